@@ -1,0 +1,101 @@
+// Package api is what passes over the agent's Unix socket: wire types, a client and a server.
+//
+// It is linked into the Go object that the SPANK plugin opens inside Slurm's prolog, so it reaches nothing but
+// the standard library: no go-nvml, no SQLite, no viper, no child processes.
+package api
+
+// DefaultRunDir holds the agent's socket and the lease files.
+const DefaultRunDir = "/run/caelum"
+
+// SocketName is the socket's name inside the run directory.
+const SocketName = "caelumd.sock"
+
+// LeaseRequest is what the prolog knows of a job.
+type LeaseRequest struct {
+	// Restart is SLURM_JOB_RESTART_COUNT: a requeued job keeps its id.
+	Restart   int    `json:"restart"`
+	UID       uint32 `json:"uid"`
+	GID       uint32 `json:"gid"`
+	Partition string `json:"partition,omitempty"`
+	// Slots are the indices of gres/gpu that Slurm bound to the job on this node (SLURM_JOB_GPUS).
+	Slots []int `json:"slots"`
+}
+
+// Slice is a GPU instance with its compute instance as a job holds it.
+type Slice struct {
+	Slot    int    `json:"slot"`
+	GPU     int    `json:"gpu"`
+	Profile string `json:"profile"`
+	// Start and Size are in placement units of the board's grid.
+	Start     int    `json:"start"`
+	Size      int    `json:"size"`
+	MemoryMiB uint64 `json:"memory_mib"`
+	UUID      string `json:"uuid"`
+	Reused    bool   `json:"reused,omitempty"`
+}
+
+// Lease is a job's hold on slices of this node.
+type Lease struct {
+	Job     uint32  `json:"job"`
+	Restart int     `json:"restart"`
+	UID     uint32  `json:"uid"`
+	Name    string  `json:"name,omitempty"`
+	User    string  `json:"user,omitempty"`
+	Slots   []int   `json:"slots"`
+	Slices  []Slice `json:"slices"`
+	// Error is the text that task_init shows instead of starting the task.
+	Error string `json:"error,omitempty"`
+	// Since is when the lease was granted, Unix seconds; End is when Slurm ends the job at the latest, 0 if never.
+	Since int64 `json:"since"`
+	End   int64 `json:"end,omitempty"`
+}
+
+// Status is a node as its agent sees it.
+type Status struct {
+	Node    string  `json:"node"`
+	Version string  `json:"version"`
+	GPUs    []GPU   `json:"gpus"`
+	Leases  []Lease `json:"leases"`
+	// Published is what stands in slurmctld by the agent's last successful write: profile -> total.
+	Published map[string]int `json:"published"`
+	// PublishedAt is the time of that write, Unix seconds; PublishError is why a later one failed.
+	PublishedAt  int64  `json:"published_at"`
+	PublishError string `json:"publish_error,omitempty"`
+}
+
+// GPU is one GPU of the node.
+type GPU struct {
+	Index int    `json:"index"`
+	UUID  string `json:"uuid"`
+	Model string `json:"model"`
+	// Type is the Type= of its slots in gres.conf; Board is the name of the matching table, if any.
+	Type      string      `json:"type"`
+	Grid      int         `json:"grid"`
+	Slots     []int       `json:"slots"`
+	Layout    string      `json:"layout"`
+	Instances []Instance  `json:"instances"`
+	Offers    []Placement `json:"offers"`
+	// Problem is empty for a GPU in use, or says why the agent leaves it alone.
+	Problem string `json:"problem,omitempty"`
+}
+
+// Placement is a profile at a start.
+type Placement struct {
+	Profile string `json:"profile"`
+	Start   int    `json:"start"`
+	Size    int    `json:"size"`
+}
+
+// Instance is a GPU instance that exists.
+type Instance struct {
+	Placement
+	GI    int    `json:"gi"`
+	UUID  string `json:"uuid,omitempty"`
+	State string `json:"state"` // leased, idle, foreign, stuck, creating, destroying
+	Job   uint32 `json:"job,omitempty"`
+}
+
+// Problem is the body of every answer that is not 200.
+type Problem struct {
+	Error string `json:"error"`
+}
