@@ -1,0 +1,29 @@
+// Package jobsubmit tests contrib/job_submit.lua: the cases stand in test.lua, and run under every Lua that slurmctld may
+// be built with.
+package jobsubmit
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+func TestJobSubmit(t *testing.T) {
+	for _, lua := range []string{"lua5.1", "lua5.2", "lua5.3", "lua5.4"} {
+		t.Run(lua, func(t *testing.T) {
+			path, err := exec.LookPath(lua)
+			if err != nil {
+				t.Fatalf("couldn't find %s: the script must run under all four, so install it (%v)", lua, err)
+			}
+			table := filepath.Join(t.TempDir(), "decisions")
+			cmd := exec.Command(path, "test.lua", "../job_submit.lua", table, "../../internal/predict/testdata/keys.txt")
+			cmd.Env = append(os.Environ(), "CAELUM_DECISIONS="+table)
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			t.Logf("%s", out)
+		})
+	}
+}

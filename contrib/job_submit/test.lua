@@ -1,0 +1,326 @@
+-- test.lua: what job_submit.lua does with each way to ask for GPUs, told case by case.
+--
+--   lua test.lua <job_submit.lua> <table to write> <key vectors>
+--
+-- CAELUM_DECISIONS must name the table. The stubs below do what slurmctld does with job_desc and the slurm functions,
+-- including the "gres" field, which is tres_per_node with the release's prefix.
+
+local script, table_path, vectors = arg[1], arg[2], arg[3]
+
+local NO_VAL, NO_VAL16, INFINITE = 4294967294, 65534, 4294967295
+local log, said = {}, {}
+slurm = {
+  SUCCESS = 0, ERROR = -1, NO_VAL = NO_VAL, NO_VAL16 = NO_VAL16, INFINITE = INFINITE,
+  log_error = function(...) log[#log + 1] = string.format(...) end,
+  log_user = function(...) said[#said + 1] = string.format(...) end,
+}
+
+local failures, checks = 0, 0
+local function check(ok, name, got)
+  checks = checks + 1
+  if ok then return end
+  failures = failures + 1
+  print("FAIL " .. name .. ": got " .. tostring(got))
+end
+
+local generation = 0
+local function write_table(text, header)
+  generation = generation + 1
+  local f = assert(io.open(table_path, "w"))
+  f:write((header or "caelum-decisions 1 " .. generation) .. "\n" .. text)
+  f:close()
+end
+
+local TABLE = [[
+# exported for the test
+partition gpu                 # the default partition
+partition gpu-long
+profile 1g.5gb
+profile 1g.5gb+me
+profile 2g.10gb
+profile 7g.40gb
+default 2g.10gb
+max_nodes 2
+]]
+
+-- reload starts as slurmctld does, with no table read.
+local function reload()
+  log, said = {}, {}
+  check(dofile(script) == slurm.SUCCESS, "the script loads", "another value")
+end
+
+-- Numbers come as doubles, unset ones as NO_VAL; a write of "gres" is a write of tres_per_node with a prefix.
+local function job_desc(fields, prefix)
+  local store = {
+    user_id = 1001, name = "train.sh", script = "#!/bin/sh\n", account = "phys", priority = NO_VAL,
+    min_nodes = NO_VAL, max_nodes = NO_VAL, num_tasks = NO_VAL, ntasks_per_node = NO_VAL16, ntasks_per_tres = NO_VAL16,
+    sockets_per_node = NO_VAL16, cpus_per_task = NO_VAL16,
+  }
+  for k, v in pairs(fields) do store[k] = v end
+  for k, v in pairs(store) do if type(v) == "number" then store[k] = v + 0.0 end end
+  return setmetatable({}, {
+    __index = store,
+    __newindex = function(_, k, v)
+      if k == "gres" then k, v = "tres_per_node", prefix .. v:gsub(",", "," .. prefix) end
+      store[k] = v
+    end,
+  })
+end
+
+local PARTS = {gpu = {flag_default = 1.0}, ["gpu-long"] = {flag_default = 0.0}, cpu = {flag_default = 0.0}}
+
+local function submit(fields, prefix)
+  said = {}
+  local job = job_desc(fields, prefix or "gres:")
+  return slurm_job_submit(job, PARTS, 1001), job
+end
+
+reload()
+write_table(TABLE)
+
+---------------------------------------------------------------- accepted: what is asked, what tres_per_node becomes
+
+local accepted = {
+  {"--gres=gpu:1", {tres_per_node = "gres:gpu:1"}, "gres:gpu:1,gres:mig:2g.10gb:1"},
+  {"--gres=gpu", {tres_per_node = "gres:gpu"}, "gres:gpu,gres:mig:2g.10gb:1"},
+  {"--gres=gpu:a100:2", {tres_per_node = "gres:gpu:a100:2"}, "gres:gpu:a100:2,gres:mig:2g.10gb:2"},
+  {"--gres=gpu:a100", {tres_per_node = "gres:gpu:a100"}, "gres:gpu:a100,gres:mig:2g.10gb:1"},
+  {"with another gres", {tres_per_node = "gres:net:4,gres:gpu:2"}, "gres:net:4,gres:gpu:2,gres:mig:2g.10gb:2"},
+  {"two models", {tres_per_node = "gres:gpu:a100:1,gres:gpu:h100:2"}, "gres:gpu:a100:1,gres:gpu:h100:2,gres:mig:2g.10gb:3"},
+  {"a count given twice: the last", {tres_per_node = "gres:gpu:1,gres:gpu:3"}, "gres:gpu:1,gres:gpu:3,gres:mig:2g.10gb:3"},
+  {"later releases", {tres_per_node = "gres/gpu:2"}, "gres/gpu:2,gres/mig:2g.10gb:2"},
+  {"--gpus=4", {tres_per_job = "gres:gpu:4"}, "gres:gpu:4,gres:mig:2g.10gb:4"},
+  {"--gpus=4 -N2", {tres_per_job = "gres:gpu:4", min_nodes = 2, max_nodes = 2}, "gres:gpu:2,gres:mig:2g.10gb:2"},
+  {"--gpus=4 -N1-2", {tres_per_job = "gres:gpu:4", min_nodes = 1, max_nodes = 2}, "gres:gpu:4,gres:mig:2g.10gb:4"},
+  {"--gpus=a100:2 -N2", {tres_per_job = "gres/gpu:a100:2", min_nodes = 2}, "gres/gpu:a100:1,gres/mig:2g.10gb:1"},
+  {"--gpus=4 -n4 --ntasks-per-node=2", {tres_per_job = "gres:gpu:4", num_tasks = 4, ntasks_per_node = 2}, "gres:gpu:2,gres:mig:2g.10gb:2"},
+  {"--gpus=4 --gpus-per-node=2", {tres_per_job = "gres:gpu:4", tres_per_node = "gres:gpu:2"}, "gres:gpu:2,gres:mig:2g.10gb:2"},
+  {"--gpus=2 --gres=net:1", {tres_per_job = "gres:gpu:2", tres_per_node = "gres:net:1"}, "gres:net:1,gres:gpu:2,gres:mig:2g.10gb:2"},
+  {"--gpus-per-task=1 -n4", {tres_per_task = "gres:gpu:1", num_tasks = 4}, "gres:gpu:4,gres:mig:2g.10gb:4"},
+  {"--gpus-per-task=1 -n4 -N2", {tres_per_task = "gres:gpu:1", num_tasks = 4, min_nodes = 2}, "gres:gpu:2,gres:mig:2g.10gb:2"},
+  {"--gpus-per-task=2 --ntasks-per-node=3", {tres_per_task = "gres:gpu:2", ntasks_per_node = 3}, "gres:gpu:6,gres:mig:2g.10gb:6"},
+  {"--gpus-per-task in 24.11", {tres_per_task = "cpu=2,gres/gpu:a100=1", num_tasks = 2}, "gres/gpu:a100:2,gres/mig:2g.10gb:2"},
+  {"--gpus-per-socket=1", {tres_per_socket = "gres:gpu:1", sockets_per_node = 2}, "gres:gpu:2,gres:mig:2g.10gb:2"},
+  {"--ntasks-per-gpu=2 -n4", {ntasks_per_tres = 2, num_tasks = 4}, "gres:gpu:2,gres:mig:2g.10gb:2"},
+  {"--ntasks-per-gpu=2 -N2", {ntasks_per_tres = 2, min_nodes = 2}, "gres:gpu:1,gres:mig:2g.10gb:1"},
+  {"--gres=mig:1g.5gb:2", {tres_per_node = "gres:mig:1g.5gb:2"}, "gres:mig:1g.5gb:2,gres:gpu:2"},
+  {"--gres=mig:1g.5gb", {tres_per_node = "gres:mig:1g.5gb"}, "gres:mig:1g.5gb,gres:gpu:1"},
+  {"two profiles", {tres_per_node = "gres:mig:1g.5gb+me:1,gres:mig:2g.10gb:2"}, "gres:mig:1g.5gb+me:1,gres:mig:2g.10gb:2,gres:gpu:3"},
+  {"slices and GPUs that agree", {tres_per_node = "gres:mig:1g.5gb:2,gres:gpu:a100:2"}, "gres:mig:1g.5gb:2,gres:gpu:a100:2"},
+  {"slices per node, GPUs per job", {tres_per_node = "gres:mig:1g.5gb:1", tres_per_job = "gres:gpu:2", min_nodes = 2}, "gres:mig:1g.5gb:1,gres:gpu:1"},
+  {"--gres=mig:2", {tres_per_node = "gres:mig:2"}, "gres:gpu:2,gres:mig:2g.10gb:2"},
+  {"--gres=gpu:2,mig", {tres_per_node = "gres:gpu:2,gres:mig:2"}, "gres:gpu:2,gres:mig:2g.10gb:2"},
+  {"--mig=1g.5gb", {tres_per_node = "gres:gpu:1", spank_job_env = {[0] = "X=1", "_SLURM_SPANK_OPTION_caelum_mig=1g.5gb"}}, "gres:gpu:1,gres:mig:1g.5gb:1"},
+  {"--mig, the other name", {tres_per_node = "gres:gpu:1", spank_job_env = {[0] = "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_mig=7g.40gb"}}, "gres:gpu:1,gres:mig:7g.40gb:1"},
+  {"--mig=auto", {tres_per_node = "gres:gpu:1", spank_job_env = {[0] = "_SLURM_SPANK_OPTION_caelum_mig=auto"}}, "gres:gpu:1,gres:mig:2g.10gb:1"},
+  {"another plugin's option", {tres_per_node = "gres:gpu:1", spank_job_env = {[0] = "A_SLURM_SPANK_OPTION_caelum_mig=1g.5gb"}}, "gres:gpu:1,gres:mig:2g.10gb:1"},
+  {"an inherited --mig, typed slices", {tres_per_node = "gres:mig:1g.5gb:1", spank_job_env = {[0] = "_SLURM_SPANK_OPTION_caelum_mig=7g.40gb"}}, "gres:mig:1g.5gb:1,gres:gpu:1"},
+  {"partition named", {tres_per_node = "gres:gpu:1", partition = "gpu-long"}, "gres:gpu:1,gres:mig:2g.10gb:1"},
+  {"a mixed list of partitions", {tres_per_node = "gres:gpu:1", partition = "cpu,gpu"}, "gres:gpu:1,gres:mig:2g.10gb:1"},
+}
+for _, case in ipairs(accepted) do
+  local rc, job = submit(case[2])
+  check(rc == slurm.SUCCESS, case[1] .. " is accepted", said[1])
+  check(job.tres_per_node == case[3], case[1], job.tres_per_node)
+  check(job.tres_per_job == case[2].tres_per_job and job.tres_per_task == case[2].tres_per_task, case[1] .. " keeps the rest", "a change")
+  check((job.admin_comment or ""):find("^caelum:key=%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x$"), case[1] .. " has a key only", job.admin_comment)
+  check(job.priority == NO_VAL, case[1] .. " is not held", job.priority)
+end
+
+-- No prefix to copy: the release adds its own.
+local _, later = submit({ntasks_per_tres = 1, num_tasks = 1}, "gres/")
+check(later.tres_per_node == "gres/gpu:1,gres/mig:2g.10gb:1", "--ntasks-per-gpu in 24.11", later.tres_per_node)
+
+---------------------------------------------------------------- untouched
+
+for name, fields in pairs({
+  ["no GPU"] = {}, ["another gres"] = {tres_per_node = "gres:net:1"}, ["none of them"] = {tres_per_node = "gres:gpu:0"},
+  ["an empty field"] = {tres_per_node = ""}, ["not a gres"] = {tres_per_node = "gpu:1"},
+  ["an unmanaged partition"] = {tres_per_node = "gres:gpu:1", partition = "cpu"},
+  ["an unmanaged partition, misspelt"] = {tres_per_node = "gres:gpu:1k", partition = "cpu"},
+  ["a partition unlike a pattern"] = {tres_per_node = "gres:gpu:1", partition = "gp."},
+  ["--mig inherited by a job without GPUs"] = {spank_job_env = {[0] = "_SLURM_SPANK_OPTION_caelum_mig=1g.5gb"}},
+  ["longer than slurmctld takes"] = {tres_per_node = string.rep("gres:gpu:1,", 1000)},
+  ["fields of a wrong type"] = {tres_per_node = {}, tres_per_job = 7, spank_job_env = "x", admin_comment = 3},
+  ["fewer tasks than one GPU serves"] = {ntasks_per_tres = 4, num_tasks = 2},
+}) do
+  local rc, job = submit(fields)
+  check(rc == slurm.SUCCESS, name .. " passes", said[1])
+  check(job.tres_per_node == fields.tres_per_node and job.admin_comment == fields.admin_comment and job.priority == NO_VAL, name .. " is untouched", job.tres_per_node)
+end
+check(#log == 0, "nothing to log so far", log[1])
+
+---------------------------------------------------------------- refused, with a reason
+
+for _, case in ipairs({
+  {"an unknown profile", {tres_per_node = "gres:mig:9g.99gb:1"}, "no MIG profile 9g%.99gb here; known are 1g%.5gb, 1g%.5gb%+me, 2g%.10gb, 7g%.40gb"},
+  {"the filler", {tres_per_node = "gres:mig:closed:1"}, "no MIG profile closed"},
+  {"an unknown --mig", {tres_per_node = "gres:gpu:1", spank_job_env = {[0] = "_SLURM_SPANK_OPTION_caelum_mig=%s%n\27[2J"}}, "^caelum: %-%-mig: there is no MIG profile %?s%?n%?%?2J here"},
+  {"slices and GPUs that disagree", {tres_per_node = "gres:mig:1g.5gb:2,gres:gpu:1"}, "2 slices and 1 GPUs"},
+  {"typed and untyped slices", {tres_per_node = "gres:mig:1g.5gb:1,gres:mig:1"}, "every slice, or for none"},
+  {"slices per job", {tres_per_job = "gres:mig:1g.5gb:1"}, "per node"},
+  {"slices per task", {tres_per_task = "gres/mig:1g.5gb=1", num_tasks = 2}, "per node"},
+  {"3 GPUs on 2 nodes", {tres_per_job = "gres:gpu:3", min_nodes = 2}, "3 GPUs cannot be shared evenly by 2 nodes"},
+  {"5 tasks on 2 nodes", {tres_per_task = "gres:gpu:1", num_tasks = 5, min_nodes = 2}, "5 tasks"},
+  {"per socket, of how many", {tres_per_socket = "gres:gpu:1"}, "sockets%-per%-node"},
+  {"a count with a suffix", {tres_per_node = "gres:gpu:1k"}, "gres:gpu:1k is not understood"},
+  {"a negative count", {tres_per_node = "gres:gpu:-1"}, "not understood"},
+  {"a signed count", {tres_per_node = "gres:gpu:+2"}, "not understood"},
+  {"an endless count", {tres_per_node = "gres:gpu:" .. string.rep("9", 400)}, "not understood"},
+  {"too many colons", {tres_per_node = "gres:gpu:a100:1:1"}, "not understood"},
+  {"no count after the colon", {tres_per_node = "gres:gpu:"}, "not understood"},
+}) do
+  local rc, job = submit(case[2])
+  check(rc == slurm.ERROR, case[1] .. " is refused", rc)
+  check((said[1] or ""):find(case[3]), case[1], said[1])
+  check(job.tres_per_node == case[2].tres_per_node, case[1] .. " changes nothing", job.tres_per_node)
+end
+
+---------------------------------------------------------------- held
+
+for name, fields in pairs({
+  ["-w n1"] = {req_nodes = "n1"}, ["-x n1"] = {exc_nodes = "n1"}, ["--reservation"] = {reservation = "r"}, ["-N3 of 2"] = {min_nodes = 3},
+  ["3 nodes by tasks"] = {num_tasks = 6, ntasks_per_node = 2},
+}) do
+  fields.tres_per_node = "gres:gpu:1"
+  local rc, job = submit(fields)
+  check(rc == slurm.SUCCESS and job.priority == 0, name .. " is held", job.priority)
+  check((job.admin_comment or ""):find("^caelum:key=%x+ caelum:held$"), name .. " is marked", job.admin_comment)
+  fields.priority = 0
+  rc, job = submit(fields)
+  check(rc == slurm.SUCCESS and job.priority == 0 and not (job.admin_comment or ""):find("held"), name .. " --hold is the user's", job.admin_comment)
+  fields.priority, fields.partition = nil, "cpu"
+  rc, job = submit(fields)
+  check(rc == slurm.SUCCESS and job.priority == NO_VAL, name .. " elsewhere is not", job.priority)
+end
+local _, noted = submit({tres_per_node = "gres:gpu:1", admin_comment = "JS1:abc"})
+check(noted.admin_comment:find("^JS1:abc caelum:key=%x+$"), "what stands in admin_comment stays", noted.admin_comment)
+
+---------------------------------------------------------------- the key
+
+local function unescape(word)
+  if word == "-" then return "" end
+  local text, times = word:match("^(.*)%*(%d+)$")
+  text = (text or word):gsub("%%(%x%x)", function(x) return string.char(tonumber(x, 16)) end)
+  return text:rep(tonumber(times or 1))
+end
+local seen, known_key = 0, nil
+for line in io.lines(vectors) do
+  local w = {}
+  for word in line:gmatch("%S+") do w[#w + 1] = word end
+  if #w == 9 and w[1] ~= "#" then
+    seen = seen + 1
+    local _, job = submit({
+      user_id = tonumber(w[1]), account = unescape(w[2]), name = unescape(w[3]), script = unescape(w[4]),
+      tres_per_node = "gres:gpu:" .. w[5], min_nodes = tonumber(w[6]),
+      num_tasks = w[7] ~= "0" and tonumber(w[7]) or NO_VAL, cpus_per_task = w[8] ~= "0" and tonumber(w[8]) or NO_VAL16,
+    })
+    check(job.admin_comment == "caelum:key=" .. w[9], "the key of " .. line:sub(1, 60), job.admin_comment)
+    known_key = w[9]
+  end
+end
+check(seen >= 10, "key vectors read", seen)
+local _, nobody = submit({tres_per_node = "gres:gpu:1", account = false, default_account = "phys"})
+local _, named = submit({tres_per_node = "gres:gpu:1", account = "phys"})
+check(nobody.admin_comment == named.admin_comment, "the default account is the account", nobody.admin_comment)
+
+local plain = named.admin_comment:match("=(%x+)")
+write_table(TABLE .. "key " .. known_key .. " 7g.40gb\nkey " .. plain .. " 1g.5gb\n")
+local _, learned = submit({tres_per_node = "gres:gpu:1"})
+check(learned.tres_per_node == "gres:gpu:1,gres:mig:1g.5gb:1", "a key in the table", learned.tres_per_node)
+
+---------------------------------------------------------------- a table that cannot be read
+
+check(#log == 0, "nothing to log so far", log[1])
+for name, text in pairs({
+  ["cut short"] = TABLE:sub(1, -2),
+  ["an unknown word"] = TABLE .. "colour red\n",
+  ["a word too many"] = TABLE .. "profile 3g.20gb 4g.20gb\n",
+  ["a short key"] = TABLE .. "key 0123 2g.10gb\n",
+  ["a key in capitals"] = TABLE .. "key 0123456789ABCDEF 2g.10gb\n",
+  ["a key without profile"] = TABLE .. "key 0123456789abcdef\n",
+  ["a key twice"] = TABLE .. "key 0123456789abcdef 2g.10gb\nkey 0123456789abcdef 2g.10gb\n",
+  ["a key with an unknown profile"] = TABLE .. "key 0123456789abcdef 9g.10gb\n",
+  ["no default"] = "partition gpu\nprofile 1g.5gb\n",
+  ["two defaults"] = TABLE .. "default 1g.5gb\n",
+  ["an unknown default"] = "profile 1g.5gb\ndefault 2g.10gb\n",
+  ["the filler as a profile"] = TABLE .. "profile closed\n",
+  ["a profile that is none"] = TABLE .. "profile a,b\n",
+  ["max_nodes in words"] = TABLE .. "max_nodes two\n",
+  ["too many lines"] = TABLE .. string.rep("#\n", 20001),
+  ["too long"] = TABLE .. "# " .. string.rep("x", 1048576) .. "\n",
+}) do
+  log = {}
+  write_table(text)
+  local _, job = submit({tres_per_node = "gres:gpu:1"})
+  submit({tres_per_node = "gres:gpu:1"})
+  check(job.tres_per_node == "gres:gpu:1,gres:mig:1g.5gb:1", name .. ": the last good table", job.tres_per_node)
+  check(#log == 1 and log[1]:find("last good table", 1, true), name .. ": logged once", #log)
+end
+for _, header in ipairs({"", "caelum-decisions 2 9", "caelum-decisions 1 x", "caelum-decisions 1 12 "}) do
+  log = {}
+  write_table(TABLE, header)
+  submit({tres_per_node = "gres:gpu:1"})
+  log = {}
+  os.remove(table_path)
+  local _, job = submit({tres_per_node = "gres:gpu:1"})
+  submit({tres_per_node = "gres:gpu:1"})
+  check(job.tres_per_node == "gres:gpu:1,gres:mig:1g.5gb:1", "no table any more: the last good one", job.tres_per_node)
+  check(#log == 1, "no table any more: logged once", #log)
+end
+log = {}
+write_table(TABLE)
+local _, back = submit({tres_per_node = "gres:gpu:1"})
+check(back.tres_per_node == "gres:gpu:1,gres:mig:2g.10gb:1" and #log == 0, "a good table again", back.tres_per_node)
+
+os.remove(table_path)
+reload()
+check(submit({tres_per_node = "gres:gpu:1", partition = "cpu"}) == slurm.ERROR, "no table ever: GPUs are refused", "accepted")
+check((said[1] or ""):find(table_path, 1, true), "the refusal names the file", said[1])
+check(submit({}) == slurm.SUCCESS, "no table ever: no GPU passes", said[1])
+write_table("partition gpu\nprofile 1g.5gb\ndefault 1g.5gb\n")
+local _, two = submit({tres_per_node = "gres:gpu:1", min_nodes = 2})
+check(two.priority == 0, "without max_nodes one node is the most", two.priority)
+
+---------------------------------------------------------------- changes to a waiting job
+
+write_table(TABLE)
+local function modify(fields, record, uid)
+  said = {}
+  local job = job_desc(fields, "gres:")
+  return slurm_job_modify(job, record, PARTS, uid or 1001), job
+end
+local OLD = {partition = "gpu", tres_per_node = "gres:gpu:1,gres:mig:2g.10gb:1", admin_comment = "caelum:key=0123456789abcdef"}
+local NEW = {partition = "gpu", tres_per_node = "gres/gpu:1,gres/mig:2g.10gb:1", admin_comment = "caelum:key=0123456789abcdef"}
+local HELD = {partition = "gpu", tres_per_node = OLD.tres_per_node, admin_comment = OLD.admin_comment .. " caelum:held"}
+
+local rc, job = modify({tres_per_node = "gres:gpu:2"}, OLD)
+check(rc == 0 and job.tres_per_node == "gres:gpu:2,gres:mig:2g.10gb:2", "more GPUs", job.tres_per_node)
+check(modify({tres_per_node = "gres:mig:1g.5gb:1"}, OLD) == slurm.ERROR, "another type through 23.02 would add up", said[1])
+check(modify({tres_per_node = "gres:gpu:a100:1"}, OLD) == slurm.ERROR, "another model through 23.02 would add up", said[1])
+rc, job = modify({tres_per_node = "gres/mig:1g.5gb:1"}, NEW)
+check(rc == 0 and job.tres_per_node == "gres/mig:1g.5gb:1,gres/gpu:1", "another type later", job.tres_per_node)
+check(modify({tres_per_node = "gres/mig:9g.5gb:1"}, NEW) == slurm.ERROR, "an unknown type", said[1])
+check(modify({tres_per_job = "gres/gpu:2"}, NEW) == slurm.ERROR, "GPUs per job", said[1])
+check(modify({tres_per_node = "gres/gpu:2"}, {partition = "gpu", tres_per_job = "gres/gpu:2"}) == slurm.ERROR, "of a job with GPUs per job", said[1])
+rc, job = modify({tres_per_node = "gres:gpu:2"}, {partition = "cpu", tres_per_node = "gres:gpu:1"})
+check(rc == 0 and job.tres_per_node == "gres:gpu:2", "an unmanaged job", job.tres_per_node)
+rc, job = modify({tres_per_node = "gres:mig:9g.5gb:1", priority = 0}, HELD, 0)
+check(rc == 0 and job.tres_per_node == "gres:mig:9g.5gb:1", "root is not touched", job.tres_per_node)
+check(modify({time_limit = 5}, OLD) == 0, "a time limit", said[1])
+check(modify({priority = 0}, OLD) == 0, "a hold of the user's own", said[1])
+check(modify({priority = 0}, HELD) == slurm.ERROR, "a hold on top of ours", said[1])
+check(modify({priority = INFINITE}, HELD) == slurm.ERROR, "a release of ours", said[1])
+check(modify({time_limit = 5}, HELD) == 0, "a time limit of a held job", said[1])
+
+---------------------------------------------------------------- errors of our own
+
+log = {}
+local broken = setmetatable({}, {__index = function() error("no such field") end})
+check(slurm_job_submit(broken, PARTS, 1001) == slurm.SUCCESS and #log == 1, "an error while reading passes the job", #log)
+check(slurm_job_modify(broken, {}, PARTS, 1001) == slurm.SUCCESS and #log == 2, "and the change", #log)
+local half = job_desc({tres_per_node = "gres:gpu:1"}, "gres:")
+check(slurm_job_submit(half, nil, 1001) == slurm.SUCCESS and half.tres_per_node == "gres:gpu:1", "and changes nothing by half", half.tres_per_node)
+
+print(_VERSION .. ": " .. checks .. " checks, " .. failures .. " failures")
+os.exit(failures == 0 and 0 or 1)

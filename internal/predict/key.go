@@ -1,0 +1,64 @@
+package predict
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// KeyInput is what a job's key is made of: what makes two submissions runs of the same work, and no more. The slice and
+// the GPU model are left out, as a job's need does not depend on them.
+type KeyInput struct {
+	UID     uint32
+	Account string // as given, else the user's default account
+	JobName string
+	Script  string // empty for srun and salloc
+
+	GPUs        int // GPU slots on each node
+	Nodes       int // at least 1
+	Tasks       int // 0: not given
+	CPUsPerTask int // 0: not given
+}
+
+const (
+	keyNameBytes   = 256
+	keyScriptBytes = 4096
+)
+
+// Key returns the job's key, 16 hexadecimal digits. contrib/job_submit/KEY.md specifies it byte by byte, and
+// contrib/job_submit.lua computes the same inside slurmctld: the two share their test vectors.
+func Key(in KeyInput) string {
+	var b strings.Builder
+	field := func(s string, most int) {
+		s = s[:min(len(s), most)]
+		fmt.Fprintf(&b, "%d:%s,", len(s), s)
+	}
+	field("caelum-key-1", keyNameBytes)
+	field(strconv.FormatUint(uint64(in.UID), 10), keyNameBytes)
+	field(lowerASCII(in.Account), keyNameBytes)
+	field(in.JobName, keyNameBytes)
+	field(in.Script, keyScriptBytes)
+	for _, n := range []int{in.GPUs, in.Nodes, in.Tasks, in.CPUsPerTask} {
+		field(strconv.Itoa(n), keyNameBytes)
+	}
+
+	// Lua 5.1 has doubles only: with bases below 2^20 every product stays below 2^53.
+	const prime, base1, base2 = 4294967291, 1000003, 786433
+	var h1, h2 uint64
+	for _, c := range []byte(b.String()) {
+		h1 = (h1*base1 + uint64(c)) % prime
+		h2 = (h2*base2 + uint64(c)) % prime
+	}
+	return fmt.Sprintf("%08x%08x", h1, h2)
+}
+
+// lowerASCII is Lua's string.lower in the C locale, in which slurmctld runs; strings.ToLower would fold other letters too.
+func lowerASCII(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
+		}
+	}
+	return string(b)
+}

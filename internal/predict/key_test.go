@@ -1,0 +1,104 @@
+package predict
+
+import (
+	"bufio"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// The vectors are shared with contrib/job_submit/test.lua, which puts them through job_submit.lua.
+func TestKeyVectors(t *testing.T) {
+	f, err := os.Open("testdata/keys.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+
+	seen := 0
+	for s := bufio.NewScanner(f); s.Scan(); {
+		line := s.Text()
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		w := strings.Fields(line)
+		if len(w) != 9 {
+			t.Fatalf("want 9 words, have %d: %s", len(w), line)
+		}
+		in := KeyInput{
+			UID: uint32(number(t, w[0])), Account: text(t, w[1]), JobName: text(t, w[2]), Script: text(t, w[3]),
+			GPUs: number(t, w[4]), Nodes: number(t, w[5]), Tasks: number(t, w[6]), CPUsPerTask: number(t, w[7]),
+		}
+		if got := Key(in); got != w[8] {
+			t.Errorf("key of %s\n got %s", line, got)
+		}
+		seen++
+	}
+	if seen < 10 {
+		t.Fatalf("only %d vectors read", seen)
+	}
+}
+
+// What makes two jobs different makes their keys different; what lies beyond the bounds does not.
+func TestKeyFields(t *testing.T) {
+	base := KeyInput{UID: 1001, Account: "phys", JobName: "train", Script: "#!/bin/sh\n", GPUs: 1, Nodes: 1}
+	change := map[string]func(*KeyInput){
+		"uid":     func(k *KeyInput) { k.UID++ },
+		"account": func(k *KeyInput) { k.Account = "chem" },
+		"name":    func(k *KeyInput) { k.JobName = "train2" },
+		"script":  func(k *KeyInput) { k.Script += "exit\n" },
+		"shifted": func(k *KeyInput) { k.Account, k.JobName = "phystr", "ain" },
+		"gpus":    func(k *KeyInput) { k.GPUs = 2 },
+		"nodes":   func(k *KeyInput) { k.Nodes = 2 },
+		"tasks":   func(k *KeyInput) { k.Tasks = 1 },
+		"cpus":    func(k *KeyInput) { k.CPUsPerTask = 1 },
+	}
+	seen := map[string]string{Key(base): "base"}
+	for name, f := range change {
+		k := base
+		f(&k)
+		if other, ok := seen[Key(k)]; ok {
+			t.Errorf("%s has the key of %s", name, other)
+		}
+		seen[Key(k)] = name
+	}
+
+	same := map[string]func(*KeyInput){
+		"account's case":     func(k *KeyInput) { k.Account = "PHYS" },
+		"script beyond 4096": func(k *KeyInput) { k.Script = k.Script[:4096] + "other" },
+	}
+	base.Script = strings.Repeat("x", 5000)
+	for name, f := range same {
+		k := base
+		f(&k)
+		if Key(k) != Key(base) {
+			t.Errorf("%s changes the key", name)
+		}
+	}
+}
+
+func number(t *testing.T, word string) int {
+	n, err := strconv.Atoi(word)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// text reads the vectors' notation: "-" is empty, %XX a byte, and a last "*n" repeats the whole n times.
+func text(t *testing.T, word string) string {
+	if word == "-" {
+		return ""
+	}
+	times := 1
+	if i := strings.LastIndexByte(word, '*'); i >= 0 {
+		word, times = word[:i], number(t, word[i+1:])
+	}
+	s, err := url.PathUnescape(word)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Repeat(s, times)
+}
