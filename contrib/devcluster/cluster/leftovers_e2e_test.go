@@ -1,0 +1,160 @@
+//go:build e2e
+
+package cluster
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestNothingIsLeftBehind(t *testing.T) {
+	t.Run("after down", func(t *testing.T) {
+		c := start(t, Options{NoAgent: true})
+		namespace := namespaceOf(t, c.Dir)
+		if !inUse(t, namespace) {
+			t.Fatal("this test does not see the processes of a running cluster")
+		}
+		if err := c.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		checkGone(t, c.Dir, namespace)
+	})
+
+	t.Run("after kill -9 of the supervisor", func(t *testing.T) {
+		c := start(t, Options{NoAgent: true})
+		namespace := namespaceOf(t, c.Dir)
+		if err := syscall.Kill(initOf(t, c.Dir), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		checkGone(t, c.Dir, namespace)
+	})
+
+	t.Run("after an up that fails", func(t *testing.T) {
+		dir := emptyDir(t)
+		_, err := Start(t.Context(), Options{Dir: dir, NoAgent: true, Conf: []string{"SelectType=select/none_such"}})
+		if err == nil || !strings.Contains(err.Error(), "select/none_such") {
+			t.Fatalf("the error does not show slurmctld's reason: %v", err)
+		}
+		checkGone(t, dir, "")
+	})
+
+	t.Run("after an up that is interrupted", func(t *testing.T) {
+		dir := emptyDir(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := Start(ctx, Options{Dir: dir, NoAgent: true})
+			ended <- err
+		}()
+		within(t, "the supervisor is there", func() bool { return exists(filepath.Join(dir, "init.pid")) })
+		namespace := namespaceOf(t, dir)
+		cancel()
+		if err := <-ended; err == nil {
+			t.Fatal("start succeeded although it was interrupted")
+		}
+		checkGone(t, dir, namespace)
+	})
+
+	t.Run("after down of an up that was killed", func(t *testing.T) {
+		dir := emptyDir(t)
+		script, err := Script()
+		if err != nil {
+			t.Fatal(err)
+		}
+		up := exec.Command(script, Options{Dir: dir, NoAgent: true}.args()...)
+		if err := up.Start(); err != nil {
+			t.Fatal(err)
+		}
+		within(t, "the supervisor is there", func() bool { return exists(filepath.Join(dir, "init.pid")) })
+		namespace := namespaceOf(t, dir)
+		if err := up.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = up.Wait() // "signal: killed"
+		if err := (&Cluster{Dir: dir, script: script}).Stop(); err != nil {
+			t.Fatal(err)
+		}
+		checkGone(t, dir, namespace)
+	})
+}
+
+// emptyDir is not t.TempDir(), whose parent is closed to the cluster's users.
+func emptyDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "devcluster-test.")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Remove(dir) })
+	return dir
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func initOf(t *testing.T, dir string) int {
+	t.Helper()
+	var pid int
+	within(t, "init.pid is written", func() bool {
+		data, _ := os.ReadFile(filepath.Join(dir, "init.pid"))
+		pid, _ = strconv.Atoi(strings.SplitN(string(data), " ", 2)[0])
+		return pid > 0
+	})
+	return pid
+}
+
+// namespaceOf names the PID namespace of a cluster, which every process of it is in.
+func namespaceOf(t *testing.T, dir string) string {
+	t.Helper()
+	name, err := os.Readlink("/proc/" + strconv.Itoa(initOf(t, dir)) + "/ns/pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// inUse says whether a process lives in that PID namespace, or is about to make children there. Zombies hold none.
+func inUse(t *testing.T, namespace string) bool {
+	t.Helper()
+	links, err := filepath.Glob("/proc/[0-9]*/ns/pid*")
+	if err != nil || len(links) == 0 {
+		t.Fatalf("no processes in /proc: %v", err)
+	}
+	for _, link := range links {
+		if name, err := os.Readlink(link); err == nil && name == namespace {
+			return true
+		}
+	}
+	return false
+}
+
+// checkGone fails when something of a cluster is left: a process, a mount in any namespace, or its folder.
+func checkGone(t *testing.T, dir, namespace string) {
+	t.Helper()
+	if exists(dir) {
+		t.Errorf("the folder %s is left", dir)
+	}
+	if namespace != "" {
+		within(t, "the last process ends", func() bool { return !inUse(t, namespace) })
+	}
+	tables, err := filepath.Glob("/proc/[0-9]*/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range tables {
+		if data, err := os.ReadFile(table); err == nil && strings.Contains(string(data), dir) {
+			t.Errorf("a mount of %s is left in %s", dir, table)
+		}
+	}
+}

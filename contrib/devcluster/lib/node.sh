@@ -1,0 +1,78 @@
+#!/bin/bash
+# Furnishes the mount and UTS namespaces of one node, and then holds them: started by init.sh inside them. What the node writes lives on
+# tmpfs of its own; what belongs to the controller or to another node is not there.
+set -euo pipefail
+here=$(dirname "$(realpath "$0")")
+source "$here/common.sh"
+source "$here/slurm-conf.sh"
+DIR=$1
+NODE=$2
+load_options "$DIR"
+
+# A fresh /run with munge's socket and the binaries. /run/caelum is also seen by the controller's side, as
+# /run/devcluster/caelum-nN, so that init can wait for the agent's socket.
+private_run() {
+    local new=$RUN/run-$NODE shared=$RUN/caelum-$NODE
+    mkdir -p "$new"
+    mount -t tmpfs -o mode=755 tmpfs "$new"
+    mkdir -p "$new/munge" "$new/devcluster/build" 
+    mount --bind /run/munge "$new/munge"
+    mount --bind "$BUILD" "$new/devcluster/build"
+    if [[ $AGENT == yes ]]; then
+        mkdir -p "$new/caelum"
+        mount --bind "$shared" "$new/caelum"
+    fi
+    mount --no-mtab --move "$new" /run
+}
+
+# A fresh /dev: devtmpfs is one for the whole machine, so /dev/caelum and /dev/nvidia-caps on it would be shared by
+# all nodes and outlive the cluster.
+private_dev() {
+    local new=/run/dev name
+    mkdir "$new"
+    mount -t tmpfs -o mode=755 tmpfs "$new"
+    for name in null zero full random urandom tty; do cp -a "/dev/$name" "$new/$name"; done
+    mkdir "$new/pts" "$new/shm" "$new/caelum"
+    mount --rbind /dev/pts "$new/pts"
+    mount --bind /dev/shm "$new/shm"
+    ln -s pts/ptmx "$new/ptmx"
+    ln -s /proc/self/fd "$new/fd"
+    ln -s fd/0 "$new/stdin"
+    ln -s fd/1 "$new/stdout"
+    ln -s fd/2 "$new/stderr"
+    mount --no-mtab --move "$new" /dev
+    rmdir "$new"
+}
+
+private_state() {
+    local path
+    for path in /var/lib/caelum /var/lib/slurm /etc/caelum; do
+        mount -t tmpfs -o mode=755 tmpfs "$path"
+    done
+    chmod 700 /var/lib/caelum
+    for path in slurmdbd.conf job_submit.lua; do
+        [[ ! -e /etc/slurm/$path ]] || mount --bind /dev/null "/etc/slurm/$path"
+    done
+    umount "$DIR/ctl"
+}
+
+install_agent() {
+    cp "$AGENT_CONFIG" /etc/caelum/caelum.yaml
+    nvml-emulator init --board "$(board_of "$NODE")" --gpus "$GPUS"
+}
+
+# Without an agent the slots are made here. slurmd wants character devices: with plain files a job's
+# CUDA_VISIBLE_DEVICES stays unset.
+make_slots() {
+    local i
+    for ((i = 0; i < $(slots_of "$NODE"); i++)); do mknod -m 000 "/dev/caelum/slot$i" c 42 "$i"; done
+}
+
+hostname "$NODE"
+[[ $AGENT == no ]] || mkdir -p "$RUN/caelum-$NODE"
+private_run
+private_dev
+private_state
+if [[ $AGENT == yes ]]; then install_agent >&2; else make_slots; fi
+echo ready
+exec sleep infinity >&2
