@@ -19,6 +19,9 @@ type LeaseRequest struct {
 	Partition string `json:"partition,omitempty"`
 	// Slots are the indices of gres/gpu that Slurm bound to the job on this node (SLURM_JOB_GPUS).
 	Slots []int `json:"slots"`
+	// MIG is the value of the submission's --mig, a profile or "auto", empty without one. It comes from the
+	// user's environment: its characters and length are checked, nothing else.
+	MIG string `json:"mig,omitempty"`
 }
 
 // Slice is a GPU instance with its compute instance as a job holds it.

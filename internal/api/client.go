@@ -1,0 +1,178 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// maxAnswer bounds what a client reads of an answer, in bytes: a status of 16 GPUs with 112 leases is about 100 KiB.
+const maxAnswer = 4 << 20
+
+// retryEvery is the pause between two tries of a call that may yet succeed.
+const retryEvery = 250 * time.Millisecond
+
+// Client calls the agent of this node. It keeps no connection between calls, so it holds no goroutine when idle.
+type Client struct {
+	socket string
+	http   *http.Client
+}
+
+// NewClient returns a client of the agent whose socket is in runDir. It does not connect yet.
+func NewClient(runDir string) *Client {
+	socket := filepath.Join(runDir, SocketName)
+	dialer := net.Dialer{}
+	return &Client{
+		socket: socket,
+		http: &http.Client{Transport: &http.Transport{
+			DisableKeepAlives: true,
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return dialer.DialContext(ctx, "unix", socket)
+			},
+		}},
+	}
+}
+
+// Socket is the path of the agent's socket.
+func (c *Client) Socket() string { return c.socket }
+
+// Lease asks for the job's slices. It is idempotent: the same job and restart count get the same lease.
+func (c *Client) Lease(ctx context.Context, job uint32, r LeaseRequest) (*Lease, error) {
+	lease := new(Lease)
+	if err := c.call(ctx, http.MethodPost, fmt.Sprintf("/v1/jobs/%d/lease", job), r, lease); err != nil {
+		return nil, err
+	}
+	return lease, nil
+}
+
+// Release gives back the slices of the job's lease with this restart count or a lower one (see Handler).
+// Releasing a lease that is not there succeeds.
+func (c *Client) Release(ctx context.Context, job uint32, restart int) error {
+	return c.call(ctx, http.MethodDelete, fmt.Sprintf("/v1/jobs/%d/lease?restart=%d", job, restart), nil, nil)
+}
+
+// Job returns the job's lease; the error is a *Error with code 404 when it has none.
+func (c *Client) Job(ctx context.Context, job uint32) (*Lease, error) {
+	lease := new(Lease)
+	if err := c.call(ctx, http.MethodGet, fmt.Sprintf("/v1/jobs/%d", job), nil, lease); err != nil {
+		return nil, err
+	}
+	return lease, nil
+}
+
+// Status returns the node as its agent sees it.
+func (c *Client) Status(ctx context.Context) (*Status, error) {
+	status := new(Status)
+	if err := c.call(ctx, http.MethodGet, "/v1/status", nil, status); err != nil {
+		return nil, err
+	}
+	return status, nil
+}
+
+// Retry repeats call until it succeeds, fails for good, or ctx ends; it then returns call's last error.
+// What may yet succeed is an agent that is not there (no socket, connection refused, connection cut while it
+// restarts) and an answer of 503. Calls are idempotent, so one that was cut off may be sent again.
+func Retry(ctx context.Context, call func(context.Context) error) error {
+	var last error
+	for {
+		err := call(ctx)
+		if err == nil || !temporary(err) {
+			return err
+		}
+		// Once the time is up, the error before says more than "deadline exceeded" does.
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return last
+		case <-time.After(retryEvery):
+		}
+	}
+}
+
+func temporary(err error) bool {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code == http.StatusServiceUnavailable
+	}
+	return true
+}
+
+// Reason is err without the method and address that net/http and net put before it.
+func Reason(err error) string {
+	var errno syscall.Errno
+	var e *Error
+	switch {
+	case errors.As(err, &e):
+		return e.Message
+	case errors.Is(err, os.ErrNotExist):
+		return "no such socket"
+	case errors.As(err, &errno):
+		return errno.Error()
+	case errors.Is(err, context.DeadlineExceeded):
+		return "no answer in time"
+	}
+	return err.Error()
+}
+
+func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
+	var body io.Reader
+	if in != nil {
+		text, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(text)
+	}
+	// The host name is a filler: the dialer knows only the socket.
+	req, err := http.NewRequestWithContext(ctx, method, "http://caelumd"+path, body)
+	if err != nil {
+		return err
+	}
+	if in != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return problem(resp.StatusCode, text)
+	}
+	if out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(text, out); err != nil {
+		return &Error{Code: resp.StatusCode, Message: "couldn't read the agent's answer: " + err.Error()}
+	}
+	return nil
+}
+
+func problem(code int, body []byte) *Error {
+	var p Problem
+	if json.Unmarshal(body, &p) != nil || p.Error == "" {
+		p.Error = strings.TrimSpace(http.StatusText(code) + " " + firstLine(body))
+	}
+	return &Error{Code: code, Message: p.Error}
+}
+
+func firstLine(body []byte) string {
+	line, _, _ := bytes.Cut(body, []byte("\n"))
+	return string(line[:min(len(line), 200)])
+}

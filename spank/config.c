@@ -1,0 +1,82 @@
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define RUN_DIR_DEFAULT "/run/caelum"
+/* A Unix socket's path holds 107 bytes; "/caelumd.sock" takes 13 of them. */
+#define RUN_DIR_MAX 94
+#define WAIT_DEFAULT 60
+#define WAIT_MAX 3600
+
+static const char *value_of(const char *word, const char *key)
+{
+	size_t n = strlen(key);
+
+	return strncmp(word, key, n) == 0 && word[n] == '=' ? word + n + 1 : NULL;
+}
+
+static int parse_wait(const char *text, unsigned *wait)
+{
+	char *end = NULL;
+	unsigned long n;
+
+	if (text[0] < '0' || text[0] > '9')
+		return -1;
+	n = strtoul(text, &end, 10);
+	if (*end != '\0' || n < 1 || n > WAIT_MAX)
+		return -1;
+	*wait = n;
+	return 0;
+}
+
+static int parse_word(struct config *config, const char *word, char *why, size_t size)
+{
+	const char *value;
+
+	if ((value = value_of(word, "run_dir"))) {
+		if (value[0] != '/' || strlen(value) > RUN_DIR_MAX) {
+			snprintf(why, size, "run_dir must be an absolute path of at most %d bytes, not '%.100s'", RUN_DIR_MAX, value);
+			return -1;
+		}
+		config->run_dir = value;
+	} else if ((value = value_of(word, "job_object"))) {
+		if (value[0] != '/') {
+			snprintf(why, size, "job_object must be an absolute path, not '%.100s'", value);
+			return -1;
+		}
+		config->job_object = value;
+	} else if ((value = value_of(word, "wait"))) {
+		if (parse_wait(value, &config->wait) < 0) {
+			snprintf(why, size, "wait must be a number of seconds from 1 to %d, not '%.100s'", WAIT_MAX, value);
+			return -1;
+		}
+	} else {
+		snprintf(why, size, "unknown word '%.100s' (known: run_dir=, job_object=, wait=)", word);
+		return -1;
+	}
+	return 0;
+}
+
+int config_parse(struct config *config, int ac, char **av, char *why, size_t size)
+{
+	int rv = 0;
+	char later[8];
+
+	*config = (struct config){ .run_dir = RUN_DIR_DEFAULT, .wait = WAIT_DEFAULT };
+	for (int i = 0; i < ac; i++) {
+		/* The first reason is told; later words still count, run_dir above all. */
+		if (parse_word(config, av[i], rv ? later : why, rv ? sizeof(later) : size) < 0)
+			rv = -1;
+	}
+	return rv;
+}
+
+int config_managed(const struct config *config)
+{
+	struct stat st;
+
+	return stat(config->run_dir, &st) == 0 && S_ISDIR(st.st_mode);
+}

@@ -1,0 +1,62 @@
+package harness
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// built is the folder with the plugin, its Go object and the test programs; why says why there is none.
+var built, why string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "caelum-spank")
+	if err != nil {
+		panic(err)
+	}
+	code := 1
+	if err := build(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	} else {
+		code = m.Run()
+	}
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// build makes everything; a machine without a C compiler or Slurm's headers gets skipped tests, any other failure an
+// error.
+func build(dir string) error {
+	if _, err := exec.LookPath("gcc"); err != nil {
+		why = "needs gcc"
+		return nil
+	}
+	if exec.Command("sh", "-c", "echo '#include <slurm/spank.h>' | gcc -E - >/dev/null").Run() != nil {
+		why = "needs Slurm's headers (libslurm-dev)"
+		return nil
+	}
+	const flags = "-std=gnu11 -g -D_GNU_SOURCE -Wall -Wextra -Werror "
+	for _, step := range []string{
+		"make -s -C .. B=" + dir,
+		"gcc " + flags + "-rdynamic -o " + dir + "/harness c/harness.c -ldl",
+		"gcc " + flags + "-Wno-format-truncation -fsanitize=address,undefined -fno-sanitize-recover=all -o " + dir + "/lease_check c/lease_check.c ../lease.c",
+		"gcc " + flags + "-shared -fPIC -o " + dir + "/old.so c/old.c",
+	} {
+		if out, err := exec.Command("sh", "-c", step).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w\n%s", step, err, out)
+		}
+	}
+	built = dir
+	return nil
+}
+
+// program is the path of a file that build made.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	if built == "" {
+		t.Skip(why)
+	}
+	return filepath.Join(built, name)
+}

@@ -1,0 +1,291 @@
+/*
+ * Plays Slurm to the plugin: loads it as Slurm does, has the functions that it expects of Slurm, and follows a script.
+ *
+ *   harness PLUGIN SCRIPT [plugstack words...]
+ *
+ *   context NAME            what spank_context() says: local, remote, allocator, slurmd, job_script
+ *   item NAME VALUE         what spank_get_item() says: job, uid, gid, step, restart
+ *   env NAME=VALUE          the task's environment, for spank_getenv(); "env NAME" takes it away
+ *   process NAME=VALUE      this process's own environment, as a prolog finds it
+ *   option VALUE            the user gave --mig=VALUE
+ *   device N deny|closed    what access() says of /dev/caelum/slotN: EPERM as a devices cgroup, EACCES as a mode
+ *   close-stdin
+ *   call NAME               slurm_spank_NAME()
+ *   choose VALUE            the callback of --mig, as a submission calls it
+ *   census                  threads, and signals that no longer stand as they stood before the plugin was loaded
+ *
+ * Every line of output is something that the plugin did.
+ */
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <slurm/spank.h>
+
+#define VARS 64
+
+static enum spank_context context = S_CTX_REMOTE;
+static uint32_t items[5] = { 12, 0, 0, 0, 0 };
+static const char *const item_names[5] = { "job", "uid", "gid", "step", "restart" };
+static char *vars[VARS];
+static char *option;
+static struct spank_option *registered;
+static int devices[64];
+static struct sigaction before[65];
+
+static char **find_var(const char *name, size_t n)
+{
+	for (int i = 0; i < VARS; i++) {
+		if (vars[i] && strncmp(vars[i], name, n) == 0 && vars[i][n] == '=')
+			return &vars[i];
+	}
+	return NULL;
+}
+
+static void put_var(const char *assignment)
+{
+	size_t n = strcspn(assignment, "=");
+	char **var = find_var(assignment, n);
+
+	for (int i = 0; !var && i < VARS; i++) {
+		if (!vars[i])
+			var = &vars[i];
+	}
+	*var = assignment[n] ? strdup(assignment) : NULL;
+}
+
+static void print(const char *level, const char *format, va_list args)
+{
+	printf("%s: ", level);
+	vprintf(format, args);
+	printf("\n");
+	fflush(stdout);
+}
+
+#define LOGGER(name, level) \
+	void name(const char *format, ...) \
+	{ \
+		va_list args; \
+		va_start(args, format); \
+		print(level, format, args); \
+		va_end(args); \
+	}
+LOGGER(slurm_error, "error")
+LOGGER(slurm_info, "info")
+LOGGER(slurm_spank_log, "log")
+
+spank_context_t spank_context(void)
+{
+	return context;
+}
+
+const char *spank_strerror(spank_err_t err)
+{
+	return err == ESPANK_NOT_AVAIL ? "not available" : "some error";
+}
+
+spank_err_t spank_option_register(spank_t sp, struct spank_option *opt)
+{
+	(void)sp;
+	registered = opt;
+	printf("registered --%s=%s\n", opt->name, opt->arginfo);
+	return ESPANK_SUCCESS;
+}
+
+spank_err_t spank_option_getopt(spank_t sp, struct spank_option *opt, char **value)
+{
+	(void)sp, (void)opt;
+	*value = option;
+	return option ? ESPANK_SUCCESS : ESPANK_ERROR;
+}
+
+spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...)
+{
+	va_list args;
+	int i = item == S_JOB_ID ? 0 : item == S_JOB_UID ? 1 : item == S_JOB_GID ? 2 : item == S_JOB_STEPID ? 3 : item == S_SLURM_RESTART_COUNT ? 4 : -1;
+
+	(void)sp;
+	if (i < 0 || (context == S_CTX_JOB_SCRIPT && i > 2) || context == S_CTX_SLURMD)
+		return ESPANK_NOT_AVAIL;
+	va_start(args, item);
+	*va_arg(args, uint32_t *) = items[i];
+	va_end(args);
+	return ESPANK_SUCCESS;
+}
+
+spank_err_t spank_getenv(spank_t sp, const char *name, char *buf, int len)
+{
+	char **var = find_var(name, strlen(name));
+
+	(void)sp;
+	if (context != S_CTX_REMOTE)
+		return ESPANK_NOT_REMOTE;
+	if (!var)
+		return ESPANK_ENV_NOEXIST;
+	if (snprintf(buf, len, "%s", *var + strlen(name) + 1) >= len)
+		return ESPANK_NOSPACE;
+	return ESPANK_SUCCESS;
+}
+
+spank_err_t spank_setenv(spank_t sp, const char *name, const char *value, int overwrite)
+{
+	char *assignment;
+
+	(void)sp, (void)overwrite;
+	if (asprintf(&assignment, "%s=%s", name, value) < 0)
+		abort();
+	put_var(assignment);
+	printf("set %s\n", assignment);
+	free(assignment);
+	return ESPANK_SUCCESS;
+}
+
+spank_err_t spank_unsetenv(spank_t sp, const char *name)
+{
+	(void)sp;
+	put_var(name);
+	printf("unset %s\n", name);
+	return ESPANK_SUCCESS;
+}
+
+/* The plugin's access() ends here: a devices cgroup is more than a unit test should make. */
+int access(const char *path, int mode)
+{
+	unsigned slot;
+
+	if (sscanf(path, "/dev/caelum/slot%u", &slot) == 1 && slot < 64) {
+		errno = devices[slot];
+		return devices[slot] ? -1 : 0;
+	}
+	return faccessat(AT_FDCWD, path, mode, 0);
+}
+
+static int threads(void)
+{
+	DIR *dir = opendir("/proc/self/task");
+	int n = 0;
+
+	for (struct dirent *e; dir && (e = readdir(dir));)
+		n += e->d_name[0] != '.';
+	closedir(dir);
+	return n;
+}
+
+static int signals_changed(void)
+{
+	struct sigaction now;
+	int n = 0;
+
+	for (int sig = 1; sig < 65; sig++) {
+		memset(&now, 0, sizeof(now));
+		/* The kernel fills 8 bytes of the mask; glibc copies what its stack held into the rest. */
+		if (sigaction(sig, NULL, &now) == 0)
+			n += now.sa_handler != before[sig].sa_handler || now.sa_flags != before[sig].sa_flags ||
+			     memcmp(&now.sa_mask, &before[sig].sa_mask, 8) != 0;
+	}
+	return n;
+}
+
+static void set_context(const char *name)
+{
+	static const struct { const char *name; enum spank_context context; } all[] = {
+		{ "local", S_CTX_LOCAL }, { "remote", S_CTX_REMOTE }, { "allocator", S_CTX_ALLOCATOR },
+		{ "slurmd", S_CTX_SLURMD }, { "job_script", S_CTX_JOB_SCRIPT },
+	};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		if (strcmp(name, all[i].name) == 0)
+			context = all[i].context;
+	}
+}
+
+static bool set_item(const char *name, const char *value)
+{
+	for (int i = 0; i < 5; i++) {
+		if (strcmp(name, item_names[i]) == 0) {
+			items[i] = strtoul(value, NULL, 10);
+			return true;
+		}
+	}
+	return false;
+}
+
+static void call(void *plugin, const char *name, int ac, char **av)
+{
+	char symbol[128];
+	spank_f *f;
+
+	snprintf(symbol, sizeof(symbol), "slurm_spank_%s", name);
+	f = (spank_f *)dlsym(plugin, symbol);
+	if (f)
+		printf("%s = %d\n", name, f(NULL, ac, av));
+	else
+		printf("%s: the plugin has no such callback\n", name);
+}
+
+static bool step(void *plugin, char *line, int ac, char **av)
+{
+	char *verb = strsep(&line, " ");
+	char *rest = line ? line : "";
+	char *first = NULL;
+	bool known = true;
+
+	if (strcmp(verb, "context") == 0)
+		set_context(rest);
+	else if (strcmp(verb, "item") == 0)
+		first = strsep(&rest, " "), known = rest && set_item(first, rest);
+	else if (strcmp(verb, "env") == 0)
+		put_var(rest);
+	else if (strcmp(verb, "process") == 0)
+		putenv(strdup(rest));
+	else if (strcmp(verb, "option") == 0)
+		option = strdup(rest);
+	else if (strcmp(verb, "device") == 0)
+		first = strsep(&rest, " "), devices[atoi(first) & 63] = strcmp(rest, "deny") == 0 ? EPERM : EACCES;
+	else if (strcmp(verb, "close-stdin") == 0)
+		close(0);
+	else if (strcmp(verb, "call") == 0)
+		call(plugin, rest, ac, av);
+	else if (strcmp(verb, "choose") == 0)
+		printf("--mig=%s = %d\n", rest, registered->cb(registered->val, rest, 0));
+	else if (strcmp(verb, "census") == 0)
+		printf("threads %d, signals changed %d\n", threads(), signals_changed());
+	else
+		known = false;
+	fflush(stdout);
+	return known;
+}
+
+int main(int argc, char **argv)
+{
+	char line[4096];
+	FILE *script;
+	void *plugin;
+
+	if (argc < 3 || !(script = fopen(argv[2], "re")))
+		return 2;
+	for (int sig = 1; sig < 65; sig++)
+		sigaction(sig, NULL, &before[sig]);
+	if (!(plugin = dlopen(argv[1], RTLD_LAZY))) {
+		printf("dlopen: %s\n", dlerror());
+		return 2;
+	}
+	while (fgets(line, sizeof(line), script)) {
+		line[strcspn(line, "\n")] = '\0';
+		if (line[0] && !step(plugin, line, argc - 3, argv + 3)) {
+			printf("harness: no such step: %s\n", line);
+			return 2;
+		}
+	}
+	return 0;
+}

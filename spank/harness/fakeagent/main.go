@@ -1,0 +1,89 @@
+// Command fakeagent stands in for caelumd where the plugin is tried on a real Slurm: it makes no slice, it only
+// answers the plugin and writes lease files. Never install it.
+//
+// It reads <run dir>/mode for every call, so that a script can change what it does:
+//
+//	ok             a slice behind every slot
+//	some N         a slice behind the first N slots, none behind the others
+//	error TEXT     a lease that could not be had
+//	nothing        200 and no lease file
+//	later          503
+//	broken TEXT    500
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"caelum/internal/api"
+)
+
+func main() {
+	runDir := flag.String("run-dir", api.DefaultRunDir, "directory of the socket and the lease files")
+	index := flag.String("index", "absolute", "how Slurm numbers CUDA_VISIBLE_DEVICES: absolute or relative")
+	flag.Parse()
+	if err := os.MkdirAll(filepath.Join(*runDir, "jobs"), 0o700); err != nil {
+		log.Fatal(err)
+	}
+	l, err := api.Listen(*runDir)
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Fatal(api.NewServer(agent{*runDir, *index}).Serve(l))
+}
+
+type agent struct{ runDir, index string }
+
+func (a agent) path(job uint32) string { return filepath.Join(a.runDir, "jobs", fmt.Sprint(job)) }
+
+func (a agent) Lease(_ context.Context, job uint32, r api.LeaseRequest) (*api.Lease, error) {
+	log.Printf("lease %d %+v", job, r)
+	mode, _ := os.ReadFile(filepath.Join(a.runDir, "mode"))
+	verb, rest, _ := strings.Cut(strings.TrimSpace(string(mode)), " ")
+	slices := len(r.Slots)
+	var body strings.Builder
+	switch verb {
+	case "nothing":
+		return &api.Lease{Job: job}, nil
+	case "later":
+		return nil, api.NotNow("slurmctld does not answer")
+	case "broken":
+		return nil, errors.New(rest)
+	case "error":
+		fmt.Fprintf(&body, "error %s\n", rest)
+		r.Slots = nil
+	case "some":
+		slices, _ = strconv.Atoi(rest)
+	}
+	for i, slot := range r.Slots {
+		uuid := "-"
+		if i < slices {
+			uuid = fmt.Sprintf("MIG-00000000-0000-0000-0000-%012d", slot)
+		}
+		fmt.Fprintf(&body, "slot %d %s\n", slot, uuid)
+	}
+	text := fmt.Sprintf("caelum-lease 1\njob %d\nrestart %d\nuid %d\nindex %s\n%send\n", job, r.Restart, r.UID, a.index, body.String())
+	if err := os.WriteFile(a.path(job)+".new", []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	return &api.Lease{Job: job, Restart: r.Restart, Slots: r.Slots}, os.Rename(a.path(job)+".new", a.path(job))
+}
+
+func (a agent) Release(_ context.Context, job uint32, restart int) error {
+	log.Printf("release %d restart %d", job, restart)
+	os.Remove(a.path(job))
+	return nil
+}
+
+func (a agent) Job(context.Context, uint32) (*api.Lease, error) {
+	return nil, api.NotFound("this agent keeps no leases")
+}
+
+func (a agent) Status(context.Context) (*api.Status, error) { return &api.Status{Node: "fake"}, nil }

@@ -1,0 +1,238 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"caelum/internal/api"
+
+	"github.com/cockroachdb/datadriven"
+)
+
+// agent answers the plugin and notes what it was asked.
+type agent struct {
+	mu   sync.Mutex
+	mode string
+	log  []string
+}
+
+func (a *agent) note(format string, args ...any) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	line := fmt.Sprintf(format, args...)
+	// A plugin that waits repeats itself; how often is timing.
+	if !slices.Contains(a.log, line) {
+		a.log = append(a.log, line)
+	}
+	return a.mode
+}
+
+func (a *agent) Lease(ctx context.Context, job uint32, r api.LeaseRequest) (*api.Lease, error) {
+	switch a.note("agent: lease %d %+v", job, r) {
+	case "later":
+		return nil, api.NotNow("slurmctld does not answer")
+	case "broken":
+		return nil, errors.New("GPU 0 has fallen off the bus")
+	case "hang":
+		<-ctx.Done()
+	}
+	return &api.Lease{Job: job}, nil
+}
+
+func (a *agent) Release(_ context.Context, job uint32, restart int) error {
+	if a.note("agent: release %d restart %d", job, restart) == "later" {
+		return api.NotNow("slurmctld does not answer")
+	}
+	return nil
+}
+
+func (a *agent) Job(context.Context, uint32) (*api.Lease, error) { return nil, api.NotFound("none") }
+
+func (a *agent) Status(context.Context) (*api.Status, error) { return &api.Status{}, nil }
+
+// node is a run directory with an agent that can be stopped.
+type node struct {
+	t      *testing.T
+	dir    string
+	agent  agent
+	server *http.Server
+}
+
+func newNode(t *testing.T) *node {
+	t.Helper()
+	n := &node{t: t, dir: t.TempDir()}
+	if err := os.Mkdir(filepath.Join(n.dir, "jobs"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	n.setAgent("ok")
+	return n
+}
+
+func (n *node) setAgent(mode string) {
+	if n.server != nil {
+		n.server.Close()
+		n.server = nil
+	}
+	n.agent.mode = mode
+	if mode == "down" {
+		return
+	}
+	l, err := api.Listen(n.dir)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.server = api.NewServer(&n.agent)
+	go n.server.Serve(l)
+}
+
+func (n *node) leasePath() string { return filepath.Join(n.dir, "jobs", "12") }
+
+func (n *node) expand(s string) string {
+	return strings.NewReplacer("$RUN", n.dir, "$LIB", built).Replace(s)
+}
+
+// play runs a script in a process whose environment is empty: like a prolog's, it has no PATH and no HOME.
+func (n *node) play(script string, words []string) string {
+	path := filepath.Join(n.t.TempDir(), "script")
+	if err := os.WriteFile(path, []byte(n.expand(script)+"\n"), 0o600); err != nil {
+		n.t.Fatal(err)
+	}
+	args := []string{program(n.t, "spank_caelum.so"), path}
+	for _, w := range words {
+		args = append(args, n.expand(w))
+	}
+	cmd := exec.Command(program(n.t, "harness"), args...)
+	cmd.Env = []string{}
+	n.agent.log = nil
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		n.t.Errorf("harness: %v", err)
+	}
+	text := string(out) + strings.Join(append(n.agent.log, ""), "\n")
+	return strings.NewReplacer(n.dir, "$RUN", built, "$LIB").Replace(text)
+}
+
+// TestPlugin plays testdata/*.txt. Commands:
+//
+//	agent MODE        ok, later (503), broken (500), hang, down
+//	lease [uid=N]     writes the job's lease file; with no text it removes it
+//	file              shows whether the lease file is there
+//	run [words]       plays a script with these words behind the plugin's name in plugstack.conf; "unmanaged" instead
+//	                  of words is a run directory that does not exist
+func TestPlugin(t *testing.T) {
+	program(t, "harness")
+	if os.Getuid() != 0 {
+		t.Skip("needs root: lease files are root's")
+	}
+	datadriven.Walk(t, "testdata/plugin", func(t *testing.T, path string) {
+		n := newNode(t)
+		defer n.setAgent("down")
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			n.t = t
+			switch d.Cmd {
+			case "agent":
+				n.setAgent(d.CmdArgs[0].Key)
+			case "lease":
+				os.Remove(n.leasePath())
+				if d.Input != "" {
+					if err := os.WriteFile(n.leasePath(), []byte(d.Input+"\n"), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+			case "file":
+				if _, err := os.Stat(n.leasePath()); err != nil {
+					return "no lease file\n"
+				}
+				return "a lease file\n"
+			case "run":
+				words := []string{"run_dir=$RUN", "wait=1"}
+				for _, a := range d.CmdArgs {
+					if a.Key == "unmanaged" {
+						words = []string{"run_dir=$RUN/nothing"}
+						continue
+					}
+					words = append(words, a.String())
+				}
+				return n.play(d.Input, words)
+			default:
+				t.Fatalf("no such command: %s", d.Cmd)
+			}
+			return "ok\n"
+		})
+	})
+}
+
+// Loading the plugin and calling everything that runs in Slurm's own processes adds no thread and touches no signal.
+func TestNoThreadNoSignal(t *testing.T) {
+	program(t, "harness")
+	if os.Getuid() != 0 {
+		t.Skip("needs root: lease files are root's")
+	}
+	n := newNode(t)
+	defer n.setAgent("down")
+	if err := os.WriteFile(n.leasePath(), []byte(whole), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	words := []string{"run_dir=$RUN"}
+	script := `census
+context allocator
+call init
+choose 1g.5gb
+context slurmd
+call init
+context remote
+env SLURM_STEP_GPUS=0
+call task_init_privileged
+call task_init
+context job_script
+call job_prolog
+item job 13
+call job_epilog
+census`
+	out := n.play(script, words)
+	if want := "threads 1, signals changed 0"; strings.Count(out, want) != 2 || !strings.Contains(out, "set CUDA_VISIBLE_DEVICES=MIG-") {
+		t.Errorf("want %q before and after:\n%s", want, out)
+	}
+	// The same census sees a Go runtime where there is one.
+	out = n.play("context job_script\nprocess SLURM_JOB_GPUS=0\ncall job_prolog\ncensus", words)
+	if strings.Contains(out, "threads 1,") || strings.Contains(out, "changed 0\n") || !strings.Contains(out, "changed") {
+		t.Errorf("a prolog with the Go object:\n%s", out)
+	}
+}
+
+// Every row of docs/plugin-errors.md has a case in testdata, and every case that names a row has one.
+func TestEveryRowOfTheErrorTable(t *testing.T) {
+	rows := func(pattern, expr string) []string {
+		paths, err := filepath.Glob(pattern)
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("%s: %v, %v", pattern, paths, err)
+		}
+		var names []string
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range regexp.MustCompile(expr).FindAllStringSubmatch(string(text), -1) {
+				names = append(names, m[1])
+			}
+		}
+		slices.Sort(names)
+		return slices.Compact(names)
+	}
+	table := rows("../../docs/plugin-errors.md", `(?m)^\| `+"`([a-z-]+)`"+` \|`)
+	cases := rows("testdata/plugin/*.txt", `(?m)^# row ([a-z-]+)`)
+	if !slices.Equal(table, cases) {
+		t.Errorf("the table has\n%v, testdata has\n%v", table, cases)
+	}
+}

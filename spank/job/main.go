@@ -1,0 +1,61 @@
+// The Go part of the SPANK plugin: what a job's prolog and epilog ask of the node's agent.
+//
+// It is built as a C shared object and lives only in the process that Slurm forks and execs for one prolog or epilog.
+// It holds nothing but a client of the agent's socket: no NVML, no database, no configuration file, no child process, no
+// signal handling. Work that must outlast the call is the agent's.
+package main
+
+// #include "job.h"
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// A c-shared object needs a main; nobody calls it.
+func main() {}
+
+//export caelum_job_prolog
+func caelum_job_prolog(job *C.struct_caelum_job, message *C.char, size C.size_t) C.int {
+	return run(prolog, job, message, size)
+}
+
+//export caelum_job_epilog
+func caelum_job_epilog(job *C.struct_caelum_job, message *C.char, size C.size_t) C.int {
+	return run(epilog, job, message, size)
+}
+
+// run calls f and turns its error, or its panic, into the C side's -1 and message.
+func run(f func(call) error, job *C.struct_caelum_job, message *C.char, size C.size_t) (rc C.int) {
+	fail := func(text string) {
+		buf := unsafe.Slice((*byte)(unsafe.Pointer(message)), int(size))
+		n := copy(buf[:len(buf)-1], oneLine(text))
+		buf[n] = 0
+		rc = -1
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			fail(fmt.Sprintf("couldn't go on: %v; report this", p))
+		}
+	}()
+	if err := f(fromC(job)); err != nil {
+		fail(err.Error())
+	}
+	return rc
+}
+
+func fromC(job *C.struct_caelum_job) call {
+	return call{
+		id:        uint32(job.id),
+		uid:       uint32(job.uid),
+		gid:       uint32(job.gid),
+		wait:      int(job.wait),
+		restart:   C.GoString(job.restart),
+		slots:     C.GoString(job.slots),
+		partition: C.GoString(job.partition),
+		node:      C.GoString(job.node),
+		mig:       C.GoString(job.mig),
+		runDir:    C.GoString(job.run_dir),
+	}
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"caelum/internal/api"
+)
+
+// call is one prolog or epilog. wait is in seconds; restart and slots are the text that Slurm set.
+type call struct {
+	id, uid, gid                                 uint32
+	wait                                         int
+	restart, slots, partition, node, mig, runDir string
+}
+
+// prolog gets the job its lease. Its errors fail the prolog, so Slurm drains the node: each is a broken node's.
+func prolog(c call) error {
+	restart, err := parseRestart(c.restart)
+	if err != nil {
+		return err
+	}
+	slots, err := parseSlots(c.slots)
+	if err != nil {
+		return err
+	}
+	if err := removeStale(c, restart); err != nil {
+		return err
+	}
+	client := api.NewClient(c.runDir)
+	err = within(c.wait, func(ctx context.Context) error {
+		_, err := client.Lease(ctx, c.id, api.LeaseRequest{
+			Restart: restart, UID: c.uid, GID: c.gid, Partition: c.partition, Slots: slots, MIG: c.mig,
+		})
+		return err
+	})
+	if err == nil {
+		return nil
+	}
+	next := fmt.Sprintf("then scontrol update nodename=%s state=resume", c.node)
+	var refused *api.Error
+	switch {
+	case errors.As(err, &refused) && refused.Code == 503:
+		return fmt.Errorf("couldn't get a lease in %d s: the agent says: %s; see 'caelum doctor' on %s, %s", c.wait, refused.Message, c.node, next)
+	case errors.As(err, &refused):
+		return fmt.Errorf("couldn't get a lease: the agent says: %s (%d); see 'caelum doctor' on %s, %s", refused.Message, refused.Code, c.node, next)
+	}
+	return fmt.Errorf("couldn't get a lease: no agent answered at %s for %d s (%s); see 'systemctl status caelumd' on %s, %s",
+		client.Socket(), c.wait, api.Reason(err), c.node, next)
+}
+
+// epilog gives the job's slices back. Its errors are only logged.
+func epilog(c call) error {
+	restart, err := parseRestart(c.restart)
+	if err != nil {
+		return err
+	}
+	client := api.NewClient(c.runDir)
+	err = within(c.wait, func(ctx context.Context) error { return client.Release(ctx, c.id, restart) })
+	if err != nil {
+		return fmt.Errorf("couldn't give the slices back at %s in %d s: %s", client.Socket(), c.wait, api.Reason(err))
+	}
+	return nil
+}
+
+// within repeats f until it succeeds, fails for good or the deadline has passed. There is no limit of Slurm's to rely
+// on: it has none by default, and at one it kills within 10 ms.
+func within(seconds int, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(seconds)*time.Second)
+	defer cancel()
+	return api.Retry(ctx, f)
+}
+
+// removeStale removes a lease file that an earlier run of the same job left: a requeued job keeps its id, and the task
+// that reads the file cannot know its own restart count.
+func removeStale(c call, restart int) error {
+	path := filepath.Join(c.runDir, "jobs", strconv.FormatUint(uint64(c.id), 10))
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && bytes.Contains(text, fmt.Appendf(nil, "\nrestart %d\n", restart)) {
+		return nil
+	}
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("couldn't remove the lease file of an earlier run: %w; remove it, then scontrol update nodename=%s state=resume", err, c.node)
+	}
+	return nil
+}
+
+// parseRestart reads SLURM_JOB_RESTART_COUNT. Without one the job has never been restarted.
+func parseRestart(text string) (int, error) {
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return 0, fmt.Errorf("couldn't read SLURM_JOB_RESTART_COUNT=%q; report this", text)
+	}
+	return int(n), nil
+}
+
+// parseSlots reads SLURM_JOB_GPUS, "0,3,4".
+func parseSlots(text string) ([]int, error) {
+	var slots []int
+	for word := range strings.SplitSeq(text, ",") {
+		n, err := strconv.ParseUint(word, 10, 16)
+		if err != nil {
+			return nil, fmt.Errorf("couldn't read SLURM_JOB_GPUS=%q; check the gpu lines of gres.conf", text)
+		}
+		slots = append(slots, int(n))
+	}
+	return slots, nil
+}
+
+// oneLine keeps a message in one line of slurmd's log.
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, text)
+}

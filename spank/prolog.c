@@ -1,0 +1,199 @@
+/*
+ * Prolog and epilog of a job on this node: the only place where the Go object is opened. Slurm runs them in a process
+ * that it made by fork and exec for nothing else ("slurmstepd spank prolog"), so its threads and signal handlers meet
+ * nobody, and they end with it.
+ */
+#include "config.h"
+#include "option.h"
+#include "plugin.h"
+#include "job/job.h"
+
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* slurmctld waits for no node's epilog, but a COMPLETING node starts nothing: short. */
+#define EPILOG_WAIT 5
+
+static char *env(const char *name)
+{
+	char *value = getenv(name);
+
+	return value ? value : "";
+}
+
+static const char *node(void)
+{
+	char *name = env("SLURMD_NODENAME");
+
+	return name[0] ? name : "this node";
+}
+
+static int find_object(const struct config *config, char *path, size_t size)
+{
+	Dl_info info;
+	const char *slash;
+
+	if (config->job_object)
+		return (size_t)snprintf(path, size, "%s", config->job_object) < size ? 0 : -1;
+	if (!dladdr((void *)find_object, &info) || !(slash = strrchr(info.dli_fname, '/')))
+		return -1;
+	if ((size_t)snprintf(path, size, "%.*s/libcaelum_spank.so", (int)(slash - info.dli_fname), info.dli_fname) >= size)
+		return -1;
+	return 0;
+}
+
+/* Opens the Go object and finds function in it. NULL with the reason in message. It stays open: Go cannot be unloaded. */
+static caelum_job_f *find_function(const struct config *config, const char *function, char *message, size_t size)
+{
+	char path[1024];
+	void *object = NULL;
+	const int *abi;
+	caelum_job_f *f = NULL;
+
+	if (spank_context() != S_CTX_JOB_SCRIPT) {
+		snprintf(message, size, "couldn't open the Go part: not in Slurm's process for prologs; report this");
+		goto done;
+	}
+	if (find_object(config, path, sizeof(path)) < 0) {
+		snprintf(message, size, "couldn't find libcaelum_spank.so: where the plugin lies is unknown or too long; set job_object= in plugstack.conf");
+		goto done;
+	}
+	if (!(object = dlopen(path, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE))) {
+		snprintf(message, size, "couldn't open %s: %s; install the file of the same Caelum release", path, dlerror());
+		goto done;
+	}
+	abi = dlsym(object, "caelum_job_abi");
+	if (!abi || *abi != CAELUM_JOB_ABI) {
+		snprintf(message, size, "couldn't use %s: its interface is %d and the plugin's %d; install both files of one Caelum release",
+			 path, abi ? *abi : 0, CAELUM_JOB_ABI);
+		goto done;
+	}
+	if (!(f = (caelum_job_f *)dlsym(object, function)))
+		snprintf(message, size, "couldn't use %s: %s; install both files of one Caelum release", path, dlerror());
+
+done:
+	return f;
+}
+
+/* What Slurm tells of the job. false with the reason in message. */
+static bool describe(spank_t sp, const struct config *config, struct caelum_job *job, char *message, size_t size)
+{
+	uid_t uid;
+	gid_t gid;
+	spank_err_t rc;
+
+	*job = (struct caelum_job){
+		.wait = config->wait,
+		.restart = env("SLURM_JOB_RESTART_COUNT"),
+		.slots = env("SLURM_JOB_GPUS"),
+		.partition = env("SLURM_JOB_PARTITION"),
+		.node = (char *)node(),
+		.mig = "",
+		.run_dir = (char *)config->run_dir,
+	};
+	if ((rc = spank_get_item(sp, S_JOB_ID, &job->id)) != ESPANK_SUCCESS ||
+	    (rc = spank_get_item(sp, S_JOB_UID, &uid)) != ESPANK_SUCCESS ||
+	    (rc = spank_get_item(sp, S_JOB_GID, &gid)) != ESPANK_SUCCESS) {
+		snprintf(message, size, "couldn't get the job's id and owner from Slurm: %s; report this", spank_strerror(rc));
+		return false;
+	}
+	job->uid = uid;
+	job->gid = gid;
+	return true;
+}
+
+/* A value that the submission did not check is the user's own doing: dropped, never a reason to fail a prolog. */
+static void read_option(spank_t sp, struct caelum_job *job)
+{
+	char *value = NULL;
+
+	if (spank_option_getopt(sp, &option_mig, &value) != ESPANK_SUCCESS || !value)
+		return;
+	if (option_valid(value))
+		job->mig = value;
+	else
+		slurm_info("caelum: prolog: job %u on %s: --mig has no valid value; going on without it", job->id, node());
+}
+
+int caelum_prolog(spank_t sp, int ac, char **av)
+{
+	struct config config;
+	struct caelum_job job;
+	caelum_job_f *prolog;
+	char message[1024] = "";
+	char why[256];
+	int config_rc;
+	int rv = -1;
+
+	if (!getenv("SLURM_JOB_GPUS")) {
+		rv = 0;
+		goto done;
+	}
+	config_rc = config_parse(&config, ac, av, why, sizeof(why));
+	if (!config_managed(&config)) {
+		rv = 0;
+		goto done;
+	}
+	if (config_rc < 0) {
+		snprintf(message, sizeof(message), "couldn't read the plugstack.conf line: %s; correct it, then scontrol update nodename=%s state=resume",
+			 why, node());
+		goto done;
+	}
+	if (!describe(sp, &config, &job, message, sizeof(message)))
+		goto done;
+	read_option(sp, &job);
+	if (!(prolog = find_function(&config, "caelum_job_prolog", message, sizeof(message))))
+		goto done;
+	rv = prolog(&job, message, sizeof(message));
+
+done:
+	if (rv < 0)
+		slurm_error("caelum: prolog: job %s on %s: %s", env("SLURM_JOB_ID"), node(), message);
+	return rv;
+}
+
+static bool has_lease(const struct config *config, uint32_t job)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/jobs/%u", config->run_dir, job);
+	return access(path, F_OK) == 0;
+}
+
+/* Never fails: the agent releases leases of jobs that are gone by itself, and a -1 would drain the node. */
+int caelum_epilog(spank_t sp, int ac, char **av)
+{
+	struct config config;
+	struct caelum_job job;
+	caelum_job_f *epilog;
+	char message[1024] = "";
+	int rv = -1;
+
+	/* A word that is wrong keeps no job from giving its slices back: what was understood serves. */
+	config_parse(&config, ac, av, message, sizeof(message));
+	if (!config_managed(&config)) {
+		rv = 0;
+		goto done;
+	}
+	if (!describe(sp, &config, &job, message, sizeof(message)))
+		goto done;
+	if (!getenv("SLURM_JOB_GPUS") && !has_lease(&config, job.id)) {
+		rv = 0;
+		goto done;
+	}
+	if (job.wait > EPILOG_WAIT)
+		job.wait = EPILOG_WAIT;
+	if (!(epilog = find_function(&config, "caelum_job_epilog", message, sizeof(message))))
+		goto done;
+	rv = epilog(&job, message, sizeof(message));
+
+done:
+	if (rv < 0)
+		slurm_error("caelum: epilog: job %s on %s: %s; the agent releases the slices of ended jobs by itself",
+			    env("SLURM_JOB_ID"), node(), message);
+	return 0;
+}

@@ -1,0 +1,227 @@
+/*
+ * A task's devices: the slots that Slurm bound to its step or to it alone become the MIG UUIDs of the job's lease.
+ *
+ * Both callbacks run in a child that was forked from a process with threads: no allocation of ours, no thread, no lock.
+ * The privileged one reads the lease, which only root may; task_init is the last word on the environment before the
+ * site's TaskProlog, and the only one after Slurm has bound single tasks. What is wrong is kept from the first and told by the
+ * second, whose messages reach the user's stderr.
+ */
+#include "config.h"
+#include "lease.h"
+#include "plugin.h"
+#include "slots.h"
+
+#include <errno.h>
+#include <slurm/slurm.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LIST_MAX (LEASE_SLOTS_MAX * 4)
+
+/* Where gres.conf's slots are; slurmd learns slot i from the device's place in that list. */
+#define SLOT_DEVICE "/dev/caelum/slot%u"
+
+static struct {
+	bool bound;          /* Slurm bound slots to the step */
+	const char *list;    /* in this variable of the environment */
+	uint32_t job;
+	struct slots step;
+	struct lease lease;
+	char error[1280];
+} task;
+
+static void fail(const char *reason)
+{
+	snprintf(task.error, sizeof(task.error), "%s", reason);
+}
+
+/* Slurm sets SLURM_JOB_GPUS for the batch script and salloc's shell, and SLURM_STEP_GPUS for any other step. The other
+ * of the two may stand in the environment too, from the job or step that the user submitted in: it means nothing here. */
+static const char *list_of(spank_t sp)
+{
+	uint32_t step = 0;
+
+	spank_get_item(sp, S_JOB_STEPID, &step);
+	return step == SLURM_BATCH_SCRIPT || step == SLURM_INTERACTIVE_STEP ? "SLURM_JOB_GPUS" : "SLURM_STEP_GPUS";
+}
+
+/* A list of slots in the task's environment: 1, 0 when Slurm set none, -1 when it cannot be read. */
+static int read_slots(spank_t sp, struct slots *slots)
+{
+	char text[LIST_MAX];
+	spank_err_t rc = spank_getenv(sp, task.list, text, sizeof(text));
+
+	if (rc == ESPANK_ENV_NOEXIST)
+		return 0;
+	return rc == ESPANK_SUCCESS && slots_parse(slots, text) ? 1 : -1;
+}
+
+static void check_lease(spank_t sp)
+{
+	uid_t uid = 0;
+	uint32_t restart = 0;
+
+	if (task.lease.job != task.job || spank_get_item(sp, S_JOB_UID, &uid) != ESPANK_SUCCESS || task.lease.uid != uid)
+		fail("the lease file is another job's; submit again, and tell the admin to run 'caelum doctor' on this node");
+	/* Always 0 up to 26.05: SPANK reads a field that slurmstepd never sets. So 0 says nothing; see README.md. */
+	else if (spank_get_item(sp, S_SLURM_RESTART_COUNT, &restart) == ESPANK_SUCCESS && restart && restart != task.lease.restart)
+		fail("the lease file is of an earlier run of this job; submit again, and tell the admin to run 'caelum doctor' on this node");
+	else if (task.lease.error[0])
+		fail(task.lease.error);
+}
+
+int caelum_task_privileged(spank_t sp, int ac, char **av)
+{
+	struct config config;
+	char path[256], why[256];
+	int config_rc = config_parse(&config, ac, av, why, sizeof(why));
+	int found;
+
+	if (!config_managed(&config))
+		goto done;
+	task.list = list_of(sp);
+	found = read_slots(sp, &task.step);
+	if (found == 0)
+		goto done;
+	task.bound = true;
+	spank_get_item(sp, S_JOB_ID, &task.job);
+	if (found < 0) {
+		snprintf(task.error, sizeof(task.error), "couldn't read the slots in %s; tell the admin to look at gres.conf", task.list);
+		goto done;
+	}
+	if (config_rc < 0) {
+		snprintf(task.error, sizeof(task.error), "couldn't read the plugstack.conf line: %s; tell the admin to correct it", why);
+		goto done;
+	}
+	snprintf(path, sizeof(path), "%s/jobs/%u", config.run_dir, task.job);
+	if (lease_read(&task.lease, path, why, sizeof(why)) < 0) {
+		snprintf(task.error, sizeof(task.error), "couldn't read the lease file %s: %s; submit again, and tell the admin to run 'caelum doctor' on this node",
+			 path, why);
+		goto done;
+	}
+	check_lease(sp);
+
+done:
+	return 0;
+}
+
+/*
+ * Which of the step's slots its devices cgroup leaves to this task. access() asks the cgroup too: EPERM is its refusal.
+ * Needed because Slurm's lists are wrong for a bound task when indices are relative: they name the step's first slots
+ * for every task (gres_common.c, common_gres_set_env).
+ */
+static bool allowed_slots(struct slots *own)
+{
+	own->n = 0;
+	for (unsigned i = 0; i < task.step.n; i++) {
+		char path[64];
+
+		snprintf(path, sizeof(path), SLOT_DEVICE, task.step.slot[i]);
+		if (access(path, R_OK) == 0)
+			own->slot[own->n++] = task.step.slot[i];
+		else if (errno != EPERM) {
+			snprintf(task.error, sizeof(task.error), "couldn't ask whether %s is this task's: %s; tell the admin to make it readable (chmod 0444)",
+				 path, strerror(errno));
+			return false;
+		}
+	}
+	return true;
+}
+
+/* The slots of this task: those of its step, unless Slurm bound it to some of them (--gpu-bind, --gpus-per-task). */
+static bool own_slots(spank_t sp, struct slots *own)
+{
+	int found = read_slots(sp, own);
+	bool rv = true;
+
+	if (found < 0) {
+		snprintf(task.error, sizeof(task.error), "couldn't read the slots in %s; tell the admin to look at gres.conf", task.list);
+		rv = false;
+	} else if (found == 0 || slots_equal(own, &task.step)) {
+		*own = task.step;
+	} else if (task.lease.relative) {
+		rv = allowed_slots(own);
+	} else if (!slots_within(own, &task.step)) {
+		fail("couldn't tell which slices are this task's: Slurm bound it to GPUs that are not its step's; leave out --gres-flags=allow-task-sharing");
+		rv = false;
+	}
+	return rv;
+}
+
+/*
+ * Slurm sets these with the same numbers as CUDA_VISIBLE_DEVICES unless gres.conf has Flags=nvidia_gpu_env. They are
+ * numbers of slots, which no runtime knows, and some programs refuse to start with ROCR_VISIBLE_DEVICES beside
+ * CUDA_VISIBLE_DEVICES. A value of the user's own differs and stays.
+ */
+static void unset_numbers(spank_t sp)
+{
+	static const char *const others[] = { "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK" };
+	char numbers[LIST_MAX], value[LIST_MAX];
+
+	if (spank_getenv(sp, "CUDA_VISIBLE_DEVICES", numbers, sizeof(numbers)) != ESPANK_SUCCESS)
+		return;
+	for (unsigned i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		if (spank_getenv(sp, others[i], value, sizeof(value)) == ESPANK_SUCCESS && strcmp(value, numbers) == 0)
+			spank_unsetenv(sp, others[i]);
+	}
+}
+
+/* A job with --exclusive is allocated every slot of the node, also those without a slice. */
+static void correct_count(spank_t sp, unsigned slices)
+{
+	char count[16];
+
+	if (slices == 0) {
+		spank_unsetenv(sp, "SLURM_GPUS_ON_NODE");
+	} else if (slices < task.step.n) {
+		snprintf(count, sizeof(count), "%u", slices);
+		spank_setenv(sp, "SLURM_GPUS_ON_NODE", count, 1);
+	}
+}
+
+static bool translate(const struct slots *slots, char *uuids, size_t size, int *slices)
+{
+	uint32_t unknown = 0;
+
+	*slices = slots_translate(slots, &task.lease, uuids, size, &unknown);
+	if (*slices < 0)
+		snprintf(task.error, sizeof(task.error), "couldn't find slot %u in the lease file; submit again, and tell the admin to run 'caelum doctor' on this node",
+			 unknown);
+	return *slices >= 0;
+}
+
+int caelum_task(spank_t sp, int ac, char **av)
+{
+	static char uuids[LEASE_SLOTS_MAX * LEASE_UUID_MAX];
+	struct slots own;
+	int of_step, of_task;
+	int rv = -1;
+
+	(void)ac, (void)av;
+	if (!task.bound) {
+		rv = 0;
+		goto done;
+	}
+	if (task.error[0] || !own_slots(sp, &own) || !translate(&task.step, uuids, sizeof(uuids), &of_step) ||
+	    !translate(&own, uuids, sizeof(uuids), &of_task))
+		goto done;
+	unset_numbers(sp);
+	correct_count(sp, of_step);
+	/* Slurm's own word for a step without a GPU; CUDA then finds no device. */
+	if (spank_setenv(sp, "CUDA_VISIBLE_DEVICES", of_task ? uuids : "NoDevFiles", 1) != ESPANK_SUCCESS) {
+		fail("couldn't set CUDA_VISIBLE_DEVICES; submit again");
+		goto done;
+	}
+	rv = 0;
+
+done:
+	if (rv < 0) {
+		char node[256];
+
+		if (spank_getenv(sp, "SLURMD_NODENAME", node, sizeof(node)) != ESPANK_SUCCESS)
+			snprintf(node, sizeof(node), "this node");
+		slurm_error("caelum: task: job %u on %s: %s", task.job, node, task.error);
+	}
+	return rv;
+}
