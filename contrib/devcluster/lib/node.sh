@@ -65,7 +65,7 @@ install_agent() {
 # CUDA_VISIBLE_DEVICES stays unset.
 make_slots() {
     local i
-    for ((i = 0; i < $(slots_of "$NODE"); i++)); do mknod -m 000 "/dev/caelum/slot$i" c 42 "$i"; done
+    for ((i = 0; i < $(slots_of "$NODE"); i++)); do mknod -m 444 "/dev/caelum/slot$i" c 42 "$i"; done
 }
 
 hostname "$NODE"

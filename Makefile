@@ -1,0 +1,66 @@
+# Caelum. The two commands that matter:
+#
+#   make demo    a private two-node Slurm with emulated GPUs, jobs by an unchanged user, and a table of what they got
+#   make test    every check: lint, unit tests, the plugin's harness, and the whole on a real Slurm
+#
+# Both install what they need (Debian packages, Go modules). Go 1.26 must be there.
+
+B       := $(CURDIR)/build
+GO      ?= go
+PREFIX  ?= /usr
+# go-nvml's bindings name calls that NVIDIA has deprecated.
+export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -X caelum/internal/agent.Version=$(VERSION)
+
+.PHONY: all demo test unit e2e lint prerequisites install clean FORCE
+all: $(B)/caelumd $(B)/caelum plugin emulator
+
+prerequisites:
+	@command -v $(GO) >/dev/null || { echo "Go 1.26 is needed"; exit 1; }
+	@contrib/devcluster/prerequisites
+
+$(B)/caelumd $(B)/caelum: $(B)/%: FORCE
+	$(GO) build -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+
+.PHONY: plugin emulator
+plugin:
+	$(MAKE) -C spank B=$(B)
+emulator:
+	$(MAKE) -C contrib/nvml-emulator B=$(B)
+
+demo: prerequisites
+	$(MAKE) all
+	$(GO) run ./contrib/devcluster/demo
+
+test: prerequisites
+	$(MAKE) all
+	$(MAKE) lint unit e2e
+
+unit:
+	$(GO) test ./...
+
+# The whole on a real Slurm: slurmctld, slurmd, slurmdbd, MariaDB and munge of Debian; only the GPUs are emulated.
+e2e:
+	$(GO) test -count=1 -tags e2e -timeout 40m ./contrib/devcluster/...
+
+lint:
+	@test -z "$$(gofmt -l cmd internal spank contrib)" || { gofmt -l cmd internal spank contrib; echo "not gofmt-ed"; exit 1; }
+	$(GO) vet -tags e2e ./...
+	$(GO) tool staticcheck -tags e2e ./...
+
+# PLUGINDIR is where this host's Slurm looks for plugins; the Go object of the plugin lies beside it.
+PLUGINDIR ?= $(shell scontrol show config 2>/dev/null | sed -n 's/^PluginDir *= *//p')
+install: all
+	@test -n "$(PLUGINDIR)" || { echo "where are Slurm's plugins? make install PLUGINDIR=/usr/lib/x86_64-linux-gnu/slurm-wlm"; exit 1; }
+	install -D -m 0755 $(B)/caelumd $(DESTDIR)$(PREFIX)/sbin/caelumd
+	install -D -m 0755 $(B)/caelum $(DESTDIR)$(PREFIX)/bin/caelum
+	install -D -m 0644 -t $(DESTDIR)$(PLUGINDIR) $(B)/spank_caelum.so $(B)/libcaelum_spank.so
+	install -D -m 0644 etc/caelumd.service $(DESTDIR)/lib/systemd/system/caelumd.service
+	install -D -m 0644 etc/tmpfiles.conf $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/caelum.conf
+	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/caelum contrib/job_submit.lua etc/caelum.yaml
+
+clean:
+	rm -rf $(B)
+
+FORCE:

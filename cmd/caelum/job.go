@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"caelum/internal/api"
+)
+
+func newJob(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "job ID",
+		Short: "Show the slices that a job holds on this node",
+		Long:  `job lists the slices of a job: the slot of gres/gpu, the GPU and placement behind it, and the MIG device.`,
+		Example: `  caelum job 4711
+  srun --jobid 4711 --overlap caelum job 4711     # from a login node`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := strconv.ParseUint(args[0], 10, 32)
+			if err != nil || id == 0 {
+				return usageError{fmt.Errorf("%q is no job id: want a number (`squeue --format=%%A` prints it for array tasks)", args[0])}
+			}
+			lease, err := ask(g, func(ctx context.Context, c *api.Client) (*api.Lease, error) { return c.Job(ctx, uint32(id)) })
+			if err != nil {
+				return err
+			}
+			if g.json {
+				return printJSON(cmd.OutOrStdout(), lease)
+			}
+			return printLease(cmd.OutOrStdout(), lease)
+		},
+	}
+}
+
+func printLease(w io.Writer, l *api.Lease) error {
+	fmt.Fprintf(w, "job %d (%s) of %s, since %s\n", l.Job, l.Name, l.User, time.Unix(l.Since, 0).Format(time.DateTime))
+	if l.Error != "" {
+		fmt.Fprintf(w, "no slice: %s\n", l.Error)
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, s := range l.Slices {
+		fmt.Fprintf(table, "  slot %d\tGPU %d\t%s at %d\t%d MiB\t%s\n", s.Slot, s.GPU, s.Profile, s.Start, s.MemoryMiB, s.UUID)
+	}
+	return table.Flush()
+}

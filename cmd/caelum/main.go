@@ -1,0 +1,118 @@
+// Command caelum is the command line of Caelum.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"caelum/internal/agent"
+	"caelum/internal/api"
+)
+
+// Exit statuses, the same for every command.
+const (
+	exitFailure = 1
+	exitUsage   = 2
+	exitNoAgent = 3
+	exitNoSuch  = 4
+)
+
+const exitStatusHelp = `
+EXIT STATUS
+  0  success
+  1  the command failed; the reason is on standard error
+  2  wrong usage
+  3  the agent of this node does not answer
+  4  there is no such job here`
+
+// callTimeout bounds a question to the agent, which answers from memory.
+const callTimeout = 10 * time.Second
+
+func main() {
+	cmd, err := newRoot().ExecuteC()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "caelum:", err)
+		os.Exit(exitCode(cmd, err))
+	}
+}
+
+// usageError marks what is wrong with the way a command was called.
+type usageError struct{ error }
+
+func exitCode(_ *cobra.Command, err error) int {
+	var answer *api.Error
+	var usage usageError
+	switch {
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.As(err, &answer) && answer.Code == http.StatusNotFound:
+		return exitNoSuch
+	case errors.Is(err, errNoAgent):
+		return exitNoAgent
+	}
+	return exitFailure
+}
+
+// globals are the flags of every command.
+type globals struct {
+	runDir string
+	json   bool
+}
+
+func newRoot() *cobra.Command {
+	g := &globals{}
+	cmd := &cobra.Command{
+		Use:   "caelum",
+		Short: "MIG slices for Slurm jobs, cut on demand",
+		Long: `caelum shows what the agent of this node does, and prints the configuration that Slurm needs.
+` + exitStatusHelp,
+		Version:       agent.Version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	cmd.PersistentFlags().StringVar(&g.runDir, "run-dir", api.DefaultRunDir, "directory of the agent's socket")
+	cmd.PersistentFlags().BoolVar(&g.json, "json", false, "print JSON")
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	cmd.AddCommand(newStatus(g), newJob(g), newSlurmConfig(g))
+	for _, sub := range cmd.Commands() {
+		sub.Long += "\n" + exitStatusHelp
+		if check := sub.Args; check != nil {
+			sub.Args = func(c *cobra.Command, args []string) error {
+				if err := check(c, args); err != nil {
+					return usageError{err}
+				}
+				return nil
+			}
+		}
+	}
+	return cmd
+}
+
+var errNoAgent = errors.New("the agent does not answer")
+
+// ask calls the agent of this node.
+func ask[T any](g *globals, call func(context.Context, *api.Client) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	client := api.NewClient(g.runDir)
+	v, err := call(ctx, client)
+	var answer *api.Error
+	if err != nil && !errors.As(err, &answer) {
+		err = fmt.Errorf("%w on %s (%s); is caelumd running here? try `systemctl status caelumd`", errNoAgent, client.Socket(), api.Reason(err))
+	}
+	return v, err
+}
+
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bufio"
+	_ "embed"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/spf13/cobra"
+
+	"caelum/internal/agent"
+	"caelum/internal/gpu"
+)
+
+//go:embed slurm_config.tmpl
+var slurmConfigText string
+
+type slurmConfigOptions struct {
+	config    string
+	nodes     string
+	partition string
+	catalogue int
+	cpus      int
+	memory    int
+	section   string
+}
+
+// sections are what --section may name: one for each file that is to be edited.
+var sections = []string{"slurm.conf", "nodes", "gres.conf", "plugstack.conf", "decisions"}
+
+func newSlurmConfig(g *globals) *cobra.Command {
+	var o slurmConfigOptions
+	cmd := &cobra.Command{
+		Use:   "slurm-config",
+		Short: "Print the lines that Slurm's configuration needs for nodes like this one",
+		Long: `slurm-config asks NVML what this node's GPUs can hold and prints what belongs into slurm.conf, gres.conf, plugstack.conf and
+the decision table. Run it once per kind of GPU node. It changes nothing. With --json it prints the numbers alone.`,
+		Example: `  caelum slurm-config --nodes 'gpu[01-16]' --partition gpu --catalogue 4
+  caelum slurm-config --nodes 'gpu[01-16]' --section gres.conf`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runSlurmConfig(cmd.OutOrStdout(), g, o) },
+	}
+	host, _ := os.Hostname()
+	host, _, _ = strings.Cut(host, ".")
+	f := cmd.Flags()
+	f.StringVar(&o.config, "config", "/etc/caelum/caelum.yaml", "the agent's configuration: its profiles and NVML library")
+	f.StringVar(&o.nodes, "nodes", host, "NodeName expression of the nodes that are like this one")
+	f.StringVar(&o.partition, "partition", "gpu", "partition whose jobs get slices")
+	f.IntVar(&o.catalogue, "catalogue", 2, "number of catalogue nodes: the most nodes that one job may ask for without being held first")
+	f.IntVar(&o.cpus, "cpus", runtime.NumCPU(), "CPUs of a catalogue node: as many as the largest node has")
+	f.IntVar(&o.memory, "memory", memoryMiB(), "RealMemory of a catalogue node, MiB: as much as the largest node has")
+	f.StringVar(&o.section, "section", "", "print this section alone, without its heading: "+strings.Join(sections, ", "))
+	return cmd
+}
+
+func runSlurmConfig(w io.Writer, g *globals, o slurmConfigOptions) error {
+	if o.section != "" && !slices.Contains(sections, o.section) {
+		return usageError{fmt.Errorf("no section %q; there are %s", o.section, strings.Join(sections, ", "))}
+	}
+	cfg, err := agent.LoadConfig(o.config)
+	if err != nil {
+		return err
+	}
+	hw, err := gpu.OpenNVML(cfg.NVMLLibrary)
+	if err != nil {
+		return err
+	}
+	defer hw.Close()
+	inv, err := agent.TakeInventory(hw, cfg.Profiles)
+	if err != nil {
+		return err
+	}
+	for _, p := range inv.Problems {
+		fmt.Fprintln(os.Stderr, "caelum: left out: "+p)
+	}
+	if len(inv.Slots) == 0 {
+		return fmt.Errorf("no GPU of this node can be managed")
+	}
+	if g.json {
+		return printJSON(w, inv)
+	}
+	return renderSlurmConfig(w, o, cfg, inv)
+}
+
+func renderSlurmConfig(w io.Writer, o slurmConfigOptions, cfg agent.Config, inv agent.Inventory) error {
+	funcs := template.FuncMap{"gres": gresOf, "tres": tresOf, "slots": slotLines}
+	t, err := template.New("").Funcs(funcs).Parse(slurmConfigText)
+	if err != nil {
+		return err
+	}
+	def := cfg.DefaultProfile
+	if def == "" {
+		def = inv.Most[len(inv.Most)-1].Type
+	}
+	data := map[string]any{
+		"Nodes": o.nodes, "Partition": o.partition, "Catalogue": o.catalogue, "CPUs": o.cpus, "Memory": o.memory,
+		"Inventory": inv, "Default": def, "Dev": cfg.DeviceDir, "RunDir": cfg.RunDir,
+	}
+	for i, name := range sections {
+		if o.section != "" && o.section != name {
+			continue
+		}
+		if o.section == "" {
+			if i > 0 {
+				fmt.Fprintln(w)
+			}
+			if err := t.ExecuteTemplate(w, "heading "+name, data); err != nil {
+				return err
+			}
+		}
+		if err := t.ExecuteTemplate(w, name, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gresOf is a node's Gres= value: closed at first, or with every profile at its maximum for a catalogue node.
+func gresOf(inv agent.Inventory, catalogue bool) string {
+	var parts []string
+	for _, s := range inv.Slots {
+		parts = append(parts, fmt.Sprintf("gpu:%s:%d", s.Type, s.Count))
+	}
+	for _, p := range inv.Most {
+		n := 0
+		if catalogue {
+			n = p.Count
+		}
+		parts = append(parts, fmt.Sprintf("mig:%s:%d", p.Type, n))
+	}
+	if !catalogue {
+		parts = append(parts, fmt.Sprintf("mig:closed:%d", inv.Total))
+	}
+	return strings.Join(parts, ",")
+}
+
+// tresOf is the AccountingStorageTRES list.
+func tresOf(inv agent.Inventory) string {
+	parts := []string{"gres/gpu", "gres/mig"}
+	for _, p := range inv.Most {
+		parts = append(parts, "gres/mig:"+p.Type)
+	}
+	return strings.Join(parts, ",")
+}
+
+// slotLines are the gres.conf lines of the slots: one per run of GPUs of the same Type.
+func slotLines(nodes, dev string, inv agent.Inventory) string {
+	var b strings.Builder
+	first := 0
+	for _, s := range inv.Slots {
+		fmt.Fprintf(&b, "NodeName=%s Name=gpu Type=%s File=%s/caelum/slot[%d-%d] Flags=nvidia_gpu_env\n", nodes, s.Type, dev, first, first+s.Count-1)
+		first += s.Count
+	}
+	return b.String()
+}
+
+// memoryMiB is the memory of this machine.
+func memoryMiB() int {
+	f, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return 1
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		var kib int
+		if n, _ := fmt.Sscanf(s.Text(), "MemTotal: %d kB", &kib); n == 1 {
+			return kib / 1024
+		}
+	}
+	return 1
+}

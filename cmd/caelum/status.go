@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"caelum/internal/api"
+)
+
+func newStatus(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show each GPU of this node: who holds what, and what is on offer",
+		Long: `status draws each GPU as its placement units, lists the instances on it with the jobs that hold them, and the free
+slices that slurmctld may give out now.`,
+		Example: `  caelum status
+  caelum status --json | jq '.gpus[].instances'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			status, err := ask(g, func(ctx context.Context, c *api.Client) (*api.Status, error) { return c.Status(ctx) })
+			if err != nil {
+				return err
+			}
+			if g.json {
+				return printJSON(cmd.OutOrStdout(), status)
+			}
+			return printStatus(cmd.OutOrStdout(), status, time.Now())
+		},
+	}
+}
+
+func printStatus(w io.Writer, s *api.Status, now time.Time) error {
+	fmt.Fprintf(w, "node %s, ", s.Node)
+	switch {
+	case s.PublishedAt == 0:
+		fmt.Fprint(w, "nothing published yet")
+	default:
+		fmt.Fprintf(w, "offers published %s ago", now.Sub(time.Unix(s.PublishedAt, 0)).Round(time.Second))
+	}
+	fmt.Fprintln(w)
+	if s.PublishError != "" {
+		fmt.Fprintf(w, "cannot publish: %s\n", s.PublishError)
+	}
+	users := map[uint32]string{}
+	for _, l := range s.Leases {
+		users[l.Job] = l.User
+	}
+	for _, g := range s.GPUs {
+		fmt.Fprintf(w, "\nGPU %d  %s\n", g.Index, g.Model)
+		if g.Problem != "" {
+			fmt.Fprintf(w, "  not managed: %s\n", g.Problem)
+			continue
+		}
+		fmt.Fprintf(w, "  %s\n", g.Layout)
+		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		for _, in := range g.Instances {
+			who := in.State
+			if in.Job != 0 {
+				who = fmt.Sprintf("job %d\t%s", in.Job, users[in.Job])
+			}
+			fmt.Fprintf(table, "  %s\tat %d\t%s\t%s\n", in.Profile, in.Start, in.UUID, who)
+		}
+		if err := table.Flush(); err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "  on offer: %s\n", offers(g.Offers))
+	}
+	return nil
+}
+
+// offers lists placements as profile x count.
+func offers(list []api.Placement) string {
+	if len(list) == 0 {
+		return "nothing"
+	}
+	var names []string
+	counts := map[string]int{}
+	for _, p := range list {
+		if counts[p.Profile] == 0 {
+			names = append(names, p.Profile)
+		}
+		counts[p.Profile]++
+	}
+	for i, n := range names {
+		if counts[n] > 1 {
+			names[i] = n + " x" + strconv.Itoa(counts[n])
+		}
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,116 @@
+// Command caelumd is the node agent: it owns the node's MIG and leases slices to Slurm jobs.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/cobra"
+
+	"caelum/internal/agent"
+	"caelum/internal/gpu"
+	"caelum/internal/ledger"
+	"caelum/internal/slurm"
+)
+
+func main() {
+	if err := command().Execute(); err != nil {
+		fmt.Fprintln(os.Stderr, "caelumd:", err)
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
+	var config string
+	cmd := &cobra.Command{
+		Use:   "caelumd",
+		Short: "Node agent of Caelum: cuts MIG slices for Slurm jobs",
+		Long: `caelumd runs on every GPU node, as root. It cuts MIG slices for the jobs that slurmctld starts on the node, gives them
+back when the jobs end, and publishes what is free as gres/mig.
+
+EXIT STATUS
+  0  it was told to stop (SIGTERM, SIGINT)
+  1  it could not start or go on; the reason is on standard error`,
+		Args:          cobra.NoArgs,
+		Version:       agent.Version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE:          func(*cobra.Command, []string) error { return serve(config) },
+	}
+	cmd.PersistentFlags().StringVar(&config, "config", "/etc/caelum/caelum.yaml", "configuration file")
+	cmd.AddCommand(&cobra.Command{
+		Use:   "close",
+		Short: "Take everything off offer on this node: run it when the agent has stopped",
+		Long: `close writes the node's gres/mig counts to 0, so that slurmctld starts nothing more on its slices. Running jobs are not
+touched. It is the ExecStopPost command of caelumd.service, and needs no agent.
+
+EXIT STATUS
+  0  the offers are closed
+  1  slurmctld could not be told; the reason is on standard error`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return closeOffers(config) },
+	})
+	return cmd
+}
+
+func serve(path string) error {
+	cfg, err := agent.LoadConfig(path)
+	if err != nil {
+		return err
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("must run as root: it makes GPU instances and device files")
+	}
+	log := logrus.New()
+	level, _ := logrus.ParseLevel(cfg.LogLevel) // checked by LoadConfig
+	log.SetLevel(level)
+	if cfg.LogFormat == "json" {
+		log.SetFormatter(&logrus.JSONFormatter{TimestampFormat: time.RFC3339Nano})
+	}
+	hw, err := gpu.OpenNVML(cfg.NVMLLibrary)
+	if err != nil {
+		return err
+	}
+	defer hw.Close()
+	a, err := agent.New(cfg, hw, slurm.New(slurm.Options{}), log.WithField("node", cfg.Node))
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	return a.Run(ctx)
+}
+
+func closeOffers(path string) error {
+	cfg, err := agent.LoadConfig(path)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	return agent.CloseOffers(ctx, slurm.New(slurm.Options{}), cfg.Node, knownTotal(cfg.StateDir))
+}
+
+// knownTotal is the node's constant total of gres/mig as the agent learnt it; 0 when the ledger cannot say.
+func knownTotal(stateDir string) int {
+	path := filepath.Join(stateDir, "ledger.db")
+	if _, err := os.Stat(path); err != nil {
+		return 0
+	}
+	l, err := ledger.Open(path)
+	if err != nil {
+		return 0
+	}
+	defer l.Close()
+	text, _ := l.Meta("total")
+	n, _ := strconv.Atoi(text)
+	return n
+}

@@ -1,0 +1,258 @@
+// Command demo is `make demo`: a private Slurm of two nodes with two emulated A100-40GB each, 24 jobs by an ordinary user
+// whose scripts say no more than --gres=gpu:1, and a table of what each of them got.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"caelum/contrib/devcluster/cluster"
+	"caelum/internal/predict"
+)
+
+// work is a script that the user runs again and again.
+type work struct {
+	name    string
+	memory  int    // MiB that it allocates on its GPU
+	profile string // what the decision table says it needs; empty: it is not in the table
+}
+
+var works = []work{
+	{"notebook", 3000, "1g.5gb"},
+	{"tokenize", 4500, "1g.5gb"},
+	{"embed", 9000, "1g.10gb"},
+	{"finetune", 9500, "2g.10gb"},
+	{"train", 18000, "3g.20gb"},
+	{"unknown", 30000, ""},
+}
+
+// rounds is how often each of them is submitted.
+const rounds = 4
+
+const user, uid = "user1", 20001
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) (err error) {
+	fmt.Println("Starting a private Slurm: slurmctld, slurmdbd, MariaDB, munge, 2 nodes with 2 emulated A100-40GB each ...")
+	script, err := cluster.Script()
+	if err != nil {
+		return err
+	}
+	config := filepath.Join(filepath.Dir(script), "caelum.yaml")
+	c, err := cluster.Start(ctx, cluster.Options{Nodes: 2, GPUs: 2, AgentConfig: config})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err == nil {
+			fmt.Println("\nTearing it down ...")
+		}
+		if serr := c.Stop(); err == nil {
+			err = serr
+		}
+	}()
+	if err := writeDecisions(ctx, c); err != nil {
+		return err
+	}
+	ids, err := submit(ctx, c)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s submitted %d jobs, every script with no more than \"#SBATCH --gres=gpu:1\". One node meanwhile:\n\n", user, len(ids))
+	showNode(ctx, c)
+	jobs, err := wait(ctx, c, ids)
+	if err != nil {
+		return err
+	}
+	return report(c, jobs)
+}
+
+func batch(w work) string {
+	return fmt.Sprintf("#!/bin/bash\n#SBATCH --gres=gpu:1\ncuda-process --exclusive --memory %d --seconds 3 --print\n", w.memory)
+}
+
+// writeDecisions replaces the decision table by one that knows the user's scripts, as an admin would who has looked at
+// earlier runs.
+func writeDecisions(ctx context.Context, c *cluster.Cluster) error {
+	old, _, err := c.Exec(ctx, "root", "cat", "/etc/caelum/decisions")
+	if err != nil {
+		return fmt.Errorf("read the decision table: %w", err)
+	}
+	_, rest, _ := strings.Cut(old, "\n")
+	table := "caelum-decisions 1 2\n" + rest
+	for _, w := range works {
+		if w.profile != "" {
+			key := predict.Key(predict.KeyInput{UID: uid, Account: "research", JobName: w.name, Script: batch(w), GPUs: 1, Nodes: 1})
+			table += fmt.Sprintf("key %s %s # %s\n", key, w.profile, w.name)
+		}
+	}
+	cmd := c.Command(ctx, "", "root", "sh", "-c", "cat > /etc/caelum/decisions.new && mv /etc/caelum/decisions.new /etc/caelum/decisions")
+	cmd.Stdin = strings.NewReader(table)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("write the decision table: %w: %s", err, out)
+	}
+	return nil
+}
+
+// submit answers the job ids in the order of submission.
+func submit(ctx context.Context, c *cluster.Cluster) ([]string, error) {
+	home := filepath.Join(c.Dir, "home", user)
+	for _, w := range works {
+		if err := os.WriteFile(filepath.Join(home, w.name), []byte(batch(w)), 0o644); err != nil {
+			return nil, err
+		}
+	}
+	var ids []string
+	for range rounds {
+		for _, w := range works {
+			out, stderr, err := c.Exec(ctx, user, "sbatch", "--parsable", w.name)
+			if err != nil {
+				return nil, fmt.Errorf("sbatch %s: %w: %s", w.name, err, stderr)
+			}
+			ids = append(ids, strings.TrimSpace(out))
+		}
+	}
+	return ids, nil
+}
+
+func showNode(ctx context.Context, c *cluster.Cluster) {
+	time.Sleep(4 * time.Second)
+	out, stderr, err := c.ExecNode(ctx, "n1", "root", "caelum", "status")
+	if err != nil {
+		out = stderr
+	}
+	fmt.Println(indent(out))
+}
+
+func indent(text string) string {
+	return "    " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    ")
+}
+
+// job is what sacct and the job's own output say.
+type job struct {
+	id, name, state, node, start string
+	waited                       time.Duration
+	tres                         string
+	ran                          map[string]string // what cuda-process printed: uuid, gpu, profile, start
+}
+
+// wait returns when slurmdbd has every job as ended.
+func wait(ctx context.Context, c *cluster.Cluster, ids []string) ([]job, error) {
+	for deadline := time.Now().Add(4 * time.Minute); ; {
+		out, stderr, err := c.Exec(ctx, user, "sacct", "-X", "-n", "-P", "-j", strings.Join(ids, ","),
+			"-o", "JobID,JobName,State,NodeList,Submit,Start,AllocTRES")
+		if err != nil {
+			return nil, fmt.Errorf("sacct: %w: %s", err, stderr)
+		}
+		jobs, ended := parse(c, out)
+		if len(jobs) == len(ids) && ended == len(ids) {
+			return jobs, nil
+		}
+		if time.Now().After(deadline) {
+			queue, _, _ := c.Exec(ctx, "root", "squeue")
+			return nil, fmt.Errorf("%d of %d jobs have ended after 4 minutes:\n%s", ended, len(ids), queue)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func parse(c *cluster.Cluster, out string) (jobs []job, ended int) {
+	for line := range strings.Lines(out) {
+		f := strings.Split(strings.TrimSpace(line), "|")
+		if len(f) != 7 {
+			continue
+		}
+		j := job{id: f[0], name: f[1], state: f[2], node: f[3], tres: gresOnly(f[6])}
+		submitted, err1 := time.Parse("2006-01-02T15:04:05", f[4])
+		started, err2 := time.Parse("2006-01-02T15:04:05", f[5])
+		if err1 == nil && err2 == nil {
+			j.waited = started.Sub(submitted)
+		}
+		switch f[2] {
+		case "PENDING", "RUNNING", "REQUEUED", "SUSPENDED":
+		default:
+			ended++
+			j.ran = ran(c, j.id)
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs, ended
+}
+
+// gresOnly leaves out of AllocTRES what is no GRES.
+func gresOnly(tres string) string {
+	var some []string
+	for _, t := range strings.Split(tres, ",") {
+		if strings.HasPrefix(t, "gres/") {
+			some = append(some, t)
+		}
+	}
+	return strings.Join(some, " ")
+}
+
+// ran reads the line that cuda-process printed into the job's output.
+func ran(c *cluster.Cluster, id string) map[string]string {
+	words := map[string]string{}
+	text, _ := os.ReadFile(filepath.Join(c.Dir, "home", user, "slurm-"+id+".out"))
+	for _, w := range strings.Fields(string(text)) {
+		if k, v, ok := strings.Cut(w, "="); ok {
+			words[k] = v
+		}
+	}
+	return words
+}
+
+// report prints the table, and fails when a job did not get what it should have.
+func report(c *cluster.Cluster, jobs []job) error {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "JOB\tNAME\tSTATE\tPROFILE\tNODE\tGPU\tSTART UNIT\tWAITED\tSACCT ALLOCTRES")
+	bad := 0
+	for _, j := range jobs {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%v\t%s\n", j.id, j.name, j.state, j.ran["profile"], j.node, j.ran["gpu"], j.ran["start"], j.waited, j.tres)
+		if j.state != "COMPLETED" || j.ran["profile"] != expected(j.name) || !strings.Contains(j.tres, "gres/mig:"+j.ran["profile"]+"=1") || !strings.Contains(j.tres, "gres/gpu=1") {
+			bad++
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if bad > 0 {
+		for _, j := range jobs {
+			if j.state != "COMPLETED" {
+				text, _ := os.ReadFile(filepath.Join(c.Dir, "home", user, "slurm-"+j.id+".out"))
+				fmt.Printf("\noutput of job %s:\n%s", j.id, indent(string(text)))
+			}
+		}
+		return fmt.Errorf("%d of %d jobs did not get what they should have", bad, len(jobs))
+	}
+	fmt.Printf("\nAll %d jobs ran on exactly one slice each, of the profile that the decision table gives them (%q is not in it and gets the default).\n", len(jobs), "unknown")
+	return nil
+}
+
+func expected(name string) string {
+	for _, w := range works {
+		if w.name == name && w.profile != "" {
+			return w.profile
+		}
+	}
+	return "7g.40gb"
+}

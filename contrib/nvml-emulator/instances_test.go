@@ -1,0 +1,258 @@
+package nvmlemulator_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+func TestIdentity(t *testing.T) {
+	m := newMachine(t, "--board", "A100-40GB", "--gpus", "2", "--board", "A30-24GB", "--seed", "7")
+	if n, ret := m.DeviceGetCount(); ret != nvml.SUCCESS || n != 3 {
+		t.Fatalf("DeviceGetCount: %d, %v", n, ret)
+	}
+	uuids := map[string]bool{}
+	for i := range 3 {
+		d := m.device(i)
+		uuid, ret := d.GetUUID()
+		m.want(ret, nvml.SUCCESS, "GetUUID")
+		uuids[uuid] = true
+		pci, ret := d.GetPciInfo()
+		m.want(ret, nvml.SUCCESS, "GetPciInfo")
+		minor, ret := d.GetMinorNumber()
+		m.want(ret, nvml.SUCCESS, "GetMinorNumber")
+		if minor != i {
+			t.Errorf("minor %d, want %d", minor, i)
+		}
+		byUUID, ret := m.DeviceGetHandleByUUID(uuid)
+		m.want(ret, nvml.SUCCESS, "DeviceGetHandleByUUID")
+		byBus, ret := m.DeviceGetHandleByPciBusId(text(pci.BusId[:]))
+		m.want(ret, nvml.SUCCESS, "DeviceGetHandleByPciBusId")
+		for _, same := range []nvml.Device{byUUID, byBus} {
+			if index, ret := same.GetIndex(); ret != nvml.SUCCESS || index != i {
+				t.Errorf("index %d, %v; want %d", index, ret, i)
+			}
+		}
+	}
+	if len(uuids) != 3 {
+		t.Errorf("UUIDs are not unique: %v", uuids)
+	}
+	_, ret := m.DeviceGetHandleByIndex(3)
+	m.want(ret, nvml.ERROR_INVALID_ARGUMENT, "GPU 3 of 3")
+	_, ret = m.DeviceGetHandleByUUID("GPU-00000000-0000-0000-0000-000000000000")
+	m.want(ret, nvml.ERROR_NOT_FOUND, "an unknown UUID")
+	if s := m.ErrorString(nvml.ERROR_IN_USE); !strings.Contains(s, "In use") {
+		t.Errorf("ErrorString: %q", s)
+	}
+	if v, ret := m.SystemGetDriverVersion(); ret != nvml.SUCCESS || v == "" {
+		t.Errorf("driver version %q, %v", v, ret)
+	}
+	mem, ret := m.device(0).GetMemoryInfo()
+	m.want(ret, nvml.SUCCESS, "GetMemoryInfo")
+	mem2, ret := m.device(0).GetMemoryInfo_v2()
+	m.want(ret, nvml.SUCCESS, "GetMemoryInfo_v2")
+	if mem.Total != 40960<<20 || mem2.Total != mem.Total || mem.Free != mem.Total-mem.Used {
+		t.Errorf("memory %+v, %+v", mem, mem2)
+	}
+}
+
+func TestLifeOfASlice(t *testing.T) {
+	m := newMachine(t, "--board", "A100-40GB")
+	d := m.device(0)
+	gi, ret := m.place(d, "3g.20gb", 4)
+	m.want(ret, nvml.SUCCESS, "create")
+	if n := len(m.migDevices(d)); n != 0 {
+		t.Errorf("a GPU instance without a compute instance shows as %d MIG devices", n)
+	}
+	ci, ret := m.fullCI(gi)
+	m.want(ret, nvml.SUCCESS, "create compute instance")
+	all := m.migDevices(d)
+	if len(all) != 1 {
+		t.Fatalf("%d MIG devices", len(all))
+	}
+	mig := all[0]
+	if is, ret := mig.IsMigDeviceHandle(); ret != nvml.SUCCESS || !is {
+		t.Errorf("IsMigDeviceHandle: %v, %v", is, ret)
+	}
+	if is, ret := d.IsMigDeviceHandle(); ret != nvml.SUCCESS || is {
+		t.Errorf("IsMigDeviceHandle of the GPU: %v, %v", is, ret)
+	}
+	uuid, ret := mig.GetUUID()
+	m.want(ret, nvml.SUCCESS, "GetUUID")
+	same, ret := m.DeviceGetHandleByUUID(uuid)
+	m.want(ret, nvml.SUCCESS, "DeviceGetHandleByUUID")
+	if id, ret := same.GetGpuInstanceId(); ret != nvml.SUCCESS || id != 2 {
+		t.Errorf("GPU instance id %d, %v", id, ret)
+	}
+	if id, ret := same.GetComputeInstanceId(); ret != nvml.SUCCESS || id != 0 {
+		t.Errorf("compute instance id %d, %v", id, ret)
+	}
+	parent, ret := mig.GetDeviceHandleFromMigDeviceHandle()
+	m.want(ret, nvml.SUCCESS, "GetDeviceHandleFromMigDeviceHandle")
+	if index, _ := parent.GetIndex(); index != 0 {
+		t.Errorf("parent is GPU %d", index)
+	}
+	mem, ret := mig.GetMemoryInfo()
+	m.want(ret, nvml.SUCCESS, "GetMemoryInfo")
+	if mem.Total != 19968<<20 || mem.Used != 0 {
+		t.Errorf("memory %+v", mem)
+	}
+	_, ret = mig.GetUtilizationRates()
+	m.want(ret, nvml.ERROR_NOT_SUPPORTED, "GetUtilizationRates")
+	info, ret := ci.GetInfo()
+	m.want(ret, nvml.SUCCESS, "ComputeInstance.GetInfo")
+	if info.Placement.Size != 3 || info.Id != 0 {
+		t.Errorf("compute instance %+v", info)
+	}
+
+	m.want(gi.Destroy(), nvml.ERROR_IN_USE, "destroy a GPU instance that has a compute instance")
+	m.want(ci.Destroy(), nvml.SUCCESS, "destroy the compute instance")
+	m.want(ci.Destroy(), nvml.ERROR_INVALID_ARGUMENT, "destroy it again")
+	_, ret = mig.GetUUID()
+	m.want(ret, nvml.ERROR_INVALID_ARGUMENT, "a stale MIG handle")
+	_, ret = m.DeviceGetHandleByUUID(uuid)
+	m.want(ret, nvml.ERROR_NOT_FOUND, "a stale UUID")
+	m.want(gi.Destroy(), nvml.SUCCESS, "destroy the GPU instance")
+	_, ret = d.GetGpuInstanceById(2)
+	m.want(ret, nvml.ERROR_NOT_FOUND, "GetGpuInstanceById")
+
+	var names []string
+	for _, e := range m.log() {
+		names = append(names, e.name+"/"+e.at["rc"])
+	}
+	want := "create-gi/SUCCESS create-ci/SUCCESS destroy-gi/IN_USE destroy-ci/SUCCESS destroy-ci/INVALID_ARGUMENT destroy-gi/SUCCESS"
+	if got := strings.Join(names, " "); got != want {
+		t.Errorf("log:\n%s\nwant\n%s", got, want)
+	}
+}
+
+// A GPU instance is shared by compute instances of less than its size.
+func TestComputeInstances(t *testing.T) {
+	m := newMachine(t, "--board", "A100-40GB")
+	d := m.device(0)
+	gi, ret := m.place(d, "7g.40gb", 0)
+	m.want(ret, nvml.SUCCESS, "create")
+	two, ret := gi.GetComputeInstanceProfileInfo(nvml.COMPUTE_INSTANCE_PROFILE_2_SLICE, 0)
+	m.want(ret, nvml.SUCCESS, "2c")
+	v2, ret := gi.GetComputeInstanceProfileInfoV(nvml.COMPUTE_INSTANCE_PROFILE_2_SLICE, 0).V2()
+	m.want(ret, nvml.SUCCESS, "2c, version 2")
+	v3, ret := gi.GetComputeInstanceProfileInfoV(nvml.COMPUTE_INSTANCE_PROFILE_7_SLICE, 0).V3()
+	m.want(ret, nvml.SUCCESS, "7c, version 3")
+	if text(v2.Name[:]) != "MIG 2c.7g.40gb" || text(v3.Name[:]) != "MIG 7g.40gb" || v2.MultiprocessorCount != 28 {
+		t.Errorf("%q, %q, %d SMs", text(v2.Name[:]), text(v3.Name[:]), v2.MultiprocessorCount)
+	}
+	places, ret := gi.GetComputeInstancePossiblePlacements(&two)
+	m.want(ret, nvml.SUCCESS, "placements")
+	if len(places) != 3 {
+		t.Errorf("placements of 2c: %v", places)
+	}
+	_, ret = gi.CreateComputeInstanceWithPlacement(&two, &nvml.ComputeInstancePlacement{Start: 2, Size: 2})
+	m.want(ret, nvml.SUCCESS, "2c at 2")
+	_, ret = gi.CreateComputeInstanceWithPlacement(&two, &nvml.ComputeInstancePlacement{Start: 2, Size: 2})
+	m.want(ret, nvml.ERROR_INSUFFICIENT_RESOURCES, "2c at 2 again")
+	if n, ret := gi.GetComputeInstanceRemainingCapacity(&two); ret != nvml.SUCCESS || n != 2 {
+		t.Errorf("remaining capacity of 2c: %d, %v", n, ret)
+	}
+	_, ret = m.fullCI(gi)
+	m.want(ret, nvml.ERROR_INSUFFICIENT_RESOURCES, "7c beside 2c")
+	all, ret := gi.GetComputeInstances(&two)
+	m.want(ret, nvml.SUCCESS, "GetComputeInstances")
+	if len(all) != 1 {
+		t.Errorf("%d compute instances", len(all))
+	}
+	m.check()
+}
+
+// Enumerating GPU instances finds those without a compute instance too, and those that somebody else made.
+func TestForeignInstances(t *testing.T) {
+	m := newMachine(t, "--board", "A100-40GB")
+	d := m.device(0)
+	m.ctl("create", "0", "2g.10gb", "2", "--no-ci")
+	m.ctl("create", "0", "2g.10gb", "4")
+	info := m.profile(d, "2g.10gb")
+	all, ret := d.GetGpuInstances(&info)
+	m.want(ret, nvml.SUCCESS, "GetGpuInstances")
+	if len(all) != 2 || len(m.migDevices(d)) != 1 {
+		t.Errorf("%d GPU instances and %d MIG devices, want 2 and 1", len(all), len(m.migDevices(d)))
+	}
+	_, ret = m.place(d, "3g.20gb", 0)
+	m.want(ret, nvml.ERROR_INSUFFICIENT_RESOURCES, "3g over a foreign instance")
+	gi, ret := d.GetGpuInstanceById(5)
+	m.want(ret, nvml.SUCCESS, "GetGpuInstanceById")
+	m.ctl("hold", "0", "5")
+	m.ctl("hold", "0", "4")
+	ci, ret := gi.GetComputeInstanceById(0)
+	m.want(ret, nvml.SUCCESS, "GetComputeInstanceById")
+	m.want(ci.Destroy(), nvml.ERROR_IN_USE, "destroy a held compute instance")
+	empty, _ := d.GetGpuInstanceById(4)
+	m.want(empty.Destroy(), nvml.ERROR_IN_USE, "destroy a held GPU instance")
+	m.ctl("unhold", "0", "4")
+	m.want(empty.Destroy(), nvml.SUCCESS, "destroy it when nobody holds it")
+}
+
+func TestUUIDs(t *testing.T) {
+	m := newMachine(t, "--board", "A100-40GB")
+	d := m.device(0)
+	again := func() string {
+		gi, ci, uuid := m.carve(d, "1g.5gb", 3)
+		m.want(ci.Destroy(), nvml.SUCCESS, "destroy")
+		m.want(gi.Destroy(), nvml.SUCCESS, "destroy")
+		return uuid
+	}
+	if a, b := again(), again(); a == b {
+		t.Errorf("the same UUID for two instances: %s", a)
+	}
+	m.ctl("uuid", "repeat")
+	if a, b := again(), again(); a != b {
+		t.Errorf("uuid repeat: %s, then %s", a, b)
+	}
+}
+
+func TestMigMode(t *testing.T) {
+	t.Run("Ampere: pending until a reset", func(t *testing.T) {
+		m := newMachine(t, "--board", "A100-40GB", "--mig", "off")
+		d := m.device(0)
+		_, ret := m.placeByID(d, 19, 0)
+		m.want(ret, nvml.ERROR_NOT_SUPPORTED, "create with MIG off")
+		status, ret := d.SetMigMode(nvml.DEVICE_MIG_ENABLE)
+		m.want(ret, nvml.SUCCESS, "SetMigMode")
+		m.want(status, nvml.ERROR_RESET_REQUIRED, "activation status")
+		m.wantMode(d, 0, 1)
+		m.ctl("reset", "0")
+		m.wantMode(d, 1, 1)
+		_, ret = m.placeByID(d, 19, 0)
+		m.want(ret, nvml.SUCCESS, "create with MIG on")
+		m.ctl("reset", "0")
+		if _, ret := d.GetGpuInstanceById(7); ret != nvml.ERROR_NOT_FOUND {
+			t.Errorf("an instance outlived a reset: %v", ret)
+		}
+	})
+	t.Run("Hopper: at once", func(t *testing.T) {
+		m := newMachine(t, "--board", "H100-80GB", "--mig", "off")
+		d := m.device(0)
+		if n, ret := d.GetMaxMigDeviceCount(); ret != nvml.SUCCESS || n != 0 {
+			t.Errorf("MIG device count with MIG off: %d, %v", n, ret)
+		}
+		status, ret := d.SetMigMode(nvml.DEVICE_MIG_ENABLE)
+		m.want(ret, nvml.SUCCESS, "SetMigMode")
+		m.want(status, nvml.SUCCESS, "activation status")
+		m.wantMode(d, 1, 1)
+		if n, _ := d.GetMaxMigDeviceCount(); n != 7 {
+			t.Errorf("MIG device count: %d", n)
+		}
+	})
+}
+
+func (m *machine) wantMode(d nvml.Device, current, pending int) {
+	m.Helper()
+	c, p, ret := d.GetMigMode()
+	m.want(ret, nvml.SUCCESS, "GetMigMode")
+	if c != current || p != pending {
+		m.Errorf("MIG mode %d, pending %d; want %d and %d", c, p, current, pending)
+	}
+}
+
+func (m *machine) placeByID(d nvml.Device, id uint32, start uint32) (nvml.GpuInstance, nvml.Return) {
+	return d.CreateGpuInstanceWithPlacement(&nvml.GpuInstanceProfileInfo{Id: id}, &nvml.GpuInstancePlacement{Start: start, Size: 1})
+}

@@ -1,0 +1,46 @@
+/* What each board can hold: the table that boards.awk makes from internal/mig/boards.txt. */
+#ifndef EMU_BOARD_H
+#define EMU_BOARD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The unversioned names are part of the ABI (old clients bind them), so the header must not rename them. */
+#define NVML_NO_UNVERSIONED_FUNC_DEFS
+#include <nvml.h>
+
+#define BOARD_MAX_PROFILES 16
+#define BOARD_MAX_STARTS   8
+
+enum media { MEDIA_DEC, MEDIA_ENC, MEDIA_JPEG, MEDIA_OFA, MEDIA_KINDS };
+
+struct profile {
+    const char *name; /* 1g.5gb */
+    unsigned id;      /* what NVML calls the profile id; not universal between boards */
+    unsigned slices;  /* compute slices */
+    unsigned size;    /* units of the board's grid */
+    unsigned limit;   /* most instances on one GPU */
+    unsigned sms, memory_mib, ce;
+    unsigned media[MEDIA_KINDS];
+    bool gfx;
+    unsigned nvml; /* NVML_GPU_INSTANCE_PROFILE_* */
+    unsigned nstarts;
+    unsigned starts[BOARD_MAX_STARTS];
+};
+
+struct board {
+    const char *name;   /* A100-40GB */
+    const char *type;   /* its Type in gres.conf */
+    const char *device; /* what nvmlDeviceGetName answers */
+    unsigned grid;      /* units: 4, 8 or 12 */
+    unsigned pci_id;
+    bool live_mode; /* MIG mode changes at once (Hopper and later); otherwise only after a reset */
+    unsigned total_mib;
+    unsigned nprofiles;
+    struct profile profiles[BOARD_MAX_PROFILES];
+};
+
+extern const struct board boards[];
+extern const int nboards;
+
+#endif

@@ -1,0 +1,85 @@
+# Makes the C table of boards from internal/mig/boards.txt, whose head describes the columns.
+#
+# A dash is a number that nobody has shown. The emulator has to answer something, so it approximates:
+#   memory          1000 MiB for each GB of the profile's name (the printed boards lie between 998 and 1014)
+#   SMs             the least that a known profile of the board has for one compute slice
+#   CE, DEC...      the first profile's number (1g) for each compute slice
+#   OFA             one, in the profile that is the whole GPU
+
+function known(x) { return x != "-" && x != "" }
+
+function nominal(name,    s) {
+    s = name
+    sub(/^[^.]*\./, "", s)
+    return s + 0
+}
+
+# per_slice is the least that a known profile of this board has of column c for one compute slice (profiles with twice
+# the memory have more SMs for it than the others).
+function per_slice(c,    i, least) {
+    least = 0
+    for (i = 0; i < n; i++)
+        if (known(row[i, c]) && (least == 0 || int(row[i, c] / row[i, 3]) < least))
+            least = int(row[i, c] / row[i, 3])
+    return least
+}
+
+function flush_board(    i, j, k, v, starts, count, total) {
+    if (n == 0) return
+    total = 0
+    for (i = 0; i < n; i++) {
+        v = nominal(row[i, 1]) * 1024
+        if (known(row[i, 7]) && row[i, 7] > v) v = row[i, 7]
+        if (v > total) total = v
+    }
+    printf "    {\n        .name = \"%s\", .type = \"%s\", .device = \"%s\",\n", board, type, device
+    printf "        .grid = %d, .pci_id = %s, .live_mode = %s, .total_mib = %d, .nprofiles = %d,\n        .profiles = {\n",
+        grid, pci, (mode == "live" ? "true" : "false"), total, n
+    for (i = 0; i < n; i++) {
+        if (!known(row[i, 6])) row[i, 6] = per_slice(6) * row[i, 3]
+        if (!known(row[i, 7])) row[i, 7] = nominal(row[i, 1]) * 1000
+        for (j = 8; j <= 11; j++)
+            if (!known(row[i, j])) row[i, j] = row[0, j] * row[i, 3]
+        if (!known(row[i, 12])) row[i, 12] = row[i, 4] == grid ? 1 : 0
+        count = split(row[i, 15], starts, ",")
+        printf "            {.name = \"%s\", .id = %d, .slices = %d, .size = %d, .limit = %d, .sms = %d, .memory_mib = %d,\n",
+            row[i, 1], row[i, 2], row[i, 3], row[i, 4], row[i, 5], row[i, 6], row[i, 7]
+        printf "             .ce = %d, .media = {%d, %d, %d, %d}, .gfx = %s, .nvml = NVML_GPU_INSTANCE_PROFILE_%s,\n",
+            row[i, 8], row[i, 9], row[i, 10], row[i, 11], row[i, 12], (row[i, 13] == "gfx" ? "true" : "false"), row[i, 14]
+        printf "             .nstarts = %d, .starts = {", count
+        for (k = 1; k <= count; k++) printf "%s%d", (k > 1 ? ", " : ""), starts[k]
+        print "}},"
+    }
+    print "        },\n    },"
+    n = 0
+}
+
+BEGIN {
+    print "/* Generated from internal/mig/boards.txt by boards.awk. */"
+    print "#include \"board.h\"\n\nconst struct board boards[] = {"
+    n = 0
+}
+
+$1 == "board" {
+    flush_board()
+    board = $2; grid = $3; type = $4; pci = $5; mode = $6
+    device = $0
+    for (i = 1; i <= 6; i++) sub(/^[ \t]*[^ \t]+[ \t]+/, "", device)
+    nboards++
+}
+
+$1 == "profile" {
+    if (NF != 16) {
+        printf "boards.txt:%d: %d columns, want 16\n", NR, NF > "/dev/stderr"
+        failed = 1
+        exit 1
+    }
+    for (i = 2; i <= NF; i++) row[n, i - 1] = $i
+    n++
+}
+
+END {
+    if (failed) exit 1
+    flush_board()
+    printf "};\n\nconst int nboards = %d;\n", nboards
+}

@@ -1,0 +1,66 @@
+/* Which of the registered processes still live. */
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "state.h"
+
+/* read_stat: 1 and the state letter and start time; 0 when there is no such process; -1 when /proc may not be read. */
+static int read_stat(uint32_t pid, char *letter, uint64_t *start)
+{
+    char path[64], text[1024];
+    snprintf(path, sizeof path, "/proc/%u/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == EACCES || errno == EPERM ? -1 : 0;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (n <= 0)
+        return 0;
+    text[n] = 0;
+    /* The command name may hold spaces and parentheses; everything after its last ')' is plain. */
+    char *p = strrchr(text, ')');
+    if (!p || p[1] != ' ')
+        return 0;
+    *letter = p[2];
+    p += 2;
+    for (int field = 3; field < 22; field++) {
+        p = strchr(p, ' ');
+        if (!p)
+            return 0;
+        p++;
+    }
+    *start = strtoull(p, NULL, 10);
+    return 1;
+}
+
+uint64_t process_start_time(uint32_t pid)
+{
+    char letter;
+    uint64_t start;
+    if (read_stat(pid, &letter, &start) != 1 || letter == 'Z' || letter == 'X')
+        return 0;
+    return start;
+}
+
+bool client_live(const struct client *c)
+{
+    if (c->pid == 0)
+        return false;
+    char letter;
+    uint64_t start;
+    switch (read_stat(c->pid, &letter, &start)) {
+    case 1:
+        return letter != 'Z' && letter != 'X' && start == c->start_time;
+    case 0:
+        /* /proc mounted with hidepid shows other users' processes to nobody but root: ask the kernel instead. */
+        return kill((pid_t)c->pid, 0) != 0 && errno == EPERM;
+    default:
+        return true;
+    }
+}

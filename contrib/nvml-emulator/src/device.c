@@ -1,0 +1,114 @@
+#include "device.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "rules.h"
+
+/* Cap minors end at 3 + 135*16; the other nodes use minors far above them. */
+#define MINOR_GPU 60000
+#define MINOR_CTL 60255
+
+static int make_node(const char *path, unsigned minor, mode_t mode)
+{
+    unlink(path);
+    if (mknod(path, S_IFCHR | mode, makedev(EMU_MAJOR, minor)) != 0)
+        return -1;
+    return chmod(path, mode); /* mknod's mode went through the umask */
+}
+
+static bool ours(const char *path)
+{
+    struct stat sb;
+    return lstat(path, &sb) == 0 && S_ISCHR(sb.st_mode) && major(sb.st_rdev) == EMU_MAJOR;
+}
+
+static void remove_ours(const char *dir)
+{
+    DIR *d = opendir(dir);
+    if (!d)
+        return;
+    for (struct dirent *e; (e = readdir(d));) {
+        char path[600];
+        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        if (strncmp(e->d_name, "nvidia", 6) == 0 && ours(path))
+            unlink(path);
+    }
+    closedir(d);
+}
+
+int device_setup(const struct state *st, char *error, size_t size)
+{
+    if (!st->dev_root[0])
+        return 0;
+    char path[512];
+    snprintf(path, sizeof path, "%s/nvidiactl", st->dev_root);
+    if (access(path, F_OK) == 0 && !ours(path)) {
+        snprintf(error, size, "%s belongs to a real driver; choose another folder with --dev-root", path);
+        return -1;
+    }
+    char caps[300];
+    snprintf(caps, sizeof caps, "%s/nvidia-caps", st->dev_root);
+    const char *what = caps;
+    if ((mkdir(st->dev_root, 0755) != 0 && errno != EEXIST) || (mkdir(caps, 0755) != 0 && errno != EEXIST))
+        goto fail;
+    remove_ours(caps);
+    remove_ours(st->dev_root);
+    what = path;
+    if (make_node(path, MINOR_CTL, 0666) != 0)
+        goto fail;
+    for (unsigned i = 0; i < st->ngpus; i++) {
+        snprintf(path, sizeof path, "%s/nvidia%u", st->dev_root, i);
+        if (make_node(path, MINOR_GPU + i, 0666) != 0)
+            goto fail;
+    }
+    /* The driver's own two: cap1 for changing the configuration, cap2 for monitoring. */
+    for (unsigned i = 1; i <= 2; i++) {
+        snprintf(path, sizeof path, "%s/nvidia-cap%u", caps, i);
+        if (make_node(path, i, i == 1 ? 0400 : 0444) != 0)
+            goto fail;
+    }
+    return 0;
+fail:
+    snprintf(error, size, "%s: %s (device files need root; --dev-root none goes without them)", what, strerror(errno));
+    return -1;
+}
+
+void device_cap_path(const struct state *st, unsigned gpu, unsigned gi, int ci, char *path, size_t size)
+{
+    snprintf(path, size, "%s/nvidia-caps/nvidia-cap%u", st->dev_root, rules_cap_minor(gpu, gi, ci));
+}
+
+int device_add_cap(const struct state *st, unsigned gpu, unsigned gi, int ci)
+{
+    if (!st->dev_root[0])
+        return 0;
+    char path[512];
+    device_cap_path(st, gpu, gi, ci, path, sizeof path);
+    return make_node(path, rules_cap_minor(gpu, gi, ci), 0444);
+}
+
+int device_remove_cap(const struct state *st, unsigned minor)
+{
+    if (!st->dev_root[0])
+        return 0;
+    char path[512];
+    snprintf(path, sizeof path, "%s/nvidia-caps/nvidia-cap%u", st->dev_root, minor);
+    return unlink(path) == 0 || errno == ENOENT ? 0 : -1;
+}
+
+bool device_may_open(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return errno == ENXIO; /* allowed, and nobody home */
+    close(fd);
+    return true;
+}

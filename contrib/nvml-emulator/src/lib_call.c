@@ -1,0 +1,279 @@
+/* nvmlInit and nvmlShutdown, and the frame of a call: permission, latency, faults, a lost GPU, the log. */
+#include "lib.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static unsigned initialized;
+static char path[512];
+
+bool lib_initialized(void)
+{
+    pthread_mutex_lock(&mutex);
+    bool yes = initialized > 0;
+    pthread_mutex_unlock(&mutex);
+    return yes;
+}
+
+nvmlReturn_t lib_copy(char *to, unsigned length, const char *text)
+{
+    if (!to)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (strlen(text) >= length)
+        return NVML_ERROR_INSUFFICIENT_SIZE;
+    strcpy(to, text);
+    return NVML_SUCCESS;
+}
+
+static void sleep_ms(unsigned ms)
+{
+    struct timespec left = {ms / 1000, (long)(ms % 1000) * 1000000};
+    while (nanosleep(&left, &left) != 0)
+        ;
+}
+
+static nvmlReturn_t begin(struct call *c, enum txn_mode mode)
+{
+    switch (txn_begin(&c->t, path, mode)) {
+    case TXN_OK:
+        c->st = c->t.st;
+        return NVML_SUCCESS;
+    case TXN_MISSING:
+        return NVML_ERROR_DRIVER_NOT_LOADED;
+    case TXN_DENIED:
+        fprintf(stderr, "nvml-emulator: %s\n", c->t.error);
+        return NVML_ERROR_NO_PERMISSION;
+    case TXN_WRONG_VERSION:
+        fprintf(stderr, "nvml-emulator: %s\n", c->t.error);
+        return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
+    default:
+        fprintf(stderr, "nvml-emulator: %s\n", c->t.error);
+        return NVML_ERROR_UNKNOWN;
+    }
+}
+
+static struct fault *fault_for(struct call *c)
+{
+    for (int i = 0; i < EMU_MAX_FAULTS; i++) {
+        struct fault *f = &c->st->fault[i];
+        if (f->used && f->call == c->id && (f->gpu < 0 || f->gpu == c->gpu))
+            return f;
+    }
+    return NULL;
+}
+
+static unsigned latency(const struct call *c)
+{
+    if (c->gpu < 0 || (unsigned)c->gpu >= c->st->ngpus)
+        return 0;
+    const struct gpu_state *g = &c->st->gpu[c->gpu];
+    int profile = -1;
+    if (c->profile >= 0)
+        profile = rules_profile_by_id(rules_board(g), (unsigned)c->profile);
+    else if (c->gi_id >= 0 && g->gi[c->gi_id].used)
+        profile = g->gi[c->gi_id].profile;
+    return rules_latency_ms(g, (int)c->id, profile);
+}
+
+/* take_fault counts this call against a fault and makes that durable at once: it must not be met again by a caller
+ * that this very fault kills. */
+static nvmlReturn_t take_fault(struct call *c)
+{
+    struct fault *f = fault_for(c);
+    if (!f)
+        return NVML_SUCCESS;
+    struct fault now = *f;
+    if (f->nth > 1)
+        f->nth--;
+    else if (--f->times == 0)
+        *f = (struct fault){0};
+    if (txn_commit(&c->t) != 0)
+        return NVML_ERROR_UNKNOWN;
+    if (now.nth > 1)
+        return NVML_SUCCESS;
+    c->t.crash = now.crash;
+    if (!now.after)
+        return (nvmlReturn_t)now.rc;
+    c->instead = (nvmlReturn_t)now.rc;
+    return NVML_SUCCESS;
+}
+
+static void event_place(struct call *c)
+{
+    struct event *e = &c->event;
+    e->gpu = c->gpu;
+    if (!c->g)
+        return;
+    if (c->profile >= 0)
+        e->profile = rules_profile_by_id(c->b, (unsigned)c->profile);
+    if (c->gi_id >= 0)
+        e->gi = c->gi_id;
+    if (c->gi) {
+        e->profile = c->gi->profile;
+        e->start = c->gi->start;
+        e->size = c->gi->size;
+    }
+    if (c->ci_id >= 0)
+        e->ci = c->ci_id;
+}
+
+static nvmlReturn_t enter(struct call *c, uint64_t serial)
+{
+    if (!lib_initialized() && c->id != CALL_INIT)
+        return NVML_ERROR_UNINITIALIZED;
+    if (c->root && geteuid() != 0)
+        return NVML_ERROR_NO_PERMISSION;
+    nvmlReturn_t rc = begin(c, TXN_READ);
+    if (rc != NVML_SUCCESS)
+        return rc;
+    unsigned ms = latency(c);
+    bool fault = fault_for(c) != NULL;
+    if (ms || fault || c->write) {
+        txn_end(&c->t);
+        sleep_ms(ms / 2);
+        c->tail_ms = ms - ms / 2;
+        rc = begin(c, c->write || fault ? TXN_WRITE : TXN_READ);
+        if (rc != NVML_SUCCESS)
+            return rc;
+    }
+    if (c->gpu >= 0) {
+        /* A handle from before an init that made fewer GPUs. */
+        if ((unsigned)c->gpu >= c->st->ngpus)
+            return call_end(c, NVML_ERROR_INVALID_ARGUMENT);
+        c->g = &c->st->gpu[c->gpu];
+        c->b = rules_board(c->g);
+    }
+    if (c->gi_id >= 0) {
+        c->gi = &c->g->gi[c->gi_id];
+        if (c->ci_id >= 0)
+            c->ci = &c->gi->ci[c->ci_id];
+        bool stands = c->gi->used && (c->ci ? c->ci->used && c->ci->serial == serial : c->gi->serial == serial);
+        if (!stands)
+            c->gi = NULL, c->ci = NULL;
+    }
+    if (c->write)
+        event_place(c);
+    if (fault && (rc = take_fault(c)) != NVML_SUCCESS)
+        return call_end(c, rc);
+    if (c->g && c->g->lost && c->id != CALL_EVENTS)
+        return call_end(c, NVML_ERROR_GPU_IS_LOST);
+    if (c->gi_id >= 0 && !c->gi)
+        return call_end(c, NVML_ERROR_INVALID_ARGUMENT);
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t call_system(struct call *c)
+{
+    return enter(c, 0);
+}
+
+nvmlReturn_t call_gpu_index(struct call *c, unsigned gpu)
+{
+    if (gpu >= EMU_MAX_GPUS)
+        return lib_initialized() ? NVML_ERROR_INVALID_ARGUMENT : NVML_ERROR_UNINITIALIZED;
+    c->gpu = (int)gpu;
+    return enter(c, 0);
+}
+
+static nvmlReturn_t by_handle(struct call *c, const void *handle, bool gpu, bool mig, bool gi, bool ci)
+{
+    if (!lib_initialized())
+        return NVML_ERROR_UNINITIALIZED;
+    struct place p;
+    if (!handle_place(handle, &p))
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (!((gpu && p.kind == KIND_GPU) || (mig && p.kind == KIND_MIG) || (gi && p.kind == KIND_GI) || (ci && p.kind == KIND_CI)))
+        return NVML_ERROR_INVALID_ARGUMENT;
+    c->gpu = p.gpu;
+    c->gi_id = p.kind == KIND_GPU ? -1 : p.gi;
+    c->ci_id = p.kind == KIND_MIG || p.kind == KIND_CI ? p.ci : -1;
+    return enter(c, p.serial);
+}
+
+nvmlReturn_t call_any_device(struct call *c, nvmlDevice_t device)
+{
+    return by_handle(c, device, true, true, false, false);
+}
+
+nvmlReturn_t call_gpu(struct call *c, nvmlDevice_t device)
+{
+    return by_handle(c, device, true, false, false, false);
+}
+
+nvmlReturn_t call_gi(struct call *c, nvmlGpuInstance_t gi)
+{
+    return by_handle(c, gi, false, false, true, false);
+}
+
+nvmlReturn_t call_ci(struct call *c, nvmlComputeInstance_t ci)
+{
+    return by_handle(c, ci, false, false, false, true);
+}
+
+nvmlReturn_t call_end(struct call *c, nvmlReturn_t rc)
+{
+    if (c->instead && rc == NVML_SUCCESS)
+        rc = c->instead;
+    if (c->write) {
+        if (c->event.name)
+            ops_log(&c->t, &c->event, rc);
+        if (txn_commit(&c->t) != 0) {
+            fprintf(stderr, "nvml-emulator: %s\n", c->t.error);
+            rc = NVML_ERROR_UNKNOWN;
+        }
+    }
+    txn_end(&c->t);
+    sleep_ms(c->tail_ms);
+    return rc;
+}
+
+static nvmlReturn_t init(void)
+{
+    pthread_mutex_lock(&mutex);
+    if (initialized == 0)
+        snprintf(path, sizeof path, "%s", state_path());
+    pthread_mutex_unlock(&mutex);
+    struct call c = CALL(CALL_INIT);
+    nvmlReturn_t rc = call_system(&c);
+    if (rc != NVML_SUCCESS || (rc = call_end(&c, rc)) != NVML_SUCCESS)
+        return rc;
+    pthread_mutex_lock(&mutex);
+    initialized++;
+    pthread_mutex_unlock(&mutex);
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlInit_v2(void)
+{
+    return init();
+}
+
+nvmlReturn_t nvmlInit(void)
+{
+    return init();
+}
+
+nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
+{
+    (void)flags; /* they decide what happens without GPUs or attached ones: always possible here */
+    return init();
+}
+
+nvmlReturn_t nvmlShutdown(void)
+{
+    pthread_mutex_lock(&mutex);
+    bool was = initialized > 0;
+    if (was)
+        initialized--;
+    pthread_mutex_unlock(&mutex);
+    return was ? NVML_SUCCESS : NVML_ERROR_UNINITIALIZED;
+}
+
+const char *nvmlErrorString(nvmlReturn_t result)
+{
+    return rc_text(result);
+}

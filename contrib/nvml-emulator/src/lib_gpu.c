@@ -1,0 +1,285 @@
+/* What can be asked of a GPU or a MIG device: identity, memory, processes, utilization. */
+#include <stdio.h>
+#include <strings.h>
+
+#include "lib.h"
+
+#define DRIVER_VERSION "595.45.04"
+#define CUDA_VERSION   13010
+
+nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
+{
+    return lib_initialized() ? lib_copy(version, length, DRIVER_VERSION) : NVML_ERROR_UNINITIALIZED;
+}
+
+nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length)
+{
+    return lib_initialized() ? lib_copy(version, length, "13." DRIVER_VERSION) : NVML_ERROR_UNINITIALIZED;
+}
+
+nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version)
+{
+    if (!lib_initialized())
+        return NVML_ERROR_UNINITIALIZED;
+    if (!version)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *version = CUDA_VERSION;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version)
+{
+    return nvmlSystemGetCudaDriverVersion(version);
+}
+
+nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count)
+{
+    struct call c = CALL(CALL_COUNT);
+    if (!count)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    nvmlReturn_t rc = call_system(&c);
+    if (rc != NVML_SUCCESS)
+        return rc;
+    *count = c.st->ngpus;
+    return call_end(&c, rc);
+}
+
+nvmlReturn_t nvmlDeviceGetCount(unsigned int *count)
+{
+    return nvmlDeviceGetCount_v2(count);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device)
+{
+    struct call c = CALL(CALL_HANDLE);
+    if (!device)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    nvmlReturn_t rc = call_gpu_index(&c, index);
+    if (rc != NVML_SUCCESS)
+        return rc;
+    *device = handle_gpu(index);
+    return call_end(&c, rc);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device)
+{
+    return nvmlDeviceGetHandleByIndex_v2(index, device);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
+{
+    struct call c = CALL(CALL_HANDLE);
+    if (!uuid || !device || (strncasecmp(uuid, "GPU-", 4) != 0 && strncasecmp(uuid, "MIG-", 4) != 0))
+        return NVML_ERROR_INVALID_ARGUMENT;
+    nvmlReturn_t rc = call_system(&c);
+    if (rc != NVML_SUCCESS)
+        return rc;
+    for (unsigned i = 0; i < c.st->ngpus; i++) {
+        char text[UUID_TEXT];
+        ops_uuid_text("GPU-", c.st->gpu[i].uuid, text);
+        if (strcasecmp(text, uuid) == 0) {
+            *device = handle_gpu(i);
+            return call_end(&c, c.st->gpu[i].lost ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS);
+        }
+    }
+    unsigned gpu, gi, ci;
+    if (!ops_find_ci(c.st, uuid, &gpu, &gi, &ci))
+        return call_end(&c, NVML_ERROR_NOT_FOUND);
+    *device = handle_mig(gpu, gi, ci, c.st->gpu[gpu].gi[gi].ci[ci].serial);
+    return call_end(&c, c.st->gpu[gpu].lost ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS);
+}
+
+/* GPUs sit on buses of their own, one after the other. */
+static unsigned bus_of(unsigned gpu)
+{
+    return 0x10 + gpu;
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *pciBusId, nvmlDevice_t *device)
+{
+    unsigned domain, bus, slot, function;
+    if (!pciBusId || !device || sscanf(pciBusId, "%x:%x:%x.%x", &domain, &bus, &slot, &function) != 4)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    unsigned count;
+    nvmlReturn_t rc = nvmlDeviceGetCount_v2(&count);
+    if (rc != NVML_SUCCESS)
+        return rc;
+    if (domain != 0 || slot != 0 || function != 0 || bus < bus_of(0) || bus >= bus_of(count))
+        return NVML_ERROR_NOT_FOUND;
+    return nvmlDeviceGetHandleByIndex_v2(bus - bus_of(0), device);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *pciBusId, nvmlDevice_t *device)
+{
+    return nvmlDeviceGetHandleByPciBusId_v2(pciBusId, device);
+}
+
+nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
+{
+    struct call c = CALL(CALL_IDENTITY);
+    if (!pci)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    nvmlReturn_t rc = call_gpu(&c, device);
+    if (rc != NVML_SUCCESS)
+        return rc;
+    *pci = (nvmlPciInfo_t){.bus = bus_of((unsigned)c.gpu), .pciDeviceId = c.b->pci_id};
+    snprintf(pci->busId, sizeof pci->busId, "00000000:%02X:00.0", pci->bus);
+    snprintf(pci->busIdLegacy, sizeof pci->busIdLegacy, "0000:%02X:00.0", pci->bus);
+    return call_end(&c, rc);
+}
+
+nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_t *pci)
+{
+    return nvmlDeviceGetPciInfo_v3(device, pci);
+}
+
+nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_t *pci)
+{
+    return nvmlDeviceGetPciInfo_v3(device, pci);
+}
+
+nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
+{
+    struct call c = CALL(CALL_IDENTITY);
+    if (!index)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    nvmlReturn_t rc = call_any_device(&c, device);
+    if (rc != NVML_SUCCESS)
+        return rc;
+    *index = (unsigned)c.gpu;
+    if (c.ci) {
+        *index = 0;
+        for (struct gi_state *gi = c.g->gi; gi <= c.gi; gi++)
+            for (struct ci_state *ci = gi->ci; ci < gi->ci + EMU_MAX_CI && ci != c.ci; ci++)
+                *index += gi->used && ci->used;
+    }
+    return call_end(&c, rc);
+}
+
+nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minorNumber)
+{
+    struct call c = CALL(CALL_IDENTITY);
+    if (!minorNumber)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    nvmlReturn_t rc = call_gpu(&c, device);
+    if (rc != NVML_SUCCESS)
+        return rc;
+    *minorNumber = (unsigned)c.gpu;
+    return call_end(&c, rc);
+}
+
+nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length)
+{
+    struct call c = CALL(CALL_IDENTITY);
+    nvmlReturn_t rc = call_any_device(&c, device);
+    if (rc != NVML_SUCCESS)
+        return rc;
+    char text[UUID_TEXT];
+    ops_uuid_text(c.ci ? "MIG-" : "GPU-", c.ci ? c.ci->uuid : c.g->uuid, text);
+    return call_end(&c, lib_copy(uuid, length, text));
+}
+
+nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length)
+{
+    struct call c = CALL(CALL_IDENTITY);
+    nvmlReturn_t rc = call_any_device(&c, device);
+    if (rc != NVML_SUCCESS)
+        return rc;
+    char text[160];
+    snprintf(text, sizeof text, "%s", c.b->device);
+    if (c.gi)
+        snprintf(text, sizeof text, "%s MIG %s", c.b->device, rules_name(c.g, c.gi->profile));
+    return call_end(&c, lib_copy(name, length, text));
+}
+
+static const unsigned long long mib = 1024 * 1024;
+
+static nvmlReturn_t memory(nvmlDevice_t device, unsigned long long *total, unsigned long long *used)
+{
+    struct call c = CALL(CALL_MEMORY);
+    nvmlReturn_t rc = call_any_device(&c, device);
+    if (rc != NVML_SUCCESS)
+        return rc;
+    *total = (c.gi ? rules_memory_mib(c.g, c.gi->profile) : c.b->total_mib) * mib;
+    *used = ops_used_mib(c.st, (unsigned)c.gpu, c.gi_id) * mib;
+    if (*used > *total)
+        *used = *total;
+    return call_end(&c, rc);
+}
+
+nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *info)
+{
+    unsigned long long total, used;
+    if (!info)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    nvmlReturn_t rc = memory(device, &total, &used);
+    if (rc == NVML_SUCCESS)
+        *info = (nvmlMemory_t){.total = total, .used = used, .free = total - used};
+    return rc;
+}
+
+nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *info)
+{
+    unsigned long long total, used;
+    if (!info)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (info->version != nvmlMemory_v2)
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    nvmlReturn_t rc = memory(device, &total, &used);
+    if (rc == NVML_SUCCESS)
+        *info = (nvmlMemory_v2_t){.version = nvmlMemory_v2, .total = total, .used = used, .free = total - used};
+    return rc;
+}
+
+/* MIG-enabled GPUs and MIG devices have no utilization rates: the driver answers NOT_SUPPORTED for both. */
+nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
+{
+    struct call c = CALL(CALL_UTILIZATION);
+    if (!utilization)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    nvmlReturn_t rc = call_any_device(&c, device);
+    if (rc != NVML_SUCCESS)
+        return rc;
+    *utilization = (nvmlUtilization_t){0};
+    return call_end(&c, c.g->mig ? NVML_ERROR_NOT_SUPPORTED : NVML_SUCCESS);
+}
+
+/* The versions differ only in what follows the first two fields. */
+static nvmlReturn_t processes(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *v1, nvmlProcessInfo_v2_t *v2)
+{
+    struct call c = CALL(CALL_PROCESSES);
+    if (!infoCount || (*infoCount && !v1 && !v2))
+        return NVML_ERROR_INVALID_ARGUMENT;
+    nvmlReturn_t rc = call_any_device(&c, device);
+    if (rc != NVML_SUCCESS)
+        return rc;
+    unsigned room = *infoCount, n = 0;
+    for (int i = 0; i < EMU_MAX_CLIENTS; i++) {
+        const struct client *p = &c.st->client[i];
+        if (!client_live(p) || p->gpu != c.gpu || (c.ci && (p->gi != c.gi_id || p->ci != c.ci_id)))
+            continue;
+        if (n < room && v1)
+            v1[n] = (nvmlProcessInfo_v1_t){.pid = p->pid, .usedGpuMemory = p->memory_mib * mib};
+        if (n < room && v2)
+            v2[n] = (nvmlProcessInfo_v2_t){
+                .pid = p->pid, .usedGpuMemory = p->memory_mib * mib, .gpuInstanceId = p->gi, .computeInstanceId = p->ci};
+        n++;
+    }
+    *infoCount = n;
+    return call_end(&c, n > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS);
+}
+
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *infos)
+{
+    return processes(device, infoCount, infos, NULL);
+}
+
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v2_t *infos)
+{
+    return processes(device, infoCount, NULL, infos);
+}
+
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos)
+{
+    return processes(device, infoCount, NULL, infos);
+}

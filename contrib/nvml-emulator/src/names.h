@@ -1,0 +1,30 @@
+/* Names of the calls that faults and latencies apply to, and of NVML's return codes. */
+#ifndef EMU_NAMES_H
+#define EMU_NAMES_H
+
+#include "board.h"
+
+/* One name for all the versions and variants of a call: CREATE_GI is nvmlDeviceCreateGpuInstance and ...WithPlacement. */
+#define EMU_CALLS(X)                                                                                                   \
+    X(INIT) X(COUNT) X(HANDLE) X(IDENTITY) X(MEMORY) X(PROCESSES) X(UTILIZATION) X(EVENTS)                             \
+    X(GET_MIG_MODE) X(SET_MIG_MODE) X(MIG_DEVICES) X(ATTRIBUTES) X(PROFILES) X(PLACEMENTS) X(CAPACITY)                 \
+    X(LIST_GI) X(GI_INFO) X(CREATE_GI) X(DESTROY_GI) X(LIST_CI) X(CI_INFO) X(CREATE_CI) X(DESTROY_CI)
+
+enum emu_call {
+#define X(name) CALL_##name,
+    EMU_CALLS(X)
+#undef X
+    CALL_KINDS
+};
+
+/* call_name(c) is "CREATE_GI"; call_by_name answers -1 for a name that is none. */
+const char *call_name(int call);
+int call_by_name(const char *name);
+
+/* rc_name is a return code without its NVML_ERROR_ ("IN_USE"), rc_text the sentence that nvmlErrorString answers.
+ * rc_by_name takes either form of the name and answers -1 for one that is none. */
+const char *rc_name(nvmlReturn_t rc);
+const char *rc_text(nvmlReturn_t rc);
+int rc_by_name(const char *name);
+
+#endif

@@ -1,0 +1,50 @@
+/* What changes instances, for the library and for the control command alike. Each works inside a write transaction;
+ * the caller commits, and logs an event whatever the outcome. */
+#ifndef EMU_OPS_H
+#define EMU_OPS_H
+
+#include "state.h"
+
+/* An event of the log. -1 and NULL are written as a dash. */
+struct event {
+    const char *name;
+    int gpu, gi, ci, profile, start, size;
+    const uint8_t *uuid;
+    int pid;
+};
+
+#define EVENT(n) ((struct event){.name = (n), .gpu = -1, .gi = -1, .ci = -1, .profile = -1, .start = -1, .size = -1, .pid = -1})
+
+void ops_log(struct txn *t, const struct event *e, nvmlReturn_t rc);
+
+/* ops_create_gi: start -1 leaves the choice to the driver. The id of the new instance goes to *id. */
+nvmlReturn_t ops_create_gi(struct txn *t, unsigned gpu, int profile, int start, unsigned *id);
+nvmlReturn_t ops_destroy_gi(struct txn *t, unsigned gpu, unsigned gi);
+
+/* ops_create_ci: start -1 takes the first free start of the CI profile. */
+nvmlReturn_t ops_create_ci(struct txn *t, unsigned gpu, unsigned gi, unsigned slices, int start, unsigned *id);
+nvmlReturn_t ops_destroy_ci(struct txn *t, unsigned gpu, unsigned gi, unsigned ci);
+
+/* ops_wipe removes every instance of a GPU, as a reset does. */
+void ops_wipe(struct txn *t, unsigned gpu);
+
+/* ops_reap forgets the clients whose process is gone, with an event for each. */
+void ops_reap(struct txn *t);
+
+/* Live clients of an instance; ci -1 means any of the GPU instance, gi -1 any of the GPU. */
+unsigned ops_clients(const struct state *st, unsigned gpu, int gi, int ci);
+
+/* Memory that live clients of the GPU instance use, MiB. */
+unsigned ops_used_mib(const struct state *st, unsigned gpu, int gi);
+
+/* ops_uuid_text writes the 36 characters after the prefix ("MIG-" or "GPU-"). */
+#define UUID_TEXT 48
+void ops_uuid_text(const char *prefix, const uint8_t uuid[16], char text[UUID_TEXT]);
+
+/* ops_make_uuid derives an id from the seed of the state and two numbers. */
+void ops_make_uuid(const struct state *st, uint64_t a, uint64_t b, uint8_t uuid[16]);
+
+/* ops_find_ci looks an instance up by the text of its UUID. */
+bool ops_find_ci(const struct state *st, const char *uuid, unsigned *gpu, unsigned *gi, unsigned *ci);
+
+#endif

@@ -1,0 +1,231 @@
+#include "rules.h"
+
+#include <string.h>
+#include <strings.h>
+
+const struct board *rules_board(const struct gpu_state *g)
+{
+    return &boards[g->board];
+}
+
+const struct profile *rules_profile(const struct gpu_state *g, const struct gi_state *gi)
+{
+    return &boards[g->board].profiles[gi->profile];
+}
+
+int rules_profile_by_id(const struct board *b, unsigned id)
+{
+    for (unsigned i = 0; i < b->nprofiles; i++)
+        if (b->profiles[i].id == id)
+            return (int)i;
+    return -1;
+}
+
+int rules_profile_by_nvml(const struct board *b, unsigned nvml)
+{
+    for (unsigned i = 0; i < b->nprofiles; i++)
+        if (b->profiles[i].nvml == nvml)
+            return (int)i;
+    return -1;
+}
+
+int rules_profile_by_name(const struct gpu_state *g, const char *name)
+{
+    for (unsigned i = 0; i < rules_board(g)->nprofiles; i++)
+        if (strcasecmp(rules_name(g, (int)i), name) == 0 || strcasecmp(rules_board(g)->profiles[i].name, name) == 0)
+            return (int)i;
+    return -1;
+}
+
+const char *rules_name(const struct gpu_state *g, int profile)
+{
+    return g->drift[profile].name[0] ? g->drift[profile].name : rules_board(g)->profiles[profile].name;
+}
+
+unsigned rules_memory_mib(const struct gpu_state *g, int profile)
+{
+    return g->drift[profile].memory_mib ? g->drift[profile].memory_mib : rules_board(g)->profiles[profile].memory_mib;
+}
+
+unsigned rules_gi_id(unsigned grid, unsigned start, unsigned size)
+{
+    return grid / size - 1 + start / size;
+}
+
+unsigned rules_cap_minor(unsigned gpu, unsigned gi, int ci)
+{
+    return 3 + 135 * gpu + 9 * gi + (ci < 0 ? 0 : 1 + (unsigned)ci);
+}
+
+bool rules_legal_start(const struct profile *p, unsigned start)
+{
+    for (unsigned i = 0; i < p->nstarts; i++)
+        if (p->starts[i] == start)
+            return true;
+    return false;
+}
+
+bool rules_units_free(const struct gpu_state *g, unsigned start, unsigned size)
+{
+    for (int i = 0; i < EMU_MAX_GI; i++) {
+        const struct gi_state *gi = &g->gi[i];
+        if (gi->used && start < (unsigned)gi->start + gi->size && gi->start < start + size)
+            return false;
+    }
+    return true;
+}
+
+/* admits_more: how many more the limit and the engines allow, room left aside. */
+static unsigned admits_more(const struct gpu_state *g, int profile)
+{
+    const struct board *b = rules_board(g);
+    const struct profile *p = &b->profiles[profile];
+    unsigned count = 0, used[MEDIA_KINDS] = {0};
+    for (int i = 0; i < EMU_MAX_GI; i++) {
+        if (!g->gi[i].used)
+            continue;
+        count += g->gi[i].profile == profile;
+        for (int m = 0; m < MEDIA_KINDS; m++)
+            used[m] += rules_profile(g, &g->gi[i])->media[m];
+    }
+    unsigned more = count < p->limit ? p->limit - count : 0;
+    for (int m = 0; m < MEDIA_KINDS; m++) {
+        unsigned pool = 0;
+        for (unsigned i = 0; i < b->nprofiles; i++)
+            if (b->profiles[i].media[m] > pool)
+                pool = b->profiles[i].media[m];
+        if (p->media[m] && (pool - used[m]) / p->media[m] < more)
+            more = (pool - used[m]) / p->media[m];
+    }
+    return more;
+}
+
+bool rules_admits(const struct gpu_state *g, int profile)
+{
+    return admits_more(g, profile) > 0;
+}
+
+unsigned rules_capacity(const struct gpu_state *g, int profile)
+{
+    const struct profile *p = &rules_board(g)->profiles[profile];
+    unsigned room = 0, end = 0;
+    /* Starts are in ascending order and all of one size, so taking each that fits is the most that fits. */
+    for (unsigned i = 0; i < p->nstarts; i++)
+        if (p->starts[i] >= end && rules_units_free(g, p->starts[i], p->size)) {
+            room++;
+            end = p->starts[i] + p->size;
+        }
+    unsigned more = admits_more(g, profile);
+    return room < more ? room : more;
+}
+
+static unsigned free_starts(const struct gpu_state *g, unsigned taken_start, unsigned taken_size)
+{
+    const struct board *b = rules_board(g);
+    unsigned n = 0;
+    for (unsigned i = 0; i < b->nprofiles; i++) {
+        const struct profile *p = &b->profiles[i];
+        for (unsigned s = 0; s < p->nstarts; s++) {
+            bool clear = p->starts[s] >= taken_start + taken_size || p->starts[s] + p->size <= taken_start;
+            n += clear && rules_units_free(g, p->starts[s], p->size);
+        }
+    }
+    return n;
+}
+
+int rules_driver_start(const struct gpu_state *g, int profile)
+{
+    const struct profile *p = &rules_board(g)->profiles[profile];
+    int best = -1;
+    unsigned most = 0;
+    for (unsigned i = 0; i < p->nstarts; i++) {
+        if (!rules_units_free(g, p->starts[i], p->size))
+            continue;
+        unsigned left = free_starts(g, p->starts[i], p->size);
+        if (best < 0 || left > most) {
+            best = (int)p->starts[i];
+            most = left;
+        }
+    }
+    return best;
+}
+
+static const unsigned ci_sizes[NVML_COMPUTE_INSTANCE_PROFILE_COUNT] = {
+    [NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE] = 1, [NVML_COMPUTE_INSTANCE_PROFILE_2_SLICE] = 2,
+    [NVML_COMPUTE_INSTANCE_PROFILE_3_SLICE] = 3, [NVML_COMPUTE_INSTANCE_PROFILE_4_SLICE] = 4,
+    [NVML_COMPUTE_INSTANCE_PROFILE_7_SLICE] = 7,
+};
+
+unsigned rules_ci_slices(unsigned gi_slices, unsigned ci_profile)
+{
+    if (ci_profile >= NVML_COMPUTE_INSTANCE_PROFILE_COUNT)
+        return 0;
+    unsigned slices = ci_sizes[ci_profile];
+    /* A 4g instance is printed with 1c, 2c and 4g only. */
+    if (slices > gi_slices || (gi_slices == 4 && slices == 3))
+        return 0;
+    return slices;
+}
+
+unsigned rules_ci_profile(unsigned ci_slices)
+{
+    unsigned i = 0;
+    while (ci_sizes[i] != ci_slices)
+        i++;
+    return i;
+}
+
+unsigned rules_ci_starts(unsigned gi_slices, unsigned ci_slices, unsigned starts[8])
+{
+    unsigned step = ci_slices == 3 ? 4 : ci_slices, n = 0;
+    for (unsigned s = 0; s + ci_slices <= gi_slices && n < 8; s += step)
+        starts[n++] = s;
+    return n;
+}
+
+bool rules_ci_free(const struct gi_state *gi, unsigned start, unsigned slices)
+{
+    for (int i = 0; i < EMU_MAX_CI; i++) {
+        const struct ci_state *ci = &gi->ci[i];
+        if (ci->used && start < (unsigned)ci->start + ci->slices && ci->start < start + slices)
+            return false;
+    }
+    return true;
+}
+
+unsigned rules_ci_capacity(const struct gi_state *gi, unsigned gi_slices, unsigned ci_slices)
+{
+    unsigned starts[8], n = rules_ci_starts(gi_slices, ci_slices, starts), room = 0;
+    for (unsigned i = 0; i < n; i++)
+        room += rules_ci_free(gi, starts[i], ci_slices);
+    return room;
+}
+
+/* Measured, GI and CI together: A100 create 160 (1g) to 240 ms (7g), destroy 200 to 220; A30 create 130 to 160,
+ * destroy 100 to 110. Nobody printed how GI and CI share it, so each gets half; other boards are taken as an A100. */
+unsigned rules_latency_ms(const struct gpu_state *g, int call, int profile)
+{
+    if (g->latency_ms[call])
+        return g->latency_ms[call];
+    if (!g->realistic || profile < 0)
+        return 0;
+    const struct board *b = rules_board(g);
+    bool small = b->grid == 4;
+    unsigned lo, hi;
+    switch (call) {
+    case CALL_CREATE_GI:
+    case CALL_CREATE_CI:
+        lo = small ? 65 : 80;
+        hi = small ? 80 : 120;
+        break;
+    case CALL_DESTROY_GI:
+    case CALL_DESTROY_CI:
+        lo = small ? 50 : 100;
+        hi = small ? 55 : 110;
+        break;
+    default:
+        return 0;
+    }
+    unsigned smallest = b->profiles[0].size;
+    return lo + (hi - lo) * (b->profiles[profile].size - smallest) / (b->grid - smallest);
+}

@@ -1,0 +1,226 @@
+package nvmlemulator_test
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// start runs this test binary as another process that uses the same machine.
+func (m *machine) start(mode string) *exec.Cmd {
+	m.Helper()
+	cmd := exec.Command(os.Args[0], library())
+	cmd.Env = append(os.Environ(), "NVML_EMULATOR_TEST_HELPER="+mode, "NVML_EMULATOR_STATE="+filepath.Join(m.dir, "state"))
+	return cmd
+}
+
+// replay goes through the log with a model of its own: no instance may overlap one that stands, what is destroyed must
+// stand, no UUID comes twice, and time does not go back. It answers the instances that stand at the end.
+func (m *machine) replay() int {
+	m.Helper()
+	type slice struct{ start, end, cis int }
+	standing := map[string]*slice{}
+	uuids := map[string]bool{}
+	var last int64
+	for i, e := range m.log() {
+		if e.ns < last {
+			m.Fatalf("line %d of the log goes back in time", i+1)
+		}
+		last = e.ns
+		if e.at["rc"] != "SUCCESS" {
+			continue
+		}
+		key := e.at["gpu"] + "/" + e.at["gi"]
+		switch e.name {
+		case "create-gi":
+			start, _ := strconv.Atoi(e.at["start"])
+			size, _ := strconv.Atoi(e.at["size"])
+			for other, s := range standing {
+				if strings.HasPrefix(other, e.at["gpu"]+"/") && start < s.end && s.start < start+size {
+					m.Fatalf("line %d: %s overlaps %s", i+1, key, other)
+				}
+			}
+			standing[key] = &slice{start: start, end: start + size}
+		case "create-ci":
+			if standing[key] == nil || uuids[e.at["uuid"]] {
+				m.Fatalf("line %d: %+v", i+1, e)
+			}
+			uuids[e.at["uuid"]] = true
+			standing[key].cis++
+		case "destroy-ci":
+			if standing[key] == nil || standing[key].cis == 0 {
+				m.Fatalf("line %d: %+v", i+1, e)
+			}
+			standing[key].cis--
+		case "destroy-gi":
+			if standing[key] == nil || standing[key].cis != 0 {
+				m.Fatalf("line %d: %+v", i+1, e)
+			}
+			delete(standing, key)
+		}
+	}
+	return len(standing)
+}
+
+func (m *machine) instances(d nvml.Device) int {
+	n := 0
+	for id := range 15 {
+		if _, ret := d.GetGpuInstanceById(id); ret == nvml.SUCCESS {
+			n++
+		}
+	}
+	return n
+}
+
+func TestRacingProcesses(t *testing.T) {
+	m := newMachine(t, "--board", "A100-40GB")
+	var all []*exec.Cmd
+	for range 3 {
+		cmd := m.start("race")
+		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, cmd)
+	}
+	for _, cmd := range all {
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("racer: %v", err)
+		}
+	}
+	m.check()
+	if logged, there := m.replay(), m.instances(m.device(0)); logged != there {
+		t.Errorf("by the log %d instances stand, the GPU has %d", logged, there)
+	}
+}
+
+func TestKilledHolderOfTheLock(t *testing.T) {
+	m := newMachine(t, "--board", "A100-40GB")
+	cmd := m.command("nvml-emulator", "lock", "3600")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "locked\n" {
+		t.Fatalf("lock: %q, %v", line, err)
+	}
+	done := make(chan nvml.Return, 1)
+	d := make(chan nvml.Device, 1)
+	go func() {
+		dev, ret := m.DeviceGetHandleByIndex(0)
+		d <- dev
+		done <- ret
+	}()
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	<-d
+	m.want(<-done, nvml.SUCCESS, "a call after the holder of the lock was killed")
+}
+
+// A process that is killed at any point of a change leaves the change done or not done, and a log that says which.
+func TestKilledWriter(t *testing.T) {
+	for _, c := range []struct {
+		at    string
+		after int
+	}{{"before", 0}, {"torn", 0}, {"after", 1}} {
+		t.Run(c.at, func(t *testing.T) {
+			m := newMachine(t, "--board", "A100-40GB", "--dev-root", filepath.Join(t.TempDir(), "dev"))
+			m.ctl("create", "0", "3g.20gb", "4") // so that both copies of the state have been written
+			m.ctl("fault", "add", "--call", "CREATE_GI", "--kill", c.at)
+			cmd := m.start("create")
+			cmd.Run()
+			if ws := cmd.ProcessState.Sys().(syscall.WaitStatus); ws.Signal() != syscall.SIGKILL {
+				t.Fatalf("the process ended with %v", cmd.ProcessState)
+			}
+			if n := m.instances(m.device(0)); n != 1+c.after {
+				t.Errorf("%d instances, want %d", n, 1+c.after)
+			}
+			if n := m.replay(); n != 1+c.after {
+				t.Errorf("by the log %d instances stand, want %d", n, 1+c.after)
+			}
+			out, err := m.start("create").CombinedOutput()
+			if want := map[int]string{0: "Success", 1: "Insufficient Resources"}[c.after]; err != nil || !strings.Contains(string(out), want) {
+				t.Errorf("the next create says %q, %v; want %s", out, err, want)
+			}
+			m.check()
+		})
+	}
+}
+
+func TestDamagedState(t *testing.T) {
+	m := newMachine(t, "--board", "A100-40GB")
+	state := filepath.Join(m.dir, "state")
+	good, err := os.ReadFile(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damage := func(f func(b []byte) []byte) []byte { return f(append([]byte(nil), good...)) }
+	for _, c := range []struct {
+		name string
+		file []byte
+		ret  nvml.Return
+		says string
+	}{
+		{"empty", nil, nvml.ERROR_UNKNOWN, "not a state"},
+		{"text", []byte(strings.Repeat("not a state\n", 9999)), nvml.ERROR_UNKNOWN, "not a state"},
+		{"cut short", good[:len(good)/4], nvml.ERROR_UNKNOWN, "damaged"},
+		{"header only", good[:16], nvml.ERROR_UNKNOWN, "damaged"},
+		{"another version", damage(func(b []byte) []byte { b[8] = 99; return b }), nvml.ERROR_LIB_RM_VERSION_MISMATCH, "format 99"},
+		{"a byte in each place", damage(func(b []byte) []byte {
+			for i := 4096; i < len(b); i += 64 {
+				b[i] ^= 0x40
+			}
+			return b
+		}), nvml.ERROR_UNKNOWN, "damaged"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if err := os.WriteFile(state, c.file, 0o666); err != nil {
+				t.Fatal(err)
+			}
+			_, ret := m.DeviceGetCount()
+			m.want(ret, c.ret, "DeviceGetCount")
+			out, status := m.exit(m.command("nvml-emulator", "show"))
+			if status != 3 || !strings.Contains(out, c.says) || !strings.Contains(out, "nvml-emulator init") {
+				t.Errorf("show: exit status %d\n%s", status, out)
+			}
+		})
+	}
+	t.Run("missing", func(t *testing.T) {
+		if err := os.Remove(state); err != nil {
+			t.Fatal(err)
+		}
+		_, ret := m.DeviceGetCount()
+		m.want(ret, nvml.ERROR_DRIVER_NOT_LOADED, "DeviceGetCount")
+	})
+	t.Run("made anew", func(t *testing.T) {
+		m.ctl("init", "--board", "A30-24GB", "--gpus", "2", "--dev-root", "none")
+		if n, ret := m.DeviceGetCount(); ret != nvml.SUCCESS || n != 2 {
+			t.Errorf("DeviceGetCount: %d, %v", n, ret)
+		}
+	})
+}
+
+func TestUninitialized(t *testing.T) {
+	m := newMachine(t, "--board", "A100-40GB")
+	d := m.device(0)
+	m.want(m.Init(), nvml.SUCCESS, "a second Init")
+	m.want(m.Shutdown(), nvml.SUCCESS, "Shutdown")
+	_, ret := d.GetUUID()
+	m.want(ret, nvml.SUCCESS, "a call while the first Init counts")
+	m.want(m.Shutdown(), nvml.SUCCESS, "Shutdown")
+	_, ret = d.GetUUID()
+	m.want(ret, nvml.ERROR_UNINITIALIZED, "a call after the last Shutdown")
+	m.want(m.Init(), nvml.SUCCESS, "Init again")
+}

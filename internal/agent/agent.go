@@ -1,0 +1,222 @@
+// Package agent is caelumd: it owns the node's MIG, leases slices to jobs, publishes what is free, and keeps GPU, ledger and
+// slurmctld in agreement. What to place where and what to offer it asks of the pure packages place and offer.
+package agent
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/sirupsen/logrus"
+
+	"caelum/internal/api"
+	"caelum/internal/gpu"
+	"caelum/internal/ledger"
+	"caelum/internal/mig"
+	"caelum/internal/slurm"
+)
+
+// reconcileInterval is how often GPU, ledger and slurmctld are compared.
+const reconcileInterval = time.Minute
+
+// Controller is what the agent needs of slurmctld; *slurm.Client is the real one.
+type Controller interface {
+	Node(ctx context.Context, name string) (slurm.Node, error)
+	Nodes(ctx context.Context) ([]slurm.Node, error)
+	UpdateGRES(ctx context.Context, node string, gres []slurm.GRES) error
+	Job(ctx context.Context, id uint32) (slurm.Job, error)
+	OnNode(ctx context.Context, node string) ([]slurm.JobOnNode, error)
+	Waiting(ctx context.Context) ([]slurm.Waiting, error)
+	Config(ctx context.Context) (slurm.Config, error)
+	RequeueHold(ctx context.Context, id uint32) error
+	Release(ctx context.Context, id uint32) error
+	SetJobGRES(ctx context.Context, id uint32, gres []slurm.GRES) error
+	SetAdminComment(ctx context.Context, id uint32, text string) error
+}
+
+// Agent is one node's agent.
+type Agent struct {
+	cfg      Config
+	hw       gpu.Hardware
+	caps     gpu.Caps
+	ledger   *ledger.Ledger
+	ctl      Controller
+	log      *logrus.Entry
+	jobs     keyedLock
+	publish  chan chan error
+	profiles []string // on offer, over all GPUs, smallest first
+	total    int      // N, the node's constant total of gres/mig; the publisher's alone
+
+	indexMu  sync.Mutex
+	relative *bool // how Slurm numbers CUDA_VISIBLE_DEVICES, once known
+
+	mu       sync.Mutex
+	cards    []*card
+	leases   map[uint32]*api.Lease
+	promised map[uint32]*promise
+	offers   []mig.Layout // in force, by card: whatever slurmctld may start now is among them
+	// version counts the changes of all that a plan is made from: a plan is put in force only if it did not change meanwhile.
+	version     int
+	published   map[string]int
+	publishedAt time.Time
+	publishErr  error
+}
+
+// New discovers the node's GPUs, opens the ledger and repairs what a crash has left. It does not need slurmctld.
+func New(cfg Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) (*Agent, error) {
+	a := &Agent{
+		cfg: cfg, hw: hw, ctl: ctl, log: log, caps: gpu.Caps{Dev: cfg.DeviceDir, Proc: "/proc"},
+		publish: make(chan chan error), leases: map[uint32]*api.Lease{}, promised: map[uint32]*promise{},
+	}
+	found, err := hw.GPUs()
+	if err != nil {
+		return nil, err
+	}
+	if a.cards, a.profiles, err = inventory(found, cfg.Profiles); err != nil {
+		return nil, err
+	}
+	a.offers = make([]mig.Layout, len(a.cards))
+	for _, c := range a.cards {
+		if c.Problem != "" {
+			log.WithField("gpu", c.Index).Error("not managed: " + c.Problem)
+		}
+	}
+	if a.ledger, err = ledger.Open(filepath.Join(cfg.StateDir, "ledger.db")); err != nil {
+		return nil, err
+	}
+	if err := a.start(); err != nil {
+		a.ledger.Close()
+		return nil, err
+	}
+	return a, nil
+}
+
+func (a *Agent) start() error {
+	if err := a.load(); err != nil {
+		return err
+	}
+	if err := a.look(); err != nil {
+		a.log.WithError(err).Error("couldn't compare the GPUs with the ledger")
+	}
+	total, err := a.ledger.Meta("total")
+	if err != nil {
+		return err
+	}
+	if a.total, err = strconv.Atoi(total); err != nil {
+		a.total = Total(a.slotCount())
+	}
+	if err := a.makeSlots(); err != nil {
+		return err
+	}
+	return a.prepareRunDir()
+}
+
+func (a *Agent) slotCount() int {
+	n := 0
+	for _, c := range a.cards {
+		n += len(c.slots)
+	}
+	return n
+}
+
+// defaultProfile is the size of a job that has none: the configured one, else the largest.
+func (a *Agent) defaultProfile() string {
+	if a.cfg.DefaultProfile != "" {
+		return a.cfg.DefaultProfile
+	}
+	if len(a.profiles) == 0 {
+		return ""
+	}
+	return a.profiles[len(a.profiles)-1]
+}
+
+// Run serves until ctx ends.
+func (a *Agent) Run(ctx context.Context) error {
+	defer a.ledger.Close()
+	listener, err := api.Listen(a.cfg.RunDir)
+	if err != nil {
+		return err
+	}
+	server := api.NewServer(a)
+	defer server.Close()
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	tasks.Go(func() { a.publisher(ctx) })
+	tasks.Go(func() { a.reconciler(ctx) })
+	failed := make(chan error, 1)
+	tasks.Go(func() { failed <- server.Serve(listener) })
+	daemon.SdNotify(false, daemon.SdNotifyReady)
+	a.log.WithField("gpus", len(a.cards)).WithField("slots", a.slotCount()).Info("ready")
+	go a.Publish(ctx) // at once, not at the first poll
+	select {
+	case <-ctx.Done():
+		daemon.SdNotify(false, daemon.SdNotifyStopping)
+		return server.Close()
+	case err := <-failed:
+		return err
+	}
+}
+
+// reconciler compares the three truths, soon after the start and then every minute.
+func (a *Agent) reconciler(ctx context.Context) {
+	wait := retryInterval
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		wait = reconcileInterval
+		if err := errors.Join(a.look(), a.releaseGone(ctx)); err != nil && ctx.Err() == nil {
+			a.log.WithError(err).Warn("couldn't compare GPU, ledger and slurmctld; trying again")
+			wait = 5 * retryInterval
+		}
+	}
+}
+
+// keyedLock serialises the calls for one job.
+type keyedLock struct {
+	mu   sync.Mutex
+	held map[uint32]*keyed
+}
+
+type keyed struct {
+	mu    sync.Mutex
+	users int
+}
+
+// lock takes the lock of a key and answers how to give it back.
+func (k *keyedLock) lock(key uint32) (unlock func()) {
+	k.mu.Lock()
+	if k.held == nil {
+		k.held = map[uint32]*keyed{}
+	}
+	l := k.held[key]
+	if l == nil {
+		l = &keyed{}
+		k.held[key] = l
+	}
+	l.users++
+	k.mu.Unlock()
+	l.mu.Lock()
+	return func() {
+		l.mu.Unlock()
+		k.mu.Lock()
+		if l.users--; l.users == 0 {
+			delete(k.held, key)
+		}
+		k.mu.Unlock()
+	}
+}
+
+func ledgerInstances(held []*instance) []ledger.Instance {
+	all := make([]ledger.Instance, len(held))
+	for i, in := range held {
+		all[i] = in.Instance
+	}
+	return all
+}

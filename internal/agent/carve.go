@@ -1,0 +1,130 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+
+	"caelum/internal/gpu"
+	"caelum/internal/ledger"
+	"caelum/internal/offer"
+)
+
+// carve makes the slice of a promised spot exist and answers its instance: an idle instance of that placement as it
+// is, else the idle instances in the way are destroyed and one is created. Nobody else can want the spot or what
+// overlaps it, since promised and leased placements of a GPU are disjoint.
+func (a *Agent) carve(job uint32, s offer.Spot) (in *instance, reused bool, err error) {
+	c := a.cards[s.GPU]
+	c.hardware.Lock()
+	defer c.hardware.Unlock()
+
+	a.mu.Lock()
+	if in := c.ours[s.Placement]; in != nil && in.idle() {
+		a.mu.Unlock()
+		return in, true, nil
+	}
+	stands := c.stands()
+	var inTheWay []*instance
+	for p := range stands.InTheWay(s.Placement).Indices() {
+		inTheWay = append(inTheWay, c.ours[p])
+	}
+	a.mu.Unlock()
+
+	for _, in := range inTheWay {
+		if err := a.destroy(s.GPU, in); err != nil {
+			return nil, false, err
+		}
+	}
+	in, err = a.create(job, s)
+	return in, false, err
+}
+
+// create makes an instance under an intent. The caller holds the card's hardware lock.
+func (a *Agent) create(job uint32, s offer.Spot) (*instance, error) {
+	c := a.cards[s.GPU]
+	pl := c.Board.Placements[s.Placement]
+	profile := c.Board.Profiles[pl.Profile].Name
+	intent, err := a.ledger.Begin(ledger.Intent{Op: ledger.OpCreate, GPU: c.UUID, Profile: profile, Start: pl.Start, Size: pl.Size, Job: job})
+	if err != nil {
+		return nil, err
+	}
+	made, err := a.hw.Create(s.GPU, profile, pl.Start)
+	if err != nil {
+		// A failed create can leave a GPU instance behind. If it does, the intent must stay until that is gone.
+		if left, ferr := a.leftover(s.GPU, profile, pl.Start); ferr == nil && left == nil {
+			err = errors.Join(err, a.ledger.Failed(intent))
+		} else if ferr == nil {
+			if derr := a.hw.Destroy(s.GPU, left.GI); derr == nil {
+				err = errors.Join(err, a.ledger.Failed(intent))
+			} else {
+				stuck := &instance{Instance: ledger.Instance{GPU: c.UUID, GI: left.GI, Profile: profile, Start: pl.Start, Size: pl.Size, UUID: left.UUID, Stuck: true}}
+				err = errors.Join(err, derr, a.ledger.Created(intent, stuck.Instance))
+				a.mu.Lock()
+				c.ours[s.Placement] = stuck
+				a.version++
+				a.mu.Unlock()
+			}
+		}
+		return nil, err
+	}
+	in := &instance{Instance: ledger.Instance{GPU: c.UUID, GI: made.GI, Profile: profile, Start: pl.Start, Size: pl.Size, UUID: made.UUID}, cis: made.CIs}
+	// Until it is leased it is nobody's: the driver leaves its capability files readable by all.
+	if err := a.caps.Close(c.Minor, made); err != nil {
+		a.log.WithError(err).WithField("gpu", s.GPU).Warn("couldn't close a new instance's capability files")
+	}
+	if err := a.ledger.Created(intent, in.Instance); err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	c.ours[s.Placement] = in
+	a.mu.Unlock()
+	return in, nil
+}
+
+// leftover looks for an instance at a placement of ours that no list of ours knows: what a failed create left.
+func (a *Agent) leftover(g int, profile string, start int) (*gpu.Instance, error) {
+	found, err := a.hw.Instances(g)
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, in := range found {
+		if in.Profile == profile && in.Start == start && !isForeign(a.cards[g].foreign, in) {
+			return &in, nil
+		}
+	}
+	return nil, nil
+}
+
+// destroy removes an idle instance under an intent; one that stays in use is marked stuck, and its units are out of
+// every offer until it can be destroyed. The caller holds the card's hardware lock.
+func (a *Agent) destroy(g int, in *instance) error {
+	c := a.cards[g]
+	if in.Job != 0 {
+		return fmt.Errorf("GPU %d: %s at %d is held by job %d", g, in.Profile, in.Start, in.Job)
+	}
+	intent, err := a.ledger.Begin(ledger.Intent{Op: ledger.OpDestroy, GPU: c.UUID, GI: in.GI, Profile: in.Profile, Start: in.Start, Size: in.Size})
+	if err != nil {
+		return err
+	}
+	err = a.hw.Destroy(g, in.GI)
+	if err != nil && !errors.Is(err, gpu.ErrNotFound) {
+		a.mu.Lock()
+		in.Stuck = true
+		a.version++
+		a.mu.Unlock()
+		a.log.WithError(err).WithField("gpu", g).Errorf("%s at %d is stuck; its units are out of the offers; find what holds it with `nvidia-smi` or `fuser /dev/nvidia*`", in.Profile, in.Start)
+		return errors.Join(err, a.ledger.SetStuck(c.UUID, in.GI, true), a.ledger.Failed(intent))
+	}
+	if err := a.ledger.Destroyed(intent, c.UUID, in.GI); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for p, other := range c.ours {
+		if other == in {
+			delete(c.ours, p)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/viper"
+
+	"caelum/internal/api"
+)
+
+// Config is /etc/caelum/caelum.yaml. Its comments there are the documentation of each key.
+type Config struct {
+	Node           string        `mapstructure:"node"`
+	RunDir         string        `mapstructure:"run_dir"`
+	StateDir       string        `mapstructure:"state_dir"`
+	DeviceDir      string        `mapstructure:"device_dir"`
+	NVMLLibrary    string        `mapstructure:"nvml_library"`
+	Profiles       []string      `mapstructure:"profiles"`
+	DefaultProfile string        `mapstructure:"default_profile"`
+	PollInterval   time.Duration `mapstructure:"poll_interval"`
+	LogLevel       string        `mapstructure:"log_level"`
+	LogFormat      string        `mapstructure:"log_format"`
+}
+
+// defaults are the values of keys that the file does not set; a key that is not here does not exist.
+func defaults() map[string]any {
+	host, _ := os.Hostname()
+	host, _, _ = strings.Cut(host, ".")
+	return map[string]any{
+		"node":            host,
+		"run_dir":         api.DefaultRunDir,
+		"state_dir":       "/var/lib/caelum",
+		"device_dir":      "/dev",
+		"nvml_library":    "",
+		"profiles":        []string{},
+		"default_profile": "",
+		"poll_interval":   "15s",
+		"log_level":       "info",
+		"log_format":      "text",
+	}
+}
+
+// LoadConfig reads the YAML file at path; a file that does not exist means all defaults. The error names the key that is
+// unknown or wrong.
+func LoadConfig(path string) (Config, error) {
+	var c Config
+	v := viper.New()
+	v.SetConfigFile(path)
+	v.SetConfigType("yaml")
+	if err := v.ReadInConfig(); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return c, fmt.Errorf("couldn't read the configuration %s: %w", path, err)
+	}
+	known := defaults()
+	for _, key := range v.AllKeys() {
+		if _, ok := known[key]; !ok {
+			return c, fmt.Errorf("%s: unknown key %q; the keys are %s", path, key, strings.Join(slices.Sorted(keys(known)), ", "))
+		}
+	}
+	for key, value := range known {
+		v.SetDefault(key, value)
+	}
+	if err := v.Unmarshal(&c); err != nil {
+		return c, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := c.check(); err != nil {
+		return c, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+func (c Config) check() error {
+	if c.Node == "" {
+		return errors.New("node: is empty and the host has no name; set it to this node's NodeName in slurm.conf")
+	}
+	for key, dir := range map[string]string{"run_dir": c.RunDir, "state_dir": c.StateDir, "device_dir": c.DeviceDir} {
+		if !strings.HasPrefix(dir, "/") {
+			return fmt.Errorf("%s: %q is not an absolute path", key, dir)
+		}
+	}
+	if c.PollInterval < 100*time.Millisecond || c.PollInterval > time.Hour {
+		return fmt.Errorf("poll_interval: %v is not between 100ms and 1h (write it like 15s)", c.PollInterval)
+	}
+	if !slices.Contains([]string{"debug", "info", "warning", "error"}, c.LogLevel) {
+		return fmt.Errorf("log_level: %q is not debug, info, warning or error", c.LogLevel)
+	}
+	if !slices.Contains([]string{"text", "json"}, c.LogFormat) {
+		return fmt.Errorf("log_format: %q is not text or json", c.LogFormat)
+	}
+	if c.DefaultProfile != "" && len(c.Profiles) > 0 && !slices.Contains(c.Profiles, c.DefaultProfile) {
+		return fmt.Errorf("default_profile: %q is not among profiles (%s)", c.DefaultProfile, strings.Join(c.Profiles, ", "))
+	}
+	return nil
+}
+
+func keys[V any](m map[string]V) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"caelum/internal/offer"
+	"caelum/internal/slurm"
+)
+
+// demands are the waiting jobs that this node could run, in Slurm's order, as what they need here.
+func (a *Agent) demands(node slurm.Node, waiting []slurm.Waiting) []offer.Demand {
+	var all []offer.Demand
+	for _, w := range inOrder(waiting) {
+		if !(w.Eligible() || releasable(w)) || !serves(node, w) {
+			continue
+		}
+		var wants []offer.Want
+		for _, g := range w.SlicesPerNode() {
+			if g.Type != "" && g.Type != closedType {
+				wants = append(wants, offer.Want{Profile: g.Type, Count: g.Count})
+			}
+		}
+		// The pending tasks of an array are one entry of the queue; more of them than the node has slots cannot start.
+		for range min(w.Elements, a.slotCount()) {
+			if len(wants) > 0 {
+				all = append(all, offer.Demand{Job: w.ID, Wants: wants})
+			}
+		}
+	}
+	return all
+}
+
+// inOrder puts held jobs, which have priority 0 and so come last, back where their age would have them.
+func inOrder(waiting []slurm.Waiting) []slurm.Waiting {
+	var sorted, held []slurm.Waiting
+	for _, w := range waiting {
+		if w.Priority == 0 {
+			held = append(held, w)
+		} else {
+			sorted = append(sorted, w)
+		}
+	}
+	for _, h := range held {
+		at := slices.IndexFunc(sorted, func(w slurm.Waiting) bool { return w.ID > h.ID })
+		if at < 0 {
+			at = len(sorted)
+		}
+		sorted = slices.Insert(sorted, at, h)
+	}
+	return sorted
+}
+
+// serves reports whether a job could run on the node as far as names tell: partition, nodes, features, and the node's state.
+func serves(node slurm.Node, w slurm.Waiting) bool {
+	if slices.ContainsFunc([]string{"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "INVALID_REG"}, node.Is) {
+		return false
+	}
+	common := slices.ContainsFunc(w.Partitions(), func(p string) bool { return slices.Contains(node.Partitions, p) })
+	switch {
+	case !common,
+		slices.Contains(w.ExcNodes, node.Name),
+		len(w.ReqNodes) > 0 && !slices.Contains(w.ReqNodes, node.Name):
+		return false
+	}
+	// A plain feature is checked here; an expression with operators is left to slurmctld.
+	if w.Features != "" && !strings.ContainsAny(w.Features, "&|*[](),") && !slices.Contains(node.Features, w.Features) {
+		return false
+	}
+	return true
+}
+
+// releasable reports whether an agent may release the job: job_submit.lua submitted it held because slurmctld would have
+// refused it while its slices are not on offer, or slurmctld has since given it up as BadConstraints because they went off
+// offer again. A user's or an admin's own hold bears no such mark.
+func releasable(w slurm.Waiting) bool {
+	if w.Job.Eligible.After(time.Now()) || w.Start.After(time.Now()) {
+		return false
+	}
+	return w.HeldByMark() || w.Reason == "BadConstraints" && slurm.HasMark(w.AdminComment, markReleased)
+}
+
+// releaseHeld releases the held jobs whose slices are on offer everywhere they need them, this node being the last.
+func (a *Agent) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served []uint32) {
+	for _, w := range waiting {
+		log := a.log.WithField("job", w.ID)
+		if w.Priority > 0 && slurm.HasMark(w.AdminComment, slurm.MarkHeld) {
+			// An agent released it and ended before it could say so, or an admin did.
+			if err := a.ctl.SetAdminComment(ctx, w.ID, replaceMark(w.AdminComment, slurm.MarkHeld, markReleased)); err != nil {
+				log.WithError(err).Warn("couldn't note that a held job is released")
+			}
+			continue
+		}
+		if !releasable(w) || !slices.Contains(served, w.ID) {
+			continue
+		}
+		if ok, err := a.onOffer(ctx, w); err != nil {
+			log.WithError(err).Warn("couldn't see whether a held job's slices are on offer")
+			continue
+		} else if !ok {
+			continue
+		}
+		// The release goes first: a crash in between leaves a mark on a job that waits, which the next pass puts right.
+		// While a job is marked job_submit.lua lets no user hold it.
+		err := a.ctl.Release(ctx, w.ID)
+		if err == nil {
+			err = a.ctl.SetAdminComment(ctx, w.ID, replaceMark(w.AdminComment, slurm.MarkHeld, markReleased))
+		}
+		if err != nil && !errors.Is(err, slurm.ErrJobState) {
+			log.WithError(err).Warn("couldn't release a held job")
+			continue
+		}
+		log.Info("released: its slices are on offer")
+	}
+}
+
+// onOffer reports whether enough nodes have what the job needs on offer at this moment.
+func (a *Agent) onOffer(ctx context.Context, w slurm.Waiting) (bool, error) {
+	if w.NumNodes <= 1 && len(w.ReqNodes) <= 1 {
+		return true, nil // this node has it, or the job would not have been served
+	}
+	nodes, err := a.ctl.Nodes(ctx)
+	if err != nil {
+		return false, err
+	}
+	ready := 0
+	for _, node := range nodes {
+		if serves(node, w) && holds(node, w) {
+			ready++
+		}
+	}
+	return ready >= max(w.NumNodes, len(w.ReqNodes)), nil
+}
+
+// holds reports whether a node has free what the job needs per node.
+func holds(node slurm.Node, w slurm.Waiting) bool {
+	total, used := count(node.Gres), count(node.GresUsed)
+	for _, g := range w.PerNode {
+		if g.Name == "mig" && total[g.Type]-used[g.Type] < g.Count {
+			return false
+		}
+	}
+	return true
+}

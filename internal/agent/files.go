@@ -1,0 +1,156 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"caelum/internal/api"
+)
+
+// slotMajor numbers the placeholder devices behind gres/gpu: 42 is the kernel's "demo/sample use" range, which no driver
+// answers. They must be character devices (for regular files Slurm sets no CUDA_VISIBLE_DEVICES) and must not share a
+// number with a device that jobs need (ConstrainDevices would deny it).
+const slotMajor = 42
+
+// slotMode lets a task ask, with access(2), which slots its devices cgroup allows it. There is nothing to read: no driver
+// answers an open.
+const slotMode = 0o444
+
+// makeSlots makes the slots' device files, before slurmd looks for them. There are never fewer than there were: slurmd does
+// not start when one that gres.conf names is missing, and a broken GPU must not take the others along.
+func (a *Agent) makeSlots() error {
+	text, err := a.ledger.Meta("slots")
+	if err != nil {
+		return err
+	}
+	had, _ := strconv.Atoi(text)
+	n := max(had, a.slotCount())
+	dir := filepath.Join(a.cfg.DeviceDir, "caelum")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for i := range n {
+		path := filepath.Join(dir, "slot"+strconv.Itoa(i))
+		if err := unix.Mknod(path, unix.S_IFCHR|slotMode, int(unix.Mkdev(slotMajor, uint32(i)))); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("couldn't make %s: %w", path, err)
+		}
+		if err := os.Chmod(path, slotMode); err != nil { // whatever the umask
+			return err
+		}
+	}
+	return a.ledger.SetMeta("slots", strconv.Itoa(n))
+}
+
+func (a *Agent) prepareRunDir() error {
+	if err := os.MkdirAll(a.cfg.RunDir, 0o755); err != nil {
+		return err
+	}
+	jobs := filepath.Join(a.cfg.RunDir, "jobs")
+	if err := os.MkdirAll(jobs, 0o700); err != nil {
+		return err
+	}
+	for _, l := range a.leases {
+		if _, err := os.Stat(a.leaseFile(l.Job)); err == nil {
+			continue
+		}
+		if err := a.writeLeaseFile(*l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *Agent) leaseFile(job uint32) string {
+	return filepath.Join(a.cfg.RunDir, "jobs", strconv.FormatUint(uint64(job), 10))
+}
+
+// writeLeaseFile writes what task_init reads (docs/internals.md), whole or not at all.
+func (a *Agent) writeLeaseFile(l api.Lease) error {
+	index := "absolute"
+	if l.Error == "" && len(l.Slices) > 0 {
+		relative, err := a.relativeIndex()
+		if err != nil {
+			return api.NotNow(err.Error())
+		}
+		if relative {
+			index = "relative"
+		}
+	}
+	path := a.leaseFile(l.Job)
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return fmt.Errorf("couldn't write the lease file: %w", err)
+	}
+	defer os.Remove(f.Name())
+	_, err = f.WriteString(leaseText(l, index))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("couldn't write the lease file: %w", err)
+	}
+	return os.Rename(f.Name(), path)
+}
+
+func leaseText(l api.Lease, index string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "caelum-lease 1\njob %d\nrestart %d\nuid %d\nindex %s\n", l.Job, l.Restart, l.UID, index)
+	if l.Error != "" {
+		fmt.Fprintf(&b, "error %s\n", oneLine(l.Error))
+	} else {
+		behind := map[int]string{}
+		for _, s := range l.Slices {
+			behind[s.Slot] = s.UUID
+		}
+		for _, slot := range l.Slots {
+			uuid := behind[slot]
+			if uuid == "" {
+				uuid = "-"
+			}
+			fmt.Fprintf(&b, "slot %d %s\n", slot, uuid)
+		}
+	}
+	b.WriteString("end\n")
+	return b.String()
+}
+
+// oneLine keeps a text to one line of printable characters.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+func (a *Agent) removeLeaseFile(job uint32) error {
+	if err := os.Remove(a.leaseFile(job)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("couldn't remove a lease file: %w", err)
+	}
+	return nil
+}
+
+// relativeIndex reports whether Slurm numbers CUDA_VISIBLE_DEVICES within the step. It is asked once: changing it means
+// restarting every slurmd.
+func (a *Agent) relativeIndex() (bool, error) {
+	a.indexMu.Lock()
+	defer a.indexMu.Unlock()
+	if a.relative == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		c, err := a.ctl.Config(ctx)
+		if err != nil {
+			return false, err
+		}
+		relative := c.RelativeIndex()
+		a.relative = &relative
+	}
+	return *a.relative, nil
+}

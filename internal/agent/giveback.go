@@ -1,0 +1,78 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"caelum/internal/api"
+	"caelum/internal/offer"
+	"caelum/internal/slurm"
+)
+
+// maxRequeues is how often a job is sent back because its slice could not be had; after that it is held with the reason.
+const maxRequeues = 3
+
+// giveBack deals with a job whose slices cannot be had just now. A batch job that allows it goes back to the queue, held with the
+// mark by which an agent releases it once its slices are on offer; any other job is told.
+func (a *Agent) giveBack(ctx context.Context, job slurm.Job, lease api.Lease, wants []offer.Want) (api.Lease, error) {
+	reason := "no room on " + a.cfg.Node + " for " + list(wants)
+	if !job.Batch || !job.Requeue {
+		return a.refuse(lease, reason+"; submit again, or as a batch job that may be requeued (--requeue)")
+	}
+	times := requeues(job.AdminComment)
+	comment := replaceMark(job.AdminComment, requeuedMark(times), requeuedMark(times+1))
+	if times < maxRequeues {
+		comment = replaceMark(comment, markReleased, slurm.MarkHeld)
+	} else {
+		reason += fmt.Sprintf("; tried %d times, held: ask an administrator to look at `caelum status` on %s", times, a.cfg.Node)
+	}
+	if err := a.ctl.SetAdminComment(ctx, job.ID, comment); err != nil {
+		return lease, api.NotNow(err.Error())
+	}
+	if err := a.ctl.RequeueHold(ctx, job.ID); err != nil {
+		return lease, api.NotNow(err.Error())
+	}
+	return a.refuse(lease, reason+"; the job was requeued")
+}
+
+// retype gives a size to the jobs that were sent back without one.
+func (a *Agent) retype(ctx context.Context, waiting []slurm.Waiting) {
+	for i := range waiting {
+		w := &waiting[i]
+		if !releasable(*w) || len(only(w.PerNode, "mig")) > 0 {
+			continue
+		}
+		n := max(w.GPUsPerNode(), 1)
+		gres := append(only(w.PerNode, "gpu"), slurm.GRES{Name: "mig", Type: a.defaultProfile(), Count: n})
+		if err := a.ctl.SetJobGRES(ctx, w.ID, gres); err != nil {
+			a.log.WithError(err).WithField("job", w.ID).Warn("couldn't give a requeued job its size")
+			continue
+		}
+		w.PerNode = gres
+	}
+}
+
+func list(wants []offer.Want) string {
+	var all []string
+	for _, w := range wants {
+		all = append(all, fmt.Sprintf("%s:%d", w.Profile, w.Count))
+	}
+	return strings.Join(all, ",")
+}
+
+func requeuedMark(times int) string {
+	if times == 0 {
+		return ""
+	}
+	return markRequeued + strconv.Itoa(times)
+}
+
+func requeues(comment string) int {
+	n, err := strconv.Atoi(slurm.Mark(comment, markRequeued))
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,117 @@
+package agent
+
+import (
+	"fmt"
+	"slices"
+
+	"caelum/internal/gpu"
+	"caelum/internal/mig"
+)
+
+// Inventory is what a node's GPUs add up to in Slurm's terms.
+type Inventory struct {
+	// Slots are the units of gres/gpu, by Type and in the order of their device files.
+	Slots []TypedCount
+	// Most is how many instances of each profile the node can hold at most, smallest profile first.
+	Most []TypedCount
+	// Total is N, the constant total of gres/mig.
+	Total int
+	// Problems are the GPUs that are left out, and why.
+	Problems []string
+}
+
+// TypedCount is a count of one GRES type.
+type TypedCount struct {
+	Type  string
+	Count int
+}
+
+// TakeInventory asks the hardware. Profiles are those put on offer, or none for every plain one.
+func TakeInventory(hw gpu.Hardware, profiles []string) (Inventory, error) {
+	var inv Inventory
+	found, err := hw.GPUs()
+	if err != nil {
+		return inv, err
+	}
+	cards, names, err := inventory(found, profiles)
+	if err != nil {
+		return inv, err
+	}
+	slots := 0
+	for _, c := range cards {
+		if c.Problem != "" {
+			inv.Problems = append(inv.Problems, fmt.Sprintf("GPU %d: %s", c.Index, c.Problem))
+			continue
+		}
+		slots += len(c.slots)
+		if k := len(inv.Slots) - 1; k >= 0 && inv.Slots[k].Type == c.Board.Type {
+			inv.Slots[k].Count += len(c.slots)
+		} else {
+			inv.Slots = append(inv.Slots, TypedCount{c.Board.Type, len(c.slots)})
+		}
+	}
+	inv.Total = Total(slots)
+	for _, name := range names {
+		most := 0
+		for _, c := range cards {
+			if c.Problem != "" {
+				continue
+			}
+			if i, ok := c.Board.ProfileIndex(name); ok {
+				most += mostOf(c.Board, c.Board.OfProfile(i))
+			}
+		}
+		inv.Most = append(inv.Most, TypedCount{name, most})
+	}
+	return inv, nil
+}
+
+// mostOf is the largest number of placements of a set that a GPU can hold at once.
+func mostOf(b *mig.Board, set mig.Layout) int {
+	most := 0
+	for _, l := range b.Maximal() {
+		most = max(most, (l & set).Count())
+	}
+	return most
+}
+
+// inventory turns what discovery found into cards. The profiles put on offer are those named, or every plain one;
+// they are answered smallest first.
+func inventory(found []gpu.GPU, named []string) ([]*card, []string, error) {
+	var cards []*card
+	var profiles []string
+	size := map[string]int{}
+	slots := 0
+	for _, g := range found {
+		c := &card{GPU: g, ours: map[int]*instance{}}
+		cards = append(cards, c)
+		if g.Problem != "" {
+			continue
+		}
+		for i, p := range g.Board.Profiles {
+			if len(named) > 0 && !slices.Contains(named, p.Name) || len(named) == 0 && !mig.Plain(p) {
+				continue
+			}
+			c.offerable |= g.Board.OfProfile(i)
+			if !slices.Contains(profiles, p.Name) {
+				profiles = append(profiles, p.Name)
+				size[p.Name] = p.Size*100 + p.Compute
+			}
+		}
+		for range mostOf(g.Board, c.offerable) {
+			c.slots = append(c.slots, slots)
+			slots++
+		}
+	}
+	for _, name := range named {
+		if len(profiles) > 0 && !slices.Contains(profiles, name) {
+			return nil, nil, fmt.Errorf("profiles: no GPU of this node has the profile %q", name)
+		}
+	}
+	slices.SortStableFunc(profiles, func(x, y string) int { return size[x] - size[y] })
+	return cards, profiles, nil
+}
+
+// Total is N, the constant total of gres/mig on a node with so many slots. At least twice the most instances the node can
+// hold leaves room for what jobs hold and what is on offer at every moment.
+func Total(slots int) int { return 2 * slots }

@@ -1,0 +1,328 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"caelum/internal/api"
+	"caelum/internal/offer"
+	"caelum/internal/slurm"
+)
+
+// Lease serves a job's prolog. It may be repeated: the same job and restart count get the same lease.
+//
+// An error means that the node cannot serve jobs (the plugin drains it) or, as api.NotNow, that the answer is not to be
+// had just now. A user's mistake and a slice that cannot be had are no errors: they are told through the lease file, or the
+// job is requeued.
+func (a *Agent) Lease(ctx context.Context, id uint32, req api.LeaseRequest) (*api.Lease, error) {
+	lease, err := a.lease(ctx, id, req)
+	return &lease, err
+}
+
+func (a *Agent) lease(ctx context.Context, id uint32, req api.LeaseRequest) (api.Lease, error) {
+	defer a.jobs.lock(id)()
+	a.mu.Lock()
+	old := a.leases[id]
+	a.mu.Unlock()
+	if old != nil && old.Restart == req.Restart {
+		return *old, a.writeLeaseFile(*old)
+	}
+	if old != nil { // its epilog never came
+		if err := a.release(*old); err != nil {
+			return api.Lease{}, err
+		}
+	}
+	lease := api.Lease{Job: id, Restart: req.Restart, UID: req.UID, Slots: slices.Clone(req.Slots), Since: time.Now().Unix()}
+	slices.Sort(lease.Slots)
+
+	job, err := a.ctl.Job(ctx, id)
+	switch {
+	case errors.Is(err, slurm.ErrNoJob):
+		return a.refuse(lease, "slurmctld does not know this job any more")
+	case errors.Is(err, slurm.ErrUnreachable):
+		return lease, api.NotNow(err.Error())
+	case errors.Is(err, slurm.ErrChanging):
+		return lease, api.NotNow(err.Error())
+	case errors.Is(err, slurm.ErrAmbiguous):
+		return a.refuse(lease, "the job's name or comment imitates Slurm's own account of an allocation; submit it under another")
+	case err != nil:
+		return lease, err
+	case job.Restarts > req.Restart || !job.Holds():
+		return a.refuse(lease, "the job is ending")
+	}
+	lease.Name, lease.User = job.Name, job.User
+	if !job.End.IsZero() {
+		lease.End = job.End.Unix()
+	}
+
+	wants, mistake := a.wants(job, len(req.Slots))
+	if mistake != "" {
+		return a.refuse(lease, mistake)
+	}
+	if len(wants) == 0 { // an --exclusive job that asked for no GPU
+		return a.grant(lease, nil)
+	}
+	defer a.endPromise(id)
+	for range 2 {
+		pr, err := a.promiseTo(ctx, id, wants)
+		if err != nil {
+			return lease, err
+		}
+		if pr == nil {
+			break
+		}
+		made, held, err := a.carveAll(id, lease.Slots, pr.spots)
+		if err == nil {
+			lease.Slices = made
+			return a.grant(lease, held)
+		}
+		a.log.WithError(err).WithField("job", id).Error("couldn't carve; trying elsewhere")
+		a.forget(id)
+		if err := a.look(); err != nil {
+			return lease, err
+		}
+	}
+	return a.giveBack(ctx, job, lease, wants)
+}
+
+// wants is what the job is to have on this node: what slurmctld allocated, or what was requested where the allocation
+// is the whole node. The text is the user's mistake, if it is one. With slots = 0 the number of slots is not checked.
+func (a *Agent) wants(job slurm.Job, slots int) (wants []offer.Want, mistake string) {
+	allocated := only(job.Allocated[a.cfg.Node], "mig")
+	requested := only(job.PerNode, "mig")
+	gpus := 0
+	for _, g := range only(job.Allocated[a.cfg.Node], "gpu") {
+		gpus += g.Count
+	}
+	wholeNode := slices.ContainsFunc(allocated, func(g slurm.GRES) bool { return g.Type == closedType })
+	untyped := slices.ContainsFunc(requested, func(g slurm.GRES) bool { return g.Type == "" })
+	take := allocated
+	switch {
+	case wholeNode && !untyped:
+		// --exclusive is allocated every GRES of the node, the filler too: only what was asked for is carved.
+		take = requested
+		if len(requested) == 0 && asksForGPU(job) {
+			take = []slurm.GRES{{Name: "mig", Type: a.defaultProfile(), Count: max(job.GPUsPerNode(), 1)}}
+		}
+	case wholeNode || len(allocated) == 0 && gpus > 0:
+		// job_submit.lua did not see this job: it has slots and no size.
+		take = []slurm.GRES{{Name: "mig", Type: a.defaultProfile(), Count: max(gpusOf(job, gpus), 1)}}
+	}
+	total := 0
+	for _, g := range take {
+		if !slices.Contains(a.profiles, g.Type) {
+			return nil, fmt.Sprintf("no GPU of %s has the profile %q; it has %s", a.cfg.Node, g.Type, strings.Join(a.profiles, ", "))
+		}
+		if g.Count > 0 {
+			wants = append(wants, offer.Want{Profile: g.Type, Count: g.Count})
+			total += g.Count
+		}
+	}
+	if slots > 0 && total > slots {
+		return nil, fmt.Sprintf("the job has %d slices and %d of gres/gpu on %s; ask for as many of gres/gpu as of gres/mig", total, slots, a.cfg.Node)
+	}
+	return wants, ""
+}
+
+// gpusOf is how many slices a job without a size gets: what it asked for per node, or the slots it was allocated when that
+// cannot be told and is not the whole node.
+func gpusOf(job slurm.Job, allocated int) int {
+	if n := job.GPUsPerNode(); n > 0 {
+		return n
+	}
+	return allocated
+}
+
+func asksForGPU(job slurm.Job) bool {
+	for _, list := range [][]slurm.GRES{job.PerNode, job.PerJob, job.PerTask, job.PerSocket} {
+		if len(only(list, "gpu")) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// asksForSlices reports whether a job may hold slices at all, by what it requested.
+func asksForSlices(job slurm.Job) bool { return asksForGPU(job) || len(only(job.PerNode, "mig")) > 0 }
+
+func only(list []slurm.GRES, name string) []slurm.GRES {
+	var some []slurm.GRES
+	for _, g := range list {
+		if g.Name == name {
+			some = append(some, g)
+		}
+	}
+	return some
+}
+
+// promiseTo answers the job's promise with spots: the one counted when slurmctld's jobs were read, else out of the offers in force,
+// else, for a job whose slices were not on offer, as much room as a pass can make. nil means there is none.
+func (a *Agent) promiseTo(ctx context.Context, id uint32, wants []offer.Want) (*promise, error) {
+	a.mu.Lock()
+	pr := a.promised[id]
+	if pr == nil || !slices.Equal(pr.wants, wants) {
+		var ok bool
+		if pr, ok = a.take(id, wants); !ok {
+			pr = &promise{wants: wants}
+			a.promised[id] = pr
+			a.version++
+		}
+	}
+	pr.leasing = true
+	has := pr.spots != nil
+	a.mu.Unlock()
+	if has {
+		return pr, nil
+	}
+	if err := a.Publish(ctx); err != nil && !errors.Is(err, errBusy) {
+		return nil, api.NotNow(err.Error())
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if pr.spots == nil {
+		return nil, nil
+	}
+	return pr, nil
+}
+
+// endPromise drops what is left of a job's promise when its prolog has been answered.
+func (a *Agent) endPromise(id uint32) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.promised[id] != nil {
+		delete(a.promised, id)
+		a.version++
+	}
+}
+
+// forget takes a promise's spots back, so that others are looked for.
+func (a *Agent) forget(id uint32) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if pr := a.promised[id]; pr != nil {
+		pr.spots = nil
+		a.version++
+	}
+}
+
+// carveAll makes every slice of a job. Slices that were made before one fails stay as idle instances.
+func (a *Agent) carveAll(id uint32, slots []int, spots []offer.Spot) (all []api.Slice, held []*instance, err error) {
+	for k, s := range spots {
+		in, reused, err := a.carve(id, s)
+		if err != nil {
+			return nil, nil, err
+		}
+		board := a.cards[s.GPU].Board
+		all = append(all, api.Slice{
+			Slot: slots[k], GPU: s.GPU, Profile: in.Profile, Start: in.Start, Size: in.Size,
+			MemoryMiB: board.Profiles[board.Placements[s.Placement].Profile].MemoryMiB, UUID: in.UUID, Reused: reused,
+		})
+		held = append(held, in)
+	}
+	return all, held, nil
+}
+
+// grant writes the lease: device files, ledger, lease file, in this order, so that a lease that anybody can see is whole.
+func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
+	for k, in := range held {
+		if err := a.caps.Open(a.cards[lease.Slices[k].GPU].Minor, in.hw(), lease.UID); err != nil {
+			return lease, err
+		}
+	}
+	if err := a.ledger.Grant(lease, ledgerInstances(held)); err != nil {
+		return lease, err
+	}
+	a.mu.Lock()
+	for _, in := range held {
+		in.Job = lease.Job
+	}
+	a.leases[lease.Job] = &lease
+	delete(a.promised, lease.Job)
+	a.version++
+	a.mu.Unlock()
+	for _, s := range lease.Slices {
+		a.log.WithField("job", lease.Job).WithField("restart", lease.Restart).WithField("gpu", s.GPU).WithField("uuid", s.UUID).
+			WithField("reused", s.Reused).Infof("leased %s at %d", s.Profile, s.Start)
+	}
+	return lease, a.writeLeaseFile(lease)
+}
+
+// refuse leaves the reason in the lease file, where task_init finds it: the job fails, the node does not.
+func (a *Agent) refuse(lease api.Lease, reason string) (api.Lease, error) {
+	lease.Error = reason
+	a.log.WithField("job", lease.Job).Warn("no slice: " + reason)
+	return a.grant(lease, nil)
+}
+
+// Release serves a job's epilog: the slices become idle, and the offers are published before it returns. It may be
+// repeated, late, or come without a prolog. A restart count below the lease's is a late epilog of an earlier run and
+// releases nothing.
+func (a *Agent) Release(ctx context.Context, id uint32, restart int) error {
+	unlock := a.jobs.lock(id)
+	a.mu.Lock()
+	lease := a.leases[id]
+	if pr := a.promised[id]; pr != nil { // the prolog was killed before it had an answer
+		delete(a.promised, id)
+		a.version++
+	}
+	a.mu.Unlock()
+	var err error
+	if lease != nil && restart >= lease.Restart {
+		err = a.release(*lease)
+	}
+	unlock()
+	if err != nil {
+		return err
+	}
+	// slurmctld may be away: what stands there is sound, since the freed slices are the very ones it thinks free.
+	// The plugin hangs up after 5 s; what is published by then or a little later is published all the same.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	if err := a.Publish(ctx); err != nil && !errors.Is(err, errBusy) {
+		a.log.WithError(err).WithField("job", id).Warn("released, but couldn't publish")
+	}
+	return nil
+}
+
+func (a *Agent) release(lease api.Lease) error {
+	for _, s := range lease.Slices {
+		c := a.cards[s.GPU]
+		a.mu.Lock()
+		var in *instance
+		for _, other := range c.ours {
+			if other.Job == lease.Job && other.UUID == s.UUID {
+				in = other
+			}
+		}
+		a.mu.Unlock()
+		if in == nil {
+			continue
+		}
+		if err := a.caps.Close(c.Minor, in.hw()); err != nil {
+			a.log.WithError(err).WithField("job", lease.Job).Error("couldn't close a released slice's capability files")
+		}
+	}
+	if err := a.removeLeaseFile(lease.Job); err != nil {
+		return err
+	}
+	if err := a.ledger.Release(lease.Job); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, c := range a.cards {
+		for _, in := range c.ours {
+			if in.Job == lease.Job {
+				in.Job = 0
+			}
+		}
+	}
+	delete(a.leases, lease.Job)
+	a.version++
+	a.log.WithField("job", lease.Job).Info("released")
+	return nil
+}

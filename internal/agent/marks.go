@@ -1,0 +1,27 @@
+package agent
+
+import (
+	"strings"
+
+	"caelum/internal/slurm"
+)
+
+// Words in a job's admin_comment that only agents write; slurm.MarkHeld is job_submit.lua's too.
+const (
+	// markReleased takes the place of slurm.MarkHeld when an agent has released the job: a hold from then on is a user's or
+	// an admin's own.
+	markReleased = "caelum:released"
+	// markRequeued counts how often the job was sent back because its slice could not be had.
+	markRequeued = "caelum:requeued="
+)
+
+// replaceMark puts one word in the place of another, or at the end. An empty word is none.
+func replaceMark(comment, old, new string) string {
+	if old != "" {
+		comment = slurm.RemoveMark(comment, old)
+	}
+	if new == "" || slurm.HasMark(comment, new) {
+		return comment
+	}
+	return strings.TrimSpace(comment + " " + new)
+}

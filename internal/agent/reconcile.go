@@ -1,0 +1,233 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+
+	"caelum/internal/api"
+	"caelum/internal/gpu"
+	"caelum/internal/ledger"
+	"caelum/internal/slurm"
+)
+
+// load reads the ledger into memory. After a reboot no instance and no job of before exists: a clean start.
+func (a *Agent) load() error {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return err
+	}
+	id := strings.TrimSpace(string(boot))
+	last, err := a.ledger.Meta("boot_id")
+	if err != nil {
+		return err
+	}
+	if last != id {
+		if err := errors.Join(a.ledger.Clear(), a.ledger.SetMeta("boot_id", id)); err != nil {
+			return err
+		}
+	}
+	instances, err := a.ledger.Instances()
+	if err != nil {
+		return err
+	}
+	for _, in := range instances {
+		for _, c := range a.cards {
+			if c.UUID != in.GPU || c.Board == nil {
+				continue
+			}
+			if p, ok := c.Board.Placement(in.Profile, in.Start); ok {
+				c.ours[p] = &instance{Instance: in}
+			}
+		}
+	}
+	leases, err := a.ledger.Leases()
+	for _, l := range leases {
+		a.leases[l.Job] = &l
+	}
+	return err
+}
+
+// look compares every GPU with what the agent knows to be on it, and repairs:
+//
+//	on the GPU, in the ledger       ours
+//	on the GPU, intent to create    made before the crash: adopted as idle, or undone if it has no compute instance
+//	on the GPU, neither             foreign: counted as occupied, never touched
+//	in the ledger only              gone: forgotten, and said aloud if a job held it
+//	intent only                     never happened, or finished: settled
+func (a *Agent) look() error {
+	var all error
+	for g, c := range a.cards {
+		if c.Problem == "" {
+			if err := a.lookAt(g, c); err != nil {
+				all = errors.Join(all, fmt.Errorf("GPU %d: %w", g, err))
+			}
+		}
+	}
+	return all
+}
+
+func (a *Agent) lookAt(g int, c *card) error {
+	c.hardware.Lock()
+	defer c.hardware.Unlock()
+	found, err := a.hw.Instances(g)
+	if errors.Is(err, gpu.ErrLost) {
+		a.mu.Lock()
+		c.Problem = "the GPU is lost; drain the node and reboot it"
+		a.version++
+		a.mu.Unlock()
+		return err
+	} else if err != nil {
+		return err
+	}
+	// No call is under way on this GPU, so what intents there are were left by a crash or by a ledger that could not be written.
+	intents, err := a.ledger.Intents()
+	if err != nil {
+		return err
+	}
+	for _, i := range intents {
+		if i.GPU == c.UUID {
+			if err := a.settle(g, c, i, found); err != nil {
+				return err
+			}
+		}
+	}
+	if len(intents) > 0 {
+		if found, err = a.hw.Instances(g); err != nil {
+			return err
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var foreign []gpu.Instance
+	seen := map[int]bool{}
+	for _, f := range found {
+		p, _ := c.Board.Placement(f.Profile, f.Start)
+		if in := c.ours[p]; in != nil && in.GI == f.GI && (in.UUID == f.UUID || f.UUID == "") {
+			in.cis = f.CIs
+			seen[p] = true
+			continue
+		}
+		foreign = append(foreign, f)
+	}
+	for p, in := range c.ours {
+		if seen[p] {
+			continue
+		}
+		log := a.log.WithField("gpu", g).WithField("uuid", in.UUID)
+		if in.Job != 0 {
+			log.WithField("job", in.Job).Errorf("%s at %d was removed by somebody else while the job held it; the job will fail", in.Profile, in.Start)
+		} else {
+			log.Warnf("%s at %d was removed by somebody else", in.Profile, in.Start)
+		}
+		if err := a.ledger.Forget(c.UUID, in.GI); err != nil {
+			return err
+		}
+		delete(c.ours, p)
+		a.version++
+	}
+	if !reflect.DeepEqual(foreign, c.foreign) {
+		for _, f := range foreign {
+			if !isForeign(c.foreign, f) {
+				a.log.WithField("gpu", g).WithField("gi", f.GI).Warnf("%s at %d was made by somebody else: left alone, its room is not offered", f.Profile, f.Start)
+			}
+		}
+		c.foreign = foreign
+		a.version++
+	}
+	return nil
+}
+
+// settle finishes or undoes a hardware call that was begun and not settled.
+func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) error {
+	log := a.log.WithField("gpu", g).WithField("intent", i.Op)
+	p, ok := c.Board.Placement(i.Profile, i.Start)
+	if !ok {
+		return a.ledger.Failed(i.ID)
+	}
+	var there *gpu.Instance
+	for k := range found {
+		if found[k].Profile == i.Profile && found[k].Start == i.Start {
+			there = &found[k]
+		}
+	}
+	switch {
+	case there == nil && i.Op == ledger.OpCreate:
+		return a.ledger.Failed(i.ID)
+	case there == nil:
+		a.mu.Lock()
+		delete(c.ours, p)
+		a.mu.Unlock()
+		return a.ledger.Destroyed(i.ID, c.UUID, i.GI)
+	case len(there.CIs) == 1 && there.UUID != "":
+		log.Infof("adopting %s at %d", i.Profile, i.Start)
+		in := &instance{Instance: ledger.Instance{GPU: c.UUID, GI: there.GI, Profile: i.Profile, Start: i.Start, Size: i.Size, UUID: there.UUID}, cis: there.CIs}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if old := c.ours[p]; old != nil && old.UUID == in.UUID {
+			return a.ledger.Failed(i.ID)
+		}
+		c.ours[p] = in
+		return a.ledger.Created(i.ID, in.Instance)
+	default: // a GPU instance without its compute instance
+		log.Infof("undoing %s at %d", i.Profile, i.Start)
+		if err := a.hw.Destroy(g, there.GI); err != nil {
+			return err
+		}
+		a.mu.Lock()
+		delete(c.ours, p)
+		a.mu.Unlock()
+		return a.ledger.Destroyed(i.ID, c.UUID, there.GI)
+	}
+}
+
+func isForeign(list []gpu.Instance, in gpu.Instance) bool {
+	for _, f := range list {
+		if f.GI == in.GI && f.UUID == in.UUID {
+			return true
+		}
+	}
+	return false
+}
+
+// releaseGone releases the leases of jobs that slurmctld no longer has on this node: their epilog never came.
+func (a *Agent) releaseGone(ctx context.Context) error {
+	a.mu.Lock()
+	held := make([]api.Lease, 0, len(a.leases))
+	for _, l := range a.leases {
+		held = append(held, *l)
+	}
+	a.mu.Unlock()
+	jobs, err := a.ctl.OnNode(ctx, a.cfg.Node)
+	if err != nil {
+		return err
+	}
+	// A job that is completing keeps its slices until its epilog, and in a requeue its restart count is already the next
+	// run's then; a job that runs with a higher count than the lease's is another run.
+	keeps := func(l api.Lease, j slurm.Job) bool { return !j.Holds() || j.Restarts <= l.Restart }
+	here := map[uint32]slurm.Job{}
+	for _, j := range jobs {
+		here[j.ID] = j.Job
+	}
+	for _, l := range held {
+		if j, ok := here[l.Job]; ok && keeps(l, j) {
+			continue
+		}
+		j, err := a.ctl.Job(ctx, l.Job)
+		if err != nil && !errors.Is(err, slurm.ErrNoJob) && !errors.Is(err, slurm.ErrAmbiguous) {
+			return err
+		}
+		if !errors.Is(err, slurm.ErrNoJob) && j.Present() && slices.Contains(j.Nodes, a.cfg.Node) && keeps(l, j) {
+			continue // it is here after all: the list was read in between
+		}
+		a.log.WithField("job", l.Job).Warn("the job is gone and its epilog never came: releasing its slices")
+		if err := a.Release(ctx, l.Job, l.Restart); err != nil {
+			return err
+		}
+	}
+	return nil
+}

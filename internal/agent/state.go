@@ -1,0 +1,178 @@
+package agent
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"caelum/internal/gpu"
+	"caelum/internal/ledger"
+	"caelum/internal/mig"
+	"caelum/internal/offer"
+	"caelum/internal/place"
+)
+
+// card is one GPU of the node: what the driver says it is, and what the agent knows to be on it.
+type card struct {
+	gpu.GPU
+	// hardware serialises the calls that change this GPU. It is taken before Agent.mu, never under it.
+	hardware sync.Mutex
+	// offerable are the placements of the profiles that the site puts on offer.
+	offerable mig.Layout
+	// ours are the instances that the agent made, by placement.
+	ours map[int]*instance
+	// foreign are the instances that somebody else made: occupied, never touched.
+	foreign []gpu.Instance
+	// slots are the indices of gres/gpu that this GPU contributes. Slurm's binding of slots is anonymous: the
+	// numbers only make as many of them as the GPU can hold instances.
+	slots []int
+}
+
+// instance is an instance that the agent made.
+type instance struct {
+	ledger.Instance
+	cis []int // its compute instances, which name its capability files
+}
+
+func (in *instance) idle() bool { return in.Job == 0 && !in.Stuck }
+
+// hw is the instance as the hardware package knows it.
+func (in *instance) hw() gpu.Instance {
+	return gpu.Instance{GI: in.GI, Profile: in.Profile, Start: in.Start, Size: in.Size, CIs: in.cis, UUID: in.UUID}
+}
+
+// stands is what exists on the GPU at this moment, promises left out.
+func (c *card) stands() place.GPU {
+	g := place.GPU{Board: c.Board}
+	for p, in := range c.ours {
+		switch {
+		case in.Stuck:
+			g.Blocked |= c.Board.Units(p)
+		case in.Job != 0:
+			g.Layout = g.Layout.With(p)
+		default:
+			g.Idle = g.Idle.With(p)
+		}
+	}
+	for _, f := range c.foreign {
+		if p, ok := c.Board.Placement(f.Profile, f.Start); ok && c.Board.Fits(g.Layout, p) {
+			g.Layout = g.Layout.With(p)
+		} else {
+			g.Blocked |= (1<<f.Size - 1) << f.Start
+		}
+	}
+	return g
+}
+
+// promise is what a job takes that slurmctld has started here and that has no lease yet. Without spots it is a claim:
+// no room has been found for it.
+type promise struct {
+	wants []offer.Want
+	spots []offer.Spot
+	// leasing is set while the job's prolog is being served: the promise is then not dropped for a job that has left
+	// slurmctld's list.
+	leasing bool
+}
+
+// view is the state as the planner needs it. The caller holds a.mu.
+func (a *Agent) view() []offer.GPU {
+	gpus := make([]offer.GPU, len(a.cards))
+	for i, c := range a.cards {
+		if c.Problem != "" {
+			continue
+		}
+		s := c.stands()
+		gpus[i] = offer.GPU{Board: c.Board, Offerable: c.offerable, Busy: s.Layout, Blocked: s.Blocked, Idle: s.Idle}
+	}
+	for _, pr := range a.promised {
+		for _, s := range pr.spots {
+			gpus[s.GPU].Hold(s.Placement)
+		}
+	}
+	return gpus
+}
+
+// take gives a job the slices that it took from the offers in force; ok is false, and nothing is taken, when they are not
+// all there. The caller holds a.mu.
+func (a *Agent) take(job uint32, wants []offer.Want) (*promise, bool) {
+	gpus := a.view()
+	offers := slices.Clone(a.offers)
+	var spots []offer.Spot
+	for _, w := range wants {
+		for range w.Count {
+			s, ok := pick(gpus, offers, w.Profile)
+			if !ok {
+				return nil, false
+			}
+			offers[s.GPU] = offers[s.GPU].Without(s.Placement)
+			gpus[s.GPU].Hold(s.Placement)
+			spots = append(spots, s)
+		}
+	}
+	pr := &promise{wants: wants, spots: spots}
+	a.promised[job] = pr
+	a.offers = offers
+	a.version++
+	return pr, true
+}
+
+// pick chooses among the offered placements of a profile: an idle instance first, then where most maximal layouts stay
+// reachable.
+func pick(gpus []offer.GPU, offers []mig.Layout, profile string) (best offer.Spot, ok bool) {
+	top := -1
+	for gi, g := range gpus {
+		if g.Board == nil {
+			continue
+		}
+		p, known := g.Board.ProfileIndex(profile)
+		if !known {
+			continue
+		}
+		for i := range (offers[gi] & g.Board.OfProfile(p)).Indices() {
+			score := g.Board.ReachBeside(g.Busy.With(i), g.Blocked)
+			if g.Idle.Has(i) {
+				score += 1 << 20
+			}
+			if score > top {
+				best, top, ok = offer.Spot{GPU: gi, Placement: i}, score, true
+			}
+		}
+	}
+	return best, ok
+}
+
+// settleClaims finds room for the jobs that have none yet, all at once if that can be, else as many as fit in
+// the order of their ids. It changes the view it is given, not the agent. The caller holds a.mu.
+func (a *Agent) settleClaims(gpus []offer.GPU) map[uint32][]offer.Spot {
+	var claims []offer.Demand
+	for job, pr := range a.promised {
+		if pr.spots == nil {
+			claims = append(claims, offer.Demand{Job: job, Wants: pr.wants})
+		}
+	}
+	slices.SortFunc(claims, func(x, y offer.Demand) int { return int(x.Job) - int(y.Job) })
+	settled, all := offer.Pack(gpus, claims)
+	if !all {
+		settled = map[uint32][]offer.Spot{}
+		taken := make([]mig.Layout, len(gpus))
+		for _, c := range claims {
+			if spots, ok := offer.Fit(gpus, taken, c.Wants, place.MostReach{}); ok {
+				settled[c.Job] = spots
+				for _, s := range spots {
+					taken[s.GPU] = taken[s.GPU].With(s.Placement)
+				}
+			}
+		}
+	}
+	for _, spots := range settled {
+		for _, s := range spots {
+			gpus[s.GPU].Hold(s.Placement)
+		}
+	}
+	return settled
+}
+
+// label names a spot as people write it: GPU 1 3g.20gb@4.
+func (a *Agent) label(s offer.Spot) string {
+	return fmt.Sprintf("GPU %d %s", s.GPU, a.cards[s.GPU].Board.Label(s.Placement))
+}

@@ -1,0 +1,75 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"caelum/internal/api"
+)
+
+// Version is set at link time.
+var Version = "development"
+
+// Status implements api.Handler.
+func (a *Agent) Status(context.Context) (*api.Status, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := &api.Status{Node: a.cfg.Node, Version: Version, Published: maps.Clone(a.published)}
+	if !a.publishedAt.IsZero() {
+		s.PublishedAt = a.publishedAt.Unix()
+	}
+	if a.publishErr != nil {
+		s.PublishError = a.publishErr.Error()
+	}
+	for i, c := range a.cards {
+		s.GPUs = append(s.GPUs, a.statusOf(i, c))
+	}
+	for _, id := range slices.Sorted(maps.Keys(a.leases)) {
+		s.Leases = append(s.Leases, *a.leases[id])
+	}
+	return s, nil
+}
+
+func (a *Agent) statusOf(i int, c *card) api.GPU {
+	g := api.GPU{Index: c.Index, UUID: c.UUID, Model: c.Name, Slots: c.slots, Problem: c.Problem}
+	if c.Board == nil {
+		return g
+	}
+	view := a.view()[i]
+	g.Type, g.Grid, g.Layout = c.Board.Type, c.Board.Grid, c.Board.DrawBeside(view.Busy, view.Blocked)
+	place := func(p int) api.Placement {
+		pl := c.Board.Placements[p]
+		return api.Placement{Profile: c.Board.Profiles[pl.Profile].Name, Start: pl.Start, Size: pl.Size}
+	}
+	for p, in := range c.ours {
+		state := "idle"
+		if in.Stuck {
+			state = "stuck"
+		} else if in.Job != 0 {
+			state = "leased"
+		}
+		g.Instances = append(g.Instances, api.Instance{Placement: place(p), GI: in.GI, UUID: in.UUID, State: state, Job: in.Job})
+	}
+	for _, f := range c.foreign {
+		g.Instances = append(g.Instances, api.Instance{Placement: api.Placement{Profile: f.Profile, Start: f.Start, Size: f.Size}, GI: f.GI, UUID: f.UUID, State: "foreign"})
+	}
+	slices.SortFunc(g.Instances, func(x, y api.Instance) int { return cmp.Compare(x.Start, y.Start) })
+	for p := range a.offers[i].Indices() {
+		g.Offers = append(g.Offers, place(p))
+	}
+	return g
+}
+
+// Job implements api.Handler.
+func (a *Agent) Job(_ context.Context, id uint32) (*api.Lease, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if l := a.leases[id]; l != nil {
+		lease := *l
+		return &lease, nil
+	}
+	return nil, api.NotFound(fmt.Sprintf("job %d holds no slice on %s", id, a.cfg.Node))
+}

@@ -1,0 +1,75 @@
+// Package gputest gives a test a node's worth of emulated GPUs: contrib/nvml-emulator's libnvidia-ml.so.1 with a state
+// of its own, used through the same code as a real driver's.
+package gputest
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"caelum/internal/gpu"
+)
+
+// Node is an emulated node.
+type Node struct {
+	*gpu.NVML
+	// Dev is its device directory, with nvidia-caps in it.
+	Dev string
+	// State is the emulator's state file; State + ".log" is its own log of what happened.
+	State string
+	build string
+}
+
+var build = sync.OnceValues(func() (string, error) {
+	_, file, _, _ := runtime.Caller(0)
+	root := filepath.Join(filepath.Dir(file), "..", "..", "..")
+	out := filepath.Join(root, "build")
+	text, err := exec.Command("make", "-s", "-C", filepath.Join(root, "contrib", "nvml-emulator"), "B="+out).CombinedOutput()
+	if err != nil {
+		return string(text), err
+	}
+	return out, nil
+})
+
+// New makes a node of n GPUs of a board. Only one can be in use at a time in a process: the library finds its state through
+// the environment.
+func New(t testing.TB, board string, n int) *Node {
+	t.Helper()
+	dir, err := build()
+	if err != nil {
+		t.Fatalf("couldn't build the NVML emulator: %v\n%s", err, dir)
+	}
+	node := &Node{Dev: t.TempDir(), State: filepath.Join(t.TempDir(), "state"), build: dir}
+	t.Setenv("NVML_EMULATOR_STATE", node.State)
+	node.Emulator(t, "init", "--board", board, "--gpus", strconv.Itoa(n), "--dev-root", node.Dev)
+	node.open(t)
+	return node
+}
+
+func (n *Node) open(t testing.TB) {
+	t.Helper()
+	hw, err := gpu.OpenNVML(filepath.Join(n.build, "libnvidia-ml.so.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(hw.Close)
+	n.NVML = hw
+}
+
+// Emulator runs the emulator's control command and answers what it prints.
+func (n *Node) Emulator(t testing.TB, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(n.build, "nvml-emulator"), args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("nvml-emulator %s: %v: %s", strings.Join(args, " "), err, stderr.String())
+	}
+	return string(out)
+}

@@ -1,0 +1,391 @@
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"caelum/internal/mig"
+)
+
+// NVML is Hardware by the driver's libnvidia-ml.so.1.
+type NVML struct {
+	lib     nvml.Interface
+	devices []device
+}
+
+// device is a GPU's handle with what creating an instance on it needs.
+type device struct {
+	handle   nvml.Device
+	profiles map[string]nvml.GpuInstanceProfileInfo
+	names    map[uint32]string
+}
+
+// OpenNVML loads the library, from the linker's search path if path is empty.
+func OpenNVML(path string) (*NVML, error) {
+	lib := nvml.New()
+	if path != "" {
+		lib = nvml.New(nvml.WithLibraryPath(path))
+	}
+	if ret := lib.Init(); ret != nvml.SUCCESS {
+		return nil, fmt.Errorf("couldn't open NVML: %s; is the NVIDIA driver loaded (nvidia-smi)?", nvml.ErrorString(ret))
+	}
+	return &NVML{lib: lib}, nil
+}
+
+// Close unloads the library.
+func (n *NVML) Close() { n.lib.Shutdown() }
+
+// GPUs implements Hardware.
+func (n *NVML) GPUs() ([]GPU, error) {
+	count, ret := n.lib.DeviceGetCount()
+	if err := check(ret, "count the GPUs"); err != nil {
+		return nil, err
+	}
+	n.devices = make([]device, count)
+	gpus := make([]GPU, count)
+	for i := range gpus {
+		gpus[i] = n.discover(i)
+	}
+	return gpus, nil
+}
+
+func (n *NVML) discover(i int) GPU {
+	g := GPU{Index: i, Minor: i}
+	dev, ret := n.lib.DeviceGetHandleByIndex(i)
+	if ret != nvml.SUCCESS {
+		g.Problem = fmt.Sprintf("couldn't open the GPU: %s; see the kernel log for Xid messages", nvml.ErrorString(ret))
+		return g
+	}
+	n.devices[i].handle = dev
+	g.UUID, _ = dev.GetUUID()
+	g.Name, _ = dev.GetName()
+	if minor, ret := dev.GetMinorNumber(); ret == nvml.SUCCESS {
+		g.Minor = minor
+	}
+	current, pending, ret := dev.GetMigMode()
+	switch {
+	case ret == nvml.ERROR_NOT_SUPPORTED:
+		g.Problem = "this GPU has no MIG"
+	case ret != nvml.SUCCESS:
+		g.Problem = fmt.Sprintf("couldn't read the MIG mode: %s", nvml.ErrorString(ret))
+	case current != nvml.DEVICE_MIG_ENABLE && pending == nvml.DEVICE_MIG_ENABLE:
+		g.Problem = fmt.Sprintf("MIG mode is pending; reset the GPU with `nvidia-smi --gpu-reset -i %d` or reboot", i)
+	case current != nvml.DEVICE_MIG_ENABLE:
+		g.Problem = fmt.Sprintf("MIG mode is off; turn it on with `nvidia-smi -i %d -mig 1`", i)
+	}
+	if g.Problem != "" {
+		return g
+	}
+	board, err := n.board(i, g.Name)
+	if err != nil {
+		g.Problem = err.Error()
+	}
+	g.Board = board
+	return g
+}
+
+// board asks the driver for every profile and its possible placements. The driver is the authority: names and
+// memory drift between releases.
+func (n *NVML) board(i int, name string) (*mig.Board, error) {
+	d := &n.devices[i]
+	d.profiles = map[string]nvml.GpuInstanceProfileInfo{}
+	d.names = map[uint32]string{}
+	var profiles []mig.Profile
+	grid := 0
+	for k := range nvml.GPU_INSTANCE_PROFILE_COUNT {
+		info, ret := d.handle.GetGpuInstanceProfileInfo(k)
+		if ret != nvml.SUCCESS {
+			continue // a profile this board does not have
+		}
+		p := mig.Profile{
+			Name: fmt.Sprintf("profile-%d", info.Id), ID: int(info.Id), Compute: int(info.SliceCount),
+			MemoryMiB: info.MemorySizeMB, SM: int(info.MultiprocessorCount), CE: int(info.CopyEngineCount),
+			DEC: int(info.DecoderCount), ENC: int(info.EncoderCount), JPEG: int(info.JpegCount), OFA: int(info.OfaCount),
+		}
+		if v2, ret := d.handle.GetGpuInstanceProfileInfoV(k).V2(); ret == nvml.SUCCESS {
+			p.Name = strings.TrimPrefix(text(v2.Name[:]), "MIG ")
+		}
+		if v3, ret := d.handle.GetGpuInstanceProfileInfoV(k).V3(); ret == nvml.SUCCESS {
+			p.Gfx = v3.Capabilities&nvml.GPU_INSTANCE_PROFILE_CAPS_GFX != 0
+		}
+		places, ret := d.handle.GetGpuInstancePossiblePlacements(&info)
+		if ret != nvml.SUCCESS || len(places) == 0 {
+			continue
+		}
+		for _, pl := range places {
+			p.Starts = append(p.Starts, int(pl.Start))
+			p.Size = int(pl.Size)
+			grid = max(grid, int(pl.Start+pl.Size))
+		}
+		sort.Ints(p.Starts)
+		// Some drivers report a wrong instance count on A30 (noted in mig-parted's discovery); the starts bound it.
+		p.Max = int(info.InstanceCount)
+		if p.Max < 1 || p.Max > len(p.Starts) {
+			p.Max = len(p.Starts)
+		}
+		profiles = append(profiles, p)
+		d.profiles[p.Name] = info
+		d.names[info.Id] = p.Name
+	}
+	if len(profiles) == 0 {
+		return nil, errors.New("the driver lists no MIG profile for this GPU; update the driver")
+	}
+	sort.SliceStable(profiles, func(a, b int) bool { return profiles[a].Size < profiles[b].Size })
+	return mig.NewBoard(name, mig.GRESType(name), name, grid, profiles)
+}
+
+// Instances implements Hardware.
+func (n *NVML) Instances(gpu int) ([]Instance, error) {
+	d, err := n.device(gpu)
+	if err != nil {
+		return nil, err
+	}
+	uuids, err := migUUIDs(d.handle)
+	if err != nil {
+		return nil, fmt.Errorf("GPU %d: %w", gpu, err)
+	}
+	var all []Instance
+	for name, info := range d.profiles {
+		gis, ret := d.handle.GetGpuInstances(&info)
+		if err := check(ret, "list the GPU instances of profile "+name); err != nil {
+			return nil, fmt.Errorf("GPU %d: %w", gpu, err)
+		}
+		for _, gi := range gis {
+			in, err := d.describe(gi, uuids)
+			if errors.Is(err, ErrNotFound) {
+				continue // destroyed since it was listed
+			} else if err != nil {
+				return nil, fmt.Errorf("GPU %d: %w", gpu, err)
+			}
+			all = append(all, in)
+		}
+	}
+	sort.Slice(all, func(a, b int) bool { return all[a].Start < all[b].Start })
+	return all, nil
+}
+
+func (d *device) describe(gi nvml.GpuInstance, uuids map[[2]int]string) (Instance, error) {
+	info, ret := gi.GetInfo()
+	if err := check(ret, "read a GPU instance"); err != nil {
+		return Instance{}, err
+	}
+	in := Instance{GI: int(info.Id), Profile: d.names[info.ProfileId], Start: int(info.Placement.Start), Size: int(info.Placement.Size)}
+	if in.Profile == "" {
+		in.Profile = fmt.Sprintf("profile-%d", info.ProfileId)
+	}
+	cis, err := computeInstances(gi)
+	if err != nil {
+		return in, err
+	}
+	for _, ci := range cis {
+		ciInfo, ret := ci.GetInfo()
+		if err := check(ret, "read a compute instance"); err != nil {
+			return in, err
+		}
+		in.CIs = append(in.CIs, int(ciInfo.Id))
+	}
+	if len(in.CIs) > 0 {
+		in.UUID = uuids[[2]int{in.GI, in.CIs[0]}]
+	}
+	return in, nil
+}
+
+// migUUIDs maps (GPU instance, compute instance) to the UUID of its MIG device.
+func migUUIDs(dev nvml.Device) (map[[2]int]string, error) {
+	most, ret := dev.GetMaxMigDeviceCount()
+	if err := check(ret, "count the MIG devices"); err != nil {
+		return nil, err
+	}
+	uuids := map[[2]int]string{}
+	for i := range most {
+		m, ret := dev.GetMigDeviceHandleByIndex(i)
+		if ret == nvml.ERROR_NOT_FOUND || ret == nvml.ERROR_INVALID_ARGUMENT {
+			continue
+		}
+		if err := check(ret, "open a MIG device"); err != nil {
+			return nil, err
+		}
+		gi, r1 := m.GetGpuInstanceId()
+		ci, r2 := m.GetComputeInstanceId()
+		uuid, r3 := m.GetUUID()
+		if r1 == nvml.SUCCESS && r2 == nvml.SUCCESS && r3 == nvml.SUCCESS {
+			uuids[[2]int{gi, ci}] = uuid
+		}
+	}
+	return uuids, nil
+}
+
+// computeInstances lists a GPU instance's compute instances of every profile.
+func computeInstances(gi nvml.GpuInstance) ([]nvml.ComputeInstance, error) {
+	var all []nvml.ComputeInstance
+	for k := range nvml.COMPUTE_INSTANCE_PROFILE_COUNT {
+		info, ret := gi.GetComputeInstanceProfileInfo(k, nvml.COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
+		if ret != nvml.SUCCESS {
+			continue
+		}
+		cis, ret := gi.GetComputeInstances(&info)
+		if err := check(ret, "list the compute instances"); err != nil {
+			return nil, err
+		}
+		all = append(all, cis...)
+	}
+	return all, nil
+}
+
+// Create implements Hardware.
+func (n *NVML) Create(gpu int, profile string, start int) (Instance, error) {
+	d, err := n.device(gpu)
+	if err != nil {
+		return Instance{}, err
+	}
+	in, err := d.create(profile, start)
+	if err != nil {
+		return in, fmt.Errorf("couldn't make %s at start %d of GPU %d: %w", profile, start, gpu, err)
+	}
+	return in, nil
+}
+
+func (d *device) create(profile string, start int) (Instance, error) {
+	info, ok := d.profiles[profile]
+	if !ok {
+		return Instance{}, fmt.Errorf("profile %w", ErrNotFound)
+	}
+	places, ret := d.handle.GetGpuInstancePossiblePlacements(&info)
+	if err := check(ret, "list the placements"); err != nil {
+		return Instance{}, err
+	}
+	var place *nvml.GpuInstancePlacement
+	for i := range places {
+		if int(places[i].Start) == start {
+			place = &places[i]
+		}
+	}
+	if place == nil {
+		return Instance{}, fmt.Errorf("placement %w", ErrNotFound)
+	}
+	var gi nvml.GpuInstance
+	err := patiently(func() (err error) {
+		gi, ret = d.handle.CreateGpuInstanceWithPlacement(&info, place)
+		return check(ret, "create the GPU instance")
+	})
+	if err != nil {
+		return Instance{}, err
+	}
+	if err := createFullCI(gi, info.SliceCount); err != nil {
+		return Instance{}, errors.Join(err, destroy(gi))
+	}
+	uuids, err := migUUIDs(d.handle)
+	if err != nil {
+		return Instance{}, errors.Join(err, destroy(gi))
+	}
+	in, err := d.describe(gi, uuids)
+	if err == nil && in.UUID == "" {
+		err = errors.New("the driver shows no MIG device for it")
+	}
+	if err != nil {
+		return in, errors.Join(err, destroy(gi))
+	}
+	return in, nil
+}
+
+// createFullCI makes the compute instance that spans the whole GPU instance.
+func createFullCI(gi nvml.GpuInstance, slices uint32) error {
+	for k := range nvml.COMPUTE_INSTANCE_PROFILE_COUNT {
+		info, ret := gi.GetComputeInstanceProfileInfo(k, nvml.COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
+		if ret != nvml.SUCCESS || info.SliceCount != slices {
+			continue
+		}
+		return patiently(func() error {
+			_, ret := gi.CreateComputeInstance(&info)
+			return check(ret, "create the compute instance")
+		})
+	}
+	return fmt.Errorf("compute instance profile of %d slices %w", slices, ErrNotFound)
+}
+
+// Destroy implements Hardware.
+func (n *NVML) Destroy(gpu, gi int) error {
+	d, err := n.device(gpu)
+	if err != nil {
+		return err
+	}
+	handle, ret := d.handle.GetGpuInstanceById(gi)
+	err = check(ret, "open the GPU instance")
+	if err == nil {
+		err = destroy(handle)
+	}
+	if err != nil {
+		return fmt.Errorf("couldn't destroy GPU instance %d of GPU %d: %w", gi, gpu, err)
+	}
+	return nil
+}
+
+func destroy(gi nvml.GpuInstance) error {
+	cis, err := computeInstances(gi)
+	if err != nil {
+		return err
+	}
+	for _, ci := range cis {
+		if err := patiently(func() error { return check(ci.Destroy(), "destroy the compute instance") }); err != nil {
+			return err
+		}
+	}
+	return patiently(func() error { return check(gi.Destroy(), "destroy the GPU instance") })
+}
+
+// patiently repeats a call that answers IN_USE: about one destroy in 40 does right after a job ended, and a create
+// does while a channel of a profiler is alive; both pass within a second or so, or not at all.
+func patiently(call func() error) error {
+	wait := 10 * time.Millisecond
+	for {
+		err := call()
+		if !errors.Is(err, ErrInUse) || wait > 700*time.Millisecond {
+			return err
+		}
+		time.Sleep(wait)
+		wait *= 2
+	}
+}
+
+func (n *NVML) device(gpu int) (*device, error) {
+	if gpu < 0 || gpu >= len(n.devices) || n.devices[gpu].handle == nil {
+		return nil, fmt.Errorf("GPU %d: %w", gpu, ErrNotFound)
+	}
+	return &n.devices[gpu], nil
+}
+
+// check turns an NVML return code into an error of this package.
+func check(ret nvml.Return, what string) error {
+	var class error
+	switch ret {
+	case nvml.SUCCESS:
+		return nil
+	case nvml.ERROR_INSUFFICIENT_RESOURCES:
+		class = ErrNoRoom
+	case nvml.ERROR_IN_USE:
+		class = ErrInUse
+	case nvml.ERROR_GPU_IS_LOST:
+		class = ErrLost
+	case nvml.ERROR_NOT_FOUND:
+		class = ErrNotFound
+	default:
+		return fmt.Errorf("couldn't %s: %s (NVML error %d)", what, nvml.ErrorString(ret), int(ret))
+	}
+	return fmt.Errorf("couldn't %s: %w", what, class)
+}
+
+func text(chars []int8) string {
+	var b strings.Builder
+	for _, c := range chars {
+		if c == 0 {
+			break
+		}
+		b.WriteByte(byte(c))
+	}
+	return b.String()
+}

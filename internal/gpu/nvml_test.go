@@ -1,0 +1,157 @@
+package gpu_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"caelum/internal/gpu"
+	"caelum/internal/gpu/gputest"
+	"caelum/internal/mig"
+)
+
+func TestDiscoveryFindsEveryBoard(t *testing.T) {
+	for _, want := range mig.Boards() {
+		t.Run(want.Name, func(t *testing.T) {
+			node := gputest.New(t, want.Name, 1)
+			gpus, err := node.GPUs()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := gpus[0].Board
+			if gpus[0].Problem != "" || got == nil {
+				t.Fatalf("problem: %s", gpus[0].Problem)
+			}
+			if got.Type != want.Type || got.Grid != want.Grid || len(got.Placements) != len(want.Placements) {
+				t.Fatalf("type %s grid %d, %d placements; want %s %d %d", got.Type, got.Grid, len(got.Placements), want.Type, want.Grid, len(want.Placements))
+			}
+			if g, w := len(got.Maximal()), len(want.Maximal()); g != w {
+				t.Errorf("%d maximal layouts, the table has %d", g, w)
+			}
+			for _, p := range want.Placements {
+				name := want.Profiles[p.Profile].Name
+				if _, ok := got.Placement(name, p.Start); !ok {
+					t.Errorf("no %s at %d", name, p.Start)
+				}
+			}
+		})
+	}
+}
+
+func TestCreateAndDestroy(t *testing.T) {
+	node := gputest.New(t, "A100-40GB", 2)
+	if _, err := node.GPUs(); err != nil {
+		t.Fatal(err)
+	}
+	a, err := node.Create(1, "3g.20gb", 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.GI != 2 || a.Start != 4 || a.Size != 4 || len(a.CIs) != 1 || a.UUID == "" {
+		t.Errorf("made %+v", a)
+	}
+	list, err := node.Instances(1)
+	if err != nil || len(list) != 1 || list[0].UUID != a.UUID || list[0].Profile != "3g.20gb" {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	if other, err := node.Instances(0); err != nil || len(other) != 0 {
+		t.Errorf("GPU 0 has %+v, %v", other, err)
+	}
+	if _, err := node.Create(1, "2g.10gb", 4); !errors.Is(err, gpu.ErrNoRoom) {
+		t.Errorf("a taken placement: %v", err)
+	}
+	if _, err := node.Create(1, "2g.10gb", 3); !errors.Is(err, gpu.ErrNotFound) {
+		t.Errorf("a start that is none: %v", err)
+	}
+	if _, err := node.Create(1, "9g.90gb", 0); !errors.Is(err, gpu.ErrNotFound) {
+		t.Errorf("an unknown profile: %v", err)
+	}
+	if err := node.Destroy(1, a.GI); err != nil {
+		t.Fatal(err)
+	}
+	if err := node.Destroy(1, a.GI); !errors.Is(err, gpu.ErrNotFound) {
+		t.Errorf("destroyed twice: %v", err)
+	}
+}
+
+func TestFaults(t *testing.T) {
+	node := gputest.New(t, "A100-40GB", 1)
+	if _, err := node.GPUs(); err != nil {
+		t.Fatal(err)
+	}
+	// A compute instance that cannot be made leaves no GPU instance behind.
+	node.Emulator(t, "fault", "add", "--call", "CREATE_CI", "--nth", "1", "--error", "UNKNOWN")
+	if _, err := node.Create(0, "1g.5gb", 0); err == nil {
+		t.Error("created although its compute instance failed")
+	}
+	if list, err := node.Instances(0); err != nil || len(list) != 0 {
+		t.Errorf("left behind: %+v, %v", list, err)
+	}
+	node.Emulator(t, "fault", "clear")
+
+	// A monitor that holds on to an instance.
+	in, err := node.Create(0, "1g.5gb", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.Emulator(t, "hold", "0", strconv.Itoa(in.GI))
+	if err := node.Destroy(0, in.GI); !errors.Is(err, gpu.ErrInUse) {
+		t.Errorf("destroyed while held: %v", err)
+	}
+	node.Emulator(t, "unhold", "0", strconv.Itoa(in.GI))
+	if err := node.Destroy(0, in.GI); err != nil {
+		t.Error(err)
+	}
+
+	node.Emulator(t, "lose", "0")
+	if _, err := node.Instances(0); !errors.Is(err, gpu.ErrLost) {
+		t.Errorf("a lost GPU: %v", err)
+	}
+}
+
+func TestMIGModeOff(t *testing.T) {
+	node := gputest.New(t, "A100-40GB", 1)
+	node.Emulator(t, "init", "--board", "A100-40GB", "--gpus", "1", "--mig", "off", "--dev-root", node.Dev)
+	gpus, err := node.GPUs()
+	if err != nil || gpus[0].Board != nil || gpus[0].Problem == "" {
+		t.Fatalf("%+v, %v", gpus, err)
+	}
+}
+
+func TestCaps(t *testing.T) {
+	node := gputest.New(t, "A100-40GB", 1)
+	if _, err := node.GPUs(); err != nil {
+		t.Fatal(err)
+	}
+	in, err := node.Create(0, "2g.10gb", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	caps := gpu.Caps{Dev: node.Dev, Proc: "/nonexistent"}
+	// GI 4 of gpu 0: 3 + 9*4 = 39; its CI 0: 40.
+	files := []string{filepath.Join(node.Dev, "nvidia-caps/nvidia-cap39"), filepath.Join(node.Dev, "nvidia-caps/nvidia-cap40")}
+	check := func(uid uint32) {
+		t.Helper()
+		for _, f := range files {
+			info, err := os.Stat(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			st := info.Sys().(*syscall.Stat_t)
+			if st.Uid != uid || st.Gid != 0 || info.Mode().Perm() != 0o400 {
+				t.Errorf("%s: uid %d gid %d mode %o", filepath.Base(f), st.Uid, st.Gid, info.Mode().Perm())
+			}
+		}
+	}
+	if err := caps.Close(0, in); err != nil {
+		t.Fatal(err)
+	}
+	check(0)
+	if err := caps.Open(0, in, 12345); err != nil {
+		t.Fatal(err)
+	}
+	check(12345)
+}

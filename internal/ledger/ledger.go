@@ -1,0 +1,285 @@
+// Package ledger is what must survive a crash of the agent: the instances it made, the leases that jobs hold on
+// them, and the intents of hardware calls under way. It stores and answers; it never decides.
+//
+// An intent is written before each hardware call and settled after it, so that after a crash the GPU can be
+// compared with what was being attempted.
+package ledger
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	_ "github.com/mattn/go-sqlite3" // the driver "sqlite3"
+
+	"caelum/internal/api"
+)
+
+// Instance is a GPU instance that the agent made.
+type Instance struct {
+	GPU         string // UUID of the GPU: indices change when a GPU is lost
+	GI          int
+	Profile     string
+	Start, Size int // placement units
+	UUID        string
+	Job         uint32 // the job that holds it, 0 when idle
+	Stuck       bool   // it could not be destroyed and nobody may have it
+}
+
+// Intent is a hardware call that was about to be made.
+type Intent struct {
+	ID          int64
+	Op          string // OpCreate or OpDestroy
+	GPU         string
+	GI          int // of a destroy
+	Profile     string
+	Start, Size int
+	Job         uint32
+}
+
+// The two hardware calls.
+const (
+	OpCreate  = "create"
+	OpDestroy = "destroy"
+)
+
+// Ledger is the database. Its methods may be called concurrently.
+type Ledger struct{ db *sql.DB }
+
+// schema is one statement list per version; user_version counts how many have been applied.
+var schema = []string{`
+CREATE TABLE meta     (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE instance (gpu TEXT NOT NULL, gi INTEGER NOT NULL, profile TEXT NOT NULL, start INTEGER NOT NULL, size INTEGER NOT NULL,
+                       uuid TEXT NOT NULL, job INTEGER NOT NULL DEFAULT 0, stuck INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (gpu, gi));
+CREATE TABLE lease    (job INTEGER PRIMARY KEY, restart INTEGER NOT NULL, lease TEXT NOT NULL);
+CREATE TABLE intent   (id INTEGER PRIMARY KEY, op TEXT NOT NULL, gpu TEXT NOT NULL, gi INTEGER NOT NULL, profile TEXT NOT NULL,
+                       start INTEGER NOT NULL, size INTEGER NOT NULL, job INTEGER NOT NULL, at INTEGER NOT NULL DEFAULT (unixepoch()));
+`}
+
+// Open opens or makes the ledger at path; its directory is made root-only if it does not exist.
+func Open(path string) (*Ledger, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("couldn't make the ledger's directory: %w", err)
+	}
+	// synchronous=NORMAL loses nothing over a crash of the agent. A crash of the machine may lose the last
+	// transactions, but takes every GPU instance with it too.
+	db, err := sql.Open("sqlite3", "file:"+path+"?_journal_mode=WAL&_synchronous=NORMAL&_busy_timeout=5000&_txlock=immediate")
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	l := &Ledger{db}
+	if err := l.migrate(); err != nil {
+		db.Close()
+		return nil, fmt.Errorf("couldn't open the ledger %s: %w; if it is damaged, drain the node, stop caelumd, move the file away and start caelumd again", path, err)
+	}
+	return l, os.Chmod(path, 0o600)
+}
+
+func (l *Ledger) migrate() error {
+	var version int
+	if err := l.db.QueryRow("PRAGMA user_version").Scan(&version); err != nil {
+		return err
+	}
+	if version > len(schema) {
+		return fmt.Errorf("its schema is version %d and this caelumd knows up to %d: it was written by a newer release", version, len(schema))
+	}
+	for ; version < len(schema); version++ {
+		err := l.do(func(tx *sql.Tx) error {
+			if _, err := tx.Exec(schema[version]); err != nil {
+				return err
+			}
+			_, err := tx.Exec(fmt.Sprintf("PRAGMA user_version = %d", version+1))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close closes the database.
+func (l *Ledger) Close() error { return l.db.Close() }
+
+// Meta reads a note such as the boot id, "" when it was never set.
+func (l *Ledger) Meta(key string) (string, error) {
+	var v string
+	err := l.db.QueryRow("SELECT value FROM meta WHERE key = ?", key).Scan(&v)
+	if err == sql.ErrNoRows {
+		return "", nil
+	}
+	return v, err
+}
+
+// SetMeta writes a note.
+func (l *Ledger) SetMeta(key, value string) error {
+	return l.exec("INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", key, value)
+}
+
+// Clear forgets instances, leases and intents: after a reboot none of them exists.
+func (l *Ledger) Clear() error {
+	return l.exec("DELETE FROM instance; DELETE FROM lease; DELETE FROM intent")
+}
+
+// Instances lists the instances that the agent made.
+func (l *Ledger) Instances() ([]Instance, error) {
+	return query(l, "SELECT gpu, gi, profile, start, size, uuid, job, stuck FROM instance ORDER BY gpu, start", func(r *sql.Rows) (i Instance, err error) {
+		err = r.Scan(&i.GPU, &i.GI, &i.Profile, &i.Start, &i.Size, &i.UUID, &i.Job, &i.Stuck)
+		return
+	})
+}
+
+// Leases lists the leases in force.
+func (l *Ledger) Leases() ([]api.Lease, error) {
+	return query(l, "SELECT lease FROM lease ORDER BY job", func(r *sql.Rows) (lease api.Lease, err error) {
+		var text []byte
+		if err = r.Scan(&text); err == nil {
+			err = json.Unmarshal(text, &lease)
+		}
+		return
+	})
+}
+
+// Intents lists the hardware calls that were begun and not settled.
+func (l *Ledger) Intents() ([]Intent, error) {
+	return query(l, "SELECT id, op, gpu, gi, profile, start, size, job FROM intent ORDER BY id", func(r *sql.Rows) (i Intent, err error) {
+		err = r.Scan(&i.ID, &i.Op, &i.GPU, &i.GI, &i.Profile, &i.Start, &i.Size, &i.Job)
+		return
+	})
+}
+
+// Begin writes an intent and answers its id.
+func (l *Ledger) Begin(i Intent) (id int64, err error) {
+	err = l.do(func(tx *sql.Tx) error {
+		r, err := tx.Exec("INSERT INTO intent (op, gpu, gi, profile, start, size, job) VALUES (?, ?, ?, ?, ?, ?, ?)", i.Op, i.GPU, i.GI, i.Profile, i.Start, i.Size, i.Job)
+		if err != nil {
+			return err
+		}
+		id, err = r.LastInsertId()
+		return err
+	})
+	return id, err
+}
+
+// Created settles a create: the instance exists.
+func (l *Ledger) Created(intent int64, i Instance) error {
+	return l.do(func(tx *sql.Tx) error {
+		if _, err := tx.Exec("INSERT OR REPLACE INTO instance (gpu, gi, profile, start, size, uuid, job, stuck) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+			i.GPU, i.GI, i.Profile, i.Start, i.Size, i.UUID, i.Job, i.Stuck); err != nil {
+			return err
+		}
+		return drop(tx, intent)
+	})
+}
+
+// Destroyed settles a destroy: the instance is gone.
+func (l *Ledger) Destroyed(intent int64, gpu string, gi int) error {
+	return l.do(func(tx *sql.Tx) error {
+		if _, err := tx.Exec("DELETE FROM instance WHERE gpu = ? AND gi = ?", gpu, gi); err != nil {
+			return err
+		}
+		return drop(tx, intent)
+	})
+}
+
+// Failed settles a call that changed nothing.
+func (l *Ledger) Failed(intent int64) error {
+	return l.do(func(tx *sql.Tx) error { return drop(tx, intent) })
+}
+
+func drop(tx *sql.Tx, intent int64) error {
+	_, err := tx.Exec("DELETE FROM intent WHERE id = ?", intent)
+	return err
+}
+
+// SetStuck marks an instance that could not be destroyed, or takes the mark back.
+func (l *Ledger) SetStuck(gpu string, gi int, stuck bool) error {
+	return l.exec("UPDATE instance SET stuck = ? WHERE gpu = ? AND gi = ?", stuck, gpu, gi)
+}
+
+// Forget drops an instance that is no longer on the GPU.
+func (l *Ledger) Forget(gpu string, gi int) error {
+	return l.exec("DELETE FROM instance WHERE gpu = ? AND gi = ?", gpu, gi)
+}
+
+// Grant writes a lease and ties the instances to its job, at once.
+func (l *Ledger) Grant(lease api.Lease, held []Instance) error {
+	text, err := json.Marshal(lease)
+	if err != nil {
+		return err
+	}
+	return l.do(func(tx *sql.Tx) error {
+		if _, err := tx.Exec("INSERT OR REPLACE INTO lease VALUES (?, ?, ?)", lease.Job, lease.Restart, string(text)); err != nil {
+			return err
+		}
+		for _, i := range held {
+			if _, err := tx.Exec("UPDATE instance SET job = ? WHERE gpu = ? AND gi = ?", lease.Job, i.GPU, i.GI); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Release drops a job's lease and leaves its instances idle.
+func (l *Ledger) Release(job uint32) error {
+	return l.do(func(tx *sql.Tx) error {
+		if _, err := tx.Exec("UPDATE instance SET job = 0 WHERE job = ?", job); err != nil {
+			return err
+		}
+		_, err := tx.Exec("DELETE FROM lease WHERE job = ?", job)
+		return err
+	})
+}
+
+func (l *Ledger) exec(text string, args ...any) error {
+	return l.do(func(tx *sql.Tx) error {
+		_, err := tx.Exec(text, args...)
+		return err
+	})
+}
+
+// do runs f in one transaction.
+func (l *Ledger) do(f func(*sql.Tx) error) error {
+	tx, err := l.db.Begin()
+	if err != nil {
+		return explain(err)
+	}
+	if err := f(tx); err != nil {
+		tx.Rollback()
+		return explain(err)
+	}
+	return explain(tx.Commit())
+}
+
+func query[T any](l *Ledger, text string, scan func(*sql.Rows) (T, error)) ([]T, error) {
+	rows, err := l.db.Query(text)
+	if err != nil {
+		return nil, explain(err)
+	}
+	defer rows.Close()
+	var all []T
+	for rows.Next() {
+		v, err := scan(rows)
+		if err != nil {
+			return nil, explain(err)
+		}
+		all = append(all, v)
+	}
+	return all, explain(rows.Err())
+}
+
+// explain adds the remedy to what an admin can do something about.
+func explain(err error) error {
+	if err != nil && strings.Contains(err.Error(), "disk is full") {
+		return fmt.Errorf("ledger: %w; free space on the file system that holds it", err)
+	}
+	if err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package ledger
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"caelum/internal/api"
+)
+
+func open(t *testing.T, path string) *Ledger {
+	t.Helper()
+	l, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// The whole life of a slice, each step read back through a second opening of the file: nothing lives in memory only.
+func TestLifeOfASlice(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state", "ledger.db")
+	l := open(t, path)
+	reread := func() ([]Intent, []Instance, []api.Lease) {
+		t.Helper()
+		other := open(t, path)
+		intents, err1 := other.Intents()
+		instances, err2 := other.Instances()
+		leases, err3 := other.Leases()
+		if err1 != nil || err2 != nil || err3 != nil {
+			t.Fatal(err1, err2, err3)
+		}
+		return intents, instances, leases
+	}
+	want := func(intents, instances, leases int, job uint32) {
+		t.Helper()
+		a, b, c := reread()
+		if len(a) != intents || len(b) != instances || len(c) != leases {
+			t.Fatalf("intents %v, instances %v, leases %v", a, b, c)
+		}
+		if len(b) > 0 && b[0].Job != job {
+			t.Fatalf("instance held by %d, want %d", b[0].Job, job)
+		}
+	}
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	id, err := l.Begin(Intent{Op: OpCreate, GPU: "GPU-0", Profile: "2g.10gb", Start: 2, Size: 2, Job: 7})
+	ok(err)
+	want(1, 0, 0, 0)
+	in := Instance{GPU: "GPU-0", GI: 4, Profile: "2g.10gb", Start: 2, Size: 2, UUID: "MIG-1"}
+	ok(l.Created(id, in))
+	want(0, 1, 0, 0)
+	lease := api.Lease{Job: 7, Restart: 1, Slots: []int{3}, Slices: []api.Slice{{Slot: 3, Profile: "2g.10gb", Start: 2, UUID: "MIG-1"}}}
+	ok(l.Grant(lease, []Instance{in}))
+	want(0, 1, 1, 7)
+	if _, _, leases := reread(); !reflect.DeepEqual(leases[0], lease) {
+		t.Fatalf("lease came back as %+v", leases[0])
+	}
+	ok(l.Release(7))
+	want(0, 1, 0, 0)
+	ok(l.SetStuck("GPU-0", 4, true))
+	if _, instances, _ := reread(); !instances[0].Stuck {
+		t.Fatal("stuck mark lost")
+	}
+	id, err = l.Begin(Intent{Op: OpDestroy, GPU: "GPU-0", GI: 4})
+	ok(err)
+	want(1, 1, 0, 0)
+	ok(l.Destroyed(id, "GPU-0", 4))
+	want(0, 0, 0, 0)
+}
+
+func TestModes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state", "ledger.db")
+	open(t, path)
+	for p, mode := range map[string]os.FileMode{path: 0o600, filepath.Dir(path): 0o700} {
+		info, err := os.Stat(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm() != mode {
+			t.Errorf("%s has mode %o, want %o", filepath.Base(p), info.Mode().Perm(), mode)
+		}
+	}
+}
+
+func TestDamagedAndNewer(t *testing.T) {
+	dir := t.TempDir()
+	damaged := filepath.Join(dir, "damaged.db")
+	if err := os.WriteFile(damaged, []byte(strings.Repeat("not a database ", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(damaged); err == nil || !strings.Contains(err.Error(), "move the file away") {
+		t.Errorf("damaged: %v", err)
+	}
+	newer := filepath.Join(dir, "newer.db")
+	l := open(t, newer)
+	if _, err := l.db.Exec("PRAGMA user_version = 99"); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if _, err := Open(newer); err == nil || !strings.Contains(err.Error(), "newer release") {
+		t.Errorf("newer: %v", err)
+	}
+}

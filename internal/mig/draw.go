@@ -1,0 +1,106 @@
+package mig
+
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+)
+
+// Draw draws the GPU's units, one line, every unit equally wide: an instance bears its profile's name, filled up with =,
+// and a free unit is a cell of dots.
+//
+//	|3g.20gb====================|1g.5gb|......|......|......|
+func (b *Board) Draw(l Layout) string { return b.DrawBeside(l, 0) }
+
+// DrawBeside is Draw, with the blocked units as cells of #.
+func (b *Board) DrawBeside(l Layout, blocked uint64) string {
+	at := make([]int, b.Grid) // by unit: 1 + the placement that begins there
+	for i := range l.Indices() {
+		at[b.Placements[i].Start] = i + 1
+	}
+	var s strings.Builder
+	for u := 0; u < b.Grid; {
+		name, fill, size := "", ".", 1
+		if at[u] > 0 {
+			pl := b.Placements[at[u]-1]
+			name, fill, size = b.Profiles[pl.Profile].Name, "=", pl.Size
+		} else if blocked&(1<<u) != 0 {
+			fill = "#"
+		}
+		s.WriteString("|" + name + strings.Repeat(fill, b.width(size)-len(name)))
+		u += size
+	}
+	return s.String() + "|"
+}
+
+// width of a cell of size units, in characters: the bars that it covers are part of it.
+func (b *Board) width(size int) int { return size*b.cell + size - 1 }
+
+// Parse reads a drawing. Widths do not matter, since a name tells its size, so a person may write |3g.20gb|1g.5gb|.|.|.| for
+// the drawing above. The layout returned is legal; the error says which cell is wrong.
+func (b *Board) Parse(drawing string) (Layout, error) {
+	l, blocked, err := b.ParseBeside(drawing)
+	if err == nil && blocked != 0 {
+		err = fmt.Errorf("drawing %q: unit %d is blocked; want a layout of %s alone", drawing, bits.TrailingZeros64(blocked), b.Name)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return l, nil
+}
+
+// ParseBeside reads a drawing in which units may be blocked.
+func (b *Board) ParseBeside(drawing string) (l Layout, blocked uint64, err error) {
+	fail := func(format string, args ...any) (Layout, uint64, error) {
+		return 0, 0, fmt.Errorf("drawing %q: %s", drawing, fmt.Sprintf(format, args...))
+	}
+	s := strings.TrimSpace(drawing)
+	if len(s) < 2 || s[0] != '|' || s[len(s)-1] != '|' {
+		return fail("want |cell|cell|...|")
+	}
+	u := 0
+	for _, cell := range strings.Split(s[1:len(s)-1], "|") {
+		if u >= b.Grid {
+			return fail("more than the %d units of %s", b.Grid, b.Name)
+		}
+		if cell != "" && strings.Trim(cell, ".") == "" {
+			u++
+			continue
+		}
+		if cell != "" && strings.Trim(cell, "#") == "" {
+			blocked |= 1 << u
+			u++
+			continue
+		}
+		name := strings.TrimRight(cell, "=")
+		i, ok := b.Placement(name, u)
+		if !ok {
+			return fail("no %q at unit %d of %s", name, u, b.Name)
+		}
+		l = l.With(i)
+		u += b.Placements[i].Size
+	}
+	if u != b.Grid {
+		return fail("%d units; %s has %d", u, b.Name, b.Grid)
+	}
+	if !b.Legal(l) {
+		return fail("over the instance limits or engines of %s", b.Name)
+	}
+	return l, blocked, nil
+}
+
+// List names the placements of a layout in the order of their units: 3g.20gb@0 1g.5gb@4. The empty layout is "-".
+func (b *Board) List(l Layout) string {
+	at := slices.Collect(l.Indices())
+	slices.SortStableFunc(at, func(i, j int) int { return cmp.Compare(b.Placements[i].Start, b.Placements[j].Start) })
+	var names []string
+	for _, i := range at {
+		names = append(names, b.Label(i))
+	}
+	if names == nil {
+		return "-"
+	}
+	return strings.Join(names, " ")
+}

@@ -1,0 +1,31 @@
+package mig
+
+import "strings"
+
+// GRESType makes the Type of a GPU in gres.conf from the name that NVML gives the device: lower case, without the maker,
+// up to the word with the model's number.
+//
+//	NVIDIA A100-SXM4-40GB                          a100
+//	NVIDIA GH200 480GB                             gh200
+//	NVIDIA RTX PRO 6000 Blackwell Server Edition   rtx_pro_6000
+//
+// The result holds [a-z0-9_] only and is never empty: a device without a name is a "gpu".
+func GRESType(device string) string {
+	words := strings.FieldsFunc(strings.ToLower(device), func(r rune) bool {
+		return !('a' <= r && r <= 'z' || '0' <= r && r <= '9')
+	})
+	var model []string
+	for _, w := range words {
+		if w == "nvidia" || w == "tesla" {
+			continue
+		}
+		model = append(model, w)
+		if strings.ContainsAny(w, "0123456789") {
+			break
+		}
+	}
+	if model == nil {
+		return "gpu"
+	}
+	return strings.Join(model, "_")
+}

@@ -1,0 +1,38 @@
+package mig
+
+import (
+	"iter"
+	"math/bits"
+)
+
+// Layout is a set of placements of one board: bit i stands for Placements[i]. The zero Layout is the empty GPU. It also
+// serves as a plain set of placements (candidates, idle instances), which need not be able to stand together.
+type Layout uint64
+
+// Has reports whether placement i is in the set.
+func (l Layout) Has(i int) bool { return l&(1<<i) != 0 }
+
+// With returns the set with placement i added.
+func (l Layout) With(i int) Layout { return l | 1<<i }
+
+// Without returns the set with placement i taken out.
+func (l Layout) Without(i int) Layout { return l &^ (1 << i) }
+
+// Count is the number of placements in the set.
+func (l Layout) Count() int { return bits.OnesCount64(uint64(l)) }
+
+// Indices yields the placements of the set, ascending: in the order of the board's profiles, then by start.
+func (l Layout) Indices() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for ; l != 0; l &= l - 1 {
+			if !yield(bits.TrailingZeros64(uint64(l))) {
+				return
+			}
+		}
+	}
+}
+
+// span is the mask of the units [start, start+size).
+func span(start, size int) uint64 {
+	return (^uint64(0) >> (64 - size)) << start
+}

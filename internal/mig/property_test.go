@@ -1,0 +1,77 @@
+package mig
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func drawBoard(t *rapid.T) *Board {
+	b := rapid.SampledFrom(Boards()).Draw(t, "board")
+	if rapid.Bool().Draw(t, "plain") {
+		b = b.Select(Plain)
+	}
+	return b
+}
+
+func TestRemovingKeepsLegal(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := drawBoard(t)
+		l := rapid.SampledFrom(b.Layouts()).Draw(t, "layout")
+		for i := range l.Indices() {
+			if less := l.Without(i); !b.Legal(less) || !b.Fits(less, i) {
+				t.Errorf("%s is legal, but not without %s, or %[2]s does not fit back", b.Draw(l), b.Label(i))
+			}
+		}
+	})
+}
+
+// Adding an instance never opens a future: neither a maximal layout nor a placement.
+func TestAddingNeverOpens(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := drawBoard(t)
+		l := rapid.SampledFrom(b.Layouts()).Draw(t, "layout")
+		blocked := rapid.Uint64Range(0, 1<<b.Grid-1).Draw(t, "blocked") &^ b.Occupied(l)
+		open := b.Open(l, blocked)
+		for i := range open.Indices() {
+			more := l.With(i)
+			if !b.Legal(more) {
+				t.Fatalf("%s is open beside %s, together they are not legal", b.Label(i), b.Draw(l))
+			}
+			if b.Open(more, blocked)&^open != 0 || b.CC(more) >= b.CC(l) {
+				t.Errorf("%s opens placements beside %s", b.Label(i), b.Draw(l))
+			}
+			if b.Reach(more) > b.Reach(l) || b.ReachBeside(more, blocked) > b.ReachBeside(l, blocked) {
+				t.Errorf("%s gives %s more reach", b.Label(i), b.Draw(l))
+			}
+			if b.Reach(more) == 0 {
+				t.Errorf("%s is legal and part of no maximal layout", b.Draw(more))
+			}
+		}
+	})
+}
+
+func TestMaximalTakesNothing(t *testing.T) {
+	for _, b := range Boards() {
+		for _, m := range b.Maximal() {
+			if b.Reach(m) != 1 || b.CC(m) != 0 {
+				t.Errorf("%s: %s: reach %d, CC %d; want 1 and 0", b.Name, b.Draw(m), b.Reach(m), b.CC(m))
+			}
+		}
+	}
+}
+
+func TestCarry(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := rapid.SampledFrom(Boards()).Draw(t, "board")
+		l := rapid.SampledFrom(b.Layouts()).Draw(t, "layout")
+		plain := b.Select(Plain)
+		carried, blocked := plain.Carry(b, l)
+		if !plain.Legal(carried) || plain.Occupied(carried)|blocked != b.Occupied(l) || plain.Occupied(carried)&blocked != 0 {
+			t.Errorf("%s became %s", b.Draw(l), plain.DrawBeside(carried, blocked))
+		}
+		if back, none := b.Carry(plain, carried); back&^l != 0 || none != 0 {
+			t.Errorf("%s came back as %s", plain.Draw(carried), b.Draw(back))
+		}
+	})
+}

@@ -1,0 +1,270 @@
+package offer
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+	"pgregory.net/rapid"
+
+	"caelum/internal/mig"
+	"caelum/internal/place"
+)
+
+func plain(t testing.TB, board string) *mig.Board {
+	t.Helper()
+	b, err := mig.BoardByName(board)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Select(mig.Plain)
+}
+
+func everything(b *mig.Board) mig.Layout {
+	var l mig.Layout
+	for p := range b.Profiles {
+		l |= b.OfProfile(p)
+	}
+	return l
+}
+
+// TestNotebook plays testdata/*.txt: a node drawn GPU by GPU, the queue, and the plan drawn beside it.
+func TestNotebook(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		var gpus []GPU
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			switch d.Cmd {
+			case "node": // one drawing a line; an idle instance follows as idle=3g.20gb@4
+				var board string
+				d.ScanArgs(t, "board", &board)
+				b := plain(t, board)
+				gpus = nil
+				for line := range strings.Lines(d.Input) {
+					drawing, idle, _ := strings.Cut(strings.TrimSpace(line), " idle=")
+					busy, blocked, err := b.ParseBeside(drawing)
+					if err != nil {
+						return err.Error()
+					}
+					g := GPU{Board: b, Busy: busy, Blocked: blocked, Offerable: everything(b)}
+					for _, label := range strings.Fields(idle) {
+						profile, start, _ := strings.Cut(label, "@")
+						n, _ := strconv.Atoi(start)
+						p, ok := b.Placement(profile, n)
+						if !ok {
+							return "no " + label
+						}
+						g.Idle = g.Idle.With(p)
+					}
+					gpus = append(gpus, g)
+				}
+				return ""
+			case "plan": // one job a line: id profile count [profile count ...]
+				plan := Make(gpus, demands(d.Input), place.MostReach{})
+				if err := plan.Check(gpus); err != nil {
+					return "UNSOUND: " + err.Error()
+				}
+				var out strings.Builder
+				for i, g := range gpus {
+					fmt.Fprintf(&out, "GPU %d: %s\n", i, g.Board.List(plan.Offers[i]))
+				}
+				fmt.Fprintf(&out, "served: %v\n", plan.Served)
+				return out.String()
+			case "pack":
+				spots, ok := Pack(gpus, demands(d.Input))
+				if !ok {
+					return "no room for all"
+				}
+				var out strings.Builder
+				for _, dm := range demands(d.Input) {
+					fmt.Fprintf(&out, "%d:", dm.Job)
+					for _, s := range spots[dm.Job] {
+						fmt.Fprintf(&out, " GPU %d %s", s.GPU, gpus[s.GPU].Board.Label(s.Placement))
+					}
+					out.WriteString("\n")
+				}
+				return out.String()
+			}
+			t.Fatalf("unknown command %s", d.Cmd)
+			return ""
+		})
+	})
+}
+
+func demands(text string) []Demand {
+	var all []Demand
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		id, _ := strconv.Atoi(f[0])
+		d := Demand{Job: uint32(id)}
+		for k := 1; k+1 < len(f); k += 2 {
+			n, _ := strconv.Atoi(f[k+1])
+			d.Wants = append(d.Wants, Want{f[k], n})
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// drawNode makes a random node: any layouts of any board's plain profiles, some units blocked, some instances idle.
+func drawNode(t *rapid.T) []GPU {
+	boards := mig.Boards()
+	gpus := make([]GPU, rapid.IntRange(1, 4).Draw(t, "gpus"))
+	for i := range gpus {
+		b := boards[rapid.IntRange(0, len(boards)-1).Draw(t, "board")].Select(mig.Plain)
+		layouts := b.Layouts()
+		l := layouts[rapid.IntRange(0, len(layouts)-1).Draw(t, "layout")]
+		gpus[i] = GPU{Board: b, Offerable: everything(b)}
+		for p := range l.Indices() {
+			switch rapid.IntRange(0, 3).Draw(t, "state") {
+			case 0:
+				gpus[i].Idle = gpus[i].Idle.With(p)
+			case 1:
+				gpus[i].Blocked |= b.Units(p)
+			default:
+				gpus[i].Busy = gpus[i].Busy.With(p)
+			}
+		}
+		if rapid.IntRange(0, 4).Draw(t, "narrow") == 0 {
+			gpus[i].Offerable = b.OfProfile(0)
+		}
+	}
+	return gpus
+}
+
+func drawDemands(t *rapid.T, gpus []GPU) []Demand {
+	all := make([]Demand, rapid.IntRange(0, 12).Draw(t, "jobs"))
+	for i := range all {
+		all[i].Job = uint32(i + 1)
+		for range rapid.IntRange(1, 2).Draw(t, "kinds") {
+			profiles := gpus[rapid.IntRange(0, len(gpus)-1).Draw(t, "of")].Board.Profiles
+			p := profiles[rapid.IntRange(0, len(profiles)-1).Draw(t, "profile")]
+			all[i].Wants = append(all[i].Wants, Want{p.Name, rapid.IntRange(1, 3).Draw(t, "count")})
+		}
+	}
+	return all
+}
+
+// TestSound holds every plan against a plain reading of the rules: units as booleans, one placement after the other.
+func TestSound(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		gpus := drawNode(t)
+		jobs := drawDemands(t, gpus)
+		plan := Make(gpus, jobs, place.MostReach{})
+		for i, g := range gpus {
+			var taken [64]bool
+			of := map[int]int{}
+			put := func(p int) {
+				pl := g.Board.Placements[p]
+				for u := pl.Start; u < pl.Start+pl.Size; u++ {
+					if taken[u] {
+						t.Fatalf("GPU %d: unit %d twice: busy %s, offers %s", i, u, g.Board.List(g.Busy), g.Board.List(plan.Offers[i]))
+					}
+					taken[u] = true
+				}
+				if of[pl.Profile]++; of[pl.Profile] > g.Board.Profiles[pl.Profile].Max {
+					t.Fatalf("GPU %d: too many %s", i, g.Board.Profiles[pl.Profile].Name)
+				}
+			}
+			for u := range 64 {
+				taken[u] = g.Blocked&(1<<u) != 0
+			}
+			for p := range g.Board.Placements {
+				if g.Busy.Has(p) {
+					put(p)
+				}
+			}
+			for p := range g.Board.Placements {
+				if plan.Offers[i].Has(p) {
+					put(p)
+					if !g.Offerable.Has(p) {
+						t.Fatalf("GPU %d: %s is not to be offered", i, g.Board.Label(p))
+					}
+				}
+			}
+		}
+		if err := plan.Check(gpus); err != nil {
+			t.Fatal(err)
+		}
+		// What the served jobs need together is on offer.
+		need := map[string]int{}
+		for _, d := range jobs {
+			for _, id := range plan.Served {
+				if id == d.Job {
+					for _, w := range d.Wants {
+						need[w.Profile] += w.Count
+					}
+				}
+			}
+		}
+		on := plan.Counts(gpus)
+		for p, n := range need {
+			if on[p] < n {
+				t.Fatalf("served jobs need %d of %s, %d on offer", n, p, on[p])
+			}
+		}
+	})
+}
+
+// TestCheckFinds shows that Check is no formality: each unsound plan is named.
+func TestCheckFinds(t *testing.T) {
+	b := plain(t, "A100-40GB")
+	at := func(profile string, start int) mig.Layout {
+		p, ok := b.Placement(profile, start)
+		if !ok {
+			t.Fatalf("no %s@%d", profile, start)
+		}
+		return mig.Layout(0).With(p)
+	}
+	for _, c := range []struct {
+		why   string
+		gpu   GPU
+		offer mig.Layout
+		want  string
+	}{
+		{"twice", GPU{Board: b, Busy: at("2g.10gb", 0), Offerable: everything(b)}, at("2g.10gb", 0), "busy and on offer"},
+		{"overlap", GPU{Board: b, Busy: at("3g.20gb", 0), Offerable: everything(b)}, at("1g.5gb", 2), "no legal layout"},
+		{"blocked", GPU{Board: b, Blocked: 1, Offerable: everything(b)}, at("1g.5gb", 0), "blocked units"},
+		{"not ours", GPU{Board: b, Offerable: at("1g.5gb", 0)}, at("1g.5gb", 1), "not the site's"},
+		{"unmanaged", GPU{}, 1, "not managed"},
+	} {
+		err := Plan{Offers: []mig.Layout{c.offer}}.Check([]GPU{c.gpu})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.why, err, c.want)
+		}
+	}
+}
+
+// TestPackFindsWhatStood: what stood on the node before a restart is found to fit again, whatever the order.
+func TestPackFindsWhatStood(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := mig.Boards()[1].Select(mig.Plain)
+		layouts := b.Layouts()
+		gpus := make([]GPU, rapid.IntRange(1, 3).Draw(t, "gpus"))
+		var jobs []Demand
+		for i := range gpus {
+			gpus[i] = GPU{Board: b, Offerable: everything(b)}
+			for p := range layouts[rapid.IntRange(0, len(layouts)-1).Draw(t, "layout")].Indices() {
+				if rapid.Bool().Draw(t, "busy") {
+					gpus[i].Busy = gpus[i].Busy.With(p)
+				} else {
+					jobs = append(jobs, Demand{Job: uint32(len(jobs) + 1), Wants: []Want{{b.Profiles[b.Placements[p].Profile].Name, 1}}})
+				}
+			}
+		}
+		jobs = rapid.Permutation(jobs).Draw(t, "order")
+		spots, ok := Pack(gpus, jobs)
+		if !ok {
+			t.Fatal("not found")
+		}
+		for _, d := range jobs {
+			for _, s := range spots[d.Job] {
+				if !b.Fits(gpus[s.GPU].Busy, s.Placement) {
+					t.Fatalf("job %d: %s overlaps", d.Job, b.Label(s.Placement))
+				}
+				gpus[s.GPU].Busy = gpus[s.GPU].Busy.With(s.Placement)
+			}
+		}
+	})
+}

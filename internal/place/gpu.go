@@ -1,0 +1,67 @@
+package place
+
+import "caelum/internal/mig"
+
+// GPU is what stands on one GPU.
+type GPU struct {
+	Board  *mig.Board
+	Layout mig.Layout // busy: leased, promised, or not ours to touch
+
+	// Blocked is the mask of the units taken by what is no placement of this board.
+	Blocked uint64
+
+	// Idle instances hold no lease: to use one again costs nothing, and each may be destroyed when its room is wanted. They
+	// stand beside Layout, and together they are a legal layout.
+	Idle mig.Layout
+}
+
+// Means is how a placement is had. Lower is cheaper.
+type Means int
+
+const (
+	Reuse   Means = iota // an idle instance of the profile stands there
+	Carve                // its units are free
+	Reclaim              // idle instances are in the way
+	endOfMeans
+)
+
+func (m Means) String() string { return [...]string{"reuse", "carve", "reclaim"}[m] }
+
+// By is the set of the placements of profile p (an index in the board's Profiles) that are to be had by exactly these means.
+func (g GPU) By(m Means, p int) mig.Layout {
+	possible := g.Board.Open(g.Layout, g.Blocked) & g.Board.OfProfile(p)
+	carve := g.Board.Open(g.Layout|g.Idle, g.Blocked)
+	switch m {
+	case Reuse:
+		return possible & g.Idle
+	case Carve:
+		return possible & carve
+	default:
+		return possible &^ (carve | g.Idle)
+	}
+}
+
+// MeansOf is how placement i is had; false when it is not to be had.
+func (g GPU) MeansOf(i int) (Means, bool) {
+	for m := range endOfMeans {
+		if g.By(m, g.Board.Placements[i].Profile).Has(i) {
+			return m, true
+		}
+	}
+	return 0, false
+}
+
+// InTheWay is the set of the idle instances to destroy before placement i can be made: those that overlap it, and those that
+// hold what it needs besides units (instance limit, media engines), but none that can stay. Placement i must be to be had.
+func (g GPU) InTheWay(i int) mig.Layout {
+	if g.Idle.Has(i) {
+		return 0
+	}
+	stay := mig.Layout(0)
+	for j := range g.Idle.Indices() {
+		if g.Board.Fits(g.Layout|stay.With(j), i) {
+			stay = stay.With(j)
+		}
+	}
+	return g.Idle &^ stay
+}

@@ -1,0 +1,117 @@
+package place
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"caelum/internal/mig"
+
+	"github.com/cockroachdb/datadriven"
+)
+
+// The notebooks in testdata. Commands:
+//
+//	gpus BOARD [all]       one GPU a line, numbered from 0: what is busy, drawn (# for blocked units), then, where there are any,
+//	                       the idle instances, drawn likewise. The board's plain profiles, unless all
+//	choose POLICY          lines of profiles, placed one after the other; the GPUs afterwards
+//	end                    lines GPU PROFILE@START: a job ends, its instance stays behind idle; the GPUs afterwards
+//
+// Rewrite with: go test ./internal/place -run Notebook -rewrite
+func TestNotebook(t *testing.T) {
+	datadriven.Walk(t, "testdata/notebook", func(t *testing.T, path string) {
+		var gpus []GPU
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			var out strings.Builder
+			lines := strings.Split(d.Input, "\n")
+			switch d.Cmd {
+			case "gpus":
+				gpus = readGPUs(t, d, lines)
+			case "choose":
+				policy, err := ByName(d.CmdArgs[0].Key)
+				if err != nil {
+					return err.Error()
+				}
+				for _, profile := range lines {
+					fmt.Fprintln(&out, choose(t, gpus, policy, profile))
+				}
+			case "end":
+				for _, line := range lines {
+					end(t, gpus, line)
+				}
+			default:
+				d.Fatalf(t, "no command %q", d.Cmd)
+			}
+			draw(&out, gpus)
+			return out.String()
+		})
+	})
+}
+
+func readGPUs(t *testing.T, d *datadriven.TestData, lines []string) []GPU {
+	b, err := mig.BoardByName(d.CmdArgs[0].Key)
+	if err != nil {
+		d.Fatalf(t, "%v", err)
+	}
+	if !d.HasArg("all") {
+		b = b.Select(mig.Plain)
+	}
+	var gpus []GPU
+	for _, line := range lines {
+		g := GPU{Board: b}
+		busy, idle, both := strings.Cut(line, " ")
+		if g.Layout, g.Blocked, err = b.ParseBeside(busy); err == nil && both {
+			g.Idle, err = b.Parse(idle)
+		}
+		if err == nil && !b.Legal(g.Layout|g.Idle) {
+			err = fmt.Errorf("%s: busy and idle overlap", line)
+		}
+		if err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		gpus = append(gpus, g)
+	}
+	return gpus
+}
+
+func choose(t *testing.T, gpus []GPU, policy Policy, profile string) string {
+	k, i, ok := policy.Choose(gpus, profile)
+	if !ok {
+		return profile + ": nowhere"
+	}
+	g := &gpus[k]
+	means, ok := g.MeansOf(i)
+	if !ok {
+		t.Fatalf("%s on GPU %d is not to be had", g.Board.Label(i), k)
+	}
+	said := fmt.Sprintf("%s on GPU %d: %s", g.Board.Label(i), k, means)
+	if gone := g.InTheWay(i); gone != 0 {
+		said += " " + g.Board.List(gone)
+		g.Idle &^= gone
+	}
+	g.Idle = g.Idle.Without(i)
+	g.Layout = g.Layout.With(i)
+	return said
+}
+
+func end(t *testing.T, gpus []GPU, line string) {
+	var k, start int
+	var profile string
+	if _, err := fmt.Sscanf(strings.Replace(line, "@", " ", 1), "%d %s %d", &k, &profile, &start); err != nil {
+		t.Fatalf("%q: %v", line, err)
+	}
+	i, ok := gpus[k].Board.Placement(profile, start)
+	if !ok || !gpus[k].Layout.Has(i) {
+		t.Fatalf("%q: no such instance", line)
+	}
+	gpus[k].Layout, gpus[k].Idle = gpus[k].Layout.Without(i), gpus[k].Idle.With(i)
+}
+
+func draw(out *strings.Builder, gpus []GPU) {
+	for k, g := range gpus {
+		fmt.Fprintf(out, "%d      %s\n", k, g.Board.DrawBeside(g.Layout, g.Blocked))
+		if g.Idle != 0 {
+			fmt.Fprintf(out, "  idle %s\n", g.Board.Draw(g.Idle))
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package place
+
+import (
+	"testing"
+
+	"caelum/internal/mig"
+
+	"pgregory.net/rapid"
+)
+
+func drawGPU(t *rapid.T) GPU {
+	b := rapid.SampledFrom(mig.Boards()).Draw(t, "board")
+	if rapid.Bool().Draw(t, "plain") {
+		b = b.Select(mig.Plain)
+	}
+	g := GPU{Board: b}
+	all := rapid.SampledFrom(b.Layouts()).Draw(t, "instances")
+	for i := range all.Indices() {
+		if rapid.Bool().Draw(t, "idle") {
+			g.Idle = g.Idle.With(i)
+		} else {
+			g.Layout = g.Layout.With(i)
+		}
+	}
+	g.Blocked = rapid.Uint64Range(0, 1<<b.Grid-1).Draw(t, "blocked") &^ b.Occupied(all)
+	return g
+}
+
+// plainMeans says once more, without sets of placements, by which means placement i is to be had.
+func plainMeans(g GPU, i int) (Means, bool) {
+	switch b := g.Board; {
+	case g.Layout.Has(i) || b.Units(i)&g.Blocked != 0 || !b.Legal(g.Layout.With(i)):
+		return 0, false
+	case g.Idle.Has(i):
+		return Reuse, true
+	case b.Legal((g.Layout | g.Idle).With(i)):
+		return Carve, true
+	}
+	return Reclaim, true
+}
+
+func TestMeans(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := drawGPU(t)
+		for i := range g.Board.Placements {
+			got, ok := g.MeansOf(i)
+			want, wantOK := plainMeans(g, i)
+			if got != want || ok != wantOK {
+				t.Errorf("%s beside %s, idle %s: %v %v, want %v %v", g.Board.Label(i),
+					g.Board.DrawBeside(g.Layout, g.Blocked), g.Board.Draw(g.Idle), got, ok, want, wantOK)
+			}
+			if !ok {
+				continue
+			}
+			gone := g.InTheWay(i)
+			if (gone != 0) != (got == Reclaim) || gone&^g.Idle != 0 {
+				t.Errorf("%s by %v: %s goes", g.Board.Label(i), got, g.Board.List(gone))
+			}
+			if !g.Board.Legal((g.Layout | g.Idle&^gone).With(i)) {
+				t.Errorf("%s does not fit when %s is gone", g.Board.Label(i), g.Board.List(gone))
+			}
+			for j := range gone.Indices() {
+				if g.Board.Legal((g.Layout | g.Idle&^gone.Without(j)).With(i)) {
+					t.Errorf("%s need not go for %s", g.Board.Label(j), g.Board.Label(i))
+				}
+			}
+		}
+	})
+}
+
+// Every policy chooses what is to be had, by the cheapest means there are, and finds something whenever there is something.
+func TestPoliciesChooseByCheapestMeans(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		gpus := rapid.SliceOfN(rapid.Custom(drawGPU), 0, 4).Draw(t, "gpus")
+		some := rapid.SampledFrom(mig.Boards()).Draw(t, "profile of")
+		if len(gpus) > 0 {
+			some = gpus[0].Board
+		}
+		profile := rapid.SampledFrom(some.Profiles).Draw(t, "profile").Name
+		cheapest, any := endOfMeans, false
+		for _, g := range gpus {
+			for i, pl := range g.Board.Placements {
+				if m, ok := plainMeans(g, i); ok && g.Board.Profiles[pl.Profile].Name == profile {
+					cheapest, any = min(cheapest, m), true
+				}
+			}
+		}
+		for _, name := range Names() {
+			policy, err := ByName(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			k, i, ok := policy.Choose(gpus, profile)
+			if ok != any {
+				t.Fatalf("%s: found %v, want %v", name, ok, any)
+			}
+			if !ok {
+				continue
+			}
+			if m, had := plainMeans(gpus[k], i); !had || m != cheapest ||
+				gpus[k].Board.Profiles[gpus[k].Board.Placements[i].Profile].Name != profile {
+				t.Errorf("%s chose %s on GPU %d by %v (%v); %s was to be had by %v", name, gpus[k].Board.Label(i), k, m, had, profile, cheapest)
+			}
+		}
+	})
+}
+
+// On one GPU: no candidate has a larger reach, nor an equal one and a larger CC, nor both equal and a lower start.
+func TestReachIsBest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := drawGPU(t)
+		b := g.Board
+		p := rapid.IntRange(0, len(b.Profiles)-1).Draw(t, "profile")
+		among := mig.Layout(rapid.Uint64().Draw(t, "candidates"))
+		got, ok := Reach(b, g.Layout, g.Blocked, p, among)
+		reach := func(i int) int { return b.ReachBeside(g.Layout.With(i), g.Blocked) }
+		cc := func(i int) int { return b.Open(g.Layout.With(i), g.Blocked).Count() }
+		for i, pl := range b.Placements {
+			if pl.Profile != p || !among.Has(i) || !b.Open(g.Layout, g.Blocked).Has(i) {
+				if ok && i == got {
+					t.Errorf("%s is no candidate", b.Label(i))
+				}
+				continue
+			}
+			if !ok {
+				t.Fatalf("nothing found, though %s fits", b.Label(i))
+			}
+			if reach(i) > reach(got) || reach(i) == reach(got) && (cc(i) > cc(got) || cc(i) == cc(got) && i < got) {
+				t.Errorf("chose %s beside %s: reach %d, CC %d; %s has %d, %d", b.Label(got), b.DrawBeside(g.Layout, g.Blocked),
+					reach(got), cc(got), b.Label(i), reach(i), cc(i))
+			}
+		}
+	})
+}
+
+// Over several GPUs: no candidate leaves the cluster a larger reach, the product of its GPUs'.
+func TestMostReachKeepsTheProduct(t *testing.T) {
+	a100, err := mig.BoardByName("A100-40GB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a100 = a100.Select(mig.Plain)
+	rapid.Check(t, func(t *rapid.T) {
+		var gpus []GPU
+		for range rapid.IntRange(1, 4).Draw(t, "gpus") {
+			gpus = append(gpus, GPU{Board: a100, Layout: rapid.SampledFrom(a100.Layouts()).Draw(t, "layout")})
+		}
+		p := rapid.IntRange(0, len(a100.Profiles)-1).Draw(t, "profile")
+		product := func(k, i int) int {
+			n := 1
+			for m, g := range gpus {
+				l := g.Layout
+				if m == k {
+					l = l.With(i)
+				}
+				n *= a100.Reach(l)
+			}
+			return n
+		}
+		k, i, ok := MostReach{}.Choose(gpus, a100.Profiles[p].Name)
+		for m, g := range gpus {
+			for j := range (a100.Open(g.Layout, 0) & a100.OfProfile(p)).Indices() {
+				if !ok || product(m, j) > product(k, i) {
+					t.Errorf("%s on GPU %d leaves the cluster %d; chosen: %v, GPU %d", a100.Label(j), m, product(m, j), ok, k)
+				}
+			}
+		}
+	})
+}
+
+func BenchmarkChoose(b *testing.B) {
+	a100, err := mig.BoardByName("A100-40GB")
+	if err != nil {
+		b.Fatal(err)
+	}
+	a100 = a100.Select(mig.Plain)
+	layouts := a100.Layouts()
+	for name, blocked := range map[string]uint64{"16": 0, "16-blocked": 1 << 7} {
+		var gpus []GPU
+		for k := range 16 {
+			l := layouts[k*40]
+			gpus = append(gpus, GPU{Board: a100, Layout: l, Blocked: blocked &^ a100.Occupied(l)})
+		}
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				MostReach{}.Choose(gpus, "1g.5gb")
+			}
+		})
+	}
+}

@@ -1,0 +1,75 @@
+package slurm
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// allocHead opens the section of `scontrol -d show job` that says what each node gave:
+//
+//	JOB_GRES=gpu:a100:3
+//	  Nodes=n1 CPU_IDs=1-4 Mem=0 GRES=gpu:a100:2(IDX:4-5)
+//	  Nodes=n2 CPU_IDs=2-3 Mem=0 GRES=gpu:a100:1(IDX:5)
+//	MinCPUsNode=1 MinMemoryNode=0 MinTmpDiskNode=0
+//
+// slurmctld writes all of it; the nodes appear in hostlist form where neighbours gave the same.
+const allocHead = "\n   JOB_GRES="
+
+var (
+	allocLine = regexp.MustCompile(`^     Nodes=(\S+) CPU_IDs=\S* Mem=[0-9]+ GRES=(\S*) *$`)
+	allocTail = regexp.MustCompile(`^   MinCPUsNode=[0-9]+ `)
+)
+
+// parseAllocation reads the section out of the details of one job that holds the given nodes.
+//
+// The section stands once in the record of every job that holds nodes, whatever the job is called; text of the user's
+// can add an imitation, before or behind it, but remove nothing. So one section is the true one, and with two
+// we do not guess.
+func parseAllocation(out string, nodes []string) (map[string][]GRES, error) {
+	switch n := strings.Count(out, allocHead); {
+	case n == 0:
+		return nil, fmt.Errorf("scontrol shows no allocation")
+	case n > 1:
+		return nil, fmt.Errorf("%w: %d sections JOB_GRES", ErrAmbiguous, n)
+	}
+	_, section, _ := strings.Cut(out, allocHead)
+	lines := strings.Split(section, "\n")[1:]
+	alloc := make(map[string][]GRES)
+	for _, line := range lines {
+		if allocTail.MatchString(line) {
+			return alloc, covers(alloc, nodes)
+		}
+		m := allocLine.FindStringSubmatch(line)
+		if m == nil {
+			return nil, fmt.Errorf("scontrol: %.80q in an allocation", line)
+		}
+		hosts, err := ExpandHosts(m[1])
+		if err != nil {
+			return nil, err
+		}
+		gres, err := ParseGRES(m[2])
+		if err != nil {
+			return nil, err
+		}
+		for _, h := range hosts {
+			if _, dup := alloc[h]; dup {
+				return nil, fmt.Errorf("scontrol: node %s stands twice in an allocation", h)
+			}
+			alloc[h] = gres
+		}
+	}
+	return nil, fmt.Errorf("scontrol: an allocation without an end")
+}
+
+// covers checks the section's nodes against squeue's, which no text can change.
+func covers(alloc map[string][]GRES, nodes []string) error {
+	if len(alloc) != len(nodes) {
+		return fmt.Errorf("scontrol shows an allocation on %d nodes, squeue on %d", len(alloc), len(nodes))
+	}
+	if i := slices.IndexFunc(nodes, func(n string) bool { _, ok := alloc[n]; return !ok }); i >= 0 {
+		return fmt.Errorf("scontrol shows no allocation on %s, squeue does", nodes[i])
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package slurm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// DefaultTimeout is longer than the 9 s for which 22.05.8's commands try an unreachable slurmctld (MessageTimeout=10).
+const DefaultTimeout = 15 * time.Second
+
+// Options say how to reach slurmctld. The zero value serves a node with Slurm's packages.
+type Options struct {
+	// Scontrol and Squeue are the commands, by default those in /usr/bin.
+	Scontrol, Squeue string
+	// Timeout is for one command.
+	Timeout time.Duration
+	// SlurmConf is slurm.conf's path; by default that of this process's SLURM_CONF, or Slurm's own.
+	SlurmConf string
+	// Env is added to the commands' environment ("NAME=value").
+	Env []string
+}
+
+// Client talks to slurmctld. It may be used by several goroutines.
+type Client struct {
+	scontrol, squeue string
+	timeout          time.Duration
+	env              []string
+}
+
+// New makes a Client; it runs nothing yet.
+func New(opt Options) *Client {
+	c := &Client{scontrol: opt.Scontrol, squeue: opt.Squeue, timeout: opt.Timeout}
+	if c.scontrol == "" {
+		c.scontrol = "/usr/bin/scontrol"
+	}
+	if c.squeue == "" {
+		c.squeue = "/usr/bin/squeue"
+	}
+	if c.timeout <= 0 {
+		c.timeout = DefaultTimeout
+	}
+	// Nothing else of our environment gets through: SQUEUE_* and SLURM_CLUSTERS would change what the commands do.
+	// SLURM_BITSTR_LEN=0 prints an array's pending tasks in full.
+	c.env = []string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C", "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0"}
+	conf := opt.SlurmConf
+	if conf == "" {
+		conf = os.Getenv("SLURM_CONF")
+	}
+	if conf != "" {
+		c.env = append(c.env, "SLURM_CONF="+conf)
+	}
+	c.env = append(c.env, opt.Env...)
+	return c
+}
+
+// run runs a command and returns what it wrote to stdout. env is added for this call.
+func (c *Client) run(ctx context.Context, env []string, name string, args ...string) (string, error) {
+	own, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	cmd := exec.CommandContext(own, name, args...)
+	cmd.Env = append(c.env[:len(c.env):len(c.env)], env...)
+	cmd.Dir = "/"
+	cmd.WaitDelay = time.Second
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	if err == nil {
+		return stdout.String(), nil
+	}
+	// scontrol says "Node x not found" on stdout.
+	text := stderr.String()
+	if strings.TrimSpace(text) == "" {
+		text = stdout.String()
+	}
+	var missing *exec.Error
+	if !errors.As(err, &missing) {
+		err = classify(own, ctx.Err(), text, err)
+	}
+	return "", &CommandError{Args: append([]string{name}, args...), Stderr: text, Err: err}
+}

@@ -1,0 +1,48 @@
+package slurm
+
+import (
+	"errors"
+	"slices"
+	"strings"
+)
+
+// Config is slurmctld's running configuration: slurm.conf, and cgroup.conf as slurmctld's host has it.
+type Config struct {
+	// Values are by the names that `scontrol show config` prints, "" where it prints (null). A name that stands in both
+	// files has slurm.conf's value.
+	Values map[string]string
+}
+
+// parseConfig reads lines of "Name   = value", which are an admin's, not a user's.
+func parseConfig(out string) (Config, error) {
+	c := Config{Values: make(map[string]string)}
+	for line := range strings.SplitSeq(out, "\n") {
+		key, value, ok := strings.Cut(line, "=")
+		key = strings.TrimSpace(key)
+		if _, dup := c.Values[key]; !ok || dup {
+			continue
+		}
+		c.Values[key] = orEmpty(strings.TrimSpace(value))
+	}
+	if c.Values["SLURM_VERSION"] == "" {
+		return Config{}, errors.New("scontrol shows a configuration without SLURM_VERSION")
+	}
+	return c, nil
+}
+
+// Version is Slurm's release: 22.05.8.
+func (c Config) Version() string { return c.Values["SLURM_VERSION"] }
+
+// Has reports whether a comma-separated value, such as GresTypes or PrologFlags, has the word, in any case.
+func (c Config) Has(key, word string) bool {
+	return slices.ContainsFunc(strings.Split(c.Values[key], ","), func(w string) bool {
+		return strings.EqualFold(strings.TrimSpace(w), word)
+	})
+}
+
+// RelativeIndex reports whether Slurm numbers CUDA_VISIBLE_DEVICES within the step: it does where task/cgroup
+// constrains devices. cgroup.conf is read on slurmctld's host; the nodes are taken to have the same.
+func (c Config) RelativeIndex() bool {
+	return (c.Has("TaskPlugin", "task/cgroup") || c.Has("TaskPlugin", "cgroup")) &&
+		strings.EqualFold(c.Values["ConstrainDevices"], "yes")
+}

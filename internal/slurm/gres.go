@@ -1,0 +1,191 @@
+package slurm
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// GRES is a count of one generic resource: {"mig", "2g.10gb", 1}. Type is empty where Slurm gives none.
+type GRES struct {
+	Name, Type string
+	Count      int
+}
+
+// String writes it as scontrol and sbatch take it: mig:2g.10gb:1.
+func (g GRES) String() string {
+	if g.Type == "" {
+		return g.Name + ":" + strconv.Itoa(g.Count)
+	}
+	return g.Name + ":" + g.Type + ":" + strconv.Itoa(g.Count)
+}
+
+// FormatGRES writes a list as scontrol and sbatch take it.
+func FormatGRES(list []GRES) string {
+	s := make([]string, len(list))
+	for i, g := range list {
+		s[i] = g.String()
+	}
+	return strings.Join(s, ",")
+}
+
+// Slurm takes a number with a suffix for a count, also where a type could stand; "2g.10gb" is a type because of its dot.
+var countRE = regexp.MustCompile(`^[0-9]+[kKmMgGtTpP]?$`)
+
+// ParseGRES reads every form in which Slurm writes generic resources:
+//
+//	gpu:a100:14(S:0),mig:1g.5gb:0             a node's Gres
+//	gpu:a100:1(IDX:0),mig:2g.10gb:1           its GresUsed; (IDX:N/A) when none is used
+//	gpu:a100:1(IDX:4),mig:1g.5gb(CNT:1)       a job's share of a node (scontrol -d); count-only GRES have the count there
+//	gres:gpu:1,gres:mig:2g.10gb:1             a job's request, to 22.05
+//	gres/gpu:1, gres/mig:2g.10gb=1            the same later, and in TRES
+//
+// A resource with no count counts once. Suffixes are powers of 1024. "(null)", "N/A" and "" are no resources.
+func ParseGRES(s string) ([]GRES, error) {
+	if isNull(s) {
+		return nil, nil
+	}
+	items, err := splitGRES(s)
+	if err != nil {
+		return nil, err
+	}
+	var list []GRES
+	for _, item := range items {
+		g, err := parseOneGRES(item)
+		if err != nil {
+			return nil, fmt.Errorf("GRES %q: %w", s, err)
+		}
+		list = append(list, g)
+	}
+	return list, nil
+}
+
+// splitGRES cuts at commas outside parentheses: an index list (IDX:0-1,4) has commas of its own.
+func splitGRES(s string) ([]string, error) {
+	var items []string
+	depth, start := 0, 0
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '(':
+			depth++
+		case ')':
+			depth--
+		case ',':
+			if depth == 0 {
+				items = append(items, s[start:i])
+				start = i + 1
+			}
+		}
+		if depth < 0 || depth > 1 {
+			break
+		}
+	}
+	if depth != 0 {
+		return nil, fmt.Errorf("GRES %q: parentheses do not match", s)
+	}
+	return append(items, s[start:]), nil
+}
+
+func parseOneGRES(item string) (GRES, error) {
+	bare, note, _ := strings.Cut(item, "(")
+	if note != "" && !strings.HasSuffix(note, ")") {
+		return GRES{}, fmt.Errorf("text behind the parenthesis in %q", item)
+	}
+	bare = strings.TrimPrefix(strings.TrimPrefix(bare, "gres:"), "gres/")
+	g := GRES{Count: 1}
+	count := ""
+	if b, c, ok := strings.Cut(bare, "="); ok {
+		bare, count = b, c
+	} else if i := strings.LastIndexByte(bare, ':'); i > 0 && countRE.MatchString(bare[i+1:]) {
+		bare, count = bare[:i], bare[i+1:]
+	}
+	if c, ok := strings.CutPrefix(strings.TrimSuffix(note, ")"), "CNT:"); ok {
+		count = c
+	}
+	if count != "" {
+		var err error
+		if g.Count, err = parseCount(count); err != nil {
+			return GRES{}, err
+		}
+	}
+	g.Name, g.Type, _ = strings.Cut(strings.TrimSuffix(bare, ":no_consume"), ":")
+	if err := g.valid(); err != nil {
+		return GRES{}, err
+	}
+	return g, nil
+}
+
+var (
+	gresName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*$`)
+	gresType = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
+)
+
+// valid is what may go into a command line and what is believed from one.
+func (g GRES) valid() error {
+	switch {
+	case !gresName.MatchString(g.Name):
+		return fmt.Errorf("%q is no GRES name", g.Name)
+	case g.Type != "" && (!gresType.MatchString(g.Type) || countRE.MatchString(g.Type)):
+		return fmt.Errorf("%q is no GRES type", g.Type)
+	case g.Count < 0:
+		return fmt.Errorf("count %d of %s", g.Count, g.Name)
+	}
+	return nil
+}
+
+// maxCount keeps sums of counts, which a user may choose freely, from overflowing.
+const maxCount = 1 << 48
+
+func parseCount(s string) (int, error) {
+	if !countRE.MatchString(s) {
+		return 0, fmt.Errorf("%q is no count", s)
+	}
+	mult := 1
+	if i := strings.IndexByte("KMGTP", s[len(s)-1]&^0x20); i >= 0 {
+		mult, s = 1<<(10*(i+1)), s[:len(s)-1]
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n > maxCount/mult {
+		return 0, fmt.Errorf("count %q is too large", s)
+	}
+	return n * mult, nil
+}
+
+// ParseTRES reads the generic resources of a TRES list such as "cpu=2,mem=8000M,gres/gpu=1,gres/mig:2g.10gb=1". The
+// sum over all types that slurmdbd keeps beside them (gres/mig=1) is an entry of its own, with no type.
+func ParseTRES(s string) ([]GRES, error) {
+	if isNull(s) {
+		return nil, nil
+	}
+	var list []GRES
+	for item := range strings.SplitSeq(s, ",") {
+		if !strings.HasPrefix(item, "gres/") {
+			continue
+		}
+		g, err := parseOneGRES(item)
+		if err != nil {
+			return nil, fmt.Errorf("TRES %q: %w", s, err)
+		}
+		list = append(list, g)
+	}
+	return list, nil
+}
+
+// requestGRES reads a request; from 23.11 it may also name TRES that are no GRES (cpu:1), which are left out.
+func requestGRES(s string) ([]GRES, error) {
+	if isNull(s) {
+		return nil, nil
+	}
+	var kept []string
+	items, err := splitGRES(s)
+	if err != nil {
+		return nil, err
+	}
+	for _, item := range items {
+		if strings.HasPrefix(item, "gres:") || strings.HasPrefix(item, "gres/") {
+			kept = append(kept, item)
+		}
+	}
+	return ParseGRES(strings.Join(kept, ","))
+}

@@ -1,0 +1,102 @@
+package slurm
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// MaxHosts bounds what ExpandHosts makes of one hostlist.
+const MaxHosts = 1 << 16
+
+// ExpandHosts expands Slurm's "n[1-3,07],login1,r[0-1]c[0-3]" to names, in the order written. Leading zeros keep their
+// width, as Slurm means them. "" and "(null)" are no hosts.
+func ExpandHosts(s string) ([]string, error) {
+	if isNull(s) {
+		return nil, nil
+	}
+	var hosts []string
+	depth, start := 0, 0
+	for i := 0; i <= len(s); i++ {
+		switch {
+		case i == len(s) || s[i] == ',' && depth == 0:
+			more, err := expandOne(s[start:i], MaxHosts-len(hosts))
+			if err != nil {
+				return nil, fmt.Errorf("hostlist %.80q: %w", s, err)
+			}
+			hosts = append(hosts, more...)
+			start = i + 1
+		case s[i] == '[':
+			depth++
+		case s[i] == ']':
+			depth--
+		}
+	}
+	return hosts, nil
+}
+
+// expandOne expands one word, which may hold several brackets.
+func expandOne(word string, room int) ([]string, error) {
+	hosts := []string{""}
+	for word != "" {
+		lit, rest, found := strings.Cut(word, "[")
+		if bad := strings.IndexFunc(lit, notHostRune); bad >= 0 {
+			return nil, fmt.Errorf("%q in a host name", lit[bad])
+		}
+		nums := []string{""}
+		if found {
+			list, after, closed := strings.Cut(rest, "]")
+			if !closed {
+				return nil, fmt.Errorf("a bracket is not closed")
+			}
+			var err error
+			if nums, err = expandRanges(list, room); err != nil {
+				return nil, err
+			}
+			rest = after
+		}
+		if len(hosts)*len(nums) > room {
+			return nil, fmt.Errorf("more than %d hosts", MaxHosts)
+		}
+		next := make([]string, 0, len(hosts)*len(nums))
+		for _, h := range hosts {
+			for _, n := range nums {
+				next = append(next, h+lit+n)
+			}
+		}
+		hosts, word = next, rest
+	}
+	if hosts[0] == "" {
+		return nil, fmt.Errorf("an empty name")
+	}
+	if room < len(hosts) {
+		return nil, fmt.Errorf("more than %d hosts", MaxHosts)
+	}
+	return hosts, nil
+}
+
+func notHostRune(r rune) bool {
+	return !(r == '-' || r == '.' || r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z')
+}
+
+func expandRanges(list string, room int) ([]string, error) {
+	var nums []string
+	for part := range strings.SplitSeq(list, ",") {
+		lo, hi, ranged := strings.Cut(part, "-")
+		if !ranged {
+			hi = lo
+		}
+		a, err1 := strconv.ParseUint(lo, 10, 32)
+		b, err2 := strconv.ParseUint(hi, 10, 32)
+		if err1 != nil || err2 != nil || b < a {
+			return nil, fmt.Errorf("range %q", part)
+		}
+		if b-a >= uint64(room) || len(nums)+int(b-a) >= room {
+			return nil, fmt.Errorf("more than %d hosts", MaxHosts)
+		}
+		for n := a; n <= b; n++ {
+			nums = append(nums, fmt.Sprintf("%0*d", len(lo), n))
+		}
+	}
+	return nums, nil
+}

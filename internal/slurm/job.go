@@ -1,0 +1,125 @@
+package slurm
+
+import "time"
+
+// Job is a job as slurmctld has it. Times that are not known are zero.
+type Job struct {
+	ID uint32
+	// ArrayJob is the array's id, or 0. ArrayTask is a running task's index, or what is left of a pending array in
+	// one record ("3-5%2"). The last task of an array carries the array's own id.
+	ArrayJob  uint32
+	ArrayTask string
+	// HetJob is the first component's id, or 0.
+	HetJob uint32
+
+	Name, User, Account, Partition, QOS string
+	UID                                 uint32
+
+	// State is squeue's long form: PENDING, CONFIGURING, RUNNING, SUSPENDED, COMPLETING, ...
+	State, Reason string
+	Priority      uint64
+	// Restarts counts requeues. It rises when the job is requeued, not when it starts again: in the epilog of
+	// the run that a requeue ends it is already one more than it was in that run's prolog (22.05.8).
+	Restarts int
+	// Batch: submitted by sbatch. Requeue: Slurm may requeue it. Exclusive: asked for whole nodes.
+	Batch, Requeue, Exclusive bool
+	// TimeLimit is 0 if there is none.
+	TimeLimit                    time.Duration
+	Submit, Eligible, Start, End time.Time
+
+	// Nodes holds the nodes, for a COMPLETING job those still completing; NumNodes what is allocated or asked for.
+	Nodes              []string
+	NumNodes           int
+	ReqNodes, ExcNodes []string
+
+	Features, Reservation, AdminComment, Comment string
+
+	// What was requested, by --gres and --gpus-per-node, --gpus, --gpus-per-task, --gpus-per-socket.
+	PerNode, PerJob, PerTask, PerSocket []GRES
+	// Tasks is 0 if not set.
+	Tasks int
+
+	// Problem says why a part of the record could not be read; that part is empty then. It happens to what nobody has
+	// checked: 22.05.8 stores `sbatch -H --gres='mig:x y(:1'` as it stands. Such a job can be served by no node.
+	Problem string
+
+	// Allocated holds what each node gave to the job. It is nil unless the job holds its nodes: from COMPLETING on,
+	// slurmctld shows none.
+	Allocated map[string][]GRES
+}
+
+// SlicesPerNode is what the job requested of gres/mig on each of its nodes, in the order written. An untyped request
+// has an empty Type.
+func (j Job) SlicesPerNode() []GRES {
+	var list []GRES
+	for _, g := range j.PerNode {
+		if g.Name == "mig" && g.Count > 0 {
+			list = append(list, g)
+		}
+	}
+	return list
+}
+
+// GPUsPerNode is how many GPUs the job requested on a node. --gpus and --gpus-per-task may fall unequally; then it is
+// the mean, rounded up, and Allocated tells the truth once the job has started.
+func (j Job) GPUsPerNode() int {
+	if n := gpus(j.PerNode); n > 0 {
+		return n
+	}
+	nodes := max(j.NumNodes, 1)
+	total := gpus(j.PerJob)
+	if total == 0 {
+		total = gpus(j.PerTask) * max(j.Tasks, 1)
+	}
+	if total == 0 {
+		return gpus(j.PerSocket)
+	}
+	return (total + nodes - 1) / nodes
+}
+
+func gpus(list []GRES) int {
+	n := 0
+	for _, g := range list {
+		if g.Name == "gpu" {
+			n += g.Count
+		}
+	}
+	return n
+}
+
+// AllocatedWhole reports an allocation of the whole node, as --exclusive and OverSubscribe=EXCLUSIVE make them: only
+// they are given the filler `closed`, unless the request was an untyped mig.
+func (j Job) AllocatedWhole(node string) bool {
+	for _, g := range j.SlicesPerNode() {
+		if g.Type == "" {
+			return j.Exclusive
+		}
+	}
+	for _, g := range j.Allocated[node] {
+		if g.Name == "mig" && g.Type == "closed" && g.Count > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Holds reports whether a job in this state has GRES of its nodes in slurmctld's "used". COMPLETING has not: used
+// drops when a job enters it, before its epilog.
+func (j Job) Holds() bool {
+	switch j.State {
+	case "RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING":
+		return true
+	}
+	return false
+}
+
+// Present reports whether the job may still be on its nodes. A state that is not known here counts: what is thought
+// to be there is never given away.
+func (j Job) Present() bool {
+	switch j.State {
+	case "PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "REVOKED", "RESV_DEL_HOLD",
+		"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY":
+		return false
+	}
+	return true
+}

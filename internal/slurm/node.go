@@ -1,0 +1,90 @@
+package slurm
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Node is a node as slurmctld has it.
+type Node struct {
+	Name string
+	// States is the base state and its flags: IDLE, MIXED, DOWN; DRAIN, COMPLETING, NOT_RESPONDING, INVALID_REG, ...
+	States     []string
+	Reason     string
+	Partitions []string
+	// Gres is what may be given out in all, GresUsed what is given out by slurmctld's reckoning. It forgets some of the
+	// latter when it restarts.
+	Gres, GresUsed            []GRES
+	BootTime, SlurmdStartTime time.Time
+	Features                  []string
+}
+
+// Is reports whether the node has the state or flag.
+func (n Node) Is(state string) bool {
+	for _, s := range n.States {
+		if s == state {
+			return true
+		}
+	}
+	return false
+}
+
+// parseNode reads `scontrol -d show node NAME`: lines of key=value words. Nothing in it is a user's. Some values have
+// spaces (OS, Reason, Comment), so a key counts only where slurmctld writes it: at the start of a line, or, for two of
+// them, behind another value that has none.
+func parseNode(out, name string) (Node, error) {
+	lines := strings.Split(out, "\n")
+	first, _, _ := strings.Cut(lines[0], " ")
+	if first != "NodeName="+name {
+		return Node{}, fmt.Errorf("scontrol shows %.40q instead of node %s", first, name)
+	}
+	n := Node{Name: name}
+	var err error
+	keep := func(e error) {
+		if err == nil {
+			err = e
+		}
+	}
+	seen := make(map[string]bool)
+	for _, line := range lines[1:] {
+		key, value, ok := strings.Cut(strings.TrimLeft(line, " "), "=")
+		if !ok || seen[key] {
+			continue
+		}
+		seen[key] = true
+		value = strings.TrimRight(value, " ")
+		word, rest, _ := strings.Cut(value, " ")
+		var e error
+		switch key {
+		case "ActiveFeatures":
+			n.Features = list(word)
+		case "Gres":
+			n.Gres, e = ParseGRES(word)
+		case "GresUsed":
+			n.GresUsed, e = ParseGRES(word)
+		case "State":
+			// A node that does not respond has a trailing * on its base state in releases before 22.05.
+			n.States = strings.Split(strings.ReplaceAll(word, "*", ""), "+")
+		case "Partitions":
+			n.Partitions = list(word)
+		case "BootTime":
+			n.BootTime, e = parseTime(word)
+			keep(e)
+			started, _, _ := strings.Cut(rest, " ")
+			if s, ok := strings.CutPrefix(started, "SlurmdStartTime="); ok {
+				n.SlurmdStartTime, e = parseTime(s)
+			}
+		case "Reason":
+			n.Reason = value
+		}
+		keep(e)
+	}
+	if err != nil {
+		return Node{}, fmt.Errorf("node %s: %w", name, err)
+	}
+	if !seen["State"] || !seen["Gres"] || !seen["GresUsed"] {
+		return Node{}, fmt.Errorf("node %s: scontrol shows no State, Gres or GresUsed", name)
+	}
+	return n, nil
+}

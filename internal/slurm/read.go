@@ -1,0 +1,175 @@
+package slurm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+)
+
+var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+func checkNode(name string) error {
+	if !nodeName.MatchString(name) {
+		return fmt.Errorf("%w: %.80q is no node name", ErrNoNode, name)
+	}
+	return nil
+}
+
+// Node reads a node. ErrNoNode, ErrUnreachable.
+func (c *Client) Node(ctx context.Context, name string) (Node, error) {
+	if err := checkNode(name); err != nil {
+		return Node{}, err
+	}
+	out, err := c.run(ctx, nil, c.scontrol, "-d", "show", "node", name)
+	if err != nil {
+		return Node{}, err
+	}
+	return parseNode(out, name)
+}
+
+// Config reads slurmctld's configuration. ErrUnreachable.
+func (c *Client) Config(ctx context.Context) (Config, error) {
+	out, err := c.run(ctx, nil, c.scontrol, "show", "config")
+	if err != nil {
+		return Config{}, err
+	}
+	return parseConfig(out)
+}
+
+// queue lists jobs. All hides nothing; local keeps a federation's other clusters out.
+func (c *Client) queue(ctx context.Context, args ...string) ([]Job, error) {
+	sep := newSeparator()
+	out, err := c.run(ctx, []string{"SQUEUE_FORMAT2=" + jobFormat(sep)}, c.squeue, append([]string{"-h", "-a", "--local"}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	return parseJobs(out, sep)
+}
+
+// looks lists jobs by the other format, in which 22.05 shows what -O does not know.
+func (c *Client) looks(ctx context.Context, args ...string) (map[uint32]look, error) {
+	sep := newSeparator()
+	out, err := c.run(ctx, []string{"SQUEUE_FORMAT=" + excludeFormat(sep)}, c.squeue, append([]string{"-h", "-a", "--local"}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	list, err := parseLooks(out, sep)
+	if err != nil {
+		return nil, err
+	}
+	byID := make(map[uint32]look, len(list))
+	for _, l := range list {
+		byID[l.id] = l
+	}
+	return byID, nil
+}
+
+func (l look) into(j *Job) {
+	j.ExcNodes = l.excluded
+	if j.Problem == "" {
+		j.Problem = l.problem
+	}
+}
+
+// JobOnNode is a job that may be on a node: running, starting, suspended or completing. Allocated and ExcNodes are not
+// filled in; Job has them.
+type JobOnNode struct{ Job }
+
+// OnNode lists the jobs that may be on a node. A job that runs on several nodes and is still completing elsewhere only
+// is not listed: slurmctld shows a completing job's remaining nodes. ErrNoNode, ErrUnreachable.
+func (c *Client) OnNode(ctx context.Context, node string) ([]JobOnNode, error) {
+	if err := checkNode(node); err != nil {
+		return nil, err
+	}
+	jobs, err := c.queue(ctx, "-t", "all", "-w", node)
+	if err != nil {
+		return nil, err
+	}
+	var on []JobOnNode
+	for _, j := range jobs {
+		if j.Present() {
+			on = append(on, JobOnNode{j})
+		}
+	}
+	return on, nil
+}
+
+// Waiting lists the pending jobs, highest priority first. ErrUnreachable.
+func (c *Client) Waiting(ctx context.Context) ([]Waiting, error) {
+	jobs, err := c.queue(ctx, "-t", "PD")
+	if err != nil {
+		return nil, err
+	}
+	waiting := toWaiting(jobs)
+	if len(waiting) == 0 {
+		return nil, nil
+	}
+	looks, err := c.looks(ctx, "-t", "PD")
+	if err != nil {
+		return nil, err
+	}
+	kept := waiting[:0]
+	for _, w := range waiting {
+		// A job that is not there any more has started or gone.
+		if l, ok := looks[w.ID]; ok {
+			l.into(&w.Job)
+			kept = append(kept, w)
+		}
+	}
+	return kept, nil
+}
+
+// record finds the one record with this id. Asked for the id of an array, squeue lists all its tasks.
+func (c *Client) record(ctx context.Context, id uint32) (Job, error) {
+	jobs, err := c.queue(ctx, "-t", "all", "-j", strconv.FormatUint(uint64(id), 10))
+	if err != nil {
+		return Job{}, err
+	}
+	i := slices.IndexFunc(jobs, func(j Job) bool { return j.ID == id })
+	if i < 0 {
+		return Job{}, fmt.Errorf("job %d: %w", id, ErrNoJob)
+	}
+	return jobs[i], nil
+}
+
+// jobTries bounds how often Job looks at a job that changes under its eyes.
+const jobTries = 5
+
+// Job reads a job, with its allocation if it holds its nodes. With ErrAmbiguous the Job is returned too, complete but for
+// Allocated. ErrNoJob, ErrUnreachable, ErrChanging.
+func (c *Client) Job(ctx context.Context, id uint32) (Job, error) {
+	for range jobTries {
+		j, err := c.record(ctx, id)
+		if err != nil {
+			return Job{}, err
+		}
+		var alloc map[string][]GRES
+		var allocErr error
+		if j.Holds() {
+			out, err := c.run(ctx, nil, c.scontrol, "-d", "show", "job", ref(j))
+			if err != nil && !errors.Is(err, ErrNoJob) {
+				return Job{}, err
+			}
+			alloc, allocErr = parseAllocation(out, j.Nodes)
+		}
+		// Only a job in the same run before and after has had its allocation's section in between.
+		looks, err := c.looks(ctx, "-t", "all", "-j", strconv.FormatUint(uint64(id), 10))
+		if err != nil {
+			return Job{}, err
+		}
+		l, ok := looks[id]
+		if !ok || l.state != j.State || j.Holds() && !sameTime(l.start, j.Start) {
+			continue
+		}
+		l.into(&j)
+		if allocErr != nil {
+			return j, fmt.Errorf("job %d: %w", id, allocErr)
+		}
+		j.Allocated = alloc
+		return j, nil
+	}
+	return Job{}, fmt.Errorf("job %d: %w", id, ErrChanging)
+}

@@ -1,0 +1,175 @@
+package slurm
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// field is one column of `squeue -O` and what to do with it.
+type field struct {
+	name string
+	set  func(*Job, string) error
+}
+
+// jobFields all exist in 22.05 and in 26.05. The excluded nodes are missing in 22.05's -O; see excludeFormat.
+var jobFields = []field{
+	{"jobid", func(j *Job, s string) error { return id32(&j.ID, s) }},
+	{"arrayjobid", func(j *Job, s string) error { return id32(&j.ArrayJob, s) }},
+	{"arraytaskid", func(j *Job, s string) error { j.ArrayTask = orEmpty(s); return nil }},
+	{"hetjobid", func(j *Job, s string) error { return id32(&j.HetJob, s) }},
+	{"state", func(j *Job, s string) error { j.State = s; return nil }},
+	{"reason", func(j *Job, s string) error { j.Reason = s; return nil }},
+	{"userid", func(j *Job, s string) error { return id32(&j.UID, s) }},
+	{"username", func(j *Job, s string) error { j.User = orEmpty(s); return nil }},
+	{"account", func(j *Job, s string) error { j.Account = orEmpty(s); return nil }},
+	{"partition", func(j *Job, s string) error { j.Partition = s; return nil }},
+	{"qos", func(j *Job, s string) error { j.QOS = orEmpty(s); return nil }},
+	{"prioritylong", func(j *Job, s string) (err error) { j.Priority, err = strconv.ParseUint(s, 10, 64); return err }},
+	{"restartcnt", func(j *Job, s string) error { return count(&j.Restarts, s) }},
+	{"batchflag", func(j *Job, s string) error { return flag(&j.Batch, s) }},
+	{"requeue", func(j *Job, s string) error { return flag(&j.Requeue, s) }},
+	{"oversubscribe", func(j *Job, s string) error { j.Exclusive = s == "NO"; return nil }},
+	{"timelimit", func(j *Job, s string) (err error) { j.TimeLimit, err = parseLimit(s); return err }},
+	{"submittime", func(j *Job, s string) (err error) { j.Submit, err = parseTime(s); return err }},
+	{"eligibletime", func(j *Job, s string) (err error) { j.Eligible, err = parseTime(s); return err }},
+	{"starttime", func(j *Job, s string) (err error) { j.Start, err = parseTime(s); return err }},
+	{"endtime", func(j *Job, s string) (err error) { j.End, err = parseTime(s); return err }},
+	{"nodelist", func(j *Job, s string) (err error) { j.Nodes, err = ExpandHosts(s); return err }},
+	{"numnodes", func(j *Job, s string) error { return count(&j.NumNodes, s) }},
+	{"numtasks", func(j *Job, s string) error { return count(&j.Tasks, s) }},
+	{"reqnodes", func(j *Job, s string) (err error) { j.ReqNodes, err = ExpandHosts(s); return err }},
+	{"feature", func(j *Job, s string) error { j.Features = orEmpty(s); return nil }},
+	{"reservation", func(j *Job, s string) error { j.Reservation = orEmpty(s); return nil }},
+	{"tres-per-node", func(j *Job, s string) (err error) { j.PerNode, err = requestGRES(s); return err }},
+	{"tres-per-job", func(j *Job, s string) (err error) { j.PerJob, err = requestGRES(s); return err }},
+	{"tres-per-task", func(j *Job, s string) (err error) { j.PerTask, err = requestGRES(s); return err }},
+	{"tres-per-socket", func(j *Job, s string) (err error) { j.PerSocket, err = requestGRES(s); return err }},
+	{"name", func(j *Job, s string) error { j.Name = orEmpty(s); return nil }},
+	{"admin_comment", func(j *Job, s string) error { j.AdminComment = orEmpty(s); return nil }},
+	{"comment", func(j *Job, s string) error { j.Comment = orEmpty(s); return nil }},
+}
+
+func id32(to *uint32, s string) error {
+	if isNull(s) {
+		return nil
+	}
+	n, err := strconv.ParseUint(s, 10, 32)
+	*to = uint32(n)
+	return err
+}
+
+func count(to *int, s string) (err error) {
+	*to, err = parseCount32(s)
+	return err
+}
+
+func flag(to *bool, s string) error {
+	n, err := parseCount32(s)
+	*to = n != 0
+	return err
+}
+
+// newSeparator draws what ends each field of one call: no user can have put it into a job beforehand. It begins
+// with no digit, because squeue reads "name:0<separator>" with strtol, and has none of the characters , : %.
+func newSeparator() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails: crypto/rand ends the program instead
+	return "|" + hex.EncodeToString(b[:]) + "|"
+}
+
+// jobFormat is the SQUEUE_FORMAT2 for jobFields. Width 0 prints a value in full.
+func jobFormat(sep string) string {
+	cols := make([]string, len(jobFields))
+	for i, f := range jobFields {
+		cols[i] = f.name + ":0" + sep
+	}
+	return strings.Join(cols, ",")
+}
+
+// splitRecords cuts output into records of n fields, each field ended by sep and each record by a newline.
+func splitRecords(out, sep string, n int) ([][]string, error) {
+	if out == "" {
+		return nil, nil
+	}
+	fields := strings.Split(out, sep)
+	last := len(fields) - 1
+	if fields[last] != "\n" || last%n != 0 {
+		return nil, fmt.Errorf("squeue printed %d fields, not a multiple of %d, or was cut short", last, n)
+	}
+	var records [][]string
+	for i := 0; i < last; i += n {
+		rec := fields[i : i+n]
+		if i > 0 {
+			var ok bool
+			if rec[0], ok = strings.CutPrefix(rec[0], "\n"); !ok {
+				return nil, errors.New("squeue's records do not begin on lines of their own")
+			}
+		}
+		records = append(records, rec)
+	}
+	return records, nil
+}
+
+// parseJobs reads what squeue printed for jobFormat(sep). A field that cannot be read spoils its own job only: else any
+// user could blind us with one odd request.
+func parseJobs(out, sep string) ([]Job, error) {
+	records, err := splitRecords(out, sep, len(jobFields))
+	if err != nil {
+		return nil, err
+	}
+	jobs := make([]Job, 0, len(records))
+	for _, rec := range records {
+		var j Job
+		for i, f := range jobFields {
+			if err := f.set(&j, rec[i]); err != nil {
+				j.Problem = fmt.Sprintf("%s: %v", f.name, err)
+			}
+		}
+		// squeue gives a job outside an array its own id here.
+		if j.ArrayTask == "" {
+			j.ArrayJob = 0
+		}
+		if j.ID == 0 {
+			return nil, fmt.Errorf("squeue: %.20q is no job id", rec[0])
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs, nil
+}
+
+// look is a second, shorter look at a job.
+type look struct {
+	id       uint32
+	excluded []string
+	state    string
+	start    string
+	problem  string
+}
+
+// excludeFormat is a SQUEUE_FORMAT: job id, excluded nodes, long state, start.
+func excludeFormat(sep string) string {
+	return "%A" + sep + "%x" + sep + "%T" + sep + "%S" + sep
+}
+
+func parseLooks(out, sep string) ([]look, error) {
+	records, err := splitRecords(out, sep, 4)
+	if err != nil {
+		return nil, err
+	}
+	looks := make([]look, 0, len(records))
+	for _, rec := range records {
+		l := look{state: rec[2], start: rec[3]}
+		if err := id32(&l.id, rec[0]); err != nil {
+			return nil, fmt.Errorf("squeue: job id: %w", err)
+		}
+		if l.excluded, err = ExpandHosts(rec[1]); err != nil {
+			l.problem = fmt.Sprintf("excluded nodes: %v", err)
+		}
+		looks = append(looks, l)
+	}
+	return looks, nil
+}

@@ -1,0 +1,87 @@
+package slurm
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// isNull: how Slurm prints a value that is not there. A user's own text may read the same; it never means more.
+func isNull(s string) bool { return s == "" || s == "(null)" || s == "N/A" }
+
+func orEmpty(s string) string {
+	if isNull(s) {
+		return ""
+	}
+	return s
+}
+
+func list(s string) []string {
+	if isNull(s) {
+		return nil
+	}
+	return strings.Split(s, ",")
+}
+
+// parseTime reads a time under SLURM_TIME_FORMAT=%s, which scontrol and squeue honour. Never is the zero time.
+func parseTime(s string) (time.Time, error) {
+	switch s {
+	case "", "(null)", "N/A", "NONE", "None", "Unknown":
+		return time.Time{}, nil
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("time %.40q is no count of seconds (does the command honour SLURM_TIME_FORMAT?)", s)
+	}
+	return time.Unix(n, 0), nil
+}
+
+// parseLimit reads squeue's time limits, [D-][H:]MM:SS. Unlimited, and not set, are 0.
+func parseLimit(s string) (time.Duration, error) {
+	if isNull(s) || s == "UNLIMITED" || s == "NOT_SET" || s == "Partition_Limit" {
+		return 0, nil
+	}
+	bad := fmt.Errorf("time limit %.40q", s)
+	days, rest, ok := strings.Cut(s, "-")
+	if !ok {
+		days, rest = "0", s
+	}
+	d, err := strconv.ParseUint(days, 10, 20)
+	if err != nil {
+		return 0, bad
+	}
+	parts := strings.Split(rest, ":")
+	if len(parts) < 2 || len(parts) > 3 {
+		return 0, bad
+	}
+	secs := uint64(0)
+	for _, p := range parts {
+		n, err := strconv.ParseUint(p, 10, 20)
+		if err != nil {
+			return 0, bad
+		}
+		secs = secs*60 + n
+	}
+	return time.Duration(d*86400+secs) * time.Second, nil
+}
+
+// parseCount32 reads one of Slurm's unsigned numbers; the two highest values mean "not set" and "unlimited".
+func parseCount32(s string) (int, error) {
+	if isNull(s) {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(s, 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("number %.40q", s)
+	}
+	if n >= 0xfffffffe {
+		return 0, nil
+	}
+	return int(n), nil
+}
+
+func sameTime(s string, t time.Time) bool {
+	u, err := parseTime(s)
+	return err == nil && u.Equal(t)
+}

@@ -1,0 +1,93 @@
+package slurm
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Waiting is a pending job. The pending tasks of an array are one.
+type Waiting struct {
+	Job
+	// Elements is 1, or how many tasks of the array are pending.
+	Elements int
+}
+
+// Partitions lists the partitions the job may run in.
+func (w Waiting) Partitions() []string { return list(w.Partition) }
+
+// Eligible reports whether nothing but nodes and GRES keeps the job from starting. Only reasons that are known to say
+// so count; limits, holds, dependencies, begin times, licences and reasons nobody has heard of do not. (When a
+// job became eligible stands in w.Job.Eligible.)
+//
+// A job whose slices are on offer nowhere waits with "ReqNodeNotAvail, UnavailableNodes:mig-catalog[1-2]" when the
+// catalogue nodes could take it (22.05.8), or with the long reason below.
+func (w Waiting) Eligible() bool {
+	if w.State != "PENDING" || w.Priority == 0 || w.Problem != "" {
+		return false
+	}
+	switch w.Reason {
+	case "None", "Resources", "Priority", "ReqNodeNotAvail":
+		return true
+	case "ReqNodeNotAvail, Reserved for maintenance", "ReqNodeNotAvail,_Reserved_for_maintenance":
+		return false
+	}
+	reason := strings.ReplaceAll(w.Reason, "_", " ")
+	return strings.HasPrefix(reason, "ReqNodeNotAvail, ") ||
+		strings.HasPrefix(reason, "Nodes required for job are DOWN, DRAINED or reserved")
+}
+
+// HeldByMark reports whether the job is held by job_submit.lua until an agent releases it. BadConstraints counts: a
+// released job whose slice goes away before it starts ends there, with priority 0, and can be released again.
+func (w Waiting) HeldByMark() bool {
+	switch w.Reason {
+	case "JobHeldUser", "JobHeldAdmin", "BadConstraints":
+		return w.State == "PENDING" && w.Priority == 0 && w.Problem == "" && HasMark(w.AdminComment, MarkHeld)
+	}
+	return false
+}
+
+// toWaiting keeps the pending jobs, in the order in which slurmctld looks at those of one partition tier: priority
+// first, then age by id.
+func toWaiting(jobs []Job) []Waiting {
+	var list []Waiting
+	for _, j := range jobs {
+		if j.State == "PENDING" {
+			list = append(list, Waiting{Job: j, Elements: arrayElements(j.ArrayTask)})
+		}
+	}
+	SortWaiting(list)
+	return list
+}
+
+// SortWaiting sorts by priority, highest first, then by job id.
+func SortWaiting(list []Waiting) {
+	slices.SortStableFunc(list, func(a, b Waiting) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.ID, b.ID))
+	})
+}
+
+// arrayElements counts the tasks in "3-5,9,11-19:2%2". What it cannot read, and no array, is one.
+func arrayElements(tasks string) int {
+	tasks, _, _ = strings.Cut(tasks, "%")
+	n := 0
+	for part := range strings.SplitSeq(tasks, ",") {
+		span, step, stepped := strings.Cut(part, ":")
+		lo, hi, ranged := strings.Cut(span, "-")
+		if !ranged {
+			hi = lo
+		}
+		if !stepped {
+			step = "1"
+		}
+		a, err1 := strconv.ParseUint(lo, 10, 31)
+		b, err2 := strconv.ParseUint(hi, 10, 31)
+		s, err3 := strconv.ParseUint(step, 10, 31)
+		if err1 != nil || err2 != nil || err3 != nil || b < a || s == 0 {
+			return 1
+		}
+		n += int((b-a)/s) + 1
+	}
+	return n
+}

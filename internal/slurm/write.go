@@ -1,0 +1,100 @@
+package slurm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// UpdateGRES writes a node's GRES, all of them. slurmctld replaces the node's whole list and answers nothing to what it
+// drops: a GRES left out, or misspelt, is gone (rc=0, 22.05.8), one with File= until slurmctld restarts. A GRES with
+// File= takes its own count or 0 only. ErrNoNode, ErrUnreachable.
+func (c *Client) UpdateGRES(ctx context.Context, node string, gres []GRES) error {
+	if err := checkNode(node); err != nil {
+		return err
+	}
+	if err := checkGRES(gres); err != nil {
+		return fmt.Errorf("node %s: %w", node, err)
+	}
+	_, err := c.run(ctx, nil, c.scontrol, "update", "nodename="+node, "gres="+FormatGRES(gres))
+	return err
+}
+
+func checkGRES(list []GRES) error {
+	if len(list) == 0 {
+		return errors.New("an empty GRES list would remove every GRES")
+	}
+	for _, g := range list {
+		if err := g.valid(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RequeueHold ends the job's run, if it has one, and puts it back, held. ErrJobState if it is pending or over.
+func (c *Client) RequeueHold(ctx context.Context, id uint32) error {
+	return c.onJob(ctx, id, func(ref string) []string { return []string{"requeuehold", ref} })
+}
+
+// Hold keeps a pending job from starting.
+func (c *Client) Hold(ctx context.Context, id uint32) error {
+	return c.onJob(ctx, id, func(ref string) []string { return []string{"hold", ref} })
+}
+
+// Release lifts a hold, also one that slurmctld set with BadConstraints.
+func (c *Client) Release(ctx context.Context, id uint32) error {
+	return c.onJob(ctx, id, func(ref string) []string { return []string{"release", ref} })
+}
+
+// SetJobGRES replaces what a pending job requests per node, all of it: name the GPUs too.
+func (c *Client) SetJobGRES(ctx context.Context, id uint32, gres []GRES) error {
+	if err := checkGRES(gres); err != nil {
+		return fmt.Errorf("job %d: %w", id, err)
+	}
+	return c.update(ctx, id, "gres="+FormatGRES(gres))
+}
+
+// SetJobComment replaces the comment that the user sees and may have written.
+func (c *Client) SetJobComment(ctx context.Context, id uint32, text string) error {
+	return c.update(ctx, id, "comment="+text)
+}
+
+// SetAdminComment replaces the admin's comment. It is too late in the epilog of a job on one node (ErrJobState).
+func (c *Client) SetAdminComment(ctx context.Context, id uint32, text string) error {
+	return c.update(ctx, id, "admincomment="+text)
+}
+
+// update changes one attribute. scontrol takes an argument's first = for the end of its name and the rest as it stands,
+// blanks, quotes and further = too (22.05.8), so text in an argument of its own cannot become another attribute.
+func (c *Client) update(ctx context.Context, id uint32, attr string) error {
+	if strings.ContainsRune(attr, 0) {
+		return fmt.Errorf("job %d: a NUL in %.40q", id, attr)
+	}
+	return c.onJob(ctx, id, func(ref string) []string { return []string{"update", "jobid=" + ref, attr} })
+}
+
+// onJob runs scontrol on one job. The id alone would not do: the last task of an array carries the array's own id, and
+// scontrol takes that for all its tasks (22.05.8: requeuehold of the last task requeued the other two).
+func (c *Client) onJob(ctx context.Context, id uint32, args func(ref string) []string) error {
+	j, err := c.record(ctx, id)
+	if err != nil {
+		return err
+	}
+	_, err = c.run(ctx, nil, c.scontrol, args(ref(j))...)
+	return err
+}
+
+// ref names exactly one record to scontrol: "12", "12_3", or "12_[4-9]" for what is left of a pending array.
+func ref(j Job) string {
+	if j.ArrayJob == 0 {
+		return strconv.FormatUint(uint64(j.ID), 10)
+	}
+	tasks, _, throttled := strings.Cut(j.ArrayTask, "%")
+	if throttled || strings.ContainsAny(tasks, ",-") {
+		tasks = "[" + tasks + "]"
+	}
+	return strconv.FormatUint(uint64(j.ArrayJob), 10) + "_" + tasks
+}
