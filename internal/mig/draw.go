@@ -43,7 +43,8 @@ func (b *Board) width(size int) int { return size*b.cell + size - 1 }
 func (b *Board) Parse(drawing string) (Layout, error) {
 	l, blocked, err := b.ParseBeside(drawing)
 	if err == nil && blocked != 0 {
-		err = fmt.Errorf("drawing %q: unit %d is blocked; want a layout of %s alone", drawing, bits.TrailingZeros64(blocked), b.Name)
+		err = fmt.Errorf("drawing %q: unit %d is blocked; want a layout of %s alone",
+			drawing, bits.TrailingZeros64(blocked), b.Name)
 	}
 	if err != nil {
 		return 0, err

@@ -48,9 +48,11 @@ func notebookBoard(t *testing.T, d *datadriven.TestData) *Board {
 func describe(b *Board) string {
 	var s strings.Builder
 	for p, pr := range b.Profiles {
-		fmt.Fprintf(&s, "%-15s compute %d  size %2d  at most %d  starts %s\n", pr.Name, pr.Compute, pr.Size, pr.Max, starts(b, b.OfProfile(p)))
+		fmt.Fprintf(&s, "%-15s compute %d  size %2d  at most %d  starts %s\n",
+			pr.Name, pr.Compute, pr.Size, pr.Max, starts(b, b.OfProfile(p)))
 	}
-	fmt.Fprintf(&s, "%d units, %d placements, %d layouts, %d of them maximal\n", b.Grid, len(b.Placements), len(b.Layouts()), len(b.Maximal()))
+	fmt.Fprintf(&s, "%d units, %d placements, %d layouts, %d of them maximal\n",
+		b.Grid, len(b.Placements), len(b.Layouts()), len(b.Maximal()))
 	return s.String()
 }
 

@@ -109,7 +109,10 @@ func TestNewBoardRefuses(t *testing.T) {
 		}
 	}
 	// The last unit of the largest grid is a unit like the others.
-	b, err := NewBoard("B", "b", "B", 64, []Profile{{Name: "a", Compute: 1, Size: 64, Max: 1, Starts: []int{0}}, {Name: "b", Compute: 1, Size: 1, Max: 1, Starts: []int{63, 0}}})
+	b, err := NewBoard("B", "b", "B", 64, []Profile{
+		{Name: "a", Compute: 1, Size: 64, Max: 1, Starts: []int{0}},
+		{Name: "b", Compute: 1, Size: 1, Max: 1, Starts: []int{63, 0}},
+	})
 	if err != nil || len(b.Layouts()) != 4 || b.Placements[1].Start != 0 {
 		t.Errorf("a grid of 64: %v", err)
 	}

@@ -99,7 +99,8 @@ func TestPoliciesChooseByCheapestMeans(t *testing.T) {
 			}
 			if m, had := plainMeans(gpus[k], i); !had || m != cheapest ||
 				gpus[k].Board.Profiles[gpus[k].Board.Placements[i].Profile].Name != profile {
-				t.Errorf("%s chose %s on GPU %d by %v (%v); %s was to be had by %v", name, gpus[k].Board.Label(i), k, m, had, profile, cheapest)
+				t.Errorf("%s chose %s on GPU %d by %v (%v); %s was to be had by %v", name,
+					gpus[k].Board.Label(i), k, m, had, profile, cheapest)
 			}
 		}
 	})

@@ -45,8 +45,7 @@ func New(opt Options) *Client {
 		c.timeout = DefaultTimeout
 	}
 	// Nothing else of our environment gets through: SQUEUE_* and SLURM_CLUSTERS would change what the commands do.
-	// SLURM_BITSTR_LEN=0 prints an array's pending tasks in full.
-	c.env = []string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C", "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0"}
+	c.env = []string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C", "SLURM_TIME_FORMAT=%s"}
 	conf := opt.SlurmConf
 	if conf == "" {
 		conf = os.Getenv("SLURM_CONF")

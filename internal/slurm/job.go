@@ -5,8 +5,8 @@ import "time"
 // Job is a job as slurmctld has it. Times that are not known are zero.
 type Job struct {
 	ID uint32
-	// ArrayJob is the array's id, or 0. ArrayTask is a running task's index, or what is left of a pending array in
-	// one record ("3-5%2"). The last task of an array carries the array's own id.
+	// ArrayJob is the array's id, or 0. ArrayTask is a task's index; the pending tasks that slurmctld has not split
+	// off yet are one Job, with the array's own id, which the last of them keeps ("3-5,9").
 	ArrayJob  uint32
 	ArrayTask string
 	// HetJob is the first component's id, or 0.

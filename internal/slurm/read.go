@@ -39,10 +39,13 @@ func (c *Client) Config(ctx context.Context) (Config, error) {
 	return parseConfig(out)
 }
 
-// queue lists jobs. All hides nothing; local keeps a federation's other clusters out.
+// squeueArgs: no header, each task of an array, hidden partitions too, and no other cluster of a federation.
+var squeueArgs = []string{"-h", "-r", "-a", "--local"}
+
+// queue lists jobs.
 func (c *Client) queue(ctx context.Context, args ...string) ([]Job, error) {
 	sep := newSeparator()
-	out, err := c.run(ctx, []string{"SQUEUE_FORMAT2=" + jobFormat(sep)}, c.squeue, append([]string{"-h", "-a", "--local"}, args...)...)
+	out, err := c.run(ctx, []string{"SQUEUE_FORMAT2=" + jobFormat(sep)}, c.squeue, append(squeueArgs[:len(squeueArgs):len(squeueArgs)], args...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +55,7 @@ func (c *Client) queue(ctx context.Context, args ...string) ([]Job, error) {
 // looks lists jobs by the other format, in which 22.05 shows what -O does not know.
 func (c *Client) looks(ctx context.Context, args ...string) (map[uint32]look, error) {
 	sep := newSeparator()
-	out, err := c.run(ctx, []string{"SQUEUE_FORMAT=" + excludeFormat(sep)}, c.squeue, append([]string{"-h", "-a", "--local"}, args...)...)
+	out, err := c.run(ctx, []string{"SQUEUE_FORMAT=" + excludeFormat(sep)}, c.squeue, append(squeueArgs[:len(squeueArgs):len(squeueArgs)], args...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +125,7 @@ func (c *Client) Waiting(ctx context.Context) ([]Waiting, error) {
 	return kept, nil
 }
 
-// record finds the one record with this id. Asked for the id of an array, squeue lists all its tasks.
+// record finds the one job with this id. Asked for the id of an array, squeue lists all its tasks.
 func (c *Client) record(ctx context.Context, id uint32) (Job, error) {
 	jobs, err := c.queue(ctx, "-t", "all", "-j", strconv.FormatUint(uint64(id), 10))
 	if err != nil {

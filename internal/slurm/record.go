@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -138,7 +139,58 @@ func parseJobs(out, sep string) ([]Job, error) {
 		}
 		jobs = append(jobs, j)
 	}
-	return jobs, nil
+	return joinTasks(jobs), nil
+}
+
+// joinTasks makes one Job of the records with one id: the tasks of an array that have not been split off yet. squeue
+// lists them singly under -r. Left to itself it joins more, tasks with ids, holds and requests of their own too, and
+// shows them as one (22.05.8); --array-unique, which would do, is gone in 24.11.
+func joinTasks(jobs []Job) []Job {
+	at := make(map[uint32]int, len(jobs))
+	tasks := make(map[uint32][]string)
+	joined := jobs[:0]
+	for _, j := range jobs {
+		if i, ok := at[j.ID]; ok {
+			if len(tasks[j.ID]) == 0 {
+				tasks[j.ID] = []string{joined[i].ArrayTask}
+			}
+			tasks[j.ID] = append(tasks[j.ID], j.ArrayTask)
+			continue
+		}
+		at[j.ID] = len(joined)
+		joined = append(joined, j)
+	}
+	for id, list := range tasks {
+		joined[at[id]].ArrayTask = taskRanges(list)
+	}
+	return joined
+}
+
+// taskRanges writes task indices as scontrol takes them: "3-5,9".
+func taskRanges(list []string) string {
+	var nums []int
+	for _, s := range list {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			return strings.Join(list, ",")
+		}
+		nums = append(nums, n)
+	}
+	slices.Sort(nums)
+	var parts []string
+	for i := 0; i < len(nums); {
+		k := i
+		for k+1 < len(nums) && nums[k+1] <= nums[k]+1 {
+			k++
+		}
+		part := strconv.Itoa(nums[i])
+		if nums[k] > nums[i] {
+			part += "-" + strconv.Itoa(nums[k])
+		}
+		parts = append(parts, part)
+		i = k + 1
+	}
+	return strings.Join(parts, ",")
 }
 
 // look is a second, shorter look at a job.

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Waiting is a pending job. The pending tasks of an array are one.
+// Waiting is a pending job. The tasks of an array that slurmctld has not split off yet are one.
 type Waiting struct {
 	Job
 	// Elements is 1, or how many tasks of the array are pending.
@@ -39,10 +39,11 @@ func (w Waiting) Eligible() bool {
 }
 
 // HeldByMark reports whether the job is held by job_submit.lua until an agent releases it. BadConstraints counts: a
-// released job whose slice goes away before it starts ends there, with priority 0, and can be released again.
+// released job whose slice goes away before it starts ends there, with priority 0, and can be released again. So does a
+// job that was requeued and held.
 func (w Waiting) HeldByMark() bool {
 	switch w.Reason {
-	case "JobHeldUser", "JobHeldAdmin", "BadConstraints":
+	case "JobHeldUser", "JobHeldAdmin", "BadConstraints", "job requeued in held state":
 		return w.State == "PENDING" && w.Priority == 0 && w.Problem == "" && HasMark(w.AdminComment, MarkHeld)
 	}
 	return false
@@ -68,26 +69,20 @@ func SortWaiting(list []Waiting) {
 	})
 }
 
-// arrayElements counts the tasks in "3-5,9,11-19:2%2". What it cannot read, and no array, is one.
+// arrayElements counts the tasks in "3-5,9". What it cannot read, and no array, is one.
 func arrayElements(tasks string) int {
-	tasks, _, _ = strings.Cut(tasks, "%")
 	n := 0
 	for part := range strings.SplitSeq(tasks, ",") {
-		span, step, stepped := strings.Cut(part, ":")
-		lo, hi, ranged := strings.Cut(span, "-")
+		lo, hi, ranged := strings.Cut(part, "-")
 		if !ranged {
 			hi = lo
 		}
-		if !stepped {
-			step = "1"
-		}
 		a, err1 := strconv.ParseUint(lo, 10, 31)
 		b, err2 := strconv.ParseUint(hi, 10, 31)
-		s, err3 := strconv.ParseUint(step, 10, 31)
-		if err1 != nil || err2 != nil || err3 != nil || b < a || s == 0 {
+		if err1 != nil || err2 != nil || b < a {
 			return 1
 		}
-		n += int((b-a)/s) + 1
+		n += int(b-a) + 1
 	}
 	return n
 }

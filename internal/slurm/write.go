@@ -92,8 +92,8 @@ func ref(j Job) string {
 	if j.ArrayJob == 0 {
 		return strconv.FormatUint(uint64(j.ID), 10)
 	}
-	tasks, _, throttled := strings.Cut(j.ArrayTask, "%")
-	if throttled || strings.ContainsAny(tasks, ",-") {
+	tasks := j.ArrayTask
+	if strings.ContainsAny(tasks, ",-") {
 		tasks = "[" + tasks + "]"
 	}
 	return strconv.FormatUint(uint64(j.ArrayJob), 10) + "_" + tasks
