@@ -112,6 +112,7 @@ func inventory(found []gpu.GPU, named []string) ([]*card, []string, error) {
 	return cards, profiles, nil
 }
 
-// Total is N, the constant total of gres/mig on a node with so many slots. At least twice the most instances the node can
-// hold leaves room for what jobs hold and what is on offer at every moment.
-func Total(slots int) int { return 2 * slots }
+// Total is N, the constant total of gres/mig on a node with so many slots. What is in use and what is on offer add up to at
+// most twice the most instances that the node can hold; as much again covers what slurmctld still counts as used of jobs
+// that have ended.
+func Total(slots int) int { return 4 * slots }

@@ -246,7 +246,10 @@ func (a *Agent) preLease(ctx context.Context, id uint32) error {
 // write sets the node's gres/mig counts; what is not named is 0, and closed takes the rest of the constant total.
 // Nothing is written when it stands so already. Every write is logged with its plan, so that it can be checked later.
 func (a *Agent) write(ctx context.Context, phase string, node slurm.Node, totals map[string]int, d draft) error {
-	gres := a.gresLine(node, totals)
+	gres, ok := a.gresLine(node, totals)
+	if !ok {
+		return fmt.Errorf("node %s: more of gres/mig in use and on offer than its total of %d; raise the count of mig:closed in slurm.conf and gres.conf", node.Name, a.total)
+	}
 	if slices.Equal(gres, node.Gres) {
 		return nil
 	}
@@ -266,15 +269,14 @@ func (a *Agent) write(ctx context.Context, phase string, node slurm.Node, totals
 }
 
 // gresLine is the node's whole GRES list with new counts of gres/mig: an update replaces the list, so what else the
-// node has must be named as it stands.
-func (a *Agent) gresLine(node slurm.Node, totals map[string]int) []slurm.GRES {
+// node has must be named as it stands. It is not ok if the counts exceed the node's total.
+func (a *Agent) gresLine(node slurm.Node, totals map[string]int) (line []slurm.GRES, ok bool) {
 	names := slices.Clone(a.profiles)
 	for _, g := range node.Gres {
 		if g.Name == "mig" && g.Type != closedType && !slices.Contains(names, g.Type) {
 			names = append(names, g.Type)
 		}
 	}
-	var line []slurm.GRES
 	for _, g := range node.Gres {
 		if g.Name != "mig" {
 			line = append(line, g)
@@ -285,7 +287,7 @@ func (a *Agent) gresLine(node slurm.Node, totals map[string]int) []slurm.GRES {
 		line = append(line, slurm.GRES{Name: "mig", Type: name, Count: totals[name]})
 		rest -= totals[name]
 	}
-	return append(line, slurm.GRES{Name: "mig", Type: closedType, Count: max(rest, 0)})
+	return append(line, slurm.GRES{Name: "mig", Type: closedType, Count: max(rest, 0)}), rest >= 0
 }
 
 // learnTotal finds N, the node's constant total of gres/mig. Where everything is closed the node's record is slurm.conf's
@@ -346,7 +348,8 @@ func CloseOffers(ctx context.Context, ctl Controller, nodeName string, total int
 			a.total += n
 		}
 	}
-	return ctl.UpdateGRES(ctx, nodeName, a.gresLine(node, nil))
+	line, _ := a.gresLine(node, nil)
+	return ctl.UpdateGRES(ctx, nodeName, line)
 }
 
 // pause sleeps where a test asks for it, between a read and the write that builds on it: CAELUM_TEST_PUBLISH_PAUSE=100ms.

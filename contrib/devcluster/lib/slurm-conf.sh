@@ -1,8 +1,6 @@
 # The configuration of a devcluster. Sourced by init.sh, which writes it, and node.sh.
 # shellcheck shell=bash
 
-BOARDS_TXT=$(dirname "${BASH_SOURCE[0]}")/../../../internal/mig/boards.txt
-
 # board_of nN: --board may list several; node N gets the N-th, the nodes beyond the list its last.
 board_of() {
     local boards i=${1#n}
@@ -11,74 +9,49 @@ board_of() {
     echo "${boards[i - 1]}"
 }
 
-# board_type BOARD: the Type of its slots in gres.conf.
-board_type() {
-    awk -v board="$1" '$1 == "board" && $2 == board { print $4 }' "$BOARDS_TXT"
+# slurm_config nN SECTION: what `caelum slurm-config` prints for a node, on emulated GPUs of the same kind: the cluster's
+# configuration is the one that an admin would get.
+slurm_config() {
+    local scratch=$RUN/slurm-config/$1
+    (
+        export NVML_EMULATOR_STATE=$scratch/state
+        if [[ ! -e $NVML_EMULATOR_STATE ]]; then
+            mkdir -p "$scratch/dev"
+            "$BUILD/nvml-emulator" init --board "$(board_of "$1")" --gpus "$GPUS" --dev-root "$scratch/dev" >&2
+        fi
+        "$BUILD/caelum" slurm-config --config "$AGENT_CONFIG" --nodes "$1" --partition gpu --catalogue "$NODES" \
+            --cpus 64 --memory 256000 --section "$2"
+    )
 }
 
-# board_profiles BOARD: lines "profile most-instances-per-GPU", smallest first. Variants with a media engine or
-# graphics (1g.5gb+me) are left out: they share their base profile's room and the demo does not offer them.
-board_profiles() {
-    awk -v board="$1" '$1 == "board" { here = $2 == board }
-        here && $1 == "profile" && $2 ~ /^[0-9]+g\.[0-9]+gb$/ { print $2, $6 }' "$BOARDS_TXT"
-}
+# gres_of nN: its Gres=, with everything closed.
+gres_of() { slurm_config "$1" nodes | sed -n "s/^NodeName=$1 .*Gres=//p"; }
 
-# slots_of nN: as many as its GPUs can hold instances.
+# slots_of nN: the sum of its gres/gpu.
 slots_of() {
-    local most
-    most=$(board_profiles "$(board_of "$1")" | awk '$2 > most { most = $2 } END { print most }')
-    echo $((GPUS * most))
+    gres_of "$1" | tr ',' '\n' | awk -F : '$1 == "gpu" { n += $3 } END { print n }'
 }
 
-# mig_total nN: the constant total of gres/mig. It has to be at least twice the most instances the node can hold;
-# a changed total would drain the node when its slurmd registers again.
-mig_total() {
-    echo $((4 * $(slots_of "$1")))
-}
-
-# gres_closed nN: everything the node has, with nothing on offer.
-gres_closed() {
-    local board profile
-    board=$(board_of "$1")
-    printf 'gpu:%s:%d' "$(board_type "$board")" "$(slots_of "$1")"
-    while read -r profile _; do printf ',mig:%s:0' "$profile"; done < <(board_profiles "$board")
-    printf ',mig:closed:%d\n' "$(mig_total "$1")"
-}
-
-# gres_catalogue nN: everything a node like this could ever offer.
-gres_catalogue() {
-    local board profile most
-    board=$(board_of "$1")
-    printf 'gpu:%s:%d' "$(board_type "$board")" "$(slots_of "$1")"
-    while read -r profile most; do printf ',mig:%s:%d' "$profile" $((GPUS * most)); done < <(board_profiles "$board")
-    echo
-}
-
-all_profiles() {
+# every_accounted: the AccountingStorageTRES of all nodes, each once.
+every_accounted() {
     local node
-    for node in $(node_names); do board_profiles "$(board_of "$node")"; done | awk '!seen[$1]++ { print $1 }'
+    for node in $(node_names); do slurm_config "$node" slurm.conf | sed -n 's/^AccountingStorageTRES=//p'; done |
+        tr ',' '\n' | awk '!seen[$0]++' | paste -sd ,
 }
 
-# mig_slurm_conf, mig_gres_conf: what Caelum needs in slurm.conf and gres.conf, and nothing else: this is the seam
-# at which `caelum slurm-config` can take over.
+# mig_slurm_conf: what Caelum needs in slurm.conf, and nothing else.
 mig_slurm_conf() {
-    local node profile tres=gres/gpu,gres/mig
-    for profile in $(all_profiles); do tres+=,gres/mig:$profile; done
-    cat <<END
-GresTypes=gpu,mig
-AccountingStorageTRES=$tres
-PrologFlags=Alloc
-BatchStartTimeout=120
-SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue
-END
+    local node
+    slurm_config n1 slurm.conf | grep -v -e '^AccountingStorageTRES=' -e '^JobSubmitPlugins='
+    echo "AccountingStorageTRES=$(every_accounted)"
     [[ ! -e /etc/slurm/job_submit.lua ]] || echo "JobSubmitPlugins=lua"
     # Every node gets more CPUs and memory than the machine has (config_overrides): GPUs run out first, as they should.
     for node in $(node_names); do
-        echo "NodeName=$node NodeAddr=127.0.0.1 Port=$((7000 + ${node#n})) CPUs=64 RealMemory=256000 Gres=$(gres_closed "$node")"
+        echo "NodeName=$node NodeAddr=127.0.0.1 Port=$((7000 + ${node#n})) CPUs=64 RealMemory=256000 Gres=$(gres_of "$node")"
     done
-    # Never up, and refused at port 1: they make slurmctld accept requests that nothing offers just now.
+    # Each node has its likeness in the catalogue, since nodes may differ.
     for node in $(node_names); do
-        echo "NodeName=mig-catalog${node#n} NodeAddr=127.0.0.1 Port=1 State=DOWN Reason=\"MIG catalogue\" CPUs=64 RealMemory=256000 Gres=$(gres_catalogue "$node")"
+        slurm_config "$node" nodes | sed -n "s/^NodeName=mig-catalog[^ ]*/NodeName=mig-catalog${node#n}/p"
     done
     echo "PartitionName=gpu Default=YES Nodes=n[1-$NODES],mig-catalog[1-$NODES] MaxTime=INFINITE State=UP"
     # The same nodes without Caelum's rules at submission.
@@ -88,10 +61,7 @@ END
 mig_gres_conf() {
     local node
     echo "AutoDetect=off"
-    for node in $(node_names); do
-        echo "NodeName=$node Name=gpu Type=$(board_type "$(board_of "$node")") File=/dev/caelum/slot[0-$(($(slots_of "$node") - 1))] Flags=nvidia_gpu_env"
-        echo "NodeName=$node Name=mig Type=closed Count=$(mig_total "$node") Flags=CountOnly"
-    done
+    for node in $(node_names); do slurm_config "$node" gres.conf | grep -v '^AutoDetect='; done
 }
 
 base_slurm_conf() {
@@ -138,14 +108,11 @@ StorageLoc=slurm_acct_db
 END
 }
 
-# The first table: nothing is known about any job yet, so every request gets the largest profile.
+# The first table: nothing is known about any job yet, so every request gets the default.
 decisions() {
-    local profile
-    echo "caelum-decisions 1 1"
-    echo "partition gpu"
-    for profile in $(all_profiles); do echo "profile $profile"; done
-    echo "default $(board_profiles "$(board_of n1)" | tail -n 1 | cut -d ' ' -f 1)"
-    echo "max_nodes $NODES"
+    local node
+    slurm_config n1 decisions | grep -v '^profile '
+    for node in $(node_names); do slurm_config "$node" decisions | grep '^profile '; done | awk '!seen[$0]++'
 }
 
 # prolog_delay: makes the time between slurmctld's decision and the agent's lease, milliseconds else, long enough to
