@@ -8,6 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -62,8 +63,11 @@ func printStatus(w io.Writer, s *api.Status, now time.Time) error {
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		for _, in := range g.Instances {
 			who := in.State
-			if in.Job != 0 {
-				who = fmt.Sprintf("job %d\t%s", in.Job, users[in.Job])
+			switch {
+			case in.State == "promised":
+				who = fmt.Sprintf("job %d\tstarting", in.Job)
+			case in.Job != 0:
+				who = fmt.Sprintf("job %d\t%s", in.Job, printable(users[in.Job]))
 			}
 			fmt.Fprintf(table, "  %s\tat %d\t%s\t%s\n", in.Profile, in.Start, in.UUID, who)
 		}
@@ -73,6 +77,16 @@ func printStatus(w io.Writer, s *api.Status, now time.Time) error {
 		fmt.Fprintf(w, "  on offer: %s\n", offers(g.Offers))
 	}
 	return nil
+}
+
+// printable keeps what users have named from steering the terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
 }
 
 // offers lists placements as profile x count.

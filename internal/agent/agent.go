@@ -134,6 +134,10 @@ func (a *Agent) defaultProfile() string {
 	return a.profiles[len(a.profiles)-1]
 }
 
+// stopTimeout is how long calls that are being served may take when the agent is told to stop. A prolog that is cut off
+// asks again: what it asked for is in the ledger or undone at the next start.
+const stopTimeout = 5 * time.Second
+
 // Run serves until ctx ends.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.ledger.Close()
@@ -145,17 +149,24 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer server.Close()
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
-	tasks.Go(func() { a.publisher(ctx) })
-	tasks.Go(func() { a.reconciler(ctx) })
+	working, stop := context.WithCancel(context.Background())
+	defer stop()
+	tasks.Go(func() { a.publisher(working) })
+	tasks.Go(func() { a.reconciler(working) })
 	failed := make(chan error, 1)
 	tasks.Go(func() { failed <- server.Serve(listener) })
 	daemon.SdNotify(false, daemon.SdNotifyReady)
 	a.log.WithField("gpus", len(a.cards)).WithField("slots", a.slotCount()).Info("ready")
-	go a.Publish(ctx) // at once, not at the first poll
+	go a.Publish(working) // at once, not at the first poll
 	select {
 	case <-ctx.Done():
 		daemon.SdNotify(false, daemon.SdNotifyStopping)
-		return server.Close()
+		patience, cancel := context.WithTimeout(working, stopTimeout)
+		defer cancel()
+		if err := server.Shutdown(patience); err != nil {
+			a.log.WithError(err).Warn("calls were cut off; they will be repeated")
+		}
+		return nil
 	case err := <-failed:
 		return err
 	}

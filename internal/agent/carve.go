@@ -126,5 +126,8 @@ func (a *Agent) destroy(g int, in *instance) error {
 			delete(c.ours, p)
 		}
 	}
+	if in.Stuck {
+		a.version++ // its units are free again
+	}
 	return nil
 }

@@ -96,10 +96,9 @@ func (a *Agent) lookAt(g int, c *card) error {
 			}
 		}
 	}
-	if len(intents) > 0 {
-		if found, err = a.hw.Instances(g); err != nil {
-			return err
-		}
+	a.retryStuck(g, c)
+	if found, err = a.hw.Instances(g); err != nil {
+		return err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -140,6 +139,23 @@ func (a *Agent) lookAt(g int, c *card) error {
 		a.version++
 	}
 	return nil
+}
+
+// retryStuck tries again to destroy what could not be destroyed: what held it may be gone.
+func (a *Agent) retryStuck(g int, c *card) {
+	a.mu.Lock()
+	var stuck []*instance
+	for _, in := range c.ours {
+		if in.Stuck {
+			stuck = append(stuck, in)
+		}
+	}
+	a.mu.Unlock()
+	for _, in := range stuck {
+		if err := a.destroy(g, in); err == nil {
+			a.log.WithField("gpu", g).Infof("%s at %d is no longer stuck", in.Profile, in.Start)
+		}
+	}
 }
 
 // settle finishes or undoes a hardware call that was begun and not settled.

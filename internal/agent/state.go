@@ -86,7 +86,9 @@ func (a *Agent) view() []offer.GPU {
 	}
 	for _, pr := range a.promised {
 		for _, s := range pr.spots {
-			gpus[s.GPU].Hold(s.Placement)
+			if gpus[s.GPU].Board != nil {
+				gpus[s.GPU].Hold(s.Placement)
+			}
 		}
 	}
 	return gpus

@@ -56,6 +56,13 @@ func (a *Agent) statusOf(i int, c *card) api.GPU {
 	for _, f := range c.foreign {
 		g.Instances = append(g.Instances, api.Instance{Placement: api.Placement{Profile: f.Profile, Start: f.Start, Size: f.Size}, GI: f.GI, UUID: f.UUID, State: "foreign"})
 	}
+	for job, pr := range a.promised {
+		for _, s := range pr.spots {
+			if in := c.ours[s.Placement]; s.GPU == i && (in == nil || in.Job != job) {
+				g.Instances = append(g.Instances, api.Instance{Placement: place(s.Placement), State: "promised", Job: job})
+			}
+		}
+	}
 	slices.SortFunc(g.Instances, func(x, y api.Instance) int { return cmp.Compare(x.Start, y.Start) })
 	for p := range a.offers[i].Indices() {
 		g.Offers = append(g.Offers, place(p))

@@ -94,7 +94,7 @@ type Instance struct {
 	Placement
 	GI    int    `json:"gi"`
 	UUID  string `json:"uuid,omitempty"`
-	State string `json:"state"` // leased, idle, foreign, stuck, creating, destroying
+	State string `json:"state"` // leased, promised (to a job that is starting), idle, foreign, stuck
 	Job   uint32 `json:"job,omitempty"`
 }
 

@@ -73,3 +73,6 @@ func (n *Node) Emulator(t testing.TB, args ...string) string {
 	}
 	return string(out)
 }
+
+// Build is the directory that holds the emulator's library, for a process of its own.
+func (n *Node) Build() string { return n.build }

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"caelum/internal/api"
+	"caelum/internal/gpu/gputest"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"caelum": main})
+}
+
+var update = flag.Bool("update", false, "rewrite the expected outputs in testdata")
+
+// TestScripts plays testdata/*.txtar: the command line against an agent with a fixed state and an emulated A100.
+func TestScripts(t *testing.T) {
+	node := gputest.New(t, "A100-40GB", 2)
+	testscript.Run(t, testscript.Params{
+		Dir:           "testdata",
+		UpdateScripts: *update,
+		Setup: func(env *testscript.Env) error {
+			run := filepath.Join(env.WorkDir, "run")
+			if err := os.Mkdir(run, 0o755); err != nil {
+				return err
+			}
+			l, err := api.Listen(run)
+			if err != nil {
+				return err
+			}
+			server := api.NewServer(fixed{})
+			go server.Serve(l)
+			env.Defer(func() { server.Close() })
+			env.Setenv("RUN", run)
+			env.Setenv("NVML_EMULATOR_STATE", node.State)
+			env.Setenv("LD_LIBRARY_PATH", node.Build())
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status},
+	})
+}
+
+// status N checks the exit status of the command before, which must have failed: `! exec` says no more than that.
+func status(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: status N command [argument...]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	if e, ok := err.(interface{ ExitCode() int }); ok {
+		got = e.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if got != want {
+		ts.Fatalf("exit status %d, want %d", got, want)
+	}
+}
+
+// fixed is an agent that always says the same.
+type fixed struct{}
+
+func (fixed) Lease(context.Context, uint32, api.LeaseRequest) (*api.Lease, error) {
+	return nil, &api.Error{Code: 500, Message: "not in this test"}
+}
+func (fixed) Release(context.Context, uint32, int) error { return nil }
+
+var lease = api.Lease{
+	Job: 7, UID: 20001, Name: "train\x1b[2J", User: "user1", Slots: []int{3}, Since: 1700000000,
+	Slices: []api.Slice{{Slot: 3, GPU: 0, Profile: "3g.20gb", Start: 4, Size: 4, MemoryMiB: 19968, UUID: "MIG-7"}},
+}
+
+func (fixed) Job(_ context.Context, id uint32) (*api.Lease, error) {
+	if id != lease.Job {
+		return nil, api.NotFound("job " + strconv.Itoa(int(id)) + " holds no slice on n1")
+	}
+	return &lease, nil
+}
+
+func (fixed) Status(context.Context) (*api.Status, error) {
+	return &api.Status{
+		Node: "n1", PublishError: "slurmctld cannot be reached",
+		GPUs: []api.GPU{
+			{Index: 0, Model: "NVIDIA A100-SXM4-40GB", Layout: "|....|....|1g.5gb|....|3g.20gb=====|", Instances: []api.Instance{
+				{Placement: api.Placement{Profile: "1g.5gb", Start: 2, Size: 1}, UUID: "MIG-9", State: "foreign"},
+				{Placement: api.Placement{Profile: "3g.20gb", Start: 4, Size: 4}, UUID: "MIG-7", State: "leased", Job: 7},
+			}, Offers: []api.Placement{{Profile: "1g.5gb", Start: 0, Size: 1}, {Profile: "1g.5gb", Start: 1, Size: 1}, {Profile: "1g.5gb", Start: 3, Size: 1}}},
+			{Index: 1, Model: "NVIDIA A100-SXM4-40GB", Problem: "MIG mode is off; turn it on with `nvidia-smi -i 1 -mig 1`"},
+		},
+		Leases: []api.Lease{lease},
+	}, nil
+}
