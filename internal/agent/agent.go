@@ -46,6 +46,7 @@ type Agent struct {
 	ledger   *ledger.Ledger
 	ctl      Controller
 	log      *logrus.Entry
+	now      func() time.Time
 	jobs     keyedLock
 	publish  chan chan error
 	profiles []string // on offer, over all GPUs, smallest first
@@ -69,7 +70,7 @@ type Agent struct {
 // New discovers the node's GPUs, opens the ledger and repairs what a crash has left. It does not need slurmctld.
 func New(cfg Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) (*Agent, error) {
 	a := &Agent{
-		cfg: cfg, hw: hw, ctl: ctl, log: log, caps: gpu.Caps{Dev: cfg.DeviceDir, Proc: "/proc"},
+		cfg: cfg, hw: hw, ctl: ctl, log: log, now: time.Now, caps: gpu.Caps{Dev: cfg.DeviceDir, Proc: "/proc"},
 		publish: make(chan chan error), leases: map[uint32]*api.Lease{}, promised: map[uint32]*promise{},
 	}
 	found, err := hw.GPUs()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"caelum/internal/offer"
 	"caelum/internal/slurm"
@@ -15,7 +14,7 @@ import (
 func (a *Agent) demands(node slurm.Node, waiting []slurm.Waiting) []offer.Demand {
 	var all []offer.Demand
 	for _, w := range inOrder(waiting) {
-		if !(w.Eligible() || releasable(w)) || !serves(node, w) {
+		if !(w.Eligible() || a.releasable(w)) || !serves(node, w) {
 			continue
 		}
 		var wants []offer.Want
@@ -76,8 +75,8 @@ func serves(node slurm.Node, w slurm.Waiting) bool {
 // releasable reports whether an agent may release the job: job_submit.lua submitted it held because slurmctld would have
 // refused it while its slices are not on offer, or slurmctld has since given it up as BadConstraints because they went off
 // offer again. A user's or an admin's own hold bears no such mark.
-func releasable(w slurm.Waiting) bool {
-	if w.Job.Eligible.After(time.Now()) || w.Start.After(time.Now()) {
+func (a *Agent) releasable(w slurm.Waiting) bool {
+	if w.Job.Eligible.After(a.now()) {
 		return false
 	}
 	return w.HeldByMark() || w.Reason == "BadConstraints" && slurm.HasMark(w.AdminComment, markReleased)
@@ -94,7 +93,7 @@ func (a *Agent) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served
 			}
 			continue
 		}
-		if !releasable(w) || !slices.Contains(served, w.ID) {
+		if !a.releasable(w) || !slices.Contains(served, w.ID) {
 			continue
 		}
 		if ok, err := a.onOffer(ctx, w); err != nil {

@@ -41,7 +41,7 @@ func (a *Agent) giveBack(ctx context.Context, job slurm.Job, lease api.Lease, wa
 func (a *Agent) retype(ctx context.Context, waiting []slurm.Waiting) {
 	for i := range waiting {
 		w := &waiting[i]
-		if !releasable(*w) || len(only(w.PerNode, "mig")) > 0 {
+		if !a.releasable(*w) || len(only(w.PerNode, "mig")) > 0 {
 			continue
 		}
 		n := max(w.GPUsPerNode(), 1)

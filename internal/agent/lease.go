@@ -36,7 +36,7 @@ func (a *Agent) lease(ctx context.Context, id uint32, req api.LeaseRequest) (api
 			return api.Lease{}, err
 		}
 	}
-	lease := api.Lease{Job: id, Restart: req.Restart, UID: req.UID, Slots: slices.Clone(req.Slots), Since: time.Now().Unix()}
+	lease := api.Lease{Job: id, Restart: req.Restart, UID: req.UID, Slots: slices.Clone(req.Slots), Since: a.now().Unix()}
 	slices.Sort(lease.Slots)
 
 	job, err := a.ctl.Job(ctx, id)

@@ -264,7 +264,7 @@ func (a *Agent) write(ctx context.Context, phase string, node slurm.Node, totals
 	entry.WithField("done", time.Now().UnixNano()).Info("published")
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.published, a.publishedAt = count(gres), time.Now()
+	a.published, a.publishedAt = count(gres), a.now()
 	return nil
 }
 

@@ -43,6 +43,7 @@ var said = []struct {
 	{"Invalid node name", ErrNoNode},
 	{"not found", ErrNoNode},
 	{"Job is pending execution", ErrJobState},
+	{"no longer pending", ErrJobState},
 	{"Job has already finished", ErrJobState},
 	{"already completing or completed", ErrJobState},
 	{"Requested operation is presently disabled", ErrJobState},

@@ -34,19 +34,27 @@ func checkGRES(list []GRES) error {
 	return nil
 }
 
-// RequeueHold ends the job's run, if it has one, and puts it back, held. ErrJobState if it is pending or over.
+// RequeueHold ends the job's run and puts it back, held. ErrJobState if it has no run, or may not be requeued.
+//
+// A job that is over is refused here: slurmctld would do it and bring back a job that its user has cancelled (22.05.8).
 func (c *Client) RequeueHold(ctx context.Context, id uint32) error {
-	return c.onJob(ctx, id, func(ref string) []string { return []string{"requeuehold", ref} })
+	return c.onJob(ctx, id, func(j Job) ([]string, error) {
+		if !j.Present() {
+			return nil, fmt.Errorf("job %d is %s: %w", id, j.State, ErrJobState)
+		}
+		return []string{"requeuehold", ref(j)}, nil
+	})
 }
 
-// Hold keeps a pending job from starting.
+// Hold keeps a pending job from starting. It does nothing to a run.
 func (c *Client) Hold(ctx context.Context, id uint32) error {
-	return c.onJob(ctx, id, func(ref string) []string { return []string{"hold", ref} })
+	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"hold", ref(j)}, nil })
 }
 
-// Release lifts a hold, also one that slurmctld set with BadConstraints.
+// Release lifts a hold, also one that slurmctld set with BadConstraints. It gives the job a new, lower priority under
+// priority/basic, also if it was not held.
 func (c *Client) Release(ctx context.Context, id uint32) error {
-	return c.onJob(ctx, id, func(ref string) []string { return []string{"release", ref} })
+	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"release", ref(j)}, nil })
 }
 
 // SetJobGRES replaces what a pending job requests per node, all of it: name the GPUs too.
@@ -73,17 +81,21 @@ func (c *Client) update(ctx context.Context, id uint32, attr string) error {
 	if strings.ContainsRune(attr, 0) {
 		return fmt.Errorf("job %d: a NUL in %.40q", id, attr)
 	}
-	return c.onJob(ctx, id, func(ref string) []string { return []string{"update", "jobid=" + ref, attr} })
+	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"update", "jobid=" + ref(j), attr}, nil })
 }
 
 // onJob runs scontrol on one job. The id alone would not do: the last task of an array carries the array's own id, and
 // scontrol takes that for all its tasks (22.05.8: requeuehold of the last task requeued the other two).
-func (c *Client) onJob(ctx context.Context, id uint32, args func(ref string) []string) error {
+func (c *Client) onJob(ctx context.Context, id uint32, args func(Job) ([]string, error)) error {
 	j, err := c.record(ctx, id)
 	if err != nil {
 		return err
 	}
-	_, err = c.run(ctx, nil, c.scontrol, args(ref(j))...)
+	argv, err := args(j)
+	if err != nil {
+		return err
+	}
+	_, err = c.run(ctx, nil, c.scontrol, argv...)
 	return err
 }
 

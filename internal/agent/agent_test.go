@@ -1,0 +1,348 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"caelum/internal/api"
+	"caelum/internal/slurm"
+	"caelum/internal/slurm/slurmtest"
+)
+
+// The main story: a job whose slice is not on offer is seen in the queue, its slice is published, it starts, the slice is
+// carved, its files are the user's; at the end the slice is idle, its files are root's, and the next such job gets the same one.
+func TestLifeOfAJob(t *testing.T) {
+	w := newWorld(t, 1)
+	w.publish()
+	if w.offers()["7g.40gb"] != 0 {
+		t.Fatalf("7g is on offer beside others: %v", w.offers())
+	}
+	id := w.submit(job(1, "7g.40gb:1"))
+	w.publish()
+	w.fake.Tick()
+	l := w.lease(id)
+	if l.Error != "" || len(l.Slices) != 1 || l.Slices[0].Profile != "7g.40gb" || l.Slices[0].Reused {
+		t.Fatalf("lease %+v", l)
+	}
+	want := fmt.Sprintf("caelum-lease 1\njob %d\nrestart 0\nuid 20001\nindex absolute\nslot 0 %s\nend\n", id, l.Slices[0].UUID)
+	if got := w.leaseFile(id); got != want {
+		t.Errorf("lease file:\n%s", got)
+	}
+	owner := func() uint32 {
+		info, err := os.Stat(filepath.Join(w.node.Dev, "nvidia-caps", "nvidia-cap3")) // GI 0 of gpu 0
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Sys().(*syscall.Stat_t).Uid
+	}
+	if owner() != 20001 {
+		t.Errorf("the capability file is uid %d's", owner())
+	}
+	if len(w.offers()) != 0 {
+		t.Errorf("offers beside a whole GPU: %v", w.offers())
+	}
+	if err := w.fake.Finish(id); err != nil {
+		t.Fatal(err)
+	}
+	if owner() != 0 {
+		t.Errorf("after the job the capability file is uid %d's", owner())
+	}
+	if _, err := os.Stat(filepath.Join(w.cfg.RunDir, "jobs", fmt.Sprint(id))); !os.IsNotExist(err) {
+		t.Errorf("the lease file is still there: %v", err)
+	}
+	again := w.submit(job(1, "7g.40gb:1"))
+	w.publish()
+	w.fake.Tick()
+	if got := w.lease(again).Slices[0]; !got.Reused || got.UUID != l.Slices[0].UUID {
+		t.Errorf("the idle instance was not used again: %+v", got)
+	}
+	if w.total() != 28 {
+		t.Errorf("total of gres/mig is %d, want 28 always", w.total())
+	}
+}
+
+func TestTwoSlicesAndRepeatedProlog(t *testing.T) {
+	w := newWorld(t, 2)
+	id := w.submit(job(2, "3g.20gb:2"))
+	w.publish()
+	w.fake.Tick()
+	l := w.lease(id)
+	if len(l.Slices) != 2 || l.Slices[0].Slot != 0 || l.Slices[1].Slot != 1 || l.Slices[0].UUID == l.Slices[1].UUID {
+		t.Fatalf("%+v", l)
+	}
+	again, err := w.agent.Lease(context.Background(), id, api.LeaseRequest{UID: 20001, Slots: []int{0, 1}})
+	if err != nil || len(again.Slices) != 2 || again.Slices[0].UUID != l.Slices[0].UUID {
+		t.Errorf("a repeated prolog was answered %+v, %v", again, err)
+	}
+	for range 2 { // a repeated epilog
+		if err := w.agent.Release(context.Background(), id, 0); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := w.agent.Job(context.Background(), id); err == nil {
+		t.Error("still leased")
+	}
+	if err := w.agent.Release(context.Background(), 4711, 0); err != nil {
+		t.Errorf("an epilog without a prolog: %v", err)
+	}
+}
+
+// Slots without a slice behind them, and an --exclusive job that asked for no GPU: allocated everything, given nothing.
+func TestExclusive(t *testing.T) {
+	w := newWorld(t, 1)
+	w.publish()
+	cpu := w.submit(slurm.Job{Name: "cpu", Exclusive: true, Batch: true})
+	w.fake.Tick()
+	if l := w.lease(cpu); l.Error != "" || len(l.Slices) != 0 || len(l.Slots) != 7 {
+		t.Fatalf("%+v", l)
+	}
+	if got := w.leaseFile(cpu); strings.Count(got, " -\n") != 7 {
+		t.Errorf("lease file:\n%s", got)
+	}
+	if err := w.fake.Finish(cpu); err != nil {
+		t.Fatal(err)
+	}
+	one := job(1, "2g.10gb:1")
+	one.Exclusive = true
+	id := w.submit(one)
+	w.publish()
+	w.fake.Tick()
+	if l := w.lease(id); len(l.Slices) != 1 || l.Slices[0].Profile != "2g.10gb" {
+		t.Fatalf("%+v", l)
+	}
+	if n := w.node.Emulator(t, "show", "--json"); strings.Count(n, "2g.10gb") == 0 {
+		t.Errorf("not carved: %s", n)
+	}
+}
+
+// A user's mistake is told through the lease file; the prolog succeeds and the node stays.
+func TestMistakes(t *testing.T) {
+	w := newWorld(t, 1)
+	w.publish()
+	id := w.submit(job(1, "1g.5gb:2"))
+	w.fake.Tick()
+	if l := w.lease(id); !strings.Contains(l.Error, "2 slices and 1 of gres/gpu") {
+		t.Errorf("%+v", l)
+	}
+	if got := w.leaseFile(id); !strings.Contains(got, "\nerror the job has 2 slices") {
+		t.Errorf("lease file:\n%s", got)
+	}
+	l, err := w.agent.Lease(context.Background(), 999, api.LeaseRequest{UID: 1, Slots: []int{0}})
+	if err != nil || !strings.Contains(l.Error, "does not know this job") {
+		t.Errorf("an unknown job: %+v, %v", l, err)
+	}
+}
+
+// A job that job_submit.lua has not seen has slots and no size: it gets the default if there is room, else goes back to the
+// queue with a size, and starts when there is.
+func TestJobWithoutASize(t *testing.T) {
+	w := newWorld(t, 1)
+	w.cfg.DefaultProfile = "3g.20gb"
+	w.agent.cfg.DefaultProfile = "3g.20gb"
+	w.publish()
+	first := w.submit(job(1, ""))
+	w.fake.Tick()
+	if l := w.lease(first); len(l.Slices) != 1 || l.Slices[0].Profile != "3g.20gb" {
+		t.Fatalf("%+v", l)
+	}
+	w.publish()
+	second := w.submit(job(1, ""))
+	w.fake.Tick()
+	if l := w.lease(second); len(l.Slices) != 1 {
+		t.Fatalf("%+v", l)
+	}
+	third := w.submit(job(1, ""))
+	w.fake.Tick()
+	if l := w.lease(third); !strings.Contains(l.Error, "no room") || !strings.Contains(l.Error, "requeued") {
+		t.Fatalf("%+v", l)
+	}
+	w.fake.RunEpilogs()
+	if err := w.fake.Finish(first); err != nil {
+		t.Fatal(err)
+	}
+	w.fake.Advance(10 * 60e9)
+	w.publish() // gives it a size, and with that a place in the plan, and releases it
+	w.fake.Tick()
+	if l := w.lease(third); len(l.Slices) != 1 || l.Slices[0].Profile != "3g.20gb" {
+		j, _ := w.fake.Job(context.Background(), third)
+		t.Fatalf("%+v\n%+v", l, j)
+	}
+}
+
+// An instance that somebody else made is never touched, and its room never offered.
+func TestForeignInstance(t *testing.T) {
+	w := newWorld(t, 1)
+	w.node.Emulator(t, "create", "0", "2g.10gb", "2")
+	if err := w.agent.look(); err != nil {
+		t.Fatal(err)
+	}
+	seven := w.submit(job(1, "7g.40gb:1"))
+	small := w.submit(job(1, "1g.5gb:1"))
+	w.publish()
+	w.fake.Tick()
+	if w.state(seven) != "PENDING" || w.state(small) == "PENDING" {
+		t.Errorf("7g is %s, 1g is %s", w.state(seven), w.state(small))
+	}
+	status, _ := w.agent.Status(context.Background())
+	found := false
+	for _, in := range status.GPUs[0].Instances {
+		found = found || in.State == "foreign" && in.Start == 2 && in.Profile == "2g.10gb"
+	}
+	if !found {
+		t.Errorf("status: %+v", status.GPUs[0].Instances)
+	}
+}
+
+// An idle instance that cannot be destroyed keeps its units out of the offers until it can be.
+func TestStuckInstance(t *testing.T) {
+	w := newWorld(t, 1)
+	id := w.submit(job(1, "1g.5gb:1"))
+	w.publish()
+	w.fake.Tick()
+	l := w.lease(id)
+	if err := w.fake.Finish(id); err != nil {
+		t.Fatal(err)
+	}
+	gi := fmt.Sprint(7 + l.Slices[0].Start)
+	w.node.Emulator(t, "hold", "0", gi)
+	big := w.submit(job(1, "7g.40gb:1"))
+	w.publish()
+	w.fake.Tick()
+	if got := w.lease(big); !strings.Contains(got.Error, "no room") {
+		t.Fatalf("%+v", got)
+	}
+	status, _ := w.agent.Status(context.Background())
+	if in := status.GPUs[0].Instances; len(in) != 1 || in[0].State != "stuck" {
+		t.Errorf("%+v", in)
+	}
+	w.fake.RunEpilogs()
+	w.publish()
+	if w.offers()["7g.40gb"] != 0 {
+		t.Errorf("offers %v over a stuck instance", w.offers())
+	}
+	w.node.Emulator(t, "unhold", "0", gi)
+	if err := w.agent.look(); err != nil {
+		t.Fatal(err)
+	}
+	w.fake.Advance(10 * 60e9)
+	w.publish()
+	w.fake.Tick()
+	if got := w.lease(big); len(got.Slices) != 1 {
+		t.Errorf("after the holder has gone: %+v", got)
+	}
+}
+
+// After a crash leases and their slices are as they were; a job that was started meanwhile is counted.
+func TestCrash(t *testing.T) {
+	w := newWorld(t, 1)
+	a := w.submit(job(1, "3g.20gb:1"))
+	w.publish()
+	w.fake.Tick()
+	before := w.lease(a)
+	b := w.submit(job(1, "3g.20gb:1"))
+	w.publish()
+	w.stop()
+	// slurmctld starts b while there is no agent; its prolog waits.
+	w.fake.Prolog(nil)
+	w.fake.Tick()
+	if w.state(b) == "PENDING" {
+		t.Fatal("b did not start")
+	}
+	w.start()
+	w.publish()
+	if got := w.offers(); len(got) != 0 {
+		t.Errorf("offers %v, but b has taken the other half", got)
+	}
+	jb, _ := w.fake.Job(context.Background(), b)
+	w.prolog(jb)
+	if l := w.lease(b); len(l.Slices) != 1 || l.Slices[0].Start == before.Slices[0].Start {
+		t.Errorf("b got %+v", l)
+	}
+	after, err := w.agent.Job(context.Background(), a)
+	if err != nil || after.Slices[0].UUID != before.Slices[0].UUID {
+		t.Errorf("a now has %+v, %v", after, err)
+	}
+	// a's epilog is lost; the comparison with slurmctld finds out.
+	w.fake.Epilog(nil)
+	if err := w.fake.Finish(a); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.agent.releaseGone(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.agent.Job(context.Background(), a); err == nil {
+		t.Error("the lease of a job that is gone is still there")
+	}
+	if _, err := w.agent.Job(context.Background(), b); err != nil {
+		t.Error("the lease of a running job went with it")
+	}
+}
+
+// A job that is submitted held because it names a node is released once its slice is on offer; a user's own hold is not.
+func TestHeldJobs(t *testing.T) {
+	w := newWorld(t, 1)
+	w.publish()
+	named := job(1, "7g.40gb:1")
+	named.ReqNodes, named.AdminComment = []string{"n1"}, "site:note caelum:held"
+	ours := w.fake.SubmitHeld(named)
+	named.AdminComment = "site:note"
+	users := w.fake.SubmitHeld(named)
+	w.publish()
+	w.fake.Tick()
+	if l := w.lease(ours); len(l.Slices) != 1 {
+		t.Fatalf("%+v", l)
+	}
+	j, _ := w.fake.Job(context.Background(), ours)
+	if j.AdminComment != "site:note caelum:released" {
+		t.Errorf("admin_comment %q", j.AdminComment)
+	}
+	if err := w.fake.Finish(ours); err != nil {
+		t.Fatal(err)
+	}
+	w.publish()
+	w.fake.Tick()
+	if w.state(users) != "PENDING" {
+		t.Errorf("the user's own hold was lifted: %s", w.state(users))
+	}
+}
+
+func TestSlurmctldAway(t *testing.T) {
+	w := newWorld(t, 1)
+	id := w.submit(job(1, "1g.5gb:1"))
+	w.publish()
+	w.fake.Prolog(nil)
+	w.fake.Tick()
+	w.fake.Before(func(slurmtest.Call) error { return slurm.ErrUnreachable })
+	_, err := w.agent.Lease(context.Background(), id, api.LeaseRequest{UID: 20001, Slots: []int{0}})
+	var e *api.Error
+	if !errors.As(err, &e) || e.Code != 503 {
+		t.Errorf("a prolog without slurmctld: %v, want 503: ask again", err)
+	}
+	if err := w.agent.Release(context.Background(), id, 0); err != nil {
+		t.Errorf("an epilog without slurmctld: %v", err)
+	}
+}
+
+func TestCloseOffers(t *testing.T) {
+	w := newWorld(t, 1)
+	w.publish()
+	if len(w.offers()) == 0 {
+		t.Fatal("nothing on offer")
+	}
+	if err := CloseOffers(context.Background(), w.fake, "n1", w.agent.total); err != nil {
+		t.Fatal(err)
+	}
+	if len(w.offers()) != 0 || w.total() != 28 {
+		t.Errorf("offers %v, total %d", w.offers(), w.total())
+	}
+	n, _ := w.fake.Node(context.Background(), "n1")
+	if len(only(n.Gres, "gpu")) != 1 || n.Gres[0].Count != 7 {
+		t.Errorf("the slots went with them: %v", n.Gres)
+	}
+}

@@ -1,0 +1,229 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"caelum/internal/api"
+	"caelum/internal/gpu/gputest"
+	"caelum/internal/slurm"
+	"caelum/internal/slurm/slurmtest"
+)
+
+const (
+	closedA100 = "gpu:a100:%d,mig:1g.5gb:0,mig:1g.10gb:0,mig:2g.10gb:0,mig:3g.20gb:0,mig:4g.20gb:0,mig:7g.40gb:0,mig:closed:%d"
+	fullA100   = "gpu:a100:14,mig:1g.5gb:14,mig:1g.10gb:8,mig:2g.10gb:6,mig:3g.20gb:4,mig:4g.20gb:2,mig:7g.40gb:2"
+)
+
+// world is one node with emulated A100s, a slurmctld in memory, and the agent between them.
+type world struct {
+	t     testing.TB
+	node  *gputest.Node
+	fake  *slurmtest.Fake
+	cfg   Config
+	agent *Agent
+	stop  func()
+
+	prologs sync.WaitGroup
+	mu      sync.Mutex
+	leases  map[uint32]api.Lease // what the prologs were answered
+	log     strings.Builder
+}
+
+func gres(t testing.TB, text string) []slurm.GRES {
+	t.Helper()
+	list, err := slurm.ParseGRES(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func newWorld(t testing.TB, gpus int) *world {
+	w := &world{t: t, node: gputest.New(t, "A100-40GB", gpus), leases: map[uint32]api.Lease{}}
+	w.fake = slurmtest.New(
+		slurmtest.Node{Name: "n1", Partitions: []string{"gpu"}, Gres: gres(t, fmt.Sprintf(closedA100, 7*gpus, 28*gpus))},
+		slurmtest.Node{Name: "mig-catalog1", Partitions: []string{"gpu"}, Catalogue: true, Gres: gres(t, fullA100)},
+	)
+	w.fake.Prolog(func(j slurm.Job, node string) {
+		w.prologs.Add(1)
+		go func() {
+			defer w.prologs.Done()
+			w.prolog(j)
+		}()
+	})
+	w.fake.Epilog(func(j slurm.Job, node string) {
+		if err := w.current().Release(context.Background(), j.ID, j.Restarts); err != nil {
+			t.Errorf("epilog of job %d: %v", j.ID, err)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.leases, j.ID)
+	})
+	dir := t.TempDir()
+	w.cfg = Config{
+		Node: "n1", RunDir: filepath.Join(dir, "run"), StateDir: filepath.Join(dir, "state"), DeviceDir: w.node.Dev,
+		PollInterval: time.Hour, LogLevel: "debug", LogFormat: "text",
+	}
+	w.start()
+	t.Cleanup(func() {
+		w.prologs.Wait()
+		w.stop()
+	})
+	return w
+}
+
+// start starts an agent, as systemd does, with what the last one left in its ledger and on the GPUs.
+func (w *world) start() {
+	w.t.Helper()
+	log := logrus.New()
+	log.SetOutput(&syncWriter{w: &w.log})
+	a, err := New(w.cfg, w.node.NVML, w.fake, log.WithField("node", "n1"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	a.now = w.fake.Now
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() { a.publisher(ctx) })
+	w.mu.Lock()
+	w.agent = a
+	w.mu.Unlock()
+	w.stop = func() {
+		cancel()
+		done.Wait()
+		a.ledger.Close()
+	}
+}
+
+func (w *world) current() *Agent {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.agent
+}
+
+func (w *world) prolog(j slurm.Job) {
+	slots := 0
+	for _, g := range only(j.Allocated["n1"], "gpu") {
+		slots += g.Count
+	}
+	if slots == 0 {
+		return // the plugin returns at once
+	}
+	req := api.LeaseRequest{Restart: j.Restarts, UID: 20001, GID: 20001}
+	for i := range slots {
+		req.Slots = append(req.Slots, i)
+	}
+	l, err := w.current().Lease(context.Background(), j.ID, req)
+	if err != nil {
+		w.t.Errorf("prolog of job %d: %v", j.ID, err)
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.leases[j.ID] = *l
+}
+
+func (w *world) lease(id uint32) api.Lease {
+	w.t.Helper()
+	w.prologs.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l, ok := w.leases[id]
+	if !ok {
+		w.t.Fatalf("job %d has no lease", id)
+	}
+	return l
+}
+
+func (w *world) publish() {
+	w.t.Helper()
+	if err := w.agent.Publish(context.Background()); err != nil {
+		w.t.Fatalf("publish: %v", err)
+	}
+}
+
+// job is a request of n GPU slots and the slices that job_submit.lua added.
+func job(n int, mig string) slurm.Job {
+	j := slurm.Job{Name: "j", User: "user1", Batch: true, Requeue: true, PerNode: []slurm.GRES{{Name: "gpu", Count: n}}}
+	for _, part := range strings.Fields(mig) {
+		profile, count, _ := strings.Cut(part, ":")
+		k := 1
+		fmt.Sscan(count, &k)
+		j.PerNode = append(j.PerNode, slurm.GRES{Name: "mig", Type: profile, Count: k})
+	}
+	return j
+}
+
+func (w *world) submit(j slurm.Job) uint32 {
+	w.t.Helper()
+	id, err := w.fake.Submit(j)
+	if err != nil {
+		w.t.Fatalf("submit: %v", err)
+	}
+	return id
+}
+
+func (w *world) state(id uint32) string {
+	w.t.Helper()
+	j, err := w.fake.Job(context.Background(), id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return j.State
+}
+
+// offers is what slurmctld could start now: totals less used.
+func (w *world) offers() map[string]int {
+	w.t.Helper()
+	n, err := w.fake.Node(context.Background(), "n1")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	free, used := count(n.Gres), count(n.GresUsed)
+	for p := range free {
+		if free[p] -= used[p]; free[p] <= 0 || p == closedType {
+			delete(free, p)
+		}
+	}
+	return free
+}
+
+// total is the node's whole count of gres/mig.
+func (w *world) total() int {
+	n, _ := w.fake.Node(context.Background(), "n1")
+	sum := 0
+	for _, c := range count(n.Gres) {
+		sum += c
+	}
+	return sum
+}
+
+func (w *world) leaseFile(id uint32) string {
+	w.t.Helper()
+	text, err := os.ReadFile(filepath.Join(w.cfg.RunDir, "jobs", fmt.Sprint(id)))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return string(text)
+}
+
+type syncWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (s *syncWriter) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.w.Write(p)
+}

@@ -1,0 +1,273 @@
+package slurm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The test binary plays scontrol and squeue: with playEnv set it answers its n-th call with the n-th scene of that
+// folder and notes how it was called.
+const playEnv = "CAELUM_TEST_PLAY"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(playEnv); dir != "" {
+		os.Exit(play(dir))
+	}
+	os.Exit(m.Run())
+}
+
+func play(dir string) int {
+	n := 1
+	for ; ; n++ {
+		f, err := os.OpenFile(filepath.Join(dir, fmt.Sprint(n, ".called")), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		if errors.Is(err, os.ErrExist) {
+			continue
+		}
+		fmt.Fprintf(f, "%q\n%q\n", os.Args[1:], os.Environ())
+		f.Close()
+		break
+	}
+	out, err := os.ReadFile(filepath.Join(dir, fmt.Sprint(n, ".out")))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "no scene", n)
+		return 99
+	}
+	// squeue ends its fields as the format says: after "jobid:0" or "%A".
+	sep := recordedSep
+	if _, rest, ok := strings.Cut(os.Getenv("SQUEUE_FORMAT2"), ":0"); ok {
+		sep, _, _ = strings.Cut(rest, ",")
+	} else if _, rest, ok := strings.Cut(os.Getenv("SQUEUE_FORMAT"), "%A"); ok {
+		sep, _, _ = strings.Cut(rest, "%")
+	}
+	os.Stdout.WriteString(strings.ReplaceAll(string(out), recordedSep, sep))
+	if text, err := os.ReadFile(filepath.Join(dir, fmt.Sprint(n, ".err"))); err == nil {
+		os.Stderr.Write(text)
+		return 1
+	}
+	return 0
+}
+
+type scene struct{ out, err string }
+
+func stage(t *testing.T, scenes ...scene) (*Client, func() []string) {
+	t.Helper()
+	dir := t.TempDir()
+	for i, s := range scenes {
+		name := filepath.Join(dir, strconv.Itoa(i+1))
+		if err := os.WriteFile(name+".out", []byte(s.out), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if s.err != "" {
+			if err := os.WriteFile(name+".err", []byte(s.err), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := New(Options{Scontrol: self, Squeue: self, Timeout: time.Minute, SlurmConf: "/etc/slurm/slurm.conf", Env: []string{playEnv + "=" + dir}})
+	return c, func() []string {
+		var calls []string
+		for n := 1; ; n++ {
+			text, err := os.ReadFile(filepath.Join(dir, fmt.Sprint(n, ".called")))
+			if err != nil {
+				return calls
+			}
+			args, env, _ := strings.Cut(string(text), "\n")
+			if !strings.Contains(env, `"LC_ALL=C"`) || !strings.Contains(env, `"SLURM_TIME_FORMAT=%s"`) ||
+				!strings.Contains(env, `"SLURM_CONF=/etc/slurm/slurm.conf"`) || strings.Contains(env, "SQUEUE_USERS") {
+				t.Errorf("environment %s", env)
+			}
+			calls = append(calls, args)
+		}
+	}
+}
+
+// record is one job as squeue would print it, with some fields set.
+func recordOf(set map[string]string) scene {
+	var b strings.Builder
+	defaults := map[string]string{"jobid": "7", "arrayjobid": "7", "state": "RUNNING", "reason": "None", "userid": "2001", "prioritylong": "5",
+		"restartcnt": "0", "starttime": "1795233592", "nodelist": "n3", "numnodes": "1", "partition": "gpu"}
+	for _, f := range jobFields {
+		v, ok := set[f.name]
+		if !ok {
+			v, ok = defaults[f.name]
+		}
+		if !ok {
+			v = "N/A"
+		}
+		b.WriteString(v + recordedSep)
+	}
+	return scene{out: b.String() + "\n"}
+}
+
+func lookOf(state, start string) scene {
+	return scene{out: strings.Join([]string{"7", "n[8-9]", state, start, "\n"}, recordedSep)}
+}
+
+func TestJobReadsAllocation(t *testing.T) {
+	t.Setenv("SQUEUE_USERS", "nobody") // must not reach squeue
+	c, calls := stage(t, recordOf(nil), scene{out: mustRead(t, "job-arraytask.txt")}, lookOf("RUNNING", "1795233592"))
+	j, err := c.Job(context.Background(), 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := FormatGRES(j.Allocated["n3"]); got != "gpu:a100:1,mig:2g.10gb:1" || !slices.Equal(j.ExcNodes, []string{"n8", "n9"}) {
+		t.Errorf("allocated %s, excluded %v", got, j.ExcNodes)
+	}
+	want := []string{`["-h" "-r" "-a" "--local" "-t" "all" "-j" "7"]`, `["-d" "show" "job" "7"]`, `["-h" "-r" "-a" "--local" "-t" "all" "-j" "7"]`}
+	if got := calls(); !slices.Equal(got, want) {
+		t.Errorf("calls %v", got)
+	}
+}
+
+// The job is requeued between the looks: what scontrol showed in between may be the imitation alone, and is not used.
+func TestJobRequeuedMeanwhile(t *testing.T) {
+	imitation := "JobId=7 JobName=x\n   JOB_GRES=mig:7g.40gb:1\n     Nodes=n3 CPU_IDs=0 Mem=0 GRES=mig:7g.40gb(CNT:1)\n   MinCPUsNode=1 \n"
+	for _, second := range []scene{lookOf("PENDING", "1795233592"), lookOf("RUNNING", "1795239999")} {
+		pending := recordOf(map[string]string{"state": "PENDING", "nodelist": ""})
+		c, _ := stage(t, recordOf(nil), scene{out: imitation}, second, pending, lookOf("PENDING", "N/A"))
+		j, err := c.Job(context.Background(), 7)
+		if err != nil || j.State != "PENDING" || j.Allocated != nil {
+			t.Errorf("%s %v %v", j.State, j.Allocated, err)
+		}
+	}
+}
+
+func TestJobThatNeverStandsStill(t *testing.T) {
+	var scenes []scene
+	for range jobTries {
+		scenes = append(scenes, recordOf(nil), scene{}, lookOf("RUNNING", "1"))
+	}
+	c, _ := stage(t, scenes...)
+	if _, err := c.Job(context.Background(), 7); !errors.Is(err, ErrChanging) {
+		t.Error(err)
+	}
+}
+
+func TestJobImitatingAnAllocation(t *testing.T) {
+	c, _ := stage(t, recordOf(map[string]string{"tres-per-node": "gres:mig:1g.5gb:1"}), scene{out: mustRead(t, "job-imitation.txt")}, lookOf("RUNNING", "1795233592"))
+	j, err := c.Job(context.Background(), 7)
+	if !errors.Is(err, ErrAmbiguous) || j.Allocated != nil || len(j.SlicesPerNode()) != 1 {
+		t.Errorf("%+v %v", j, err)
+	}
+}
+
+// The last task of an array has the array's id: scontrol is told which task.
+func TestWritesNameOneTask(t *testing.T) {
+	ctx := context.Background()
+	array := map[string]string{"jobid": "7", "arrayjobid": "7", "arraytaskid": "3"}
+	ok := scene{}
+	c, calls := stage(t, recordOf(array), ok, recordOf(array), ok, recordOf(nil), ok, recordOf(nil), ok)
+	evil := "a=b Comment=c\nnodename=n1 gres=mig:7g.40gb:9 'q' \"d\""
+	for _, err := range []error{
+		c.RequeueHold(ctx, 7),
+		c.SetAdminComment(ctx, 7, evil),
+		c.SetJobGRES(ctx, 7, []GRES{{"gpu", "", 1}, {"mig", "3g.20gb", 1}}),
+		c.Release(ctx, 7),
+	} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	got := calls()
+	for i, want := range map[int]string{
+		1: `["requeuehold" "7_3"]`,
+		3: fmt.Sprintf("%q", []string{"update", "jobid=7_3", "admincomment=" + evil}),
+		5: `["update" "jobid=7" "gres=gpu:1,mig:3g.20gb:1"]`,
+		7: `["release" "7"]`,
+	} {
+		if got[i] != want {
+			t.Errorf("call %d: %s, want %s", i, got[i], want)
+		}
+	}
+}
+
+// slurmctld would bring a cancelled job back.
+func TestRequeueOfTheDead(t *testing.T) {
+	c, calls := stage(t, recordOf(map[string]string{"state": "CANCELLED"}))
+	if err := c.RequeueHold(context.Background(), 7); !errors.Is(err, ErrJobState) || len(calls()) != 1 {
+		t.Errorf("%v after %v", err, calls())
+	}
+}
+
+// What goes into a command line is refused before any command runs.
+func TestNothingOddIsRun(t *testing.T) {
+	ctx := context.Background()
+	c, calls := stage(t)
+	for _, err := range []error{
+		c.UpdateGRES(ctx, "n[1-9]", []GRES{{"mig", "closed", 1}}),
+		c.UpdateGRES(ctx, "n1 gres=gpu:0", []GRES{{"mig", "closed", 1}}),
+		c.UpdateGRES(ctx, "-d", []GRES{{"mig", "closed", 1}}),
+		c.UpdateGRES(ctx, "n1", nil),
+		c.UpdateGRES(ctx, "n1", []GRES{{"mig", "x,gpu:0", 1}}),
+		c.UpdateGRES(ctx, "n1", []GRES{{"mig", "closed", -1}}),
+		c.SetJobGRES(ctx, 7, []GRES{{"mig ", "", 1}}),
+		c.SetAdminComment(ctx, 7, "a\x00b"),
+	} {
+		if err == nil {
+			t.Error("accepted")
+		}
+	}
+	if got := calls(); len(got) != 0 {
+		t.Errorf("ran %v", got)
+	}
+}
+
+// What the commands of 22.05.8 print, by the class of error it means.
+func TestErrors(t *testing.T) {
+	ctx := context.Background()
+	for _, tc := range []struct {
+		said string
+		want error
+	}{
+		{"slurm_load_node error: Unable to contact slurm controller (connect failure)", ErrUnreachable},
+		{"Unexpected message received for job 11", ErrUnreachable},
+		{"squeue: error: Invalid node name nope", ErrNoNode},
+		{"slurm_load_jobs error: Invalid job id specified", ErrNoJob},
+		{"Job is pending execution for job 11", ErrJobState},
+		{"Job is no longer pending execution for job 2", ErrJobState},
+		{"Job has already finished for job 2", ErrJobState},
+		{"Requested operation is presently disabled for job 23", ErrJobState},
+	} {
+		c, _ := stage(t, scene{err: tc.said})
+		_, err := c.OnNode(ctx, "n1")
+		var ce *CommandError
+		if !errors.Is(err, tc.want) || !errors.As(err, &ce) || !strings.Contains(err.Error(), tc.said) {
+			t.Errorf("%q became %v", tc.said, err)
+		}
+	}
+	c, _ := stage(t, scene{out: "Node nope not found\n", err: " "})
+	if _, err := c.Node(ctx, "nope"); !errors.Is(err, ErrNoNode) {
+		t.Error(err)
+	}
+	c = New(Options{Squeue: filepath.Join(t.TempDir(), "none")})
+	if _, err := c.Waiting(ctx); err == nil || errors.Is(err, ErrUnreachable) {
+		t.Errorf("a missing command became %v", err)
+	}
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	c, _ = stage(t, scene{})
+	if _, err := c.Waiting(gone); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// An array of separate and joined tasks, with the excluded nodes of the second look; one job has gone by then.
+func TestWaiting(t *testing.T) {
+	c, _ := stage(t, scene{out: mustRead(t, "queue-array.txt")}, scene{out: "4|~|n9|~|PENDING|~|N/A|~|\n"})
+	list, err := c.Waiting(context.Background())
+	if err != nil || len(list) != 1 || list[0].ID != 4 || list[0].Elements != 2 || !slices.Equal(list[0].ExcNodes, []string{"n9"}) {
+		t.Errorf("%+v %v", list, err)
+	}
+}

@@ -1,0 +1,153 @@
+package slurm
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// FuzzGRES: what is read can be written and read again, and nothing odd gets through to a command line.
+func FuzzGRES(f *testing.F) {
+	for _, s := range []string{"gpu:a100:2(IDX:0-1,4),mig:2g.10gb:1", "mig:1g.5gb(CNT:1)", "gres/mig:2g.10gb=1", "mig:1K", "a(", "mig:x y:1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		list, err := ParseGRES(s)
+		if err != nil {
+			return
+		}
+		for _, g := range list {
+			if err := g.valid(); err != nil {
+				t.Fatalf("%q: %v", s, err)
+			}
+		}
+		again, err := ParseGRES(FormatGRES(list))
+		if err != nil || !slices.Equal(list, again) {
+			t.Fatalf("%q: %v, then %v (%v)", s, list, again, err)
+		}
+		if _, err := ParseTRES(s); err == nil && strings.ContainsAny(FormatGRES(list), " \n\"'$`") {
+			t.Fatalf("%q: %v", s, list)
+		}
+	})
+}
+
+// FuzzHosts: bounded, and every name is one that checkNode would take or begins with what it would not.
+func FuzzHosts(f *testing.F) {
+	for _, s := range []string{"n[1-3,7],login1", "r[0-1]c[08-11]-ib", "n[1-", "n[1-4294967295]", "[1-9][1-9][1-9][1-9][1-9][1-9]"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		hosts, err := ExpandHosts(s)
+		if err != nil {
+			return
+		}
+		if len(hosts) > MaxHosts {
+			t.Fatalf("%d hosts of %q", len(hosts), s)
+		}
+		for _, h := range hosts {
+			if h == "" || strings.ContainsFunc(h, notHostRune) {
+				t.Fatalf("host %q of %q", h, s)
+			}
+		}
+	})
+}
+
+// FuzzQueue: whatever a user's texts are, they arrive as they are and no other field changes.
+func FuzzQueue(f *testing.F) {
+	f.Add("plain", "acc", "c")
+	f.Add("x\n7|~|7|~|N/A|~|", "a|~|b", "|")
+	f.Add("(null)", "N/A", "\n\n")
+	want, err := parseJobs(mustRead(f, "queue-array.txt"), recordedSep)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, name, account, comment string) {
+		sep := newSeparator()
+		var out strings.Builder
+		for record := range strings.SplitSeq(strings.TrimSuffix(mustRead(t, "queue-array.txt"), "\n"), "\n") {
+			fields := strings.Split(record, recordedSep)
+			for i, c := range jobFields {
+				switch c.name {
+				case "name":
+					fields[i] = name
+				case "account":
+					fields[i] = account
+				case "comment":
+					fields[i] = comment
+				}
+			}
+			out.WriteString(strings.Join(fields, sep) + "\n")
+		}
+		got, err := parseJobs(out.String(), sep)
+		if err != nil || len(got) != len(want) {
+			t.Fatalf("%d jobs of %d: %v", len(got), len(want), err)
+		}
+		for i := range want {
+			w := want[i]
+			w.Name, w.Account, w.Comment = orEmpty(name), orEmpty(account), orEmpty(comment)
+			if !reflect.DeepEqual(got[i], w) {
+				t.Fatalf("got %+v\nwant %+v", got[i], w)
+			}
+		}
+	})
+}
+
+// FuzzAllocation: texts before and behind the section, wherever Slurm prints a user's, can spoil the answer but never
+// change it.
+func FuzzAllocation(f *testing.F) {
+	imitation := "\n   JOB_GRES=mig:7g.40gb:1\n     Nodes=n3 CPU_IDs=0 Mem=0 GRES=mig:7g.40gb(CNT:1)\n   MinCPUsNode=1 \n"
+	f.Add("a", "b", "c")
+	f.Add(imitation, "", "")
+	f.Add("", "acc"+imitation, "")
+	f.Add("", "", imitation)
+	f.Add("\n   JOB_GRES=", "", "")
+	real := mustRead(f, "job-arraytask.txt")
+	want, err := parseAllocation(real, []string{"n3"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, name, account, comment string) {
+		out := strings.Replace(real, "JobName=arr", "JobName="+name, 1)
+		out = strings.Replace(out, "Account=(null)", "Account="+account, 1)
+		out = strings.Replace(out, "Network=(null)", "Network="+comment, 1)
+		got, err := parseAllocation(out, []string{"n3"})
+		if err != nil {
+			if strings.Contains(name+account+comment, allocHead) != errors.Is(err, ErrAmbiguous) {
+				t.Fatal(err)
+			}
+			return
+		}
+		if !maps.EqualFunc(got, want, slices.Equal) {
+			t.Fatalf("%v", got)
+		}
+	})
+}
+
+// FuzzNode: no output makes the parsers of admins' text fail in a bad way.
+func FuzzNode(f *testing.F) {
+	f.Add(mustRead(f, "node-busy.txt"))
+	f.Add(mustRead(f, "config.txt"))
+	f.Add("NodeName=n1 \nState=\nGres=(\nGresUsed=")
+	f.Fuzz(func(t *testing.T, out string) {
+		parseNode(out, "n1")
+		parseNodes(out)
+		parseConfig(out)
+		parseAllocation(out, nil)
+		parseLooks(out, recordedSep)
+		parseJobs(out, recordedSep)
+	})
+}
+
+func mustRead(t testing.TB, file string) string {
+	t.Helper()
+	out, err := os.ReadFile(filepath.Join("testdata", "22.05.8", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}

@@ -1,0 +1,241 @@
+package slurmtest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"caelum/internal/slurm"
+)
+
+// Node answers like slurm.Client.Node.
+func (f *Fake) Node(_ context.Context, name string) (out slurm.Node, err error) {
+	err = f.call(Call{Op: "Node", Node: name}, func() error {
+		n, err := f.node(name)
+		if err == nil {
+			out = f.show(n)
+		}
+		return err
+	})
+	return out, err
+}
+
+// Nodes answers like slurm.Client.Nodes.
+func (f *Fake) Nodes(context.Context) (out []slurm.Node, err error) {
+	err = f.call(Call{Op: "Nodes"}, func() error {
+		for _, n := range f.nodes {
+			out = append(out, f.show(n))
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (f *Fake) show(n *node) slurm.Node {
+	used := f.used(n)
+	out := slurm.Node{
+		Name: n.Name, Reason: n.reason, Partitions: slices.Clone(n.Partitions), Features: slices.Clone(n.Features),
+		Gres: slices.Clone(n.gres), BootTime: n.boot, SlurmdStartTime: n.slurmd,
+	}
+	busy, completing := false, false
+	for _, j := range f.jobs {
+		busy = busy || j.Holds() && slices.Contains(j.Nodes, n.Name)
+		completing = completing || j.State == "COMPLETING" && slices.Contains(j.Nodes, n.Name)
+	}
+	switch {
+	case n.Catalogue:
+		out.States = []string{"DOWN", "NOT_RESPONDING"}
+		out.BootTime, out.SlurmdStartTime = time.Time{}, time.Time{}
+	case busy:
+		out.States = []string{"MIXED"}
+	default:
+		out.States = []string{"IDLE"}
+	}
+	if completing {
+		out.States = append(out.States, "COMPLETING")
+	}
+	out.States = append(out.States, n.drain...)
+	// Used is shown for every type slurm.conf has, also for one that an update left out.
+	for _, g := range n.Gres {
+		out.GresUsed = append(out.GresUsed, slurm.GRES{Name: g.Name, Type: g.Type, Count: used[kind{g.Name, g.Type}]})
+	}
+	return out
+}
+
+// UpdateGRES does what slurm.Client.UpdateGRES has slurmctld do.
+func (f *Fake) UpdateGRES(_ context.Context, name string, gres []slurm.GRES) error {
+	return f.call(Call{Op: "UpdateGRES", Node: name, GRES: gres}, func() error {
+		n, err := f.node(name)
+		if err != nil {
+			return err
+		}
+		var list []slurm.GRES
+		for _, g := range gres {
+			known := slices.IndexFunc(n.Gres, func(c slurm.GRES) bool { return c.Name == g.Name })
+			if known < 0 {
+				continue // rc=0 and gone
+			}
+			if g.Name == "gpu" && g.Count != 0 && g.Count != n.Gres[known].Count {
+				return fmt.Errorf("invalid generic resource (gres) specification: %v", g)
+			}
+			list = append(list, g)
+		}
+		n.gres, n.total = list, total(list)
+		return nil
+	})
+}
+
+// Job answers like slurm.Client.Job.
+func (f *Fake) Job(_ context.Context, id uint32) (out slurm.Job, err error) {
+	err = f.call(Call{Op: "Job", Job: id}, func() error {
+		j, err := f.job(id)
+		if err == nil {
+			out = j.view(true)
+		}
+		return err
+	})
+	return out, err
+}
+
+// view copies a job as slurmctld shows it.
+func (j *job) view(allocation bool) slurm.Job {
+	out := j.Job
+	out.Nodes = slices.Clone(j.Nodes)
+	if allocation && j.Holds() {
+		out.Allocated = make(map[string][]slurm.GRES)
+		for n, list := range j.alloc {
+			out.Allocated[n] = slices.Clone(list)
+		}
+	}
+	return out
+}
+
+// OnNode answers like slurm.Client.OnNode.
+func (f *Fake) OnNode(_ context.Context, name string) (out []slurm.JobOnNode, err error) {
+	err = f.call(Call{Op: "OnNode", Node: name}, func() error {
+		if _, err := f.node(name); err != nil {
+			return err
+		}
+		for _, j := range f.sorted() {
+			if j.Present() && slices.Contains(j.Nodes, name) {
+				out = append(out, slurm.JobOnNode{Job: j.view(false)})
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Waiting answers like slurm.Client.Waiting.
+func (f *Fake) Waiting(context.Context) (out []slurm.Waiting, err error) {
+	err = f.call(Call{Op: "Waiting"}, func() error {
+		for _, j := range f.sorted() {
+			if j.State == "PENDING" {
+				out = append(out, slurm.Waiting{Job: j.view(false), Elements: 1})
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Config answers like slurm.Client.Config.
+func (f *Fake) Config(context.Context) (out slurm.Config, err error) {
+	err = f.call(Call{Op: "Config"}, func() error {
+		out.Values = maps.Clone(f.config)
+		return nil
+	})
+	return out, err
+}
+
+// RequeueHold does what slurm.Client.RequeueHold has slurmctld do. The run's epilogs follow with RunEpilogs.
+func (f *Fake) RequeueHold(_ context.Context, id uint32) error {
+	return f.call(Call{Op: "RequeueHold", Job: id}, func() error {
+		j, err := f.job(id)
+		if err != nil {
+			return err
+		}
+		if !j.Present() || j.State == "COMPLETING" || !j.Batch || !j.Requeue {
+			return fmt.Errorf("job %d is %s: %w", id, j.State, slurm.ErrJobState)
+		}
+		f.requeue(j)
+		j.hold("job requeued in held state")
+		return nil
+	})
+}
+
+// Hold does what slurm.Client.Hold has slurmctld do.
+func (f *Fake) Hold(_ context.Context, id uint32) error {
+	return f.call(Call{Op: "Hold", Job: id}, func() error {
+		j, err := f.job(id)
+		if err == nil && j.queued() {
+			j.hold("JobHeldAdmin")
+		}
+		return err
+	})
+}
+
+// queued: pending, or requeued and still completing.
+func (j *job) queued() bool {
+	return j.State == "PENDING" || j.State == "COMPLETING" && j.final == "PENDING"
+}
+
+func (j *job) hold(reason string) {
+	j.held, j.Priority, j.Reason = true, 0, reason
+}
+
+// Release does what slurm.Client.Release has slurmctld do.
+func (f *Fake) Release(_ context.Context, id uint32) error {
+	return f.call(Call{Op: "Release", Job: id}, func() error {
+		j, err := f.job(id)
+		if err == nil && j.queued() {
+			j.held, j.Priority, j.Reason = false, j.basic, "None"
+		}
+		return err
+	})
+}
+
+// SetJobGRES does what slurm.Client.SetJobGRES has slurmctld do.
+func (f *Fake) SetJobGRES(_ context.Context, id uint32, gres []slurm.GRES) error {
+	return f.call(Call{Op: "SetJobGRES", Job: id, GRES: gres}, func() error {
+		j, err := f.job(id)
+		if err != nil {
+			return err
+		}
+		if j.State != "PENDING" {
+			return fmt.Errorf("job %d is %s: %w", id, j.State, slurm.ErrJobState)
+		}
+		j.PerNode = slices.Clone(gres)
+		return nil
+	})
+}
+
+// SetJobComment does what slurm.Client.SetJobComment has slurmctld do.
+func (f *Fake) SetJobComment(_ context.Context, id uint32, text string) error {
+	return f.call(Call{Op: "SetJobComment", Job: id, Text: text}, func() error {
+		return f.comment(id, func(j *job) { j.Comment = text })
+	})
+}
+
+// SetAdminComment does what slurm.Client.SetAdminComment has slurmctld do.
+func (f *Fake) SetAdminComment(_ context.Context, id uint32, text string) error {
+	return f.call(Call{Op: "SetAdminComment", Job: id, Text: text}, func() error {
+		return f.comment(id, func(j *job) { j.AdminComment = text })
+	})
+}
+
+// comment is too late once a job of one node completes.
+func (f *Fake) comment(id uint32, set func(*job)) error {
+	j, err := f.job(id)
+	if err != nil {
+		return err
+	}
+	if !j.Holds() && j.State != "PENDING" {
+		return fmt.Errorf("job %d is %s: %w", id, strings.ToLower(j.State), slurm.ErrJobState)
+	}
+	set(j)
+	return nil
+}

@@ -1,0 +1,242 @@
+package slurmtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"caelum/internal/slurm"
+
+	"github.com/cockroachdb/datadriven"
+)
+
+// controller is what the Fake and the real client share.
+type controller interface {
+	Node(ctx context.Context, name string) (slurm.Node, error)
+	Nodes(ctx context.Context) ([]slurm.Node, error)
+	UpdateGRES(ctx context.Context, node string, gres []slurm.GRES) error
+	Job(ctx context.Context, id uint32) (slurm.Job, error)
+	OnNode(ctx context.Context, node string) ([]slurm.JobOnNode, error)
+	Waiting(ctx context.Context) ([]slurm.Waiting, error)
+	Config(ctx context.Context) (slurm.Config, error)
+	RequeueHold(ctx context.Context, id uint32) error
+	Hold(ctx context.Context, id uint32) error
+	Release(ctx context.Context, id uint32) error
+	SetJobGRES(ctx context.Context, id uint32, gres []slurm.GRES) error
+	SetJobComment(ctx context.Context, id uint32, text string) error
+	SetAdminComment(ctx context.Context, id uint32, text string) error
+}
+
+var _, _ controller = (*Fake)(nil), (*slurm.Client)(nil)
+
+func gres(t testing.TB, s string) []slurm.GRES {
+	t.Helper()
+	list, err := slurm.ParseGRES(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+const closed = "gpu:a100:14,mig:1g.5gb:0,mig:2g.10gb:0,mig:3g.20gb:0,mig:7g.40gb:0,mig:closed:28"
+
+func testNodes(t testing.TB) []Node {
+	most := gres(t, "gpu:a100:14,mig:1g.5gb:14,mig:2g.10gb:6,mig:3g.20gb:4,mig:7g.40gb:2,mig:closed:28")
+	return []Node{
+		{Name: "n1", Partitions: []string{"gpu"}, Features: []string{"a100"}, Gres: gres(t, closed)},
+		{Name: "n2", Partitions: []string{"gpu"}, Features: []string{"a100"}, Gres: gres(t, closed)},
+		{Name: "mig-catalog1", Partitions: []string{"gpu"}, Features: []string{"a100"}, Gres: most, Catalogue: true},
+	}
+}
+
+// TestStory drives a Fake; each command draws nodes and jobs after it.
+func TestStory(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		f := New(testNodes(t)...)
+		ctx := context.Background()
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			var out string
+			arg := func(key string) (s string) {
+				d.MaybeScanArgs(t, key, &s)
+				return s
+			}
+			var id uint32
+			if d.HasArg("job") {
+				fmt.Sscan(arg("job"), &id)
+			}
+			var err error
+			switch d.Cmd {
+			case "submit", "submit-held":
+				j := slurm.Job{Name: arg("name"), PerNode: gres(t, d.Input), Batch: !d.HasArg("interactive"), Requeue: true, Exclusive: d.HasArg("exclusive")}
+				fmt.Sscan(arg("nodes"), &j.NumNodes)
+				for _, a := range d.CmdArgs {
+					if a.Key == "on" {
+						j.ReqNodes = a.Vals
+					}
+				}
+				if d.Cmd == "submit-held" {
+					f.SubmitHeld(j)
+				} else {
+					_, err = f.Submit(j)
+				}
+			case "update":
+				err = f.UpdateGRES(ctx, arg("node"), gres(t, d.Input))
+			case "tick":
+				out = fmt.Sprintln("started", f.Tick())
+			case "end":
+				err = f.End(id)
+			case "cancel":
+				err = f.Cancel(id)
+			case "epilogs":
+				f.RunEpilogs()
+			case "requeuehold":
+				err = f.RequeueHold(ctx, id)
+			case "hold":
+				err = f.Hold(ctx, id)
+			case "release":
+				err = f.Release(ctx, id)
+			case "set-gres":
+				err = f.SetJobGRES(ctx, id, gres(t, d.Input))
+			case "advance":
+				f.Advance(3 * time.Minute)
+			case "restart":
+				f.Restart()
+			case "restart-slurmd":
+				err = f.RestartSlurmd(arg("node"))
+			case "drain":
+				err = f.Drain(arg("node"), arg("reason"))
+			case "writes":
+				for _, c := range f.Writes() {
+					out += c.String() + "\n"
+				}
+				return out
+			default:
+				t.Fatalf("unknown command %s", d.Cmd)
+			}
+			if err != nil {
+				return "error: " + err.Error() + "\n"
+			}
+			return out + draw(t, f)
+		})
+	})
+}
+
+func draw(t *testing.T, f *Fake) string {
+	ctx := context.Background()
+	var b strings.Builder
+	for _, name := range []string{"n1", "n2"} {
+		n, err := f.Node(ctx, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "%s %s\n", name, strings.Join(n.States, "+"))
+		for i, g := range n.Gres {
+			used := 0
+			for _, u := range n.GresUsed {
+				if u.Name == g.Name && u.Type == g.Type {
+					used = u.Count
+				}
+			}
+			if n.Gres[i].Count > 0 || used > 0 {
+				fmt.Fprintf(&b, "  %s:%s %d of %d\n", g.Name, g.Type, used, g.Count)
+			}
+		}
+	}
+	for id := uint32(1); id <= 9; id++ {
+		j, err := f.Job(ctx, id)
+		if errors.Is(err, slurm.ErrNoJob) {
+			continue // refused
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "job %d %s %s (%s) restarts=%d", id, j.Name, j.State, j.Reason, j.Restarts)
+		for _, n := range j.Nodes {
+			fmt.Fprintf(&b, " %s[%s]", n, slurm.FormatGRES(j.Allocated[n]))
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// Hooks run between calls with no lock held: they may start jobs, end them, fail calls and look.
+func TestHooks(t *testing.T) {
+	ctx := context.Background()
+	f := New(testNodes(t)...)
+	if err := f.UpdateGRES(ctx, "n1", gres(t, "gpu:a100:14,mig:2g.10gb:1,mig:closed:27")); err != nil {
+		t.Fatal(err)
+	}
+	id, err := f.Submit(slurm.Job{PerNode: gres(t, "gpu:1,mig:2g.10gb:1"), Batch: true, Requeue: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen []string
+	f.Prolog(func(j slurm.Job, node string) {
+		now, _ := f.Job(ctx, j.ID)
+		seen = append(seen, fmt.Sprint("prolog ", node, " ", now.State, " ", now.Reason, " ", slurm.FormatGRES(now.Allocated[node])))
+	})
+	f.Epilog(func(j slurm.Job, node string) {
+		now, _ := f.Node(ctx, node)
+		seen = append(seen, fmt.Sprint("epilog ", node, " ", strings.Join(now.States, "+"), " ", slurm.FormatGRES(now.GresUsed)))
+	})
+	f.Before(func(c Call) error {
+		switch c.Op {
+		case "OnNode":
+			f.Tick() // the job starts before the list is read
+		case "UpdateGRES":
+			return slurm.ErrUnreachable
+		}
+		return nil
+	})
+	on, err := f.OnNode(ctx, "n1")
+	if err != nil || len(on) != 1 || on[0].ID != id {
+		t.Errorf("%v %v", on, err)
+	}
+	if err := f.UpdateGRES(ctx, "n1", gres(t, closed)); !errors.Is(err, slurm.ErrUnreachable) {
+		t.Error(err)
+	}
+	if n, _ := f.Node(ctx, "n1"); slurm.FormatGRES(n.Gres) != "gpu:a100:14,mig:2g.10gb:1,mig:closed:27" {
+		t.Errorf("a failed write changed %v", n.Gres)
+	}
+	if err := f.Finish(id); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"prolog n1 RUNNING Prolog gpu:a100:1,mig:2g.10gb:1",
+		"epilog n1 IDLE+COMPLETING gpu:a100:0,mig:1g.5gb:0,mig:2g.10gb:0,mig:3g.20gb:0,mig:7g.40gb:0,mig:closed:0",
+	}
+	if strings.Join(seen, "\n") != strings.Join(want, "\n") {
+		t.Errorf("saw %q", seen)
+	}
+}
+
+// Several goroutines at once: for the race detector, and nothing is given out twice.
+func TestConcurrent(t *testing.T) {
+	ctx := context.Background()
+	f := New(testNodes(t)...)
+	offer := gres(t, "gpu:a100:14,mig:1g.5gb:3,mig:closed:25")
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 20 {
+				f.UpdateGRES(ctx, "n1", offer)
+				f.Submit(slurm.Job{PerNode: []slurm.GRES{{Name: "gpu", Count: 1}, {Name: "mig", Type: "1g.5gb", Count: 1}}})
+				f.Tick()
+				n, _ := f.Node(ctx, "n1")
+				for _, u := range n.GresUsed {
+					if u.Type == "1g.5gb" && u.Count > 3 {
+						t.Errorf("%d used of 3", u.Count)
+					}
+				}
+				on, _ := f.OnNode(ctx, "n1")
+				for _, j := range on {
+					f.Finish(j.ID)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
