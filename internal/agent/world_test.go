@@ -99,6 +99,9 @@ func (w *world) start() {
 	w.agent = a
 	w.mu.Unlock()
 	w.stop = func() {
+		w.mu.Lock()
+		w.agent = nil
+		w.mu.Unlock()
 		cancel()
 		done.Wait()
 		a.ledger.Close()
@@ -123,7 +126,12 @@ func (w *world) prolog(j slurm.Job) {
 	for i := range slots {
 		req.Slots = append(req.Slots, i)
 	}
-	l, err := w.current().Lease(context.Background(), j.ID, req)
+	a := w.current()
+	for a == nil { // it is restarting: the plugin asks again
+		time.Sleep(time.Millisecond)
+		a = w.current()
+	}
+	l, err := a.Lease(context.Background(), j.ID, req)
 	if err != nil {
 		w.t.Errorf("prolog of job %d: %v", j.ID, err)
 		return

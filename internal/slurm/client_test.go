@@ -75,7 +75,7 @@ func stage(t *testing.T, scenes ...scene) (*Client, func() []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := New(Options{Scontrol: self, Squeue: self, Timeout: time.Minute, SlurmConf: "/etc/slurm/slurm.conf", Env: []string{playEnv + "=" + dir}})
+	c := New(Options{Scontrol: self, Squeue: self, Timeout: time.Minute, SlurmConf: "/etc/slurm/slurm.conf", Env: []string{playEnv + "=" + dir, "GORACE=atexit_sleep_ms=0"}})
 	return c, func() []string {
 		var calls []string
 		for n := 1; ; n++ {
@@ -205,7 +205,11 @@ func TestRequeueOfTheDead(t *testing.T) {
 func TestNothingOddIsRun(t *testing.T) {
 	ctx := context.Background()
 	c, calls := stage(t)
+	_, errNode := c.Node(ctx, "--all")
+	_, errOnNode := c.OnNode(ctx, "n1,n2")
 	for _, err := range []error{
+		errNode,
+		errOnNode,
 		c.UpdateGRES(ctx, "n[1-9]", []GRES{{"mig", "closed", 1}}),
 		c.UpdateGRES(ctx, "n1 gres=gpu:0", []GRES{{"mig", "closed", 1}}),
 		c.UpdateGRES(ctx, "-d", []GRES{{"mig", "closed", 1}}),

@@ -124,7 +124,7 @@ var (
 // valid is what may go into a command line and what is believed from one.
 func (g GRES) valid() error {
 	switch {
-	case !gresName.MatchString(g.Name):
+	case !gresName.MatchString(g.Name) || g.Name == "gres": // which is the prefix
 		return fmt.Errorf("%q is no GRES name", g.Name)
 	case g.Type != "" && (!gresType.MatchString(g.Type) || countRE.MatchString(g.Type)):
 		return fmt.Errorf("%q is no GRES type", g.Type)
