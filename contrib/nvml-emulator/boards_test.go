@@ -13,11 +13,11 @@ import (
 )
 
 type boardProfile struct {
-	name                     string
-	id, slices, size, limit  int
-	memory                   int // MiB; 0 where the table has a dash
-	starts                   []int
-	sms, ce, dec, jpeg, enum string
+	name                    string
+	id, slices, size, limit int
+	memory                  int // MiB; 0 where the table has a dash
+	starts                  []int
+	enum                    string
 }
 
 type boardTable struct {

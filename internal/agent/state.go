@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 
@@ -172,9 +171,4 @@ func (a *Agent) settleClaims(gpus []offer.GPU) map[uint32][]offer.Spot {
 		}
 	}
 	return settled
-}
-
-// label names a spot as people write it: GPU 1 3g.20gb@4.
-func (a *Agent) label(s offer.Spot) string {
-	return fmt.Sprintf("GPU %d %s", s.GPU, a.cards[s.GPU].Board.Label(s.Placement))
 }

@@ -189,7 +189,9 @@ func TestAgainstOracle(t *testing.T) {
 		if got, want := s.ReachBeside(l, blocked), s.reach(s.all, set, blocked); got != want {
 			t.Errorf("reach of %s: %d, want %d", s.DrawBeside(l, blocked), got, want)
 		}
-		some := Layout(rapid.Uint64().Draw(t, "any") & rapid.Uint64().Draw(t, "any") & uint64(span(0, len(s.Placements))))
+		every := rapid.Uint64()
+		first, second := every.Draw(t, "any"), every.Draw(t, "of which") // both: a quarter of the bits
+		some := Layout(first & second & uint64(span(0, len(s.Placements))))
 		if got, want := s.Legal(some), s.legal(intervals(s.Board, some)); got != want {
 			t.Errorf("%s legal: %v, the intervals say %v", s.List(some), got, want)
 		}

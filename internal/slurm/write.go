@@ -99,8 +99,12 @@ func (c *Client) onJob(ctx context.Context, id uint32, args func(Job) ([]string,
 	return err
 }
 
-// ref names exactly one record to scontrol: "12", "12_3", or "12_[4-9]" for what is left of a pending array.
+// ref names exactly one record to scontrol: "12", "12_3", "12_[4-9]" for what is left of a pending array, or "12+0" for the
+// first component of a het job, whose id is the whole job's too (22.05.8: show and update of 12 take every component).
 func ref(j Job) string {
+	if j.HetJob != 0 && j.HetJob == j.ID {
+		return strconv.FormatUint(uint64(j.ID), 10) + "+0"
+	}
 	if j.ArrayJob == 0 {
 		return strconv.FormatUint(uint64(j.ID), 10)
 	}

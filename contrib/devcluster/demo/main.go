@@ -145,10 +145,10 @@ func indent(text string) string {
 
 // job is what sacct and the job's own output say.
 type job struct {
-	id, name, state, node, start string
-	waited                       time.Duration
-	tres                         string
-	ran                          map[string]string // what cuda-process printed: uuid, gpu, profile, start
+	id, name, state, node string
+	waited                time.Duration
+	tres                  string
+	ran                   map[string]string // what cuda-process printed: uuid, gpu, profile, start
 }
 
 // wait returns when slurmdbd has every job as ended.
