@@ -21,7 +21,7 @@ prerequisites:
 	@contrib/devcluster/prerequisites
 
 $(B)/caelumd $(B)/caelum: $(B)/%: FORCE
-	$(GO) build -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+	$(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 
 .PHONY: plugin emulator
 plugin:

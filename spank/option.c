@@ -22,7 +22,7 @@ static int check(int val, const char *arg, int remote)
 	if (arg && option_valid(arg))
 		return 0;
 	if (!remote)
-		slurm_error("caelum: --mig: couldn't read '%.40s': give a profile such as 1g.5gb, or auto; 'caelum profiles' lists them",
+		slurm_error("caelum: --mig: couldn't read '%.40s': give a profile such as 1g.5gb, or auto",
 			    arg ? arg : "");
 	return -1;
 }

@@ -63,10 +63,10 @@ static void check_lease(spank_t sp)
 	uint32_t restart = 0;
 
 	if (task.lease.job != task.job || spank_get_item(sp, S_JOB_UID, &uid) != ESPANK_SUCCESS || task.lease.uid != uid)
-		fail("the lease file is another job's; submit again, and tell the admin to run 'caelum doctor' on this node");
+		fail("the lease file is another job's; submit again, and tell the admin to run 'caelum status' on this node");
 	/* Always 0 up to 26.05: SPANK reads a field that slurmstepd never sets. So 0 says nothing; see README.md. */
 	else if (spank_get_item(sp, S_SLURM_RESTART_COUNT, &restart) == ESPANK_SUCCESS && restart && restart != task.lease.restart)
-		fail("the lease file is of an earlier run of this job; submit again, and tell the admin to run 'caelum doctor' on this node");
+		fail("the lease file is of an earlier run of this job; submit again, and tell the admin to run 'caelum status' on this node");
 	else if (task.lease.error[0])
 		fail(task.lease.error);
 }
@@ -96,7 +96,7 @@ int caelum_task_privileged(spank_t sp, int ac, char **av)
 	}
 	snprintf(path, sizeof(path), "%s/jobs/%u", config.run_dir, task.job);
 	if (lease_read(&task.lease, path, why, sizeof(why)) < 0) {
-		snprintf(task.error, sizeof(task.error), "couldn't read the lease file %s: %s; submit again, and tell the admin to run 'caelum doctor' on this node",
+		snprintf(task.error, sizeof(task.error), "couldn't read the lease file %s: %s; submit again, and tell the admin to run 'caelum status' on this node",
 			 path, why);
 		goto done;
 	}
@@ -186,7 +186,7 @@ static bool translate(const struct slots *slots, char *uuids, size_t size, int *
 
 	*slices = slots_translate(slots, &task.lease, uuids, size, &unknown);
 	if (*slices < 0)
-		snprintf(task.error, sizeof(task.error), "couldn't find slot %u in the lease file; submit again, and tell the admin to run 'caelum doctor' on this node",
+		snprintf(task.error, sizeof(task.error), "couldn't find slot %u in the lease file; submit again, and tell the admin to run 'caelum status' on this node",
 			 unknown);
 	return *slices >= 0;
 }

@@ -4,12 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"sort"
-	"strings"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
-
-	"caelum/internal/mig"
 )
 
 // NVML is Hardware by the driver's libnvidia-ml.so.1.
@@ -39,105 +36,6 @@ func OpenNVML(path string) (*NVML, error) {
 
 // Close unloads the library.
 func (n *NVML) Close() { n.lib.Shutdown() }
-
-// GPUs implements Hardware.
-func (n *NVML) GPUs() ([]GPU, error) {
-	count, ret := n.lib.DeviceGetCount()
-	if err := check(ret, "count the GPUs"); err != nil {
-		return nil, err
-	}
-	n.devices = make([]device, count)
-	gpus := make([]GPU, count)
-	for i := range gpus {
-		gpus[i] = n.discover(i)
-	}
-	return gpus, nil
-}
-
-func (n *NVML) discover(i int) GPU {
-	g := GPU{Index: i, Minor: i}
-	dev, ret := n.lib.DeviceGetHandleByIndex(i)
-	if ret != nvml.SUCCESS {
-		g.Problem = fmt.Sprintf("couldn't open the GPU: %s; see the kernel log for Xid messages", nvml.ErrorString(ret))
-		return g
-	}
-	n.devices[i].handle = dev
-	g.UUID, _ = dev.GetUUID()
-	g.Name, _ = dev.GetName()
-	if minor, ret := dev.GetMinorNumber(); ret == nvml.SUCCESS {
-		g.Minor = minor
-	}
-	current, pending, ret := dev.GetMigMode()
-	switch {
-	case ret == nvml.ERROR_NOT_SUPPORTED:
-		g.Problem = "this GPU has no MIG"
-	case ret != nvml.SUCCESS:
-		g.Problem = fmt.Sprintf("couldn't read the MIG mode: %s", nvml.ErrorString(ret))
-	case current != nvml.DEVICE_MIG_ENABLE && pending == nvml.DEVICE_MIG_ENABLE:
-		g.Problem = fmt.Sprintf("MIG mode is pending; reset the GPU with `nvidia-smi --gpu-reset -i %d` or reboot", i)
-	case current != nvml.DEVICE_MIG_ENABLE:
-		g.Problem = fmt.Sprintf("MIG mode is off; turn it on with `nvidia-smi -i %d -mig 1`", i)
-	}
-	if g.Problem != "" {
-		return g
-	}
-	board, err := n.board(i, g.Name)
-	if err != nil {
-		g.Problem = err.Error()
-	}
-	g.Board = board
-	return g
-}
-
-// board asks the driver for every profile and its possible placements. The driver is the authority: names and
-// memory drift between releases.
-func (n *NVML) board(i int, name string) (*mig.Board, error) {
-	d := &n.devices[i]
-	d.profiles = map[string]nvml.GpuInstanceProfileInfo{}
-	d.names = map[uint32]string{}
-	var profiles []mig.Profile
-	grid := 0
-	for k := range nvml.GPU_INSTANCE_PROFILE_COUNT {
-		info, ret := d.handle.GetGpuInstanceProfileInfo(k)
-		if ret != nvml.SUCCESS {
-			continue // a profile this board does not have
-		}
-		p := mig.Profile{
-			Name: fmt.Sprintf("profile-%d", info.Id), ID: int(info.Id), Compute: int(info.SliceCount),
-			MemoryMiB: info.MemorySizeMB, SM: int(info.MultiprocessorCount), CE: int(info.CopyEngineCount),
-			DEC: int(info.DecoderCount), ENC: int(info.EncoderCount), JPEG: int(info.JpegCount), OFA: int(info.OfaCount),
-		}
-		if v2, ret := d.handle.GetGpuInstanceProfileInfoV(k).V2(); ret == nvml.SUCCESS {
-			p.Name = strings.TrimPrefix(text(v2.Name[:]), "MIG ")
-		}
-		if v3, ret := d.handle.GetGpuInstanceProfileInfoV(k).V3(); ret == nvml.SUCCESS {
-			p.Gfx = v3.Capabilities&nvml.GPU_INSTANCE_PROFILE_CAPS_GFX != 0
-		}
-		places, ret := d.handle.GetGpuInstancePossiblePlacements(&info)
-		if ret != nvml.SUCCESS || len(places) == 0 {
-			continue
-		}
-		for _, pl := range places {
-			p.Starts = append(p.Starts, int(pl.Start))
-			p.Size = int(pl.Size)
-			grid = max(grid, int(pl.Start+pl.Size))
-		}
-		sort.Ints(p.Starts)
-		// Some drivers report a wrong instance count on A30 (noted in mig-parted's discovery); the starts bound it.
-		p.Max = int(info.InstanceCount)
-		if p.Max < 1 || p.Max > len(p.Starts) {
-			p.Max = len(p.Starts)
-		}
-		profiles = append(profiles, p)
-		d.profiles[p.Name] = info
-		d.names[info.Id] = p.Name
-	}
-	if len(profiles) == 0 {
-		return nil, errors.New("the driver lists no MIG profile for this GPU; update the driver")
-	}
-	sort.SliceStable(profiles, func(a, b int) bool { return profiles[a].Size < profiles[b].Size })
-	return mig.NewBoard(name, mig.GRESType(name), name, grid, profiles)
-}
 
 // Instances implements Hardware.
 func (n *NVML) Instances(gpu int) ([]Instance, error) {
@@ -377,15 +275,4 @@ func check(ret nvml.Return, what string) error {
 		return fmt.Errorf("couldn't %s: %s (NVML error %d)", what, nvml.ErrorString(ret), int(ret))
 	}
 	return fmt.Errorf("couldn't %s: %w", what, class)
-}
-
-func text(chars []int8) string {
-	var b strings.Builder
-	for _, c := range chars {
-		if c == 0 {
-			break
-		}
-		b.WriteByte(byte(c))
-	}
-	return b.String()
 }

@@ -40,10 +40,10 @@ func (w Waiting) Eligible() bool {
 
 // HeldByMark reports whether the job is held by job_submit.lua until an agent releases it. BadConstraints counts: a
 // released job whose slice goes away before it starts ends there, with priority 0, and can be released again. So does a
-// job that was requeued and held.
+// job that was requeued and held. JobHeldAdmin does not: that is root's own hold on top of the mark (22.05.8).
 func (w Waiting) HeldByMark() bool {
 	switch w.Reason {
-	case "JobHeldUser", "JobHeldAdmin", "BadConstraints", "job requeued in held state":
+	case "JobHeldUser", "BadConstraints", "job requeued in held state":
 		return w.State == "PENDING" && w.Priority == 0 && w.Problem == "" && HasMark(w.AdminComment, MarkHeld)
 	}
 	return false

@@ -25,7 +25,7 @@ func TestEligible(t *testing.T) {
 		{"Prolog", "", 9, "", false, false},
 		{"a reason of a later release", "", 9, "", false, false},
 		{"JobHeldUser", mark, 0, "", false, true},
-		{"JobHeldAdmin", mark, 0, "", false, true},
+		{"JobHeldAdmin", mark, 0, "", false, false},
 		{"BadConstraints", mark, 0, "", false, true},
 		{"job requeued in held state", mark, 0, "", false, true},
 		{"JobHeldUser", "", 0, "", false, false},

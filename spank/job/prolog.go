@@ -49,9 +49,9 @@ func prolog(c call) error {
 	var refused *api.Error
 	switch {
 	case errors.As(err, &refused) && refused.Code == 503:
-		return fmt.Errorf("couldn't get a lease in %d s: the agent says: %s; see 'caelum doctor' on %s, %s", c.wait, refused.Message, c.node, next)
+		return fmt.Errorf("couldn't get a lease in %d s: the agent says: %s; see 'caelum status' on %s, %s", c.wait, refused.Message, c.node, next)
 	case errors.As(err, &refused):
-		return fmt.Errorf("couldn't get a lease: the agent says: %s (%d); see 'caelum doctor' on %s, %s", refused.Message, refused.Code, c.node, next)
+		return fmt.Errorf("couldn't get a lease: the agent says: %s (%d); see 'caelum status' on %s, %s", refused.Message, refused.Code, c.node, next)
 	}
 	return fmt.Errorf("couldn't get a lease: no agent answered at %s for %d s (%s); see 'systemctl status caelumd' on %s, %s",
 		client.Socket(), c.wait, api.Reason(err), c.node, next)
