@@ -1,0 +1,207 @@
+// Package docs holds the documentation. Its tests keep it true where a program can tell: links, commands, flags, keys.
+package docs
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const root = ".."
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// files are the repository's files with one of the extensions, by their paths in it. Test data are left out.
+func files(t *testing.T, extensions ...string) []string {
+	t.Helper()
+	var all []string
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == ".git" || d.Name() == "build" || d.Name() == "testdata") {
+			return fs.SkipDir
+		}
+		if !d.IsDir() && slices.Contains(extensions, filepath.Ext(path)) {
+			rel, err := filepath.Rel(root, path)
+			all = append(all, rel)
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// pages are the Markdown files.
+func pages(t *testing.T) []string {
+	t.Helper()
+	all := files(t, ".md")
+	for _, must := range []string{"README.md", "docs/admin-guide.md", "docs/user-guide.md"} {
+		if !slices.Contains(all, must) {
+			t.Fatalf("%s is not among the pages", must)
+		}
+	}
+	return all
+}
+
+// matches are the first groups of every match.
+func matches(text, expression string) []string {
+	var all []string
+	for _, m := range regexp.MustCompile(expression).FindAllStringSubmatch(text, -1) {
+		all = append(all, m[1])
+	}
+	return all
+}
+
+// indented are code blocks, where [text](target) is no link. Tables and lists of this project do not start with four blanks.
+var indented = regexp.MustCompile(`(?m)^ {4}.*$`)
+
+// anchors are the ids that GitHub gives to a page's headings.
+func anchors(page string) []string {
+	var all []string
+	for _, h := range matches(indented.ReplaceAllString(page, ""), `(?m)^#+ +(.*)$`) {
+		id := regexp.MustCompile(`[^\pL\pN _-]`).ReplaceAllString(strings.ToLower(h), "")
+		all = append(all, strings.ReplaceAll(id, " ", "-"))
+	}
+	return all
+}
+
+func TestLinksResolve(t *testing.T) {
+	for _, page := range pages(t) {
+		text := indented.ReplaceAllString(read(t, page), "")
+		for _, target := range matches(text, `\]\(([^)\s]+)\)`) {
+			if strings.Contains(target, "://") {
+				continue
+			}
+			file, anchor, _ := strings.Cut(target, "#")
+			path := page
+			if file != "" {
+				path = filepath.Join(filepath.Dir(page), file)
+			}
+			if _, err := os.Stat(filepath.Join(root, path)); err != nil {
+				t.Errorf("%s: the link %s leads nowhere", page, target)
+			} else if anchor != "" && !slices.Contains(anchors(read(t, path)), anchor) {
+				t.Errorf("%s: %s has no heading for #%s", page, path, anchor)
+			}
+		}
+	}
+}
+
+// commands are what the sources of cmd/<name> register with cobra, and their flags.
+func commands(t *testing.T, name string) (subcommands, flags []string) {
+	t.Helper()
+	sources, err := filepath.Glob(filepath.Join(root, "cmd", name, "*.go"))
+	if err != nil || len(sources) == 0 {
+		t.Fatalf("no sources in cmd/%s (%v)", name, err)
+	}
+	for _, path := range sources {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, use := range matches(string(data), `\bUse: +"([a-z-]+)`) {
+			if use != name {
+				subcommands = append(subcommands, use)
+			}
+		}
+		flags = append(flags, matches(string(data), `Var\(&[\w.]+, "([a-z-]+)",`)...)
+	}
+	return subcommands, flags
+}
+
+func TestAdminGuideNamesEveryCommandAndFlag(t *testing.T) {
+	guide := read(t, "docs/admin-guide.md")
+	for _, name := range []string{"caelum", "caelumd"} {
+		subcommands, flags := commands(t, name)
+		if len(subcommands) == 0 || len(flags) == 0 {
+			t.Fatalf("cmd/%s: found the commands %q and the flags %q: does it still use cobra's literals?", name, subcommands, flags)
+		}
+		for _, sub := range subcommands {
+			if !regexp.MustCompile(`\b` + name + " " + sub + `\b`).MatchString(guide) {
+				t.Errorf("the admin guide does not mention %s %s", name, sub)
+			}
+		}
+		for _, flag := range flags {
+			if !strings.Contains(guide, "--"+flag) {
+				t.Errorf("the admin guide does not mention --%s of %s", flag, name)
+			}
+		}
+	}
+}
+
+// A page or a message that sends the reader to a command sends him to one that exists.
+func TestNamedCommandsExist(t *testing.T) {
+	for _, name := range []string{"caelum", "caelumd"} {
+		subcommands, _ := commands(t, name)
+		check := func(paths []string, expression string) {
+			for _, path := range paths {
+				for _, sub := range matches(read(t, path), expression) {
+					if !slices.Contains(subcommands, sub) && !strings.HasSuffix(path, "_test.go") {
+						t.Errorf("%s names the command %s %s, which does not exist", path, name, sub)
+					}
+				}
+			}
+		}
+		check(pages(t), "[`'$] ?"+name+" ([a-z][a-z-]+)")
+		check(files(t, ".go", ".c", ".h", ".lua"), "[`']"+name+" ([a-z][a-z-]+)[^`'\\n]*[`']")
+	}
+}
+
+// keys are the agent's configuration keys.
+func keys(t *testing.T) []string {
+	t.Helper()
+	all := matches(read(t, "internal/agent/config.go"), "`mapstructure:\"([a-z_]+)\"`")
+	if len(all) == 0 {
+		t.Fatal("no keys found in internal/agent/config.go")
+	}
+	return all
+}
+
+func TestEveryKeyIsDocumented(t *testing.T) {
+	guide, example := read(t, "docs/admin-guide.md"), read(t, "etc/caelum.yaml")
+	for _, key := range keys(t) {
+		if !strings.Contains(guide, "\n| `"+key+"` |") {
+			t.Errorf("the admin guide's table has no row for the key %s", key)
+		}
+		if !slices.Contains(matches(example, `(?m)^# ([a-z_]+): `), key) {
+			t.Errorf("etc/caelum.yaml does not show the key %s", key)
+		}
+	}
+}
+
+func TestNoUnknownKeyIsDocumented(t *testing.T) {
+	known := keys(t)
+	for _, key := range matches(read(t, "etc/caelum.yaml"), `(?m)^(?:# )?([a-z_]+): [^ ]+`) {
+		if !slices.Contains(known, key) {
+			t.Errorf("etc/caelum.yaml shows the key %s, which does not exist", key)
+		}
+	}
+	_, table, found := strings.Cut(read(t, "docs/admin-guide.md"), "\n| key | default | meaning |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	documented := matches(table, "(?m)^\\| `([a-z_]+)` \\|")
+	if !found || len(documented) == 0 {
+		t.Fatal("the admin guide's table of keys is not found")
+	}
+	for _, key := range documented {
+		if !slices.Contains(known, key) {
+			t.Errorf("the admin guide documents the key %s, which does not exist", key)
+		}
+	}
+}
