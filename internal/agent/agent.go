@@ -52,8 +52,8 @@ type Agent struct {
 	profiles []string // on offer, over all GPUs, smallest first
 	total    int      // N, the node's constant total of gres/mig; the publisher's alone
 
-	indexMu  sync.Mutex
-	relative *bool // how Slurm numbers CUDA_VISIBLE_DEVICES, once known
+	slurmMu sync.Mutex
+	slurm   *slurm.Config // slurmctld's configuration, once read
 
 	mu       sync.Mutex
 	cards    []*card

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"caelum/internal/api"
 	"caelum/internal/slurm"
@@ -344,5 +345,39 @@ func TestCloseOffers(t *testing.T) {
 	n, _ := w.fake.Node(context.Background(), "n1")
 	if len(only(n.Gres, "gpu")) != 1 || n.Gres[0].Count != 7 {
 		t.Errorf("the slots went with them: %v", n.Gres)
+	}
+}
+
+// A Slurm that would skip the SPANK prolog gets nothing on offer, and says why.
+func TestRunInJobIsRefused(t *testing.T) {
+	w := newWorld(t, 1)
+	w.fake.SetConfig("PrologFlags", "Alloc,RunInJob")
+	err := w.agent.Publish(context.Background())
+	if err == nil || !strings.Contains(err.Error(), "RunInJob") {
+		t.Errorf("published all the same: %v", err)
+	}
+	if len(w.offers()) != 0 {
+		t.Errorf("offers %v", w.offers())
+	}
+}
+
+// A job that can never be placed is sent back three times and then left held, with the reason where the user can see it.
+func TestGivingUp(t *testing.T) {
+	w := newWorld(t, 1)
+	w.publish()
+	w.node.Emulator(t, "fault", "add", "--call", "CREATE_GI", "--nth", "1", "--times", "1000", "--error", "UNKNOWN")
+	id := w.submit(job(1, "1g.5gb:1"))
+	for range maxRequeues + 1 {
+		w.publish()
+		w.fake.Tick()
+		w.prologs.Wait()
+		w.fake.RunEpilogs()
+		w.fake.Advance(10 * time.Minute)
+	}
+	w.publish()
+	w.fake.Tick()
+	j, _ := w.fake.Job(context.Background(), id)
+	if j.State != "PENDING" || j.AdminComment != "caelum:released caelum:requeued=4 caelum:no-room=1g.5gb:1@n1" {
+		t.Errorf("%s, admin_comment %q", j.State, j.AdminComment)
 	}
 }

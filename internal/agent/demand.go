@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"caelum/internal/offer"
 	"caelum/internal/slurm"
@@ -72,11 +73,20 @@ func serves(node slurm.Node, w slurm.Waiting) bool {
 	return true
 }
 
+// forgetting is how much later than it might start a requeued job is released. slurmd runs no prolog for a job of which it still
+// knows an earlier run, and 22.05 may know it for two seconds longer than slurmctld keeps the job waiting
+// (_clear_expired_job_states in slurm_cred.c; gone by 24.11).
+const forgetting = 3 * time.Second
+
 // releasable reports whether an agent may release the job: job_submit.lua submitted it held because slurmctld would have
 // refused it while its slices are not on offer, or slurmctld has since given it up as BadConstraints because they went off
 // offer again. A user's or an admin's own hold bears no such mark.
 func (a *Agent) releasable(w slurm.Waiting) bool {
-	if w.Job.Eligible.After(a.now()) {
+	due := w.Job.Eligible
+	if w.Restarts > 0 {
+		due = due.Add(forgetting)
+	}
+	if due.After(a.now()) {
 		return false
 	}
 	return w.HeldByMark() || w.Reason == "BadConstraints" && slurm.HasMark(w.AdminComment, markReleased)

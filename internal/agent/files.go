@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -77,11 +76,11 @@ func (a *Agent) leaseFile(job uint32) string {
 func (a *Agent) writeLeaseFile(l api.Lease) error {
 	index := "absolute"
 	if l.Error == "" && len(l.Slices) > 0 {
-		relative, err := a.relativeIndex()
+		c, err := a.slurmConfig(context.Background())
 		if err != nil {
 			return api.NotNow(err.Error())
 		}
-		if relative {
+		if c.RelativeIndex() {
 			index = "relative"
 		}
 	}
@@ -135,22 +134,4 @@ func (a *Agent) removeLeaseFile(job uint32) error {
 		return fmt.Errorf("couldn't remove a lease file: %w", err)
 	}
 	return nil
-}
-
-// relativeIndex reports whether Slurm numbers CUDA_VISIBLE_DEVICES within the step. It is asked once: changing it means
-// restarting every slurmd.
-func (a *Agent) relativeIndex() (bool, error) {
-	a.indexMu.Lock()
-	defer a.indexMu.Unlock()
-	if a.relative == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		c, err := a.ctl.Config(ctx)
-		if err != nil {
-			return false, err
-		}
-		relative := c.RelativeIndex()
-		a.relative = &relative
-	}
-	return *a.relative, nil
 }

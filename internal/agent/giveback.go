@@ -26,6 +26,8 @@ func (a *Agent) giveBack(ctx context.Context, job slurm.Job, lease api.Lease, wa
 	if times < maxRequeues {
 		comment = replaceMark(comment, markReleased, slurm.MarkHeld)
 	} else {
+		// The job is gone from here before anything could show the reason, so it stands where `scontrol show job` does.
+		comment = replaceMark(comment, "", markNoRoom+list(wants)+"@"+a.cfg.Node)
 		reason += fmt.Sprintf("; tried %d times, held: ask an administrator to look at `caelum status` on %s", times, a.cfg.Node)
 	}
 	if err := a.ctl.SetAdminComment(ctx, job.ID, comment); err != nil {

@@ -13,6 +13,8 @@ const (
 	markReleased = "caelum:released"
 	// markRequeued counts how often the job was sent back because its slice could not be had.
 	markRequeued = "caelum:requeued="
+	// markNoRoom says what could not be had, and where, when an agent gave up and left the job held.
+	markNoRoom = "caelum:no-room="
 )
 
 // replaceMark puts one word in the place of another, or at the end. An empty word is none.

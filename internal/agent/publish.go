@@ -87,6 +87,9 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 		a.publishErr = err
 		a.mu.Unlock()
 	}()
+	if _, err := a.slurmConfig(ctx); err != nil {
+		return err
+	}
 	node, err := a.read(ctx)
 	if err != nil {
 		return err
@@ -125,6 +128,17 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 		}
 		if err := a.write(ctx, "raise", node, high, d); err != nil {
 			return err
+		}
+		// What is used may have dropped between read and write with no epilog to publish anew: a job with a slice and no
+		// slot came and went, or slurmctld forgot (`scontrol reconfigure`). Then more is free than was planned.
+		if node, err = a.ctl.Node(ctx, a.cfg.Node); err != nil {
+			return err
+		}
+		if exceeds(node, d.offers) {
+			if node, err = a.read(ctx); err != nil {
+				return err
+			}
+			continue
 		}
 		a.releaseHeld(ctx, waiting, d.plan.Served)
 		return nil
@@ -266,6 +280,17 @@ func (a *Agent) write(ctx context.Context, phase string, node slurm.Node, totals
 	defer a.mu.Unlock()
 	a.published, a.publishedAt = count(gres), a.now()
 	return nil
+}
+
+// exceeds reports whether slurmctld has more free of a profile than a plan offers.
+func exceeds(node slurm.Node, offers map[string]int) bool {
+	used := count(node.GresUsed)
+	for profile, total := range count(node.Gres) {
+		if profile != closedType && total > used[profile]+offers[profile] {
+			return true
+		}
+	}
+	return false
 }
 
 // gresLine is the node's whole GRES list with new counts of gres/mig: an update replaces the list, so what else the

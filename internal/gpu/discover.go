@@ -70,9 +70,6 @@ func (n *NVML) board(i int, name string) (*mig.Board, error) {
 	grid := 0
 	for k := range nvml.GPU_INSTANCE_PROFILE_COUNT {
 		info, ret := d.handle.GetGpuInstanceProfileInfo(k)
-		if ret == nvml.ERROR_NO_PERMISSION {
-			return nil, errors.New("the driver tells MIG profiles to root only; run this as root")
-		}
 		if ret != nvml.SUCCESS {
 			continue // a profile this board does not have
 		}
@@ -88,6 +85,9 @@ func (n *NVML) board(i int, name string) (*mig.Board, error) {
 			p.Gfx = v3.Capabilities&nvml.GPU_INSTANCE_PROFILE_CAPS_GFX != 0
 		}
 		places, ret := d.handle.GetGpuInstancePossiblePlacements(&info)
+		if ret == nvml.ERROR_NO_PERMISSION {
+			return nil, errors.New("the driver tells placements to root only; run this as root")
+		}
 		if ret != nvml.SUCCESS || len(places) == 0 {
 			continue
 		}
