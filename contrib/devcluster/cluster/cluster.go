@@ -30,6 +30,8 @@ type Options struct {
 	Build string
 	// AgentConfig is the nodes' caelum.yaml, by default etc/caelum.yaml of the repository.
 	AgentConfig string
+	// AgentEnv is put into the agents' environment ("NAME=value").
+	AgentEnv []string
 	// JobSubmit is the job_submit.lua, by default contrib/job_submit.lua of the repository.
 	JobSubmit string
 	// NoAgent leaves Caelum out: slots exist, but there is no agent, no plugin and no job_submit.lua.
@@ -58,6 +60,9 @@ func (o Options) args() []string {
 	text("--board", o.Board)
 	text("--build", o.Build)
 	text("--agent-config", o.AgentConfig)
+	for _, v := range o.AgentEnv {
+		text("--agent-env", v)
+	}
 	text("--job-submit", o.JobSubmit)
 	count("--prolog-delay", int(o.PrologDelay.Seconds()))
 	for _, line := range o.Conf {

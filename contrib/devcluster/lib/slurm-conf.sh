@@ -14,7 +14,8 @@ board_of() {
 slurm_config() {
     local scratch=$RUN/slurm-config/$1
     (
-        export NVML_EMULATOR_STATE=$scratch/state
+        # Not left to the loader: a cluster without an agent has no driver installed.
+        export NVML_EMULATOR_STATE=$scratch/state LD_LIBRARY_PATH=$BUILD
         if [[ ! -e $NVML_EMULATOR_STATE ]]; then
             mkdir -p "$scratch/dev"
             "$BUILD/nvml-emulator" init --board "$(board_of "$1")" --gpus "$GPUS" --dev-root "$scratch/dev" >&2

@@ -28,7 +28,7 @@ daemon() {
         [[ ! -e $DELAYED_SLURMSTEPD ]] || stepd=(-d "$DELAYED_SLURMSTEPD")
         exec_in_node "${1#slurmd-}" slurmd -D -N "${1#slurmd-}" "${stepd[@]}"
         ;;
-    agent-*) exec_in_node "${1#agent-}" caelumd --config /etc/caelum/caelum.yaml ;;
+    agent-*) exec_in_node "${1#agent-}" env "${AGENT_ENV[@]}" caelumd --config /etc/caelum/caelum.yaml ;;
     esac
 }
 
@@ -141,7 +141,8 @@ check_unit() {
     case $1 in
     munged | mariadbd | slurmdbd | slurmctld) return 0 ;;
     agent-*) [[ $AGENT == yes ]] || die "this cluster runs without agents" ;;&
-    agent-* | slurmd-*) node_names | grep -qx -- "${1#*-}" && return 0 ;;
+    # No pipe: with pipefail a grep that has seen enough fails it now and then (node_names' SIGPIPE).
+    agent-* | slurmd-*) grep -qx -- "${1#*-}" < <(node_names) && return 0 ;;
     esac
     die "no unit $1"
 }

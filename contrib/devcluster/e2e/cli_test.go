@@ -1,0 +1,110 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"caelum/internal/api"
+)
+
+// TestCommandLine calls caelum as an ordinary user does: on a node, in a job and on the login node.
+func TestCommandLine(t *testing.T) {
+	s := quietly(t, shared)
+	id := s.submit(t, "caelum job $SLURM_JOB_ID >cli.out\n./task cli 1 600", "-w", "n1", "--gres=mig:2g.10gb:1")
+	s.holding(t, "cli", 1)
+
+	status := s.must(t, "n1", stranger, "caelum", "status")
+	for _, want := range []string{"node n1, offers published ", "GPU 0  NVIDIA A100", "GPU 1  NVIDIA A100", "2g.10gb", "job " + id, user, "on offer: "} {
+		if !strings.Contains(status, want) {
+			t.Errorf("caelum status has no %q:\n%s", want, status)
+		}
+	}
+	var node api.Status
+	decode(t, s.must(t, "n1", stranger, "caelum", "status", "--json"), &node)
+	if len(node.Leases) != 1 || len(node.GPUs) != 2 || node.Published["2g.10gb"] < 1 {
+		t.Errorf("caelum status --json: %+v", node)
+	}
+
+	out := s.must(t, "n1", user, "caelum", "job", id)
+	for _, want := range []string{"job " + id, "of " + user, "slot ", "2g.10gb at ", "MIG-"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("caelum job has no %q:\n%s", want, out)
+		}
+	}
+	if in := strings.TrimSpace(s.read(t, "cli.out")); in != out {
+		t.Errorf("in the job caelum job says\n%s\nand beside it\n%s", in, out)
+	}
+	var lease api.Lease
+	decode(t, s.must(t, "n1", user, "caelum", "job", id, "--json"), &lease)
+	if len(lease.Slices) != 1 || lease.User != user || lease.Slices[0].Profile != "2g.10gb" {
+		t.Errorf("caelum job --json: %+v", lease)
+	}
+
+	for _, test := range []struct {
+		node   string
+		args   string
+		status int
+		says   string
+	}{
+		{"n1", "job", 2, "arg"},
+		{"n1", "job twelve", 2, "no job id"},
+		{"n1", "status now", 2, "now"},
+		{"n1", "status --jsom", 2, "--jsom"},
+		{"n1", "statu", 2, "statu"},
+		{"n1", "slurm-config --section slurm", 2, "slurm.conf, nodes, gres.conf"},
+		{"n2", "job " + id, 4, "job " + id + " holds no slice on n2"},
+		{"n1", "job 4000000000", 4, "holds no slice"},
+		{"", "status", 3, "systemctl status caelumd"},
+		{"", "job " + id + " --json", 3, "does not answer"},
+	} {
+		a := s.call(t, test.node, user, "", append([]string{"caelum"}, strings.Fields(test.args)...)...)
+		if a.status != test.status || !strings.Contains(a.stderr, test.says) || a.stdout != "" {
+			t.Errorf("caelum %s on %q: status %d, want %d; stderr %q, want %q; stdout %q", test.args, test.node, a.status, test.status, a.stderr, test.says, a.stdout)
+		}
+	}
+
+	s.must(t, "", user, "scancel", id)
+	s.ended(t, id)
+	within(t, "the job is gone from caelum job", func() bool {
+		return s.call(t, "n1", user, "", "caelum", "job", id).status == 4
+	})
+}
+
+// slurm-config is for admins: the driver tells what a GPU can hold to root only.
+func TestSlurmConfig(t *testing.T) {
+	s := shared
+	conf := s.must(t, "n1", "root", "caelum", "slurm-config", "--nodes", "n[1-2]", "--cpus", "64", "--memory", "256000")
+	for _, want := range []string{
+		"GresTypes=gpu,mig", "PrologFlags=Alloc", "JobSubmitPlugins=lua", "required spank_caelum.so", "caelum-decisions 1 1",
+		"NodeName=n[1-2] Gres=gpu:a100:14,mig:1g.5gb:0,mig:1g.10gb:0,mig:2g.10gb:0,mig:3g.20gb:0,mig:4g.20gb:0,mig:7g.40gb:0,mig:closed:56",
+		"File=/dev/caelum/slot[0-13]",
+	} {
+		if !strings.Contains(conf, want) {
+			t.Errorf("no %q in\n%s", want, conf)
+		}
+	}
+	part := s.must(t, "n1", "root", "caelum", "slurm-config", "--section", "gres.conf", "--nodes", "n1")
+	if first, _, _ := strings.Cut(part, "\n"); first != "AutoDetect=off" {
+		t.Errorf("--section gres.conf:\n%s", part)
+	}
+	var inventory map[string]any
+	decode(t, s.must(t, "n1", "root", "caelum", "slurm-config", "--json"), &inventory)
+	if len(inventory) == 0 {
+		t.Error("--json printed nothing")
+	}
+	for node, reason := range map[string]string{"n1": "run this as root", "": "couldn't open NVML"} {
+		if a := s.call(t, node, user, "", "caelum", "slurm-config"); a.status != 1 || !strings.Contains(a.stderr, reason) || a.stdout != "" {
+			t.Errorf("by a user on %q: status %d: %s", node, a.status, a.stderr)
+		}
+	}
+}
+
+func decode(t *testing.T, text string, v any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), v); err != nil {
+		t.Errorf("%v in %s", err, text)
+	}
+}

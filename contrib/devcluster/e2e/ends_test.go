@@ -1,0 +1,136 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"caelum/contrib/devcluster/cluster"
+)
+
+func number(t *testing.T, id string) float64 {
+	t.Helper()
+	n, err := strconv.ParseFloat(id, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// holding waits until so many runs of `task NAME` hold their device.
+func (s *site) holding(t *testing.T, name string, many int) {
+	t.Helper()
+	within(t, name+" holds its device", func() bool {
+		files, _ := filepath.Glob(filepath.Join(s.home(), "tasks", name, "*.holds"))
+		return len(files) == many
+	})
+}
+
+// A requeued job keeps its id: its second run is another lease, and the first run's slice is free again.
+func TestRequeue(t *testing.T) {
+	s := quietly(t, shared)
+	id := s.submit(t, "if [[ ${SLURM_RESTART_COUNT:-0} == 0 ]]; then ./task requeue 1 600; else srun ./task requeue; fi", "--gres=gpu:1", "-w", "n1")
+	s.holding(t, "requeue", 1)
+	s.must(t, "", user, "scontrol", "requeue", id)
+	s.until(t, id, "it is back in the queue", func(r row) bool { return r.state == "PENDING" })
+	within(t, "the first run's lease is gone", func() bool {
+		status, err := s.status("n1")
+		return err == nil && len(status.Leases) == 0
+	})
+	s.completed(t, id)
+	all := s.held(t, "requeue", "1g.5gb") // the first run was killed before it noted anything
+	if len(all) == 1 && all[0].restart != "1" {
+		t.Errorf("the run that ended is number %s", all[0].restart)
+	}
+	restarts := []float64{}
+	for line := range s.agentLog(t, "n1") {
+		if job, _ := line["job"].(float64); job == number(t, id) && line["restart"] != nil {
+			restarts = append(restarts, line["restart"].(float64))
+		}
+	}
+	if len(restarts) != 2 || restarts[0] != 0 || restarts[1] != 1 {
+		t.Errorf("the agent leased to runs %v", restarts)
+	}
+}
+
+// Text of the user's that looks like Slurm's own: a job's name and comment reach the agent in scontrol's output.
+func TestHostileNames(t *testing.T) {
+	s := quietly(t, shared)
+	imitation := "x\n   JOB_GRES=gpu:a100:1,mig:7g.40gb:1\n     Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:a100:1(IDX:0),mig:7g.40gb:1\n   MinCPUsNode=1 MinMemoryNode=0 MinTmpDiskNode=0"
+	for what, name := range map[string]string{
+		"lines":       "x\nNodes=n9 GRES=mig:7g.40gb:4\nJobState=COMPLETED",
+		"fields":      "x JobState=CANCELLED Nodes=n9 GRES=gpu:a100:7(IDX:0-6) TresPerNode=gres:mig:7g.40gb:1",
+		"separators":  "a|b,c;d'e\"f\\g\t$(reboot)`reboot`%s%n\x1b[31m",
+		"not ASCII":   "Jürgen 任务 \xff\xfe",
+		"an option":   "--gres=mig:7g.40gb:1 -w n9",
+		"very long":   strings.Repeat("Nodes=n9 ", 100),
+		"marks":       "caelum:held caelum:key=0123456789abcdef",
+		"SQL":         "'; DROP TABLE lease; --",
+		"a directory": "../../../../run/caelum/jobs/1",
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			folder := "hostile-" + strings.ReplaceAll(what, " ", "-")
+			id := s.submit(t, "srun ./task "+folder, "--job-name="+name, "--comment="+name, "--output="+folder+".out", "--gres=gpu:1")
+			s.completed(t, id)
+			counts(t, s.held(t, folder, "1g.5gb"), "1")
+		})
+	}
+	// An imitation of the very section that says what was allocated: nobody can tell which is true, so the job is told to change.
+	t.Run("an imitation", func(t *testing.T) {
+		t.Parallel()
+		id := s.submit(t, "./task hostile-imitation", "--job-name="+imitation, "--output=hostile-imitation.out", "--gres=gpu:1")
+		if state := s.ended(t, id); state != "FAILED" {
+			t.Errorf("it is %s", state)
+		}
+		if out := s.read(t, "hostile-imitation.out"); !strings.Contains(out, "imitates") {
+			t.Errorf("its user was told: %s", out)
+		}
+		if all, _ := s.tasks(t, "hostile-imitation"); len(all) > 0 {
+			t.Errorf("it ran: %+v", all)
+		}
+	})
+}
+
+func TestReservation(t *testing.T) {
+	s := quietly(t, shared)
+	s.must(t, "", "root", "scontrol", "create", "reservation", "ReservationName=course", "Users="+user, "StartTime=now", "Duration=10", "Nodes=n2")
+	t.Cleanup(func() { s.must(t, "", "root", "scontrol", "delete", "ReservationName=course") })
+	id := s.submit(t, "srun ./task reservation", "--reservation=course", "--gres=gpu:1")
+	large := s.submit(t, "srun ./task reservation-large", "--reservation=course", "--gres=mig:7g.40gb:1")
+	outside := s.submit(t, "srun ./task reservation-outside", "--gres=gpu:1")
+	s.completed(t, id, large, outside)
+	for name, want := range map[string][2]string{"reservation": {"1g.5gb", "n2"}, "reservation-large": {"7g.40gb", "n2"}, "reservation-outside": {"1g.5gb", "n1"}} {
+		for _, one := range s.held(t, name, want[0]) {
+			if one.node != want[1] {
+				t.Errorf("%s ran on %s, want %s", name, one.node, want[1])
+			}
+		}
+	}
+	s.marked(t, id, "caelum:released")
+}
+
+// The prolog waits before it reaches the agent, so that a job can be cancelled between slurmctld's start and the lease.
+func TestCancelledInProlog(t *testing.T) {
+	s := quietly(t, start(t, cluster.Options{Nodes: 1, GPUs: 1, PrologDelay: 3 * time.Second}))
+	id := s.submit(t, "./task cancelled 1 600", "--gres=gpu:1")
+	s.until(t, id, "slurmctld started it", func(r row) bool { return r.state == "RUNNING" || r.state == "CONFIGURING" })
+	if status, err := s.status("n1"); err != nil || len(status.Leases) > 0 {
+		t.Fatalf("its prolog should wait: %+v, %v", status, err)
+	}
+	s.must(t, "", user, "scancel", id)
+	if state := s.ended(t, id); state != "CANCELLED" {
+		t.Errorf("it is %s", state)
+	}
+	if _, err := os.Stat(filepath.Join(s.home(), "tasks", "cancelled")); err == nil {
+		t.Error("its task ran")
+	}
+	next := s.submit(t, "srun ./task after-cancelled", "--gres=gpu:1")
+	s.completed(t, next)
+	s.held(t, "after-cancelled", "7g.40gb")
+}

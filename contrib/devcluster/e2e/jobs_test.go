@@ -1,0 +1,116 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestKindsOfJob runs every other kind of job beside each other: each gets the slices that it should, and none that another has.
+func TestKindsOfJob(t *testing.T) {
+	s := quietly(t, shared)
+	hold := s.holds(t)
+	for _, test := range []struct {
+		name     string
+		options  string // of sbatch
+		script   string // TASK is "./task NAME"
+		profiles string // what its tasks held, one each
+		gpus     string // SLURM_GPUS_ON_NODE of each of them
+		node     string // where, if that is certain
+		tres     string // of AllocTRES
+	}{
+		{name: "array", options: "--array=0-3 --gres=gpu:1", script: "TASK 4", profiles: "1g.5gb 1g.5gb 1g.5gb 1g.5gb", gpus: "1", tres: "gres/gpu=1,gres/mig:1g.5gb=1,gres/mig=1"},
+		{name: "array-throttled", options: "--array=1-4%2 --gpus=1", script: "srun TASK", profiles: "1g.5gb 1g.5gb 1g.5gb 1g.5gb", gpus: "1"},
+		{name: "two-slices-two-tasks", options: "--gres=gpu:2 -n2", script: "srun --gpus-per-task=1 TASK 2", profiles: "1g.5gb 1g.5gb", gpus: "2", tres: "gres/gpu=2,gres/mig:1g.5gb=2,gres/mig=2"},
+		{name: "whole", options: "--gres=mig:7g.40gb:1", script: "srun TASK", profiles: "7g.40gb", gpus: "1", tres: "gres/gpu=1,gres/mig:7g.40gb=1,gres/mig=1"},
+		{name: "typed", options: "--gres=mig:2g.10gb:1", script: "TASK", profiles: "2g.10gb", gpus: "1"},
+		{name: "typed-two", options: "--gres=mig:1g.10gb:2 -n2", script: "srun --gpus-per-task=1 TASK 2", profiles: "1g.10gb 1g.10gb", gpus: "2"},
+		{name: "typed-and-gpu", options: "--gres=gpu:1,mig:3g.20gb:1", script: "srun TASK", profiles: "3g.20gb", gpus: "1"},
+		{name: "typed-both", options: "--gres=gpu:a100:1,mig:4g.20gb:1", script: "srun TASK", profiles: "4g.20gb", gpus: "1"},
+		{name: "option", options: "--gres=gpu:1 --mig=2g.10gb", script: "srun TASK", profiles: "2g.10gb", gpus: "1"},
+		{name: "unequal", options: "--gres=mig:1g.5gb:1,mig:2g.10gb:1 -n2", script: "srun --gpus-per-task=1 TASK 2", profiles: "1g.5gb 2g.10gb", gpus: "2"},
+		{name: "het", options: "--gres=gpu:1 : --gres=mig:2g.10gb:1", script: "srun --het-group=0,1 TASK 2", profiles: "1g.5gb 2g.10gb", gpus: "1"},
+		{name: "het-nodelist", options: "-w n1 --gres=gpu:1 : -w n2 --gres=mig:2g.10gb:1", script: "srun --het-group=0,1 TASK 2", profiles: "1g.5gb 2g.10gb", gpus: "1"},
+		{name: "nodes", options: "-N 2 --ntasks-per-node=1 --gres=gpu:1", script: "srun TASK 2", profiles: "1g.5gb 1g.5gb", gpus: "1"},
+		{name: "nodes-typed", options: "-N 2 --ntasks-per-node=1 --gres=mig:3g.20gb:1", script: "srun TASK 2", profiles: "3g.20gb 3g.20gb", gpus: "1"},
+		{name: "nodes-gpus", options: "-N 2 --ntasks-per-node=1 --gpus=2", script: "srun TASK 2", profiles: "1g.5gb 1g.5gb", gpus: "1"},
+		{name: "nodelist", options: "-w n2 --gres=gpu:1", script: "srun TASK", profiles: "1g.5gb", gpus: "1", node: "n2"},
+		{name: "nodelist-large", options: "-w n1 --gres=mig:7g.40gb:1", script: "srun TASK", profiles: "7g.40gb", gpus: "1", node: "n1"},
+		{name: "exclude", options: "--exclude=n2 --gres=gpu:1", script: "srun TASK", profiles: "1g.5gb", gpus: "1", node: "n1"},
+		{name: "begin", options: "--begin=now+5 --gres=gpu:1", script: "srun TASK", profiles: "1g.5gb", gpus: "1"},
+		{name: "begin-nodelist", options: "--begin=now+5 -w n1 --gres=mig:2g.10gb:1", script: "srun TASK", profiles: "2g.10gb", gpus: "1", node: "n1"},
+		{name: "dependency", options: "--dependency=singleton -w n2 --gres=gpu:1", script: "srun TASK", profiles: "1g.5gb", gpus: "1", node: "n2"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			name := "kind-" + test.name
+			options := append([]string{"--job-name=" + name}, strings.Fields(test.options)...)
+			id := s.submit(t, strings.ReplaceAll(test.script, "TASK", "./task "+name), options...)
+			id, _, _ = strings.Cut(id, ";")
+			s.completed(t, parts(test.name, id)...)
+			all := s.held(t, name, strings.Fields(test.profiles)...)
+			if test.name != "array-throttled" { // its tasks follow one another
+				apart(t, all)
+			}
+			counts(t, all, test.gpus)
+			for _, one := range all {
+				if test.node != "" && one.node != test.node {
+					t.Errorf("it ran on %s, want %s", one.node, test.node)
+				}
+			}
+			if test.tres != "" {
+				s.accounted(t, parts(test.name, id)[0], test.tres)
+			}
+			if strings.HasPrefix(test.name, "node") || strings.Contains(test.options, "-w ") {
+				for _, part := range parts(test.name, id) {
+					s.marked(t, part, "caelum:released")
+				}
+			}
+		})
+	}
+	t.Cleanup(func() { hold.check(t) })
+}
+
+// parts are the ids under which squeue lists a job.
+func parts(kind, id string) []string {
+	switch kind {
+	case "array":
+		return []string{id + "_0", id + "_1", id + "_2", id + "_3"}
+	case "array-throttled":
+		return []string{id + "_1", id + "_2", id + "_3", id + "_4"}
+	case "het", "het-nodelist":
+		return []string{id + "+0", id + "+1"}
+	}
+	return []string{id}
+}
+
+// accounted checks what sacct says that a job was allocated.
+func (s *site) accounted(t *testing.T, id, want string) {
+	t.Helper()
+	var got string
+	within(t, "sacct has "+want, func() bool {
+		got = s.must(t, "", user, "sacct", "-nPX", "-j", id, "-o", "alloctres")
+		return strings.Contains(got, want)
+	})
+}
+
+// marked checks for a word in a job's admin_comment.
+func (s *site) marked(t *testing.T, id, word string) {
+	t.Helper()
+	within(t, "job "+id+" has the word "+word, func() bool {
+		return strings.Contains(" "+s.field(t, id, "AdminComment")+" ", " "+word+" ")
+	})
+}
+
+func TestUnknownProfileIsRefusedWithTheList(t *testing.T) {
+	for _, options := range [][]string{{"--gres=mig:9g.99gb:1"}, {"--gres=gpu:1", "--mig=9g.99gb"}, {"--gres=gpu:1,mig:9g.99gb:1"}} {
+		a := shared.sbatch(t, "true", options...)
+		if a.status == 0 || !strings.Contains(a.stderr, "9g.99gb") || !strings.Contains(a.stderr, strings.Join(profiles, ", ")) {
+			t.Errorf("%q: status %d: %s", options, a.status, a.stderr)
+		}
+	}
+	if a := shared.sbatch(t, "true", "--gres=mig:closed:1"); a.status == 0 {
+		t.Error("a job asked for what is closed, and was accepted")
+	}
+}

@@ -1,0 +1,76 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"caelum/contrib/devcluster/cluster"
+)
+
+var (
+	build   = flag.String("build", "", "folder of the binaries, by default build/ of the repository")
+	rewrite = flag.Bool("rewrite", false, "write docs/script-matrix.md as measured")
+)
+
+// shared is the cluster that all tests use whose slurm.conf need not differ.
+var shared *site
+
+// parallel is how many subtests run at once: they wait for Slurm, not for the CPU.
+const parallel = "16"
+
+// conf is added to slurm.conf.
+var conf = []string{
+	"AccountingStorageEnforce=limits",
+	// A waiting het job blocks all jobs behind it until backfill comes, by default every 30 s; so it does in stock Slurm.
+	"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_interval=1",
+	// A requeued job waits one second longer than this, by default 120 s, before it may start again. Taking the wait away with
+	// `scontrol update StartTime=now` would not do: until slurmd has forgotten the first run it runs no prolog for the next
+	// one (slurm_cred_jobid_cached in slurm_cred.c, 22.05.8), and a job without a prolog has no lease.
+	"AuthInfo=cred_expire=" + credExpire,
+	// salloc's shell runs on the job's node.
+	"LaunchParameters=use_interactive_step",
+	`InteractiveStepOptions="--interactive --preserve-env $SHELL"`,
+	"PartitionName=billed Nodes=n[1-2],mig-catalog[1-2] TRESBillingWeights=" + billingWeights,
+}
+
+const credExpire = "5"
+
+// A partition that is billed by the size of the slices.
+const billingWeights = "GRES/mig:1g.5gb=5,GRES/mig:2g.10gb=20"
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	flag.Set("test.parallel", parallel)
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) (status int) {
+	var err error
+	if shared, err = newSite(context.Background(), cluster.Options{Nodes: 2, GPUs: 2, Conf: conf}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() {
+		if err := shared.close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			status = 1
+		}
+	}()
+	if err := shared.prepare(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// agentConfig is the agents' caelum.yaml.
+func agentConfig() (string, error) {
+	script, err := cluster.Script()
+	return filepath.Join(filepath.Dir(script), "caelum.yaml"), err
+}

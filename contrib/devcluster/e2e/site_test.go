@@ -1,0 +1,279 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"caelum/contrib/devcluster/cluster"
+)
+
+// user is who submits; another one is there to be a stranger.
+const user, stranger = "user1", "user2"
+
+// limit is how long anything may take. It only keeps a broken test from hanging.
+const limit = 150 * time.Second
+
+// site is a cluster and what its squeue said last.
+type site struct {
+	*cluster.Cluster
+	stock bool
+	nodes []string
+
+	end   context.CancelFunc
+	mu    sync.Mutex
+	queue map[string]row
+	looks int // how often squeue was read
+}
+
+// row is a line of squeue, by job id as squeue shows it (12, 12_3, 12+0).
+type row struct{ state, reason, nodes, priority string }
+
+func newSite(ctx context.Context, o cluster.Options) (*site, error) {
+	var err error
+	if o.AgentConfig, err = agentConfig(); err != nil {
+		return nil, err
+	}
+	o.Build = *build
+	c, err := cluster.Start(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	s := &site{Cluster: c, stock: o.NoAgent}
+	for i := range max(o.Nodes, 1) {
+		s.nodes = append(s.nodes, fmt.Sprintf("n%d", i+1))
+	}
+	task, err := os.ReadFile("testdata/task")
+	if err == nil {
+		err = s.writeHome("task", string(task))
+	}
+	if err == nil && s.stock {
+		err = s.writeHome("stock", "")
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	s.watch()
+	return s, nil
+}
+
+// start is newSite for one test.
+func start(t *testing.T, o cluster.Options) *site {
+	t.Helper()
+	s, err := newSite(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func (s *site) close() error {
+	s.end()
+	return s.Stop()
+}
+
+// prepare gives the shared cluster a decision table in which every job is small, so that many fit, and -N 2 is more than
+// the catalogue is said to have.
+func (s *site) prepare() error {
+	table := "caelum-decisions 1 2\npartition gpu\npartition billed\nmax_nodes 1\ndefault 1g.5gb\n"
+	for _, p := range profiles {
+		table += "profile " + p + "\n"
+	}
+	cmd := s.Command(context.Background(), "", "root", "sh", "-c", "cat > /etc/caelum/decisions.new && mv /etc/caelum/decisions.new /etc/caelum/decisions")
+	cmd.Stdin = strings.NewReader(table)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("write the decision table: %w: %s", err, out)
+	}
+	return nil
+}
+
+// profiles of an A100-40GB, as the devcluster puts them on offer.
+var profiles = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
+
+// home is the user's home folder.
+func (s *site) home() string { return filepath.Join(s.Dir, "home", user) }
+
+func (s *site) writeHome(name, text string) error {
+	return os.WriteFile(filepath.Join(s.home(), name), []byte(text), 0o755)
+}
+
+// watch reads squeue twice a second, once for all tests, until the site is closed.
+func (s *site) watch() {
+	var ctx context.Context
+	ctx, s.end = context.WithCancel(context.Background())
+	cmd := s.Command(ctx, "", "root", "bash", "-c",
+		`while squeue -h -a -r -t all -o '%i|%T|%r|%N|%Q'; do echo .; sleep 0.5; done`)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 5 * time.Second
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		panic(err)
+	}
+	go func() {
+		next := map[string]row{}
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if f := strings.Split(lines.Text(), "|"); len(f) == 5 {
+				next[f[0]] = row{f[1], f[2], f[3], f[4]}
+				continue
+			}
+			s.mu.Lock()
+			s.queue = next
+			s.looks++
+			s.mu.Unlock()
+			next = map[string]row{}
+		}
+		_ = cmd.Wait() // it was told to end
+	}()
+}
+
+// row is a job's line in a squeue that was read after the call.
+func (s *site) row(t *testing.T, id string) (r row, ok bool) {
+	t.Helper()
+	s.mu.Lock()
+	first := s.looks
+	s.mu.Unlock()
+	within(t, "squeue answers", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		r, ok = s.queue[id]
+		return s.looks > first+1 // the next one may have begun before
+	})
+	return r, ok
+}
+
+// until waits until a job's line in squeue satisfies the condition.
+func (s *site) until(t *testing.T, id, what string, holds func(row) bool) row {
+	t.Helper()
+	var r row
+	for end := time.Now().Add(limit); ; time.Sleep(100 * time.Millisecond) {
+		var ok bool
+		s.mu.Lock()
+		r, ok = s.queue[id]
+		s.mu.Unlock()
+		if ok && holds(r) {
+			return r
+		}
+		if time.Now().After(end) {
+			t.Fatalf("job %s, not in time: %s; it is %+v\n%s", id, what, r, s.try("", "root", "scontrol", "-d", "show", "job", id))
+		}
+	}
+}
+
+// ended waits for the end of a job and answers its state.
+func (s *site) ended(t *testing.T, id string) string {
+	t.Helper()
+	return s.until(t, id, "it ends", func(r row) bool {
+		switch r.state {
+		case "PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED":
+			return false
+		}
+		return true
+	}).state
+}
+
+// completed waits for the end of jobs and fails when one did not succeed.
+func (s *site) completed(t *testing.T, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		if state := s.ended(t, id); state != "COMPLETED" {
+			out, _ := os.ReadFile(filepath.Join(s.home(), "slurm-"+id+".out"))
+			t.Fatalf("job %s is %s; its output:\n%s", id, state, out)
+		}
+	}
+}
+
+// within polls until the condition holds.
+func within(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !holds(); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+// answer is how a command ended.
+type answer struct {
+	stdout, stderr string
+	status         int
+}
+
+// call runs a command on a node, or on the login node, and gives it stdin.
+func (s *site) call(t *testing.T, node, who, stdin string, args ...string) answer {
+	t.Helper()
+	// Not t.Context(): it is over in a cleanup.
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	cmd := s.Command(ctx, node, who, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 5 * time.Second
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if ctx.Err() != nil || err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%q: %v\n%s%s", args, errors.Join(err, ctx.Err()), &stdout, &stderr)
+	}
+	return answer{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+// must is call for commands that have to succeed; it answers their output without blanks around it.
+func (s *site) must(t *testing.T, node, who string, args ...string) string {
+	t.Helper()
+	a := s.call(t, node, who, "", args...)
+	if a.status != 0 {
+		t.Fatalf("%q as %s: status %d: %s", args, who, a.status, a.stderr)
+	}
+	return strings.TrimSpace(a.stdout)
+}
+
+// try answers whatever a command prints, for messages.
+func (s *site) try(node, who string, args ...string) string {
+	out, stderr, _ := s.ExecNode(context.Background(), node, who, args...)
+	return out + stderr
+}
+
+// submit runs sbatch as the user, with a script of these lines, and answers the job's id.
+func (s *site) submit(t *testing.T, script string, args ...string) string {
+	t.Helper()
+	a := s.sbatch(t, script, args...)
+	if a.status != 0 {
+		t.Fatalf("sbatch %q: %s", args, a.stderr)
+	}
+	return strings.TrimSpace(a.stdout)
+}
+
+func (s *site) sbatch(t *testing.T, script string, args ...string) answer {
+	t.Helper()
+	return s.call(t, "", user, "#!/bin/bash\n"+script+"\n", append([]string{"sbatch", "--parsable"}, args...)...)
+}
+
+// field reads one attribute of `scontrol show job`, up to the end of the line.
+func (s *site) field(t *testing.T, id, name string) string {
+	t.Helper()
+	for line := range strings.Lines(s.must(t, "", "root", "scontrol", "-d", "show", "job", id)) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
