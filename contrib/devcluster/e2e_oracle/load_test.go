@@ -1,0 +1,105 @@
+//go:build e2e
+
+package e2eoracle
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"caelum/internal/predict"
+)
+
+const user, uid = "user1", 20001
+
+var profiles = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
+
+// requeueSeconds is how long a requeued job is held. 22.05.8's slurmd skips the prolog of a job that returns in the first
+// second after its first run's credential expired, if it has looked through its credentials in the second before (they
+// are purged every two seconds at most): on a busy node 4 of 6 requeued jobs started so, and failed for want of a lease file.
+// This waits well past that second: a 4 s prolog, credSeconds, and some.
+const requeueSeconds, credSeconds = 24, 15
+
+// worker is what runs on every node of every job: a CUDA process on each slice it finds.
+const worker = `#!/bin/bash
+# worker SECONDS
+status=0
+[[ -n ${CUDA_VISIBLE_DEVICES-} ]] || { echo "job $SLURM_JOB_ID sees no device"; exit 1; }
+for uuid in ${CUDA_VISIBLE_DEVICES//,/ }; do
+    echo "ran job=$SLURM_JOB_ID node=$SLURMD_NODENAME uuid=$uuid"
+    CUDA_VISIBLE_DEVICES=$uuid cuda-process --exclusive --memory 100 --seconds "$1" &
+    pids+=($!)
+done
+for pid in "${pids[@]}"; do wait "$pid" || status=1; done
+exit $status
+`
+
+// load is a shell script for the login node that plays users, and what it amounts to.
+type load struct {
+	script strings.Builder
+	rng    *rand.Rand
+	// jobs is how many start if nothing goes wrong: a pending job that is cancelled may not.
+	jobs int
+	// keys are the lines of the decision table.
+	keys []string
+}
+
+// mix makes a load of at least n jobs, spread over the given seconds.
+func mix(seed uint64, n int, seconds float64) *load {
+	l := &load{rng: rand.New(rand.NewPCG(seed, 1))}
+	l.script.WriteString("cd; exec 2>>load.err\n")
+	for i, p := range profiles {
+		l.keys = append(l.keys, fmt.Sprintf("key %s %s", predict.Key(predict.KeyInput{
+			UID: uid, Account: "research", JobName: "known-" + p, Script: known(i), GPUs: 1, Nodes: 1}), p))
+	}
+	for l.jobs < n {
+		before := l.jobs
+		l.one(before < n/2)
+		fmt.Fprintf(&l.script, "sleep %.2f\n", seconds/float64(n)*float64(l.jobs-before)*2*l.rng.Float64())
+	}
+	l.script.WriteString("wait\n")
+	return l
+}
+
+// known is a script that the decision table knows: unchanged, with no more than --gres=gpu:1.
+func known(i int) string {
+	return fmt.Sprintf("#!/bin/bash\n#SBATCH --gres=gpu:1\n# uses a %s\n./worker 1\n", profiles[i])
+}
+
+// one adds a submission. Profiles are drawn evenly, so the large ones take most of the room and the small ones have
+// to be fitted in between. Only an early one is requeued, since that takes long.
+func (l *load) one(early bool) {
+	i := l.rng.IntN(len(profiles))
+	p := profiles[i]
+	seconds := 0.3 + 2.5*l.rng.Float64()
+	batch := func(options string) string {
+		return fmt.Sprintf("sbatch --parsable --requeue --open-mode=append %s --wrap './worker %.1f'", options, seconds)
+	}
+	l.jobs++
+	switch kind := l.rng.IntN(100); {
+	case kind < 30:
+		l.line("%s", batch("--gres=mig:"+p+":1"))
+	case kind < 42: // by the table
+		l.line("sbatch --parsable --open-mode=append --job-name=known-%s known-%s", p, p)
+	case kind < 52: // two slices
+		l.line("%s", batch("--gres=mig:"+profiles[l.rng.IntN(4)]+":2"))
+	case kind < 60:
+		n := 2 + l.rng.IntN(3)
+		l.jobs += n - 1
+		l.line("%s", batch(fmt.Sprintf("--array=1-%d --gres=mig:%s:1", n, p)))
+	case kind < 66:
+		l.line("srun --gres=gpu:1,mig:%s:1 ./worker %.1f >srun-%d.out &", p, seconds, l.jobs)
+	case kind < 72:
+		l.line("salloc --gres=mig:%s:1 srun ./worker %.1f >salloc-%d.out &", p, seconds, l.jobs)
+	case kind < 76: // at the same time on both nodes
+		l.line("srun -N2 -n2 --gres=gpu:1,mig:%s:1 ./worker %.1f >srun-%d.out &", profiles[l.rng.IntN(4)], seconds, l.jobs)
+	case kind < 88 || !early: // cancelled: waiting, in its prolog, or running
+		l.line("id=$(%s); echo $id >>cancelled; (sleep %.1f; scancel $id) &", batch("--gres=mig:"+p+":1"), 4*l.rng.Float64())
+	default: // sent back, if it runs by then
+		l.line("id=$(%s); (sleep %.1f; scontrol requeuehold $id; sleep %d; scontrol release $id) &", batch("--gres=mig:"+p+":1"), 1+3*l.rng.Float64(), requeueSeconds)
+	}
+}
+
+func (l *load) line(format string, args ...any) {
+	fmt.Fprintf(&l.script, format+"\n", args...)
+}

@@ -1,0 +1,128 @@
+//go:build e2e
+
+package e2eoracle
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"caelum/contrib/devcluster/cluster"
+	"caelum/contrib/devcluster/oracle"
+)
+
+// readToWrite is more than what passes between an agent's read of slurmctld and its write on this machine under load.
+const readToWrite = 300 * time.Millisecond
+
+// pause is put between read and write where the agent is told to.
+const pause = 100 * time.Millisecond
+
+// TestNothingExceedsWhatCanBeCarved is the promise of the project. The 4 s prolog makes the time long in which slurmctld
+// has started a job and the agent has not leased it; the pause makes every read of the agent's old when it is used.
+func TestNothingExceedsWhatCanBeCarved(t *testing.T) {
+	for _, v := range []struct {
+		name    string
+		prolog  time.Duration
+		pause   time.Duration
+		jobs    int
+		seconds float64 // over which they are submitted
+	}{
+		{"plain", 0, 0, 150, 40},
+		{"slow prolog", 4 * time.Second, 0, 70, 40},
+		{"pause", 0, pause, 130, 40},
+		{"slow prolog and pause", 4 * time.Second, pause, 60, 35},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
+			o := cluster.Options{PrologDelay: v.prolog}
+			if v.pause > 0 {
+				o.AgentEnv = []string{"CAELUM_TEST_PUBLISH_PAUSE=" + v.pause.String()}
+			}
+			s := start(t, o)
+			l := mix(seed(t), v.jobs, v.seconds)
+			s.prepare(l)
+			stop := s.watch()
+			began := time.Now()
+			s.play(l, 4*time.Minute)
+			took := time.Since(began).Round(time.Second)
+			looks := stop()
+			run := s.run(v.name, looks, readToWrite+v.pause)
+
+			report, err := oracle.Check(run)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%d jobs submitted, over after %v\n%v", l.jobs, took, report)
+			if len(report.Findings) > 0 {
+				t.Errorf("%d findings: %s", len(report.Findings), strings.Join(report.Rules(), ", "))
+			}
+			if report.Writes == 0 || report.Looks == 0 || report.Seen == 0 || report.Starts < l.jobs*3/4 {
+				t.Errorf("too little happened to be judged: %d jobs submitted", l.jobs)
+			}
+			if v.prolog > 0 && report.Waits == 0 {
+				t.Error("no write was made while a job waited for its prolog: the delay had no effect")
+			}
+			s.endedWell(run)
+		})
+	}
+}
+
+func seed(t *testing.T) uint64 {
+	text := os.Getenv("ORACLE_SEED")
+	if text == "" {
+		return 1
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("ORACLE_SEED: %v", err)
+	}
+	return n
+}
+
+// run collects and reads what the run left behind; slurmdbd may be some seconds late.
+func (s *site) run(name, looks string, slack time.Duration) oracle.Run {
+	s.t.Helper()
+	dir := s.t.TempDir()
+	if keep := os.Getenv("ORACLE_KEEP"); keep != "" {
+		dir = filepath.Join(keep, strings.ReplaceAll(name, " ", "-"))
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Second) {
+		s.collect(dir, looks, slack)
+		run, err := oracle.Read(os.DirFS(dir))
+		if err == nil && !slices.ContainsFunc(run.Starts, func(st oracle.Start) bool { return st.End == oracle.Never }) {
+			return run
+		}
+		if time.Now().After(end) {
+			s.t.Fatalf("the run's logs do not agree: %v", err)
+		}
+	}
+}
+
+// endedWell: no node was drained, and no job failed that nobody cancelled.
+func (s *site) endedWell(run oracle.Run) {
+	s.t.Helper()
+	for _, state := range strings.Fields(s.must("", "root", "sinfo", "-h", "-N", "-p", "plain", "-o", "%T")) {
+		if state != "idle" && state != "planned" { // planned: backfill had a job in mind that is gone
+			s.t.Errorf("a node is %s at the end", state)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(s.Dir, "home", user, "cancelled"))
+	if err != nil && !os.IsNotExist(err) {
+		s.t.Fatal(err)
+	}
+	cancelled := strings.Fields(string(text))
+	for _, st := range run.Starts {
+		id := strconv.FormatUint(uint64(st.Job), 10)
+		if st.State != "COMPLETED" && st.State != "REQUEUED" && !slices.Contains(cancelled, id) {
+			out, _ := os.ReadFile(filepath.Join(s.Dir, "home", user, "slurm-"+id+".out"))
+			s.t.Errorf("job %s on %s is %s: %s", id, st.Node, st.State, out)
+		}
+	}
+}

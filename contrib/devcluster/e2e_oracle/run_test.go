@@ -1,0 +1,183 @@
+//go:build e2e
+
+package e2eoracle
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"caelum/contrib/devcluster/cluster"
+	"caelum/contrib/devcluster/oracle"
+)
+
+// nodes is how many nodes a cluster has, gpus how many A100-40GB each.
+const nodes, gpus = 2, 2
+
+// site is a running cluster under load.
+type site struct {
+	t *testing.T
+	*cluster.Cluster
+}
+
+func start(t *testing.T, o cluster.Options) *site {
+	t.Helper()
+	script, err := cluster.Script()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Nodes, o.GPUs, o.AgentConfig = nodes, gpus, filepath.Join(filepath.Dir(script), "caelum.yaml")
+	// A requeued job waits until its first run's credential has expired, two minutes by default (22.05, source).
+	o.Conf = append(o.Conf, fmt.Sprintf("AuthInfo=cred_expire=%d", credSeconds))
+	c, err := cluster.Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &site{t, c}
+}
+
+// must runs a command inside and answers its output.
+func (s *site) must(node, as string, args ...string) string {
+	s.t.Helper()
+	out, stderr, err := s.ExecNode(s.t.Context(), node, as, args...)
+	if err != nil {
+		s.t.Fatalf("%v: %v: %s", args, err, stderr)
+	}
+	return out
+}
+
+// prepare writes the users' scripts and the decision table.
+func (s *site) prepare(l *load) {
+	s.t.Helper()
+	home := filepath.Join(s.Dir, "home", user)
+	s.write(filepath.Join(home, "worker"), worker)
+	for i, p := range profiles {
+		s.write(filepath.Join(home, "known-"+p), known(i))
+	}
+	_, rest, _ := strings.Cut(s.must("", "root", "cat", "/etc/caelum/decisions"), "\n")
+	cmd := s.Command(s.t.Context(), "", "root", "sh", "-c", "cat >/etc/caelum/decisions.new && mv /etc/caelum/decisions.new /etc/caelum/decisions")
+	cmd.Stdin = strings.NewReader("caelum-decisions 1 2\n" + rest + strings.Join(l.keys, "\n") + "\n")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		s.t.Fatalf("write the decision table: %v: %s", err, out)
+	}
+}
+
+func (s *site) write(path, text string) {
+	s.t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// watch takes looks at slurmctld until stop is called, which answers them.
+func (s *site) watch() (stop func() string) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	var out, errs strings.Builder
+	cmd := s.Command(ctx, "", "root", "bash", "-c", oracle.LookScript)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	in, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return func() string {
+		in.Close() // and the script ends
+		if err := cmd.Wait(); err != nil {
+			s.t.Errorf("the looks: %v: %s", err, errs.String())
+		}
+		cancel()
+		return out.String()
+	}
+}
+
+// play runs the load and waits until no job is left.
+func (s *site) play(l *load, limit time.Duration) {
+	s.t.Helper()
+	end := time.Now().Add(limit)
+	ctx, cancel := context.WithDeadline(s.t.Context(), end)
+	defer cancel()
+	cmd := s.Command(ctx, "", user, "bash", "-s")
+	cmd.Stdin = strings.NewReader(l.script.String())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		s.t.Errorf("the load: %v: %.500s", err, out)
+	}
+	for {
+		left := s.must("", "root", "squeue", "-h", "-a", "-o", "%i %T %r %b %q")
+		if left == "" {
+			return
+		}
+		if time.Now().After(end) {
+			for n := 1; n <= nodes; n++ {
+				node := fmt.Sprint("n", n)
+				left += s.must("", "root", "scontrol", "-d", "show", "node", node) + s.must(node, "root", "caelum", "status")
+			}
+			s.t.Errorf("after %v there are jobs left:\n%s", limit, left)
+			s.must("", "root", "scancel", "--user="+user)
+			end = end.Add(time.Minute)
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+}
+
+// collect puts what the run left behind into a folder that oracle.Read understands.
+func (s *site) collect(dir, looks string, slack time.Duration) {
+	s.t.Helper()
+	run := fmt.Sprintf("slack %v\n", slack)
+	for n := 1; n <= nodes; n++ {
+		node := fmt.Sprint("n", n)
+		run += fmt.Sprintf("node %s A100-40GB %d\n", node, gpus)
+		s.write(filepath.Join(dir, node+".emulator"), s.must(node, "root", "cat", "/run/nvml-emulator/state.log"))
+		s.write(filepath.Join(dir, node+".final"), s.final(node))
+		log, err := s.Log("agent-" + node)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.write(filepath.Join(dir, node+".agent"), log)
+	}
+	log, err := s.Log("slurmctld")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.write(filepath.Join(dir, "run"), run)
+	s.write(filepath.Join(dir, "slurmctld"), log)
+	s.write(filepath.Join(dir, "looks"), looks)
+	s.write(filepath.Join(dir, "seen"), s.must("", "root", "bash", "-c", "cat "+filepath.Join(s.Dir, "home", user)+"/*.out | grep '^ran '"))
+	s.write(filepath.Join(dir, "sacct"), s.must("", "root", "env", "SLURM_TIME_FORMAT=%s", "sacct", "-a", "-D", "-X", "-n", "-P", "-S", "now-1days", "-o", oracle.SacctFields))
+}
+
+// final lists the instances that the node's agent answers for.
+func (s *site) final(node string) string {
+	s.t.Helper()
+	var status struct {
+		GPUs []struct {
+			Index     int
+			Instances []struct {
+				Profile, State string
+				Start          int
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(s.must(node, "root", "caelum", "status", "--json")), &status); err != nil {
+		s.t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, g := range status.GPUs {
+		for _, in := range g.Instances {
+			fmt.Fprintln(&b, g.Index, in.Profile, in.Start, in.State)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,176 @@
+package oracle
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The lines of slurmctld 22.05.8 by which a job starts (main scheduler, backfill, at once for srun and salloc) and by
+// which a node's GRES changes. All hold the lock under which it happens, so their times are those of the change.
+var (
+	startLine = regexp.MustCompile(`^\[(\S+)\] (?:sched: Allocate JobId=(\S+) NodeList=(\S+) |sched/backfill: _start_job: Started JobId=(\S+) in \S+ on (\S+)$|sched: _slurm_rpc_allocate_resources JobId=(\S+) NodeList=(\S+) )`)
+	setLine   = regexp.MustCompile(`^\[(\S+)\] _update_node_gres: nodes (\S+) gres set to: (\S+)$`)
+	rawID     = regexp.MustCompile(`\((\d+)\)$`) // an array task: 4_1(6) is job 6
+	hostRange = regexp.MustCompile(`^([^\[\],]*)\[([0-9,-]+)\]$`)
+)
+
+// Allocation is a start by slurmctld's log.
+type Allocation struct {
+	Job   uint32
+	Nodes []string
+	At    int64
+}
+
+// ReadController reads slurmctld's log (SlurmctldDebug=verbose, LogTimeFormat=iso8601_ms, which has no zone).
+func ReadController(r io.Reader, zone *time.Location) (starts []Allocation, sets []Set, err error) {
+	s := bufio.NewScanner(r)
+	s.Buffer(nil, 1<<20)
+	for s.Scan() {
+		if m := setLine.FindStringSubmatch(s.Text()); m != nil {
+			at, err := stamp(m[1], zone)
+			if err != nil {
+				return nil, nil, err
+			}
+			for _, n := range hosts(m[2]) {
+				sets = append(sets, Set{Node: n, Gres: m[3], At: at})
+			}
+		}
+		m := startLine.FindStringSubmatch(s.Text())
+		if m == nil {
+			continue
+		}
+		id, list := m[2]+m[4]+m[6], m[3]+m[5]+m[7]
+		if list == "(null)" { // srun or salloc that has to wait
+			continue
+		}
+		if raw := rawID.FindStringSubmatch(id); raw != nil {
+			id = raw[1]
+		}
+		job, err := strconv.ParseUint(id, 10, 32)
+		if err != nil {
+			return nil, nil, fmt.Errorf("slurmctld's log: %w in %.200s", err, s.Text())
+		}
+		at, err := stamp(m[1], zone)
+		if err != nil {
+			return nil, nil, err
+		}
+		starts = append(starts, Allocation{uint32(job), hosts(list), at})
+	}
+	return starts, sets, s.Err()
+}
+
+func stamp(text string, zone *time.Location) (int64, error) {
+	t, err := time.ParseInLocation("2006-01-02T15:04:05.000", text, zone)
+	if err != nil {
+		return 0, fmt.Errorf("slurmctld's log: %w", err)
+	}
+	return t.UnixNano(), nil
+}
+
+// hosts expands n1 and n[1-3,5], which is all that slurmctld writes of a devcluster's nodes.
+func hosts(list string) []string {
+	m := hostRange.FindStringSubmatch(list)
+	if m == nil {
+		return strings.Split(list, ",")
+	}
+	var all []string
+	for _, part := range strings.Split(m[2], ",") {
+		lo, hi, ranged := strings.Cut(part, "-")
+		if !ranged {
+			hi = lo
+		}
+		a, _ := strconv.Atoi(lo)
+		b, _ := strconv.Atoi(hi)
+		for ; a <= b; a++ {
+			all = append(all, m[1]+strconv.Itoa(a))
+		}
+	}
+	return all
+}
+
+// SacctFields is what ReadAccounting expects of `sacct -a -D -X -n -P -o`; times as SLURM_TIME_FORMAT=%s gives them.
+const SacctFields = "JobIDRaw,State,Start,End,NNodes,AllocTRES"
+
+// Record is a run of a job in slurmdbd.
+type Record struct {
+	Job        uint32
+	State      string
+	Start, End int64
+	Nodes      int
+	Profiles   map[string]int // over all its nodes
+}
+
+// ReadAccounting reads sacct's answer, and leaves out what never started.
+func ReadAccounting(r io.Reader) ([]Record, error) {
+	var all []Record
+	s := bufio.NewScanner(r)
+	for s.Scan() {
+		f := strings.Split(s.Text(), "|")
+		if len(f) != 6 {
+			return nil, fmt.Errorf("sacct: %q has %d fields, not 6", s.Text(), len(f))
+		}
+		start, err := strconv.ParseInt(f[2], 10, 64)
+		if err != nil || f[5] == "" { // Unknown or None
+			continue
+		}
+		job, err := strconv.ParseUint(f[0], 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("sacct: %w", err)
+		}
+		rec := Record{Job: uint32(job), State: f[1], Start: start * int64(time.Second), End: Never, Profiles: map[string]int{}}
+		if end, err := strconv.ParseInt(f[3], 10, 64); err == nil {
+			rec.End = end * int64(time.Second)
+		}
+		rec.Nodes, _ = strconv.Atoi(f[4])
+		for _, t := range strings.Split(f[5], ",") {
+			if typed, ok := strings.CutPrefix(t, "gres/mig:"); ok {
+				profile, count, _ := strings.Cut(typed, "=")
+				rec.Profiles[profile], _ = strconv.Atoi(count)
+			}
+		}
+		all = append(all, rec)
+	}
+	return all, s.Err()
+}
+
+// Account joins slurmctld's log, which knows the moment, with the accounting, which knows what was allocated. Both list
+// the runs of a job in their order.
+func Account(starts []Allocation, records []Record) ([]Start, error) {
+	runs := map[uint32][]Record{}
+	for _, rec := range records {
+		runs[rec.Job] = append(runs[rec.Job], rec)
+	}
+	for _, r := range runs {
+		slices.SortStableFunc(r, func(a, b Record) int { return int((a.Start - b.Start) / int64(time.Second)) })
+	}
+	var all []Start
+	for _, a := range starts {
+		if len(runs[a.Job]) == 0 {
+			return nil, fmt.Errorf("job %d started at %v by slurmctld's log, and sacct knows no such run", a.Job, time.Unix(0, a.At))
+		}
+		rec := runs[a.Job][0]
+		runs[a.Job] = runs[a.Job][1:]
+		if d := a.At - rec.Start; d < -int64(2*time.Second) || d > int64(2*time.Second) {
+			return nil, fmt.Errorf("job %d started at %v by slurmctld's log, and at %v by sacct", a.Job, time.Unix(0, a.At), time.Unix(0, rec.Start))
+		}
+		for _, node := range a.Nodes {
+			per := map[string]int{}
+			for p, n := range rec.Profiles {
+				per[p] = n / len(a.Nodes)
+			}
+			all = append(all, Start{Job: a.Job, Node: node, At: a.At, End: rec.End, State: rec.State, Profiles: per})
+		}
+	}
+	for job, r := range runs {
+		if len(r) > 0 {
+			return nil, fmt.Errorf("sacct knows %d runs of job %d that slurmctld's log does not", len(r), job)
+		}
+	}
+	return all, nil
+}

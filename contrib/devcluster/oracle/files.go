@@ -1,0 +1,135 @@
+package oracle
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Read reads a run from a folder of these files; those marked with * may be missing.
+//
+//	run              lines "node NAME BOARD GPUS", "slack DURATION" and "zone NAME", slurmctld's time zone (none: this machine's)
+//	NODE.agent       the agent's log
+//	NODE.emulator    the emulator's log
+//	NODE.final *     lines "GPU PROFILE START STATE": the instances of `caelum status` at the end
+//	slurmctld        its log
+//	sacct            `sacct -a -D -X -n -P -o` SacctFields, with SLURM_TIME_FORMAT=%s
+//	looks *          the output of LookScript
+//	seen *           lines that jobs wrote, of the form "ran job=ID node=NODE uuid=MIG-..."
+func Read(dir fs.FS) (Run, error) {
+	run := Run{}
+	zone := time.Local
+	text, err := fs.ReadFile(dir, "run")
+	if err != nil {
+		return run, err
+	}
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		switch {
+		case len(f) == 4 && f[0] == "node":
+			gpus, err := strconv.Atoi(f[3])
+			if err != nil {
+				return run, fmt.Errorf("run: %w", err)
+			}
+			n, err := readNode(dir, Node{Name: f[1], Board: f[2], GPUs: gpus})
+			if err != nil {
+				return run, err
+			}
+			run.Nodes = append(run.Nodes, n)
+		case len(f) == 2 && f[0] == "slack":
+			run.Slack, err = time.ParseDuration(f[1])
+		case len(f) == 2 && f[0] == "zone":
+			zone, err = time.LoadLocation(f[1])
+		default:
+			err = fmt.Errorf("run: %q", line)
+		}
+		if err != nil {
+			return run, err
+		}
+	}
+	if err := readSlurm(dir, &run, zone); err != nil {
+		return run, err
+	}
+	return run, readSeen(dir, &run)
+}
+
+func readNode(dir fs.FS, n Node) (Node, error) {
+	text, err := fs.ReadFile(dir, n.Name+".agent")
+	if err != nil {
+		return n, err
+	}
+	if n.Journal, err = ReadJournal(bytes.NewReader(text)); err != nil {
+		return n, fmt.Errorf("node %s: %w", n.Name, err)
+	}
+	if text, err = fs.ReadFile(dir, n.Name+".emulator"); err != nil {
+		return n, err
+	}
+	if n.Hardware, err = ReadHardware(bytes.NewReader(text)); err != nil {
+		return n, fmt.Errorf("node %s: %w", n.Name, err)
+	}
+	text, err = fs.ReadFile(dir, n.Name+".final")
+	if errors.Is(err, fs.ErrNotExist) {
+		return n, nil
+	}
+	n.Final = []Final{}
+	for line := range strings.Lines(string(text)) {
+		var f Final
+		if _, err := fmt.Sscan(line, &f.GPU, &f.Profile, &f.Start, &f.State); err != nil {
+			return n, fmt.Errorf("%s.final: %w in %q", n.Name, err, line)
+		}
+		n.Final = append(n.Final, f)
+	}
+	return n, err
+}
+
+func readSlurm(dir fs.FS, run *Run, zone *time.Location) error {
+	text, err := fs.ReadFile(dir, "slurmctld")
+	if err != nil {
+		return err
+	}
+	starts, sets, err := ReadController(bytes.NewReader(text), zone)
+	if err != nil {
+		return err
+	}
+	run.Sets = sets
+	if text, err = fs.ReadFile(dir, "sacct"); err != nil {
+		return err
+	}
+	records, err := ReadAccounting(bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	if run.Starts, err = Account(starts, records); err != nil {
+		return err
+	}
+	text, err = fs.ReadFile(dir, "looks")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	run.Looks, err = ReadLooks(bytes.NewReader(text))
+	return err
+}
+
+func readSeen(dir fs.FS, run *Run) error {
+	text, err := fs.ReadFile(dir, "seen")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	s := bufio.NewScanner(bytes.NewReader(text))
+	for s.Scan() {
+		var seen Seen
+		words := strings.NewReplacer("job=", "", "node=", "", "uuid=", "").Replace(s.Text())
+		if _, err := fmt.Sscanf(words, "ran %d %s %s", &seen.Job, &seen.Node, &seen.UUID); err != nil {
+			return fmt.Errorf("seen: %w in %q", err, s.Text())
+		}
+		run.Seen = append(run.Seen, seen)
+	}
+	return errors.Join(err, s.Err())
+}

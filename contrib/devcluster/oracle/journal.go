@@ -1,0 +1,122 @@
+package oracle
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Never is the end of what has not ended.
+const Never = math.MaxInt64
+
+// Journal is what an agent logged (log_format: json).
+type Journal struct {
+	Writes   []Write
+	Leases   []Lease
+	Refusals []Refusal
+	GaveUp   int
+}
+
+// Write is one update of the node's GRES by its agent.
+type Write struct {
+	Phase    string // lower or raise
+	Gres     string
+	Total    map[string]int // of gres/mig by type, closed too
+	Used     map[string]int
+	At, Done int64
+}
+
+// Lease is one slice that a job held from From to To.
+type Lease struct {
+	Job      uint32
+	Restart  int
+	GPU      int
+	UUID     string
+	Profile  string
+	Start    int // units
+	From, To int64
+}
+
+// Refusal is a run that was given no slice.
+type Refusal struct {
+	Job    uint32
+	At     int64
+	Reason string
+}
+
+// line is a line of the agent's log with all the fields that are looked at.
+type line struct {
+	Msg, Time, Phase, Gres, Used, UUID, Error string
+	At, Done                                  int64
+	Job                                       uint32
+	Restart, GPU                              int
+}
+
+// ReadJournal reads an agent's log. Lines that are no JSON are its keeper's and are passed over; a line of a kind
+// that is known and cannot be read is an error.
+func ReadJournal(r io.Reader) (Journal, error) {
+	var j Journal
+	open := map[uint32][]int{} // job -> its leases
+	s := bufio.NewScanner(r)
+	s.Buffer(nil, 1<<20)
+	for s.Scan() {
+		if !strings.HasPrefix(s.Text(), "{") {
+			continue
+		}
+		var l line
+		if err := json.Unmarshal(s.Bytes(), &l); err != nil {
+			return j, fmt.Errorf("agent's log: %w in %.200s", err, s.Text())
+		}
+		stamp, err := time.Parse(time.RFC3339Nano, l.Time)
+		if err != nil {
+			return j, fmt.Errorf("agent's log: %w in %.200s", err, s.Text())
+		}
+		at := stamp.UnixNano()
+		switch {
+		case l.Msg == "published" || l.Msg == "couldn't write the offers":
+			// A write that failed may have been carried out all the same: it counts.
+			if l.Done == 0 {
+				l.Done = at
+			}
+			j.Writes = append(j.Writes, Write{Phase: l.Phase, Gres: l.Gres, Total: slicesOf(l.Gres), Used: slicesOf(l.Used), At: l.At, Done: l.Done})
+		case strings.HasPrefix(l.Msg, "leased "):
+			var profile string
+			var start int
+			if _, err := fmt.Sscanf(l.Msg, "leased %s at %d", &profile, &start); err != nil {
+				return j, fmt.Errorf("agent's log: %w in %.200s", err, s.Text())
+			}
+			open[l.Job] = append(open[l.Job], len(j.Leases))
+			j.Leases = append(j.Leases, Lease{Job: l.Job, Restart: l.Restart, GPU: l.GPU, UUID: l.UUID, Profile: profile, Start: start, From: at, To: Never})
+		case l.Msg == "released" && l.Job != 0:
+			for _, k := range open[l.Job] {
+				j.Leases[k].To = at
+			}
+			delete(open, l.Job)
+		case strings.HasPrefix(l.Msg, "no slice: "):
+			j.Refusals = append(j.Refusals, Refusal{l.Job, at, strings.TrimPrefix(l.Msg, "no slice: ")})
+		case strings.HasPrefix(l.Msg, "couldn't publish") && strings.Contains(l.Error, "jobs kept starting"):
+			j.GaveUp++
+		}
+	}
+	return j, s.Err()
+}
+
+// slicesOf sums gres/mig by type in a GRES list as Slurm and the agent write it: gpu:a100:2(IDX:0,2),mig:1g.5gb:1.
+func slicesOf(list string) map[string]int {
+	n := map[string]int{}
+	for _, item := range strings.Split(list, ",") {
+		item, _, _ = strings.Cut(item, "(")
+		f := strings.Split(item, ":")
+		if len(f) == 3 && f[0] == "mig" {
+			if count, err := strconv.Atoi(f[2]); err == nil {
+				n[f[1]] += count
+			}
+		}
+	}
+	return n
+}

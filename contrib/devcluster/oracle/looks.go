@@ -1,0 +1,70 @@
+package oracle
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// LookScript prints looks at slurmctld until its stdin ends, for ReadLooks: a shell script to be run where scontrol works.
+// One answer of scontrol is one moment for all nodes: slurmctld packs them under one lock.
+const LookScript = `
+while read -r -t 0.1 _; [ $? -gt 128 ]; do
+    echo "look $(date +%s%N)"
+    scontrol -o -d show node
+    echo "done $(date +%s%N)"
+done
+`
+
+// ReadLooks reads what LookScript printed. A look that is cut off, or that slurmctld did not answer, is left out.
+func ReadLooks(r io.Reader) ([]Look, error) {
+	var all, now []Look
+	var from int64
+	s := bufio.NewScanner(r)
+	s.Buffer(nil, 1<<20)
+	for s.Scan() {
+		word, rest, _ := strings.Cut(s.Text(), " ")
+		switch {
+		case word == "look" || word == "done":
+			at, err := strconv.ParseInt(rest, 10, 64)
+			if err != nil {
+				return nil, fmt.Errorf("looks: %w", err)
+			}
+			if word == "done" {
+				for _, l := range now {
+					l.From, l.To = from, at
+					all = append(all, l)
+				}
+			}
+			from, now = at, nil
+		case strings.HasPrefix(word, "NodeName="):
+			l := Look{Node: strings.TrimPrefix(word, "NodeName=")}
+			for _, w := range strings.Fields(rest) {
+				key, value, _ := strings.Cut(w, "=")
+				switch key {
+				case "Gres":
+					l.Total = slicesOf(value)
+				case "GresUsed":
+					l.Used = slicesOf(value)
+				case "State":
+					l.States = strings.Split(value, "+")
+				}
+			}
+			now = append(now, l)
+		}
+	}
+	return all, s.Err()
+}
+
+// shut reports whether slurmctld starts nothing on the node in this state.
+func (l Look) shut() bool {
+	for _, s := range l.States {
+		switch strings.TrimRight(s, "*") {
+		case "COMPLETING", "DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "INVALID_REG":
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,266 @@
+package oracle
+
+import (
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+)
+
+// testdata/run is what 24 jobs with a 4 s prolog left behind on two nodes of two A100-40GB, shortened to what is read.
+func recorded(t *testing.T) fstest.MapFS {
+	t.Helper()
+	files := fstest.MapFS{}
+	dir := os.DirFS("testdata/run")
+	names, err := fs.Glob(dir, "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		text, err := fs.ReadFile(dir, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = &fstest.MapFile{Data: text}
+	}
+	return files
+}
+
+func judged(t *testing.T, files fs.FS) *Report {
+	t.Helper()
+	run, err := Read(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Check(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestRecordedRunIsSound(t *testing.T) {
+	r := judged(t, recorded(t))
+	if len(r.Findings) > 0 {
+		t.Errorf("%v", r)
+	}
+	for what, n := range map[string][2]int{
+		"writes": {r.Writes, 52}, "looks": {r.Looks, 108}, "looks at a node that starts nothing": {r.Shut, 4}, "starts": {r.Starts, 23}, "leases": {r.Leases, 26},
+		"created": {r.Created, 25}, "destroyed": {r.Destroyed, 18}, "refused": {r.Refused, 2}, "processes": {r.Processes, 26},
+		"seen": {r.Seen, 26}, "runs not leased yet": {r.Waits, 71},
+	} {
+		if n[0] != n[1] {
+			t.Errorf("%s: %d, want %d", what, n[0], n[1])
+		}
+	}
+}
+
+// edit is a forgery: in a file, the first occurrence of old behind the text after becomes new.
+type edit struct{ file, after, old, new string }
+
+func (e edit) apply(t *testing.T, files fstest.MapFS) {
+	t.Helper()
+	text := string(files[e.file].Data)
+	at := strings.Index(text, e.after)
+	if at < 0 {
+		t.Fatalf("%s has no %q", e.file, e.after)
+	}
+	at += len(e.after)
+	k := strings.Index(text[at:], e.old)
+	if k < 0 {
+		t.Fatalf("%s has no %q behind %q", e.file, e.old, e.after)
+	}
+	at += k
+	files[e.file] = &fstest.MapFile{Data: []byte(text[:at] + e.new + text[at+len(e.old):])}
+}
+
+// At 57:34.074 n1 writes one 2g.10gb free while slurmctld has started 3g.20gb x2, 2g.10gb, 1g.10gb and 1g.5gb x2 there and
+// none of them has a lease: 8 units of each GPU but one are spoken for.
+const (
+	waitingWrite = `"at":1795237054074225312`
+	waitingSet   = "[2026-11-21T04:57:34.076]"
+)
+
+// At 57:42.694 2g.10gb x2, 1g.10gb and 1g.5gb are leased on GPU 1 of n1, and it writes 1g.5gb x1 and 4g.20gb x1 free.
+const leasedWrite = `no slice: the job is ending","node":"n1","time":"2026-11-21T04:57:42.647`
+
+// TestForgeries changes the record in one point, and the oracle must find that, and what follows from it.
+func TestForgeries(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		edits []edit
+		rules string
+	}{
+		{"one more on offer than the jobs that wait for their prolog leave", []edit{
+			{"n1.agent", waitingWrite, "mig:2g.10gb:2", "mig:2g.10gb:3"}, {"n1.agent", waitingWrite, "mig:closed:49", "mig:closed:48"},
+			{"slurmctld", waitingSet, "mig:2g.10gb:2", "mig:2g.10gb:3"}, {"slurmctld", waitingSet, "mig:closed:49", "mig:closed:48"},
+		}, "offer"},
+		{"the same as a job that waits, offered as if it did not", []edit{
+			{"n1.agent", waitingWrite, "mig:3g.20gb:2", "mig:3g.20gb:3"}, {"n1.agent", waitingWrite, "mig:closed:49", "mig:closed:48"},
+			{"slurmctld", waitingSet, "mig:3g.20gb:2", "mig:3g.20gb:3"}, {"slurmctld", waitingSet, "mig:closed:49", "mig:closed:48"},
+		}, "offer"},
+		{"a write that believes less used than there is", []edit{
+			{"n1.agent", waitingWrite, "mig:1g.10gb:1,mig:2g.10gb:1,mig:3g.20gb:2", "mig:1g.10gb:1,mig:2g.10gb:1,mig:3g.20gb:1"},
+		}, "offer"},
+		{"an offer beside what is leased that does not fit", []edit{
+			{"n1.agent", leasedWrite, "mig:7g.40gb:0,mig:closed:48", "mig:7g.40gb:1,mig:closed:47"},
+			{"slurmctld", "04:57:42.69", "mig:7g.40gb:0,mig:closed:48", "mig:7g.40gb:1,mig:closed:47"},
+		}, "offer"},
+		{"slurmctld has more free than was written", []edit{
+			{"looks", "1795237054", "mig:3g.20gb:2", "mig:3g.20gb:4"},
+		}, "look"},
+		{"slurmctld counts less used than there is", []edit{
+			{"looks", "State=MIXED", "mig:3g.20gb:2,mig:4g.20gb:0,mig:7g.40gb:0,mig:closed:0", "mig:3g.20gb:0,mig:4g.20gb:0,mig:7g.40gb:0,mig:closed:0"},
+		}, "look"},
+		{"a type rises in the phase that lowers", []edit{
+			{"n1.agent", waitingWrite, `"phase":"raise"`, `"phase":"lower"`},
+		}, "phase"},
+		{"the total changes", []edit{
+			{"n1.agent", waitingWrite, "mig:closed:49", "mig:closed:50"}, {"slurmctld", waitingSet, "mig:closed:49", "mig:closed:50"},
+		}, "total"},
+		{"a profile of another board", []edit{
+			{"n1.agent", waitingWrite, "mig:7g.40gb:0,mig:closed:49", "mig:1g.6gb:1,mig:closed:48"},
+			{"slurmctld", waitingSet, "mig:7g.40gb:0,mig:closed:49", "mig:1g.6gb:1,mig:closed:48"},
+		}, "offer profile"},
+		{"a write that no agent logged", []edit{
+			{"n1.agent", waitingWrite, `"msg":"published"`, `"msg":"something"`},
+		}, "logged phase"},
+		{"a write that slurmctld did not get", []edit{
+			{"slurmctld", waitingSet, "_update_node_gres", "something"},
+		}, "logged"},
+		{"a job leased another profile than slurmctld allocated", []edit{
+			{"sacct", "1|COMPLETED|1795237051|1795237058|1|", "mig:3g.20gb=1", "mig:2g.10gb=1"},
+		}, "carved"},
+		{"a job leased less than slurmctld allocated", []edit{
+			{"sacct", "", "mig:1g.5gb=2", "mig:1g.5gb=3"},
+		}, "carved look offer"},
+		{"a job that ran without a lease", []edit{
+			{"n1.agent", "", "leased 2g.10gb", "something 2g.10gb"},
+		}, "carved look offer process seen"},
+		{"a lease that slurmctld knows nothing of", []edit{
+			{"slurmctld", "", "Allocate JobId=23 ", "something JobId=23 "}, {"sacct", "", "23|COMPLETED|1795237067", "23|PENDING|Unknown"},
+		}, "carved"},
+		{"a job refused for lack of room", []edit{
+			{"n1.agent", "", "no slice: the job is ending", "no slice: no room on n1 for 1g.10gb:1"},
+		}, "carved"},
+		{"an instance made over another", []edit{
+			{"n1.emulator", "", "1795237055991298773", "1795237055990000000 create-gi gpu=1 gi=12 profile=1g.5gb start=5 size=1 uuid=- rc=SUCCESS ci=- pid=-\n" +
+				"1795237057990000000 destroy-gi gpu=1 gi=12 profile=1g.5gb start=5 size=1 uuid=- rc=SUCCESS ci=- pid=-\n1795237055991298773"},
+		}, "overlap"},
+		{"an instance destroyed under its job", []edit{
+			{"n1.emulator", "1795237056078096664", "\n", "\n1795237056080000000 destroy-gi gpu=1 gi=5 profile=2g.10gb start=4 size=2 uuid=- rc=SUCCESS ci=- pid=-\n"},
+		}, "instance"},
+		{"two jobs leased overlapping slices", []edit{
+			{"n1.agent", "", "leased 3g.20gb at 0", "leased 3g.20gb at 4"},
+		}, "instance look offer twice"},
+		{"a process on a slice that its job has given back", []edit{
+			{"n1.emulator", "1795237056040886442", "1795237058", "1795237068"},
+		}, "look offer process"},
+		{"a process that nobody's lease allows", []edit{
+			{"n1.emulator", "1795237056040886442 process-start", "uuid=MIG-", "uuid=MIG-f"},
+		}, "process"},
+		{"a job that sees another's slice", []edit{
+			{"seen", "", "ran job=1 ", "ran job=2 "},
+		}, "seen"},
+		{"an instance left on the GPU that the agent has forgotten", []edit{
+			{"n1.final", "", "0 1g.10gb 6 idle\n", ""},
+		}, "end"},
+		{"an instance in the agent's books only", []edit{
+			{"n2.final", "", "0 3g.20gb 0 idle\n", "0 3g.20gb 0 idle\n0 1g.5gb 6 idle\n"},
+		}, "end"},
+		{"a slice that is still leased when every job is over", []edit{
+			{"n2.final", "", "0 3g.20gb 0 idle", "0 3g.20gb 0 leased"},
+		}, "end"},
+		{"a lease that was never released", []edit{
+			{"n1.agent", `"job":23,"level":"info","msg":"leased`, `"msg":"released"`, `"msg":"something"`},
+		}, "end instance look offer twice"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			files := recorded(t)
+			for _, e := range c.edits {
+				e.apply(t, files)
+			}
+			r := judged(t, files)
+			if got := strings.Join(r.Rules(), " "); got != c.rules {
+				t.Errorf("found %q, want %q\n%v", got, c.rules, r)
+			}
+		})
+	}
+}
+
+// TestStartBetweenReadAndWrite: a job that started when the agent had read what is used and not written yet has taken its slice
+// out of what the write seems to leave free, even if it has its lease by then and is over within the same second.
+func TestStartBetweenReadAndWrite(t *testing.T) {
+	const second = int64(time.Second)
+	begin, write := 10*second+300e6, 10*second+500e6
+	run := Run{
+		Slack:  400 * time.Millisecond,
+		Starts: []Start{{Job: 1, Node: "n1", At: begin, End: 10 * second, State: "COMPLETED", Profiles: map[string]int{"4g.20gb": 1}}},
+		Sets:   []Set{{Node: "n1", Gres: "mig:4g.20gb:1", At: write + 1e6}},
+		Nodes: []Node{{
+			Name: "n1", Board: "A100-40GB", GPUs: 1,
+			Journal: Journal{
+				Writes: []Write{{Phase: "raise", Gres: "mig:4g.20gb:1", Total: map[string]int{"4g.20gb": 1}, Used: map[string]int{}, At: write, Done: write + 2e6}},
+				Leases: []Lease{{Job: 1, UUID: "MIG-1", Profile: "4g.20gb", From: begin + 50e6, To: write + 100e6}},
+			},
+			Hardware: Hardware{Instances: []Instance{{GI: 1, Profile: "4g.20gb", Size: 4, UUID: "MIG-1", Born: begin + 40e6, Died: Never}}},
+		}},
+	}
+	r, err := Check(run)
+	if err != nil || len(r.Findings) > 0 {
+		t.Errorf("%v %v", err, r)
+	}
+	run.Slack = 100 * time.Millisecond // now the write knew the job, and offers a second 4g.20gb
+	if r, err = Check(run); err != nil || strings.Join(r.Rules(), " ") != "offer" {
+		t.Errorf("%v %v", err, r)
+	}
+}
+
+// TestUnreadable: a record that contradicts itself is not judged at all.
+func TestUnreadable(t *testing.T) {
+	for name, e := range map[string]edit{
+		"a start that the accounting has not": {"sacct", "", "23|COMPLETED|1795237067", "23|PENDING|Unknown"},
+		"a run that slurmctld did not start":  {"slurmctld", "", "Allocate JobId=23 ", "something JobId=23 "},
+		"a start at another time":             {"sacct", "", "23|COMPLETED|1795237067", "23|COMPLETED|1795237017"},
+		"a line of the agent's cut short":     {"n1.agent", waitingWrite, `mig:closed`, "\n"},
+		"a GPU that fell off the bus":         {"n1.emulator", "", "1795237055991298773", "1795237055990000000 lose gpu=0 gi=- rc=SUCCESS\n1795237055991298773"},
+		"a word in the list of nodes":         {"run", "", "slack", "slacks"},
+	} {
+		files := recorded(t)
+		e.apply(t, files)
+		if _, err := Read(files); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestLinesOfSlurmctld(t *testing.T) {
+	log := `[2026-11-21T04:57:31.950] sched: Allocate JobId=4_1(6) NodeList=n2 #CPUs=1 Partition=gpu
+[2026-11-21T04:57:32.001] sched/backfill: _start_job: Started JobId=106 in gpu on n[1-2]
+[2026-11-21T04:57:33.000] sched: _slurm_rpc_allocate_resources JobId=7 NodeList=(null) usec=317
+[2026-11-21T04:57:34.000] sched: _slurm_rpc_allocate_resources JobId=8 NodeList=n[1,3-4] usec=31
+[2026-11-21T04:57:35.000] _update_node_gres: nodes n[1-2] gres set to: gpu:a100:14,mig:closed:56
+`
+	starts, sets, err := ReadController(strings.NewReader(log), time.UTC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(ms int) int64 { return time.Date(2026, 11, 21, 4, 57, 31, ms*1e6, time.UTC).UnixNano() }
+	want := []Allocation{{6, []string{"n2"}, at(950)}, {106, []string{"n1", "n2"}, at(1001)}, {8, []string{"n1", "n3", "n4"}, at(3000)}}
+	if !slices.EqualFunc(starts, want, func(a, b Allocation) bool {
+		return a.Job == b.Job && a.At == b.At && slices.Equal(a.Nodes, b.Nodes)
+	}) {
+		t.Errorf("starts %v, want %v", starts, want)
+	}
+	if len(sets) != 2 || sets[1] != (Set{"n2", "gpu:a100:14,mig:closed:56", at(4000)}) {
+		t.Errorf("sets %v", sets)
+	}
+	got := slicesOf("gpu:a100:2(IDX:0,2),mig:1g.5gb:1,mig:1g.5gb:2,mig:closed:3")
+	if !maps.Equal(got, map[string]int{"1g.5gb": 3, "closed": 3}) {
+		t.Errorf("slices %v", got)
+	}
+}

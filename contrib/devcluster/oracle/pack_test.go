@@ -1,0 +1,85 @@
+package oracle
+
+import (
+	"strings"
+	"testing"
+
+	"caelum/internal/mig"
+)
+
+// TestPackAgainstLayouts: on an empty GPU a multiset of profiles can be made if and only if some layout holds it. The
+// layouts are package mig's, which shares no code with Pack.
+func TestPackAgainstLayouts(t *testing.T) {
+	for _, name := range []string{"A100-40GB", "A30-24GB"} {
+		b, err := mig.BoardByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b = b.Select(mig.Plain)
+		g, err := NewGPUs(name, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		possible := map[string]bool{}
+		for _, l := range b.Layouts() {
+			n := map[string]int{}
+			for i := range l.Indices() {
+				n[b.Profiles[b.Placements[i].Profile].Name]++
+			}
+			possible[list(n)] = true
+		}
+		tried := 0
+		var try func(k int, n map[string]int)
+		try = func(k int, n map[string]int) {
+			if k == len(b.Profiles) {
+				tried++
+				if got := g.Pack(nil, n); got != possible[list(n)] {
+					t.Errorf("%s: Pack(%s) is %v", name, list(n), got)
+				}
+				return
+			}
+			for c := range b.Profiles[k].Max + 2 {
+				n[b.Profiles[k].Name] = c
+				try(k+1, n)
+			}
+			delete(n, b.Profiles[k].Name)
+		}
+		try(0, map[string]int{})
+		if tried < len(possible) || len(possible) < 10 {
+			t.Errorf("%s: %d multisets tried, %d possible", name, tried, len(possible))
+		}
+	}
+}
+
+func TestPackBesideWhatStands(t *testing.T) {
+	g, err := NewGPUs("A100-40GB", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(gpu, start int, profile string) Interval {
+		return Interval{gpu, start, g.kinds[profile].size, profile}
+	}
+	for _, c := range []struct {
+		stand []Interval
+		want  string
+		ok    bool
+	}{
+		{nil, "7g.40gb 7g.40gb", true},
+		{nil, "7g.40gb 7g.40gb 1g.5gb", false},
+		{[]Interval{at(0, 0, "1g.5gb")}, "7g.40gb", true},
+		{[]Interval{at(0, 0, "1g.5gb"), at(1, 6, "1g.5gb")}, "7g.40gb", false},
+		{[]Interval{at(0, 3, "1g.5gb"), at(1, 3, "1g.5gb")}, "4g.20gb", false}, // a 4g starts at 0 only
+		{[]Interval{at(0, 3, "1g.5gb"), at(1, 3, "1g.5gb")}, "3g.20gb 3g.20gb", true},
+		{[]Interval{at(0, 0, "3g.20gb"), at(0, 4, "3g.20gb"), at(1, 0, "7g.40gb")}, "1g.5gb", false},
+		{[]Interval{at(0, 0, "7g.40gb"), at(0, 4, "1g.5gb")}, "", false}, // what stands overlaps
+		{nil, "1g.6gb", false},
+	} {
+		want := map[string]int{}
+		for _, p := range strings.Fields(c.want) {
+			want[p]++
+		}
+		if got := g.Pack(c.stand, want); got != c.ok {
+			t.Errorf("Pack(%v, %s) is %v", c.stand, c.want, got)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package oracle
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// carved: every run was given exactly the slices that slurmctld allocated, and nobody else was given any.
+func (j *judge) carved() {
+	name := j.node.Name
+	j.Leases += len(j.node.Leases)
+	claimed := map[int]bool{}
+	for _, s := range j.run.Starts {
+		if s.Node != name {
+			continue
+		}
+		until := j.next(s)
+		got := map[string]int{}
+		for k, l := range j.node.Leases {
+			if l.Job == s.Job && l.From >= s.At && l.From < until {
+				claimed[k] = true
+				got[l.Profile]++
+			}
+		}
+		want := maps.Clone(s.Profiles)
+		maps.DeleteFunc(want, func(_ string, n int) bool { return n == 0 })
+		if maps.Equal(got, want) {
+			continue
+		}
+		var reasons []string
+		for _, r := range j.node.Refusals {
+			if r.Job == s.Job && r.At >= s.At && r.At < until {
+				reasons = append(reasons, r.Reason)
+			}
+		}
+		stopped := strings.HasPrefix(s.State, "CANCELLED") || s.State == "REQUEUED"
+		switch {
+		case len(got) > 0:
+			j.add("carved", name, s.At, "job %d was allocated %s and leased %s", s.Job, list(want), list(got))
+		case len(reasons) > 0 && !slices.ContainsFunc(reasons, func(r string) bool { return !ending(r) }),
+			len(reasons) == 0 && stopped:
+			j.Refused++
+		case len(reasons) > 0:
+			j.add("carved", name, s.At, "job %d was allocated %s and refused: %s", s.Job, list(want), strings.Join(reasons, "; "))
+		default:
+			j.add("carved", name, s.At, "job %d (%s) was allocated %s and has no lease", s.Job, s.State, list(want))
+		}
+	}
+	for k, l := range j.node.Leases {
+		if !claimed[k] {
+			j.add("carved", name, l.From, "job %d was leased %v, and slurmctld had not started it", l.Job, j.interval(l))
+		}
+	}
+}
+
+// heldTwice: no two instances overlap, no two leases do, and each lease is of an instance that existed all the while.
+func (j *judge) heldTwice() {
+	name := j.node.Name
+	for a, x := range j.node.Instances {
+		j.Created++
+		if x.Died != Never {
+			j.Destroyed++
+		}
+		for _, y := range j.node.Instances[a+1:] {
+			if x.interval().overlaps(y.interval()) && x.Born < y.Died && y.Born < x.Died {
+				j.add("overlap", name, y.Born, "%v was made while %v stood", y.interval(), x.interval())
+			}
+		}
+	}
+	for a, x := range j.node.Leases {
+		for _, y := range j.node.Leases[a+1:] {
+			if j.interval(x).overlaps(j.interval(y)) && x.From < y.To && y.From < x.To {
+				j.add("twice", name, y.From, "jobs %d and %d hold %v and %v", x.Job, y.Job, j.interval(x), j.interval(y))
+			}
+		}
+		if !slices.ContainsFunc(j.node.Instances, func(in Instance) bool {
+			return in.UUID == x.UUID && in.interval() == j.interval(x) && in.Born < x.From && (in.Died > x.To || x.To == Never && in.Died == Never)
+		}) {
+			j.add("instance", name, x.From, "job %d holds %v, %s, which was not on the GPU all the while", x.Job, j.interval(x), x.UUID)
+		}
+	}
+}
+
+func (in Instance) interval() Interval { return Interval{in.GPU, in.Start, in.Size, in.Profile} }
+
+// processes: a process uses an instance only while one job holds it, and a job sees only what it was leased.
+func (j *judge) processes() {
+	name := j.node.Name
+	j.Processes += len(j.node.Processes)
+	for _, p := range j.node.Processes {
+		var holders []string
+		for _, l := range j.node.Leases {
+			// The end of a process that was killed is seen late.
+			if l.UUID == p.UUID && l.From <= p.From && (p.To <= l.To || p.Killed && p.From < l.To) {
+				holders = append(holders, fmt.Sprint(l.Job))
+			}
+		}
+		if len(holders) != 1 {
+			j.add("process", name, p.From, "process %d used %s on GPU %d at %d; jobs that held it all the while: [%s]", p.PID, p.UUID, p.GPU, p.Start, strings.Join(holders, " "))
+		}
+	}
+	for _, s := range j.run.Seen {
+		if s.Node == name && !slices.ContainsFunc(j.node.Leases, func(l Lease) bool { return l.Job == s.Job && l.UUID == s.UUID }) {
+			j.add("seen", name, 0, "job %d found %s in its environment, which it was not leased", s.Job, s.UUID)
+		}
+	}
+}
+
+// accounted: what stands on the GPUs at the end is what the agent answers for, all of it idle.
+func (j *judge) accounted() {
+	if j.node.Final == nil {
+		return
+	}
+	name := j.node.Name
+	known := map[Interval]bool{}
+	for _, f := range j.node.Final {
+		in := Interval{f.GPU, f.Start, j.gpus.kinds[f.Profile].size, f.Profile}
+		known[in] = true
+		if f.State != "idle" {
+			j.add("end", name, 0, "%v is %s when every job is over", in, f.State)
+		}
+	}
+	for _, in := range j.node.Instances {
+		if in.Died != Never {
+			continue
+		}
+		if !known[in.interval()] {
+			j.add("end", name, in.Born, "%v stands on the GPU, and the agent does not know it", in.interval())
+		}
+		delete(known, in.interval())
+	}
+	for in := range known {
+		j.add("end", name, 0, "the agent shows %v, which is not on the GPU", in)
+	}
+	for _, l := range j.node.Leases {
+		if l.To == Never {
+			j.add("end", name, l.From, "job %d still holds %v", l.Job, j.interval(l))
+		}
+	}
+}
