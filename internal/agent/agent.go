@@ -173,7 +173,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 }
 
-// reconciler compares the three truths, soon after the start and then every minute.
+// reconciler compares the three truths, soon after the start and then every minute, and publishes what follows.
 func (a *Agent) reconciler(ctx context.Context) {
 	wait := retryInterval
 	for {
@@ -183,7 +183,7 @@ func (a *Agent) reconciler(ctx context.Context) {
 		case <-time.After(wait):
 		}
 		wait = reconcileInterval
-		if err := errors.Join(a.look(), a.releaseGone(ctx)); err != nil && ctx.Err() == nil {
+		if err := errors.Join(a.look(), a.releaseGone(ctx), a.Publish(ctx)); err != nil && ctx.Err() == nil {
 			a.log.WithError(err).Warn("couldn't compare GPU, ledger and slurmctld; trying again")
 			wait = 5 * retryInterval
 		}

@@ -122,6 +122,27 @@ func TestExclusive(t *testing.T) {
 	}
 }
 
+// What an --exclusive job is allocated beyond its request is not on offer on top of the plan when it ends, before its
+// epilog has published: the agent may be slow just then.
+func TestExclusiveLeavesNothingBehind(t *testing.T) {
+	w := newWorld(t, 1)
+	w.publish()
+	planned := w.offers()
+	id := w.submit(slurm.Job{Name: "cpu", Exclusive: true, Batch: true})
+	w.fake.Tick()
+	w.lease(id)
+	w.publish()
+	w.fake.Epilog(nil)
+	if err := w.fake.Finish(id); err != nil {
+		t.Fatal(err)
+	}
+	for profile, n := range w.offers() {
+		if n > planned[profile] {
+			t.Errorf("%d of %s are free, %d were planned", n, profile, planned[profile])
+		}
+	}
+}
+
 // A user's mistake is told through the lease file; the prolog succeeds and the node stays.
 func TestMistakes(t *testing.T) {
 	w := newWorld(t, 1)

@@ -178,15 +178,16 @@ func (a *Agent) promiseTo(ctx context.Context, id uint32, wants []offer.Want) (*
 	if has {
 		return pr, nil
 	}
-	if err := a.Publish(ctx); err != nil && !errors.Is(err, errBusy) {
-		return nil, api.NotNow(err.Error())
-	}
+	err := a.Publish(ctx)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if pr.spots == nil {
-		return nil, nil
+	switch {
+	case pr.spots != nil:
+		return pr, nil
+	case err != nil: // also errBusy: room was not looked for to the end
+		return nil, api.NotNow(err.Error())
 	}
-	return pr, nil
+	return nil, nil
 }
 
 // endPromise drops what is left of a job's promise when its prolog has been answered.

@@ -103,11 +103,10 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 	for range maxReplans {
 		d := a.plan(demands)
 		pause()
-		used := count(node.GresUsed)
-		stands := count(node.Gres)
+		taken := a.taken(node)
 		low := map[string]int{}
-		for profile, total := range stands {
-			low[profile] = min(total, used[profile]+d.offers[profile])
+		for profile, total := range count(node.Gres) {
+			low[profile] = min(total, taken[profile]+d.offers[profile])
 		}
 		if err := a.write(ctx, "lower", node, low, d); err != nil {
 			return err
@@ -121,10 +120,10 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 			continue // something was taken since the plan was made
 		}
 		pause()
-		used = count(node.GresUsed)
+		taken = a.taken(node)
 		high := map[string]int{}
 		for _, profile := range a.profiles {
-			high[profile] = used[profile] + d.offers[profile]
+			high[profile] = taken[profile] + d.offers[profile]
 		}
 		if err := a.write(ctx, "raise", node, high, d); err != nil {
 			return err
@@ -280,6 +279,30 @@ func (a *Agent) write(ctx context.Context, phase string, node slurm.Node, totals
 	defer a.mu.Unlock()
 	a.published, a.publishedAt = count(gres), a.now()
 	return nil
+}
+
+// taken is what the offers are added to: by profile, what slurmctld counts as used, as far as jobs really hold it. An
+// --exclusive job is allocated everything that was on offer, and a refused one what it asked for: counted in full, that would
+// be free on top of the offers from their end until the epilog has published. Less than used is always sound.
+func (a *Agent) taken(node slurm.Node) map[string]int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	held := map[string]int{}
+	for _, l := range a.leases {
+		for _, s := range l.Slices {
+			held[s.Profile]++
+		}
+	}
+	for _, pr := range a.promised {
+		for _, w := range pr.wants {
+			held[w.Profile] += w.Count
+		}
+	}
+	used := count(node.GresUsed)
+	for profile, n := range used {
+		used[profile] = min(n, held[profile])
+	}
+	return used
 }
 
 // exceeds reports whether slurmctld has more free of a profile than a plan offers.
