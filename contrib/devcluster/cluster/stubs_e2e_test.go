@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// The agent, the emulator and the plugin are stubs here (testdata): this is about what devcluster does around them.
+// The agent and the plugin are stubs here (testdata): this is about what devcluster does around them.
 
 // stubs puts a build folder together: testdata/build and the plugin, which has to be compiled for this Slurm.
 func stubs(t *testing.T) Options {
@@ -23,6 +23,16 @@ func stubs(t *testing.T) Options {
 	}
 	if err := os.CopyFS(build, os.DirFS("testdata/build")); err != nil {
 		t.Fatal(err)
+	}
+	// `caelum slurm-config` on emulated GPUs writes the configuration: these two are the real ones.
+	for _, name := range []string{"caelum", "nvml-emulator", "libnvidia-ml.so.1"} {
+		data, err := os.ReadFile(filepath.Join("..", "..", "..", "build", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(build, name), data, 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	plugin := exec.Command("gcc", "-shared", "-fPIC", "-Wall", "-Werror", "-o", filepath.Join(build, "spank_caelum.so"), "testdata/plugin.c")
 	if output, err := plugin.CombinedOutput(); err != nil {
