@@ -103,6 +103,7 @@ func (a *Agent) start() error {
 	if err := a.look(); err != nil {
 		a.log.WithError(err).Error("couldn't compare the GPUs with the ledger")
 	}
+	a.closeIdle()
 	total, err := a.ledger.Meta("total")
 	if err != nil {
 		return err

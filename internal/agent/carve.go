@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"caelum/internal/failpoint"
 	"caelum/internal/gpu"
 	"caelum/internal/ledger"
 	"caelum/internal/offer"
@@ -47,6 +48,7 @@ func (a *Agent) create(job uint32, s offer.Spot) (*instance, error) {
 	if err != nil {
 		return nil, err
 	}
+	failpoint.Hit(failpoint.CreateIntended)
 	made, err := a.hw.Create(s.GPU, profile, pl.Start)
 	if err != nil {
 		// A failed create can leave a GPU instance behind. If it does, the intent must stay until that is gone.
@@ -66,6 +68,7 @@ func (a *Agent) create(job uint32, s offer.Spot) (*instance, error) {
 		}
 		return nil, err
 	}
+	failpoint.Hit(failpoint.Created)
 	in := &instance{Instance: ledger.Instance{GPU: c.UUID, GI: made.GI, Profile: profile, Start: pl.Start, Size: pl.Size, UUID: made.UUID}, cis: made.CIs}
 	// Until it is leased it is nobody's: the driver leaves its capability files readable by all.
 	if err := a.caps.Close(c.Minor, made); err != nil {
@@ -74,6 +77,7 @@ func (a *Agent) create(job uint32, s offer.Spot) (*instance, error) {
 	if err := a.ledger.Created(intent, in.Instance); err != nil {
 		return nil, err
 	}
+	failpoint.Hit(failpoint.CreateSettled)
 	a.mu.Lock()
 	c.ours[s.Placement] = in
 	a.mu.Unlock()
@@ -107,6 +111,7 @@ func (a *Agent) destroy(g int, in *instance) error {
 	if err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.DestroyIntended)
 	err = a.hw.Destroy(g, in.GI)
 	if err != nil && !errors.Is(err, gpu.ErrNotFound) {
 		a.mu.Lock()
@@ -116,9 +121,11 @@ func (a *Agent) destroy(g int, in *instance) error {
 		a.log.WithError(err).WithField("gpu", g).Errorf("%s at %d is stuck; its units are out of the offers; find what holds it with `nvidia-smi` or `fuser /dev/nvidia*`", in.Profile, in.Start)
 		return errors.Join(err, a.ledger.SetStuck(c.UUID, in.GI, true), a.ledger.Failed(intent))
 	}
+	failpoint.Hit(failpoint.Destroyed)
 	if err := a.ledger.Destroyed(intent, c.UUID, in.GI); err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.DestroySettled)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for p, other := range c.ours {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"caelum/internal/failpoint"
 	"caelum/internal/offer"
 	"caelum/internal/slurm"
 )
@@ -115,6 +116,7 @@ func (a *Agent) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served
 		// The release goes first: a crash in between leaves a mark on a job that waits, which the next pass puts right.
 		// While a job is marked job_submit.lua lets no user hold it.
 		err := a.ctl.Release(ctx, w.ID)
+		failpoint.Hit(failpoint.HeldReleased)
 		if err == nil {
 			err = a.ctl.SetAdminComment(ctx, w.ID, replaceMark(w.AdminComment, slurm.MarkHeld, markReleased))
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"caelum/internal/api"
+	"caelum/internal/failpoint"
 	"caelum/internal/offer"
 	"caelum/internal/slurm"
 )
@@ -33,9 +34,11 @@ func (a *Agent) giveBack(ctx context.Context, job slurm.Job, lease api.Lease, wa
 	if err := a.ctl.SetAdminComment(ctx, job.ID, comment); err != nil {
 		return lease, api.NotNow(err.Error())
 	}
+	failpoint.Hit(failpoint.GiveBackMarked)
 	if err := a.ctl.RequeueHold(ctx, job.ID); err != nil {
 		return lease, api.NotNow(err.Error())
 	}
+	failpoint.Hit(failpoint.GaveBack)
 	return a.refuse(lease, reason+"; the job was requeued")
 }
 

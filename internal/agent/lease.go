@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"caelum/internal/api"
+	"caelum/internal/failpoint"
 	"caelum/internal/offer"
 	"caelum/internal/slurm"
 )
@@ -234,9 +235,11 @@ func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 			return lease, err
 		}
 	}
+	failpoint.Hit(failpoint.GrantOpened)
 	if err := a.ledger.Grant(lease, ledgerInstances(held)); err != nil {
 		return lease, err
 	}
+	failpoint.Hit(failpoint.GrantWritten)
 	a.mu.Lock()
 	for _, in := range held {
 		in.Job = lease.Job
@@ -249,7 +252,11 @@ func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 		a.log.WithField("job", lease.Job).WithField("restart", lease.Restart).WithField("gpu", s.GPU).WithField("uuid", s.UUID).
 			WithField("reused", s.Reused).Infof("leased %s at %d", s.Profile, s.Start)
 	}
-	return lease, a.writeLeaseFile(lease)
+	if err := a.writeLeaseFile(lease); err != nil {
+		return lease, err
+	}
+	failpoint.Hit(failpoint.Granted)
+	return lease, nil
 }
 
 // refuse leaves the reason in the lease file, where task_init finds it: the job fails, the node does not.
@@ -307,12 +314,15 @@ func (a *Agent) release(lease api.Lease) error {
 			a.log.WithError(err).WithField("job", lease.Job).Error("couldn't close a released slice's capability files")
 		}
 	}
+	failpoint.Hit(failpoint.ReleaseClosed)
 	if err := a.removeLeaseFile(lease.Job); err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.ReleaseUnlinked)
 	if err := a.ledger.Release(lease.Job); err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.Released)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, c := range a.cards {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"caelum/internal/failpoint"
 	"caelum/internal/mig"
 	"caelum/internal/offer"
 	"caelum/internal/place"
@@ -111,6 +112,7 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 		if err := a.write(ctx, "lower", node, low, d); err != nil {
 			return err
 		}
+		failpoint.Hit(failpoint.Lowered)
 		again, err := a.read(ctx)
 		if err != nil {
 			return err
@@ -128,6 +130,7 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 		if err := a.write(ctx, "raise", node, high, d); err != nil {
 			return err
 		}
+		failpoint.Hit(failpoint.Raised)
 		// What is used may have dropped between read and write with no epilog to publish anew: a job with a slice and no
 		// slot came and went, or slurmctld forgot (`scontrol reconfigure`). Then more is free than was planned.
 		if node, err = a.ctl.Node(ctx, a.cfg.Node); err != nil {
@@ -139,6 +142,9 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 			}
 			continue
 		}
+		a.mu.Lock()
+		a.published, a.publishedAt = count(node.Gres), a.now()
+		a.mu.Unlock()
 		a.releaseHeld(ctx, waiting, d.plan.Served)
 		return nil
 	}
@@ -275,9 +281,6 @@ func (a *Agent) write(ctx context.Context, phase string, node slurm.Node, totals
 		return err
 	}
 	entry.WithField("done", time.Now().UnixNano()).Info("published")
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.published, a.publishedAt = count(gres), a.now()
 	return nil
 }
 

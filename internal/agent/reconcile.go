@@ -52,6 +52,21 @@ func (a *Agent) load() error {
 	return err
 }
 
+// closeIdle makes sure that nobody but root can open an instance that no job holds: a crash may have come between opening
+// it and writing the lease, or between making it and closing it.
+func (a *Agent) closeIdle() {
+	for _, c := range a.cards {
+		for _, in := range c.ours {
+			if in.Job != 0 {
+				continue
+			}
+			if err := a.caps.Close(c.Minor, in.hw()); err != nil {
+				a.log.WithError(err).WithField("gpu", c.Index).Error("couldn't close an idle instance's capability files")
+			}
+		}
+	}
+}
+
 // look compares every GPU with what the agent knows to be on it, and repairs:
 //
 //	on the GPU, in the ledger       ours

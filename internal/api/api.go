@@ -59,9 +59,9 @@ type Status struct {
 	Version string  `json:"version"`
 	GPUs    []GPU   `json:"gpus"`
 	Leases  []Lease `json:"leases"`
-	// Published is what stands in slurmctld by the agent's last successful write: profile -> total.
+	// Published is what stood in slurmctld when it last was as planned: profile -> total.
 	Published map[string]int `json:"published"`
-	// PublishedAt is the time of that write, Unix seconds; PublishError is why a later one failed.
+	// PublishedAt is that time, Unix seconds; PublishError is why publishing has failed since.
 	PublishedAt  int64  `json:"published_at"`
 	PublishError string `json:"publish_error,omitempty"`
 }

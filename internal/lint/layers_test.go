@@ -12,7 +12,7 @@ import (
 
 // layers is the order of DESIGN's layout: a package imports only packages that stand above it.
 var layers = []string{
-	"internal/mig", "internal/place", "internal/offer", "internal/predict", "internal/ledger", "internal/gpu", "internal/slurm",
+	"internal/failpoint", "internal/mig", "internal/place", "internal/offer", "internal/predict", "internal/ledger", "internal/gpu", "internal/slurm",
 	"internal/api", "internal/agent",
 }
 

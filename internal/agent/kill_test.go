@@ -1,0 +1,586 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/rpc"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"caelum/internal/api"
+	"caelum/internal/failpoint"
+	"caelum/internal/gpu"
+	"caelum/internal/gpu/gputest"
+	"caelum/internal/ledger"
+	"caelum/internal/slurm"
+	"caelum/internal/slurm/slurmtest"
+)
+
+// TestMain is also the agent that the campaign kills: a process of its own, with the real socket and ledger on emulated
+// GPUs, whose slurmctld is the test's, over a socket.
+func TestMain(m *testing.M) {
+	if text := os.Getenv("CAELUM_TEST_AGENT"); text != "" {
+		if err := victim(text); err != nil {
+			fmt.Fprintln(os.Stderr, "agent:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+type victimConfig struct {
+	Config      Config
+	Library     string
+	Controller  string // socket
+	Now, Parent int64
+}
+
+func victim(text string) error {
+	var v victimConfig
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		return err
+	}
+	client, err := rpc.Dial("unix", v.Controller)
+	if err != nil {
+		return err
+	}
+	hw, err := gpu.OpenNVML(v.Library)
+	if err != nil {
+		return err
+	}
+	log := logrus.New()
+	a, err := New(v.Config, hw, remote{client}, log.WithField("node", "n1"))
+	if err != nil {
+		return err
+	}
+	a.now = func() time.Time { return time.Unix(v.Now, 0) }
+	return a.Run(context.Background())
+}
+
+// remote is the test's slurmctld as the agent's process sees it.
+type remote struct{ c *rpc.Client }
+
+// Request and Reply carry every call: the method's arguments and answers as JSON.
+type Request struct {
+	Op   string
+	Node string
+	Job  uint32
+	Text string
+	GRES []slurm.GRES
+}
+type Reply struct {
+	Body []byte
+	Err  string
+}
+
+var sentinels = []error{slurm.ErrNoJob, slurm.ErrNoNode, slurm.ErrJobState, slurm.ErrUnreachable}
+
+func (r remote) do(req Request, out any) error {
+	var rep Reply
+	if err := r.c.Call("Server.Do", req, &rep); err != nil {
+		return fmt.Errorf("%w: %v", slurm.ErrUnreachable, err)
+	}
+	if rep.Err != "" {
+		for _, s := range sentinels {
+			if strings.Contains(rep.Err, s.Error()) {
+				return fmt.Errorf("%w: %s", s, rep.Err)
+			}
+		}
+		return errors.New(rep.Err)
+	}
+	if out == nil {
+		return nil
+	}
+	return json.Unmarshal(rep.Body, out)
+}
+
+func (r remote) Node(_ context.Context, name string) (n slurm.Node, err error) {
+	return n, r.do(Request{Op: "Node", Node: name}, &n)
+}
+func (r remote) Nodes(context.Context) (n []slurm.Node, err error) {
+	return n, r.do(Request{Op: "Nodes"}, &n)
+}
+func (r remote) UpdateGRES(_ context.Context, node string, gres []slurm.GRES) error {
+	return r.do(Request{Op: "UpdateGRES", Node: node, GRES: gres}, nil)
+}
+func (r remote) Job(_ context.Context, id uint32) (j slurm.Job, err error) {
+	return j, r.do(Request{Op: "Job", Job: id}, &j)
+}
+func (r remote) OnNode(_ context.Context, node string) (j []slurm.JobOnNode, err error) {
+	return j, r.do(Request{Op: "OnNode", Node: node}, &j)
+}
+func (r remote) Waiting(context.Context) (w []slurm.Waiting, err error) {
+	return w, r.do(Request{Op: "Waiting"}, &w)
+}
+func (r remote) Config(context.Context) (c slurm.Config, err error) {
+	return c, r.do(Request{Op: "Config"}, &c)
+}
+func (r remote) RequeueHold(_ context.Context, id uint32) error {
+	return r.do(Request{Op: "RequeueHold", Job: id}, nil)
+}
+func (r remote) Release(_ context.Context, id uint32) error {
+	return r.do(Request{Op: "Release", Job: id}, nil)
+}
+func (r remote) SetJobGRES(_ context.Context, id uint32, gres []slurm.GRES) error {
+	return r.do(Request{Op: "SetJobGRES", Job: id, GRES: gres}, nil)
+}
+func (r remote) SetAdminComment(_ context.Context, id uint32, text string) error {
+	return r.do(Request{Op: "SetAdminComment", Job: id, Text: text}, nil)
+}
+
+// Server is the test's side of remote.
+type Server struct{ fake *slurmtest.Fake }
+
+// Do runs one call.
+func (s *Server) Do(req Request, rep *Reply) error {
+	ctx := context.Background()
+	var out any
+	var err error
+	switch req.Op {
+	case "Node":
+		out, err = s.fake.Node(ctx, req.Node)
+	case "Nodes":
+		out, err = s.fake.Nodes(ctx)
+	case "UpdateGRES":
+		err = s.fake.UpdateGRES(ctx, req.Node, req.GRES)
+	case "Job":
+		out, err = s.fake.Job(ctx, req.Job)
+	case "OnNode":
+		out, err = s.fake.OnNode(ctx, req.Node)
+	case "Waiting":
+		out, err = s.fake.Waiting(ctx)
+	case "Config":
+		out, err = s.fake.Config(ctx)
+	case "RequeueHold":
+		err = s.fake.RequeueHold(ctx, req.Job)
+	case "Release":
+		err = s.fake.Release(ctx, req.Job)
+	case "SetJobGRES":
+		err = s.fake.SetJobGRES(ctx, req.Job, req.GRES)
+	case "SetAdminComment":
+		err = s.fake.SetAdminComment(ctx, req.Job, req.Text)
+	default:
+		err = fmt.Errorf("unknown call %s", req.Op)
+	}
+	if err != nil {
+		rep.Err = err.Error()
+		return nil
+	}
+	rep.Body, err = json.Marshal(out)
+	return err
+}
+
+// TestKill kills the agent at every failpoint, and half way through a create, under a load of jobs: afterwards no slice is held
+// twice, none has leaked, every running job still has its slice under the same UUID, and jobs that started meanwhile run.
+// CAELUM_KILLS is how often at each point, 2 by default.
+func TestKill(t *testing.T) {
+	each := 2
+	if text := os.Getenv("CAELUM_KILLS"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		each = n
+	}
+	var recoveries []time.Duration
+	for _, point := range slices.Concat(failpoint.Points, []string{"create.half"}) {
+		t.Run(point, func(t *testing.T) {
+			k := newCampaign(t)
+			for range each {
+				k.killAt(point)
+			}
+			recoveries = append(recoveries, k.recoveries...)
+			k.settle()
+		})
+	}
+	slices.Sort(recoveries)
+	if n := len(recoveries); n > 0 {
+		t.Logf("%d kills; right offers again after %v (median), %v (p99), %v (most)", n,
+			recoveries[n/2], recoveries[min(n-1, n*99/100)], recoveries[n-1])
+	}
+}
+
+type campaign struct {
+	t       testing.TB
+	rng     *rand.Rand
+	node    *gputest.Node
+	fake    *slurmtest.Fake
+	cfg     Config
+	rpcPath string
+	client  *api.Client
+	prologs sync.WaitGroup
+	epilogs sync.WaitGroup
+	mu      sync.Mutex
+	leases  map[uint32]api.Lease // what prologs were answered, of jobs that still run
+
+	submitted  int // at most so many jobs
+	recoveries []time.Duration
+	agent      *exec.Cmd
+	died       chan struct{}
+	output     *syncWriter
+	text       strings.Builder
+}
+
+func newCampaign(t testing.TB) *campaign {
+	k := &campaign{t: t, rng: rand.New(rand.NewPCG(7, 7)), node: gputest.New(t, "A100-40GB", 2), leases: map[uint32]api.Lease{}}
+	k.fake = slurmtest.New(
+		slurmtest.Node{Name: "n1", Partitions: []string{"gpu"}, Gres: gres(t, fmt.Sprintf(closedA100, 14, 56))},
+		slurmtest.Node{Name: "mig-catalog1", Partitions: []string{"gpu"}, Catalogue: true, Gres: gres(t, fullA100)},
+	)
+	k.fake.Prolog(func(j slurm.Job, _ string) { k.prologs.Go(func() { k.prolog(j) }) })
+	k.fake.Epilog(func(j slurm.Job, _ string) { k.epilog(j) })
+	dir := t.TempDir()
+	k.cfg = Config{
+		Node: "n1", RunDir: filepath.Join(dir, "run"), StateDir: filepath.Join(dir, "state"), DeviceDir: k.node.Dev,
+		PollInterval: 20 * time.Millisecond, LogLevel: "info", LogFormat: "text", DefaultProfile: "7g.40gb",
+	}
+	k.client = api.NewClient(k.cfg.RunDir)
+	k.rpcPath = filepath.Join(dir, "slurmctld")
+	l, err := net.Listen("unix", k.rpcPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := rpc.NewServer()
+	if err := server.Register(&Server{k.fake}); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go server.ServeConn(conn)
+		}
+	}()
+	t.Cleanup(func() {
+		l.Close()
+		k.kill()
+		if t.Failed() {
+			t.Logf("the agents said:\n%s", tail(k.text.String(), 6000))
+		}
+	})
+	return k
+}
+
+func tail(s string, n int) string { return s[max(0, len(s)-n):] }
+
+// start starts an agent that dies at a failpoint, or none.
+func (k *campaign) start(point string) {
+	k.t.Helper()
+	text, err := json.Marshal(victimConfig{Config: k.cfg, Library: filepath.Join(k.node.Build(), "libnvidia-ml.so.1"), Controller: k.rpcPath, Now: k.fake.Now().Unix()})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	if k.output == nil {
+		k.output = &syncWriter{w: &k.text}
+	}
+	began := time.Now()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "CAELUM_TEST_AGENT="+string(text), "CAELUM_FAILPOINT="+point)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	pipe, err := cmd.StderrPipe()
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		k.t.Fatal(err)
+	}
+	died := make(chan struct{})
+	go func() {
+		io.Copy(k.output, pipe)
+		cmd.Wait()
+		close(died)
+	}()
+	k.agent, k.died = cmd, died
+	if point != "" {
+		return
+	}
+	// Right offers: published by this agent, with nothing left to say.
+	for {
+		s, err := k.client.Status(context.Background())
+		if err == nil && s.PublishedAt != 0 && s.PublishError == "" {
+			k.recoveries = append(k.recoveries, time.Since(began).Round(time.Millisecond))
+			return
+		}
+		select {
+		case <-died:
+			k.t.Fatal("the agent ended by itself")
+		case <-time.After(2 * time.Millisecond):
+		}
+		if time.Since(began) > 20*time.Second {
+			k.t.Fatalf("no right offers 20 s after the start: %+v, %v", s, err)
+		}
+	}
+}
+
+func (k *campaign) kill() {
+	if k.agent != nil {
+		k.agent.Process.Kill()
+		<-k.died
+		k.agent = nil
+	}
+}
+
+// killAt runs an agent under load until it dies at the point, and another to recover.
+func (k *campaign) killAt(point string) {
+	k.t.Helper()
+	if point == "create.half" {
+		k.node.Emulator(k.t, "fault", "add", "--call", "CREATE_CI", "--nth", strconv.Itoa(1+k.rng.IntN(3)), "--kill", "before")
+		k.start("none")
+	} else {
+		k.start(fmt.Sprintf("%s:%d", point, 1+k.rng.IntN(3)))
+	}
+	hit := false
+	for step := 0; step < 4000 && !hit; step++ {
+		k.step(point)
+		select {
+		case <-k.died:
+			hit = true
+		default:
+		}
+	}
+	if !hit {
+		k.t.Fatalf("%s was never reached", point)
+	}
+	k.agent = nil
+	k.node.Emulator(k.t, "fault", "clear")
+	k.start("")
+	k.epilogs.Wait() // those that were cut off have asked again by now
+	k.prologs.Wait()
+	k.check(point)
+	if k.t.Failed() {
+		k.t.FailNow()
+	}
+	for id := range uint32(k.submitted) {
+		k.fake.Forget(id + 1) // those that are over
+	}
+	k.kill() // and this one at no point in particular
+}
+
+// step is a moment of the cluster's life. What leads to the point is a little likelier than the rest.
+func (k *campaign) step(point string) {
+	live := k.running()
+	switch k.rng.IntN(7) {
+	case 0, 1:
+		if waiting, _ := k.fake.Waiting(context.Background()); len(live) < 12 && len(waiting) < 6 {
+			k.submitted++
+			j := job(1, soakProfiles[k.rng.IntN(6)])
+			switch {
+			case strings.HasPrefix(point, "giveback") && k.rng.IntN(2) == 0:
+				j = job(1, "") // without a size: the default, which seldom has room
+			case strings.HasPrefix(point, "held") || k.rng.IntN(10) == 0:
+				j.ReqNodes, j.AdminComment = []string{"n1"}, "caelum:held"
+				k.fake.SubmitHeld(j)
+				return
+			}
+			k.fake.Submit(j) // refused, if no node has ever offered it
+		}
+	case 2, 3:
+		k.fake.Tick()
+	case 4, 5:
+		if len(live) > 0 {
+			id := live[k.rng.IntN(len(live))]
+			k.mu.Lock()
+			_, leased := k.leases[id]
+			k.mu.Unlock()
+			if !leased {
+				return
+			}
+			k.fake.End(id)
+			k.epilogs.Go(k.fake.RunEpilogs)
+		}
+	case 6:
+		k.fake.Advance(time.Minute)
+	}
+	time.Sleep(time.Millisecond)
+}
+
+// running lists the jobs that hold the node.
+func (k *campaign) running() []uint32 {
+	jobs, err := k.fake.OnNode(context.Background(), "n1")
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	var ids []uint32
+	for _, j := range jobs {
+		if j.Holds() {
+			ids = append(ids, j.ID)
+		}
+	}
+	return ids
+}
+
+// patient repeats a call as the plugin does, but sooner.
+func patient(call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for {
+		err := call(ctx)
+		var answer *api.Error
+		if err == nil || ctx.Err() != nil || errors.As(err, &answer) && answer.Code != http.StatusServiceUnavailable {
+			return err
+		}
+		time.Sleep(3 * time.Millisecond)
+	}
+}
+
+func (k *campaign) prolog(j slurm.Job) {
+	slots := 0
+	for _, g := range only(j.Allocated["n1"], "gpu") {
+		slots += g.Count
+	}
+	req := api.LeaseRequest{Restart: j.Restarts, UID: 20001, GID: 20001}
+	for i := range slots {
+		req.Slots = append(req.Slots, i)
+	}
+	var lease *api.Lease
+	err := patient(func(ctx context.Context) (err error) {
+		lease, err = k.client.Lease(ctx, j.ID, req)
+		return err
+	})
+	if err != nil {
+		k.t.Errorf("prolog of job %d: %v", j.ID, err)
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.leases[j.ID] = *lease
+}
+
+func (k *campaign) epilog(j slurm.Job) {
+	k.prologs.Wait() // slurmd runs a job's epilog after its prolog; one lock for all jobs is enough here
+	k.mu.Lock()
+	delete(k.leases, j.ID)
+	k.mu.Unlock()
+	if err := patient(func(ctx context.Context) error { return k.client.Release(ctx, j.ID, j.Restarts) }); err != nil {
+		k.t.Errorf("epilog of job %d: %v", j.ID, err)
+	}
+}
+
+// check compares what prologs were answered with the recovered agent and with the GPUs themselves.
+func (k *campaign) check(point string) {
+	k.t.Helper()
+	if err := k.verify(); err != nil {
+		// A job may be ending between two looks: what is wrong stays wrong.
+		time.Sleep(200 * time.Millisecond)
+		k.prologs.Wait()
+		if err = k.verify(); err != nil {
+			k.t.Errorf("after a kill at %s: %v", point, err)
+		}
+	}
+}
+
+func (k *campaign) verify() error {
+	s, err := k.client.Status(context.Background())
+	if err != nil {
+		return err
+	}
+	exists := map[string]gpu.Instance{}
+	if _, err := k.node.GPUs(); err != nil {
+		return err
+	}
+	for g := range 2 {
+		list, err := k.node.Instances(g)
+		if err != nil {
+			return err
+		}
+		for _, in := range list {
+			if len(in.CIs) != 1 {
+				return fmt.Errorf("GPU %d: %s at %d has no compute instance", g, in.Profile, in.Start)
+			}
+			exists[in.UUID] = in
+		}
+	}
+	for _, g := range s.GPUs {
+		for _, in := range g.Instances {
+			if in.State == "foreign" || in.State == "stuck" {
+				return fmt.Errorf("GPU %d: %s at %d is %s: it has leaked", g.Index, in.Profile, in.Start, in.State)
+			}
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	holder := map[string]uint32{}
+	for id, l := range k.leases {
+		j, err := k.fake.Job(context.Background(), id)
+		if err != nil || !j.Holds() || l.Error != "" {
+			continue
+		}
+		now, err := k.client.Job(context.Background(), id)
+		if err != nil {
+			return fmt.Errorf("job %d runs and has no lease: %w", id, err)
+		}
+		for i, sl := range l.Slices {
+			if other, twice := holder[sl.UUID]; twice {
+				return fmt.Errorf("jobs %d and %d both hold %s", id, other, sl.UUID)
+			}
+			holder[sl.UUID] = id
+			if now.Slices[i].UUID != sl.UUID {
+				return fmt.Errorf("job %d had %s and now has %s", id, sl.UUID, now.Slices[i].UUID)
+			}
+			if in, ok := exists[sl.UUID]; !ok || in.Start != sl.Start || in.Profile != sl.Profile {
+				return fmt.Errorf("job %d holds %s, which is not on the GPU", id, sl.UUID)
+			}
+		}
+		if _, err := os.Stat(filepath.Join(k.cfg.RunDir, "jobs", fmt.Sprint(id))); err != nil {
+			return fmt.Errorf("job %d: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// settle ends every job: nothing may be held then, and no intent may be left.
+func (k *campaign) settle() {
+	k.t.Helper()
+	k.start("")
+	for range 200 {
+		for _, id := range k.running() {
+			k.fake.Cancel(id)
+		}
+		k.fake.RunEpilogs()
+		waiting, _ := k.fake.Waiting(context.Background())
+		for _, w := range waiting {
+			k.fake.Cancel(w.ID)
+		}
+		if len(waiting) == 0 && len(k.running()) == 0 {
+			break
+		}
+	}
+	k.prologs.Wait()
+	s, err := k.client.Status(context.Background())
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	for _, l := range s.Leases {
+		if j, err := k.fake.Job(context.Background(), l.Job); err == nil && !j.Present() {
+			k.t.Errorf("job %d is over (%s) and still has a lease", l.Job, j.State)
+		}
+	}
+	k.kill()
+	l, err := ledger.Open(filepath.Join(k.cfg.StateDir, "ledger.db"))
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	defer l.Close()
+	if intents, err := l.Intents(); err != nil || len(intents) > 0 {
+		k.t.Errorf("intents left: %v, %v", intents, err)
+	}
+}
