@@ -260,6 +260,34 @@ func TestStuckInstance(t *testing.T) {
 	}
 }
 
+// A GPU that falls off the bus while it is carved takes neither the job nor the node with it: the slice is made on another.
+func TestLostGPU(t *testing.T) {
+	w := newWorld(t, 2)
+	id := w.submit(job(1, "3g.20gb:1"))
+	w.publish()
+	gpu := -1
+	for i, l := range w.agent.offers {
+		for p := range l.Indices() {
+			if b := w.agent.cards[i].Board; b.Profiles[b.Placements[p].Profile].Name == "3g.20gb" && gpu < 0 {
+				gpu = i
+			}
+		}
+	}
+	w.node.Emulator(t, "lose", fmt.Sprint(gpu))
+	w.fake.Tick()
+	l := w.lease(id)
+	if l.Error != "" || len(l.Slices) != 1 {
+		t.Fatalf("%+v", l)
+	}
+	if l.Slices[0].GPU == gpu {
+		t.Errorf("leased on the lost GPU %d", gpu)
+	}
+	status, _ := w.agent.Status(context.Background())
+	if !strings.Contains(status.GPUs[gpu].Problem, "lost") {
+		t.Errorf("status does not tell: %+v", status.GPUs[gpu])
+	}
+}
+
 // After a crash leases and their slices are as they were; a job that was started meanwhile is counted.
 func TestCrash(t *testing.T) {
 	w := newWorld(t, 1)

@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"caelum/internal/failpoint"
 	"caelum/internal/gpu"
@@ -13,7 +14,7 @@ import (
 // carve makes the slice of a promised spot exist and answers its instance: an idle instance of that placement as it
 // is, else the idle instances in the way are destroyed and one is created. Nobody else can want the spot or what
 // overlaps it, since promised and leased placements of a GPU are disjoint.
-func (a *Agent) carve(job uint32, s offer.Spot) (in *instance, reused bool, err error) {
+func (a *Agent) carve(job uint32, s offer.Spot, t *spent) (in *instance, reused bool, err error) {
 	c := a.cards[s.GPU]
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
@@ -31,16 +32,16 @@ func (a *Agent) carve(job uint32, s offer.Spot) (in *instance, reused bool, err 
 	a.mu.Unlock()
 
 	for _, in := range inTheWay {
-		if err := a.destroy(s.GPU, in); err != nil {
+		if err := a.destroy(s.GPU, in, t); err != nil {
 			return nil, false, err
 		}
 	}
-	in, err = a.create(job, s)
+	in, err = a.create(job, s, t)
 	return in, false, err
 }
 
 // create makes an instance under an intent. The caller holds the card's hardware lock.
-func (a *Agent) create(job uint32, s offer.Spot) (*instance, error) {
+func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	c := a.cards[s.GPU]
 	pl := c.Board.Placements[s.Placement]
 	profile := c.Board.Profiles[pl.Profile].Name
@@ -49,7 +50,9 @@ func (a *Agent) create(job uint32, s offer.Spot) (*instance, error) {
 		return nil, err
 	}
 	failpoint.Hit(failpoint.CreateIntended)
+	asked := time.Now()
 	made, err := a.hw.Create(s.GPU, profile, pl.Start)
+	add(&t.driver, asked)
 	if err != nil {
 		// A failed create can leave a GPU instance behind. If it does, the intent must stay until that is gone.
 		if left, ferr := a.leftover(s.GPU, profile, pl.Start); ferr == nil && left == nil {
@@ -102,7 +105,7 @@ func (a *Agent) leftover(g int, profile string, start int) (*gpu.Instance, error
 
 // destroy removes an idle instance under an intent; one that stays in use is marked stuck, and its units are out of
 // every offer until it can be destroyed. The caller holds the card's hardware lock.
-func (a *Agent) destroy(g int, in *instance) error {
+func (a *Agent) destroy(g int, in *instance, t *spent) error {
 	c := a.cards[g]
 	if in.Job != 0 {
 		return fmt.Errorf("GPU %d: %s at %d is held by job %d", g, in.Profile, in.Start, in.Job)
@@ -112,7 +115,9 @@ func (a *Agent) destroy(g int, in *instance) error {
 		return err
 	}
 	failpoint.Hit(failpoint.DestroyIntended)
+	asked := time.Now()
 	err = a.hw.Destroy(g, in.GI)
+	add(&t.driver, asked)
 	if err != nil && !errors.Is(err, gpu.ErrNotFound) {
 		a.mu.Lock()
 		in.Stuck = true

@@ -342,6 +342,10 @@ func (k *campaign) kill() {
 // killAt runs an agent under load until it dies at the point, and another to recover.
 func (k *campaign) killAt(point string) {
 	k.t.Helper()
+	waiting, _ := k.fake.Waiting(context.Background())
+	for _, w := range waiting { // among them those that were given up and would wait for ever
+		k.fake.Cancel(w.ID)
+	}
 	if point == "create.half" {
 		k.node.Emulator(k.t, "fault", "add", "--call", "CREATE_CI", "--nth", strconv.Itoa(1+k.rng.IntN(3)), "--kill", "before")
 		k.start("none")

@@ -20,11 +20,16 @@ import (
 // had just now. A user's mistake and a slice that cannot be had are no errors: they are told through the lease file, or the
 // job is requeued.
 func (a *Agent) Lease(ctx context.Context, id uint32, req api.LeaseRequest) (*api.Lease, error) {
-	lease, err := a.lease(ctx, id, req)
+	var s spent
+	began := time.Now()
+	lease, err := a.lease(ctx, id, req, &s)
+	whole := time.Since(began)
+	a.log.WithField("job", id).WithField("ms", milliseconds(whole)).WithField("slurmctld_ms", milliseconds(s.slurmctld)).
+		WithField("driver_ms", milliseconds(s.driver)).WithField("own_ms", milliseconds(whole-s.slurmctld-s.driver)).Debug("prolog served")
 	return &lease, err
 }
 
-func (a *Agent) lease(ctx context.Context, id uint32, req api.LeaseRequest) (api.Lease, error) {
+func (a *Agent) lease(ctx context.Context, id uint32, req api.LeaseRequest, s *spent) (api.Lease, error) {
 	defer a.jobs.lock(id)()
 	a.mu.Lock()
 	old := a.leases[id]
@@ -40,7 +45,9 @@ func (a *Agent) lease(ctx context.Context, id uint32, req api.LeaseRequest) (api
 	lease := api.Lease{Job: id, Restart: req.Restart, UID: req.UID, Slots: slices.Clone(req.Slots), Since: a.now().Unix()}
 	slices.Sort(lease.Slots)
 
+	asked := time.Now()
 	job, err := a.ctl.Job(ctx, id)
+	add(&s.slurmctld, asked)
 	switch {
 	case errors.Is(err, slurm.ErrNoJob):
 		return a.refuse(lease, "slurmctld does not know this job any more")
@@ -69,22 +76,22 @@ func (a *Agent) lease(ctx context.Context, id uint32, req api.LeaseRequest) (api
 	}
 	defer a.endPromise(id)
 	for range 2 {
-		pr, err := a.promiseTo(ctx, id, wants)
+		pr, err := a.promiseTo(ctx, id, wants, s)
 		if err != nil {
 			return lease, err
 		}
 		if pr == nil {
 			break
 		}
-		made, held, err := a.carveAll(id, lease.Slots, pr.spots)
+		made, held, err := a.carveAll(id, lease.Slots, pr.spots, s)
 		if err == nil {
 			lease.Slices = made
 			return a.grant(lease, held)
 		}
 		a.log.WithError(err).WithField("job", id).Error("couldn't carve; trying elsewhere")
 		a.forget(id)
-		if err := a.look(); err != nil {
-			return lease, err
+		if err := a.look(); err != nil { // a GPU that is lost is out of the next plan
+			a.log.WithError(err).Error("couldn't compare the GPUs with the ledger")
 		}
 	}
 	return a.giveBack(ctx, job, lease, wants)
@@ -162,7 +169,7 @@ func only(list []slurm.GRES, name string) []slurm.GRES {
 
 // promiseTo answers the job's promise with spots: the one counted when slurmctld's jobs were read, else out of the offers in force,
 // else, for a job whose slices were not on offer, as much room as a pass can make. nil means there is none.
-func (a *Agent) promiseTo(ctx context.Context, id uint32, wants []offer.Want) (*promise, error) {
+func (a *Agent) promiseTo(ctx context.Context, id uint32, wants []offer.Want, s *spent) (*promise, error) {
 	a.mu.Lock()
 	pr := a.promised[id]
 	if pr == nil || !slices.Equal(pr.wants, wants) {
@@ -179,7 +186,9 @@ func (a *Agent) promiseTo(ctx context.Context, id uint32, wants []offer.Want) (*
 	if has {
 		return pr, nil
 	}
+	asked := time.Now()
 	err := a.Publish(ctx)
+	add(&s.slurmctld, asked)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
@@ -212,9 +221,9 @@ func (a *Agent) forget(id uint32) {
 }
 
 // carveAll makes every slice of a job. Slices that were made before one fails stay as idle instances.
-func (a *Agent) carveAll(id uint32, slots []int, spots []offer.Spot) (all []api.Slice, held []*instance, err error) {
+func (a *Agent) carveAll(id uint32, slots []int, spots []offer.Spot, t *spent) (all []api.Slice, held []*instance, err error) {
 	for k, s := range spots {
-		in, reused, err := a.carve(id, s)
+		in, reused, err := a.carve(id, s, t)
 		if err != nil {
 			return nil, nil, err
 		}

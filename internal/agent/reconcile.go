@@ -167,7 +167,7 @@ func (a *Agent) retryStuck(g int, c *card) {
 	}
 	a.mu.Unlock()
 	for _, in := range stuck {
-		if err := a.destroy(g, in); err == nil {
+		if err := a.destroy(g, in, new(spent)); err == nil {
 			a.log.WithField("gpu", g).Infof("%s at %d is no longer stuck", in.Profile, in.Start)
 		}
 	}
