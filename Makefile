@@ -13,7 +13,7 @@ export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X caelum/internal/agent.Version=$(VERSION)
 
-.PHONY: all demo test unit e2e lint prerequisites install clean FORCE
+.PHONY: all demo test bench unit e2e lint prerequisites install clean FORCE
 all: $(B)/caelumd $(B)/caelum plugin emulator
 
 prerequisites:
@@ -37,6 +37,12 @@ test: prerequisites
 	$(MAKE) all
 	$(MAKE) lint unit e2e
 
+# What it costs, on a devcluster; figures are in docs/results.md.
+bench: prerequisites
+	$(MAKE) all
+	$(GO) build -trimpath -buildvcs=false -o $(B)/devcluster-bench ./contrib/devcluster/bench
+	$(B)/devcluster-bench
+
 unit:
 	$(GO) test ./...
 
@@ -45,7 +51,7 @@ e2e:
 	$(GO) test -count=1 -tags e2e -timeout 40m ./contrib/devcluster/...
 
 lint:
-	@test -z "$$(gofmt -l cmd internal spank contrib)" || { gofmt -l cmd internal spank contrib; echo "not gofmt-ed"; exit 1; }
+	@test -z "$$(gofmt -l cmd internal spank contrib docs)" || { gofmt -l cmd internal spank contrib docs; echo "not gofmt-ed"; exit 1; }
 	$(GO) vet -tags e2e ./...
 	$(GO) tool staticcheck -tags e2e ./...
 

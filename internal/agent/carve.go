@@ -16,8 +16,10 @@ import (
 // overlaps it, since promised and leased placements of a GPU are disjoint.
 func (a *Agent) carve(job uint32, s offer.Spot, t *spent) (in *instance, reused bool, err error) {
 	c := a.cards[s.GPU]
+	queued := time.Now()
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
+	add(&t.driver, queued) // behind another job's carving
 
 	a.mu.Lock()
 	if in := c.ours[s.Placement]; in != nil && in.idle() {

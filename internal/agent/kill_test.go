@@ -46,10 +46,9 @@ func TestMain(m *testing.M) {
 }
 
 type victimConfig struct {
-	Config      Config
-	Library     string
-	Controller  string // socket
-	Now, Parent int64
+	Config     Config
+	Library    string
+	Controller string // socket
 }
 
 func victim(text string) error {
@@ -70,7 +69,7 @@ func victim(text string) error {
 	if err != nil {
 		return err
 	}
-	a.now = func() time.Time { return time.Unix(v.Now, 0) }
+	a.now = remote{client}.now
 	return a.Run(context.Background())
 }
 
@@ -109,6 +108,14 @@ func (r remote) do(req Request, out any) error {
 		return nil
 	}
 	return json.Unmarshal(rep.Body, out)
+}
+
+// now is the test's time; the zero time once the test is gone.
+func (r remote) now() (t time.Time) {
+	if r.do(Request{Op: "Now"}, &t) != nil {
+		return time.Time{}
+	}
+	return t
 }
 
 func (r remote) Node(_ context.Context, name string) (n slurm.Node, err error) {
@@ -156,6 +163,8 @@ func (s *Server) Do(req Request, rep *Reply) error {
 	switch req.Op {
 	case "Node":
 		out, err = s.fake.Node(ctx, req.Node)
+	case "Now":
+		out = s.fake.Now()
 	case "Nodes":
 		out, err = s.fake.Nodes(ctx)
 	case "UpdateGRES":
@@ -285,7 +294,7 @@ func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 // start starts an agent that dies at a failpoint, or none.
 func (k *campaign) start(point string) {
 	k.t.Helper()
-	text, err := json.Marshal(victimConfig{Config: k.cfg, Library: filepath.Join(k.node.Build(), "libnvidia-ml.so.1"), Controller: k.rpcPath, Now: k.fake.Now().Unix()})
+	text, err := json.Marshal(victimConfig{Config: k.cfg, Library: filepath.Join(k.node.Build(), "libnvidia-ml.so.1"), Controller: k.rpcPath})
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -413,6 +422,7 @@ func (k *campaign) step(point string) {
 		}
 	case 6:
 		k.fake.Advance(time.Minute)
+		k.epilogs.Go(k.fake.RunEpilogs) // of what agents have sent back
 	}
 	time.Sleep(time.Millisecond)
 }
