@@ -19,7 +19,7 @@ func newJob(g *globals) *cobra.Command {
 		Short: "Show the slices that a job holds on this node",
 		Long:  `job lists the slices of a job: the slot of gres/gpu, the GPU and placement behind it, and the MIG device.`,
 		Example: `  caelum job 4711
-  srun --jobid 4711 --overlap caelum job 4711     # from a login node`,
+  srun --jobid 4711 --overlap caelum job 4711     # its owner, from a login node`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := strconv.ParseUint(args[0], 10, 32)

@@ -11,19 +11,19 @@ import (
 // Inventory is what a node's GPUs add up to in Slurm's terms.
 type Inventory struct {
 	// Slots are the units of gres/gpu, by Type and in the order of their device files.
-	Slots []TypedCount
+	Slots []TypedCount `json:"slots"`
 	// Most is how many instances of each profile the node can hold at most, smallest profile first.
-	Most []TypedCount
+	Most []TypedCount `json:"most"`
 	// Total is N, the constant total of gres/mig.
-	Total int
+	Total int `json:"total"`
 	// Problems are the GPUs that are left out, and why.
-	Problems []string
+	Problems []string `json:"problems,omitempty"`
 }
 
 // TypedCount is a count of one GRES type.
 type TypedCount struct {
-	Type  string
-	Count int
+	Type  string `json:"type"`
+	Count int    `json:"count"`
 }
 
 // TakeInventory asks the hardware. Profiles are those put on offer, or none for every plain one.
