@@ -260,6 +260,35 @@ func TestStuckInstance(t *testing.T) {
 	}
 }
 
+// While slurmctld waits for slurmd to register, a job that started would have slots without numbers: nothing is on offer.
+func TestUnregisteredNodeOffersNothing(t *testing.T) {
+	w := newWorld(t, 1)
+	running := w.submit(job(1, "2g.10gb:1"))
+	w.publish()
+	w.fake.Tick()
+	w.lease(running)
+	w.fake.Restart()
+	if err := w.fake.Unregister("n1"); err != nil {
+		t.Fatal(err)
+	}
+	next := w.submit(job(1, "1g.5gb:1"))
+	if err := w.agent.Publish(context.Background()); !errors.Is(err, errUnregistered) {
+		t.Errorf("publish: %v", err)
+	}
+	w.fake.Tick()
+	if len(w.offers()) != 0 || w.state(next) != "PENDING" {
+		t.Errorf("offers %v, the next job is %s", w.offers(), w.state(next))
+	}
+	if err := w.fake.Register("n1"); err != nil {
+		t.Fatal(err)
+	}
+	w.publish()
+	w.fake.Tick()
+	if l := w.lease(next); len(l.Slices) != 1 {
+		t.Errorf("%+v", l)
+	}
+}
+
 // A GPU that falls off the bus while it is carved takes neither the job nor the node with it: the slice is made on another.
 func TestLostGPU(t *testing.T) {
 	w := newWorld(t, 2)

@@ -27,6 +27,9 @@ const retryInterval = time.Second
 // A pass is repeated when jobs take something while it runs; this often, then the node stays lowered until the next one.
 const maxReplans = 6
 
+// errUnregistered is a node on which jobs would start without the numbers of their slots.
+var errUnregistered = errors.New("slurmd has not registered since slurmctld's start; nothing is on offer until it has")
+
 // errBusy is a pass that gave up: sound, but with less on offer than there could be.
 var errBusy = errors.New("jobs kept starting while publishing; the rest follows with the next pass")
 
@@ -102,7 +105,13 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 	a.retype(ctx, waiting)
 	demands := a.demands(node, waiting)
 	for range maxReplans {
+		if node.Unregistered {
+			demands = nil
+		}
 		d := a.plan(demands)
+		if node.Unregistered {
+			d.offerNothing()
+		}
 		pause()
 		taken := a.taken(node)
 		low := map[string]int{}
@@ -142,6 +151,9 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 			}
 			continue
 		}
+		if node.Unregistered {
+			return errUnregistered
+		}
 		a.mu.Lock()
 		a.published, a.publishedAt = count(node.Gres), a.now()
 		a.mu.Unlock()
@@ -160,6 +172,12 @@ type draft struct {
 	claims  map[uint32][]offer.Spot
 }
 
+// offerNothing keeps what jobs hold and withdraws the rest.
+func (d *draft) offerNothing() {
+	d.plan = offer.Plan{Offers: make([]mig.Layout, len(d.gpus))}
+	d.offers = nil
+}
+
 func (a *Agent) plan(demands []offer.Demand) draft {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -169,7 +187,7 @@ func (a *Agent) plan(demands []offer.Demand) draft {
 	if err := d.plan.Check(d.gpus); err != nil {
 		// It cannot be; if it is, the queue waits rather than two jobs sharing a slice.
 		a.log.WithError(err).Error("the plan is unsound; offering nothing; please report this")
-		d.plan = offer.Plan{Offers: make([]mig.Layout, len(d.gpus))}
+		d.offerNothing()
 	}
 	d.offers = d.plan.Counts(d.gpus)
 	return d

@@ -15,7 +15,11 @@ type Node struct {
 	Partitions []string
 	// Gres is what may be given out in all, GresUsed what is given out by slurmctld's reckoning. It forgets some of the
 	// latter when it restarts.
-	Gres, GresUsed            []GRES
+	Gres, GresUsed []GRES
+	// Unregistered is true from a restart of slurmctld until slurmd has registered: slurmctld does not know the node's
+	// device files yet, and a job that it starts there has gres/gpu without the numbers of its slots, so neither
+	// SLURM_JOB_GPUS nor CUDA_VISIBLE_DEVICES (22.05.8: seen for 5 s; GresUsed then lacks its "(IDX:...)").
+	Unregistered              bool
 	BootTime, SlurmdStartTime time.Time
 	Features                  []string
 }
@@ -63,6 +67,7 @@ func parseNode(out, name string) (Node, error) {
 			n.Gres, e = ParseGRES(word)
 		case "GresUsed":
 			n.GresUsed, e = ParseGRES(word)
+			n.Unregistered = strings.Contains(word, "gpu:") && !strings.Contains(word, "(IDX:")
 		case "State":
 			// A node that does not respond has a trailing * on its base state in releases before 22.05.
 			n.States = strings.Split(strings.ReplaceAll(word, "*", ""), "+")

@@ -38,7 +38,7 @@ func (f *Fake) show(n *node) slurm.Node {
 	used := f.used(n)
 	out := slurm.Node{
 		Name: n.Name, Reason: n.reason, Partitions: slices.Clone(n.Partitions), Features: slices.Clone(n.Features),
-		Gres: slices.Clone(n.gres), BootTime: n.boot, SlurmdStartTime: n.slurmd,
+		Unregistered: n.unregistered, Gres: slices.Clone(n.gres), BootTime: n.boot, SlurmdStartTime: n.slurmd,
 	}
 	busy, completing := false, false
 	for _, j := range f.jobs {

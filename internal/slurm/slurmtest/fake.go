@@ -105,6 +105,7 @@ type node struct {
 	drain        []string // flags on top of the base state
 	reason       string
 	boot, slurmd time.Time
+	unregistered bool
 }
 
 type job struct {

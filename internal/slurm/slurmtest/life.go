@@ -154,6 +154,22 @@ func (f *Fake) Restart() {
 	}
 }
 
+// Unregister has slurmctld wait for a node's slurmd, as it does after its own restart; Register is slurmd's coming.
+func (f *Fake) Unregister(name string) error { return f.register(name, true) }
+
+// Register: see Unregister.
+func (f *Fake) Register(name string) error { return f.register(name, false) }
+
+func (f *Fake) register(name string, un bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n, err := f.node(name)
+	if err == nil {
+		n.unregistered = un
+	}
+	return err
+}
+
 // RestartSlurmd is a restart of a node's slurmd, which registers anew: the filler jumps back to slurm.conf's count while
 // the other types keep theirs (22.05). If what was last written did not add up to slurm.conf's total while jobs use some of
 // it, the node drains; that the filler is too large by then has no such consequence.
