@@ -88,7 +88,7 @@ func newRoot() *cobra.Command {
 	cmd.PersistentFlags().StringVar(&g.runDir, "run-dir", api.DefaultRunDir, "directory of the agent's socket")
 	cmd.PersistentFlags().BoolVar(&g.json, "json", false, "print JSON")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	cmd.AddCommand(newStatus(g), newJob(g), newSlurmConfig(g))
+	cmd.AddCommand(newStatus(g), newJob(g), newDoctor(g), newSlurmConfig(g))
 	for _, sub := range cmd.Commands() {
 		sub.Long += "\n" + exitStatusHelp
 		if check := sub.Args; check != nil {

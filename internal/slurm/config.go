@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Config is slurmctld's running configuration: slurm.conf, and cgroup.conf as slurmctld's host has it.
@@ -11,12 +12,18 @@ type Config struct {
 	// Values are by the names that `scontrol show config` prints, "" where it prints (null). A name that stands in both
 	// files has slurm.conf's value.
 	Values map[string]string
+	// AsOf is slurmctld's clock when it answered, in whole seconds (_fill_ctld_conf, 22.05 to 25.05). Zero if unknown.
+	AsOf time.Time
 }
 
 // parseConfig reads lines of "Name   = value", which are an admin's, not a user's.
 func parseConfig(out string) (Config, error) {
 	c := Config{Values: make(map[string]string)}
 	for line := range strings.SplitSeq(out, "\n") {
+		if at, ok := strings.CutPrefix(line, "Configuration data as of "); ok && c.AsOf.IsZero() {
+			c.AsOf, _ = parseTime(strings.TrimSpace(at))
+			continue
+		}
 		key, value, ok := strings.Cut(line, "=")
 		key = strings.TrimSpace(key)
 		if _, dup := c.Values[key]; !ok || dup {

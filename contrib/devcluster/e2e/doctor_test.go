@@ -1,0 +1,122 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"caelum/internal/doctor"
+)
+
+// diagnosis runs caelum doctor on n1 as root.
+func (s *site) diagnosis(t *testing.T) (findings []doctor.Finding, status int) {
+	t.Helper()
+	a := s.call(t, "n1", "root", "", "caelum", "doctor", "--json")
+	var out struct {
+		Node     string
+		Findings []doctor.Finding
+	}
+	if decode(t, a.stdout, &out); out.Node != "n1" || len(out.Findings) == 0 {
+		t.Fatalf("caelum doctor: status %d: %s%s", a.status, a.stdout, a.stderr)
+	}
+	return out.Findings, a.status
+}
+
+func has(findings []doctor.Finding, check string, severity doctor.Severity, text string) bool {
+	for _, f := range findings {
+		if f.Check == check && f.Severity == severity && strings.Contains(f.Text, text) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestDoctor looks at a healthy node while a job holds a slice, and then at what has been broken by hand.
+func TestDoctor(t *testing.T) {
+	s := quietly(t, shared)
+	id := s.submit(t, "./task doctor 1 600", "-w", "n1", "--gres=mig:2g.10gb:1")
+	s.holding(t, "doctor", 1)
+
+	findings, status := s.diagnosis(t)
+	if status != 0 || doctor.Count(findings, doctor.Error) != 0 {
+		t.Errorf("healthy: status %d: %+v", status, findings)
+	}
+	for _, check := range []string{"agent", "gpus", "instances", "device files", "prolog", "batch start", "gres types", "accounting", "clock",
+		"closed", "total", "slots", "partitions", "catalogue", "plugin"} {
+		if !has(findings, check, doctor.OK, "") {
+			t.Errorf("healthy: %s is not ok: %+v", check, findings)
+		}
+	}
+	if !has(findings, "isolation", doctor.Warning, "a user's own other jobs") {
+		t.Errorf("the cluster has no cgroups, and nothing says so: %+v", findings)
+	}
+	if a := s.call(t, "n1", user, "", "caelum", "doctor"); a.status != 0 || !strings.Contains(a.stdout, "warning  device files: the driver shows instances to root only; not checked: device files") {
+		t.Errorf("as a user: status %d: %s%s", a.status, a.stdout, a.stderr)
+	}
+
+	t.Run("a slice open to all", func(t *testing.T) {
+		cap := strings.TrimSpace(s.must(t, "n1", "root", "find", "/dev/nvidia-caps", "-user", user, "-print", "-quit"))
+		s.must(t, "n1", "root", "chmod", "444", cap)
+		defer s.must(t, "n1", "root", "chmod", "400", cap)
+		findings, status := s.diagnosis(t)
+		if status != 1 || !has(findings, "device files", doctor.Error, cap+" of job "+id+",") {
+			t.Errorf("status %d: %+v", status, findings)
+		}
+	})
+	s.must(t, "", user, "scancel", id)
+	s.ended(t, id)
+
+	t.Run("a catalogue node that is up", func(t *testing.T) {
+		s.must(t, "", "root", "scontrol", "update", "nodename=mig-catalog1", "state=resume")
+		defer s.must(t, "", "root", "scontrol", "update", "nodename=mig-catalog1", "state=down", "reason=MIG catalogue")
+		if findings, status := s.diagnosis(t); status != 1 || !has(findings, "catalogue", doctor.Error, "mig-catalog1 is ") {
+			t.Errorf("status %d: %+v", status, findings)
+		}
+	})
+
+	t.Run("no agent", func(t *testing.T) {
+		if err := s.StopUnit("agent-n1"); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := s.StartUnit("agent-n1"); err != nil {
+				t.Error(err)
+			}
+		}()
+		findings, status := s.diagnosis(t)
+		if status != 1 || !has(findings, "agent", doctor.Error, "the agent does not answer") || has(findings, "instances", doctor.OK, "") {
+			t.Errorf("status %d: %+v", status, findings)
+		}
+	})
+
+	// With the agent stopped, so that it meets the instance when it starts, and not up to a minute later.
+	t.Run("an instance of somebody else", func(t *testing.T) {
+		restart := func(meanwhile ...string) {
+			if err := s.StopUnit("agent-n1"); err != nil {
+				t.Fatal(err)
+			}
+			s.must(t, "n1", "root", meanwhile...)
+			if err := s.StartUnit("agent-n1"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		restart("sh", "-c", "for i in 0 1 2 3 4 5 6; do nvml-emulator create 1 1g.5gb $i && exit; done; exit 1")
+		within(t, "the agent publishes", func() bool {
+			status, err := s.status("n1")
+			return err == nil && status.PublishedAt != 0 && status.PublishError == ""
+		})
+		findings, status := s.diagnosis(t)
+		gi := ""
+		for _, f := range findings {
+			if f.Check == "instances" && f.Severity == doctor.Warning && strings.Contains(f.Text, "of GPU 1 is foreign") {
+				_, gi, _ = strings.Cut(f.Next, "-gi ")
+				gi, _, _ = strings.Cut(gi, " ")
+			}
+		}
+		if status != 0 || gi == "" {
+			t.Fatalf("status %d: %+v", status, findings)
+		}
+		restart("nvml-emulator", "destroy", "1", gi)
+	})
+}

@@ -1,0 +1,112 @@
+//go:build e2e
+
+package e2efaults
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"caelum/contrib/devcluster/cluster"
+	"caelum/internal/api"
+)
+
+// TestByHand makes an instance that the agent did not make, and removes one under a running job.
+func TestByHand(t *testing.T) {
+	s := start(t, cluster.Options{Nodes: 1, GPUs: 2})
+	// It holds no device: the driver would not let go of one.
+	robbed := s.submit("until [ -e end.robbed ]; do sleep 0.2; done", "--gres=mig:1g.5gb:1")
+	s.running(robbed)
+	theirs := s.slice("n1", robbed)
+	status, err := s.status("n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range status.GPUs[theirs.GPU].Instances {
+		if in.UUID == theirs.UUID {
+			s.must("n1", "root", "nvml-emulator", "destroy", fmt.Sprint(theirs.GPU), fmt.Sprint(in.GI))
+		}
+	}
+	other := 1 - theirs.GPU
+	s.must("n1", "root", "nvml-emulator", "create", fmt.Sprint(other), "3g.20gb", "4")
+
+	var foreign api.Instance
+	s.within("the foreign instance is noticed", func() bool {
+		status, err := s.status("n1")
+		if err != nil {
+			return false
+		}
+		for _, in := range status.GPUs[other].Instances {
+			if in.State == "foreign" {
+				foreign = in
+			}
+		}
+		return foreign.Profile != ""
+	})
+	s.within("the removed instance is reported with its job", func() bool { return s.reported(robbed) })
+
+	// Everything that fits is taken, and more: what goes beyond waits.
+	ids := []string{}
+	for range 10 {
+		ids = append(ids, s.submit("./hold fill", "--gres=mig:1g.5gb:1"))
+	}
+	large := s.submit("./hold large", "--gres=mig:7g.40gb:1")
+	for range 20 {
+		status, err := s.status("n1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range status.GPUs[other].Offers {
+			if p.Start < foreign.Start+foreign.Size && p.Start+p.Size > foreign.Start {
+				t.Fatalf("%s at %d is on offer, and %s at %d is somebody else's", p.Profile, p.Start, foreign.Profile, foreign.Start)
+			}
+		}
+		for _, l := range status.Leases {
+			for _, sl := range l.Slices {
+				if sl.GPU == other && sl.Start < foreign.Start+foreign.Size && sl.Start+sl.Size > foreign.Start {
+					t.Fatalf("job %d holds %+v, which is somebody else's", l.Job, sl)
+				}
+			}
+		}
+	}
+	s.running(ids...)
+	s.end("fill")
+	s.end("robbed")
+	s.completed(append(ids, robbed)...)
+	s.running(large)
+	if got := s.slice("n1", large); got.GPU == other {
+		t.Errorf("a whole GPU was leased where a foreign instance is: %+v", got)
+	}
+	s.end("large")
+	s.completed(large)
+	if shown := s.must("n1", "root", "nvml-emulator", "show"); !strings.Contains(shown, foreign.UUID) {
+		t.Errorf("the foreign instance %s is gone:\n%s", foreign.UUID, shown)
+	}
+	s.noneDrained()
+
+	s.must("n1", "root", "nvml-emulator", "destroy", strconv.Itoa(other), strconv.Itoa(foreign.GI))
+	if err := s.RestartUnit("agent-n1"); err != nil { // it looks at its start, else once a minute
+		t.Fatal(err)
+	}
+	s.nothingLeft()
+}
+
+// reported says whether the agent has logged an error about the job's instance.
+func (s *site) reported(id string) bool {
+	log, err := s.Log("agent-n1")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for line := range strings.Lines(log) {
+		var entry struct {
+			Level, Msg string
+			Job        int
+		}
+		if json.Unmarshal([]byte(line), &entry) == nil && entry.Level == "error" && strconv.Itoa(entry.Job) == id && strings.Contains(entry.Msg, "removed by somebody else") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,49 @@
+//go:build e2e
+
+package e2efaults
+
+import (
+	"strings"
+	"testing"
+
+	"caelum/contrib/devcluster/cluster"
+	"caelum/internal/failpoint"
+)
+
+// TestAgentKilled kills the agent between two of its effects, again and again: each agent that the supervisor starts dies at the same
+// point. Meanwhile one job runs and others start, run and end; each of them waits for its prolog.
+func TestAgentKilled(t *testing.T) {
+	// Counts leave each agent the time for some progress.
+	for _, point := range []string{
+		failpoint.Created + ":2", failpoint.Destroyed, failpoint.GrantOpened + ":2", failpoint.Granted + ":2", failpoint.Released + ":2", failpoint.Lowered + ":3",
+	} {
+		t.Run(point, func(t *testing.T) {
+			s := start(t, cluster.Options{Nodes: 1, GPUs: 1, AgentEnv: []string{"CAELUM_FAILPOINT=" + point}})
+			keep := s.submit("./hold keep", "--gres=mig:2g.10gb:1")
+			s.running(keep)
+			slice := s.slice("n1", keep)
+			ids := []string{}
+			// The larger ones need room that idle small slices stand in.
+			for _, profile := range []string{"1g.5gb", "1g.5gb", "1g.5gb", "1g.5gb", "3g.20gb", "1g.5gb", "1g.10gb"} {
+				ids = append(ids, s.submit("cuda-process --exclusive --seconds 1", "--gres=mig:"+profile+":1"))
+			}
+			s.completed(ids...)
+			if now := s.slice("n1", keep); now != slice {
+				t.Errorf("the running job held %+v and holds %+v", slice, now)
+			}
+			s.end("keep")
+			s.completed(keep)
+			s.noneDrained()
+			s.nothingLeft()
+			log, err := s.Log("agent-n1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			kills := strings.Count(log, "ended with status 137")
+			if kills == 0 {
+				t.Error("the agent was never killed: nothing was shown")
+			}
+			t.Logf("%d kills, %d jobs", kills, len(ids)+1)
+		})
+	}
+}

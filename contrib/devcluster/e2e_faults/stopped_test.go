@@ -1,0 +1,82 @@
+//go:build e2e
+
+package e2efaults
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"caelum/contrib/devcluster/cluster"
+	"caelum/contrib/devcluster/oracle"
+)
+
+// TestAgentStopped stops the agent for good while one job runs and the prolog of another is under way. The prolog waits for
+// 6 s here, not for 60.
+func TestAgentStopped(t *testing.T) {
+	s := start(t, cluster.Options{Nodes: 1, GPUs: 1, PrologDelay: 3 * time.Second})
+	s.must("", "root", "sed", "-i", "s/spank_caelum.so.*/& wait=6/", "/etc/slurm/plugstack.conf")
+	w := s.watch()
+	run := s.submit("./hold run", "--gres=mig:1g.5gb:1")
+	s.running(run)
+	slice := s.slice("n1", run)
+	w.settled(s, "n1")
+
+	starting := s.submit("./hold starting", "--gres=mig:1g.5gb:1", "-w", "n1")
+	s.within("slurmctld has started the second job", func() bool { return s.state(starting) == "CONFIGURING" || s.state(starting) == "RUNNING" })
+	began := time.Now()
+	if err := s.StopUnit("agent-n1"); err != nil {
+		t.Fatal(err)
+	}
+	stopped := time.Now()
+	if _, err := s.status("n1"); err == nil {
+		t.Fatal("the agent still answers")
+	}
+	open := func(l oracle.Look) bool { return len(offers(l)) > 0 }
+	s.within("two looks at slurmctld", func() bool { return len(w.since("n1", stopped)) > 1 })
+	if after := w.since("n1", stopped); slices.ContainsFunc(after, open) {
+		t.Errorf("the agent and its ExecStopPost have ended, and this is on offer: %v", offers(after[0]))
+	}
+	if during := w.since("n1", began); len(during) > 0 {
+		i := slices.IndexFunc(during, func(l oracle.Look) bool { return !open(l) })
+		t.Logf("offers closed %v after the agent was told to stop; agent and ExecStopPost ended after %v",
+			time.Unix(0, during[i].To).Sub(began).Round(10*time.Millisecond), stopped.Sub(began).Round(10*time.Millisecond))
+	}
+
+	s.within("the prolog gives up and the node drains", func() bool {
+		return strings.Contains(s.must("", "root", "sinfo", "-h", "-p", "plain", "-n", "n1", "-o", "%T"), "drain")
+	})
+	reason := s.must("", "root", "sinfo", "-h", "-p", "plain", "-n", "n1", "-o", "%E")
+	log, err := s.Log("slurmd-n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the node's reason: %s", reason)
+	if says := reason + log; !strings.Contains(says, "systemctl status caelumd") || !strings.Contains(says, "state=resume") {
+		t.Errorf("neither the reason %q nor slurmd's log says what to do", reason)
+	}
+	if open := slices.ContainsFunc(w.since("n1", stopped), open); open {
+		t.Error("something was on offer without an agent")
+	}
+	if state := s.state(run); state != "RUNNING" {
+		t.Errorf("the running job is %s", state)
+	}
+	s.end("run")
+	s.completed(run)
+
+	s.must("", "root", "scancel", starting)
+	if err := s.StartUnit("agent-n1"); err != nil {
+		t.Fatal(err)
+	}
+	if out := s.try("n1", "caelum", "job", run); !strings.Contains(out, "holds no slice") {
+		s.within("the slice of the job that ended meanwhile is free", func() bool {
+			return strings.Contains(s.try("n1", "caelum", "job", run), "holds no slice")
+		})
+	}
+	s.must("", "root", "scontrol", "update", "nodename=n1", "state=resume")
+	next := s.submit("cuda-process --exclusive", "--gres=mig:"+slice.Profile+":1")
+	s.completed(next)
+	s.noneDrained()
+	s.nothingLeft()
+}

@@ -1,0 +1,200 @@
+//go:build e2e
+
+package e2efaults
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"caelum/contrib/devcluster/cluster"
+	"caelum/internal/api"
+)
+
+// asStranger in the environment makes this test binary the program of a user who tries what is not his: so many opens.
+const asStranger = "FAULTS_OPENS"
+
+// attempts is what became of them.
+type attempts struct {
+	Refused int      // opens: EACCES
+	Gone    int      // the file went away between the listing and the open
+	Opened  []string // opens that got past the file's owner and mode: success, or the ENXIO of a file that has no driver
+	New     int      // such opens of a file as the driver makes it, root's and 0444: the agent has not closed it yet
+	Changes []int    // HTTP status of what the socket was asked to change
+	Other   []string
+}
+
+const opens = 1500
+
+// monitor is the capability to watch all of MIG, which the driver gives to everybody; no slice is behind it.
+const monitor = "/dev/nvidia-caps/nvidia-cap2"
+
+// beStranger opens every capability file of the node over and over, and asks the agent for other people's leases.
+func beStranger() int {
+	var wanted int
+	fmt.Sscan(os.Getenv(asStranger), &wanted)
+	var got attempts
+	agent := api.NewClient(api.DefaultRunDir)
+	for round := 0; got.Refused < wanted && len(got.Opened) == 0 && round < 10000; round++ {
+		files, _ := filepath.Glob("/dev/nvidia-caps/nvidia-cap*")
+		for _, file := range files {
+			if file == monitor {
+				continue
+			}
+			before, _ := os.Stat(file)
+			fd, err := syscall.Open(file, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+			switch {
+			case errors.Is(err, syscall.EACCES):
+				got.Refused++
+			case errors.Is(err, syscall.ENOENT):
+				got.Gone++
+			case err == syscall.ENXIO && before != nil && before.Mode().Perm() == 0o444:
+				got.New++
+			default:
+				got.Opened = append(got.Opened, fmt.Sprintf("%s: %v", file, err))
+				if err == nil {
+					syscall.Close(fd)
+				}
+			}
+		}
+		if round%20 == 0 {
+			got.askForChanges(agent)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(got); err != nil {
+		return 1
+	}
+	return 0
+}
+
+// askForChanges asks for a lease of its own and for the end of every lease that there is.
+func (got *attempts) askForChanges(agent *api.Client) {
+	ctx := context.Background()
+	status, err := agent.Status(ctx)
+	if err != nil {
+		got.Other = append(got.Other, err.Error())
+		return
+	}
+	note := func(err error) {
+		var refused *api.Error
+		switch {
+		case err == nil:
+			got.Changes = append(got.Changes, http.StatusOK)
+		case errors.As(err, &refused):
+			got.Changes = append(got.Changes, refused.Code)
+		default:
+			got.Other = append(got.Other, err.Error())
+		}
+	}
+	for _, l := range status.Leases {
+		note(agent.Release(ctx, l.Job, 1000))
+		_, err := agent.Lease(ctx, l.Job, api.LeaseRequest{UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Slots: l.Slots})
+		note(err)
+	}
+	_, err = agent.Lease(ctx, 4_000_000, api.LeaseRequest{UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Slots: []int{0}})
+	note(err)
+}
+
+// be runs beStranger on n1 as a user.
+func (s *site) be(who string, opens int) (got attempts) {
+	s.t.Helper()
+	out := s.must("n1", who, "env", fmt.Sprintf("%s=%d", asStranger, opens), filepath.Join(s.home(), "stranger"))
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		s.t.Fatal(err)
+	}
+	return got
+}
+
+// TestStranger: while slices of one user's come and go, another one of the same node opens none of them and changes nothing.
+func TestStranger(t *testing.T) {
+	s := start(t, cluster.Options{Nodes: 1, GPUs: 2})
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.write("stranger", string(program))
+	if err := os.Chmod(s.home(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	keep := s.submit("./hold keep", "--gres=mig:2g.10gb:1")
+	s.running(keep)
+	slice := s.slice("n1", keep)
+
+	// The program can see an open that succeeds: its owner's.
+	if own := s.be(user, 1); len(own.Opened) == 0 {
+		t.Fatalf("the owner of a slice opens none of its files: %+v", own)
+	}
+
+	leases := func() int { return len(s.leased()) }
+	before := leases()
+	churn := []string{}
+	for range 24 {
+		churn = append(churn, s.submit("cuda-process --exclusive --seconds 0.3", "--gres=mig:1g.5gb:1"))
+		churn = append(churn, s.submit("cuda-process --exclusive --seconds 0.3", "--gres=mig:2g.10gb:1"))
+		if len(churn)%12 == 0 {
+			churn = append(churn, s.submit("cuda-process --exclusive --seconds 0.3", "--gres=mig:4g.20gb:1"))
+		}
+	}
+	var total attempts
+	for s.state(churn[len(churn)-1]) != "COMPLETED" || total.Refused < opens {
+		got := s.be(stranger, opens/5)
+		total.Refused += got.Refused
+		total.New += got.New
+		total.Opened = append(total.Opened, got.Opened...)
+		total.Changes = append(total.Changes, got.Changes...)
+		total.Other = append(total.Other, got.Other...)
+	}
+	came := leases() - before
+	s.completed(churn...)
+	if len(total.Opened) > 0 {
+		t.Errorf("%d opens got through, beside %d that were refused: %.300q", len(total.Opened), total.Refused, total.Opened)
+	}
+	refused := 0
+	for _, status := range total.Changes {
+		if status == http.StatusForbidden {
+			refused++
+		}
+	}
+	if refused != len(total.Changes) || refused == 0 || len(total.Other) > 0 {
+		t.Errorf("the socket refused %d of %d changes; %q", refused, len(total.Changes), total.Other)
+	}
+	if came == 0 {
+		t.Error("no lease came while the stranger tried")
+	}
+	t.Logf("by another user: %d of %d opens got through, %d of %d changes were refused by the socket, while %d leases came; beside these, %d opens met an instance just made, nobody's yet",
+		len(total.Opened), total.Refused+len(total.Opened), refused, len(total.Changes), came, total.New)
+	if now := s.slice("n1", keep); now != slice {
+		t.Errorf("the running job held %+v and holds %+v", slice, now)
+	}
+	s.end("keep")
+	s.completed(keep)
+	s.nothingLeft()
+}
+
+// leased are the leases that the agent of n1 has logged so far.
+func (s *site) leased() (lines []string) {
+	s.t.Helper()
+	log, err := s.Log("agent-n1")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for line := range strings.Lines(log) {
+		if strings.Contains(line, `"msg":"leased `) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}

@@ -1,0 +1,118 @@
+//go:build e2e
+
+package e2efaults
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"caelum/contrib/devcluster/oracle"
+)
+
+// watch looks at slurmctld's nodes about seven times a second. While slurmctld is away there are no looks.
+type watch struct {
+	mu    sync.Mutex
+	looks map[string][]oracle.Look // by node
+}
+
+func (s *site) watch() *watch {
+	s.t.Helper()
+	w := &watch{looks: map[string][]oracle.Look{}}
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := s.Command(ctx, "", "root", "bash", "-c", oracle.LookScript)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 5 * time.Second
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		_, err = cmd.StdinPipe() // the script ends with its stdin
+	}
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		var look strings.Builder
+		lines := bufio.NewScanner(out)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			fmt.Fprintln(&look, lines.Text())
+			if !strings.HasPrefix(lines.Text(), "done ") {
+				continue
+			}
+			if read, err := oracle.ReadLooks(strings.NewReader(look.String())); err == nil {
+				w.mu.Lock()
+				for _, l := range read {
+					w.looks[l.Node] = append(w.looks[l.Node], l)
+				}
+				w.mu.Unlock()
+			}
+			look.Reset()
+		}
+		_ = cmd.Wait() // it was told to end
+	}()
+	s.t.Cleanup(func() { cancel(); <-over })
+	return w
+}
+
+// since answers the looks at a node that began after a moment.
+func (w *watch) since(node string, at time.Time) []oracle.Look {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := w.looks[node]
+	i := slices.IndexFunc(all, func(l oracle.Look) bool { return l.From >= at.UnixNano() })
+	if i < 0 {
+		return nil
+	}
+	return slices.Clone(all[i:])
+}
+
+// offers are the slices that slurmctld may still give out, as it reckons itself.
+func offers(l oracle.Look) map[string]int {
+	free := map[string]int{}
+	for profile, total := range l.Total {
+		if n := total - l.Used[profile]; n > 0 && profile != "closed" {
+			free[profile] = n
+		}
+	}
+	return free
+}
+
+// settled waits until a node's offers have been the same, and some, for a second.
+func (w *watch) settled(s *site, node string) (now map[string]int) {
+	s.t.Helper()
+	s.within("the offers of "+node+" stay", func() bool {
+		looks := w.since(node, time.Now().Add(-1500*time.Millisecond))
+		if len(looks) < 4 {
+			return false
+		}
+		now = offers(looks[0])
+		return len(now) > 0 && !slices.ContainsFunc(looks, func(l oracle.Look) bool { return !maps.Equal(offers(l), now) })
+	})
+	return now
+}
+
+// times are what was measured; they are printed and not judged.
+type times []time.Duration
+
+func (all times) print(t *testing.T, what string) {
+	t.Helper()
+	if len(all) == 0 {
+		t.Errorf("%s: nothing was measured", what)
+		return
+	}
+	slices.Sort(all)
+	round := func(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }
+	t.Logf("%s: median %v, worst %v of %d", what, round(all[len(all)/2]), round(all[len(all)-1]), len(all))
+}

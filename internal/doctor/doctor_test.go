@@ -1,0 +1,214 @@
+package doctor
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"caelum/internal/api"
+	"caelum/internal/slurm"
+)
+
+var noon = time.Unix(1795233835, 0)
+
+// healthy is a node with an A100 whose one slice job 7 of user 20001 holds, and nothing wrong.
+func healthy() *Facts {
+	gres := []slurm.GRES{{Name: "gpu", Type: "a100", Count: 7}, {Name: "mig", Type: "1g.5gb", Count: 4}, {Name: "mig", Type: "closed", Count: 24}}
+	own := slurm.Node{Name: "n1", States: []string{"IDLE"}, Partitions: []string{"gpu", "plain"}, Gres: gres}
+	return &Facts{
+		Missing: map[Source]Finding{},
+		RunDir:  "/run/caelum",
+		Config: slurm.Config{AsOf: noon, Values: map[string]string{
+			"PrologFlags": "Alloc", "BatchStartTimeout": "120 sec", "SelectType": "select/cons_tres", "SchedulerType": "sched/backfill",
+			"SchedulerParameters": "sched_min_interval=0,bf_continue", "GresTypes": "gpu,mig", "SLURM_VERSION": "22.05.8",
+			"AccountingStorageType": "accounting_storage/slurmdbd", "AccountingStorageTRES": "cpu,gres/gpu,gres/mig,gres/mig:1g.5gb",
+			"TaskPlugin": "task/cgroup,task/affinity", "ConstrainDevices": "yes",
+		}},
+		Asked: noon, Answered: noon.Add(time.Second),
+		Node: own,
+		Nodes: []slurm.Node{own, {Name: "mig-catalog1", States: []string{"DOWN"}, Partitions: []string{"gpu"},
+			Gres: []slurm.GRES{{Name: "gpu", Type: "a100", Count: 7}, {Name: "mig", Type: "1g.5gb", Count: 7}}}},
+		Partitions: []slurm.Partition{{Name: "gpu"}, {Name: "plain"}, {Name: "elsewhere", Exclusive: true}},
+		Agent: api.Status{Node: "n1", PublishedAt: noon.Unix(), GPUs: []api.GPU{{UUID: "GPU-1", Slots: []int{0, 1, 2, 3, 4, 5, 6}, Instances: []api.Instance{
+			{Placement: api.Placement{Profile: "1g.5gb"}, GI: 7, State: "leased", Job: 7},
+		}}}},
+		Plugin: Plugin{Plugstack: "/etc/slurm/plugstack.conf", Named: true, Required: true, Path: pluginName, File: "/lib/" + pluginName,
+			Version: 22<<16 | 5<<8 | 8, Object: "/lib/" + objectName, ObjectFound: true},
+		Files: []CapFile{
+			{Path: "/dev/nvidia-caps/nvidia-cap66", Mode: 0o400, Owner: 20001, Job: 7, User: 20001},
+			{Path: "/dev/nvidia-caps/nvidia-cap75", Mode: 0o400},
+		},
+	}
+}
+
+func set(key, value string) func(*Facts) {
+	return func(f *Facts) { f.Config.Values[key] = value }
+}
+
+// cases are what can be wrong: one change to a healthy node, the check that finds it and a piece of what it says.
+var cases = []struct {
+	check    string
+	severity Severity
+	says     string
+	change   func(*Facts)
+}{
+	{"agent", Error, "cannot publish: slurmctld cannot be reached", func(f *Facts) { f.Agent.PublishError = "slurmctld cannot be reached" }},
+	{"agent", Warning, "nothing yet", func(f *Facts) { f.Agent.PublishedAt = 0 }},
+	{"gpus", Warning, "GPU 1 is not managed: MIG mode is off", func(f *Facts) {
+		f.Agent.GPUs = append(f.Agent.GPUs, api.GPU{Index: 1, Problem: "MIG mode is off"})
+	}},
+	{"gpus", Error, "manages no GPU", func(f *Facts) { f.Agent.GPUs[0].Problem = "the GPU is lost" }},
+	{"gpus", Error, "manages no GPU", func(f *Facts) { f.Agent.GPUs = nil; f.Node.Gres[0].Count = 0 }},
+	{"instances", Warning, "1g.5gb at 0 of GPU 0 is stuck", func(f *Facts) { f.Agent.GPUs[0].Instances[0].State = "stuck" }},
+	{"instances", Warning, "1g.5gb at 0 of GPU 0 is foreign", func(f *Facts) { f.Agent.GPUs[0].Instances[0].State = "foreign" }},
+	{"device files", Error, "of job 7, whose user is 20001, belongs to user 20002", func(f *Facts) { f.Files[0].Owner = 20002 }},
+	{"device files", Error, "of job 7, whose user is 20001, has mode 0444", func(f *Facts) { f.Files[0].Mode = 0o444 }},
+	{"device files", Error, "is not there: the job cannot", func(f *Facts) { f.Files[0].Missing = true }},
+	{"device files", Error, "that no job holds has mode 0444", func(f *Facts) { f.Files[1].Mode = 0o444 }},
+	{"device files", Error, "that no job holds belongs to user 20001", func(f *Facts) { f.Files[1].Owner = 20001 }},
+	{"prolog", Error, "without Alloc", set("PrologFlags", "Contain")},
+	{"prolog", Error, "RunInJob", set("PrologFlags", "Alloc,RunInJob")},
+	{"batch start", Error, `BatchStartTimeout is "60 sec"`, set("BatchStartTimeout", "60 sec")},
+	{"batch start", Error, "may wait 200 s", func(f *Facts) { f.Plugin.Args = map[string]string{"wait": "200"} }},
+	{"batch start", Error, `""`, set("BatchStartTimeout", "")},
+	{"select", Error, "select/linear", set("SelectType", "select/linear")},
+	{"backfill", Warning, "bf_continue", set("SchedulerParameters", "bf_interval=1")},
+	{"gres types", Error, "without mig", set("GresTypes", "gpu")},
+	{"gres types", Error, "without gpu", set("GresTypes", "mig")},
+	{"accounting", Warning, "without gres/mig", set("AccountingStorageTRES", "cpu,gres/mig:1g.5gb")},
+	{"accounting", Info, "no slurmdbd", set("AccountingStorageType", "accounting_storage/none")},
+	{"clock", Warning, "1m0s apart", func(f *Facts) { f.Config.AsOf = noon.Add(-time.Minute) }},
+	{"clock", Warning, "59s apart", func(f *Facts) { f.Config.AsOf = noon.Add(time.Minute) }},
+	{"clock", Warning, "not compared", func(f *Facts) { f.Config.AsOf = time.Time{} }},
+	{"node", Warning, "n1 is DRAIN (Prolog error)", func(f *Facts) { f.Node.States, f.Node.Reason = []string{"IDLE", "DRAIN"}, "Prolog error" }},
+	{"closed", Error, "no gres/mig:closed", func(f *Facts) { f.Node.Gres[2].Type = "other" }},
+	{"total", Error, "adds up to 27", func(f *Facts) { f.Node.Gres[2].Count = 23 }},
+	{"slots", Error, "hold up to 8 slices", func(f *Facts) { f.Agent.GPUs[0].Slots = append(f.Agent.GPUs[0].Slots, 7) }},
+	{"slots", Error, "hold only 6 slices", func(f *Facts) { f.Agent.GPUs[0].Slots = f.Agent.GPUs[0].Slots[1:] }},
+	{"partitions", Warning, "plain has OverSubscribe=EXCLUSIVE", func(f *Facts) { f.Partitions[1].Exclusive = true }},
+	{"catalogue", Error, "there is no catalogue node", func(f *Facts) { f.Nodes = f.Nodes[:1] }},
+	{"catalogue", Error, "mig-catalog1 is IDLE instead of DOWN", func(f *Facts) { f.Nodes[1].States = []string{"IDLE"} }},
+	{"catalogue", Error, "no partition of n1 (gpu, plain)", func(f *Facts) { f.Nodes[1].Partitions = []string{"elsewhere"} }},
+	{"plugin", Error, "does not name", func(f *Facts) { f.Plugin.Named = false }},
+	{"plugin", Error, "which is not there", func(f *Facts) { f.Plugin.File = "" }},
+	{"plugin", Error, "optional", func(f *Facts) { f.Plugin.Required = false }},
+	{"plugin", Error, "built for Slurm 24.11, and Slurm 22.05.8 runs", func(f *Facts) { f.Plugin.Version = 24<<16 | 11<<8 }},
+	{"plugin", Error, "no plugin: bad magic", func(f *Facts) { f.Plugin.Version, f.Plugin.Problem = 0, "bad magic" }},
+	{"plugin", Error, "every prolog fails", func(f *Facts) { f.Plugin.ObjectFound = false }},
+	{"plugin", Error, "looks for the agent in /run/other", func(f *Facts) { f.Plugin.Args = map[string]string{"run_dir": "/run/other"} }},
+	{"plugin", Error, "looks for the agent in /run/caelum", func(f *Facts) { f.RunDir = "/run/other" }},
+	{"isolation", Info, "a user's own other jobs", func(*Facts) {}},
+	{"isolation", Warning, "ConstrainDevices is not yes", set("ConstrainDevices", "no")},
+	{"isolation", Warning, "TaskPlugin is without", set("TaskPlugin", "task/affinity")},
+	{"limits", Info, "account research GrpTRES gres/gpu=4", func(f *Facts) { f.Limits = []string{"account research GrpTRES gres/gpu=4"} }},
+}
+
+func TestEachFault(t *testing.T) {
+	for _, c := range cases {
+		f := healthy()
+		c.change(f)
+		i := slices.IndexFunc(Examine(f), func(g Finding) bool {
+			return g.Check == c.check && g.Severity == c.severity && strings.Contains(g.Text, c.says)
+		})
+		if i < 0 {
+			t.Errorf("no %s of %s with %q in %+v", c.severity, c.check, c.says, Examine(f))
+			continue
+		}
+		for _, g := range Examine(f) {
+			if (g.Severity == Error || g.Severity == Warning) == (g.Next == "") {
+				t.Errorf("%+v: what to do belongs to errors and warnings", g)
+			}
+			if (g.Severity == Error || g.Severity == Warning) && g.Check != c.check {
+				t.Errorf("%q of %s is also found by %+v", c.says, c.check, g)
+			}
+		}
+	}
+}
+
+// A check that nothing makes fail would be no check.
+func TestEachCheckCanFail(t *testing.T) {
+	can := map[string]bool{}
+	for _, c := range cases {
+		can[c.check] = true
+	}
+	for _, c := range checks() {
+		if !can[c.name] {
+			t.Errorf("no case for %s", c.name)
+		}
+	}
+}
+
+func TestHealthy(t *testing.T) {
+	var sound int
+	for _, g := range Examine(healthy()) {
+		switch g.Severity {
+		case OK:
+			sound++
+		case Info:
+		default:
+			t.Errorf("%+v", g)
+		}
+	}
+	if sound != len(checks())-2 { // isolation and limits only inform
+		t.Errorf("%d of %d checks passed", sound, len(checks()))
+	}
+}
+
+// What is no fault: a slot count that a broken GPU explains, and files that nobody can open.
+func TestNoFault(t *testing.T) {
+	f := healthy()
+	f.Agent.GPUs = append(f.Agent.GPUs, api.GPU{Index: 1, Problem: "the GPU is lost"})
+	f.Node.Gres[0].Count, f.Node.Gres[2].Count = 14, 52
+	f.Files[1].Missing = true
+	f.Config.Values["SchedulerType"], f.Config.Values["SchedulerParameters"] = "sched/builtin", ""
+	if found := Examine(f); Count(found, Error) != 0 || Count(found, Warning) != 1 {
+		t.Errorf("%+v", found)
+	}
+}
+
+// A check whose source is missing is named, and not passed.
+func TestUnreadSources(t *testing.T) {
+	gap := fault("it cannot be read", "repair it")
+	for source, unmade := range map[Source]string{
+		Slurmctld: "prolog, batch start, select, backfill, gres types, accounting, clock, node, closed, total, slots, partitions, catalogue, plugin, isolation",
+		OwnNode:   "node, closed, total, slots, partitions, catalogue",
+		Agent:     "agent, gpus, instances, device files, slots",
+		Plugstack: "plugin", Devices: "device files",
+	} {
+		f := healthy()
+		f.Missing[source] = gap
+		if source == Slurmctld {
+			f.Missing[OwnNode] = gap // as Read has it
+		}
+		found := Examine(f)
+		if want := "it cannot be read; not checked: " + unmade; found[0].Text != want || found[0].Check != string(source) || Count(found, Error) != 1 {
+			t.Errorf("%s: %+v, want first %q", source, found, want)
+		}
+		for _, g := range found[1:] {
+			if slices.Contains(strings.Split(unmade, ", "), g.Check) {
+				t.Errorf("without %s: %+v", source, g)
+			}
+		}
+	}
+}
+
+func TestSteady(t *testing.T) {
+	leased := api.Instance{GI: 7, State: "leased", Job: 7}
+	status := func(list ...api.Instance) api.Status {
+		return api.Status{GPUs: []api.GPU{{UUID: "G", Instances: list}}}
+	}
+	for _, c := range []struct {
+		after api.Instance
+		kept  bool
+	}{{leased, true}, {api.Instance{GI: 7, State: "idle"}, false}, {api.Instance{GI: 7, State: "leased", Job: 8}, false}, {api.Instance{GI: 8, State: "leased", Job: 7}, false}} {
+		if got := steady(status(leased), status(c.after)); (len(got) == 1) != c.kept {
+			t.Errorf("%+v: kept %v", c.after, slices.Collect(maps.Keys(got)))
+		}
+	}
+	foreign := api.Instance{GI: 7, State: "foreign"}
+	if got := steady(status(foreign), status(foreign)); len(got) != 0 {
+		t.Errorf("kept %v", got)
+	}
+}

@@ -1,0 +1,105 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"caelum/internal/agent"
+	"caelum/internal/slurm"
+)
+
+const slurmConfig = "put the lines that `caelum slurm-config` prints into slurm.conf and gres.conf, with the node drained and empty, and restart slurmctld and slurmd"
+
+func nodeState(f *Facts) []Finding {
+	var bad []string
+	for _, s := range f.Node.States {
+		switch s {
+		case "DOWN", "DRAIN", "DRAINED", "DRAINING", "NOT_RESPONDING", "INVALID_REG", "FAIL", "UNKNOWN":
+			bad = append(bad, s)
+		}
+	}
+	reason := ""
+	if f.Node.Reason != "" {
+		reason = " (" + f.Node.Reason + ")"
+	}
+	return one(concern(fmt.Sprintf("%s is %s%s: no job starts here", f.Node.Name, strings.Join(bad, "+"), reason),
+		fmt.Sprintf("once the reason is gone, `scontrol update nodename=%s state=resume`", f.Node.Name)), len(bad) > 0)
+}
+
+func sumOf(list []slurm.GRES, name string) (sum int) {
+	for _, g := range list {
+		if g.Name == name {
+			sum += g.Count
+		}
+	}
+	return sum
+}
+
+func isClosed(g slurm.GRES) bool { return g.Name == "mig" && g.Type == "closed" }
+
+func closed(f *Facts) []Finding {
+	return one(fault(fmt.Sprintf("%s has no gres/mig:closed in slurmctld: the agent publishes nothing", f.Node.Name), slurmConfig),
+		!slices.ContainsFunc(f.Node.Gres, isClosed))
+}
+
+func total(f *Facts) []Finding {
+	gpus, mig := sumOf(f.Node.Gres, "gpu"), sumOf(f.Node.Gres, "mig")
+	return one(fault(fmt.Sprintf("gres/mig adds up to %d on %s, and its %d slots need %d: the agent will not be able to publish all it could", mig, f.Node.Name, gpus, agent.Total(gpus)),
+		slurmConfig), mig < agent.Total(gpus))
+}
+
+func slots(f *Facts) []Finding {
+	can, broken := 0, false
+	for _, g := range f.Agent.GPUs {
+		can += len(g.Slots)
+		broken = broken || g.Problem != ""
+	}
+	has := sumOf(f.Node.Gres, "gpu")
+	switch {
+	case has < can:
+		return []Finding{fault(fmt.Sprintf("gres/gpu is %d on %s, and its GPUs hold up to %d slices: some can never be given out", has, f.Node.Name, can), slurmConfig)}
+	case has > can && !broken: // a broken GPU's slots are left out above, and slurm.conf need not follow
+		return []Finding{fault(fmt.Sprintf("gres/gpu is %d on %s, and its GPUs hold only %d slices: jobs start that cannot have theirs", has, f.Node.Name, can), slurmConfig)}
+	}
+	return nil
+}
+
+func exclusive(f *Facts) []Finding {
+	var found []Finding
+	for _, p := range f.Partitions {
+		if p.Exclusive && slices.Contains(f.Node.Partitions, p.Name) {
+			found = append(found, concern(fmt.Sprintf("partition %s has OverSubscribe=EXCLUSIVE: each of its jobs takes the whole of %s, whatever slice it asked for", p.Name, f.Node.Name),
+				fmt.Sprintf("take OverSubscribe=EXCLUSIVE out of partition %s, or %s out of the partition", p.Name, f.Node.Name)))
+		}
+	}
+	return found
+}
+
+// catalogue nodes are those that have profiles of gres/mig and nothing to close them with.
+func catalogue(f *Facts) []Finding {
+	var found []Finding
+	some, reached := false, false
+	for _, n := range f.Nodes {
+		if n.Name == f.Node.Name || sumOf(n.Gres, "mig") == 0 || slices.ContainsFunc(n.Gres, isClosed) {
+			continue
+		}
+		some = true
+		for _, p := range n.Partitions {
+			reached = reached || slices.Contains(f.Node.Partitions, p)
+		}
+		if !n.Is("DOWN") {
+			found = append(found, fault(fmt.Sprintf("catalogue node %s is %s instead of DOWN: slurmctld may send jobs to it", n.Name, strings.Join(n.States, "+")),
+				fmt.Sprintf("`scontrol update nodename=%s state=down reason=\"MIG catalogue\"`; its line in slurm.conf needs Port=1 and State=DOWN", n.Name)))
+		}
+	}
+	switch {
+	case !some:
+		found = append(found, fault("there is no catalogue node: jobs whose slice is not on offer at their submission are refused",
+			"put the mig-catalog lines of `caelum slurm-config` into slurm.conf and restart slurmctld"))
+	case !reached:
+		found = append(found, fault(fmt.Sprintf("no partition of %s (%s) has a catalogue node: jobs whose slice is not on offer at their submission are refused",
+			f.Node.Name, strings.Join(f.Node.Partitions, ", ")), "add the catalogue nodes to the partition's Nodes= in slurm.conf"+reconfigure))
+	}
+	return found
+}

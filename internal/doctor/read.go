@@ -1,0 +1,235 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"caelum/internal/agent"
+	"caelum/internal/api"
+	"caelum/internal/gpu"
+	"caelum/internal/slurm"
+)
+
+const defaultRunDir = api.DefaultRunDir
+
+// Place says where to look. The configuration is the agent's.
+type Place struct {
+	Config agent.Config
+	// RunDir holds the agent's socket.
+	RunDir string
+}
+
+// agentTimeout bounds a question to the agent, which answers from memory.
+const agentTimeout = 10 * time.Second
+
+// Read collects the facts. What cannot be read is in Facts.Missing; there is no other error.
+func Read(ctx context.Context, p Place, ctl *slurm.Client) *Facts {
+	f := &Facts{Missing: map[Source]Finding{}, RunDir: p.RunDir}
+	client := api.NewClient(p.RunDir)
+	if s, err := status(ctx, client); err != nil {
+		f.Missing[Agent] = fault(fmt.Sprintf("the agent does not answer on %s (%s)", client.Socket(), api.Reason(err)), "`systemctl status caelumd`; `systemctl start caelumd`")
+	} else {
+		f.Agent = *s
+	}
+	f.readSlurmctld(ctx, p, ctl)
+	f.readPlugin()
+	f.readFiles(ctx, p, client)
+	if !f.without(Slurmctld) { // where it is away, sacctmgr is only waited for
+		f.Limits = readLimits(ctx)
+	}
+	return f
+}
+
+func status(ctx context.Context, client *api.Client) (*api.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
+	defer cancel()
+	return client.Status(ctx)
+}
+
+func (f *Facts) readSlurmctld(ctx context.Context, p Place, ctl *slurm.Client) {
+	var err, errNodes, errPartitions error
+	f.Asked = time.Now()
+	f.Config, err = ctl.Config(ctx)
+	f.Answered = time.Now()
+	if err == nil {
+		f.Nodes, errNodes = ctl.Nodes(ctx)
+		f.Partitions, errPartitions = ctl.Partitions(ctx)
+	}
+	if err = errors.Join(err, errNodes, errPartitions); err != nil {
+		f.Missing[Slurmctld] = fault(fmt.Sprintf("slurmctld cannot be asked: %v", err), "`scontrol ping`, `munge -n | unmunge`")
+		f.Missing[OwnNode] = Finding{}
+		return
+	}
+	name := p.Config.Node
+	for _, n := range f.Nodes {
+		if n.Name == name {
+			f.Node = n
+			return
+		}
+	}
+	f.Missing[OwnNode] = fault("slurmctld knows no node "+name, "set `node:` in caelum.yaml to this host's NodeName, or give it one in slurm.conf")
+}
+
+// readPlugin follows Slurm (plugstack.c, 22.05.8): PlugStackConfig, else plugstack.conf beside slurm.conf, which a configless
+// slurmd keeps in its cache.
+func (f *Facts) readPlugin() {
+	var paths []string
+	if path := f.Config.Values["PlugStackConfig"]; path != "" {
+		paths = []string{path}
+	} else {
+		for _, conf := range []string{os.Getenv("SLURM_CONF"), f.Config.Values["SLURM_CONF"], "/run/slurm/conf/slurm.conf", "/etc/slurm/slurm.conf"} {
+			if conf != "" {
+				paths = append(paths, filepath.Join(filepath.Dir(conf), "plugstack.conf"))
+			}
+		}
+	}
+	for _, path := range paths {
+		if err := f.Plugin.find(path, 0); err == nil {
+			f.Plugin.Plugstack = path
+			f.Plugin.resolve(f.Config.Values["PluginDir"])
+			return
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			f.Missing[Plugstack] = fault(err.Error(), "make it readable")
+			return
+		}
+	}
+	f.Missing[Plugstack] = fault("there is no "+strings.Join(paths, " nor "), "make it, with the line `required "+pluginName+"`, on every host of the cluster")
+}
+
+// maxIncludes bounds files that include each other.
+const maxIncludes = 8
+
+func (p *Plugin) find(path string, depth int) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	for _, line := range parsePlugstack(string(text)) {
+		switch {
+		case line.option == "include" && depth < maxIncludes:
+			pattern := line.path
+			if !filepath.IsAbs(pattern) {
+				pattern = filepath.Join(filepath.Dir(path), pattern)
+			}
+			files, _ := filepath.Glob(pattern)
+			for _, file := range files {
+				if err := p.find(file, depth+1); err != nil {
+					return fmt.Errorf("%s includes a file that cannot be read: %s", path, err)
+				}
+			}
+		case filepath.Base(line.path) == pluginName:
+			p.Named, p.Required, p.Path, p.Args = true, line.option == "required", line.path, wordsOf(line.words)
+		}
+	}
+	return nil
+}
+
+// resolve looks for the plugin's files. PluginDir may be a list with colons.
+func (p *Plugin) resolve(pluginDir string) {
+	candidates := []string{p.Path}
+	if !filepath.IsAbs(p.Path) {
+		candidates = nil
+		for dir := range strings.SplitSeq(pluginDir, ":") {
+			candidates = append(candidates, filepath.Join(dir, p.Path))
+		}
+	}
+	for _, path := range candidates {
+		file, err := os.Open(path)
+		if err != nil {
+			continue
+		}
+		defer file.Close()
+		p.File = path
+		if p.Version, err = pluginVersion(file); err != nil {
+			p.Problem = err.Error()
+		}
+		p.Object = p.Args["job_object"]
+		if p.Object == "" {
+			p.Object = filepath.Join(filepath.Dir(path), objectName)
+		}
+		_, err = os.Stat(p.Object)
+		p.ObjectFound = err == nil
+		return
+	}
+}
+
+// readFiles looks at the capability files between two looks at the agent, so that a job that starts or ends meanwhile is no
+// finding. The driver lists instances to root only.
+func (f *Facts) readFiles(ctx context.Context, p Place, client *api.Client) {
+	if os.Geteuid() != 0 {
+		f.Missing[Devices] = concern("the driver shows instances to root only", "run `caelum doctor` as root")
+		return
+	}
+	if f.without(Agent) {
+		return
+	}
+	files, err := capFiles(p.Config)
+	if err != nil {
+		f.Missing[Devices] = fault(fmt.Sprintf("the instances' device files cannot be compared: %v", err), "`nvidia-smi -L`")
+		return
+	}
+	again, err := status(ctx, client)
+	if err != nil {
+		f.Missing[Devices] = fault(fmt.Sprintf("the agent went away meanwhile: %v", api.Reason(err)), "run `caelum doctor` again")
+		return
+	}
+	users := map[uint32]uint32{}
+	for _, l := range again.Leases {
+		users[l.Job] = l.UID
+	}
+	kept := steady(f.Agent, *again)
+	for _, key := range slices.Sorted(maps.Keys(kept)) {
+		in := kept[key]
+		for _, c := range files[key] {
+			if in.State == "leased" {
+				c.Job, c.User = in.Job, users[in.Job]
+			}
+			f.Files = append(f.Files, c)
+		}
+	}
+}
+
+// capFiles are the capability files as they stand, by instanceKey.
+func capFiles(cfg agent.Config) (map[string][]CapFile, error) {
+	hw, err := gpu.OpenNVML(cfg.NVMLLibrary)
+	if err != nil {
+		return nil, err
+	}
+	defer hw.Close()
+	list, err := hw.GPUs()
+	if err != nil {
+		return nil, err
+	}
+	files := map[string][]CapFile{}
+	for _, g := range list {
+		if g.Problem != "" {
+			continue
+		}
+		found, err := hw.Instances(g.Index)
+		if err != nil {
+			return nil, err
+		}
+		for _, in := range found {
+			key := instanceKey(g.UUID, in.GI)
+			for _, path := range capPaths(cfg.DeviceDir, "/proc", g.Minor, in) {
+				c := CapFile{Path: path, Missing: true}
+				if st, err := os.Stat(path); err == nil {
+					c.Missing, c.Mode, c.Owner = false, st.Mode(), st.Sys().(*syscall.Stat_t).Uid
+				} else if !errors.Is(err, fs.ErrNotExist) {
+					return nil, err
+				}
+				files[key] = append(files[key], c)
+			}
+		}
+	}
+	return files, nil
+}

@@ -1,0 +1,113 @@
+package doctor
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"caelum/internal/gpu"
+)
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPlugstackThroughIncludes(t *testing.T) {
+	dir := t.TempDir()
+	top := filepath.Join(dir, "plugstack.conf")
+	write(t, top, "# required spank_caelum.so\noptional other.so a=b\ninclude plugstack.conf.d/*\ninclude "+top+"\n")
+	write(t, filepath.Join(dir, "plugstack.conf.d", "caelum.conf"), "required\tspank_caelum.so wait=30 run_dir=/run/x # ours\n")
+	lib := filepath.Join(dir, "lib")
+	write(t, filepath.Join(lib, pluginName), "not a shared object")
+
+	var p Plugin
+	if err := p.find(top, 0); err != nil || !p.Named || !p.Required || p.Path != pluginName || p.Args["wait"] != "30" || p.Args["run_dir"] != "/run/x" {
+		t.Fatalf("%+v %v", p, err)
+	}
+	p.resolve("/nowhere:" + lib)
+	if p.File != filepath.Join(lib, pluginName) || p.Problem == "" || p.ObjectFound {
+		t.Errorf("%+v", p)
+	}
+	write(t, filepath.Join(lib, objectName), "")
+	if p.resolve(lib); !p.ObjectFound {
+		t.Errorf("%+v", p)
+	}
+	if p = (Plugin{Path: "/elsewhere/" + pluginName}); p.File != "" {
+		t.Errorf("%+v", p)
+	}
+	if p.resolve(lib); p.File != "" {
+		t.Errorf("an absolute path was looked for in PluginDir: %+v", p)
+	}
+}
+
+func TestPluginVersion(t *testing.T) {
+	dir := t.TempDir()
+	source, object := filepath.Join(dir, "p.c"), filepath.Join(dir, "p.so")
+	write(t, source, "const char plugin_name[] = \"x\"; const unsigned int plugin_version = 0x160508;\n")
+	if out, err := exec.Command("cc", "-shared", "-fPIC", "-o", object, source).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	file, err := os.Open(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if v, err := pluginVersion(file); err != nil || v != 0x160508 || release(v) != "22.05" {
+		t.Errorf("%x %v", v, err)
+	}
+}
+
+func TestPluginVersionNeedsTheSymbol(t *testing.T) {
+	self, err := os.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer self.Close()
+	if v, err := pluginVersion(self); err == nil {
+		t.Errorf("this test is a plugin of %s", release(v))
+	}
+	if v, err := pluginVersion(strings.NewReader("text")); err == nil {
+		t.Errorf("a text is a plugin of %s", release(v))
+	}
+	if got := release(22<<16 | 5<<8 | 8); got != "22.05" || majorMinor("22.05.8") != got || majorMinor("24") != "24" {
+		t.Errorf("%s, %s", got, majorMinor("22.05.8"))
+	}
+}
+
+// gpu0 gi12 has 111 and its ci0 112 (the kernel modules' formula); what the driver itself says counts more.
+func TestCapPaths(t *testing.T) {
+	proc := t.TempDir()
+	in := gpu.Instance{GI: 12, CIs: []int{0}}
+	if got := capPaths("/dev", proc, 0, in); !slices.Equal(got, []string{"/dev/nvidia-caps/nvidia-cap111", "/dev/nvidia-caps/nvidia-cap112"}) {
+		t.Errorf("by the formula: %v", got)
+	}
+	if got := capPaths("/dev", proc, 1, gpu.Instance{}); !slices.Equal(got, []string{"/dev/nvidia-caps/nvidia-cap138"}) {
+		t.Errorf("gpu1 gi0: %v", got)
+	}
+	write(t, filepath.Join(proc, "driver/nvidia/capabilities/gpu0/mig/gi12/ci0/access"), "DeviceFileMinor: 900\nDeviceFileMode: 292\n")
+	if got := capPaths("/dev", proc, 0, in); !slices.Equal(got, []string{"/dev/nvidia-caps/nvidia-cap111", "/dev/nvidia-caps/nvidia-cap900"}) {
+		t.Errorf("by the driver: %v", got)
+	}
+}
+
+// As sacctmgr -nP of 22.05.8 prints associations.
+func TestLimitsOnGPUs(t *testing.T) {
+	got := parseLimits("assoc", []string{"Account", "User", "GrpTRES", "MaxTRES"},
+		"root|||\nresearch||cpu=10,gres/gpu=4,gres/mig:1g.5gb=3|\nresearch|user1||gres/gpu:a100=1\nodd\n")
+	if want := []string{"account research GrpTRES gres/gpu=4", "user user1 of account research MaxTRES gres/gpu:a100=1"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	got = parseLimits("qos", []string{"Name", "GrpTRES", "MaxTRESPerUser", "MaxTRES"}, "normal||gres/gpu=2|\n")
+	if want := []string{"QOS normal MaxTRESPerUser gres/gpu=2"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
