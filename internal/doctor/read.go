@@ -209,6 +209,7 @@ func capFiles(cfg agent.Config) (map[string][]CapFile, error) {
 	if err != nil {
 		return nil, err
 	}
+	caps := gpu.Caps{Dev: cfg.DeviceDir, Proc: "/proc"}
 	files := map[string][]CapFile{}
 	for _, g := range list {
 		if g.Problem != "" {
@@ -220,7 +221,7 @@ func capFiles(cfg agent.Config) (map[string][]CapFile, error) {
 		}
 		for _, in := range found {
 			key := instanceKey(g.UUID, in.GI)
-			for _, path := range capPaths(cfg.DeviceDir, "/proc", g.Minor, in) {
+			for _, path := range caps.Files(g.Minor, in) {
 				c := CapFile{Path: path, Missing: true}
 				if st, err := os.Stat(path); err == nil {
 					c.Missing, c.Mode, c.Owner = false, st.Mode(), st.Sys().(*syscall.Stat_t).Uid

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"caelum/internal/gpu"
 )
 
 func write(t *testing.T, path, text string) {
@@ -80,22 +78,6 @@ func TestPluginVersionNeedsTheSymbol(t *testing.T) {
 	}
 	if got := release(22<<16 | 5<<8 | 8); got != "22.05" || majorMinor("22.05.8") != got || majorMinor("24") != "24" {
 		t.Errorf("%s, %s", got, majorMinor("22.05.8"))
-	}
-}
-
-// gpu0 gi12 has 111 and its ci0 112 (the kernel modules' formula); what the driver itself says counts more.
-func TestCapPaths(t *testing.T) {
-	proc := t.TempDir()
-	in := gpu.Instance{GI: 12, CIs: []int{0}}
-	if got := capPaths("/dev", proc, 0, in); !slices.Equal(got, []string{"/dev/nvidia-caps/nvidia-cap111", "/dev/nvidia-caps/nvidia-cap112"}) {
-		t.Errorf("by the formula: %v", got)
-	}
-	if got := capPaths("/dev", proc, 1, gpu.Instance{}); !slices.Equal(got, []string{"/dev/nvidia-caps/nvidia-cap138"}) {
-		t.Errorf("gpu1 gi0: %v", got)
-	}
-	write(t, filepath.Join(proc, "driver/nvidia/capabilities/gpu0/mig/gi12/ci0/access"), "DeviceFileMinor: 900\nDeviceFileMode: 292\n")
-	if got := capPaths("/dev", proc, 0, in); !slices.Equal(got, []string{"/dev/nvidia-caps/nvidia-cap111", "/dev/nvidia-caps/nvidia-cap900"}) {
-		t.Errorf("by the driver: %v", got)
 	}
 }
 

@@ -28,7 +28,7 @@ func (c Caps) Close(minor int, in Instance) error { return c.own(minor, in, 0) }
 
 func (c Caps) own(minor int, in Instance, uid int) error {
 	for _, m := range c.minors(minor, in) {
-		path := filepath.Join(c.Dev, "nvidia-caps", "nvidia-cap"+strconv.Itoa(m))
+		path := c.file(m)
 		if err := c.ensure(path, m); err != nil {
 			return err
 		}
@@ -40,6 +40,19 @@ func (c Caps) own(minor int, in Instance, uid int) error {
 		}
 	}
 	return nil
+}
+
+// Files are the paths of the capability files of an instance of a GPU with this minor.
+func (c Caps) Files(minor int, in Instance) []string {
+	var paths []string
+	for _, m := range c.minors(minor, in) {
+		paths = append(paths, c.file(m))
+	}
+	return paths
+}
+
+func (c Caps) file(minor int) string {
+	return filepath.Join(c.Dev, "nvidia-caps", "nvidia-cap"+strconv.Itoa(minor))
 }
 
 // minors are the device minors of the instance's GI and CIs: what the driver says under /proc, else its formula

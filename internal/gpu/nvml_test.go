@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -154,4 +155,27 @@ func TestCaps(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(12345)
+}
+
+// gpu0 gi12 has 111 and its ci0 112 (the kernel modules' formula); what the driver itself says counts more.
+func TestCapFiles(t *testing.T) {
+	proc := t.TempDir()
+	caps := gpu.Caps{Dev: "/dev", Proc: proc}
+	in := gpu.Instance{GI: 12, CIs: []int{0}}
+	if got := caps.Files(0, in); !slices.Equal(got, []string{"/dev/nvidia-caps/nvidia-cap111", "/dev/nvidia-caps/nvidia-cap112"}) {
+		t.Errorf("by the formula: %v", got)
+	}
+	if got := caps.Files(1, gpu.Instance{}); !slices.Equal(got, []string{"/dev/nvidia-caps/nvidia-cap138"}) {
+		t.Errorf("gpu1 gi0: %v", got)
+	}
+	access := filepath.Join(proc, "driver/nvidia/capabilities/gpu0/mig/gi12/ci0/access")
+	if err := os.MkdirAll(filepath.Dir(access), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(access, []byte("DeviceFileMinor: 900\nDeviceFileMode: 292\n"), 0o444); err != nil {
+		t.Fatal(err)
+	}
+	if got := caps.Files(0, in); !slices.Equal(got, []string{"/dev/nvidia-caps/nvidia-cap111", "/dev/nvidia-caps/nvidia-cap900"}) {
+		t.Errorf("by the driver: %v", got)
+	}
 }
