@@ -289,6 +289,29 @@ func TestUnregisteredNodeOffersNothing(t *testing.T) {
 	}
 }
 
+// slurmd registers while a pass is under way: that pass offers, the next poll is not waited for.
+func TestRegistersDuringAPass(t *testing.T) {
+	w := newWorld(t, 1)
+	if err := w.fake.Unregister("n1"); err != nil {
+		t.Fatal(err)
+	}
+	reads := 0
+	w.fake.After(func(c slurmtest.Call) {
+		if c.Op != "Node" {
+			return
+		}
+		if reads++; reads == 1 {
+			if err := w.fake.Register("n1"); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	w.publish()
+	if len(w.offers()) == 0 {
+		t.Error("nothing on offer")
+	}
+}
+
 // A GPU that falls off the bus while it is carved takes neither the job nor the node with it: the slice is made on another.
 func TestLostGPU(t *testing.T) {
 	w := newWorld(t, 2)

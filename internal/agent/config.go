@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -58,7 +59,7 @@ func LoadConfig(path string) (Config, error) {
 	known := defaults()
 	for _, key := range v.AllKeys() {
 		if _, ok := known[key]; !ok {
-			return c, fmt.Errorf("%s: unknown key %q; the keys are %s", path, key, strings.Join(slices.Sorted(keys(known)), ", "))
+			return c, fmt.Errorf("%s: unknown key %q; the keys are %s", path, key, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		}
 	}
 	for key, value := range known {
@@ -95,14 +96,4 @@ func (c Config) check() error {
 		return fmt.Errorf("default_profile: %q is not among profiles (%s)", c.DefaultProfile, strings.Join(c.Profiles, ", "))
 	}
 	return nil
-}
-
-func keys[V any](m map[string]V) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
 }

@@ -51,9 +51,7 @@ func (a *Agent) lease(ctx context.Context, id uint32, req api.LeaseRequest, s *s
 	switch {
 	case errors.Is(err, slurm.ErrNoJob):
 		return a.refuse(lease, "slurmctld does not know this job any more")
-	case errors.Is(err, slurm.ErrUnreachable):
-		return lease, api.NotNow(err.Error())
-	case errors.Is(err, slurm.ErrChanging):
+	case errors.Is(err, slurm.ErrUnreachable), errors.Is(err, slurm.ErrChanging):
 		return lease, api.NotNow(err.Error())
 	case errors.Is(err, slurm.ErrAmbiguous):
 		return a.refuse(lease, "the job's name or comment imitates Slurm's own account of an allocation; submit it under another")

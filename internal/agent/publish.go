@@ -3,13 +3,8 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"slices"
-	"strconv"
 	"time"
-
-	"github.com/sirupsen/logrus"
 
 	"caelum/internal/failpoint"
 	"caelum/internal/mig"
@@ -17,9 +12,6 @@ import (
 	"caelum/internal/place"
 	"caelum/internal/slurm"
 )
-
-// closedType is the filler of gres/mig: what is not on offer, so that the node's total never changes.
-const closedType = "closed"
 
 // retryInterval is how soon a pass that failed is tried again.
 const retryInterval = time.Second
@@ -105,13 +97,7 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 	a.retype(ctx, waiting)
 	demands := a.demands(node, waiting)
 	for range maxReplans {
-		if node.Unregistered {
-			demands = nil
-		}
-		d := a.plan(demands)
-		if node.Unregistered {
-			d.offerNothing()
-		}
+		d := a.plan(demands, node.Unregistered)
 		pause()
 		taken := a.taken(node)
 		low := map[string]int{}
@@ -127,8 +113,8 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 			return err
 		}
 		node = again
-		if !a.adopt(d) {
-			continue // something was taken since the plan was made
+		if node.Unregistered != d.withheld || !a.adopt(d) {
+			continue // slurmd registered, or something was taken, since the plan was made
 		}
 		pause()
 		taken = a.taken(node)
@@ -151,7 +137,7 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 			}
 			continue
 		}
-		if node.Unregistered {
+		if d.withheld {
 			return errUnregistered
 		}
 		a.mu.Lock()
@@ -165,29 +151,29 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 
 // draft is a plan with what it was made from.
 type draft struct {
-	version int
-	gpus    []offer.GPU
-	plan    offer.Plan
-	offers  map[string]int
-	claims  map[uint32][]offer.Spot
+	version  int
+	withheld bool // nothing is on offer: slurmd has not registered
+	gpus     []offer.GPU
+	plan     offer.Plan
+	offers   map[string]int
+	claims   map[uint32][]offer.Spot
 }
 
-// offerNothing keeps what jobs hold and withdraws the rest.
-func (d *draft) offerNothing() {
-	d.plan = offer.Plan{Offers: make([]mig.Layout, len(d.gpus))}
-	d.offers = nil
-}
-
-func (a *Agent) plan(demands []offer.Demand) draft {
+// plan makes a draft of the state as it is. Withheld, it keeps what jobs hold and offers nothing.
+func (a *Agent) plan(demands []offer.Demand, withheld bool) draft {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	d := draft{version: a.version, gpus: a.view()}
+	d := draft{version: a.version, withheld: withheld, gpus: a.view()}
 	d.claims = a.settleClaims(d.gpus)
-	d.plan = offer.Make(d.gpus, demands, place.MostReach{})
+	nothing := offer.Plan{Offers: make([]mig.Layout, len(d.gpus))}
+	d.plan = nothing
+	if !withheld {
+		d.plan = offer.Make(d.gpus, demands, place.MostReach{})
+	}
 	if err := d.plan.Check(d.gpus); err != nil {
 		// It cannot be; if it is, the queue waits rather than two jobs sharing a slice.
 		a.log.WithError(err).Error("the plan is unsound; offering nothing; please report this")
-		d.offerNothing()
+		d.plan = nothing
 	}
 	d.offers = d.plan.Counts(d.gpus)
 	return d
@@ -278,147 +264,6 @@ func (a *Agent) preLease(ctx context.Context, id uint32) error {
 		a.version++
 	}
 	return nil
-}
-
-// write sets the node's gres/mig counts; what is not named is 0, and closed takes the rest of the constant total.
-// Nothing is written when it stands so already. Every write is logged with its plan, so that it can be checked later.
-func (a *Agent) write(ctx context.Context, phase string, node slurm.Node, totals map[string]int, d draft) error {
-	gres, ok := a.gresLine(node, totals)
-	if !ok {
-		return fmt.Errorf("node %s: more of gres/mig in use and on offer than its total of %d; raise the count of mig:closed in slurm.conf and gres.conf", node.Name, a.total)
-	}
-	if slices.Equal(gres, node.Gres) {
-		return nil
-	}
-	entry := a.log.WithFields(logrus.Fields{
-		"phase": phase, "gres": slurm.FormatGRES(gres), "used": slurm.FormatGRES(node.GresUsed),
-		"plan": a.describe(d), "at": time.Now().UnixNano(),
-	})
-	if err := a.ctl.UpdateGRES(ctx, a.cfg.Node, gres); err != nil {
-		entry.WithError(err).Error("couldn't write the offers")
-		return err
-	}
-	entry.WithField("done", time.Now().UnixNano()).Info("published")
-	return nil
-}
-
-// taken is what the offers are added to: by profile, what slurmctld counts as used, as far as jobs really hold it. An
-// --exclusive job is allocated everything that was on offer, and a refused one what it asked for: counted in full, that would
-// be free on top of the offers from their end until the epilog has published. Less than used is always sound.
-func (a *Agent) taken(node slurm.Node) map[string]int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	held := map[string]int{}
-	for _, l := range a.leases {
-		for _, s := range l.Slices {
-			held[s.Profile]++
-		}
-	}
-	for _, pr := range a.promised {
-		for _, w := range pr.wants {
-			held[w.Profile] += w.Count
-		}
-	}
-	used := count(node.GresUsed)
-	for profile, n := range used {
-		used[profile] = min(n, held[profile])
-	}
-	return used
-}
-
-// exceeds reports whether slurmctld has more free of a profile than a plan offers.
-func exceeds(node slurm.Node, offers map[string]int) bool {
-	used := count(node.GresUsed)
-	for profile, total := range count(node.Gres) {
-		if profile != closedType && total > used[profile]+offers[profile] {
-			return true
-		}
-	}
-	return false
-}
-
-// gresLine is the node's whole GRES list with new counts of gres/mig: an update replaces the list, so what else the
-// node has must be named as it stands. It is not ok if the counts exceed the node's total.
-func (a *Agent) gresLine(node slurm.Node, totals map[string]int) (line []slurm.GRES, ok bool) {
-	names := slices.Clone(a.profiles)
-	for _, g := range node.Gres {
-		if g.Name == "mig" && g.Type != closedType && !slices.Contains(names, g.Type) {
-			names = append(names, g.Type)
-		}
-	}
-	for _, g := range node.Gres {
-		if g.Name != "mig" {
-			line = append(line, g)
-		}
-	}
-	rest := a.total
-	for _, name := range names {
-		line = append(line, slurm.GRES{Name: "mig", Type: name, Count: totals[name]})
-		rest -= totals[name]
-	}
-	return append(line, slurm.GRES{Name: "mig", Type: closedType, Count: max(rest, 0)}), rest >= 0
-}
-
-// learnTotal finds N, the node's constant total of gres/mig. Where everything is closed the node's record is slurm.conf's
-// own and says it; later the sum cannot be trusted (after a restart of slurmd, 22.05 puts the filler back to N beside what is on offer).
-func (a *Agent) learnTotal(node slurm.Node) error {
-	has := count(node.Gres)
-	if _, ok := has[closedType]; !ok {
-		return fmt.Errorf("node %s has no gres/mig:closed in slurm.conf; `caelum slurm-config` prints the lines it needs", node.Name)
-	}
-	for profile, n := range has {
-		if profile != closedType && n > 0 {
-			return nil
-		}
-	}
-	if a.total == has[closedType] {
-		return nil
-	}
-	a.total = has[closedType]
-	return a.ledger.SetMeta("total", strconv.Itoa(a.total))
-}
-
-// count sums gres/mig by type.
-func count(gres []slurm.GRES) map[string]int {
-	n := map[string]int{}
-	for _, g := range gres {
-		if g.Name == "mig" {
-			n[g.Type] += g.Count
-		}
-	}
-	return n
-}
-
-// describe is a plan for the log: per GPU what is busy and what is on offer, as placements.
-func (a *Agent) describe(d draft) []map[string]string {
-	var all []map[string]string
-	for i, g := range d.gpus {
-		if g.Board == nil {
-			all = append(all, map[string]string{"gpu": a.cards[i].UUID, "problem": a.cards[i].Problem})
-			continue
-		}
-		all = append(all, map[string]string{
-			"gpu": a.cards[i].UUID, "busy": g.Board.List(g.Busy), "offer": g.Board.List(d.plan.Offers[i]),
-			"blocked": strconv.FormatUint(g.Blocked, 2),
-		})
-	}
-	return all
-}
-
-// CloseOffers takes everything off offer: what the command `caelumd close` does when the agent has stopped.
-func CloseOffers(ctx context.Context, ctl Controller, nodeName string, total int) error {
-	node, err := ctl.Node(ctx, nodeName)
-	if err != nil {
-		return err
-	}
-	a := &Agent{total: total}
-	if total == 0 {
-		for _, n := range count(node.Gres) {
-			a.total += n
-		}
-	}
-	line, _ := a.gresLine(node, nil)
-	return ctl.UpdateGRES(ctx, nodeName, line)
 }
 
 // pause sleeps where a test asks for it, between a read and the write that builds on it: CAELUM_TEST_PUBLISH_PAUSE=100ms.

@@ -87,22 +87,6 @@ func gpus(list []GRES) int {
 	return n
 }
 
-// AllocatedWhole reports an allocation of the whole node, as --exclusive and OverSubscribe=EXCLUSIVE make them: only
-// they are given the filler `closed`, unless the request was an untyped mig.
-func (j Job) AllocatedWhole(node string) bool {
-	for _, g := range j.SlicesPerNode() {
-		if g.Type == "" {
-			return j.Exclusive
-		}
-	}
-	for _, g := range j.Allocated[node] {
-		if g.Name == "mig" && g.Type == "closed" && g.Count > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // Holds reports whether a job in this state has GRES of its nodes in slurmctld's "used". COMPLETING has not: used
 // drops when a job enters it, before its epilog.
 func (j Job) Holds() bool {
