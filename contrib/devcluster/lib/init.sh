@@ -89,12 +89,14 @@ make_munge_key() {
     chown -R munge:munge /etc/munge /run/munge /var/lib/munge
 }
 
+# Without a folder of its own for temporary tables, two databases that are made at once on one machine take each other's:
+# the tables' names hold a process id, and those repeat in every PID namespace.
 make_database() {
     chown mysql:mysql /run/mysqld
     chmod 711 "$DIR/ctl"
     mkdir -p "$DIR/ctl/mysql"
     chown mysql:mysql "$DIR/ctl/mysql"
-    mariadb-install-db --no-defaults --user=mysql --datadir="$DIR/ctl/mysql" --skip-test-db \
+    TMPDIR=$DIR/ctl/mysql mariadb-install-db --no-defaults --user=mysql --datadir="$DIR/ctl/mysql" --skip-test-db \
         --skip-name-resolve >"$DIR/log/mariadb-install-db.log" 2>&1
 }
 
@@ -140,7 +142,7 @@ start_daemons() {
     make_database & jobs+=($!)
     for node in $(node_names); do make_node "$node" & jobs+=($!); done
     start munged
-    for job in "${jobs[@]}"; do wait "$job"; done
+    for job in "${jobs[@]}"; do wait "$job" || die "the database or a node cannot be made: see $DIR/log"; done
 
     start mariadbd
     start slurmdbd
