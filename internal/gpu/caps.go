@@ -1,14 +1,12 @@
 package gpu
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,9 +25,12 @@ func (c Caps) Open(minor int, in Instance, uid uint32) error { return c.own(mino
 func (c Caps) Close(minor int, in Instance) error { return c.own(minor, in, 0) }
 
 func (c Caps) own(minor int, in Instance, uid int) error {
-	for _, m := range c.minors(minor, in) {
-		path := c.file(m)
-		if err := c.ensure(path, m); err != nil {
+	for _, cp := range c.of(minor, in) {
+		if err := c.keep(cp); err != nil {
+			return fmt.Errorf("couldn't keep nvidia-modprobe from a capability file: %w", err)
+		}
+		path := c.file(cp.minor)
+		if err := c.ensure(path, cp.minor); err != nil {
 			return err
 		}
 		if err := os.Chmod(path, 0o400); err != nil {
@@ -42,11 +43,36 @@ func (c Caps) own(minor int, in Instance, uid int) error {
 	return nil
 }
 
+// keep tells the driver that this file is somebody else's. Until then nvidia-modprobe, setuid root and run by whoever
+// wants to use the instance, gives the file back to everybody (mknod_helper of nvidia-modprobe-utils.c). The kernel reads the
+// first line of what is written (nv_cap_procfs_release of nv-caps.c, 595.45.04).
+func (c Caps) keep(cp capability) error {
+	if !cp.modify {
+		return nil
+	}
+	return os.WriteFile(cp.access, fmt.Appendf(nil, "DeviceFileModify: 0\nDeviceFileMinor: %d\n", cp.minor), 0)
+}
+
+// Prepare makes the capability files that root needs to change the configuration and to watch it, where the driver is told to
+// make none (NVreg_ModifyDeviceFiles=0). Where it makes them itself there is nothing to do.
+func (c Caps) Prepare() error {
+	for _, name := range []string{"config", "monitor"} {
+		cp := readAccess(filepath.Join(c.Proc, "driver/nvidia/capabilities/mig", name), 0)
+		if cp.minor == 0 || cp.modify {
+			continue
+		}
+		if err := c.ensure(c.file(cp.minor), cp.minor); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Files are the paths of the capability files of an instance of a GPU with this minor.
 func (c Caps) Files(minor int, in Instance) []string {
 	var paths []string
-	for _, m := range c.minors(minor, in) {
-		paths = append(paths, c.file(m))
+	for _, cp := range c.of(minor, in) {
+		paths = append(paths, c.file(cp.minor))
 	}
 	return paths
 }
@@ -55,35 +81,7 @@ func (c Caps) file(minor int) string {
 	return filepath.Join(c.Dev, "nvidia-caps", "nvidia-cap"+strconv.Itoa(minor))
 }
 
-// minors are the device minors of the instance's GI and CIs: what the driver says under /proc, else its formula
-// (nv-caps.c of the open kernel modules 595.45.04): GI M of gpu N has 3 + 135 N + 9 M, its CI K that + 1 + K.
-func (c Caps) minors(minor int, in Instance) []int {
-	dir := filepath.Join(c.Proc, "driver/nvidia/capabilities", fmt.Sprintf("gpu%d/mig/gi%d", minor, in.GI))
-	gi := 3 + 135*minor + 9*in.GI
-	all := []int{deviceFileMinor(filepath.Join(dir, "access"), gi)}
-	for _, ci := range in.CIs {
-		all = append(all, deviceFileMinor(filepath.Join(dir, fmt.Sprintf("ci%d/access", ci)), gi+1+ci))
-	}
-	return all
-}
-
-// deviceFileMinor reads "DeviceFileMinor: 111" from a capability's access file.
-func deviceFileMinor(path string, otherwise int) int {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return otherwise
-	}
-	for line := range strings.Lines(string(data)) {
-		if v, ok := strings.CutPrefix(line, "DeviceFileMinor:"); ok {
-			if m, err := strconv.Atoi(strings.TrimSpace(v)); err == nil {
-				return m
-			}
-		}
-	}
-	return otherwise
-}
-
-// ensure makes the file if nobody has yet: nvidia-modprobe does it only when some client first needs it.
+// ensure makes the file if nobody has yet: nvidia-modprobe does it only when some client first needs it, or never.
 func (c Caps) ensure(path string, minor int) error {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -99,20 +97,4 @@ func (c Caps) ensure(path string, minor int) error {
 		return fmt.Errorf("couldn't make %s: %w", path, err)
 	}
 	return nil
-}
-
-// major is the number of the character device class nvidia-caps, which the kernel hands out at load time.
-func (c Caps) major() (uint32, error) {
-	f, err := os.Open(filepath.Join(c.Proc, "devices"))
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		if fields := strings.Fields(s.Text()); len(fields) == 2 && fields[1] == "nvidia-caps" {
-			n, err := strconv.ParseUint(fields[0], 10, 32)
-			return uint32(n), err
-		}
-	}
-	return 0, errors.New("the kernel lists no device nvidia-caps; is the driver loaded with MIG support?")
 }

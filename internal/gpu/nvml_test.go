@@ -2,12 +2,16 @@ package gpu_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"caelum/internal/gpu"
 	"caelum/internal/gpu/gputest"
@@ -155,6 +159,89 @@ func TestCaps(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(12345)
+}
+
+// nvidia-modprobe gives a file back to everybody unless the driver says that it is somebody else's.
+func TestCapsKeepsModprobeOut(t *testing.T) {
+	node := gputest.New(t, "A100-40GB", 1)
+	if _, err := node.GPUs(); err != nil {
+		t.Fatal(err)
+	}
+	in, err := node.Create(0, "2g.10gb", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	caps := gpu.Caps{Dev: node.Dev, Proc: node.Proc}
+	modify := func() (lines []string) {
+		for _, f := range []string{"access", "ci0/access"} {
+			data, err := os.ReadFile(filepath.Join(node.Proc, "driver/nvidia/capabilities/gpu0/mig/gi4", f))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(string(data)) {
+				if strings.HasPrefix(line, "DeviceFileModify") {
+					lines = append(lines, strings.TrimSpace(line))
+				}
+			}
+		}
+		return lines
+	}
+	if got := modify(); !slices.Equal(got, []string{"DeviceFileModify: 1", "DeviceFileModify: 1"}) {
+		t.Fatalf("as the driver makes them: %q", got)
+	}
+	if err := caps.Close(0, in); err != nil {
+		t.Fatal(err)
+	}
+	if got := modify(); !slices.Equal(got, []string{"DeviceFileModify: 0", "DeviceFileModify: 0"}) {
+		t.Errorf("after Close: %q", got)
+	}
+	if got := caps.Files(0, in); !slices.Equal(got, []string{filepath.Join(node.Dev, "nvidia-caps/nvidia-cap39"), filepath.Join(node.Dev, "nvidia-caps/nvidia-cap40")}) {
+		t.Errorf("after Close the files are %q", got)
+	}
+}
+
+// With NVreg_ModifyDeviceFiles=0 nobody makes the files but Caelum, and they are nobody's before they are a job's.
+func TestCapsMakesFiles(t *testing.T) {
+	node := gputest.New(t, "A100-40GB", 1)
+	node.Emulator(t, "init", "--board", "A100-40GB", "--dev-root", node.Dev, "--proc-root", node.Proc, "--modify-device-files", "0")
+	if _, err := node.GPUs(); err != nil {
+		t.Fatal(err)
+	}
+	in, err := node.Create(0, "2g.10gb", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	caps := gpu.Caps{Dev: node.Dev, Proc: node.Proc}
+	file := caps.Files(0, in)[0]
+	if _, err := os.Lstat(file); !os.IsNotExist(err) {
+		t.Fatalf("the driver made %s (%v)", file, err)
+	}
+	if err := caps.Close(0, in); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Lstat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st := info.Sys().(*syscall.Stat_t); info.Mode().Type() != os.ModeDevice|os.ModeCharDevice || info.Mode().Perm() != 0o400 || st.Uid != 0 || st.Rdev != unix.Mkdev(60, 39) {
+		t.Errorf("%s: %v, uid %d, device %d:%d", file, info.Mode(), st.Uid, unix.Major(st.Rdev), unix.Minor(st.Rdev))
+	}
+}
+
+func TestCapDevices(t *testing.T) {
+	node := gputest.New(t, "A100-40GB", 1)
+	caps := gpu.Caps{Dev: node.Dev, Proc: node.Proc}
+	got, err := caps.Devices(1, gpu.Instance{GI: 12, CIs: []int{0}})
+	if err != nil || fmt.Sprint(got) != "[60:246 60:247]" { // 3 + 135 + 9*12, and one more
+		t.Errorf("%v, %v", got, err)
+	}
+	all, err := caps.Possible(1)
+	if err != nil || len(all) != 30 || fmt.Sprint(all[0], all[1], all[29]) != "60:138 60:139 60:265" {
+		t.Errorf("%v, %v", all, err)
+	}
+	if _, err := (gpu.Caps{Dev: "/dev", Proc: t.TempDir()}).Devices(0, gpu.Instance{}); err == nil {
+		t.Error("no error without a driver")
+	}
 }
 
 // gpu0 gi12 has 111 and its ci0 112 (the kernel modules' formula); what the driver itself says counts more.

@@ -9,9 +9,12 @@ static const struct command {
     const char *name, *arguments, *help;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    {"init", "--board BOARD [--gpus N] [--board BOARD ...] [--dev-root DIR|none] [--mig on|off] [--seed N]",
+    {"init", "--board BOARD [--gpus N] [--board BOARD ...] [--dev-root DIR|none] [--proc-root DIR]\n"
+     "            [--modify-device-files 0|1] [--mig on|off] [--seed N]",
      "Make a new machine, in place of any that stands in the state file. Each --board starts a group of GPUs and\n"
-     "--gpus says how many (1). Device files go under DIR (/dev). UUIDs follow from the seed (random). Boards:", cmd_init},
+     "--gpus says how many (1). Device files go under DIR (/dev); what the driver shows of them in /proc under the\n"
+     "other DIR (nowhere). --modify-device-files 0 is the driver's NVreg_ModifyDeviceFiles=0: it neither makes nor\n"
+     "removes cap files (1). UUIDs follow from the seed (random). Boards:", cmd_init},
     {"show", "[--json]", "Draw the GPUs, and list instances, clients and faults.", cmd_show},
     {"create", "GPU PROFILE [START] [--no-ci]",
      "Make an instance as an admin would with nvidia-smi, by default where the driver would put it, with a compute\n"

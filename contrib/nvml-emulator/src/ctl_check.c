@@ -26,7 +26,7 @@ static void check_file(const struct state *st, unsigned gpu, unsigned gi, int ci
 {
     char path[512];
     struct stat sb;
-    if (!st->dev_root[0])
+    if (!st->dev_root[0] || st->keep_device_files)
         return;
     device_cap_path(st, gpu, gi, ci, path, sizeof path);
     bool there = lstat(path, &sb) == 0;

@@ -8,6 +8,7 @@
 
 #include "ctl.h"
 #include "device.h"
+#include "proc.h"
 
 static int board_by_name(const char *name)
 {
@@ -34,8 +35,8 @@ static void make_default_folder(void)
 
 int cmd_init(int argc, char **argv)
 {
-    static const struct option options[] = {{"board", 1, 0, 'b'}, {"gpus", 1, 0, 'g'}, {"dev-root", 1, 0, 'd'},
-                                            {"mig", 1, 0, 'm'},   {"seed", 1, 0, 's'}, {0}};
+    static const struct option options[] = {{"board", 1, 0, 'b'}, {"gpus", 1, 0, 'g'}, {"dev-root", 1, 0, 'd'}, {"proc-root", 1, 0, 'p'},
+                                            {"mig", 1, 0, 'm'},   {"seed", 1, 0, 's'}, {"modify-device-files", 1, 0, 'k'}, {0}};
     struct state st = {0};
     int board = -1, pending = 0, mig = 1;
     unsigned count[EMU_MAX_GPUS] = {0}, kind[EMU_MAX_GPUS] = {0}, groups = 0;
@@ -62,6 +63,14 @@ int cmd_init(int argc, char **argv)
             if (strlen(optarg) >= sizeof st.dev_root)
                 ctl_fail(EXIT_USAGE, "--dev-root is too long");
             strcpy(st.dev_root, strcmp(optarg, "none") == 0 ? "" : optarg);
+            break;
+        case 'p':
+            if (strlen(optarg) >= sizeof st.proc_root)
+                ctl_fail(EXIT_USAGE, "--proc-root is too long");
+            strcpy(st.proc_root, optarg);
+            break;
+        case 'k':
+            st.keep_device_files = !ctl_number(optarg, "--modify-device-files", 1);
             break;
         case 'm':
             if (strcmp(optarg, "on") != 0 && strcmp(optarg, "off") != 0)
@@ -92,7 +101,7 @@ int cmd_init(int argc, char **argv)
     if (txn_create(&t, state_path()) != TXN_OK)
         ctl_fail(EXIT_STATE, "%s", t.error);
     char error[512];
-    if (device_setup(&st, error, sizeof error) != 0)
+    if (device_setup(&st, error, sizeof error) != 0 || proc_setup(&st, error, sizeof error) != 0)
         ctl_fail(EXIT_REFUSED, "%s", error);
     *t.st = st;
     return ctl_done(&t);

@@ -88,7 +88,7 @@ void device_cap_path(const struct state *st, unsigned gpu, unsigned gi, int ci, 
 
 int device_add_cap(const struct state *st, unsigned gpu, unsigned gi, int ci)
 {
-    if (!st->dev_root[0])
+    if (!st->dev_root[0] || st->keep_device_files)
         return 0;
     char path[512];
     device_cap_path(st, gpu, gi, ci, path, sizeof path);
@@ -97,7 +97,7 @@ int device_add_cap(const struct state *st, unsigned gpu, unsigned gi, int ci)
 
 int device_remove_cap(const struct state *st, unsigned minor)
 {
-    if (!st->dev_root[0])
+    if (!st->dev_root[0] || st->keep_device_files)
         return 0;
     char path[512];
     snprintf(path, sizeof path, "%s/nvidia-caps/nvidia-cap%u", st->dev_root, minor);

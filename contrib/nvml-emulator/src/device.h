@@ -12,7 +12,8 @@
 int device_setup(const struct state *st, char *error, size_t size);
 
 /* device_add_cap makes the cap file of a GPU instance (ci -1) or compute instance, mode 0444 as the real driver does.
- * device_remove_cap removes one by its minor. Both do nothing in a state without device files. 0, or -1 with errno. */
+ * device_remove_cap removes one by its minor. Both do nothing in a state without device files, or where the driver is told to
+ * leave them alone (keep_device_files). 0, or -1 with errno. */
 int device_add_cap(const struct state *st, unsigned gpu, unsigned gi, int ci);
 int device_remove_cap(const struct state *st, unsigned minor);
 

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "device.h"
+#include "proc.h"
 #include "rules.h"
 
 static const char *number(int n, char text[16])
@@ -144,7 +145,7 @@ nvmlReturn_t ops_create_gi(struct txn *t, unsigned gpu, int profile, int start, 
     if (start < 0 || !rules_units_free(g, (unsigned)start, p->size))
         return NVML_ERROR_INSUFFICIENT_RESOURCES;
     *id = rules_gi_id(b->grid, (unsigned)start, p->size);
-    if (device_add_cap(t->st, gpu, *id, -1) != 0)
+    if (device_add_cap(t->st, gpu, *id, -1) != 0 || proc_add_cap(t->st, gpu, *id, -1) != 0)
         return no_device_file();
     g->gi[*id] = (struct gi_state){
         .serial = ++t->st->serial, .used = 1, .profile = (uint8_t)profile, .start = (uint8_t)start, .size = (uint8_t)p->size};
@@ -180,7 +181,7 @@ nvmlReturn_t ops_create_ci(struct txn *t, unsigned gpu, unsigned gi_id, unsigned
         ;
     if (*id == EMU_MAX_CI)
         return NVML_ERROR_INSUFFICIENT_RESOURCES;
-    if (device_add_cap(t->st, gpu, gi_id, (int)*id) != 0)
+    if (device_add_cap(t->st, gpu, gi_id, (int)*id) != 0 || proc_add_cap(t->st, gpu, gi_id, (int)*id) != 0)
         return no_device_file();
     struct ci_state *ci = &gi->ci[*id];
     *ci = (struct ci_state){.serial = ++t->st->serial, .used = 1, .slices = (uint8_t)slices, .start = (uint8_t)starts[i]};

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "device.h"
+#include "proc.h"
 #include "ops.h"
 
 struct header {
@@ -225,8 +226,10 @@ int txn_commit(struct txn *t)
     if (crash == CRASH_TORN || crash == CRASH_AFTER)
         die_here();
     t->slot = slot;
-    for (; t->ndoomed; t->ndoomed--)
+    for (; t->ndoomed; t->ndoomed--) {
         device_remove_cap(t->st, t->doomed[t->ndoomed - 1]);
+        proc_remove_cap(t->st, t->doomed[t->ndoomed - 1]);
+    }
     if (put_log(t, false) != 0)
         return -1;
     t->st->log_off += t->st->log_len;

@@ -14,7 +14,7 @@
 #include "names.h"
 
 #define EMU_DEFAULT_STATE "/run/nvml-emulator/state"
-#define EMU_VERSION       1
+#define EMU_VERSION       2
 #define EMU_MAX_GPUS      16
 #define EMU_MAX_GI        15 /* ids 0 to 14 of an 8-unit grid */
 #define EMU_MAX_CI        8
@@ -75,6 +75,8 @@ struct state {
     uint32_t ngpus, repeat_uuids;
     uint64_t seed, serial;
     char dev_root[256]; /* empty: no device files */
+    char proc_root[248]; /* empty: nothing under /proc */
+    uint64_t keep_device_files; /* NVreg_ModifyDeviceFiles=0: cap files are neither made nor removed */
     struct gpu_state gpu[EMU_MAX_GPUS];
     struct client client[EMU_MAX_CLIENTS];
     struct fault fault[EMU_MAX_FAULTS];

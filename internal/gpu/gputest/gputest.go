@@ -20,6 +20,8 @@ type Node struct {
 	*gpu.NVML
 	// Dev is its device directory, with nvidia-caps in it.
 	Dev string
+	// Proc is what its /proc has of the driver.
+	Proc string
 	// State is the emulator's state file; State + ".log" is its own log of what happened.
 	State string
 	build string
@@ -44,9 +46,9 @@ func New(t testing.TB, board string, n int) *Node {
 	if err != nil {
 		t.Fatalf("couldn't build the NVML emulator: %v\n%s", err, dir)
 	}
-	node := &Node{Dev: t.TempDir(), State: filepath.Join(t.TempDir(), "state"), build: dir}
+	node := &Node{Dev: t.TempDir(), Proc: t.TempDir(), State: filepath.Join(t.TempDir(), "state"), build: dir}
 	t.Setenv("NVML_EMULATOR_STATE", node.State)
-	node.Emulator(t, "init", "--board", board, "--gpus", strconv.Itoa(n), "--dev-root", node.Dev)
+	node.Emulator(t, "init", "--board", board, "--gpus", strconv.Itoa(n), "--dev-root", node.Dev, "--proc-root", node.Proc)
 	node.open(t)
 	return node
 }

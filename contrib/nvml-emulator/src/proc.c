@@ -1,0 +1,128 @@
+#include "proc.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "device.h"
+#include "rules.h"
+
+/* make_parents makes the folders above a file. */
+static int make_parents(char *path)
+{
+    for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
+        *slash = '\0';
+        int rc = mkdir(path, 0755);
+        *slash = '/';
+        if (rc != 0 && errno != EEXIST)
+            return -1;
+    }
+    return 0;
+}
+
+static FILE *create(const struct state *st, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+static FILE *create(const struct state *st, const char *fmt, ...)
+{
+    char path[512];
+    int n = snprintf(path, sizeof path, "%s/", st->proc_root);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(path + n, sizeof path - (size_t)n, fmt, ap);
+    va_end(ap);
+    if (make_parents(path) != 0)
+        return NULL;
+    FILE *f = fopen(path, "we");
+    if (f)
+        fchmod(fileno(f), 0444); /* as the kernel's: root writes all the same */
+    return f;
+}
+
+static int finish(FILE *f)
+{
+    bool bad = ferror(f);
+    return fclose(f) != 0 || bad ? -1 : 0;
+}
+
+static int write_devices(const struct state *st)
+{
+    FILE *f = create(st, "devices");
+    if (!f)
+        return -1;
+    fprintf(f, "Character devices:\n%3d nvidia-caps\n\nBlock devices:\n", EMU_MAJOR);
+    return finish(f);
+}
+
+static int write_params(const struct state *st)
+{
+    FILE *f = create(st, "driver/nvidia/params");
+    if (!f)
+        return -1;
+    fprintf(f, "ModifyDeviceFiles: %d\nDeviceFileUID: 0\nDeviceFileGID: 0\nDeviceFileMode: 438\n", !st->keep_device_files);
+    return finish(f);
+}
+
+static int write_minors(const struct state *st)
+{
+    FILE *f = create(st, "driver/nvidia-caps/mig-minors");
+    if (!f)
+        return -1;
+    fprintf(f, "config 1\nmonitor 2\n");
+    for (unsigned gpu = 0; gpu < EMU_MAX_GPUS; gpu++)
+        for (unsigned gi = 0; gi < EMU_MAX_GI; gi++) {
+            fprintf(f, "gpu%u/gi%u/access %u\n", gpu, gi, rules_cap_minor(gpu, gi, -1));
+            for (int ci = 0; ci < EMU_MAX_CI; ci++)
+                fprintf(f, "gpu%u/gi%u/ci%d/access %u\n", gpu, gi, ci, rules_cap_minor(gpu, gi, ci));
+        }
+    return finish(f);
+}
+
+int proc_setup(const struct state *st, char *error, size_t size)
+{
+    if (!st->proc_root[0])
+        return 0;
+    for (unsigned gpu = 0; gpu < EMU_MAX_GPUS; gpu++)
+        for (unsigned gi = 0; gi < EMU_MAX_GI; gi++)
+            for (int ci = -1; ci < EMU_MAX_CI; ci++)
+                proc_remove_cap(st, rules_cap_minor(gpu, gi, ci));
+    if (write_devices(st) == 0 && write_params(st) == 0 && write_minors(st) == 0)
+        return 0;
+    snprintf(error, size, "%s: %s", st->proc_root, strerror(errno));
+    return -1;
+}
+
+/* access_path writes the path below proc_root of a capability's file. */
+static void access_path(unsigned gpu, unsigned gi, int ci, char *path, size_t size)
+{
+    char sub[16] = "";
+    if (ci >= 0)
+        snprintf(sub, sizeof sub, "/ci%d", ci);
+    snprintf(path, size, "driver/nvidia/capabilities/gpu%u/mig/gi%u%s/access", gpu, gi, sub);
+}
+
+int proc_add_cap(const struct state *st, unsigned gpu, unsigned gi, int ci)
+{
+    char path[128];
+    if (!st->proc_root[0])
+        return 0;
+    access_path(gpu, gi, ci, path, sizeof path);
+    FILE *f = create(st, "%s", path);
+    if (!f)
+        return -1;
+    fprintf(f, "DeviceFileMinor: %u\nDeviceFileMode: 292\nDeviceFileModify: %d\n", rules_cap_minor(gpu, gi, ci), !st->keep_device_files);
+    return finish(f);
+}
+
+int proc_remove_cap(const struct state *st, unsigned minor)
+{
+    char below[128], path[512];
+    if (!st->proc_root[0])
+        return 0;
+    unsigned gpu = (minor - 3) / 135, gi = (minor - 3) % 135 / 9;
+    access_path(gpu, gi, (int)((minor - 3) % 9) - 1, below, sizeof below);
+    snprintf(path, sizeof path, "%s/%s", st->proc_root, below);
+    return unlink(path) == 0 || errno == ENOENT || errno == ENOTDIR ? 0 : -1;
+}

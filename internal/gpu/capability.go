@@ -1,0 +1,106 @@
+package gpu
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Device numbers a character device.
+type Device struct{ Major, Minor uint32 }
+
+func (d Device) String() string { return fmt.Sprintf("%d:%d", d.Major, d.Minor) }
+
+// Devices are the capabilities of an instance of a GPU with this minor.
+func (c Caps) Devices(minor int, in Instance) ([]Device, error) {
+	major, err := c.major()
+	if err != nil {
+		return nil, err
+	}
+	var all []Device
+	for _, cp := range c.of(minor, in) {
+		all = append(all, Device{major, uint32(cp.minor)})
+	}
+	return all, nil
+}
+
+// maxGI bounds the ids of GPU instances: 15 on an 8-unit grid (nv-caps.c of the open kernel modules 595.45.04).
+const maxGI = 15
+
+// Possible are the capabilities of every GPU instance that a GPU with this minor can hold, and of its first compute instance,
+// the only one that Caelum makes. Who may open neither can use no part of the instance.
+func (c Caps) Possible(minor int) ([]Device, error) {
+	var all []Device
+	for gi := range maxGI {
+		devices, err := c.Devices(minor, Instance{GI: gi, CIs: []int{0}})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, devices...)
+	}
+	return all, nil
+}
+
+// capability is one of an instance's: its device minor, its file under /proc, and whether nvidia-modprobe sets its device
+// file's owner and mode.
+type capability struct {
+	minor  int
+	access string
+	modify bool
+}
+
+// of are the capabilities of an instance's GI and CIs: what the driver says under /proc, else its formula (nv-caps.c of the
+// open kernel modules 595.45.04): GI M of gpu N has minor 3 + 135 N + 9 M, its CI K that + 1 + K.
+func (c Caps) of(minor int, in Instance) []capability {
+	dir := filepath.Join(c.Proc, "driver/nvidia/capabilities", fmt.Sprintf("gpu%d/mig/gi%d", minor, in.GI))
+	gi := 3 + 135*minor + 9*in.GI
+	all := []capability{readAccess(filepath.Join(dir, "access"), gi)}
+	for _, ci := range in.CIs {
+		all = append(all, readAccess(filepath.Join(dir, fmt.Sprintf("ci%d/access", ci)), gi+1+ci))
+	}
+	return all
+}
+
+// readAccess reads a capability's file under /proc: "DeviceFileMinor: 111", "DeviceFileMode: 292", "DeviceFileModify: 1".
+// Without one the minor is the given one, and there is nothing to tell the driver.
+func readAccess(path string, minor int) capability {
+	cp := capability{minor: minor, access: path}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return cp
+	}
+	for line := range strings.Lines(string(data)) {
+		key, value, _ := strings.Cut(line, ":")
+		n, err := strconv.Atoi(strings.TrimSpace(value))
+		if err != nil {
+			continue
+		}
+		switch key {
+		case "DeviceFileMinor":
+			cp.minor = n
+		case "DeviceFileModify":
+			cp.modify = n == 1
+		}
+	}
+	return cp
+}
+
+// major is the number of the character device class nvidia-caps, which the kernel hands out at load time.
+func (c Caps) major() (uint32, error) {
+	f, err := os.Open(filepath.Join(c.Proc, "devices"))
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if fields := strings.Fields(s.Text()); len(fields) == 2 && fields[1] == "nvidia-caps" {
+			n, err := strconv.ParseUint(fields[0], 10, 32)
+			return uint32(n), err
+		}
+	}
+	return 0, errors.New("the kernel lists no device nvidia-caps; is the driver loaded with MIG support?")
+}
