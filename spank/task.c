@@ -2,11 +2,13 @@
  * A task's devices: the slots that Slurm bound to its step or to it alone become the MIG UUIDs of the job's lease.
  *
  * Both callbacks run in a child that was forked from a process with threads: no allocation of ours, no thread, no lock.
- * The privileged one reads the lease, which only root may; task_init is the last word on the environment before the
- * site's TaskProlog, and the only one after Slurm has bound single tasks. What is wrong is kept from the first and told by the
- * second, whose messages reach the user's stderr.
+ * The privileged one reads the lease, which only root may, and shuts the step out of other jobs' slices; task_init is the last
+ * word on the environment before the site's TaskProlog, and the only one after Slurm has bound single tasks. What is wrong is
+ * kept from the first and told by the second, whose messages reach the user's stderr.
  */
 #include "config.h"
+#include "cgroup.h"
+#include "devices.h"
 #include "lease.h"
 #include "plugin.h"
 #include "slots.h"
@@ -28,6 +30,7 @@ static struct {
 	uint32_t job;
 	struct slots step;
 	struct lease lease;
+	struct devices devices;
 	char error[1280];
 } task;
 
@@ -71,36 +74,71 @@ static void check_lease(spank_t sp)
 		fail(task.lease.error);
 }
 
+/* The lease of a task that Slurm gave slots. */
+static void read_lease(spank_t sp, const struct config *config)
+{
+	char path[256], why[256];
+
+	snprintf(path, sizeof(path), "%s/jobs/%u", config->run_dir, task.job);
+	if (lease_read(&task.lease, path, why, sizeof(why)) < 0)
+		snprintf(task.error, sizeof(task.error), "couldn't read the lease file %s: %s; submit again, and tell the admin to run 'caelum status' on this node",
+			 path, why);
+	else
+		check_lease(sp);
+}
+
+/* What a task without slots may open: a step of a job with slices may open those, any other none. */
+static void peek_lease(const struct config *config)
+{
+	char path[256], why[256];
+
+	snprintf(path, sizeof(path), "%s/jobs/%u", config->run_dir, task.job);
+	if (lease_read(&task.lease, path, why, sizeof(why)) < 0 || task.lease.job != task.job)
+		task.lease.devices = 0;
+}
+
+/* Keeps the step from other jobs' slices. Only a task that was to have one fails if that cannot be done. */
+static void confine(const struct config *config)
+{
+	char path[256], why[1024];
+
+	snprintf(path, sizeof(path), "%s/devices", config->run_dir);
+	if (devices_read(&task.devices, path, why, sizeof(why)) < 0) {
+		if (errno == ENOENT)
+			return; /* Slurm has no devices cgroup */
+	} else if (cgroup_refuse(&task.devices, &task.lease, why, sizeof(why)) >= 0) {
+		return; /* also where the kernel cannot: `caelum doctor` says so, and users are kept apart by the files' owners */
+	}
+	if (task.bound)
+		snprintf(task.error, sizeof(task.error), "couldn't keep this job from the slices of others (%s): %s; tell the admin to run 'caelum doctor' on this node",
+			 path, why);
+	else
+		slurm_error("caelum: task: couldn't keep job %u from the slices of others (%s): %s", task.job, path, why);
+}
+
 int caelum_task_privileged(spank_t sp, int ac, char **av)
 {
 	struct config config;
-	char path[256], why[256];
+	char why[256];
 	int config_rc = config_parse(&config, ac, av, why, sizeof(why));
 	int found;
 
 	if (!config_managed(&config))
 		goto done;
+	spank_get_item(sp, S_JOB_ID, &task.job);
 	task.list = list_of(sp);
 	found = read_slots(sp, &task.step);
-	if (found == 0)
-		goto done;
-	task.bound = true;
-	spank_get_item(sp, S_JOB_ID, &task.job);
-	if (found < 0) {
+	task.bound = found != 0;
+	if (found < 0)
 		snprintf(task.error, sizeof(task.error), "couldn't read the slots in %s; tell the admin to look at gres.conf", task.list);
-		goto done;
-	}
-	if (config_rc < 0) {
+	else if (config_rc < 0 && task.bound)
 		snprintf(task.error, sizeof(task.error), "couldn't read the plugstack.conf line: %s; tell the admin to correct it", why);
-		goto done;
-	}
-	snprintf(path, sizeof(path), "%s/jobs/%u", config.run_dir, task.job);
-	if (lease_read(&task.lease, path, why, sizeof(why)) < 0) {
-		snprintf(task.error, sizeof(task.error), "couldn't read the lease file %s: %s; submit again, and tell the admin to run 'caelum status' on this node",
-			 path, why);
-		goto done;
-	}
-	check_lease(sp);
+	else if (task.bound)
+		read_lease(sp, &config);
+	else
+		peek_lease(&config);
+	if (!task.error[0])
+		confine(&config);
 
 done:
 	return 0;

@@ -38,10 +38,12 @@ func build(dir string) error {
 		return nil
 	}
 	const flags = "-std=gnu11 -g -D_GNU_SOURCE -Wall -Wextra -Werror "
+	const sanitize = "-Wno-format-truncation -fsanitize=address,undefined -fno-sanitize-recover=all "
 	for _, step := range []string{
 		"make -s -C .. B=" + dir,
 		"gcc " + flags + "-rdynamic -o " + dir + "/harness c/harness.c -ldl",
-		"gcc " + flags + "-Wno-format-truncation -fsanitize=address,undefined -fno-sanitize-recover=all -o " + dir + "/lease_check c/lease_check.c ../lease.c",
+		"gcc " + flags + sanitize + "-o " + dir + "/lease_check c/lease_check.c ../lease.c ../text.c",
+		"gcc " + flags + sanitize + "-o " + dir + "/cgroup_check c/cgroup_check.c ../cgroup.c ../devices.c ../bpf.c ../lease.c ../text.c",
 		"gcc " + flags + "-shared -fPIC -o " + dir + "/old.so c/old.c",
 	} {
 		if out, err := exec.Command("sh", "-c", step).CombinedOutput(); err != nil {

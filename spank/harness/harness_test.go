@@ -97,6 +97,17 @@ func (n *node) setAgent(mode string) {
 
 func (n *node) leasePath() string { return filepath.Join(n.dir, "jobs", "12") }
 
+// put writes a file of the agent's; with no text it removes it.
+func (n *node) put(path, text string) {
+	os.Remove(path)
+	if text == "" {
+		return
+	}
+	if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
 func (n *node) expand(s string) string {
 	return strings.NewReplacer("$RUN", n.dir, "$LIB", built).Replace(s)
 }
@@ -126,6 +137,7 @@ func (n *node) play(script string, words []string) string {
 //
 //	agent MODE        ok, later (503), broken (500), hang, down
 //	lease [uid=N]     writes the job's lease file; with no text it removes it
+//	devices           writes the device list; with no text it removes it
 //	file              shows whether the lease file is there
 //	run [words]       plays a script with these words behind the plugin's name in plugstack.conf; "unmanaged" instead
 //	                  of words is a run directory that does not exist
@@ -143,12 +155,9 @@ func TestPlugin(t *testing.T) {
 			case "agent":
 				n.setAgent(d.CmdArgs[0].Key)
 			case "lease":
-				os.Remove(n.leasePath())
-				if d.Input != "" {
-					if err := os.WriteFile(n.leasePath(), []byte(d.Input+"\n"), 0o600); err != nil {
-						t.Fatal(err)
-					}
-				}
+				n.put(n.leasePath(), d.Input)
+			case "devices":
+				n.put(filepath.Join(n.dir, "devices"), d.Input)
 			case "file":
 				if _, err := os.Stat(n.leasePath()); err != nil {
 					return "no lease file\n"

@@ -35,6 +35,8 @@ static void print(bool ok)
 	printf("job %u restart %u uid %u %s", lease.job, lease.restart, lease.uid, lease.relative ? "relative" : "absolute");
 	for (unsigned i = 0; i < lease.slots; i++)
 		printf(" %u:%s", lease.slot[i].index, lease.slot[i].uuid[0] ? lease.slot[i].uuid : "-");
+	for (unsigned i = 0; i < lease.devices; i++)
+		printf(" %u/%u", lease.device[i].major, lease.device[i].minor);
 	printf(lease.error[0] ? " error '%s'\n" : "\n", lease.error);
 }
 

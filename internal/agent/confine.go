@@ -1,0 +1,78 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"caelum/internal/api"
+	"caelum/internal/gpu"
+	"caelum/internal/slurm"
+)
+
+// confine tells the plugin, in the file "devices" of the run directory, which devices no job's cgroup may allow it but those of its
+// lease: the capabilities of every instance that there can be on this node. Where Slurm puts jobs in no devices cgroup
+// there is no such file, and owner and mode of the capability files are all that keeps jobs apart.
+func (a *Agent) confine(c slurm.Config) error {
+	path := filepath.Join(a.cfg.RunDir, "devices")
+	if !c.RelativeIndex() {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("couldn't remove the device list: %w", err)
+		}
+		return nil
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "caelum-devices 1\ncgroup %s\n", cmp.Or(c.Values["CgroupMountpoint"], "/sys/fs/cgroup"))
+	for _, card := range a.cards {
+		all, err := a.caps.Possible(card.Minor)
+		if err != nil {
+			return fmt.Errorf("couldn't list the capabilities of GPU %d: %w", card.Index, err)
+		}
+		writeDevices(&b, all)
+	}
+	b.WriteString("end\n")
+	if err := writeFile(path, b.String()); err != nil {
+		return fmt.Errorf("couldn't write the device list: %w", err)
+	}
+	return nil
+}
+
+// ownDevices are what confine's list is less of for a job: the capabilities of its slices.
+func (a *Agent) ownDevices(l api.Lease) ([]gpu.Device, error) {
+	var all []gpu.Device
+	for _, s := range l.Slices {
+		c := a.cards[s.GPU]
+		in := a.held(l.Job, s)
+		if in == nil {
+			continue // gone: the reconciliation has said so
+		}
+		own, err := a.caps.Devices(c.Minor, in.hw())
+		if err != nil {
+			return nil, fmt.Errorf("couldn't find the capabilities of %s: %w", s.UUID, err)
+		}
+		all = append(all, own...)
+	}
+	return all, nil
+}
+
+// held is the instance behind a slice of a job's, nil when it is gone.
+func (a *Agent) held(job uint32, s api.Slice) *instance {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, in := range a.cards[s.GPU].ours {
+		if in.Job == job && in.UUID == s.UUID {
+			return in
+		}
+	}
+	return nil
+}
+
+func writeDevices(b *strings.Builder, devices []gpu.Device) {
+	for _, d := range devices {
+		fmt.Fprintf(b, "device %v\n", d)
+	}
+}

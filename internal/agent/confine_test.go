@@ -1,0 +1,67 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestConfine: where Slurm has a devices cgroup the plugin learns which devices need a lease, and each lease which are its own.
+func TestConfine(t *testing.T) {
+	w := newWorld(t, 2)
+	w.fake.SetConfig("TaskPlugin", "task/cgroup")
+	w.fake.SetConfig("ConstrainDevices", "yes")
+	w.publish()
+	list := filepath.Join(w.cfg.RunDir, "devices")
+	data, err := os.ReadFile(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	// 15 GPU instances and their first compute instances on each of two GPUs.
+	if len(lines) != 3+2*2*15 || lines[0] != "caelum-devices 1" || lines[1] != "cgroup /sys/fs/cgroup" || lines[2] != "device 60:3" || lines[len(lines)-1] != "end" {
+		t.Errorf("%d lines:\n%s", len(lines), data)
+	}
+	if info, err := os.Stat(list); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+
+	id := w.submit(job(1, "2g.10gb"))
+	w.publish()
+	w.fake.Tick()
+	w.lease(id)
+	lease := w.leaseFile(id)
+	own := 0
+	for line := range strings.Lines(lease) {
+		if strings.HasPrefix(line, "device ") {
+			own++
+			if !strings.Contains(string(data), "\n"+line) {
+				t.Errorf("%q of the lease is not in the list", line)
+			}
+		}
+	}
+	if own != 2 || !strings.Contains(lease, "\nindex relative\n") || !strings.HasSuffix(lease, "\nend\n") {
+		t.Errorf("the lease file:\n%s", lease)
+	}
+}
+
+// Without one, or no longer, there is no list.
+func TestNoConfine(t *testing.T) {
+	w := newWorld(t, 1)
+	list := filepath.Join(w.cfg.RunDir, "devices")
+	if err := os.WriteFile(list, []byte("of an earlier configuration"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.publish()
+	if _, err := os.Stat(list); !os.IsNotExist(err) {
+		t.Errorf("the list is there: %v", err)
+	}
+	id := w.submit(job(1, "2g.10gb"))
+	w.publish()
+	w.fake.Tick()
+	w.lease(id)
+	if lease := w.leaseFile(id); strings.Contains(lease, "device") || !strings.Contains(lease, "\nindex absolute\n") {
+		t.Errorf("the lease file:\n%s", lease)
+	}
+}

@@ -1,0 +1,124 @@
+/*
+ * The step's cgroup. slurmstepd has put itself into it, or below it, before it forks the tasks (22.05), and no task ever
+ * leaves it: <job>/<step> in the devices hierarchy of v1, <job>/<step>/slurm and later <job>/<step>/user/task_<i> in v2.
+ */
+#include "cgroup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Has the list of a v1 hierarchy's controllers, "cpu,devices", the one for devices? */
+static bool has_devices(const char *list, size_t length)
+{
+	const char *end = list + length;
+
+	while (list < end) {
+		const char *comma = memchr(list, ',', end - list);
+		size_t n = (comma ? comma : end) - list;
+
+		if (text_equals(list, n, "devices"))
+			return true;
+		list += n + 1;
+	}
+	return false;
+}
+
+/* The length of a cgroup's path up to the end of its last component "step_<X>"; 0 without one. */
+static size_t step_length(const char *path, size_t length)
+{
+	static const char step[] = "/step_";
+	size_t found = 0;
+
+	for (size_t i = 0; i + sizeof(step) - 1 < length; i++) {
+		if (memcmp(path + i, step, sizeof(step) - 1) == 0) {
+			const char *slash = memchr(path + i + 1, '/', length - i - 1);
+
+			found = slash ? (size_t)(slash - path) : length;
+		}
+	}
+	return found;
+}
+
+int cgroup_of_step(const char *text, size_t length, const char *mountpoint, char *path, size_t size)
+{
+	struct cursor c = { .at = text, .end = text + length };
+	const char *line;
+	size_t n;
+	int rv = 0;
+
+	/* hierarchy:controllers:path; hierarchy 0 without controllers is version 2 */
+	while (rv != 1 && text_line(&c, &line, &n)) {
+		const char *list = memchr(line, ':', n);
+		const char *at = list ? memchr(list + 1, ':', line + n - list - 1) : NULL;
+		bool devices = at && has_devices(list + 1, at - list - 1);
+		size_t step = at ? step_length(at + 1, line + n - at - 1) : 0;
+		int m;
+
+		if (!step || !(devices || text_equals(line, at - line, "0:")))
+			continue;
+		m = snprintf(path, size, "%s%s%.*s", mountpoint, devices ? "/devices" : "", (int)step, at + 1);
+		if (m > 0 && (size_t)m < size)
+			rv = devices ? 1 : 2;
+	}
+	return rv;
+}
+
+/* One device to a write: the kernel reads no more. */
+static int refuse_v1(const char *cgroup, const struct devices *devices, const struct lease *own, char *why, size_t size)
+{
+	char path[CGROUP_PATH_MAX + 16];
+	int fd, rv = -1;
+
+	snprintf(path, sizeof(path), "%s/devices.deny", cgroup);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		goto done;
+	for (unsigned i = 0; i < devices->n; i++) {
+		const struct device *d = &devices->device[i];
+		char rule[48];
+		int n = snprintf(rule, sizeof(rule), "c %u:%u rwm", d->major, d->minor);
+
+		if (!lease_has(own, d) && write(fd, rule, n) != n)
+			goto done;
+	}
+	rv = 0;
+
+done:
+	if (rv < 0)
+		snprintf(why, size, "couldn't write %s: %s", path, strerror(errno));
+	if (fd >= 0)
+		close(fd);
+	return rv;
+}
+
+int cgroup_refuse(const struct devices *devices, const struct lease *own, char *why, size_t size)
+{
+	static char text[8192];
+	char path[CGROUP_PATH_MAX];
+	ssize_t length = -1;
+	int fd = open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC);
+	int rv = -1;
+
+	if (fd >= 0) {
+		length = read(fd, text, sizeof(text));
+		close(fd);
+	}
+	if (length < 0) {
+		snprintf(why, size, "couldn't read /proc/self/cgroup: %s", strerror(errno));
+		return -1;
+	}
+	switch (cgroup_of_step(text, length, devices->cgroup, path, sizeof(path))) {
+	case 1:
+		rv = refuse_v1(path, devices, own, why, size);
+		break;
+	case 2:
+		rv = bpf_refuse(path, devices, own, why, size);
+		break;
+	default:
+		snprintf(why, size, "this step is in no cgroup of its own");
+	}
+	return rv;
+}

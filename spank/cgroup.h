@@ -1,0 +1,24 @@
+#ifndef CAELUM_CGROUP_H
+#define CAELUM_CGROUP_H
+
+#include "devices.h"
+#include "lease.h"
+
+#define CGROUP_PATH_MAX 512
+
+/*
+ * Finds, in the text of /proc/self/cgroup, the cgroup of the step that this process belongs to and that can refuse devices: of
+ * version 1, with a hierarchy for devices, or of version 2. The version, or 0 if Slurm has made none.
+ */
+int cgroup_of_step(const char *text, size_t length, const char *mountpoint, char *path, size_t size);
+
+/*
+ * Makes the step's cgroup refuse the devices but those of the lease, which may have none (devices = 0), for every task that
+ * it has or will have. 0; 1 with the reason in why if this kernel cannot; -1 with the reason in why for an error.
+ */
+int cgroup_refuse(const struct devices *devices, const struct lease *own, char *why, size_t size);
+
+/* The same in version 2 (bpf.c); step is the step's cgroup. */
+int bpf_refuse(const char *step, const struct devices *devices, const struct lease *own, char *why, size_t size);
+
+#endif

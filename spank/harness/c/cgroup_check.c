@@ -1,0 +1,55 @@
+/*
+ * What has no effect of devices.c and cgroup.c, for the sanitizers.
+ *
+ *   cgroup_check devices FILE      the device list
+ *   cgroup_check step FILE         the step's cgroup, by the text of a /proc/self/cgroup
+ */
+#include "../../cgroup.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void show_devices(const char *text, size_t length)
+{
+	static struct devices devices;
+	char why[256];
+
+	if (devices_parse(&devices, text, length, why, sizeof(why)) < 0) {
+		printf("refused: %s\n", why);
+		return;
+	}
+	printf("cgroup %s", devices.cgroup);
+	for (unsigned i = 0; i < devices.n; i++)
+		printf(" %u:%u", devices.device[i].major, devices.device[i].minor);
+	printf("\n");
+}
+
+static void show_step(const char *text, size_t length)
+{
+	char path[CGROUP_PATH_MAX];
+	int version = cgroup_of_step(text, length, "/sys/fs/cgroup", path, sizeof(path));
+
+	printf(version ? "v%d %s\n" : "none\n", version, path);
+}
+
+int main(int argc, char **argv)
+{
+	static char text[1 << 20];
+	size_t length;
+	char *exact;
+	FILE *f;
+
+	if (argc != 3 || !(f = fopen(argv[2], "re")))
+		return 2;
+	length = fread(text, 1, sizeof(text), f);
+	fclose(f);
+	exact = malloc(length ? length : 1); /* so that a read past the end is seen */
+	memcpy(exact, text, length);
+	if (strcmp(argv[1], "devices") == 0)
+		show_devices(exact, length);
+	else
+		show_step(exact, length);
+	free(exact);
+	return 0;
+}

@@ -1,0 +1,20 @@
+package harness
+
+import (
+	"os/exec"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+)
+
+// TestCgroup reads the texts of testdata/cgroup.txt under the address and undefined-behaviour sanitizers.
+func TestCgroup(t *testing.T) {
+	program(t, "cgroup_check")
+	datadriven.RunTest(t, "testdata/cgroup.txt", func(t *testing.T, d *datadriven.TestData) string {
+		out, err := exec.Command(program(t, "cgroup_check"), d.Cmd, write(t, d.Input+"\n")).CombinedOutput()
+		if err != nil {
+			t.Errorf("cgroup_check %s: %v", d.Cmd, err)
+		}
+		return string(out)
+	})
+}
