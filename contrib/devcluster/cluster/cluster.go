@@ -38,6 +38,10 @@ type Options struct {
 	NoAgent bool
 	// PrologDelay, in whole seconds, holds up each job's prolog before it reaches the agent.
 	PrologDelay time.Duration
+	// Cgroup puts jobs into cgroups with ConstrainDevices=yes: "v1" or "v2"; by default there are none.
+	Cgroup string
+	// KeepDeviceFiles is the driver's NVreg_ModifyDeviceFiles=0.
+	KeepDeviceFiles bool
 	// Conf holds lines to add to slurm.conf; the last value of a key wins.
 	Conf []string
 }
@@ -65,6 +69,10 @@ func (o Options) args() []string {
 	}
 	text("--job-submit", o.JobSubmit)
 	count("--prolog-delay", int(o.PrologDelay.Seconds()))
+	text("--cgroup", o.Cgroup)
+	if o.KeepDeviceFiles {
+		text("--modify-device-files", "0")
+	}
 	for _, line := range o.Conf {
 		text("--conf", line)
 	}

@@ -5,6 +5,7 @@
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 source "$here/common.sh"
+source "$here/cgroup.sh"
 source "$here/slurm-conf.sh"
 DIR=$1
 
@@ -157,8 +158,12 @@ start_daemons() {
 
 # A function, so that bash has read all of this file by now: it may be edited while the cluster runs.
 main() {
-    record_self
     load_options "$DIR"
+    if [[ ${1-} != inside ]]; then
+        record_self
+        [[ $CGROUP == none ]] || { enter_cgroups "$CGROUP" "$CGROUP_NAME" && exec unshare --cgroup "$0" "$DIR" inside; }
+    fi
+    [[ $CGROUP == none ]] || own_cgroups "$CGROUP"
     private_mounts
     private_network
     make_users
@@ -175,4 +180,4 @@ main() {
     wait
 }
 
-main
+main "${@:2}"

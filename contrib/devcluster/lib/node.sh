@@ -57,8 +57,13 @@ private_state() {
 }
 
 install_agent() {
+    local new=/run/nvml-emulator/proc
+    mkdir -p "$new"
     cp "$AGENT_CONFIG" /etc/caelum/caelum.yaml
-    nvml-emulator init --board "$(board_of "$NODE")" --gpus "$GPUS"
+    nvml-emulator init --board "$(board_of "$NODE")" --gpus "$GPUS" --proc-root "$new" \
+        --modify-device-files "$MODIFY_DEVICE_FILES"
+    mount --bind "$new/devices" /proc/devices
+    mount --bind "$new/driver" /proc/driver
 }
 
 # Without an agent the slots are made here. slurmd wants character devices: with plain files a job's

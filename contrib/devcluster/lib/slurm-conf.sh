@@ -79,8 +79,8 @@ SlurmdLogFile=$DIR/log/slurmd-%n.log
 SlurmdDebug=verbose
 LogTimeFormat=iso8601_ms
 MpiDefault=none
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
+ProctrackType=proctrack/$([[ $CGROUP == none ]] && echo linuxproc || echo cgroup)
+TaskPlugin=task/$([[ $CGROUP == none ]] && echo none || echo cgroup)
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SlurmdParameters=config_overrides
@@ -116,16 +116,21 @@ decisions() {
     for node in $(node_names); do slurm_config "$node" decisions | grep '^profile '; done | awk '!seen[$0]++'
 }
 
+# slurmstepd LINE: what slurmd is to start instead of slurmstepd (its option -d).
+slurmstepd() {
+    local unified=
+    [[ $CGROUP != v2 ]] || unified=$here/unified.sh
+    printf '#!/bin/sh\n%s\nexec %s slurmstepd "$@"\n' "$1" "$unified" >"$SLURMSTEPD"
+    chmod 755 "$SLURMSTEPD"
+}
+
 # prolog_delay: makes the time between slurmctld's decision and the agent's lease, milliseconds else, long enough to
 # look into. The SPANK prolog runs before the site's Prolog, so nothing in slurm.conf can come before it; but slurmd
 # runs it as "slurmstepd spank prolog" and takes another slurmstepd with -d. Without a plugin it runs no SPANK
 # prolog at all, and the site's Prolog waits instead. Killing the sleep ends the delay and harms nothing.
 prolog_delay() {
-    # shellcheck disable=SC2016
     if [[ -s /etc/slurm/plugstack.conf ]]; then
-        printf '#!/bin/sh\n[ "$1 $2" != "spank prolog" ] || sleep %s\nexec %s "$@"\n' \
-            "$PROLOG_DELAY" "$(command -v slurmstepd)" >"$DELAYED_SLURMSTEPD"
-        chmod 755 "$DELAYED_SLURMSTEPD"
+        slurmstepd "[ \"\$1 \$2\" != 'spank prolog' ] || sleep $PROLOG_DELAY"
     else
         printf '#!/bin/sh\nsleep %s\nexit 0\n' "$PROLOG_DELAY" >/etc/slurm/prolog
         chmod 755 /etc/slurm/prolog
@@ -148,9 +153,11 @@ write_configuration() {
         for line in "${CONF[@]}"; do echo "$line"; done # the last value of a key wins
     } >/etc/slurm/slurm.conf
     mig_gres_conf >/etc/slurm/gres.conf
+    [[ $CGROUP == none ]] || cgroup_conf "$CGROUP" >/etc/slurm/cgroup.conf
     install -m 600 <(slurmdbd_conf) /etc/slurm/slurmdbd.conf
     if [[ $AGENT == yes && -e $BUILD/spank_caelum.so ]]; then
         echo "required $BUILD/spank_caelum.so"
     fi >/etc/slurm/plugstack.conf
+    [[ $CGROUP != v2 ]] || slurmstepd ''
     [[ $PROLOG_DELAY == 0 ]] || prolog_delay
 }

@@ -24,9 +24,10 @@ daemon() {
     slurmdbd) exec slurmdbd -D ;;
     slurmctld) exec slurmctld -D ;;
     slurmd-*)
-        local stepd=()
-        [[ ! -e $DELAYED_SLURMSTEPD ]] || stepd=(-d "$DELAYED_SLURMSTEPD")
-        exec_in_node "${1#slurmd-}" slurmd -D -N "${1#slurmd-}" "${stepd[@]}"
+        local unified=() stepd=()
+        [[ $CGROUP != v2 ]] || unified=("$here/unified.sh")
+        [[ ! -e $SLURMSTEPD ]] || stepd=(-d "$SLURMSTEPD")
+        exec_in_node "${1#slurmd-}" "${unified[@]}" slurmd -D -N "${1#slurmd-}" "${stepd[@]}"
         ;;
     agent-*) exec_in_node "${1#agent-}" env "${AGENT_ENV[@]}" caelumd --config /etc/caelum/caelum.yaml ;;
     esac

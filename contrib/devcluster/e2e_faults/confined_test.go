@@ -1,0 +1,125 @@
+//go:build e2e
+
+package e2efaults
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"caelum/contrib/devcluster/cluster"
+)
+
+// TestOtherJobOfTheUser: where Slurm has a devices cgroup, a job opens none of the slices of the same user's other jobs, whose
+// capability files it owns. One job with a slice of its own and one with none try, while slices come and go.
+func TestOtherJobOfTheUser(t *testing.T) {
+	for _, version := range []string{"v1", "v2"} {
+		t.Run(version, func(t *testing.T) {
+			s := start(t, cluster.Options{Nodes: 1, GPUs: 2, Cgroup: version})
+			s.copyStranger()
+			keep := s.submit("./hold keep", "--gres=mig:2g.10gb:1")
+			s.running(keep)
+			slice := s.slice("n1", keep)
+			var churn []string
+			for range 12 {
+				churn = append(churn, s.submit("cuda-process --exclusive --seconds 0.3", "--gres=mig:1g.5gb:1"))
+			}
+			// In a batch script and in steps: Slurm refuses devices in different cgroups for them.
+			try := fmt.Sprintf("%s=%d ./stranger >", asStranger, opens/3)
+			s.write("try", "#!/bin/bash\n"+try+"$1.batch && srun -n1 bash -c '"+try+"'$1.step\n")
+			tries := map[string]string{
+				"slice": s.submit("./try slice", "--gres=mig:1g.5gb:1"),
+				"cpu":   s.submit("./try cpu"),
+			}
+			for name, id := range tries {
+				s.completed(id)
+				for _, where := range []string{"batch", "step"} {
+					s.judgeOther(name+"."+where, name == "slice")
+				}
+			}
+			s.completed(churn...)
+			if now := s.slice("n1", keep); now != slice {
+				t.Errorf("the running job held %+v and holds %+v", slice, now)
+			}
+			s.end("keep")
+			s.completed(keep)
+			s.nothingLeft()
+		})
+	}
+}
+
+// judgeOther reads what a try wrote: it may have opened its own slice's two files, and no more.
+func (s *site) judgeOther(name string, hasSlice bool) {
+	s.t.Helper()
+	data, err := os.ReadFile(filepath.Join(s.home(), name))
+	var got attempts
+	if err == nil {
+		err = json.Unmarshal(data, &got)
+	}
+	if err != nil {
+		s.t.Errorf("%s: %v", name, err)
+		return
+	}
+	slices.Sort(got.Own)
+	own := slices.Compact(got.Own)
+	if hasSlice != (len(own) == 2) || !hasSlice && len(own) != 0 {
+		s.t.Errorf("%s: opened %q, which are not its own slice's two files", name, own)
+	}
+	if len(got.Opened) > 0 || got.Refused < opens/3 || len(got.Other) > 0 {
+		s.t.Errorf("%s: %d opens of other jobs' slices got through, %d were refused: %.300q %q", name, len(got.Opened), got.Refused, got.Opened, got.Other)
+	}
+	s.t.Logf("%s: %d opens of other jobs' slices refused (%d by the cgroup), %d got through", name, got.Refused, got.ByCgroup, len(got.Opened))
+	if got.ByCgroup == 0 {
+		s.t.Errorf("%s: no open was refused by the cgroup: the files' owner alone was in the way", name)
+	}
+}
+
+// TestBoundTasksUnderConstrainDevices: Slurm numbers the devices of a step from 0 there, and each task still sees its own slice.
+func TestBoundTasksUnderConstrainDevices(t *testing.T) {
+	for _, version := range []string{"v1", "v2"} {
+		t.Run(version, func(t *testing.T) {
+			s := start(t, cluster.Options{Nodes: 1, GPUs: 1, Cgroup: version})
+			// Slots 0 and 1 are taken, so that numbers within the step differ from the slots'.
+			keep := []string{s.submit("./hold keep", "--gres=mig:1g.5gb:1"), s.submit("./hold keep", "--gres=mig:1g.5gb:1")}
+			s.running(keep...)
+			const see = "echo $SLURM_PROCID $CUDA_VISIBLE_DEVICES; [[ $CUDA_VISIBLE_DEVICES == *,* ]] || cuda-process --exclusive --seconds 0.2"
+			for _, c := range []struct {
+				name, options string
+				tasks, each   int
+			}{
+				{"one", "--gres=gpu:1,mig:1g.5gb:1 -n1", 1, 1},
+				{"both see two", "--gres=gpu:2,mig:1g.5gb:2 -n2", 2, 2},
+				{"per task", "--gpus-per-task=1 --gres=mig:1g.5gb:2 -n2", 2, 1},
+				{"single", "--gres=gpu:2,mig:1g.5gb:2 -n2 --gpu-bind=single:1", 2, 1},
+				{"map", "--gres=gpu:2,mig:1g.5gb:2 -n2 --gpu-bind=map_gpu:1,0", 2, 1},
+			} {
+				args := append(append([]string{"srun"}, strings.Fields(c.options)...), "bash", "-c", see)
+				out := s.must("", user, args...)
+				seen := map[string][]string{}
+				for line := range strings.Lines(out) {
+					task, uuids, _ := strings.Cut(strings.TrimSpace(line), " ")
+					seen[task] = strings.Split(uuids, ",")
+				}
+				distinct := map[string]bool{}
+				for task, uuids := range seen {
+					if len(uuids) != c.each {
+						t.Errorf("%s: task %s sees %q", c.name, task, uuids)
+					}
+					for _, u := range uuids {
+						distinct[u] = true
+					}
+				}
+				if len(seen) != c.tasks || len(distinct) != max(c.each, c.tasks) {
+					t.Errorf("%s: %d tasks see %d slices:\n%s", c.name, len(seen), len(distinct), out)
+				}
+			}
+			s.end("keep")
+			s.completed(keep...)
+			s.nothingLeft()
+		})
+	}
+}
