@@ -127,7 +127,7 @@ static unsigned assemble(struct bpf_insn *insn, int map)
 	return n;
 }
 
-/* Kernels before 6.1 have no bpf_get_current_ancestor_cgroup_id for programs of this type, and answer so. */
+/* A kernel that has no bpf_get_current_ancestor_cgroup_id for programs of this type answers so. 6.18 has it. */
 #define IS_OLD_KERNEL(error) ((error) == EINVAL)
 
 /* A map with the devices in it, behind a program on the scope: the map's descriptor, or -1 with errno and the reason in why. */

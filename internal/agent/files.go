@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"caelum/internal/api"
+	"caelum/internal/gpu"
 )
 
 // slotMajor numbers the placeholder devices behind gres/gpu: 42 is the kernel's "demo/sample use" range, which no driver
@@ -76,6 +77,7 @@ func (a *Agent) leaseFile(job uint32) string {
 // writeLeaseFile writes what task_init reads (docs/internals.md), whole or not at all.
 func (a *Agent) writeLeaseFile(l api.Lease) error {
 	index := "absolute"
+	var own []gpu.Device
 	if l.Error == "" && len(l.Slices) > 0 {
 		c, err := a.slurmConfig(context.Background())
 		if err != nil {
@@ -83,22 +85,32 @@ func (a *Agent) writeLeaseFile(l api.Lease) error {
 		}
 		if c.RelativeIndex() {
 			index = "relative"
+			if own, err = a.ownDevices(l); err != nil {
+				return err
+			}
 		}
 	}
-	path := a.leaseFile(l.Job)
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
+	if err := writeFile(a.leaseFile(l.Job), leaseText(l, index, own)); err != nil {
 		return fmt.Errorf("couldn't write the lease file: %w", err)
 	}
+	return nil
+}
+
+// writeFile writes a file of root's, mode 0600, whole or not at all.
+func writeFile(path, text string) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
 	defer os.Remove(f.Name())
-	_, err = f.WriteString(leaseText(l, index))
+	_, err = f.WriteString(text)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("couldn't write the lease file: %w", err)
+		return err
 	}
 	return os.Rename(f.Name(), path)
 }
 
-func leaseText(l api.Lease, index string) string {
+func leaseText(l api.Lease, index string, own []gpu.Device) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "caelum-lease 1\njob %d\nrestart %d\nuid %d\nindex %s\n", l.Job, l.Restart, l.UID, index)
 	if l.Error != "" {
@@ -115,6 +127,7 @@ func leaseText(l api.Lease, index string) string {
 			}
 			fmt.Fprintf(&b, "slot %d %s\n", slot, uuid)
 		}
+		writeDevices(&b, own)
 	}
 	b.WriteString("end\n")
 	return b.String()

@@ -305,19 +305,11 @@ func (a *Agent) Release(ctx context.Context, id uint32, restart int) error {
 
 func (a *Agent) release(lease api.Lease) error {
 	for _, s := range lease.Slices {
-		c := a.cards[s.GPU]
-		a.mu.Lock()
-		var in *instance
-		for _, other := range c.ours {
-			if other.Job == lease.Job && other.UUID == s.UUID {
-				in = other
-			}
-		}
-		a.mu.Unlock()
+		in := a.held(lease.Job, s)
 		if in == nil {
 			continue
 		}
-		if err := a.caps.Close(c.Minor, in.hw()); err != nil {
+		if err := a.caps.Close(a.cards[s.GPU].Minor, in.hw()); err != nil {
 			a.log.WithError(err).WithField("job", lease.Job).Error("couldn't close a released slice's capability files")
 		}
 	}

@@ -26,6 +26,9 @@ func (a *Agent) slurmConfig(ctx context.Context) (slurm.Config, error) {
 	if !c.Has("PrologFlags", "Alloc") {
 		a.log.Warn("PrologFlags in slurm.conf is without Alloc: a job on several nodes gets its slices only where a step reaches; add it")
 	}
+	if err := a.confine(c); err != nil {
+		return c, err
+	}
 	a.slurm = &c
 	return c, nil
 }

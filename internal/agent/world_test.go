@@ -71,7 +71,7 @@ func newWorld(t testing.TB, gpus int) *world {
 	})
 	dir := t.TempDir()
 	w.cfg = Config{
-		Node: "n1", RunDir: filepath.Join(dir, "run"), StateDir: filepath.Join(dir, "state"), DeviceDir: w.node.Dev,
+		Node: "n1", RunDir: filepath.Join(dir, "run"), StateDir: filepath.Join(dir, "state"), DeviceDir: w.node.Dev, procDir: w.node.Proc,
 		PollInterval: time.Hour, LogLevel: "debug", LogFormat: "text",
 	}
 	w.start()

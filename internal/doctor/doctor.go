@@ -78,6 +78,9 @@ type Facts struct {
 	Plugin Plugin
 	Files  []CapFile
 
+	// Confinement is this host's.
+	Confinement Confinement
+
 	// Limits are the limits on gres/gpu that slurmdbd has; empty too where there is no sacctmgr.
 	Limits []string
 }
@@ -111,7 +114,7 @@ func checks() []check {
 		{"partitions", "none gives out whole nodes only", node, exclusive},
 		{"catalogue", "its nodes are down, as they should be, and share a partition with this node", node, catalogue},
 		{"plugin", "plugstack.conf requires it, and it fits this Slurm", []Source{Slurmctld, Plugstack}, plugin},
-		{"isolation", "", ctld, isolation},
+		{"isolation", "no other user and no other job can open a job's slice", ctld, isolation},
 		{"limits", "", nil, limits},
 	}
 }

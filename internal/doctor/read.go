@@ -43,6 +43,7 @@ func Read(ctx context.Context, p Place, ctl *slurm.Client) *Facts {
 	f.readSlurmctld(ctx, p, ctl)
 	f.readPlugin()
 	f.readFiles(ctx, p, client)
+	f.Confinement = readConfinement(f.Config.Values["CgroupMountpoint"])
 	if !f.without(Slurmctld) { // where it is away, sacctmgr is only waited for
 		f.Limits = readLimits(ctx)
 	}

@@ -83,19 +83,21 @@ func clock(f *Facts) []Finding {
 		"see `timedatectl` on both hosts"), skew > maxSkew)
 }
 
-// The driver's capability files of slices stand in no gres.conf, so task/cgroup constrains the slots alone, and what keeps a
-// slice to its job is the files' owner.
+// The files' owner keeps users apart. Two jobs of one user are kept apart by the plugin, where Slurm has a devices cgroup.
 func isolation(f *Facts) []Finding {
 	const own = "other users cannot open a job's slice, but a user's own other jobs on this node can: "
-	if f.Config.RelativeIndex() {
-		return []Finding{note(own + "ConstrainDevices covers the slots, not the slices' device files")}
+	const trust = "nothing, where users may trust their own jobs; else "
+	switch {
+	case !f.Config.Has("TaskPlugin", "task/cgroup") && !f.Config.Has("TaskPlugin", "cgroup"):
+		return []Finding{concern(own+"no devices cgroup confines a task (TaskPlugin is without task/cgroup)", trust+"TaskPlugin=task/cgroup, and ConstrainDevices=yes in cgroup.conf")}
+	case !f.Config.RelativeIndex():
+		return []Finding{concern(own+"no devices cgroup confines a task (ConstrainDevices is not yes)", trust+"ConstrainDevices=yes in cgroup.conf")}
+	case f.Confinement.Cgroup == 0:
+		return []Finding{concern(own+"this host has no cgroups for devices where Slurm looks for them", trust+"look at CgroupMountpoint in cgroup.conf")}
+	case f.Confinement.Problem != "":
+		return []Finding{concern(own+f.Confinement.Problem, trust+"a newer kernel, or cgroup v1 (6.18 is known to do)")}
 	}
-	why := "ConstrainDevices is not yes"
-	if !f.Config.Has("TaskPlugin", "task/cgroup") && !f.Config.Has("TaskPlugin", "cgroup") {
-		why = "TaskPlugin is without task/cgroup"
-	}
-	return []Finding{concern(own+"no devices cgroup confines a task ("+why+")",
-		"nothing, where users may trust their own jobs; else such jobs need --exclusive. TaskPlugin=task/cgroup with ConstrainDevices=yes confines tasks to their slots, not to their slices' files")}
+	return nil
 }
 
 func limits(f *Facts) []Finding {

@@ -1,0 +1,160 @@
+/*
+ * lease_parse on arbitrary bytes. A text that it takes must be the one text that says what it understood: the form has
+ * no freedom, so the lease is written out again and compared. With libFuzzer, or -DREPLAY to run files once.
+ */
+#include "../../lease.h"
+#include "../../slots.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static char again[2 * LEASE_FILE_MAX];
+
+#define must(condition) \
+	do { \
+		if (!(condition)) { \
+			fprintf(stderr, "lease_fuzz.c:%d: not so: %s\n", __LINE__, #condition); \
+			abort(); \
+		} \
+	} while (0)
+
+/* In memory of exactly that length, so that a read past the end is seen. What was there before must not matter. */
+static int parse(struct lease *lease, const uint8_t *data, size_t size, uint8_t before)
+{
+	char why[80], *text = malloc(size ? size : 1);
+	int rc;
+
+	memcpy(text, data, size);
+	memset(lease, before, sizeof(*lease));
+	memset(why, 'x', sizeof(why));
+	rc = lease_parse(lease, text, size, why, sizeof(why));
+	free(text);
+	must(rc == 0 || rc == -1);
+	must(rc == 0 || memchr(why, '\0', sizeof(why)));
+	return rc;
+}
+
+/* The line that starts at data, with its newline; slots and errors are compared, lines of a kind unknown here are not. */
+static bool compared(const uint8_t *line, size_t length)
+{
+	static const char *const known[] = { "caelum-lease ", "job ", "restart ", "uid ", "index ", "slot ", "error ", "end\n" };
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		if (length >= strlen(known[i]) && memcmp(line, known[i], strlen(known[i])) == 0)
+			return true;
+	}
+	return false;
+}
+
+static size_t write_again(const struct lease *lease)
+{
+	size_t n = snprintf(again, sizeof(again), "caelum-lease 1\njob %u\nrestart %u\nuid %u\nindex %s\n", lease->job, lease->restart,
+			    lease->uid, lease->relative ? "relative" : "absolute");
+
+	for (unsigned i = 0; i < lease->slots; i++)
+		n += snprintf(again + n, sizeof(again) - n, "slot %u %s\n", lease->slot[i].index,
+			      lease->slot[i].uuid[0] ? lease->slot[i].uuid : "-");
+	if (lease->error[0])
+		n += snprintf(again + n, sizeof(again) - n, "error %s\n", lease->error);
+	return n + snprintf(again + n, sizeof(again) - n, "end\n");
+}
+
+static void check_same(const struct lease *lease, const uint8_t *data, size_t size)
+{
+	size_t n = write_again(lease), at = 0;
+
+	for (size_t i = 0; i < size;) {
+		const uint8_t *newline = memchr(data + i, '\n', size - i);
+		size_t length;
+
+		must(newline);
+		length = newline + 1 - (data + i);
+		if (compared(data + i, length)) {
+			must(at + length <= n && memcmp(again + at, data + i, length) == 0);
+			at += length;
+		}
+		i += length;
+	}
+	must(at == n);
+}
+
+/* What reaches CUDA_VISIBLE_DEVICES: a list that shows each slice once and nothing else, or a refusal. */
+static void check_translation(const struct lease *lease)
+{
+	static char out[LEASE_SLOTS_MAX * LEASE_UUID_MAX];
+	static struct slots slots;
+	uint32_t unknown = 0;
+	unsigned slices = 0, commas = 0;
+	size_t length;
+	int n;
+
+	for (unsigned i = 0; i < lease->slots; i++) {
+		const char *uuid = lease_uuid(lease, lease->slot[i].index);
+
+		must(uuid == lease->slot[i].uuid); /* no slot twice */
+		must(memchr(uuid, '\0', LEASE_UUID_MAX));
+		must(!uuid[0] || (strncmp(uuid, "MIG-", 4) == 0 && !strpbrk(uuid, ",= \t\r\n")));
+		slices += uuid[0] != '\0';
+		slots.slot[i] = lease->slot[i].index;
+	}
+	slots.n = lease->slots;
+	n = slots_translate(&slots, lease, out, sizeof(out), &unknown);
+	must(n == (int)slices);
+	for (const char *c = out; *c; c++)
+		commas += *c == ',';
+	must(commas == (slices ? slices - 1 : 0));
+	length = strlen(out);
+	if (slices) {
+		char *small = malloc(length);
+
+		must(slots_translate(&slots, lease, small, length, &unknown) == -1);
+		free(small);
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static struct lease lease, other;
+
+	if (size > LEASE_FILE_MAX)
+		return 0;
+	if (parse(&lease, data, size, 0xa5) < 0) {
+		must(parse(&other, data, size, 0) < 0);
+		return 0;
+	}
+	must(lease.slots <= LEASE_SLOTS_MAX && memchr(lease.error, '\0', sizeof(lease.error)));
+	must((lease.slots > 0) != (lease.error[0] != '\0'));
+	for (const char *c = lease.error; *c; c++)
+		must((unsigned char)*c >= 0x20 && *c != 0x7f);
+	check_same(&lease, data, size);
+	check_translation(&lease);
+	must(parse(&other, data, size, 0) == 0);
+	must(other.slots == lease.slots && strcmp(other.error, lease.error) == 0);
+	must(parse(&other, data, size - 1, 0) < 0); /* cut off */
+	return 0;
+}
+
+#ifdef REPLAY
+int main(int argc, char **argv)
+{
+	static uint8_t data[LEASE_FILE_MAX + 1];
+
+	for (int i = 1; i < argc; i++) {
+		FILE *f = fopen(argv[i], "re");
+		size_t size;
+
+		if (!f) {
+			perror(argv[i]);
+			return 1;
+		}
+		size = fread(data, 1, sizeof(data), f);
+		fclose(f);
+		fprintf(stderr, "%s\n", argv[i]);
+		LLVMFuzzerTestOneInput(data, size);
+	}
+	return argc > 1 ? 0 : 2;
+}
+#endif
