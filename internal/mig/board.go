@@ -37,6 +37,8 @@ type Board struct {
 	cell      int      // characters per unit in a drawing: with the bars covered, enough for every name
 
 	futures func() futures
+	table   func() *Table
+	tables  *sync.Map // blocked units -> func() *Table
 }
 
 // NewBoard makes a board of these profiles. Grid is in units, at most 64. The profile that takes the whole grid says how
@@ -81,6 +83,8 @@ func newBoard(b Board, profiles []Profile) (*Board, error) {
 		b.conflicts = append(b.conflicts, b.touching(u))
 	}
 	b.futures = sync.OnceValue(b.enumerate)
+	b.tables = new(sync.Map)
+	b.table = sync.OnceValue(func() *Table { return newTable(&b, 0) })
 	return &b, nil
 }
 

@@ -58,6 +58,9 @@ func (b *Board) Occupied(l Layout) uint64 {
 	return u
 }
 
+// Conflicts is the set of the placements that share a unit with placement i, itself included.
+func (b *Board) Conflicts(i int) Layout { return b.conflicts[i] }
+
 // Overlapping is the set of the placements that take any of these units.
 func (b *Board) Overlapping(units uint64) Layout { return b.touching(units) }
 

@@ -7,6 +7,7 @@ package offer
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"caelum/internal/mig"
@@ -86,27 +87,23 @@ func Make(gpus []GPU, waiting []Demand, policy place.Policy) Plan {
 
 // Fit places all of a job's slices beside what is busy and on offer (one set per GPU), or none.
 func Fit(gpus []GPU, offers []mig.Layout, wants []Want, policy place.Policy) ([]Spot, bool) {
-	var state []place.GPU
-	var index []int
+	state := make([]place.GPU, len(gpus))
 	for i, g := range gpus {
-		if g.Board == nil {
-			continue
+		if g.Board != nil {
+			taken := g.Busy | offers[i]
+			state[i] = place.GPU{Board: g.Board, Layout: taken, Blocked: g.Blocked, Idle: beside(g.Board, g.Idle, taken)}
 		}
-		taken := g.Busy | offers[i]
-		state = append(state, place.GPU{Board: g.Board, Layout: taken, Blocked: g.Blocked, Idle: beside(g.Board, g.Idle, taken)})
-		index = append(index, i)
 	}
+	now := &place.Situation{Pool: place.NewPool(state)}
 	var spots []Spot
 	for _, w := range bySize(gpus, wants) {
 		for range w.Count {
-			k, p, ok := policy.Choose(state, w.Profile)
-			if !ok || !gpus[index[k]].Offerable.Has(p) {
+			c := policy.Choose(now, place.Request{Profile: w.Profile, Duration: math.Inf(1)})
+			if c.Verdict != place.Here || !gpus[c.GPU].Offerable.Has(c.Placement) {
 				return nil, false
 			}
-			g := &state[k]
-			g.Layout = g.Layout.With(p)
-			g.Idle = beside(g.Board, g.Idle, g.Layout)
-			spots = append(spots, Spot{index[k], p})
+			now.Pool.Start(c.GPU, c.Placement, math.Inf(1))
+			spots = append(spots, Spot{c.GPU, c.Placement})
 		}
 	}
 	return spots, len(spots) > 0

@@ -61,7 +61,7 @@ func TestNotebook(t *testing.T) {
 				}
 				return ""
 			case "plan": // one job a line: id profile count [profile count ...]
-				plan := Make(gpus, demands(d.Input), place.MostReach{})
+				plan := Make(gpus, demands(d.Input), place.Reach)
 				if err := plan.Check(gpus); err != nil {
 					return "UNSOUND: " + err.Error()
 				}
@@ -151,7 +151,7 @@ func TestSound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := drawNode(t)
 		jobs := drawDemands(t, gpus)
-		plan := Make(gpus, jobs, place.MostReach{})
+		plan := Make(gpus, jobs, place.Reach)
 		for i, g := range gpus {
 			var taken [64]bool
 			of := map[int]int{}

@@ -13,6 +13,9 @@ type GPU struct {
 	// Idle instances hold no lease: to use one again costs nothing, and each may be destroyed when its room is wanted. They
 	// stand beside Layout, and together they are a legal layout.
 	Idle mig.Layout
+
+	// Ends are, by placement, when the busy instances are expected to end (seconds; +Inf: unknown). nil: all unknown.
+	Ends []float64
 }
 
 // Means is how a placement is had. Lower is cheaper.

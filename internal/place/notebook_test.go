@@ -75,10 +75,11 @@ func readGPUs(t *testing.T, d *datadriven.TestData, lines []string) []GPU {
 }
 
 func choose(t *testing.T, gpus []GPU, policy Policy, profile string) string {
-	k, i, ok := policy.Choose(gpus, profile)
-	if !ok {
+	c := policy.Choose(&Situation{Pool: NewPool(gpus)}, Request{Profile: profile, Duration: 3600})
+	if c.Verdict == Nowhere {
 		return profile + ": nowhere"
 	}
+	k, i := c.GPU, c.Placement
 	g := &gpus[k]
 	means, ok := g.MeansOf(i)
 	if !ok {

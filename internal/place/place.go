@@ -2,15 +2,63 @@ package place
 
 import (
 	"fmt"
-	"iter"
+	"math"
 	"strings"
+
+	"caelum/internal/mig"
 )
 
-// Policy chooses where one GPU instance of a profile goes. Placement is an index in the Placements of the chosen GPU's
-// board. A GPU whose board does not have the profile is no candidate; ok is false when there is none at all.
-type Policy interface {
-	Choose(gpus []GPU, profile string) (gpu, placement int, ok bool)
+// Request is one GPU instance that a job needs.
+type Request struct {
+	Profile string
+	// Duration is how long the job is expected to run, in seconds: its time limit, or a prediction. +Inf: unknown.
+	Duration float64
 }
+
+// Situation is what a policy may look at.
+type Situation struct {
+	Pool *Pool
+	Now  float64 // seconds, on the scale of the GPUs' Ends
+
+	// Weights says how often each profile was asked for lately, in any unit; a profile that is not there was not. nil: all alike.
+	Weights map[string]float64
+	// MeanDuration of the jobs of late, in seconds; 0: unknown.
+	MeanDuration float64
+
+	// Behind are the requests that wait behind the one to be placed, in order, and Expected arrivals that may come.
+	Behind   []Request
+	Expected []Arrival
+}
+
+// Arrival is a request that may come, at a time (seconds).
+type Arrival struct {
+	Request
+	At float64
+}
+
+// Choice is a policy's answer.
+type Choice struct {
+	Verdict   Verdict
+	GPU       int // index in the pool
+	Placement int // index in the Placements of that GPU's board
+}
+
+// Verdict is what to do with a request now.
+type Verdict int
+
+const (
+	Nowhere Verdict = iota // there is no room that the policy would use
+	Here                   // place it
+	Hold                   // there is room, but waiting for something better pays
+)
+
+// Policy chooses where one GPU instance goes.
+type Policy interface {
+	Choose(s *Situation, r Request) Choice
+}
+
+// Reach keeps the most futures of all GPUs together: see the essay of the package.
+var Reach Policy = byLayout(mostReach)
 
 // DefaultPolicy is the name of the policy in force where nobody chose one.
 const DefaultPolicy = "reach"
@@ -19,8 +67,18 @@ var policies = []struct {
 	name string
 	Policy
 }{
-	{"first-fit", FirstFit{}},
-	{"reach", MostReach{}},
+	{"first-fit", byLayout(firstFit)},
+	{"best-fit", byLayout(bestFit)},
+	{"driver", byLayout(driver)},
+	{"reach", Reach},
+	{"mcc", byLayout(mostCC)},
+	{"mecc", weighted(mostECC)},
+	{"fgd", weighted(leastLost)},
+	{"fragaware", FragAware{Threshold: 0.4}},
+	{"grmu", GRMU{Heavy: 0.3}},
+	{"lifetime", Lifetime{}},
+	{"scarcity", Scarcity{}},
+	{"qla", QLA{}},
 }
 
 // Names lists the policies that ByName knows.
@@ -42,38 +100,112 @@ func ByName(name string) (Policy, error) {
 	return nil, fmt.Errorf("no placement policy %q; there are %s", name, strings.Join(Names(), ", "))
 }
 
-// candidates yields, by GPU and then by start, every placement of the profile that the cheapest means available anywhere
-// can have.
-func candidates(gpus []GPU, profile string) iter.Seq2[int, int] {
-	return func(yield func(gpu, placement int) bool) {
-		for means := range endOfMeans {
-			found := false
-			for k, g := range gpus {
-				p, ok := g.Board.ProfileIndex(profile)
-				if !ok {
+// cost of a candidate; the least is taken. Equal ones go to the lowest GPU, then to the lowest start.
+type cost struct{ first, second float64 }
+
+func (c cost) less(o cost) bool {
+	return c.first < o.first || c.first == o.first && c.second < o.second
+}
+
+// candidate is a placement and the lowest GPU of a group that has it.
+type candidate struct {
+	cost
+	gpu, placement int
+}
+
+func (c candidate) before(o candidate) bool {
+	switch {
+	case c.cost != o.cost:
+		return c.cost.less(o.cost)
+	case c.gpu != o.gpu:
+		return c.gpu < o.gpu
+	}
+	return c.placement < o.placement
+}
+
+var none = candidate{cost: cost{math.Inf(1), math.Inf(1)}, gpu: math.MaxInt}
+
+func (c candidate) choice() Choice {
+	if c.gpu == math.MaxInt {
+		return Choice{}
+	}
+	return Choice{Here, c.gpu, c.placement}
+}
+
+// each calls visit for every group and placement of the profile that the cheapest means available anywhere can have; groups
+// that are not admitted (nil: all are) do not count.
+func (p *Pool) each(profile string, admitted func(*Group) bool, visit func(g *Group, placement int)) {
+	for means := range endOfMeans {
+		found := false
+		for _, b := range p.boards {
+			k, ok := b.board.ProfileIndex(profile)
+			if !ok {
+				continue
+			}
+			for _, g := range b.groups {
+				set := g.By(means, k)
+				if set == 0 || admitted != nil && !admitted(g) {
 					continue
 				}
-				for i := range g.By(means, p).Indices() {
-					found = true
-					if !yield(k, i) {
-						return
-					}
+				found = true
+				for i := range set.Indices() {
+					visit(g, i)
 				}
 			}
-			if found {
-				return
-			}
+		}
+		if found {
+			return
 		}
 	}
 }
 
-// FirstFit takes the lowest GPU, and on it the lowest start.
-type FirstFit struct{}
+// byLayout is a policy whose cost depends on what stands on the GPU and nothing else.
+type byLayout func(g *Group, placement int) cost
 
 // Choose implements [Policy].
-func (FirstFit) Choose(gpus []GPU, profile string) (gpu, placement int, ok bool) {
-	for k, i := range candidates(gpus, profile) {
-		return k, i, true
+func (f byLayout) Choose(s *Situation, r Request) Choice {
+	best := none
+	s.Pool.each(r.Profile, nil, func(g *Group, i int) {
+		if c := (candidate{f(g, i), g.GPUs[0], i}); c.before(best) {
+			best = c
+		}
+	})
+	return best.choice()
+}
+
+// weighted is one that also looks at how often each profile was asked for.
+type weighted func(g *Group, placement int, weights []float64) cost
+
+// Choose implements [Policy].
+func (f weighted) Choose(s *Situation, r Request) Choice {
+	best := none
+	var board *mig.Board
+	var weights []float64
+	s.Pool.each(r.Profile, nil, func(g *Group, i int) {
+		if g.Board != board {
+			board, weights = g.Board, s.weights(g.Board)
+		}
+		if c := (candidate{f(g, i, weights), g.GPUs[0], i}); c.before(best) {
+			best = c
+		}
+	})
+	return best.choice()
+}
+
+// weights are by profile of the board, and sum to 1 where any of them was asked for.
+func (s *Situation) weights(b *mig.Board) []float64 {
+	w := make([]float64, len(b.Profiles))
+	sum := 0.0
+	for i, p := range b.Profiles {
+		w[i] = s.Weights[p.Name]
+		sum += w[i]
 	}
-	return 0, 0, false
+	for i := range w {
+		if sum > 0 {
+			w[i] /= sum
+		} else {
+			w[i] = 1 / float64(len(w))
+		}
+	}
+	return w
 }

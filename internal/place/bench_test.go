@@ -1,0 +1,94 @@
+package place
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"caelum/internal/mig"
+)
+
+func plainA100(t testing.TB) *mig.Board {
+	b, err := mig.BoardByName("A100-40GB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Select(mig.Plain)
+}
+
+// loaded is a pool in the middle of its work: jobs of the uniform mix arrive at the offered load and stay for an hour on
+// average, those that find no room are gone.
+func loaded(b testing.TB, gpus int, load float64) *Situation {
+	board := plainA100(b)
+	pool := NewPool(make([]GPU, gpus))
+	for k := range gpus {
+		pool.Set(k, GPU{Board: board})
+	}
+	s := &Situation{Pool: pool, MeanDuration: 3600}
+	policy := byLayout(bestFit)
+	var running endings
+	for _, j := range (churn{gpus, load, churnMixes[0].mix, 20 * gpus}).generate(1) {
+		s.Now = j.at
+		for len(running) > 0 && running[0].at <= s.Now {
+			e := pop(&running)
+			pool.Finish(e.gpu, e.i, false)
+		}
+		if c := policy.Choose(s, Request{j.profile, j.service}); c.Verdict == Here {
+			pool.Start(c.GPU, c.Placement, s.Now+j.service)
+			push(&running, ending{s.Now + j.service, c.GPU, c.Placement})
+		}
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 400 {
+		s.Behind = append(s.Behind, Request{churnProfiles[rng.IntN(6)], 3600 * rng.ExpFloat64()})
+	}
+	for range 4 {
+		s.Expected = append(s.Expected, Arrival{Request{churnProfiles[rng.IntN(6)], 3600 * rng.ExpFloat64()}, s.Now + 60*rng.Float64()})
+	}
+	return s
+}
+
+func benchmark(b *testing.B, s *Situation, policy Policy, profiles ...string) {
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		policy.Choose(s, Request{profiles[i%len(profiles)], 1800})
+		i++
+	}
+}
+
+// One decision on one GPU that has a 3g.20gb.
+func BenchmarkOneGPU(b *testing.B) {
+	board := plainA100(b)
+	i, _ := board.Placement("3g.20gb", 4)
+	s := &Situation{Pool: NewPool([]GPU{{Board: board, Layout: mig.Layout(0).With(i)}})}
+	for _, name := range Names() {
+		policy, _ := ByName(name)
+		b.Run(name, func(b *testing.B) { benchmark(b, s, policy, "1g.5gb") })
+	}
+}
+
+// The best of 6,212 GPUs under load.
+func Benchmark6212(b *testing.B) {
+	s := loaded(b, 6212, 1)
+	groups := 0
+	for _, of := range s.Pool.boards {
+		groups += len(of.groups)
+	}
+	b.Logf("%d groups", groups)
+	for _, name := range Names() {
+		if name == "qla" || name == "scarcity" {
+			continue
+		}
+		policy, _ := ByName(name)
+		b.Run(name, func(b *testing.B) { benchmark(b, s, policy, churnProfiles[:]...) })
+	}
+}
+
+// The head of a long queue on 16 GPUs.
+func Benchmark16(b *testing.B) {
+	s := loaded(b, 16, 0.95)
+	for _, name := range Names() {
+		policy, _ := ByName(name)
+		b.Run(name, func(b *testing.B) { benchmark(b, s, policy, "1g.5gb", "2g.10gb") })
+	}
+}

@@ -1,0 +1,73 @@
+package place
+
+import "caelum/internal/mig"
+
+// unknownDuration stands in for a job of which nobody knows how long it runs, in seconds: longer than any limit that sites set.
+const unknownDuration = 1e7
+
+func (r Request) duration() float64 { return min(r.Duration, unknownDuration) }
+
+// Lifetime puts instances together that end together. Slurm says when a job must end; so for each slot j (a profile at a
+// start) of a GPU it is known when everything that overlaps it will have ended, F_j. A job that is expected to end at e and
+// takes a placement keeps every slot j that overlaps it from being used for e - max(now, F_j) longer than it would be anyway.
+// The policy takes the placement for which the sum of that over those slots, each counted with its size in units, is least:
+//
+//	until 12:00 |1g====|......|2g===========|   a 1g until 11:00 beside it costs the 2g slot nothing ...
+//	until 10:00 |1g====|......|2g===========|   ... and here it costs that slot an hour
+//
+// Ties go to the larger reach, then to the lowest GPU and start. It needs no migration, no queue and no history.
+type Lifetime struct{}
+
+// Choose implements [Policy].
+func (Lifetime) Choose(s *Situation, r Request) Choice {
+	d := r.duration()
+	best := none
+	// Slots that nothing overlaps cost the same on every GPU of a group: a bound for all of it, and the cost itself where there
+	// are no others. The groups with a larger bound than the best cost need no look at their GPUs.
+	first := candidate{cost: cost{first: none.first}, gpu: -1}
+	var firstGroup *Group
+	s.Pool.each(r.Profile, nil, func(g *Group, i int) {
+		bound := sizes(g.Board, g.Board.Conflicts(i)&g.clear) * d
+		if g.Board.Conflicts(i)&^g.clear == 0 {
+			if c := (candidate{cost{bound, -float64(g.Busy.With(i).Reach)}, g.GPUs[0], i}); c.before(best) {
+				best = c
+			}
+		} else if bound < first.first {
+			first, firstGroup = candidate{cost{first: bound}, g.GPUs[0], i}, g
+		}
+	})
+	look := func(g *Group, i int, bound float64) {
+		reach := -float64(g.Busy.With(i).Reach)
+		for _, k := range g.GPUs {
+			c := candidate{cost{bound, reach}, k, i}
+			free := s.Pool.gpus[k].free
+			for j := range (g.Board.Conflicts(i) &^ g.clear).Indices() {
+				c.first += float64(g.Board.Placements[j].Size) * max(0, s.Now+d-max(s.Now, free[j]))
+			}
+			if c.before(best) {
+				best = c
+			}
+		}
+	}
+	if firstGroup != nil && first.first <= best.first {
+		look(firstGroup, first.placement, first.first)
+		s.Pool.each(r.Profile, nil, func(g *Group, i int) {
+			if g.Board.Conflicts(i)&^g.clear == 0 {
+				return
+			}
+			if bound := sizes(g.Board, g.Board.Conflicts(i)&g.clear) * d; bound <= best.first {
+				look(g, i, bound)
+			}
+		})
+	}
+	return best.choice()
+}
+
+// sizes is the sum of the placements' sizes in units.
+func sizes(b *mig.Board, l mig.Layout) float64 {
+	n := 0
+	for j := range l.Indices() {
+		n += b.Placements[j].Size
+	}
+	return float64(n)
+}

@@ -1,0 +1,184 @@
+package place
+
+import (
+	"math"
+	"slices"
+
+	"caelum/internal/mig"
+)
+
+// Pool is any number of GPUs of any boards. GPUs on which the same stands form a group: there are thousands of GPUs in a large
+// cluster and only hundreds of layouts, so what depends on the layout alone is judged once a group. Not safe for
+// concurrent use.
+type Pool struct {
+	gpus   []member
+	groups map[standing]*Group
+	boards []boardGroups
+}
+
+// standing is what makes a group.
+type standing struct {
+	board   *mig.Board
+	layout  mig.Layout
+	idle    mig.Layout
+	blocked uint64
+}
+
+type boardGroups struct {
+	board  *mig.Board
+	groups []*Group
+	shape  *shape
+}
+
+// member is a GPU of the pool.
+type member struct {
+	GPU
+	group *Group
+	shape *shape
+	// free is, by placement, when everything that overlaps it will have ended (seconds; 0: nothing does, +Inf: unknown). The
+	// F of lifetime and qla.
+	free []float64
+}
+
+// Group is the GPUs on which the same stands.
+type Group struct {
+	Board *mig.Board
+	Busy  *mig.Node // what is busy
+	Idle  mig.Layout
+	GPUs  []int // indices in the pool, ascending
+
+	both  *mig.Node  // busy and idle
+	clear mig.Layout // placements that share no unit with what is busy or blocked
+	place int        // index in its board's groups
+}
+
+// NewPool makes a pool of GPUs. A GPU without a board is in no group: nothing can be placed on it.
+func NewPool(gpus []GPU) *Pool {
+	p := &Pool{groups: map[standing]*Group{}, gpus: make([]member, len(gpus))}
+	for k, g := range gpus {
+		p.Set(k, g)
+	}
+	return p
+}
+
+// Len is the number of GPUs.
+func (p *Pool) Len() int { return len(p.gpus) }
+
+// GPU is what stands on the k-th GPU.
+func (p *Pool) GPU(k int) GPU { return p.gpus[k].GPU }
+
+// Set says what stands on the k-th GPU now.
+func (p *Pool) Set(k int, g GPU) {
+	m := &p.gpus[k]
+	if m.group != nil {
+		p.leave(k, m.group)
+	}
+	m.GPU, m.group = g, nil
+	if g.Board == nil {
+		return
+	}
+	m.group = p.join(k, g)
+	m.shape = p.of(g.Board).shape
+	m.free = g.frees(m.free)
+}
+
+// Start makes placement i of the k-th GPU busy until end (seconds; +Inf: unknown). The idle instances in its way are gone then.
+func (p *Pool) Start(k, i int, end float64) {
+	g := p.gpus[k].GPU
+	g.Idle &^= g.InTheWay(i)
+	g.Idle = g.Idle.Without(i)
+	g.Layout = g.Layout.With(i)
+	g.Ends = slices.Clone(g.Ends)
+	if g.Ends == nil && !math.IsInf(end, 1) {
+		g.Ends = make([]float64, len(g.Board.Placements))
+		for j := range g.Ends {
+			g.Ends[j] = math.Inf(1)
+		}
+	}
+	if g.Ends != nil {
+		g.Ends[i] = end
+	}
+	p.Set(k, g)
+}
+
+// Finish frees placement i of the k-th GPU. If keep, its instance stays behind, idle.
+func (p *Pool) Finish(k, i int, keep bool) {
+	g := p.gpus[k].GPU
+	g.Layout = g.Layout.Without(i)
+	if keep {
+		g.Idle = g.Idle.With(i)
+	}
+	p.Set(k, g)
+}
+
+func (p *Pool) join(k int, g GPU) *Group {
+	key := standing{g.Board, g.Layout, g.Idle, g.Blocked}
+	group := p.groups[key]
+	if group == nil {
+		table := g.Board.TableBeside(g.Blocked)
+		group = &Group{Board: g.Board, Busy: table.Node(g.Layout), Idle: g.Idle, both: table.Node(g.Layout | g.Idle)}
+		group.clear = ^g.Board.Overlapping(g.Board.Occupied(g.Layout) | g.Blocked)
+		p.groups[key] = group
+	}
+	if len(group.GPUs) == 0 {
+		b := p.of(g.Board)
+		group.place = len(b.groups)
+		b.groups = append(b.groups, group)
+	}
+	at, _ := slices.BinarySearch(group.GPUs, k)
+	group.GPUs = slices.Insert(group.GPUs, at, k)
+	return group
+}
+
+// leave takes a GPU out of its group. An empty group is kept for the next that comes along, but out of every search.
+func (p *Pool) leave(k int, group *Group) {
+	at, _ := slices.BinarySearch(group.GPUs, k)
+	group.GPUs = slices.Delete(group.GPUs, at, at+1)
+	if len(group.GPUs) == 0 {
+		b := p.of(group.Board)
+		last := b.groups[len(b.groups)-1]
+		b.groups[group.place], last.place = last, group.place
+		b.groups = b.groups[:len(b.groups)-1]
+	}
+}
+
+func (p *Pool) of(board *mig.Board) *boardGroups {
+	for i := range p.boards {
+		if p.boards[i].board == board {
+			return &p.boards[i]
+		}
+	}
+	p.boards = append(p.boards, boardGroups{board: board, shape: shapeOf(board)})
+	return &p.boards[len(p.boards)-1]
+}
+
+// By is the set of the placements of profile p (an index in the board's Profiles) that are to be had by exactly these means.
+func (g *Group) By(m Means, p int) mig.Layout {
+	possible := g.Busy.Open & g.Board.OfProfile(p)
+	switch m {
+	case Reuse:
+		return possible & g.Idle
+	case Carve:
+		return possible & g.both.Open
+	default:
+		return possible &^ (g.both.Open | g.Idle)
+	}
+}
+
+// frees computes, by placement, when everything that overlaps it will have ended.
+func (g GPU) frees(into []float64) []float64 {
+	into = append(into[:0], make([]float64, len(g.Board.Placements))...)
+	for j := range g.Layout.Indices() {
+		end := math.Inf(1)
+		if g.Ends != nil {
+			end = g.Ends[j]
+		}
+		for i := range g.Board.Conflicts(j).Indices() {
+			into[i] = max(into[i], end)
+		}
+	}
+	for i := range g.Board.Overlapping(g.Blocked).Indices() {
+		into[i] = math.Inf(1)
+	}
+	return into
+}
