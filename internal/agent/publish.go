@@ -90,6 +90,7 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	a.noteStale(node)
 	waiting, err := a.ctl.Waiting(ctx)
 	if err != nil {
 		return err
@@ -168,7 +169,7 @@ func (a *Agent) plan(demands []offer.Demand, withheld bool) draft {
 	nothing := offer.Plan{Offers: make([]mig.Layout, len(d.gpus))}
 	d.plan = nothing
 	if !withheld {
-		d.plan = offer.Make(d.gpus, demands, place.MostReach{})
+		d.plan = offer.Make(d.gpus, demands, place.Reach)
 	}
 	if err := d.plan.Check(d.gpus); err != nil {
 		// It cannot be; if it is, the queue waits rather than two jobs sharing a slice.

@@ -157,7 +157,7 @@ func (a *Agent) settleClaims(gpus []offer.GPU) map[uint32][]offer.Spot {
 		settled = map[uint32][]offer.Spot{}
 		taken := make([]mig.Layout, len(gpus))
 		for _, c := range claims {
-			if spots, ok := offer.Fit(gpus, taken, c.Wants, place.MostReach{}); ok {
+			if spots, ok := offer.Fit(gpus, taken, c.Wants, place.Reach); ok {
 				settled[c.Job] = spots
 				for _, s := range spots {
 					taken[s.GPU] = taken[s.GPU].With(s.Placement)

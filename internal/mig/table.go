@@ -26,6 +26,9 @@ type Node struct {
 	Reach int
 	// CC is the number of open placements (GRMU's configuration capability).
 	CC int
+	// Frag is FragAware's fragmentation: the mean, over the profiles with an ideal above 0, of 1 - placeable/ideal; from 0 to
+	// 1, and 0 where there is no such profile (arXiv 2512.16099).
+	Frag float64
 
 	table     *Table
 	placeable []int8  // by profile
@@ -77,6 +80,7 @@ func newTable(b *Board, blocked uint64) *Table {
 			p := b.Placements[i].Profile
 			n.placeable[p] = max(n.placeable[p], 1+t.nodes[j].placeable[p])
 		}
+		n.Frag = n.frag()
 	}
 	return t
 }
@@ -116,9 +120,7 @@ func (n *Node) Ideal(p int) int {
 	return min(n.Compute/pr.Compute, n.Units/pr.Size)
 }
 
-// Frag is FragAware's fragmentation: the mean, over the profiles with an ideal above 0, of 1 - placeable/ideal; from 0 to 1,
-// and 0 where there is no such profile (arXiv 2512.16099).
-func (n *Node) Frag() float64 {
+func (n *Node) frag() float64 {
 	sum, count := 0.0, 0
 	for p := range n.table.Board.Profiles {
 		if ideal := n.Ideal(p); ideal > 0 {

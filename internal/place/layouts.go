@@ -43,7 +43,7 @@ type FragAware struct{ Threshold float64 }
 // Choose implements [Policy].
 func (f FragAware) Choose(s *Situation, r Request) Choice {
 	return byLayout(func(g *Group, i int) cost {
-		c := cost{second: g.Busy.With(i).Frag()}
+		c := cost{second: g.Busy.With(i).Frag}
 		if load := 1 - float64(g.Busy.Units)/float64(g.Board.Grid); load >= f.Threshold {
 			c.first = 1
 		}

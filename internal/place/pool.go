@@ -14,6 +14,7 @@ type Pool struct {
 	gpus   []member
 	groups map[standing]*Group
 	boards []boardGroups
+	yard   yard // scratch
 }
 
 // standing is what makes a group.

@@ -46,68 +46,66 @@ const (
 
 // Choose implements [Policy].
 func (q QLA) Choose(s *Situation, r Request) Choice {
-	y := newYard(s)
-	free, busy := y.tries(s.Pool, r)
-	if len(free) == 0 {
+	y := &s.Pool.yard
+	y.enter(s)
+	if !y.tries(r) {
 		return Choice{}
 	}
-	behind := y.behind(s, q)
-	best, bestScore, hold := -1, math.Inf(1), false
-	for k, t := range append(free, busy...) {
-		score := (t.start - s.Now) + qlaCostShare*t.price
-		if score < bestScore {
-			score += y.play(t, r.duration(), behind, bestScore-score)
-		}
-		if score < bestScore {
-			best, bestScore, hold = k, score, k >= len(free)
+	y.line(s, q)
+	var best *try
+	bestScore := math.Inf(1)
+	for _, tries := range [2][]try{y.ready, y.busy} {
+		for k := range tries {
+			t := &tries[k]
+			score := (t.start - s.Now) + qlaCostShare*t.price
+			if score < bestScore {
+				score += y.play(t, r.duration(), bestScore-score)
+			}
+			if score < bestScore {
+				best, bestScore = t, score
+			}
 		}
 	}
-	if hold {
+	if best.start > s.Now {
 		return Choice{Verdict: Hold}
 	}
-	return Choice{Here, y.lanes[free[best].lane].gpu, free[best].placement}
+	return Choice{Here, y.lanes[best.lane].gpu, best.placement}
 }
 
-// yard is the GPUs of a situation, in a form that is quick to play on.
+// yard is where a situation is played on: its GPUs in a form that is quick to change. It belongs to a pool, so that a decision
+// allocates nothing.
 type yard struct {
+	now   float64
 	lanes []lane
 	free  []float64 // of all lanes, one after the other: the F of every slot
-	plays []float64 // a copy to play on
-	now   float64
+	plays []float64 // the copy that is played on
+	first []float64 // by lane and profile, the least of its slots' plays
+	clean []float64 // first before anything is played
+
+	ready, busy []try   // for the head: free now, and later
+	behind      []later // the others
 }
 
 // lane is a GPU.
 type lane struct {
 	gpu    int
-	base   int // of its slots in free
+	slots  int // where its slots begin in free
+	firsts int // where its profiles begin in first
 	shape  *shape
-	member *member
+	group  *Group
 }
 
 // shape is what a board looks like to the yard.
 type shape struct {
-	names     []string
+	board     *mig.Board
 	starts    [][]int // by profile, its placements
 	conflicts [][]int // by placement
 	weights   []float64
 }
 
-func newYard(s *Situation) *yard {
-	y := &yard{now: s.Now}
-	for k := range s.Pool.gpus {
-		if m := &s.Pool.gpus[k]; m.group != nil {
-			y.lanes = append(y.lanes, lane{k, len(y.free), m.shape, m})
-			y.free = append(y.free, m.free...)
-		}
-	}
-	y.plays = make([]float64, len(y.free))
-	return y
-}
-
 func shapeOf(b *mig.Board) *shape {
-	sh := &shape{}
-	for p, pr := range b.Profiles {
-		sh.names = append(sh.names, pr.Name)
+	sh := &shape{board: b}
+	for p := range b.Profiles {
 		sh.starts = append(sh.starts, slices.Collect(b.OfProfile(p).Indices()))
 	}
 	for i, pl := range b.Placements {
@@ -118,20 +116,56 @@ func shapeOf(b *mig.Board) *shape {
 		}
 		sh.weights = append(sh.weights, w)
 	}
+	for _, of := range sh.conflicts { // the heaviest first: a sum exceeds its limit soon
+		slices.SortStableFunc(of, func(i, j int) int { return cmp.Compare(sh.weights[j], sh.weights[i]) })
+	}
 	return sh
 }
 
-// cost is the slot cost of placement i of a lane for a job that runs from start for d seconds.
-func (sh *shape) cost(free []float64, i int, start, d float64) float64 {
+// cost is the slot cost of placement i of a lane with these F for a job that runs from start for d seconds. It is not summed
+// up to the end when it exceeds the limit.
+func (sh *shape) cost(free []float64, i int, start, d, limit float64) float64 {
 	c := 0.0
 	for _, j := range sh.conflicts[i] {
-		if f := free[j]; f <= start {
+		switch wait := free[j] - start; {
+		case wait <= 0:
 			c += sh.weights[j] * d
-		} else if f < start+d {
-			c += sh.weights[j] * (start + d - f)
+		case wait < d:
+			c += sh.weights[j] * (d - wait)
+		default:
+			continue
+		}
+		if c > limit {
+			break
 		}
 	}
 	return c
+}
+
+func (y *yard) enter(s *Situation) {
+	y.now = s.Now
+	y.lanes, y.free, y.clean = y.lanes[:0], y.free[:0], y.clean[:0]
+	for k := range s.Pool.gpus {
+		m := &s.Pool.gpus[k]
+		if m.group == nil {
+			continue
+		}
+		y.lanes = append(y.lanes, lane{k, len(y.free), len(y.clean), m.shape, m.group})
+		y.free = append(y.free, m.free...)
+		for _, starts := range m.shape.starts {
+			y.clean = append(y.clean, least(m.free, starts))
+		}
+	}
+	y.plays = append(y.plays[:0], y.free...)
+	y.first = append(y.first[:0], y.clean...)
+}
+
+func least(free []float64, starts []int) float64 {
+	f := math.Inf(1)
+	for _, i := range starts {
+		f = min(f, free[i])
+	}
+	return f
 }
 
 // try is a placement for the head of the queue: from when, and what that costs.
@@ -140,84 +174,87 @@ type try struct {
 	start, price    float64
 }
 
-// tries are the best free and the best busy placements of the request, by price.
-func (y *yard) tries(pool *Pool, r Request) (free, busy []try) {
-	d := r.duration()
-	now := map[*Group]map[int]bool{}
-	pool.each(r.Profile, nil, func(g *Group, i int) {
-		if now[g] == nil {
-			now[g] = map[int]bool{}
-		}
-		now[g][i] = true
-	})
-	for l, la := range y.lanes {
-		p := slices.Index(la.shape.names, r.Profile)
-		if p < 0 {
-			continue
-		}
-		f := y.free[la.base : la.base+len(la.shape.weights)]
-		for _, i := range la.shape.starts[p] {
-			switch {
-			case now[la.member.group][i]:
-				free = append(free, try{l, i, y.now, la.shape.cost(f, i, y.now, d)})
-			case f[i] > y.now && !math.IsInf(f[i], 1):
-				busy = append(busy, try{l, i, f[i], la.shape.cost(f, i, f[i], d) + qlaHoldPrice*(f[i]-y.now)})
+// tries finds the best free and the best busy placements of the request, by price; false if none is free.
+func (y *yard) tries(r Request) bool {
+	y.ready, y.busy = y.ready[:0], y.busy[:0]
+	means := endOfMeans // the cheapest that there are
+	for _, la := range y.lanes {
+		if p, ok := la.shape.board.ProfileIndex(r.Profile); ok {
+			for m := range means {
+				if la.group.By(m, p) != 0 {
+					means = m
+				}
 			}
 		}
 	}
-	best := func(all []try) []try {
-		slices.SortStableFunc(all, func(a, b try) int { return cmp.Compare(a.price, b.price) })
-		return all[:min(len(all), qlaTries)]
+	if means == endOfMeans {
+		return false
 	}
-	return best(free), best(busy)
+	d := r.duration()
+	for l, la := range y.lanes {
+		p, ok := la.shape.board.ProfileIndex(r.Profile)
+		if !ok {
+			continue
+		}
+		now := la.group.By(means, p)
+		free := y.free[la.slots:]
+		for _, i := range la.shape.starts[p] {
+			switch {
+			case now.Has(i):
+				y.ready = keep(y.ready, try{l, i, y.now, la.shape.cost(free, i, y.now, d, math.Inf(1))})
+			case free[i] > y.now && !math.IsInf(free[i], 1):
+				y.busy = keep(y.busy, try{l, i, free[i], la.shape.cost(free, i, free[i], d, math.Inf(1)) + qlaHoldPrice*(free[i]-y.now)})
+			}
+		}
+	}
+	return true
+}
+
+// keep puts t among the cheapest tries, ascending; of equals the earlier ones stay before it.
+func keep(tries []try, t try) []try {
+	k := len(tries)
+	for k > 0 && t.price < tries[k-1].price {
+		k--
+	}
+	switch {
+	case k == qlaTries:
+	case len(tries) < qlaTries:
+		tries = slices.Insert(tries, k, t)
+	default:
+		copy(tries[k+1:], tries[k:])
+		tries[k] = t
+	}
+	return tries
 }
 
 // later is a job behind the head: from when it wants to start, and for how long.
 type later struct {
-	profile  string
-	at       float64
-	duration float64
-	places   []int // by lane, the index of its profile in the shape; -1: none
+	profile      string
+	at, duration float64
 }
 
-func (y *yard) behind(s *Situation, q QLA) []later {
-	ahead, arrivals := q.Ahead, q.Arrivals
-	if ahead == 0 {
-		ahead = 32
-	}
-	if arrivals == 0 {
-		arrivals = 4
-	}
-	var all []later
-	places := map[string][]int{}
-	add := func(r Request, at float64) {
-		of, ok := places[r.Profile]
-		if !ok {
-			for _, la := range y.lanes {
-				of = append(of, slices.Index(la.shape.names, r.Profile))
-			}
-			places[r.Profile] = of
-		}
-		all = append(all, later{r.Profile, at, r.duration(), of})
-	}
+// line lists those that are played on behind the head.
+func (y *yard) line(s *Situation, q QLA) {
+	ahead, arrivals := cmp.Or(q.Ahead, 32), cmp.Or(q.Arrivals, 4)
+	y.behind = y.behind[:0]
 	for _, r := range s.Behind[:min(len(s.Behind), ahead)] {
-		add(r, s.Now)
+		y.behind = append(y.behind, later{r.Profile, s.Now, r.duration()})
 	}
 	for _, a := range s.Expected[:min(len(s.Expected), max(arrivals, 0))] {
-		add(a.Request, max(a.At, s.Now))
+		y.behind = append(y.behind, later{a.Profile, max(a.At, s.Now), a.duration()})
 	}
-	return all
 }
 
 // play puts the head at t and then the others, in their order, and answers the sum of the others' waits. It gives up, with +Inf, when
 // that exceeds the limit.
-func (y *yard) play(t try, d float64, behind []later, limit float64) float64 {
+func (y *yard) play(t *try, d float64, limit float64) float64 {
 	copy(y.plays, y.free)
+	copy(y.first, y.clean)
 	y.put(t.lane, t.placement, t.start+d)
 	sum, last := 0.0, t.start
-	for _, j := range behind {
-		earliest := max(last, j.at)
-		lane, place, start := y.pick(j, earliest)
+	for k := range y.behind {
+		j := &y.behind[k]
+		lane, place, start := y.pick(j, max(last, j.at))
 		if lane < 0 {
 			continue // no GPU has the profile, or none ever again
 		}
@@ -231,22 +268,28 @@ func (y *yard) play(t try, d float64, behind []later, limit float64) float64 {
 }
 
 // pick finds the slot with the least price for a job that may start from earliest.
-func (y *yard) pick(j later, earliest float64) (lane, place int, start float64) {
+func (y *yard) pick(j *later, earliest float64) (lane, place int, start float64) {
 	lane, best := -1, math.Inf(1)
+	var board *mig.Board
+	var p int
+	var has bool
 	for l := range y.lanes {
 		la := &y.lanes[l]
-		p := j.places[l]
-		if p < 0 {
+		if la.shape.board != board {
+			board = la.shape.board
+			p, has = board.ProfileIndex(j.profile)
+		}
+		if !has || qlaWaitPrice*(y.first[la.firsts+p]-earliest) >= best {
 			continue
 		}
-		free := y.plays[la.base : la.base+len(la.shape.weights)]
+		free := y.plays[la.slots:]
 		for _, i := range la.shape.starts[p] {
 			from := max(earliest, free[i])
 			price := qlaWaitPrice * (from - earliest)
 			if price >= best {
 				continue
 			}
-			if price += la.shape.cost(free, i, from, j.duration); price < best {
+			if price += la.shape.cost(free, i, from, j.duration, best-price); price < best {
 				lane, place, start, best = l, i, from, price
 			}
 		}
@@ -254,11 +297,14 @@ func (y *yard) pick(j later, earliest float64) (lane, place int, start float64) 
 	return lane, place, start
 }
 
-func (y *yard) put(lane, place int, end float64) {
-	la := &y.lanes[lane]
+// put makes a slot busy until end.
+func (y *yard) put(l, place int, end float64) {
+	la := &y.lanes[l]
+	free := y.plays[la.slots:]
 	for _, j := range la.shape.conflicts[place] {
-		if f := &y.plays[la.base+j]; *f < end {
-			*f = end
-		}
+		free[j] = max(free[j], end)
+	}
+	for p, starts := range la.shape.starts {
+		y.first[la.firsts+p] = least(free, starts)
 	}
 }
