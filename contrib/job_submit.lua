@@ -18,7 +18,7 @@ local MAX_TRES = 1024     -- slurmctld refuses a longer tres_per_node itself, af
 ---------------------------------------------------------------- the decision table
 
 local decisions           -- the last good table, nil before the first
-local seen                -- generation read last, or the reason why none was: each is logged once
+local seen                -- generation and size read last, or the reason why none was: each is logged once
 
 local function parse(text)
   if #text > MAX_BYTES then return nil, "longer than " .. MAX_BYTES .. " bytes" end
@@ -28,12 +28,12 @@ local function parse(text)
   for line in text:gmatch("([^\n]*)\n") do
     n = n + 1
     if n > MAX_LINES then return nil, "more than " .. MAX_LINES .. " lines" end
-    local word, value, rest = line:match("^(%l[%l_]*)%s+([^%s#]+)%s*([^%s#]*)%s*$")
-    if not word and n > 1 then
-      line = line:gsub("#.*$", "")
-      word, value, rest = line:match("^(%l[%l_]*)%s+(%S+)%s*(%S*)%s*$")
-    end
+    if line:find("#", 1, true) then line = line:gsub("#.*$", "") end
+    -- No two repetitions side by side that could share out the same characters: a line of 100 kB took such a pattern 139 s.
+    local word, value, tail = line:match("^(%l[%l_]*)%s+(%S+)(.*)$")
+    local rest = tail and (tail:match("^%s+(%S+)%s*$") or tail:match("^%s*$") and "")
     if n == 1 or line:match("^%s*$") then      -- the first line was checked by refresh()
+    elseif not rest then return nil, "line " .. n .. " is not understood"
     elseif word == "key" and #value == 16 and not value:find("[^0-9a-f]") and rest ~= "" and not t.keys[value] then
       t.keys[value] = rest
     elseif rest ~= "" then return nil, "line " .. n .. " is not understood"
@@ -54,20 +54,25 @@ local function parse(text)
   return t
 end
 
--- refresh looks at the table's first line, and at the rest when that has changed.
+-- refresh looks at the table's first line and its size, and at the rest when one of them has changed. The size, because a table
+-- that is edited in place may be met half written, and is then read again when it is whole.
 local function refresh()
   local file, why = io.open(TABLE, "r")
   local head = file and file:read(64)
-  local generation = head and head:match("^caelum%-decisions 1 (%d+)\n")
+  local version = head and head:match("^caelum%-decisions 1 (%d+)\n")
   local fresh
-  if generation and generation ~= seen then
-    fresh, why = parse(head .. (file:read(MAX_BYTES) or ""))
-  elseif file and not generation then
+  if version then version = version .. " " .. tostring(file:seek("end")) end
+  if version and version ~= seen then
+    file:seek("set")
+    fresh, why = parse(file:read(MAX_BYTES + 1) or "")
+  elseif head and head:find("^[^\n]*\r") then
+    why = "its lines end with CR LF, and with LF they should"
+  elseif file and not version then
     why = "its first line is not \"caelum-decisions 1 <generation>\""
   end
   if file then file:close() end
-  if seen == (generation or why) then return end
-  seen = generation or why
+  if seen == (version or why) then return end
+  seen = version or why
   if fresh then decisions = fresh return end
   slurm.log_error("%s", "caelum: decision table " .. TABLE .. ": " .. why ..
     (decisions and "; the last good table stays in force" or "; requests for GPUs are refused"))
@@ -264,7 +269,12 @@ local function write(job, kept, added)
   for _, per in ipairs({"node", "job", "socket", "task"}) do
     prefix = prefix or tostring(job["tres_per_" .. per]):match("gres[:/]")
   end
-  if not prefix then job.gres = table.concat(added, ",") return end
+  if not prefix then
+    job.gres = table.concat(added, ",")
+    -- Entries without a prefix are nothing that slurmctld knows, but it is slurmctld that must say so.
+    if #kept > 0 then job.tres_per_node = table.concat(kept, ",") .. "," .. job.tres_per_node end
+    return
+  end
   for _, entry in ipairs(added) do kept[#kept + 1] = prefix .. entry end
   job.tres_per_node = table.concat(kept, ",")
 end
@@ -289,8 +299,9 @@ local function to_be_held(job, r, t)
   return set(job.req_nodes) or set(job.exc_nodes) or set(job.reservation) or r.nodes > t.max_nodes
 end
 
+-- why may hold a user's text: log_user takes a format, and writes a refused change into slurmctld's log (22.05).
 local function refuse(why)
-  slurm.log_user("%s", "caelum: " .. why)   -- log_user takes a format, and why may hold a user's text
+  slurm.log_user("%s", "caelum: " .. (why:gsub("[^\32-\126]", "?")))
   return slurm.ERROR
 end
 

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ EXIT STATUS
 		SilenceErrors: true,
 		RunE:          func(*cobra.Command, []string) error { return serve(config) },
 	}
-	cmd.PersistentFlags().StringVar(&config, "config", "/etc/caelum/caelum.yaml", "configuration file")
+	cmd.PersistentFlags().StringVar(&config, "config", agent.DefaultConfig, "configuration file")
 	cmd.AddCommand(&cobra.Command{
 		Use:   "close",
 		Short: "Take everything off offer on this node: run it when the agent has stopped",
@@ -72,6 +73,7 @@ func serve(path string) error {
 	log := logrus.New()
 	level, _ := logrus.ParseLevel(cfg.LogLevel) // checked by LoadConfig
 	log.SetLevel(level)
+	log.SetFormatter(&logrus.TextFormatter{DisableColors: true}) // coloured, on a terminal, it would not quote what users have named
 	if cfg.LogFormat == "json" {
 		log.SetFormatter(&logrus.JSONFormatter{TimestampFormat: time.RFC3339Nano})
 	}
@@ -89,28 +91,33 @@ func serve(path string) error {
 	return a.Run(ctx)
 }
 
+// closeOffers does what it can without a configuration: a mistake in the file ends the agent, and nothing may start on slices
+// that nobody manages.
 func closeOffers(path string) error {
 	cfg, err := agent.LoadConfig(path)
 	if err != nil {
-		return err
+		fmt.Fprintln(os.Stderr, "caelumd:", err)
+		cfg = agent.Defaults()
+		cfg.Node = cmp.Or(known(cfg.StateDir, "node"), cfg.Node)
+		fmt.Fprintf(os.Stderr, "caelumd: closing the offers of %s without it\n", cfg.Node)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	return agent.CloseOffers(ctx, slurm.New(slurm.Options{}), cfg.Node, knownTotal(cfg.StateDir))
+	total, _ := strconv.Atoi(known(cfg.StateDir, "total"))
+	return agent.CloseOffers(ctx, slurm.New(slurm.Options{}), cfg.Node, total)
 }
 
-// knownTotal is the node's constant total of gres/mig as the agent learnt it; 0 when the ledger cannot say.
-func knownTotal(stateDir string) int {
+// known is a note that the agent left in its ledger, such as the node's constant total of gres/mig; empty when the ledger cannot say.
+func known(stateDir, note string) string {
 	path := filepath.Join(stateDir, "ledger.db")
 	if _, err := os.Stat(path); err != nil {
-		return 0
+		return ""
 	}
 	l, err := ledger.Open(path)
 	if err != nil {
-		return 0
+		return ""
 	}
 	defer l.Close()
-	text, _ := l.Meta("total")
-	n, _ := strconv.Atoi(text)
-	return n
+	text, _ := l.Meta(note)
+	return text
 }

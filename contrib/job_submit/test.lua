@@ -130,6 +130,8 @@ end
 -- No prefix to copy: the release adds its own.
 local _, later = submit({ntasks_per_tres = 1, num_tasks = 1}, "gres/")
 check(later.tres_per_node == "gres/gpu:1,gres/mig:2g.10gb:1", "--ntasks-per-gpu in 24.11", later.tres_per_node)
+_, later = submit({ntasks_per_tres = 1, num_tasks = 1, tres_per_node = "odd:1"}, "gres/")
+check(later.tres_per_node == "odd:1,gres/gpu:1,gres/mig:2g.10gb:1", "an entry that is none is slurmctld's to refuse", later.tres_per_node)
 
 ---------------------------------------------------------------- untouched
 
@@ -168,6 +170,7 @@ for _, case in ipairs({
   {"a signed count", {tres_per_node = "gres:gpu:+2"}, "not understood"},
   {"an endless count", {tres_per_node = "gres:gpu:" .. string.rep("9", 400)}, "not understood"},
   {"too many colons", {tres_per_node = "gres:gpu:a100:1:1"}, "not understood"},
+  {"control characters", {tres_per_node = "gres:gpu:\n\27[2J\194\155"}, "^caelum: the request gres:gpu:%?%?%[2J%?%? is not understood"},
   {"no count after the colon", {tres_per_node = "gres:gpu:"}, "not understood"},
 }) do
   local rc, job = submit(case[2])
@@ -247,8 +250,11 @@ for name, text in pairs({
   ["the filler as a profile"] = TABLE .. "profile closed\n",
   ["a profile that is none"] = TABLE .. "profile a,b\n",
   ["max_nodes in words"] = TABLE .. "max_nodes two\n",
+  ["a long line"] = TABLE .. "partition " .. string.rep("x", 300000) .. " y z\n",   -- took hours once
   ["too many lines"] = TABLE .. string.rep("#\n", 20001),
   ["too long"] = TABLE .. "# " .. string.rep("x", 1048576) .. "\n",
+  ["binary"] = TABLE .. "\127ELF\2\1\1\0\0\0\0\0\0\0\0\0\2\0\62\0\n",
+  ["a CR in one line"] = TABLE .. "profile 3g.20gb\r4g.20gb\n",
 }) do
   log = {}
   write_table(text)
@@ -257,7 +263,7 @@ for name, text in pairs({
   check(job.tres_per_node == "gres:gpu:1,gres:mig:1g.5gb:1", name .. ": the last good table", job.tres_per_node)
   check(#log == 1 and log[1]:find("last good table", 1, true), name .. ": logged once", #log)
 end
-for _, header in ipairs({"", "caelum-decisions 2 9", "caelum-decisions 1 x", "caelum-decisions 1 12 "}) do
+for _, header in ipairs({"", "\239\187\191caelum-decisions 1 9", "caelum-decisions 1 -9", "caelum-decisions 1 99999999999999999999999999999999999999999999999999", "\0\0\0\0", "caelum-decisions 1 9\r", "caelum-decisions 2 9", "caelum-decisions 1 x", "caelum-decisions 1 12 "}) do
   log = {}
   write_table(TABLE, header)
   submit({tres_per_node = "gres:gpu:1"})
@@ -272,6 +278,26 @@ log = {}
 write_table(TABLE)
 local _, back = submit({tres_per_node = "gres:gpu:1"})
 check(back.tres_per_node == "gres:gpu:1,gres:mig:2g.10gb:1" and #log == 0, "a good table again", back.tres_per_node)
+
+-- A table that is met half written, and is whole a moment later under the same generation.
+log = {}
+local half_way = TABLE .. "key " .. plain .. " 7g.40gb\n"
+local file = assert(io.open(table_path, "w"))
+file:write("caelum-decisions 1 777\n" .. half_way:sub(1, -9))
+file:close()
+local _, early = submit({tres_per_node = "gres:gpu:1", account = "phys"})
+check(early.tres_per_node == "gres:gpu:1,gres:mig:2g.10gb:1" and #log == 1, "half a table: the last good one", early.tres_per_node)
+file = assert(io.open(table_path, "w"))
+file:write("caelum-decisions 1 777\n" .. half_way)
+file:close()
+local _, whole = submit({tres_per_node = "gres:gpu:1", account = "phys"})
+check(whole.tres_per_node == "gres:gpu:1,gres:mig:7g.40gb:1", "the whole of it, same generation", whole.tres_per_node)
+log = {}
+file = assert(io.open(table_path, "w"))
+file:write((("caelum-decisions 1 778\n" .. TABLE):gsub("\n", "\r\n")))
+file:close()
+submit({tres_per_node = "gres:gpu:1"})
+check(#log == 1 and log[1]:find("CR LF", 1, true), "a table of Windows' is told so", log[1])
 
 os.remove(table_path)
 reload()

@@ -3,10 +3,15 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	stdlog "log"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -65,13 +70,19 @@ type Agent struct {
 	published   map[string]int
 	publishedAt time.Time
 	publishErr  error
+	stale       []string // profiles that slurm.conf gives the node and the driver does not report
+
+	refusals refusals
 }
 
 // New discovers the node's GPUs, opens the ledger and repairs what a crash has left. It does not need slurmctld.
 func New(cfg Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) (*Agent, error) {
 	a := &Agent{
-		cfg: cfg, hw: hw, ctl: ctl, log: log, now: time.Now, caps: gpu.Caps{Dev: cfg.DeviceDir, Proc: "/proc"},
+		cfg: cfg, hw: hw, ctl: ctl, log: log, now: time.Now, caps: gpu.Caps{Dev: cfg.DeviceDir, Proc: cmp.Or(cfg.procDir, "/proc")},
 		publish: make(chan chan error), leases: map[uint32]*api.Lease{}, promised: map[uint32]*promise{},
+	}
+	if err := a.caps.Prepare(); err != nil {
+		log.WithError(err).Error("couldn't make the capability files that changing instances needs")
 	}
 	found, err := hw.GPUs()
 	if err != nil {
@@ -79,6 +90,9 @@ func New(cfg Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) (*Agent
 	}
 	if a.cards, a.profiles, err = inventory(found, cfg.Profiles); err != nil {
 		return nil, err
+	}
+	if d := cfg.DefaultProfile; d != "" && len(a.profiles) > 0 && !slices.Contains(a.profiles, d) {
+		return nil, fmt.Errorf("default_profile: no GPU of this node puts %q on offer; it has %s", d, strings.Join(a.profiles, ", "))
 	}
 	a.offers = make([]mig.Layout, len(a.cards))
 	for _, c := range a.cards {
@@ -97,8 +111,14 @@ func New(cfg Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) (*Agent
 }
 
 func (a *Agent) start() error {
-	if err := a.load(); err != nil {
+	rebooted, err := a.load()
+	if err != nil {
 		return err
+	}
+	if !rebooted {
+		if err := a.recoverLeases(); err != nil {
+			return err
+		}
 	}
 	if err := a.look(); err != nil {
 		a.log.WithError(err).Error("couldn't compare the GPUs with the ledger")
@@ -148,6 +168,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	server := api.NewServer(a)
+	server.ErrorLog = stdlog.New(warnings{a.log}, "", 0)
 	defer server.Close()
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
@@ -172,6 +193,14 @@ func (a *Agent) Run(ctx context.Context) error {
 	case err := <-failed:
 		return err
 	}
+}
+
+// warnings takes what net/http has to say.
+type warnings struct{ *logrus.Entry }
+
+func (w warnings) Write(p []byte) (int, error) {
+	w.Warn(strings.TrimSpace(string(p)))
+	return len(p), nil
 }
 
 // reconciler compares the three truths, soon after the start and then every minute, and publishes what follows.

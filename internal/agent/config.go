@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/viper"
 
 	"caelum/internal/api"
+	"caelum/internal/slurm"
 )
 
 // Config is /etc/caelum/caelum.yaml. Its comments there are the documentation of each key.
@@ -26,6 +27,17 @@ type Config struct {
 	PollInterval   time.Duration `mapstructure:"poll_interval"`
 	LogLevel       string        `mapstructure:"log_level"`
 	LogFormat      string        `mapstructure:"log_format"`
+
+	procDir string // /proc, but in tests
+}
+
+// DefaultConfig is the configuration file, unless a command is given another one.
+const DefaultConfig = "/etc/caelum/caelum.yaml"
+
+// Defaults is the configuration without a file.
+func Defaults() Config {
+	c, _ := parseConfig(viper.New()) // there is nothing in it that could be wrong
+	return c
 }
 
 // defaults are the values of keys that the file does not set; a key that is not here does not exist.
@@ -46,37 +58,44 @@ func defaults() map[string]any {
 	}
 }
 
-// LoadConfig reads the YAML file at path; a file that does not exist means all defaults. The error names the key that is
-// unknown or wrong.
+// LoadConfig reads the YAML file at path. No file at DefaultConfig means all defaults; any other that is named must be there.
+// The error is one line that names the file and the key that is unknown or wrong.
 func LoadConfig(path string) (Config, error) {
-	var c Config
 	v := viper.New()
 	v.SetConfigFile(path)
 	v.SetConfigType("yaml")
-	if err := v.ReadInConfig(); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return c, fmt.Errorf("couldn't read the configuration %s: %w", path, err)
+	if err := v.ReadInConfig(); err != nil && !(path == DefaultConfig && errors.Is(err, os.ErrNotExist)) {
+		return Config{}, fmt.Errorf("couldn't read the configuration %s: %s", path, oneLine(err.Error()))
 	}
+	c, err := parseConfig(v)
+	if err != nil {
+		return c, fmt.Errorf("%s: %s", path, oneLine(err.Error()))
+	}
+	return c, nil
+}
+
+func parseConfig(v *viper.Viper) (c Config, err error) {
 	known := defaults()
 	for _, key := range v.AllKeys() {
 		if _, ok := known[key]; !ok {
-			return c, fmt.Errorf("%s: unknown key %q; the keys are %s", path, key, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+			return c, fmt.Errorf("unknown key %q; the keys are %s", key, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		}
 	}
 	for key, value := range known {
 		v.SetDefault(key, value)
 	}
-	if err := v.Unmarshal(&c); err != nil {
-		return c, fmt.Errorf("%s: %w", path, err)
+	if err := v.UnmarshalExact(&c); err != nil {
+		return c, err
 	}
-	if err := c.check(); err != nil {
-		return c, fmt.Errorf("%s: %w", path, err)
-	}
-	return c, nil
+	return c, c.check()
 }
 
 func (c Config) check() error {
 	if c.Node == "" {
 		return errors.New("node: is empty and the host has no name; set it to this node's NodeName in slurm.conf")
+	}
+	if !slurm.ValidNode(c.Node) {
+		return fmt.Errorf("node: %q is not the name of one node; set it to this node's NodeName in slurm.conf", c.Node)
 	}
 	for key, dir := range map[string]string{"run_dir": c.RunDir, "state_dir": c.StateDir, "device_dir": c.DeviceDir} {
 		if !strings.HasPrefix(dir, "/") {

@@ -18,6 +18,10 @@ const maxRequeues = 3
 // giveBack deals with a job whose slices cannot be had just now. A batch job that allows it goes back to the queue, held with the
 // mark by which an agent releases it once its slices are on offer; any other job is told.
 func (a *Agent) giveBack(ctx context.Context, job slurm.Job, lease api.Lease, wants []offer.Want) (api.Lease, error) {
+	// A ledger that cannot be written keeps slices from being cut as well as a lack of room does, and is no reason to send jobs away.
+	if err := a.ledger.Writable(); err != nil {
+		return lease, err
+	}
 	reason := "no room on " + a.cfg.Node + " for " + list(wants)
 	if !job.Batch || !job.Requeue {
 		return a.refuse(lease, reason+"; submit again, or as a batch job that may be requeued (--requeue)")

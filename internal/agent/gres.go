@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -22,7 +23,7 @@ func (a *Agent) write(ctx context.Context, phase string, node slurm.Node, totals
 	if !ok {
 		return fmt.Errorf("node %s: more of gres/mig in use and on offer than its total of %d; raise the count of mig:closed in slurm.conf and gres.conf", node.Name, a.total)
 	}
-	if slices.Equal(gres, node.Gres) {
+	if sameCounts(gres, node.Gres) {
 		return nil
 	}
 	entry := a.log.WithFields(logrus.Fields{
@@ -35,6 +36,15 @@ func (a *Agent) write(ctx context.Context, phase string, node slurm.Node, totals
 	}
 	entry.WithField("done", time.Now().UnixNano()).Info("published")
 	return nil
+}
+
+// sameCounts compares two lists in any order: slurmctld shows a type that slurm.conf does not have behind closed, wherever it was
+// written (22.05.8).
+func sameCounts(x, y []slurm.GRES) bool {
+	order := func(a, b slurm.GRES) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Count, b.Count))
+	}
+	return slices.Equal(slices.SortedFunc(slices.Values(x), order), slices.SortedFunc(slices.Values(y), order))
 }
 
 // taken is what the offers are added to: by profile, what slurmctld counts as used, as far as jobs really hold it. An

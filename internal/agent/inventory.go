@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"caelum/internal/gpu"
 	"caelum/internal/mig"
@@ -104,12 +105,28 @@ func inventory(found []gpu.GPU, named []string) ([]*card, []string, error) {
 		}
 	}
 	for _, name := range named {
-		if len(profiles) > 0 && !slices.Contains(profiles, name) {
-			return nil, nil, fmt.Errorf("profiles: no GPU of this node has the profile %q", name)
+		if known := namesOf(found); len(known) > 0 && !slices.Contains(known, name) {
+			return nil, nil, fmt.Errorf("profiles: no GPU of this node has the profile %q; it has %s", name, strings.Join(known, ", "))
 		}
 	}
 	slices.SortStableFunc(profiles, func(x, y string) int { return size[x] - size[y] })
 	return cards, profiles, nil
+}
+
+// namesOf are the profiles that the driver reports, each once.
+func namesOf(found []gpu.GPU) []string {
+	var all []string
+	for _, g := range found {
+		if g.Board == nil {
+			continue
+		}
+		for _, p := range g.Board.Profiles {
+			if !slices.Contains(all, p.Name) {
+				all = append(all, p.Name)
+			}
+		}
+	}
+	return all
 }
 
 // Total is N, the constant total of gres/mig on a node with so many slots. What is in use and what is on offer add up to at

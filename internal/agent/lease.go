@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"caelum/internal/api"
@@ -85,6 +86,9 @@ func (a *Agent) lease(ctx context.Context, id uint32, req api.LeaseRequest, s *s
 		if err == nil {
 			lease.Slices = made
 			return a.grant(lease, held)
+		}
+		if errors.Is(err, syscall.ENOSPC) { // nothing is wrong with the GPU: the ledger cannot take note of it
+			return lease, err
 		}
 		a.log.WithError(err).WithField("job", id).Error("couldn't carve; trying elsewhere")
 		a.forget(id)

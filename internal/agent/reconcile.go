@@ -16,40 +16,44 @@ import (
 )
 
 // load reads the ledger into memory. After a reboot no instance and no job of before exists: a clean start.
-func (a *Agent) load() error {
+func (a *Agent) load() (rebooted bool, err error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return err
+		return false, err
 	}
 	id := strings.TrimSpace(string(boot))
 	last, err := a.ledger.Meta("boot_id")
 	if err != nil {
-		return err
+		return false, err
 	}
 	if last != id {
 		if err := errors.Join(a.ledger.Clear(), a.ledger.SetMeta("boot_id", id)); err != nil {
-			return err
+			return false, err
 		}
 	}
+	if err := a.ledger.SetMeta("node", a.cfg.Node); err != nil {
+		return false, err
+	}
+	rebooted = last != "" && last != id
 	instances, err := a.ledger.Instances()
 	if err != nil {
-		return err
+		return false, err
 	}
-	for _, in := range instances {
-		for _, c := range a.cards {
-			if c.UUID != in.GPU || c.Board == nil {
-				continue
-			}
-			if p, ok := c.Board.Placement(in.Profile, in.Start); ok {
-				c.ours[p] = &instance{Instance: in}
-			}
+	for g, c := range a.cards {
+		held := slices.DeleteFunc(slices.Clone(instances), func(in ledger.Instance) bool { return in.GPU != c.UUID })
+		if c.Board == nil || len(held) == 0 {
+			continue
+		}
+		if err := a.adoptInstances(g, c, held); err != nil {
+			return false, err
 		}
 	}
 	leases, err := a.ledger.Leases()
 	for _, l := range leases {
 		a.leases[l.Job] = &l
 	}
-	return err
+	a.renameLeases()
+	return rebooted, err
 }
 
 // closeIdle makes sure that nobody but root can open an instance that no job holds: a crash may have come between opening
@@ -132,13 +136,7 @@ func (a *Agent) lookAt(g int, c *card) error {
 		if seen[p] {
 			continue
 		}
-		log := a.log.WithField("gpu", g).WithField("uuid", in.UUID)
-		if in.Job != 0 {
-			log.WithField("job", in.Job).Errorf("%s at %d was removed by somebody else while the job held it; the job will fail", in.Profile, in.Start)
-		} else {
-			log.Warnf("%s at %d was removed by somebody else", in.Profile, in.Start)
-		}
-		if err := a.ledger.Forget(c.UUID, in.GI); err != nil {
+		if err := a.gone(g, c, in.Instance); err != nil {
 			return err
 		}
 		delete(c.ours, p)

@@ -59,6 +59,10 @@ type Status struct {
 	Version string  `json:"version"`
 	GPUs    []GPU   `json:"gpus"`
 	Leases  []Lease `json:"leases"`
+	// Profiles are those put on offer, by the driver's names, smallest first. Stale are those that slurm.conf gives the node and
+	// the driver does not report.
+	Profiles []string `json:"profiles"`
+	Stale    []string `json:"stale_profiles,omitempty"`
 	// Published is what stood in slurmctld when it last was as planned: profile -> total.
 	Published map[string]int `json:"published"`
 	// PublishedAt is that time, Unix seconds; PublishError is why publishing has failed since.

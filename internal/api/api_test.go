@@ -92,7 +92,7 @@ func TestCallsReachTheHandler(t *testing.T) {
 func TestRetryAsksAgainOnlyWhatMayYetSucceed(t *testing.T) {
 	f := &fake{failing: []error{NotNow("slurmctld is down"), NotNow("slurmctld is down")}}
 	c := NewClient(serve(t, f))
-	lease := func(ctx context.Context) error { _, err := c.Lease(ctx, 1, LeaseRequest{}); return err }
+	lease := func(ctx context.Context) error { _, err := c.Lease(ctx, 1, LeaseRequest{Slots: []int{0}}); return err }
 	if err := Retry(context.Background(), lease); err != nil || len(f.asked) != 3 {
 		t.Errorf("after two 503: %v, asked %d times", err, len(f.asked))
 	}

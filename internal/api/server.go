@@ -9,13 +9,17 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"time"
 )
 
-// maxRequest bounds a request's body, in bytes: a lease request for 256 slots is about 1.5 KiB.
-const maxRequest = 64 << 10
+// How long the agent waits for a caller: for the head of a call, for all of it and between two calls, and until an answer is
+// taken. A call itself may last: the prolog of a job waits for its slices.
+const (
+	headTimeout  = 5 * time.Second
+	callTimeout  = 10 * time.Second
+	writeTimeout = 10 * time.Second
+)
 
 // Handler is what the agent does for each call. An error that is a *Error goes out with its code, any other as 500.
 // For Lease, 503 (see NotNow) means "ask again", and everything else but 200 drains the node.
@@ -29,6 +33,11 @@ type Handler interface {
 	Status(ctx context.Context) (*Status, error)
 }
 
+// Refuser is a Handler that is told of each call which only root may make and somebody else did: anybody can, as often as they like.
+type Refuser interface {
+	Refused(uid uint32, call string)
+}
+
 // Listen makes the socket in runDir, which must exist, and takes the place of one that a dead agent left.
 // The socket is open to everyone: who may change things is decided per call by SO_PEERCRED.
 func Listen(runDir string) (net.Listener, error) {
@@ -40,7 +49,7 @@ func Listen(runDir string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("couldn't replace the old socket: %w", err)
 	}
-	l, err := net.Listen("unix", path)
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		return nil, fmt.Errorf("couldn't listen on %s: %w", path, err)
 	}
@@ -48,66 +57,59 @@ func Listen(runDir string) (net.Listener, error) {
 		l.Close()
 		return nil, fmt.Errorf("couldn't open the socket to users: %w", err)
 	}
-	return l, nil
+	return &listener{UnixListener: l, held: map[uint32]int{}}, nil
 }
 
 // NewServer returns a server of h; run it with Serve on what Listen returned, end it with Shutdown.
 func NewServer(h Handler) *http.Server {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/jobs/{id}/lease", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, rootOnly(r, func(job uint32) (any, error) {
-			var req LeaseRequest
-			d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest))
-			if err := d.Decode(&req); err != nil {
-				return nil, &Error{http.StatusBadRequest, "couldn't read the lease request: " + err.Error()}
-			}
-			return h.Lease(r.Context(), job, req)
-		}))
-	})
-	mux.HandleFunc("DELETE /v1/jobs/{id}/lease", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, rootOnly(r, func(job uint32) (any, error) {
-			restart, err := strconv.ParseUint(r.URL.Query().Get("restart"), 10, 16)
-			if err != nil {
-				return nil, &Error{http.StatusBadRequest, "couldn't read restart=: " + err.Error()}
-			}
-			return struct{}{}, h.Release(r.Context(), job, int(restart))
-		}))
-	})
+	mux.HandleFunc("POST /v1/jobs/{id}/lease", rootOnly(h, func(w http.ResponseWriter, r *http.Request, job uint32) (any, error) {
+		req, err := readLeaseRequest(w, r)
+		if err != nil {
+			return nil, err
+		}
+		return h.Lease(r.Context(), job, req)
+	}))
+	mux.HandleFunc("DELETE /v1/jobs/{id}/lease", rootOnly(h, func(_ http.ResponseWriter, r *http.Request, job uint32) (any, error) {
+		restart, err := readRestart(r)
+		if err != nil {
+			return nil, err
+		}
+		return struct{}{}, h.Release(r.Context(), job, restart)
+	}))
 	mux.HandleFunc("GET /v1/jobs/{id}", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, withJob(r, func(job uint32) (any, error) { return h.Job(r.Context(), job) }))
+		job, err := readJob(r)
+		if err != nil {
+			answer(w, nil, err)
+			return
+		}
+		lease, err := h.Job(r.Context(), job)
+		answer(w, lease, err)
 	})
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, func() (any, error) { return h.Status(r.Context()) })
+		status, err := h.Status(r.Context())
+		answer(w, status, err)
 	})
 	return &http.Server{
 		Handler:           mux,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
+		ReadHeaderTimeout: headTimeout,
+		ReadTimeout:       callTimeout,
+		IdleTimeout:       callTimeout,
 		MaxHeaderBytes:    16 << 10,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, peerKey{}, peerUID(c))
+			uid := nobody
+			switch c := c.(type) {
+			case *conn:
+				uid = c.uid
+			case *net.UnixConn:
+				uid = peerUID(c)
+			}
+			return context.WithValue(ctx, peerKey{}, uid)
 		},
 	}
 }
 
 type peerKey struct{}
-
-// nobody is the uid of a peer that the kernel would not name; it is never root.
-const nobody = ^uint32(0)
-
-func peerUID(c net.Conn) uint32 {
-	uid := nobody
-	if u, ok := c.(*net.UnixConn); ok {
-		if raw, err := u.SyscallConn(); err == nil {
-			raw.Control(func(fd uintptr) {
-				if cred, err := syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED); err == nil {
-					uid = cred.Uid
-				}
-			})
-		}
-	}
-	return uid
-}
 
 // Peer is the user id of the process that made the call of ctx.
 func Peer(ctx context.Context) uint32 {
@@ -117,37 +119,48 @@ func Peer(ctx context.Context) uint32 {
 	return nobody
 }
 
-func rootOnly(r *http.Request, f func(job uint32) (any, error)) func() (any, error) {
-	if uid := Peer(r.Context()); uid != 0 {
-		return func() (any, error) {
-			return nil, &Error{http.StatusForbidden, "only root may change leases"}
+// rootOnly serves a call that changes a job's lease. Nothing of anybody else's call is read but who makes it.
+func rootOnly(h Handler, f func(w http.ResponseWriter, r *http.Request, job uint32) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if uid := Peer(r.Context()); uid != 0 {
+			if h, ok := h.(Refuser); ok {
+				h.Refused(uid, r.Method)
+			}
+			w.Header().Set("Connection", "close")
+			answer(w, nil, &Error{http.StatusForbidden, "only root may change leases"})
+			return
 		}
+		job, err := readJob(r)
+		if err != nil {
+			answer(w, nil, err)
+			return
+		}
+		body, err := f(w, r, job)
+		answer(w, body, err)
 	}
-	return withJob(r, f)
 }
 
-func withJob(r *http.Request, f func(job uint32) (any, error)) func() (any, error) {
-	return func() (any, error) {
-		job, err := strconv.ParseUint(r.PathValue("id"), 10, 32)
-		if err != nil || job == 0 {
-			return nil, &Error{http.StatusBadRequest, "a job id is a number above 0"}
-		}
-		return f(uint32(job))
-	}
-}
-
-func answer(w http.ResponseWriter, f func() (any, error)) {
+func answer(w http.ResponseWriter, body any, err error) {
 	code := http.StatusOK
-	body, err := f()
 	if err != nil {
-		code = http.StatusInternalServerError
-		var e *Error
-		if errors.As(err, &e) {
-			code = e.Code
-		}
+		code = CodeOf(err)
 		body = Problem{Error: err.Error()}
 	}
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	json.NewEncoder(w).Encode(body)
+}
+
+// CodeOf is the one place that decides whether an error may pass, so that the prolog asks again, or drains the node. A disk is
+// full until somebody makes room, and the prolog that waits meanwhile carries the message.
+func CodeOf(err error) int {
+	var e *Error
+	switch {
+	case errors.As(err, &e):
+		return e.Code
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
 }

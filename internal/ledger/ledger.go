@@ -8,12 +8,7 @@ package ledger
 import (
 	"database/sql"
 	"encoding/json"
-	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
-
-	_ "github.com/mattn/go-sqlite3" // the driver "sqlite3"
+	"time"
 
 	"caelum/internal/api"
 )
@@ -46,60 +41,10 @@ const (
 	OpDestroy = "destroy"
 )
 
-// Ledger is the database. Its methods may be called concurrently.
-type Ledger struct{ db *sql.DB }
-
-// schema is one statement list per version; user_version counts how many have been applied.
-var schema = []string{`
-CREATE TABLE meta     (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE instance (gpu TEXT NOT NULL, gi INTEGER NOT NULL, profile TEXT NOT NULL, start INTEGER NOT NULL, size INTEGER NOT NULL,
-                       uuid TEXT NOT NULL, job INTEGER NOT NULL DEFAULT 0, stuck INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (gpu, gi));
-CREATE TABLE lease    (job INTEGER PRIMARY KEY, restart INTEGER NOT NULL, lease TEXT NOT NULL);
-CREATE TABLE intent   (id INTEGER PRIMARY KEY, op TEXT NOT NULL, gpu TEXT NOT NULL, gi INTEGER NOT NULL, profile TEXT NOT NULL,
-                       start INTEGER NOT NULL, size INTEGER NOT NULL, job INTEGER NOT NULL, at INTEGER NOT NULL DEFAULT (unixepoch()));
-`}
-
-// Open opens or makes the ledger at path; its directory is made root-only if it does not exist.
-func Open(path string) (*Ledger, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("couldn't make the ledger's directory: %w", err)
-	}
-	// synchronous=NORMAL loses nothing over a crash of the agent. A crash of the machine may lose the last
-	// transactions, but takes every GPU instance with it too.
-	db, err := sql.Open("sqlite3", "file:"+path+"?_journal_mode=WAL&_synchronous=NORMAL&_busy_timeout=5000&_txlock=immediate")
-	if err != nil {
-		return nil, err
-	}
-	db.SetMaxOpenConns(1)
-	l := &Ledger{db}
-	if err := l.migrate(); err != nil {
-		db.Close()
-		return nil, fmt.Errorf("couldn't open the ledger %s: %w; if it is damaged, drain the node, stop caelumd, move the file away and start caelumd again", path, err)
-	}
-	return l, os.Chmod(path, 0o600)
-}
-
-func (l *Ledger) migrate() error {
-	var version int
-	if err := l.db.QueryRow("PRAGMA user_version").Scan(&version); err != nil {
-		return err
-	}
-	if version > len(schema) {
-		return fmt.Errorf("its schema is version %d and this caelumd knows up to %d: it was written by a newer release", version, len(schema))
-	}
-	for ; version < len(schema); version++ {
-		err := l.do(func(tx *sql.Tx) error {
-			if _, err := tx.Exec(schema[version]); err != nil {
-				return err
-			}
-			_, err := tx.Exec(fmt.Sprintf("PRAGMA user_version = %d", version+1))
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+// Ledger is the database. Its methods may be called concurrently; their errors say what to do (see explain).
+type Ledger struct {
+	db   *sql.DB
+	path string
 }
 
 // Close closes the database.
@@ -112,12 +57,20 @@ func (l *Ledger) Meta(key string) (string, error) {
 	if err == sql.ErrNoRows {
 		return "", nil
 	}
-	return v, err
+	return v, l.explain(err)
 }
 
-// SetMeta writes a note.
+// SetMeta writes a note. One that stands there already needs no room on the disk: an agent can be started on a full one.
 func (l *Ledger) SetMeta(key, value string) error {
+	if has, err := l.Meta(key); err == nil && has == value && value != "" {
+		return nil
+	}
 	return l.exec("INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", key, value)
+}
+
+// Writable tries whether anything can be written.
+func (l *Ledger) Writable() error {
+	return l.SetMeta("tried", time.Now().Format(time.RFC3339Nano))
 }
 
 // Clear forgets instances, leases and intents: after a reboot none of them exists.
@@ -137,8 +90,8 @@ func (l *Ledger) Instances() ([]Instance, error) {
 func (l *Ledger) Leases() ([]api.Lease, error) {
 	return query(l, "SELECT lease FROM lease ORDER BY job", func(r *sql.Rows) (lease api.Lease, err error) {
 		var text []byte
-		if err = r.Scan(&text); err == nil {
-			err = json.Unmarshal(text, &lease)
+		if err = r.Scan(&text); err == nil && json.Unmarshal(text, &lease) != nil {
+			err = errDamaged
 		}
 		return
 	})
@@ -225,6 +178,24 @@ func (l *Ledger) Grant(lease api.Lease, held []Instance) error {
 	})
 }
 
+// Recover writes a lease that was lost, and the instances that its job holds.
+func (l *Ledger) Recover(lease api.Lease, held []Instance) error {
+	text, err := json.Marshal(lease)
+	if err != nil {
+		return err
+	}
+	return l.do(func(tx *sql.Tx) error {
+		for _, i := range held {
+			if _, err := tx.Exec("INSERT OR REPLACE INTO instance (gpu, gi, profile, start, size, uuid, job, stuck) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+				i.GPU, i.GI, i.Profile, i.Start, i.Size, i.UUID, lease.Job, i.Stuck); err != nil {
+				return err
+			}
+		}
+		_, err := tx.Exec("INSERT OR REPLACE INTO lease VALUES (?, ?, ?)", lease.Job, lease.Restart, string(text))
+		return err
+	})
+}
+
 // Release drops a job's lease and leaves its instances idle.
 func (l *Ledger) Release(job uint32) error {
 	return l.do(func(tx *sql.Tx) error {
@@ -247,39 +218,28 @@ func (l *Ledger) exec(text string, args ...any) error {
 func (l *Ledger) do(f func(*sql.Tx) error) error {
 	tx, err := l.db.Begin()
 	if err != nil {
-		return explain(err)
+		return l.explain(err)
 	}
 	if err := f(tx); err != nil {
 		tx.Rollback()
-		return explain(err)
+		return l.explain(err)
 	}
-	return explain(tx.Commit())
+	return l.explain(tx.Commit())
 }
 
 func query[T any](l *Ledger, text string, scan func(*sql.Rows) (T, error)) ([]T, error) {
 	rows, err := l.db.Query(text)
 	if err != nil {
-		return nil, explain(err)
+		return nil, l.explain(err)
 	}
 	defer rows.Close()
 	var all []T
 	for rows.Next() {
 		v, err := scan(rows)
 		if err != nil {
-			return nil, explain(err)
+			return nil, l.explain(err)
 		}
 		all = append(all, v)
 	}
-	return all, explain(rows.Err())
-}
-
-// explain adds the remedy to what an admin can do something about.
-func explain(err error) error {
-	if err != nil && strings.Contains(err.Error(), "disk is full") {
-		return fmt.Errorf("ledger: %w; free space on the file system that holds it", err)
-	}
-	if err != nil {
-		return fmt.Errorf("ledger: %w", err)
-	}
-	return nil
+	return all, l.explain(rows.Err())
 }

@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"strings"
 	"testing"
 
 	"caelum/internal/api"
@@ -88,25 +87,5 @@ func TestModes(t *testing.T) {
 		if info.Mode().Perm() != mode {
 			t.Errorf("%s has mode %o, want %o", filepath.Base(p), info.Mode().Perm(), mode)
 		}
-	}
-}
-
-func TestDamagedAndNewer(t *testing.T) {
-	dir := t.TempDir()
-	damaged := filepath.Join(dir, "damaged.db")
-	if err := os.WriteFile(damaged, []byte(strings.Repeat("not a database ", 100)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Open(damaged); err == nil || !strings.Contains(err.Error(), "move the file away") {
-		t.Errorf("damaged: %v", err)
-	}
-	newer := filepath.Join(dir, "newer.db")
-	l := open(t, newer)
-	if _, err := l.db.Exec("PRAGMA user_version = 99"); err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	if _, err := Open(newer); err == nil || !strings.Contains(err.Error(), "newer release") {
-		t.Errorf("newer: %v", err)
 	}
 }

@@ -22,6 +22,8 @@ type Node struct {
 	Unregistered              bool
 	BootTime, SlurmdStartTime time.Time
 	Features                  []string
+	// Version is the release of its slurmd, such as 22.05.8; empty if it has never registered.
+	Version string
 }
 
 // Is reports whether the node has the state or flag.
@@ -35,7 +37,7 @@ func (n Node) Is(state string) bool {
 }
 
 // parseNode reads `scontrol -d show node NAME`: lines of key=value words. Nothing in it is a user's. Some values have
-// spaces (OS, Reason, Comment), so a key counts only where slurmctld writes it: at the start of a line, or, for two of
+// spaces (OS, Reason, Comment), so a key counts only where slurmctld writes it: at the start of a line, or, for three of
 // them, behind another value that has none.
 func parseNode(out, name string) (Node, error) {
 	lines := strings.Split(out, "\n")
@@ -79,6 +81,12 @@ func parseNode(out, name string) (Node, error) {
 			started, _, _ := strings.Cut(rest, " ")
 			if s, ok := strings.CutPrefix(started, "SlurmdStartTime="); ok {
 				n.SlurmdStartTime, e = parseTime(s)
+			}
+		case "NodeAddr": // NodeHostName, Port and, of a node that has registered, Version follow
+			for w := range strings.FieldsSeq(rest) {
+				if v, ok := strings.CutPrefix(w, "Version="); ok {
+					n.Version = v
+				}
 			}
 		case "Reason":
 			n.Reason = value

@@ -96,8 +96,8 @@ func TestStory(t *testing.T) {
 				if err != nil {
 					return err.Error() + "\n"
 				}
-				fmt.Fprintf(&b, "%s %s reason=%q partitions=%v features=%v booted=%v slurmd=%v\ngres %s\nused %s\n", n.Name, strings.Join(n.States, "+"),
-					n.Reason, n.Partitions, n.Features, unix(n.BootTime), unix(n.SlurmdStartTime), FormatGRES(n.Gres), FormatGRES(n.GresUsed))
+				fmt.Fprintf(&b, "%s %s reason=%q partitions=%v features=%v booted=%v slurmd=%v of %q\ngres %s\nused %s\n", n.Name, strings.Join(n.States, "+"),
+					n.Reason, n.Partitions, n.Features, unix(n.BootTime), unix(n.SlurmdStartTime), n.Version, FormatGRES(n.Gres), FormatGRES(n.GresUsed))
 			case "config":
 				c, err := parseConfig(recorded(t, d))
 				if err != nil {

@@ -11,8 +11,11 @@ import (
 
 var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
+// ValidNode reports whether a text can be the name of one node.
+func ValidNode(name string) bool { return nodeName.MatchString(name) }
+
 func checkNode(name string) error {
-	if !nodeName.MatchString(name) {
+	if !ValidNode(name) {
 		return fmt.Errorf("%w: %.80q is no node name", ErrNoNode, name)
 	}
 	return nil

@@ -3,7 +3,9 @@
 //
 //	go test -tags e2e -v ./contrib/devcluster/e2e_faults                     # three rounds of restarts, under three minutes
 //	FAULTS_ROUNDS=10 go test -tags e2e -v -timeout 20m -run Restarts ./contrib/devcluster/e2e_faults
+//	FAULTS_KILLS=100 go test -tags e2e -v -timeout 20m -run Recovery ./contrib/devcluster/e2e_faults
 //
 // Needs root, contrib/devcluster/prerequisites and `make all`. The times that it prints are measured and not
-// judged. FAULTS_KEEP names a folder for the daemons' logs of what failed.
+// judged. FAULTS_KEEP names a folder for the daemons' logs of what failed, FAULTS_BUILD the binaries (default: build/ of the repository), and
+// FAULTS_POLL is the agents' poll_interval (default: 1s, the devcluster's; 15s is what a site has).
 package e2efaults

@@ -5,9 +5,7 @@ package e2efaults
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,19 +13,6 @@ import (
 	"caelum/contrib/devcluster/cluster"
 	"caelum/contrib/devcluster/oracle"
 )
-
-// rounds is how often each daemon is restarted.
-func rounds(t *testing.T) int {
-	text := os.Getenv("FAULTS_ROUNDS")
-	if text == "" {
-		return 3
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		t.Fatalf("FAULTS_ROUNDS=%s is no number of rounds", text)
-	}
-	return n
-}
 
 // TestRestarts takes Slurm's daemons away under jobs that run and jobs that are about to: a job that runs on each node all the
 // time, and one for n1 that is submitted shortly before the fault. Times are n2's, where nothing starts: what is on offer there is
@@ -76,7 +61,7 @@ func TestRestarts(t *testing.T) {
 			took[fault.name].print(t, fmt.Sprintf("%s, offers right again after (%d times they were seen wrong)", fault.name, disturbed[fault.name]))
 		}
 	}()
-	for round := range rounds(t) {
+	for round := range atLeastOne(t, "FAULTS_ROUNDS", 3) {
 		for _, fault := range faults {
 			name := fmt.Sprintf("%d-%s", round, strings.ReplaceAll(fault.name, " ", "-"))
 			w.settled(s, "n2")

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +50,19 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// atLeastOne is a number from the environment.
+func atLeastOne(t *testing.T, name string, otherwise int) int {
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("%s=%s is no number above 0", name, text)
+	}
+	return n
+}
+
 // site is a running cluster.
 type site struct {
 	t *testing.T
@@ -63,7 +77,13 @@ func start(t *testing.T, o cluster.Options) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.AgentConfig, o.Conf = filepath.Join(filepath.Dir(script), "caelum.yaml"), conf
+	o.AgentConfig, o.Conf, o.Build = filepath.Join(filepath.Dir(script), "caelum.yaml"), conf, os.Getenv("FAULTS_BUILD")
+	if poll := os.Getenv("FAULTS_POLL"); poll != "" {
+		o.AgentConfig = filepath.Join(t.TempDir(), "caelum.yaml")
+		if err := os.WriteFile(o.AgentConfig, []byte("log_format: json\npoll_interval: "+poll+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 	c, err := cluster.Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

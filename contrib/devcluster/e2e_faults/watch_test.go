@@ -114,5 +114,5 @@ func (all times) print(t *testing.T, what string) {
 	}
 	slices.Sort(all)
 	round := func(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }
-	t.Logf("%s: median %v, worst %v of %d", what, round(all[len(all)/2]), round(all[len(all)-1]), len(all))
+	t.Logf("%s: median %v, p99 %v, worst %v of %d", what, round(all[len(all)/2]), round(all[(99*len(all)+99)/100-1]), round(all[len(all)-1]), len(all))
 }

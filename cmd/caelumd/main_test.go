@@ -1,0 +1,58 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"caelum/internal/gpu/gputest"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"caelumd": main})
+}
+
+// TestScripts plays testdata/*.txtar: what an admin sees of an agent that does not start, on a node with an emulated A100 and
+// no slurmctld.
+func TestScripts(t *testing.T) {
+	node := gputest.New(t, "A100-40GB", 1)
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("NVML_EMULATOR_STATE", node.State)
+			env.Setenv("NVML", filepath.Join(node.Build(), "libnvidia-ml.so.1"))
+			env.Setenv("DEV", node.Dev)
+			// Slurm's commands end at once when slurm.conf is wrong; where there is none they look for it for seconds.
+			conf := filepath.Join(env.WorkDir, "slurm.conf")
+			env.Setenv("SLURM_CONF", conf)
+			return os.WriteFile(conf, []byte("none\n"), 0o644)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"expand": expand, "refused": refused},
+	})
+}
+
+// refused CONFIG PATTERN: the agent ends with status 1 and one line that names the file and says so much.
+func refused(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: refused CONFIG PATTERN")
+	}
+	err := ts.Exec("caelumd", "--config", args[0])
+	if e, ok := err.(interface{ ExitCode() int }); !ok || e.ExitCode() != 1 {
+		ts.Fatalf("ended with %v", err)
+	}
+	text := ts.ReadFile("stderr")
+	if strings.Count(text, "\n") != 1 || !strings.HasSuffix(text, "\n") || !strings.Contains(text, args[1]) {
+		ts.Fatalf("want one line with %q, got %q", args[1], text)
+	}
+}
+
+// expand FILE: puts the environment's variables into a file.
+func expand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: expand FILE")
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(os.Expand(ts.ReadFile(args[0]), ts.Getenv)), 0o644))
+}

@@ -1,0 +1,350 @@
+//go:build e2e
+
+package e2efaults
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"caelum/contrib/devcluster/cluster"
+)
+
+// TestBadInput: while one job runs, users ask for what there is not, and configuration, decision table, ledger, lease file and disks are
+// damaged as an admin or a full disk would. Everything is named with its remedy, the remedy helps, and the job holds its slice to the end.
+func TestBadInput(t *testing.T) {
+	s := start(t, cluster.Options{Nodes: 2, GPUs: 1, Board: "A100-40GB,A30-24GB"})
+	keep := s.submit("./hold keep", "--gres=mig:2g.10gb:1", "--job-name=keep")
+	s.running(keep)
+	slice := s.slice("n1", keep)
+	for _, part := range []struct {
+		name string
+		run  func(*site, string)
+	}{
+		{"requests", badRequests}, {"decision table", badTable}, {"names", badNames}, {"socket", badCallers}, {"lease file", badLeaseFile},
+		{"full disks", fullDisks}, {"configuration", badConfiguration}, {"ledger", badLedger},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			in := *s
+			in.t = t
+			part.run(&in, keep)
+			if state := in.state(keep); state != "RUNNING" {
+				t.Fatalf("the job that ran is %s", state)
+			}
+			if now := in.slice("n1", keep); now.UUID != slice.UUID || now.Slot != slice.Slot || now.Start != slice.Start {
+				t.Errorf("the running job held %+v and holds %+v", slice, now)
+			}
+			in.noneDrained()
+		})
+	}
+	s.end("keep")
+	s.completed(keep)
+	s.noneDrained()
+}
+
+// badRequests: what no board has, what another board has, what is no profile at all.
+func badRequests(s *site, _ string) {
+	for _, c := range []struct{ options, says string }{
+		{"--gres=mig:nonsense:1", "there is no MIG profile nonsense here; known are 1g.5gb,"},
+		{"--gres=mig:1g.24gb:1", "there is no MIG profile 1g.24gb here"},
+		{"--gres=mig:closed:1", "there is no MIG profile closed"},
+		{"--gres=mig:1g.5gb:-1", ""},
+		{"--gres=mig:1g.5gb:99999999999999999999", ""},
+		{"--gres=mig:1g.5gb:2,gpu:1", "names 2 slices and 1 GPUs per node"},
+		{"--gres=gpu:1 --mig=9g.99gb", "--mig: there is no MIG profile 9g.99gb here"},
+		{"--gres=gpu:1 --mig=$(id)", "--mig: couldn't read '$(id)': give a profile such as 1g.5gb, or auto"},
+		{"--gres=gpu:1 --mig=" + strings.Repeat("x", 5000), "--mig: couldn't read"},
+		{"-p plain --gres=gpu:1,mig:nonsense:1", ""}, // not Caelum's partition: slurmctld says it in its own words
+	} {
+		_, stderr, err := s.Exec(s.t.Context(), user, append(append([]string{"sbatch"}, strings.Fields(c.options)...), "--wrap", "true")...)
+		if err == nil || !strings.Contains(stderr, c.says) {
+			s.t.Errorf("sbatch %.80s: %v, %s", c.options, err, stderr)
+		}
+	}
+	// The other board's: it runs there, and waits for ever where it is not.
+	a30 := s.submit("cuda-process --exclusive --seconds 0", "--gres=mig:2g.12gb:1")
+	never := s.submit("true", "--gres=mig:2g.12gb:1", "-w", "n1")
+	s.completed(a30)
+	if on := s.must("", "root", "squeue", "-h", "-t", "all", "-j", a30, "-o", "%N"); on != "n2" {
+		s.t.Errorf("the A30's profile ran on %s", on)
+	}
+	if why := s.must("", "root", "squeue", "-h", "-j", never, "-o", "%T %r"); why != "PENDING JobHeldUser" {
+		s.t.Errorf("a profile that its node has not: %s", why)
+	}
+	s.must("", user, "scancel", never)
+}
+
+// table writes the decision table as it stands, not by a rename: as an editor would.
+func (s *site) table(text string) {
+	s.t.Helper()
+	cmd := s.Command(s.t.Context(), "", "root", "sh", "-c", "cat > /etc/caelum/decisions")
+	cmd.Stdin = strings.NewReader(text)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		s.t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// submits is sbatch of a job with a GPU, held so that it never starts; the answer is what it is given, or why it was refused.
+func (s *site) submits() string {
+	s.t.Helper()
+	out, stderr, err := s.Exec(s.t.Context(), user, "sbatch", "--parsable", "--hold", "--gres=gpu:1", "--wrap", "true")
+	if err != nil {
+		return stderr
+	}
+	id := strings.TrimSpace(out)
+	given := s.must("", "root", "squeue", "-h", "-j", id, "-O", "tres-per-node:200")
+	s.must("", user, "scancel", id)
+	return given
+}
+
+func badTable(s *site, _ string) {
+	good := s.must("", "root", "cat", "/etc/caelum/decisions") + "\n"
+	small := regexp.MustCompile(`default \S+`).ReplaceAllString(good, "default 1g.5gb")
+	generation := func(n int, text string) string {
+		return regexp.MustCompile(`^caelum-decisions 1 \d+`).ReplaceAllString(text, fmt.Sprint("caelum-decisions 1 ", n))
+	}
+	given := func(what, profile string) {
+		s.t.Helper()
+		if got := s.submits(); !strings.HasSuffix(got, "gres:mig:"+profile+":1") {
+			s.t.Errorf("%s: %s", what, got)
+		}
+	}
+	s.table(generation(100, small))
+	given("a new table", "1g.5gb")
+	for i, damaged := range []string{
+		generation(101, good)[:len(good)/2], "", "\x7fELF\x02\x01\x01\x00", generation(102, strings.Replace(good, "default ", "default 9g.99gb#", 1)),
+		strings.ReplaceAll(generation(103, good), "\n", "\r\n"), generation(104, good) + strings.Repeat("# x\n", 300000), "caelum-decisions 9 105\n",
+	} {
+		s.table(damaged)
+		given(fmt.Sprint("damage ", i), "1g.5gb")
+	}
+	s.must("", "root", "rm", "/etc/caelum/decisions")
+	given("no table any more", "1g.5gb")
+	log, _ := s.Log("slurmctld")
+	// Two of the eight have the same reason, one after the other: it is logged once.
+	if n := strings.Count(log, "the last good table stays in force"); n != 7 {
+		s.t.Errorf("slurmctld has logged %d of 7 reasons", n)
+	}
+	// A slurmctld that starts with a damaged one has none: only jobs with GPUs are refused, until the table is whole under the same generation.
+	s.table(generation(106, small)[:len(small)-9])
+	if err := s.RestartUnit("slurmctld"); err != nil {
+		s.t.Fatal(err)
+	}
+	if got := s.submits(); !strings.Contains(got, "refused until slurmctld can read /etc/caelum/decisions; please tell your administrator") {
+		s.t.Errorf("without any table: %s", got)
+	}
+	s.completed(s.submit("true", "-p", "plain"))
+	s.table(generation(106, small))
+	given("whole again", "1g.5gb")
+	s.table(generation(107, good))
+}
+
+// badNames: what users name reaches neither a terminal nor a log as more than text.
+func badNames(s *site, _ string) {
+	const forged = "x\x1b]0;title\x07\x1b[2J\xc2\x9b31m\r\n" + `{"level":"error","msg":"forged","job":1}` + "\ntime=\"2026\" level=error msg=forged\nerror: caelum: prolog: forged"
+	name := forged + strings.Repeat("%s%n", 50)
+	id := s.submit("./hold named", "--gres=mig:1g.5gb:1", "--job-name="+name, "--comment="+name)
+	s.running(id)
+	s.slice("n1", id)
+	for _, args := range [][]string{{"status"}, {"status", "--json"}, {"job", id}, {"job", id, "--json"}} {
+		out := s.must("n1", stranger, append([]string{"caelum"}, args...)...)
+		for _, r := range out {
+			if r != '\n' && (r < ' ' || r >= 0x7f && r < 0xa0) {
+				s.t.Fatalf("caelum %v prints %q: %q", args, r, out)
+			}
+		}
+		if strings.Contains(out, "\nerror: ") || strings.Contains(out, "\ntime=") {
+			s.t.Errorf("caelum %v prints lines of the user's: %s", args, out)
+		}
+	}
+	s.end("named")
+	s.completed(id)
+	// 64 KiB: Slurm's commands refuse it, or slurmctld cuts it; either way the next job is served.
+	s.Exec(s.t.Context(), user, "sbatch", "--gres=mig:1g.5gb:1", "--job-name="+strings.Repeat("n", 64<<10), "--wrap", "true")
+	s.completed(s.submit("true", "--gres=mig:1g.5gb:1"))
+	for _, unit := range []string{"agent-n1", "agent-n2"} {
+		log, err := s.Log(unit)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for line := range strings.Lines(log) {
+			if strings.HasPrefix(line, "time=") || strings.HasPrefix(line, "error:") || strings.HasPrefix(line, `{"level":"error","msg":"forged"`) || strings.ContainsRune(line, 0x1b) {
+				s.t.Errorf("%s has a line of the user's: %q", unit, line)
+			}
+		}
+	}
+}
+
+// callers holds 3000 connections and says half a header on each, and then asks 300 times for another's lease to end.
+const callers = `ulimit -n 4096; exec perl -MIO::Socket::UNIX -e '
+	$SIG{PIPE} = "IGNORE"; $| = 1;
+	sub call { IO::Socket::UNIX->new(Peer => "/run/caelum/caelumd.sock") }
+	for (1..300) {
+		my $c = call() or next;
+		print $c "DELETE /v1/jobs/$ARGV[0]/lease?restart=9 HTTP/1.1\r\nHost: c\r\n\r\n"; $c->flush;
+		my $answer = <$c>; $codes{(split / /, $answer // "- cut")[1]}++;
+	}
+	push @held, grep { $_ } map { my $c = call(); print $c "POST /v1/jobs/1/lease HTTP/1.1\r\nX-a" if $c; $c } 1..3000;
+	print join(" ", map { "$_=$codes{$_}" } sort keys %codes), " held=", scalar(@held), "\n";
+	while (1) { my @new = map { my $c = call(); print $c "POST" if $c; $c } 1..50; select undef, undef, undef, 0.05; push @more, @new; splice @more, 0, 400 if @more > 400 }' "$0"`
+
+// badCallers: a user who storms the socket keeps no prolog from being served, and is one line in the log.
+func badCallers(s *site, keep string) {
+	cmd := s.Command(s.t.Context(), "n1", stranger, "bash", "-c", callers, keep)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() {
+		cmd.Process.Signal(os.Interrupt)
+		s.try("n1", "pkill", "-u", stranger, "perl")
+		cmd.Wait() // it was told to end
+	}()
+	var line [200]byte
+	n, err := out.Read(line[:])
+	if said := string(line[:n]); err != nil || !strings.HasPrefix(said, "403=300 held=3000") {
+		s.t.Fatalf("the callers say %q, %v", said, err)
+	}
+	var ids []string
+	for range 4 {
+		ids = append(ids, s.submit("cuda-process --exclusive --seconds 0", "--gres=mig:1g.5gb:1"))
+	}
+	s.completed(ids...)
+	log, _ := s.Log("agent-n1")
+	if n := strings.Count(log, "wanted to change a lease; refused"); n != 1 {
+		s.t.Errorf("the log has %d lines about 300 refused calls", n)
+	}
+}
+
+// badLeaseFile: the file of a running job is damaged. Its next step is told; removing the file and restarting the agent brings it back.
+func badLeaseFile(s *site, keep string) {
+	path := "/run/caelum/jobs/" + keep
+	step := func() string {
+		out, stderr, _ := s.Exec(s.t.Context(), user, "srun", "--jobid="+keep, "--overlap", "printenv", "CUDA_VISIBLE_DEVICES")
+		return out + stderr
+	}
+	want := s.slice("n1", keep).UUID
+	if got := step(); !strings.HasPrefix(got, want) {
+		s.t.Fatalf("a step of the job sees %s", got)
+	}
+	s.must("n1", "root", "truncate", "-s", "40", path)
+	if got := step(); !strings.Contains(got, "caelum: task: ") || !strings.Contains(got, path) || strings.Contains(got, want) {
+		s.t.Errorf("with half a lease file: %s", got)
+	}
+	s.must("n1", "root", "rm", path)
+	if err := s.RestartUnit("agent-n1"); err != nil {
+		s.t.Fatal(err)
+	}
+	if got := step(); !strings.HasPrefix(got, want) {
+		s.t.Errorf("after the remedy a step sees %s", got)
+	}
+}
+
+// fullDisks: the prolog waits, and the job starts when there is room.
+func fullDisks(s *site, _ string) {
+	waits := func(where, says string) string {
+		s.t.Helper()
+		id := s.submit("cuda-process --exclusive --seconds 0", "--gres=mig:1g.10gb:1")
+		s.within("slurmctld starts the job", func() bool { return s.lives(id) != "PENDING" })
+		s.within("the prolog meets the full disk at "+where, func() bool {
+			answer := s.try("n1", "perl", "-MIO::Socket::UNIX", "-e", `my $c = IO::Socket::UNIX->new(Peer => "/run/caelum/caelumd.sock");
+				my $b = "{\"uid\":20001,\"slots\":[0]}"; print $c "POST /v1/jobs/$ARGV[0]/lease HTTP/1.1\r\nHost: c\r\nConnection: close\r\nContent-Length: " . length($b) . "\r\n\r\n$b"; print <$c>`, id)
+			return strings.Contains(answer, "503") && strings.Contains(answer, "no space left on device") && strings.Contains(answer, says)
+		})
+		if state := s.lives(id); state == "PENDING" || state == "COMPLETED" {
+			s.t.Errorf("with %s full the job is %s", where, state)
+		}
+		return id
+	}
+	const fill = "cat /dev/zero >> %[1]s/filler; for i in $(seq 64); do echo >> %[1]s/filler.$i; done; true"
+	s.must("n1", "root", "mount", "-o", "remount,size=2m", "/var/lib/caelum")
+	s.must("n1", "root", "bash", "-c", fmt.Sprintf(fill, "/var/lib/caelum")+" 2>/dev/null")
+	id := waits("/var/lib/caelum", "make room in /var/lib/caelum")
+	s.must("n1", "root", "bash", "-c", "rm /var/lib/caelum/filler*")
+	s.completed(id)
+
+	s.must("n1", "root", "mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", "/run/caelum/jobs")
+	s.must("n1", "root", "bash", "-c", fmt.Sprintf(fill, "/run/caelum/jobs")+" 2>/dev/null")
+	id = waits("/run/caelum/jobs", "/run/caelum/jobs/")
+	s.must("n1", "root", "bash", "-c", "rm /run/caelum/jobs/filler*")
+	s.completed(id)
+	s.must("n1", "root", "umount", "/run/caelum/jobs")
+	if out := s.try("n1", "nvml-emulator", "check"); out != "" && !strings.Contains(out, "ok") {
+		s.t.Errorf("the GPU: %s", out)
+	}
+}
+
+// offered reports whether anything stands on offer on n1, in slurmctld.
+func (s *site) offered() bool {
+	return regexp.MustCompile(`mig:[^,(]*b:[1-9]`).MatchString(s.must("", "root", "sinfo", "-h", "-p", "plain", "-n", "n1", "-O", "Gres:300"))
+}
+
+// startFails starts the agent of n1, which must end with a reason that the log tells; its offers must be closed then.
+func (s *site) startFails(says ...string) {
+	s.t.Helper()
+	if err := s.StartUnit("agent-n1"); err == nil {
+		s.t.Fatal("the agent started")
+	}
+	if err := s.StopUnit("agent-n1"); err != nil {
+		s.t.Fatal(err)
+	}
+	log, _ := s.Log("agent-n1")
+	for _, part := range says {
+		if !strings.Contains(log, part) {
+			s.t.Errorf("the agent's log does not say %q", part)
+		}
+	}
+	if s.offered() {
+		s.t.Errorf("there is no agent and this is on offer: %s", s.try("", "sinfo", "-h", "-p", "plain", "-n", "n1", "-O", "Gres:300"))
+	}
+}
+
+// badConfiguration: a mistake in caelum.yaml is noticed at the next restart, when there is nothing else to read it by.
+func badConfiguration(s *site, _ string) {
+	const path = "/etc/caelum/caelum.yaml"
+	s.must("n1", "root", "cp", path, "/etc/caelum/good")
+	s.within("n1 offers something", s.offered)
+	s.must("n1", "root", "bash", "-c", "echo 'poll_intervall: 1s' >> "+path)
+	if err := s.StopUnit("agent-n1"); err != nil {
+		s.t.Fatal(err)
+	}
+	if s.offered() {
+		s.t.Error("the offers stand after a stop with a broken configuration")
+	}
+	s.startFails(`unknown key "poll_intervall"; the keys are default_profile`, "closing the offers of n1 without it")
+	s.must("n1", "root", "mv", "/etc/caelum/good", path)
+	if err := s.StartUnit("agent-n1"); err != nil {
+		s.t.Fatal(err)
+	}
+	s.within("n1 offers something", s.offered)
+}
+
+// badLedger: damaged, it is refused; moved away, the lease of the running job comes back from its file.
+func badLedger(s *site, _ string) {
+	const path = "/var/lib/caelum/ledger.db"
+	if err := s.StopUnit("agent-n1"); err != nil {
+		s.t.Fatal(err)
+	}
+	s.must("n1", "root", "bash", "-c", "head -c 20000 /dev/urandom > "+path)
+	s.startFails("ledger " + path + ": file is not a database; move it away")
+	s.must("n1", "root", "bash", "-c", "mkdir /var/lib/caelum/old && mv "+path+"* /var/lib/caelum/old")
+	if err := s.StartUnit("agent-n1"); err != nil {
+		s.t.Fatal(err)
+	}
+	// What was idle cannot be told from somebody else's any more: the admin removes it.
+	status, err := s.status("n1")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, in := range status.GPUs[0].Instances {
+		if in.State == "foreign" {
+			s.must("n1", "root", "nvml-emulator", "destroy", "0", fmt.Sprint(in.GI))
+		}
+	}
+	s.completed(s.submit("cuda-process --exclusive --seconds 0", "--gres=mig:3g.20gb:1"))
+}

@@ -1,0 +1,133 @@
+//go:build e2e
+
+package e2efaults
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"caelum/contrib/devcluster/cluster"
+	"caelum/internal/doctor"
+)
+
+// TestDrift lets the driver call 1g.5gb 1g.6gb from one start of the agent to the next, while a job runs on one. Then it does what
+// `caelum doctor` says.
+func TestDrift(t *testing.T) {
+	s := start(t, cluster.Options{Nodes: 1, GPUs: 1})
+	keep := s.submit("./hold keep", "--gres=mig:1g.5gb:1")
+	s.running(keep)
+	before := s.slice("n1", keep)
+	if s.findings("", doctor.Error) {
+		t.Error("caelum doctor finds errors before there is any")
+	}
+
+	if err := s.StopUnit("agent-n1"); err != nil {
+		t.Fatal(err)
+	}
+	s.must("n1", "root", "nvml-emulator", "drift", "--profile", "1g.5gb", "--name", "1g.6gb", "--memory", "5888")
+	if err := s.StartUnit("agent-n1"); err != nil {
+		t.Fatal(err)
+	}
+	s.within("the agent publishes the new name", func() bool { return s.published("n1") && s.planned("n1")["1g.6gb"] > 0 })
+	// slurmctld shows the new name behind closed; it is not written again and again for that.
+	s.writesNothing("n1")
+	now := s.slice("n1", keep)
+	if now.UUID != before.UUID || now.Start != before.Start || now.Profile != "1g.6gb" || now.MemoryMiB != 5888 {
+		t.Errorf("the running job held %+v and holds %+v", before, now)
+	}
+
+	// It is said in three places.
+	const said = "which its driver does not report"
+	log, err := s.Log("agent-n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log, "slurm.conf gives n1 1g.5gb, "+said) {
+		t.Error("the agent's log does not name the old profile")
+	}
+	if shown := s.must("n1", "root", "caelum", "status"); !strings.Contains(shown, "slurm.conf has 1g.5gb, which this node's driver does not report") {
+		t.Errorf("caelum status:\n%s", shown)
+	}
+	if !s.findings("slurm.conf gives n1 1g.5gb, "+said, doctor.Error) || !s.findings("no catalogue node has 1g.6gb", doctor.Error) || !s.findings("AccountingStorageTRES is without 1g.6gb", doctor.Warning) {
+		t.Errorf("caelum doctor:\n%s", s.try("n1", "caelum", "doctor"))
+	}
+
+	// A job with the old name that gets here all the same is told. Only an admin can bring it here: nothing offers that name.
+	if err := s.StopUnit("agent-n1"); err != nil {
+		t.Fatal(err)
+	}
+	s.must("", "root", "bash", "-c", `gres=$(scontrol show node n1 | sed -n 's/^ *Gres=//p'); scontrol update nodename=n1 gres="${gres/1g.5gb:0/1g.5gb:2}"`)
+	old := s.submit("true", "--gres=mig:1g.5gb:1")
+	s.within("slurmctld has started it", func() bool { return s.state(old) != "PENDING" })
+	if err := s.StartUnit("agent-n1"); err != nil {
+		t.Fatal(err)
+	}
+	s.within("it fails", func() bool { return s.state(old) == "FAILED" })
+	out, err := os.ReadFile(filepath.Join(s.home(), "slurm-"+old+".out"))
+	if err != nil || !strings.Contains(string(out), `no GPU of n1 has the profile "1g.5gb"; it has 1g.6gb, `) {
+		t.Errorf("the job was told %q (%v)", out, err)
+	}
+	s.end("keep")
+	s.completed(keep)
+
+	// What the doctor says to do.
+	lines := s.must("n1", "root", "caelum", "slurm-config", "--nodes", "n1", "--catalogue", "1", "--section", "nodes")
+	if !strings.Contains(lines, "mig:1g.6gb:0") || strings.Contains(lines, "1g.5gb") {
+		t.Fatalf("caelum slurm-config:\n%s", lines)
+	}
+	s.must("", "root", "sed", "-i", "s/1g[.]5gb/1g.6gb/g", "/etc/slurm/slurm.conf")
+	s.must("", "root", "sed", "-i", "1s/.*/caelum-decisions 1 2/; s/1g[.]5gb/1g.6gb/", "/etc/caelum/decisions")
+	if err := s.RestartUnit("slurmctld"); err != nil {
+		t.Fatal(err)
+	}
+	s.within("the agent publishes again", func() bool { return s.published("n1") && s.planned("n1")["1g.6gb"] > 0 })
+	if s.findings("1g.5gb", doctor.Error) || s.findings("1g.6gb", doctor.Error) || s.findings("AccountingStorageTRES", doctor.Warning) {
+		t.Errorf("caelum doctor, afterwards:\n%s", s.try("n1", "caelum", "doctor"))
+	}
+	if _, refused, err := s.Exec(t.Context(), user, "sbatch", "--gres=mig:1g.5gb:1", "--wrap", "true"); err == nil || !strings.Contains(refused, "there is no MIG profile 1g.5gb here; known are 1g.6gb, ") {
+		t.Errorf("the old name at submission: %q, %v", refused, err)
+	}
+	s.completed(s.submit("cuda-process --exclusive", "--gres=mig:1g.6gb:1"))
+	s.noneDrained()
+	s.nothingLeft()
+}
+
+// writesNothing: in two looks of the agent's at a queue that does not change nothing is written.
+func (s *site) writesNothing(node string) {
+	s.t.Helper()
+	writes := func() int {
+		log, err := s.Log("agent-" + node)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return strings.Count(log, `"msg":"published"`)
+	}
+	before, then := writes(), time.Now()
+	s.within("two more passes", func() bool {
+		status, err := s.status(node)
+		return err == nil && status.PublishedAt > then.Unix()+1
+	})
+	if n := writes() - before; n > 0 {
+		s.t.Errorf("%s: the node was written %d times, and nothing had changed", node, n)
+	}
+}
+
+// findings reports whether caelum doctor on n1 finds something so bad that says so.
+func (s *site) findings(says string, severity doctor.Severity) bool {
+	s.t.Helper()
+	text, stderr, _ := s.ExecNode(s.t.Context(), "n1", "root", "caelum", "doctor", "--json")
+	var out struct{ Findings []doctor.Finding }
+	if err := json.Unmarshal([]byte(text), &out); err != nil || len(out.Findings) == 0 {
+		s.t.Fatalf("caelum doctor: %v: %s%s", err, text, stderr)
+	}
+	for _, f := range out.Findings {
+		if f.Severity == severity && strings.Contains(f.Text, says) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,94 @@
+-- fuzz.lua: runs job_submit.lua for the Go fuzz targets, one question after the other over stdin and stdout.
+--
+--   lua fuzz.lua <job_submit.lua>       CAELUM_DECISIONS names the table
+--
+-- A question is a line "<word> <number of fields>" and its fields; a field is a line "<s or n> <name> <length>", then the value's
+-- bytes. Words: load (start as slurmctld does), submit, modify. Fields named record.<x> belong to the job record, env.<i> to
+-- spank_job_env, uid and prefix to neither. The answer has the same form: rc, what was said and logged, and what was written, as written.
+
+local script = arg[1]
+local said, log
+
+slurm = {
+  SUCCESS = 0, ERROR = -1, NO_VAL = 4294967294, NO_VAL16 = 65534, INFINITE = 4294967295,
+  log_error = function(...) log[#log + 1] = string.format(...) end,
+  log_user = function(...) said[#said + 1] = string.format(...) end,
+}
+
+local function read_fields(n)
+  local fields = {}
+  for _ = 1, n do
+    local kind, name, length = io.read("*l"):match("^(%l) (%S+) (%d+)$")
+    local value = length == "0" and "" or io.read(tonumber(length))
+    -- Through Lua 5.2 every number is a double; slurmctld pushes doubles in later ones too.
+    if kind == "n" then value = tonumber(value) + 0.0 end
+    fields[name] = value
+  end
+  return fields
+end
+
+local function answer(fields)
+  io.write(#fields, "\n")
+  for _, f in ipairs(fields) do
+    local value = type(f[2]) == "number" and string.format("%.0f", f[2]) or tostring(f[2])
+    io.write(type(f[2]) == "number" and "n" or "s", " ", f[1], " ", #value, "\n", value)
+  end
+  io.flush()
+end
+
+-- Like slurmctld's tables: a read sees what was written before, and every write is told.
+local function watched(store, writes)
+  return setmetatable({}, {
+    __index = store,
+    __newindex = function(_, k, v)
+      writes[#writes + 1] = {"write." .. tostring(k), v}
+      if k == "gres" then k, v = "tres_per_node", "gres:" .. v:gsub(",", ",gres:") end
+      store[k] = v
+    end,
+  })
+end
+
+local PARTS = {gpu = {flag_default = 1.0}, ["gpu-long"] = {flag_default = 0.0}, cpu = {flag_default = 0.0}}
+
+local words = {}
+
+function words.load()
+  return {{"rc", dofile(script)}}
+end
+
+local function run(call, fields)
+  local job, record, env, writes = {}, {}, {}, {}
+  for name, value in pairs(fields) do
+    local where, rest = name:match("^(%l+)%.(.+)$")
+    if where == "record" then record[rest] = value
+    elseif where == "env" then env[tonumber(rest)] = value
+    else job[name] = value end
+  end
+  local uid, parts = job.uid, job.no_parts and {} or PARTS
+  job.uid, job.no_parts = nil, nil
+  if next(env) then job.spank_job_env, record.spank_job_env = env, env end
+  local rc
+  if call == "submit" then
+    rc = slurm_job_submit(watched(job, writes), parts, uid)
+  else
+    rc = slurm_job_modify(watched(job, writes), watched(record, writes), parts, uid)
+  end
+  table.insert(writes, 1, {"rc", rc})
+  return writes
+end
+
+function words.submit(fields) return run("submit", fields) end
+function words.modify(fields) return run("modify", fields) end
+
+said, log = {}, {}
+words.load()
+for line in function() return io.read("*l") end do
+  local word, n = line:match("^(%l+) (%d+)$")
+  local fields = read_fields(tonumber(n))
+  said, log = {}, {}
+  local ok, out = pcall(words[word], fields)
+  if not ok then out = {{"raised", tostring(out)}} end
+  for _, text in ipairs(said) do out[#out + 1] = {"said", text} end
+  for _, text in ipairs(log) do out[#out + 1] = {"log", text} end
+  answer(out)
+end

@@ -1,0 +1,250 @@
+package jobsubmit
+
+import (
+	"hash/fnv"
+	"io"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// maker makes job descriptions of what users write, and of what they should not: pick's words, with raw among them.
+type maker struct {
+	*rand.Rand
+	raw string
+}
+
+// newMaker lets every change of either argument make another job: the engine changes numbers by little.
+func newMaker(seed uint64, raw string) maker {
+	h := fnv.New64a()
+	io.WriteString(h, raw)
+	return maker{rand.New(rand.NewPCG(seed, h.Sum64())), raw}
+}
+
+func (m maker) one(words ...string) string { return words[m.IntN(len(words))] }
+
+func (m maker) number() float64 {
+	few := []float64{0, 1, 2, 3, 4, 6, 8, 65533, 65534, 65535, 4294967293, 4294967294, 4294967295}
+	return few[m.IntN(len(few))]
+}
+
+func (m maker) tres() string {
+	var all []string
+	for range 1 + m.IntN(3) {
+		prefix := m.one("gres:", "gres:", "gres/", "", m.raw)
+		name := m.one("gpu", "gpu", "mig", "net", "Gpu", m.raw)
+		kind := m.one("", "", ":a100", ":1g.5gb", ":2g.10gb", ":1g.5gb+me", ":closed", ":9g", ":"+m.raw)
+		count := m.one("", ":1", ":2", ":3", ":4", "=2", ":0", ":007", ":65533", ":65534", ":1k", ":-1", ":"+m.raw)
+		all = append(all, prefix+name+kind+count)
+	}
+	return strings.Join(all, m.one(",", ",", ",,"))
+}
+
+// job fills each field seldom enough that most of them are empty in most jobs.
+func (m maker) job() fields {
+	q := fields{"user_id": float64(m.Uint32()), "priority": 4294967294.0, "uid": 1001.0}
+	some := func(odds int, name string, value func() any) {
+		if m.IntN(odds) == 0 {
+			q[name] = value()
+		}
+	}
+	for _, per := range []string{"node", "job", "socket", "task"} {
+		some(map[string]int{"node": 2}[per]+2, "tres_per_"+per, func() any { return m.tres() })
+	}
+	for _, name := range []string{"min_nodes", "max_nodes", "num_tasks", "ntasks_per_node", "ntasks_per_tres", "sockets_per_node", "cpus_per_task"} {
+		some(3, name, func() any { return m.number() })
+	}
+	for _, name := range []string{"name", "script", "account", "default_account", "comment", "wckey", "features", "licenses"} {
+		some(3, name, func() any { return m.one("train", "#!/bin/sh\n", m.raw, strings.Repeat(m.raw, 1+m.IntN(40))) })
+	}
+	for _, name := range []string{"req_nodes", "exc_nodes", "reservation"} {
+		some(8, name, func() any { return m.one("", "n1", m.raw) })
+	}
+	some(4, "partition", func() any { return m.one("", "gpu", "cpu", "gpu-long,cpu", ",gpu", "gp.", m.raw) })
+	some(8, "priority", func() any { return m.number() })
+	some(4, "admin_comment", func() any { return m.one("JS1:abc", "caelum:held", m.raw) })
+	some(4, "env.1", func() any {
+		return m.one("_SLURM_SPANK_OPTION_caelum_mig=", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_mig=", "X=", m.raw) +
+			m.one("1g.5gb", "auto", "", "closed", m.raw)
+	})
+	for name, value := range q { // C strings, and a user id that is one
+		if s, ok := value.(string); ok {
+			q[name] = strings.ReplaceAll(s, "\x00", "")
+		}
+	}
+	return q
+}
+
+// option is --mig of a job made by maker.
+func option(q fields) string {
+	for _, prefix := range []string{"_SLURM_SPANK_OPTION_caelum_mig=", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_mig="} {
+		if v, ok := strings.CutPrefix(text(q, "env.1"), prefix); ok && v != "auto" {
+			return v
+		}
+	}
+	return ""
+}
+
+func managed(partition string) bool {
+	return partition == "" || slices.ContainsFunc(strings.Split(partition, ","), func(p string) bool { return p == "gpu" || p == "gpu-long" })
+}
+
+func writeTable(tb testing.TB, path, text string) {
+	tb.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func seeds(f *testing.F) {
+	for i, raw := range []string{"", "gpu", "gres:gpu:1", "\x1b[2J", "a b", "%s%n", "caelum:held", ",gres:mig:7g.40gb:1", "é\xff\n", strings.Repeat("9", 400)} {
+		for k := range 5 {
+			f.Add(uint64(5*i+k), raw)
+		}
+	}
+}
+
+// FuzzSubmit: whatever a user asks for, both Luas answer alike and as README.md says: what was asked stays, nothing is written but
+// tres_per_node, admin_comment and priority, and a refusal is one printable line and changes nothing.
+func FuzzSubmit(f *testing.F) {
+	seeds(f)
+	lua, table := both(f)
+	writeTable(f, table, oracleTable)
+	f.Fuzz(func(t *testing.T, seed uint64, raw string) {
+		q := newMaker(seed, raw).job()
+		got := askBoth(t, lua, "submit", q)
+		o := oracle(q, option(q), "2g.10gb")
+		want := reply{}
+		switch {
+		case o.none || !managed(text(q, "partition")):
+		case o.refused:
+			checkRefusal(t, q, got)
+			return
+		default:
+			want.writes = wanted(q, o)
+			comment, had := q["admin_comment"].(string)
+			if had {
+				comment += " "
+			}
+			comment += "caelum:key=" + o.key
+			if o.hold {
+				comment += " caelum:held"
+			}
+			want.writes = append(want.writes, write{"admin_comment", comment})
+			if o.hold {
+				want.writes = append(want.writes, write{"priority", 0.0})
+			}
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("%v\ngot  %+v\nwant %+v", q, got, want)
+		}
+	})
+}
+
+// FuzzModify: a change to a waiting job keeps what was asked, writes tres_per_node or nothing, and root's are not touched.
+func FuzzModify(f *testing.F) {
+	seeds(f)
+	lua, table := both(f)
+	writeTable(f, table, oracleTable)
+	f.Fuzz(func(t *testing.T, seed uint64, raw string) {
+		m := newMaker(seed, raw)
+		q, record := m.job(), m.job()
+		if m.IntN(2) == 0 {
+			record["tres_per_node"] = m.one("gres:gpu:1,gres:mig:2g.10gb:1", "gres/gpu:1,gres/mig:2g.10gb:1", "gres:gpu:a100:2,gres:mig:1g.5gb:2")
+			record["admin_comment"] = m.one("caelum:key=0123456789abcdef", "x caelum:key=0123456789abcdef caelum:held", raw)
+		}
+		if m.IntN(8) == 0 {
+			q["uid"] = 0.0
+		}
+		delete(q, "env.1")
+		for name, value := range record {
+			if name == "env.1" {
+				q[name] = value
+			} else {
+				if s, ok := value.(string); ok {
+					value = strings.ReplaceAll(s, "\x00", "")
+				}
+				q["record."+name] = value
+			}
+		}
+		got := askBoth(t, lua, "modify", q)
+		if got.rc == -1 {
+			checkRefusal(t, q, got)
+			if q["uid"] == 0.0 {
+				t.Fatalf("root is refused: %q", got.said)
+			}
+			return
+		}
+		partition, named := q["partition"].(string)
+		if !named {
+			partition = text(q, "record.partition")
+		}
+		o, want := oracle(q, option(q), "2g.10gb"), reply{}
+		held := (q["priority"] == 0.0 || q["priority"] == 4294967295.0) && strings.Contains(text(q, "record.admin_comment"), "caelum:held")
+		if q["uid"] != 0.0 && held {
+			t.Fatalf("%v\na hold or release of a job that an agent holds passes", q)
+		}
+		if q["uid"] != 0.0 && !o.none && managed(partition) {
+			if o.refused {
+				t.Fatalf("%v\npasses", q)
+			}
+			want.writes = wanted(q, o)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("%v\ngot  %+v\nwant %+v", q, got, want)
+		}
+	})
+}
+
+func askBoth(t *testing.T, lua [2]*process, word string, q fields) reply {
+	t.Helper()
+	old, latest := lua[0].ask(t, word, q), lua[1].ask(t, word, q)
+	if !reflect.DeepEqual(old, latest) {
+		t.Fatalf("%v\n%s %+v\n%s %+v", q, lua[0].name, old, lua[1].name, latest)
+	}
+	if len(old.log) > 0 {
+		t.Fatalf("%v\nlogged %q", q, old.log)
+	}
+	return old
+}
+
+func checkRefusal(t *testing.T, q fields, got reply) {
+	t.Helper()
+	if got.rc != -1 || len(got.writes) > 0 || len(got.said) != 1 || !strings.HasPrefix(got.said[0], "caelum: ") ||
+		strings.ContainsFunc(got.said[0], unicode.IsControl) {
+		t.Fatalf("%v\nis to be refused, and nothing else: %+v", q, got)
+	}
+}
+
+// wanted is what is written of the requests themselves.
+func wanted(q fields, o outcome) []write {
+	if len(o.added) == 0 {
+		return nil
+	}
+	prefix := ""
+	for _, per := range []string{"node", "job", "socket", "task"} {
+		at := func(p string) int { return strings.Index(text(q, "tres_per_"+per), p) }
+		for _, p := range []string{"gres:", "gres/"} {
+			if prefix == "" && at(p) >= 0 && (at("gres:") < 0 || at("gres/") < 0 || at(p) == min(at("gres:"), at("gres/"))) {
+				prefix = p
+			}
+		}
+	}
+	var all []write
+	if prefix == "" { // slurmctld adds its own to what is written into gres
+		all = append(all, write{"gres", strings.Join(o.added, ",")})
+		if len(o.kept) == 0 {
+			return all
+		}
+		prefix = "gres:"
+	}
+	words := slices.Clone(o.kept)
+	for _, a := range o.added {
+		words = append(words, prefix+a)
+	}
+	return append(all, write{"tres_per_node", strings.Join(words, ",")})
+}

@@ -1,0 +1,230 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"caelum/internal/api"
+	"caelum/internal/gpu"
+	"caelum/internal/slurm"
+)
+
+// small puts a file system of its own over a folder, and answers how to fill it and how to make room.
+func small(t *testing.T, dir, size string) (fill, room func()) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root to mount")
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "mode=700,size="+size, "tmpfs", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Cleanup(func() { exec.Command("umount", "-l", dir).Run() })
+	filler := filepath.Join(dir, "filler")
+	fill = func() {
+		f, err := os.OpenFile(filler, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		for err == nil {
+			_, err = f.Write(make([]byte, 4096))
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Fatal(err)
+		}
+	}
+	return fill, func() {
+		if err := os.Remove(filler); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// starting is a world in which the test runs the prologs.
+func starting(t *testing.T) (*world, func(slurm.Job) (*api.Lease, error)) {
+	w := newWorld(t, 1)
+	w.fake.Prolog(nil)
+	return w, func(j slurm.Job) (*api.Lease, error) {
+		return w.agent.Lease(context.Background(), j.ID, api.LeaseRequest{Restart: j.Restarts, UID: 20001, GID: 20001, Slots: []int{0}})
+	}
+}
+
+// notNow checks that a prolog was told to ask again, and why.
+func notNow(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if code := api.CodeOf(err); err == nil || code != 503 {
+		t.Errorf("code %d, %v", code, err)
+		return
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%v does not say %q", err, part)
+		}
+	}
+}
+
+// whole checks that every instance on the GPU is the agent's and that the emulator has nothing to complain of.
+func (w *world) whole() {
+	w.t.Helper()
+	if err := w.agent.look(); err != nil {
+		w.t.Error(err)
+	}
+	status, _ := w.agent.Status(context.Background())
+	for _, in := range status.GPUs[0].Instances {
+		if in.State == "foreign" || in.State == "stuck" {
+			w.t.Errorf("%+v", in)
+		}
+	}
+	w.node.Emulator(w.t, "check")
+	if intents, err := w.agent.ledger.Intents(); err != nil || len(intents) > 0 {
+		w.t.Errorf("intents %v, %v", intents, err)
+	}
+}
+
+// A full state directory: the prolog asks again, is told which folder, and the job goes neither back to the queue nor to pieces. When
+// there is room it starts. The same with an epilog.
+func TestStateDirectoryFull(t *testing.T) {
+	w, prolog := starting(t)
+	w.stop()
+	fill, room := small(t, w.cfg.StateDir, "512k")
+	w.start()
+	first := w.submit(job(1, "1g.5gb:1"))
+	w.publish()
+	w.fake.Tick()
+	j1, _ := w.fake.Job(context.Background(), first)
+	if _, err := prolog(j1); err != nil {
+		t.Fatal(err)
+	}
+	id := w.submit(job(1, "3g.20gb:1"))
+	w.publish()
+	w.fake.Tick()
+	j, _ := w.fake.Job(context.Background(), id)
+	w.filled(fill)
+	for range 3 {
+		_, err := prolog(j)
+		notNow(t, err, "no space left", "make room in "+w.cfg.StateDir)
+	}
+	if s := w.state(id); s == "PENDING" {
+		t.Errorf("the job is %s: it was sent away for a full disk", s)
+	}
+	if err := w.agent.Release(context.Background(), first, 0); api.CodeOf(err) != 503 {
+		t.Errorf("release: %v", err)
+	}
+	if l, err := w.agent.Job(context.Background(), first); err != nil || len(l.Slices) != 1 {
+		t.Errorf("a lease that could not be released is %+v, %v", l, err)
+	}
+	// An agent can be started on a full disk, and keeps what it had.
+	w.stop()
+	w.start()
+	if l, err := w.agent.Job(context.Background(), first); err != nil || len(l.Slices) != 1 {
+		t.Errorf("after a restart: %+v, %v", l, err)
+	}
+	room()
+	if l, err := prolog(j); err != nil || len(l.Slices) != 1 || l.Error != "" {
+		t.Errorf("with room: %+v, %v", l, err)
+	}
+	if err := w.fake.Finish(first); err != nil {
+		t.Fatal(err)
+	}
+	w.whole()
+	if err := w.fake.Finish(id); err != nil {
+		t.Fatal(err)
+	}
+	large := w.submit(job(1, "7g.40gb:1"))
+	w.publish()
+	w.fake.Tick()
+	j, _ = w.fake.Job(context.Background(), large)
+	if l, err := prolog(j); err != nil || len(l.Slices) != 1 {
+		t.Errorf("the whole GPU in the end: %+v, %v", l, err)
+	}
+}
+
+// filled fills the disk and what room SQLite has left inside its files.
+func (w *world) filled(fill func()) {
+	w.t.Helper()
+	fill()
+	for range 10000 {
+		if err := w.agent.ledger.Writable(); err != nil {
+			return
+		}
+		fill()
+	}
+	w.t.Fatal("the ledger can still be written")
+}
+
+// afterCreate is hardware that does something when it has made an instance.
+type afterCreate struct {
+	gpu.Hardware
+	do func()
+}
+
+func (h afterCreate) Create(g int, profile string, start int) (gpu.Instance, error) {
+	in, err := h.Hardware.Create(g, profile, start)
+	h.do()
+	return in, err
+}
+
+// The disk becomes full while the driver makes the instance, so that it exists and the ledger cannot be told.
+func TestDiskFullDuringCreate(t *testing.T) {
+	w, prolog := starting(t)
+	w.stop()
+	fill, room := small(t, w.cfg.StateDir, "512k")
+	w.start()
+	id := w.submit(job(1, "3g.20gb:1"))
+	w.publish()
+	w.fake.Tick()
+	j, _ := w.fake.Job(context.Background(), id)
+	w.agent.hw = afterCreate{w.agent.hw, func() { w.filled(fill) }}
+	_, err := prolog(j)
+	notNow(t, err, "make room in "+w.cfg.StateDir)
+	w.agent.hw = w.node.NVML
+	room()
+	if l, err := prolog(j); err != nil || len(l.Slices) != 1 {
+		t.Errorf("with room: %+v, %v", l, err)
+	}
+	w.whole()
+	if err := w.fake.Finish(id); err != nil {
+		t.Fatal(err)
+	}
+	w.whole()
+}
+
+// A full run directory: the lease stands, the prolog asks again until its file can be written.
+func TestRunDirectoryFull(t *testing.T) {
+	w, prolog := starting(t)
+	w.stop()
+	fill, room := small(t, w.cfg.RunDir, "64k")
+	w.start()
+	id := w.submit(job(1, "3g.20gb:1"))
+	w.publish()
+	w.fake.Tick()
+	j, _ := w.fake.Job(context.Background(), id)
+	fill()
+	for range 2 {
+		_, err := prolog(j)
+		notNow(t, err, "no space left", w.cfg.RunDir)
+	}
+	if files, _ := os.ReadDir(filepath.Join(w.cfg.RunDir, "jobs")); len(files) > 0 {
+		t.Errorf("half written: %v", files)
+	}
+	room()
+	if l, err := prolog(j); err != nil || len(l.Slices) != 1 {
+		t.Errorf("with room: %+v, %v", l, err)
+	}
+	if !strings.Contains(w.leaseFile(id), "\nslot 0 MIG-") {
+		t.Errorf("lease file:\n%s", w.leaseFile(id))
+	}
+	if err := w.fake.Finish(id); err != nil {
+		t.Fatal(err)
+	}
+	w.whole()
+}

@@ -1,0 +1,232 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"caelum/internal/api"
+	"caelum/internal/api/apitest"
+	"caelum/internal/slurm"
+)
+
+// leaseForm is the lease file of docs/internals.md.
+var leaseForm = regexp.MustCompile(`^caelum-lease 1\njob ([1-9]\d*)\nrestart (\d|[1-9]\d+)\nuid (\d|[1-9]\d+)\nindex (absolute|relative)\n` +
+	`(error [^\x00-\x1f\x7f]+\n|(slot (\d|[1-9]\d+) (-|MIG-[0-9A-Za-z/-]+)\n)+(device \d+:\d+\n)*)end\n$`)
+
+// FuzzAgent: the whole agent behind its socket, with GPUs of the emulator and a slurmctld in memory, asked anything in any order by
+// root and by users. Nobody but root changes anything; whatever root asks, the agent goes on, its lease files can be read, and no slice
+// is two jobs'.
+func FuzzAgent(f *testing.F) {
+	if os.Getuid() != 0 {
+		f.Skip("needs root to be another user")
+	}
+	for _, s := range []struct {
+		root         bool
+		method, path string
+		body         string
+	}{
+		{true, "POST", "/v1/jobs/2/lease", `{"restart":0,"uid":1001,"gid":1001,"slots":[1]}`},
+		{true, "POST", "/v1/jobs/2/lease", `{"restart":0,"uid":1001,"slots":[]}`},
+		{true, "POST", "/v1/jobs/3/lease", `{"restart":0,"uid":1001,"slots":[5,3]}`},
+		{true, "POST", "/v1/jobs/3/lease", `{"restart":1,"uid":4294967295,"slots":[3,3]}`},
+		{true, "POST", "/v1/jobs/1/lease", `{"restart":7,"uid":1001,"slots":[0,1,2,3,4,5,6]}`},
+		{true, "POST", "/v1/jobs/4/lease", `{"restart":-1,"slots":[-1]}`},
+		{true, "POST", "/v1/jobs/4294967295/lease", `{"slots":[65535],"mig":"../../x\n"}`},
+		{true, "DELETE", "/v1/jobs/1/lease?restart=0", ""},
+		{true, "DELETE", "/v1/jobs/3/lease?restart=65535", ""},
+		{false, "DELETE", "/v1/jobs/1/lease?restart=0", ""},
+		{false, "POST", "/v1/jobs/2/lease", `{"restart":0,"uid":1001,"slots":[1]}`},
+		{false, "GET", "/v1/jobs/1", ""},
+		{true, "GET", "/v1/status", ""},
+	} {
+		f.Add(s.root, s.method, s.path, []byte(s.body))
+	}
+	w := newWorld(f, 1)
+	// Job 1 has its lease, 2 and 3 run without one, 4 waits for room, 5 is gone.
+	for range 2 {
+		w.submit(job(1, "1g.5gb:1"))
+		w.publish()
+		w.fake.Tick()
+		w.prologs.Wait()
+		w.fake.Prolog(func(slurm.Job, string) {})
+	}
+	w.submit(job(2, "2g.10gb:2"))
+	w.publish()
+	w.fake.Tick()
+	w.submit(job(1, "7g.40gb:1"))
+	gone := w.submit(job(1, "1g.5gb:1"))
+	if err := w.fake.Cancel(gone); err != nil {
+		f.Fatal(err)
+	}
+	w.fake.Forget(gone)
+
+	dir, err := os.MkdirTemp("", "agent")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { os.RemoveAll(dir) })
+	os.Chmod(dir, 0o755)
+	l, err := api.Listen(dir)
+	if err != nil {
+		f.Fatal(err)
+	}
+	var errs strings.Builder
+	server := api.NewServer(w.agent)
+	errLog := &syncWriter{w: &errs}
+	server.ErrorLog = log.New(errLog, "", 0)
+	go server.Serve(l)
+	f.Cleanup(func() { server.Close() })
+	w.agent.log.Logger.SetOutput(io.Discard)
+
+	f.Fuzz(func(t *testing.T, root bool, method, path string, body []byte) {
+		request := fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: caelumd\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", method, path, len(body), body)
+		uid := uint32(65534)
+		if root {
+			uid = 0
+		}
+		w.reset(t)
+		before := ""
+		if !root {
+			before = w.everything(t)
+		}
+		raw, err := apitest.Send(filepath.Join(dir, api.SocketName), uid, request)
+		if err != nil {
+			t.Fatalf("no answer: %v", err)
+		}
+		errLog.mu.Lock()
+		said := errs.String()
+		errs.Reset()
+		errLog.mu.Unlock()
+		if strings.Contains(said, "panic") {
+			t.Fatal(said)
+		}
+		if !root {
+			if after := w.everything(t); after != before {
+				t.Fatalf("a user changed something:\n%s\nnow\n%s", before, after)
+			}
+		}
+		w.checkHolds(t)
+		if strings.Contains(method, http.MethodHead) {
+			return
+		}
+		answers, err := apitest.Answers(raw)
+		if err != nil {
+			t.Fatalf("%v\n%q", err, raw)
+		}
+		for _, a := range answers {
+			if a.JSON && !json.Valid(a.Body) || a.JSON && a.Code >= 500 && a.Code != http.StatusServiceUnavailable {
+				t.Fatalf("%d: %q", a.Code, a.Body)
+			}
+		}
+	})
+}
+
+// reset gives every job but the first its state before the prolog, so that what is found does not depend on what went before.
+func (w *world) reset(t *testing.T) {
+	leases, err := w.agent.ledger.Leases()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(leases) == 1 && leases[0].Job == 1 && leases[0].Restart == 0 {
+		return
+	}
+	for _, l := range leases {
+		if err := w.agent.Release(t.Context(), l.Job, l.Restart); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.agent.Lease(t.Context(), 1, api.LeaseRequest{UID: 20001, GID: 20001, Slots: []int{0}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.agent.Publish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// everything is all that a call could change: what the agent says, its files, the GPU, what it has written into slurmctld.
+func (w *world) everything(t *testing.T) string {
+	var b strings.Builder
+	status, err := w.agent.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	status.PublishedAt = 0 // a pass of its own may come at any time
+	text, _ := json.Marshal(status)
+	b.Write(text)
+	files := w.leaseFiles(t)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintf(&b, "\n%s\n%s", name, files[name])
+	}
+	gpus, err := w.node.Instances(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(&b, "\n%+v\n%d writes", gpus, len(w.fake.Writes()))
+	return b.String()
+}
+
+func (w *world) leaseFiles(t *testing.T) map[string]string {
+	dir := filepath.Join(w.cfg.RunDir, "jobs")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[e.Name()] = string(text)
+	}
+	return all
+}
+
+// checkHolds: every lease has its file, of the form that the plugin takes, and no two jobs hold one slice or overlapping ones.
+func (w *world) checkHolds(t *testing.T) {
+	leases, err := w.agent.ledger.Leases()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := w.leaseFiles(t)
+	var units [8]uint32
+	for _, l := range leases {
+		text := files[fmt.Sprint(l.Job)]
+		if !leaseForm.MatchString(text) {
+			t.Fatalf("the lease file of job %d:\n%s", l.Job, text)
+		}
+		seen := map[string]bool{}
+		for line := range strings.Lines(text) {
+			if word := strings.Fields(line); word[0] == "slot" && seen[word[1]] {
+				t.Fatalf("a slot twice:\n%s", text)
+			} else if word[0] == "slot" {
+				seen[word[1]] = true
+			}
+		}
+		for _, s := range l.Slices {
+			if !slices.Contains(l.Slots, s.Slot) || !strings.Contains(text, s.UUID) {
+				t.Fatalf("job %d: slice %+v\n%s", l.Job, s, text)
+			}
+			for u := s.Start; u < s.Start+s.Size; u++ {
+				if units[u] != 0 {
+					t.Fatalf("unit %d is job %d's and job %d's", u, units[u], l.Job)
+				}
+				units[u] = l.Job
+			}
+		}
+		delete(files, fmt.Sprint(l.Job))
+	}
+	if len(files) > 0 {
+		t.Fatalf("files without a lease: %v", files)
+	}
+}

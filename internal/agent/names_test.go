@@ -1,0 +1,156 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"caelum/internal/slurm"
+)
+
+// drift lets the driver call 1g.5gb 1g.6gb, with 5888 MiB, while no agent runs.
+func (w *world) drift(meanwhile ...func()) {
+	w.t.Helper()
+	w.stop()
+	w.node.Emulator(w.t, "drift", "--profile", "1g.5gb", "--name", "1g.6gb", "--memory", "5888")
+	for _, do := range meanwhile {
+		do()
+	}
+	w.start()
+}
+
+// A job that runs while the driver's names change keeps its lease and its slice; both bear the new name. Afterwards the agent knows the
+// new name only: on offer, for the idle instance, and in what it says of slurm.conf.
+func TestNamesDriftUnderAJob(t *testing.T) {
+	w := newWorld(t, 1)
+	id := w.submit(job(1, "1g.5gb:1"))
+	w.publish()
+	w.fake.Tick()
+	before := w.lease(id).Slices[0]
+	w.drift()
+	w.publish()
+
+	l, err := w.agent.Job(context.Background(), id)
+	if err != nil || len(l.Slices) != 1 {
+		t.Fatalf("the job's lease: %+v, %v", l, err)
+	}
+	after := l.Slices[0]
+	if after.UUID != before.UUID || after.Start != before.Start || after.Profile != "1g.6gb" || after.MemoryMiB != 5888 {
+		t.Errorf("the job held %+v and holds %+v", before, after)
+	}
+	status, _ := w.agent.Status(context.Background())
+	if in := status.GPUs[0].Instances; len(in) != 1 || in[0].State != "leased" || in[0].Job != id || in[0].Profile != "1g.6gb" {
+		t.Errorf("instances %+v", in)
+	}
+	if !slices.Equal(status.Stale, []string{"1g.5gb"}) || !slices.Contains(status.Profiles, "1g.6gb") || slices.Contains(status.Profiles, "1g.5gb") {
+		t.Errorf("stale %v, profiles %v", status.Stale, status.Profiles)
+	}
+	if o := w.offers(); o["1g.6gb"] == 0 || o["1g.5gb"] != 0 {
+		t.Errorf("on offer: %v", o)
+	}
+	if w.total() != 28 {
+		t.Errorf("total of gres/mig is %d, want 28 always", w.total())
+	}
+	w.publish()
+	if n := strings.Count(w.log.String(), "slurm.conf gives n1 1g.5gb, which its driver does not report"); n != 1 {
+		t.Errorf("said %d times:\n%s", n, w.log.String())
+	}
+
+	if err := w.fake.Finish(id); err != nil {
+		t.Fatal(err)
+	}
+	status, _ = w.agent.Status(context.Background())
+	if in := status.GPUs[0].Instances; len(in) != 1 || in[0].State != "idle" {
+		t.Fatalf("after the job: %+v", in)
+	}
+	files, err := filepath.Glob(filepath.Join(w.node.Dev, "nvidia-caps", "nvidia-cap*"))
+	if err != nil || len(files) < 2 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		if info, err := os.Stat(file); err != nil || info.Sys().(*syscall.Stat_t).Uid != 0 {
+			t.Errorf("%s is still the user's (%v)", file, err)
+		}
+	}
+	again := w.submit(job(1, "1g.6gb:1"))
+	w.fake.Tick()
+	if got := w.lease(again).Slices[0]; got.Profile != "1g.6gb" || got.MemoryMiB != 5888 {
+		t.Errorf("the next job got %+v", got)
+	}
+}
+
+// However a job with the old name gets here, it is told which names there are; the node is unharmed.
+func TestOldNameIsRefused(t *testing.T) {
+	w := newWorld(t, 1)
+	w.publish()
+	w.drift()
+	w.publish()
+	n, err := w.fake.Node(context.Background(), "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, g := range n.Gres {
+		if g.Type == "1g.5gb" {
+			n.Gres[i].Count = 1
+		}
+	}
+	if err := w.fake.UpdateGRES(context.Background(), "n1", n.Gres); err != nil {
+		t.Fatal(err)
+	}
+	id := w.submit(job(1, "1g.5gb:1"))
+	w.fake.Tick()
+	if got := w.lease(id).Error; !strings.Contains(got, `no GPU of n1 has the profile "1g.5gb"; it has 1g.6gb, `) {
+		t.Errorf("the job was told %q", got)
+	}
+}
+
+// An instance that goes away together with its name is forgotten, and its job named.
+func TestNameAndInstanceGone(t *testing.T) {
+	w := newWorld(t, 1)
+	id := w.submit(job(1, "1g.5gb:1"))
+	w.publish()
+	w.fake.Tick()
+	w.lease(id)
+	status, _ := w.agent.Status(context.Background())
+	in := status.GPUs[0].Instances[0]
+	w.drift(func() { w.node.Emulator(t, "destroy", "0", fmt.Sprint(in.GI)) })
+	if !strings.Contains(w.log.String(), "was removed by somebody else while the job held it") {
+		t.Errorf("not said:\n%s", w.log.String())
+	}
+	if left, err := w.agent.ledger.Instances(); err != nil || len(left) != 0 {
+		t.Errorf("in the ledger: %+v, %v", left, err)
+	}
+}
+
+// What slurm.conf has and the driver does not is not judged while a GPU is not managed: it may be that one's. closed is nobody's.
+func TestStaleNeedsEveryGPU(t *testing.T) {
+	w := newWorld(t, 2)
+	node := slurm.Node{Name: "n1", Gres: gres(t, "gpu:a100:14,mig:1g.5gb:0,mig:1g.24gb:0,mig:closed:56")}
+	w.agent.noteStale(node)
+	if !slices.Equal(w.agent.stale, []string{"1g.24gb"}) {
+		t.Errorf("stale: %v", w.agent.stale)
+	}
+	w.agent.cards[1].Problem, w.agent.cards[1].Board = "the GPU is lost", nil
+	w.agent.noteStale(node)
+	if len(w.agent.stale) != 0 {
+		t.Errorf("stale beside a lost GPU: %v", w.agent.stale)
+	}
+}
+
+// A node on which nothing has changed is not written, whatever the order in which slurmctld shows its types.
+func TestSameCounts(t *testing.T) {
+	x := gres(t, "gpu:a100:7,mig:1g.6gb:4,mig:2g.10gb:1,mig:closed:23")
+	if !sameCounts(x, gres(t, "gpu:a100:7,mig:2g.10gb:1,mig:closed:23,mig:1g.6gb:4")) {
+		t.Error("another order is another list")
+	}
+	for _, other := range []string{"gpu:a100:7,mig:1g.6gb:4,mig:2g.10gb:1", "gpu:a100:7,mig:1g.6gb:3,mig:2g.10gb:1,mig:closed:23", "gpu:h100:7,mig:1g.6gb:4,mig:2g.10gb:1,mig:closed:23"} {
+		if sameCounts(x, gres(t, other)) {
+			t.Errorf("%s is the same", other)
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"caelum/internal/api"
+	"caelum/internal/gpu"
+	"caelum/internal/ledger"
+)
+
+// A lease file is written after the lease is in the ledger, and removed before the lease leaves it. So a lease file whose lease
+// the ledger does not have says that the ledger was lost or is older than it should be: its file was removed or emptied, or
+// SQLite dropped the end of a damaged journal, which it does in silence. What the lease files and the GPUs prove together
+// is put back, before anything is made of what the ledger says is idle.
+//
+// The idle instances of a lost ledger cannot be told from somebody else's, and stay foreign.
+
+// recoverLeases puts back the leases that the ledger has lost. An error is a contradiction that nobody but the admin can solve.
+func (a *Agent) recoverLeases() error {
+	files, err := os.ReadDir(filepath.Join(a.cfg.RunDir, "jobs"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("couldn't look for lease files: %w", err)
+	}
+	var lost []api.Lease
+	for _, f := range files {
+		id, err := strconv.ParseUint(f.Name(), 10, 32)
+		if err != nil {
+			continue // half written by an agent that was killed
+		}
+		l, err := readLeaseFile(a.leaseFile(uint32(id)), uint32(id))
+		if err != nil {
+			a.log.WithError(err).WithField("job", id).Errorf("couldn't read a lease file; when no job %d runs here, remove %s", id, a.leaseFile(uint32(id)))
+			continue
+		}
+		if had := a.leases[l.Job]; had == nil || had.Restart < l.Restart {
+			lost = append(lost, l)
+		}
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	found := a.foundByUUID()
+	for _, l := range lost {
+		if err := a.recoverLease(l, found); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spotted is an instance where it was found.
+type spotted struct {
+	card *card
+	gpu.Instance
+}
+
+func (a *Agent) foundByUUID() map[string]spotted {
+	found := map[string]spotted{}
+	for g, c := range a.cards {
+		if c.Problem != "" {
+			continue
+		}
+		list, err := a.hw.Instances(g)
+		if err != nil {
+			a.log.WithError(err).WithField("gpu", g).Error("couldn't look for lost leases")
+		}
+		for _, in := range list {
+			found[in.UUID] = spotted{c, in}
+		}
+	}
+	return found
+}
+
+// recoverLease puts one lease back, with those of its slices that are there.
+func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
+	log := a.log.WithField("job", l.Job)
+	var held []*instance
+	wanted := l.Slices
+	l.Slices = nil
+	for _, s := range wanted {
+		in, ok := found[s.UUID]
+		p, known := -1, false
+		if ok {
+			p, known = in.card.Board.Placement(in.Profile, in.Start)
+		}
+		if !known {
+			log.WithField("uuid", s.UUID).Error("its lease file names a slice that is on no GPU; the job will fail")
+			continue
+		}
+		if old := in.card.ours[p]; old != nil && old.UUID == s.UUID && old.Job != 0 && old.Job != l.Job {
+			// The other one's file is gone, so it was released; the ledger has forgotten that.
+			if _, err := os.Lstat(a.leaseFile(old.Job)); err == nil {
+				return fmt.Errorf("the lease files of jobs %d and %d name the same slice %s: drain %s, wait until it is empty, remove %s and start caelumd again",
+					old.Job, l.Job, s.UUID, a.cfg.Node, a.leaseFile(l.Job))
+			}
+			if err := a.ledger.Release(old.Job); err != nil {
+				return err
+			}
+			a.dropLease(old.Job)
+		}
+		board := in.card.Board
+		l.Slices = append(l.Slices, api.Slice{
+			Slot: s.Slot, GPU: slices.Index(a.cards, in.card), Profile: in.Profile, Start: in.Start, Size: in.Size,
+			MemoryMiB: board.Profiles[board.Placements[p].Profile].MemoryMiB, UUID: in.UUID,
+		})
+		made := &instance{Instance: ledger.Instance{
+			GPU: in.card.UUID, GI: in.GI, Profile: in.Profile, Start: in.Start, Size: in.Size, UUID: in.UUID, Job: l.Job,
+		}, cis: in.CIs}
+		in.card.ours[p] = made
+		held = append(held, made)
+	}
+	if err := a.ledger.Recover(l, ledgerInstances(held)); err != nil {
+		return err
+	}
+	a.leases[l.Job] = &l
+	log.WithField("restart", l.Restart).WithField("slices", len(l.Slices)).Warn("the ledger had lost the lease of this job; taken back from its lease file")
+	return nil
+}
+
+func (a *Agent) dropLease(job uint32) {
+	delete(a.leases, job)
+	for _, c := range a.cards {
+		for in := range maps.Values(c.ours) {
+			if in.Job == job {
+				in.Job = 0
+			}
+		}
+	}
+}
+
+// readLeaseFile reads what writeLeaseFile wrote. It asks for less than the plugin does: lines that only matter to a task may be of
+// any form.
+func readLeaseFile(path string, job uint32) (l api.Lease, err error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return l, err
+	}
+	if !info.Mode().IsRegular() {
+		return l, fmt.Errorf("%s: not a regular file", path)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return l, err
+	}
+	body, whole := strings.CutSuffix(string(text), "\nend\n")
+	l.Since = info.ModTime().Unix()
+	for i, line := range strings.Split(body, "\n") {
+		key, value, _ := strings.Cut(line, " ")
+		var n uint64
+		switch key {
+		case "caelum-lease":
+			whole = whole && i == 0 && value == "1"
+		case "job":
+			n, err = strconv.ParseUint(value, 10, 32)
+			l.Job = uint32(n)
+		case "restart":
+			n, err = strconv.ParseUint(value, 10, 16)
+			l.Restart = int(n)
+		case "uid":
+			n, err = strconv.ParseUint(value, 10, 32)
+			l.UID = uint32(n)
+		case "error":
+			l.Error = value
+		case "slot":
+			slot, uuid, _ := strings.Cut(value, " ")
+			n, err = strconv.ParseUint(slot, 10, 16)
+			l.Slots = append(l.Slots, int(n))
+			if uuid != "-" {
+				l.Slices = append(l.Slices, api.Slice{Slot: int(n), UUID: uuid})
+			}
+		}
+		if err != nil || !whole {
+			return l, fmt.Errorf("%s: not a whole lease (line %d)", path, i+1)
+		}
+	}
+	if l.Job != job {
+		return l, fmt.Errorf("%s: it is of job %d", path, l.Job)
+	}
+	if u, err := user.LookupId(strconv.FormatUint(uint64(l.UID), 10)); err == nil {
+		l.User = u.Username
+	}
+	slices.SortFunc(l.Slices, func(x, y api.Slice) int { return cmp.Compare(x.Slot, y.Slot) })
+	return l, nil
+}

@@ -1,0 +1,113 @@
+// Package apitest lets a test send bytes to an API server as any user, and reads what comes back with no mercy.
+package apitest
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// patience is how long an exchange may take. The server's own limits are 5 s for the header and 10 s for the whole request.
+const patience = 20 * time.Second
+
+// Send connects to the socket as the user, sends the bytes, says that there are no more, and returns all that the server
+// answers. The socket's directory must be open to the user.
+func Send(socket string, uid uint32, request []byte) ([]byte, error) {
+	conn, err := dial(socket, uid)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(patience))
+	go func() {
+		conn.Write(request) // fails when the server has heard enough
+		conn.CloseWrite()
+	}()
+	answer, err := io.ReadAll(conn)
+	if errors.Is(err, syscall.ECONNRESET) { // it closed with some of the request unread
+		err = nil
+	}
+	return answer, err
+}
+
+// dial makes a connection whose SO_PEERCRED names the user: the kernel takes that from the thread that connects.
+func dial(socket string, uid uint32) (*net.UnixConn, error) {
+	runtime.LockOSThread()
+	if err := effective(uid); err != nil {
+		return nil, fmt.Errorf("becoming user %d needs root: %w", uid, err)
+	}
+	fd, err := connect(socket)
+	if back := effective(0); back != nil {
+		panic("apitest: cannot become root again: " + back.Error())
+	}
+	runtime.UnlockOSThread()
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "socket")
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.UnixConn), nil
+}
+
+func connect(socket string) (int, error) {
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	if err := syscall.Connect(fd, &syscall.SockaddrUnix{Name: socket}); err != nil {
+		syscall.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// effective changes this thread's effective user alone; syscall.Setresuid would change every thread's.
+func effective(uid uint32) error {
+	const same = ^uintptr(0)
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, same, uintptr(uid), same); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// Answer is one answer of a server.
+type Answer struct {
+	Code int
+	JSON bool // else it is net/http's own, a line of text
+	Body []byte
+}
+
+// Answers takes apart what Send returned. An error is something that is no HTTP answer.
+func Answers(raw []byte) ([]Answer, error) {
+	var all []Answer
+	in := bufio.NewReader(bytes.NewReader(raw))
+	for {
+		if _, err := in.Peek(1); err == io.EOF {
+			return all, nil
+		}
+		resp, err := http.ReadResponse(in, &http.Request{Method: http.MethodGet})
+		if err != nil {
+			return nil, fmt.Errorf("answer %d: %w", len(all), err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			return nil, fmt.Errorf("the body of answer %d: %w", len(all), err)
+		}
+		if resp.StatusCode != http.StatusContinue {
+			all = append(all, Answer{resp.StatusCode, strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json"), body})
+		}
+	}
+}

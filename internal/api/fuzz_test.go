@@ -1,0 +1,215 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"unicode"
+
+	"caelum/internal/api/apitest"
+)
+
+// recorder is a handler that answers in every way an agent may.
+type recorder struct {
+	mu            sync.Mutex
+	asked, others int
+	bad           string
+}
+
+func (r *recorder) Lease(ctx context.Context, job uint32, q LeaseRequest) (*Lease, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked++
+	if Peer(ctx) != 0 || job == 0 {
+		r.bad = fmt.Sprintf("user %d asks for a lease of job %d", Peer(ctx), job)
+	}
+	if err := q.check(); err != nil {
+		r.bad = fmt.Sprintf("%+v reaches the agent: %v", q, err)
+	}
+	switch q.Restart % 4 {
+	case 1:
+		return nil, NotNow("slurmctld is away")
+	case 2:
+		return nil, errors.New("GPU 0 fell off the bus\n\x00\xff<&>")
+	}
+	return &Lease{Job: job, Restart: q.Restart, UID: q.UID, Slots: q.Slots, Error: q.MIG}, nil
+}
+
+func (r *recorder) Release(ctx context.Context, job uint32, restart int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked++
+	if Peer(ctx) != 0 || job == 0 || restart < 0 || restart > 65535 {
+		r.bad = fmt.Sprintf("user %d releases job %d, restart %d", Peer(ctx), job, restart)
+	}
+	return nil
+}
+
+func (r *recorder) Job(_ context.Context, job uint32) (*Lease, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.others++
+	if job%2 == 0 {
+		return nil, NotFound("no lease for this job")
+	}
+	return &Lease{Job: job, Name: "\x1b[2J\xff", Slots: []int{0}}, nil
+}
+
+func (r *recorder) Status(context.Context) (*Status, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.others++
+	return &Status{Node: "n1"}, nil
+}
+
+func (r *recorder) Refused(uid uint32, call string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.others++
+	if uid == 0 || strings.ContainsFunc(call, unicode.IsControl) {
+		r.bad = fmt.Sprintf("user %d is refused %q", uid, call)
+	}
+}
+
+var codes = []int{200, 301, 307, 400, 403, 404, 405, 408, 413, 414, 415, 417, 431, 500, 501, 503, 505}
+
+// FuzzServer: whatever a user sends, no handler panics, only root's requests reach what changes leases, only requests that make sense
+// reach it at all, and every answer is HTTP with the JSON that its code promises.
+func FuzzServer(f *testing.F) {
+	if os.Getuid() != 0 {
+		f.Skip("needs root to be another user")
+	}
+	const whole = `{"restart":0,"uid":1001,"gid":1001,"partition":"gpu","slots":[0,3]}`
+	for _, s := range []struct {
+		root                         bool
+		method, target, header, body string
+		pad                          uint32
+	}{
+		{true, "POST", "/v1/jobs/12/lease", "", whole, 0},
+		{false, "POST", "/v1/jobs/12/lease", "", whole, 0},
+		{true, "POST", "/v1/jobs/12/lease", "", strings.Replace(whole, "0,", "1,", 1), 70000},
+		{true, "POST", "/v1/jobs/12/lease", "", `{"restart":-1,"slots":[]}`, 0},
+		{true, "POST", "/v1/jobs/12/lease", "", `{"slots":[0,0,-1,1e9]}`, 0},
+		{true, "POST", "/v1/jobs/12/lease", "Transfer-Encoding: chunked\r\n", "5\r\n{\"uid\r\n0\r\n\r\n", 0},
+		{true, "POST", "/v1/jobs/4294967296/lease", "Expect: 100-continue\r\n", "null", 0},
+		{true, "DELETE", "/v1/jobs/12/lease?restart=2", "", "", 0},
+		{false, "DELETE", "/v1/jobs/12/lease?restart=65535", "", "", 0},
+		{true, "DELETE", "/v1/jobs/0/lease?restart=-1&restart=1;restart=%zz", "", "", 0},
+		{false, "GET", "/v1/jobs/13", "", "", 0},
+		{false, "HEAD", "/v1/jobs/13", "", "", 0},
+		{false, "GET", "/v1/status", "Host: \r\nConnection: upgrade\r\nUpgrade: h2c\r\n", "", 0},
+		{false, "GET", "/v1/../v1//status", "", "GET /v1/status HTTP/1.0\r\n\r\n", 0},
+		{false, "PRI", "*", "", "SM\r\n\r\n", 0},
+		{false, "CONNECT", "/v1/jobs/12/lease", "X: " + strings.Repeat("y", 20000) + "\r\n", "", 0},
+		{false, "GET /v1/status HTTP/1.1\r\nHost: a\r\n\r\nPOST", "/v1/jobs/1/lease", "Content-Length: 1\r\n", "{}", 0},
+	} {
+		f.Add(s.root, s.method, s.target, s.header, []byte(s.body), s.pad)
+	}
+	dir, err := os.MkdirTemp("", "api") // f.TempDir's are closed to users
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		f.Fatal(err)
+	}
+	l, err := Listen(dir)
+	if err != nil {
+		f.Fatal(err)
+	}
+	h, errs := &recorder{}, &lines{}
+	s := NewServer(h)
+	s.ErrorLog = log.New(errs, "", 0)
+	go s.Serve(l)
+	f.Cleanup(func() { s.Close() })
+	socket := filepath.Join(dir, SocketName)
+	f.Fuzz(func(t *testing.T, root bool, method, target, header string, body []byte, pad uint32) {
+		body = slices.Concat(bytes.Repeat([]byte(" "), int(pad%(3*maxRequest))), body)
+		request := fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: caelumd\r\n%sContent-Length: %d\r\n\r\n%s", method, target, header, len(body), body)
+		uid := uint32(65534)
+		if root {
+			uid = 0
+		}
+		asked := h.asked
+		raw, err := apitest.Send(socket, uid, request)
+		if err != nil {
+			t.Fatalf("no answer: %v", err)
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.bad != "" || (!root && h.asked != asked) {
+			t.Fatalf("%d calls as user %d; %s", h.asked-asked, uid, h.bad)
+		}
+		if text := errs.take(); strings.Contains(text, "panic") {
+			t.Fatal(text)
+		}
+		if bytes.Contains(request, []byte("HEAD")) { // answers without the body that their header counts
+			return
+		}
+		answers, err := apitest.Answers(raw)
+		if err != nil {
+			t.Fatalf("%v\n%q", err, raw)
+		}
+		for _, a := range answers {
+			checkAnswer(t, a)
+		}
+	})
+}
+
+func checkAnswer(t *testing.T, a apitest.Answer) {
+	if !slices.Contains(codes, a.Code) {
+		t.Fatalf("code %d", a.Code)
+	}
+	if !a.JSON {
+		if a.Code == 200 || a.Code == 500 || a.Code == 503 {
+			t.Fatalf("%d without JSON: %q", a.Code, a.Body)
+		}
+		return
+	}
+	if a.Code != http.StatusOK {
+		var p Problem
+		if !strictly(a.Body, &p) || p.Error == "" {
+			t.Fatalf("%d: %q", a.Code, a.Body)
+		}
+		return
+	}
+	if !strictly(a.Body, new(Lease)) && !strictly(a.Body, new(Status)) {
+		t.Fatalf("200: %q", a.Body)
+	}
+}
+
+func strictly(text []byte, into any) bool {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	return d.Decode(into) == nil && d.Decode(&struct{}{}) == io.EOF
+}
+
+// lines is the server's error log.
+type lines struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.b.Reset()
+	return l.b.String()
+}

@@ -1,0 +1,190 @@
+package ledger
+
+import (
+	"bytes"
+	"database/sql"
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"caelum/internal/api"
+)
+
+// made is a ledger with leases in it, closed.
+func made(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "state", "ledger.db")
+	l := open(t, path)
+	for job := range uint32(40) {
+		if err := l.Grant(api.Lease{Job: job + 1, Name: strings.Repeat("n", 300)}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func edit(t *testing.T, path, statement string) {
+	t.Helper()
+	db, err := sql.Open("sqlite3", path)
+	if err == nil {
+		_, err = db.Exec(statement)
+	}
+	if err = errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is not a whole ledger is refused with its name and a remedy, and stays as it is for whoever wants to look into it.
+func TestRefused(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		damage func(path string)
+		want   string
+	}{
+		{"half of it", func(p string) { os.Truncate(p, 3*4096) }, moveAway},
+		{"a header", func(p string) { os.Truncate(p, 100) }, moveAway},
+		{"garbage", func(p string) { os.WriteFile(p, bytes.Repeat([]byte("not a database "), 1000), 0o600) }, moveAway},
+		{"a page of garbage", func(p string) {
+			f, _ := os.OpenFile(p, os.O_WRONLY, 0)
+			f.WriteAt(bytes.Repeat([]byte{0xff}, 4096), 4*4096)
+			f.Close()
+		}, moveAway},
+		{"a newer release's", func(p string) { edit(t, p, "PRAGMA user_version = 99") }, "install that one again"},
+		{"another program's", func(p string) { os.Remove(p); edit(t, p, "CREATE TABLE contacts (name TEXT)") }, "another program's"},
+		{"another program's with a version", func(p string) {
+			os.Remove(p)
+			edit(t, p, "CREATE TABLE lease (tenant TEXT); PRAGMA user_version = 1")
+		}, "another program's"},
+		{"a directory", func(p string) { os.Remove(p); os.Mkdir(p, 0o700) }, "see that its folder is there"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := made(t)
+			c.damage(path)
+			before, _ := os.ReadFile(path)
+			_, err := Open(path)
+			if err == nil || !strings.HasPrefix(err.Error(), "ledger "+path+": ") || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%v", err)
+			}
+			// The mode of the journal is the one thing that another program's database may find changed: bytes 18 and 19.
+			if after, _ := os.ReadFile(path); len(before) > 100 && !bytes.Equal(before[100:4096], after[100:4096]) || len(before) != len(after) {
+				t.Error("it was changed")
+			}
+		})
+	}
+}
+
+// A lease whose text is damaged inside a database that is whole.
+func TestDamagedLease(t *testing.T) {
+	path := made(t)
+	edit(t, path, "UPDATE lease SET lease = '{' WHERE job = 7")
+	if _, err := open(t, path).Leases(); err == nil || !strings.Contains(err.Error(), moveAway) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A journal that is no journal has nothing in it that was ever written: the database counts.
+func TestDamagedJournal(t *testing.T) {
+	path := made(t)
+	if err := os.WriteFile(path+"-wal", bytes.Repeat([]byte("garbage "), 5000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if leases, err := open(t, path).Leases(); err != nil || len(leases) != 40 {
+		t.Errorf("%d leases, %v", len(leases), err)
+	}
+}
+
+// mounted is a file system of its own.
+func mounted(t *testing.T, options string) string {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root to mount")
+	}
+	dir := t.TempDir()
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", options, "tmpfs", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Cleanup(func() { exec.Command("umount", "-l", dir).Run() })
+	return dir
+}
+
+func TestFullDisk(t *testing.T) {
+	dir := mounted(t, "size=256k")
+	path := filepath.Join(dir, "ledger.db")
+	l := open(t, path)
+	if err := errors.Join(l.SetMeta("slots", "7"), l.Grant(api.Lease{Job: 1}, nil)); err != nil {
+		t.Fatal(err)
+	}
+	// SQLite may have room left inside its files for a small write or two.
+	filler := filepath.Join(dir, "filler")
+	os.WriteFile(filler, make([]byte, 256<<10), 0o600)
+	var err error
+	last := uint32(1)
+	for err == nil && last < 1000 {
+		last++
+		err = l.Grant(api.Lease{Job: last, Name: strings.Repeat("n", 3000)}, nil)
+	}
+	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "make room in "+dir) {
+		t.Fatalf("after %d leases: %v", last, err)
+	}
+	if err := l.SetMeta("slots", "7"); err != nil {
+		t.Errorf("a note that stands there already: %v", err)
+	}
+	leases, err := l.Leases()
+	if err != nil || len(leases) != int(last)-1 {
+		t.Errorf("%d leases of %d, %v", len(leases), last-1, err)
+	}
+	l.Close()
+	l = open(t, path)
+	if again, err := l.Leases(); err != nil || len(again) != len(leases) {
+		t.Errorf("opened again: %d leases, %v", len(again), err)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Grant(api.Lease{Job: last}, nil); err != nil {
+		t.Errorf("with room again: %v", err)
+	}
+}
+
+func TestReadOnly(t *testing.T) {
+	dir := mounted(t, "size=1m")
+	path := filepath.Join(dir, "ledger.db")
+	l := open(t, path)
+	l.Close()
+	if out, err := exec.Command("mount", "-o", "remount,ro", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "writable") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A lock that another process keeps may go away: whoever asked shall ask again.
+func TestLocked(t *testing.T) {
+	path := made(t)
+	other := open(t, path)
+	tx, err := other.db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := open(t, path)
+	if _, err := l.db.Exec("PRAGMA busy_timeout = 1"); err != nil {
+		t.Fatal(err)
+	}
+	err = l.Release(1)
+	var later *api.Error
+	if !errors.As(err, &later) || later.Code != http.StatusServiceUnavailable || !strings.Contains(err.Error(), "fuser "+path) {
+		t.Errorf("%v", err)
+	}
+	if err := errors.Join(tx.Rollback(), l.Release(1)); err != nil {
+		t.Errorf("with the lock gone: %v", err)
+	}
+}
