@@ -9,7 +9,10 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf16"
 
 	"github.com/spf13/cobra"
 
@@ -39,7 +42,7 @@ const callTimeout = 10 * time.Second
 func main() {
 	cmd, err := newRoot().ExecuteC()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "caelum:", err)
+		fmt.Fprintln(os.Stderr, "caelum:", printable(strings.ReplaceAll(err.Error(), "\n", " ")))
 		os.Exit(exitCode(cmd, err))
 	}
 }
@@ -72,7 +75,7 @@ func newRoot() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "caelum",
 		Short: "MIG slices for Slurm jobs, cut on demand",
-		Long: `caelum shows what the agent of this node does, and prints the configuration that Slurm needs.
+		Long: `caelum shows what the agent of this node does, prints the configuration that Slurm needs, and answers what a GPU can become.
 ` + exitStatusHelp,
 		Version:       agent.Version,
 		SilenceUsage:  true,
@@ -88,7 +91,8 @@ func newRoot() *cobra.Command {
 	cmd.PersistentFlags().StringVar(&g.runDir, "run-dir", api.DefaultRunDir, "directory of the agent's socket")
 	cmd.PersistentFlags().BoolVar(&g.json, "json", false, "print JSON")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	cmd.AddCommand(newStatus(g), newJob(g), newDoctor(g), newSlurmConfig(g))
+	cmd.AddCommand(newStatus(g), newJob(g), newDoctor(g), newSlurmConfig(g),
+		newProfiles(g), newLayouts(g), newPlace(g))
 	for _, sub := range cmd.Commands() {
 		sub.Long += "\n" + exitStatusHelp
 		if check := sub.Args; check != nil {
@@ -118,8 +122,22 @@ func ask[T any](g *globals, call func(context.Context, *api.Client) (T, error)) 
 	return v, err
 }
 
+// printJSON escapes more than JSON asks for: of the characters that steer a terminal, encoding/json leaves those above 0x7e.
 func printJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	for _, r := range string(text) {
+		if r == '\n' || unicode.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		for _, half := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&b, "\\u%04x", half)
+		}
+	}
+	_, err = fmt.Fprintln(w, b.String())
+	return err
 }

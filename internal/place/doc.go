@@ -24,6 +24,21 @@
 //
 // Among the candidates of one means a [Policy] decides.
 //
+// # Policies
+//
+// What they look at, from little to much:
+//
+//	first-fit, driver        the lowest GPU
+//	best-fit                 free units
+//	reach, mcc, fragaware    what the layout becomes (package mig: Node)
+//	mecc, fgd                ... and how often each profile is asked for
+//	grmu                     which basket the GPU is in
+//	lifetime                 when what stands beside it ends
+//	scarcity                 ... and how many slots of each profile will be free when
+//	qla                      ... and who waits: it may hold a job that could start
+//
+// The first ones cost the same on every GPU with the same layout, so they are asked once for each layout that there is ([Pool]).
+//
 // # Reach over several GPUs
 //
 // On one GPU the reach policy takes the start whose successor keeps the most maximal layouts reachable. Over several GPUs the

@@ -84,6 +84,7 @@ type yard struct {
 
 	ready, busy []try   // for the head: free now, and later
 	behind      []later // the others
+	waiting     int     // how many of them wait already
 }
 
 // lane is a GPU.
@@ -240,13 +241,14 @@ func (y *yard) line(s *Situation, q QLA) {
 	for _, r := range s.Behind[:min(len(s.Behind), ahead)] {
 		y.behind = append(y.behind, later{r.Profile, s.Now, r.duration()})
 	}
+	y.waiting = len(y.behind)
 	for _, a := range s.Expected[:min(len(s.Expected), max(arrivals, 0))] {
 		y.behind = append(y.behind, later{a.Profile, max(a.At, s.Now), a.duration()})
 	}
 }
 
-// play puts the head at t and then the others, in their order, and answers the sum of the others' waits. It gives up, with +Inf, when
-// that exceeds the limit.
+// play puts the head at t and then the others, in their order, and answers the sum of the others' waits. It gives up, with +Inf, as
+// soon as that must exceed the limit: none of those that wait starts before the one in front of it.
 func (y *yard) play(t *try, d float64, limit float64) float64 {
 	copy(y.plays, y.free)
 	copy(y.first, y.clean)
@@ -260,7 +262,8 @@ func (y *yard) play(t *try, d float64, limit float64) float64 {
 		}
 		y.put(lane, place, start+j.duration)
 		last = start
-		if sum += start - j.at; sum > limit {
+		sum += start - j.at
+		if sum+float64(max(0, y.waiting-k-1))*(start-y.now) > limit {
 			return math.Inf(1)
 		}
 	}

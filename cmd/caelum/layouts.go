@@ -1,0 +1,173 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"caelum/internal/mig"
+)
+
+type layoutsOptions struct {
+	profiles   []string
+	containing string
+	all        bool
+	measures   bool
+}
+
+func newLayouts(g *globals) *cobra.Command {
+	var o layoutsOptions
+	cmd := &cobra.Command{
+		Use:   "layouts BOARD",
+		Short: "Draw and count what a board's GPU can be cut into",
+		Long: `layouts counts the layouts of a GPU and draws the maximal ones: those beside which nothing more fits. A cell is a unit,
+dots are free, and the largest instances come first.
+` + measuresHelp + `
+Of a maximal layout REACH is 1 and CC 0.
+
+` + tablesHelp,
+		Example: `  caelum layouts A100-40GB
+  caelum layouts A100-40GB --containing '|.|.|.|.|.|.|1g.5gb|.|'
+  caelum layouts A100-40GB --all-layouts --measures --profiles 1g.5gb,3g.20gb,7g.40gb`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return errors.New("which board? Name one; `caelum profiles` lists them")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return runLayouts(cmd.OutOrStdout(), g, o, args[0]) },
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&o.profiles, "profiles", nil, "cut into these profiles only; default those without variants (+me, ...), \"all\" every one")
+	f.StringVar(&o.containing, "containing", "", "only what can still become of this drawing: |name|.|#|..., # for a blocked unit")
+	f.BoolVar(&o.all, "all-layouts", false, "draw every layout, not only the maximal ones")
+	f.BoolVar(&o.measures, "measures", false, "with what each leaves open: REACH, CC, FRAG")
+	return cmd
+}
+
+func runLayouts(w io.Writer, g *globals, o layoutsOptions, name string) error {
+	whole, err := boardNamed(name)
+	if err == nil {
+		err = checkProfiles(o.profiles, whole)
+	}
+	if err != nil {
+		return err
+	}
+	b := selected(whole, o.profiles)
+	var contained mig.Layout
+	var blocked uint64
+	if o.containing != "" {
+		if contained, blocked, err = readDrawing("--containing", b, o.containing); err != nil {
+			return err
+		}
+	}
+	f := enumerate(b.TableBeside(blocked), contained)
+	if g.json {
+		return printJSON(w, f.json(o))
+	}
+	f.print(w, o)
+	return nil
+}
+
+// found is what a board can become, from a layout on.
+type found struct {
+	from    *mig.Node
+	layouts []*mig.Node // that contain it, the largest instances first
+	maximal []*mig.Node // of these
+}
+
+func enumerate(t *mig.Table, contained mig.Layout) found {
+	f := found{from: t.Node(contained)}
+	for k := range t.Nodes() {
+		if n := &t.Nodes()[k]; n.Layout&contained == contained {
+			f.layouts = append(f.layouts, n)
+		}
+	}
+	largestFirst(t.Board, f.layouts)
+	for _, n := range f.layouts {
+		if n.Open == 0 {
+			f.maximal = append(f.maximal, n)
+		}
+	}
+	return f
+}
+
+func (f found) shown(o layoutsOptions) []*mig.Node {
+	if o.all {
+		return f.layouts
+	}
+	return f.maximal
+}
+
+func (f found) print(w io.Writer, o layoutsOptions) {
+	b := f.from.Table().Board
+	fmt.Fprintf(w, "%s, cut into %s\n", b.Name, strings.Join(profileNames(b), " "))
+	if o.containing == "" {
+		fmt.Fprintf(w, "%d layouts, %d of them maximal\n\n", len(f.layouts), len(f.maximal))
+	} else {
+		fmt.Fprintf(w, "%s\n%d of %d layouts contain this; %d of %d maximal ones\n\n", drawNode(f.from).Drawing,
+			len(f.layouts), len(f.from.Table().Nodes()), len(f.maximal), f.from.Table().Node(0).Reach)
+	}
+	head := ruler(b)
+	if o.measures {
+		head += "  " + measuresHead
+	}
+	fmt.Fprintln(w, strings.TrimRight(head, " "))
+	for _, n := range f.shown(o) {
+		fmt.Fprint(w, b.DrawBeside(n.Layout, n.Table().Blocked))
+		if o.measures {
+			fmt.Fprint(w, "  ", measures(n))
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+func (f found) json(o layoutsOptions) any {
+	b := f.from.Table().Board
+	out := struct {
+		Board      string   `json:"board"`
+		Profiles   []string `json:"profiles"`
+		Containing *drawn   `json:"containing,omitempty"`
+		Layouts    int      `json:"layouts"`
+		Maximal    int      `json:"maximal"`
+		Drawn      []drawn  `json:"drawn"`
+	}{Board: b.Name, Profiles: profileNames(b), Layouts: len(f.layouts), Maximal: len(f.maximal)}
+	if o.containing != "" {
+		from := drawNode(f.from)
+		out.Containing = &from
+	}
+	for _, n := range f.shown(o) {
+		out.Drawn = append(out.Drawn, drawNode(n))
+	}
+	return out
+}
+
+// largestFirst sorts layouts by what begins at unit 0, then at unit 1 and so on: the largest instance first, free units last.
+func largestFirst(b *mig.Board, nodes []*mig.Node) {
+	order := make([]int, len(b.Profiles))
+	for p := range order {
+		order[p] = p
+	}
+	slices.SortStableFunc(order, func(p, q int) int {
+		x, y := b.Profiles[p], b.Profiles[q]
+		return cmp.Or(cmp.Compare(y.Size, x.Size), cmp.Compare(y.Compute, x.Compute))
+	})
+	rank := make([]int, len(order))
+	for r, p := range order {
+		rank[p] = r
+	}
+	key := func(n *mig.Node) []int {
+		at := slices.Repeat([]int{len(rank)}, b.Grid)
+		for i := range n.Layout.Indices() {
+			pl := b.Placements[i]
+			at[pl.Start] = rank[pl.Profile]
+		}
+		return at
+	}
+	slices.SortFunc(nodes, func(m, n *mig.Node) int { return slices.Compare(key(m), key(n)) })
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"caelum/internal/api"
+	"caelum/internal/mig"
+	"caelum/internal/place"
+)
+
+// How caelum place shows what it found.
+
+func (t trial) print(w io.Writer) {
+	fmt.Fprintf(w, "policy %s; the GPUs before:\n", t.policy)
+	printGPUs(w, t.before)
+	fmt.Fprintln(w)
+	for _, s := range t.steps {
+		if !s.placed {
+			fmt.Fprintf(w, "%s: %s\n", s.profile, s.why(t.policy))
+			continue
+		}
+		fmt.Fprintf(w, "%s: at %d of GPU %d, %s\n", s.profile, s.start(), s.gpu, s.how())
+		printGPU(w, s.gpu, s.left)
+	}
+	if len(t.before) > 1 {
+		fmt.Fprintln(w, "\nafterwards:")
+		printGPUs(w, t.after)
+	}
+}
+
+// why says why a request was not placed.
+func (s step) why(policy string) string {
+	if s.room {
+		return "no room that " + policy + " would take"
+	}
+	return "no room"
+}
+
+// how names the means, and what has to go.
+func (s step) how() string {
+	if s.means == place.Reclaim {
+		return "reclaim " + s.left.Board.List(s.gone)
+	}
+	return s.means.String()
+}
+
+// start is the unit at which it begins.
+func (s step) start() int { return s.left.Board.Placements[s.index].Start }
+
+// printGPUs draws each GPU, under its board's name where that is another one than above.
+func printGPUs(w io.Writer, gpus []place.GPU) {
+	var board *mig.Board
+	for k, g := range gpus {
+		if g.Board != board {
+			board = g.Board
+			fmt.Fprintf(w, "%s\n     %s  %s\n", board.Name, ruler(board), measuresHead)
+		}
+		printGPU(w, k, g)
+	}
+}
+
+func printGPU(w io.Writer, k int, g place.GPU) {
+	fmt.Fprintf(w, "%4d %s  %s\n", k, g.Board.DrawBeside(g.Layout, g.Blocked), measures(node(g)))
+	if g.Idle != 0 {
+		fmt.Fprintf(w, "idle %s\n", g.Board.Draw(g.Idle))
+	}
+}
+
+// compare lets every policy try, and puts them side by side: a line each.
+func compare(w io.Writer, g *globals, gpus []place.GPU, profiles []string) error {
+	var trials []trial
+	failed := 0
+	for _, name := range place.Names() {
+		policy, err := place.ByName(name)
+		if err != nil {
+			return err
+		}
+		t := try(policy, name, gpus, profiles)
+		if t.noRoom() != nil {
+			failed++
+		}
+		trials = append(trials, t)
+	}
+	if g.json {
+		var all []trialEntry
+		for _, t := range trials {
+			all = append(all, t.json())
+		}
+		if err := printJSON(w, map[string]any{"policies": all}); err != nil {
+			return err
+		}
+	} else {
+		printTrials(w, trials, profiles)
+	}
+	if failed == len(trials) {
+		return fmt.Errorf("no policy has room for all of %s", strings.Join(profiles, " "))
+	}
+	return nil
+}
+
+func printTrials(w io.Writer, trials []trial, profiles []string) {
+	fmt.Fprintln(w, "the GPUs before:")
+	printGPUs(w, trials[0].before)
+	fmt.Fprintln(w, "\nGPU@start of each request (- no room), and what is left:")
+	right := make([]bool, 1+len(profiles), 4+len(profiles))
+	right = append(right, true, true, true)
+	table := [][]string{append(append([]string{"POLICY"}, profiles...), strings.Fields(measuresHead)...)}
+	for _, t := range trials {
+		row := []string{t.policy}
+		for _, s := range t.steps {
+			at := "-"
+			if s.placed {
+				at = fmt.Sprintf("%d@%d", s.gpu, s.start())
+			}
+			row = append(row, at)
+		}
+		table = append(table, append(row, left(t.after)...))
+	}
+	rows(w, right, table)
+}
+
+// left is what the GPUs together leave open: each future of one goes with each of the others, so reach is a product.
+func left(gpus []place.GPU) []string {
+	reach, cc, frag := 1.0, 0, 0.0
+	for _, g := range gpus {
+		n := node(g)
+		reach *= float64(n.Reach)
+		cc += n.CC
+		frag += n.Frag / float64(len(gpus))
+	}
+	format := "%.0f"
+	if reach >= 1e6 {
+		format = "%.1e"
+	}
+	return []string{fmt.Sprintf(format, reach), strconv.Itoa(cc), fmt.Sprintf("%.2f", frag)}
+}
+
+// trialEntry, stepEntry and gpuEntry are these as JSON has them.
+type trialEntry struct {
+	Policy string      `json:"policy"`
+	Before []gpuEntry  `json:"before"`
+	Steps  []stepEntry `json:"requests"`
+	After  []gpuEntry  `json:"after"`
+}
+
+type stepEntry struct {
+	Profile   string          `json:"profile"`
+	Placed    bool            `json:"placed"`
+	GPU       *int            `json:"gpu,omitempty"`
+	Start     *int            `json:"start,omitempty"`
+	Means     string          `json:"means,omitempty"`
+	Reclaimed []api.Placement `json:"reclaimed,omitempty"`
+	Left      *gpuEntry       `json:"left,omitempty"` // what stands on that GPU afterwards
+	Why       string          `json:"why,omitempty"`  // not placed
+}
+
+type gpuEntry struct {
+	Board string `json:"board"`
+	drawn
+	Idle string `json:"idle,omitempty"`
+}
+
+func (t trial) json() trialEntry {
+	e := trialEntry{Policy: t.policy, Before: gpuEntries(t.before), After: gpuEntries(t.after)}
+	for _, s := range t.steps {
+		if !s.placed {
+			e.Steps = append(e.Steps, stepEntry{Profile: s.profile, Why: s.why(t.policy)})
+			continue
+		}
+		start, left := s.start(), entryOf(s.left)
+		e.Steps = append(e.Steps, stepEntry{Profile: s.profile, Placed: true, GPU: &s.gpu, Start: &start,
+			Means: s.means.String(), Reclaimed: placements(s.left.Board, s.gone), Left: &left})
+	}
+	return e
+}
+
+func gpuEntries(gpus []place.GPU) []gpuEntry {
+	var all []gpuEntry
+	for _, g := range gpus {
+		all = append(all, entryOf(g))
+	}
+	return all
+}
+
+func entryOf(g place.GPU) gpuEntry {
+	e := gpuEntry{Board: g.Board.Name, drawn: drawNode(node(g))}
+	if g.Idle != 0 {
+		e.Idle = g.Board.Draw(g.Idle)
+	}
+	return e
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"caelum/internal/mig"
+)
+
+func newProfiles(g *globals) *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "profiles [BOARD]",
+		Short: "List the profiles of a board: what its GPU instances may be, and where they may start",
+		Long: `profiles lists what a GPU instance of a board may be: compute slices, units of the board's grid (the cells of a drawing),
+memory, how many there can be at a time, and the units at which one may start. Without BOARD it lists the boards.
+
+` + tablesHelp,
+		Example: `  caelum profiles
+  caelum profiles A100-40GB
+  caelum profiles A100-40GB --all          # with the variants: media engines, graphics`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return listBoards(cmd.OutOrStdout(), g)
+			}
+			b, err := boardNamed(args[0])
+			if err != nil {
+				return err
+			}
+			if !all {
+				b = b.Select(mig.Plain)
+			}
+			if g.json {
+				return printJSON(cmd.OutOrStdout(), boardJSON(b, true))
+			}
+			printProfiles(cmd.OutOrStdout(), b, all)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "with the variants (+me, +me.all, -me, +gfx), and the media engines of each")
+	return cmd
+}
+
+// boardEntry is a board as JSON has it.
+type boardEntry struct {
+	Board    string         `json:"board"`
+	Device   string         `json:"device"` // NVML's name
+	Type     string         `json:"type"`   // in gres.conf
+	Units    int            `json:"units"`
+	Compute  int            `json:"compute"` // slices
+	Reset    bool           `json:"reset"`   // changing MIG mode takes a reset of the GPU
+	Profiles []profileEntry `json:"profiles,omitempty"`
+}
+
+// profileEntry is a profile as JSON has it; what nobody has shown is left out.
+type profileEntry struct {
+	Name      string `json:"name"`
+	ID        int    `json:"id"` // NVML's GPU instance profile id
+	Compute   int    `json:"compute"`
+	Units     int    `json:"units"`
+	MemoryMiB uint64 `json:"memory_mib,omitempty"`
+	Max       int    `json:"max"`
+	Starts    []int  `json:"starts"`
+	DEC       *int   `json:"dec,omitempty"`
+	ENC       *int   `json:"enc,omitempty"`
+	JPEG      *int   `json:"jpeg,omitempty"`
+	OFA       *int   `json:"ofa,omitempty"`
+	Gfx       bool   `json:"gfx"`
+}
+
+func boardJSON(b *mig.Board, profiles bool) boardEntry {
+	e := boardEntry{Board: b.Name, Device: b.Device, Type: b.Type, Units: b.Grid, Compute: computeSlices(b), Reset: b.Reset}
+	if !profiles {
+		return e
+	}
+	known := func(n int) *int {
+		if n < 0 {
+			return nil
+		}
+		return &n
+	}
+	for _, p := range b.Profiles {
+		e.Profiles = append(e.Profiles, profileEntry{p.Name, p.ID, p.Compute, p.Size, p.MemoryMiB, p.Max, p.Starts,
+			known(p.DEC), known(p.ENC), known(p.JPEG), known(p.OFA), p.Gfx})
+	}
+	return e
+}
+
+// computeSlices of a whole GPU: as many as its largest profile has.
+func computeSlices(b *mig.Board) int {
+	n := 0
+	for _, p := range b.Profiles {
+		n = max(n, p.Compute)
+	}
+	return n
+}
+
+func listBoards(w io.Writer, g *globals) error {
+	if g.json {
+		var all []boardEntry
+		for _, b := range mig.Boards() {
+			all = append(all, boardJSON(b, false))
+		}
+		return printJSON(w, map[string]any{"boards": all})
+	}
+	table := [][]string{{"BOARD", "UNITS", "COMPUTE", "DEVICE"}}
+	for _, b := range mig.Boards() {
+		table = append(table, []string{b.Name, strconv.Itoa(b.Grid), strconv.Itoa(computeSlices(b)), b.Device})
+	}
+	rows(w, []bool{false, true, true, false}, table)
+	return nil
+}
+
+func printProfiles(w io.Writer, b *mig.Board, engines bool) {
+	fmt.Fprintf(w, "%s (%s): %d units, %d compute slices\n\n", b.Name, b.Device, b.Grid, computeSlices(b))
+	right := []bool{false, true, true, true, true, false}
+	table := [][]string{{"PROFILE", "COMPUTE", "UNITS", "MIB", "MOST", "STARTS"}}
+	if engines {
+		right = append(right[:5], true, true, true, true, false, false)
+		table = [][]string{{"PROFILE", "COMPUTE", "UNITS", "MIB", "MOST", "DEC", "ENC", "JPEG", "OFA", "GFX", "STARTS"}}
+	}
+	for _, p := range b.Profiles {
+		memory := "-"
+		if p.MemoryMiB > 0 {
+			memory = strconv.FormatUint(p.MemoryMiB, 10)
+		}
+		row := []string{p.Name, strconv.Itoa(p.Compute), strconv.Itoa(p.Size), memory, strconv.Itoa(p.Max)}
+		if engines {
+			gfx := "no"
+			if p.Gfx {
+				gfx = "yes"
+			}
+			row = append(row, number(p.DEC), number(p.ENC), number(p.JPEG), number(p.OFA), gfx)
+		}
+		table = append(table, append(row, starts(b, p)))
+	}
+	rows(w, right, table)
+}
+
+// starts puts each start into the column of its unit, so that one can see what a placement at one start leaves to the others.
+func starts(b *mig.Board, p mig.Profile) string {
+	cells := make([]string, b.Grid)
+	for u := range cells {
+		cells[u] = "."
+	}
+	for _, s := range p.Starts {
+		cells[s] = strconv.Itoa(s)
+	}
+	return strings.Join(cells, " ")
+}
