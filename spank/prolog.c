@@ -4,6 +4,7 @@
  * nobody, and they end with it.
  */
 #include "config.h"
+#include "drain.h"
 #include "option.h"
 #include "plugin.h"
 #include "job/job.h"
@@ -119,6 +120,15 @@ static void read_option(spank_t sp, struct caelum_job *job)
 		slurm_info("caelum: prolog: job %u on %s: --mig has no valid value; going on without it", job->id, node());
 }
 
+/* What to do belongs where an admin looks first: into the node's reason. */
+static void give_reason(const char *message)
+{
+	char reason[1100];
+
+	snprintf(reason, sizeof(reason), "caelum: job %s: %s", env("SLURM_JOB_ID"), message);
+	drain(env("SLURMD_NODENAME"), reason);
+}
+
 int caelum_prolog(spank_t sp, int ac, char **av)
 {
 	struct config config;
@@ -151,8 +161,10 @@ int caelum_prolog(spank_t sp, int ac, char **av)
 	rv = prolog(&job, message, sizeof(message));
 
 done:
-	if (rv < 0)
+	if (rv < 0) {
 		slurm_error("caelum: prolog: job %s on %s: %s", env("SLURM_JOB_ID"), node(), message);
+		give_reason(message);
+	}
 	return rv;
 }
 

@@ -41,7 +41,7 @@ func newJob(g *globals) *cobra.Command {
 func printLease(w io.Writer, l *api.Lease) error {
 	fmt.Fprintf(w, "job %d (%s) of %s, since %s\n", l.Job, printable(l.Name), printable(l.User), time.Unix(l.Since, 0).Format(time.DateTime))
 	if l.Error != "" {
-		fmt.Fprintf(w, "no slice: %s\n", l.Error)
+		fmt.Fprintf(w, "no slice: %s\n", printable(l.Error))
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, s := range l.Slices {

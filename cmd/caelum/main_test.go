@@ -75,7 +75,7 @@ func (fixed) Lease(context.Context, uint32, api.LeaseRequest) (*api.Lease, error
 func (fixed) Release(context.Context, uint32, int) error { return nil }
 
 var lease = api.Lease{
-	Job: 7, UID: 20001, Name: "train\x1b[2J", User: "user1", Slots: []int{3}, Since: 1700000000,
+	Job: 7, UID: 20001, Name: "train\x1b[2J\n\u009b31m\u202e\x7f\U000e0001\xff", User: "user1", Slots: []int{3}, Since: 1700000000,
 	Slices: []api.Slice{{Slot: 3, GPU: 0, Profile: "3g.20gb", Start: 4, Size: 4, MemoryMiB: 19968, UUID: "MIG-7"}},
 }
 
@@ -88,7 +88,7 @@ func (fixed) Job(_ context.Context, id uint32) (*api.Lease, error) {
 
 func (fixed) Status(context.Context) (*api.Status, error) {
 	return &api.Status{
-		Node: "n1", PublishError: "slurmctld cannot be reached",
+		Node: "n1", PublishError: "slurmctld cannot be reached", Profiles: []string{"1g.5gb", "3g.20gb"}, Stale: []string{"1g.6gb"},
 		GPUs: []api.GPU{
 			{Index: 0, Model: "NVIDIA A100-SXM4-40GB", Layout: "|....|....|1g.5gb|....|3g.20gb=====|", Instances: []api.Instance{
 				{Placement: api.Placement{Profile: "1g.5gb", Start: 2, Size: 1}, UUID: "MIG-9", State: "foreign"},

@@ -48,7 +48,7 @@ the decision table. Run it once per kind of GPU node. It changes nothing. With -
 	host, _ := os.Hostname()
 	host, _, _ = strings.Cut(host, ".")
 	f := cmd.Flags()
-	f.StringVar(&o.config, "config", "/etc/caelum/caelum.yaml", "the agent's configuration: its profiles and NVML library")
+	f.StringVar(&o.config, "config", agent.DefaultConfig, "the agent's configuration: its profiles and NVML library")
 	f.StringVar(&o.nodes, "nodes", host, "NodeName expression of the nodes that are like this one")
 	f.StringVar(&o.partition, "partition", "gpu", "partition whose jobs get slices")
 	f.IntVar(&o.catalogue, "catalogue", 2, "number of catalogue nodes: the most nodes that one job may ask for without being held first")

@@ -47,7 +47,11 @@ func printStatus(w io.Writer, s *api.Status, now time.Time) error {
 	}
 	fmt.Fprintln(w)
 	if s.PublishError != "" {
-		fmt.Fprintf(w, "cannot publish: %s\n", s.PublishError)
+		fmt.Fprintf(w, "cannot publish: %s\n", printable(s.PublishError))
+	}
+	if len(s.Stale) > 0 {
+		fmt.Fprintf(w, "slurm.conf has %s, which this node's driver does not report (it has %s): jobs that ask for that never start here; see `caelum doctor`\n",
+			strings.Join(s.Stale, ", "), strings.Join(s.Profiles, ", "))
 	}
 	users := map[uint32]string{}
 	for _, l := range s.Leases {
@@ -56,7 +60,7 @@ func printStatus(w io.Writer, s *api.Status, now time.Time) error {
 	for _, g := range s.GPUs {
 		fmt.Fprintf(w, "\nGPU %d  %s\n", g.Index, g.Model)
 		if g.Problem != "" {
-			fmt.Fprintf(w, "  not managed: %s\n", g.Problem)
+			fmt.Fprintf(w, "  not managed: %s\n", printable(g.Problem))
 			continue
 		}
 		fmt.Fprintf(w, "  %s\n", g.Layout)

@@ -1,11 +1,12 @@
 // Package doctor finds what is wrong with a node's part in Caelum: in Slurm's configuration, in what slurmctld has of the
-// node, in the plugin's files, in the agent and in the device files of slices.
+// node, in the plugin's files, in the agent and in the device files of slices; and, on slurmctld's host, in the decision table.
 //
 // Reading (Read) and judging (Examine) are apart: every check is a function over values. Nothing is changed, and a check
 // that could not be made is never reported as passed.
 package doctor
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -55,14 +56,23 @@ const (
 	Agent     Source = "agent"
 	Plugstack Source = "plugstack.conf"
 	Devices   Source = "device files"
+	Module    Source = "driver"
+	Decisions Source = "decision table"
+	Slurmdbd  Source = "slurmdbd"
 )
 
-var sources = []Source{Slurmctld, OwnNode, Agent, Plugstack, Devices}
+var sources = []Source{Slurmctld, OwnNode, Agent, Plugstack, Devices, Module, Decisions, Slurmdbd}
+
+// ofNode are the sources that slurmctld's host does not have.
+var ofNode = []Source{OwnNode, Agent, Plugstack, Devices, Module}
 
 // Facts are what Examine judges.
 type Facts struct {
 	// Missing says why a source could not be read; what it would have told is then zero below.
 	Missing map[Source]Finding
+
+	// Controller is set on slurmctld's host: what only GPU nodes have is then not looked at.
+	Controller bool
 
 	// RunDir is the agent's directory, which the plugin must be told where it is not the default.
 	RunDir string
@@ -81,7 +91,10 @@ type Facts struct {
 	// Confinement is this host's.
 	Confinement Confinement
 
-	// Limits are the limits on gres/gpu that slurmdbd has; empty too where there is no sacctmgr.
+	Driver Driver
+	Table  Table
+
+	// Limits are the limits on gres/gpu that slurmdbd has.
 	Limits []string
 }
 
@@ -113,9 +126,13 @@ func checks() []check {
 		{"slots", "gres/gpu is what the GPUs can hold", append(node, Agent), slots},
 		{"partitions", "none gives out whole nodes only", node, exclusive},
 		{"catalogue", "its nodes are down, as they should be, and share a partition with this node", node, catalogue},
-		{"plugin", "plugstack.conf requires it, and it fits this Slurm", []Source{Slurmctld, Plugstack}, plugin},
-		{"isolation", "no other user and no other job can open a job's slice", ctld, isolation},
-		{"limits", "", nil, limits},
+		{"features", "the catalogue has this node's features, and no others", node, features},
+		{"profiles", "the driver's are slurm.conf's", append(node, Agent), profiles},
+		{"decision table", "job_submit.lua can read it, and it agrees with slurm.conf", []Source{Slurmctld, Decisions}, decisionTable},
+		{"plugin", "plugstack.conf requires it, and it fits this slurmd", []Source{Slurmctld, Plugstack}, plugin},
+		{"isolation", "no other user and no other job can open a job's slice", node, isolation},
+		{"driver", "it leaves device files to others, and those that clients need are there", []Source{Module}, driver},
+		{"limits", "", []Source{Slurmctld, Slurmdbd}, limits},
 	}
 }
 
@@ -125,6 +142,9 @@ func Examine(f *Facts) []Finding {
 	unmade := map[Source][]string{}
 	var judged []Finding
 	for _, c := range checks() {
+		if f.Controller && slices.ContainsFunc(c.needs, func(s Source) bool { return slices.Contains(ofNode, s) }) {
+			continue
+		}
 		if s, lacks := f.lacks(c.needs); lacks {
 			unmade[s] = append(unmade[s], c.name)
 			continue
@@ -140,7 +160,7 @@ func Examine(f *Facts) []Finding {
 	}
 	for _, s := range sources {
 		gap, missing := f.Missing[s]
-		if !missing || s == OwnNode && f.without(Slurmctld) {
+		if !missing || s == OwnNode && f.without(Slurmctld) || f.Controller && slices.Contains(ofNode, s) {
 			continue
 		}
 		gap.Check = string(s)

@@ -16,7 +16,7 @@ var noon = time.Unix(1795233835, 0)
 // healthy is a node with an A100 whose one slice job 7 of user 20001 holds, and nothing wrong.
 func healthy() *Facts {
 	gres := []slurm.GRES{{Name: "gpu", Type: "a100", Count: 7}, {Name: "mig", Type: "1g.5gb", Count: 4}, {Name: "mig", Type: "closed", Count: 24}}
-	own := slurm.Node{Name: "n1", States: []string{"IDLE"}, Partitions: []string{"gpu", "plain"}, Gres: gres}
+	own := slurm.Node{Name: "n1", Version: "22.05.8", Features: []string{"a100"}, States: []string{"IDLE"}, Partitions: []string{"gpu", "plain"}, Gres: gres}
 	return &Facts{
 		Missing: map[Source]Finding{},
 		RunDir:  "/run/caelum",
@@ -28,13 +28,14 @@ func healthy() *Facts {
 		}},
 		Asked: noon, Answered: noon.Add(time.Second),
 		Node: own,
-		Nodes: []slurm.Node{own, {Name: "mig-catalog1", States: []string{"DOWN"}, Partitions: []string{"gpu"},
+		Nodes: []slurm.Node{own, {Name: "mig-catalog1", Features: []string{"a100"}, States: []string{"DOWN"}, Partitions: []string{"gpu"},
 			Gres: []slurm.GRES{{Name: "gpu", Type: "a100", Count: 7}, {Name: "mig", Type: "1g.5gb", Count: 7}}}},
 		Partitions: []slurm.Partition{{Name: "gpu"}, {Name: "plain"}, {Name: "elsewhere", Exclusive: true}},
-		Agent: api.Status{Node: "n1", PublishedAt: noon.Unix(), GPUs: []api.GPU{{UUID: "GPU-1", Slots: []int{0, 1, 2, 3, 4, 5, 6}, Instances: []api.Instance{
+		Agent: api.Status{Node: "n1", Profiles: []string{"1g.5gb"}, PublishedAt: noon.Unix(), GPUs: []api.GPU{{UUID: "GPU-1", Slots: []int{0, 1, 2, 3, 4, 5, 6}, Instances: []api.Instance{
 			{Placement: api.Placement{Profile: "1g.5gb"}, GI: 7, State: "leased", Job: 7},
 		}}}},
 		Confinement: Confinement{Cgroup: 2},
+		Table:       Table{Path: "/etc/caelum/decisions", Mode: 0o644, Partitions: []string{"gpu"}, Profiles: []string{"1g.5gb"}, MaxNodes: 1},
 		Plugin: Plugin{Plugstack: "/etc/slurm/plugstack.conf", Named: true, Required: true, Path: pluginName, File: "/lib/" + pluginName,
 			Version: 22<<16 | 5<<8 | 8, Object: "/lib/" + objectName, ObjectFound: true},
 		Files: []CapFile{
@@ -93,9 +94,34 @@ var cases = []struct {
 	{"catalogue", Error, "mig-catalog1 is IDLE instead of DOWN", func(f *Facts) { f.Nodes[1].States = []string{"IDLE"} }},
 	{"catalogue", Error, "no partition of n1 (gpu, plain)", func(f *Facts) { f.Nodes[1].Partitions = []string{"elsewhere"} }},
 	{"plugin", Error, "does not name", func(f *Facts) { f.Plugin.Named = false }},
+	{"features", Warning, "no catalogue node has all features of n1, the nearest lacks big, nvlink", func(f *Facts) { f.Node.Features = []string{"a100", "big", "nvlink"} }},
+	{"features", Warning, "mig-catalog1 has the features h100, which no real node has", func(f *Facts) { f.Nodes[1].Features = []string{"a100", "h100"} }},
+	{"profiles", Error, "slurm.conf gives n1 1g.23gb, which its driver does not report (it has 1g.5gb)", func(f *Facts) { f.Agent.Stale = []string{"1g.23gb"} }},
+	{"profiles", Error, "no catalogue node has 1g.6gb, which n1 has", func(f *Facts) {
+		f.Agent.Profiles = []string{"1g.6gb"}
+		f.Config.Values["AccountingStorageTRES"] += ",gres/mig:1g.6gb"
+	}},
+	{"profiles", Warning, "AccountingStorageTRES is without 1g.5gb", set("AccountingStorageTRES", "gres/mig")},
+	{"decision table", Error, "/etc/caelum/decisions: line 2 is not understood", func(f *Facts) { f.Table.Problem = "line 2 is not understood" }},
+	{"decision table", Error, "mode 0600 and slurmctld runs as nobody: it cannot read it", func(f *Facts) {
+		f.Config.Values["SlurmUser"], f.Table.Mode = "nobody(65534)", 0o600
+	}},
+	{"decision table", Error, "no partition", func(f *Facts) { f.Table.Partitions = nil }},
+	{"decision table", Warning, "partition big, which slurm.conf has not", func(f *Facts) { f.Table.Partitions = []string{"gpu", "big"} }},
+	{"decision table", Error, "max_nodes is 2 in /etc/caelum/decisions and partition gpu has 1 catalogue nodes", func(f *Facts) { f.Table.MaxNodes = 2 }},
+	{"decision table", Error, "partition elsewhere of /etc/caelum/decisions has no catalogue node", func(f *Facts) { f.Table.Partitions = []string{"elsewhere", "gpu"} }},
+	{"decision table", Info, "held first", func(f *Facts) { f.Nodes = append(f.Nodes, f.Nodes[1]) }},
+	{"decision table", Error, "has 1g.6gb, and no catalogue node of its partitions has", func(f *Facts) { f.Table.Profiles = []string{"1g.5gb", "1g.6gb"} }},
+	{"decision table", Warning, "the catalogue has 2g.10gb, and /etc/caelum/decisions has not", func(f *Facts) {
+		f.Nodes[1].Gres = append(f.Nodes[1].Gres, slurm.GRES{Name: "mig", Type: "2g.10gb", Count: 3})
+	}},
+	{"driver", Warning, "ModifyDeviceFiles is 1", func(f *Facts) { f.Driver.Modifies = true }},
+	{"driver", Error, "nobody makes /dev/nvidiactl, and it is not there", func(f *Facts) { f.Driver.Missing = []string{"/dev/nvidiactl"} }},
 	{"plugin", Error, "which is not there", func(f *Facts) { f.Plugin.File = "" }},
 	{"plugin", Error, "optional", func(f *Facts) { f.Plugin.Required = false }},
-	{"plugin", Error, "built for Slurm 24.11, and Slurm 22.05.8 runs", func(f *Facts) { f.Plugin.Version = 24<<16 | 11<<8 }},
+	{"plugin", Error, "built for Slurm 24.11, and slurmd 22.05.8 runs here", func(f *Facts) { f.Plugin.Version = 24<<16 | 11<<8 }},
+	{"plugin", Error, "built for Slurm 22.05, and slurmd 21.08.8 runs here", func(f *Facts) { f.Node.Version = "21.08.8" }},
+	{"plugin", Error, "built for Slurm 24.11, and Slurm 22.05.8 runs", func(f *Facts) { f.Plugin.Version, f.Node.Version = 24<<16|11<<8, "" }},
 	{"plugin", Error, "no plugin: bad magic", func(f *Facts) { f.Plugin.Version, f.Plugin.Problem = 0, "bad magic" }},
 	{"plugin", Error, "every prolog fails", func(f *Facts) { f.Plugin.ObjectFound = false }},
 	{"plugin", Error, "looks for the agent in /run/other", func(f *Facts) { f.Plugin.Args = map[string]string{"run_dir": "/run/other"} }},
@@ -104,6 +130,7 @@ var cases = []struct {
 	{"isolation", Warning, "old kernel", func(f *Facts) { f.Confinement = Confinement{Cgroup: 2, Problem: "old kernel"} }},
 	{"isolation", Warning, "ConstrainDevices is not yes", set("ConstrainDevices", "no")},
 	{"isolation", Warning, "TaskPlugin is without", set("TaskPlugin", "task/affinity")},
+	{"limits", Info, "gres/gpu=4; none is in force", func(f *Facts) { f.Limits = []string{"account research GrpTRES gres/gpu=4"} }},
 	{"limits", Info, "account research GrpTRES gres/gpu=4", func(f *Facts) { f.Limits = []string{"account research GrpTRES gres/gpu=4"} }},
 }
 
@@ -158,6 +185,25 @@ func TestHealthy(t *testing.T) {
 	}
 }
 
+// On slurmctld's host nothing is said of what only GPU nodes have, and the rest is judged.
+func TestController(t *testing.T) {
+	f := healthy()
+	f.Controller, f.Node, f.Agent, f.Plugin, f.Files = true, slurm.Node{}, api.Status{}, Plugin{}, nil
+	for _, s := range ofNode {
+		f.Missing[s] = fault("it is not here", "nothing")
+	}
+	f.Table.MaxNodes = 2
+	found := Examine(f)
+	if Count(found, Error) != 1 || Count(found, Warning) != 0 || Count(found, OK) < 7 {
+		t.Errorf("%+v", found)
+	}
+	for _, g := range found {
+		if g.Severity == Error && g.Check != "decision table" || g.Check == "node" || g.Check == "agent" || g.Check == "isolation" {
+			t.Errorf("%+v", g)
+		}
+	}
+}
+
 // What is no fault: a slot count that a broken GPU explains, and files that nobody can open.
 func TestNoFault(t *testing.T) {
 	f := healthy()
@@ -174,10 +220,10 @@ func TestNoFault(t *testing.T) {
 func TestUnreadSources(t *testing.T) {
 	gap := fault("it cannot be read", "repair it")
 	for source, unmade := range map[Source]string{
-		Slurmctld: "prolog, batch start, select, backfill, gres types, accounting, clock, node, closed, total, slots, partitions, catalogue, plugin, isolation",
-		OwnNode:   "node, closed, total, slots, partitions, catalogue",
-		Agent:     "agent, gpus, instances, device files, slots",
-		Plugstack: "plugin", Devices: "device files",
+		Slurmctld: "prolog, batch start, select, backfill, gres types, accounting, clock, node, closed, total, slots, partitions, catalogue, features, profiles, decision table, plugin, isolation, limits",
+		OwnNode:   "node, closed, total, slots, partitions, catalogue, features, profiles, isolation",
+		Agent:     "agent, gpus, instances, device files, slots, profiles",
+		Plugstack: "plugin", Devices: "device files", Module: "driver", Decisions: "decision table", Slurmdbd: "limits",
 	} {
 		f := healthy()
 		f.Missing[source] = gap

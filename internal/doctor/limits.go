@@ -2,7 +2,9 @@ package doctor
 
 import (
 	"context"
+	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 )
@@ -10,25 +12,36 @@ import (
 // limitsTimeout bounds sacctmgr, which tries an unreachable slurmdbd for longer.
 const limitsTimeout = 5 * time.Second
 
-// readLimits asks slurmdbd for limits on gres/gpu. Not every host has sacctmgr, and nothing depends on the answer.
-func readLimits(ctx context.Context) []string {
+// readLimits asks slurmdbd for limits on gres/gpu. Nothing depends on the answer.
+func readLimits(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limitsTimeout)
 	defer cancel()
 	var all []string
 	for _, args := range [][]string{
-		{"-nP", "show", "assoc", "format=Account,User,GrpTRES,MaxTRES"},
-		{"-nP", "show", "qos", "format=Name,GrpTRES,MaxTRESPerUser,MaxTRES"},
+		{"-nP", "show", "assoc", "format=Account,User,GrpTRES,GrpTRESMins,GrpTRESRunMins,MaxTRES,MaxTRESPerNode,MaxTRESMins"},
+		{"-nP", "show", "qos", "format=Name,GrpTRES,GrpTRESMins,GrpTRESRunMins,MaxTRES,MaxTRESPerNode,MaxTRESMins,MaxTRESPerUser,MaxTRESPerAccount,MinTRES"},
 	} {
 		cmd := exec.CommandContext(ctx, "/usr/bin/sacctmgr", args...)
 		cmd.WaitDelay = time.Second
 		out, err := cmd.Output()
 		if err != nil {
-			return nil
+			return nil, fmt.Errorf("sacctmgr show %s: %w", args[2], err)
 		}
 		_, format, _ := strings.Cut(args[3], "=")
 		all = append(all, parseLimits(args[2], strings.Split(format, ","), string(out))...)
 	}
-	return all
+	return all, nil
+}
+
+func limits(f *Facts) []Finding {
+	if len(f.Limits) == 0 {
+		return nil
+	}
+	text := "limits on gres/gpu count slices of any size, not GPUs: " + strings.Join(f.Limits, "; ")
+	if !slices.ContainsFunc([]string{"limits", "safe", "all"}, func(w string) bool { return f.Config.Has("AccountingStorageEnforce", w) }) {
+		text += "; none is in force, since AccountingStorageEnforce is without limits"
+	}
+	return []Finding{note(text)}
 }
 
 // parseLimits keeps the rows of sacctmgr -nP that limit gres/gpu: "account research GrpTRES gres/gpu=4".

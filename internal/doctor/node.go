@@ -75,31 +75,3 @@ func exclusive(f *Facts) []Finding {
 	}
 	return found
 }
-
-// catalogue nodes are those that have profiles of gres/mig and nothing to close them with.
-func catalogue(f *Facts) []Finding {
-	var found []Finding
-	some, reached := false, false
-	for _, n := range f.Nodes {
-		if n.Name == f.Node.Name || sumOf(n.Gres, "mig") == 0 || slices.ContainsFunc(n.Gres, isClosed) {
-			continue
-		}
-		some = true
-		for _, p := range n.Partitions {
-			reached = reached || slices.Contains(f.Node.Partitions, p)
-		}
-		if !n.Is("DOWN") {
-			found = append(found, fault(fmt.Sprintf("catalogue node %s is %s instead of DOWN: slurmctld may send jobs to it", n.Name, strings.Join(n.States, "+")),
-				fmt.Sprintf("`scontrol update nodename=%s state=down reason=\"MIG catalogue\"`; its line in slurm.conf needs Port=1 and State=DOWN", n.Name)))
-		}
-	}
-	switch {
-	case !some:
-		found = append(found, fault("there is no catalogue node: jobs whose slice is not on offer at their submission are refused",
-			"put the mig-catalog lines of `caelum slurm-config` into slurm.conf and restart slurmctld"))
-	case !reached:
-		found = append(found, fault(fmt.Sprintf("no partition of %s (%s) has a catalogue node: jobs whose slice is not on offer at their submission are refused",
-			f.Node.Name, strings.Join(f.Node.Partitions, ", ")), "add the catalogue nodes to the partition's Nodes= in slurm.conf"+reconfigure))
-	}
-	return found
-}

@@ -42,11 +42,16 @@ func plugin(f *Facts) []Finding {
 	if !p.Required {
 		found = append(found, fault(p.Plugstack+" has the plugin as optional: a job whose slice cannot be had would run without one instead of being stopped", "write `required` instead"))
 	}
-	switch built, running := release(p.Version), majorMinor(f.Config.Version()); {
+	// slurmd loads it, whose release may be older than slurmctld's.
+	loads, runs := f.Node.Version, "slurmd "+f.Node.Version+" runs here"
+	if loads == "" {
+		loads, runs = f.Config.Version(), "Slurm "+f.Config.Version()+" runs"
+	}
+	switch built, running := release(p.Version), majorMinor(loads); {
 	case p.Problem != "":
 		found = append(found, fault(fmt.Sprintf("%s is no plugin: %s", p.File, p.Problem), install))
 	case built != running:
-		found = append(found, fault(fmt.Sprintf("%s was built for Slurm %s, and Slurm %s runs: it is not loaded", p.File, built, f.Config.Version()), install))
+		found = append(found, fault(fmt.Sprintf("%s was built for Slurm %s, and %s: it is not loaded", p.File, built, runs), install))
 	}
 	if !p.ObjectFound {
 		found = append(found, fault(p.Object+" is not there: every prolog fails", install))

@@ -26,6 +26,10 @@ type Place struct {
 	Config agent.Config
 	// RunDir holds the agent's socket.
 	RunDir string
+	// Controller: this is slurmctld's host, and no GPU node.
+	Controller bool
+	// Decisions is the decision table's path on slurmctld's host.
+	Decisions string
 }
 
 // agentTimeout bounds a question to the agent, which answers from memory.
@@ -33,21 +37,61 @@ const agentTimeout = 10 * time.Second
 
 // Read collects the facts. What cannot be read is in Facts.Missing; there is no other error.
 func Read(ctx context.Context, p Place, ctl *slurm.Client) *Facts {
-	f := &Facts{Missing: map[Source]Finding{}, RunDir: p.RunDir}
+	f := &Facts{Missing: map[Source]Finding{}, RunDir: p.RunDir, Controller: p.Controller}
 	client := api.NewClient(p.RunDir)
+	if !p.Controller {
+		f.readAgent(ctx, client)
+	}
+	f.readSlurmctld(ctx, p, ctl)
+	if !p.Controller {
+		f.readPlugin()
+		f.readFiles(ctx, p, client)
+		f.readModule(p)
+		f.Confinement = readConfinement(f.Config.Values["CgroupMountpoint"])
+	}
+	f.readDecisions(p)
+	f.readSlurmdbd(ctx)
+	return f
+}
+
+func (f *Facts) readAgent(ctx context.Context, client *api.Client) {
 	if s, err := status(ctx, client); err != nil {
 		f.Missing[Agent] = fault(fmt.Sprintf("the agent does not answer on %s (%s)", client.Socket(), api.Reason(err)), "`systemctl status caelumd`; `systemctl start caelumd`")
 	} else {
 		f.Agent = *s
 	}
-	f.readSlurmctld(ctx, p, ctl)
-	f.readPlugin()
-	f.readFiles(ctx, p, client)
-	f.Confinement = readConfinement(f.Config.Values["CgroupMountpoint"])
-	if !f.without(Slurmctld) { // where it is away, sacctmgr is only waited for
-		f.Limits = readLimits(ctx)
+}
+
+// readModule: a machine without the driver has no such files, and what follows from that is said by the agent's checks.
+func (f *Facts) readModule(p Place) {
+	var err error
+	if f.Driver, err = readDriver("/proc", p.Config.DeviceDir, len(f.Agent.GPUs)); err != nil {
+		f.Missing[Module] = note(fmt.Sprintf("the driver's parameters cannot be read (%v)", err))
 	}
-	return f
+}
+
+// readDecisions: a GPU node need not have the table.
+func (f *Facts) readDecisions(p Place) {
+	var err error
+	if f.Table, err = readTable(p.Decisions); err == nil {
+		return
+	}
+	if errors.Is(err, fs.ErrNotExist) && !p.Controller {
+		f.Missing[Decisions] = note("it is not on this host; `caelum doctor --controller` looks at it on slurmctld's")
+		return
+	}
+	f.Missing[Decisions] = fault(fmt.Sprintf("%v: job_submit.lua refuses every request for GPUs once slurmctld restarts", err), "put there what `caelum slurm-config --section decisions` prints on a GPU node")
+}
+
+// readSlurmdbd: where slurmctld is away, sacctmgr is only waited for.
+func (f *Facts) readSlurmdbd(ctx context.Context) {
+	if f.without(Slurmctld) || f.Config.Values["AccountingStorageType"] != slurmdbd {
+		return
+	}
+	var err error
+	if f.Limits, err = readLimits(ctx); err != nil {
+		f.Missing[Slurmdbd] = note(fmt.Sprintf("it cannot be asked for limits (%v)", err))
+	}
 }
 
 func status(ctx context.Context, client *api.Client) (*api.Status, error) {
@@ -68,6 +112,9 @@ func (f *Facts) readSlurmctld(ctx context.Context, p Place, ctl *slurm.Client) {
 	if err = errors.Join(err, errNodes, errPartitions); err != nil {
 		f.Missing[Slurmctld] = fault(fmt.Sprintf("slurmctld cannot be asked: %v", err), "`scontrol ping`, `munge -n | unmunge`")
 		f.Missing[OwnNode] = Finding{}
+		return
+	}
+	if p.Controller {
 		return
 	}
 	name := p.Config.Node

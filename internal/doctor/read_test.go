@@ -93,3 +93,67 @@ func TestLimitsOnGPUs(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+func TestReadDriver(t *testing.T) {
+	proc, dev := t.TempDir(), t.TempDir()
+	if _, err := readDriver(proc, dev, 1); err == nil {
+		t.Error("no driver, and no error")
+	}
+	params := filepath.Join(proc, "driver/nvidia/params")
+	write(t, params, "ResmanDebugLevel: 4294967295\nModifyDeviceFiles: 1\nDeviceFileUID: 0\n")
+	write(t, filepath.Join(dev, "nvidia0"), "")
+	write(t, filepath.Join(dev, "nvidiactl"), "")
+	if d, err := readDriver(proc, dev, 1); err != nil || !d.Modifies || len(d.Missing) > 0 {
+		t.Errorf("%+v, %v", d, err)
+	}
+	write(t, params, "ModifyDeviceFiles: 0\n")
+	if err := os.Remove(filepath.Join(dev, "nvidiactl")); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{filepath.Join(dev, "nvidiactl"), filepath.Join(dev, "nvidia<N>")}
+	if d, err := readDriver(proc, dev, 2); err != nil || d.Modifies || !slices.Equal(d.Missing, want) {
+		t.Errorf("%+v, %v", d, err)
+	}
+	write(t, params, "ResmanDebugLevel: 1\n")
+	if d, err := readDriver(proc, dev, 2); err == nil {
+		t.Errorf("%+v of a driver that does not say", d)
+	}
+}
+
+func TestReadTable(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "decisions")
+	if _, err := readTable(path); err == nil {
+		t.Error("no table, and no error")
+	}
+	const head = "caelum-decisions 1 7\n"
+	const whole = head + "# a comment\n\npartition gpu\npartition big # and one behind a word\nprofile 1g.5gb\nprofile 1g.5gb+me\ndefault 1g.5gb\nmax_nodes 4\nkey 0123456789abcdef 1g.5gb+me  # train\n"
+	write(t, path, whole)
+	got, err := readTable(path)
+	if err != nil || got.Problem != "" || got.MaxNodes != 4 || !slices.Equal(got.Partitions, []string{"gpu", "big"}) || !slices.Equal(got.Profiles, []string{"1g.5gb", "1g.5gb+me"}) || got.Mode.Perm() != 0o644 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	const some = "profile 1g.5gb\ndefault 1g.5gb\n"
+	for text, says := range map[string]string{
+		"":                                                      "its first line is not",
+		"caelum-decisions 2 7\n":                                "its first line is not",
+		"caelum-decisions 1 x\n":                                "its first line is not",
+		"caelum-decisions 1 7 #\n":                              "its first line is not",
+		head + "profile 1g.5gb":                                 "the last line is not complete",
+		head + some + "partition\n":                             "line 4 is not understood",
+		head + some + "profile closed\n":                        "line 4 is not understood",
+		head + some + "default 1g.5gb\n":                        "line 4 is not understood",
+		head + some + "max_nodes many\n":                        "line 4 is not understood",
+		head + some + "partition a b\n":                         "line 4 is not understood",
+		head + some + "key 0123 1g.5gb\n":                       "line 4 is not understood",
+		head + "profile 1g.5gb\n":                               "it names no default",
+		head + "default 1g.5gb\n":                               "its default is not one of its profiles",
+		head + some + "key 0123456789abcdef 2g.10gb\n":          "the profile of key 0123456789abcdef",
+		head + some + strings.Repeat("#\n", maxTableLines):      "more than 20000 lines",
+		head + some + strings.Repeat("#", maxTableBytes) + "\n": "longer than 1048576 bytes",
+	} {
+		write(t, path, text)
+		if got, err := readTable(path); err != nil || !strings.Contains(got.Problem, says) {
+			t.Errorf("%.60q: %q (%v), want %q", text, got.Problem, err, says)
+		}
+	}
+}

@@ -54,9 +54,11 @@ func gresTypes(f *Facts) []Finding {
 	return found
 }
 
+const slurmdbd = "accounting_storage/slurmdbd"
+
 // Without slurmdbd there is nothing to account to, and slurmctld refuses GRES in AccountingStorageTRES (22.05.8).
 func accounting(f *Facts) []Finding {
-	if f.Config.Values["AccountingStorageType"] != "accounting_storage/slurmdbd" {
+	if f.Config.Values["AccountingStorageType"] != slurmdbd {
 		return []Finding{note("there is no slurmdbd: sacct shows no slices, and no limit can name them")}
 	}
 	return one(concern("AccountingStorageTRES is without gres/mig: sacct does not show slices, and no limit can name them",
@@ -98,11 +100,4 @@ func isolation(f *Facts) []Finding {
 		return []Finding{concern(own+f.Confinement.Problem, trust+"a newer kernel, or cgroup v1 (6.18 is known to do)")}
 	}
 	return nil
-}
-
-func limits(f *Facts) []Finding {
-	if len(f.Limits) == 0 {
-		return nil
-	}
-	return []Finding{note("limits on gres/gpu count slices of any size, not GPUs: " + strings.Join(f.Limits, "; "))}
 }

@@ -62,6 +62,28 @@ func TestPluginNeedsNothingButLibc(t *testing.T) {
 	}
 }
 
+// Only what plugins have always been given is needed; of Slurm's client library, what is not there is done without.
+func TestClientLibraryIsNotNeeded(t *testing.T) {
+	out, err := exec.Command("nm", "-D", "--undefined-only", "-f", "posix", program(t, "spank_caelum.so")).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	weak := 0
+	for line := range strings.Lines(string(out)) {
+		name, kind := strings.Fields(line)[0], strings.Fields(line)[1]
+		switch {
+		case !strings.HasPrefix(name, "slurm_"), name == "slurm_error", name == "slurm_info":
+		case kind == "w":
+			weak++
+		default:
+			t.Errorf("%s is %s: without it the plugin would not load", name, kind)
+		}
+	}
+	if weak == 0 {
+		t.Error("the plugin uses nothing of the client library: this test looks at the wrong file")
+	}
+}
+
 // What the Go object may not reach, and why.
 var banned = map[string]string{
 	"os/exec":                          "children of a prolog are killed when it returns",

@@ -43,7 +43,7 @@ func TestDoctor(t *testing.T) {
 		t.Errorf("healthy: status %d: %+v", status, findings)
 	}
 	for _, check := range []string{"agent", "gpus", "instances", "device files", "prolog", "batch start", "gres types", "accounting", "clock",
-		"closed", "total", "slots", "partitions", "catalogue", "plugin"} {
+		"closed", "total", "slots", "partitions", "catalogue", "features", "profiles", "plugin"} {
 		if !has(findings, check, doctor.OK, "") {
 			t.Errorf("healthy: %s is not ok: %+v", check, findings)
 		}
@@ -54,6 +54,19 @@ func TestDoctor(t *testing.T) {
 	if a := s.call(t, "n1", user, "", "caelum", "doctor"); a.status != 0 || !strings.Contains(a.stdout, "warning  device files: the driver shows instances to root only; not checked: device files") {
 		t.Errorf("as a user: status %d: %s%s", a.status, a.stdout, a.stderr)
 	}
+
+	t.Run("on slurmctld's host", func(t *testing.T) {
+		a := s.call(t, "", "root", "", "caelum", "doctor", "--controller")
+		if a.status != 0 || !strings.Contains(a.stdout, " decision table: ") || strings.Contains(a.stdout, "device files") {
+			t.Errorf("status %d: %s%s", a.status, a.stdout, a.stderr)
+		}
+		const broken = "/run/decisions.broken"
+		s.must(t, "", "root", "sh", "-c", "{ grep -v max_nodes /etc/caelum/decisions; echo max_nodes 9; } >"+broken)
+		a = s.call(t, "", "root", "", "caelum", "doctor", "--controller", "--decisions", broken)
+		if a.status != 1 || !strings.Contains(a.stdout, "error    decision table: max_nodes is 9 in "+broken) {
+			t.Errorf("status %d: %s%s", a.status, a.stdout, a.stderr)
+		}
+	})
 
 	t.Run("a slice open to all", func(t *testing.T) {
 		cap := strings.TrimSpace(s.must(t, "n1", "root", "find", "/dev/nvidia-caps", "-user", user, "-print", "-quit"))

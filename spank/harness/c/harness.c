@@ -9,6 +9,8 @@
  *   process NAME=VALUE      this process's own environment, as a prolog finds it
  *   option VALUE            the user gave --mig=VALUE
  *   device N deny|closed    what access() says of /dev/caelum/slotN: EPERM as a devices cgroup, EACCES as a mode
+ *   node-reason TEXT        slurmctld has this reason for the node; "node-reason" takes it away
+ *   slurmctld away          it does not answer; "slurmctld back"
  *   close-stdin
  *   call NAME               slurm_spank_NAME()
  *   choose VALUE            the callback of --mig, as a submission calls it
@@ -30,6 +32,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <slurm/slurm.h>
 #include <slurm/spank.h>
 
 #define VARS 64
@@ -41,6 +44,8 @@ static char *vars[VARS];
 static char *option;
 static struct spank_option *registered;
 static int devices[64];
+static bool away;
+static char *node_reason;
 static struct sigaction before[65];
 
 static char **find_var(const char *name, size_t n)
@@ -158,6 +163,48 @@ spank_err_t spank_unsetenv(spank_t sp, const char *name)
 	return ESPANK_SUCCESS;
 }
 
+/* slurmctld, as Slurm's client library has it. */
+void slurm_init(const char *conf)
+{
+	(void)conf;
+}
+
+int slurm_load_node_single(node_info_msg_t **answer, char *name, uint16_t flags)
+{
+	node_info_msg_t *info;
+
+	(void)flags;
+	if (away)
+		return SLURM_ERROR;
+	info = calloc(1, sizeof(*info));
+	info->record_count = 1;
+	info->node_array = calloc(1, sizeof(*info->node_array));
+	info->node_array[0].name = name;
+	info->node_array[0].reason = node_reason;
+	*answer = info;
+	return SLURM_SUCCESS;
+}
+
+void slurm_free_node_info_msg(node_info_msg_t *info)
+{
+	free(info->node_array);
+	free(info);
+}
+
+void slurm_init_update_node_msg(update_node_msg_t *update)
+{
+	memset(update, 0, sizeof(*update));
+	update->node_state = NO_VAL;
+	update->weight = NO_VAL;
+}
+
+int slurm_update_node(update_node_msg_t *update)
+{
+	printf("slurmctld: node %s%s%s, reason: %s\n", update->node_names, update->node_state == NODE_STATE_DRAIN ? " drained" : "",
+	       update->weight == NO_VAL && !update->gres && !update->features ? "" : " and more", update->reason);
+	return SLURM_SUCCESS;
+}
+
 /* The plugin's access() ends here: a devices cgroup is more than a unit test should make. */
 int access(const char *path, int mode)
 {
@@ -252,6 +299,10 @@ static bool step(void *plugin, char *line, int ac, char **av)
 		option = strdup(rest);
 	else if (strcmp(verb, "device") == 0)
 		first = strsep(&rest, " "), devices[atoi(first) & 63] = strcmp(rest, "deny") == 0 ? EPERM : EACCES;
+	else if (strcmp(verb, "node-reason") == 0)
+		node_reason = rest[0] ? strdup(rest) : NULL;
+	else if (strcmp(verb, "slurmctld") == 0)
+		away = strcmp(rest, "away") == 0;
 	else if (strcmp(verb, "close-stdin") == 0)
 		close(0);
 	else if (strcmp(verb, "call") == 0)
