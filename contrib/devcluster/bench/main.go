@@ -6,11 +6,11 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -21,19 +21,20 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-const (
-	leases = 200
-	pairs  = 100
-)
+const leases = 200
 
 func main() {
-	paired := flag.String("paired", "", "run the paired measurement of this command inside a cluster: sbatch or srun")
+	var p pairing
+	flag.StringVar(&p.command, "paired", "", "measure this command inside a cluster: sbatch or srun")
+	flag.StringVar(&p.with, "with", "", "its arguments with the plugin, and ...")
+	flag.StringVar(&p.without, "without", "", "... without")
+	flag.StringVar(&p.conf, "conf", "/etc/slurm", "the folder of slurm.conf without the plugin")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	run := bench
-	if *paired != "" {
-		run = func(context.Context) error { return measurePairs(*paired) }
+	run := func(ctx context.Context) error { return errors.Join(bench(ctx), benchPlugin(ctx)) }
+	if p.command != "" {
+		run = func(context.Context) error { return p.measure() }
 	}
 	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -74,21 +75,7 @@ func bench(ctx context.Context) (err error) {
 		return fmt.Errorf("latency: %w: %s", err, stderr)
 	}
 	fmt.Printf("\nThe agent, over %d leases; the driver takes as long as an A100's:\n", leases)
-	if err := prologs(ctx, c); err != nil {
-		return err
-	}
-	if err := withoutPlugin(ctx, c); err != nil {
-		return err
-	}
-	fmt.Printf("\nThe plugin, over %d pairs of a command with it and without it, in turn:\n", pairs)
-	for _, command := range []string{"sbatch", "srun"} {
-		out, stderr, err := c.Exec(ctx, "root", "devcluster-bench", "-paired", command)
-		if err != nil {
-			return fmt.Errorf("%s: %w: %s", command, err, stderr)
-		}
-		fmt.Print(out)
-	}
-	return nil
+	return prologs(ctx, c)
 }
 
 // prologs has as many short jobs of random profiles run, and reads from the agent's log where each prolog's time went.
@@ -178,73 +165,4 @@ func publication(ctx context.Context, c *cluster.Cluster) error {
 		}
 	}
 	return nil
-}
-
-const noPlugin = "/etc/slurm/noplugin"
-
-// withoutPlugin makes a second configuration, the same but for the plugin.
-func withoutPlugin(ctx context.Context, c *cluster.Cluster) error {
-	_, stderr, err := c.Exec(ctx, "root", "sh", "-c",
-		"mkdir "+noPlugin+" && cp /etc/slurm/*.conf "+noPlugin+" && : > "+noPlugin+"/plugstack.conf && echo PlugStackConfig="+noPlugin+"/plugstack.conf >> "+noPlugin+"/slurm.conf")
-	if err != nil {
-		return fmt.Errorf("%w: %s", err, stderr)
-	}
-	return nil
-}
-
-// measurePairs runs inside the cluster: the command with and without the plugin, in turn and in random order.
-func measurePairs(command string) error {
-	args := map[string][]string{
-		"sbatch": {"-H", "-o", "/dev/null", "--wrap", "true"},
-		"srun":   {"-p", "plain", "true"},
-	}[command]
-	once := func(conf string) (float64, error) {
-		cmd := exec.Command(command, args...)
-		cmd.Env = append(os.Environ(), "SLURM_CONF="+conf+"/slurm.conf")
-		began := time.Now()
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w: %s", command, err, out)
-		}
-		return float64(time.Since(began).Microseconds()) / 1000, nil
-	}
-	var with, without, diff []float64
-	for i := range pairs + 5 {
-		confs := []string{"/etc/slurm", noPlugin}
-		first := rand.IntN(2)
-		times := [2]float64{}
-		for _, k := range []int{first, 1 - first} {
-			t, err := once(confs[k])
-			if err != nil {
-				return err
-			}
-			times[k] = t
-		}
-		if i >= 5 { // the first ones warm up
-			with, without, diff = append(with, times[0]), append(without, times[1]), append(diff, times[0]-times[1])
-		}
-	}
-	low, high := interval(diff)
-	fmt.Printf("  %-7s with %6.2f ms, without %6.2f ms (medians), median difference of pairs %+.3f ms (95%% interval %+.3f to %+.3f)\n",
-		command, median(with), median(without), median(diff), low, high)
-	return nil
-}
-
-func median(v []float64) float64 {
-	s := slices.Sorted(slices.Values(v))
-	return s[len(s)/2]
-}
-
-// interval is the bootstrap's 95% interval of the median.
-func interval(v []float64) (low, high float64) {
-	var medians []float64
-	for range 2000 {
-		again := make([]float64, len(v))
-		for i := range again {
-			again[i] = v[rand.IntN(len(v))]
-		}
-		medians = append(medians, median(again))
-	}
-	slices.Sort(medians)
-	return medians[len(medians)*25/1000], medians[len(medians)*975/1000]
 }

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"caelum/contrib/devcluster/cluster"
+)
+
+const (
+	sbatchPairs = 200
+	srunPairs   = 400 // a step's start is noisy: slurmctld, slurmd and two slurmstepds take part
+	warmUp      = 10
+)
+
+const noPlugin = "/etc/slurm/noplugin"
+
+// benchPlugin measures what the plugin costs sbatch, which loads it, and a step, for which srun and slurmstepd do. Of two
+// equal nodes one loses the plugin; before that, the same pairs on both say what the difference of two equals looks like.
+func benchPlugin(ctx context.Context) (err error) {
+	c, err := cluster.Start(ctx, cluster.Options{Nodes: 2, GPUs: 1})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Stop()) }()
+	if err := withoutPlugin(ctx, c); err != nil {
+		return err
+	}
+	var jobs []string
+	for _, node := range []string{"n1", "n2"} {
+		_, stderr, err := c.Exec(ctx, "root", "salloc", "--no-shell", "-p", "plain", "-w", node, "-n1")
+		if err != nil {
+			return fmt.Errorf("salloc: %w: %s", err, stderr)
+		}
+		granted := regexp.MustCompile(`Granted job allocation (\d+)`).FindStringSubmatch(stderr)
+		if granted == nil {
+			return fmt.Errorf("salloc: %s", stderr)
+		}
+		jobs = append(jobs, "--jobid="+granted[1]+" true")
+	}
+	fmt.Println("\nThe plugin, over pairs of a command with it and without it, in turn:")
+	const sbatch = "-H -o /dev/null --wrap true"
+	if err := pair(ctx, c, "sbatch", sbatch, sbatch, noPlugin); err != nil {
+		return err
+	}
+	if err := pair(ctx, c, "srun", jobs[0], jobs[1], "/etc/slurm"); err != nil {
+		return err
+	}
+	fmt.Println("  ... that was srun with the plugin on both sides; now without it on one:")
+	if _, stderr, err := c.ExecNode(ctx, "n2", "root", "mount", "--bind", "/dev/null", "/etc/slurm/plugstack.conf"); err != nil {
+		return fmt.Errorf("mount: %w: %s", err, stderr)
+	}
+	if err := c.RestartUnit("slurmd-n2"); err != nil {
+		return err
+	}
+	return pair(ctx, c, "srun", jobs[0], jobs[1], noPlugin)
+}
+
+func pair(ctx context.Context, c *cluster.Cluster, command, with, without, conf string) error {
+	out, stderr, err := c.Exec(ctx, "root", "devcluster-bench", "-paired", command, "-with", with, "-without", without, "-conf", conf)
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", command, err, stderr)
+	}
+	fmt.Print(out)
+	return nil
+}
+
+// withoutPlugin makes a second configuration, the same but for the plugin.
+func withoutPlugin(ctx context.Context, c *cluster.Cluster) error {
+	_, stderr, err := c.Exec(ctx, "root", "sh", "-c",
+		"mkdir "+noPlugin+" && cp /etc/slurm/*.conf "+noPlugin+" && : > "+noPlugin+"/plugstack.conf && echo PlugStackConfig="+noPlugin+"/plugstack.conf >> "+noPlugin+"/slurm.conf")
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, stderr)
+	}
+	return nil
+}
+
+// pairing is a command in two ways: with /etc/slurm's configuration, and with another one.
+type pairing struct{ command, with, without, conf string }
+
+// measure runs inside the cluster: the two in turn and in random order.
+func (p pairing) measure() error {
+	pairs := sbatchPairs
+	if p.command == "srun" {
+		pairs = srunPairs
+	}
+	once := func(conf, args string) (float64, error) {
+		cmd := exec.Command(p.command, strings.Fields(args)...)
+		cmd.Env = append(os.Environ(), "SLURM_CONF="+conf+"/slurm.conf")
+		began := time.Now()
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w: %s", p.command, err, out)
+		}
+		return float64(time.Since(began).Microseconds()) / 1000, nil
+	}
+	var with, without, diff []float64
+	for i := range pairs + warmUp {
+		times := [2]float64{}
+		first := rand.IntN(2)
+		for _, k := range []int{first, 1 - first} {
+			var err error
+			if k == 0 {
+				times[k], err = once("/etc/slurm", p.with)
+			} else {
+				times[k], err = once(p.conf, p.without)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if i >= warmUp {
+			with, without, diff = append(with, times[0]), append(without, times[1]), append(diff, times[0]-times[1])
+		}
+	}
+	low, high := interval(diff)
+	fmt.Printf("  %-7s %6.2f and %6.2f ms (medians), median difference of %d pairs %+.3f ms (95%% interval %+.3f to %+.3f)\n",
+		p.command, median(with), median(without), pairs, median(diff), low, high)
+	return nil
+}
+
+func median(v []float64) float64 {
+	s := slices.Sorted(slices.Values(v))
+	return s[len(s)/2]
+}
+
+// interval is the bootstrap's 95% interval of the median.
+func interval(v []float64) (low, high float64) {
+	var medians []float64
+	for range 2000 {
+		again := make([]float64, len(v))
+		for i := range again {
+			again[i] = v[rand.IntN(len(v))]
+		}
+		medians = append(medians, median(again))
+	}
+	slices.Sort(medians)
+	return medians[len(medians)*25/1000], medians[len(medians)*975/1000]
+}
