@@ -1,0 +1,110 @@
+package place
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"caelum/internal/mig"
+
+	"github.com/cockroachdb/datadriven"
+)
+
+// The notebooks in testdata/time, of the policies that look at when things end. Commands:
+//
+//	gpus BOARD       one GPU a line, numbered from 0: what is busy, drawn, then when each of these instances ends, in the order
+//	                 of the board's profiles and then by start; "?" is nobody knows
+//	choose POLICY [now=T] [mean=S]
+//	                 the first line is the head of the queue, the others wait behind it: PROFILE DURATION; those with a third
+//	                 word are arrivals expected at that time. The head's place is not taken
+//
+// Times are in seconds. Rewrite with: go test ./internal/place -run Time -rewrite
+func TestTime(t *testing.T) {
+	datadriven.Walk(t, "testdata/time", func(t *testing.T, path string) {
+		var gpus []GPU
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			lines := strings.Split(d.Input, "\n")
+			switch d.Cmd {
+			case "gpus":
+				gpus = nil
+				for _, line := range lines {
+					gpus = append(gpus, readEnds(t, d, line))
+				}
+				var out strings.Builder
+				draw(&out, gpus)
+				return out.String()
+			case "choose":
+				policy, err := ByName(d.CmdArgs[0].Key)
+				if err != nil {
+					d.Fatalf(t, "%v", err)
+				}
+				s := &Situation{Pool: NewPool(gpus)}
+				d.MaybeScanArgs(t, "now", &s.Now)
+				d.MaybeScanArgs(t, "mean", &s.MeanDuration)
+				head := readQueue(t, d, s, lines)
+				return say(gpus, policy.Choose(s, head)) + "\n"
+			}
+			d.Fatalf(t, "no command %q", d.Cmd)
+			return ""
+		})
+	})
+}
+
+func say(gpus []GPU, c Choice) string {
+	switch c.Verdict {
+	case Nowhere:
+		return "nowhere"
+	case Hold:
+		return "hold"
+	}
+	return fmt.Sprintf("%s on GPU %d", gpus[c.GPU].Board.Label(c.Placement), c.GPU)
+}
+
+func readEnds(t *testing.T, d *datadriven.TestData, line string) GPU {
+	b, err := mig.BoardByName(d.CmdArgs[0].Key)
+	if err != nil {
+		d.Fatalf(t, "%v", err)
+	}
+	words := strings.Fields(line)
+	g := GPU{Board: b.Select(mig.Plain)}
+	if g.Layout, err = g.Board.Parse(words[0]); err != nil {
+		d.Fatalf(t, "%s: %v", line, err)
+	}
+	if len(words) != 1+g.Layout.Count() {
+		d.Fatalf(t, "%s: %d instances, %d ends", line, g.Layout.Count(), len(words)-1)
+	}
+	g.Ends = make([]float64, len(g.Board.Placements))
+	k := 1
+	for i := range g.Layout.Indices() {
+		g.Ends[i] = math.Inf(1)
+		if words[k] != "?" {
+			fmt.Sscan(words[k], &g.Ends[i])
+		}
+		k++
+	}
+	return g
+}
+
+func readQueue(t *testing.T, d *datadriven.TestData, s *Situation, lines []string) (head Request) {
+	for k, line := range lines {
+		words := strings.Fields(line)
+		r := Request{Profile: words[0], Duration: math.Inf(1)}
+		if words[1] != "?" {
+			if _, err := fmt.Sscan(words[1], &r.Duration); err != nil {
+				d.Fatalf(t, "%s: %v", line, err)
+			}
+		}
+		switch {
+		case k == 0:
+			head = r
+		case len(words) == 3:
+			a := Arrival{Request: r}
+			fmt.Sscan(words[2], &a.At)
+			s.Expected = append(s.Expected, a)
+		default:
+			s.Behind = append(s.Behind, r)
+		}
+	}
+	return head
+}
