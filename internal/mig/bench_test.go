@@ -2,7 +2,7 @@ package mig
 
 import "testing"
 
-// Making every board of the tables, and all their layouts.
+// Making every board of the tables, and its table of layouts.
 func BenchmarkAllBoards(b *testing.B) {
 	for b.Loop() {
 		boards, err := parseBoards(boardsText)
@@ -10,7 +10,7 @@ func BenchmarkAllBoards(b *testing.B) {
 			b.Fatal(err)
 		}
 		for _, board := range boards {
-			board.Layouts()
+			board.Table()
 		}
 	}
 }

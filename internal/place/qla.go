@@ -82,6 +82,12 @@ type yard struct {
 	first []float64 // by lane and profile, the least of its slots' plays
 	clean []float64 // first before anything is played
 
+	// What is played differs little from try to try: most GPUs are as they were when the same job was placed at the same time.
+	// state tells how a lane has come about; seen is, by job and lane, the best slot that was found for a state and a time.
+	state []uint64
+	fresh uint64
+	seen  []sight
+
 	ready, busy []try   // for the head: free now, and later
 	behind      []later // the others
 	waiting     int     // how many of them wait already
@@ -159,12 +165,16 @@ func (y *yard) enter(s *Situation) {
 	}
 	y.plays = append(y.plays[:0], y.free...)
 	y.first = append(y.first[:0], y.clean...)
+	y.fresh++
+	y.state = append(y.state[:0], make([]uint64, len(y.lanes))...)
 }
 
 func least(free []float64, starts []int) float64 {
 	f := math.Inf(1)
 	for _, i := range starts {
-		f = min(f, free[i])
+		if free[i] < f {
+			f = free[i]
+		}
 	}
 	return f
 }
@@ -242,6 +252,7 @@ func (y *yard) line(s *Situation, q QLA) {
 		y.behind = append(y.behind, later{r.Profile, s.Now, r.duration()})
 	}
 	y.waiting = len(y.behind)
+	defer func() { y.seen = slices.Grow(y.seen[:0], len(y.behind)*len(y.lanes))[:len(y.behind)*len(y.lanes)] }()
 	for _, a := range s.Expected[:min(len(s.Expected), max(arrivals, 0))] {
 		y.behind = append(y.behind, later{a.Profile, max(a.At, s.Now), a.duration()})
 	}
@@ -252,15 +263,21 @@ func (y *yard) line(s *Situation, q QLA) {
 func (y *yard) play(t *try, d float64, limit float64) float64 {
 	copy(y.plays, y.free)
 	copy(y.first, y.clean)
+	for l := range y.state {
+		y.state[l] = y.fresh << 32
+	}
 	y.put(t.lane, t.placement, t.start+d)
 	sum, last := 0.0, t.start
 	for k := range y.behind {
 		j := &y.behind[k]
-		lane, place, start := y.pick(j, max(last, j.at))
+		start := max(last, j.at)
+		lane := y.pick(k, start)
 		if lane < 0 {
 			continue // no GPU has the profile, or none ever again
 		}
-		y.put(lane, place, start+j.duration)
+		at := &y.seen[k*len(y.lanes)+lane]
+		start = at.start
+		y.put(lane, at.place, start+j.duration)
 		last = start
 		sum += start - j.at
 		if sum+float64(max(0, y.waiting-k-1))*(start-y.now) > limit {
@@ -270,8 +287,17 @@ func (y *yard) play(t *try, d float64, limit float64) float64 {
 	return sum
 }
 
-// pick finds the slot with the least price for a job that may start from earliest.
-func (y *yard) pick(j *later, earliest float64) (lane, place int, start float64) {
+// sight is the best slot of a lane for a job that may start from some time, and its price.
+type sight struct {
+	state        uint64
+	from         float64
+	price, start float64
+	place        int
+}
+
+// pick finds the lane with the least price for the k-th job behind the head, which may start from then; seen says where on it. -1: none.
+func (y *yard) pick(k int, from float64) (lane int) {
+	j := &y.behind[k]
 	lane, best := -1, math.Inf(1)
 	var board *mig.Board
 	var p int
@@ -282,22 +308,38 @@ func (y *yard) pick(j *later, earliest float64) (lane, place int, start float64)
 			board = la.shape.board
 			p, has = board.ProfileIndex(j.profile)
 		}
-		if !has || qlaWaitPrice*(y.first[la.firsts+p]-earliest) >= best {
+		if !has || qlaWaitPrice*(y.first[la.firsts+p]-from) >= best {
 			continue
 		}
-		free := y.plays[la.slots:]
-		for _, i := range la.shape.starts[p] {
-			from := max(earliest, free[i])
-			price := qlaWaitPrice * (from - earliest)
-			if price >= best {
-				continue
-			}
-			if price += la.shape.cost(free, i, from, j.duration, best-price); price < best {
-				lane, place, start, best = l, i, from, price
-			}
+		at := &y.seen[k*len(y.lanes)+l]
+		if at.state != y.state[l] || at.from != from {
+			at.state, at.from = y.state[l], from
+			at.look(la.shape, y.plays[la.slots:], p, j.duration)
+		}
+		if at.price < best {
+			lane, best = l, at.price
 		}
 	}
-	return lane, place, start
+	return lane
+}
+
+// look finds it, for a job of profile p that runs for d seconds.
+func (at *sight) look(sh *shape, free []float64, p int, d float64) {
+	best, from := math.Inf(1), at.from
+	for _, i := range sh.starts[p] {
+		start, price := from, 0.0
+		if f := free[i]; f > from {
+			start, price = f, qlaWaitPrice*(f-from)
+		}
+		if price >= best {
+			continue
+		}
+		if price += sh.cost(free, i, start, d, best-price); price < best {
+			best = price
+			at.start, at.place = start, i
+		}
+	}
+	at.price = best
 }
 
 // put makes a slot busy until end.
@@ -305,9 +347,12 @@ func (y *yard) put(l, place int, end float64) {
 	la := &y.lanes[l]
 	free := y.plays[la.slots:]
 	for _, j := range la.shape.conflicts[place] {
-		free[j] = max(free[j], end)
+		if free[j] < end {
+			free[j] = end
+		}
 	}
 	for p, starts := range la.shape.starts {
 		y.first[la.firsts+p] = least(free, starts)
 	}
+	y.state[l] = (y.state[l]+uint64(place)+1)*0x9e3779b97f4a7c15 ^ math.Float64bits(end)
 }
