@@ -45,11 +45,8 @@ type Demand struct {
 	Wants []Want
 }
 
-// Spot is a placement on one of the node's GPUs.
-type Spot struct {
-	GPU       int // index into the plan's GPUs
-	Placement int // index into the board's Placements
-}
+// Spot is a placement on one of the node's GPUs, an index into the plan's GPUs.
+type Spot = place.Spot
 
 // Plan is what may be given out.
 type Plan struct {
@@ -103,7 +100,7 @@ func Fit(gpus []GPU, offers []mig.Layout, wants []Want, policy place.Policy) ([]
 				return nil, false
 			}
 			now.Pool.Start(c.GPU, c.Placement, math.Inf(1))
-			spots = append(spots, Spot{c.GPU, c.Placement})
+			spots = append(spots, Spot{GPU: c.GPU, Placement: c.Placement})
 		}
 	}
 	return spots, len(spots) > 0
@@ -226,74 +223,28 @@ func (p Plan) Check(gpus []GPU) error {
 }
 
 // Pack finds placements for all demands at once beside what is busy, or none: the question after a restart, when jobs
-// hold what an earlier plan offered and that plan is gone. Exhaustive, largest profiles first; idle instances of the profile
-// are tried first.
+// hold what an earlier plan offered and that plan is gone. When it finds none there are none ([place.Pack]).
 func Pack(gpus []GPU, demands []Demand) (map[uint32][]Spot, bool) {
-	type item struct {
-		job     uint32
-		profile string
+	state := make([]place.GPU, len(gpus))
+	for i, g := range gpus {
+		state[i] = place.GPU{Board: g.Board, Layout: g.Busy, Blocked: g.Blocked, Idle: g.Idle}
 	}
-	var items []item
+	var jobs []uint32
+	var profiles []string
 	for _, d := range demands {
 		for _, w := range bySize(gpus, d.Wants) {
 			for range w.Count {
-				items = append(items, item{d.Job, w.Profile})
+				jobs, profiles = append(jobs, d.Job), append(profiles, w.Profile)
 			}
 		}
 	}
-	size := func(it item) int {
-		for _, g := range gpus {
-			if g.Board == nil {
-				continue
-			}
-			if i, ok := g.Board.ProfileIndex(it.profile); ok {
-				return g.Board.Profiles[i].Size
-			}
-		}
-		return 0
-	}
-	slices.SortStableFunc(items, func(a, b item) int { return cmp.Compare(size(b), size(a)) })
-
-	taken := make([]mig.Layout, len(gpus))
-	chosen := make([]Spot, len(items))
-	var place func(k int) bool
-	place = func(k int) bool {
-		if k == len(items) {
-			return true
-		}
-		for pass := range 2 { // idle instances, then the rest
-			for gi, g := range gpus {
-				if g.Board == nil {
-					continue
-				}
-				p, ok := g.Board.ProfileIndex(items[k].profile)
-				if !ok {
-					continue
-				}
-				open := g.Board.Open(g.Busy|taken[gi], g.Blocked) & g.Board.OfProfile(p)
-				if pass == 0 {
-					open &= g.Idle
-				} else {
-					open &^= g.Idle
-				}
-				for i := range open.Indices() {
-					taken[gi] = taken[gi].With(i)
-					chosen[k] = Spot{gi, i}
-					if place(k + 1) {
-						return true
-					}
-					taken[gi] = taken[gi].Without(i)
-				}
-			}
-		}
-		return false
-	}
-	if !place(0) {
+	at, ok := place.Pack(state, profiles)
+	if !ok {
 		return nil, false
 	}
 	spots := map[uint32][]Spot{}
-	for k, it := range items {
-		spots[it.job] = append(spots[it.job], chosen[k])
+	for k, job := range jobs {
+		spots[job] = append(spots[job], at[k])
 	}
 	return spots, true
 }

@@ -39,6 +39,13 @@
 //
 // The first ones cost the same on every GPU with the same layout, so they are asked once for each layout that there is ([Pool]).
 //
+// # Plans
+//
+// What takes more than one instance is planned as a value ([Plan]): what to destroy and what to create, in order. To serve a
+// request ([Pool.Serve]); to stop jobs that may be requeued, as the last resort ([Pool.Reconfigure]); to move instances where that
+// leaves less fragmentation ([Pool.Depart], [Pool.Reject], [Pool.Merge]). Nothing here carries one out on a GPU. [Pack] and [Optimum] are
+// exact, for questions of feasibility and for holding policies against the best there is.
+//
 // # Reach over several GPUs
 //
 // On one GPU the reach policy takes the start whose successor keeps the most maximal layouts reachable. Over several GPUs the

@@ -16,17 +16,25 @@ import (
 //	                       the idle instances, drawn likewise. The board's plain profiles, unless all
 //	choose POLICY          lines of profiles, placed one after the other; the GPUs afterwards
 //	end                    lines GPU PROFILE@START: a job ends, its instance stays behind idle; the GPUs afterwards
+//	plan POLICY            lines of profiles: for each the plan that serves it where the policy wants it; the GPUs afterwards
+//	pack                   lines of profiles: all at once, or not; the GPUs as they would be
+//	jobs                   lines GPU PROFILE@START [GPU PROFILE@START ...] START+DURATION [DEADLINE|keep]: who holds what, numbered
+//	                       from 0; keep: may not be stopped
+//	reconfigure NOW FIXED BETA   lines PROFILE DURATION: a plan, or until when to wait; the GPUs afterwards
+//	depart GPU             a job has left it; lines GPU PROFILE@START: what must not move. The plan, and the GPUs afterwards
+//	reject, merge          likewise
 //
 // Rewrite with: go test ./internal/place -run Notebook -rewrite
 func TestNotebook(t *testing.T) {
 	datadriven.Walk(t, "testdata/notebook", func(t *testing.T, path string) {
 		var gpus []GPU
+		var jobs []Running
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			var out strings.Builder
 			lines := strings.Split(d.Input, "\n")
 			switch d.Cmd {
 			case "gpus":
-				gpus = readGPUs(t, d, lines)
+				gpus, jobs = readGPUs(t, d, lines), nil
 			case "choose":
 				policy, err := ByName(d.CmdArgs[0].Key)
 				if err != nil {
@@ -39,6 +47,16 @@ func TestNotebook(t *testing.T) {
 				for _, line := range lines {
 					end(t, gpus, line)
 				}
+			case "plan":
+				gpus = servePlans(t, &out, gpus, d.CmdArgs[0].Key, lines)
+			case "pack":
+				return packed(gpus, lines)
+			case "jobs":
+				jobs = readJobs(t, gpus, lines)
+			case "reconfigure":
+				gpus = reconfigure(t, &out, gpus, jobs, d.CmdArgs, lines)
+			case "depart", "reject", "merge":
+				gpus = rearrange(t, &out, gpus, d, lines)
 			default:
 				d.Fatalf(t, "no command %q", d.Cmd)
 			}

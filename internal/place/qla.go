@@ -194,6 +194,7 @@ func (y *yard) tries(r Request) bool {
 			for m := range means {
 				if la.group.By(m, p) != 0 {
 					means = m
+					break
 				}
 			}
 		}

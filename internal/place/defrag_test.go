@@ -1,0 +1,186 @@
+package place
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// standingJobs are the busy instances by profile, all GPUs together, and those that must stay where they are.
+func standingJobs(gpus []GPU) (profiles []string, at map[Spot]bool) {
+	at = map[Spot]bool{}
+	for k, g := range gpus {
+		for i := range g.Layout.Indices() {
+			profiles = append(profiles, g.Board.Profiles[g.Board.Placements[i].Profile].Name)
+			at[Spot{k, i}] = true
+		}
+	}
+	slices.Sort(profiles)
+	return profiles, at
+}
+
+// totalFrag is by the plain definition.
+func totalFrag(gpus []GPU) float64 {
+	sum := 0.0
+	for _, g := range gpus {
+		o := plainly(g)
+		sum += o.frag(o.busy)
+	}
+	return sum
+}
+
+// Every plan of moves: what runs afterwards is what ran before, what must stay has stayed, and nobody was stopped twice.
+func mustKeepJobs(t tb, gpus []GPU, stay []Spot, plan Plan) []GPU {
+	after := carryOut(t, gpus, plan)
+	was, _ := standingJobs(gpus)
+	is, at := standingJobs(after)
+	if !slices.Equal(was, is) {
+		t.Fatalf("%v: %v ran, %v run", plan, was, is)
+	}
+	for _, s := range stay {
+		if !at[s] {
+			t.Fatalf("%v: moved what must stay on GPU %d: %s", plan, s.GPU, gpus[s.GPU].Board.Label(s.Placement))
+		}
+	}
+	stopped := map[int]int{}
+	for _, s := range plan {
+		if s.Do == Destroy && s.Job != Nobody {
+			if stopped[s.Job]++; stopped[s.Job] > 1 {
+				t.Fatalf("%v: job %d moves twice", plan, s.Job)
+			}
+		}
+	}
+	return after
+}
+
+func TestDepart(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		gpus := drawGPUs(t)
+		stay := drawStay(t, gpus)
+		k := rapid.IntRange(0, len(gpus)-1).Draw(t, "gpu")
+		threshold := rapid.SampledFrom([]float64{0, 0.4, 0.7}).Draw(t, "threshold")
+		plan := NewPool(gpus).Depart(k, threshold, allBut(gpus, stay...))
+		busy := func(g GPU) bool {
+			o := plainly(g)
+			return float64(g.Board.Grid-o.freeUnits(o.busy)) >= threshold*float64(g.Board.Grid)
+		}
+		// Every move lowers fragmentation; its destination is the GPU that was left, and its source is too, if that is busy.
+		now := gpus
+		for n, from := 0, 0; n < len(plan); n++ {
+			if plan[n].Do == Destroy {
+				continue
+			}
+			after := carryOut(t, now, plan[from:n+1])
+			if totalFrag(after) >= totalFrag(now) {
+				t.Fatalf("%v: from %v to %v", plan[from:n+1], totalFrag(now), totalFrag(after))
+			}
+			source := plan[from].GPU
+			if plan[n].GPU != k || (source == k) != busy(now[k]) || !busy(now[source]) {
+				t.Fatalf("%v when GPU %d was left", plan[from:n+1], k)
+			}
+			now, from = after, n+1
+		}
+		after := mustKeepJobs(t, gpus, stay, plan)
+		if len(plan) == 0 {
+			return
+		}
+		if totalFrag(after) >= totalFrag(gpus) {
+			t.Fatalf("%v: from %v to %v", plan, totalFrag(gpus), totalFrag(after))
+		}
+	})
+}
+
+// The move that is made leaves the least: no single move inside a busy GPU lowers fragmentation more than the first of the plan.
+func TestDepartTakesTheBest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		gpus := drawGPUs(t)[:1]
+		plan := NewPool(gpus).Depart(0, 0, allBut(gpus))
+		first := len(plan)
+		if n := slices.IndexFunc(plan, func(s Step) bool { return s.Do != Destroy }); n >= 0 {
+			first = n + 1
+		}
+		left := totalFrag(carryOut(t, gpus, plan[:first]))
+		o := plainly(gpus[0])
+		for n, x := range o.busy {
+			rest := slices.Delete(slices.Clone(o.busy), n, n+1)
+			for _, y := range every(o.board) {
+				if y.profile == x.profile && o.fits(rest, y) && o.frag(with(rest, y)) < left-1e-9 {
+					t.Fatalf("%v leaves %v, but %v to %v leaves %v", plan[:first], left, x, y, o.frag(with(rest, y)))
+				}
+			}
+		}
+	})
+}
+
+func TestReject(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		gpus := drawGPUs(t)
+		stay := drawStay(t, gpus)
+		plan := NewPool(gpus).Reject(allBut(gpus, stay...))
+		after := mustKeepJobs(t, gpus, stay, plan)
+		for _, s := range plan {
+			if s.GPU != plan[0].GPU {
+				t.Fatalf("%v: more than one GPU", plan)
+			}
+		}
+		if len(plan) > 0 && totalFrag(after) >= totalFrag(gpus) {
+			t.Fatalf("%v: from %v to %v", plan, totalFrag(gpus), totalFrag(after))
+		}
+	})
+}
+
+func TestMerge(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		gpus := drawGPUs(t)
+		for k := range gpus { // halves are rare among random layouts
+			var halves []int
+			for i, pl := range gpus[k].Board.Placements {
+				if 2*pl.Size == gpus[k].Board.Grid && gpus[k].Board.Units(i)&gpus[k].Blocked == 0 {
+					halves = append(halves, i)
+				}
+			}
+			if len(halves) > 0 && rapid.IntRange(0, 4).Draw(t, "half") > 0 {
+				gpus[k].Layout, gpus[k].Idle = 0, 0
+				gpus[k].Layout = gpus[k].Layout.With(rapid.SampledFrom(halves).Draw(t, "instance"))
+			}
+		}
+		stay := drawStay(t, gpus)
+		plan := NewPool(gpus).Merge(allBut(gpus, stay...))
+		after := mustKeepJobs(t, gpus, stay, plan)
+		empty := func(gpus []GPU) (n int) {
+			for _, g := range gpus {
+				if g.Layout == 0 {
+					n++
+				}
+			}
+			return n
+		}
+		if moves := len(plan.Stops()); empty(after) != empty(gpus)+moves {
+			t.Fatalf("%v: %d moves, %d empty GPUs became %d", plan, moves, empty(gpus), empty(after))
+		}
+		for _, s := range plan {
+			if s.Job != Nobody && 2*s.Board.Placements[s.Placement].Size != s.Board.Grid {
+				t.Fatalf("%v: moves what is no half", plan)
+			}
+		}
+		// What is left cannot be merged any further.
+		for a, x := range after {
+			for b, y := range after {
+				if a == b || x.Layout.Count() != 1 || y.Layout.Count() != 1 {
+					continue
+				}
+				for i := range x.Layout.Indices() {
+					at, o := Spot{a, i}, plainly(y)
+					pl := x.Board.Placements[i]
+					for _, z := range every(y.Board) {
+						if gpus[a].Layout == x.Layout && 2*pl.Size == x.Board.Grid && 2*(o.busy[0].to-o.busy[0].from) == y.Board.Grid &&
+							!slices.Contains(stay, at) && y.Board.Profiles[z.profile].Name == x.Board.Profiles[pl.Profile].Name && o.fits(o.busy, z) {
+							t.Fatalf("%v leaves GPUs %d and %d apart:\n%s", plan, a, b, drawing(after))
+						}
+					}
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,169 @@
+package place
+
+import (
+	"cmp"
+	"slices"
+
+	"caelum/internal/mig"
+)
+
+// draft is a plan in the making, and the GPUs as they will be after it.
+type draft struct {
+	gpus    []GPU
+	plan    Plan
+	movable Movable
+	moved   map[Spot]bool // instances that moved already, where they are now
+}
+
+// move is one of a busy instance.
+type move struct {
+	from, to Spot
+	job      int
+	gain     float64 // by how much the fragmentation of the GPUs concerned falls
+	idle     bool    // an idle instance of the profile stands there
+}
+
+// better orders moves by the fragmentation that they leave on all GPUs together.
+func (m move) better(o move) bool {
+	if d := m.gain - o.gain; d > lessFrag || d < -lessFrag {
+		return d > 0
+	}
+	if m.idle != o.idle {
+		return m.idle
+	}
+	return cmp.Or(cmp.Compare(m.to.GPU, o.to.GPU), cmp.Compare(m.to.Placement, o.to.Placement),
+		cmp.Compare(m.from.GPU, o.from.GPU), cmp.Compare(m.from.Placement, o.from.Placement)) < 0
+}
+
+// snapshot copies the GPUs of the pool.
+func (p *Pool) snapshot() []GPU {
+	gpus := make([]GPU, len(p.gpus))
+	for k := range gpus {
+		gpus[k] = p.gpus[k].GPU
+	}
+	return gpus
+}
+
+// node is what can be said of a GPU when this is busy on it.
+func (d *draft) node(k int, busy mig.Layout) *mig.Node {
+	g := d.gpus[k]
+	return g.Board.TableBeside(g.Blocked).Node(busy)
+}
+
+func (d *draft) frag(k int, busy mig.Layout) float64 { return d.node(k, busy).Frag }
+
+// load is the share of a GPU's units that is taken.
+func (d *draft) load(k int) float64 {
+	g := d.gpus[k]
+	return 1 - float64(d.node(k, g.Layout).Units)/float64(g.Board.Grid)
+}
+
+// moves are all those of one instance from GPU f to GPU t, which may be the same.
+func (d *draft) moves(f, t int) []move {
+	var all []move
+	from, to := d.gpus[f], d.gpus[t]
+	before := d.frag(f, from.Layout)
+	if t != f {
+		before += d.frag(t, to.Layout)
+	}
+	for i := range from.Layout.Indices() {
+		at := Spot{f, i}
+		job, ok := d.movable(at)
+		p, has := to.Board.ProfileIndex(from.Board.Profiles[from.Board.Placements[i].Profile].Name)
+		if !ok || !has || d.moved[at] {
+			continue
+		}
+		stays := to.Layout
+		if t == f {
+			stays = stays.Without(i)
+		}
+		for j := range (to.Board.Open(stays, to.Blocked) & to.Board.OfProfile(p)).Indices() {
+			if t == f && j == i {
+				continue
+			}
+			after := d.frag(t, stays.With(j))
+			if t != f {
+				after += d.frag(f, from.Layout.Without(i))
+			}
+			all = append(all, move{from: at, to: Spot{t, j}, job: job, gain: before - after, idle: to.Idle.Has(j)})
+		}
+	}
+	return all
+}
+
+// make adds a move to the plan.
+func (d *draft) make(m move) {
+	d.step(Step{Destroy, m.from, d.gpus[m.from.GPU].Board, m.job})
+	d.put(m.to, m.job)
+	if d.moved != nil {
+		delete(d.moved, m.from)
+		d.moved[m.to] = true
+	}
+}
+
+func (d *draft) put(at Spot, job int) {
+	for _, s := range d.gpus[at.GPU].serve(nil, at, job) {
+		d.step(s)
+	}
+}
+
+func (d *draft) step(s Step) {
+	if err := s.apply(d.gpus, map[int]float64{}); err != nil {
+		panic("place: a step of our own making: " + err.Error())
+	}
+	d.plan = append(d.plan, s)
+}
+
+// again is what GPU k would look like if the instances that can be moved were placed anew; false when they find no room that way.
+func (d *draft) again(k int) (mig.Layout, bool) {
+	g := d.gpus[k]
+	var stays, moves mig.Layout
+	for i := range g.Layout.Indices() {
+		if _, ok := d.movable(Spot{k, i}); ok {
+			moves = moves.With(i)
+		} else {
+			stays = stays.With(i)
+		}
+	}
+	order := slices.Collect(moves.Indices())
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Compare(g.Board.Placements[b].Size, g.Board.Placements[a].Size)
+	})
+	mock := d.node(k, stays)
+	for _, i := range order {
+		var best *mig.Node
+		for j := range (mock.Open & g.Board.OfProfile(g.Board.Placements[i].Profile)).Indices() {
+			if n := mock.With(j); best == nil || n.CC > best.CC {
+				best = n
+			}
+		}
+		if best == nil {
+			return 0, false
+		}
+		mock = best
+	}
+	return mock.Layout, true
+}
+
+// shift makes GPU k look like that. Instances of one profile are alike, so only where the sets of placements differ somebody moves; they
+// all go before the first comes back.
+func (d *draft) shift(k int, mock mig.Layout) {
+	g := d.gpus[k]
+	type shifted struct{ from, to, job int }
+	var all []shifted
+	for p := range g.Board.Profiles {
+		of := g.Board.OfProfile(p)
+		to := slices.Collect((mock &^ g.Layout & of).Indices())
+		for i := range (g.Layout &^ mock & of).Indices() {
+			job, _ := d.movable(Spot{k, i})
+			all = append(all, shifted{i, to[0], job})
+			to = to[1:]
+		}
+	}
+	for _, m := range all {
+		d.step(Step{Destroy, Spot{k, m.from}, g.Board, m.job})
+	}
+	for _, m := range all {
+		d.put(Spot{k, m.to}, m.job)
+	}
+}

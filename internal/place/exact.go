@@ -1,0 +1,171 @@
+package place
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+
+	"caelum/internal/mig"
+)
+
+// Pack answers whether instances of these profiles can all stand on the GPUs at once, beside what is busy and blocked, and where:
+// one spot for each profile, in the order given. Idle instances are no obstacle, and those of the profile are tried first. It is
+// exact: when it says no there is no way. GPUs without a board, and profiles that none has, are allowed.
+//
+// The search places the largest first. What remains to be placed fixes what has been placed, so a state of the search is what stands
+// on the GPUs, and equal GPUs may change places in it: a state that failed is recognised however it is reached again, by
+// whichever order of like instances on whichever of like GPUs. And a state fails at once when the compute slices or units that the
+// rest needs are more than all GPUs can still give, each for itself: two 3g.20gb on an A100 waste a compute slice.
+func Pack(gpus []GPU, profiles []string) ([]Spot, bool) {
+	p := packing{gpus: gpus, at: make([]Spot, len(profiles)), failed: map[string]bool{}, gives: map[*mig.Node]amount{}}
+	for _, g := range gpus {
+		var n *mig.Node
+		if g.Board != nil {
+			n = g.Board.TableBeside(g.Blocked).Node(g.Layout)
+		}
+		p.now = append(p.now, n)
+	}
+	for k, name := range profiles {
+		p.items = append(p.items, item{k, name, p.least(name)})
+	}
+	slices.SortStableFunc(p.items, func(a, b item) int {
+		return cmp.Or(cmp.Compare(b.units, a.units), cmp.Compare(a.profile, b.profile))
+	})
+	if !p.place(0) {
+		return nil, false
+	}
+	return p.at, true
+}
+
+type packing struct {
+	gpus   []GPU
+	items  []item
+	now    []*mig.Node // by GPU, with what has been placed; nil: no board
+	at     []Spot      // by the order in which the profiles were given
+	failed map[string]bool
+	gives  map[*mig.Node]amount
+}
+
+// amount is how much of what instances share.
+type amount struct{ compute, units int }
+
+type item struct {
+	order   int
+	profile string
+	amount  // what an instance takes; of unlike boards the least
+}
+
+func (p *packing) least(profile string) amount {
+	least := amount{-1, -1}
+	for _, g := range p.gpus {
+		if g.Board == nil {
+			continue
+		}
+		if i, ok := g.Board.ProfileIndex(profile); ok {
+			pr := g.Board.Profiles[i]
+			if least.units < 0 {
+				least = amount{pr.Compute, pr.Size}
+			}
+			least = amount{min(least.compute, pr.Compute), min(least.units, pr.Size)}
+		}
+	}
+	return least
+}
+
+// place puts the k-th item and all after it.
+func (p *packing) place(k int) bool {
+	if k == len(p.items) {
+		return true
+	}
+	state := p.state(k)
+	if p.failed[state] || !p.enough(k) {
+		return false
+	}
+	it := p.items[k]
+	for _, reuse := range []bool{true, false} {
+		for g, n := range p.now {
+			if n == nil {
+				continue
+			}
+			pr, ok := p.gpus[g].Board.ProfileIndex(it.profile)
+			if !ok {
+				continue
+			}
+			open := n.Open & p.gpus[g].Board.OfProfile(pr) &^ p.gpus[g].Idle
+			if reuse {
+				open = n.Open & p.gpus[g].Board.OfProfile(pr) & p.gpus[g].Idle
+			}
+			for i := range open.Indices() {
+				p.now[g], p.at[it.order] = n.With(i), Spot{g, i}
+				if p.place(k + 1) {
+					return true
+				}
+			}
+			p.now[g] = n
+		}
+	}
+	p.failed[state] = true
+	return false
+}
+
+// enough is a bound on what remains: as many of the k-th item and those like it as are to come still fit, were there no others;
+// and there are compute slices and units for all.
+func (p *packing) enough(k int) bool {
+	like, room := 0, 0
+	var need, have amount
+	for _, it := range p.items[k:] {
+		if it.profile == p.items[k].profile {
+			like++
+		}
+		need.compute += it.compute
+		need.units += it.units
+	}
+	for g, n := range p.now {
+		if n == nil {
+			continue
+		}
+		if pr, ok := p.gpus[g].Board.ProfileIndex(p.items[k].profile); ok {
+			room += n.Placeable(pr)
+		}
+		gives := p.give(p.gpus[g].Board, n)
+		have.compute += gives.compute
+		have.units += gives.units
+	}
+	return room >= like && have.compute >= need.compute && have.units >= need.units
+}
+
+// give is the most compute slices, and the most units, that a GPU can still give to instances of the profiles that were asked for.
+func (p *packing) give(b *mig.Board, n *mig.Node) amount {
+	most, known := p.gives[n]
+	if !known {
+		for i := range n.Open.Indices() {
+			pr := b.Profiles[b.Placements[i].Profile]
+			if !slices.ContainsFunc(p.items, func(it item) bool { return it.profile == pr.Name }) {
+				continue
+			}
+			then := p.give(b, n.With(i))
+			most = amount{max(most.compute, pr.Compute+then.compute), max(most.units, pr.Size+then.units)}
+		}
+		p.gives[n] = most
+	}
+	return most
+}
+
+// state is what stands on the GPUs when the k-th item is to be placed, whichever of like GPUs it stands on. Boards and blocked
+// units are told apart by the number of the first GPU that has them.
+func (p *packing) state(k int) string {
+	kinds := make([][2]uint64, 0, len(p.now))
+	for g, n := range p.now {
+		if n == nil {
+			continue
+		}
+		first := slices.IndexFunc(p.now, func(o *mig.Node) bool { return o != nil && o.Table() == n.Table() })
+		kinds = append(kinds, [2]uint64{uint64(first), uint64(p.now[g].Layout)})
+	}
+	slices.SortFunc(kinds, func(a, b [2]uint64) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
+	key := binary.AppendUvarint(nil, uint64(k))
+	for _, kind := range kinds {
+		key = binary.AppendUvarint(binary.AppendUvarint(key, kind[0]), kind[1])
+	}
+	return string(key)
+}

@@ -1,0 +1,256 @@
+package place
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// plainPack tries every instance on every GPU at every start, in the order given, and nothing else.
+func plainPack(gpus []plainGPU, profiles []string) bool {
+	if len(profiles) == 0 {
+		return true
+	}
+	for k, o := range gpus {
+		for _, x := range every(o.board) {
+			if o.board.Profiles[x.profile].Name == profiles[0] && o.fits(o.busy, x) {
+				then := slices.Clone(gpus)
+				then[k].busy = with(o.busy, x)
+				if plainPack(then, profiles[1:]) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+func TestPackAgainstOracle(t *testing.T) {
+	said := map[bool]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		gpus := drawGPUs(t)
+		gpus = gpus[:min(len(gpus), 2)]
+		var profiles []string
+		for range rapid.IntRange(0, 4).Draw(t, "instances") {
+			b := gpus[rapid.IntRange(0, len(gpus)-1).Draw(t, "of")].Board
+			profiles = append(profiles, b.Profiles[rapid.IntRange(0, len(b.Profiles)-1).Draw(t, "profile")].Name)
+		}
+		var plain []plainGPU
+		for _, g := range gpus {
+			plain = append(plain, plainly(g))
+		}
+		at, ok := Pack(gpus, profiles)
+		if want := plainPack(plain, profiles); ok != want {
+			t.Fatalf("%v: %v, want %v\n%s", profiles, ok, want, drawing(gpus))
+		}
+		said[ok]++
+		if ok {
+			mustHold(t, gpus, profiles, at)
+		}
+	})
+	if said[true] == 0 || said[false] == 0 {
+		t.Errorf("answers: %v", said)
+	}
+}
+
+// mustHold looks at what Pack answered, idle instances aside.
+func mustHold(t tb, gpus []GPU, profiles []string, at []Spot) {
+	t.Helper()
+	after := slices.Clone(gpus)
+	for n, s := range at {
+		g := &after[s.GPU]
+		if pl := g.Board.Placements[s.Placement]; g.Board.Profiles[pl.Profile].Name != profiles[n] || g.Layout.Has(s.Placement) {
+			t.Fatalf("%s is at %s, GPU %d", profiles[n], g.Board.Label(s.Placement), s.GPU)
+		}
+		g.Layout, g.Idle = g.Layout.With(s.Placement), 0
+	}
+	mustStand(t, fmt.Sprint(profiles), after)
+}
+
+// Sixteen GPUs, and one instance too many, or just not: what no search could answer that goes wherever it can.
+func TestPackOfLargeNode(t *testing.T) {
+	b := plainA100(t)
+	var gpus []GPU
+	var fits []string
+	for range 16 {
+		gpus = append(gpus, GPU{Board: b})
+		fits = append(fits, "3g.20gb", "2g.10gb", "1g.5gb", "1g.5gb")
+	}
+	at, ok := Pack(gpus, fits)
+	if !ok {
+		t.Fatal("16 times 3g 2g 1g 1g: no room")
+	}
+	mustHold(t, gpus, fits, at)
+	if _, ok := Pack(gpus, append(fits, "2g.10gb")); ok {
+		t.Error("a 2g.10gb more: compute slices are 7 each")
+	}
+	var full []string // 4g, 2g, 1g fill a GPU's 7 compute slices
+	for range 16 {
+		full = append(full, "4g.20gb", "2g.10gb", "1g.5gb")
+	}
+	if _, ok := Pack(gpus, full); !ok {
+		t.Error("16 times 4g 2g 1g: no room")
+	}
+	if _, ok := Pack(gpus, append(full, "1g.5gb")); ok {
+		t.Error("room for a 1g.5gb beside 16 times 4g 2g 1g")
+	}
+}
+
+// plainOptimum tries, minute by minute, every set of spots for those that have arrived. Times are small whole numbers.
+func plainOptimum(gpus []plainGPU, jobs []Job, fifo bool, now float64, sum, best float64) float64 {
+	left := slices.ContainsFunc(jobs, func(j Job) bool { return j.Profile != "" })
+	if !left || sum >= best {
+		return min(sum, best)
+	}
+	for n, j := range jobs { // start one now, and look again
+		if j.Profile == "" {
+			continue
+		}
+		if j.Arrival <= now {
+			for k, o := range gpus {
+				var still []interval
+				for _, y := range o.busy {
+					if o.until[y] > now {
+						still = append(still, y)
+					}
+				}
+				for _, x := range every(o.board) {
+					if o.board.Profiles[x.profile].Name != j.Profile || !o.fits(still, x) {
+						continue
+					}
+					then, rest := slices.Clone(gpus), slices.Clone(jobs)
+					then[k].busy, then[k].until = with(still, x), map[interval]float64{x: now + j.Duration}
+					for _, y := range still {
+						then[k].until[y] = o.until[y]
+					}
+					rest[n].Profile = ""
+					best = plainOptimum(then, rest, fifo, now, sum+now-j.Arrival, best)
+				}
+			}
+		}
+		if fifo {
+			break
+		}
+	}
+	if now > 40 {
+		return best
+	}
+	return plainOptimum(gpus, jobs, fifo, now+1, sum, best) // or wait
+}
+
+// drawCase makes a small case whose every job fits on one of the GPUs, which are of one board and, but for blocked units, empty.
+func drawCase(t *rapid.T, mostJobs int) ([]GPU, []Job) {
+	b := everyBoard()[rapid.IntRange(0, len(everyBoard())-1).Draw(t, "board")]
+	gpus := make([]GPU, rapid.IntRange(1, 2).Draw(t, "gpus"))
+	for k := range gpus {
+		gpus[k].Board = b
+	}
+	jobs := make([]Job, rapid.IntRange(1, mostJobs).Draw(t, "jobs"))
+	at := 0.0
+	for n := range jobs {
+		at += float64(rapid.IntRange(0, 3).Draw(t, "later"))
+		jobs[n] = Job{b.Profiles[rapid.IntRange(0, len(b.Profiles)-1).Draw(t, "profile")].Name, at,
+			float64(rapid.IntRange(1, 6).Draw(t, "duration"))}
+	}
+	return gpus, jobs
+}
+
+func TestOptimumAgainstOracle(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		gpus, jobs := drawCase(t, 3)
+		if rapid.Bool().Draw(t, "one is busy") {
+			gpus[0].Layout = rapid.SampledFrom(gpus[0].Board.Layouts()).Draw(t, "layout")
+		}
+		var plain []plainGPU
+		for _, g := range gpus {
+			plain = append(plain, plainly(g))
+		}
+		for _, fifo := range []bool{true, false} {
+			got := Optimum(gpus, jobs, Rules{FIFO: fifo})
+			if want := plainOptimum(plain, jobs, fifo, 0, 0, math.Inf(1)); got != want {
+				t.Fatalf("FIFO %v: %v waits %v, want %v\n%s", fifo, jobs, got, want, drawing(gpus))
+			}
+		}
+	})
+}
+
+// FIFO costs, and placing without migration costs.
+func TestOptimaInOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		gpus, jobs := drawCase(t, 5)
+		fifo, anyOrder := Optimum(gpus, jobs, Rules{FIFO: true}), Optimum(gpus, jobs, Rules{})
+		fifoMoves, moves := Optimum(gpus, jobs, Rules{FIFO: true, Migration: true}), Optimum(gpus, jobs, Rules{Migration: true})
+		if !(fifo >= anyOrder && anyOrder >= moves && fifo >= fifoMoves && fifoMoves >= moves && moves >= 0) || math.IsInf(fifo, 1) {
+			t.Fatalf("%v: FIFO %v, any order %v; with migration %v and %v", jobs, fifo, anyOrder, fifoMoves, moves)
+		}
+	})
+}
+
+// Cases that can be followed by hand.
+func TestOptimumByHand(t *testing.T) {
+	b := plainA100(t)
+	gpus := []GPU{{Board: b}}
+	for _, c := range []struct {
+		what                             string
+		jobs                             []Job
+		fifo, anyOrder, migration, moves float64
+	}{
+		{"room for all", []Job{{"1g.5gb", 0, 9}, {"4g.20gb", 1, 9}, {"2g.10gb", 1, 9}}, 0, 0, 0, 0},
+		{"behind the whole GPU", []Job{{"1g.5gb", 0, 10}, {"7g.40gb", 1, 10}, {"1g.5gb", 2, 8}}, 9 + 18, 9, 9 + 18, 9},
+		// The 3g.20gb that ends first stands in the first half, for the 4g.20gb.
+		{"the right half", []Job{{"3g.20gb", 0, 4}, {"3g.20gb", 0, 9}, {"4g.20gb", 1, 5}}, 3, 3, 3, 3},
+		// In any order the 4g.20gb goes first and two of the 2g.10gb wait until 2 for it.
+		{"held back", []Job{{"2g.10gb", 0, 4}, {"2g.10gb", 0, 8}, {"2g.10gb", 0, 8}, {"4g.20gb", 1, 1}}, 7, 4, 7, 4},
+		// At 4 the 3g.20gb needs a half. If it takes the second, the 2g.10gb that stays until 10 stands in the first and the 4g.20gb
+		// waits for it; if the first, that 2g.10gb has no room before 5. Moved at 6 it is in nobody's way.
+		{"nowhere right", []Job{{"2g.10gb", 2, 3}, {"3g.20gb", 4, 2}, {"2g.10gb", 4, 6}, {"4g.20gb", 5, 2}}, 2, 2, 1, 1},
+		{"no time at all", []Job{{"7g.40gb", 0, 0}, {"7g.40gb", 0, 0}, {"1g.5gb", 0, 0}}, 0, 0, 0, 0},
+	} {
+		for _, r := range []struct {
+			rules Rules
+			want  float64
+		}{{Rules{FIFO: true}, c.fifo}, {Rules{}, c.anyOrder}, {Rules{FIFO: true, Migration: true}, c.migration}, {Rules{Migration: true}, c.moves}} {
+			if got := Optimum(gpus, c.jobs, r.rules); got != r.want {
+				t.Errorf("%s, %+v: %v, want %v", c.what, r.rules, got, r.want)
+			}
+		}
+	}
+	if got := Optimum(gpus, []Job{{"1g.24gb", 0, 1}}, Rules{}); !math.IsInf(got, 1) {
+		t.Errorf("a profile of another board waits %v, want +Inf", got)
+	}
+}
+
+// No policy beats the FIFO optimum, and on these cases some policy does no worse: the bound is not idle.
+func TestNoPolicyBeatsTheOptimum(t *testing.T) {
+	reached, worse := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		gpus, jobs := drawCase(t, 6)
+		var played []churnJob
+		for _, j := range jobs {
+			played = append(played, churnJob{j.Profile, j.Arrival, j.Duration})
+		}
+		best := Optimum(gpus, jobs, Rules{FIFO: true})
+		for _, name := range Names() {
+			policy, err := ByName(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			waited := meanWait(gpus[0].Board, len(gpus), played, policy) * float64(len(jobs))
+			switch {
+			case waited < best-1e-6:
+				t.Fatalf("%s waits %v, the optimum is %v: %v on %d of %s", name, waited, best, jobs, len(gpus), gpus[0].Board.Name)
+			case waited < best+1e-6:
+				reached++
+			default:
+				worse++
+			}
+		}
+	})
+	t.Logf("optimal in %d of %d runs", reached, reached+worse)
+	if reached == 0 || worse == 0 {
+		t.Errorf("optimal in %d runs, worse in %d: the cases say nothing", reached, worse)
+	}
+}

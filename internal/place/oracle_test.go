@@ -1,0 +1,203 @@
+package place
+
+import (
+	"math"
+	"slices"
+
+	"caelum/internal/mig"
+)
+
+// The oracle: the rules of MIG and what is counted of a GPU, over sets of intervals, as plainly as it can be said. It takes the profiles
+// from the board and nothing else: no table, no pool, no set of placements.
+
+// interval is an instance: a profile on the units [from, to).
+type interval struct {
+	profile  int
+	from, to int
+}
+
+// plainGPU is a GPU.
+type plainGPU struct {
+	board      *mig.Board
+	busy, idle []interval
+	blocked    []int                // units
+	until      map[interval]float64 // when the busy ones end
+}
+
+func plainly(g GPU) plainGPU {
+	o := plainGPU{board: g.Board, until: map[interval]float64{}}
+	for i, pl := range g.Board.Placements {
+		x := interval{pl.Profile, pl.Start, pl.Start + pl.Size}
+		if g.Layout.Has(i) {
+			o.busy = append(o.busy, x)
+			o.until[x] = math.Inf(1)
+			if g.Ends != nil {
+				o.until[x] = g.Ends[i]
+			}
+		}
+		if g.Idle.Has(i) {
+			o.idle = append(o.idle, x)
+		}
+	}
+	for u := range g.Board.Grid {
+		if g.Blocked>>u&1 == 1 {
+			o.blocked = append(o.blocked, u)
+		}
+	}
+	return o
+}
+
+// every lists all instances there could be of a board, by profile, then by start.
+func every(b *mig.Board) []interval {
+	var all []interval
+	for p, pr := range b.Profiles {
+		for _, s := range pr.Starts {
+			all = append(all, interval{p, s, s + pr.Size})
+		}
+	}
+	return all
+}
+
+func overlap(x, y interval) bool { return x.from < y.to && y.from < x.to }
+
+// whole is the plain profile that takes the whole GPU: what there is to share out.
+func whole(b *mig.Board) mig.Profile {
+	for _, p := range b.Profiles {
+		if p.Size == b.Grid && mig.Plain(p) {
+			return p
+		}
+	}
+	panic(b.Name + " has no profile of the whole GPU")
+}
+
+// legal reports whether the instances can stand on a GPU together, beside its blocked units.
+func (o plainGPU) legal(set []interval) bool {
+	all := whole(o.board)
+	left := [5]int{all.Compute, all.DEC, all.ENC, all.JPEG, all.OFA}
+	for k, x := range set {
+		same := 0
+		for m, y := range set {
+			if m != k && overlap(x, y) {
+				return false
+			}
+			if x.profile == y.profile {
+				same++
+			}
+		}
+		for _, u := range o.blocked {
+			if x.from <= u && u < x.to {
+				return false
+			}
+		}
+		p := o.board.Profiles[x.profile]
+		if same > p.Max {
+			return false
+		}
+		for n, need := range [5]int{p.Compute, p.DEC, p.ENC, p.JPEG, p.OFA} {
+			if left[n] -= max(need, 0); left[n] < 0 && (n == 0 || [5]int{0, all.DEC, all.ENC, all.JPEG, all.OFA}[n] >= 0) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func with(set []interval, x interval) []interval { return append(slices.Clone(set), x) }
+
+func (o plainGPU) fits(set []interval, x interval) bool { return o.legal(with(set, x)) }
+
+func (o plainGPU) freeUnits(set []interval) int {
+	n := o.board.Grid - len(o.blocked)
+	for _, x := range set {
+		n -= x.to - x.from
+	}
+	return n
+}
+
+// cc counts what still fits, by profile.
+func (o plainGPU) cc(set []interval) []int {
+	n := make([]int, len(o.board.Profiles))
+	for _, x := range every(o.board) {
+		if o.fits(set, x) {
+			n[x.profile]++
+		}
+	}
+	return n
+}
+
+func total(n []int) int {
+	sum := 0
+	for _, x := range n {
+		sum += x
+	}
+	return sum
+}
+
+// placeable is how many instances of a profile still fit together, beginning at unit from or later: all choices are tried.
+func (o plainGPU) placeable(set []interval, p, from int) int {
+	most := 0
+	for _, s := range o.board.Profiles[p].Starts {
+		x := interval{p, s, s + o.board.Profiles[p].Size}
+		if s >= from && o.fits(set, x) {
+			most = max(most, 1+o.placeable(with(set, x), p, s+1))
+		}
+	}
+	return most
+}
+
+func (o plainGPU) frag(set []interval) float64 {
+	compute := whole(o.board).Compute
+	for _, x := range set {
+		compute -= o.board.Profiles[x.profile].Compute
+	}
+	sum, n := 0.0, 0.0
+	for p, pr := range o.board.Profiles {
+		if ideal := min(compute/pr.Compute, o.freeUnits(set)/pr.Size); ideal > 0 {
+			sum, n = sum+1-float64(o.placeable(set, p, 0))/float64(ideal), n+1
+		}
+	}
+	if n == 0 {
+		return 0
+	}
+	return sum / n
+}
+
+func (o plainGPU) lost(set []interval, weights []float64) float64 {
+	sum := 0.0
+	for p, pr := range o.board.Profiles {
+		sum += weights[p] * float64(o.freeUnits(set)-o.placeable(set, p, 0)*pr.Size)
+	}
+	return sum
+}
+
+// layouts lists all sets of instances that can stand on an empty GPU of the board, by choosing or skipping each in turn.
+func layouts(b *mig.Board) [][]interval {
+	all := [][]interval{nil}
+	for _, x := range every(b) {
+		for _, set := range all {
+			if (plainGPU{board: b}).fits(set, x) {
+				all = append(all, with(set, x))
+			}
+		}
+	}
+	return all
+}
+
+// futures are made once for each board, since there are some thousand layouts.
+type futures map[*mig.Board][][]interval
+
+// reach counts the sets that contain this one and avoid the blocked units, and to which nothing can be added that does.
+func (f futures) reach(o plainGPU, set []interval) int {
+	if f[o.board] == nil {
+		f[o.board] = layouts(o.board)
+	}
+	n := 0
+	for _, l := range f[o.board] {
+		missing := func(x interval) bool { return !slices.Contains(l, x) }
+		if !slices.ContainsFunc(set, missing) && o.legal(l) &&
+			!slices.ContainsFunc(every(o.board), func(x interval) bool { return o.fits(l, x) }) {
+			n++
+		}
+	}
+	return n
+}

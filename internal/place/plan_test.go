@@ -1,0 +1,182 @@
+package place
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"caelum/internal/mig"
+)
+
+// tb is what rapid.T and testing.T have in common.
+type tb interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// carryOut applies a plan step by step, looks at every state on the way, and answers the last. The pool must stay as it was.
+func carryOut(t tb, gpus []GPU, plan Plan) []GPU {
+	t.Helper()
+	pool := NewPool(gpus)
+	for n := range len(plan) + 1 {
+		after, err := plan[:n].Apply(pool)
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", plan, err, drawing(gpus))
+		}
+		now := after.snapshot()
+		mustStand(t, fmt.Sprintf("%v, after %d steps", plan, n), now)
+		if !reflect.DeepEqual(pool.snapshot(), gpus) {
+			t.Fatalf("%v changed what it was applied to", plan)
+		}
+		if n == len(plan) {
+			return now
+		}
+	}
+	panic("unreachable")
+}
+
+// A request that can be served is served, at its spot, and nothing that is busy is touched, nor more than is in the way.
+func TestServe(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		gpus := drawGPUs(t)
+		k := rapid.IntRange(0, len(gpus)-1).Draw(t, "gpu")
+		g := gpus[k]
+		for i := range g.Board.Placements {
+			means, ok := plainMeans(g, i)
+			if !ok {
+				continue
+			}
+			plan := NewPool(gpus).Serve(Spot{k, i}, 7)
+			after := carryOut(t, gpus, plan)
+			if want := g.Layout.With(i); after[k].Layout != want {
+				t.Fatalf("%v: busy %s, want %s", plan, g.Board.List(after[k].Layout), g.Board.List(want))
+			}
+			if gone := g.Idle &^ after[k].Idle; gone.Without(i) != g.InTheWay(i) || len(plan.Stops()) > 0 {
+				t.Fatalf("%v: %s is gone", plan, g.Board.List(gone))
+			}
+			if means == Reuse != (len(plan) == 1 && plan[0].Do == Take) {
+				t.Fatalf("%v, to be had by %v", plan, means)
+			}
+		}
+	})
+}
+
+// What a plan refuses: each step that cannot be done, by name, and the state stays as it was.
+func TestApplyRefuses(t *testing.T) {
+	b, other := plainA100(t), mig.Boards()[0]
+	at := func(profile string, start int) int {
+		i, ok := b.Placement(profile, start)
+		if !ok {
+			t.Fatalf("no %s@%d", profile, start)
+		}
+		return i
+	}
+	busy, idle := at("3g.20gb", 4), at("2g.10gb", 0)
+	gpus := []GPU{{Board: b, Layout: mig.Layout(0).With(busy), Idle: mig.Layout(0).With(idle), Blocked: 1 << 3}, {}}
+	for what, s := range map[string]Step{
+		"no such GPU":                 {Destroy, Spot{2, idle}, b, Nobody},
+		"negative GPU":                {Destroy, Spot{-1, idle}, b, Nobody},
+		"GPU without board":           {Create, Spot{1, idle}, b, 1},
+		"no board":                    {Create, Spot{1, idle}, nil, 1},
+		"another board":               {Destroy, Spot{0, idle}, other, Nobody},
+		"no such placement":           {Destroy, Spot{0, len(b.Placements)}, b, Nobody},
+		"no such action":              {endOfActions, Spot{0, idle}, b, 1},
+		"destroy what is not there":   {Destroy, Spot{0, at("1g.5gb", 2)}, b, Nobody},
+		"destroy a busy one as idle":  {Destroy, Spot{0, busy}, b, Nobody},
+		"destroy an idle one as busy": {Destroy, Spot{0, idle}, b, 1},
+		"leave an idle one":           {Leave, Spot{0, idle}, b, 1},
+		"leave for nobody":            {Leave, Spot{0, busy}, b, Nobody},
+		"take a busy one":             {Take, Spot{0, busy}, b, 1},
+		"take for nobody":             {Take, Spot{0, idle}, b, Nobody},
+		"create over a busy one":      {Create, Spot{0, at("1g.5gb", 5)}, b, 1},
+		"create over an idle one":     {Create, Spot{0, at("1g.5gb", 1)}, b, 1},
+		"create on a blocked unit":    {Create, Spot{0, at("1g.5gb", 3)}, b, 1},
+		"create it twice":             {Create, Spot{0, busy}, b, 1},
+	} {
+		before := slices.Clone(gpus)
+		if after, err := (Plan{s}).Apply(NewPool(gpus)); err == nil {
+			t.Errorf("%s: carried out:\n%s", what, drawing(after.snapshot()))
+		}
+		if !reflect.DeepEqual(before, gpus) {
+			t.Errorf("%s: something changed", what)
+		}
+	}
+}
+
+// A moved job keeps its end, any other has none that is known, and the pool that the plan was applied to keeps its own.
+func TestApplyEnds(t *testing.T) {
+	b := plainA100(t)
+	small, _ := b.Placement("1g.5gb", 0)
+	last, _ := b.Placement("1g.5gb", 6)
+	large, _ := b.Placement("4g.20gb", 0)
+	pool := NewPool([]GPU{{Board: b}})
+	pool.Start(0, small, 500)
+	after, err := Plan{
+		{Destroy, Spot{0, small}, b, 3},
+		{Create, Spot{0, last}, b, 3},
+		{Create, Spot{0, large}, b, 4},
+	}.Apply(pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ends := after.GPU(0).Ends; ends[last] != 500 || !math.IsInf(ends[large], 1) {
+		t.Errorf("the moved job ends at %v, want 500; the new one at %v, want +Inf", ends[last], ends[large])
+	}
+	if ends := pool.GPU(0).Ends; ends[small] != 500 || !math.IsInf(ends[last], 1) {
+		t.Errorf("the pool's own ends are now %v", ends)
+	}
+}
+
+// FuzzPlan: whatever is asked of whatever GPUs, a plan is refused or leaves what can stand.
+func FuzzPlan(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte{0, 0, 0, 0, 2, 2, 0, 3, 1, 0, 0, 3, 1})
+	f.Add([]byte{1, 4, 200, 17, 255, 3, 2, 0, 5, 9, 3, 0, 5, 2, 0, 0, 5, 2})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		next := func() int {
+			if len(data) == 0 {
+				return 0
+			}
+			x := data[0]
+			data = data[1:]
+			return int(x)
+		}
+		gpus := make([]GPU, next()%3)
+		for k := range gpus {
+			b := everyBoard()[next()%len(everyBoard())]
+			layout := b.Layouts()[(next()<<8|next())%len(b.Layouts())]
+			idle := mig.Layout(next()<<8|next()) & layout
+			// One unit at most: a board's tables are kept for every set of blocked units that was ever seen.
+			blocked := uint64(1) << (next() % (2 * b.Grid)) & (1<<b.Grid - 1)
+			gpus[k] = GPU{Board: b, Layout: layout &^ idle, Idle: idle, Blocked: blocked &^ b.Occupied(layout)}
+		}
+		gpus = append(gpus, GPU{})
+		var plan Plan
+		for len(data) > 0 && len(plan) < 50 {
+			s := Step{Do: Action(next()%6 - 1), Spot: Spot{next()%5 - 1, next()%40 - 1}, Job: next()%5 - 2}
+			if s.GPU >= 0 && s.GPU < len(gpus) {
+				s.Board = gpus[s.GPU].Board
+			}
+			plan = append(plan, s)
+		}
+		pool := NewPool(gpus)
+		for n := range plan {
+			after, err := plan[:n+1].Apply(pool)
+			if err != nil {
+				break
+			}
+			mustStand(t, plan[:n+1].String(), after.snapshot())
+			if slices.ContainsFunc(plan[:n+1], func(s Step) bool { return s.Board == nil }) {
+				t.Fatalf("%d steps carried out, one of them on no board", n+1)
+			}
+		}
+		mustStand(t, "what the plan was applied to", pool.snapshot())
+		if !reflect.DeepEqual(pool.snapshot(), gpus) {
+			t.Fatal("the plan changed what it was applied to")
+		}
+	})
+}

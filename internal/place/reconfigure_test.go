@@ -1,0 +1,153 @@
+package place
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// plainWait is when an instance can be had if nothing is stopped: every end is tried.
+func (o plainGPU) plainWait(x interval, now float64) float64 {
+	times := []float64{now}
+	for _, y := range o.busy {
+		times = append(times, max(now, o.until[y]))
+	}
+	slices.Sort(times)
+	for _, from := range times {
+		var still []interval
+		for _, y := range o.busy {
+			if o.until[y] > from {
+				still = append(still, y)
+			}
+		}
+		if (math.IsInf(from, 1)) || o.fits(still, x) && !slices.Contains(still, x) {
+			return from
+		}
+	}
+	return math.Inf(1)
+}
+
+func TestReconfigure(t *testing.T) {
+	made := 0
+	for tries := 0; made == 0 && tries < 20; tries++ { // few requests fit nowhere and are worth a plan
+		rapid.Check(t, func(t *rapid.T) {
+			gpus := drawGPUs(t)
+			jobs := drawRunning(t, gpus)
+			b := gpus[0].Board
+			profile := b.Profiles[rapid.IntRange(0, len(b.Profiles)-1).Draw(t, "profile")].Name
+			c := Reconfigure{Fixed: 100, Beta: rapid.SampledFrom([]float64{0, 300, 1000}).Draw(t, "beta")}
+			s := &Situation{Pool: NewPool(gpus), Now: 1000}
+			plan, until := c.Plan(s, Request{profile, 600}, 99, jobs)
+
+			soonest := math.Inf(1)
+			for _, g := range gpus {
+				o := plainly(g)
+				for _, x := range every(g.Board) {
+					if g.Board.Profiles[x.profile].Name == profile && o.fits(nil, x) {
+						soonest = min(soonest, o.plainWait(x, s.Now))
+					}
+				}
+			}
+			if until != soonest {
+				t.Fatalf("%s at %v, by every end %v:\n%s", profile, until, soonest, drawing(gpus))
+			}
+			if len(plan) == 0 {
+				return
+			}
+			made++
+			if until <= s.Now {
+				t.Fatalf("%v, though %s fits as it is", plan, profile)
+			}
+			lost := 0.0
+			for _, j := range plan.Stops() {
+				run := jobs[j]
+				if !run.Requeue || s.Now+c.Fixed+run.Duration > run.Deadline {
+					t.Fatalf("%v stops %+v", plan, run)
+				}
+				lost = max(lost, s.Now-run.Start)
+			}
+			if c.Fixed+lost-(until-s.Now) > c.Beta {
+				t.Fatalf("%v loses %v to save %v", plan, lost, until-s.Now)
+			}
+			after := carryOut(t, gpus, plan)
+			last := plan[len(plan)-1]
+			if last.Job != 99 || !after[last.GPU].Layout.Has(last.Placement) ||
+				gpus[last.GPU].Board.Profiles[gpus[last.GPU].Board.Placements[last.Placement].Profile].Name != profile {
+				t.Fatalf("%v does not serve %s", plan, profile)
+			}
+			// Whoever was stopped holds nothing, and everybody else what he held.
+			_, at := standingJobs(after)
+			for j, run := range jobs {
+				for _, h := range run.Holds {
+					if stopped := slices.Contains(plan.Stops(), j); at[h] == stopped && h != last.Spot {
+						t.Fatalf("%v: job %d has %v: %v", plan, j, h, at[h])
+					}
+				}
+			}
+		})
+	}
+	if made == 0 {
+		t.Error("no plan at all among the cases")
+	}
+}
+
+// Without deadlines and other people's jobs the cheapest plan is found: all sets of jobs are tried, on each GPU.
+func TestReconfigureTakesTheCheapest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		gpus := drawGPUs(t)
+		var jobs []Running
+		for k, g := range gpus {
+			for i := range g.Layout.Indices() {
+				jobs = append(jobs, Running{Holds: []Spot{{k, i}}, Start: float64(rapid.IntRange(0, 1000).Draw(t, "start")),
+					Duration: 1, Deadline: math.Inf(1), Requeue: true})
+			}
+			gpus[k].Ends = nil
+		}
+		b := gpus[0].Board
+		profile := b.Profiles[rapid.IntRange(0, len(b.Profiles)-1).Draw(t, "profile")].Name
+		s := &Situation{Pool: NewPool(gpus), Now: 1000}
+		plan, until := Reconfigure{Fixed: 100}.Plan(s, Request{profile, 600}, 99, jobs)
+		best := math.Inf(1)
+		for k, g := range gpus {
+			o := plainly(g)
+			for _, x := range every(g.Board) {
+				if g.Board.Profiles[x.profile].Name != profile || slices.Contains(o.busy, x) {
+					continue
+				}
+				for mask := range 1 << len(o.busy) {
+					var stay []interval
+					lost := 0.0
+					for n, y := range o.busy {
+						if mask>>n&1 == 0 {
+							stay = append(stay, y)
+							continue
+						}
+						for _, run := range jobs {
+							if i, _ := g.Board.Placement(g.Board.Profiles[y.profile].Name, y.from); run.Holds[0] == (Spot{k, i}) {
+								lost = max(lost, s.Now-run.Start)
+							}
+						}
+					}
+					if o.fits(stay, x) {
+						best = min(best, lost)
+					}
+				}
+			}
+		}
+		if until == s.Now {
+			return
+		}
+		got := math.Inf(1)
+		if len(plan) > 0 {
+			got = 0
+		}
+		for _, j := range plan.Stops() {
+			got = max(got, s.Now-jobs[j].Start)
+		}
+		if got != best {
+			t.Fatalf("%v for %s loses %v, could lose %v:\n%s", plan, profile, got, best, drawing(gpus))
+		}
+	})
+}
