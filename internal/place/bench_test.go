@@ -102,6 +102,21 @@ func Benchmark6212(b *testing.B) {
 		policy, _ := ByName(name)
 		b.Run(name, func(b *testing.B) { benchmark(b, s, policy, churnProfiles[:]...) })
 	}
+	// The same decisions by their definitions.
+	q := question{now: s.Now, d: 1800, futures: futures{}}
+	for k := range s.Pool.Len() {
+		q.gpus = append(q.gpus, plainly(s.Pool.GPU(k)))
+	}
+	for _, name := range []string{"best-fit", "reach", "lifetime"} {
+		b.Run(name+"/by definition", func(b *testing.B) {
+			i := 0
+			for b.Loop() {
+				q.profile = churnProfiles[i%len(churnProfiles)]
+				definitions[name](q)
+				i++
+			}
+		})
+	}
 }
 
 // The head of a long queue on 16 GPUs.

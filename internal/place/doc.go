@@ -42,7 +42,7 @@
 // # Plans
 //
 // What takes more than one instance is planned as a value ([Plan]): what to destroy and what to create, in order. To serve a
-// request ([Pool.Serve]); to stop jobs that may be requeued, as the last resort ([Pool.Reconfigure]); to move instances where that
+// request ([Pool.Serve]); to stop jobs that may be requeued, as the last resort ([Reconfigure]); to move instances where that
 // leaves less fragmentation ([Pool.Depart], [Pool.Reject], [Pool.Merge]). Nothing here carries one out on a GPU. [Pack] and [Optimum] are
 // exact, for questions of feasibility and for holding policies against the best there is.
 //
