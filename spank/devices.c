@@ -9,7 +9,8 @@ static bool parse_cgroup(struct devices *devices, struct cursor *c)
 	const char *value;
 	size_t length;
 
-	if (!text_next(c, "cgroup", &value, &length) || value[0] != '/' || length >= sizeof(devices->cgroup))
+	if (!text_next(c, "cgroup", &value, &length) || value[0] != '/' || length >= sizeof(devices->cgroup) ||
+	    memchr(value, '\0', length))
 		return false;
 	memcpy(devices->cgroup, value, length);
 	devices->cgroup[length] = '\0';

@@ -60,8 +60,9 @@ type Plan struct {
 // what keeps the most kinds of request startable. Everything is placed by the policy.
 func Make(gpus []GPU, waiting []Demand, policy place.Policy) Plan {
 	plan := Plan{Offers: make([]mig.Layout, len(gpus))}
+	pool := poolOf(gpus, plan.Offers)
 	for _, d := range waiting {
-		if spots, ok := Fit(gpus, plan.Offers, d.Wants, policy); ok {
+		if spots, ok := fit(gpus, pool, d.Wants, policy); ok {
 			for _, s := range spots {
 				plan.Offers[s.GPU] = plan.Offers[s.GPU].With(s.Placement)
 			}
@@ -84,6 +85,11 @@ func Make(gpus []GPU, waiting []Demand, policy place.Policy) Plan {
 
 // Fit places all of a job's slices beside what is busy and on offer (one set per GPU), or none.
 func Fit(gpus []GPU, offers []mig.Layout, wants []Want, policy place.Policy) ([]Spot, bool) {
+	return fit(gpus, poolOf(gpus, offers), wants, policy)
+}
+
+// poolOf is the GPUs with their offers taken.
+func poolOf(gpus []GPU, offers []mig.Layout) *place.Pool {
 	state := make([]place.GPU, len(gpus))
 	for i, g := range gpus {
 		if g.Board != nil {
@@ -91,15 +97,24 @@ func Fit(gpus []GPU, offers []mig.Layout, wants []Want, policy place.Policy) ([]
 			state[i] = place.GPU{Board: g.Board, Layout: taken, Blocked: g.Blocked, Idle: beside(g.Board, g.Idle, taken)}
 		}
 	}
-	now := &place.Situation{Pool: place.NewPool(state)}
-	var spots []Spot
+	return place.NewPool(state)
+}
+
+// fit places the slices in the pool; where one finds no room the pool is as it was.
+func fit(gpus []GPU, pool *place.Pool, wants []Want, policy place.Policy) (spots []Spot, ok bool) {
+	now := &place.Situation{Pool: pool}
+	var before []place.GPU
 	for _, w := range bySize(gpus, wants) {
 		for range w.Count {
 			c := policy.Choose(now, place.Request{Profile: w.Profile, Duration: math.Inf(1)})
 			if c.Verdict != place.Here || !gpus[c.GPU].Offerable.Has(c.Placement) {
+				for k := len(spots) - 1; k >= 0; k-- {
+					pool.Set(spots[k].GPU, before[k])
+				}
 				return nil, false
 			}
-			now.Pool.Start(c.GPU, c.Placement, math.Inf(1))
+			before = append(before, pool.GPU(c.GPU))
+			pool.Start(c.GPU, c.Placement, math.Inf(1))
 			spots = append(spots, Spot{GPU: c.GPU, Placement: c.Placement})
 		}
 	}

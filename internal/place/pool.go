@@ -28,14 +28,13 @@ type standing struct {
 type boardGroups struct {
 	board  *mig.Board
 	groups []*Group
-	shape  *shape
+	shape  *shape // made when something is played on it
 }
 
 // member is a GPU of the pool.
 type member struct {
 	GPU
 	group *Group
-	shape *shape
 	// free is, by placement, when everything that overlaps it will have ended (seconds; 0: nothing does, +Inf: unknown). The
 	// F of lifetime and qla.
 	free []float64
@@ -79,7 +78,6 @@ func (p *Pool) Set(k int, g GPU) {
 		return
 	}
 	m.group = p.join(k, g)
-	m.shape = p.of(g.Board).shape
 	m.free = g.frees(m.free)
 }
 
@@ -149,7 +147,7 @@ func (p *Pool) of(board *mig.Board) *boardGroups {
 			return &p.boards[i]
 		}
 	}
-	p.boards = append(p.boards, boardGroups{board: board, shape: shapeOf(board)})
+	p.boards = append(p.boards, boardGroups{board: board})
 	return &p.boards[len(p.boards)-1]
 }
 

@@ -157,9 +157,13 @@ func (y *yard) enter(s *Situation) {
 		if m.group == nil {
 			continue
 		}
-		y.lanes = append(y.lanes, lane{k, len(y.free), len(y.clean), m.shape, m.group})
+		b := s.Pool.of(m.Board)
+		if b.shape == nil {
+			b.shape = shapeOf(m.Board)
+		}
+		y.lanes = append(y.lanes, lane{k, len(y.free), len(y.clean), b.shape, m.group})
 		y.free = append(y.free, m.free...)
-		for _, starts := range m.shape.starts {
+		for _, starts := range b.shape.starts {
 			y.clean = append(y.clean, least(m.free, starts))
 		}
 	}

@@ -1,4 +1,4 @@
-// Package fuzz keeps what fuzzing the lease file's parser has found, and the seeds it starts from: every file of testdata
+// Package fuzz keeps what fuzzing the parsers of the agent's files has found, and the seeds it starts from: every file of testdata
 // runs here with gcc's sanitizers. `make fuzz` looks for more.
 package fuzz
 
@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -18,14 +19,16 @@ func TestLeaseCases(t *testing.T) {
 		t.Fatalf("no cases (%v)", err)
 	}
 	// go test takes an answer from its cache unless a file that the test itself opened has changed.
-	for _, name := range []string{"c/lease_fuzz.c", "../lease.c", "../lease.h", "../slots.c", "../slots.h", "../number.h"} {
+	sources := []string{"c/lease_fuzz.c", "../lease.c", "../text.c", "../devices.c", "../slots.c"}
+	headers, _ := filepath.Glob("../*.h")
+	for _, name := range slices.Concat(sources, headers) {
 		if _, err := os.ReadFile(name); err != nil {
 			t.Fatal(err)
 		}
 	}
 	replay := filepath.Join(t.TempDir(), "replay")
-	build := exec.Command("gcc", "-std=gnu11", "-g", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-Wno-format-truncation", "-DREPLAY",
-		"-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o", replay, "c/lease_fuzz.c", "../lease.c", "../slots.c")
+	build := exec.Command("gcc", slices.Concat([]string{"-std=gnu11", "-g", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-Wno-format-truncation",
+		"-DREPLAY", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o", replay}, sources)...)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

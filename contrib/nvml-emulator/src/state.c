@@ -88,18 +88,6 @@ static bool read_copy(struct txn *t, int slot)
     return t->copy->seq != 0 && t->copy->sum == checksum(t->copy);
 }
 
-static bool sane(const struct state *st)
-{
-    if (st->ngpus > EMU_MAX_GPUS || st->log_len > EMU_LOG_MAX)
-        return false;
-    for (unsigned i = 0; i < st->ngpus; i++) {
-        const struct gpu_state *g = &st->gpu[i];
-        if (g->board >= (unsigned)nboards || strncmp(g->board_name, boards[g->board].name, sizeof g->board_name) != 0)
-            return false;
-    }
-    return true;
-}
-
 /* put_log writes the state's pending lines where they belong. */
 static int put_log(struct txn *t, bool repair)
 {
@@ -154,8 +142,8 @@ enum txn_error txn_begin(struct txn *t, const char *path, enum txn_mode mode)
     int newer = seq[1] > seq[0];
     if (!read_copy(t, newer) && !read_copy(t, !newer))
         return fail(t, TXN_DAMAGED, "%s is damaged (no copy of the state has a right checksum); make a new one with: nvml-emulator init", path);
-    if (!sane(t->st))
-        return fail(t, TXN_DAMAGED, "%s names a board that this build does not know; make a new one with: nvml-emulator init", path);
+    if (!state_sane(t->st))
+        return fail(t, TXN_DAMAGED, "%s describes no machine of this build; make a new one with: nvml-emulator init", path);
     if (mode == TXN_WRITE) {
         if (put_log(t, true) != 0) {
             txn_end(t);

@@ -115,6 +115,9 @@ int txn_commit(struct txn *t);
 
 void txn_end(struct txn *t);
 
+/* state_sane says whether what the state describes is a machine that there can be. txn_begin refuses any other. */
+bool state_sane(const struct state *st);
+
 /* client_live says whether the process of this entry still is the one that registered. */
 bool client_live(const struct client *c);
 

@@ -1,7 +1,8 @@
 /*
- * lease_parse on arbitrary bytes. A text that it takes must be the one text that says what it understood: the form has
+ * lease_parse, and devices_parse for what begins like its files, on arbitrary bytes. A text that it takes must be the one text that says what it understood: the form has
  * no freedom, so the lease is written out again and compared. With libFuzzer, or -DREPLAY to run files once.
  */
+#include "../../devices.h"
 #include "../../lease.h"
 #include "../../slots.h"
 
@@ -11,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static char again[2 * LEASE_FILE_MAX];
+static char again[2 * TEXT_MAX];
 
 #define must(condition) \
 	do { \
@@ -37,18 +38,6 @@ static int parse(struct lease *lease, const uint8_t *data, size_t size, uint8_t 
 	return rc;
 }
 
-/* The line that starts at data, with its newline; slots and errors are compared, lines of a kind unknown here are not. */
-static bool compared(const uint8_t *line, size_t length)
-{
-	static const char *const known[] = { "caelum-lease ", "job ", "restart ", "uid ", "index ", "slot ", "error ", "end\n" };
-
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-		if (length >= strlen(known[i]) && memcmp(line, known[i], strlen(known[i])) == 0)
-			return true;
-	}
-	return false;
-}
-
 static size_t write_again(const struct lease *lease)
 {
 	size_t n = snprintf(again, sizeof(again), "caelum-lease 1\njob %u\nrestart %u\nuid %u\nindex %s\n", lease->job, lease->restart,
@@ -57,28 +46,16 @@ static size_t write_again(const struct lease *lease)
 	for (unsigned i = 0; i < lease->slots; i++)
 		n += snprintf(again + n, sizeof(again) - n, "slot %u %s\n", lease->slot[i].index,
 			      lease->slot[i].uuid[0] ? lease->slot[i].uuid : "-");
+	for (unsigned i = 0; i < lease->devices; i++)
+		n += snprintf(again + n, sizeof(again) - n, "device %u:%u\n", lease->device[i].major, lease->device[i].minor);
 	if (lease->error[0])
 		n += snprintf(again + n, sizeof(again) - n, "error %s\n", lease->error);
 	return n + snprintf(again + n, sizeof(again) - n, "end\n");
 }
 
-static void check_same(const struct lease *lease, const uint8_t *data, size_t size)
+static void must_be_again(const uint8_t *data, size_t size, size_t n)
 {
-	size_t n = write_again(lease), at = 0;
-
-	for (size_t i = 0; i < size;) {
-		const uint8_t *newline = memchr(data + i, '\n', size - i);
-		size_t length;
-
-		must(newline);
-		length = newline + 1 - (data + i);
-		if (compared(data + i, length)) {
-			must(at + length <= n && memcmp(again + at, data + i, length) == 0);
-			at += length;
-		}
-		i += length;
-	}
-	must(at == n);
+	must(n == size && memcmp(again, data, size) == 0);
 }
 
 /* What reaches CUDA_VISIBLE_DEVICES: a list that shows each slice once and nothing else, or a refusal. */
@@ -115,12 +92,40 @@ static void check_translation(const struct lease *lease)
 	}
 }
 
+/* The other file of the same kind: the devices that need a lease. */
+static void check_devices(const uint8_t *data, size_t size)
+{
+	static struct devices devices;
+	char why[80], *text = malloc(size);
+	size_t n;
+	int rc;
+
+	memcpy(text, data, size);
+	memset(&devices, 0xa5, sizeof(devices));
+	rc = devices_parse(&devices, text, size, why, sizeof(why));
+	free(text);
+	if (rc < 0) {
+		must(rc == -1 && memchr(why, '\0', sizeof(why)));
+		return;
+	}
+	must(devices.n <= DEVICES_MAX && memchr(devices.cgroup, '\0', sizeof(devices.cgroup)));
+	n = snprintf(again, sizeof(again), "caelum-devices 1\ncgroup %s\n", devices.cgroup);
+	for (unsigned i = 0; i < devices.n; i++)
+		n += snprintf(again + n, sizeof(again) - n, "device %u:%u\n", devices.device[i].major, devices.device[i].minor);
+	n += snprintf(again + n, sizeof(again) - n, "end\n");
+	must_be_again(data, size, n);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct lease lease, other;
 
-	if (size > LEASE_FILE_MAX)
+	if (size > TEXT_MAX)
 		return 0;
+	if (size > 7 && memcmp(data, "caelum-d", 8) == 0) {
+		check_devices(data, size);
+		return 0;
+	}
 	if (parse(&lease, data, size, 0xa5) < 0) {
 		must(parse(&other, data, size, 0) < 0);
 		return 0;
@@ -129,7 +134,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	must((lease.slots > 0) != (lease.error[0] != '\0'));
 	for (const char *c = lease.error; *c; c++)
 		must((unsigned char)*c >= 0x20 && *c != 0x7f);
-	check_same(&lease, data, size);
+	must_be_again(data, size, write_again(&lease));
 	check_translation(&lease);
 	must(parse(&other, data, size, 0) == 0);
 	must(other.slots == lease.slots && strcmp(other.error, lease.error) == 0);
@@ -140,7 +145,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 #ifdef REPLAY
 int main(int argc, char **argv)
 {
-	static uint8_t data[LEASE_FILE_MAX + 1];
+	static uint8_t data[TEXT_MAX + 1];
 
 	for (int i = 1; i < argc; i++) {
 		FILE *f = fopen(argv[i], "re");

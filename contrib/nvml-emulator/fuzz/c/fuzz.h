@@ -1,0 +1,28 @@
+#ifndef FUZZ_H
+#define FUZZ_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define must(condition) \
+    do { \
+        if (!(condition)) { \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+            abort(); \
+        } \
+    } while (0)
+
+/* fuzz_process runs body as if it were a process: it may exit or be killed. Its status. */
+int fuzz_process(int (*body)(void *), void *argument);
+
+/* The main function of ctl.c. */
+int ctl_main(int argc, char **argv);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+
+/* A client of the library. The byte says which GPU it looks at, and whether at its profiles, instances or MIG devices. */
+int use_library(void *which);
+
+#endif

@@ -1,0 +1,88 @@
+/* What a state must be like so that nothing that is done with it can go wrong: every index within its table, every text
+ * ended, instances where the hardware has them. A checksum says that a state was written whole, not by whom: the file's
+ * mode is 0666. */
+#include <string.h>
+
+#include "rules.h"
+
+#define MAX_LATENCY_MS 600000 /* what `nvml-emulator latency` takes */
+
+static bool sane_ci(const struct profile *p, const struct ci_state *ci)
+{
+    unsigned starts[8], n = rules_ci_starts(p->slices, ci->slices ? ci->slices : p->slices + 1, starts);
+    bool known = false, placed = false;
+    for (unsigned i = 0; i < NVML_COMPUTE_INSTANCE_PROFILE_COUNT; i++)
+        known |= rules_ci_slices(p->slices, i) == ci->slices;
+    for (unsigned i = 0; i < n; i++)
+        placed |= starts[i] == ci->start;
+    return known && placed;
+}
+
+static bool sane_gi(const struct gpu_state *g, unsigned id)
+{
+    const struct board *b = &boards[g->board];
+    const struct gi_state *gi = &g->gi[id];
+    if (gi->profile >= b->nprofiles)
+        return false;
+    const struct profile *p = &b->profiles[gi->profile];
+    if (gi->size != p->size || !rules_legal_start(p, gi->start) || rules_gi_id(b->grid, gi->start, gi->size) != id)
+        return false;
+    for (const struct ci_state *ci = gi->ci; ci < gi->ci + EMU_MAX_CI; ci++) {
+        if (!ci->used)
+            continue;
+        if (!sane_ci(p, ci))
+            return false;
+        for (const struct ci_state *other = gi->ci; other < ci; other++)
+            if (other->used && ci->start < other->start + other->slices && other->start < ci->start + ci->slices)
+                return false;
+    }
+    return true;
+}
+
+/* Instances keep the rules that creating them does: each may stand beside those before it. */
+static bool sane_layout(const struct gpu_state *g)
+{
+    struct gpu_state before = *g;
+    for (unsigned i = 0; i < EMU_MAX_GI; i++)
+        before.gi[i].used = 0;
+    for (unsigned i = 0; i < EMU_MAX_GI; i++) {
+        if (!g->gi[i].used)
+            continue;
+        if (!sane_gi(g, i) || !rules_units_free(&before, g->gi[i].start, g->gi[i].size) || !rules_admits(&before, g->gi[i].profile))
+            return false;
+        before.gi[i].used = 1;
+    }
+    return true;
+}
+
+static bool sane_gpu(const struct gpu_state *g)
+{
+    if (g->board >= (unsigned)nboards || strncmp(g->board_name, boards[g->board].name, sizeof g->board_name) != 0)
+        return false;
+    for (unsigned i = 0; i < CALL_KINDS; i++)
+        if (g->latency_ms[i] > MAX_LATENCY_MS)
+            return false;
+    for (unsigned i = 0; i < BOARD_MAX_PROFILES; i++)
+        if (!memchr(g->drift[i].name, '\0', sizeof g->drift[i].name))
+            return false;
+    return sane_layout(g);
+}
+
+bool state_sane(const struct state *st)
+{
+    if (st->ngpus > EMU_MAX_GPUS || st->log_len > EMU_LOG_MAX || !memchr(st->dev_root, '\0', sizeof st->dev_root) ||
+        !memchr(st->proc_root, '\0', sizeof st->proc_root))
+        return false;
+    for (unsigned i = 0; i < st->ngpus; i++)
+        if (!sane_gpu(&st->gpu[i]))
+            return false;
+    for (unsigned i = 0; i < EMU_MAX_CLIENTS; i++) {
+        const struct client *c = &st->client[i];
+        if (c->pid && (c->gpu >= st->ngpus || c->gi >= EMU_MAX_GI || c->ci >= EMU_MAX_CI))
+            return false;
+    }
+    for (unsigned i = 0; i < EMU_MAX_FAULTS; i++)
+        if (st->fault[i].used && (st->fault[i].call >= CALL_KINDS || st->fault[i].crash > CRASH_AFTER))
+            return false;
+    return true;
+}
