@@ -160,12 +160,13 @@ type draft struct {
 	claims   map[uint32][]offer.Spot
 }
 
-// plan makes a draft of the state as it is. Withheld, it keeps what jobs hold and offers nothing.
+// plan makes a draft of the state as it is. Withheld, it keeps what jobs hold and offers nothing. Prologs go on meanwhile: adopt finds
+// out whether the state still is what the draft was made from.
 func (a *Agent) plan(demands []offer.Demand, withheld bool) draft {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	d := draft{version: a.version, withheld: withheld, gpus: a.view()}
 	d.claims = a.settleClaims(d.gpus)
+	a.mu.Unlock()
 	nothing := offer.Plan{Offers: make([]mig.Layout, len(d.gpus))}
 	d.plan = nothing
 	if !withheld {
