@@ -328,14 +328,7 @@ func (a *Agent) release(lease api.Lease) error {
 	failpoint.Hit(failpoint.Released)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, c := range a.cards {
-		for _, in := range c.ours {
-			if in.Job == lease.Job {
-				in.Job = 0
-			}
-		}
-	}
-	delete(a.leases, lease.Job)
+	a.dropLease(lease.Job)
 	a.version++
 	a.log.WithField("job", lease.Job).Info("released")
 	return nil

@@ -127,6 +127,7 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 	return nil
 }
 
+// dropLease takes a lease out of memory; its instances are idle then. The caller holds a.mu, or is alone.
 func (a *Agent) dropLease(job uint32) {
 	delete(a.leases, job)
 	for _, c := range a.cards {

@@ -32,15 +32,19 @@ func (m Means) String() string { return [...]string{"reuse", "carve", "reclaim"}
 
 // By is the set of the placements of profile p (an index in the board's Profiles) that are to be had by exactly these means.
 func (g GPU) By(m Means, p int) mig.Layout {
-	possible := g.Board.Open(g.Layout, g.Blocked) & g.Board.OfProfile(p)
-	carve := g.Board.Open(g.Layout|g.Idle, g.Blocked)
+	return m.of(g.Board.Open(g.Layout, g.Blocked)&g.Board.OfProfile(p), g.Board.Open(g.Layout|g.Idle, g.Blocked), g.Idle)
+}
+
+// of are those of the possible placements that are to be had by exactly these means, where carve are open beside the idle
+// instances too.
+func (m Means) of(possible, carve, idle mig.Layout) mig.Layout {
 	switch m {
 	case Reuse:
-		return possible & g.Idle
+		return possible & idle
 	case Carve:
 		return possible & carve
 	default:
-		return possible &^ (carve | g.Idle)
+		return possible &^ (carve | idle)
 	}
 }
 

@@ -89,10 +89,7 @@ func (p Plan) Stops() []int {
 // GPUs are not what the plan was made for. A job that is moved keeps the end that was expected of it (a caller that starts it
 // from the beginning knows better); of any other instance that becomes busy it is unknown.
 func (p Plan) Apply(pool *Pool) (*Pool, error) {
-	gpus := make([]GPU, pool.Len())
-	for k := range gpus {
-		gpus[k] = pool.GPU(k)
-	}
+	gpus := pool.snapshot()
 	ends := map[int]float64{} // by job
 	for n, s := range p {
 		if err := s.apply(gpus, ends); err != nil {

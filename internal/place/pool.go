@@ -86,17 +86,7 @@ func (p *Pool) Start(k, i int, end float64) {
 	g := p.gpus[k].GPU
 	g.Idle &^= g.InTheWay(i)
 	g.Idle = g.Idle.Without(i)
-	g.Layout = g.Layout.With(i)
-	g.Ends = slices.Clone(g.Ends)
-	if g.Ends == nil && !math.IsInf(end, 1) {
-		g.Ends = make([]float64, len(g.Board.Placements))
-		for j := range g.Ends {
-			g.Ends[j] = math.Inf(1)
-		}
-	}
-	if g.Ends != nil {
-		g.Ends[i] = end
-	}
+	g.occupy(i, end)
 	p.Set(k, g)
 }
 
@@ -153,15 +143,7 @@ func (p *Pool) of(board *mig.Board) *boardGroups {
 
 // By is the set of the placements of profile p (an index in the board's Profiles) that are to be had by exactly these means.
 func (g *Group) By(m Means, p int) mig.Layout {
-	possible := g.Busy.Open & g.Board.OfProfile(p)
-	switch m {
-	case Reuse:
-		return possible & g.Idle
-	case Carve:
-		return possible & g.both.Open
-	default:
-		return possible &^ (g.both.Open | g.Idle)
-	}
+	return m.of(g.Busy.Open&g.Board.OfProfile(p), g.both.Open, g.Idle)
 }
 
 // frees computes, by placement, when everything that overlaps it will have ended.

@@ -257,10 +257,11 @@ func (y *yard) line(s *Situation, q QLA) {
 		y.behind = append(y.behind, later{r.Profile, s.Now, r.duration()})
 	}
 	y.waiting = len(y.behind)
-	defer func() { y.seen = slices.Grow(y.seen[:0], len(y.behind)*len(y.lanes))[:len(y.behind)*len(y.lanes)] }()
 	for _, a := range s.Expected[:min(len(s.Expected), max(arrivals, 0))] {
 		y.behind = append(y.behind, later{a.Profile, max(a.At, s.Now), a.duration()})
 	}
+	n := len(y.behind) * len(y.lanes)
+	y.seen = slices.Grow(y.seen[:0], n)[:n]
 }
 
 // play puts the head at t and then the others, in their order, and answers the sum of the others' waits. It gives up, with +Inf, as
