@@ -126,8 +126,9 @@ func TestMIGModeOff(t *testing.T) {
 	}
 }
 
-func TestCaps(t *testing.T) {
-	node := gputest.New(t, "A100-40GB", 1)
+// create2g makes GI 4 of gpu 0.
+func create2g(t *testing.T, node *gputest.Node) gpu.Instance {
+	t.Helper()
 	if _, err := node.GPUs(); err != nil {
 		t.Fatal(err)
 	}
@@ -135,6 +136,12 @@ func TestCaps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return in
+}
+
+func TestCaps(t *testing.T) {
+	node := gputest.New(t, "A100-40GB", 1)
+	in := create2g(t, node)
 	caps := gpu.Caps{Dev: node.Dev, Proc: "/nonexistent"}
 	// GI 4 of gpu 0: 3 + 9*4 = 39; its CI 0: 40.
 	files := []string{filepath.Join(node.Dev, "nvidia-caps/nvidia-cap39"), filepath.Join(node.Dev, "nvidia-caps/nvidia-cap40")}
@@ -164,13 +171,7 @@ func TestCaps(t *testing.T) {
 // nvidia-modprobe gives a file back to everybody unless the driver says that it is somebody else's.
 func TestCapsKeepsModprobeOut(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
-	if _, err := node.GPUs(); err != nil {
-		t.Fatal(err)
-	}
-	in, err := node.Create(0, "2g.10gb", 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := create2g(t, node)
 	caps := gpu.Caps{Dev: node.Dev, Proc: node.Proc}
 	modify := func() (lines []string) {
 		for _, f := range []string{"access", "ci0/access"} {
@@ -204,13 +205,7 @@ func TestCapsKeepsModprobeOut(t *testing.T) {
 func TestCapsMakesFiles(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	node.Emulator(t, "init", "--board", "A100-40GB", "--dev-root", node.Dev, "--proc-root", node.Proc, "--modify-device-files", "0")
-	if _, err := node.GPUs(); err != nil {
-		t.Fatal(err)
-	}
-	in, err := node.Create(0, "2g.10gb", 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := create2g(t, node)
 	caps := gpu.Caps{Dev: node.Dev, Proc: node.Proc}
 	file := caps.Files(0, in)[0]
 	if _, err := os.Lstat(file); !os.IsNotExist(err) {
