@@ -45,17 +45,18 @@ type Controller interface {
 
 // Agent is one node's agent.
 type Agent struct {
-	cfg      Config
-	hw       gpu.Hardware
-	caps     gpu.Caps
-	ledger   *ledger.Ledger
-	ctl      Controller
-	log      *logrus.Entry
-	now      func() time.Time
-	jobs     keyedLock
-	publish  chan chan error
-	profiles []string // on offer, over all GPUs, smallest first
-	total    int      // N, the node's constant total of gres/mig; the publisher's alone
+	cfg       Config
+	hw        gpu.Hardware
+	caps      gpu.Caps
+	ledger    *ledger.Ledger
+	ctl       Controller
+	log       *logrus.Entry
+	now       func() time.Time
+	jobs      keyedLock
+	publish   chan chan error
+	lingering chan struct{} // somebody uses an instance that no job has
+	profiles  []string      // on offer, over all GPUs, smallest first
+	total     int           // N, the node's constant total of gres/mig; the publisher's alone
 
 	slurmMu sync.Mutex
 	slurm   *slurm.Config // slurmctld's configuration, once read
@@ -79,7 +80,7 @@ type Agent struct {
 func New(cfg Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) (*Agent, error) {
 	a := &Agent{
 		cfg: cfg, hw: hw, ctl: ctl, log: log, now: time.Now, caps: gpu.Caps{Dev: cfg.DeviceDir, Proc: cmp.Or(cfg.procDir, "/proc")},
-		publish: make(chan chan error), leases: map[uint32]*api.Lease{}, promised: map[uint32]*promise{},
+		publish: make(chan chan error), lingering: make(chan struct{}, 1), leases: map[uint32]*api.Lease{}, promised: map[uint32]*promise{},
 	}
 	if err := a.caps.Prepare(); err != nil {
 		log.WithError(err).Error("couldn't make the capability files that changing instances needs")
@@ -210,12 +211,18 @@ func (a *Agent) reconciler(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-a.lingering:
+			wait = lingerInterval
+			continue
 		case <-time.After(wait):
 		}
 		wait = reconcileInterval
 		if err := errors.Join(a.look(), a.releaseGone(ctx), a.Publish(ctx)); err != nil && ctx.Err() == nil {
 			a.log.WithError(err).Warn("couldn't compare GPU, ledger and slurmctld; trying again")
 			wait = 5 * retryInterval
+		}
+		if a.lingers() {
+			wait = lingerInterval
 		}
 	}
 }

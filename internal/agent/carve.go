@@ -24,6 +24,9 @@ func (a *Agent) carve(job uint32, s offer.Spot, t *spent) (in *instance, reused 
 	a.mu.Lock()
 	if in := c.ours[s.Placement]; in != nil && in.idle() {
 		a.mu.Unlock()
+		if used, err := a.inUse(s.GPU, in); used {
+			return nil, false, errors.Join(usedError(s.GPU, in), err)
+		}
 		return in, true, nil
 	}
 	stands := c.stands()

@@ -309,12 +309,8 @@ func (a *Agent) Release(ctx context.Context, id uint32, restart int) error {
 
 func (a *Agent) release(lease api.Lease) error {
 	for _, s := range lease.Slices {
-		in := a.held(lease.Job, s)
-		if in == nil {
-			continue
-		}
-		if err := a.caps.Close(a.cards[s.GPU].Minor, in.hw()); err != nil {
-			a.log.WithError(err).WithField("job", lease.Job).Error("couldn't close a released slice's capability files")
+		if err := a.closeSlice(lease.Job, s); err != nil {
+			return err
 		}
 	}
 	failpoint.Hit(failpoint.ReleaseClosed)

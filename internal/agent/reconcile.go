@@ -154,23 +154,6 @@ func (a *Agent) lookAt(g int, c *card) error {
 	return nil
 }
 
-// retryStuck tries again to destroy what could not be destroyed: what held it may be gone.
-func (a *Agent) retryStuck(g int, c *card) {
-	a.mu.Lock()
-	var stuck []*instance
-	for _, in := range c.ours {
-		if in.Stuck {
-			stuck = append(stuck, in)
-		}
-	}
-	a.mu.Unlock()
-	for _, in := range stuck {
-		if err := a.destroy(g, in, new(spent)); err == nil {
-			a.log.WithField("gpu", g).Infof("%s at %d is no longer stuck", in.Profile, in.Start)
-		}
-	}
-}
-
 // settle finishes or undoes a hardware call that was begun and not settled.
 func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) error {
 	log := a.log.WithField("gpu", g).WithField("intent", i.Op)

@@ -30,7 +30,8 @@ type card struct {
 // instance is an instance that the agent made.
 type instance struct {
 	ledger.Instance
-	cis []int // its compute instances, which name its capability files
+	cis  []int // its compute instances, which name its capability files
+	used bool  // processes were seen on it that are no job's
 }
 
 func (in *instance) idle() bool { return in.Job == 0 && !in.Stuck }

@@ -32,6 +32,8 @@ type Hardware interface {
 	Create(gpu int, profile string, start int) (Instance, error)
 	// Destroy removes a GPU instance with its compute instances, retrying while it is in use.
 	Destroy(gpu, gi int) error
+	// Processes lists the ids of the processes that compute on a GPU instance, those of other PID namespaces too.
+	Processes(gpu, gi int) ([]int, error)
 }
 
 // GPU is a GPU as discovery found it.

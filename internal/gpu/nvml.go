@@ -236,6 +236,25 @@ func destroy(gi nvml.GpuInstance) error {
 	return patiently(func() error { return check(gi.Destroy(), "destroy the GPU instance") })
 }
 
+// Processes implements Hardware. The GPU's own list covers all of its instances, for root (nvml.h).
+func (n *NVML) Processes(gpu, gi int) ([]int, error) {
+	d, err := n.device(gpu)
+	if err != nil {
+		return nil, err
+	}
+	all, ret := d.handle.GetComputeRunningProcesses()
+	if err := check(ret, "list the processes"); err != nil {
+		return nil, fmt.Errorf("GPU %d: %w", gpu, err)
+	}
+	var pids []int
+	for _, p := range all {
+		if int(p.GpuInstanceId) == gi {
+			pids = append(pids, int(p.Pid))
+		}
+	}
+	return pids, nil
+}
+
 // patiently repeats a call that answers IN_USE: about one destroy in 40 does right after a job ended, and a create
 // does while a channel of a profiler is alive; both pass within a second or so, or not at all.
 func patiently(call func() error) error {

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,7 +33,7 @@ type Write struct {
 	At, Done int64
 }
 
-// Lease is one slice that a job held from From to To.
+// Lease is one slice that a job held from From to To, with the time in which its processes held it afterwards.
 type Lease struct {
 	Job      uint32
 	Restart  int
@@ -61,7 +63,8 @@ type line struct {
 // that is known and cannot be read is an error.
 func ReadJournal(r io.Reader) (Journal, error) {
 	var j Journal
-	open := map[uint32][]int{} // job -> its leases
+	open := map[uint32][]int{}  // job -> its leases
+	lingers := map[string]int{} // "GPU profile at start" -> the lease whose processes are still there
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, 1<<20)
 	for s.Scan() {
@@ -94,9 +97,23 @@ func ReadJournal(r io.Reader) (Journal, error) {
 			j.Leases = append(j.Leases, Lease{Job: l.Job, Restart: l.Restart, GPU: l.GPU, UUID: l.UUID, Profile: profile, Start: start, From: at, To: Never})
 		case l.Msg == "released" && l.Job != 0:
 			for _, k := range open[l.Job] {
-				j.Leases[k].To = at
+				if !slices.Contains(slices.Collect(maps.Values(lingers)), k) {
+					j.Leases[k].To = at
+				}
 			}
 			delete(open, l.Job)
+		case strings.Contains(l.Msg, " is in use by processes "):
+			for _, k := range open[l.Job] {
+				if j.Leases[k].UUID == l.UUID {
+					lingers[fmt.Sprintf("%d %s at %d", l.GPU, j.Leases[k].Profile, j.Leases[k].Start)] = k
+				}
+			}
+		case strings.HasSuffix(l.Msg, " is no longer stuck"):
+			key := fmt.Sprintf("%d %s", l.GPU, strings.TrimSuffix(l.Msg, " is no longer stuck"))
+			if k, ok := lingers[key]; ok {
+				j.Leases[k].To = at
+				delete(lingers, key)
+			}
 		case strings.HasPrefix(l.Msg, "no slice: "):
 			j.Refusals = append(j.Refusals, Refusal{l.Job, at, strings.TrimPrefix(l.Msg, "no slice: ")})
 		case strings.HasPrefix(l.Msg, "couldn't publish") && strings.Contains(l.Error, "jobs kept starting"):

@@ -88,6 +88,14 @@ const (
 // At 57:42.694 2g.10gb x2, 1g.10gb and 1g.5gb are leased on GPU 1 of n1, and it writes 1g.5gb x1 and 4g.20gb x1 free.
 const leasedWrite = `no slice: the job is ending","node":"n1","time":"2026-11-21T04:57:42.647`
 
+// Job 2 gives its slice back at 57:38.151.
+const (
+	releasedLine = `{"job":2,"level":"info","msg":"released","node":"n1","time":"2026-11-21T04:57:38.15119417Z"}` + "\n"
+	inUseLine    = `{"gpu":1,"job":2,"level":"warning","msg":"2g.10gb at 4 is in use by processes [1484] of no job; its units are out of the offers until they are gone",` +
+		`"node":"n1","time":"2026-11-21T04:57:38.150Z","uuid":"MIG-b9a916e7-f1a0-5519-8305-1cd072051e20"}` + "\n"
+	noLongerLine = `{"gpu":1,"level":"info","msg":"2g.10gb at 4 is no longer stuck","node":"n1","time":"2026-11-21T04:57:38.153Z"}` + "\n"
+)
+
 // TestForgeries changes the record in one point, and the oracle must find that, and what follows from it.
 func TestForgeries(t *testing.T) {
 	for _, c := range []struct {
@@ -160,6 +168,13 @@ func TestForgeries(t *testing.T) {
 		{"a process on a slice that its job has given back", []edit{
 			{"n1.emulator", "1795237056040886442", "1795237058", "1795237068"},
 		}, "look offer process"},
+		{"a process that outlives its job for a moment", []edit{
+			{"n1.emulator", "", "1795237058141189706 process-exit", "1795237058152000000 process-exit"},
+		}, "process"},
+		{"the same, and the agent keeps the slice for it", []edit{
+			{"n1.emulator", "", "1795237058141189706 process-exit", "1795237058152000000 process-exit"},
+			{"n1.agent", "", releasedLine, inUseLine + releasedLine + noLongerLine},
+		}, ""},
 		{"a process that nobody's lease allows", []edit{
 			{"n1.emulator", "1795237056040886442 process-start", "uuid=MIG-", "uuid=MIG-f"},
 		}, "process"},

@@ -1,0 +1,99 @@
+package agent
+
+import (
+	"fmt"
+	"time"
+
+	"caelum/internal/api"
+)
+
+// A job's processes are gone when its epilog comes, as a rule. But a job that is cancelled at the end of its prolog can have its
+// epilog run while slurmd is launching its batch script, and the script then runs on with nobody's allocation (Slurm
+// 22.05.8: killed 32 ms after its lease, released 104 ms later, the script ran for its full 3 s). Whoever still uses an instance
+// keeps it: it is stuck, and its units are out of the offers, until the driver shows nobody on it.
+
+// lingerInterval is how often an instance that somebody uses is looked at again.
+const lingerInterval = 2 * time.Second
+
+// inUse marks an instance that no job may have, because processes use it, as stuck. The capability files must be closed: nobody
+// comes to it afterwards. A driver that does not say who uses it is taken to say nobody.
+func (a *Agent) inUse(g int, in *instance) (bool, error) {
+	pids, err := a.hw.Processes(g, in.GI)
+	if err != nil {
+		a.log.WithError(err).WithField("gpu", g).Warnf("couldn't see who uses %s at %d", in.Profile, in.Start)
+	}
+	if len(pids) == 0 {
+		return false, nil
+	}
+	a.log.WithField("gpu", g).WithField("job", in.Job).WithField("uuid", in.UUID).Warnf(
+		"%s at %d is in use by processes %v of no job; its units are out of the offers until they are gone", in.Profile, in.Start, pids)
+	if err := a.ledger.SetStuck(a.cards[g].UUID, in.GI, true); err != nil {
+		return true, err
+	}
+	a.mu.Lock()
+	in.Stuck, in.used = true, true
+	a.version++
+	a.mu.Unlock()
+	select {
+	case a.lingering <- struct{}{}:
+	default: // the reconciler knows
+	}
+	return true, nil
+}
+
+// closeSlice takes a slice back from a job's user.
+func (a *Agent) closeSlice(job uint32, s api.Slice) error {
+	in := a.held(job, s)
+	if in == nil {
+		return nil // gone: the reconciliation has said so
+	}
+	if err := a.caps.Close(a.cards[s.GPU].Minor, in.hw()); err != nil {
+		a.log.WithError(err).WithField("job", job).Error("couldn't close a released slice's capability files")
+	}
+	_, err := a.inUse(s.GPU, in)
+	return err
+}
+
+// retryStuck tries again to destroy what could not be destroyed: what held it may be gone.
+func (a *Agent) retryStuck(g int, c *card) {
+	a.mu.Lock()
+	var stuck []*instance
+	for _, in := range c.ours {
+		if in.Stuck && in.Job == 0 {
+			stuck = append(stuck, in)
+		}
+	}
+	a.mu.Unlock()
+	for _, in := range stuck {
+		pids, _ := a.hw.Processes(g, in.GI)
+		used := len(pids) > 0
+		a.mu.Lock()
+		in.used = used
+		a.mu.Unlock()
+		if used {
+			continue // destroying it would fail, after a second of tries
+		}
+		if err := a.destroy(g, in, new(spent)); err == nil {
+			a.log.WithField("gpu", g).Infof("%s at %d is no longer stuck", in.Profile, in.Start)
+		}
+	}
+}
+
+// lingers reports whether somebody uses an instance of no job's.
+func (a *Agent) lingers() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, c := range a.cards {
+		for _, in := range c.ours {
+			if in.Stuck && in.used {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// usedError says that an idle instance cannot be given to a job.
+func usedError(g int, in *instance) error {
+	return fmt.Errorf("GPU %d: %s at %d is idle, but somebody uses it", g, in.Profile, in.Start)
+}
