@@ -68,10 +68,14 @@ func (a *Agent) retryStuck(g int, c *card) {
 		pids, _ := a.hw.Processes(g, in.GI)
 		used := len(pids) > 0
 		a.mu.Lock()
+		gone := in.used && !used
 		in.used = used
 		a.mu.Unlock()
 		if used {
 			continue // destroying it would fail, after a second of tries
+		}
+		if gone {
+			a.log.WithField("gpu", g).Infof("%s at %d is no longer in use", in.Profile, in.Start)
 		}
 		if err := a.destroy(g, in, new(spent)); err == nil {
 			a.log.WithField("gpu", g).Infof("%s at %d is no longer stuck", in.Profile, in.Start)

@@ -108,8 +108,8 @@ func ReadJournal(r io.Reader) (Journal, error) {
 					lingers[fmt.Sprintf("%d %s at %d", l.GPU, j.Leases[k].Profile, j.Leases[k].Start)] = k
 				}
 			}
-		case strings.HasSuffix(l.Msg, " is no longer stuck"):
-			key := fmt.Sprintf("%d %s", l.GPU, strings.TrimSuffix(l.Msg, " is no longer stuck"))
+		case strings.HasSuffix(l.Msg, " is no longer in use"):
+			key := fmt.Sprintf("%d %s", l.GPU, strings.TrimSuffix(l.Msg, " is no longer in use"))
 			if k, ok := lingers[key]; ok {
 				j.Leases[k].To = at
 				delete(lingers, key)

@@ -93,7 +93,7 @@ const (
 	releasedLine = `{"job":2,"level":"info","msg":"released","node":"n1","time":"2026-11-21T04:57:38.15119417Z"}` + "\n"
 	inUseLine    = `{"gpu":1,"job":2,"level":"warning","msg":"2g.10gb at 4 is in use by processes [1484] of no job; its units are out of the offers until they are gone",` +
 		`"node":"n1","time":"2026-11-21T04:57:38.150Z","uuid":"MIG-b9a916e7-f1a0-5519-8305-1cd072051e20"}` + "\n"
-	noLongerLine = `{"gpu":1,"level":"info","msg":"2g.10gb at 4 is no longer stuck","node":"n1","time":"2026-11-21T04:57:38.153Z"}` + "\n"
+	noLongerLine = `{"gpu":1,"level":"info","msg":"2g.10gb at 4 is no longer in use","node":"n1","time":"2026-11-21T04:57:38.153Z"}` + "\n"
 )
 
 // TestForgeries changes the record in one point, and the oracle must find that, and what follows from it.
