@@ -4,9 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,8 +18,8 @@ type placeOptions struct {
 	profiles []string
 	compare  bool
 
-	given              []given // --board, --gpu and --idle, in the order of the command line
-	boards, gpus, idle flagInOrder
+	given                    []given // --board, --gpu, --idle and --ends, in the order of the command line
+	boards, gpus, idle, ends flagInOrder
 }
 
 // flagInOrder is a flag that means something else after another: a --gpu is of the --board before it.
@@ -48,8 +47,9 @@ func newPlace(g *globals) *cobra.Command {
 	o.boards = flagInOrder{"--board", "BOARD", &o.given}
 	o.gpus = flagInOrder{"--gpu", "DRAWING", &o.given}
 	o.idle = flagInOrder{"--idle", "DRAWING", &o.given}
+	o.ends = flagInOrder{"--ends", "TIME,...", &o.given}
 	cmd := &cobra.Command{
-		Use:   "place PROFILE...",
+		Use:   "place PROFILE[:TIME]...",
 		Short: "Try where slices would go on GPUs that you draw",
 		Long: `place puts one slice of each PROFILE, one after the other, onto GPUs that are drawn on the command line, and says where each
 goes and by which means: reuse (an idle instance of the profile stands there), carve (its units are free) or reclaim
@@ -61,8 +61,10 @@ Widths do not matter. An idle instance is one that no job holds. A --board with 
 ` + measuresHelp + ` Idle instances do not
 count: their room can be had. REACH of several GPUs is the product, CC the sum, FRAG the mean.
 
-Nobody knows when what is drawn ends, and all slices are taken to run equally long: the policies that look at ends (lifetime,
-scarcity, qla) have little to go by here.
+Some policies (lifetime, scarcity, qla) look at when what is busy ends and how long requests run. --ends says in how long each
+instance of the --gpu before it ends, from left to right (? is unknown), and PROFILE:TIME how long the slice will be held;
+times as in 90s, 30m, 2h. What is not said is unknown, and unknown counts as very long. The policies see the requests
+as a queue, the first one at its head; qla may hold it though there is room, and then the others wait behind it.
 
 The exit status is 1 when a request finds no room; with --compare, when no policy has room for all.
 
@@ -70,6 +72,7 @@ The exit status is 1 when a request finds no room; with --compare, when no polic
 		Example: `  caelum place --board A100-40GB 1g.5gb 4g.20gb
   caelum place --board A100-40GB --gpu '|4g.20gb|.|.|.|.|' --gpu '|.|.|.|.|.|.|.|.|' 1g.5gb 7g.40gb
   caelum place --board A30 --gpu '|.|.|.|.|' --idle '|1g.6gb|1g.6gb|.|.|' 2g.12gb 2g.12gb
+  caelum place --board A100-40GB --gpu '|1g.5gb|.|.|.|2g.10gb|.|.|' --ends 2h,10m --policy lifetime 1g.5gb:2h
   caelum place --board A100-40GB --compare 1g.5gb 2g.10gb 3g.20gb`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -88,115 +91,36 @@ The exit status is 1 when a request finds no room; with --compare, when no polic
 	f.Var(&o.boards, "board", "the board of the --gpu flags behind it")
 	f.Var(&o.gpus, "gpu", "a GPU and what is busy on it, drawn")
 	f.Var(&o.idle, "idle", "the idle instances on the GPU before it, drawn")
+	f.Var(&o.ends, "ends", "in how long each instance on the GPU before it ends, as in 2h,10m,?")
 	f.StringVar(&o.policy, "policy", place.DefaultPolicy, "one of "+strings.Join(place.Names(), ", "))
 	f.BoolVar(&o.compare, "compare", false, "every policy, side by side")
 	f.StringSliceVar(&o.profiles, "profiles", nil, "the profiles that count; default those without variants (+me, ...), \"all\" every one")
 	return cmd
 }
 
-func runPlace(w io.Writer, g *globals, o placeOptions, profiles []string) error {
+func runPlace(w io.Writer, g *globals, o placeOptions, args []string) error {
 	gpus, err := readGPUs(o)
 	if err != nil {
 		return err
 	}
-	if err := checkRequests(gpus, profiles); err != nil {
+	requests, err := readRequests(gpus, args)
+	if err != nil {
 		return err
 	}
 	if o.compare {
-		return compare(w, g, gpus, profiles)
+		return compare(w, g, gpus, requests)
 	}
 	policy, err := place.ByName(o.policy)
 	if err != nil {
 		return usageError{err}
 	}
-	t := try(policy, o.policy, gpus, profiles)
+	t := try(policy, o.policy, gpus, requests)
 	if g.json {
 		err = printJSON(w, t.json())
 	} else {
 		t.print(w)
 	}
 	return errors.Join(err, t.noRoom())
-}
-
-// readGPUs makes the GPUs of the flags. GPUs of one board share it.
-func readGPUs(o placeOptions) ([]place.GPU, error) {
-	var gpus []place.GPU
-	var whole []*mig.Board
-	boards := map[string]*mig.Board{}
-	var board *mig.Board
-	bare := false // a --board that no --gpu has followed yet
-	for _, f := range o.given {
-		if f.flag != "--board" && board == nil {
-			return nil, usageError{fmt.Errorf("%s %s: of which board? Put --board before it; `caelum profiles` lists them", f.flag, f.value)}
-		}
-		if bare && f.flag != "--gpu" {
-			gpus, bare = append(gpus, place.GPU{Board: board}), false
-		}
-		switch f.flag {
-		case "--board":
-			b, err := boardNamed(f.value)
-			if err != nil {
-				return nil, err
-			}
-			if boards[b.Name] == nil {
-				whole = append(whole, b)
-				boards[b.Name] = selected(b, o.profiles)
-			}
-			board, bare = boards[b.Name], true
-		case "--gpu":
-			l, blocked, err := readDrawing(f.flag, board, f.value)
-			if err != nil {
-				return nil, err
-			}
-			gpus, bare = append(gpus, place.GPU{Board: board, Layout: l, Blocked: blocked}), false
-		case "--idle":
-			if err := addIdle(&gpus[len(gpus)-1], f.value); err != nil {
-				return nil, err
-			}
-		}
-	}
-	if bare {
-		gpus = append(gpus, place.GPU{Board: board})
-	}
-	if gpus == nil {
-		return nil, usageError{errors.New("on which GPUs? `--board A100-40GB` is one empty A100; --help shows how to draw others")}
-	}
-	return gpus, checkProfiles(o.profiles, whole...)
-}
-
-func addIdle(g *place.GPU, drawing string) error {
-	idle, blocked, err := readDrawing("--idle", g.Board, drawing)
-	if err != nil {
-		return err
-	}
-	b := g.Board
-	busy := b.DrawBeside(g.Layout, g.Blocked)
-	switch {
-	case blocked != 0:
-		return usageError{fmt.Errorf("--idle %s: blocked units (#) belong into --gpu", drawing)}
-	case g.Idle != 0:
-		return usageError{fmt.Errorf("--idle %s: this GPU has an --idle already; draw all idle instances of a GPU in one", drawing)}
-	case b.Occupied(idle)&(b.Occupied(g.Layout)|g.Blocked) != 0:
-		return usageError{fmt.Errorf("--idle %s: overlaps what is busy or blocked on the GPU, %s", drawing, busy)}
-	case !b.Legal(g.Layout | idle):
-		return usageError{fmt.Errorf("--idle %s: together with %s it is over the instance limits or engines of %s", drawing, busy, b.Name)}
-	}
-	g.Idle = idle
-	return nil
-}
-
-// checkRequests finds the first profile that none of the GPUs has.
-func checkRequests(gpus []place.GPU, profiles []string) error {
-	var boards []*mig.Board
-	for _, g := range gpus {
-		boards = append(boards, g.Board)
-	}
-	for _, p := range profiles {
-		if !slices.ContainsFunc(boards, func(b *mig.Board) bool { _, ok := b.ProfileIndex(p); return ok }) {
-			return usageError{fmt.Errorf("no profile %q here: %s (--profiles adds variants)", p, strings.Join(everyProfile(boards), "; "))}
-		}
-	}
-	return nil
 }
 
 // step is what became of one request.
@@ -209,6 +133,7 @@ type step struct {
 	gone    mig.Layout // idle instances that were destroyed for it
 	left    place.GPU  // what stands there afterwards
 	room    bool       // not placed: there was room, but not for this policy
+	held    string     // not placed: what it is held for
 }
 
 // trial is a policy and what it made of the requests.
@@ -220,22 +145,28 @@ type trial struct {
 }
 
 // try places one request after the other; the policy sees those that are still to come.
-func try(policy place.Policy, name string, gpus []place.GPU, profiles []string) trial {
+func try(policy place.Policy, name string, gpus []place.GPU, waiting []place.Request) trial {
 	t := trial{policy: name, before: gpus}
 	pool := place.NewPool(gpus)
-	var waiting []place.Request
-	for _, p := range profiles {
-		waiting = append(waiting, place.Request{Profile: p, Duration: math.Inf(1)})
-	}
+	held := false
 	for k, r := range waiting {
-		c := policy.Choose(&place.Situation{Pool: pool, Behind: waiting[k+1:]}, r)
 		s := step{profile: r.Profile}
+		if held {
+			s.held = "behind the one that is held"
+			t.steps = append(t.steps, s)
+			continue
+		}
+		c := policy.Choose(&place.Situation{Pool: pool, Behind: waiting[k+1:]}, r)
 		if c.Verdict == place.Here {
 			g := pool.GPU(c.GPU)
 			s.placed, s.gpu, s.index, s.gone = true, c.GPU, c.Placement, g.InTheWay(c.Placement)
 			s.means, _ = g.MeansOf(c.Placement)
-			pool.Start(c.GPU, c.Placement, math.Inf(1))
+			pool.Start(c.GPU, c.Placement, r.Duration)
 			s.left = pool.GPU(c.GPU)
+		} else if held = c.Verdict == place.Hold; held {
+			b := pool.GPU(c.GPU).Board
+			free := time.Duration(pool.Free(c.GPU, c.Placement) * float64(time.Second))
+			s.held = fmt.Sprintf("held, though there is room: %s of GPU %d is free in %v", b.Label(c.Placement), c.GPU, free)
 		} else {
 			s.room = hasRoom(pool, r.Profile)
 		}
@@ -260,16 +191,23 @@ func hasRoom(pool *place.Pool, profile string) bool {
 
 func node(g place.GPU) *mig.Node { return g.Board.TableBeside(g.Blocked).Node(g.Layout) }
 
-// noRoom names the requests that found none.
+// noRoom names the requests that found none, or are held.
 func (t trial) noRoom() error {
-	var without []string
+	var without, held []string
 	for k, s := range t.steps {
-		if !s.placed {
-			without = append(without, fmt.Sprintf("%s (request %d)", s.profile, k+1))
+		switch name := fmt.Sprintf("%s (request %d)", s.profile, k+1); {
+		case s.held != "":
+			held = append(held, name)
+		case !s.placed:
+			without = append(without, name)
 		}
 	}
-	if without == nil {
-		return nil
+	var all []error
+	if without != nil {
+		all = append(all, fmt.Errorf("no room for %s", strings.Join(without, ", ")))
 	}
-	return fmt.Errorf("no room for %s", strings.Join(without, ", "))
+	if held != nil {
+		all = append(all, fmt.Errorf("held: %s", strings.Join(held, ", ")))
+	}
+	return errors.Join(all...)
 }

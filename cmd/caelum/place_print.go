@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -33,7 +34,10 @@ func (t trial) print(w io.Writer) {
 
 // why says why a request was not placed.
 func (s step) why(policy string) string {
-	if s.room {
+	switch {
+	case s.held != "":
+		return s.held
+	case s.room:
 		return "no room that " + policy + " would take"
 	}
 	return "no room"
@@ -70,7 +74,7 @@ func printGPU(w io.Writer, k int, g place.GPU) {
 }
 
 // compare lets every policy try, and puts them side by side: a line each.
-func compare(w io.Writer, g *globals, gpus []place.GPU, profiles []string) error {
+func compare(w io.Writer, g *globals, gpus []place.GPU, requests []place.Request) error {
 	var trials []trial
 	failed := 0
 	for _, name := range place.Names() {
@@ -78,7 +82,7 @@ func compare(w io.Writer, g *globals, gpus []place.GPU, profiles []string) error
 		if err != nil {
 			return err
 		}
-		t := try(policy, name, gpus, profiles)
+		t := try(policy, name, gpus, requests)
 		if t.noRoom() != nil {
 			failed++
 		}
@@ -93,26 +97,32 @@ func compare(w io.Writer, g *globals, gpus []place.GPU, profiles []string) error
 			return err
 		}
 	} else {
-		printTrials(w, trials, profiles)
+		printTrials(w, trials)
 	}
 	if failed == len(trials) {
-		return fmt.Errorf("no policy has room for all of %s", strings.Join(profiles, " "))
+		return errors.New("no policy has room for all of them")
 	}
 	return nil
 }
 
-func printTrials(w io.Writer, trials []trial, profiles []string) {
+func printTrials(w io.Writer, trials []trial) {
 	fmt.Fprintln(w, "the GPUs before:")
 	printGPUs(w, trials[0].before)
-	fmt.Fprintln(w, "\nGPU@start of each request (- no room), and what is left:")
-	right := make([]bool, 1+len(profiles), 4+len(profiles))
+	fmt.Fprintln(w, "\nGPU@start of each request (- no room, hold: waits for better), and what is left:")
+	head, right := []string{"POLICY"}, []bool{false}
+	for _, s := range trials[0].steps {
+		head, right = append(head, s.profile), append(right, false)
+	}
 	right = append(right, true, true, true)
-	table := [][]string{append(append([]string{"POLICY"}, profiles...), strings.Fields(measuresHead)...)}
+	table := [][]string{append(head, strings.Fields(measuresHead)...)}
 	for _, t := range trials {
 		row := []string{t.policy}
 		for _, s := range t.steps {
 			at := "-"
-			if s.placed {
+			switch {
+			case s.held != "":
+				at = "hold"
+			case s.placed:
 				at = fmt.Sprintf("%d@%d", s.gpu, s.start())
 			}
 			row = append(row, at)

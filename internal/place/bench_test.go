@@ -1,6 +1,7 @@
 package place
 
 import (
+	"container/heap"
 	"math/rand/v2"
 	"runtime"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"caelum/internal/mig"
+	"caelum/internal/trace"
 )
 
 func plainA100(t testing.TB) *mig.Board {
@@ -30,26 +32,35 @@ func loaded(b testing.TB, gpus int, load float64) *Situation {
 	s := &Situation{Pool: pool, MeanDuration: 3600}
 	policy := byLayout(bestFit)
 	var running endings
-	for _, j := range (churn{gpus, load, churnMixes[0].mix, 20 * gpus}).generate(1) {
-		s.Now = j.at
+	for j := range (trace.Churn{Mix: trace.Mixes[0].Mix, Jobs: 20 * gpus, GPUs: gpus, Load: load, Seed: 1}).All() {
+		s.Now = j.Submit
 		for len(running) > 0 && running[0].at <= s.Now {
-			e := pop(&running)
+			e := heap.Pop(&running).(ending)
 			pool.Finish(e.gpu, e.i, false)
 		}
-		if c := policy.Choose(s, Request{j.profile, j.service}); c.Verdict == Here {
-			pool.Start(c.GPU, c.Placement, s.Now+j.service)
-			push(&running, ending{s.Now + j.service, c.GPU, c.Placement})
+		if c := policy.Choose(s, Request{j.Profile, j.Duration}); c.Verdict == Here {
+			pool.Start(c.GPU, c.Placement, s.Now+j.Duration)
+			heap.Push(&running, ending{s.Now + j.Duration, c.GPU, c.Placement})
 		}
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 400 {
-		s.Behind = append(s.Behind, Request{churnProfiles[rng.IntN(6)], 3600 * rng.ExpFloat64()})
-	}
-	for range 4 {
-		s.Expected = append(s.Expected, Arrival{Request{churnProfiles[rng.IntN(6)], 3600 * rng.ExpFloat64()}, s.Now + 60*rng.Float64()})
+		s.Behind = append(s.Behind, Request{trace.ChurnProfiles[rng.IntN(6)], 3600 * rng.ExpFloat64()})
 	}
 	return s
 }
+
+type ending struct {
+	at     float64
+	gpu, i int
+}
+type endings []ending
+
+func (e endings) Len() int           { return len(e) }
+func (e endings) Less(i, j int) bool { return e[i].at < e[j].at }
+func (e endings) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
+func (e *endings) Push(x any)        { *e = append(*e, x.(ending)) }
+func (e *endings) Pop() any          { x := (*e)[len(*e)-1]; *e = (*e)[:len(*e)-1]; return x }
 
 func benchmark(b *testing.B, s *Situation, policy Policy, profiles ...string) {
 	b.ReportAllocs()
@@ -100,7 +111,7 @@ func Benchmark6212(b *testing.B) {
 			continue
 		}
 		policy, _ := ByName(name)
-		b.Run(name, func(b *testing.B) { benchmark(b, s, policy, churnProfiles[:]...) })
+		b.Run(name, func(b *testing.B) { benchmark(b, s, policy, trace.ChurnProfiles[:]...) })
 	}
 	// The same decisions by their definitions.
 	q := question{now: s.Now, d: 1800, futures: futures{}}
@@ -111,7 +122,7 @@ func Benchmark6212(b *testing.B) {
 		b.Run(name+"/by definition", func(b *testing.B) {
 			i := 0
 			for b.Loop() {
-				q.profile = churnProfiles[i%len(churnProfiles)]
+				q.profile = trace.ChurnProfiles[i%len(trace.ChurnProfiles)]
 				definitions[name](q)
 				i++
 			}

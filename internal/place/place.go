@@ -25,15 +25,8 @@ type Situation struct {
 	// MeanDuration of the jobs of late, in seconds; 0: unknown.
 	MeanDuration float64
 
-	// Behind are the requests that wait behind the one to be placed, in order, and Expected arrivals that may come.
-	Behind   []Request
-	Expected []Arrival
-}
-
-// Arrival is a request that may come, at a time (seconds).
-type Arrival struct {
-	Request
-	At float64
+	// Behind are the requests that wait behind the one to be placed, in order.
+	Behind []Request
 }
 
 // Choice is a policy's answer.
@@ -49,7 +42,7 @@ type Verdict int
 const (
 	Nowhere Verdict = iota // there is no room that the policy would use
 	Here                   // place it
-	Hold                   // there is room, but waiting for something better pays
+	Hold                   // there is room, but waiting for this placement, which is not free yet, pays
 )
 
 // Policy chooses where one GPU instance goes.

@@ -100,6 +100,19 @@ func (p *Pool) Finish(k, i int, keep bool) {
 	p.Set(k, g)
 }
 
+// Expect changes when placement i of the k-th GPU, which is busy, is expected to end (seconds; +Inf: unknown).
+func (p *Pool) Expect(k, i int, end float64) {
+	m := &p.gpus[k]
+	if m.Ends[i] != end {
+		m.Ends = slices.Clone(m.Ends) // those who asked for the GPU have the old ones
+		m.Ends[i] = end
+		m.free = m.frees(m.free)
+	}
+}
+
+// Free is when everything that overlaps placement i of the k-th GPU is expected to have ended (seconds; 0: it is free, +Inf: unknown).
+func (p *Pool) Free(k, i int) float64 { return p.gpus[k].free[i] }
+
 func (p *Pool) join(k int, g GPU) *Group {
 	key := standing{g.Board, g.Layout, g.Idle, g.Blocked}
 	group := p.groups[key]

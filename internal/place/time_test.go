@@ -16,8 +16,8 @@ import (
 //	gpus BOARD       one GPU a line, numbered from 0: what is busy, drawn, then when each of these instances ends, in the order
 //	                 of the board's profiles and then by start; "?" is nobody knows
 //	choose POLICY [now=T] [mean=S]
-//	                 the first line is the head of the queue, the others wait behind it: PROFILE DURATION; those with a third
-//	                 word are arrivals expected at that time. The head's place is not taken
+//	                 the first line is the head of the queue, the others wait behind it: PROFILE DURATION. The head's place is
+//	                 not taken
 //
 // Times are in seconds. Rewrite with: go test ./internal/place -run Time -rewrite
 func TestTime(t *testing.T) {
@@ -98,10 +98,6 @@ func readQueue(t *testing.T, d *datadriven.TestData, s *Situation, lines []strin
 		switch {
 		case k == 0:
 			head = r
-		case len(words) == 3:
-			a := Arrival{Request: r}
-			fmt.Sscan(words[2], &a.At)
-			s.Expected = append(s.Expected, a)
 		default:
 			s.Behind = append(s.Behind, r)
 		}

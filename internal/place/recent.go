@@ -1,0 +1,39 @@
+package place
+
+// Recent remembers what was asked for lately: some policies, and offers, prepare for more of the same. The zero value remembers
+// nothing.
+type Recent struct {
+	asked []Request // a ring
+	next  int
+}
+
+// recentKept is how many requests are remembered.
+const recentKept = 200
+
+// Asked tells of a request.
+func (r *Recent) Asked(request Request) {
+	if len(r.asked) < recentKept {
+		r.asked = append(r.asked, request)
+		return
+	}
+	r.asked[r.next] = request
+	r.next = (r.next + 1) % recentKept
+}
+
+// Weights is how often each profile was asked for.
+func (r *Recent) Weights() map[string]float64 {
+	w := map[string]float64{}
+	for _, q := range r.asked {
+		w[q.Profile]++
+	}
+	return w
+}
+
+// MeanDuration of them, in seconds; 0 when there are none. A job of unknown duration counts as a very long one.
+func (r *Recent) MeanDuration() float64 {
+	sum := 0.0
+	for _, q := range r.asked {
+		sum += q.duration()
+	}
+	return sum / float64(max(len(r.asked), 1))
+}

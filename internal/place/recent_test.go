@@ -1,0 +1,61 @@
+package place
+
+import (
+	"maps"
+	"testing"
+)
+
+func TestRecent(t *testing.T) {
+	var r Recent
+	if len(r.Weights()) != 0 || r.MeanDuration() != 0 {
+		t.Errorf("nothing yet: %v, %v", r.Weights(), r.MeanDuration())
+	}
+	for range 3 {
+		r.Asked(Request{"1g.5gb", 100})
+	}
+	r.Asked(Request{"7g.40gb", 500})
+	if w := r.Weights(); !maps.Equal(w, map[string]float64{"1g.5gb": 3, "7g.40gb": 1}) || r.MeanDuration() != 200 {
+		t.Errorf("%v, %v", w, r.MeanDuration())
+	}
+	for range recentKept {
+		r.Asked(Request{"2g.10gb", 7})
+	}
+	if w := r.Weights(); len(w) != 1 || r.MeanDuration() != 7 {
+		t.Errorf("long ago still counts: %v, %v", w, r.MeanDuration())
+	}
+}
+
+// What a policy says it looks at is all that it looks at.
+func TestLook(t *testing.T) {
+	s := loaded(t, 16, 0.95)
+	s.Weights = map[string]float64{"1g.5gb": 1, "3g.20gb": 4}
+	for _, name := range Names() {
+		p, err := ByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		look := LookOf(p)
+		less := *s
+		less.Behind = s.Behind[:look.Behind]
+		if !look.Weights {
+			less.Weights = nil
+		}
+		if !look.Mean {
+			less.MeanDuration = 0
+		}
+		if !look.Ends {
+			gpus := make([]GPU, s.Pool.Len())
+			for k := range gpus {
+				gpus[k] = s.Pool.GPU(k)
+				gpus[k].Ends = nil
+			}
+			less.Pool = NewPool(gpus)
+		}
+		for _, profile := range []string{"1g.5gb", "2g.10gb", "3g.20gb"} {
+			r := Request{profile, 1800}
+			if all, some := p.Choose(s, r), p.Choose(&less, r); all != some {
+				t.Errorf("%s places %s at %+v, and with only what it looks at, %+v: %+v", name, profile, all, some, look)
+			}
+		}
+	}
+}

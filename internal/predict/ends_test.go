@@ -1,0 +1,94 @@
+package predict
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Before anything is known, and for what is exact, what is said is believed.
+func TestEndsBelieved(t *testing.T) {
+	var e Ends
+	if total, until := e.Expect(100, 0); total != 100 || until != 100 {
+		t.Errorf("nothing known: %v until %v", total, until)
+	}
+	if total, _ := e.Expect(100, 120); total != 150 {
+		t.Errorf("it has outlived what was said: %v", total)
+	}
+	for range 40 {
+		e.Finished(100, 100)
+		e.Finished(0, 100) // nothing was said
+	}
+	if total, until := e.Expect(50, 0); total != 50 || until != 50 {
+		t.Errorf("always exact: %v until %v", total, until)
+	}
+}
+
+// Limits are 1 to 6 times too long: the ratio is 1/x with x uniform, its mean ln(6)/5.
+func TestEndsLearned(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	var e Ends
+	for range 10000 {
+		e.Finished(1000*(1+5*rng.Float64()), 1000)
+	}
+	for _, c := range []struct{ ran, want float64 }{
+		{0, math.Log(6) / 5},
+		{0.5, math.Log(2)}, // x is below 2
+		{0.25, math.Log(4) / 3},
+	} {
+		if total, until := e.Expect(3600, 3600*c.ran); math.Abs(total/3600-c.want) > 0.02 || until <= 3600*c.ran || until > total {
+			t.Errorf("after %v of its limit: %v of it until %v, want %v", c.ran, total/3600, until/3600, c.want)
+		}
+	}
+	if total, _ := e.Expect(3600, 3600); total != 4500 {
+		t.Errorf("it has outlived all others: %v", total)
+	}
+}
+
+// What is expected is the mean of the quantiles beyond what a job has run, it stays until it says it does, and it is never in the past.
+func TestEndsAgainstDefinition(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var e Ends
+		for range rapid.IntRange(endsFew, 300).Draw(t, "finished") {
+			e.Finished(100, rapid.Float64Range(0, 200).Draw(t, "ran"))
+		}
+		ran := rapid.Float64Range(0, 250).Draw(t, "so far")
+		total, until := e.Expect(100, ran)
+		sum, n := 0.0, 0.0
+		for _, q := range e.quantiles {
+			if q*100 > ran {
+				sum, n = sum+q*100, n+1
+			}
+		}
+		want := 1.25 * ran
+		if n > 0 {
+			want = sum / n
+		}
+		if math.Abs(total-want) > 1e-9*want {
+			t.Fatalf("%v after %v, want %v", total, ran, want)
+		}
+		if total < ran || until < ran {
+			t.Fatalf("after %v it is expected to have ended at %v, until %v", ran, total, until)
+		}
+		if again, _ := e.Expect(100, ran+(until-ran)*0.99); n > 0 && again != total {
+			t.Fatalf("%v at %v, %v a little before %v", total, ran, again, until)
+		}
+	})
+}
+
+// The last 4,096 count.
+func TestEndsForget(t *testing.T) {
+	var e Ends
+	for range endsKept {
+		e.Finished(100, 10)
+	}
+	before := e.Version()
+	for range endsKept + endsQuantiles { // learned every 64
+		e.Finished(100, 90)
+	}
+	if total, _ := e.Expect(100, 0); total != 90 || e.Version() == before {
+		t.Errorf("%v, version %d", total, e.Version())
+	}
+}

@@ -1,0 +1,114 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"caelum/internal/mig"
+	"caelum/internal/place"
+	"caelum/internal/trace"
+)
+
+func gpus(t testing.TB, board string, n int) []*mig.Board {
+	t.Helper()
+	b, err := mig.BoardByName(board)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = b.Select(mig.Plain)
+	all := make([]*mig.Board, n)
+	for k := range all {
+		all[k] = b
+	}
+	return all
+}
+
+func policy(t testing.TB, name string) place.Policy {
+	t.Helper()
+	p, err := place.ByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// said are the ways in which policies know when jobs end.
+var said = []struct {
+	name  string
+	learn bool
+	said  func(*rand.Rand, trace.Job) float64
+}{
+	{"exact ends", false, func(_ *rand.Rand, j trace.Job) float64 { return j.Duration }},
+	{"limits 1 to 6 times too long", true, func(r *rand.Rand, j trace.Job) float64 { return j.Duration * (1 + 5*r.Float64()) }},
+	{"predictions, lognormal error 0.3", true, func(r *rand.Rand, j trace.Job) float64 { return j.Duration * math.Exp(0.3*r.NormFloat64()) }},
+}
+
+// TestChurn holds the policies against each other on churn, long enough for a queue to form. The figures of docs/results.md, mean of seeds 101 to 100+CHURN_SEEDS:
+//
+//	CHURN=4000 CHURN_SEEDS=50 go test -run Churn -v ./internal/sim
+func TestChurn(t *testing.T) {
+	jobs, seeds := 4000, 1
+	fmt.Sscan(os.Getenv("CHURN"), &jobs)
+	fmt.Sscan(os.Getenv("CHURN_SEEDS"), &seeds)
+	names := []string{"best-fit", "fgd", "lifetime", "scarcity", "qla"}
+	mean := func(mix trace.Mix, name string, c Config, load float64, know int, value func(*Result) float64) (sum float64) {
+		c.Policy = policy(t, name)
+		for seed := uint64(101); seed <= 100+uint64(seeds); seed++ {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			c.Learn, c.Said = said[know].learn, func(j trace.Job) float64 { return said[know].said(rng, j) }
+			r, err := Run(c, trace.Churn{Mix: mix, Jobs: jobs, GPUs: len(c.GPUs), Load: load, Seed: seed}.All())
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum += value(r) / float64(seeds)
+		}
+		return sum
+	}
+	type row = map[string]float64
+	table := func(what string, judge func(row) bool, measure func(trace.Mix, string) float64) {
+		t.Helper()
+		for _, m := range trace.Mixes {
+			got := row{}
+			for _, name := range names {
+				got[name] = measure(m.Mix, name)
+			}
+			t.Logf("%s, %-10s best-fit %8.4g; of it fgd %.3f lifetime %.3f scarcity %.3f qla %.3f", what, m.Name, got["best-fit"], got["fgd"]/got["best-fit"],
+				got["lifetime"]/got["best-fit"], got["scarcity"]/got["best-fit"], got["qla"]/got["best-fit"])
+			if !judge(got) {
+				t.Errorf("%s, %s: not the order that the policies promise: %v", what, m.Name, got)
+			}
+		}
+	}
+	for know, k := range said[:min(len(said), 2*seeds-1)] {
+		table("FIFO, "+k.name, func(r row) bool { return r["qla"] < r["lifetime"] && r["lifetime"] < r["best-fit"] }, func(mix trace.Mix, name string) float64 {
+			return mean(mix, name, Config{GPUs: gpus(t, "A100-40GB", 16)}, 0.85, know, (*Result).MeanWait)
+		})
+	}
+	table("EASY, exact ends", func(r row) bool { return r["qla"] < r["best-fit"] && r["lifetime"] < r["best-fit"] }, func(mix trace.Mix, name string) float64 {
+		return mean(mix, name, Config{GPUs: gpus(t, "A100-40GB", 16), Discipline: EASY}, 0.85, 0, (*Result).MeanWait)
+	})
+	for know, k := range said[:min(2, seeds)] {
+		table("no queue, accepted, "+k.name, func(r row) bool { return r["scarcity"] > r["best-fit"] }, func(mix trace.Mix, name string) float64 {
+			return mean(mix, name, Config{GPUs: gpus(t, "A100-40GB", 32), Discipline: Loss}, 1, know, (*Result).Accepted)
+		})
+	}
+}
+
+func BenchmarkChurn(b *testing.B) {
+	for _, name := range []string{"best-fit", "reach", "lifetime", "qla"} {
+		b.Run(name, func(b *testing.B) {
+			events := 0
+			for b.Loop() {
+				r, err := Run(Config{GPUs: gpus(b, "A100-40GB", 16), Policy: policy(b, name)}, trace.Churn{Mix: trace.Mixes[0].Mix, Jobs: 20000, GPUs: 16, Load: 0.85, Seed: 1}.All())
+				if err != nil {
+					b.Fatal(err)
+				}
+				events += r.Submitted + r.Started
+			}
+			b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
+		})
+	}
+}

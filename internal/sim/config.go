@@ -1,0 +1,73 @@
+package sim
+
+import (
+	"fmt"
+
+	"caelum/internal/mig"
+	"caelum/internal/place"
+	"caelum/internal/predict"
+	"caelum/internal/trace"
+)
+
+// Config is what is simulated.
+type Config struct {
+	GPUs []*mig.Board // one for each GPU
+
+	// One of these: a policy that cuts slices on demand; the layouts into which each GPU is cut once and for all; or, with neither,
+	// the reference that may re-arrange all running jobs at any time for nothing.
+	Policy place.Policy
+	Static []mig.Layout // by GPU
+
+	Discipline Discipline
+
+	// Said is what is said of how long a job will run, in seconds; nil: its duration.
+	Said func(trace.Job) float64
+	// Learn corrects what is said by how long the jobs before it ran, compared with what was said of them.
+	Learn bool
+}
+
+// Discipline says whose turn it is.
+type Discipline int
+
+const (
+	FIFO Discipline = iota // in the order of submission; nobody starts before the one in front of him
+	EASY                   // the head has a reservation where it can start first; others may start if they do not delay it
+	Loss                   // nobody waits: who cannot start at once is turned away
+)
+
+func (c *Config) check() error {
+	if len(c.GPUs) == 0 {
+		return fmt.Errorf("no GPUs")
+	}
+	for k, b := range c.GPUs {
+		if b == nil {
+			return fmt.Errorf("GPU %d has no board", k)
+		}
+	}
+	if c.Policy != nil && c.Static != nil {
+		return fmt.Errorf("a policy and fixed layouts: give one")
+	}
+	if c.Static != nil && len(c.Static) != len(c.GPUs) {
+		return fmt.Errorf("%d fixed layouts for %d GPUs", len(c.Static), len(c.GPUs))
+	}
+	return nil
+}
+
+func (c *Config) said(j trace.Job) float64 {
+	if c.Said == nil {
+		return j.Duration
+	}
+	return c.Said(j)
+}
+
+// foresight is what is known of how long jobs run.
+type foresight struct {
+	learned *predict.Ends // nil: what is said is believed
+}
+
+func (f foresight) total(said, ran float64) (total, until float64) {
+	if f.learned == nil {
+		return said, said
+	}
+	return f.learned.Expect(said, ran)
+}

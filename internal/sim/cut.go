@@ -1,0 +1,127 @@
+package sim
+
+import (
+	"math"
+
+	"caelum/internal/place"
+)
+
+// cut is GPUs that are cut on demand.
+type cut struct {
+	s    *simulation
+	pool *place.Pool
+	look place.Look
+	sit  place.Situation
+	free int
+}
+
+func newCut(s *simulation) *cut {
+	c := &cut{s: s, look: place.LookOf(s.Policy)}
+	gpus := make([]place.GPU, len(s.GPUs))
+	for k, b := range s.GPUs {
+		gpus[k].Board = b
+		c.free += b.Grid
+	}
+	c.pool = place.NewPool(gpus)
+	c.sit.Pool = c.pool
+	return c
+}
+
+func (c *cut) idle() int { return c.free }
+
+func (c *cut) place(k int, r *reservation) (bool, *reservation) {
+	s, j := c.s, c.s.queue.at(k)
+	c.foresee()
+	c.gather(k)
+	if r != nil && s.now+j.said > r.at {
+		defer c.withhold(r)()
+	}
+	choice := s.Policy.Choose(&c.sit, s.request(j))
+	switch choice.Verdict {
+	case place.Here:
+		j.spot = place.Spot{GPU: choice.GPU, Placement: choice.Placement}
+		total, until := s.total(j.said, 0)
+		j.expected, j.until = s.now+total, s.now+until
+		c.pool.Start(choice.GPU, choice.Placement, j.expected)
+		c.free -= j.size
+		s.start(j)
+		return true, nil
+	case place.Hold:
+		s.result.Held++
+		return false, &reservation{c.pool.Free(choice.GPU, choice.Placement), choice.GPU, choice.Placement, j.size}
+	}
+	if s.Discipline != EASY || k > 0 {
+		return false, nil
+	}
+	return false, c.reserve(j)
+}
+
+// gather tells the policy what it looks at.
+func (c *cut) gather(k int) {
+	s := c.s
+	c.sit.Now = s.now
+	c.sit.Behind = c.sit.Behind[:0]
+	for i := k + 1; i < s.queue.len() && i <= k+c.look.Behind; i++ {
+		c.sit.Behind = append(c.sit.Behind, s.request(s.queue.at(i)))
+	}
+	if c.look.Weights {
+		c.sit.Weights = s.recent.Weights()
+	}
+	if c.look.Mean {
+		c.sit.MeanDuration = s.recent.MeanDuration()
+	}
+}
+
+// foresee brings up to date when what runs is expected to end.
+func (c *cut) foresee() {
+	if !c.look.Ends && c.s.Discipline != EASY || c.s.learned == nil {
+		return
+	}
+	version := c.s.learned.Version()
+	for _, j := range c.s.running {
+		if j.version == version && c.s.now < j.until {
+			continue
+		}
+		total, until := c.s.total(j.said, c.s.now-j.started)
+		j.expected, j.until, j.version = j.started+total, j.started+until, version
+		c.pool.Expect(j.spot.GPU, j.spot.Placement, j.expected)
+	}
+}
+
+// reserve is where the job can start first.
+func (c *cut) reserve(j *job) *reservation {
+	r := &reservation{at: math.Inf(1), size: j.size}
+	for k, b := range c.s.GPUs {
+		p, ok := b.ProfileIndex(j.Profile)
+		if !ok {
+			continue
+		}
+		for i := range b.OfProfile(p).Indices() {
+			if f := c.pool.Free(k, i); f < r.at {
+				r.at, r.gpu, r.slot = f, k, i
+			}
+		}
+	}
+	return r
+}
+
+// withhold blocks what is reserved until the function that it returns is called.
+func (c *cut) withhold(r *reservation) func() {
+	if math.IsInf(r.at, 1) {
+		return func() {}
+	}
+	g := c.pool.GPU(r.gpu)
+	blocked := g
+	blocked.Blocked |= g.Board.Units(r.slot) &^ g.Board.Occupied(g.Layout)
+	c.pool.Set(r.gpu, blocked)
+	return func() {
+		g := c.pool.GPU(r.gpu)
+		g.Blocked = 0
+		c.pool.Set(r.gpu, g)
+	}
+}
+
+func (c *cut) leave(j *job) {
+	c.pool.Finish(j.spot.GPU, j.spot.Placement, false)
+	c.free += j.size
+}

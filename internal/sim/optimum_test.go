@@ -1,0 +1,109 @@
+package sim
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"caelum/internal/mig"
+	"caelum/internal/place"
+	"caelum/internal/trace"
+)
+
+// drawCase draws a few jobs on one or two GPUs of any board.
+func drawCase(t *rapid.T, most int) (all []*mig.Board, jobs []place.Job) {
+	b := rapid.SampledFrom(mig.Boards()).Draw(t, "board").Select(mig.Plain)
+	for range rapid.IntRange(1, 2).Draw(t, "gpus") {
+		all = append(all, b)
+	}
+	at := 0.0
+	for range rapid.IntRange(1, most).Draw(t, "jobs") {
+		at += float64(rapid.IntRange(0, 3).Draw(t, "later"))
+		p := rapid.SampledFrom(b.Profiles).Draw(t, "profile")
+		jobs = append(jobs, place.Job{Profile: p.Name, Arrival: at, Duration: float64(rapid.IntRange(1, 6).Draw(t, "duration"))})
+	}
+	return all, jobs
+}
+
+func played(jobs []place.Job) trace.Jobs {
+	return func(yield func(trace.Job) bool) {
+		for _, j := range jobs {
+			if !yield(trace.Job{Profile: j.Profile, Submit: j.Arrival, Duration: j.Duration}) {
+				return
+			}
+		}
+	}
+}
+
+func sum(all []float64) (s float64) {
+	for _, x := range all {
+		s += x
+	}
+	return s
+}
+
+// No policy beats the FIFO optimum, and on these cases some policy does no worse: the bound is not idle.
+func TestNoPolicyBeatsTheOptimum(t *testing.T) {
+	reached, worse := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		boards, jobs := drawCase(t, 6)
+		empty := make([]place.GPU, len(boards))
+		for k := range empty {
+			empty[k].Board = boards[k]
+		}
+		best := place.Optimum(empty, jobs, place.Rules{FIFO: true})
+		for _, name := range place.Names() {
+			p, err := place.ByName(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := Run(Config{GPUs: boards, Policy: p}, played(jobs))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.IsSorted(starts(r, jobs)) {
+				t.Fatalf("%s: not first in, first out: waits %v of %v", name, r.Waits, jobs)
+			}
+			switch waited := sum(r.Waits); {
+			case waited < best-1e-6:
+				t.Fatalf("%s waits %v, the optimum is %v: %v on %d of %s", name, waited, best, jobs, len(boards), boards[0].Name)
+			case waited < best+1e-6:
+				reached++
+			default:
+				worse++
+			}
+		}
+	})
+	t.Logf("optimal in %d of %d runs", reached, reached+worse)
+	if reached == 0 || worse == 0 {
+		t.Errorf("optimal in %d runs, worse in %d: the cases say nothing", reached, worse)
+	}
+}
+
+// starts are when the jobs of a FIFO run started.
+func starts(r *Result, jobs []place.Job) (all []float64) {
+	for k, w := range r.Waits {
+		all = append(all, jobs[k].Arrival+w)
+	}
+	return all
+}
+
+// The reference that may move everything is the optimum with migration: in FIFO order each job starts as soon as it can be packed.
+func TestMovedIsTheOptimumWithMigration(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		boards, jobs := drawCase(t, 6)
+		empty := make([]place.GPU, len(boards))
+		for k := range empty {
+			empty[k].Board = boards[k]
+		}
+		r, err := Run(Config{GPUs: boards}, played(jobs))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if best := place.Optimum(empty, jobs, place.Rules{FIFO: true, Migration: true}); math.Abs(sum(r.Waits)-best) > 1e-6 {
+			t.Fatalf("waits %v, the optimum is %v: %v on %d of %s", sum(r.Waits), best, jobs, len(boards), boards[0].Name)
+		}
+	})
+}

@@ -1,0 +1,105 @@
+package sim
+
+import (
+	"math"
+	"slices"
+)
+
+// Result is what came out of a simulation. Times are in seconds; unit-seconds count the units of a profile times the time.
+type Result struct {
+	Submitted, Started, Refused int
+	Waits                       []float64 // of those that started, in the order of their starts
+	Longest                     float64   // wait
+
+	UnitSecondsAsked, UnitSecondsGot float64
+	Profiles                         map[string]*ProfileResult
+
+	Makespan    float64 // from the first submission to the last end
+	Utilisation float64 // share of all units that held a job, over the makespan
+	Held        int     // how often a job was held though there was room
+
+	first, last, busy float64
+	units             int
+}
+
+// ProfileResult is the part of one profile.
+type ProfileResult struct {
+	Submitted, Started int
+	Wait               float64 // the sum
+}
+
+func (r *Result) of(j *job) *ProfileResult {
+	p := r.Profiles[j.Profile]
+	if p == nil {
+		if r.Profiles == nil {
+			r.Profiles = map[string]*ProfileResult{}
+		}
+		p = &ProfileResult{}
+		r.Profiles[j.Profile] = p
+	}
+	return p
+}
+
+func (r *Result) submitted(j *job) {
+	if r.Submitted == 0 {
+		r.first = j.Submit
+	}
+	r.Submitted++
+	r.of(j).Submitted++
+	r.UnitSecondsAsked += float64(j.size) * j.Duration
+}
+
+func (r *Result) started(j *job) {
+	wait := j.started - j.Submit
+	r.Started++
+	r.Waits = append(r.Waits, wait)
+	r.Longest = max(r.Longest, wait)
+	p := r.of(j)
+	p.Started++
+	p.Wait += wait
+	r.UnitSecondsGot += float64(j.size) * j.Duration
+}
+
+func (r *Result) refused(*job) { r.Refused++ }
+
+func (r *Result) ended(j *job) { r.last = max(r.last, j.ends) }
+
+// pass accounts for a time in which nothing happens.
+func (r *Result) pass(s *simulation, d float64) {
+	if d > 0 {
+		r.busy += d * float64(r.units-s.room.idle())
+	}
+}
+
+func (r *Result) close() {
+	r.Makespan = r.last - r.first
+	if r.Makespan > 0 {
+		r.Utilisation = r.busy / (r.Makespan * float64(r.units))
+	}
+}
+
+// MeanWait of those that started; 0 when none did.
+func (r *Result) MeanWait() float64 {
+	sum := 0.0
+	for _, w := range r.Waits {
+		sum += w
+	}
+	return sum / float64(max(len(r.Waits), 1))
+}
+
+// WaitAt is the wait that a share q of those that started did not exceed, 0 < q <= 1; 0 when none started.
+func (r *Result) WaitAt(q float64) float64 {
+	if len(r.Waits) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(r.Waits))
+	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
+}
+
+// Accepted is the share of the unit-seconds asked for that were got.
+func (r *Result) Accepted() float64 {
+	if r.UnitSecondsAsked == 0 {
+		return 1
+	}
+	return r.UnitSecondsGot / r.UnitSecondsAsked
+}

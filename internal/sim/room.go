@@ -1,0 +1,31 @@
+package sim
+
+// room is where jobs run.
+type room interface {
+	// place starts the k-th of the queue, if there is room that r leaves (nil: no reservation). If not, and it is the head, it
+	// answers with where and when it could start.
+	place(k int, r *reservation) (bool, *reservation)
+	// leave frees what a job that has ended holds.
+	leave(j *job)
+	// idle is how many units hold no job.
+	idle() int
+}
+
+// reservation is what is kept for the head of the queue.
+type reservation struct {
+	at   float64 // when it is expected to start
+	gpu  int
+	slot int // placement on that GPU; with fixed layouts the slice
+	size int // units
+}
+
+func newRoom(s *simulation) room {
+	switch {
+	case s.Policy != nil:
+		return newCut(s)
+	case s.Static != nil:
+		return newFixed(s)
+	default:
+		return newMoved(s)
+	}
+}

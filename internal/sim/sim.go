@@ -1,0 +1,133 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+
+	"caelum/internal/place"
+	"caelum/internal/predict"
+	"caelum/internal/trace"
+)
+
+// job is one that waits or runs.
+type job struct {
+	trace.Job
+	size int     // units
+	said float64 // how long it is said to run, in seconds
+
+	started, ends float64
+
+	// What is expected of it while it runs: the end, and until when that is what is expected.
+	expected, until float64
+	version         int
+
+	spot  place.Spot // with a policy
+	slot  int        // with fixed layouts
+	index int        // in running
+}
+
+// simulation is a run of it.
+type simulation struct {
+	Config
+	foresight
+	now     float64
+	room    room
+	queue   queue
+	running endings
+	recent  place.Recent
+	result  Result
+}
+
+// Run plays the jobs, which must come in the order of submission. The error names the job that is impossible, and what is wrong with
+// the configuration.
+func Run(c Config, jobs trace.Jobs) (*Result, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	s := &simulation{Config: c}
+	if c.Learn {
+		s.learned = &predict.Ends{}
+	}
+	s.room = newRoom(s)
+	s.result.units = s.room.idle()
+	var failed error
+	for j := range jobs {
+		if failed = s.submit(j); failed != nil {
+			return nil, failed
+		}
+	}
+	s.until(math.Inf(1))
+	if s.queue.len() > 0 {
+		return nil, fmt.Errorf("job %s waits for ever: %s", s.queue.at(0).ID, s.queue.at(0).Profile)
+	}
+	s.result.close()
+	return &s.result, nil
+}
+
+// submit lets time go on until a job comes.
+func (s *simulation) submit(t trace.Job) error {
+	if t.Submit < s.now {
+		return fmt.Errorf("job %s is submitted before the one in front of it", t.ID)
+	}
+	if !(t.Duration >= 0) || math.IsInf(t.Duration, 1) {
+		return fmt.Errorf("job %s runs for %v s", t.ID, t.Duration)
+	}
+	j := &job{Job: t, said: s.said(t)}
+	if j.size = s.sizeOf(t.Profile); j.size == 0 {
+		return fmt.Errorf("job %s: no GPU has %s", t.ID, t.Profile)
+	}
+	s.until(t.Submit)
+	s.advance(t.Submit)
+	s.result.submitted(j)
+	s.queue.push(j)
+	s.recent.Asked(s.request(j))
+	s.schedule()
+	return nil
+}
+
+// until lets everything end that ends by then.
+func (s *simulation) until(then float64) {
+	for len(s.running) > 0 && s.running[0].ends <= then {
+		s.advance(s.running[0].ends)
+		for len(s.running) > 0 && s.running[0].ends == s.now {
+			j := s.running.pop()
+			s.room.leave(j)
+			s.result.ended(j)
+			if s.learned != nil {
+				s.learned.Finished(j.said, j.Duration)
+			}
+		}
+		s.schedule()
+	}
+}
+
+func (s *simulation) advance(to float64) {
+	s.result.pass(s, to-s.now)
+	s.now = to
+}
+
+// start is called by the room when it has made room for a job.
+func (s *simulation) start(j *job) {
+	j.started, j.ends = s.now, s.now+j.Duration
+	s.running.push(j)
+	s.result.started(j)
+}
+
+// request is what a policy is told of a job that waits.
+func (s *simulation) request(j *job) place.Request {
+	total, _ := s.total(j.said, 0)
+	return place.Request{Profile: j.Profile, Duration: total}
+}
+
+// sizeOf is the size of a profile in units, on the first board that has it; 0: none has.
+func (s *simulation) sizeOf(profile string) int {
+	for k, b := range s.GPUs {
+		if k > 0 && b == s.GPUs[k-1] {
+			continue
+		}
+		if i, ok := b.ProfileIndex(profile); ok {
+			return b.Profiles[i].Size
+		}
+	}
+	return 0
+}

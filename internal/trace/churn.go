@@ -1,0 +1,77 @@
+package trace
+
+import (
+	"math/rand/v2"
+	"strconv"
+)
+
+// Mix is how often each of [ChurnProfiles] is asked for, in any unit.
+type Mix [6]float64
+
+// ChurnProfiles are those of an A100-40GB, and ChurnUnits their sizes in units.
+var (
+	ChurnProfiles = [6]string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
+	churnUnits    = [6]float64{1, 2, 2, 4, 4, 8}
+)
+
+// Mixes are the four that policies are compared on.
+var Mixes = []struct {
+	Name string
+	Mix  Mix
+}{
+	{"uniform6", Mix{1, 1, 1, 1, 1, 1}},
+	{"skew-small", Mix{.4, .1, .25, .1, .1, .05}},
+	{"bimodal", Mix{.3, .1, .1, .1, .1, .3}},
+	{"four-equal", Mix{1, 0, 1, 1, 1, 0}},
+}
+
+// Churn is a synthetic workload: Poisson arrivals of instances of a mix, exponential durations.
+type Churn struct {
+	Mix          Mix
+	Jobs         int
+	GPUs         int     // that the load is for, 8 units each
+	Load         float64 // the share of all units that is asked for on average
+	MeanDuration float64 // seconds; 0: an hour
+	Seed         uint64
+}
+
+// All makes the jobs, the same ones for the same seed.
+func (c Churn) All() Jobs {
+	return func(yield func(Job) bool) {
+		rng := rand.New(rand.NewPCG(c.Seed, 0))
+		mean := c.MeanDuration
+		if mean == 0 {
+			mean = 3600
+		}
+		sum, units := 0.0, 0.0
+		for i, w := range c.Mix {
+			sum += w
+			units += w * churnUnits[i]
+		}
+		rate := c.Load * float64(c.GPUs) * 8 / (units / sum) / mean
+		at := 0.0
+		for k := range c.Jobs {
+			at += rng.ExpFloat64() / rate
+			j := Job{ID: strconv.Itoa(k + 1), Submit: at, Profile: ChurnProfiles[c.Mix.pick(rng.Float64()*sum)]}
+			j.Duration = mean * rng.ExpFloat64()
+			if !yield(j) {
+				return
+			}
+		}
+	}
+}
+
+// pick is the profile at x of the mix's sum.
+func (m Mix) pick(x float64) int {
+	last := 0
+	for p, w := range m {
+		if w == 0 {
+			continue
+		}
+		if last = p; x < w {
+			break
+		}
+		x -= w
+	}
+	return last
+}
