@@ -154,6 +154,18 @@ func (p *Pool) of(board *mig.Board) *boardGroups {
 	return &p.boards[len(p.boards)-1]
 }
 
+// busy is the share of all units that is busy or blocked.
+func (p *Pool) busy() float64 {
+	free, all := 0, 0
+	for _, b := range p.boards {
+		for _, g := range b.groups {
+			free += len(g.GPUs) * g.Busy.Units
+			all += len(g.GPUs) * g.Board.Grid
+		}
+	}
+	return 1 - float64(free)/float64(max(all, 1))
+}
+
 // By is the set of the placements of profile p (an index in the board's Profiles) that are to be had by exactly these means.
 func (g *Group) By(m Means, p int) mig.Layout {
 	return m.of(g.Busy.Open&g.Board.OfProfile(p), g.both.Open, g.Idle)

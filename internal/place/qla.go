@@ -39,6 +39,10 @@ import (
 //	durations drawn from what is known                              .36 / .32 / .40 / .44   at 16 times the cost
 //	expecting ends 30% later, 25% earlier                           .40 / .39 / .48 / .51, .39 / .39 / .43 / .49
 //
+// Where hardly anybody waits, whom a hold would be good for is a guess. So a job that is alone in the queue is not held while more than
+// 30% of the units are free: it would wait for nobody (Alibaba's gpushare40 trace on 45 GPUs: 3% longer waits, all for nothing; on
+// 50, the only ones).
+//
 // What is missing to the optimum is knowledge of ends. A job of unknown end counts as one that runs very long.
 type QLA struct{}
 
@@ -49,6 +53,7 @@ const (
 	qlaHoldPrice = 20.0
 	qlaCostShare = 0.01
 	qlaWaitPrice = 300.0
+	qlaAloneBusy = 0.7 // the share of the units that must be busy for a job alone in the queue to be held
 )
 
 // Choose implements [Policy].
@@ -59,6 +64,9 @@ func (QLA) Choose(s *Situation, r Request) Choice {
 		return Choice{}
 	}
 	y.line(s)
+	if len(s.Behind) == 0 && s.Pool.busy() < qlaAloneBusy {
+		y.busy = y.busy[:0]
+	}
 	var best *try
 	bestScore := math.Inf(1)
 	for _, tries := range [2][]try{y.ready, y.busy} {

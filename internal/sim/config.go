@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"caelum/internal/mig"
 	"caelum/internal/place"
@@ -46,6 +47,9 @@ func (c *Config) check() error {
 	}
 	if c.Policy != nil && c.Static != nil {
 		return fmt.Errorf("a policy and fixed layouts: give one")
+	}
+	if c.Policy == nil && c.Static == nil && slices.ContainsFunc(c.GPUs, func(b *mig.Board) bool { return b != c.GPUs[0] }) {
+		return fmt.Errorf("the reference that moves everything knows one board at a time")
 	}
 	if c.Static != nil && len(c.Static) != len(c.GPUs) {
 		return fmt.Errorf("%d fixed layouts for %d GPUs", len(c.Static), len(c.GPUs))

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math"
+	"slices"
 
 	"caelum/internal/place"
 )
@@ -36,7 +37,7 @@ func (c *cut) place(k int, r *reservation) (bool, *reservation) {
 	if r != nil && s.now+j.said > r.at {
 		defer c.withhold(r)()
 	}
-	choice := s.Policy.Choose(&c.sit, s.request(j))
+	choice := c.choose(j)
 	switch choice.Verdict {
 	case place.Here:
 		j.spot = place.Spot{GPU: choice.GPU, Placement: choice.Placement}
@@ -54,6 +55,21 @@ func (c *cut) place(k int, r *reservation) (bool, *reservation) {
 		return false, nil
 	}
 	return false, c.reserve(j)
+}
+
+// choose asks the policy for what the job needs on one kind of board after the other.
+func (c *cut) choose(j *job) (choice place.Choice) {
+	r := c.s.request(j)
+	for k, name := range j.profiles {
+		if name == "" || slices.Contains(j.profiles[:k], name) {
+			continue
+		}
+		r.Profile = name
+		if choice = c.s.Policy.Choose(&c.sit, r); choice.Verdict != place.Nowhere {
+			break
+		}
+	}
+	return choice
 }
 
 // gather tells the policy what it looks at.
@@ -92,7 +108,7 @@ func (c *cut) foresee() {
 func (c *cut) reserve(j *job) *reservation {
 	r := &reservation{at: math.Inf(1), size: j.size}
 	for k, b := range c.s.GPUs {
-		p, ok := b.ProfileIndex(j.Profile)
+		p, ok := b.ProfileIndex(j.profiles[slices.Index(c.s.kinds, b)])
 		if !ok {
 			continue
 		}

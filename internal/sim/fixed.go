@@ -15,9 +15,9 @@ type fixed struct {
 
 // slice of a fixed layout.
 type slice struct {
-	gpu, size, compute int
-	holds              map[string]bool // profiles
-	job                *job
+	kind, size, compute int
+	holds               map[string]bool // profiles
+	job                 *job
 }
 
 func newFixed(s *simulation) *fixed {
@@ -26,7 +26,7 @@ func newFixed(s *simulation) *fixed {
 		f.free += b.Grid
 		for i := range s.Static[k].Indices() {
 			of := b.Profiles[b.Placements[i].Profile]
-			sl := slice{gpu: k, size: of.Size, compute: of.Compute, holds: map[string]bool{}}
+			sl := slice{kind: slices.Index(s.kinds, b), size: of.Size, compute: of.Compute, holds: map[string]bool{}}
 			for _, p := range b.Profiles {
 				if p.Size <= of.Size && p.Compute <= of.Compute {
 					sl.holds[p.Name] = true
@@ -48,7 +48,7 @@ func (f *fixed) place(k int, r *reservation) (bool, *reservation) {
 	first := &reservation{at: math.Inf(1), size: j.size}
 	for i := range f.slices {
 		sl := &f.slices[i]
-		if !sl.holds[j.Profile] || r != nil && r.slot == i && s.now+j.said > r.at {
+		if !sl.holds[j.profiles[sl.kind]] || r != nil && r.slot == i && s.now+j.said > r.at {
 			continue
 		}
 		if sl.job != nil {

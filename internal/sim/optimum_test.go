@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"iter"
 	"math"
 	"slices"
 	"testing"
@@ -27,7 +28,7 @@ func drawCase(t *rapid.T, most int) (all []*mig.Board, jobs []place.Job) {
 	return all, jobs
 }
 
-func played(jobs []place.Job) trace.Jobs {
+func played(jobs []place.Job) iter.Seq[trace.Job] {
 	return func(yield func(trace.Job) bool) {
 		for _, j := range jobs {
 			if !yield(trace.Job{Profile: j.Profile, Submit: j.Arrival, Duration: j.Duration}) {

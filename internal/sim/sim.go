@@ -1,9 +1,13 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
 	"math"
+	"slices"
 
+	"caelum/internal/mig"
 	"caelum/internal/place"
 	"caelum/internal/predict"
 	"caelum/internal/trace"
@@ -12,8 +16,9 @@ import (
 // job is one that waits or runs.
 type job struct {
 	trace.Job
-	size int     // units
-	said float64 // how long it is said to run, in seconds
+	profiles []string // what it needs, by kind of board; empty: that kind has none for it
+	size     int      // units, on the first kind that has
+	said     float64  // how long it is said to run, in seconds
 
 	started, ends float64
 
@@ -31,6 +36,7 @@ type simulation struct {
 	Config
 	foresight
 	now     float64
+	kinds   []*mig.Board // the boards that there are
 	room    room
 	queue   queue
 	running endings
@@ -40,13 +46,18 @@ type simulation struct {
 
 // Run plays the jobs, which must come in the order of submission. The error names the job that is impossible, and what is wrong with
 // the configuration.
-func Run(c Config, jobs trace.Jobs) (*Result, error) {
+func Run(c Config, jobs iter.Seq[trace.Job]) (*Result, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
 	s := &simulation{Config: c}
 	if c.Learn {
 		s.learned = &predict.Ends{}
+	}
+	for _, b := range s.GPUs {
+		if !slices.Contains(s.kinds, b) {
+			s.kinds = append(s.kinds, b)
+		}
 	}
 	s.room = newRoom(s)
 	s.result.units = s.room.idle()
@@ -73,8 +84,17 @@ func (s *simulation) submit(t trace.Job) error {
 		return fmt.Errorf("job %s runs for %v s", t.ID, t.Duration)
 	}
 	j := &job{Job: t, said: s.said(t)}
-	if j.size = s.sizeOf(t.Profile); j.size == 0 {
-		return fmt.Errorf("job %s: no GPU has %s", t.ID, t.Profile)
+	for _, b := range s.kinds {
+		name, ok := t.On(b)
+		if !ok {
+			name = ""
+		} else if p, _ := b.ProfileIndex(name); j.size == 0 {
+			j.size, j.Profile = b.Profiles[p].Size, name
+		}
+		j.profiles = append(j.profiles, name)
+	}
+	if j.size == 0 {
+		return fmt.Errorf("job %s: no GPU has %s", t.ID, cmp.Or(t.Profile, "what it needs"))
 	}
 	s.until(t.Submit)
 	s.advance(t.Submit)
@@ -113,21 +133,8 @@ func (s *simulation) start(j *job) {
 	s.result.started(j)
 }
 
-// request is what a policy is told of a job that waits.
+// request is what a policy is told of a job that waits. On unlike boards it is told what the job needs on the first that has it.
 func (s *simulation) request(j *job) place.Request {
 	total, _ := s.total(j.said, 0)
 	return place.Request{Profile: j.Profile, Duration: total}
-}
-
-// sizeOf is the size of a profile in units, on the first board that has it; 0: none has.
-func (s *simulation) sizeOf(profile string) int {
-	for k, b := range s.GPUs {
-		if k > 0 && b == s.GPUs[k-1] {
-			continue
-		}
-		if i, ok := b.ProfileIndex(profile); ok {
-			return b.Profiles[i].Size
-		}
-	}
-	return 0
 }

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"iter"
 	"math/rand/v2"
 	"strconv"
 )
@@ -36,7 +37,7 @@ type Churn struct {
 }
 
 // All makes the jobs, the same ones for the same seed.
-func (c Churn) All() Jobs {
+func (c Churn) All() iter.Seq[Job] {
 	return func(yield func(Job) bool) {
 		rng := rand.New(rand.NewPCG(c.Seed, 0))
 		mean := c.MeanDuration

@@ -1,0 +1,143 @@
+package trace
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+)
+
+// pod is a row of Alibaba's gpu-v2023 pod lists (openb_pod_list_*.csv).
+type pod struct {
+	name             string
+	gpus, milli      float64 // milli: thousandths of each GPU
+	created, deleted float64 // seconds
+}
+
+// readPods reads a list. A name that comes twice is an error.
+func readPods(file string, r io.Reader) ([]pod, error) {
+	t, err := openTable(file, r, ',', "name", "num_gpu", "gpu_milli", "creation_time", "deletion_time")
+	if err != nil {
+		return nil, err
+	}
+	var all []pod
+	seen := map[string]int{}
+	for {
+		if more, err := t.next(); err != nil {
+			return nil, err
+		} else if !more {
+			break
+		}
+		p := pod{name: t.text("name")}
+		if p.name == "" {
+			return nil, &LineError{file, t.line, errors.New("a pod without a name")}
+		}
+		if first, twice := seen[p.name]; twice {
+			return nil, &LineError{file, t.line, fmt.Errorf("pod %s is on line %d already", p.name, first)}
+		}
+		seen[p.name] = t.line
+		n, err := t.numbers("num_gpu", "gpu_milli", "creation_time", "deletion_time")
+		if err != nil {
+			return nil, err
+		}
+		p.gpus, p.milli, p.created, p.deleted = n[0], n[1], n[2], n[3]
+		if p.milli > 1000 {
+			return nil, &LineError{file, t.line, fmt.Errorf("gpu_milli is %v: a GPU has 1000", p.milli)}
+		}
+		all = append(all, p)
+	}
+	if all == nil {
+		return nil, &LineError{file, 1, errors.New("no pods")}
+	}
+	return all, nil
+}
+
+// Alibaba reads a pod list of Alibaba's gpu-v2023 trace as jobs that each need their share of one GPU's compute and memory, created when the
+// pod was and running until it was deleted. Left out are pods with no GPU or several, pods that were deleted before they were
+// created, and those whose creation time is an outlier: the few services that had been running since long before the others came.
+func Alibaba(file string, r io.Reader) (*Workload, error) {
+	pods, err := readPods(file, r)
+	if err != nil {
+		return nil, err
+	}
+	w := &Workload{}
+	for _, p := range w.withoutOutliers(pods) {
+		switch {
+		case p.gpus == 0:
+			w.leave("no GPU", 1)
+		case p.gpus != 1:
+			w.leave("more than one GPU", 1)
+		case p.deleted < p.created:
+			w.leave("deleted before it was created", 1)
+		default:
+			w.Jobs = append(w.Jobs, Job{ID: p.name, Submit: p.created, Duration: p.deleted - p.created, Compute: p.milli / 1000, Memory: p.milli / 1000})
+		}
+	}
+	w.settle()
+	return w, nil
+}
+
+// grmuProfiles are those of an A100-40GB with their share of a GPU as GRMU counts it: compute slices times units, of 7 x 8.
+var grmuProfiles = []struct {
+	name  string
+	share float64
+}{
+	{"1g.5gb", 1. * 1 / 56}, {"1g.10gb", 1. * 2 / 56}, {"2g.10gb", 2. * 2 / 56}, {"3g.20gb", 3. * 4 / 56}, {"4g.20gb", 4. * 4 / 56}, {"7g.40gb", 1},
+}
+
+// withoutOutliers leaves out the pods that were created more than 1.5 interquartile ranges before the first quartile or after the third.
+func (w *Workload) withoutOutliers(pods []pod) []pod {
+	var times []float64
+	for _, p := range pods {
+		times = append(times, p.created)
+	}
+	slices.Sort(times)
+	low, high := quartile(times, 0.25), quartile(times, 0.75)
+	reach := 1.5 * (high - low)
+	kept := slices.DeleteFunc(slices.Clone(pods), func(p pod) bool { return p.created < low-reach || p.created > high+reach })
+	w.leave("creation time is an outlier", len(pods)-len(kept))
+	return kept
+}
+
+// GRMU reads a pod list as that paper does (arXiv 2502.01909): outliers are left out, and pods with several GPUs; what a pod asked for, its share of the most that any did, becomes the profile
+// with the nearest share. Pods without a GPU count as a share of 0.
+func GRMU(file string, r io.Reader) (*Workload, error) {
+	pods, err := readPods(file, r)
+	if err != nil {
+		return nil, err
+	}
+	w := &Workload{}
+	most := 0.0
+	for _, p := range w.withoutOutliers(pods) {
+		if p.gpus > 1 {
+			w.leave("more than one GPU", 1)
+			continue
+		}
+		share := p.gpus * p.milli / 1000
+		most = max(most, share)
+		w.Jobs = append(w.Jobs, Job{ID: p.name, Submit: p.created, Duration: max(0, p.deleted-p.created), Compute: share})
+	}
+	for k := range w.Jobs {
+		j := &w.Jobs[k]
+		best := math.Inf(1)
+		for _, p := range grmuProfiles {
+			if d := math.Abs(p.share - j.Compute/max(most, 1e-9)); d < best {
+				best, j.Profile = d, p.name
+			}
+		}
+		j.Compute = 0
+	}
+	w.settle()
+	return w, nil
+}
+
+// quartile is the linear one of sorted values.
+func quartile(sorted []float64, q float64) float64 {
+	at := q * float64(len(sorted)-1)
+	k := int(at)
+	if k+1 == len(sorted) {
+		return sorted[k]
+	}
+	return sorted[k] + (at-float64(k))*(sorted[k+1]-sorted[k])
+}
