@@ -67,6 +67,14 @@ func (p *Pool) Len() int { return len(p.gpus) }
 // GPU is what stands on the k-th GPU.
 func (p *Pool) GPU(k int) GPU { return p.gpus[k].GPU }
 
+// Busy is what is busy on the k-th GPU, as a node of its board's table; nil for a GPU without a board.
+func (p *Pool) Busy(k int) *mig.Node {
+	if p.gpus[k].group == nil {
+		return nil
+	}
+	return p.gpus[k].group.Busy
+}
+
 // Set says what stands on the k-th GPU now.
 func (p *Pool) Set(k int, g GPU) {
 	m := &p.gpus[k]

@@ -21,6 +21,10 @@ type Config struct {
 
 	Discipline Discipline
 
+	// Create and Destroy are how long it takes to make an instance and to destroy one, in seconds. If either is not 0, instances of jobs
+	// that have ended stand until their room is wanted, and are used again.
+	Create, Destroy float64
+
 	// Said is what is said of how long a job will run, in seconds; nil: its duration.
 	Said func(trace.Job) float64
 	// Learn corrects what is said by how long the jobs before it ran, compared with what was said of them.
@@ -48,6 +52,9 @@ func (c *Config) check() error {
 	if c.Policy != nil && c.Static != nil {
 		return fmt.Errorf("a policy and fixed layouts: give one")
 	}
+	if !(c.Create >= 0 && c.Destroy >= 0) {
+		return fmt.Errorf("it takes %v s to make an instance and %v s to destroy one: give times of at least 0", c.Create, c.Destroy)
+	}
 	if c.Policy == nil && c.Static == nil && slices.ContainsFunc(c.GPUs, func(b *mig.Board) bool { return b != c.GPUs[0] }) {
 		return fmt.Errorf("the reference that moves everything knows one board at a time")
 	}
@@ -56,6 +63,9 @@ func (c *Config) check() error {
 	}
 	return nil
 }
+
+// keeps reports whether instances outlive their jobs.
+func (c *Config) keeps() bool { return c.Create > 0 || c.Destroy > 0 }
 
 func (c *Config) said(j trace.Job) float64 {
 	if c.Said == nil {

@@ -14,6 +14,7 @@ type cut struct {
 	look place.Look
 	sit  place.Situation
 	free int
+	frag float64 // summed over the GPUs
 }
 
 func newCut(s *simulation) *cut {
@@ -28,7 +29,8 @@ func newCut(s *simulation) *cut {
 	return c
 }
 
-func (c *cut) idle() int { return c.free }
+func (c *cut) idle() int              { return c.free }
+func (c *cut) fragmentation() float64 { return c.frag }
 
 func (c *cut) place(k int, r *reservation) (bool, *reservation) {
 	s, j := c.s, c.s.queue.at(k)
@@ -41,15 +43,16 @@ func (c *cut) place(k int, r *reservation) (bool, *reservation) {
 	switch choice.Verdict {
 	case place.Here:
 		j.spot = place.Spot{GPU: choice.GPU, Placement: choice.Placement}
+		s.start(j, c.make(j.spot))
 		total, until := s.total(j.said, 0)
-		j.expected, j.until = s.now+total, s.now+until
-		c.pool.Start(choice.GPU, choice.Placement, j.expected)
-		c.free -= j.size
-		s.start(j)
+		j.expected, j.until = j.started+total, j.started+until
+		c.change(choice.GPU, func() { c.pool.Start(choice.GPU, choice.Placement, j.expected) })
+		j.units = c.pool.GPU(choice.GPU).Board.Placements[choice.Placement].Size
+		c.free -= j.units
 		return true, nil
 	case place.Hold:
 		s.result.Held++
-		return false, &reservation{c.pool.Free(choice.GPU, choice.Placement), choice.GPU, choice.Placement, j.size}
+		return false, &reservation{c.pool.Free(choice.GPU, choice.Placement), choice.GPU, choice.Placement}
 	}
 	if s.Discipline != EASY || k > 0 {
 		return false, nil
@@ -106,7 +109,7 @@ func (c *cut) foresee() {
 
 // reserve is where the job can start first.
 func (c *cut) reserve(j *job) *reservation {
-	r := &reservation{at: math.Inf(1), size: j.size}
+	r := &reservation{at: math.Inf(1)}
 	for k, b := range c.s.GPUs {
 		p, ok := b.ProfileIndex(j.profiles[slices.Index(c.s.kinds, b)])
 		if !ok {
@@ -138,6 +141,29 @@ func (c *cut) withhold(r *reservation) func() {
 }
 
 func (c *cut) leave(j *job) {
-	c.pool.Finish(j.spot.GPU, j.spot.Placement, false)
-	c.free += j.size
+	if !c.s.keeps() {
+		c.s.result.Destroyed++
+	}
+	c.change(j.spot.GPU, func() { c.pool.Finish(j.spot.GPU, j.spot.Placement, c.s.keeps()) })
+	c.free += j.units
+}
+
+// make counts what has to be done for a placement, and answers how long that takes, in seconds.
+func (c *cut) make(at place.Spot) (takes float64) {
+	g := c.pool.GPU(at.GPU)
+	if g.Idle.Has(at.Placement) {
+		c.s.result.Reused++
+		return 0
+	}
+	gone := g.InTheWay(at.Placement).Count()
+	c.s.result.Created++
+	c.s.result.Destroyed += gone
+	return float64(gone)*c.s.Destroy + c.s.Create
+}
+
+// change does something to a GPU, and keeps account of its fragmentation.
+func (c *cut) change(gpu int, do func()) {
+	before := c.pool.Busy(gpu).Frag
+	do()
+	c.frag += c.pool.Busy(gpu).Frag - before
 }

@@ -43,9 +43,12 @@ func newFixed(s *simulation) *fixed {
 
 func (f *fixed) idle() int { return f.free }
 
+// fragmentation is no question here: what is cut stays cut, or is moved as wanted.
+func (f *fixed) fragmentation() float64 { return 0 }
+
 func (f *fixed) place(k int, r *reservation) (bool, *reservation) {
 	s, j := f.s, f.s.queue.at(k)
-	first := &reservation{at: math.Inf(1), size: j.size}
+	first := &reservation{at: math.Inf(1)}
 	for i := range f.slices {
 		sl := &f.slices[i]
 		if !sl.holds[j.profiles[sl.kind]] || r != nil && r.slot == i && s.now+j.said > r.at {
@@ -59,7 +62,7 @@ func (f *fixed) place(k int, r *reservation) (bool, *reservation) {
 		}
 		sl.job, j.slot = j, i
 		f.free -= j.size
-		s.start(j)
+		s.start(j, 0)
 		return true, nil
 	}
 	return false, first

@@ -28,6 +28,9 @@ func newMoved(s *simulation) *moved {
 
 func (m *moved) idle() int { return m.free }
 
+// fragmentation is no question here: what is cut stays cut, or is moved as wanted.
+func (m *moved) fragmentation() float64 { return 0 }
+
 func (m *moved) place(k int, _ *reservation) (bool, *reservation) {
 	j := m.s.queue.at(k)
 	j.slot = slices.Index(m.profiles, j.Profile)
@@ -44,7 +47,7 @@ func (m *moved) place(k int, _ *reservation) (bool, *reservation) {
 		return false, nil
 	}
 	m.free -= j.size
-	m.s.start(j)
+	m.s.start(j, 0)
 	return true, nil
 }
 

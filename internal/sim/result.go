@@ -17,9 +17,12 @@ type Result struct {
 	Makespan    float64 // from the first submission to the last end
 	Utilisation float64 // share of all units that held a job, over the makespan
 	Held        int     // how often a job was held though there was room
+	Frag        float64 // FragAware's measure, mean over the GPUs and the makespan
 
-	first, last, busy float64
-	units             int
+	Created, Destroyed, Reused int // instances
+
+	first, last, busy, frag float64
+	units                   int
 }
 
 // ProfileResult is the part of one profile.
@@ -68,6 +71,7 @@ func (r *Result) ended(j *job) { r.last = max(r.last, j.ends) }
 func (r *Result) pass(s *simulation, d float64) {
 	if d > 0 {
 		r.busy += d * float64(r.units-s.room.idle())
+		r.frag += d * s.room.fragmentation() / float64(len(s.GPUs))
 	}
 }
 
@@ -75,6 +79,7 @@ func (r *Result) close() {
 	r.Makespan = r.last - r.first
 	if r.Makespan > 0 {
 		r.Utilisation = r.busy / (r.Makespan * float64(r.units))
+		r.Frag = r.frag / r.Makespan
 	}
 }
 

@@ -7,8 +7,9 @@ type room interface {
 	place(k int, r *reservation) (bool, *reservation)
 	// leave frees what a job that has ended holds.
 	leave(j *job)
-	// idle is how many units hold no job.
+	// idle is how many units hold no job, and fragmentation how fragmented the GPUs are, summed over them.
 	idle() int
+	fragmentation() float64
 }
 
 // reservation is what is kept for the head of the queue.
@@ -16,7 +17,6 @@ type reservation struct {
 	at   float64 // when it is expected to start
 	gpu  int
 	slot int // placement on that GPU; with fixed layouts the slice
-	size int // units
 }
 
 func newRoom(s *simulation) room {

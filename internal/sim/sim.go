@@ -18,6 +18,7 @@ type job struct {
 	trace.Job
 	profiles []string // what it needs, by kind of board; empty: that kind has none for it
 	size     int      // units, on the first kind that has
+	units    int      // units, where it runs
 	said     float64  // how long it is said to run, in seconds
 
 	started, ends float64
@@ -126,9 +127,10 @@ func (s *simulation) advance(to float64) {
 	s.now = to
 }
 
-// start is called by the room when it has made room for a job.
-func (s *simulation) start(j *job) {
-	j.started, j.ends = s.now, s.now+j.Duration
+// start is called by the room when it has made room for a job, which takes some seconds.
+func (s *simulation) start(j *job, takes float64) {
+	j.started = s.now + takes
+	j.ends = j.started + j.Duration
 	s.running.push(j)
 	s.result.started(j)
 }

@@ -54,11 +54,11 @@ func (t *table) next() (bool, error) {
 	if errors.Is(err, io.EOF) {
 		return false, nil
 	}
-	t.line, _ = t.r.FieldPos(0)
+	t.row = row
 	if err != nil {
 		return false, t.wrong(err)
 	}
-	t.row = row
+	t.line, _ = t.r.FieldPos(0)
 	return true, nil
 }
 

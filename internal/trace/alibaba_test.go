@@ -1,0 +1,122 @@
+package trace
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"caelum/internal/mig"
+)
+
+const podHead = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
+
+func podLine(name string, gpus, milli int, created, deleted any) string {
+	return fmt.Sprintf("%s,4000,8192,%d,%d,,LS,Running,%v,%v,\n", name, gpus, milli, created, deleted)
+}
+
+func TestAlibaba(t *testing.T) {
+	w, err := Alibaba("pods.csv", strings.NewReader("\ufeff"+podHead+
+		podLine("late", 1, 1000, 500, 900)+
+		podLine("early", 1, 130, 400, 401)+
+		podLine("cpu", 0, 0, 450, 600)+
+		podLine("pair", 2, 1000, 450, 600)+
+		podLine("no time", 1, 500, 500, 500)+
+		podLine("backwards", 1, 500, 500, 499)+
+		podLine("long before", 1, 500, 1, 9000)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Job{
+		{ID: "early", Submit: 0, Duration: 1, Compute: .13, Memory: .13},
+		{ID: "late", Submit: 100, Duration: 400, Compute: 1, Memory: 1},
+		{ID: "no time", Submit: 100, Compute: .5, Memory: .5},
+	}
+	if !reflect.DeepEqual(w.Jobs, want) {
+		t.Errorf("jobs\n%+v, want\n%+v", w.Jobs, want)
+	}
+	left := []Left{{"creation time is an outlier", 1}, {"no GPU", 1}, {"more than one GPU", 1}, {"deleted before it was created", 1}}
+	if !reflect.DeepEqual(w.Left, left) {
+		t.Errorf("left out %+v", w.Left)
+	}
+}
+
+// A job with shares needs the smallest profile that holds both.
+func TestShares(t *testing.T) {
+	board := func(name string) *mig.Board {
+		b, err := mig.BoardByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b.Select(mig.Plain)
+	}
+	a100, a30 := board("A100-40GB"), board("A30-24GB")
+	for _, c := range []struct {
+		share     float64
+		a100, a30 string
+	}{
+		{0, "1g.5gb", "1g.6gb"}, {.125, "1g.5gb", "1g.6gb"}, {.13, "1g.10gb", "1g.6gb"}, {.2, "2g.10gb", "1g.6gb"}, {.26, "3g.20gb", "2g.12gb"},
+		{.43, "4g.20gb", "2g.12gb"}, {.5, "4g.20gb", "2g.12gb"}, {.51, "7g.40gb", "4g.24gb"}, {1, "7g.40gb", "4g.24gb"},
+	} {
+		j := Job{Compute: c.share, Memory: c.share}
+		big, _ := j.On(a100)
+		small, _ := j.On(a30)
+		if big != c.a100 || small != c.a30 {
+			t.Errorf("%v of a GPU: %s and %s, want %s and %s", c.share, big, small, c.a100, c.a30)
+		}
+	}
+	if p, ok := (Job{Compute: 1.1}).On(a100); ok {
+		t.Errorf("more than a GPU: %s", p)
+	}
+	if p, ok := (Job{Profile: "1g.6gb"}).On(a100); ok {
+		t.Errorf("another board's profile: %s", p)
+	}
+}
+
+// GRMU's mapping: the nearest of compute x memory / 56 to the share of the most that any pod asked for.
+func TestGRMU(t *testing.T) {
+	w, err := GRMU("pods.csv", strings.NewReader(podHead+
+		podLine("a", 1, 500, 100, 200)+podLine("b", 0, 0, 110, 200)+podLine("c", 1, 240, 120, 200)+podLine("d", 1, 20, 130, 90)+podLine("e", 2, 1000, 140, 200)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Job{ // the most is 0.5, so c asks for 0.48 and d for 0.04 of it
+		{ID: "a", Submit: 0, Duration: 100, Profile: "7g.40gb"},
+		{ID: "b", Submit: 10, Duration: 90, Profile: "1g.5gb"},
+		{ID: "c", Submit: 20, Duration: 80, Profile: "4g.20gb"},
+		{ID: "d", Submit: 30, Duration: 0, Profile: "1g.10gb"},
+	}
+	if !reflect.DeepEqual(w.Jobs, want) || !reflect.DeepEqual(w.Left, []Left{{"more than one GPU", 1}}) {
+		t.Errorf("%+v, left out %+v", w.Jobs, w.Left)
+	}
+}
+
+func TestMalformed(t *testing.T) {
+	good := podLine("a", 1, 500, 100, 200)
+	for _, c := range []struct{ text, want string }{
+		{"", "pods.csv:1: the file is empty; the first line names the columns"},
+		{podHead, "pods.csv:1: no pods"},
+		{"name,num_gpu\n", "pods.csv:1: no column gpu_milli, creation_time, deletion_time; there are name, num_gpu"},
+		{"name,name\n", "pods.csv:1: column name twice"},
+		{podHead + good + good, "pods.csv:3: pod a is on line 2 already"},
+		{podHead + good + podLine("", 1, 500, 100, 200), "pods.csv:3: a pod without a name"},
+		{podHead + good + "b,1,2\n", "pods.csv:3: 3 values for 11 columns"},
+		{podHead + podLine("a", 1, 500, "soon", 200), `pods.csv:2: creation_time is "soon": not a number of at least 0`},
+		{podHead + podLine("a", 1, 500, "NaN", 200), `pods.csv:2: creation_time is "NaN": not a number of at least 0`},
+		{podHead + podLine("a", 1, 500, -1, 200), `pods.csv:2: creation_time is "-1": not a number of at least 0`},
+		{podHead + podLine("a", 1, 500, 1, "1e999"), `pods.csv:2: deletion_time is "1e999": not a number of at least 0`},
+		{podHead + podLine("a", 1, 1500, 1, 2), "pods.csv:2: gpu_milli is 1500: a GPU has 1000"},
+		{podHead + "\"a,1\n", `pods.csv:2: extraneous or missing " in quoted-field`},
+		{"\x00\x01\x02", "pods.csv:1: no column name"},
+	} {
+		_, err := Alibaba("pods.csv", strings.NewReader(c.text))
+		var at *LineError
+		if !errors.As(err, &at) || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%.60q: %v, want %s", c.text, err, c.want)
+		}
+		if _, err := GRMU("pods.csv", strings.NewReader(c.text)); err == nil {
+			t.Errorf("%.60q: GRMU reads it", c.text)
+		}
+	}
+}

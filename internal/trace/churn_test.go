@@ -1,0 +1,47 @@
+package trace
+
+import (
+	"math"
+	"slices"
+	"testing"
+)
+
+// The offered load, the mix and the durations are those asked for.
+func TestChurn(t *testing.T) {
+	for _, m := range Mixes {
+		c := Churn{Mix: m.Mix, Jobs: 100000, GPUs: 16, Load: 0.85, Seed: 1}
+		jobs := slices.Collect(c.All())
+		if again := slices.Collect(c.All()); len(jobs) != c.Jobs || !slices.Equal(jobs, again) {
+			t.Fatalf("%s: %d jobs, or not the same ones again", m.Name, len(jobs))
+		}
+		count, units, time, work := map[string]float64{}, 0.0, 0.0, 0.0
+		for _, j := range jobs {
+			count[j.Profile]++
+			size := churnUnits[slices.Index(ChurnProfiles[:], j.Profile)]
+			units += size
+			work += size * j.Duration
+			time += j.Duration
+		}
+		span := jobs[len(jobs)-1].Submit
+		if load := work / (span * 16 * 8); math.Abs(load-0.85) > 0.02 {
+			t.Errorf("%s: load %v", m.Name, load)
+		}
+		if mean := time / float64(len(jobs)); math.Abs(mean-3600) > 50 {
+			t.Errorf("%s: jobs run for %v s on average", m.Name, mean)
+		}
+		sum := 0.0
+		for _, w := range m.Mix {
+			sum += w
+		}
+		for k, p := range ChurnProfiles {
+			if want := m.Mix[k] / sum; math.Abs(count[p]/float64(len(jobs))-want) > 0.01 {
+				t.Errorf("%s: %v of the jobs need %s, want %v", m.Name, count[p]/float64(len(jobs)), p, want)
+			}
+		}
+	}
+	other := Churn{Mix: Mixes[0].Mix, Jobs: 10, GPUs: 16, Load: 0.85, Seed: 2}
+	first := Churn{Mix: Mixes[0].Mix, Jobs: 10, GPUs: 16, Load: 0.85, Seed: 1}
+	if slices.Equal(slices.Collect(other.All()), slices.Collect(first.All())) {
+		t.Error("another seed gives the same jobs")
+	}
+}
