@@ -92,7 +92,7 @@ func newRoot() *cobra.Command {
 	cmd.PersistentFlags().BoolVar(&g.json, "json", false, "print JSON")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	cmd.AddCommand(newStatus(g), newJob(g), newDoctor(g), newSlurmConfig(g),
-		newProfiles(g), newLayouts(g), newPlace(g))
+		newProfiles(g), newLayouts(g), newPlace(g), newSimulate(g))
 	for _, sub := range cmd.Commands() {
 		sub.Long += "\n" + exitStatusHelp
 		if check := sub.Args; check != nil {

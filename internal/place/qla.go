@@ -32,7 +32,8 @@ import (
 // four-equal):
 //
 //	                                         exact ends             limits 1 to 6 x too long
-//	as it is                                 .20 / .11 / .26 / .24  .38 / .35 / .42 / .42
+//	as it is                                 .20 / .11 / .26 / .24  .42 / .36 / .44 / .44
+//	holding who is alone, too                .20 / .11 / .26 / .24  .38 / .35 / .42 / .42
 //	playing on 32, and 4 sampled arrivals    .19 / .10 / .26 / .23  .41 / .43 / .46 / .47
 //	playing on 32, and 16 sampled arrivals   .21 / .13 / .27 / .24
 //	playing each try 16 times, with ends and

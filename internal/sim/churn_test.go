@@ -2,8 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"os"
 	"testing"
 
@@ -39,11 +37,11 @@ func policy(t testing.TB, name string) place.Policy {
 var said = []struct {
 	name  string
 	learn bool
-	said  func(*rand.Rand, trace.Job) float64
+	said  func(seed uint64) func(trace.Job) float64
 }{
-	{"exact ends", false, func(_ *rand.Rand, j trace.Job) float64 { return j.Duration }},
-	{"limits 1 to 6 times too long", true, func(r *rand.Rand, j trace.Job) float64 { return j.Duration * (1 + 5*r.Float64()) }},
-	{"predictions, lognormal error 0.3", true, func(r *rand.Rand, j trace.Job) float64 { return j.Duration * math.Exp(0.3*r.NormFloat64()) }},
+	{"exact ends", false, func(uint64) func(trace.Job) float64 { return nil }},
+	{"limits 1 to 6 times too long", true, func(seed uint64) func(trace.Job) float64 { return Limits(1, 6, seed) }},
+	{"predictions, lognormal error 0.3", true, func(seed uint64) func(trace.Job) float64 { return Predictions(0.3, seed) }},
 }
 
 // TestChurn holds the policies against each other on churn, long enough for a queue to form. The figures of docs/results.md, mean of seeds 101 to 100+CHURN_SEEDS:
@@ -57,8 +55,7 @@ func TestChurn(t *testing.T) {
 	mean := func(mix trace.Mix, name string, c Config, load float64, know int, value func(*Result) float64) (sum float64) {
 		c.Policy = policy(t, name)
 		for seed := uint64(101); seed <= 100+uint64(seeds); seed++ {
-			rng := rand.New(rand.NewPCG(seed, 1))
-			c.Learn, c.Said = said[know].learn, func(j trace.Job) float64 { return said[know].said(rng, j) }
+			c.Learn, c.Said = said[know].learn, said[know].said(seed)
 			r, err := Run(c, trace.Churn{Mix: mix, Jobs: jobs, GPUs: len(c.GPUs), Load: load, Seed: seed}.All())
 			if err != nil {
 				t.Fatal(err)

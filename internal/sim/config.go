@@ -2,6 +2,8 @@ package sim
 
 import (
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"slices"
 
 	"caelum/internal/mig"
@@ -20,6 +22,9 @@ type Config struct {
 	Static []mig.Layout // by GPU
 
 	Discipline Discipline
+
+	// Stay has nobody leave: durations are ignored, and what is accepted counts by units alone.
+	Stay bool
 
 	// Create and Destroy are how long it takes to make an instance and to destroy one, in seconds. If either is not 0, instances of jobs
 	// that have ended stand until their room is wanted, and are used again.
@@ -72,6 +77,18 @@ func (c *Config) said(j trace.Job) float64 {
 		return j.Duration
 	}
 	return c.Said(j)
+}
+
+// Limits says of jobs what users do: a time limit that is from to to times too long, uniformly.
+func Limits(from, to float64, seed uint64) func(trace.Job) float64 {
+	r := rand.New(rand.NewPCG(seed, 1))
+	return func(j trace.Job) float64 { return j.Duration * (from + (to-from)*r.Float64()) }
+}
+
+// Predictions says of jobs what a predictor might: the truth with a lognormal error.
+func Predictions(sigma float64, seed uint64) func(trace.Job) float64 {
+	r := rand.New(rand.NewPCG(seed, 1))
+	return func(j trace.Job) float64 { return j.Duration * math.Exp(sigma*r.NormFloat64()) }
 }
 
 // foresight is what is known of how long jobs run.

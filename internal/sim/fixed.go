@@ -28,7 +28,7 @@ func newFixed(s *simulation) *fixed {
 			of := b.Profiles[b.Placements[i].Profile]
 			sl := slice{kind: slices.Index(s.kinds, b), size: of.Size, compute: of.Compute, holds: map[string]bool{}}
 			for _, p := range b.Profiles {
-				if p.Size <= of.Size && p.Compute <= of.Compute {
+				if enough(of, p) {
 					sl.holds[p.Name] = true
 				}
 			}

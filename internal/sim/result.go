@@ -101,6 +101,15 @@ func (r *Result) WaitAt(q float64) float64 {
 	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
 }
 
+// Worst is the share of its jobs that started of the profile that fared worst; 1 when there were no jobs.
+func (r *Result) Worst() float64 {
+	worst := 1.0
+	for _, p := range r.Profiles {
+		worst = min(worst, float64(p.Started)/float64(p.Submitted))
+	}
+	return worst
+}
+
 // Accepted is the share of the unit-seconds asked for that were got.
 func (r *Result) Accepted() float64 {
 	if r.UnitSecondsAsked == 0 {

@@ -69,6 +69,7 @@ func Run(c Config, jobs iter.Seq[trace.Job]) (*Result, error) {
 		}
 	}
 	s.until(math.Inf(1))
+	s.result.last = max(s.result.last, s.now)
 	if s.queue.len() > 0 {
 		return nil, fmt.Errorf("job %s waits for ever: %s", s.queue.at(0).ID, s.queue.at(0).Profile)
 	}
@@ -85,6 +86,9 @@ func (s *simulation) submit(t trace.Job) error {
 		return fmt.Errorf("job %s runs for %v s", t.ID, t.Duration)
 	}
 	j := &job{Job: t, said: s.said(t)}
+	if s.Stay {
+		j.Duration, j.said = 1, math.Inf(1)
+	}
 	for _, b := range s.kinds {
 		name, ok := t.On(b)
 		if !ok {
@@ -131,7 +135,9 @@ func (s *simulation) advance(to float64) {
 func (s *simulation) start(j *job, takes float64) {
 	j.started = s.now + takes
 	j.ends = j.started + j.Duration
-	s.running.push(j)
+	if !s.Stay {
+		s.running.push(j)
+	}
 	s.result.started(j)
 }
 

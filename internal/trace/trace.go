@@ -59,8 +59,8 @@ type Workload struct {
 
 // Left says how many of a file's jobs were left out for one reason.
 type Left struct {
-	Reason string
-	Jobs   int
+	Reason string `json:"reason"`
+	Jobs   int    `json:"jobs"`
 }
 
 func (w *Workload) leave(reason string, jobs int) {

@@ -1,0 +1,280 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"caelum/internal/mig"
+	"caelum/internal/place"
+	"caelum/internal/sim"
+	"caelum/internal/trace"
+)
+
+type simulateOptions struct {
+	churn, alibaba, grmu string
+	jobs                 int
+	load                 float64
+	mean                 time.Duration
+	seed                 uint64
+
+	gpus, profiles, policies []string
+	queue, ends              string
+	create, destroy          time.Duration
+	csv, stay                bool
+}
+
+func newSimulate(g *globals) *cobra.Command {
+	var o simulateOptions
+	cmd := &cobra.Command{
+		Use:   "simulate",
+		Short: "Play a workload on a cluster that does not exist, under several policies",
+		Long: `simulate plays jobs on a cluster of GPUs and says how long they would have waited, under one policy after the other. What decides
+is the code that decides in production. It takes no time but the computer's.
+
+WORKLOADS, one of
+  --churn MIX       synthetic: Poisson arrivals, exponential durations, one slice each, for an A100-40GB (--jobs, --load, --mean, --seed);
+                    mixes are uniform6, skew-small, bimodal and four-equal
+  --alibaba FILE    a pod list of Alibaba's gpu-v2023 trace (openb_pod_list_*.csv): the pods with one GPU; each needs the smallest profile
+                    that holds its share
+  --grmu FILE       the same, with the profiles that the GRMU paper gives the pods (arXiv 2502.01909)
+
+POLICIES, any number of
+  first-fit, best-fit, driver, reach, mcc, mecc, fgd, fragaware, grmu, lifetime, scarcity, qla
+                    slices are cut when a job starts, where the policy says
+  whole             every job gets a whole GPU
+  static            GPUs are cut once and for all, in the best way that could be found for this very workload; a job gets the
+                    smallest free slice that holds it
+  moved             the reference that nothing can beat: running jobs may be moved at any time for nothing
+
+QUEUES
+  fifo              in the order of submission; nobody starts before the one in front of him
+  easy              the first that cannot start has a reservation; others may start if they do not delay it
+  none              who cannot start at once is turned away
+
+ENDS, what policies are told of how long jobs run
+  exact             the truth
+  limits=A-B        a time limit, A to B times the truth, and what the jobs before made of theirs
+  error=S           a prediction with a lognormal error of S, and what the jobs before made of theirs
+
+Waits are in seconds. UTIL is the share of all units that held a job from the first submission to the last end, FRAG how fragmented the
+GPUs were on average (0 to 1). ACCEPTED is the share of what was asked for, in units times time, and WORST the share of its jobs that the profile
+got which fared worst.`,
+		Example: `  caelum simulate --churn uniform6 --gpus A100-40GB:16 --policies best-fit,lifetime,qla
+  caelum simulate --alibaba openb_pod_list_gpushare100.csv --gpus A100-40GB:20 --profiles 1g.5gb,2g.10gb,3g.20gb,4g.20gb,7g.40gb --policies whole,static,qla,moved
+  caelum simulate --churn bimodal --queue none --load 1 --gpus A100-40GB:32 --ends limits=1-6 --policies best-fit,scarcity`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runSimulate(cmd.OutOrStdout(), cmd.ErrOrStderr(), g, o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.churn, "churn", "", "synthetic workload of this mix")
+	f.StringVar(&o.alibaba, "alibaba", "", "pod list of Alibaba's gpu-v2023 trace")
+	f.StringVar(&o.grmu, "grmu", "", "the same, with GRMU's profiles")
+	f.IntVar(&o.jobs, "jobs", 4000, "churn: how many jobs")
+	f.Float64Var(&o.load, "load", 0.85, "churn: the share of all units that is asked for on average")
+	f.DurationVar(&o.mean, "mean", time.Hour, "churn: how long jobs run on average")
+	f.Uint64Var(&o.seed, "seed", 1, "churn and ends: the same seed gives the same jobs")
+	f.StringSliceVar(&o.gpus, "gpus", []string{"A100-40GB:16"}, "the cluster: BOARD:COUNT,...")
+	f.StringSliceVar(&o.profiles, "profiles", nil, "the profiles that count; default those without variants (+me, ...), \"all\" every one")
+	f.StringSliceVar(&o.policies, "policies", []string{"whole", "static", "best-fit", "lifetime", "qla"}, "which to compare")
+	f.StringVar(&o.queue, "queue", "fifo", "fifo, easy or none")
+	f.StringVar(&o.ends, "ends", "exact", "exact, limits=A-B or error=S")
+	f.BoolVar(&o.stay, "stay", false, "nobody leaves: durations are ignored, and ACCEPTED counts units alone; for --queue none")
+	f.DurationVar(&o.create, "create", 0, "how long it takes to make an instance (an A100: 160ms to 240ms)")
+	f.DurationVar(&o.destroy, "destroy", 0, "how long it takes to destroy one (an A100: 200ms to 220ms)")
+	f.BoolVar(&o.csv, "csv", false, "print comma-separated values")
+	return cmd
+}
+
+func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
+	if g.json && o.csv {
+		return usageError{errors.New("--json or --csv: choose one")}
+	}
+	c, err := o.config()
+	if err != nil {
+		return err
+	}
+	work, err := o.workload(len(c.GPUs))
+	if err != nil {
+		return err
+	}
+	report := simulation{Workload: o.describe(), Jobs: len(work.Jobs), LeftOut: work.Left, GPUs: len(c.GPUs), Queue: o.queue, Ends: o.ends}
+	for _, name := range o.policies {
+		run, err := o.play(c, name, watched(progress, name, work.Jobs))
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		report.Policies = append(report.Policies, run)
+	}
+	switch {
+	case g.json:
+		return printJSON(w, report)
+	case o.csv:
+		return report.csv(w)
+	}
+	report.print(w, o.queue == "none")
+	return nil
+}
+
+// play runs one policy.
+func (o simulateOptions) play(c sim.Config, name string, jobs iter.Seq[trace.Job]) (run, error) {
+	var r *sim.Result
+	var err error
+	said := ""
+	if c.Said, c.Learn, err = o.said(); err != nil {
+		return run{}, err
+	}
+	switch name {
+	case "moved":
+		r, err = sim.Run(c, jobs)
+	case "whole":
+		c.Static = nil
+		for _, b := range c.GPUs {
+			whole, ok := sim.Whole(b)
+			if !ok {
+				return run{}, usageError{fmt.Errorf("%s has no profile of a whole GPU here (--profiles)", b.Name)}
+			}
+			c.Static = append(c.Static, whole)
+		}
+		r, err = sim.Run(c, jobs)
+	case "static":
+		var p sim.Pattern
+		p, r, err = sim.BestStatic(c, jobs, func(a, b *sim.Result) bool {
+			if c.Discipline == sim.Loss {
+				return a.Accepted() > b.Accepted()
+			}
+			return a.MeanWait() < b.MeanWait()
+		})
+		if err == nil {
+			said = p.Names(c.GPUs[0])
+		}
+	default:
+		if c.Policy, err = place.ByName(name); err != nil {
+			return run{}, usageError{fmt.Errorf("%w, whole, static, moved", err)}
+		}
+		r, err = sim.Run(c, jobs)
+	}
+	if err != nil {
+		return run{}, err
+	}
+	return newRun(name, said, r), nil
+}
+
+// config is all of the configuration but the policy and what is said of ends.
+func (o simulateOptions) config() (c sim.Config, err error) {
+	var whole []*mig.Board
+	for _, item := range o.gpus {
+		name, count, ok := strings.Cut(item, ":")
+		n, err := strconv.Atoi(count)
+		if !ok || err != nil || n < 1 || n > 1e6 {
+			return c, usageError{fmt.Errorf("--gpus %s: write BOARD:COUNT, as in A100-40GB:16", item)}
+		}
+		b, err := boardNamed(name)
+		if err != nil {
+			return c, err
+		}
+		whole = append(whole, b)
+		c.GPUs = append(c.GPUs, slices.Repeat([]*mig.Board{selected(b, o.profiles)}, n)...)
+	}
+	if err := checkProfiles(o.profiles, whole...); err != nil {
+		return c, err
+	}
+	switch o.queue {
+	case "fifo":
+		c.Discipline = sim.FIFO
+	case "easy":
+		c.Discipline = sim.EASY
+	case "none":
+		c.Discipline = sim.Loss
+	default:
+		return c, usageError{fmt.Errorf("--queue %s: there are fifo, easy and none", o.queue)}
+	}
+	if c.Stay = o.stay; o.stay && c.Discipline != sim.Loss {
+		return c, usageError{errors.New("--stay: who waits would wait for ever; give --queue none too")}
+	}
+	c.Create, c.Destroy = o.create.Seconds(), o.destroy.Seconds()
+	return c, nil
+}
+
+// workload makes or reads the jobs.
+func (o simulateOptions) workload(gpus int) (*trace.Workload, error) {
+	var given []string
+	for _, s := range []string{o.churn, o.alibaba, o.grmu} {
+		if s != "" {
+			given = append(given, s)
+		}
+	}
+	if len(given) != 1 {
+		return nil, usageError{errors.New("which workload? Give one of --churn, --alibaba and --grmu; --help says what they are")}
+	}
+	if o.churn != "" {
+		return o.synthetic(gpus)
+	}
+	f, err := os.Open(given[0])
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if o.grmu != "" {
+		return trace.GRMU(given[0], f)
+	}
+	return trace.Alibaba(given[0], f)
+}
+
+func (o simulateOptions) synthetic(gpus int) (*trace.Workload, error) {
+	if o.jobs < 1 || !(o.load > 0) || o.mean <= 0 {
+		return nil, usageError{errors.New("--jobs, --load and --mean must be above 0")}
+	}
+	var names []string
+	for _, m := range trace.Mixes {
+		if m.Name == o.churn {
+			c := trace.Churn{Mix: m.Mix, Jobs: o.jobs, GPUs: gpus, Load: o.load, MeanDuration: o.mean.Seconds(), Seed: o.seed}
+			return &trace.Workload{Jobs: slices.Collect(c.All())}, nil
+		}
+		names = append(names, m.Name)
+	}
+	return nil, usageError{fmt.Errorf("--churn %s: there are %s", o.churn, strings.Join(names, ", "))}
+}
+
+func (o simulateOptions) describe() string {
+	switch {
+	case o.churn != "":
+		return fmt.Sprintf("churn %s, load %v, seed %d", o.churn, o.load, o.seed)
+	case o.grmu != "":
+		return o.grmu + " (GRMU's profiles)"
+	}
+	return o.alibaba
+}
+
+// said reads --ends.
+func (o simulateOptions) said() (said func(trace.Job) float64, learn bool, err error) {
+	kind, value, _ := strings.Cut(o.ends, "=")
+	switch kind {
+	case "exact":
+		if value == "" {
+			return nil, false, nil
+		}
+	case "limits":
+		from, to, _ := strings.Cut(value, "-")
+		a, err1 := strconv.ParseFloat(from, 64)
+		b, err2 := strconv.ParseFloat(to, 64)
+		if err1 == nil && err2 == nil && a >= 1 && b >= a && b < 1e6 {
+			return sim.Limits(a, b, o.seed), true, nil
+		}
+	case "error":
+		if s, err := strconv.ParseFloat(value, 64); err == nil && s >= 0 && s < 10 {
+			return sim.Predictions(s, o.seed), true, nil
+		}
+	}
+	return nil, false, usageError{fmt.Errorf("--ends %s: write exact, limits=1-6 or error=0.3", o.ends)}
+}

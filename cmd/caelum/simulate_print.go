@@ -1,0 +1,125 @@
+package main
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"strconv"
+
+	"caelum/internal/sim"
+	"caelum/internal/trace"
+)
+
+// How caelum simulate shows what came out.
+
+// simulation is all of it, as JSON has it. Times are in seconds.
+type simulation struct {
+	Workload string       `json:"workload"`
+	Jobs     int          `json:"jobs"`
+	LeftOut  []trace.Left `json:"left_out,omitempty"`
+	GPUs     int          `json:"gpus"`
+	Queue    string       `json:"queue"`
+	Ends     string       `json:"ends"`
+	Policies []run        `json:"policies"`
+}
+
+// run is what came out under one policy.
+type run struct {
+	Policy      string  `json:"policy"`
+	Layouts     string  `json:"layouts,omitempty"` // static: what was found
+	Started     int     `json:"started"`
+	Refused     int     `json:"refused"`
+	MeanWait    float64 `json:"mean_wait"`
+	MedianWait  float64 `json:"median_wait"`
+	P95Wait     float64 `json:"p95_wait"`
+	P99Wait     float64 `json:"p99_wait"`
+	LongestWait float64 `json:"longest_wait"`
+	Makespan    float64 `json:"makespan"`
+	Utilisation float64 `json:"utilisation"`
+	Frag        float64 `json:"fragmentation"`
+	Accepted    float64 `json:"accepted"` // of the units times time that were asked for
+	Worst       float64 `json:"worst_profile"`
+	Created     int     `json:"created"`
+	Destroyed   int     `json:"destroyed"`
+	Reused      int     `json:"reused"`
+	Held        int     `json:"held"`
+}
+
+func newRun(policy, layouts string, r *sim.Result) run {
+	return run{
+		Policy: policy, Layouts: layouts, Started: r.Started, Refused: r.Refused, MeanWait: r.MeanWait(), MedianWait: r.WaitAt(0.5), P95Wait: r.WaitAt(0.95),
+		P99Wait: r.WaitAt(0.99), LongestWait: r.Longest, Makespan: r.Makespan, Utilisation: r.Utilisation, Frag: r.Frag, Accepted: r.Accepted(), Worst: r.Worst(),
+		Created: r.Created, Destroyed: r.Destroyed, Reused: r.Reused, Held: r.Held,
+	}
+}
+
+func seconds0(s float64) string { return strconv.FormatFloat(s, 'f', 0, 64) }
+func share(x float64) string    { return fmt.Sprintf("%.1f%%", 100*x) }
+
+func (s simulation) print(w io.Writer, loss bool) {
+	fmt.Fprintf(w, "%s: %d jobs on %d GPUs, queue %s, ends %s\n", s.Workload, s.Jobs, s.GPUs, s.Queue, s.Ends)
+	for _, l := range s.LeftOut {
+		fmt.Fprintf(w, "left out: %d, %s\n", l.Jobs, l.Reason)
+	}
+	fmt.Fprintln(w)
+	head := []string{"POLICY", "MEAN WAIT", "MEDIAN", "P95", "P99", "LONGEST", "MAKESPAN", "UTIL", "FRAG", "CUT"}
+	if loss {
+		head = []string{"POLICY", "STARTED", "REFUSED", "ACCEPTED", "WORST", "UTIL", "FRAG", "CUT"}
+	}
+	table, right := [][]string{head}, make([]bool, len(head))
+	for k := range right {
+		right[k] = k > 0
+	}
+	for _, r := range s.Policies {
+		row := []string{r.Policy, fmt.Sprintf("%.1f", r.MeanWait), seconds0(r.MedianWait), seconds0(r.P95Wait), seconds0(r.P99Wait), seconds0(r.LongestWait), seconds0(r.Makespan)}
+		if loss {
+			row = []string{r.Policy, strconv.Itoa(r.Started), strconv.Itoa(r.Refused), share(r.Accepted), share(r.Worst)}
+		}
+		table = append(table, append(row, share(r.Utilisation), fmt.Sprintf("%.2f", r.Frag), strconv.Itoa(r.Created)))
+	}
+	rows(w, right, table)
+	for _, r := range s.Policies {
+		if r.Layouts != "" {
+			fmt.Fprintf(w, "\n%s: %s\n", r.Policy, r.Layouts)
+		}
+	}
+}
+
+func (s simulation) csv(w io.Writer) error {
+	c := csv.NewWriter(w)
+	c.Write([]string{"policy", "layouts", "started", "refused", "mean_wait", "median_wait", "p95_wait", "p99_wait", "longest_wait", "makespan", "utilisation", "fragmentation",
+		"accepted", "worst_profile", "created", "destroyed", "reused", "held"})
+	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
+	for _, r := range s.Policies {
+		c.Write([]string{r.Policy, r.Layouts, strconv.Itoa(r.Started), strconv.Itoa(r.Refused), number(r.MeanWait), number(r.MedianWait), number(r.P95Wait), number(r.P99Wait), number(r.LongestWait),
+			number(r.Makespan), number(r.Utilisation), number(r.Frag), number(r.Accepted), number(r.Worst), strconv.Itoa(r.Created), strconv.Itoa(r.Destroyed), strconv.Itoa(r.Reused), strconv.Itoa(r.Held)})
+	}
+	c.Flush()
+	return c.Error()
+}
+
+// watched says on a terminal how far a policy has come.
+func watched(w io.Writer, policy string, jobs []trace.Job) iter.Seq[trace.Job] {
+	f, ok := w.(*os.File)
+	if ok {
+		info, err := f.Stat()
+		ok = err == nil && info.Mode()&os.ModeCharDevice != 0
+	}
+	return func(yield func(trace.Job) bool) {
+		shown := -1
+		for k, j := range jobs {
+			if percent := 100 * k / len(jobs); ok && percent != shown {
+				shown = percent
+				fmt.Fprintf(w, "\r%-10s %3d%%", policy, percent)
+			}
+			if !yield(j) {
+				break
+			}
+		}
+		if ok {
+			fmt.Fprint(w, "\r                \r")
+		}
+	}
+}
