@@ -1,11 +1,15 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,11 +24,14 @@ import (
 )
 
 type simulateOptions struct {
-	churn, alibaba, grmu string
-	jobs                 int
-	load                 float64
-	mean                 time.Duration
-	seed                 uint64
+	churn, alibaba, grmu, sacct string
+
+	fromSacct    bool
+	since, until string
+	jobs         int
+	load         float64
+	mean         time.Duration
+	seed         uint64
 
 	gpus, profiles, policies []string
 	queue, ends              string
@@ -46,6 +53,10 @@ WORKLOADS, one of
   --alibaba FILE    a pod list of Alibaba's gpu-v2023 trace (openb_pod_list_*.csv): the pods with one GPU; each needs the smallest profile
                     that holds its share
   --grmu FILE       the same, with the profiles that the GRMU paper gives the pods (arXiv 2502.01909)
+  --from-sacct      this site's own jobs, as sacct has them (--since, --until). Each needs the profile that it was given; else the smallest
+                    that holds the memory and utilisation that sacct has of it (gres/gpumem, gres/gpuutil); else a whole GPU
+  --sacct FILE      the same from a file that sacct -a -P wrote, with the columns
+                    ` + strings.Join(trace.SacctColumns, ",") + `
 
 POLICIES, any number of
   first-fit, best-fit, driver, reach, mcc, mecc, fgd, fragaware, grmu, lifetime, scarcity, qla
@@ -62,6 +73,7 @@ QUEUES
 
 ENDS, what policies are told of how long jobs run
   exact             the truth
+  limits            the jobs' own time limits, and what the jobs before made of theirs
   limits=A-B        a time limit, A to B times the truth, and what the jobs before made of theirs
   error=S           a prediction with a lognormal error of S, and what the jobs before made of theirs
 
@@ -80,6 +92,10 @@ got which fared worst.`,
 	f.StringVar(&o.churn, "churn", "", "synthetic workload of this mix")
 	f.StringVar(&o.alibaba, "alibaba", "", "pod list of Alibaba's gpu-v2023 trace")
 	f.StringVar(&o.grmu, "grmu", "", "the same, with GRMU's profiles")
+	f.StringVar(&o.sacct, "sacct", "", "what sacct -P printed")
+	f.BoolVar(&o.fromSacct, "from-sacct", false, "this site's own jobs")
+	f.StringVar(&o.since, "since", "now-30days", "--from-sacct: jobs since then, as sacct's --starttime has it")
+	f.StringVar(&o.until, "until", "now", "--from-sacct: jobs until then, as sacct's --endtime has it")
 	f.IntVar(&o.jobs, "jobs", 4000, "churn: how many jobs")
 	f.Float64Var(&o.load, "load", 0.85, "churn: the share of all units that is asked for on average")
 	f.DurationVar(&o.mean, "mean", time.Hour, "churn: how long jobs run on average")
@@ -108,7 +124,16 @@ func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 	if err != nil {
 		return err
 	}
-	report := simulation{Workload: o.describe(), Jobs: len(work.Jobs), LeftOut: work.Left, GPUs: len(c.GPUs), Queue: o.queue, Ends: o.ends}
+	if len(work.Jobs) == 0 {
+		return fmt.Errorf("%s: no jobs to play%s", o.describe(), leftOut(work.Left))
+	}
+	report := simulation{Workload: o.describe(), Jobs: len(work.Jobs), LeftOut: work.Left, Assumed: work.Assumed, GPUs: len(c.GPUs), Queue: o.queue, Ends: o.ends}
+	if o.sacct != "" || o.fromSacct {
+		if o.queue == "none" {
+			return usageError{errors.New("--queue none: at this site jobs wait; choose fifo or easy")}
+		}
+		report.Policies = append(report.Policies, asItWas(work.Jobs))
+	}
 	for _, name := range o.policies {
 		run, err := o.play(c, name, watched(progress, name, work.Jobs))
 		if err != nil {
@@ -209,26 +234,56 @@ func (o simulateOptions) config() (c sim.Config, err error) {
 // workload makes or reads the jobs.
 func (o simulateOptions) workload(gpus int) (*trace.Workload, error) {
 	var given []string
-	for _, s := range []string{o.churn, o.alibaba, o.grmu} {
+	for _, s := range []string{o.churn, o.alibaba, o.grmu, o.sacct} {
 		if s != "" {
 			given = append(given, s)
 		}
 	}
-	if len(given) != 1 {
-		return nil, usageError{errors.New("which workload? Give one of --churn, --alibaba and --grmu; --help says what they are")}
+	if o.fromSacct {
+		given = append(given, "sacct")
 	}
-	if o.churn != "" {
+	if len(given) != 1 {
+		return nil, usageError{errors.New("which workload? Give one of --churn, --alibaba, --grmu, --from-sacct and --sacct; --help says what they are")}
+	}
+	switch {
+	case o.churn != "":
 		return o.synthetic(gpus)
+	case o.fromSacct:
+		return o.askSacct()
 	}
 	f, err := os.Open(given[0])
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if o.grmu != "" {
+	switch {
+	case o.grmu != "":
 		return trace.GRMU(given[0], f)
+	case o.sacct != "":
+		return trace.Sacct(given[0], f)
 	}
 	return trace.Alibaba(given[0], f)
+}
+
+// askSacct reads this site's own jobs.
+func (o simulateOptions) askSacct() (*trace.Workload, error) {
+	cmd := exec.Command("sacct", "-a", "-P", "--starttime="+o.since, "--endtime="+o.until, "--format="+strings.Join(trace.SacctColumns, ","))
+	cmd.Env = append(os.Environ(), "SLURM_TIME_FORMAT=%s")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("couldn't run sacct: %w; --sacct reads what it printed elsewhere", err)
+	}
+	work, err := trace.Sacct("sacct", out)
+	io.Copy(io.Discard, out) // it ends when all is read
+	if failed := cmd.Wait(); failed != nil {
+		return nil, fmt.Errorf("sacct: %w: %s", failed, strings.TrimSpace(stderr.String()))
+	}
+	return work, err
 }
 
 func (o simulateOptions) synthetic(gpus int) (*trace.Workload, error) {
@@ -252,9 +307,16 @@ func (o simulateOptions) describe() string {
 		return fmt.Sprintf("churn %s, load %v, seed %d", o.churn, o.load, o.seed)
 	case o.grmu != "":
 		return o.grmu + " (GRMU's profiles)"
+	case o.fromSacct:
+		return fmt.Sprintf("jobs of this site from %s to %s", o.since, o.until)
+	case o.sacct != "":
+		return o.sacct
 	}
 	return o.alibaba
 }
+
+// ownLimits says of a job its time limit, if it had one.
+func ownLimits(j trace.Job) float64 { return cmp.Or(j.Limit, math.Inf(1)) }
 
 // said reads --ends.
 func (o simulateOptions) said() (said func(trace.Job) float64, learn bool, err error) {
@@ -265,6 +327,9 @@ func (o simulateOptions) said() (said func(trace.Job) float64, learn bool, err e
 			return nil, false, nil
 		}
 	case "limits":
+		if value == "" {
+			return ownLimits, true, nil
+		}
 		from, to, _ := strings.Cut(value, "-")
 		a, err1 := strconv.ParseFloat(from, 64)
 		b, err2 := strconv.ParseFloat(to, 64)
@@ -276,5 +341,5 @@ func (o simulateOptions) said() (said func(trace.Job) float64, learn bool, err e
 			return sim.Predictions(s, o.seed), true, nil
 		}
 	}
-	return nil, false, usageError{fmt.Errorf("--ends %s: write exact, limits=1-6 or error=0.3", o.ends)}
+	return nil, false, usageError{fmt.Errorf("--ends %s: write exact, limits, limits=1-6 or error=0.3", o.ends)}
 }

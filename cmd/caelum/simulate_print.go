@@ -19,6 +19,7 @@ type simulation struct {
 	Workload string       `json:"workload"`
 	Jobs     int          `json:"jobs"`
 	LeftOut  []trace.Left `json:"left_out,omitempty"`
+	Assumed  int          `json:"assumed_whole,omitempty"` // jobs that count as a whole GPU because nobody measured what they need
 	GPUs     int          `json:"gpus"`
 	Queue    string       `json:"queue"`
 	Ends     string       `json:"ends"`
@@ -55,6 +56,27 @@ func newRun(policy, layouts string, r *sim.Result) run {
 	}
 }
 
+// reality is the name of the row of what really happened. Of that no more is known than the waits.
+const reality = "(as it was)"
+
+// asItWas is how long the jobs really waited.
+func asItWas(jobs []trace.Job) run {
+	r := sim.Result{Started: len(jobs)}
+	for _, j := range jobs {
+		r.Waits = append(r.Waits, j.Waited)
+		r.Longest = max(r.Longest, j.Waited)
+	}
+	return newRun(reality, "", &r)
+}
+
+// leftOut says what was left out, if anything.
+func leftOut(all []trace.Left) (text string) {
+	for _, l := range all {
+		text += fmt.Sprintf("; left out: %d, %s", l.Jobs, l.Reason)
+	}
+	return text
+}
+
 func seconds0(s float64) string { return strconv.FormatFloat(s, 'f', 0, 64) }
 func share(x float64) string    { return fmt.Sprintf("%.1f%%", 100*x) }
 
@@ -62,6 +84,9 @@ func (s simulation) print(w io.Writer, loss bool) {
 	fmt.Fprintf(w, "%s: %d jobs on %d GPUs, queue %s, ends %s\n", s.Workload, s.Jobs, s.GPUs, s.Queue, s.Ends)
 	for _, l := range s.LeftOut {
 		fmt.Fprintf(w, "left out: %d, %s\n", l.Jobs, l.Reason)
+	}
+	if s.Assumed > 0 {
+		fmt.Fprintf(w, "taken to need a whole GPU, as nobody measured it: %d\n", s.Assumed)
 	}
 	fmt.Fprintln(w)
 	head := []string{"POLICY", "MEAN WAIT", "MEDIAN", "P95", "P99", "LONGEST", "MAKESPAN", "UTIL", "FRAG", "CUT"}
@@ -76,6 +101,10 @@ func (s simulation) print(w io.Writer, loss bool) {
 		row := []string{r.Policy, fmt.Sprintf("%.1f", r.MeanWait), seconds0(r.MedianWait), seconds0(r.P95Wait), seconds0(r.P99Wait), seconds0(r.LongestWait), seconds0(r.Makespan)}
 		if loss {
 			row = []string{r.Policy, strconv.Itoa(r.Started), strconv.Itoa(r.Refused), share(r.Accepted), share(r.Worst)}
+		}
+		if r.Policy == reality {
+			table = append(table, append(row[:len(row)-1], "-", "-", "-", "-"))
+			continue
 		}
 		table = append(table, append(row, share(r.Utilisation), fmt.Sprintf("%.2f", r.Frag), strconv.Itoa(r.Created)))
 	}

@@ -1,6 +1,9 @@
 package predict
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // Ends learns how long jobs run, compared with what was said of them: a time limit, or a prediction. Users' limits are
 // several times too long, and a job that has outlived most of its kind is likely to run on; so what is expected of a running job is
@@ -22,7 +25,7 @@ const (
 
 // Finished tells of a job that has ended by itself: what was said of it, and how long it ran, in seconds.
 func (e *Ends) Finished(said, ran float64) {
-	if said <= 0 {
+	if said <= 0 || math.IsInf(said, 1) {
 		return
 	}
 	if len(e.ratios) < endsKept {
@@ -53,10 +56,13 @@ func (e *Ends) learn() {
 // Version changes when expectations may.
 func (e *Ends) Version() int { return e.updated }
 
-// Expect is how long a job is expected to run in all, in seconds, of which said was said and which has run for so long already; and until
+// Expect is how long a job is expected to run in all, in seconds, of which said was said (+Inf: nothing) and which has run for so long already; and until
 // when (seconds that it has run) that is the answer, if it has not ended before and nothing is learned. A job that has outlived all
 // that were ever seen is expected to run for a quarter of its time so far once more.
 func (e *Ends) Expect(said, ran float64) (total, until float64) {
+	if math.IsInf(said, 1) {
+		return said, said
+	}
 	if e.updated == 0 {
 		if ran < said {
 			return said, said

@@ -20,9 +20,21 @@ func TestEndsBelieved(t *testing.T) {
 	for range 40 {
 		e.Finished(100, 100)
 		e.Finished(0, 100) // nothing was said
+		e.Finished(math.Inf(1), 100)
 	}
 	if total, until := e.Expect(50, 0); total != 50 || until != 50 {
 		t.Errorf("always exact: %v until %v", total, until)
+	}
+}
+
+// Where nothing is said, nothing is expected.
+func TestEndsUnknown(t *testing.T) {
+	var e Ends
+	for range 100 {
+		if total, until := e.Expect(math.Inf(1), 50); !math.IsInf(total, 1) || !math.IsInf(until, 1) {
+			t.Fatalf("%v until %v", total, until)
+		}
+		e.Finished(100, 0)
 	}
 }
 

@@ -74,6 +74,9 @@ func (t *table) wrong(err error) error {
 	return &LineError{t.file, max(t.line, 1), err}
 }
 
+// bad is what is wrong with the row.
+func (t *table) bad(err error) error { return &LineError{t.file, t.line, err} }
+
 // has reports whether there is a column.
 func (t *table) has(column string) bool { _, ok := t.columns[column]; return ok }
 

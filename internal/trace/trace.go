@@ -19,13 +19,17 @@ type Job struct {
 	Duration float64 // how long it runs once it has started, in seconds
 	Limit    float64 // its time limit, in seconds; 0: unknown
 
-	// Profile is the GPU instance that it needs. If empty, it needs these shares of a GPU's compute and memory, from 0 to 1.
+	// Profile is the GPU instance that it needs. If empty, it needs these shares of a GPU's compute and memory, from 0 to 1, and this
+	// much memory.
 	Profile         string
 	Compute, Memory float64
+	MemoryMiB       float64
+
+	Waited float64 // how long it really waited, in seconds, where that is known
 }
 
 // On is the profile that the job needs on a board, false if the board has none for it: the one that is named, else the smallest that
-// holds its shares.
+// holds what it needs.
 func (j Job) On(b *mig.Board) (string, bool) {
 	if j.Profile != "" {
 		_, ok := b.ProfileIndex(j.Profile)
@@ -38,7 +42,8 @@ func (j Job) On(b *mig.Board) (string, bool) {
 	var best *mig.Profile
 	for k := range b.Profiles {
 		p := &b.Profiles[k]
-		if float64(p.Compute) < j.Compute*float64(b.Profiles[whole].Compute)-1e-9 || float64(p.Size) < j.Memory*float64(b.Grid)-1e-9 {
+		if float64(p.Compute) < j.Compute*float64(b.Profiles[whole].Compute)-1e-9 || float64(p.Size) < j.Memory*float64(b.Grid)-1e-9 ||
+			float64(p.MemoryMiB) < j.MemoryMiB {
 			continue
 		}
 		if best == nil || cmp.Or(cmp.Compare(p.Size, best.Size), cmp.Compare(p.Compute, best.Compute)) < 0 {
@@ -55,6 +60,8 @@ func (j Job) On(b *mig.Board) (string, bool) {
 type Workload struct {
 	Jobs []Job // in the order of submission
 	Left []Left
+	// Assumed is how many jobs are taken to need a whole GPU because nobody measured what they need.
+	Assumed int
 }
 
 // Left says how many of a file's jobs were left out for one reason.

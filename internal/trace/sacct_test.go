@@ -1,0 +1,96 @@
+package trace
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+var sacctHead = strings.Join(SacctColumns, "|") + "\n"
+
+func TestSacct(t *testing.T) {
+	w, err := Sacct("jobs", strings.NewReader(sacctHead+
+		"7|COMPLETED|1000|1010|1040|1100|60|30|billing=1,cpu=1,gres/gpu=1,gres/mig:2g.10gb=1,gres/mig=1,node=1|\n"+
+		"7.batch|COMPLETED|1040||1040|1100|60||cpu=1|cpu=00:00:01,gres/gpumem=3G,gres/gpuutil=20\n"+
+		"8_1|TIMEOUT|1000|1000|1000|1060|60|1|gres/gpu=1|\n"+
+		"8_1.0|COMPLETED|1000||1000|1060|60||gres/gpu=1|gres/gpumem=9000M,gres/gpuutil=35\n"+
+		"8_1.1|COMPLETED|1000||1000|1060|60||gres/gpu=1|gres/gpumem=1.5G,gres/gpuutil=90\n"+
+		"9|CANCELLED by 0|1000|1000|1005|1006|1|UNLIMITED|gres/gpu=1|\n"+
+		"10|COMPLETED|1000|1000|1005|1006|1|10|cpu=4|\n"+
+		"10.batch|COMPLETED|1000||1005|1006|1||cpu=4|gres/gpumem=what\n"+
+		"11|COMPLETED|1000|1000|1005|1006|1|10|gres/gpu:a100=4,gres/gpu=4|\n"+
+		"12|CANCELLED|1000|Unknown|None|1006|0|10||\n"+
+		"13|PENDING|1000|1000|Unknown|Unknown|0|10||\n"+
+		"14|RUNNING|1000|1000|1005|Unknown|700|10|gres/gpu=1|\n"+
+		"15|FAILED|990|Unknown|1005|1006|1|10|gres/gpu=1,gres/mig:closed=3,gres/mig:1g.5gb=1|\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Job{
+		{ID: "15", Submit: 0, Duration: 1, Limit: 600, Profile: "1g.5gb", Waited: 15},
+		{ID: "8_1", Submit: 10, Duration: 60, Limit: 60, MemoryMiB: 9000, Compute: 0.9},
+		{ID: "9", Submit: 10, Duration: 1, Compute: 1, Memory: 1, Waited: 5},
+		{ID: "7", Submit: 20, Duration: 60, Limit: 1800, Profile: "2g.10gb", MemoryMiB: 3072, Compute: 0.2, Waited: 30},
+	}
+	if !reflect.DeepEqual(w.Jobs, want) {
+		t.Errorf("jobs\n%+v, want\n%+v", w.Jobs, want)
+	}
+	left := []Left{{"no GPU", 1}, {"more than one GPU", 1}, {"never started", 2}, {"still runs", 1}}
+	if !reflect.DeepEqual(w.Left, left) || w.Assumed != 1 {
+		t.Errorf("left out %+v, assumed %d", w.Left, w.Assumed)
+	}
+}
+
+// sacct's own times, and few columns.
+func TestSacctTimes(t *testing.T) {
+	w, err := Sacct("jobs", strings.NewReader("JobID|State|Submit|Start|ElapsedRaw|AllocTRES\n"+
+		"1|COMPLETED|2026-11-21T04:57:35|2026-11-21T04:58:35|10|gres/gpu=1\n2|COMPLETED|2026-11-21T04:57:45|2026-11-21T04:58:35|20|gres/gpu=1\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Job{{ID: "1", Duration: 10, Compute: 1, Memory: 1, Waited: 60}, {ID: "2", Submit: 10, Duration: 20, Compute: 1, Memory: 1, Waited: 50}}
+	if !reflect.DeepEqual(w.Jobs, want) {
+		t.Errorf("jobs %+v", w.Jobs)
+	}
+}
+
+func TestSacctMalformed(t *testing.T) {
+	const good = "7|COMPLETED|1000|1010|1040|1100|60|30|gres/gpu=1|\n"
+	for _, c := range []struct{ text, want string }{
+		{"7|COMPLETED|1000\n", "jobs:1: no column JobID, State, Submit, Start, ElapsedRaw, AllocTRES; there are 7, COMPLETED, 1000"},
+		{sacctHead + good + good, "jobs:3: job 7 is on line 2 already; leave -D (--duplicates) out"},
+		{sacctHead + "7.batch" + good[1:], "jobs:2: step batch of job 7 comes before the job"},
+		{sacctHead + good[1:], "jobs:2: no JobID"},
+		{sacctHead + good + "8|COMPLETED\n", "jobs:3: 2 values for 10 columns"},
+		{sacctHead + strings.Replace(good, "1010", "soon", 1), `jobs:2: column Submit: "soon" is no time`},
+		{sacctHead + strings.Replace(good, "1040", "2026-13-01T00:00:00", 1), `jobs:2: column Start: "2026-13-01T00:00:00" is no time`},
+		{sacctHead + strings.Replace(good, "|60|", "|1:00|", 1), `jobs:2: column ElapsedRaw is "1:00": not a number of seconds`},
+		{sacctHead + strings.Replace(good, "gpu=1", "gpu=one", 1), "jobs:2: column AllocTRES: gres/gpu=one is no count"},
+		{sacctHead + good + "7.0|COMPLETED|||||||cpu=1|gres/gpumem=many\n", `jobs:3: column TRESUsageInMax: "many" is no amount`},
+	} {
+		_, err := Sacct("jobs", strings.NewReader(c.text))
+		var at *LineError
+		if !errors.As(err, &at) || err.Error() != c.want {
+			t.Errorf("%q:\n%v, want\n%s", c.text, err, c.want)
+		}
+	}
+}
+
+func FuzzSacct(f *testing.F) {
+	f.Add(sacctHead + "7|COMPLETED|1000|1010|1040|1100|60|30|gres/gpu=1|\n7.0|COMPLETED|||||||cpu=1|gres/gpumem=3G,gres/gpuutil=20\n")
+	f.Add("JobID|State|Submit|Start|ElapsedRaw|AllocTRES\n1|COMPLETED|2026-11-21T04:57:35|2026-11-21T04:58:35|10|gres/gpu=1\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		w, err := Sacct("jobs", strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		last := 0.0
+		for _, j := range w.Jobs {
+			if j.Submit < last || !(j.Duration >= 0) || j.Waited < 0 || j.MemoryMiB < 0 || j.Compute < 0 || j.Compute > 1 {
+				t.Errorf("%+v after %v", j, last)
+			}
+			last = j.Submit
+		}
+	})
+}
