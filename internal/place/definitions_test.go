@@ -199,7 +199,7 @@ func TestPoliciesAgainstOracle(t *testing.T) {
 		for _, g := range gpus {
 			q.gpus = append(q.gpus, plainly(g))
 		}
-		s := &Situation{Pool: NewPool(gpus), Now: q.now, Weights: q.weights}
+		s := &Situation{Pool: NewPool(gpus), Now: q.now, Weights: NewWeights(q.weights)}
 		for _, name := range Names() {
 			define, ok := definitions[name]
 			if !ok {

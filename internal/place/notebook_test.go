@@ -2,6 +2,7 @@ package place
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -14,7 +15,8 @@ import (
 //
 //	gpus BOARD [all]       one GPU a line, numbered from 0: what is busy, drawn (# for blocked units), then, where there are any,
 //	                       the idle instances, drawn likewise. The board's plain profiles, unless all
-//	choose POLICY          lines of profiles, placed one after the other; the GPUs afterwards
+//	choose POLICY [asked=(PROFILE:N,...)]   lines of profiles, placed one after the other; how often each was asked for lately; the
+//	                       GPUs afterwards
 //	end                    lines GPU PROFILE@START: a job ends, its instance stays behind idle; the GPUs afterwards
 //	plan POLICY            lines of profiles: for each the plan that serves it where the policy wants it; the GPUs afterwards
 //	pack                   lines of profiles: all at once, or not; the GPUs as they would be
@@ -40,8 +42,9 @@ func TestNotebook(t *testing.T) {
 				if err != nil {
 					return err.Error()
 				}
+				weights := readAsked(t, d)
 				for _, profile := range lines {
-					fmt.Fprintln(&out, choose(t, gpus, policy, profile))
+					fmt.Fprintln(&out, choose(t, gpus, policy, profile, weights))
 				}
 			case "end":
 				for _, line := range lines {
@@ -92,8 +95,25 @@ func readGPUs(t *testing.T, d *datadriven.TestData, lines []string) []GPU {
 	return gpus
 }
 
-func choose(t *testing.T, gpus []GPU, policy Policy, profile string) string {
-	c := policy.Choose(&Situation{Pool: NewPool(gpus)}, Request{Profile: profile, Duration: 3600})
+func readAsked(t *testing.T, d *datadriven.TestData) *Weights {
+	arg, ok := d.Arg("asked")
+	if !ok {
+		return nil
+	}
+	weights := map[string]float64{}
+	for _, v := range arg.Vals {
+		name, count, _ := strings.Cut(v, ":")
+		n, err := strconv.ParseFloat(count, 64)
+		if err != nil {
+			d.Fatalf(t, "asked=%s: %v", v, err)
+		}
+		weights[name] = n
+	}
+	return NewWeights(weights)
+}
+
+func choose(t *testing.T, gpus []GPU, policy Policy, profile string, weights *Weights) string {
+	c := policy.Choose(&Situation{Pool: NewPool(gpus), Weights: weights}, Request{Profile: profile, Duration: 3600})
 	if c.Verdict == Nowhere {
 		return profile + ": nowhere"
 	}

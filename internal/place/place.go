@@ -20,8 +20,8 @@ type Situation struct {
 	Pool *Pool
 	Now  float64 // seconds, on the scale of the GPUs' Ends
 
-	// Weights says how often each profile was asked for lately, in any unit; a profile that is not there was not. nil: all alike.
-	Weights map[string]float64
+	// Weights says how often each profile was asked for lately; nil: all alike.
+	Weights *Weights
 	// MeanDuration of the jobs of late, in seconds; 0: unknown.
 	MeanDuration float64
 
@@ -176,29 +176,11 @@ func (f weighted) Choose(s *Situation, r Request) Choice {
 	var weights []float64
 	s.Pool.each(r.Profile, nil, func(g *Group, i int) {
 		if g.Board != board {
-			board, weights = g.Board, s.weights(g.Board)
+			board, weights = g.Board, s.weightsOn(g.Board)
 		}
 		if c := (candidate{f(g, i, weights), g.GPUs[0], i}); c.before(best) {
 			best = c
 		}
 	})
 	return best.choice()
-}
-
-// weights are by profile of the board, and sum to 1 where any of them was asked for.
-func (s *Situation) weights(b *mig.Board) []float64 {
-	w := make([]float64, len(b.Profiles))
-	sum := 0.0
-	for i, p := range b.Profiles {
-		w[i] = s.Weights[p.Name]
-		sum += w[i]
-	}
-	for i := range w {
-		if sum > 0 {
-			w[i] /= sum
-		} else {
-			w[i] = 1 / float64(len(w))
-		}
-	}
-	return w
 }

@@ -15,6 +15,7 @@ type Pool struct {
 	groups map[standing]*Group
 	boards []boardGroups
 	yard   yard // scratch
+	alike  Weights
 }
 
 // standing is what makes a group.

@@ -21,12 +21,12 @@ func (r *Recent) Asked(request Request) {
 }
 
 // Weights is how often each profile was asked for.
-func (r *Recent) Weights() map[string]float64 {
+func (r *Recent) Weights() *Weights {
 	w := map[string]float64{}
 	for _, q := range r.asked {
 		w[q.Profile]++
 	}
-	return w
+	return NewWeights(w)
 }
 
 // MeanDuration of them, in seconds; 0 when there are none. A job of unknown duration counts as a very long one.

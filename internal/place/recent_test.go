@@ -7,20 +7,20 @@ import (
 
 func TestRecent(t *testing.T) {
 	var r Recent
-	if len(r.Weights()) != 0 || r.MeanDuration() != 0 {
+	if len(r.Weights().asked) != 0 || r.MeanDuration() != 0 {
 		t.Errorf("nothing yet: %v, %v", r.Weights(), r.MeanDuration())
 	}
 	for range 3 {
 		r.Asked(Request{"1g.5gb", 100})
 	}
 	r.Asked(Request{"7g.40gb", 500})
-	if w := r.Weights(); !maps.Equal(w, map[string]float64{"1g.5gb": 3, "7g.40gb": 1}) || r.MeanDuration() != 200 {
+	if w := r.Weights().asked; !maps.Equal(w, map[string]float64{"1g.5gb": 3, "7g.40gb": 1}) || r.MeanDuration() != 200 {
 		t.Errorf("%v, %v", w, r.MeanDuration())
 	}
 	for range recentKept {
 		r.Asked(Request{"2g.10gb", 7})
 	}
-	if w := r.Weights(); len(w) != 1 || r.MeanDuration() != 7 {
+	if w := r.Weights().asked; len(w) != 1 || r.MeanDuration() != 7 {
 		t.Errorf("long ago still counts: %v, %v", w, r.MeanDuration())
 	}
 }
@@ -28,7 +28,7 @@ func TestRecent(t *testing.T) {
 // What a policy says it looks at is all that it looks at.
 func TestLook(t *testing.T) {
 	s := loaded(t, 16, 0.95)
-	s.Weights = map[string]float64{"1g.5gb": 1, "3g.20gb": 4}
+	s.Weights = NewWeights(map[string]float64{"1g.5gb": 1, "3g.20gb": 4})
 	for _, name := range Names() {
 		p, err := ByName(name)
 		if err != nil {
