@@ -39,6 +39,9 @@ type simulateOptions struct {
 	csv, stay                bool
 }
 
+// mostGPUs bounds what is simulated; the largest public clusters have some ten thousand.
+const mostGPUs = 100000
+
 func newSimulate(g *globals) *cobra.Command {
 	var o simulateOptions
 	cmd := &cobra.Command{
@@ -48,8 +51,8 @@ func newSimulate(g *globals) *cobra.Command {
 is the code that decides in production. It takes no time but the computer's.
 
 WORKLOADS, one of
-  --churn MIX       synthetic: Poisson arrivals, exponential durations, one slice each, for an A100-40GB (--jobs, --load, --mean, --seed);
-                    mixes are uniform6, skew-small, bimodal and four-equal
+  --churn MIX       synthetic: Poisson arrivals, exponential durations, one slice each, by the profiles of an A100-40GB (--jobs, --load,
+                    --mean, --seed); mixes are uniform6, skew-small, bimodal and four-equal
   --alibaba FILE    a pod list of Alibaba's gpu-v2023 trace (openb_pod_list_*.csv): the pods with one GPU; each needs the smallest profile
                     that holds its share
   --grmu FILE       the same, with the profiles that the GRMU paper gives the pods (arXiv 2502.01909)
@@ -62,9 +65,9 @@ POLICIES, any number of
   first-fit, best-fit, driver, reach, mcc, mecc, fgd, fragaware, grmu, lifetime, scarcity, qla
                     slices are cut when a job starts, where the policy says
   whole             every job gets a whole GPU
-  static            GPUs are cut once and for all, in the best way that could be found for this very workload; a job gets the
-                    smallest free slice that holds it
-  moved             the reference that nothing can beat: running jobs may be moved at any time for nothing
+  static            GPUs are cut once and for all, in the best way that was found for this very workload (least mean wait; without a
+                    queue, most accepted); a job gets the smallest free slice that holds it
+  moved             the reference: running jobs may be moved at any time for nothing; with --queue fifo nothing can beat it
 
 QUEUES
   fifo              in the order of submission; nobody starts before the one in front of him
@@ -78,8 +81,8 @@ ENDS, what policies are told of how long jobs run
   error=S           a prediction with a lognormal error of S, and what the jobs before made of theirs
 
 Waits are in seconds. UTIL is the share of all units that held a job from the first submission to the last end, FRAG how fragmented the
-GPUs were on average (0 to 1). ACCEPTED is the share of what was asked for, in units times time, and WORST the share of its jobs that the profile
-got which fared worst.`,
+GPUs were on average (0 to 1), CUT how many instances were made. ACCEPTED is the share of what was asked for, in units times time; WORST is, of the
+profile that fared worst, the share of its jobs that started.`,
 		Example: `  caelum simulate --churn uniform6 --gpus A100-40GB:16 --policies best-fit,lifetime,qla
   caelum simulate --alibaba openb_pod_list_gpushare100.csv --gpus A100-40GB:20 --profiles 1g.5gb,2g.10gb,3g.20gb,4g.20gb,7g.40gb --policies whole,static,qla,moved
   caelum simulate --churn bimodal --queue none --load 1 --gpus A100-40GB:32 --ends limits=1-6 --policies best-fit,scarcity`,
@@ -102,9 +105,9 @@ got which fared worst.`,
 	f.Uint64Var(&o.seed, "seed", 1, "churn and ends: the same seed gives the same jobs")
 	f.StringSliceVar(&o.gpus, "gpus", []string{"A100-40GB:16"}, "the cluster: BOARD:COUNT,...")
 	f.StringSliceVar(&o.profiles, "profiles", nil, "the profiles that count; default those without variants (+me, ...), \"all\" every one")
-	f.StringSliceVar(&o.policies, "policies", []string{"whole", "static", "best-fit", "lifetime", "qla"}, "which to compare")
+	f.StringSliceVar(&o.policies, "policies", nil, "which to compare; default whole, static, reach (the agent's), lifetime and qla, on unlike boards without static")
 	f.StringVar(&o.queue, "queue", "fifo", "fifo, easy or none")
-	f.StringVar(&o.ends, "ends", "exact", "exact, limits=A-B or error=S")
+	f.StringVar(&o.ends, "ends", "exact", "exact, limits, limits=A-B or error=S")
 	f.BoolVar(&o.stay, "stay", false, "nobody leaves: durations are ignored, and ACCEPTED counts units alone; for --queue none")
 	f.DurationVar(&o.create, "create", 0, "how long it takes to make an instance (an A100: 160ms to 240ms)")
 	f.DurationVar(&o.destroy, "destroy", 0, "how long it takes to destroy one (an A100: 200ms to 220ms)")
@@ -120,9 +123,16 @@ func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 	if err != nil {
 		return err
 	}
+	if o.policies, err = o.checkPolicies(c.GPUs); err != nil {
+		return err
+	}
 	work, err := o.workload(len(c.GPUs))
 	if err != nil {
 		return err
+	}
+	work.Only(c.GPUs)
+	if o.ends == "limits" && !slices.ContainsFunc(work.Jobs, func(j trace.Job) bool { return j.Limit > 0 }) {
+		return usageError{errors.New("--ends limits: the jobs of this workload have no time limits")}
 	}
 	if len(work.Jobs) == 0 {
 		return fmt.Errorf("%s: no jobs to play%s", o.describe(), leftOut(work.Left))
@@ -151,12 +161,41 @@ func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 	return nil
 }
 
+// checkPolicies finds what cannot be played before anything is.
+func (o simulateOptions) checkPolicies(gpus []*mig.Board) ([]string, error) {
+	unlike := slices.ContainsFunc(gpus, func(b *mig.Board) bool { return b != gpus[0] })
+	if o.policies == nil {
+		all := []string{"whole", "static", "reach", "lifetime", "qla"}
+		if unlike {
+			all = slices.Delete(all, 1, 2)
+		}
+		return all, nil
+	}
+	if len(o.policies) == 0 {
+		return nil, usageError{errors.New("--policies: which? --help lists them")}
+	}
+	for _, name := range o.policies {
+		switch name {
+		case "whole":
+		case "static", "moved":
+			if unlike {
+				return nil, usageError{fmt.Errorf("--policies %s: only with GPUs of one board", name)}
+			}
+		default:
+			if _, err := place.ByName(name); err != nil {
+				return nil, usageError{fmt.Errorf("--policies: %w, whole, static, moved", err)}
+			}
+		}
+	}
+	return o.policies, nil
+}
+
 // play runs one policy.
 func (o simulateOptions) play(c sim.Config, name string, jobs iter.Seq[trace.Job]) (run, error) {
 	var r *sim.Result
 	var err error
 	said := ""
-	if c.Said, c.Learn, err = o.said(); err != nil {
+	if c.Said, c.Learn, err = o.said(); err != nil { // the same draws for each policy
 		return run{}, err
 	}
 	switch name {
@@ -184,10 +223,9 @@ func (o simulateOptions) play(c sim.Config, name string, jobs iter.Seq[trace.Job
 			said = p.Names(c.GPUs[0])
 		}
 	default:
-		if c.Policy, err = place.ByName(name); err != nil {
-			return run{}, usageError{fmt.Errorf("%w, whole, static, moved", err)}
+		if c.Policy, err = place.ByName(name); err == nil {
+			r, err = sim.Run(c, jobs)
 		}
-		r, err = sim.Run(c, jobs)
 	}
 	if err != nil {
 		return run{}, err
@@ -198,18 +236,22 @@ func (o simulateOptions) play(c sim.Config, name string, jobs iter.Seq[trace.Job
 // config is all of the configuration but the policy and what is said of ends.
 func (o simulateOptions) config() (c sim.Config, err error) {
 	var whole []*mig.Board
+	boards := map[string]*mig.Board{}
 	for _, item := range o.gpus {
 		name, count, ok := strings.Cut(item, ":")
 		n, err := strconv.Atoi(count)
-		if !ok || err != nil || n < 1 || n > 1e6 {
-			return c, usageError{fmt.Errorf("--gpus %s: write BOARD:COUNT, as in A100-40GB:16", item)}
+		if !ok || err != nil || n < 1 || len(c.GPUs)+n > mostGPUs {
+			return c, usageError{fmt.Errorf("--gpus %s: write BOARD:COUNT, as in A100-40GB:16; at most %d in all", item, mostGPUs)}
 		}
 		b, err := boardNamed(name)
 		if err != nil {
 			return c, err
 		}
-		whole = append(whole, b)
-		c.GPUs = append(c.GPUs, slices.Repeat([]*mig.Board{selected(b, o.profiles)}, n)...)
+		if boards[b.Name] == nil {
+			whole = append(whole, b)
+			boards[b.Name] = selected(b, o.profiles)
+		}
+		c.GPUs = append(c.GPUs, slices.Repeat([]*mig.Board{boards[b.Name]}, n)...)
 	}
 	if err := checkProfiles(o.profiles, whole...); err != nil {
 		return c, err
@@ -226,6 +268,12 @@ func (o simulateOptions) config() (c sim.Config, err error) {
 	}
 	if c.Stay = o.stay; o.stay && c.Discipline != sim.Loss {
 		return c, usageError{errors.New("--stay: who waits would wait for ever; give --queue none too")}
+	}
+	if o.create < 0 || o.destroy < 0 {
+		return c, usageError{errors.New("--create and --destroy take no less than no time")}
+	}
+	if _, _, err := o.said(); err != nil {
+		return c, err
 	}
 	c.Create, c.Destroy = o.create.Seconds(), o.destroy.Seconds()
 	return c, nil

@@ -37,9 +37,9 @@ type run struct {
 	P95Wait     float64 `json:"p95_wait"`
 	P99Wait     float64 `json:"p99_wait"`
 	LongestWait float64 `json:"longest_wait"`
-	Makespan    float64 `json:"makespan"`
-	Utilisation float64 `json:"utilisation"`
-	Frag        float64 `json:"fragmentation"`
+	Makespan    float64 `json:"makespan,omitempty"` // what really happened has none, nor the next two
+	Utilisation float64 `json:"utilisation,omitempty"`
+	Frag        float64 `json:"fragmentation,omitempty"`
 	Accepted    float64 `json:"accepted"` // of the units times time that were asked for
 	Worst       float64 `json:"worst_profile"`
 	Created     int     `json:"created"`

@@ -206,23 +206,28 @@ func (w warnings) Write(p []byte) (int, error) {
 
 // reconciler compares the three truths, soon after the start and then every minute, and publishes what follows.
 func (a *Agent) reconciler(ctx context.Context) {
-	wait := retryInterval
+	compare := time.After(retryInterval)
+	var again <-chan time.Time // somebody uses an instance that no job has
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-a.lingering:
-			wait = lingerInterval
+			if again == nil {
+				again = time.After(lingerInterval)
+			}
 			continue
-		case <-time.After(wait):
+		case <-again:
+			a.lookAgain(ctx)
+		case <-compare:
+			compare = time.After(reconcileInterval)
+			if err := errors.Join(a.look(), a.releaseGone(ctx), a.Publish(ctx)); err != nil && ctx.Err() == nil {
+				a.log.WithError(err).Warn("couldn't compare GPU, ledger and slurmctld; trying again")
+				compare = time.After(5 * retryInterval)
+			}
 		}
-		wait = reconcileInterval
-		if err := errors.Join(a.look(), a.releaseGone(ctx), a.Publish(ctx)); err != nil && ctx.Err() == nil {
-			a.log.WithError(err).Warn("couldn't compare GPU, ledger and slurmctld; trying again")
-			wait = 5 * retryInterval
-		}
-		if a.lingers() {
-			wait = lingerInterval
+		if again = nil; a.lingers() {
+			again = time.After(lingerInterval)
 		}
 	}
 }

@@ -37,6 +37,9 @@ func (a *Agent) carve(job uint32, s offer.Spot, t *spent) (in *instance, reused 
 	a.mu.Unlock()
 
 	for _, in := range inTheWay {
+		if used, err := a.inUse(s.GPU, in); used { // destroying it would fail, after a second of tries
+			return nil, false, errors.Join(usedError(s.GPU, in), err)
+		}
 		if err := a.destroy(s.GPU, in, t); err != nil {
 			return nil, false, err
 		}

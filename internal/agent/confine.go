@@ -50,7 +50,7 @@ func (a *Agent) ownDevices(l api.Lease) ([]gpu.Device, error) {
 		if in == nil {
 			continue // gone: the reconciliation has said so
 		}
-		own, err := a.caps.Devices(c.Minor, in.hw())
+		own, err := a.caps.Devices(c.Minor, a.hwOf(in))
 		if err != nil {
 			return nil, fmt.Errorf("couldn't find the capabilities of %s: %w", s.UUID, err)
 		}

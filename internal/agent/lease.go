@@ -242,7 +242,7 @@ func (a *Agent) carveAll(id uint32, slots []int, spots []offer.Spot, t *spent) (
 // grant writes the lease: device files, ledger, lease file, in this order, so that a lease that anybody can see is whole.
 func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 	for k, in := range held {
-		if err := a.caps.Open(a.cards[lease.Slices[k].GPU].Minor, in.hw(), lease.UID); err != nil {
+		if err := a.caps.Open(a.cards[lease.Slices[k].GPU].Minor, a.hwOf(in), lease.UID); err != nil {
 			return lease, err
 		}
 	}

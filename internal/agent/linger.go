@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -27,18 +28,23 @@ func (a *Agent) inUse(g int, in *instance) (bool, error) {
 	}
 	a.log.WithField("gpu", g).WithField("job", in.Job).WithField("uuid", in.UUID).Warnf(
 		"%s at %d is in use by processes %v of no job; its units are out of the offers until they are gone", in.Profile, in.Start, pids)
+	return true, a.setAside(g, in, true)
+}
+
+// setAside marks an instance as stuck, and has it looked at soon.
+func (a *Agent) setAside(g int, in *instance, used bool) error {
 	if err := a.ledger.SetStuck(a.cards[g].UUID, in.GI, true); err != nil {
-		return true, err
+		return err
 	}
 	a.mu.Lock()
-	in.Stuck, in.used = true, true
+	in.Stuck, in.used = true, used
 	a.version++
 	a.mu.Unlock()
 	select {
 	case a.lingering <- struct{}{}:
 	default: // the reconciler knows
 	}
-	return true, nil
+	return nil
 }
 
 // closeSlice takes a slice back from a job's user.
@@ -47,8 +53,9 @@ func (a *Agent) closeSlice(job uint32, s api.Slice) error {
 	if in == nil {
 		return nil // gone: the reconciliation has said so
 	}
-	if err := a.caps.Close(a.cards[s.GPU].Minor, in.hw()); err != nil {
-		a.log.WithError(err).WithField("job", job).Error("couldn't close a released slice's capability files")
+	if err := a.caps.Close(a.cards[s.GPU].Minor, a.hwOf(in)); err != nil {
+		a.log.WithError(err).WithField("job", job).Error("couldn't close a released slice's capability files: the slice will be destroyed")
+		return a.setAside(s.GPU, in, false) // its user could come back to it
 	}
 	_, err := a.inUse(s.GPU, in)
 	return err
@@ -83,13 +90,31 @@ func (a *Agent) retryStuck(g int, c *card) {
 	}
 }
 
+// lookAgain looks at the GPUs alone, and publishes if something has changed there: slurmctld is not asked for each process that lingers.
+func (a *Agent) lookAgain(ctx context.Context) {
+	before := a.stateVersion()
+	err := a.look()
+	if err == nil && a.stateVersion() != before {
+		err = a.Publish(ctx)
+	}
+	if err != nil && ctx.Err() == nil {
+		a.log.WithError(err).Warn("couldn't look after what is still in use; trying again")
+	}
+}
+
+func (a *Agent) stateVersion() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.version
+}
+
 // lingers reports whether somebody uses an instance of no job's.
 func (a *Agent) lingers() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, c := range a.cards {
 		for _, in := range c.ours {
-			if in.Stuck && in.used {
+			if in.Stuck && in.used && in.Job == 0 {
 				return true
 			}
 		}

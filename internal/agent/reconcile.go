@@ -64,7 +64,7 @@ func (a *Agent) closeIdle() {
 			if in.Job != 0 {
 				continue
 			}
-			if err := a.caps.Close(c.Minor, in.hw()); err != nil {
+			if err := a.caps.Close(c.Minor, a.hwOf(in)); err != nil {
 				a.log.WithError(err).WithField("gpu", c.Index).Error("couldn't close an idle instance's capability files")
 			}
 		}

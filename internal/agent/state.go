@@ -36,8 +36,10 @@ type instance struct {
 
 func (in *instance) idle() bool { return in.Job == 0 && !in.Stuck }
 
-// hw is the instance as the hardware package knows it.
-func (in *instance) hw() gpu.Instance {
+// hwOf is an instance as the hardware package knows it.
+func (a *Agent) hwOf(in *instance) gpu.Instance {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	return gpu.Instance{GI: in.GI, Profile: in.Profile, Start: in.Start, Size: in.Size, CIs: in.cis, UUID: in.UUID}
 }
 

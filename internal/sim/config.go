@@ -3,12 +3,10 @@ package sim
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"caelum/internal/mig"
 	"caelum/internal/place"
-	"caelum/internal/predict"
 	"caelum/internal/trace"
 )
 
@@ -57,7 +55,7 @@ func (c *Config) check() error {
 	if c.Policy != nil && c.Static != nil {
 		return fmt.Errorf("a policy and fixed layouts: give one")
 	}
-	if !(c.Create >= 0 && c.Destroy >= 0) {
+	if !(c.Create >= 0 && c.Destroy >= 0 && c.Create+c.Destroy < math.Inf(1)) {
 		return fmt.Errorf("it takes %v s to make an instance and %v s to destroy one: give times of at least 0", c.Create, c.Destroy)
 	}
 	if c.Policy == nil && c.Static == nil && slices.ContainsFunc(c.GPUs, func(b *mig.Board) bool { return b != c.GPUs[0] }) {
@@ -77,28 +75,4 @@ func (c *Config) said(j trace.Job) float64 {
 		return j.Duration
 	}
 	return c.Said(j)
-}
-
-// Limits says of jobs what users do: a time limit that is from to to times too long, uniformly.
-func Limits(from, to float64, seed uint64) func(trace.Job) float64 {
-	r := rand.New(rand.NewPCG(seed, 1))
-	return func(j trace.Job) float64 { return j.Duration * (from + (to-from)*r.Float64()) }
-}
-
-// Predictions says of jobs what a predictor might: the truth with a lognormal error.
-func Predictions(sigma float64, seed uint64) func(trace.Job) float64 {
-	r := rand.New(rand.NewPCG(seed, 1))
-	return func(j trace.Job) float64 { return j.Duration * math.Exp(sigma*r.NormFloat64()) }
-}
-
-// foresight is what is known of how long jobs run.
-type foresight struct {
-	learned *predict.Ends // nil: what is said is believed
-}
-
-func (f foresight) total(said, ran float64) (total, until float64) {
-	if f.learned == nil {
-		return said, said
-	}
-	return f.learned.Expect(said, ran)
 }

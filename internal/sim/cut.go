@@ -1,9 +1,11 @@
 package sim
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
+	"caelum/internal/mig"
 	"caelum/internal/place"
 )
 
@@ -14,7 +16,8 @@ type cut struct {
 	look place.Look
 	sit  place.Situation
 	free int
-	frag float64 // summed over the GPUs
+	frag float64   // summed over the GPUs
+	done []float64 // by GPU, when the instances that are being made and destroyed there will have been
 }
 
 func newCut(s *simulation) *cut {
@@ -24,7 +27,7 @@ func newCut(s *simulation) *cut {
 		gpus[k].Board = b
 		c.free += b.Grid
 	}
-	c.pool = place.NewPool(gpus)
+	c.pool, c.done = place.NewPool(gpus), make([]float64, len(gpus))
 	c.sit.Pool = c.pool
 	return c
 }
@@ -36,29 +39,71 @@ func (c *cut) place(k int, r *reservation) (bool, *reservation) {
 	s, j := c.s, c.s.queue.at(k)
 	c.foresee()
 	c.gather(k)
-	if r != nil && s.now+j.said > r.at {
+	total, until := s.total(j.said, 0)
+	var made []piece
+	for len(made) < j.slices() {
+		choice := c.beside(r, j)
+		if choice.Verdict != place.Here {
+			for _, p := range slices.Backward(made) { // all or nothing
+				c.change(p.spot.GPU, func() { c.pool.Set(p.spot.GPU, p.before) })
+			}
+			if choice.Verdict == place.Hold && k == 0 {
+				s.result.Held++
+				if j.slices() == 1 {
+					return false, c.waitFor(choice)
+				}
+			}
+			return false, c.reserve(k)
+		}
+		at := place.Spot{GPU: choice.GPU, Placement: choice.Placement}
+		made = append(made, piece{at, c.pool.GPU(at.GPU)})
+		c.change(at.GPU, func() { c.pool.Start(at.GPU, at.Placement, s.now+total) })
+	}
+	takes := 0.0
+	for _, p := range made {
+		takes = max(takes, c.account(p))
+		j.spots = append(j.spots, p.spot)
+		j.units += p.before.Board.Placements[p.spot.Placement].Size
+	}
+	c.free -= j.units
+	s.start(j, takes)
+	j.expected, j.until = j.started+total, j.started+until
+	if takes > 0 {
+		c.expect(j)
+	}
+	return true, nil
+}
+
+// piece is one slice of a job, and what stood on its GPU before.
+type piece struct {
+	spot   place.Spot
+	before place.GPU
+}
+
+// waitFor reserves the placement that the policy holds the head for.
+func (c *cut) waitFor(choice place.Choice) *reservation {
+	return &reservation{at: c.pool.Free(choice.GPU, choice.Placement), spots: []place.Spot{{GPU: choice.GPU, Placement: choice.Placement}}}
+}
+
+// beside asks the policy, and keeps what is reserved away from it if the job would still run then.
+func (c *cut) beside(r *reservation, j *job) place.Choice {
+	if r != nil && c.s.now+c.slowest()+j.said > r.at {
 		defer c.withhold(r)()
 	}
-	choice := c.choose(j)
-	switch choice.Verdict {
-	case place.Here:
-		j.spot = place.Spot{GPU: choice.GPU, Placement: choice.Placement}
-		s.start(j, c.make(j.spot))
-		total, until := s.total(j.said, 0)
-		j.expected, j.until = j.started+total, j.started+until
-		c.change(choice.GPU, func() { c.pool.Start(choice.GPU, choice.Placement, j.expected) })
-		j.units = c.pool.GPU(choice.GPU).Board.Placements[choice.Placement].Size
-		c.free -= j.units
-		return true, nil
-	case place.Hold:
-		s.result.Held++
-		return false, &reservation{c.pool.Free(choice.GPU, choice.Placement), choice.GPU, choice.Placement}
-	}
-	if s.Discipline != EASY || k > 0 {
-		return false, nil
-	}
-	return false, c.reserve(j)
+	return c.choose(j)
 }
+
+// slowest is the longest that it can take before a slice is made, in seconds: a GPU's worth of idle instances to destroy, after what
+// is under way.
+func (c *cut) slowest() float64 {
+	if !c.s.keeps() {
+		return 0
+	}
+	return max(0, slices.Max(c.done)-c.s.now) + c.s.Create + float64(mostInTheWay)*c.s.Destroy
+}
+
+// mostInTheWay is how many instances an A100 can hold, and no board more.
+const mostInTheWay = 7
 
 // choose asks the policy for what the job needs on one kind of board after the other.
 func (c *cut) choose(j *job) (choice place.Choice) {
@@ -103,23 +148,56 @@ func (c *cut) foresee() {
 		}
 		total, until := c.s.total(j.said, c.s.now-j.started)
 		j.expected, j.until, j.version = j.started+total, j.started+until, version
-		c.pool.Expect(j.spot.GPU, j.spot.Placement, j.expected)
+		c.expect(j)
 	}
 }
 
-// reserve is where the job can start first.
-func (c *cut) reserve(j *job) *reservation {
-	r := &reservation{at: math.Inf(1)}
-	for k, b := range c.s.GPUs {
+// expect tells the pool when a job is expected to end.
+func (c *cut) expect(j *job) {
+	for _, at := range j.spots {
+		c.pool.Expect(at.GPU, at.Placement, j.expected)
+	}
+}
+
+// reserve is where the head of the queue can start first, by what is expected of ends; nil for the others, and where there is no backfill.
+func (c *cut) reserve(k int) *reservation {
+	if c.s.Discipline != EASY || k > 0 {
+		return nil
+	}
+	j := c.s.queue.at(k)
+	type slot struct {
+		free float64
+		at   place.Spot
+	}
+	var all []slot
+	for g, b := range c.s.GPUs {
 		p, ok := b.ProfileIndex(j.profiles[slices.Index(c.s.kinds, b)])
 		if !ok {
 			continue
 		}
-		for i := range b.OfProfile(p).Indices() {
-			if f := c.pool.Free(k, i); f < r.at {
-				r.at, r.gpu, r.slot = f, k, i
-			}
+		of := b.OfProfile(p)
+		if j.slices() == 1 {
+			of &^= c.pool.Busy(g).Open // the policy has turned it down
 		}
+		for i := range of.Indices() {
+			all = append(all, slot{max(c.s.now, c.pool.Free(g, i)), place.Spot{GPU: g, Placement: i}})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b slot) int { return cmp.Compare(a.free, b.free) })
+	r := &reservation{}
+	taken := map[int]mig.Layout{}
+	for _, x := range all {
+		if len(r.spots) == j.slices() {
+			break
+		}
+		if b := c.s.GPUs[x.at.GPU]; b.Fits(taken[x.at.GPU], x.at.Placement) {
+			taken[x.at.GPU] = taken[x.at.GPU].With(x.at.Placement)
+			r.spots = append(r.spots, x.at)
+			r.at = x.free
+		}
+	}
+	if len(r.spots) < j.slices() {
+		r.at = math.Inf(1)
 	}
 	return r
 }
@@ -129,36 +207,43 @@ func (c *cut) withhold(r *reservation) func() {
 	if math.IsInf(r.at, 1) {
 		return func() {}
 	}
-	g := c.pool.GPU(r.gpu)
-	blocked := g
-	blocked.Blocked |= g.Board.Units(r.slot) &^ g.Board.Occupied(g.Layout)
-	c.pool.Set(r.gpu, blocked)
+	var saved []piece
+	for _, at := range r.spots {
+		g := c.pool.GPU(at.GPU)
+		saved = append(saved, piece{at, g})
+		g.Blocked |= g.Board.Units(at.Placement) &^ g.Board.Occupied(g.Layout)
+		g.Idle &^= g.Board.Overlapping(g.Blocked) // an idle instance there is not to be had either
+		c.pool.Set(at.GPU, g)
+	}
 	return func() {
-		g := c.pool.GPU(r.gpu)
-		g.Blocked = 0
-		c.pool.Set(r.gpu, g)
+		for _, p := range slices.Backward(saved) {
+			c.pool.Set(p.spot.GPU, p.before)
+		}
 	}
 }
 
 func (c *cut) leave(j *job) {
-	if !c.s.keeps() {
-		c.s.result.Destroyed++
+	for _, at := range j.spots {
+		if !c.s.keeps() {
+			c.s.result.Destroyed++
+		}
+		c.change(at.GPU, func() { c.pool.Finish(at.GPU, at.Placement, c.s.keeps()) })
 	}
-	c.change(j.spot.GPU, func() { c.pool.Finish(j.spot.GPU, j.spot.Placement, c.s.keeps()) })
 	c.free += j.units
 }
 
-// make counts what has to be done for a placement, and answers how long that takes, in seconds.
-func (c *cut) make(at place.Spot) (takes float64) {
-	g := c.pool.GPU(at.GPU)
-	if g.Idle.Has(at.Placement) {
+// account counts what had to be done for a slice, and answers how long that takes from now, in seconds. A GPU does one thing at a time.
+func (c *cut) account(p piece) (takes float64) {
+	if p.before.Idle.Has(p.spot.Placement) {
 		c.s.result.Reused++
 		return 0
 	}
-	gone := g.InTheWay(at.Placement).Count()
+	gone := p.before.InTheWay(p.spot.Placement).Count()
 	c.s.result.Created++
 	c.s.result.Destroyed += gone
-	return float64(gone)*c.s.Destroy + c.s.Create
+	at := &c.done[p.spot.GPU]
+	*at = max(*at, c.s.now) + float64(gone)*c.s.Destroy + c.s.Create
+	return *at - c.s.now
 }
 
 // change does something to a GPU, and keeps account of its fragmentation.

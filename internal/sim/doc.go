@@ -5,7 +5,7 @@
 // # Time
 //
 // There are two kinds of events: a job is submitted, a job ends. The clock jumps from one to the next; at each, ends come before
-// submissions, and then the queue is asked, again and again, whether something can start. The same configuration and the same jobs
+// submissions; the queue is asked after all ends of a moment, and after each submission, again and again, whether something can start. The same configuration and the same jobs
 // give the same result.
 //
 // # Parts

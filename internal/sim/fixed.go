@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"caelum/internal/place"
 )
 
 // fixed is GPUs that were cut once and for all. A job takes the smallest free slice that holds it, a larger one too.
@@ -16,7 +18,7 @@ type fixed struct {
 // slice of a fixed layout.
 type slice struct {
 	kind, size, compute int
-	holds               map[string]bool // profiles
+	holds               map[string]int // profiles that it is large enough for, and their sizes in units
 	job                 *job
 }
 
@@ -26,10 +28,10 @@ func newFixed(s *simulation) *fixed {
 		f.free += b.Grid
 		for i := range s.Static[k].Indices() {
 			of := b.Profiles[b.Placements[i].Profile]
-			sl := slice{kind: slices.Index(s.kinds, b), size: of.Size, compute: of.Compute, holds: map[string]bool{}}
+			sl := slice{kind: slices.Index(s.kinds, b), size: of.Size, compute: of.Compute, holds: map[string]int{}}
 			for _, p := range b.Profiles {
 				if enough(of, p) {
-					sl.holds[p.Name] = true
+					sl.holds[p.Name] = p.Size
 				}
 			}
 			f.slices = append(f.slices, sl)
@@ -43,32 +45,75 @@ func newFixed(s *simulation) *fixed {
 
 func (f *fixed) idle() int { return f.free }
 
-// fragmentation is no question here: what is cut stays cut, or is moved as wanted.
+// fragmentation is no question here: what is cut stays cut.
 func (f *fixed) fragmentation() float64 { return 0 }
 
 func (f *fixed) place(k int, r *reservation) (bool, *reservation) {
 	s, j := f.s, f.s.queue.at(k)
-	first := &reservation{at: math.Inf(1)}
+	var free []int
+	var busy []int // by when they are said to be free
 	for i := range f.slices {
 		sl := &f.slices[i]
-		if !sl.holds[j.profiles[sl.kind]] || r != nil && r.slot == i && s.now+j.said > r.at {
+		if sl.holds[j.profiles[sl.kind]] == 0 || s.now+j.said > r.start() && r.has(i) {
 			continue
 		}
 		if sl.job != nil {
-			if end := sl.job.started + sl.job.said; end < first.at {
-				first.at, first.slot = end, i
-			}
-			continue
+			busy = append(busy, i)
+		} else if free = append(free, i); len(free) == j.slices() {
+			break
 		}
-		sl.job, j.slot = j, i
-		f.free -= j.size
+	}
+	if len(free) == j.slices() {
+		for _, i := range free {
+			f.slices[i].job = j
+			j.units += f.slices[i].holds[j.profiles[f.slices[i].kind]]
+		}
+		j.numbers = free
+		f.free -= j.units
 		s.start(j, 0)
 		return true, nil
+	}
+	if s.Discipline != EASY || k > 0 {
+		return false, nil
+	}
+	slices.SortStableFunc(busy, func(a, b int) int { return cmp.Compare(f.slices[a].end(), f.slices[b].end()) })
+	first := &reservation{at: s.now}
+	for _, i := range append(free, busy...) {
+		if len(first.spots) < j.slices() {
+			first.spots = append(first.spots, place.Spot{GPU: i})
+			first.at = max(first.at, f.slices[i].end())
+		}
+	}
+	if len(first.spots) < j.slices() {
+		first.at = math.Inf(1)
 	}
 	return false, first
 }
 
+// end is when the slice is said to be free, in seconds; 0: it is.
+func (sl *slice) end() float64 {
+	if sl.job == nil {
+		return 0
+	}
+	return sl.job.started + sl.job.said
+}
+
+// start is when the job that it is for starts; +Inf without one.
+func (r *reservation) start() float64 {
+	if r == nil {
+		return math.Inf(1)
+	}
+	return r.at
+}
+
+// has reports whether it contains a slice of a fixed layout.
+func (r *reservation) has(slice int) bool {
+	return slices.ContainsFunc(r.spots, func(s place.Spot) bool { return s.GPU == slice })
+}
+
 func (f *fixed) leave(j *job) {
-	f.slices[j.slot].job = nil
-	f.free += j.size
+	for _, i := range j.numbers {
+		f.slices[i].job = nil
+	}
+	f.free += j.units
 }

@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/binary"
+	"math"
 	"slices"
 
 	"caelum/internal/place"
@@ -12,8 +14,8 @@ type moved struct {
 	s        *simulation
 	gpus     []place.GPU
 	free     int
-	profiles []string        // that ever ran
-	count    []int           // how many of each run
+	profiles []string        // that were ever asked for
+	count    []int           // how many of each stand
 	fits     map[string]bool // by the counts
 }
 
@@ -28,38 +30,70 @@ func newMoved(s *simulation) *moved {
 
 func (m *moved) idle() int { return m.free }
 
-// fragmentation is no question here: what is cut stays cut, or is moved as wanted.
+// fragmentation is no question here: everything is moved as wanted.
 func (m *moved) fragmentation() float64 { return 0 }
 
-func (m *moved) place(k int, _ *reservation) (bool, *reservation) {
+func (m *moved) place(k int, r *reservation) (bool, *reservation) {
 	j := m.s.queue.at(k)
-	j.slot = slices.Index(m.profiles, j.Profile)
-	if j.slot < 0 {
-		j.slot = len(m.profiles)
-		m.profiles, m.count = append(m.profiles, j.Profile), append(m.count, 0)
+	m.know(j)
+	if !m.packable(m.with(j)) || r != nil && m.s.now+j.said > r.at && !m.packable(add(r.counts, j)) {
+		return false, m.reserve(k)
 	}
-	if j.size > m.free {
-		return false, nil
-	}
-	m.count[j.slot]++
-	if !m.packable() {
-		m.count[j.slot]--
-		return false, nil
-	}
-	m.free -= j.size
+	m.count = m.with(j)
+	j.units = j.size * j.slices()
+	m.free -= j.units
 	m.s.start(j, 0)
 	return true, nil
 }
 
-func (m *moved) packable() bool {
+// know gives a job's profile its number.
+func (m *moved) know(j *job) {
+	j.kind = slices.Index(m.profiles, j.Profile)
+	if j.kind < 0 {
+		j.kind = len(m.profiles)
+		m.profiles, m.count = append(m.profiles, j.Profile), append(m.count, 0)
+	}
+}
+
+func (m *moved) with(j *job) []int { return add(m.count, j) }
+
+// add is the counts with a job more; counts of the past may lack its profile.
+func add(counts []int, j *job) []int {
+	all := append(slices.Clone(counts), make([]int, max(0, j.kind+1-len(counts)))...)
+	all[j.kind] += j.slices()
+	return all
+}
+
+// reserve is when the head of the queue can be packed, by what is said of ends, and what will stand then.
+func (m *moved) reserve(k int) *reservation {
+	if m.s.Discipline != EASY || k > 0 {
+		return nil
+	}
+	r := &reservation{at: m.s.now, counts: m.with(m.s.queue.at(0))}
+	running := slices.Clone(m.s.running)
+	slices.SortFunc(running, func(a, b *job) int { return cmp.Compare(a.started+a.said, b.started+b.said) })
+	for _, j := range running {
+		if m.packable(r.counts) {
+			return r
+		}
+		r.counts[j.kind] -= j.slices()
+		r.at = max(r.at, j.started+j.said)
+	}
+	if !m.packable(r.counts) {
+		r.at = math.Inf(1)
+	}
+	return r
+}
+
+func (m *moved) packable(count []int) bool {
 	var key []byte
-	for _, n := range m.count {
+	for _, n := range count {
 		key = binary.AppendUvarint(key, uint64(n))
 	}
 	fits, known := m.fits[string(key)]
 	if !known {
 		var all []string
-		for p, n := range m.count {
+		for p, n := range count {
 			all = append(all, slices.Repeat(m.profiles[p:p+1], n)...)
 		}
 		_, fits = place.Pack(m.gpus, all)
@@ -69,6 +103,6 @@ func (m *moved) packable() bool {
 }
 
 func (m *moved) leave(j *job) {
-	m.count[j.slot]--
-	m.free += j.size
+	m.count[j.kind] -= j.slices()
+	m.free += j.units
 }

@@ -45,19 +45,27 @@ func (s *simulation) turn() bool {
 	}
 }
 
+// backfillDepth is how many behind the head are looked at: slurmctld's default for bf_max_job_test (slurm.conf(5)).
+const backfillDepth = 500
+
 // backfill starts the first job behind the head that does not delay it.
 func (s *simulation) backfill(r *reservation) bool {
-	tried := map[string]float64{} // by profile, the least said duration of those that found no room
-	for k := 1; k < s.queue.len(); k++ {
+	type need struct {
+		profiles string
+		slices   int
+	}
+	tried := map[need]float64{} // the least said duration of those that found no room
+	for k := 1; k < min(s.queue.len(), 1+backfillDepth); k++ {
 		j := s.queue.at(k)
-		if least, ok := tried[j.Profile]; ok && j.said >= least {
+		n := need{j.needs, j.slices()}
+		if least, ok := tried[n]; ok && j.said >= least {
 			continue
 		}
 		if got, _ := s.room.place(k, r); got {
 			s.queue.remove(k)
 			return true
 		}
-		tried[j.Profile] = j.said
+		tried[n] = j.said
 	}
 	return false
 }

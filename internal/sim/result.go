@@ -49,7 +49,7 @@ func (r *Result) submitted(j *job) {
 	}
 	r.Submitted++
 	r.of(j).Submitted++
-	r.UnitSecondsAsked += float64(j.size) * j.Duration
+	r.UnitSecondsAsked += float64(j.size*j.slices()) * j.Duration
 }
 
 func (r *Result) started(j *job) {
@@ -60,7 +60,7 @@ func (r *Result) started(j *job) {
 	p := r.of(j)
 	p.Started++
 	p.Wait += wait
-	r.UnitSecondsGot += float64(j.size) * j.Duration
+	r.UnitSecondsGot += float64(j.size*j.slices()) * j.Duration
 }
 
 func (r *Result) refused(*job) { r.Refused++ }

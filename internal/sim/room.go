@@ -1,5 +1,7 @@
 package sim
 
+import "caelum/internal/place"
+
 // room is where jobs run.
 type room interface {
 	// place starts the k-th of the queue, if there is room that r leaves (nil: no reservation). If not, and it is the head, it
@@ -14,9 +16,9 @@ type room interface {
 
 // reservation is what is kept for the head of the queue.
 type reservation struct {
-	at   float64 // when it is expected to start
-	gpu  int
-	slot int // placement on that GPU; with fixed layouts the slice
+	at     float64      // when it is expected to start
+	spots  []place.Spot // what it gets then; with fixed layouts the slices by their numbers, as GPU
+	counts []int        // where jobs are moved: how many of each profile stand then, its own included
 }
 
 func newRoom(s *simulation) room {

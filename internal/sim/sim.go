@@ -2,10 +2,12 @@ package sim
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
 	"slices"
+	"strings"
 
 	"caelum/internal/mig"
 	"caelum/internal/place"
@@ -17,8 +19,9 @@ import (
 type job struct {
 	trace.Job
 	profiles []string // what it needs, by kind of board; empty: that kind has none for it
+	needs    string   // the same in one string
 	size     int      // units, on the first kind that has
-	units    int      // units, where it runs
+	units    int      // units of all its slices, where they are
 	said     float64  // how long it is said to run, in seconds
 
 	started, ends float64
@@ -27,10 +30,14 @@ type job struct {
 	expected, until float64
 	version         int
 
-	spot  place.Spot // with a policy
-	slot  int        // with fixed layouts
-	index int        // in running
+	spots   []place.Spot // with a policy: its slices
+	numbers []int        // with fixed layouts: its slices
+	kind    int          // where jobs are moved: its profile
+	index   int          // in running
 }
+
+// slices is how many it needs, at once.
+func (j *job) slices() int { return max(j.Slices, 1) }
 
 // simulation is a run of it.
 type simulation struct {
@@ -44,6 +51,8 @@ type simulation struct {
 	recent  place.Recent
 	result  Result
 }
+
+var errNever = errors.New("waits for ever")
 
 // Run plays the jobs, which must come in the order of submission. The error names the job that is impossible, and what is wrong with
 // the configuration.
@@ -71,7 +80,7 @@ func Run(c Config, jobs iter.Seq[trace.Job]) (*Result, error) {
 	s.until(math.Inf(1))
 	s.result.last = max(s.result.last, s.now)
 	if s.queue.len() > 0 {
-		return nil, fmt.Errorf("job %s waits for ever: %s", s.queue.at(0).ID, s.queue.at(0).Profile)
+		return nil, fmt.Errorf("job %s %w: %s", s.queue.at(0).ID, errNever, s.queue.at(0).Profile)
 	}
 	s.result.close()
 	return &s.result, nil
@@ -79,6 +88,9 @@ func Run(c Config, jobs iter.Seq[trace.Job]) (*Result, error) {
 
 // submit lets time go on until a job comes.
 func (s *simulation) submit(t trace.Job) error {
+	if !(math.Abs(t.Submit) < math.Inf(1)) {
+		return fmt.Errorf("job %s is submitted at %v s", t.ID, t.Submit)
+	}
 	if t.Submit < s.now {
 		return fmt.Errorf("job %s is submitted before the one in front of it", t.ID)
 	}
@@ -98,6 +110,7 @@ func (s *simulation) submit(t trace.Job) error {
 		}
 		j.profiles = append(j.profiles, name)
 	}
+	j.needs = strings.Join(j.profiles, " ")
 	if j.size == 0 {
 		return fmt.Errorf("job %s: no GPU has %s", t.ID, cmp.Or(t.Profile, "what it needs"))
 	}

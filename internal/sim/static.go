@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -26,20 +27,32 @@ func (p Pattern) Deal(n int) []mig.Layout {
 // Names says the layouts by their profiles: 7g.40gb / 4g.20gb 3g.20gb.
 func (p Pattern) Names(b *mig.Board) string {
 	var all []string
-	for _, l := range p {
+	for k, l := range p {
+		if k > 0 && l == p[k-1] {
+			continue
+		}
+		times := 1
+		for k+times < len(p) && p[k+times] == l {
+			times++
+		}
 		var names []string
 		for i := range l.Indices() {
 			names = append(names, b.Profiles[b.Placements[i].Profile].Name)
 		}
 		slices.Reverse(names) // profiles ascend
-		all = append(all, strings.Join(names, " "))
+		name := strings.Join(names, " ")
+		if times > 1 {
+			name = fmt.Sprintf("%d x (%s)", times, name)
+		}
+		all = append(all, name)
 	}
 	return strings.Join(all, " / ")
 }
 
 // BestStatic looks for the pattern under which the jobs fare best, what an administrator could do with fixed layouts at best, if the
 // workload were known beforehand: whole GPUs; every maximal layout L that differs from the others in what it holds; whole GPUs and L by turns,
-// 1:1, 2:1 and 1:2; and of the four best of these L each two together, with and without whole GPUs between them. Patterns that cannot hold every
+// 1:1, 2:1 and 1:2; one of the one kind and all others of the other; and of the four best of these L each two together, with and without whole GPUs between them. That
+// is not every pattern. Patterns that cannot hold every
 // job are left out. The cluster must be of one board; better says which of two results is.
 func BestStatic(c Config, jobs iter.Seq[trace.Job], better func(a, b *Result) bool) (Pattern, *Result, error) {
 	board := c.GPUs[0]
@@ -60,7 +73,10 @@ func BestStatic(c Config, jobs iter.Seq[trace.Job], better func(a, b *Result) bo
 	var ranked []found
 	for _, l := range others {
 		var best *Result
-		for _, p := range []Pattern{{l}, {whole, l}, {whole, whole, l}, {whole, l, l}} {
+		n := len(c.GPUs)
+		one := append(Pattern{whole}, slices.Repeat(Pattern{l}, n-1)...)
+		all := append(Pattern{l}, slices.Repeat(Pattern{whole}, n-1)...)
+		for _, p := range []Pattern{{l}, {whole, l}, {whole, whole, l}, {whole, l, l}, one, all} {
 			if r := s.try(p); r != nil && (best == nil || better(r, best)) {
 				best = r
 			}
@@ -116,7 +132,9 @@ func (s *search) try(p Pattern) *Result {
 	c := s.c
 	c.Policy, c.Static = nil, p.Deal(len(c.GPUs))
 	r, err := Run(c, s.jobs)
-	if err != nil {
+	if errors.Is(err, errNever) {
+		return nil // a job needs more slices at once than the pattern has
+	} else if err != nil {
 		s.err = err
 		return nil
 	}

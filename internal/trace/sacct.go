@@ -16,10 +16,11 @@ var SacctColumns = []string{"JobID", "State", "Submit", "Eligible", "Start", "En
 
 // Sacct reads the site's own jobs from sacct -P. Each needs what it was given by profile (gres/mig:2g.10gb), else the smallest
 // profile that holds the most memory and utilisation that any of its steps had, else a whole GPU. It is submitted when it became eligible, so that
-// waits are Slurm's, and runs as long as it did. Times are seconds since 1970 (SLURM_TIME_FORMAT=%s) or as sacct prints them
+// waits are Slurm's, and runs as long as it did. A job with several GPUs needs as many slices, or, if they were not given by profile, whole
+// GPUs: what its steps used is the sum over theirs. Times are seconds since 1970 (SLURM_TIME_FORMAT=%s) or as sacct prints them
 // by itself.
 //
-// Left out are jobs without a GPU, with more than one, that never started, and that still run.
+// Left out are jobs without a GPU, that never started, and that still run.
 func Sacct(file string, r io.Reader) (*Workload, error) {
 	t, err := openTable(file, r, '|', "JobID", "State", "Submit", "Start", "ElapsedRaw", "AllocTRES")
 	if err != nil {
@@ -43,7 +44,7 @@ func Sacct(file string, r io.Reader) (*Workload, error) {
 			if !known {
 				return nil, t.bad(fmt.Errorf("step %s of job %s comes before the job", step, id))
 			}
-			if k >= 0 && t.has("TRESUsageInMax") {
+			if k >= 0 && w.Jobs[k].Slices == 0 && t.has("TRESUsageInMax") {
 				if err := w.Jobs[k].uses(t.text("TRESUsageInMax")); err != nil {
 					return nil, t.bad(fmt.Errorf("column TRESUsageInMax: %w", err))
 				}
@@ -86,8 +87,6 @@ func (t *table) sacctJob(id string) (j Job, why string, err error) {
 		return j, "never started", nil
 	case gpus == 0:
 		return j, "no GPU", nil
-	case gpus > 1:
-		return j, "more than one GPU", nil
 	case slices.Contains([]string{"RUNNING", "SUSPENDED", "COMPLETING", "REQUEUED"}, firstWord(t.text("State"))):
 		return j, "still runs", nil
 	}
@@ -100,6 +99,9 @@ func (t *table) sacctJob(id string) (j Job, why string, err error) {
 		submit = t.text("Eligible")
 	}
 	j = Job{ID: id, Profile: profile}
+	if gpus > 1 {
+		j.Slices = gpus
+	}
 	if j.Submit, err = moment(submit); err != nil {
 		return j, "", fmt.Errorf("column Submit: %w", err)
 	}
@@ -135,7 +137,7 @@ func moment(s string) (float64, error) {
 	return float64(at.Unix()), nil
 }
 
-// allocated reads AllocTRES: how many GPUs, and of which profile if that is said.
+// allocated reads AllocTRES: how many GPUs, or slices of a profile if that is said.
 func allocated(tres string) (gpus int, profile string, err error) {
 	for _, item := range strings.Split(tres, ",") {
 		name, value, ok := strings.Cut(item, "=")
@@ -151,10 +153,10 @@ func allocated(tres string) (gpus int, profile string, err error) {
 			return 0, "", fmt.Errorf("%s is no count", item)
 		}
 		switch {
-		case !typed:
+		case !typed && profile == "":
 			gpus = n
-		case n > 0 && mig != "closed":
-			profile = mig
+		case typed && n > 0 && mig != "closed":
+			profile, gpus = mig, n
 		}
 	}
 	return gpus, profile, nil

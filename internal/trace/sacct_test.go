@@ -20,6 +20,8 @@ func TestSacct(t *testing.T) {
 		"10|COMPLETED|1000|1000|1005|1006|1|10|cpu=4|\n"+
 		"10.batch|COMPLETED|1000||1005|1006|1||cpu=4|gres/gpumem=what\n"+
 		"11|COMPLETED|1000|1000|1005|1006|1|10|gres/gpu:a100=4,gres/gpu=4|\n"+
+		"11.0|COMPLETED|1000||1005|1006|1||gres/gpu=4|gres/gpumem=100G,gres/gpuutil=30\n"+
+		"16|COMPLETED|1000|1000|1005|1006|1|10|gres/gpu=2,gres/mig:3g.20gb=2,gres/mig=2|\n"+
 		"12|CANCELLED|1000|Unknown|None|1006|0|10||\n"+
 		"13|PENDING|1000|1000|Unknown|Unknown|0|10||\n"+
 		"14|RUNNING|1000|1000|1005|Unknown|700|10|gres/gpu=1|\n"+
@@ -31,13 +33,15 @@ func TestSacct(t *testing.T) {
 		{ID: "15", Submit: 0, Duration: 1, Limit: 600, Profile: "1g.5gb", Waited: 15},
 		{ID: "8_1", Submit: 10, Duration: 60, Limit: 60, MemoryMiB: 9000, Compute: 0.9},
 		{ID: "9", Submit: 10, Duration: 1, Compute: 1, Memory: 1, Waited: 5},
+		{ID: "11", Submit: 10, Duration: 1, Limit: 600, Compute: 1, Memory: 1, Slices: 4, Waited: 5},
+		{ID: "16", Submit: 10, Duration: 1, Limit: 600, Profile: "3g.20gb", Slices: 2, Waited: 5},
 		{ID: "7", Submit: 20, Duration: 60, Limit: 1800, Profile: "2g.10gb", MemoryMiB: 3072, Compute: 0.2, Waited: 30},
 	}
 	if !reflect.DeepEqual(w.Jobs, want) {
 		t.Errorf("jobs\n%+v, want\n%+v", w.Jobs, want)
 	}
-	left := []Left{{"no GPU", 1}, {"more than one GPU", 1}, {"never started", 2}, {"still runs", 1}}
-	if !reflect.DeepEqual(w.Left, left) || w.Assumed != 1 {
+	left := []Left{{"no GPU", 1}, {"never started", 2}, {"still runs", 1}}
+	if !reflect.DeepEqual(w.Left, left) || w.Assumed != 2 {
 		t.Errorf("left out %+v, assumed %d", w.Left, w.Assumed)
 	}
 }

@@ -25,6 +25,8 @@ type Job struct {
 	Compute, Memory float64
 	MemoryMiB       float64
 
+	Slices int // how many of these it needs, all at once; 0 is 1
+
 	Waited float64 // how long it really waited, in seconds, where that is known
 }
 
@@ -68,6 +70,36 @@ type Workload struct {
 type Left struct {
 	Reason string `json:"reason"`
 	Jobs   int    `json:"jobs"`
+}
+
+// Only leaves out the jobs that no GPU of these could ever run.
+func (w *Workload) Only(gpus []*mig.Board) {
+	count := map[*mig.Board]int{}
+	for _, b := range gpus {
+		count[b]++
+	}
+	// room is how many slices for the job there can be at once.
+	room := func(j Job) (n int) {
+		for b, gpus := range count {
+			if name, ok := j.On(b); ok {
+				p, _ := b.ProfileIndex(name)
+				n += gpus * b.Table().Node(0).Placeable(p)
+			}
+		}
+		return n
+	}
+	kept := w.Jobs[:0:0]
+	for _, j := range w.Jobs {
+		switch n := room(j); {
+		case n == 0:
+			w.leave("no GPU here has what it needs", 1)
+		case n < j.Slices:
+			w.leave("it needs more GPUs than are here", 1)
+		default:
+			kept = append(kept, j)
+		}
+	}
+	w.Jobs = kept
 }
 
 func (w *Workload) leave(reason string, jobs int) {

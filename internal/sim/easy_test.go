@@ -1,0 +1,239 @@
+package sim
+
+import (
+	"fmt"
+	"iter"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"caelum/internal/mig"
+	"caelum/internal/place"
+	"caelum/internal/trace"
+)
+
+// watched is a room that notes what was reserved for the head of the queue and whose turn came when.
+type watched struct {
+	room
+	s          *simulation
+	reserved   map[*job]float64 // the earliest start that was ever reserved for it
+	turn       map[*job]float64 // when it was given room, which making its instance may follow
+	order      []*job           // as they were given room
+	backfilled int
+	after      func() // called after every attempt
+}
+
+func (w *watched) place(k int, r *reservation) (bool, *reservation) {
+	j := w.s.queue.at(k)
+	got, first := w.room.place(k, r)
+	switch {
+	case got:
+		w.order = append(w.order, j)
+		w.turn[j] = w.s.now
+		w.backfilled += min(k, 1)
+	case k == 0 && first != nil:
+		if at, ok := w.reserved[j]; !ok || first.at < at {
+			w.reserved[j] = first.at
+		}
+	}
+	if w.after != nil {
+		w.after()
+	}
+	return got, first
+}
+
+// watch does what Run does, in a room that is watched.
+func watch(c Config, jobs iter.Seq[trace.Job], after func(*watched)) (*watched, error) {
+	s := &simulation{Config: c}
+	for _, b := range s.GPUs {
+		if !slices.Contains(s.kinds, b) {
+			s.kinds = append(s.kinds, b)
+		}
+	}
+	w := &watched{room: newRoom(s), s: s, reserved: map[*job]float64{}, turn: map[*job]float64{}}
+	if after != nil {
+		w.after = func() { after(w) }
+	}
+	s.room = w
+	for j := range jobs {
+		if err := s.submit(j); err != nil {
+			return nil, err
+		}
+	}
+	s.until(math.Inf(1))
+	return w, nil
+}
+
+// policies runs a test for each policy, those that are excepted left out.
+func policies(t *testing.T, test func(*testing.T, place.Policy), except ...string) {
+	for _, name := range place.Names() {
+		if !slices.Contains(except, name) {
+			t.Run(name, func(t *testing.T) { test(t, policy(t, name)) })
+		}
+	}
+}
+
+// keepsItsPromise fails if somebody was given room later than was ever reserved for him.
+//
+// To compare with a run without the jobs behind the head would be simpler and wrong: EASY promises nothing to those who are not at the
+// head yet, and a job that overtakes them may well delay them. What is promised, and when, only the run itself can say.
+func (w *watched) keepsItsPromise(t *rapid.T) {
+	for _, j := range w.order {
+		if at, ok := w.reserved[j]; ok && w.turn[j] > at {
+			t.Fatalf("%s, submitted at %v, was to start at %v and started at %v", j.Profile, j.Submit, at, w.turn[j])
+		}
+	}
+}
+
+// With exact ends nobody delays the head: it starts by the earliest time that was ever reserved for it. Not so with qla, which may hold
+// the head again when that time has come.
+func TestBackfillDoesNotDelayTheHead(t *testing.T) {
+	policies(t, func(t *testing.T, p place.Policy) {
+		backfilled := 0
+		rapid.Check(t, func(t *rapid.T) {
+			boards, jobs := drawCase(t, 14)
+			w, err := watch(Config{GPUs: boards, Policy: p, Discipline: EASY}, played(jobs), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.keepsItsPromise(t)
+			backfilled += w.backfilled
+		})
+		if !t.Failed() && backfilled == 0 {
+			t.Error("nobody overtook anybody: the cases say nothing")
+		}
+	}, "qla")
+}
+
+// The same where instances outlive their jobs, stand where room is reserved, and take time to make.
+func TestBackfillBesideStandingInstances(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		boards, jobs := drawCase(t, 14)
+		times := rapid.SampledFrom([]float64{0, 0.25, 2})
+		c := Config{GPUs: boards, Policy: place.Reach, Discipline: EASY, Create: times.Draw(t, "create"), Destroy: times.Draw(t, "destroy")}
+		w, err := watch(c, played(jobs), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.keepsItsPromise(t)
+	})
+}
+
+// What is withheld for the head is given back whole: no unit stays blocked, and the account of the fragmentation is that of the GPUs
+// as they stand.
+func TestWithholdingLeavesNoTrace(t *testing.T) {
+	policies(t, func(t *testing.T, p place.Policy) {
+		rapid.Check(t, func(t *rapid.T) {
+			boards, jobs := drawCase(t, 14)
+			_, err := watch(Config{GPUs: boards, Policy: p, Discipline: EASY}, played(jobs), func(w *watched) {
+				c := w.room.(*cut)
+				frag := 0.0
+				for k := range boards {
+					if b := c.pool.GPU(k).Blocked; b != 0 {
+						t.Fatalf("at %v: units %b of GPU %d stay blocked", w.s.now, b, k)
+					}
+					frag += c.pool.Busy(k).Frag
+				}
+				if math.Abs(frag-c.frag) > 1e-9 {
+					t.Fatalf("at %v: fragmentation %v on the books, %v on the GPUs", w.s.now, c.frag, frag)
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	})
+}
+
+// drawConfig draws a discipline and GPUs that are cut by any policy, once and for all, or as the reference likes.
+func drawConfig(t *rapid.T, boards []*mig.Board) Config {
+	c := Config{GPUs: boards, Discipline: rapid.SampledFrom([]Discipline{FIFO, EASY, Loss}).Draw(t, "discipline")}
+	switch name := rapid.SampledFrom(append(place.Names(), "static", "moved")).Draw(t, "room"); name {
+	case "static":
+		for _, b := range boards {
+			c.Static = append(c.Static, rapid.SampledFrom(b.Maximal()).Draw(t, "layout"))
+		}
+	case "moved":
+	default:
+		p, err := place.ByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Policy = p
+	}
+	return c
+}
+
+// named gives the jobs names by which errors can tell them.
+func named(jobs []place.Job) iter.Seq[trace.Job] {
+	return func(yield func(trace.Job) bool) {
+		k := 0
+		for j := range played(jobs) {
+			k++
+			if j.ID = fmt.Sprintf("#%d#", k); !yield(j) {
+				return
+			}
+		}
+	}
+}
+
+// Whoever is submitted starts once, is refused where nobody waits, or is why the whole run is an error.
+func TestNoJobIsLost(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		boards, jobs := drawCase(t, 10)
+		if rapid.IntRange(0, 9).Draw(t, "impossible") == 0 {
+			rapid.SampledFrom([]*place.Job{&jobs[0], &jobs[len(jobs)-1]}).Draw(t, "which").Profile = "9g.90gb"
+		}
+		c := drawConfig(t, boards)
+		r, err := Run(c, named(jobs))
+		w, failed := watch(c, named(jobs), nil)
+		switch {
+		case failed != nil:
+			if err == nil || err.Error() != failed.Error() || !strings.Contains(err.Error(), "#: no GPU has 9g.90gb") {
+				t.Fatalf("%v, %v", err, failed)
+			}
+			return
+		case err != nil:
+			if c.Discipline == Loss || w.s.queue.len() == 0 || !strings.Contains(err.Error(), "job "+w.s.queue.at(0).ID+" waits for ever") {
+				t.Fatalf("%v, and %d wait", err, w.s.queue.len())
+			}
+		case w.s.queue.len() > 0 || r.Started != len(w.order):
+			t.Fatalf("%d of %d started, %d wait", r.Started, len(w.order), w.s.queue.len())
+		}
+		seen := map[string]bool{}
+		for _, j := range w.order {
+			if seen[j.ID] {
+				t.Fatalf("job %s started twice", j.ID)
+			}
+			seen[j.ID] = true
+		}
+		got := &w.s.result
+		if got.Submitted != len(jobs) || got.Started+got.Refused+w.s.queue.len() != len(jobs) || len(w.s.running) > 0 ||
+			got.Refused > 0 && c.Discipline != Loss {
+			t.Fatalf("of %d jobs %d were submitted, %d started, %d were refused, %d wait, %d run", len(jobs), got.Submitted, got.Started,
+				got.Refused, w.s.queue.len(), len(w.s.running))
+		}
+	})
+}
+
+// A run can be repeated, with the very same Config: the best fixed layouts are found by playing one again and again.
+func TestTheSameAgain(t *testing.T) {
+	for _, know := range said {
+		t.Run(know.name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				boards, jobs := drawCase(t, 10)
+				c := drawConfig(t, boards)
+				c.Said, c.Learn = know.said(1), know.learn
+				first, err := Run(c, named(jobs))
+				again, failed := Run(c, named(jobs))
+				if fmt.Sprint(err) != fmt.Sprint(failed) || !reflect.DeepEqual(first, again) {
+					t.Fatalf("%+v (%v), then %+v (%v)", first, err, again, failed)
+				}
+			})
+		})
+	}
+}
