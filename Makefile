@@ -43,12 +43,13 @@ bench: prerequisites
 	$(GO) build -trimpath -buildvcs=false -o $(B)/devcluster-bench ./contrib/devcluster/bench
 	$(B)/devcluster-bench
 
-# The five inputs that others write, FUZZTIME seconds each (docs/results.md, "Fuzzing"). What it has found is among the cases
+# The inputs that others write, and plans; FUZZTIME seconds each (docs/results.md, "Fuzzing"). What it has found is among the cases
 # of the ordinary tests.
 FUZZTIME ?= 3600
 fuzz: prerequisites
 	@command -v clang >/dev/null || { echo "clang is needed: apt-get install clang"; exit 1; }
-	for f in internal/api:FuzzServer internal/agent:FuzzAgent contrib/job_submit:FuzzTable contrib/job_submit:FuzzSubmit contrib/job_submit:FuzzModify; do \
+	for f in internal/api:FuzzServer internal/agent:FuzzAgent contrib/job_submit:FuzzTable contrib/job_submit:FuzzSubmit contrib/job_submit:FuzzModify \
+		internal/mig:FuzzParse internal/place:FuzzPlan internal/trace:FuzzSacct; do \
 		$(GO) test ./$${f%:*} -run '^$$' -fuzz "^$${f#*:}\$$" -parallel=1 -fuzztime=$(FUZZTIME)s -fuzzminimizetime=50x || exit 1; done
 	$(MAKE) -C spank/fuzz fuzz B=$(B) FUZZTIME=$(FUZZTIME)
 	$(MAKE) -C contrib/nvml-emulator/fuzz fuzz B=$(B) FUZZTIME=$(FUZZTIME)

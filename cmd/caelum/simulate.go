@@ -19,6 +19,7 @@ import (
 
 	"caelum/internal/mig"
 	"caelum/internal/place"
+	"caelum/internal/report"
 	"caelum/internal/sim"
 	"caelum/internal/trace"
 )
@@ -37,6 +38,7 @@ type simulateOptions struct {
 	queue, ends              string
 	create, destroy          time.Duration
 	csv, stay                bool
+	report                   string
 }
 
 // mostGPUs bounds what is simulated; the largest public clusters have some ten thousand.
@@ -111,6 +113,7 @@ profile that fared worst, the share of its jobs that started.`,
 	f.BoolVar(&o.stay, "stay", false, "nobody leaves: durations are ignored, and ACCEPTED counts units alone; for --queue none")
 	f.DurationVar(&o.create, "create", 0, "how long it takes to make an instance (an A100: 160ms to 240ms)")
 	f.DurationVar(&o.destroy, "destroy", 0, "how long it takes to destroy one (an A100: 200ms to 220ms)")
+	f.StringVar(&o.report, "report", "", "write a page with drawings to this file, too: HTML that needs nothing else")
 	f.BoolVar(&o.csv, "csv", false, "print comma-separated values")
 	return cmd
 }
@@ -137,27 +140,32 @@ func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 	if len(work.Jobs) == 0 {
 		return fmt.Errorf("%s: no jobs to play%s", o.describe(), leftOut(work.Left))
 	}
-	report := simulation{Workload: o.describe(), Jobs: len(work.Jobs), LeftOut: work.Left, Assumed: work.Assumed, GPUs: len(c.GPUs), Queue: o.queue, Ends: o.ends}
+	result := simulation{Workload: o.describe(), Jobs: len(work.Jobs), LeftOut: work.Left, Assumed: work.Assumed, GPUs: len(c.GPUs), Queue: o.queue, Ends: o.ends}
 	if o.sacct != "" || o.fromSacct {
 		if o.queue == "none" {
 			return usageError{errors.New("--queue none: at this site jobs wait; choose fifo or easy")}
 		}
-		report.Policies = append(report.Policies, asItWas(work.Jobs))
+		result.Policies = append(result.Policies, asItWas(work.Jobs))
 	}
 	for _, name := range o.policies {
 		run, err := o.play(c, name, watched(progress, name, work.Jobs))
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		report.Policies = append(report.Policies, run)
+		result.Policies = append(result.Policies, run)
+	}
+	if o.report != "" {
+		if err := result.page(c.GPUs, o.queue == "none").WriteFile(o.report); err != nil {
+			return err
+		}
 	}
 	switch {
 	case g.json:
-		return printJSON(w, report)
+		return printJSON(w, result)
 	case o.csv:
-		return report.csv(w)
+		return result.csv(w)
 	}
-	report.print(w, o.queue == "none")
+	result.print(w, o.queue == "none")
 	return nil
 }
 
@@ -195,6 +203,11 @@ func (o simulateOptions) play(c sim.Config, name string, jobs iter.Seq[trace.Job
 	var r *sim.Result
 	var err error
 	said := ""
+	var recorded *report.Recorder
+	if o.report != "" && name != "static" {
+		recorded = &report.Recorder{}
+		c.Observer = recorded
+	}
 	if c.Said, c.Learn, err = o.said(); err != nil { // the same draws for each policy
 		return run{}, err
 	}
@@ -222,6 +235,11 @@ func (o simulateOptions) play(c sim.Config, name string, jobs iter.Seq[trace.Job
 		if err == nil {
 			said = p.Names(c.GPUs[0])
 		}
+		if err == nil && o.report != "" { // once more, to be watched
+			recorded = &report.Recorder{}
+			c.Static, c.Observer = p.Deal(len(c.GPUs)), recorded
+			r, err = sim.Run(c, jobs)
+		}
 	default:
 		if c.Policy, err = place.ByName(name); err == nil {
 			r, err = sim.Run(c, jobs)
@@ -230,7 +248,9 @@ func (o simulateOptions) play(c sim.Config, name string, jobs iter.Seq[trace.Job
 	if err != nil {
 		return run{}, err
 	}
-	return newRun(name, said, r), nil
+	out := newRun(name, said, r)
+	out.recorded = recorded
+	return out, nil
 }
 
 // config is all of the configuration but the policy and what is said of ends.

@@ -8,6 +8,8 @@ import (
 	"os"
 	"strconv"
 
+	"caelum/internal/mig"
+	"caelum/internal/report"
 	"caelum/internal/sim"
 	"caelum/internal/trace"
 )
@@ -46,6 +48,8 @@ type run struct {
 	Destroyed   int     `json:"destroyed"`
 	Reused      int     `json:"reused"`
 	Held        int     `json:"held"`
+
+	recorded *report.Recorder
 }
 
 func newRun(policy, layouts string, r *sim.Result) run {
@@ -114,6 +118,27 @@ func (s simulation) print(w io.Writer, loss bool) {
 			fmt.Fprintf(w, "\n%s: %s\n", r.Policy, r.Layouts)
 		}
 	}
+}
+
+// page is it as drawings.
+func (s simulation) page(gpus []*mig.Board, loss bool) report.Page {
+	p := report.Page{Title: s.Workload, Loss: loss, Facts: []string{fmt.Sprintf("%d jobs on %d GPUs; queue %s; ends %s", s.Jobs, s.GPUs, s.Queue, s.Ends)}}
+	for _, l := range s.LeftOut {
+		p.Facts = append(p.Facts, fmt.Sprintf("left out: %d, %s", l.Jobs, l.Reason))
+	}
+	if s.Assumed > 0 {
+		p.Facts = append(p.Facts, fmt.Sprintf("taken to need a whole GPU, as nobody measured it: %d", s.Assumed))
+	}
+	for _, b := range gpus {
+		p.Grids = append(p.Grids, b.Grid)
+	}
+	for _, r := range s.Policies {
+		p.Policies = append(p.Policies, report.Policy{
+			Name: r.Policy, Note: r.Layouts, Started: r.Started, Refused: r.Refused, Created: r.Created, MeanWait: r.MeanWait, MedianWait: r.MedianWait, P95Wait: r.P95Wait,
+			P99Wait: r.P99Wait, LongestWait: r.LongestWait, Utilisation: r.Utilisation, Frag: r.Frag, Accepted: r.Accepted, Recorded: r.recorded,
+		})
+	}
+	return p
 }
 
 func (s simulation) csv(w io.Writer) error {

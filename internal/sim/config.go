@@ -21,6 +21,8 @@ type Config struct {
 
 	Discipline Discipline
 
+	Observer Observer // nil: nobody watches
+
 	// Stay has nobody leave: durations are ignored, and what is accepted counts by units alone.
 	Stay bool
 

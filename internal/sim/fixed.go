@@ -18,6 +18,7 @@ type fixed struct {
 // slice of a fixed layout.
 type slice struct {
 	kind, size, compute int
+	gpu, start          int            // units
 	holds               map[string]int // profiles that it is large enough for, and their sizes in units
 	job                 *job
 }
@@ -28,7 +29,7 @@ func newFixed(s *simulation) *fixed {
 		f.free += b.Grid
 		for i := range s.Static[k].Indices() {
 			of := b.Profiles[b.Placements[i].Profile]
-			sl := slice{kind: slices.Index(s.kinds, b), size: of.Size, compute: of.Compute, holds: map[string]int{}}
+			sl := slice{gpu: k, start: b.Placements[i].Start, kind: slices.Index(s.kinds, b), size: of.Size, compute: of.Compute, holds: map[string]int{}}
 			for _, p := range b.Profiles {
 				if enough(of, p) {
 					sl.holds[p.Name] = p.Size

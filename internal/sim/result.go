@@ -70,6 +70,9 @@ func (r *Result) ended(j *job) { r.last = max(r.last, j.ends) }
 // pass accounts for a time in which nothing happens.
 func (r *Result) pass(s *simulation, d float64) {
 	if d > 0 {
+		if s.Observer != nil {
+			s.Observer.Passed(s.now, s.now+d, r.units-s.room.idle(), s.queue.len(), s.room.fragmentation()/float64(len(s.GPUs)))
+		}
 		r.busy += d * float64(r.units-s.room.idle())
 		r.frag += d * s.room.fragmentation() / float64(len(s.GPUs))
 	}

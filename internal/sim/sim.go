@@ -152,6 +152,7 @@ func (s *simulation) start(j *job, takes float64) {
 		s.running.push(j)
 	}
 	s.result.started(j)
+	s.tell(j)
 }
 
 // request is what a policy is told of a job that waits. On unlike boards it is told what the job needs on the first that has it.

@@ -1,0 +1,50 @@
+package report
+
+import (
+	"fmt"
+	"html"
+	"html/template"
+	"slices"
+)
+
+// mostGPUs is how many GPUs a timeline shows.
+const mostGPUs = 16
+
+// timeline draws what stood on each GPU: units from top to bottom, a slice as a box from its start to its end.
+func timeline(r *Recorder, grids []int, profiles []string) template.HTML {
+	const lane, gap, top = 6.0, 8.0, 8.0
+	n := min(len(grids), mostGPUs)
+	y := make([]float64, n+1)
+	y[0] = top
+	for k := range n {
+		y[k+1] = y[k] + lane*float64(grids[k]) + gap
+	}
+	end := 0.0
+	for _, s := range r.spans {
+		end = max(end, s.From)
+		if !r.cut {
+			end = max(end, s.To)
+		}
+	}
+	end = max(end, 1e-9)
+	name, seconds := unit(end)
+	x := func(t float64) float64 { return left + (pageWidth-left-right)*min(t, end)/end }
+	d := draw(int(y[n])+44, "slices of each GPU over time")
+	for _, t := range ticks(end / seconds) {
+		d.grid(x(t*seconds), top, x(t*seconds), y[n])
+		d.text(x(t*seconds), y[n]+18, "middle", number(round(t)))
+	}
+	d.text((left+pageWidth-right)/2, y[n]+38, "middle", name+" since the first submission")
+	for k := range n {
+		d.text(left-12, y[k]+lane*float64(grids[k])/2+5, "end", fmt.Sprintf("GPU %d", k))
+		fmt.Fprintf(d, `<rect class="gpu" x="%d" y="%.1f" width="%d" height="%.1f"/>`, left, y[k], pageWidth-left-right, lane*float64(grids[k]))
+	}
+	for _, s := range r.spans {
+		if s.GPU >= n || s.From >= end {
+			continue
+		}
+		fmt.Fprintf(d, `<rect x="%.2f" y="%.1f" width="%.2f" height="%.1f" fill="%s" class="slice"><title>job %s: %s, %.0f s</title></rect>`, x(s.From), y[s.GPU]+lane*float64(s.Start),
+			max(x(s.To)-x(s.From), 0.3), lane*float64(s.Size), colour(slices.Index(profiles, s.Profile)), html.EscapeString(s.Job), html.EscapeString(s.Profile), s.To-s.From)
+	}
+	return d.done()
+}
