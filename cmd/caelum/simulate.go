@@ -26,6 +26,9 @@ import (
 
 type simulateOptions struct {
 	churn, alibaba, grmu, sacct string
+	miso, misoSteps             string
+	every                       time.Duration
+	slowdown                    float64
 
 	fromSacct    bool
 	since, until string
@@ -58,6 +61,9 @@ WORKLOADS, one of
   --alibaba FILE    a pod list of Alibaba's gpu-v2023 trace (openb_pod_list_*.csv): the pods with one GPU; each needs the smallest profile
                     that holds its share
   --grmu FILE       the same, with the profiles that the GRMU paper gives the pods (arXiv 2502.01909)
+  --miso FILE       the training jobs of the MISO paper (arXiv 2207.11428, jobs_100.csv) with the step times that were measured on each profile
+                    (--miso-steps a100_40gb_mig_step_time.csv); a job gets the smallest profile on which it fits and is not slower than
+                    --slowdown, runs as fast as it did there, and comes --every so often on average
   --from-sacct      this site's own jobs, as sacct has them (--since, --until). Each needs the profile that it was given; else the smallest
                     that holds the memory and utilisation that sacct has of it (gres/gpumem, gres/gpuutil); else a whole GPU
   --sacct FILE      the same from a file that sacct -a -P wrote, with the columns
@@ -67,8 +73,8 @@ POLICIES, any number of
   first-fit, best-fit, driver, reach, mcc, mecc, fgd, fragaware, grmu, lifetime, scarcity, qla
                     slices are cut when a job starts, where the policy says
   whole             every job gets a whole GPU
-  static            GPUs are cut once and for all, in the best way that was found for this very workload (least mean wait; without a
-                    queue, most accepted); a job gets the smallest free slice that holds it
+  static            GPUs are cut once and for all, in the best way that was found for this very workload (soonest done on average;
+                    without a queue, most accepted); a job gets the smallest free slice that holds it
   moved             the reference: running jobs may be moved at any time for nothing; with --queue fifo nothing can beat it
 
 QUEUES
@@ -82,7 +88,7 @@ ENDS, what policies are told of how long jobs run
   limits=A-B        a time limit, A to B times the truth, and what the jobs before made of theirs
   error=S           a prediction with a lognormal error of S, and what the jobs before made of theirs
 
-Waits are in seconds. UTIL is the share of all units that held a job from the first submission to the last end, FRAG how fragmented the
+Waits are in seconds; TURNAROUND is the mean from submission to end, where jobs run slower on smaller slices. UTIL is the share of all units that held a job from the first submission to the last end, FRAG how fragmented the
 GPUs were on average (0 to 1), CUT how many instances were made. ACCEPTED is the share of what was asked for, in units times time; WORST is, of the
 profile that fared worst, the share of its jobs that started.`,
 		Example: `  caelum simulate --churn uniform6 --gpus A100-40GB:16 --policies best-fit,lifetime,qla
@@ -97,6 +103,10 @@ profile that fared worst, the share of its jobs that started.`,
 	f.StringVar(&o.churn, "churn", "", "synthetic workload of this mix")
 	f.StringVar(&o.alibaba, "alibaba", "", "pod list of Alibaba's gpu-v2023 trace")
 	f.StringVar(&o.grmu, "grmu", "", "the same, with GRMU's profiles")
+	f.StringVar(&o.miso, "miso", "", "the MISO paper's list of jobs")
+	f.StringVar(&o.misoSteps, "miso-steps", "", "miso: the step times on each profile")
+	f.DurationVar(&o.every, "every", time.Minute, "miso: the mean time between two submissions")
+	f.Float64Var(&o.slowdown, "slowdown", 0, "miso: how many times slower than on a whole GPU a job may be; 0: any")
 	f.StringVar(&o.sacct, "sacct", "", "what sacct -P printed")
 	f.BoolVar(&o.fromSacct, "from-sacct", false, "this site's own jobs")
 	f.StringVar(&o.since, "since", "now-30days", "--from-sacct: jobs since then, as sacct's --starttime has it")
@@ -104,7 +114,7 @@ profile that fared worst, the share of its jobs that started.`,
 	f.IntVar(&o.jobs, "jobs", 4000, "churn: how many jobs")
 	f.Float64Var(&o.load, "load", 0.85, "churn: the share of all units that is asked for on average")
 	f.DurationVar(&o.mean, "mean", time.Hour, "churn: how long jobs run on average")
-	f.Uint64Var(&o.seed, "seed", 1, "churn and ends: the same seed gives the same jobs")
+	f.Uint64Var(&o.seed, "seed", 1, "churn, miso and ends: the same seed gives the same jobs")
 	f.StringSliceVar(&o.gpus, "gpus", []string{"A100-40GB:16"}, "the cluster: BOARD:COUNT,...")
 	f.StringSliceVar(&o.profiles, "profiles", nil, "the profiles that count; default those without variants (+me, ...), \"all\" every one")
 	f.StringSliceVar(&o.policies, "policies", nil, "which to compare; default whole, static, reach (the agent's), lifetime and qla, on unlike boards without static")
@@ -140,6 +150,7 @@ func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 	if len(work.Jobs) == 0 {
 		return fmt.Errorf("%s: no jobs to play%s", o.describe(), leftOut(work.Left))
 	}
+	slower := slices.ContainsFunc(work.Jobs, func(j trace.Job) bool { return j.Speed != nil })
 	result := simulation{Workload: o.describe(), Jobs: len(work.Jobs), LeftOut: work.Left, Assumed: work.Assumed, GPUs: len(c.GPUs), Queue: o.queue, Ends: o.ends}
 	if o.sacct != "" || o.fromSacct {
 		if o.queue == "none" {
@@ -165,7 +176,7 @@ func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 	case o.csv:
 		return result.csv(w)
 	}
-	result.print(w, o.queue == "none")
+	result.print(w, o.queue == "none", slower)
 	return nil
 }
 
@@ -230,7 +241,7 @@ func (o simulateOptions) play(c sim.Config, name string, jobs iter.Seq[trace.Job
 			if c.Discipline == sim.Loss {
 				return a.Accepted() > b.Accepted()
 			}
-			return a.MeanWait() < b.MeanWait()
+			return a.MeanTurnaround() < b.MeanTurnaround()
 		})
 		if err == nil {
 			said = p.Names(c.GPUs[0])
@@ -302,7 +313,7 @@ func (o simulateOptions) config() (c sim.Config, err error) {
 // workload makes or reads the jobs.
 func (o simulateOptions) workload(gpus int) (*trace.Workload, error) {
 	var given []string
-	for _, s := range []string{o.churn, o.alibaba, o.grmu, o.sacct} {
+	for _, s := range []string{o.churn, o.alibaba, o.grmu, o.sacct, o.miso} {
 		if s != "" {
 			given = append(given, s)
 		}
@@ -311,7 +322,7 @@ func (o simulateOptions) workload(gpus int) (*trace.Workload, error) {
 		given = append(given, "sacct")
 	}
 	if len(given) != 1 {
-		return nil, usageError{errors.New("which workload? Give one of --churn, --alibaba, --grmu, --from-sacct and --sacct; --help says what they are")}
+		return nil, usageError{errors.New("which workload? Give one of --churn, --alibaba, --grmu, --miso, --from-sacct and --sacct; --help says what they are")}
 	}
 	switch {
 	case o.churn != "":
@@ -329,8 +340,31 @@ func (o simulateOptions) workload(gpus int) (*trace.Workload, error) {
 		return trace.GRMU(given[0], f)
 	case o.sacct != "":
 		return trace.Sacct(given[0], f)
+	case o.miso != "":
+		return o.readMISO(f)
 	}
 	return trace.Alibaba(given[0], f)
+}
+
+func (o simulateOptions) readMISO(jobs io.Reader) (*trace.Workload, error) {
+	switch {
+	case o.misoSteps == "":
+		return nil, usageError{errors.New("--miso: give --miso-steps too, the step times")}
+	case o.every < 0 || !(o.slowdown >= 1 || o.slowdown == 0):
+		return nil, usageError{errors.New("--every takes no less than no time, and --slowdown at least 1 (0: any)")}
+	}
+	steps, err := os.Open(o.misoSteps)
+	if err != nil {
+		return nil, err
+	}
+	defer steps.Close()
+	w, err := trace.MISO(o.miso, jobs, o.misoSteps, steps, o.every.Seconds(), o.seed)
+	if err == nil && o.slowdown > 0 {
+		for k := range w.Jobs {
+			w.Jobs[k].Slowest = 1 / o.slowdown
+		}
+	}
+	return w, err
 }
 
 // askSacct reads this site's own jobs.
@@ -379,6 +413,8 @@ func (o simulateOptions) describe() string {
 		return fmt.Sprintf("jobs of this site from %s to %s", o.since, o.until)
 	case o.sacct != "":
 		return o.sacct
+	case o.miso != "":
+		return fmt.Sprintf("%s, every %v, seed %d", o.miso, o.every, o.seed)
 	}
 	return o.alibaba
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"iter"
 	"os"
+	"slices"
 	"strconv"
 
 	"caelum/internal/mig"
@@ -39,6 +40,7 @@ type run struct {
 	P95Wait     float64 `json:"p95_wait"`
 	P99Wait     float64 `json:"p99_wait"`
 	LongestWait float64 `json:"longest_wait"`
+	Turnaround  float64 `json:"mean_turnaround,omitempty"`
 	Makespan    float64 `json:"makespan,omitempty"` // what really happened has none, nor the next two
 	Utilisation float64 `json:"utilisation,omitempty"`
 	Frag        float64 `json:"fragmentation,omitempty"`
@@ -55,7 +57,7 @@ type run struct {
 func newRun(policy, layouts string, r *sim.Result) run {
 	return run{
 		Policy: policy, Layouts: layouts, Started: r.Started, Refused: r.Refused, MeanWait: r.MeanWait(), MedianWait: r.WaitAt(0.5), P95Wait: r.WaitAt(0.95),
-		P99Wait: r.WaitAt(0.99), LongestWait: r.Longest, Makespan: r.Makespan, Utilisation: r.Utilisation, Frag: r.Frag, Accepted: r.Accepted(), Worst: r.Worst(),
+		P99Wait: r.WaitAt(0.99), LongestWait: r.Longest, Turnaround: r.MeanTurnaround(), Makespan: r.Makespan, Utilisation: r.Utilisation, Frag: r.Frag, Accepted: r.Accepted(), Worst: r.Worst(),
 		Created: r.Created, Destroyed: r.Destroyed, Reused: r.Reused, Held: r.Held,
 	}
 }
@@ -84,7 +86,8 @@ func leftOut(all []trace.Left) (text string) {
 func seconds0(s float64) string { return strconv.FormatFloat(s, 'f', 0, 64) }
 func share(x float64) string    { return fmt.Sprintf("%.1f%%", 100*x) }
 
-func (s simulation) print(w io.Writer, loss bool) {
+// print prints a table; loss says that nobody waits, slower that jobs run slower on smaller slices.
+func (s simulation) print(w io.Writer, loss, slower bool) {
 	fmt.Fprintf(w, "%s: %d jobs on %d GPUs, queue %s, ends %s\n", s.Workload, s.Jobs, s.GPUs, s.Queue, s.Ends)
 	for _, l := range s.LeftOut {
 		fmt.Fprintf(w, "left out: %d, %s\n", l.Jobs, l.Reason)
@@ -97,6 +100,9 @@ func (s simulation) print(w io.Writer, loss bool) {
 	if loss {
 		head = []string{"POLICY", "STARTED", "REFUSED", "ACCEPTED", "WORST", "UTIL", "FRAG", "CUT"}
 	}
+	if slower {
+		head = slices.Insert(head, 1, "TURNAROUND")
+	}
 	table, right := [][]string{head}, make([]bool, len(head))
 	for k := range right {
 		right[k] = k > 0
@@ -105,6 +111,9 @@ func (s simulation) print(w io.Writer, loss bool) {
 		row := []string{r.Policy, fmt.Sprintf("%.1f", r.MeanWait), seconds0(r.MedianWait), seconds0(r.P95Wait), seconds0(r.P99Wait), seconds0(r.LongestWait), seconds0(r.Makespan)}
 		if loss {
 			row = []string{r.Policy, strconv.Itoa(r.Started), strconv.Itoa(r.Refused), share(r.Accepted), share(r.Worst)}
+		}
+		if slower {
+			row = slices.Insert(row, 1, fmt.Sprintf("%.1f", r.Turnaround))
 		}
 		if r.Policy == reality {
 			table = append(table, append(row[:len(row)-1], "-", "-", "-", "-"))
@@ -143,11 +152,11 @@ func (s simulation) page(gpus []*mig.Board, loss bool) report.Page {
 
 func (s simulation) csv(w io.Writer) error {
 	c := csv.NewWriter(w)
-	c.Write([]string{"policy", "layouts", "started", "refused", "mean_wait", "median_wait", "p95_wait", "p99_wait", "longest_wait", "makespan", "utilisation", "fragmentation",
+	c.Write([]string{"policy", "layouts", "started", "refused", "mean_turnaround", "mean_wait", "median_wait", "p95_wait", "p99_wait", "longest_wait", "makespan", "utilisation", "fragmentation",
 		"accepted", "worst_profile", "created", "destroyed", "reused", "held"})
 	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 	for _, r := range s.Policies {
-		c.Write([]string{r.Policy, r.Layouts, strconv.Itoa(r.Started), strconv.Itoa(r.Refused), number(r.MeanWait), number(r.MedianWait), number(r.P95Wait), number(r.P99Wait), number(r.LongestWait),
+		c.Write([]string{r.Policy, r.Layouts, strconv.Itoa(r.Started), strconv.Itoa(r.Refused), number(r.Turnaround), number(r.MeanWait), number(r.MedianWait), number(r.P95Wait), number(r.P99Wait), number(r.LongestWait),
 			number(r.Makespan), number(r.Utilisation), number(r.Frag), number(r.Accepted), number(r.Worst), strconv.Itoa(r.Created), strconv.Itoa(r.Destroyed), strconv.Itoa(r.Reused), strconv.Itoa(r.Held)})
 	}
 	c.Flush()

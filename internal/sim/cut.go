@@ -66,6 +66,10 @@ func (c *cut) place(k int, r *reservation) (bool, *reservation) {
 		j.units += p.before.Board.Placements[p.spot.Placement].Size
 	}
 	c.free -= j.units
+	if j.Speed != nil {
+		b := c.s.GPUs[made[0].spot.GPU]
+		j.runs = j.Takes(b.Profiles[b.Placements[made[0].spot.Placement].Profile].Name)
+	}
 	s.start(j, takes)
 	j.expected, j.until = j.started+total, j.started+until
 	if takes > 0 {

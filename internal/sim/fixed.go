@@ -18,7 +18,8 @@ type fixed struct {
 // slice of a fixed layout.
 type slice struct {
 	kind, size, compute int
-	gpu, start          int            // units
+	gpu, start          int // units
+	profile             string
 	holds               map[string]int // profiles that it is large enough for, and their sizes in units
 	job                 *job
 }
@@ -29,7 +30,7 @@ func newFixed(s *simulation) *fixed {
 		f.free += b.Grid
 		for i := range s.Static[k].Indices() {
 			of := b.Profiles[b.Placements[i].Profile]
-			sl := slice{gpu: k, start: b.Placements[i].Start, kind: slices.Index(s.kinds, b), size: of.Size, compute: of.Compute, holds: map[string]int{}}
+			sl := slice{profile: of.Name, gpu: k, start: b.Placements[i].Start, kind: slices.Index(s.kinds, b), size: of.Size, compute: of.Compute, holds: map[string]int{}}
 			for _, p := range b.Profiles {
 				if enough(of, p) {
 					sl.holds[p.Name] = p.Size
@@ -65,9 +66,14 @@ func (f *fixed) place(k int, r *reservation) (bool, *reservation) {
 		}
 	}
 	if len(free) == j.slices() {
+		slowest := math.Inf(1)
 		for _, i := range free {
 			f.slices[i].job = j
+			slowest = min(slowest, cmp.Or(j.Speed[f.slices[i].profile], 1))
 			j.units += f.slices[i].holds[j.profiles[f.slices[i].kind]]
+		}
+		if j.Speed != nil { // a larger slice is faster
+			j.runs = j.Duration / slowest
 		}
 		j.numbers = free
 		f.free -= j.units

@@ -10,6 +10,7 @@ type Result struct {
 	Submitted, Started, Refused int
 	Waits                       []float64 // of those that started, in the order of their starts
 	Longest                     float64   // wait
+	Turnaround                  float64   // from submission to end, the sum of those that started
 
 	UnitSecondsAsked, UnitSecondsGot float64
 	Profiles                         map[string]*ProfileResult
@@ -49,7 +50,7 @@ func (r *Result) submitted(j *job) {
 	}
 	r.Submitted++
 	r.of(j).Submitted++
-	r.UnitSecondsAsked += float64(j.size*j.slices()) * j.Duration
+	r.UnitSecondsAsked += float64(j.size*j.slices()) * j.runs
 }
 
 func (r *Result) started(j *job) {
@@ -57,10 +58,11 @@ func (r *Result) started(j *job) {
 	r.Started++
 	r.Waits = append(r.Waits, wait)
 	r.Longest = max(r.Longest, wait)
+	r.Turnaround += wait + j.runs
 	p := r.of(j)
 	p.Started++
 	p.Wait += wait
-	r.UnitSecondsGot += float64(j.size*j.slices()) * j.Duration
+	r.UnitSecondsGot += float64(j.size*j.slices()) * j.Takes(j.Profile)
 }
 
 func (r *Result) refused(*job) { r.Refused++ }
@@ -94,6 +96,9 @@ func (r *Result) MeanWait() float64 {
 	}
 	return sum / float64(max(len(r.Waits), 1))
 }
+
+// MeanTurnaround is from submission to end, of those that started; 0 when none did.
+func (r *Result) MeanTurnaround() float64 { return r.Turnaround / float64(max(r.Started, 1)) }
 
 // WaitAt is the wait that a share q of those that started did not exceed, 0 < q <= 1; 0 when none started.
 func (r *Result) WaitAt(q float64) float64 {

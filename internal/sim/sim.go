@@ -23,6 +23,7 @@ type job struct {
 	size     int      // units, on the first kind that has
 	units    int      // units of all its slices, where they are
 	said     float64  // how long it is said to run, in seconds
+	runs     float64  // how long it will, on the slice that it has or needs
 
 	started, ends float64
 
@@ -110,6 +111,10 @@ func (s *simulation) submit(t trace.Job) error {
 		}
 		j.profiles = append(j.profiles, name)
 	}
+	j.runs = j.Takes(j.Profile)
+	if j.Duration > 0 {
+		j.said *= j.runs / j.Duration
+	}
 	j.needs = strings.Join(j.profiles, " ")
 	if j.size == 0 {
 		return fmt.Errorf("job %s: no GPU has %s", t.ID, cmp.Or(t.Profile, "what it needs"))
@@ -132,7 +137,7 @@ func (s *simulation) until(then float64) {
 			s.room.leave(j)
 			s.result.ended(j)
 			if s.learned != nil {
-				s.learned.Finished(j.said, j.Duration)
+				s.learned.Finished(j.said, j.runs)
 			}
 		}
 		s.schedule()
@@ -147,7 +152,7 @@ func (s *simulation) advance(to float64) {
 // start is called by the room when it has made room for a job, which takes some seconds.
 func (s *simulation) start(j *job, takes float64) {
 	j.started = s.now + takes
-	j.ends = j.started + j.Duration
+	j.ends = j.started + j.runs
 	if !s.Stay {
 		s.running.push(j)
 	}

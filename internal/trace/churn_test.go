@@ -2,6 +2,7 @@ package trace
 
 import (
 	"math"
+	"reflect"
 	"slices"
 	"testing"
 )
@@ -11,7 +12,7 @@ func TestChurn(t *testing.T) {
 	for _, m := range Mixes {
 		c := Churn{Mix: m.Mix, Jobs: 100000, GPUs: 16, Load: 0.85, Seed: 1}
 		jobs := slices.Collect(c.All())
-		if again := slices.Collect(c.All()); len(jobs) != c.Jobs || !slices.Equal(jobs, again) {
+		if again := slices.Collect(c.All()); len(jobs) != c.Jobs || !reflect.DeepEqual(jobs, again) {
 			t.Fatalf("%s: %d jobs, or not the same ones again", m.Name, len(jobs))
 		}
 		count, units, time, work := map[string]float64{}, 0.0, 0.0, 0.0
@@ -41,7 +42,7 @@ func TestChurn(t *testing.T) {
 	}
 	other := Churn{Mix: Mixes[0].Mix, Jobs: 10, GPUs: 16, Load: 0.85, Seed: 2}
 	first := Churn{Mix: Mixes[0].Mix, Jobs: 10, GPUs: 16, Load: 0.85, Seed: 1}
-	if slices.Equal(slices.Collect(other.All()), slices.Collect(first.All())) {
+	if reflect.DeepEqual(slices.Collect(other.All()), slices.Collect(first.All())) {
 		t.Error("another seed gives the same jobs")
 	}
 }

@@ -16,7 +16,7 @@ import (
 type Job struct {
 	ID       string
 	Submit   float64 // seconds since the workload's beginning
-	Duration float64 // how long it runs once it has started, in seconds
+	Duration float64 // how long it runs once it has started, in seconds; with Speed, on a whole GPU
 	Limit    float64 // its time limit, in seconds; 0: unknown
 
 	// Profile is the GPU instance that it needs. If empty, it needs these shares of a GPU's compute and memory, from 0 to 1, and this
@@ -24,6 +24,11 @@ type Job struct {
 	Profile         string
 	Compute, Memory float64
 	MemoryMiB       float64
+
+	// Speed is how fast it runs on each profile, relative to a whole GPU; it cannot run on others. nil: as fast on all.
+	Speed map[string]float64
+	// Slowest is the least speed that it may be given, from 0 to 1.
+	Slowest float64
 
 	Slices int // how many of these it needs, all at once; 0 is 1
 
@@ -45,7 +50,7 @@ func (j Job) On(b *mig.Board) (string, bool) {
 	for k := range b.Profiles {
 		p := &b.Profiles[k]
 		if float64(p.Compute) < j.Compute*float64(b.Profiles[whole].Compute)-1e-9 || float64(p.Size) < j.Memory*float64(b.Grid)-1e-9 ||
-			float64(p.MemoryMiB) < j.MemoryMiB {
+			float64(p.MemoryMiB) < j.MemoryMiB || !j.runs(p.Name) {
 			continue
 		}
 		if best == nil || cmp.Or(cmp.Compare(p.Size, best.Size), cmp.Compare(p.Compute, best.Compute)) < 0 {
@@ -56,6 +61,18 @@ func (j Job) On(b *mig.Board) (string, bool) {
 		return "", false
 	}
 	return best.Name, true
+}
+
+func (j Job) runs(profile string) bool {
+	return j.Speed == nil || j.Speed[profile] > 0 && j.Speed[profile] >= j.Slowest
+}
+
+// Takes is how long the job runs on a profile, in seconds.
+func (j Job) Takes(profile string) float64 {
+	if s := j.Speed[profile]; s > 0 {
+		return j.Duration / s
+	}
+	return j.Duration
 }
 
 // Workload is what a reader made of a file.

@@ -1,0 +1,98 @@
+package trace
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+)
+
+// MISO makes a workload of the measurements that came with that paper (arXiv 2207.11428): a list of training jobs (model with
+// batch size, number of iterations), and how long an iteration of each took on each profile of an A100-40GB. A job can run on every
+// profile on which it was measured; on the others it had not enough memory. The list has no times of submission: jobs come at random,
+// exponentially, every so many seconds on average, all at once for 0.
+func MISO(jobsFile string, jobs io.Reader, stepsFile string, steps io.Reader, every float64, seed uint64) (*Workload, error) {
+	models, err := readSteps(stepsFile, steps)
+	if err != nil {
+		return nil, err
+	}
+	t, err := openTable(jobsFile, jobs, ',', "job", "model", "num_iters")
+	if err != nil {
+		return nil, err
+	}
+	rng := rand.New(rand.NewPCG(seed, 2))
+	w := &Workload{}
+	seen := map[string]int{}
+	at := 0.0
+	for {
+		if more, err := t.next(); err != nil {
+			return nil, err
+		} else if !more {
+			break
+		}
+		id := t.text("job")
+		if first, twice := seen[id]; twice {
+			return nil, t.bad(fmt.Errorf("job %s is on line %d already", id, first))
+		}
+		seen[id] = t.line
+		iterations, err := t.number("num_iters")
+		if err != nil {
+			return nil, err
+		}
+		m, ok := models[strings.Replace(t.text("model"), "_train", " ", 1)]
+		if !ok {
+			return nil, t.bad(fmt.Errorf("model %s is not in %s", t.text("model"), stepsFile))
+		}
+		w.Jobs = append(w.Jobs, Job{ID: id, Submit: at, Duration: iterations * m.step, Speed: m.speed})
+		at += every * rng.ExpFloat64()
+	}
+	if w.Jobs == nil {
+		return nil, &LineError{jobsFile, 1, errors.New("no jobs")}
+	}
+	return w, nil
+}
+
+// model is one with a batch size: seconds of an iteration on a whole GPU, and the speed on each profile relative to that.
+type model struct {
+	step  float64
+	speed map[string]float64
+}
+
+func readSteps(file string, r io.Reader) (map[string]model, error) {
+	t, err := openTable(file, r, ',', "model", "batch", "7g.40gb_mean_s")
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]model{}
+	for {
+		if more, err := t.next(); err != nil {
+			return nil, err
+		} else if !more {
+			return all, nil
+		}
+		m := model{speed: map[string]float64{}}
+		if m.step, err = t.number("7g.40gb_mean_s"); err != nil {
+			return nil, err
+		}
+		for _, p := range ChurnProfiles {
+			column := p + "_mean_s"
+			if !t.has(column) || t.text(column) == "" {
+				continue
+			}
+			s, err := t.number(column)
+			if err != nil {
+				return nil, err
+			}
+			if s == 0 || m.step == 0 {
+				return nil, t.bad(fmt.Errorf("%s is 0", column))
+			}
+			m.speed[p] = m.step / s
+		}
+		name := t.text("model") + " " + t.text("batch")
+		if _, twice := all[name]; twice {
+			return nil, t.bad(fmt.Errorf("model %s twice", name))
+		}
+		all[name] = m
+	}
+}
