@@ -80,6 +80,8 @@ POLICIES, any number of
 QUEUES
   fifo              in the order of submission; nobody starts before the one in front of him
   easy              the first that cannot start has a reservation; others may start if they do not delay it
+  skip              in the order of submission, passing over those that do not fit: large jobs may wait for ever (MIGPro's policy B)
+  smallest          the smallest that fits first (MIGPro's policy A)
   none              who cannot start at once is turned away
 
 ENDS, what policies are told of how long jobs run
@@ -118,7 +120,7 @@ profile that fared worst, the share of its jobs that started.`,
 	f.StringSliceVar(&o.gpus, "gpus", []string{"A100-40GB:16"}, "the cluster: BOARD:COUNT,...")
 	f.StringSliceVar(&o.profiles, "profiles", nil, "the profiles that count; default those without variants (+me, ...), \"all\" every one")
 	f.StringSliceVar(&o.policies, "policies", nil, "which to compare; default whole, static, reach (the agent's), lifetime and qla, on unlike boards without static")
-	f.StringVar(&o.queue, "queue", "fifo", "fifo, easy or none")
+	f.StringVar(&o.queue, "queue", "fifo", "fifo, easy, skip, smallest or none")
 	f.StringVar(&o.ends, "ends", "exact", "exact, limits, limits=A-B or error=S")
 	f.BoolVar(&o.stay, "stay", false, "nobody leaves: durations are ignored, and ACCEPTED counts units alone; for --queue none")
 	f.DurationVar(&o.create, "create", 0, "how long it takes to make an instance (an A100: 160ms to 240ms)")
@@ -154,7 +156,7 @@ func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 	result := simulation{Workload: o.describe(), Jobs: len(work.Jobs), LeftOut: work.Left, Assumed: work.Assumed, GPUs: len(c.GPUs), Queue: o.queue, Ends: o.ends}
 	if o.sacct != "" || o.fromSacct {
 		if o.queue == "none" {
-			return usageError{errors.New("--queue none: at this site jobs wait; choose fifo or easy")}
+			return usageError{errors.New("--queue none: at this site jobs wait; choose another")}
 		}
 		result.Policies = append(result.Policies, asItWas(work.Jobs))
 	}
@@ -294,8 +296,12 @@ func (o simulateOptions) config() (c sim.Config, err error) {
 		c.Discipline = sim.EASY
 	case "none":
 		c.Discipline = sim.Loss
+	case "skip":
+		c.Discipline = sim.Skip
+	case "smallest":
+		c.Discipline = sim.Smallest
 	default:
-		return c, usageError{fmt.Errorf("--queue %s: there are fifo, easy and none", o.queue)}
+		return c, usageError{fmt.Errorf("--queue %s: there are fifo, easy, skip, smallest and none", o.queue)}
 	}
 	if c.Stay = o.stay; o.stay && c.Discipline != sim.Loss {
 		return c, usageError{errors.New("--stay: who waits would wait for ever; give --queue none too")}

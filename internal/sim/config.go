@@ -40,9 +40,11 @@ type Config struct {
 type Discipline int
 
 const (
-	FIFO Discipline = iota // in the order of submission; nobody starts before the one in front of him
-	EASY                   // the head has a reservation where it can start first; others may start if they do not delay it
-	Loss                   // nobody waits: who cannot start at once is turned away
+	FIFO     Discipline = iota // in the order of submission; nobody starts before the one in front of him
+	EASY                       // the head has a reservation where it can start first; others may start if they do not delay it
+	Loss                       // nobody waits: who cannot start at once is turned away
+	Skip                       // in the order of submission, passing over those that do not fit (MIGPro's policy B)
+	Smallest                   // the smallest that fits first, the large ones when nobody smaller waits (MIGPro's policy A)
 )
 
 func (c *Config) check() error {

@@ -151,7 +151,7 @@ func TestWithholdingLeavesNoTrace(t *testing.T) {
 
 // drawConfig draws a discipline and GPUs that are cut by any policy, once and for all, or as the reference likes.
 func drawConfig(t *rapid.T, boards []*mig.Board) Config {
-	c := Config{GPUs: boards, Discipline: rapid.SampledFrom([]Discipline{FIFO, EASY, Loss}).Draw(t, "discipline")}
+	c := Config{GPUs: boards, Discipline: rapid.SampledFrom([]Discipline{FIFO, EASY, Loss, Skip, Smallest}).Draw(t, "discipline")}
 	switch name := rapid.SampledFrom(append(place.Names(), "static", "moved")).Draw(t, "room"); name {
 	case "static":
 		for _, b := range boards {

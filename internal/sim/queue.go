@@ -1,6 +1,9 @@
 package sim
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // queue holds those that wait, in the order of submission.
 type queue struct {
@@ -34,35 +37,44 @@ func (s *simulation) schedule() {
 
 // turn gives the queue one turn; false when nothing more can start now.
 func (s *simulation) turn() bool {
-	switch got, r := s.room.place(0, nil); {
-	case got:
+	switch s.Discipline {
+	case Skip:
+		return s.any(0, nil, func(k int) int { return k })
+	case Smallest:
+		order := make([]int, s.queue.len())
+		for k := range order {
+			order[k] = k
+		}
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(s.queue.at(a).size, s.queue.at(b).size) })
+		return s.any(0, nil, func(k int) int { return order[k] })
+	}
+	got, r := s.room.place(0, nil)
+	if got {
 		s.queue.remove(0)
 		return true
-	case s.Discipline != EASY || s.queue.len() == 1:
-		return false
-	default:
-		return s.backfill(r)
 	}
+	return s.Discipline == EASY && s.any(1, r, func(k int) int { return k }) // who does not delay the head
 }
 
-// backfillDepth is how many behind the head are looked at: slurmctld's default for bf_max_job_test (slurm.conf(5)).
+// backfillDepth is how many are looked at: slurmctld's default for bf_max_job_test (slurm.conf(5)).
 const backfillDepth = 500
 
-// backfill starts the first job behind the head that does not delay it.
-func (s *simulation) backfill(r *reservation) bool {
+// any starts the first job in an order that has room beside what is reserved, beginning with the from-th.
+func (s *simulation) any(from int, r *reservation, order func(int) int) bool {
 	type need struct {
 		profiles string
 		slices   int
 	}
 	tried := map[need]float64{} // the least said duration of those that found no room
-	for k := 1; k < min(s.queue.len(), 1+backfillDepth); k++ {
-		j := s.queue.at(k)
+	for k := from; k < min(s.queue.len(), from+backfillDepth); k++ {
+		at := order(k)
+		j := s.queue.at(at)
 		n := need{j.needs, j.slices()}
 		if least, ok := tried[n]; ok && j.said >= least {
 			continue
 		}
-		if got, _ := s.room.place(k, r); got {
-			s.queue.remove(k)
+		if got, _ := s.room.place(at, r); got {
+			s.queue.remove(at)
 			return true
 		}
 		tried[n] = j.said

@@ -35,6 +35,8 @@ func TestSeveralSlices(t *testing.T) {
 		{"best-fit, EASY", Config{Policy: policy(t, "best-fit"), Discipline: EASY}, []float64{0, 0, 0, 5, 90, 130}},
 		{"moved, EASY", Config{Discipline: EASY}, []float64{0, 0, 0, 5, 90, 130}},
 		{"fixed, EASY", Config{Static: []mig.Layout{half, half}, Discipline: EASY}, []float64{0, 0, 0, 5, 90, 130}},
+		{"best-fit, skip", Config{Policy: policy(t, "best-fit"), Discipline: Skip}, []float64{0, 0, 0, 10, 75, 110}},
+		{"best-fit, smallest", Config{Policy: policy(t, "best-fit"), Discipline: Smallest}, []float64{0, 0, 0, 10, 75, 110}},
 		{"best-fit, no queue", Config{Policy: policy(t, "best-fit"), Discipline: Loss}, []float64{0, 0, 0}},
 	} {
 		c.c.GPUs = two
@@ -50,5 +52,28 @@ func TestSeveralSlices(t *testing.T) {
 	three.Slices = 3
 	if _, err := Run(Config{GPUs: two, Policy: policy(t, "best-fit")}, slices.Values([]trace.Job{three})); !errors.Is(err, errNever) {
 		t.Errorf("three on two GPUs: %v", err)
+	}
+}
+
+// Whole GPUs go last where the smallest goes first, and in their turn where those that do not fit are passed over.
+func TestWhoseTurn(t *testing.T) {
+	jobs := []trace.Job{
+		{ID: "first", Submit: 0, Duration: 100, Profile: "7g.40gb"},
+		{ID: "whole", Submit: 1, Duration: 10, Profile: "7g.40gb"},
+		{ID: "half", Submit: 2, Duration: 10, Profile: "3g.20gb"},
+		{ID: "small", Submit: 3, Duration: 10, Profile: "1g.5gb"},
+	}
+	for d, want := range map[Discipline][]float64{
+		FIFO:     {0, 99, 108, 107},
+		Skip:     {0, 99, 108, 107},
+		Smallest: {0, 97, 98, 109}, // the small, the half beside it, then the whole
+	} {
+		r, err := Run(Config{GPUs: gpus(t, "A100-40GB", 1), Policy: policy(t, "reach"), Discipline: d}, slices.Values(jobs))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(r.Waits, want) {
+			t.Errorf("discipline %d: waits %v, want %v", d, r.Waits, want)
+		}
 	}
 }
