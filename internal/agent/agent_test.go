@@ -24,9 +24,7 @@ func TestLifeOfAJob(t *testing.T) {
 	if w.offers()["7g.40gb"] != 0 {
 		t.Fatalf("7g is on offer beside others: %v", w.offers())
 	}
-	id := w.submit(job(1, "7g.40gb:1"))
-	w.publish()
-	w.fake.Tick()
+	id := w.startNow("7g.40gb:1")
 	l := w.lease(id)
 	if l.Error != "" || len(l.Slices) != 1 || l.Slices[0].Profile != "7g.40gb" || l.Slices[0].Reused {
 		t.Fatalf("lease %+v", l)
@@ -57,9 +55,7 @@ func TestLifeOfAJob(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(w.cfg.RunDir, "jobs", fmt.Sprint(id))); !os.IsNotExist(err) {
 		t.Errorf("the lease file is still there: %v", err)
 	}
-	again := w.submit(job(1, "7g.40gb:1"))
-	w.publish()
-	w.fake.Tick()
+	again := w.startNow("7g.40gb:1")
 	if got := w.lease(again).Slices[0]; !got.Reused || got.UUID != l.Slices[0].UUID {
 		t.Errorf("the idle instance was not used again: %+v", got)
 	}
@@ -205,9 +201,7 @@ func TestForeignInstance(t *testing.T) {
 		t.Fatal(err)
 	}
 	seven := w.submit(job(1, "7g.40gb:1"))
-	small := w.submit(job(1, "1g.5gb:1"))
-	w.publish()
-	w.fake.Tick()
+	small := w.startNow("1g.5gb:1")
 	if w.state(seven) != "PENDING" || w.state(small) == "PENDING" {
 		t.Errorf("7g is %s, 1g is %s", w.state(seven), w.state(small))
 	}
@@ -224,18 +218,14 @@ func TestForeignInstance(t *testing.T) {
 // An idle instance that cannot be destroyed keeps its units out of the offers until it can be.
 func TestStuckInstance(t *testing.T) {
 	w := newWorld(t, 1)
-	id := w.submit(job(1, "1g.5gb:1"))
-	w.publish()
-	w.fake.Tick()
+	id := w.startNow("1g.5gb:1")
 	l := w.lease(id)
 	if err := w.fake.Finish(id); err != nil {
 		t.Fatal(err)
 	}
 	gi := fmt.Sprint(7 + l.Slices[0].Start)
 	w.node.Emulator(t, "hold", "0", gi)
-	big := w.submit(job(1, "7g.40gb:1"))
-	w.publish()
-	w.fake.Tick()
+	big := w.startNow("7g.40gb:1")
 	if got := w.lease(big); !strings.Contains(got.Error, "no room") {
 		t.Fatalf("%+v", got)
 	}
@@ -263,9 +253,7 @@ func TestStuckInstance(t *testing.T) {
 // While slurmctld waits for slurmd to register, a job that started would have slots without numbers: nothing is on offer.
 func TestUnregisteredNodeOffersNothing(t *testing.T) {
 	w := newWorld(t, 1)
-	running := w.submit(job(1, "2g.10gb:1"))
-	w.publish()
-	w.fake.Tick()
+	running := w.startNow("2g.10gb:1")
 	w.lease(running)
 	w.fake.Restart()
 	if err := w.fake.Unregister("n1"); err != nil {
@@ -343,9 +331,7 @@ func TestLostGPU(t *testing.T) {
 // After a crash leases and their slices are as they were; a job that was started meanwhile is counted.
 func TestCrash(t *testing.T) {
 	w := newWorld(t, 1)
-	a := w.submit(job(1, "3g.20gb:1"))
-	w.publish()
-	w.fake.Tick()
+	a := w.startNow("3g.20gb:1")
 	before := w.lease(a)
 	b := w.submit(job(1, "3g.20gb:1"))
 	w.publish()

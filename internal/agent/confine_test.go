@@ -27,9 +27,7 @@ func TestConfine(t *testing.T) {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 
-	id := w.submit(job(1, "2g.10gb"))
-	w.publish()
-	w.fake.Tick()
+	id := w.startNow("2g.10gb")
 	w.lease(id)
 	lease := w.leaseFile(id)
 	own := 0
@@ -57,9 +55,7 @@ func TestNoConfine(t *testing.T) {
 	if _, err := os.Stat(list); !os.IsNotExist(err) {
 		t.Errorf("the list is there: %v", err)
 	}
-	id := w.submit(job(1, "2g.10gb"))
-	w.publish()
-	w.fake.Tick()
+	id := w.startNow("2g.10gb")
 	w.lease(id)
 	if lease := w.leaseFile(id); strings.Contains(lease, "device") || !strings.Contains(lease, "\nindex absolute\n") {
 		t.Errorf("the lease file:\n%s", lease)

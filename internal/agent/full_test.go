@@ -97,16 +97,12 @@ func TestStateDirectoryFull(t *testing.T) {
 	w.stop()
 	fill, room := small(t, w.cfg.StateDir, "512k")
 	w.start()
-	first := w.submit(job(1, "1g.5gb:1"))
-	w.publish()
-	w.fake.Tick()
+	first := w.startNow("1g.5gb:1")
 	j1, _ := w.fake.Job(context.Background(), first)
 	if _, err := prolog(j1); err != nil {
 		t.Fatal(err)
 	}
-	id := w.submit(job(1, "3g.20gb:1"))
-	w.publish()
-	w.fake.Tick()
+	id := w.startNow("3g.20gb:1")
 	j, _ := w.fake.Job(context.Background(), id)
 	w.filled(fill)
 	for range 3 {
@@ -139,9 +135,7 @@ func TestStateDirectoryFull(t *testing.T) {
 	if err := w.fake.Finish(id); err != nil {
 		t.Fatal(err)
 	}
-	large := w.submit(job(1, "7g.40gb:1"))
-	w.publish()
-	w.fake.Tick()
+	large := w.startNow("7g.40gb:1")
 	j, _ = w.fake.Job(context.Background(), large)
 	if l, err := prolog(j); err != nil || len(l.Slices) != 1 {
 		t.Errorf("the whole GPU in the end: %+v, %v", l, err)
@@ -179,9 +173,7 @@ func TestDiskFullDuringCreate(t *testing.T) {
 	w.stop()
 	fill, room := small(t, w.cfg.StateDir, "512k")
 	w.start()
-	id := w.submit(job(1, "3g.20gb:1"))
-	w.publish()
-	w.fake.Tick()
+	id := w.startNow("3g.20gb:1")
 	j, _ := w.fake.Job(context.Background(), id)
 	w.agent.hw = afterCreate{w.agent.hw, func() { w.filled(fill) }}
 	_, err := prolog(j)
@@ -204,9 +196,7 @@ func TestRunDirectoryFull(t *testing.T) {
 	w.stop()
 	fill, room := small(t, w.cfg.RunDir, "64k")
 	w.start()
-	id := w.submit(job(1, "3g.20gb:1"))
-	w.publish()
-	w.fake.Tick()
+	id := w.startNow("3g.20gb:1")
 	j, _ := w.fake.Job(context.Background(), id)
 	fill()
 	for range 2 {

@@ -49,9 +49,7 @@ func (w *world) stuck() (n int) {
 // A process that outlives its job keeps the instance, over a restart of the agent too: nobody else gets it.
 func TestProcessOutlivesItsJob(t *testing.T) {
 	w := newWorld(t, 1)
-	id := w.submit(job(1, "1g.5gb:1"))
-	w.publish()
-	w.fake.Tick()
+	id := w.startNow("1g.5gb:1")
 	kill := w.compute(w.lease(id).Slices[0].UUID)
 	if err := w.fake.Finish(id); err != nil {
 		t.Fatal(err)
@@ -97,17 +95,13 @@ func TestProcessOutlivesItsJob(t *testing.T) {
 // Somebody came to an idle instance: a job gets another one.
 func TestIdleInstanceInUse(t *testing.T) {
 	w := newWorld(t, 1)
-	id := w.submit(job(1, "1g.5gb:1"))
-	w.publish()
-	w.fake.Tick()
+	id := w.startNow("1g.5gb:1")
 	first := w.lease(id).Slices[0]
 	w.fake.Finish(id)
 	w.fake.RunEpilogs()
 	w.publish()
 	w.compute(first.UUID)
-	id = w.submit(job(1, "1g.5gb:1"))
-	w.publish()
-	w.fake.Tick()
+	id = w.startNow("1g.5gb:1")
 	if l := w.lease(id); len(l.Slices) != 1 || l.Slices[0].Start == first.Start || w.stuck() != 1 {
 		t.Errorf("%+v, %d stuck", l, w.stuck())
 	}

@@ -28,9 +28,7 @@ func (w *world) drift(meanwhile ...func()) {
 // new name only: on offer, for the idle instance, and in what it says of slurm.conf.
 func TestNamesDriftUnderAJob(t *testing.T) {
 	w := newWorld(t, 1)
-	id := w.submit(job(1, "1g.5gb:1"))
-	w.publish()
-	w.fake.Tick()
+	id := w.startNow("1g.5gb:1")
 	before := w.lease(id).Slices[0]
 	w.drift()
 	w.publish()
@@ -112,9 +110,7 @@ func TestOldNameIsRefused(t *testing.T) {
 // An instance that goes away together with its name is forgotten, and its job named.
 func TestNameAndInstanceGone(t *testing.T) {
 	w := newWorld(t, 1)
-	id := w.submit(job(1, "1g.5gb:1"))
-	w.publish()
-	w.fake.Tick()
+	id := w.startNow("1g.5gb:1")
 	w.lease(id)
 	status, _ := w.agent.Status(context.Background())
 	in := status.GPUs[0].Instances[0]

@@ -109,9 +109,7 @@ func TestOldLedger(t *testing.T) {
 	for name, between := range map[string]func(*world) (old uint32){
 		"from before any job": func(*world) uint32 { return 0 },
 		"from when the slice was idle": func(w *world) uint32 {
-			id := w.submit(job(1, "3g.20gb:1"))
-			w.publish()
-			w.fake.Tick()
+			id := w.startNow("3g.20gb:1")
 			w.lease(id)
 			if err := w.fake.Finish(id); err != nil {
 				w.t.Fatal(err)
@@ -119,9 +117,7 @@ func TestOldLedger(t *testing.T) {
 			return 0
 		},
 		"from when another job held the slice": func(w *world) uint32 {
-			id := w.submit(job(1, "3g.20gb:1"))
-			w.publish()
-			w.fake.Tick()
+			id := w.startNow("3g.20gb:1")
 			w.lease(id)
 			return id
 		},
@@ -141,9 +137,7 @@ func TestOldLedger(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			id := w.submit(job(1, "3g.20gb:1"))
-			w.publish()
-			w.fake.Tick()
+			id := w.startNow("3g.20gb:1")
 			before := w.lease(id)
 			w.stop()
 			w.removeLedger()
@@ -166,9 +160,7 @@ func TestOldLedger(t *testing.T) {
 // granted is the slice of a job that starts now.
 func (w *world) granted(profile string) api.Slice {
 	w.t.Helper()
-	id := w.submit(job(1, profile+":1"))
-	w.publish()
-	w.fake.Tick()
+	id := w.startNow(profile + ":1")
 	l := w.lease(id)
 	if len(l.Slices) != 1 {
 		w.t.Fatalf("a job that wants %s got %+v", profile, l)
@@ -190,9 +182,7 @@ func (w *world) newAgent() error {
 // Two lease files that name one slice: nobody can know whose it is, and the agent does not start.
 func TestContradictingLeaseFiles(t *testing.T) {
 	w := newWorld(t, 1)
-	id := w.submit(job(1, "3g.20gb:1"))
-	w.publish()
-	w.fake.Tick()
+	id := w.startNow("3g.20gb:1")
 	w.lease(id)
 	forged := strings.Replace(w.leaseFile(id), fmt.Sprintf("job %d\n", id), "job 4711\n", 1)
 	w.stop()

@@ -181,6 +181,15 @@ func (w *world) submit(j slurm.Job) uint32 {
 	return id
 }
 
+// startNow submits a job of one node for these slices and lets slurmctld start what it can.
+func (w *world) startNow(slices string) uint32 {
+	w.t.Helper()
+	id := w.submit(job(1, slices))
+	w.publish()
+	w.fake.Tick()
+	return id
+}
+
 func (w *world) state(id uint32) string {
 	w.t.Helper()
 	j, err := w.fake.Job(context.Background(), id)
