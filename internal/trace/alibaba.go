@@ -22,35 +22,29 @@ func readPods(file string, r io.Reader) ([]pod, error) {
 		return nil, err
 	}
 	var all []pod
-	seen := map[string]int{}
-	for {
-		if more, err := t.next(); err != nil {
-			return nil, err
-		} else if !more {
-			break
-		}
+	err = t.each(func() error {
 		p := pod{name: t.text("name")}
 		if p.name == "" {
-			return nil, &LineError{file, t.line, errors.New("a pod without a name")}
+			return t.bad(errors.New("a pod without a name"))
 		}
-		if first, twice := seen[p.name]; twice {
-			return nil, &LineError{file, t.line, fmt.Errorf("pod %s is on line %d already", p.name, first)}
+		if err := t.once("pod", p.name, ""); err != nil {
+			return err
 		}
-		seen[p.name] = t.line
 		n, err := t.numbers("num_gpu", "gpu_milli", "creation_time", "deletion_time")
 		if err != nil {
-			return nil, err
+			return err
 		}
 		p.gpus, p.milli, p.created, p.deleted = n[0], n[1], n[2], n[3]
 		if p.milli > 1000 {
-			return nil, &LineError{file, t.line, fmt.Errorf("gpu_milli is %v: a GPU has 1000", p.milli)}
+			return t.bad(fmt.Errorf("gpu_milli is %v: a GPU has 1000", p.milli))
 		}
 		all = append(all, p)
+		return nil
+	})
+	if err == nil && all == nil {
+		err = &LineError{file, 1, errors.New("no pods")}
 	}
-	if all == nil {
-		return nil, &LineError{file, 1, errors.New("no pods")}
-	}
-	return all, nil
+	return all, err
 }
 
 // Alibaba reads a pod list of Alibaba's gpu-v2023 trace as jobs that each need their share of one GPU's compute and memory, created when the

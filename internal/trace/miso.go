@@ -23,34 +23,28 @@ func MISO(jobsFile string, jobs io.Reader, stepsFile string, steps io.Reader, ev
 	}
 	rng := rand.New(rand.NewPCG(seed, 2))
 	w := &Workload{}
-	seen := map[string]int{}
 	at := 0.0
-	for {
-		if more, err := t.next(); err != nil {
-			return nil, err
-		} else if !more {
-			break
-		}
+	err = t.each(func() error {
 		id := t.text("job")
-		if first, twice := seen[id]; twice {
-			return nil, t.bad(fmt.Errorf("job %s is on line %d already", id, first))
+		if err := t.once("job", id, ""); err != nil {
+			return err
 		}
-		seen[id] = t.line
 		iterations, err := t.number("num_iters")
 		if err != nil {
-			return nil, err
+			return err
 		}
 		m, ok := models[strings.Replace(t.text("model"), "_train", " ", 1)]
 		if !ok {
-			return nil, t.bad(fmt.Errorf("model %s is not in %s", t.text("model"), stepsFile))
+			return t.bad(fmt.Errorf("model %s is not in %s", t.text("model"), stepsFile))
 		}
 		w.Jobs = append(w.Jobs, Job{ID: id, Submit: at, Duration: iterations * m.step, Speed: m.speed})
 		at += every * rng.ExpFloat64()
+		return nil
+	})
+	if err == nil && w.Jobs == nil {
+		err = &LineError{jobsFile, 1, errors.New("no jobs")}
 	}
-	if w.Jobs == nil {
-		return nil, &LineError{jobsFile, 1, errors.New("no jobs")}
-	}
-	return w, nil
+	return w, err
 }
 
 // model is one with a batch size: seconds of an iteration on a whole GPU, and the speed on each profile relative to that.
@@ -65,15 +59,10 @@ func readSteps(file string, r io.Reader) (map[string]model, error) {
 		return nil, err
 	}
 	all := map[string]model{}
-	for {
-		if more, err := t.next(); err != nil {
-			return nil, err
-		} else if !more {
-			return all, nil
-		}
+	return all, t.each(func() (err error) {
 		m := model{speed: map[string]float64{}}
 		if m.step, err = t.number("7g.40gb_mean_s"); err != nil {
-			return nil, err
+			return err
 		}
 		for _, p := range ChurnProfiles {
 			column := p + "_mean_s"
@@ -82,17 +71,18 @@ func readSteps(file string, r io.Reader) (map[string]model, error) {
 			}
 			s, err := t.number(column)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			if s == 0 || m.step == 0 {
-				return nil, t.bad(fmt.Errorf("%s is 0", column))
+				return t.bad(fmt.Errorf("%s is 0", column))
 			}
 			m.speed[p] = m.step / s
 		}
 		name := t.text("model") + " " + t.text("batch")
 		if _, twice := all[name]; twice {
-			return nil, t.bad(fmt.Errorf("model %s twice", name))
+			return t.bad(fmt.Errorf("model %s twice", name))
 		}
 		all[name] = m
-	}
+		return nil
+	})
 }

@@ -27,44 +27,42 @@ func Sacct(file string, r io.Reader) (*Workload, error) {
 		return nil, err
 	}
 	w := &Workload{}
-	at := map[string]int{}   // job -> index in Jobs, -1: left out
-	line := map[string]int{} // job -> where it stands
-	for {
-		if more, err := t.next(); err != nil {
-			return nil, err
-		} else if !more {
-			break
-		}
+	at := map[string]int{} // job -> index in Jobs, -1: left out
+	err = t.each(func() error {
 		id, step, isStep := strings.Cut(t.text("JobID"), ".")
 		if id == "" {
-			return nil, t.bad(errors.New("no JobID"))
+			return t.bad(errors.New("no JobID"))
 		}
 		k, known := at[id]
 		if isStep {
 			if !known {
-				return nil, t.bad(fmt.Errorf("step %s of job %s comes before the job", step, id))
+				return t.bad(fmt.Errorf("step %s of job %s comes before the job", step, id))
 			}
 			if k >= 0 && w.Jobs[k].Slices == 0 && t.has("TRESUsageInMax") {
 				if err := w.Jobs[k].uses(t.text("TRESUsageInMax")); err != nil {
-					return nil, t.bad(fmt.Errorf("column TRESUsageInMax: %w", err))
+					return t.bad(fmt.Errorf("column TRESUsageInMax: %w", err))
 				}
 			}
-			continue
+			return nil
 		}
-		if known {
-			return nil, t.bad(fmt.Errorf("job %s is on line %d already; leave -D (--duplicates) out", id, line[id]))
+		if err := t.once("job", id, "; leave -D (--duplicates) out"); err != nil {
+			return err
 		}
-		at[id], line[id] = -1, t.line
+		at[id] = -1
 		j, why, err := t.sacctJob(id)
 		switch {
 		case err != nil:
-			return nil, t.bad(err)
+			return t.bad(err)
 		case why != "":
 			w.leave(why, 1)
 		default:
 			at[id] = len(w.Jobs)
 			w.Jobs = append(w.Jobs, j)
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	for k := range w.Jobs {
 		if j := &w.Jobs[k]; j.Profile == "" && j.MemoryMiB == 0 && j.Compute == 0 {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -17,11 +16,12 @@ type table struct {
 	columns map[string]int
 	row     []string
 	line    int
+	seen    map[string]int // name -> the line that it was on
 }
 
 // openTable reads the names; each of those wanted must be there, in any order, beside any others.
 func openTable(file string, r io.Reader, comma rune, want ...string) (*table, error) {
-	t := &table{file: file, r: csv.NewReader(r), columns: map[string]int{}}
+	t := &table{file: file, r: csv.NewReader(r), columns: map[string]int{}, seen: map[string]int{}}
 	t.r.Comma, t.r.ReuseRecord, t.r.LazyQuotes = comma, true, comma != ','
 	head, err := t.r.Read()
 	if errors.Is(err, io.EOF) {
@@ -46,6 +46,27 @@ func openTable(file string, r io.Reader, comma rune, want ...string) (*table, er
 		return nil, &LineError{file, 1, fmt.Errorf("no column %s; there are %s", strings.Join(missing, ", "), strings.Join(head, ", "))}
 	}
 	return t, nil
+}
+
+// each goes through the rows, up to the first for which do has an error.
+func (t *table) each(do func() error) error {
+	for {
+		if more, err := t.next(); err != nil || !more {
+			return err
+		}
+		if err := do(); err != nil {
+			return err
+		}
+	}
+}
+
+// once notes that a row is of somebody, who must not have been in one before.
+func (t *table) once(who, name, advice string) error {
+	if first, twice := t.seen[name]; twice {
+		return t.bad(fmt.Errorf("%s %s is on line %d already%s", who, name, first, advice))
+	}
+	t.seen[name] = t.line
+	return nil
 }
 
 // next goes to the next row; false at the end.
@@ -86,7 +107,7 @@ func (t *table) text(column string) string { return t.row[t.columns[column]] }
 func (t *table) number(column string) (float64, error) {
 	x, err := strconv.ParseFloat(t.text(column), 64)
 	if err != nil || x < 0 || x-x != 0 {
-		return 0, &LineError{t.file, t.line, fmt.Errorf("%s is %q: not a number of at least 0", column, t.text(column))}
+		return 0, t.bad(fmt.Errorf("%s is %q: not a number of at least 0", column, t.text(column)))
 	}
 	return x, nil
 }
@@ -100,5 +121,5 @@ func (t *table) numbers(columns ...string) ([]float64, error) {
 			return nil, err
 		}
 	}
-	return slices.Clip(all), nil
+	return all, nil
 }
