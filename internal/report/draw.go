@@ -42,6 +42,18 @@ func (d *drawing) grid(x1, y1, x2, y2 float64) {
 	fmt.Fprintf(d, `<line class="grid" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`, x1, y1, x2, y2)
 }
 
+// time draws an axis of time up to end under a drawing, and its grid, and answers where on it a time is.
+func (d *drawing) time(end, top, bottom float64) (x func(seconds float64) float64) {
+	x = func(t float64) float64 { return left + (pageWidth-left-right)*min(t, end)/end }
+	name, seconds := unit(end)
+	for _, t := range ticks(end / seconds) {
+		d.grid(x(t*seconds), top, x(t*seconds), bottom)
+		d.text(x(t*seconds), bottom+20, "middle", number(round(t)))
+	}
+	d.text((left+pageWidth-right)/2, bottom+42, "middle", name+" since the first submission")
+	return x
+}
+
 // number writes 12,345 and 0.125.
 func number(x float64) string {
 	whole, part, _ := strings.Cut(strconv.FormatFloat(x, 'f', -1, 64), ".")
@@ -119,8 +131,6 @@ func lines(policies []Policy, what string, end float64, percent bool, value func
 		most = 1
 	}
 	most = max(most, 1e-9)
-	name, seconds := unit(end)
-	x := func(t float64) float64 { return left + (pageWidth-left-right)*t/end }
 	y := func(v float64) float64 { return top + height*(1-v/most) }
 	d := draw(int(top+height)+48, what)
 	for _, v := range ticks(most) {
@@ -131,11 +141,7 @@ func lines(policies []Policy, what string, end float64, percent bool, value func
 		d.grid(left, y(v), pageWidth-right, y(v))
 		d.text(left-10, y(v)+5, "end", label)
 	}
-	for _, t := range ticks(end / seconds) {
-		d.grid(x(t*seconds), top, x(t*seconds), top+height)
-		d.text(x(t*seconds), top+height+20, "middle", number(round(t)))
-	}
-	d.text((left+pageWidth-right)/2, top+height+42, "middle", name+" since the first submission")
+	x := d.time(end, top, top+height)
 	for k, line := range all {
 		if line == nil {
 			continue

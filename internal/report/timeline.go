@@ -27,14 +27,8 @@ func timeline(r *Recorder, grids []int, profiles []string) template.HTML {
 		}
 	}
 	end = max(end, 1e-9)
-	name, seconds := unit(end)
-	x := func(t float64) float64 { return left + (pageWidth-left-right)*min(t, end)/end }
-	d := draw(int(y[n])+44, "slices of each GPU over time")
-	for _, t := range ticks(end / seconds) {
-		d.grid(x(t*seconds), top, x(t*seconds), y[n])
-		d.text(x(t*seconds), y[n]+18, "middle", number(round(t)))
-	}
-	d.text((left+pageWidth-right)/2, y[n]+38, "middle", name+" since the first submission")
+	d := draw(int(y[n])+48, "slices of each GPU over time")
+	x := d.time(end, top, y[n])
 	for k := range n {
 		d.text(left-12, y[k]+lane*float64(grids[k])/2+5, "end", fmt.Sprintf("GPU %d", k))
 		fmt.Fprintf(d, `<rect class="gpu" x="%d" y="%.1f" width="%d" height="%.1f"/>`, left, y[k], pageWidth-left-right, lane*float64(grids[k]))
