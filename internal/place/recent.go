@@ -3,8 +3,9 @@ package place
 // Recent remembers what was asked for lately: some policies, and offers, prepare for more of the same. The zero value remembers
 // nothing.
 type Recent struct {
-	asked []Request // a ring
-	next  int
+	asked   []Request // a ring
+	next    int
+	weights *Weights // of what has been asked for so far; nil: to be made
 }
 
 // recentKept is how many requests are remembered.
@@ -12,6 +13,7 @@ const recentKept = 200
 
 // Asked tells of a request.
 func (r *Recent) Asked(request Request) {
+	r.weights = nil
 	if len(r.asked) < recentKept {
 		r.asked = append(r.asked, request)
 		return
@@ -22,11 +24,14 @@ func (r *Recent) Asked(request Request) {
 
 // Weights is how often each profile was asked for.
 func (r *Recent) Weights() *Weights {
-	w := map[string]float64{}
-	for _, q := range r.asked {
-		w[q.Profile]++
+	if r.weights == nil {
+		w := map[string]float64{}
+		for _, q := range r.asked {
+			w[q.Profile]++
+		}
+		r.weights = NewWeights(w)
 	}
-	return NewWeights(w)
+	return r.weights
 }
 
 // MeanDuration of them, in seconds; 0 when there are none. A job of unknown duration counts as a very long one.
