@@ -1,15 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"math"
-	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,6 +40,8 @@ type simulateOptions struct {
 	csv, stay                bool
 	report                   string
 }
+
+var disciplines = map[string]sim.Discipline{"fifo": sim.FIFO, "easy": sim.EASY, "skip": sim.Skip, "smallest": sim.Smallest, "none": sim.Loss}
 
 // mostGPUs bounds what is simulated; the largest public clusters have some ten thousand.
 const mostGPUs = 100000
@@ -90,9 +89,10 @@ ENDS, what policies are told of how long jobs run
   limits=A-B        a time limit, A to B times the truth, and what the jobs before made of theirs
   error=S           a prediction with a lognormal error of S, and what the jobs before made of theirs
 
-Waits are in seconds; TURNAROUND is the mean from submission to end, where jobs run slower on smaller slices. UTIL is the share of all units that held a job from the first submission to the last end, FRAG how fragmented the
-GPUs were on average (0 to 1), CUT how many instances were made. ACCEPTED is the share of what was asked for, in units times time; WORST is, of the
-profile that fared worst, the share of its jobs that started.`,
+Waits are in seconds; TURNAROUND is the mean from submission to end, where jobs run slower on smaller slices. UTIL is the share of all
+units that held a job from the first submission to the last end, FRAG how fragmented the GPUs were on average (0 to 1), CUT how
+many instances were made. ACCEPTED is the share of what was asked for, in units times time; WORST is, of the profile that fared worst,
+the share of its jobs that started.`,
 		Example: `  caelum simulate --churn uniform6 --gpus A100-40GB:16 --policies best-fit,lifetime,qla
   caelum simulate --alibaba openb_pod_list_gpushare100.csv --gpus A100-40GB:20 --profiles 1g.5gb,2g.10gb,3g.20gb,4g.20gb,7g.40gb --policies whole,static,qla,moved
   caelum simulate --churn bimodal --queue none --load 1 --gpus A100-40GB:32 --ends limits=1-6 --policies best-fit,scarcity`,
@@ -184,10 +184,10 @@ func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 
 // checkPolicies finds what cannot be played before anything is.
 func (o simulateOptions) checkPolicies(gpus []*mig.Board) ([]string, error) {
-	unlike := slices.ContainsFunc(gpus, func(b *mig.Board) bool { return b != gpus[0] })
+	alike := sim.Alike(gpus)
 	if o.policies == nil {
 		all := []string{"whole", "static", "reach", "lifetime", "qla"}
-		if unlike {
+		if !alike {
 			all = slices.Delete(all, 1, 2)
 		}
 		return all, nil
@@ -199,7 +199,7 @@ func (o simulateOptions) checkPolicies(gpus []*mig.Board) ([]string, error) {
 		switch name {
 		case "whole":
 		case "static", "moved":
-			if unlike {
+			if !alike {
 				return nil, usageError{fmt.Errorf("--policies %s: only with GPUs of one board", name)}
 			}
 		default:
@@ -212,23 +212,11 @@ func (o simulateOptions) checkPolicies(gpus []*mig.Board) ([]string, error) {
 }
 
 // play runs one policy.
-func (o simulateOptions) play(c sim.Config, name string, jobs iter.Seq[trace.Job]) (run, error) {
-	var r *sim.Result
-	var err error
-	said := ""
-	var recorded *report.Recorder
-	if o.report != "" && name != "static" {
-		recorded = &report.Recorder{}
-		c.Observer = recorded
-	}
-	if c.Said, c.Learn, err = o.said(); err != nil { // the same draws for each policy
-		return run{}, err
-	}
+func (o simulateOptions) play(c sim.Config, name string, jobs iter.Seq[trace.Job]) (out run, err error) {
+	layouts := ""
 	switch name {
 	case "moved":
-		r, err = sim.Run(c, jobs)
 	case "whole":
-		c.Static = nil
 		for _, b := range c.GPUs {
 			whole, ok := sim.Whole(b)
 			if !ok {
@@ -236,37 +224,37 @@ func (o simulateOptions) play(c sim.Config, name string, jobs iter.Seq[trace.Job
 			}
 			c.Static = append(c.Static, whole)
 		}
-		r, err = sim.Run(c, jobs)
 	case "static":
-		var p sim.Pattern
-		p, r, err = sim.BestStatic(c, jobs, func(a, b *sim.Result) bool {
+		p, err := sim.BestStatic(c, jobs, func(a, b *sim.Result) bool {
 			if c.Discipline == sim.Loss {
 				return a.Accepted() > b.Accepted()
 			}
 			return a.MeanTurnaround() < b.MeanTurnaround()
 		})
-		if err == nil {
-			said = p.Names(c.GPUs[0])
+		if err != nil {
+			return run{}, err
 		}
-		if err == nil && o.report != "" { // once more, to be watched
-			recorded = &report.Recorder{}
-			c.Static, c.Observer = p.Deal(len(c.GPUs)), recorded
-			r, err = sim.Run(c, jobs)
-		}
+		layouts, c.Static = p.Names(c.GPUs[0]), p.Deal(len(c.GPUs))
 	default:
-		if c.Policy, err = place.ByName(name); err == nil {
-			r, err = sim.Run(c, jobs)
+		if c.Policy, err = place.ByName(name); err != nil {
+			return run{}, err
 		}
 	}
+	var recorded *report.Recorder
+	if o.report != "" {
+		recorded = &report.Recorder{}
+		c.Observer = recorded
+	}
+	r, err := sim.Run(c, jobs)
 	if err != nil {
 		return run{}, err
 	}
-	out := newRun(name, said, r)
+	out = newRun(name, layouts, r)
 	out.recorded = recorded
 	return out, nil
 }
 
-// config is all of the configuration but the policy and what is said of ends.
+// config is all of the configuration but the policy.
 func (o simulateOptions) config() (c sim.Config, err error) {
 	var whole []*mig.Board
 	boards := map[string]*mig.Board{}
@@ -289,18 +277,8 @@ func (o simulateOptions) config() (c sim.Config, err error) {
 	if err := checkProfiles(o.profiles, whole...); err != nil {
 		return c, err
 	}
-	switch o.queue {
-	case "fifo":
-		c.Discipline = sim.FIFO
-	case "easy":
-		c.Discipline = sim.EASY
-	case "none":
-		c.Discipline = sim.Loss
-	case "skip":
-		c.Discipline = sim.Skip
-	case "smallest":
-		c.Discipline = sim.Smallest
-	default:
+	var known bool
+	if c.Discipline, known = disciplines[o.queue]; !known {
 		return c, usageError{fmt.Errorf("--queue %s: there are fifo, easy, skip, smallest and none", o.queue)}
 	}
 	if c.Stay = o.stay; o.stay && c.Discipline != sim.Loss {
@@ -309,120 +287,11 @@ func (o simulateOptions) config() (c sim.Config, err error) {
 	if o.create < 0 || o.destroy < 0 {
 		return c, usageError{errors.New("--create and --destroy take no less than no time")}
 	}
-	if _, _, err := o.said(); err != nil {
+	if c.Said, c.Learn, err = o.said(); err != nil {
 		return c, err
 	}
 	c.Create, c.Destroy = o.create.Seconds(), o.destroy.Seconds()
 	return c, nil
-}
-
-// workload makes or reads the jobs.
-func (o simulateOptions) workload(gpus int) (*trace.Workload, error) {
-	var given []string
-	for _, s := range []string{o.churn, o.alibaba, o.grmu, o.sacct, o.miso} {
-		if s != "" {
-			given = append(given, s)
-		}
-	}
-	if o.fromSacct {
-		given = append(given, "sacct")
-	}
-	if len(given) != 1 {
-		return nil, usageError{errors.New("which workload? Give one of --churn, --alibaba, --grmu, --miso, --from-sacct and --sacct; --help says what they are")}
-	}
-	switch {
-	case o.churn != "":
-		return o.synthetic(gpus)
-	case o.fromSacct:
-		return o.askSacct()
-	}
-	f, err := os.Open(given[0])
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	switch {
-	case o.grmu != "":
-		return trace.GRMU(given[0], f)
-	case o.sacct != "":
-		return trace.Sacct(given[0], f)
-	case o.miso != "":
-		return o.readMISO(f)
-	}
-	return trace.Alibaba(given[0], f)
-}
-
-func (o simulateOptions) readMISO(jobs io.Reader) (*trace.Workload, error) {
-	switch {
-	case o.misoSteps == "":
-		return nil, usageError{errors.New("--miso: give --miso-steps too, the step times")}
-	case o.every < 0 || !(o.slowdown >= 1 || o.slowdown == 0):
-		return nil, usageError{errors.New("--every takes no less than no time, and --slowdown at least 1 (0: any)")}
-	}
-	steps, err := os.Open(o.misoSteps)
-	if err != nil {
-		return nil, err
-	}
-	defer steps.Close()
-	w, err := trace.MISO(o.miso, jobs, o.misoSteps, steps, o.every.Seconds(), o.seed)
-	if err == nil && o.slowdown > 0 {
-		for k := range w.Jobs {
-			w.Jobs[k].Slowest = 1 / o.slowdown
-		}
-	}
-	return w, err
-}
-
-// askSacct reads this site's own jobs.
-func (o simulateOptions) askSacct() (*trace.Workload, error) {
-	cmd := exec.Command("sacct", "-a", "-P", "--starttime="+o.since, "--endtime="+o.until, "--format="+strings.Join(trace.SacctColumns, ","))
-	cmd.Env = append(os.Environ(), "SLURM_TIME_FORMAT=%s")
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("couldn't run sacct: %w; --sacct reads what it printed elsewhere", err)
-	}
-	work, err := trace.Sacct("sacct", out)
-	io.Copy(io.Discard, out) // it ends when all is read
-	if failed := cmd.Wait(); failed != nil {
-		return nil, fmt.Errorf("sacct: %w: %s", failed, strings.TrimSpace(stderr.String()))
-	}
-	return work, err
-}
-
-func (o simulateOptions) synthetic(gpus int) (*trace.Workload, error) {
-	if o.jobs < 1 || !(o.load > 0) || o.mean <= 0 {
-		return nil, usageError{errors.New("--jobs, --load and --mean must be above 0")}
-	}
-	var names []string
-	for _, m := range trace.Mixes {
-		if m.Name == o.churn {
-			c := trace.Churn{Mix: m.Mix, Jobs: o.jobs, GPUs: gpus, Load: o.load, MeanDuration: o.mean.Seconds(), Seed: o.seed}
-			return &trace.Workload{Jobs: slices.Collect(c.All())}, nil
-		}
-		names = append(names, m.Name)
-	}
-	return nil, usageError{fmt.Errorf("--churn %s: there are %s", o.churn, strings.Join(names, ", "))}
-}
-
-func (o simulateOptions) describe() string {
-	switch {
-	case o.churn != "":
-		return fmt.Sprintf("churn %s, load %v, seed %d", o.churn, o.load, o.seed)
-	case o.grmu != "":
-		return o.grmu + " (GRMU's profiles)"
-	case o.fromSacct:
-		return fmt.Sprintf("jobs of this site from %s to %s", o.since, o.until)
-	case o.sacct != "":
-		return o.sacct
-	case o.miso != "":
-		return fmt.Sprintf("%s, every %v, seed %d", o.miso, o.every, o.seed)
-	}
-	return o.alibaba
 }
 
 // ownLimits says of a job its time limit, if it had one.

@@ -55,9 +55,10 @@ type run struct {
 }
 
 func newRun(policy, layouts string, r *sim.Result) run {
+	waits := r.WaitsAt(0.5, 0.95, 0.99)
 	return run{
-		Policy: policy, Layouts: layouts, Started: r.Started, Refused: r.Refused, MeanWait: r.MeanWait(), MedianWait: r.WaitAt(0.5), P95Wait: r.WaitAt(0.95),
-		P99Wait: r.WaitAt(0.99), LongestWait: r.Longest, Turnaround: r.MeanTurnaround(), Makespan: r.Makespan, Utilisation: r.Utilisation, Frag: r.Frag, Accepted: r.Accepted(), Worst: r.Worst(),
+		Policy: policy, Layouts: layouts, Started: r.Started, Refused: r.Refused, MeanWait: r.MeanWait(), MedianWait: waits[0], P95Wait: waits[1],
+		P99Wait: waits[2], LongestWait: r.Longest, Turnaround: r.MeanTurnaround(), Makespan: r.Makespan, Utilisation: r.Utilisation, Frag: r.Frag, Accepted: r.Accepted(), Worst: r.Worst(),
 		Created: r.Created, Destroyed: r.Destroyed, Reused: r.Reused, Held: r.Held,
 	}
 }

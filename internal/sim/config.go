@@ -62,13 +62,18 @@ func (c *Config) check() error {
 	if !(c.Create >= 0 && c.Destroy >= 0 && c.Create+c.Destroy < math.Inf(1)) {
 		return fmt.Errorf("it takes %v s to make an instance and %v s to destroy one: give times of at least 0", c.Create, c.Destroy)
 	}
-	if c.Policy == nil && c.Static == nil && slices.ContainsFunc(c.GPUs, func(b *mig.Board) bool { return b != c.GPUs[0] }) {
+	if c.Policy == nil && c.Static == nil && !Alike(c.GPUs) {
 		return fmt.Errorf("the reference that moves everything knows one board at a time")
 	}
 	if c.Static != nil && len(c.Static) != len(c.GPUs) {
 		return fmt.Errorf("%d fixed layouts for %d GPUs", len(c.Static), len(c.GPUs))
 	}
 	return nil
+}
+
+// Alike reports whether all GPUs are of one board.
+func Alike(gpus []*mig.Board) bool {
+	return !slices.ContainsFunc(gpus, func(b *mig.Board) bool { return b != gpus[0] })
 }
 
 // keeps reports whether instances outlive their jobs.

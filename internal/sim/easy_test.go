@@ -48,23 +48,15 @@ func (w *watched) place(k int, r *reservation) (bool, *reservation) {
 
 // watch does what Run does, in a room that is watched.
 func watch(c Config, jobs iter.Seq[trace.Job], after func(*watched)) (*watched, error) {
-	s := &simulation{Config: c}
-	for _, b := range s.GPUs {
-		if !slices.Contains(s.kinds, b) {
-			s.kinds = append(s.kinds, b)
-		}
-	}
-	w := &watched{room: newRoom(s), s: s, reserved: map[*job]float64{}, turn: map[*job]float64{}}
+	s := newSimulation(c)
+	w := &watched{room: s.room, s: s, reserved: map[*job]float64{}, turn: map[*job]float64{}}
 	if after != nil {
 		w.after = func() { after(w) }
 	}
 	s.room = w
-	for j := range jobs {
-		if err := s.submit(j); err != nil {
-			return nil, err
-		}
+	if err := s.play(jobs); err != nil {
+		return nil, err
 	}
-	s.until(math.Inf(1))
 	return w, nil
 }
 

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-
-	"caelum/internal/place"
 )
 
 // fixed is GPUs that were cut once and for all. A job takes the smallest free slice that holds it, a larger one too.
@@ -56,7 +54,7 @@ func (f *fixed) place(k int, r *reservation) (bool, *reservation) {
 	var busy []int // by when they are said to be free
 	for i := range f.slices {
 		sl := &f.slices[i]
-		if sl.holds[j.profiles[sl.kind]] == 0 || s.now+j.said > r.start() && r.has(i) {
+		if sl.holds[j.profiles[sl.kind]] == 0 || r != nil && s.now+j.said > r.at && slices.Contains(r.numbers, i) {
 			continue
 		}
 		if sl.job != nil {
@@ -86,12 +84,12 @@ func (f *fixed) place(k int, r *reservation) (bool, *reservation) {
 	slices.SortStableFunc(busy, func(a, b int) int { return cmp.Compare(f.slices[a].end(), f.slices[b].end()) })
 	first := &reservation{at: s.now}
 	for _, i := range append(free, busy...) {
-		if len(first.spots) < j.slices() {
-			first.spots = append(first.spots, place.Spot{GPU: i})
+		if len(first.numbers) < j.slices() {
+			first.numbers = append(first.numbers, i)
 			first.at = max(first.at, f.slices[i].end())
 		}
 	}
-	if len(first.spots) < j.slices() {
+	if len(first.numbers) < j.slices() {
 		first.at = math.Inf(1)
 	}
 	return false, first
@@ -103,19 +101,6 @@ func (sl *slice) end() float64 {
 		return 0
 	}
 	return sl.job.started + sl.job.said
-}
-
-// start is when the job that it is for starts; +Inf without one.
-func (r *reservation) start() float64 {
-	if r == nil {
-		return math.Inf(1)
-	}
-	return r.at
-}
-
-// has reports whether it contains a slice of a fixed layout.
-func (r *reservation) has(slice int) bool {
-	return slices.ContainsFunc(r.spots, func(s place.Spot) bool { return s.GPU == slice })
 }
 
 func (f *fixed) leave(j *job) {

@@ -30,7 +30,7 @@ func (s *simulation) schedule() {
 	for s.queue.len() > 0 && s.turn() {
 	}
 	if s.Discipline == Loss && s.queue.len() > 0 {
-		s.result.refused(s.queue.at(0))
+		s.result.Refused++
 		s.queue.remove(0)
 	}
 }

@@ -29,7 +29,6 @@ type Result struct {
 // ProfileResult is the part of one profile.
 type ProfileResult struct {
 	Submitted, Started int
-	Wait               float64 // the sum
 }
 
 func (r *Result) of(j *job) *ProfileResult {
@@ -59,13 +58,9 @@ func (r *Result) started(j *job) {
 	r.Waits = append(r.Waits, wait)
 	r.Longest = max(r.Longest, wait)
 	r.Turnaround += wait + j.runs
-	p := r.of(j)
-	p.Started++
-	p.Wait += wait
+	r.of(j).Started++
 	r.UnitSecondsGot += float64(j.size*j.slices()) * j.Takes(j.Profile)
 }
-
-func (r *Result) refused(*job) { r.Refused++ }
 
 func (r *Result) ended(j *job) { r.last = max(r.last, j.ends) }
 
@@ -100,13 +95,17 @@ func (r *Result) MeanWait() float64 {
 // MeanTurnaround is from submission to end, of those that started; 0 when none did.
 func (r *Result) MeanTurnaround() float64 { return r.Turnaround / float64(max(r.Started, 1)) }
 
-// WaitAt is the wait that a share q of those that started did not exceed, 0 < q <= 1; 0 when none started.
-func (r *Result) WaitAt(q float64) float64 {
+// WaitsAt are the waits that shares q of those that started did not exceed, 0 < q <= 1; 0 when none started.
+func (r *Result) WaitsAt(q ...float64) []float64 {
+	waits := make([]float64, len(q))
 	if len(r.Waits) == 0 {
-		return 0
+		return waits
 	}
 	sorted := slices.Sorted(slices.Values(r.Waits))
-	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
+	for k := range q {
+		waits[k] = sorted[max(0, int(math.Ceil(q[k]*float64(len(sorted))))-1)]
+	}
+	return waits
 }
 
 // Worst is the share of its jobs that started of the profile that fared worst; 1 when there were no jobs.

@@ -16,9 +16,10 @@ type room interface {
 
 // reservation is what is kept for the head of the queue.
 type reservation struct {
-	at     float64      // when it is expected to start
-	spots  []place.Spot // what it gets then; with fixed layouts the slices by their numbers, as GPU
-	counts []int        // where jobs are moved: how many of each profile stand then, its own included
+	at      float64      // when it is expected to start
+	spots   []place.Spot // with a policy: what it gets then
+	numbers []int        // with fixed layouts: the slices that it gets
+	counts  []int        // where jobs are moved: how many of each profile stand then, its own included
 }
 
 func newRoom(s *simulation) room {

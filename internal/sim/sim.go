@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"container/heap"
 	"errors"
 	"fmt"
 	"iter"
@@ -34,7 +35,6 @@ type job struct {
 	spots   []place.Spot // with a policy: its slices
 	numbers []int        // with fixed layouts: its slices
 	kind    int          // where jobs are moved: its profile
-	index   int          // in running
 }
 
 // slices is how many it needs, at once.
@@ -61,6 +61,19 @@ func Run(c Config, jobs iter.Seq[trace.Job]) (*Result, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
+	s := newSimulation(c)
+	if err := s.play(jobs); err != nil {
+		return nil, err
+	}
+	s.result.last = max(s.result.last, s.now)
+	if s.queue.len() > 0 {
+		return nil, fmt.Errorf("job %s %w: %s", s.queue.at(0).ID, errNever, s.queue.at(0).Profile)
+	}
+	s.result.close()
+	return &s.result, nil
+}
+
+func newSimulation(c Config) *simulation {
 	s := &simulation{Config: c}
 	if c.Learn {
 		s.learned = &predict.Ends{}
@@ -72,19 +85,18 @@ func Run(c Config, jobs iter.Seq[trace.Job]) (*Result, error) {
 	}
 	s.room = newRoom(s)
 	s.result.units = s.room.idle()
-	var failed error
+	return s
+}
+
+// play submits the jobs, and lets all end that can.
+func (s *simulation) play(jobs iter.Seq[trace.Job]) error {
 	for j := range jobs {
-		if failed = s.submit(j); failed != nil {
-			return nil, failed
+		if err := s.submit(j); err != nil {
+			return err
 		}
 	}
 	s.until(math.Inf(1))
-	s.result.last = max(s.result.last, s.now)
-	if s.queue.len() > 0 {
-		return nil, fmt.Errorf("job %s %w: %s", s.queue.at(0).ID, errNever, s.queue.at(0).Profile)
-	}
-	s.result.close()
-	return &s.result, nil
+	return nil
 }
 
 // submit lets time go on until a job comes.
@@ -133,7 +145,7 @@ func (s *simulation) until(then float64) {
 	for len(s.running) > 0 && s.running[0].ends <= then {
 		s.advance(s.running[0].ends)
 		for len(s.running) > 0 && s.running[0].ends == s.now {
-			j := s.running.pop()
+			j := heap.Pop(&s.running).(*job)
 			s.room.leave(j)
 			s.result.ended(j)
 			if s.learned != nil {
@@ -154,7 +166,7 @@ func (s *simulation) start(j *job, takes float64) {
 	j.started = s.now + takes
 	j.ends = j.started + j.runs
 	if !s.Stay {
-		s.running.push(j)
+		heap.Push(&s.running, j)
 	}
 	s.result.started(j)
 	s.tell(j)

@@ -53,27 +53,28 @@ func (p Pattern) Names(b *mig.Board) string {
 // workload were known beforehand: whole GPUs; every maximal layout L that differs from the others in what it holds; whole GPUs and L by turns,
 // 1:1, 2:1 and 1:2; one of the one kind and all others of the other; and of the four best of these L each two together, with and without whole GPUs between them. That
 // is not every pattern. Patterns that cannot hold every
-// job are left out. The cluster must be of one board; better says which of two results is.
-func BestStatic(c Config, jobs iter.Seq[trace.Job], better func(a, b *Result) bool) (Pattern, *Result, error) {
+// job are left out. The cluster must be of one board; better says which of two results is. Nobody is told of the tries.
+func BestStatic(c Config, jobs iter.Seq[trace.Job], better func(a, b *Result) bool) (Pattern, error) {
 	board := c.GPUs[0]
-	if slices.ContainsFunc(c.GPUs, func(b *mig.Board) bool { return b != board }) {
-		return nil, nil, fmt.Errorf("the best fixed layouts are looked for on one board at a time")
+	if !Alike(c.GPUs) {
+		return nil, fmt.Errorf("the best fixed layouts are looked for on one board at a time")
 	}
+	c.Observer = nil
 	s := &search{c: c, jobs: jobs, better: better, needs: map[string]bool{}}
 	for j := range jobs {
 		if name, ok := j.On(board); ok {
 			s.needs[name] = true
 		}
 	}
-	whole, others := contents(board)
-	if whole == 0 {
-		return nil, nil, fmt.Errorf("%s has no profile of a whole GPU here", board.Name)
+	whole, ok := Whole(board)
+	if !ok {
+		return nil, fmt.Errorf("%s has no profile of a whole GPU here", board.Name)
 	}
 	s.try(Pattern{whole})
 	var ranked []found
-	for _, l := range others {
+	n := len(c.GPUs)
+	for _, l := range contents(board, whole) {
 		var best *Result
-		n := len(c.GPUs)
 		one := append(Pattern{whole}, slices.Repeat(Pattern{l}, n-1)...)
 		all := append(Pattern{l}, slices.Repeat(Pattern{whole}, n-1)...)
 		for _, p := range []Pattern{{l}, {whole, l}, {whole, whole, l}, {whole, l, l}, one, all} {
@@ -82,7 +83,7 @@ func BestStatic(c Config, jobs iter.Seq[trace.Job], better func(a, b *Result) bo
 			}
 		}
 		if best != nil {
-			ranked = append(ranked, found{Pattern{l}, best})
+			ranked = append(ranked, found{l, best})
 		}
 	}
 	slices.SortStableFunc(ranked, func(a, b found) int {
@@ -97,19 +98,20 @@ func BestStatic(c Config, jobs iter.Seq[trace.Job], better func(a, b *Result) bo
 	ranked = ranked[:min(len(ranked), 4)]
 	for i, a := range ranked {
 		for _, b := range ranked[i+1:] {
-			s.try(Pattern{a.pattern[0], b.pattern[0]})
-			s.try(Pattern{whole, a.pattern[0], whole, b.pattern[0]})
+			s.try(Pattern{a.layout, b.layout})
+			s.try(Pattern{whole, a.layout, whole, b.layout})
 		}
 	}
-	if s.best.result == nil && s.err == nil {
+	if s.best == nil && s.err == nil {
 		s.err = fmt.Errorf("no pattern of layouts holds every job")
 	}
-	return s.best.pattern, s.best.result, s.err
+	return s.pattern, s.err
 }
 
+// found is the best that there is with a layout.
 type found struct {
-	pattern Pattern
-	result  *Result
+	layout mig.Layout
+	result *Result
 }
 
 type search struct {
@@ -117,8 +119,10 @@ type search struct {
 	jobs   iter.Seq[trace.Job]
 	better func(a, b *Result) bool
 	needs  map[string]bool
-	best   found
 	err    error
+
+	pattern Pattern // the best so far
+	best    *Result
 }
 
 // try plays the jobs under a pattern; nil if it cannot hold them all.
@@ -138,8 +142,8 @@ func (s *search) try(p Pattern) *Result {
 		s.err = err
 		return nil
 	}
-	if s.best.result == nil || s.better(r, s.best.result) {
-		s.best = found{p, r}
+	if s.best == nil || s.better(r, s.best) {
+		s.pattern, s.best = p, r
 	}
 	return r
 }
@@ -163,32 +167,23 @@ func enough(has, needs mig.Profile) bool {
 	return needs.Size <= has.Size && needs.Compute <= has.Compute
 }
 
-// contents are the layout of a whole GPU, and one maximal layout for each different content of the others.
-func contents(b *mig.Board) (whole mig.Layout, others []mig.Layout) {
+// contents are the maximal layouts but the whole GPU's, one for each different content.
+func contents(b *mig.Board, whole mig.Layout) (all []mig.Layout) {
 	seen := map[string]bool{}
 	for _, l := range b.Maximal() {
-		name := Pattern{l}.Names(b)
-		switch {
-		case seen[name]:
-		case l.Count() == 1 && b.Placements[first(l)].Size == b.Grid:
-			whole = l
-		default:
-			others = append(others, l)
+		if name := (Pattern{l}).Names(b); l != whole && !seen[name] {
+			seen[name] = true
+			all = append(all, l)
 		}
-		seen[name] = true
 	}
-	return whole, others
+	return all
 }
 
 // Whole is the layout of one instance that takes the whole GPU; false if the board has no such profile.
 func Whole(b *mig.Board) (mig.Layout, bool) {
-	whole, _ := contents(b)
-	return whole, whole != 0
-}
-
-func first(l mig.Layout) int {
-	for i := range l.Indices() {
-		return i
+	i := slices.IndexFunc(b.Placements, func(p mig.Placement) bool { return p.Size == b.Grid })
+	if i < 0 {
+		return 0, false
 	}
-	return -1
+	return mig.Layout(0).With(i), true
 }

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"caelum/internal/trace"
+)
+
+// Where caelum simulate has its jobs from.
+
+// workload makes or reads the jobs.
+func (o simulateOptions) workload(gpus int) (*trace.Workload, error) {
+	var given []string
+	for _, s := range []string{o.churn, o.alibaba, o.grmu, o.sacct, o.miso} {
+		if s != "" {
+			given = append(given, s)
+		}
+	}
+	if o.fromSacct {
+		given = append(given, "sacct")
+	}
+	if len(given) != 1 {
+		return nil, usageError{errors.New("which workload? Give one of --churn, --alibaba, --grmu, --miso, --from-sacct and --sacct; --help says what they are")}
+	}
+	switch {
+	case o.churn != "":
+		return o.synthetic(gpus)
+	case o.fromSacct:
+		return o.askSacct()
+	}
+	f, err := os.Open(given[0])
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	switch {
+	case o.grmu != "":
+		return trace.GRMU(given[0], f)
+	case o.sacct != "":
+		return trace.Sacct(given[0], f)
+	case o.miso != "":
+		return o.readMISO(f)
+	}
+	return trace.Alibaba(given[0], f)
+}
+
+func (o simulateOptions) readMISO(jobs io.Reader) (*trace.Workload, error) {
+	switch {
+	case o.misoSteps == "":
+		return nil, usageError{errors.New("--miso: give --miso-steps too, the step times")}
+	case o.every < 0 || !(o.slowdown >= 1 || o.slowdown == 0):
+		return nil, usageError{errors.New("--every takes no less than no time, and --slowdown at least 1 (0: any)")}
+	}
+	steps, err := os.Open(o.misoSteps)
+	if err != nil {
+		return nil, err
+	}
+	defer steps.Close()
+	w, err := trace.MISO(o.miso, jobs, o.misoSteps, steps, o.every.Seconds(), o.seed)
+	if err == nil && o.slowdown > 0 {
+		for k := range w.Jobs {
+			w.Jobs[k].Slowest = 1 / o.slowdown
+		}
+	}
+	return w, err
+}
+
+// askSacct reads this site's own jobs.
+func (o simulateOptions) askSacct() (*trace.Workload, error) {
+	cmd := exec.Command("sacct", "-a", "-P", "--starttime="+o.since, "--endtime="+o.until, "--format="+strings.Join(trace.SacctColumns, ","))
+	cmd.Env = append(os.Environ(), "SLURM_TIME_FORMAT=%s")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("couldn't run sacct: %w; --sacct reads what it printed elsewhere", err)
+	}
+	work, err := trace.Sacct("sacct", out)
+	io.Copy(io.Discard, out) // it ends when all is read
+	if failed := cmd.Wait(); failed != nil {
+		return nil, fmt.Errorf("sacct: %w: %s", failed, strings.TrimSpace(stderr.String()))
+	}
+	return work, err
+}
+
+func (o simulateOptions) synthetic(gpus int) (*trace.Workload, error) {
+	if o.jobs < 1 || !(o.load > 0) || o.mean <= 0 {
+		return nil, usageError{errors.New("--jobs, --load and --mean must be above 0")}
+	}
+	var names []string
+	for _, m := range trace.Mixes {
+		if m.Name == o.churn {
+			c := trace.Churn{Mix: m.Mix, Jobs: o.jobs, GPUs: gpus, Load: o.load, MeanDuration: o.mean.Seconds(), Seed: o.seed}
+			return &trace.Workload{Jobs: slices.Collect(c.All())}, nil
+		}
+		names = append(names, m.Name)
+	}
+	return nil, usageError{fmt.Errorf("--churn %s: there are %s", o.churn, strings.Join(names, ", "))}
+}
+
+func (o simulateOptions) describe() string {
+	switch {
+	case o.churn != "":
+		return fmt.Sprintf("churn %s, load %v, seed %d", o.churn, o.load, o.seed)
+	case o.grmu != "":
+		return o.grmu + " (GRMU's profiles)"
+	case o.fromSacct:
+		return fmt.Sprintf("jobs of this site from %s to %s", o.since, o.until)
+	case o.sacct != "":
+		return o.sacct
+	case o.miso != "":
+		return fmt.Sprintf("%s, every %v, seed %d", o.miso, o.every, o.seed)
+	}
+	return o.alibaba
+}
