@@ -41,6 +41,9 @@ type Board struct {
 	tables  *sync.Map // blocked units -> func() *Table
 }
 
+// Compute is how many compute slices the GPU has; math.MaxInt if no profile takes all of it, and nobody knows.
+func (b *Board) Compute() int { return b.total[0] }
+
 // NewBoard makes a board of these profiles. Grid is in units, at most 64. The profile that takes the whole grid says how
 // many compute slices and media engines there are to share out; without such a profile only units and instance
 // limits bind. The error names the profile that cannot be.
@@ -120,10 +123,14 @@ func (b *Board) Carry(from *Board, l Layout) (carried Layout, blocked uint64) {
 	return carried, blocked
 }
 
-// ProfileIndex finds a profile by name.
+// ProfileIndex finds a profile by name. It is asked at every placement: slices.IndexFunc would copy each profile.
 func (b *Board) ProfileIndex(name string) (int, bool) {
-	i := slices.IndexFunc(b.Profiles, func(p Profile) bool { return p.Name == name })
-	return i, i >= 0
+	for i := range b.Profiles {
+		if b.Profiles[i].Name == name {
+			return i, true
+		}
+	}
+	return -1, false
 }
 
 // Placement finds the index in Placements of a profile at a start.

@@ -75,3 +75,16 @@ func TestCarry(t *testing.T) {
 		}
 	})
 }
+
+// Nothing is known to have less memory than would be said of it if it were not known.
+func TestMemory(t *testing.T) {
+	for _, b := range Boards() {
+		for _, p := range b.Profiles {
+			guess := p
+			guess.MemoryMiB = 0
+			if g := guess.Memory(); g < 1024 || p.MemoryMiB > 0 && (p.Memory() != float64(p.MemoryMiB) || g > p.Memory() || g < 0.85*p.Memory()) {
+				t.Errorf("%s %s: %v MiB, known %d", b.Name, p.Name, g, p.MemoryMiB)
+			}
+		}
+	}
+}

@@ -17,16 +17,13 @@ type pod struct {
 
 // readPods reads a list. A name that comes twice is an error.
 func readPods(file string, r io.Reader) ([]pod, error) {
-	t, err := openTable(file, r, ',', "name", "num_gpu", "gpu_milli", "creation_time", "deletion_time")
+	t, err := openTable(file, r, commas, "name", "num_gpu", "gpu_milli", "creation_time", "deletion_time")
 	if err != nil {
 		return nil, err
 	}
 	var all []pod
 	err = t.each(func() error {
 		p := pod{name: t.text("name")}
-		if p.name == "" {
-			return t.bad(errors.New("a pod without a name"))
-		}
 		if err := t.once("pod", p.name, ""); err != nil {
 			return err
 		}
@@ -35,6 +32,9 @@ func readPods(file string, r io.Reader) ([]pod, error) {
 			return err
 		}
 		p.gpus, p.milli, p.created, p.deleted = n[0], n[1], n[2], n[3]
+		if p.gpus != math.Trunc(p.gpus) {
+			return t.bad(fmt.Errorf("num_gpu is %v: not a whole number", p.gpus))
+		}
 		if p.milli > 1000 {
 			return t.bad(fmt.Errorf("gpu_milli is %v: a GPU has 1000", p.milli))
 		}
@@ -94,8 +94,9 @@ func (w *Workload) withoutOutliers(pods []pod) []pod {
 	return kept
 }
 
-// GRMU reads a pod list as that paper does (arXiv 2502.01909): outliers are left out, and pods with several GPUs; what a pod asked for, its share of the most that any did, becomes the profile
-// with the nearest share. Pods without a GPU count as a share of 0.
+// GRMU reads a pod list as that paper does (arXiv 2502.01909): outliers are left out, pods with several GPUs, and pods that were deleted
+// before they were created; what a pod asked for, its share of the most that any did, becomes the profile with the nearest share. Pods
+// without a GPU count as a share of 0.
 func GRMU(file string, r io.Reader) (*Workload, error) {
 	pods, err := readPods(file, r)
 	if err != nil {
@@ -104,13 +105,16 @@ func GRMU(file string, r io.Reader) (*Workload, error) {
 	w := &Workload{}
 	most := 0.0
 	for _, p := range w.withoutOutliers(pods) {
-		if p.gpus > 1 {
+		switch {
+		case p.gpus > 1:
 			w.leave("more than one GPU", 1)
-			continue
+		case p.deleted < p.created:
+			w.leave("deleted before it was created", 1)
+		default:
+			share := p.gpus * p.milli / 1000
+			most = max(most, share)
+			w.Jobs = append(w.Jobs, Job{ID: p.name, Submit: p.created, Duration: p.deleted - p.created, Compute: share})
 		}
-		share := p.gpus * p.milli / 1000
-		most = max(most, share)
-		w.Jobs = append(w.Jobs, Job{ID: p.name, Submit: p.created, Duration: max(0, p.deleted-p.created), Compute: share})
 	}
 	for k := range w.Jobs {
 		j := &w.Jobs[k]

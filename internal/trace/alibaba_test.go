@@ -17,7 +17,7 @@ func podLine(name string, gpus, milli int, created, deleted any) string {
 }
 
 func TestAlibaba(t *testing.T) {
-	w, err := Alibaba("pods.csv", strings.NewReader("\ufeff"+podHead+
+	w, err := Alibaba("pods.csv", strings.NewReader("\ufeff\"name\""+strings.TrimPrefix(podHead, "name")+"\n"+
 		podLine("late", 1, 1000, 500, 900)+
 		podLine("early", 1, 130, 400, 401)+
 		podLine("cpu", 0, 0, 450, 600)+
@@ -77,7 +77,7 @@ func TestShares(t *testing.T) {
 // GRMU's mapping: the nearest of compute x memory / 56 to the share of the most that any pod asked for.
 func TestGRMU(t *testing.T) {
 	w, err := GRMU("pods.csv", strings.NewReader(podHead+
-		podLine("a", 1, 500, 100, 200)+podLine("b", 0, 0, 110, 200)+podLine("c", 1, 240, 120, 200)+podLine("d", 1, 20, 130, 90)+podLine("e", 2, 1000, 140, 200)))
+		podLine("a", 1, 500, 100, 200)+podLine("b", 0, 0, 110, 200)+podLine("c", 1, 240, 120, 200)+podLine("d", 1, 20, 130, 130)+podLine("e", 2, 1000, 140, 200)+podLine("f", 1, 1000, 140, 139)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,32 +87,37 @@ func TestGRMU(t *testing.T) {
 		{ID: "c", Submit: 20, Duration: 80, Profile: "4g.20gb"},
 		{ID: "d", Submit: 30, Duration: 0, Profile: "1g.10gb"},
 	}
-	if !reflect.DeepEqual(w.Jobs, want) || !reflect.DeepEqual(w.Left, []Left{{"more than one GPU", 1}}) {
+	if !reflect.DeepEqual(w.Jobs, want) || !reflect.DeepEqual(w.Left, []Left{{"more than one GPU", 1}, {"deleted before it was created", 1}}) {
 		t.Errorf("%+v, left out %+v", w.Jobs, w.Left)
 	}
 }
 
 func TestMalformed(t *testing.T) {
 	good := podLine("a", 1, 500, 100, 200)
-	for _, c := range []struct{ text, want string }{
+	for _, c := range []struct{ text, want string }{ // want: how the error begins, $ for its end
 		{"", "pods.csv:1: the file is empty; the first line names the columns"},
 		{podHead, "pods.csv:1: no pods"},
 		{"name,num_gpu\n", "pods.csv:1: no column gpu_milli, creation_time, deletion_time; there are name, num_gpu"},
-		{"name,name\n", "pods.csv:1: column name twice"},
+		{"name,name\n", "pods.csv:1: column \"name\" twice"},
 		{podHead + good + good, "pods.csv:3: pod a is on line 2 already"},
 		{podHead + good + podLine("", 1, 500, 100, 200), "pods.csv:3: a pod without a name"},
 		{podHead + good + "b,1,2\n", "pods.csv:3: 3 values for 11 columns"},
-		{podHead + podLine("a", 1, 500, "soon", 200), `pods.csv:2: creation_time is "soon": not a number of at least 0`},
-		{podHead + podLine("a", 1, 500, "NaN", 200), `pods.csv:2: creation_time is "NaN": not a number of at least 0`},
-		{podHead + podLine("a", 1, 500, -1, 200), `pods.csv:2: creation_time is "-1": not a number of at least 0`},
-		{podHead + podLine("a", 1, 500, 1, "1e999"), `pods.csv:2: deletion_time is "1e999": not a number of at least 0`},
+		{podHead + podLine("a", 1, 500, "soon", 200), `pods.csv:2: creation_time: "soon" is not a number from 0 to 1e12`},
+		{podHead + podLine("a", 1, 500, "NaN", 200), `pods.csv:2: creation_time: "NaN" is not a number from 0 to 1e12`},
+		{podHead + podLine("a", 1, 500, -1, 200), `pods.csv:2: creation_time: "-1" is not a number from 0 to 1e12`},
+		{podHead + podLine("a", 1, 500, 1, "1e999"), `pods.csv:2: deletion_time: "1e999" is not a number from 0 to 1e12`},
 		{podHead + podLine("a", 1, 1500, 1, 2), "pods.csv:2: gpu_milli is 1500: a GPU has 1000"},
-		{podHead + "\"a,1\n", `pods.csv:2: extraneous or missing " in quoted-field`},
-		{"\x00\x01\x02", "pods.csv:1: no column name"},
+		{podHead + podLine("a", 1, 500, 1, "1e308"), `pods.csv:2: deletion_time: "1e308" is not a number from 0 to 1e12`},
+		{podHead + podLine("a", 1, 500, strings.Repeat("9", 1000), 2), `pods.csv:2: creation_time: "` + strings.Repeat("9", 60) + `" is not a number`},
+		{podHead + good + "b,4000,8192,0.5,500,,LS,Running,100,200,\n", "pods.csv:3: num_gpu is 0.5: not a whole number"},
+		{podHead + good + "\"b,1\n" + good + good, `pods.csv:3: extraneous or missing " in quoted-field`},
+		{"\x00\x01\x02", "pods.csv:1: this is no text, or none in UTF-8; unpack or convert it first"},
+		{podHead + good + "\x00", "pods.csv:3: this is no text"},
+		{strings.Repeat("x", 1000) + "\n", "pods.csv:1: no column name, num_gpu, gpu_milli, creation_time, deletion_time; there are " + strings.Repeat("x", 300) + "$"},
 	} {
 		_, err := Alibaba("pods.csv", strings.NewReader(c.text))
 		var at *LineError
-		if !errors.As(err, &at) || !strings.HasPrefix(err.Error(), c.want) {
+		if !errors.As(err, &at) || !strings.HasPrefix(err.Error()+"$", c.want) {
 			t.Errorf("%.60q: %v, want %s", c.text, err, c.want)
 		}
 		if _, err := GRMU("pods.csv", strings.NewReader(c.text)); err == nil {

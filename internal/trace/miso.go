@@ -17,7 +17,7 @@ func MISO(jobsFile string, jobs io.Reader, stepsFile string, steps io.Reader, ev
 	if err != nil {
 		return nil, err
 	}
-	t, err := openTable(jobsFile, jobs, ',', "job", "model", "num_iters")
+	t, err := openTable(jobsFile, jobs, commas, "job", "model", "num_iters")
 	if err != nil {
 		return nil, err
 	}
@@ -33,9 +33,10 @@ func MISO(jobsFile string, jobs io.Reader, stepsFile string, steps io.Reader, ev
 		if err != nil {
 			return err
 		}
-		m, ok := models[strings.Replace(t.text("model"), "_train", " ", 1)]
+		name, batch, _ := strings.Cut(t.text("model"), "_train")
+		m, ok := models[name+" "+batch]
 		if !ok {
-			return t.bad(fmt.Errorf("model %s is not in %s", t.text("model"), stepsFile))
+			return t.bad(fmt.Errorf("%s has no model %.60q with batch %.60q", stepsFile, name, batch))
 		}
 		w.Jobs = append(w.Jobs, Job{ID: id, Submit: at, Duration: iterations * m.step, Speed: m.speed})
 		at += every * rng.ExpFloat64()
@@ -54,12 +55,12 @@ type model struct {
 }
 
 func readSteps(file string, r io.Reader) (map[string]model, error) {
-	t, err := openTable(file, r, ',', "model", "batch", "7g.40gb_mean_s")
+	t, err := openTable(file, r, commas, "model", "batch", "7g.40gb_mean_s")
 	if err != nil {
 		return nil, err
 	}
 	all := map[string]model{}
-	return all, t.each(func() (err error) {
+	err = t.each(func() (err error) {
 		m := model{speed: map[string]float64{}}
 		if m.step, err = t.number("7g.40gb_mean_s"); err != nil {
 			return err
@@ -73,16 +74,17 @@ func readSteps(file string, r io.Reader) (map[string]model, error) {
 			if err != nil {
 				return err
 			}
-			if s == 0 || m.step == 0 {
-				return t.bad(fmt.Errorf("%s is 0", column))
+			if s == 0 {
+				return t.bad(fmt.Errorf("%s is 0, not the seconds of an iteration", column))
 			}
 			m.speed[p] = m.step / s
 		}
 		name := t.text("model") + " " + t.text("batch")
-		if _, twice := all[name]; twice {
-			return t.bad(fmt.Errorf("model %s twice", name))
-		}
 		all[name] = m
-		return nil
+		return t.once("model", name, "")
 	})
+	if err == nil && len(all) == 0 {
+		err = &LineError{file, 1, errors.New("no models")}
+	}
+	return all, err
 }

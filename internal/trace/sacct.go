@@ -1,9 +1,11 @@
 package trace
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,15 +16,17 @@ import (
 // GPU was used (gres/gpumem and gres/gpuutil in TRESUsageInMax, with a Slurm that was built with NVML).
 var SacctColumns = []string{"JobID", "State", "Submit", "Eligible", "Start", "End", "ElapsedRaw", "TimelimitRaw", "AllocTRES", "TRESUsageInMax"}
 
-// Sacct reads the site's own jobs from sacct -P. Each needs what it was given by profile (gres/mig:2g.10gb), else the smallest
-// profile that holds the most memory and utilisation that any of its steps had, else a whole GPU. It is submitted when it became eligible, so that
-// waits are Slurm's, and runs as long as it did. A job with several GPUs needs as many slices, or, if they were not given by profile, whole
+// Sacct reads the site's own jobs from sacct -P. Each needs what it was given by profile (gres/mig:2g.10gb, or gres/gpu:a100_2g.10gb as Slurm
+// itself has slices), else the smallest profile that holds the most memory and utilisation that any of its steps had, else a whole GPU. It is
+// submitted when it became eligible, so that waits are Slurm's, and runs as long as it did. One that began before that did not wait.
+// Every task of an array and every component of a heterogeneous job is a job. A job with several GPUs needs as many slices, or, if they were not given by profile, whole
 // GPUs: what its steps used is the sum over theirs. Times are seconds since 1970 (SLURM_TIME_FORMAT=%s) or as sacct prints them
 // by itself.
 //
-// Left out are jobs without a GPU, that never started, and that still run.
+// Left out are jobs without a GPU, that never started, that still run, and with slices of several profiles or of one that AllocTRES does
+// not say.
 func Sacct(file string, r io.Reader) (*Workload, error) {
-	t, err := openTable(file, r, '|', "JobID", "State", "Submit", "Start", "ElapsedRaw", "AllocTRES")
+	t, err := openTable(file, r, bars, "JobID", "State", "Submit", "Start", "ElapsedRaw", "AllocTRES")
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +40,7 @@ func Sacct(file string, r io.Reader) (*Workload, error) {
 		k, known := at[id]
 		if isStep {
 			if !known {
-				return t.bad(fmt.Errorf("step %s of job %s comes before the job", step, id))
+				return t.bad(fmt.Errorf("step %.60s of job %.60s comes before the job", step, id))
 			}
 			if k >= 0 && w.Jobs[k].Slices == 0 && t.has("TRESUsageInMax") {
 				if err := w.Jobs[k].uses(t.text("TRESUsageInMax")); err != nil {
@@ -67,7 +71,11 @@ func Sacct(file string, r io.Reader) (*Workload, error) {
 	for k := range w.Jobs {
 		if j := &w.Jobs[k]; j.Profile == "" && j.MemoryMiB == 0 && j.Compute == 0 {
 			j.Compute, j.Memory = 1, 1
-			w.Assumed++
+			if j.Slices > 0 {
+				w.Several++
+			} else {
+				w.Assumed++
+			}
 		}
 	}
 	w.settle()
@@ -76,40 +84,44 @@ func Sacct(file string, r io.Reader) (*Workload, error) {
 
 // sacctJob reads the line of a job; why says why it is left out.
 func (t *table) sacctJob(id string) (j Job, why string, err error) {
-	gpus, profile, err := allocated(t.text("AllocTRES"))
-	start := t.text("Start")
+	given, err := allocated(t.text("AllocTRES"))
+	start, state := t.text("Start"), firstWord(t.text("State"))
 	switch {
 	case err != nil:
 		return j, "", fmt.Errorf("column AllocTRES: %w", err)
-	case never(start):
+	case never(start) || state == "PENDING":
 		return j, "never started", nil
-	case gpus == 0:
+	case given.unclear != "":
+		return j, given.unclear, nil
+	case given.gpus == 0:
 		return j, "no GPU", nil
-	case slices.Contains([]string{"RUNNING", "SUSPENDED", "COMPLETING", "REQUEUED"}, firstWord(t.text("State"))):
+	case slices.Contains([]string{"RUNNING", "SUSPENDED", "COMPLETING", "REQUEUED"}, state):
 		return j, "still runs", nil
 	}
 	began, err := moment(start)
 	if err != nil {
 		return j, "", fmt.Errorf("column Start: %w", err)
 	}
-	submit := t.text("Submit")
+	submit := "Submit"
 	if t.has("Eligible") && !never(t.text("Eligible")) {
-		submit = t.text("Eligible")
+		submit = "Eligible"
 	}
-	j = Job{ID: id, Profile: profile}
-	if gpus > 1 {
-		j.Slices = gpus
+	j = Job{ID: id, Profile: given.profile}
+	if given.gpus > 1 {
+		j.Slices, j.Nodes = given.gpus, given.nodes
 	}
-	if j.Submit, err = moment(submit); err != nil {
-		return j, "", fmt.Errorf("column Submit: %w", err)
+	if j.Submit, err = moment(t.text(submit)); err != nil {
+		return j, "", fmt.Errorf("column %s: %w", submit, err)
 	}
-	if j.Duration, err = strconv.ParseFloat(t.text("ElapsedRaw"), 64); err != nil || j.Duration < 0 || j.Duration-j.Duration != 0 {
-		return j, "", fmt.Errorf("column ElapsedRaw is %q: not a number of seconds", t.text("ElapsedRaw"))
+	if j.Duration, err = number(t.text("ElapsedRaw")); err != nil {
+		return j, "", fmt.Errorf("column ElapsedRaw: %w", err)
 	}
-	if t.has("TimelimitRaw") {
-		if minutes, err := strconv.ParseFloat(t.text("TimelimitRaw"), 64); err == nil && minutes > 0 { // else UNLIMITED, Partition_Limit or nothing
-			j.Limit = 60 * minutes
+	if t.has("TimelimitRaw") && !slices.Contains([]string{"", "UNLIMITED", "Partition_Limit"}, t.text("TimelimitRaw")) {
+		minutes, err := number(t.text("TimelimitRaw"))
+		if err != nil {
+			return j, "", fmt.Errorf("column TimelimitRaw: %w, nor UNLIMITED or Partition_Limit", err)
 		}
+		j.Limit = 60 * minutes
 	}
 	j.Waited = max(0, began-j.Submit)
 	return j, "", nil
@@ -125,39 +137,72 @@ func never(s string) bool { return s == "" || s == "Unknown" || s == "None" || s
 
 // moment reads a time, in seconds.
 func moment(s string) (float64, error) {
-	if n, err := strconv.ParseInt(s, 10, 64); err == nil && n >= 0 {
-		return float64(n), nil
+	if n, err := number(s); err == nil {
+		return n, nil
 	}
 	at, err := time.Parse("2006-01-02T15:04:05", s)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no time", s)
+		return 0, fmt.Errorf("%.60q is no time; it is 2026-11-21T04:57:35, or seconds since 1970 with SLURM_TIME_FORMAT=%%s", s)
 	}
 	return float64(at.Unix()), nil
 }
 
-// allocated reads AllocTRES: how many GPUs, or slices of a profile if that is said.
-func allocated(tres string) (gpus int, profile string, err error) {
+// ofGPU finds the profile in a type of gres/gpu: 1g.5gb, a100_1g.5gb.
+var ofGPU = regexp.MustCompile(`[0-9]+g\.[0-9]+gb.*$`)
+
+// allocation is what AllocTRES says: how many GPUs, or slices of a profile if that is said, and on how many nodes.
+type allocation struct {
+	gpus    int
+	profile string
+	nodes   int
+	unclear string // why the slices cannot be told
+}
+
+func allocated(tres string) (a allocation, err error) {
+	slots, models, untold := 0, 0, 0 // gres/gpu; of it those whose model is said; gres/mig of no profile
+	cut := map[string]int{}          // slices by profile: gres/mig:1g.5gb
+	own := map[string]int{}          // Slurm's own: gres/gpu:a100_1g.5gb
 	for _, item := range strings.Split(tres, ",") {
-		name, value, ok := strings.Cut(item, "=")
-		if !ok {
-			continue
-		}
-		mig, typed := strings.CutPrefix(name, "gres/mig:")
-		if name != "gres/gpu" && !typed {
+		name, value, _ := strings.Cut(item, "=")
+		name, kind, _ := strings.Cut(name, ":")
+		if name != "gres/gpu" && name != "gres/mig" && name != "node" || kind == "closed" {
 			continue
 		}
 		n, err := strconv.Atoi(value)
 		if err != nil || n < 0 {
-			return 0, "", fmt.Errorf("%s is no count", item)
+			return a, fmt.Errorf("%.60s is no count", item)
 		}
-		switch {
-		case !typed && profile == "":
-			gpus = n
-		case typed && n > 0 && mig != "closed":
-			profile, gpus = mig, n
+		switch profile := ofGPU.FindString(kind); {
+		case n == 0:
+		case name == "node":
+			a.nodes = n
+		case name == "gres/mig" && kind == "":
+			untold = n
+		case name == "gres/mig":
+			cut[kind] += n
+		case kind == "":
+			slots = n
+		case profile != "":
+			own[profile] += n
+		default:
+			models += n
 		}
 	}
-	return gpus, profile, nil
+	profiles := own
+	if len(cut) > 0 { // whose gres/gpu are but slots
+		profiles = cut
+	}
+	for a.profile, a.gpus = range profiles {
+	}
+	switch {
+	case len(profiles) > 1 || len(cut) == 0 && len(own) == 1 && models > 0:
+		a.unclear = "slices of several profiles"
+	case len(profiles) == 0 && untold > 0:
+		a.unclear = "slices of a profile that AllocTRES does not say"
+	case len(profiles) == 0:
+		a.gpus = cmp.Or(slots, models)
+	}
+	return a, nil
 }
 
 // uses keeps the most memory and utilisation that a step of the job had.
@@ -187,7 +232,7 @@ func amount(s string) (float64, error) {
 	digits := strings.TrimRight(s, "KMGTP")
 	x, err := strconv.ParseFloat(digits, 64)
 	if err != nil || x < 0 || x-x != 0 || len(s)-len(digits) > 1 {
-		return 0, fmt.Errorf("%q is no amount", s)
+		return 0, fmt.Errorf("%.60q is no amount", s)
 	}
 	if unit := s[len(digits):]; unit != "" {
 		for range 1 + strings.Index("KMGTP", unit) {

@@ -3,6 +3,7 @@ package trace
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -24,6 +25,10 @@ func TestSacct(t *testing.T) {
 		"16|COMPLETED|1000|1000|1005|1006|1|10|gres/gpu=2,gres/mig:3g.20gb=2,gres/mig=2|\n"+
 		"12|CANCELLED|1000|Unknown|None|1006|0|10||\n"+
 		"13|PENDING|1000|1000|Unknown|Unknown|0|10||\n"+
+		"17_[1-5]|PENDING|1000|1000|1005|Unknown|0|10|gres/gpu=1|\n"+
+		"18+0|COMPLETED|1000|1000|1005|1006|1|10|gres/mig:2g.10gb=1,gres/mig:1g.5gb=1|\n"+
+		"18+0.0|COMPLETED|1000|1000|1005|1006|1||gres/mig=2|gres/gpumem=what\n"+
+		"18+1|COMPLETED|1000|1000|900|901|1|Partition_Limit|gres/mig:1g.5gb=1,gres/mig=1|\n"+
 		"14|RUNNING|1000|1000|1005|Unknown|700|10|gres/gpu=1|\n"+
 		"15|FAILED|990|Unknown|1005|1006|1|10|gres/gpu=1,gres/mig:closed=3,gres/mig:1g.5gb=1|\n"))
 	if err != nil {
@@ -35,14 +40,15 @@ func TestSacct(t *testing.T) {
 		{ID: "9", Submit: 10, Duration: 1, Compute: 1, Memory: 1, Waited: 5},
 		{ID: "11", Submit: 10, Duration: 1, Limit: 600, Compute: 1, Memory: 1, Slices: 4, Waited: 5},
 		{ID: "16", Submit: 10, Duration: 1, Limit: 600, Profile: "3g.20gb", Slices: 2, Waited: 5},
+		{ID: "18+1", Submit: 10, Duration: 1, Profile: "1g.5gb"},
 		{ID: "7", Submit: 20, Duration: 60, Limit: 1800, Profile: "2g.10gb", MemoryMiB: 3072, Compute: 0.2, Waited: 30},
 	}
 	if !reflect.DeepEqual(w.Jobs, want) {
 		t.Errorf("jobs\n%+v, want\n%+v", w.Jobs, want)
 	}
-	left := []Left{{"no GPU", 1}, {"never started", 2}, {"still runs", 1}}
-	if !reflect.DeepEqual(w.Left, left) || w.Assumed != 2 {
-		t.Errorf("left out %+v, assumed %d", w.Left, w.Assumed)
+	left := []Left{{"no GPU", 1}, {"never started", 3}, {"slices of several profiles", 1}, {"still runs", 1}}
+	if !reflect.DeepEqual(w.Left, left) || w.Assumed != 1 || w.Several != 1 {
+		t.Errorf("left out %+v, assumed %d, several %d", w.Left, w.Assumed, w.Several)
 	}
 }
 
@@ -59,6 +65,60 @@ func TestSacctTimes(t *testing.T) {
 	}
 }
 
+func TestAllocated(t *testing.T) {
+	several, unsaid := "slices of several profiles", "slices of a profile that AllocTRES does not say"
+	for _, c := range []struct {
+		tres string
+		want allocation
+	}{
+		{"", allocation{}},
+		{",,cpu=1,mem=4G,,", allocation{}},
+		{"gres/gpu=0,gres/shard=3", allocation{}},
+		{"gres/gpu=2", allocation{gpus: 2}},
+		{"node=3,gres/gpu=6", allocation{gpus: 6, nodes: 3}},
+		{"gres/gpu:a100=2,gres/gpu=2", allocation{gpus: 2}},
+		{"gres/gpu:a100=2,gres/gpu:h100=1", allocation{gpus: 3}}, // AccountingStorageTRES without gres/gpu
+		{"gres/gpu=1,gres/mig:2g.10gb=1,gres/mig=1", allocation{gpus: 1, profile: "2g.10gb"}},
+		{"gres/gpu:a100=2,gres/gpu=2,gres/mig:2g.10gb=2,node=1", allocation{gpus: 2, profile: "2g.10gb", nodes: 1}}, // slots
+		{"gres/mig:1g.10gb+me=3,gres/mig:2g.10gb=0", allocation{gpus: 3, profile: "1g.10gb+me"}},
+		{"gres/mig:closed=3", allocation{}},
+		{"gres/gpu:1g.5gb=2,gres/gpu=2", allocation{gpus: 2, profile: "1g.5gb"}},
+		{"gres/gpu:a100_3g.20gb=1,gres/gpu=1", allocation{gpus: 1, profile: "3g.20gb"}},
+	} {
+		if got, err := allocated(c.tres); err != nil || got != c.want {
+			t.Errorf("%s: %+v, %v", c.tres, got, err)
+		}
+	}
+	for tres, want := range map[string]string{
+		"gres/mig:2g.10gb=1,gres/mig:1g.5gb=2,gres/mig=3":    several,
+		"gres/gpu=1,gres/mig=1":                              unsaid,
+		"gres/gpu:a100_3g.20gb=1,gres/gpu:a100=1,gres/gpu=2": several,
+	} {
+		if got, err := allocated(tres); err != nil || got.unclear != want {
+			t.Errorf("%s: %+v, %v", tres, got, err)
+		}
+	}
+}
+
+// Quotes mean nothing to sacct: a name with one swallows no other job. Nor do empty lines, a bar at the end (sacct -p) and Windows.
+func TestSacctQuotes(t *testing.T) {
+	head := "JobName|JobID|State|Submit|Start|ElapsedRaw|AllocTRES|\r\n"
+	row := func(name, id string) string {
+		return name + "|" + id + "|COMPLETED|2026-11-21T04:57:35|2026-11-21T04:58:35|10|gres/gpu=1|\r\n"
+	}
+	w, err := Sacct("jobs", strings.NewReader("\ufeff"+head+row(`"a`, "1")+row(`b`, "2")+"\r\n"+row(`"c"`, "3")+row(`d"`, "4")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, j := range w.Jobs {
+		ids = append(ids, j.ID)
+	}
+	if !slices.Equal(ids, []string{"1", "2", "3", "4"}) {
+		t.Errorf("jobs %v", ids)
+	}
+}
+
 func TestSacctMalformed(t *testing.T) {
 	const good = "7|COMPLETED|1000|1010|1040|1100|60|30|gres/gpu=1|\n"
 	for _, c := range []struct{ text, want string }{
@@ -66,11 +126,19 @@ func TestSacctMalformed(t *testing.T) {
 		{sacctHead + good + good, "jobs:3: job 7 is on line 2 already; leave -D (--duplicates) out"},
 		{sacctHead + "7.batch" + good[1:], "jobs:2: step batch of job 7 comes before the job"},
 		{sacctHead + good[1:], "jobs:2: no JobID"},
+		{sacctHead + "\n" + good + "8|COMP\"LETED\n", "jobs:4: 2 values for 10 columns"},
 		{sacctHead + good + "8|COMPLETED\n", "jobs:3: 2 values for 10 columns"},
-		{sacctHead + strings.Replace(good, "1010", "soon", 1), `jobs:2: column Submit: "soon" is no time`},
-		{sacctHead + strings.Replace(good, "1040", "2026-13-01T00:00:00", 1), `jobs:2: column Start: "2026-13-01T00:00:00" is no time`},
-		{sacctHead + strings.Replace(good, "|60|", "|1:00|", 1), `jobs:2: column ElapsedRaw is "1:00": not a number of seconds`},
+		{sacctHead + strings.Replace(good, "1010", "soon", 1), `jobs:2: column Eligible: "soon" is no time; it is 2026-11-21T04:57:35, or seconds since 1970 with SLURM_TIME_FORMAT=%s`},
+		{sacctHead + strings.Replace(good, "1040", "2026-13-01T00:00:00", 1),
+			`jobs:2: column Start: "2026-13-01T00:00:00" is no time; it is 2026-11-21T04:57:35, or seconds since 1970 with SLURM_TIME_FORMAT=%s`},
+		{sacctHead + strings.Replace(good, "1040", "9223372036854775807", 1),
+			`jobs:2: column Start: "9223372036854775807" is no time; it is 2026-11-21T04:57:35, or seconds since 1970 with SLURM_TIME_FORMAT=%s`},
+		{sacctHead + strings.Replace(good, "|60|", "|1:00|", 1), `jobs:2: column ElapsedRaw: "1:00" is not a number from 0 to 1e12`},
+		{sacctHead + strings.Replace(good, "|60|", "|1e308|", 1), `jobs:2: column ElapsedRaw: "1e308" is not a number from 0 to 1e12`},
+		{sacctHead + strings.Replace(good, "|30|", "|1-00:00:00|", 1),
+			`jobs:2: column TimelimitRaw: "1-00:00:00" is not a number from 0 to 1e12, nor UNLIMITED or Partition_Limit`},
 		{sacctHead + strings.Replace(good, "gpu=1", "gpu=one", 1), "jobs:2: column AllocTRES: gres/gpu=one is no count"},
+		{sacctHead + strings.Replace(good, "gpu=1", "gpu", 1), "jobs:2: column AllocTRES: gres/gpu is no count"},
 		{sacctHead + good + "7.0|COMPLETED|||||||cpu=1|gres/gpumem=many\n", `jobs:3: column TRESUsageInMax: "many" is no amount`},
 	} {
 		_, err := Sacct("jobs", strings.NewReader(c.text))

@@ -1,6 +1,9 @@
 package trace
 
 import (
+	"bufio"
+	"bytes"
+	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -12,38 +15,80 @@ import (
 // table is a file of values with a line of names above them.
 type table struct {
 	file    string
-	r       *csv.Reader
+	read    rows
 	columns map[string]int
 	row     []string
 	line    int
 	seen    map[string]int // name -> the line that it was on
 }
 
-// openTable reads the names; each of those wanted must be there, in any order, beside any others.
-func openTable(file string, r io.Reader, comma rune, want ...string) (*table, error) {
-	t := &table{file: file, r: csv.NewReader(r), columns: map[string]int{}, seen: map[string]int{}}
-	t.r.Comma, t.r.ReuseRecord, t.r.LazyQuotes = comma, true, comma != ','
-	head, err := t.r.Read()
-	if errors.Is(err, io.EOF) {
-		return nil, &LineError{file, 1, errors.New("the file is empty; the first line names the columns")}
-	} else if err != nil {
-		return nil, t.wrong(err)
+// rows gives the next row and its line; the row is good until the next call.
+type rows func() (row []string, line int, err error)
+
+// commas are rows of comma-separated values, which may be quoted.
+func commas(text *bufio.Reader) rows {
+	c := csv.NewReader(text)
+	c.ReuseRecord, c.FieldsPerRecord = true, -1
+	return func() ([]string, int, error) {
+		row, err := c.Read()
+		var p *csv.ParseError
+		if errors.As(err, &p) {
+			return nil, p.StartLine, p.Err
+		} else if err != nil {
+			return nil, 0, err
+		}
+		line, _ := c.FieldPos(0)
+		return row, line, nil
 	}
-	for k, name := range head {
-		name = strings.TrimPrefix(name, "\ufeff")
+}
+
+// bars are rows of values with bars between, as sacct -P prints them: a quote means nothing, and no value may hold a bar or the end of a line.
+func bars(text *bufio.Reader) rows {
+	line := 0
+	return func() ([]string, int, error) {
+		for {
+			row, err := text.ReadString('\n')
+			if err != nil && (!errors.Is(err, io.EOF) || row == "") {
+				return nil, 0, err
+			}
+			line++
+			if row = strings.TrimRight(row, "\r\n"); row != "" {
+				return strings.Split(row, "|"), line, nil
+			}
+		}
+	}
+}
+
+// openTable reads the names; each of those wanted must be there, in any order, beside any others. Empty lines are passed over.
+func openTable(file string, r io.Reader, split func(*bufio.Reader) rows, want ...string) (*table, error) {
+	text := bufio.NewReader(r)
+	start, _ := text.Peek(512) // what is wrong comes again
+	if before, _, binary := bytes.Cut(start, []byte{0}); binary {
+		return nil, &LineError{file, 1 + bytes.Count(before, []byte("\n")), errors.New("this is no text, or none in UTF-8; unpack or convert it first")}
+	}
+	if bytes.HasPrefix(start, []byte("\ufeff")) {
+		text.Discard(len("\ufeff"))
+	}
+	t := &table{file: file, read: split(text), columns: map[string]int{}, seen: map[string]int{}}
+	if more, err := t.next(); err != nil {
+		return nil, err
+	} else if !more {
+		return nil, &LineError{file, 1, errors.New("the file is empty; the first line names the columns")}
+	}
+	for k, name := range t.row {
 		if _, twice := t.columns[name]; twice {
-			return nil, &LineError{file, 1, fmt.Errorf("column %s twice", name)}
+			return nil, t.bad(fmt.Errorf("column %.60q twice", name))
 		}
 		t.columns[name] = k
 	}
 	var missing []string
 	for _, name := range want {
-		if _, ok := t.columns[name]; !ok {
+		if !t.has(name) {
 			missing = append(missing, name)
 		}
 	}
 	if missing != nil {
-		return nil, &LineError{file, 1, fmt.Errorf("no column %s; there are %s", strings.Join(missing, ", "), strings.Join(head, ", "))}
+		return nil, t.bad(fmt.Errorf("no column %s; there are %.300s", strings.Join(missing, ", "), strings.Join(t.row, ", ")))
 	}
 	return t, nil
 }
@@ -54,16 +99,22 @@ func (t *table) each(do func() error) error {
 		if more, err := t.next(); err != nil || !more {
 			return err
 		}
+		if len(t.row) != len(t.columns) {
+			return t.bad(fmt.Errorf("%d values for %d columns", len(t.row), len(t.columns)))
+		}
 		if err := do(); err != nil {
 			return err
 		}
 	}
 }
 
-// once notes that a row is of somebody, who must not have been in one before.
+// once notes that a row is of somebody, who must have a name and not have been in one before.
 func (t *table) once(who, name, advice string) error {
+	if name == "" {
+		return t.bad(fmt.Errorf("a %s without a name", who))
+	}
 	if first, twice := t.seen[name]; twice {
-		return t.bad(fmt.Errorf("%s %s is on line %d already%s", who, name, first, advice))
+		return t.bad(fmt.Errorf("%s %.60s is on line %d already%s", who, name, first, advice))
 	}
 	t.seen[name] = t.line
 	return nil
@@ -71,28 +122,15 @@ func (t *table) once(who, name, advice string) error {
 
 // next goes to the next row; false at the end.
 func (t *table) next() (bool, error) {
-	row, err := t.r.Read()
+	row, line, err := t.read()
 	if errors.Is(err, io.EOF) {
 		return false, nil
 	}
-	t.row = row
+	t.row, t.line = row, cmp.Or(line, t.line, 1)
 	if err != nil {
-		return false, t.wrong(err)
+		return false, t.bad(err)
 	}
-	t.line, _ = t.r.FieldPos(0)
 	return true, nil
-}
-
-// wrong names the line of an error.
-func (t *table) wrong(err error) error {
-	var p *csv.ParseError
-	if errors.As(err, &p) {
-		if errors.Is(p.Err, csv.ErrFieldCount) {
-			return &LineError{t.file, p.Line, fmt.Errorf("%d values for %d columns", len(t.row), len(t.columns))}
-		}
-		return &LineError{t.file, p.Line, p.Err}
-	}
-	return &LineError{t.file, max(t.line, 1), err}
 }
 
 // bad is what is wrong with the row.
@@ -103,11 +141,11 @@ func (t *table) has(column string) bool { _, ok := t.columns[column]; return ok 
 
 func (t *table) text(column string) string { return t.row[t.columns[column]] }
 
-// number reads a column's value, at least 0 and finite.
+// number reads a column's value.
 func (t *table) number(column string) (float64, error) {
-	x, err := strconv.ParseFloat(t.text(column), 64)
-	if err != nil || x < 0 || x-x != 0 {
-		return 0, t.bad(fmt.Errorf("%s is %q: not a number of at least 0", column, t.text(column)))
+	x, err := number(t.text(column))
+	if err != nil {
+		return 0, t.bad(fmt.Errorf("%s: %w", column, err))
 	}
 	return x, nil
 }
@@ -122,4 +160,13 @@ func (t *table) numbers(columns ...string) ([]float64, error) {
 		}
 	}
 	return all, nil
+}
+
+// number reads a number of at least 0. As seconds the most is 30,000 years; the sum of all a file has is finite.
+func number(s string) (float64, error) {
+	x, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(x >= 0 && x <= 1e12) {
+		return 0, fmt.Errorf("%.60q is not a number from 0 to 1e12", s)
+	}
+	return x, nil
 }

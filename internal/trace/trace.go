@@ -7,6 +7,7 @@ package trace
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"caelum/internal/mig"
@@ -31,8 +32,19 @@ type Job struct {
 	Slowest float64
 
 	Slices int // how many of these it needs, all at once; 0 is 1
+	Nodes  int // on how many nodes it has them; 0 is 1
 
 	Waited float64 // how long it really waited, in seconds, where that is known
+}
+
+// Spread is on how many nodes the job has its slices, and how many on each: as many nodes as it asks for, more if they do not come out even.
+func (j Job) Spread() (nodes, each int) {
+	n := max(j.Slices, 1)
+	nodes = min(max(j.Nodes, 1), n)
+	for n%nodes != 0 {
+		nodes++
+	}
+	return nodes, n / nodes
 }
 
 // On is the profile that the job needs on a board, false if the board has none for it: the one that is named, else the smallest that
@@ -42,15 +54,11 @@ func (j Job) On(b *mig.Board) (string, bool) {
 		_, ok := b.ProfileIndex(j.Profile)
 		return j.Profile, ok
 	}
-	whole := slices.IndexFunc(b.Profiles, func(p mig.Profile) bool { return p.Size == b.Grid })
-	if whole < 0 {
-		return "", false
-	}
 	var best *mig.Profile
 	for k := range b.Profiles {
 		p := &b.Profiles[k]
-		if float64(p.Compute) < j.Compute*float64(b.Profiles[whole].Compute)-1e-9 || float64(p.Size) < j.Memory*float64(b.Grid)-1e-9 ||
-			float64(p.MemoryMiB) < j.MemoryMiB || !j.runs(p.Name) {
+		if float64(p.Compute) < j.Compute*float64(b.Compute())-1e-9 || float64(p.Size) < j.Memory*float64(b.Grid)-1e-9 ||
+			p.Memory() < j.MemoryMiB || !j.runs(p.Name) {
 			continue
 		}
 		if best == nil || cmp.Or(cmp.Compare(p.Size, best.Size), cmp.Compare(p.Compute, best.Compute)) < 0 {
@@ -79,8 +87,9 @@ func (j Job) Takes(profile string) float64 {
 type Workload struct {
 	Jobs []Job // in the order of submission
 	Left []Left
-	// Assumed is how many jobs are taken to need a whole GPU because nobody measured what they need.
-	Assumed int
+	// Assumed is how many jobs are taken to need whole GPUs because nobody measured what they need, Several how many because what was measured
+	// is the sum over several GPUs.
+	Assumed, Several int
 }
 
 // Left says how many of a file's jobs were left out for one reason.
@@ -89,34 +98,69 @@ type Left struct {
 	Jobs   int    `json:"jobs"`
 }
 
-// Only leaves out the jobs that no GPU of these could ever run.
-func (w *Workload) Only(gpus []*mig.Board) {
-	count := map[*mig.Board]int{}
-	for _, b := range gpus {
-		count[b]++
-	}
-	// room is how many slices for the job there can be at once.
-	room := func(j Job) (n int) {
-		for b, gpus := range count {
-			if name, ok := j.On(b); ok {
-				p, _ := b.ProfileIndex(name)
-				n += gpus * b.Table().Node(0).Placeable(p)
-			}
-		}
-		return n
-	}
+// Only leaves out the jobs that these nodes could never run; of a node only its GPUs' boards are asked for. If anywhere, nobody asks which node a GPU is in,
+// and there is one of all.
+func (w *Workload) Only(nodes [][]*mig.Board, anywhere bool) {
+	kinds := kindsOf(nodes)
 	kept := w.Jobs[:0:0]
 	for _, j := range w.Jobs {
-		switch n := room(j); {
-		case n == 0:
-			w.leave("no GPU here has what it needs", 1)
-		case n < j.Slices:
-			w.leave("it needs more GPUs than are here", 1)
-		default:
+		if why := j.impossible(kinds, anywhere); why != "" {
+			w.leave(why, 1)
+		} else {
 			kept = append(kept, j)
 		}
 	}
 	w.Jobs = kept
+}
+
+// kind is nodes that are alike: how many GPUs of each board one has.
+type kind struct {
+	boards map[*mig.Board]int
+	nodes  int
+}
+
+func kindsOf(nodes [][]*mig.Board) (kinds []kind) {
+	for _, gpus := range nodes {
+		boards := map[*mig.Board]int{}
+		for _, b := range gpus {
+			boards[b]++
+		}
+		k := slices.IndexFunc(kinds, func(k kind) bool { return maps.Equal(k.boards, boards) })
+		if k < 0 {
+			k, kinds = len(kinds), append(kinds, kind{boards: boards})
+		}
+		kinds[k].nodes++
+	}
+	return kinds
+}
+
+// impossible says why the job can never run on nodes of these kinds, or nothing.
+func (j Job) impossible(kinds []kind, anywhere bool) string {
+	spread, each := 1, max(j.Slices, 1)
+	if !anywhere {
+		spread, each = j.Spread()
+	}
+	any, enough := false, 0
+	for _, k := range kinds {
+		room := 0
+		for b, gpus := range k.boards {
+			if name, ok := j.On(b); ok {
+				p, _ := b.ProfileIndex(name)
+				room += gpus * b.Table().Node(0).Placeable(p)
+			}
+		}
+		any = any || room > 0
+		if room >= each {
+			enough += k.nodes
+		}
+	}
+	switch {
+	case !any:
+		return "no GPU here has what it needs"
+	case enough < spread:
+		return "it needs more GPUs than are here"
+	}
+	return ""
 }
 
 func (w *Workload) leave(reason string, jobs int) {
