@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"caelum/internal/mig"
 	"caelum/internal/place"
@@ -35,13 +37,18 @@ type simulateOptions struct {
 	seed         uint64
 
 	gpus, profiles, policies []string
+	perNode                  int
 	queue, ends              string
+	offers                   bool
+	static                   string
+	memoryError              float64
+	memoryMargin             float64
 	create, destroy          time.Duration
 	csv, stay                bool
 	report                   string
 }
 
-var disciplines = map[string]sim.Discipline{"fifo": sim.FIFO, "easy": sim.EASY, "skip": sim.Skip, "smallest": sim.Smallest, "none": sim.Loss}
+var disciplines = map[string]sim.Discipline{"fifo": sim.FIFO, "easy": sim.EASY, "skip": sim.Skip, "smallest": sim.Smallest, "batches": sim.Batches, "none": sim.Loss}
 
 // mostGPUs bounds what is simulated; the largest public clusters have some ten thousand.
 const mostGPUs = 100000
@@ -65,22 +72,26 @@ WORKLOADS, one of
                     --slowdown, runs as fast as it did there, and comes --every so often on average
   --from-sacct      this site's own jobs, as sacct has them (--since, --until). Each needs the profile that it was given; else the smallest
                     that holds the memory and utilisation that sacct has of it (gres/gpumem, gres/gpuutil); else a whole GPU
-  --sacct FILE      the same from a file that sacct -a -P wrote, with the columns
+  --sacct FILE      the same from a file that sacct -a -P wrote (without -D), with the columns
                     ` + strings.Join(trace.SacctColumns, ",") + `
 
 POLICIES, any number of
   first-fit, best-fit, driver, reach, mcc, mecc, fgd, fragaware, grmu, lifetime, scarcity, qla
                     slices are cut when a job starts, where the policy says
   whole             every job gets a whole GPU
-  static            GPUs are cut once and for all, in the best way that was found for this very workload (soonest done on average;
-                    without a queue, most accepted); a job gets the smallest free slice that holds it
-  moved             the reference: running jobs may be moved at any time for nothing; with --queue fifo nothing can beat it
+  static            GPUs are cut once and for all, as --static says or in the best way that was found for this very workload (soonest done on
+                    average; without a queue, most accepted); a job gets the smallest free slice that holds it
+  moved             the reference: running jobs may be moved at any time for nothing; with --queue fifo nothing can beat it, unless
+                    jobs run slower on smaller slices (--miso)
 
 QUEUES
   fifo              in the order of submission; nobody starts before the one in front of him
   easy              the first that cannot start has a reservation; others may start if they do not delay it
   skip              in the order of submission, passing over those that do not fit: large jobs may wait for ever (MIGPro's policy B)
   smallest          the smallest that fits first (MIGPro's policy A)
+  batches           of the first 7 that wait (as many as instances fit on the GPU), those start together on one GPU that make the most of
+                    it: jobs may wait for ever, and those whose slices do not fit on one GPU together do (DynaP); without whole, static
+                    and moved
   none              who cannot start at once is turned away
 
 ENDS, what policies are told of how long jobs run
@@ -89,8 +100,18 @@ ENDS, what policies are told of how long jobs run
   limits=A-B        a time limit, A to B times the truth, and what the jobs before made of theirs
   error=S           a prediction with a lognormal error of S, and what the jobs before made of theirs
 
-Waits are in seconds; TURNAROUND is the mean from submission to end, where jobs run slower on smaller slices. UTIL is the share of all
-units that held a job from the first submission to the last end, FRAG how fragmented the GPUs were on average (0 to 1), CUT how
+OFFERS
+  With --offers policies act as in production: agents put slices on offer 0.1 s after something has happened, and slurmctld gives them out at its next
+  whole second, knowing nothing but what is on offer. ON OFFER is, of the jobs that could start when they were submitted, the share that found their
+  profile on offer. Without it policies place each job the moment that it comes. Other rows (whole, static, moved) are the same either way.
+
+MEMORY
+  With --memory-error jobs ask for the smallest profile that holds what is predicted of them. One that gets too little runs out of memory at
+  some moment of its run, is requeued, and asks for the next larger profile two minutes later. REQUEUED counts these, LOST is the share of
+  what was busy that they had in vain. Peaks that a workload does not tell are drawn within the profile that the job needs.
+
+Waits are in seconds, percentiles to three digits; TURNAROUND is the mean from submission to end, where jobs run slower on smaller slices. UTIL is the share of all
+units (an A100 has eight) that jobs needed, from the first submission to the last end; FRAG how fragmented the GPUs were on average (0 to 1), CUT how
 many instances were made. ACCEPTED is the share of what was asked for, in units times time; WORST is, of the profile that fared worst,
 the share of its jobs that started.`,
 		Example: `  caelum simulate --churn uniform6 --gpus A100-40GB:16 --policies best-fit,lifetime,qla
@@ -98,6 +119,9 @@ the share of its jobs that started.`,
   caelum simulate --churn bimodal --queue none --load 1 --gpus A100-40GB:32 --ends limits=1-6 --policies best-fit,scarcity`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.strays(cmd.Flags()); err != nil {
+				return err
+			}
 			return runSimulate(cmd.OutOrStdout(), cmd.ErrOrStderr(), g, o)
 		},
 	}
@@ -118,16 +142,38 @@ the share of its jobs that started.`,
 	f.DurationVar(&o.mean, "mean", time.Hour, "churn: how long jobs run on average")
 	f.Uint64Var(&o.seed, "seed", 1, "churn, miso and ends: the same seed gives the same jobs")
 	f.StringSliceVar(&o.gpus, "gpus", []string{"A100-40GB:16"}, "the cluster: BOARD:COUNT,...")
+	f.IntVar(&o.perNode, "per-node", 0, "how many of the GPUs of a board a node has: a job has all its slices on one node, or on as many as it asked for; 0: anywhere")
 	f.StringSliceVar(&o.profiles, "profiles", nil, "the profiles that count; default those without variants (+me, ...), \"all\" every one")
-	f.StringSliceVar(&o.policies, "policies", nil, "which to compare; default whole, static, reach (the agent's), lifetime and qla, on unlike boards without static")
-	f.StringVar(&o.queue, "queue", "fifo", "fifo, easy, skip, smallest or none")
+	f.StringSliceVar(&o.policies, "policies", nil, "which to compare; default whole, static, reach (the agent's), lifetime and qla, on unlike boards without static, with --queue batches without whole and static")
+	f.StringVar(&o.static, "static", "", "the layouts of the policy static, dealt out over the GPUs in turn, instead of the best: '7g.40gb / 4g.20gb 3g.20gb'")
+	f.StringVar(&o.queue, "queue", "fifo", "fifo, easy, skip, smallest, batches or none")
+	f.BoolVar(&o.offers, "offers", false, "policies act through offers that slurmctld gives out, as in production, not directly; with --queue fifo or easy")
 	f.StringVar(&o.ends, "ends", "exact", "exact, limits, limits=A-B or error=S")
+	f.Float64Var(&o.memoryError, "memory-error", 0, "jobs ask for what is predicted of their memory, with a lognormal error of this")
+	f.Float64Var(&o.memoryMargin, "memory-margin", 0.1, "--memory-error: this share on top of the prediction")
 	f.BoolVar(&o.stay, "stay", false, "nobody leaves: durations are ignored, and ACCEPTED counts units alone; for --queue none")
-	f.DurationVar(&o.create, "create", 0, "how long it takes to make an instance (an A100: 160ms to 240ms)")
+	f.DurationVar(&o.create, "create", 0, "how long it takes to make an instance (an A100: 160ms to 240ms); if this or --destroy is not 0, instances stay when their jobs end")
 	f.DurationVar(&o.destroy, "destroy", 0, "how long it takes to destroy one (an A100: 200ms to 220ms)")
 	f.StringVar(&o.report, "report", "", "write a page with drawings to this file, too: HTML that needs nothing else")
 	f.BoolVar(&o.csv, "csv", false, "print comma-separated values")
 	return cmd
+}
+
+// strays finds options that say nothing of what is played.
+func (o simulateOptions) strays(f *pflag.FlagSet) error {
+	for name, goes := range map[string]struct {
+		with string
+		ok   bool
+	}{
+		"jobs": {"--churn", o.churn != ""}, "load": {"--churn", o.churn != ""}, "mean": {"--churn", o.churn != ""},
+		"miso-steps": {"--miso", o.miso != ""}, "every": {"--miso", o.miso != ""}, "slowdown": {"--miso", o.miso != ""},
+		"since": {"--from-sacct", o.fromSacct}, "until": {"--from-sacct", o.fromSacct}, "memory-margin": {"--memory-error", o.memoryError > 0},
+	} {
+		if f.Changed(name) && !goes.ok {
+			return usageError{fmt.Errorf("--%s goes with %s", name, goes.with)}
+		}
+	}
+	return nil
 }
 
 func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
@@ -145,15 +191,25 @@ func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 	if err != nil {
 		return err
 	}
-	work.Only(c.GPUs)
-	if o.ends == "limits" && !slices.ContainsFunc(work.Jobs, func(j trace.Job) bool { return j.Limit > 0 }) {
-		return usageError{errors.New("--ends limits: the jobs of this workload have no time limits")}
-	}
+	work.Only(nodes(c), c.Nodes == nil)
 	if len(work.Jobs) == 0 {
 		return fmt.Errorf("%s: no jobs to play%s", o.describe(), leftOut(work.Left))
 	}
+	if o.ends == "limits" && !slices.ContainsFunc(work.Jobs, func(j trace.Job) bool { return j.Limit > 0 }) {
+		return usageError{errors.New("--ends limits: the jobs of this workload have no time limits")}
+	}
 	slower := slices.ContainsFunc(work.Jobs, func(j trace.Job) bool { return j.Speed != nil })
-	result := simulation{Workload: o.describe(), Jobs: len(work.Jobs), LeftOut: work.Left, Assumed: work.Assumed, GPUs: len(c.GPUs), Queue: o.queue, Ends: o.ends}
+	result := simulation{
+		Workload: o.describe(), Jobs: len(work.Jobs), LeftOut: work.Left, Assumed: work.Assumed, Several: work.Several, Needs: needs(work.Jobs, c.GPUs), GPUs: len(c.GPUs),
+		Cluster: strings.Join(o.gpus, ","), PerNode: o.perNode, Queue: o.queue, Offers: o.offers, Ends: o.ends, Create: c.Create, Destroy: c.Destroy, Memory: c.Memory,
+	}
+	var page *report.File
+	if o.report != "" {
+		if page, err = report.Create(o.report); err != nil {
+			return fmt.Errorf("--report: %w", err)
+		}
+		defer page.Drop()
+	}
 	if o.sacct != "" || o.fromSacct {
 		if o.queue == "none" {
 			return usageError{errors.New("--queue none: at this site jobs wait; choose another")}
@@ -162,32 +218,62 @@ func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 	}
 	for _, name := range o.policies {
 		run, err := o.play(c, name, watched(progress, name, work.Jobs))
+		if errors.Is(err, sim.ErrNever) { // the others may do better
+			run.Policy, run.Never, err = name, err.Error(), nil
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		result.Policies = append(result.Policies, run)
 	}
-	if o.report != "" {
-		if err := result.page(c.GPUs, o.queue == "none").WriteFile(o.report); err != nil {
-			return err
-		}
-	}
+	out := bufio.NewWriter(w)
 	switch {
 	case g.json:
-		return printJSON(w, result)
+		err = printJSON(out, result)
 	case o.csv:
-		return result.csv(w)
+		err = result.csv(out)
+	default:
+		result.print(out, o.queue == "none", slower || c.Memory != nil, c.Memory != nil, o.offers)
 	}
-	result.print(w, o.queue == "none", slower)
-	return nil
+	if err = errors.Join(err, out.Flush()); err == nil && page != nil {
+		err = page.Write(result.page(c.GPUs, o.queue == "none"))
+	}
+	return err
+}
+
+// needs counts the jobs by the profile that they need, on the first board that has one for them.
+func needs(jobs []trace.Job, gpus []*mig.Board) map[string]int {
+	count := map[string]int{}
+	kinds := sim.Kinds(gpus)
+	for _, j := range jobs {
+		for _, b := range kinds {
+			if name, ok := j.On(b); ok {
+				count[name]++
+				break
+			}
+		}
+	}
+	return count
 }
 
 // checkPolicies finds what cannot be played before anything is.
 func (o simulateOptions) checkPolicies(gpus []*mig.Board) ([]string, error) {
 	alike := sim.Alike(gpus)
+	if o.static != "" {
+		if !alike {
+			return nil, usageError{errors.New("--static: only with GPUs of one board")}
+		}
+		if _, err := sim.ParsePattern(gpus[0], o.static); err != nil {
+			return nil, usageError{fmt.Errorf("--static: %w", err)}
+		}
+	}
+	batches := o.queue == "batches"
 	if o.policies == nil {
 		all := []string{"whole", "static", "reach", "lifetime", "qla"}
-		if !alike {
+		switch {
+		case batches:
+			all = slices.Delete(all, 0, 2)
+		case !alike:
 			all = slices.Delete(all, 1, 2)
 		}
 		return all, nil
@@ -196,6 +282,9 @@ func (o simulateOptions) checkPolicies(gpus []*mig.Board) ([]string, error) {
 		return nil, usageError{errors.New("--policies: which? --help lists them")}
 	}
 	for _, name := range o.policies {
+		if batches && slices.Contains([]string{"whole", "static", "moved"}, name) {
+			return nil, usageError{fmt.Errorf("--queue batches: not with %s, only with %s", name, strings.Join(place.Names(), ", "))}
+		}
 		switch name {
 		case "whole":
 		case "static", "moved":
@@ -225,12 +314,7 @@ func (o simulateOptions) play(c sim.Config, name string, jobs iter.Seq[trace.Job
 			c.Static = append(c.Static, whole)
 		}
 	case "static":
-		p, err := sim.BestStatic(c, jobs, func(a, b *sim.Result) bool {
-			if c.Discipline == sim.Loss {
-				return a.Accepted() > b.Accepted()
-			}
-			return a.MeanTurnaround() < b.MeanTurnaround()
-		})
+		p, err := o.pattern(c, jobs)
 		if err != nil {
 			return run{}, err
 		}
@@ -239,6 +323,7 @@ func (o simulateOptions) play(c sim.Config, name string, jobs iter.Seq[trace.Job
 		if c.Policy, err = place.ByName(name); err != nil {
 			return run{}, err
 		}
+		c.Offers = o.offers
 	}
 	var recorded *report.Recorder
 	if o.report != "" {
@@ -252,6 +337,19 @@ func (o simulateOptions) play(c sim.Config, name string, jobs iter.Seq[trace.Job
 	out = newRun(name, layouts, r)
 	out.recorded = recorded
 	return out, nil
+}
+
+// pattern is the layouts of static: those that were given, or the best.
+func (o simulateOptions) pattern(c sim.Config, jobs iter.Seq[trace.Job]) (sim.Pattern, error) {
+	if o.static != "" {
+		return sim.ParsePattern(c.GPUs[0], o.static)
+	}
+	return sim.BestStatic(c, jobs, func(a, b *sim.Result) bool {
+		if c.Discipline == sim.Loss {
+			return a.Accepted() > b.Accepted()
+		}
+		return a.MeanTurnaround() < b.MeanTurnaround()
+	})
 }
 
 // config is all of the configuration but the policy.
@@ -273,13 +371,19 @@ func (o simulateOptions) config() (c sim.Config, err error) {
 			boards[b.Name] = selected(b, o.profiles)
 		}
 		c.GPUs = append(c.GPUs, slices.Repeat([]*mig.Board{boards[b.Name]}, n)...)
+		for ; o.perNode > 0 && n > 0; n -= o.perNode {
+			c.Nodes = append(c.Nodes, min(n, o.perNode))
+		}
 	}
 	if err := checkProfiles(o.profiles, whole...); err != nil {
 		return c, err
 	}
 	var known bool
 	if c.Discipline, known = disciplines[o.queue]; !known {
-		return c, usageError{fmt.Errorf("--queue %s: there are fifo, easy, skip, smallest and none", o.queue)}
+		return c, usageError{fmt.Errorf("--queue %s: there are fifo, easy, skip, smallest, batches and none", o.queue)}
+	}
+	if o.offers && c.Discipline != sim.FIFO && c.Discipline != sim.EASY {
+		return c, usageError{errors.New("--offers: with --queue fifo or easy")}
 	}
 	if c.Stay = o.stay; o.stay && c.Discipline != sim.Loss {
 		return c, usageError{errors.New("--stay: who waits would wait for ever; give --queue none too")}
@@ -287,11 +391,35 @@ func (o simulateOptions) config() (c sim.Config, err error) {
 	if o.create < 0 || o.destroy < 0 {
 		return c, usageError{errors.New("--create and --destroy take no less than no time")}
 	}
+	if o.perNode < 0 {
+		return c, usageError{errors.New("--per-node: a node has at least one GPU (0: nobody asks which node a GPU is in)")}
+	}
+	switch e, m := o.memoryError, o.memoryMargin; {
+	case !(e >= 0 && e < 10 && m >= 0 && m < 100):
+		return c, usageError{errors.New("--memory-error and --memory-margin are at least 0 and small, as in 0.2 and 0.1")}
+	case e > 0 && o.stay:
+		return c, usageError{errors.New("--stay: nobody runs, and so nobody runs out of memory; leave --memory-error out")}
+	case e > 0:
+		c.Memory = &sim.Memory{Error: e, Margin: m, Seed: o.seed}
+	}
 	if c.Said, c.Learn, err = o.said(); err != nil {
 		return c, err
 	}
 	c.Create, c.Destroy = o.create.Seconds(), o.destroy.Seconds()
 	return c, nil
+}
+
+// nodes are the boards of the GPUs of each.
+func nodes(c sim.Config) (all [][]*mig.Board) {
+	if c.Nodes == nil {
+		return [][]*mig.Board{c.GPUs}
+	}
+	first := 0
+	for _, n := range c.Nodes {
+		all = append(all, c.GPUs[first:first+n])
+		first += n
+	}
+	return all
 }
 
 // ownLimits says of a job its time limit, if it had one.

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"encoding/csv"
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 
 	"caelum/internal/mig"
 	"caelum/internal/report"
@@ -19,22 +22,35 @@ import (
 
 // simulation is all of it, as JSON has it. Times are in seconds.
 type simulation struct {
-	Workload string       `json:"workload"`
-	Jobs     int          `json:"jobs"`
-	LeftOut  []trace.Left `json:"left_out,omitempty"`
-	Assumed  int          `json:"assumed_whole,omitempty"` // jobs that count as a whole GPU because nobody measured what they need
-	GPUs     int          `json:"gpus"`
-	Queue    string       `json:"queue"`
-	Ends     string       `json:"ends"`
-	Policies []run        `json:"policies"`
+	Workload string         `json:"workload"`
+	Jobs     int            `json:"jobs"`
+	LeftOut  []trace.Left   `json:"left_out,omitempty"`
+	Assumed  int            `json:"assumed_whole,omitempty"` // jobs that count as whole GPUs because nobody measured what they need
+	Several  int            `json:"several_whole,omitempty"` // ... because what was measured is the sum over several GPUs
+	Needs    map[string]int `json:"needs"`                   // jobs by profile, on the first board that has one for them
+	GPUs     int            `json:"gpus"`
+	Cluster  string         `json:"cluster"` // --gpus
+	PerNode  int            `json:"per_node,omitempty"`
+	Queue    string         `json:"queue"`
+	Offers   bool           `json:"offers,omitempty"`
+	Ends     string         `json:"ends"`
+	Create   float64        `json:"create,omitempty"` // seconds, as is Destroy
+	Destroy  float64        `json:"destroy,omitempty"`
+	Memory   *sim.Memory    `json:"memory,omitempty"`
+	Policies []run          `json:"policies"`
 }
 
 // run is what came out under one policy.
 type run struct {
 	Policy      string  `json:"policy"`
+	Never       string  `json:"never,omitempty"`   // the job that waits for ever, if one does: then there are no figures
 	Layouts     string  `json:"layouts,omitempty"` // static: what was found
 	Started     int     `json:"started"`
 	Refused     int     `json:"refused"`
+	Requeued    int     `json:"requeued"`
+	Lost        float64 `json:"lost,omitempty"`
+	Prompt      int     `json:"prompt,omitempty"` // could start when they were submitted
+	Found       int     `json:"found,omitempty"`  // of these, found what they want on offer
 	MeanWait    float64 `json:"mean_wait"`
 	MedianWait  float64 `json:"median_wait"`
 	P95Wait     float64 `json:"p95_wait"`
@@ -55,10 +71,10 @@ type run struct {
 }
 
 func newRun(policy, layouts string, r *sim.Result) run {
-	waits := r.WaitsAt(0.5, 0.95, 0.99)
 	return run{
-		Policy: policy, Layouts: layouts, Started: r.Started, Refused: r.Refused, MeanWait: r.MeanWait(), MedianWait: waits[0], P95Wait: waits[1],
-		P99Wait: waits[2], LongestWait: r.Longest, Turnaround: r.MeanTurnaround(), Makespan: r.Makespan, Utilisation: r.Utilisation, Frag: r.Frag, Accepted: r.Accepted(), Worst: r.Worst(),
+		Policy: policy, Layouts: layouts, Started: r.Started, Refused: r.Refused, Requeued: r.Requeued, Lost: r.Lost, Prompt: r.Prompt, Found: r.Found,
+		MeanWait: r.Waits.Mean(), MedianWait: r.Waits.At(0.5), P95Wait: r.Waits.At(0.95), P99Wait: r.Waits.At(0.99), LongestWait: r.Waits.Longest,
+		Turnaround: r.MeanTurnaround(), Makespan: r.Makespan, Utilisation: r.Utilisation, Frag: r.Frag, Accepted: r.Accepted(), Worst: r.Worst(),
 		Created: r.Created, Destroyed: r.Destroyed, Reused: r.Reused, Held: r.Held,
 	}
 }
@@ -70,8 +86,7 @@ const reality = "(as it was)"
 func asItWas(jobs []trace.Job) run {
 	r := sim.Result{Started: len(jobs)}
 	for _, j := range jobs {
-		r.Waits = append(r.Waits, j.Waited)
-		r.Longest = max(r.Longest, j.Waited)
+		r.Waits.Add(j.Waited)
 	}
 	return newRun(reality, "", &r)
 }
@@ -87,15 +102,44 @@ func leftOut(all []trace.Left) (text string) {
 func seconds0(s float64) string { return strconv.FormatFloat(s, 'f', 0, 64) }
 func share(x float64) string    { return fmt.Sprintf("%.1f%%", 100*x) }
 
-// print prints a table; loss says that nobody waits, slower that jobs run slower on smaller slices.
-func (s simulation) print(w io.Writer, loss, slower bool) {
-	fmt.Fprintf(w, "%s: %d jobs on %d GPUs, queue %s, ends %s\n", s.Workload, s.Jobs, s.GPUs, s.Queue, s.Ends)
+// facts say what is played, and on what.
+func (s simulation) facts() []string {
+	what := fmt.Sprintf("%d jobs on %s", s.Jobs, s.Cluster)
+	if s.PerNode > 0 {
+		what += fmt.Sprintf(", %d a node", s.PerNode)
+	}
+	what += ", queue " + s.Queue
+	if s.Offers {
+		what += ", through offers"
+	}
+	what += ", ends " + s.Ends
+	if s.Create+s.Destroy > 0 {
+		what += fmt.Sprintf(", %v s to make an instance and %v s to destroy one", s.Create, s.Destroy)
+	}
+	if s.Memory != nil {
+		what += fmt.Sprintf(", memory foreseen with an error of %v and a margin of %v", s.Memory.Error, s.Memory.Margin)
+	}
+	var needs []string
+	for _, name := range slices.SortedFunc(maps.Keys(s.Needs), func(a, b string) int { return cmp.Or(cmp.Compare(s.Needs[b], s.Needs[a]), cmp.Compare(a, b)) }) {
+		needs = append(needs, fmt.Sprintf("%s %d", name, s.Needs[name]))
+	}
+	all := []string{what, "they need: " + strings.Join(needs, ", ")}
 	for _, l := range s.LeftOut {
-		fmt.Fprintf(w, "left out: %d, %s\n", l.Jobs, l.Reason)
+		all = append(all, fmt.Sprintf("left out: %d, %s", l.Jobs, l.Reason))
 	}
 	if s.Assumed > 0 {
-		fmt.Fprintf(w, "taken to need a whole GPU, as nobody measured it: %d\n", s.Assumed)
+		all = append(all, fmt.Sprintf("taken to need a whole GPU, as nobody measured it: %d", s.Assumed))
 	}
+	if s.Several > 0 {
+		all = append(all, fmt.Sprintf("taken to need whole GPUs, as they had several: %d", s.Several))
+	}
+	return all
+}
+
+// print prints a table; loss says that nobody waits, slower that the time from submission to end is more than a wait and a duration, requeues that there
+// may be some, offers that policies acted through them.
+func (s simulation) print(w io.Writer, loss, slower, requeues, offers bool) {
+	fmt.Fprintf(w, "%s: %s\n", s.Workload, strings.Join(s.facts(), "\n"))
 	fmt.Fprintln(w)
 	head := []string{"POLICY", "MEAN WAIT", "MEDIAN", "P95", "P99", "LONGEST", "MAKESPAN", "UTIL", "FRAG", "CUT"}
 	if loss {
@@ -103,6 +147,12 @@ func (s simulation) print(w io.Writer, loss, slower bool) {
 	}
 	if slower {
 		head = slices.Insert(head, 1, "TURNAROUND")
+	}
+	if requeues {
+		head = append(head, "REQUEUED", "LOST")
+	}
+	if offers {
+		head = append(head, "ON OFFER")
 	}
 	table, right := [][]string{head}, make([]bool, len(head))
 	for k := range right {
@@ -116,14 +166,34 @@ func (s simulation) print(w io.Writer, loss, slower bool) {
 		if slower {
 			row = slices.Insert(row, 1, fmt.Sprintf("%.1f", r.Turnaround))
 		}
-		if r.Policy == reality {
-			table = append(table, append(row[:len(row)-1], "-", "-", "-", "-"))
+		if r.Never != "" {
+			row = row[:1]
+		} else if r.Policy == reality {
+			if row = row[:len(row)-1]; slower {
+				row[1] = "-"
+			}
+		}
+		if r.Never != "" || r.Policy == reality {
+			table = append(table, append(row, slices.Repeat([]string{"-"}, len(head)-len(row))...))
 			continue
 		}
-		table = append(table, append(row, share(r.Utilisation), fmt.Sprintf("%.2f", r.Frag), strconv.Itoa(r.Created)))
+		row = append(row, share(r.Utilisation), fmt.Sprintf("%.2f", r.Frag), strconv.Itoa(r.Created))
+		if requeues {
+			row = append(row, strconv.Itoa(r.Requeued), share(r.Lost))
+		}
+		switch {
+		case offers && r.Prompt > 0:
+			row = append(row, share(float64(r.Found)/float64(r.Prompt)))
+		case offers:
+			row = append(row, "-")
+		}
+		table = append(table, row)
 	}
 	rows(w, right, table)
 	for _, r := range s.Policies {
+		if r.Never != "" {
+			fmt.Fprintf(w, "\n%s: %s\n", r.Policy, r.Never)
+		}
 		if r.Layouts != "" {
 			fmt.Fprintf(w, "\n%s: %s\n", r.Policy, r.Layouts)
 		}
@@ -132,17 +202,15 @@ func (s simulation) print(w io.Writer, loss, slower bool) {
 
 // page is it as drawings.
 func (s simulation) page(gpus []*mig.Board, loss bool) report.Page {
-	p := report.Page{Title: s.Workload, Loss: loss, Facts: []string{fmt.Sprintf("%d jobs on %d GPUs; queue %s; ends %s", s.Jobs, s.GPUs, s.Queue, s.Ends)}}
-	for _, l := range s.LeftOut {
-		p.Facts = append(p.Facts, fmt.Sprintf("left out: %d, %s", l.Jobs, l.Reason))
-	}
-	if s.Assumed > 0 {
-		p.Facts = append(p.Facts, fmt.Sprintf("taken to need a whole GPU, as nobody measured it: %d", s.Assumed))
-	}
+	p := report.Page{Title: s.Workload, Loss: loss, Facts: s.facts()}
 	for _, b := range gpus {
 		p.Grids = append(p.Grids, b.Grid)
 	}
 	for _, r := range s.Policies {
+		if r.Never != "" {
+			p.Facts = append(p.Facts, r.Policy+": "+r.Never)
+			continue
+		}
 		p.Policies = append(p.Policies, report.Policy{
 			Name: r.Policy, Note: r.Layouts, Started: r.Started, Refused: r.Refused, Created: r.Created, MeanWait: r.MeanWait, MedianWait: r.MedianWait, P95Wait: r.P95Wait,
 			P99Wait: r.P99Wait, LongestWait: r.LongestWait, Utilisation: r.Utilisation, Frag: r.Frag, Accepted: r.Accepted, Recorded: r.recorded,
@@ -153,12 +221,12 @@ func (s simulation) page(gpus []*mig.Board, loss bool) report.Page {
 
 func (s simulation) csv(w io.Writer) error {
 	c := csv.NewWriter(w)
-	c.Write([]string{"policy", "layouts", "started", "refused", "mean_turnaround", "mean_wait", "median_wait", "p95_wait", "p99_wait", "longest_wait", "makespan", "utilisation", "fragmentation",
-		"accepted", "worst_profile", "created", "destroyed", "reused", "held"})
+	c.Write([]string{"policy", "never", "layouts", "started", "refused", "mean_turnaround", "mean_wait", "median_wait", "p95_wait", "p99_wait", "longest_wait", "makespan", "utilisation", "fragmentation",
+		"accepted", "worst_profile", "created", "destroyed", "reused", "held", "requeued", "lost", "prompt", "found"})
 	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 	for _, r := range s.Policies {
-		c.Write([]string{r.Policy, r.Layouts, strconv.Itoa(r.Started), strconv.Itoa(r.Refused), number(r.Turnaround), number(r.MeanWait), number(r.MedianWait), number(r.P95Wait), number(r.P99Wait), number(r.LongestWait),
-			number(r.Makespan), number(r.Utilisation), number(r.Frag), number(r.Accepted), number(r.Worst), strconv.Itoa(r.Created), strconv.Itoa(r.Destroyed), strconv.Itoa(r.Reused), strconv.Itoa(r.Held)})
+		c.Write([]string{r.Policy, r.Never, r.Layouts, strconv.Itoa(r.Started), strconv.Itoa(r.Refused), number(r.Turnaround), number(r.MeanWait), number(r.MedianWait), number(r.P95Wait), number(r.P99Wait), number(r.LongestWait),
+			number(r.Makespan), number(r.Utilisation), number(r.Frag), number(r.Accepted), number(r.Worst), strconv.Itoa(r.Created), strconv.Itoa(r.Destroyed), strconv.Itoa(r.Reused), strconv.Itoa(r.Held), strconv.Itoa(r.Requeued), number(r.Lost), strconv.Itoa(r.Prompt), strconv.Itoa(r.Found)})
 	}
 	c.Flush()
 	return c.Error()

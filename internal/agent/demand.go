@@ -3,8 +3,8 @@ package agent
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"caelum/internal/failpoint"
@@ -13,10 +13,10 @@ import (
 )
 
 // demands are the waiting jobs that this node could run, in Slurm's order, as what they need here.
-func (a *Agent) demands(node slurm.Node, waiting []slurm.Waiting) []offer.Demand {
-	var all []offer.Demand
+func (a *Agent) demands(node slurm.Node, waiting []slurm.Waiting) []*offer.Job {
+	var all []*offer.Job
 	for _, w := range inOrder(waiting) {
-		if !(w.Eligible() || a.releasable(w)) || !serves(node, w) {
+		if !(w.Eligible() || a.releasable(w)) || !node.Serves(w) {
 			continue
 		}
 		var wants []offer.Want
@@ -28,7 +28,7 @@ func (a *Agent) demands(node slurm.Node, waiting []slurm.Waiting) []offer.Demand
 		// The pending tasks of an array are one entry of the queue; more of them than the node has slots cannot start.
 		for range min(w.Elements, a.slotCount()) {
 			if len(wants) > 0 {
-				all = append(all, offer.Demand{Job: w.ID, Wants: wants})
+				all = append(all, &offer.Job{ID: w.ID, Wants: wants, Runs: math.Inf(1), Limit: math.Inf(1)})
 			}
 		}
 	}
@@ -53,25 +53,6 @@ func inOrder(waiting []slurm.Waiting) []slurm.Waiting {
 		sorted = slices.Insert(sorted, at, h)
 	}
 	return sorted
-}
-
-// serves reports whether a job could run on the node as far as names tell: partition, nodes, features, and the node's state.
-func serves(node slurm.Node, w slurm.Waiting) bool {
-	if slices.ContainsFunc([]string{"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "INVALID_REG"}, node.Is) {
-		return false
-	}
-	common := slices.ContainsFunc(w.Partitions(), func(p string) bool { return slices.Contains(node.Partitions, p) })
-	switch {
-	case !common,
-		slices.Contains(w.ExcNodes, node.Name),
-		len(w.ReqNodes) > 0 && !slices.Contains(w.ReqNodes, node.Name):
-		return false
-	}
-	// A plain feature is checked here; an expression with operators is left to slurmctld.
-	if w.Features != "" && !strings.ContainsAny(w.Features, "&|*[](),") && !slices.Contains(node.Features, w.Features) {
-		return false
-	}
-	return true
 }
 
 // forgetting is how much later than it might start a requeued job is released. slurmd runs no prolog for a job of which it still
@@ -139,20 +120,9 @@ func (a *Agent) onOffer(ctx context.Context, w slurm.Waiting) (bool, error) {
 	}
 	ready := 0
 	for _, node := range nodes {
-		if serves(node, w) && holds(node, w) {
+		if node.Serves(w) && node.Has(w) {
 			ready++
 		}
 	}
 	return ready >= max(w.NumNodes, len(w.ReqNodes)), nil
-}
-
-// holds reports whether a node has free what the job needs per node.
-func holds(node slurm.Node, w slurm.Waiting) bool {
-	total, used := count(node.Gres), count(node.GresUsed)
-	for _, g := range w.PerNode {
-		if g.Name == "mig" && total[g.Type]-used[g.Type] < g.Count {
-			return false
-		}
-	}
-	return true
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -174,7 +175,7 @@ func only(list []slurm.GRES, name string) []slurm.GRES {
 func (a *Agent) promiseTo(ctx context.Context, id uint32, wants []offer.Want, s *spent) (*promise, error) {
 	a.mu.Lock()
 	pr := a.promised[id]
-	if pr == nil || !slices.Equal(pr.wants, wants) {
+	if pr == nil || !reflect.DeepEqual(pr.wants, wants) {
 		var ok bool
 		if pr, ok = a.take(id, wants); !ok {
 			pr = &promise{wants: wants}

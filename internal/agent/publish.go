@@ -144,7 +144,7 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 		a.mu.Lock()
 		a.published, a.publishedAt = count(node.Gres), a.now()
 		a.mu.Unlock()
-		a.releaseHeld(ctx, waiting, d.plan.Served)
+		a.releaseHeld(ctx, waiting, d.served)
 		return nil
 	}
 	return errBusy
@@ -156,13 +156,14 @@ type draft struct {
 	withheld bool // nothing is on offer: slurmd has not registered
 	gpus     []offer.GPU
 	plan     offer.Plan
+	served   []uint32 // jobs that find all that they want here on offer
 	offers   map[string]int
 	claims   map[uint32][]offer.Spot
 }
 
 // plan makes a draft of the state as it is. Withheld, it keeps what jobs hold and offers nothing. Prologs go on meanwhile: adopt finds
 // out whether the state still is what the draft was made from.
-func (a *Agent) plan(demands []offer.Demand, withheld bool) draft {
+func (a *Agent) plan(demands []*offer.Job, withheld bool) draft {
 	a.mu.Lock()
 	d := draft{version: a.version, withheld: withheld, gpus: a.view()}
 	d.claims = a.settleClaims(d.gpus)
@@ -170,12 +171,17 @@ func (a *Agent) plan(demands []offer.Demand, withheld bool) draft {
 	nothing := offer.Plan{Offers: make([]mig.Layout, len(d.gpus))}
 	d.plan = nothing
 	if !withheld {
-		d.plan = offer.Make(d.gpus, demands, place.Reach)
+		d.plan = offer.Make(offer.NewCluster(d.gpus, nil, place.Reach), demands, false)
 	}
 	if err := d.plan.Check(d.gpus); err != nil {
 		// It cannot be; if it is, the queue waits rather than two jobs sharing a slice.
 		a.log.WithError(err).Error("the plan is unsound; offering nothing; please report this")
 		d.plan = nothing
+	}
+	for k, spots := range d.plan.Spots {
+		if spots != nil {
+			d.served = append(d.served, demands[k].ID)
+		}
 	}
 	d.offers = d.plan.Counts(d.gpus)
 	return d

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"math"
 	"slices"
 	"sync"
 
@@ -148,20 +149,20 @@ func pick(gpus []offer.GPU, offers []mig.Layout, profile string) (best offer.Spo
 // settleClaims finds room for the jobs that have none yet, all at once if that can be, else as many as fit in
 // the order of their ids. It changes the view it is given, not the agent. The caller holds a.mu.
 func (a *Agent) settleClaims(gpus []offer.GPU) map[uint32][]offer.Spot {
-	var claims []offer.Demand
+	var claims []*offer.Job
 	for job, pr := range a.promised {
 		if pr.spots == nil {
-			claims = append(claims, offer.Demand{Job: job, Wants: pr.wants})
+			claims = append(claims, &offer.Job{ID: job, Wants: pr.wants, Runs: math.Inf(1), Limit: math.Inf(1)})
 		}
 	}
-	slices.SortFunc(claims, func(x, y offer.Demand) int { return int(x.Job) - int(y.Job) })
+	slices.SortFunc(claims, func(x, y *offer.Job) int { return int(x.ID) - int(y.ID) })
 	settled, all := offer.Pack(gpus, claims)
 	if !all {
 		settled = map[uint32][]offer.Spot{}
 		taken := make([]mig.Layout, len(gpus))
 		for _, c := range claims {
-			if spots, ok := offer.Fit(gpus, taken, c.Wants, place.Reach); ok {
-				settled[c.Job] = spots
+			if spots, _ := offer.NewCluster(gpus, taken, place.Reach).Find(c, nil); spots != nil {
+				settled[c.ID] = spots
 				for _, s := range spots {
 					taken[s.GPU] = taken[s.GPU].With(s.Placement)
 				}

@@ -1,13 +1,17 @@
-// Package offer decides what a node publishes: for each GPU a set of free placements that, together with what is busy
-// there, is a legal layout, so that whatever slurmctld starts, in any order, can be carved.
+// Package offer decides what nodes publish: for each GPU a set of free placements that, together with what is busy
+// there, is a legal layout, so that whatever slurmctld starts, in any order, can be carved. Which jobs these are for, and
+// in what order, is why one plan is better than another: docs/internals.md, "What is on offer".
+//
+//	Cluster      the GPUs of one node or of many, and the policy; Find places a job on them
+//	Reservation  what is kept for the first who cannot start
+//	Make         the plan: the queue, then what is spare
+//	Plan.Check   that it is sound
 //
 // It is pure: values in, a plan out; no clock, no I/O.
 package offer
 
 import (
-	"cmp"
 	"fmt"
-	"math"
 	"slices"
 
 	"caelum/internal/mig"
@@ -33,161 +37,148 @@ func (g *GPU) Hold(placement int) {
 	g.Idle = beside(g.Board, g.Idle, g.Busy)
 }
 
-// Want is a number of slices of one profile.
-type Want struct {
-	Profile string
-	Count   int
-}
-
-// Demand is what one job needs on this node.
-type Demand struct {
-	Job   uint32
-	Wants []Want
-}
-
-// Spot is a placement on one of the node's GPUs, an index into the plan's GPUs.
-type Spot = place.Spot
-
 // Plan is what may be given out.
 type Plan struct {
 	// Offers has one set of placements per GPU.
 	Offers []mig.Layout
-	// Served are the waiting jobs that find everything they need among the offers, in the order they were given.
-	Served []uint32
+	// Spots are, by job in the order they were given, where it would be placed; nil: it has to wait.
+	Spots [][]Spot
+	// Reserved is what is kept for the first that has to wait; nil: nobody has to.
+	Reserved *Reservation
 }
 
-// Make plans the offers: first the waiting jobs in their order (a job that does not fit now is passed over), then
-// what keeps the most kinds of request startable. Everything is placed by the policy.
-func Make(gpus []GPU, waiting []Demand, policy place.Policy) Plan {
-	plan := Plan{Offers: make([]mig.Layout, len(gpus))}
-	pool := poolOf(gpus, plan.Offers)
-	for _, d := range waiting {
-		if spots, ok := fit(gpus, pool, d.Wants, policy); ok {
-			for _, s := range spots {
-				plan.Offers[s.GPU] = plan.Offers[s.GPU].With(s.Placement)
-			}
-			plan.Served = append(plan.Served, d.Job)
+// Depth is how many waiting jobs are looked at: slurmctld's default for bf_max_job_test (slurm.conf(5)).
+const Depth = 500
+
+// Make plans the offers. The waiting jobs come first, in their order, each placed by the policy. The first that has to wait is reserved
+// what is free first for it, or what the policy holds it for; those behind it may have what they can give back before then, or, if strict, nothing.
+//
+// Slurmctld knows profiles and nodes, nothing else. It gives what is on offer to the first who wants it, on the first node that has it, and so
+// what is offered is what it will give out as planned: the rest has its turn with the next plan.
+//
+// What nobody waits for is offered to whoever comes next, but only profiles that nobody waits for: slurmctld would give a job that
+// has to wait what the policy denied it, or a job that can start another place than the policy's. The cluster's pool is
+// left as it was.
+func Make(c *Cluster, jobs []*Job, strict bool) Plan {
+	plan := Plan{Offers: make([]mig.Layout, c.Pool.Len()), Spots: make([][]Spot, len(jobs))}
+	before := map[int]place.GPU{}
+	defer func() {
+		c.Behind = nil
+		for k, g := range before {
+			c.Pool.Set(k, g)
 		}
+	}()
+	behind := make([]place.Request, len(jobs))
+	for k := range jobs {
+		behind[k] = jobs[k].request()
 	}
-	on := map[string]int{} // profile -> on how many GPUs it is on offer beyond what the queue takes
-	for i, g := range gpus {
-		if g.Board == nil {
+	look := place.LookOf(c.Policy)
+	// serve places the k-th if that can be.
+	serve := func(k int, r *Reservation) (bool, place.Choice) {
+		c.Behind = behind[k+1 : min(len(jobs), k+1+look.Behind)]
+		spots, why := c.Find(jobs[k], r)
+		for _, s := range spots {
+			if _, saved := before[s.GPU]; !saved {
+				before[s.GPU] = c.Pool.GPU(s.GPU)
+			}
+			c.Pool.Start(s.GPU, s.Placement, c.Now+jobs[k].Runs)
+			plan.Offers[s.GPU] = plan.Offers[s.GPU].With(s.Placement)
+		}
+		plan.Spots[k] = spots
+		return spots != nil, why
+	}
+	for head := 0; head < len(jobs); {
+		plan.Reserved = nil
+		if plan.Spots[head] != nil {
+			head++
 			continue
 		}
-		spare := fill(g, plan.Offers[i], on)
-		for p := range kinds(g.Board, spare) {
-			on[p]++
+		served, why := serve(head, nil)
+		if served {
+			continue
 		}
-		plan.Offers[i] |= spare
+		plan.Reserved = c.Reserve(jobs[head], why)
+		plan.Reserved.Job = head
+		if strict || !overtake(jobs[:min(len(jobs), head+1+Depth)], head, &plan, serve) {
+			break
+		}
 	}
+	waited := queue{}
+	for _, j := range jobs {
+		waited.add(j)
+	}
+	if !strict || plan.Reserved == nil {
+		c.addSpare(&plan, waited)
+	}
+	c.inTurn(&plan)
 	return plan
 }
 
-// Fit places all of a job's slices beside what is busy and on offer (one set per GPU), or none.
-func Fit(gpus []GPU, offers []mig.Layout, wants []Want, policy place.Policy) ([]Spot, bool) {
-	return fit(gpus, poolOf(gpus, offers), wants, policy)
+func (c *Cluster) profile(at Spot) string {
+	b := c.Pool.GPU(at.GPU).Board
+	return b.Profiles[b.Placements[at.Placement].Profile].Name
 }
 
-// poolOf is the GPUs with their offers taken.
-func poolOf(gpus []GPU, offers []mig.Layout) *place.Pool {
-	state := make([]place.GPU, len(gpus))
-	for i, g := range gpus {
-		if g.Board != nil {
-			taken := g.Busy | offers[i]
-			state[i] = place.GPU{Board: g.Board, Layout: taken, Blocked: g.Blocked, Idle: beside(g.Board, g.Idle, taken)}
-		}
-	}
-	return place.NewPool(state)
-}
-
-// fit places the slices in the pool; where one finds no room the pool is as it was.
-func fit(gpus []GPU, pool *place.Pool, wants []Want, policy place.Policy) (spots []Spot, ok bool) {
-	now := &place.Situation{Pool: pool}
-	var before []place.GPU
-	for _, w := range bySize(gpus, wants) {
-		for range w.Count {
-			c := policy.Choose(now, place.Request{Profile: w.Profile, Duration: math.Inf(1)})
-			if c.Verdict != place.Here || !gpus[c.GPU].Offerable.Has(c.Placement) {
-				for k := len(spots) - 1; k >= 0; k-- {
-					pool.Set(spots[k].GPU, before[k])
-				}
-				return nil, false
+// inTurn takes off offer what slurmctld would give to another than it was planned for. Of those who want a profile the first gets it on the first node that
+// has it, so their nodes must ascend; who wants it on a node before that has his turn when the others have started.
+func (c *Cluster) inTurn(plan *Plan) {
+	nodeOf := c.nodeOf()
+	last := map[string]int{} // by profile
+	for k, spots := range plan.Spots {
+		early := slices.ContainsFunc(spots, func(at Spot) bool { return nodeOf[at.GPU] < last[c.profile(at)] })
+		for _, at := range spots {
+			if early {
+				last[c.profile(at)] = len(c.Nodes) // nor anybody behind him
+				plan.Offers[at.GPU] = plan.Offers[at.GPU].Without(at.Placement)
+			} else {
+				last[c.profile(at)] = max(last[c.profile(at)], nodeOf[at.GPU])
 			}
-			before = append(before, pool.GPU(c.GPU))
-			pool.Start(c.GPU, c.Placement, math.Inf(1))
-			spots = append(spots, Spot{GPU: c.GPU, Placement: c.Placement})
+		}
+		if early {
+			plan.Spots[k] = nil
 		}
 	}
-	return spots, len(spots) > 0
+}
+
+// overtake serves the first behind the head that does not delay it, false if nobody can be: nobody who wants what somebody in front of him waits for, since
+// slurmctld would give it to him, who would delay the head. Then the head is asked again, and may get another reservation: what it is to wait for may have become better.
+func overtake(jobs []*Job, head int, plan *Plan, serve func(k int, r *Reservation) (bool, place.Choice)) bool {
+	waited := queue{}
+	for k := head; k < len(jobs); k++ {
+		if plan.Spots[k] != nil {
+			continue
+		}
+		if k > head && !waited.wants(jobs[k]) {
+			if served, _ := serve(k, plan.Reserved); served {
+				return true
+			}
+		}
+		waited.add(jobs[k])
+	}
+	return false
+}
+
+// NewCluster is one node's GPUs with their offers (one set per GPU; nil: none) taken.
+func NewCluster(gpus []GPU, offers []mig.Layout, policy place.Policy) *Cluster {
+	c := &Cluster{Policy: policy, Nodes: [][]int{nil}}
+	state := make([]place.GPU, len(gpus))
+	for k, g := range gpus {
+		if g.Board != nil {
+			taken := g.Busy
+			if offers != nil {
+				taken |= offers[k]
+			}
+			state[k] = place.GPU{Board: g.Board, Layout: taken, Blocked: g.Blocked, Idle: beside(g.Board, g.Idle, taken)}
+		}
+		c.Nodes[0], c.Offerable = append(c.Nodes[0], k), append(c.Offerable, g.Offerable)
+	}
+	c.Pool = place.NewPool(state)
+	return c
 }
 
 // beside is the idle instances that can stay when a layout is carved.
 func beside(b *mig.Board, idle, layout mig.Layout) mig.Layout {
 	return idle &^ b.Overlapping(b.Occupied(layout))
-}
-
-// bySize puts the largest profiles first: what is hardest to place goes where there is most room.
-func bySize(gpus []GPU, wants []Want) []Want {
-	size := func(profile string) int {
-		most := 0
-		for _, g := range gpus {
-			if g.Board != nil {
-				if i, ok := g.Board.ProfileIndex(profile); ok {
-					most = max(most, g.Board.Profiles[i].Size)
-				}
-			}
-		}
-		return most
-	}
-	sorted := slices.Clone(wants)
-	slices.SortStableFunc(sorted, func(a, b Want) int { return cmp.Compare(size(b.Profile), size(a.Profile)) })
-	return sorted
-}
-
-// fill chooses what to offer of the room that the queue leaves on a GPU. Of the ways of filling it up, it takes the
-// one with the most kinds of profile, a kind that is already on offer elsewhere counting less; among equals the one whose
-// kinds leave the most maximal layouts reachable once one of them has started; then the one that reuses most idle instances.
-func fill(g GPU, offered mig.Layout, on map[string]int) mig.Layout {
-	taken := g.Busy | offered
-	room := g.Offerable & g.Board.Open(taken, g.Blocked)
-	type score struct {
-		kinds float64
-		reach int
-		idle  int
-	}
-	better := func(a, b score) int {
-		return cmp.Or(cmp.Compare(a.kinds, b.kinds), cmp.Compare(a.reach, b.reach), cmp.Compare(a.idle, b.idle))
-	}
-	reach := map[int]int{}
-	for i := range room.Indices() {
-		reach[i] = g.Board.ReachBeside(taken.With(i), g.Blocked)
-	}
-	var best mig.Layout
-	var top score
-	seen := map[mig.Layout]bool{}
-	for _, m := range g.Board.Maximal() {
-		if m&taken != taken {
-			continue
-		}
-		c := m & room
-		if seen[c] {
-			continue
-		}
-		seen[c] = true
-		s := score{idle: (c & g.Idle).Count()}
-		for p, of := range kinds(g.Board, c) {
-			s.kinds += 1 / float64(1+on[p])
-			most := 0
-			for i := range of.Indices() {
-				most = max(most, reach[i])
-			}
-			s.reach += most
-		}
-		if better(s, top) > 0 {
-			best, top = c, s
-		}
-	}
-	return best
 }
 
 // kinds splits a set of placements by profile name.
@@ -239,17 +230,18 @@ func (p Plan) Check(gpus []GPU) error {
 
 // Pack finds placements for all demands at once beside what is busy, or none: the question after a restart, when jobs
 // hold what an earlier plan offered and that plan is gone. When it finds none there are none ([place.Pack]).
-func Pack(gpus []GPU, demands []Demand) (map[uint32][]Spot, bool) {
+func Pack(gpus []GPU, demands []*Job) (map[uint32][]Spot, bool) {
 	state := make([]place.GPU, len(gpus))
 	for i, g := range gpus {
 		state[i] = place.GPU{Board: g.Board, Layout: g.Busy, Blocked: g.Blocked, Idle: g.Idle}
 	}
+	largest := NewCluster(gpus, nil, nil)
 	var jobs []uint32
 	var profiles []string
 	for _, d := range demands {
-		for _, w := range bySize(gpus, d.Wants) {
+		for _, w := range largest.bySize(d.Wants) {
 			for range w.Count {
-				jobs, profiles = append(jobs, d.Job), append(profiles, w.Profile)
+				jobs, profiles = append(jobs, d.ID), append(profiles, w.Profile)
 			}
 		}
 	}

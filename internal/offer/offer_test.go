@@ -2,6 +2,7 @@ package offer
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -61,7 +62,7 @@ func TestNotebook(t *testing.T) {
 				}
 				return ""
 			case "plan": // one job a line: id profile count [profile count ...]
-				plan := Make(gpus, demands(d.Input), place.Reach)
+				plan := Make(NewCluster(gpus, nil, place.Reach), demands(d.Input), false)
 				if err := plan.Check(gpus); err != nil {
 					return "UNSOUND: " + err.Error()
 				}
@@ -69,7 +70,7 @@ func TestNotebook(t *testing.T) {
 				for i, g := range gpus {
 					fmt.Fprintf(&out, "GPU %d: %s\n", i, g.Board.List(plan.Offers[i]))
 				}
-				fmt.Fprintf(&out, "served: %v\n", plan.Served)
+				fmt.Fprintf(&out, "served: %v\n", served(demands(d.Input), plan))
 				return out.String()
 			case "pack":
 				spots, ok := Pack(gpus, demands(d.Input))
@@ -78,8 +79,8 @@ func TestNotebook(t *testing.T) {
 				}
 				var out strings.Builder
 				for _, dm := range demands(d.Input) {
-					fmt.Fprintf(&out, "%d:", dm.Job)
-					for _, s := range spots[dm.Job] {
+					fmt.Fprintf(&out, "%d:", dm.ID)
+					for _, s := range spots[dm.ID] {
 						fmt.Fprintf(&out, " GPU %d %s", s.GPU, gpus[s.GPU].Board.Label(s.Placement))
 					}
 					out.WriteString("\n")
@@ -92,15 +93,25 @@ func TestNotebook(t *testing.T) {
 	})
 }
 
-func demands(text string) []Demand {
-	var all []Demand
+func served(jobs []*Job, plan Plan) []uint32 {
+	all := []uint32{}
+	for k, spots := range plan.Spots {
+		if spots != nil {
+			all = append(all, jobs[k].ID)
+		}
+	}
+	return all
+}
+
+func demands(text string) []*Job {
+	var all []*Job
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		id, _ := strconv.Atoi(f[0])
-		d := Demand{Job: uint32(id)}
+		d := &Job{ID: uint32(id), Runs: math.Inf(1), Limit: math.Inf(1)}
 		for k := 1; k+1 < len(f); k += 2 {
 			n, _ := strconv.Atoi(f[k+1])
-			d.Wants = append(d.Wants, Want{f[k], n})
+			d.Wants = append(d.Wants, Want{Profile: f[k], Count: n})
 		}
 		all = append(all, d)
 	}
@@ -133,14 +144,14 @@ func drawNode(t *rapid.T) []GPU {
 	return gpus
 }
 
-func drawDemands(t *rapid.T, gpus []GPU) []Demand {
-	all := make([]Demand, rapid.IntRange(0, 12).Draw(t, "jobs"))
+func drawDemands(t *rapid.T, gpus []GPU) []*Job {
+	all := make([]*Job, rapid.IntRange(0, 12).Draw(t, "jobs"))
 	for i := range all {
-		all[i].Job = uint32(i + 1)
+		all[i] = &Job{ID: uint32(i + 1), Runs: math.Inf(1), Limit: math.Inf(1)}
 		for range rapid.IntRange(1, 2).Draw(t, "kinds") {
 			profiles := gpus[rapid.IntRange(0, len(gpus)-1).Draw(t, "of")].Board.Profiles
 			p := profiles[rapid.IntRange(0, len(profiles)-1).Draw(t, "profile")]
-			all[i].Wants = append(all[i].Wants, Want{p.Name, rapid.IntRange(1, 3).Draw(t, "count")})
+			all[i].Wants = append(all[i].Wants, Want{Profile: p.Name, Count: rapid.IntRange(1, 3).Draw(t, "count")})
 		}
 	}
 	return all
@@ -151,7 +162,7 @@ func TestSound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := drawNode(t)
 		jobs := drawDemands(t, gpus)
-		plan := Make(gpus, jobs, place.Reach)
+		plan := Make(NewCluster(gpus, nil, place.Reach), jobs, false)
 		for i, g := range gpus {
 			var taken [64]bool
 			of := map[int]int{}
@@ -190,8 +201,8 @@ func TestSound(t *testing.T) {
 		// What the served jobs need together is on offer.
 		need := map[string]int{}
 		for _, d := range jobs {
-			for _, id := range plan.Served {
-				if id == d.Job {
+			for _, id := range served(jobs, plan) {
+				if id == d.ID {
 					for _, w := range d.Wants {
 						need[w.Profile] += w.Count
 					}
@@ -242,14 +253,14 @@ func TestPackFindsWhatStood(t *testing.T) {
 		b := mig.Boards()[1].Select(mig.Plain)
 		layouts := b.Layouts()
 		gpus := make([]GPU, rapid.IntRange(1, 3).Draw(t, "gpus"))
-		var jobs []Demand
+		var jobs []*Job
 		for i := range gpus {
 			gpus[i] = GPU{Board: b, Offerable: everything(b)}
 			for p := range layouts[rapid.IntRange(0, len(layouts)-1).Draw(t, "layout")].Indices() {
 				if rapid.Bool().Draw(t, "busy") {
 					gpus[i].Busy = gpus[i].Busy.With(p)
 				} else {
-					jobs = append(jobs, Demand{Job: uint32(len(jobs) + 1), Wants: []Want{{b.Profiles[b.Placements[p].Profile].Name, 1}}})
+					jobs = append(jobs, &Job{ID: uint32(len(jobs) + 1), Wants: []Want{{Profile: b.Profiles[b.Placements[p].Profile].Name, Count: 1}}})
 				}
 			}
 		}
@@ -259,9 +270,9 @@ func TestPackFindsWhatStood(t *testing.T) {
 			t.Fatal("not found")
 		}
 		for _, d := range jobs {
-			for _, s := range spots[d.Job] {
+			for _, s := range spots[d.ID] {
 				if !b.Fits(gpus[s.GPU].Busy, s.Placement) {
-					t.Fatalf("job %d: %s overlaps", d.Job, b.Label(s.Placement))
+					t.Fatalf("job %d: %s overlaps", d.ID, b.Label(s.Placement))
 				}
 				gpus[s.GPU].Busy = gpus[s.GPU].Busy.With(s.Placement)
 			}

@@ -60,6 +60,20 @@ func (q question) by(admitted func(k int, x interval) bool, costs func(o plainGP
 	return nil
 }
 
+// all ranks what is to be had by any means.
+func (q question) all(costs func(o plainGPU, k int, x interval) []float64) []spot {
+	var found []spot
+	for k, o := range q.gpus {
+		for _, x := range every(o.board) {
+			if o.board.Profiles[x.profile].Name == q.profile && o.means(x) >= 0 {
+				found = append(found, spot{k, x, costs(o, k, x)})
+			}
+		}
+	}
+	slices.SortStableFunc(found, func(a, b spot) int { return slices.Compare(a.cost, b.cost) })
+	return found
+}
+
 func anywhere(int, interval) bool { return true }
 
 // shares are the weights of a board's profiles: how often each was asked for, of all.
@@ -156,7 +170,7 @@ var definitions = map[string]func(q question) []spot{
 		}, asDriver)
 	},
 	"lifetime": func(q question) []spot {
-		return q.by(anywhere, func(o plainGPU, k int, x interval) []float64 {
+		return q.all(func(o plainGPU, k int, x interval) []float64 {
 			sum := 0.0
 			for _, slot := range every(o.board) {
 				if !overlap(slot, x) {
@@ -175,7 +189,7 @@ var definitions = map[string]func(q question) []spot{
 				}
 				sum += float64(slot.to-slot.from) * max(0, q.now+q.d-free)
 			}
-			return []float64{sum, -float64(q.futures.reach(o, with(o.busy, x)))}
+			return []float64{sum, float64(o.means(x)), -float64(q.futures.reach(o, with(o.busy, x)))}
 		})
 	},
 }

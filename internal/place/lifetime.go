@@ -26,20 +26,21 @@ func (Lifetime) Choose(s *Situation, r Request) Choice {
 	// are no others. The groups with a larger bound than the best cost need no look at their GPUs.
 	first := candidate{cost: cost{first: none.first}, gpu: -1}
 	var firstGroup *Group
-	s.Pool.each(r.Profile, nil, func(g *Group, i int) {
+	var firstMeans Means
+	s.Pool.every(r.Profile, func(g *Group, i int, m Means) {
 		bound := sizes(g.Board, g.Board.Conflicts(i)&g.clear) * d
 		if g.Board.Conflicts(i)&^g.clear == 0 {
-			if c := (candidate{cost{bound, -float64(g.Busy.With(i).Reach)}, g.GPUs[0], i}); c.before(best) {
+			if c := (candidate{cost{bound, dear(g, i, m)}, g.GPUs[0], i}); c.before(best) {
 				best = c
 			}
 		} else if bound < first.first {
-			first, firstGroup = candidate{cost{first: bound}, g.GPUs[0], i}, g
+			first, firstGroup, firstMeans = candidate{cost{first: bound}, g.GPUs[0], i}, g, m
 		}
 	})
-	look := func(g *Group, i int, bound float64) {
-		reach := -float64(g.Busy.With(i).Reach)
+	look := func(g *Group, i int, m Means, bound float64) {
+		second := dear(g, i, m)
 		for _, k := range g.GPUs {
-			c := candidate{cost{bound, reach}, k, i}
+			c := candidate{cost{bound, second}, k, i}
 			free := s.Pool.gpus[k].free
 			for j := range (g.Board.Conflicts(i) &^ g.clear).Indices() {
 				c.first += float64(g.Board.Placements[j].Size) * max(0, s.Now+d-max(s.Now, free[j]))
@@ -50,13 +51,13 @@ func (Lifetime) Choose(s *Situation, r Request) Choice {
 		}
 	}
 	if firstGroup != nil && first.first <= best.first {
-		look(firstGroup, first.placement, first.first)
-		s.Pool.each(r.Profile, nil, func(g *Group, i int) {
+		look(firstGroup, first.placement, firstMeans, first.first)
+		s.Pool.every(r.Profile, func(g *Group, i int, m Means) {
 			if g.Board.Conflicts(i)&^g.clear == 0 {
 				return
 			}
 			if bound := sizes(g.Board, g.Board.Conflicts(i)&g.clear) * d; bound <= best.first {
-				look(g, i, bound)
+				look(g, i, m, bound)
 			}
 		})
 	}

@@ -152,6 +152,27 @@ func (p *Pool) each(profile string, admitted func(*Group) bool, visit func(g *Gr
 	}
 }
 
+// every calls visit for every group and placement of the profile that can be had, by whatever means: to make an instance takes half a second at
+// most, and a place that is wrong for a job may cost others hours.
+func (p *Pool) every(profile string, visit func(g *Group, placement int, m Means)) {
+	for _, b := range p.boards {
+		k, ok := b.board.ProfileIndex(profile)
+		if !ok {
+			continue
+		}
+		for _, g := range b.groups {
+			for m := range endOfMeans {
+				for i := range g.By(m, k).Indices() {
+					visit(g, i, m)
+				}
+			}
+		}
+	}
+}
+
+// dear orders placements of equal cost: first by what it takes to have them, then by the reach that is left.
+func dear(g *Group, i int, m Means) float64 { return float64(m)*1e6 - float64(g.Busy.With(i).Reach) }
+
 // byLayout is a policy whose cost depends on what stands on the GPU and nothing else.
 type byLayout func(g *Group, placement int) cost
 
@@ -176,7 +197,7 @@ func (f weighted) Choose(s *Situation, r Request) Choice {
 	var weights []float64
 	s.Pool.each(r.Profile, nil, func(g *Group, i int) {
 		if g.Board != board {
-			board, weights = g.Board, s.weightsOn(g.Board)
+			board, weights = g.Board, s.WeightsOn(g.Board)
 		}
 		if c := (candidate{f(g, i, weights), g.GPUs[0], i}); c.before(best) {
 			best = c

@@ -151,18 +151,20 @@ func (s Step) apply(gpus []GPU, ends map[int]float64) error {
 // occupy makes placement i busy until end (+Inf: unknown). The list of ends is not shared with the GPU it was copied from.
 func (g *GPU) occupy(i int, end float64) {
 	g.Layout = g.Layout.With(i)
+	g.Ends = g.withEnd(i, end)
+}
+
+// withEnd is the ends with that of one placement changed; who has the old ones keeps them.
+func (g *GPU) withEnd(i int, end float64) []float64 {
 	if g.Ends == nil && math.IsInf(end, 1) {
-		return
+		return nil
 	}
 	ends := slices.Clone(g.Ends)
 	if ends == nil {
-		ends = make([]float64, len(g.Board.Placements))
-		for j := range ends {
-			ends[j] = math.Inf(1)
-		}
+		ends = slices.Repeat([]float64{math.Inf(1)}, len(g.Board.Placements))
 	}
 	ends[i] = end
-	g.Ends = ends
+	return ends
 }
 
 // Serve is how a request is met at a spot that is to be had: the idle instances in the way are destroyed and the instance is created,

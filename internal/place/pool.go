@@ -112,9 +112,8 @@ func (p *Pool) Finish(k, i int, keep bool) {
 // Expect changes when placement i of the k-th GPU, which is busy, is expected to end (seconds; +Inf: unknown).
 func (p *Pool) Expect(k, i int, end float64) {
 	m := &p.gpus[k]
-	if m.Ends[i] != end {
-		m.Ends = slices.Clone(m.Ends) // those who asked for the GPU have the old ones
-		m.Ends[i] = end
+	if m.Ends == nil || m.Ends[i] != end {
+		m.Ends = m.withEnd(i, end)
 		m.free = m.frees(m.free)
 	}
 }
@@ -178,6 +177,17 @@ func (p *Pool) busy() float64 {
 // By is the set of the placements of profile p (an index in the board's Profiles) that are to be had by exactly these means.
 func (g *Group) By(m Means, p int) mig.Layout {
 	return m.of(g.Busy.Open&g.Board.OfProfile(p), g.both.Open, g.Idle)
+}
+
+// meansOf is how placement i of profile p, which can be had, is had.
+func (g *Group) meansOf(i, p int) Means {
+	switch {
+	case g.Idle.Has(i):
+		return Reuse
+	case (g.both.Open & g.Board.OfProfile(p)).Has(i):
+		return Carve
+	}
+	return Reclaim
 }
 
 // frees computes, by placement, when everything that overlaps it will have ended.

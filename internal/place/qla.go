@@ -48,13 +48,14 @@ import (
 type QLA struct{}
 
 const (
-	qlaAhead     = 24
-	qlaTries     = 8
-	qlaWhole     = 1.6
-	qlaHoldPrice = 20.0
-	qlaCostShare = 0.01
-	qlaWaitPrice = 300.0
-	qlaAloneBusy = 0.7 // the share of the units that must be busy for a job alone in the queue to be held
+	qlaAhead      = 24
+	qlaTries      = 8
+	qlaWhole      = 1.6
+	qlaHoldPrice  = 20.0
+	qlaCostShare  = 0.01
+	qlaWaitPrice  = 300.0
+	qlaMeansPrice = 1.0 // unit-seconds, for each step from an idle instance to free units to those of other idle instances
+	qlaAloneBusy  = 0.7 // the share of the units that must be busy for a job alone in the queue to be held
 )
 
 // Choose implements [Policy].
@@ -207,38 +208,24 @@ type try struct {
 // tries finds the best free and the best busy placements of the request, by price; false if none is free.
 func (y *yard) tries(r Request) bool {
 	y.ready, y.busy = y.ready[:0], y.busy[:0]
-	means := endOfMeans // the cheapest that there are
-	for _, la := range y.lanes {
-		if p, ok := la.shape.board.ProfileIndex(r.Profile); ok {
-			for m := range means {
-				if la.group.By(m, p) != 0 {
-					means = m
-					break
-				}
-			}
-		}
-	}
-	if means == endOfMeans {
-		return false
-	}
 	d := r.duration()
 	for l, la := range y.lanes {
 		p, ok := la.shape.board.ProfileIndex(r.Profile)
 		if !ok {
 			continue
 		}
-		now := la.group.By(means, p)
+		now := la.group.Busy.Open & la.shape.board.OfProfile(p)
 		free := y.free[la.slots:]
 		for _, i := range la.shape.starts[p] {
 			switch {
 			case now.Has(i):
-				y.ready = keep(y.ready, try{l, i, y.now, la.shape.cost(free, i, y.now, d, math.Inf(1))})
+				y.ready = keep(y.ready, try{l, i, y.now, la.shape.cost(free, i, y.now, d, math.Inf(1)) + qlaMeansPrice*float64(la.group.meansOf(i, p))})
 			case free[i] > y.now && !math.IsInf(free[i], 1):
 				y.busy = keep(y.busy, try{l, i, free[i], la.shape.cost(free, i, free[i], d, math.Inf(1)) + qlaHoldPrice*(free[i]-y.now)})
 			}
 		}
 	}
-	return true
+	return len(y.ready) > 0
 }
 
 // keep puts t among the cheapest tries, ascending; of equals the earlier ones stay before it.

@@ -37,10 +37,10 @@ func (Scarcity) Choose(s *Situation, r Request) Choice {
 	market := newMarket(s.Pool, s.Now, scarcityFar*far)
 	end := s.Now + r.duration()
 	best := none
-	s.Pool.each(r.Profile, nil, func(g *Group, i int) {
-		reach := -float64(g.Busy.With(i).Reach)
+	s.Pool.every(r.Profile, func(g *Group, i int, m Means) {
+		second := dear(g, i, m)
 		for _, k := range g.GPUs {
-			c := candidate{cost{0, reach}, k, i}
+			c := candidate{cost{0, second}, k, i}
 			free := s.Pool.gpus[k].free
 			for j := range g.Board.Conflicts(i).Indices() {
 				if from := max(s.Now, free[j]); from < end {

@@ -16,8 +16,8 @@ type boardWeights struct {
 // NewWeights takes the counts by profile name.
 func NewWeights(asked map[string]float64) *Weights { return &Weights{asked: asked} }
 
-// weightsOn are the weights by profile of a board. They are made once for each, so that a decision allocates nothing.
-func (s *Situation) weightsOn(b *mig.Board) []float64 {
+// WeightsOn are the weights by profile of a board. They are made once for each, so that a decision allocates nothing.
+func (s *Situation) WeightsOn(b *mig.Board) []float64 {
 	w := s.Weights
 	if w == nil {
 		w = &s.Pool.alike

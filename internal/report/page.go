@@ -3,9 +3,11 @@ package report
 import (
 	_ "embed"
 	"errors"
+	"fmt"
 	"html/template"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 )
 
@@ -35,13 +37,38 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"seconds": func(x float64) string { return number(float64(int(x + 0.5))) },
 }).Parse(pageHTML))
 
-// WriteFile writes the page to a file.
-func (p Page) WriteFile(path string) error {
-	f, err := os.Create(path)
-	if err != nil {
+// File is where a page will stand. Whatever stood there before stands until the page is whole.
+type File struct {
+	path string
+	temp *os.File
+}
+
+// Create finds out whether a page can be written to a file.
+func Create(path string) (*File, error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no file that could be replaced", path)
+	}
+	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if failed := (*os.PathError)(nil); errors.As(err, &failed) {
+		return nil, fmt.Errorf("%s: %w", path, failed.Err)
+	} else if err != nil {
+		return nil, err
+	}
+	return &File{path, temp}, nil
+}
+
+// Drop leaves everything as it was; after a Write it does nothing.
+func (f *File) Drop() {
+	f.temp.Close()
+	os.Remove(f.temp.Name())
+}
+
+// Write puts the page there, for all to read.
+func (f *File) Write(p Page) error {
+	if err := errors.Join(p.Write(f.temp), f.temp.Chmod(0o644), f.temp.Close()); err != nil {
 		return err
 	}
-	return errors.Join(p.Write(f), f.Close())
+	return os.Rename(f.temp.Name(), f.path)
 }
 
 // Write writes the page.
@@ -79,7 +106,7 @@ func (p Page) Write(w io.Writer) error {
 		data.Waits = waits(p.Policies)
 	}
 	if end > 0 {
-		data.Use = lines(p.Policies, "share of all units that held jobs", end, true, func(s step) float64 { return s.busy / units })
+		data.Use = lines(p.Policies, "share of all units that jobs needed", end, true, func(s step) float64 { return s.busy / units })
 		data.Queue = lines(p.Policies, "jobs that waited", end, false, func(s step) float64 { return s.waiting })
 		data.Frag = lines(p.Policies, "fragmentation", end, false, func(s step) float64 { return s.frag })
 	}

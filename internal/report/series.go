@@ -26,6 +26,9 @@ func (r *Recorder) Passed(from, to float64, busy, waiting int, frag float64) {
 	r.steps = append(r.steps, step{from, to, float64(busy), float64(waiting), frag})
 }
 
+// Waited implements [sim.Observer]: nothing of it is drawn.
+func (r *Recorder) Waited(string, float64) {}
+
 // Ran implements [sim.Observer].
 func (r *Recorder) Ran(s sim.Span) {
 	if len(r.spans) == mostSpans {

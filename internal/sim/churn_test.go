@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"testing"
 
 	"caelum/internal/mig"
@@ -84,11 +85,11 @@ func TestChurn(t *testing.T) {
 	}
 	for know, k := range said[:min(len(said), 2*seeds-1)] {
 		table("FIFO, "+k.name, func(r row) bool { return r["qla"] < r["lifetime"] && r["lifetime"] < r["best-fit"] }, func(mix trace.Mix, name string) float64 {
-			return mean(mix, name, Config{GPUs: gpus(t, "A100-40GB", 16)}, 0.85, know, (*Result).MeanWait)
+			return mean(mix, name, Config{GPUs: gpus(t, "A100-40GB", 16)}, 0.85, know, func(r *Result) float64 { return r.Waits.Mean() })
 		})
 	}
 	table("EASY, exact ends", func(r row) bool { return r["qla"] < r["best-fit"] && r["lifetime"] < r["best-fit"] }, func(mix trace.Mix, name string) float64 {
-		return mean(mix, name, Config{GPUs: gpus(t, "A100-40GB", 16), Discipline: EASY}, 0.85, 0, (*Result).MeanWait)
+		return mean(mix, name, Config{GPUs: gpus(t, "A100-40GB", 16), Discipline: EASY}, 0.85, 0, func(r *Result) float64 { return r.Waits.Mean() })
 	})
 	for know, k := range said[:min(2, seeds)] {
 		table("no queue, accepted, "+k.name, func(r row) bool { return r["scarcity"] > r["best-fit"] }, func(mix trace.Mix, name string) float64 {
@@ -111,4 +112,33 @@ func BenchmarkChurn(b *testing.B) {
 			b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
 		})
 	}
+}
+
+// A run takes memory for the jobs that run and wait, not for those that have ended.
+func TestMemoryOfARun(t *testing.T) {
+	const few, many = 2000, 60000
+	live := map[int]uint64{}
+	for _, n := range []int{few, many} {
+		jobs := func(yield func(trace.Job) bool) {
+			k := 0
+			for j := range (trace.Churn{Mix: trace.Mixes[0].Mix, Jobs: n, GPUs: 16, Load: 0.6, Seed: 1}).All() {
+				if k++; k == n {
+					runtime.GC()
+					var m runtime.MemStats
+					runtime.ReadMemStats(&m)
+					live[n] = m.HeapAlloc
+				}
+				if !yield(j) {
+					return
+				}
+			}
+		}
+		if _, err := Run(Config{GPUs: gpus(t, "A100-40GB", 16), Policy: policy(t, "best-fit")}, jobs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if perJob := float64(live[many]-min(live[few], live[many])) / (many - few); perJob > 4 {
+		t.Errorf("%d jobs take %d bytes, %d take %d: %.1f for each that has ended", few, live[few], many, live[many], perJob)
+	}
+	t.Logf("%d jobs: %d bytes; %d: %d", few, live[few], many, live[many])
 }

@@ -14,12 +14,20 @@ import (
 type Config struct {
 	GPUs []*mig.Board // one for each GPU
 
+	// Nodes is how many of the GPUs each node has, in their order; nil: nobody asks which node a GPU is in. A job has its slices on one
+	// node, or on as many as it asks for. The reference that moves everything does not know of nodes.
+	Nodes []int
+
 	// One of these: a policy that cuts slices on demand; the layouts into which each GPU is cut once and for all; or, with neither,
 	// the reference that may re-arrange all running jobs at any time for nothing.
 	Policy place.Policy
 	Static []mig.Layout // by GPU
 
 	Discipline Discipline
+
+	// Offers has the policy act as in production, through what agents put on offer and slurmctld gives out; else it places jobs by itself,
+	// the moment that they come or go. For FIFO and EASY.
+	Offers bool
 
 	Observer Observer // nil: nobody watches
 
@@ -34,6 +42,9 @@ type Config struct {
 	Said func(trace.Job) float64
 	// Learn corrects what is said by how long the jobs before it ran, compared with what was said of them.
 	Learn bool
+
+	// Memory is how well it is foreseen how much memory jobs need; nil: jobs ask for what they need.
+	Memory *Memory
 }
 
 // Discipline says whose turn it is.
@@ -45,6 +56,7 @@ const (
 	Loss                       // nobody waits: who cannot start at once is turned away
 	Skip                       // in the order of submission, passing over those that do not fit (MIGPro's policy B)
 	Smallest                   // the smallest that fits first, the large ones when nobody smaller waits (MIGPro's policy A)
+	Batches                    // of the first few, those together that make the most of one GPU (DynaP)
 )
 
 func (c *Config) check() error {
@@ -59,16 +71,42 @@ func (c *Config) check() error {
 	if c.Policy != nil && c.Static != nil {
 		return fmt.Errorf("a policy and fixed layouts: give one")
 	}
+	all := 0
+	for _, n := range c.Nodes {
+		all += n
+	}
+	if c.Nodes != nil && (slices.Min(c.Nodes) < 1 || all != len(c.GPUs)) {
+		return fmt.Errorf("nodes with %v GPUs: there are %d", c.Nodes, len(c.GPUs))
+	}
+	if c.Offers && (c.Policy == nil || c.Discipline != FIFO && c.Discipline != EASY) {
+		return fmt.Errorf("offers are for policies that cut slices on demand, with a queue that is FIFO or EASY")
+	}
+	if c.Memory != nil && c.Stay {
+		return fmt.Errorf("nobody runs out of memory where nobody runs")
+	}
 	if !(c.Create >= 0 && c.Destroy >= 0 && c.Create+c.Destroy < math.Inf(1)) {
 		return fmt.Errorf("it takes %v s to make an instance and %v s to destroy one: give times of at least 0", c.Create, c.Destroy)
 	}
 	if c.Policy == nil && c.Static == nil && !Alike(c.GPUs) {
 		return fmt.Errorf("the reference that moves everything knows one board at a time")
 	}
+	if c.Discipline == Batches && c.Policy == nil {
+		return fmt.Errorf("batches are for GPUs that are cut on demand: give a policy, not fixed layouts or the reference that moves everything")
+	}
 	if c.Static != nil && len(c.Static) != len(c.GPUs) {
 		return fmt.Errorf("%d fixed layouts for %d GPUs", len(c.Static), len(c.GPUs))
 	}
 	return nil
+}
+
+// Kinds are the boards that there are, each once.
+func Kinds(gpus []*mig.Board) (kinds []*mig.Board) {
+	for _, b := range gpus {
+		if !slices.Contains(kinds, b) {
+			kinds = append(kinds, b)
+		}
+	}
+	return kinds
 }
 
 // Alike reports whether all GPUs are of one board.

@@ -1,23 +1,22 @@
 package sim
 
 import (
-	"cmp"
-	"math"
 	"slices"
 
 	"caelum/internal/mig"
+	"caelum/internal/offer"
 	"caelum/internal/place"
 )
 
 // cut is GPUs that are cut on demand.
 type cut struct {
-	s    *simulation
-	pool *place.Pool
-	look place.Look
-	sit  place.Situation
-	free int
-	frag float64   // summed over the GPUs
-	done []float64 // by GPU, when the instances that are being made and destroyed there will have been
+	s *simulation
+	offer.Cluster
+	look    place.Look
+	free    int
+	frag    float64      // summed over the GPUs
+	done    []float64    // by GPU, when the instances that are being made and destroyed there will have been
+	decided []place.Spot // where the next job goes, if that is not for the policy to say
 }
 
 func newCut(s *simulation) *cut {
@@ -27,8 +26,11 @@ func newCut(s *simulation) *cut {
 		gpus[k].Board = b
 		c.free += b.Grid
 	}
-	c.pool, c.done = place.NewPool(gpus), make([]float64, len(gpus))
-	c.sit.Pool = c.pool
+	c.done = make([]float64, len(gpus))
+	c.Pool, c.Nodes, c.Policy = place.NewPool(gpus), s.nodes, s.Policy
+	for k := range gpus {
+		c.frag += c.Pool.Busy(k).Frag // 0 but where some profiles may not stand twice
+	}
 	return c
 }
 
@@ -37,64 +39,54 @@ func (c *cut) fragmentation() float64 { return c.frag }
 
 func (c *cut) place(k int, r *reservation) (bool, *reservation) {
 	s, j := c.s, c.s.queue.at(k)
-	c.foresee()
-	c.gather(k)
-	total, until := s.total(j.said, 0)
-	var made []piece
-	for len(made) < j.slices() {
-		choice := c.beside(r, j)
-		if choice.Verdict != place.Here {
-			for _, p := range slices.Backward(made) { // all or nothing
-				c.change(p.spot.GPU, func() { c.pool.Set(p.spot.GPU, p.before) })
-			}
-			if choice.Verdict == place.Hold && k == 0 {
-				s.result.Held++
-				if j.slices() == 1 {
-					return false, c.waitFor(choice)
-				}
-			}
-			return false, c.reserve(k)
-		}
-		at := place.Spot{GPU: choice.GPU, Placement: choice.Placement}
-		made = append(made, piece{at, c.pool.GPU(at.GPU)})
-		c.change(at.GPU, func() { c.pool.Start(at.GPU, at.Placement, s.now+total) })
+	spots, why := c.decided, place.Choice{}
+	if c.decided = nil; spots == nil {
+		c.foresee()
+		c.gather(k)
+		j.offer.Runs, _ = s.total(j.said, 0)
+		spots, why = c.Find(&j.offer, r.onCut())
 	}
+	if spots == nil {
+		if why.Verdict == place.Hold && k == 0 {
+			s.result.Held++
+		}
+		if s.Discipline != EASY || k > 0 {
+			return false, nil
+		}
+		first := c.Reserve(&j.offer, why)
+		return false, &reservation{at: first.At, spots: first.Spots}
+	}
+	c.start(j, spots)
+	return true, nil
+}
+
+// start has a job begin on its slices.
+func (c *cut) start(j *job, spots []place.Spot) {
+	s := c.s
+	total, until := s.total(j.said, 0)
 	takes := 0.0
-	for _, p := range made {
-		takes = max(takes, c.account(p))
-		j.spots = append(j.spots, p.spot)
-		j.units += p.before.Board.Placements[p.spot.Placement].Size
+	for _, at := range spots {
+		takes = max(takes, c.account(at))
+		c.change(at.GPU, func() { c.Pool.Start(at.GPU, at.Placement, s.now+total) })
+		j.units += s.GPUs[at.GPU].Placements[at.Placement].Size
 	}
 	c.free -= j.units
+	j.spots = spots
+	got := s.profile(spots[0])
 	if j.Speed != nil {
-		b := c.s.GPUs[made[0].spot.GPU]
-		j.runs = j.Takes(b.Profiles[b.Placements[made[0].spot.Placement].Profile].Name)
+		j.runs = j.Takes(got.Name)
 	}
-	s.start(j, takes)
+	s.start(j, takes, got.Memory())
 	j.expected, j.until = j.started+total, j.started+until
 	if takes > 0 {
 		c.expect(j)
 	}
-	return true, nil
 }
 
-// piece is one slice of a job, and what stood on its GPU before.
-type piece struct {
-	spot   place.Spot
-	before place.GPU
-}
-
-// waitFor reserves the placement that the policy holds the head for.
-func (c *cut) waitFor(choice place.Choice) *reservation {
-	return &reservation{at: c.pool.Free(choice.GPU, choice.Placement), spots: []place.Spot{{GPU: choice.GPU, Placement: choice.Placement}}}
-}
-
-// beside asks the policy, and keeps what is reserved away from it if the job would still run then.
-func (c *cut) beside(r *reservation, j *job) place.Choice {
-	if r != nil && c.s.now+c.slowest()+j.said > r.at {
-		defer c.withhold(r)()
-	}
-	return c.choose(j)
+// profile is that of a slice.
+func (s *simulation) profile(at place.Spot) *mig.Profile {
+	b := s.GPUs[at.GPU]
+	return &b.Profiles[b.Placements[at.Placement].Profile]
 }
 
 // slowest is the longest that it can take before a slice is made, in seconds: a GPU's worth of idle instances to destroy, after what
@@ -109,34 +101,19 @@ func (c *cut) slowest() float64 {
 // mostInTheWay is how many instances an A100 can hold, and no board more.
 const mostInTheWay = 7
 
-// choose asks the policy for what the job needs on one kind of board after the other.
-func (c *cut) choose(j *job) (choice place.Choice) {
-	r := c.s.request(j)
-	for k, name := range j.profiles {
-		if name == "" || slices.Contains(j.profiles[:k], name) {
-			continue
-		}
-		r.Profile = name
-		if choice = c.s.Policy.Choose(&c.sit, r); choice.Verdict != place.Nowhere {
-			break
-		}
-	}
-	return choice
-}
-
 // gather tells the policy what it looks at.
 func (c *cut) gather(k int) {
 	s := c.s
-	c.sit.Now = s.now
-	c.sit.Behind = c.sit.Behind[:0]
+	c.Now, c.Making = s.now, c.slowest()
+	c.Behind = c.Behind[:0]
 	for i := k + 1; i < s.queue.len() && i <= k+c.look.Behind; i++ {
-		c.sit.Behind = append(c.sit.Behind, s.request(s.queue.at(i)))
+		c.Behind = append(c.Behind, s.request(s.queue.at(i)))
 	}
-	if c.look.Weights {
-		c.sit.Weights = s.recent.Weights()
+	if c.look.Weights || c.s.Offers {
+		c.Weights = s.recent.Weights()
 	}
-	if c.look.Mean {
-		c.sit.MeanDuration = s.recent.MeanDuration()
+	if c.look.Mean || c.s.Offers {
+		c.MeanDuration = s.recent.MeanDuration()
 	}
 }
 
@@ -159,70 +136,7 @@ func (c *cut) foresee() {
 // expect tells the pool when a job is expected to end.
 func (c *cut) expect(j *job) {
 	for _, at := range j.spots {
-		c.pool.Expect(at.GPU, at.Placement, j.expected)
-	}
-}
-
-// reserve is where the head of the queue can start first, by what is expected of ends; nil for the others, and where there is no backfill.
-func (c *cut) reserve(k int) *reservation {
-	if c.s.Discipline != EASY || k > 0 {
-		return nil
-	}
-	j := c.s.queue.at(k)
-	type slot struct {
-		free float64
-		at   place.Spot
-	}
-	var all []slot
-	for g, b := range c.s.GPUs {
-		p, ok := b.ProfileIndex(j.profiles[slices.Index(c.s.kinds, b)])
-		if !ok {
-			continue
-		}
-		of := b.OfProfile(p)
-		if j.slices() == 1 {
-			of &^= c.pool.Busy(g).Open // the policy has turned it down
-		}
-		for i := range of.Indices() {
-			all = append(all, slot{max(c.s.now, c.pool.Free(g, i)), place.Spot{GPU: g, Placement: i}})
-		}
-	}
-	slices.SortStableFunc(all, func(a, b slot) int { return cmp.Compare(a.free, b.free) })
-	r := &reservation{}
-	taken := map[int]mig.Layout{}
-	for _, x := range all {
-		if len(r.spots) == j.slices() {
-			break
-		}
-		if b := c.s.GPUs[x.at.GPU]; b.Fits(taken[x.at.GPU], x.at.Placement) {
-			taken[x.at.GPU] = taken[x.at.GPU].With(x.at.Placement)
-			r.spots = append(r.spots, x.at)
-			r.at = x.free
-		}
-	}
-	if len(r.spots) < j.slices() {
-		r.at = math.Inf(1)
-	}
-	return r
-}
-
-// withhold blocks what is reserved until the function that it returns is called.
-func (c *cut) withhold(r *reservation) func() {
-	if math.IsInf(r.at, 1) {
-		return func() {}
-	}
-	var saved []piece
-	for _, at := range r.spots {
-		g := c.pool.GPU(at.GPU)
-		saved = append(saved, piece{at, g})
-		g.Blocked |= g.Board.Units(at.Placement) &^ g.Board.Occupied(g.Layout)
-		g.Idle &^= g.Board.Overlapping(g.Blocked) // an idle instance there is not to be had either
-		c.pool.Set(at.GPU, g)
-	}
-	return func() {
-		for _, p := range slices.Backward(saved) {
-			c.pool.Set(p.spot.GPU, p.before)
-		}
+		c.Pool.Expect(at.GPU, at.Placement, j.expected)
 	}
 }
 
@@ -231,28 +145,29 @@ func (c *cut) leave(j *job) {
 		if !c.s.keeps() {
 			c.s.result.Destroyed++
 		}
-		c.change(at.GPU, func() { c.pool.Finish(at.GPU, at.Placement, c.s.keeps()) })
+		c.change(at.GPU, func() { c.Pool.Finish(at.GPU, at.Placement, c.s.keeps()) })
 	}
 	c.free += j.units
 }
 
 // account counts what had to be done for a slice, and answers how long that takes from now, in seconds. A GPU does one thing at a time.
-func (c *cut) account(p piece) (takes float64) {
-	if p.before.Idle.Has(p.spot.Placement) {
+func (c *cut) account(spot place.Spot) (takes float64) {
+	before := c.Pool.GPU(spot.GPU)
+	if before.Idle.Has(spot.Placement) {
 		c.s.result.Reused++
 		return 0
 	}
-	gone := p.before.InTheWay(p.spot.Placement).Count()
+	gone := before.InTheWay(spot.Placement).Count()
 	c.s.result.Created++
 	c.s.result.Destroyed += gone
-	at := &c.done[p.spot.GPU]
+	at := &c.done[spot.GPU]
 	*at = max(*at, c.s.now) + float64(gone)*c.s.Destroy + c.s.Create
 	return *at - c.s.now
 }
 
 // change does something to a GPU, and keeps account of its fragmentation.
 func (c *cut) change(gpu int, do func()) {
-	before := c.pool.Busy(gpu).Frag
+	before := c.Pool.Busy(gpu).Frag
 	do()
-	c.frag += c.pool.Busy(gpu).Frag - before
+	c.frag += c.Pool.Busy(gpu).Frag - before
 }

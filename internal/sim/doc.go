@@ -11,7 +11,7 @@
 // # Parts
 //
 //	Config      the cluster, the policy, the order of the queue, what is known of ends
-//	queue       whose turn it is: first in first out, EASY backfill, or nobody waits
+//	queue       whose turn it is: first in first out, EASY backfill, batches, or nobody waits
 //	room        where: GPUs cut on demand by a policy; fixed layouts; or the reference that may move everything at any time
 //	foresight   when what runs is expected to end, as far as anybody could know
 //	Result      what came out

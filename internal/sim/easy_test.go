@@ -125,10 +125,10 @@ func TestWithholdingLeavesNoTrace(t *testing.T) {
 				c := w.room.(*cut)
 				frag := 0.0
 				for k := range boards {
-					if b := c.pool.GPU(k).Blocked; b != 0 {
+					if b := c.Pool.GPU(k).Blocked; b != 0 {
 						t.Fatalf("at %v: units %b of GPU %d stay blocked", w.s.now, b, k)
 					}
-					frag += c.pool.Busy(k).Frag
+					frag += c.Pool.Busy(k).Frag
 				}
 				if math.Abs(frag-c.frag) > 1e-9 {
 					t.Fatalf("at %v: fragmentation %v on the books, %v on the GPUs", w.s.now, c.frag, frag)
@@ -141,7 +141,7 @@ func TestWithholdingLeavesNoTrace(t *testing.T) {
 	})
 }
 
-// drawConfig draws a discipline and GPUs that are cut by any policy, once and for all, or as the reference likes.
+// drawConfig draws a discipline and GPUs that are cut by any policy, once and for all, or as the reference likes. Batches are for policies.
 func drawConfig(t *rapid.T, boards []*mig.Board) Config {
 	c := Config{GPUs: boards, Discipline: rapid.SampledFrom([]Discipline{FIFO, EASY, Loss, Skip, Smallest}).Draw(t, "discipline")}
 	switch name := rapid.SampledFrom(append(place.Names(), "static", "moved")).Draw(t, "room"); name {
@@ -156,6 +156,9 @@ func drawConfig(t *rapid.T, boards []*mig.Board) Config {
 			t.Fatal(err)
 		}
 		c.Policy = p
+		if rapid.IntRange(0, 5).Draw(t, "batches") == 0 {
+			c.Discipline = Batches
+		}
 	}
 	return c
 }

@@ -1,7 +1,17 @@
 package sim
 
+import "math"
+
 // endings is a [container/heap] of running jobs by their ends; of those that end at once the one that started first is first.
 type endings []*job
+
+// next is when the first ends; +Inf: nobody does.
+func (e endings) next() float64 {
+	if len(e) == 0 {
+		return math.Inf(1)
+	}
+	return e[0].ends
+}
 
 func (e endings) Len() int      { return len(e) }
 func (e endings) Swap(i, j int) { e[i], e[j] = e[j], e[i] }

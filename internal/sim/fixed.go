@@ -18,6 +18,7 @@ type slice struct {
 	kind, size, compute int
 	gpu, start          int // units
 	profile             string
+	memory              float64        // MiB
 	holds               map[string]int // profiles that it is large enough for, and their sizes in units
 	job                 *job
 }
@@ -28,7 +29,7 @@ func newFixed(s *simulation) *fixed {
 		f.free += b.Grid
 		for i := range s.Static[k].Indices() {
 			of := b.Profiles[b.Placements[i].Profile]
-			sl := slice{profile: of.Name, gpu: k, start: b.Placements[i].Start, kind: slices.Index(s.kinds, b), size: of.Size, compute: of.Compute, holds: map[string]int{}}
+			sl := slice{profile: of.Name, gpu: k, start: b.Placements[i].Start, kind: slices.Index(s.kinds, b), size: of.Size, compute: of.Compute, memory: of.Memory(), holds: map[string]int{}}
 			for _, p := range b.Profiles {
 				if enough(of, p) {
 					sl.holds[p.Name] = p.Size
@@ -50,49 +51,78 @@ func (f *fixed) fragmentation() float64 { return 0 }
 
 func (f *fixed) place(k int, r *reservation) (bool, *reservation) {
 	s, j := f.s, f.s.queue.at(k)
-	var free []int
-	var busy []int // by when they are said to be free
+	free := make([][]int, len(s.nodes))
+	busy := make([][]int, len(s.nodes))
+	var got []int
 	for i := range f.slices {
 		sl := &f.slices[i]
 		if sl.holds[j.profiles[sl.kind]] == 0 || r != nil && s.now+j.said > r.at && slices.Contains(r.numbers, i) {
 			continue
 		}
+		n := s.nodeOf[sl.gpu]
 		if sl.job != nil {
-			busy = append(busy, i)
-		} else if free = append(free, i); len(free) == j.slices() {
+			busy[n] = append(busy[n], i)
+		} else if free[n] = append(free[n], i); j.slices() == 1 {
+			got = free[n]
 			break
 		}
 	}
-	if len(free) == j.slices() {
-		slowest := math.Inf(1)
-		for _, i := range free {
-			f.slices[i].job = j
-			slowest = min(slowest, cmp.Or(j.Speed[f.slices[i].profile], 1))
-			j.units += f.slices[i].holds[j.profiles[f.slices[i].kind]]
-		}
-		if j.Speed != nil { // a larger slice is faster
-			j.runs = j.Duration / slowest
-		}
-		j.numbers = free
-		f.free -= j.units
-		s.start(j, 0)
+	if j.slices() > 1 {
+		got = several(j, free)
+	}
+	if got != nil {
+		f.start(j, got)
 		return true, nil
 	}
 	if s.Discipline != EASY || k > 0 {
 		return false, nil
 	}
-	slices.SortStableFunc(busy, func(a, b int) int { return cmp.Compare(f.slices[a].end(), f.slices[b].end()) })
-	first := &reservation{at: s.now}
-	for _, i := range append(free, busy...) {
-		if len(first.numbers) < j.slices() {
-			first.numbers = append(first.numbers, i)
-			first.at = max(first.at, f.slices[i].end())
+	return false, f.reserve(j, free, busy)
+}
+
+// several picks the slices for a job of several from those that are free, by node: on the first nodes that have its share.
+func several(j *job, free [][]int) (got []int) {
+	each := j.offer.Wants[0].Count
+	for _, on := range free {
+		if len(on) >= each {
+			if got = append(got, on[:each]...); len(got) == j.slices() {
+				return got
+			}
 		}
 	}
-	if len(first.numbers) < j.slices() {
-		first.at = math.Inf(1)
+	return nil
+}
+
+func (f *fixed) start(j *job, numbers []int) {
+	slowest, least := math.Inf(1), math.Inf(1)
+	for _, i := range numbers {
+		sl := &f.slices[i]
+		sl.job = j
+		slowest, least = min(slowest, j.speed(sl.profile)), min(least, sl.memory)
+		j.units += sl.holds[j.profiles[sl.kind]]
 	}
-	return false, first
+	if j.Speed != nil { // a larger slice is faster
+		j.runs = j.Duration / slowest
+	}
+	j.numbers = numbers
+	f.free -= j.units
+	f.s.start(j, 0, least)
+}
+
+// reserve is where the job can start first, by what is said of ends.
+func (f *fixed) reserve(j *job, free, busy [][]int) *reservation {
+	var nodes []*reservation
+	for n := range free {
+		all := append(free[n], busy[n]...)
+		each := j.offer.Wants[0].Count
+		if len(all) < each {
+			continue
+		}
+		slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(f.slices[a].end(), f.slices[b].end()) })
+		all = all[:each]
+		nodes = append(nodes, &reservation{at: max(f.s.now, f.slices[all[len(all)-1]].end()), numbers: all})
+	}
+	return firstOf(nodes, j)
 }
 
 // end is when the slice is said to be free, in seconds; 0: it is.

@@ -42,16 +42,17 @@ func (m *moved) place(k int, r *reservation) (bool, *reservation) {
 	m.count = m.with(j)
 	j.units = j.size * j.slices()
 	m.free -= j.units
-	m.s.start(j, 0)
+	p, _ := m.s.GPUs[0].ProfileIndex(j.asksFor)
+	m.s.start(j, 0, m.s.GPUs[0].Profiles[p].Memory())
 	return true, nil
 }
 
 // know gives a job's profile its number.
 func (m *moved) know(j *job) {
-	j.kind = slices.Index(m.profiles, j.Profile)
+	j.kind = slices.Index(m.profiles, j.asksFor)
 	if j.kind < 0 {
 		j.kind = len(m.profiles)
-		m.profiles, m.count = append(m.profiles, j.Profile), append(m.count, 0)
+		m.profiles, m.count = append(m.profiles, j.asksFor), append(m.count, 0)
 	}
 }
 

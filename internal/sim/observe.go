@@ -7,6 +7,8 @@ type Observer interface {
 	Passed(from, to float64, busy, waiting int, frag float64)
 	// Ran is a slice of a job, on which GPU and which of its units. The reference that moves everything tells of none.
 	Ran(s Span)
+	// Waited is a job that has started, and will end well, and how long it waited in all.
+	Waited(job string, wait float64)
 }
 
 // Span is a slice while a job holds it.
@@ -21,7 +23,10 @@ func (s *simulation) tell(j *job) {
 	if s.Observer == nil {
 		return
 	}
-	span := Span{Job: j.ID, Profile: j.Profile, From: j.started, To: j.ends}
+	if !j.dead {
+		s.Observer.Waited(j.ID, j.waited)
+	}
+	span := Span{Job: j.ID, Profile: j.asksFor, From: j.started, To: j.ends}
 	for _, at := range j.spots {
 		pl := s.GPUs[at.GPU].Placements[at.Placement]
 		span.GPU, span.Start, span.Size = at.GPU, pl.Start, pl.Size

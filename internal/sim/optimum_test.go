@@ -38,6 +38,20 @@ func played(jobs []place.Job) iter.Seq[trace.Job] {
 	}
 }
 
+// waited notes how long jobs waited, in the order of their starts.
+type waited []float64
+
+func (*waited) Passed(_, _ float64, _, _ int, _ float64) {}
+func (*waited) Ran(Span)                                 {}
+func (w *waited) Waited(_ string, wait float64)          { *w = append(*w, wait) }
+
+func waits(c Config, jobs iter.Seq[trace.Job]) ([]float64, error) {
+	var all waited
+	c.Observer = &all
+	_, err := Run(c, jobs)
+	return all, err
+}
+
 func sum(all []float64) (s float64) {
 	for _, x := range all {
 		s += x
@@ -60,14 +74,14 @@ func TestNoPolicyBeatsTheOptimum(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, err := Run(Config{GPUs: boards, Policy: p}, played(jobs))
+			waits, err := waits(Config{GPUs: boards, Policy: p}, played(jobs))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !slices.IsSorted(starts(r, jobs)) {
-				t.Fatalf("%s: not first in, first out: waits %v of %v", name, r.Waits, jobs)
+			if !slices.IsSorted(starts(waits, jobs)) {
+				t.Fatalf("%s: not first in, first out: waits %v of %v", name, waits, jobs)
 			}
-			switch waited := sum(r.Waits); {
+			switch waited := sum(waits); {
 			case waited < best-1e-6:
 				t.Fatalf("%s waits %v, the optimum is %v: %v on %d of %s", name, waited, best, jobs, len(boards), boards[0].Name)
 			case waited < best+1e-6:
@@ -84,8 +98,8 @@ func TestNoPolicyBeatsTheOptimum(t *testing.T) {
 }
 
 // starts are when the jobs of a FIFO run started.
-func starts(r *Result, jobs []place.Job) (all []float64) {
-	for k, w := range r.Waits {
+func starts(waits []float64, jobs []place.Job) (all []float64) {
+	for k, w := range waits {
 		all = append(all, jobs[k].Arrival+w)
 	}
 	return all
@@ -99,12 +113,12 @@ func TestMovedIsTheOptimumWithMigration(t *testing.T) {
 		for k := range empty {
 			empty[k].Board = boards[k]
 		}
-		r, err := Run(Config{GPUs: boards}, played(jobs))
+		waits, err := waits(Config{GPUs: boards}, played(jobs))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if best := place.Optimum(empty, jobs, place.Rules{FIFO: true, Migration: true}); math.Abs(sum(r.Waits)-best) > 1e-6 {
-			t.Fatalf("waits %v, the optimum is %v: %v on %d of %s", sum(r.Waits), best, jobs, len(boards), boards[0].Name)
+		if best := place.Optimum(empty, jobs, place.Rules{FIFO: true, Migration: true}); math.Abs(sum(waits)-best) > 1e-6 {
+			t.Fatalf("waits %v, the optimum is %v: %v on %d of %s", sum(waits), best, jobs, len(boards), boards[0].Name)
 		}
 	})
 }

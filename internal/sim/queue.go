@@ -3,6 +3,8 @@ package sim
 import (
 	"cmp"
 	"slices"
+
+	"caelum/internal/offer"
 )
 
 // queue holds those that wait, in the order of submission.
@@ -14,6 +16,15 @@ type queue struct {
 func (q *queue) len() int      { return len(q.jobs) - q.head }
 func (q *queue) at(k int) *job { return q.jobs[q.head+k] }
 func (q *queue) push(j *job)   { q.jobs = append(q.jobs, j) }
+
+// insert puts one back that has been in it: in front of those that were submitted later.
+func (q *queue) insert(j *job) {
+	k := len(q.jobs)
+	for k > q.head && q.jobs[k-1].Submit > j.Submit {
+		k--
+	}
+	q.jobs = slices.Insert(q.jobs, k, j)
+}
 
 // remove takes out the k-th.
 func (q *queue) remove(k int) {
@@ -27,6 +38,10 @@ func (q *queue) remove(k int) {
 
 // schedule starts what can start now.
 func (s *simulation) schedule() {
+	if s.offers != nil {
+		s.offers.happened()
+		return
+	}
 	for s.queue.len() > 0 && s.turn() {
 	}
 	if s.Discipline == Loss && s.queue.len() > 0 {
@@ -38,6 +53,8 @@ func (s *simulation) schedule() {
 // turn gives the queue one turn; false when nothing more can start now.
 func (s *simulation) turn() bool {
 	switch s.Discipline {
+	case Batches:
+		return s.batch()
 	case Skip:
 		return s.any(0, nil, func(k int) int { return k })
 	case Smallest:
@@ -56,9 +73,6 @@ func (s *simulation) turn() bool {
 	return s.Discipline == EASY && s.any(1, r, func(k int) int { return k }) // who does not delay the head
 }
 
-// backfillDepth is how many are looked at: slurmctld's default for bf_max_job_test (slurm.conf(5)).
-const backfillDepth = 500
-
 // any starts the first job in an order that has room beside what is reserved, beginning with the from-th.
 func (s *simulation) any(from int, r *reservation, order func(int) int) bool {
 	type need struct {
@@ -66,10 +80,10 @@ func (s *simulation) any(from int, r *reservation, order func(int) int) bool {
 		slices   int
 	}
 	tried := map[need]float64{} // the least said duration of those that found no room
-	for k := from; k < min(s.queue.len(), from+backfillDepth); k++ {
+	for k := from; k < min(s.queue.len(), from+offer.Depth); k++ {
 		at := order(k)
 		j := s.queue.at(at)
-		n := need{j.needs, j.slices()}
+		n := need{j.asks, j.slices()}
 		if least, ok := tried[n]; ok && j.said >= least {
 			continue
 		}

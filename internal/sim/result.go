@@ -1,29 +1,26 @@
 package sim
 
-import (
-	"math"
-	"slices"
-)
-
 // Result is what came out of a simulation. Times are in seconds; unit-seconds count the units of a profile times the time.
 type Result struct {
-	Submitted, Started, Refused int
-	Waits                       []float64 // of those that started, in the order of their starts
-	Longest                     float64   // wait
-	Turnaround                  float64   // from submission to end, the sum of those that started
+	Submitted, Started, Refused int     // jobs
+	Requeued                    int     // how often a job ran out of memory
+	Waits                       Waits   // of those that started; for one that was requeued, all the time in which it did not run
+	Prompt, Found               int     // with offers: jobs that could start when they were submitted; of these, that found what they want on offer
+	Turnaround                  float64 // from submission to end, the sum of those that started
 
 	UnitSecondsAsked, UnitSecondsGot float64
 	Profiles                         map[string]*ProfileResult
 
 	Makespan    float64 // from the first submission to the last end
 	Utilisation float64 // share of all units that held a job, over the makespan
+	Lost        float64 // the share of what was busy that jobs had which ran out of memory
 	Held        int     // how often a job was held though there was room
 	Frag        float64 // FragAware's measure, mean over the GPUs and the makespan
 
 	Created, Destroyed, Reused int // instances
 
-	first, last, busy, frag float64
-	units                   int
+	first, last, busy, frag, lost float64
+	units                         int
 }
 
 // ProfileResult is the part of one profile.
@@ -32,13 +29,13 @@ type ProfileResult struct {
 }
 
 func (r *Result) of(j *job) *ProfileResult {
-	p := r.Profiles[j.Profile]
+	p := r.Profiles[j.needs]
 	if p == nil {
 		if r.Profiles == nil {
 			r.Profiles = map[string]*ProfileResult{}
 		}
 		p = &ProfileResult{}
-		r.Profiles[j.Profile] = p
+		r.Profiles[j.needs] = p
 	}
 	return p
 }
@@ -49,17 +46,20 @@ func (r *Result) submitted(j *job) {
 	}
 	r.Submitted++
 	r.of(j).Submitted++
-	r.UnitSecondsAsked += float64(j.size*j.slices()) * j.runs
+	r.UnitSecondsAsked += j.work
 }
 
 func (r *Result) started(j *job) {
-	wait := j.started - j.Submit
+	if j.dead {
+		r.Requeued++
+		r.lost += float64(j.units) * j.runs
+		return
+	}
 	r.Started++
-	r.Waits = append(r.Waits, wait)
-	r.Longest = max(r.Longest, wait)
-	r.Turnaround += wait + j.runs
+	r.Waits.Add(j.waited)
+	r.Turnaround += j.ends - j.Submit
 	r.of(j).Started++
-	r.UnitSecondsGot += float64(j.size*j.slices()) * j.Takes(j.Profile)
+	r.UnitSecondsGot += j.work
 }
 
 func (r *Result) ended(j *job) { r.last = max(r.last, j.ends) }
@@ -80,33 +80,12 @@ func (r *Result) close() {
 	if r.Makespan > 0 {
 		r.Utilisation = r.busy / (r.Makespan * float64(r.units))
 		r.Frag = r.frag / r.Makespan
+		r.Lost = r.lost / max(r.busy, 1)
 	}
-}
-
-// MeanWait of those that started; 0 when none did.
-func (r *Result) MeanWait() float64 {
-	sum := 0.0
-	for _, w := range r.Waits {
-		sum += w
-	}
-	return sum / float64(max(len(r.Waits), 1))
 }
 
 // MeanTurnaround is from submission to end, of those that started; 0 when none did.
 func (r *Result) MeanTurnaround() float64 { return r.Turnaround / float64(max(r.Started, 1)) }
-
-// WaitsAt are the waits that shares q of those that started did not exceed, 0 < q <= 1; 0 when none started.
-func (r *Result) WaitsAt(q ...float64) []float64 {
-	waits := make([]float64, len(q))
-	if len(r.Waits) == 0 {
-		return waits
-	}
-	sorted := slices.Sorted(slices.Values(r.Waits))
-	for k := range q {
-		waits[k] = sorted[max(0, int(math.Ceil(q[k]*float64(len(sorted))))-1)]
-	}
-	return waits
-}
 
 // Worst is the share of its jobs that started of the profile that fared worst; 1 when there were no jobs.
 func (r *Result) Worst() float64 {

@@ -1,6 +1,13 @@
 package sim
 
-import "caelum/internal/place"
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"caelum/internal/offer"
+	"caelum/internal/place"
+)
 
 // room is where jobs run.
 type room interface {
@@ -22,8 +29,31 @@ type reservation struct {
 	counts  []int        // where jobs are moved: how many of each profile stand then, its own included
 }
 
+// onCut is it as package offer has it.
+func (r *reservation) onCut() *offer.Reservation {
+	if r == nil {
+		return nil
+	}
+	return &offer.Reservation{At: r.at, Spots: r.spots}
+}
+
+// firstOf reserves for a job the nodes on which it can start first.
+func firstOf(nodes []*reservation, j *job) *reservation {
+	r := &reservation{at: math.Inf(1)}
+	if n := j.offer.Nodes; n <= len(nodes) {
+		slices.SortStableFunc(nodes, func(a, b *reservation) int { return cmp.Compare(a.at, b.at) })
+		for _, on := range nodes[:n] {
+			r.at, r.numbers = on.at, append(r.numbers, on.numbers...)
+		}
+	}
+	return r
+}
+
 func newRoom(s *simulation) room {
 	switch {
+	case s.Offers:
+		s.offers = newOffers(s)
+		return s.offers.cut
 	case s.Policy != nil:
 		return newCut(s)
 	case s.Static != nil:

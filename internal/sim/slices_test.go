@@ -40,17 +40,17 @@ func TestSeveralSlices(t *testing.T) {
 		{"best-fit, no queue", Config{Policy: policy(t, "best-fit"), Discipline: Loss}, []float64{0, 0, 0}},
 	} {
 		c.c.GPUs = two
-		r, err := Run(c.c, slices.Values(jobs))
+		got, err := waits(c.c, slices.Values(jobs))
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
-		if !slices.Equal(r.Waits, c.want) {
-			t.Errorf("%s: waits %v, want %v", c.name, r.Waits, c.want)
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: waits %v, want %v", c.name, got, c.want)
 		}
 	}
 	three := jobs[2]
 	three.Slices = 3
-	if _, err := Run(Config{GPUs: two, Policy: policy(t, "best-fit")}, slices.Values([]trace.Job{three})); !errors.Is(err, errNever) {
+	if _, err := Run(Config{GPUs: two, Policy: policy(t, "best-fit")}, slices.Values([]trace.Job{three})); !errors.Is(err, ErrNever) {
 		t.Errorf("three on two GPUs: %v", err)
 	}
 }
@@ -68,12 +68,12 @@ func TestWhoseTurn(t *testing.T) {
 		Skip:     {0, 99, 108, 107},
 		Smallest: {0, 97, 98, 109}, // the small, the half beside it, then the whole
 	} {
-		r, err := Run(Config{GPUs: gpus(t, "A100-40GB", 1), Policy: policy(t, "reach"), Discipline: d}, slices.Values(jobs))
+		got, err := waits(Config{GPUs: gpus(t, "A100-40GB", 1), Policy: policy(t, "reach"), Discipline: d}, slices.Values(jobs))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(r.Waits, want) {
-			t.Errorf("discipline %d: waits %v, want %v", d, r.Waits, want)
+		if !slices.Equal(got, want) {
+			t.Errorf("discipline %d: waits %v, want %v", d, got, want)
 		}
 	}
 }

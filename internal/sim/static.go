@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 
 	"caelum/internal/mig"
@@ -47,6 +48,31 @@ func (p Pattern) Names(b *mig.Board) string {
 		all = append(all, name)
 	}
 	return strings.Join(all, " / ")
+}
+
+// ParsePattern reads what Names writes: 7g.40gb / 3 x (4g.20gb 3g.20gb). The error names the layout that the board cannot have.
+func ParsePattern(b *mig.Board, text string) (Pattern, error) {
+	var p Pattern
+	for _, part := range strings.Split(text, "/") {
+		times, inner := 1, strings.TrimSpace(part)
+		if n, rest, ok := strings.Cut(inner, " x ("); ok && strings.HasSuffix(rest, ")") {
+			var err error
+			if times, err = strconv.Atoi(n); err != nil || times < 1 || times > 1000 {
+				return nil, fmt.Errorf("%q: how many times?", inner)
+			}
+			inner = strings.TrimSuffix(rest, ")")
+		}
+		names := strings.Fields(inner)
+		slices.Sort(names)
+		k := slices.IndexFunc(b.Layouts(), func(l mig.Layout) bool {
+			return l != 0 && slices.Equal(slices.Sorted(slices.Values(strings.Fields((Pattern{l}).Names(b)))), names)
+		})
+		if k < 0 {
+			return nil, fmt.Errorf("%s cannot be cut into %q", b.Name, inner)
+		}
+		p = append(p, slices.Repeat(Pattern{b.Layouts()[k]}, times)...)
+	}
+	return p, nil
 }
 
 // BestStatic looks for the pattern under which the jobs fare best, what an administrator could do with fixed layouts at best, if the
@@ -136,7 +162,7 @@ func (s *search) try(p Pattern) *Result {
 	c := s.c
 	c.Policy, c.Static = nil, p.Deal(len(c.GPUs))
 	r, err := Run(c, s.jobs)
-	if errors.Is(err, errNever) {
+	if errors.Is(err, ErrNever) {
 		return nil // a job needs more slices at once than the pattern has
 	} else if err != nil {
 		s.err = err

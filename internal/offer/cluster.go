@@ -1,0 +1,206 @@
+package offer
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"caelum/internal/mig"
+	"caelum/internal/place"
+)
+
+// Cluster is the GPUs that are planned for, those of one node or of many, and how they are used.
+type Cluster struct {
+	// Situation is what the policy looks at. Its Pool holds the GPUs of all nodes. Who waits behind a job that is looked at is filled in by
+	// Make; who calls Find himself does so too.
+	place.Situation
+	Policy place.Policy
+	Nodes  [][]int // the GPUs of each node, as indices in the pool
+	// Offerable are, by GPU, the placements that may be given out (the site's profiles); nil: all.
+	Offerable []mig.Layout
+	// Making is the longest that it can take from a job's start until its slices are made, in seconds.
+	Making float64
+}
+
+// Job is one that waits.
+type Job struct {
+	ID    uint32
+	Wants []Want  // on each of its nodes
+	Nodes int     // how many nodes; 0 is 1
+	On    []int   // nodes that it can run on; nil: all
+	Runs  float64 // how long it is expected to run, in seconds; +Inf: unknown
+	Limit float64 // how long it can run at most, in seconds; +Inf: for ever
+}
+
+// Want is a number of slices of one profile.
+type Want struct {
+	Profile string
+	Count   int
+	Or      []string // what will do instead, where there is no room for that: the names of other boards for as much
+}
+
+// Spot is a placement on a GPU, an index in the pool.
+type Spot = place.Spot
+
+func (j *Job) slices() (n int) {
+	for _, w := range j.Wants {
+		n += w.Count
+	}
+	return n * max(j.Nodes, 1)
+}
+
+// request is what the policy is told of a job.
+func (j *Job) request() place.Request {
+	return place.Request{Profile: j.Wants[0].Profile, Duration: j.Runs}
+}
+
+// Find asks the policy where a job goes, and keeps what is reserved (nil: nothing) away from it if it might still run then. Nothing is
+// changed. Without spots why says what the policy said, of a job of several slices nothing.
+func (c *Cluster) Find(j *Job, r *Reservation) (spots []Spot, why place.Choice) {
+	if len(j.Wants) == 0 {
+		return nil, why
+	}
+	if r != nil && c.Now+c.Making+j.Limit > r.At {
+		defer c.withhold(r)()
+	}
+	switch {
+	case j.slices() > 1:
+		spots = c.several(j)
+	case j.On != nil:
+		why = c.one(j)
+	default:
+		why = c.choose(&c.Situation, j.Wants[0], j.Runs)
+	}
+	if why.Verdict == place.Here {
+		spots = []Spot{{GPU: why.GPU, Placement: why.Placement}}
+	}
+	if slices.ContainsFunc(spots, func(s Spot) bool { return !c.offerable(s) }) {
+		return nil, place.Choice{}
+	}
+	return spots, why
+}
+
+func (c *Cluster) offerable(s Spot) bool {
+	return c.Offerable == nil || c.Offerable[s.GPU].Has(s.Placement)
+}
+
+// choose asks the policy for one name of a profile after the other.
+func (c *Cluster) choose(s *place.Situation, w Want, runs float64) (choice place.Choice) {
+	if choice = c.Policy.Choose(s, place.Request{Profile: w.Profile, Duration: runs}); choice.Verdict != place.Nowhere {
+		return choice
+	}
+	for _, name := range w.Or {
+		if choice = c.Policy.Choose(s, place.Request{Profile: name, Duration: runs}); choice.Verdict != place.Nowhere {
+			break
+		}
+	}
+	return choice
+}
+
+// one asks the policy where the slice of a job goes that can run on some nodes only.
+func (c *Cluster) one(j *Job) place.Choice {
+	var gpus []int
+	for _, n := range j.On {
+		gpus = append(gpus, c.Nodes[n]...)
+	}
+	s := c.among(gpus)
+	choice := c.choose(&s, j.Wants[0], j.Runs)
+	if choice.Verdict != place.Nowhere {
+		choice.GPU = gpus[choice.GPU]
+	}
+	return choice
+}
+
+// among is the situation on some of the GPUs.
+func (c *Cluster) among(gpus []int) place.Situation {
+	stand := make([]place.GPU, len(gpus))
+	for k, g := range gpus {
+		stand[k] = c.Pool.GPU(g)
+	}
+	s := c.Situation
+	s.Pool = place.NewPool(stand)
+	return s
+}
+
+// several finds places for a job of several slices, all or none: on the fullest nodes that hold its share.
+func (c *Cluster) several(j *Job) (all []Spot) {
+	nodes := c.nodesOf(j)
+	free := make([]int, len(c.Nodes))
+	for _, n := range nodes {
+		for _, g := range c.Nodes[n] {
+			if on := c.Pool.Busy(g); on != nil {
+				free[n] += on.Units
+			}
+		}
+	}
+	slices.SortStableFunc(nodes, func(a, b int) int { return cmp.Compare(free[a], free[b]) })
+	need := max(j.Nodes, 1)
+	for _, n := range nodes {
+		if spots := c.together(c.Nodes[n], j); spots != nil {
+			all = append(all, spots...)
+			if need--; need == 0 {
+				return all
+			}
+		}
+	}
+	return nil
+}
+
+// nodeOf is, by GPU, its node.
+func (c *Cluster) nodeOf() []int {
+	all := make([]int, c.Pool.Len())
+	for n, gpus := range c.Nodes {
+		for _, g := range gpus {
+			all[g] = n
+		}
+	}
+	return all
+}
+
+// nodesOf are the nodes that a job can run on.
+func (c *Cluster) nodesOf(j *Job) []int {
+	if j.On != nil {
+		return slices.Clone(j.On)
+	}
+	all := make([]int, len(c.Nodes))
+	for n := range all {
+		all[n] = n
+	}
+	return all
+}
+
+// together finds places on some GPUs for what a job wants on one node, all or none.
+func (c *Cluster) together(gpus []int, j *Job) (all []Spot) {
+	s := c.among(gpus)
+	for _, w := range c.bySize(j.Wants) {
+		for range w.Count {
+			choice := c.choose(&s, w, j.Runs)
+			if choice.Verdict != place.Here {
+				return nil
+			}
+			s.Pool.Start(choice.GPU, choice.Placement, math.Inf(1)) // no slice waits for another of the same job
+			all = append(all, Spot{GPU: gpus[choice.GPU], Placement: choice.Placement})
+		}
+	}
+	return all
+}
+
+// bySize puts the largest profiles first: what is hardest to place goes where there is most room.
+func (c *Cluster) bySize(wants []Want) []Want {
+	if len(wants) == 1 {
+		return wants
+	}
+	size := func(profile string) (most int) {
+		for k := range c.Pool.Len() {
+			if b := c.Pool.GPU(k).Board; b != nil {
+				if p, ok := b.ProfileIndex(profile); ok {
+					most = max(most, b.Profiles[p].Size)
+				}
+			}
+		}
+		return most
+	}
+	sorted := slices.Clone(wants)
+	slices.SortStableFunc(sorted, func(a, b Want) int { return cmp.Compare(size(b.Profile), size(a.Profile)) })
+	return sorted
+}

@@ -1,0 +1,115 @@
+package offer
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"caelum/internal/mig"
+	"caelum/internal/place"
+)
+
+// Reservation is what is kept for the first job that cannot start: EASY backfill. Others may have it if they end before.
+type Reservation struct {
+	Job   int     // its place in the queue
+	At    float64 // when it is expected to start, in seconds; +Inf: nobody knows, and nothing is kept
+	Spots []Spot  // what it gets then
+}
+
+// Reserve is where a job can start first, by what is expected of ends, that Find had no spots for.
+func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
+	if why.Verdict == place.Hold {
+		return &Reservation{At: c.Pool.Free(why.GPU, why.Placement), Spots: []Spot{{GPU: why.GPU, Placement: why.Placement}}}
+	}
+	var nodes []*Reservation
+	if j.slices() == 1 && j.On == nil {
+		var all []int
+		for _, gpus := range c.Nodes {
+			all = append(all, gpus...)
+		}
+		nodes = []*Reservation{c.first(all, j)}
+	} else {
+		for _, n := range c.nodesOf(j) {
+			nodes = append(nodes, c.first(c.Nodes[n], j))
+		}
+	}
+	nodes = slices.DeleteFunc(nodes, func(r *Reservation) bool { return r == nil })
+	slices.SortStableFunc(nodes, func(a, b *Reservation) int { return cmp.Compare(a.At, b.At) })
+	r := &Reservation{At: math.Inf(1)}
+	if n := max(j.Nodes, 1); n <= len(nodes) {
+		for _, on := range nodes[:n] {
+			r.At, r.Spots = on.At, append(r.Spots, on.Spots...)
+		}
+	}
+	return r
+}
+
+// first is where what a job wants on one node is free first on some GPUs; nil: never.
+func (c *Cluster) first(gpus []int, j *Job) *Reservation {
+	r := &Reservation{At: c.Now}
+	taken := map[int]mig.Layout{}
+	for _, w := range c.bySize(j.Wants) {
+		all := c.slots(gpus, w, j.slices() == 1)
+		for range w.Count {
+			k := slices.IndexFunc(all, func(x slot) bool { return c.Pool.GPU(x.GPU).Board.Fits(taken[x.GPU], x.Placement) })
+			if k < 0 {
+				return nil
+			}
+			x := all[k]
+			taken[x.GPU] = taken[x.GPU].With(x.Placement)
+			r.At, r.Spots = max(r.At, x.free), append(r.Spots, x.Spot)
+		}
+	}
+	return r
+}
+
+type slot struct {
+	Spot
+	free float64
+}
+
+// slots are the placements on some GPUs that would do, by when they are free; if refused, only those that are busy: the policy has turned the others down.
+func (c *Cluster) slots(gpus []int, w Want, refused bool) (all []slot) {
+	for _, g := range gpus {
+		b := c.Pool.GPU(g).Board
+		if b == nil {
+			continue
+		}
+		for p := range b.Profiles {
+			if name := b.Profiles[p].Name; name != w.Profile && !slices.Contains(w.Or, name) {
+				continue
+			}
+			of := b.OfProfile(p)
+			if refused {
+				of &^= c.Pool.Busy(g).Open
+			}
+			for i := range of.Indices() {
+				if s := (Spot{GPU: g, Placement: i}); c.offerable(s) {
+					all = append(all, slot{s, max(c.Now, c.Pool.Free(g, i))})
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b slot) int { return cmp.Compare(a.free, b.free) })
+	return all
+}
+
+// withhold blocks what is reserved until the function that it returns is called.
+func (c *Cluster) withhold(r *Reservation) func() {
+	if math.IsInf(r.At, 1) {
+		return func() {}
+	}
+	var saved []place.GPU
+	for _, at := range r.Spots {
+		g := c.Pool.GPU(at.GPU)
+		saved = append(saved, g)
+		g.Blocked |= g.Board.Units(at.Placement) &^ g.Board.Occupied(g.Layout)
+		g.Idle &^= g.Board.Overlapping(g.Blocked) // an idle instance there is not to be had either
+		c.Pool.Set(at.GPU, g)
+	}
+	return func() {
+		for k, g := range slices.Backward(saved) {
+			c.Pool.Set(r.Spots[k].GPU, g)
+		}
+	}
+}

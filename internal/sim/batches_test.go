@@ -1,0 +1,373 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"caelum/internal/mig"
+	"caelum/internal/place"
+	"caelum/internal/trace"
+)
+
+// drawBoards draws one to three GPUs of one or two kinds.
+func drawBoards(t *rapid.T) []*mig.Board {
+	kinds := rapid.SliceOfN(rapid.SampledFrom(plainBoards), 1, 2).Draw(t, "kinds")
+	return rapid.SliceOfN(rapid.SampledFrom(kinds), 1, 3).Draw(t, "GPUs")
+}
+
+var plainBoards = func() (all []*mig.Board) {
+	for _, b := range mig.Boards() {
+		all = append(all, b.Select(mig.Plain))
+	}
+	return all
+}()
+
+// drawNeeds draws a job that needs a profile of one of the boards or shares of any, one to three slices, and that may run slower on some
+// profiles. Few speeds and sizes, so that subsets often tie; durations far apart, so that a policy may hold a job.
+func drawNeeds(t *rapid.T, boards []*mig.Board, submit float64) trace.Job {
+	j := trace.Job{Submit: submit, Slices: max(0, rapid.IntRange(-6, 3).Draw(t, "slices"))}
+	j.Duration = rapid.SampledFrom([]float64{1, 2, 5, 50, 500}).Draw(t, "duration")
+	if rapid.Bool().Draw(t, "named") {
+		j.Profile = rapid.SampledFrom(rapid.SampledFrom(boards).Draw(t, "of").Profiles).Draw(t, "profile").Name
+	} else {
+		j.Compute = rapid.SampledFrom([]float64{0.1, 0.25, 0.4, 0.5, 1}).Draw(t, "compute")
+	}
+	if rapid.Bool().Draw(t, "slower") {
+		j.Speed = map[string]float64{}
+		for _, b := range boards {
+			for _, p := range b.Profiles {
+				j.Speed[p.Name] = rapid.SampledFrom([]float64{0.1, 0.3, 0.5, 0.7, 1}).Draw(t, "speed")
+			}
+		}
+	}
+	return j
+}
+
+// occupy draws what stands on the GPUs, often the same on two, and whose it is.
+func occupy(t *rapid.T, s *simulation) {
+	c := s.room.(*cut)
+	for k, b := range s.GPUs {
+		g := place.GPU{Board: b}
+		var busy mig.Layout
+		if k > 0 && s.GPUs[k-1] == b && rapid.Bool().Draw(t, "the same again") {
+			busy, g.Idle = c.Pool.GPU(k-1).Layout, c.Pool.GPU(k-1).Idle
+		} else {
+			busy, g.Idle = drawStanding(t, b)
+		}
+		c.Pool.Set(k, g)
+		var last *job
+		for i := range busy.Indices() {
+			c.Pool.Start(k, i, s.now+rapid.SampledFrom([]float64{0.5, 1, 10, 1000}).Draw(t, "end"))
+			if last == nil || rapid.IntRange(0, 3).Draw(t, "the same job's") > 0 {
+				last, _ = s.newJob(drawNeeds(t, []*mig.Board{b}, 0))
+				s.running = append(s.running, last)
+			}
+			last.spots = append(last.spots, place.Spot{GPU: k, Placement: i})
+		}
+	}
+}
+
+func drawStanding(t *rapid.T, b *mig.Board) (busy, idle mig.Layout) {
+	for i := range rapid.SampledFrom(b.Layouts()).Draw(t, "instances").Indices() {
+		switch rapid.IntRange(0, 4).Draw(t, "is") {
+		case 0:
+			idle = idle.With(i)
+		case 1, 2, 3:
+			busy = busy.With(i)
+		}
+	}
+	return busy, idle
+}
+
+// chosen is a subset, as the queue's numbers of its jobs and their slices.
+type chosen struct {
+	jobs  []int
+	spots string // by GPU, placement and job
+	value float64
+}
+
+// plainly tries every subset of the window on one GPU after the other.
+func plainly(s *simulation) (best chosen) {
+	c := s.room.(*cut)
+	left := make([]int, len(s.GPUs))
+	for k := range left {
+		left[k] = k
+	}
+	for len(left) > 0 {
+		share := func(k int) float64 { return 1 - float64(units(c.Pool.GPU(k)))/float64(s.GPUs[k].Grid) }
+		least := 0
+		for n, k := range left {
+			if share(k) < share(left[least]) {
+				least = n
+			}
+		}
+		k := left[least]
+		left = slices.Delete(left, least, least+1)
+		most := 0
+		for _, l := range s.GPUs[k].Layouts() {
+			most = max(most, l.Count())
+		}
+		for set := 1; set < 1<<min(most, s.queue.len()); set++ {
+			var jobs []int
+			for at := range s.queue.len() {
+				if set&(1<<at) != 0 {
+					jobs = append(jobs, at)
+				}
+			}
+			got, ok := tried(s, k, jobs)
+			if ok && (got.value > best.value+1e-6 || got.value > best.value-1e-6 && earlier(got.jobs, best.jobs)) {
+				best = got
+			}
+		}
+		if best.jobs != nil {
+			break
+		}
+	}
+	return best
+}
+
+// earlier reports whether the first job that only one of two subsets has is a's.
+func earlier(a, b []int) bool {
+	for at := range 64 {
+		if has := slices.Contains(a, at); has != slices.Contains(b, at) {
+			return has
+		}
+	}
+	return false
+}
+
+func units(g place.GPU) (n int) {
+	for i := range g.Layout.Indices() {
+		n += g.Board.Placements[i].Size
+	}
+	return n
+}
+
+// tried places jobs of the queue on one GPU, the largest profile first.
+func tried(s *simulation, k int, jobs []int) (got chosen, ok bool) {
+	b, kind := s.GPUs[k], slices.Index(s.kinds, s.GPUs[k])
+	profile := func(at int) mig.Profile {
+		p, _ := b.ProfileIndex(s.queue.at(at).profiles[kind])
+		return b.Profiles[p]
+	}
+	got.jobs = jobs
+	for _, at := range jobs {
+		if s.queue.at(at).profiles[kind] == "" {
+			return got, false
+		}
+	}
+	order := slices.Clone(jobs)
+	slices.SortStableFunc(order, func(x, y int) int {
+		p, q := profile(x), profile(y)
+		return (q.Size*100 + q.Compute) - (p.Size*100 + p.Compute)
+	})
+	one := place.NewPool([]place.GPU{s.room.(*cut).Pool.GPU(k)})
+	var spots []string
+	speed := 0.0
+	for n, at := range order {
+		j := s.queue.at(at)
+		sit := place.Situation{Pool: one, Now: s.now, Weights: s.recent.Weights(), MeanDuration: s.recent.MeanDuration()}
+		for _, behind := range order[n+1:] {
+			sit.Behind = append(sit.Behind, place.Request{Profile: profile(behind).Name, Duration: s.queue.at(behind).said})
+		}
+		for range max(1, j.Slices) {
+			choice := s.Policy.Choose(&sit, place.Request{Profile: profile(at).Name, Duration: j.said})
+			if choice.Verdict != place.Here {
+				return got, false
+			}
+			one.Start(0, choice.Placement, s.now+j.said)
+			spots = append(spots, fmt.Sprint(k, choice.Placement, at))
+		}
+		speed += speedOn(j, profile(at).Name)
+	}
+	for _, j := range s.running {
+		if j.spots[0].GPU == k {
+			speed += speedOn(j, j.profiles[kind])
+		}
+	}
+	got.spots = strings.Join(spots, ", ")
+	got.value = float64(units(one.GPU(0))) / float64(b.Grid) * speed
+	return got, true
+}
+
+func speedOn(j *job, profile string) float64 {
+	if j.Speed == nil {
+		return 1
+	}
+	return j.Speed[profile]
+}
+
+// Branch and bound finds what trying every subset finds, whatever stands on the GPUs.
+func TestBatchesAreTheBest(t *testing.T) {
+	policies(t, func(t *testing.T, p place.Policy) {
+		several, none := 0, 0
+		rapid.Check(t, func(t *rapid.T) {
+			s := newSimulation(Config{GPUs: drawBoards(t), Policy: p, Discipline: Batches})
+			s.now = 3
+			occupy(t, s)
+			for range rapid.IntRange(1, 9).Draw(t, "jobs") {
+				j, err := s.newJob(drawNeeds(t, s.GPUs, 0))
+				if err != nil {
+					continue // no GPU has it
+				}
+				s.queue.push(j)
+				s.recent.Asked(s.request(j))
+			}
+			want := plainly(s)
+			var jobs []int
+			var spots []string
+			for _, m := range s.batches.next() {
+				jobs = append(jobs, m.at)
+				for _, at := range m.spots {
+					spots = append(spots, fmt.Sprint(at.GPU, at.Placement, m.at))
+				}
+			}
+			slices.Sort(jobs)
+			if !slices.Equal(jobs, want.jobs) || strings.Join(spots, ", ") != want.spots {
+				t.Fatalf("jobs %v at %v, want %v at %v with a throughput of %v", jobs, spots, want.jobs, want.spots, want.value)
+			}
+			switch {
+			case len(jobs) == 0:
+				none++
+				return
+			case len(jobs) > 1:
+				several++
+			}
+			if got := s.batches.best / float64(s.GPUs[s.batches.gpu].Grid); math.Abs(got-want.value) > 1e-6 {
+				t.Fatalf("throughput %v, want %v", got, want.value)
+			}
+		})
+		if !t.Failed() && (several == 0 || none == 0) {
+			t.Errorf("%d batches of several jobs, %d times none: the cases say nothing", several, none)
+		}
+	})
+}
+
+// While the GPU is taken whole, others come. Then three start that use 7/8 of it rather than two that use all, since 7/8 x 3 > 1 x 2,
+// with the 4g.20gb rather than the 3g.20gb, since it came first.
+func TestBatchesByHand(t *testing.T) {
+	jobs := []trace.Job{
+		{ID: "whole", Submit: 0, Duration: 100, Profile: "7g.40gb"},
+		{ID: "next", Submit: 1, Duration: 10, Profile: "7g.40gb"},
+		{ID: "four", Submit: 2, Duration: 10, Profile: "4g.20gb"},
+		{ID: "three", Submit: 3, Duration: 10, Profile: "3g.20gb"},
+		{ID: "two", Submit: 4, Duration: 20, Profile: "2g.10gb"},
+		{ID: "one", Submit: 5, Duration: 30, Profile: "1g.5gb"},
+	}
+	slow := slices.Clone(jobs)
+	slow[2].Speed = map[string]float64{"4g.20gb": 0.5} // takes 20 s: 7/8 x 2.5 with it, 7/8 x 3 with the 3g.20gb
+	many := slices.Repeat(jobs[1:2], 8)                // seven that need a whole GPU, and a small one
+	many[7] = trace.Job{ID: "small", Submit: 1, Duration: 10, Profile: "1g.5gb"}
+	apart := []trace.Job{
+		{ID: "brief", Submit: 0, Duration: 10, Profile: "4g.20gb"},
+		{ID: "long", Submit: 1, Duration: 100, Profile: "4g.20gb"},
+		{ID: "late", Submit: 20, Duration: 10, Profile: "1g.5gb"}, // GPU 0 is empty, GPU 1 is not
+		{ID: "pair", Submit: 21, Duration: 10, Profile: "3g.20gb", Slices: 2},
+	}
+	for _, c := range []struct {
+		name string
+		gpus int
+		jobs []trace.Job
+		want string
+	}{
+		{"three rather than two", 1, jobs, "whole 0:0, four 0:100, two 0:100, one 0:100, three 0:110, next 0:130"},
+		{"a slow one", 1, slow, "whole 0:0, three 0:100, two 0:100, one 0:100, four 0:110, next 0:130"},
+		// 7/8 of GPU 0 are free at first, but nobody behind the seventh counts; then a whole GPU in use is worth more.
+		{"the eighth", 2, append([]trace.Job{{ID: "little", Duration: 5, Profile: "1g.5gb"}, jobs[0]}, many...),
+			"little 0:0, whole 1:0, next 0:5, next 0:15, next 0:25, next 0:35, next 0:45, next 0:55, next 0:65, small 0:75"},
+		{"the fuller GPU, and both slices on one", 2, apart, "brief 0:0, long 1:1, late 1:20, pair 0:21, pair 0:21"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var seen spans
+			config := Config{GPUs: gpus(t, "A100-40GB", c.gpus), Policy: policy(t, "first-fit"), Discipline: Batches, Observer: &seen}
+			if _, err := Run(config, slices.Values(c.jobs)); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, x := range seen.all {
+				got = append(got, fmt.Sprintf("%s %d:%v", x.Job, x.GPU, x.From))
+			}
+			if strings.Join(got, ", ") != c.want {
+				t.Errorf("started %s,\nwant %s", strings.Join(got, ", "), c.want)
+			}
+		})
+	}
+	apart[3].Slices = 3
+	if _, err := Run(Config{GPUs: gpus(t, "A100-40GB", 2), Policy: place.Reach, Discipline: Batches}, slices.Values(apart)); !errors.Is(err, ErrNever) {
+		t.Errorf("three on one GPU: %v", err)
+	}
+}
+
+// Who can start does so once, with all his slices on one GPU, and nothing overlaps; instances that stand are used again.
+func TestBatchesOverlapNothing(t *testing.T) {
+	policies(t, func(t *testing.T, p place.Policy) {
+		rapid.Check(t, func(t *rapid.T) {
+			var seen spans
+			times := rapid.SampledFrom([]float64{0, 0.25})
+			c := Config{GPUs: drawBoards(t), Policy: p, Discipline: Batches, Observer: &seen}
+			c.Create, c.Destroy = times.Draw(t, "create"), times.Draw(t, "destroy")
+			var jobs trace.Workload
+			slots := map[string]int{}
+			at := 0.0
+			for range rapid.IntRange(1, 14).Draw(t, "jobs") {
+				at += float64(rapid.IntRange(0, 3).Draw(t, "later"))
+				j := drawNeeds(t, c.GPUs, at)
+				j.ID = fmt.Sprint(len(jobs.Jobs))
+				most := 0
+				for _, b := range c.GPUs {
+					if name, ok := j.On(b); ok {
+						p, _ := b.ProfileIndex(name)
+						most = max(most, b.Table().Node(0).Placeable(p))
+					}
+				}
+				if most >= max(1, j.Slices) {
+					jobs.Jobs = append(jobs.Jobs, j)
+					slots[j.ID] = max(1, j.Slices)
+				}
+			}
+			r, err := Run(c, slices.Values(jobs.Jobs))
+			if err != nil {
+				t.Fatal(err)
+			}
+			on := map[string]Span{}
+			for n, x := range seen.all {
+				if first, ok := on[x.Job]; ok && (x.GPU != first.GPU || x.From != first.From) {
+					t.Fatalf("%+v and %+v", first, x)
+				}
+				on[x.Job] = x
+				slots[x.Job]--
+				for _, y := range seen.all[:n] {
+					if x.GPU == y.GPU && x.From < y.To && y.From < x.To && x.Start < y.Start+y.Size && y.Start < x.Start+x.Size {
+						t.Fatalf("%+v overlaps %+v", x, y)
+					}
+				}
+			}
+			for id, left := range slots {
+				if left != 0 {
+					t.Fatalf("job %s: %d slices missing", id, left)
+				}
+			}
+			if r.Started != len(jobs.Jobs) {
+				t.Fatalf("%d of %d started", r.Started, len(jobs.Jobs))
+			}
+		})
+	})
+}
+
+// Only a policy can be asked for batches.
+func TestBatchesNeedAPolicy(t *testing.T) {
+	boards := gpus(t, "A100-40GB", 1)
+	whole, _ := Whole(boards[0])
+	for _, c := range []Config{{GPUs: boards}, {GPUs: boards, Static: []mig.Layout{whole}}} {
+		c.Discipline = Batches
+		if _, err := Run(c, slices.Values([]trace.Job{})); err == nil || !strings.HasPrefix(err.Error(), "batches are for GPUs that are cut on demand") {
+			t.Errorf("%v", err)
+		}
+	}
+}

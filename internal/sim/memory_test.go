@@ -1,0 +1,103 @@
+package sim
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"caelum/internal/trace"
+)
+
+// Who runs out of memory comes back, not at once, and asks for more, until it has enough.
+func TestOutOfMemory(t *testing.T) {
+	requeued := 0
+	rapid.Check(t, func(t *rapid.T) {
+		boards, jobs := drawCase(t, 12)
+		c := drawConfig(t, boards)
+		var seen spans
+		c.Observer = &seen
+		c.Memory = &Memory{Error: rapid.Float64Range(0, 2).Draw(t, "error"), Margin: rapid.Float64Range(0, 1).Draw(t, "margin"), Seed: 7}
+		r, err := Run(c, named(jobs))
+		if err != nil {
+			if c.Static != nil || c.Policy != nil { // a layout or a policy that does not hold every job
+				t.Skip(err)
+			}
+			t.Fatal(err)
+		}
+		requeued += r.Requeued
+		if r.Submitted != len(jobs) || r.Started+r.Refused != len(jobs) || c.Discipline != Loss && r.Refused > 0 {
+			t.Fatalf("of %d jobs %d started and %d were refused", len(jobs), r.Started, r.Refused)
+		}
+		if c.Policy == nil {
+			return
+		}
+		memory := func(profile string) float64 {
+			p, _ := boards[0].ProfileIndex(profile)
+			return boards[0].Profiles[p].Memory()
+		}
+		last := map[string]Span{}
+		for _, s := range seen.all {
+			if before, again := last[s.Job]; again && (s.From < before.To+requeueDelay || memory(s.Profile) <= memory(before.Profile)) {
+				t.Fatalf("%+v, then %+v", before, s)
+			}
+			last[s.Job] = s
+		}
+		if c.Discipline == Loss {
+			return
+		}
+		for k, j := range jobs {
+			id := "#" + strconv.Itoa(k+1) + "#"
+			if s := last[id]; math.Abs(s.To-s.From-j.Duration) > 1e-9 {
+				t.Fatalf("%+v at the last runs from %v to %v", j, s.From, s.To)
+			}
+			if memory(last[id].Profile) < below(boards[0], memory(j.Profile)) {
+				t.Fatalf("%+v ends well on %s", j, last[id].Profile)
+			}
+		}
+	})
+	if !t.Failed() && requeued == 0 {
+		t.Error("nobody ran out of memory: the cases say nothing")
+	}
+}
+
+// Without error and margin jobs ask for what they need, and everything is as if nobody had foreseen anything.
+func TestForeseenExactly(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		boards, jobs := drawCase(t, 12)
+		c := drawConfig(t, boards)
+		want, err1 := waits(c, named(jobs))
+		c.Memory = &Memory{Seed: rapid.Uint64().Draw(t, "seed")}
+		got, err2 := waits(c, named(jobs))
+		if (err1 == nil) != (err2 == nil) || !slices.Equal(got, want) {
+			t.Fatalf("%v (%v), not %v (%v)", got, err2, want, err1)
+		}
+	})
+}
+
+// A job that tells its peak is held to it: 9,000 MiB do not fit 1g.5gb, which it gets if half is foreseen.
+func TestPeakThatIsKnown(t *testing.T) {
+	job := trace.Job{ID: "a", Duration: 1000, MemoryMiB: 9000}
+	c := Config{GPUs: gpus(t, "A100-40GB", 1), Policy: policy(t, "reach")}
+	for seed := range uint64(200) {
+		var seen spans
+		c.Observer, c.Memory = &seen, &Memory{Error: 0.7, Seed: seed}
+		if _, err := Run(c, slices.Values([]trace.Job{job})); err != nil {
+			t.Fatal(err)
+		}
+		if len(seen.all) != 2 {
+			continue
+		}
+		first, then := seen.all[0], seen.all[1]
+		if first.Profile != "1g.5gb" || first.To >= 1000 || then.Profile != "1g.10gb" || then.From != first.To+121 || then.To != then.From+1000 {
+			t.Errorf("%+v, then %+v", first, then)
+		}
+		if want := then.From - (first.To - first.From); math.Abs(seen.waited[0]-want) > 1e-9 {
+			t.Errorf("waited %v, want %v", seen.waited[0], want)
+		}
+		return
+	}
+	t.Error("it was never foreseen to need half of what it needs")
+}

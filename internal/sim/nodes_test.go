@@ -1,0 +1,148 @@
+package sim
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"caelum/internal/mig"
+	"caelum/internal/place"
+	"caelum/internal/trace"
+)
+
+// spans notes who ran where.
+type spans struct {
+	waited
+	all []Span
+}
+
+func (s *spans) Ran(span Span) { s.all = append(s.all, span) }
+
+// drawNodes draws up to four nodes with up to three GPUs of any two boards, and the boards by node.
+func drawNodes(t *rapid.T) (c Config, boards [][]*mig.Board) {
+	all := mig.Boards()
+	two := []*mig.Board{}
+	for range 2 {
+		two = append(two, all[rapid.IntRange(0, len(all)-1).Draw(t, "board")].Select(mig.Plain))
+	}
+	for range rapid.IntRange(1, 4).Draw(t, "nodes") {
+		of := slices.Repeat([]*mig.Board{two[rapid.IntRange(0, 1).Draw(t, "of")]}, rapid.IntRange(1, 3).Draw(t, "gpus"))
+		c.Nodes, c.GPUs, boards = append(c.Nodes, len(of)), append(c.GPUs, of...), append(boards, of)
+	}
+	return c, boards
+}
+
+func drawJob(t *rapid.T, boards []*mig.Board) trace.Job {
+	b := boards[rapid.IntRange(0, len(boards)-1).Draw(t, "for")]
+	return trace.Job{
+		Profile: b.Profiles[rapid.IntRange(0, len(b.Profiles)-1).Draw(t, "profile")].Name, Duration: float64(rapid.IntRange(1, 6).Draw(t, "duration")),
+		Slices: rapid.IntRange(0, 5).Draw(t, "slices"), Nodes: rapid.IntRange(0, 3).Draw(t, "on nodes"),
+	}
+}
+
+// drawRoom has the GPUs cut by a policy that turns nothing down, or once and for all.
+func drawRoom(t *rapid.T, c *Config) {
+	c.Discipline = rapid.SampledFrom([]Discipline{FIFO, EASY, Skip, Smallest}).Draw(t, "discipline")
+	if rapid.Bool().Draw(t, "static") {
+		for _, b := range c.GPUs {
+			c.Static = append(c.Static, rapid.SampledFrom(b.Maximal()).Draw(t, "layout"))
+		}
+		return
+	}
+	c.Policy = rapid.SampledFrom([]place.Policy{place.Reach, place.Lifetime{}, place.QLA{}}).Draw(t, "policy")
+}
+
+// Jobs of several slices have them at the same time, disjoint, on as many nodes as they asked for and evenly.
+func TestNodes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c, boards := drawNodes(t)
+		drawRoom(t, &c)
+		w := trace.Workload{}
+		at := 0.0
+		for k := range rapid.IntRange(1, 12).Draw(t, "jobs") {
+			j := drawJob(t, c.GPUs)
+			at += float64(rapid.IntRange(0, 3).Draw(t, "later"))
+			j.ID, j.Submit = strconv.Itoa(k), at
+			w.Jobs = append(w.Jobs, j)
+		}
+		w.Only(boards, false)
+		var seen spans
+		c.Observer = &seen
+		if _, err := Run(c, slices.Values(w.Jobs)); err != nil {
+			if c.Static != nil {
+				t.Skip("a layout that does not hold every job")
+			}
+			t.Fatal(err)
+		}
+		nodeOf := newSimulation(c).nodeOf
+		by := map[string]map[int]int{}
+		for k, s := range seen.all {
+			if by[s.Job] == nil {
+				by[s.Job] = map[int]int{}
+			}
+			by[s.Job][nodeOf[s.GPU]]++
+			for _, o := range seen.all[:k] {
+				if s.GPU == o.GPU && s.From < o.To && o.From < s.To && s.Start < o.Start+o.Size && o.Start < s.Start+s.Size {
+					t.Fatalf("%+v and %+v", s, o)
+				}
+			}
+		}
+		for _, j := range w.Jobs {
+			nodes, each := j.Spread()
+			for _, on := range by[j.ID] {
+				if on != each || len(by[j.ID]) != nodes {
+					t.Fatalf("%+v: %v, not %d on each of %d nodes", j, by[j.ID], each, nodes)
+				}
+			}
+			if by[j.ID] == nil {
+				t.Fatalf("%+v never ran", j)
+			}
+		}
+	})
+}
+
+// Who says nothing of how long he runs, on instances that take time to make, beside one who does.
+func TestNobodyKnowsHowLong(t *testing.T) {
+	jobs := []trace.Job{{ID: "never says", Profile: "1g.5gb", Duration: 100}, {ID: "says", Submit: 1, Profile: "1g.5gb", Duration: 100, Limit: 300}}
+	said := func(j trace.Job) float64 {
+		if j.Limit == 0 {
+			return math.Inf(1)
+		}
+		return j.Limit
+	}
+	for _, p := range []place.Policy{place.Reach, place.Lifetime{}, place.QLA{}, place.Scarcity{}} {
+		c := Config{GPUs: gpus(t, "A100-40GB", 1), Policy: p, Said: said, Learn: true, Create: 0.2, Discipline: EASY}
+		for _, offers := range []bool{false, true} {
+			c.Offers = offers
+			if r, err := Run(c, slices.Values(jobs)); err != nil || r.Started != 2 {
+				t.Errorf("%T: %v, %+v", p, err, r)
+			}
+		}
+	}
+}
+
+// What Only leaves out could never run, and what it keeps can, on GPUs where nobody else is.
+func TestOnlyWhatCanRun(t *testing.T) {
+	never, can := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		c, boards := drawNodes(t)
+		c.Policy = place.Reach
+		w := trace.Workload{Jobs: []trace.Job{drawJob(t, c.GPUs)}}
+		_, err := Run(c, slices.Values(w.Jobs))
+		w.Only(boards, false)
+		if len(w.Jobs) == 1 {
+			can++
+		} else {
+			never++
+		}
+		if (err == nil) != (len(w.Jobs) == 1) {
+			t.Fatalf("%v, and %v is left out", err, w.Left)
+		}
+	})
+	if never == 0 || can == 0 {
+		t.Errorf("%d could run, %d never: the cases say nothing", can, never)
+	}
+}
