@@ -20,6 +20,7 @@ import (
 	"caelum/internal/gpu"
 	"caelum/internal/ledger"
 	"caelum/internal/slurm"
+	"caelum/internal/watch"
 )
 
 func main() {
@@ -48,6 +49,18 @@ EXIT STATUS
 	}
 	cmd.PersistentFlags().StringVar(&config, "config", agent.DefaultConfig, "configuration file")
 	cmd.AddCommand(&cobra.Command{
+		Use:   "watch",
+		Short: "On slurmctld's host: tell agents to look at the queue as soon as something is submitted",
+		Long: `watch reads the queue when job_submit.lua has seen a submission, and sends the nodes that a job concerns a datagram, which says "look
+now" and nothing else. Without it agents look every poll_interval. It runs as slurmctld's user, and needs wake_port in its
+caelum.yaml as in the nodes'.
+
+EXIT STATUS
+  0  it was told to stop (SIGTERM, SIGINT)
+  1  it could not start or go on; the reason is on standard error`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return watchQueue(config) },
+	}, &cobra.Command{
 		Use:   "close",
 		Short: "Take everything off offer on this node: run it when the agent has stopped",
 		Long: `close writes the node's gres/mig counts to 0, so that slurmctld starts nothing more on its slices. Running jobs are not
@@ -70,13 +83,7 @@ func serve(path string) error {
 	if os.Geteuid() != 0 {
 		return errors.New("must run as root: it makes GPU instances and device files")
 	}
-	log := logrus.New()
-	level, _ := logrus.ParseLevel(cfg.LogLevel) // checked by LoadConfig
-	log.SetLevel(level)
-	log.SetFormatter(&logrus.TextFormatter{DisableColors: true}) // coloured, on a terminal, it would not quote what users have named
-	if cfg.LogFormat == "json" {
-		log.SetFormatter(&logrus.JSONFormatter{TimestampFormat: time.RFC3339Nano})
-	}
+	log := logger(cfg)
 	hw, err := gpu.OpenNVML(cfg.NVMLLibrary)
 	if err != nil {
 		return err
@@ -89,6 +96,31 @@ func serve(path string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	return a.Run(ctx)
+}
+
+func logger(cfg agent.Config) *logrus.Logger {
+	log := logrus.New()
+	level, _ := logrus.ParseLevel(cfg.LogLevel) // checked by LoadConfig
+	log.SetLevel(level)
+	log.SetFormatter(&logrus.TextFormatter{DisableColors: true}) // coloured, on a terminal, it would not quote what users have named
+	if cfg.LogFormat == "json" {
+		log.SetFormatter(&logrus.JSONFormatter{TimestampFormat: time.RFC3339Nano})
+	}
+	return log
+}
+
+func watchQueue(path string) error {
+	cfg, err := agent.LoadConfig(path)
+	if err != nil {
+		return err
+	}
+	if cfg.WakePort == 0 {
+		return fmt.Errorf("%s: wake_port is not set: give the watcher and the nodes' agents the same", path)
+	}
+	w := watch.New(watch.Config{PokeFile: cfg.PokeFile, WakePort: cfg.WakePort, Interval: cfg.PollInterval}, slurm.New(slurm.Options{}), logger(cfg).WithField("watcher", cfg.Node))
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	return w.Run(ctx)
 }
 
 // closeOffers does what it can without a configuration: a mistake in the file ends the agent, and nothing may start on slices

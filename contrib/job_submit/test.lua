@@ -49,6 +49,16 @@ local function reload()
   check(dofile(script) == slurm.SUCCESS, "the script loads", "another value")
 end
 
+-- poked is what the watcher's file has had written to it since the last call; nil: there is none.
+local function poked()
+  local f = io.open(os.getenv("CAELUM_POKE"), "r")
+  if not f then return nil end
+  local text = f:read("*a")
+  f:close()
+  assert(io.open(os.getenv("CAELUM_POKE"), "w")):close()
+  return text
+end
+
 -- Numbers come as doubles, unset ones as NO_VAL; a write of "gres" is a write of tres_per_node with a prefix.
 local function job_desc(fields, prefix)
   local store = {
@@ -338,6 +348,23 @@ check(modify({priority = 0}, OLD) == 0, "a hold of the user's own", said[1])
 check(modify({priority = 0}, HELD) == slurm.ERROR, "a hold on top of ours", said[1])
 check(modify({priority = INFINITE}, HELD) == slurm.ERROR, "a release of ours", said[1])
 check(modify({time_limit = 5}, HELD) == 0, "a time limit of a held job", said[1])
+
+---------------------------------------------------------------- the watcher
+
+submit({tres_per_node = "gres:gpu:1"})
+check(poked() == nil, "no watcher: no file is made", "a file")
+assert(io.open(os.getenv("CAELUM_POKE"), "w")):close()
+reload()
+check(poked() == ".", "the watcher is told that slurmctld has started", "nothing")
+submit({tres_per_node = "gres:gpu:1"})
+check(poked() == ".", "and of a submission", "nothing")
+submit({})
+submit({tres_per_node = "gres:gpu:1", partition = "cpu"})
+submit({tres_per_node = "gres:mig:9g.5gb:1"})
+check(poked() == "", "but not of one without slices, elsewhere, or refused", "something")
+submit({tres_per_node = "gres:gpu:1"})
+submit({tres_per_node = "gres:gpu:1"})
+check(poked() == ".", "the file does not grow", "it grew")
 
 ---------------------------------------------------------------- errors of our own
 

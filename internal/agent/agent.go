@@ -177,6 +177,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer stop()
 	tasks.Go(func() { a.publisher(working) })
 	tasks.Go(func() { a.reconciler(working) })
+	if a.cfg.WakePort > 0 {
+		tasks.Go(func() { a.waker(working) })
+	}
 	failed := make(chan error, 1)
 	tasks.Go(func() { failed <- server.Serve(listener) })
 	daemon.SdNotify(false, daemon.SdNotifyReady)

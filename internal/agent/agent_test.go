@@ -143,8 +143,7 @@ func TestExclusiveLeavesNothingBehind(t *testing.T) {
 func TestMistakes(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
-	id := w.submit(job(1, "1g.5gb:2"))
-	w.fake.Tick()
+	id := w.startNow("1g.5gb:2")
 	if l := w.lease(id); !strings.Contains(l.Error, "2 slices and 1 of gres/gpu") {
 		t.Errorf("%+v", l)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -25,6 +26,9 @@ type Config struct {
 	Profiles       []string      `mapstructure:"profiles"`
 	DefaultProfile string        `mapstructure:"default_profile"`
 	PollInterval   time.Duration `mapstructure:"poll_interval"`
+	WakePort       int           `mapstructure:"wake_port"`
+	WakeAddress    string        `mapstructure:"wake_address"`
+	PokeFile       string        `mapstructure:"poke_file"`
 	LogLevel       string        `mapstructure:"log_level"`
 	LogFormat      string        `mapstructure:"log_format"`
 
@@ -53,6 +57,9 @@ func defaults() map[string]any {
 		"profiles":        []string{},
 		"default_profile": "",
 		"poll_interval":   "15s",
+		"wake_port":       0,
+		"wake_address":    "",
+		"poke_file":       "/run/caelum-watch/poke",
 		"log_level":       "info",
 		"log_format":      "text",
 	}
@@ -104,6 +111,15 @@ func (c Config) check() error {
 	}
 	if c.PollInterval < 100*time.Millisecond || c.PollInterval > time.Hour {
 		return fmt.Errorf("poll_interval: %v is not between 100ms and 1h (write it like 15s)", c.PollInterval)
+	}
+	if c.WakePort < 0 || c.WakePort > 65535 {
+		return fmt.Errorf("wake_port: %d is no UDP port (0: there is no watcher)", c.WakePort)
+	}
+	if c.WakeAddress != "" && net.ParseIP(c.WakeAddress) == nil {
+		return fmt.Errorf("wake_address: %q is no address of this node (leave it out: all of them)", c.WakeAddress)
+	}
+	if !strings.HasPrefix(c.PokeFile, "/") {
+		return fmt.Errorf("poke_file: %q is not an absolute path", c.PokeFile)
 	}
 	if !slices.Contains([]string{"debug", "info", "warning", "error"}, c.LogLevel) {
 		return fmt.Errorf("log_level: %q is not debug, info, warning or error", c.LogLevel)

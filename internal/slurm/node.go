@@ -22,6 +22,8 @@ type Node struct {
 	Unregistered              bool
 	BootTime, SlurmdStartTime time.Time
 	Features                  []string
+	// Addr is NodeAddr: a name or an address.
+	Addr string
 	// Version is the release of its slurmd, such as 22.05.8; empty if it has never registered.
 	Version string
 }
@@ -83,6 +85,7 @@ func parseNode(out, name string) (Node, error) {
 				n.SlurmdStartTime, e = parseTime(s)
 			}
 		case "NodeAddr": // NodeHostName, Port and, of a node that has registered, Version follow
+			n.Addr = word
 			for w := range strings.FieldsSeq(rest) {
 				if v, ok := strings.CutPrefix(w, "Version="); ok {
 					n.Version = v

@@ -28,11 +28,18 @@ func main() {
 	flag.StringVar(&p.command, "paired", "", "measure this command inside a cluster: sbatch or srun")
 	flag.StringVar(&p.with, "with", "", "its arguments with the plugin, and ...")
 	flag.StringVar(&p.without, "without", "", "... without")
+	pairs := flag.Int("waits", 100, "measure from submission to start with so many pairs of jobs; 0: not")
+	only := flag.Bool("only-waits", false, "measure nothing else")
 	flag.StringVar(&p.conf, "conf", "/etc/slurm", "the folder of slurm.conf without the plugin")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	run := func(ctx context.Context) error { return errors.Join(bench(ctx), benchPlugin(ctx)) }
+	run := func(ctx context.Context) error {
+		if *only {
+			return benchWaits(ctx, *pairs)
+		}
+		return errors.Join(bench(ctx), benchPlugin(ctx), benchWaits(ctx, *pairs))
+	}
 	if p.command != "" {
 		run = func(context.Context) error { return p.measure() }
 	}
@@ -92,15 +99,8 @@ func prologs(ctx context.Context, c *cluster.Cluster) error {
 			return fmt.Errorf("sbatch: %w: %s", err, stderr)
 		}
 	}
-	for {
-		out, _, err := c.Exec(ctx, "root", "squeue", "-h")
-		if err != nil {
-			return err
-		}
-		if strings.TrimSpace(out) == "" {
-			break
-		}
-		time.Sleep(time.Second)
+	if err := gone(ctx, c, time.Second); err != nil {
+		return err
 	}
 	all, err := served(c)
 	if err != nil {

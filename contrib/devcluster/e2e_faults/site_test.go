@@ -77,7 +77,10 @@ func start(t *testing.T, o cluster.Options) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.AgentConfig, o.Conf, o.Build = filepath.Join(filepath.Dir(script), "caelum.yaml"), conf, os.Getenv("FAULTS_BUILD")
+	o.Conf, o.Build = conf, os.Getenv("FAULTS_BUILD")
+	if o.AgentConfig == "" {
+		o.AgentConfig = filepath.Join(filepath.Dir(script), "caelum.yaml")
+	}
 	if poll := os.Getenv("FAULTS_POLL"); poll != "" {
 		o.AgentConfig = filepath.Join(t.TempDir(), "caelum.yaml")
 		if err := os.WriteFile(o.AgentConfig, []byte("log_format: json\npoll_interval: "+poll+"\n"), 0o644); err != nil {

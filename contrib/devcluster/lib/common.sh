@@ -39,6 +39,9 @@ process_stat() {
     echo "${fields[0]} ${fields[19]}"
 }
 
+# watched: true if the agents are told to look by a watcher, as their configuration says.
+watched() { [[ $AGENT == yes ]] && grep -q '^wake_port: *[1-9]' "$AGENT_CONFIG"; }
+
 node_names() {
     local i
     for ((i = 1; i <= NODES; i++)); do echo "n$i"; done

@@ -148,6 +148,7 @@ start_daemons() {
     start mariadbd
     start slurmdbd
     fill_accounting
+    ! watched || start watcher
     start slurmctld
     jobs=()
     for node in $(node_names); do start_node "$node" & jobs+=($!); done

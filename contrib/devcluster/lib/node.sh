@@ -60,6 +60,7 @@ install_agent() {
     local new=/run/nvml-emulator/proc
     mkdir -p "$new"
     cp "$AGENT_CONFIG" /etc/caelum/caelum.yaml
+    ! watched || echo "wake_address: $(address_of "$NODE")" >>/etc/caelum/caelum.yaml
     nvml-emulator init --board "$(board_of "$NODE")" --gpus "$GPUS" --proc-root "$new" \
         --modify-device-files "$MODIFY_DEVICE_FILES"
     mount --bind "$new/devices" /proc/devices

@@ -40,6 +40,9 @@ every_accounted() {
         tr ',' '\n' | awk '!seen[$0]++' | paste -sd ,
 }
 
+# address_of nN: one of its own on loopback, so that what is sent to a node is for its agent.
+address_of() { echo "127.0.1.${1#n}"; }
+
 # mig_slurm_conf: what Caelum needs in slurm.conf, and nothing else.
 mig_slurm_conf() {
     local node
@@ -48,7 +51,7 @@ mig_slurm_conf() {
     [[ ! -e /etc/slurm/job_submit.lua ]] || echo "JobSubmitPlugins=lua"
     # Every node gets more CPUs and memory than the machine has (config_overrides): GPUs run out first, as they should.
     for node in $(node_names); do
-        echo "NodeName=$node NodeAddr=127.0.0.1 Port=$((7000 + ${node#n})) CPUs=64 RealMemory=256000 Gres=$(gres_of "$node")"
+        echo "NodeName=$node NodeAddr=$(address_of "$node") Port=$((7000 + ${node#n})) CPUs=64 RealMemory=256000 Gres=$(gres_of "$node")"
     done
     # Each node has its likeness in the catalogue, since nodes may differ.
     for node in $(node_names); do
@@ -143,6 +146,7 @@ prolog_delay() {
 write_configuration() {
     local line
     mkdir -p "$DIR/ctl/slurmctld"
+    [[ $AGENT == no ]] || cp "$AGENT_CONFIG" /etc/caelum/caelum.yaml
     if [[ -n $JOB_SUBMIT ]]; then
         cp "$JOB_SUBMIT" /etc/slurm/job_submit.lua
         decisions >/etc/caelum/decisions

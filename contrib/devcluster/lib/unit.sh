@@ -1,7 +1,7 @@
 #!/bin/bash
 # The daemons of a devcluster, each under a keeper that plays systemd's part: runs in the controller's namespaces.
 #   unit.sh DIR start|stop|restart UNIT      unit.sh DIR kill UNIT SIGNAL      unit.sh DIR list
-# UNIT is munged, mariadbd, slurmdbd, slurmctld, slurmd-nN or agent-nN.
+# UNIT is munged, mariadbd, slurmdbd, slurmctld, watcher, slurmd-nN or agent-nN.
 #
 # The keeper holds a lock on UNIT.lock while it lives; UNIT.pid is its daemon; UNIT.ended is there once a daemon ended
 # since the start; UNIT.wanted goes away before a stop.
@@ -29,6 +29,10 @@ daemon() {
         [[ ! -e $SLURMSTEPD ]] || stepd=(-d "$SLURMSTEPD")
         exec_in_node "${1#slurmd-}" "${unified[@]}" slurmd -D -N "${1#slurmd-}" "${stepd[@]}"
         ;;
+    watcher)
+        mkdir -p /run/caelum-watch # the unit's RuntimeDirectory=
+        exec caelumd watch --config /etc/caelum/caelum.yaml
+        ;;
     agent-*) exec_in_node "${1#agent-}" env "${AGENT_ENV[@]}" caelumd --config /etc/caelum/caelum.yaml ;;
     esac
 }
@@ -39,8 +43,8 @@ exec_in_node() {
     exec "${NSENTER[@]}" "$@"
 }
 
-# Slurm's units in Debian have no Restart=; the agent's has.
-restarts() { [[ $1 == agent-* ]]; }
+# Slurm's units in Debian have no Restart=; ours have.
+restarts() { [[ $1 == agent-* || $1 == watcher ]]; }
 
 # The agent's ExecStopPost.
 after_end() {
@@ -100,6 +104,7 @@ answers() {
     slurmdbd) sacctmgr -n show cluster ;;
     slurmctld) scontrol ping ;;
     slurmd-*) true ;;
+    watcher) test -e /run/caelum-watch/poke ;;
     agent-*) test -S "$(agent_socket "$1")" ;;
     esac
 }
@@ -141,6 +146,7 @@ list() {
 check_unit() {
     case $1 in
     munged | mariadbd | slurmdbd | slurmctld) return 0 ;;
+    watcher) watched || die "this cluster has no watcher: its caelum.yaml has no wake_port" && return 0 ;;
     agent-*) [[ $AGENT == yes ]] || die "this cluster runs without agents" ;;&
     # No pipe: with pipefail a grep that has seen enough fails it now and then (node_names' SIGPIPE).
     agent-* | slurmd-*) grep -qx -- "${1#*-}" < <(node_names) && return 0 ;;

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"caelum/contrib/devcluster/cluster"
+)
+
+// benchWaits measures from the submission to the start of a batch job on an idle cluster, by slurmctld's log: of a profile that is on
+// offer, and of one that is not, in turn, each at a random moment of slurmctld's second; with a watcher and agents that look
+// by themselves once an hour, and with agents that look every 15 seconds.
+func benchWaits(ctx context.Context, pairs int) error {
+	if pairs == 0 {
+		return nil
+	}
+	fmt.Printf("\nFrom submission to start, %d jobs whose profile is on offer and %d whose is not, in turn:\n", pairs, pairs)
+	for _, c := range []struct{ name, config string }{
+		{"with a watcher", "poll_interval: 1h\nwake_port: 6873\n"}, {"without, looking every 15 s", "poll_interval: 15s\n"},
+	} {
+		if err := waits(ctx, pairs, c.name, c.config); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func waits(ctx context.Context, pairs int, name, config string) (err error) {
+	dir, err := os.MkdirTemp("", "bench")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "caelum.yaml")
+	if err := os.WriteFile(path, []byte(config), 0o644); err != nil {
+		return err
+	}
+	c, err := cluster.Start(ctx, cluster.Options{Nodes: 1, GPUs: 1, AgentConfig: path, Conf: []string{"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_interval=1"}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Stop()) }()
+	var on, off []float64
+	for range pairs {
+		for _, profile := range []string{"1g.5gb", "7g.40gb"} { // an idle GPU is offered in parts
+			time.Sleep(time.Duration(rand.IntN(1000)) * time.Millisecond)
+			out, stderr, err := c.Exec(ctx, "root", "sbatch", "--parsable", "-o", "/dev/null", "--gres=mig:"+profile+":1", "--wrap", "true")
+			if err != nil {
+				return fmt.Errorf("sbatch: %w: %s", err, stderr)
+			}
+			if err := gone(ctx, c, 50*time.Millisecond); err != nil {
+				return err
+			}
+			waited, err := started(c, strings.TrimSpace(out))
+			if err != nil {
+				return err
+			}
+			if profile == "1g.5gb" {
+				on = append(on, waited)
+			} else {
+				off = append(off, waited)
+			}
+		}
+	}
+	low, high := apart(on, off)
+	fmt.Printf("  %s: medians %.2f and %.2f s, difference %+.2f s (95%% interval %+.2f to %+.2f); p99 %.2f and %.2f s, longest %.2f and %.2f s\n", name,
+		median(on), median(off), median(off)-median(on), low, high, high99(on), high99(off), slices.Max(on), slices.Max(off))
+	return nil
+}
+
+// gone waits until there is no job, and looks every so often.
+func gone(ctx context.Context, c *cluster.Cluster, every time.Duration) error {
+	for {
+		out, _, err := c.Exec(ctx, "root", "squeue", "-h")
+		if err != nil || strings.TrimSpace(out) == "" {
+			return err
+		}
+		time.Sleep(every)
+	}
+}
+
+// started is how long a job waited, in seconds, as slurmctld logs it.
+func started(c *cluster.Cluster, id string) (float64, error) {
+	log, err := c.Log("slurmctld")
+	if err != nil {
+		return 0, err
+	}
+	at := func(what string) (time.Time, error) {
+		line := regexp.MustCompile(`(?m)^\[([^\]]+)\] .*(?:` + what + `) JobId=` + id + `\b`).FindStringSubmatch(log)
+		if line == nil {
+			return time.Time{}, fmt.Errorf("slurmctld's log says nothing of the %s of job %s", what, id)
+		}
+		return time.Parse("2006-01-02T15:04:05.000", line[1])
+	}
+	submit, err1 := at("_slurm_rpc_submit_batch_job:")
+	start, err2 := at("Allocate|Started")
+	return start.Sub(submit).Seconds(), errors.Join(err1, err2)
+}
+
+func high99(v []float64) float64 {
+	s := slices.Sorted(slices.Values(v))
+	return s[min(len(s)-1, len(s)*99/100)]
+}
+
+// apart is the bootstrap's 95% interval of the difference of two medians.
+func apart(a, b []float64) (low, high float64) {
+	again := func(v []float64) float64 {
+		w := make([]float64, len(v))
+		for i := range w {
+			w[i] = v[rand.IntN(len(v))]
+		}
+		return median(w)
+	}
+	var d []float64
+	for range 2000 {
+		d = append(d, again(b)-again(a))
+	}
+	slices.Sort(d)
+	return d[len(d)*25/1000], d[len(d)*975/1000]
+}

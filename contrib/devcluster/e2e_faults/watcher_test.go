@@ -1,0 +1,49 @@
+//go:build e2e
+
+package e2efaults
+
+import (
+	"testing"
+	"time"
+
+	"caelum/contrib/devcluster/cluster"
+)
+
+// prompt is well below the minute after which an agent looks in any case, when it compares GPU, ledger and slurmctld.
+const prompt = 25 * time.Second
+
+// TestWatcher has agents that look at the queue by themselves once an hour: what is not on offer starts promptly because the watcher tells them of a
+// submission, of one that is held until its slice can be made, of one on two nodes; after the watcher was killed; and after
+// slurmctld was restarted.
+func TestWatcher(t *testing.T) {
+	s := start(t, cluster.Options{Nodes: 2, GPUs: 2, AgentConfig: "testdata/watched.yaml"})
+	starts := func(what string, options ...string) {
+		t.Helper()
+		id, began := s.submit("sleep 1", options...), time.Now()
+		for s.lives(id) == "PENDING" {
+			if time.Since(began) > prompt {
+				t.Fatalf("%s: job %s waits", what, id)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		t.Logf("%s: %.1f s", what, time.Since(began).Seconds())
+		s.completed(id)
+	}
+	for range 5 {
+		starts("two whole GPUs, of which idle nodes offer parts", "--gres=mig:7g.40gb:2")
+		starts("halves instead", "--gres=mig:3g.20gb:4")
+	}
+	starts("on a node that it names", "-w", "n2", "--gres=mig:7g.40gb:2")
+	starts("on two nodes", "-N", "2", "--gres=mig:7g.40gb:2")
+	if err := s.KillUnit("watcher", "KILL"); err != nil {
+		t.Fatal(err)
+	}
+	starts("after the watcher was killed", "--gres=mig:7g.40gb:2")
+	if err := s.RestartUnit("slurmctld"); err != nil {
+		t.Fatal(err)
+	}
+	starts("after slurmctld was restarted", "--gres=mig:3g.20gb:4")
+	starts("and again", "--gres=mig:7g.40gb:2")
+	s.noneDrained()
+	s.nothingLeft()
+}

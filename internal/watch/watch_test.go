@@ -1,0 +1,153 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"caelum/internal/slurm"
+)
+
+// queue is a slurmctld with one node and a queue that the test changes.
+type queue struct {
+	mu      sync.Mutex
+	node    slurm.Node
+	waiting []slurm.Waiting
+	fails   bool
+	hangs   time.Duration // before it answers
+	looks   int
+}
+
+func (q *queue) Nodes(context.Context) ([]slurm.Node, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.looks++
+	time.Sleep(q.hangs)
+	if q.fails {
+		return nil, errors.New("away")
+	}
+	return []slurm.Node{q.node}, nil
+}
+
+func (q *queue) Waiting(context.Context) ([]slurm.Waiting, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.waiting, nil
+}
+
+func (q *queue) set(f func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	f()
+}
+
+// agent is a socket that takes datagrams, and its port.
+func agent(t *testing.T) (net.PacketConn, int) {
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn, conn.LocalAddr().(*net.UDPAddr).Port
+}
+
+func told(t *testing.T, conn net.PacketConn) {
+	t.Helper()
+	conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	var data [64]byte
+	n, _, err := conn.ReadFrom(data[:])
+	if err != nil || n != 0 {
+		t.Fatalf("%d bytes, %v", n, err)
+	}
+}
+
+func poke(t *testing.T, path string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte("."), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run starts a watcher that looks by itself once an hour.
+func run(t *testing.T, q *queue, port int) (poke string) {
+	poke = filepath.Join(t.TempDir(), "poke")
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() {
+		done <- New(Config{PokeFile: poke, WakePort: port, Interval: time.Hour}, q, log.WithField("", "")).Run(ctx)
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	for range 2000 {
+		q.mu.Lock()
+		looked := q.looks > 0
+		q.mu.Unlock()
+		if looked {
+			return poke
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("it does not look")
+	return ""
+}
+
+// A submission wakes the agent that could serve it.
+func TestSubmissionWakesAnAgent(t *testing.T) {
+	conn, port := agent(t)
+	q := &queue{node: node(t, "127.0.0.1", "mig:1g.5gb:1,mig:closed:55", "")}
+	path := run(t, q, port)
+	q.set(func() { q.waiting = []slurm.Waiting{job(t, 1, "mig:3g.20gb:1")} })
+	poke(t, path)
+	told(t, conn)
+}
+
+// slurmctld away, and the file removed: the watcher goes on.
+func TestWatcherGoesOn(t *testing.T) {
+	conn, port := agent(t)
+	q := &queue{node: node(t, "127.0.0.1", "mig:1g.5gb:1,mig:closed:55", ""), fails: true}
+	path := run(t, q, port)
+	os.Remove(path)
+	q.set(func() { q.waiting, q.fails = []slurm.Waiting{job(t, 1, "mig:3g.20gb:1")}, false })
+	told(t, conn) // at the next try
+	q.set(func() { q.waiting = append(q.waiting, job(t, 2, "mig:3g.20gb:1")) })
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("the file was not made again: %v, %v", info, err)
+	}
+	poke(t, path)
+	told(t, conn)
+}
+
+// A look that took long, as one that had to wait for slurmctld to start, does not make the next submission wait as much longer.
+func TestSlowLook(t *testing.T) {
+	conn, port := agent(t)
+	q := &queue{node: node(t, "127.0.0.1", "mig:1g.5gb:1,mig:closed:55", ""), hangs: 6 * time.Second}
+	path := run(t, q, port)
+	q.set(func() { q.waiting, q.hangs = []slurm.Waiting{job(t, 1, "mig:3g.20gb:1")}, 0 })
+	poke(t, path)
+	told(t, conn) // within 20 s; four times what the first look took are 24
+}
+
+// A folder that is not there is said, with what makes it.
+func TestNoFolder(t *testing.T) {
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	err := New(Config{PokeFile: filepath.Join(t.TempDir(), "no", "poke"), Interval: time.Hour}, &queue{}, log.WithField("", "")).Run(context.Background())
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
