@@ -28,7 +28,7 @@ func (a *Agent) write(ctx context.Context, phase string, node slurm.Node, totals
 	}
 	entry := a.log.WithFields(logrus.Fields{
 		"phase": phase, "gres": slurm.FormatGRES(gres), "used": slurm.FormatGRES(node.GresUsed),
-		"plan": a.describe(d), "at": time.Now().UnixNano(),
+		"plan": a.describe(d), "read": node.Asked.UnixNano(), "at": time.Now().UnixNano(),
 	})
 	if err := a.ctl.UpdateGRES(ctx, a.cfg.Node, gres); err != nil {
 		entry.WithError(err).Error("couldn't write the offers")

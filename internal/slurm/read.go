@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"time"
 )
 
 var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
@@ -26,11 +27,14 @@ func (c *Client) Node(ctx context.Context, name string) (Node, error) {
 	if err := checkNode(name); err != nil {
 		return Node{}, err
 	}
+	asked := time.Now()
 	out, err := c.run(ctx, nil, c.scontrol, "-d", "show", "node", name)
 	if err != nil {
 		return Node{}, err
 	}
-	return parseNode(out, name)
+	n, err := parseNode(out, name)
+	n.Asked = asked
+	return n, err
 }
 
 // Config reads slurmctld's configuration. ErrUnreachable.

@@ -133,9 +133,9 @@ func (s *site) play(l *load, limit time.Duration) {
 }
 
 // collect puts what the run left behind into a folder that oracle.Read understands.
-func (s *site) collect(dir, looks string, slack time.Duration) {
+func (s *site) collect(dir, looks string) {
 	s.t.Helper()
-	run := fmt.Sprintf("slack %v\n", slack)
+	run := ""
 	for n := 1; n <= nodes; n++ {
 		node := fmt.Sprint("n", n)
 		run += fmt.Sprintf("node %s A100-40GB %d\n", node, gpus)

@@ -13,7 +13,7 @@ import (
 
 // Read reads a run from a folder of these files; those marked with * may be missing.
 //
-//	run              lines "node NAME BOARD GPUS", "slack DURATION" and "zone NAME", slurmctld's time zone (none: this machine's)
+//	run              lines "node NAME BOARD GPUS" and "zone NAME", slurmctld's time zone (none: this machine's)
 //	NODE.agent       the agent's log
 //	NODE.emulator    the emulator's log
 //	NODE.final *     lines "GPU PROFILE START STATE": the instances of `caelum status` at the end
@@ -41,8 +41,6 @@ func Read(dir fs.FS) (Run, error) {
 				return run, err
 			}
 			run.Nodes = append(run.Nodes, n)
-		case len(f) == 2 && f[0] == "slack":
-			run.Slack, err = time.ParseDuration(f[1])
 		case len(f) == 2 && f[0] == "zone":
 			zone, err = time.LoadLocation(f[1])
 		default:

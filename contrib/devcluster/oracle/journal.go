@@ -26,11 +26,12 @@ type Journal struct {
 
 // Write is one update of the node's GRES by its agent.
 type Write struct {
-	Phase    string // lower or raise
-	Gres     string
-	Total    map[string]int // of gres/mig by type, closed too
-	Used     map[string]int
-	At, Done int64
+	Phase string // lower or raise
+	Gres  string
+	Total map[string]int // of gres/mig by type, closed too
+	Used  map[string]int
+	// Read is when the agent asked slurmctld for what the write builds on, At and Done when it wrote.
+	Read, At, Done int64
 }
 
 // Lease is one slice that a job held from From to To, with the time in which its processes held it afterwards.
@@ -54,7 +55,7 @@ type Refusal struct {
 // line is a line of the agent's log with all the fields that are looked at.
 type line struct {
 	Msg, Time, Phase, Gres, Used, UUID, Error string
-	At, Done                                  int64
+	Read, At, Done                            int64
 	Job                                       uint32
 	Restart, GPU                              int
 }
@@ -82,11 +83,14 @@ func ReadJournal(r io.Reader) (Journal, error) {
 		at := stamp.UnixNano()
 		switch {
 		case l.Msg == "published" || l.Msg == "couldn't write the offers":
+			if l.Read == 0 || l.At == 0 {
+				return j, fmt.Errorf("agent's log: a write without its times in %.200s", s.Text())
+			}
 			// A write that failed may have been carried out all the same: it counts.
 			if l.Done == 0 {
 				l.Done = at
 			}
-			j.Writes = append(j.Writes, Write{Phase: l.Phase, Gres: l.Gres, Total: slicesOf(l.Gres), Used: slicesOf(l.Used), At: l.At, Done: l.Done})
+			j.Writes = append(j.Writes, Write{Phase: l.Phase, Gres: l.Gres, Total: slicesOf(l.Gres), Used: slicesOf(l.Used), Read: l.Read, At: l.At, Done: l.Done})
 		case strings.HasPrefix(l.Msg, "leased "):
 			var profile string
 			var start int

@@ -129,7 +129,7 @@ func (j *judge) writes() {
 		}
 		before = w.Total
 		waits := j.Waits
-		if stand, want, ok := j.offered(w.At-int64(j.run.Slack), w.At, free); !ok {
+		if stand, want, ok := j.offered(w.Read-int64(time.Millisecond), w.At, free); !ok {
 			j.add("offer", name, w.At, "%s writes %s free with %d runs not leased yet: %s cannot be carved beside %v", w.Phase, list(free), j.Waits-waits, list(want), stand)
 		}
 	}

@@ -7,9 +7,9 @@
 //
 // # What it cannot see
 //
-// The moment at which an agent read slurmctld before a write is not logged, so a job that started shortly before a
-// write (Run.Slack) is taken for one that the write did not know: its slice is then among those that the write offers.
-// The looks have no such gap, since total and used come from slurmctld in one answer. Whole-node allocations
+// A job that started between an agent's read of slurmctld and the write that builds on it is taken for one that the write
+// did not know: its slice is then among those that the write offers. The looks have no such gap, since total and used come
+// from slurmctld in one answer. Whole-node allocations
 // (--exclusive) are given every type and want only some: leave them out of a run that is to be judged.
 package oracle
 
@@ -31,8 +31,6 @@ type Run struct {
 	Looks []Look
 	// Seen is what the jobs found in CUDA_VISIBLE_DEVICES.
 	Seen []Seen
-	// Slack is the longest time between an agent's read of slurmctld and the write that builds on it.
-	Slack time.Duration
 }
 
 // Node is one node.

@@ -17,6 +17,7 @@ func (f *Fake) Node(_ context.Context, name string) (out slurm.Node, err error) 
 		n, err := f.node(name)
 		if err == nil {
 			out = f.show(n)
+			out.Asked = time.Now()
 		}
 		return err
 	})
