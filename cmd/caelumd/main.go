@@ -19,6 +19,7 @@ import (
 	"caelum/internal/agent"
 	"caelum/internal/gpu"
 	"caelum/internal/ledger"
+	"caelum/internal/place"
 	"caelum/internal/slurm"
 	"caelum/internal/watch"
 )
@@ -117,7 +118,11 @@ func watchQueue(path string) error {
 	if cfg.WakePort == 0 {
 		return fmt.Errorf("%s: wake_port is not set: give the watcher and the nodes' agents the same", path)
 	}
-	w := watch.New(watch.Config{PokeFile: cfg.PokeFile, WakePort: cfg.WakePort, Interval: cfg.PollInterval}, slurm.New(slurm.Options{}), logger(cfg).WithField("watcher", cfg.Node))
+	policy, err := place.ByName(cfg.Policy)
+	if err != nil {
+		return err
+	}
+	w := watch.New(watch.Config{PokeFile: cfg.PokeFile, WakePort: cfg.WakePort, Address: cfg.WakeAddress, Interval: cfg.PollInterval, Policy: policy}, slurm.New(slurm.Options{}), logger(cfg).WithField("watcher", cfg.Node))
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	return w.Run(ctx)

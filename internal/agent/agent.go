@@ -22,6 +22,8 @@ import (
 	"caelum/internal/gpu"
 	"caelum/internal/ledger"
 	"caelum/internal/mig"
+	"caelum/internal/place"
+	"caelum/internal/plan"
 	"caelum/internal/slurm"
 )
 
@@ -32,10 +34,10 @@ const reconcileInterval = time.Minute
 type Controller interface {
 	Node(ctx context.Context, name string) (slurm.Node, error)
 	Nodes(ctx context.Context) ([]slurm.Node, error)
-	UpdateGRES(ctx context.Context, node string, gres []slurm.GRES) error
+	UpdateNode(ctx context.Context, node string, gres []slurm.GRES, extra string) error
 	Job(ctx context.Context, id uint32) (slurm.Job, error)
 	OnNode(ctx context.Context, node string) ([]slurm.JobOnNode, error)
-	Waiting(ctx context.Context) ([]slurm.Waiting, error)
+	Queue(ctx context.Context) (slurm.Queue, error)
 	Config(ctx context.Context) (slurm.Config, error)
 	RequeueHold(ctx context.Context, id uint32) error
 	Release(ctx context.Context, id uint32) error
@@ -57,6 +59,9 @@ type Agent struct {
 	lingering chan struct{} // somebody uses an instance that no job has
 	profiles  []string      // on offer, over all GPUs, smallest first
 	total     int           // N, the node's constant total of gres/mig; the publisher's alone
+	laggards  plan.Laggards // the publisher's alone
+	changed   chan struct{} // something stands otherwise than was published
+	policy    place.Policy
 
 	slurmMu sync.Mutex
 	slurm   *slurm.Config // slurmctld's configuration, once read
@@ -65,7 +70,9 @@ type Agent struct {
 	cards    []*card
 	leases   map[uint32]*api.Lease
 	promised map[uint32]*promise
-	offers   []mig.Layout // in force, by card: whatever slurmctld may start now is among them
+	offers   []mig.Layout         // in force, by card: whatever slurmctld may start now is among them
+	ends     map[uint32]time.Time // of the jobs that are on the node, by slurmctld's last account; zero: they have no end
+	reserved *api.Reservation     // what is kept free here, and for whom
 	// version counts the changes of all that a plan is made from: a plan is put in force only if it did not change meanwhile.
 	version     int
 	published   map[string]int
@@ -80,7 +87,11 @@ type Agent struct {
 func New(cfg Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) (*Agent, error) {
 	a := &Agent{
 		cfg: cfg, hw: hw, ctl: ctl, log: log, now: time.Now, caps: gpu.Caps{Dev: cfg.DeviceDir, Proc: cmp.Or(cfg.procDir, "/proc")},
-		publish: make(chan chan error), lingering: make(chan struct{}, 1), leases: map[uint32]*api.Lease{}, promised: map[uint32]*promise{},
+		publish: make(chan chan error), changed: make(chan struct{}, 1), laggards: plan.Laggards{Patience: patience + 2*cfg.PollInterval}, lingering: make(chan struct{}, 1), leases: map[uint32]*api.Lease{}, ends: map[uint32]time.Time{}, promised: map[uint32]*promise{},
+	}
+	var err error
+	if a.policy, err = place.ByName(cmp.Or(cfg.Policy, place.DefaultPolicy)); err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
 	}
 	if err := a.caps.Prepare(); err != nil {
 		log.WithError(err).Error("couldn't make the capability files that changing instances needs")
@@ -178,7 +189,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	tasks.Go(func() { a.publisher(working) })
 	tasks.Go(func() { a.reconciler(working) })
 	if a.cfg.WakePort > 0 {
-		tasks.Go(func() { a.waker(working) })
+		tasks.Go(func() { a.listen(working) })
 	}
 	failed := make(chan error, 1)
 	tasks.Go(func() { failed <- server.Serve(listener) })

@@ -284,7 +284,7 @@ func TestRegistersDuringAPass(t *testing.T) {
 	}
 	reads := 0
 	w.fake.After(func(c slurmtest.Call) {
-		if c.Op != "Node" {
+		if c.Op != "Nodes" {
 			return
 		}
 		if reads++; reads == 1 {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/viper"
 
 	"caelum/internal/api"
+	"caelum/internal/place"
 	"caelum/internal/slurm"
 )
 
@@ -25,6 +26,7 @@ type Config struct {
 	NVMLLibrary    string        `mapstructure:"nvml_library"`
 	Profiles       []string      `mapstructure:"profiles"`
 	DefaultProfile string        `mapstructure:"default_profile"`
+	Policy         string        `mapstructure:"policy"`
 	PollInterval   time.Duration `mapstructure:"poll_interval"`
 	WakePort       int           `mapstructure:"wake_port"`
 	WakeAddress    string        `mapstructure:"wake_address"`
@@ -56,6 +58,7 @@ func defaults() map[string]any {
 		"nvml_library":    "",
 		"profiles":        []string{},
 		"default_profile": "",
+		"policy":          place.DefaultPolicy,
 		"poll_interval":   "15s",
 		"wake_port":       0,
 		"wake_address":    "",
@@ -108,6 +111,9 @@ func (c Config) check() error {
 		if !strings.HasPrefix(dir, "/") {
 			return fmt.Errorf("%s: %q is not an absolute path", key, dir)
 		}
+	}
+	if _, err := place.ByName(c.Policy); err != nil {
+		return fmt.Errorf("policy: %w", err)
 	}
 	if c.PollInterval < 100*time.Millisecond || c.PollInterval > time.Hour {
 		return fmt.Errorf("poll_interval: %v is not between 100ms and 1h (write it like 15s)", c.PollInterval)

@@ -23,8 +23,8 @@ func TestJobComesAndGoesWithinARead(t *testing.T) {
 	brief := w.submit(slurm.Job{Name: "brief", User: "user1", PerNode: []slurm.GRES{{Name: "mig", Type: "7g.40gb", Count: 1}}})
 	reads := 0
 	w.fake.Before(func(c slurmtest.Call) error {
-		if c.Op == "Node" {
-			if reads++; reads == 2 {
+		if c.Op == "Nodes" {
+			if reads++; reads == 1 {
 				if started := w.fake.Tick(); len(started) != 1 {
 					t.Errorf("started: %v", started)
 				}
@@ -33,7 +33,7 @@ func TestJobComesAndGoesWithinARead(t *testing.T) {
 		return nil
 	})
 	w.fake.After(func(c slurmtest.Call) {
-		if c.Op == "Node" && reads == 2 {
+		if c.Op == "Nodes" && reads == 1 {
 			if err := w.fake.Finish(brief); err != nil {
 				t.Error(err)
 			}
@@ -58,8 +58,8 @@ func TestReconfigureBeforeTheRaise(t *testing.T) {
 	}
 	lists := 0
 	w.fake.After(func(c slurmtest.Call) {
-		if c.Op == "OnNode" {
-			if lists++; lists == 2 {
+		if c.Op == "Queue" {
+			if lists++; lists == 1 {
 				w.fake.Restart()
 			}
 		}

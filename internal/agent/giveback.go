@@ -29,7 +29,7 @@ func (a *Agent) giveBack(ctx context.Context, job slurm.Job, lease api.Lease, wa
 	times := requeues(job.AdminComment)
 	comment := replaceMark(job.AdminComment, requeuedMark(times), requeuedMark(times+1))
 	if times < maxRequeues {
-		comment = replaceMark(comment, markReleased, slurm.MarkHeld)
+		comment = replaceMark(comment, slurm.MarkReleased, slurm.MarkHeld)
 	} else {
 		// The job is gone from here before anything could show the reason, so it stands where `scontrol show job` does.
 		comment = replaceMark(comment, "", markNoRoom+list(wants)+"@"+a.cfg.Node)
@@ -50,7 +50,7 @@ func (a *Agent) giveBack(ctx context.Context, job slurm.Job, lease api.Lease, wa
 func (a *Agent) retype(ctx context.Context, waiting []slurm.Waiting) {
 	for i := range waiting {
 		w := &waiting[i]
-		if !a.releasable(*w) || len(only(w.PerNode, "mig")) > 0 {
+		if !w.Releasable(a.now()) || len(only(w.PerNode, "mig")) > 0 {
 			continue
 		}
 		n := max(w.GPUsPerNode(), 1)

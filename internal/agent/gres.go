@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"caelum/internal/plan"
 	"cmp"
 	"context"
 	"fmt"
@@ -13,9 +14,6 @@ import (
 	"caelum/internal/slurm"
 )
 
-// closedType is the filler of gres/mig: what is not on offer, so that the node's total never changes.
-const closedType = "closed"
-
 // write sets the node's gres/mig counts; what is not named is 0, and closed takes the rest of the constant total.
 // Nothing is written when it stands so already. Every write is logged with its plan, so that it can be checked later.
 func (a *Agent) write(ctx context.Context, phase string, node slurm.Node, totals map[string]int, d draft) error {
@@ -23,19 +21,31 @@ func (a *Agent) write(ctx context.Context, phase string, node slurm.Node, totals
 	if !ok {
 		return fmt.Errorf("node %s: more of gres/mig in use and on offer than its total of %d; raise the count of mig:closed in slurm.conf and gres.conf", node.Name, a.total)
 	}
-	if sameCounts(gres, node.Gres) {
+	extra := plan.Into(node.Extra, d.text)
+	if sameCounts(gres, node.Gres) && extra == node.Extra {
 		return nil
 	}
 	entry := a.log.WithFields(logrus.Fields{
 		"phase": phase, "gres": slurm.FormatGRES(gres), "used": slurm.FormatGRES(node.GresUsed),
 		"plan": a.describe(d), "read": node.Asked.UnixNano(), "at": time.Now().UnixNano(),
 	})
-	if err := a.ctl.UpdateGRES(ctx, a.cfg.Node, gres); err != nil {
+	if err := a.ctl.UpdateNode(ctx, a.cfg.Node, gres, extra); err != nil {
 		entry.WithError(err).Error("couldn't write the offers")
 		return err
 	}
 	entry.WithField("done", time.Now().UnixNano()).Info("published")
+	a.wakeWatcher()
 	return nil
+}
+
+// lowers reports whether a write of these totals takes anything off offer.
+func lowers(node slurm.Node, low map[string]int) bool {
+	for profile, total := range count(node.Gres) {
+		if profile != slurm.ClosedType && low[profile] < total {
+			return true
+		}
+	}
+	return false
 }
 
 // sameCounts compares two lists in any order: slurmctld shows a type that slurm.conf does not have behind closed, wherever it was
@@ -75,7 +85,7 @@ func (a *Agent) taken(node slurm.Node) map[string]int {
 func exceeds(node slurm.Node, offers map[string]int) bool {
 	used := count(node.GresUsed)
 	for profile, total := range count(node.Gres) {
-		if profile != closedType && total > used[profile]+offers[profile] {
+		if profile != slurm.ClosedType && total > used[profile]+offers[profile] {
 			return true
 		}
 	}
@@ -87,7 +97,7 @@ func exceeds(node slurm.Node, offers map[string]int) bool {
 func (a *Agent) gresLine(node slurm.Node, totals map[string]int) (line []slurm.GRES, ok bool) {
 	names := slices.Clone(a.profiles)
 	for _, g := range node.Gres {
-		if g.Name == "mig" && g.Type != closedType && !slices.Contains(names, g.Type) {
+		if g.Name == "mig" && g.Type != slurm.ClosedType && !slices.Contains(names, g.Type) {
 			names = append(names, g.Type)
 		}
 	}
@@ -101,25 +111,25 @@ func (a *Agent) gresLine(node slurm.Node, totals map[string]int) (line []slurm.G
 		line = append(line, slurm.GRES{Name: "mig", Type: name, Count: totals[name]})
 		rest -= totals[name]
 	}
-	return append(line, slurm.GRES{Name: "mig", Type: closedType, Count: max(rest, 0)}), rest >= 0
+	return append(line, slurm.GRES{Name: "mig", Type: slurm.ClosedType, Count: max(rest, 0)}), rest >= 0
 }
 
 // learnTotal finds N, the node's constant total of gres/mig. Where everything is closed the node's record is slurm.conf's
 // own and says it; later the sum cannot be trusted (after a restart of slurmd, 22.05 puts the filler back to N beside what is on offer).
 func (a *Agent) learnTotal(node slurm.Node) error {
 	has := count(node.Gres)
-	if _, ok := has[closedType]; !ok {
+	if _, ok := has[slurm.ClosedType]; !ok {
 		return fmt.Errorf("node %s has no gres/mig:closed in slurm.conf; `caelum slurm-config` prints the lines it needs", node.Name)
 	}
 	for profile, n := range has {
-		if profile != closedType && n > 0 {
+		if profile != slurm.ClosedType && n > 0 {
 			return nil
 		}
 	}
-	if a.total == has[closedType] {
+	if a.total == has[slurm.ClosedType] {
 		return nil
 	}
-	a.total = has[closedType]
+	a.total = has[slurm.ClosedType]
 	return a.ledger.SetMeta("total", strconv.Itoa(a.total))
 }
 
@@ -143,7 +153,7 @@ func (a *Agent) describe(d draft) []map[string]string {
 			continue
 		}
 		all = append(all, map[string]string{
-			"gpu": a.cards[i].UUID, "busy": g.Board.List(g.Busy), "offer": g.Board.List(d.plan.Offers[i]),
+			"gpu": a.cards[i].UUID, "busy": g.Board.List(g.Busy), "offer": g.Board.List(d.mine.Offers[i]),
 			"blocked": strconv.FormatUint(g.Blocked, 2),
 		})
 	}
@@ -163,5 +173,5 @@ func CloseOffers(ctx context.Context, ctl Controller, nodeName string, total int
 		}
 	}
 	line, _ := a.gresLine(node, nil)
-	return ctl.UpdateGRES(ctx, nodeName, line)
+	return ctl.UpdateNode(ctx, nodeName, line, plan.Into(node.Extra, ""))
 }

@@ -124,8 +124,8 @@ func (r remote) Node(_ context.Context, name string) (n slurm.Node, err error) {
 func (r remote) Nodes(context.Context) (n []slurm.Node, err error) {
 	return n, r.do(Request{Op: "Nodes"}, &n)
 }
-func (r remote) UpdateGRES(_ context.Context, node string, gres []slurm.GRES) error {
-	return r.do(Request{Op: "UpdateGRES", Node: node, GRES: gres}, nil)
+func (r remote) UpdateNode(_ context.Context, node string, gres []slurm.GRES, extra string) error {
+	return r.do(Request{Op: "UpdateNode", Node: node, GRES: gres, Text: extra}, nil)
 }
 func (r remote) Job(_ context.Context, id uint32) (j slurm.Job, err error) {
 	return j, r.do(Request{Op: "Job", Job: id}, &j)
@@ -133,8 +133,8 @@ func (r remote) Job(_ context.Context, id uint32) (j slurm.Job, err error) {
 func (r remote) OnNode(_ context.Context, node string) (j []slurm.JobOnNode, err error) {
 	return j, r.do(Request{Op: "OnNode", Node: node}, &j)
 }
-func (r remote) Waiting(context.Context) (w []slurm.Waiting, err error) {
-	return w, r.do(Request{Op: "Waiting"}, &w)
+func (r remote) Queue(context.Context) (q slurm.Queue, err error) {
+	return q, r.do(Request{Op: "Queue"}, &q)
 }
 func (r remote) Config(context.Context) (c slurm.Config, err error) {
 	return c, r.do(Request{Op: "Config"}, &c)
@@ -167,14 +167,14 @@ func (s *Server) Do(req Request, rep *Reply) error {
 		out = s.fake.Now()
 	case "Nodes":
 		out, err = s.fake.Nodes(ctx)
-	case "UpdateGRES":
-		err = s.fake.UpdateGRES(ctx, req.Node, req.GRES)
+	case "UpdateNode":
+		err = s.fake.UpdateNode(ctx, req.Node, req.GRES, req.Text)
 	case "Job":
 		out, err = s.fake.Job(ctx, req.Job)
 	case "OnNode":
 		out, err = s.fake.OnNode(ctx, req.Node)
-	case "Waiting":
-		out, err = s.fake.Waiting(ctx)
+	case "Queue":
+		out, err = s.fake.Queue(ctx)
 	case "Config":
 		out, err = s.fake.Config(ctx)
 	case "RequeueHold":

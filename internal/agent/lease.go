@@ -109,7 +109,7 @@ func (a *Agent) wants(job slurm.Job, slots int) (wants []offer.Want, mistake str
 	for _, g := range only(job.Allocated[a.cfg.Node], "gpu") {
 		gpus += g.Count
 	}
-	wholeNode := slices.ContainsFunc(allocated, func(g slurm.GRES) bool { return g.Type == closedType })
+	wholeNode := slices.ContainsFunc(allocated, func(g slurm.GRES) bool { return g.Type == slurm.ClosedType })
 	untyped := slices.ContainsFunc(requested, func(g slurm.GRES) bool { return g.Type == "" })
 	take := allocated
 	switch {
@@ -268,6 +268,7 @@ func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 		return lease, err
 	}
 	failpoint.Hit(failpoint.Granted)
+	a.publishSoon()
 	return lease, nil
 }
 

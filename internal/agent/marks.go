@@ -6,11 +6,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Words in a job's admin_comment that only agents write; slurm.MarkHeld is job_submit.lua's too.
+// Words in a job's admin_comment that only agents write; see also package slurm's.
 const (
-	// markReleased takes the place of slurm.MarkHeld when an agent has released the job: a hold from then on is a user's or
-	// an admin's own.
-	markReleased = "caelum:released"
 	// markRequeued counts how often the job was sent back because its slice could not be had.
 	markRequeued = "caelum:requeued="
 	// markNoRoom says what could not be had, and where, when an agent gave up and left the job held.

@@ -90,7 +90,7 @@ func (a *Agent) noteStale(node slurm.Node) {
 	reported := a.reported()
 	var stale []string
 	for _, profile := range slices.Sorted(maps.Keys(count(node.Gres))) {
-		if len(reported) > 0 && profile != closedType && !reported[profile] {
+		if len(reported) > 0 && profile != slurm.ClosedType && !reported[profile] {
 			stale = append(stale, profile)
 		}
 	}

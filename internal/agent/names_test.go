@@ -97,7 +97,7 @@ func TestOldNameIsRefused(t *testing.T) {
 			n.Gres[i].Count = 1
 		}
 	}
-	if err := w.fake.UpdateGRES(context.Background(), "n1", n.Gres); err != nil {
+	if err := w.fake.UpdateNode(context.Background(), "n1", n.Gres, ""); err != nil {
 		t.Fatal(err)
 	}
 	id := w.submit(job(1, "1g.5gb:1"))

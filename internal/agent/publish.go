@@ -3,18 +3,26 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
 	"os"
+	"slices"
 	"time"
 
+	"caelum/internal/api"
 	"caelum/internal/failpoint"
 	"caelum/internal/mig"
 	"caelum/internal/offer"
-	"caelum/internal/place"
+	"caelum/internal/plan"
 	"caelum/internal/slurm"
 )
 
 // retryInterval is how soon a pass that failed is tried again.
 const retryInterval = time.Second
+
+// patience is how long, beyond two polls of its own, a node may not have on offer what the plan has it offer before this one plans without it.
+const patience = 5 * time.Second
 
 // A pass is repeated when jobs take something while it runs; this often, then the node stays lowered until the next one.
 const maxReplans = 6
@@ -41,16 +49,29 @@ func (a *Agent) Publish(ctx context.Context) error {
 	}
 }
 
-// publisher runs the passes: on request, and at every poll.
+// settling is how long a change of what stands on the node may wait for others before it is published.
+const settling = 200 * time.Millisecond
+
+// slowdown bounds what a slow slurmctld is asked for: between looks that nobody asked for passes this many times what the last pass took.
+const slowdown = 20
+
+// publisher runs the passes: on request, when something stands otherwise than was published, and at every poll. Polls begin anywhere in the
+// first interval: the agents of a cluster are often started together.
 func (a *Agent) publisher(ctx context.Context) {
-	poll := time.NewTicker(a.cfg.PollInterval)
+	poll := time.NewTimer(rand.N(a.cfg.PollInterval))
 	defer poll.Stop()
-	var retry <-chan time.Time
+	var retry, settled <-chan time.Time
 	for {
 		var waiting []chan error
 		select {
 		case <-ctx.Done():
 			return
+		case <-a.changed:
+			if settled == nil {
+				settled = time.After(settling)
+			}
+			continue
+		case <-settled:
 		case <-poll.C:
 		case <-retry:
 		case answer := <-a.publish:
@@ -64,15 +85,25 @@ func (a *Agent) publisher(ctx context.Context) {
 				more = false
 			}
 		}
+		began := time.Now()
 		err := a.pass(ctx)
-		retry = nil
+		retry, settled = nil, nil
 		if err != nil && ctx.Err() == nil {
 			a.log.WithError(err).Warn("couldn't publish; trying again")
 			retry = time.After(retryInterval)
 		}
+		poll.Reset(max(a.cfg.PollInterval, slowdown*time.Since(began)))
 		for _, answer := range waiting {
 			answer <- err
 		}
+	}
+}
+
+// publishSoon has what stands on the node published in a moment.
+func (a *Agent) publishSoon() {
+	select {
+	case a.changed <- struct{}{}:
+	default: // it will be
 	}
 }
 
@@ -86,35 +117,33 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 	if _, err := a.slurmConfig(ctx); err != nil {
 		return err
 	}
-	node, err := a.read(ctx)
+	look, node, err := a.read(ctx)
 	if err != nil {
 		return err
 	}
 	a.noteStale(node)
-	waiting, err := a.ctl.Waiting(ctx)
-	if err != nil {
-		return err
-	}
-	a.retype(ctx, waiting)
-	demands := a.demands(node, waiting)
+	a.retype(ctx, look.Queue.Waiting)
 	for range maxReplans {
-		d := a.plan(demands, node.Unregistered)
+		d := a.plan(look, node)
 		pause()
 		taken := a.taken(node)
 		low := map[string]int{}
 		for profile, total := range count(node.Gres) {
 			low[profile] = min(total, taken[profile]+d.offers[profile])
 		}
-		if err := a.write(ctx, "lower", node, low, d); err != nil {
-			return err
+		if lowers(node, low) {
+			if err := a.write(ctx, "lower", node, low, d); err != nil {
+				return err
+			}
+			failpoint.Hit(failpoint.Lowered)
+			if look, node, err = a.read(ctx); err != nil {
+				return err
+			}
 		}
-		failpoint.Hit(failpoint.Lowered)
-		again, err := a.read(ctx)
-		if err != nil {
-			return err
-		}
-		node = again
 		if node.Unregistered != d.withheld || !a.adopt(d) {
+			if look, node, err = a.read(ctx); err != nil {
+				return err
+			}
 			continue // slurmd registered, or something was taken, since the plan was made
 		}
 		pause()
@@ -133,18 +162,23 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 			return err
 		}
 		if exceeds(node, d.offers) {
-			if node, err = a.read(ctx); err != nil {
+			if look, node, err = a.read(ctx); err != nil {
 				return err
 			}
 			continue
 		}
-		if d.withheld {
+		if d.withheld && node.Unregistered {
 			return errUnregistered
+		} else if d.withheld {
+			if look, node, err = a.read(ctx); err != nil {
+				return err
+			}
+			continue
 		}
 		a.mu.Lock()
 		a.published, a.publishedAt = count(node.Gres), a.now()
 		a.mu.Unlock()
-		a.releaseHeld(ctx, waiting, d.served)
+		a.releaseHeld(ctx, look.Queue.Waiting, d.served)
 		return nil
 	}
 	return errBusy
@@ -155,36 +189,92 @@ type draft struct {
 	version  int
 	withheld bool // nothing is on offer: slurmd has not registered
 	gpus     []offer.GPU
-	plan     offer.Plan
-	served   []uint32 // jobs that find all that they want here on offer
+	text     string     // what stands on them, for the other agents
+	mine     offer.Plan // this node's part of the plan
+	served   []uint32   // jobs that find on offer here all that they want on this node
+	reserved *api.Reservation
 	offers   map[string]int
 	claims   map[uint32][]offer.Spot
 }
 
-// plan makes a draft of the state as it is. Withheld, it keeps what jobs hold and offers nothing. Prologs go on meanwhile: adopt finds
-// out whether the state still is what the draft was made from.
-func (a *Agent) plan(demands []*offer.Job, withheld bool) draft {
+// plan makes a draft of the state as it is, as this node's part of the cluster's plan. Withheld, it keeps what jobs hold and offers nothing; so it does
+// on a node that slurmctld starts nothing on. Prologs go on meanwhile: adopt finds out whether the state still is what the draft was made from.
+func (a *Agent) plan(look plan.Look, node slurm.Node) draft {
 	a.mu.Lock()
-	d := draft{version: a.version, withheld: withheld, gpus: a.view()}
+	d := draft{version: a.version, withheld: node.Unregistered, gpus: a.view()}
 	d.claims = a.settleClaims(d.gpus)
 	a.mu.Unlock()
+	d.text = plan.Text(d.gpus)
 	nothing := offer.Plan{Offers: make([]mig.Layout, len(d.gpus))}
-	d.plan = nothing
-	if !withheld {
-		d.plan = offer.Make(offer.NewCluster(d.gpus, nil, place.Reach), demands, false)
-	}
-	if err := d.plan.Check(d.gpus); err != nil {
-		// It cannot be; if it is, the queue waits rather than two jobs sharing a slice.
-		a.log.WithError(err).Error("the plan is unsound; offering nothing; please report this")
-		d.plan = nothing
-	}
-	for k, spots := range d.plan.Spots {
-		if spots != nil {
-			d.served = append(d.served, demands[k].ID)
+	d.mine = nothing
+	look.Nodes = slices.Clone(look.Nodes)
+	for k := range look.Nodes {
+		if look.Nodes[k].Name == node.Name {
+			look.Nodes[k].Extra = plan.Into(node.Extra, d.text)
 		}
 	}
-	d.offers = d.plan.Counts(d.gpus)
+	var v *plan.View
+	var all offer.Plan
+	for news := true; news; {
+		v = plan.New(look, a.policy, func(n slurm.Node) bool { return n.Name != node.Name && a.laggards.Out(n, look.At) })
+		all = v.Plan()
+		news = a.laggards.Follow(v, all, node.Name, look.At)
+	}
+	if me := v.Member(node.Name); me >= 0 {
+		d.mine.Offers = a.carry(d.gpus, v, all, me)
+		d.served, d.reserved = a.share(v, all, me)
+	}
+	if err := d.mine.Check(d.gpus); err != nil {
+		// It cannot be; if it is, the queue waits rather than two jobs sharing a slice.
+		a.log.WithError(err).Error("the plan is unsound; offering nothing; please report this")
+		d.mine, d.served = nothing, nil
+	}
+	d.offers = d.mine.Counts(d.gpus)
 	return d
+}
+
+// carry translates a member's part of the plan to its own boards, which may have profiles that are not published. What does not fit beside an instance of
+// one of these is left out.
+func (a *Agent) carry(gpus []offer.GPU, v *plan.View, all offer.Plan, me int) []mig.Layout {
+	offers := make([]mig.Layout, len(gpus))
+	for k, on := range v.On(all, me) {
+		g := gpus[k]
+		if g.Board == nil {
+			continue
+		}
+		from := v.Pool.GPU(v.Nodes[me][k]).Board
+		there, _ := g.Board.Carry(from, on)
+		for i := range there.Indices() {
+			if g.Board.Fits(g.Busy|offers[k], i) && g.Board.Units(i)&g.Blocked == 0 {
+				offers[k] = offers[k].With(i)
+			}
+		}
+	}
+	return offers
+}
+
+// share is whom a plan serves on a member, and what it reserves there.
+func (a *Agent) share(v *plan.View, all offer.Plan, me int) (served []uint32, reserved *api.Reservation) {
+	on := v.Nodes[me]
+	here := func(s offer.Spot) bool { return slices.Contains(on, s.GPU) }
+	for k, spots := range all.Spots {
+		if slices.ContainsFunc(spots, here) {
+			served = append(served, v.Jobs[k].ID)
+		}
+	}
+	r := all.Reserved
+	if r == nil || math.IsInf(r.At, 1) || !slices.ContainsFunc(r.Spots, here) {
+		return served, nil
+	}
+	reserved = &api.Reservation{Job: v.Jobs[r.Job].ID, At: int64(r.At)}
+	for _, s := range r.Spots {
+		if here(s) {
+			b := v.Pool.GPU(s.GPU).Board
+			pl := b.Placements[s.Placement]
+			reserved.Slices = append(reserved.Slices, api.ReservedSlice{GPU: s.GPU - on[0], Placement: api.Placement{Profile: b.Profiles[pl.Profile].Name, Start: pl.Start, Size: pl.Size}})
+		}
+	}
+	return served, reserved
 }
 
 // adopt puts a draft in force, unless something was taken since it was made.
@@ -194,48 +284,59 @@ func (a *Agent) adopt(d draft) bool {
 	if a.version != d.version {
 		return false
 	}
-	a.offers = d.plan.Offers
+	a.offers, a.reserved = d.mine.Offers, d.reserved
 	for job, spots := range d.claims {
 		a.promised[job].spots = spots
 	}
 	return true
 }
 
-// read asks slurmctld for the node, then for its jobs, and counts every job without a lease as holding what it took.
+// read asks slurmctld for the nodes, then for the jobs, and counts every job here without a lease as holding what it took.
 // The order matters: a job that starts between the two reads is then among the jobs; read the other way round it would
 // only be in GresUsed, and its slice would be offered once more.
-func (a *Agent) read(ctx context.Context) (slurm.Node, error) {
-	node, err := a.ctl.Node(ctx, a.cfg.Node)
-	if err != nil {
-		return node, err
+func (a *Agent) read(ctx context.Context) (look plan.Look, node slurm.Node, err error) {
+	if look.Nodes, err = a.ctl.Nodes(ctx); err != nil {
+		return look, node, err
 	}
+	own := slices.IndexFunc(look.Nodes, func(n slurm.Node) bool { return n.Name == a.cfg.Node })
+	if own < 0 {
+		return look, node, fmt.Errorf("%s: %w; is this the NodeName in slurm.conf?", a.cfg.Node, slurm.ErrNoNode)
+	}
+	node = look.Nodes[own]
 	if err := a.learnTotal(node); err != nil {
-		return node, err
+		return look, node, err
 	}
-	jobs, err := a.ctl.OnNode(ctx, a.cfg.Node)
-	if err != nil {
-		return node, err
+	if look.Queue, err = a.ctl.Queue(ctx); err != nil {
+		return look, node, err
 	}
+	look.At = a.now()
+	return look, node, a.account(ctx, look.Queue.On(a.cfg.Node))
+}
+
+// account counts the jobs that are on the node.
+func (a *Agent) account(ctx context.Context, jobs []slurm.JobOnNode) error {
 	present := map[uint32]bool{}
+	ends := map[uint32]time.Time{}
 	for _, j := range jobs {
-		present[j.ID] = true
+		present[j.ID], ends[j.ID] = true, j.End
 		// A job that is ending takes nothing any more: a prolog that still comes is refused.
 		if !j.Holds() || !asksForSlices(j.Job) || a.accounted(j.ID, j.Restarts) {
 			continue
 		}
 		if err := a.preLease(ctx, j.ID); err != nil {
-			return node, err
+			return err
 		}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.ends = ends
 	for job, pr := range a.promised {
 		if !present[job] && !pr.leasing {
 			delete(a.promised, job)
 			a.version++
 		}
 	}
-	return node, nil
+	return nil
 }
 
 func (a *Agent) accounted(job uint32, restarts int) bool {

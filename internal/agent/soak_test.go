@@ -57,7 +57,7 @@ func soak(t *testing.T, seed uint64, steps int) {
 		}()
 	})
 	s.fake.After(func(c slurmtest.Call) {
-		if c.Op == "UpdateGRES" && c.Err == nil {
+		if c.Op == "UpdateNode" && c.Err == nil {
 			s.check(c)
 		}
 		if s.chance(0.3) {

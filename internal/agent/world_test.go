@@ -208,7 +208,7 @@ func (w *world) offers() map[string]int {
 	}
 	free, used := count(n.Gres), count(n.GresUsed)
 	for p := range free {
-		if free[p] -= used[p]; free[p] <= 0 || p == closedType {
+		if free[p] -= used[p]; free[p] <= 0 || p == slurm.ClosedType {
 			delete(free, p)
 		}
 	}

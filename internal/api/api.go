@@ -63,6 +63,8 @@ type Status struct {
 	// the driver does not report.
 	Profiles []string `json:"profiles"`
 	Stale    []string `json:"stale_profiles,omitempty"`
+	// Reserved is what is kept free here for the first waiting job that has to wait, if it is to get it here.
+	Reserved *Reservation `json:"reserved,omitempty"`
 	// Published is what stood in slurmctld when it last was as planned: profile -> total.
 	Published map[string]int `json:"published"`
 	// PublishedAt is that time, Unix seconds; PublishError is why publishing has failed since.
@@ -91,6 +93,19 @@ type Placement struct {
 	Profile string `json:"profile"`
 	Start   int    `json:"start"`
 	Size    int    `json:"size"`
+}
+
+// Reservation is what is kept for a waiting job on a node. Others may have it if they end before.
+type Reservation struct {
+	Job    uint32          `json:"job"`
+	At     int64           `json:"at"` // when the job is expected to start, Unix seconds
+	Slices []ReservedSlice `json:"slices"`
+}
+
+// ReservedSlice is where it will be.
+type ReservedSlice struct {
+	GPU int `json:"gpu"`
+	Placement
 }
 
 // Instance is a GPU instance that exists.

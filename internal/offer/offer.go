@@ -12,6 +12,7 @@ package offer
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"caelum/internal/mig"
@@ -25,16 +26,31 @@ type GPU struct {
 	Busy mig.Layout
 	// Blocked are units taken by something that is no placement of this board, or by a stuck instance.
 	Blocked uint64
+	// Ends are, by placement, when the busy ones are expected to end, in seconds on the scale of the cluster's Now; +Inf: unknown. nil: all
+	// unknown.
+	Ends []float64
 	// Idle are existing instances that nobody holds: handing one out costs nothing, and one in the way can be destroyed.
 	Idle mig.Layout
 	// Offerable are the placements that may be put on offer (the site's profiles).
 	Offerable mig.Layout
 }
 
-// Hold counts a placement as busy; idle instances in its way will have to go.
-func (g *GPU) Hold(placement int) {
+// Hold counts a placement as busy until end (seconds; +Inf: unknown); idle instances in its way will have to go.
+func (g *GPU) Hold(placement int, end float64) {
 	g.Busy = g.Busy.With(placement)
+	g.Expect(placement, end)
 	g.Idle = beside(g.Board, g.Idle, g.Busy)
+}
+
+// Expect says when a busy placement is expected to end (seconds; +Inf: unknown).
+func (g *GPU) Expect(placement int, end float64) {
+	if g.Ends == nil {
+		if math.IsInf(end, 1) {
+			return
+		}
+		g.Ends = slices.Repeat([]float64{math.Inf(1)}, len(g.Board.Placements))
+	}
+	g.Ends[placement] = end
 }
 
 // Plan is what may be given out.
@@ -158,19 +174,18 @@ func overtake(jobs []*Job, head int, plan *Plan, serve func(k int, r *Reservatio
 	return false
 }
 
-// NewCluster is one node's GPUs with their offers (one set per GPU; nil: none) taken.
-func NewCluster(gpus []GPU, offers []mig.Layout, policy place.Policy) *Cluster {
-	c := &Cluster{Policy: policy, Nodes: [][]int{nil}}
-	state := make([]place.GPU, len(gpus))
-	for k, g := range gpus {
-		if g.Board != nil {
-			taken := g.Busy
-			if offers != nil {
-				taken |= offers[k]
-			}
-			state[k] = place.GPU{Board: g.Board, Layout: taken, Blocked: g.Blocked, Idle: beside(g.Board, g.Idle, taken)}
+// NewCluster is the GPUs of these nodes, in the order in which slurmctld would take the nodes.
+func NewCluster(policy place.Policy, nodes ...[]GPU) *Cluster {
+	c := &Cluster{Policy: policy}
+	var state []place.GPU
+	for _, gpus := range nodes {
+		var on []int
+		for _, g := range gpus {
+			on = append(on, len(state))
+			state = append(state, place.GPU{Board: g.Board, Layout: g.Busy, Blocked: g.Blocked, Idle: g.Idle, Ends: g.Ends})
+			c.Offerable = append(c.Offerable, g.Offerable)
 		}
-		c.Nodes[0], c.Offerable = append(c.Nodes[0], k), append(c.Offerable, g.Offerable)
+		c.Nodes = append(c.Nodes, on)
 	}
 	c.Pool = place.NewPool(state)
 	return c
@@ -235,7 +250,7 @@ func Pack(gpus []GPU, demands []*Job) (map[uint32][]Spot, bool) {
 	for i, g := range gpus {
 		state[i] = place.GPU{Board: g.Board, Layout: g.Busy, Blocked: g.Blocked, Idle: g.Idle}
 	}
-	largest := NewCluster(gpus, nil, nil)
+	largest := NewCluster(nil, gpus)
 	var jobs []uint32
 	var profiles []string
 	for _, d := range demands {

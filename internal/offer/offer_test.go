@@ -62,7 +62,7 @@ func TestNotebook(t *testing.T) {
 				}
 				return ""
 			case "plan": // one job a line: id profile count [profile count ...]
-				plan := Make(NewCluster(gpus, nil, place.Reach), demands(d.Input), false)
+				plan := Make(NewCluster(place.Reach, gpus), demands(d.Input), false)
 				if err := plan.Check(gpus); err != nil {
 					return "UNSOUND: " + err.Error()
 				}
@@ -162,7 +162,7 @@ func TestSound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := drawNode(t)
 		jobs := drawDemands(t, gpus)
-		plan := Make(NewCluster(gpus, nil, place.Reach), jobs, false)
+		plan := Make(NewCluster(place.Reach, gpus), jobs, false)
 		for i, g := range gpus {
 			var taken [64]bool
 			of := map[int]int{}

@@ -210,12 +210,12 @@ func TestNothingOddIsRun(t *testing.T) {
 	for _, err := range []error{
 		errNode,
 		errOnNode,
-		c.UpdateGRES(ctx, "n[1-9]", []GRES{{"mig", "closed", 1}}),
-		c.UpdateGRES(ctx, "n1 gres=gpu:0", []GRES{{"mig", "closed", 1}}),
-		c.UpdateGRES(ctx, "-d", []GRES{{"mig", "closed", 1}}),
-		c.UpdateGRES(ctx, "n1", nil),
-		c.UpdateGRES(ctx, "n1", []GRES{{"mig", "x,gpu:0", 1}}),
-		c.UpdateGRES(ctx, "n1", []GRES{{"mig", "closed", -1}}),
+		c.UpdateNode(ctx, "n[1-9]", []GRES{{"mig", "closed", 1}}, ""),
+		c.UpdateNode(ctx, "n1 gres=gpu:0", []GRES{{"mig", "closed", 1}}, ""),
+		c.UpdateNode(ctx, "-d", []GRES{{"mig", "closed", 1}}, ""),
+		c.UpdateNode(ctx, "n1", nil, ""),
+		c.UpdateNode(ctx, "n1", []GRES{{"mig", "x,gpu:0", 1}}, ""),
+		c.UpdateNode(ctx, "n1", []GRES{{"mig", "closed", -1}}, ""),
 		c.SetJobGRES(ctx, 7, []GRES{{"mig ", "", 1}}),
 		c.SetAdminComment(ctx, 7, "a\x00b"),
 	} {

@@ -1,7 +1,9 @@
 package slurm
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -45,6 +47,18 @@ func (c Config) Has(key, word string) bool {
 	return slices.ContainsFunc(strings.Split(c.Values[key], ","), func(w string) bool {
 		return strings.EqualFold(strings.TrimSpace(w), word)
 	})
+}
+
+// Controllers are the addresses of slurmctld's hosts, the first first, as nodes know them.
+func (c Config) Controllers() (all []string) {
+	for k := 0; ; k++ {
+		host, ok := c.Values[fmt.Sprintf("SlurmctldHost[%d]", k)] // name(address), or a name that is both
+		if !ok {
+			return all
+		}
+		name, address, _ := strings.Cut(strings.TrimSuffix(host, ")"), "(")
+		all = append(all, cmp.Or(address, name))
+	}
 }
 
 // RelativeIndex reports whether Slurm numbers CUDA_VISIBLE_DEVICES within the step: it does where task/cgroup

@@ -189,3 +189,6 @@ func requestGRES(s string) ([]GRES, error) {
 	}
 	return ParseGRES(strings.Join(kept, ","))
 }
+
+// ClosedType is the filler of gres/mig: what is not on offer, so that the node's total never changes.
+const ClosedType = "closed"

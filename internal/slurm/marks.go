@@ -8,6 +8,9 @@ const (
 	// MarkHeld is on a job that job_submit.lua submitted held and that an agent shall release. A hold without it is a
 	// user's or an admin's own.
 	MarkHeld = "caelum:held"
+	// MarkReleased takes the place of MarkHeld when an agent has released the job: a hold from then on is a user's or an
+	// admin's own.
+	MarkReleased = "caelum:released"
 	// MarkKey comes before the job's key, 16 hexadecimal digits.
 	MarkKey = "caelum:key="
 )

@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -26,6 +27,10 @@ type Node struct {
 	Features                  []string
 	// Addr is NodeAddr: a name or an address.
 	Addr string
+	// Weight orders nodes: of those that would do, slurmctld takes the ones with the lowest.
+	Weight int
+	// Extra is an admin's or a program's text, free of newlines (since 22.05).
+	Extra string
 	// Version is the release of its slurmd, such as 22.05.8; empty if it has never registered.
 	Version string
 }
@@ -77,6 +82,11 @@ func parseNode(out, name string) (Node, error) {
 		case "State":
 			// A node that does not respond has a trailing * on its base state in releases before 22.05.
 			n.States = strings.Split(strings.ReplaceAll(word, "*", ""), "+")
+			for w := range strings.FieldsSeq(rest) {
+				if v, ok := strings.CutPrefix(w, "Weight="); ok {
+					n.Weight, e = strconv.Atoi(v)
+				}
+			}
 		case "Partitions":
 			n.Partitions = list(word)
 		case "BootTime":
@@ -95,6 +105,8 @@ func parseNode(out, name string) (Node, error) {
 			}
 		case "Reason":
 			n.Reason = value
+		case "Extra":
+			n.Extra = value
 		}
 		keep(e)
 	}

@@ -88,6 +88,34 @@ func (l look) into(j *Job) {
 // filled in; Job has them.
 type JobOnNode struct{ Job }
 
+// Queue is all jobs at one moment.
+type Queue struct {
+	// Waiting are the pending jobs, highest priority first.
+	Waiting []Waiting
+	// All has those and every other, also those that are over and that slurmctld has not forgotten yet (MinJobAge). What
+	// only [Client.Job] reads, ExcNodes and Allocated, is not filled in.
+	All []Job
+}
+
+// On lists the jobs that may be on a node, as [Client.OnNode] does.
+func (q Queue) On(node string) (on []JobOnNode) {
+	for _, j := range q.All {
+		if j.Present() && slices.Contains(j.Nodes, node) {
+			on = append(on, JobOnNode{j})
+		}
+	}
+	return on
+}
+
+// Queue reads all jobs: one request, and a second one while jobs wait. ErrUnreachable.
+func (c *Client) Queue(ctx context.Context) (q Queue, err error) {
+	if q.All, err = c.queue(ctx, "-t", "all"); err != nil {
+		return q, err
+	}
+	q.Waiting, err = c.complete(ctx, toWaiting(q.All))
+	return q, err
+}
+
 // OnNode lists the jobs that may be on a node. A job that runs on several nodes and is still completing elsewhere only
 // is not listed: slurmctld shows a completing job's remaining nodes. ErrNoNode, ErrUnreachable.
 func (c *Client) OnNode(ctx context.Context, node string) ([]JobOnNode, error) {
@@ -113,7 +141,11 @@ func (c *Client) Waiting(ctx context.Context) ([]Waiting, error) {
 	if err != nil {
 		return nil, err
 	}
-	waiting := toWaiting(jobs)
+	return c.complete(ctx, toWaiting(jobs))
+}
+
+// complete adds what 22.05 shows in another format only.
+func (c *Client) complete(ctx context.Context, waiting []Waiting) ([]Waiting, error) {
 	if len(waiting) == 0 {
 		return nil, nil
 	}

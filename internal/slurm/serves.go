@@ -5,9 +5,14 @@ import (
 	"strings"
 )
 
+// Able reports whether slurmctld starts jobs on a node in this state. It starts none on a node that is completing either, but that passes.
+func (n Node) Able() bool {
+	return !slices.ContainsFunc([]string{"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "INVALID_REG"}, n.Is)
+}
+
 // Serves reports whether a job could run on the node as far as names tell: partition, nodes, features, and the node's state.
 func (n Node) Serves(w Waiting) bool {
-	if slices.ContainsFunc([]string{"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "INVALID_REG"}, n.Is) {
+	if !n.Able() {
 		return false
 	}
 	common := slices.ContainsFunc(w.Partitions(), func(p string) bool { return slices.Contains(n.Partitions, p) })

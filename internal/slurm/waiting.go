@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Waiting is a pending job. The tasks of an array that slurmctld has not split off yet are one.
@@ -85,4 +86,43 @@ func arrayElements(tasks string) int {
 		n += int(b-a) + 1
 	}
 	return n
+}
+
+// InOrder puts held jobs, which have priority 0 and so come last, back where their age would have them.
+func InOrder(waiting []Waiting) []Waiting {
+	var sorted, held []Waiting
+	for _, w := range waiting {
+		if w.Priority == 0 {
+			held = append(held, w)
+		} else {
+			sorted = append(sorted, w)
+		}
+	}
+	for _, h := range held {
+		at := slices.IndexFunc(sorted, func(w Waiting) bool { return w.ID > h.ID })
+		if at < 0 {
+			at = len(sorted)
+		}
+		sorted = slices.Insert(sorted, at, h)
+	}
+	return sorted
+}
+
+// forgetting is how much later than it might start a requeued job is released. slurmd runs no prolog for a job of which it still
+// knows an earlier run, and 22.05 may know it for two seconds longer than slurmctld keeps the job waiting
+// (_clear_expired_job_states in slurm_cred.c; gone by 24.11).
+const forgetting = 3 * time.Second
+
+// Releasable reports whether an agent may release the job at this time: job_submit.lua submitted it held because slurmctld would have
+// refused it while its slices are not on offer, or slurmctld has since given it up as BadConstraints because they went off
+// offer again. A user's or an admin's own hold bears no such mark.
+func (w Waiting) Releasable(at time.Time) bool {
+	due := w.Job.Eligible
+	if w.Restarts > 0 {
+		due = due.Add(forgetting)
+	}
+	if due.After(at) {
+		return false
+	}
+	return w.HeldByMark() || w.Reason == "BadConstraints" && HasMark(w.AdminComment, MarkReleased)
 }

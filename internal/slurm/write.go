@@ -8,17 +8,20 @@ import (
 	"strings"
 )
 
-// UpdateGRES writes a node's GRES, all of them. slurmctld replaces the node's whole list and answers nothing to what it
+// UpdateNode writes a node's GRES, all of them, and its Extra, in one. slurmctld replaces the node's whole list and answers nothing to what it
 // drops: a GRES left out, or misspelt, is gone (rc=0, 22.05.8), one with File= until slurmctld restarts. A GRES with
 // File= takes its own count or 0 only. ErrNoNode, ErrUnreachable.
-func (c *Client) UpdateGRES(ctx context.Context, node string, gres []GRES) error {
+func (c *Client) UpdateNode(ctx context.Context, node string, gres []GRES, extra string) error {
 	if err := checkNode(node); err != nil {
 		return err
 	}
 	if err := checkGRES(gres); err != nil {
 		return fmt.Errorf("node %s: %w", node, err)
 	}
-	_, err := c.run(ctx, nil, c.scontrol, "update", "nodename="+node, "gres="+FormatGRES(gres))
+	if strings.ContainsAny(extra, "\n\r") {
+		return fmt.Errorf("node %s: a text of several lines cannot be its Extra", node)
+	}
+	_, err := c.run(ctx, nil, c.scontrol, "update", "nodename="+node, "gres="+FormatGRES(gres), "extra="+extra)
 	return err
 }
 

@@ -4,37 +4,39 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/fsnotify/fsnotify"
 	"github.com/sirupsen/logrus"
 
+	"caelum/internal/place"
+	"caelum/internal/plan"
 	"caelum/internal/slurm"
+	"caelum/internal/wake"
 )
 
 // Controller is what the watcher needs of slurmctld; *slurm.Client is the real one.
 type Controller interface {
 	Nodes(ctx context.Context) ([]slurm.Node, error)
-	Waiting(ctx context.Context) ([]slurm.Waiting, error)
+	Queue(ctx context.Context) (slurm.Queue, error)
 }
 
 // Config is what a watcher is told.
 type Config struct {
 	PokeFile string        // job_submit.lua writes to it
-	WakePort int           // agents listen there, UDP
+	WakePort int           // agents and the watcher listen there, UDP
+	Address  string        // where the watcher listens; empty: on all addresses of the host
 	Interval time.Duration // between looks that nothing has asked for
+	Policy   place.Policy  // the agents'
 }
 
 const (
-	patience = 300 * time.Millisecond // before a job's next node is told
-	retry    = time.Second            // after slurmctld has not answered
-	slowdown = 4                      // a look is not begun before this many times what the last one took, ...
-	rest     = 2 * time.Second        // ... or this: it may have waited for a slurmctld that was just starting
+	retry    = time.Second     // after slurmctld has not answered
+	slowdown = 4               // a look is not begun before this many times what the last one took, ...
+	rest     = 2 * time.Second // ... or this: it may have waited for a slurmctld that was just starting
 )
 
 // Watcher tells agents to look.
@@ -47,7 +49,7 @@ type Watcher struct {
 
 // New makes a watcher. It needs neither slurmctld nor the file yet.
 func New(cfg Config, ctl Controller, log *logrus.Entry) *Watcher {
-	return &Watcher{cfg: cfg, ctl: ctl, log: log}
+	return &Watcher{cfg: cfg, ctl: ctl, log: log, concern: concern{policy: cfg.Policy}}
 }
 
 // Run watches until ctx ends. The error says why it cannot begin.
@@ -65,6 +67,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 	daemon.SdNotify(false, daemon.SdNotifyReady)
 	w.log.WithField("file", w.cfg.PokeFile).Info("watching")
+	published := make(chan struct{})
+	go w.listen(ctx, published)
 	next, earliest := time.NewTimer(0), time.Time{}
 	for {
 		select {
@@ -78,14 +82,16 @@ func (w *Watcher) Run(ctx context.Context) error {
 				next.Reset(max(0, time.Until(earliest)))
 			}
 			continue
+		case <-published:
+			next.Reset(max(0, time.Until(earliest)))
+			continue
 		case err := <-events.Errors:
 			w.log.WithError(err).Warn("some submissions may be seen late")
 			continue
 		case <-next.C:
 		}
 		began := time.Now()
-		wait, err := w.look(ctx)
-		if err != nil {
+		if err := w.look(ctx); err != nil {
 			if ctx.Err() == nil {
 				w.log.WithError(err).Warn("couldn't look at the queue; agents look by themselves meanwhile")
 			}
@@ -94,51 +100,49 @@ func (w *Watcher) Run(ctx context.Context) error {
 		}
 		pause := min(slowdown*time.Since(began), rest)
 		earliest = time.Now().Add(pause)
-		next.Reset(max(wait, pause))
+		next.Reset(w.cfg.Interval)
 	}
 }
 
-// look tells whom it concerns, and answers how long the next look has time.
-func (w *Watcher) look(ctx context.Context) (time.Duration, error) {
+// listen hears of agents that have published. Without them the watcher sees submissions only.
+func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
+	err := wake.Listen(ctx, w.cfg.Address, w.cfg.WakePort, func() {
+		select {
+		case published <- struct{}{}:
+		case <-ctx.Done():
+		}
+	})
+	if err != nil {
+		w.log.WithError(err).Error("couldn't listen for agents; some look at the queue late when a slice is freed on another node")
+	}
+}
+
+// look tells whom it concerns.
+func (w *Watcher) look(ctx context.Context) error {
 	if err := w.makeFile(); err != nil {
 		w.log.WithError(err).Error("couldn't make the file that job_submit.lua writes to; submissions are seen late")
 	}
-	nodes, err := w.ctl.Nodes(ctx)
-	if err != nil {
-		return 0, err
+	look := plan.Look{At: time.Now()}
+	var err error
+	if look.Nodes, err = w.ctl.Nodes(ctx); err != nil {
+		return err
 	}
-	waiting, err := w.ctl.Waiting(ctx)
-	if err != nil {
-		return 0, err
+	if look.Queue, err = w.ctl.Queue(ctx); err != nil {
+		return err
 	}
-	wake, more := w.concern.next(nodes, waiting)
-	for _, n := range wake {
+	for _, n := range w.concern.next(look) {
 		w.tell(n)
 	}
-	if more {
-		return patience, nil
-	}
-	return w.cfg.Interval, nil
+	return nil
 }
 
 func (w *Watcher) tell(n slurm.Node) {
 	log := w.log.WithField("node", n.Name)
-	if err := w.datagram(n.Addr); err != nil {
+	if err := wake.Send(n.Addr, w.cfg.WakePort); err != nil {
 		log.WithError(err).Warn("couldn't tell an agent to look")
 		return
 	}
 	log.Debug("told to look")
-}
-
-// datagram says "look now" to the agent at an address. It has no content.
-func (w *Watcher) datagram(addr string) error {
-	conn, err := net.Dial("udp", net.JoinHostPort(addr, strconv.Itoa(w.cfg.WakePort)))
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	_, err = conn.Write(nil)
-	return err
 }
 
 // makeFile makes the file where it is missing: for its owner alone, who must be slurmctld's user.

@@ -13,7 +13,9 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"caelum/internal/place"
 	"caelum/internal/slurm"
+	"caelum/internal/wake"
 )
 
 // queue is a slurmctld with one node and a queue that the test changes.
@@ -37,10 +39,10 @@ func (q *queue) Nodes(context.Context) ([]slurm.Node, error) {
 	return []slurm.Node{q.node}, nil
 }
 
-func (q *queue) Waiting(context.Context) ([]slurm.Waiting, error) {
+func (q *queue) Queue(context.Context) (slurm.Queue, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.waiting, nil
+	return slurm.Queue{Waiting: q.waiting}, nil
 }
 
 func (q *queue) set(f func()) {
@@ -84,7 +86,7 @@ func run(t *testing.T, q *queue, port int) (poke string) {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() {
-		done <- New(Config{PokeFile: poke, WakePort: port, Interval: time.Hour}, q, log.WithField("", "")).Run(ctx)
+		done <- New(Config{PokeFile: poke, WakePort: port, Address: "127.0.0.2", Interval: time.Hour, Policy: place.Reach}, q, log.WithField("", "")).Run(ctx)
 	}()
 	t.Cleanup(func() {
 		stop()
@@ -108,22 +110,38 @@ func run(t *testing.T, q *queue, port int) (poke string) {
 // A submission wakes the agent that could serve it.
 func TestSubmissionWakesAnAgent(t *testing.T) {
 	conn, port := agent(t)
-	q := &queue{node: node(t, "127.0.0.1", "mig:1g.5gb:1,mig:closed:55", "")}
+	q := &queue{node: settled([]slurm.Node{node(t, "127.0.0.1", "", "mig:closed:28", "")})[0]}
 	path := run(t, q, port)
-	q.set(func() { q.waiting = []slurm.Waiting{job(t, 1, "mig:3g.20gb:1")} })
+	q.set(func() { q.waiting = []slurm.Waiting{job(t, 1, "mig:7g.40gb:1")} })
 	poke(t, path)
 	told(t, conn)
+}
+
+// An agent that has published wakes those who have to do something about it.
+func TestPublicationWakesAnAgent(t *testing.T) {
+	conn, port := agent(t)
+	q := &queue{node: settled([]slurm.Node{node(t, "127.0.0.1", "", "mig:closed:28", "")})[0]}
+	run(t, q, port)
+	q.set(func() { q.waiting = []slurm.Waiting{job(t, 1, "mig:7g.40gb:1")} })
+	for range 2000 { // the first may come before the watcher listens
+		wake.Send("127.0.0.2", port)
+		conn.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+		if _, _, err := conn.ReadFrom(make([]byte, 1)); err == nil {
+			return
+		}
+	}
+	t.Error("nobody was told")
 }
 
 // slurmctld away, and the file removed: the watcher goes on.
 func TestWatcherGoesOn(t *testing.T) {
 	conn, port := agent(t)
-	q := &queue{node: node(t, "127.0.0.1", "mig:1g.5gb:1,mig:closed:55", ""), fails: true}
+	q := &queue{node: settled([]slurm.Node{node(t, "127.0.0.1", "", "mig:closed:28", "")})[0], fails: true}
 	path := run(t, q, port)
 	os.Remove(path)
-	q.set(func() { q.waiting, q.fails = []slurm.Waiting{job(t, 1, "mig:3g.20gb:1")}, false })
+	q.set(func() { q.waiting, q.fails = []slurm.Waiting{job(t, 1, "mig:7g.40gb:1")}, false })
 	told(t, conn) // at the next try
-	q.set(func() { q.waiting = append(q.waiting, job(t, 2, "mig:3g.20gb:1")) })
+	q.set(func() { q.waiting = []slurm.Waiting{job(t, 2, "mig:1g.10gb:4")} })
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("the file was not made again: %v, %v", info, err)
@@ -135,9 +153,9 @@ func TestWatcherGoesOn(t *testing.T) {
 // A look that took long, as one that had to wait for slurmctld to start, does not make the next submission wait as much longer.
 func TestSlowLook(t *testing.T) {
 	conn, port := agent(t)
-	q := &queue{node: node(t, "127.0.0.1", "mig:1g.5gb:1,mig:closed:55", ""), hangs: 6 * time.Second}
+	q := &queue{node: settled([]slurm.Node{node(t, "127.0.0.1", "", "mig:closed:28", "")})[0], hangs: 6 * time.Second}
 	path := run(t, q, port)
-	q.set(func() { q.waiting, q.hangs = []slurm.Waiting{job(t, 1, "mig:3g.20gb:1")}, 0 })
+	q.set(func() { q.waiting, q.hangs = []slurm.Waiting{job(t, 1, "mig:7g.40gb:1")}, 0 })
 	poke(t, path)
 	told(t, conn) // within 20 s; four times what the first look took are 24
 }
@@ -146,7 +164,7 @@ func TestSlowLook(t *testing.T) {
 func TestNoFolder(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	err := New(Config{PokeFile: filepath.Join(t.TempDir(), "no", "poke"), Interval: time.Hour}, &queue{}, log.WithField("", "")).Run(context.Background())
+	err := New(Config{PokeFile: filepath.Join(t.TempDir(), "no", "poke"), Interval: time.Hour, Policy: place.Reach}, &queue{}, log.WithField("", "")).Run(context.Background())
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}

@@ -147,6 +147,7 @@ write_configuration() {
     local line
     mkdir -p "$DIR/ctl/slurmctld"
     [[ $AGENT == no ]] || cp "$AGENT_CONFIG" /etc/caelum/caelum.yaml
+    ! watched || echo "wake_address: 127.0.0.1" >>/etc/caelum/caelum.yaml
     if [[ -n $JOB_SUBMIT ]]; then
         cp "$JOB_SUBMIT" /etc/slurm/job_submit.lua
         decisions >/etc/caelum/decisions

@@ -17,7 +17,6 @@ func (f *Fake) Node(_ context.Context, name string) (out slurm.Node, err error) 
 		n, err := f.node(name)
 		if err == nil {
 			out = f.show(n)
-			out.Asked = time.Now()
 		}
 		return err
 	})
@@ -38,7 +37,7 @@ func (f *Fake) Nodes(context.Context) (out []slurm.Node, err error) {
 func (f *Fake) show(n *node) slurm.Node {
 	used := f.used(n)
 	out := slurm.Node{
-		Name: n.Name, Reason: n.reason, Partitions: slices.Clone(n.Partitions), Features: slices.Clone(n.Features),
+		Name: n.Name, Asked: time.Now(), Extra: n.extra, Reason: n.reason, Partitions: slices.Clone(n.Partitions), Features: slices.Clone(n.Features),
 		Unregistered: n.unregistered, Gres: slices.Clone(n.gres), BootTime: n.boot, SlurmdStartTime: n.slurmd,
 	}
 	busy, completing := false, false
@@ -66,9 +65,9 @@ func (f *Fake) show(n *node) slurm.Node {
 	return out
 }
 
-// UpdateGRES does what slurm.Client.UpdateGRES has slurmctld do.
-func (f *Fake) UpdateGRES(_ context.Context, name string, gres []slurm.GRES) error {
-	return f.call(Call{Op: "UpdateGRES", Node: name, GRES: gres}, func() error {
+// UpdateNode does what slurm.Client.UpdateNode has slurmctld do.
+func (f *Fake) UpdateNode(_ context.Context, name string, gres []slurm.GRES, extra string) error {
+	return f.call(Call{Op: "UpdateNode", Node: name, GRES: gres}, func() error {
 		n, err := f.node(name)
 		if err != nil {
 			return err
@@ -84,7 +83,7 @@ func (f *Fake) UpdateGRES(_ context.Context, name string, gres []slurm.GRES) err
 			}
 			list = append(list, g)
 		}
-		n.gres, n.total = list, total(list)
+		n.gres, n.total, n.extra = list, total(list), extra
 		return nil
 	})
 }
@@ -130,17 +129,34 @@ func (f *Fake) OnNode(_ context.Context, name string) (out []slurm.JobOnNode, er
 	return out, err
 }
 
-// Waiting answers like slurm.Client.Waiting.
-func (f *Fake) Waiting(context.Context) (out []slurm.Waiting, err error) {
-	err = f.call(Call{Op: "Waiting"}, func() error {
+// Queue answers like slurm.Client.Queue.
+func (f *Fake) Queue(context.Context) (out slurm.Queue, err error) {
+	err = f.call(Call{Op: "Queue"}, func() error {
 		for _, j := range f.sorted() {
-			if j.State == "PENDING" {
-				out = append(out, slurm.Waiting{Job: j.view(false), Elements: 1})
-			}
+			out.All = append(out.All, j.view(false))
 		}
+		out.Waiting = f.waiting()
 		return nil
 	})
 	return out, err
+}
+
+// Waiting answers like slurm.Client.Waiting.
+func (f *Fake) Waiting(context.Context) (out []slurm.Waiting, err error) {
+	err = f.call(Call{Op: "Waiting"}, func() error {
+		out = f.waiting()
+		return nil
+	})
+	return out, err
+}
+
+func (f *Fake) waiting() (all []slurm.Waiting) {
+	for _, j := range f.sorted() {
+		if j.State == "PENDING" {
+			all = append(all, slurm.Waiting{Job: j.view(false), Elements: 1})
+		}
+	}
+	return all
 }
 
 // Config answers like slurm.Client.Config.

@@ -101,6 +101,7 @@ type Fake struct {
 type node struct {
 	Node
 	gres         []slurm.GRES
+	extra        string
 	total        int      // of gres/mig, as last written or registered
 	drain        []string // flags on top of the base state
 	reason       string

@@ -18,7 +18,8 @@ import (
 type controller interface {
 	Node(ctx context.Context, name string) (slurm.Node, error)
 	Nodes(ctx context.Context) ([]slurm.Node, error)
-	UpdateGRES(ctx context.Context, node string, gres []slurm.GRES) error
+	UpdateNode(ctx context.Context, node string, gres []slurm.GRES, extra string) error
+	Queue(ctx context.Context) (slurm.Queue, error)
 	Job(ctx context.Context, id uint32) (slurm.Job, error)
 	OnNode(ctx context.Context, node string) ([]slurm.JobOnNode, error)
 	Waiting(ctx context.Context) ([]slurm.Waiting, error)
@@ -84,7 +85,7 @@ func TestStory(t *testing.T) {
 					_, err = f.Submit(j)
 				}
 			case "update":
-				err = f.UpdateGRES(ctx, arg("node"), gres(t, d.Input))
+				err = f.UpdateNode(ctx, arg("node"), gres(t, d.Input), "")
 			case "tick":
 				out = fmt.Sprintln("started", f.Tick())
 			case "end":
@@ -166,7 +167,7 @@ func draw(t *testing.T, f *Fake) string {
 func TestHooks(t *testing.T) {
 	ctx := context.Background()
 	f := New(testNodes(t)...)
-	if err := f.UpdateGRES(ctx, "n1", gres(t, "gpu:a100:14,mig:2g.10gb:1,mig:closed:27")); err != nil {
+	if err := f.UpdateNode(ctx, "n1", gres(t, "gpu:a100:14,mig:2g.10gb:1,mig:closed:27"), ""); err != nil {
 		t.Fatal(err)
 	}
 	id, err := f.Submit(slurm.Job{PerNode: gres(t, "gpu:1,mig:2g.10gb:1"), Batch: true, Requeue: true})
@@ -186,7 +187,7 @@ func TestHooks(t *testing.T) {
 		switch c.Op {
 		case "OnNode":
 			f.Tick() // the job starts before the list is read
-		case "UpdateGRES":
+		case "UpdateNode":
 			return slurm.ErrUnreachable
 		}
 		return nil
@@ -195,7 +196,7 @@ func TestHooks(t *testing.T) {
 	if err != nil || len(on) != 1 || on[0].ID != id {
 		t.Errorf("%v %v", on, err)
 	}
-	if err := f.UpdateGRES(ctx, "n1", gres(t, closed)); !errors.Is(err, slurm.ErrUnreachable) {
+	if err := f.UpdateNode(ctx, "n1", gres(t, closed), ""); !errors.Is(err, slurm.ErrUnreachable) {
 		t.Error(err)
 	}
 	if n, _ := f.Node(ctx, "n1"); slurm.FormatGRES(n.Gres) != "gpu:a100:14,mig:2g.10gb:1,mig:closed:27" {
@@ -222,7 +223,7 @@ func TestConcurrent(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for range 20 {
-				f.UpdateGRES(ctx, "n1", offer)
+				f.UpdateNode(ctx, "n1", offer, "")
 				f.Submit(slurm.Job{PerNode: []slurm.GRES{{Name: "gpu", Count: 1}, {Name: "mig", Type: "1g.5gb", Count: 1}}})
 				f.Tick()
 				n, _ := f.Node(ctx, "n1")

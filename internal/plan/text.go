@@ -1,0 +1,279 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"caelum/internal/mig"
+	"caelum/internal/offer"
+)
+
+// word begins what is Caelum's in a node's Extra; the rest of the text is somebody else's.
+const word = "caelum="
+
+// version of the format. A node with another one is not planned for by others, and goes on by itself.
+const version = "1"
+
+// Text is what stands on a node's GPUs, as one word: items that end in semicolons, the version first. A board, with its profiles, stands before
+// the GPUs that are of it.
+//
+//	board/8                                  units
+//	profile/1g.5gb/1/1/7/0.0.0.0/0.1.2.3     name, compute slices, units, most instances, engines (DEC ENC JPEG OFA; -1: unknown), starts
+//	other/7g.40gb/7/8/1/5.0.1.1/0            the same of a profile that is not given out
+//	gpu/3g.20gb@0=1763790000,~1g.5gb@6,!80   busy until then (Unix seconds; none: unknown), idle, blocked units (hexadecimal mask)
+//	none                                     a GPU that is not managed
+//
+// Of the profiles that are not given out the plain ones are there, as the largest tells what a GPU has to share out; instances of the rest are blocked units.
+func Text(gpus []offer.GPU) string {
+	items := []string{version}
+	last := ""
+	for _, g := range gpus {
+		if g.Board == nil {
+			items = append(items, "none")
+			continue
+		}
+		given := func(p mig.Profile) bool {
+			i, _ := g.Board.ProfileIndex(p.Name)
+			return g.Offerable&g.Board.OfProfile(i) != 0
+		}
+		of := g.Board.Select(func(p mig.Profile) bool { return mig.Plain(p) || given(p) })
+		if b := boardText(of, given); b != last {
+			items, last = append(items, b), b
+		}
+		items = append(items, gpuText(of, g))
+	}
+	return strings.Join(items, ";")
+}
+
+func boardText(b *mig.Board, given func(mig.Profile) bool) string {
+	items := []string{"board/" + strconv.Itoa(b.Grid)}
+	for _, p := range b.Profiles {
+		kind := "other"
+		if given(p) {
+			kind = "profile"
+		}
+		items = append(items, fmt.Sprintf("%s/%s/%d/%d/%d/%s/%s", kind, p.Name, p.Compute, p.Size, p.Max,
+			numbers([]int{p.DEC, p.ENC, p.JPEG, p.OFA}), numbers(p.Starts)))
+	}
+	return strings.Join(items, ";")
+}
+
+func gpuText(of *mig.Board, g offer.GPU) string {
+	busy, blocked := of.Carry(g.Board, g.Busy)
+	idle, _ := of.Carry(g.Board, g.Idle)
+	blocked |= g.Blocked
+	var stands []string
+	for i := range busy.Indices() {
+		text := label(of, i)
+		if g.Ends != nil {
+			there, _ := g.Board.Placement(of.Profiles[of.Placements[i].Profile].Name, of.Placements[i].Start)
+			if end := g.Ends[there]; !math.IsInf(end, 1) {
+				text += "=" + strconv.FormatInt(int64(end), 10)
+			}
+		}
+		stands = append(stands, text)
+	}
+	for i := range idle.Indices() {
+		stands = append(stands, "~"+label(of, i))
+	}
+	if blocked != 0 {
+		stands = append(stands, "!"+strconv.FormatUint(blocked, 16))
+	}
+	return "gpu/" + strings.Join(stands, ",")
+}
+
+func label(b *mig.Board, i int) string {
+	return b.Profiles[b.Placements[i].Profile].Name + "@" + strconv.Itoa(b.Placements[i].Start)
+}
+
+func numbers(list []int) string {
+	all := make([]string, len(list))
+	for i, n := range list {
+		all[i] = strconv.Itoa(n)
+	}
+	return strings.Join(all, ".")
+}
+
+// In finds Caelum's word in a node's Extra, empty if there is none.
+func In(extra string) string {
+	for w := range strings.FieldsSeq(extra) {
+		if text, ok := strings.CutPrefix(w, word); ok {
+			return text
+		}
+	}
+	return ""
+}
+
+// Into replaces Caelum's word in a node's Extra, and leaves what else stands there. An empty text takes it out.
+func Into(extra, text string) string {
+	words := slices.DeleteFunc(strings.Fields(extra), func(w string) bool { return strings.HasPrefix(w, word) })
+	if text != "" {
+		words = append(words, word+text)
+	}
+	return strings.Join(words, " ")
+}
+
+// Parse reads what Text wrote.
+func Parse(text string) (gpus []offer.GPU, err error) {
+	items := strings.Split(text, ";")
+	if items[0] != version {
+		return nil, fmt.Errorf("version %.20q of a node's text; this is %s", items[0], version)
+	}
+	var board described
+	for items = items[1:]; len(items) > 0; {
+		kind, rest, _ := strings.Cut(items[0], "/")
+		switch {
+		case kind == "board":
+			n := 1
+			for n < len(items) && (strings.HasPrefix(items[n], "profile/") || strings.HasPrefix(items[n], "other/")) {
+				n++
+			}
+			if board, err = boardOf(strings.Join(items[:n], ";")); err != nil {
+				return nil, err
+			}
+			items = items[n:]
+			continue
+		case kind == "none" && rest == "":
+			gpus = append(gpus, offer.GPU{})
+		case kind == "gpu" && board.Board != nil:
+			g, err := parseGPU(board, rest)
+			if err != nil {
+				return nil, fmt.Errorf("GPU %d: %w", len(gpus), err)
+			}
+			gpus = append(gpus, g)
+		default:
+			return nil, fmt.Errorf("%.40q in a node's text", items[0])
+		}
+		items = items[1:]
+	}
+	return gpus, nil
+}
+
+// described is a board and what of it is given out.
+type described struct {
+	*mig.Board
+	offerable mig.Layout
+}
+
+// boards has one board for each description: what is one board to a policy must be one pointer.
+var boards sync.Map
+
+// most is how many descriptions are remembered: a cluster has a few, and what is read is not ours.
+const most = 1000
+
+func boardOf(text string) (described, error) {
+	if b, ok := boards.Load(text); ok {
+		return b.(described), nil
+	}
+	b, err := parseBoard(text)
+	if err != nil {
+		return b, err
+	}
+	n := 0
+	boards.Range(func(any, any) bool { n++; return n < most })
+	if n == most {
+		boards.Clear()
+	}
+	kept, _ := boards.LoadOrStore(text, b)
+	return kept.(described), nil
+}
+
+func parseBoard(text string) (b described, err error) {
+	items := strings.Split(text, ";")
+	grid, err := strconv.Atoi(strings.TrimPrefix(items[0], "board/"))
+	if err != nil {
+		return b, err
+	}
+	var profiles []mig.Profile
+	given := map[string]bool{}
+	for _, item := range items[1:] {
+		f := strings.Split(item, "/")
+		if len(f) != 7 {
+			return b, fmt.Errorf("%.40q describes no profile", item)
+		}
+		p := mig.Profile{Name: f[1], SM: -1, CE: -1}
+		var engines []int
+		for _, e := range []error{
+			number(f[2], &p.Compute), number(f[3], &p.Size), number(f[4], &p.Max), list(f[5], &engines), list(f[6], &p.Starts),
+		} {
+			err = errors.Join(err, e)
+		}
+		if err != nil || len(engines) != 4 {
+			return b, fmt.Errorf("%.40q describes no profile", item)
+		}
+		p.DEC, p.ENC, p.JPEG, p.OFA = engines[0], engines[1], engines[2], engines[3]
+		profiles, given[p.Name] = append(profiles, p), f[0] == "profile"
+	}
+	if b.Board, err = mig.NewBoard("board", "gpu", "", grid, profiles); err != nil {
+		return b, err
+	}
+	for i, p := range b.Profiles {
+		if given[p.Name] {
+			b.offerable |= b.OfProfile(i)
+		}
+	}
+	return b, nil
+}
+
+func number(text string, to *int) (err error) {
+	*to, err = strconv.Atoi(text)
+	return err
+}
+
+func list(text string, to *[]int) error {
+	for part := range strings.SplitSeq(text, ".") {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			return err
+		}
+		*to = append(*to, n)
+	}
+	return nil
+}
+
+func parseGPU(b described, text string) (g offer.GPU, err error) {
+	g.Board, g.Offerable = b.Board, b.offerable
+	if text == "" {
+		return g, nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		if mask, ok := strings.CutPrefix(part, "!"); ok {
+			if g.Blocked, err = strconv.ParseUint(mask, 16, 64); err != nil {
+				return g, err
+			}
+			continue
+		}
+		name, idle := strings.CutPrefix(part, "~")
+		name, end, ends := strings.Cut(name, "=")
+		profile, at, _ := strings.Cut(name, "@")
+		start, err := strconv.Atoi(at)
+		if err != nil {
+			return g, err
+		}
+		i, ok := b.Placement(profile, start)
+		if !ok || !b.Fits(g.Busy|g.Idle, i) {
+			return g, fmt.Errorf("%.40q cannot stand there", part)
+		}
+		until := math.Inf(1)
+		if ends {
+			if until, err = strconv.ParseFloat(end, 64); err != nil {
+				return g, err
+			}
+		}
+		if idle {
+			g.Idle = g.Idle.With(i)
+		} else {
+			g.Busy = g.Busy.With(i)
+			g.Expect(i, until)
+		}
+	}
+	if b.Occupied(g.Busy|g.Idle)&g.Blocked != 0 {
+		return g, errors.New("an instance on blocked units")
+	}
+	return g, nil
+}

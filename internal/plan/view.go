@@ -1,0 +1,166 @@
+package plan
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"caelum/internal/mig"
+	"caelum/internal/offer"
+	"caelum/internal/place"
+	"caelum/internal/slurm"
+)
+
+// Look is slurmctld's answers, the nodes asked for before the queue.
+type Look struct {
+	Nodes []slurm.Node
+	Queue slurm.Queue
+	At    time.Time // when, by the clock of the host that asked
+}
+
+// View is a look as package offer wants it.
+type View struct {
+	*offer.Cluster
+	// Members are the nodes that are planned for, by their index in the cluster.
+	Members []slurm.Node
+	// Jobs are those that could start if their slices were on offer, in slurmctld's order, and Waiting what each is there. The pending
+	// tasks of an array that are one entry there are several here.
+	Jobs    []*offer.Job
+	Waiting []slurm.Waiting
+}
+
+// making is the longest that it takes from slurmctld's start of a job until its slices are made, in seconds: seven instances to
+// destroy and one to create take 2 s on an A100, the rest is what slurmd does before it asks.
+const making = 5
+
+// overdue is how much longer a job is taken to run that should have ended, in seconds: slurmctld looks for such jobs every 30 s.
+const overdue = 30
+
+// New makes a view of a look. Nodes that without says yes to are left out.
+func New(look Look, policy place.Policy, without func(slurm.Node) bool) *View {
+	v := &View{}
+	nodes := slices.Clone(look.Nodes)
+	slices.SortStableFunc(nodes, func(a, b slurm.Node) int { return cmp.Compare(a.Weight, b.Weight) })
+	now := float64(look.At.UnixMilli()) / 1000
+	var stands [][]offer.GPU
+	for _, n := range nodes {
+		text := In(n.Extra)
+		if text == "" || !n.Able() || n.Unregistered || without != nil && without(n) {
+			continue
+		}
+		gpus, err := Parse(text)
+		if err != nil {
+			continue
+		}
+		for k := range gpus {
+			overrun(&gpus[k], now)
+		}
+		v.Members, stands = append(v.Members, n), append(stands, gpus)
+	}
+	v.Cluster = offer.NewCluster(policy, stands...)
+	v.Now, v.Making = now, making
+	v.recent(look.Queue.All)
+	v.queue(look)
+	return v
+}
+
+// overrun expects what should have ended to end soon.
+func overrun(g *offer.GPU, now float64) {
+	for i := range g.Ends {
+		if g.Ends[i] < now {
+			g.Ends[i] = now + overdue
+		}
+	}
+}
+
+// recent tells what was asked for lately: by the jobs that slurmctld has not forgotten yet.
+func (v *View) recent(all []slurm.Job) {
+	jobs := slices.DeleteFunc(slices.Clone(all), func(j slurm.Job) bool { return len(j.SlicesPerNode()) == 0 })
+	slices.SortStableFunc(jobs, func(a, b slurm.Job) int { return cmp.Or(a.Submit.Compare(b.Submit), cmp.Compare(a.ID, b.ID)) })
+	var recent place.Recent
+	for _, j := range jobs {
+		recent.Asked(place.Request{Profile: j.SlicesPerNode()[0].Type, Duration: limitOf(j)})
+	}
+	v.Weights, v.MeanDuration = recent.Weights(), recent.MeanDuration()
+}
+
+// limitOf is how long a job can run, in seconds; +Inf: for ever.
+func limitOf(j slurm.Job) float64 {
+	if j.TimeLimit == 0 {
+		return math.Inf(1)
+	}
+	return j.TimeLimit.Seconds()
+}
+
+func (v *View) queue(look Look) {
+	slots := 0
+	for _, n := range v.Members {
+		for _, g := range n.Gres {
+			if g.Name == "gpu" {
+				slots += g.Count
+			}
+		}
+	}
+	for _, w := range slurm.InOrder(look.Queue.Waiting) {
+		if !w.Eligible() && !w.Releasable(look.At) {
+			continue
+		}
+		job := Job(w)
+		for k, n := range v.Members {
+			if n.Serves(w) {
+				job.On = append(job.On, k)
+			}
+		}
+		if len(job.Wants) == 0 || len(job.On) == 0 {
+			continue
+		}
+		if len(job.On) == len(v.Members) {
+			job.On = nil
+		}
+		// More of an array's tasks than the cluster has slots cannot start.
+		for range min(w.Elements, slots) {
+			one := *job
+			v.Jobs, v.Waiting = append(v.Jobs, &one), append(v.Waiting, w)
+		}
+	}
+}
+
+// Job is what a waiting job needs.
+func Job(w slurm.Waiting) *offer.Job {
+	j := &offer.Job{ID: w.ID, Nodes: max(w.NumNodes, 1), Runs: limitOf(w.Job), Limit: limitOf(w.Job)}
+	for _, g := range w.SlicesPerNode() {
+		if g.Type != "" && g.Type != slurm.ClosedType {
+			j.Wants = append(j.Wants, offer.Want{Profile: g.Type, Count: g.Count})
+		}
+	}
+	return j
+}
+
+// Plan plans the view.
+func (v *View) Plan() offer.Plan { return offer.Make(v.Cluster, v.Jobs, false) }
+
+// Member is a node's index among those that are planned for; -1: it is none.
+func (v *View) Member(name string) int {
+	return slices.IndexFunc(v.Members, func(n slurm.Node) bool { return n.Name == name })
+}
+
+// On is what a plan puts on offer on a member, by its GPUs.
+func (v *View) On(p offer.Plan, member int) (offers []mig.Layout) {
+	for _, g := range v.Nodes[member] {
+		offers = append(offers, p.Offers[g])
+	}
+	return offers
+}
+
+// Counts is what a plan puts on offer on a member, by profile.
+func (v *View) Counts(p offer.Plan, member int) map[string]int {
+	n := map[string]int{}
+	for _, g := range v.Nodes[member] {
+		b := v.Pool.GPU(g).Board
+		for i := range p.Offers[g].Indices() {
+			n[b.Profiles[b.Placements[i].Profile].Name]++
+		}
+	}
+	return n
+}
