@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strconv"
 	"text/tabwriter"
 	"time"
 
@@ -22,11 +21,11 @@ func newJob(g *globals) *cobra.Command {
   srun --jobid 4711 --overlap caelum job 4711     # its owner, from a login node`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := strconv.ParseUint(args[0], 10, 32)
-			if err != nil || id == 0 {
-				return usageError{fmt.Errorf("%q is no job id: want a number (`squeue --format=%%A` prints it for array tasks)", args[0])}
+			id, err := jobID(args[0])
+			if err != nil {
+				return err
 			}
-			lease, err := ask(g, func(ctx context.Context, c *api.Client) (*api.Lease, error) { return c.Job(ctx, uint32(id)) })
+			lease, err := ask(g, func(ctx context.Context, c *api.Client) (*api.Lease, error) { return c.Job(ctx, id) })
 			if err != nil {
 				return err
 			}

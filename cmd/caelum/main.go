@@ -18,6 +18,7 @@ import (
 
 	"caelum/internal/agent"
 	"caelum/internal/api"
+	"caelum/internal/slurm"
 )
 
 // Exit statuses, the same for every command.
@@ -56,7 +57,7 @@ func exitCode(_ *cobra.Command, err error) int {
 	switch {
 	case errors.As(err, &usage):
 		return exitUsage
-	case errors.As(err, &answer) && answer.Code == http.StatusNotFound:
+	case errors.As(err, &answer) && answer.Code == http.StatusNotFound, errors.Is(err, slurm.ErrNoJob):
 		return exitNoSuch
 	case errors.Is(err, errNoAgent):
 		return exitNoAgent
@@ -91,7 +92,7 @@ func newRoot() *cobra.Command {
 	cmd.PersistentFlags().StringVar(&g.runDir, "run-dir", api.DefaultRunDir, "directory of the agent's socket")
 	cmd.PersistentFlags().BoolVar(&g.json, "json", false, "print JSON")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	cmd.AddCommand(newStatus(g), newJob(g), newDoctor(g), newSlurmConfig(g),
+	cmd.AddCommand(newStatus(g), newJob(g), newExplain(g), newDoctor(g), newSlurmConfig(g),
 		newProfiles(g), newLayouts(g), newPlace(g), newSimulate(g))
 	for _, sub := range cmd.Commands() {
 		sub.Long += "\n" + exitStatusHelp

@@ -20,7 +20,7 @@ func newStatus(g *globals) *cobra.Command {
 		Use:   "status",
 		Short: "Show each GPU of this node: who holds what, and what is on offer",
 		Long: `status draws each GPU as its placement units, lists the instances on it with the jobs that hold them, and the free
-slices that slurmctld may give out now.`,
+slices that slurmctld may give out now. What is kept for the first job that has to wait stands above them: others may have it if they end before.`,
 		Example: `  caelum status
   caelum status --json | jq '.gpus[].instances'`,
 		Args: cobra.NoArgs,
@@ -52,6 +52,13 @@ func printStatus(w io.Writer, s *api.Status, now time.Time) error {
 	if len(s.Stale) > 0 {
 		fmt.Fprintf(w, "slurm.conf has %s, which this node's driver does not report (it has %s): jobs that ask for that never start here; see `caelum doctor`\n",
 			strings.Join(s.Stale, ", "), strings.Join(s.Profiles, ", "))
+	}
+	if r := s.Reserved; r != nil {
+		var kept []string
+		for _, slice := range r.Slices {
+			kept = append(kept, fmt.Sprintf("%s at %d of GPU %d", slice.Profile, slice.Start, slice.GPU))
+		}
+		fmt.Fprintf(w, "kept for job %d, from %s: %s\n", r.Job, time.Unix(r.At, 0).Format(time.DateTime), strings.Join(kept, ", "))
 	}
 	users := map[uint32]string{}
 	for _, l := range s.Leases {

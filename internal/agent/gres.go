@@ -21,6 +21,10 @@ func (a *Agent) write(ctx context.Context, phase string, node slurm.Node, totals
 	if !ok {
 		return fmt.Errorf("node %s: more of gres/mig in use and on offer than its total of %d; raise the count of mig:closed in slurm.conf and gres.conf", node.Name, a.total)
 	}
+	if !sameCounts(gres, node.Gres) {
+		a.offersSince = time.Now()
+		d.text = plan.Text(plan.State{GPUs: d.gpus, Since: a.offersSince})
+	}
 	extra := plan.Into(node.Extra, d.text)
 	if sameCounts(gres, node.Gres) && extra == node.Extra {
 		return nil

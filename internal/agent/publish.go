@@ -204,7 +204,7 @@ func (a *Agent) plan(look plan.Look, node slurm.Node) draft {
 	d := draft{version: a.version, withheld: node.Unregistered, gpus: a.view()}
 	d.claims = a.settleClaims(d.gpus)
 	a.mu.Unlock()
-	d.text = plan.Text(d.gpus)
+	d.text = plan.Text(plan.State{GPUs: d.gpus, Since: a.offersSince})
 	nothing := offer.Plan{Offers: make([]mig.Layout, len(d.gpus))}
 	d.mine = nothing
 	look.Nodes = slices.Clone(look.Nodes)
@@ -213,13 +213,9 @@ func (a *Agent) plan(look plan.Look, node slurm.Node) draft {
 			look.Nodes[k].Extra = plan.Into(node.Extra, d.text)
 		}
 	}
-	var v *plan.View
-	var all offer.Plan
-	for news := true; news; {
-		v = plan.New(look, a.policy, func(n slurm.Node) bool { return n.Name != node.Name && a.laggards.Out(n, look.At) })
-		all = v.Plan()
-		news = a.laggards.Follow(v, all, node.Name, look.At)
-	}
+	v := plan.New(look, a.policy, func(n slurm.Node) bool { return n.Name != node.Name && a.laggards.Out(n, look.At) })
+	all := v.Plan()
+	a.laggards.Follow(v, all, node.Name, look.At)
 	if me := v.Member(node.Name); me >= 0 {
 		d.mine.Offers = a.carry(d.gpus, v, all, me)
 		d.served, d.reserved = a.share(v, all, me)
@@ -291,11 +287,9 @@ func (a *Agent) adopt(d draft) bool {
 	return true
 }
 
-// read asks slurmctld for the nodes, then for the jobs, and counts every job here without a lease as holding what it took.
-// The order matters: a job that starts between the two reads is then among the jobs; read the other way round it would
-// only be in GresUsed, and its slice would be offered once more.
+// read asks slurmctld for the nodes and the jobs, and counts every job here without a lease as holding what it took.
 func (a *Agent) read(ctx context.Context) (look plan.Look, node slurm.Node, err error) {
-	if look.Nodes, err = a.ctl.Nodes(ctx); err != nil {
+	if look, err = plan.Read(ctx, a.ctl, a.now); err != nil {
 		return look, node, err
 	}
 	own := slices.IndexFunc(look.Nodes, func(n slurm.Node) bool { return n.Name == a.cfg.Node })
@@ -306,10 +300,6 @@ func (a *Agent) read(ctx context.Context) (look plan.Look, node slurm.Node, err 
 	if err := a.learnTotal(node); err != nil {
 		return look, node, err
 	}
-	if look.Queue, err = a.ctl.Queue(ctx); err != nil {
-		return look, node, err
-	}
-	look.At = a.now()
 	return look, node, a.account(ctx, look.Queue.On(a.cfg.Node))
 }
 

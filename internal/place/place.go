@@ -54,7 +54,7 @@ type Policy interface {
 var Reach Policy = byLayout(mostReach)
 
 // DefaultPolicy is the name of the policy in force where nobody chose one.
-const DefaultPolicy = "reach"
+const DefaultPolicy = "qla"
 
 var policies = []struct {
 	name string

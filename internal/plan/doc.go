@@ -5,6 +5,7 @@
 //	Text, Parse  what stands on a node's GPUs, as its agent writes it into the node's Extra
 //	Look         slurmctld's answers at one moment
 //	View         a look as package offer wants it: the GPUs of all nodes, and who waits for them
+//	Explain      why a job waits
 //
 // # When they do not agree
 //
@@ -15,5 +16,5 @@
 // A node whose agent does not follow (it hangs, or cannot reach slurmctld) would have jobs planned on it that never start: after a
 // while the other agents plan without it ([Laggards]). A node that slurmctld starts nothing on is never planned for.
 //
-// It is pure but for a cache of boards: values in, values out; no clock, no I/O.
+// All but Read is pure but for a cache of boards: values in, values out; no clock, no I/O.
 package plan

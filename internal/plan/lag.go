@@ -29,8 +29,8 @@ func (l *Laggards) Out(n slurm.Node, at time.Time) bool {
 	return ok && b.shows == shows(n) && at.Sub(b.since) > l.Patience
 }
 
-// Follow notes which nodes do not have on offer what the plan has them offer, but for one, and reports whether one of them is to be left out from now on.
-func (l *Laggards) Follow(v *View, p offer.Plan, but string, at time.Time) (news bool) {
+// Follow notes which nodes do not have on offer at this time what the plan has them offer, but for one.
+func (l *Laggards) Follow(v *View, p offer.Plan, but string, at time.Time) {
 	if l.behind == nil {
 		l.behind = map[string]lag{}
 	}
@@ -42,9 +42,7 @@ func (l *Laggards) Follow(v *View, p offer.Plan, but string, at time.Time) (news
 		if b, ok := l.behind[n.Name]; !ok || b.shows != shows(n) {
 			l.behind[n.Name] = lag{shows(n), at}
 		}
-		news = news || l.Out(n, at)
 	}
-	return news
 }
 
 // lacks reports whether a node has less free than the plan would have it offer.

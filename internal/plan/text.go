@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"caelum/internal/mig"
 	"caelum/internal/offer"
@@ -19,7 +20,13 @@ const word = "caelum="
 // version of the format. A node with another one is not planned for by others, and goes on by itself.
 const version = "1"
 
-// Text is what stands on a node's GPUs, as one word: items that end in semicolons, the version first. A board, with its profiles, stands before
+// State is what an agent publishes of its node.
+type State struct {
+	GPUs  []offer.GPU
+	Since time.Time // since when its offers have been what they are
+}
+
+// Text is a node's state as one word: items that end in semicolons, the version first. A board, with its profiles, stands before
 // the GPUs that are of it.
 //
 //	board/8                                  units
@@ -27,12 +34,13 @@ const version = "1"
 //	other/7g.40gb/7/8/1/5.0.1.1/0            the same of a profile that is not given out
 //	gpu/3g.20gb@0=1763790000,~1g.5gb@6,!80   busy until then (Unix seconds; none: unknown), idle, blocked units (hexadecimal mask)
 //	none                                     a GPU that is not managed
+//	since/1763790000                         the node's offers have been what they are since then (Unix seconds)
 //
 // Of the profiles that are not given out the plain ones are there, as the largest tells what a GPU has to share out; instances of the rest are blocked units.
-func Text(gpus []offer.GPU) string {
-	items := []string{version}
+func Text(s State) string {
+	items := []string{version, "since/" + strconv.FormatInt(s.Since.Unix(), 10)}
 	last := ""
-	for _, g := range gpus {
+	for _, g := range s.GPUs {
 		if g.Board == nil {
 			items = append(items, "none")
 			continue
@@ -119,10 +127,10 @@ func Into(extra, text string) string {
 }
 
 // Parse reads what Text wrote.
-func Parse(text string) (gpus []offer.GPU, err error) {
+func Parse(text string) (s State, err error) {
 	items := strings.Split(text, ";")
 	if items[0] != version {
-		return nil, fmt.Errorf("version %.20q of a node's text; this is %s", items[0], version)
+		return s, fmt.Errorf("version %.20q of a node's text; this is %s", items[0], version)
 	}
 	var board described
 	for items = items[1:]; len(items) > 0; {
@@ -134,24 +142,30 @@ func Parse(text string) (gpus []offer.GPU, err error) {
 				n++
 			}
 			if board, err = boardOf(strings.Join(items[:n], ";")); err != nil {
-				return nil, err
+				return s, err
 			}
 			items = items[n:]
 			continue
+		case kind == "since":
+			unix, err := strconv.ParseInt(rest, 10, 64)
+			if err != nil {
+				return s, err
+			}
+			s.Since = time.Unix(unix, 0)
 		case kind == "none" && rest == "":
-			gpus = append(gpus, offer.GPU{})
+			s.GPUs = append(s.GPUs, offer.GPU{})
 		case kind == "gpu" && board.Board != nil:
 			g, err := parseGPU(board, rest)
 			if err != nil {
-				return nil, fmt.Errorf("GPU %d: %w", len(gpus), err)
+				return s, fmt.Errorf("GPU %d: %w", len(s.GPUs), err)
 			}
-			gpus = append(gpus, g)
+			s.GPUs = append(s.GPUs, g)
 		default:
-			return nil, fmt.Errorf("%.40q in a node's text", items[0])
+			return s, fmt.Errorf("%.40q in a node's text", items[0])
 		}
 		items = items[1:]
 	}
-	return gpus, nil
+	return s, nil
 }
 
 // described is a board and what of it is given out.
@@ -199,7 +213,7 @@ func parseBoard(text string) (b described, err error) {
 		p := mig.Profile{Name: f[1], SM: -1, CE: -1}
 		var engines []int
 		for _, e := range []error{
-			number(f[2], &p.Compute), number(f[3], &p.Size), number(f[4], &p.Max), list(f[5], &engines), list(f[6], &p.Starts),
+			number(f[2], &p.Compute), number(f[3], &p.Size), number(f[4], &p.Max), numbersOf(f[5], &engines), numbersOf(f[6], &p.Starts),
 		} {
 			err = errors.Join(err, e)
 		}
@@ -225,7 +239,7 @@ func number(text string, to *int) (err error) {
 	return err
 }
 
-func list(text string, to *[]int) error {
+func numbersOf(text string, to *[]int) error {
 	for part := range strings.SplitSeq(text, ".") {
 		n, err := strconv.Atoi(part)
 		if err != nil {

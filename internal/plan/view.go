@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"slices"
 	"time"
@@ -24,6 +25,7 @@ type View struct {
 	*offer.Cluster
 	// Members are the nodes that are planned for, by their index in the cluster.
 	Members []slurm.Node
+	since   []time.Time // by member, since when its offers have been what they are
 	// Jobs are those that could start if their slices were on offer, in slurmctld's order, and Waiting what each is there. The pending
 	// tasks of an array that are one entry there are several here.
 	Jobs    []*offer.Job
@@ -49,14 +51,14 @@ func New(look Look, policy place.Policy, without func(slurm.Node) bool) *View {
 		if text == "" || !n.Able() || n.Unregistered || without != nil && without(n) {
 			continue
 		}
-		gpus, err := Parse(text)
+		state, err := Parse(text)
 		if err != nil {
 			continue
 		}
-		for k := range gpus {
-			overrun(&gpus[k], now)
+		for k := range state.GPUs {
+			overrun(&state.GPUs[k], now)
 		}
-		v.Members, stands = append(v.Members, n), append(stands, gpus)
+		v.Members, v.since, stands = append(v.Members, n), append(v.since, state.Since), append(stands, state.GPUs)
 	}
 	v.Cluster = offer.NewCluster(policy, stands...)
 	v.Now, v.Making = now, making
@@ -108,7 +110,7 @@ func (v *View) queue(look Look) {
 		}
 		job := Job(w)
 		for k, n := range v.Members {
-			if n.Serves(w) {
+			if n.Serves(w) && !n.PassedOver(w, v.since[k]) {
 				job.On = append(job.On, k)
 			}
 		}
@@ -163,4 +165,21 @@ func (v *View) Counts(p offer.Plan, member int) map[string]int {
 		}
 	}
 	return n
+}
+
+// Controller is what a look needs of slurmctld; *slurm.Client is the real one.
+type Controller interface {
+	Nodes(ctx context.Context) ([]slurm.Node, error)
+	Queue(ctx context.Context) (slurm.Queue, error)
+}
+
+// Read asks slurmctld for the nodes, then for the jobs. The order matters to an agent: a job that starts between the two is then among the jobs; read the other way
+// round it would only be in GresUsed, and its slice would be offered once more.
+func Read(ctx context.Context, ctl Controller, now func() time.Time) (look Look, err error) {
+	if look.Nodes, err = ctl.Nodes(ctx); err != nil {
+		return look, err
+	}
+	look.Queue, err = ctl.Queue(ctx)
+	look.At = now()
+	return look, err
 }

@@ -38,6 +38,11 @@ type Job struct {
 	PerNode, PerJob, PerTask, PerSocket []GRES
 	// Tasks is 0 if not set.
 	Tasks int
+	// CPUs is how many it has, or asks for at least, on all its nodes.
+	CPUs int
+	// LastSchedEval is when slurmctld last came to the job in its queue. It need not have tried to start it: while Reason is Priority
+	// it may have left it for somebody in front (22.05, _schedule).
+	LastSchedEval time.Time
 
 	// Problem says why a part of the record could not be read; that part is empty then. It happens to what nobody has
 	// checked: 22.05.8 stores `sbatch -H --gres='mig:x y(:1'` as it stands. Such a job can be served by no node.

@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -27,6 +28,10 @@ type Node struct {
 	Features                  []string
 	// Addr is NodeAddr: a name or an address.
 	Addr string
+	// CPUs is how many slurmctld gives out, CPUsFree how many of them it has not. 0: unknown.
+	CPUs, CPUsFree int
+	// Reservations are those that hold the node now. [Client.Nodes] alone fills it in.
+	Reservations []Reservation
 	// Weight orders nodes: of those that would do, slurmctld takes the ones with the lowest.
 	Weight int
 	// Extra is an admin's or a program's text, free of newlines (since 22.05).
@@ -103,6 +108,20 @@ func parseNode(out, name string) (Node, error) {
 					n.Version = v
 				}
 			}
+		case "CPUAlloc":
+			used, tot := 0, 0
+			if used, e = strconv.Atoi(word); e != nil {
+				break
+			}
+			for w := range strings.FieldsSeq(rest) { // CPUEfctv is without those that slurmd keeps for itself (22.05 and later)
+				if v, ok := strings.CutPrefix(w, "CPUEfctv="); ok {
+					n.CPUs, e = strconv.Atoi(v)
+				} else if v, ok := strings.CutPrefix(w, "CPUTot="); ok {
+					tot, e = strconv.Atoi(v)
+				}
+			}
+			n.CPUs = cmp.Or(n.CPUs, tot)
+			n.CPUsFree = n.CPUs - used
 		case "Reason":
 			n.Reason = value
 		case "Extra":

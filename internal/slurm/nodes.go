@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Nodes reads every node, the catalogue's too. ErrUnreachable.
+// Nodes reads every node, the catalogue's too, and, if one is reserved, the reservations. ErrUnreachable.
 func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 	asked := time.Now()
 	out, err := c.run(ctx, nil, c.scontrol, "-d", "show", "node")
@@ -14,10 +14,18 @@ func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 		return nil, err
 	}
 	nodes, err := parseNodes(out)
+	reserved := false
 	for i := range nodes {
 		nodes[i].Asked = asked
+		reserved = reserved || nodes[i].Is("RESERVED") || nodes[i].Is("MAINT")
 	}
-	return nodes, err
+	if !reserved || err != nil {
+		return nodes, err
+	}
+	if out, err = c.run(ctx, nil, c.scontrol, "show", "reservation"); err != nil {
+		return nil, err
+	}
+	return nodes, reserve(nodes, out)
 }
 
 // parseNodes cuts the output at the lines that begin with NodeName=: no other line of a record begins at the margin.

@@ -52,6 +52,8 @@ var jobFields = []field{
 	{"name", func(j *Job, s string) error { j.Name = orEmpty(s); return nil }},
 	{"admin_comment", func(j *Job, s string) error { j.AdminComment = orEmpty(s); return nil }},
 	{"comment", func(j *Job, s string) error { j.Comment = orEmpty(s); return nil }},
+	{"numcpus", func(j *Job, s string) error { return count(&j.CPUs, s) }},
+	{"lastschedeval", func(j *Job, s string) (err error) { j.LastSchedEval, err = parseTime(s); return err }},
 }
 
 func id32(to *uint32, s string) error {

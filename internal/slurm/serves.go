@@ -1,8 +1,10 @@
 package slurm
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Able reports whether slurmctld starts jobs on a node in this state. It starts none on a node that is completing either, but that passes.
@@ -10,24 +12,59 @@ func (n Node) Able() bool {
 	return !slices.ContainsFunc([]string{"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "INVALID_REG"}, n.Is)
 }
 
-// Serves reports whether a job could run on the node as far as names tell: partition, nodes, features, and the node's state.
-func (n Node) Serves(w Waiting) bool {
-	if !n.Able() {
-		return false
-	}
+// Serves reports whether a job could run on the node but for its slices, as far as can be seen: see Refuses.
+func (n Node) Serves(w Waiting) bool { return n.Refuses(w) == "" }
+
+// Refuses says why a job could not run on the node even if it had its slices, empty if it could: the node's state, partition, node lists, features, reservations, CPUs.
+// (Memory is left to slurmctld: 22.05 does not tell that of each CPU from that of the node.)
+func (n Node) Refuses(w Waiting) string {
 	common := slices.ContainsFunc(w.Partitions(), func(p string) bool { return slices.Contains(n.Partitions, p) })
 	switch {
-	case !common,
-		slices.Contains(w.ExcNodes, n.Name),
-		len(w.ReqNodes) > 0 && !slices.Contains(w.ReqNodes, n.Name):
-		return false
-	}
+	case !n.Able():
+		return "is " + strings.Join(n.States, "+")
+	case !common:
+		return "is not in " + w.Partition
+	case slices.Contains(w.ExcNodes, n.Name):
+		return "is excluded"
+	case len(w.ReqNodes) > 0 && !slices.Contains(w.ReqNodes, n.Name):
+		return "is not among the nodes that it names"
 	// A plain feature is checked here; an expression with operators is left to slurmctld.
-	if w.Features != "" && !strings.ContainsAny(w.Features, "&|*[](),") && !slices.Contains(n.Features, w.Features) {
-		return false
+	case w.Features != "" && !strings.ContainsAny(w.Features, "&|*[](),") && !slices.Contains(n.Features, w.Features):
+		return "has not the feature " + w.Features
+	case !n.reservedFor(w):
+		return "is reserved for others, or not in its reservation"
+	case n.CPUs > 0 && n.CPUsFree < n.cpus(w):
+		return fmt.Sprintf("has %d CPUs free, and it needs %d", n.CPUsFree, n.cpus(w))
 	}
-	return true
+	return ""
 }
+
+// reservedFor reports whether the node's reservations let a job run there.
+func (n Node) reservedFor(w Waiting) bool {
+	mine := strings.Split(w.Reservation, ",")
+	if w.Reservation != "" {
+		return slices.ContainsFunc(n.Reservations, func(r Reservation) bool { return slices.Contains(mine, r.Name) })
+	}
+	return !slices.ContainsFunc(n.Reservations, func(r Reservation) bool { return r.Whole })
+}
+
+// cpus is how many CPUs of the node the job needs.
+func (n Node) cpus(w Waiting) int {
+	if w.Exclusive {
+		return n.CPUs
+	}
+	nodes := max(w.NumNodes, 1)
+	return (w.CPUs + nodes - 1) / nodes
+}
+
+// PassedOver reports whether slurmctld has looked at the job when its slices had been on offer here for a while, and has not started it: then
+// something else keeps it from this node. It does not say so of jobs that it left for somebody in front.
+func (n Node) PassedOver(w Waiting, since time.Time) bool {
+	return w.Reason == "Resources" && !n.Is("COMPLETING") && n.Has(w) && w.LastSchedEval.Sub(since) > passedOver
+}
+
+// passedOver is more than the clocks of two hosts differ and a scheduling cycle takes.
+const passedOver = 5 * time.Second
 
 // Free is how much of each type of a GRES the node has that is not in use; of the untyped the type is empty.
 func (n Node) Free(name string) map[string]int {

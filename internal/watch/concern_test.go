@@ -41,7 +41,7 @@ func node(t testing.TB, name, stands, has, used string) slurm.Node {
 		}
 		g.Busy = g.Busy.With(i)
 	}
-	n := slurm.Node{Name: name, Addr: name, States: []string{"IDLE"}, Partitions: []string{"gpu"}, Gres: gres(t, "gpu:a100:7,"+has), Extra: plan.Into("", plan.Text([]offer.GPU{g}))}
+	n := slurm.Node{Name: name, Addr: name, States: []string{"IDLE"}, Partitions: []string{"gpu"}, Gres: gres(t, "gpu:a100:7,"+has), Extra: plan.Into("", plan.Text(plan.State{GPUs: []offer.GPU{g}}))}
 	if used != "" {
 		n.GresUsed = gres(t, used)
 	}

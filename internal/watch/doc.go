@@ -5,18 +5,17 @@
 //
 // # Whom it tells
 //
-// A job that could start but for its slices, and does not find them on offer on as many nodes as it needs, concerns the nodes that could
-// run it and have that many slots and compute slices free. They are told one after the other, in an order that each job has of
-// its own (rendezvous hashing of job and node), as many at once as the job lacks, the next a little later if what it wants is still
-// not on offer. No node is told of a job twice: what changes on a node makes its own agent look.
+// It makes the plan that the agents make (package plan), and tells those nodes that have not exactly on offer what the plan has them offer; and once
+// a node of Caelum's that it cannot plan for and on which everything is closed: slurmctld has read slurm.conf anew. Who has been told is told again only
+// when he shows something else or is to offer something else, so that nobody who sees it otherwise is woken without end.
 //
-// A node on which everything is closed, what is in use as well, is told once: slurmctld has read slurm.conf anew.
+// Agents send it the same datagrams when they have published, as that may change what others have to offer.
 //
 // # Failure cases
 //
 //	slurmctld does not answer      the look is repeated after a second; agents poll as ever
 //	slurmctld is slow              a look is not begun before four times what the last one took has passed, two seconds at most
-//	a datagram is lost             the agent's next poll; the job's next node a little later
+//	a datagram is lost             the agent's next poll
 //	somebody else sends datagrams  agents look at most once a second for long
 //	the watcher ends               systemd restarts it; it knows nothing from before and tells of every waiting job once more
 //	the file is removed            it is made again with the next look, at the latest after the interval

@@ -18,12 +18,6 @@ import (
 	"caelum/internal/wake"
 )
 
-// Controller is what the watcher needs of slurmctld; *slurm.Client is the real one.
-type Controller interface {
-	Nodes(ctx context.Context) ([]slurm.Node, error)
-	Queue(ctx context.Context) (slurm.Queue, error)
-}
-
 // Config is what a watcher is told.
 type Config struct {
 	PokeFile string        // job_submit.lua writes to it
@@ -42,13 +36,13 @@ const (
 // Watcher tells agents to look.
 type Watcher struct {
 	cfg     Config
-	ctl     Controller
+	ctl     plan.Controller
 	log     *logrus.Entry
 	concern concern
 }
 
 // New makes a watcher. It needs neither slurmctld nor the file yet.
-func New(cfg Config, ctl Controller, log *logrus.Entry) *Watcher {
+func New(cfg Config, ctl plan.Controller, log *logrus.Entry) *Watcher {
 	return &Watcher{cfg: cfg, ctl: ctl, log: log, concern: concern{policy: cfg.Policy}}
 }
 
@@ -122,12 +116,8 @@ func (w *Watcher) look(ctx context.Context) error {
 	if err := w.makeFile(); err != nil {
 		w.log.WithError(err).Error("couldn't make the file that job_submit.lua writes to; submissions are seen late")
 	}
-	look := plan.Look{At: time.Now()}
-	var err error
-	if look.Nodes, err = w.ctl.Nodes(ctx); err != nil {
-		return err
-	}
-	if look.Queue, err = w.ctl.Queue(ctx); err != nil {
+	look, err := plan.Read(ctx, w.ctl, time.Now)
+	if err != nil {
 		return err
 	}
 	for _, n := range w.concern.next(look) {

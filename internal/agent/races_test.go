@@ -1,0 +1,202 @@
+package agent
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"caelum/internal/api"
+	"caelum/internal/slurm/slurmtest"
+)
+
+// Each test is a row of "Races" in docs/internals.md. TestSoak mixes them all.
+
+// once calls do when slurmctld has answered the first call of this kind.
+func (w *world) once(op string, do func()) {
+	done := false
+	w.fake.After(func(c slurmtest.Call) {
+		if c.Op == op && !done {
+			done = true
+			do()
+		}
+	})
+}
+
+// A job starts on an offer that a pass is about to withdraw: it has its slice, and what the pass meant to offer instead is not on offer.
+func TestJobTakesWithdrawnOffer(t *testing.T) {
+	w := newWorld(t, 1)
+	small := w.submit(job(1, "1g.5gb:1"))
+	if err := w.fake.Hold(context.Background(), small); err != nil {
+		t.Fatal(err)
+	}
+	w.publish()
+	if w.offers()["1g.5gb"] == 0 {
+		t.Fatal("an idle GPU offers no 1g.5gb")
+	}
+	w.submit(job(1, "7g.40gb:1"))
+	w.once("Queue", func() { // the pass has read the queue, and will offer 7g.40gb alone
+		if err := w.fake.Release(context.Background(), small); err != nil {
+			t.Error(err)
+		}
+		if started := w.fake.Tick(); len(started) != 1 || started[0] != small {
+			t.Errorf("started %v", started)
+		}
+	})
+	w.publish()
+	if l := w.lease(small); len(l.Slices) != 1 {
+		t.Errorf("the small job: %+v", l)
+	}
+	if n := w.offers()["7g.40gb"]; n != 0 {
+		t.Errorf("%d of 7g.40gb on offer beside a 1g.5gb", n)
+	}
+}
+
+// A job starts while a pass only adds to what is on offer: it is given what both plans have, and the rest can still be carved.
+func TestJobStartsWhileOffersRise(t *testing.T) {
+	w := newWorld(t, 1)
+	w.submit(job(1, "3g.20gb:1"))
+	w.publish()
+	second := w.submit(job(1, "3g.20gb:1"))
+	w.once("Queue", func() { w.fake.Tick() })
+	w.publish()
+	w.fake.Tick()
+	if l := w.lease(second); len(l.Slices) != 1 {
+		t.Errorf("the second: %+v", l)
+	}
+	w.publish()
+	if free := w.offers(); len(free) > 0 {
+		t.Errorf("on offer beside two 3g.20gb: %v", free)
+	}
+}
+
+// Everything that is on offer starts in one cycle.
+func TestAllStartInOneCycle(t *testing.T) {
+	w := newWorld(t, 1)
+	var ids []uint32
+	for range 3 {
+		ids = append(ids, w.submit(job(1, "2g.10gb:1")))
+	}
+	ids = append(ids, w.submit(job(1, "1g.5gb:1")))
+	w.publish()
+	if started := w.fake.Tick(); len(started) != len(ids) {
+		t.Fatalf("started %v of %v", started, ids)
+	}
+	for _, id := range ids {
+		if l := w.lease(id); len(l.Slices) != 1 {
+			t.Errorf("job %d: %+v", id, l)
+		}
+	}
+}
+
+// startedOnly starts a job without its prolog.
+func (w *world) startedOnly(slices string) (id uint32, req api.LeaseRequest) {
+	w.t.Helper()
+	w.fake.Prolog(nil)
+	id = w.startNow(slices)
+	if s := w.state(id); s != "RUNNING" && s != "CONFIGURING" {
+		w.t.Fatalf("the job is %s", s)
+	}
+	return id, api.LeaseRequest{UID: 20001, Slots: []int{0}}
+}
+
+// nothingHeld: after its epilog a job holds nothing, and all of the GPU is on offer to one that wants all.
+func (w *world) nothingHeld() {
+	w.t.Helper()
+	w.fake.RunEpilogs()
+	w.submit(job(1, "7g.40gb:1"))
+	w.publish()
+	if n := w.offers()["7g.40gb"]; n != 1 {
+		w.t.Errorf("%d of 7g.40gb on offer on an idle GPU", n)
+	}
+	status, _ := w.agent.Status(context.Background())
+	if len(status.Leases) > 0 {
+		w.t.Errorf("leases %+v", status.Leases)
+	}
+}
+
+// A job is cancelled when its prolog has asked slurmctld for it: the lease goes with the epilog.
+func TestCancelledDuringProlog(t *testing.T) {
+	w := newWorld(t, 1)
+	id, req := w.startedOnly("2g.10gb:1")
+	w.once("Job", func() {
+		if err := w.fake.Cancel(id); err != nil {
+			t.Error(err)
+		}
+	})
+	if l, err := w.agent.Lease(context.Background(), id, req); err != nil || len(l.Slices) != 1 {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	w.nothingHeld()
+}
+
+// ... and before it has: it is refused, and the node is not drained for it.
+func TestCancelledBeforeProlog(t *testing.T) {
+	w := newWorld(t, 1)
+	id, req := w.startedOnly("2g.10gb:1")
+	if err := w.fake.Cancel(id); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := w.agent.Lease(context.Background(), id, req); err != nil || l.Error == "" || len(l.Slices) > 0 {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	w.nothingHeld()
+}
+
+// A job is requeued while its slice is being made: its epilog, which knows the next restart count already, takes the slice back; the next run
+// has a slice of its own, which the first run's epilog, should it come late, leaves alone.
+func TestRequeuedDuringProlog(t *testing.T) {
+	w := newWorld(t, 1)
+	id, req := w.startedOnly("2g.10gb:1")
+	w.once("Job", func() {
+		if err := w.fake.RequeueHold(context.Background(), id); err != nil {
+			t.Error(err)
+		}
+	})
+	if l, err := w.agent.Lease(context.Background(), id, req); err != nil || len(l.Slices) != 1 {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	w.fake.RunEpilogs()
+	w.fake.Advance(5 * time.Minute) // slurmctld keeps a requeued job waiting for two
+	if err := w.fake.Release(context.Background(), id); err != nil {
+		t.Fatal(err)
+	}
+	w.publish()
+	w.fake.Tick()
+	j, err := w.fake.Job(context.Background(), id)
+	if err != nil || !j.Holds() || j.Restarts != 1 {
+		t.Fatalf("%s after %d restarts, %v", j.State, j.Restarts, err)
+	}
+	req.Restart = 1
+	l, err := w.agent.Lease(context.Background(), id, req)
+	if err != nil || len(l.Slices) != 1 {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	if err := w.agent.Release(context.Background(), id, 0); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := w.agent.Job(context.Background(), id); err != nil || now.Restart != 1 {
+		t.Errorf("after a late epilog of the first run: %+v, %v", now, err)
+	}
+	if err := w.fake.End(id); err != nil {
+		t.Fatal(err)
+	}
+	w.nothingHeld()
+}
+
+// A node that is draining offers nothing new, and takes nothing from who runs there.
+func TestDrainingNodeOffersNothing(t *testing.T) {
+	w := newWorld(t, 1)
+	id := w.startNow("2g.10gb:1")
+	w.lease(id)
+	if err := w.fake.Drain("n1", "maintenance"); err != nil {
+		t.Fatal(err)
+	}
+	w.submit(job(1, "3g.20gb:1"))
+	w.publish()
+	if free := w.offers(); len(free) > 0 {
+		t.Errorf("on offer: %v", free)
+	}
+	if _, err := w.agent.Job(context.Background(), id); err != nil {
+		t.Error(err)
+	}
+}

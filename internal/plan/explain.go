@@ -1,0 +1,242 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"caelum/internal/offer"
+	"caelum/internal/place"
+	"caelum/internal/slurm"
+)
+
+// Verdict is why a job has no slice yet, or has one.
+type Verdict string
+
+const (
+	Started     Verdict = "started"      // it has its slices, or they are being made
+	Over        Verdict = "over"         // it has ended, or is ending
+	NoSlice     Verdict = "no-slice"     // it asks for none
+	Unreadable  Verdict = "unreadable"   // its request cannot be read
+	NotEligible Verdict = "not-eligible" // slurmctld would not start it if it had a GPU to itself
+	Nowhere     Verdict = "nowhere"      // no node would take it now, whatever slices were free
+	OnOffer     Verdict = "on-offer"     // slurmctld may start it at its next turn
+	Planned     Verdict = "planned"      // its slices are about to be put on offer
+	First       Verdict = "first"        // it is the first that has to wait: room is kept for it
+	Behind      Verdict = "behind"       // there would be room, but it is for somebody in front
+	NoRoom      Verdict = "no-room"      // there is none
+)
+
+// Explanation says why a job waits, or that it does not.
+type Explanation struct {
+	Job     uint32  `json:"job"`
+	State   string  `json:"state"`
+	Reason  string  `json:"reason"` // slurmctld's
+	Verdict Verdict `json:"verdict"`
+	// Text is one sentence for people.
+	Text string `json:"text"`
+	// Place is its place among those that wait for slices, of Of; 0: it is none of them.
+	Place int `json:"place,omitempty"`
+	Of    int `json:"of,omitempty"`
+	// On are the nodes that it has, or is planned on, or will be.
+	On []string `json:"on,omitempty"`
+	// At is when it can start by the time limits of those in its way, Unix seconds; 0: nobody knows.
+	At int64 `json:"at,omitempty"`
+	// Before is the waiting job that is served first.
+	Before uint32 `json:"before,omitempty"`
+}
+
+// Explain says why the job with this id waits, by the plan that agents make from the same look. ErrNoJob.
+func Explain(look Look, policy place.Policy, id uint32) (Explanation, error) {
+	k := slices.IndexFunc(look.Queue.All, func(j slurm.Job) bool { return j.ID == id })
+	if k < 0 {
+		return Explanation{}, fmt.Errorf("job %d: %w", id, slurm.ErrNoJob)
+	}
+	j := look.Queue.All[k]
+	e := Explanation{Job: id, State: j.State, Reason: j.Reason}
+	wants := list(j.SlicesPerNode())
+	say := func(v Verdict, format string, args ...any) (Explanation, error) {
+		e.Verdict, e.Text = v, fmt.Sprintf(format, args...)
+		return e, nil
+	}
+	switch {
+	case j.Holds():
+		e.On = j.Nodes
+		return say(Started, "it has started on %s and holds %s there; `caelum job %d` on the node shows which", strings.Join(j.Nodes, ", "), wants, id)
+	case j.State != "PENDING":
+		return say(Over, "it is %s", j.State)
+	}
+	w := look.Queue.Waiting[slices.IndexFunc(look.Queue.Waiting, func(w slurm.Waiting) bool { return w.ID == id })]
+	switch {
+	case w.Problem != "":
+		return say(Unreadable, "what it asks for cannot be read: %s", w.Problem)
+	case len(Job(w).Wants) == 0:
+		return say(NoSlice, "it asks for no slice of a known size, so no slice keeps it waiting")
+	case w.Priority == 0 && !w.Releasable(look.At) && w.HeldByMark():
+		return say(NotEligible, "it may start at %s at the earliest, and is released when its slices are on offer after that", w.Job.Eligible.Format(time.DateTime))
+	case w.Priority == 0 && !w.Releasable(look.At):
+		return say(NotEligible, "it is held (%s): whoever holds it has to release it", w.Reason)
+	case !w.Eligible() && !w.Releasable(look.At):
+		return say(NotEligible, "slurmctld would not start it now, whatever is free: %s", w.Reason)
+	}
+	v := New(look, policy, nil)
+	p := v.Plan()
+	seen := map[uint32]bool{}
+	at := -1
+	for k, one := range v.Waiting {
+		if seen[one.ID] {
+			continue
+		}
+		seen[one.ID] = true
+		if e.Of++; one.ID == id {
+			at, e.Place = k, e.Of
+		}
+	}
+	if at < 0 || !v.fits(v.Jobs[at]) {
+		return say(Nowhere, "no node takes it now, whatever slices are free there: %s", v.why(w, look.Nodes))
+	}
+	return v.explain(e, p, at, wants)
+}
+
+// explain is for a job that waits for its slices, the k-th.
+func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explanation, error) {
+	j, w := v.Jobs[k], v.Waiting[k]
+	e.On = v.on(p.Spots[k])
+	nodes := strings.Join(e.On, ", ")
+	switch {
+	case p.Spots[k] != nil && !slices.ContainsFunc(e.On, func(n string) bool { return !v.Members[v.Member(n)].Has(w) }):
+		e.Verdict, e.Text = OnOffer, fmt.Sprintf("%s is on offer for it on %s: slurmctld starts it when it next goes through the queue", wants, nodes)
+		return e, nil
+	case p.Spots[k] != nil:
+		e.Verdict, e.Text = Planned, fmt.Sprintf("%s is being put on offer for it on %s", wants, nodes)
+		return e, nil
+	}
+	r := p.Reserved
+	if r != nil && r.Job == k {
+		e.On, e.Verdict = v.on(r.Spots), First
+		e.Text = fmt.Sprintf("it is the first that has to wait: there is no room for %s", wants)
+		if e.At = unix(r.At); e.At > 0 {
+			e.Text = fmt.Sprintf("it is the first that has to wait: %s is kept for it on %s from %s, when those in its way have reached their time limits, if not sooner",
+				wants, strings.Join(e.On, ", "), clock(e.At))
+		}
+		return e, nil
+	}
+	// Who is served first, and what is then left?
+	for i, spots := range p.Spots {
+		for _, s := range spots {
+			v.Pool.Start(s.GPU, s.Placement, v.Now+v.Jobs[i].Runs)
+		}
+	}
+	spots, why := v.Find(j, nil)
+	if spots != nil {
+		e.Verdict, e.On = Behind, v.on(spots)
+		front := v.sameProfile(p, k)
+		switch {
+		case front != nil:
+			e.Before = front.ID
+			e.Text = fmt.Sprintf("job %d is in front of it and waits for the same profile: slurmctld would start that one", front.ID)
+		case r != nil:
+			e.Before = v.Jobs[r.Job].ID
+			e.Text = fmt.Sprintf("the room that there is for it is kept for job %d, which is in front of it; it would have to end before %s to have it first", e.Before, clock(unix(r.At)))
+		default:
+			e.Text = "it has its turn when those in front of it have started"
+		}
+		return e, nil
+	}
+	e.Verdict, e.Text = NoRoom, fmt.Sprintf("there is no room for %s", wants)
+	if first := v.Reserve(j, why); !math.IsInf(first.At, 1) {
+		e.At, e.On = unix(first.At), v.on(first.Spots)
+		e.Text += fmt.Sprintf("; the first comes free on %s at %s, when those in its way have reached their time limits, if not sooner", strings.Join(e.On, ", "), clock(e.At))
+	}
+	return e, nil
+}
+
+// sameProfile is the first in front of the k-th job that waits for a profile that it wants too.
+func (v *View) sameProfile(p offer.Plan, k int) *offer.Job {
+	for i := range k {
+		if p.Spots[i] == nil && slices.ContainsFunc(v.Jobs[i].Wants, func(w offer.Want) bool {
+			return slices.ContainsFunc(v.Jobs[k].Wants, func(x offer.Want) bool { return x.Profile == w.Profile })
+		}) {
+			return v.Jobs[i]
+		}
+	}
+	return nil
+}
+
+// fits reports whether a job would fit if nothing stood anywhere.
+func (v *View) fits(j *offer.Job) bool {
+	var bare [][]offer.GPU
+	for _, gpus := range v.Nodes {
+		var on []offer.GPU
+		for _, g := range gpus {
+			on = append(on, offer.GPU{Board: v.Pool.GPU(g).Board, Offerable: v.Offerable[g]})
+		}
+		bare = append(bare, on)
+	}
+	spots, _ := offer.NewCluster(place.Reach, bare...).Find(j, nil)
+	return spots != nil
+}
+
+// why says of each managed node why it cannot run a job.
+func (v *View) why(w slurm.Waiting, nodes []slurm.Node) string {
+	var all []string
+	for _, n := range nodes {
+		if In(n.Extra) == "" {
+			continue
+		}
+		m := v.Member(n.Name)
+		why := n.Refuses(w)
+		switch {
+		case why != "":
+		case m < 0:
+			why = "is not ready"
+		case n.PassedOver(w, v.since[m]):
+			why = "has had it on offer, and slurmctld did not start it there"
+		default:
+			why = "cannot hold it"
+		}
+		all = append(all, n.Name+" "+why)
+	}
+	if all == nil {
+		return "no agent has published anything"
+	}
+	return strings.Join(all, "; ")
+}
+
+// on are the nodes of some spots.
+func (v *View) on(spots []offer.Spot) (all []string) {
+	for m, gpus := range v.Nodes {
+		if slices.ContainsFunc(spots, func(s offer.Spot) bool { return slices.Contains(gpus, s.GPU) }) {
+			all = append(all, v.Members[m].Name)
+		}
+	}
+	return all
+}
+
+func list(gres []slurm.GRES) string {
+	var all []string
+	for _, g := range gres {
+		text := g.Type
+		if g.Count > 1 {
+			text += fmt.Sprintf(" x%d", g.Count)
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, ", ")
+}
+
+func unix(at float64) int64 {
+	if math.IsInf(at, 1) {
+		return 0
+	}
+	return int64(at)
+}
+
+func clock(at int64) string {
+	if at == 0 {
+		return "nobody knows when"
+	}
+	return time.Unix(at, 0).Format(time.DateTime)
+}

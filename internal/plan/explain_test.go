@@ -1,0 +1,86 @@
+package plan
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"caelum/internal/place"
+	"caelum/internal/slurm"
+)
+
+// offering is a node that has these free.
+func offering(n slurm.Node, gres string) slurm.Node {
+	list, err := slurm.ParseGRES(gres)
+	if err != nil {
+		panic(err)
+	}
+	n.Gres = append(slices.Clone(n.Gres), list...)
+	return n
+}
+
+// TestExplain: each verdict, and what the sentence names.
+func TestExplain(t *testing.T) {
+	until := time.Unix(1e9+100, 0).Format(time.DateTime) // when what a100 has there ends
+	full := node(t, "n1", a100(t, "7g.40gb@0"))
+	half := node(t, "n2", a100(t, "4g.20gb@0"))
+	idle := node(t, "n3", a100(t))
+	held := waits(1, "7g.40gb", 1, 1)
+	held.Priority, held.Reason = 0, "JobHeldUser"
+	marked := held
+	marked.AdminComment = slurm.MarkHeld
+	later := marked
+	later.Job.Eligible = time.Unix(1e9+500, 0)
+	blocked := waits(1, "7g.40gb", 1, 1)
+	blocked.Reason = "AssocGrpGRES"
+	odd := waits(1, "7g.40gb", 1, 1)
+	odd.Problem = "no such thing"
+	cpu := waits(1, "7g.40gb", 1, 1)
+	cpu.PerNode = nil
+	runs := slurm.Job{ID: 1, State: "RUNNING", Nodes: []string{"n1"}, PerNode: held.PerNode}
+	down := idle
+	down.States = []string{"DOWN"}
+	elsewhere := waits(1, "7g.40gb", 1, 1)
+	elsewhere.Partition = "other"
+	for _, c := range []struct {
+		what    string
+		nodes   []slurm.Node
+		queue   []slurm.Waiting
+		over    []slurm.Job
+		verdict Verdict
+		says    []string
+	}{
+		{"it runs", []slurm.Node{full}, nil, []slurm.Job{runs}, Started, []string{"n1", "7g.40gb"}},
+		{"it has ended", []slurm.Node{full}, nil, []slurm.Job{{ID: 1, State: "COMPLETED"}}, Over, []string{"COMPLETED"}},
+		{"no GPU", []slurm.Node{full}, []slurm.Waiting{cpu}, nil, NoSlice, nil},
+		{"a request that cannot be read", []slurm.Node{full}, []slurm.Waiting{odd}, nil, Unreadable, []string{"no such thing"}},
+		{"held by its user", []slurm.Node{idle}, []slurm.Waiting{held}, nil, NotEligible, []string{"JobHeldUser"}},
+		{"held until later", []slurm.Node{idle}, []slurm.Waiting{later}, nil, NotEligible, []string{later.Job.Eligible.Format(time.DateTime)}},
+		{"a limit", []slurm.Node{idle}, []slurm.Waiting{blocked}, nil, NotEligible, []string{"AssocGrpGRES"}},
+		{"held until its slice is on offer", []slurm.Node{idle}, []slurm.Waiting{marked}, nil, Planned, []string{"n3"}},
+		{"on offer", []slurm.Node{offering(idle, "mig:7g.40gb:1")}, []slurm.Waiting{waits(1, "7g.40gb", 1, 1)}, nil, OnOffer, []string{"n3"}},
+		{"a profile of no board", []slurm.Node{idle}, []slurm.Waiting{waits(1, "9g.90gb", 1, 1)}, nil, Nowhere, []string{"n3 cannot hold it"}},
+		{"more nodes than there are", []slurm.Node{idle}, []slurm.Waiting{waits(1, "1g.5gb", 1, 2)}, nil, Nowhere, nil},
+		{"a node that is down", []slurm.Node{down}, []slurm.Waiting{waits(1, "1g.5gb", 1, 1)}, nil, Nowhere, []string{"n3 is DOWN"}},
+		{"a partition without nodes", []slurm.Node{idle}, []slurm.Waiting{elsewhere}, nil, Nowhere, []string{"n3 is not in other"}},
+		{"the first that waits", []slurm.Node{full}, []slurm.Waiting{waits(1, "1g.5gb", 1, 1)}, nil, First, []string{"n1", until}},
+		{"no room", []slurm.Node{full}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1), waits(1, "1g.5gb", 1, 1)}, nil, NoRoom, []string{"n1", until}},
+		{"behind one for the same", []slurm.Node{half}, []slurm.Waiting{waits(2, "3g.20gb", 2, 1), waits(1, "3g.20gb", 1, 1)}, nil, Behind, []string{"job 2"}},
+		{"the room is kept", []slurm.Node{half}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1), waits(1, "3g.20gb", 1, 1)}, nil, Behind, []string{"job 2", until}},
+	} {
+		look := looking(c.nodes, c.queue...)
+		look.Queue.All = c.over
+		for _, w := range c.queue {
+			look.Queue.All = append(look.Queue.All, w.Job)
+		}
+		e, err := Explain(look, place.Reach, 1)
+		if err != nil || e.Verdict != c.verdict || slices.ContainsFunc(c.says, func(s string) bool { return !strings.Contains(e.Text, s) }) {
+			t.Errorf("%s: %s (%s), %v; want %s that says %q", c.what, e.Verdict, e.Text, err, c.verdict, c.says)
+		}
+	}
+	if _, err := Explain(looking(nil), place.Reach, 7); !errors.Is(err, slurm.ErrNoJob) {
+		t.Errorf("a job that is not there: %v", err)
+	}
+}

@@ -1,0 +1,381 @@
+package plan
+
+import (
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"caelum/internal/mig"
+	"caelum/internal/offer"
+	"caelum/internal/place"
+	"caelum/internal/slurm"
+)
+
+func board(t testing.TB, name string) *mig.Board {
+	t.Helper()
+	b, err := mig.BoardByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func plain(b *mig.Board) (l mig.Layout) {
+	for i, p := range b.Profiles {
+		if mig.Plain(p) {
+			l |= b.OfProfile(i)
+		}
+	}
+	return l
+}
+
+// drawGPUs makes a node: any boards, any layouts with variants and all, some instances idle, some units blocked.
+func drawGPUs(t *rapid.T) []offer.GPU {
+	gpus := make([]offer.GPU, rapid.IntRange(1, 4).Draw(t, "gpus"))
+	for k := range gpus {
+		if rapid.IntRange(0, 5).Draw(t, "managed") == 0 {
+			continue
+		}
+		all := mig.Boards()
+		b := all[rapid.IntRange(0, len(all)-1).Draw(t, "board")]
+		g := offer.GPU{Board: b, Offerable: plain(b)}
+		if rapid.IntRange(0, 3).Draw(t, "few") == 0 {
+			g.Offerable = b.OfProfile(0)
+		}
+		m := b.Maximal()
+		for i := range m[rapid.IntRange(0, len(m)-1).Draw(t, "layout")].Indices() {
+			switch rapid.IntRange(0, 3).Draw(t, "state") {
+			case 0:
+				g.Idle = g.Idle.With(i)
+			case 1:
+				g.Blocked |= b.Units(i)
+			case 2:
+				g.Busy = g.Busy.With(i)
+				g.Expect(i, float64(rapid.IntRange(1, 2_000_000_000).Draw(t, "end")))
+			}
+		}
+		gpus[k] = g
+	}
+	return gpus
+}
+
+// TestTextTells: who reads a node's text knows what is taken, until when, and what may be given out.
+func TestTextTells(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		gpus := drawGPUs(t)
+		since := time.Unix(int64(rapid.IntRange(0, 2_000_000_000).Draw(t, "since")), 0)
+		text := Text(State{gpus, since})
+		if strings.ContainsAny(text, " \n\t\"") {
+			t.Fatalf("not one word: %s", text)
+		}
+		read, err := Parse(text)
+		if err != nil || len(read.GPUs) != len(gpus) || !read.Since.Equal(since) {
+			t.Fatalf("%d GPUs of %d, since %v, %v: %s", len(read.GPUs), len(gpus), read.Since, err, text)
+		}
+		for k, g := range gpus {
+			r := read.GPUs[k]
+			if (g.Board == nil) != (r.Board == nil) {
+				t.Fatalf("GPU %d: managed %v", k, r.Board != nil)
+			}
+			if g.Board == nil {
+				continue
+			}
+			if r.Board.Occupied(r.Busy)|r.Blocked != g.Board.Occupied(g.Busy)|g.Blocked {
+				t.Fatalf("GPU %d: other units are taken: %s", k, text)
+			}
+			for i := range g.Board.Placements {
+				pl := g.Board.Placements[i]
+				name := g.Board.Profiles[pl.Profile].Name
+				j, known := r.Board.Placement(name, pl.Start)
+				if g.Offerable.Has(i) != (known && r.Offerable.Has(j)) {
+					t.Fatalf("GPU %d: %s may be given out: %v", k, g.Board.Label(i), g.Offerable.Has(i))
+				}
+				if !known {
+					continue
+				}
+				if g.Busy.Has(i) != r.Busy.Has(j) || g.Idle.Has(i) != r.Idle.Has(j) {
+					t.Fatalf("GPU %d: %s stands otherwise", k, g.Board.Label(i))
+				}
+				if g.Busy.Has(i) && g.Ends[i] != r.Ends[j] {
+					t.Fatalf("GPU %d: %s ends at %v, not %v", k, g.Board.Label(i), g.Ends[i], r.Ends[j])
+				}
+			}
+		}
+		// What is read is what is written: everybody plans with the same.
+		if again, err := Parse(Text(read)); err != nil || !reflect.DeepEqual(again, read) {
+			t.Fatalf("%v: another node than it was: %s", err, text)
+		}
+	})
+}
+
+// TestSameBoardOnce: policies tell boards apart by pointer, and two nodes of one model have one.
+func TestSameBoardOnce(t *testing.T) {
+	b := board(t, "H100-80GB")
+	text := Text(State{GPUs: []offer.GPU{{Board: b, Offerable: plain(b)}}})
+	one, err1 := Parse(text)
+	two, err2 := Parse(text)
+	if err1 != nil || err2 != nil || one.GPUs[0].Board != two.GPUs[0].Board {
+		t.Errorf("%v, %v, %p and %p", err1, err2, one.GPUs[0].Board, two.GPUs[0].Board)
+	}
+}
+
+// TestExtraOfOthers: what an admin keeps in Extra stays there.
+func TestExtraOfOthers(t *testing.T) {
+	for _, c := range []struct{ extra, with, without string }{
+		{"", "caelum=1;none", ""},
+		{"rack=7", "rack=7 caelum=1;none", "rack=7"},
+		{"caelum=0 rack=7 caelum=x", "rack=7 caelum=1;none", "rack=7"},
+	} {
+		with := Into(c.extra, "1;none")
+		if with != c.with || In(with) != "1;none" || Into(with, "") != c.without {
+			t.Errorf("%q: %q, read %q, without %q", c.extra, with, In(with), Into(with, ""))
+		}
+	}
+}
+
+// FuzzParse: a node's text is an admin's to write, and no text makes anybody fall over.
+func FuzzParse(f *testing.F) {
+	b := board(f, "A30-24GB")
+	f.Add(Text(State{GPUs: []offer.GPU{{Board: b, Offerable: plain(b), Blocked: 1}, {}}}))
+	f.Add("1;board/8;profile/1g.5gb/1/1/7/0.0.0.0/0.1.2;gpu/1g.5gb@0=1,~1g.5gb@1,!80")
+	f.Add("1;gpu/;board/99999999999999999999")
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := Parse(text)
+		if err != nil {
+			return
+		}
+		for _, g := range s.GPUs {
+			if g.Board != nil && (!g.Board.Legal(g.Busy|g.Idle) || g.Busy&g.Idle != 0) {
+				t.Errorf("%q: an unsound GPU", text)
+			}
+		}
+	})
+}
+
+const closed = "gpu:a100:7,mig:closed:28"
+
+// node is an able node with these GPUs, all closed.
+func node(t testing.TB, name string, gpus ...offer.GPU) slurm.Node {
+	t.Helper()
+	list, err := slurm.ParseGRES(closed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slurm.Node{Name: name, States: []string{"IDLE"}, Partitions: []string{"gpu"}, Gres: list, Extra: Into("", Text(State{gpus, time.Unix(1e9-60, 0)}))}
+}
+
+func a100(t testing.TB, busy ...string) offer.GPU {
+	t.Helper()
+	b := board(t, "A100-40GB")
+	g := offer.GPU{Board: b, Offerable: plain(b)}
+	for _, label := range busy {
+		profile, start, _ := strings.Cut(label, "@")
+		i, ok := b.Placement(profile, int(start[0]-'0'))
+		if !ok {
+			t.Fatal(label)
+		}
+		g.Hold(i, 1e9+100)
+	}
+	return g
+}
+
+func waits(id uint32, profile string, count, nodes int) slurm.Waiting {
+	return slurm.Waiting{Elements: 1, Job: slurm.Job{ID: id, State: "PENDING", Reason: "Resources", Priority: 1, Partition: "gpu", NumNodes: nodes,
+		TimeLimit: time.Hour, PerNode: []slurm.GRES{{Name: "mig", Type: profile, Count: count}}}}
+}
+
+func looking(nodes []slurm.Node, waiting ...slurm.Waiting) Look {
+	return Look{Nodes: nodes, Queue: slurm.Queue{Waiting: waiting}, At: time.Unix(1e9, 0)}
+}
+
+// where says on which members a plan has the k-th job.
+func (v *View) where(p offer.Plan, k int) (on []string) {
+	for m, gpus := range v.Nodes {
+		if slices.ContainsFunc(p.Spots[k], func(s offer.Spot) bool { return slices.Contains(gpus, s.GPU) }) {
+			on = append(on, v.Members[m].Name)
+		}
+	}
+	return on
+}
+
+// TestOneNodeServes: a job is on offer on as many nodes as it wants, whoever plans.
+func TestOneNodeServes(t *testing.T) {
+	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t)), node(t, "n3", a100(t))}
+	for _, c := range []struct {
+		wants slurm.Waiting
+		nodes int
+	}{
+		{waits(1, "7g.40gb", 1, 0), 1}, {waits(1, "7g.40gb", 1, 2), 2}, {waits(1, "7g.40gb", 1, 3), 3}, {waits(1, "7g.40gb", 1, 4), 0}, {waits(1, "7g.40gb", 2, 1), 0},
+	} {
+		v := New(looking(nodes, c.wants), place.QLA{}, nil)
+		p := v.Plan()
+		offered := 0
+		for m := range v.Members {
+			offered += v.Counts(p, m)["7g.40gb"]
+		}
+		if on := v.where(p, 0); len(on) != c.nodes || c.nodes > 0 && offered != c.nodes {
+			t.Errorf("%d nodes wanted: planned on %v, %d on offer", c.wants.NumNodes, on, offered)
+		}
+	}
+}
+
+// TestWhoIsPlannedFor: nobody waits for a node that starts nothing, cannot be read, or is left out.
+func TestWhoIsPlannedFor(t *testing.T) {
+	const profile = "7g.40gb"
+	for _, c := range []struct {
+		what string
+		do   func(n *slurm.Node)
+	}{
+		{"down", func(n *slurm.Node) { n.States = []string{"DOWN"} }},
+		{"draining", func(n *slurm.Node) { n.States = []string{"MIXED", "DRAIN"} }},
+		{"not responding", func(n *slurm.Node) { n.States = []string{"IDLE", "NOT_RESPONDING"} }},
+		{"slurmd has not registered", func(n *slurm.Node) { n.Unregistered = true }},
+		{"its agent has closed it", func(n *slurm.Node) { n.Extra = Into(n.Extra, "") }},
+		{"another version", func(n *slurm.Node) { n.Extra = "caelum=99;none" }},
+		{"left out", func(n *slurm.Node) { n.Reason = "left out" }},
+	} {
+		nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t))}
+		c.do(&nodes[0])
+		v := New(looking(nodes, waits(1, profile, 1, 1), waits(2, profile, 1, 1)), place.QLA{}, func(n slurm.Node) bool { return n.Reason == "left out" })
+		p := v.Plan()
+		if v.Member("n1") >= 0 || !slices.Equal(v.where(p, 0), []string{"n2"}) || p.Spots[1] != nil || p.Reserved == nil || p.Reserved.Job != 1 {
+			t.Errorf("%s: members %d, jobs on %v and %v, reserved %+v", c.what, len(v.Members), v.where(p, 0), v.where(p, 1), p.Reserved)
+		}
+	}
+	// Of a partition, or a node list, only those.
+	there := waits(1, profile, 1, 1)
+	there.ReqNodes = []string{"n2"}
+	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t))}
+	v := New(looking(nodes, there), place.QLA{}, nil)
+	if on := v.where(v.Plan(), 0); !slices.Equal(on, []string{"n2"}) {
+		t.Errorf("a job for n2 is planned on %v", on)
+	}
+}
+
+// TestNotForIt: a job is not planned on a node that has no CPU for it, that a reservation holds, or that slurmctld would not have for it.
+func TestNotForIt(t *testing.T) {
+	const profile = "7g.40gb"
+	for _, c := range []struct {
+		what string
+		do   func(n *slurm.Node, w *slurm.Waiting)
+		on   string
+	}{
+		{"nothing is in its way", func(*slurm.Node, *slurm.Waiting) {}, "n1"},
+		{"its CPUs are taken", func(n *slurm.Node, w *slurm.Waiting) { n.CPUs, n.CPUsFree, w.CPUs = 64, 3, 4 }, "n2"},
+		{"it wants all of the node", func(n *slurm.Node, w *slurm.Waiting) { n.CPUs, n.CPUsFree, w.Exclusive = 64, 63, true }, "n2"},
+		{"the node is reserved", func(n *slurm.Node, w *slurm.Waiting) { n.Reservations = []slurm.Reservation{{Name: "r", Whole: true}} }, "n2"},
+		{"a part of it is", func(n *slurm.Node, w *slurm.Waiting) { n.Reservations = []slurm.Reservation{{Name: "r"}} }, "n1"},
+		{"for this job", func(n *slurm.Node, w *slurm.Waiting) {
+			n.Reservations, w.Reservation = []slurm.Reservation{{Name: "r", Whole: true}}, "r"
+		}, "n1"},
+		{"another one is for this job", func(n *slurm.Node, w *slurm.Waiting) { w.Reservation = "elsewhere" }, ""},
+		{"it was on offer and passed over", func(n *slurm.Node, w *slurm.Waiting) {
+			*n, w.LastSchedEval = offering(*n, "mig:7g.40gb:1"), time.Unix(1e9, 0)
+		}, "n2"},
+		{"only just", func(n *slurm.Node, w *slurm.Waiting) {
+			*n, w.LastSchedEval = offering(*n, "mig:7g.40gb:1"), time.Unix(1e9-57, 0)
+		}, "n1"},
+		{"for one in front", func(n *slurm.Node, w *slurm.Waiting) {
+			*n, w.LastSchedEval, w.Reason = offering(*n, "mig:7g.40gb:1"), time.Unix(1e9, 0), "Priority"
+		}, "n1"},
+	} {
+		nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t))}
+		w := waits(1, profile, 1, 1)
+		c.do(&nodes[0], &w)
+		v := New(looking(nodes, w), place.QLA{}, nil)
+		var on string
+		if p := v.Plan(); len(v.Jobs) > 0 {
+			on = strings.Join(v.where(p, 0), " ")
+		}
+		if on != c.on {
+			t.Errorf("%s: planned on %q, want %q", c.what, on, c.on)
+		}
+	}
+}
+
+// TestHeadHasItsRoom: what frees first is kept for the first that has to wait, on one node only; who ends before may have it.
+func TestHeadHasItsRoom(t *testing.T) {
+	nodes := []slurm.Node{node(t, "n1", a100(t, "4g.20gb@0")), node(t, "n2", a100(t, "4g.20gb@0"))}
+	short := waits(3, "3g.20gb", 1, 1)
+	short.TimeLimit = time.Minute
+	v := New(looking(nodes, waits(1, "7g.40gb", 1, 1), waits(2, "2g.10gb", 1, 1), waits(4, "2g.10gb", 1, 1), short), place.Reach, nil)
+	p := v.Plan()
+	if p.Reserved == nil || p.Reserved.Job != 0 || p.Reserved.At != 1e9+100 {
+		t.Fatalf("reserved %+v", p.Reserved)
+	}
+	kept := v.Pool.GPU(p.Reserved.Spots[0].GPU).Board
+	for k := 1; k <= 2; k++ {
+		for _, s := range p.Spots[k] {
+			if s.GPU == p.Reserved.Spots[0].GPU {
+				t.Errorf("job %d, of an hour, is planned at %s of the reserved GPU", v.Jobs[k].ID, kept.Label(s.Placement))
+			}
+		}
+		if p.Spots[k] == nil && k == 1 {
+			t.Errorf("job %d has no room, on the other node there is", v.Jobs[k].ID)
+		}
+	}
+	if len(p.Spots[3]) != 1 {
+		t.Errorf("a minute's job has to wait, and is over before the reservation: %v", p.Spots[3])
+	}
+}
+
+// TestOverrun: what should have ended will end soon, not long ago.
+func TestOverrun(t *testing.T) {
+	g := a100(t, "7g.40gb@0")
+	for i := range g.Busy.Indices() {
+		g.Expect(i, 1e9-500)
+	}
+	v := New(looking([]slurm.Node{node(t, "n1", g)}, waits(1, "7g.40gb", 1, 1)), place.QLA{}, nil)
+	if p := v.Plan(); p.Spots[0] != nil || p.Reserved == nil || p.Reserved.At != 1e9+overdue {
+		t.Errorf("%v, %+v", p.Spots[0], p.Reserved)
+	}
+}
+
+// TestArray: the tasks that are one entry of the queue are as many jobs, up to what the cluster could hold.
+func TestArray(t *testing.T) {
+	w := waits(1, "1g.5gb", 1, 1)
+	w.Elements = 5
+	v := New(looking([]slurm.Node{node(t, "n1", a100(t))}, w), place.Reach, nil)
+	p := v.Plan()
+	if len(v.Jobs) != 5 || v.Counts(p, 0)["1g.5gb"] != 5 {
+		t.Errorf("%d jobs, %v on offer", len(v.Jobs), v.Counts(p, 0))
+	}
+	w.Elements = 1000
+	if v = New(looking([]slurm.Node{node(t, "n1", a100(t))}, w), place.Reach, nil); len(v.Jobs) != 7 {
+		t.Errorf("%d jobs for seven slots", len(v.Jobs))
+	}
+	w.Job.TimeLimit = 0
+	if v = New(looking([]slurm.Node{node(t, "n1", a100(t))}, w), place.Reach, nil); !math.IsInf(v.Jobs[0].Limit, 1) {
+		t.Errorf("no limit is %v", v.Jobs[0].Limit)
+	}
+}
+
+// TestLaggards: a node that does not offer what it should is left out in the end, and comes back when it shows something else.
+func TestLaggards(t *testing.T) {
+	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t))}
+	l := Laggards{Patience: 10 * time.Second}
+	follow := func(after time.Duration) (members int) {
+		look := looking(nodes, waits(1, "7g.40gb", 1, 1))
+		look.At = look.At.Add(after)
+		v := New(look, place.QLA{}, func(n slurm.Node) bool { return n.Name != "n2" && l.Out(n, look.At) })
+		l.Follow(v, v.Plan(), "n2", look.At)
+		return len(v.Members)
+	}
+	for _, c := range []struct {
+		after   time.Duration
+		members int
+	}{{0, 2}, {9 * time.Second, 2}, {11 * time.Second, 1}, {60 * time.Second, 1}} {
+		if n := follow(c.after); n != c.members {
+			t.Errorf("after %v: %d members, want %d", c.after, n, c.members)
+		}
+	}
+	nodes[0].Gres = append(nodes[0].Gres, slurm.GRES{Name: "mig", Type: "7g.40gb", Count: 1})
+	if n := follow(61 * time.Second); n != 2 {
+		t.Errorf("it shows something, and is one of %d members", n)
+	}
+}

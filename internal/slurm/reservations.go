@@ -1,0 +1,60 @@
+package slurm
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Reservation is one of slurmctld's that holds nodes at this moment.
+type Reservation struct {
+	Name string
+	// Whole reservations have all CPUs of their nodes: others run nothing there.
+	Whole bool
+}
+
+// reserve reads `scontrol show reservation`, records of an admin's key=value words, and notes on each node which active ones hold it.
+func reserve(nodes []Node, out string) error {
+	for record := range strings.SplitSeq("\n"+out, "\nReservationName=") {
+		name, rest, ok := strings.Cut(record, " ")
+		if !ok {
+			continue
+		}
+		var hosts []string
+		var err error
+		cpus, active := 0, false
+		for w := range strings.FieldsSeq(rest) {
+			switch key, value, _ := strings.Cut(w, "="); key {
+			case "Nodes":
+				hosts, err = ExpandHosts(orEmpty(value))
+			case "State":
+				active = value == "ACTIVE"
+			case "TRES":
+				for t := range strings.SplitSeq(value, ",") {
+					if n, ok := strings.CutPrefix(t, "cpu="); ok {
+						cpus, err = strconv.Atoi(n)
+					}
+				}
+			}
+			if err != nil {
+				return fmt.Errorf("reservation %s: %w", name, err)
+			}
+		}
+		if !active {
+			continue
+		}
+		have := 0
+		for _, n := range nodes {
+			if slices.Contains(hosts, n.Name) {
+				have += n.CPUs
+			}
+		}
+		for i := range nodes {
+			if slices.Contains(hosts, nodes[i].Name) {
+				nodes[i].Reservations = append(nodes[i].Reservations, Reservation{Name: name, Whole: cpus >= have})
+			}
+		}
+	}
+	return nil
+}
