@@ -144,7 +144,7 @@ the share of its jobs that started.`,
 	f.StringSliceVar(&o.gpus, "gpus", []string{"A100-40GB:16"}, "the cluster: BOARD:COUNT,...")
 	f.IntVar(&o.perNode, "per-node", 0, "how many of the GPUs of a board a node has: a job has all its slices on one node, or on as many as it asked for; 0: anywhere")
 	f.StringSliceVar(&o.profiles, "profiles", nil, "the profiles that count; default those without variants (+me, ...), \"all\" every one")
-	f.StringSliceVar(&o.policies, "policies", nil, "which to compare; default whole, static, reach (the agent's), lifetime and qla, on unlike boards without static, with --queue batches without whole and static")
+	f.StringSliceVar(&o.policies, "policies", nil, "which to compare; default whole, static, reach, lifetime and qla (the agents'), on unlike boards without static, with --queue batches without whole and static")
 	f.StringVar(&o.static, "static", "", "the layouts of the policy static, dealt out over the GPUs in turn, instead of the best: '7g.40gb / 4g.20gb 3g.20gb'")
 	f.StringVar(&o.queue, "queue", "fifo", "fifo, easy, skip, smallest, batches or none")
 	f.BoolVar(&o.offers, "offers", false, "policies act through offers that slurmctld gives out, as in production, not directly; with --queue fifo or easy")
