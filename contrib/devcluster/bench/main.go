@@ -30,11 +30,20 @@ func main() {
 	flag.StringVar(&p.without, "without", "", "... without")
 	pairs := flag.Int("waits", 100, "measure from submission to start with so many pairs of jobs; 0: not")
 	only := flag.Bool("only-waits", false, "measure nothing else")
+	w := ways{nodes: 4, gpus: 4}
+	flag.IntVar(&w.jobs, "ways", 0, "play a trace of so many jobs with whole GPUs, fixed layouts and Caelum, and measure nothing else; 0: not")
+	flag.Uint64Var(&w.seed, "ways-seed", 1, "its seed")
+	flag.Float64Var(&w.load, "ways-load", 0.85, "the share of all units that it asks for")
+	flag.Float64Var(&w.mean, "ways-mean", 20, "the mean duration of its jobs, in seconds")
+	flag.BoolVar(&w.mixed, "ways-mixed", false, "on two nodes of A100-40GB and two of H100-80GB")
 	flag.StringVar(&p.conf, "conf", "/etc/slurm", "the folder of slurm.conf without the plugin")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	run := func(ctx context.Context) error {
+		if w.jobs > 0 {
+			return benchWays(ctx, w)
+		}
 		if *only {
 			return benchWaits(ctx, *pairs)
 		}

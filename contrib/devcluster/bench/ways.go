@@ -1,0 +1,318 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"caelum/contrib/devcluster/cluster"
+	"caelum/internal/mig"
+	"caelum/internal/sim"
+	"caelum/internal/trace"
+)
+
+// ways is one job trace on a real Slurm, three ways: whole GPUs, the best fixed layouts, and Caelum. Everything is settled before
+// the first job is submitted: the jobs by seed, mix, load and mean duration, the layouts by the simulator's search for this very trace.
+type ways struct {
+	jobs  int
+	seed  uint64
+	load  float64
+	mean  float64 // seconds
+	nodes int
+	gpus  int // of each node
+	mixed bool
+}
+
+// board is a part of the cluster: nodes of one model and the jobs for it.
+type board struct {
+	*mig.Board
+	nodes  []string
+	static sim.Pattern
+	work   []trace.Job
+}
+
+// waysConf is slurm.conf's scheduling in all three: slurmctld's own defaults, but backfill every 2 s, as jobs are that much shorter than real ones.
+const waysConf = "SchedulerParameters=bf_interval=2,bf_continue"
+
+func benchWays(ctx context.Context, w ways) error {
+	boards, err := w.boards()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("\nOne trace three ways on a real Slurm: %d jobs, %s by size, load %.2f, durations of %.0f s in the mean, seed %d, on %d nodes of %d GPUs:\n",
+		w.jobs, trace.Mixes[0].Name, w.load, w.mean, w.seed, w.nodes, w.gpus)
+	for _, b := range boards {
+		fmt.Printf("  %s on %s; the best fixed layouts for these jobs: %s\n", b.Name, strings.Join(b.nodes, ", "), b.static.Names(b.Board))
+	}
+	fmt.Printf("  %-8s %10s %10s %10s %10s %12s\n", "", "MEAN WAIT", "MEDIAN", "P95", "LONGEST", "MAKESPAN, UTIL")
+	for _, way := range []string{"whole", "static", "caelum"} {
+		if err := w.run(ctx, way, boards); err != nil {
+			return fmt.Errorf("%s: %w", way, err)
+		}
+	}
+	return nil
+}
+
+// profileOf is the profile of as many compute slices and units on a board as churn's names say on an A100-40GB.
+func profileOf(b *mig.Board, name string) string {
+	a100, _ := mig.BoardByName("A100-40GB")
+	i, _ := a100.ProfileIndex(name)
+	for _, p := range b.Profiles {
+		if p.Compute == a100.Profiles[i].Compute && p.Size == a100.Profiles[i].Size {
+			return p.Name
+		}
+	}
+	return name
+}
+
+func (w ways) boards() (all []*board, err error) {
+	names := []string{"A100-40GB"}
+	if w.mixed {
+		names = append(names, "H100-80GB")
+	}
+	for k, name := range names {
+		of, err := mig.BoardByName(name)
+		if err != nil {
+			return nil, err
+		}
+		b := &board{Board: of.Select(mig.Plain)}
+		for n := k * w.nodes / len(names); n < (k+1)*w.nodes/len(names); n++ {
+			b.nodes = append(b.nodes, fmt.Sprint("n", n+1))
+		}
+		gpus := slices.Repeat([]*mig.Board{b.Board}, len(b.nodes)*w.gpus)
+		churn := trace.Churn{Mix: trace.Mixes[0].Mix, Jobs: w.jobs / len(names), GPUs: len(gpus), Load: w.load, MeanDuration: w.mean, Seed: w.seed + uint64(k)}
+		for j := range churn.All() {
+			j.Profile = profileOf(b.Board, j.Profile)
+			b.work = append(b.work, j)
+		}
+		b.static, err = sim.BestStatic(sim.Config{GPUs: gpus, Discipline: sim.EASY, Said: limit}, slices.Values(b.work), func(x, y *sim.Result) bool {
+			return x.MeanTurnaround() < y.MeanTurnaround()
+		})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, b)
+	}
+	return all, nil
+}
+
+// limit is a job's time limit in seconds: Slurm's are whole minutes.
+func limit(j trace.Job) float64 { return 60 * math.Ceil((j.Duration+1)/60) }
+
+// asks is the profile that a job asks for: its own, or the smallest that holds it among those that the board is cut into.
+func (b *board) asks(way string, j trace.Job) (string, error) {
+	p, _ := b.ProfileIndex(j.Profile)
+	need := b.Profiles[p]
+	var of mig.Layout
+	switch way {
+	case "caelum":
+		return j.Profile, nil
+	case "whole":
+		of, _ = sim.Whole(b.Board)
+	default:
+		for _, l := range b.static {
+			of |= l
+		}
+	}
+	var fits []mig.Profile
+	for i := range of.Indices() {
+		if q := b.Profiles[b.Placements[i].Profile]; q.Size >= need.Size && q.Compute >= need.Compute {
+			fits = append(fits, q)
+		}
+	}
+	if len(fits) == 0 {
+		return "", fmt.Errorf("no slice holds %s", j.Profile)
+	}
+	return slices.MinFunc(fits, func(x, y mig.Profile) int {
+		return cmp.Or(cmp.Compare(x.Size, y.Size), cmp.Compare(x.Compute, y.Compute))
+	}).Name, nil
+}
+
+// fixed is a node's GRES cut once and for all; the k-th of the board's nodes.
+func (b *board) fixed(way string, k, gpus int) string {
+	layouts := b.static.Deal(len(b.nodes) * gpus)[k*gpus : (k+1)*gpus]
+	if way == "whole" {
+		whole, _ := sim.Whole(b.Board)
+		layouts = slices.Repeat([]mig.Layout{whole}, gpus)
+	}
+	count := map[string]int{}
+	for _, l := range layouts {
+		for i := range l.Indices() {
+			count[b.Profiles[b.Placements[i].Profile].Name]++
+		}
+	}
+	list := fmt.Sprintf("gpu:%s:%d", b.Type, 7*gpus)
+	for _, p := range b.Profiles {
+		list += fmt.Sprintf(",mig:%s:%d", p.Name, count[p.Name])
+	}
+	return list
+}
+
+func (w ways) run(ctx context.Context, way string, boards []*board) (err error) {
+	dir, err := os.MkdirTemp("", "bench")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	config := filepath.Join(dir, "caelum.yaml")
+	if err := os.WriteFile(config, []byte("poll_interval: 1m\nwake_port: 6873\nlog_format: json\n"), 0o644); err != nil {
+		return err
+	}
+	options := cluster.Options{Nodes: w.nodes, GPUs: w.gpus, AgentConfig: config, NoAgent: way != "caelum", Conf: []string{waysConf}}
+	var models []string
+	for _, b := range boards {
+		for range b.nodes {
+			models = append(models, b.Name)
+		}
+	}
+	options.Board = strings.Join(models, ",")
+	c, err := cluster.Start(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Stop()) }()
+	if way != "caelum" {
+		for _, b := range boards {
+			for k, node := range b.nodes {
+				if _, stderr, err := c.Exec(ctx, "root", "scontrol", "update", "nodename="+node, "gres="+b.fixed(way, k, w.gpus)); err != nil {
+					return fmt.Errorf("%w: %s", err, stderr)
+				}
+			}
+		}
+	}
+	work, err := w.submissions(way, boards)
+	if err != nil {
+		return err
+	}
+	if _, _, err := c.Exec(ctx, "root", "sdiag", "--reset"); err != nil {
+		return err
+	}
+	began := time.Now()
+	for _, s := range work {
+		time.Sleep(time.Until(began.Add(s.at)))
+		out, stderr, err := c.Exec(ctx, "user1", append([]string{"sbatch", "--parsable", "-o", "/dev/null"}, s.args...)...)
+		if err != nil {
+			return fmt.Errorf("sbatch %v: %w: %s", s.args, err, stderr)
+		}
+		s.id = strings.TrimSpace(out)
+	}
+	if err := gone(ctx, c, time.Second); err != nil {
+		return err
+	}
+	return w.report(ctx, way, c, work)
+}
+
+// submission is a job as it is submitted.
+type submission struct {
+	at      time.Duration
+	args    []string
+	id      string
+	profile string  // that it needs
+	seconds float64 // that it runs
+	units   float64 // that it needs, as a share of a GPU
+}
+
+func (w ways) submissions(way string, boards []*board) (all []*submission, err error) {
+	for _, b := range boards {
+		for _, j := range b.work {
+			profile, err := b.asks(way, j)
+			if err != nil {
+				return nil, err
+			}
+			p, _ := b.ProfileIndex(j.Profile)
+			all = append(all, &submission{
+				at: time.Duration(j.Submit * float64(time.Second)), profile: j.Profile, seconds: j.Duration, units: float64(b.Profiles[p].Size) / float64(b.Grid),
+				args: []string{"--gres=gpu:" + b.Type + ":1,mig:" + profile + ":1", fmt.Sprintf("--time=%.0f", limit(j)/60), "--wrap", fmt.Sprintf("exec sleep %.2f", j.Duration)},
+			})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *submission) int { return cmp.Compare(a.at, b.at) })
+	return all, nil
+}
+
+var logged = regexp.MustCompile(`(?m)^\[([^\]]+)\] .*?(_slurm_rpc_submit_batch_job:|sched: Allocate|_start_job: Started|_job_complete:) JobId=(\d+)\b.*$`)
+
+// report prints a way's row: by slurmctld's log, whose times are in milliseconds.
+func (w ways) report(ctx context.Context, way string, c *cluster.Cluster, work []*submission) error {
+	log, err := c.Log("slurmctld")
+	if err != nil {
+		return err
+	}
+	type times struct{ submit, start, end time.Time }
+	jobs := map[string]*times{}
+	for _, m := range logged.FindAllStringSubmatch(log, -1) {
+		at, err := time.Parse("2006-01-02T15:04:05.000", m[1])
+		if err != nil {
+			return err
+		}
+		t := jobs[m[3]]
+		if t == nil {
+			t = &times{}
+			jobs[m[3]] = t
+		}
+		switch m[2] {
+		case "_slurm_rpc_submit_batch_job:":
+			t.submit = at
+		case "_job_complete:":
+			t.end = at
+		default:
+			t.start = at
+		}
+	}
+	var waits []float64
+	var first, last time.Time
+	needed := 0.0
+	large := 0.0
+	for _, s := range work {
+		t := jobs[s.id]
+		if t == nil || t.submit.IsZero() || t.start.IsZero() || t.end.IsZero() {
+			return fmt.Errorf("slurmctld's log does not tell when job %s began and ended", s.id)
+		}
+		wait := t.start.Sub(t.submit).Seconds()
+		waits = append(waits, wait)
+		needed += s.units * s.seconds
+		if first.IsZero() || t.submit.Before(first) {
+			first = t.submit
+		}
+		if t.end.After(last) {
+			last = t.end
+		}
+		if s.units == 1 {
+			large = max(large, wait)
+		}
+	}
+	slices.Sort(waits)
+	sum := 0.0
+	for _, x := range waits {
+		sum += x
+	}
+	makespan := last.Sub(first).Seconds()
+	fmt.Printf("  %-8s %8.1f s %8.1f s %8.1f s %8.1f s %6.0f s, %.0f%%   (longest of a whole GPU %.1f s)\n", way, sum/float64(len(waits)), median(waits),
+		waits[len(waits)*95/100], waits[len(waits)-1], makespan, 100*needed/(makespan*float64(w.nodes*w.gpus)), large)
+	return w.cost(ctx, way, c)
+}
+
+// cost prints what the way has cost slurmctld, by sdiag.
+func (w ways) cost(ctx context.Context, way string, c *cluster.Cluster) error {
+	out, _, err := c.Exec(ctx, "root", "sdiag")
+	if err != nil {
+		return err
+	}
+	line := func(after, name string) string {
+		_, rest, _ := strings.Cut(out, after)
+		_, rest, _ = strings.Cut(rest, name+":")
+		value, _, _ := strings.Cut(rest, "\n")
+		return strings.TrimSpace(value)
+	}
+	fmt.Printf("  %-8s main cycle %s us in the mean; backfill %s us in the mean, depth %s\n", "", line("Main schedule", "Mean cycle"),
+		line("Backfilling stats", "Mean cycle"), line("Backfilling stats", "Depth Mean"))
+	return nil
+}
