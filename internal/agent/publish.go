@@ -21,8 +21,11 @@ import (
 // retryInterval is how soon a pass that failed is tried again.
 const retryInterval = time.Second
 
-// patience is how long, beyond two polls of its own, a node may not have on offer what the plan has it offer before this one plans without it.
-const patience = 5 * time.Second
+// patience is how long a node may not have on offer what the plan has it offer before this one plans without it: two polls, but not of
+// agents that look rarely because a watcher tells them to, and some.
+func patience(poll time.Duration) time.Duration {
+	return 2*min(poll, 15*time.Second) + 5*time.Second
+}
 
 // A pass is repeated when jobs take something while it runs; this often, then the node stays lowered until the next one.
 const maxReplans = 6

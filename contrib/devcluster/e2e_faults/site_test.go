@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -77,7 +78,7 @@ func start(t *testing.T, o cluster.Options) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Conf, o.Build = conf, os.Getenv("FAULTS_BUILD")
+	o.Conf, o.Build = append(slices.Clone(conf), o.Conf...), os.Getenv("FAULTS_BUILD")
 	if o.AgentConfig == "" {
 		o.AgentConfig = filepath.Join(filepath.Dir(script), "caelum.yaml")
 	}

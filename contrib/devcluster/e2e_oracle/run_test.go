@@ -5,6 +5,7 @@ package e2eoracle
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -115,8 +116,8 @@ func (s *site) play(l *load, limit time.Duration) {
 		s.t.Errorf("the load: %v: %.500s", err, out)
 	}
 	for {
-		left := s.must("", "root", "squeue", "-h", "-a", "-o", "%i %T %r %b %q")
-		if left == "" {
+		left, _, err := s.ExecNode(s.t.Context(), "", "root", "squeue", "-h", "-a", "-o", "%i %T %r %b %q")
+		if err == nil && left == "" {
 			return
 		}
 		if time.Now().After(end) {
@@ -130,6 +131,23 @@ func (s *site) play(l *load, limit time.Duration) {
 		}
 		time.Sleep(500 * time.Millisecond)
 	}
+}
+
+// killController kills slurmctld after a while, and starts it again when it has been away so long.
+func (s *site) killController(after, away time.Duration) {
+	s.t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		time.Sleep(after)
+		err := s.KillUnit("slurmctld", "KILL")
+		time.Sleep(away)
+		done <- errors.Join(err, s.StartUnit("slurmctld"))
+	}()
+	s.t.Cleanup(func() {
+		if err := <-done; err != nil {
+			s.t.Error(err)
+		}
+	})
 }
 
 // collect puts what the run left behind into a folder that oracle.Read understands.

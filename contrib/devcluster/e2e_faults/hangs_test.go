@@ -1,0 +1,150 @@
+//go:build e2e
+
+package e2efaults
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"caelum/contrib/devcluster/cluster"
+)
+
+// onOfferOn is a profile that one node offers and the other does not: a job for it starts there, and names no node.
+func (s *site) onOfferOn(node, other string) string {
+	s.t.Helper()
+	var profile string
+	s.within("something is on offer on "+node+" alone", func() bool {
+		here, err1 := s.status(node)
+		there, err2 := s.status(other)
+		if err1 != nil || err2 != nil {
+			return false
+		}
+		elsewhere := map[string]bool{}
+		for _, g := range there.GPUs {
+			for _, p := range g.Offers {
+				elsewhere[p.Profile] = true
+			}
+		}
+		for _, g := range here.GPUs {
+			for _, p := range g.Offers {
+				if !elsewhere[p.Profile] && p.Profile != "7g.40gb" {
+					profile = p.Profile
+				}
+			}
+		}
+		return profile != ""
+	})
+	return profile
+}
+
+// started waits until slurmctld has started a job on a node.
+func (s *site) started(id, node string) {
+	s.t.Helper()
+	s.within("slurmctld starts job "+id+" on "+node, func() bool {
+		return s.try("", "squeue", "-h", "-j", id, "-o", "%N") == node
+	})
+}
+
+// hang is how long an agent is stopped: as long as prologs wait for it, or three times that. FAULTS_HANG=60s is the shipped patience.
+func hang(t *testing.T) (patience time.Duration) {
+	text := os.Getenv("FAULTS_HANG")
+	if text == "" {
+		return 15 * time.Second
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatalf("FAULTS_HANG: %v", err)
+	}
+	return d
+}
+
+// TestAgentHangs stops an agent in its tracks, for half as long as prologs wait for it and for half as long again. First the prolog waits
+// and nothing drains; then the node drains and the job goes back. All the while the other node serves, what was planned on this one too.
+func TestAgentHangs(t *testing.T) {
+	wait := hang(t)
+	s := start(t, cluster.Options{Nodes: 2, GPUs: 1})
+	s.must("", "root", "sed", "-i", fmt.Sprintf("s/spank_caelum.so.*/& wait=%.0f/", wait.Seconds()), "/etc/slurm/plugstack.conf")
+	drained := func() bool {
+		return strings.Contains(s.must("", "root", "sinfo", "-h", "-p", "plain", "-n", "n1", "-o", "%T"), "drain")
+	}
+	signal := func(name string) {
+		t.Helper()
+		if err := s.KillUnit("agent-n1", name); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	profile := s.onOfferOn("n1", "n2")
+	signal("STOP")
+	began := time.Now()
+	first := s.submit("./hold first", "--gres=mig:"+profile+":1")
+	s.started(first, "n1")
+	s.completed(s.submit("cuda-process", "--gres=mig:7g.40gb:1"))
+	t.Logf("a whole GPU on the other node: %v after the agent of one has stopped answering", time.Since(began).Round(100*time.Millisecond))
+	time.Sleep(time.Until(began.Add(wait / 2)))
+	if drained() {
+		t.Errorf("n1 has drained after %v", time.Since(began))
+	}
+	signal("CONT")
+	s.running(first)
+	s.slice("n1", first)
+	s.end("first")
+	s.completed(first)
+	s.noneDrained()
+
+	profile = s.onOfferOn("n1", "n2")
+	signal("STOP")
+	began = time.Now()
+	second := s.submit("cuda-process", "--gres=mig:"+profile+":1")
+	s.started(second, "n1")
+	other := s.submit("cuda-process", "--gres=mig:7g.40gb:1") // which n1 does not offer
+	for end := began.Add(wait * 3); !drained(); time.Sleep(time.Second) {
+		if time.Now().After(end) {
+			t.Fatal("n1 does not drain")
+		}
+	}
+	t.Logf("n1 drained %v after its agent had stopped: %s", time.Since(began).Round(time.Second), s.must("", "root", "sinfo", "-hR", "-p", "plain", "-n", "n1", "-o", "%E"))
+	s.completed(other)
+	time.Sleep(time.Until(began.Add(wait * 3 / 2)))
+	signal("CONT")
+	s.within("the job is back in the queue", func() bool { return s.state(second) == "PENDING" })
+	s.must("", "root", "scontrol", "update", "nodename=n1", "state=resume")
+	s.must("", "root", "scancel", second)
+	s.completed(s.submit("cuda-process", "--gres=mig:"+profile+":1"))
+	s.noneDrained()
+	s.nothingLeft()
+}
+
+// TestNodeLost takes a node away for good: its daemons answer no more, and nothing has been closed. What ran there runs elsewhere, what was planned
+// there is planned elsewhere.
+func TestNodeLost(t *testing.T) {
+	s := start(t, cluster.Options{Nodes: 2, GPUs: 1, Conf: []string{"SlurmdTimeout=5"}})
+	first := s.submit("./hold first", "--gres=mig:7g.40gb:1", "--requeue")
+	second := s.submit("./hold second", "--gres=mig:7g.40gb:1", "--requeue")
+	s.running(first, second)
+	lost := s.try("", "squeue", "-h", "-j", second, "-o", "%N")
+	other := map[string]string{"n1": "n2", "n2": "n1"}[lost]
+	next := s.submit("cuda-process", "--gres=mig:7g.40gb:1")
+	for _, unit := range []string{"slurmd-" + lost, "agent-" + lost} {
+		if err := s.KillUnit(unit, "STOP"); err != nil {
+			t.Fatal(err)
+		}
+		defer s.KillUnit(unit, "CONT")
+	}
+	s.end("first")
+	s.completed(first)
+	s.completed(next)
+	s.within(lost+" is down", func() bool {
+		return strings.HasPrefix(s.must("", "root", "sinfo", "-h", "-p", "plain", "-n", lost, "-o", "%T"), "down")
+	})
+	for _, profile := range []string{"1g.5gb", "7g.40gb", "3g.20gb"} {
+		s.completed(s.submit("cuda-process", "--gres=mig:"+profile+":1"))
+	}
+	status, err := s.status(other)
+	if err != nil || len(status.Leases) > 0 {
+		t.Errorf("%s has %+v, %v", other, status.Leases, err)
+	}
+}
