@@ -48,7 +48,7 @@ func waits(ctx context.Context, pairs int, name, config string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Stop()) }()
-	var on, off []float64
+	var on, off, published []float64
 	for range pairs {
 		for _, profile := range []string{"1g.5gb", "7g.40gb"} { // an idle GPU is offered in parts
 			time.Sleep(time.Duration(rand.IntN(1000)) * time.Millisecond)
@@ -59,20 +59,21 @@ func waits(ctx context.Context, pairs int, name, config string) (err error) {
 			if err := gone(ctx, c, 50*time.Millisecond); err != nil {
 				return err
 			}
-			waited, err := started(c, strings.TrimSpace(out))
+			waited, publishing, err := started(c, strings.TrimSpace(out), profile)
 			if err != nil {
 				return err
 			}
 			if profile == "1g.5gb" {
 				on = append(on, waited)
 			} else {
-				off = append(off, waited)
+				off, published = append(off, waited), append(published, publishing)
 			}
 		}
 	}
 	low, high := apart(on, off)
 	fmt.Printf("  %s: medians %.2f and %.2f s, difference %+.2f s (95%% interval %+.2f to %+.2f); p99 %.2f and %.2f s, longest %.2f and %.2f s\n", name,
 		median(on), median(off), median(off)-median(on), low, high, high99(on), high99(off), slices.Max(on), slices.Max(off))
+	fmt.Printf("    of those not on offer, from submission to publication: median %.3f s, p99 %.3f s, longest %.3f s\n", median(published), high99(published), slices.Max(published))
 	return nil
 }
 
@@ -87,22 +88,27 @@ func gone(ctx context.Context, c *cluster.Cluster, every time.Duration) error {
 	}
 }
 
-// started is how long a job waited, in seconds, as slurmctld logs it.
-func started(c *cluster.Cluster, id string) (float64, error) {
+// started is how long a job waited until it started, and until its profile was first on offer if it was not when it was submitted, in seconds, as slurmctld logs it.
+func started(c *cluster.Cluster, id, profile string) (start, published float64, err error) {
 	log, err := c.Log("slurmctld")
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
+	log = log[max(0, strings.Index(log, "_slurm_rpc_submit_batch_job: JobId="+id+" ")-100):]
 	at := func(what string) (time.Time, error) {
-		line := regexp.MustCompile(`(?m)^\[([^\]]+)\] .*(?:` + what + `) JobId=` + id + `\b`).FindStringSubmatch(log)
+		line := regexp.MustCompile(`(?m)^\[([^\]]+)\] .*(?:` + what + `)`).FindStringSubmatch(log)
 		if line == nil {
-			return time.Time{}, fmt.Errorf("slurmctld's log says nothing of the %s of job %s", what, id)
+			return time.Time{}, fmt.Errorf("slurmctld's log says nothing of %s", what)
 		}
 		return time.Parse("2006-01-02T15:04:05.000", line[1])
 	}
-	submit, err1 := at("_slurm_rpc_submit_batch_job:")
-	start, err2 := at("Allocate|Started")
-	return start.Sub(submit).Seconds(), errors.Join(err1, err2)
+	submitted, err1 := at(`_slurm_rpc_submit_batch_job: JobId=` + id + ` `)
+	begun, err2 := at(`(?:Allocate|Started) JobId=` + id + `\b`)
+	offered, err3 := at(`_update_node_gres: .*mig:` + regexp.QuoteMeta(profile) + `:[1-9]`)
+	if profile == "1g.5gb" {
+		offered, err3 = submitted, nil
+	}
+	return begun.Sub(submitted).Seconds(), offered.Sub(submitted).Seconds(), errors.Join(err1, err2, err3)
 }
 
 func high99(v []float64) float64 {

@@ -42,7 +42,7 @@ func TestNothingExceedsWhatCanBeCarved(t *testing.T) {
 				o.AgentEnv = []string{"CAELUM_TEST_PUBLISH_PAUSE=" + v.pause.String()}
 			}
 			s := start(t, o)
-			l := mix(seed(t), v.jobs, v.seconds)
+			l := mix(seed(t), max(v.jobs, atLeast), v.seconds)
 			s.prepare(l)
 			stop := s.watch()
 			began := time.Now()
@@ -59,6 +59,10 @@ func TestNothingExceedsWhatCanBeCarved(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Logf("%d jobs submitted, over after %v\n%v", l.jobs, took, report)
+			if starts, longest := oracle.Delays(run); len(starts) > 0 {
+				t.Logf("from an offer, or a later submission, to the start of %d batch jobs: median %v, p99 %v, longest %v; longest waits %v", len(starts),
+					starts[len(starts)/2].Round(time.Millisecond), starts[len(starts)*99/100].Round(time.Millisecond), starts[len(starts)-1].Round(time.Millisecond), longest)
+			}
 			if len(report.Findings) > 0 {
 				t.Errorf("%d findings: %s", len(report.Findings), strings.Join(report.Rules(), ", "))
 			}

@@ -17,8 +17,15 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// nodes is how many nodes a cluster has, gpus how many A100-40GB each.
-const nodes, gpus = 2, 2
+// nodes is how many nodes a cluster has, gpus how many A100-40GB each. ORACLE_CLUSTER=4x4x300 has all runs on another, with so many jobs each.
+var nodes, gpus, atLeast = size()
+
+func size() (nodes, gpus, jobs int) {
+	if _, err := fmt.Sscanf(os.Getenv("ORACLE_CLUSTER"), "%dx%dx%d", &nodes, &gpus, &jobs); err != nil {
+		return 2, 2, 0
+	}
+	return nodes, gpus, jobs
+}
 
 // site is a running cluster under load.
 type site struct {

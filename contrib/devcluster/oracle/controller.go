@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -15,6 +16,7 @@ import (
 // which a node's GRES changes. All hold the lock under which it happens, so their times are those of the change.
 var (
 	startLine = regexp.MustCompile(`^\[(\S+)\] (?:sched: Allocate JobId=(\S+) NodeList=(\S+) |sched/backfill: _start_job: Started JobId=(\S+) in \S+ on (\S+)$|sched: _slurm_rpc_allocate_resources JobId=(\S+) NodeList=(\S+) )`)
+	submitted = regexp.MustCompile(`^\[(\S+)\] _slurm_rpc_submit_batch_job: JobId=(\d+) `)
 	setLine   = regexp.MustCompile(`^\[(\S+)\] _update_node_gres: nodes (\S+) gres set to: (\S+)$`)
 	rawID     = regexp.MustCompile(`\((\d+)\)$`) // an array task: 4_1(6) is job 6
 	hostRange = regexp.MustCompile(`^([^\[\],]*)\[([0-9,-]+)\]$`)
@@ -27,19 +29,35 @@ type Allocation struct {
 	At    int64
 }
 
+// Controller is what slurmctld logged.
+type Controller struct {
+	Starts  []Allocation
+	Sets    []Set
+	Submits map[uint32]int64
+}
+
 // ReadController reads slurmctld's log (SlurmctldDebug=verbose, LogTimeFormat=iso8601_ms, which has no zone).
-func ReadController(r io.Reader, zone *time.Location) (starts []Allocation, sets []Set, err error) {
+func ReadController(r io.Reader, zone *time.Location) (c Controller, err error) {
+	c.Submits = map[uint32]int64{}
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, 1<<20)
 	for s.Scan() {
 		if m := setLine.FindStringSubmatch(s.Text()); m != nil {
 			at, err := stamp(m[1], zone)
 			if err != nil {
-				return nil, nil, err
+				return c, err
 			}
 			for _, n := range hosts(m[2]) {
-				sets = append(sets, Set{Node: n, Gres: m[3], At: at})
+				c.Sets = append(c.Sets, Set{Node: n, Gres: m[3], At: at})
 			}
+		}
+		if m := submitted.FindStringSubmatch(s.Text()); m != nil {
+			at, err := stamp(m[1], zone)
+			job, err2 := strconv.ParseUint(m[2], 10, 32)
+			if err := errors.Join(err, err2); err != nil {
+				return c, err
+			}
+			c.Submits[uint32(job)] = at
 		}
 		m := startLine.FindStringSubmatch(s.Text())
 		if m == nil {
@@ -54,15 +72,15 @@ func ReadController(r io.Reader, zone *time.Location) (starts []Allocation, sets
 		}
 		job, err := strconv.ParseUint(id, 10, 32)
 		if err != nil {
-			return nil, nil, fmt.Errorf("slurmctld's log: %w in %.200s", err, s.Text())
+			return c, fmt.Errorf("slurmctld's log: %w in %.200s", err, s.Text())
 		}
 		at, err := stamp(m[1], zone)
 		if err != nil {
-			return nil, nil, err
+			return c, err
 		}
-		starts = append(starts, Allocation{uint32(job), hosts(list), at})
+		c.Starts = append(c.Starts, Allocation{uint32(job), hosts(list), at})
 	}
-	return starts, sets, s.Err()
+	return c, s.Err()
 }
 
 func stamp(text string, zone *time.Location) (int64, error) {
@@ -150,6 +168,7 @@ func Account(starts []Allocation, records []Record) ([]Start, error) {
 		slices.SortStableFunc(r, func(a, b Record) int { return int((a.Start - b.Start) / int64(time.Second)) })
 	}
 	var all []Start
+	seen := map[uint32]bool{}
 	for _, a := range starts {
 		if len(runs[a.Job]) == 0 {
 			return nil, fmt.Errorf("job %d started at %v by slurmctld's log, and sacct knows no such run", a.Job, time.Unix(0, a.At))
@@ -159,12 +178,14 @@ func Account(starts []Allocation, records []Record) ([]Start, error) {
 		if d := a.At - rec.Start; d < -int64(2*time.Second) || d > int64(2*time.Second) {
 			return nil, fmt.Errorf("job %d started at %v by slurmctld's log, and at %v by sacct", a.Job, time.Unix(0, a.At), time.Unix(0, rec.Start))
 		}
+		again := seen[a.Job]
+		seen[a.Job] = true
 		for _, node := range a.Nodes {
 			per := map[string]int{}
 			for p, n := range rec.Profiles {
 				per[p] = n / len(a.Nodes)
 			}
-			all = append(all, Start{Job: a.Job, Node: node, At: a.At, End: rec.End, State: rec.State, Profiles: per})
+			all = append(all, Start{Job: a.Job, Requeued: again, Node: node, At: a.At, End: rec.End, State: rec.State, Profiles: per})
 		}
 	}
 	for job, r := range runs {

@@ -90,11 +90,11 @@ func readSlurm(dir fs.FS, run *Run, zone *time.Location) error {
 	if err != nil {
 		return err
 	}
-	starts, sets, err := ReadController(bytes.NewReader(text), zone)
+	logged, err := ReadController(bytes.NewReader(text), zone)
 	if err != nil {
 		return err
 	}
-	run.Sets = sets
+	run.Sets, run.Submits = logged.Sets, logged.Submits
 	if text, err = fs.ReadFile(dir, "sacct"); err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func readSlurm(dir fs.FS, run *Run, zone *time.Location) error {
 	if err != nil {
 		return err
 	}
-	if run.Starts, err = Account(starts, records); err != nil {
+	if run.Starts, err = Account(logged.Starts, records); err != nil {
 		return err
 	}
 	text, err = fs.ReadFile(dir, "looks")

@@ -25,6 +25,8 @@ type Run struct {
 	Nodes []Node
 	// Starts are slurmctld's allocations, one for each node of each run of a job; see Account.
 	Starts []Start
+	// Submits are when batch jobs were submitted.
+	Submits map[uint32]int64
 	// Sets are the changes of GRES counts that slurmctld logged.
 	Sets []Set
 	// Looks are the answers of `scontrol show node` taken during the run.
@@ -58,6 +60,7 @@ type Start struct {
 	At       int64
 	End      int64 // when the run entered COMPLETING, rounded down to the second
 	State    string
+	Requeued bool           // it is not the job's first
 	Profiles map[string]int // what was allocated of gres/mig on this node
 }
 

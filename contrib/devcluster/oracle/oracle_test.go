@@ -254,28 +254,53 @@ func TestUnreadable(t *testing.T) {
 }
 
 func TestLinesOfSlurmctld(t *testing.T) {
-	log := `[2026-11-21T04:57:31.950] sched: Allocate JobId=4_1(6) NodeList=n2 #CPUs=1 Partition=gpu
+	log := `[2026-11-21T04:57:31.900] _slurm_rpc_submit_batch_job: JobId=6 InitPrio=4294901757 usec=301
+[2026-11-21T04:57:31.950] sched: Allocate JobId=4_1(6) NodeList=n2 #CPUs=1 Partition=gpu
 [2026-11-21T04:57:32.001] sched/backfill: _start_job: Started JobId=106 in gpu on n[1-2]
 [2026-11-21T04:57:33.000] sched: _slurm_rpc_allocate_resources JobId=7 NodeList=(null) usec=317
 [2026-11-21T04:57:34.000] sched: _slurm_rpc_allocate_resources JobId=8 NodeList=n[1,3-4] usec=31
 [2026-11-21T04:57:35.000] _update_node_gres: nodes n[1-2] gres set to: gpu:a100:14,mig:closed:56
 `
-	starts, sets, err := ReadController(strings.NewReader(log), time.UTC)
+	c, err := ReadController(strings.NewReader(log), time.UTC)
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := func(ms int) int64 { return time.Date(2026, 11, 21, 4, 57, 31, ms*1e6, time.UTC).UnixNano() }
 	want := []Allocation{{6, []string{"n2"}, at(950)}, {106, []string{"n1", "n2"}, at(1001)}, {8, []string{"n1", "n3", "n4"}, at(3000)}}
-	if !slices.EqualFunc(starts, want, func(a, b Allocation) bool {
+	if !slices.EqualFunc(c.Starts, want, func(a, b Allocation) bool {
 		return a.Job == b.Job && a.At == b.At && slices.Equal(a.Nodes, b.Nodes)
 	}) {
-		t.Errorf("starts %v, want %v", starts, want)
+		t.Errorf("starts %v, want %v", c.Starts, want)
 	}
-	if len(sets) != 2 || sets[1] != (Set{"n2", "gpu:a100:14,mig:closed:56", at(4000)}) {
-		t.Errorf("sets %v", sets)
+	if len(c.Sets) != 2 || c.Sets[1] != (Set{"n2", "gpu:a100:14,mig:closed:56", at(4000)}) {
+		t.Errorf("sets %v", c.Sets)
+	}
+	if len(c.Submits) != 1 || c.Submits[6] != at(900) {
+		t.Errorf("submits %v", c.Submits)
 	}
 	got := slicesOf("gpu:a100:2(IDX:0,2),mig:1g.5gb:1,mig:1g.5gb:2,mig:closed:3")
 	if !maps.Equal(got, map[string]int{"1g.5gb": 3, "closed": 3}) {
 		t.Errorf("slices %v", got)
+	}
+}
+
+// TestDelays: from the offer, or from the submission if that is later; of several nodes and of later runs nothing is said.
+func TestDelays(t *testing.T) {
+	const second = int64(time.Second)
+	one := map[string]int{"1g.5gb": 1}
+	run := Run{
+		Submits: map[uint32]int64{1: 1 * second, 2: 5 * second, 3: 1 * second},
+		Starts: []Start{
+			{Job: 1, Node: "n1", At: 4 * second, Profiles: one}, {Job: 2, Node: "n1", At: 6 * second, Profiles: one},
+			{Job: 3, Node: "n1", At: 9 * second, Profiles: one, Requeued: true}, {Job: 4, Node: "n1", At: 9 * second, Profiles: one},
+		},
+		Nodes: []Node{{Name: "n1", Journal: Journal{Writes: []Write{
+			{Total: map[string]int{"1g.5gb": 1}, At: 2 * second, Done: 2*second + 1}, {Total: map[string]int{"1g.5gb": 2}, At: 3 * second, Done: 3*second + 1},
+			{Total: map[string]int{"1g.5gb": 1}, At: 7 * second, Done: 7*second + 1},
+		}}}},
+	}
+	starts, longest := Delays(run)
+	if !slices.Equal(starts, []time.Duration{time.Second - 1, time.Second}) || longest["1g.5gb"] != 3*time.Second {
+		t.Errorf("%v, longest %v", starts, longest)
 	}
 }
