@@ -36,7 +36,6 @@ type Controller interface {
 	Nodes(ctx context.Context) ([]slurm.Node, error)
 	UpdateNode(ctx context.Context, node string, gres []slurm.GRES, extra string) error
 	Job(ctx context.Context, id uint32) (slurm.Job, error)
-	OnNode(ctx context.Context, node string) ([]slurm.JobOnNode, error)
 	Queue(ctx context.Context) (slurm.Queue, error)
 	Config(ctx context.Context) (slurm.Config, error)
 	RequeueHold(ctx context.Context, id uint32) error
@@ -73,7 +72,7 @@ type Agent struct {
 	leases   map[uint32]*api.Lease
 	promised map[uint32]*promise
 	offers   []mig.Layout         // in force, by card: whatever slurmctld may start now is among them
-	ends     map[uint32]time.Time // of the jobs that are on the node, by slurmctld's last account; zero: they have no end
+	here     map[uint32]slurm.Job // the jobs that are on the node, by slurmctld's last account
 	reserved *api.Reservation     // what is kept free here, and for whom
 	// version counts the changes of all that a plan is made from: a plan is put in force only if it did not change meanwhile.
 	version     int
@@ -89,7 +88,7 @@ type Agent struct {
 func New(cfg Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) (*Agent, error) {
 	a := &Agent{
 		cfg: cfg, hw: hw, ctl: ctl, log: log, now: time.Now, caps: gpu.Caps{Dev: cfg.DeviceDir, Proc: cmp.Or(cfg.procDir, "/proc")},
-		publish: make(chan chan error), changed: make(chan struct{}, 1), offersSince: time.Now(), laggards: plan.Laggards{Patience: patience(cfg.PollInterval)}, lingering: make(chan struct{}, 1), leases: map[uint32]*api.Lease{}, ends: map[uint32]time.Time{}, promised: map[uint32]*promise{},
+		publish: make(chan chan error), changed: make(chan struct{}, 1), offersSince: time.Now(), laggards: plan.Laggards{Patience: patience(cfg.PollInterval)}, lingering: make(chan struct{}, 1), leases: map[uint32]*api.Lease{}, promised: map[uint32]*promise{},
 	}
 	var err error
 	if a.policy, err = place.ByName(cmp.Or(cfg.Policy, place.DefaultPolicy)); err != nil {
@@ -237,7 +236,7 @@ func (a *Agent) reconciler(ctx context.Context) {
 			a.lookAgain(ctx)
 		case <-compare:
 			compare = time.After(reconcileInterval)
-			if err := errors.Join(a.look(), a.releaseGone(ctx), a.Publish(ctx)); err != nil && ctx.Err() == nil {
+			if err := errors.Join(a.look(), a.Publish(ctx), a.releaseGone(ctx)); err != nil && ctx.Err() == nil {
 				a.log.WithError(err).Warn("couldn't compare GPU, ledger and slurmctld; trying again")
 				compare = time.After(5 * retryInterval)
 			}

@@ -360,6 +360,7 @@ func TestCrash(t *testing.T) {
 	if err := w.fake.Finish(a); err != nil {
 		t.Fatal(err)
 	}
+	w.publish()
 	if err := w.agent.releaseGone(context.Background()); err != nil {
 		t.Fatal(err)
 	}

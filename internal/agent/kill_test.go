@@ -130,9 +130,6 @@ func (r remote) UpdateNode(_ context.Context, node string, gres []slurm.GRES, ex
 func (r remote) Job(_ context.Context, id uint32) (j slurm.Job, err error) {
 	return j, r.do(Request{Op: "Job", Job: id}, &j)
 }
-func (r remote) OnNode(_ context.Context, node string) (j []slurm.JobOnNode, err error) {
-	return j, r.do(Request{Op: "OnNode", Node: node}, &j)
-}
 func (r remote) Queue(context.Context) (q slurm.Queue, err error) {
 	return q, r.do(Request{Op: "Queue"}, &q)
 }
@@ -171,8 +168,6 @@ func (s *Server) Do(req Request, rep *Reply) error {
 		err = s.fake.UpdateNode(ctx, req.Node, req.GRES, req.Text)
 	case "Job":
 		out, err = s.fake.Job(ctx, req.Job)
-	case "OnNode":
-		out, err = s.fake.OnNode(ctx, req.Node)
 	case "Queue":
 		out, err = s.fake.Queue(ctx)
 	case "Config":

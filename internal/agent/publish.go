@@ -308,10 +308,9 @@ func (a *Agent) read(ctx context.Context) (look plan.Look, node slurm.Node, err 
 
 // account counts the jobs that are on the node.
 func (a *Agent) account(ctx context.Context, jobs []slurm.JobOnNode) error {
-	present := map[uint32]bool{}
-	ends := map[uint32]time.Time{}
+	here := map[uint32]slurm.Job{}
 	for _, j := range jobs {
-		present[j.ID], ends[j.ID] = true, j.End
+		here[j.ID] = j.Job
 		// A job that is ending takes nothing any more: a prolog that still comes is refused.
 		if !j.Holds() || !asksForSlices(j.Job) || a.accounted(j.ID, j.Restarts) {
 			continue
@@ -322,9 +321,9 @@ func (a *Agent) account(ctx context.Context, jobs []slurm.JobOnNode) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.ends = ends
+	a.here = here
 	for job, pr := range a.promised {
-		if !present[job] && !pr.leasing {
+		if _, present := here[job]; !present && !pr.leasing {
 			delete(a.promised, job)
 			a.version++
 		}

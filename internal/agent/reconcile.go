@@ -206,25 +206,18 @@ func isForeign(list []gpu.Instance, in gpu.Instance) bool {
 	return false
 }
 
-// releaseGone releases the leases of jobs that slurmctld no longer has on this node: their epilog never came.
+// releaseGone releases the leases of jobs that slurmctld no longer has on this node: their epilog never came. The last pass has listed its jobs.
 func (a *Agent) releaseGone(ctx context.Context) error {
 	a.mu.Lock()
 	held := make([]api.Lease, 0, len(a.leases))
 	for _, l := range a.leases {
 		held = append(held, *l)
 	}
+	here := a.here
 	a.mu.Unlock()
-	jobs, err := a.ctl.OnNode(ctx, a.cfg.Node)
-	if err != nil {
-		return err
-	}
 	// A job that is completing keeps its slices until its epilog, and in a requeue its restart count is already the next
 	// run's then; a job that runs with a higher count than the lease's is another run.
 	keeps := func(l api.Lease, j slurm.Job) bool { return !j.Holds() || j.Restarts <= l.Restart }
-	here := map[uint32]slurm.Job{}
-	for _, j := range jobs {
-		here[j.ID] = j.Job
-	}
 	for _, l := range held {
 		if j, ok := here[l.Job]; ok && keeps(l, j) {
 			continue

@@ -100,7 +100,7 @@ func (a *Agent) view() []offer.GPU {
 
 // endOf is when a job on the node is expected to end, in Unix seconds; +Inf: nobody knows. The caller holds a.mu.
 func (a *Agent) endOf(job uint32) float64 {
-	if end := a.ends[job]; !end.IsZero() {
+	if end := a.here[job].End; !end.IsZero() {
 		return float64(end.Unix())
 	}
 	return math.Inf(1)

@@ -198,6 +198,11 @@ func (w ways) run(ctx context.Context, way string, boards []*board) (err error) 
 	began := time.Now()
 	for _, s := range work {
 		time.Sleep(time.Until(began.Add(s.at)))
+		if way == "caelum" {
+			if s.found, err = onOffer(ctx, c, s.profile); err != nil {
+				return err
+			}
+		}
 		out, stderr, err := c.Exec(ctx, "user1", append([]string{"sbatch", "--parsable", "-o", "/dev/null"}, s.args...)...)
 		if err != nil {
 			return fmt.Errorf("sbatch %v: %w: %s", s.args, err, stderr)
@@ -215,6 +220,7 @@ type submission struct {
 	at      time.Duration
 	args    []string
 	id      string
+	found   bool    // its profile was on offer just before
 	profile string  // that it needs
 	seconds float64 // that it runs
 	units   float64 // that it needs, as a share of a GPU
@@ -271,6 +277,7 @@ func (w ways) report(ctx context.Context, way string, c *cluster.Cluster, work [
 	var first, last time.Time
 	needed := 0.0
 	large := 0.0
+	found, prompt := 0, 0
 	for _, s := range work {
 		t := jobs[s.id]
 		if t == nil || t.submit.IsZero() || t.start.IsZero() || t.end.IsZero() {
@@ -288,6 +295,12 @@ func (w ways) report(ctx context.Context, way string, c *cluster.Cluster, work [
 		if s.units == 1 {
 			large = max(large, wait)
 		}
+		if s.found {
+			found++
+		}
+		if s.found || wait < atOnce {
+			prompt++
+		}
 	}
 	slices.Sort(waits)
 	sum := 0.0
@@ -297,7 +310,43 @@ func (w ways) report(ctx context.Context, way string, c *cluster.Cluster, work [
 	makespan := last.Sub(first).Seconds()
 	fmt.Printf("  %-8s %8.1f s %8.1f s %8.1f s %8.1f s %6.0f s, %.0f%%   (longest of a whole GPU %.1f s)\n", way, sum/float64(len(waits)), median(waits),
 		waits[len(waits)*95/100], waits[len(waits)-1], makespan, 100*needed/(makespan*float64(w.nodes*w.gpus)), large)
+	if way == "caelum" {
+		fmt.Printf("  %-8s of %d jobs that found their profile on offer or started within %.1f s, %d did find it: %.1f%%\n", "", prompt, atOnce, found, 100*float64(found)/float64(prompt))
+	}
 	return w.cost(ctx, way, c)
+}
+
+// atOnce is the wait in seconds below which there was room for a job when it came: an agent's publication and slurmctld's next two looks.
+const atOnce = 2.5
+
+// onOffer reports whether a profile is free on some node, by slurmctld's counts.
+func onOffer(ctx context.Context, c *cluster.Cluster, profile string) (bool, error) {
+	out, stderr, err := c.Exec(ctx, "root", "scontrol", "-d", "show", "node")
+	if err != nil {
+		return false, fmt.Errorf("%w: %s", err, stderr)
+	}
+	count := func(list string) (n int) {
+		_, rest, _ := strings.Cut(list, "mig:"+profile+":")
+		fmt.Sscanf(rest, "%d", &n)
+		return n
+	}
+	total := 0
+	for line := range strings.Lines(out) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, "NodeName=mig-catalog"): // no real node
+			total = -1 << 30
+		case strings.HasPrefix(line, "NodeName="):
+			total = 0
+		case strings.HasPrefix(line, "Gres="):
+			total += count(line)
+		case strings.HasPrefix(line, "GresUsed="):
+			if total > count(line) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // cost prints what the way has cost slurmctld, by sdiag.
