@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"caelum/internal/plan"
 	"cmp"
 	"context"
 	"fmt"
@@ -11,15 +10,16 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"caelum/internal/plan"
 	"caelum/internal/slurm"
 )
 
 // write sets the node's gres/mig counts; what is not named is 0, and closed takes the rest of the constant total.
-// Nothing is written when it stands so already. Every write is logged with its plan, so that it can be checked later.
-func (a *Agent) write(ctx context.Context, phase string, node slurm.Node, totals map[string]int, d draft) error {
+// Nothing is written when it stands so already, what stands on the GPUs too. Every write is logged with its plan, so that it can be checked later.
+func (a *Agent) write(ctx context.Context, phase string, node slurm.Node, totals map[string]int, d draft) (wrote bool, err error) {
 	gres, ok := a.gresLine(node, totals)
 	if !ok {
-		return fmt.Errorf("node %s: more of gres/mig in use and on offer than its total of %d; raise the count of mig:closed in slurm.conf and gres.conf", node.Name, a.total)
+		return false, fmt.Errorf("node %s: more of gres/mig in use and on offer than its total of %d; raise the count of mig:closed in slurm.conf and gres.conf", node.Name, a.total)
 	}
 	if !sameCounts(gres, node.Gres) {
 		a.offersSince = time.Now()
@@ -27,7 +27,7 @@ func (a *Agent) write(ctx context.Context, phase string, node slurm.Node, totals
 	}
 	extra := plan.Into(node.Extra, d.text)
 	if sameCounts(gres, node.Gres) && extra == node.Extra {
-		return nil
+		return false, nil
 	}
 	entry := a.log.WithFields(logrus.Fields{
 		"phase": phase, "gres": slurm.FormatGRES(gres), "used": slurm.FormatGRES(node.GresUsed),
@@ -35,11 +35,11 @@ func (a *Agent) write(ctx context.Context, phase string, node slurm.Node, totals
 	})
 	if err := a.ctl.UpdateNode(ctx, a.cfg.Node, gres, extra); err != nil {
 		entry.WithError(err).Error("couldn't write the offers")
-		return err
+		return true, err
 	}
 	entry.WithField("done", time.Now().UnixNano()).Info("published")
 	a.wakeWatcher()
-	return nil
+	return true, nil
 }
 
 // lowers reports whether a write of these totals takes anything off offer.

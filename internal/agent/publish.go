@@ -135,7 +135,7 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 			low[profile] = min(total, taken[profile]+d.offers[profile])
 		}
 		if lowers(node, low) {
-			if err := a.write(ctx, "lower", node, low, d); err != nil {
+			if _, err := a.write(ctx, "lower", node, low, d); err != nil {
 				return err
 			}
 			failpoint.Hit(failpoint.Lowered)
@@ -155,14 +155,17 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 		for _, profile := range a.profiles {
 			high[profile] = taken[profile] + d.offers[profile]
 		}
-		if err := a.write(ctx, "raise", node, high, d); err != nil {
+		wrote, err := a.write(ctx, "raise", node, high, d)
+		if err != nil {
 			return err
 		}
 		failpoint.Hit(failpoint.Raised)
 		// What is used may have dropped between read and write with no epilog to publish anew: a job with a slice and no
 		// slot came and went, or slurmctld forgot (`scontrol reconfigure`). Then more is free than was planned.
-		if node, err = a.ctl.Node(ctx, a.cfg.Node); err != nil {
-			return err
+		if wrote {
+			if node, err = a.ctl.Node(ctx, a.cfg.Node); err != nil {
+				return err
+			}
 		}
 		if exceeds(node, d.offers) {
 			if look, node, err = a.read(ctx); err != nil {

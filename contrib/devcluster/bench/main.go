@@ -30,6 +30,7 @@ func main() {
 	flag.StringVar(&p.without, "without", "", "... without")
 	pairs := flag.Int("waits", 100, "measure from submission to start with so many pairs of jobs; 0: not")
 	only := flag.Bool("only-waits", false, "measure nothing else")
+	rpcs := flag.Int("rpcs", 0, "measure what so many nodes ask of slurmctld, and nothing else; 0: not")
 	w := ways{nodes: 4, gpus: 4}
 	flag.IntVar(&w.jobs, "ways", 0, "play a trace of so many jobs with whole GPUs, fixed layouts and Caelum, and measure nothing else; 0: not")
 	flag.Uint64Var(&w.seed, "ways-seed", 1, "its seed")
@@ -41,6 +42,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	run := func(ctx context.Context) error {
+		if *rpcs > 0 {
+			return benchRPCs(ctx, *rpcs)
+		}
 		if w.jobs > 0 {
 			return benchWays(ctx, w)
 		}
