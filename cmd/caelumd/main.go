@@ -52,8 +52,8 @@ EXIT STATUS
 	cmd.AddCommand(&cobra.Command{
 		Use:   "watch",
 		Short: "On slurmctld's host: tell agents to look at the queue as soon as something is submitted",
-		Long: `watch reads the queue when job_submit.lua has seen a submission, and sends the nodes that a job concerns a datagram, which says "look
-now" and nothing else. Without it agents look every poll_interval. It runs as slurmctld's user, and needs wake_port in its
+		Long: `watch reads nodes and queue when job_submit.lua has seen a submission, or an agent has published, and sends those nodes whose offers are not what they should be
+a datagram, which says "look now" and nothing else. Without it agents look every poll_interval. It runs as slurmctld's user, and needs wake_port in its
 caelum.yaml as in the nodes'.
 
 EXIT STATUS

@@ -60,7 +60,8 @@ type Agent struct {
 	total     int           // N, the node's constant total of gres/mig; the publisher's alone
 	laggards  plan.Laggards // the publisher's alone
 	changed   chan struct{} // something stands otherwise than was published
-	// offersSince is when the offers were last written otherwise than they were; the publisher's alone.
+	// offered is what the last plan had on offer, and offersSince since when; the publisher's alone.
+	offered     map[string]int
 	offersSince time.Time
 	policy      place.Policy
 
@@ -88,7 +89,7 @@ type Agent struct {
 func New(cfg Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) (*Agent, error) {
 	a := &Agent{
 		cfg: cfg, hw: hw, ctl: ctl, log: log, now: time.Now, caps: gpu.Caps{Dev: cfg.DeviceDir, Proc: cmp.Or(cfg.procDir, "/proc")},
-		publish: make(chan chan error), changed: make(chan struct{}, 1), offersSince: time.Now(), laggards: plan.Laggards{Patience: patience(cfg.PollInterval)}, lingering: make(chan struct{}, 1), leases: map[uint32]*api.Lease{}, promised: map[uint32]*promise{},
+		publish: make(chan chan error), changed: make(chan struct{}, 1), offersSince: time.Now(), laggards: plan.Laggards{Patience: plan.Patience(cfg.PollInterval)}, lingering: make(chan struct{}, 1), leases: map[uint32]*api.Lease{}, promised: map[uint32]*promise{},
 	}
 	var err error
 	if a.policy, err = place.ByName(cmp.Or(cfg.Policy, place.DefaultPolicy)); err != nil {

@@ -299,6 +299,23 @@ func TestRegistersDuringAPass(t *testing.T) {
 	}
 }
 
+// slurmctld restarts when a pass has read the nodes: nothing stays on offer until slurmd has registered.
+func TestUnregisteredDuringAPass(t *testing.T) {
+	w := newWorld(t, 1)
+	w.once("Queue", func() {
+		w.fake.Restart()
+		if err := w.fake.Unregister("n1"); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := w.agent.Publish(context.Background()); !errors.Is(err, errUnregistered) {
+		t.Errorf("publish: %v", err)
+	}
+	if len(w.offers()) > 0 {
+		t.Errorf("on offer: %v", w.offers())
+	}
+}
+
 // A GPU that falls off the bus while it is carved takes neither the job nor the node with it: the slice is made on another.
 func TestLostGPU(t *testing.T) {
 	w := newWorld(t, 2)

@@ -21,10 +21,6 @@ func (a *Agent) write(ctx context.Context, phase string, node slurm.Node, totals
 	if !ok {
 		return false, fmt.Errorf("node %s: more of gres/mig in use and on offer than its total of %d; raise the count of mig:closed in slurm.conf and gres.conf", node.Name, a.total)
 	}
-	if !sameCounts(gres, node.Gres) {
-		a.offersSince = time.Now()
-		d.text = plan.Text(plan.State{GPUs: d.gpus, Since: a.offersSince})
-	}
 	extra := plan.Into(node.Extra, d.text)
 	if sameCounts(gres, node.Gres) && extra == node.Extra {
 		return false, nil
@@ -38,7 +34,9 @@ func (a *Agent) write(ctx context.Context, phase string, node slurm.Node, totals
 		return true, err
 	}
 	entry.WithField("done", time.Now().UnixNano()).Info("published")
-	a.wakeWatcher()
+	if phase == "raise" {
+		a.wakeWatcher()
+	}
 	return true, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -20,12 +21,6 @@ import (
 
 // retryInterval is how soon a pass that failed is tried again.
 const retryInterval = time.Second
-
-// patience is how long a node may not have on offer what the plan has it offer before this one plans without it: two polls, but not of
-// agents that look rarely because a watcher tells them to, and some.
-func patience(poll time.Duration) time.Duration {
-	return 2*min(poll, 15*time.Second) + 5*time.Second
-}
 
 // A pass is repeated when jobs take something while it runs; this often, then the node stays lowered until the next one.
 const maxReplans = 6
@@ -134,7 +129,8 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 		for profile, total := range count(node.Gres) {
 			low[profile] = min(total, taken[profile]+d.offers[profile])
 		}
-		if lowers(node, low) {
+		lowered := lowers(node, low)
+		if lowered {
 			if _, err := a.write(ctx, "lower", node, low, d); err != nil {
 				return err
 			}
@@ -143,11 +139,14 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 				return err
 			}
 		}
-		if node.Unregistered != d.withheld || !a.adopt(d) {
+		if node.Unregistered != d.withheld || !a.adopt(d) { // slurmd registered, or something was taken, since the plan was made
+			if lowered {
+				continue
+			}
 			if look, node, err = a.read(ctx); err != nil {
 				return err
 			}
-			continue // slurmd registered, or something was taken, since the plan was made
+			continue
 		}
 		pause()
 		taken = a.taken(node)
@@ -167,7 +166,7 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 				return err
 			}
 		}
-		if exceeds(node, d.offers) {
+		if node.Unregistered != d.withheld || exceeds(node, d.offers) {
 			if look, node, err = a.read(ctx); err != nil {
 				return err
 			}
@@ -175,11 +174,6 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 		}
 		if d.withheld && node.Unregistered {
 			return errUnregistered
-		} else if d.withheld {
-			if look, node, err = a.read(ctx); err != nil {
-				return err
-			}
-			continue
 		}
 		a.mu.Lock()
 		a.published, a.publishedAt = count(node.Gres), a.now()
@@ -224,7 +218,9 @@ func (a *Agent) plan(look plan.Look, node slurm.Node) draft {
 	a.laggards.Follow(v, all, node.Name, look.At)
 	if me := v.Member(node.Name); me >= 0 {
 		d.mine.Offers = a.carry(d.gpus, v, all, me)
-		d.served, d.reserved = a.share(v, all, me)
+		d.served, d.reserved = a.share(v, all, me, d)
+	} else if node.Able() && !node.Unregistered {
+		a.log.WithField("extra", d.text).Error("what this node publishes of itself cannot be read; offering nothing; please report this")
 	}
 	if err := d.mine.Check(d.gpus); err != nil {
 		// It cannot be; if it is, the queue waits rather than two jobs sharing a slice.
@@ -232,6 +228,10 @@ func (a *Agent) plan(look plan.Look, node slurm.Node) draft {
 		d.mine, d.served = nothing, nil
 	}
 	d.offers = d.mine.Counts(d.gpus)
+	if !maps.Equal(d.offers, a.offered) {
+		a.offered, a.offersSince = d.offers, a.now()
+	}
+	d.text = plan.Text(plan.State{GPUs: d.gpus, Since: a.offersSince})
 	return d
 }
 
@@ -255,12 +255,20 @@ func (a *Agent) carry(gpus []offer.GPU, v *plan.View, all offer.Plan, me int) []
 	return offers
 }
 
-// share is whom a plan serves on a member, and what it reserves there.
-func (a *Agent) share(v *plan.View, all offer.Plan, me int) (served []uint32, reserved *api.Reservation) {
+// share is whom a plan serves on a member with what a draft offers there, and what it reserves there.
+func (a *Agent) share(v *plan.View, all offer.Plan, me int, d draft) (served []uint32, reserved *api.Reservation) {
 	on := v.Nodes[me]
 	here := func(s offer.Spot) bool { return slices.Contains(on, s.GPU) }
+	missing := func(s offer.Spot) bool {
+		if !here(s) {
+			return false
+		}
+		k := s.GPU - on[0]
+		own, _ := d.gpus[k].Board.Carry(v.Pool.GPU(s.GPU).Board, mig.Layout(0).With(s.Placement))
+		return own == 0 || d.mine.Offers[k]&own == 0
+	}
 	for k, spots := range all.Spots {
-		if slices.ContainsFunc(spots, here) {
+		if slices.ContainsFunc(spots, here) && !slices.ContainsFunc(spots, missing) {
 			served = append(served, v.Jobs[k].ID)
 		}
 	}

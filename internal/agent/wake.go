@@ -21,11 +21,12 @@ func (a *Agent) wakeWatcher() {
 		return
 	}
 	a.slurmMu.Lock()
-	defer a.slurmMu.Unlock()
-	if a.slurm == nil {
-		return
+	var hosts []string
+	if a.slurm != nil {
+		hosts = a.slurm.Controllers()
 	}
-	for _, host := range a.slurm.Controllers() {
+	a.slurmMu.Unlock()
+	for _, host := range hosts {
 		if err := wake.Send(host, a.cfg.WakePort); err != nil {
 			a.log.WithError(err).WithField("host", host).Debug("couldn't tell the watcher to look")
 		}

@@ -2,6 +2,7 @@ package offer
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 
@@ -18,6 +19,7 @@ type Cluster struct {
 	Nodes  [][]int // the GPUs of each node, as indices in the pool
 	// Offerable are, by GPU, the placements that may be given out (the site's profiles); nil: all.
 	Offerable []mig.Layout
+	parts     map[string]*part // of the pool, by its nodes: jobs that can run on the same nodes look at the same one
 	// Making is the longest that it can take from a job's start until its slices are made, in seconds.
 	Making float64
 }
@@ -28,6 +30,7 @@ type Job struct {
 	Wants []Want  // on each of its nodes
 	Nodes int     // how many nodes; 0 is 1
 	On    []int   // nodes that it can run on; nil: all
+	Later []int   // of these, nodes on which something else keeps it from starting now: it is placed elsewhere if it can be
 	Runs  float64 // how long it is expected to run, in seconds; +Inf: unknown
 	Limit float64 // how long it can run at most, in seconds; +Inf: for ever
 }
@@ -66,7 +69,7 @@ func (c *Cluster) Find(j *Job, r *Reservation) (spots []Spot, why place.Choice) 
 	switch {
 	case j.slices() > 1:
 		spots = c.several(j)
-	case j.On != nil:
+	case j.On != nil || j.Later != nil:
 		why = c.one(j)
 	default:
 		why = c.choose(&c.Situation, j.Wants[0], j.Runs)
@@ -99,16 +102,61 @@ func (c *Cluster) choose(s *place.Situation, w Want, runs float64) (choice place
 
 // one asks the policy where the slice of a job goes that can run on some nodes only.
 func (c *Cluster) one(j *Job) place.Choice {
-	var gpus []int
-	for _, n := range j.On {
-		gpus = append(gpus, c.Nodes[n]...)
-	}
-	s := c.among(gpus)
+	p := c.part(c.now(j))
+	s := c.Situation
+	s.Pool = p.pool
 	choice := c.choose(&s, j.Wants[0], j.Runs)
 	if choice.Verdict != place.Nowhere {
-		choice.GPU = gpus[choice.GPU]
+		choice.GPU = p.gpus[choice.GPU]
 	}
 	return choice
+}
+
+// part is the pool of some nodes.
+type part struct {
+	gpus  []int
+	index map[int]int // of these
+	pool  *place.Pool
+}
+
+func (c *Cluster) part(nodes []int) *part {
+	key := fmt.Sprint(nodes)
+	if p := c.parts[key]; p != nil {
+		return p
+	}
+	p := &part{index: map[int]int{}}
+	for _, n := range nodes {
+		for _, g := range c.Nodes[n] {
+			p.index[g] = len(p.gpus)
+			p.gpus = append(p.gpus, g)
+		}
+	}
+	p.pool = c.among(p.gpus).Pool
+	if c.parts == nil {
+		c.parts = map[string]*part{}
+	}
+	c.parts[key] = p
+	return p
+}
+
+// set changes what stands on a GPU, in the pool and in its parts.
+func (c *Cluster) set(gpu int, g place.GPU) {
+	c.Pool.Set(gpu, g)
+	for _, p := range c.parts {
+		if k, ok := p.index[gpu]; ok {
+			p.pool.Set(k, g)
+		}
+	}
+}
+
+// begin makes a placement busy until end, in the pool and in its parts.
+func (c *Cluster) begin(at Spot, end float64) {
+	c.Pool.Start(at.GPU, at.Placement, end)
+	for _, p := range c.parts {
+		if k, ok := p.index[at.GPU]; ok {
+			p.pool.Set(k, c.Pool.GPU(at.GPU))
+		}
+	}
 }
 
 // among is the situation on some of the GPUs.
@@ -124,7 +172,7 @@ func (c *Cluster) among(gpus []int) place.Situation {
 
 // several finds places for a job of several slices, all or none: on the fullest nodes that hold its share.
 func (c *Cluster) several(j *Job) (all []Spot) {
-	nodes := c.nodesOf(j)
+	nodes := c.now(j)
 	free := make([]int, len(c.Nodes))
 	for _, n := range nodes {
 		for _, g := range c.Nodes[n] {
@@ -167,6 +215,16 @@ func (c *Cluster) nodesOf(j *Job) []int {
 		all[n] = n
 	}
 	return all
+}
+
+// now are the nodes of these on which nothing but slices keeps a job from starting.
+func (c *Cluster) now(j *Job) []int {
+	return slices.DeleteFunc(c.nodesOf(j), func(n int) bool { return slices.Contains(j.Later, n) })
+}
+
+// may reports whether a job could start on a node now if it had its slices there.
+func (j *Job) may(node int) bool {
+	return (j.On == nil || slices.Contains(j.On, node)) && !slices.Contains(j.Later, node)
 }
 
 // together finds places on some GPUs for what a job wants on one node, all or none.

@@ -37,9 +37,10 @@ type GPU struct {
 
 // Hold counts a placement as busy until end (seconds; +Inf: unknown); idle instances in its way will have to go.
 func (g *GPU) Hold(placement int, end float64) {
+	g.Idle &^= place.GPU{Board: g.Board, Layout: g.Busy, Blocked: g.Blocked, Idle: g.Idle}.InTheWay(placement)
+	g.Idle = g.Idle.Without(placement)
 	g.Busy = g.Busy.With(placement)
 	g.Expect(placement, end)
-	g.Idle = beside(g.Board, g.Idle, g.Busy)
 }
 
 // Expect says when a busy placement is expected to end (seconds; +Inf: unknown).
@@ -78,10 +79,11 @@ const Depth = 500
 func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 	plan := Plan{Offers: make([]mig.Layout, c.Pool.Len()), Spots: make([][]Spot, len(jobs))}
 	before := map[int]place.GPU{}
+	c.parts = nil
 	defer func() {
-		c.Behind = nil
+		c.Behind, c.parts = nil, nil
 		for k, g := range before {
-			c.Pool.Set(k, g)
+			c.set(k, g)
 		}
 	}()
 	behind := make([]place.Request, len(jobs))
@@ -89,27 +91,36 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 		behind[k] = jobs[k].request()
 	}
 	look := place.LookOf(c.Policy)
-	// serve places the k-th if that can be.
-	serve := func(k int, r *Reservation) (bool, place.Choice) {
+	// serve places the k-th, as j has it, if that can be.
+	serve := func(k int, j *Job, r *Reservation) (bool, place.Choice) {
 		c.Behind = behind[k+1 : min(len(jobs), k+1+look.Behind)]
-		spots, why := c.Find(jobs[k], r)
+		spots, why := c.Find(j, r)
 		for _, s := range spots {
 			if _, saved := before[s.GPU]; !saved {
 				before[s.GPU] = c.Pool.GPU(s.GPU)
 			}
-			c.Pool.Start(s.GPU, s.Placement, c.Now+jobs[k].Runs)
+			c.begin(s, c.Now+jobs[k].Runs)
 			plan.Offers[s.GPU] = plan.Offers[s.GPU].With(s.Placement)
 		}
 		plan.Spots[k] = spots
 		return spots != nil, why
 	}
+	kept := false
 	for head := 0; head < len(jobs); {
 		plan.Reserved = nil
 		if plan.Spots[head] != nil {
 			head++
 			continue
 		}
-		served, why := serve(head, nil)
+		served, why := serve(head, jobs[head], nil)
+		if !served && !kept && jobs[head].Later != nil {
+			// Something else keeps it from where there is room for it. Its slices are kept there for one such job, on offer, so that
+			// slurmctld can plan the rest for it.
+			kept = true
+			now := *jobs[head]
+			now.Later = nil
+			served, _ = serve(head, &now, nil)
+		}
 		if served {
 			continue
 		}
@@ -126,7 +137,7 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 	if !strict || plan.Reserved == nil {
 		c.addSpare(&plan, waited)
 	}
-	c.inTurn(&plan)
+	c.inTurn(&plan, jobs)
 	return plan
 }
 
@@ -136,19 +147,28 @@ func (c *Cluster) profile(at Spot) string {
 }
 
 // inTurn takes off offer what slurmctld would give to another than it was planned for. Of those who want a profile the first gets it on the first node that
-// has it, so their nodes must ascend; who wants it on a node before that has his turn when the others have started.
-func (c *Cluster) inTurn(plan *Plan) {
+// has it and that he may run on: who is planned on a node on which one in front of him may run too, who is planned on a later one, has his turn when that one has started.
+func (c *Cluster) inTurn(plan *Plan, jobs []*Job) {
 	nodeOf := c.nodeOf()
-	last := map[string]int{} // by profile
+	type turn struct {
+		job  *Job
+		last int // node; after all others if it is not its turn either
+	}
+	front := map[string][]turn{} // by profile
 	for k, spots := range plan.Spots {
-		early := slices.ContainsFunc(spots, func(at Spot) bool { return nodeOf[at.GPU] < last[c.profile(at)] })
+		early := slices.ContainsFunc(spots, func(at Spot) bool {
+			return slices.ContainsFunc(front[c.profile(at)], func(t turn) bool { return nodeOf[at.GPU] < t.last && t.job.may(nodeOf[at.GPU]) })
+		})
+		last := map[string]int{}
 		for _, at := range spots {
+			last[c.profile(at)] = max(last[c.profile(at)], nodeOf[at.GPU])
 			if early {
-				last[c.profile(at)] = len(c.Nodes) // nor anybody behind him
+				last[c.profile(at)] = len(c.Nodes)
 				plan.Offers[at.GPU] = plan.Offers[at.GPU].Without(at.Placement)
-			} else {
-				last[c.profile(at)] = max(last[c.profile(at)], nodeOf[at.GPU])
 			}
+		}
+		for profile, n := range last {
+			front[profile] = append(front[profile], turn{jobs[k], n})
 		}
 		if early {
 			plan.Spots[k] = nil
@@ -158,14 +178,14 @@ func (c *Cluster) inTurn(plan *Plan) {
 
 // overtake serves the first behind the head that does not delay it, false if nobody can be: nobody who wants what somebody in front of him waits for, since
 // slurmctld would give it to him, who would delay the head. Then the head is asked again, and may get another reservation: what it is to wait for may have become better.
-func overtake(jobs []*Job, head int, plan *Plan, serve func(k int, r *Reservation) (bool, place.Choice)) bool {
+func overtake(jobs []*Job, head int, plan *Plan, serve func(k int, j *Job, r *Reservation) (bool, place.Choice)) bool {
 	waited := queue{}
 	for k := head; k < len(jobs); k++ {
 		if plan.Spots[k] != nil {
 			continue
 		}
 		if k > head && !waited.wants(jobs[k]) {
-			if served, _ := serve(k, plan.Reserved); served {
+			if served, _ := serve(k, jobs[k], plan.Reserved); served {
 				return true
 			}
 		}
@@ -189,11 +209,6 @@ func NewCluster(policy place.Policy, nodes ...[]GPU) *Cluster {
 	}
 	c.Pool = place.NewPool(state)
 	return c
-}
-
-// beside is the idle instances that can stay when a layout is carved.
-func beside(b *mig.Board, idle, layout mig.Layout) mig.Layout {
-	return idle &^ b.Overlapping(b.Occupied(layout))
 }
 
 // kinds splits a set of placements by profile name.

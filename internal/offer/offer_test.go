@@ -3,6 +3,7 @@ package offer
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -278,4 +279,63 @@ func TestPackFindsWhatStood(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestTurns: jobs that cannot run on one another's nodes do not wait for one another; those that can go in the nodes' order.
+func TestTurns(t *testing.T) {
+	b := plain(t, "A100-40GB")
+	node := func() []GPU { return []GPU{{Board: b, Offerable: everything(b)}} }
+	job := func(id uint32, on ...int) *Job {
+		return &Job{ID: id, Wants: []Want{{Profile: "3g.20gb", Count: 1}}, On: on, Runs: math.Inf(1), Limit: math.Inf(1)}
+	}
+	for _, c := range []struct {
+		what   string
+		jobs   []*Job
+		served []uint32
+	}{
+		{"the first on the second node only, the others on the first only", []*Job{job(9, 1), job(1, 0), job(2, 0)}, []uint32{9, 1, 2}},
+		{"the first is on the second node and may run on the first", []*Job{job(9, 1), job(8, 1), job(7, 0, 1), job(1, 0)}, []uint32{9, 8, 7, 1}},
+	} {
+		c1 := NewCluster(place.Reach, node(), node())
+		if got := served(c.jobs, Make(c1, c.jobs, false)); !slices.Equal(got, c.served) {
+			t.Errorf("%s: served %v, want %v", c.what, got, c.served)
+		}
+	}
+	// A job that may run on both and is planned on the second would be given what is on offer on the first.
+	full := node()
+	for i := range everything(b).Indices() {
+		if b.Profiles[b.Placements[i].Profile].Name == "4g.20gb" {
+			full[0].Hold(i, math.Inf(1))
+		}
+	}
+	c := NewCluster(place.Reach, full, node())
+	jobs := []*Job{job(1, 1), job(2, 0, 1), job(3, 0)}
+	jobs[1].Later = []int{0} // it cannot start on the first now
+	if got := served(jobs, Make(c, jobs, false)); !slices.Equal(got, []uint32{1, 2, 3}) {
+		t.Errorf("served %v", got)
+	}
+}
+
+// TestKeptForOne: who cannot start anywhere now, for something else than slices, has room kept for him, on offer; the next such has not, and those
+// who can start have what is left.
+func TestKeptForOne(t *testing.T) {
+	b := plain(t, "A100-40GB")
+	gpus := func() []GPU { return []GPU{{Board: b, Offerable: everything(b)}, {Board: b, Offerable: everything(b)}} }
+	job := func(id uint32, profile string, later ...int) *Job {
+		return &Job{ID: id, Wants: []Want{{Profile: profile, Count: 1}}, Later: later, Runs: math.Inf(1), Limit: math.Inf(1)}
+	}
+	jobs := []*Job{job(1, "7g.40gb", 0), job(2, "7g.40gb", 0), job(3, "3g.20gb"), job(4, "3g.20gb")}
+	plan := Make(NewCluster(place.Reach, gpus()), jobs, false)
+	if got := served(jobs, plan); !slices.Equal(got, []uint32{1, 3, 4}) {
+		t.Errorf("served %v", got)
+	}
+	// On another node it can start.
+	jobs = []*Job{job(1, "7g.40gb", 0)}
+	plan = Make(NewCluster(place.Reach, gpus(), gpus()), jobs, false)
+	if len(plan.Spots[0]) != 1 || plan.Spots[0][0].GPU < 2 {
+		t.Errorf("placed at %v, the second node has GPUs 2 and 3", plan.Spots[0])
+	}
+	if jobs[0].Later == nil {
+		t.Error("the job is not what it was")
+	}
 }

@@ -1,5 +1,7 @@
 package offer
 
+import "slices"
+
 // queue is what is waited for.
 type queue map[wanted]bool
 
@@ -47,6 +49,7 @@ func (j *Job) wanted(yield func(wanted) bool) {
 	if nodes == nil {
 		nodes = []int{everywhere}
 	}
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n int) bool { return slices.Contains(j.Later, n) })
 	for _, w := range j.Wants {
 		for k := range 1 + len(w.Or) {
 			profile := w.Profile

@@ -105,11 +105,11 @@ func (c *Cluster) withhold(r *Reservation) func() {
 		saved = append(saved, g)
 		g.Blocked |= g.Board.Units(at.Placement) &^ g.Board.Occupied(g.Layout)
 		g.Idle &^= g.Board.Overlapping(g.Blocked) // an idle instance there is not to be had either
-		c.Pool.Set(at.GPU, g)
+		c.set(at.GPU, g)
 	}
 	return func() {
 		for k, g := range slices.Backward(saved) {
-			c.Pool.Set(r.Spots[k].GPU, g)
+			c.set(r.Spots[k].GPU, g)
 		}
 	}
 }

@@ -62,13 +62,20 @@ func Explain(look Look, policy place.Policy, id uint32) (Explanation, error) {
 		return e, nil
 	}
 	switch {
+	case j.Holds() && wants == "":
+		e.On = j.Nodes
+		return say(Started, "it has started on %s, and has asked for no slice of a known size", strings.Join(j.Nodes, ", "))
 	case j.Holds():
 		e.On = j.Nodes
 		return say(Started, "it has started on %s and holds %s there; `caelum job %d` on the node shows which", strings.Join(j.Nodes, ", "), wants, id)
 	case j.State != "PENDING":
 		return say(Over, "it is %s", j.State)
 	}
-	w := look.Queue.Waiting[slices.IndexFunc(look.Queue.Waiting, func(w slurm.Waiting) bool { return w.ID == id })]
+	at := slices.IndexFunc(look.Queue.Waiting, func(w slurm.Waiting) bool { return w.ID == id })
+	if at < 0 { // it was waiting at the first of two looks at the queue
+		return say(Started, "it is starting, or has been cancelled")
+	}
+	w := look.Queue.Waiting[at]
 	switch {
 	case w.Problem != "":
 		return say(Unreadable, "what it asks for cannot be read: %s", w.Problem)
@@ -84,7 +91,7 @@ func Explain(look Look, policy place.Policy, id uint32) (Explanation, error) {
 	v := New(look, policy, nil)
 	p := v.Plan()
 	seen := map[uint32]bool{}
-	at := -1
+	at = -1
 	for k, one := range v.Waiting {
 		if seen[one.ID] {
 			continue
@@ -94,7 +101,7 @@ func Explain(look Look, policy place.Policy, id uint32) (Explanation, error) {
 			at, e.Place = k, e.Of
 		}
 	}
-	if at < 0 || !v.fits(v.Jobs[at]) {
+	if at < 0 {
 		return say(Nowhere, "no node takes it now, whatever slices are free there: %s", v.why(w, look.Nodes))
 	}
 	return v.explain(e, p, at, wants)
@@ -108,6 +115,9 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 	switch {
 	case p.Spots[k] != nil && !slices.ContainsFunc(e.On, func(n string) bool { return !v.Members[v.Member(n)].Has(w) }):
 		e.Verdict, e.Text = OnOffer, fmt.Sprintf("%s is on offer for it on %s: slurmctld starts it when it next goes through the queue", wants, nodes)
+		if later := v.later(w, p.Spots[k]); later != "" {
+			e.Text = fmt.Sprintf("%s is kept for it, on offer on %s, until nothing else keeps it from starting there: %s", wants, nodes, later)
+		}
 		return e, nil
 	case p.Spots[k] != nil:
 		e.Verdict, e.Text = Planned, fmt.Sprintf("%s is being put on offer for it on %s", wants, nodes)
@@ -153,6 +163,17 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 	return e, nil
 }
 
+// later says what but slices keeps a job from starting on the nodes where it is planned.
+func (v *View) later(w slurm.Waiting, spots []offer.Spot) string {
+	for _, name := range v.on(spots) {
+		m := v.Member(name)
+		if why := v.Members[m].Later(w, v.since[m]); why != "" {
+			return name + " " + why
+		}
+	}
+	return ""
+}
+
 // sameProfile is the first in front of the k-th job that waits for a profile that it wants too.
 func (v *View) sameProfile(p offer.Plan, k int) *offer.Job {
 	for i := range k {
@@ -163,20 +184,6 @@ func (v *View) sameProfile(p offer.Plan, k int) *offer.Job {
 		}
 	}
 	return nil
-}
-
-// fits reports whether a job would fit if nothing stood anywhere.
-func (v *View) fits(j *offer.Job) bool {
-	var bare [][]offer.GPU
-	for _, gpus := range v.Nodes {
-		var on []offer.GPU
-		for _, g := range gpus {
-			on = append(on, offer.GPU{Board: v.Pool.GPU(g).Board, Offerable: v.Offerable[g]})
-		}
-		bare = append(bare, on)
-	}
-	spots, _ := offer.NewCluster(place.Reach, bare...).Find(j, nil)
-	return spots != nil
 }
 
 // why says of each managed node why it cannot run a job.
@@ -192,10 +199,10 @@ func (v *View) why(w slurm.Waiting, nodes []slurm.Node) string {
 		case why != "":
 		case m < 0:
 			why = "is not ready"
-		case n.PassedOver(w, v.since[m]):
-			why = "has had it on offer, and slurmctld did not start it there"
-		default:
+		case !v.fits(&offer.Job{Wants: Job(w).Wants, Nodes: 1, On: []int{m}}):
 			why = "cannot hold it"
+		default:
+			why = "could hold a part of it"
 		}
 		all = append(all, n.Name+" "+why)
 	}

@@ -53,6 +53,8 @@ func TestExplain(t *testing.T) {
 		says    []string
 	}{
 		{"it runs", []slurm.Node{full}, nil, []slurm.Job{runs}, Started, []string{"n1", "7g.40gb"}},
+		{"it started between two looks", []slurm.Node{full}, nil, []slurm.Job{held.Job}, Started, []string{"starting"}},
+		{"it runs without slices", []slurm.Node{full}, nil, []slurm.Job{{ID: 1, State: "RUNNING", Nodes: []string{"n1"}}}, Started, []string{"n1"}},
 		{"it has ended", []slurm.Node{full}, nil, []slurm.Job{{ID: 1, State: "COMPLETED"}}, Over, []string{"COMPLETED"}},
 		{"no GPU", []slurm.Node{full}, []slurm.Waiting{cpu}, nil, NoSlice, nil},
 		{"a request that cannot be read", []slurm.Node{full}, []slurm.Waiting{odd}, nil, Unreadable, []string{"no such thing"}},

@@ -16,6 +16,11 @@ type Laggards struct {
 	behind map[string]lag
 }
 
+// Patience is how long that is for agents that look at the queue so often: two polls, but not of those that look rarely because a watcher tells them to, and some.
+func Patience(poll time.Duration) time.Duration {
+	return 2*min(poll, 15*time.Second) + 5*time.Second
+}
+
 type lag struct {
 	shows string // what the node showed then: it is given another chance when it shows something else
 	since time.Time

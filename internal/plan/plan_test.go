@@ -210,7 +210,7 @@ func TestOneNodeServes(t *testing.T) {
 		wants slurm.Waiting
 		nodes int
 	}{
-		{waits(1, "7g.40gb", 1, 0), 1}, {waits(1, "7g.40gb", 1, 2), 2}, {waits(1, "7g.40gb", 1, 3), 3}, {waits(1, "7g.40gb", 1, 4), 0}, {waits(1, "7g.40gb", 2, 1), 0},
+		{waits(1, "7g.40gb", 1, 0), 1}, {waits(1, "7g.40gb", 1, 2), 2}, {waits(1, "7g.40gb", 1, 3), 3},
 	} {
 		v := New(looking(nodes, c.wants), place.QLA{}, nil)
 		p := v.Plan()
@@ -267,6 +267,7 @@ func TestNotForIt(t *testing.T) {
 	}{
 		{"nothing is in its way", func(*slurm.Node, *slurm.Waiting) {}, "n1"},
 		{"its CPUs are taken", func(n *slurm.Node, w *slurm.Waiting) { n.CPUs, n.CPUsFree, w.CPUs = 64, 3, 4 }, "n2"},
+		{"it has too few", func(n *slurm.Node, w *slurm.Waiting) { n.CPUs, n.CPUsFree, w.CPUs = 2, 2, 4 }, "n2"},
 		{"it wants all of the node", func(n *slurm.Node, w *slurm.Waiting) { n.CPUs, n.CPUsFree, w.Exclusive = 64, 63, true }, "n2"},
 		{"the node is reserved", func(n *slurm.Node, w *slurm.Waiting) { n.Reservations = []slurm.Reservation{{Name: "r", Whole: true}} }, "n2"},
 		{"a part of it is", func(n *slurm.Node, w *slurm.Waiting) { n.Reservations = []slurm.Reservation{{Name: "r"}} }, "n1"},
@@ -377,5 +378,18 @@ func TestLaggards(t *testing.T) {
 	nodes[0].Gres = append(nodes[0].Gres, slurm.GRES{Name: "mig", Type: "7g.40gb", Count: 1})
 	if n := follow(61 * time.Second); n != 2 {
 		t.Errorf("it shows something, and is one of %d members", n)
+	}
+}
+
+// TestNobodyWaitsForTheImpossible: who could never run keeps nobody from his profile.
+func TestNobodyWaitsForTheImpossible(t *testing.T) {
+	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t))}
+	both := waits(1, "7g.40gb", 1, 1)
+	both.PerNode = append(both.PerNode, slurm.GRES{Name: "mig", Type: "1g.5gb", Count: 1})
+	for _, impossible := range []slurm.Waiting{waits(1, "1g.5gb", 1, 3), waits(1, "1g.5gb", 8, 1), both} {
+		v := New(looking(nodes, impossible, waits(2, "1g.5gb", 1, 1)), place.QLA{}, nil)
+		if p := v.Plan(); len(v.Jobs) != 1 || v.Jobs[0].ID != 2 || p.Spots[0] == nil {
+			t.Errorf("%v on %d nodes: %d jobs planned", impossible.PerNode, impossible.NumNodes, len(v.Jobs))
+		}
 	}
 }

@@ -23,7 +23,7 @@ const version = "1"
 // State is what an agent publishes of its node.
 type State struct {
 	GPUs  []offer.GPU
-	Since time.Time // since when its offers have been what they are
+	Since time.Time // since when it has had on offer what it has
 }
 
 // Text is a node's state as one word: items that end in semicolons, the version first. A board, with its profiles, stands before
@@ -34,7 +34,7 @@ type State struct {
 //	other/7g.40gb/7/8/1/5.0.1.1/0            the same of a profile that is not given out
 //	gpu/3g.20gb@0=1763790000,~1g.5gb@6,!80   busy until then (Unix seconds; none: unknown), idle, blocked units (hexadecimal mask)
 //	none                                     a GPU that is not managed
-//	since/1763790000                         the node's offers have been what they are since then (Unix seconds)
+//	since/1763790000                         since when the node has had on offer what it has (Unix seconds)
 //
 // Of the profiles that are not given out the plain ones are there, as the largest tells what a GPU has to share out; instances of the rest are blocked units.
 func Text(s State) string {

@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -25,7 +26,9 @@ type View struct {
 	*offer.Cluster
 	// Members are the nodes that are planned for, by their index in the cluster.
 	Members []slurm.Node
-	since   []time.Time // by member, since when its offers have been what they are
+	since   []time.Time     // by member, since when its offers have been what they are
+	bare    *offer.Cluster  // the GPUs with nothing on them
+	could   map[string]bool // whether a request would fit on them
 	// Jobs are those that could start if their slices were on offer, in slurmctld's order, and Waiting what each is there. The pending
 	// tasks of an array that are one entry there are several here.
 	Jobs    []*offer.Job
@@ -110,11 +113,15 @@ func (v *View) queue(look Look) {
 		}
 		job := Job(w)
 		for k, n := range v.Members {
-			if n.Serves(w) && !n.PassedOver(w, v.since[k]) {
-				job.On = append(job.On, k)
+			if !n.Serves(w) {
+				continue
+			}
+			job.On = append(job.On, k)
+			if n.Later(w, v.since[k]) != "" {
+				job.Later = append(job.Later, k)
 			}
 		}
-		if len(job.Wants) == 0 || len(job.On) == 0 {
+		if !v.fits(job) { // it would keep others from its profile for nothing
 			continue
 		}
 		if len(job.On) == len(v.Members) {
@@ -182,4 +189,30 @@ func Read(ctx context.Context, ctl Controller, now func() time.Time) (look Look,
 	look.Queue, err = ctl.Queue(ctx)
 	look.At = now()
 	return look, err
+}
+
+// fits reports whether a job could ever run: on as many nodes as it wants, if nothing stood anywhere.
+func (v *View) fits(j *offer.Job) bool {
+	if len(j.Wants) == 0 || len(j.On) < j.Nodes {
+		return false
+	}
+	if v.bare == nil {
+		var bare [][]offer.GPU
+		for _, gpus := range v.Nodes {
+			var on []offer.GPU
+			for _, g := range gpus {
+				on = append(on, offer.GPU{Board: v.Pool.GPU(g).Board, Offerable: v.Offerable[g]})
+			}
+			bare = append(bare, on)
+		}
+		v.bare, v.could = offer.NewCluster(place.Reach, bare...), map[string]bool{}
+	}
+	key := fmt.Sprint(j.Wants, j.Nodes, j.On)
+	could, known := v.could[key]
+	if !known {
+		spots, _ := v.bare.Find(&offer.Job{Wants: j.Wants, Nodes: j.Nodes, On: j.On, Runs: j.Runs}, nil)
+		could = spots != nil
+		v.could[key] = could
+	}
+	return could
 }

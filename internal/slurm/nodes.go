@@ -17,7 +17,7 @@ func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 	reserved := false
 	for i := range nodes {
 		nodes[i].Asked = asked
-		reserved = reserved || nodes[i].Is("RESERVED") || nodes[i].Is("MAINT")
+		reserved = reserved || nodes[i].Is("RESERVED") // under maintenance too
 	}
 	if !reserved || err != nil {
 		return nodes, err

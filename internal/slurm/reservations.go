@@ -10,7 +10,7 @@ import (
 // Reservation is one of slurmctld's that holds nodes at this moment.
 type Reservation struct {
 	Name string
-	// Whole reservations have all CPUs of their nodes: others run nothing there.
+	// Whole reservations have all CPUs of their nodes: jobs that do not ask for them run nothing there, but for those that a MAGNETIC one attracts.
 	Whole bool
 }
 
@@ -23,13 +23,15 @@ func reserve(nodes []Node, out string) error {
 		}
 		var hosts []string
 		var err error
-		cpus, active := 0, false
+		cpus, active, magnetic := 0, false, false
 		for w := range strings.FieldsSeq(rest) {
 			switch key, value, _ := strings.Cut(w, "="); key {
 			case "Nodes":
 				hosts, err = ExpandHosts(orEmpty(value))
 			case "State":
 				active = value == "ACTIVE"
+			case "Flags":
+				magnetic = slices.Contains(strings.Split(value, ","), "MAGNETIC")
 			case "TRES":
 				for t := range strings.SplitSeq(value, ",") {
 					if n, ok := strings.CutPrefix(t, "cpu="); ok {
@@ -52,7 +54,7 @@ func reserve(nodes []Node, out string) error {
 		}
 		for i := range nodes {
 			if slices.Contains(hosts, nodes[i].Name) {
-				nodes[i].Reservations = append(nodes[i].Reservations, Reservation{Name: name, Whole: cpus >= have})
+				nodes[i].Reservations = append(nodes[i].Reservations, Reservation{Name: name, Whole: cpus >= have && !magnetic})
 			}
 		}
 	}

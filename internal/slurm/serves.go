@@ -33,8 +33,21 @@ func (n Node) Refuses(w Waiting) string {
 		return "has not the feature " + w.Features
 	case !n.reservedFor(w):
 		return "is reserved for others, or not in its reservation"
+	case n.CPUs > 0 && n.CPUs < n.cpus(w):
+		return fmt.Sprintf("has %d CPUs, and it needs %d", n.CPUs, n.cpus(w))
+	}
+	return ""
+}
+
+// Later says why a job that the node does not refuse cannot start there now even if it had its slices, empty if it could: no CPUs, or something that nobody sees, as
+// slurmctld has looked at the job when its slices had been on offer here since a while ago, and has not started it. (It does not say so of jobs that it
+// left for somebody in front, and one that needs several nodes may have lacked another.)
+func (n Node) Later(w Waiting, since time.Time) string {
+	switch {
 	case n.CPUs > 0 && n.CPUsFree < n.cpus(w):
 		return fmt.Sprintf("has %d CPUs free, and it needs %d", n.CPUsFree, n.cpus(w))
+	case w.Reason == "Resources" && w.NumNodes <= 1 && w.HetJob == 0 && !n.Is("COMPLETING") && n.Has(w) && w.LastSchedEval.Sub(since) > passedOver:
+		return "has had it on offer, and slurmctld did not start it there"
 	}
 	return ""
 }
@@ -55,12 +68,6 @@ func (n Node) cpus(w Waiting) int {
 	}
 	nodes := max(w.NumNodes, 1)
 	return (w.CPUs + nodes - 1) / nodes
-}
-
-// PassedOver reports whether slurmctld has looked at the job when its slices had been on offer here for a while, and has not started it: then
-// something else keeps it from this node. It does not say so of jobs that it left for somebody in front.
-func (n Node) PassedOver(w Waiting, since time.Time) bool {
-	return w.Reason == "Resources" && !n.Is("COMPLETING") && n.Has(w) && w.LastSchedEval.Sub(since) > passedOver
 }
 
 // passedOver is more than the clocks of two hosts differ and a scheduling cycle takes.

@@ -11,15 +11,17 @@ import (
 
 // concern remembers whom it has told: of each node what it showed then, and what it was to offer.
 type concern struct {
-	policy place.Policy
-	told   map[string]string
+	policy   place.Policy
+	laggards plan.Laggards
+	told     map[string]string
 }
 
-// next answers the nodes that have not on offer what the plan would have them offer, or have everything closed though something is in
-// use, which has been reset. A node that has been told is told again when it shows something else, or is to offer something else.
+// next answers the nodes that have not on offer what the plan would have them offer, or of which nothing can be planned and everything is closed, as after
+// slurmctld has read slurm.conf anew. A node that has been told is told again when it shows something else, or is to offer something else.
 func (c *concern) next(look plan.Look) (wake []slurm.Node) {
-	v := plan.New(look, c.policy, nil)
+	v := plan.New(look, c.policy, func(n slurm.Node) bool { return c.laggards.Out(n, look.At) })
 	p := v.Plan()
+	c.laggards.Follow(v, p, "", look.At)
 	told := map[string]string{}
 	for _, n := range look.Nodes {
 		k := v.Member(n.Name)

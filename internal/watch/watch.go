@@ -43,7 +43,7 @@ type Watcher struct {
 
 // New makes a watcher. It needs neither slurmctld nor the file yet.
 func New(cfg Config, ctl plan.Controller, log *logrus.Entry) *Watcher {
-	return &Watcher{cfg: cfg, ctl: ctl, log: log, concern: concern{policy: cfg.Policy}}
+	return &Watcher{cfg: cfg, ctl: ctl, log: log, concern: concern{policy: cfg.Policy, laggards: plan.Laggards{Patience: plan.Patience(cfg.Interval)}}}
 }
 
 // Run watches until ctx ends. The error says why it cannot begin.
