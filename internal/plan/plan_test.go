@@ -274,6 +274,13 @@ func TestNotForIt(t *testing.T) {
 		{"for this job", func(n *slurm.Node, w *slurm.Waiting) {
 			n.Reservations, w.Reservation = []slurm.Reservation{{Name: "r", Whole: true}}, "r"
 		}, "n1"},
+		{"it names another model", func(n *slurm.Node, w *slurm.Waiting) {
+			n.Gres, w.PerNode = slices.Clone(n.Gres), append(w.PerNode, slurm.GRES{Name: "gpu", Type: "a100", Count: 1})
+			n.Gres[0].Type = "h100"
+		}, "n2"},
+		{"it names none", func(n *slurm.Node, w *slurm.Waiting) {
+			w.PerNode = append(w.PerNode, slurm.GRES{Name: "gpu", Count: 1})
+		}, "n1"},
 		{"another one is for this job", func(n *slurm.Node, w *slurm.Waiting) { w.Reservation = "elsewhere" }, ""},
 		{"it was on offer and passed over", func(n *slurm.Node, w *slurm.Waiting) {
 			*n, w.LastSchedEval = offering(*n, "mig:7g.40gb:1"), time.Unix(1e9, 0)

@@ -168,13 +168,14 @@ func TestWritesNameOneTask(t *testing.T) {
 	ctx := context.Background()
 	array := map[string]string{"jobid": "7", "arrayjobid": "7", "arraytaskid": "3"}
 	ok := scene{}
-	c, calls := stage(t, recordOf(array), ok, recordOf(array), ok, recordOf(nil), ok, recordOf(nil), ok)
+	c, calls := stage(t, recordOf(array), ok, recordOf(array), ok, recordOf(nil), ok, recordOf(nil), ok, recordOf(nil), ok)
 	evil := "a=b Comment=c\nnodename=n1 gres=mig:7g.40gb:9 'q' \"d\""
 	for _, err := range []error{
 		c.RequeueHold(ctx, 7),
 		c.SetAdminComment(ctx, 7, evil),
 		c.SetJobGRES(ctx, 7, []GRES{{"gpu", "", 1}, {"mig", "3g.20gb", 1}}),
 		c.Release(ctx, 7),
+		c.ClearJobGRES(ctx, 7),
 	} {
 		if err != nil {
 			t.Error(err)
@@ -186,6 +187,7 @@ func TestWritesNameOneTask(t *testing.T) {
 		3: fmt.Sprintf("%q", []string{"update", "jobid=7_3", "admincomment=" + evil}),
 		5: `["update" "jobid=7" "gres=gpu:1,mig:3g.20gb:1"]`,
 		7: `["release" "7"]`,
+		9: `["update" "jobid=7" "TresPerNode="]`,
 	} {
 		if got[i] != want {
 			t.Errorf("call %d: %s, want %s", i, got[i], want)

@@ -15,7 +15,8 @@ func (n Node) Able() bool {
 // Serves reports whether a job could run on the node but for its slices, as far as can be seen: see Refuses.
 func (n Node) Serves(w Waiting) bool { return n.Refuses(w) == "" }
 
-// Refuses says why a job could not run on the node even if it had its slices, empty if it could: the node's state, partition, node lists, features, reservations, CPUs.
+// Refuses says why a job could not run on the node even if it had its slices, empty if it could: the node's state, partition, node lists, features, GPU model,
+// reservations, CPUs.
 // (Memory is left to slurmctld: 22.05 does not tell that of each CPU from that of the node.)
 func (n Node) Refuses(w Waiting) string {
 	common := slices.ContainsFunc(w.Partitions(), func(p string) bool { return slices.Contains(n.Partitions, p) })
@@ -31,6 +32,8 @@ func (n Node) Refuses(w Waiting) string {
 	// A plain feature is checked here; an expression with operators is left to slurmctld.
 	case w.Features != "" && !strings.ContainsAny(w.Features, "&|*[](),") && !slices.Contains(n.Features, w.Features):
 		return "has not the feature " + w.Features
+	case n.lacksModel(w) != "":
+		return "has no GPU of type " + n.lacksModel(w)
 	case !n.reservedFor(w):
 		return "is reserved for others, or not in its reservation"
 	case n.CPUs > 0 && n.CPUs < n.cpus(w):
@@ -48,6 +51,16 @@ func (n Node) Later(w Waiting, since time.Time) string {
 		return fmt.Sprintf("has %d CPUs free, and it needs %d", n.CPUsFree, n.cpus(w))
 	case w.Reason == "Resources" && w.NumNodes <= 1 && w.HetJob == 0 && !n.Is("COMPLETING") && n.Has(w) && w.LastSchedEval.Sub(since) > passedOver:
 		return "has had it on offer, and slurmctld did not start it there"
+	}
+	return ""
+}
+
+// lacksModel is the first type of GPU that the job names and the node has not, empty if there is none.
+func (n Node) lacksModel(w Waiting) string {
+	for _, g := range w.PerNode {
+		if g.Name == "gpu" && g.Type != "" && !slices.ContainsFunc(n.Gres, func(has GRES) bool { return has.Name == "gpu" && has.Type == g.Type }) {
+			return g.Type
+		}
 	}
 	return ""
 }

@@ -215,19 +215,37 @@ func (f *Fake) Release(_ context.Context, id uint32) error {
 	})
 }
 
-// SetJobGRES does what slurm.Client.SetJobGRES has slurmctld do.
+// ClearJobGRES does what slurm.Client.ClearJobGRES has slurmctld do.
+func (f *Fake) ClearJobGRES(_ context.Context, id uint32) error {
+	return f.call(Call{Op: "ClearJobGRES", Job: id}, func() error {
+		return f.requests(id, func(j *job) { j.PerNode = nil })
+	})
+}
+
+// SetJobGRES does what slurm.Client.SetJobGRES has slurmctld do through 23.02: it adds types to those that the job has.
 func (f *Fake) SetJobGRES(_ context.Context, id uint32, gres []slurm.GRES) error {
 	return f.call(Call{Op: "SetJobGRES", Job: id, GRES: gres}, func() error {
-		j, err := f.job(id)
-		if err != nil {
-			return err
-		}
-		if j.State != "PENDING" {
-			return fmt.Errorf("job %d is %s: %w", id, j.State, slurm.ErrJobState)
-		}
-		j.PerNode = slices.Clone(gres)
-		return nil
+		return f.requests(id, func(j *job) {
+			all := slices.Clone(j.PerNode)
+			for _, g := range gres {
+				all = slices.DeleteFunc(all, func(old slurm.GRES) bool { return old.Name == g.Name && old.Type == g.Type })
+			}
+			j.PerNode = append(all, gres...)
+		})
 	})
+}
+
+// requests changes what a pending job asks for.
+func (f *Fake) requests(id uint32, set func(*job)) error {
+	j, err := f.job(id)
+	if err != nil {
+		return err
+	}
+	if j.State != "PENDING" {
+		return fmt.Errorf("job %d is %s: %w", id, j.State, slurm.ErrJobState)
+	}
+	set(j)
+	return nil
 }
 
 // SetJobComment does what slurm.Client.SetJobComment has slurmctld do.

@@ -27,6 +27,7 @@ type controller interface {
 	RequeueHold(ctx context.Context, id uint32) error
 	Hold(ctx context.Context, id uint32) error
 	Release(ctx context.Context, id uint32) error
+	ClearJobGRES(ctx context.Context, id uint32) error
 	SetJobGRES(ctx context.Context, id uint32, gres []slurm.GRES) error
 	SetJobComment(ctx context.Context, id uint32, text string) error
 	SetAdminComment(ctx context.Context, id uint32, text string) error
@@ -100,6 +101,8 @@ func TestStory(t *testing.T) {
 				err = f.Hold(ctx, id)
 			case "release":
 				err = f.Release(ctx, id)
+			case "clear-gres":
+				err = f.ClearJobGRES(ctx, id)
 			case "set-gres":
 				err = f.SetJobGRES(ctx, id, gres(t, d.Input))
 			case "advance":
@@ -212,6 +215,35 @@ func TestHooks(t *testing.T) {
 	if strings.Join(seen, "\n") != strings.Join(want, "\n") {
 		t.Errorf("saw %q", seen)
 	}
+}
+
+// What an update of a waiting job's GRES makes of what it asks for.
+func TestTypesAddUp(t *testing.T) {
+	ctx := context.Background()
+	f := New(testNodes(t)...)
+	id, err := f.Submit(slurm.Job{PerNode: gres(t, "gpu:1,mig:2g.10gb:1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asks := func(what, want string) {
+		t.Helper()
+		if j, err := f.Job(ctx, id); err != nil || slurm.FormatGRES(j.PerNode) != want {
+			t.Errorf("%s: it asks for %v (%v), want %s", what, j.PerNode, err, want)
+		}
+	}
+	for _, c := range []struct{ set, want string }{
+		{"gpu:2,mig:2g.10gb:2", "gpu:2,mig:2g.10gb:2"},
+		{"gpu:1,mig:3g.20gb:1", "mig:2g.10gb:2,gpu:1,mig:3g.20gb:1"},
+	} {
+		if err := f.SetJobGRES(ctx, id, gres(t, c.set)); err != nil {
+			t.Fatal(err)
+		}
+		asks(c.set, c.want)
+	}
+	if err := f.ClearJobGRES(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	asks("cleared", "")
 }
 
 // Several goroutines at once: for the race detector, and nothing is given out twice.
