@@ -346,8 +346,8 @@ func (k *campaign) kill() {
 // killAt runs an agent under load until it dies at the point, and another to recover.
 func (k *campaign) killAt(point string) {
 	k.t.Helper()
-	waiting, _ := k.fake.Waiting(context.Background())
-	for _, w := range waiting { // among them those that were given up and would wait for ever
+	q, _ := k.fake.Queue(context.Background())
+	for _, w := range q.Waiting { // among them those that were given up and would wait for ever
 		k.fake.Cancel(w.ID)
 	}
 	if point == "create.half" {
@@ -388,7 +388,7 @@ func (k *campaign) step(point string) {
 	live := k.running()
 	switch k.rng.IntN(7) {
 	case 0, 1:
-		if waiting, _ := k.fake.Waiting(context.Background()); len(live) < 12 && len(waiting) < 6 {
+		if q, _ := k.fake.Queue(context.Background()); len(live) < 12 && len(q.Waiting) < 6 {
 			k.submitted++
 			j := job(1, soakProfiles[k.rng.IntN(6)])
 			switch {
@@ -424,7 +424,8 @@ func (k *campaign) step(point string) {
 
 // running lists the jobs that hold the node.
 func (k *campaign) running() []uint32 {
-	jobs, err := k.fake.OnNode(context.Background(), "n1")
+	q, err := k.fake.Queue(context.Background())
+	jobs := q.On("n1")
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -565,11 +566,11 @@ func (k *campaign) settle() {
 			k.fake.Cancel(id)
 		}
 		k.fake.RunEpilogs()
-		waiting, _ := k.fake.Waiting(context.Background())
-		for _, w := range waiting {
+		q, _ := k.fake.Queue(context.Background())
+		for _, w := range q.Waiting {
 			k.fake.Cancel(w.ID)
 		}
-		if len(waiting) == 0 && len(k.running()) == 0 {
+		if len(q.Waiting) == 0 && len(k.running()) == 0 {
 			break
 		}
 	}

@@ -318,12 +318,12 @@ func (a *Agent) read(ctx context.Context) (look plan.Look, node slurm.Node, err 
 }
 
 // account counts the jobs that are on the node.
-func (a *Agent) account(ctx context.Context, jobs []slurm.JobOnNode) error {
+func (a *Agent) account(ctx context.Context, jobs []slurm.Job) error {
 	here := map[uint32]slurm.Job{}
 	for _, j := range jobs {
-		here[j.ID] = j.Job
+		here[j.ID] = j
 		// A job that is ending takes nothing any more: a prolog that still comes is refused.
-		if !j.Holds() || !asksForSlices(j.Job) || a.accounted(j.ID, j.Restarts) {
+		if !j.Holds() || !asksForSlices(j) || a.accounted(j.ID, j.Restarts) {
 			continue
 		}
 		if err := a.preLease(ctx, j.ID); err != nil {

@@ -187,7 +187,8 @@ func (s *soaker) check(c slurmtest.Call) {
 	if err != nil {
 		return
 	}
-	jobs, err := s.fake.OnNode(context.Background(), "n1")
+	q, err := s.fake.Queue(context.Background())
+	jobs := q.On("n1")
 	if err != nil {
 		return
 	}

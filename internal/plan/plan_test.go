@@ -400,3 +400,25 @@ func TestNobodyWaitsForTheImpossible(t *testing.T) {
 		}
 	}
 }
+
+// TestHet: the components of a het job stand where the first of them does, so that nobody between them can keep it waiting for ever; and none does while one cannot start.
+func TestHet(t *testing.T) {
+	one, two := waits(10, "1g.5gb", 1, 1), waits(11, "2g.10gb", 1, 1)
+	one.HetJob, two.HetJob, one.Priority, two.Priority = 10, 10, 1, 5
+	other := waits(7, "1g.5gb", 1, 1)
+	other.Priority = 3
+	look := looking([]slurm.Node{node(t, "n1", a100(t))}, two, other, one)
+	ids := func() (all []uint32) {
+		for _, j := range New(look, place.QLA{}, nil).Jobs {
+			all = append(all, j.ID)
+		}
+		return all
+	}
+	if got := ids(); !slices.Equal(got, []uint32{11, 10, 7}) {
+		t.Errorf("planned in the order %v", got)
+	}
+	look.Queue.Waiting[2].Reason = "QOSMaxGRESPerUser"
+	if got := ids(); !slices.Equal(got, []uint32{7}) {
+		t.Errorf("planned: %v", got)
+	}
+}

@@ -107,10 +107,7 @@ func (v *View) queue(look Look) {
 			}
 		}
 	}
-	for _, w := range slurm.InOrder(look.Queue.Waiting) {
-		if !w.Eligible() && !w.Releasable(look.At) {
-			continue
-		}
+	for _, w := range startable(look) {
 		job := Job(w)
 		for k, n := range v.Members {
 			if !n.Serves(w) {
@@ -133,6 +130,29 @@ func (v *View) queue(look Look) {
 			v.Jobs, v.Waiting = append(v.Jobs, &one), append(v.Waiting, w)
 		}
 	}
+}
+
+// startable are the waiting jobs that could start if they had their slices, in order. The components of a het job start at the same time, or none does: they
+// stand together where the first of them stands.
+func startable(look Look) (all []slurm.Waiting) {
+	het := map[uint32][]slurm.Waiting{}
+	held := map[uint32]bool{} // het jobs of which a component could not
+	for _, w := range look.Queue.Waiting {
+		if w.HetJob != 0 {
+			het[w.HetJob] = append(het[w.HetJob], w)
+			held[w.HetJob] = held[w.HetJob] || !w.Eligible() && !w.Releasable(look.At)
+		}
+	}
+	for _, w := range slurm.InOrder(look.Queue.Waiting) {
+		switch {
+		case w.HetJob == 0 && (w.Eligible() || w.Releasable(look.At)):
+			all = append(all, w)
+		case w.HetJob != 0 && !held[w.HetJob]:
+			all = append(all, het[w.HetJob]...)
+			delete(het, w.HetJob)
+		}
+	}
+	return all
 }
 
 // Job is what a waiting job needs.

@@ -168,14 +168,13 @@ func TestWritesNameOneTask(t *testing.T) {
 	ctx := context.Background()
 	array := map[string]string{"jobid": "7", "arrayjobid": "7", "arraytaskid": "3"}
 	ok := scene{}
-	c, calls := stage(t, recordOf(array), ok, recordOf(array), ok, recordOf(nil), ok, recordOf(nil), ok, recordOf(nil), ok)
+	c, calls := stage(t, recordOf(array), ok, recordOf(array), ok, recordOf(nil), ok, recordOf(nil), ok)
 	evil := "a=b Comment=c\nnodename=n1 gres=mig:7g.40gb:9 'q' \"d\""
 	for _, err := range []error{
 		c.RequeueHold(ctx, 7),
 		c.SetAdminComment(ctx, 7, evil),
 		c.SetJobGRES(ctx, 7, []GRES{{"gpu", "", 1}, {"mig", "3g.20gb", 1}}),
 		c.Release(ctx, 7),
-		c.ClearJobGRES(ctx, 7),
 	} {
 		if err != nil {
 			t.Error(err)
@@ -187,7 +186,6 @@ func TestWritesNameOneTask(t *testing.T) {
 		3: fmt.Sprintf("%q", []string{"update", "jobid=7_3", "admincomment=" + evil}),
 		5: `["update" "jobid=7" "gres=gpu:1,mig:3g.20gb:1"]`,
 		7: `["release" "7"]`,
-		9: `["update" "jobid=7" "TresPerNode="]`,
 	} {
 		if got[i] != want {
 			t.Errorf("call %d: %s, want %s", i, got[i], want)
@@ -208,10 +206,8 @@ func TestNothingOddIsRun(t *testing.T) {
 	ctx := context.Background()
 	c, calls := stage(t)
 	_, errNode := c.Node(ctx, "--all")
-	_, errOnNode := c.OnNode(ctx, "n1,n2")
 	for _, err := range []error{
 		errNode,
-		errOnNode,
 		c.UpdateNode(ctx, "n[1-9]", []GRES{{"mig", "closed", 1}}, ""),
 		c.UpdateNode(ctx, "n1 gres=gpu:0", []GRES{{"mig", "closed", 1}}, ""),
 		c.UpdateNode(ctx, "-d", []GRES{{"mig", "closed", 1}}, ""),
@@ -247,7 +243,7 @@ func TestErrors(t *testing.T) {
 		{"Requested operation is presently disabled for job 23", ErrJobState},
 	} {
 		c, _ := stage(t, scene{err: tc.said})
-		_, err := c.OnNode(ctx, "n1")
+		_, err := c.Queue(ctx)
 		var ce *CommandError
 		if !errors.Is(err, tc.want) || !errors.As(err, &ce) || !strings.Contains(err.Error(), tc.said) {
 			t.Errorf("%q became %v", tc.said, err)
@@ -258,13 +254,13 @@ func TestErrors(t *testing.T) {
 		t.Error(err)
 	}
 	c = New(Options{Squeue: filepath.Join(t.TempDir(), "none")})
-	if _, err := c.Waiting(ctx); err == nil || errors.Is(err, ErrUnreachable) {
+	if _, err := c.Queue(ctx); err == nil || errors.Is(err, ErrUnreachable) {
 		t.Errorf("a missing command became %v", err)
 	}
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
 	c, _ = stage(t, scene{})
-	if _, err := c.Waiting(gone); !errors.Is(err, context.Canceled) {
+	if _, err := c.Queue(gone); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -272,7 +268,8 @@ func TestErrors(t *testing.T) {
 // An array of separate and joined tasks, with the excluded nodes of the second look; one job has gone by then.
 func TestWaiting(t *testing.T) {
 	c, _ := stage(t, scene{out: mustRead(t, "queue-array.txt")}, scene{out: "4|~|n9|~|PENDING|~|N/A|~|\n"})
-	list, err := c.Waiting(context.Background())
+	q, err := c.Queue(context.Background())
+	list := q.Waiting
 	if err != nil || len(list) != 1 || list[0].ID != 4 || list[0].Elements != 2 || !slices.Equal(list[0].ExcNodes, []string{"n9"}) {
 		t.Errorf("%+v %v", list, err)
 	}

@@ -84,10 +84,6 @@ func (l look) into(j *Job) {
 	}
 }
 
-// JobOnNode is a job that may be on a node: running, starting, suspended or completing. Allocated and ExcNodes are not
-// filled in; Job has them.
-type JobOnNode struct{ Job }
-
 // Queue is all jobs at one moment.
 type Queue struct {
 	// Waiting are the pending jobs, highest priority first.
@@ -97,11 +93,12 @@ type Queue struct {
 	All []Job
 }
 
-// On lists the jobs that may be on a node, as [Client.OnNode] does.
-func (q Queue) On(node string) (on []JobOnNode) {
+// On lists the jobs that may be on a node: running, starting, suspended or completing. A job that runs on several nodes and is still completing elsewhere
+// only is not listed: slurmctld shows a completing job's remaining nodes.
+func (q Queue) On(node string) (on []Job) {
 	for _, j := range q.All {
 		if j.Present() && slices.Contains(j.Nodes, node) {
-			on = append(on, JobOnNode{j})
+			on = append(on, j)
 		}
 	}
 	return on
@@ -114,34 +111,6 @@ func (c *Client) Queue(ctx context.Context) (q Queue, err error) {
 	}
 	q.Waiting, err = c.complete(ctx, toWaiting(q.All))
 	return q, err
-}
-
-// OnNode lists the jobs that may be on a node. A job that runs on several nodes and is still completing elsewhere only
-// is not listed: slurmctld shows a completing job's remaining nodes. ErrNoNode, ErrUnreachable.
-func (c *Client) OnNode(ctx context.Context, node string) ([]JobOnNode, error) {
-	if err := checkNode(node); err != nil {
-		return nil, err
-	}
-	jobs, err := c.queue(ctx, "-t", "all", "-w", node)
-	if err != nil {
-		return nil, err
-	}
-	var on []JobOnNode
-	for _, j := range jobs {
-		if j.Present() {
-			on = append(on, JobOnNode{j})
-		}
-	}
-	return on, nil
-}
-
-// Waiting lists the pending jobs, highest priority first. ErrUnreachable.
-func (c *Client) Waiting(ctx context.Context) ([]Waiting, error) {
-	jobs, err := c.queue(ctx, "-t", "PD")
-	if err != nil {
-		return nil, err
-	}
-	return c.complete(ctx, toWaiting(jobs))
 }
 
 // complete adds what 22.05 shows in another format only.

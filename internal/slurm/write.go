@@ -60,13 +60,8 @@ func (c *Client) Release(ctx context.Context, id uint32) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"release", ref(j)}, nil })
 }
 
-// ClearJobGRES takes away all that a pending job requests per node. Until it requests something again it could start with no GPU: hold it before.
-func (c *Client) ClearJobGRES(ctx context.Context, id uint32) error {
-	return c.update(ctx, id, "TresPerNode=")
-}
-
 // SetJobGRES changes what a pending job requests per node: name the GPUs too. From 23.11 on that is then all that it requests (source); through 23.02
-// the counts of types that are named are replaced and those of others stay (22.05.8), unless [Client.ClearJobGRES] went before.
+// the counts of types that are named are replaced and those of others stay (22.05.8).
 func (c *Client) SetJobGRES(ctx context.Context, id uint32, gres []GRES) error {
 	if err := checkGRES(gres); err != nil {
 		return fmt.Errorf("job %d: %w", id, err)

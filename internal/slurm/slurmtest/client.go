@@ -113,22 +113,6 @@ func (j *job) view(allocation bool) slurm.Job {
 	return out
 }
 
-// OnNode answers like slurm.Client.OnNode.
-func (f *Fake) OnNode(_ context.Context, name string) (out []slurm.JobOnNode, err error) {
-	err = f.call(Call{Op: "OnNode", Node: name}, func() error {
-		if _, err := f.node(name); err != nil {
-			return err
-		}
-		for _, j := range f.sorted() {
-			if j.Present() && slices.Contains(j.Nodes, name) {
-				out = append(out, slurm.JobOnNode{Job: j.view(false)})
-			}
-		}
-		return nil
-	})
-	return out, err
-}
-
 // Queue answers like slurm.Client.Queue.
 func (f *Fake) Queue(context.Context) (out slurm.Queue, err error) {
 	err = f.call(Call{Op: "Queue"}, func() error {
@@ -136,15 +120,6 @@ func (f *Fake) Queue(context.Context) (out slurm.Queue, err error) {
 			out.All = append(out.All, j.view(false))
 		}
 		out.Waiting = f.waiting()
-		return nil
-	})
-	return out, err
-}
-
-// Waiting answers like slurm.Client.Waiting.
-func (f *Fake) Waiting(context.Context) (out []slurm.Waiting, err error) {
-	err = f.call(Call{Op: "Waiting"}, func() error {
-		out = f.waiting()
 		return nil
 	})
 	return out, err
@@ -215,37 +190,19 @@ func (f *Fake) Release(_ context.Context, id uint32) error {
 	})
 }
 
-// ClearJobGRES does what slurm.Client.ClearJobGRES has slurmctld do.
-func (f *Fake) ClearJobGRES(_ context.Context, id uint32) error {
-	return f.call(Call{Op: "ClearJobGRES", Job: id}, func() error {
-		return f.requests(id, func(j *job) { j.PerNode = nil })
-	})
-}
-
-// SetJobGRES does what slurm.Client.SetJobGRES has slurmctld do through 23.02: it adds types to those that the job has.
+// SetJobGRES does what slurm.Client.SetJobGRES has slurmctld do.
 func (f *Fake) SetJobGRES(_ context.Context, id uint32, gres []slurm.GRES) error {
 	return f.call(Call{Op: "SetJobGRES", Job: id, GRES: gres}, func() error {
-		return f.requests(id, func(j *job) {
-			all := slices.Clone(j.PerNode)
-			for _, g := range gres {
-				all = slices.DeleteFunc(all, func(old slurm.GRES) bool { return old.Name == g.Name && old.Type == g.Type })
-			}
-			j.PerNode = append(all, gres...)
-		})
+		j, err := f.job(id)
+		if err != nil {
+			return err
+		}
+		if j.State != "PENDING" {
+			return fmt.Errorf("job %d is %s: %w", id, j.State, slurm.ErrJobState)
+		}
+		j.PerNode = slices.Clone(gres)
+		return nil
 	})
-}
-
-// requests changes what a pending job asks for.
-func (f *Fake) requests(id uint32, set func(*job)) error {
-	j, err := f.job(id)
-	if err != nil {
-		return err
-	}
-	if j.State != "PENDING" {
-		return fmt.Errorf("job %d is %s: %w", id, j.State, slurm.ErrJobState)
-	}
-	set(j)
-	return nil
 }
 
 // SetJobComment does what slurm.Client.SetJobComment has slurmctld do.

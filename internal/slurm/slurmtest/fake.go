@@ -15,7 +15,6 @@
 //   - After a restart of slurmctld, or scontrol reconfigure, every type is back at slurm.conf's count and the running jobs' typed
 //     uses are forgotten. After one of slurmd the filler alone is back (22.05), and if the last update did not add up to
 //     slurm.conf's total while jobs use some of it, the node drains as INVALID_REG.
-//   - An update of a pending job's GRES adds types to those that it has (through 23.02), unless its counts were cleared before.
 //   - A requeue counts as a restart at once, while the run it ends still completes; the job may start again two minutes later.
 //
 // It does not: time limits, priorities that change, reservations, dependencies, arrays, het jobs, plans for the future.

@@ -21,13 +21,10 @@ type controller interface {
 	UpdateNode(ctx context.Context, node string, gres []slurm.GRES, extra string) error
 	Queue(ctx context.Context) (slurm.Queue, error)
 	Job(ctx context.Context, id uint32) (slurm.Job, error)
-	OnNode(ctx context.Context, node string) ([]slurm.JobOnNode, error)
-	Waiting(ctx context.Context) ([]slurm.Waiting, error)
 	Config(ctx context.Context) (slurm.Config, error)
 	RequeueHold(ctx context.Context, id uint32) error
 	Hold(ctx context.Context, id uint32) error
 	Release(ctx context.Context, id uint32) error
-	ClearJobGRES(ctx context.Context, id uint32) error
 	SetJobGRES(ctx context.Context, id uint32, gres []slurm.GRES) error
 	SetJobComment(ctx context.Context, id uint32, text string) error
 	SetAdminComment(ctx context.Context, id uint32, text string) error
@@ -101,8 +98,6 @@ func TestStory(t *testing.T) {
 				err = f.Hold(ctx, id)
 			case "release":
 				err = f.Release(ctx, id)
-			case "clear-gres":
-				err = f.ClearJobGRES(ctx, id)
 			case "set-gres":
 				err = f.SetJobGRES(ctx, id, gres(t, d.Input))
 			case "advance":
@@ -188,14 +183,15 @@ func TestHooks(t *testing.T) {
 	})
 	f.Before(func(c Call) error {
 		switch c.Op {
-		case "OnNode":
+		case "Queue":
 			f.Tick() // the job starts before the list is read
 		case "UpdateNode":
 			return slurm.ErrUnreachable
 		}
 		return nil
 	})
-	on, err := f.OnNode(ctx, "n1")
+	q, err := f.Queue(ctx)
+	on := q.On("n1")
 	if err != nil || len(on) != 1 || on[0].ID != id {
 		t.Errorf("%v %v", on, err)
 	}
@@ -217,35 +213,6 @@ func TestHooks(t *testing.T) {
 	}
 }
 
-// What an update of a waiting job's GRES makes of what it asks for.
-func TestTypesAddUp(t *testing.T) {
-	ctx := context.Background()
-	f := New(testNodes(t)...)
-	id, err := f.Submit(slurm.Job{PerNode: gres(t, "gpu:1,mig:2g.10gb:1")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	asks := func(what, want string) {
-		t.Helper()
-		if j, err := f.Job(ctx, id); err != nil || slurm.FormatGRES(j.PerNode) != want {
-			t.Errorf("%s: it asks for %v (%v), want %s", what, j.PerNode, err, want)
-		}
-	}
-	for _, c := range []struct{ set, want string }{
-		{"gpu:2,mig:2g.10gb:2", "gpu:2,mig:2g.10gb:2"},
-		{"gpu:1,mig:3g.20gb:1", "mig:2g.10gb:2,gpu:1,mig:3g.20gb:1"},
-	} {
-		if err := f.SetJobGRES(ctx, id, gres(t, c.set)); err != nil {
-			t.Fatal(err)
-		}
-		asks(c.set, c.want)
-	}
-	if err := f.ClearJobGRES(ctx, id); err != nil {
-		t.Fatal(err)
-	}
-	asks("cleared", "")
-}
-
 // Several goroutines at once: for the race detector, and nothing is given out twice.
 func TestConcurrent(t *testing.T) {
 	ctx := context.Background()
@@ -264,7 +231,8 @@ func TestConcurrent(t *testing.T) {
 						t.Errorf("%d used of 3", u.Count)
 					}
 				}
-				on, _ := f.OnNode(ctx, "n1")
+				q, _ := f.Queue(ctx)
+				on := q.On("n1")
 				for _, j := range on {
 					f.Finish(j.ID)
 				}

@@ -1,0 +1,60 @@
+package plan
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"caelum/internal/mig"
+	"caelum/internal/offer"
+	"caelum/internal/place"
+	"caelum/internal/slurm"
+)
+
+// BenchmarkPlan makes the plan of 64 nodes of eight A100-40GB, of which a share is busy, for 500 waiting jobs.
+func BenchmarkPlan(b *testing.B) {
+	for _, busy := range []float64{0, 0.5, 0.9, 1} {
+		for _, without := range []int{0, 32} { // nodes without CPUs
+			b.Run(fmt.Sprintf("busy=%.1f,without=%d", busy, without), func(b *testing.B) {
+				look := crowd(b, busy, without)
+				for b.Loop() {
+					New(look, place.QLA{}, nil).Plan()
+				}
+			})
+		}
+	}
+}
+
+func crowd(b *testing.B, busy float64, without int) Look {
+	rng := rand.New(rand.NewPCG(1, 1))
+	small := board(b, "A100-40GB").Select(mig.Plain)
+	names := []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
+	var nodes []slurm.Node
+	for k := range 64 {
+		gpus := make([]offer.GPU, 8)
+		for g := range gpus {
+			gpus[g] = a100(b)
+			layouts := small.Layouts()
+			l, _ := gpus[g].Board.Carry(small, layouts[rng.IntN(len(layouts))])
+			for i := range l.Indices() {
+				if rng.Float64() < busy {
+					gpus[g].Hold(i, 1e9+rng.Float64()*1e5)
+				}
+			}
+		}
+		n := node(b, fmt.Sprint("n", k), gpus...)
+		n.CPUs, n.CPUsFree = 64, 64
+		if k < without {
+			n.CPUsFree = 0
+		}
+		nodes = append(nodes, n)
+	}
+	var jobs []slurm.Waiting
+	for id := range uint32(500) {
+		w := waits(id+1, names[rng.IntN(len(names))], 1, 1)
+		w.CPUs, w.TimeLimit = 1, time.Duration(1+rng.IntN(600))*time.Minute
+		jobs = append(jobs, w)
+	}
+	return looking(nodes, jobs...)
+}
