@@ -172,7 +172,7 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 			}
 			continue
 		}
-		if d.withheld && node.Unregistered {
+		if d.withheld {
 			return errUnregistered
 		}
 		a.mu.Lock()
@@ -239,7 +239,7 @@ func (a *Agent) plan(look plan.Look, node slurm.Node) draft {
 // one of these is left out.
 func (a *Agent) carry(gpus []offer.GPU, v *plan.View, all offer.Plan, me int) []mig.Layout {
 	offers := make([]mig.Layout, len(gpus))
-	for k, on := range v.On(all, me) {
+	for k, on := range v.Offers(all, me) {
 		g := gpus[k]
 		if g.Board == nil {
 			continue

@@ -110,7 +110,7 @@ func Explain(look Look, policy place.Policy, id uint32) (Explanation, error) {
 // explain is for a job that waits for its slices, the k-th.
 func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explanation, error) {
 	j, w := v.Jobs[k], v.Waiting[k]
-	e.On = v.on(p.Spots[k])
+	e.On = v.On(p.Spots[k])
 	nodes := strings.Join(e.On, ", ")
 	switch {
 	case p.Spots[k] != nil && !slices.ContainsFunc(e.On, func(n string) bool { return !v.Members[v.Member(n)].Has(w) }):
@@ -125,7 +125,7 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 	}
 	r := p.Reserved
 	if r != nil && r.Job == k {
-		e.On, e.Verdict = v.on(r.Spots), First
+		e.On, e.Verdict = v.On(r.Spots), First
 		e.Text = fmt.Sprintf("it is the first that has to wait: there is no room for %s", wants)
 		if e.At = unix(r.At); e.At > 0 {
 			e.Text = fmt.Sprintf("it is the first that has to wait: %s is kept for it on %s from %s, when those in its way have reached their time limits, if not sooner",
@@ -141,7 +141,7 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 	}
 	spots, why := v.Find(j, nil)
 	if spots != nil {
-		e.Verdict, e.On = Behind, v.on(spots)
+		e.Verdict, e.On = Behind, v.On(spots)
 		front := v.sameProfile(p, k)
 		switch {
 		case front != nil:
@@ -157,7 +157,7 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 	}
 	e.Verdict, e.Text = NoRoom, fmt.Sprintf("there is no room for %s", wants)
 	if first := v.Reserve(j, why); !math.IsInf(first.At, 1) {
-		e.At, e.On = unix(first.At), v.on(first.Spots)
+		e.At, e.On = unix(first.At), v.On(first.Spots)
 		e.Text += fmt.Sprintf("; the first comes free on %s at %s, when those in its way have reached their time limits, if not sooner", strings.Join(e.On, ", "), clock(e.At))
 	}
 	return e, nil
@@ -165,7 +165,7 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 
 // later says what but slices keeps a job from starting on the nodes where it is planned.
 func (v *View) later(w slurm.Waiting, spots []offer.Spot) string {
-	for _, name := range v.on(spots) {
+	for _, name := range v.On(spots) {
 		m := v.Member(name)
 		if why := v.Members[m].Later(w, v.since[m]); why != "" {
 			return name + " " + why
@@ -210,16 +210,6 @@ func (v *View) why(w slurm.Waiting, nodes []slurm.Node) string {
 		return "no agent has published anything"
 	}
 	return strings.Join(all, "; ")
-}
-
-// on are the nodes of some spots.
-func (v *View) on(spots []offer.Spot) (all []string) {
-	for m, gpus := range v.Nodes {
-		if slices.ContainsFunc(spots, func(s offer.Spot) bool { return slices.Contains(gpus, s.GPU) }) {
-			all = append(all, v.Members[m].Name)
-		}
-	}
-	return all
 }
 
 func list(gres []slurm.GRES) string {

@@ -193,16 +193,6 @@ func looking(nodes []slurm.Node, waiting ...slurm.Waiting) Look {
 	return Look{Nodes: nodes, Queue: slurm.Queue{Waiting: waiting}, At: time.Unix(1e9, 0)}
 }
 
-// where says on which members a plan has the k-th job.
-func (v *View) where(p offer.Plan, k int) (on []string) {
-	for m, gpus := range v.Nodes {
-		if slices.ContainsFunc(p.Spots[k], func(s offer.Spot) bool { return slices.Contains(gpus, s.GPU) }) {
-			on = append(on, v.Members[m].Name)
-		}
-	}
-	return on
-}
-
 // TestOneNodeServes: a job is on offer on as many nodes as it wants, whoever plans.
 func TestOneNodeServes(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t)), node(t, "n3", a100(t))}
@@ -218,7 +208,7 @@ func TestOneNodeServes(t *testing.T) {
 		for m := range v.Members {
 			offered += v.Counts(p, m)["7g.40gb"]
 		}
-		if on := v.where(p, 0); len(on) != c.nodes || c.nodes > 0 && offered != c.nodes {
+		if on := v.On(p.Spots[0]); len(on) != c.nodes || c.nodes > 0 && offered != c.nodes {
 			t.Errorf("%d nodes wanted: planned on %v, %d on offer", c.wants.NumNodes, on, offered)
 		}
 	}
@@ -243,8 +233,8 @@ func TestWhoIsPlannedFor(t *testing.T) {
 		c.do(&nodes[0])
 		v := New(looking(nodes, waits(1, profile, 1, 1), waits(2, profile, 1, 1)), place.QLA{}, func(n slurm.Node) bool { return n.Reason == "left out" })
 		p := v.Plan()
-		if v.Member("n1") >= 0 || !slices.Equal(v.where(p, 0), []string{"n2"}) || p.Spots[1] != nil || p.Reserved == nil || p.Reserved.Job != 1 {
-			t.Errorf("%s: members %d, jobs on %v and %v, reserved %+v", c.what, len(v.Members), v.where(p, 0), v.where(p, 1), p.Reserved)
+		if v.Member("n1") >= 0 || !slices.Equal(v.On(p.Spots[0]), []string{"n2"}) || p.Spots[1] != nil || p.Reserved == nil || p.Reserved.Job != 1 {
+			t.Errorf("%s: members %d, jobs on %v and %v, reserved %+v", c.what, len(v.Members), v.On(p.Spots[0]), v.On(p.Spots[1]), p.Reserved)
 		}
 	}
 	// Of a partition, or a node list, only those.
@@ -252,7 +242,7 @@ func TestWhoIsPlannedFor(t *testing.T) {
 	there.ReqNodes = []string{"n2"}
 	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t))}
 	v := New(looking(nodes, there), place.QLA{}, nil)
-	if on := v.where(v.Plan(), 0); !slices.Equal(on, []string{"n2"}) {
+	if on := v.On(v.Plan().Spots[0]); !slices.Equal(on, []string{"n2"}) {
 		t.Errorf("a job for n2 is planned on %v", on)
 	}
 }
@@ -298,7 +288,7 @@ func TestNotForIt(t *testing.T) {
 		v := New(looking(nodes, w), place.QLA{}, nil)
 		var on string
 		if p := v.Plan(); len(v.Jobs) > 0 {
-			on = strings.Join(v.where(p, 0), " ")
+			on = strings.Join(v.On(p.Spots[0]), " ")
 		}
 		if on != c.on {
 			t.Errorf("%s: planned on %q, want %q", c.what, on, c.on)

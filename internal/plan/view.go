@@ -174,8 +174,8 @@ func (v *View) Member(name string) int {
 	return slices.IndexFunc(v.Members, func(n slurm.Node) bool { return n.Name == name })
 }
 
-// On is what a plan puts on offer on a member, by its GPUs.
-func (v *View) On(p offer.Plan, member int) (offers []mig.Layout) {
+// Offers is what a plan puts on offer on a member, by its GPUs.
+func (v *View) Offers(p offer.Plan, member int) (offers []mig.Layout) {
 	for _, g := range v.Nodes[member] {
 		offers = append(offers, p.Offers[g])
 	}
@@ -192,6 +192,16 @@ func (v *View) Counts(p offer.Plan, member int) map[string]int {
 		}
 	}
 	return n
+}
+
+// On are the nodes of some spots.
+func (v *View) On(spots []offer.Spot) (all []string) {
+	for m, gpus := range v.Nodes {
+		if slices.ContainsFunc(spots, func(s offer.Spot) bool { return slices.Contains(gpus, s.GPU) }) {
+			all = append(all, v.Members[m].Name)
+		}
+	}
+	return all
 }
 
 // Controller is what a look needs of slurmctld; *slurm.Client is the real one.

@@ -17,21 +17,29 @@ type concern struct {
 }
 
 // next answers the nodes that have not on offer what the plan would have them offer, or of which nothing can be planned and everything is closed, as after
-// slurmctld has read slurm.conf anew. A node that has been told is told again when it shows something else, or is to offer something else.
+// slurmctld has read slurm.conf anew; and those that are to release a held job. A node that has been told is told again when it shows something else, or is to offer something else.
 func (c *concern) next(look plan.Look) (wake []slurm.Node) {
 	v := plan.New(look, c.policy, func(n slurm.Node) bool { return c.laggards.Out(n, look.At) })
 	p := v.Plan()
 	c.laggards.Follow(v, p, "", look.At)
+	release := map[string]string{} // by node, the held jobs that it is to release: their slices may be on offer already
+	for k, spots := range p.Spots {
+		if spots != nil && v.Waiting[k].Releasable(look.At) {
+			for _, name := range v.On(spots) {
+				release[name] += fmt.Sprint(" release ", v.Waiting[k].ID)
+			}
+		}
+	}
 	told := map[string]string{}
 	for _, n := range look.Nodes {
 		k := v.Member(n.Name)
-		var why string
+		why := release[n.Name]
 		switch {
 		case k >= 0 && plan.Differs(n, v.Counts(p, k)):
-			why = fmt.Sprint(v.Counts(p, k))
+			why += fmt.Sprint(v.Counts(p, k))
 		case k < 0 && shut(n):
-			why = "shut"
-		default:
+			why += "shut"
+		case why == "":
 			continue
 		}
 		why += slurm.FormatGRES(n.Gres) + slurm.FormatGRES(n.GresUsed) + n.Extra

@@ -93,6 +93,8 @@ func TestWhoIsTold(t *testing.T) {
 	full := node(t, "n1", "7g.40gb@0", "mig:7g.40gb:1,mig:closed:27", "gpu:a100:1,mig:7g.40gb:1")
 	down := slices.Clone(rest)
 	down[0].States = []string{"DOWN"}
+	held := job(t, 1, "mig:7g.40gb:1")
+	held.Priority, held.Reason, held.AdminComment = 0, "JobHeldUser", slurm.MarkHeld
 	shut := []slurm.Node{node(t, "n1", "7g.40gb@0", closed, "gpu:a100:1"), rest[1]}
 	shut[0].Extra = ""
 	for _, c := range []struct {
@@ -103,6 +105,7 @@ func TestWhoIsTold(t *testing.T) {
 		{"as it should be", look(rest), ""},
 		{"more than a node has", look(settled(rest), job(t, 1, "mig:7g.40gb:2")), ""},
 		{"it is on offer", look(settled(idle, job(t, 1, "mig:7g.40gb:1")), job(t, 1, "mig:7g.40gb:1")), ""},
+		{"it is on offer, and the job is held until it is", look(settled(idle, held), held), "n1"},
 		{"a job that waits for a slice", look(settled([]slurm.Node{full, idle[1]}), job(t, 1, "mig:7g.40gb:1")), "n2"},
 		{"all are full", look([]slurm.Node{full}, job(t, 1, "mig:1g.5gb:1")), ""},
 		{"nothing on offer yet", look(idle), "n1 n2"},

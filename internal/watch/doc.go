@@ -5,7 +5,7 @@
 //
 // # Whom it tells
 //
-// It makes the plan that the agents make (package plan), and tells those nodes that have not exactly on offer what the plan has them offer; and once
+// It makes the plan that the agents make (package plan), and tells those nodes that have not exactly on offer what the plan has them offer, or are to release a held job; and once
 // a node of Caelum's that it cannot plan for and on which everything is closed: slurmctld has read slurm.conf anew. Who has been told is told again only
 // when he shows something else or is to offer something else, so that nobody who sees it otherwise is woken without end.
 //

@@ -62,25 +62,29 @@ func main() {
 	}
 }
 
-func bench(ctx context.Context) (err error) {
+// up starts a cluster whose agents have this caelum.yaml; down ends it.
+func up(ctx context.Context, config string, o cluster.Options) (c *cluster.Cluster, down func() error, err error) {
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	defer os.RemoveAll(dir)
-	config := filepath.Join(dir, "caelum.yaml")
-	if err := os.WriteFile(config, []byte("poll_interval: 1s\nlog_format: json\nlog_level: debug\n"), 0o644); err != nil {
-		return err
+	o.AgentConfig = filepath.Join(dir, "caelum.yaml")
+	err = os.WriteFile(o.AgentConfig, []byte(config), 0o644)
+	if err == nil {
+		c, err = cluster.Start(ctx, o)
 	}
-	c, err := cluster.Start(ctx, cluster.Options{Nodes: 1, GPUs: 4, AgentConfig: config})
+	if err != nil {
+		return nil, nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return c, func() error { return errors.Join(c.Stop(), os.RemoveAll(dir)) }, nil
+}
+
+func bench(ctx context.Context) (err error) {
+	c, down, err := up(ctx, "poll_interval: 1s\nlog_format: json\nlog_level: debug\n", cluster.Options{Nodes: 1, GPUs: 4})
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if serr := c.Stop(); err == nil {
-			err = serr
-		}
-	}()
+	defer func() { err = errors.Join(err, down()) }()
 	if _, _, err := c.Exec(ctx, "root", "sdiag", "--reset"); err != nil {
 		return err
 	}

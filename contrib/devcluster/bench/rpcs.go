@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -20,20 +18,11 @@ import (
 // benchRPCs measures what agents and watcher ask of slurmctld on a cluster of so many nodes of one GPU, with the watcher and agents that look by themselves
 // every minute: for two minutes at rest, and for one under a load of short jobs, two a second.
 func benchRPCs(ctx context.Context, nodes int) (err error) {
-	dir, err := os.MkdirTemp("", "bench")
+	c, down, err := up(ctx, "poll_interval: 1m\nwake_port: 6873\n", cluster.Options{Nodes: nodes, GPUs: 1, Conf: []string{waysConf}})
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	config := filepath.Join(dir, "caelum.yaml")
-	if err := os.WriteFile(config, []byte("poll_interval: 1m\nwake_port: 6873\n"), 0o644); err != nil {
-		return err
-	}
-	c, err := cluster.Start(ctx, cluster.Options{Nodes: nodes, GPUs: 1, AgentConfig: config, Conf: []string{waysConf}})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, c.Stop()) }()
+	defer func() { err = errors.Join(err, down()) }()
 	time.Sleep(30 * time.Second) // until all have published and heard of the others
 	fmt.Printf("\nWhat %d nodes ask of slurmctld:\n", nodes)
 	if err := asked(ctx, c, "at rest, two minutes", 2*time.Minute, nil); err != nil {

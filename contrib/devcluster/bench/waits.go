@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -34,20 +32,11 @@ func benchWaits(ctx context.Context, pairs int) error {
 }
 
 func waits(ctx context.Context, pairs int, name, config string) (err error) {
-	dir, err := os.MkdirTemp("", "bench")
+	c, down, err := up(ctx, config, cluster.Options{Nodes: 1, GPUs: 1, Conf: []string{"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_interval=1"}})
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "caelum.yaml")
-	if err := os.WriteFile(path, []byte(config), 0o644); err != nil {
-		return err
-	}
-	c, err := cluster.Start(ctx, cluster.Options{Nodes: 1, GPUs: 1, AgentConfig: path, Conf: []string{"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_interval=1"}})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, c.Stop()) }()
+	defer func() { err = errors.Join(err, down()) }()
 	var on, off, published []float64
 	for range pairs {
 		for _, profile := range []string{"1g.5gb", "7g.40gb"} { // an idle GPU is offered in parts

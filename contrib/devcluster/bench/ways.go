@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -157,16 +155,7 @@ func (b *board) fixed(way string, k, gpus int) string {
 }
 
 func (w ways) run(ctx context.Context, way string, boards []*board) (err error) {
-	dir, err := os.MkdirTemp("", "bench")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	config := filepath.Join(dir, "caelum.yaml")
-	if err := os.WriteFile(config, []byte("poll_interval: 1m\nwake_port: 6873\nlog_format: json\n"), 0o644); err != nil {
-		return err
-	}
-	options := cluster.Options{Nodes: w.nodes, GPUs: w.gpus, AgentConfig: config, NoAgent: way != "caelum", Conf: []string{waysConf}}
+	options := cluster.Options{Nodes: w.nodes, GPUs: w.gpus, NoAgent: way != "caelum", Conf: []string{waysConf}}
 	var models []string
 	for _, b := range boards {
 		for range b.nodes {
@@ -174,11 +163,11 @@ func (w ways) run(ctx context.Context, way string, boards []*board) (err error) 
 		}
 	}
 	options.Board = strings.Join(models, ",")
-	c, err := cluster.Start(ctx, options)
+	c, down, err := up(ctx, "poll_interval: 1m\nwake_port: 6873\nlog_format: json\n", options)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.Stop()) }()
+	defer func() { err = errors.Join(err, down()) }()
 	if way != "caelum" {
 		for _, b := range boards {
 			for k, node := range b.nodes {

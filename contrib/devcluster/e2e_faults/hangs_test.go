@@ -3,6 +3,7 @@
 package e2efaults
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"caelum/contrib/devcluster/cluster"
+	"caelum/internal/plan"
 )
 
 // onOfferOn is a profile that one node offers and the other does not: a job for it starts there, and names no node.
@@ -46,6 +48,21 @@ func (s *site) started(id, node string) {
 	s.within("slurmctld starts job "+id+" on "+node, func() bool {
 		return s.try("", "squeue", "-h", "-j", id, "-o", "%N") == node
 	})
+}
+
+// explained waits until `caelum explain`, asked by the user on the login node, has this verdict.
+func (s *site) explained(id, verdict string) {
+	s.t.Helper()
+	var e plan.Explanation
+	for end := time.Now().Add(limit); string(e.Verdict) != verdict; time.Sleep(200 * time.Millisecond) {
+		if err := json.Unmarshal([]byte(s.must("", user, "caelum", "explain", id, "--json")), &e); err != nil {
+			s.t.Fatal(err)
+		}
+		if time.Now().After(end) {
+			s.t.Fatalf("job %s is explained as %+v, not as %s", id, e, verdict)
+		}
+	}
+	s.t.Logf("job %s: %s", id, e.Text)
 }
 
 // hang is how long an agent is stopped: as long as prologs wait for it, or three times that. FAULTS_HANG=60s is the shipped patience.
@@ -128,6 +145,8 @@ func TestNodeLost(t *testing.T) {
 	lost := s.try("", "squeue", "-h", "-j", second, "-o", "%N")
 	other := map[string]string{"n1": "n2", "n2": "n1"}[lost]
 	next := s.submit("cuda-process", "--gres=mig:7g.40gb:1")
+	s.explained(next, "first")
+	s.explained(first, "started")
 	for _, unit := range []string{"slurmd-" + lost, "agent-" + lost} {
 		if err := s.KillUnit(unit, "STOP"); err != nil {
 			t.Fatal(err)
