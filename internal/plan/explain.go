@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -126,8 +125,8 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 	r := p.Reserved
 	if r != nil && r.Job == k {
 		e.On, e.Verdict = v.On(r.Spots), First
-		e.Text = fmt.Sprintf("it is the first that has to wait: there is no room for %s", wants)
-		if e.At = unix(r.At); e.At > 0 {
+		e.Text = fmt.Sprintf("it is the first that has to wait: there is no room for %s, and nobody knows when there will be", wants)
+		if e.At = v.unix(r.At); e.At > 0 {
 			e.Text = fmt.Sprintf("it is the first that has to wait: %s is kept for it on %s from %s, when those in its way have reached their time limits, if not sooner",
 				wants, strings.Join(e.On, ", "), clock(e.At))
 		}
@@ -149,15 +148,18 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 			e.Text = fmt.Sprintf("job %d is in front of it and waits for the same profile: slurmctld would start that one", front.ID)
 		case r != nil:
 			e.Before = v.Jobs[r.Job].ID
-			e.Text = fmt.Sprintf("the room that there is for it is kept for job %d, which is in front of it; it would have to end before %s to have it first", e.Before, clock(unix(r.At)))
+			e.Text = fmt.Sprintf("the room that there is for it is kept for job %d, which is in front of it", e.Before)
+			if e.At = v.unix(r.At); e.At > 0 {
+				e.Text += fmt.Sprintf("; it would have to end before %s to have it first", clock(e.At))
+			}
 		default:
 			e.Text = "it has its turn when those in front of it have started"
 		}
 		return e, nil
 	}
 	e.Verdict, e.Text = NoRoom, fmt.Sprintf("there is no room for %s", wants)
-	if first := v.Reserve(j, why); !math.IsInf(first.At, 1) {
-		e.At, e.On = unix(first.At), v.On(first.Spots)
+	if first := v.Reserve(j, why); v.unix(first.At) > 0 {
+		e.At, e.On = v.unix(first.At), v.On(first.Spots)
 		e.Text += fmt.Sprintf("; the first comes free on %s at %s, when those in its way have reached their time limits, if not sooner", strings.Join(e.On, ", "), clock(e.At))
 	}
 	return e, nil
@@ -224,16 +226,17 @@ func list(gres []slurm.GRES) string {
 	return strings.Join(all, ", ")
 }
 
-func unix(at float64) int64 {
-	if math.IsInf(at, 1) {
+// never is further away than a time limit: slurmctld takes a job that has none to run for a year.
+const never = 300 * 24 * 3600
+
+// unix is a time in Unix seconds, 0 if nobody knows it.
+func (v *View) unix(at float64) int64 {
+	if at-v.Now > never {
 		return 0
 	}
 	return int64(at)
 }
 
 func clock(at int64) string {
-	if at == 0 {
-		return "nobody knows when"
-	}
 	return time.Unix(at, 0).Format(time.DateTime)
 }

@@ -27,13 +27,13 @@ func TestNothingExceedsWhatCanBeCarved(t *testing.T) {
 		pause   time.Duration
 		jobs    int
 		seconds float64       // over which they are submitted
-		away    time.Duration // slurmctld is killed in the midst of it and started again so much later
+		away    time.Duration // slurmctld is stopped in the midst of it and started again so much later
 	}{
 		{"plain", 0, 0, 150, 40, 0},
 		{"slow prolog", 4 * time.Second, 0, 70, 40, 0},
 		{"pause", 0, pause, 130, 40, 0},
 		{"slow prolog and pause", 4 * time.Second, pause, 60, 35, 0},
-		{"slurmctld killed", 0, 0, 100, 40, away(t)},
+		{"slurmctld away", 0, 0, 100, 40, away(t)},
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
@@ -47,7 +47,7 @@ func TestNothingExceedsWhatCanBeCarved(t *testing.T) {
 			stop := s.watch()
 			began := time.Now()
 			if v.away > 0 {
-				s.killController(time.Duration(v.seconds/3*float64(time.Second)), v.away)
+				s.stopController(time.Duration(v.seconds/3*float64(time.Second)), v.away)
 			}
 			s.play(l, 4*time.Minute)
 			took := time.Since(began).Round(time.Second)
