@@ -53,8 +53,8 @@ const settling = 200 * time.Millisecond
 // slowdown bounds what a slow slurmctld is asked for: between looks that nobody asked for passes this many times what the last pass took.
 const slowdown = 20
 
-// publisher runs the passes: on request, when something stands otherwise than was published, and at every poll. Polls begin anywhere in the
-// first interval: the agents of a cluster are often started together.
+// publisher runs the passes: on request, when something stands otherwise than was published, and when none has been for the poll interval or up to a tenth
+// longer. Polls begin anywhere in the first: the agents of a cluster are often started together.
 func (a *Agent) publisher(ctx context.Context) {
 	poll := time.NewTimer(rand.N(a.cfg.PollInterval))
 	defer poll.Stop()
@@ -90,7 +90,8 @@ func (a *Agent) publisher(ctx context.Context) {
 			a.log.WithError(err).Warn("couldn't publish; trying again")
 			retry = time.After(retryInterval)
 		}
-		poll.Reset(max(a.cfg.PollInterval, slowdown*time.Since(began)))
+		next := max(a.cfg.PollInterval, slowdown*time.Since(began))
+		poll.Reset(next + rand.N(next/10)) // agents that were woken together do not poll together, nor just after the comparison of every minute
 		for _, answer := range waiting {
 			answer <- err
 		}
