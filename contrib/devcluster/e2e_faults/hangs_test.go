@@ -69,7 +69,7 @@ func (s *site) explained(id, verdict string) {
 func hang(t *testing.T) (patience time.Duration) {
 	text := os.Getenv("FAULTS_HANG")
 	if text == "" {
-		return 15 * time.Second
+		return 20 * time.Second
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
