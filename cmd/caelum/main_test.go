@@ -89,6 +89,7 @@ func (fixed) Job(_ context.Context, id uint32) (*api.Lease, error) {
 func (fixed) Status(context.Context) (*api.Status, error) {
 	return &api.Status{
 		Node: "n1", PublishError: "slurmctld cannot be reached", Profiles: []string{"1g.5gb", "3g.20gb"}, Stale: []string{"1g.6gb"},
+		Reserved: &api.Reservation{Job: 12, At: 1795237049, Slices: []api.ReservedSlice{{GPU: 1, Placement: api.Placement{Profile: "7g.40gb", Start: 0, Size: 8}}}},
 		GPUs: []api.GPU{
 			{Index: 0, Model: "NVIDIA A100-SXM4-40GB", Layout: "|....|....|1g.5gb|....|3g.20gb=====|", Instances: []api.Instance{
 				{Placement: api.Placement{Profile: "1g.5gb", Start: 2, Size: 1}, UUID: "MIG-9", State: "foreign"},
