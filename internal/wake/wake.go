@@ -1,5 +1,5 @@
 // Package wake sends and answers datagrams that say "look now" and nothing else: the watcher sends them to agents, agents to the watcher. They may
-// come from anybody and may be lost. What is in them is not read; a few at once are answered, and then one a second.
+// come from anybody and may be lost. What is in them is not read; a few at once are answered, and then two a second: a job that comes and goes may be reason for three.
 package wake
 
 import (
@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	burst = 5
-	every = time.Second
+	burst = 20
+	every = 500 * time.Millisecond
 )
 
 // Send says it to the host at an address.

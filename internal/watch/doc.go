@@ -16,7 +16,7 @@
 //	slurmctld does not answer      the look is repeated after a second; agents poll as ever
 //	slurmctld is slow              a look is not begun before four times what the last one took has passed, two seconds at most
 //	a datagram is lost             the agent's next poll
-//	somebody else sends datagrams  agents look at most once a second for long
+//	somebody else sends datagrams  agents look at most twice a second for long
 //	the watcher ends               systemd restarts it; it knows nothing from before and tells every node once more that is not as it should be
 //	the file is removed            it is made again with the next look, at the latest after the interval
 package watch
