@@ -231,8 +231,8 @@ func (a *Agent) plan(look plan.Look, node slurm.Node) draft {
 	d.offers = d.mine.Counts(d.gpus)
 	if !maps.Equal(d.offers, a.offered) {
 		a.offered, a.offersSince = d.offers, a.now()
+		d.text = plan.Text(plan.State{GPUs: d.gpus, Since: a.offersSince})
 	}
-	d.text = plan.Text(plan.State{GPUs: d.gpus, Since: a.offersSince})
 	return d
 }
 
