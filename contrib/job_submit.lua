@@ -231,7 +231,7 @@ local function known(profile, t)
 end
 
 -- resolve returns the entries of tres_per_node to keep, and those to add, without prefix. Slices that the request does not
--- type get the profile of --mig, else the predicted one; --mig says nothing about typed ones, as it may be inherited.
+-- type get the profile of --mig, else the predicted one, which is then returned too; --mig says nothing about typed ones, as it may be inherited.
 local function resolve(r, gpus, t, asked, predicted)
   local kept, added = {}, {}
   local typed, mig = false, r.node.mig
@@ -261,7 +261,7 @@ local function resolve(r, gpus, t, asked, predicted)
     end
     added[#added + 1] = "mig:" .. (asked or predicted) .. ":" .. gpus.all
   end
-  return kept, added
+  return kept, added, not typed and not asked and predicted or nil
 end
 
 -- write puts the entries into tres_per_node with the prefix that this release's own strings carry. With none to copy
@@ -332,11 +332,12 @@ local function submit(job, parts)
   local gpus, uneven = slots(r, job)
   if not gpus then return refuse(uneven) end
   local key = job_key(job, r, gpus)
-  local kept, added = resolve(r, gpus, t, option(job.spank_job_env), t.keys[key] or t.default)
+  local kept, added, sized = resolve(r, gpus, t, option(job.spank_job_env), t.keys[key] or t.default)
   if not kept then return refuse(added) end
 
   local words = {type(job.admin_comment) == "string" and job.admin_comment or nil}
   words[#words + 1] = "caelum:key=" .. key
+  if sized then words[#words + 1] = "caelum:sized=" .. sized end   -- nobody asked for it: a board that has another for as much may serve the job
   -- priority 0 here is the user's own --hold, which is hers to release. squeue shows JobHeldUser for both (22.05).
   local hold = to_be_held(job, r, t) and job.priority ~= 0
   if hold then words[#words + 1] = "caelum:held" end

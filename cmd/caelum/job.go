@@ -44,7 +44,7 @@ func printLease(w io.Writer, l *api.Lease) error {
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, s := range l.Slices {
-		fmt.Fprintf(table, "  slot %d\tGPU %d\t%s at %d\t%d MiB\t%s\n", s.Slot, s.GPU, s.Profile, s.Start, s.MemoryMiB, s.UUID)
+		fmt.Fprintf(table, "  slot %d\tGPU %d\t%s at %d%s\t%d MiB\t%s\n", s.Slot, s.GPU, s.Profile, s.Start, as(s.As), s.MemoryMiB, s.UUID)
 	}
 	return table.Flush()
 }

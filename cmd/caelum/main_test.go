@@ -76,7 +76,7 @@ func (fixed) Release(context.Context, uint32, int) error { return nil }
 
 var lease = api.Lease{
 	Job: 7, UID: 20001, Name: "train\x1b[2J\n\u009b31m\u202e\x7f\U000e0001\xff", User: "user1", Slots: []int{3}, Since: 1700000000,
-	Slices: []api.Slice{{Slot: 3, GPU: 0, Profile: "3g.20gb", Start: 4, Size: 4, MemoryMiB: 19968, UUID: "MIG-7"}},
+	Slices: []api.Slice{{Slot: 3, GPU: 0, Profile: "3g.20gb", As: "2g.20gb", Start: 4, Size: 4, MemoryMiB: 19968, UUID: "MIG-7"}},
 }
 
 func (fixed) Job(_ context.Context, id uint32) (*api.Lease, error) {
@@ -94,7 +94,7 @@ func (fixed) Status(context.Context) (*api.Status, error) {
 			{Index: 0, Model: "NVIDIA A100-SXM4-40GB", Layout: "|....|....|1g.5gb|....|3g.20gb=====|", Instances: []api.Instance{
 				{Placement: api.Placement{Profile: "1g.5gb", Start: 2, Size: 1}, UUID: "MIG-9", State: "foreign"},
 				{Placement: api.Placement{Profile: "3g.20gb", Start: 4, Size: 4}, UUID: "MIG-7", State: "leased", Job: 7},
-			}, Offers: []api.Placement{{Profile: "1g.5gb", Start: 0, Size: 1}, {Profile: "1g.5gb", Start: 1, Size: 1}, {Profile: "1g.5gb", Start: 3, Size: 1}}},
+			}, Offers: []api.Placement{{Profile: "1g.5gb", Start: 0, Size: 1}, {Profile: "1g.5gb", Start: 1, Size: 1}, {Profile: "1g.5gb", As: "1g.6gb", Start: 3, Size: 1}}},
 			{Index: 1, Model: "NVIDIA A100-SXM4-40GB", Problem: "MIG mode is off; turn it on with `nvidia-smi -i 1 -mig 1`"},
 		},
 		Leases: []api.Lease{lease},

@@ -108,10 +108,11 @@ func offers(list []api.Placement) string {
 	var names []string
 	counts := map[string]int{}
 	for _, p := range list {
-		if counts[p.Profile] == 0 {
-			names = append(names, p.Profile)
+		name := p.Profile + as(p.As)
+		if counts[name] == 0 {
+			names = append(names, name)
 		}
-		counts[p.Profile]++
+		counts[name]++
 	}
 	for i, n := range names {
 		if counts[n] > 1 {
@@ -119,4 +120,12 @@ func offers(list []api.Placement) string {
 		}
 	}
 	return strings.Join(names, ", ")
+}
+
+// as says what slurmctld counts a slice as, where that is another board's profile.
+func as(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " (as " + name + ")"
 }

@@ -131,6 +131,9 @@ func FuzzSubmit(f *testing.F) {
 				comment += " "
 			}
 			comment += "caelum:key=" + o.key
+			if o.sized {
+				comment += " caelum:sized=2g.10gb"
+			}
 			if o.hold {
 				comment += " caelum:held"
 			}

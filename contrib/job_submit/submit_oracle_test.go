@@ -105,6 +105,7 @@ type outcome struct {
 	none, refused bool
 	kept, added   []string
 	key           string
+	sized         bool // the profile is the predicted one
 	hold          bool
 }
 
@@ -202,6 +203,7 @@ func oracle(q fields, option, predicted string) outcome {
 			o.added = append(o.added, fmt.Sprintf("gpu:%s%s%d", kind, colon, slots.count[kind]))
 		}
 	}
+	o.sized = !typed && option == ""
 	if !typed {
 		if option != "" {
 			predicted = option

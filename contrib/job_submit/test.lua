@@ -113,18 +113,18 @@ local accepted = {
   {"--gpus-per-socket=1", {tres_per_socket = "gres:gpu:1", sockets_per_node = 2}, "gres:gpu:2,gres:mig:2g.10gb:2"},
   {"--ntasks-per-gpu=2 -n4", {ntasks_per_tres = 2, num_tasks = 4}, "gres:gpu:2,gres:mig:2g.10gb:2"},
   {"--ntasks-per-gpu=2 -N2", {ntasks_per_tres = 2, min_nodes = 2}, "gres:gpu:1,gres:mig:2g.10gb:1"},
-  {"--gres=mig:1g.5gb:2", {tres_per_node = "gres:mig:1g.5gb:2"}, "gres:mig:1g.5gb:2,gres:gpu:2"},
-  {"--gres=mig:1g.5gb", {tres_per_node = "gres:mig:1g.5gb"}, "gres:mig:1g.5gb,gres:gpu:1"},
-  {"two profiles", {tres_per_node = "gres:mig:1g.5gb+me:1,gres:mig:2g.10gb:2"}, "gres:mig:1g.5gb+me:1,gres:mig:2g.10gb:2,gres:gpu:3"},
-  {"slices and GPUs that agree", {tres_per_node = "gres:mig:1g.5gb:2,gres:gpu:a100:2"}, "gres:mig:1g.5gb:2,gres:gpu:a100:2"},
-  {"slices per node, GPUs per job", {tres_per_node = "gres:mig:1g.5gb:1", tres_per_job = "gres:gpu:2", min_nodes = 2}, "gres:mig:1g.5gb:1,gres:gpu:1"},
+  {"--gres=mig:1g.5gb:2", {tres_per_node = "gres:mig:1g.5gb:2"}, "gres:mig:1g.5gb:2,gres:gpu:2", "named"},
+  {"--gres=mig:1g.5gb", {tres_per_node = "gres:mig:1g.5gb"}, "gres:mig:1g.5gb,gres:gpu:1", "named"},
+  {"two profiles", {tres_per_node = "gres:mig:1g.5gb+me:1,gres:mig:2g.10gb:2"}, "gres:mig:1g.5gb+me:1,gres:mig:2g.10gb:2,gres:gpu:3", "named"},
+  {"slices and GPUs that agree", {tres_per_node = "gres:mig:1g.5gb:2,gres:gpu:a100:2"}, "gres:mig:1g.5gb:2,gres:gpu:a100:2", "named"},
+  {"slices per node, GPUs per job", {tres_per_node = "gres:mig:1g.5gb:1", tres_per_job = "gres:gpu:2", min_nodes = 2}, "gres:mig:1g.5gb:1,gres:gpu:1", "named"},
   {"--gres=mig:2", {tres_per_node = "gres:mig:2"}, "gres:gpu:2,gres:mig:2g.10gb:2"},
   {"--gres=gpu:2,mig", {tres_per_node = "gres:gpu:2,gres:mig:2"}, "gres:gpu:2,gres:mig:2g.10gb:2"},
-  {"--mig=1g.5gb", {tres_per_node = "gres:gpu:1", spank_job_env = {[0] = "X=1", "_SLURM_SPANK_OPTION_caelum_mig=1g.5gb"}}, "gres:gpu:1,gres:mig:1g.5gb:1"},
-  {"--mig, the other name", {tres_per_node = "gres:gpu:1", spank_job_env = {[0] = "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_mig=7g.40gb"}}, "gres:gpu:1,gres:mig:7g.40gb:1"},
+  {"--mig=1g.5gb", {tres_per_node = "gres:gpu:1", spank_job_env = {[0] = "X=1", "_SLURM_SPANK_OPTION_caelum_mig=1g.5gb"}}, "gres:gpu:1,gres:mig:1g.5gb:1", "named"},
+  {"--mig, the other name", {tres_per_node = "gres:gpu:1", spank_job_env = {[0] = "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_mig=7g.40gb"}}, "gres:gpu:1,gres:mig:7g.40gb:1", "named"},
   {"--mig=auto", {tres_per_node = "gres:gpu:1", spank_job_env = {[0] = "_SLURM_SPANK_OPTION_caelum_mig=auto"}}, "gres:gpu:1,gres:mig:2g.10gb:1"},
   {"another plugin's option", {tres_per_node = "gres:gpu:1", spank_job_env = {[0] = "A_SLURM_SPANK_OPTION_caelum_mig=1g.5gb"}}, "gres:gpu:1,gres:mig:2g.10gb:1"},
-  {"an inherited --mig, typed slices", {tres_per_node = "gres:mig:1g.5gb:1", spank_job_env = {[0] = "_SLURM_SPANK_OPTION_caelum_mig=7g.40gb"}}, "gres:mig:1g.5gb:1,gres:gpu:1"},
+  {"an inherited --mig, typed slices", {tres_per_node = "gres:mig:1g.5gb:1", spank_job_env = {[0] = "_SLURM_SPANK_OPTION_caelum_mig=7g.40gb"}}, "gres:mig:1g.5gb:1,gres:gpu:1", "named"},
   {"partition named", {tres_per_node = "gres:gpu:1", partition = "gpu-long"}, "gres:gpu:1,gres:mig:2g.10gb:1"},
   {"a mixed list of partitions", {tres_per_node = "gres:gpu:1", partition = "cpu,gpu"}, "gres:gpu:1,gres:mig:2g.10gb:1"},
 }
@@ -133,7 +133,8 @@ for _, case in ipairs(accepted) do
   check(rc == slurm.SUCCESS, case[1] .. " is accepted", said[1])
   check(job.tres_per_node == case[3], case[1], job.tres_per_node)
   check(job.tres_per_job == case[2].tres_per_job and job.tres_per_task == case[2].tres_per_task, case[1] .. " keeps the rest", "a change")
-  check((job.admin_comment or ""):find("^caelum:key=%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x$"), case[1] .. " has a key only", job.admin_comment)
+  local words = "^caelum:key=%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x" .. (case[4] and "$" or " caelum:sized=2g%.10gb$")
+  check((job.admin_comment or ""):find(words), case[1] .. " has a key, and its profile if it named none", job.admin_comment)
   check(job.priority == NO_VAL, case[1] .. " is not held", job.priority)
 end
 
@@ -198,7 +199,7 @@ for name, fields in pairs({
   fields.tres_per_node = "gres:gpu:1"
   local rc, job = submit(fields)
   check(rc == slurm.SUCCESS and job.priority == 0, name .. " is held", job.priority)
-  check((job.admin_comment or ""):find("^caelum:key=%x+ caelum:held$"), name .. " is marked", job.admin_comment)
+  check((job.admin_comment or ""):find("^caelum:key=%x+ caelum:sized=2g%.10gb caelum:held$"), name .. " is marked", job.admin_comment)
   fields.priority = 0
   rc, job = submit(fields)
   check(rc == slurm.SUCCESS and job.priority == 0 and not (job.admin_comment or ""):find("held"), name .. " --hold is the user's", job.admin_comment)
@@ -207,7 +208,7 @@ for name, fields in pairs({
   check(rc == slurm.SUCCESS and job.priority == NO_VAL, name .. " elsewhere is not", job.priority)
 end
 local _, noted = submit({tres_per_node = "gres:gpu:1", admin_comment = "JS1:abc"})
-check(noted.admin_comment:find("^JS1:abc caelum:key=%x+$"), "what stands in admin_comment stays", noted.admin_comment)
+check(noted.admin_comment:find("^JS1:abc caelum:key=%x+ caelum:sized=2g%.10gb$"), "what stands in admin_comment stays", noted.admin_comment)
 
 ---------------------------------------------------------------- the key
 
@@ -228,7 +229,7 @@ for line in io.lines(vectors) do
       tres_per_node = "gres:gpu:" .. w[5], min_nodes = tonumber(w[6]),
       num_tasks = w[7] ~= "0" and tonumber(w[7]) or NO_VAL, cpus_per_task = w[8] ~= "0" and tonumber(w[8]) or NO_VAL16,
     })
-    check(job.admin_comment == "caelum:key=" .. w[9], "the key of " .. line:sub(1, 60), job.admin_comment)
+    check(job.admin_comment == "caelum:key=" .. w[9] .. " caelum:sized=2g.10gb", "the key of " .. line:sub(1, 60), job.admin_comment)
     known_key = w[9]
   end
 end

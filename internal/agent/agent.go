@@ -22,6 +22,7 @@ import (
 	"caelum/internal/gpu"
 	"caelum/internal/ledger"
 	"caelum/internal/mig"
+	"caelum/internal/offer"
 	"caelum/internal/place"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
@@ -58,6 +59,7 @@ type Agent struct {
 	lingering chan struct{} // somebody uses an instance that no job has
 	profiles  []string      // on offer, over all GPUs, smallest first
 	total     int           // N, the node's constant total of gres/mig; the publisher's alone
+	lent      []string      // names of other boards' profiles that something was on offer as; the publisher's alone
 	laggards  plan.Laggards // the publisher's alone
 	changed   chan struct{} // something stands otherwise than was published
 	// offered is what the last plan had on offer, and offersSince since when; the publisher's alone.
@@ -72,9 +74,10 @@ type Agent struct {
 	cards    []*card
 	leases   map[uint32]*api.Lease
 	promised map[uint32]*promise
-	offers   []mig.Layout         // in force, by card: whatever slurmctld may start now is among them
-	here     map[uint32]slurm.Job // the jobs that are on the node, by slurmctld's last account
-	reserved *api.Reservation     // what is kept free here, and for whom
+	offers   []mig.Layout          // in force, by card: whatever slurmctld may start now is among them
+	as       map[offer.Spot]string // what some of them are on offer as
+	here     map[uint32]slurm.Job  // the jobs that are on the node, by slurmctld's last account
+	reserved *api.Reservation      // what is kept free here, and for whom
 	// version counts the changes of all that a plan is made from: a plan is put in force only if it did not change meanwhile.
 	version     int
 	published   map[string]int
@@ -145,6 +148,11 @@ func (a *Agent) start() error {
 	if a.total, err = strconv.Atoi(total); err != nil {
 		a.total = Total(a.slotCount())
 	}
+	lent, err := a.ledger.Meta("lent")
+	if err != nil {
+		return err
+	}
+	a.lent = strings.Fields(lent)
 	if err := a.makeSlots(); err != nil {
 		return err
 	}

@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sirupsen/logrus"
 
+	"caelum/internal/offer"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
 )
@@ -68,7 +71,7 @@ func (a *Agent) taken(node slurm.Node) map[string]int {
 	held := map[string]int{}
 	for _, l := range a.leases {
 		for _, s := range l.Slices {
-			held[s.Profile]++
+			held[cmp.Or(s.As, s.Profile)]++
 		}
 	}
 	for _, pr := range a.promised {
@@ -101,6 +104,11 @@ func (a *Agent) gresLine(node slurm.Node, totals map[string]int) (line []slurm.G
 	for _, g := range node.Gres {
 		if g.Name == "mig" && g.Type != slurm.ClosedType && !slices.Contains(names, g.Type) {
 			names = append(names, g.Type)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(totals)) {
+		if name != slurm.ClosedType && !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
 	for _, g := range node.Gres {
@@ -154,10 +162,20 @@ func (a *Agent) describe(d draft) []map[string]string {
 			all = append(all, map[string]string{"gpu": a.cards[i].UUID, "problem": a.cards[i].Problem})
 			continue
 		}
-		all = append(all, map[string]string{
+		entry := map[string]string{
 			"gpu": a.cards[i].UUID, "busy": g.Board.List(g.Busy), "offer": g.Board.List(d.mine.Offers[i]),
 			"blocked": strconv.FormatUint(g.Blocked, 2),
-		})
+		}
+		var as []string
+		for p := range d.mine.Offers[i].Indices() {
+			if name, ok := d.mine.As[offer.Spot{GPU: i, Placement: p}]; ok {
+				as = append(as, g.Board.Label(p)+"="+name)
+			}
+		}
+		if as != nil {
+			entry["as"] = strings.Join(as, " ")
+		}
+		all = append(all, entry)
 	}
 	return all
 }

@@ -83,7 +83,7 @@ func (a *Agent) lease(ctx context.Context, id uint32, req api.LeaseRequest, s *s
 		if pr == nil {
 			break
 		}
-		made, held, err := a.carveAll(id, lease.Slots, pr.spots, s)
+		made, held, err := a.carveAll(id, lease.Slots, pr, s)
 		if err == nil {
 			lease.Slices = made
 			return a.grant(lease, held)
@@ -125,11 +125,14 @@ func (a *Agent) wants(job slurm.Job, slots int) (wants []offer.Want, mistake str
 	}
 	total := 0
 	for _, g := range take {
+		want := offer.Want{Profile: g.Type, Count: g.Count}
 		if !slices.Contains(a.profiles, g.Type) {
-			return nil, fmt.Sprintf("no GPU of %s has the profile %q; it has %s", a.cfg.Node, g.Type, strings.Join(a.profiles, ", "))
+			if want.Or = a.asMuch(g.Type); want.Or == nil {
+				return nil, fmt.Sprintf("no GPU of %s has the profile %q, or one for as much; it has %s", a.cfg.Node, g.Type, strings.Join(a.profiles, ", "))
+			}
 		}
 		if g.Count > 0 {
-			wants = append(wants, offer.Want{Profile: g.Type, Count: g.Count})
+			wants = append(wants, want)
 			total += g.Count
 		}
 	}
@@ -137,6 +140,19 @@ func (a *Agent) wants(job slurm.Job, slots int) (wants []offer.Want, mistake str
 		return nil, fmt.Sprintf("the job has %d slices and %d of gres/gpu on %s; ask for as many of gres/gpu as of gres/mig", total, slots, a.cfg.Node)
 	}
 	return wants, ""
+}
+
+// asMuch are the node's own profiles for as much as one that it does not have: what it has put on offer under that name.
+func (a *Agent) asMuch(profile string) (names []string) {
+	for _, c := range a.cards {
+		if c.Problem != "" {
+			continue
+		}
+		if name, ok := c.Board.AsMuch(profile, c.offerable); ok && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // gpusOf is how many slices a job without a size gets: what it asked for per node, or the slots it was allocated when that
@@ -223,18 +239,22 @@ func (a *Agent) forget(id uint32) {
 	}
 }
 
-// carveAll makes every slice of a job. Slices that were made before one fails stay as idle instances.
-func (a *Agent) carveAll(id uint32, slots []int, spots []offer.Spot, t *spent) (all []api.Slice, held []*instance, err error) {
-	for k, s := range spots {
+// carveAll makes every slice that a job was promised. Slices that were made before one fails stay as idle instances.
+func (a *Agent) carveAll(id uint32, slots []int, pr *promise, t *spent) (all []api.Slice, held []*instance, err error) {
+	for k, s := range pr.spots {
 		in, reused, err := a.carve(id, s, t)
 		if err != nil {
 			return nil, nil, err
 		}
 		board := a.cards[s.GPU].Board
-		all = append(all, api.Slice{
+		slice := api.Slice{
 			Slot: slots[k], GPU: s.GPU, Profile: in.Profile, Start: in.Start, Size: in.Size,
 			MemoryMiB: board.Profiles[board.Placements[s.Placement].Profile].MemoryMiB, UUID: in.UUID, Reused: reused,
-		})
+		}
+		if asked := offer.Asked(pr.wants, in.Profile); asked != in.Profile {
+			slice.As = asked
+		}
+		all = append(all, slice)
 		held = append(held, in)
 	}
 	return all, held, nil

@@ -50,7 +50,7 @@ func (a *Agent) gone(g int, c *card, in ledger.Instance) error {
 	return a.ledger.Forget(c.UUID, in.GI)
 }
 
-// renameLeases gives the slices of the leases the names and sizes of their instances.
+// renameLeases gives the slices of the leases the names and sizes of their instances. slurmctld goes on counting them as what they were called.
 func (a *Agent) renameLeases() {
 	for _, l := range a.leases {
 		for i := range l.Slices {
@@ -61,6 +61,9 @@ func (a *Agent) renameLeases() {
 			for p, in := range a.cards[s.GPU].ours {
 				if in.UUID == s.UUID {
 					b := a.cards[s.GPU].Board
+					if s.As == "" && s.Profile != in.Profile {
+						s.As = s.Profile
+					}
 					s.Profile, s.MemoryMiB = in.Profile, b.Profiles[b.Placements[p].Profile].MemoryMiB
 				}
 			}
@@ -83,6 +86,21 @@ func (a *Agent) reported() map[string]bool {
 	return all
 }
 
+// lend notes the names of other boards' profiles that the node puts something on offer as: slurmctld shows them from then on, with 0 as a rule, like those of slurm.conf.
+func (a *Agent) lend(offers map[string]int) error {
+	before := len(a.lent)
+	for name := range offers {
+		if !slices.Contains(a.profiles, name) && !slices.Contains(a.lent, name) {
+			a.lent = append(a.lent, name)
+		}
+	}
+	if len(a.lent) == before {
+		return nil
+	}
+	slices.Sort(a.lent)
+	return a.ledger.SetMeta("lent", strings.Join(a.lent, " "))
+}
+
 // noteStale finds the profiles that slurm.conf gives this node and its driver does not report. They stay at 0: a job that asks for
 // one waits for ever, since the catalogue has it.
 func (a *Agent) noteStale(node slurm.Node) {
@@ -90,7 +108,7 @@ func (a *Agent) noteStale(node slurm.Node) {
 	reported := a.reported()
 	var stale []string
 	for _, profile := range slices.Sorted(maps.Keys(count(node.Gres))) {
-		if len(reported) > 0 && profile != slurm.ClosedType && !reported[profile] {
+		if len(reported) > 0 && profile != slurm.ClosedType && !reported[profile] && !slices.Contains(a.lent, profile) {
 			stale = append(stale, profile)
 		}
 	}

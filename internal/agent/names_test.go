@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"caelum/internal/api"
 	"caelum/internal/slurm"
 )
 
@@ -82,8 +83,8 @@ func TestNamesDriftUnderAJob(t *testing.T) {
 	}
 }
 
-// However a job with the old name gets here, it is told which names there are; the node is unharmed.
-func TestOldNameIsRefused(t *testing.T) {
+// However a job with the old name gets here, it has the profile that is as much.
+func TestOldNameIsServed(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
 	w.drift()
@@ -97,13 +98,64 @@ func TestOldNameIsRefused(t *testing.T) {
 			n.Gres[i].Count = 1
 		}
 	}
-	if err := w.fake.UpdateNode(context.Background(), "n1", n.Gres, ""); err != nil {
+	if err := w.fake.UpdateNode(context.Background(), "n1", n.Gres, n.Extra); err != nil {
 		t.Fatal(err)
 	}
 	id := w.submit(job(1, "1g.5gb:1"))
 	w.fake.Tick()
-	if got := w.lease(id).Error; !strings.Contains(got, `no GPU of n1 has the profile "1g.5gb"; it has 1g.6gb, `) {
-		t.Errorf("the job was told %q", got)
+	if l := w.lease(id); len(l.Slices) != 1 || l.Slices[0].Profile != "1g.6gb" || l.Slices[0].As != "1g.5gb" {
+		t.Errorf("the job has %+v", l)
+	}
+}
+
+// TestAnotherBoardsName: a job whose profile Caelum chose finds it on offer on a node that has another for as much; slurmctld counts the one, the job has the other, and all of
+// it survives a restart.
+func TestAnotherBoardsName(t *testing.T) {
+	w := newWorld(t, 1)
+	sized := func() uint32 {
+		j := job(1, "2g.20gb:1") // an H100's
+		j.AdminComment = slurm.MarkSized + "2g.20gb"
+		return w.submit(j)
+	}
+	first := sized()
+	w.publish()
+	if o := w.offers(); o["2g.20gb"] != 1 {
+		t.Fatalf("on offer: %v", o)
+	}
+	status, _ := w.agent.Status(context.Background())
+	if !slices.ContainsFunc(status.GPUs[0].Offers, func(p api.Placement) bool { return p.Profile == "3g.20gb" && p.As == "2g.20gb" }) {
+		t.Errorf("the status has on offer %+v", status.GPUs[0].Offers)
+	}
+	w.fake.Tick()
+	l := w.lease(first)
+	if len(l.Slices) != 1 || l.Slices[0].Profile != "3g.20gb" || l.Slices[0].As != "2g.20gb" {
+		t.Fatalf("the job has %+v", l)
+	}
+	w.stop()
+	w.start()
+	second := sized()
+	w.publish()
+	w.fake.Tick()
+	if l := w.lease(second); len(l.Slices) != 1 || l.Slices[0].Profile != "3g.20gb" {
+		t.Fatalf("the second job has %+v", l)
+	}
+	third := sized()
+	w.publish()
+	if o := w.offers(); len(o) != 0 || w.total() != 28 {
+		t.Errorf("beside two halves of a GPU there is %v on offer, the total is %d", o, w.total())
+	}
+	if err := w.fake.Finish(first); err != nil {
+		t.Fatal(err)
+	}
+	w.publish()
+	w.fake.Tick()
+	if l := w.lease(third); len(l.Slices) != 1 || !l.Slices[0].Reused {
+		t.Errorf("the third job has %+v", l)
+	}
+	w.publish()
+	status, _ = w.agent.Status(context.Background())
+	if len(status.Stale) != 0 {
+		t.Errorf("stale: %v", status.Stale)
 	}
 }
 

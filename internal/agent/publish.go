@@ -124,6 +124,9 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 	a.retype(ctx, look.Queue.Waiting)
 	for range maxReplans {
 		d := a.plan(look, node)
+		if err := a.lend(d.offers); err != nil {
+			return err
+		}
 		pause()
 		taken := a.taken(node)
 		low := map[string]int{}
@@ -152,8 +155,11 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 		pause()
 		taken = a.taken(node)
 		high := map[string]int{}
-		for _, profile := range a.profiles {
-			high[profile] = taken[profile] + d.offers[profile]
+		for profile, n := range d.offers {
+			high[profile] = n
+		}
+		for profile, n := range taken {
+			high[profile] += n
 		}
 		wrote, err := a.write(ctx, "raise", node, high, d)
 		if err != nil {
@@ -218,7 +224,7 @@ func (a *Agent) plan(look plan.Look, node slurm.Node) draft {
 	all := v.Plan()
 	a.laggards.Follow(v, all, node.Name, look.At)
 	if me := v.Member(node.Name); me >= 0 {
-		d.mine.Offers = a.carry(d.gpus, v, all, me)
+		d.mine = a.carry(d.gpus, v, all, me)
 		d.served, d.reserved = a.share(v, all, me, d)
 	} else if node.Able() && !node.Unregistered {
 		a.log.WithField("extra", d.text).Error("what this node publishes of itself cannot be read; offering nothing; please report this")
@@ -238,22 +244,28 @@ func (a *Agent) plan(look plan.Look, node slurm.Node) draft {
 
 // carry translates a member's part of the plan to its own boards, which may have profiles that are not published. What does not fit beside an instance of
 // one of these is left out.
-func (a *Agent) carry(gpus []offer.GPU, v *plan.View, all offer.Plan, me int) []mig.Layout {
-	offers := make([]mig.Layout, len(gpus))
+func (a *Agent) carry(gpus []offer.GPU, v *plan.View, all offer.Plan, me int) offer.Plan {
+	mine := offer.Plan{Offers: make([]mig.Layout, len(gpus)), As: map[offer.Spot]string{}}
 	for k, on := range v.Offers(all, me) {
 		g := gpus[k]
 		if g.Board == nil {
 			continue
 		}
 		from := v.Pool.GPU(v.Nodes[me][k]).Board
-		there, _ := g.Board.Carry(from, on)
-		for i := range there.Indices() {
-			if g.Board.Fits(g.Busy|offers[k], i) && g.Board.Units(i)&g.Blocked == 0 {
-				offers[k] = offers[k].With(i)
+		for i := range on.Indices() {
+			there, _ := g.Board.Carry(from, mig.Layout(0).With(i))
+			for j := range there.Indices() {
+				if !g.Board.Fits(g.Busy|mine.Offers[k], j) || g.Board.Units(j)&g.Blocked != 0 {
+					continue
+				}
+				mine.Offers[k] = mine.Offers[k].With(j)
+				if name, ok := all.As[offer.Spot{GPU: v.Nodes[me][k], Placement: i}]; ok {
+					mine.As[offer.Spot{GPU: k, Placement: j}] = name
+				}
 			}
 		}
 	}
-	return offers
+	return mine
 }
 
 // share is whom a plan serves on a member with what a draft offers there, and what it reserves there.
@@ -295,7 +307,7 @@ func (a *Agent) adopt(d draft) bool {
 	if a.version != d.version {
 		return false
 	}
-	a.offers, a.reserved = d.mine.Offers, d.reserved
+	a.offers, a.as, a.reserved = d.mine.Offers, d.mine.As, d.reserved
 	for job, spots := range d.claims {
 		a.promised[job].spots = spots
 	}

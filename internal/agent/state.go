@@ -114,7 +114,7 @@ func (a *Agent) take(job uint32, wants []offer.Want) (*promise, bool) {
 	var spots []offer.Spot
 	for _, w := range wants {
 		for range w.Count {
-			s, ok := pick(gpus, offers, w.Profile)
+			s, ok := pick(gpus, offer.Plan{Offers: offers, As: a.as}, w.Profile)
 			if !ok {
 				return nil, false
 			}
@@ -130,19 +130,18 @@ func (a *Agent) take(job uint32, wants []offer.Want) (*promise, bool) {
 	return pr, true
 }
 
-// pick chooses among the offered placements of a profile: an idle instance first, then where most maximal layouts stay
+// pick chooses among the placements that are on offer as a profile: an idle instance first, then where most maximal layouts stay
 // reachable.
-func pick(gpus []offer.GPU, offers []mig.Layout, profile string) (best offer.Spot, ok bool) {
+func pick(gpus []offer.GPU, p offer.Plan, profile string) (best offer.Spot, ok bool) {
 	top := -1
 	for gi, g := range gpus {
 		if g.Board == nil {
 			continue
 		}
-		p, known := g.Board.ProfileIndex(profile)
-		if !known {
-			continue
-		}
-		for i := range (offers[gi] & g.Board.OfProfile(p)).Indices() {
+		for i := range p.Offers[gi].Indices() {
+			if p.Name(g.Board, offer.Spot{GPU: gi, Placement: i}) != profile {
+				continue
+			}
 			score := g.Board.ReachBeside(g.Busy.With(i), g.Blocked)
 			if g.Idle.Has(i) {
 				score += 1 << 20

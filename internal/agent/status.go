@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"caelum/internal/api"
+	"caelum/internal/offer"
 )
 
 // Version is set at link time.
@@ -65,7 +66,9 @@ func (a *Agent) statusOf(i int, c *card) api.GPU {
 	}
 	slices.SortFunc(g.Instances, func(x, y api.Instance) int { return cmp.Compare(x.Start, y.Start) })
 	for p := range a.offers[i].Indices() {
-		g.Offers = append(g.Offers, place(p))
+		on := place(p)
+		on.As = a.as[offer.Spot{GPU: i, Placement: p}]
+		g.Offers = append(g.Offers, on)
 	}
 	return g
 }

@@ -53,6 +53,7 @@ func newWorld(t testing.TB, gpus int) *world {
 	w.fake = slurmtest.New(
 		slurmtest.Node{Name: "n1", Partitions: []string{"gpu"}, Gres: gres(t, fmt.Sprintf(closedA100, 7*gpus, 28*gpus))},
 		slurmtest.Node{Name: "mig-catalog1", Partitions: []string{"gpu"}, Catalogue: true, Gres: gres(t, fullA100)},
+		slurmtest.Node{Name: "mig-catalog2", Partitions: []string{"gpu"}, Catalogue: true, Gres: gres(t, "gpu:h100:7,mig:2g.20gb:3")},
 	)
 	w.fake.Prolog(func(j slurm.Job, node string) {
 		w.prologs.Add(1)

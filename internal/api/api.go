@@ -29,6 +29,8 @@ type Slice struct {
 	Slot    int    `json:"slot"`
 	GPU     int    `json:"gpu"`
 	Profile string `json:"profile"`
+	// As is the profile that slurmctld counts it as, where that is another board's that this one has as much as.
+	As string `json:"as,omitempty"`
 	// Start and Size are in placement units of the board's grid.
 	Start     int    `json:"start"`
 	Size      int    `json:"size"`
@@ -91,6 +93,7 @@ type GPU struct {
 // Placement is a profile at a start.
 type Placement struct {
 	Profile string `json:"profile"`
+	As      string `json:"as,omitempty"` // of an offer: what it is on offer as, where that is another board's profile
 	Start   int    `json:"start"`
 	Size    int    `json:"size"`
 }

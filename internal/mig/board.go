@@ -1,6 +1,7 @@
 package mig
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -133,6 +134,32 @@ func (b *Board) ProfileIndex(name string) (int, bool) {
 	return -1, false
 }
 
+// AsMuch is the board's profile for who asks for one by name that may be another board's: that profile if it is among them, else the smallest plain one whose name
+// promises as many compute slices and as much memory; a variant has no such equal. Only profiles of which a placement is in of count. False: there is none.
+func (b *Board) AsMuch(name string, of Layout) (string, bool) {
+	if p, ok := b.ProfileIndex(name); ok && b.ofProfile[p]&of != 0 {
+		return name, true
+	}
+	compute, gb := claims(name)
+	if compute == 0 || !Plain(Profile{Name: name}) {
+		return "", false
+	}
+	best := -1
+	for k := range b.Profiles {
+		p := &b.Profiles[k]
+		if c, m := claims(p.Name); !Plain(*p) || b.ofProfile[k]&of == 0 || c < compute || m < gb {
+			continue
+		}
+		if best < 0 || cmp.Or(cmp.Compare(p.Size, b.Profiles[best].Size), cmp.Compare(p.Compute, b.Profiles[best].Compute)) < 0 {
+			best = k
+		}
+	}
+	if best < 0 {
+		return "", false
+	}
+	return b.Profiles[best].Name, true
+}
+
 // Placement finds the index in Placements of a profile at a start.
 func (b *Board) Placement(profile string, start int) (int, bool) {
 	p, ok := b.ProfileIndex(profile)
@@ -145,6 +172,9 @@ func (b *Board) Placement(profile string, start int) (int, bool) {
 
 // OfProfile is the set of placements of profile p (an index in Profiles).
 func (b *Board) OfProfile(p int) Layout { return b.ofProfile[p] }
+
+// ProfileOf is the name of the profile of placement i.
+func (b *Board) ProfileOf(i int) string { return b.Profiles[b.Placements[i].Profile].Name }
 
 // Label names placement i as people write it: 3g.20gb@4.
 func (b *Board) Label(i int) string {

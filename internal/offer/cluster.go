@@ -39,7 +39,22 @@ type Job struct {
 type Want struct {
 	Profile string
 	Count   int
-	Or      []string // what will do instead, where there is no room for that: the names of other boards for as much
+	Or      []string // what other boards have for as much: it will do where there is no room for Profile, and is then on offer as Profile
+}
+
+// Asked is under which name a job with these wants asked for what it was given as a profile, and what slurmctld counts it as.
+func Asked(wants []Want, profile string) string {
+	for _, w := range wants {
+		if w.Profile == profile {
+			return profile
+		}
+	}
+	for _, w := range wants {
+		if slices.Contains(w.Or, profile) {
+			return w.Profile
+		}
+	}
+	return profile
 }
 
 // Spot is a placement on a GPU, an index in the pool.

@@ -58,6 +58,8 @@ func (g *GPU) Expect(placement int, end float64) {
 type Plan struct {
 	// Offers has one set of placements per GPU.
 	Offers []mig.Layout
+	// As are the names of those that are not on offer as what they are, but as what their job asks for.
+	As map[Spot]string
 	// Spots are, by job in the order they were given, where it would be placed; nil: it has to wait.
 	Spots [][]Spot
 	// Reserved is what is kept for the first that has to wait; nil: nobody has to.
@@ -77,7 +79,7 @@ const Depth = 500
 // has to wait what the policy denied it, or a job that can start another place than the policy's. The cluster's pool is
 // left as it was.
 func Make(c *Cluster, jobs []*Job, strict bool) Plan {
-	plan := Plan{Offers: make([]mig.Layout, c.Pool.Len()), Spots: make([][]Spot, len(jobs))}
+	plan := Plan{Offers: make([]mig.Layout, c.Pool.Len()), As: map[Spot]string{}, Spots: make([][]Spot, len(jobs))}
 	before := map[int]place.GPU{}
 	c.parts = nil
 	defer func() {
@@ -101,6 +103,9 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 			}
 			c.begin(s, c.Now+jobs[k].Runs)
 			plan.Offers[s.GPU] = plan.Offers[s.GPU].With(s.Placement)
+			if profile := c.Pool.GPU(s.GPU).Board.ProfileOf(s.Placement); Asked(j.Wants, profile) != profile {
+				plan.As[s] = Asked(j.Wants, profile)
+			}
 		}
 		plan.Spots[k] = spots
 		return spots != nil, why
@@ -141,34 +146,38 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 	return plan
 }
 
-func (c *Cluster) profile(at Spot) string {
-	b := c.Pool.GPU(at.GPU).Board
-	return b.Profiles[b.Placements[at.Placement].Profile].Name
+// Name is what a placement on a GPU of this board is on offer as.
+func (p Plan) Name(b *mig.Board, at Spot) string {
+	if name, ok := p.As[at]; ok {
+		return name
+	}
+	return b.ProfileOf(at.Placement)
 }
 
 // inTurn takes off offer what slurmctld would give to another than it was planned for. Of those who want a profile the first gets it on the first node that
 // has it and that he may run on: who is planned on a node on which one in front of him may run too, who is planned on a later one, has his turn when that one has started.
 func (c *Cluster) inTurn(plan *Plan, jobs []*Job) {
 	nodeOf := c.nodeOf()
+	name := func(at Spot) string { return plan.Name(c.Pool.GPU(at.GPU).Board, at) }
 	type turn struct {
 		job  *Job
 		last int // node; after all others if it is not its turn either
 	}
-	front := map[string][]turn{} // by profile
+	front := map[string][]turn{} // by name
 	for k, spots := range plan.Spots {
 		early := slices.ContainsFunc(spots, func(at Spot) bool {
-			return slices.ContainsFunc(front[c.profile(at)], func(t turn) bool { return nodeOf[at.GPU] < t.last && t.job.may(nodeOf[at.GPU]) })
+			return slices.ContainsFunc(front[name(at)], func(t turn) bool { return nodeOf[at.GPU] < t.last && t.job.may(nodeOf[at.GPU]) })
 		})
 		last := map[string]int{}
 		for _, at := range spots {
-			last[c.profile(at)] = max(last[c.profile(at)], nodeOf[at.GPU])
+			last[name(at)] = max(last[name(at)], nodeOf[at.GPU])
 			if early {
-				last[c.profile(at)] = len(c.Nodes)
+				last[name(at)] = len(c.Nodes)
 				plan.Offers[at.GPU] = plan.Offers[at.GPU].Without(at.Placement)
 			}
 		}
-		for profile, n := range last {
-			front[profile] = append(front[profile], turn{jobs[k], n})
+		for of, n := range last {
+			front[of] = append(front[of], turn{jobs[k], n})
 		}
 		if early {
 			plan.Spots[k] = nil
@@ -215,21 +224,18 @@ func NewCluster(policy place.Policy, nodes ...[]GPU) *Cluster {
 func kinds(b *mig.Board, l mig.Layout) map[string]mig.Layout {
 	by := map[string]mig.Layout{}
 	for i := range l.Indices() {
-		name := b.Profiles[b.Placements[i].Profile].Name
+		name := b.ProfileOf(i)
 		by[name] = by[name].With(i)
 	}
 	return by
 }
 
-// Counts is the number of placements on offer by profile.
+// Counts is the number of placements on offer by name.
 func (p Plan) Counts(gpus []GPU) map[string]int {
 	n := map[string]int{}
-	for i, l := range p.Offers {
-		if gpus[i].Board == nil {
-			continue
-		}
-		for name, of := range kinds(gpus[i].Board, l) {
-			n[name] += of.Count()
+	for k, l := range p.Offers {
+		for i := range l.Indices() {
+			n[p.Name(gpus[k].Board, Spot{GPU: k, Placement: i})]++
 		}
 	}
 	return n
@@ -258,6 +264,22 @@ func (p Plan) Check(gpus []GPU) error {
 	return nil
 }
 
+// on is the first of a want's names that a GPU has.
+func (w Want) on(gpus []GPU) string {
+	for _, name := range append([]string{w.Profile}, w.Or...) {
+		if slices.ContainsFunc(gpus, func(g GPU) bool {
+			if g.Board == nil {
+				return false
+			}
+			_, ok := g.Board.ProfileIndex(name)
+			return ok
+		}) {
+			return name
+		}
+	}
+	return w.Profile
+}
+
 // Pack finds placements for all demands at once beside what is busy, or none: the question after a restart, when jobs
 // hold what an earlier plan offered and that plan is gone. When it finds none there are none ([place.Pack]).
 func Pack(gpus []GPU, demands []*Job) (map[uint32][]Spot, bool) {
@@ -271,7 +293,7 @@ func Pack(gpus []GPU, demands []*Job) (map[uint32][]Spot, bool) {
 	for _, d := range demands {
 		for _, w := range largest.bySize(d.Wants) {
 			for range w.Count {
-				jobs, profiles = append(jobs, d.ID), append(profiles, w.Profile)
+				jobs, profiles = append(jobs, d.ID), append(profiles, w.on(gpus))
 			}
 		}
 	}

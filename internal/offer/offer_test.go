@@ -154,6 +154,13 @@ func drawDemands(t *rapid.T, gpus []GPU) []*Job {
 			p := profiles[rapid.IntRange(0, len(profiles)-1).Draw(t, "profile")]
 			all[i].Wants = append(all[i].Wants, Want{Profile: p.Name, Count: rapid.IntRange(1, 3).Draw(t, "count")})
 		}
+		if w := &all[i].Wants[0]; len(all[i].Wants) == 1 && rapid.Bool().Draw(t, "sized") {
+			for _, g := range gpus {
+				if name, ok := g.Board.AsMuch(w.Profile, g.Offerable); ok && name != w.Profile {
+					w.Or = append(w.Or, name)
+				}
+			}
+		}
 	}
 	return all
 }
@@ -261,7 +268,7 @@ func TestPackFindsWhatStood(t *testing.T) {
 				if rapid.Bool().Draw(t, "busy") {
 					gpus[i].Busy = gpus[i].Busy.With(p)
 				} else {
-					jobs = append(jobs, &Job{ID: uint32(len(jobs) + 1), Wants: []Want{{Profile: b.Profiles[b.Placements[p].Profile].Name, Count: 1}}})
+					jobs = append(jobs, &Job{ID: uint32(len(jobs) + 1), Wants: []Want{{Profile: b.ProfileOf(p), Count: 1}}})
 				}
 			}
 		}
@@ -304,7 +311,7 @@ func TestTurns(t *testing.T) {
 	// A job that may run on both and is planned on the second would be given what is on offer on the first.
 	full := node()
 	for i := range everything(b).Indices() {
-		if b.Profiles[b.Placements[i].Profile].Name == "4g.20gb" {
+		if b.ProfileOf(i) == "4g.20gb" {
 			full[0].Hold(i, math.Inf(1))
 		}
 	}
@@ -337,5 +344,54 @@ func TestKeptForOne(t *testing.T) {
 	}
 	if jobs[0].Later == nil {
 		t.Error("the job is not what it was")
+	}
+}
+
+// TestAnotherBoard: where there is no room for what a job asks for, another board's for as much is on offer under that name, and who stands in front for that name has it first.
+func TestAnotherBoard(t *testing.T) {
+	a, h := plain(t, "A100-40GB"), plain(t, "H100-80GB")
+	job := func(id uint32, or ...string) *Job {
+		return &Job{ID: id, Wants: []Want{{Profile: "2g.10gb", Count: 1, Or: or}}, Runs: math.Inf(1), Limit: math.Inf(1)}
+	}
+	full := GPU{Board: a, Offerable: everything(a), Blocked: 1<<a.Grid - 1}
+	free := GPU{Board: h, Offerable: everything(h)}
+	for _, c := range []struct {
+		what   string
+		first  GPU
+		jobs   []*Job
+		served []uint32
+		as     int // of the H100, how many are on offer as 2g.10gb
+	}{
+		{"no room on its own", full, []*Job{job(1, "2g.20gb"), job(2, "2g.20gb")}, []uint32{1, 2}, 2},
+		{"it named its profile", full, []*Job{job(1)}, []uint32{}, 0},
+		{"somebody in front of it named the same: slurmctld would give it to him", full, []*Job{job(1), job(2, "2g.20gb")}, []uint32{}, 0},
+		{"room on its own", GPU{Board: a, Offerable: everything(a)}, []*Job{job(1, "2g.20gb")}, []uint32{1}, 0},
+	} {
+		gpus := []GPU{c.first, free}
+		cl := NewCluster(place.Reach, gpus[:1], gpus[1:])
+		p := Make(cl, c.jobs, false)
+		if got := served(c.jobs, p); !slices.Equal(got, c.served) {
+			t.Errorf("%s: served %v, want %v", c.what, got, c.served)
+		}
+		as := 0
+		for i := range p.Offers[1].Indices() {
+			if p.Name(h, Spot{GPU: 1, Placement: i}) == "2g.10gb" {
+				as++
+				if h.ProfileOf(i) != "2g.20gb" {
+					t.Errorf("%s: %s is on offer as 2g.10gb", c.what, h.Label(i))
+				}
+			}
+		}
+		if as != c.as {
+			t.Errorf("%s: %d on offer as 2g.10gb, want %d", c.what, as, c.as)
+		}
+	}
+	// After a restart the agent finds room for what jobs were given.
+	spots, ok := Pack([]GPU{free}, []*Job{job(1, "2g.20gb"), job(2, "2g.20gb"), job(3, "2g.20gb")})
+	if !ok || len(spots) != 3 {
+		t.Errorf("three of an empty H100's: %v", spots)
+	}
+	if got := Asked([]Want{{Profile: "2g.10gb", Or: []string{"2g.20gb"}}, {Profile: "2g.20gb"}}, "2g.20gb"); got != "2g.20gb" {
+		t.Errorf("asked for as %s", got)
 	}
 }

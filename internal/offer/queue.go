@@ -5,7 +5,7 @@ import "slices"
 // queue is what is waited for.
 type queue map[wanted]bool
 
-// wanted is a profile on a node; anywhere if it is everywhere.
+// wanted is a profile on a node, by the name that it is on offer as; anywhere if it is everywhere.
 type wanted struct {
 	profile string
 	node    int
@@ -51,15 +51,9 @@ func (j *Job) wanted(yield func(wanted) bool) {
 	}
 	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n int) bool { return slices.Contains(j.Later, n) })
 	for _, w := range j.Wants {
-		for k := range 1 + len(w.Or) {
-			profile := w.Profile
-			if k > 0 {
-				profile = w.Or[k-1]
-			}
-			for _, n := range nodes {
-				if !yield(wanted{profile, n}) {
-					return
-				}
+		for _, n := range nodes {
+			if !yield(wanted{w.Profile, n}) {
+				return
 			}
 		}
 	}

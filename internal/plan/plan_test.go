@@ -412,3 +412,71 @@ func TestHet(t *testing.T) {
 		t.Errorf("planned: %v", got)
 	}
 }
+
+// TestSized: a job whose profile Caelum chose may have another board's for as much, where it is on offer as what was asked for.
+func TestSized(t *testing.T) {
+	h100 := func() slurm.Node {
+		b := board(t, "H100-80GB")
+		return node(t, "n2", offer.GPU{Board: b, Offerable: plain(b)})
+	}
+	sized := waits(1, "2g.10gb", 1, 1)
+	sized.AdminComment = slurm.MarkSized + "2g.10gb"
+	changed := sized
+	changed.AdminComment = slurm.MarkSized + "1g.5gb"
+	two := waits(1, "2g.10gb", 1, 2)
+	two.AdminComment = sized.AdminComment
+	for _, c := range []struct {
+		what  string
+		first slurm.Node
+		wants slurm.Waiting
+		on    []string
+	}{
+		{"no room on its own", node(t, "n1", a100(t, "7g.40gb@0")), sized, []string{"n2"}},
+		{"no node of its own at all", slurm.Node{Name: "n1", States: []string{"DOWN"}}, sized, []string{"n2"}},
+		{"room on its own", node(t, "n1", a100(t)), sized, []string{"n1"}},
+		{"it named its profile", node(t, "n1", a100(t, "7g.40gb@0")), waits(1, "2g.10gb", 1, 1), nil},
+		{"it has been given another since", node(t, "n1", a100(t, "7g.40gb@0")), changed, nil},
+		{"on two nodes", node(t, "n1", a100(t)), two, nil},
+	} {
+		v := New(looking([]slurm.Node{c.first, h100()}, c.wants), place.QLA{}, nil)
+		p := v.Plan()
+		var on []string
+		if len(v.Jobs) > 0 {
+			on = v.On(p.Spots[0])
+		}
+		if !slices.Equal(on, c.on) {
+			t.Errorf("%s: planned on %v, want %v", c.what, on, c.on)
+		}
+		counts := v.Counts(p, v.Member("n2"))
+		if there := slices.Equal(c.on, []string{"n2"}); there && counts["2g.10gb"] != 1 || !there && counts["2g.10gb"] != 0 {
+			t.Errorf("%s: the H100 offers %v", c.what, counts)
+		}
+	}
+}
+
+// TestForgotten: a node is left alone for a name that slurmctld has forgotten the use of, until it counts all who have it there.
+func TestForgotten(t *testing.T) {
+	b := board(t, "H100-80GB")
+	n := node(t, "n2", offer.GPU{Board: b, Offerable: plain(b)})
+	sized := waits(1, "2g.10gb", 1, 1)
+	sized.AdminComment = slurm.MarkSized + "2g.10gb"
+	has := slurm.Job{ID: 7, State: "RUNNING", Nodes: []string{"n2"}, PerNode: sized.PerNode}
+	ending := has
+	ending.State = "COMPLETING"
+	own := has
+	own.PerNode = []slurm.GRES{{Name: "mig", Type: "1g.10gb", Count: 1}}
+	for _, c := range []struct {
+		what    string
+		used    int
+		there   slurm.Job
+		planned bool
+	}{{"forgotten", 0, has, false}, {"counted", 1, has, true}, {"over", 0, ending, true}, {"of its own", 0, own, true}} {
+		n.GresUsed = []slurm.GRES{{Name: "mig", Type: "2g.10gb", Count: c.used}}
+		look := looking([]slurm.Node{n}, sized)
+		look.Queue.All = []slurm.Job{c.there, sized.Job}
+		v := New(look, place.QLA{}, nil)
+		if p := v.Plan(); (len(v.Jobs) > 0 && p.Spots[0] != nil) != c.planned {
+			t.Errorf("%s: planned %v, want %v", c.what, !c.planned, c.planned)
+		}
+	}
+}

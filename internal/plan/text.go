@@ -79,7 +79,7 @@ func gpuText(of *mig.Board, g offer.GPU) string {
 	for i := range busy.Indices() {
 		text := label(of, i)
 		if g.Ends != nil {
-			there, _ := g.Board.Placement(of.Profiles[of.Placements[i].Profile].Name, of.Placements[i].Start)
+			there, _ := g.Board.Placement(of.ProfileOf(i), of.Placements[i].Start)
 			if end := g.Ends[there]; !math.IsInf(end, 1) {
 				text += "=" + strconv.FormatInt(int64(end), 10)
 			}
@@ -96,7 +96,7 @@ func gpuText(of *mig.Board, g offer.GPU) string {
 }
 
 func label(b *mig.Board, i int) string {
-	return b.Profiles[b.Placements[i].Profile].Name + "@" + strconv.Itoa(b.Placements[i].Start)
+	return b.ProfileOf(i) + "@" + strconv.Itoa(b.Placements[i].Start)
 }
 
 func numbers(list []int) string {

@@ -107,10 +107,14 @@ func (v *View) queue(look Look) {
 			}
 		}
 	}
+	held := heldOn(look.Queue.All)
 	for _, w := range startable(look) {
 		job := Job(w)
+		if w.Sized() {
+			job.Wants[0].Or = v.asMuch(job.Wants[0].Profile)
+		}
 		for k, n := range v.Members {
-			if !n.Serves(w) {
+			if !n.Serves(w) || w.Sized() && v.forgotten(k, job.Wants[0].Profile, held[n.Name]) {
 				continue
 			}
 			job.On = append(job.On, k)
@@ -130,6 +134,60 @@ func (v *View) queue(look Look) {
 			v.Jobs, v.Waiting = append(v.Jobs, &one), append(v.Waiting, w)
 		}
 	}
+}
+
+// asMuch are the names of the cluster's boards for as much as a profile that they do not have.
+func (v *View) asMuch(profile string) (names []string) {
+	seen := map[*mig.Board]bool{}
+	for g := range v.Pool.Len() {
+		b := v.Pool.GPU(g).Board
+		if b == nil || seen[b] {
+			continue
+		}
+		seen[b] = true
+		if name, ok := b.AsMuch(profile, v.Offerable[g]); ok && name != profile && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// heldOn is, by node and type, what slurmctld's own records say that its jobs have of gres/mig.
+func heldOn(jobs []slurm.Job) map[string]map[string]int {
+	held := map[string]map[string]int{}
+	for _, j := range jobs {
+		if !j.Holds() {
+			continue
+		}
+		for _, n := range j.Nodes {
+			if held[n] == nil {
+				held[n] = map[string]int{}
+			}
+			for _, g := range j.SlicesPerNode() {
+				held[n][g.Type] += g.Count
+			}
+		}
+	}
+	return held
+}
+
+// forgotten reports whether slurmctld counts less of another board's profile as used on a member than is held there: started anew, it forgets what is used of types that slurm.conf
+// does not give the node, and at the end of such a job it takes off what it counts of the next (22.05.8). Until then nothing more is on offer under that name.
+func (v *View) forgotten(member int, profile string, held map[string]int) bool {
+	for _, g := range v.Nodes[member] {
+		if b := v.Pool.GPU(g).Board; b != nil {
+			if _, own := b.ProfileIndex(profile); own {
+				return false
+			}
+		}
+	}
+	used := 0
+	for _, g := range v.Members[member].GresUsed {
+		if g.Name == "mig" && g.Type == profile {
+			used += g.Count
+		}
+	}
+	return used < held[profile]
 }
 
 // startable are the waiting jobs that could start if they had their slices, in order. The components of a het job start at the same time, or none does: they
@@ -182,13 +240,12 @@ func (v *View) Offers(p offer.Plan, member int) (offers []mig.Layout) {
 	return offers
 }
 
-// Counts is what a plan puts on offer on a member, by profile.
+// Counts is what a plan puts on offer on a member, by name.
 func (v *View) Counts(p offer.Plan, member int) map[string]int {
 	n := map[string]int{}
 	for _, g := range v.Nodes[member] {
-		b := v.Pool.GPU(g).Board
 		for i := range p.Offers[g].Indices() {
-			n[b.Profiles[b.Placements[i].Profile].Name]++
+			n[p.Name(v.Pool.GPU(g).Board, offer.Spot{GPU: g, Placement: i})]++
 		}
 	}
 	return n

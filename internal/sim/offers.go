@@ -22,7 +22,7 @@ import (
 // for it, or although nobody planned for it. What never happens is that a job finds its slice gone: every subset of the offers can be carved.
 type offers struct {
 	*cut
-	on        []mig.Layout // by GPU, what is on offer
+	on        offer.Plan // what is on offer
 	planned   map[*job][]place.Spot
 	found     map[*job]bool    // submitted since the last plan: whether what it wants was on offer then
 	publishAt float64          // +Inf: nothing has happened since the last plan
@@ -34,7 +34,7 @@ type offers struct {
 const publishing = 0.1
 
 func newOffers(s *simulation) *offers {
-	return &offers{cut: newCut(s), on: make([]mig.Layout, len(s.GPUs)), found: map[*job]bool{}, publishAt: math.Inf(1), tick: math.Inf(1)}
+	return &offers{cut: newCut(s), on: offer.Plan{Offers: make([]mig.Layout, len(s.GPUs))}, found: map[*job]bool{}, publishAt: math.Inf(1), tick: math.Inf(1)}
 }
 
 // next is when the agents or slurmctld act next.
@@ -76,7 +76,7 @@ func (o *offers) publish() {
 	if o.watch != nil {
 		o.watch(plan)
 	}
-	o.on, o.planned = plan.Offers, map[*job][]place.Spot{}
+	o.on, o.planned = plan, map[*job][]place.Spot{}
 	for k, spots := range plan.Spots {
 		if spots != nil {
 			j := s.queue.at(k)
@@ -115,7 +115,7 @@ func (o *offers) schedule() {
 		}
 		o.prompt(j)
 		for _, at := range spots {
-			o.on[at.GPU] = o.on[at.GPU].Without(at.Placement)
+			o.on.Offers[at.GPU] = o.on.Offers[at.GPU].Without(at.Placement)
 		}
 		s.queue.remove(k)
 		o.start(j, spots)
@@ -125,21 +125,15 @@ func (o *offers) schedule() {
 
 // grant is what a job gets of what is on offer; nil: not all that it wants is. It goes to the first nodes that have its share.
 func (o *offers) grant(j *job) (got []place.Spot) {
-	wants := j.asksFor
 	planned := o.planned[j]
-	if planned != nil { // on unlike boards the agents have had it typed for theirs
-		wants = o.s.profile(planned[0]).Name
-	}
 	each := j.offer.Wants[0].Count
 	for _, gpus := range o.Nodes {
 		var here []place.Spot
 		for _, g := range gpus {
-			p, ok := o.s.GPUs[g].ProfileIndex(wants)
-			if !ok {
-				continue
-			}
-			for i := range (o.on[g] & o.s.GPUs[g].OfProfile(p)).Indices() {
-				here = append(here, place.Spot{GPU: g, Placement: i})
+			for i := range o.on.Offers[g].Indices() {
+				if at := (place.Spot{GPU: g, Placement: i}); o.on.Name(o.s.GPUs[g], at) == j.asksFor {
+					here = append(here, at)
+				}
 			}
 		}
 		if len(here) < each {

@@ -38,7 +38,7 @@ func (p Pattern) Names(b *mig.Board) string {
 		}
 		var names []string
 		for i := range l.Indices() {
-			names = append(names, b.Profiles[b.Placements[i].Profile].Name)
+			names = append(names, b.ProfileOf(i))
 		}
 		slices.Reverse(names) // profiles ascend
 		name := strings.Join(names, " ")

@@ -11,6 +11,8 @@ const (
 	// MarkReleased takes the place of MarkHeld when an agent has released the job: a hold from then on is a user's or an
 	// admin's own.
 	MarkReleased = "caelum:released"
+	// MarkSized comes before the profile that Caelum chose for a job that named none.
+	MarkSized = "caelum:sized="
 	// MarkKey comes before the job's key, 16 hexadecimal digits.
 	MarkKey = "caelum:key="
 )

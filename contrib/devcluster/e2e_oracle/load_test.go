@@ -5,6 +5,7 @@ package e2eoracle
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"caelum/internal/predict"
@@ -42,11 +43,13 @@ type load struct {
 	jobs int
 	// keys are the lines of the decision table.
 	keys []string
+	// unlike: not all nodes have all profiles, so fewer jobs name one.
+	unlike bool
 }
 
 // mix makes a load of at least n jobs, spread over the given seconds.
-func mix(seed uint64, n int, seconds float64) *load {
-	l := &load{rng: rand.New(rand.NewPCG(seed, 1))}
+func mix(seed uint64, n int, seconds float64, unlike bool) *load {
+	l := &load{rng: rand.New(rand.NewPCG(seed, 1)), unlike: unlike}
 	l.script.WriteString("cd; exec 2>>load.err\n")
 	for i, p := range profiles {
 		l.keys = append(l.keys, fmt.Sprintf("key %s %s", predict.Key(predict.KeyInput{
@@ -76,11 +79,15 @@ func (l *load) one(early bool) {
 		return fmt.Sprintf("sbatch --parsable --requeue --open-mode=append %s --wrap './worker %.1f'", options, seconds)
 	}
 	l.jobs++
+	both := l.rng.IntN(4)
+	if l.unlike {
+		both = slices.Index(profiles, "1g.10gb") // an A100-40GB and an H100-80GB have no other in common
+	}
 	switch kind := l.rng.IntN(100); {
+	case l.unlike && kind < 60, kind >= 30 && kind < 42: // by the table
+		l.line("sbatch --parsable --requeue --open-mode=append --job-name=known-%s known-%s", p, p)
 	case kind < 30:
 		l.line("%s", batch("--gres=mig:"+p+":1"))
-	case kind < 42: // by the table
-		l.line("sbatch --parsable --open-mode=append --job-name=known-%s known-%s", p, p)
 	case kind < 52: // two slices
 		l.line("%s", batch("--gres=mig:"+profiles[l.rng.IntN(4)]+":2"))
 	case kind < 60:
@@ -92,7 +99,7 @@ func (l *load) one(early bool) {
 	case kind < 72:
 		l.line("salloc --gres=mig:%s:1 srun ./worker %.1f >salloc-%d.out &", p, seconds, l.jobs)
 	case kind < 76: // at the same time on both nodes
-		l.line("srun -N2 -n2 --gres=gpu:1,mig:%s:1 ./worker %.1f >srun-%d.out &", profiles[l.rng.IntN(4)], seconds, l.jobs)
+		l.line("srun -N2 -n2 --gres=gpu:1,mig:%s:1 ./worker %.1f >srun-%d.out &", profiles[both], seconds, l.jobs)
 	case kind < 88 || !early: // cancelled: waiting, in its prolog, or running
 		l.line("id=$(%s); echo $id >>cancelled; (sleep %.1f; scancel $id) &", batch("--gres=mig:"+p+":1"), 4*l.rng.Float64())
 	default: // sent back, if it runs by then

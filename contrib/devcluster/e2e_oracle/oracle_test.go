@@ -28,21 +28,24 @@ func TestNothingExceedsWhatCanBeCarved(t *testing.T) {
 		jobs    int
 		seconds float64       // over which they are submitted
 		away    time.Duration // slurmctld is stopped in the midst of it and started again so much later
+		boards  string
 	}{
-		{"plain", 0, 0, 150, 40, 0},
-		{"slow prolog", 4 * time.Second, 0, 70, 40, 0},
-		{"pause", 0, pause, 130, 40, 0},
-		{"slow prolog and pause", 4 * time.Second, pause, 60, 35, 0},
-		{"slurmctld away", 0, 0, 100, 40, away(t)},
+		{"plain", 0, 0, 150, 40, 0, "A100-40GB"},
+		{"slow prolog", 4 * time.Second, 0, 70, 40, 0, "A100-40GB"},
+		{"pause", 0, pause, 130, 40, 0, "A100-40GB"},
+		{"slow prolog and pause", 4 * time.Second, pause, 60, 35, 0, "A100-40GB"},
+		{"slurmctld away", 0, 0, 100, 40, away(t), "A100-40GB"},
+		{"unlike boards", 0, pause, 100, 40, 0, "A100-40GB,H100-80GB"},
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
-			o := cluster.Options{PrologDelay: v.prolog}
+			o := cluster.Options{PrologDelay: v.prolog, Board: v.boards}
+			unlike := strings.Contains(v.boards, ",")
 			if v.pause > 0 {
 				o.AgentEnv = []string{"CAELUM_TEST_PUBLISH_PAUSE=" + v.pause.String()}
 			}
 			s := start(t, o)
-			l := mix(seed(t), max(v.jobs, atLeast), v.seconds)
+			l := mix(seed(t), max(v.jobs, atLeast), v.seconds, unlike)
 			s.prepare(l)
 			stop := s.watch()
 			began := time.Now()
@@ -75,6 +78,9 @@ func TestNothingExceedsWhatCanBeCarved(t *testing.T) {
 			}
 			if v.prolog > 0 && report.Waits == 0 {
 				t.Error("no write was made while a job waited for its prolog: the delay had no effect")
+			}
+			if unlike && !slices.ContainsFunc(run.Starts, func(st oracle.Start) bool { return st.Node == "n2" && st.Profiles["2g.10gb"] > 0 }) {
+				t.Error("no job for a 2g.10gb ran on the H100 node")
 			}
 			s.endedWell(run)
 		})

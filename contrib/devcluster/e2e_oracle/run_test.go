@@ -17,7 +17,7 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// nodes is how many nodes a cluster has, gpus how many A100-40GB each. ORACLE_CLUSTER=4x4x300 has all runs on another, with so many jobs each.
+// nodes is how many nodes a cluster has, gpus how many GPUs each. ORACLE_CLUSTER=4x4x300 has all runs on another, with so many jobs each.
 var nodes, gpus, atLeast = size()
 
 func size() (nodes, gpus, jobs int) {
@@ -31,6 +31,7 @@ func size() (nodes, gpus, jobs int) {
 type site struct {
 	t *testing.T
 	*cluster.Cluster
+	boards []string // of the nodes, the last of all that follow too
 }
 
 func start(t *testing.T, o cluster.Options) *site {
@@ -51,7 +52,7 @@ func start(t *testing.T, o cluster.Options) *site {
 			t.Error(err)
 		}
 	})
-	return &site{t, c}
+	return &site{t, c, strings.Split(o.Board, ",")}
 }
 
 // must runs a command inside and answers its output.
@@ -164,7 +165,7 @@ func (s *site) collect(dir, looks string) {
 	run := ""
 	for n := 1; n <= nodes; n++ {
 		node := fmt.Sprint("n", n)
-		run += fmt.Sprintf("node %s A100-40GB %d\n", node, gpus)
+		run += fmt.Sprintf("node %s %s %d\n", node, s.boards[min(n, len(s.boards))-1], gpus)
 		s.write(filepath.Join(dir, node+".emulator"), s.must(node, "root", "cat", "/run/nvml-emulator/state.log"))
 		s.write(filepath.Join(dir, node+".final"), s.final(node))
 		log, err := s.Log("agent-" + node)

@@ -132,8 +132,8 @@ func TestForgeries(t *testing.T) {
 			{"n1.agent", waitingWrite, "mig:closed:49", "mig:closed:50"}, {"slurmctld", waitingSet, "mig:closed:49", "mig:closed:50"},
 		}, "total"},
 		{"a profile of another board", []edit{
-			{"n1.agent", waitingWrite, "mig:7g.40gb:0,mig:closed:49", "mig:1g.6gb:1,mig:closed:48"},
-			{"slurmctld", waitingSet, "mig:7g.40gb:0,mig:closed:49", "mig:1g.6gb:1,mig:closed:48"},
+			{"n1.agent", waitingWrite, "mig:7g.40gb:0,mig:closed:49", "mig:7g.80gb:1,mig:closed:48"},
+			{"slurmctld", waitingSet, "mig:7g.40gb:0,mig:closed:49", "mig:7g.80gb:1,mig:closed:48"},
 		}, "offer profile"},
 		{"a write that no agent logged", []edit{
 			{"n1.agent", waitingWrite, `"msg":"published"`, `"msg":"something"`},

@@ -49,8 +49,29 @@ func NewGPUs(board string, n int) (*GPUs, error) {
 	return g, nil
 }
 
-// Has reports whether the board has a profile.
-func (g *GPUs) Has(profile string) bool { _, ok := g.kinds[profile]; return ok }
+// Own is what a slice of this name is on the board: that profile, or where the board has none of the name the least that its own names promise as much of; empty if
+// nothing does.
+func (g *GPUs) Own(profile string) (own string) {
+	if _, ok := g.kinds[profile]; ok {
+		return profile
+	}
+	var compute, gb int
+	if n, _ := fmt.Sscanf(profile, "%dg.%dgb", &compute, &gb); n < 2 || strings.ContainsAny(profile, "+-") {
+		return ""
+	}
+	least := 1 << 20
+	for name, k := range g.kinds {
+		var c, m int
+		fmt.Sscanf(name, "%dg.%dgb", &c, &m)
+		if cost := k.size*100 + c; !strings.ContainsAny(name, "+-") && c >= compute && m >= gb && cost < least {
+			own, least = name, cost
+		}
+	}
+	return own
+}
+
+// Has reports whether the board has a profile, or one for as much.
+func (g *GPUs) Has(profile string) bool { return g.Own(profile) != "" }
 
 // Pack reports whether all slices of some profiles can be made at once beside those that stand. It tries everything,
 // the largest first. Slices of one profile are alike, so each is tried only behind the one before it.
@@ -61,7 +82,7 @@ func (g *GPUs) Pack(stand []Interval, want map[string]int) bool {
 			return false
 		}
 		for range want[p] {
-			list = append(list, p)
+			list = append(list, g.Own(p))
 		}
 	}
 	slices.SortStableFunc(list, func(a, b string) int { return g.kinds[b].size - g.kinds[a].size })

@@ -72,7 +72,9 @@ func TestPackBesideWhatStands(t *testing.T) {
 		{[]Interval{at(0, 3, "1g.5gb"), at(1, 3, "1g.5gb")}, "3g.20gb 3g.20gb", true},
 		{[]Interval{at(0, 0, "3g.20gb"), at(0, 4, "3g.20gb"), at(1, 0, "7g.40gb")}, "1g.5gb", false},
 		{[]Interval{at(0, 0, "7g.40gb"), at(0, 4, "1g.5gb")}, "", false}, // what stands overlaps
-		{nil, "1g.6gb", false},
+		{nil, "7g.80gb", false},
+		{nil, "1g.6gb 1g.6gb 1g.6gb 1g.6gb 2g.20gb 2g.20gb", true}, // four 1g.10gb, two 3g.20gb
+		{nil, "2g.20gb 2g.20gb 2g.20gb 2g.20gb 1g.5gb", false},
 	} {
 		want := map[string]int{}
 		for _, p := range strings.Fields(c.want) {
@@ -81,5 +83,36 @@ func TestPackBesideWhatStands(t *testing.T) {
 		if got := g.Pack(c.stand, want); got != c.ok {
 			t.Errorf("Pack(%v, %s) is %v", c.stand, c.want, got)
 		}
+	}
+}
+
+// TestOwn: the same answer as the agents', by other means.
+func TestOwn(t *testing.T) {
+	names := map[string]bool{}
+	for _, b := range mig.Boards() {
+		for _, p := range b.Profiles {
+			names[p.Name] = true
+		}
+	}
+	asked := 0
+	for _, b := range mig.Boards() {
+		g, err := NewGPUs(b.Name, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all mig.Layout
+		for p := range b.Profiles {
+			all |= b.OfProfile(p)
+		}
+		for name := range names {
+			want, _ := b.AsMuch(name, all)
+			if got := g.Own(name); got != want {
+				t.Errorf("%s on %s is %q, and %q to the agents", name, b.Name, got, want)
+			}
+			asked++
+		}
+	}
+	if asked < 100 {
+		t.Errorf("%d asked", asked)
 	}
 }

@@ -1,13 +1,14 @@
 package oracle
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 )
 
-// carved: every run was given exactly the slices that slurmctld allocated, and nobody else was given any.
+// carved: every run was given exactly the slices that slurmctld allocated, or the board's own for as much where it has none of the name, and nobody else was given any.
 func (j *judge) carved() {
 	name := j.node.Name
 	j.Leases += len(j.node.Leases)
@@ -24,8 +25,12 @@ func (j *judge) carved() {
 				got[l.Profile]++
 			}
 		}
-		want := maps.Clone(s.Profiles)
-		maps.DeleteFunc(want, func(_ string, n int) bool { return n == 0 })
+		want := map[string]int{}
+		for p, n := range s.Profiles {
+			if n > 0 {
+				want[cmp.Or(j.gpus.Own(p), p)] += n
+			}
+		}
 		if maps.Equal(got, want) {
 			continue
 		}

@@ -1,0 +1,48 @@
+package mig
+
+import "testing"
+
+// TestAsMuch: never less than the name promises, nothing larger than it must be, and nothing that may not be given out.
+func TestAsMuch(t *testing.T) {
+	for _, c := range []struct{ name, board, want string }{
+		{"2g.10gb", "A100-40GB", "2g.10gb"},
+		{"2g.10gb", "H100-80GB", "2g.20gb"},
+		{"1g.5gb", "H100-80GB", "1g.10gb"},
+		{"1g.10gb", "H100-80GB", "1g.10gb"},
+		{"3g.20gb", "H100-80GB", "3g.40gb"},
+		{"7g.40gb", "H100-80GB", "7g.80gb"},
+		{"1g.20gb", "A100-40GB", "3g.20gb"}, // 2g has only 10 GB
+		{"2g.20gb", "A100-40GB", "3g.20gb"},
+		{"4g.40gb", "A100-40GB", "7g.40gb"},
+		{"7g.80gb", "A100-40GB", ""},
+		{"2g.10gb", "A30-24GB", "2g.12gb"},
+		{"3g.20gb", "A30-24GB", "4g.24gb"},
+		{"7g.40gb", "A30-24GB", ""},
+		{"1g.10gb+me", "A100-40GB", ""}, // its media engines have no equal among the plain
+		{"1g.5gb+me", "H100-80GB", ""},
+		{"whole", "H100-80GB", ""},
+		{"", "H100-80GB", ""},
+	} {
+		b, err := BoardByName(c.board)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := Layout(0)
+		for p := range b.Profiles {
+			of |= b.OfProfile(p)
+		}
+		if got, ok := b.AsMuch(c.name, of); got != c.want || ok != (c.want != "") {
+			t.Errorf("%s on %s: %q, want %q", c.name, c.board, got, c.want)
+		}
+		if _, ok := b.AsMuch(c.name, 0); ok {
+			t.Errorf("%s on %s: there is one although none may be given out", c.name, c.board)
+		}
+		p, ok := b.ProfileIndex(c.want)
+		if !ok {
+			continue
+		}
+		if got, _ := b.AsMuch(c.name, of&^b.OfProfile(p)); got == c.want {
+			t.Errorf("%s on %s: %s, which may not be given out", c.name, c.board, got)
+		}
+	}
+}
