@@ -1,0 +1,158 @@
+package predict
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Run is one run of a job on one node: what it was given, and what it used of that.
+type Run struct {
+	Job     uint32
+	Restart int // which of a requeued job's runs, from 0
+	Node    string
+
+	// Key says which work it is a run of, and Work the same without the user, the account and the job's name: contrib/job_submit/KEY.md. Empty: not known.
+	Key, Work           string
+	UID                 uint32
+	User, Account, Name string
+
+	Board   string // gres.conf's Type of the GPU: a100
+	Profile string
+	Slices  int // how many, all of this profile; at least 1
+
+	Start   int64   // when it was given its slices, Unix seconds
+	Seconds float64 // how long it had them
+
+	// Samples is how often its slices were looked at; with 0 nobody knows what it used. PeakMiB is the most memory that one of its slices had in use, MedianMiB and
+	// HighMiB the median and the 95% quantile over time of the one that used most.
+	Samples                     int
+	PeakMiB, MedianMiB, HighMiB float64
+	// Util is the mean share of the slice's compute that was busy, from 0 to 1; -1: the GPU does not tell.
+	Util float64
+
+	// State is Slurm's, COMPLETED or FAILED or ...; empty: not known yet. Exit is the batch script's exit status.
+	State string
+	Exit  int
+}
+
+// markRun comes before the summary of a run in a job's accounting record.
+const markRun = "caelum:run="
+
+// errSummary is a summary that cannot be read.
+var errSummary = errors.New("not a summary of a run")
+
+// Summary is the run as one word for the job's accounting record:
+//
+//	caelum:run=n1,2g.10gb,a100,at=1795339216,ran=3590s,peak=5321M,p95=5100M,median=4800M,util=37%,samples=3590
+//
+// with x2 behind the profile for two slices, restart=1 for a requeued job's second run, and without what is not known. What else
+// is in Run stands in the record already.
+func (r Run) Summary() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s%s,%s", markRun, r.Node, r.Profile)
+	if r.Slices > 1 {
+		fmt.Fprintf(&b, "x%d", r.Slices)
+	}
+	fmt.Fprintf(&b, ",%s,at=%d,ran=%.0fs", r.Board, r.Start, r.Seconds)
+	if r.Samples > 0 {
+		fmt.Fprintf(&b, ",peak=%.0fM,p95=%.0fM,median=%.0fM", r.PeakMiB, r.HighMiB, r.MedianMiB)
+		if r.Util >= 0 {
+			fmt.Fprintf(&b, ",util=%.0f%%", 100*r.Util)
+		}
+		fmt.Fprintf(&b, ",samples=%d", r.Samples)
+	}
+	if r.Restart > 0 {
+		fmt.Fprintf(&b, ",restart=%d", r.Restart)
+	}
+	return b.String()
+}
+
+// Summaries reads the summaries that stand in a job's accounting record, among what others keep there, each as far as it says; what cannot be read is left out.
+func Summaries(record string) (runs []Run) {
+	for _, word := range strings.Fields(record) {
+		if text, ok := strings.CutPrefix(word, markRun); ok {
+			if r, err := parseSummary(text); err == nil {
+				runs = append(runs, r)
+			}
+		}
+	}
+	return runs
+}
+
+func parseSummary(text string) (Run, error) {
+	parts := strings.Split(text, ",")
+	if len(parts) < 4 {
+		return Run{}, errSummary
+	}
+	r := Run{Node: parts[0], Profile: parts[1], Board: parts[2], Slices: 1, Util: -1}
+	if k := strings.LastIndexByte(r.Profile, 'x'); k > 0 {
+		if n, err := strconv.ParseUint(r.Profile[k+1:], 10, 16); err == nil && n > 0 {
+			r.Profile, r.Slices = r.Profile[:k], int(n)
+		}
+	}
+	if r.Node == "" || r.Profile == "" || r.Board == "" {
+		return Run{}, errSummary
+	}
+	seen := map[string]bool{}
+	for _, part := range parts[3:] {
+		name, value, ok := strings.Cut(part, "=")
+		if !ok || seen[name] {
+			return Run{}, errSummary
+		}
+		seen[name] = true
+		var err error
+		switch name {
+		case "at":
+			r.Start, err = strconv.ParseInt(value, 10, 64)
+		case "ran":
+			r.Seconds, err = measure(value, "s")
+		case "peak":
+			r.PeakMiB, err = measure(value, "M")
+		case "p95":
+			r.HighMiB, err = measure(value, "M")
+		case "median":
+			r.MedianMiB, err = measure(value, "M")
+		case "util":
+			r.Util, err = measure(value, "%")
+			r.Util /= 100
+		case "samples":
+			r.Samples, err = strconv.Atoi(value)
+		case "restart":
+			r.Restart, err = strconv.Atoi(value)
+		} // what a later version says beside is passed over
+		if err != nil {
+			return Run{}, errSummary
+		}
+	}
+	if !seen["at"] || !seen["ran"] || r.Start <= 0 || r.Samples < 0 || r.Restart < 0 || r.Util > 1 || (r.Samples > 0) != seen["peak"] {
+		return Run{}, errSummary
+	}
+	return r, nil
+}
+
+// measure reads a number with its unit; it is finite and not negative.
+func measure(text, unit string) (float64, error) {
+	number, ok := strings.CutSuffix(text, unit)
+	v, err := strconv.ParseFloat(number, 64)
+	if !ok || err != nil || !(v >= 0 && v <= 1e15) {
+		return 0, errSummary
+	}
+	return v, nil
+}
+
+// WithSummary puts a run's summary into a job's accounting record: in the place of an earlier one of the same run, else behind what stands there.
+func WithSummary(record string, r Run) string {
+	words := strings.Split(record, " ")
+	words = slices.DeleteFunc(words, func(w string) bool {
+		text, ok := strings.CutPrefix(w, markRun)
+		if !ok {
+			return false
+		}
+		old, err := parseSummary(text)
+		return err == nil && old.Node == r.Node && old.Restart == r.Restart && old.Start == r.Start
+	})
+	return strings.TrimLeft(strings.Join(append(words, r.Summary()), " "), " ")
+}
