@@ -38,6 +38,7 @@ type Controller interface {
 	UpdateNode(ctx context.Context, node string, gres []slurm.GRES, extra string) error
 	Job(ctx context.Context, id uint32) (slurm.Job, error)
 	Queue(ctx context.Context) (slurm.Queue, error)
+	Jobs(ctx context.Context) ([]slurm.Job, error)
 	Config(ctx context.Context) (slurm.Config, error)
 	RequeueHold(ctx context.Context, id uint32) error
 	Release(ctx context.Context, id uint32) error

@@ -130,6 +130,10 @@ func (r remote) UpdateNode(_ context.Context, node string, gres []slurm.GRES, ex
 func (r remote) Job(_ context.Context, id uint32) (j slurm.Job, err error) {
 	return j, r.do(Request{Op: "Job", Job: id}, &j)
 }
+func (r remote) Jobs(context.Context) (all []slurm.Job, err error) {
+	return all, r.do(Request{Op: "Jobs"}, &all)
+}
+
 func (r remote) Queue(context.Context) (q slurm.Queue, err error) {
 	return q, r.do(Request{Op: "Queue"}, &q)
 }
@@ -168,6 +172,8 @@ func (s *Server) Do(req Request, rep *Reply) error {
 		err = s.fake.UpdateNode(ctx, req.Node, req.GRES, req.Text)
 	case "Job":
 		out, err = s.fake.Job(ctx, req.Job)
+	case "Jobs":
+		out, err = s.fake.Jobs(ctx)
 	case "Queue":
 		out, err = s.fake.Queue(ctx)
 	case "Config":

@@ -139,14 +139,11 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 				return err
 			}
 			failpoint.Hit(failpoint.Lowered)
-			if look, node, err = a.read(ctx); err != nil {
+			if node, err = a.recount(ctx); err != nil {
 				return err
 			}
 		}
 		if node.Unregistered != d.withheld || !a.adopt(d) { // slurmd registered, or something was taken, since the plan was made
-			if lowered {
-				continue
-			}
 			if look, node, err = a.read(ctx); err != nil {
 				return err
 			}
@@ -328,6 +325,18 @@ func (a *Agent) read(ctx context.Context) (look plan.Look, node slurm.Node, err 
 		return look, node, err
 	}
 	return look, node, a.account(ctx, look.Queue.On(a.cfg.Node))
+}
+
+// recount asks for what a plan that is made already needs to know: this node, then the jobs.
+func (a *Agent) recount(ctx context.Context) (node slurm.Node, err error) {
+	if node, err = a.ctl.Node(ctx, a.cfg.Node); err != nil {
+		return node, err
+	}
+	jobs, err := a.ctl.Jobs(ctx)
+	if err != nil {
+		return node, err
+	}
+	return node, a.account(ctx, slurm.On(jobs, a.cfg.Node))
 }
 
 // account counts the jobs that are on the node.

@@ -95,8 +95,11 @@ type Queue struct {
 
 // On lists the jobs that may be on a node: running, starting, suspended or completing. A job that runs on several nodes and is still completing elsewhere
 // only is not listed: slurmctld shows a completing job's remaining nodes.
-func (q Queue) On(node string) (on []Job) {
-	for _, j := range q.All {
+func (q Queue) On(node string) []Job { return On(q.All, node) }
+
+// On does the same with a list of jobs.
+func On(jobs []Job, node string) (on []Job) {
+	for _, j := range jobs {
 		if j.Present() && slices.Contains(j.Nodes, node) {
 			on = append(on, j)
 		}
@@ -106,12 +109,15 @@ func (q Queue) On(node string) (on []Job) {
 
 // Queue reads all jobs: one request, and a second one while jobs wait. ErrUnreachable.
 func (c *Client) Queue(ctx context.Context) (q Queue, err error) {
-	if q.All, err = c.queue(ctx, "-t", "all"); err != nil {
+	if q.All, err = c.Jobs(ctx); err != nil {
 		return q, err
 	}
 	q.Waiting, err = c.complete(ctx, toWaiting(q.All))
 	return q, err
 }
+
+// Jobs reads all jobs with one request, as [Queue].All has them. ErrUnreachable.
+func (c *Client) Jobs(ctx context.Context) ([]Job, error) { return c.queue(ctx, "-t", "all") }
 
 // complete adds what 22.05 shows in another format only.
 func (c *Client) complete(ctx context.Context, waiting []Waiting) ([]Waiting, error) {

@@ -131,6 +131,17 @@ func (f *Fake) Queue(context.Context) (out slurm.Queue, err error) {
 	return out, err
 }
 
+// Jobs answers like slurm.Client.Jobs.
+func (f *Fake) Jobs(context.Context) (all []slurm.Job, err error) {
+	err = f.call(Call{Op: "Jobs"}, func() error {
+		for _, j := range f.sorted() {
+			all = append(all, j.view(false))
+		}
+		return nil
+	})
+	return all, err
+}
+
 func (f *Fake) waiting() (all []slurm.Waiting) {
 	for _, j := range f.sorted() {
 		if j.State == "PENDING" {

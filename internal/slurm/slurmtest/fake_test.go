@@ -20,6 +20,7 @@ type controller interface {
 	Nodes(ctx context.Context) ([]slurm.Node, error)
 	UpdateNode(ctx context.Context, node string, gres []slurm.GRES, extra string) error
 	Queue(ctx context.Context) (slurm.Queue, error)
+	Jobs(ctx context.Context) ([]slurm.Job, error)
 	Job(ctx context.Context, id uint32) (slurm.Job, error)
 	Config(ctx context.Context) (slurm.Config, error)
 	RequeueHold(ctx context.Context, id uint32) error
