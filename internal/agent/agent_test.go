@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"caelum/internal/api"
+	"caelum/internal/plan"
 	"caelum/internal/slurm"
 	"caelum/internal/slurm/slurmtest"
 )
@@ -483,5 +484,40 @@ func TestGivingUp(t *testing.T) {
 	j, _ := w.fake.Job(context.Background(), id)
 	if j.State != "PENDING" || j.AdminComment != "caelum:released caelum:requeued=4 caelum:no-room=1g.5gb:1@n1" {
 		t.Errorf("%s, admin_comment %q", j.State, j.AdminComment)
+	}
+}
+
+// TestExpectedEnd: the others are told when a job is expected to end: what was learned, and its limit once it has outlived that.
+func TestExpectedEnd(t *testing.T) {
+	w := newWorld(t, 1)
+	j := job(1, "7g.40gb:1")
+	j.AdminComment, j.TimeLimit = slurm.MarkRuns+"600", time.Hour
+	id := w.submit(j)
+	w.publish()
+	w.fake.Tick()
+	w.lease(id)
+	for _, c := range []struct {
+		after time.Duration
+		want  time.Duration // from the start
+	}{{time.Minute, 10 * time.Minute}, {11 * time.Minute, time.Hour}} {
+		w.fake.Advance(c.after)
+		w.publish()
+		n, err := w.fake.Node(context.Background(), "n1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		state, err := plan.Parse(plan.In(n.Extra))
+		if err != nil {
+			t.Fatal(err)
+		}
+		started, _ := w.fake.Job(context.Background(), id)
+		for i := range state.GPUs[0].Busy.Indices() {
+			if got := state.GPUs[0].Ends[i] - float64(started.Start.Unix()); got != c.want.Seconds() {
+				t.Errorf("after %v it is expected to end %v s after its start, want %v", c.after, got, c.want)
+			}
+		}
+		if state.GPUs[0].Busy == 0 {
+			t.Fatal("nothing is busy")
+		}
 	}
 }

@@ -98,10 +98,15 @@ func (a *Agent) view() []offer.GPU {
 	return gpus
 }
 
-// endOf is when a job on the node is expected to end, in Unix seconds; +Inf: nobody knows. The caller holds a.mu.
+// endOf is when a job on the node is expected to end, in Unix seconds; +Inf: nobody knows. One that has outlived what was expected of it is taken to run to its limit. The
+// caller holds a.mu.
 func (a *Agent) endOf(job uint32) float64 {
-	if end := a.here[job].End; !end.IsZero() {
+	j := a.here[job]
+	if end := j.Start.Add(j.Learned()); end.After(a.now()) && !j.Start.IsZero() && j.Learned() > 0 {
 		return float64(end.Unix())
+	}
+	if !j.End.IsZero() {
+		return float64(j.End.Unix())
 	}
 	return math.Inf(1)
 }

@@ -127,7 +127,7 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 		e.On, e.Verdict = v.On(r.Spots), First
 		e.Text = fmt.Sprintf("it is the first that has to wait: there is no room for %s, and nobody knows when there will be", wants)
 		if e.At = v.unix(r.At); e.At > 0 {
-			e.Text = fmt.Sprintf("it is the first that has to wait: %s is kept for it on %s from %s, when those in its way have reached their time limits, if not sooner",
+			e.Text = fmt.Sprintf("it is the first that has to wait: %s is kept for it on %s from %s, when those in its way are expected to have ended",
 				wants, strings.Join(e.On, ", "), clock(e.At))
 		}
 		return e, nil
@@ -160,7 +160,7 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 	e.Verdict, e.Text = NoRoom, fmt.Sprintf("there is no room for %s", wants)
 	if first := v.Reserve(j, why); v.unix(first.At) > 0 {
 		e.At, e.On = v.unix(first.At), v.On(first.Spots)
-		e.Text += fmt.Sprintf("; the first comes free on %s at %s, when those in its way have reached their time limits, if not sooner", strings.Join(e.On, ", "), clock(e.At))
+		e.Text += fmt.Sprintf("; the first comes free on %s at %s, when those in its way are expected to have ended", strings.Join(e.On, ", "), clock(e.At))
 	}
 	return e, nil
 }

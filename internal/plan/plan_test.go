@@ -480,3 +480,12 @@ func TestForgotten(t *testing.T) {
 		}
 	}
 }
+
+// TestLearned: a job is expected to run as long as was learned, and may run to its limit.
+func TestLearned(t *testing.T) {
+	w := waits(1, "1g.5gb", 1, 1)
+	w.AdminComment = slurm.MarkRuns + "600"
+	if j := Job(w); j.Runs != 600 || j.Limit != 3600 {
+		t.Errorf("%+v", j)
+	}
+}

@@ -85,17 +85,17 @@ func (v *View) recent(all []slurm.Job) {
 	slices.SortStableFunc(jobs, func(a, b slurm.Job) int { return cmp.Or(a.Submit.Compare(b.Submit), cmp.Compare(a.ID, b.ID)) })
 	var recent place.Recent
 	for _, j := range jobs {
-		recent.Asked(place.Request{Profile: j.SlicesPerNode()[0].Type, Duration: limitOf(j)})
+		recent.Asked(place.Request{Profile: j.SlicesPerNode()[0].Type, Duration: seconds(j.Expected())})
 	}
 	v.Weights, v.MeanDuration = recent.Weights(), recent.MeanDuration()
 }
 
-// limitOf is how long a job can run, in seconds; +Inf: for ever.
-func limitOf(j slurm.Job) float64 {
-	if j.TimeLimit == 0 {
+// seconds of a time that is infinite if it is 0.
+func seconds(d time.Duration) float64 {
+	if d == 0 {
 		return math.Inf(1)
 	}
-	return j.TimeLimit.Seconds()
+	return d.Seconds()
 }
 
 func (v *View) queue(look Look) {
@@ -215,7 +215,7 @@ func startable(look Look) (all []slurm.Waiting) {
 
 // Job is what a waiting job needs.
 func Job(w slurm.Waiting) *offer.Job {
-	j := &offer.Job{ID: w.ID, Nodes: max(w.NumNodes, 1), Runs: limitOf(w.Job), Limit: limitOf(w.Job)}
+	j := &offer.Job{ID: w.ID, Nodes: max(w.NumNodes, 1), Runs: seconds(w.Expected()), Limit: seconds(w.TimeLimit)}
 	for _, g := range w.SlicesPerNode() {
 		if g.Type != "" && g.Type != slurm.ClosedType {
 			j.Wants = append(j.Wants, offer.Want{Profile: g.Type, Count: g.Count})

@@ -1,6 +1,10 @@
 package slurm
 
-import "time"
+import (
+	"cmp"
+	"strconv"
+	"time"
+)
 
 // Job is a job as slurmctld has it. Times that are not known are zero.
 type Job struct {
@@ -112,3 +116,19 @@ func (j Job) Present() bool {
 	}
 	return true
 }
+
+// Learned is how long earlier runs say that the job will run, at most its time limit; 0: nothing.
+func (j Job) Learned() time.Duration {
+	seconds, err := strconv.ParseUint(Mark(j.AdminComment, MarkRuns), 10, 31)
+	if err != nil {
+		return 0
+	}
+	learned := time.Duration(seconds) * time.Second
+	if j.TimeLimit > 0 {
+		return min(learned, j.TimeLimit)
+	}
+	return learned
+}
+
+// Expected is how long the job is expected to run: what was learned, else its time limit; 0: nobody knows.
+func (j Job) Expected() time.Duration { return cmp.Or(j.Learned(), j.TimeLimit) }

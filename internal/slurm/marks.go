@@ -13,6 +13,8 @@ const (
 	MarkReleased = "caelum:released"
 	// MarkSized comes before the profile that Caelum chose for a job that named none.
 	MarkSized = "caelum:sized="
+	// MarkRuns comes before how long the job is expected to run, in seconds.
+	MarkRuns = "caelum:runs="
 	// MarkKey comes before the job's key, 16 hexadecimal digits.
 	MarkKey = "caelum:key="
 )

@@ -1,6 +1,9 @@
 package slurm
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 func TestEligible(t *testing.T) {
 	const mark = "caelum:key=0123456789abcdef caelum:held"
@@ -36,6 +39,29 @@ func TestEligible(t *testing.T) {
 		w := Waiting{Job: Job{State: "PENDING", Reason: tc.reason, AdminComment: tc.comment, Priority: tc.priority, Problem: tc.problem}}
 		if w.Eligible() != tc.eligible || w.HeldByMark() != tc.held {
 			t.Errorf("%+v: eligible %v, held by mark %v", tc, w.Eligible(), w.HeldByMark())
+		}
+	}
+}
+
+// TestLearned: what earlier runs say counts up to the time limit, and nonsense is nothing.
+func TestLearned(t *testing.T) {
+	for _, c := range []struct {
+		comment           string
+		limit             time.Duration
+		learned, expected time.Duration
+	}{
+		{"", time.Hour, 0, time.Hour},
+		{"", 0, 0, 0},
+		{"caelum:key=x caelum:runs=600 JS1:a", time.Hour, 10 * time.Minute, 10 * time.Minute},
+		{"caelum:runs=600", 0, 10 * time.Minute, 10 * time.Minute},
+		{"caelum:runs=7200", time.Hour, time.Hour, time.Hour},
+		{"caelum:runs=-1", time.Hour, 0, time.Hour},
+		{"caelum:runs=99999999999999999999", time.Hour, 0, time.Hour},
+		{"caelum:runs=", time.Hour, 0, time.Hour},
+	} {
+		j := Job{AdminComment: c.comment, TimeLimit: c.limit}
+		if j.Learned() != c.learned || j.Expected() != c.expected {
+			t.Errorf("%q, limit %v: learned %v, expected %v", c.comment, c.limit, j.Learned(), j.Expected())
 		}
 	}
 }
