@@ -102,8 +102,8 @@ func (l *load) one(early bool) {
 		l.line("srun -N2 -n2 --gres=gpu:1,mig:%s:1 ./worker %.1f >srun-%d.out &", profiles[both], seconds, l.jobs)
 	case kind < 88 || !early: // cancelled: waiting, in its prolog, or running
 		l.line("id=$(%s); echo $id >>cancelled; (sleep %.1f; scancel $id) &", batch("--gres=mig:"+p+":1"), 4*l.rng.Float64())
-	default: // sent back, if it runs by then
-		l.line("id=$(%s); (sleep %.1f; scontrol requeuehold $id; sleep %d; scontrol release $id) &", batch("--gres=mig:"+p+":1"), 1+3*l.rng.Float64(), requeueSeconds)
+	default: // sent back, if it runs by then; slurmctld may be away when it is to be released
+		l.line("id=$(%s); (sleep %.1f; scontrol requeuehold $id && sleep %d && until scontrol release $id; do sleep 1; done) &", batch("--gres=mig:"+p+":1"), 1+3*l.rng.Float64(), requeueSeconds)
 	}
 }
 
