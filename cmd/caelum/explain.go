@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,11 +24,11 @@ func newExplain(g *globals) *cobra.Command {
 		Long: `explain makes the plan that the agents make, from what slurmctld shows of nodes and queue, and says what it has in mind for a job. It runs wherever squeue
 and scontrol do. Where slurm.conf hides others' jobs (PrivateData=jobs), only an operator's plan is the agents'.`,
 		Example: `  caelum explain 4711
+  caelum explain 4711_3
   caelum explain 4711 --json | jq -r .verdict`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := jobID(args[0])
-			if err != nil {
+			if _, _, err := jobRef(args[0]); err != nil {
 				return err
 			}
 			cfg, err := agent.LoadConfig(config)
@@ -44,7 +45,7 @@ and scontrol do. Where slurm.conf hides others' jobs (PrivateData=jobs), only an
 			if err != nil {
 				return err
 			}
-			e, err := plan.Explain(look, policy, id)
+			e, err := plan.Explain(look, policy, find(look.Queue.All, args[0]))
 			if err != nil {
 				return err
 			}
@@ -67,10 +68,37 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 		fmt.Fprintf(w, ", is number %d of %d that wait for slices", e.Place, e.Of)
 	}
 	_, err := fmt.Fprintf(w, "\n%s\n", printable(e.Text))
-	if e.State == "PENDING" && err == nil {
-		_, err = fmt.Fprintf(w, "slurmctld's reason: %s\n", printable(e.Reason))
+	if e.State != "PENDING" || err != nil {
+		return err
 	}
+	if e.Held {
+		e.Reason += ", and it is Caelum that holds it, and releases it"
+	}
+	_, err = fmt.Fprintf(w, "slurmctld's reason: %s\n", printable(e.Reason))
 	return err
+}
+
+// find is the id of the job that a text names as squeue does: a number, or an array's and a task's (12_2).
+func find(jobs []slurm.Job, text string) uint32 {
+	id, task, _ := jobRef(text)
+	for _, j := range jobs {
+		if task != "" && j.ArrayJob == id && j.ArrayTask == task {
+			return j.ID
+		}
+	}
+	return id
+}
+
+// jobRef reads a job's id from the command line, and the array's task if it names one.
+func jobRef(text string) (id uint32, task string, err error) {
+	text, task, isTask := strings.Cut(text, "_")
+	if isTask {
+		if _, err := strconv.ParseUint(task, 10, 32); err != nil {
+			return 0, "", usageError{fmt.Errorf("%q is no task of an array: want a number", task)}
+		}
+	}
+	id, err = jobID(text)
+	return id, task, err
 }
 
 // jobID reads a job's id from the command line.

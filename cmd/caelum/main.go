@@ -118,7 +118,7 @@ func ask[T any](g *globals, call func(context.Context, *api.Client) (T, error)) 
 	v, err := call(ctx, client)
 	var answer *api.Error
 	if err != nil && !errors.As(err, &answer) {
-		err = fmt.Errorf("%w on %s (%s); is caelumd running here? try `systemctl status caelumd`", errNoAgent, client.Socket(), api.Reason(err))
+		err = fmt.Errorf("%w on %s (%s); is caelumd running here? try `systemctl status caelumd`; for a job on another node `srun --jobid ID --overlap caelum job ID`", errNoAgent, client.Socket(), api.Reason(err))
 	}
 	return v, err
 }

@@ -12,6 +12,7 @@ import (
 
 	"caelum/internal/api"
 	"caelum/internal/gpu/gputest"
+	"caelum/internal/slurm"
 )
 
 func TestMain(m *testing.M) {
@@ -88,15 +89,30 @@ func (fixed) Job(_ context.Context, id uint32) (*api.Lease, error) {
 
 func (fixed) Status(context.Context) (*api.Status, error) {
 	return &api.Status{
-		Node: "n1", PublishError: "slurmctld cannot be reached", Profiles: []string{"1g.5gb", "3g.20gb"}, Stale: []string{"1g.6gb"},
+		Node: "n1", PublishError: "slurmctld cannot be reached", Closed: "IDLE+DRAIN", Profiles: []string{"1g.5gb", "3g.20gb"}, Stale: []string{"1g.6gb"},
 		Reserved: &api.Reservation{Job: 12, At: 1795237049, Slices: []api.ReservedSlice{{GPU: 1, Placement: api.Placement{Profile: "7g.40gb", Start: 0, Size: 8}}}},
 		GPUs: []api.GPU{
 			{Index: 0, Model: "NVIDIA A100-SXM4-40GB", Layout: "|....|....|1g.5gb|....|3g.20gb=====|", Instances: []api.Instance{
 				{Placement: api.Placement{Profile: "1g.5gb", Start: 2, Size: 1}, UUID: "MIG-9", State: "foreign"},
-				{Placement: api.Placement{Profile: "3g.20gb", Start: 4, Size: 4}, UUID: "MIG-7", State: "leased", Job: 7},
+				{Placement: api.Placement{Profile: "3g.20gb", As: "2g.20gb", Start: 4, Size: 4}, UUID: "MIG-7", State: "leased", Job: 7},
 			}, Offers: []api.Placement{{Profile: "1g.5gb", Start: 0, Size: 1}, {Profile: "1g.5gb", Start: 1, Size: 1}, {Profile: "1g.5gb", As: "1g.6gb", Start: 3, Size: 1}}},
 			{Index: 1, Model: "NVIDIA A100-SXM4-40GB", Problem: "MIG mode is off; turn it on with `nvidia-smi -i 1 -mig 1`"},
 		},
 		Leases: []api.Lease{lease},
 	}, nil
+}
+
+// TestFind: a job is named as squeue names it, an array's tasks too.
+func TestFind(t *testing.T) {
+	jobs := []slurm.Job{{ID: 7}, {ID: 12, ArrayJob: 12, ArrayTask: "3-5"}, {ID: 14, ArrayJob: 12, ArrayTask: "2"}}
+	for text, want := range map[string]uint32{"7": 7, "12": 12, "12_2": 14, "12_9": 12, "8": 8} {
+		if got := find(jobs, text); got != want {
+			t.Errorf("%s is %d, want %d", text, got, want)
+		}
+	}
+	for _, text := range []string{"", "x", "12_", "12_x", "_2", "0", "-1", "12_2_3"} {
+		if _, _, err := jobRef(text); err == nil {
+			t.Errorf("%q is taken", text)
+		}
+	}
 }

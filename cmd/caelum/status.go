@@ -49,6 +49,9 @@ func printStatus(w io.Writer, s *api.Status, now time.Time) error {
 	if s.PublishError != "" {
 		fmt.Fprintf(w, "cannot publish: %s\n", printable(s.PublishError))
 	}
+	if s.Closed != "" {
+		fmt.Fprintf(w, "slurmctld starts nothing here, so nothing is on offer: the node is %s\n", printable(s.Closed))
+	}
 	if len(s.Stale) > 0 {
 		fmt.Fprintf(w, "slurm.conf has %s, which this node's driver does not report (it has %s): jobs that ask for that never start here; see `caelum doctor`\n",
 			strings.Join(s.Stale, ", "), strings.Join(s.Profiles, ", "))
@@ -80,7 +83,7 @@ func printStatus(w io.Writer, s *api.Status, now time.Time) error {
 			case in.Job != 0:
 				who = fmt.Sprintf("job %d\t%s", in.Job, printable(users[in.Job]))
 			}
-			fmt.Fprintf(table, "  %s\tat %d\t%s\t%s\n", in.Profile, in.Start, in.UUID, who)
+			fmt.Fprintf(table, "  %s\tat %d%s\t%s\t%s\n", in.Profile, in.Start, as(in.As), in.UUID, who)
 		}
 		if err := table.Flush(); err != nil {
 			return err

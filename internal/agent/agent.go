@@ -84,6 +84,7 @@ type Agent struct {
 	published   map[string]int
 	publishedAt time.Time
 	publishErr  error
+	closed      string   // the node's state if slurmctld starts nothing on it
 	stale       []string // profiles that slurm.conf gives the node and the driver does not report
 
 	refusals refusals

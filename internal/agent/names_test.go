@@ -131,6 +131,10 @@ func TestAnotherBoardsName(t *testing.T) {
 	if len(l.Slices) != 1 || l.Slices[0].Profile != "3g.20gb" || l.Slices[0].As != "2g.20gb" {
 		t.Fatalf("the job has %+v", l)
 	}
+	status, _ = w.agent.Status(context.Background())
+	if in := status.GPUs[0].Instances; len(in) != 1 || in[0].Profile != "3g.20gb" || in[0].As != "2g.20gb" {
+		t.Errorf("the status has %+v", in)
+	}
 	w.stop()
 	w.start()
 	second := sized()

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"caelum/internal/api"
@@ -121,6 +122,7 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 		return err
 	}
 	a.noteStale(node)
+	a.noteClosed(node)
 	a.retype(ctx, look.Queue.Waiting)
 	for range maxReplans {
 		d := a.plan(look, node)
@@ -186,6 +188,16 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 		return nil
 	}
 	return errBusy
+}
+
+// noteClosed keeps the state of a node on which slurmctld starts nothing, for whoever asks why nothing is on offer.
+func (a *Agent) noteClosed(node slurm.Node) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed = ""
+	if !node.Able() {
+		a.closed = strings.Join(node.States, "+")
+	}
 }
 
 // draft is a plan with what it was made from.

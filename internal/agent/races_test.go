@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -195,6 +196,9 @@ func TestDrainingNodeOffersNothing(t *testing.T) {
 	w.publish()
 	if free := w.offers(); len(free) > 0 {
 		t.Errorf("on offer: %v", free)
+	}
+	if s, _ := w.agent.Status(context.Background()); !strings.Contains(s.Closed, "DRAIN") {
+		t.Errorf("the status says that it is closed as %q", s.Closed)
 	}
 	if _, err := w.agent.Job(context.Background(), id); err != nil {
 		t.Error(err)

@@ -18,7 +18,7 @@ var Version = "development"
 func (a *Agent) Status(context.Context) (*api.Status, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := &api.Status{Node: a.cfg.Node, Version: Version, Profiles: a.profiles, Stale: a.stale, Published: maps.Clone(a.published), Reserved: a.reserved}
+	s := &api.Status{Node: a.cfg.Node, Version: Version, Profiles: a.profiles, Stale: a.stale, Published: maps.Clone(a.published), Reserved: a.reserved, Closed: a.closed}
 	if !a.publishedAt.IsZero() {
 		s.PublishedAt = a.publishedAt.Unix()
 	}
@@ -52,7 +52,9 @@ func (a *Agent) statusOf(i int, c *card) api.GPU {
 		} else if in.Job != 0 {
 			state = "leased"
 		}
-		g.Instances = append(g.Instances, api.Instance{Placement: place(p), GI: in.GI, UUID: in.UUID, State: state, Job: in.Job})
+		at := place(p)
+		at.As = a.countedAs(in)
+		g.Instances = append(g.Instances, api.Instance{Placement: at, GI: in.GI, UUID: in.UUID, State: state, Job: in.Job})
 	}
 	for _, f := range c.foreign {
 		g.Instances = append(g.Instances, api.Instance{Placement: api.Placement{Profile: f.Profile, Start: f.Start, Size: f.Size}, GI: f.GI, UUID: f.UUID, State: "foreign"})
@@ -71,6 +73,20 @@ func (a *Agent) statusOf(i int, c *card) api.GPU {
 		g.Offers = append(g.Offers, on)
 	}
 	return g
+}
+
+// countedAs is another board's profile that slurmctld counts an instance as, empty if it is none. The caller holds a.mu.
+func (a *Agent) countedAs(in *instance) string {
+	l := a.leases[in.Job]
+	if l == nil {
+		return ""
+	}
+	for _, s := range l.Slices {
+		if s.UUID == in.UUID {
+			return s.As
+		}
+	}
+	return ""
 }
 
 // Job implements api.Handler.

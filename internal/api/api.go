@@ -72,6 +72,8 @@ type Status struct {
 	// PublishedAt is that time, Unix seconds; PublishError is why publishing has failed since.
 	PublishedAt  int64  `json:"published_at"`
 	PublishError string `json:"publish_error,omitempty"`
+	// Closed is why nothing is put on offer: the state in which slurmctld starts nothing here.
+	Closed string `json:"closed,omitempty"`
 }
 
 // GPU is one GPU of the node.

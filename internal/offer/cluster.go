@@ -237,8 +237,8 @@ func (c *Cluster) now(j *Job) []int {
 	return slices.DeleteFunc(c.nodesOf(j), func(n int) bool { return slices.Contains(j.Later, n) })
 }
 
-// may reports whether a job could start on a node now if it had its slices there.
-func (j *Job) may(node int) bool {
+// May reports whether a job could start on a node now if it had its slices there.
+func (j *Job) May(node int) bool {
 	return (j.On == nil || slices.Contains(j.On, node)) && !slices.Contains(j.Later, node)
 }
 

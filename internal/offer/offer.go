@@ -131,7 +131,7 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 		}
 		plan.Reserved = c.Reserve(jobs[head], why)
 		plan.Reserved.Job = head
-		if strict || !overtake(jobs[:min(len(jobs), head+1+Depth)], head, &plan, serve) {
+		if strict || !c.overtake(jobs[:min(len(jobs), head+1+Depth)], head, &plan, serve) {
 			break
 		}
 	}
@@ -166,7 +166,7 @@ func (c *Cluster) inTurn(plan *Plan, jobs []*Job) {
 	front := map[string][]turn{} // by name
 	for k, spots := range plan.Spots {
 		early := slices.ContainsFunc(spots, func(at Spot) bool {
-			return slices.ContainsFunc(front[name(at)], func(t turn) bool { return nodeOf[at.GPU] < t.last && t.job.may(nodeOf[at.GPU]) })
+			return slices.ContainsFunc(front[name(at)], func(t turn) bool { return nodeOf[at.GPU] < t.last && t.job.May(nodeOf[at.GPU]) })
 		})
 		last := map[string]int{}
 		for _, at := range spots {
@@ -185,16 +185,16 @@ func (c *Cluster) inTurn(plan *Plan, jobs []*Job) {
 	}
 }
 
-// overtake serves the first behind the head that does not delay it, false if nobody can be: nobody who wants what somebody in front of him waits for, since
-// slurmctld would give it to him, who would delay the head. Then the head is asked again, and may get another reservation: what it is to wait for may have become better.
-func overtake(jobs []*Job, head int, plan *Plan, serve func(k int, j *Job, r *Reservation) (bool, place.Choice)) bool {
+// overtake serves the first behind the head that does not delay it, false if nobody can be: nobody who wants what somebody in front of him waits for and may have on the same
+// node, since slurmctld would give it to him, who would delay the head. Then the head is asked again, and may get another reservation: what it is to wait for may have become better.
+func (c *Cluster) overtake(jobs []*Job, head int, plan *Plan, serve func(k int, j *Job, r *Reservation) (bool, place.Choice)) bool {
 	waited := queue{}
 	for k := head; k < len(jobs); k++ {
 		if plan.Spots[k] != nil {
 			continue
 		}
-		if k > head && !waited.wants(jobs[k]) {
-			if served, _ := serve(k, jobs[k], plan.Reserved); served {
+		if left := waited.leaves(c, jobs[k]); k > head && left != nil {
+			if served, _ := serve(k, left, plan.Reserved); served {
 				return true
 			}
 		}

@@ -301,6 +301,8 @@ func TestTurns(t *testing.T) {
 		served []uint32
 	}{
 		{"the first on the second node only, the others on the first only", []*Job{job(9, 1), job(1, 0), job(2, 0)}, []uint32{9, 1, 2}},
+		{"the first waits for the first node, the others need not", []*Job{job(9, 0), job(8, 0), job(7, 0), job(1), job(2)}, []uint32{9, 8, 1, 2}},
+		{"the first may wait for either node", []*Job{job(9, 0), job(8, 0), job(7, 1), job(6, 1), job(5), job(1, 0), job(2, 1)}, []uint32{9, 8, 7, 6}},
 		{"the first is on the second node and may run on the first", []*Job{job(9, 1), job(8, 1), job(7, 0, 1), job(1, 0)}, []uint32{9, 8, 7, 1}},
 	} {
 		c1 := NewCluster(place.Reach, node(), node())

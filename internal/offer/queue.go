@@ -19,28 +19,26 @@ func (q queue) add(j *Job) {
 	}
 }
 
-// wants reports whether somebody waits for anything that a job wants.
-func (q queue) wants(j *Job) bool {
-	for w := range j.wanted {
-		if w.node != everywhere && q.has(w.profile, w.node) || w.node == everywhere && q.anywhere(w.profile) {
-			return true
-		}
+// leaves is what a job may have without overtaking anybody: it, on the nodes on which nobody waits for what it wants; nil if these are too few.
+func (q queue) leaves(c *Cluster, j *Job) *Job {
+	nodes := c.now(j)
+	on := slices.DeleteFunc(slices.Clone(nodes), func(n int) bool {
+		return slices.ContainsFunc(j.Wants, func(w Want) bool { return q.has(w.Profile, n) })
+	})
+	switch {
+	case len(on) < max(j.Nodes, 1):
+		return nil
+	case len(on) == len(nodes):
+		return j
 	}
-	return false
+	left := *j
+	left.On = on
+	return &left
 }
 
 // has reports whether somebody waits for a profile who could have it on this node.
 func (q queue) has(profile string, node int) bool {
 	return q[wanted{profile, everywhere}] || q[wanted{profile, node}]
-}
-
-func (q queue) anywhere(profile string) bool {
-	for w := range q {
-		if w.profile == profile {
-			return true
-		}
-	}
-	return false
 }
 
 // wanted yields what a job wants and where.

@@ -25,6 +25,7 @@ const (
 	Planned     Verdict = "planned"      // its slices are about to be put on offer
 	First       Verdict = "first"        // it is the first that has to wait: room is kept for it
 	Behind      Verdict = "behind"       // there would be room, but it is for somebody in front
+	Lacks       Verdict = "lacks"        // there would be room, but something else keeps it from starting there
 	NoRoom      Verdict = "no-room"      // there is none
 )
 
@@ -45,6 +46,8 @@ type Explanation struct {
 	At int64 `json:"at,omitempty"`
 	// Before is the waiting job that is served first.
 	Before uint32 `json:"before,omitempty"`
+	// Held: job_submit.lua or an agent holds it, and an agent releases it.
+	Held bool `json:"held,omitempty"`
 }
 
 // Explain says why the job with this id waits, by the plan that agents make from the same look. ErrNoJob.
@@ -66,7 +69,7 @@ func Explain(look Look, policy place.Policy, id uint32) (Explanation, error) {
 		return say(Started, "it has started on %s, and has asked for no slice of a known size", strings.Join(j.Nodes, ", "))
 	case j.Holds():
 		e.On = j.Nodes
-		return say(Started, "it has started on %s and holds %s there; `caelum job %d` on the node shows which", strings.Join(j.Nodes, ", "), wants, id)
+		return say(Started, "it has started on %s and has %s there, as Slurm counts it; `caelum job %d` on the node shows the slices", strings.Join(j.Nodes, ", "), wants, id)
 	case j.State != "PENDING":
 		return say(Over, "it is %s", j.State)
 	}
@@ -75,17 +78,20 @@ func Explain(look Look, policy place.Policy, id uint32) (Explanation, error) {
 		return say(Started, "it is starting, or has been cancelled")
 	}
 	w := look.Queue.Waiting[at]
+	e.Held = w.HeldByMark()
 	switch {
 	case w.Problem != "":
 		return say(Unreadable, "what it asks for cannot be read: %s", w.Problem)
+	case e.Held && len(Job(w).Wants) == 0:
+		return say(NotEligible, "no slice could be had for it when it started, and it named no size: an agent gives it one and releases it%s", notBefore(w, look.At))
 	case len(Job(w).Wants) == 0:
 		return say(NoSlice, "it asks for no slice of a known size, so no slice keeps it waiting")
-	case w.Priority == 0 && !w.Releasable(look.At) && w.HeldByMark():
-		return say(NotEligible, "it may start at %s at the earliest, and is released when its slices are on offer after that", w.Job.Eligible.Format(time.DateTime))
+	case w.Priority == 0 && !w.Releasable(look.At) && e.Held:
+		return say(NotEligible, "it is released when its slices are on offer%s", notBefore(w, look.At))
 	case w.Priority == 0 && !w.Releasable(look.At):
 		return say(NotEligible, "it is held (%s): whoever holds it has to release it", w.Reason)
 	case !w.Eligible() && !w.Releasable(look.At):
-		return say(NotEligible, "slurmctld would not start it now, whatever is free: %s", w.Reason)
+		return say(NotEligible, "slurmctld would not start it now, whatever is free: %s%s", w.Reason, notBefore(w, look.At))
 	}
 	v := New(look, policy, nil)
 	p := v.Plan()
@@ -101,7 +107,7 @@ func Explain(look Look, policy place.Policy, id uint32) (Explanation, error) {
 		}
 	}
 	if at < 0 {
-		return say(Nowhere, "no node takes it now, whatever slices are free there: %s", v.why(w, look.Nodes))
+		return say(Nowhere, "no node takes it, whatever slices are free: %s", v.why(w, look.Nodes))
 	}
 	return v.explain(e, p, at, wants)
 }
@@ -125,7 +131,7 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 	r := p.Reserved
 	if r != nil && r.Job == k {
 		e.On, e.Verdict = v.On(r.Spots), First
-		e.Text = fmt.Sprintf("it is the first that has to wait: there is no room for %s, and nobody knows when there will be", wants)
+		e.Text = fmt.Sprintf("it is the first that has to wait: there is no room for %s%s", wants, nobodyKnows)
 		if e.At = v.unix(r.At); e.At > 0 {
 			e.Text = fmt.Sprintf("it is the first that has to wait: %s is kept for it on %s from %s, when those in its way are expected to have ended",
 				wants, strings.Join(e.On, ", "), clock(e.At))
@@ -141,7 +147,7 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 	spots, why := v.Find(j, nil)
 	if spots != nil {
 		e.Verdict, e.On = Behind, v.On(spots)
-		front := v.sameProfile(p, k)
+		front := v.sameProfile(p, k, spots)
 		switch {
 		case front != nil:
 			e.Before = front.ID
@@ -157,12 +163,34 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 		}
 		return e, nil
 	}
-	e.Verdict, e.Text = NoRoom, fmt.Sprintf("there is no room for %s", wants)
-	if first := v.Reserve(j, why); v.unix(first.At) > 0 {
-		e.At, e.On = v.unix(first.At), v.On(first.Spots)
-		e.Text += fmt.Sprintf("; the first comes free on %s at %s, when those in its way are expected to have ended", strings.Join(e.On, ", "), clock(e.At))
+	if j.Later != nil {
+		free := *j
+		free.Later = nil
+		if spots, _ := v.Find(&free, nil); spots != nil {
+			e.Verdict, e.On = Lacks, v.On(spots)
+			e.Text = fmt.Sprintf("there is room for %s on %s, where something else keeps it from starting: %s", wants, strings.Join(e.On, ", "), v.later(w, spots))
+			return e, nil
+		}
 	}
+	e.Verdict, e.Text = NoRoom, fmt.Sprintf("there is no room for %s", wants)
+	first := v.Reserve(j, why)
+	if e.At = v.unix(first.At); e.At == 0 {
+		e.Text += nobodyKnows
+		return e, nil
+	}
+	e.On = v.On(first.Spots)
+	e.Text += fmt.Sprintf("; on %s there may be from %s, when those in its way are expected to have ended, and who is in front of it comes first", strings.Join(e.On, ", "), clock(e.At))
 	return e, nil
+}
+
+const nobodyKnows = ", and nobody knows when there will be"
+
+// notBefore says from when slurmctld would start a job, if that is still to come.
+func notBefore(w slurm.Waiting, now time.Time) string {
+	if !w.Job.Eligible.After(now) {
+		return ""
+	}
+	return ", at " + w.Job.Eligible.Format(time.DateTime) + " at the earliest"
 }
 
 // later says what but slices keeps a job from starting on the nodes where it is planned.
@@ -176,12 +204,13 @@ func (v *View) later(w slurm.Waiting, spots []offer.Spot) string {
 	return ""
 }
 
-// sameProfile is the first in front of the k-th job that waits for a profile that it wants too.
-func (v *View) sameProfile(p offer.Plan, k int) *offer.Job {
+// sameProfile is the first in front of the k-th job that waits for a profile that it wants too, and could have it on one of the nodes where there is room.
+func (v *View) sameProfile(p offer.Plan, k int, room []offer.Spot) *offer.Job {
 	for i := range k {
-		if p.Spots[i] == nil && slices.ContainsFunc(v.Jobs[i].Wants, func(w offer.Want) bool {
+		common := slices.ContainsFunc(v.Jobs[i].Wants, func(w offer.Want) bool {
 			return slices.ContainsFunc(v.Jobs[k].Wants, func(x offer.Want) bool { return x.Profile == w.Profile })
-		}) {
+		})
+		if p.Spots[i] == nil && common && slices.ContainsFunc(v.On(room), func(n string) bool { return v.Jobs[i].May(v.Member(n)) }) {
 			return v.Jobs[i]
 		}
 	}
@@ -192,19 +221,22 @@ func (v *View) sameProfile(p offer.Plan, k int) *offer.Job {
 func (v *View) why(w slurm.Waiting, nodes []slurm.Node) string {
 	var all []string
 	for _, n := range nodes {
-		if In(n.Extra) == "" {
+		_, closed := n.Free("mig")[slurm.ClosedType]
+		if In(n.Extra) == "" && !closed { // the catalogue's, or none of ours
 			continue
 		}
 		m := v.Member(n.Name)
 		why := n.Refuses(w)
 		switch {
+		case In(n.Extra) == "":
+			why = "has no agent that publishes anything (ask `caelum doctor` there)"
 		case why != "":
 		case m < 0:
 			why = "is not ready"
 		case !v.fits(&offer.Job{Wants: Job(w).Wants, Nodes: 1, On: []int{m}}):
-			why = "cannot hold it"
+			why = "cannot hold " + list(w.SlicesPerNode())
 		default:
-			why = "could hold a part of it"
+			why = fmt.Sprintf("would do for one of the %d nodes that it needs", w.NumNodes)
 		}
 		all = append(all, n.Name+" "+why)
 	}

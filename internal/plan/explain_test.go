@@ -42,6 +42,18 @@ func TestExplain(t *testing.T) {
 	runs := slurm.Job{ID: 1, State: "RUNNING", Nodes: []string{"n1"}, PerNode: held.PerNode}
 	down := idle
 	down.States = []string{"DOWN"}
+	silent := idle
+	silent.Extra = ""
+	there := waits(1, "1g.5gb", 1, 1)
+	there.ReqNodes = []string{"n3"}
+	unsized := later
+	unsized.PerNode = []slurm.GRES{{Name: "gpu", Count: 1}}
+	busy := half
+	busy.Name, busy.CPUs, busy.CPUsFree = "n3", 64, 1
+	many := waits(1, "3g.20gb", 1, 1)
+	many.CPUs = 4
+	pinned := waits(3, "3g.20gb", 1, 1)
+	pinned.ReqNodes = []string{"n1"}
 	elsewhere := waits(1, "7g.40gb", 1, 1)
 	elsewhere.Partition = "other"
 	for _, c := range []struct {
@@ -63,8 +75,12 @@ func TestExplain(t *testing.T) {
 		{"a limit", []slurm.Node{idle}, []slurm.Waiting{blocked}, nil, NotEligible, []string{"AssocGrpGRES"}},
 		{"held until its slice is on offer", []slurm.Node{idle}, []slurm.Waiting{marked}, nil, Planned, []string{"n3"}},
 		{"on offer", []slurm.Node{offering(idle, "mig:7g.40gb:1")}, []slurm.Waiting{waits(1, "7g.40gb", 1, 1)}, nil, OnOffer, []string{"n3"}},
-		{"a profile of no board", []slurm.Node{idle}, []slurm.Waiting{waits(1, "9g.90gb", 1, 1)}, nil, Nowhere, []string{"n3 cannot hold it"}},
-		{"more nodes than there are", []slurm.Node{idle}, []slurm.Waiting{waits(1, "1g.5gb", 1, 2)}, nil, Nowhere, nil},
+		{"a profile of no board", []slurm.Node{idle}, []slurm.Waiting{waits(1, "9g.90gb", 1, 1)}, nil, Nowhere, []string{"n3 cannot hold 9g.90gb"}},
+		{"more nodes than there are", []slurm.Node{idle}, []slurm.Waiting{waits(1, "1g.5gb", 1, 2)}, nil, Nowhere, []string{"n3 would do for one of the 2 nodes"}},
+		{"a node without agent", []slurm.Node{silent, full}, []slurm.Waiting{there}, nil, Nowhere, []string{"n3 has no agent", "n1 is not among the nodes"}},
+		{"sent back without a size", []slurm.Node{idle}, []slurm.Waiting{unsized}, nil, NotEligible, []string{"gives it one", unsized.Job.Eligible.Format(time.DateTime)}},
+		{"no CPUs, behind another", []slurm.Node{busy}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1), many}, nil, Lacks, []string{"n3 has 1 CPUs free, and it needs 4"}},
+		{"another waits for the same on another node", []slurm.Node{half, full}, []slurm.Waiting{pinned, waits(1, "3g.20gb", 1, 1)}, nil, Planned, []string{"n2"}},
 		{"a node that is down", []slurm.Node{down}, []slurm.Waiting{waits(1, "1g.5gb", 1, 1)}, nil, Nowhere, []string{"n3 is DOWN"}},
 		{"a partition without nodes", []slurm.Node{idle}, []slurm.Waiting{elsewhere}, nil, Nowhere, []string{"n3 is not in other"}},
 		{"the first that waits", []slurm.Node{full}, []slurm.Waiting{waits(1, "1g.5gb", 1, 1)}, nil, First, []string{"n1", until}},

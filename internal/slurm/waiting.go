@@ -50,10 +50,10 @@ func (w Waiting) HeldByMark() bool {
 	return false
 }
 
-// Sized reports whether Caelum chose the job's profile, so that another board's for as much will do. A job on several nodes stays on boards that are alike.
+// Sized reports whether Caelum chose the job's profile, so that another board's for as much will do.
 func (w Waiting) Sized() bool {
 	mig := w.SlicesPerNode()
-	return len(mig) == 1 && w.NumNodes <= 1 && HasMark(w.AdminComment, MarkSized+mig[0].Type)
+	return len(mig) == 1 && HasMark(w.AdminComment, MarkSized+mig[0].Type)
 }
 
 // toWaiting keeps the pending jobs, in the order in which slurmctld looks at those of one partition tier: priority
