@@ -43,13 +43,21 @@ type load struct {
 	jobs int
 	// keys are the lines of the decision table.
 	keys []string
+	kinds
+}
+
+// kinds says which kinds of jobs there are.
+type kinds struct {
 	// unlike: not all nodes have all profiles, so fewer jobs name one.
 	unlike bool
+	// plain: no salloc and no requeues. slurmctld 22.05.8, started anew after a minute, is not told of the end of an allocation that came meanwhile, and may refuse changes of a
+	// requeued job for ever ("the DB index is being set").
+	plain bool
 }
 
 // mix makes a load of at least n jobs, spread over the given seconds.
-func mix(seed uint64, n int, seconds float64, unlike bool) *load {
-	l := &load{rng: rand.New(rand.NewPCG(seed, 1)), unlike: unlike}
+func mix(seed uint64, n int, seconds float64, k kinds) *load {
+	l := &load{rng: rand.New(rand.NewPCG(seed, 1)), kinds: k}
 	l.script.WriteString("cd; exec 2>>load.err\n")
 	for i, p := range profiles {
 		l.keys = append(l.keys, fmt.Sprintf("key %s %s", predict.Key(predict.KeyInput{
@@ -96,11 +104,11 @@ func (l *load) one(early bool) {
 		l.line("%s", batch(fmt.Sprintf("--array=1-%d --gres=mig:%s:1", n, p)))
 	case kind < 66:
 		l.line("srun --gres=gpu:1,mig:%s:1 ./worker %.1f >srun-%d.out &", p, seconds, l.jobs)
-	case kind < 72:
+	case kind < 72 && !l.plain:
 		l.line("salloc --gres=mig:%s:1 srun ./worker %.1f >salloc-%d.out &", p, seconds, l.jobs)
 	case kind < 76: // at the same time on both nodes
 		l.line("srun -N2 -n2 --gres=gpu:1,mig:%s:1 ./worker %.1f >srun-%d.out &", profiles[both], seconds, l.jobs)
-	case kind < 88 || !early: // cancelled: waiting, in its prolog, or running
+	case kind < 88 || !early || l.plain: // cancelled: waiting, in its prolog, or running
 		l.line("id=$(%s); echo $id >>cancelled; (sleep %.1f; scancel $id) &", batch("--gres=mig:"+p+":1"), 4*l.rng.Float64())
 	default: // sent back, if it runs by then; slurmctld may be away when it is to be released
 		l.line("id=$(%s); (sleep %.1f; scontrol requeuehold $id && sleep %d && until scontrol release $id; do sleep 1; done) &", batch("--gres=mig:"+p+":1"), 1+3*l.rng.Float64(), requeueSeconds)
