@@ -50,9 +50,9 @@ type load struct {
 type kinds struct {
 	// unlike: not all nodes have all profiles, so fewer jobs name one.
 	unlike bool
-	// plain: no salloc and no requeues. slurmctld 22.05.8, started anew after a minute, is not told of the end of an allocation that came meanwhile, and may refuse changes of a
-	// requeued job for ever ("the DB index is being set").
-	plain bool
+	// batch: no srun, no salloc and no requeues. slurmctld 22.05.8, started anew after a minute, is not told of the end of an allocation that came meanwhile, and may refuse
+	// changes of a requeued job for ever ("the DB index is being set").
+	batch bool
 }
 
 // mix makes a load of at least n jobs, spread over the given seconds.
@@ -83,7 +83,7 @@ func (l *load) one(early bool) {
 	i := l.rng.IntN(len(profiles))
 	p := profiles[i]
 	seconds := 0.3 + 2.5*l.rng.Float64()
-	batch := func(options string) string {
+	sbatch := func(options string) string {
 		return fmt.Sprintf("sbatch --parsable --requeue --open-mode=append %s --wrap './worker %.1f'", options, seconds)
 	}
 	l.jobs++
@@ -95,23 +95,23 @@ func (l *load) one(early bool) {
 	case l.unlike && kind < 60, kind >= 30 && kind < 42: // by the table
 		l.line("sbatch --parsable --requeue --open-mode=append --job-name=known-%s known-%s", p, p)
 	case kind < 30:
-		l.line("%s", batch("--gres=mig:"+p+":1"))
+		l.line("%s", sbatch("--gres=mig:"+p+":1"))
 	case kind < 52: // two slices
-		l.line("%s", batch("--gres=mig:"+profiles[l.rng.IntN(4)]+":2"))
+		l.line("%s", sbatch("--gres=mig:"+profiles[l.rng.IntN(4)]+":2"))
 	case kind < 60:
 		n := 2 + l.rng.IntN(3)
 		l.jobs += n - 1
-		l.line("%s", batch(fmt.Sprintf("--array=1-%d --gres=mig:%s:1", n, p)))
-	case kind < 66:
+		l.line("%s", sbatch(fmt.Sprintf("--array=1-%d --gres=mig:%s:1", n, p)))
+	case kind < 66 && !l.batch:
 		l.line("srun --gres=gpu:1,mig:%s:1 ./worker %.1f >srun-%d.out &", p, seconds, l.jobs)
-	case kind < 72 && !l.plain:
+	case kind < 72 && !l.batch:
 		l.line("salloc --gres=mig:%s:1 srun ./worker %.1f >salloc-%d.out &", p, seconds, l.jobs)
-	case kind < 76: // at the same time on both nodes
+	case kind < 76 && !l.batch: // at the same time on both nodes
 		l.line("srun -N2 -n2 --gres=gpu:1,mig:%s:1 ./worker %.1f >srun-%d.out &", profiles[both], seconds, l.jobs)
-	case kind < 88 || !early || l.plain: // cancelled: waiting, in its prolog, or running
-		l.line("id=$(%s); echo $id >>cancelled; (sleep %.1f; scancel $id) &", batch("--gres=mig:"+p+":1"), 4*l.rng.Float64())
+	case kind < 88 || !early || l.batch: // cancelled: waiting, in its prolog, or running
+		l.line("id=$(%s); echo $id >>cancelled; (sleep %.1f; scancel $id) &", sbatch("--gres=mig:"+p+":1"), 4*l.rng.Float64())
 	default: // sent back, if it runs by then; slurmctld may be away when it is to be released
-		l.line("id=$(%s); (sleep %.1f; scontrol requeuehold $id && sleep %d && until scontrol release $id; do sleep 1; done) &", batch("--gres=mig:"+p+":1"), 1+3*l.rng.Float64(), requeueSeconds)
+		l.line("id=$(%s); (sleep %.1f; scontrol requeuehold $id && sleep %d && until scontrol release $id; do sleep 1; done) &", sbatch("--gres=mig:"+p+":1"), 1+3*l.rng.Float64(), requeueSeconds)
 	}
 }
 

@@ -32,6 +32,8 @@ type Write struct {
 	Used  map[string]int
 	// Read is when the agent asked slurmctld for what the write builds on, At and Done when it wrote.
 	Read, At, Done int64
+	// Failed: nobody knows whether slurmctld has carried it out.
+	Failed bool
 }
 
 // Lease is one slice that a job held from From to To, with the time in which its processes held it afterwards.
@@ -87,10 +89,11 @@ func ReadJournal(r io.Reader) (Journal, error) {
 				return j, fmt.Errorf("agent's log: a write without its times in %.200s", s.Text())
 			}
 			// A write that failed may have been carried out all the same: it counts.
-			if l.Done == 0 {
+			failed := l.Done == 0
+			if failed {
 				l.Done = at
 			}
-			j.Writes = append(j.Writes, Write{Phase: l.Phase, Gres: l.Gres, Total: slicesOf(l.Gres), Used: slicesOf(l.Used), Read: l.Read, At: l.At, Done: l.Done})
+			j.Writes = append(j.Writes, Write{Phase: l.Phase, Gres: l.Gres, Total: slicesOf(l.Gres), Used: slicesOf(l.Used), Read: l.Read, At: l.At, Done: l.Done, Failed: failed})
 		case strings.HasPrefix(l.Msg, "leased "):
 			var profile string
 			var start int

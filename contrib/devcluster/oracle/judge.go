@@ -186,6 +186,9 @@ func (j *judge) logged() {
 		}
 	}
 	for _, w := range missing {
+		if w.Failed {
+			continue
+		}
 		j.add("logged", name, w.At, "the agent wrote %s, and slurmctld does not say so", w.Gres)
 	}
 }

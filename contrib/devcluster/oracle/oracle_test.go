@@ -141,6 +141,10 @@ func TestForgeries(t *testing.T) {
 		{"a write that slurmctld did not get", []edit{
 			{"slurmctld", waitingSet, "_update_node_gres", "something"},
 		}, "logged"},
+		{"a write of which the agent says so itself", []edit{
+			{"slurmctld", waitingSet, "_update_node_gres", "something"},
+			{"n1.agent", waitingWrite, `"msg":"published"`, `"msg":"couldn't write the offers"`}, {"n1.agent", waitingWrite, `"done":`, `"was":`},
+		}, ""},
 		{"a job leased another profile than slurmctld allocated", []edit{
 			{"sacct", "1|COMPLETED|1795237051|1795237058|1|", "mig:3g.20gb=1", "mig:2g.10gb=1"},
 		}, "carved"},
