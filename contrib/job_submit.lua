@@ -23,65 +23,73 @@ local MAX_TRES = 1024     -- slurmctld refuses a longer tres_per_node itself, af
 local decisions           -- the last good table, nil before the first
 local seen                -- generation and size read last, or the reason why none was: each is logged once
 
-local HEX = ("[0-9a-f]"):rep(16)
-
--- What earlier runs have taught, by the work that it is said of: a job's key, a user's work, anybody's work.
-local LEARNED = {key = "^" .. HEX .. "$", user = "^%d+:" .. HEX .. "$", site = "^" .. HEX .. "$"}
-
--- positive is a count in decimal: MiB or seconds.
-local function positive(text)
+-- number is a count of MiB or seconds in decimal; nil: it is none.
+local function number(text)
   return #text <= 9 and text:find("^[1-9]%d*$") and tonumber(text) or nil
 end
 
--- split gives the words of a line, and at most five: no line has more than four. A pattern for the whole line would share out the same
--- characters between its repetitions in every way: a line of 100 kB took one 139 s.
+-- split gives a line's words, four at most; nil: it has fewer than two, or more. No two repetitions side by side may share out the
+-- same characters: a line of 100 kB took such a pattern 139 s.
 local function split(line)
-  local out = {}
-  for word in line:gmatch("%S+") do
-    out[#out + 1] = word
-    if #out == 5 then break end
+  local word, value, third, rest = line:match("^(%S+)%s+(%S+)%s+(%S+)(.*)$")
+  if not word then return line:match("^(%S+)%s+(%S+)%s*$") end
+  if rest == "" then return word, value, third end
+  local fourth = rest:match("^%s+(%S+)%s*$")
+  if fourth or not rest:find("%S") then return word, value, third, fourth end
+end
+
+-- What earlier runs have taught is said of a job's key, of a user's work, or of anybody's work.
+local LEARNED = {key = "^(%x+)$", user = "^%d+:(%x+)$", site = "^(%x+)$"}
+
+local function learn(t, word, value, profile, fourth)
+  local hex = value:match(LEARNED[word])
+  if not profile or not hex or #hex ~= 16 or hex:find("%u") or value:find("^0%d+:") or t[word][value] then return false end
+  t[word][value] = profile
+  if fourth then
+    t.seconds[word][value] = number(fourth)
+    return t.seconds[word][value] ~= nil
   end
-  return out
+  return true
+end
+
+local function list(t, profile, third, fourth)
+  local mib = third and number(third)
+  if fourth or third and not mib or not profile:find("^%w[%w.+-]*$") or profile == "closed" then return false end
+  if not t.profiles[profile] then t.known[#t.known + 1] = profile end
+  local before = t.profiles[profile] or 0   -- two boards may call as many MiB the same: the least is what a job surely has
+  t.profiles[profile] = mib and (before == 0 or mib < before) and mib or before
+  return true
 end
 
 -- understand takes line n of a table into t; false: it says nothing that a table can say. Whether the profiles that it names are
 -- listed shows only at the table's end.
 local function understand(t, n, line)
-  local w = split(line)
-  local word, value, third = w[1], w[2], w[3]
-  if line:find("^%s") or not value then return false end
+  local word, value, third, fourth = split(line)
+  local named
   if LEARNED[word] then
-    local seconds = w[4] and positive(w[4])
-    if not third or w[5] or w[4] and not seconds or not value:find(LEARNED[word]) or value:find("^0%d+:") or t[word][value] then return false end
-    t[word][value] = {profile = third, seconds = seconds}
-    t.named[third] = t.named[third] or n
-    return true
+    if not learn(t, word, value, third, fourth) then return false end
+    named = third
   elseif word == "profile" then
-    local mib = third and positive(third)
-    if w[4] or third and not mib or not value:find("^%w[%w.+-]*$") or value == "closed" then return false end
-    if not t.profiles[value] then t.known[#t.known + 1] = value end
-    local before = t.profiles[value] or 0   -- two boards may call as many MiB the same: the least is what a job surely has
-    t.profiles[value] = mib and (before == 0 or mib < before) and mib or before
-    return true
-  end
-  if third then return false end
-  if word == "partition" then
+    return list(t, value, third, fourth)
+  elseif third then
+    return false
+  elseif word == "partition" then
     t.partitions[value] = true
   elseif (word == "default" or word == "whole") and not t[word] then
-    t[word] = value
-    t.named[value] = t.named[value] or n
+    t[word], named = value, value
   elseif word == "max_nodes" and not t.max_nodes and value:find("^%d%d?%d?%d?$") then
     t.max_nodes = tonumber(value)
   else
     return false
   end
+  if named and not t.named[named] then t.named[named] = n end
   return true
 end
 
 local function parse(text)
   if #text > MAX_BYTES then return nil, "longer than " .. MAX_BYTES .. " bytes" end
   if text:sub(-1) ~= "\n" then return nil, "the last line is not complete" end
-  local t = {partitions = {}, profiles = {}, known = {}, named = {}, key = {}, user = {}, site = {}}
+  local t = {partitions = {}, profiles = {}, known = {}, named = {}, key = {}, user = {}, site = {}, seconds = {key = {}, user = {}, site = {}}}
   local n = 0
   for line in text:gmatch("([^\n]*)\n") do
     n = n + 1
@@ -245,18 +253,18 @@ local function field(value, most)
   return #value .. ":" .. value .. ","
 end
 
-local function number(value) return field(string.format("%d", value or 0), 20) end
+local function decimal(value) return field(string.format("%d", value or 0), 20) end
 
 local function user_id(job) return type(job.user_id) == "number" and math.floor(job.user_id) or 0 end
 
 local function job_key(job, r, gpus)
   return hash(table.concat({
     field("caelum-key-1", 20),
-    number(user_id(job)),
+    decimal(user_id(job)),
     field(job.account or job.default_account, 256):lower(),
     field(job.name, 256),
     field(job.script, 4096),
-    number(gpus.all), number(r.nodes), number(r.tasks), number(count(job.cpus_per_task)),
+    decimal(gpus.all), decimal(r.nodes), decimal(r.tasks), decimal(count(job.cpus_per_task)),
   }))
 end
 
@@ -264,7 +272,7 @@ end
 local function job_work(job, r, gpus)
   if type(job.script) ~= "string" or job.script == "" then return nil end
   return hash(table.concat({
-    field("caelum-work-1", 20), field(job.script, 4096), number(gpus.all), number(r.nodes), number(r.tasks),
+    field("caelum-work-1", 20), field(job.script, 4096), decimal(gpus.all), decimal(r.nodes), decimal(r.tasks),
   }))
 end
 
@@ -289,9 +297,13 @@ local function mebibytes(size)
   if digits and #digits <= 9 and tonumber(digits) > 0 then return math.ceil(tonumber(digits) * UNITS[unit:lower()]) end
 end
 
--- learned is what the table says of a job's work: of this job's, else of the same user's, else of anybody's; nil: nothing.
+-- learned is what the table says of a job's work, the profile and the seconds: of this job's, else of the same user's, else of anybody's.
 local function learned(t, uid, key, work)
-  return t.key[key] or work and (t.user[string.format("%d:%s", uid, work)] or t.site[work])
+  if t.key[key] then return t.key[key], t.seconds.key[key] end
+  if not work then return nil end
+  local own = string.format("%d:%s", uid, work)
+  if t.user[own] then return t.user[own], t.seconds.user[own] end
+  return t.site[work], t.seconds.site[work]
 end
 
 local function known(profile, t)
@@ -315,7 +327,7 @@ end
 
 -- size is the profile of slices that the request does not type: by --mig, else by --mig-mem, else as earlier runs have taught, else the
 -- default. With it come whether Caelum has chosen it, and what the user is to be told. nil and the reason: the options cannot be followed.
-local function size(t, env, found)
+local function size(t, env, predicted)
   local asked, wish = option(env, "mig"), option(env, "mig_mem")
   if asked == "auto" then asked = nil end
   local named = asked == "off" and t.whole or asked
@@ -323,7 +335,7 @@ local function size(t, env, found)
     local ok, why = known(named, t)
     if not ok then return nil, "--mig: " .. why end
   end
-  if not wish then return named or found and found.profile or t.default, not asked or asked == "off" end
+  if not wish then return named or predicted or t.default, not asked or asked == "off" end
   local mib = mebibytes(wish)
   if not mib then return nil, "--mig-mem: couldn't read '" .. wish:sub(1, 40) .. "': give the memory of a slice such as 8G" end
   if named then
@@ -333,14 +345,14 @@ local function size(t, env, found)
   end
   local fits, why = with_memory(t, mib, wish)
   if not fits then return nil, why end
-  local told = found and t.profiles[fits] < t.profiles[found.profile] and
-    "--mig-mem=" .. wish .. " gives " .. fits .. ", and by its earlier runs this job needs " .. found.profile
+  local told = predicted and t.profiles[fits] < t.profiles[predicted] and
+    "--mig-mem=" .. wish .. " gives " .. fits .. ", and by its earlier runs this job needs " .. predicted
   return fits, true, told or nil
 end
 
 -- resolve returns the entries of tres_per_node to keep, and those to add, without prefix; then the profile where Caelum has chosen it, and
 -- what the user is to be told. The options say nothing about typed slices, as they may be inherited.
-local function resolve(r, gpus, t, env, found)
+local function resolve(r, gpus, t, env, predicted)
   local kept, added = {}, {}
   local typed, mig = false, r.node.mig
   for _, profile in ipairs(mig.types) do
@@ -363,7 +375,7 @@ local function resolve(r, gpus, t, env, found)
     end
   end
   if typed then return kept, added end
-  local profile, chosen, told = size(t, env, found)
+  local profile, chosen, told = size(t, env, predicted)
   if not profile then return nil, chosen end
   added[#added + 1] = "mig:" .. profile .. ":" .. gpus.all
   return kept, added, chosen and profile or nil, told
@@ -440,15 +452,15 @@ local function submit(job, parts)
   local gpus, uneven = slots(r, job)
   if not gpus then return refuse(uneven) end
   local key, work = job_key(job, r, gpus), job_work(job, r, gpus)
-  local found = learned(t, user_id(job), key, work)
-  local kept, added, sized, told = resolve(r, gpus, t, job.spank_job_env, found)
+  local predicted, seconds = learned(t, user_id(job), key, work)
+  local kept, added, sized, told = resolve(r, gpus, t, job.spank_job_env, predicted)
   if not kept then return refuse(added) end
 
   local words = {type(job.admin_comment) == "string" and job.admin_comment or nil}
   words[#words + 1] = "caelum:key=" .. key
   if work then words[#words + 1] = "caelum:work=" .. work end
   if sized then words[#words + 1] = "caelum:sized=" .. sized end   -- nobody asked for it: a board that has another for as much may serve the job
-  if found and found.seconds then words[#words + 1] = "caelum:runs=" .. found.seconds end
+  if seconds then words[#words + 1] = "caelum:runs=" .. seconds end
   -- priority 0 here is the user's own --hold, which is hers to release. squeue shows JobHeldUser for both (22.05).
   local hold = to_be_held(job, r, t) and job.priority ~= 0
   if hold then words[#words + 1] = "caelum:held" end
@@ -496,8 +508,8 @@ local function modify(job, record, parts)
   local gpus, uneven = slots(r, job)
   if not gpus then return refuse(uneven) end
   local stamped = tostring(record.admin_comment)
-  local found = learned(t, user_id(record), stamped:match("caelum:key=(%x+)") or "", stamped:match("caelum:work=(%x+)"))
-  local kept, added = resolve(r, gpus, t, record.spank_job_env, found)
+  local predicted = learned(t, user_id(record), stamped:match("caelum:key=(%x+)") or "", stamped:match("caelum:work=(%x+)"))
+  local kept, added = resolve(r, gpus, t, record.spank_job_env, predicted)
   if not kept then return refuse(added) end
   if adds_to(record, kept, added) then return refuse(no_change) end
   write(job, kept, added)
