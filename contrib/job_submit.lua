@@ -1,7 +1,7 @@
 -- job_submit.lua: gives every request for GPUs in a managed partition the MIG slices that fit.
 --
 -- A job keeps what it asked for; gres/mig, typed by profile, is added to it, one slice per GPU slot. The profile comes from
--- the decision table (docs/internals.md, "The decision table"). Why the rules are what they are, and what was measured:
+-- --mig or --mig-mem, else from the decision table (docs/internals.md, "The decision table"). Why the rules are what they are, and what was measured:
 -- contrib/job_submit/README.md. The job's key: contrib/job_submit/KEY.md.
 --
 -- slurmctld runs this under its locks: one small read per GPU job, no process, no wait. Lua 5.1 to 5.4, stock libraries.
@@ -11,7 +11,7 @@ local POKE = os.getenv("CAELUM_POKE") or "/run/caelum-watch/poke"
 
 local TABLE = os.getenv("CAELUM_DECISIONS") or "/etc/caelum/decisions"
 
--- A table is read whole, with slurmctld's locks held, when its generation changes: 20,000 lines take Lua 5.1 about 40 ms.
+-- A table is read whole, with slurmctld's locks held, when its generation changes: 20,000 lines take Lua 5.1 about 75 ms.
 local MAX_LINES = 20000
 local MAX_BYTES = 1048576
 
@@ -23,36 +23,88 @@ local MAX_TRES = 1024     -- slurmctld refuses a longer tres_per_node itself, af
 local decisions           -- the last good table, nil before the first
 local seen                -- generation and size read last, or the reason why none was: each is logged once
 
+-- number is a count of MiB or seconds in decimal; nil: it is none.
+local function number(text)
+  return #text <= 9 and text:find("^[1-9]%d*$") and tonumber(text) or nil
+end
+
+-- split gives a line's words, four at most; nil: it has fewer than two, or more. No two repetitions side by side may share out the
+-- same characters: a line of 100 kB took such a pattern 139 s.
+local function split(line)
+  local word, value, third, rest = line:match("^(%S+)%s+(%S+)%s+(%S+)(.*)$")
+  if not word then return line:match("^(%S+)%s+(%S+)%s*$") end
+  if rest == "" then return word, value, third end
+  local fourth = rest:match("^%s+(%S+)%s*$")
+  if fourth or not rest:find("%S") then return word, value, third, fourth end
+end
+
+-- What earlier runs have taught is said of a job's key, of a user's work, or of anybody's work.
+local LEARNED = {key = "^(%x+)$", user = "^%d+:(%x+)$", site = "^(%x+)$"}
+
+local function learn(t, word, value, profile, fourth)
+  local hex = value:match(LEARNED[word])
+  if not profile or not hex or #hex ~= 16 or hex:find("%u") or value:find("^0%d+:") or t[word][value] then return false end
+  t[word][value] = profile
+  if fourth then
+    t.seconds[word][value] = number(fourth)
+    return t.seconds[word][value] ~= nil
+  end
+  return true
+end
+
+local function list(t, profile, third, fourth)
+  local mib = third and number(third)
+  if fourth or third and not mib or not profile:find("^%w[%w.+-]*$") or profile == "closed" then return false end
+  if not t.profiles[profile] then t.known[#t.known + 1] = profile end
+  local before = t.profiles[profile] or 0   -- two boards may call as many MiB the same: the least is what a job surely has
+  t.profiles[profile] = mib and (before == 0 or mib < before) and mib or before
+  return true
+end
+
+-- understand takes line n of a table into t; false: it says nothing that a table can say. Whether the profiles that it names are
+-- listed shows only at the table's end.
+local function understand(t, n, line)
+  local word, value, third, fourth = split(line)
+  local named
+  if LEARNED[word] then
+    if not learn(t, word, value, third, fourth) then return false end
+    named = third
+  elseif word == "profile" then
+    return list(t, value, third, fourth)
+  elseif third then
+    return false
+  elseif word == "partition" then
+    t.partitions[value] = true
+  elseif (word == "default" or word == "whole") and not t[word] then
+    t[word], named = value, value
+  elseif word == "max_nodes" and not t.max_nodes and value:find("^%d%d?%d?%d?$") then
+    t.max_nodes = tonumber(value)
+  else
+    return false
+  end
+  if named and not t.named[named] then t.named[named] = n end
+  return true
+end
+
 local function parse(text)
   if #text > MAX_BYTES then return nil, "longer than " .. MAX_BYTES .. " bytes" end
   if text:sub(-1) ~= "\n" then return nil, "the last line is not complete" end
-  local t = {partitions = {}, profiles = {}, known = {}, keys = {}}
+  local t = {partitions = {}, profiles = {}, known = {}, named = {}, key = {}, user = {}, site = {}, seconds = {key = {}, user = {}, site = {}}}
   local n = 0
   for line in text:gmatch("([^\n]*)\n") do
     n = n + 1
     if n > MAX_LINES then return nil, "more than " .. MAX_LINES .. " lines" end
     if line:find("#", 1, true) then line = line:gsub("#.*$", "") end
-    -- No two repetitions side by side that could share out the same characters: a line of 100 kB took such a pattern 139 s.
-    local word, value, tail = line:match("^(%l[%l_]*)%s+(%S+)(.*)$")
-    local rest = tail and (tail:match("^%s+(%S+)%s*$") or tail:match("^%s*$") and "")
-    if n == 1 or line:match("^%s*$") then      -- the first line was checked by refresh()
-    elseif not rest then return nil, "line " .. n .. " is not understood"
-    elseif word == "key" and #value == 16 and not value:find("[^0-9a-f]") and rest ~= "" and not t.keys[value] then
-      t.keys[value] = rest
-    elseif rest ~= "" then return nil, "line " .. n .. " is not understood"
-    elseif word == "partition" then t.partitions[value] = true
-    elseif word == "profile" and value:find("^%w[%w.+-]*$") and value ~= "closed" then
-      t.profiles[value] = true
-      t.known[#t.known + 1] = value
-    elseif word == "default" and not t.default then t.default = value
-    elseif word == "max_nodes" and not t.max_nodes and value:find("^%d%d?%d?%d?$") then t.max_nodes = tonumber(value)
-    else return nil, "line " .. n .. " is not understood" end
+    -- The first line was checked by refresh().
+    if n > 1 and line:find("%S") and not understand(t, n, line) then return nil, "line " .. n .. " is not understood" end
   end
   if not t.default then return nil, "it names no default" end
-  if not t.profiles[t.default] then return nil, "its default is not one of its profiles" end
-  for key, profile in pairs(t.keys) do
-    if not t.profiles[profile] then return nil, "the profile of key " .. key .. " is not one of its profiles" end
+  local wrong
+  for profile, line in pairs(t.named) do
+    if not t.profiles[profile] and (not wrong or line < wrong) then wrong = line end
   end
+  if wrong then return nil, "the profile of line " .. wrong .. " is not one of its profiles" end
+  t.whole = t.whole or t.known[#t.known]
   t.max_nodes = t.max_nodes or 1   -- one catalogue node is the least that works at all
   return t
 end
@@ -182,47 +234,97 @@ local function slots(r, job)
   return nil, what .. " cannot be shared evenly by " .. r.nodes .. " nodes: ask for them with --gpus-per-node"
 end
 
----------------------------------------------------------------- the job's key
+---------------------------------------------------------------- the job's key and work
 
 -- Two polynomials over the bytes, modulo the largest prime below 2^32, their bases below 2^20: every product stays below
 -- 2^53, exact in the doubles of Lua 5.1. KEY.md specifies it; internal/predict has the same in Go.
-local function hash(text)
-  local a, b, byte = 0, 0, string.byte
+local PRIME, BASE_A, BASE_B = 4294967291, 1000003, 786433
+
+-- times is x * y modulo PRIME; y comes in two halves, as their product would not be exact.
+local function times(x, y)
+  return (x * math.floor(y / 65536) % PRIME * 65536 + x * (y % 65536)) % PRIME
+end
+
+local function power(base, n)
+  local out = 1
+  while n > 0 do
+    if n % 2 == 1 then out = times(out, base) end
+    base, n = times(base, base), math.floor(n / 2)
+  end
+  return out
+end
+
+-- go_on takes more bytes into a hash.
+local function go_on(a, b, text)
+  local byte = string.byte
   for i = 1, #text do
     local c = byte(text, i)
-    a = (a * 1000003 + c) % 4294967291
-    b = (b * 786433 + c) % 4294967291
+    a = (a * BASE_A + c) % PRIME
+    b = (b * BASE_B + c) % PRIME
   end
+  return a, b
+end
+
+-- digest is what a text brings into a hash, whatever is before it: to go through a script of 4 kB takes Lua 5.1 a quarter of a
+-- millisecond, and two hashes have it.
+local function digest(text)
+  local a, b = go_on(0, 0, text)
+  return {a = a, b = b, shift_a = power(BASE_A, #text), shift_b = power(BASE_B, #text)}
+end
+
+local function hash(before, middle, after)
+  local a, b = go_on(0, 0, before)
+  a, b = go_on((times(a, middle.shift_a) + middle.a) % PRIME, (times(b, middle.shift_b) + middle.b) % PRIME, after)
   return string.format("%08x%08x", a, b)
 end
 
-local function job_key(job, r, gpus)
-  local function text(value, most)
-    value = type(value) == "string" and value:sub(1, most) or ""
-    return #value .. ":" .. value .. ","
-  end
-  local function number(value) return text(string.format("%d", value or 0), 20) end
-  return hash(table.concat({
-    text("caelum-key-1", 20),
-    number(type(job.user_id) == "number" and math.floor(job.user_id)),
-    text(job.account or job.default_account, 256):lower(),
-    text(job.name, 256),
-    text(job.script, 4096),
-    number(gpus.all), number(r.nodes), number(r.tasks), number(count(job.cpus_per_task)),
-  }))
+local function field(value, most)
+  value = type(value) == "string" and value:sub(1, most) or ""
+  return #value .. ":" .. value .. ","
+end
+
+local function decimal(value) return field(string.format("%d", value or 0), 20) end
+
+local function user_id(job) return type(job.user_id) == "number" and math.floor(job.user_id) or 0 end
+
+-- key_and_work are the job's key, and the same whoever does the work and whatever he calls it: nil without a script, which is all that would tell it.
+local function key_and_work(job, r, gpus)
+  local script = digest(field(job.script, 4096))
+  local size = decimal(gpus.all) .. decimal(r.nodes) .. decimal(r.tasks)
+  local who = decimal(user_id(job)) .. field(job.account or job.default_account, 256):lower() .. field(job.name, 256)
+  local key = hash(field("caelum-key-1", 20) .. who, script, size .. decimal(count(job.cpus_per_task)))
+  if type(job.script) ~= "string" or job.script == "" then return key, nil end
+  return key, hash(field("caelum-work-1", 20), script, size)
 end
 
 ---------------------------------------------------------------- the decision
 
--- option is the argument of --mig. Slurm passes it in spank_job_env from sbatch, srun and salloc alike (22.05), and hands it
+-- option is the argument of --mig or, with name mig_mem, of --mig-mem. Slurm passes it in spank_job_env from sbatch, srun and salloc alike (22.05), and hands it
 -- on to whatever a job submits in turn: so it chooses the profile of a request for GPUs, and is no request by itself.
-local function option(env)
+local function option(env, name)
   if type(env) ~= "table" then return nil end
   for _, assignment in pairs(env) do
-    local value = tostring(assignment):match("^_SLURM_SPANK_OPTION_caelum_mig=(.*)$") or
-      tostring(assignment):match("^SLURM_SPANK__SLURM_SPANK_OPTION_caelum_mig=(.*)$")
-    if value and value ~= "" and value ~= "auto" then return value end
+    local value = tostring(assignment):match("^_SLURM_SPANK_OPTION_caelum_" .. name .. "=(.*)$") or
+      tostring(assignment):match("^SLURM_SPANK__SLURM_SPANK_OPTION_caelum_" .. name .. "=(.*)$")
+    if value and value ~= "" then return value end
   end
+end
+
+local UNITS = {[""] = 1, k = 1 / 1024, m = 1, g = 1024, t = 1048576}
+
+-- mebibytes reads a size as Slurm writes memory: MiB, or with K, M, G or T behind it.
+local function mebibytes(size)
+  local digits, unit = size:match("^(%d+)([kKmMgGtT]?)$")
+  if digits and #digits <= 9 and tonumber(digits) > 0 then return math.ceil(tonumber(digits) * UNITS[unit:lower()]) end
+end
+
+-- learned is what the table says of a job's work, the profile and the seconds: of this job's, else of the same user's, else of anybody's.
+local function learned(t, uid, key, work)
+  if t.key[key] then return t.key[key], t.seconds.key[key] end
+  if not work then return nil end
+  local own = string.format("%d:%s", uid, work)
+  if t.user[own] then return t.user[own], t.seconds.user[own] end
+  return t.site[work], t.seconds.site[work]
 end
 
 local function known(profile, t)
@@ -230,9 +332,48 @@ local function known(profile, t)
   return nil, "there is no MIG profile " .. profile:sub(1, 64):gsub("[^%w.+-]", "?") .. " here; known are " .. table.concat(t.known, ", ")
 end
 
--- resolve returns the entries of tres_per_node to keep, and those to add, without prefix. Slices that the request does not
--- type get the profile of --mig, else the predicted one, which is then returned too; --mig says nothing about typed ones, as it may be inherited.
-local function resolve(r, gpus, t, asked, predicted)
+-- with_memory is the profile with the least memory that is enough, of equals the one that is listed first.
+local function with_memory(t, mib, wish)
+  local best
+  local all = {}
+  for _, profile in ipairs(t.known) do
+    local has = t.profiles[profile]
+    if has > 0 then all[#all + 1] = string.format("%s %d", profile, has) end
+    if has >= mib and (not best or has < t.profiles[best]) then best = profile end
+  end
+  if best then return best end
+  if #all == 0 then return nil, "--mig-mem cannot be followed here, as " .. TABLE .. " does not say how much memory profiles have: name one with --mig" end
+  return nil, "--mig-mem=" .. wish .. ": no MIG profile here has so much memory; in MiB there are " .. table.concat(all, ", ")
+end
+
+-- size is the profile of slices that the request does not type: by --mig, else by --mig-mem, else as earlier runs have taught, else the
+-- default. With it come whether Caelum has chosen it, and what the user is to be told. nil and the reason: the options cannot be followed.
+local function size(t, env, predicted)
+  local asked, wish = option(env, "mig"), option(env, "mig_mem")
+  if asked == "auto" then asked = nil end
+  local named = asked == "off" and t.whole or asked
+  if named then
+    local ok, why = known(named, t)
+    if not ok then return nil, "--mig: " .. why end
+  end
+  if not wish then return named or predicted or t.default, not asked or asked == "off" end
+  local mib = mebibytes(wish)
+  if not mib then return nil, "--mig-mem: couldn't read '" .. wish:sub(1, 40) .. "': give the memory of a slice such as 8G" end
+  if named then
+    if t.profiles[named] >= mib then return named, asked == "off" end
+    return nil, string.format("--mig=%s and --mig-mem=%s do not agree, as %s: give one of them, or --mig=auto", asked, wish,
+      t.profiles[named] > 0 and string.format("%s has %d MiB", named, t.profiles[named]) or "nobody knows how much memory " .. named .. " has")
+  end
+  local fits, why = with_memory(t, mib, wish)
+  if not fits then return nil, why end
+  local told = predicted and t.profiles[fits] < t.profiles[predicted] and
+    "--mig-mem=" .. wish .. " gives " .. fits .. ", and by its earlier runs this job needs " .. predicted
+  return fits, true, told or nil
+end
+
+-- resolve returns the entries of tres_per_node to keep, and those to add, without prefix; then the profile where Caelum has chosen it, and
+-- what the user is to be told. The options say nothing about typed slices, as they may be inherited.
+local function resolve(r, gpus, t, env, predicted)
   local kept, added = {}, {}
   local typed, mig = false, r.node.mig
   for _, profile in ipairs(mig.types) do
@@ -254,14 +395,11 @@ local function resolve(r, gpus, t, asked, predicted)
       added[#added + 1] = "gpu:" .. (kind ~= "" and kind .. ":" or "") .. gpus.count[kind]
     end
   end
-  if not typed then
-    if asked then
-      local ok, why = known(asked, t)
-      if not ok then return nil, "--mig: " .. why end
-    end
-    added[#added + 1] = "mig:" .. (asked or predicted) .. ":" .. gpus.all
-  end
-  return kept, added, not typed and not asked and predicted or nil
+  if typed then return kept, added end
+  local profile, chosen, told = size(t, env, predicted)
+  if not profile then return nil, chosen end
+  added[#added + 1] = "mig:" .. profile .. ":" .. gpus.all
+  return kept, added, chosen and profile or nil, told
 end
 
 -- write puts the entries into tres_per_node with the prefix that this release's own strings carry. With none to copy
@@ -302,9 +440,12 @@ local function to_be_held(job, r, t)
   return set(job.req_nodes) or set(job.exc_nodes) or set(job.reservation) or r.nodes > t.max_nodes
 end
 
--- why may hold a user's text: log_user takes a format, and writes a refused change into slurmctld's log (22.05).
+-- tell shows the user a line, of a job that is accepted too (22.05: sbatch, srun and salloc do; scontrol does not). It may hold her own text: log_user takes a format.
+local function tell(what) slurm.log_user("%s", "caelum: " .. (what:gsub("[^\32-\126]", "?"))) end
+
+-- A change's refusal is only in slurmctld's log (22.05).
 local function refuse(why)
-  slurm.log_user("%s", "caelum: " .. (why:gsub("[^\32-\126]", "?")))
+  tell(why)
   return slurm.ERROR
 end
 
@@ -331,19 +472,23 @@ local function submit(job, parts)
   if not r then return refuse(why) end
   local gpus, uneven = slots(r, job)
   if not gpus then return refuse(uneven) end
-  local key = job_key(job, r, gpus)
-  local kept, added, sized = resolve(r, gpus, t, option(job.spank_job_env), t.keys[key] or t.default)
+  local key, work = key_and_work(job, r, gpus)
+  local predicted, seconds = learned(t, user_id(job), key, work)
+  local kept, added, sized, told = resolve(r, gpus, t, job.spank_job_env, predicted)
   if not kept then return refuse(added) end
 
   local words = {type(job.admin_comment) == "string" and job.admin_comment or nil}
   words[#words + 1] = "caelum:key=" .. key
+  if work then words[#words + 1] = "caelum:work=" .. work end
   if sized then words[#words + 1] = "caelum:sized=" .. sized end   -- nobody asked for it: a board that has another for as much may serve the job
+  if seconds then words[#words + 1] = "caelum:runs=" .. seconds end
   -- priority 0 here is the user's own --hold, which is hers to release. squeue shows JobHeldUser for both (22.05).
   local hold = to_be_held(job, r, t) and job.priority ~= 0
   if hold then words[#words + 1] = "caelum:held" end
   write(job, kept, added)
   job.admin_comment = table.concat(words, " ")
   if hold then job.priority = 0 end
+  if told then tell(told) end
   poke()
   return slurm.SUCCESS
 end
@@ -383,8 +528,9 @@ local function modify(job, record, parts)
   if not r or before or (r.node.gpu.all == 0 and r.node.mig.all == 0) then return refuse(why or no_change) end
   local gpus, uneven = slots(r, job)
   if not gpus then return refuse(uneven) end
-  local key = tostring(record.admin_comment):match("caelum:key=(%x+)")
-  local kept, added = resolve(r, gpus, t, option(record.spank_job_env), t.keys[key or ""] or t.default)
+  local stamped = tostring(record.admin_comment)
+  local predicted = learned(t, user_id(record), stamped:match("caelum:key=(%x+)") or "", stamped:match("caelum:work=(%x+)"))
+  local kept, added = resolve(r, gpus, t, record.spank_job_env, predicted)
   if not kept then return refuse(added) end
   if adds_to(record, kept, added) then return refuse(no_change) end
   write(job, kept, added)

@@ -3,9 +3,10 @@
 #include <string.h>
 
 #define MIG_MAX 31
+#define DIGITS_MAX 9 /* job_submit.lua counts in doubles */
 
 /*
- * The characters of profile names (internal/mig, validName; NVML's own are like 1g.10gb+me), which "auto" shares. The node checks
+ * The characters of profile names (internal/mig, validName; NVML's own are like 1g.10gb+me), which "auto" and "off" share. The node checks
  * the value again: the prolog gets it from the user's environment, around this callback.
  */
 bool option_valid(const char *text)
@@ -16,21 +17,48 @@ bool option_valid(const char *text)
 	return n > 0 && n <= MIG_MAX && text[n] == '\0' && !strchr(".+-_", text[0]);
 }
 
-static int check(int val, const char *arg, int remote)
+bool option_valid_size(const char *text)
+{
+	size_t n = strspn(text, "0123456789");
+	const char *unit = text + n;
+
+	return n > 0 && n <= DIGITS_MAX && strspn(text, "0") < n &&
+	       (unit[0] == '\0' || (strchr("KMGTkmgt", unit[0]) && unit[1] == '\0'));
+}
+
+static int check_mig(int val, const char *arg, int remote)
 {
 	(void)val;
 	if (arg && option_valid(arg))
 		return 0;
 	if (!remote)
-		slurm_error("caelum: --mig: couldn't read '%.40s': give a profile such as 1g.5gb, or auto",
+		slurm_error("caelum: --mig: couldn't read '%.40s': give a profile such as 1g.5gb, auto, or off for a whole GPU",
 			    arg ? arg : "");
+	return -1;
+}
+
+static int check_mig_mem(int val, const char *arg, int remote)
+{
+	(void)val;
+	if (arg && option_valid_size(arg))
+		return 0;
+	if (!remote)
+		slurm_error("caelum: --mig-mem: couldn't read '%.40s': give the memory of a slice such as 8G", arg ? arg : "");
 	return -1;
 }
 
 struct spank_option option_mig = {
 	.name = "mig",
-	.arginfo = "PROFILE|auto",
-	.usage = "MIG slice for each GPU: a profile such as 1g.5gb, or auto for the one that Caelum predicts",
+	.arginfo = "PROFILE|auto|off",
+	.usage = "MIG slice for each GPU: a profile such as 1g.5gb, auto for the one that Caelum predicts, off for a whole GPU",
 	.has_arg = 1,
-	.cb = check,
+	.cb = check_mig,
+};
+
+struct spank_option option_mig_mem = {
+	.name = "mig-mem",
+	.arginfo = "SIZE[K|M|G|T]",
+	.usage = "MIG slice for each GPU: the smallest with so much memory, in MiB or the unit named",
+	.has_arg = 1,
+	.cb = check_mig_mem,
 };

@@ -11,6 +11,14 @@
 
 SPANK_PLUGIN(caelum, 1)
 
+static void offer(spank_t sp, struct spank_option *option)
+{
+	spank_err_t rc = spank_option_register(sp, option);
+
+	if (rc != ESPANK_SUCCESS)
+		slurm_error("caelum: init: couldn't register --%s: %s; jobs run without it", option->name, spank_strerror(rc));
+}
+
 /*
  * Runs in every client and daemon, so it never fails: a -1 here would end sbatch, keep slurmd from starting and drain
  * the nodes of running jobs. A mistake in plugstack.conf is told where an admin looks, in slurmd's log, and again by the
@@ -20,14 +28,12 @@ int slurm_spank_init(spank_t sp, int ac, char **av)
 {
 	struct config config;
 	char why[256];
-	spank_err_t rc;
 
 	if (spank_context() == S_CTX_SLURMD && config_parse(&config, ac, av, why, sizeof(why)) < 0)
 		slurm_error("caelum: init: couldn't read the plugstack.conf line: %s; correct it, GPU jobs on this node fail until then", why);
 
-	rc = spank_option_register(sp, &option_mig);
-	if (rc != ESPANK_SUCCESS)
-		slurm_error("caelum: init: couldn't register --mig: %s; jobs run without it", spank_strerror(rc));
+	offer(sp, &option_mig);
+	offer(sp, &option_mig_mem);
 	return 0;
 }
 

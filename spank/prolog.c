@@ -107,17 +107,20 @@ static bool describe(spank_t sp, const struct config *config, struct caelum_job 
 	return true;
 }
 
-/* A value that the submission did not check is the user's own doing: dropped, never a reason to fail a prolog. */
-static void read_option(spank_t sp, struct caelum_job *job)
+/*
+ * The argument of an option, "" without one. A value that the submission did not check is the user's own doing: dropped, never a reason
+ * to fail a prolog.
+ */
+static char *argument(spank_t sp, struct spank_option *option, bool (*valid)(const char *), uint32_t job)
 {
 	char *value = NULL;
 
-	if (spank_option_getopt(sp, &option_mig, &value) != ESPANK_SUCCESS || !value)
-		return;
-	if (option_valid(value))
-		job->mig = value;
-	else
-		slurm_info("caelum: prolog: job %u on %s: --mig has no valid value; going on without it", job->id, node());
+	if (spank_option_getopt(sp, option, &value) != ESPANK_SUCCESS || !value)
+		return "";
+	if (valid(value))
+		return value;
+	slurm_info("caelum: prolog: job %u on %s: --%s has no valid value; going on without it", job, node(), option->name);
+	return "";
 }
 
 /* What to do belongs where an admin looks first: into the node's reason. */
@@ -155,7 +158,8 @@ int caelum_prolog(spank_t sp, int ac, char **av)
 	}
 	if (!describe(sp, &config, &job, message, sizeof(message)))
 		goto done;
-	read_option(sp, &job);
+	job.mig = argument(sp, &option_mig, option_valid, job.id);
+	argument(sp, &option_mig_mem, option_valid_size, job.id); /* slurmctld has counted the slice by it: what is left is to say if it is nonsense */
 	if (!(prolog = find_function(&config, "caelum_job_prolog", message, sizeof(message))))
 		goto done;
 	rv = prolog(&job, message, sizeof(message));

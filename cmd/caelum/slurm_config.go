@@ -97,9 +97,13 @@ func renderSlurmConfig(w io.Writer, o slurmConfigOptions, cfg agent.Config, inv 
 	if def == "" {
 		def = inv.Most[len(inv.Most)-1].Type
 	}
+	at := slices.IndexFunc(inv.Most, func(p agent.Offered) bool { return p.Type == def })
+	if at < 0 {
+		return fmt.Errorf("default_profile: no GPU of this node puts %q on offer", def)
+	}
 	data := map[string]any{
 		"Nodes": o.nodes, "Partition": o.partition, "Catalogue": o.catalogue, "CPUs": o.cpus, "Memory": o.memory,
-		"Inventory": inv, "Default": def, "Dev": cfg.DeviceDir, "RunDir": cfg.RunDir,
+		"Inventory": inv, "Default": def, "Whole": inv.Most[at].Whole, "Dev": cfg.DeviceDir, "RunDir": cfg.RunDir,
 	}
 	for i, name := range sections {
 		if o.section != "" && o.section != name {

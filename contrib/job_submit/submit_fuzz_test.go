@@ -1,15 +1,19 @@
 package jobsubmit
 
 import (
+	"fmt"
 	"hash/fnv"
 	"io"
 	"math/rand/v2"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"unicode"
+
+	"caelum/internal/decisions"
 )
 
 // maker makes job descriptions of what users write, and of what they should not: pick's words, with raw among them.
@@ -67,10 +71,12 @@ func (m maker) job() fields {
 	some(4, "partition", func() any { return m.one("", "gpu", "cpu", "gpu-long,cpu", ",gpu", "gp.", m.raw) })
 	some(8, "priority", func() any { return m.number() })
 	some(4, "admin_comment", func() any { return m.one("JS1:abc", "caelum:held", m.raw) })
-	some(4, "env.1", func() any {
-		return m.one("_SLURM_SPANK_OPTION_caelum_mig=", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_mig=", "X=", m.raw) +
-			m.one("1g.5gb", "auto", "", "closed", m.raw)
-	})
+	for i, name := range []string{"mig", "mig_mem"} {
+		some(4, fmt.Sprint("env.", i+1), func() any {
+			values := map[string][]string{"mig": {"1g.5gb", "auto", "off", "", "closed"}, "mig_mem": {"", "0", "1", "4864", "8G", "9856m", "10092544K", "1T", "8GB", "4g"}}[name]
+			return m.one("_SLURM_SPANK_OPTION_caelum_", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_", "X") + name + "=" + m.one(append(values, m.raw)...)
+		})
+	}
 	for name, value := range q { // C strings, and a user id that is one
 		if s, ok := value.(string); ok {
 			q[name] = strings.ReplaceAll(s, "\x00", "")
@@ -79,14 +85,50 @@ func (m maker) job() fields {
 	return q
 }
 
-// option is --mig of a job made by maker.
-func option(q fields) string {
-	for _, prefix := range []string{"_SLURM_SPANK_OPTION_caelum_mig=", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_mig="} {
-		if v, ok := strings.CutPrefix(text(q, "env.1"), prefix); ok && v != "auto" {
-			return v
+// option is --mig, or with mig_mem --mig-mem, of a job made by maker.
+func option(q fields, name string) string {
+	for _, assignment := range []string{text(q, "env.1"), text(q, "env.2")} {
+		for _, prefix := range []string{"_SLURM_SPANK_OPTION_caelum_", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_"} {
+			if v, ok := strings.CutPrefix(assignment, prefix+name+"="); ok {
+				return v
+			}
 		}
 	}
 	return ""
+}
+
+// learned makes lines of a table that know the job, or another one.
+func (m maker) learned(s stamp) string {
+	work := s.work
+	if work == "" {
+		work = "fedcba9876543210"
+	}
+	var b strings.Builder
+	for _, of := range []string{"key " + s.key, fmt.Sprintf("user %d:%s", s.uid, work), "user 8:" + work, "site " + work} {
+		if m.IntN(2) == 0 {
+			fmt.Fprintln(&b, of, m.one("1g.5gb", "2g.10gb", "4g.20gb", "7g.40gb"), m.one("", "60", "999999999"))
+		}
+	}
+	return b.String()
+}
+
+// tables writes tables so that each is read: the reader takes one with the generation and size of the one before for that.
+type tables struct {
+	path       string
+	generation int
+}
+
+func (w *tables) write(tb testing.TB, rest string) decisions.Table {
+	tb.Helper()
+	w.generation++
+	_, body, _ := strings.Cut(oracleTable, "\n")
+	text := fmt.Sprintf("caelum-decisions 1 %d\n%s%s", w.generation, body, rest)
+	writeTable(tb, w.path, text)
+	d, err := decisions.Parse(text)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return d
 }
 
 func managed(partition string) bool {
@@ -108,16 +150,21 @@ func seeds(f *testing.F) {
 	}
 }
 
-// FuzzSubmit: whatever a user asks for, both Luas answer alike and as README.md says: what was asked stays, nothing is written but
+// FuzzSubmit: whatever a user asks for, and whatever is known of it, both Luas answer alike and as README.md says: what was asked stays, nothing is written but
 // tres_per_node, admin_comment and priority, and a refusal is one printable line and changes nothing.
 func FuzzSubmit(f *testing.F) {
 	seeds(f)
-	lua, table := both(f)
-	writeTable(f, table, oracleTable)
+	lua, path := both(f)
+	table := tables{path: path}
+	base := table.write(f, "")
 	f.Fuzz(func(t *testing.T, seed uint64, raw string) {
-		q := newMaker(seed, raw).job()
+		m := newMaker(seed, raw)
+		q := m.job()
+		o := oracle(q, base, nil)
+		if !o.none && !o.refused {
+			o = oracle(q, table.write(t, m.learned(o.stamp)), nil)
+		}
 		got := askBoth(t, lua, "submit", q)
-		o := oracle(q, option(q), "2g.10gb")
 		want := reply{}
 		switch {
 		case o.none || !managed(text(q, "partition")):
@@ -125,22 +172,7 @@ func FuzzSubmit(f *testing.F) {
 			checkRefusal(t, q, got)
 			return
 		default:
-			want.writes = wanted(q, o)
-			comment, had := q["admin_comment"].(string)
-			if had {
-				comment += " "
-			}
-			comment += "caelum:key=" + o.key
-			if o.sized {
-				comment += " caelum:sized=2g.10gb"
-			}
-			if o.hold {
-				comment += " caelum:held"
-			}
-			want.writes = append(want.writes, write{"admin_comment", comment})
-			if o.hold {
-				want.writes = append(want.writes, write{"priority", 0.0})
-			}
+			want = o.accepted(q)
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("%v\ngot  %+v\nwant %+v", q, got, want)
@@ -148,24 +180,70 @@ func FuzzSubmit(f *testing.F) {
 	})
 }
 
+// accepted is the answer to a submission that is given slices.
+func (o outcome) accepted(q fields) (r reply) {
+	var words []string
+	if had, ok := q["admin_comment"].(string); ok {
+		words = append(words, had)
+	}
+	words = append(words, "caelum:key="+o.stamp.key)
+	if o.stamp.work != "" {
+		words = append(words, "caelum:work="+o.stamp.work)
+	}
+	if o.sized != "" {
+		words = append(words, "caelum:sized="+o.sized)
+	}
+	if o.runs > 0 {
+		words = append(words, fmt.Sprint("caelum:runs=", o.runs))
+	}
+	if o.hold {
+		words = append(words, "caelum:held")
+	}
+	r.writes = append(wanted(q, o), write{"admin_comment", strings.Join(words, " ")})
+	if o.hold {
+		r.writes = append(r.writes, write{"priority", 0.0})
+	}
+	if o.told != "" {
+		r.said = []string{o.told}
+	}
+	return r
+}
+
+var stamps = regexp.MustCompile(`caelum:(key|work)=([0-9a-fA-F]+)`)
+
+// stampOf is by what the record of a waiting job is found in the table.
+func stampOf(q fields) stamp {
+	uid, _ := q["record.user_id"].(float64)
+	s := stamp{uid: uint32(uid)}
+	for _, m := range stamps.FindAllStringSubmatch(text(q, "record.admin_comment"), -1) {
+		if m[1] == "key" && s.key == "" {
+			s.key = m[2]
+		} else if m[1] == "work" && s.work == "" {
+			s.work = m[2]
+		}
+	}
+	return s
+}
+
 // FuzzModify: a change to a waiting job keeps what was asked, writes tres_per_node or nothing, and root's are not touched.
 func FuzzModify(f *testing.F) {
 	seeds(f)
-	lua, table := both(f)
-	writeTable(f, table, oracleTable)
+	lua, path := both(f)
+	table := tables{path: path}
 	f.Fuzz(func(t *testing.T, seed uint64, raw string) {
 		m := newMaker(seed, raw)
 		q, record := m.job(), m.job()
 		if m.IntN(2) == 0 {
 			record["tres_per_node"] = m.one("gres:gpu:1,gres:mig:2g.10gb:1", "gres/gpu:1,gres/mig:2g.10gb:1", "gres:gpu:a100:2,gres:mig:1g.5gb:2")
-			record["admin_comment"] = m.one("caelum:key=0123456789abcdef", "x caelum:key=0123456789abcdef caelum:held", raw)
+			record["admin_comment"] = m.one("caelum:key=0123456789abcdef", "x caelum:key=0123456789abcdef caelum:held", "caelum:key=1 caelum:work=fedcba9876543210", raw)
 		}
 		if m.IntN(8) == 0 {
 			q["uid"] = 0.0
 		}
 		delete(q, "env.1")
+		delete(q, "env.2")
 		for name, value := range record {
-			if name == "env.1" {
+			if strings.HasPrefix(name, "env.") {
 				q[name] = value
 			} else {
 				if s, ok := value.(string); ok {
@@ -174,6 +252,8 @@ func FuzzModify(f *testing.F) {
 				q["record."+name] = value
 			}
 		}
+		stamped := stampOf(q)
+		d := table.write(t, m.learned(stamp{stamped.uid, "0123456789abcdef", "fedcba9876543210"}))
 		got := askBoth(t, lua, "modify", q)
 		if got.rc == -1 {
 			checkRefusal(t, q, got)
@@ -186,7 +266,7 @@ func FuzzModify(f *testing.F) {
 		if !named {
 			partition = text(q, "record.partition")
 		}
-		o, want := oracle(q, option(q), "2g.10gb"), reply{}
+		o, want := oracle(q, d, &stamped), reply{}
 		held := (q["priority"] == 0.0 || q["priority"] == 4294967295.0) && strings.Contains(text(q, "record.admin_comment"), "caelum:held")
 		if q["uid"] != 0.0 && held {
 			t.Fatalf("%v\na hold or release of a job that an agent holds passes", q)

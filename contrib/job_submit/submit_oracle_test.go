@@ -7,22 +7,21 @@ import (
 	"strconv"
 	"strings"
 
+	"caelum/internal/decisions"
 	"caelum/internal/predict"
 )
 
 // What README.md says becomes of a request, written down once more and without regard to speed.
 
-const (
-	oracleTable = "caelum-decisions 1 1\npartition gpu\npartition gpu-long\nprofile 1g.5gb\nprofile 1g.5gb+me\nprofile 2g.10gb\nprofile 7g.40gb\n" +
-		"default 2g.10gb\nmax_nodes 2\n"
-	oracleMaxNodes = 2
-)
+// oracleTable is what the jobs of the fuzz targets are submitted under; learned lines may follow.
+const oracleTable = "caelum-decisions 1 1\npartition gpu\npartition gpu-long\nprofile 1g.5gb 4864\nprofile 1g.5gb+me 4864\nprofile 2g.10gb 9856\nprofile 4g.20gb\n" +
+	"profile 7g.40gb 40192\ndefault 2g.10gb\nmax_nodes 2\n"
 
 var (
-	oracleProfiles = []string{"1g.5gb", "1g.5gb+me", "2g.10gb", "7g.40gb"}
-	gresWord       = regexp.MustCompile(`(?s)gres[:/]([^:=]+)(.*)$`)
-	typeWord       = regexp.MustCompile(`(?s)^:([^:=]*[A-Za-z][^:=]*)(.*)$`)
-	countWord      = regexp.MustCompile(`^[:=]([0-9]+)$`)
+	gresWord  = regexp.MustCompile(`(?s)gres[:/]([^:=]+)(.*)$`)
+	typeWord  = regexp.MustCompile(`(?s)^:([^:=]*[A-Za-z][^:=]*)(.*)$`)
+	countWord = regexp.MustCompile(`^[:=]([0-9]+)$`)
+	sizeWord  = regexp.MustCompile(`^([0-9]{1,9})([kKmMgGtT]?)$`)
 )
 
 type entry struct {
@@ -104,8 +103,10 @@ func (s sum) times(factor, divisor int) (sum, bool) {
 type outcome struct {
 	none, refused bool
 	kept, added   []string
-	key           string
-	sized         bool // the profile is the predicted one
+	stamp         stamp
+	sized         string // the profile, where nobody named it
+	runs          int    // seconds that it is expected to run; 0: nobody knows
+	told          string // what the user is told
 	hold          bool
 }
 
@@ -122,7 +123,75 @@ func set(q fields, name string) int {
 	return 0
 }
 
-func oracle(q fields, option, predicted string) outcome {
+// stamp is by what a job's earlier runs are found.
+type stamp struct {
+	uid       uint32
+	key, work string // no work: it has no script
+}
+
+// learned is what a table says of a job's work; nil: nothing.
+func learned(d decisions.Table, s stamp) *decisions.Learned {
+	l, ok := d.Key[s.key]
+	if !ok && s.work != "" {
+		if l, ok = d.User[fmt.Sprintf("%d:%s", s.uid, s.work)]; !ok {
+			l, ok = d.Site[s.work]
+		}
+	}
+	if !ok {
+		return nil
+	}
+	return &l
+}
+
+// size is the profile of untyped slices; sized: nobody named it. Not ok: it is refused.
+func size(q fields, d decisions.Table, known *decisions.Learned) (profile string, sized bool, told string, ok bool) {
+	mig, mem := option(q, "mig"), option(q, "mig_mem")
+	has := map[string]int{}
+	for _, p := range d.Profiles {
+		has[p.Name] = p.MiB
+	}
+	named := mig
+	switch mig {
+	case "auto":
+		named = ""
+	case "off":
+		named = d.Whole
+	}
+	if _, listed := has[named]; named != "" && !listed {
+		return "", false, "", false
+	}
+	sized = named == "" || mig == "off"
+	switch {
+	case mem == "" && named != "":
+		return named, sized, "", true
+	case mem == "" && known != nil:
+		return known.Profile, true, "", true
+	case mem == "":
+		return d.Default, true, "", true
+	}
+	m := sizeWord.FindStringSubmatch(mem)
+	if m == nil || strings.Trim(m[1], "0") == "" {
+		return "", false, "", false
+	}
+	n, _ := strconv.Atoi(m[1])
+	kib := n << map[string]int{"k": 0, "": 10, "m": 10, "g": 20, "t": 30}[strings.ToLower(m[2])]
+	enough := func(p string) bool { return has[p]<<10 >= kib }
+	if named != "" {
+		return named, sized, "", enough(named)
+	}
+	for _, p := range d.Profiles {
+		if enough(p.Name) && (profile == "" || p.MiB < has[profile]) {
+			profile = p.Name
+		}
+	}
+	if known != nil && has[profile] < has[known.Profile] {
+		told = fmt.Sprintf("caelum: --mig-mem=%s gives %s, and by its earlier runs this job needs %s", mem, profile, known.Profile)
+	}
+	return profile, true, told, profile != ""
+}
+
+// oracle says what becomes of a job under a table. stamped is what a waiting job has; nil: it is submitted only now.
+func oracle(q fields, d decisions.Table, stamped *stamp) outcome {
 	lists, gpu, mig := map[string][]entry{}, map[string]sum{}, map[string]sum{}
 	asks, understood := false, true
 	for _, per := range []string{"node", "job", "socket", "task"} {
@@ -185,7 +254,7 @@ func oracle(q fields, option, predicted string) outcome {
 	for _, profile := range slices_.types {
 		if profile != "" {
 			typed = true
-			o.refused = o.refused || !slices.Contains(oracleProfiles, profile)
+			o.refused = o.refused || !slices.Contains(d.Names(), profile)
 		}
 	}
 	o.refused = o.refused || typed && slices_.count[""] > 0 || slices_.all() > 0 && slices_.all() != slots.all()
@@ -203,24 +272,33 @@ func oracle(q fields, option, predicted string) outcome {
 			o.added = append(o.added, fmt.Sprintf("gpu:%s%s%d", kind, colon, slots.count[kind]))
 		}
 	}
-	o.sized = !typed && option == ""
-	if !typed {
-		if option != "" {
-			predicted = option
-			o.refused = o.refused || !slices.Contains(oracleProfiles, option)
-		}
-		o.added = append(o.added, fmt.Sprintf("mig:%s:%d", predicted, slots.all()))
-	}
 	account, named := q["account"].(string)
 	if !named {
 		account = text(q, "default_account")
 	}
 	uid, _ := q["user_id"].(float64)
-	o.key = predict.Key(predict.KeyInput{
+	in := predict.KeyInput{
 		UID: uint32(uid), Account: account[:min(len(account), 256)], JobName: text(q, "name"), Script: text(q, "script"),
 		GPUs: slots.all(), Nodes: nodes, Tasks: tasks, CPUsPerTask: set(q, "cpus_per_task"),
-	})
+	}
+	o.stamp = stamp{in.UID, predict.Key(in), predict.Work(in)}
+	if stamped != nil {
+		o.stamp = *stamped
+	}
+	known := learned(d, o.stamp)
+	if known != nil {
+		o.runs = known.Seconds
+	}
+	if !typed {
+		profile, sized, told, ok := size(q, d, known)
+		o.refused = o.refused || !ok
+		if sized {
+			o.sized = profile
+		}
+		o.told = told
+		o.added = append(o.added, fmt.Sprintf("mig:%s:%d", profile, slots.all()))
+	}
 	o.hold = q["priority"] != float64(0) &&
-		(text(q, "req_nodes") != "" || text(q, "exc_nodes") != "" || text(q, "reservation") != "" || nodes > oracleMaxNodes)
+		(text(q, "req_nodes") != "" || text(q, "exc_nodes") != "" || text(q, "reservation") != "" || nodes > d.MaxNodes)
 	return o
 }

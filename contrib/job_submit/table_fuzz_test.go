@@ -1,90 +1,35 @@
 package jobsubmit
 
 import (
-	"maps"
-	"regexp"
+	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
+	"caelum/internal/decisions"
 	"caelum/internal/predict"
 )
 
-// decisionTable is what a table says, by docs/internals.md.
-type decisionTable struct {
-	partitions, profiles map[string]bool
-	keys                 map[string]string
-	byDefault            string
-	maxNodes             int
-}
+// script is that of the jobs by which a table is probed.
+const script = "#!/bin/sh\n"
 
-var (
-	headLine    = regexp.MustCompile(`^caelum-decisions 1 [0-9]+$`)
-	wordForm    = regexp.MustCompile(`^[a-z][a-z_]*$`)
-	profileForm = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+-]*$`)
-	keyForm     = regexp.MustCompile(`^[0-9a-f]{16}$`)
-	nodesForm   = regexp.MustCompile(`^[0-9]{1,4}$`)
-)
-
-// readTable answers nil for a text that is no table.
-func readTable(text string) *decisionTable {
-	lines, whole := strings.CutSuffix(text, "\n")
-	all := strings.Split(lines, "\n")
-	if !whole || len(text) > 1<<20 || len(all) > 20000 || len(all[0]) > 63 || !headLine.MatchString(all[0]) {
-		return nil
-	}
-	t := &decisionTable{partitions: map[string]bool{}, profiles: map[string]bool{}, keys: map[string]string{}, maxNodes: -1}
-	for _, line := range all[1:] {
-		line, _, _ = strings.Cut(line, "#")
-		w := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\v\f\r", r) })
-		if len(w) == 0 {
-			continue
-		}
-		words := 2
-		if w[0] == "key" {
-			words = 3
-		}
-		if !strings.HasPrefix(line, w[0]) || !wordForm.MatchString(w[0]) || len(w) != words {
-			return nil
-		}
-		switch v := w[1]; {
-		case w[0] == "partition":
-			t.partitions[v] = true
-		case w[0] == "profile" && profileForm.MatchString(v) && v != "closed":
-			t.profiles[v] = true
-		case w[0] == "default" && t.byDefault == "":
-			t.byDefault = v
-		case w[0] == "max_nodes" && t.maxNodes < 0 && nodesForm.MatchString(v):
-			t.maxNodes, _ = strconv.Atoi(v)
-		case w[0] == "key" && keyForm.MatchString(v) && t.keys[v] == "":
-			t.keys[v] = w[2]
-		default:
-			return nil
-		}
-	}
-	for _, p := range append(slices.Collect(maps.Values(t.keys)), t.byDefault) {
-		if !t.profiles[p] {
-			return nil
-		}
-	}
-	if t.maxNodes < 0 {
-		t.maxNodes = 1
-	}
-	return t
-}
+var probed = predict.KeyInput{UID: 7, Script: script, GPUs: 1, Nodes: 1}
 
 // table makes a table of lines that belong there, some that do not, and raw.
-func (m maker) table(key string) string {
+func (m maker) table() string {
 	var b strings.Builder
-	b.WriteString(m.one("caelum-decisions 1 7", "caelum-decisions 1 7", "caelum-decisions 1 7", "caelum-decisions 1 1", "caelum-decisions 2 7", m.raw) + "\n")
-	all := []string{"partition gpu", "profile 1g.5gb", "profile 2g.10gb", "default " + m.one("1g.5gb", "2g.10gb", m.raw)}
-	for range m.IntN(6) {
+	b.WriteString(m.one("caelum-decisions 1 7", "caelum-decisions 1 7", "caelum-decisions 1 7", "caelum-decisions 1 1", "caelum-decisions 2 7", "caelum-decisions 1 7\r", m.raw) + "\n")
+	all := []string{"partition gpu", "profile 1g.5gb" + m.one("", " 4864"), "profile 2g.10gb" + m.one("", " 9856"), "default " + m.one("1g.5gb", "2g.10gb", m.raw)}
+	for range m.IntN(8) {
 		profile := m.one("1g.5gb", "2g.10gb", "2g.10gb", "1g.5gb+me", m.raw)
+		number := m.one("", "", " 60", " 999999999", " 0", " 060", " 1000000000", " 1e3", " 60 60", " "+m.raw)
+		key, work := predict.Key(probed), predict.Work(probed)
 		all = append(all, m.one(
-			"partition long", "partition "+m.raw, "profile "+profile, "max_nodes "+m.one("0", "3", "9999", m.raw), "key "+key+" "+profile,
-			"key "+m.one("0123456789abcdef", "0123456789ABCDEF", key, m.raw)+" "+profile, "# "+m.raw, "", "default 2g.10gb", m.raw,
-			m.raw+strings.Repeat("x", m.IntN(3000))+" y z"))
+			"partition long", "partition "+m.raw, "profile "+profile+number, "profile 2g.10gb 9728", "whole "+profile, "max_nodes "+m.one("0", "3", "9999", m.raw),
+			"key "+m.one(key, key, "0123456789abcdef", "0123456789ABCDEF", m.raw)+" "+profile+number,
+			"user "+m.one("7:", "7:", "8:", "07:", "-7:", ":", m.raw)+m.one(work, work, m.raw)+" "+profile+number,
+			"site "+m.one(work, work, "0123456789abcdef", m.raw)+" "+profile+number,
+			"# "+m.raw, "", " ", "default 2g.10gb", m.raw, m.raw+strings.Repeat("x", m.IntN(3000))+" y z"))
 	}
 	if m.IntN(8) == 0 {
 		m.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
@@ -115,15 +60,15 @@ func FuzzTable(f *testing.F) {
 			f.Add(uint64(4*i+k), raw)
 		}
 	}
-	key := predict.Key(predict.KeyInput{UID: 7, GPUs: 1, Nodes: 1})
 	lua, path := both(f)
 	f.Fuzz(func(t *testing.T, seed uint64, raw string) {
 		m := newMaker(seed, raw)
 		text := raw
 		if m.IntN(16) > 0 {
-			text = m.table(key)
+			text = m.table()
 		}
-		read := readTable(text)
+		read, why := decisions.Parse(text)
+		base, _ := decisions.Parse(oracleTable)
 		for _, l := range lua {
 			before := m.IntN(2) == 0
 			l.ask(t, "load", nil)
@@ -132,17 +77,17 @@ func FuzzTable(f *testing.F) {
 				l.ask(t, "submit", fields{"tres_per_node": "gres:gpu:1", "uid": 7.0, "user_id": 7.0})
 			}
 			writeTable(t, path, text)
-			p := probe{t, l, text, key}
+			p := probe{t, l, text}
 			// A table with the generation and the size of the one before is taken for that.
 			switch same := before && strings.HasPrefix(text, "caelum-decisions 1 1\n") && len(text) == len(oracleTable); {
 			case same:
-				p.force(readTable(oracleTable), 0)
-			case read != nil:
-				p.force(read, 0)
+				p.force(base, nil)
+			case why == nil:
+				p.force(read, nil)
 			case before:
-				p.force(readTable(oracleTable), 1)
+				p.force(base, why)
 			default:
-				p.closed(path)
+				p.closed(path, why)
 			}
 		}
 	})
@@ -153,12 +98,11 @@ type probe struct {
 	*testing.T
 	lua  *process
 	text string
-	key  string
 }
 
 func (p probe) submit(q fields) reply {
 	p.Helper()
-	q["uid"], q["user_id"], q["priority"] = 7.0, 7.0, 4294967294.0
+	q["uid"], q["user_id"], q["priority"], q["script"] = 7.0, 7.0, 4294967294.0, script
 	r := p.lua.ask(p.T, "submit", q)
 	return r
 }
@@ -184,33 +128,34 @@ func (p probe) gives(q fields, want string) reply {
 	return r
 }
 
-func (p probe) force(d *decisionTable, logged int) {
+// force checks that a table is in force; why is what the log has against the one in the file, nil: nothing.
+func (p probe) force(d decisions.Table, why error) {
 	p.Helper()
-	lines := 0
-	count := func(r reply) {
-		for _, l := range r.log {
-			if !strings.Contains(l, "last good table") || strings.Contains(l, "unchanged") {
-				p.Fatalf("%s, table %q\nlogged %q", p.lua.name, p.text, l)
-			}
+	var log []string
+	known := learned(d, stamp{probed.UID, predict.Key(probed), predict.Work(probed)})
+	profile, runs := d.Default, ""
+	if known != nil {
+		profile = known.Profile
+		if known.Seconds > 0 {
+			runs = fmt.Sprintf(" caelum:runs=%d", known.Seconds)
 		}
-		lines += len(r.log)
 	}
-	profile := d.byDefault
-	if d.keys[p.key] != "" {
-		profile = d.keys[p.key]
-	}
-	for _, partition := range append(slices.Sorted(maps.Keys(d.partitions))[:min(5, len(d.partitions))], "gpu", "cpu", "gp.") {
+	for _, partition := range append(few(d.Partitions), "gpu", "cpu", "gp.") {
 		want := "none"
-		if slices.ContainsFunc(strings.Split(partition, ","), func(s string) bool { return d.partitions[s] }) {
+		if slices.ContainsFunc(strings.Split(partition, ","), func(s string) bool { return slices.Contains(d.Partitions, s) }) {
 			want = "mig:" + profile + ":1"
 		}
-		count(p.gives(fields{"tres_per_node": "gres:gpu:1", "partition": partition}, want))
+		r := p.gives(fields{"tres_per_node": "gres:gpu:1", "partition": partition}, want)
+		log = append(log, r.log...)
+		for _, w := range r.writes {
+			if comment, ok := w.value.(string); ok && w.field == "admin_comment" && !strings.HasSuffix(strings.TrimSuffix(comment, " caelum:held"), " caelum:sized="+profile+runs) {
+				p.Fatalf("%s, table %q\n%s, want %s%s", p.lua.name, p.text, comment, profile, runs)
+			}
+		}
 	}
-	if lines != logged {
-		p.Fatalf("%s, table %q\n%d lines in the log, want %d", p.lua.name, p.text, lines, logged)
-	}
+	p.logged(log, why, "; the last good table stays in force")
 	managed := ""
-	for partition := range d.partitions {
+	for _, partition := range d.Partitions {
 		if !strings.Contains(partition, ",") {
 			managed = partition
 		}
@@ -218,9 +163,10 @@ func (p probe) force(d *decisionTable, logged int) {
 	if managed == "" {
 		return
 	}
-	for _, name := range append(slices.Sorted(maps.Keys(d.profiles))[:min(5, len(d.profiles))], "9g.99gb", "closed") {
+	names := d.Names()
+	for _, name := range append(few(names), "9g.99gb", "closed") {
 		want := "gpu:1"
-		if !d.profiles[name] {
+		if !slices.Contains(names, name) {
 			want = "refused"
 		}
 		// Slurm's types have a letter, and its requests 1024 bytes.
@@ -228,19 +174,41 @@ func (p probe) force(d *decisionTable, logged int) {
 			p.gives(fields{"tres_per_node": "gres:mig:" + name + ":1", "partition": managed}, want)
 		}
 	}
-	for _, nodes := range []int{max(d.maxNodes, 1), d.maxNodes + 1} {
+	for _, mem := range []string{"", "4864", "9728", "9856", "60"} {
+		q := fields{"tres_per_node": "gres:gpu:1", "partition": managed, "env.1": "_SLURM_SPANK_OPTION_caelum_mig=off"}
+		if mem != "" {
+			q["env.1"] = "_SLURM_SPANK_OPTION_caelum_mig_mem=" + mem
+		}
+		profile, _, _, ok := size(q, d, known)
+		if !ok {
+			p.gives(q, "refused")
+		} else {
+			p.gives(q, "mig:"+profile+":1")
+		}
+	}
+	for _, nodes := range []int{max(d.MaxNodes, 1), d.MaxNodes + 1} {
 		r := p.submit(fields{"tres_per_node": "gres:gpu:1", "partition": managed, "min_nodes": float64(nodes)})
 		held := slices.Contains(r.writes, write{"priority", 0.0})
-		if held != (nodes > d.maxNodes) {
+		if held != (nodes > d.MaxNodes) {
 			p.Fatalf("%s, table %q\n%d nodes held: %v (%+v)", p.lua.name, p.text, nodes, held, r)
 		}
 	}
 }
 
-func (p probe) closed(path string) {
+// logged checks that the log has one line about the table, or none.
+func (p probe) logged(log []string, why error, then string) {
+	p.Helper()
+	if why == nil && len(log) == 0 || why != nil && len(log) == 1 && strings.HasSuffix(log[0], ": "+why.Error()+then) {
+		return
+	}
+	p.Fatalf("%s, table %q\nlogged %q, want %v", p.lua.name, p.text, log, why)
+}
+
+func (p probe) closed(path string, why error) {
 	p.Helper()
 	r := p.gives(fields{"tres_per_node": "gres:gpu:1", "partition": "cpu"}, "refused")
-	if len(r.log) != 1 || len(r.said) != 1 || !strings.Contains(r.said[0], path) {
+	p.logged(r.log, why, "; requests for GPUs are refused")
+	if len(r.said) != 1 || !strings.Contains(r.said[0], path) {
 		p.Fatalf("%s, table %q\n%+v", p.lua.name, p.text, r)
 	}
 	if again := p.gives(fields{"tres_per_node": "gres:gpu:1"}, "refused"); len(again.log) != 0 {
@@ -248,3 +216,6 @@ func (p probe) closed(path string) {
 	}
 	p.gives(fields{"tres_per_node": "gres:net:1"}, "none")
 }
+
+// few are the first of a list, to append to.
+func few(list []string) []string { return slices.Clip(list[:min(5, len(list))]) }

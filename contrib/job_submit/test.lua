@@ -35,10 +35,11 @@ local TABLE = [[
 # exported for the test
 partition gpu                 # the default partition
 partition gpu-long
-profile 1g.5gb
-profile 1g.5gb+me
-profile 2g.10gb
-profile 7g.40gb
+profile 1g.5gb 4864
+profile 1g.5gb+me 4864
+profile 2g.10gb 9856
+profile 3g.20gb 19968
+profile 7g.40gb 40192
 default 2g.10gb
 max_nodes 2
 ]]
@@ -84,6 +85,17 @@ local function submit(fields, prefix)
   local job = job_desc(fields, prefix or "gres:")
   return slurm_job_submit(job, PARTS, 1001), job
 end
+
+-- env is what Slurm makes of --mig and --mig-mem: spank_job_env counts from 0.
+local function env(mig, mem)
+  local all = {[0] = "X=1"}
+  if mig then all[#all + 1] = "_SLURM_SPANK_OPTION_caelum_mig=" .. mig end
+  if mem then all[#all + 1] = "_SLURM_SPANK_OPTION_caelum_mig_mem=" .. mem end
+  return all
+end
+
+-- word is the value of one of our words in a job's admin_comment; nil: it has none.
+local function word(job, name) return (" " .. tostring(job.admin_comment)):match(" caelum:" .. name .. "=(%S+)") end
 
 reload()
 write_table(TABLE)
@@ -133,7 +145,7 @@ for _, case in ipairs(accepted) do
   check(rc == slurm.SUCCESS, case[1] .. " is accepted", said[1])
   check(job.tres_per_node == case[3], case[1], job.tres_per_node)
   check(job.tres_per_job == case[2].tres_per_job and job.tres_per_task == case[2].tres_per_task, case[1] .. " keeps the rest", "a change")
-  local words = "^caelum:key=%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x" .. (case[4] and "$" or " caelum:sized=2g%.10gb$")
+  local words = "^caelum:key=%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x caelum:work=%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x" .. (case[4] and "$" or " caelum:sized=2g%.10gb$")
   check((job.admin_comment or ""):find(words), case[1] .. " has a key, and its profile if it named none", job.admin_comment)
   check(job.priority == NO_VAL, case[1] .. " is not held", job.priority)
 end
@@ -166,7 +178,7 @@ check(#log == 0, "nothing to log so far", log[1])
 ---------------------------------------------------------------- refused, with a reason
 
 for _, case in ipairs({
-  {"an unknown profile", {tres_per_node = "gres:mig:9g.99gb:1"}, "no MIG profile 9g%.99gb here; known are 1g%.5gb, 1g%.5gb%+me, 2g%.10gb, 7g%.40gb"},
+  {"an unknown profile", {tres_per_node = "gres:mig:9g.99gb:1"}, "no MIG profile 9g%.99gb here; known are 1g%.5gb, 1g%.5gb%+me, 2g%.10gb, 3g%.20gb, 7g%.40gb"},
   {"the filler", {tres_per_node = "gres:mig:closed:1"}, "no MIG profile closed"},
   {"an unknown --mig", {tres_per_node = "gres:gpu:1", spank_job_env = {[0] = "_SLURM_SPANK_OPTION_caelum_mig=%s%n\27[2J"}}, "^caelum: %-%-mig: there is no MIG profile %?s%?n%?%?2J here"},
   {"slices and GPUs that disagree", {tres_per_node = "gres:mig:1g.5gb:2,gres:gpu:1"}, "2 slices and 1 GPUs"},
@@ -199,7 +211,7 @@ for name, fields in pairs({
   fields.tres_per_node = "gres:gpu:1"
   local rc, job = submit(fields)
   check(rc == slurm.SUCCESS and job.priority == 0, name .. " is held", job.priority)
-  check((job.admin_comment or ""):find("^caelum:key=%x+ caelum:sized=2g%.10gb caelum:held$"), name .. " is marked", job.admin_comment)
+  check((job.admin_comment or ""):find("^caelum:key=%x+ caelum:work=%x+ caelum:sized=2g%.10gb caelum:held$"), name .. " is marked", job.admin_comment)
   fields.priority = 0
   rc, job = submit(fields)
   check(rc == slurm.SUCCESS and job.priority == 0 and not (job.admin_comment or ""):find("held"), name .. " --hold is the user's", job.admin_comment)
@@ -208,9 +220,60 @@ for name, fields in pairs({
   check(rc == slurm.SUCCESS and job.priority == NO_VAL, name .. " elsewhere is not", job.priority)
 end
 local _, noted = submit({tres_per_node = "gres:gpu:1", admin_comment = "JS1:abc"})
-check(noted.admin_comment:find("^JS1:abc caelum:key=%x+ caelum:sized=2g%.10gb$"), "what stands in admin_comment stays", noted.admin_comment)
+check(noted.admin_comment:find("^JS1:abc caelum:key=%x+ caelum:work=%x+ caelum:sized=2g%.10gb$"), "what stands in admin_comment stays", noted.admin_comment)
 
----------------------------------------------------------------- the key
+---------------------------------------------------------------- --mig and --mig-mem: the profile, whether Caelum chose it, what the user is told
+
+for _, case in ipairs({
+  {"--mig=off", "off", nil, "7g.40gb", true},
+  {"--mig-mem in MiB", nil, "4864", "1g.5gb", true},
+  {"one MiB more", nil, "4865", "2g.10gb", true},
+  {"--mig-mem in G", nil, "8G", "2g.10gb", true},
+  {"--mig-mem in g", nil, "8g", "2g.10gb", true},
+  {"--mig-mem in K, rounded up", nil, "10092545K", "3g.20gb", true},
+  {"--mig-mem with zeros", nil, "008G", "2g.10gb", true},
+  {"the most there is", nil, "40192m", "7g.40gb", true},
+  {"--mig=auto --mig-mem", "auto", "1", "1g.5gb", true},
+  {"--mig=off --mig-mem", "off", "8G", "7g.40gb", true},
+  {"--mig and --mig-mem that agree", "3g.20gb", "8G", "3g.20gb", false},
+}) do
+  local rc, job = submit({tres_per_node = "gres:gpu:2", spank_job_env = env(case[2], case[3])})
+  check(rc == slurm.SUCCESS and #said == 0, case[1] .. " is accepted, and nothing is said", said[1])
+  check(job.tres_per_node == "gres:gpu:2,gres:mig:" .. case[4] .. ":2", case[1], job.tres_per_node)
+  check(word(job, "sized") == (case[5] and case[4] or nil), case[1] .. ": whether Caelum chose", job.admin_comment)
+end
+for _, case in ipairs({
+  {"more memory than there is", nil, "40193", "%-%-mig%-mem=40193: no MIG profile here has so much memory; in MiB there are 1g%.5gb 4864, 1g%.5gb%+me 4864, 2g%.10gb 9856, 3g%.20gb 19968, 7g%.40gb 40192$"},
+  {"far more", nil, "999999999T", "no MIG profile here"},
+  {"no size", nil, "8GB", "^caelum: %-%-mig%-mem: couldn't read '8GB': give the memory of a slice such as 8G$"},
+  {"nothing", nil, "0", "couldn't read '0'"},
+  {"ten digits", nil, "1000000000", "couldn't read"},
+  {"not a size, and long", nil, "\27" .. string.rep("9", 500), "couldn't read '%?9+': give"},
+  {"--mig and --mig-mem that disagree", "1g.5gb", "8G", "%-%-mig=1g%.5gb and %-%-mig%-mem=8G do not agree, as 1g%.5gb has 4864 MiB"},
+  {"a whole GPU that is too small", "off", "1T", "%-%-mig=off and %-%-mig%-mem=1T do not agree, as 7g%.40gb has 40192 MiB"},
+  {"an unknown --mig beside --mig-mem", "9g.99gb", "8G", "no MIG profile 9g%.99gb"},
+}) do
+  local rc, job = submit({tres_per_node = "gres:gpu:1", spank_job_env = env(case[2], case[3])})
+  check(rc == slurm.ERROR and job.tres_per_node == "gres:gpu:1" and not job.admin_comment, case[1] .. " is refused", job.tres_per_node)
+  check((said[1] or ""):find(case[4]), case[1], said[1])
+end
+local _, small = submit({tres_per_node = "gres:mig:1g.5gb:1", spank_job_env = env("off", "8G")})
+check(small.tres_per_node == "gres:mig:1g.5gb:1,gres:gpu:1" and not word(small, "sized"), "typed slices go before both", small.tres_per_node)
+local _, inherited = submit({tres_per_node = "gres:gpu:1", spank_job_env = {[0] = "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_mig_mem=16G"}})
+check(inherited.tres_per_node == "gres:gpu:1,gres:mig:3g.20gb:1", "--mig-mem, the other name", inherited.tres_per_node)
+
+-- Boards that call different amounts the same: the least is what a job surely has. And a table without any.
+write_table(TABLE .. "profile 2g.10gb 9728\nprofile 2g.10gb\nwhole 3g.20gb\n")
+local _, tight = submit({tres_per_node = "gres:gpu:1", spank_job_env = env(nil, "9729")})
+check(tight.tres_per_node == "gres:gpu:1,gres:mig:3g.20gb:1", "a profile listed twice", tight.tres_per_node)
+local _, third = submit({tres_per_node = "gres:gpu:1", spank_job_env = env("off")})
+check(third.tres_per_node == "gres:gpu:1,gres:mig:3g.20gb:1", "a line for --mig=off", third.tres_per_node)
+write_table((TABLE:gsub("(profile %S+) %d+", "%1")))
+check(submit({tres_per_node = "gres:gpu:1", spank_job_env = env(nil, "8G")}) == slurm.ERROR and said[1]:find("does not say how much memory", 1, true), "memory of which nobody knows", said[1])
+check(submit({tres_per_node = "gres:gpu:1", spank_job_env = env("1g.5gb", "8G")}) == slurm.ERROR and said[1]:find("nobody knows how much memory 1g.5gb has", 1, true), "and beside --mig", said[1])
+write_table(TABLE)
+
+---------------------------------------------------------------- the key and the work
 
 local function unescape(word)
   if word == "-" then return "" end
@@ -222,14 +285,15 @@ local seen, known_key = 0, nil
 for line in io.lines(vectors) do
   local w = {}
   for word in line:gmatch("%S+") do w[#w + 1] = word end
-  if #w == 9 and w[1] ~= "#" then
+  if #w == 10 and w[1] ~= "#" then
     seen = seen + 1
     local _, job = submit({
       user_id = tonumber(w[1]), account = unescape(w[2]), name = unescape(w[3]), script = unescape(w[4]),
       tres_per_node = "gres:gpu:" .. w[5], min_nodes = tonumber(w[6]),
       num_tasks = w[7] ~= "0" and tonumber(w[7]) or NO_VAL, cpus_per_task = w[8] ~= "0" and tonumber(w[8]) or NO_VAL16,
     })
-    check(job.admin_comment == "caelum:key=" .. w[9] .. " caelum:sized=2g.10gb", "the key of " .. line:sub(1, 60), job.admin_comment)
+    check(word(job, "key") == w[9], "the key of " .. line:sub(1, 60), job.admin_comment)
+    check(word(job, "work") == (w[10] ~= "-" and w[10] or nil), "the work of " .. line:sub(1, 60), job.admin_comment)
     known_key = w[9]
   end
 end
@@ -238,10 +302,44 @@ local _, nobody = submit({tres_per_node = "gres:gpu:1", account = false, default
 local _, named = submit({tres_per_node = "gres:gpu:1", account = "phys"})
 check(nobody.admin_comment == named.admin_comment, "the default account is the account", nobody.admin_comment)
 
-local plain = named.admin_comment:match("=(%x+)")
+local _, stepped = submit({tres_per_node = "gres:gpu:1", script = false})
+check(word(stepped, "key") and not word(stepped, "work"), "srun has a key and no work", stepped.admin_comment)
+
+---------------------------------------------------------------- what earlier runs have taught
+
+local plain, work = word(named, "key"), word(named, "work")
 write_table(TABLE .. "key " .. known_key .. " 7g.40gb\nkey " .. plain .. " 1g.5gb\n")
 local _, learned = submit({tres_per_node = "gres:gpu:1"})
-check(learned.tres_per_node == "gres:gpu:1,gres:mig:1g.5gb:1", "a key in the table", learned.tres_per_node)
+check(learned.tres_per_node == "gres:gpu:1,gres:mig:1g.5gb:1" and word(learned, "sized") == "1g.5gb" and not word(learned, "runs"), "a key in the table", learned.admin_comment)
+local lines = {"key " .. plain .. " 1g.5gb 60\n", "user 1001:" .. work .. " 2g.10gb 3600\n", "site " .. work .. " 7g.40gb 999999999\n"}
+local profiles, seconds = {"1g.5gb", "2g.10gb", "7g.40gb"}, {"60", "3600", "999999999"}
+for first = 1, 3 do
+  write_table(TABLE .. table.concat(lines, "", first))
+  local _, job = submit({tres_per_node = "gres:gpu:1"})
+  check(job.tres_per_node == "gres:gpu:1,gres:mig:" .. profiles[first] .. ":1", "first " .. lines[first], job.tres_per_node)
+  check(word(job, "runs") == seconds[first] and word(job, "sized") == profiles[first], "and its seconds", job.admin_comment)
+end
+write_table(TABLE .. table.concat(lines))
+for name, case in pairs({
+  ["another name"] = {{name = "other"}, "2g.10gb"}, ["other CPUs"] = {{cpus_per_task = 3}, "2g.10gb"}, ["another user"] = {{user_id = 1002}, "7g.40gb"},
+  ["another script"] = {{script = "#!/bin/sh\nexit\n"}, "2g.10gb", "default"}, ["another user's srun"] = {{user_id = 1002, script = false}, "2g.10gb", "default"},
+}) do
+  case[1].tres_per_node = "gres:gpu:1"
+  local _, job = submit(case[1])
+  check(job.tres_per_node == "gres:gpu:1,gres:mig:" .. case[2] .. ":1" and not word(job, "runs") == (case[3] == "default"), name, job.admin_comment)
+end
+local _, own = submit({tres_per_node = "gres:gpu:1", spank_job_env = env("7g.40gb")})
+check(own.tres_per_node == "gres:gpu:1,gres:mig:7g.40gb:1" and word(own, "runs") == "60" and not word(own, "sized"), "--mig goes before them, and the time stands", own.admin_comment)
+write_table(TABLE .. "key " .. plain .. " 3g.20gb 60\n")
+for mem, case in pairs({
+  ["8G"] = {"2g.10gb", "caelum: --mig-mem=8G gives 2g.10gb, and by its earlier runs this job needs 3g.20gb"}, ["16G"] = {"3g.20gb"}, ["32G"] = {"7g.40gb"},
+}) do
+  local rc, job = submit({tres_per_node = "gres:gpu:1", spank_job_env = env(nil, mem)})
+  check(rc == slurm.SUCCESS and job.tres_per_node == "gres:gpu:1,gres:mig:" .. case[1] .. ":1", "--mig-mem=" .. mem .. " goes before them", job.tres_per_node)
+  check(said[1] == case[2] and #said == (case[2] and 1 or 0), "and what is said of it", said[1])
+end
+write_table(TABLE .. "key " .. known_key .. " 7g.40gb\nkey " .. plain .. " 1g.5gb\n")
+submit({tres_per_node = "gres:gpu:1"})
 
 ---------------------------------------------------------------- a table that cannot be read
 
@@ -255,6 +353,21 @@ for name, text in pairs({
   ["a key without profile"] = TABLE .. "key 0123456789abcdef\n",
   ["a key twice"] = TABLE .. "key 0123456789abcdef 2g.10gb\nkey 0123456789abcdef 2g.10gb\n",
   ["a key with an unknown profile"] = TABLE .. "key 0123456789abcdef 9g.10gb\n",
+  ["a user without work"] = TABLE .. "user 1001 2g.10gb\n",
+  ["a user's name"] = TABLE .. "user root:0123456789abcdef 2g.10gb\n",
+  ["a user with zeros in front"] = TABLE .. "user 01001:0123456789abcdef 2g.10gb\n",
+  ["a user's work twice"] = TABLE .. string.rep("user 1001:0123456789abcdef 2g.10gb\n", 2),
+  ["a work twice"] = TABLE .. string.rep("site 0123456789abcdef 2g.10gb\n", 2),
+  ["a work with an unknown profile"] = TABLE .. "site 0123456789abcdef 9g.10gb\n",
+  ["no seconds"] = TABLE .. "key 0123456789abcdef 2g.10gb 0\n",
+  ["seconds with a unit"] = TABLE .. "key 0123456789abcdef 2g.10gb 60s\n",
+  ["ten digits of seconds"] = TABLE .. "key 0123456789abcdef 2g.10gb 1000000000\n",
+  ["something behind the seconds"] = TABLE .. "key 0123456789abcdef 2g.10gb 60 60\n",
+  ["memory with a unit"] = TABLE .. "profile 4g.20gb 20G\n",
+  ["something behind the memory"] = TABLE .. "profile 4g.20gb 19968 MiB\n",
+  ["two for --mig=off"] = TABLE .. "whole 7g.40gb\nwhole 7g.40gb\n",
+  ["an unknown one for --mig=off"] = TABLE .. "whole 7g.80gb\n",
+  ["a blank in front"] = TABLE .. " partition gpu\n",
   ["no default"] = "partition gpu\nprofile 1g.5gb\n",
   ["two defaults"] = TABLE .. "default 1g.5gb\n",
   ["an unknown default"] = "profile 1g.5gb\ndefault 2g.10gb\n",
@@ -344,6 +457,23 @@ rc, job = modify({tres_per_node = "gres:gpu:2"}, {partition = "cpu", tres_per_no
 check(rc == 0 and job.tres_per_node == "gres:gpu:2", "an unmanaged job", job.tres_per_node)
 rc, job = modify({tres_per_node = "gres:mig:9g.5gb:1", priority = 0}, HELD, 0)
 check(rc == 0 and job.tres_per_node == "gres:mig:9g.5gb:1", "root is not touched", job.tres_per_node)
+-- The options and what is known are the job's own, as at its submission.
+local RECORD = {partition = "gpu", tres_per_node = "gres/gpu:1,gres/mig:1g.5gb:1", user_id = 1001.0}
+local function again(name, options, comment, want)
+  RECORD.spank_job_env, RECORD.admin_comment = options, comment
+  local _, changed = modify({tres_per_node = "gres/gpu:2"}, RECORD)
+  check(changed.tres_per_node == "gres/gpu:2" .. (want and ",gres/mig:" .. want .. ":2" or ""), "a change: " .. name, changed.tres_per_node)
+end
+write_table(TABLE .. "key 0123456789abcdef 1g.5gb\nuser 1001:fedcba9876543210 3g.20gb\nsite fedcba9876543210 7g.40gb\n")
+again("by its key", nil, "caelum:key=0123456789abcdef caelum:work=fedcba9876543210", "1g.5gb")
+again("by its user's work", nil, "caelum:key=0000000000000000 caelum:work=fedcba9876543210", "3g.20gb")
+RECORD.user_id = 1002.0
+again("by its work", nil, "caelum:key=0000000000000000 caelum:work=fedcba9876543210", "7g.40gb")
+again("nothing is known", nil, nil, "2g.10gb")
+again("--mig-mem", env(nil, "8G"), "caelum:key=0123456789abcdef", "2g.10gb")
+again("--mig=off", env("off"), nil, "7g.40gb")
+again("options that disagree", env("1g.5gb", "8G"), nil, nil)
+check(said[1]:find("do not agree", 1, true), "a change is refused with the reason", said[1])
 check(modify({time_limit = 5}, OLD) == 0, "a time limit", said[1])
 check(modify({priority = 0}, OLD) == 0, "a hold of the user's own", said[1])
 check(modify({priority = 0}, HELD) == slurm.ERROR, "a hold on top of ours", said[1])

@@ -14,7 +14,7 @@ type Inventory struct {
 	// Slots are the units of gres/gpu, by Type and in the order of their device files.
 	Slots []TypedCount `json:"slots"`
 	// Most is how many instances of each profile the node can hold at most, smallest profile first.
-	Most []TypedCount `json:"most"`
+	Most []Offered `json:"most"`
 	// Total is N, the constant total of gres/mig.
 	Total int `json:"total"`
 	// Problems are the GPUs that are left out, and why.
@@ -25,6 +25,15 @@ type Inventory struct {
 type TypedCount struct {
 	Type  string `json:"type"`
 	Count int    `json:"count"`
+}
+
+// Offered is a profile that a node can put on offer.
+type Offered struct {
+	TypedCount
+	// MemoryMiB is what an instance surely has: of boards that differ, the least.
+	MemoryMiB int `json:"memory_mib"`
+	// Whole is the largest profile on offer of the same board: a whole GPU.
+	Whole string `json:"whole"`
 }
 
 // TakeInventory asks the hardware. Profiles are those put on offer, or none for every plain one.
@@ -53,18 +62,41 @@ func TakeInventory(hw gpu.Hardware, profiles []string) (Inventory, error) {
 	}
 	inv.Total = Total(slots)
 	for _, name := range names {
-		most := 0
-		for _, c := range cards {
-			if c.Problem != "" {
-				continue
-			}
-			if i, ok := c.Board.ProfileIndex(name); ok {
-				most += mostOf(c.Board, c.Board.OfProfile(i))
-			}
-		}
-		inv.Most = append(inv.Most, TypedCount{name, most})
+		inv.Most = append(inv.Most, offered(cards, names, name))
 	}
 	return inv, nil
+}
+
+// offered describes one of a node's profiles, which are ordered smallest first.
+func offered(cards []*card, names []string, name string) Offered {
+	o := Offered{TypedCount: TypedCount{Type: name}}
+	for _, c := range cards {
+		if c.Problem != "" {
+			continue
+		}
+		i, ok := c.Board.ProfileIndex(name)
+		if !ok {
+			continue
+		}
+		o.Count += mostOf(c.Board, c.Board.OfProfile(i))
+		if mib := int(c.Board.Profiles[i].Memory()); o.MemoryMiB == 0 || mib < o.MemoryMiB {
+			o.MemoryMiB = mib
+		}
+		if o.Whole == "" {
+			o.Whole = largest(c.Board, names)
+		}
+	}
+	return o
+}
+
+// largest is the last of the profiles that the board has.
+func largest(b *mig.Board, names []string) (last string) {
+	for _, name := range names {
+		if _, ok := b.ProfileIndex(name); ok {
+			last = name
+		}
+	}
+	return last
 }
 
 // mostOf is the largest number of placements of a set that a GPU can hold at once.

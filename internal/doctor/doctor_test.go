@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"caelum/internal/api"
+	"caelum/internal/decisions"
 	"caelum/internal/slurm"
 )
 
@@ -35,7 +36,8 @@ func healthy() *Facts {
 			{Placement: api.Placement{Profile: "1g.5gb"}, GI: 7, State: "leased", Job: 7},
 		}}}},
 		Confinement: Confinement{Cgroup: 2},
-		Table:       Table{Path: "/etc/caelum/decisions", Mode: 0o644, Partitions: []string{"gpu"}, Profiles: []string{"1g.5gb"}, MaxNodes: 1},
+		Table: Table{Path: "/etc/caelum/decisions", Mode: 0o644,
+			Table: decisions.Table{Partitions: []string{"gpu"}, Profiles: []decisions.Profile{{Name: "1g.5gb", MiB: 4864}}, MaxNodes: 1}},
 		Plugin: Plugin{Plugstack: "/etc/slurm/plugstack.conf", Named: true, Required: true, Path: pluginName, File: "/lib/" + pluginName,
 			Version: 22<<16 | 5<<8 | 8, Object: "/lib/" + objectName, ObjectFound: true},
 		Files: []CapFile{
@@ -111,7 +113,8 @@ var cases = []struct {
 	{"decision table", Error, "max_nodes is 2 in /etc/caelum/decisions and partition gpu has 1 catalogue nodes", func(f *Facts) { f.Table.MaxNodes = 2 }},
 	{"decision table", Error, "partition elsewhere of /etc/caelum/decisions has no catalogue node", func(f *Facts) { f.Table.Partitions = []string{"elsewhere", "gpu"} }},
 	{"decision table", Info, "held first", func(f *Facts) { f.Nodes = append(f.Nodes, f.Nodes[1]) }},
-	{"decision table", Error, "has 1g.6gb, and no catalogue node of its partitions has", func(f *Facts) { f.Table.Profiles = []string{"1g.5gb", "1g.6gb"} }},
+	{"decision table", Error, "has 1g.6gb, and no catalogue node of its partitions has", func(f *Facts) { f.Table.Profiles = append(f.Table.Profiles, decisions.Profile{Name: "1g.6gb"}) }},
+	{"decision table", Warning, "jobs with --mig-mem are refused", func(f *Facts) { f.Table.Profiles[0].MiB = 0 }},
 	{"decision table", Warning, "the catalogue has 2g.10gb, and /etc/caelum/decisions has not", func(f *Facts) {
 		f.Nodes[1].Gres = append(f.Nodes[1].Gres, slurm.GRES{Name: "mig", Type: "2g.10gb", Count: 3})
 	}},

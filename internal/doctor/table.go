@@ -1,42 +1,28 @@
 package doctor
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/user"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 
+	"caelum/internal/decisions"
 	"caelum/internal/slurm"
 )
 
-// Table is the decision table (docs/internals.md), as far as it can be compared with slurm.conf.
+// Table is the decision table, as it lies on this host.
 type Table struct {
-	Path       string
-	Mode       fs.FileMode
-	Owner      uint32
-	Partitions []string
-	Profiles   []string
-	MaxNodes   int
+	decisions.Table
+	Path  string
+	Mode  fs.FileMode
+	Owner uint32
 	// Problem is why job_submit.lua does not read it.
 	Problem string
 }
-
-// The bounds are job_submit.lua's.
-const maxTableLines, maxTableBytes = 20000, 1 << 20
-
-var (
-	tableHead    = regexp.MustCompile(`^caelum-decisions 1 [0-9]+\n`)
-	tableLine    = regexp.MustCompile(`^([a-z][a-z_]*)\s+(\S+)\s*(\S*)\s*$`)
-	tableKey     = regexp.MustCompile(`^[0-9a-f]{16}$`)
-	tableProfile = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+-]*$`)
-	tableNodes   = regexp.MustCompile(`^[0-9]{1,4}$`)
-)
 
 func readTable(path string) (Table, error) {
 	info, err := os.Stat(path)
@@ -48,67 +34,10 @@ func readTable(path string) (Table, error) {
 		return Table{}, err
 	}
 	t := Table{Path: path, Mode: info.Mode(), Owner: info.Sys().(*syscall.Stat_t).Uid}
-	if err := t.parse(string(text)); err != nil {
+	if t.Table, err = decisions.Parse(string(text)); err != nil {
 		t.Problem = err.Error()
 	}
 	return t, nil
-}
-
-// parse follows job_submit.lua, and its errors are worded as there.
-func (t *Table) parse(text string) error {
-	switch {
-	case !tableHead.MatchString(text):
-		return errors.New("its first line is not \"caelum-decisions 1 <generation>\"")
-	case len(text) > maxTableBytes:
-		return fmt.Errorf("longer than %d bytes", maxTableBytes)
-	case !strings.HasSuffix(text, "\n"):
-		return errors.New("the last line is not complete")
-	case strings.Count(text, "\n") > maxTableLines:
-		return fmt.Errorf("more than %d lines", maxTableLines)
-	}
-	var profile string // the default
-	keys := map[string]string{}
-	t.MaxNodes = 0
-	for i, line := range strings.Split(text, "\n")[1:] {
-		line, _, _ = strings.Cut(line, "#")
-		if strings.TrimSpace(line) == "" {
-			continue
-		}
-		m := tableLine.FindStringSubmatch(line)
-		if m == nil {
-			return fmt.Errorf("line %d is not understood", i+2)
-		}
-		word, value, rest := m[1], m[2], m[3]
-		switch {
-		case word == "key" && tableKey.MatchString(value) && rest != "" && keys[value] == "":
-			keys[value] = rest
-		case rest != "":
-			return fmt.Errorf("line %d is not understood", i+2)
-		case word == "partition":
-			t.Partitions = append(t.Partitions, value)
-		case word == "profile" && tableProfile.MatchString(value) && value != "closed":
-			t.Profiles = append(t.Profiles, value)
-		case word == "default" && profile == "":
-			profile = value
-		case word == "max_nodes" && t.MaxNodes == 0 && tableNodes.MatchString(value):
-			t.MaxNodes, _ = strconv.Atoi(value)
-		default:
-			return fmt.Errorf("line %d is not understood", i+2)
-		}
-	}
-	t.MaxNodes = max(t.MaxNodes, 1)
-	switch {
-	case profile == "":
-		return errors.New("it names no default")
-	case !slices.Contains(t.Profiles, profile):
-		return errors.New("its default is not one of its profiles")
-	}
-	for key, p := range keys {
-		if !slices.Contains(t.Profiles, p) {
-			return fmt.Errorf("the profile of key %s is not one of its profiles", key)
-		}
-	}
-	return nil
 }
 
 // readableBy reports whether the user that slurmctld runs as can read the file, by its owner or for everybody.
@@ -161,11 +90,14 @@ func decisionTable(f *Facts) []Finding {
 	}
 	slices.Sort(served)
 	served = slices.Compact(served)
-	if lacks := without(t.Profiles, served); len(served) > 0 && len(lacks) > 0 {
+	if lacks := without(t.Names(), served); len(served) > 0 && len(lacks) > 0 {
 		found = append(found, fault(fmt.Sprintf("%s has %s, and no catalogue node of its partitions has: jobs that get that are refused", t.Path, strings.Join(lacks, ", ")), again))
 	}
-	if lacks := without(served, t.Profiles); len(lacks) > 0 {
+	if lacks := without(served, t.Names()); len(lacks) > 0 {
 		found = append(found, concern(fmt.Sprintf("the catalogue has %s, and %s has not: jobs that ask for that by name are refused", strings.Join(lacks, ", "), t.Path), again))
+	}
+	if !slices.ContainsFunc(t.Profiles, func(p decisions.Profile) bool { return p.MiB > 0 }) {
+		found = append(found, concern(t.Path+" does not say how much memory profiles have: jobs with --mig-mem are refused", "put its profile lines as `caelum slurm-config --section decisions` prints them; "+changeTable+t.Path))
 	}
 	return found
 }

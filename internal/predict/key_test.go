@@ -24,8 +24,8 @@ func TestKeyVectors(t *testing.T) {
 			continue
 		}
 		w := strings.Fields(line)
-		if len(w) != 9 {
-			t.Fatalf("want 9 words, have %d: %s", len(w), line)
+		if len(w) != 10 {
+			t.Fatalf("want 10 words, have %d: %s", len(w), line)
 		}
 		in := KeyInput{
 			UID: uint32(number(t, w[0])), Account: text(t, w[1]), JobName: text(t, w[2]), Script: text(t, w[3]),
@@ -33,6 +33,9 @@ func TestKeyVectors(t *testing.T) {
 		}
 		if got := Key(in); got != w[8] {
 			t.Errorf("key of %s\n got %s", line, got)
+		}
+		if got := Work(in); got != text(t, w[9]) {
+			t.Errorf("work of %s\n got %s", line, got)
 		}
 		seen++
 	}
@@ -76,6 +79,29 @@ func TestKeyFields(t *testing.T) {
 		if Key(k) != Key(base) {
 			t.Errorf("%s changes the key", name)
 		}
+	}
+}
+
+// What is the same work has the same Work, and no other has.
+func TestWorkFields(t *testing.T) {
+	base := KeyInput{UID: 1001, Account: "phys", JobName: "train", Script: "#!/bin/sh\n", GPUs: 1, Nodes: 1}
+	same, other := base, []KeyInput{base, base, base, base}
+	same.UID, same.Account, same.JobName, same.CPUsPerTask = 1002, "chem", "other", 4
+	if Work(same) != Work(base) {
+		t.Error("user, account, name or CPUs change the work")
+	}
+	other[0].Script += "exit\n"
+	other[1].GPUs, other[2].Nodes, other[3].Tasks = 2, 2, 1
+	seen := map[string]bool{Work(base): true, Key(base): true}
+	for _, k := range other {
+		if seen[Work(k)] {
+			t.Errorf("%+v is the work of another", k)
+		}
+		seen[Work(k)] = true
+	}
+	base.Script = ""
+	if w := Work(base); w != "" {
+		t.Errorf("without a script: %s", w)
 	}
 }
 

@@ -196,7 +196,7 @@ func TestNoThreadNoSignal(t *testing.T) {
 	script := `census
 context allocator
 call init
-choose 1g.5gb
+choose mig 1g.5gb
 context slurmd
 call init
 context remote

@@ -31,6 +31,7 @@ func main() {
 	pairs := flag.Int("waits", 100, "measure from submission to start with so many pairs of jobs; 0: not")
 	only := flag.Bool("only-waits", false, "measure nothing else")
 	rpcs := flag.Int("rpcs", 0, "measure what so many nodes ask of slurmctld, and nothing else; 0: not")
+	submissions := flag.Int("submissions", 0, "measure what so many submissions cost slurmctld without job_submit.lua, with it, and with a large decision table, and nothing else; 0: not")
 	w := ways{nodes: 4, gpus: 4}
 	flag.IntVar(&w.jobs, "ways", 0, "play a trace of so many jobs with whole GPUs, fixed layouts and Caelum, and measure nothing else; 0: not")
 	flag.Uint64Var(&w.seed, "ways-seed", 1, "its seed")
@@ -44,6 +45,9 @@ func main() {
 	run := func(ctx context.Context) error {
 		if *rpcs > 0 {
 			return benchRPCs(ctx, *rpcs)
+		}
+		if *submissions > 0 {
+			return benchSubmissions(ctx, *submissions)
 		}
 		if w.jobs > 0 {
 			return benchWays(ctx, w)

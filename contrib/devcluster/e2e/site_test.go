@@ -91,10 +91,11 @@ func (s *site) close() error {
 // prepare gives the shared cluster a decision table in which every job is small, so that many fit, and -N 2 is more than
 // the catalogue is said to have.
 func (s *site) prepare() error {
-	table := "caelum-decisions 1 2\npartition gpu\npartition billed\nmax_nodes 1\ndefault 1g.5gb\n"
-	for _, p := range profiles {
-		table += "profile " + p + "\n"
+	listed, err := s.profileLines()
+	if err != nil {
+		return err
 	}
+	table := "caelum-decisions 1 2\npartition gpu\npartition billed\nmax_nodes 1\ndefault 1g.5gb\n" + listed + learnedLines()
 	cmd := s.Command(context.Background(), "", "root", "sh", "-c", "cat > /etc/caelum/decisions.new && mv /etc/caelum/decisions.new /etc/caelum/decisions")
 	cmd.Stdin = strings.NewReader(table)
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -7,13 +7,13 @@
  *   item NAME VALUE         what spank_get_item() says: job, uid, gid, step, restart
  *   env NAME=VALUE          the task's environment, for spank_getenv(); "env NAME" takes it away
  *   process NAME=VALUE      this process's own environment, as a prolog finds it
- *   option VALUE            the user gave --mig=VALUE
+ *   option NAME VALUE       the user gave --NAME=VALUE
  *   device N deny|closed    what access() says of /dev/caelum/slotN: EPERM as a devices cgroup, EACCES as a mode
  *   node-reason TEXT        slurmctld has this reason for the node; "node-reason" takes it away
  *   slurmctld away          it does not answer; "slurmctld back"
  *   close-stdin
  *   call NAME               slurm_spank_NAME()
- *   choose VALUE            the callback of --mig, as a submission calls it
+ *   choose NAME VALUE       the callback of --NAME, as a submission calls it
  *   census                  threads, and signals that no longer stand as they stood before the plugin was loaded
  *
  * Every line of output is something that the plugin did.
@@ -41,8 +41,14 @@ static enum spank_context context = S_CTX_REMOTE;
 static uint32_t items[5] = { 12, 0, 0, 0, 0 };
 static const char *const item_names[5] = { "job", "uid", "gid", "step", "restart" };
 static char *vars[VARS];
-static char *option;
-static struct spank_option *registered;
+
+/* The plugin's options, and what the user gave for each. A prolog asks for them without registering them. */
+static struct {
+	struct spank_option *option;
+	const char *name;
+	char *value;
+} options[4];
+
 static int devices[64];
 static bool away;
 static char *node_reason;
@@ -99,19 +105,31 @@ const char *spank_strerror(spank_err_t err)
 	return err == ESPANK_NOT_AVAIL ? "not available" : "some error";
 }
 
+/* The entry of an option; a new one for a new name. */
+static int option_at(const char *name)
+{
+	int i = 0;
+
+	while (options[i].name && strcmp(options[i].name, name) != 0)
+		i++;
+	if (!options[i].name)
+		options[i].name = strdup(name);
+	return i;
+}
+
 spank_err_t spank_option_register(spank_t sp, struct spank_option *opt)
 {
 	(void)sp;
-	registered = opt;
+	options[option_at(opt->name)].option = opt;
 	printf("registered --%s=%s\n", opt->name, opt->arginfo);
 	return ESPANK_SUCCESS;
 }
 
 spank_err_t spank_option_getopt(spank_t sp, struct spank_option *opt, char **value)
 {
-	(void)sp, (void)opt;
-	*value = option;
-	return option ? ESPANK_SUCCESS : ESPANK_ERROR;
+	(void)sp;
+	*value = options[option_at(opt->name)].value;
+	return *value ? ESPANK_SUCCESS : ESPANK_ERROR;
 }
 
 spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...)
@@ -280,6 +298,11 @@ static void call(void *plugin, const char *name, int ac, char **av)
 		printf("%s: the plugin has no such callback\n", name);
 }
 
+static void choose(const struct spank_option *option, const char *value)
+{
+	printf("--%s=%s = %d\n", option->name, value, option->cb(option->val, value, 0));
+}
+
 static bool step(void *plugin, char *line, int ac, char **av)
 {
 	char *verb = strsep(&line, " ");
@@ -296,7 +319,7 @@ static bool step(void *plugin, char *line, int ac, char **av)
 	else if (strcmp(verb, "process") == 0)
 		putenv(strdup(rest));
 	else if (strcmp(verb, "option") == 0)
-		option = strdup(rest);
+		first = strsep(&rest, " "), options[option_at(first)].value = strdup(rest ? rest : "");
 	else if (strcmp(verb, "device") == 0)
 		first = strsep(&rest, " "), devices[atoi(first) & 63] = strcmp(rest, "deny") == 0 ? EPERM : EACCES;
 	else if (strcmp(verb, "node-reason") == 0)
@@ -308,7 +331,7 @@ static bool step(void *plugin, char *line, int ac, char **av)
 	else if (strcmp(verb, "call") == 0)
 		call(plugin, rest, ac, av);
 	else if (strcmp(verb, "choose") == 0)
-		printf("--mig=%s = %d\n", rest, registered->cb(registered->val, rest, 0));
+		first = strsep(&rest, " "), choose(options[option_at(first)].option, rest ? rest : "");
 	else if (strcmp(verb, "census") == 0)
 		printf("threads %d, signals changed %d\n", threads(), signals_changed());
 	else

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+
+	"caelum/contrib/devcluster/cluster"
+)
+
+const (
+	submissionRounds = 20
+	learnedLines     = 10000
+)
+
+// ways to submit: what slurmctld has of Caelum.
+var submitWays = []struct {
+	name    string
+	plugin  string // JobSubmitPlugins
+	learned int    // lines of the decision table
+}{
+	{"without job_submit.lua", "", 0},
+	{"with it", "lua", 0},
+	{fmt.Sprintf("with %d learned lines", learnedLines), "lua", learnedLines},
+}
+
+// benchSubmissions measures by slurmctld's own account (sdiag) what a submission costs it in each way, over so many of each: in rounds that have all ways in random
+// order, of held jobs that are cancelled after. The scripts are as long as are hashed at all. The agent looks at the queue once an hour: not meanwhile.
+func benchSubmissions(ctx context.Context, each int) (err error) {
+	c, down, err := up(ctx, "poll_interval: 1h\n", cluster.Options{Nodes: 1, GPUs: 1})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, down()) }()
+	s := &submitter{Cluster: c}
+	times := make([][]float64, len(submitWays))
+	var reads []float64
+	for range submissionRounds {
+		for _, i := range rand.Perm(len(submitWays)) {
+			way := submitWays[i]
+			if err := s.prepare(ctx, way.plugin, way.learned); err != nil {
+				return err
+			}
+			if _, err := s.submit(ctx, 3); err != nil { // a Lua that is new reads the table
+				return err
+			}
+			us, err := s.submit(ctx, each/submissionRounds)
+			if err != nil {
+				return err
+			}
+			times[i] = append(times[i], us)
+			if way.learned == 0 {
+				continue
+			}
+			if err := s.table(ctx, way.learned); err != nil {
+				return err
+			}
+			anew, err := s.submit(ctx, 1)
+			if err != nil {
+				return err
+			}
+			reads = append(reads, anew-us)
+		}
+	}
+	fmt.Printf("\nWhat a submission costs slurmctld, %d of each way in %d rounds (us, medians of the rounds' means):\n", each, submissionRounds)
+	for i, way := range submitWays {
+		fmt.Printf("  %-28s %7.0f", way.name, median(times[i]))
+		if i > 0 {
+			compare(times[i], times[i-1])
+		}
+		fmt.Println()
+	}
+	low, high := interval(reads)
+	fmt.Printf("  %-28s %7.0f more, once (95%% interval %.0f to %.0f)\n", "reading such a table", median(reads), low, high)
+	return nil
+}
+
+// compare prints what a is more than b, round by round.
+func compare(a, b []float64) {
+	var diff []float64
+	for i := range a {
+		diff = append(diff, a[i]-b[i])
+	}
+	low, high := interval(diff)
+	fmt.Printf(", %+.0f to the line above (95%% interval %+.0f to %+.0f)", median(diff), low, high)
+}
+
+// submitter is a cluster whose slurmctld is made to run job_submit.lua or not to.
+type submitter struct {
+	*cluster.Cluster
+	generation int
+	plugin     string
+}
+
+// root runs a shell command on the controller's host.
+func (s *submitter) root(ctx context.Context, stdin, command string) (string, error) {
+	cmd := s.Command(ctx, "", "root", "sh", "-c", command)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w: %s", command, err, out)
+	}
+	return string(out), nil
+}
+
+func (s *submitter) prepare(ctx context.Context, plugin string, learned int) error {
+	s.plugin = plugin
+	if err := s.table(ctx, learned); err != nil {
+		return err
+	}
+	_, err := s.root(ctx, "", "sed -i '/^JobSubmitPlugins=/d' /etc/slurm/slurm.conf && { [ -z '"+plugin+"' ] || echo JobSubmitPlugins="+plugin+" >>/etc/slurm/slurm.conf; } && scontrol reconfigure")
+	return err
+}
+
+// table writes a decision table of the next generation with so many lines about other work, a third of each kind.
+func (s *submitter) table(ctx context.Context, learned int) error {
+	s.generation++
+	var b strings.Builder
+	fmt.Fprintf(&b, "caelum-decisions 1 %d\npartition gpu\nprofile 2g.10gb 9856\nprofile 7g.40gb 40192\ndefault 7g.40gb\n", s.generation)
+	for i := range learned {
+		work := fmt.Sprintf("%016x", rand.Uint64())
+		of := [...]string{"key " + work, "user " + strconv.Itoa(20000+i%1000) + ":" + work, "site " + work}[i%3]
+		fmt.Fprintf(&b, "%s 2g.10gb %d\n", of, 60+i)
+	}
+	_, err := s.root(ctx, b.String(), "cat >/etc/caelum/decisions.new && mv /etc/caelum/decisions.new /etc/caelum/decisions")
+	return err
+}
+
+// submit submits held jobs, cancels them, and says how long slurmctld took for each, in microseconds.
+func (s *submitter) submit(ctx context.Context, jobs int) (float64, error) {
+	if _, err := s.root(ctx, "", "sdiag --reset"); err != nil {
+		return 0, err
+	}
+	script := "#!/bin/sh\n" + strings.Repeat("# as long as is hashed\n", 180)
+	cmd := s.Command(ctx, "", "user1", "bash", "-c", `script=$(cat); for i in $(seq `+strconv.Itoa(jobs)+`); do sbatch -H -p gpu --gres=gpu:1 -o /dev/null <<<"$script" || exit; done`)
+	cmd.Stdin = strings.NewReader(script)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("sbatch: %w: %s", err, out)
+	}
+	stats, err := s.root(ctx, "", "sdiag")
+	if err != nil {
+		return 0, err
+	}
+	comments, err := s.root(ctx, "", "squeue -h -u user1 -O admin_comment:60; scancel -u user1")
+	if err != nil {
+		return 0, err
+	}
+	if sized := strings.Count(comments, "caelum:key="); s.plugin == "" && sized > 0 || s.plugin != "" && sized != jobs {
+		return 0, fmt.Errorf("JobSubmitPlugins is %q, and %d of %d jobs have met job_submit.lua", s.plugin, sized, jobs)
+	}
+	byType, _, _ := strings.Cut(stats, "Remote Procedure Call statistics by user")
+	for _, m := range rpcLine.FindAllStringSubmatch(byType, -1) {
+		if m[1] == "REQUEST_SUBMIT_BATCH_JOB" && m[2] == strconv.Itoa(jobs) {
+			total, err := strconv.Atoi(m[4])
+			return float64(total) / float64(jobs), err
+		}
+	}
+	return 0, fmt.Errorf("sdiag does not tell of %d submissions: %s", jobs, byType)
+}

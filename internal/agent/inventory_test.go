@@ -1,0 +1,37 @@
+package agent
+
+import (
+	"slices"
+	"testing"
+
+	"caelum/internal/gpu"
+	"caelum/internal/mig"
+)
+
+// Of two boards that call different amounts the same, a profile has the least that either has; a whole GPU is the board's own.
+func TestOfferedByTwoBoards(t *testing.T) {
+	var found []gpu.GPU
+	for i, name := range []string{"A100-40GB", "A100-80GB"} {
+		b, err := mig.BoardByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, gpu.GPU{Index: i, Board: b})
+	}
+	cards, names, err := inventory(found, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []Offered
+	for _, name := range []string{"1g.5gb", "1g.10gb", "7g.80gb"} {
+		got = append(got, offered(cards, names, name))
+	}
+	want := []Offered{
+		{TypedCount{"1g.5gb", 7}, 4864, "7g.40gb"},
+		{TypedCount{"1g.10gb", 4 + 7}, 9728, "7g.40gb"},
+		{TypedCount{"7g.80gb", 1}, 80384, "7g.80gb"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
