@@ -4,8 +4,6 @@ package e2efaults
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
