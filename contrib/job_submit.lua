@@ -71,6 +71,10 @@ local function understand(t, n, line)
     named = third
   elseif word == "profile" then
     return list(t, value, third, fourth)
+  elseif word == "model" and third and not fourth then
+    local of = t.models[value] or {}
+    of[#of + 1] = third
+    t.models[value], named = of, third
   elseif third then
     return false
   elseif word == "partition" then
@@ -89,7 +93,7 @@ end
 local function parse(text)
   if #text > MAX_BYTES then return nil, "longer than " .. MAX_BYTES .. " bytes" end
   if text:sub(-1) ~= "\n" then return nil, "the last line is not complete" end
-  local t = {partitions = {}, profiles = {}, known = {}, named = {}, key = {}, user = {}, site = {}, seconds = {key = {}, user = {}, site = {}}}
+  local t = {partitions = {}, profiles = {}, known = {}, models = {}, named = {}, key = {}, user = {}, site = {}, seconds = {key = {}, user = {}, site = {}}}
   local n = 0
   for line in text:gmatch("([^\n]*)\n") do
     n = n + 1
@@ -371,6 +375,21 @@ local function size(t, env, predicted)
   return fits, true, told or nil
 end
 
+-- on_model is what the model that a request names has for a profile that Caelum chose: that profile, else the first that is listed whose name promises as
+-- many compute slices and as much memory, else the last.
+local function on_model(t, kinds, profile)
+  local of = #kinds == 1 and t.models[kinds[1]]
+  if not of then return profile end
+  local compute, gb = profile:match("^(%d+)g%.(%d+)gb$")
+  local enough
+  for _, name in ipairs(of) do
+    if name == profile then return profile end
+    local c, m = name:match("^(%d+)g%.(%d+)gb$")
+    if compute and c and not enough and tonumber(c) >= tonumber(compute) and tonumber(m) >= tonumber(gb) then enough = name end
+  end
+  return enough or of[#of]
+end
+
 -- resolve returns the entries of tres_per_node to keep, and those to add, without prefix; then the profile where Caelum has chosen it, and
 -- what the user is to be told. The options say nothing about typed slices, as they may be inherited.
 local function resolve(r, gpus, t, env, predicted)
@@ -398,6 +417,7 @@ local function resolve(r, gpus, t, env, predicted)
   if typed then return kept, added end
   local profile, chosen, told = size(t, env, predicted)
   if not profile then return nil, chosen end
+  if chosen then profile = on_model(t, gpus.types, profile) end
   added[#added + 1] = "mig:" .. profile .. ":" .. gpus.all
   return kept, added, chosen and profile or nil, told
 end

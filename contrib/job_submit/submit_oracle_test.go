@@ -15,13 +15,14 @@ import (
 
 // oracleTable is what the jobs of the fuzz targets are submitted under; learned lines may follow.
 const oracleTable = "caelum-decisions 1 1\npartition gpu\npartition gpu-long\nprofile 1g.5gb 4864\nprofile 1g.5gb+me 4864\nprofile 2g.10gb 9856\nprofile 4g.20gb\n" +
-	"profile 7g.40gb 40192\ndefault 2g.10gb\nmax_nodes 2\n"
+	"profile 7g.40gb 40192\nmodel h100 1g.5gb\nmodel h100 4g.20gb\nmodel h100 7g.40gb\nmodel a100 1g.5gb\ndefault 2g.10gb\nmax_nodes 2\n"
 
 var (
-	gresWord  = regexp.MustCompile(`(?s)gres[:/]([^:=]+)(.*)$`)
-	typeWord  = regexp.MustCompile(`(?s)^:([^:=]*[A-Za-z][^:=]*)(.*)$`)
-	countWord = regexp.MustCompile(`^[:=]([0-9]+)$`)
-	sizeWord  = regexp.MustCompile(`^([0-9]{1,9})([kKmMgGtT]?)$`)
+	gresWord    = regexp.MustCompile(`(?s)gres[:/]([^:=]+)(.*)$`)
+	typeWord    = regexp.MustCompile(`(?s)^:([^:=]*[A-Za-z][^:=]*)(.*)$`)
+	profileWord = regexp.MustCompile(`^([0-9]+)g\.([0-9]+)gb$`)
+	countWord   = regexp.MustCompile(`^[:=]([0-9]+)$`)
+	sizeWord    = regexp.MustCompile(`^([0-9]{1,9})([kKmMgGtT]?)$`)
 )
 
 type entry struct {
@@ -190,6 +191,32 @@ func size(q fields, d decisions.Table, known *decisions.Learned) (profile string
 	return profile, true, told, profile != ""
 }
 
+// onModel is the profile that Caelum chose, or what the model that the request names has in its place.
+func onModel(d decisions.Table, models []string, profile string) string {
+	if len(models) != 1 || len(d.Models[models[0]]) == 0 {
+		return profile
+	}
+	of := d.Models[models[0]]
+	if slices.Contains(of, profile) {
+		return profile
+	}
+	promises := func(name string) (compute, gb int) {
+		if m := profileWord.FindStringSubmatch(name); m != nil {
+			compute, _ = strconv.Atoi(m[1])
+			gb, _ = strconv.Atoi(m[2])
+		}
+		return compute, gb
+	}
+	if compute, gb := promises(profile); compute > 0 {
+		for _, name := range of {
+			if c, m := promises(name); c >= compute && m >= gb {
+				return name
+			}
+		}
+	}
+	return of[len(of)-1]
+}
+
 // oracle says what becomes of a job under a table. stamped is what a waiting job has; nil: it is submitted only now.
 func oracle(q fields, d decisions.Table, stamped *stamp) outcome {
 	lists, gpu, mig := map[string][]entry{}, map[string]sum{}, map[string]sum{}
@@ -293,6 +320,7 @@ func oracle(q fields, d decisions.Table, stamped *stamp) outcome {
 		profile, sized, told, ok := size(q, d, known)
 		o.refused = o.refused || !ok
 		if sized {
+			profile = onModel(d, slots.types, profile)
 			o.sized = profile
 		}
 		o.told = told

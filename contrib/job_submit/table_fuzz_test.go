@@ -25,7 +25,7 @@ func (m maker) table() string {
 		number := m.one("", "", " 60", " 999999999", " 0", " 060", " 1000000000", " 1e3", " 60 60", " "+m.raw)
 		key, work := predict.Key(probed), predict.Work(probed)
 		all = append(all, m.one(
-			"partition long", "partition "+m.raw, "profile "+profile+number, "profile 2g.10gb 9728", "whole "+profile, "max_nodes "+m.one("0", "3", "9999", m.raw),
+			"partition long", "partition "+m.raw, "profile "+profile+number, "profile 2g.10gb 9728", "whole "+profile, "model "+m.one("a100", m.raw)+" "+profile+m.one("", "", number), "max_nodes "+m.one("0", "3", "9999", m.raw),
 			"key "+m.one(key, key, "0123456789abcdef", "0123456789ABCDEF", m.raw)+" "+profile+number,
 			"user "+m.one("7:", "7:", "8:", "07:", "-7:", ":", m.raw)+m.one(work, work, m.raw)+" "+profile+number,
 			"site "+m.one(work, work, "0123456789abcdef", m.raw)+" "+profile+number,

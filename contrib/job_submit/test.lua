@@ -262,6 +262,23 @@ check(small.tres_per_node == "gres:mig:1g.5gb:1,gres:gpu:1" and not word(small, 
 local _, inherited = submit({tres_per_node = "gres:gpu:1", spank_job_env = {[0] = "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_mig_mem=16G"}})
 check(inherited.tres_per_node == "gres:gpu:1,gres:mig:3g.20gb:1", "--mig-mem, the other name", inherited.tres_per_node)
 
+-- A model that the request names, and that has not what was chosen.
+write_table(TABLE .. "profile 2g.20gb 20096\nmodel a100 1g.5gb\nmodel a100 2g.10gb\nmodel h100 1g.5gb+me\nmodel h100 2g.20gb\nmodel h100 7g.40gb\nmodel l4 1g.5gb\n")
+for _, case in ipairs({
+  {"the model has it", {tres_per_node = "gres:gpu:a100:1"}, "gres:gpu:a100:1,gres:mig:2g.10gb:1", "2g.10gb"},
+  {"another model has as much", {tres_per_node = "gres:gpu:h100:2"}, "gres:gpu:h100:2,gres:mig:2g.20gb:2", "2g.20gb"},
+  {"by --gpus", {tres_per_job = "gres:gpu:h100:2"}, "gres:gpu:h100:2,gres:mig:2g.20gb:2", "2g.20gb"},
+  {"it has less: its largest", {tres_per_node = "gres:gpu:l4:1"}, "gres:gpu:l4:1,gres:mig:1g.5gb:1", "1g.5gb"},
+  {"a model of which the table says nothing", {tres_per_node = "gres:gpu:v100:1"}, "gres:gpu:v100:1,gres:mig:2g.10gb:1", "2g.10gb"},
+  {"two models", {tres_per_node = "gres:gpu:h100:1,gres:gpu:a100:1"}, "gres:gpu:h100:1,gres:gpu:a100:1,gres:mig:2g.10gb:2", "2g.10gb"},
+  {"--mig-mem", {tres_per_node = "gres:gpu:h100:1", spank_job_env = env(nil, "8G")}, "gres:gpu:h100:1,gres:mig:2g.20gb:1", "2g.20gb"},
+  {"a profile by name", {tres_per_node = "gres:gpu:h100:1", spank_job_env = env("3g.20gb")}, "gres:gpu:h100:1,gres:mig:3g.20gb:1", nil},
+}) do
+  local rc, job = submit(case[2])
+  check(rc == slurm.SUCCESS and job.tres_per_node == case[3] and word(job, "sized") == case[4], case[1], tostring(job.tres_per_node) .. " " .. tostring(job.admin_comment))
+end
+write_table(TABLE)
+
 -- Boards that call different amounts the same: the least is what a job surely has. And a table without any.
 write_table(TABLE .. "profile 2g.10gb 9728\nprofile 2g.10gb\nwhole 3g.20gb\n")
 local _, tight = submit({tres_per_node = "gres:gpu:1", spank_job_env = env(nil, "9729")})

@@ -15,6 +15,8 @@ type Inventory struct {
 	Slots []TypedCount `json:"slots"`
 	// Most is how many instances of each profile the node can hold at most, smallest profile first.
 	Most []Offered `json:"most"`
+	// Models are the profiles that each model can put on offer.
+	Models []Model `json:"models"`
 	// Total is N, the constant total of gres/mig.
 	Total int `json:"total"`
 	// Problems are the GPUs that are left out, and why.
@@ -34,6 +36,12 @@ type Offered struct {
 	MemoryMiB int `json:"memory_mib"`
 	// Whole is the largest profile on offer of the same board: a whole GPU.
 	Whole string `json:"whole"`
+}
+
+// Model is a kind of GPU.
+type Model struct {
+	Type     string   `json:"type"`     // in gres.conf
+	Profiles []string `json:"profiles"` // smallest first
 }
 
 // TakeInventory asks the hardware. Profiles are those put on offer, or none for every plain one.
@@ -58,6 +66,10 @@ func TakeInventory(hw gpu.Hardware, profiles []string) (Inventory, error) {
 			inv.Slots[k].Count += len(c.slots)
 		} else {
 			inv.Slots = append(inv.Slots, TypedCount{c.Board.Type, len(c.slots)})
+		}
+		if !slices.ContainsFunc(inv.Models, func(m Model) bool { return m.Type == c.Board.Type }) {
+			has := func(name string) bool { _, ok := c.Board.ProfileIndex(name); return ok }
+			inv.Models = append(inv.Models, Model{c.Board.Type, slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !has(name) })})
 		}
 	}
 	inv.Total = Total(slots)

@@ -25,7 +25,9 @@ type Table struct {
 	Profiles   []Profile
 	Default    string // profile of a job of which nothing is known
 	Whole      string // profile of a whole GPU
-	MaxNodes   int    // the number of catalogue nodes
+	// Models are the profiles that a model of GPU has, by its Type in gres.conf, smallest first.
+	Models   map[string][]string
+	MaxNodes int // the number of catalogue nodes
 	// What earlier runs have taught, by the job's key, by "<user id>:<work>", and by work.
 	Key, User, Site map[string]Learned
 }
@@ -76,7 +78,7 @@ func Parse(text string) (Table, error) {
 		return Table{}, errors.New("the last line is not complete")
 	}
 	r := reader{
-		Table: Table{MaxNodes: -1, Key: map[string]Learned{}, User: map[string]Learned{}, Site: map[string]Learned{}},
+		Table: Table{MaxNodes: -1, Models: map[string][]string{}, Key: map[string]Learned{}, User: map[string]Learned{}, Site: map[string]Learned{}},
 		named: map[string]int{},
 	}
 	n := 0
@@ -117,6 +119,13 @@ func (r *reader) understand(n int, words []string) bool {
 		return r.learn(n, r.Site, workForm, value, rest)
 	case "profile":
 		return r.list(value, rest)
+	case "model":
+		if len(rest) != 1 {
+			return false
+		}
+		r.Models[value] = append(r.Models[value], rest[0])
+		r.note(n, rest[0])
+		return true
 	}
 	if len(rest) > 0 {
 		return false

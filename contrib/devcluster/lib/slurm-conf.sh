@@ -115,8 +115,8 @@ END
 # The first table: nothing is known about any job yet, so every request gets the default.
 decisions() {
     local node
-    slurm_config n1 decisions | grep -v '^profile '
-    for node in $(node_names); do slurm_config "$node" decisions | grep '^profile '; done | awk '!seen[$0]++'
+    slurm_config n1 decisions | grep -vE '^(profile|model) '
+    for node in $(node_names); do slurm_config "$node" decisions | grep -E '^(profile|model) '; done | awk '!seen[$0]++'
 }
 
 # slurmstepd LINE: what slurmd is to start instead of slurmstepd (its option -d).
