@@ -88,7 +88,7 @@ var errNotKept = errors.New("is not one that can be kept")
 // kept is the run as its summary says it, with texts of bounded length: the same whether it was seen here or comes from slurmdbd.
 func kept(n predict.Run) (predict.Run, error) {
 	said := predict.Summaries(n.Summary())
-	if len(said) != 1 || n.Job == 0 || !isHash(n.Key) || !isHash(n.Work) {
+	if len(said) != 1 || n.Job == 0 || !IsHash(n.Key) || !IsHash(n.Work) {
 		return n, fmt.Errorf("the run of job %d on %.64q at %d %w", n.Job, n.Node, n.Start, errNotKept)
 	}
 	k := said[0]
@@ -97,8 +97,8 @@ func kept(n predict.Run) (predict.Run, error) {
 	return k, nil
 }
 
-// isHash: a key or a work is 16 hexadecimal digits, or not known.
-func isHash(s string) bool {
+// IsHash reports whether a text can be a key or a work: 16 hexadecimal digits, or empty where it is not known.
+func IsHash(s string) bool {
 	return s == "" || len(s) == 16 && strings.Trim(s, "0123456789abcdef") == ""
 }
 
