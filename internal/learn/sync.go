@@ -199,12 +199,9 @@ func complete(n predict.Run, rec slurm.Record) predict.Run {
 	n.Job, n.Node = rec.ID, nodeOf(rec, n)
 	n.UID, n.User, n.Account = rec.UID, rec.User, rec.Account
 	n.State, n.Exit = rec.State, rec.Exit
-	n.Key, n.Work = hash(rec.Comment, slurm.MarkKey), hash(rec.Comment, markWork)
+	n.Key, n.Work = hash(rec.Comment, slurm.MarkKey), hash(rec.Comment, slurm.MarkWork)
 	return n
 }
-
-// markWork comes before what the job does, whoever does it.
-const markWork = "caelum:work="
 
 // hash is a key or a work in a comment; empty if there is none.
 func hash(comment, mark string) string {

@@ -14,9 +14,6 @@ import (
 	"caelum/internal/mig"
 )
 
-// DefaultTable is the decision table where job_submit.lua reads it.
-const DefaultTable = "/etc/caelum/decisions"
-
 // What stands below the marker is written anew each time; what stands above it is the admin's.
 const (
 	marker = "# What stands below this line is learned from earlier runs (caelum repo decisions): it is written anew each time. Above it, write what you like.\n"
@@ -141,7 +138,7 @@ func (t table) with(lines []string) string {
 func readTable(path string) (table, os.FileInfo, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return table{}, nil, fmt.Errorf("there is no decision table %s: begin it with what `caelum slurm-config --section decisions` prints", path)
+		return table{}, nil, &noTable{path}
 	} else if err != nil {
 		return table{}, nil, err
 	}
@@ -158,6 +155,15 @@ func readTable(path string) (table, os.FileInfo, error) {
 	}
 	return t, info, nil
 }
+
+// noTable is an fs.ErrNotExist that says what to do.
+type noTable struct{ path string }
+
+func (e *noTable) Error() string {
+	return fmt.Sprintf("there is no decision table %s: begin it with what `caelum slurm-config --section decisions` prints", e.path)
+}
+
+func (e *noTable) Unwrap() error { return os.ErrNotExist }
 
 // errChanged: somebody has written the table meanwhile.
 var errChanged = errors.New("it has just been changed by somebody else; try again")

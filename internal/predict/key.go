@@ -28,24 +28,47 @@ const (
 // Key returns the job's key, 16 hexadecimal digits. contrib/job_submit/KEY.md specifies it byte by byte, and
 // contrib/job_submit.lua computes the same inside slurmctld: the two share their test vectors.
 func Key(in KeyInput) string {
-	var b strings.Builder
-	field := func(s string, most int) {
-		s = s[:min(len(s), most)]
-		fmt.Fprintf(&b, "%d:%s,", len(s), s)
-	}
-	field("caelum-key-1", keyNameBytes)
-	field(strconv.FormatUint(uint64(in.UID), 10), keyNameBytes)
-	field(lowerASCII(in.Account), keyNameBytes)
-	field(in.JobName, keyNameBytes)
-	field(in.Script, keyScriptBytes)
-	for _, n := range []int{in.GPUs, in.Nodes, in.Tasks, in.CPUsPerTask} {
-		field(strconv.Itoa(n), keyNameBytes)
-	}
+	var m message
+	m.text("caelum-key-1", keyNameBytes)
+	m.text(strconv.FormatUint(uint64(in.UID), 10), keyNameBytes)
+	m.text(lowerASCII(in.Account), keyNameBytes)
+	m.text(in.JobName, keyNameBytes)
+	m.text(in.Script, keyScriptBytes)
+	m.numbers(in.GPUs, in.Nodes, in.Tasks, in.CPUsPerTask)
+	return m.hash()
+}
 
+// Work returns what the job does, whoever does it and whatever he calls it: 16 hexadecimal digits, empty for a job without a script. It is specified with the key.
+func Work(in KeyInput) string {
+	if in.Script == "" {
+		return ""
+	}
+	var m message
+	m.text("caelum-work-1", keyNameBytes)
+	m.text(in.Script, keyScriptBytes)
+	m.numbers(in.GPUs, in.Nodes, in.Tasks)
+	return m.hash()
+}
+
+// message is what is hashed, in netstrings.
+type message struct{ strings.Builder }
+
+func (m *message) text(s string, most int) {
+	s = s[:min(len(s), most)]
+	fmt.Fprintf(m, "%d:%s,", len(s), s)
+}
+
+func (m *message) numbers(all ...int) {
+	for _, n := range all {
+		m.text(strconv.Itoa(n), keyNameBytes)
+	}
+}
+
+func (m *message) hash() string {
 	// Lua 5.1 has doubles only: with bases below 2^20 every product stays below 2^53.
 	const prime, base1, base2 = 4294967291, 1000003, 786433
 	var h1, h2 uint64
-	for _, c := range []byte(b.String()) {
+	for _, c := range []byte(m.String()) {
 		h1 = (h1*base1 + uint64(c)) % prime
 		h2 = (h2*base2 + uint64(c)) % prime
 	}

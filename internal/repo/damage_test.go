@@ -192,13 +192,19 @@ func TestNewer(t *testing.T) {
 // TestOpenSays: what cannot be opened is said with what to do, and nothing is set aside.
 func TestOpenSays(t *testing.T) {
 	dir := t.TempDir()
-	for path, want := range map[string]string{dir: "is a directory", filepath.Join(dir, "none", "repo.db"): "see that its folder is there"} {
-		if _, err := Open(path); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: %v", path, err)
-		}
+	if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), "is a directory") || !strings.Contains(err.Error(), dir) {
+		t.Errorf("%v", err)
+	}
+	typed := filepath.Join(dir, "none", "repo.db")
+	if _, err := OpenAsItIs(typed); err == nil || !strings.Contains(err.Error(), "see that its folder is there") || !strings.Contains(err.Error(), typed) {
+		t.Errorf("%v", err)
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
+	}
+	open(t, typed)
+	if info, err := os.Stat(filepath.Dir(typed)); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the folder that was made: %v %v", info, err)
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"caelum/internal/predict"
 )
 
-// line is a run in an export, one JSON object a line.
-type line struct {
+// Line is a run in an export, one JSON object a line; util is -1 where the GPU does not tell.
+type Line struct {
 	Job       uint32  `json:"job"`
 	Restart   int     `json:"restart,omitempty"`
 	Node      string  `json:"node"`
@@ -51,7 +51,7 @@ func (r *Repo) Export(w io.Writer) error {
 		if err := rows.Scan(fields(&n)...); err != nil {
 			return r.explain(err)
 		}
-		if err := lines.Encode(line(n)); err != nil {
+		if err := lines.Encode(Line(n)); err != nil {
 			return err
 		}
 	}
@@ -93,7 +93,7 @@ func (r *Repo) Import(from io.Reader) (read, added int, err error) {
 }
 
 func parseLine(text []byte) (predict.Run, error) {
-	var l line
+	var l Line
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&l); err != nil {

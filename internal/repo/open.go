@@ -52,8 +52,13 @@ var (
 )
 
 // Open opens or makes the repository at path, root's alone. A file that is damaged, or another program's, is set aside as <path>.damaged-<time>
-// and a new one begun (SetAside says so); one of a newer release is refused and left as it is. The folder must be there.
-func Open(path string) (*Repo, error) { return locked(path, openOrBegin) }
+// and a new one begun (SetAside says so); one of a newer release is refused and left as it is. Its folder is made root-only if it does not exist.
+func Open(path string) (*Repo, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("couldn't make the repository's folder: %w", err)
+	}
+	return locked(path, openOrBegin)
+}
 
 func openOrBegin(path string) (*Repo, error) {
 	r, err := openAsItIs(path)
