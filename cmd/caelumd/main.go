@@ -146,7 +146,7 @@ func learning(cfg agent.Config) (*learn.Loop, error) {
 		return nil, fmt.Errorf("learn: %w", err)
 	}
 	return &learn.Loop{
-		DBD: slurm.New(slurm.Options{Timeout: dbdTimeout}), Repo: cfg.Repo, Table: cfg.Table, Field: field, Site: cfg.Site(), Log: logger(cfg).WithField("learn", cfg.Table),
+		Every: time.Minute, DBD: slurm.New(slurm.Options{Timeout: dbdTimeout}), Repo: cfg.Repo, Table: cfg.Table, Field: field, Site: cfg.Site(), Log: logger(cfg).WithField("learn", cfg.Table),
 	}, nil
 }
 

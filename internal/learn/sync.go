@@ -23,7 +23,9 @@ type Accounting interface {
 }
 
 const (
-	page = 24 * time.Hour // that slurmdbd is asked for at once
+	// Slurmdbd is asked for a day at once, and for more while it has few jobs to tell of: it reads them all before it answers.
+	page, largestPage = 24 * time.Hour, 32 * 24 * time.Hour
+	fewJobs           = 5000
 	// Some jobs are in slurmdbd late, and some summaries: a node that could not write one goes on trying for 30 days. So a sync looks an hour back each time, and once a day 30 days.
 	overlap, deepOverlap = time.Hour, 30 * 24 * time.Hour
 	deepEvery            = 24 * time.Hour
@@ -58,16 +60,20 @@ func Sync(ctx context.Context, dbd Accounting, r *repo.Repo, field slurm.Account
 		}
 		done.To = done.From
 	}
-	for done.To.Before(now) {
+	for span := page; done.To.Before(now); {
 		from := done.To
-		to := from.Add(page)
+		to := from.Add(span)
 		if to.After(now) {
 			to = now
 		}
+		before := done.Jobs
 		if err := done.read(ctx, dbd, r, field, from, to); err != nil {
 			return done, err
 		}
 		done.To = to
+		if span = page; done.Jobs-before < fewJobs {
+			span = min(2*to.Sub(from), largestPage)
+		}
 		if since.IsZero() || !from.After(synced) { // else something between them has not been read
 			if err := r.SetNote(noteSynced, strconv.FormatInt(to.Unix(), 10)); err != nil {
 				return done, err
@@ -152,15 +158,16 @@ func runsOf(ctx context.Context, dbd Accounting, field slurm.AccountingField, re
 		all := jobs[rec.ID]
 		for _, n := range said {
 			own, ok := runOf(all, n)
-			if !ok {
+			if !ok && time.Unix(n.Start, 0).Before(rec.Start) {
 				// The last run's record has the summaries of the earlier runs too, and their records may be on an earlier page.
 				if all, err = dbd.RecordsOf(ctx, field, rec.ID); err != nil && !errors.Is(err, slurm.ErrNoJob) {
 					return nil, nil, fmt.Errorf("couldn't read job %d: %w", rec.ID, err)
 				}
 				jobs[rec.ID] = all
-				if own, ok = runOf(all, n); !ok {
-					continue
-				}
+				own, ok = runOf(all, n)
+			}
+			if !ok {
+				continue
 			}
 			runs, of = append(runs, complete(n, own)), append(of, rec.Index)
 		}

@@ -104,8 +104,9 @@ func IsHash(s string) bool {
 
 const textBytes = 256
 
+// text is a name as it is kept. slurmdbd has ` for a double quote (22.05.8).
 func text(s string) string {
-	return strings.ToValidUTF8(s[:min(len(s), textBytes)], "?")
+	return strings.ReplaceAll(strings.ToValidUTF8(s[:min(len(s), textBytes)], "?"), `"`, "`")
 }
 
 // Window is how many runs a history has at most, the newest.

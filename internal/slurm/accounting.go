@@ -180,9 +180,9 @@ func parseRecords(out, sep string) ([]Record, error) {
 	return list, nil
 }
 
-// uts is a time as Slurm's commands read it wherever they run; 0 is none to them (22.05.8).
+// uts is a time as Slurm's commands read it wherever they run; less than a million seconds is none to them (22.05.8).
 func uts(t time.Time) string {
-	return "uts" + strconv.FormatInt(max(t.Unix(), 1), 10)
+	return "uts" + strconv.FormatInt(max(t.Unix(), 1e6), 10)
 }
 
 // ofAccounting says of what did not answer that it is slurmdbd.

@@ -63,13 +63,16 @@ func TestRecords(t *testing.T) {
 
 // TestRecordsOf: one job's runs in their order, not those of the other tasks of its array.
 func TestRecordsOf(t *testing.T) {
-	c, _ := stage(t, accounted(sacctLines[4], sacctLines[3], sacctLines[2]), accounted(sacctLines[2]))
+	c, calls := stage(t, accounted(sacctLines[4], sacctLines[3], sacctLines[2]), accounted(sacctLines[2]))
 	got, err := c.RecordsOf(context.Background(), AdminComment, 8)
 	if err != nil || len(got) != 2 || got[0].State != "REQUEUED" || got[1].State != "RUNNING" {
 		t.Errorf("%+v %v", got, err)
 	}
 	if _, err := c.RecordsOf(context.Background(), AdminComment, 8); !errors.Is(err, ErrNoJob) {
 		t.Errorf("%v", err)
+	}
+	if call := calls()[0]; !strings.HasSuffix(call, `"-S" "uts1000000" "-j" "8"]`) {
+		t.Errorf("%s", call)
 	}
 }
 
