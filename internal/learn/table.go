@@ -71,7 +71,7 @@ func parseTable(text string) (t table, err error) {
 	return t, nil
 }
 
-// boards are those that the table is for, with the profiles that it lists: those whose whole GPU it lists, the one that its default is of first. Boards that share names are
+// boards are those that the table is for, with the profiles that it lists: the one that its default is of, and then those whose whole GPU it lists. Boards that share names are
 // told apart by how many of theirs are listed, else the one with the least memory is meant.
 func (t table) boards() []*mig.Board {
 	var list []*mig.Board
@@ -89,7 +89,8 @@ func (t table) boards() []*mig.Board {
 			has = append(has, p)
 			whole = max(whole, p.Size)
 		}
-		if len(has) == 0 || whole < b.Grid {
+		fallback := slices.ContainsFunc(has, func(p mig.Profile) bool { return p.Name == t.fallback })
+		if whole < b.Grid && !fallback {
 			continue
 		}
 		if b, err := mig.NewBoard(b.Name, b.Type, b.Device, b.Grid, has); err == nil {

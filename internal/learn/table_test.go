@@ -236,4 +236,9 @@ func TestBoards(t *testing.T) {
 			t.Errorf("%.0f MiB: %q, want %q", c.peak, got, c.want)
 		}
 	}
+
+	tab, err = parseTable("caelum-decisions 1 1\nprofile 1g.5gb\nprofile 3g.20gb\ndefault 3g.20gb\n")
+	if boards := tab.boards(); err != nil || len(boards) == 0 || boards[0].Name != "A100-40GB" {
+		t.Errorf("a site that gives no whole GPU: %d boards, %v", len(boards), err)
+	}
 }
