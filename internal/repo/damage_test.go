@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -205,6 +206,26 @@ func TestOpenSays(t *testing.T) {
 	open(t, typed)
 	if info, err := os.Stat(filepath.Dir(typed)); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the folder that was made: %v %v", info, err)
+	}
+}
+
+// TestFull: on a full disk the error says what to do, and what was there stays and can be read.
+func TestFull(t *testing.T) {
+	r := open(t, whole(t))
+	if _, err := r.db.Exec("PRAGMA max_page_count = 1"); err != nil { // as many as there are
+		t.Fatal(err)
+	}
+	var runs []predict.Run
+	for i := range 5000 {
+		n := aRun()
+		n.Job = uint32(1000 + i)
+		runs = append(runs, n)
+	}
+	if _, err := r.Add(runs...); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "make room in "+filepath.Dir(r.path)) {
+		t.Errorf("%v", err)
+	}
+	if len(job(t, r, 7)) != 1 || len(job(t, r, 1000)) != 0 {
+		t.Error("some of it was kept, or what was there is gone")
 	}
 }
 
