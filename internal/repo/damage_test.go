@@ -196,6 +196,15 @@ func TestOpenSays(t *testing.T) {
 	if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), "is a directory") || !strings.Contains(err.Error(), dir) {
 		t.Errorf("%v", err)
 	}
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{pipe, "/dev/null"} {
+		if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "name a file") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
 	typed := filepath.Join(dir, "none", "repo.db")
 	if _, err := OpenAsItIs(typed); err == nil || !strings.Contains(err.Error(), "see that its folder is there") || !strings.Contains(err.Error(), typed) {
 		t.Errorf("%v", err)

@@ -1,6 +1,7 @@
 package repo
 
 import (
+	"cmp"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -105,7 +106,7 @@ func openAsItIs(path string) (*Repo, error) {
 		return nil, r.explain(err)
 	}
 	// WAL is set when it is known to be ours: it changes the file. synchronous=NORMAL loses nothing over a crash of a process; over one of the machine the last transactions, which slurmdbd has too.
-	r.db, err = sql.Open("sqlite3", "file:"+uriPath(path)+"?_synchronous=NORMAL&_busy_timeout=5000&_txlock=immediate&_foreign_keys=on")
+	r.db, err = sql.Open("sqlite3", "file:"+uriPath(path)+"?_synchronous=NORMAL&_busy_timeout=30000&_txlock=immediate&_foreign_keys=on")
 	if err != nil {
 		return nil, err
 	}
@@ -124,8 +125,11 @@ func openAsItIs(path string) (*Repo, error) {
 	return r, nil
 }
 
-// looksRight reports a file that is no database: SQLite would take one of less than a page for an empty one, and write over it.
+// looksRight reports what is no database: SQLite would take one of less than a page for an empty one, and write over it.
 func looksRight(f *os.File) error {
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return cmp.Or(err, errors.New("it is a device, a pipe or the like; name a file"))
+	}
 	const magic = "SQLite format 3\x00"
 	head := make([]byte, len(magic))
 	switch n, err := io.ReadFull(f, head); {

@@ -63,6 +63,7 @@ func TestAddCompletes(t *testing.T) {
 	short := seen // an agent that was killed saw less
 	short.Seconds, short.Samples, short.PeakMiB = 10, 10, 100
 	blind := seen
+	seen.Board = "A100" // gres.conf's; slurmdbd has lower case
 	blind.Samples, blind.PeakMiB, blind.MedianMiB, blind.HighMiB, blind.Util, blind.Work = 0, 0, 0, 0, -1, ""
 	for _, order := range [][]predict.Run{{seen, read}, {read, seen}, {short, whole}, {whole, short}, {whole, blind}, {blind, read, seen}, {whole, whole}} {
 		r := fresh(t)

@@ -92,6 +92,7 @@ func kept(n predict.Run) (predict.Run, error) {
 		return n, fmt.Errorf("the run of job %d on %.64q at %d %w", n.Job, n.Node, n.Start, errNotKept)
 	}
 	k := said[0]
+	k.Board = strings.ToLower(k.Board) // as sacctmgr writes it
 	k.Job, k.Key, k.Work, k.UID, k.Exit = n.Job, n.Key, n.Work, n.UID, n.Exit
 	k.User, k.Account, k.Name, k.State = text(n.User), text(n.Account), text(n.Name), text(n.State)
 	return k, nil

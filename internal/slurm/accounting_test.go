@@ -21,7 +21,7 @@ func accounted(lines ...string) scene {
 
 var sacctLines = []string{
 	"1|1|1|20001|user1|research|COMPLETED|0:0|1795341816|1795341817|n1|caelum:key=c5c7ae8f58618928 caelum:sized=7g.40gb|",
-	"3|2_0|2|20001|user1|research|FAILED|3:0|1795341816|1795341817|n1|caelum:key=3a91e4b646352ca3|a\n2|2_1|3|forged",
+	"3|2_0|2|20001|user1|research|FAILED|3:0|1795341816|1795341817|n1|caelum:key=3a91e4b646352ca3|a\n2 2_1 3 several lines",
 	"2|2_1|3|20001|user1|research|CANCELLED by 20001|0:9|1795341817|1795341819|n[1-2]|caelum:key=3a91e4b646352ca3|x",
 	"8|8|13|20001|user1|research|REQUEUED|0:0|1795341951|1795341954|n2|caelum:key=cb432307e0242363|",
 	"8|8|15|20001|user1|research|RUNNING|0:0|1795341956|Unknown|n2|caelum:key=cb432307e0242363|",
@@ -29,9 +29,7 @@ var sacctLines = []string{
 }
 
 func TestRecords(t *testing.T) {
-	lines := slices.Clone(sacctLines)
-	lines[1] = strings.ReplaceAll(lines[1], "\n2|2_1|3|forged", "\n2 2_1 3 several lines") // a text without the separator, which nobody can know
-	c, calls := stage(t, accounted(lines...))
+	c, calls := stage(t, accounted(sacctLines...))
 	got, err := c.Records(context.Background(), SystemComment, time.Unix(1795341000, 0), time.Unix(1795342000, 0))
 	if err != nil || len(got) != 6 {
 		t.Fatalf("%d records, %v", len(got), err)
@@ -93,6 +91,12 @@ func TestRecordsSpoilt(t *testing.T) {
 		if got, err := c.Records(context.Background(), AdminComment, time.Now(), time.Now()); err == nil {
 			t.Errorf("%d bytes cut off: %d records", cut, len(got))
 		}
+	}
+	forged := slices.Clone(sacctLines)
+	forged[1] += "|x\n9|9|9" // by somebody who has guessed the separator
+	c, _ := stage(t, accounted(forged...))
+	if got, err := c.Records(context.Background(), AdminComment, time.Now(), time.Now()); err == nil {
+		t.Errorf("a text with separators in it: %d records", len(got))
 	}
 	c, calls := stage(t)
 	if _, err := c.Records(context.Background(), "Comment", time.Now(), time.Now()); err == nil || len(calls()) != 0 {
