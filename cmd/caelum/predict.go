@@ -67,7 +67,7 @@ type predicted struct {
 	Key        string        `json:"key,omitempty"`
 	Work       string        `json:"work,omitempty"`
 	Level      predict.Level `json:"level"`             // whose runs it rests on: key, user, site; empty: nobody's
-	Profile    string        `json:"profile,omitempty"` // empty: none holds it, or no board is known
+	Profile    string        `json:"profile,omitempty"` // the default's where none holds it; empty: no board is known
 	Default    string        `json:"default,omitempty"` // the decision table's
 	Board      string        `json:"board,omitempty"`
 	NeededMiB  float64       `json:"needed_mib,omitempty"`
@@ -101,25 +101,18 @@ func runPredict(ctx context.Context, w io.Writer, g *globals, o predictOptions, 
 		return err
 	}
 	p := predicted{Key: of.Key, Work: of.Work, Default: fallback, Runs: lines(h.Runs), runs: h.Runs, anyBoard: len(boards) > 0}
-	if ok {
+	if ok || need.PeakMiB > 0 {
 		p.Level, p.NeededMiB, p.HighestMiB, p.Used, p.Why = need.Level, need.PeakMiB, need.HighestMiB, need.Runs, need.Why
 		p.Seconds, p.Low, p.High = need.Seconds, need.Low, need.High
-		p.Profile, p.Board = chosen(need, boards)
+		var b *mig.Board
+		if p.Profile, b = learn.Profile(need, ok, boards, fallback); b != nil {
+			p.Board = b.Name
+		}
 	}
 	if g.json {
 		return printJSON(w, p)
 	}
 	return printPrediction(w, p)
-}
-
-// chosen is the profile, and the board that it is of.
-func chosen(need predict.Need, boards []*mig.Board) (profile, board string) {
-	for _, b := range boards {
-		if profile, ok := learn.Choose(need, []*mig.Board{b}); ok {
-			return profile, b.Name
-		}
-	}
-	return "", ""
 }
 
 // of is what the job is known by.
@@ -224,7 +217,7 @@ func printPrediction(w io.Writer, p predicted) error {
 	case !p.anyBoard:
 		fmt.Fprintln(w, "no decision table here: name a --board to see the profile")
 	default:
-		fmt.Fprintf(w, "no profile has so much: it gets the default%s\n", parenthesized(p.Default))
+		fmt.Fprintln(w, "no profile has so much")
 	}
 	fmt.Fprintf(w, "needs %.0f MiB, by %d of %d runs %s, of which the highest peak is %.0f MiB\n", p.NeededMiB, p.Used, len(p.runs), whose[p.Level], p.HighestMiB)
 	if p.Why != "" {

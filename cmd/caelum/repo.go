@@ -126,7 +126,7 @@ on the board that the decision table's default is of.`,
 				return err
 			}
 			defer r.Close()
-			boards, _, err := o.boards(cfg)
+			boards, fallback, err := o.boards(cfg)
 			if err != nil {
 				return err
 			}
@@ -141,9 +141,9 @@ on the board that the decision table's default is of.`,
 				if err != nil {
 					return err
 				}
-				if ok {
+				if ok || need.PeakMiB > 0 {
 					l.Level, l.NeededMiB, l.Seconds = need.Level, math.Ceil(need.PeakMiB), math.Ceil(need.Seconds)
-					l.Profile, _ = learn.Choose(need, boards)
+					l.Profile, _ = learn.Profile(need, ok, boards, fallback)
 				}
 				all = append(all, l)
 			}

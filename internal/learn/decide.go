@@ -146,14 +146,35 @@ func (d *decider) other(said map[string]decision, who string) decision {
 	return decision{profile: d.table.fallback}
 }
 
-// Choose is the tightest profile of the first of the boards on which one holds what is needed; false: on none.
-func Choose(need predict.Need, boards []*mig.Board) (string, bool) {
-	for _, b := range boards {
-		if profile, ok := need.On(b, b.Open(0, 0)); ok {
-			return profile, true
+// Profile is the tightest profile of the first of the boards on which one holds what is needed, and that board; else the profile that a job gets without a prediction. Where
+// no run was complete (Predict says so) only what was too little is known: the profile is then no smaller than without.
+func Profile(need predict.Need, complete bool, boards []*mig.Board, without string) (string, *mig.Board) {
+	if complete || need.PeakMiB > 0 {
+		for _, b := range boards {
+			profile, ok := need.On(b, b.Open(0, 0))
+			if ok && (complete || memory(b, profile) > memory(b, without)) {
+				return profile, b
+			}
+			if ok {
+				break
+			}
 		}
 	}
-	return "", false
+	for _, b := range boards {
+		if _, ok := b.ProfileIndex(without); ok {
+			return without, b
+		}
+	}
+	return without, nil
+}
+
+// memory is a profile's, in MiB; 0 if the board does not have it.
+func memory(b *mig.Board, profile string) float64 {
+	k, ok := b.ProfileIndex(profile)
+	if !ok {
+		return 0
+	}
+	return b.Profiles[k].Memory()
 }
 
 // maxSeconds is the longest time that a table can say: nine digits.
@@ -174,13 +195,13 @@ func (d *decider) say(kind, who string, last int64, without decision, said map[s
 	if err != nil {
 		return err
 	}
-	need, ok := predict.Predict(h, d.site)
-	if !ok {
-		return nil
+	need, complete := predict.Predict(h, d.site)
+	profile, _ := Profile(need, complete, d.boards, without.profile)
+	now := decision{profile: profile}
+	if complete {
+		now.seconds = int(min(math.Ceil(need.Seconds), maxSeconds))
 	}
-	profile, ok := Choose(need, d.boards)
-	now := decision{profile, int(min(math.Ceil(need.Seconds), maxSeconds))}
-	if !ok || now.alike(without) {
+	if now.alike(without) {
 		return nil
 	}
 	d.lines = append(d.lines, learnedLine{kind, who, now, last})

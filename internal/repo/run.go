@@ -160,24 +160,30 @@ type Of struct {
 
 // Predict says what a job needs by the runs of its key, else of its user's of the same work, else, where the site shares them, of everybody's; and by which
 // runs. False: none of them says anything.
-func (r *Repo) Predict(of Of, site predict.Site) (predict.Need, predict.History, bool, error) {
+func (r *Repo) Predict(job Of, site predict.Site) (predict.Need, predict.History, bool, error) {
 	ask := []func() (predict.History, error){
-		func() (predict.History, error) { return r.ByKey(of.Key) },
-		func() (predict.History, error) { return r.ByUser(of.UID, of.Work) },
+		func() (predict.History, error) { return r.ByKey(job.Key) },
+		func() (predict.History, error) { return r.ByUser(job.UID, job.Work) },
 	}
 	if site.Share {
-		ask = append(ask, func() (predict.History, error) { return r.BySite(of.Work) })
+		ask = append(ask, func() (predict.History, error) { return r.BySite(job.Work) })
 	}
+	var least predict.Need
+	var of predict.History
 	for _, history := range ask {
 		h, err := history()
 		if err != nil {
 			return predict.Need{}, h, false, err
 		}
-		if need, ok := predict.Predict(h, site); ok {
+		need, ok := predict.Predict(h, site)
+		if ok {
 			return need, h, true, nil
 		}
+		if least.PeakMiB == 0 && need.PeakMiB > 0 {
+			least, of = need, h
+		}
 	}
-	return predict.Need{}, predict.History{}, false, nil
+	return least, of, false, nil
 }
 
 // compare is the order in which runs are listed: by start, and then by what tells them apart.
