@@ -68,14 +68,11 @@ func learned(t *testing.T, path string) string {
 	return lineSeconds.ReplaceAllString(text, "$1")
 }
 
-const work2 = "1111111111111111"
-
 func taught(t *testing.T) *repo.Repo {
 	r := fresh(t)
 	add(t, r, ten("00000000000000a1", work, 1001, 5000, began)...)                        // needs 1g.10gb, the newest
 	add(t, r, ten("00000000000000a2", work, 1001, 5000, began.Add(-24*time.Hour))...)     // the same under another name: says nothing more
 	add(t, r, ten("00000000000000b1", work, 1002, 100, began.Add(-48*time.Hour))...)      // another user's
-	add(t, r, ten("00000000000000c1", work2, 1001, 1e6, began.Add(-60*time.Hour))...)     // more than any slice
 	add(t, r, ten("00000000000000d1", "", 1003, 20000-9000, began.Add(-72*time.Hour))...) // no script: by key alone
 	add(t, r, ten("00000000000000aa", "", 1004, 100, began.Add(-80*time.Hour))...)        // the admin has decided
 	return r
