@@ -68,6 +68,9 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 		fmt.Fprintf(w, ", is number %d of %d that wait for slices", e.Place, e.Of)
 	}
 	_, err := fmt.Fprintf(w, "\n%s\n", printable(e.Text))
+	if e.Sized != "" && err == nil {
+		_, err = fmt.Fprintf(w, "it named no profile, and was given %s: `caelum predict %d` says what its earlier runs say\n", printable(e.Sized), e.Job)
+	}
 	if e.State != "PENDING" || err != nil {
 		return err
 	}

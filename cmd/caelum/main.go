@@ -35,7 +35,7 @@ EXIT STATUS
   1  the command failed; the reason is on standard error
   2  wrong usage
   3  the agent of this node does not answer
-  4  there is no such job here`
+  4  there is no such job, or no run of it, here`
 
 // callTimeout bounds a question to the agent, which answers from memory.
 const callTimeout = 10 * time.Second
@@ -57,7 +57,7 @@ func exitCode(_ *cobra.Command, err error) int {
 	switch {
 	case errors.As(err, &usage):
 		return exitUsage
-	case errors.As(err, &answer) && answer.Code == http.StatusNotFound, errors.Is(err, slurm.ErrNoJob):
+	case errors.As(err, &answer) && answer.Code == http.StatusNotFound, errors.Is(err, slurm.ErrNoJob), errors.Is(err, errNoRun):
 		return exitNoSuch
 	case errors.Is(err, errNoAgent):
 		return exitNoAgent
@@ -93,8 +93,15 @@ func newRoot() *cobra.Command {
 	cmd.PersistentFlags().BoolVar(&g.json, "json", false, "print JSON")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	cmd.AddCommand(newStatus(g), newJob(g), newExplain(g), newDoctor(g), newSlurmConfig(g),
-		newProfiles(g), newLayouts(g), newPlace(g), newSimulate(g))
+		newProfiles(g), newLayouts(g), newPlace(g), newSimulate(g), newRepo(g), newPredict(g))
+	finish(cmd)
+	return cmd
+}
+
+// finish gives every command below one what they have in common.
+func finish(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
+		finish(sub)
 		sub.Long += "\n" + exitStatusHelp
 		if check := sub.Args; check != nil {
 			sub.Args = func(c *cobra.Command, args []string) error {
@@ -105,7 +112,6 @@ func newRoot() *cobra.Command {
 			}
 		}
 	}
-	return cmd
 }
 
 var errNoAgent = errors.New("the agent does not answer")

@@ -44,7 +44,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("LD_LIBRARY_PATH", node.Build())
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status, "expand": expand},
 	})
 }
 
@@ -65,6 +65,14 @@ func status(ts *testscript.TestScript, neg bool, args []string) {
 	if got != want {
 		ts.Fatalf("exit status %d, want %d", got, want)
 	}
+}
+
+// expand FILE: puts the environment's variables into a file.
+func expand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: expand FILE")
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(os.Expand(ts.ReadFile(args[0]), ts.Getenv)), 0o644))
 }
 
 // fixed is an agent that always says the same.

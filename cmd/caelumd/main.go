@@ -18,6 +18,7 @@ import (
 
 	"caelum/internal/agent"
 	"caelum/internal/gpu"
+	"caelum/internal/learn"
 	"caelum/internal/ledger"
 	"caelum/internal/place"
 	"caelum/internal/slurm"
@@ -125,7 +126,28 @@ func watchQueue(path string) error {
 	w := watch.New(watch.Config{PokeFile: cfg.PokeFile, WakePort: cfg.WakePort, Address: cfg.WakeAddress, Interval: cfg.PollInterval, Policy: policy}, slurm.New(slurm.Options{}), logger(cfg).WithField("watcher", cfg.Node))
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	if cfg.Learn {
+		loop, err := learning(cfg)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		go loop.Run(ctx) // beside the watcher: a slow slurmdbd must keep no agent asleep
+	}
 	return w.Run(ctx)
+}
+
+// dbdTimeout is for one page of a sync: a day's jobs.
+const dbdTimeout = 5 * time.Minute
+
+// learning is what keeps the decision table up to date.
+func learning(cfg agent.Config) (*learn.Loop, error) {
+	field, err := cfg.Field()
+	if err != nil {
+		return nil, fmt.Errorf("learn: %w", err)
+	}
+	return &learn.Loop{
+		Every: time.Minute, DBD: slurm.New(slurm.Options{Timeout: dbdTimeout}), Repo: cfg.Repo, Table: cfg.Table, Field: field, Site: cfg.Site(), Log: logger(cfg).WithField("learn", cfg.Table),
+	}, nil
 }
 
 // closeOffers does what it can without a configuration: a mistake in the file ends the agent, and nothing may start on slices

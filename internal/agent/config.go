@@ -14,25 +14,34 @@ import (
 
 	"caelum/internal/api"
 	"caelum/internal/place"
+	"caelum/internal/predict"
+	"caelum/internal/repo"
 	"caelum/internal/slurm"
 )
 
 // Config is /etc/caelum/caelum.yaml. Its comments there are the documentation of each key.
 type Config struct {
-	Node           string        `mapstructure:"node"`
-	RunDir         string        `mapstructure:"run_dir"`
-	StateDir       string        `mapstructure:"state_dir"`
-	DeviceDir      string        `mapstructure:"device_dir"`
-	NVMLLibrary    string        `mapstructure:"nvml_library"`
-	Profiles       []string      `mapstructure:"profiles"`
-	DefaultProfile string        `mapstructure:"default_profile"`
-	Policy         string        `mapstructure:"policy"`
-	PollInterval   time.Duration `mapstructure:"poll_interval"`
-	WakePort       int           `mapstructure:"wake_port"`
-	WakeAddress    string        `mapstructure:"wake_address"`
-	PokeFile       string        `mapstructure:"poke_file"`
-	LogLevel       string        `mapstructure:"log_level"`
-	LogFormat      string        `mapstructure:"log_format"`
+	Node            string        `mapstructure:"node"`
+	RunDir          string        `mapstructure:"run_dir"`
+	StateDir        string        `mapstructure:"state_dir"`
+	DeviceDir       string        `mapstructure:"device_dir"`
+	NVMLLibrary     string        `mapstructure:"nvml_library"`
+	Profiles        []string      `mapstructure:"profiles"`
+	DefaultProfile  string        `mapstructure:"default_profile"`
+	Policy          string        `mapstructure:"policy"`
+	PollInterval    time.Duration `mapstructure:"poll_interval"`
+	WakePort        int           `mapstructure:"wake_port"`
+	WakeAddress     string        `mapstructure:"wake_address"`
+	PokeFile        string        `mapstructure:"poke_file"`
+	Repo            string        `mapstructure:"repo"`
+	Table           string        `mapstructure:"table"`
+	AccountingField string        `mapstructure:"accounting_field"`
+	Learn           bool          `mapstructure:"learn"`
+	Margin          float64       `mapstructure:"margin"`
+	Share           bool          `mapstructure:"share"`
+	MaxSlowdown     float64       `mapstructure:"max_slowdown"`
+	LogLevel        string        `mapstructure:"log_level"`
+	LogFormat       string        `mapstructure:"log_format"`
 
 	procDir string // /proc, but in tests
 }
@@ -51,20 +60,27 @@ func defaults() map[string]any {
 	host, _ := os.Hostname()
 	host, _, _ = strings.Cut(host, ".")
 	return map[string]any{
-		"node":            host,
-		"run_dir":         api.DefaultRunDir,
-		"state_dir":       "/var/lib/caelum",
-		"device_dir":      "/dev",
-		"nvml_library":    "",
-		"profiles":        []string{},
-		"default_profile": "",
-		"policy":          place.DefaultPolicy,
-		"poll_interval":   "15s",
-		"wake_port":       0,
-		"wake_address":    "",
-		"poke_file":       "/run/caelum-watch/poke",
-		"log_level":       "info",
-		"log_format":      "text",
+		"node":             host,
+		"run_dir":          api.DefaultRunDir,
+		"state_dir":        "/var/lib/caelum",
+		"device_dir":       "/dev",
+		"nvml_library":     "",
+		"profiles":         []string{},
+		"default_profile":  "",
+		"policy":           place.DefaultPolicy,
+		"poll_interval":    "15s",
+		"wake_port":        0,
+		"wake_address":     "",
+		"poke_file":        "/run/caelum-watch/poke",
+		"repo":             repo.DefaultPath,
+		"table":            "/etc/caelum/decisions",
+		"accounting_field": string(slurm.AdminComment),
+		"learn":            false,
+		"margin":           predict.DefaultSite.Margin,
+		"share":            predict.DefaultSite.Share,
+		"max_slowdown":     predict.DefaultSite.MaxSlowdown,
+		"log_level":        "info",
+		"log_format":       "text",
 	}
 }
 
@@ -100,6 +116,22 @@ func parseConfig(v *viper.Viper) (c Config, err error) {
 	return c, c.check()
 }
 
+// NoField as accounting_field: nothing is written into slurmdbd, or learned from it.
+const NoField = "none"
+
+// Field is the field of a job's accounting record that has the summaries of its runs. The error says that there is none.
+func (c Config) Field() (slurm.AccountingField, error) {
+	if c.AccountingField == NoField {
+		return "", errors.New("accounting_field is none: runs are neither written into slurmdbd nor read from it")
+	}
+	return slurm.AccountingField(c.AccountingField), nil
+}
+
+// Site is what the site has decided about predictions.
+func (c Config) Site() predict.Site {
+	return predict.Site{Margin: c.Margin, Share: c.Share, MaxSlowdown: c.MaxSlowdown}
+}
+
 func (c Config) check() error {
 	if c.Node == "" {
 		return errors.New("node: is empty and the host has no name; set it to this node's NodeName in slurm.conf")
@@ -107,7 +139,7 @@ func (c Config) check() error {
 	if !slurm.ValidNode(c.Node) {
 		return fmt.Errorf("node: %q is not the name of one node; set it to this node's NodeName in slurm.conf", c.Node)
 	}
-	for key, dir := range map[string]string{"run_dir": c.RunDir, "state_dir": c.StateDir, "device_dir": c.DeviceDir} {
+	for key, dir := range map[string]string{"run_dir": c.RunDir, "state_dir": c.StateDir, "device_dir": c.DeviceDir, "repo": c.Repo, "table": c.Table} {
 		if !strings.HasPrefix(dir, "/") {
 			return fmt.Errorf("%s: %q is not an absolute path", key, dir)
 		}
@@ -126,6 +158,15 @@ func (c Config) check() error {
 	}
 	if !strings.HasPrefix(c.PokeFile, "/") {
 		return fmt.Errorf("poke_file: %q is not an absolute path", c.PokeFile)
+	}
+	if f := slurm.AccountingField(c.AccountingField); f != NoField && !slices.Contains(slurm.AccountingFields, f) {
+		return fmt.Errorf("accounting_field: %q is not AdminComment, SystemComment or none", f)
+	}
+	if !(c.Margin >= 0 && c.Margin <= 10) {
+		return fmt.Errorf("margin: %v is not between 0 and 10 (0.1: a tenth more than was seen)", c.Margin)
+	}
+	if c.MaxSlowdown != 0 && !(c.MaxSlowdown >= 1 && c.MaxSlowdown <= 1000) {
+		return fmt.Errorf("max_slowdown: %v is not between 1 and 1000 (1.5: half as long again as on the whole GPU; 0: memory alone decides)", c.MaxSlowdown)
 	}
 	if !slices.Contains([]string{"debug", "info", "warning", "error"}, c.LogLevel) {
 		return fmt.Errorf("log_level: %q is not debug, info, warning or error", c.LogLevel)

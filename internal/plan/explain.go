@@ -33,7 +33,8 @@ const (
 type Explanation struct {
 	Job     uint32  `json:"job"`
 	State   string  `json:"state"`
-	Reason  string  `json:"reason"` // slurmctld's
+	Reason  string  `json:"reason"`          // slurmctld's
+	Sized   string  `json:"sized,omitempty"` // the profile, where the job named none and Caelum chose it
 	Verdict Verdict `json:"verdict"`
 	// Text is one sentence for people.
 	Text string `json:"text"`
@@ -57,7 +58,7 @@ func Explain(look Look, policy place.Policy, id uint32) (Explanation, error) {
 		return Explanation{}, fmt.Errorf("job %d: %w", id, slurm.ErrNoJob)
 	}
 	j := look.Queue.All[k]
-	e := Explanation{Job: id, State: j.State, Reason: j.Reason}
+	e := Explanation{Job: id, State: j.State, Reason: j.Reason, Sized: slurm.Mark(j.AdminComment, slurm.MarkSized)}
 	wants := list(j.SlicesPerNode())
 	say := func(v Verdict, format string, args ...any) (Explanation, error) {
 		e.Verdict, e.Text = v, fmt.Sprintf(format, args...)

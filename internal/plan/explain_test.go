@@ -102,3 +102,14 @@ func TestExplain(t *testing.T) {
 		t.Errorf("a job that is not there: %v", err)
 	}
 }
+
+// TestExplainSized: whether Caelum chose the profile, also of a job that is over.
+func TestExplainSized(t *testing.T) {
+	for comment, want := range map[string]string{"": "", "other caelum:sized=2g.10gb": "2g.10gb", "caelum:key=0123456789abcdef": ""} {
+		look := looking(nil)
+		look.Queue.All = []slurm.Job{{ID: 1, State: "COMPLETED", AdminComment: comment}}
+		if e, err := Explain(look, place.Reach, 1); err != nil || e.Sized != want {
+			t.Errorf("%q: %q %v", comment, e.Sized, err)
+		}
+	}
+}

@@ -49,7 +49,7 @@ var errSummary = errors.New("not a summary of a run")
 //	caelum:run=n1,2g.10gb,a100,at=1795339216,ran=3590s,peak=5321M,p95=5100M,median=4800M,util=37%,samples=3590
 //
 // with x2 behind the profile for two slices, restart=1 for a requeued job's second run, and without what is not known. What else
-// is in Run stands in the record already.
+// is in Run stands in the record already. sacctmgr writes it in lower case (22.05.8), so its letters' case means nothing.
 func (r Run) Summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s%s,%s", markRun, r.Node, r.Profile)
@@ -133,9 +133,9 @@ func parseSummary(text string) (Run, error) {
 	return r, nil
 }
 
-// measure reads a number with its unit; it is finite and not negative.
+// measure reads a number with its unit, in either case; it is finite and not negative.
 func measure(text, unit string) (float64, error) {
-	number, ok := strings.CutSuffix(text, unit)
+	number, ok := strings.CutSuffix(strings.ToLower(text), strings.ToLower(unit))
 	v, err := strconv.ParseFloat(number, 64)
 	if !ok || err != nil || !(v >= 0 && v <= 1e15) {
 		return 0, errSummary
@@ -152,7 +152,7 @@ func WithSummary(record string, r Run) string {
 			return false
 		}
 		old, err := parseSummary(text)
-		return err == nil && old.Node == r.Node && old.Restart == r.Restart && old.Start == r.Start
+		return err == nil && strings.EqualFold(old.Node, r.Node) && old.Restart == r.Restart && old.Start == r.Start
 	})
 	return strings.TrimLeft(strings.Join(append(words, r.Summary()), " "), " ")
 }

@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -15,8 +16,8 @@ const DefaultTimeout = 15 * time.Second
 
 // Options say how to reach slurmctld. The zero value serves a node with Slurm's packages.
 type Options struct {
-	// Scontrol and Squeue are the commands, by default those in /usr/bin.
-	Scontrol, Squeue string
+	// Scontrol and the others are the commands, by default those in /usr/bin.
+	Scontrol, Squeue, Sacct, Sacctmgr string
 	// Timeout is for one command.
 	Timeout time.Duration
 	// SlurmConf is slurm.conf's path; by default that of this process's SLURM_CONF, or Slurm's own.
@@ -25,21 +26,19 @@ type Options struct {
 	Env []string
 }
 
-// Client talks to slurmctld. It may be used by several goroutines.
+// Client talks to slurmctld, and to slurmdbd where a method says so. It may be used by several goroutines.
 type Client struct {
-	scontrol, squeue string
-	timeout          time.Duration
-	env              []string
+	scontrol, squeue    string
+	sacctPath, sacctmgr string
+	timeout             time.Duration
+	env                 []string
 }
 
 // New makes a Client; it runs nothing yet.
 func New(opt Options) *Client {
-	c := &Client{scontrol: opt.Scontrol, squeue: opt.Squeue, timeout: opt.Timeout}
-	if c.scontrol == "" {
-		c.scontrol = "/usr/bin/scontrol"
-	}
-	if c.squeue == "" {
-		c.squeue = "/usr/bin/squeue"
+	c := &Client{
+		scontrol: cmp.Or(opt.Scontrol, "/usr/bin/scontrol"), squeue: cmp.Or(opt.Squeue, "/usr/bin/squeue"),
+		sacctPath: cmp.Or(opt.Sacct, "/usr/bin/sacct"), sacctmgr: cmp.Or(opt.Sacctmgr, "/usr/bin/sacctmgr"), timeout: opt.Timeout,
 	}
 	if c.timeout <= 0 {
 		c.timeout = DefaultTimeout

@@ -40,8 +40,13 @@ func play(dir string) int {
 		fmt.Fprintln(os.Stderr, "no scene", n)
 		return 99
 	}
-	// squeue ends its fields as the format says: after "jobid:0" or "%A".
+	// squeue ends its fields as the format says: after "jobid:0" or "%A". sacct is told with an argument.
 	sep := recordedSep
+	for _, arg := range os.Args {
+		if given, ok := strings.CutPrefix(arg, "--delimiter="); ok {
+			sep = given
+		}
+	}
 	if _, rest, ok := strings.Cut(os.Getenv("SQUEUE_FORMAT2"), ":0"); ok {
 		sep, _, _ = strings.Cut(rest, ",")
 	} else if _, rest, ok := strings.Cut(os.Getenv("SQUEUE_FORMAT"), "%A"); ok {
@@ -75,7 +80,7 @@ func stage(t *testing.T, scenes ...scene) (*Client, func() []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := New(Options{Scontrol: self, Squeue: self, Timeout: time.Minute, SlurmConf: "/etc/slurm/slurm.conf", Env: []string{playEnv + "=" + dir, "GORACE=atexit_sleep_ms=0"}})
+	c := New(Options{Scontrol: self, Squeue: self, Sacct: self, Sacctmgr: self, Timeout: time.Minute, SlurmConf: "/etc/slurm/slurm.conf", Env: []string{playEnv + "=" + dir, "GORACE=atexit_sleep_ms=0"}})
 	return c, func() []string {
 		var calls []string
 		for n := 1; ; n++ {

@@ -1,6 +1,6 @@
-// Package slurm reads and writes slurmctld through scontrol and squeue.
+// Package slurm reads and writes slurmctld through scontrol and squeue, and slurmdbd through sacct and sacctmgr.
 //
-// Both commands are run with argument arrays, a fixed environment and a deadline; there is never a shell. What
+// The commands are run with argument arrays, a fixed environment and a deadline; there is never a shell. What
 // they print is treated as hostile, because much of it is: Slurm 22.05.8 stores a job's name, account, comment,
 // network, wckey and paths as the user gave them, newlines included, and prints them unescaped. A job may be named
 //
@@ -19,5 +19,6 @@
 // What squeue calls tres-alloc is no substitute: it knows gres/mig only where slurmdbd runs and
 // AccountingStorageTRES lists it (without slurmdbd, slurmctld refuses such a configuration).
 //
-// The package keeps no state, starts nothing in the background and decides nothing; it never touches slurmdbd.
+// The package keeps no state, starts nothing in the background and decides nothing. Only accounting.go asks slurmdbd, which may
+// be away, or slow, for hours: nothing that a job waits for goes there.
 package slurm

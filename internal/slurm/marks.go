@@ -17,6 +17,8 @@ const (
 	MarkRuns = "caelum:runs="
 	// MarkKey comes before the job's key, 16 hexadecimal digits.
 	MarkKey = "caelum:key="
+	// MarkWork comes before the same without whose it is, 16 hexadecimal digits.
+	MarkWork = "caelum:work="
 )
 
 // HasMark reports whether the comment has the word.

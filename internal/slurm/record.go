@@ -93,7 +93,7 @@ func jobFormat(sep string) string {
 	return strings.Join(cols, ",")
 }
 
-// splitRecords cuts output into records of n fields, each field ended by sep and each record by a newline.
+// splitRecords cuts a command's output into records of n fields, each field ended by sep and each record by a newline.
 func splitRecords(out, sep string, n int) ([][]string, error) {
 	if out == "" {
 		return nil, nil
@@ -101,7 +101,7 @@ func splitRecords(out, sep string, n int) ([][]string, error) {
 	fields := strings.Split(out, sep)
 	last := len(fields) - 1
 	if fields[last] != "\n" || last%n != 0 {
-		return nil, fmt.Errorf("squeue printed %d fields, not a multiple of %d, or was cut short", last, n)
+		return nil, fmt.Errorf("printed %d fields, not a multiple of %d, or was cut short", last, n)
 	}
 	var records [][]string
 	for i := 0; i < last; i += n {
@@ -109,7 +109,7 @@ func splitRecords(out, sep string, n int) ([][]string, error) {
 		if i > 0 {
 			var ok bool
 			if rec[0], ok = strings.CutPrefix(rec[0], "\n"); !ok {
-				return nil, errors.New("squeue's records do not begin on lines of their own")
+				return nil, errors.New("printed records that do not begin on lines of their own")
 			}
 		}
 		records = append(records, rec)
@@ -122,7 +122,7 @@ func splitRecords(out, sep string, n int) ([][]string, error) {
 func parseJobs(out, sep string) ([]Job, error) {
 	records, err := splitRecords(out, sep, len(jobFields))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("squeue %w", err)
 	}
 	jobs := make([]Job, 0, len(records))
 	for _, rec := range records {
@@ -212,7 +212,7 @@ func excludeFormat(sep string) string {
 func parseLooks(out, sep string) ([]look, error) {
 	records, err := splitRecords(out, sep, 4)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("squeue %w", err)
 	}
 	looks := make([]look, 0, len(records))
 	for _, rec := range records {

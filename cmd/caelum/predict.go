@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"caelum/internal/agent"
+	"caelum/internal/learn"
+	"caelum/internal/mig"
+	"caelum/internal/predict"
+	"caelum/internal/repo"
+	"caelum/internal/slurm"
+)
+
+// predictOptions say of which job; the script's are those that sbatch would be given.
+type predictOptions struct {
+	repoOptions
+	key, script, user, account, jobName string
+	gpus, nodes, tasks, cpus            int
+}
+
+func newPredict(g *globals) *cobra.Command {
+	var o predictOptions
+	cmd := &cobra.Command{
+		Use:   "predict (ID | --key KEY | --script FILE)",
+		Short: "Say which profile a job would be given, and why: by which earlier runs",
+		Long: `predict asks the repository of this host what a job needs by its earlier runs. The job is one that slurmctld or slurmdbd knows, or a key, or a script with the options that
+sbatch would be given: those in the script's #SBATCH lines too, since a job's key is made of what they say together.`,
+		Example: `  caelum predict 4711
+  caelum predict --key 16e6c08ad68451a8 --json
+  caelum predict --script train.sh --gpus 1 --account research --user user1`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), slurmTimeout)
+			defer cancel()
+			return runPredict(ctx, cmd.OutOrStdout(), g, o, args)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.config, "config", agent.DefaultConfig, "caelumd's configuration, for the keys repo, table, margin, share and max_slowdown")
+	f.StringVar(&o.path, "repo", "", "the repository; default: the configuration's repo")
+	f.StringVar(&o.table, "table", "", "the decision table; default: the configuration's table")
+	f.StringVar(&o.board, "board", "", "predict for this board, whatever the decision table lists")
+	f.StringVar(&o.key, "key", "", "the job's key: 16 hexadecimal digits")
+	f.StringVar(&o.script, "script", "", "the batch script")
+	f.StringVar(&o.user, "user", "", "whose job it is, by name or id; default: who asks")
+	f.StringVar(&o.account, "account", "", "the job's account, also where it is the user's default")
+	f.StringVar(&o.jobName, "job-name", "", "the job's name; default: the script's, as with sbatch")
+	f.IntVar(&o.gpus, "gpus", 1, "GPUs on each node")
+	f.IntVar(&o.nodes, "nodes", 1, "nodes")
+	f.IntVar(&o.tasks, "ntasks", 0, "tasks, if the job says how many")
+	f.IntVar(&o.cpus, "cpus-per-task", 0, "CPUs per task, if the job says how many")
+	return cmd
+}
+
+// predicted is the answer, also as JSON.
+type predicted struct {
+	Key        string        `json:"key,omitempty"`
+	Work       string        `json:"work,omitempty"`
+	Level      predict.Level `json:"level"`             // whose runs it rests on: key, user, site; empty: nobody's
+	Profile    string        `json:"profile,omitempty"` // the default's where none holds it; empty: no board is known
+	Default    string        `json:"default,omitempty"` // the decision table's
+	Board      string        `json:"board,omitempty"`
+	NeededMiB  float64       `json:"needed_mib,omitempty"`
+	HighestMiB float64       `json:"highest_mib,omitempty"`
+	Seconds    float64       `json:"seconds,omitempty"`
+	Low        float64       `json:"seconds_low,omitempty"`
+	High       float64       `json:"seconds_high,omitempty"`
+	Used       int           `json:"runs_used"`
+	Why        string        `json:"why,omitempty"`
+	Runs       []repo.Line   `json:"runs"`
+	runs       []predict.Run
+	anyBoard   bool // there is one to predict a profile of
+}
+
+func runPredict(ctx context.Context, w io.Writer, g *globals, o predictOptions, args []string) error {
+	of, err := o.of(ctx, args)
+	if err != nil {
+		return err
+	}
+	r, cfg, err := o.open(true)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	boards, fallback, err := o.boards(cfg)
+	if err != nil {
+		return err
+	}
+	need, h, ok, err := r.Predict(of, cfg.Site())
+	if err != nil {
+		return err
+	}
+	p := predicted{Key: of.Key, Work: of.Work, Default: fallback, Runs: lines(h.Runs), runs: h.Runs, anyBoard: len(boards) > 0}
+	if ok || need.PeakMiB > 0 {
+		p.Level, p.NeededMiB, p.HighestMiB, p.Used, p.Why = need.Level, need.PeakMiB, need.HighestMiB, need.Runs, need.Why
+		p.Seconds, p.Low, p.High = need.Seconds, need.Low, need.High
+		var b *mig.Board
+		if p.Profile, b = learn.Profile(need, ok, boards, fallback); b != nil {
+			p.Board = b.Name
+		}
+	}
+	if g.json {
+		return printJSON(w, p)
+	}
+	return printPrediction(w, p)
+}
+
+// of is what the job is known by.
+func (o predictOptions) of(ctx context.Context, args []string) (repo.Of, error) {
+	given := len(args)
+	for _, s := range []string{o.key, o.script} {
+		if s != "" {
+			given++
+		}
+	}
+	switch {
+	case given != 1:
+		return repo.Of{}, usageError{errors.New("name a job by its id, or by --key, or by --script")}
+	case o.key != "":
+		return repo.Of{Key: o.key}, checkKey(o.key)
+	case o.script != "":
+		return o.ofScript()
+	}
+	id, err := jobID(args[0])
+	if err != nil {
+		return repo.Of{}, err
+	}
+	return ofJob(ctx, slurm.New(slurm.Options{}), id)
+}
+
+// ofScript makes key and work as job_submit.lua does.
+func (o predictOptions) ofScript() (repo.Of, error) {
+	script, err := os.ReadFile(o.script)
+	if err != nil {
+		return repo.Of{}, err
+	}
+	uid, err := userID(o.user)
+	if err != nil {
+		return repo.Of{}, err
+	}
+	if o.account == "" {
+		return repo.Of{}, usageError{errors.New("--account is missing: a job's key has its account in it, also where that is the user's default")}
+	}
+	if o.gpus < 1 || o.nodes < 1 || o.tasks < 0 || o.cpus < 0 {
+		return repo.Of{}, usageError{errors.New("--gpus and --nodes are at least 1, --ntasks and --cpus-per-task not below 0")}
+	}
+	in := predict.KeyInput{UID: uid, Account: o.account, JobName: o.jobName, Script: string(script), GPUs: o.gpus, Nodes: o.nodes, Tasks: o.tasks, CPUsPerTask: o.cpus}
+	if in.JobName == "" {
+		in.JobName = filepath.Base(o.script)
+	}
+	return repo.Of{Key: predict.Key(in), Work: predict.Work(in), UID: uid}, nil
+}
+
+// userID is the id of a user by name or number; of who asks without either.
+func userID(name string) (uint32, error) {
+	if name == "" {
+		return uint32(os.Getuid()), nil
+	}
+	if id, err := strconv.ParseUint(name, 10, 32); err == nil {
+		return uint32(id), nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return 0, err
+	}
+	id, err := strconv.ParseUint(u.Uid, 10, 32)
+	return uint32(id), err
+}
+
+// ofJob asks slurmctld, and slurmdbd where that has forgotten the job.
+func ofJob(ctx context.Context, ctl *slurm.Client, id uint32) (repo.Of, error) {
+	j, err := ctl.Job(ctx, id)
+	comment, uid := j.AdminComment, j.UID
+	if errors.Is(err, slurm.ErrNoJob) {
+		var records []slurm.Record
+		if records, err = ctl.RecordsOf(ctx, slurm.AdminComment, id); err == nil {
+			last := records[len(records)-1]
+			comment, uid = last.Comment, last.UID
+		}
+	}
+	if err != nil {
+		return repo.Of{}, err
+	}
+	of := repo.Of{Key: slurm.Mark(comment, slurm.MarkKey), Work: slurm.Mark(comment, slurm.MarkWork), UID: uid}
+	if of.Key == "" {
+		return of, fmt.Errorf("job %d has no caelum:key= in its AdminComment: job_submit.lua has not seen it, or it asked for no GPU", id)
+	}
+	return of, nil
+}
+
+// whose says whose runs a prediction rests on.
+var whose = map[predict.Level]string{predict.ByKey: "of this key", predict.ByUser: "of the same script by the same user", predict.BySite: "of the same script by anybody"}
+
+func printPrediction(w io.Writer, p predicted) error {
+	fmt.Fprintf(w, "key %s", p.Key)
+	if p.Work != "" {
+		fmt.Fprintf(w, ", work %s", p.Work)
+	}
+	fmt.Fprintln(w)
+	if p.Level == predict.Unknown {
+		_, err := fmt.Fprintf(w, "no earlier run says what it needs: it gets the default%s\n", parenthesized(p.Default))
+		return err
+	}
+	switch {
+	case p.Profile != "":
+		fmt.Fprintf(w, "profile %s of %s\n", p.Profile, p.Board)
+	case !p.anyBoard:
+		fmt.Fprintln(w, "no decision table here: name a --board to see the profile")
+	default:
+		fmt.Fprintln(w, "no profile has so much")
+	}
+	fmt.Fprintf(w, "needs %.0f MiB, by %d of %d runs %s, of which the highest peak is %.0f MiB\n", p.NeededMiB, p.Used, len(p.runs), whose[p.Level], p.HighestMiB)
+	if p.Why != "" {
+		fmt.Fprintln(w, printable(p.Why))
+	}
+	if p.Seconds > 0 {
+		fmt.Fprintf(w, "runs for %s, most likely between %s and %s\n", inSeconds(p.Seconds), inSeconds(p.Low), inSeconds(p.High))
+	}
+	return printRuns(w, p.runs)
+}
+
+func parenthesized(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " (" + s + ")"
+}
+
+func inSeconds(s float64) time.Duration { return time.Duration(s) * time.Second }

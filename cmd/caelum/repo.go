@@ -1,0 +1,267 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"caelum/internal/agent"
+	"caelum/internal/learn"
+	"caelum/internal/mig"
+	"caelum/internal/predict"
+	"caelum/internal/repo"
+)
+
+// repoOptions say which repository, and what a prediction depends on.
+type repoOptions struct {
+	config, path, table, board string
+}
+
+func newRepo(g *globals) *cobra.Command {
+	var o repoOptions
+	cmd := &cobra.Command{
+		Use:   "repo",
+		Short: "Earlier runs and what they used: list, sync with slurmdbd, export, forget, make decisions",
+		Long: `repo reads and fills the profile repository: what each earlier run of a piece of work was given and what it used. A node's agent keeps the runs that it saw there;
+"caelum repo sync" brings those of the whole cluster from slurmdbd into the repository of the host that it runs on.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("there is no command %q; see caelum repo --help", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	f := cmd.PersistentFlags()
+	f.StringVar(&o.config, "config", agent.DefaultConfig, "caelumd's configuration, for the keys repo, table, accounting_field, margin, share and max_slowdown")
+	f.StringVar(&o.path, "repo", "", "the repository; default: the configuration's repo")
+	f.StringVar(&o.table, "table", "", "the decision table; default: the configuration's table")
+	cmd.AddCommand(newRepoList(g, &o), newRepoShow(g, &o), newRepoExport(&o), newRepoImport(&o), newRepoForget(&o), newRepoSync(g, &o), newRepoDecisions(g, &o))
+	return cmd
+}
+
+// open opens the repository, and reads the configuration. What is no repository is set aside where caelum.yaml names it, and left alone where the command line does.
+func (o repoOptions) open(mustExist bool) (*repo.Repo, agent.Config, error) {
+	cfg, err := agent.LoadConfig(o.config)
+	if err != nil {
+		return nil, cfg, err
+	}
+	open, path := repo.Open, cfg.Repo
+	if o.path != "" {
+		open, path = repo.OpenAsItIs, o.path
+	}
+	if _, err := os.Stat(path); mustExist && errors.Is(err, fs.ErrNotExist) {
+		return nil, cfg, fmt.Errorf("there is no repository %s: `caelum repo sync` makes one", path)
+	}
+	r, err := open(path)
+	if err != nil {
+		return nil, cfg, err
+	}
+	if r.SetAside != "" {
+		fmt.Fprintln(os.Stderr, "caelum: "+printable(r.SetAside))
+	}
+	return r, cfg, nil
+}
+
+// boards are those that a profile is predicted for: the one that is named, else the decision table's. Without either there is none, and memory is all that can be predicted.
+func (o repoOptions) boards(cfg agent.Config) (boards []*mig.Board, fallback string, err error) {
+	if o.board != "" {
+		b, err := boardNamed(o.board)
+		if err != nil {
+			return nil, "", err
+		}
+		return []*mig.Board{selected(b, nil)}, "", nil
+	}
+	boards, fallback, err = learn.Boards(o.tablePath(cfg))
+	if errors.Is(err, fs.ErrNotExist) && o.table == "" {
+		return nil, "", nil
+	}
+	return boards, fallback, err
+}
+
+func (o repoOptions) tablePath(cfg agent.Config) string {
+	if o.table != "" {
+		return o.table
+	}
+	return cfg.Table
+}
+
+// listed is a line of the list, also as JSON.
+type listed struct {
+	Key       string        `json:"key"`
+	Work      string        `json:"work,omitempty"`
+	UID       uint32        `json:"uid"`
+	User      string        `json:"user"`
+	Account   string        `json:"account,omitempty"`
+	Name      string        `json:"name"`
+	Runs      int           `json:"runs"`
+	Last      int64         `json:"last"`
+	PeakMiB   float64       `json:"peak_mib"`
+	Level     predict.Level `json:"level,omitempty"`
+	NeededMiB float64       `json:"needed_mib,omitempty"`
+	Profile   string        `json:"profile,omitempty"`
+	Seconds   float64       `json:"seconds,omitempty"`
+}
+
+func newRepoList(g *globals, o *repoOptions) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the pieces of work by key: whose, how many runs, the highest peak, the predicted profile",
+		Long: `list prints one line for each key, that which ran last first. PEAK is the most that a run had in use of one slice; PROFILE is what the next run would be given,
+on the board that the decision table's default is of.`,
+		Example: `  caelum repo list | head
+  caelum repo list --json | jq '.[] | select(.user == "user1")'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, cfg, err := o.open(true)
+			if err != nil {
+				return err
+			}
+			defer r.Close()
+			boards, fallback, err := o.boards(cfg)
+			if err != nil {
+				return err
+			}
+			works, err := r.Works()
+			if err != nil {
+				return err
+			}
+			all := make([]listed, 0, len(works))
+			for _, w := range works {
+				l := listed{Key: w.Key, Work: w.Work, UID: w.UID, User: w.User, Account: w.Account, Name: w.Name, Runs: w.Runs, Last: w.Last, PeakMiB: w.PeakMiB}
+				need, _, ok, err := r.Predict(w.Of, cfg.Site())
+				if err != nil {
+					return err
+				}
+				if ok || need.PeakMiB > 0 {
+					l.Level, l.NeededMiB, l.Seconds = need.Level, math.Ceil(need.PeakMiB), math.Ceil(need.Seconds)
+					l.Profile, _ = learn.Profile(need, ok, boards, fallback)
+				}
+				all = append(all, l)
+			}
+			if g.json {
+				return printJSON(cmd.OutOrStdout(), all)
+			}
+			return printList(cmd.OutOrStdout(), all)
+		},
+	}
+	cmd.Flags().StringVar(&o.board, "board", "", "predict for this board, whatever the decision table lists")
+	return cmd
+}
+
+func printList(w io.Writer, all []listed) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "KEY\tUSER\tNAME\tRUNS\tLAST\tPEAK\tPROFILE\tTIME")
+	for _, l := range all {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", l.Key, orDash(printable(l.User)), orDash(printable(shortened(l.Name))), l.Runs,
+			time.Unix(l.Last, 0).Format(time.DateTime), mebibytes(l.PeakMiB), orDash(l.Profile), runTime(l.Seconds))
+	}
+	return table.Flush()
+}
+
+// shortened keeps a user's job name from filling the page.
+func shortened(name string) string {
+	if r := []rune(name); len(r) > 24 {
+		return string(r[:23]) + "+"
+	}
+	return name
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func mebibytes(mib float64) string {
+	if mib == 0 {
+		return "-"
+	}
+	return strconv.FormatFloat(mib, 'f', 0, 64) + " MiB"
+}
+
+func runTime(seconds float64) string {
+	if seconds == 0 {
+		return "-"
+	}
+	return (time.Duration(seconds) * time.Second).String()
+}
+
+func newRepoShow(g *globals, o *repoOptions) *cobra.Command {
+	return &cobra.Command{
+		Use:     "show KEY",
+		Short:   "Show the runs of a key, oldest first",
+		Long:    `show prints what each run of a key was given and what it used, those that predictions rest on: the newest 64.`,
+		Example: `  caelum repo show 16e6c08ad68451a8`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkKey(args[0]); err != nil {
+				return err
+			}
+			r, _, err := o.open(true)
+			if err != nil {
+				return err
+			}
+			defer r.Close()
+			h, err := r.ByKey(args[0])
+			switch {
+			case err != nil:
+				return err
+			case len(h.Runs) == 0:
+				return fmt.Errorf("%w of the key %s", errNoRun, args[0])
+			case g.json:
+				return printJSON(cmd.OutOrStdout(), lines(h.Runs))
+			}
+			return printRuns(cmd.OutOrStdout(), h.Runs)
+		},
+	}
+}
+
+var errNoRun = errors.New("there is no run")
+
+func checkKey(key string) error {
+	if key == "" || !repo.IsHash(key) {
+		return usageError{fmt.Errorf("%q is no key: it is 16 hexadecimal digits, behind caelum:key= in a job's AdminComment", key)}
+	}
+	return nil
+}
+
+func lines(runs []predict.Run) []repo.Line {
+	list := make([]repo.Line, len(runs))
+	for i, n := range runs {
+		list[i] = repo.Line(n)
+	}
+	return list
+}
+
+func printRuns(w io.Writer, runs []predict.Run) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "JOB\tSTART\tNODE\tPROFILE\tRAN\tPEAK\tP95\tMEDIAN\tUTIL\tSTATE")
+	for _, n := range runs {
+		job, profile, util, state := strconv.FormatUint(uint64(n.Job), 10), n.Profile, "-", orDash(n.State)
+		if n.Restart > 0 {
+			job += fmt.Sprintf(" (restart %d)", n.Restart)
+		}
+		if n.Slices > 1 {
+			profile += fmt.Sprintf(" x%d", n.Slices)
+		}
+		if n.Util >= 0 && n.Samples > 0 {
+			util = fmt.Sprintf("%.0f%%", 100*n.Util)
+		}
+		if n.Exit != 0 {
+			state += fmt.Sprintf(" (%d)", n.Exit)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", job, time.Unix(n.Start, 0).Format(time.DateTime), printable(n.Node), printable(profile), runTime(n.Seconds),
+			mebibytes(n.PeakMiB), mebibytes(n.HighMiB), mebibytes(n.MedianMiB), util, printable(state))
+	}
+	return table.Flush()
+}

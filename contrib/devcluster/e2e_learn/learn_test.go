@@ -1,0 +1,201 @@
+//go:build e2e
+
+package e2elearn
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"caelum/contrib/devcluster/cluster"
+	"caelum/internal/predict"
+	"caelum/internal/repo"
+	"caelum/internal/slurm"
+)
+
+// TestMain plays, when it is called with "inside FOLDER ID...", the nodes' agents: Slurm's commands work in the cluster only.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 3 && os.Args[1] == "inside" {
+		if err := record(os.Args[2], os.Args[3:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+const names = "tr\nain'\"; |x"
+
+// record writes what the runs of these jobs have used into their records, as their agents would, and into a repository of its own, folder/nodes.db.
+func record(folder string, ids []string) error {
+	r, err := repo.Open(filepath.Join(folder, "nodes.db"))
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	dbd := slurm.New(slurm.Options{})
+	for _, text := range ids {
+		id, err := strconv.ParseUint(text, 10, 32)
+		if err != nil {
+			return err
+		}
+		if err := recordJob(r, dbd, uint32(id)); err != nil {
+			return fmt.Errorf("job %d: %w", id, err)
+		}
+	}
+	return nil
+}
+
+func recordJob(r *repo.Repo, dbd *slurm.Client, id uint32) error {
+	ctx := context.Background()
+	records, err := dbd.RecordsOf(ctx, slurm.AdminComment, id)
+	if err != nil {
+		return err
+	}
+	newest := records[len(records)-1]
+	text := newest.Text
+	for restart, rec := range records {
+		for _, node := range rec.Nodes {
+			n := predict.Run{
+				Job: id, Restart: restart, Node: node, Key: slurm.Mark(rec.Comment, slurm.MarkKey), Work: slurm.Mark(rec.Comment, slurm.MarkWork),
+				UID: rec.UID, User: rec.User, Account: rec.Account, Name: names, Board: "a100", Profile: "7g.40gb", Slices: 1, Start: rec.Start.Unix() + 1, Seconds: 60,
+				Samples: 60, PeakMiB: 5000, MedianMiB: 4000, HighMiB: 4900, Util: -1, State: rec.State, Exit: rec.Exit,
+			}
+			if _, err := r.Add(n); err != nil {
+				return err
+			}
+			text = predict.WithSummary(text, n)
+		}
+	}
+	if err := dbd.SetAccounting(ctx, newest, slurm.AdminComment, text); err != nil {
+		return err
+	}
+	// Another tool's text would be spoilt, and is left; one that would not is kept.
+	if err := dbd.SetAccounting(ctx, newest, slurm.SystemComment, "JS1:H4sI "+text); !errors.Is(err, slurm.ErrSpoils) {
+		return fmt.Errorf("another tool's text: %v", err)
+	}
+	again, err := dbd.RecordsOf(ctx, slurm.AdminComment, id)
+	if err != nil {
+		return err
+	}
+	if got := again[len(again)-1].Text; !strings.EqualFold(got, text) {
+		return fmt.Errorf("there stands %q instead of %q", got, text)
+	}
+	if len(again) != len(records) || len(again) > 1 && len(predict.Summaries(again[0].Text)) != 0 {
+		return errors.New("an earlier run's record was written")
+	}
+	return nil
+}
+
+// site is a cluster under test.
+type site struct {
+	*testing.T
+	*cluster.Cluster
+}
+
+func (s site) must(user string, args ...string) string {
+	s.Helper()
+	out, stderr, err := s.Exec(s.Context(), user, args...)
+	if err != nil {
+		s.Fatalf("%q: %v\n%s", args, err, stderr)
+	}
+	return out
+}
+
+// submit answers the job's id.
+func (s site) submit(args ...string) string {
+	s.Helper()
+	out := s.must("user1", append([]string{"sbatch", "--parsable", "--job-name=" + names}, args...)...)
+	return strings.TrimSpace(out)
+}
+
+// until waits for a command to print what it should.
+func (s site) until(want string, args ...string) {
+	s.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
+		out, _, err := s.Exec(s.Context(), "root", args...)
+		if err == nil && strings.TrimSpace(out) == want {
+			return
+		}
+		if time.Now().After(end) {
+			s.Fatalf("%q prints %q, not %q", args, out, want)
+		}
+	}
+}
+
+func TestLearned(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "caelum.yaml")
+	if err := os.WriteFile(config, []byte("accounting_field: none\npoll_interval: 1s\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c, err := cluster.Start(t.Context(), cluster.Options{AgentConfig: config, Conf: []string{"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_interval=1", "AuthInfo=cred_expire=5"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Stop() })
+	s := site{t, c}
+
+	array := s.submit("--gres=gpu:1", "--array=0-9", "--wrap=sleep 1")
+	requeued := s.submit("--gres=gpu:1", "--requeue", "--wrap=sleep 3; exit $SLURM_RESTART_COUNT")
+	s.until("RUNNING", "squeue", "-h", "-j", requeued, "-o", "%T")
+	s.must("root", "scontrol", "requeue", requeued)
+	wide := s.submit("--gres=gpu:1", "-N2", "--wrap=sleep 1")
+	het := s.submit("--gres=gpu:1", ":", "--gres=gpu:1", "--wrap=sleep 1")
+	s.until("", "squeue", "-h")
+	running := s.submit("--gres=gpu:1", "--wrap=sleep 600")
+	s.until("RUNNING", "squeue", "-h", "-j", running, "-o", "%T")
+
+	ids := strings.Fields(s.must("root", "sacct", "-a", "-X", "-n", "-S", "now-1hour", "-E", "now", "-s", "CD,F", "-o", "JobIDRaw"))
+	if len(ids) != 14 || !slices.Contains(ids, array) || !slices.Contains(ids, wide) || !slices.Contains(ids, het) {
+		t.Fatalf("these jobs have ended: %v", ids)
+	}
+	folder := t.TempDir()
+	if err := os.Chmod(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.must("root", append([]string{self, "inside", folder}, ids...)...)
+	if _, stderr, err := s.Exec(t.Context(), "root", self, "inside", t.TempDir(), running); err == nil || !strings.Contains(stderr, slurm.ErrJobState.Error()) {
+		t.Errorf("a job that runs was written: %v %s", err, stderr)
+	}
+
+	off := filepath.Join(folder, "learn.yaml") // the agents of this cluster use no field; a sync does
+	if err := os.WriteFile(off, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var synced struct{ Runs, New int }
+	if err := json.Unmarshal([]byte(s.must("root", "caelum", "repo", "sync", "--config", off, "--json")), &synced); err != nil || synced.New != 16 {
+		t.Fatalf("%+v %v", synced, err) // ten tasks, two runs of a requeued job, one on two nodes, two components
+	}
+	if s.must("root", "caelum", "repo", "sync", "--config", off, "--json") == "" {
+		t.Error("nothing printed")
+	}
+	nodes := s.must("root", "caelum", "repo", "export", "--repo", filepath.Join(folder, "nodes.db"))
+	if host := s.must("root", "caelum", "repo", "export", "--config", off); host != nodes {
+		t.Errorf("the nodes saw\n%sslurmdbd made\n%s", nodes, host)
+	}
+
+	// The next job of the array's kind is given what was learned.
+	s.must("root", "scancel", running)
+	s.must("root", "caelum", "repo", "decisions", "--config", off)
+	next := s.submit("--gres=gpu:1", "--wrap=sleep 1")
+	s.until("", "squeue", "-h")
+	if tres := s.must("root", "sacct", "-X", "-n", "-P", "-j", next, "-o", "AllocTRES"); !strings.Contains(tres, "gres/mig:1g.10gb=1") {
+		t.Errorf("it was given %s", tres)
+	}
+	if text := s.must("root", "caelum", "predict", next, "--config", off); !strings.Contains(text, "profile 1g.10gb of A100-40GB") {
+		t.Error(text)
+	}
+}

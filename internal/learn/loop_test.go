@@ -1,0 +1,94 @@
+package learn
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"github.com/sirupsen/logrus/hooks/test"
+
+	"caelum/internal/predict"
+	"caelum/internal/repo"
+	"caelum/internal/slurm"
+)
+
+// TestLoopOnce: what slurmdbd has goes into the table; a damaged repository is set aside, said so and filled again; a slurmdbd that is away costs nothing that was learned.
+func TestLoopOnce(t *testing.T) {
+	d := &dbd{names: map[uint64]string{}}
+	now := time.Now().Truncate(time.Second).Add(-24 * time.Hour)
+	for i := range 10 {
+		at := now.Add(time.Duration(i) * time.Hour)
+		n := seen(uint32(i+1), "n1", at)
+		d.records = append(d.records, record(uint64(i+1), uint32(i+1), at, []string{"n1"}, n))
+	}
+	log, said := test.NewNullLogger()
+	l := Loop{DBD: d, Repo: filepath.Join(t.TempDir(), "repo.db"), Table: begin(t, "caelum-decisions 1 1\n"+own), Field: slurm.AdminComment, Site: predict.DefaultSite, Log: logrus.NewEntry(log)}
+	if err := l.once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const want = "user 1001:" + work + " 1g.10gb\n"
+	if got := learned(t, l.Table); got != want {
+		t.Errorf("%s", got)
+	}
+	table, _ := os.Stat(l.Table)
+
+	if err := os.WriteFile(l.Repo, []byte(strings.Repeat("junk", 5000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said.Reset()
+	if err := l.once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if e := said.Entries; len(e) != 2 || e[0].Level != logrus.ErrorLevel || !strings.Contains(e[0].Message, "set aside") || e[1].Data["new"] != 10 {
+		t.Errorf("%+v", e)
+	}
+	if now, err := os.Stat(l.Table); err != nil || !os.SameFile(table, now) {
+		t.Errorf("the table was written anew: %v", err)
+	}
+
+	d.err = slurm.ErrNoAccounting
+	if err := l.once(t.Context()); err == nil || learned(t, l.Table) != want {
+		t.Errorf("%v\n%s", err, learned(t, l.Table))
+	}
+	if r, err := repo.Open(l.Repo); err != nil {
+		t.Error(err)
+	} else {
+		defer r.Close()
+		if h, err := r.ByKey(key); err != nil || len(h.Runs) != 10 {
+			t.Errorf("%d runs, %v", len(h.Runs), err)
+		}
+	}
+}
+
+// TestLoopSaysOnce: a failure that lasts is one warning, and the loop ends when it is told to.
+func TestLoopSaysOnce(t *testing.T) {
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	said := test.NewLocal(log)
+	ctx, cancel := context.WithCancel(t.Context())
+	d := &failing{cancel: cancel}
+	l := Loop{DBD: d, Repo: filepath.Join(t.TempDir(), "repo.db"), Table: "/none", Field: slurm.AdminComment, Log: logrus.NewEntry(log), Every: time.Nanosecond}
+	l.Run(ctx)
+	if e := said.AllEntries(); len(e) != 1 || e[0].Level != logrus.WarnLevel || d.asked < 3 {
+		t.Errorf("%d times asked: %+v", d.asked, e)
+	}
+}
+
+// failing is a slurmdbd that is away, and after which the loop is stopped when it was asked three times.
+type failing struct {
+	dbd
+	asked  int
+	cancel func()
+}
+
+func (d *failing) Records(context.Context, slurm.AccountingField, time.Time, time.Time) ([]slurm.Record, error) {
+	if d.asked++; d.asked == 3 {
+		d.cancel()
+	}
+	return nil, slurm.ErrNoAccounting
+}

@@ -1,0 +1,254 @@
+package learn
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"caelum/internal/decisions"
+	"caelum/internal/predict"
+	"caelum/internal/repo"
+)
+
+// own is what an admin has begun: an A100-40GB's profiles.
+const own = `partition gpu   # GPUs
+profile 1g.5gb 4864
+profile 1g.10gb
+profile 2g.10gb
+profile 3g.20gb
+profile 4g.20gb
+profile 7g.40gb
+default 7g.40gb
+max_nodes 2
+key 00000000000000aa 4g.20gb  # mine
+`
+
+func begin(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "decisions")
+	if err := os.WriteFile(path, []byte(text), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// ten are ten runs of some work with one peak.
+func ten(key, work string, uid uint32, peak float64, last time.Time) (runs []predict.Run) {
+	for i := range 10 {
+		n := seen(uint32(1000+i), "n"+key[12:], last.Add(time.Duration(i-9)*time.Hour))
+		n.Key, n.Work, n.UID, n.PeakMiB, n.MedianMiB, n.HighMiB = key, work, uid, peak, peak, peak
+		runs = append(runs, n)
+	}
+	return runs
+}
+
+var lineSeconds = regexp.MustCompile(`(?m)^((?:key|user|site) \S+ \S+) [0-9]+$`)
+
+// learned are the learned lines, without expected run times.
+func learned(t *testing.T, path string) string {
+	t.Helper()
+	_, text, ok := strings.Cut(read(t, path), marker)
+	if !ok {
+		t.Fatalf("no marker in\n%s", read(t, path))
+	}
+	return lineSeconds.ReplaceAllString(text, "$1")
+}
+
+func taught(t *testing.T) *repo.Repo {
+	r := fresh(t)
+	add(t, r, ten("00000000000000a1", work, 1001, 5000, began)...)                        // needs 1g.10gb, the newest
+	add(t, r, ten("00000000000000a2", work, 1001, 5000, began.Add(-24*time.Hour))...)     // the same under another name: says nothing more
+	add(t, r, ten("00000000000000b1", work, 1002, 100, began.Add(-48*time.Hour))...)      // another user's
+	add(t, r, ten("00000000000000d1", "", 1003, 20000-9000, began.Add(-72*time.Hour))...) // no script: by key alone
+	add(t, r, ten("00000000000000aa", "", 1004, 100, began.Add(-80*time.Hour))...)        // the admin has decided
+	return r
+}
+
+// TestWrite: what the admin wrote stays; below it each line says what its fall-back does not; the newest first.
+func TestWrite(t *testing.T) {
+	path := begin(t, "caelum-decisions 1 41\n"+own)
+	done, err := Write(path, taught(t), predict.DefaultSite)
+	if err != nil || !done.Changed || done.Generation != 42 || done.LeftOut != 0 {
+		t.Fatalf("%+v %v", done, err)
+	}
+	text := read(t, path)
+	if !strings.HasPrefix(text, "caelum-decisions 1 42\n"+own+marker) {
+		t.Errorf("the admin's part:\n%s", text)
+	}
+	const want = `user 1001:fedcba9876543210 1g.10gb
+user 1002:fedcba9876543210 1g.5gb
+key 00000000000000d1 3g.20gb
+`
+	if got := learned(t, path); got != want || done.Learned != 3 {
+		t.Errorf("%d lines:\n%s", done.Learned, got)
+	}
+}
+
+// TestWriteShared: where the site shares, everybody's need of a work is said once, and who needs less or more has a line of his own.
+func TestWriteShared(t *testing.T) {
+	path := begin(t, "caelum-decisions 1 1\n"+own+"user 1002:"+work+" 3g.20gb\n")
+	site := predict.DefaultSite
+	site.Share = true
+	if _, err := Write(path, taught(t), site); err != nil {
+		t.Fatal(err)
+	}
+	const want = `site fedcba9876543210 1g.10gb
+key 00000000000000b1 1g.5gb
+key 00000000000000d1 3g.20gb
+`
+	if got := learned(t, path); got != want {
+		t.Errorf("\n%s", got)
+	}
+}
+
+// TestWriteChangesNothing: the same repository leaves the file alone; a new run changes what is learned, and never what stands above.
+func TestWriteChangesNothing(t *testing.T) {
+	path := begin(t, "caelum-decisions 1 1\n"+own)
+	r := taught(t)
+	if _, err := Write(path, r, predict.DefaultSite); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := os.Stat(path)
+	if done, err := Write(path, r, predict.DefaultSite); err != nil || done.Changed || done.Generation != 2 || done.Learned != 3 {
+		t.Fatalf("%+v %v", done, err)
+	}
+	if now, err := os.Stat(path); err != nil || !os.SameFile(before, now) || before.ModTime() != now.ModTime() {
+		t.Errorf("it was written anew: %v", err)
+	}
+	if _, err := r.ForgetUser(1001, began.Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := Write(path, r, predict.DefaultSite); err != nil || !done.Changed || done.Generation != 3 || done.Learned != 2 || !strings.HasPrefix(read(t, path), "caelum-decisions 1 3\n"+own+marker) {
+		t.Errorf("%+v %v\n%s", done, err, read(t, path))
+	}
+}
+
+// TestWriteKeepsOwnerAndMode: slurmctld's user goes on reading it; a link stays one; nothing is left beside it.
+func TestWriteKeepsOwnerAndMode(t *testing.T) {
+	path := begin(t, "caelum-decisions 1 1\n"+own)
+	if os.Geteuid() == 0 {
+		if err := os.Chown(path, 4711, 4712); err != nil {
+			t.Fatal(err)
+		}
+	}
+	was, _ := os.Stat(path)
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Write(link, taught(t), predict.DefaultSite); err != nil {
+		t.Fatal(err)
+	}
+	now, err := os.Stat(path)
+	if err != nil || os.SameFile(was, now) || now.Mode() != was.Mode() || now.Sys().(*syscall.Stat_t).Uid != was.Sys().(*syscall.Stat_t).Uid || now.Sys().(*syscall.Stat_t).Gid != was.Sys().(*syscall.Stat_t).Gid {
+		t.Errorf("%v %v %v", was, now, err)
+	}
+	if target, err := os.Readlink(link); err != nil || target != path {
+		t.Errorf("the link: %s %v", target, err)
+	}
+	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
+		t.Errorf("left beside it: %v %v", left, err)
+	}
+	if err := replace(path, was, "mine"); !errors.Is(err, errChanged) || read(t, path) == "mine" {
+		t.Errorf("somebody else's change was overwritten: %v", err)
+	}
+}
+
+// TestWriteBounds: 20,000 lines and 1 MiB, whatever there is to say; what ran longest ago is left out.
+func TestWriteBounds(t *testing.T) {
+	tab, err := parseTable("caelum-decisions 1 1\n" + own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var short, long []string
+	for i := range 30000 {
+		short = append(short, fmt.Sprintf("key %016x 2g.10gb\n", i))
+		long = append(long, fmt.Sprintf("key %016x %s 2g.10gb\n", i, strings.Repeat("x", 60)))
+	}
+	text := tab.with(short)
+	if n := strings.Count(text, "\n"); n != decisions.MaxLines || !strings.HasSuffix(text, short[decisions.MaxLines-1-len(strings.Split(own, "\n"))-1]) {
+		t.Errorf("%d lines", n)
+	}
+	if text := tab.with(long); len(text) > decisions.MaxBytes || len(text) < decisions.MaxBytes-100 {
+		t.Errorf("%d bytes", len(text))
+	}
+}
+
+// TestWriteRefuses: what is no table is named, and left as it is.
+func TestWriteRefuses(t *testing.T) {
+	r := taught(t)
+	for text, want := range map[string]string{
+		"":                                  "its first line is not",
+		"caelum-decisions 2 1\n" + own:      "its first line is not",
+		"caelum-decisions 1 -1\n" + own:     "its first line is not",
+		"caelum-decisions 1 x\n" + own:      "its first line is not",
+		"caelum-decisions 1 1\r\n" + own:    "its first line is not",
+		"caelum-decisions 1 1\n":            "it names no default",
+		"caelum-decisions 1 1\n" + own[:90]: "the last line is not complete",
+		"caelum-decisions 1 1\nprofile 1g.5gb\ndefault 2g.10gb\n": "the profile of line 3 is not one of its profiles",
+		strings.Repeat("x", decisions.MaxBytes+1):                 "it is no decision table",
+	} {
+		path := begin(t, text)
+		if _, err := Write(path, r, predict.DefaultSite); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) || read(t, path) != text {
+			t.Errorf("%.40q: %v", text, err)
+		}
+	}
+	if _, err := Write(filepath.Join(t.TempDir(), "none"), r, predict.DefaultSite); err == nil || !strings.Contains(err.Error(), "caelum slurm-config --section decisions") {
+		t.Errorf("%v", err)
+	}
+	if _, err := Write(t.TempDir(), r, predict.DefaultSite); err == nil {
+		t.Error("a folder")
+	}
+}
+
+// TestBoards: the board of the default comes first, then those whose whole GPU is listed too; where names are shared, what the table says of memory counts.
+func TestBoards(t *testing.T) {
+	tab, err := parseTable("caelum-decisions 1 1\n" + own + "profile 7g.80gb\nprofile 3g.40gb\nprofile 1g.5gb+me\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	boards := tab.boards()
+	if len(boards) < 2 || boards[0].Name != "A100-40GB" || len(boards[0].Profiles) != 6 || boards[0].Profiles[0].Memory() != 4864 {
+		t.Fatalf("%d boards, first %+v", len(boards), boards[0])
+	}
+	for _, c := range []struct {
+		peak float64
+		want string
+	}{{100, "1g.5gb"}, {4864, "1g.5gb"}, {4865, "1g.10gb"}, {39000, "7g.40gb"}, {60000, "7g.80gb"}, {1e6, "3g.20gb"}} {
+		need := predict.Need{PeakMiB: c.peak, HighestMiB: c.peak}
+		if got, _ := Profile(need, true, boards, "3g.20gb"); got != c.want {
+			t.Errorf("%.0f MiB: %q, want %q", c.peak, got, c.want)
+		}
+		// No run was complete: what was too little makes it larger, and nothing makes it smaller.
+		want := c.want
+		if c.peak < 19000 {
+			want = "3g.20gb"
+		}
+		if got, _ := Profile(need, false, boards, "3g.20gb"); got != want {
+			t.Errorf("at least %.0f MiB: %q, want %q", c.peak, got, want)
+		}
+	}
+	if got, b := Profile(predict.Need{}, false, boards, "3g.20gb"); got != "3g.20gb" || b.Name != "A100-40GB" {
+		t.Errorf("nothing is known: %q of %v", got, b)
+	}
+
+	tab, err = parseTable("caelum-decisions 1 1\nprofile 1g.5gb\nprofile 3g.20gb\ndefault 3g.20gb\n")
+	if boards := tab.boards(); err != nil || len(boards) == 0 || boards[0].Name != "A100-40GB" {
+		t.Errorf("a site that gives no whole GPU: %d boards, %v", len(boards), err)
+	}
+}

@@ -1,0 +1,275 @@
+package repo
+
+import (
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"caelum/internal/predict"
+)
+
+// testDir is for properties, which have no folder of their own.
+var testDir string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "caelum-repo")
+	if err != nil {
+		panic(err)
+	}
+	testDir = dir
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+func mustOpen(t *rapid.T, path string) *Repo {
+	r, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// damages are files in which there is no repository.
+var damages = map[string]func(t *testing.T, path string){
+	"text":          func(t *testing.T, path string) { write(t, path, []byte(strings.Repeat("not a database\n", 1000))) },
+	"a few bytes":   func(t *testing.T, path string) { write(t, path, []byte("x")) },
+	"a broken page": func(t *testing.T, path string) { spoil(t, path, 4096, 6*4096) },
+	"a broken head": func(t *testing.T, path string) { spoil(t, path, 0, 50) },
+	"cut in half":   func(t *testing.T, path string) { cut(t, path) },
+	"another's": func(t *testing.T, path string) {
+		os.Remove(path)
+		sqlite(t, path, "CREATE TABLE secrets (a); INSERT INTO secrets VALUES (1)")
+	},
+	"ours, half": func(t *testing.T, path string) {
+		sqlite(t, path, "PRAGMA foreign_keys=off; DROP TABLE outbox; DROP TABLE run")
+	},
+	"version, empty": func(t *testing.T, path string) { os.Remove(path); sqlite(t, path, "PRAGMA user_version = 1") },
+}
+
+func write(t *testing.T, path string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func spoil(t *testing.T, path string, at, n int) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil || len(data) < at+n {
+		t.Fatal(err, len(data))
+	}
+	for i := range n {
+		data[at+i] = 0xa5
+	}
+	write(t, path, data)
+}
+
+func cut(t *testing.T, path string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, data[:len(data)/2])
+}
+
+func sqlite(t *testing.T, path, text string) {
+	t.Helper()
+	db, err := sql.Open("sqlite3", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// whole is the path of a repository with a run in it that nobody has open.
+func whole(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "repo.db")
+	r, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 200 {
+		n := aRun()
+		n.Job = uint32(7 + i)
+		add1(t, r, n)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestSetAside: what is no repository is kept beside a new one, byte for byte, and said so; a path that a person typed is left alone.
+func TestSetAside(t *testing.T) {
+	for name, damage := range damages {
+		t.Run(name, func(t *testing.T) {
+			path := whole(t)
+			damage(t, path)
+			before, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r, err := OpenAsItIs(path); err == nil || !errors.Is(err, errDamaged) && !errors.Is(err, errForeign) {
+				t.Fatalf("opened as it is: %v %v", r, err)
+			}
+			if now, err := os.ReadFile(path); err != nil || string(now) != string(before) {
+				t.Fatalf("it was touched: %v", err)
+			}
+			r := open(t, path)
+			aside, err := filepath.Glob(path + ".damaged-????????T??????.???")
+			if err != nil || len(aside) != 1 || !strings.Contains(r.SetAside, aside[0]) || !strings.Contains(r.SetAside, "caelum repo sync") {
+				t.Fatalf("%v %q %v", aside, r.SetAside, err)
+			}
+			if now, err := os.ReadFile(aside[0]); err != nil || string(now) != string(before) {
+				t.Errorf("set aside, and changed: %v", err)
+			}
+			if len(job(t, r, 7)) != 0 || add1(t, r, aRun()) != 1 {
+				t.Error("the new one is not new")
+			}
+			if r := open(t, path); r.SetAside != "" || len(job(t, r, 7)) != 1 {
+				t.Errorf("opened again: %q", r.SetAside)
+			}
+		})
+	}
+}
+
+// TestSetAsideOnce: of several processes that meet the damage at once, one sets it aside, and all have the same new one.
+func TestSetAsideOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "repo.db")
+	write(t, path, []byte(strings.Repeat("junk", 5000)))
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			r, err := Open(path)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer r.Close()
+			n := aRun()
+			n.Job = uint32(i + 1)
+			if _, err := r.Add(n); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	aside, _ := filepath.Glob(path + ".damaged-*T??????.???")
+	if works, err := open(t, path).Works(); err != nil || len(works) != 1 || works[0].Runs != 8 || len(aside) != 1 {
+		t.Errorf("%+v %v, set aside %v", works, err, aside)
+	}
+}
+
+// TestNewer: a newer release's is refused, and not touched.
+func TestNewer(t *testing.T) {
+	path := whole(t)
+	sqlite(t, path, "PRAGMA user_version = 99")
+	before, _ := os.ReadFile(path)
+	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "newer release") {
+		t.Errorf("%v", err)
+	}
+	if now, err := os.ReadFile(path); err != nil || string(now) != string(before) {
+		t.Errorf("it was touched: %v", err)
+	}
+	if entries, _ := filepath.Glob(path + "*"); len(entries) > 3 {
+		t.Errorf("%v", entries)
+	}
+}
+
+// TestOpenSays: what cannot be opened is said with what to do, and nothing is set aside.
+func TestOpenSays(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), "is a directory") || !strings.Contains(err.Error(), dir) {
+		t.Errorf("%v", err)
+	}
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{pipe, "/dev/null"} {
+		if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "name a file") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	typed := filepath.Join(dir, "none", "repo.db")
+	if _, err := OpenAsItIs(typed); err == nil || !strings.Contains(err.Error(), "see that its folder is there") || !strings.Contains(err.Error(), typed) {
+		t.Errorf("%v", err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	open(t, typed)
+	if info, err := os.Stat(filepath.Dir(typed)); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the folder that was made: %v %v", info, err)
+	}
+}
+
+// TestFull: on a full disk the error says what to do, and what was there stays and can be read.
+func TestFull(t *testing.T) {
+	r := open(t, whole(t))
+	if _, err := r.db.Exec("PRAGMA max_page_count = 1"); err != nil { // as many as there are
+		t.Fatal(err)
+	}
+	var runs []predict.Run
+	for i := range 5000 {
+		n := aRun()
+		n.Job = uint32(1000 + i)
+		runs = append(runs, n)
+	}
+	if _, err := r.Add(runs...); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "make room in "+filepath.Dir(r.path)) {
+		t.Errorf("%v", err)
+	}
+	if len(job(t, r, 7)) != 1 || len(job(t, r, 1000)) != 0 {
+		t.Error("some of it was kept, or what was there is gone")
+	}
+}
+
+// TestMode: nobody but its owner reads what users run.
+func TestMode(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a repo?mode=memory&x#y%41.db") // SQLite reads its file names as URIs
+	r := open(t, path)
+	add1(t, r, aRun())
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 3 {
+		t.Fatalf("%v %v", left, err)
+	}
+	for _, f := range left {
+		if info, err := f.Info(); err != nil || info.Mode() != 0o600 {
+			t.Errorf("%s %v %v", f.Name(), info.Mode(), err)
+		}
+	}
+}
+
+// FuzzOpen: whatever bytes stand there, a repository can be opened and used, or an error says why not.
+func FuzzOpen(f *testing.F) {
+	f.Add([]byte("x"))
+	f.Add([]byte("SQLite format 3\x00"))
+	f.Add([]byte(nil))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		path := filepath.Join(t.TempDir(), "repo.db")
+		write(t, path, data)
+		r, err := Open(path)
+		if err != nil {
+			return
+		}
+		defer r.Close()
+		if _, err := r.Add(predict.Run(aRun())); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,106 @@
+package repo
+
+import (
+	"bufio"
+	"bytes"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"caelum/internal/predict"
+)
+
+// Line is a run in an export, one JSON object a line; util is -1 where the GPU does not tell.
+type Line struct {
+	Job       uint32  `json:"job"`
+	Restart   int     `json:"restart,omitempty"`
+	Node      string  `json:"node"`
+	Key       string  `json:"key,omitempty"`
+	Work      string  `json:"work,omitempty"`
+	UID       uint32  `json:"uid"`
+	User      string  `json:"user,omitempty"`
+	Account   string  `json:"account,omitempty"`
+	Name      string  `json:"name,omitempty"`
+	Board     string  `json:"board"`
+	Profile   string  `json:"profile"`
+	Slices    int     `json:"slices"`
+	Start     int64   `json:"start"`
+	Seconds   float64 `json:"seconds"`
+	Samples   int     `json:"samples"`
+	PeakMiB   float64 `json:"peak_mib"`
+	MedianMiB float64 `json:"median_mib"`
+	HighMiB   float64 `json:"p95_mib"`
+	Util      float64 `json:"util"`
+	State     string  `json:"state,omitempty"`
+	Exit      int     `json:"exit"`
+}
+
+// Export writes every run as one JSON object a line, oldest first: the same repository, the same bytes.
+func (r *Repo) Export(w io.Writer) error {
+	rows, err := r.db.Query("SELECT " + columns + " FROM run ORDER BY start, job, restart, node")
+	if err != nil {
+		return r.explain(err)
+	}
+	defer rows.Close()
+	out := bufio.NewWriter(w)
+	lines := json.NewEncoder(out)
+	for rows.Next() {
+		var n predict.Run
+		if err := rows.Scan(fields(&n)...); err != nil {
+			return r.explain(err)
+		}
+		if err := lines.Encode(Line(n)); err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return r.explain(err)
+	}
+	return out.Flush()
+}
+
+// maxLine bounds a line of an import: ten times what a run can take.
+const maxLine = 64 << 10
+
+// Import adds the runs of an export, all or none, and says how many there were and how many of them were new. The error names the line.
+func (r *Repo) Import(from io.Reader) (read, added int, err error) {
+	err = r.do(func(tx *sql.Tx) error {
+		a, err := newAdder(tx)
+		if err != nil {
+			return err
+		}
+		lines := bufio.NewScanner(from)
+		lines.Buffer(nil, maxLine)
+		for lines.Scan() {
+			read++
+			n, err := parseLine(lines.Bytes())
+			if err != nil {
+				return fmt.Errorf("line %d: %w", read, err)
+			}
+			if err := a.add(n); err != nil {
+				return fmt.Errorf("line %d: %w", read, err)
+			}
+		}
+		added = a.added
+		if err := lines.Err(); err != nil {
+			return fmt.Errorf("line %d: %w", read+1, err)
+		}
+		return nil
+	})
+	return read, added, err
+}
+
+func parseLine(text []byte) (predict.Run, error) {
+	var l Line
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&l); err != nil {
+		return predict.Run{}, fmt.Errorf("it is no run as `caelum repo export` writes it: %w", err)
+	}
+	if d.More() {
+		return predict.Run{}, errors.New("it is no run as `caelum repo export` writes it: something follows it")
+	}
+	return predict.Run(l), nil
+}

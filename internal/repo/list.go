@@ -1,0 +1,112 @@
+package repo
+
+import (
+	"database/sql"
+	"slices"
+	"time"
+
+	"caelum/internal/predict"
+)
+
+// Work is one piece of work: its key, who runs it, and what is known of it in short.
+type Work struct {
+	Of
+	User, Account, Name string // of the newest run
+	Runs                int
+	Last                int64   // when the newest began, Unix seconds
+	PeakMiB             float64 // the highest
+}
+
+// Works lists the work that has a key, that which ran last first.
+func (r *Repo) Works() ([]Work, error) {
+	// With max(start) in it, the columns that are not aggregated are those of the newest run (sqlite.org/lang_select.html#bareagg).
+	return query(r, func(rows *sql.Rows) (w Work, err error) {
+		err = rows.Scan(&w.Key, &w.Work, &w.UID, &w.User, &w.Account, &w.Name, &w.Runs, &w.Last, &w.PeakMiB)
+		return
+	}, `SELECT key, work, uid, user, account, name, runs, last, (SELECT max(peak) FROM run WHERE run.key = newest.key) FROM (
+		SELECT key, work, uid, user, account, name, count(*) AS runs, max(start) AS last FROM run WHERE key <> '' GROUP BY key) AS newest ORDER BY last DESC, key`)
+}
+
+// Job lists the runs of a job, oldest first.
+func (r *Repo) Job(id uint32) ([]predict.Run, error) {
+	runs, err := r.runs("job = ?", id)
+	slices.SortFunc(runs, compare)
+	return runs, err
+}
+
+// Users are the ids of those who have runs under this name.
+func (r *Repo) Users(name string) ([]uint32, error) {
+	return query(r, func(rows *sql.Rows) (uid uint32, err error) {
+		err = rows.Scan(&uid)
+		return
+	}, "SELECT DISTINCT uid FROM run WHERE user = ? ORDER BY uid", name)
+}
+
+// everybody stands for any user in what is forgotten, as the empty key stands for any key.
+const everybody = -1
+
+// ForgetKey forgets the runs of a key that began before now, and how many there were. What is forgotten stays so when it is read from slurmdbd again.
+func (r *Repo) ForgetKey(key string, now time.Time) (int, error) {
+	return r.forget(key, everybody, now)
+}
+
+// ForgetUser is ForgetKey for all runs of a user.
+func (r *Repo) ForgetUser(uid uint32, now time.Time) (int, error) {
+	return r.forget("", int64(uid), now)
+}
+
+// ForgetBefore is ForgetKey for all runs that began before a time.
+func (r *Repo) ForgetBefore(at time.Time) (int, error) { return r.forget("", everybody, at) }
+
+func (r *Repo) forget(key string, uid int64, before time.Time) (n int, err error) {
+	err = r.do(func(tx *sql.Tx) error {
+		if _, err := tx.Exec(`INSERT INTO forgotten (key, uid, before) VALUES (?, ?, ?)
+			ON CONFLICT (key, uid) DO UPDATE SET before = max(before, excluded.before)`, key, uid, before.Unix()); err != nil {
+			return err
+		}
+		n, err = deleted(tx, "start < ?1 AND ?2 IN ('', key) AND ?3 IN (-1, uid)", before.Unix(), key, uid)
+		return err
+	})
+	return n, err
+}
+
+func deleted(tx *sql.Tx, where string, args ...any) (int, error) {
+	done, err := tx.Exec("DELETE FROM run WHERE "+where, args...)
+	if err != nil {
+		return 0, err
+	}
+	n, err := done.RowsAffected()
+	return int(n), err
+}
+
+// What a repository keeps: the newest runs of each key, for so long, and so many in all (some 100 MB).
+const (
+	keepOfKey = 128
+	keepFor   = 400 * 24 * time.Hour
+	keepInAll = 400_000
+)
+
+// Prune drops the runs that are too old, or too many, and says how many. Age counts from the newest run or from now, whichever is earlier, so that a clock that is ahead
+// costs nothing.
+func (r *Repo) Prune(now time.Time) (n int, err error) {
+	return r.prune(now, keepOfKey, keepInAll)
+}
+
+func (r *Repo) prune(now time.Time, ofKey, inAll int) (n int, err error) {
+	err = r.do(func(tx *sql.Tx) error {
+		old, err := deleted(tx, "start < min(?1, (SELECT max(start) FROM run)) - ?2", now.Unix(), int(keepFor/time.Second))
+		if err != nil {
+			return err
+		}
+		many, err := deleted(tx, `(job, restart, node, start) IN (SELECT job, restart, node, start FROM (SELECT job, restart, node, start,
+			row_number() OVER (PARTITION BY key ORDER BY start DESC, job DESC) AS nth FROM run WHERE key IN
+			(SELECT key FROM run GROUP BY key HAVING count(*) > ?1)) WHERE nth > ?1)`, ofKey)
+		if err != nil {
+			return err
+		}
+		more, err := deleted(tx, "start <= (SELECT start FROM run ORDER BY start DESC LIMIT 1 OFFSET ?1)", inAll)
+		n = old + many + more
+		return err
+	})
+	return n, err
+}

@@ -1,0 +1,451 @@
+package repo
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"caelum/internal/predict"
+)
+
+func open(t *testing.T, path string) *Repo {
+	t.Helper()
+	r, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+func fresh(t *testing.T) *Repo { return open(t, filepath.Join(t.TempDir(), "repo.db")) }
+
+// aRun is a complete run: job 7 of user1.
+func aRun() predict.Run {
+	return predict.Run{
+		Job: 7, Node: "n1", Key: "0123456789abcdef", Work: "fedcba9876543210", UID: 1001, User: "user1", Account: "research", Name: "train",
+		Board: "a100", Profile: "2g.10gb", Slices: 1, Start: 1795339216, Seconds: 3590, Samples: 3589, PeakMiB: 5321, MedianMiB: 4800, HighMiB: 5100, Util: 0.37,
+		State: "COMPLETED",
+	}
+}
+
+func add1(t *testing.T, r *Repo, runs ...predict.Run) int {
+	t.Helper()
+	n, err := r.Add(runs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func job(t *testing.T, r *Repo, id uint32) []predict.Run {
+	t.Helper()
+	runs, err := r.Job(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return runs
+}
+
+// TestAddCompletes: in whatever order the parts of a run become known, and however often, it is the same run in the end.
+func TestAddCompletes(t *testing.T) {
+	whole := aRun()
+	seen := whole // what the agent knows at the release
+	seen.State, seen.Exit = "", 0
+	read := predict.Summaries(whole.Summary())[0] // what slurmdbd says
+	read.Job, read.Key, read.UID, read.User, read.Account, read.Name, read.State = whole.Job, whole.Key, whole.UID, whole.User, whole.Account, whole.Name, whole.State
+	short := seen // an agent that was killed saw less
+	short.Seconds, short.Samples, short.PeakMiB = 10, 10, 100
+	blind := seen
+	seen.Board = "A100" // gres.conf's; slurmdbd has lower case
+	blind.Samples, blind.PeakMiB, blind.MedianMiB, blind.HighMiB, blind.Util, blind.Work = 0, 0, 0, 0, -1, ""
+	for _, order := range [][]predict.Run{{seen, read}, {read, seen}, {short, whole}, {whole, short}, {whole, blind}, {blind, read, seen}, {whole, whole}} {
+		r := fresh(t)
+		added := 0
+		for _, n := range order {
+			added += add1(t, r, n)
+		}
+		if got := job(t, r, 7); len(got) != 1 || got[0] != whole || added != 1 {
+			t.Errorf("%+v\ngave %d new: %+v", order, added, got)
+		}
+	}
+}
+
+// TestAddTellsApart: runs of one job differ by restart, node and start.
+func TestAddTellsApart(t *testing.T) {
+	r := fresh(t)
+	a, b, c, d := aRun(), aRun(), aRun(), aRun()
+	b.Restart, c.Node, d.Start = 1, "n2", d.Start+1
+	if n := add1(t, r, a, b, c, d); n != 4 || len(job(t, r, 7)) != 4 {
+		t.Errorf("%d of 4 were new", n)
+	}
+}
+
+// TestAddRefuses: what could not be made again from its summary is refused, and nothing of that call is kept.
+func TestAddRefuses(t *testing.T) {
+	r := fresh(t)
+	for name, spoil := range map[string]func(*predict.Run){
+		"no job": func(n *predict.Run) { n.Job = 0 }, "no node": func(n *predict.Run) { n.Node = "" }, "blank in a node": func(n *predict.Run) { n.Node = "n 1" },
+		"comma in a profile": func(n *predict.Run) { n.Profile = "1g,5gb" }, "no start": func(n *predict.Run) { n.Start = 0 },
+		"a key that is none": func(n *predict.Run) { n.Key = "0123456789ABCDEF" }, "a work that is none": func(n *predict.Run) { n.Work = "' OR 1=1 --" },
+		"negative peak": func(n *predict.Run) { n.PeakMiB = -1 },
+	} {
+		n := aRun()
+		spoil(&n)
+		if _, err := r.Add(aRun(), n); err == nil || len(job(t, r, 7)) != 0 {
+			t.Errorf("%s: %v, %d kept", name, err, len(job(t, r, 7)))
+		}
+	}
+}
+
+// TestTextIsData: names with quotes, SQL, newlines, NUL and bytes that are no text come back as they were, as far as they are text.
+func TestTextIsData(t *testing.T) {
+	r := fresh(t)
+	for i, name := range []string{`'; DROP TABLE run; --`, "a\nb\tc", "\x00nul\x00", `"$(id)"`, "\xff\xfe", strings.Repeat("é", 300), "caelum:run=forged"} {
+		n := aRun()
+		n.Job, n.User, n.Account, n.Name, n.Key = uint32(i+1), name, name, name, fmt.Sprintf("%016x", i)
+		add1(t, r, n)
+		want := text(name)
+		if got := job(t, r, n.Job); len(got) != 1 || got[0].Name != want || got[0].User != want || got[0].Account != want || len(want) > textBytes {
+			t.Errorf("%q came back as %+v", name, got)
+		}
+		if uids, err := r.Users(want); err != nil || len(uids) != 1 {
+			t.Errorf("%q has the ids %v, %v", name, uids, err)
+		}
+	}
+	if works, err := r.Works(); err != nil || len(works) != 7 {
+		t.Errorf("%d works, %v", len(works), err)
+	}
+}
+
+// TestHistory: the newest runs, oldest first, of whom they should be.
+func TestHistory(t *testing.T) {
+	r := fresh(t)
+	var runs []predict.Run
+	for i := range Window + 10 {
+		n := aRun()
+		n.Job, n.Start = uint32(100+i), n.Start+int64(i)
+		runs = append(runs, n)
+	}
+	other := aRun() // the same work, and by a crafted script the same key, of somebody else
+	other.Job, other.UID, other.User, other.Start, other.PeakMiB = 5, 1002, "user2", other.Start+1000, 1
+	renamed := aRun()
+	renamed.Job, renamed.Key, renamed.Start = 6, "1111111111111111", renamed.Start+2000
+	add1(t, r, append(runs, other, renamed)...)
+
+	newest := runs[10:]
+	for level, c := range map[predict.Level]struct {
+		ask  func() (predict.History, error)
+		want []predict.Run
+	}{
+		predict.ByKey:  {func() (predict.History, error) { return r.ByKey(runs[0].Key) }, newest},
+		predict.ByUser: {func() (predict.History, error) { return r.ByUser(1001, runs[0].Work) }, append(slices.Clone(newest[1:]), renamed)},
+		predict.BySite: {func() (predict.History, error) { return r.BySite(runs[0].Work) }, append(slices.Clone(newest[2:]), other, renamed)},
+	} {
+		if h, err := c.ask(); err != nil || h.Level != level || !slices.Equal(h.Runs, c.want) {
+			t.Errorf("%s: %v, %d runs, want %d", level, err, len(h.Runs), len(c.want))
+		}
+	}
+	for _, h := range []func() (predict.History, error){func() (predict.History, error) { return r.ByKey("") }, func() (predict.History, error) { return r.BySite("") }} {
+		if h, err := h(); err != nil || len(h.Runs) != 0 {
+			t.Errorf("what is not known has a history: %v %v", h, err)
+		}
+	}
+}
+
+// TestPredictFallsBack: by key, else by user and work, else by work where the site shares.
+func TestPredictFallsBack(t *testing.T) {
+	r := fresh(t)
+	for i := range uint32(10) {
+		n := aRun()
+		n.Job, n.Start = 1+i, n.Start+int64(i)
+		add1(t, r, n)
+	}
+	n := aRun()
+	share := predict.DefaultSite
+	share.Share = true
+	for _, c := range []struct {
+		of   Of
+		site predict.Site
+		want predict.Level
+	}{
+		{Of{Key: n.Key, Work: n.Work, UID: n.UID}, predict.DefaultSite, predict.ByKey},
+		{Of{Key: "2222222222222222", Work: n.Work, UID: n.UID}, predict.DefaultSite, predict.ByUser},
+		{Of{Key: "2222222222222222", Work: n.Work, UID: 1002}, share, predict.BySite},
+		{Of{Key: "2222222222222222", Work: n.Work, UID: 1002}, predict.DefaultSite, predict.Unknown},
+		{Of{}, share, predict.Unknown},
+	} {
+		need, h, ok, err := r.Predict(c.of, c.site)
+		if err != nil || ok != (c.want != predict.Unknown) || need.Level != c.want || h.Level != c.want {
+			t.Errorf("%+v: by %q, %v, %v", c.of, need.Level, ok, err)
+		}
+	}
+}
+
+func TestWorks(t *testing.T) {
+	r := fresh(t)
+	old, last, other, unknown := aRun(), aRun(), aRun(), aRun()
+	old.Start, old.PeakMiB, old.Name = old.Start-100, 9000, "before"
+	last.Job = 8
+	other.Job, other.Key, other.Start, other.Samples, other.PeakMiB, other.Util = 9, "1111111111111111", other.Start+5, 0, 0, -1
+	other.MedianMiB, other.HighMiB = 0, 0
+	unknown.Job, unknown.Key = 10, ""
+	add1(t, r, old, last, other, unknown)
+	works, err := r.Works()
+	if err != nil || len(works) != 2 {
+		t.Fatalf("%v %+v", err, works)
+	}
+	if w := works[0]; w.Key != other.Key || w.Runs != 1 || w.PeakMiB != 0 {
+		t.Errorf("first %+v", w)
+	}
+	if w := works[1]; w.Key != last.Key || w.Runs != 2 || w.PeakMiB != 9000 || w.Name != "train" || w.Last != last.Start || w.UID != 1001 || w.Work != last.Work {
+		t.Errorf("second %+v", w)
+	}
+}
+
+// TestForget: what is forgotten does not come back with the next sync; what runs later is learnt.
+func TestForget(t *testing.T) {
+	now := time.Unix(aRun().Start+100, 0)
+	for name, c := range map[string]struct {
+		forget func(*Repo) (int, error)
+		gone   []uint32
+	}{
+		"key":    {func(r *Repo) (int, error) { return r.ForgetKey(aRun().Key, now) }, []uint32{1, 2}},
+		"user":   {func(r *Repo) (int, error) { return r.ForgetUser(1001, now) }, []uint32{1, 2, 3}},
+		"before": {func(r *Repo) (int, error) { return r.ForgetBefore(time.Unix(aRun().Start, 0)) }, []uint32{1}},
+	} {
+		r := fresh(t)
+		a, b, c3, d := aRun(), aRun(), aRun(), aRun()
+		a.Job, a.Start = 1, a.Start-10
+		b.Job = 2
+		c3.Job, c3.Key = 3, "1111111111111111"
+		d.Job, d.Key, d.UID = 4, "2222222222222222", 1002
+		add1(t, r, a, b, c3, d)
+		n, err := c.forget(r)
+		if err != nil || n != len(c.gone) {
+			t.Errorf("%s: %d forgotten, %v", name, n, err)
+		}
+		if n := add1(t, r, a, b, c3, d); n != 0 {
+			t.Errorf("%s: %d came back", name, n)
+		}
+		for id := uint32(1); id <= 4; id++ {
+			if got := len(job(t, r, id)) == 0; got != slices.Contains(c.gone, id) {
+				t.Errorf("%s: job %d is gone: %v", name, id, got)
+			}
+		}
+		later := a
+		later.Start = now.Unix()
+		if n := add1(t, r, later); n != 1 {
+			t.Errorf("%s: a later run is not kept", name)
+		}
+	}
+}
+
+func TestPrune(t *testing.T) {
+	r := fresh(t)
+	start := aRun().Start
+	var runs []predict.Run
+	for i := range 20 {
+		n := aRun()
+		n.Job, n.Start, n.Key = uint32(i+1), start+int64(i), fmt.Sprintf("%016x", i%2)
+		runs = append(runs, n)
+	}
+	ancient := aRun()
+	ancient.Job, ancient.Start = 99, start-int64(keepFor/time.Second)
+	add1(t, r, append(runs, ancient)...)
+
+	// A clock at 1970 or a century ahead drops nothing that one which is right would not.
+	for _, now := range []time.Time{time.Unix(0, 0), time.Unix(start+3e9, 0)} {
+		if n, err := r.prune(now, 10, 20); err != nil || n > 1 || len(job(t, r, 1)) != 1 {
+			t.Errorf("%d dropped, %v", n, err)
+		}
+	}
+	if len(job(t, r, 99)) != 0 {
+		t.Error("the ancient run is still there")
+	}
+	if n, err := r.prune(time.Unix(start+20, 0), 8, 20); err != nil || n != 4 || len(job(t, r, 4)) != 0 || len(job(t, r, 5)) != 1 {
+		t.Errorf("of each key: %d dropped, %v", n, err)
+	}
+	if n, err := r.prune(time.Unix(start+20, 0), 8, 5); err != nil || n != 11 || len(job(t, r, 15)) != 0 || len(job(t, r, 16)) != 1 {
+		t.Errorf("in all: %d dropped, %v", n, err)
+	}
+}
+
+// TestOutbox: a run's way from an open observation to slurmdbd, over restarts of the agent.
+func TestOutbox(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "repo.db")
+	r := open(t, path)
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(r.Observe(Observation{7, 0, []byte("begun")}))
+	check(r.Observe(Observation{8, 1, []byte("other")}))
+	check(r.Observe(Observation{7, 0, []byte("\x00more\xff")}))
+	check(r.Close())
+	r = open(t, path)
+	o, err := r.Observations()
+	if err != nil || len(o) != 2 || string(o[0].Text) != "\x00more\xff" || o[1].Job != 8 || o[1].Restart != 1 {
+		t.Fatalf("%+v %v", o, err)
+	}
+	check(r.Dismiss(8, 1))
+
+	end := time.Unix(1795342806, 0)
+	n := aRun()
+	check(r.Ended(n, end))
+	check(r.Ended(n, end.Add(time.Hour))) // a second epilog of the same run
+	if o, err := r.Observations(); err != nil || len(o) != 0 {
+		t.Errorf("still open: %v %v", o, err)
+	}
+	due, err := r.Due(end, 10)
+	if err != nil || len(due) != 1 || due[0].Run != n || !due[0].Since.Equal(end) || due[0].Written || due[0].Tries != 0 {
+		t.Fatalf("%+v %v", due, err)
+	}
+	check(r.Postpone(n, end.Add(time.Minute), true))
+	if due, err := r.Due(end, 10); err != nil || len(due) != 0 {
+		t.Errorf("put off, and due: %+v %v", due, err)
+	}
+	if next, some, err := r.Next(); err != nil || !some || !next.Equal(end.Add(time.Minute)) {
+		t.Errorf("next at %v %v %v", next, some, err)
+	}
+	for _, now := range []time.Time{end.Add(time.Minute), end.Add(-48 * time.Hour)} { // the clock was set back
+		if due, err := r.Due(now, 10); err != nil || len(due) != 1 || !due[0].Written || due[0].Tries != 1 {
+			t.Errorf("at %v: %+v %v", now, due, err)
+		}
+	}
+	check(r.Recorded(n))
+	if w, err := r.Waiting(); err != nil || w != 0 || len(job(t, r, 7)) != 1 {
+		t.Errorf("%d wait, %v; the run must stay", w, err)
+	}
+	if _, some, err := r.Next(); err != nil || some {
+		t.Errorf("something is next: %v", err)
+	}
+	check(r.Ended(n, end))
+	if _, err := r.ForgetKey(n.Key, end); err != nil {
+		t.Fatal(err)
+	}
+	if w, err := r.Waiting(); err != nil || w != 0 {
+		t.Errorf("a forgotten run is still to be written: %d, %v", w, err)
+	}
+	check(r.Ended(n, end))
+	if w, err := r.Waiting(); err != nil || w != 0 {
+		t.Errorf("a forgotten run that ends again is to be written: %d, %v", w, err)
+	}
+}
+
+func TestNotes(t *testing.T) {
+	r := fresh(t)
+	if v, err := r.Note("synced"); err != nil || v != "" {
+		t.Errorf("%q %v", v, err)
+	}
+	for _, want := range []string{"1", "2"} {
+		if err := r.SetNote("synced", want); err != nil {
+			t.Fatal(err)
+		}
+		if v, err := r.Note("synced"); err != nil || v != want {
+			t.Errorf("%q %v", v, err)
+		}
+	}
+}
+
+// TestExport: an export imported elsewhere gives the same export; and a repository made from the summaries alone is the one of the node.
+func TestExport(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		dir := filepath.Join(testDir, fmt.Sprint(time.Now().UnixNano()))
+		a, b := mustOpen(t, dir+"a"), mustOpen(t, dir+"b")
+		defer a.Close()
+		defer b.Close()
+		for range rapid.IntRange(0, 8).Draw(t, "runs") {
+			n := drawRun(t)
+			if _, err := a.Add(n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var one, two, three strings.Builder
+		if err := a.Export(&one); err != nil {
+			t.Fatal(err)
+		}
+		read, added, err := b.Import(strings.NewReader(one.String()))
+		if err != nil || read != added || read != strings.Count(one.String(), "\n") {
+			t.Fatalf("%d read, %d new, %v", read, added, err)
+		}
+		if err := b.Export(&two); err != nil || one.String() != two.String() {
+			t.Fatalf("%v\n%s\n%s", err, one.String(), two.String())
+		}
+		if _, added, err := b.Import(strings.NewReader(one.String())); err != nil || added != 0 {
+			t.Fatalf("again: %d new, %v", added, err)
+		}
+		if err := b.Export(&three); err != nil || three.String() != one.String() {
+			t.Fatalf("again: %v", err)
+		}
+	})
+}
+
+func drawRun(t *rapid.T) predict.Run {
+	n := predict.Run{
+		Job: rapid.Uint32Range(1, 5).Draw(t, "job"), Restart: rapid.IntRange(0, 2).Draw(t, "restart"), Node: rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "node"),
+		Key: rapid.SampledFrom([]string{"", "0123456789abcdef"}).Draw(t, "key"), UID: rapid.Uint32().Draw(t, "uid"), Name: rapid.String().Draw(t, "name"),
+		Board: "a100", Profile: "1g.5gb", Slices: rapid.IntRange(1, 8).Draw(t, "slices"), Start: rapid.Int64Range(1, 1<<33).Draw(t, "start"),
+		Seconds: rapid.Float64Range(0, 1e7).Draw(t, "seconds"), State: rapid.SampledFrom([]string{"", "COMPLETED", "FAILED"}).Draw(t, "state"), Util: -1,
+	}
+	if n.Samples = rapid.IntRange(0, 100).Draw(t, "samples"); n.Samples > 0 {
+		n.PeakMiB, n.Util = rapid.Float64Range(0, 80000).Draw(t, "peak"), rapid.Float64Range(-1, 1).Draw(t, "util")
+	}
+	return n
+}
+
+// TestImportRefuses: nothing of a file with a mistake in it is imported, and the error names the line.
+func TestImportRefuses(t *testing.T) {
+	r := fresh(t)
+	add1(t, r, aRun())
+	var b strings.Builder
+	if err := r.Export(&b); err != nil {
+		t.Fatal(err)
+	}
+	good := b.String()
+	for name, bad := range map[string]string{
+		"no JSON": "x\n", "empty line": "\n", "another object": `{"a":1}` + "\n", "cut short": good[:40], "negative": strings.Replace(good, `"peak_mib":5321`, `"peak_mib":-1`, 1),
+		"two in a line": strings.TrimSpace(good) + good, "too long": strings.Repeat("x", maxLine+1), "a key that is none": strings.Replace(good, "0123456789abcdef", "0123", 1),
+	} {
+		r := fresh(t)
+		if _, _, err := r.Import(strings.NewReader(good + bad)); err == nil || !strings.Contains(err.Error(), "line 2: ") || len(job(t, r, 7)) != 0 {
+			t.Errorf("%s: %v, %d runs", name, err, len(job(t, r, 7)))
+		}
+	}
+}
+
+// TestTogether: several processes open a new repository and write to it at the same time; nothing is lost.
+func TestTogether(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "repo.db")
+	var all sync.WaitGroup
+	for w := range 6 {
+		all.Go(func() {
+			r, err := Open(path)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer r.Close()
+			for i := range 20 {
+				n := aRun()
+				n.Job = uint32(1 + 100*w + i)
+				if _, err := r.Add(n); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	r := open(t, path)
+	if works, err := r.Works(); err != nil || len(works) != 1 || works[0].Runs != 120 || r.SetAside != "" {
+		t.Errorf("%+v %v %s", works, err, r.SetAside)
+	}
+}

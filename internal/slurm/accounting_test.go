@@ -1,0 +1,165 @@
+package slurm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// accounted is what sacct 22.05.8 printed of a named job, an array's two tasks, a requeued job's two runs, a het job that never started and one that a signal ended.
+func accounted(lines ...string) scene {
+	var b strings.Builder
+	for _, l := range lines {
+		b.WriteString(strings.ReplaceAll(l, "|", recordedSep) + recordedSep + "\n")
+	}
+	return scene{out: b.String()}
+}
+
+var sacctLines = []string{
+	"1|1|1|20001|user1|research|COMPLETED|0:0|1795341816|1795341817|n1|caelum:key=c5c7ae8f58618928 caelum:sized=7g.40gb|",
+	"3|2_0|2|20001|user1|research|FAILED|3:0|1795341816|1795341817|n1|caelum:key=3a91e4b646352ca3|a\n2 2_1 3 several lines",
+	"2|2_1|3|20001|user1|research|CANCELLED by 20001|0:9|1795341817|1795341819|n[1-2]|caelum:key=3a91e4b646352ca3|x",
+	"8|8|13|20001|user1|research|REQUEUED|0:0|1795341951|1795341954|n2|caelum:key=cb432307e0242363|",
+	"8|8|15|20001|user1|research|RUNNING|0:0|1795341956|Unknown|n2|caelum:key=cb432307e0242363|",
+	"5|5+0|9|20001|user1|research|CANCELLED by 20001|0:0|None|1795341951|None assigned||h",
+}
+
+func TestRecords(t *testing.T) {
+	c, calls := stage(t, accounted(sacctLines...))
+	got, err := c.Records(context.Background(), SystemComment, time.Unix(1795341000, 0), time.Unix(1795342000, 0))
+	if err != nil || len(got) != 6 {
+		t.Fatalf("%d records, %v", len(got), err)
+	}
+	var b strings.Builder
+	for _, r := range got {
+		fmt.Fprintf(&b, "%d %s %d %d %s %s %d %d-%d %v %q %q\n", r.ID, r.Ref, r.Index, r.UID, r.User, r.State, r.Exit, max(r.Start.Unix(), 0), max(r.End.Unix(), 0), r.Nodes, r.Comment, r.Text)
+	}
+	const want = `1 1 1 20001 user1 COMPLETED 0 1795341816-1795341817 [n1] "caelum:key=c5c7ae8f58618928 caelum:sized=7g.40gb" ""
+3 2_0 2 20001 user1 FAILED 3 1795341816-1795341817 [n1] "caelum:key=3a91e4b646352ca3" "a\n2 2_1 3 several lines"
+2 2_1 3 20001 user1 CANCELLED 137 1795341817-1795341819 [n1 n2] "caelum:key=3a91e4b646352ca3" "x"
+8 8 13 20001 user1 REQUEUED 0 1795341951-1795341954 [n2] "caelum:key=cb432307e0242363" ""
+8 8 15 20001 user1 RUNNING 0 1795341956-0 [n2] "caelum:key=cb432307e0242363" ""
+5 5+0 9 20001 user1 CANCELLED 0 0-1795341951 [] "" "h"
+`
+	if b.String() != want {
+		t.Errorf("\n%s", b.String())
+	}
+	call := calls()[0]
+	for _, part := range []string{`"-a" "-D" "-X" "-n" "-p"`, `"-S" "uts1795341000" "-E" "uts1795342000"`, `,AdminComment,SystemComment"`} {
+		if !strings.Contains(call, part) {
+			t.Errorf("%s lacks %s", call, part)
+		}
+	}
+	if strings.Contains(call, "JobName") || strings.Contains(strings.ReplaceAll(call, "AdminComment,SystemComment", ""), "Comment") {
+		t.Errorf("what users write is asked for beside what they do not: %s", call)
+	}
+}
+
+// TestRecordsOf: one job's runs in their order, not those of the other tasks of its array.
+func TestRecordsOf(t *testing.T) {
+	c, calls := stage(t, accounted(sacctLines[4], sacctLines[3], sacctLines[2]), accounted(sacctLines[2]))
+	got, err := c.RecordsOf(context.Background(), AdminComment, 8)
+	if err != nil || len(got) != 2 || got[0].State != "REQUEUED" || got[1].State != "RUNNING" {
+		t.Errorf("%+v %v", got, err)
+	}
+	if _, err := c.RecordsOf(context.Background(), AdminComment, 8); !errors.Is(err, ErrNoJob) {
+		t.Errorf("%v", err)
+	}
+	if call := calls()[0]; !strings.HasSuffix(call, `"-S" "uts1000000" "-j" "8"]`) {
+		t.Errorf("%s", call)
+	}
+}
+
+// TestRecordsSpoilt: a record that cannot be read is left out; output that was cut short is refused whole.
+func TestRecordsSpoilt(t *testing.T) {
+	for _, bad := range []string{
+		"x|1|1|1|u|a|COMPLETED|0:0|1|2|n1||", "0|1|1|1|u|a|COMPLETED|0:0|1|2|n1||", "1|1|1|1|u|a|COMPLETED|zero|1|2|n1||", "1|1|1|1|u|a|COMPLETED|0:0|today|2|n1||",
+		"1|1|1|1|u|a|COMPLETED|0:0|1|2|n[1||", "1|1|-1|1|u|a|COMPLETED|0:0|1|2|n1||",
+	} {
+		c, _ := stage(t, accounted(bad, sacctLines[0]))
+		if got, err := c.Records(context.Background(), AdminComment, time.Now(), time.Now()); err != nil || len(got) != 1 || got[0].ID != 1 || got[0].State != "COMPLETED" || got[0].Index != 1 {
+			t.Errorf("%s: %+v %v", bad, got, err)
+		}
+	}
+	whole := accounted(sacctLines...).out
+	for _, cut := range []int{1, 20, len(recordedSep) + 1, 200} {
+		c, _ := stage(t, scene{out: whole[:len(whole)-cut]})
+		if got, err := c.Records(context.Background(), AdminComment, time.Now(), time.Now()); err == nil {
+			t.Errorf("%d bytes cut off: %d records", cut, len(got))
+		}
+	}
+	forged := slices.Clone(sacctLines)
+	forged[1] += "|x\n9|9|9" // by somebody who has guessed the separator
+	c, _ := stage(t, accounted(forged...))
+	if got, err := c.Records(context.Background(), AdminComment, time.Now(), time.Now()); err == nil {
+		t.Errorf("a text with separators in it: %d records", len(got))
+	}
+	c, calls := stage(t)
+	if _, err := c.Records(context.Background(), "Comment", time.Now(), time.Now()); err == nil || len(calls()) != 0 {
+		t.Errorf("the user's own field was asked for: %v", err)
+	}
+}
+
+// TestNames: newlines and quotes belong to a name; one that imitates the end of a field is an error, and no other job's name.
+func TestNames(t *testing.T) {
+	c, _ := stage(t, accounted("1|we`ird\n;name", "2|train", "3|"), accounted("1|x|\n2|forged", "2|train"))
+	got, err := c.Names(context.Background(), time.Unix(1, 0), time.Unix(2, 0))
+	if err != nil || len(got) != 3 || got[1] != "we`ird\n;name" || got[2] != "train" || got[3] != "" {
+		t.Errorf("%v %v", got, err)
+	}
+	if got, err := c.Names(context.Background(), time.Unix(1, 0), time.Unix(2, 0)); err == nil {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestSetAccounting(t *testing.T) {
+	over := Record{ID: 2, Ref: "2_1", End: time.Unix(1795341819, 0)}
+	text := "caelum:key=ab JS1:é caelum:run=N1,7g.40gb,A100,at=1,ran=2s,peak=5M,samples=2 $(id) ; x"
+	c, calls := stage(t, scene{out: " Modified jobs...\n"})
+	if err := c.SetAccounting(context.Background(), over, AdminComment, strings.ReplaceAll(text, "JS1", "js1")); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf(`["-i" "modify" "job" "where" "jobid=2_1" "set" %q]`, "AdminComment="+strings.ReplaceAll(text, "JS1", "js1"))
+	if got := calls(); len(got) != 1 || got[0] != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	running, odd := over, over
+	running.End, odd.Ref = time.Time{}, "2 set AdminComment=x"
+	for name, c := range map[string]struct {
+		r     Record
+		field AccountingField
+		text  string
+		want  error
+	}{
+		"it runs":           {running, AdminComment, "x", ErrJobState},
+		"another's capital": {over, AdminComment, text, ErrSpoils},
+		"another's quote":   {over, SystemComment, `it's caelum:run=x`, ErrSpoils},
+		"a NUL":             {over, AdminComment, "a\x00b", nil},
+		"too long":          {over, AdminComment, strings.Repeat("x", textMost+1), nil},
+		"no field of ours":  {over, "Comment", "x", nil},
+		"no job":            {odd, AdminComment, "x", nil},
+	} {
+		client, calls := stage(t)
+		if err := client.SetAccounting(context.Background(), c.r, c.field, c.text); err == nil || c.want != nil && !errors.Is(err, c.want) || len(calls()) != 0 {
+			t.Errorf("%s: %v, %v", name, err, calls())
+		}
+	}
+}
+
+// TestNoAccounting: slurmdbd is away.
+func TestNoAccounting(t *testing.T) {
+	const said = "sacctmgr: error: slurm_persist_conn_open_without_init: failed to open persistent connection to host:127.0.0.1:6819: Connection refused\n"
+	c, _ := stage(t, scene{err: said}, scene{err: said}, scene{err: said})
+	_, err := c.Records(context.Background(), AdminComment, time.Now(), time.Now())
+	_, err2 := c.Names(context.Background(), time.Now(), time.Now())
+	err3 := c.SetAccounting(context.Background(), Record{Ref: "1", End: time.Now()}, AdminComment, "x")
+	for _, err := range []error{err, err2, err3} {
+		if !errors.Is(err, ErrNoAccounting) || errors.Is(err, ErrUnreachable) {
+			t.Errorf("%v", err)
+		}
+	}
+}
