@@ -31,8 +31,11 @@ type Config struct {
 	WakePort       int           `mapstructure:"wake_port"`
 	WakeAddress    string        `mapstructure:"wake_address"`
 	PokeFile       string        `mapstructure:"poke_file"`
-	LogLevel       string        `mapstructure:"log_level"`
-	LogFormat      string        `mapstructure:"log_format"`
+	SampleInterval time.Duration `mapstructure:"sample_interval"`
+	// AccountingField is sacctmgr's name of the field of a job's record that takes summaries, or NoField.
+	AccountingField string `mapstructure:"accounting_field"`
+	LogLevel        string `mapstructure:"log_level"`
+	LogFormat       string `mapstructure:"log_format"`
 
 	procDir string // /proc, but in tests
 }
@@ -51,20 +54,22 @@ func defaults() map[string]any {
 	host, _ := os.Hostname()
 	host, _, _ = strings.Cut(host, ".")
 	return map[string]any{
-		"node":            host,
-		"run_dir":         api.DefaultRunDir,
-		"state_dir":       "/var/lib/caelum",
-		"device_dir":      "/dev",
-		"nvml_library":    "",
-		"profiles":        []string{},
-		"default_profile": "",
-		"policy":          place.DefaultPolicy,
-		"poll_interval":   "15s",
-		"wake_port":       0,
-		"wake_address":    "",
-		"poke_file":       "/run/caelum-watch/poke",
-		"log_level":       "info",
-		"log_format":      "text",
+		"node":             host,
+		"run_dir":          api.DefaultRunDir,
+		"state_dir":        "/var/lib/caelum",
+		"device_dir":       "/dev",
+		"nvml_library":     "",
+		"profiles":         []string{},
+		"default_profile":  "",
+		"policy":           place.DefaultPolicy,
+		"poll_interval":    "15s",
+		"wake_port":        0,
+		"wake_address":     "",
+		"poke_file":        "/run/caelum-watch/poke",
+		"sample_interval":  "1s",
+		"accounting_field": "AdminComment",
+		"log_level":        "info",
+		"log_format":       "text",
 	}
 }
 
@@ -126,6 +131,12 @@ func (c Config) check() error {
 	}
 	if !strings.HasPrefix(c.PokeFile, "/") {
 		return fmt.Errorf("poke_file: %q is not an absolute path", c.PokeFile)
+	}
+	if s := c.SampleInterval; s != 0 && (s < 200*time.Millisecond || s > time.Minute) {
+		return fmt.Errorf("sample_interval: %v is not between 200ms and 1m (write it like 1s; 0: nothing is looked at)", s)
+	}
+	if !slices.Contains([]string{"AdminComment", NoField}, c.AccountingField) {
+		return fmt.Errorf("accounting_field: %q is not AdminComment or none", c.AccountingField)
 	}
 	if !slices.Contains([]string{"debug", "info", "warning", "error"}, c.LogLevel) {
 		return fmt.Errorf("log_level: %q is not debug, info, warning or error", c.LogLevel)

@@ -15,6 +15,8 @@ const (
 	MarkSized = "caelum:sized="
 	// MarkKey comes before the job's key, 16 hexadecimal digits.
 	MarkKey = "caelum:key="
+	// MarkWork comes before the same without whose it is, 16 hexadecimal digits.
+	MarkWork = "caelum:work="
 )
 
 // HasMark reports whether the comment has the word.
