@@ -35,7 +35,7 @@ type meter struct {
 	// before and now are buffers of counters; nil where the GPU has none.
 	before, now nvml.GpmSample
 	counted     bool // before is filled
-	metrics     nvml.GpmMetricsGetType
+	metrics     *nvml.GpmMetricsGetType
 }
 
 // Meter implements Hardware.
@@ -48,6 +48,7 @@ func (n *NVML) Meter(gpu int, in Instance) (Meter, error) {
 	if !n.counts(d) {
 		return m, nil
 	}
+	m.metrics = &nvml.GpmMetricsGetType{}
 	for _, buffer := range []*nvml.GpmSample{&m.before, &m.now} {
 		sample, ret := n.lib.GpmSampleAlloc()
 		if err := check(ret, "make a buffer for the GPU's counters"); err != nil {
@@ -141,7 +142,7 @@ func (m *meter) util(parent nvml.Device) float64 {
 		m.metrics.NumMetrics, m.metrics.Sample1, m.metrics.Sample2 = 1, m.before, m.now
 		metric := &m.metrics.Metrics[0]
 		metric.MetricId = uint32(nvml.GPM_METRIC_SM_UTIL)
-		ret := m.n.lib.GpmMetricsGet(&m.metrics)
+		ret := m.n.lib.GpmMetricsGet(m.metrics)
 		if ret == nvml.SUCCESS && nvml.Return(metric.NvmlReturn) == nvml.SUCCESS && !math.IsNaN(metric.Value) {
 			util = min(max(metric.Value/100, 0), 1)
 		}
