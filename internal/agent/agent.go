@@ -97,6 +97,7 @@ type Agent struct {
 	toRecord   chan struct{} // there is something for the recorder
 	repoFailed atomic.Bool   // the repository's last answer was an error
 	waiting    atomic.Int64  // summaries that slurmdbd does not have yet
+	spoils     sync.Once     // said that a field is another tool's
 }
 
 // New discovers the node's GPUs, opens the ledger and repairs what a crash has left. It does not need slurmctld.

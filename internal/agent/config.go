@@ -32,10 +32,10 @@ type Config struct {
 	WakeAddress    string        `mapstructure:"wake_address"`
 	PokeFile       string        `mapstructure:"poke_file"`
 	SampleInterval time.Duration `mapstructure:"sample_interval"`
-	// AccountingField is sacctmgr's name of the field of a job's record that takes summaries, or NoField.
-	AccountingField string `mapstructure:"accounting_field"`
-	LogLevel        string `mapstructure:"log_level"`
-	LogFormat       string `mapstructure:"log_format"`
+	// AccountingField takes the summaries of runs.
+	AccountingField AccountingField `mapstructure:"accounting_field"`
+	LogLevel        string          `mapstructure:"log_level"`
+	LogFormat       string          `mapstructure:"log_format"`
 
 	procDir string // /proc, but in tests
 }
@@ -67,7 +67,7 @@ func defaults() map[string]any {
 		"wake_address":     "",
 		"poke_file":        "/run/caelum-watch/poke",
 		"sample_interval":  "1s",
-		"accounting_field": "AdminComment",
+		"accounting_field": string(AdminComment),
 		"log_level":        "info",
 		"log_format":       "text",
 	}
@@ -135,8 +135,8 @@ func (c Config) check() error {
 	if s := c.SampleInterval; s != 0 && (s < 200*time.Millisecond || s > time.Minute) {
 		return fmt.Errorf("sample_interval: %v is not between 200ms and 1m (write it like 1s; 0: nothing is looked at)", s)
 	}
-	if !slices.Contains([]string{"AdminComment", NoField}, c.AccountingField) {
-		return fmt.Errorf("accounting_field: %q is not AdminComment or none", c.AccountingField)
+	if !slices.Contains([]AccountingField{AdminComment, SystemComment, NoField}, c.AccountingField) {
+		return fmt.Errorf("accounting_field: %q is not AdminComment, SystemComment or none", c.AccountingField)
 	}
 	if !slices.Contains([]string{"debug", "info", "warning", "error"}, c.LogLevel) {
 		return fmt.Errorf("log_level: %q is not debug, info, warning or error", c.LogLevel)

@@ -6,44 +6,7 @@ import (
 	"maps"
 	"slices"
 	"time"
-
-	"caelum/internal/predict"
 )
-
-// Repository keeps the runs of jobs, and what must not be forgotten on the way there. Its methods may be called from several goroutines.
-type Repository interface {
-	// Observe writes an open observation, in the place of an earlier one of the same job and restart; Dismiss drops it.
-	Observe(o Observation) error
-	Observations() ([]Observation, error)
-	Dismiss(job uint32, restart int) error
-	// Ended keeps a run that ended at this time, in the place of its open observation, and puts its summary into the outbox, due at once.
-	Ended(run predict.Run, at time.Time) error
-	// Add completes a run that is there.
-	Add(runs ...predict.Run) (added int, err error)
-	// Due lists the runs in the outbox whose time has come, those that have waited longest first, n at most; Next is when the next one is due, false without
-	// any; Waiting is how many there are.
-	Due(now time.Time, n int) ([]Pending, error)
-	Next() (time.Time, bool, error)
-	Waiting() (int, error)
-	// Postpone counts a try and puts a run off; written: its summary is to be read back then. Recorded takes it out.
-	Postpone(run predict.Run, until time.Time, written bool) error
-	Recorded(run predict.Run) error
-}
-
-// Observation is what is known of a run that lasts; its text is the agent's own.
-type Observation struct {
-	Job     uint32
-	Restart int
-	Text    []byte
-}
-
-// Pending is a run whose summary slurmdbd does not have for certain.
-type Pending struct {
-	Run     predict.Run
-	Since   time.Time // when the run had ended
-	Tries   int       // how often it was put off
-	Written bool      // it is to be read back
-}
 
 // keepInterval is how often the open observations are written: so much of a run is lost if the agent is killed.
 const keepInterval = time.Minute

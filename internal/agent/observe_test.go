@@ -161,7 +161,7 @@ type learning struct {
 }
 
 func newLearning(t testing.TB, gpus int) *learning {
-	l := &learning{world: newWorld(t, gpus), repo: newMemory(), dbd: &dbd{records: map[uint32]*Record{}}, clock: monotonic()}
+	l := &learning{world: newWorld(t, gpus), repo: newMemory(), dbd: newDBD(), clock: monotonic()}
 	l.world.stop()
 	l.start()
 	return l
@@ -169,7 +169,7 @@ func newLearning(t testing.TB, gpus int) *learning {
 
 func (l *learning) start() {
 	l.t.Helper()
-	l.cfg.AccountingField = "AdminComment"
+	l.cfg.AccountingField = AdminComment
 	l.world.start()
 	l.agent.clock = func() time.Duration { return l.clock }
 	l.agent.Keep(l.repo, l.dbd)

@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -9,27 +11,7 @@ import (
 	"time"
 
 	"caelum/internal/predict"
-	"caelum/internal/slurm"
 )
-
-// Accounting is what the recorder needs of slurmdbd.
-type Accounting interface {
-	// Record reads the accounting record of a job's run, with the field that the summary goes into. An error while slurmdbd has none.
-	Record(ctx context.Context, job uint32, restart int, field string) (Record, error)
-	// SetAccounting replaces the field of a job's record.
-	SetAccounting(ctx context.Context, job uint32, field, text string) error
-}
-
-// Record is what slurmdbd has of a run.
-type Record struct {
-	// State is sacct's: COMPLETED, CANCELLED by 1001; RUNNING while slurmdbd has not heard of the end. Exit is the batch script's exit status.
-	State string
-	Exit  int
-	Text  string
-}
-
-// NoField as accounting_field: nothing is written into slurmdbd.
-const NoField = "none"
 
 // Pauses between two tries for one run, and how many there are: ten that grow, then one an hour for 30 days.
 const (
@@ -95,30 +77,47 @@ func (a *Agent) record(ctx context.Context, p Pending) error {
 		}
 		return why
 	}
-	rec, err := a.accounting.Record(ctx, p.Run.Job, p.Run.Restart, a.cfg.AccountingField)
-	if err != nil {
+	field := a.cfg.AccountingField
+	if field == NoField {
+		field = AdminComment // to be read alone
+	}
+	records, err := a.accounting.RecordsOf(ctx, field, p.Run.Job)
+	if err != nil || len(records) == 0 {
 		return again(false, err)
 	}
-	state, _, _ := strings.Cut(rec.State, " ")
-	if !over(state) {
+	own, newest := recordOf(records, p.Run), records[len(records)-1]
+	if own.End.IsZero() {
 		return again(false, nil)
 	}
 	if p.Run.State == "" {
-		p.Run.State, p.Run.Exit = state, rec.Exit
+		p.Run.State, p.Run.Exit = own.State, own.Exit
 		if _, err := a.repo.Add(p.Run); err != nil {
 			return again(false, fmt.Errorf("couldn't note how it ended: %w", err))
 		}
 	}
-	if a.cfg.AccountingField == NoField || slices.Contains(strings.Fields(rec.Text), p.Run.Summary()) {
+	switch {
+	case a.cfg.AccountingField == NoField, has(newest.Text, p.Run.Summary()):
+		return a.repo.Recorded(p.Run)
+	case newest.End.IsZero(): // it was requeued, and runs again
+		return again(false, nil)
+	}
+	err = a.accounting.SetAccounting(ctx, newest, field, predict.WithSummary(newest.Text, p.Run))
+	if errors.Is(err, ErrSpoils) {
+		a.spoils.Do(func() {
+			a.log.WithError(err).WithField("job", p.Run.Job).Warn("what this job used is not written into its accounting record, nor that of others like it; set accounting_field to a field that no other tool uses")
+		})
 		return a.repo.Recorded(p.Run)
 	}
-	if err := a.accounting.SetAccounting(ctx, p.Run.Job, a.cfg.AccountingField, predict.WithSummary(rec.Text, p.Run)); err != nil {
-		return again(false, err)
-	}
-	return again(true, nil)
+	return again(err == nil, err)
 }
 
-// over reports whether a run with this state in slurmdbd has ended.
-func over(state string) bool {
-	return state != "" && state != "PENDING" && !slurm.Job{State: state}.Present()
+// recordOf is the record of a run, by when it began: the node's clock and slurmctld's may differ a little, and a job's id may have been given out before.
+func recordOf(records []Record, run predict.Run) Record {
+	away := func(r Record) time.Duration { return r.Start.Sub(time.Unix(run.Start, 0)).Abs() }
+	return slices.MinFunc(records, func(x, y Record) int { return cmp.Compare(away(x), away(y)) })
+}
+
+// has reports whether a record has this summary, in whatever case.
+func has(record, summary string) bool {
+	return slices.ContainsFunc(strings.Fields(record), func(word string) bool { return strings.EqualFold(word, summary) })
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,34 +14,44 @@ import (
 	"caelum/internal/predict"
 )
 
-// dbd is slurmdbd in memory.
+// dbd is slurmdbd in memory, as sacct and sacctmgr of 22.05.8 show it.
 type dbd struct {
 	mu      sync.Mutex
-	records map[uint32]*Record
+	records map[uint32][]Record
 	away    error
 	calls   int
 	wrote   func() // runs after each write, without the lock
 }
 
-func (d *dbd) Record(_ context.Context, job uint32, _ int, _ string) (Record, error) {
+func newDBD() *dbd { return &dbd{records: map[uint32][]Record{}} }
+
+func (d *dbd) RecordsOf(_ context.Context, _ AccountingField, job uint32) ([]Record, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.calls++
-	if d.away != nil {
-		return Record{}, d.away
+	switch {
+	case d.away != nil:
+		return nil, d.away
+	case d.records[job] == nil:
+		return nil, errors.New("no such job")
 	}
-	if r := d.records[job]; r != nil {
-		return *r, nil
-	}
-	return Record{}, errors.New("no such job")
+	return slices.Clone(d.records[job]), nil
 }
 
-func (d *dbd) SetAccounting(_ context.Context, job uint32, field, text string) error {
+func (d *dbd) SetAccounting(_ context.Context, r Record, _ AccountingField, text string) error {
 	d.mu.Lock()
 	d.calls++
 	err := d.away
-	if err == nil {
-		d.records[job].Text = text
+	records := d.records[r.ID]
+	newest := &records[len(records)-1]
+	switch {
+	case err != nil:
+	case newest.Start != r.Start || newest.End.IsZero():
+		err = errors.New("not the newest record, or not over")
+	case strings.HasPrefix(text, "Another"):
+		err = ErrSpoils
+	default:
+		newest.Text = strings.ToLower(text)
 	}
 	d.mu.Unlock()
 	if d.wrote != nil && err == nil {
@@ -52,7 +63,19 @@ func (d *dbd) SetAccounting(_ context.Context, job uint32, field, text string) e
 func (d *dbd) text(job uint32) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.records[job].Text
+	return d.records[job][len(d.records[job])-1].Text
+}
+
+// began is when the runs of these tests did.
+var began = time.Unix(1795339216, 0)
+
+// runs is a record of a run that lasts, completed one of a run that is over.
+func runs(job uint32, start time.Time, text string) Record {
+	return Record{ID: job, State: "RUNNING", Start: start, Text: text}
+}
+
+func completed(job uint32, text string) []Record {
+	return []Record{{ID: job, State: "COMPLETED", Start: began, End: began.Add(time.Minute), Text: text}}
 }
 
 // notes is an agent of a node that has nothing but a repository, slurmdbd and a clock.
@@ -61,14 +84,14 @@ func notes(node string, d *dbd, now *time.Time) (*Agent, *memory) {
 	log := logrus.New()
 	log.SetLevel(logrus.PanicLevel)
 	a := &Agent{
-		cfg: Config{Node: node, AccountingField: "AdminComment"}, log: logrus.NewEntry(log), now: func() time.Time { return *now }, repo: repo, accounting: d,
+		cfg: Config{Node: node, AccountingField: AdminComment}, log: logrus.NewEntry(log), now: func() time.Time { return *now }, repo: repo, accounting: d,
 		toRecord: make(chan struct{}, 1),
 	}
 	return a, repo
 }
 
 func ran(node string, job uint32) predict.Run {
-	return predict.Run{Job: job, Node: node, Board: "a100", Profile: "2g.10gb", Slices: 1, Start: 1795339216, Seconds: 60, Samples: 60, PeakMiB: 5321, HighMiB: 5100, MedianMiB: 4800, Util: -1}
+	return predict.Run{Job: job, Node: node, Board: "a100", Profile: "2g.10gb", Slices: 1, Start: began.Unix(), Seconds: 60, Samples: 60, PeakMiB: 5321, HighMiB: 5100, MedianMiB: 4800, Util: -1}
 }
 
 // A run becomes known when slurmdbd says how it ended, written behind what stands in its record, and recorded when a later look finds it there.
@@ -76,7 +99,8 @@ func TestRecorder(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)
 	const others = `other's {"text": 1}  two blanks`
-	d := &dbd{records: map[uint32]*Record{7: {State: "RUNNING", Text: others}}}
+	d := newDBD()
+	d.records[7] = []Record{runs(7, began.Add(time.Second), others)}
 	a, repo := notes("n1", d, &now)
 	r := ran("n1", 7)
 	if err := repo.Ended(r, now); err != nil {
@@ -93,9 +117,9 @@ func TestRecorder(t *testing.T) {
 		}
 	}
 	step(1, "")
-	d.records[7].State, d.records[7].Exit = "CANCELLED by 1001", 3
+	d.records[7][0].State, d.records[7][0].Exit, d.records[7][0].End = "CANCELLED", 3, now
 	step(1, "CANCELLED")
-	want := others + " " + r.Summary()
+	want := others + " " + strings.ToLower(r.Summary())
 	if got := d.text(7); got != want {
 		t.Errorf("written: %q, want %q", got, want)
 	}
@@ -110,10 +134,67 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
+// A requeued job has a record for each of its runs, and only the newest can be written, when it is over. How a run ended stands in its own, whose time the node's clock may miss by
+// a little; an older job of the same id is none of them.
+func TestRecorderRequeued(t *testing.T) {
+	ctx := context.Background()
+	now := time.Unix(1795339300, 0)
+	d := newDBD()
+	first, second := ran("n1", 7), ran("n1", 7)
+	second.Restart, second.Start = 1, began.Add(5*time.Minute).Unix()
+	d.records[7] = []Record{
+		{ID: 7, State: "FAILED", Start: began.Add(-1000 * time.Hour), End: began.Add(-999 * time.Hour), Text: "another job"},
+		{ID: 7, State: "REQUEUED", Start: began.Add(-2 * time.Second), End: now},
+		runs(7, began.Add(5*time.Minute), "again"),
+	}
+	a, repo := notes("n1", d, &now)
+	if err := repo.Ended(first, now); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		a.recordDue(ctx)
+		now = now.Add(longestPause)
+	}
+	if n, _ := repo.Waiting(); n != 1 || d.text(7) != "again" || repo.kept()[0].State != "REQUEUED" {
+		t.Errorf("while the second run lasts: %d wait, %q, %+v", n, d.text(7), repo.kept()[0])
+	}
+	d.records[7][2].State, d.records[7][2].End = "COMPLETED", now
+	if err := repo.Ended(second, now); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		a.recordDue(ctx)
+		now = now.Add(longestPause)
+	}
+	words := strings.Fields(d.text(7))
+	if n, _ := repo.Waiting(); n != 0 || len(words) != 3 || strings.Contains(words[1], "restart=") || !strings.Contains(words[2], "restart=1") || repo.kept()[1].State != "COMPLETED" {
+		t.Errorf("%d wait, %q, %+v", n, d.text(7), repo.kept())
+	}
+	if d.records[7][0].Text != "another job" {
+		t.Errorf("an older job's record: %q", d.records[7][0].Text)
+	}
+}
+
+// What another tool keeps in the field, and sacctmgr would change, stays; the run is known, and nobody comes back to it.
+func TestRecorderSpoilsNothing(t *testing.T) {
+	now := time.Unix(1795339300, 0)
+	d := newDBD()
+	d.records[7] = completed(7, "Another tool's")
+	a, repo := notes("n1", d, &now)
+	if err := repo.Ended(ran("n1", 7), now); err != nil {
+		t.Fatal(err)
+	}
+	a.recordDue(context.Background())
+	if n, _ := repo.Waiting(); n != 0 || d.text(7) != "Another tool's" || repo.kept()[0].State != "COMPLETED" {
+		t.Errorf("%d wait, %q, %+v", n, d.text(7), repo.kept()[0])
+	}
+}
+
 // With accounting_field none the end is asked for, and nothing is written.
 func TestRecorderWritesNothing(t *testing.T) {
 	now := time.Unix(1795339300, 0)
-	d := &dbd{records: map[uint32]*Record{7: {State: "FAILED", Exit: 1, Text: "x"}}}
+	d := newDBD()
+	d.records[7] = []Record{{ID: 7, State: "FAILED", Exit: 1, Start: began, End: now, Text: "x"}}
 	a, repo := notes("n1", d, &now)
 	a.cfg.AccountingField = NoField
 	if err := repo.Ended(ran("n1", 7), now); err != nil {
@@ -129,7 +210,9 @@ func TestRecorderWritesNothing(t *testing.T) {
 func TestRecorderRetries(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)
-	d := &dbd{records: map[uint32]*Record{7: {State: "COMPLETED"}, 8: {State: "COMPLETED"}}, away: errors.New("slurmdbd: connection refused")}
+	d := newDBD()
+	d.records[7], d.records[8] = completed(7, ""), completed(8, "")
+	d.away = errors.New("slurmdbd: connection refused")
 	a, repo := notes("n1", d, &now)
 	for _, job := range []uint32{7, 8} {
 		if err := repo.Ended(ran("n1", job), now); err != nil {
@@ -139,7 +222,6 @@ func TestRecorderRetries(t *testing.T) {
 	if wait := a.recordDue(ctx); wait != firstPause || d.calls != 1 {
 		t.Errorf("%d calls at once to a slurmdbd that is away, and the next after %v", d.calls, wait)
 	}
-	began := now
 	for range 30 {
 		a.recordDue(ctx)
 		now = now.Add(20 * time.Minute)
@@ -160,15 +242,15 @@ func TestRecorderRetries(t *testing.T) {
 	if err := repo.Ended(ran("n1", 9), now); err != nil {
 		t.Fatal(err)
 	}
-	began = now
-	for n := 1; n > 0 && now.Sub(began) < 60*24*time.Hour; n, _ = repo.Waiting() {
+	since := now
+	for n := 1; n > 0 && now.Sub(since) < 60*24*time.Hour; n, _ = repo.Waiting() {
 		a.recordDue(ctx)
 		next, _, _ := repo.Next()
 		if next.After(now) {
 			now = next
 		}
 	}
-	if days := now.Sub(began).Hours() / 24; days < 15 || days > 31 || len(repo.kept()) != 3 {
+	if days := now.Sub(since).Hours() / 24; days < 15 || days > 31 || len(repo.kept()) != 3 {
 		t.Errorf("given up after %.1f days, %d runs kept", days, len(repo.kept()))
 	}
 }
@@ -177,7 +259,8 @@ func TestRecorderRetries(t *testing.T) {
 func TestTwoRecorders(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)
-	d := &dbd{records: map[uint32]*Record{7: {State: "COMPLETED", Text: "kept"}}}
+	d := newDBD()
+	d.records[7] = completed(7, "kept")
 	one, r1 := notes("n1", d, &now)
 	two, r2 := notes("n2", d, &now)
 	for node, repo := range map[string]*memory{"n1": r1, "n2": r2} {
@@ -191,7 +274,7 @@ func TestTwoRecorders(t *testing.T) {
 		if !lost {
 			lost = true
 			d.mu.Lock()
-			d.records[7].Text = predict.WithSummary("kept", ran("n2", 7))
+			d.records[7][0].Text = strings.ToLower(predict.WithSummary("kept", ran("n2", 7)))
 			d.mu.Unlock()
 		}
 	}
@@ -200,7 +283,7 @@ func TestTwoRecorders(t *testing.T) {
 		two.recordDue(ctx)
 		now = now.Add(time.Minute)
 	}
-	if got := d.text(7); !lost || !strings.HasPrefix(got, "kept ") || len(predict.Summaries(got)) != 2 {
+	if got := d.text(7); !lost || !strings.HasPrefix(got, "kept ") || strings.Count(got, "caelum:run=") != 2 || !strings.Contains(got, "caelum:run=n1,") || !strings.Contains(got, "caelum:run=n2,") {
 		t.Errorf("%q", got)
 	}
 	for node, repo := range map[string]*memory{"n1": r1, "n2": r2} {
