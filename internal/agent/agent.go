@@ -97,6 +97,7 @@ type Agent struct {
 	toRecord   chan struct{} // there is something for the recorder
 	repoFailed atomic.Bool   // the repository's last answer was an error
 	waiting    atomic.Int64  // summaries that slurmdbd does not have yet
+	dbdFailed  atomic.Bool   // slurmdbd's failure has been logged
 	spoils     sync.Once     // said that a field is another tool's
 }
 

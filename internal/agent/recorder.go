@@ -53,9 +53,13 @@ func (a *Agent) recordDue(ctx context.Context) time.Duration {
 			break
 		}
 		if err := a.record(ctx, due[0]); err != nil {
-			a.log.WithError(err).WithField("job", due[0].Run.Job).Debug("couldn't record what a job used; trying again later")
+			// A run that has just ended may not be in slurmdbd yet.
+			if due[0].Tries >= 2 && !a.dbdFailed.Swap(true) {
+				a.log.WithError(err).WithField("job", due[0].Run.Job).Warn("couldn't write what a job used into its accounting record; trying again, at last once an hour, and saying nothing more until it works")
+			}
 			return firstPause
 		}
+		a.dbdFailed.Store(false)
 	}
 	next, any, err := a.repo.Next()
 	if err != nil || !any {
