@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sirupsen/logrus"
+
 	"caelum/internal/api"
 	"caelum/internal/gpu"
 	"caelum/internal/predict"
@@ -262,7 +264,7 @@ func TestObservedRun(t *testing.T) {
 	if len(l.repo.open) != 0 {
 		t.Errorf("still open: %v", l.repo.open)
 	}
-	if len(l.agent.seen.on(0)) != 0 {
+	if l.look(0); len(l.meters) != 0 {
 		t.Error("its slice is still looked at")
 	}
 }
@@ -374,6 +376,89 @@ func TestEndedWithoutAnAgent(t *testing.T) {
 				t.Errorf("still open: %v", l.repo.open)
 			}
 		})
+	}
+}
+
+// A job that slurmctld had after the agent's start, and whose epilog never came: it has what was seen until it was gone.
+func TestEpilogNeverCame(t *testing.T) {
+	l := newLearning(t, 1)
+	id := l.startNow("1g.5gb:1")
+	l.lease(id)
+	l.look(0)
+	l.agent.keep(true)
+	l.world.stop()
+	l.start()
+	gone := func() {
+		t.Helper()
+		l.publish()
+		if err := l.agent.releaseGone(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone()
+	l.look(0)
+	l.look(0)
+	l.fake.Epilog(nil)
+	if err := l.fake.Finish(id); err != nil {
+		t.Fatal(err)
+	}
+	l.clock += time.Hour
+	gone()
+	l.agent.keep(false)
+	if runs := l.repo.kept(); len(runs) != 1 || runs[0].Seconds != 3 || runs[0].Samples != 3 {
+		t.Errorf("%+v", runs)
+	}
+}
+
+// An agent that is told to stop leaves what it has seen to the next one.
+func TestAgentEnds(t *testing.T) {
+	l := newLearning(t, 1)
+	id := l.startNow("1g.5gb:1")
+	l.lease(id)
+	l.world.stop()
+	log := logrus.New()
+	log.SetOutput(&syncWriter{w: &l.log})
+	l.cfg.SampleInterval = 5 * time.Millisecond
+	a, err := New(l.cfg, l.node.NVML, l.fake, log.WithField("node", "n1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.now = l.fake.Now
+	a.Keep(l.repo, l.dbd)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- a.Run(ctx) }()
+	for {
+		lease, err := a.Job(ctx, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lease.Slices[0].Use != nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	left, err := parseObservation(l.repo.open[[2]int{int(id), 0}].Text)
+	if err != nil || left.Slices[0].Samples == 0 {
+		t.Errorf("%+v, %v", left, err)
+	}
+}
+
+// Runs that wait for a repository that does not answer are not more than there is room for.
+func TestTooManyRunsWait(t *testing.T) {
+	l := newLearning(t, 1)
+	id := l.startNow("1g.5gb:1")
+	l.lease(id)
+	o := l.agent.seen.open[id]
+	for range maxEnded + 5 {
+		l.agent.end(o, l.clock)
+	}
+	if n := len(l.agent.seen.ended); n != maxEnded {
+		t.Errorf("%d wait", n)
 	}
 }
 
