@@ -20,6 +20,7 @@ type dbd struct {
 	records map[uint32][]Record
 	away    error
 	calls   int
+	refused int    // writes that were none of the newest record, or of one that is not over
 	wrote   func() // runs after each write, without the lock
 }
 
@@ -47,6 +48,7 @@ func (d *dbd) SetAccounting(_ context.Context, r Record, _ AccountingField, text
 	switch {
 	case err != nil:
 	case newest.Start != r.Start || newest.End.IsZero():
+		d.refused++
 		err = errors.New("not the newest record, or not over")
 	case strings.HasPrefix(text, "Another"):
 		err = ErrSpoils
@@ -169,6 +171,9 @@ func TestRecorderRequeued(t *testing.T) {
 	words := strings.Fields(d.text(7))
 	if n, _ := repo.Waiting(); n != 0 || len(words) != 3 || strings.Contains(words[1], "restart=") || !strings.Contains(words[2], "restart=1") || repo.kept()[1].State != "COMPLETED" {
 		t.Errorf("%d wait, %q, %+v", n, d.text(7), repo.kept())
+	}
+	if d.refused != 0 {
+		t.Errorf("%d writes were refused", d.refused)
 	}
 	if d.records[7][0].Text != "another job" {
 		t.Errorf("an older job's record: %q", d.records[7][0].Text)
