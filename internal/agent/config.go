@@ -19,23 +19,22 @@ import (
 
 // Config is /etc/caelum/caelum.yaml. Its comments there are the documentation of each key.
 type Config struct {
-	Node           string        `mapstructure:"node"`
-	RunDir         string        `mapstructure:"run_dir"`
-	StateDir       string        `mapstructure:"state_dir"`
-	DeviceDir      string        `mapstructure:"device_dir"`
-	NVMLLibrary    string        `mapstructure:"nvml_library"`
-	Profiles       []string      `mapstructure:"profiles"`
-	DefaultProfile string        `mapstructure:"default_profile"`
-	Policy         string        `mapstructure:"policy"`
-	PollInterval   time.Duration `mapstructure:"poll_interval"`
-	WakePort       int           `mapstructure:"wake_port"`
-	WakeAddress    string        `mapstructure:"wake_address"`
-	PokeFile       string        `mapstructure:"poke_file"`
-	SampleInterval time.Duration `mapstructure:"sample_interval"`
-	// AccountingField takes the summaries of runs.
-	AccountingField AccountingField `mapstructure:"accounting_field"`
-	LogLevel        string          `mapstructure:"log_level"`
-	LogFormat       string          `mapstructure:"log_format"`
+	Node            string        `mapstructure:"node"`
+	RunDir          string        `mapstructure:"run_dir"`
+	StateDir        string        `mapstructure:"state_dir"`
+	DeviceDir       string        `mapstructure:"device_dir"`
+	NVMLLibrary     string        `mapstructure:"nvml_library"`
+	Profiles        []string      `mapstructure:"profiles"`
+	DefaultProfile  string        `mapstructure:"default_profile"`
+	Policy          string        `mapstructure:"policy"`
+	PollInterval    time.Duration `mapstructure:"poll_interval"`
+	SampleInterval  time.Duration `mapstructure:"sample_interval"`
+	WakePort        int           `mapstructure:"wake_port"`
+	WakeAddress     string        `mapstructure:"wake_address"`
+	PokeFile        string        `mapstructure:"poke_file"`
+	AccountingField string        `mapstructure:"accounting_field"`
+	LogLevel        string        `mapstructure:"log_level"`
+	LogFormat       string        `mapstructure:"log_format"`
 
 	procDir string // /proc, but in tests
 }
@@ -63,10 +62,10 @@ func defaults() map[string]any {
 		"default_profile":  "",
 		"policy":           place.DefaultPolicy,
 		"poll_interval":    "15s",
+		"sample_interval":  "1s",
 		"wake_port":        0,
 		"wake_address":     "",
 		"poke_file":        "/run/caelum-watch/poke",
-		"sample_interval":  "1s",
 		"accounting_field": string(AdminComment),
 		"log_level":        "info",
 		"log_format":       "text",
@@ -105,6 +104,9 @@ func parseConfig(v *viper.Viper) (c Config, err error) {
 	return c, c.check()
 }
 
+// NoField as accounting_field: nothing is written into slurmdbd.
+const NoField = "none"
+
 func (c Config) check() error {
 	if c.Node == "" {
 		return errors.New("node: is empty and the host has no name; set it to this node's NodeName in slurm.conf")
@@ -123,6 +125,9 @@ func (c Config) check() error {
 	if c.PollInterval < 100*time.Millisecond || c.PollInterval > time.Hour {
 		return fmt.Errorf("poll_interval: %v is not between 100ms and 1h (write it like 15s)", c.PollInterval)
 	}
+	if s := c.SampleInterval; s != 0 && (s < 200*time.Millisecond || s > time.Minute) {
+		return fmt.Errorf("sample_interval: %v is not between 200ms and 1m (write it like 1s; 0: nothing is looked at)", s)
+	}
 	if c.WakePort < 0 || c.WakePort > 65535 {
 		return fmt.Errorf("wake_port: %d is no UDP port (0: there is no watcher)", c.WakePort)
 	}
@@ -132,11 +137,8 @@ func (c Config) check() error {
 	if !strings.HasPrefix(c.PokeFile, "/") {
 		return fmt.Errorf("poke_file: %q is not an absolute path", c.PokeFile)
 	}
-	if s := c.SampleInterval; s != 0 && (s < 200*time.Millisecond || s > time.Minute) {
-		return fmt.Errorf("sample_interval: %v is not between 200ms and 1m (write it like 1s; 0: nothing is looked at)", s)
-	}
-	if !slices.Contains([]AccountingField{AdminComment, SystemComment, NoField}, c.AccountingField) {
-		return fmt.Errorf("accounting_field: %q is not AdminComment, SystemComment or none", c.AccountingField)
+	if f := AccountingField(c.AccountingField); f != NoField && f != AdminComment && f != SystemComment {
+		return fmt.Errorf("accounting_field: %q is not AdminComment, SystemComment or none", f)
 	}
 	if !slices.Contains([]string{"debug", "info", "warning", "error"}, c.LogLevel) {
 		return fmt.Errorf("log_level: %q is not debug, info, warning or error", c.LogLevel)

@@ -254,7 +254,7 @@ func newCampaign(t testing.TB) *campaign {
 	dir := t.TempDir()
 	k.cfg = Config{
 		Node: "n1", RunDir: filepath.Join(dir, "run"), StateDir: filepath.Join(dir, "state"), DeviceDir: k.node.Dev,
-		PollInterval: 20 * time.Millisecond, SampleInterval: 5 * time.Millisecond, AccountingField: AdminComment, LogLevel: "info", LogFormat: "text", DefaultProfile: "7g.40gb",
+		PollInterval: 20 * time.Millisecond, SampleInterval: 5 * time.Millisecond, AccountingField: string(AdminComment), LogLevel: "info", LogFormat: "text", DefaultProfile: "7g.40gb",
 	}
 	k.client = api.NewClient(k.cfg.RunDir)
 	k.rpcPath = filepath.Join(dir, "slurmctld")

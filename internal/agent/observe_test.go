@@ -172,7 +172,7 @@ func newLearning(t testing.TB, gpus int) *learning {
 
 func (l *learning) start() {
 	l.t.Helper()
-	l.cfg.AccountingField = AdminComment
+	l.cfg.AccountingField = string(AdminComment)
 	l.world.start()
 	l.agent.clock = func() time.Duration { return l.clock }
 	l.agent.Keep(l.repo, l.dbd)

@@ -81,7 +81,7 @@ func (a *Agent) record(ctx context.Context, p Pending) error {
 		}
 		return why
 	}
-	field := a.cfg.AccountingField
+	field := AccountingField(a.cfg.AccountingField)
 	if field == NoField {
 		field = AdminComment // to be read alone
 	}

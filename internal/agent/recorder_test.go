@@ -86,7 +86,7 @@ func notes(node string, d *dbd, now *time.Time) (*Agent, *memory) {
 	log := logrus.New()
 	log.SetLevel(logrus.PanicLevel)
 	a := &Agent{
-		cfg: Config{Node: node, AccountingField: AdminComment}, log: logrus.NewEntry(log), now: func() time.Time { return *now }, repo: repo, accounting: d,
+		cfg: Config{Node: node, AccountingField: string(AdminComment)}, log: logrus.NewEntry(log), now: func() time.Time { return *now }, repo: repo, accounting: d,
 		toRecord: make(chan struct{}, 1),
 	}
 	return a, repo

@@ -60,11 +60,10 @@ var ErrSpoils = errors.New("sacctmgr would change what another tool keeps in the
 // AccountingField is a field of a job's accounting record that an admin may write and its user may not.
 type AccountingField string
 
-// What accounting_field may be.
+// What accounting_field may name.
 const (
 	AdminComment  AccountingField = "AdminComment"
 	SystemComment AccountingField = "SystemComment"
-	NoField       AccountingField = "none" // nothing is written into slurmdbd
 )
 
 // Record is what slurmdbd has of one run of a job.
