@@ -3,156 +3,21 @@ package agent
 import (
 	"context"
 	"errors"
-	"maps"
 	"math"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/sirupsen/logrus"
-	"golang.org/x/sys/unix"
 
 	"caelum/internal/api"
 	"caelum/internal/gpu"
 	"caelum/internal/predict"
 )
-
-// memory is a repository in memory.
-type memory struct {
-	mu   sync.Mutex
-	open map[[2]int]Observation
-	runs []predict.Run
-	out  []*errand
-	full error // what every write answers
-}
-
-type errand struct {
-	Pending
-	due time.Time
-}
-
-func newMemory() *memory { return &memory{open: map[[2]int]Observation{}} }
-
-func same(a, b predict.Run) bool {
-	return a.Job == b.Job && a.Restart == b.Restart && a.Node == b.Node && a.Start == b.Start
-}
-
-func (m *memory) Observe(o Observation) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.full == nil {
-		m.open[[2]int{int(o.Job), o.Restart}] = o
-	}
-	return m.full
-}
-
-func (m *memory) Observations() ([]Observation, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.Collect(maps.Values(m.open)), nil
-}
-
-func (m *memory) Dismiss(job uint32, restart int) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.open, [2]int{int(job), restart})
-	return m.full
-}
-
-func (m *memory) Ended(run predict.Run, at time.Time) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.full != nil {
-		return m.full
-	}
-	delete(m.open, [2]int{int(run.Job), run.Restart})
-	m.put(run)
-	m.out = append(m.out, &errand{Pending{Run: run, Since: at}, at})
-	return nil
-}
-
-func (m *memory) put(run predict.Run) {
-	if k := slices.IndexFunc(m.runs, func(r predict.Run) bool { return same(r, run) }); k >= 0 {
-		m.runs[k] = run
-	} else {
-		m.runs = append(m.runs, run)
-	}
-}
-
-func (m *memory) Add(runs ...predict.Run) (int, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, r := range runs {
-		m.put(r)
-	}
-	return 0, m.full
-}
-
-func (m *memory) Due(now time.Time, n int) (due []Pending, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, e := range m.out {
-		if !e.due.After(now) && len(due) < n {
-			p := e.Pending
-			p.Run = m.runs[slices.IndexFunc(m.runs, func(r predict.Run) bool { return same(r, p.Run) })]
-			due = append(due, p)
-		}
-	}
-	return due, m.full
-}
-
-func (m *memory) Next() (next time.Time, any bool, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, e := range m.out {
-		if !any || e.due.Before(next) {
-			next, any = e.due, true
-		}
-	}
-	return next, any, m.full
-}
-
-func (m *memory) Waiting() (int, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.out), m.full
-}
-
-func (m *memory) Postpone(run predict.Run, until time.Time, written bool) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, e := range m.out {
-		if same(e.Run, run) {
-			e.Tries++
-			e.due, e.Written = until, written
-		}
-	}
-	return m.full
-}
-
-func (m *memory) Recorded(run predict.Run) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.out = slices.DeleteFunc(m.out, func(e *errand) bool { return same(e.Run, run) })
-	return m.full
-}
-
-func (m *memory) kept() []predict.Run {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.Clone(m.runs)
-}
-
-func (m *memory) fill(err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.full = err
-}
 
 // learning is a world whose agents have a repository and an accounting, and a clock of the test's.
 type learning struct {
@@ -581,29 +446,4 @@ func TestObservedGPUHangs(t *testing.T) {
 	cancel()
 	wait()
 	close(h.hang)
-}
-
-// cpu is the processor time of this process so far.
-func cpu(b *testing.B) time.Duration {
-	var r unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
-}
-
-// What a look at a full GPU costs for each of its seven slices in processor time, and that as a share of a core at one look a second.
-func BenchmarkSample(b *testing.B) {
-	l := newLearning(b, 1)
-	for range 7 {
-		l.uses(l.lease(l.startNow("1g.5gb:1")).Slices[0].UUID, 700)
-	}
-	b.ReportAllocs()
-	before := cpu(b)
-	for b.Loop() {
-		l.look(0)
-	}
-	seconds := (cpu(b) - before).Seconds() / float64(b.N) / 7
-	b.ReportMetric(1e6*seconds, "µs-cpu/slice")
-	b.ReportMetric(100*seconds, "%core/slice")
 }
