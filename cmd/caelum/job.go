@@ -16,7 +16,7 @@ func newJob(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "job ID",
 		Short: "Show the slices that a job holds on this node",
-		Long:  `job lists the slices of a job: the slot of gres/gpu, the GPU and placement behind it, and the MIG device.`,
+		Long:  `job lists the slices of a job: the slot of gres/gpu, the GPU and placement behind it, the MIG device, and what is in use of it.`,
 		Example: `  caelum job 4711
   srun --jobid 4711 --overlap caelum job 4711     # its owner, from a login node`,
 		Args: cobra.ExactArgs(1),
@@ -44,7 +44,7 @@ func printLease(w io.Writer, l *api.Lease) error {
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, s := range l.Slices {
-		fmt.Fprintf(table, "  slot %d\tGPU %d\t%s at %d%s\t%d MiB\t%s\n", s.Slot, s.GPU, s.Profile, s.Start, as(s.As), s.MemoryMiB, s.UUID)
+		fmt.Fprintf(table, "  slot %d\tGPU %d\t%s at %d%s\t%d MiB\t%s%s\n", s.Slot, s.GPU, s.Profile, s.Start, as(s.As), s.MemoryMiB, s.UUID, inUse(s.Use))
 	}
 	return table.Flush()
 }

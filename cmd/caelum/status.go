@@ -19,7 +19,7 @@ func newStatus(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show each GPU of this node: who holds what, and what is on offer",
-		Long: `status draws each GPU as its placement units, lists the instances on it with the jobs that hold them, and the free
+		Long: `status draws each GPU as its placement units, lists the instances on it with the jobs that hold them and what these have in use, and the free
 slices that slurmctld may give out now. What is kept for the first job that has to wait stands above them: others may have it if they end before.`,
 		Example: `  caelum status
   caelum status --json | jq '.gpus[].instances'`,
@@ -63,9 +63,16 @@ func printStatus(w io.Writer, s *api.Status, now time.Time) error {
 		}
 		fmt.Fprintf(w, "kept for job %d, from %s: %s\n", r.Job, time.Unix(r.At, 0).Format(time.DateTime), strings.Join(kept, ", "))
 	}
+	if n := s.SummariesWaiting; n > 0 {
+		fmt.Fprintf(w, "slurmdbd has not got what jobs used of %d runs that have ended\n", n)
+	}
 	users := map[uint32]string{}
+	uses := map[string]*api.Use{}
 	for _, l := range s.Leases {
 		users[l.Job] = l.User
+		for _, slice := range l.Slices {
+			uses[slice.UUID] = slice.Use
+		}
 	}
 	for _, g := range s.GPUs {
 		fmt.Fprintf(w, "\nGPU %d  %s\n", g.Index, g.Model)
@@ -81,7 +88,7 @@ func printStatus(w io.Writer, s *api.Status, now time.Time) error {
 			case in.State == "promised":
 				who = fmt.Sprintf("job %d\tstarting", in.Job)
 			case in.Job != 0:
-				who = fmt.Sprintf("job %d\t%s", in.Job, printable(users[in.Job]))
+				who = fmt.Sprintf("job %d\t%s", in.Job, printable(users[in.Job])) + inUse(uses[in.UUID])
 			}
 			fmt.Fprintf(table, "  %s\tat %d%s\t%s\t%s\n", in.Profile, in.Start, as(in.As), in.UUID, who)
 		}
@@ -91,6 +98,18 @@ func printStatus(w io.Writer, s *api.Status, now time.Time) error {
 		fmt.Fprintf(w, "  on offer: %s\n", offers(g.Offers))
 	}
 	return nil
+}
+
+// inUse is a further cell of a table, empty if nobody has looked.
+func inUse(u *api.Use) string {
+	if u == nil {
+		return ""
+	}
+	text := fmt.Sprintf("\t%.0f MiB in use, %.0f at most", u.MemoryMiB, u.PeakMiB)
+	if u.Util >= 0 {
+		text += fmt.Sprintf(", %.0f%% busy", 100*u.Util)
+	}
+	return text
 }
 
 // printable keeps what users have named from steering the terminal.

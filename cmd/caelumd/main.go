@@ -21,6 +21,7 @@ import (
 	"caelum/internal/learn"
 	"caelum/internal/ledger"
 	"caelum/internal/place"
+	"caelum/internal/repo"
 	"caelum/internal/slurm"
 	"caelum/internal/watch"
 )
@@ -91,9 +92,20 @@ func serve(path string) error {
 		return err
 	}
 	defer hw.Close()
-	a, err := agent.New(cfg, hw, slurm.New(slurm.Options{}), log.WithField("node", cfg.Node))
+	ctl := slurm.New(slurm.Options{})
+	a, err := agent.New(cfg, hw, ctl, log.WithField("node", cfg.Node))
 	if err != nil {
 		return err
+	}
+	runs, err := repo.Open(cfg.Repo)
+	if err != nil {
+		log.WithError(err).Error("couldn't open the repository; jobs run as ever, and nothing is learned of them until caelumd is started again")
+	} else {
+		defer runs.Close()
+		if runs.SetAside != "" {
+			log.Warn(runs.SetAside)
+		}
+		a.Keep(runs, ctl)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -88,6 +89,18 @@ type Agent struct {
 	stale       []string // profiles that slurm.conf gives the node and the driver does not report
 
 	refusals refusals
+
+	// What jobs use: observe.go, keep.go, recorder.go. Without a repository it is shown, and nothing is kept.
+	seen       observer
+	clock      func() time.Duration // CLOCK_MONOTONIC
+	repo       Repository
+	accounting Accounting
+	toKeep     chan struct{} // there is something for the keeper
+	toRecord   chan struct{} // there is something for the recorder
+	repoFailed atomic.Bool   // the repository's last answer was an error
+	waiting    atomic.Int64  // summaries that slurmdbd does not have yet
+	dbdFailed  atomic.Bool   // slurmdbd's failure has been logged
+	spoils     sync.Once     // said that a field is another tool's
 }
 
 // New discovers the node's GPUs, opens the ledger and repairs what a crash has left. It does not need slurmctld.
@@ -95,6 +108,7 @@ func New(cfg Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) (*Agent
 	a := &Agent{
 		cfg: cfg, hw: hw, ctl: ctl, log: log, now: time.Now, caps: gpu.Caps{Dev: cfg.DeviceDir, Proc: cmp.Or(cfg.procDir, "/proc")},
 		publish: make(chan chan error), changed: make(chan struct{}, 1), offersSince: time.Now(), laggards: plan.Laggards{Patience: plan.Patience(cfg.PollInterval)}, lingering: make(chan struct{}, 1), leases: map[uint32]*api.Lease{}, promised: map[uint32]*promise{},
+		seen: observer{open: map[uint32]*observation{}}, clock: monotonic, toKeep: make(chan struct{}, 1), toRecord: make(chan struct{}, 1),
 	}
 	var err error
 	if a.policy, err = place.ByName(cmp.Or(cfg.Policy, place.DefaultPolicy)); err != nil {
@@ -143,6 +157,9 @@ func (a *Agent) start() error {
 		a.log.WithError(err).Error("couldn't compare the GPUs with the ledger")
 	}
 	a.closeIdle()
+	for _, l := range a.leases {
+		a.observe(*l)
+	}
 	total, err := a.ledger.Meta("total")
 	if err != nil {
 		return err
@@ -195,11 +212,22 @@ func (a *Agent) Run(ctx context.Context) error {
 	server.ErrorLog = stdlog.New(warnings{a.log}, "", 0)
 	defer server.Close()
 	var tasks sync.WaitGroup
-	defer tasks.Wait()
 	working, stop := context.WithCancel(context.Background())
-	defer stop()
+	samplers := a.sampleAll(working)
+	defer func() {
+		stop()
+		tasks.Wait()
+		samplers()
+		if a.repo != nil {
+			a.keep(true)
+		}
+	}()
 	tasks.Go(func() { a.publisher(working) })
 	tasks.Go(func() { a.reconciler(working) })
+	if a.repo != nil {
+		tasks.Go(func() { a.keeper(working) })
+		tasks.Go(func() { a.recorder(working) })
+	}
 	if a.cfg.WakePort > 0 {
 		tasks.Go(func() { a.listen(working) })
 	}

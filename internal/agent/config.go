@@ -30,6 +30,7 @@ type Config struct {
 	DefaultProfile  string        `mapstructure:"default_profile"`
 	Policy          string        `mapstructure:"policy"`
 	PollInterval    time.Duration `mapstructure:"poll_interval"`
+	SampleInterval  time.Duration `mapstructure:"sample_interval"`
 	WakePort        int           `mapstructure:"wake_port"`
 	WakeAddress     string        `mapstructure:"wake_address"`
 	PokeFile        string        `mapstructure:"poke_file"`
@@ -69,6 +70,7 @@ func defaults() map[string]any {
 		"default_profile":  "",
 		"policy":           place.DefaultPolicy,
 		"poll_interval":    "15s",
+		"sample_interval":  "1s",
 		"wake_port":        0,
 		"wake_address":     "",
 		"poke_file":        "/run/caelum-watch/poke",
@@ -149,6 +151,9 @@ func (c Config) check() error {
 	}
 	if c.PollInterval < 100*time.Millisecond || c.PollInterval > time.Hour {
 		return fmt.Errorf("poll_interval: %v is not between 100ms and 1h (write it like 15s)", c.PollInterval)
+	}
+	if s := c.SampleInterval; s != 0 && (s < 200*time.Millisecond || s > time.Minute) {
+		return fmt.Errorf("sample_interval: %v is not between 200ms and 1m (write it like 1s; 0: nothing is looked at)", s)
 	}
 	if c.WakePort < 0 || c.WakePort > 65535 {
 		return fmt.Errorf("wake_port: %d is no UDP port (0: there is no watcher)", c.WakePort)

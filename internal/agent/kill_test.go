@@ -70,6 +70,7 @@ func victim(text string) error {
 		return err
 	}
 	a.now = remote{client}.now
+	a.Keep(newMemory(), newDBD())
 	return a.Run(context.Background())
 }
 
@@ -259,7 +260,7 @@ func newCampaign(t testing.TB) *campaign {
 	dir := t.TempDir()
 	k.cfg = Config{
 		Node: "n1", RunDir: filepath.Join(dir, "run"), StateDir: filepath.Join(dir, "state"), DeviceDir: k.node.Dev,
-		PollInterval: 20 * time.Millisecond, LogLevel: "info", LogFormat: "text", DefaultProfile: "7g.40gb",
+		PollInterval: 20 * time.Millisecond, SampleInterval: 5 * time.Millisecond, AccountingField: string(slurm.AdminComment), LogLevel: "info", LogFormat: "text", DefaultProfile: "7g.40gb",
 	}
 	k.client = api.NewClient(k.cfg.RunDir)
 	k.rpcPath = filepath.Join(dir, "slurmctld")

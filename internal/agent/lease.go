@@ -40,7 +40,7 @@ func (a *Agent) lease(ctx context.Context, id uint32, req api.LeaseRequest, s *s
 		return *old, a.writeLeaseFile(*old)
 	}
 	if old != nil { // its epilog never came
-		if err := a.release(*old); err != nil {
+		if err := a.release(*old, true); err != nil {
 			return api.Lease{}, err
 		}
 	}
@@ -62,7 +62,8 @@ func (a *Agent) lease(ctx context.Context, id uint32, req api.LeaseRequest, s *s
 	case job.Restarts > req.Restart || !job.Holds():
 		return a.refuse(lease, "the job is ending")
 	}
-	lease.Name, lease.User = job.Name, job.User
+	lease.Name, lease.User, lease.Account = job.Name, job.User, job.Account
+	lease.Key, lease.Work = slurm.Mark(job.AdminComment, slurm.MarkKey), slurm.Mark(job.AdminComment, slurm.MarkWork)
 	if !job.End.IsZero() {
 		lease.End = job.End.Unix()
 	}
@@ -288,6 +289,7 @@ func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 		return lease, err
 	}
 	failpoint.Hit(failpoint.Granted)
+	a.observe(lease)
 	a.publishSoon()
 	return lease, nil
 }
@@ -303,6 +305,11 @@ func (a *Agent) refuse(lease api.Lease, reason string) (api.Lease, error) {
 // repeated, late, or come without a prolog. A restart count below the lease's is a late epilog of an earlier run and
 // releases nothing.
 func (a *Agent) Release(ctx context.Context, id uint32, restart int) error {
+	return a.releaseJob(ctx, id, restart, false)
+}
+
+// releaseJob is Release; gone: there was no epilog, and nobody knows when the run ended.
+func (a *Agent) releaseJob(ctx context.Context, id uint32, restart int, gone bool) error {
 	unlock := a.jobs.lock(id)
 	a.mu.Lock()
 	lease := a.leases[id]
@@ -313,7 +320,7 @@ func (a *Agent) Release(ctx context.Context, id uint32, restart int) error {
 	a.mu.Unlock()
 	var err error
 	if lease != nil && restart >= lease.Restart {
-		err = a.release(*lease)
+		err = a.release(*lease, gone)
 	}
 	unlock()
 	if err != nil {
@@ -329,7 +336,7 @@ func (a *Agent) Release(ctx context.Context, id uint32, restart int) error {
 	return nil
 }
 
-func (a *Agent) release(lease api.Lease) error {
+func (a *Agent) release(lease api.Lease, gone bool) error {
 	for _, s := range lease.Slices {
 		if err := a.closeSlice(lease.Job, s); err != nil {
 			return err
@@ -344,6 +351,7 @@ func (a *Agent) release(lease api.Lease) error {
 		return err
 	}
 	failpoint.Hit(failpoint.Released)
+	a.observed(lease.Job, gone)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.dropLease(lease.Job)

@@ -220,6 +220,7 @@ func (a *Agent) releaseGone(ctx context.Context) error {
 	keeps := func(l api.Lease, j slurm.Job) bool { return !j.Holds() || j.Restarts <= l.Restart }
 	for _, l := range held {
 		if j, ok := here[l.Job]; ok && keeps(l, j) {
+			a.stillRuns(l.Job)
 			continue
 		}
 		j, err := a.ctl.Job(ctx, l.Job)
@@ -227,10 +228,11 @@ func (a *Agent) releaseGone(ctx context.Context) error {
 			return err
 		}
 		if !errors.Is(err, slurm.ErrNoJob) && j.Present() && slices.Contains(j.Nodes, a.cfg.Node) && keeps(l, j) {
+			a.stillRuns(l.Job)
 			continue // it is here after all: the list was read in between
 		}
 		a.log.WithField("job", l.Job).Warn("the job is gone and its epilog never came: releasing its slices")
-		if err := a.Release(ctx, l.Job, l.Restart); err != nil {
+		if err := a.releaseJob(ctx, l.Job, l.Restart, true); err != nil {
 			return err
 		}
 	}

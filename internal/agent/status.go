@@ -18,7 +18,7 @@ var Version = "development"
 func (a *Agent) Status(context.Context) (*api.Status, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := &api.Status{Node: a.cfg.Node, Version: Version, Profiles: a.profiles, Stale: a.stale, Published: maps.Clone(a.published), Reserved: a.reserved, Closed: a.closed}
+	s := &api.Status{Node: a.cfg.Node, Version: Version, Profiles: a.profiles, Stale: a.stale, Published: maps.Clone(a.published), Reserved: a.reserved, Closed: a.closed, SummariesWaiting: int(a.waiting.Load())}
 	if !a.publishedAt.IsZero() {
 		s.PublishedAt = a.publishedAt.Unix()
 	}
@@ -29,7 +29,7 @@ func (a *Agent) Status(context.Context) (*api.Status, error) {
 		s.GPUs = append(s.GPUs, a.statusOf(i, c))
 	}
 	for _, id := range slices.Sorted(maps.Keys(a.leases)) {
-		s.Leases = append(s.Leases, *a.leases[id])
+		s.Leases = append(s.Leases, a.withUse(*a.leases[id]))
 	}
 	return s, nil
 }
@@ -94,7 +94,7 @@ func (a *Agent) Job(_ context.Context, id uint32) (*api.Lease, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if l := a.leases[id]; l != nil {
-		lease := *l
+		lease := a.withUse(*l)
 		return &lease, nil
 	}
 	return nil, api.NotFound(fmt.Sprintf("job %d holds no slice on %s", id, a.cfg.Node))

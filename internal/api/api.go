@@ -37,17 +37,31 @@ type Slice struct {
 	MemoryMiB uint64 `json:"memory_mib"`
 	UUID      string `json:"uuid"`
 	Reused    bool   `json:"reused,omitempty"`
+	// Use is what it has in use, in answers to Job and Status; nil if it has not been looked at.
+	Use *Use `json:"use,omitempty"`
+}
+
+// Use is what a slice of a running job has in use.
+type Use struct {
+	MemoryMiB float64 `json:"memory_mib"`
+	PeakMiB   float64 `json:"peak_mib"` // the most so far
+	// Util is the share of its SMs that was busy during the last second, from 0 to 1; -1: the GPU does not tell.
+	Util float64 `json:"util"`
 }
 
 // Lease is a job's hold on slices of this node.
 type Lease struct {
-	Job     uint32  `json:"job"`
-	Restart int     `json:"restart"`
-	UID     uint32  `json:"uid"`
-	Name    string  `json:"name,omitempty"`
-	User    string  `json:"user,omitempty"`
-	Slots   []int   `json:"slots"`
-	Slices  []Slice `json:"slices"`
+	Job     uint32 `json:"job"`
+	Restart int    `json:"restart"`
+	UID     uint32 `json:"uid"`
+	Name    string `json:"name,omitempty"`
+	User    string `json:"user,omitempty"`
+	Account string `json:"account,omitempty"`
+	// Key and Work are what job_submit.lua has put into the job's admin_comment, empty if it has not.
+	Key    string  `json:"key,omitempty"`
+	Work   string  `json:"work,omitempty"`
+	Slots  []int   `json:"slots"`
+	Slices []Slice `json:"slices"`
 	// Error is the text that task_init shows instead of starting the task.
 	Error string `json:"error,omitempty"`
 	// Since is when the lease was granted, Unix seconds; End is when Slurm ends the job at the latest, 0 if never.
@@ -74,6 +88,8 @@ type Status struct {
 	PublishError string `json:"publish_error,omitempty"`
 	// Closed is why nothing is put on offer: the state in which slurmctld starts nothing here.
 	Closed string `json:"closed,omitempty"`
+	// SummariesWaiting is how many ended runs have not got their summary into slurmdbd yet.
+	SummariesWaiting int `json:"summaries_waiting,omitempty"`
 }
 
 // GPU is one GPU of the node.

@@ -34,6 +34,8 @@ type Hardware interface {
 	Destroy(gpu, gi int) error
 	// Processes lists the ids of the processes that compute on a GPU instance, those of other PID namespaces too.
 	Processes(gpu, gi int) ([]int, error)
+	// Meter makes a meter of an instance, for its GI and UUID; it asks nothing of the instance yet.
+	Meter(gpu int, in Instance) (Meter, error)
 }
 
 // GPU is a GPU as discovery found it.

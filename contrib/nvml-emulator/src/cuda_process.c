@@ -21,16 +21,17 @@ enum { EXIT_CUDA = 1, EXIT_USAGE = 2, EXIT_NO_DEVICE = 3, EXIT_SHARED = 4, EXIT_
 #define TICK_MS 50
 
 static const char usage[] =
-    "Usage: cuda-process [--memory MIB | --curve S:MIB,S:MIB,...] [--seconds S] [--expect PROFILE] [--exclusive] [--print]\n\n"
+    "Usage: cuda-process [--memory MIB | --curve S:MIB,S:MIB,...] [--util SHARE] [--seconds S] [--expect PROFILE] [--exclusive]\n"
+    "                    [--print]\n\n"
     "Hold the MIG device of CUDA_VISIBLE_DEVICES, and memory of it, for S seconds (to the end of the curve; else 0).\n"
-    "Memory between the points of a curve is linear. --expect: the device must be of this profile. --exclusive: no other\n"
-    "process may hold it. --print: a line about the device.\n\n"
+    "Memory between the points of a curve is linear. --util: keep this share of its SMs busy, 0 to 1. --expect: the\n"
+    "device must be of this profile. --exclusive: no other process may hold it. --print: a line about the device.\n\n"
     "Exit status: 0 done; 1 CUDA failed (out of memory, device gone); 2 wrong usage; 3 CUDA_VISIBLE_DEVICES is not exactly\n"
     "one MIG device that this user may open; 4 another process holds it (--exclusive); 5 not the profile of --expect.\n"
     "A signal ends it as the signal does.\n";
 
 static struct curve curve = {.n = 1};
-static double seconds = -1;
+static double seconds = -1, util;
 static const char *expect;
 static bool exclusive, print;
 static volatile sig_atomic_t stopped;
@@ -68,7 +69,7 @@ static void commit(struct txn *t)
 
 static void options(int argc, char **argv)
 {
-    static const struct option list[] = {{"memory", 1, 0, 'm'},    {"curve", 1, 0, 'c'}, {"seconds", 1, 0, 's'}, {"expect", 1, 0, 'e'},
+    static const struct option list[] = {{"memory", 1, 0, 'm'},    {"curve", 1, 0, 'c'}, {"util", 1, 0, 'u'}, {"seconds", 1, 0, 's'}, {"expect", 1, 0, 'e'},
                                          {"exclusive", 0, 0, 'x'}, {"print", 0, 0, 'p'}, {"help", 0, 0, 'h'},    {0}};
     char *end, point[64];
     for (int o; (o = getopt_long(argc, argv, "h", list, NULL)) != -1;) {
@@ -81,6 +82,11 @@ static void options(int argc, char **argv)
         case 'c':
             if (!curve_parse(optarg, &curve))
                 fail(EXIT_USAGE, "--curve %s is not SECONDS:MIB,SECONDS:MIB,... with rising times", optarg);
+            break;
+        case 'u':
+            util = strtod(optarg, &end);
+            if (end == optarg || *end || !(util >= 0 && util <= 1))
+                fail(EXIT_USAGE, "--util %s is not a share between 0 and 1", optarg);
             break;
         case 's':
             seconds = strtod(optarg, &end);
@@ -145,6 +151,7 @@ static void acquire(void)
     me = (struct client){.pid = (uint32_t)getpid(),
                          .start_time = process_start_time((uint32_t)getpid()),
                          .ci_serial = instance->ci[ci].serial,
+                         .busy = (uint32_t)(util * EMU_BUSY + 0.5),
                          .gpu = (uint8_t)gpu,
                          .gi = (uint8_t)gi,
                          .ci = (uint8_t)ci};

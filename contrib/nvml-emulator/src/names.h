@@ -8,7 +8,8 @@
 #define EMU_CALLS(X)                                                                                                   \
     X(INIT) X(COUNT) X(HANDLE) X(IDENTITY) X(MEMORY) X(PROCESSES) X(UTILIZATION) X(EVENTS)                             \
     X(GET_MIG_MODE) X(SET_MIG_MODE) X(MIG_DEVICES) X(ATTRIBUTES) X(PROFILES) X(PLACEMENTS) X(CAPACITY)                 \
-    X(LIST_GI) X(GI_INFO) X(CREATE_GI) X(DESTROY_GI) X(LIST_CI) X(CI_INFO) X(CREATE_CI) X(DESTROY_CI)
+    X(LIST_GI) X(GI_INFO) X(CREATE_GI) X(DESTROY_GI) X(LIST_CI) X(CI_INFO) X(CREATE_CI) X(DESTROY_CI)   \
+    X(GPM)
 
 enum emu_call {
 #define X(name) CALL_##name,

@@ -97,6 +97,17 @@ unsigned ops_used_mib(const struct state *st, unsigned gpu, int gi)
     return mib;
 }
 
+unsigned ops_busy(const struct state *st, unsigned gpu, unsigned gi)
+{
+    unsigned busy = 0;
+    for (int i = 0; i < EMU_MAX_CLIENTS; i++) {
+        const struct client *c = &st->client[i];
+        if (c->pid && c->gpu == gpu && c->gi == gi && client_live(c))
+            busy += c->busy;
+    }
+    return busy < EMU_BUSY ? busy : EMU_BUSY;
+}
+
 void ops_reap(struct txn *t)
 {
     for (int i = 0; i < EMU_MAX_CLIENTS; i++) {

@@ -37,6 +37,9 @@ unsigned ops_clients(const struct state *st, unsigned gpu, int gi, int ci);
 /* Memory that live clients of the GPU instance use, MiB. */
 unsigned ops_used_mib(const struct state *st, unsigned gpu, int gi);
 
+/* How much of the GPU instance's SMs live clients keep busy, at most EMU_BUSY. */
+unsigned ops_busy(const struct state *st, unsigned gpu, unsigned gi);
+
 /* ops_uuid_text writes the 36 characters after the prefix ("MIG-" or "GPU-"). */
 #define UUID_TEXT 48
 void ops_uuid_text(const char *prefix, const uint8_t uuid[16], char text[UUID_TEXT]);

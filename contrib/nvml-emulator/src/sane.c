@@ -78,7 +78,7 @@ bool state_sane(const struct state *st)
             return false;
     for (unsigned i = 0; i < EMU_MAX_CLIENTS; i++) {
         const struct client *c = &st->client[i];
-        if (c->pid && (c->gpu >= st->ngpus || c->gi >= EMU_MAX_GI || c->ci >= EMU_MAX_CI))
+        if (c->pid && (c->gpu >= st->ngpus || c->gi >= EMU_MAX_GI || c->ci >= EMU_MAX_CI || c->busy > EMU_BUSY))
             return false;
     }
     for (unsigned i = 0; i < EMU_MAX_FAULTS; i++)

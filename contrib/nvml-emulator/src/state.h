@@ -21,6 +21,7 @@
 #define EMU_MAX_CLIENTS   256
 #define EMU_MAX_FAULTS    32
 #define EMU_LOG_MAX       8192
+#define EMU_BUSY          10000 /* all of an instance's SMs, all the time */
 
 struct ci_state {
     uint64_t serial; /* differs for every instance ever made */
@@ -58,7 +59,8 @@ struct client { /* a process that uses an instance */
     uint64_t ci_serial;
     uint32_t pid; /* 0: this entry is free */
     uint32_t memory_mib;
-    uint8_t gpu, gi, ci, pad[5];
+    uint32_t busy; /* ten-thousandths of the instance's SMs */
+    uint8_t gpu, gi, ci, pad;
 };
 
 enum crash { CRASH_NONE, CRASH_BEFORE, CRASH_TORN, CRASH_AFTER };

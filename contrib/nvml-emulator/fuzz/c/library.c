@@ -121,6 +121,20 @@ static void instances(nvmlDevice_t d)
     }
 }
 
+static void utilization(nvmlDevice_t d)
+{
+    nvmlGpmSample_t sample;
+    if (nvmlGpmSampleAlloc(&sample) != NVML_SUCCESS)
+        return;
+    for (unsigned gi = 0; gi < 16; gi++) {
+        nvmlGpmMetricsGet_t get = {.version = NVML_GPM_METRICS_GET_VERSION, .numMetrics = 1, .sample1 = sample, .sample2 = sample};
+        get.metrics[0].metricId = NVML_GPM_METRIC_SM_UTIL;
+        if (nvmlGpmMigSampleGet(d, gi, sample) == NVML_SUCCESS)
+            must(nvmlGpmMetricsGet(&get) == NVML_SUCCESS && get.metrics[0].value <= 100);
+    }
+    nvmlGpmSampleFree(sample);
+}
+
 static void mig_devices(nvmlDevice_t d)
 {
     unsigned n;
@@ -130,6 +144,7 @@ static void mig_devices(nvmlDevice_t d)
     for (unsigned i = 0; i < n; i++)
         if (nvmlDeviceGetMigDeviceHandleByIndex(d, i, &mig) == NVML_SUCCESS)
             identity(mig);
+    utilization(d);
 }
 
 int use_library(void *which)

@@ -1,0 +1,123 @@
+package nvmlemulator_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// gpm are two samples of an instance's counters, and what stands between them.
+type gpm struct {
+	*machine
+	one, two nvml.GpmSample
+}
+
+func newGPM(m *machine) gpm {
+	m.Helper()
+	g := gpm{machine: m}
+	for _, s := range []*nvml.GpmSample{&g.one, &g.two} {
+		var ret nvml.Return
+		*s, ret = m.GpmSampleAlloc()
+		m.want(ret, nvml.SUCCESS, "GpmSampleAlloc")
+		m.Cleanup(func() { (*s).Free() })
+	}
+	return g
+}
+
+// metric is one metric between the samples, with its own return code.
+func (g gpm) metric(id nvml.GpmMetricId) (float64, nvml.Return) {
+	g.Helper()
+	get := nvml.GpmMetricsGetType{NumMetrics: 1, Sample1: g.one, Sample2: g.two}
+	get.Metrics[0].MetricId = uint32(id)
+	g.want(g.GpmMetricsGet(&get), nvml.SUCCESS, "GpmMetricsGet")
+	return get.Metrics[0].Value, nvml.Return(get.Metrics[0].NvmlReturn)
+}
+
+// The utilisation of an instance is what its processes say, together at most all of it; the instance beside it has its own.
+func TestGPM(t *testing.T) {
+	m := newMachine(t, "--board", "H100-80GB")
+	d := m.device(0)
+	support, ret := d.GpmQueryDeviceSupport()
+	m.want(ret, nvml.SUCCESS, "GpmQueryDeviceSupport")
+	if support.IsSupportedDevice != 1 {
+		t.Errorf("support: %+v", support)
+	}
+	_, _, uuid := m.carve(d, "1g.10gb", 0) // GI 7
+	m.carve(d, "1g.10gb", 1)               // GI 8
+	g := newGPM(m)
+	between := func(gi int) float64 {
+		t.Helper()
+		for _, s := range []nvml.GpmSample{g.one, g.two} {
+			m.want(d.GpmMigSampleGet(gi, s), nvml.SUCCESS, "GpmMigSampleGet")
+		}
+		util, ret := g.metric(nvml.GPM_METRIC_SM_UTIL)
+		m.want(ret, nvml.SUCCESS, "SM_UTIL")
+		return util
+	}
+	if util := between(7); util != 0 {
+		t.Errorf("nobody is there: %v%%", util)
+	}
+	m.running(m.cuda(uuid, "--util", "0.37", "--seconds", "3600", "--print"))
+	if util := between(7); math.Abs(util-37) > 0.01 {
+		t.Errorf("one process of 0.37: %v%%", util)
+	}
+	if util := between(8); util != 0 {
+		t.Errorf("the other instance: %v%%", util)
+	}
+	m.running(m.cuda(uuid, "--util", "0.9", "--seconds", "3600", "--print"))
+	if util := between(7); util != 100 {
+		t.Errorf("0.37 and 0.9 together: %v%%", util)
+	}
+	if _, ret := g.metric(nvml.GPM_METRIC_DRAM_BW_UTIL); ret != nvml.ERROR_NOT_SUPPORTED {
+		t.Errorf("a metric that is not emulated: %v", ret)
+	}
+
+	m.want(d.GpmMigSampleGet(9, g.two), nvml.ERROR_NOT_FOUND, "sample of an instance that is not there")
+	m.want(d.GpmMigSampleGet(8, g.two), nvml.SUCCESS, "sample of the other instance")
+	get := nvml.GpmMetricsGetType{NumMetrics: 1, Sample1: g.one, Sample2: g.two}
+	m.want(m.GpmMetricsGet(&get), nvml.ERROR_INVALID_ARGUMENT, "metrics of samples of two instances")
+	m.ctl("lose", "0")
+	m.want(d.GpmMigSampleGet(7, g.one), nvml.ERROR_GPU_IS_LOST, "sample of a lost GPU")
+}
+
+// GPM came with Hopper.
+func TestNoGPM(t *testing.T) {
+	for _, board := range []string{"A30-24GB", "A100-40GB", "A100-80GB"} {
+		m := newMachine(t, "--board", board)
+		d := m.device(0)
+		support, ret := d.GpmQueryDeviceSupport()
+		m.want(ret, nvml.SUCCESS, "GpmQueryDeviceSupport")
+		if support.IsSupportedDevice != 0 {
+			t.Errorf("%s: %+v", board, support)
+		}
+		m.want(d.GpmMigSampleGet(7, newGPM(m).one), nvml.ERROR_NOT_SUPPORTED, "GpmMigSampleGet on "+board)
+	}
+}
+
+// What cannot be asked is refused.
+func TestGPMArguments(t *testing.T) {
+	m := newMachine(t, "--board", "H100-80GB")
+	d := m.device(0)
+	m.carve(d, "1g.10gb", 0)
+	g := newGPM(m)
+	get := nvml.GpmMetricsGetType{NumMetrics: 1, Sample1: g.one, Sample2: g.two}
+	m.want(m.GpmMetricsGet(&get), nvml.ERROR_INVALID_ARGUMENT, "samples that were never taken")
+	for _, s := range []nvml.GpmSample{g.one, g.two} {
+		m.want(d.GpmMigSampleGet(7, s), nvml.SUCCESS, "GpmMigSampleGet")
+	}
+	m.want(m.GpmMetricsGetV(&get).V1(), nvml.SUCCESS, "version 1")
+	get.NumMetrics = uint32(nvml.GPM_METRIC_MAX) + 1
+	m.want(m.GpmMetricsGet(&get), nvml.ERROR_INVALID_ARGUMENT, "more metrics than there is room for")
+}
+
+// An option that is none.
+func TestUtilOption(t *testing.T) {
+	m := newMachine(t, "--board", "H100-80GB")
+	_, _, uuid := m.carve(m.device(0), "1g.10gb", 0)
+	for _, util := range []string{"1.1", "-0.1", "nan", "x", ""} {
+		if out, status := m.exit(m.cuda(uuid, "--util", util)); status != 2 || out == "" {
+			t.Errorf("--util %q: exit status %d\n%s", util, status, out)
+		}
+	}
+}

@@ -1,0 +1,317 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"caelum/internal/predict"
+	"caelum/internal/slurm"
+)
+
+// dbd is slurmdbd in memory, as sacct and sacctmgr of 22.05.8 show it.
+type dbd struct {
+	mu      sync.Mutex
+	records map[uint32][]slurm.Record
+	away    error
+	calls   int
+	refused int    // writes that were none of the newest record, or of one that is not over
+	wrote   func() // runs after each write, without the lock
+}
+
+func newDBD() *dbd { return &dbd{records: map[uint32][]slurm.Record{}} }
+
+func (d *dbd) RecordsOf(_ context.Context, _ slurm.AccountingField, job uint32) ([]slurm.Record, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.calls++
+	switch {
+	case d.away != nil:
+		return nil, d.away
+	case d.records[job] == nil:
+		return nil, errors.New("no such job")
+	}
+	return slices.Clone(d.records[job]), nil
+}
+
+func (d *dbd) SetAccounting(_ context.Context, r slurm.Record, _ slurm.AccountingField, text string) error {
+	d.mu.Lock()
+	d.calls++
+	err := d.away
+	records := d.records[r.ID]
+	newest := &records[len(records)-1]
+	switch {
+	case err != nil:
+	case newest.Start != r.Start || newest.End.IsZero():
+		d.refused++
+		err = errors.New("not the newest record, or not over")
+	case strings.HasPrefix(text, "Another"):
+		err = slurm.ErrSpoils
+	default:
+		newest.Text = strings.ToLower(text)
+	}
+	d.mu.Unlock()
+	if d.wrote != nil && err == nil {
+		d.wrote()
+	}
+	return err
+}
+
+func (d *dbd) text(job uint32) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.records[job][len(d.records[job])-1].Text
+}
+
+// began is when the runs of these tests did.
+var began = time.Unix(1795339216, 0)
+
+// runs is a record of a run that lasts, completed one of a run that is over.
+func runs(job uint32, start time.Time, text string) slurm.Record {
+	return slurm.Record{ID: job, State: "RUNNING", Start: start, Text: text}
+}
+
+func completed(job uint32, text string) []slurm.Record {
+	return []slurm.Record{{ID: job, State: "COMPLETED", Start: began, End: began.Add(time.Minute), Text: text}}
+}
+
+// notes is an agent of a node that has nothing but a repository, slurmdbd and a clock.
+func notes(node string, d *dbd, now *time.Time) (*Agent, *memory) {
+	repo := newMemory()
+	log := logrus.New()
+	log.SetLevel(logrus.PanicLevel)
+	a := &Agent{
+		cfg: Config{Node: node, AccountingField: string(slurm.AdminComment)}, log: logrus.NewEntry(log), now: func() time.Time { return *now }, repo: repo, accounting: d,
+		toRecord: make(chan struct{}, 1),
+	}
+	return a, repo
+}
+
+func ran(node string, job uint32) predict.Run {
+	return predict.Run{Job: job, Node: node, Board: "a100", Profile: "2g.10gb", Slices: 1, Start: began.Unix(), Seconds: 60, Samples: 60, PeakMiB: 5321, HighMiB: 5100, MedianMiB: 4800, Util: -1}
+}
+
+// A run becomes known when slurmdbd says how it ended, written behind what stands in its record, and recorded when a later look finds it there.
+func TestRecorder(t *testing.T) {
+	ctx := context.Background()
+	now := time.Unix(1795339300, 0)
+	const others = `other's {"text": 1}  two blanks`
+	d := newDBD()
+	d.records[7] = []slurm.Record{runs(7, began.Add(time.Second), others)}
+	a, repo := notes("n1", d, &now)
+	r := ran("n1", 7)
+	if err := repo.Ended(r, now); err != nil {
+		t.Fatal(err)
+	}
+	step := func(wantWaiting int, wantState string) {
+		t.Helper()
+		if wait := a.recordDue(ctx); wait <= 0 || wait > longestPause {
+			t.Errorf("the next look is in %v", wait)
+		}
+		now = now.Add(longestPause)
+		if n, _ := repo.Waiting(); n != wantWaiting || repo.kept()[0].State != wantState {
+			t.Errorf("%d wait and the state is %q, want %d and %q", n, repo.kept()[0].State, wantWaiting, wantState)
+		}
+	}
+	step(1, "")
+	d.records[7][0].State, d.records[7][0].Exit, d.records[7][0].End = "CANCELLED", 3, now
+	step(1, "CANCELLED")
+	want := others + " " + strings.ToLower(r.Summary())
+	if got := d.text(7); got != want {
+		t.Errorf("written: %q, want %q", got, want)
+	}
+	if a.waiting.Load() != 1 {
+		t.Error("written counts as recorded before anybody has seen it")
+	}
+	step(0, "CANCELLED")
+	calls := d.calls
+	step(0, "CANCELLED")
+	if d.calls != calls || d.text(7) != want || repo.kept()[0].Exit != 3 || a.waiting.Load() != 0 {
+		t.Errorf("%d calls after it was recorded, %q, %+v", d.calls-calls, d.text(7), repo.kept()[0])
+	}
+}
+
+// A requeued job has a record for each of its runs, and only the newest can be written, when it is over. How a run ended stands in its own, whose time the node's clock may miss by
+// a little; an older job of the same id is none of them.
+func TestRecorderRequeued(t *testing.T) {
+	ctx := context.Background()
+	now := time.Unix(1795339300, 0)
+	d := newDBD()
+	first, second := ran("n1", 7), ran("n1", 7)
+	second.Restart, second.Start = 1, began.Add(5*time.Minute).Unix()
+	d.records[7] = []slurm.Record{
+		{ID: 7, State: "FAILED", Start: began.Add(-1000 * time.Hour), End: began.Add(-999 * time.Hour), Text: "another job"},
+		{ID: 7, State: "REQUEUED", Start: began.Add(-2 * time.Second), End: now},
+		runs(7, began.Add(5*time.Minute), "again"),
+	}
+	a, repo := notes("n1", d, &now)
+	if err := repo.Ended(first, now); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		a.recordDue(ctx)
+		now = now.Add(longestPause)
+	}
+	if n, _ := repo.Waiting(); n != 1 || d.text(7) != "again" || repo.kept()[0].State != "REQUEUED" {
+		t.Errorf("while the second run lasts: %d wait, %q, %+v", n, d.text(7), repo.kept()[0])
+	}
+	d.records[7][2].State, d.records[7][2].End = "COMPLETED", now
+	if err := repo.Ended(second, now); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		a.recordDue(ctx)
+		now = now.Add(longestPause)
+	}
+	words := strings.Fields(d.text(7))
+	if n, _ := repo.Waiting(); n != 0 || len(words) != 3 || strings.Contains(words[1], "restart=") || !strings.Contains(words[2], "restart=1") || repo.kept()[1].State != "COMPLETED" {
+		t.Errorf("%d wait, %q, %+v", n, d.text(7), repo.kept())
+	}
+	if d.refused != 0 {
+		t.Errorf("%d writes were refused", d.refused)
+	}
+	if d.records[7][0].Text != "another job" {
+		t.Errorf("an older job's record: %q", d.records[7][0].Text)
+	}
+}
+
+// What another tool keeps in the field, and sacctmgr would change, stays; the run is known, and nobody comes back to it.
+func TestRecorderSpoilsNothing(t *testing.T) {
+	now := time.Unix(1795339300, 0)
+	d := newDBD()
+	d.records[7] = completed(7, "Another tool's")
+	a, repo := notes("n1", d, &now)
+	if err := repo.Ended(ran("n1", 7), now); err != nil {
+		t.Fatal(err)
+	}
+	a.recordDue(context.Background())
+	if n, _ := repo.Waiting(); n != 0 || d.text(7) != "Another tool's" || repo.kept()[0].State != "COMPLETED" {
+		t.Errorf("%d wait, %q, %+v", n, d.text(7), repo.kept()[0])
+	}
+}
+
+// With accounting_field none the end is asked for, and nothing is written.
+func TestRecorderWritesNothing(t *testing.T) {
+	now := time.Unix(1795339300, 0)
+	d := newDBD()
+	d.records[7] = []slurm.Record{{ID: 7, State: "FAILED", Exit: 1, Start: began, End: now, Text: "x"}}
+	a, repo := notes("n1", d, &now)
+	a.cfg.AccountingField = NoField
+	if err := repo.Ended(ran("n1", 7), now); err != nil {
+		t.Fatal(err)
+	}
+	a.recordDue(context.Background())
+	if n, _ := repo.Waiting(); n != 0 || d.text(7) != "x" || repo.kept()[0].State != "FAILED" {
+		t.Errorf("%d wait, %q, %+v", n, d.text(7), repo.kept()[0])
+	}
+}
+
+// While slurmdbd is away each run is tried again after pauses that grow, one call at a time, and given up after 30 days of them; the run itself is kept.
+func TestRecorderRetries(t *testing.T) {
+	ctx := context.Background()
+	now := time.Unix(1795339300, 0)
+	d := newDBD()
+	d.records[7], d.records[8] = completed(7, ""), completed(8, "")
+	d.away = errors.New("slurmdbd: connection refused")
+	a, repo := notes("n1", d, &now)
+	for _, job := range []uint32{7, 8} {
+		if err := repo.Ended(ran("n1", job), now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if wait := a.recordDue(ctx); wait != firstPause || d.calls != 1 {
+		t.Errorf("%d calls at once to a slurmdbd that is away, and the next after %v", d.calls, wait)
+	}
+	for range 30 {
+		a.recordDue(ctx)
+		now = now.Add(20 * time.Minute)
+	}
+	if n, _ := repo.Waiting(); n != 2 || d.calls > 60 {
+		t.Errorf("%d wait after %d calls in 10 h", n, d.calls)
+	}
+	d.away = nil
+	for range 4 {
+		now = now.Add(longestPause)
+		a.recordDue(ctx)
+	}
+	if n, _ := repo.Waiting(); n != 0 || !strings.Contains(d.text(7), "caelum:run=n1,") || !strings.Contains(d.text(8), "caelum:run=n1,") {
+		t.Errorf("%d wait after slurmdbd has come back: %q, %q", n, d.text(7), d.text(8))
+	}
+
+	d.away = errors.New("not allowed")
+	if err := repo.Ended(ran("n1", 9), now); err != nil {
+		t.Fatal(err)
+	}
+	since := now
+	for n := 1; n > 0 && now.Sub(since) < 60*24*time.Hour; n, _ = repo.Waiting() {
+		a.recordDue(ctx)
+		next, _, _ := repo.Next()
+		if next.After(now) {
+			now = next
+		}
+	}
+	if days := now.Sub(since).Hours() / 24; days < 15 || days > 31 || len(repo.kept()) != 3 {
+		t.Errorf("given up after %.1f days, %d runs kept", days, len(repo.kept()))
+	}
+}
+
+// Two nodes' agents that write one job's field at the same moment overwrite one another; both summaries stand there in the end.
+func TestTwoRecorders(t *testing.T) {
+	ctx := context.Background()
+	now := time.Unix(1795339300, 0)
+	d := newDBD()
+	d.records[7] = completed(7, "kept")
+	one, r1 := notes("n1", d, &now)
+	two, r2 := notes("n2", d, &now)
+	for node, repo := range map[string]*memory{"n1": r1, "n2": r2} {
+		if err := repo.Ended(ran(node, 7), now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// What the first writes is lost: the second has read before that, and writes after it.
+	lost := false
+	d.wrote = func() {
+		if !lost {
+			lost = true
+			d.mu.Lock()
+			d.records[7][0].Text = strings.ToLower(predict.WithSummary("kept", ran("n2", 7)))
+			d.mu.Unlock()
+		}
+	}
+	for range 6 {
+		one.recordDue(ctx)
+		two.recordDue(ctx)
+		now = now.Add(time.Minute)
+	}
+	if got := d.text(7); !lost || !strings.HasPrefix(got, "kept ") || strings.Count(got, "caelum:run=") != 2 || !strings.Contains(got, "caelum:run=n1,") || !strings.Contains(got, "caelum:run=n2,") {
+		t.Errorf("%q", got)
+	}
+	for node, repo := range map[string]*memory{"n1": r1, "n2": r2} {
+		if n, _ := repo.Waiting(); n != 0 {
+			t.Errorf("%s: still waits", node)
+		}
+	}
+}
+
+// Pauses grow from seconds to an hour and are drawn, so that two agents part.
+func TestBackoff(t *testing.T) {
+	for tries, most := range map[int]time.Duration{0: firstPause, 3: 8 * firstPause, 10: longestPause, 700: longestPause} {
+		seen := map[time.Duration]bool{}
+		for range 20 {
+			d := backoff(tries)
+			if d <= most/2-1 || d > most {
+				t.Errorf("after %d tries: %v, want between %v and %v", tries, d, most/2, most)
+			}
+			seen[d] = true
+		}
+		if len(seen) < 2 {
+			t.Errorf("after %d tries always %v", tries, seen)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package gpu_test
+
+import (
+	"bufio"
+	"errors"
+	"math"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"caelum/internal/gpu"
+	"caelum/internal/gpu/gputest"
+)
+
+// compute runs a process on a MIG device, and answers when it holds what it was told to.
+func compute(t testing.TB, node *gputest.Node, uuid string, args ...string) (end func()) {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(node.Build(), "cuda-process"), append(args, "--seconds", "3600", "--print")...)
+	cmd.Env = append(cmd.Environ(), "CUDA_VISIBLE_DEVICES="+uuid)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	end = func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	}
+	t.Cleanup(end)
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatalf("cuda-process: %v", err)
+	}
+	return end
+}
+
+// metered makes an instance and a meter of it.
+func metered(t testing.TB, node *gputest.Node, profile string, start int) (gpu.Instance, gpu.Meter) {
+	t.Helper()
+	in, err := node.Create(0, profile, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := node.Meter(0, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	return in, m
+}
+
+func discovered(t testing.TB, board string) *gputest.Node {
+	t.Helper()
+	node := gputest.New(t, board, 1)
+	if _, err := node.GPUs(); err != nil {
+		t.Fatal(err)
+	}
+	return node
+}
+
+// until reads until the memory in use is so much: a process takes it shortly after it holds its device.
+func until(t testing.TB, m gpu.Meter, mib float64) gpu.Use {
+	t.Helper()
+	for before := -1.0; ; {
+		use, err := m.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if use.MemoryMiB == mib {
+			return use
+		}
+		if use.MemoryMiB < before || use.MemoryMiB > mib {
+			t.Fatalf("%v MiB after %v, on the way to %v", use.MemoryMiB, before, mib)
+		}
+		before = use.MemoryMiB
+	}
+}
+
+// Each instance has its own memory, wherever its MIG device stands among the others as they come and go; an A100 tells no utilisation.
+func TestMeterMemory(t *testing.T) {
+	node := discovered(t, "A100-40GB")
+	front, _ := metered(t, node, "1g.5gb", 0)
+	a, ma := metered(t, node, "1g.5gb", 1)
+	b, mb := metered(t, node, "2g.10gb", 2)
+	compute(t, node, a.UUID, "--memory", "700", "--util", "0.5")
+	compute(t, node, b.UUID, "--memory", "5000")
+	until(t, ma, 700)
+	until(t, mb, 5000)
+	if err := node.Destroy(0, front.GI); err != nil {
+		t.Fatal(err)
+	}
+	for m, want := range map[gpu.Meter]float64{ma: 700, mb: 5000} {
+		if use, err := m.Read(); err != nil || use.MemoryMiB != want || use.Util != -1 {
+			t.Errorf("after another instance has gone: %+v, %v, want %v MiB and no utilisation", use, err, want)
+		}
+	}
+}
+
+// Hopper counts: from the second reading on the share of busy SMs is told.
+func TestMeterUtil(t *testing.T) {
+	node := discovered(t, "H100-80GB")
+	in, m := metered(t, node, "1g.10gb", 0)
+	if use, err := m.Read(); err != nil || use.Util != -1 {
+		t.Errorf("the first reading: %+v, %v", use, err)
+	}
+	if use, err := m.Read(); err != nil || use.Util != 0 {
+		t.Errorf("nobody is there: %+v, %v", use, err)
+	}
+	end := compute(t, node, in.UUID, "--util", "0.37")
+	if use, err := m.Read(); err != nil || math.Abs(use.Util-0.37) > 1e-4 {
+		t.Errorf("one process of 0.37: %+v, %v", use, err)
+	}
+	// Counters that cannot be read leave the memory, and a gap of two readings.
+	node.Emulator(t, "fault", "add", "--call", "GPM", "--error", "UNKNOWN")
+	for _, want := range []float64{-1, -1, 0.37} {
+		if use, err := m.Read(); err != nil || math.Abs(use.Util-want) > 1e-4 {
+			t.Errorf("%+v, %v, want %v", use, err, want)
+		}
+	}
+	// A meter holds nothing that keeps an instance from being destroyed.
+	end()
+	if err := node.Destroy(0, in.GI); err != nil {
+		t.Error(err)
+	}
+}
+
+// A meter outlives neither its instance, also if another one stands in its place, nor its GPU.
+func TestMeterOfWhatIsGone(t *testing.T) {
+	node := discovered(t, "H100-80GB")
+	in, m := metered(t, node, "1g.10gb", 0)
+	if err := node.Destroy(0, in.GI); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Read(); !errors.Is(err, gpu.ErrNotFound) {
+		t.Errorf("a destroyed instance: %v", err)
+	}
+	if again, _ := metered(t, node, "1g.10gb", 0); again.GI != in.GI {
+		t.Fatalf("%+v", again)
+	}
+	if _, err := m.Read(); !errors.Is(err, gpu.ErrNotFound) {
+		t.Errorf("another instance in its place: %v", err)
+	}
+	node.Emulator(t, "lose", "0")
+	if _, err := m.Read(); !errors.Is(err, gpu.ErrLost) {
+		t.Errorf("a lost GPU: %v", err)
+	}
+	if _, err := node.Meter(7, in); !errors.Is(err, gpu.ErrNotFound) {
+		t.Errorf("a GPU that is not there: %v", err)
+	}
+}
+
+// cpu is the processor time of this process so far.
+func cpu(b *testing.B) time.Duration {
+	var r unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
+
+// What a reading of a slice costs in processor time, as a share of a core at one a second too. The emulator's calls open, lock and read a file each.
+func BenchmarkMeter(b *testing.B) {
+	for board, profile := range map[string]string{"A100-40GB": "1g.5gb", "H100-80GB": "1g.10gb"} {
+		b.Run(board, func(b *testing.B) {
+			node := discovered(b, board)
+			in, m := metered(b, node, profile, 6)
+			compute(b, node, in.UUID, "--memory", "700", "--util", "0.5")
+			b.ReportAllocs()
+			before := cpu(b)
+			for b.Loop() {
+				if _, err := m.Read(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			seconds := (cpu(b) - before).Seconds() / float64(b.N)
+			b.ReportMetric(1e6*seconds, "µs-cpu/slice")
+			b.ReportMetric(100*seconds, "%core/slice")
+		})
+	}
+}
