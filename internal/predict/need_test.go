@@ -2,6 +2,7 @@ package predict
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -74,6 +75,10 @@ func past(t *testing.T, lines string) (runs []Run) {
 		r := Run{Job: uint32(k + 1), Node: "n1", Board: "a100", Profile: w[0], Slices: 1, State: w[1], PeakMiB: decimal(t, w[2]), Seconds: 3600, Samples: 3600, Util: -1}
 		for _, more := range w[3:] {
 			name, value, _ := strings.Cut(more, "=")
+			if name == "board" {
+				r.Board = value
+				continue
+			}
 			v := decimal(t, value)
 			switch name {
 			case "median":
@@ -215,6 +220,26 @@ func TestKilledGetsMore(t *testing.T) {
 			if more := board.Profiles[k].Memory() > p.Memory(); more == largest {
 				t.Errorf("%s: %s after %s", b.Name, given, p.Name)
 			}
+		}
+	}
+}
+
+// The margin: what is believed of one run, half of what runs change by, and never more than the site's.
+func TestScatter(t *testing.T) {
+	site := Site{Margin: 0.1, Quantile: 0.5}
+	for _, c := range []struct {
+		peaks []float64
+		want  float64
+	}{
+		{[]float64{1000}, 0.1},
+		{[]float64{1000, 1000, 1000, 1000}, 0},
+		{[]float64{1000, 1210, 1000, 1210}, 0.1},
+		{[]float64{1000, 1102.5, 1000, 1102.5, 1000}, 0.05},
+		{[]float64{1000, 4000, 1000, 4000, 1000, 4000}, 0.1},
+		{[]float64{0, 0, 0, 0}, 0},
+	} {
+		if got := scatter(c.peaks, site); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%v: %v, want %v", c.peaks, got, c.want)
 		}
 	}
 }
