@@ -13,7 +13,7 @@ export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X caelum/internal/agent.Version=$(VERSION)
 
-.PHONY: all demo test bench fuzz unit e2e lint prerequisites install clean FORCE
+.PHONY: all demo test bench learn fuzz unit e2e lint prerequisites install clean FORCE
 all: $(B)/caelumd $(B)/caelum plugin emulator
 
 prerequisites:
@@ -43,13 +43,20 @@ bench: prerequisites
 	$(GO) build -trimpath -buildvcs=false -o $(B)/devcluster-bench ./contrib/devcluster/bench
 	$(B)/devcluster-bench
 
+# What is learnt from earlier runs, against simple rules; no devcluster, and figures are in docs/results.md. MISO is the path of that paper's step times.
+MISO ?=
+learn:
+	$(GO) run ./contrib/learn population
+	$(GO) run ./contrib/learn runtimes
+	if test -n "$(MISO)"; then $(GO) run ./contrib/learn miso "$(MISO)"; fi
+
 # The inputs that others write, and plans; FUZZTIME seconds each (docs/results.md, "Fuzzing"). What it has found is among the cases
 # of the ordinary tests.
 FUZZTIME ?= 3600
 fuzz: prerequisites
 	@command -v clang >/dev/null || { echo "clang is needed: apt-get install clang"; exit 1; }
 	for f in internal/api:FuzzServer internal/agent:FuzzAgent contrib/job_submit:FuzzTable contrib/job_submit:FuzzSubmit contrib/job_submit:FuzzModify \
-		internal/mig:FuzzParse internal/place:FuzzPlan internal/trace:FuzzSacct; do \
+		internal/mig:FuzzParse internal/place:FuzzPlan internal/trace:FuzzSacct internal/predict:FuzzSummaries; do \
 		$(GO) test ./$${f%:*} -run '^$$' -fuzz "^$${f#*:}\$$" -parallel=1 -fuzztime=$(FUZZTIME)s -fuzzminimizetime=50x || exit 1; done
 	$(MAKE) -C spank/fuzz fuzz B=$(B) FUZZTIME=$(FUZZTIME)
 	$(MAKE) -C contrib/nvml-emulator/fuzz fuzz B=$(B) FUZZTIME=$(FUZZTIME)

@@ -140,14 +140,14 @@ func (b *Board) AsMuch(name string, of Layout) (string, bool) {
 	if p, ok := b.ProfileIndex(name); ok && b.ofProfile[p]&of != 0 {
 		return name, true
 	}
-	compute, gb := claims(name)
+	compute, gb := Claims(name)
 	if compute == 0 || !Plain(Profile{Name: name}) {
 		return "", false
 	}
 	best := -1
 	for k := range b.Profiles {
 		p := &b.Profiles[k]
-		if c, m := claims(p.Name); !Plain(*p) || b.ofProfile[k]&of == 0 || c < compute || m < gb {
+		if c, m := Claims(p.Name); !Plain(*p) || b.ofProfile[k]&of == 0 || c < compute || m < gb {
 			continue
 		}
 		if best < 0 || cmp.Or(cmp.Compare(p.Size, b.Profiles[best].Size), cmp.Compare(p.Compute, b.Profiles[best].Compute)) < 0 {

@@ -40,9 +40,9 @@ func (p Profile) Memory() float64 {
 	return math.Floor(0.88 * 1024 * gb)
 }
 
-// claims is what a profile's name says: 2g.10gb is two compute slices and 10 GB. Names are the same under every driver where sizes in MiB are not; both are 0
+// Claims is what a profile's name says: 2g.10gb is two compute slices and 10 GB. Names are the same under every driver where sizes in MiB are not; both are 0
 // in a name that says nothing.
-func claims(name string) (compute int, gb float64) {
+func Claims(name string) (compute int, gb float64) {
 	if n, _ := fmt.Sscanf(name, "%dg.%fgb", &compute, &gb); n != 2 {
 		return 0, 0
 	}

@@ -1,6 +1,13 @@
 package predict
 
-import "testing"
+import (
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
 
 // TestSummary: what a summary says is read back, whatever stands around it.
 func TestSummary(t *testing.T) {
@@ -16,4 +23,101 @@ func TestSummary(t *testing.T) {
 	if got := Summaries(record + " caelum:run=forged"); len(got) != 1 || got[0] != r {
 		t.Errorf("%+v", got)
 	}
+}
+
+// drawSummarized is a run as a summary can say it.
+func drawSummarized(t *rapid.T) Run {
+	whole := func(name string, most int) float64 { return float64(rapid.IntRange(0, most).Draw(t, name)) }
+	r := Run{
+		Node: rapid.StringMatching(`[a-z][a-z0-9.-]{0,8}`).Draw(t, "node"), Profile: rapid.SampledFrom([]string{"1g.5gb", "7g.40gb", "1g.5gb+me", "1g.5gb-me", "4g.71gb+gfx"}).Draw(t, "profile"),
+		Board: rapid.SampledFrom([]string{"a100", "h100", "rtx_pro_6000"}).Draw(t, "board"), Slices: rapid.IntRange(1, 8).Draw(t, "slices"),
+		Start: rapid.Int64Range(1, 4e9).Draw(t, "start"), Seconds: whole("seconds", 1e7), Samples: rapid.IntRange(0, 3).Draw(t, "samples"),
+		Restart: rapid.IntRange(0, 2).Draw(t, "restart"), Util: -1,
+	}
+	if r.Samples > 0 {
+		r.PeakMiB, r.HighMiB, r.MedianMiB = whole("peak", 200000), whole("high", 200000), whole("median", 200000)
+		if percent := rapid.IntRange(-1, 100).Draw(t, "util"); percent >= 0 {
+			r.Util = float64(percent) / 100
+		}
+	}
+	return r
+}
+
+// Every run is read back from its summary as it was; a record of several has them all, in their order, and none twice.
+func TestSummaryRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		runs := rapid.SliceOfNDistinct(rapid.Custom(drawSummarized), 1, 5, func(r Run) [2]any { return [2]any{r.Node, r.Start} }).Draw(t, "runs")
+		record := ""
+		for _, r := range runs {
+			record = WithSummary(record, r)
+		}
+		for k, got := range Summaries(record) {
+			if math.Abs(got.Util-runs[k].Util) > 1e-12 {
+				t.Fatalf("utilisation %v of %v", got.Util, runs[k].Util)
+			}
+			got.Util = runs[k].Util
+			if got != runs[k] {
+				t.Fatalf("%+v, want %+v", got, runs[k])
+			}
+		}
+		if n := len(Summaries(record)); n != len(runs) {
+			t.Fatalf("%d of %d runs in %q", n, len(runs), record)
+		}
+	})
+}
+
+// Other tools' text stays byte for byte, in front of the summaries, and a run's later summary takes the place of its earlier one.
+func TestSummaryKeepsText(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringOf(rapid.SampledFrom([]rune("ab:=,\n\t \"'\\;é"))).Draw(t, "text")
+		text = strings.TrimLeft(text, " ")
+		r := drawSummarized(t)
+		record := WithSummary(text, r)
+		if !strings.HasPrefix(record, text) || !strings.HasSuffix(record, r.Summary()) {
+			t.Fatalf("%q became %q", text, record)
+		}
+		longer := r
+		longer.Seconds += 60
+		if got, want := WithSummary(record, longer), WithSummary(text, longer); got != want {
+			t.Fatalf("%q, want %q", got, want)
+		}
+	})
+}
+
+// What is not a summary is left out, and what stands beside it is read.
+func TestSummaryMalformed(t *testing.T) {
+	const good = "caelum:run=n1,1g.5gb,a100,at=1,ran=2s"
+	for _, bad := range []string{
+		"", "n1", "n1,1g.5gb,a100", ",1g.5gb,a100,at=1,ran=2s", "n1,,a100,at=1,ran=2s", "n1,1g.5gb,,at=1,ran=2s", "n1,1g.5gb,a100,at=1", "n1,1g.5gb,a100,ran=2s",
+		"n1,1g.5gb,a100,at=0,ran=2s", "n1,1g.5gb,a100,at=-1,ran=2s", "n1,1g.5gb,a100,at=1,ran=2", "n1,1g.5gb,a100,at=1,ran=NaNs", "n1,1g.5gb,a100,at=1,ran=-2s",
+		"n1,1g.5gb,a100,at=1,ran=1e99s", "n1,1g.5gb,a100,at=1,ran=Infs", "n1,1g.5gb,a100,at=1,ran=2s,peak=3M", "n1,1g.5gb,a100,at=1,ran=2s,samples=3", "n1,1g.5gb,a100,at=1,at=1,ran=2s",
+		"n1,1g.5gb,a100,at=1,ran=2s,peak=1M,util=101%,samples=3", "n1,1g.5gb,a100,at=1,ran=2s,restart=-1", "n1,1g.5gb,a100,at=1,ran=2s,what",
+	} {
+		if got := Summaries(good + " caelum:run=" + bad + " " + good); len(got) != 2 {
+			t.Errorf("%q: %d summaries", bad, len(got))
+		}
+	}
+	if got := Summaries(good + ",new=thing"); len(got) != 1 {
+		t.Error("what a later version says beside is not passed over")
+	}
+}
+
+// FuzzSummaries: whatever stands in a record, what is read makes sense and is said again in the same words.
+func FuzzSummaries(f *testing.F) {
+	f.Add("caelum:run=n1,2g.10gbx2,a100,at=1795339216,ran=3590s,peak=5321M,p95=5100M,median=4800M,util=37%,samples=3589,restart=1")
+	f.Add("x caelum:run=n1,1g.5gb,a100,at=1,ran=0.5s caelum:run=,,,")
+	f.Fuzz(func(t *testing.T, record string) {
+		for _, r := range Summaries(record) {
+			if r.Node == "" || r.Slices < 1 || r.Start < 1 || !(r.Seconds >= 0) || !(r.PeakMiB >= 0) || r.Util > 1 || r.Samples < 0 {
+				t.Fatalf("%+v of %q", r, record)
+			}
+			again := Summaries(r.Summary())
+			if len(again) != 1 || !reflect.DeepEqual(Summaries(again[0].Summary()), again) {
+				t.Fatalf("%+v is said as %s", r, r.Summary())
+			}
+			if n, _ := Predict(History{Runs: []Run{r}}, DefaultSite); n.PeakMiB < r.PeakMiB && r.Samples > 0 {
+				t.Fatalf("%v MiB of %v", n.PeakMiB, r.PeakMiB)
+			}
+		}
+	})
 }

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+
+	"caelum/internal/predict"
+)
+
+const (
+	works = 2000
+	users = 200
+	tries = 5 // how often a run is tried anew that was killed
+)
+
+// score is how a rule did with repeats: runs of a key that had one before.
+type score struct {
+	repeats, tight, killed int     // tight: in the tightest profile that was enough
+	needed, given          float64 // MiB
+}
+
+func (s *score) add(o score) {
+	s.repeats, s.tight, s.killed = s.repeats+o.repeats, s.tight+o.tight, s.killed+o.killed
+	s.needed, s.given = s.needed+o.needed, s.given+o.given
+}
+
+func (s *score) of(count int) float64 { return 100 * float64(count) / float64(max(s.repeats, 1)) }
+
+// history is one key's runs under a rule.
+type history struct {
+	rule
+	node
+	runs []predict.Run
+	job  uint32
+}
+
+// submit runs a submission, and again as long as it is killed for memory.
+func (h *history) submit(w work, s submission) (first score) {
+	first = score{repeats: 1, needed: s.peak}
+	for try := range tries {
+		profile := h.choose(h.node, h.runs)
+		memory := h.memory(profile)
+		h.job++
+		r, dead := w.run(s, h.job, profile, memory)
+		if try == 0 {
+			first.given = memory
+			if memory == h.memory(h.tightest(s.peak)) {
+				first.tight = 1
+			}
+		}
+		if dead && h.told {
+			r.State, r.PeakMiB = killed, memory+1
+		}
+		h.runs = append(h.runs, r)
+		if !dead {
+			break
+		}
+		first.killed++
+	}
+	return first
+}
+
+// play runs a population under a rule; by the how many'th run of its key, from 0.
+func play(n node, r rule, seed uint64) (byRun []score) {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	people := drawUsers(rng, users)
+	for range works {
+		w := drawWork(rng, people)
+		h, script, nth := history{rule: r, node: n}, 0, 0
+		for _, s := range w.submissions(rng) {
+			if s.script != script {
+				h, script, nth = history{rule: r, node: n}, s.script, 0
+			}
+			one := h.submit(w, s)
+			if nth == len(byRun) {
+				byRun = append(byRun, score{})
+			}
+			byRun[nth].add(one)
+			nth++
+		}
+	}
+	return byRun
+}
+
+// playAll is the scores over several populations.
+func playAll(n node, r rule, seeds []uint64) (all score, byRun []score) {
+	for _, seed := range seeds {
+		for nth, s := range play(n, r, seed) {
+			if nth == len(byRun) {
+				byRun = append(byRun, score{})
+			}
+			byRun[nth].add(s)
+			if nth > 0 {
+				all.add(s)
+			}
+		}
+	}
+	return all, byRun
+}
+
+func comparePopulation(w io.Writer, seeds []uint64) error {
+	n, err := newNode()
+	if err != nil {
+		return err
+	}
+	rules := []rule{
+		wholeGPU(), simple("the last run", 1, 0), simple("the last run and 10%", 1, 0.1), simple("the highest of the last 3", 3, 0), simple("the highest of the last 6", 6, 0),
+		simple("the highest of all", 0, 0), simple("the highest of all and 10%", 0, 0.1), informed("Caelum, told who was killed", predict.DefaultSite), learned("Caelum", predict.DefaultSite),
+	}
+	var caelum []score
+	head := "rule, repeats, in the tightest profile, killed for memory, unused of the memory given, given of a GPU"
+	if err := compare(w, n, head, seeds, rules, func(_ rule, byRun []score) { caelum = byRun }); err != nil {
+		return err
+	}
+	if err := table(w, "run of its key, in the tightest profile, killed for memory", func(row func(string, ...any)) {
+		for _, nth := range []int{1, 2, 3, 4, 5, 9, 19, 39} {
+			s := caelum[nth]
+			row("%d, %.1f%%, %.2f%%", nth+1, s.of(s.tight), s.of(s.killed))
+		}
+	}); err != nil {
+		return err
+	}
+	return turns(w, n, rules)
+}
+
+// turns has works whose every k'th run needs twice as much as the others, on a slice that is too small for it: how many of 60 runs are killed.
+func turns(w io.Writer, n node, rules []rule) error {
+	head := "killed of 60 runs of which every k-th needs twice as much, k = 2, 3, 4, 5, 6, 8"
+	return table(w, head, func(row func(string, ...any)) {
+		for _, r := range rules[1:] {
+			var dead []any
+			for _, k := range []int{2, 3, 4, 5, 6, 8} {
+				h, sum := history{rule: r, node: n}, 0
+				for run := range 60 {
+					s := submission{peak: 4000, seen: 1, seconds: 3600, state: "COMPLETED", until: 1}
+					if run%k == k-1 {
+						s.peak *= 2
+					}
+					sum += h.submit(work{rise: 0.5}, s).killed
+				}
+				dead = append(dead, sum)
+			}
+			row("%s, %d, %d, %d, %d, %d, %d", append([]any{r.name}, dead...)...)
+		}
+	})
+}
+
+func tunePopulation(w io.Writer, seeds []uint64) error {
+	n, err := newNode()
+	if err != nil {
+		return err
+	}
+	var rules []rule
+	for _, window := range []int{3, 4, 5, 6, 8, 12} {
+		for _, quantile := range []float64{0.15, 0.3, 0.5} {
+			for _, margin := range []float64{0.05, 0.1} {
+				name := fmt.Sprintf("window %d quantile %g margin %g", window, quantile, margin)
+				rules = append(rules, learned(name, predict.Site{Window: window, Quantile: quantile, Margin: margin}))
+			}
+		}
+	}
+	return compare(w, n, "rule, repeats, in the tightest profile, killed for memory, unused of the memory given, given of a GPU", seeds, rules, func(rule, []score) {})
+}
+
+func compare(w io.Writer, n node, head string, seeds []uint64, rules []rule, tell func(rule, []score)) error {
+	return table(w, head, func(row func(string, ...any)) {
+		for _, r := range rules {
+			s, byRun := playAll(n, r, seeds)
+			row("%s, %d, %.2f%%, %.2f%%, %.1f%%, %.1f%%", r.name, s.repeats, s.of(s.tight), s.of(s.killed), 100*(1-s.needed/s.given), 100*s.given/float64(s.repeats)/n.memory(n.whole))
+			tell(r, byRun)
+		}
+	})
+}

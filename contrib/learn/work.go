@@ -1,0 +1,152 @@
+package main
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"caelum/internal/predict"
+)
+
+// work is one recurring piece of work: a key. How a population is drawn, which was fixed before anything was measured:
+//
+//	users      200; each has a habit of asking for 1.1 to 6 times the time that is needed (log-uniform), and works on a scale of its own
+//	peak       lognormal, median 6 GiB, sigma 1, from 0.5 to 36 GiB
+//	noise      lognormal from run to run: sigma 0.5% for 60% of the works, 3% for 30%, 12% for 10%
+//	drift      15% of the works: the peak grows or shrinks by up to 0.5% a run
+//	outliers   20% of the works: 2% of the runs need 1.2 to 2 times as much
+//	versions   30% of the works: one run in 25 is the first of a new version, with a peak exp(0.35 z) times as large; half of these have a new script,
+//	           which is a new key
+//	curve      memory rises from half of the peak to the peak within the first 2 to 100% of the run
+//	spikes     20% of the works: once a second is too rarely, what is seen is 0 to 3% below the peak
+//	chunks     a run out of memory fails at an allocation of up to 15% of its slice
+//	ends       4% of the runs fail and 2% are cancelled somewhere in between, for no reason of memory; 5% of the works are cut off by their time limits, always
+//	run time   lognormal, median an hour by sigma 1 of the user's scale and 1 of the work's, 5% from run to run for half of the works and 40% for the others
+//	limit      habit times the work's median, rounded up to the next of 10 min, 30 min, 1, 2, 4, 8, 12 h, 1, 2, 3, 4, 7 days, a run never longer
+//	recurs     20 to 60 times
+type work struct {
+	user                       int
+	level, noise, drift, spike float64 // level: MiB
+	rise, chunk                float64
+	outliers, versions         bool
+	cut                        bool
+
+	typical, jitter, limit float64 // seconds, sigma, seconds
+	runs                   int
+}
+
+// user is one of the population's.
+type user struct{ habit, scale float64 }
+
+func drawUsers(rng *rand.Rand, n int) []user {
+	all := make([]user, n)
+	for k := range all {
+		all[k] = user{1.1 * math.Pow(6/1.1, rng.Float64()), math.Exp(rng.NormFloat64())}
+	}
+	return all
+}
+
+func drawWork(rng *rand.Rand, users []user) work {
+	w := work{user: rng.IntN(len(users)), level: 0}
+	for w.level < 512 || w.level > 36<<10 {
+		w.level = 6144 * math.Exp(rng.NormFloat64())
+	}
+	switch x := rng.Float64(); {
+	case x < 0.6:
+		w.noise = 0.005
+	case x < 0.9:
+		w.noise = 0.03
+	default:
+		w.noise = 0.12
+	}
+	if rng.Float64() < 0.15 {
+		w.drift = 0.005 * (2*rng.Float64() - 1)
+	}
+	if rng.Float64() < 0.2 {
+		w.spike = 0.03
+	}
+	w.outliers, w.versions, w.cut = rng.Float64() < 0.2, rng.Float64() < 0.3, rng.Float64() < 0.05
+	w.rise, w.chunk = 0.02+0.98*rng.Float64(), 0.15*rng.Float64()
+	u := users[w.user]
+	w.typical = 3600 * u.scale * math.Exp(rng.NormFloat64())
+	w.jitter = []float64{0.05, 0.4}[rng.IntN(2)]
+	w.limit = asked(u.habit * w.typical)
+	w.runs = 20 + rng.IntN(41)
+	return w
+}
+
+// asked is the time limit that people write who think that they need so many seconds.
+func asked(seconds float64) float64 {
+	const hour, day = 3600, 24 * 3600
+	for _, round := range []float64{600, 1800, hour, 2 * hour, 4 * hour, 8 * hour, 12 * hour, day, 2 * day, 3 * day, 4 * day} {
+		if seconds <= round {
+			return round
+		}
+	}
+	return 7 * day
+}
+
+// submission is one time that a work is run.
+type submission struct {
+	script  int     // which version of the script: a key of its own
+	peak    float64 // MiB that it needs
+	seen    float64 // the share of it that is seen
+	seconds float64 // that it runs, if nothing happens
+	state   string  // how it ends if it has memory enough
+	until   float64 // the share of its run after which it ends
+}
+
+// submissions are all of a work's, in order.
+func (w work) submissions(rng *rand.Rand) []submission {
+	all := make([]submission, 0, w.runs)
+	level, script := w.level, 0
+	for k := range w.runs {
+		if w.versions && k > 0 && rng.Float64() < 1./25 {
+			level *= math.Exp(0.35 * rng.NormFloat64())
+			script += rng.IntN(2)
+		}
+		level *= 1 + w.drift
+		level = min(max(level, 512), 39<<10)
+		s := submission{script: script, peak: level * math.Exp(w.noise*rng.NormFloat64()), seen: 1 - w.spike*rng.Float64(), state: "COMPLETED", until: 1}
+		if w.outliers && rng.Float64() < 0.02 {
+			s.peak *= 1.2 + 0.8*rng.Float64()
+		}
+		s.peak = min(s.peak, 39<<10)
+		s.seconds = w.typical * math.Exp(w.jitter*rng.NormFloat64())
+		switch x := rng.Float64(); {
+		case x < 0.04:
+			s.state, s.until = "FAILED", rng.Float64()
+		case x < 0.06:
+			s.state, s.until = "CANCELLED", rng.Float64()
+		case w.cut || s.seconds >= w.limit:
+			s.state, s.seconds = "TIMEOUT", w.limit
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// run is what is seen of a submission on a slice with so much memory, and whether it was killed for want of it.
+func (w work) run(s submission, job uint32, profile string, memory float64) (r predict.Run, killed bool) {
+	r = predict.Run{Job: job, Node: "n1", Board: "a100", Profile: profile, Slices: 1, Start: int64(job), Seconds: s.until * s.seconds, State: s.state, Util: -1}
+	r.PeakMiB, r.MedianMiB = w.memory(s, s.until), w.memory(s, s.until/2)
+	if r.PeakMiB > memory {
+		killed = true
+		for s.until > 0.001 && w.memory(s, s.until) > memory*(1-w.chunk) {
+			s.until *= 0.99
+		}
+		r.State, r.Seconds = "FAILED", s.until*s.seconds
+		r.PeakMiB, r.MedianMiB = min(w.memory(s, s.until), memory*(1-w.chunk)), min(w.memory(s, s.until/2), memory)
+	}
+	r.PeakMiB *= s.seen
+	r.HighMiB = r.PeakMiB
+	r.Samples = int(r.Seconds)
+	if r.State != "COMPLETED" {
+		r.Exit = 1
+	}
+	return r, killed
+}
+
+// memory is what a run has in use after this share of it.
+func (w work) memory(s submission, share float64) float64 {
+	return s.peak * min(1, 0.5+0.5*share/w.rise)
+}

@@ -1,0 +1,245 @@
+package predict
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+	"pgregory.net/rapid"
+
+	"caelum/internal/mig"
+)
+
+// TestNeed is the notebook of the rules: histories, a run a line, and what follows from them on a few boards.
+func TestNeed(t *testing.T) {
+	datadriven.Walk(t, "testdata/need", func(t *testing.T, path string) {
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			site := DefaultSite
+			boards, fallback, own := []string{"A100-40GB"}, "7g.40gb", 0.0
+			for _, arg := range d.CmdArgs {
+				switch arg.Key {
+				case "boards":
+					boards = arg.Vals
+				case "default":
+					fallback = arg.Vals[0]
+				case "margin":
+					site.Margin = decimal(t, arg.Vals[0])
+				case "slowdown":
+					site.MaxSlowdown = decimal(t, arg.Vals[0])
+				case "limit":
+					own = decimal(t, arg.Vals[0])
+				default:
+					d.Fatalf(t, "no such argument: %s", arg.Key)
+				}
+			}
+			n, ok := Predict(History{Level: ByKey, Runs: past(t, d.Input)}, site)
+			if own > 0 {
+				n.Limit = own
+			}
+			var b strings.Builder
+			fmt.Fprintf(&b, "%s\n", n.Why)
+			for _, name := range boards {
+				board, all := plain(t, name)
+				given, fits := n.On(board, all)
+				switch {
+				case !ok:
+					given = "unknown: " + n.AtLeast(board, all, fallback)
+				case !fits:
+					given = "no profile"
+				}
+				fmt.Fprintf(&b, "%s: %.0f MiB, %s\n", name, n.PeakMiB, given)
+			}
+			if n.Busy >= 0 {
+				fmt.Fprintf(&b, "busy %.2f\n", n.Busy)
+			}
+			if d.Cmd == "time" {
+				fmt.Fprintf(&b, "on %d slices %.0f s, %.0f to %.0f", n.Compute, n.Seconds, n.Low, n.High)
+				one, _, _ := n.Takes(1)
+				fmt.Fprintf(&b, "; on 1 %.0f s\n", one)
+			}
+			return b.String()
+		})
+	})
+}
+
+// past reads a run a line: profile, state, peak, and what else is known of it.
+func past(t *testing.T, lines string) (runs []Run) {
+	for k, line := range strings.Split(strings.TrimSpace(lines), "\n") {
+		w := strings.Fields(line)
+		if len(w) == 0 {
+			continue
+		}
+		r := Run{Job: uint32(k + 1), Node: "n1", Board: "a100", Profile: w[0], Slices: 1, State: w[1], PeakMiB: decimal(t, w[2]), Seconds: 3600, Samples: 3600, Util: -1}
+		for _, more := range w[3:] {
+			name, value, _ := strings.Cut(more, "=")
+			if name == "board" {
+				r.Board = value
+				continue
+			}
+			v := decimal(t, value)
+			switch name {
+			case "median":
+				r.MedianMiB = v
+			case "ran":
+				r.Seconds = v
+			case "util":
+				r.Util = v
+			case "job":
+				r.Job = uint32(v)
+			case "samples":
+				r.Samples = int(v)
+			default:
+				t.Fatalf("no such word: %s", more)
+			}
+		}
+		runs = append(runs, r)
+	}
+	return runs
+}
+
+func decimal(t *testing.T, word string) float64 {
+	v, err := strconv.ParseFloat(word, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func plain(t testing.TB, name string) (*mig.Board, mig.Layout) {
+	b, err := mig.BoardByName(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = b.Select(mig.Plain)
+	var all mig.Layout
+	for k := range b.Profiles {
+		all |= b.OfProfile(k)
+	}
+	return b, all
+}
+
+var (
+	states   = []string{"COMPLETED", "FAILED", "CANCELLED", "CANCELLED by 1001", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", ""}
+	profiles = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
+)
+
+func drawRun(t *rapid.T) Run {
+	r := Run{
+		Job: rapid.Uint32Range(0, 40).Draw(t, "job"), State: rapid.SampledFrom(states).Draw(t, "state"), Profile: rapid.SampledFrom(profiles).Draw(t, "profile"),
+		Board: "a100", Samples: rapid.IntRange(0, 3).Draw(t, "samples"), PeakMiB: rapid.Float64Range(0, 40000).Draw(t, "peak"),
+		Seconds: rapid.Float64Range(0, 1e6).Draw(t, "seconds"), Util: rapid.SampledFrom([]float64{-1, 0, 0.3, 1}).Draw(t, "util"),
+	}
+	r.MedianMiB = r.PeakMiB * rapid.Float64Range(0, 1).Draw(t, "median")
+	return r
+}
+
+// Whatever the past: no less than what the last complete run used, no more than the most that was seen or was too little and the margin, a run time in the order
+// low, middle, high, and never fewer compute slices on offer for a stricter site.
+func TestNeedBounds(t *testing.T) {
+	board, all := plain(t, "A100-40GB")
+	rapid.Check(t, func(t *rapid.T) {
+		runs := rapid.SliceOfN(rapid.Custom(drawRun), 0, 40).Draw(t, "runs")
+		site := Site{Margin: rapid.Float64Range(0, 0.5).Draw(t, "margin")}
+		n, ok := Predict(History{Runs: runs}, site)
+		least, most, complete := 0.0, 0.0, 0
+		for _, a := range attempts(runs) {
+			if most = max(most, a.PeakMiB); a.short {
+				most = max(most, a.promised()+1)
+			}
+			if a.complete {
+				least, complete = a.PeakMiB, complete+1
+			}
+		}
+		if n.PeakMiB < least || n.PeakMiB > most*(1+site.Margin) {
+			t.Fatalf("%v MiB of what was between %v and %v", n.PeakMiB, least, most)
+		}
+		if ok != (complete > 0) || n.Runs > min(complete, 2*site.window()) {
+			t.Fatalf("%v, by %d of %d complete runs", ok, n.Runs, complete)
+		}
+		if !(n.Low <= n.Seconds && n.Seconds <= n.High) {
+			t.Fatalf("between %v and %v: %v", n.Low, n.High, n.Seconds)
+		}
+		if p, ok := n.On(board, all); ok {
+			n.MaxSlowdown = rapid.Float64Range(1, 7).Draw(t, "slowdown")
+			strict, fits := n.On(board, all)
+			if !fits || compute(t, board, strict) < compute(t, board, p) {
+				t.Fatalf("%s, but %s with a bound of %v", p, strict, n.MaxSlowdown)
+			}
+		}
+	})
+}
+
+func compute(t *rapid.T, b *mig.Board, name string) int {
+	k, ok := b.ProfileIndex(name)
+	if !ok {
+		t.Fatalf("no profile %s", name)
+	}
+	return b.Profiles[k].Compute
+}
+
+// A run that was not complete never makes the next one smaller, whenever it comes.
+func TestIncompleteOnlyRaises(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		runs := rapid.SliceOfN(rapid.Custom(drawRun), 1, 12).Draw(t, "runs")
+		for k := range runs {
+			runs[k].Job, runs[k].Samples = uint32(k+1), 1
+			if runs[k].State == "TIMEOUT" {
+				runs[k].State = "FAILED"
+			}
+		}
+		before, _ := Predict(History{Runs: runs}, DefaultSite)
+		more := drawRun(t)
+		more.Job, more.State = 100, rapid.SampledFrom([]string{"FAILED", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY", ""}).Draw(t, "more")
+		after, _ := Predict(History{Runs: append(runs, more)}, DefaultSite)
+		if after.PeakMiB < before.PeakMiB {
+			t.Fatalf("%v MiB, %v after one more", before.PeakMiB, after.PeakMiB)
+		}
+	})
+}
+
+// Who is killed for memory on a slice is given a larger one, on every board.
+func TestKilledGetsMore(t *testing.T) {
+	for _, b := range mig.Boards() {
+		board, all := plain(t, b.Name)
+		for _, p := range board.Profiles {
+			runs := []Run{
+				{Job: 1, Profile: p.Name, State: "COMPLETED", PeakMiB: 0.9 * p.Memory(), Samples: 1, Util: -1},
+				{Job: 2, Profile: p.Name, State: "FAILED", PeakMiB: 0.9 * p.Memory(), Samples: 1, Util: -1},
+			}
+			n, _ := Predict(History{Runs: runs}, DefaultSite)
+			given, ok := n.On(board, all)
+			if !ok {
+				t.Errorf("%s: nothing after %s", b.Name, p.Name)
+				continue
+			}
+			k, _ := board.ProfileIndex(given)
+			largest := p.Compute == board.Compute()
+			if more := board.Profiles[k].Memory() > p.Memory(); more == largest {
+				t.Errorf("%s: %s after %s", b.Name, given, p.Name)
+			}
+		}
+	}
+}
+
+// The margin: what is believed of one run, half of what runs change by, and never more than the site's.
+func TestScatter(t *testing.T) {
+	site := Site{Margin: 0.1, Quantile: 0.5}
+	for _, c := range []struct {
+		peaks []float64
+		want  float64
+	}{
+		{[]float64{1000}, 0.1},
+		{[]float64{1000, 1000, 1000, 1000}, 0},
+		{[]float64{1000, 1210, 1000, 1210}, 0.1},
+		{[]float64{1000, 1102.5, 1000, 1102.5, 1000}, 0.05},
+		{[]float64{1000, 4000, 1000, 4000, 1000, 4000}, 0.1},
+		{[]float64{0, 0, 0, 0}, 0},
+	} {
+		if got := scatter(c.peaks, site); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%v: %v, want %v", c.peaks, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package predict
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// memory says how much of it is needed: the most of what the last complete run used and the second most in the window, with a margin; what a run has used since
+// that was not complete; and more than what a run was killed with. What happened once may have been chance, and is forgotten when the next run has completed; what
+// happened twice is a need as long as it is in the window.
+func (n *Need) memory(runs []attempt, site Site) {
+	var peaks []float64 // of complete runs
+	open := 0.0         // the highest since the last of these
+	for _, r := range runs {
+		if open = max(open, r.PeakMiB); r.complete {
+			open = 0
+			peaks = append(peaks, r.PeakMiB)
+		}
+	}
+	n.Runs = len(peaks)
+	margin := 0.0
+	if n.Runs > 0 {
+		n.HighestMiB = max(peaks[n.Runs-1], second(peaks))
+		margin = scatter(peaks, site)
+	}
+	n.PeakMiB = max(n.HighestMiB*(1+margin), open)
+	n.HighestMiB = max(n.HighestMiB, open)
+	less := tooLittle(runs)
+	n.why(len(runs), margin, less >= n.PeakMiB && less > 0)
+	if less > 0 {
+		n.PeakMiB = max(n.PeakMiB, less+1)
+	}
+}
+
+// second is the second largest; 0: there are not so many.
+func second(of []float64) float64 {
+	if len(of) < 2 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(of))
+	return sorted[len(sorted)-2]
+}
+
+// scatter is the margin, as a share: half of what the peak changes by from one run to the next, of the changes the one at site's quantile, at most
+// site's margin. What is believed before there are any is two deviations of site's margin.
+func scatter(peaks []float64, site Site) float64 {
+	half := []float64{site.Margin, site.Margin}
+	for k := 1; k < len(peaks); k++ {
+		half = append(half, math.Expm1(math.Abs(math.Log(max(peaks[k], 1)/max(peaks[k-1], 1)))/2))
+	}
+	slices.Sort(half)
+	return min(site.Margin, half[int(site.quantile()*float64(len(half)-1))])
+}
+
+// tooLittle is the largest slice that was too little, in MiB, by the runs that were killed for memory: of all since the last complete one, and the second largest
+// in the window. 0: none was.
+func tooLittle(runs []attempt) (most float64) {
+	var short []float64
+	for _, r := range runs {
+		switch {
+		case r.complete:
+			most = 0
+		case r.short:
+			most = max(most, r.promised())
+			short = append(short, r.promised())
+		}
+	}
+	return max(most, second(short))
+}
+
+// why is the sentence.
+func (n *Need) why(looked int, margin float64, short bool) {
+	switch {
+	case short:
+		n.Why = "a run failed with its slice's memory nearly full: it needs a larger one"
+	case looked == 0:
+		n.Why = "no run was looked at"
+	case n.Runs == 0:
+		n.Why = fmt.Sprintf("none of %s was complete; it needs at least %.0f MiB", count(looked), n.HighestMiB)
+	case n.Runs == 1:
+		n.Why = fmt.Sprintf("at most %.0f MiB, by 1 run; %.1f%% more is the margin", n.HighestMiB, 100*margin)
+	default:
+		n.Why = fmt.Sprintf("%.0f MiB is the most of the last run and the second most of the last %d; %.1f%% more is the margin", n.HighestMiB, n.Runs, 100*margin)
+	}
+}
+
+func count(runs int) string {
+	if runs == 1 {
+		return "1 run"
+	}
+	return fmt.Sprintf("%d runs", runs)
+}

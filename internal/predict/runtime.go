@@ -1,0 +1,60 @@
+package predict
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// timeWindow is how many complete runs count for run times and compute: these harm nobody where they are old.
+const timeWindow = 20
+
+// What is believed of the scatter of run times before there is any: a standard deviation of the logarithm, and how many runs it counts for.
+const (
+	priorSigma = 0.2
+	priorRuns  = 2
+)
+
+// time says how long the next run takes: the median of those in the window, each as long as it would have been on what the last one had; Low and High by
+// Student's prediction interval on the logarithms.
+func (n *Need) time(runs []attempt) {
+	last := 0.0
+	for _, r := range runs {
+		if r.complete && r.Seconds > 0 {
+			last = r.slices()
+		}
+	}
+	var logs []float64
+	for _, r := range runs {
+		if r.complete && r.Seconds > 0 {
+			logs = append(logs, math.Log(r.Seconds*n.scale(r.slices(), last)))
+		}
+	}
+	if len(logs) == 0 {
+		return
+	}
+	middle := median(logs)
+	squares := priorRuns * priorSigma * priorSigma
+	for _, x := range logs {
+		squares += (x - middle) * (x - middle)
+	}
+	count := float64(len(logs))
+	freedom := priorRuns + count - 1
+	off := distuv.StudentsT{Sigma: math.Sqrt(squares / freedom * (1 + 1/count)), Nu: freedom}.Quantile(0.9)
+	n.Compute = int(last)
+	n.Seconds, n.Low, n.High = math.Exp(middle), math.Exp(middle-off), math.Exp(middle+off)
+}
+
+// scale is how many times longer a run is on other compute slices; 1 where nobody knows.
+func (n Need) scale(from, to float64) float64 {
+	if n.Busy < 0 || from <= 0 || to <= 0 {
+		return 1
+	}
+	return takes(n.Busy, to) / takes(n.Busy, from)
+}
+
+// Takes is Seconds, Low and High on a slice with so much compute.
+func (n Need) Takes(compute int) (seconds, low, high float64) {
+	f := n.scale(float64(n.Compute), float64(compute))
+	return f * n.Seconds, f * n.Low, f * n.High
+}
