@@ -103,11 +103,11 @@ func runPredict(ctx context.Context, w io.Writer, g *globals, o predictOptions, 
 	p := predicted{Key: of.Key, Work: of.Work, Default: fallback, Runs: lines(h.Runs), runs: h.Runs, anyBoard: len(boards) > 0}
 	if ok || need.PeakMiB > 0 {
 		p.Level, p.NeededMiB, p.HighestMiB, p.Used, p.Why = need.Level, need.PeakMiB, need.HighestMiB, need.Runs, need.Why
-		p.Seconds, p.Low, p.High = need.Seconds, need.Low, need.High
 		var b *mig.Board
 		if p.Profile, b = learn.Profile(need, ok, boards, fallback); b != nil {
 			p.Board = b.Name
 		}
+		p.Seconds, p.Low, p.High = learn.Takes(need, b, p.Profile)
 	}
 	if g.json {
 		return printJSON(w, p)

@@ -168,6 +168,16 @@ func Profile(need predict.Need, complete bool, boards []*mig.Board, without stri
 	return without, nil
 }
 
+// Takes is how long the work is expected to run on a board's profile, in seconds, with the 10% and the 90% quantile; on no board, as long as on what it had last.
+func Takes(need predict.Need, b *mig.Board, profile string) (seconds, low, high float64) {
+	if b != nil {
+		if k, ok := b.ProfileIndex(profile); ok {
+			return need.Takes(b.Profiles[k].Compute)
+		}
+	}
+	return need.Seconds, need.Low, need.High
+}
+
 // memory is a profile's, in MiB; 0 if the board does not have it.
 func memory(b *mig.Board, profile string) float64 {
 	k, ok := b.ProfileIndex(profile)
@@ -196,10 +206,11 @@ func (d *decider) say(kind, who string, last int64, without decision, said map[s
 		return err
 	}
 	need, complete := predict.Predict(h, d.site)
-	profile, _ := Profile(need, complete, d.boards, without.profile)
+	profile, board := Profile(need, complete, d.boards, without.profile)
 	now := decision{profile: profile}
 	if complete {
-		now.seconds = int(min(math.Ceil(need.Seconds), maxSeconds))
+		seconds, _, _ := Takes(need, board, profile)
+		now.seconds = int(min(math.Ceil(seconds), maxSeconds))
 	}
 	if now.alike(without) {
 		return nil
