@@ -1,7 +1,8 @@
-// Package e2elearn holds what Caelum believes of slurmdbd, sacct and sacctmgr against the real ones: summaries are written into the records of arrays, requeued and het jobs,
-// a sync reads them back, and the next job is given what was learned. The runs' measures are made up; the agents of this cluster write none. It has no code of its own.
+// Package e2elearn learns from jobs on a real Slurm. One cluster runs users' unchanged scripts, from the first run with the site's default to the tightest slice. The other holds what
+// Caelum believes of slurmdbd, sacct and sacctmgr against the real ones: summaries in the records of arrays, requeued and het jobs, whose measures are made up, as the agents there
+// write none. It has no code of its own.
 //
 //	go test -tags e2e -v ./contrib/devcluster/e2e_learn
 //
-// Needs root, contrib/devcluster/prerequisites and `make all`; takes 30 s.
+// Needs root, contrib/devcluster/prerequisites and `make all`; takes a minute and a half.
 package e2elearn

@@ -1,0 +1,148 @@
+//go:build e2e
+
+package e2elearn
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"caelum/contrib/devcluster/cluster"
+)
+
+// train uses up to 6,000 MiB, other up to 300.
+const (
+	train = "#!/bin/sh\n#SBATCH --gres=gpu:1\n#SBATCH --time=10\ncuda-process --curve 0:500,2:6000,3:6000\n"
+	other = "#!/bin/sh\n#SBATCH --gres=gpu:1\n#SBATCH --time=10\ncuda-process --curve 0:300,3:300\n"
+)
+
+// on runs a command on a node, "" the login node, as root.
+func (s site) on(node string, args ...string) string {
+	s.Helper()
+	out, stderr, err := s.ExecNode(s.Context(), node, "root", args...)
+	if err != nil {
+		s.Fatalf("%s: %q: %v\n%s", node, args, err, stderr)
+	}
+	return out
+}
+
+// run submits a script as a user under its own name, and answers the job's id and the profile that it was given, when it is over.
+func (s site) run(user, name, script string) (id, profile string) {
+	s.Helper()
+	path := filepath.Join(s.Dir, "home", user, name)
+	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+		s.Fatal(err)
+	}
+	id = strings.TrimSpace(s.must(user, "sbatch", "--parsable", "-o", "/dev/null", path))
+	s.until("", "squeue", "-h")
+	s.until("COMPLETED", "sacct", "-X", "-n", "-P", "-j", id, "-o", "State")
+	for _, tres := range strings.Split(strings.TrimSpace(s.must("root", "sacct", "-X", "-n", "-P", "-j", id, "-o", "AllocTRES")), ",") {
+		if typed, ok := strings.CutPrefix(tres, "gres/mig:"); ok {
+			profile, _, _ = strings.Cut(typed, "=")
+		}
+	}
+	return id, profile
+}
+
+// learned waits for a job's summary in its record, and brings it into the decision table.
+func (s site) learned(id, config string) {
+	s.Helper()
+	s.until("1", "sh", "-c", "sacct -X -n -P -j "+id+" -o AdminComment | grep -c caelum:run=")
+	s.on("", "caelum", "repo", "sync", "--config", config)
+	s.on("", "caelum", "repo", "decisions", "--config", config)
+}
+
+// TestUnchangedScript: a script that nobody describes gets the site's default once, and then the tightest slice that holds what it uses; nobody else's and no other script of hers is
+// taken for it, until the site shares what is learned; and every host knows the same after one sync, also one that has lost its repository.
+func TestUnchangedScript(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.Chmod(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, text string) string {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	c, err := cluster.Start(t.Context(), cluster.Options{
+		Nodes: 2, GPUs: 1, AgentConfig: write("agent.yaml", "poll_interval: 1s\nsample_interval: 200ms\nlog_format: json\n"),
+		Conf: []string{"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_interval=1"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Stop() })
+	s := site{t, c}
+	own, shared := write("own.yaml", ""), write("shared.yaml", "share: true\n")
+
+	first, profile := s.run("user1", "train", train)
+	if profile != "7g.40gb" {
+		t.Errorf("the first run was given %s", profile)
+	}
+	s.learned(first, own)
+	for _, c := range []struct{ what, user, name, script, want string }{
+		{"the second run", "user1", "train", train, "1g.10gb"},
+		{"the third", "user1", "train", train, "1g.10gb"},
+		{"the same under another name", "user1", "train-again", train, "1g.10gb"},
+		{"another script of hers", "user1", "other", other, "7g.40gb"},
+		{"another script under the same name", "user1", "train", other, "7g.40gb"},
+		{"another user's identical script", "user2", "train", train, "7g.40gb"},
+	} {
+		if _, profile := s.run(c.user, c.name, c.script); profile != c.want {
+			t.Errorf("%s was given %s, want %s", c.what, profile, c.want)
+		}
+	}
+	s.on("", "caelum", "repo", "decisions", "--config", shared)
+	last, profile := s.run("user2", "train-anew", train)
+	if profile != "1g.10gb" {
+		t.Errorf("another user's identical script, shared: %s", profile)
+	}
+	s.learned(last, shared)
+
+	// What was seen is in sacct.
+	record := s.must("root", "sacct", "-X", "-n", "-P", "-j", first, "-o", "AdminComment")
+	var peak float64
+	if _, at, ok := strings.Cut(record, ",peak="); !ok || !strings.Contains(record, "7g.40gb,a100,") {
+		t.Errorf("sacct has %q", record)
+	} else if _, err := fmt.Sscanf(strings.ToLower(at), "%fm", &peak); err != nil || peak < 5900 || peak > 6100 {
+		t.Errorf("a peak of %v MiB: %q", peak, record)
+	}
+
+	// Every host that has the table predicts the same, also when its repository was lost.
+	s.on("", "cp", "/etc/caelum/decisions", filepath.Join(folder, "decisions"))
+	tabled := write("tabled.yaml", "table: "+filepath.Join(folder, "decisions")+"\n")
+	predicted := func(node string) string {
+		t.Helper()
+		return s.on(node, "caelum", "predict", first, "--config", tabled, "--json")
+	}
+	want := predicted("")
+	for _, node := range []string{"n1", "n2"} {
+		s.on(node, "caelum", "repo", "sync")
+		if got := predicted(node); got != want {
+			t.Errorf("%s predicts\n%s, the controller\n%s", node, got, want)
+		}
+	}
+	if err := c.StopUnit("agent-n1"); err != nil {
+		t.Fatal(err)
+	}
+	s.on("n1", "sh", "-c", "rm /var/lib/caelum/repo.db*")
+	s.on("n1", "caelum", "repo", "sync")
+	if got := predicted("n1"); got != want {
+		t.Errorf("n1, its repository lost, predicts\n%s, the controller\n%s", got, want)
+	}
+	if err := c.StartUnit("agent-n1"); err != nil {
+		t.Fatal(err)
+	}
+	var p struct {
+		Profile string
+		Runs    []json.RawMessage
+	}
+	if err := json.Unmarshal([]byte(predicted("n2")), &p); err != nil || p.Profile != "1g.10gb" || len(p.Runs) != 3 {
+		t.Errorf("predicted %s of %d runs, %v", p.Profile, len(p.Runs), err)
+	}
+}
