@@ -317,7 +317,7 @@ func badConfiguration(s *site, _ string) {
 	if s.offered() {
 		s.t.Error("the offers stand after a stop with a broken configuration")
 	}
-	s.startFails(`unknown key "poll_intervall"; the keys are default_profile`, "closing the offers of n1 without it")
+	s.startFails(`unknown key "poll_intervall"; the keys are accounting_field`, "closing the offers of n1 without it")
 	s.must("n1", "root", "mv", "/etc/caelum/good", path)
 	if err := s.StartUnit("agent-n1"); err != nil {
 		s.t.Fatal(err)

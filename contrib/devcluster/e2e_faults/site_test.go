@@ -229,6 +229,7 @@ func (s *site) slice(node, id string) (slice api.Slice) {
 			s.t.Fatalf("job %s holds %+v", id, lease)
 		}
 		slice = lease.Slices[0]
+		slice.Use = nil // another at every look
 		return true
 	})
 	return slice
