@@ -66,12 +66,15 @@ func (m measurement) throughput() float64 {
 // ended is the measurement with what slurmdbd has of its job. False: it is not over, or one of its nodes may still write what it used, for which so long is waited.
 // The time that it held its slices counts, else that of the job.
 func (m measurement) ended(r slurm.Record, now time.Time, wait time.Duration) (measurement, bool, error) {
-	used := predict.Summaries(r.Text)
-	if r.End.IsZero() || len(used) < len(r.Nodes) && now.Before(r.End.Add(wait)) {
+	if r.End.IsZero() {
 		return m, false, nil
 	}
 	if slurm.Mark(r.Comment, slurm.MarkKey) == "" {
 		return m, true, fmt.Errorf("job %d got no slice: script or --sbatch must ask for one (--gres=gpu:1), in one of Caelum's partitions", m.Job)
+	}
+	used := predict.Summaries(r.Text)
+	if len(used) < len(r.Nodes) && now.Before(r.End.Add(wait)) {
+		return m, false, nil
 	}
 	m.State = r.State
 	if !r.Start.IsZero() {

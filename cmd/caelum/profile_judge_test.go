@@ -105,7 +105,7 @@ func TestEnded(t *testing.T) {
 		}
 	}
 	r.Comment = ""
-	if _, _, err := m.ended(r, late, time.Minute); err == nil {
+	if _, _, err := m.ended(r, soon, time.Minute); err == nil {
 		t.Error("a job without a slice says how fast it is")
 	}
 	r.End = time.Time{}
