@@ -93,7 +93,7 @@ func newRoot() *cobra.Command {
 	cmd.PersistentFlags().BoolVar(&g.json, "json", false, "print JSON")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	cmd.AddCommand(newStatus(g), newJob(g), newExplain(g), newDoctor(g), newSlurmConfig(g),
-		newProfiles(g), newLayouts(g), newPlace(g), newSimulate(g), newRepo(g), newPredict(g))
+		newProfiles(g), newLayouts(g), newPlace(g), newSimulate(g), newRepo(g), newPredict(g), newProfileJob(g))
 	finish(cmd)
 	return cmd
 }

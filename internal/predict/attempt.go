@@ -37,11 +37,16 @@ func attempts(runs []Run) []attempt {
 		case "TIMEOUT":
 			a.complete = a.MedianMiB >= still*a.PeakMiB || cut > 0 && a.Seconds >= again*cut
 			cut = max(cut, a.Seconds)
-		case "FAILED": // CUDA's out-of-memory; Slurm's OUT_OF_MEMORY is the host's
-			a.short = a.promised() > 0 && a.PeakMiB >= near*a.promised()
+		case "FAILED":
+			a.short = a.OutOfMemory()
 		}
 	}
 	return all
+}
+
+// OutOfMemory reports whether a run is taken to have been killed for memory: CUDA's out-of-memory ends a job as FAILED, and Slurm's OUT_OF_MEMORY is the host's.
+func (r Run) OutOfMemory() bool {
+	return r.State == "FAILED" && r.promised() > 0 && r.PeakMiB >= near*r.promised()
 }
 
 // since is the attempts from the first of the last so many complete ones on.

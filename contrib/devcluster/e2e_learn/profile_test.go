@@ -1,0 +1,111 @@
+//go:build e2e
+
+package e2elearn
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"caelum/contrib/devcluster/cluster"
+)
+
+// batched is twice as fast on 2g.10gb as on 1g.5gb, and uses 500 MiB for each sample of a batch: 4,500 at first, which 1g.5gb has, and then the rest.
+const batched = `#!/bin/sh
+#SBATCH --gres=gpu:1
+#SBATCH --time=10
+need=$((500 * CAELUM_BATCH)) first=$need seconds=4
+[ $need -gt 4500 ] && first=4500
+case $(cuda-process --print) in *profile=1g.5gb*) seconds=8;; esac
+exec cuda-process --curve 0:$first,2:$first,3:$need,$seconds:$need
+`
+
+type profiled struct {
+	Board string
+	Runs  []struct {
+		Job            uint32
+		Profile, State string
+		Batch          int
+		Seconds, Speed float64
+		PeakMiB        float64 `json:"peak_mib"`
+		OutOfMemory    bool    `json:"out_of_memory"`
+		Latency        float64
+	}
+	Verdicts []struct {
+		Batch            int
+		Tightest, Choice string
+	}
+}
+
+// TestProfileJob: the table says of a user's script what was true of it on each profile, a second look says the same, and who stops it leaves no job behind.
+func TestProfileJob(t *testing.T) {
+	folder := t.TempDir()
+	config := filepath.Join(folder, "agent.yaml")
+	if err := os.WriteFile(config, []byte("poll_interval: 1s\nsample_interval: 200ms\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c, err := cluster.Start(t.Context(), cluster.Options{
+		Nodes: 1, GPUs: 1, AgentConfig: config,
+		Conf: []string{"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_interval=1"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Stop() })
+	s := site{t, c}
+	home := filepath.Join(s.Dir, "home", "user1")
+	write := func(name, text string) string {
+		path := filepath.Join(home, name)
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+
+	out := filepath.Join(home, "runs.jsonl")
+	first := s.must("user1", "caelum", "profile-job", "--sbatch=--output=/dev/null", "--profiles", "1g.5gb,2g.10gb", "--batches", "4,16", "--steps", "10", "--out", out, "--json", write("batched", batched))
+	var p profiled
+	if err := json.Unmarshal([]byte(first), &p); err != nil || p.Board != "A100-40GB" || len(p.Runs) != 4 || len(p.Verdicts) != 2 {
+		t.Fatalf("%v\n%s", err, first)
+	}
+	for i, want := range []struct {
+		profile, state string
+		batch          int
+		least, most    float64 // MiB
+	}{
+		{"1g.5gb", "COMPLETED", 4, 2000, 2000}, {"2g.10gb", "COMPLETED", 4, 2000, 2000}, {"1g.5gb", "FAILED", 16, 4500, 4864}, {"2g.10gb", "COMPLETED", 16, 8000, 8000},
+	} {
+		r := p.Runs[i]
+		if r.Profile != want.profile || r.State != want.state || r.Batch != want.batch || r.PeakMiB < want.least || r.PeakMiB > want.most || r.OutOfMemory != (want.state == "FAILED") {
+			t.Errorf("%+v, want %+v", r, want)
+		}
+		tres := s.must("root", "sacct", "-X", "-n", "-P", "-j", fmt.Sprint(r.Job), "-o", "AllocTRES")
+		if name := s.must("root", "sacct", "-X", "-n", "-P", "-j", fmt.Sprint(r.Job), "-o", "JobName"); !strings.Contains(tres, "gres/mig:"+want.profile+"=1") || strings.TrimSpace(name) != "batched" {
+			t.Errorf("job %d is %q with %s", r.Job, name, tres)
+		}
+	}
+	if small, large := p.Runs[0], p.Runs[1]; small.Speed >= 0.9 || large.Speed != 1 || small.Latency != small.Seconds/10 {
+		t.Errorf("%+v beside %+v", small, large)
+	}
+	if p.Verdicts[0].Tightest != "1g.5gb" || p.Verdicts[1].Tightest != "2g.10gb" || p.Verdicts[1].Choice != "2g.10gb" {
+		t.Errorf("%+v", p.Verdicts)
+	}
+	if again := s.must("user1", "caelum", "profile-job", "--from", out, "--json"); again != first {
+		t.Errorf("again\n%s\nwas\n%s", again, first)
+	}
+	t.Log(s.must("user1", "caelum", "profile-job", "--from", out))
+
+	_, stderr, err := s.Exec(t.Context(), "user1", "timeout", "--signal=INT", "4", "caelum", "profile-job", "--sbatch=--output=/dev/null", "--profiles", "1g.5gb,7g.40gb", write("long", "#!/bin/sh\n#SBATCH --gres=gpu:1\nsleep 600\n"))
+	if err == nil || !strings.Contains(stderr, "interrupted; cancelled the jobs 5 6") {
+		t.Errorf("%v: %s", err, stderr)
+	}
+	s.until("", "squeue", "-h")
+	s.until("CANCELLED by 20001\nCANCELLED by 20001", "sacct", "-X", "-n", "-P", "-j", "5,6", "-o", "State")
+	_, stderr, err = s.Exec(t.Context(), "user1", "caelum", "profile-job", "--sbatch=--output=/dev/null", "--profiles", "1g.5gb", write("none", "#!/bin/sh\n"))
+	if err == nil || !strings.Contains(stderr, "job 7 got no slice") {
+		t.Errorf("%v: %s", err, stderr)
+	}
+}
