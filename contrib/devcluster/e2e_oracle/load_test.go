@@ -50,7 +50,7 @@ type load struct {
 type kinds struct {
 	// unlike: not all nodes have all profiles, so fewer jobs name one.
 	unlike bool
-	// batch: no srun, no salloc and no requeues. slurmctld 22.05.8, started anew after a minute, is not told of the end of an allocation that came meanwhile, and may refuse
+	// batch: no srun, no salloc and no requeues. slurmctld 22.05.8, started anew, may not be told of the end of an allocation that came meanwhile, and may refuse
 	// changes of a requeued job for ever ("the DB index is being set").
 	batch bool
 }

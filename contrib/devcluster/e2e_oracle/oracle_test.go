@@ -45,7 +45,7 @@ func TestNothingExceedsWhatCanBeCarved(t *testing.T) {
 				o.AgentEnv = []string{"CAELUM_TEST_PUBLISH_PAUSE=" + v.pause.String()}
 			}
 			s := start(t, o)
-			l := mix(seed(t), max(v.jobs, atLeast), v.seconds, kinds{unlike: unlike, batch: v.away > 30*time.Second})
+			l := mix(seed(t), max(v.jobs, atLeast), v.seconds, kinds{unlike: unlike, batch: v.away > 0})
 			s.prepare(l)
 			stop := s.watch()
 			began := time.Now()
