@@ -142,8 +142,10 @@ on the board that the decision table's default is of.`,
 					return err
 				}
 				if ok || need.PeakMiB > 0 {
-					l.Level, l.NeededMiB, l.Seconds = need.Level, math.Ceil(need.PeakMiB), math.Ceil(need.Seconds)
-					l.Profile, _ = learn.Profile(need, ok, boards, fallback)
+					l.Level, l.NeededMiB = need.Level, math.Ceil(need.PeakMiB)
+					profile, b := learn.Profile(need, ok, boards, fallback)
+					seconds, _, _ := learn.Takes(need, b, profile)
+					l.Profile, l.Seconds = profile, math.Ceil(seconds)
 				}
 				all = append(all, l)
 			}
