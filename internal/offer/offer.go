@@ -193,9 +193,11 @@ func (c *Cluster) overtake(jobs []*Job, head int, plan *Plan, serve func(k int, 
 		if plan.Spots[k] != nil {
 			continue
 		}
-		if left := waited.leaves(c, jobs[k]); k > head && left != nil {
-			if served, _ := serve(k, left, plan.Reserved); served {
-				return true
+		if k > head {
+			if left := waited.leaves(c, jobs[k]); left != nil {
+				if served, _ := serve(k, left, plan.Reserved); served {
+					return true
+				}
 			}
 		}
 		waited.add(jobs[k])
@@ -218,16 +220,6 @@ func NewCluster(policy place.Policy, nodes ...[]GPU) *Cluster {
 	}
 	c.Pool = place.NewPool(state)
 	return c
-}
-
-// kinds splits a set of placements by profile name.
-func kinds(b *mig.Board, l mig.Layout) map[string]mig.Layout {
-	by := map[string]mig.Layout{}
-	for i := range l.Indices() {
-		name := b.ProfileOf(i)
-		by[name] = by[name].With(i)
-	}
-	return by
 }
 
 // Counts is the number of placements on offer by name.

@@ -42,9 +42,12 @@ func (c *Cluster) addSpare(plan *Plan, waited queue) {
 	for _, k := range order {
 		l := s.fill(k, c.Pool.GPU(k))
 		plan.Offers[k] |= l
-		for p := range kinds(c.Pool.GPU(k).Board, l) {
-			s.on[p]++
-			s.home[p] = s.nodeOf[k]
+		b := c.Pool.GPU(k).Board
+		for p := range b.Profiles {
+			if name := b.Profiles[p].Name; l&b.OfProfile(p) != 0 {
+				s.on[name]++
+				s.home[name] = s.nodeOf[k]
+			}
 		}
 		for name, at := range s.best {
 			if at.GPU == k {

@@ -69,7 +69,7 @@ func (d *draft) moves(f, t int) []move {
 	for i := range from.Layout.Indices() {
 		at := Spot{f, i}
 		job, ok := d.movable(at)
-		p, has := to.Board.ProfileIndex(from.Board.Profiles[from.Board.Placements[i].Profile].Name)
+		p, has := to.Board.ProfileIndex(from.Board.ProfileOf(i))
 		if !ok || !has || d.moved[at] {
 			continue
 		}

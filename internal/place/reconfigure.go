@@ -194,7 +194,7 @@ func (c Reconfigure) inTime(s *Situation, plan Plan, r Request, at Spot, stop []
 		start := ready
 		for _, h := range jobs[j].Holds {
 			b := s.Pool.GPU(h.GPU).Board
-			spot, free := slots.soonest(b.Profiles[b.Placements[h.Placement].Profile].Name, chosen)
+			spot, free := slots.soonest(b.ProfileOf(h.Placement), chosen)
 			if start = max(start, free); math.IsInf(start, 1) {
 				break // nobody knows when: too late for any deadline
 			}

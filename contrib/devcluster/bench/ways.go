@@ -144,7 +144,7 @@ func (b *board) fixed(way string, k, gpus int) string {
 	count := map[string]int{}
 	for _, l := range layouts {
 		for i := range l.Indices() {
-			count[b.Profiles[b.Placements[i].Profile].Name]++
+			count[b.ProfileOf(i)]++
 		}
 	}
 	list := fmt.Sprintf("gpu:%s:%d", b.Type, 7*gpus)
