@@ -3,6 +3,7 @@ package offer
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 
@@ -33,6 +34,36 @@ type Job struct {
 	Later []int   // of these, nodes on which something else keeps it from starting now: it is placed elsewhere if it can be
 	Runs  float64 // how long it is expected to run, in seconds; +Inf: unknown
 	Limit float64 // how long it can run at most, in seconds; +Inf: for ever
+	// Het is the same for the components of a het job, which stand next to each other; 0: it is none's. All start at the same time or none does, and
+	// no two on one node: slurmctld's backfill, which alone starts them, keeps the nodes of each from the others (backfill.c, 22.05.8).
+	Het uint32
+}
+
+// Components are those that start when the k-th does, it among them, and the first one's place.
+func Components(jobs []*Job, k int) (first int, all []*Job) {
+	first, next := k, k+1
+	if het := jobs[k].Het; het != 0 {
+		for first > 0 && jobs[first-1].Het == het {
+			first--
+		}
+		for next < len(jobs) && jobs[next].Het == het {
+			next++
+		}
+	}
+	return first, jobs[first:next]
+}
+
+// starts yields those that start at the same time, with the first one's place.
+func starts(jobs []*Job) iter.Seq2[int, []*Job] {
+	return func(yield func(int, []*Job) bool) {
+		for k := 0; k < len(jobs); {
+			_, group := Components(jobs, k)
+			if !yield(k, group) {
+				return
+			}
+			k += len(group)
+		}
+	}
 }
 
 // Want is a number of slices of one profile.
@@ -96,6 +127,53 @@ func (c *Cluster) Find(j *Job, r *Reservation) (spots []Spot, why place.Choice) 
 		return nil, place.Choice{}
 	}
 	return spots, why
+}
+
+// FindAll finds where jobs go that start at the same time, all or none, for each what Find does.
+func (c *Cluster) FindAll(jobs []*Job, r *Reservation) (all [][]Spot, why place.Choice) {
+	if len(jobs) > 1 {
+		return c.apart(jobs, func(_ int, j *Job) []Spot {
+			spots, _ := c.Find(j, r)
+			return spots
+		}), why
+	}
+	spots, why := c.Find(jobs[0], r)
+	if spots == nil {
+		return nil, why
+	}
+	return [][]Spot{spots}, why
+}
+
+// apart has each of some jobs choose among the nodes that those before it have left, all or none. Who finds nothing there chooses before the others.
+func (c *Cluster) apart(jobs []*Job, choose func(k int, j *Job) []Spot) [][]Spot {
+	nodeOf := c.nodeOf()
+	order := make([]int, len(jobs))
+	for k := range order {
+		order[k] = k
+	}
+	for range jobs {
+		all, used := make([][]Spot, len(jobs)), map[int]bool{}
+		without := slices.IndexFunc(order, func(k int) bool {
+			left := *jobs[k]
+			if len(used) > 0 {
+				left.On = slices.DeleteFunc(c.nodesOf(jobs[k]), func(n int) bool { return used[n] })
+			}
+			all[k] = choose(k, &left)
+			for _, s := range all[k] {
+				used[nodeOf[s.GPU]] = true
+			}
+			return all[k] == nil
+		})
+		switch without {
+		case -1:
+			return all
+		case 0:
+			return nil
+		}
+		first := order[without]
+		order = slices.Insert(slices.Delete(order, without, without+1), 0, first)
+	}
+	return nil
 }
 
 func (c *Cluster) offerable(s Spot) bool {

@@ -93,22 +93,25 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 		behind[k] = jobs[k].request()
 	}
 	look := place.LookOf(c.Policy)
-	// serve places the k-th, as j has it, if that can be.
-	serve := func(k int, j *Job, r *Reservation) (bool, place.Choice) {
-		c.Behind = behind[k+1 : min(len(jobs), k+1+look.Behind)]
-		spots, why := c.Find(j, r)
-		for _, s := range spots {
-			if _, saved := before[s.GPU]; !saved {
-				before[s.GPU] = c.Pool.GPU(s.GPU)
+	// serve places the k-th and those that start with it, as they are in group, if that can be.
+	serve := func(k int, group []*Job, r *Reservation) (bool, place.Choice) {
+		next := k + len(group)
+		c.Behind = behind[next:min(len(jobs), next+look.Behind)]
+		all, why := c.FindAll(group, r)
+		for i, spots := range all {
+			for _, s := range spots {
+				if _, saved := before[s.GPU]; !saved {
+					before[s.GPU] = c.Pool.GPU(s.GPU)
+				}
+				c.begin(s, c.Now+group[i].Runs)
+				plan.Offers[s.GPU] = plan.Offers[s.GPU].With(s.Placement)
+				if profile := c.Pool.GPU(s.GPU).Board.ProfileOf(s.Placement); Asked(group[i].Wants, profile) != profile {
+					plan.As[s] = Asked(group[i].Wants, profile)
+				}
 			}
-			c.begin(s, c.Now+jobs[k].Runs)
-			plan.Offers[s.GPU] = plan.Offers[s.GPU].With(s.Placement)
-			if profile := c.Pool.GPU(s.GPU).Board.ProfileOf(s.Placement); Asked(j.Wants, profile) != profile {
-				plan.As[s] = Asked(j.Wants, profile)
-			}
+			plan.Spots[k+i] = spots
 		}
-		plan.Spots[k] = spots
-		return spots != nil, why
+		return all != nil, why
 	}
 	kept := false
 	for head := 0; head < len(jobs); {
@@ -117,21 +120,20 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 			head++
 			continue
 		}
-		served, why := serve(head, jobs[head], nil)
-		if !served && !kept && jobs[head].Later != nil {
+		_, group := Components(jobs, head)
+		served, why := serve(head, group, nil)
+		if !served && !kept && slices.ContainsFunc(group, func(j *Job) bool { return j.Later != nil }) {
 			// Something else keeps it from where there is room for it. Its slices are kept there for one such job, on offer, so that
 			// slurmctld can plan the rest for it.
 			kept = true
-			now := *jobs[head]
-			now.Later = nil
-			served, _ = serve(head, &now, nil)
+			served, _ = serve(head, atOnce(group), nil)
 		}
 		if served {
 			continue
 		}
-		plan.Reserved = c.Reserve(jobs[head], why)
+		plan.Reserved = c.ReserveAll(group, why)
 		plan.Reserved.Job = head
-		if strict || !c.overtake(jobs[:min(len(jobs), head+1+Depth)], head, &plan, serve) {
+		if strict || !c.overtake(jobs, head, &plan, serve) {
 			break
 		}
 	}
@@ -155,7 +157,8 @@ func (p Plan) Name(b *mig.Board, at Spot) string {
 }
 
 // inTurn takes off offer what slurmctld would give to another than it was planned for. Of those who want a profile the first gets it on the first node that
-// has it and that he may run on: who is planned on a node on which one in front of him may run too, who is planned on a later one, has his turn when that one has started.
+// has it and that he may run on: who is planned on a node on which one in front of him may run too, who is planned on a later one, has his turn when that one has started. The
+// components of a het job have theirs together.
 func (c *Cluster) inTurn(plan *Plan, jobs []*Job) {
 	nodeOf := c.nodeOf()
 	name := func(at Spot) string { return plan.Name(c.Pool.GPU(at.GPU).Board, at) }
@@ -163,46 +166,72 @@ func (c *Cluster) inTurn(plan *Plan, jobs []*Job) {
 		job  *Job
 		last int // node; after all others if it is not its turn either
 	}
-	front := map[string][]turn{} // by name
-	for k, spots := range plan.Spots {
-		early := slices.ContainsFunc(spots, func(at Spot) bool {
-			return slices.ContainsFunc(front[name(at)], func(t turn) bool { return nodeOf[at.GPU] < t.last && t.job.May(nodeOf[at.GPU]) })
-		})
-		last := map[string]int{}
-		for _, at := range spots {
-			last[name(at)] = max(last[name(at)], nodeOf[at.GPU])
-			if early {
-				last[name(at)] = len(c.Nodes)
-				plan.Offers[at.GPU] = plan.Offers[at.GPU].Without(at.Placement)
+	front := map[string][]*turn{} // by name
+	for k, group := range starts(jobs) {
+		all := plan.Spots[k : k+len(group)]
+		early := false
+		var own []*turn
+		for i, spots := range all {
+			last := map[string]int{}
+			for _, at := range spots {
+				last[name(at)] = max(last[name(at)], nodeOf[at.GPU])
+				early = early || slices.ContainsFunc(front[name(at)], func(t *turn) bool { return nodeOf[at.GPU] < t.last && t.job.May(nodeOf[at.GPU]) })
+			}
+			for of, n := range last {
+				t := &turn{group[i], n}
+				front[of], own = append(front[of], t), append(own, t)
 			}
 		}
-		for of, n := range last {
-			front[of] = append(front[of], turn{jobs[k], n})
+		if !early {
+			continue
 		}
-		if early {
-			plan.Spots[k] = nil
+		for _, t := range own {
+			t.last = len(c.Nodes)
+		}
+		for i, spots := range all {
+			for _, at := range spots {
+				plan.Offers[at.GPU] = plan.Offers[at.GPU].Without(at.Placement)
+			}
+			all[i] = nil
 		}
 	}
 }
 
 // overtake serves the first behind the head that does not delay it, false if nobody can be: nobody who wants what somebody in front of him waits for and may have on the same
 // node, since slurmctld would give it to him, who would delay the head. Then the head is asked again, and may get another reservation: what it is to wait for may have become better.
-func (c *Cluster) overtake(jobs []*Job, head int, plan *Plan, serve func(k int, j *Job, r *Reservation) (bool, place.Choice)) bool {
+func (c *Cluster) overtake(jobs []*Job, head int, plan *Plan, serve func(k int, group []*Job, r *Reservation) (bool, place.Choice)) bool {
 	waited := queue{}
-	for k := head; k < len(jobs); k++ {
+	for i, group := range starts(jobs[head:]) {
+		k := head + i
+		if i > Depth {
+			break
+		}
 		if plan.Spots[k] != nil {
 			continue
 		}
-		if k > head {
-			if left := waited.leaves(c, jobs[k]); left != nil {
+		if i > 0 {
+			if left := waited.leavesAll(c, group); left != nil {
 				if served, _ := serve(k, left, plan.Reserved); served {
 					return true
 				}
 			}
 		}
-		waited.add(jobs[k])
+		for _, j := range group {
+			waited.add(j)
+		}
 	}
 	return false
+}
+
+// atOnce are jobs that nothing but slices keeps from starting.
+func atOnce(jobs []*Job) []*Job {
+	all := make([]*Job, len(jobs))
+	for k := range jobs {
+		now := *jobs[k]
+		now.Later = nil
+		all[k] = &now
+	}
+	return all
 }
 
 // NewCluster is the GPUs of these nodes, in the order in which slurmctld would take the nodes.

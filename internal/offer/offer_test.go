@@ -349,6 +349,123 @@ func TestKeptForOne(t *testing.T) {
 	}
 }
 
+// TestComponents: all components of a het job are on offer, each on nodes of its own, or none is.
+func TestComponents(t *testing.T) {
+	b := plain(t, "A100-40GB")
+	free := func() []GPU { return []GPU{{Board: b, Offerable: everything(b)}} }
+	full := func() []GPU { return []GPU{{Board: b, Offerable: everything(b), Blocked: 1<<b.Grid - 1}} }
+	until := func(end float64) []GPU {
+		g := GPU{Board: b, Offerable: everything(b)}
+		whole, _ := b.Placement("7g.40gb", 0)
+		g.Hold(whole, end)
+		return []GPU{g}
+	}
+	job := func(id, het uint32, profile string, on ...int) *Job {
+		return &Job{ID: id, Het: het, Wants: []Want{{Profile: profile, Count: 1}}, On: on, Runs: 50, Limit: 50}
+	}
+	for _, c := range []struct {
+		what   string
+		nodes  [][]GPU
+		jobs   []*Job
+		served []uint32
+		at     float64 // of the reservation; 0: none
+	}{
+		{"one node would hold both", [][]GPU{free(), free()}, []*Job{job(1, 1, "1g.5gb"), job(2, 1, "2g.10gb")}, []uint32{1, 2}, 0},
+		{"the second on the node that the first would have", [][]GPU{free(), free()}, []*Job{job(1, 1, "1g.5gb"), job(2, 1, "2g.10gb", 0)}, []uint32{1, 2}, 0},
+		{"one node for two", [][]GPU{free(), full()}, []*Job{job(1, 1, "1g.5gb"), job(2, 1, "2g.10gb")}, []uint32{}, math.Inf(1)},
+		{"one node for two until 100", [][]GPU{free(), until(100)}, []*Job{job(1, 1, "1g.5gb"), job(2, 1, "2g.10gb")}, []uint32{}, 100},
+		{"who ends before", [][]GPU{free(), until(100)}, []*Job{job(1, 1, "1g.5gb"), job(2, 1, "2g.10gb"), job(3, 0, "3g.20gb")}, []uint32{3}, 100},
+		{"two in turn, for the same", [][]GPU{free(), free(), until(100)}, []*Job{job(1, 1, "7g.40gb"), job(2, 1, "7g.40gb"), job(3, 3, "4g.20gb"), job(4, 3, "4g.20gb")}, []uint32{1, 2}, 50},
+		{"slurmctld would give the first component the second's node", [][]GPU{free(), free()}, []*Job{job(1, 1, "1g.5gb"), job(2, 1, "1g.5gb", 0)}, []uint32{}, 0},
+	} {
+		cl := NewCluster(place.Reach, c.nodes...)
+		p := Make(cl, c.jobs, false)
+		at := 0.0
+		if p.Reserved != nil {
+			at = p.Reserved.At
+		}
+		if got := served(c.jobs, p); !slices.Equal(got, c.served) || at != c.at {
+			t.Errorf("%s: served %v, want %v; reserved at %v, want %v", c.what, got, c.served, at, c.at)
+		}
+	}
+}
+
+// TestComponentsStart: slurmctld starts the components that are on offer.
+func TestComponentsStart(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var nodes [][]GPU
+		for range rapid.IntRange(1, 4).Draw(t, "nodes") {
+			nodes = append(nodes, drawNode(t))
+		}
+		var jobs []*Job
+		for het := range uint32(rapid.IntRange(1, 4).Draw(t, "jobs")) {
+			for range rapid.IntRange(1, 3).Draw(t, "components") {
+				g := rapid.SampledFrom(slices.Concat(nodes...)).Draw(t, "of")
+				profile := g.Board.Profiles[rapid.IntRange(0, len(g.Board.Profiles)-1).Draw(t, "profile")].Name
+				j := &Job{ID: uint32(len(jobs) + 1), Het: het + 1, Wants: []Want{{Profile: profile, Count: rapid.IntRange(1, 2).Draw(t, "count")}},
+					Nodes: rapid.IntRange(1, 2).Draw(t, "nodes"), Runs: 50, Limit: 50}
+				for n := range nodes {
+					if rapid.IntRange(0, 3).Draw(t, "on") > 0 {
+						j.On = append(j.On, n)
+					}
+				}
+				if len(j.On) == 0 {
+					j.On = nil
+				}
+				jobs = append(jobs, j)
+			}
+		}
+		cl := NewCluster(place.Reach, nodes...)
+		p := Make(cl, jobs, false)
+		nodeOf := cl.nodeOf()
+		free := make([]map[string]int, len(nodes)) // as slurmctld sees it
+		for n := range nodes {
+			free[n] = map[string]int{}
+			for _, k := range cl.Nodes[n] {
+				for i := range p.Offers[k].Indices() {
+					free[n][p.Name(cl.Pool.GPU(k).Board, Spot{GPU: k, Placement: i})]++
+				}
+			}
+		}
+		for k, group := range starts(jobs) {
+			used := map[int]uint32{}
+			got := 0
+			for i, spots := range p.Spots[k : k+len(group)] {
+				if spots != nil {
+					got++
+				}
+				for _, at := range spots {
+					if by := used[nodeOf[at.GPU]]; by != 0 && by != group[i].ID {
+						t.Fatalf("jobs %d and %d on node %d", by, group[i].ID, nodeOf[at.GPU])
+					}
+					used[nodeOf[at.GPU]] = group[i].ID
+				}
+			}
+			if got != 0 && got != len(group) {
+				t.Fatalf("%d of %d components of %d are served", got, len(group), group[0].Het)
+			}
+			if got == 0 {
+				continue
+			}
+			// Backfill takes the components in their order, for each the first nodes that have what it wants and that none before it has (backfill.c, 22.05.8).
+			taken := map[int]bool{}
+			for _, j := range group {
+				need, w := j.Nodes, j.Wants[0]
+				for n := range nodes {
+					if need > 0 && !taken[n] && j.May(n) && free[n][w.Profile] >= w.Count {
+						taken[n] = true
+						free[n][w.Profile] -= w.Count
+						need--
+					}
+				}
+				if need > 0 {
+					t.Fatalf("slurmctld finds no nodes for component %d of %d", j.ID, j.Het)
+				}
+			}
+		}
+	})
+}
+
 // TestAnotherBoard: where there is no room for what a job asks for, another board's for as much is on offer under that name, and who stands in front for that name has it first.
 func TestAnotherBoard(t *testing.T) {
 	a, h := plain(t, "A100-40GB"), plain(t, "H100-80GB")

@@ -36,6 +36,18 @@ func (q queue) leaves(c *Cluster, j *Job) *Job {
 	return &left
 }
 
+// leavesAll is leaves for jobs that start at the same time; nil if it is for one of them.
+func (q queue) leavesAll(c *Cluster, jobs []*Job) (all []*Job) {
+	for _, j := range jobs {
+		left := q.leaves(c, j)
+		if left == nil {
+			return nil
+		}
+		all = append(all, left)
+	}
+	return all
+}
+
 // has reports whether somebody waits for a profile who could have it on this node.
 func (q queue) has(profile string, node int) bool {
 	return q[wanted{profile, everywhere}] || q[wanted{profile, node}]

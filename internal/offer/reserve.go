@@ -44,6 +44,26 @@ func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 	return r
 }
 
+// ReserveAll is where jobs that start at the same time can start first, that FindAll had no spots for.
+func (c *Cluster) ReserveAll(jobs []*Job, why place.Choice) *Reservation {
+	if len(jobs) == 1 {
+		return c.Reserve(jobs[0], why)
+	}
+	free := make([]float64, len(jobs))
+	all := c.apart(jobs, func(k int, j *Job) []Spot {
+		spots, why := c.Find(j, nil)
+		if free[k] = c.Now; spots == nil {
+			one := c.Reserve(j, why)
+			spots, free[k] = one.Spots, one.At
+		}
+		return spots
+	})
+	if all == nil {
+		return &Reservation{At: math.Inf(1)}
+	}
+	return &Reservation{At: slices.Max(free), Spots: slices.Concat(all...)}
+}
+
 // first is where what a job wants on one node is free first on some GPUs; nil: never.
 func (c *Cluster) first(gpus []int, j *Job) *Reservation {
 	r := &Reservation{At: c.Now}

@@ -130,7 +130,11 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 		return e, nil
 	}
 	r := p.Reserved
-	if r != nil && r.Job == k {
+	leader, together := offer.Components(v.Jobs, k)
+	if r != nil && r.Job == leader {
+		if j.Het != 0 {
+			wants = fmt.Sprintf("what all components of het job %d want", j.Het)
+		}
 		e.On, e.Verdict = v.On(r.Spots), First
 		e.Text = fmt.Sprintf("it is the first that has to wait: there is no room for %s%s", wants, nobodyKnows)
 		if e.At = v.unix(r.At); e.At > 0 {
@@ -145,10 +149,11 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 			v.Pool.Start(s.GPU, s.Placement, v.Now+v.Jobs[i].Runs)
 		}
 	}
-	spots, why := v.Find(j, nil)
-	if spots != nil {
+	room, why := v.FindAll(together, nil)
+	if room != nil {
+		spots := room[k-leader]
 		e.Verdict, e.On = Behind, v.On(spots)
-		front := v.sameProfile(p, k, spots)
+		front := v.sameProfile(p, leader, k, spots)
 		switch {
 		case front != nil:
 			e.Before = front.ID
@@ -174,7 +179,10 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 		}
 	}
 	e.Verdict, e.Text = NoRoom, fmt.Sprintf("there is no room for %s", wants)
-	first := v.Reserve(j, why)
+	if j.Het != 0 {
+		e.Text = fmt.Sprintf("there is no room for all components of het job %d, each on a node of its own", j.Het)
+	}
+	first := v.ReserveAll(together, why)
 	if e.At = v.unix(first.At); e.At == 0 {
 		e.Text += nobodyKnows
 		return e, nil
@@ -205,9 +213,9 @@ func (v *View) later(w slurm.Waiting, spots []offer.Spot) string {
 	return ""
 }
 
-// sameProfile is the first in front of the k-th job that waits for a profile that it wants too, and could have it on one of the nodes where there is room.
-func (v *View) sameProfile(p offer.Plan, k int, room []offer.Spot) *offer.Job {
-	for i := range k {
+// sameProfile is the first of so many in front of the k-th job that waits for a profile that it wants too, and could have it on one of the nodes where there is room.
+func (v *View) sameProfile(p offer.Plan, front, k int, room []offer.Spot) *offer.Job {
+	for i := range front {
 		common := slices.ContainsFunc(v.Jobs[i].Wants, func(w offer.Want) bool {
 			return slices.ContainsFunc(v.Jobs[k].Wants, func(x offer.Want) bool { return x.Profile == w.Profile })
 		})
@@ -234,8 +242,10 @@ func (v *View) why(w slurm.Waiting, nodes []slurm.Node) string {
 		case why != "":
 		case m < 0:
 			why = "is not ready"
-		case !v.fits(&offer.Job{Wants: Job(w).Wants, Nodes: 1, On: []int{m}}):
+		case !v.fit([]*offer.Job{{Wants: Job(w).Wants, Nodes: 1, On: []int{m}}}):
 			why = "cannot hold " + list(w.SlicesPerNode())
+		case w.HetJob != 0:
+			why = fmt.Sprintf("would do, but each component of het job %d needs a node that no other has", w.HetJob)
 		default:
 			why = fmt.Sprintf("would do for one of the %d nodes that it needs", w.NumNodes)
 		}

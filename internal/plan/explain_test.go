@@ -56,6 +56,10 @@ func TestExplain(t *testing.T) {
 	pinned.ReqNodes = []string{"n1"}
 	elsewhere := waits(1, "7g.40gb", 1, 1)
 	elsewhere.Partition = "other"
+	het := func(w slurm.Waiting) slurm.Waiting {
+		w.HetJob = 7
+		return w
+	}
 	for _, c := range []struct {
 		what    string
 		nodes   []slurm.Node
@@ -85,6 +89,14 @@ func TestExplain(t *testing.T) {
 		{"a partition without nodes", []slurm.Node{idle}, []slurm.Waiting{elsewhere}, nil, Nowhere, []string{"n3 is not in other"}},
 		{"the first that waits", []slurm.Node{full}, []slurm.Waiting{waits(1, "1g.5gb", 1, 1)}, nil, First, []string{"n1", until}},
 		{"no room", []slurm.Node{full}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1), waits(1, "1g.5gb", 1, 1)}, nil, NoRoom, []string{"n1", until}},
+		{"a component that has room, but not the other", []slurm.Node{idle, full}, []slurm.Waiting{het(waits(7, "1g.5gb", 1, 1)), het(waits(1, "2g.10gb", 1, 1))}, nil, First,
+			[]string{"what all components of het job 7 want", "n1", "n3", until}},
+		{"components behind who is served", []slurm.Node{idle, full}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1), het(waits(7, "1g.5gb", 1, 1)), het(waits(1, "2g.10gb", 1, 1))}, nil, First,
+			[]string{"what all components of het job 7 want", "n1", "n3"}},
+		{"components, on one node", []slurm.Node{full}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1), het(waits(7, "1g.5gb", 1, 1)), het(waits(1, "2g.10gb", 1, 1))}, nil, Nowhere,
+			[]string{"n1 would do, but each component of het job 7 needs a node that no other has"}},
+		{"components behind the first", []slurm.Node{half, full}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1), het(waits(7, "1g.5gb", 1, 1)), het(waits(1, "2g.10gb", 1, 1))}, nil, NoRoom,
+			[]string{"all components of het job 7", "n1", "n2", until}},
 		{"behind one for the same", []slurm.Node{half}, []slurm.Waiting{waits(2, "3g.20gb", 2, 1), waits(1, "3g.20gb", 1, 1)}, nil, Behind, []string{"job 2"}},
 		{"the room is kept", []slurm.Node{half}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1), waits(1, "3g.20gb", 1, 1)}, nil, Behind, []string{"job 2", until}},
 	} {

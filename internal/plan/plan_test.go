@@ -397,7 +397,7 @@ func TestHet(t *testing.T) {
 	one.HetJob, two.HetJob, one.Priority, two.Priority = 10, 10, 1, 5
 	other := waits(7, "1g.5gb", 1, 1)
 	other.Priority = 3
-	look := looking([]slurm.Node{node(t, "n1", a100(t))}, two, other, one)
+	look := looking([]slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t))}, two, other, one)
 	ids := func() (all []uint32) {
 		for _, j := range New(look, place.QLA{}, nil).Jobs {
 			all = append(all, j.ID)
@@ -410,6 +410,49 @@ func TestHet(t *testing.T) {
 	look.Queue.Waiting[2].Reason = "QOSMaxGRESPerUser"
 	if got := ids(); !slices.Equal(got, []uint32{7}) {
 		t.Errorf("planned: %v", got)
+	}
+	look.Queue.Waiting[2].Reason = "Resources"
+	look.Nodes = look.Nodes[:1]
+	if got := ids(); !slices.Equal(got, []uint32{7}) {
+		t.Errorf("on one node: planned: %v", got)
+	}
+}
+
+// TestHetWithoutSlices: a component that wants no slices has the first node that it may run on to itself, so far as the others are concerned.
+func TestHetWithoutSlices(t *testing.T) {
+	slice, cpus := waits(10, "1g.5gb", 1, 1), waits(11, "", 1, 1)
+	cpus.PerNode = nil
+	two := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t))}
+	plain := slurm.Node{Name: "n0", States: []string{"IDLE"}, Partitions: two[0].Partitions}
+	heavy := plain
+	heavy.Weight = 10
+	pinned := cpus
+	pinned.ReqNodes = []string{"n2"}
+	for _, c := range []struct {
+		what  string
+		nodes []slurm.Node
+		jobs  []slurm.Waiting
+		on    string
+	}{
+		{"slices first", two, []slurm.Waiting{slice, cpus}, "n1"},
+		{"slices second", two, []slurm.Waiting{cpus, slice}, "n2"},
+		{"another on the second node", two, []slurm.Waiting{pinned, slice}, "n1"},
+		{"a node without GPUs is before it", append([]slurm.Node{plain}, two...), []slurm.Waiting{cpus, slice}, "n1"},
+		{"a node without GPUs is taken last", append([]slurm.Node{heavy}, two...), []slurm.Waiting{cpus, slice}, "n2"},
+		{"one node", two[:1], []slurm.Waiting{slice, cpus}, ""},
+	} {
+		for k := range c.jobs {
+			c.jobs[k].HetJob = c.jobs[0].ID
+		}
+		v := New(looking(c.nodes, c.jobs...), place.QLA{}, nil)
+		p := v.Plan()
+		var on []string
+		if len(v.Jobs) > 0 {
+			on = v.On(p.Spots[0])
+		}
+		if got := strings.Join(on, ","); len(v.Jobs) > 1 || got != c.on {
+			t.Errorf("%s: %d planned, on %q, want %q", c.what, len(v.Jobs), got, c.on)
+		}
 	}
 }
 

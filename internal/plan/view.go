@@ -45,11 +45,11 @@ const overdue = 30
 // New makes a view of a look. Nodes that without says yes to are left out.
 func New(look Look, policy place.Policy, without func(slurm.Node) bool) *View {
 	v := &View{}
-	nodes := slices.Clone(look.Nodes)
-	slices.SortStableFunc(nodes, func(a, b slurm.Node) int { return cmp.Compare(a.Weight, b.Weight) })
+	look.Nodes = slices.Clone(look.Nodes)
+	slices.SortStableFunc(look.Nodes, func(a, b slurm.Node) int { return cmp.Compare(a.Weight, b.Weight) })
 	now := float64(look.At.UnixMilli()) / 1000
 	var stands [][]offer.GPU
-	for _, n := range nodes {
+	for _, n := range look.Nodes {
 		text := In(n.Extra)
 		if text == "" || !n.Able() || n.Unregistered || without != nil && without(n) {
 			continue
@@ -98,6 +98,7 @@ func seconds(d time.Duration) float64 {
 	return d.Seconds()
 }
 
+// queue notes who waits, in the look's order; its nodes are in slurmctld's.
 func (v *View) queue(look Look) {
 	slots := 0
 	for _, n := range v.Members {
@@ -108,32 +109,84 @@ func (v *View) queue(look Look) {
 		}
 	}
 	held := heldOn(look.Queue.All)
-	for _, w := range startable(look) {
-		job := Job(w)
-		if w.Sized() {
-			job.Wants[0].Or = v.asMuch(job.Wants[0].Profile)
-		}
-		for k, n := range v.Members {
-			if !n.Serves(w) || w.Sized() && v.forgotten(k, job.Wants[0].Profile, held[n.Name]) {
+	for _, all := range startable(look) {
+		var jobs []*offer.Job
+		var waiting []slurm.Waiting
+		avoid := map[string]bool{} // nodes of components that want no slices
+		for _, w := range all {
+			job := v.job(w, held, avoid)
+			if len(job.Wants) > 0 {
+				jobs, waiting = append(jobs, job), append(waiting, w)
 				continue
 			}
-			job.On = append(job.On, k)
-			if n.Later(w, v.since[k]) != "" {
-				job.Later = append(job.Later, k)
+			for _, n := range first(look.Nodes, w, avoid) {
+				avoid[n] = true
 			}
 		}
-		if !v.fits(job) { // it would keep others from its profile for nothing
+		if !v.fit(jobs) || !enough(look.Nodes, all) { // they would keep others from their profiles for nothing
 			continue
 		}
-		if len(job.On) == len(v.Members) {
-			job.On = nil
+		for _, j := range jobs {
+			if len(j.On) == len(v.Members) {
+				j.On = nil
+			}
 		}
 		// More of an array's tasks than the cluster has slots cannot start.
-		for range min(w.Elements, slots) {
-			one := *job
-			v.Jobs, v.Waiting = append(v.Jobs, &one), append(v.Waiting, w)
+		for range min(waiting[0].Elements, slots) {
+			for k := range jobs {
+				one := *jobs[k]
+				v.Jobs, v.Waiting = append(v.Jobs, &one), append(v.Waiting, waiting[k])
+			}
 		}
 	}
+}
+
+// job is what a waiting job needs, and on which members, but for those to avoid.
+func (v *View) job(w slurm.Waiting, held map[string]map[string]int, avoid map[string]bool) *offer.Job {
+	job := Job(w)
+	if len(job.Wants) == 0 {
+		return job
+	}
+	if w.Sized() {
+		job.Wants[0].Or = v.asMuch(job.Wants[0].Profile)
+	}
+	for k, n := range v.Members {
+		if avoid[n.Name] || !n.Serves(w) || w.Sized() && v.forgotten(k, job.Wants[0].Profile, held[n.Name]) {
+			continue
+		}
+		job.On = append(job.On, k)
+		if n.Later(w, v.since[k]) != "" {
+			job.Later = append(job.Later, k)
+		}
+	}
+	return job
+}
+
+// first are the nodes on which slurmctld would start a job that wants no slices: the first that could, but for those to avoid.
+func first(nodes []slurm.Node, w slurm.Waiting, avoid map[string]bool) (all []string) {
+	for _, n := range nodes {
+		if len(all) < max(w.NumNodes, 1) && !avoid[n.Name] && n.Serves(w) && n.Later(w, time.Time{}) == "" {
+			all = append(all, n.Name)
+		}
+	}
+	return all
+}
+
+// enough reports whether a job's components can each have nodes of their own, those that want no slices too.
+func enough(nodes []slurm.Node, all []slurm.Waiting) bool {
+	if len(all) == 1 {
+		return true // its own nodes are counted elsewhere
+	}
+	need, some := 0, 0
+	for _, w := range all {
+		need += max(w.NumNodes, 1)
+	}
+	for _, n := range nodes {
+		if slices.ContainsFunc(all, n.Serves) {
+			some++
+		}
+	}
+	return some >= need
 }
 
 // asMuch are the names of the cluster's boards for as much as a profile that they do not have.
@@ -190,9 +243,9 @@ func (v *View) forgotten(member int, profile string, held map[string]int) bool {
 	return used < held[profile]
 }
 
-// startable are the waiting jobs that could start if they had their slices, in order. The components of a het job start at the same time, or none does: they
-// stand together where the first of them stands.
-func startable(look Look) (all []slurm.Waiting) {
+// startable are the waiting jobs that could start if they had their slices, in order, by what starts together. The components of a het job stand where
+// the first of them stands: all start at the same time, or none does.
+func startable(look Look) (all [][]slurm.Waiting) {
 	het := map[uint32][]slurm.Waiting{}
 	held := map[uint32]bool{} // het jobs of which a component could not
 	for _, w := range look.Queue.Waiting {
@@ -204,9 +257,9 @@ func startable(look Look) (all []slurm.Waiting) {
 	for _, w := range slurm.InOrder(look.Queue.Waiting) {
 		switch {
 		case w.HetJob == 0 && (w.Eligible() || w.Releasable(look.At)):
-			all = append(all, w)
-		case w.HetJob != 0 && !held[w.HetJob]:
-			all = append(all, het[w.HetJob]...)
+			all = append(all, []slurm.Waiting{w})
+		case het[w.HetJob] != nil && !held[w.HetJob]:
+			all = append(all, het[w.HetJob])
 			delete(het, w.HetJob)
 		}
 	}
@@ -215,7 +268,7 @@ func startable(look Look) (all []slurm.Waiting) {
 
 // Job is what a waiting job needs.
 func Job(w slurm.Waiting) *offer.Job {
-	j := &offer.Job{ID: w.ID, Nodes: max(w.NumNodes, 1), Runs: seconds(w.Expected()), Limit: seconds(w.TimeLimit)}
+	j := &offer.Job{ID: w.ID, Het: w.HetJob, Nodes: max(w.NumNodes, 1), Runs: seconds(w.Expected()), Limit: seconds(w.TimeLimit)}
 	for _, g := range w.SlicesPerNode() {
 		if g.Type != "" && g.Type != slurm.ClosedType {
 			j.Wants = append(j.Wants, offer.Want{Profile: g.Type, Count: g.Count})
@@ -278,10 +331,19 @@ func Read(ctx context.Context, ctl Controller, now func() time.Time) (look Look,
 	return look, err
 }
 
-// fits reports whether a job could ever run: on as many nodes as it wants, if nothing stood anywhere.
-func (v *View) fits(j *offer.Job) bool {
-	if len(j.Wants) == 0 || len(j.On) < j.Nodes {
+// fit reports whether jobs that start at the same time ever could: each on as many nodes as it wants, if nothing stood anywhere.
+func (v *View) fit(jobs []*offer.Job) bool {
+	if len(jobs) == 0 {
 		return false
+	}
+	var bare []*offer.Job
+	key := ""
+	for _, j := range jobs {
+		if len(j.Wants) == 0 || len(j.On) < j.Nodes {
+			return false
+		}
+		bare = append(bare, &offer.Job{Wants: j.Wants, Nodes: j.Nodes, On: j.On, Runs: j.Runs})
+		key += fmt.Sprint(j.Wants, j.Nodes, j.On)
 	}
 	if v.bare == nil {
 		var bare [][]offer.GPU
@@ -294,11 +356,10 @@ func (v *View) fits(j *offer.Job) bool {
 		}
 		v.bare, v.could = offer.NewCluster(place.Reach, bare...), map[string]bool{}
 	}
-	key := fmt.Sprint(j.Wants, j.Nodes, j.On)
 	could, known := v.could[key]
 	if !known {
-		spots, _ := v.bare.Find(&offer.Job{Wants: j.Wants, Nodes: j.Nodes, On: j.On, Runs: j.Runs}, nil)
-		could = spots != nil
+		all, _ := v.bare.FindAll(bare, nil)
+		could = all != nil
 		v.could[key] = could
 	}
 	return could

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -70,6 +71,31 @@ func TestKindsOfJob(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() { hold.check(t) })
+}
+
+// TestHetAlone: with nobody else about, one node would have room for all components of a het job; slurmctld wants a node for each.
+func TestHetAlone(t *testing.T) {
+	s := quietly(t, shared)
+	for k, c := range []struct {
+		options  string
+		profiles string
+	}{
+		{"--gres=gpu:1 : --gres=mig:2g.10gb:1", "1g.5gb 2g.10gb"},
+		{"--gres=gpu:1 : --gres=gpu:2", "1g.5gb 1g.5gb"},
+		{"--gres=gpu:1 : -w n1 --gres=gpu:1", "1g.5gb 1g.5gb"},
+	} {
+		name := fmt.Sprint("het-alone-", k)
+		id := s.submit(t, "srun --het-group=0,1 --gpus-per-task=1 ./task "+name+" 2", append([]string{"--job-name=" + name}, strings.Fields(c.options)...)...)
+		id, _, _ = strings.Cut(id, ";")
+		s.completed(t, parts("het", id)...)
+		apart(t, s.held(t, name, strings.Fields(c.profiles)...))
+	}
+	// A component without slices takes a node too, the first that it may run on.
+	for _, options := range []string{"-n1 : --gres=gpu:1", "--gres=gpu:1 : -n1"} {
+		id := s.submit(t, "true", strings.Fields(options)...)
+		id, _, _ = strings.Cut(id, ";")
+		s.completed(t, parts("het", id)...)
+	}
 }
 
 // parts are the ids under which squeue lists a job.
