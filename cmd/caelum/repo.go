@@ -54,7 +54,7 @@ func (o repoOptions) open(mustExist bool) (*repo.Repo, agent.Config, error) {
 	if err != nil {
 		return nil, cfg, err
 	}
-	open, path := repo.Open, cfg.Repo
+	open, path := openOwn, cfg.Repo
 	if o.path != "" {
 		open, path = repo.OpenAsItIs, o.path
 	}
@@ -65,10 +65,11 @@ func (o repoOptions) open(mustExist bool) (*repo.Repo, agent.Config, error) {
 	if err != nil {
 		return nil, cfg, err
 	}
-	if r.SetAside != "" {
-		fmt.Fprintln(os.Stderr, "caelum: "+printable(r.SetAside))
-	}
 	return r, cfg, nil
+}
+
+func openOwn(path string) (*repo.Repo, error) {
+	return repo.Open(path, func(text string) { fmt.Fprintln(os.Stderr, "caelum: "+printable(text)) })
 }
 
 // boards are those that a profile is predicted for: the one that is named, else the decision table's. Without either there is none, and memory is all that can be predicted.

@@ -97,16 +97,9 @@ func serve(path string) error {
 	if err != nil {
 		return err
 	}
-	runs, err := repo.Open(cfg.Repo)
-	if err != nil {
-		log.WithError(err).Error("couldn't open the repository; jobs run as ever, and nothing is learned of them until caelumd is started again")
-	} else {
-		defer runs.Close()
-		if runs.SetAside != "" {
-			log.Warn(runs.SetAside)
-		}
-		a.Keep(runs, ctl)
-	}
+	runs := repo.At(cfg.Repo, func(text string) { log.Warn(text) })
+	defer runs.Close()
+	a.Keep(runs, ctl)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	return a.Run(ctx)

@@ -53,14 +53,11 @@ func (l *Loop) Run(ctx context.Context) {
 
 // once opens the repository anew each time: it may have been moved away meanwhile.
 func (l *Loop) once(ctx context.Context) error {
-	r, err := repo.Open(l.Repo)
+	r, err := repo.Open(l.Repo, func(text string) { l.Log.Error(text) })
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	if r.SetAside != "" {
-		l.Log.Error(r.SetAside)
-	}
 	done, syncErr := Sync(ctx, l.DBD, r, l.Field, time.Time{}, time.Now())
 	if done.New > 0 {
 		l.Log.WithFields(logrus.Fields{"new": done.New, "jobs": done.Jobs}).Info("read what earlier runs have used")

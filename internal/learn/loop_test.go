@@ -55,7 +55,7 @@ func TestLoopOnce(t *testing.T) {
 	if err := l.once(t.Context()); err == nil || learned(t, l.Table) != want {
 		t.Errorf("%v\n%s", err, learned(t, l.Table))
 	}
-	if r, err := repo.Open(l.Repo); err != nil {
+	if r, err := repo.Open(l.Repo, func(text string) { t.Error(text) }); err != nil {
 		t.Error(err)
 	} else {
 		defer r.Close()

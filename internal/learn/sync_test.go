@@ -76,7 +76,7 @@ func record(index uint64, job uint32, start time.Time, nodes []string, runs ...p
 
 func fresh(t *testing.T) *repo.Repo {
 	t.Helper()
-	r, err := repo.Open(filepath.Join(t.TempDir(), "repo.db"))
+	r, err := repo.Open(filepath.Join(t.TempDir(), "repo.db"), func(text string) { t.Error(text) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,15 +49,15 @@ func TestRefused(t *testing.T) {
 		damage func(path string)
 		want   string
 	}{
-		{"half of it", func(p string) { os.Truncate(p, 3*4096) }, moveAway},
-		{"a header", func(p string) { os.Truncate(p, 100) }, moveAway},
-		{"garbage", func(p string) { os.WriteFile(p, bytes.Repeat([]byte("not a database "), 1000), 0o600) }, moveAway},
+		{"half of it", func(p string) { os.Truncate(p, 3*4096) }, kind.Damaged},
+		{"a header", func(p string) { os.Truncate(p, 100) }, kind.Damaged},
+		{"garbage", func(p string) { os.WriteFile(p, bytes.Repeat([]byte("not a database "), 1000), 0o600) }, kind.Damaged},
 		{"a page of garbage", func(p string) {
 			f, _ := os.OpenFile(p, os.O_WRONLY, 0)
 			f.WriteAt(bytes.Repeat([]byte{0xff}, 4096), 4*4096)
 			f.Close()
-		}, moveAway},
-		{"a newer release's", func(p string) { edit(t, p, "PRAGMA user_version = 99") }, "install that one again"},
+		}, kind.Damaged},
+		{"a newer release's", func(p string) { edit(t, p, "PRAGMA user_version = 99") }, "install that release again"},
 		{"another program's", func(p string) { os.Remove(p); edit(t, p, "CREATE TABLE contacts (name TEXT)") }, "another program's"},
 		{"another program's with a version", func(p string) {
 			os.Remove(p)
@@ -85,7 +85,7 @@ func TestRefused(t *testing.T) {
 func TestDamagedLease(t *testing.T) {
 	path := made(t)
 	edit(t, path, "UPDATE lease SET lease = '{' WHERE job = 7")
-	if _, err := open(t, path).Leases(); err == nil || !strings.Contains(err.Error(), moveAway) {
+	if _, err := open(t, path).Leases(); err == nil || !strings.Contains(err.Error(), kind.Damaged) {
 		t.Errorf("%v", err)
 	}
 }
@@ -171,20 +171,25 @@ func TestReadOnly(t *testing.T) {
 func TestLocked(t *testing.T) {
 	path := made(t)
 	other := open(t, path)
-	tx, err := other.db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
 	l := open(t, path)
-	if _, err := l.db.Exec("PRAGMA busy_timeout = 1"); err != nil {
+	if err := l.db.Read(func(q *sql.DB) error {
+		_, err := q.Exec("PRAGMA busy_timeout = 1")
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
-	err = l.Release(1)
+	var err error
+	if err := other.db.Do(func(*sql.Tx) error {
+		err = l.Release(1)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 	var later *api.Error
 	if !errors.As(err, &later) || later.Code != http.StatusServiceUnavailable || !strings.Contains(err.Error(), "fuser "+path) {
 		t.Errorf("%v", err)
 	}
-	if err := errors.Join(tx.Rollback(), l.Release(1)); err != nil {
+	if err := l.Release(1); err != nil {
 		t.Errorf("with the lock gone: %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"caelum/internal/api"
+	"caelum/internal/sqlite"
 )
 
 // Instance is a GPU instance that the agent made.
@@ -41,11 +42,8 @@ const (
 	OpDestroy = "destroy"
 )
 
-// Ledger is the database. Its methods may be called concurrently; their errors say what to do (see explain).
-type Ledger struct {
-	db   *sql.DB
-	path string
-}
+// Ledger is the database. Its methods may be called concurrently; their errors say what to do: see kind.
+type Ledger struct{ db *sqlite.DB }
 
 // Close closes the database.
 func (l *Ledger) Close() error { return l.db.Close() }
@@ -53,11 +51,14 @@ func (l *Ledger) Close() error { return l.db.Close() }
 // Meta reads a note such as the boot id, "" when it was never set.
 func (l *Ledger) Meta(key string) (string, error) {
 	var v string
-	err := l.db.QueryRow("SELECT value FROM meta WHERE key = ?", key).Scan(&v)
-	if err == sql.ErrNoRows {
-		return "", nil
-	}
-	return v, l.explain(err)
+	err := l.db.Read(func(q *sql.DB) error {
+		err := q.QueryRow("SELECT value FROM meta WHERE key = ?", key).Scan(&v)
+		if err == sql.ErrNoRows {
+			return nil
+		}
+		return err
+	})
+	return v, err
 }
 
 // SetMeta writes a note. One that stands there already needs no room on the disk: an agent can be started on a full one.
@@ -65,7 +66,7 @@ func (l *Ledger) SetMeta(key, value string) error {
 	if has, err := l.Meta(key); err == nil && has == value && value != "" {
 		return nil
 	}
-	return l.exec("INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", key, value)
+	return l.db.Exec("INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", key, value)
 }
 
 // Writable tries whether anything can be written.
@@ -75,7 +76,7 @@ func (l *Ledger) Writable() error {
 
 // Clear forgets instances, leases and intents: after a reboot none of them exists.
 func (l *Ledger) Clear() error {
-	return l.exec("DELETE FROM instance; DELETE FROM lease; DELETE FROM intent")
+	return l.db.Exec("DELETE FROM instance; DELETE FROM lease; DELETE FROM intent")
 }
 
 // Instances lists the instances that the agent made.
@@ -91,7 +92,7 @@ func (l *Ledger) Leases() ([]api.Lease, error) {
 	return query(l, "SELECT lease FROM lease ORDER BY job", func(r *sql.Rows) (lease api.Lease, err error) {
 		var text []byte
 		if err = r.Scan(&text); err == nil && json.Unmarshal(text, &lease) != nil {
-			err = errDamaged
+			err = sqlite.ErrDamaged
 		}
 		return
 	})
@@ -107,7 +108,7 @@ func (l *Ledger) Intents() ([]Intent, error) {
 
 // Begin writes an intent and answers its id.
 func (l *Ledger) Begin(i Intent) (id int64, err error) {
-	err = l.do(func(tx *sql.Tx) error {
+	err = l.db.Do(func(tx *sql.Tx) error {
 		r, err := tx.Exec("INSERT INTO intent (op, gpu, gi, profile, start, size, job) VALUES (?, ?, ?, ?, ?, ?, ?)", i.Op, i.GPU, i.GI, i.Profile, i.Start, i.Size, i.Job)
 		if err != nil {
 			return err
@@ -120,7 +121,7 @@ func (l *Ledger) Begin(i Intent) (id int64, err error) {
 
 // Created settles a create: the instance exists.
 func (l *Ledger) Created(intent int64, i Instance) error {
-	return l.do(func(tx *sql.Tx) error {
+	return l.db.Do(func(tx *sql.Tx) error {
 		if _, err := tx.Exec("INSERT OR REPLACE INTO instance (gpu, gi, profile, start, size, uuid, job, stuck) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
 			i.GPU, i.GI, i.Profile, i.Start, i.Size, i.UUID, i.Job, i.Stuck); err != nil {
 			return err
@@ -131,7 +132,7 @@ func (l *Ledger) Created(intent int64, i Instance) error {
 
 // Destroyed settles a destroy: the instance is gone.
 func (l *Ledger) Destroyed(intent int64, gpu string, gi int) error {
-	return l.do(func(tx *sql.Tx) error {
+	return l.db.Do(func(tx *sql.Tx) error {
 		if _, err := tx.Exec("DELETE FROM instance WHERE gpu = ? AND gi = ?", gpu, gi); err != nil {
 			return err
 		}
@@ -141,7 +142,7 @@ func (l *Ledger) Destroyed(intent int64, gpu string, gi int) error {
 
 // Failed settles a call that changed nothing.
 func (l *Ledger) Failed(intent int64) error {
-	return l.do(func(tx *sql.Tx) error { return drop(tx, intent) })
+	return l.db.Do(func(tx *sql.Tx) error { return drop(tx, intent) })
 }
 
 func drop(tx *sql.Tx, intent int64) error {
@@ -151,12 +152,12 @@ func drop(tx *sql.Tx, intent int64) error {
 
 // SetStuck marks an instance that could not be destroyed, or takes the mark back.
 func (l *Ledger) SetStuck(gpu string, gi int, stuck bool) error {
-	return l.exec("UPDATE instance SET stuck = ? WHERE gpu = ? AND gi = ?", stuck, gpu, gi)
+	return l.db.Exec("UPDATE instance SET stuck = ? WHERE gpu = ? AND gi = ?", stuck, gpu, gi)
 }
 
 // Forget drops an instance that is no longer on the GPU.
 func (l *Ledger) Forget(gpu string, gi int) error {
-	return l.exec("DELETE FROM instance WHERE gpu = ? AND gi = ?", gpu, gi)
+	return l.db.Exec("DELETE FROM instance WHERE gpu = ? AND gi = ?", gpu, gi)
 }
 
 // Grant writes a lease and ties the instances to its job, at once.
@@ -165,7 +166,7 @@ func (l *Ledger) Grant(lease api.Lease, held []Instance) error {
 	if err != nil {
 		return err
 	}
-	return l.do(func(tx *sql.Tx) error {
+	return l.db.Do(func(tx *sql.Tx) error {
 		if _, err := tx.Exec("INSERT OR REPLACE INTO lease VALUES (?, ?, ?)", lease.Job, lease.Restart, string(text)); err != nil {
 			return err
 		}
@@ -184,7 +185,7 @@ func (l *Ledger) Recover(lease api.Lease, held []Instance) error {
 	if err != nil {
 		return err
 	}
-	return l.do(func(tx *sql.Tx) error {
+	return l.db.Do(func(tx *sql.Tx) error {
 		for _, i := range held {
 			if _, err := tx.Exec("INSERT OR REPLACE INTO instance (gpu, gi, profile, start, size, uuid, job, stuck) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
 				i.GPU, i.GI, i.Profile, i.Start, i.Size, i.UUID, lease.Job, i.Stuck); err != nil {
@@ -198,7 +199,7 @@ func (l *Ledger) Recover(lease api.Lease, held []Instance) error {
 
 // Release drops a job's lease and leaves its instances idle.
 func (l *Ledger) Release(job uint32) error {
-	return l.do(func(tx *sql.Tx) error {
+	return l.db.Do(func(tx *sql.Tx) error {
 		if _, err := tx.Exec("UPDATE instance SET job = 0 WHERE job = ?", job); err != nil {
 			return err
 		}
@@ -207,39 +208,10 @@ func (l *Ledger) Release(job uint32) error {
 	})
 }
 
-func (l *Ledger) exec(text string, args ...any) error {
-	return l.do(func(tx *sql.Tx) error {
-		_, err := tx.Exec(text, args...)
+func query[T any](l *Ledger, text string, row func(*sql.Rows) (T, error)) (all []T, err error) {
+	err = l.db.Read(func(q *sql.DB) (err error) {
+		all, err = sqlite.List(q, row, text)
 		return err
 	})
-}
-
-// do runs f in one transaction.
-func (l *Ledger) do(f func(*sql.Tx) error) error {
-	tx, err := l.db.Begin()
-	if err != nil {
-		return l.explain(err)
-	}
-	if err := f(tx); err != nil {
-		tx.Rollback()
-		return l.explain(err)
-	}
-	return l.explain(tx.Commit())
-}
-
-func query[T any](l *Ledger, text string, scan func(*sql.Rows) (T, error)) ([]T, error) {
-	rows, err := l.db.Query(text)
-	if err != nil {
-		return nil, l.explain(err)
-	}
-	defer rows.Close()
-	var all []T
-	for rows.Next() {
-		v, err := scan(rows)
-		if err != nil {
-			return nil, l.explain(err)
-		}
-		all = append(all, v)
-	}
-	return all, l.explain(rows.Err())
+	return all, err
 }

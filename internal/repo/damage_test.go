@@ -9,11 +9,15 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
 	"caelum/internal/predict"
+	"caelum/internal/sqlite"
 )
+
+func quiet(string) {}
 
 // testDir is for properties, which have no folder of their own.
 var testDir string
@@ -30,7 +34,7 @@ func TestMain(m *testing.M) {
 }
 
 func mustOpen(t *rapid.T, path string) *Repo {
-	r, err := Open(path)
+	r, err := Open(path, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,12 +50,12 @@ var damages = map[string]func(t *testing.T, path string){
 	"cut in half":   func(t *testing.T, path string) { cut(t, path) },
 	"another's": func(t *testing.T, path string) {
 		os.Remove(path)
-		sqlite(t, path, "CREATE TABLE secrets (a); INSERT INTO secrets VALUES (1)")
+		edit(t, path, "CREATE TABLE secrets (a); INSERT INTO secrets VALUES (1)")
 	},
 	"ours, half": func(t *testing.T, path string) {
-		sqlite(t, path, "PRAGMA foreign_keys=off; DROP TABLE outbox; DROP TABLE run")
+		edit(t, path, "PRAGMA foreign_keys=off; DROP TABLE outbox; DROP TABLE run")
 	},
-	"version, empty": func(t *testing.T, path string) { os.Remove(path); sqlite(t, path, "PRAGMA user_version = 1") },
+	"version, empty": func(t *testing.T, path string) { os.Remove(path); edit(t, path, "PRAGMA user_version = 1") },
 }
 
 func write(t *testing.T, path string, data []byte) {
@@ -82,7 +86,7 @@ func cut(t *testing.T, path string) {
 	write(t, path, data[:len(data)/2])
 }
 
-func sqlite(t *testing.T, path, text string) {
+func edit(t *testing.T, path, text string) {
 	t.Helper()
 	db, err := sql.Open("sqlite3", path)
 	if err != nil {
@@ -98,7 +102,7 @@ func sqlite(t *testing.T, path, text string) {
 func whole(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "repo.db")
-	r, err := Open(path)
+	r, err := Open(path, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,16 +127,21 @@ func TestSetAside(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r, err := OpenAsItIs(path); err == nil || !errors.Is(err, errDamaged) && !errors.Is(err, errForeign) {
+			if r, err := OpenAsItIs(path); err == nil || !errors.Is(err, sqlite.ErrDamaged) && !errors.Is(err, sqlite.ErrForeign) {
 				t.Fatalf("opened as it is: %v %v", r, err)
 			}
 			if now, err := os.ReadFile(path); err != nil || string(now) != string(before) {
 				t.Fatalf("it was touched: %v", err)
 			}
-			r := open(t, path)
+			said := ""
+			r, err := Open(path, func(text string) { said += text })
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
 			aside, err := filepath.Glob(path + ".damaged-????????T??????.???")
-			if err != nil || len(aside) != 1 || !strings.Contains(r.SetAside, aside[0]) || !strings.Contains(r.SetAside, "caelum repo sync") {
-				t.Fatalf("%v %q %v", aside, r.SetAside, err)
+			if err != nil || len(aside) != 1 || !strings.Contains(said, aside[0]) || !strings.Contains(said, "caelum repo sync") {
+				t.Fatalf("%v %q %v", aside, said, err)
 			}
 			if now, err := os.ReadFile(aside[0]); err != nil || string(now) != string(before) {
 				t.Errorf("set aside, and changed: %v", err)
@@ -140,10 +149,75 @@ func TestSetAside(t *testing.T) {
 			if len(job(t, r, 7)) != 0 || add1(t, r, aRun()) != 1 {
 				t.Error("the new one is not new")
 			}
-			if r := open(t, path); r.SetAside != "" || len(job(t, r, 7)) != 1 {
-				t.Errorf("opened again: %q", r.SetAside)
+			if r := open(t, path); len(job(t, r, 7)) != 1 {
+				t.Error("opened again: it is gone")
 			}
 		})
+	}
+}
+
+// TestDamagedInUse: who has a repository open that becomes damaged, is set aside by another or taken away goes on with the one that stands there then.
+func TestDamagedInUse(t *testing.T) {
+	replaced := func(t *testing.T, path string) {
+		os.Rename(path, path+".old")
+		if r, err := Open(path, quiet); err != nil {
+			t.Fatal(err)
+		} else {
+			r.Close()
+		}
+	}
+	for _, c := range []struct {
+		what   string
+		damage func(t *testing.T, path string)
+		said   bool
+	}{
+		{"text", damages["text"], true},
+		{"cut", func(t *testing.T, path string) {
+			if err := os.Truncate(path, 4096); err != nil {
+				t.Fatal(err)
+			}
+		}, true},
+		{"replaced", replaced, false},
+		{"gone, with its folder", func(t *testing.T, path string) { os.RemoveAll(filepath.Dir(path)) }, false},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			path := filepath.Join(filepath.Dir(whole(t)), "repo.db")
+			said := ""
+			r, err := Open(path, func(text string) { said += text })
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			c.damage(t, path)
+			if _, err := r.Works(); err != nil {
+				t.Errorf("list: %v", err)
+			}
+			if err := r.Ended(aRun(), time.Unix(1795342816, 0)); err != nil {
+				t.Errorf("add: %v", err)
+			}
+			if c.said != strings.Contains(said, "set aside") {
+				t.Errorf("it said %q", said)
+			}
+			if now := open(t, path); len(job(t, now, 7)) != 1 || len(job(t, now, 8)) != 0 {
+				t.Error("what stands there is not what was written")
+			}
+		})
+	}
+}
+
+// TestAt: a repository that cannot be opened yet is, once it can.
+func TestAt(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "sub", "repo.db")
+	write(t, filepath.Dir(path), nil)
+	r := At(path, quiet)
+	defer r.Close()
+	if _, err := r.Add(aRun()); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("%v", err)
+	}
+	os.Remove(filepath.Dir(path))
+	if n, err := r.Add(aRun()); n != 1 || err != nil {
+		t.Errorf("%d %v", n, err)
 	}
 }
 
@@ -154,7 +228,7 @@ func TestSetAsideOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
-			r, err := Open(path)
+			r, err := Open(path, quiet)
 			if err != nil {
 				t.Error(err)
 				return
@@ -177,9 +251,9 @@ func TestSetAsideOnce(t *testing.T) {
 // TestNewer: a newer release's is refused, and not touched.
 func TestNewer(t *testing.T) {
 	path := whole(t)
-	sqlite(t, path, "PRAGMA user_version = 99")
+	edit(t, path, "PRAGMA user_version = 99")
 	before, _ := os.ReadFile(path)
-	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "newer release") {
+	if _, err := Open(path, quiet); err == nil || !strings.Contains(err.Error(), "newer release") {
 		t.Errorf("%v", err)
 	}
 	if now, err := os.ReadFile(path); err != nil || string(now) != string(before) {
@@ -193,7 +267,7 @@ func TestNewer(t *testing.T) {
 // TestOpenSays: what cannot be opened is said with what to do, and nothing is set aside.
 func TestOpenSays(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), "is a directory") || !strings.Contains(err.Error(), dir) {
+	if _, err := Open(dir, quiet); err == nil || !strings.Contains(err.Error(), "is a directory") || !strings.Contains(err.Error(), dir) {
 		t.Errorf("%v", err)
 	}
 	pipe := filepath.Join(t.TempDir(), "pipe")
@@ -201,7 +275,7 @@ func TestOpenSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{pipe, "/dev/null"} {
-		if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "name a file") {
+		if _, err := Open(path, quiet); err == nil || !strings.Contains(err.Error(), "name a file") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -221,7 +295,10 @@ func TestOpenSays(t *testing.T) {
 // TestFull: on a full disk the error says what to do, and what was there stays and can be read.
 func TestFull(t *testing.T) {
 	r := open(t, whole(t))
-	if _, err := r.db.Exec("PRAGMA max_page_count = 1"); err != nil { // as many as there are
+	if err := r.read(func(q *sql.DB) error {
+		_, err := q.Exec("PRAGMA max_page_count = 1") // as many as there are
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	var runs []predict.Run
@@ -263,7 +340,7 @@ func FuzzOpen(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		path := filepath.Join(t.TempDir(), "repo.db")
 		write(t, path, data)
-		r, err := Open(path)
+		r, err := Open(path, quiet)
 		if err != nil {
 			return
 		}

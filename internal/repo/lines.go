@@ -3,6 +3,7 @@ package repo
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"database/sql"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"io"
 
 	"caelum/internal/predict"
+	"caelum/internal/sqlite"
 )
 
 // Line is a run in an export, one JSON object a line; util is -1 where the GPU does not tell.
@@ -39,26 +41,28 @@ type Line struct {
 
 // Export writes every run as one JSON object a line, oldest first: the same repository, the same bytes.
 func (r *Repo) Export(w io.Writer) error {
-	rows, err := r.db.Query("SELECT " + columns + " FROM run ORDER BY start, job, restart, node")
-	if err != nil {
-		return r.explain(err)
-	}
-	defer rows.Close()
 	out := bufio.NewWriter(w)
 	lines := json.NewEncoder(out)
-	for rows.Next() {
-		var n predict.Run
-		if err := rows.Scan(fields(&n)...); err != nil {
-			return r.explain(err)
-		}
-		if err := lines.Encode(Line(n)); err != nil {
-			return err
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return r.explain(err)
-	}
-	return out.Flush()
+	err := r.with(func(db *sqlite.DB) error {
+		return db.Read(func(q *sql.DB) error {
+			rows, err := q.Query("SELECT " + columns + " FROM run ORDER BY start, job, restart, node")
+			if err != nil {
+				return err
+			}
+			defer rows.Close()
+			for rows.Next() {
+				var n predict.Run
+				if err := rows.Scan(fields(&n)...); err != nil {
+					return err
+				}
+				if lines.Encode(Line(n)) != nil {
+					return nil // Flush says what is wrong with w
+				}
+			}
+			return rows.Err()
+		})
+	})
+	return cmp.Or(err, out.Flush())
 }
 
 // maxLine bounds a line of an import: ten times what a run can take.
@@ -66,7 +70,7 @@ const maxLine = 64 << 10
 
 // Import adds the runs of an export, all or none, and says how many there were and how many of them were new. The error names the line.
 func (r *Repo) Import(from io.Reader) (read, added int, err error) {
-	err = r.do(func(tx *sql.Tx) error {
+	add := func(tx *sql.Tx) error {
 		a, err := newAdder(tx)
 		if err != nil {
 			return err
@@ -88,7 +92,8 @@ func (r *Repo) Import(from io.Reader) (read, added int, err error) {
 			return fmt.Errorf("line %d: %w", read+1, err)
 		}
 		return nil
-	})
+	}
+	err = r.with(func(db *sqlite.DB) error { return db.Do(add) }) // once: what is read is gone
 	return read, added, err
 }
 

@@ -1,18 +1,16 @@
 package repo
 
 import (
-	"cmp"
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
-	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
-	"github.com/mattn/go-sqlite3"
+	"caelum/internal/sqlite"
 )
 
 // DefaultPath is the repository, unless caelum.yaml names another.
@@ -37,148 +35,71 @@ CREATE TABLE outbox    (job INTEGER NOT NULL, restart INTEGER NOT NULL, node TEX
                         FOREIGN KEY (job, restart, node, start) REFERENCES run ON DELETE CASCADE) WITHOUT ROWID;
 `}
 
+// kind is what a repository is. What the last transactions before a crash of the machine said slurmdbd has too.
+var kind = sqlite.Kind{
+	Name: "repository", Schema: schema, Tables: []string{"meta", "run", "forgotten", "open", "outbox"}, Options: "_busy_timeout=30000&_foreign_keys=on",
+}
+
 // Repo is the repository. Its methods may be called concurrently, and by several processes; their errors say what to do.
+//
+// A repository can be filled anew, so that nobody has to be asked what to do about a damaged one: it is set aside whenever that is found, and a new one begun. A process that has the
+// old one open goes over to what stands at the path.
 type Repo struct {
-	// SetAside says, in one sentence, what became of a file that was no repository; empty as a rule.
-	SetAside string
-
-	db   *sql.DB
 	path string
+	say  func(string) // nil: a path that a person typed, and what is no repository is left as it is
+	mu   sync.Mutex
+	db   *sqlite.DB
+	file os.FileInfo // of db
 }
 
-// errNone are files that hold no repository.
-var (
-	errDamaged = errors.New("its contents are damaged")
-	errForeign = errors.New("it is another program's")
-)
+// At is the repository at path, root's alone, opened or made when it is first used, and tried again after an error. A file that is damaged, or another program's, is set aside as
+// <path>.damaged-<time> and a new one begun, whenever that is found; say is then told so in one sentence. One of a newer release is refused and left as it is. Its folder is made
+// root-only if it does not exist.
+func At(path string, say func(string)) *Repo { return &Repo{path: path, say: say} }
 
-// Open opens or makes the repository at path, root's alone. A file that is damaged, or another program's, is set aside as <path>.damaged-<time>
-// and a new one begun (SetAside says so); one of a newer release is refused and left as it is. Its folder is made root-only if it does not exist.
-func Open(path string) (*Repo, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("couldn't make the repository's folder: %w", err)
-	}
-	return locked(path, openOrBegin)
-}
+// Open is At, opened.
+func Open(path string, say func(string)) (*Repo, error) { return opened(At(path, say)) }
 
-func openOrBegin(path string) (*Repo, error) {
-	r, err := openAsItIs(path)
-	if err == nil || !errors.Is(err, errDamaged) && !errors.Is(err, errForeign) {
-		return r, err
-	}
-	aside, asideErr := setAside(path)
-	if asideErr != nil {
-		return nil, asideErr
-	}
-	r, again := openAsItIs(path)
-	if again == nil {
-		r.SetAside = fmt.Sprintf("%v; it was set aside as %s, and a new one begun: `caelum repo sync` fills it from slurmdbd", err, aside)
-	}
-	return r, again
-}
+// OpenAsItIs is Open for a path that a person typed: what is no repository is refused and left as it is, and no folder is made.
+func OpenAsItIs(path string) (*Repo, error) { return opened(&Repo{path: path}) }
 
-// OpenAsItIs is Open for a path that a person typed: what is no repository is refused and left as it is.
-func OpenAsItIs(path string) (*Repo, error) { return locked(path, openAsItIs) }
-
-// locked opens while no other process does so in that folder: else one might set aside what another has just begun.
-func locked(path string, open func(string) (*Repo, error)) (*Repo, error) {
-	folder, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return nil, (&Repo{path: path}).said(err, "see that its folder is there, and that you may read it (the repository is root's)")
-	}
-	defer folder.Close()
-	if err := syscall.Flock(int(folder.Fd()), syscall.LOCK_EX); err != nil {
-		return nil, (&Repo{path: path}).said(err, "")
-	}
-	return open(path)
-}
-
-func openAsItIs(path string) (*Repo, error) {
-	r := &Repo{path: path}
-	// SQLite would make it as the umask says; its -wal and -shm get the mode of the file itself.
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, r.said(err, "see that its folder is there, and that you may write to it (the repository is root's)")
-	}
-	err = looksRight(f)
-	f.Close()
-	if err != nil {
-		return nil, r.explain(err)
-	}
-	// WAL is set when it is known to be ours: it changes the file. synchronous=NORMAL loses nothing over a crash of a process; over one of the machine the last transactions, which slurmdbd has too.
-	r.db, err = sql.Open("sqlite3", "file:"+uriPath(path)+"?_synchronous=NORMAL&_busy_timeout=30000&_txlock=immediate&_foreign_keys=on")
-	if err != nil {
+func opened(r *Repo) (*Repo, error) {
+	if err := r.open(); err != nil {
 		return nil, err
-	}
-	r.db.SetMaxOpenConns(1)
-	err = r.migrate()
-	if err == nil {
-		_, err = r.db.Exec("PRAGMA journal_mode = WAL")
-	}
-	if err == nil {
-		err = os.Chmod(path, 0o600)
-	}
-	if err != nil {
-		r.db.Close()
-		return nil, r.explain(err)
 	}
 	return r, nil
 }
 
-// looksRight reports what is no database: SQLite would take one of less than a page for an empty one, and write over it.
-func looksRight(f *os.File) error {
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return cmp.Or(err, errors.New("it is a device, a pipe or the like; name a file"))
+// open opens what stands at the path while no other process does so in that folder: else one might set aside what another has just begun.
+func (r *Repo) open() error {
+	if r.say != nil {
+		if err := os.MkdirAll(filepath.Dir(r.path), 0o700); err != nil {
+			return kind.Explain(r.path, err)
+		}
 	}
-	const magic = "SQLite format 3\x00"
-	head := make([]byte, len(magic))
-	switch n, err := io.ReadFull(f, head); {
-	case err == io.EOF || n == len(magic) && string(head) == magic:
-		return nil
-	case err != nil && err != io.ErrUnexpectedEOF:
+	folder, err := os.Open(filepath.Dir(r.path))
+	if err != nil {
+		return kind.Explain(r.path, err)
+	}
+	defer folder.Close()
+	if err := syscall.Flock(int(folder.Fd()), syscall.LOCK_EX); err != nil {
+		return kind.Explain(r.path, err)
+	}
+	db, err := sqlite.Open(r.path, kind)
+	if r.say != nil && (errors.Is(err, sqlite.ErrDamaged) || errors.Is(err, sqlite.ErrForeign)) {
+		aside, asideErr := setAside(r.path)
+		if asideErr != nil {
+			return asideErr
+		}
+		r.say(fmt.Sprintf("%v; it was set aside as %s, and a new one begun: `caelum repo sync` fills it from slurmdbd", err, aside))
+		db, err = sqlite.Open(r.path, kind)
+	}
+	if err != nil {
 		return err
 	}
-	return errDamaged
-}
-
-// Close closes the database.
-func (r *Repo) Close() error { return r.db.Close() }
-
-// migrate brings the schema up to date, in one transaction: another process may be about to do the same.
-func (r *Repo) migrate() error {
-	return r.do(func(tx *sql.Tx) error {
-		version, err := version(tx)
-		if err != nil || version == len(schema) {
-			return err
-		}
-		for ; version < len(schema); version++ {
-			if _, err := tx.Exec(schema[version]); err != nil {
-				return err
-			}
-		}
-		_, err = tx.Exec(fmt.Sprintf("PRAGMA user_version = %d", version))
-		return err
-	})
-}
-
-// version is how many lists of the schema have been applied to a database that is whole, and a repository or empty.
-func version(tx *sql.Tx) (version int, err error) {
-	var health string
-	var ours, all int
-	err = tx.QueryRow(`SELECT (SELECT * FROM pragma_quick_check LIMIT 1), (SELECT * FROM pragma_user_version), count(*),
-		count(CASE WHEN name IN ('meta', 'run', 'forgotten', 'open', 'outbox') THEN 1 END) FROM sqlite_master WHERE type = 'table'`).
-		Scan(&health, &version, &all, &ours)
-	switch {
-	case err != nil:
-		return 0, err
-	case health != "ok":
-		return 0, errDamaged
-	case ours < 5 && all > 0 || version > 0 && all == 0 || version < 0:
-		return 0, errForeign
-	case version > len(schema):
-		return 0, fmt.Errorf("its schema is version %d and this release knows up to %d: it was written by a newer release; install that one again, or name another file", version, len(schema))
-	}
-	return version, nil
+	r.db = db
+	r.file, err = os.Stat(r.path)
+	return err
 }
 
 // setAside renames what stands at path, with its journals, and says as what.
@@ -192,93 +113,68 @@ func setAside(path string) (string, error) {
 	return aside, nil
 }
 
-// uriPath escapes what means something in SQLite's file: URIs.
-func uriPath(path string) string {
-	return (&url.URL{Path: path}).EscapedPath()
-}
-
-// remedies say what to do about the errors of SQLite that somebody can do something about.
-var remedies = map[sqlite3.ErrNo]string{
-	sqlite3.ErrReadonly: "make the file and its file system writable",
-	sqlite3.ErrPerm:     "make the file and its file system writable",
-	sqlite3.ErrCantOpen: "see that its folder is there and writable, and that the file is a file",
-	sqlite3.ErrIoErr:    "see what the kernel says about the disk with `dmesg`",
-}
-
-// explain names the repository and adds what to do. What is damaged is an errDamaged.
-func (r *Repo) explain(err error) error {
-	var e sqlite3.Error
-	var said *explained
-	switch {
-	case err == nil, errors.As(err, &said):
-		return err
-	case !errors.As(err, &e):
-		return r.said(err, "")
-	case e.Code == sqlite3.ErrCorrupt, e.Code == sqlite3.ErrNotADB:
-		return r.said(errDamaged, "")
-	case e.Code == sqlite3.ErrFull, e.SystemErrno == syscall.ENOSPC:
-		return r.said(syscall.ENOSPC, "make room in "+filepath.Dir(r.path))
-	case e.Code == sqlite3.ErrBusy, e.Code == sqlite3.ErrLocked:
-		return r.said(err, "another process holds it: `fuser "+r.path+"`")
+// Close closes the database.
+func (r *Repo) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.db == nil {
+		return nil
 	}
-	return r.said(err, remedies[e.Code])
+	return r.db.Close()
 }
 
-// explained is an error that needs no more words.
-type explained struct {
-	text string
-	err  error
-}
-
-func (r *Repo) said(err error, remedy string) error {
-	var path *os.PathError
-	if errors.As(err, &path) {
-		err = path.Err
+// with has f use what stands at the path. If f finds that damaged it is opened anew the next time, and set aside then.
+func (r *Repo) with(f func(*sqlite.DB) error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.say == nil {
+		return f(r.db)
 	}
-	text := fmt.Sprintf("repository %s: %v", r.path, err)
-	if remedy != "" {
-		text += "; " + remedy
+	if file, err := os.Stat(r.path); r.db != nil && (err != nil || !os.SameFile(file, r.file)) {
+		r.shut()
 	}
-	return &explained{text, err}
+	if r.db == nil {
+		if err := r.open(); err != nil {
+			return err
+		}
+	}
+	err := f(r.db)
+	if errors.Is(err, sqlite.ErrDamaged) {
+		r.shut()
+	}
+	return err
 }
 
-func (e *explained) Error() string { return e.text }
+func (r *Repo) shut() {
+	r.db.Close()
+	r.db = nil
+}
 
-func (e *explained) Unwrap() error { return e.err }
+// twice is with, and with again what stands in the place of a damaged one.
+func (r *Repo) twice(f func(*sqlite.DB) error) error {
+	err := r.with(f)
+	if r.say != nil && errors.Is(err, sqlite.ErrDamaged) {
+		return r.with(f)
+	}
+	return err
+}
+
+func (r *Repo) do(f func(*sql.Tx) error) error {
+	return r.twice(func(db *sqlite.DB) error { return db.Do(f) })
+}
 
 func (r *Repo) exec(text string, args ...any) error {
-	return r.do(func(tx *sql.Tx) error {
-		_, err := tx.Exec(text, args...)
+	return r.twice(func(db *sqlite.DB) error { return db.Exec(text, args...) })
+}
+
+func (r *Repo) read(f func(*sql.DB) error) error {
+	return r.twice(func(db *sqlite.DB) error { return db.Read(f) })
+}
+
+func query[T any](r *Repo, row func(*sql.Rows) (T, error), text string, args ...any) (all []T, err error) {
+	err = r.read(func(q *sql.DB) (err error) {
+		all, err = sqlite.List(q, row, text, args...)
 		return err
 	})
-}
-
-// do runs f in one transaction.
-func (r *Repo) do(f func(*sql.Tx) error) error {
-	tx, err := r.db.Begin()
-	if err != nil {
-		return r.explain(err)
-	}
-	if err := f(tx); err != nil {
-		tx.Rollback()
-		return r.explain(err)
-	}
-	return r.explain(tx.Commit())
-}
-
-func query[T any](r *Repo, scan func(*sql.Rows) (T, error), text string, args ...any) ([]T, error) {
-	rows, err := r.db.Query(text, args...)
-	if err != nil {
-		return nil, r.explain(err)
-	}
-	defer rows.Close()
-	var all []T
-	for rows.Next() {
-		v, err := scan(rows)
-		if err != nil {
-			return nil, r.explain(err)
-		}
-		all = append(all, v)
-	}
-	return all, r.explain(rows.Err())
+	return all, err
 }

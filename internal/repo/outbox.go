@@ -77,14 +77,14 @@ func (r *Repo) Due(now time.Time, n int) ([]Pending, error) {
 // Next is when the next run in the outbox is due; false: it is empty.
 func (r *Repo) Next() (time.Time, bool, error) {
 	var due sql.NullInt64
-	err := r.db.QueryRow("SELECT min(due) FROM outbox").Scan(&due)
-	return time.Unix(due.Int64, 0), due.Valid, r.explain(err)
+	err := r.read(func(q *sql.DB) error { return q.QueryRow("SELECT min(due) FROM outbox").Scan(&due) })
+	return time.Unix(due.Int64, 0), due.Valid, err
 }
 
 // Waiting is how many runs are in the outbox.
 func (r *Repo) Waiting() (n int, err error) {
-	err = r.db.QueryRow("SELECT count(*) FROM outbox").Scan(&n)
-	return n, r.explain(err)
+	err = r.read(func(q *sql.DB) error { return q.QueryRow("SELECT count(*) FROM outbox").Scan(&n) })
+	return n, err
 }
 
 // Postpone counts a try and puts a run off until this time. Written says whether its summary has been written, and is to be read back then.
@@ -100,11 +100,14 @@ func (r *Repo) Recorded(n predict.Run) error {
 
 // Note reads a note such as how far a sync has come; empty if there is none.
 func (r *Repo) Note(name string) (value string, err error) {
-	err = r.db.QueryRow("SELECT value FROM meta WHERE name = ?", name).Scan(&value)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", nil
-	}
-	return value, r.explain(err)
+	err = r.read(func(q *sql.DB) error {
+		err := q.QueryRow("SELECT value FROM meta WHERE name = ?", name).Scan(&value)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		return err
+	})
+	return value, err
 }
 
 // SetNote writes a note.

@@ -34,7 +34,9 @@ func TestCommandLine(t *testing.T) {
 			t.Errorf("caelum job has no %q:\n%s", want, out)
 		}
 	}
-	if in := strings.TrimSpace(s.read(t, "cli.out")); in != out {
+	in := strings.TrimSpace(s.read(t, "cli.out"))
+	before := func(text string) string { return strings.Split(text, " MIG-")[0] } // what a slice has in use changes
+	if before(in) != before(out) {
 		t.Errorf("in the job caelum job says\n%s\nand beside it\n%s", in, out)
 	}
 	var lease api.Lease

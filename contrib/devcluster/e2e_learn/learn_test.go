@@ -37,7 +37,7 @@ const names = "tr\nain'\"; |x"
 
 // record writes what the runs of these jobs have used into their records, as their agents would, and into a repository of its own, folder/nodes.db.
 func record(folder string, ids []string) error {
-	r, err := repo.Open(filepath.Join(folder, "nodes.db"))
+	r, err := repo.Open(filepath.Join(folder, "nodes.db"), func(text string) { fmt.Fprintln(os.Stderr, text) })
 	if err != nil {
 		return err
 	}
