@@ -15,7 +15,6 @@ import (
 
 	"caelum/internal/agent"
 	"caelum/internal/learn"
-	"caelum/internal/mig"
 	"caelum/internal/predict"
 	"caelum/internal/repo"
 	"caelum/internal/slurm"
@@ -87,7 +86,7 @@ func runPredict(ctx context.Context, w io.Writer, g *globals, o predictOptions, 
 	if err != nil {
 		return err
 	}
-	r, cfg, err := o.open(true)
+	r, cfg, err := o.read(ctx)
 	if err != nil {
 		return err
 	}
@@ -103,11 +102,11 @@ func runPredict(ctx context.Context, w io.Writer, g *globals, o predictOptions, 
 	p := predicted{Key: of.Key, Work: of.Work, Default: fallback, Runs: lines(h.Runs), runs: h.Runs, anyBoard: len(boards) > 0}
 	if ok || need.PeakMiB > 0 {
 		p.Level, p.NeededMiB, p.HighestMiB, p.Used, p.Why = need.Level, need.PeakMiB, need.HighestMiB, need.Runs, need.Why
-		var b *mig.Board
-		if p.Profile, b = learn.Profile(need, ok, boards, fallback); b != nil {
-			p.Board = b.Name
+		given := learn.Give(need, ok, boards, fallback)
+		p.Profile, p.Seconds, p.Low, p.High = given.Profile, given.Seconds, given.Low, given.High
+		if given.Board != nil {
+			p.Board = given.Board.Name
 		}
-		p.Seconds, p.Low, p.High = learn.Takes(need, b, p.Profile)
 	}
 	if g.json {
 		return printJSON(w, p)

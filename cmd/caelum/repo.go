@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"math"
 	"os"
+	"path/filepath"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"caelum/internal/mig"
 	"caelum/internal/predict"
 	"caelum/internal/repo"
+	"caelum/internal/slurm"
 )
 
 // repoOptions say which repository, and what a prediction depends on.
@@ -66,6 +69,45 @@ func (o repoOptions) open(mustExist bool) (*repo.Repo, agent.Config, error) {
 		return nil, cfg, err
 	}
 	return r, cfg, nil
+}
+
+// read is open for those who change nothing. Ordinary users may not read the repository, and where they submit there is none: they have their own runs, from slurmdbd.
+func (o repoOptions) read(ctx context.Context) (*repo.Repo, agent.Config, error) {
+	cfg, err := agent.LoadConfig(o.config)
+	if err != nil {
+		return nil, cfg, err
+	}
+	if f, err := os.OpenFile(cfg.Repo, os.O_RDWR, 0); err == nil {
+		f.Close()
+	} else if o.path == "" && os.Getuid() != 0 {
+		r, err := ownRuns(ctx, cfg)
+		return r, cfg, err
+	}
+	return o.open(true)
+}
+
+// ownRuns is a repository of the runs of whoever asks, which is gone with this process.
+func ownRuns(ctx context.Context, cfg agent.Config) (*repo.Repo, error) {
+	field, err := cfg.Field()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "caelum")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir) // what is open stays
+	r, err := repo.OpenAsItIs(filepath.Join(dir, "own.db"))
+	if err != nil {
+		return nil, err
+	}
+	own := slurm.New(slurm.Options{}).OfUser(uint32(os.Getuid()))
+	if _, err := learn.Sync(ctx, own, r, field, time.Time{}, time.Now()); err != nil {
+		r.Close()
+		return nil, err
+	}
+	fmt.Fprintln(os.Stderr, "caelum: the repository is root's: by your own runs, as slurmdbd has them")
+	return r, nil
 }
 
 func openOwn(path string) (*repo.Repo, error) {
@@ -122,7 +164,7 @@ on the board that the decision table's default is of.`,
   caelum repo list --json | jq '.[] | select(.user == "user1")'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, cfg, err := o.open(true)
+			r, cfg, err := o.read(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -144,9 +186,8 @@ on the board that the decision table's default is of.`,
 				}
 				if ok || need.PeakMiB > 0 {
 					l.Level, l.NeededMiB = need.Level, math.Ceil(need.PeakMiB)
-					profile, b := learn.Profile(need, ok, boards, fallback)
-					seconds, _, _ := learn.Takes(need, b, profile)
-					l.Profile, l.Seconds = profile, math.Ceil(seconds)
+					given := learn.Give(need, ok, boards, fallback)
+					l.Profile, l.Seconds = given.Profile, math.Ceil(given.Seconds)
 				}
 				all = append(all, l)
 			}
@@ -210,7 +251,7 @@ func newRepoShow(g *globals, o *repoOptions) *cobra.Command {
 			if err := checkKey(args[0]); err != nil {
 				return err
 			}
-			r, _, err := o.open(true)
+			r, _, err := o.read(cmd.Context())
 			if err != nil {
 				return err
 			}

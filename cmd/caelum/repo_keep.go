@@ -22,7 +22,7 @@ func newRepoExport(o *repoOptions) *cobra.Command {
 		Example: `  caelum repo export > runs.jsonl`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, _, err := o.open(true)
+			r, _, err := o.read(cmd.Context())
 			if err != nil {
 				return err
 			}

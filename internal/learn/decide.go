@@ -146,9 +146,27 @@ func (d *decider) other(said map[string]decision, who string) decision {
 	return decision{profile: d.table.fallback}
 }
 
-// Profile is the tightest profile of the first of the boards on which one holds what is needed, and that board; else the profile that a job gets without a prediction. Where
+// Given is what a job would be given, and how long it is expected to run on it, in seconds, with the 10% and the 90% quantile; on no board, as long as on what it had last.
+type Given struct {
+	Profile            string
+	Board              *mig.Board
+	Seconds, Low, High float64
+}
+
+// Give answers the tightest profile of the first of the boards on which one holds what is needed; else the profile that a job gets without a prediction. Where
 // no run was complete (Predict says so) only what was too little is known: the profile is then no smaller than without.
-func Profile(need predict.Need, complete bool, boards []*mig.Board, without string) (string, *mig.Board) {
+func Give(need predict.Need, complete bool, boards []*mig.Board, without string) Given {
+	g := Given{Seconds: need.Seconds, Low: need.Low, High: need.High}
+	g.Profile, g.Board = tightest(need, complete, boards, without)
+	if g.Board != nil {
+		if k, ok := g.Board.ProfileIndex(g.Profile); ok {
+			g.Seconds, g.Low, g.High = need.Takes(g.Board.Profiles[k].Compute)
+		}
+	}
+	return g
+}
+
+func tightest(need predict.Need, complete bool, boards []*mig.Board, without string) (string, *mig.Board) {
 	if complete || need.PeakMiB > 0 {
 		for _, b := range boards {
 			profile, ok := need.On(b, b.Open(0, 0))
@@ -166,16 +184,6 @@ func Profile(need predict.Need, complete bool, boards []*mig.Board, without stri
 		}
 	}
 	return without, nil
-}
-
-// Takes is how long the work is expected to run on a board's profile, in seconds, with the 10% and the 90% quantile; on no board, as long as on what it had last.
-func Takes(need predict.Need, b *mig.Board, profile string) (seconds, low, high float64) {
-	if b != nil {
-		if k, ok := b.ProfileIndex(profile); ok {
-			return need.Takes(b.Profiles[k].Compute)
-		}
-	}
-	return need.Seconds, need.Low, need.High
 }
 
 // memory is a profile's, in MiB; 0 if the board does not have it.
@@ -206,11 +214,10 @@ func (d *decider) say(kind, who string, last int64, without decision, said map[s
 		return err
 	}
 	need, complete := predict.Predict(h, d.site)
-	profile, board := Profile(need, complete, d.boards, without.profile)
-	now := decision{profile: profile}
+	given := Give(need, complete, d.boards, without.profile)
+	now := decision{profile: given.Profile}
 	if complete {
-		seconds, _, _ := Takes(need, board, profile)
-		now.seconds = int(min(math.Ceil(seconds), maxSeconds))
+		now.seconds = int(min(math.Ceil(given.Seconds), maxSeconds))
 	}
 	if now.alike(without) {
 		return nil

@@ -231,7 +231,7 @@ func TestBoards(t *testing.T) {
 		want string
 	}{{100, "1g.5gb"}, {4864, "1g.5gb"}, {4865, "1g.10gb"}, {39000, "7g.40gb"}, {60000, "7g.80gb"}, {1e6, "3g.20gb"}} {
 		need := predict.Need{PeakMiB: c.peak, HighestMiB: c.peak}
-		if got, _ := Profile(need, true, boards, "3g.20gb"); got != c.want {
+		if got := Give(need, true, boards, "3g.20gb").Profile; got != c.want {
 			t.Errorf("%.0f MiB: %q, want %q", c.peak, got, c.want)
 		}
 		// No run was complete: what was too little makes it larger, and nothing makes it smaller.
@@ -239,12 +239,12 @@ func TestBoards(t *testing.T) {
 		if c.peak < 19000 {
 			want = "3g.20gb"
 		}
-		if got, _ := Profile(need, false, boards, "3g.20gb"); got != want {
+		if got := Give(need, false, boards, "3g.20gb").Profile; got != want {
 			t.Errorf("at least %.0f MiB: %q, want %q", c.peak, got, want)
 		}
 	}
-	if got, b := Profile(predict.Need{}, false, boards, "3g.20gb"); got != "3g.20gb" || b.Name != "A100-40GB" {
-		t.Errorf("nothing is known: %q of %v", got, b)
+	if got := Give(predict.Need{}, false, boards, "3g.20gb"); got.Profile != "3g.20gb" || got.Board.Name != "A100-40GB" {
+		t.Errorf("nothing is known: %+v", got)
 	}
 
 	tab, err = parseTable("caelum-decisions 1 1\nprofile 1g.5gb\nprofile 3g.20gb\ndefault 3g.20gb\n")

@@ -155,7 +155,7 @@ func (c *Client) records(ctx context.Context, field AccountingField, args ...str
 
 // sacct lists each run once (-X: without its steps), those that a requeue ended too (-D), each field ended by the separator (-p).
 func (c *Client) sacct(ctx context.Context, sep, fields string, args ...string) (string, error) {
-	out, err := c.run(ctx, nil, c.sacctPath, append([]string{"-a", "-D", "-X", "-n", "-p", "--delimiter=" + sep, "-o", fields}, args...)...)
+	out, err := c.run(ctx, nil, c.sacctPath, slices.Concat(c.whose, []string{"-D", "-X", "-n", "-p", "--delimiter=" + sep, "-o", fields}, args)...)
 	return out, ofAccounting(err)
 }
 

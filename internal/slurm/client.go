@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -32,6 +33,7 @@ type Client struct {
 	sacctPath, sacctmgr string
 	timeout             time.Duration
 	env                 []string
+	whose               []string // sacct's options for whose jobs
 }
 
 // New makes a Client; it runs nothing yet.
@@ -39,6 +41,7 @@ func New(opt Options) *Client {
 	c := &Client{
 		scontrol: cmp.Or(opt.Scontrol, "/usr/bin/scontrol"), squeue: cmp.Or(opt.Squeue, "/usr/bin/squeue"),
 		sacctPath: cmp.Or(opt.Sacct, "/usr/bin/sacct"), sacctmgr: cmp.Or(opt.Sacctmgr, "/usr/bin/sacctmgr"), timeout: opt.Timeout,
+		whose: []string{"-a"},
 	}
 	if c.timeout <= 0 {
 		c.timeout = DefaultTimeout
@@ -54,6 +57,13 @@ func New(opt Options) *Client {
 	}
 	c.env = append(c.env, opt.Env...)
 	return c
+}
+
+// OfUser is the same client, to whom slurmdbd has one user's jobs only.
+func (c *Client) OfUser(uid uint32) *Client {
+	own := *c
+	own.whose = []string{"-u", strconv.FormatUint(uint64(uid), 10)}
+	return &own
 }
 
 // run runs a command and returns what it wrote to stdout. env is added for this call.

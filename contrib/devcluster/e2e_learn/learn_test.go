@@ -198,4 +198,21 @@ func TestLearned(t *testing.T) {
 	if text := s.must("root", "caelum", "predict", next, "--config", off); !strings.Contains(text, "profile 1g.10gb of A100-40GB") {
 		t.Error(text)
 	}
+	// Users are told by their own runs.
+	as := func(user string, args ...string) string {
+		own := filepath.Join(c.Dir, "home", user, "learn.yaml")
+		if err := os.WriteFile(own, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return s.must(user, append(append([]string{"caelum"}, args...), "--config", own)...)
+	}
+	if text := as("user1", "predict", next); !strings.Contains(text, "profile 1g.10gb of A100-40GB") {
+		t.Error(text)
+	}
+	if runs := as("user1", "repo", "export"); strings.Count(runs, "\n") != 16 {
+		t.Errorf("user1's own runs:\n%s", runs)
+	}
+	if text := as("user2", "predict", next); !strings.Contains(text, "no earlier run") {
+		t.Error(text)
+	}
 }
