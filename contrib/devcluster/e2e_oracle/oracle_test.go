@@ -3,6 +3,7 @@
 package e2eoracle
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -126,12 +127,23 @@ func (s *site) run(name, looks string) oracle.Run {
 		s.collect(dir, looks)
 		run, err := oracle.Read(os.DirFS(dir))
 		if err == nil && !slices.ContainsFunc(run.Starts, func(st oracle.Start) bool { return st.End == oracle.Never }) {
-			return run
+			break
 		}
 		if time.Now().After(end) {
 			s.t.Fatalf("the run's logs do not agree: %v", err)
 		}
 	}
+	for n := 1; n <= nodes; n++ {
+		if err := s.StopUnit(fmt.Sprintf("agent-n%d", n)); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.logs(dir)
+	run, err := oracle.Read(os.DirFS(dir))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return run
 }
 
 // endedWell: no node was drained, and no job failed that nobody cancelled.

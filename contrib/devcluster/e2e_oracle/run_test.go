@@ -168,21 +168,28 @@ func (s *site) collect(dir, looks string) {
 		run += fmt.Sprintf("node %s %s %d\n", node, s.boards[min(n, len(s.boards))-1], gpus)
 		s.write(filepath.Join(dir, node+".emulator"), s.must(node, "root", "cat", "/run/nvml-emulator/state.log"))
 		s.write(filepath.Join(dir, node+".final"), s.final(node))
-		log, err := s.Log("agent-" + node)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		s.write(filepath.Join(dir, node+".agent"), log)
 	}
-	log, err := s.Log("slurmctld")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	s.logs(dir)
 	s.write(filepath.Join(dir, "run"), run)
-	s.write(filepath.Join(dir, "slurmctld"), log)
 	s.write(filepath.Join(dir, "looks"), looks)
 	s.write(filepath.Join(dir, "seen"), s.must("", "root", "bash", "-c", "cat "+filepath.Join(s.Dir, "home", user)+"/*.out | grep '^ran '"))
 	s.write(filepath.Join(dir, "sacct"), s.must("", "root", "env", "SLURM_TIME_FORMAT=%s", "sacct", "-a", "-D", "-X", "-n", "-P", "-S", "now-1days", "-o", oracle.SacctFields))
+}
+
+// logs writes what agents and slurmctld have logged into a folder. They agree once the agents have ended: until then there is always another write.
+func (s *site) logs(dir string) {
+	s.t.Helper()
+	names := map[string]string{"slurmctld": "slurmctld"}
+	for n := 1; n <= nodes; n++ {
+		names[fmt.Sprintf("n%d.agent", n)] = fmt.Sprintf("agent-n%d", n)
+	}
+	for name, unit := range names {
+		log, err := s.Log(unit)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.write(filepath.Join(dir, name), log)
+	}
 }
 
 // final lists the instances that the node's agent answers for.

@@ -152,10 +152,34 @@ func (j *judge) looks() {
 		for p, total := range l.Total {
 			free[p] = max(total-l.Used[p], 0)
 		}
-		if stand, want, ok := j.offered(l.From-int64(time.Millisecond), l.To, free); !ok {
+		if stand, want, ok := j.offeredWithin(l.From-int64(time.Millisecond), l.To, free); !ok {
 			j.add("look", j.node.Name, l.From, "slurmctld has %s free: with the runs not leased yet %s cannot be carved beside %v", list(free), list(want), stand)
 		}
 	}
+}
+
+// offeredWithin checks an offer that stood at some moment from one time to another, nobody knows which: there must be one at which all of it could be carved. On a busy machine an
+// answer of slurmctld's may be so old when it is there that a pass has raised something since, and a job has started on that.
+func (j *judge) offeredWithin(from, to int64, free map[string]int) (stand []Interval, want map[string]int, ok bool) {
+	if stand, want, ok = j.offered(from, to, free); ok {
+		return stand, want, true
+	}
+	moments := []int64{from, to}
+	for _, s := range j.run.Starts {
+		moments = append(moments, s.At-1, s.At)
+	}
+	for _, l := range j.node.Leases {
+		moments = append(moments, l.From, l.To)
+	}
+	for _, at := range moments {
+		if at < from || at > to {
+			continue
+		}
+		if _, _, ok := j.offered(at, at, free); ok {
+			return stand, want, true
+		}
+	}
+	return stand, want, false
 }
 
 // logged: slurmctld and the agent tell of the same writes, so that no write escapes the other checks. Closing everything is
