@@ -69,7 +69,7 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 	}
 	_, err := fmt.Fprintf(w, "\n%s\n", printable(e.Text))
 	if e.Sized != "" && err == nil {
-		_, err = fmt.Fprintf(w, "it named no profile, and was given %s: `caelum predict %d` says what its earlier runs say\n", printable(e.Sized), e.Job)
+		_, err = fmt.Fprintf(w, "it named no profile, and Caelum chose %s: by its --mig-mem or --mig=off if it has one, else by its earlier runs, as `caelum predict %d` tells, else by default\n", printable(e.Sized), e.Job)
 	}
 	if e.State != "PENDING" || err != nil {
 		return err

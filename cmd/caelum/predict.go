@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -78,6 +79,7 @@ type predicted struct {
 	Why        string        `json:"why,omitempty"`
 	Runs       []repo.Line   `json:"runs"`
 	runs       []predict.Run
+	noScript   bool
 	anyBoard   bool // there is one to predict a profile of
 }
 
@@ -99,11 +101,11 @@ func runPredict(ctx context.Context, w io.Writer, g *globals, o predictOptions, 
 	if err != nil {
 		return err
 	}
-	p := predicted{Key: of.Key, Work: of.Work, Default: fallback, Runs: lines(h.Runs), runs: h.Runs, anyBoard: len(boards) > 0}
+	p := predicted{Key: of.Key, Work: of.Work, Default: fallback, Runs: lines(h.Runs), runs: h.Runs, noScript: of.Work == "" && o.key == "", anyBoard: len(boards) > 0}
 	if ok || need.PeakMiB > 0 {
 		p.Level, p.NeededMiB, p.HighestMiB, p.Used, p.Why = need.Level, need.PeakMiB, need.HighestMiB, need.Runs, need.Why
 		given := learn.Give(need, ok, boards, fallback)
-		p.Profile, p.Seconds, p.Low, p.High = given.Profile, given.Seconds, given.Low, given.High
+		p.Profile, p.Seconds, p.Low, p.High = given.Profile, tenths(given.Seconds), tenths(given.Low), tenths(given.High)
 		if given.Board != nil {
 			p.Board = given.Board.Name
 		}
@@ -130,7 +132,7 @@ func (o predictOptions) of(ctx context.Context, args []string) (repo.Of, error) 
 	case o.script != "":
 		return o.ofScript()
 	}
-	id, err := jobID(args[0])
+	id, _, err := jobRef(args[0]) // the tasks of an array have one key
 	if err != nil {
 		return repo.Of{}, err
 	}
@@ -206,6 +208,9 @@ func printPrediction(w io.Writer, p predicted) error {
 		fmt.Fprintf(w, ", work %s", p.Work)
 	}
 	fmt.Fprintln(w)
+	if p.Level == predict.Unknown && p.noScript {
+		fmt.Fprintln(w, "a job without a script (srun, salloc) has nothing that tells what it runs")
+	}
 	if p.Level == predict.Unknown {
 		_, err := fmt.Fprintf(w, "no earlier run says what it needs: it gets the default%s\n", parenthesized(p.Default))
 		return err
@@ -228,6 +233,8 @@ func printPrediction(w io.Writer, p predicted) error {
 	return printRuns(w, p.runs)
 }
 
+func tenths(s float64) float64 { return math.Round(10*s) / 10 }
+
 func parenthesized(s string) string {
 	if s == "" {
 		return ""
@@ -235,4 +242,4 @@ func parenthesized(s string) string {
 	return " (" + s + ")"
 }
 
-func inSeconds(s float64) time.Duration { return time.Duration(s) * time.Second }
+func inSeconds(s float64) time.Duration { return time.Duration(math.Round(s)) * time.Second }

@@ -134,6 +134,9 @@ func runProfileJob(ctx context.Context, w io.Writer, g *globals, o profileJobOpt
 			return err
 		}
 	}
+	if o.batch > 0 && !slices.ContainsFunc(runs, func(m measurement) bool { return m.Batch == o.batch }) {
+		return fmt.Errorf("there is no measurement of batch size %d in %s", o.batch, o.from)
+	}
 	j := judge(b, runs, o.batch, predict.Goal{Lambda: o.lambda, Deadline: o.deadline})
 	if g.json {
 		return printJSON(w, j)
@@ -264,6 +267,8 @@ func await(ctx context.Context, cfg agent.Config, m measurement) (measurement, e
 		switch {
 		case ctx.Err() != nil:
 			return m, errInterrupted
+		case err == nil && strings.Contains(records[0].Ref, "_"):
+			return m, fmt.Errorf("job %d is an array: measure one of its tasks, without --array", m.Job)
 		case err == nil:
 			if done, over, err := m.ended(records[len(records)-1], time.Now(), wait); over || err != nil {
 				return done, err

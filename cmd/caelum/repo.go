@@ -256,16 +256,16 @@ func newRepoShow(g *globals, o *repoOptions) *cobra.Command {
 				return err
 			}
 			defer r.Close()
-			h, err := r.ByKey(args[0])
+			runs, err := r.OfKey(args[0])
 			switch {
 			case err != nil:
 				return err
-			case len(h.Runs) == 0:
+			case len(runs) == 0:
 				return fmt.Errorf("%w of the key %s", errNoRun, args[0])
 			case g.json:
-				return printJSON(cmd.OutOrStdout(), lines(h.Runs))
+				return printJSON(cmd.OutOrStdout(), lines(runs))
 			}
-			return printRuns(cmd.OutOrStdout(), h.Runs)
+			return printRuns(cmd.OutOrStdout(), runs)
 		},
 	}
 }

@@ -96,6 +96,9 @@ forgets for itself, and slurmdbd keeps what it has.`,
 				if at, err = readTime(before); err != nil {
 					return err
 				}
+				if at.After(time.Now()) {
+					return usageError{fmt.Errorf("--before %s has yet to come: runs until then would not be learned from", before)}
+				}
 			}
 			r, _, err := o.open(true)
 			if err != nil {

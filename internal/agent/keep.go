@@ -95,8 +95,10 @@ func (a *Agent) keep(all bool) {
 	for _, o := range open {
 		a.said(a.repo.Observe(o))
 	}
+	if len(ended) > 0 || all {
+		a.countWaiting() // and a repository that somebody has spoilt or replaced meanwhile is noticed
+	}
 	if len(ended) > 0 {
-		a.countWaiting()
 		select {
 		case a.toRecord <- struct{}{}:
 		default: // the recorder will come

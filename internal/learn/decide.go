@@ -130,7 +130,11 @@ func (d *decider) user(w repo.Work) error {
 	return d.say("user", userWork(w), w.Last, d.other(d.shared, w.Work), d.users, userWork(w), func() (predict.History, error) { return d.repo.ByUser(w.UID, w.Work) })
 }
 
+// key: one without work was submitted without a script, and says nothing of what it runs.
 func (d *decider) key(w repo.Work) error {
+	if w.Work == "" {
+		return nil
+	}
 	base := d.other(d.shared, w.Work)
 	if u, ok := d.users[userWork(w)]; ok {
 		base = u

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,6 +28,7 @@ type table struct {
 	own        string // the admin's lines, without the first
 	learned    string
 	profiles   map[string]float64  // those that may be given, and their memory in MiB as the table has it; 0: it has none
+	models     []string            // GPU types that it names
 	fallback   string              // the default profile
 	taken      map[string]decision // what the admin has decided, by "key <key>" and the like
 }
@@ -47,6 +49,7 @@ func parseTable(text string) (t table, err error) {
 	for _, p := range d.Profiles {
 		t.profiles[p.Name] = float64(p.MiB)
 	}
+	t.models = slices.Sorted(maps.Keys(d.Models))
 	for kind, lines := range map[string]map[string]decisions.Learned{"key": d.Key, "user": d.User, "site": d.Site} {
 		for who, l := range lines {
 			t.taken[kind+" "+who] = decision{profile: l.Profile, seconds: l.Seconds}
@@ -56,7 +59,7 @@ func parseTable(text string) (t table, err error) {
 }
 
 // boards are those that the table is for, with the profiles that it lists: the one that its default is of, and then those whose whole GPU it lists. Boards that share names are
-// told apart by how many of theirs are listed, else the one with the least memory is meant.
+// told apart by the models that it names, then by how many of theirs are listed; else the one with the least memory is meant.
 func (t table) boards() []*mig.Board {
 	var list []*mig.Board
 	for _, b := range mig.Boards() {
@@ -83,7 +86,10 @@ func (t table) boards() []*mig.Board {
 	}
 	rank := func(b *mig.Board) (without, fewer int, memory float64) {
 		if _, ok := b.ProfileIndex(t.fallback); !ok {
-			without = 1
+			without = 2
+		}
+		if !slices.Contains(t.models, b.Type) {
+			without++
 		}
 		for k := range b.Profiles {
 			memory += b.Profiles[k].Memory()
@@ -153,7 +159,7 @@ func (e *noTable) Unwrap() error { return os.ErrNotExist }
 // errChanged: somebody has written the table meanwhile.
 var errChanged = errors.New("it has just been changed by somebody else; try again")
 
-// replace puts a text in the place of the file that was read, under the same owner and mode, by rename: slurmctld never sees half of it.
+// replace puts a text in the place of the file that was read, under the same mode and, as far as that is allowed, owner, by rename: slurmctld never sees half of it.
 func replace(path string, was os.FileInfo, text string) (err error) {
 	defer func() {
 		if err != nil {
@@ -176,7 +182,8 @@ func replace(path string, was os.FileInfo, text string) (err error) {
 	if mine, err := f.Stat(); err != nil {
 		return err
 	} else if is := mine.Sys().(*syscall.Stat_t); is.Uid != owner.Uid || is.Gid != owner.Gid {
-		if err := f.Chown(int(owner.Uid), int(owner.Gid)); err != nil {
+		// Who is not root, and may replace it, may not always give it away.
+		if err := f.Chown(int(owner.Uid), int(owner.Gid)); err != nil && (os.Getuid() == 0 || !errors.Is(err, os.ErrPermission)) {
 			return err
 		}
 	}

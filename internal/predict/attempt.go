@@ -1,6 +1,8 @@
 package predict
 
 import (
+	"math"
+	"slices"
 	"strings"
 
 	"caelum/internal/mig"
@@ -14,6 +16,8 @@ const (
 	full = 0.95
 	// still is the share of its peak that a run's memory had at least half of the time, if it had reached its peak long before it ended.
 	still = 0.9
+	// half is the share of the lowest peak of complete runs that a run has reached which came as far as they.
+	half = 0.5
 	// again is how long a run was that ran into its time limit once more, compared with the longest that had before.
 	again = 0.9
 )
@@ -23,12 +27,16 @@ type attempt struct {
 	Run
 	complete bool // it shows how much is enough
 	short    bool // it was killed for memory
+	doubtful bool // it failed, and may have been: an allocation that fails at once leaves no trace in what was in use
 }
 
-// attempts are the runs that were looked at, oldest first.
+// attempts are the runs that were looked at, and those that failed before, oldest first.
 func attempts(runs []Run) []attempt {
 	all := together(runs)
-	cut := 0.0 // seconds of the longest run so far that ran into its time limit
+	cut := 0.0              // seconds of the longest run so far that ran into its time limit
+	least := math.Inf(1)    // the smallest slice on which a run was complete
+	usual := math.Inf(1)    // the lowest peak of a complete run
+	complete, inRow := 0, 0 // how many were, and how many have failed since
 	for k := range all {
 		a := &all[k]
 		switch state, _, _ := strings.Cut(a.State, " "); state { // "CANCELLED by 1001"
@@ -39,10 +47,23 @@ func attempts(runs []Run) []attempt {
 			cut = max(cut, a.Seconds)
 		case "FAILED":
 			a.short = a.OutOfMemory()
+			if inRow++; !a.short && !a.whole() && a.Exit != notExecutable && a.Exit != notFound {
+				early := a.PeakMiB < half*usual // it had not come as far as those that were complete
+				a.doubtful = inRow > 2 || early && (inRow > 1 || complete < 2 && a.promised() < least)
+			}
+		}
+		if a.complete {
+			complete, inRow, usual = complete+1, 0, min(usual, a.PeakMiB)
+			if a.promised() > 0 {
+				least = min(least, a.promised())
+			}
 		}
 	}
 	return all
 }
+
+// Exit statuses of a shell that could not run the command: sh(1).
+const notExecutable, notFound = 126, 127
 
 // OutOfMemory reports whether a run is taken to have been killed for memory: CUDA's out-of-memory ends a job as FAILED, and Slurm's OUT_OF_MEMORY is the host's.
 func (r Run) OutOfMemory() bool {
@@ -84,7 +105,7 @@ func together(runs []Run) (all []attempt) {
 	}
 	at := map[id]int{}
 	for _, r := range runs {
-		if r.Samples == 0 {
+		if r.Samples == 0 && r.State != "FAILED" { // one that failed may have been too short to be looked at
 			continue
 		}
 		k, known := at[id{r.Job, r.Restart}]
@@ -104,6 +125,14 @@ func together(runs []Run) (all []attempt) {
 func (r Run) promised() float64 {
 	_, gb := mig.Claims(r.Profile)
 	return 1024 * gb
+}
+
+// whole reports whether a run had a whole GPU.
+func (r Run) whole() bool {
+	return slices.ContainsFunc(mig.Boards(), func(b *mig.Board) bool {
+		k, ok := b.ProfileIndex(r.Profile)
+		return ok && b.Type == r.Board && b.Profiles[k].Compute == b.Compute()
+	})
 }
 
 // slices are the compute slices that a run had, by its profile's name; 0: it does not say.

@@ -27,7 +27,7 @@ func (n *Need) memory(runs []attempt, site Site) {
 	n.PeakMiB = max(n.HighestMiB*(1+margin), open)
 	n.HighestMiB = max(n.HighestMiB, open)
 	less := tooLittle(runs)
-	n.why(len(runs), margin, less >= n.PeakMiB && less > 0)
+	n.why(runs, margin, less >= n.PeakMiB && less > 0)
 	if less > 0 {
 		n.PeakMiB = max(n.PeakMiB, less+1)
 	}
@@ -53,31 +53,37 @@ func scatter(peaks []float64, site Site) float64 {
 	return min(site.Margin, half[int(site.quantile()*float64(len(half)-1))])
 }
 
-// tooLittle is the largest slice that was too little, in MiB, by the runs that were killed for memory: of all since the last complete one, and the second largest
-// in the window. 0: none was.
+// tooLittle is the largest slice that was too little, in MiB, by the runs that were killed for memory or may have been: of all since the last complete one, and the second
+// largest in the window. (One that may have been was, if the next complete one had a larger slice.) 0: none was.
 func tooLittle(runs []attempt) (most float64) {
-	var short []float64
+	var short, doubtful []float64
 	for _, r := range runs {
 		switch {
 		case r.complete:
-			most = 0
+			short = append(short, slices.DeleteFunc(doubtful, func(slice float64) bool { return slice >= r.promised() })...)
+			most, doubtful = 0, nil
 		case r.short:
-			most = max(most, r.promised())
 			short = append(short, r.promised())
+			most = max(most, r.promised())
+		case r.doubtful:
+			doubtful = append(doubtful, r.promised())
+			most = max(most, r.promised())
 		}
 	}
 	return max(most, second(short))
 }
 
 // why is the sentence.
-func (n *Need) why(looked int, margin float64, short bool) {
+func (n *Need) why(runs []attempt, margin float64, short bool) {
 	switch {
-	case short:
+	case short && slices.ContainsFunc(runs, func(r attempt) bool { return r.short }):
 		n.Why = "a run failed with its slice's memory nearly full: it needs a larger one"
-	case looked == 0:
+	case short:
+		n.Why = "it has failed on a slice on which it may have had too little memory: it is given a larger one until it completes"
+	case len(runs) == 0:
 		n.Why = "no run was looked at"
 	case n.Runs == 0:
-		n.Why = fmt.Sprintf("none of %s was complete; it needs at least %.0f MiB", count(looked), n.HighestMiB)
+		n.Why = fmt.Sprintf("none of %s was complete; it needs at least %.0f MiB", count(len(runs)), n.HighestMiB)
 	case n.Runs == 1:
 		n.Why = fmt.Sprintf("at most %.0f MiB, by 1 run; %.1f%% more is the margin", n.HighestMiB, 100*margin)
 	default:

@@ -177,6 +177,11 @@ func TestDamagedInUse(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, true},
+		{"emptied", func(t *testing.T, path string) {
+			if err := os.Truncate(path, 0); err != nil {
+				t.Fatal(err)
+			}
+		}, false},
 		{"replaced", replaced, false},
 		{"gone, with its folder", func(t *testing.T, path string) { os.RemoveAll(filepath.Dir(path)) }, false},
 	} {

@@ -49,7 +49,7 @@ type Repo struct {
 	say  func(string) // nil: a path that a person typed, and what is no repository is left as it is
 	mu   sync.Mutex
 	db   *sqlite.DB
-	file os.FileInfo // of db
+	file os.FileInfo // of db, when it was last used
 }
 
 // At is the repository at path, root's alone, opened or made when it is first used, and tried again after an error. A file that is damaged, or another program's, is set aside as
@@ -130,8 +130,12 @@ func (r *Repo) with(f func(*sqlite.DB) error) error {
 	if r.say == nil {
 		return f(r.db)
 	}
-	if file, err := os.Stat(r.path); r.db != nil && (err != nil || !os.SameFile(file, r.file)) {
-		r.shut()
+	if file, err := os.Stat(r.path); r.db != nil {
+		if err != nil || !os.SameFile(file, r.file) || file.Size() < r.file.Size() { // no database of SQLite's becomes smaller by itself
+			r.shut()
+		} else {
+			r.file = file
+		}
 	}
 	if r.db == nil {
 		if err := r.open(); err != nil {

@@ -114,12 +114,18 @@ func text(s string) string {
 const Window = 64
 
 // ByKey is the history of a key: the newest runs of the user who was the first to have it. (The key is no cryptographic hash: somebody else can
-// make a script with the same, and shall not teach it.)
+// make a script with the same, and shall not teach it.) Runs without a script do not count: their key does not say what they ran.
 func (r *Repo) ByKey(key string) (predict.History, error) {
 	if key == "" {
 		return predict.History{}, nil
 	}
-	return r.history(predict.ByKey, "key = ?1 AND uid = (SELECT uid FROM run WHERE key = ?1 ORDER BY start LIMIT 1)", key)
+	return r.history(predict.ByKey, "key = ?1 AND uid = (SELECT uid FROM run WHERE key = ?1 ORDER BY start LIMIT 1) AND work <> ''", key)
+}
+
+// OfKey lists the newest runs of a key, oldest first, also those without a script.
+func (r *Repo) OfKey(key string) ([]predict.Run, error) {
+	h, err := r.history(predict.ByKey, "key = ?1", key)
+	return h.Runs, err
 }
 
 // ByUser is the history of a user's runs of a work, whatever they were called.
