@@ -215,4 +215,13 @@ func TestLearned(t *testing.T) {
 	if text := as("user2", "predict", next); !strings.Contains(text, "no earlier run") {
 		t.Error(text)
 	}
+	// Who is not root writes a table that is his, though its group is not, as the watcher does.
+	home := filepath.Join(c.Dir, "home", "user1")
+	table, own := filepath.Join(home, "decisions"), filepath.Join(home, "own.db")
+	s.must("root", "sh", "-c", "sed '/^# What stands/,$d' /etc/caelum/decisions > "+table+" && chown user1:root "+table)
+	as("user1", "repo", "sync", "--repo", own)
+	as("user1", "repo", "decisions", "--repo", own, "--table", table)
+	if text := s.must("user1", "cat", table); !strings.Contains(text, " 1g.10gb") {
+		t.Errorf("user1's table:\n%s", text)
+	}
 }
