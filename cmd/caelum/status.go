@@ -109,6 +109,13 @@ func inUse(u *api.Use) string {
 	if u.Util >= 0 {
 		text += fmt.Sprintf(", %.0f%% busy", 100*u.Util)
 	}
+	switch u.Processes {
+	case 0:
+		text += ", no process"
+	case 1:
+	default:
+		text += fmt.Sprintf(", %d processes", u.Processes)
+	}
 	return text
 }
 

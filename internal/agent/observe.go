@@ -55,6 +55,9 @@ func (o *observation) run(end time.Duration) predict.Run {
 	}
 	if most.Samples > 0 && end-o.Began >= shortest {
 		r.Samples, r.PeakMiB, r.MedianMiB, r.HighMiB, r.Util = most.Samples, most.PeakMiB, most.quantile(0.5), most.quantile(0.95), most.util()
+		for _, u := range o.Slices {
+			r.Processes = max(r.Processes, u.Most)
+		}
 	}
 	return r
 }
@@ -275,7 +278,7 @@ func (s *observer) inUseBy(job uint32) map[string]*api.Use {
 	uses := map[string]*api.Use{}
 	for _, u := range o.Slices {
 		if u.Samples > 0 {
-			uses[u.UUID] = &api.Use{MemoryMiB: u.LastMiB, PeakMiB: u.PeakMiB, Util: u.LastUtil}
+			uses[u.UUID] = &api.Use{MemoryMiB: u.LastMiB, PeakMiB: u.PeakMiB, Util: u.LastUtil, Processes: u.Last}
 		}
 	}
 	return uses

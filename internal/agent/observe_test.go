@@ -112,7 +112,7 @@ func TestObservedRun(t *testing.T) {
 		}
 		end()
 	}
-	if got, err := l.agent.Job(context.Background(), id); err != nil || got.Slices[0].Use == nil || *got.Slices[0].Use != (api.Use{MemoryMiB: 5555, PeakMiB: 5555, Util: -1}) {
+	if got, err := l.agent.Job(context.Background(), id); err != nil || got.Slices[0].Use == nil || *got.Slices[0].Use != (api.Use{MemoryMiB: 5555, PeakMiB: 5555, Util: -1, Processes: 1}) {
 		t.Errorf("while it runs its owner sees %+v, %v", got.Slices[0].Use, err)
 	}
 	r := l.finish(id)
@@ -123,7 +123,7 @@ func TestObservedRun(t *testing.T) {
 	r.Samples, r.PeakMiB, r.MedianMiB, r.HighMiB = 0, 0, 0, 0
 	want := predict.Run{
 		Job: id, Node: "n1", Key: "0123456789abcdef", Work: "fedcba9876543210", UID: 20001, User: "user1", Account: "physics", Name: "j",
-		Board: "a100", Profile: "2g.10gb", Slices: 1, Start: l.fake.Now().Unix(), Seconds: 10, Util: -1,
+		Board: "a100", Profile: "2g.10gb", Slices: 1, Start: l.fake.Now().Unix(), Seconds: 10, Util: -1, Processes: 1,
 	}
 	if r != want {
 		t.Errorf("%+v, want %+v", r, want)

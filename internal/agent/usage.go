@@ -18,8 +18,10 @@ type usage struct {
 	// Samples is how often it was looked at, Bins how often its memory in use was in each bin.
 	Samples int
 	Bins    [usageBins]uint32
-	// PeakMiB is exact; LastMiB and LastUtil are the last sample's.
+	// PeakMiB is exact; LastMiB, LastUtil and Last are the last sample's.
 	PeakMiB, LastMiB, LastUtil float64
+	// Most is the largest number of processes that was seen on it, Last the last.
+	Most, Last int
 	// Busy is the sum of the utilisations of those samples that had one.
 	Busy        float64
 	BusySamples int
@@ -33,8 +35,8 @@ func (u *usage) add(use gpu.Use) {
 	bin := int(use.MemoryMiB / u.MemoryMiB * usageBins)
 	u.Bins[min(max(bin, 0), usageBins-1)]++
 	u.Samples++
-	u.LastMiB, u.LastUtil = use.MemoryMiB, use.Util
-	u.PeakMiB = max(u.PeakMiB, use.MemoryMiB)
+	u.LastMiB, u.LastUtil, u.Last = use.MemoryMiB, use.Util, use.Processes
+	u.PeakMiB, u.Most = max(u.PeakMiB, use.MemoryMiB), max(u.Most, use.Processes)
 	if use.Util >= 0 {
 		u.Busy += use.Util
 		u.BusySamples++
@@ -76,5 +78,5 @@ func (u *usage) sane() bool {
 	for _, n := range u.Bins {
 		total += int(n)
 	}
-	return u.MemoryMiB > 0 && total == u.Samples && u.PeakMiB >= 0 && u.BusySamples >= 0 && u.BusySamples <= u.Samples && u.Busy >= 0 && u.Busy <= float64(u.BusySamples)
+	return u.MemoryMiB > 0 && total == u.Samples && u.PeakMiB >= 0 && u.Most >= 0 && u.BusySamples >= 0 && u.BusySamples <= u.Samples && u.Busy >= 0 && u.Busy <= float64(u.BusySamples)
 }

@@ -13,6 +13,8 @@ type Use struct {
 	MemoryMiB float64
 	// Util is the share of its SMs that was busy since the reading before, from 0 to 1; -1: the GPU does not tell, or not yet.
 	Util float64
+	// Processes is how many compute processes the driver shows on it.
+	Processes int
 }
 
 // Meter reads what one instance has in use. One goroutine uses it at a time.
@@ -94,7 +96,11 @@ func (m *meter) Read() (Use, error) {
 	if err := check(ret, "read the memory in use"); err != nil {
 		return Use{}, fmt.Errorf("GPU %d: %w", m.gpu, err)
 	}
-	return Use{MemoryMiB: float64(memory.Used) / (1 << 20), Util: m.util(d.handle)}, nil
+	use := Use{MemoryMiB: float64(memory.Used) / (1 << 20), Util: m.util(d.handle)}
+	if all, ret := dev.GetComputeRunningProcesses(); ret == nvml.SUCCESS {
+		use.Processes = len(all)
+	}
+	return use, nil
 }
 
 // find opens the instance's MIG device: where it was last, else wherever it is among those of its GPU. Another GPU is never asked: it may hang.

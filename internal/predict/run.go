@@ -32,6 +32,8 @@ type Run struct {
 	PeakMiB, MedianMiB, HighMiB float64
 	// Util is the mean share of the slice's compute that was busy, from 0 to 1; -1: the GPU does not tell.
 	Util float64
+	// Processes is the largest number of processes that was seen on one of its slices; 0: none was, or nobody knows.
+	Processes int
 
 	// State is Slurm's, COMPLETED or FAILED or ...; empty: not known yet. Exit is the batch script's exit status.
 	State string
@@ -46,7 +48,7 @@ var errSummary = errors.New("not a summary of a run")
 
 // Summary is the run as one word for the job's accounting record:
 //
-//	caelum:run=n1,2g.10gb,a100,at=1795339216,ran=3590s,peak=5321M,p95=5100M,median=4800M,util=37%,samples=3590
+//	caelum:run=n1,2g.10gb,a100,at=1795339216,ran=3590s,peak=5321M,p95=5100M,median=4800M,util=37%,processes=1,samples=3590
 //
 // with x2 behind the profile for two slices, restart=1 for a requeued job's second run, and without what is not known. What else
 // is in Run stands in the record already. sacctmgr writes it in lower case (22.05.8), so its letters' case means nothing.
@@ -61,6 +63,9 @@ func (r Run) Summary() string {
 		fmt.Fprintf(&b, ",peak=%.0fM,p95=%.0fM,median=%.0fM", r.PeakMiB, r.HighMiB, r.MedianMiB)
 		if r.Util >= 0 {
 			fmt.Fprintf(&b, ",util=%.0f%%", 100*r.Util)
+		}
+		if r.Processes > 0 {
+			fmt.Fprintf(&b, ",processes=%d", r.Processes)
 		}
 		fmt.Fprintf(&b, ",samples=%d", r.Samples)
 	}
@@ -118,6 +123,8 @@ func parseSummary(text string) (Run, error) {
 		case "util":
 			r.Util, err = measure(value, "%")
 			r.Util /= 100
+		case "processes":
+			r.Processes, err = strconv.Atoi(value)
 		case "samples":
 			r.Samples, err = strconv.Atoi(value)
 		case "restart":
@@ -127,7 +134,7 @@ func parseSummary(text string) (Run, error) {
 			return Run{}, errSummary
 		}
 	}
-	if !seen["at"] || !seen["ran"] || r.Start <= 0 || r.Samples < 0 || r.Restart < 0 || r.Util > 1 || (r.Samples > 0) != seen["peak"] {
+	if !seen["at"] || !seen["ran"] || r.Start <= 0 || r.Samples < 0 || r.Processes < 0 || r.Restart < 0 || r.Util > 1 || (r.Samples > 0) != seen["peak"] {
 		return Run{}, errSummary
 	}
 	return r, nil

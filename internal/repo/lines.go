@@ -35,6 +35,7 @@ type Line struct {
 	MedianMiB float64 `json:"median_mib"`
 	HighMiB   float64 `json:"p95_mib"`
 	Util      float64 `json:"util"`
+	Processes int     `json:"processes,omitempty"`
 	State     string  `json:"state,omitempty"`
 	Exit      int     `json:"exit"`
 }

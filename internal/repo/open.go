@@ -33,6 +33,8 @@ CREATE TABLE outbox    (job INTEGER NOT NULL, restart INTEGER NOT NULL, node TEX
                         since INTEGER NOT NULL, due INTEGER NOT NULL, tries INTEGER NOT NULL, written INTEGER NOT NULL,
                         PRIMARY KEY (job, restart, node, start),
                         FOREIGN KEY (job, restart, node, start) REFERENCES run ON DELETE CASCADE) WITHOUT ROWID;
+`, `
+ALTER TABLE run ADD COLUMN processes INTEGER NOT NULL DEFAULT 0;
 `}
 
 // kind is what a repository is. What the last transactions before a crash of the machine said slurmdbd has too.

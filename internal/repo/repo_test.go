@@ -30,7 +30,7 @@ func fresh(t *testing.T) *Repo { return open(t, filepath.Join(t.TempDir(), "repo
 func aRun() predict.Run {
 	return predict.Run{
 		Job: 7, Node: "n1", Key: "0123456789abcdef", Work: "fedcba9876543210", UID: 1001, User: "user1", Account: "research", Name: "train",
-		Board: "a100", Profile: "2g.10gb", Slices: 1, Start: 1795339216, Seconds: 3590, Samples: 3589, PeakMiB: 5321, MedianMiB: 4800, HighMiB: 5100, Util: 0.37,
+		Board: "a100", Profile: "2g.10gb", Slices: 1, Start: 1795339216, Seconds: 3590, Samples: 3589, PeakMiB: 5321, MedianMiB: 4800, HighMiB: 5100, Util: 0.37, Processes: 2,
 		State: "COMPLETED",
 	}
 }
@@ -419,6 +419,26 @@ func TestImportRefuses(t *testing.T) {
 		if _, _, err := r.Import(strings.NewReader(good + bad)); err == nil || !strings.Contains(err.Error(), "line 2: ") || len(job(t, r, 7)) != 0 {
 			t.Errorf("%s: %v, %d runs", name, err, len(job(t, r, 7)))
 		}
+	}
+}
+
+// TestMigrates: a repository of an earlier release keeps its runs.
+func TestMigrates(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "repo.db")
+	edit(t, path, schema[0]+`; PRAGMA user_version = 1;
+		INSERT INTO run VALUES (7, 0, 'n1', 1795339216, '0123456789abcdef', 'fedcba9876543210', 1001, 'user1', 'research', 'train', 'a100', '2g.10gb', 1, 3590,
+		3589, 5321, 4800, 5100, 0.37, 'COMPLETED', 0)`)
+	r := open(t, path)
+	want := aRun()
+	want.Processes = 0
+	if got := job(t, r, 7); len(got) != 1 || got[0] != want {
+		t.Errorf("%+v", got)
+	}
+	if add1(t, r, aRun()) != 0 {
+		t.Error("the same run is new")
+	}
+	if got := job(t, r, 7); got[0] != aRun() {
+		t.Errorf("completed: %+v", got)
 	}
 }
 

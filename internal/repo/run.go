@@ -13,15 +13,15 @@ import (
 
 // columns are those of a run, in the order of fields.
 const columns = `job, restart, node, start, key, work, uid, user, account, name, board, profile, slices, seconds,
-	samples, peak, median, high, util, state, exit`
+	samples, peak, median, high, util, state, exit, processes`
 
 func fields(n *predict.Run) []any {
 	return []any{&n.Job, &n.Restart, &n.Node, &n.Start, &n.Key, &n.Work, &n.UID, &n.User, &n.Account, &n.Name, &n.Board, &n.Profile, &n.Slices, &n.Seconds,
-		&n.Samples, &n.PeakMiB, &n.MedianMiB, &n.HighMiB, &n.Util, &n.State, &n.Exit}
+		&n.Samples, &n.PeakMiB, &n.MedianMiB, &n.HighMiB, &n.Util, &n.State, &n.Exit, &n.Processes}
 }
 
 // insert puts a run in that is not there yet, unless it is to be forgotten.
-const insert = `INSERT OR IGNORE INTO run (` + columns + `) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21
+const insert = `INSERT OR IGNORE INTO run (` + columns + `) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22
 	WHERE NOT EXISTS (SELECT 1 FROM forgotten WHERE key IN ('', ?5) AND uid IN (-1, ?7) AND before > ?4)`
 
 // complete adds what is known now to a run that is there: what is not known leaves what was.
@@ -29,7 +29,7 @@ const complete = `UPDATE run SET
 	key = iif(?5 <> '', ?5, key), work = iif(?6 <> '', ?6, work), uid = iif(?5 <> '' OR ?8 <> '', ?7, uid), user = iif(?8 <> '', ?8, user),
 	account = iif(?9 <> '', ?9, account), name = iif(?10 <> '', ?10, name), board = ?11, profile = ?12, slices = ?13, seconds = max(seconds, ?14),
 	peak = iif(?15 >= samples, ?16, peak), median = iif(?15 >= samples, ?17, median), high = iif(?15 >= samples, ?18, high),
-	util = iif(?15 >= samples, ?19, util), samples = max(samples, ?15),
+	util = iif(?15 >= samples, ?19, util), processes = max(processes, ?22), samples = max(samples, ?15),
 	exit = iif(?20 <> '', ?21, exit), state = iif(?20 <> '', ?20, state)
 	WHERE job = ?1 AND restart = ?2 AND node = ?3 AND start = ?4`
 
