@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -24,7 +25,8 @@ func newExplain(g *globals) *cobra.Command {
 		Long: `explain makes the plan that the agents make, from what slurmctld shows of nodes and queue, and says what it has in mind for a job. It runs wherever squeue
 and scontrol do. Where slurm.conf hides others' jobs (PrivateData=jobs), only an operator's plan is the agents'.`,
 		Example: `  caelum explain 4711
-  caelum explain 4711_3
+  caelum explain 4711_3      # a task of an array
+  caelum explain 4711+1      # a component of a het job
   caelum explain 4711 --json | jq -r .verdict`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -81,7 +83,7 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 	return err
 }
 
-// find is the id of the job that a text names as squeue does: a number, or an array's and a task's (12_2).
+// find is the id of the job that a text names as squeue does: see jobRef.
 func find(jobs []slurm.Job, text string) uint32 {
 	id, task, _ := jobRef(text)
 	for _, j := range jobs {
@@ -92,15 +94,17 @@ func find(jobs []slurm.Job, text string) uint32 {
 	return id
 }
 
-// jobRef reads a job's id from the command line, and the array's task if it names one.
+// jobRef reads a job's id from the command line, with the array's task if it names one (12_3). The components of a het job (12+1) have ids of their own, one after the other.
 func jobRef(text string) (id uint32, task string, err error) {
 	text, task, isTask := strings.Cut(text, "_")
-	if isTask {
-		if _, err := strconv.ParseUint(task, 10, 32); err != nil {
-			return 0, "", usageError{fmt.Errorf("%q is no task of an array: want a number", task)}
-		}
+	text, component, isComponent := strings.Cut(text, "+")
+	n, wrong := strconv.ParseUint(cmp.Or(task, component, "0"), 10, 32)
+	if wrong != nil || (isTask || isComponent) && task+component == "" || isTask && isComponent {
+		return 0, "", usageError{fmt.Errorf("%q is no task of an array, nor a component of a het job: want a number", task+component)}
 	}
-	id, err = jobID(text)
+	if id, err = jobID(text); isComponent {
+		id += uint32(n)
+	}
 	return id, task, err
 }
 

@@ -113,12 +113,12 @@ func (fixed) Status(context.Context) (*api.Status, error) {
 // TestFind: a job is named as squeue names it, an array's tasks too.
 func TestFind(t *testing.T) {
 	jobs := []slurm.Job{{ID: 7}, {ID: 12, ArrayJob: 12, ArrayTask: "3-5"}, {ID: 14, ArrayJob: 12, ArrayTask: "2"}}
-	for text, want := range map[string]uint32{"7": 7, "12": 12, "12_2": 14, "12_9": 12, "8": 8} {
+	for text, want := range map[string]uint32{"7": 7, "12": 12, "12_2": 14, "12_9": 12, "8": 8, "7+0": 7, "5+2": 7} {
 		if got := find(jobs, text); got != want {
 			t.Errorf("%s is %d, want %d", text, got, want)
 		}
 	}
-	for _, text := range []string{"", "x", "12_", "12_x", "_2", "0", "-1", "12_2_3"} {
+	for _, text := range []string{"", "x", "12_", "12_x", "_2", "0", "-1", "12_2_3", "12+", "12+x", "+1", "12+1_2", "12_2+1", "12+1+1"} {
 		if _, _, err := jobRef(text); err == nil {
 			t.Errorf("%q is taken", text)
 		}
