@@ -53,8 +53,8 @@ func Components(jobs []*Job, k int) (first int, all []*Job) {
 	return first, jobs[first:next]
 }
 
-// starts yields those that start at the same time, with the first one's place.
-func starts(jobs []*Job) iter.Seq2[int, []*Job] {
+// byStart yields those that start at the same time, with the first one's place.
+func byStart(jobs []*Job) iter.Seq2[int, []*Job] {
 	return func(yield func(int, []*Job) bool) {
 		for k := 0; k < len(jobs); {
 			_, group := Components(jobs, k)
@@ -129,19 +129,63 @@ func (c *Cluster) Find(j *Job, r *Reservation) (spots []Spot, why place.Choice) 
 	return spots, why
 }
 
-// FindAll finds where jobs go that start at the same time, all or none, for each what Find does.
+// FindAll finds where jobs go that start at the same time, all or none. Of several each has the first nodes with room for it, as slurmctld would give it what is on offer there,
+// and the policy says where on these.
 func (c *Cluster) FindAll(jobs []*Job, r *Reservation) (all [][]Spot, why place.Choice) {
 	if len(jobs) > 1 {
-		return c.apart(jobs, func(_ int, j *Job) []Spot {
-			spots, _ := c.Find(j, r)
-			return spots
-		}), why
+		if all = c.apart(jobs, func(_ int, j *Job) []Spot { return c.firstFit(j, r) }); all != nil && !c.starts(jobs, all) {
+			all = nil
+		}
+		return all, why
 	}
 	spots, why := c.Find(jobs[0], r)
 	if spots == nil {
 		return nil, why
 	}
 	return [][]Spot{spots}, why
+}
+
+// firstFit finds places for a job on the first nodes that have room for it.
+func (c *Cluster) firstFit(j *Job, r *Reservation) (all []Spot) {
+	one, need := *j, max(j.Nodes, 1)
+	one.Nodes = 1
+	for _, n := range c.now(j) {
+		one.On = []int{n}
+		if spots, _ := c.Find(&one, r); spots != nil {
+			all = append(all, spots...)
+			if need--; need == 0 {
+				return all
+			}
+		}
+	}
+	return nil
+}
+
+// starts reports whether slurmctld would start jobs on what was found for them, once that is on offer: it takes the jobs in their order, and for each the first nodes that have what it wants
+// and that none before it has (backfill.c, 22.05.8).
+func (c *Cluster) starts(jobs []*Job, all [][]Spot) bool {
+	nodeOf := c.nodeOf()
+	free := map[wanted]int{}
+	for k, spots := range all {
+		for _, s := range spots {
+			free[wanted{Asked(jobs[k].Wants, c.Pool.GPU(s.GPU).Board.ProfileOf(s.Placement)), nodeOf[s.GPU]}]++
+		}
+	}
+	taken := map[int]bool{}
+	for _, j := range jobs {
+		need := max(j.Nodes, 1)
+		for _, n := range c.now(j) {
+			if need == 0 || taken[n] || slices.ContainsFunc(j.Wants, func(w Want) bool { return free[wanted{w.Profile, n}] < w.Count }) {
+				continue
+			}
+			taken[n] = true
+			need--
+		}
+		if need > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // apart has each of some jobs choose among the nodes that those before it have left, all or none. Who finds nothing there chooses before the others.

@@ -166,33 +166,27 @@ func (c *Cluster) inTurn(plan *Plan, jobs []*Job) {
 		job  *Job
 		last int // node; after all others if it is not its turn either
 	}
-	front := map[string][]*turn{} // by name
-	for k, group := range starts(jobs) {
+	front := map[string][]turn{} // by name
+	for k, group := range byStart(jobs) {
 		all := plan.Spots[k : k+len(group)]
-		early := false
-		var own []*turn
+		early := slices.ContainsFunc(slices.Concat(all...), func(at Spot) bool {
+			return slices.ContainsFunc(front[name(at)], func(t turn) bool { return nodeOf[at.GPU] < t.last && t.job.May(nodeOf[at.GPU]) })
+		})
 		for i, spots := range all {
 			last := map[string]int{}
 			for _, at := range spots {
 				last[name(at)] = max(last[name(at)], nodeOf[at.GPU])
-				early = early || slices.ContainsFunc(front[name(at)], func(t *turn) bool { return nodeOf[at.GPU] < t.last && t.job.May(nodeOf[at.GPU]) })
+				if early {
+					last[name(at)] = len(c.Nodes)
+					plan.Offers[at.GPU] = plan.Offers[at.GPU].Without(at.Placement)
+				}
 			}
 			for of, n := range last {
-				t := &turn{group[i], n}
-				front[of], own = append(front[of], t), append(own, t)
+				front[of] = append(front[of], turn{group[i], n})
 			}
-		}
-		if !early {
-			continue
-		}
-		for _, t := range own {
-			t.last = len(c.Nodes)
-		}
-		for i, spots := range all {
-			for _, at := range spots {
-				plan.Offers[at.GPU] = plan.Offers[at.GPU].Without(at.Placement)
+			if early {
+				all[i] = nil
 			}
-			all[i] = nil
 		}
 	}
 }
@@ -201,7 +195,7 @@ func (c *Cluster) inTurn(plan *Plan, jobs []*Job) {
 // node, since slurmctld would give it to him, who would delay the head. Then the head is asked again, and may get another reservation: what it is to wait for may have become better.
 func (c *Cluster) overtake(jobs []*Job, head int, plan *Plan, serve func(k int, group []*Job, r *Reservation) (bool, place.Choice)) bool {
 	waited := queue{}
-	for i, group := range starts(jobs[head:]) {
+	for i, group := range byStart(jobs[head:]) {
 		k := head + i
 		if i > Depth {
 			break

@@ -354,6 +354,12 @@ func TestComponents(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	free := func() []GPU { return []GPU{{Board: b, Offerable: everything(b)}} }
 	full := func() []GPU { return []GPU{{Board: b, Offerable: everything(b), Blocked: 1<<b.Grid - 1}} }
+	idle := func() []GPU {
+		g := GPU{Board: b, Offerable: everything(b)}
+		small, _ := b.Placement("1g.5gb", 0)
+		g.Idle = g.Idle.With(small)
+		return []GPU{g}
+	}
 	until := func(end float64) []GPU {
 		g := GPU{Board: b, Offerable: everything(b)}
 		whole, _ := b.Placement("7g.40gb", 0)
@@ -362,6 +368,10 @@ func TestComponents(t *testing.T) {
 	}
 	job := func(id, het uint32, profile string, on ...int) *Job {
 		return &Job{ID: id, Het: het, Wants: []Want{{Profile: profile, Count: 1}}, On: on, Runs: 50, Limit: 50}
+	}
+	two := func(j *Job) *Job {
+		j.Wants[0].Count = 2
+		return j
 	}
 	for _, c := range []struct {
 		what   string
@@ -372,6 +382,7 @@ func TestComponents(t *testing.T) {
 	}{
 		{"one node would hold both", [][]GPU{free(), free()}, []*Job{job(1, 1, "1g.5gb"), job(2, 1, "2g.10gb")}, []uint32{1, 2}, 0},
 		{"the second on the node that the first would have", [][]GPU{free(), free()}, []*Job{job(1, 1, "1g.5gb"), job(2, 1, "2g.10gb", 0)}, []uint32{1, 2}, 0},
+		{"the policy would have the first reuse what is on the second node", [][]GPU{free(), idle()}, []*Job{job(1, 1, "1g.5gb"), two(job(2, 1, "1g.5gb"))}, []uint32{1, 2}, 0},
 		{"one node for two", [][]GPU{free(), full()}, []*Job{job(1, 1, "1g.5gb"), job(2, 1, "2g.10gb")}, []uint32{}, math.Inf(1)},
 		{"one node for two until 100", [][]GPU{free(), until(100)}, []*Job{job(1, 1, "1g.5gb"), job(2, 1, "2g.10gb")}, []uint32{}, 100},
 		{"who ends before", [][]GPU{free(), until(100)}, []*Job{job(1, 1, "1g.5gb"), job(2, 1, "2g.10gb"), job(3, 0, "3g.20gb")}, []uint32{3}, 100},
@@ -427,7 +438,7 @@ func TestComponentsStart(t *testing.T) {
 				}
 			}
 		}
-		for k, group := range starts(jobs) {
+		for k, group := range byStart(jobs) {
 			used := map[int]uint32{}
 			got := 0
 			for i, spots := range p.Spots[k : k+len(group)] {
@@ -462,6 +473,70 @@ func TestComponentsStart(t *testing.T) {
 					t.Fatalf("slurmctld finds no nodes for component %d of %d", j.ID, j.Het)
 				}
 			}
+		}
+	})
+}
+
+// TestComponentsFindNodes: a het job that is alone, and that slurmctld would start with some choice of a node for each component, is served.
+func TestComponentsFindNodes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var nodes [][]GPU
+		for range rapid.IntRange(1, 4).Draw(t, "nodes") {
+			nodes = append(nodes, drawNode(t))
+		}
+		var jobs []*Job
+		for range rapid.IntRange(2, 3).Draw(t, "components") {
+			g := rapid.SampledFrom(slices.Concat(nodes...)).Draw(t, "of")
+			j := &Job{ID: uint32(len(jobs) + 1), Het: 1, Wants: []Want{{Profile: g.Board.Profiles[rapid.IntRange(0, len(g.Board.Profiles)-1).Draw(t, "profile")].Name, Count: rapid.IntRange(1, 2).Draw(t, "count")}}, Runs: 50, Limit: 50}
+			if rapid.Bool().Draw(t, "named") {
+				j.On = []int{rapid.IntRange(0, len(nodes)-1).Draw(t, "on")}
+			}
+			jobs = append(jobs, j)
+		}
+		named := map[int]bool{} // slurmctld keeps a node that one component names from the others (proc_req.c, 22.05.8)
+		for _, j := range jobs {
+			if len(j.On) == 1 {
+				named[j.On[0]] = true
+			}
+		}
+		for _, j := range jobs {
+			if len(j.On) != 1 && len(named) > 0 {
+				j.On = []int{}
+				for n := range nodes {
+					if !named[n] {
+						j.On = append(j.On, n)
+					}
+				}
+			}
+		}
+		cl := NewCluster(place.Reach, nodes...)
+		all := make([][]Spot, len(jobs))
+		var could func(k int, used map[int]bool) bool
+		could = func(k int, used map[int]bool) bool {
+			if k == len(jobs) {
+				return cl.starts(jobs, all)
+			}
+			for n := range nodes {
+				if used[n] || !jobs[k].May(n) {
+					continue
+				}
+				one := *jobs[k]
+				one.On = []int{n}
+				if all[k], _ = cl.Find(&one, nil); all[k] == nil {
+					continue
+				}
+				used[n] = true
+				if could(k+1, used) {
+					return true
+				}
+				delete(used, n)
+			}
+			return false
+		}
+		want := could(0, map[int]bool{})
+		p := Make(cl, jobs, false)
+		if got := p.Spots[0] != nil; got != want {
+			t.Fatalf("served: %v, and could be: %v", got, want)
 		}
 	})
 }
