@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"maps"
 	"math"
 	"slices"
 
@@ -36,7 +37,9 @@ type Job struct {
 	Limit float64 // how long it can run at most, in seconds; +Inf: for ever
 	// Het is the same for the components of a het job, which stand next to each other; 0: it is none's. All start at the same time or none does, and
 	// no two on one node: slurmctld's backfill, which alone starts them, keeps the nodes of each from the others (backfill.c, 22.05.8).
-	Het uint32
+	// One of them may want no slices, nodes only; Elsewhere: if none of these nodes is left there is one outside the cluster.
+	Het       uint32
+	Elsewhere bool
 }
 
 // Components are those that start when the k-th does, it among them, and the first one's place.
@@ -129,14 +132,13 @@ func (c *Cluster) Find(j *Job, r *Reservation) (spots []Spot, why place.Choice) 
 	return spots, why
 }
 
-// FindAll finds where jobs go that start at the same time, all or none. Of several each has the first nodes with room for it, as slurmctld would give it what is on offer there,
-// and the policy says where on these.
+// FindAll finds where jobs go that start at the same time, all or none. Each of several has nodes of its own, the policy says where on these.
 func (c *Cluster) FindAll(jobs []*Job, r *Reservation) (all [][]Spot, why place.Choice) {
 	if len(jobs) > 1 {
-		if all = c.apart(jobs, func(_ int, j *Job) []Spot { return c.firstFit(j, r) }); all != nil && !c.starts(jobs, all) {
-			all = nil
-		}
-		return all, why
+		return c.apart(jobs, func(k, n int) []Spot {
+			spots, _ := c.Find(jobs[k].only(n), r)
+			return spots
+		}), why
 	}
 	spots, why := c.Find(jobs[0], r)
 	if spots == nil {
@@ -145,20 +147,76 @@ func (c *Cluster) FindAll(jobs []*Job, r *Reservation) (all [][]Spot, why place.
 	return [][]Spot{spots}, why
 }
 
-// firstFit finds places for a job on the first nodes that have room for it.
-func (c *Cluster) firstFit(j *Job, r *Reservation) (all []Spot) {
-	one, need := *j, max(j.Nodes, 1)
-	one.Nodes = 1
-	for _, n := range c.now(j) {
-		one.On = []int{n}
-		if spots, _ := c.Find(&one, r); spots != nil {
-			all = append(all, spots...)
-			if need--; need == 0 {
-				return all
+// only is a job's share on one of its nodes, as a job.
+func (j *Job) only(node int) *Job {
+	one := *j
+	one.On, one.Nodes = []int{node}, 1
+	return &one
+}
+
+// apart gives each of some jobs nodes that no other has, if slurmctld would start them there: the first job the first nodes with which the others find theirs too, and so on. room is what the
+// k-th has on a node, nil if nothing; nodes of different jobs have nothing to do with one another.
+func (c *Cluster) apart(jobs []*Job, room func(k, n int) []Spot) [][]Spot {
+	var of []int               // by node that is wanted, whose it is
+	var rooms []map[int][]Spot // and what it has where
+	for k, j := range jobs {
+		on := map[int][]Spot{}
+		for _, n := range c.now(j) {
+			if len(j.Wants) == 0 {
+				on[n] = []Spot{}
+			} else if spots := room(k, n); spots != nil {
+				on[n] = spots
 			}
 		}
+		for range max(j.Nodes, 1) {
+			if j.Elsewhere {
+				on = maps.Clone(on)
+				on[len(c.Nodes)+len(of)] = []Spot{}
+			}
+			of, rooms = append(of, k), append(rooms, on)
+		}
 	}
-	return nil
+	all, taken := make([][]Spot, len(jobs)), map[int]bool{}
+	for i, k := range of {
+		nodes := slices.Sorted(maps.Keys(rooms[i]))
+		at := slices.IndexFunc(nodes, func(n int) bool {
+			return !taken[n] && matched(rooms[i+1:], func(other int) bool { return taken[other] || other == n })
+		})
+		if at < 0 {
+			return nil
+		}
+		taken[nodes[at]] = true
+		all[k] = append(append([]Spot{}, all[k]...), rooms[i][nodes[at]]...)
+	}
+	if !c.starts(jobs, all) {
+		return nil
+	}
+	return all
+}
+
+// matched reports whether each of these can have a node of its own that is not taken: a matching of a bipartite graph, by augmenting paths.
+func matched(rooms []map[int][]Spot, taken func(n int) bool) bool {
+	holder := map[int]int{}
+	var find func(i int, seen map[int]bool) bool
+	find = func(i int, seen map[int]bool) bool {
+		for n := range rooms[i] {
+			if seen[n] || taken(n) {
+				continue
+			}
+			seen[n] = true
+			if other, held := holder[n]; !held || find(other, seen) {
+				holder[n] = i
+				return true
+			}
+		}
+		return false
+	}
+	for i := range rooms {
+		if !find(i, map[int]bool{}) {
+			return false
+		}
+	}
+	return true
 }
 
 // starts reports whether slurmctld would start jobs on what was found for them, once that is on offer: it takes the jobs in their order, and for each the first nodes that have what it wants
@@ -181,43 +239,11 @@ func (c *Cluster) starts(jobs []*Job, all [][]Spot) bool {
 			taken[n] = true
 			need--
 		}
-		if need > 0 {
+		if need > 0 && !j.Elsewhere {
 			return false
 		}
 	}
 	return true
-}
-
-// apart has each of some jobs choose among the nodes that those before it have left, all or none. Who finds nothing there chooses before the others.
-func (c *Cluster) apart(jobs []*Job, choose func(k int, j *Job) []Spot) [][]Spot {
-	nodeOf := c.nodeOf()
-	order := make([]int, len(jobs))
-	for k := range order {
-		order[k] = k
-	}
-	for range jobs {
-		all, used := make([][]Spot, len(jobs)), map[int]bool{}
-		without := slices.IndexFunc(order, func(k int) bool {
-			left := *jobs[k]
-			if len(used) > 0 {
-				left.On = slices.DeleteFunc(c.nodesOf(jobs[k]), func(n int) bool { return used[n] })
-			}
-			all[k] = choose(k, &left)
-			for _, s := range all[k] {
-				used[nodeOf[s.GPU]] = true
-			}
-			return all[k] == nil
-		})
-		switch without {
-		case -1:
-			return all
-		case 0:
-			return nil
-		}
-		first := order[without]
-		order = slices.Insert(slices.Delete(order, without, without+1), 0, first)
-	}
-	return nil
 }
 
 func (c *Cluster) offerable(s Spot) bool {

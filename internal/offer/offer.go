@@ -88,15 +88,18 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 			c.set(k, g)
 		}
 	}()
-	behind := make([]place.Request, len(jobs))
-	for k := range jobs {
-		behind[k] = jobs[k].request()
-	}
 	look := place.LookOf(c.Policy)
 	// serve places the k-th and those that start with it, as they are in group, if that can be.
 	serve := func(k int, group []*Job, r *Reservation) (bool, place.Choice) {
-		next := k + len(group)
-		c.Behind = behind[next:min(len(jobs), next+look.Behind)]
+		c.Behind = nil
+		for _, j := range jobs[k+len(group):] {
+			if len(c.Behind) == look.Behind {
+				break
+			}
+			if len(j.Wants) > 0 {
+				c.Behind = append(c.Behind, j.request())
+			}
+		}
 		all, why := c.FindAll(group, r)
 		for i, spots := range all {
 			for _, s := range spots {

@@ -387,7 +387,7 @@ func TestComponents(t *testing.T) {
 		{"one node for two until 100", [][]GPU{free(), until(100)}, []*Job{job(1, 1, "1g.5gb"), job(2, 1, "2g.10gb")}, []uint32{}, 100},
 		{"who ends before", [][]GPU{free(), until(100)}, []*Job{job(1, 1, "1g.5gb"), job(2, 1, "2g.10gb"), job(3, 0, "3g.20gb")}, []uint32{3}, 100},
 		{"two in turn, for the same", [][]GPU{free(), free(), until(100)}, []*Job{job(1, 1, "7g.40gb"), job(2, 1, "7g.40gb"), job(3, 3, "4g.20gb"), job(4, 3, "4g.20gb")}, []uint32{1, 2}, 50},
-		{"slurmctld would give the first component the second's node", [][]GPU{free(), free()}, []*Job{job(1, 1, "1g.5gb"), job(2, 1, "1g.5gb", 0)}, []uint32{}, 0},
+		{"slurmctld would give the first component the second's node", [][]GPU{free(), free()}, []*Job{job(1, 1, "1g.5gb"), job(2, 1, "1g.5gb", 0)}, []uint32{}, math.Inf(1)},
 	} {
 		cl := NewCluster(place.Reach, c.nodes...)
 		p := Make(cl, c.jobs, false)

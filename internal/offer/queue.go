@@ -21,6 +21,9 @@ func (q queue) add(j *Job) {
 
 // leaves is what a job may have without overtaking anybody: it, on the nodes on which nobody waits for what it wants; nil if these are too few.
 func (q queue) leaves(c *Cluster, j *Job) *Job {
+	if len(j.Wants) == 0 {
+		return j
+	}
 	nodes := c.now(j)
 	on := slices.DeleteFunc(slices.Clone(nodes), func(n int) bool {
 		return slices.ContainsFunc(j.Wants, func(w Want) bool { return q.has(w.Profile, n) })

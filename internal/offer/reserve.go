@@ -49,19 +49,35 @@ func (c *Cluster) ReserveAll(jobs []*Job, why place.Choice) *Reservation {
 	if len(jobs) == 1 {
 		return c.Reserve(jobs[0], why)
 	}
-	free := make([]float64, len(jobs))
-	all := c.apart(jobs, func(k int, j *Job) []Spot {
-		spots, why := c.Find(j, nil)
-		if free[k] = c.Now; spots == nil {
-			one := c.Reserve(j, why)
-			spots, free[k] = one.Spots, one.At
+	jobs = atOnce(jobs)
+	on := make([]map[int]*Reservation, len(jobs))
+	var times []float64
+	for k, j := range jobs {
+		on[k] = map[int]*Reservation{}
+		for _, n := range c.now(j) {
+			r := &Reservation{At: c.Now}
+			if r.Spots, _ = c.Find(j.only(n), nil); r.Spots == nil {
+				r = c.Reserve(j.only(n), place.Choice{})
+			}
+			on[k][n], times = r, append(times, r.At)
 		}
-		return spots
-	})
-	if all == nil {
-		return &Reservation{At: math.Inf(1)}
 	}
-	return &Reservation{At: slices.Max(free), Spots: slices.Concat(all...)}
+	slices.Sort(times)
+	for _, at := range slices.Compact(times) {
+		if math.IsInf(at, 1) {
+			break
+		}
+		all := c.apart(jobs, func(k, n int) []Spot {
+			if on[k][n].At > at {
+				return nil
+			}
+			return on[k][n].Spots
+		})
+		if all != nil {
+			return &Reservation{At: at, Spots: slices.Concat(all...)}
+		}
+	}
+	return &Reservation{At: math.Inf(1)}
 }
 
 // first is where what a job wants on one node is free first on some GPUs; nil: never.

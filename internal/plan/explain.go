@@ -85,6 +85,8 @@ func Explain(look Look, policy place.Policy, id uint32) (Explanation, error) {
 		return say(Unreadable, "what it asks for cannot be read: %s", w.Problem)
 	case e.Held && len(Job(w).Wants) == 0:
 		return say(NotEligible, "no slice could be had for it when it started, and it named no size: an agent gives it one and releases it%s", notBefore(w, look.At))
+	case len(Job(w).Wants) == 0 && w.HetJob != 0:
+		return say(NoSlice, "it asks for no slice of a known size; all components of het job %d start together, and another may wait for one", w.HetJob)
 	case len(Job(w).Wants) == 0:
 		return say(NoSlice, "it asks for no slice of a known size, so no slice keeps it waiting")
 	case w.Priority == 0 && !w.Releasable(look.At) && e.Held:
@@ -94,12 +96,15 @@ func Explain(look Look, policy place.Policy, id uint32) (Explanation, error) {
 	case !w.Eligible() && !w.Releasable(look.At):
 		return say(NotEligible, "slurmctld would not start it now, whatever is free: %s%s", w.Reason, notBefore(w, look.At))
 	}
+	if o := held(look, w); o != nil {
+		return say(NotEligible, "it starts with job %d, which slurmctld would not start now, whatever is free: %s", o.ID, o.Reason)
+	}
 	v := New(look, policy, nil)
 	p := v.Plan()
 	seen := map[uint32]bool{}
 	at = -1
 	for k, one := range v.Waiting {
-		if seen[one.ID] {
+		if seen[one.ID] || len(v.Jobs[k].Wants) == 0 {
 			continue
 		}
 		seen[one.ID] = true
@@ -111,6 +116,17 @@ func Explain(look Look, policy place.Policy, id uint32) (Explanation, error) {
 		return say(Nowhere, "no node takes it, whatever slices are free: %s", v.why(w, look.Nodes))
 	}
 	return v.explain(e, p, at, wants)
+}
+
+// held is another component of a het job that keeps all of it from starting, by itself; nil: none does.
+func held(look Look, w slurm.Waiting) *slurm.Waiting {
+	for k := range look.Queue.Waiting {
+		o := &look.Queue.Waiting[k]
+		if w.HetJob != 0 && o.HetJob == w.HetJob && o.ID != w.ID && !o.Eligible() && !o.Releasable(look.At) {
+			return o
+		}
+	}
+	return nil
 }
 
 // explain is for a job that waits for its slices, the k-th.
@@ -245,7 +261,7 @@ func (v *View) why(w slurm.Waiting, nodes []slurm.Node) string {
 		case !v.fit([]*offer.Job{{Wants: Job(w).Wants, Nodes: 1, On: []int{m}}}):
 			why = "cannot hold " + list(w.SlicesPerNode())
 		case w.HetJob != 0:
-			why = fmt.Sprintf("would do, but each component of het job %d needs a node that no other has", w.HetJob)
+			why = fmt.Sprintf("would do for it, but all components of het job %d start together, each on a node of its own", w.HetJob)
 		default:
 			why = fmt.Sprintf("would do for one of the %d nodes that it needs", w.NumNodes)
 		}

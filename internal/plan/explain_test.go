@@ -60,6 +60,8 @@ func TestExplain(t *testing.T) {
 		w.HetJob = 7
 		return w
 	}
+	limited := het(waits(7, "1g.5gb", 1, 1))
+	limited.Reason = "AssocGrpGRES"
 	for _, c := range []struct {
 		what    string
 		nodes   []slurm.Node
@@ -94,9 +96,10 @@ func TestExplain(t *testing.T) {
 		{"components behind who is served", []slurm.Node{idle, full}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1), het(waits(7, "1g.5gb", 1, 1)), het(waits(1, "2g.10gb", 1, 1))}, nil, First,
 			[]string{"what all components of het job 7 want", "n1", "n3"}},
 		{"components, on one node", []slurm.Node{full}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1), het(waits(7, "1g.5gb", 1, 1)), het(waits(1, "2g.10gb", 1, 1))}, nil, Nowhere,
-			[]string{"n1 would do, but each component of het job 7 needs a node that no other has"}},
+			[]string{"n1 would do for it, but all components of het job 7 start together"}},
 		{"components behind the first", []slurm.Node{half, full}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1), het(waits(7, "1g.5gb", 1, 1)), het(waits(1, "2g.10gb", 1, 1))}, nil, NoRoom,
 			[]string{"all components of het job 7", "n1", "n2", until}},
+		{"the other component is held back", []slurm.Node{idle, full}, []slurm.Waiting{limited, het(waits(1, "2g.10gb", 1, 1))}, nil, NotEligible, []string{"job 7", "AssocGrpGRES"}},
 		{"behind one for the same", []slurm.Node{half}, []slurm.Waiting{waits(2, "3g.20gb", 2, 1), waits(1, "3g.20gb", 1, 1)}, nil, Behind, []string{"job 2"}},
 		{"the room is kept", []slurm.Node{half}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1), waits(1, "3g.20gb", 1, 1)}, nil, Behind, []string{"job 2", until}},
 	} {

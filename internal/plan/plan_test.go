@@ -418,7 +418,7 @@ func TestHet(t *testing.T) {
 	}
 }
 
-// TestHetWithoutSlices: a component that wants no slices has the first node that it may run on to itself, so far as the others are concerned.
+// TestHetWithoutSlices: a component that wants no slices takes the first node that slurmctld comes to.
 func TestHetWithoutSlices(t *testing.T) {
 	slice, cpus := waits(10, "1g.5gb", 1, 1), waits(11, "", 1, 1)
 	cpus.PerNode = nil
@@ -428,6 +428,15 @@ func TestHetWithoutSlices(t *testing.T) {
 	heavy.Weight = 10
 	pinned := cpus
 	pinned.ReqNodes = []string{"n2"}
+	another := slice
+	another.ID = 12
+	three := append(slices.Clone(two), node(t, "n3", a100(t)))
+	busy := slices.Clone(two)
+	for k := range busy {
+		busy[k].CPUs, busy[k].CPUsFree = 64, 1
+	}
+	many := cpus
+	many.CPUs = 4
 	for _, c := range []struct {
 		what  string
 		nodes []slurm.Node
@@ -439,6 +448,8 @@ func TestHetWithoutSlices(t *testing.T) {
 		{"another on the second node", two, []slurm.Waiting{pinned, slice}, "n1"},
 		{"a node without GPUs is before it", append([]slurm.Node{plain}, two...), []slurm.Waiting{cpus, slice}, "n1"},
 		{"a node without GPUs is taken last", append([]slurm.Node{heavy}, two...), []slurm.Waiting{cpus, slice}, "n2"},
+		{"between two with slices", three, []slurm.Waiting{slice, cpus, another}, "n1,n3"},
+		{"no CPUs for it now: the slices are kept on offer for one such job", busy, []slurm.Waiting{slice, many}, "n1"},
 		{"one node", two[:1], []slurm.Waiting{slice, cpus}, ""},
 	} {
 		for k := range c.jobs {
@@ -447,11 +458,13 @@ func TestHetWithoutSlices(t *testing.T) {
 		v := New(looking(c.nodes, c.jobs...), place.QLA{}, nil)
 		p := v.Plan()
 		var on []string
-		if len(v.Jobs) > 0 {
-			on = v.On(p.Spots[0])
+		for k, j := range v.Jobs {
+			if len(j.Wants) > 0 {
+				on = append(on, v.On(p.Spots[k])...)
+			}
 		}
-		if got := strings.Join(on, ","); len(v.Jobs) > 1 || got != c.on {
-			t.Errorf("%s: %d planned, on %q, want %q", c.what, len(v.Jobs), got, c.on)
+		if got := strings.Join(on, ","); got != c.on {
+			t.Errorf("%s: on %q, want %q", c.what, got, c.on)
 		}
 	}
 }

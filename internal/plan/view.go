@@ -109,25 +109,27 @@ func (v *View) queue(look Look) {
 		}
 	}
 	held := heldOn(look.Queue.All)
-	for _, all := range startable(look) {
-		var jobs []*offer.Job
-		var waiting []slurm.Waiting
-		avoid := map[string]bool{} // nodes of components that want no slices
-		for _, w := range all {
-			job := v.job(w, held, avoid)
-			if len(job.Wants) > 0 {
-				jobs, waiting = append(jobs, job), append(waiting, w)
-				continue
-			}
-			for _, n := range first(look.Nodes, w, avoid) {
-				avoid[n] = true
+	for _, waiting := range startable(look) {
+		jobs, wants := make([]*offer.Job, len(waiting)), false
+		for k, w := range waiting {
+			jobs[k] = Job(w)
+			wants = wants || len(jobs[k].Wants) > 0
+		}
+		if !wants {
+			continue
+		}
+		for k, w := range waiting {
+			if len(jobs[k].Wants) > 0 {
+				v.may(jobs[k], w, held)
+			} else {
+				v.takes(jobs[k], w, look.Nodes)
 			}
 		}
-		if !v.fit(jobs) || !enough(look.Nodes, all) { // they would keep others from their profiles for nothing
+		if !v.fit(jobs) { // they would keep others from their profiles for nothing
 			continue
 		}
 		for _, j := range jobs {
-			if len(j.On) == len(v.Members) {
+			if len(j.On) == len(v.Members) && len(j.Wants) > 0 {
 				j.On = nil
 			}
 		}
@@ -141,17 +143,13 @@ func (v *View) queue(look Look) {
 	}
 }
 
-// job is what a waiting job needs, and on which members, but for those to avoid.
-func (v *View) job(w slurm.Waiting, held map[string]map[string]int, avoid map[string]bool) *offer.Job {
-	job := Job(w)
-	if len(job.Wants) == 0 {
-		return job
-	}
+// may notes on which members a job can run.
+func (v *View) may(job *offer.Job, w slurm.Waiting, held map[string]map[string]int) {
 	if w.Sized() {
 		job.Wants[0].Or = v.asMuch(job.Wants[0].Profile)
 	}
 	for k, n := range v.Members {
-		if avoid[n.Name] || !n.Serves(w) || w.Sized() && v.forgotten(k, job.Wants[0].Profile, held[n.Name]) {
+		if !n.Serves(w) || w.Sized() && v.forgotten(k, job.Wants[0].Profile, held[n.Name]) {
 			continue
 		}
 		job.On = append(job.On, k)
@@ -159,34 +157,27 @@ func (v *View) job(w slurm.Waiting, held map[string]map[string]int, avoid map[st
 			job.Later = append(job.Later, k)
 		}
 	}
-	return job
 }
 
-// first are the nodes on which slurmctld would start a job that wants no slices: the first that could, but for those to avoid.
-func first(nodes []slurm.Node, w slurm.Waiting, avoid map[string]bool) (all []string) {
+// takes notes on which members a component that wants no slices may start: those that slurmctld comes to before any other node that would do now.
+func (v *View) takes(job *offer.Job, w slurm.Waiting, nodes []slurm.Node) {
+	job.On = []int{}
 	for _, n := range nodes {
-		if len(all) < max(w.NumNodes, 1) && !avoid[n.Name] && n.Serves(w) && n.Later(w, time.Time{}) == "" {
-			all = append(all, n.Name)
+		if !n.Serves(w) {
+			continue
+		}
+		later := n.Later(w, time.Time{}) != ""
+		switch k := v.Member(n.Name); {
+		case k >= 0:
+			job.On = append(job.On, k)
+			if later {
+				job.Later = append(job.Later, k)
+			}
+		case !later:
+			job.Elsewhere = true
+			return
 		}
 	}
-	return all
-}
-
-// enough reports whether a job's components can each have nodes of their own, those that want no slices too.
-func enough(nodes []slurm.Node, all []slurm.Waiting) bool {
-	if len(all) == 1 {
-		return true // its own nodes are counted elsewhere
-	}
-	need, some := 0, 0
-	for _, w := range all {
-		need += max(w.NumNodes, 1)
-	}
-	for _, n := range nodes {
-		if slices.ContainsFunc(all, n.Serves) {
-			some++
-		}
-	}
-	return some >= need
 }
 
 // asMuch are the names of the cluster's boards for as much as a profile that they do not have.
@@ -333,17 +324,14 @@ func Read(ctx context.Context, ctl Controller, now func() time.Time) (look Look,
 
 // fit reports whether jobs that start at the same time ever could: each on as many nodes as it wants, if nothing stood anywhere.
 func (v *View) fit(jobs []*offer.Job) bool {
-	if len(jobs) == 0 {
-		return false
-	}
 	var bare []*offer.Job
 	key := ""
 	for _, j := range jobs {
-		if len(j.Wants) == 0 || len(j.On) < j.Nodes {
+		if len(j.On) < j.Nodes && !j.Elsewhere {
 			return false
 		}
-		bare = append(bare, &offer.Job{Wants: j.Wants, Nodes: j.Nodes, On: j.On, Runs: j.Runs})
-		key += fmt.Sprint(j.Wants, j.Nodes, j.On)
+		bare = append(bare, &offer.Job{Wants: j.Wants, Nodes: j.Nodes, On: j.On, Runs: j.Runs, Elsewhere: j.Elsewhere})
+		key += fmt.Sprint(j.Wants, j.Nodes, j.On, j.Elsewhere)
 	}
 	if v.bare == nil {
 		var bare [][]offer.GPU
