@@ -40,9 +40,7 @@ sbatch would be given: those in the script's #SBATCH lines too, since a job's ke
   caelum predict --script train.sh --gpus 1 --account research --user user1`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := context.WithTimeout(cmd.Context(), slurmTimeout)
-			defer cancel()
-			return runPredict(ctx, cmd.OutOrStdout(), g, o, args)
+			return runPredict(cmd.Context(), cmd.OutOrStdout(), g, o, args)
 		},
 	}
 	f := cmd.Flags()
@@ -84,7 +82,9 @@ type predicted struct {
 }
 
 func runPredict(ctx context.Context, w io.Writer, g *globals, o predictOptions, args []string) error {
-	of, err := o.of(ctx, args)
+	asking, cancel := context.WithTimeout(ctx, slurmTimeout)
+	defer cancel()
+	of, err := o.of(asking, args)
 	if err != nil {
 		return err
 	}

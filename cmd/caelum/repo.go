@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -77,13 +78,20 @@ func (o repoOptions) read(ctx context.Context) (*repo.Repo, agent.Config, error)
 	if err != nil {
 		return nil, cfg, err
 	}
-	if f, err := os.OpenFile(cfg.Repo, os.O_RDWR, 0); err == nil {
-		f.Close()
-	} else if o.path == "" && os.Getuid() != 0 {
+	if o.path == "" && os.Getuid() != 0 && !mayUse(cfg.Repo) {
 		r, err := ownRuns(ctx, cfg)
 		return r, cfg, err
 	}
 	return o.open(true)
+}
+
+// mayUse reports whether a file can be read and written, or made.
+func mayUse(path string) bool {
+	const readAndWrite = 6 // access(2)
+	if err := syscall.Access(path, readAndWrite); !errors.Is(err, os.ErrNotExist) {
+		return err == nil
+	}
+	return syscall.Access(filepath.Dir(path), readAndWrite) == nil
 }
 
 // ownRuns is a repository of the runs of whoever asks, which is gone with this process.
@@ -101,12 +109,12 @@ func ownRuns(ctx context.Context, cfg agent.Config) (*repo.Repo, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := slurm.New(slurm.Options{}).OfUser(uint32(os.Getuid()))
+	own := slurm.New(slurm.Options{Timeout: dbdTimeout}).OfUser(uint32(os.Getuid()))
 	if _, err := learn.Sync(ctx, own, r, field, time.Time{}, time.Now()); err != nil {
 		r.Close()
 		return nil, err
 	}
-	fmt.Fprintln(os.Stderr, "caelum: the repository is root's: by your own runs, as slurmdbd has them")
+	fmt.Fprintln(os.Stderr, "caelum: there is no repository here that you may read: by your own runs, as slurmdbd has them")
 	return r, nil
 }
 
@@ -244,7 +252,7 @@ func newRepoShow(g *globals, o *repoOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:     "show KEY",
 		Short:   "Show the runs of a key, oldest first",
-		Long:    `show prints what each run of a key was given and what it used, those that predictions rest on: the newest 64.`,
+		Long:    `show prints what each run of a key was given and what it used, the newest 64: those that predictions rest on, unless they had no script.`,
 		Example: `  caelum repo show 16e6c08ad68451a8`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

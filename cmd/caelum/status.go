@@ -112,7 +112,7 @@ func inUse(u *api.Use) string {
 	switch u.Processes {
 	case 0:
 		text += ", no process"
-	case 1:
+	case -1, 1:
 	default:
 		text += fmt.Sprintf(", %d processes", u.Processes)
 	}

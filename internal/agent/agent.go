@@ -98,6 +98,7 @@ type Agent struct {
 	toKeep     chan struct{} // there is something for the keeper
 	toRecord   chan struct{} // there is something for the recorder
 	repoFailed atomic.Bool   // the repository's last answer was an error
+	tookOver   bool          // what an earlier agent left there has been read; the keeper's
 	waiting    atomic.Int64  // summaries that slurmdbd does not have yet
 	dbdFailed  atomic.Bool   // slurmdbd's failure has been logged
 	spoils     sync.Once     // said that a field is another tool's

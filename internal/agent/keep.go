@@ -11,19 +11,34 @@ import (
 // keepInterval is how often the open observations are written: so much of a run is lost if the agent is killed.
 const keepInterval = time.Minute
 
+// mostEnded is how many runs wait in memory for a repository that cannot be opened.
+const mostEnded = 1000
+
 // Keep gives the agent a repository for what it learns of jobs, and slurmdbd to write their summaries into. It is called before Run, if at all. Runs that ended while
 // no agent was there end now, with what was seen of them.
 func (a *Agent) Keep(repo Repository, accounting Accounting) {
 	a.repo, a.accounting = repo, accounting
-	left, err := repo.Observations()
-	a.said(err)
+	a.takeOver()
+	a.countWaiting()
+}
+
+// takeOver goes on with the observations that an earlier agent left; false: the repository cannot be read, and is to be tried again before anything is written over them.
+func (a *Agent) takeOver() bool {
+	if a.tookOver {
+		return true
+	}
+	left, err := a.repo.Observations()
+	if a.said(err); err != nil {
+		return false
+	}
+	a.tookOver = true
 	a.seen.mu.Lock()
 	defer a.seen.mu.Unlock()
 	for _, l := range left {
 		o, err := parseObservation(l.Text)
 		if err != nil {
 			a.log.WithError(err).WithField("job", l.Job).Warn("couldn't go on with what was seen of a job; beginning anew")
-			a.said(repo.Dismiss(l.Job, l.Restart))
+			a.said(a.repo.Dismiss(l.Job, l.Restart))
 			continue
 		}
 		if now := a.seen.open[l.Job]; now != nil && now.Run.Restart == l.Restart {
@@ -32,7 +47,7 @@ func (a *Agent) Keep(repo Repository, accounting Accounting) {
 		}
 		a.end(o, o.Seen)
 	}
-	a.countWaiting()
+	return true
 }
 
 // continues takes over what an earlier agent saw of the same run.
@@ -73,6 +88,12 @@ func (a *Agent) keeper(ctx context.Context) {
 // keep writes the runs that have ended, and the observations that the repository does not have yet, or all of them. A run that cannot be written is given
 // up: nothing that is learned is worth a job's time or the node's memory.
 func (a *Agent) keep(all bool) {
+	if !a.takeOver() {
+		a.seen.mu.Lock()
+		a.seen.ended = a.seen.ended[max(len(a.seen.ended)-mostEnded, 0):]
+		a.seen.mu.Unlock()
+		return
+	}
 	a.seen.mu.Lock()
 	ended := a.seen.ended
 	a.seen.ended = nil

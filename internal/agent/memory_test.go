@@ -16,6 +16,7 @@ type memory struct {
 	runs []predict.Run
 	out  []*errand
 	full error // what every write answers
+	shut error // what it answers when it is asked what an earlier agent left
 }
 
 type errand struct {
@@ -41,7 +42,7 @@ func (m *memory) Observe(o Observation) error {
 func (m *memory) Observations() ([]Observation, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Collect(maps.Values(m.open)), nil
+	return slices.Collect(maps.Values(m.open)), m.shut
 }
 
 func (m *memory) Dismiss(job uint32, restart int) error {

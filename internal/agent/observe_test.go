@@ -208,6 +208,29 @@ func TestObservationSurvivesARestart(t *testing.T) {
 	}
 }
 
+// A repository that cannot be read when the agent starts loses nothing of what an earlier one saw, once it can.
+func TestRepositoryComesLate(t *testing.T) {
+	l := newLearning(t, 1)
+	id := l.startNow("1g.5gb:1")
+	uuid := l.lease(id).Slices[0].UUID
+	end := l.uses(uuid, 900)
+	l.look(0)
+	end()
+	l.agent.keep(true)
+	l.world.stop()
+	l.repo.shut = errors.New("not yet")
+	l.start()
+	l.uses(uuid, 300)
+	l.look(0)
+	l.agent.keep(true)
+	l.repo.shut = nil
+	l.agent.keep(true)
+	l.look(0)
+	if r := l.finish(id); r.Samples != 3 || r.PeakMiB != 900 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // A run that ended while no agent was there has what was seen before, whether its lease is still there or not.
 func TestEndedWithoutAnAgent(t *testing.T) {
 	for name, leased := range map[string]bool{"the epilog never came": true, "killed before the run was kept": false} {

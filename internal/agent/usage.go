@@ -65,11 +65,16 @@ func (u *usage) util() float64 {
 	return u.Busy / float64(u.BusySamples)
 }
 
-// continues takes over what an earlier agent saw of the same slice.
+// continues adds what an earlier agent saw of the same slice.
 func (u *usage) continues(earlier *usage) {
-	in := u.in
-	*u = *earlier
-	u.in = in
+	if u.Samples == 0 {
+		u.LastMiB, u.LastUtil, u.Last = earlier.LastMiB, earlier.LastUtil, earlier.Last
+	}
+	for k, n := range earlier.Bins {
+		u.Bins[k] += n
+	}
+	u.Samples, u.Busy, u.BusySamples = u.Samples+earlier.Samples, u.Busy+earlier.Busy, u.BusySamples+earlier.BusySamples
+	u.PeakMiB, u.Most = max(u.PeakMiB, earlier.PeakMiB), max(u.Most, earlier.Most)
 }
 
 // sane reports whether a usage that was read from the repository can be one.

@@ -47,7 +47,7 @@ type Use struct {
 	PeakMiB   float64 `json:"peak_mib"` // the most so far
 	// Util is the share of its SMs that was busy during the last second, from 0 to 1; -1: the GPU does not tell.
 	Util float64 `json:"util"`
-	// Processes is how many compute processes the driver shows on it.
+	// Processes is how many compute processes the driver shows on it; -1: it does not say.
 	Processes int `json:"processes"`
 }
 

@@ -13,7 +13,7 @@ type Use struct {
 	MemoryMiB float64
 	// Util is the share of its SMs that was busy since the reading before, from 0 to 1; -1: the GPU does not tell, or not yet.
 	Util float64
-	// Processes is how many compute processes the driver shows on it.
+	// Processes is how many compute processes the driver shows on it; -1: it does not say.
 	Processes int
 }
 
@@ -96,7 +96,7 @@ func (m *meter) Read() (Use, error) {
 	if err := check(ret, "read the memory in use"); err != nil {
 		return Use{}, fmt.Errorf("GPU %d: %w", m.gpu, err)
 	}
-	use := Use{MemoryMiB: float64(memory.Used) / (1 << 20), Util: m.util(d.handle)}
+	use := Use{MemoryMiB: float64(memory.Used) / (1 << 20), Util: m.util(d.handle), Processes: -1}
 	if all, ret := dev.GetComputeRunningProcesses(); ret == nvml.SUCCESS {
 		use.Processes = len(all)
 	}

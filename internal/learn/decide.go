@@ -2,6 +2,7 @@ package learn
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -20,11 +21,17 @@ type Written struct {
 	Changed    bool   `json:"changed"`
 }
 
-// Write writes what the repository predicts into the decision table at path, below the admin's lines, under the next generation; nothing where that changes nothing.
+// errUnread is a repository that knows less than slurmdbd: what it does not know yet would be gone from the table.
+var errUnread = errors.New("the repository is new, and has not been filled from slurmdbd to the end: `caelum repo sync` does so; the decision table is left as it is")
+
+// Write writes what the repository predicts into the decision table at path, below the admin's lines, under the next generation; nothing where that changes nothing. errUnread.
 func Write(path string, r *repo.Repo, site predict.Site) (Written, error) {
 	t, was, err := readTable(path)
 	if err != nil {
 		return Written{}, err
+	}
+	if unread, err := unread(r); err != nil || unread {
+		return Written{}, cmp.Or(err, errUnread)
 	}
 	lines, err := decide(r, t, site)
 	if err != nil {
@@ -42,6 +49,14 @@ func Write(path string, r *repo.Repo, site predict.Site) (Written, error) {
 	}
 	done.Generation, done.Changed = now.generation, true
 	return done, replace(path, was, text)
+}
+
+// unread reports whether a repository has been begun and not filled: its first sync has not come to an end, or there was none and nothing is in it.
+func unread(r *repo.Repo) (bool, error) {
+	synced, err1 := noteTime(r, noteSynced)
+	deep, err2 := noteTime(r, noteDeep)
+	works, err3 := r.Works()
+	return deep.IsZero() && (!synced.IsZero() || len(works) == 0), errors.Join(err1, err2, err3)
 }
 
 func count(text string) (lines int) {

@@ -2,6 +2,7 @@ package learn
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -62,6 +63,49 @@ func TestLoopOnce(t *testing.T) {
 		if h, err := r.ByKey(key); err != nil || len(h.Runs) != 10 {
 			t.Errorf("%d runs, %v", len(h.Runs), err)
 		}
+	}
+}
+
+// TestUnread: a repository that has just been begun, or not been filled to the end, takes nothing away that was learned.
+func TestUnread(t *testing.T) {
+	d := &dbd{names: map[uint64]string{}}
+	at := time.Now().Truncate(time.Second).Add(-24 * time.Hour)
+	for i := range 10 {
+		began := at.Add(time.Duration(i) * time.Hour)
+		d.records = append(d.records, record(uint64(i+1), uint32(i+1), began, []string{"n1"}, seen(uint32(i+1), "n1", began)))
+	}
+	log, _ := test.NewNullLogger()
+	l := Loop{DBD: d, Repo: filepath.Join(t.TempDir(), "repo.db"), Table: begin(t, "caelum-decisions 1 1\n"+own), Field: slurm.AdminComment, Site: predict.DefaultSite, Log: logrus.NewEntry(log)}
+	if err := l.once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := learned(t, l.Table)
+	if want == "" {
+		t.Fatal("nothing was learned")
+	}
+	if err := os.WriteFile(l.Repo, []byte(strings.Repeat("junk", 5000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.err = slurm.ErrNoAccounting
+	for range 2 { // it is damaged, and then it is new
+		if err := l.once(t.Context()); !errors.Is(err, errUnread) || learned(t, l.Table) != want {
+			t.Errorf("%v\n%s", err, learned(t, l.Table))
+		}
+	}
+	r, err := repo.Open(l.Repo, func(text string) { t.Error(text) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := r.SetNote(noteSynced, "1"); err != nil { // the first page has been read
+		t.Fatal(err)
+	}
+	if _, err := Write(l.Table, r, l.Site); !errors.Is(err, errUnread) {
+		t.Errorf("%v", err)
+	}
+	d.err = nil
+	if err := l.once(t.Context()); err != nil || learned(t, l.Table) != want {
+		t.Errorf("%v\n%s", err, learned(t, l.Table))
 	}
 }
 

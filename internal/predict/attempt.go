@@ -47,7 +47,10 @@ func attempts(runs []Run) []attempt {
 			cut = max(cut, a.Seconds)
 		case "FAILED":
 			a.short = a.OutOfMemory()
-			if inRow++; !a.short && !a.whole() && a.Exit != notExecutable && a.Exit != notFound {
+			if a.whole() || a.Exit == notExecutable || a.Exit == notFound {
+				break
+			}
+			if inRow++; !a.short {
 				early := a.PeakMiB < half*usual // it had not come as far as those that were complete
 				a.doubtful = inRow > 2 || early && (inRow > 1 || complete < 2 && a.promised() < least)
 			}

@@ -56,17 +56,20 @@ func scatter(peaks []float64, site Site) float64 {
 // tooLittle is the largest slice that was too little, in MiB, by the runs that were killed for memory or may have been: of all since the last complete one, and the second
 // largest in the window. (One that may have been was, if the next complete one had a larger slice.) 0: none was.
 func tooLittle(runs []attempt) (most float64) {
-	var short, doubtful []float64
+	var short []float64
+	doubt := 0.0
 	for _, r := range runs {
 		switch {
 		case r.complete:
-			short = append(short, slices.DeleteFunc(doubtful, func(slice float64) bool { return slice >= r.promised() })...)
-			most, doubtful = 0, nil
+			if doubt > 0 && doubt < r.promised() {
+				short = append(short, doubt) // once for all that failed in a row
+			}
+			most, doubt = 0, 0
 		case r.short:
 			short = append(short, r.promised())
 			most = max(most, r.promised())
 		case r.doubtful:
-			doubtful = append(doubtful, r.promised())
+			doubt = max(doubt, r.promised())
 			most = max(most, r.promised())
 		}
 	}
@@ -75,11 +78,22 @@ func tooLittle(runs []attempt) (most float64) {
 
 // why is the sentence.
 func (n *Need) why(runs []attempt, margin float64, short bool) {
+	var last attempt // that was too little, since the last complete one
+	for _, r := range runs {
+		switch {
+		case r.complete:
+			last = attempt{}
+		case r.short || r.doubtful:
+			last = r
+		}
+	}
 	switch {
-	case short && slices.ContainsFunc(runs, func(r attempt) bool { return r.short }):
+	case short && last.short:
 		n.Why = "a run failed with its slice's memory nearly full: it needs a larger one"
-	case short:
+	case short && last.doubtful:
 		n.Why = "it has failed on a slice on which it may have had too little memory: it is given a larger one until it completes"
+	case short:
+		n.Why = "it has failed on smaller slices more than once, as far as is known for want of memory"
 	case len(runs) == 0:
 		n.Why = "no run was looked at"
 	case n.Runs == 0:

@@ -188,11 +188,11 @@ func TestDamagedInUse(t *testing.T) {
 		t.Run(c.what, func(t *testing.T) {
 			path := filepath.Join(filepath.Dir(whole(t)), "repo.db")
 			said := ""
-			r, err := Open(path, func(text string) { said += text })
-			if err != nil {
+			r := At(path, func(text string) { said += text })
+			defer r.Close()
+			if _, err := r.Works(); err != nil {
 				t.Fatal(err)
 			}
-			defer r.Close()
 			c.damage(t, path)
 			if _, err := r.Works(); err != nil {
 				t.Errorf("list: %v", err)

@@ -44,23 +44,22 @@ var kind = sqlite.Kind{
 
 // Repo is the repository. Its methods may be called concurrently, and by several processes; their errors say what to do.
 //
-// A repository can be filled anew, so that nobody has to be asked what to do about a damaged one: it is set aside whenever that is found, and a new one begun. A process that has the
-// old one open goes over to what stands at the path.
+// A repository can be filled anew, so that nobody has to be asked what to do about a damaged one: it is set aside when it is opened, and a new one begun.
 type Repo struct {
-	path string
-	say  func(string) // nil: a path that a person typed, and what is no repository is left as it is
-	mu   sync.Mutex
-	db   *sqlite.DB
-	file os.FileInfo // of db, when it was last used
+	path    string
+	say     func(string) // nil: what is no repository is left as it is
+	follows bool         // it goes over to what stands at the path whenever that is another file, or found to be damaged
+	mu      sync.Mutex
+	db      *sqlite.DB
+	file    os.FileInfo // of db, when it was last used
 }
 
-// At is the repository at path, root's alone, opened or made when it is first used, and tried again after an error. A file that is damaged, or another program's, is set aside as
-// <path>.damaged-<time> and a new one begun, whenever that is found; say is then told so in one sentence. One of a newer release is refused and left as it is. Its folder is made
-// root-only if it does not exist.
-func At(path string, say func(string)) *Repo { return &Repo{path: path, say: say} }
+// Open opens or makes the repository at path, root's alone. A file that is damaged, or another program's, is set aside as <path>.damaged-<time> and a new one begun; say is
+// then told so in one sentence. One of a newer release is refused and left as it is. Its folder is made root-only if it does not exist.
+func Open(path string, say func(string)) (*Repo, error) { return opened(&Repo{path: path, say: say}) }
 
-// Open is At, opened.
-func Open(path string, say func(string)) (*Repo, error) { return opened(At(path, say)) }
+// At is Open for who has it open for ever: it is opened when it is first used, tried again after an error, and opened anew when it is damaged, or when another file stands at the path.
+func At(path string, say func(string)) *Repo { return &Repo{path: path, say: say, follows: true} }
 
 // OpenAsItIs is Open for a path that a person typed: what is no repository is refused and left as it is, and no folder is made.
 func OpenAsItIs(path string) (*Repo, error) { return opened(&Repo{path: path}) }
@@ -76,16 +75,16 @@ func opened(r *Repo) (*Repo, error) {
 func (r *Repo) open() error {
 	if r.say != nil {
 		if err := os.MkdirAll(filepath.Dir(r.path), 0o700); err != nil {
-			return kind.Explain(r.path, err)
+			return kind.ExplainFile(r.path, err)
 		}
 	}
 	folder, err := os.Open(filepath.Dir(r.path))
 	if err != nil {
-		return kind.Explain(r.path, err)
+		return kind.ExplainFile(r.path, err)
 	}
 	defer folder.Close()
 	if err := syscall.Flock(int(folder.Fd()), syscall.LOCK_EX); err != nil {
-		return kind.Explain(r.path, err)
+		return kind.ExplainFile(r.path, err)
 	}
 	db, err := sqlite.Open(r.path, kind)
 	if r.say != nil && (errors.Is(err, sqlite.ErrDamaged) || errors.Is(err, sqlite.ErrForeign)) {
@@ -129,7 +128,7 @@ func (r *Repo) Close() error {
 func (r *Repo) with(f func(*sqlite.DB) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.say == nil {
+	if !r.follows {
 		return f(r.db)
 	}
 	if file, err := os.Stat(r.path); r.db != nil {
@@ -159,7 +158,7 @@ func (r *Repo) shut() {
 // twice is with, and with again what stands in the place of a damaged one.
 func (r *Repo) twice(f func(*sqlite.DB) error) error {
 	err := r.with(f)
-	if r.say != nil && errors.Is(err, sqlite.ErrDamaged) {
+	if r.follows && errors.Is(err, sqlite.ErrDamaged) {
 		return r.with(f)
 	}
 	return err

@@ -39,12 +39,12 @@ func Open(path string, kind Kind) (*DB, error) {
 	// SQLite would make it as the umask says; its -wal and -shm get the mode of the file itself.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, d.explain(err)
+		return nil, kind.ExplainFile(path, err)
 	}
 	err = looksRight(f)
 	f.Close()
 	if err != nil {
-		return nil, d.explain(err)
+		return nil, kind.ExplainFile(path, err)
 	}
 	// synchronous=NORMAL loses nothing over a crash of a process; over one of the machine the last transactions.
 	d.sql, err = sql.Open("sqlite3", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_synchronous=NORMAL&_txlock=immediate&"+kind.Options)

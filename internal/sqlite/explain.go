@@ -28,15 +28,10 @@ var remedies = map[sqlite3.ErrNo]string{
 // Explain names the database at path and adds what to do. A full disk is a syscall.ENOSPC.
 func (k Kind) Explain(path string, err error) error {
 	var e sqlite3.Error
-	var file *os.PathError
 	var said *explained
 	switch {
 	case err == nil, errors.As(err, &said):
 		return err
-	case errors.Is(err, syscall.EROFS):
-		return k.say(path, syscall.EROFS, remedies[sqlite3.ErrReadonly])
-	case errors.As(err, &file):
-		return k.say(path, file.Err, fmt.Sprintf("see that its folder is there and writable, and that the file is a file (the %s is root's)", k.Name))
 	case errors.Is(err, ErrDamaged):
 		return k.say(path, err, k.Damaged)
 	case errors.Is(err, ErrForeign):
@@ -54,6 +49,18 @@ func (k Kind) Explain(path string, err error) error {
 		return k.say(path, err, "another process holds it: `fuser "+path+"`")
 	}
 	return k.say(path, err, remedies[e.Code])
+}
+
+// ExplainFile is Explain for what the file system says of the file itself.
+func (k Kind) ExplainFile(path string, err error) error {
+	var file *os.PathError
+	switch {
+	case errors.Is(err, syscall.EROFS):
+		return k.say(path, syscall.EROFS, remedies[sqlite3.ErrReadonly])
+	case errors.As(err, &file):
+		return k.say(path, file.Err, fmt.Sprintf("see that its folder is there and writable, and that the file is a file (the %s is root's)", k.Name))
+	}
+	return k.Explain(path, err)
 }
 
 func (d *DB) explain(err error) error { return d.kind.Explain(d.path, err) }
