@@ -67,6 +67,7 @@ type predicted struct {
 	Level      predict.Level `json:"level"`             // whose runs it rests on: key, user, site; empty: nobody's
 	Profile    string        `json:"profile,omitempty"` // the default's where none holds it; empty: no board is known
 	Default    string        `json:"default,omitempty"` // the decision table's
+	Own        string        `json:"own,omitempty"`     // what a line of the table's admin gives it instead
 	Board      string        `json:"board,omitempty"`
 	NeededMiB  float64       `json:"needed_mib,omitempty"`
 	HighestMiB float64       `json:"highest_mib,omitempty"`
@@ -93,18 +94,21 @@ func runPredict(ctx context.Context, w io.Writer, g *globals, o predictOptions, 
 		return err
 	}
 	defer r.Close()
-	boards, fallback, err := o.boards(cfg)
+	t, err := o.decisions(cfg)
 	if err != nil {
 		return err
+	}
+	if o.path == "" && os.Getuid() != 0 && o.key == "" && of.UID != uint32(os.Getuid()) && !mayUse(cfg.Repo) {
+		return errors.New("it is another user's, and your own runs say nothing of it: ask an administrator")
 	}
 	need, h, ok, err := r.Predict(of, cfg.Site())
 	if err != nil {
 		return err
 	}
-	p := predicted{Key: of.Key, Work: of.Work, Default: fallback, Runs: lines(h.Runs), runs: h.Runs, noScript: of.Work == "" && o.key == "", anyBoard: len(boards) > 0}
+	p := predicted{Key: of.Key, Work: of.Work, Default: t.Default, Own: t.Own(of), Runs: lines(h.Runs), runs: h.Runs, noScript: of.Work == "" && o.key == "", anyBoard: len(t.Boards) > 0}
 	if ok || need.PeakMiB > 0 {
 		p.Level, p.NeededMiB, p.HighestMiB, p.Used, p.Why = need.Level, need.PeakMiB, need.HighestMiB, need.Runs, need.Why
-		given := learn.Give(need, ok, boards, fallback)
+		given := learn.Give(need, ok, t.Boards, t.Default)
 		p.Profile, p.Seconds, p.Low, p.High = given.Profile, tenths(given.Seconds), tenths(given.Low), tenths(given.High)
 		if given.Board != nil {
 			p.Board = given.Board.Name
@@ -208,6 +212,9 @@ func printPrediction(w io.Writer, p predicted) error {
 		fmt.Fprintf(w, ", work %s", p.Work)
 	}
 	fmt.Fprintln(w)
+	if p.Own != "" {
+		fmt.Fprintf(w, "a line of its own in the decision table gives it %s, whatever its runs say\n", p.Own)
+	}
 	if p.Level == predict.Unknown && p.noScript {
 		fmt.Fprintln(w, "a job without a script (srun, salloc) has nothing that tells what it runs")
 	}

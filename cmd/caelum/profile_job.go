@@ -149,10 +149,10 @@ func (o *profileJobOptions) defaultProfiles(cfg agent.Config) error {
 	if len(o.profiles) > 0 {
 		return nil
 	}
-	boards, _, err := o.boards(cfg)
+	t, err := o.decisions(cfg)
 	switch {
-	case len(boards) > 0:
-		o.profiles = profileNames(boards[0])
+	case len(t.Boards) > 0:
+		o.profiles = profileNames(t.Boards[0])
 		return nil
 	case err != nil:
 		return fmt.Errorf("name the --profiles, or a --board: %w", err)
@@ -171,11 +171,11 @@ func (o profileJobOptions) boardWith(cfg agent.Config, profiles []string) (*mig.
 		among = append(among, b)
 	} else {
 		// Without a table that can be read the profiles' names have to do.
-		known, _, err := o.boards(cfg)
+		known, err := o.decisions(cfg)
 		if err != nil && o.table != "" {
 			return nil, err
 		}
-		among = append(known, mig.Boards()...)
+		among = append(known.Boards, mig.Boards()...)
 	}
 	for _, b := range among {
 		if !slices.ContainsFunc(profiles, func(name string) bool { _, ok := b.ProfileIndex(name); return !ok }) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,20 +123,20 @@ func openOwn(path string) (*repo.Repo, error) {
 	return repo.Open(path, func(text string) { fmt.Fprintln(os.Stderr, "caelum: "+printable(text)) })
 }
 
-// boards are those that a profile is predicted for: the one that is named, else the decision table's. Without either there is none, and memory is all that can be predicted.
-func (o repoOptions) boards(cfg agent.Config) (boards []*mig.Board, fallback string, err error) {
+// decisions are what a profile is predicted by: the board that is named, else the decision table. Without either there is no board, and memory is all that can be predicted.
+func (o repoOptions) decisions(cfg agent.Config) (learn.Table, error) {
 	if o.board != "" {
 		b, err := boardNamed(o.board)
 		if err != nil {
-			return nil, "", err
+			return learn.Table{}, err
 		}
-		return []*mig.Board{selected(b, nil)}, "", nil
+		return learn.Table{Boards: []*mig.Board{selected(b, nil)}}, nil
 	}
-	boards, fallback, err = learn.Boards(o.tablePath(cfg))
+	t, err := learn.ReadTable(o.tablePath(cfg))
 	if errors.Is(err, fs.ErrNotExist) && o.table == "" {
-		return nil, "", nil
+		return learn.Table{}, nil
 	}
-	return boards, fallback, err
+	return t, err
 }
 
 func (o repoOptions) tablePath(cfg agent.Config) string {
@@ -177,7 +178,7 @@ on the board that the decision table's default is of.`,
 				return err
 			}
 			defer r.Close()
-			boards, fallback, err := o.boards(cfg)
+			t, err := o.decisions(cfg)
 			if err != nil {
 				return err
 			}
@@ -194,9 +195,10 @@ on the board that the decision table's default is of.`,
 				}
 				if ok || need.PeakMiB > 0 {
 					l.Level, l.NeededMiB = need.Level, math.Ceil(need.PeakMiB)
-					given := learn.Give(need, ok, boards, fallback)
+					given := learn.Give(need, ok, t.Boards, t.Default)
 					l.Profile, l.Seconds = given.Profile, math.Ceil(given.Seconds)
 				}
+				l.Profile = cmp.Or(t.Own(w.Of), l.Profile)
 				all = append(all, l)
 			}
 			if g.json {

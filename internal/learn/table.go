@@ -14,6 +14,7 @@ import (
 
 	"caelum/internal/decisions"
 	"caelum/internal/mig"
+	"caelum/internal/repo"
 )
 
 // What stands below the marker is written anew each time; what stands above it is the admin's.
@@ -104,10 +105,27 @@ func (t table) boards() []*mig.Board {
 	return list
 }
 
-// Boards are the boards that the table at path is for, with the profiles that it lists and may be given without being asked for, and its default.
-func Boards(path string) (boards []*mig.Board, fallback string, err error) {
+// Table is what a decision table says of predictions.
+type Table struct {
+	Boards  []*mig.Board // those that it is for, with the profiles that it lists and may be given without being asked for
+	Default string
+	taken   map[string]decision
+}
+
+// ReadTable reads the table at path.
+func ReadTable(path string) (Table, error) {
 	t, _, err := readTable(path)
-	return t.boards(), t.fallback, err
+	return Table{t.boards(), t.fallback, t.taken}, err
+}
+
+// Own is the profile that an admin's line has for a job; empty: there is none.
+func (t Table) Own(job repo.Of) string {
+	for _, line := range []string{"key " + job.Key, fmt.Sprintf("user %d:%s", job.UID, job.Work), "site " + job.Work} {
+		if own, ok := t.taken[line]; ok {
+			return own.profile
+		}
+	}
+	return ""
 }
 
 // with is the table with other learned lines: the next generation's.

@@ -115,7 +115,26 @@ func Explain(look Look, policy place.Policy, id uint32) (Explanation, error) {
 	if at < 0 {
 		return say(Nowhere, "no node takes it, whatever slices are free: %s", v.why(w, look.Nodes))
 	}
-	return v.explain(e, p, at, wants)
+	e, err := v.explain(e, p, at, wants)
+	if het := hetInFront(look, w); e.Verdict == OnOffer && het != 0 {
+		e.Before = het
+		e.Text += fmt.Sprintf("; but het job %d waits in front of it, and behind one slurmctld starts jobs by backfill only, on nodes that its components could not have", het)
+	}
+	return e, err
+}
+
+// hetInFront is a het job that waits in front of another job, in one of its partitions; 0: there is none.
+func hetInFront(look Look, w slurm.Waiting) uint32 {
+	for _, o := range slurm.InOrder(look.Queue.Waiting) {
+		common := slices.ContainsFunc(o.Partitions(), func(p string) bool { return slices.Contains(w.Partitions(), p) })
+		switch {
+		case o.ID == w.ID:
+			return 0
+		case o.HetJob != 0 && o.HetJob != w.HetJob && o.Eligible() && common:
+			return o.HetJob
+		}
+	}
+	return 0
 }
 
 // held is another component of a het job that keeps all of it from starting, by itself; nil: none does.

@@ -99,6 +99,7 @@ func TestExplain(t *testing.T) {
 			[]string{"n1 would do for it, but all components of het job 7 start together"}},
 		{"components behind the first", []slurm.Node{half, full}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1), het(waits(7, "1g.5gb", 1, 1)), het(waits(1, "2g.10gb", 1, 1))}, nil, NoRoom,
 			[]string{"all components of het job 7", "n1", "n2", until}},
+		{"on offer, behind a het job that can never start", []slurm.Node{offering(idle, "mig:1g.5gb:1")}, []slurm.Waiting{het(waits(7, "1g.5gb", 1, 1)), het(waits(8, "1g.5gb", 1, 1)), waits(1, "1g.5gb", 1, 1)}, nil, OnOffer, []string{"het job 7 waits in front of it"}},
 		{"the other component is held back", []slurm.Node{idle, full}, []slurm.Waiting{limited, het(waits(1, "2g.10gb", 1, 1))}, nil, NotEligible, []string{"job 7", "AssocGrpGRES"}},
 		{"behind one for the same", []slurm.Node{half}, []slurm.Waiting{waits(2, "3g.20gb", 2, 1), waits(1, "3g.20gb", 1, 1)}, nil, Behind, []string{"job 2"}},
 		{"the room is kept", []slurm.Node{half}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1), waits(1, "3g.20gb", 1, 1)}, nil, Behind, []string{"job 2", until}},

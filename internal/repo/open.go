@@ -134,6 +134,7 @@ func (r *Repo) with(f func(*sqlite.DB) error) error {
 	if file, err := os.Stat(r.path); r.db != nil {
 		if err != nil || !os.SameFile(file, r.file) || file.Size() < r.file.Size() { // no database of SQLite's becomes smaller by itself
 			r.shut()
+			r.say("another repository stands at " + r.path + ", or none: what is kept from now on goes there")
 		} else {
 			r.file = file
 		}
