@@ -98,14 +98,14 @@ func runPredict(ctx context.Context, w io.Writer, g *globals, o predictOptions, 
 	if err != nil {
 		return err
 	}
-	if o.path == "" && os.Getuid() != 0 && o.key == "" && of.UID != uint32(os.Getuid()) && !mayUse(cfg.Repo) {
+	if o.key == "" && of.UID != uint32(os.Getuid()) && o.ownOnly(cfg) {
 		return errors.New("it is another user's, and your own runs say nothing of it: ask an administrator")
 	}
 	need, h, ok, err := r.Predict(of, cfg.Site())
 	if err != nil {
 		return err
 	}
-	p := predicted{Key: of.Key, Work: of.Work, Default: t.Default, Own: t.Own(of), Runs: lines(h.Runs), runs: h.Runs, noScript: of.Work == "" && o.key == "", anyBoard: len(t.Boards) > 0}
+	p := predicted{Key: of.Key, Work: of.Work, Default: t.Default, Own: t.Own(of, need.Level), Runs: lines(h.Runs), runs: h.Runs, noScript: of.Work == "" && o.key == "", anyBoard: len(t.Boards) > 0}
 	if ok || need.PeakMiB > 0 {
 		p.Level, p.NeededMiB, p.HighestMiB, p.Used, p.Why = need.Level, need.PeakMiB, need.HighestMiB, need.Runs, need.Why
 		given := learn.Give(need, ok, t.Boards, t.Default)

@@ -79,11 +79,16 @@ func (o repoOptions) read(ctx context.Context) (*repo.Repo, agent.Config, error)
 	if err != nil {
 		return nil, cfg, err
 	}
-	if o.path == "" && os.Getuid() != 0 && !mayUse(cfg.Repo) {
+	if o.ownOnly(cfg) {
 		r, err := ownRuns(ctx, cfg)
 		return r, cfg, err
 	}
 	return o.open(true)
+}
+
+// ownOnly reports whether who asks has no repository but his own runs.
+func (o repoOptions) ownOnly(cfg agent.Config) bool {
+	return o.path == "" && os.Getuid() != 0 && !mayUse(cfg.Repo)
 }
 
 // mayUse reports whether a file can be read and written, or made.
@@ -198,7 +203,7 @@ on the board that the decision table's default is of.`,
 					given := learn.Give(need, ok, t.Boards, t.Default)
 					l.Profile, l.Seconds = given.Profile, math.Ceil(given.Seconds)
 				}
-				l.Profile = cmp.Or(t.Own(w.Of), l.Profile)
+				l.Profile = cmp.Or(t.Own(w.Of, l.Level), l.Profile)
 				all = append(all, l)
 			}
 			if g.json {

@@ -53,10 +53,14 @@ func Write(path string, r *repo.Repo, site predict.Site) (Written, error) {
 
 // unread reports whether a repository has been begun and not filled: its first sync has not come to an end, or there was none and nothing is in it.
 func unread(r *repo.Repo) (bool, error) {
-	synced, err1 := noteTime(r, noteSynced)
-	deep, err2 := noteTime(r, noteDeep)
-	works, err3 := r.Works()
-	return deep.IsZero() && (!synced.IsZero() || len(works) == 0), errors.Join(err1, err2, err3)
+	if deep, err := noteTime(r, noteDeep); err != nil || !deep.IsZero() {
+		return false, err
+	}
+	if synced, err := noteTime(r, noteSynced); err != nil || !synced.IsZero() {
+		return true, err
+	}
+	works, err := r.Works()
+	return len(works) == 0, err
 }
 
 func count(text string) (lines int) {

@@ -14,6 +14,7 @@ import (
 
 	"caelum/internal/decisions"
 	"caelum/internal/mig"
+	"caelum/internal/predict"
 	"caelum/internal/repo"
 )
 
@@ -118,9 +119,17 @@ func ReadTable(path string) (Table, error) {
 	return Table{t.boards(), t.fallback, t.taken}, err
 }
 
-// Own is the profile that an admin's line has for a job; empty: there is none.
-func (t Table) Own(job repo.Of) string {
-	for _, line := range []string{"key " + job.Key, fmt.Sprintf("user %d:%s", job.UID, job.Work), "site " + job.Work} {
+// Own is the profile that an admin's line gives a job of which runs at this level are known; empty: none does. What is learned of its key goes before a line for its user's work, and that of
+// its user's work before a line for anybody's.
+func (t Table) Own(job repo.Of, level predict.Level) string {
+	lines := []string{"key " + job.Key, fmt.Sprintf("user %d:%s", job.UID, job.Work), "site " + job.Work}
+	switch level {
+	case predict.ByKey:
+		lines = lines[:1]
+	case predict.ByUser:
+		lines = lines[:2]
+	}
+	for _, line := range lines {
 		if own, ok := t.taken[line]; ok {
 			return own.profile
 		}

@@ -98,6 +98,31 @@ user 1002:fedcba9876543210 1g.5gb
 	}
 }
 
+// TestOwn: an admin's line is in force where lua comes to it before what is learned.
+func TestOwn(t *testing.T) {
+	path := begin(t, "caelum-decisions 1 1\n"+own+"user 1002:"+work+" 3g.20gb\nsite "+work+" 4g.20gb\n")
+	tab, err := ReadTable(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		job   repo.Of
+		level predict.Level
+		want  string
+	}{
+		{repo.Of{Key: "00000000000000aa", Work: work, UID: 1002}, predict.ByKey, "4g.20gb"},
+		{repo.Of{Key: "00000000000000b1", Work: work, UID: 1002}, predict.ByKey, ""},
+		{repo.Of{Key: "00000000000000b1", Work: work, UID: 1002}, predict.ByUser, "3g.20gb"},
+		{repo.Of{Key: "00000000000000a1", Work: work, UID: 1001}, predict.ByUser, ""},
+		{repo.Of{Key: "00000000000000a1", Work: work, UID: 1001}, predict.BySite, "4g.20gb"},
+		{repo.Of{Key: "00000000000000a1", Work: work, UID: 1001}, predict.Unknown, "4g.20gb"},
+	} {
+		if got := tab.Own(c.job, c.level); got != c.want {
+			t.Errorf("%+v by %q: %q, want %q", c.job, c.level, got, c.want)
+		}
+	}
+}
+
 // TestWriteShared: where the site shares, everybody's need of a work is said once, and who needs less or more has a line of his own.
 func TestWriteShared(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own+"user 1002:"+work+" 3g.20gb\n")

@@ -401,13 +401,17 @@ func TestComponents(t *testing.T) {
 	}
 }
 
+func drawNodes(t *rapid.T) (nodes [][]GPU) {
+	for range rapid.IntRange(1, 4).Draw(t, "nodes") {
+		nodes = append(nodes, drawNode(t))
+	}
+	return nodes
+}
+
 // TestComponentsStart: slurmctld starts the components that are on offer.
 func TestComponentsStart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var nodes [][]GPU
-		for range rapid.IntRange(1, 4).Draw(t, "nodes") {
-			nodes = append(nodes, drawNode(t))
-		}
+		nodes := drawNodes(t)
 		var jobs []*Job
 		for het := range uint32(rapid.IntRange(1, 4).Draw(t, "jobs")) {
 			for range rapid.IntRange(1, 3).Draw(t, "components") {
@@ -480,10 +484,7 @@ func TestComponentsStart(t *testing.T) {
 // TestComponentsFindNodes: a het job that is alone, and that slurmctld would start with some choice of a node for each component, is served.
 func TestComponentsFindNodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var nodes [][]GPU
-		for range rapid.IntRange(1, 4).Draw(t, "nodes") {
-			nodes = append(nodes, drawNode(t))
-		}
+		nodes := drawNodes(t)
 		var jobs []*Job
 		for range rapid.IntRange(2, 3).Draw(t, "components") {
 			g := rapid.SampledFrom(slices.Concat(nodes...)).Draw(t, "of")

@@ -93,7 +93,7 @@ func Explain(look Look, policy place.Policy, id uint32) (Explanation, error) {
 		return say(NotEligible, "it is released when its slices are on offer%s", notBefore(w, look.At))
 	case w.Priority == 0 && !w.Releasable(look.At):
 		return say(NotEligible, "it is held (%s): whoever holds it has to release it", w.Reason)
-	case !w.Eligible() && !w.Releasable(look.At):
+	case !look.ready(w):
 		return say(NotEligible, "slurmctld would not start it now, whatever is free: %s%s", w.Reason, notBefore(w, look.At))
 	}
 	if o := held(look, w); o != nil {
@@ -141,7 +141,7 @@ func hetInFront(look Look, w slurm.Waiting) uint32 {
 func held(look Look, w slurm.Waiting) *slurm.Waiting {
 	for k := range look.Queue.Waiting {
 		o := &look.Queue.Waiting[k]
-		if w.HetJob != 0 && o.HetJob == w.HetJob && o.ID != w.ID && !o.Eligible() && !o.Releasable(look.At) {
+		if w.HetJob != 0 && o.HetJob == w.HetJob && o.ID != w.ID && !look.ready(*o) {
 			return o
 		}
 	}

@@ -21,6 +21,9 @@ type Look struct {
 	At    time.Time // when, by the clock of the host that asked
 }
 
+// ready reports whether a waiting job could start if it had its slices: slurmctld would start it, or an agent releases it.
+func (l Look) ready(w slurm.Waiting) bool { return w.Eligible() || w.Releasable(l.At) }
+
 // View is a look as package offer wants it.
 type View struct {
 	*offer.Cluster
@@ -242,12 +245,12 @@ func startable(look Look) (all [][]slurm.Waiting) {
 	for _, w := range look.Queue.Waiting {
 		if w.HetJob != 0 {
 			het[w.HetJob] = append(het[w.HetJob], w)
-			held[w.HetJob] = held[w.HetJob] || !w.Eligible() && !w.Releasable(look.At)
+			held[w.HetJob] = held[w.HetJob] || !look.ready(w)
 		}
 	}
 	for _, w := range slurm.InOrder(look.Queue.Waiting) {
 		switch {
-		case w.HetJob == 0 && (w.Eligible() || w.Releasable(look.At)):
+		case w.HetJob == 0 && look.ready(w):
 			all = append(all, []slurm.Waiting{w})
 		case het[w.HetJob] != nil && !held[w.HetJob]:
 			all = append(all, het[w.HetJob])
