@@ -16,9 +16,9 @@ import (
 // damaged as an admin or a full disk would. Everything is named with its remedy, the remedy helps, and the job holds its slice to the end.
 func TestBadInput(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1, Board: "A100-40GB,A30-24GB"})
-	keep := s.submit("./hold keep", "--gres=mig:2g.10gb:1", "--job-name=keep")
-	s.running(keep)
-	slice := s.slice("n1", keep)
+	keep := s.Submit("./hold keep", "--gres=mig:2g.10gb:1", "--job-name=keep")
+	s.Running(keep)
+	slice := s.Slice("n1", keep)
 	for _, part := range []struct {
 		name string
 		run  func(*site, string)
@@ -30,18 +30,18 @@ func TestBadInput(t *testing.T) {
 			in := *s
 			in.t = t
 			part.run(&in, keep)
-			if state := in.state(keep); state != "RUNNING" {
+			if state := in.State(keep); state != "RUNNING" {
 				t.Fatalf("the job that ran is %s", state)
 			}
-			if now := in.slice("n1", keep); now.UUID != slice.UUID || now.Slot != slice.Slot || now.Start != slice.Start {
+			if now := in.Slice("n1", keep); now.UUID != slice.UUID || now.Slot != slice.Slot || now.Start != slice.Start {
 				t.Errorf("the running job held %+v and holds %+v", slice, now)
 			}
-			in.noneDrained()
+			in.NoneDrained()
 		})
 	}
-	s.end("keep")
-	s.completed(keep)
-	s.noneDrained()
+	s.End("keep")
+	s.Completed(keep)
+	s.NoneDrained()
 }
 
 // badRequests: what no board has, what another board has, what is no profile at all.
@@ -65,16 +65,16 @@ func badRequests(s *site, _ string) {
 		}
 	}
 	// The other board's: it runs there, and waits for ever where it is not.
-	a30 := s.submit("cuda-process --exclusive --seconds 0", "--gres=mig:2g.12gb:1")
-	never := s.submit("true", "--gres=mig:2g.12gb:1", "-w", "n1")
-	s.completed(a30)
-	if on := s.must("", "root", "squeue", "-h", "-t", "all", "-j", a30, "-o", "%N"); on != "n2" {
+	a30 := s.Submit("cuda-process --exclusive --seconds 0", "--gres=mig:2g.12gb:1")
+	never := s.Submit("true", "--gres=mig:2g.12gb:1", "-w", "n1")
+	s.Completed(a30)
+	if on := s.Must("", "root", "squeue", "-h", "-t", "all", "-j", a30, "-o", "%N"); on != "n2" {
 		s.t.Errorf("the A30's profile ran on %s", on)
 	}
-	if why := s.must("", "root", "squeue", "-h", "-j", never, "-o", "%T %r"); why != "PENDING JobHeldUser" {
+	if why := s.Must("", "root", "squeue", "-h", "-j", never, "-o", "%T %r"); why != "PENDING JobHeldUser" {
 		s.t.Errorf("a profile that its node has not: %s", why)
 	}
-	s.must("", user, "scancel", never)
+	s.Must("", user, "scancel", never)
 }
 
 // table writes the decision table as it stands, not by a rename: as an editor would.
@@ -95,13 +95,13 @@ func (s *site) submits() string {
 		return stderr
 	}
 	id := strings.TrimSpace(out)
-	given := s.must("", "root", "squeue", "-h", "-j", id, "-O", "tres-per-node:200")
-	s.must("", user, "scancel", id)
+	given := s.Must("", "root", "squeue", "-h", "-j", id, "-O", "tres-per-node:200")
+	s.Must("", user, "scancel", id)
 	return given
 }
 
 func badTable(s *site, _ string) {
-	good := s.must("", "root", "cat", "/etc/caelum/decisions") + "\n"
+	good := s.Must("", "root", "cat", "/etc/caelum/decisions") + "\n"
 	small := regexp.MustCompile(`default \S+`).ReplaceAllString(good, "default 1g.5gb")
 	generation := func(n int, text string) string {
 		return regexp.MustCompile(`^caelum-decisions 1 \d+`).ReplaceAllString(text, fmt.Sprint("caelum-decisions 1 ", n))
@@ -121,7 +121,7 @@ func badTable(s *site, _ string) {
 		s.table(damaged)
 		given(fmt.Sprint("damage ", i), "1g.5gb")
 	}
-	s.must("", "root", "rm", "/etc/caelum/decisions")
+	s.Must("", "root", "rm", "/etc/caelum/decisions")
 	given("no table any more", "1g.5gb")
 	log, _ := s.Log("slurmctld")
 	// Two of the eight have the same reason, one after the other: it is logged once.
@@ -136,7 +136,7 @@ func badTable(s *site, _ string) {
 	if got := s.submits(); !strings.Contains(got, "refused until slurmctld can read /etc/caelum/decisions; please tell your administrator") {
 		s.t.Errorf("without any table: %s", got)
 	}
-	s.completed(s.submit("true", "-p", "plain"))
+	s.Completed(s.Submit("true", "-p", "plain"))
 	s.table(generation(106, small))
 	given("whole again", "1g.5gb")
 	s.table(generation(107, good))
@@ -146,11 +146,11 @@ func badTable(s *site, _ string) {
 func badNames(s *site, _ string) {
 	const forged = "x\x1b]0;title\x07\x1b[2J\xc2\x9b31m\r\n" + `{"level":"error","msg":"forged","job":1}` + "\ntime=\"2026\" level=error msg=forged\nerror: caelum: prolog: forged"
 	name := forged + strings.Repeat("%s%n", 50)
-	id := s.submit("./hold named", "--gres=mig:1g.5gb:1", "--job-name="+name, "--comment="+name)
-	s.running(id)
-	s.slice("n1", id)
+	id := s.Submit("./hold named", "--gres=mig:1g.5gb:1", "--job-name="+name, "--comment="+name)
+	s.Running(id)
+	s.Slice("n1", id)
 	for _, args := range [][]string{{"status"}, {"status", "--json"}, {"job", id}, {"job", id, "--json"}} {
-		out := s.must("n1", stranger, append([]string{"caelum"}, args...)...)
+		out := s.Must("n1", stranger, append([]string{"caelum"}, args...)...)
 		for _, r := range out {
 			if r != '\n' && (r < ' ' || r >= 0x7f && r < 0xa0) {
 				s.t.Fatalf("caelum %v prints %q: %q", args, r, out)
@@ -160,11 +160,11 @@ func badNames(s *site, _ string) {
 			s.t.Errorf("caelum %v prints lines of the user's: %s", args, out)
 		}
 	}
-	s.end("named")
-	s.completed(id)
+	s.End("named")
+	s.Completed(id)
 	// 64 KiB: Slurm's commands refuse it, or slurmctld cuts it; either way the next job is served.
 	s.Exec(s.t.Context(), user, "sbatch", "--gres=mig:1g.5gb:1", "--job-name="+strings.Repeat("n", 64<<10), "--wrap", "true")
-	s.completed(s.submit("true", "--gres=mig:1g.5gb:1"))
+	s.Completed(s.Submit("true", "--gres=mig:1g.5gb:1"))
 	for _, unit := range []string{"agent-n1", "agent-n2"} {
 		log, err := s.Log(unit)
 		if err != nil {
@@ -203,7 +203,7 @@ func badCallers(s *site, keep string) {
 	}
 	defer func() {
 		cmd.Process.Signal(os.Interrupt)
-		s.try("n1", "pkill", "-u", stranger, "perl")
+		s.Try("n1", "pkill", "-u", stranger, "perl")
 		cmd.Wait() // it was told to end
 	}()
 	var line [200]byte
@@ -213,9 +213,9 @@ func badCallers(s *site, keep string) {
 	}
 	var ids []string
 	for range 4 {
-		ids = append(ids, s.submit("cuda-process --exclusive --seconds 0", "--gres=mig:1g.5gb:1"))
+		ids = append(ids, s.Submit("cuda-process --exclusive --seconds 0", "--gres=mig:1g.5gb:1"))
 	}
-	s.completed(ids...)
+	s.Completed(ids...)
 	log, _ := s.Log("agent-n1")
 	if n := strings.Count(log, "wanted to change a lease; refused"); n != 1 {
 		s.t.Errorf("the log has %d lines about 300 refused calls", n)
@@ -229,15 +229,15 @@ func badLeaseFile(s *site, keep string) {
 		out, stderr, _ := s.Exec(s.t.Context(), user, "srun", "--jobid="+keep, "--overlap", "printenv", "CUDA_VISIBLE_DEVICES")
 		return out + stderr
 	}
-	want := s.slice("n1", keep).UUID
+	want := s.Slice("n1", keep).UUID
 	if got := step(); !strings.HasPrefix(got, want) {
 		s.t.Fatalf("a step of the job sees %s", got)
 	}
-	s.must("n1", "root", "truncate", "-s", "40", path)
+	s.Must("n1", "root", "truncate", "-s", "40", path)
 	if got := step(); !strings.Contains(got, "caelum: task: ") || !strings.Contains(got, path) || strings.Contains(got, want) {
 		s.t.Errorf("with half a lease file: %s", got)
 	}
-	s.must("n1", "root", "rm", path)
+	s.Must("n1", "root", "rm", path)
 	if err := s.RestartUnit("agent-n1"); err != nil {
 		s.t.Fatal(err)
 	}
@@ -250,39 +250,39 @@ func badLeaseFile(s *site, keep string) {
 func fullDisks(s *site, _ string) {
 	waits := func(where, says string) string {
 		s.t.Helper()
-		id := s.submit("cuda-process --exclusive --seconds 0", "--gres=mig:1g.10gb:1")
-		s.within("slurmctld starts the job", func() bool { return s.lives(id) != "PENDING" })
-		s.within("the prolog meets the full disk at "+where, func() bool {
-			answer := s.try("n1", "perl", "-MIO::Socket::UNIX", "-e", `my $c = IO::Socket::UNIX->new(Peer => "/run/caelum/caelumd.sock");
+		id := s.Submit("cuda-process --exclusive --seconds 0", "--gres=mig:1g.10gb:1")
+		s.Within("slurmctld starts the job", func() bool { return s.Lives(id) != "PENDING" })
+		s.Within("the prolog meets the full disk at "+where, func() bool {
+			answer := s.Try("n1", "perl", "-MIO::Socket::UNIX", "-e", `my $c = IO::Socket::UNIX->new(Peer => "/run/caelum/caelumd.sock");
 				my $b = "{\"uid\":20001,\"slots\":[0]}"; print $c "POST /v1/jobs/$ARGV[0]/lease HTTP/1.1\r\nHost: c\r\nConnection: close\r\nContent-Length: " . length($b) . "\r\n\r\n$b"; print <$c>`, id)
 			return strings.Contains(answer, "503") && strings.Contains(answer, "no space left on device") && strings.Contains(answer, says)
 		})
-		if state := s.lives(id); state == "PENDING" || state == "COMPLETED" {
+		if state := s.Lives(id); state == "PENDING" || state == "COMPLETED" {
 			s.t.Errorf("with %s full the job is %s", where, state)
 		}
 		return id
 	}
 	const fill = "cat /dev/zero >> %[1]s/filler; for i in $(seq 64); do echo >> %[1]s/filler.$i; done; true"
-	s.must("n1", "root", "mount", "-o", "remount,size=2m", "/var/lib/caelum")
-	s.must("n1", "root", "bash", "-c", fmt.Sprintf(fill, "/var/lib/caelum")+" 2>/dev/null")
+	s.Must("n1", "root", "mount", "-o", "remount,size=2m", "/var/lib/caelum")
+	s.Must("n1", "root", "bash", "-c", fmt.Sprintf(fill, "/var/lib/caelum")+" 2>/dev/null")
 	id := waits("/var/lib/caelum", "make room in /var/lib/caelum")
-	s.must("n1", "root", "bash", "-c", "rm /var/lib/caelum/filler*")
-	s.completed(id)
+	s.Must("n1", "root", "bash", "-c", "rm /var/lib/caelum/filler*")
+	s.Completed(id)
 
-	s.must("n1", "root", "mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", "/run/caelum/jobs")
-	s.must("n1", "root", "bash", "-c", fmt.Sprintf(fill, "/run/caelum/jobs")+" 2>/dev/null")
+	s.Must("n1", "root", "mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", "/run/caelum/jobs")
+	s.Must("n1", "root", "bash", "-c", fmt.Sprintf(fill, "/run/caelum/jobs")+" 2>/dev/null")
 	id = waits("/run/caelum/jobs", "/run/caelum/jobs/")
-	s.must("n1", "root", "bash", "-c", "rm /run/caelum/jobs/filler*")
-	s.completed(id)
-	s.must("n1", "root", "umount", "/run/caelum/jobs")
-	if out := s.try("n1", "nvml-emulator", "check"); out != "" && !strings.Contains(out, "ok") {
+	s.Must("n1", "root", "bash", "-c", "rm /run/caelum/jobs/filler*")
+	s.Completed(id)
+	s.Must("n1", "root", "umount", "/run/caelum/jobs")
+	if out := s.Try("n1", "nvml-emulator", "check"); out != "" && !strings.Contains(out, "ok") {
 		s.t.Errorf("the GPU: %s", out)
 	}
 }
 
 // offered reports whether anything stands on offer on n1, in slurmctld.
 func (s *site) offered() bool {
-	return regexp.MustCompile(`mig:[^,(]*b:[1-9]`).MatchString(s.must("", "root", "sinfo", "-h", "-p", "plain", "-n", "n1", "-O", "Gres:300"))
+	return regexp.MustCompile(`mig:[^,(]*b:[1-9]`).MatchString(s.Must("", "root", "sinfo", "-h", "-p", "plain", "-n", "n1", "-O", "Gres:300"))
 }
 
 // startFails starts the agent of n1, which must end with a reason that the log tells; its offers must be closed then.
@@ -301,16 +301,16 @@ func (s *site) startFails(says ...string) {
 		}
 	}
 	if s.offered() {
-		s.t.Errorf("there is no agent and this is on offer: %s", s.try("", "sinfo", "-h", "-p", "plain", "-n", "n1", "-O", "Gres:300"))
+		s.t.Errorf("there is no agent and this is on offer: %s", s.Try("", "sinfo", "-h", "-p", "plain", "-n", "n1", "-O", "Gres:300"))
 	}
 }
 
 // badConfiguration: a mistake in caelum.yaml is noticed at the next restart, when there is nothing else to read it by.
 func badConfiguration(s *site, _ string) {
 	const path = "/etc/caelum/caelum.yaml"
-	s.must("n1", "root", "cp", path, "/etc/caelum/good")
-	s.within("n1 offers something", s.offered)
-	s.must("n1", "root", "bash", "-c", "echo 'poll_intervall: 1s' >> "+path)
+	s.Must("n1", "root", "cp", path, "/etc/caelum/good")
+	s.Within("n1 offers something", s.offered)
+	s.Must("n1", "root", "bash", "-c", "echo 'poll_intervall: 1s' >> "+path)
 	if err := s.StopUnit("agent-n1"); err != nil {
 		s.t.Fatal(err)
 	}
@@ -318,11 +318,11 @@ func badConfiguration(s *site, _ string) {
 		s.t.Error("the offers stand after a stop with a broken configuration")
 	}
 	s.startFails(`unknown key "poll_intervall"; the keys are accounting_field`, "closing the offers of n1 without it")
-	s.must("n1", "root", "mv", "/etc/caelum/good", path)
+	s.Must("n1", "root", "mv", "/etc/caelum/good", path)
 	if err := s.StartUnit("agent-n1"); err != nil {
 		s.t.Fatal(err)
 	}
-	s.within("n1 offers something", s.offered)
+	s.Within("n1 offers something", s.offered)
 }
 
 // badLedger: damaged, it is refused; moved away, the lease of the running job comes back from its file.
@@ -331,21 +331,21 @@ func badLedger(s *site, _ string) {
 	if err := s.StopUnit("agent-n1"); err != nil {
 		s.t.Fatal(err)
 	}
-	s.must("n1", "root", "bash", "-c", "head -c 20000 /dev/urandom > "+path)
+	s.Must("n1", "root", "bash", "-c", "head -c 20000 /dev/urandom > "+path)
 	s.startFails("ledger " + path + ": its contents are damaged; move it away")
-	s.must("n1", "root", "bash", "-c", "mkdir /var/lib/caelum/old && mv "+path+"* /var/lib/caelum/old")
+	s.Must("n1", "root", "bash", "-c", "mkdir /var/lib/caelum/old && mv "+path+"* /var/lib/caelum/old")
 	if err := s.StartUnit("agent-n1"); err != nil {
 		s.t.Fatal(err)
 	}
 	// What was idle cannot be told from somebody else's any more: the admin removes it.
-	status, err := s.status("n1")
+	status, err := s.Status("n1")
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	for _, in := range status.GPUs[0].Instances {
 		if in.State == "foreign" {
-			s.must("n1", "root", "nvml-emulator", "destroy", "0", fmt.Sprint(in.GI))
+			s.Must("n1", "root", "nvml-emulator", "destroy", "0", fmt.Sprint(in.GI))
 		}
 	}
-	s.completed(s.submit("cuda-process --exclusive --seconds 0", "--gres=mig:3g.20gb:1"))
+	s.Completed(s.Submit("cuda-process --exclusive --seconds 0", "--gres=mig:3g.20gb:1"))
 }

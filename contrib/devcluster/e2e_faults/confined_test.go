@@ -21,33 +21,33 @@ func TestOtherJobOfTheUser(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			s := start(t, cluster.Options{Nodes: 1, GPUs: 2, Cgroup: version})
 			s.copyStranger()
-			keep := s.submit("./hold keep", "--gres=mig:2g.10gb:1")
-			s.running(keep)
-			slice := s.slice("n1", keep)
+			keep := s.Submit("./hold keep", "--gres=mig:2g.10gb:1")
+			s.Running(keep)
+			slice := s.Slice("n1", keep)
 			var churn []string
 			for range 12 {
-				churn = append(churn, s.submit("cuda-process --exclusive --seconds 0.3", "--gres=mig:1g.5gb:1"))
+				churn = append(churn, s.Submit("cuda-process --exclusive --seconds 0.3", "--gres=mig:1g.5gb:1"))
 			}
 			// In a batch script and in steps: Slurm refuses devices in different cgroups for them.
 			try := fmt.Sprintf("%s=%d ./stranger >", asStranger, opens/3)
-			s.write("try", "#!/bin/bash\n"+try+"$1.batch && srun -n1 bash -c '"+try+"'$1.step\n")
+			s.Write("try", "#!/bin/bash\n"+try+"$1.batch && srun -n1 bash -c '"+try+"'$1.step\n")
 			tries := map[string]string{
-				"slice": s.submit("./try slice", "--gres=mig:1g.5gb:1"),
-				"cpu":   s.submit("./try cpu"),
+				"slice": s.Submit("./try slice", "--gres=mig:1g.5gb:1"),
+				"cpu":   s.Submit("./try cpu"),
 			}
 			for name, id := range tries {
-				s.completed(id)
+				s.Completed(id)
 				for _, where := range []string{"batch", "step"} {
 					s.judgeOther(name+"."+where, name == "slice")
 				}
 			}
-			s.completed(churn...)
-			if now := s.slice("n1", keep); now != slice {
+			s.Completed(churn...)
+			if now := s.Slice("n1", keep); now != slice {
 				t.Errorf("the running job held %+v and holds %+v", slice, now)
 			}
-			s.end("keep")
-			s.completed(keep)
-			s.nothingLeft()
+			s.End("keep")
+			s.Completed(keep)
+			s.NothingLeft()
 		})
 	}
 }
@@ -55,7 +55,7 @@ func TestOtherJobOfTheUser(t *testing.T) {
 // judgeOther reads what a try wrote: it may have opened its own slice's two files, and no more.
 func (s *site) judgeOther(name string, hasSlice bool) {
 	s.t.Helper()
-	data, err := os.ReadFile(filepath.Join(s.home(), name))
+	data, err := os.ReadFile(filepath.Join(s.Home(), name))
 	var got attempts
 	if err == nil {
 		err = json.Unmarshal(data, &got)
@@ -84,8 +84,8 @@ func TestBoundTasksUnderConstrainDevices(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			s := start(t, cluster.Options{Nodes: 1, GPUs: 1, Cgroup: version})
 			// Slots 0 and 1 are taken, so that numbers within the step differ from the slots'.
-			keep := []string{s.submit("./hold keep", "--gres=mig:1g.5gb:1"), s.submit("./hold keep", "--gres=mig:1g.5gb:1")}
-			s.running(keep...)
+			keep := []string{s.Submit("./hold keep", "--gres=mig:1g.5gb:1"), s.Submit("./hold keep", "--gres=mig:1g.5gb:1")}
+			s.Running(keep...)
 			const see = "echo $SLURM_PROCID $CUDA_VISIBLE_DEVICES; [[ $CUDA_VISIBLE_DEVICES == *,* ]] || cuda-process --exclusive --seconds 0.2"
 			for _, c := range []struct {
 				name, options string
@@ -98,7 +98,7 @@ func TestBoundTasksUnderConstrainDevices(t *testing.T) {
 				{"map", "--gres=gpu:2,mig:1g.5gb:2 -n2 --gpu-bind=map_gpu:1,0", 2, 1},
 			} {
 				args := append(append([]string{"srun"}, strings.Fields(c.options)...), "bash", "-c", see)
-				out := s.must("", user, args...)
+				out := s.Must("", user, args...)
 				seen := map[string][]string{}
 				for line := range strings.Lines(out) {
 					task, uuids, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -117,9 +117,9 @@ func TestBoundTasksUnderConstrainDevices(t *testing.T) {
 					t.Errorf("%s: %d tasks see %d slices:\n%s", c.name, len(seen), len(distinct), out)
 				}
 			}
-			s.end("keep")
-			s.completed(keep...)
-			s.nothingLeft()
+			s.End("keep")
+			s.Completed(keep...)
+			s.NothingLeft()
 		})
 	}
 }

@@ -6,6 +6,5 @@
 //	FAULTS_KILLS=100 go test -tags e2e -v -timeout 20m -run Recovery ./contrib/devcluster/e2e_faults
 //
 // Needs root, contrib/devcluster/prerequisites and `make all`. The times that it prints are measured and not
-// judged. FAULTS_KEEP names a folder for the daemons' logs of what failed, FAULTS_BUILD the binaries (default: build/ of the repository), and
-// FAULTS_POLL is the agents' poll_interval (default: 1s, the devcluster's; 15s is what a site has).
+// judged. Package clustertest names the variables that change how its clusters run.
 package e2efaults

@@ -16,9 +16,9 @@ import (
 // `caelum doctor` says.
 func TestDrift(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 1})
-	keep := s.submit("./hold keep", "--gres=mig:1g.5gb:1")
-	s.running(keep)
-	before := s.slice("n1", keep)
+	keep := s.Submit("./hold keep", "--gres=mig:1g.5gb:1")
+	s.Running(keep)
+	before := s.Slice("n1", keep)
 	if s.findings("", doctor.Error) {
 		t.Error("caelum doctor finds errors before there is any")
 	}
@@ -26,14 +26,14 @@ func TestDrift(t *testing.T) {
 	if err := s.StopUnit("agent-n1"); err != nil {
 		t.Fatal(err)
 	}
-	s.must("n1", "root", "nvml-emulator", "drift", "--profile", "1g.5gb", "--name", "1g.6gb", "--memory", "5888")
+	s.Must("n1", "root", "nvml-emulator", "drift", "--profile", "1g.5gb", "--name", "1g.6gb", "--memory", "5888")
 	if err := s.StartUnit("agent-n1"); err != nil {
 		t.Fatal(err)
 	}
-	s.within("the agent publishes the new name", func() bool { return s.published("n1") && s.planned("n1")["1g.6gb"] > 0 })
+	s.Within("the agent publishes the new name", func() bool { return s.published("n1") && s.planned("n1")["1g.6gb"] > 0 })
 	// slurmctld shows the new name behind closed; it is not written again and again for that.
 	s.writesNothing("n1")
-	now := s.slice("n1", keep)
+	now := s.Slice("n1", keep)
 	if now.UUID != before.UUID || now.Start != before.Start || now.Profile != "1g.6gb" || now.MemoryMiB != 5888 {
 		t.Errorf("the running job held %+v and holds %+v", before, now)
 	}
@@ -47,52 +47,52 @@ func TestDrift(t *testing.T) {
 	if !strings.Contains(log, "slurm.conf gives n1 1g.5gb, "+said) {
 		t.Error("the agent's log does not name the old profile")
 	}
-	if shown := s.must("n1", "root", "caelum", "status"); !strings.Contains(shown, "slurm.conf has 1g.5gb, which this node's driver does not report") {
+	if shown := s.Must("n1", "root", "caelum", "status"); !strings.Contains(shown, "slurm.conf has 1g.5gb, which this node's driver does not report") {
 		t.Errorf("caelum status:\n%s", shown)
 	}
 	if !s.findings("slurm.conf gives n1 1g.5gb, "+said, doctor.Error) || !s.findings("no catalogue node has 1g.6gb", doctor.Error) || !s.findings("AccountingStorageTRES is without 1g.6gb", doctor.Warning) {
-		t.Errorf("caelum doctor:\n%s", s.try("n1", "caelum", "doctor"))
+		t.Errorf("caelum doctor:\n%s", s.Try("n1", "caelum", "doctor"))
 	}
 
 	// A job with the old name that gets here all the same has what is as much. Only an admin can bring it here: nothing offers that name.
 	if err := s.StopUnit("agent-n1"); err != nil {
 		t.Fatal(err)
 	}
-	s.must("", "root", "bash", "-c", `gres=$(scontrol show node n1 | sed -n 's/^ *Gres=//p'); scontrol update nodename=n1 gres="${gres/1g.5gb:0/1g.5gb:2}"`)
-	old := s.submit("./hold old", "--gres=mig:1g.5gb:1")
-	s.within("slurmctld has started it", func() bool { return s.state(old) != "PENDING" })
+	s.Must("", "root", "bash", "-c", `gres=$(scontrol show node n1 | sed -n 's/^ *Gres=//p'); scontrol update nodename=n1 gres="${gres/1g.5gb:0/1g.5gb:2}"`)
+	old := s.Submit("./hold old", "--gres=mig:1g.5gb:1")
+	s.Within("slurmctld has started it", func() bool { return s.State(old) != "PENDING" })
 	if err := s.StartUnit("agent-n1"); err != nil {
 		t.Fatal(err)
 	}
-	s.running(old)
-	if has := s.slice("n1", old); has.Profile != "1g.6gb" || has.As != "1g.5gb" {
+	s.Running(old)
+	if has := s.Slice("n1", old); has.Profile != "1g.6gb" || has.As != "1g.5gb" {
 		t.Errorf("the job with the old name has %+v", has)
 	}
-	s.end("old")
-	s.completed(old)
-	s.end("keep")
-	s.completed(keep)
+	s.End("old")
+	s.Completed(old)
+	s.End("keep")
+	s.Completed(keep)
 
 	// What the doctor says to do.
-	lines := s.must("n1", "root", "caelum", "slurm-config", "--nodes", "n1", "--catalogue", "1", "--section", "nodes")
+	lines := s.Must("n1", "root", "caelum", "slurm-config", "--nodes", "n1", "--catalogue", "1", "--section", "nodes")
 	if !strings.Contains(lines, "mig:1g.6gb:0") || strings.Contains(lines, "1g.5gb") {
 		t.Fatalf("caelum slurm-config:\n%s", lines)
 	}
-	s.must("", "root", "sed", "-i", "s/1g[.]5gb/1g.6gb/g", "/etc/slurm/slurm.conf")
-	s.must("", "root", "sed", "-i", "1s/.*/caelum-decisions 1 2/; s/1g[.]5gb/1g.6gb/", "/etc/caelum/decisions")
+	s.Must("", "root", "sed", "-i", "s/1g[.]5gb/1g.6gb/g", "/etc/slurm/slurm.conf")
+	s.Must("", "root", "sed", "-i", "1s/.*/caelum-decisions 1 2/; s/1g[.]5gb/1g.6gb/", "/etc/caelum/decisions")
 	if err := s.RestartUnit("slurmctld"); err != nil {
 		t.Fatal(err)
 	}
-	s.within("the agent publishes again", func() bool { return s.published("n1") && s.planned("n1")["1g.6gb"] > 0 })
+	s.Within("the agent publishes again", func() bool { return s.published("n1") && s.planned("n1")["1g.6gb"] > 0 })
 	if s.findings("1g.5gb", doctor.Error) || s.findings("1g.6gb", doctor.Error) || s.findings("AccountingStorageTRES", doctor.Warning) {
-		t.Errorf("caelum doctor, afterwards:\n%s", s.try("n1", "caelum", "doctor"))
+		t.Errorf("caelum doctor, afterwards:\n%s", s.Try("n1", "caelum", "doctor"))
 	}
 	if _, refused, err := s.Exec(t.Context(), user, "sbatch", "--gres=mig:1g.5gb:1", "--wrap", "true"); err == nil || !strings.Contains(refused, "there is no MIG profile 1g.5gb here; known are 1g.6gb, ") {
 		t.Errorf("the old name at submission: %q, %v", refused, err)
 	}
-	s.completed(s.submit("cuda-process --exclusive", "--gres=mig:1g.6gb:1"))
-	s.noneDrained()
-	s.nothingLeft()
+	s.Completed(s.Submit("cuda-process --exclusive", "--gres=mig:1g.6gb:1"))
+	s.NoneDrained()
+	s.NothingLeft()
 }
 
 // writesNothing: in two looks of the agent's at a queue that does not change nothing is written.
@@ -106,8 +106,8 @@ func (s *site) writesNothing(node string) {
 		return strings.Count(log, `"msg":"published"`)
 	}
 	before, then := writes(), time.Now()
-	s.within("two more passes", func() bool {
-		status, err := s.status(node)
+	s.Within("two more passes", func() bool {
+		status, err := s.Status(node)
 		return err == nil && status.PublishedAt > then.Unix()+1
 	})
 	if n := writes() - before; n > 0 {

@@ -17,24 +17,24 @@ import (
 func TestByHand(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2})
 	// It holds no device: the driver would not let go of one.
-	robbed := s.submit("until [ -e end.robbed ]; do sleep 0.2; done", "--gres=mig:1g.5gb:1")
-	s.running(robbed)
-	theirs := s.slice("n1", robbed)
-	status, err := s.status("n1")
+	robbed := s.Submit("until [ -e end.robbed ]; do sleep 0.2; done", "--gres=mig:1g.5gb:1")
+	s.Running(robbed)
+	theirs := s.Slice("n1", robbed)
+	status, err := s.Status("n1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, in := range status.GPUs[theirs.GPU].Instances {
 		if in.UUID == theirs.UUID {
-			s.must("n1", "root", "nvml-emulator", "destroy", fmt.Sprint(theirs.GPU), fmt.Sprint(in.GI))
+			s.Must("n1", "root", "nvml-emulator", "destroy", fmt.Sprint(theirs.GPU), fmt.Sprint(in.GI))
 		}
 	}
 	other := 1 - theirs.GPU
-	s.must("n1", "root", "nvml-emulator", "create", fmt.Sprint(other), "3g.20gb", "4")
+	s.Must("n1", "root", "nvml-emulator", "create", fmt.Sprint(other), "3g.20gb", "4")
 
 	var foreign api.Instance
-	s.within("the foreign instance is noticed", func() bool {
-		status, err := s.status("n1")
+	s.Within("the foreign instance is noticed", func() bool {
+		status, err := s.Status("n1")
 		if err != nil {
 			return false
 		}
@@ -45,16 +45,16 @@ func TestByHand(t *testing.T) {
 		}
 		return foreign.Profile != ""
 	})
-	s.within("the removed instance is reported with its job", func() bool { return s.reported(robbed) })
+	s.Within("the removed instance is reported with its job", func() bool { return s.reported(robbed) })
 
 	// Everything that fits is taken, and more: what goes beyond waits.
 	ids := []string{}
 	for range 10 {
-		ids = append(ids, s.submit("./hold fill", "--gres=mig:1g.5gb:1"))
+		ids = append(ids, s.Submit("./hold fill", "--gres=mig:1g.5gb:1"))
 	}
-	large := s.submit("./hold large", "--gres=mig:7g.40gb:1")
+	large := s.Submit("./hold large", "--gres=mig:7g.40gb:1")
 	for range 20 {
-		status, err := s.status("n1")
+		status, err := s.Status("n1")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,26 +71,26 @@ func TestByHand(t *testing.T) {
 			}
 		}
 	}
-	s.running(ids...)
-	s.end("fill")
-	s.end("robbed")
-	s.completed(append(ids, robbed)...)
-	s.running(large)
-	if got := s.slice("n1", large); got.GPU == other {
+	s.Running(ids...)
+	s.End("fill")
+	s.End("robbed")
+	s.Completed(append(ids, robbed)...)
+	s.Running(large)
+	if got := s.Slice("n1", large); got.GPU == other {
 		t.Errorf("a whole GPU was leased where a foreign instance is: %+v", got)
 	}
-	s.end("large")
-	s.completed(large)
-	if shown := s.must("n1", "root", "nvml-emulator", "show"); !strings.Contains(shown, foreign.UUID) {
+	s.End("large")
+	s.Completed(large)
+	if shown := s.Must("n1", "root", "nvml-emulator", "show"); !strings.Contains(shown, foreign.UUID) {
 		t.Errorf("the foreign instance %s is gone:\n%s", foreign.UUID, shown)
 	}
-	s.noneDrained()
+	s.NoneDrained()
 
-	s.must("n1", "root", "nvml-emulator", "destroy", strconv.Itoa(other), strconv.Itoa(foreign.GI))
+	s.Must("n1", "root", "nvml-emulator", "destroy", strconv.Itoa(other), strconv.Itoa(foreign.GI))
 	if err := s.RestartUnit("agent-n1"); err != nil { // it looks at its start, else once a minute
 		t.Fatal(err)
 	}
-	s.nothingLeft()
+	s.NothingLeft()
 }
 
 // reported says whether the agent has logged an error about the job's instance.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"caelum/contrib/devcluster/cluster"
+	"caelum/contrib/devcluster/clustertest"
 	"caelum/internal/plan"
 )
 
@@ -18,9 +19,9 @@ import (
 func (s *site) onOfferOn(node, other string) string {
 	s.t.Helper()
 	var profile string
-	s.within("something is on offer on "+node+" alone", func() bool {
-		here, err1 := s.status(node)
-		there, err2 := s.status(other)
+	s.Within("something is on offer on "+node+" alone", func() bool {
+		here, err1 := s.Status(node)
+		there, err2 := s.Status(other)
 		if err1 != nil || err2 != nil {
 			return false
 		}
@@ -45,8 +46,8 @@ func (s *site) onOfferOn(node, other string) string {
 // started waits until slurmctld has started a job on a node.
 func (s *site) started(id, node string) {
 	s.t.Helper()
-	s.within("slurmctld starts job "+id+" on "+node, func() bool {
-		return s.try("", "squeue", "-h", "-j", id, "-o", "%N") == node
+	s.Within("slurmctld starts job "+id+" on "+node, func() bool {
+		return s.Try("", "squeue", "-h", "-j", id, "-o", "%N") == node
 	})
 }
 
@@ -54,8 +55,8 @@ func (s *site) started(id, node string) {
 func (s *site) explained(id, verdict string) {
 	s.t.Helper()
 	var e plan.Explanation
-	for end := time.Now().Add(limit); string(e.Verdict) != verdict; time.Sleep(200 * time.Millisecond) {
-		if err := json.Unmarshal([]byte(s.must("", user, "caelum", "explain", id, "--json")), &e); err != nil {
+	for end := time.Now().Add(clustertest.Limit); string(e.Verdict) != verdict; time.Sleep(200 * time.Millisecond) {
+		if err := json.Unmarshal([]byte(s.Must("", user, "caelum", "explain", id, "--json")), &e); err != nil {
 			s.t.Fatal(err)
 		}
 		if time.Now().After(end) {
@@ -83,9 +84,9 @@ func hang(t *testing.T) (patience time.Duration) {
 func TestAgentHangs(t *testing.T) {
 	wait := hang(t)
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1})
-	s.must("", "root", "sed", "-i", fmt.Sprintf("s/spank_caelum.so.*/& wait=%.0f/", wait.Seconds()), "/etc/slurm/plugstack.conf")
+	s.Must("", "root", "sed", "-i", fmt.Sprintf("s/spank_caelum.so.*/& wait=%.0f/", wait.Seconds()), "/etc/slurm/plugstack.conf")
 	drained := func() bool {
-		return strings.Contains(s.must("", "root", "sinfo", "-h", "-p", "plain", "-n", "n1", "-o", "%T"), "drain")
+		return strings.Contains(s.Must("", "root", "sinfo", "-h", "-p", "plain", "-n", "n1", "-o", "%T"), "drain")
 	}
 	signal := func(name string) {
 		t.Helper()
@@ -97,54 +98,54 @@ func TestAgentHangs(t *testing.T) {
 	profile := s.onOfferOn("n1", "n2")
 	signal("STOP")
 	began := time.Now()
-	first := s.submit("./hold first", "--gres=mig:"+profile+":1")
+	first := s.Submit("./hold first", "--gres=mig:"+profile+":1")
 	s.started(first, "n1")
-	s.completed(s.submit("cuda-process", "--gres=mig:7g.40gb:1"))
+	s.Completed(s.Submit("cuda-process", "--gres=mig:7g.40gb:1"))
 	t.Logf("a whole GPU on the other node: %v after the agent of one has stopped answering", time.Since(began).Round(100*time.Millisecond))
 	time.Sleep(time.Until(began.Add(wait / 2)))
 	if drained() {
 		t.Errorf("n1 has drained after %v", time.Since(began))
 	}
 	signal("CONT")
-	s.running(first)
-	s.slice("n1", first)
-	s.end("first")
-	s.completed(first)
-	s.noneDrained()
+	s.Running(first)
+	s.Slice("n1", first)
+	s.End("first")
+	s.Completed(first)
+	s.NoneDrained()
 
 	profile = s.onOfferOn("n1", "n2")
 	signal("STOP")
 	began = time.Now()
-	second := s.submit("cuda-process", "--gres=mig:"+profile+":1")
+	second := s.Submit("cuda-process", "--gres=mig:"+profile+":1")
 	s.started(second, "n1")
-	other := s.submit("cuda-process", "--gres=mig:7g.40gb:1") // which n1 does not offer
+	other := s.Submit("cuda-process", "--gres=mig:7g.40gb:1") // which n1 does not offer
 	for end := began.Add(wait * 3); !drained(); time.Sleep(time.Second) {
 		if time.Now().After(end) {
 			t.Fatal("n1 does not drain")
 		}
 	}
-	t.Logf("n1 drained %v after its agent had stopped: %s", time.Since(began).Round(time.Second), s.must("", "root", "sinfo", "-hR", "-p", "plain", "-n", "n1", "-o", "%E"))
-	s.completed(other)
+	t.Logf("n1 drained %v after its agent had stopped: %s", time.Since(began).Round(time.Second), s.Must("", "root", "sinfo", "-hR", "-p", "plain", "-n", "n1", "-o", "%E"))
+	s.Completed(other)
 	time.Sleep(time.Until(began.Add(wait * 3 / 2)))
 	signal("CONT")
-	s.within("the job is back in the queue", func() bool { return s.state(second) == "PENDING" })
-	s.must("", "root", "scontrol", "update", "nodename=n1", "state=resume")
-	s.must("", "root", "scancel", second)
-	s.completed(s.submit("cuda-process", "--gres=mig:"+profile+":1"))
-	s.noneDrained()
-	s.nothingLeft()
+	s.Within("the job is back in the queue", func() bool { return s.State(second) == "PENDING" })
+	s.Must("", "root", "scontrol", "update", "nodename=n1", "state=resume")
+	s.Must("", "root", "scancel", second)
+	s.Completed(s.Submit("cuda-process", "--gres=mig:"+profile+":1"))
+	s.NoneDrained()
+	s.NothingLeft()
 }
 
 // TestNodeLost takes a node away for good: its daemons answer no more, and nothing has been closed. What ran there runs elsewhere, what was planned
 // there is planned elsewhere.
 func TestNodeLost(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1, Conf: []string{"SlurmdTimeout=5"}})
-	first := s.submit("./hold first", "--gres=mig:7g.40gb:1", "--requeue")
-	second := s.submit("./hold second", "--gres=mig:7g.40gb:1", "--requeue")
-	s.running(first, second)
-	lost := s.try("", "squeue", "-h", "-j", second, "-o", "%N")
+	first := s.Submit("./hold first", "--gres=mig:7g.40gb:1", "--requeue")
+	second := s.Submit("./hold second", "--gres=mig:7g.40gb:1", "--requeue")
+	s.Running(first, second)
+	lost := s.Try("", "squeue", "-h", "-j", second, "-o", "%N")
 	other := map[string]string{"n1": "n2", "n2": "n1"}[lost]
-	next := s.submit("cuda-process", "--gres=mig:7g.40gb:1")
+	next := s.Submit("cuda-process", "--gres=mig:7g.40gb:1")
 	s.explained(next, "first")
 	s.explained(first, "started")
 	for _, unit := range []string{"slurmd-" + lost, "agent-" + lost} {
@@ -153,16 +154,16 @@ func TestNodeLost(t *testing.T) {
 		}
 		defer s.KillUnit(unit, "CONT")
 	}
-	s.end("first")
-	s.completed(first)
-	s.completed(next)
-	s.within(lost+" is down", func() bool {
-		return strings.HasPrefix(s.must("", "root", "sinfo", "-h", "-p", "plain", "-n", lost, "-o", "%T"), "down")
+	s.End("first")
+	s.Completed(first)
+	s.Completed(next)
+	s.Within(lost+" is down", func() bool {
+		return strings.HasPrefix(s.Must("", "root", "sinfo", "-h", "-p", "plain", "-n", lost, "-o", "%T"), "down")
 	})
 	for _, profile := range []string{"1g.5gb", "7g.40gb", "3g.20gb"} {
-		s.completed(s.submit("cuda-process", "--gres=mig:"+profile+":1"))
+		s.Completed(s.Submit("cuda-process", "--gres=mig:"+profile+":1"))
 	}
-	status, err := s.status(other)
+	status, err := s.Status(other)
 	if err != nil || len(status.Leases) > 0 {
 		t.Errorf("%s has %+v, %v", other, status.Leases, err)
 	}

@@ -19,22 +19,22 @@ func TestAgentKilled(t *testing.T) {
 	} {
 		t.Run(point, func(t *testing.T) {
 			s := start(t, cluster.Options{Nodes: 1, GPUs: 1, AgentEnv: []string{"CAELUM_FAILPOINT=" + point}})
-			keep := s.submit("./hold keep", "--gres=mig:2g.10gb:1")
-			s.running(keep)
-			slice := s.slice("n1", keep)
+			keep := s.Submit("./hold keep", "--gres=mig:2g.10gb:1")
+			s.Running(keep)
+			slice := s.Slice("n1", keep)
 			ids := []string{}
 			// The larger ones need room that idle small slices stand in.
 			for _, profile := range []string{"1g.5gb", "1g.5gb", "1g.5gb", "1g.5gb", "3g.20gb", "1g.5gb", "1g.10gb"} {
-				ids = append(ids, s.submit("cuda-process --exclusive --seconds 1", "--gres=mig:"+profile+":1"))
+				ids = append(ids, s.Submit("cuda-process --exclusive --seconds 1", "--gres=mig:"+profile+":1"))
 			}
-			s.completed(ids...)
-			if now := s.slice("n1", keep); now != slice {
+			s.Completed(ids...)
+			if now := s.Slice("n1", keep); now != slice {
 				t.Errorf("the running job held %+v and holds %+v", slice, now)
 			}
-			s.end("keep")
-			s.completed(keep)
-			s.noneDrained()
-			s.nothingLeft()
+			s.End("keep")
+			s.Completed(keep)
+			s.NoneDrained()
+			s.NothingLeft()
 			log, err := s.Log("agent-n1")
 			if err != nil {
 				t.Fatal(err)

@@ -19,19 +19,19 @@ import (
 // takes from the death until the offers are right: the next agent has finished a pass, and what slurmctld has is what it published.
 func TestRecovery(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2})
-	keep := s.submit("./hold keep", "--gres=mig:2g.10gb:1")
-	s.running(keep)
-	slice := s.slice("n1", keep)
+	keep := s.Submit("./hold keep", "--gres=mig:2g.10gb:1")
+	s.Running(keep)
+	slice := s.Slice("n1", keep)
 
 	const each = 6
 	profiles := []string{"1g.5gb", "2g.10gb", "3g.20gb"}
 	arrays := []string{}
 	load := func() {
-		if strings.Count(s.try("", "squeue", "-rh", "-t", "pending", "-o", "%i"), "\n") >= each {
+		if strings.Count(s.Try("", "squeue", "-rh", "-t", "pending", "-o", "%i"), "\n") >= each {
 			return
 		}
 		for _, profile := range profiles {
-			arrays = append(arrays, s.submit("cuda-process --exclusive --seconds 0.5", "--gres=mig:"+profile+":1", fmt.Sprint("--array=1-", each)))
+			arrays = append(arrays, s.Submit("cuda-process --exclusive --seconds 0.5", "--gres=mig:"+profile+":1", fmt.Sprint("--array=1-", each)))
 		}
 	}
 	var took times
@@ -43,28 +43,28 @@ func TestRecovery(t *testing.T) {
 		if err := s.KillUnit("agent-n1", "KILL"); err != nil {
 			t.Fatal(err)
 		}
-		s.within("the offers are right after a kill", func() bool { return s.published("n1") })
+		s.Within("the offers are right after a kill", func() bool { return s.published("n1") })
 		took = append(took, time.Since(began))
 	}
 	took.print(t, "the agent killed under load: offers right again, from its death")
 
-	if now := s.slice("n1", keep); now != slice {
+	if now := s.Slice("n1", keep); now != slice {
 		t.Errorf("the running job held %+v and holds %+v", slice, now)
 	}
-	s.end("keep")
-	s.completed(keep)
-	s.within("every job ends", func() bool { return s.try("", "squeue", "-h") == "" })
+	s.End("keep")
+	s.Completed(keep)
+	s.Within("every job ends", func() bool { return s.Try("", "squeue", "-h") == "" })
 	ends := []string{}
-	s.within("sacct knows every end", func() bool {
+	s.Within("sacct knows every end", func() bool {
 		// -D shows every run of a requeued job.
-		ends = strings.Fields(s.must("", "root", "sacct", "-nPXD", "-o", "state", "-j", strings.Join(arrays, ",")))
+		ends = strings.Fields(s.Must("", "root", "sacct", "-nPXD", "-o", "state", "-j", strings.Join(arrays, ",")))
 		return len(ends) >= len(arrays)*each && !slices.Contains(ends, "RUNNING") && !slices.Contains(ends, "PENDING")
 	})
 	if len(ends) != len(arrays)*each || slices.ContainsFunc(ends, func(state string) bool { return state != "COMPLETED" }) {
 		t.Errorf("%d jobs ended %q", len(arrays)*each, ends)
 	}
-	s.noneDrained()
-	s.nothingLeft()
+	s.NoneDrained()
+	s.NothingLeft()
 	log, err := s.Log("agent-n1")
 	if err != nil {
 		t.Fatal(err)
@@ -78,10 +78,10 @@ func TestRecovery(t *testing.T) {
 // published reports whether the node's agent has finished a pass, and slurmctld has what it published. An agent that has just
 // started has published nothing yet.
 func (s *site) published(node string) bool {
-	status, err := s.status(node)
+	status, err := s.Status(node)
 	if err != nil || status.PublishedAt == 0 || status.PublishError != "" {
 		return false
 	}
-	looks, err := oracle.ReadLooks(strings.NewReader("look 0\n" + s.try("", "scontrol", "-o", "-d", "show", "node", node) + "\ndone 0\n"))
+	looks, err := oracle.ReadLooks(strings.NewReader("look 0\n" + s.Try("", "scontrol", "-o", "-d", "show", "node", node) + "\ndone 0\n"))
 	return err == nil && len(looks) == 1 && maps.Equal(looks[0].Total, status.Published)
 }

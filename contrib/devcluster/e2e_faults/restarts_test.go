@@ -23,12 +23,12 @@ func TestRestarts(t *testing.T) {
 	w := s.watch()
 	keep := map[string]string{}
 	slice := map[string]any{}
-	for _, node := range s.nodes {
-		keep[node] = s.submit("./hold keep", "-w", node, "--gres=mig:2g.10gb:1")
+	for _, node := range s.Nodes {
+		keep[node] = s.Submit("./hold keep", "-w", node, "--gres=mig:2g.10gb:1")
 	}
-	for _, node := range s.nodes {
-		s.running(keep[node])
-		slice[node] = s.slice(node, keep[node])
+	for _, node := range s.Nodes {
+		s.Running(keep[node])
+		slice[node] = s.Slice(node, keep[node])
 	}
 	w.settled(s, "n2")
 	total := sum(w.since("n2", time.Now().Add(-time.Second))[0].Total)
@@ -65,7 +65,7 @@ func TestRestarts(t *testing.T) {
 		for _, fault := range faults {
 			name := fmt.Sprintf("%d-%s", round, strings.ReplaceAll(fault.name, " ", "-"))
 			w.settled(s, "n2")
-			id := s.submit("./hold "+name, "-w", "n1", "--gres=mig:1g.5gb:1")
+			id := s.Submit("./hold "+name, "-w", "n1", "--gres=mig:1g.5gb:1")
 			time.Sleep(time.Duration(round%3) * 700 * time.Millisecond) // waiting, in its prolog or running
 
 			began := time.Now()
@@ -75,7 +75,7 @@ func TestRestarts(t *testing.T) {
 			back := time.Now()
 			right := func(l oracle.Look) bool { return len(offers(l)) > 0 && sum(l.Total) == total }
 			var after time.Duration
-			s.within("the offers of n2 are right after "+fault.name, func() bool {
+			s.Within("the offers of n2 are right after "+fault.name, func() bool {
 				looks := w.since("n2", began)
 				if len(looks) == 0 {
 					return false
@@ -96,28 +96,28 @@ func TestRestarts(t *testing.T) {
 			if slices.ContainsFunc(w.since("n2", began), func(l oracle.Look) bool { return !right(l) }) {
 				disturbed[fault.name]++
 			}
-			s.running(id)
-			s.end(name)
-			s.completed(id)
-			s.noneDrained()
+			s.Running(id)
+			s.End(name)
+			s.Completed(id)
+			s.NoneDrained()
 			ids = append(ids, id)
 		}
 	}
-	for _, node := range s.nodes {
-		if now := s.slice(node, keep[node]); now != slice[node] {
+	for _, node := range s.Nodes {
+		if now := s.Slice(node, keep[node]); now != slice[node] {
 			t.Errorf("the job of %s held %+v and holds %+v", node, slice[node], now)
 		}
 	}
-	s.end("keep")
+	s.End("keep")
 	// The others were looked at in their turn: slurmctld forgets a job 300 s after its end.
-	s.completed(keep["n1"], keep["n2"])
+	s.Completed(keep["n1"], keep["n2"])
 	ids = append(ids, keep["n1"], keep["n2"])
-	s.within("sacct knows every end", func() bool {
-		states := strings.Fields(s.must("", "root", "sacct", "-nPX", "-o", "state", "-j", strings.Join(ids, ",")))
+	s.Within("sacct knows every end", func() bool {
+		states := strings.Fields(s.Must("", "root", "sacct", "-nPX", "-o", "state", "-j", strings.Join(ids, ",")))
 		return len(states) == len(ids) && !slices.ContainsFunc(states, func(state string) bool { return state != "COMPLETED" })
 	})
-	s.noneDrained()
-	s.nothingLeft()
+	s.NoneDrained()
+	s.NothingLeft()
 	// Without this the test would pass with looks that see nothing. After a restart of slurmctld the agents are often there first.
 	if disturbed["scontrol reconfigure"] == 0 {
 		t.Error("scontrol reconfigure never changed the offers: it had no effect, or the looks are blind")
@@ -126,7 +126,7 @@ func TestRestarts(t *testing.T) {
 
 // planned is what the node's agent means to be on offer.
 func (s *site) planned(node string) map[string]int {
-	status, err := s.status(node)
+	status, err := s.Status(node)
 	if err != nil {
 		return nil
 	}

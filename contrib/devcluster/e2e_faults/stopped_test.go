@@ -16,25 +16,25 @@ import (
 // 6 s here, not for 60.
 func TestAgentStopped(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 1, PrologDelay: 3 * time.Second})
-	s.must("", "root", "sed", "-i", "s/spank_caelum.so.*/& wait=6/", "/etc/slurm/plugstack.conf")
+	s.Must("", "root", "sed", "-i", "s/spank_caelum.so.*/& wait=6/", "/etc/slurm/plugstack.conf")
 	w := s.watch()
-	run := s.submit("./hold run", "--gres=mig:1g.5gb:1")
-	s.running(run)
-	slice := s.slice("n1", run)
+	run := s.Submit("./hold run", "--gres=mig:1g.5gb:1")
+	s.Running(run)
+	slice := s.Slice("n1", run)
 	w.settled(s, "n1")
 
-	starting := s.submit("./hold starting", "--gres=mig:1g.5gb:1", "-w", "n1")
-	s.within("slurmctld has started the second job", func() bool { return s.state(starting) == "CONFIGURING" || s.state(starting) == "RUNNING" })
+	starting := s.Submit("./hold starting", "--gres=mig:1g.5gb:1", "-w", "n1")
+	s.Within("slurmctld has started the second job", func() bool { return s.State(starting) == "CONFIGURING" || s.State(starting) == "RUNNING" })
 	began := time.Now()
 	if err := s.StopUnit("agent-n1"); err != nil {
 		t.Fatal(err)
 	}
 	stopped := time.Now()
-	if _, err := s.status("n1"); err == nil {
+	if _, err := s.Status("n1"); err == nil {
 		t.Fatal("the agent still answers")
 	}
 	open := func(l oracle.Look) bool { return len(offers(l)) > 0 }
-	s.within("two looks at slurmctld", func() bool { return len(w.since("n1", stopped)) > 1 })
+	s.Within("two looks at slurmctld", func() bool { return len(w.since("n1", stopped)) > 1 })
 	if after := w.since("n1", stopped); slices.ContainsFunc(after, open) {
 		t.Errorf("the agent and its ExecStopPost have ended, and this is on offer: %v", offers(after[0]))
 	}
@@ -44,12 +44,12 @@ func TestAgentStopped(t *testing.T) {
 			time.Unix(0, during[i].To).Sub(began).Round(10*time.Millisecond), stopped.Sub(began).Round(10*time.Millisecond))
 	}
 
-	s.within("the prolog gives up and the node drains", func() bool {
-		return strings.Contains(s.must("", "root", "sinfo", "-h", "-p", "plain", "-n", "n1", "-o", "%T"), "drain")
+	s.Within("the prolog gives up and the node drains", func() bool {
+		return strings.Contains(s.Must("", "root", "sinfo", "-h", "-p", "plain", "-n", "n1", "-o", "%T"), "drain")
 	})
 	// By then Slurm has drained it too, with a reason of its own, which must not take the place of ours.
-	s.within("the job is back in the queue", func() bool { return s.state(starting) == "PENDING" })
-	reason := s.must("", "root", "sinfo", "-hR", "-p", "plain", "-n", "n1", "-o", "%E")
+	s.Within("the job is back in the queue", func() bool { return s.State(starting) == "PENDING" })
+	reason := s.Must("", "root", "sinfo", "-hR", "-p", "plain", "-n", "n1", "-o", "%E")
 	t.Logf("the node's reason: %s", reason)
 	if !strings.HasPrefix(reason, "caelum: job "+starting+": ") || !strings.Contains(reason, "systemctl status caelumd") || !strings.Contains(reason, "state=resume") {
 		t.Errorf("the reason %q does not say what to do", reason)
@@ -57,24 +57,24 @@ func TestAgentStopped(t *testing.T) {
 	if open := slices.ContainsFunc(w.since("n1", stopped), open); open {
 		t.Error("something was on offer without an agent")
 	}
-	if state := s.state(run); state != "RUNNING" {
+	if state := s.State(run); state != "RUNNING" {
 		t.Errorf("the running job is %s", state)
 	}
-	s.end("run")
-	s.completed(run)
+	s.End("run")
+	s.Completed(run)
 
-	s.must("", "root", "scancel", starting)
+	s.Must("", "root", "scancel", starting)
 	if err := s.StartUnit("agent-n1"); err != nil {
 		t.Fatal(err)
 	}
-	if out := s.try("n1", "caelum", "job", run); !strings.Contains(out, "holds no slice") {
-		s.within("the slice of the job that ended meanwhile is free", func() bool {
-			return strings.Contains(s.try("n1", "caelum", "job", run), "holds no slice")
+	if out := s.Try("n1", "caelum", "job", run); !strings.Contains(out, "holds no slice") {
+		s.Within("the slice of the job that ended meanwhile is free", func() bool {
+			return strings.Contains(s.Try("n1", "caelum", "job", run), "holds no slice")
 		})
 	}
-	s.must("", "root", "scontrol", "update", "nodename=n1", "state=resume")
-	next := s.submit("cuda-process --exclusive", "--gres=mig:"+slice.Profile+":1")
-	s.completed(next)
-	s.noneDrained()
-	s.nothingLeft()
+	s.Must("", "root", "scontrol", "update", "nodename=n1", "state=resume")
+	next := s.Submit("cuda-process --exclusive", "--gres=mig:"+slice.Profile+":1")
+	s.Completed(next)
+	s.NoneDrained()
+	s.NothingLeft()
 }

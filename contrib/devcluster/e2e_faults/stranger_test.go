@@ -137,8 +137,8 @@ func (s *site) copyStranger() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.write("stranger", string(program))
-	if err := os.Chmod(s.home(), 0o755); err != nil {
+	s.Write("stranger", string(program))
+	if err := os.Chmod(s.Home(), 0o755); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -146,7 +146,7 @@ func (s *site) copyStranger() {
 // be runs beStranger on n1 as a user.
 func (s *site) be(who string, opens int) (got attempts) {
 	s.t.Helper()
-	out := s.must("n1", who, "env", fmt.Sprintf("%s=%d", asStranger, opens), filepath.Join(s.home(), "stranger"))
+	out := s.Must("n1", who, "env", fmt.Sprintf("%s=%d", asStranger, opens), filepath.Join(s.Home(), "stranger"))
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
 		s.t.Fatal(err)
 	}
@@ -158,9 +158,9 @@ func TestStranger(t *testing.T) {
 	// As the admin guide recommends: no capability file is anybody's before it is a job's.
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2, KeepDeviceFiles: true})
 	s.copyStranger()
-	keep := s.submit("./hold keep", "--gres=mig:2g.10gb:1")
-	s.running(keep)
-	slice := s.slice("n1", keep)
+	keep := s.Submit("./hold keep", "--gres=mig:2g.10gb:1")
+	s.Running(keep)
+	slice := s.Slice("n1", keep)
 
 	// The program can see an open that succeeds: its owner's.
 	if own := s.be(user, 1); len(own.Opened) == 0 {
@@ -171,14 +171,14 @@ func TestStranger(t *testing.T) {
 	before := leases()
 	churn := []string{}
 	for range 24 {
-		churn = append(churn, s.submit("cuda-process --exclusive --seconds 0.3", "--gres=mig:1g.5gb:1"))
-		churn = append(churn, s.submit("cuda-process --exclusive --seconds 0.3", "--gres=mig:2g.10gb:1"))
+		churn = append(churn, s.Submit("cuda-process --exclusive --seconds 0.3", "--gres=mig:1g.5gb:1"))
+		churn = append(churn, s.Submit("cuda-process --exclusive --seconds 0.3", "--gres=mig:2g.10gb:1"))
 		if len(churn)%12 == 0 {
-			churn = append(churn, s.submit("cuda-process --exclusive --seconds 0.3", "--gres=mig:4g.20gb:1"))
+			churn = append(churn, s.Submit("cuda-process --exclusive --seconds 0.3", "--gres=mig:4g.20gb:1"))
 		}
 	}
 	var total attempts
-	for s.state(churn[len(churn)-1]) != "COMPLETED" || total.Refused < opens {
+	for s.State(churn[len(churn)-1]) != "COMPLETED" || total.Refused < opens {
 		got := s.be(stranger, opens/5)
 		total.Refused += got.Refused
 		total.Opened = append(total.Opened, got.Opened...)
@@ -186,7 +186,7 @@ func TestStranger(t *testing.T) {
 		total.Other = append(total.Other, got.Other...)
 	}
 	came := leases() - before
-	s.completed(churn...)
+	s.Completed(churn...)
 	if len(total.Opened) > 0 {
 		t.Errorf("%d opens got through, beside %d that were refused: %.300q", len(total.Opened), total.Refused, total.Opened)
 	}
@@ -204,12 +204,12 @@ func TestStranger(t *testing.T) {
 	}
 	t.Logf("by another user: %d of %d opens got through, %d of %d changes were refused by the socket, while %d leases came",
 		len(total.Opened), total.Refused+len(total.Opened), refused, len(total.Changes), came)
-	if now := s.slice("n1", keep); now != slice {
+	if now := s.Slice("n1", keep); now != slice {
 		t.Errorf("the running job held %+v and holds %+v", slice, now)
 	}
-	s.end("keep")
-	s.completed(keep)
-	s.nothingLeft()
+	s.End("keep")
+	s.Completed(keep)
+	s.NothingLeft()
 }
 
 // leased are the leases that the agent of n1 has logged so far.

@@ -92,7 +92,7 @@ func offers(l oracle.Look) map[string]int {
 // settled waits until a node's offers have been the same, and some, for a second.
 func (w *watch) settled(s *site, node string) (now map[string]int) {
 	s.t.Helper()
-	s.within("the offers of "+node+" stay", func() bool {
+	s.Within("the offers of "+node+" stay", func() bool {
 		looks := w.since(node, time.Now().Add(-1500*time.Millisecond))
 		if len(looks) < 4 {
 			return false

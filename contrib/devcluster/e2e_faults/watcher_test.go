@@ -19,15 +19,15 @@ func TestWatcher(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 2, AgentConfig: "testdata/watched.yaml"})
 	starts := func(what string, options ...string) {
 		t.Helper()
-		id, began := s.submit("sleep 1", options...), time.Now()
-		for s.lives(id) == "PENDING" {
+		id, began := s.Submit("sleep 1", options...), time.Now()
+		for s.Lives(id) == "PENDING" {
 			if time.Since(began) > prompt {
 				t.Fatalf("%s: job %s waits", what, id)
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
 		t.Logf("%s: %.1f s", what, time.Since(began).Seconds())
-		s.completed(id)
+		s.Completed(id)
 	}
 	for range 5 {
 		starts("two whole GPUs, of which idle nodes offer parts", "--gres=mig:7g.40gb:2")
@@ -44,6 +44,6 @@ func TestWatcher(t *testing.T) {
 	}
 	starts("after slurmctld was restarted", "--gres=mig:3g.20gb:4")
 	starts("and again", "--gres=mig:7g.40gb:2")
-	s.noneDrained()
-	s.nothingLeft()
+	s.NoneDrained()
+	s.NothingLeft()
 }

@@ -1,0 +1,268 @@
+// Package clustertest is a running devcluster as the end-to-end tests use it: commands by user, waiting, and what must hold at the end.
+//
+// FAULTS_KEEP names a folder for the daemons' logs of what failed, FAULTS_BUILD the binaries (default: build/ of the repository), and
+// FAULTS_POLL is the agents' poll_interval (default: 1s, the devcluster's; 15s is what a site has).
+package clustertest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"caelum/contrib/devcluster/cluster"
+	"caelum/internal/api"
+)
+
+// User submits the jobs of most tests; Stranger is another ordinary user.
+const User, Stranger = "user1", "user2"
+
+// Limit is how long anything may take. It only keeps a broken test from hanging.
+const Limit = 60 * time.Second
+
+// hold NAME: keeps its device until end.NAME is there; fails when the device is taken from it.
+const hold = `#!/bin/bash
+cuda-process --exclusive --seconds 3600 &
+device=$!
+until [[ -e $HOME/end.$1 ]]; do
+    kill -0 $device || { echo "lost the device"; exit 1; }
+    sleep 0.2
+done
+kill $device
+`
+
+// conf makes slurmctld start what can start within a second.
+var conf = []string{"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_interval=1"}
+
+// Site is a running cluster. Its methods end the test when something does not come to be.
+type Site struct {
+	*cluster.Cluster
+	Nodes []string
+
+	t *testing.T
+}
+
+// Start starts a cluster and takes it down at the test's end. The test runs beside others (t.Parallel).
+func Start(t *testing.T, o cluster.Options) *Site {
+	t.Helper()
+	t.Parallel()
+	script, err := cluster.Script()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Conf, o.Build = append(slices.Clone(conf), o.Conf...), os.Getenv("FAULTS_BUILD")
+	if o.AgentConfig == "" {
+		o.AgentConfig = filepath.Join(filepath.Dir(script), "caelum.yaml")
+	}
+	if poll := os.Getenv("FAULTS_POLL"); poll != "" {
+		o.AgentConfig = filepath.Join(t.TempDir(), "caelum.yaml")
+		if err := os.WriteFile(o.AgentConfig, []byte("log_format: json\npoll_interval: "+poll+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := cluster.Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Site{t: t, Cluster: c}
+	for n := range o.Nodes {
+		s.Nodes = append(s.Nodes, fmt.Sprint("n", n+1))
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			s.explain()
+		}
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	s.Write("hold", hold)
+	return s
+}
+
+// explain logs what a failure can be understood by.
+func (s *Site) explain() {
+	s.t.Logf("%s\n%s", s.Try("", "sinfo", "-N", "-p", "plain", "-O", "NodeList,StateLong,Reason,Gres:200,GresUsed:200"), s.Try("", "squeue", "-t", "all", "-o", "%i %j %T %r %N %V %S %e"))
+	if keep := os.Getenv("FAULTS_KEEP"); keep != "" {
+		if err := os.CopyFS(filepath.Join(keep, s.t.Name()), os.DirFS(filepath.Join(s.Dir, "log"))); err != nil {
+			s.t.Log(err)
+		}
+	}
+	for _, node := range s.Nodes {
+		log, _ := s.Log("agent-" + node)
+		var lines []string
+		for line := range strings.Lines(log) {
+			if !strings.Contains(line, `"msg":"published"`) {
+				lines = append(lines, line)
+			}
+		}
+		s.t.Logf("the agent of %s said:\n%s%s", node, strings.Join(lines[max(0, len(lines)-30):], ""), s.Try(node, "caelum", "status"))
+	}
+}
+
+// Home is User's home directory.
+func (s *Site) Home() string { return filepath.Join(s.Dir, "home", User) }
+
+// Write makes an executable file in User's home.
+func (s *Site) Write(name, text string) {
+	s.t.Helper()
+	if err := os.WriteFile(filepath.Join(s.Home(), name), []byte(text), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Try runs a command as root and answers whatever it prints, also when it fails.
+func (s *Site) Try(node string, args ...string) string {
+	out, stderr, _ := s.ExecNode(context.Background(), node, "root", args...)
+	return strings.TrimSpace(out + stderr)
+}
+
+// Must runs a command and answers its output without blanks around it.
+func (s *Site) Must(node, who string, args ...string) string {
+	s.t.Helper()
+	out, stderr, err := s.ExecNode(s.t.Context(), node, who, args...)
+	if err != nil {
+		s.t.Fatalf("%q as %s: %v: %s", args, who, err, stderr)
+	}
+	return strings.TrimSpace(out)
+}
+
+// Submit answers the id of a batch job of the user's that runs one command.
+func (s *Site) Submit(command string, options ...string) string {
+	s.t.Helper()
+	return s.Must("", User, append(append([]string{"sbatch", "--parsable"}, options...), "--wrap", command)...)
+}
+
+// End lets the runs of `hold NAME` end.
+func (s *Site) End(name string) { s.t.Helper(); s.Write("end."+name, "") }
+
+// Within waits until something holds, 60 seconds at most.
+func (s *Site) Within(what string, holds func() bool) {
+	s.t.Helper()
+	for end := time.Now().Add(Limit); !holds(); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			s.t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+// State is a job's state in squeue, which may be away.
+func (s *Site) State(id string) string {
+	return s.Try("", "squeue", "-h", "-t", "all", "-j", id, "-o", "%T")
+}
+
+// Lives is State, and ends the test when the job has failed.
+func (s *Site) Lives(id string) string {
+	s.t.Helper()
+	state := s.State(id)
+	switch state {
+	case "FAILED", "CANCELLED", "NODE_FAIL", "TIMEOUT", "OUT_OF_MEMORY", "BOOT_FAIL":
+		out, _ := os.ReadFile(filepath.Join(s.Home(), "slurm-"+id+".out"))
+		s.t.Fatalf("job %s is %s; its output:\n%s", id, state, out)
+	}
+	return state
+}
+
+// Running waits until jobs run.
+func (s *Site) Running(ids ...string) {
+	s.t.Helper()
+	for _, id := range ids {
+		s.Within("job "+id+" runs", func() bool { return s.Lives(id) == "RUNNING" })
+	}
+}
+
+// Completed waits until jobs have ended well, in their first run.
+func (s *Site) Completed(ids ...string) {
+	s.t.Helper()
+	for _, id := range ids {
+		s.Within("job "+id+" ends", func() bool {
+			return s.Lives(id) == "COMPLETED"
+		})
+		if job := s.Must("", "root", "scontrol", "show", "job", id); !strings.Contains(job, " Restarts=0 ") {
+			s.t.Errorf("job %s was started more than once:\n%s", id, job)
+		}
+	}
+}
+
+// Status is what `caelum status` on a node prints.
+func (s *Site) Status(node string) (status api.Status, err error) {
+	out, stderr, err := s.ExecNode(context.Background(), node, "root", "caelum", "status", "--json")
+	if err != nil {
+		return status, fmt.Errorf("%w: %s", err, stderr)
+	}
+	return status, json.Unmarshal([]byte(out), &status)
+}
+
+// Slice is the one slice of a job.
+func (s *Site) Slice(node, id string) (slice api.Slice) {
+	s.t.Helper()
+	s.Within("caelum job "+id, func() bool {
+		var lease api.Lease
+		out, _, err := s.ExecNode(s.t.Context(), node, "root", "caelum", "job", id, "--json")
+		if err != nil || json.Unmarshal([]byte(out), &lease) != nil {
+			return false // the agent may be away
+		}
+		if len(lease.Slices) != 1 {
+			s.t.Fatalf("job %s holds %+v", id, lease)
+		}
+		slice = lease.Slices[0]
+		slice.Use = nil // another at every look
+		return true
+	})
+	return slice
+}
+
+// NoneDrained fails when slurmctld has a reason against a node.
+func (s *Site) NoneDrained() {
+	s.t.Helper()
+	for _, node := range s.Nodes {
+		if why := s.Must("", "root", "sinfo", "-h", "-p", "plain", "-n", node, "-o", "%E"); why != "none" {
+			s.t.Errorf("%s: %s", node, why)
+		}
+	}
+}
+
+// NothingLeft waits until no job holds anything, and no instance is anybody's but the agent's.
+func (s *Site) NothingLeft() {
+	s.t.Helper()
+	var left string
+	for range 150 {
+		if left = s.leftovers(); left == "" {
+			return
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	s.t.Errorf("this is left:\n%s", left)
+}
+
+func (s *Site) leftovers() string {
+	var left []string
+	if jobs := s.Try("", "squeue", "-h"); jobs != "" {
+		left = append(left, jobs)
+	}
+	for _, node := range s.Nodes {
+		if files := s.Try(node, "ls", "-A", "/run/caelum/jobs"); files != "" {
+			left = append(left, node+": lease files "+files)
+		}
+		if _, _, err := s.ExecNode(context.Background(), node, "root", "nvml-emulator", "check"); err != nil {
+			left = append(left, node+": "+s.Try(node, "nvml-emulator", "check"))
+		}
+		status, err := s.Status(node)
+		if err != nil || len(status.Leases) > 0 || status.PublishError != "" {
+			left = append(left, fmt.Sprint(node, ": ", err, status.Leases, status.PublishError))
+		}
+		for _, g := range status.GPUs {
+			for _, in := range g.Instances {
+				if in.State != "idle" {
+					left = append(left, fmt.Sprintf("%s: %+v", node, in))
+				}
+			}
+		}
+	}
+	return strings.Join(left, "\n")
+}

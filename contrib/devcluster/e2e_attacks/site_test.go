@@ -1,0 +1,23 @@
+//go:build e2e
+
+package e2eattacks
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"caelum/contrib/devcluster/clustertest"
+)
+
+// attacker is an ordinary user; victim is another one.
+const attacker, victim = clustertest.User, clustertest.Stranger
+
+// parallel is how many clusters run at the same time.
+const parallel = "3"
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	flag.Set("test.parallel", parallel)
+	os.Exit(m.Run())
+}
