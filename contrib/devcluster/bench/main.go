@@ -33,6 +33,7 @@ func main() {
 	rpcs := flag.Int("rpcs", 0, "measure what so many nodes ask of slurmctld, and nothing else; 0: not")
 	submissions := flag.Int("submissions", 0, "measure what so many submissions cost slurmctld without job_submit.lua, with it, and with a large decision table, and nothing else; 0: not")
 	w := ways{nodes: 4, gpus: 4}
+	against := flag.String("against", "", "compare with the build in this folder (build/ of another checkout), and measure nothing else")
 	flag.IntVar(&w.jobs, "ways", 0, "play a trace of so many jobs with whole GPUs, fixed layouts and Caelum, and measure nothing else; 0: not")
 	flag.Uint64Var(&w.seed, "ways-seed", 1, "its seed")
 	flag.Float64Var(&w.load, "ways-load", 0.85, "the share of all units that it asks for")
@@ -52,10 +53,13 @@ func main() {
 		if w.jobs > 0 {
 			return benchWays(ctx, w)
 		}
+		if *against != "" {
+			return benchAgainst(ctx, *against)
+		}
 		if *only {
 			return benchWaits(ctx, *pairs)
 		}
-		return errors.Join(bench(ctx), benchPlugin(ctx), benchWaits(ctx, *pairs))
+		return errors.Join(bench(ctx), benchPlugin(ctx, ""), benchWaits(ctx, *pairs))
 	}
 	if p.command != "" {
 		run = func(context.Context) error { return p.measure() }
@@ -106,12 +110,13 @@ func bench(ctx context.Context) (err error) {
 	return prologs(ctx, c)
 }
 
-// prologs has as many short jobs of random profiles run, and reads from the agent's log where each prolog's time went.
-func prologs(ctx context.Context, c *cluster.Cluster) error {
-	before, err := served(c)
-	if err != nil {
-		return err
-	}
+// columns are where a prolog's time goes, by the fields of the agent's log line.
+var columns = []struct{ name, field string }{
+	{"the agent's own time", "own_ms"}, {"waiting for slurmctld", "slurmctld_ms"}, {"waiting for the driver", "driver_ms"}, {"the whole call", "ms"},
+}
+
+// serve has as many short jobs of random profiles run, always the same ones.
+func serve(ctx context.Context, c *cluster.Cluster) error {
 	profiles := []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range leases {
@@ -120,7 +125,16 @@ func prologs(ctx context.Context, c *cluster.Cluster) error {
 			return fmt.Errorf("sbatch: %w: %s", err, stderr)
 		}
 	}
-	if err := gone(ctx, c, time.Second); err != nil {
+	return gone(ctx, c, time.Second)
+}
+
+// prologs runs jobs and reads from the agent's log where each prolog's time went.
+func prologs(ctx context.Context, c *cluster.Cluster) error {
+	before, err := served(c)
+	if err != nil {
+		return err
+	}
+	if err := serve(ctx, c); err != nil {
 		return err
 	}
 	all, err := served(c)
@@ -129,17 +143,21 @@ func prologs(ctx context.Context, c *cluster.Cluster) error {
 	}
 	all = all[len(before):]
 	fmt.Printf("  %-28s %8s %8s   (ms, %d prologs)\n", "", "p50", "p99", len(all))
-	for _, column := range []struct{ name, field string }{
-		{"the agent's own time", "own_ms"}, {"waiting for slurmctld", "slurmctld_ms"}, {"waiting for the driver", "driver_ms"}, {"the whole call", "ms"},
-	} {
-		var v []float64
-		for _, line := range all {
-			v = append(v, line[column.field])
-		}
-		slices.Sort(v)
-		fmt.Printf("  %-28s %8.2f %8.2f\n", column.name, v[len(v)/2], v[min(len(v)-1, len(v)*99/100)])
+	for _, column := range columns {
+		p50, p99 := quantiles(all, column.field)
+		fmt.Printf("  %-28s %8.2f %8.2f\n", column.name, p50, p99)
 	}
 	return nil
+}
+
+// quantiles returns the median and the 99th percentile of one field of served's lines.
+func quantiles(all []map[string]float64, field string) (p50, p99 float64) {
+	var v []float64
+	for _, line := range all {
+		v = append(v, line[field])
+	}
+	slices.Sort(v)
+	return v[len(v)/2], v[min(len(v)-1, len(v)*99/100)]
 }
 
 // served reads the agent's lines "prolog served".

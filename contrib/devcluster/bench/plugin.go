@@ -21,17 +21,19 @@ const (
 	warmUp      = 10
 )
 
-const noPlugin = "/etc/slurm/noplugin"
+// otherConf is the folder of the second configuration.
+const otherConf = "/etc/slurm/other"
 
 // benchPlugin measures what the plugin costs sbatch, which loads it, and a step, for which srun and slurmstepd do. Of two
-// equal nodes one loses the plugin; before that, the same pairs on both say what the difference of two equals looks like.
-func benchPlugin(ctx context.Context) (err error) {
+// equal nodes one loses the plugin, or gets the one at the path other instead; before that, the same pairs on both say what the
+// difference of two equals looks like.
+func benchPlugin(ctx context.Context, other string) (err error) {
 	c, err := cluster.Start(ctx, cluster.Options{Nodes: 2, GPUs: 1})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Stop()) }()
-	if err := withoutPlugin(ctx, c); err != nil {
+	if err := otherPlugin(ctx, c, other); err != nil {
 		return err
 	}
 	var jobs []string
@@ -46,22 +48,26 @@ func benchPlugin(ctx context.Context) (err error) {
 		}
 		jobs = append(jobs, "--jobid="+granted[1]+" true")
 	}
-	fmt.Println("\nThe plugin, over pairs of a command with it and without it, in turn:")
+	second := "without it"
+	if other != "" {
+		second = "with the other one"
+	}
+	fmt.Printf("\nThe plugin, over pairs of a command with it and %s, in turn:\n", second)
 	const sbatch = "-H -o /dev/null --wrap true"
-	if err := pair(ctx, c, "sbatch", sbatch, sbatch, noPlugin); err != nil {
+	if err := pair(ctx, c, "sbatch", sbatch, sbatch, otherConf); err != nil {
 		return err
 	}
 	if err := pair(ctx, c, "srun", jobs[0], jobs[1], "/etc/slurm"); err != nil {
 		return err
 	}
-	fmt.Println("  ... that was srun with the plugin on both sides; now without it on one:")
-	if _, stderr, err := c.ExecNode(ctx, "n2", "root", "mount", "--bind", "/dev/null", "/etc/slurm/plugstack.conf"); err != nil {
+	fmt.Println("  ... that was srun with the plugin on both sides; now " + second + " on one:")
+	if _, stderr, err := c.ExecNode(ctx, "n2", "root", "mount", "--bind", otherConf+"/plugstack.conf", "/etc/slurm/plugstack.conf"); err != nil {
 		return fmt.Errorf("mount: %w: %s", err, stderr)
 	}
 	if err := c.RestartUnit("slurmd-n2"); err != nil {
 		return err
 	}
-	return pair(ctx, c, "srun", jobs[0], jobs[1], noPlugin)
+	return pair(ctx, c, "srun", jobs[0], jobs[1], otherConf)
 }
 
 func pair(ctx context.Context, c *cluster.Cluster, command, with, without, conf string) error {
@@ -73,11 +79,11 @@ func pair(ctx context.Context, c *cluster.Cluster, command, with, without, conf 
 	return nil
 }
 
-// withoutPlugin makes a second configuration, the same but for the plugin.
-func withoutPlugin(ctx context.Context, c *cluster.Cluster) error {
-	_, stderr, err := c.Exec(ctx, "root", "sh", "-c",
-		"mkdir "+noPlugin+" && cp /etc/slurm/*.conf "+noPlugin+" && : > "+noPlugin+"/plugstack.conf && echo PlugStackConfig="+noPlugin+"/plugstack.conf >> "+noPlugin+"/slurm.conf")
-	if err != nil {
+// otherPlugin makes a second configuration, the same but for the plugin: the one at the path other, or none.
+func otherPlugin(ctx context.Context, c *cluster.Cluster, other string) error {
+	const script = `mkdir "$1" && cp /etc/slurm/*.conf "$1" && echo "PlugStackConfig=$1/plugstack.conf" >>"$1/slurm.conf" &&
+		{ [ -z "$2" ] || echo "required $2"; } >"$1/plugstack.conf"`
+	if _, stderr, err := c.Exec(ctx, "root", "sh", "-c", script, "sh", otherConf, other); err != nil {
 		return fmt.Errorf("%w: %s", err, stderr)
 	}
 	return nil
