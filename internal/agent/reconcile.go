@@ -224,7 +224,12 @@ func (a *Agent) releaseGone(ctx context.Context) error {
 			continue
 		}
 		j, err := a.ctl.Job(ctx, l.Job)
-		if err != nil && !errors.Is(err, slurm.ErrNoJob) && !errors.Is(err, slurm.ErrAmbiguous) {
+		switch class := classOf(err); {
+		case errors.Is(err, slurm.ErrNoJob):
+		case class == unclear && j.ID != l.Job:
+			a.log.WithError(err).WithField("job", l.Job).Debug("couldn't see whether a job is gone; its lease stays")
+			continue // the other leases are looked after all the same
+		case class == later, class == defect:
 			return err
 		}
 		if !errors.Is(err, slurm.ErrNoJob) && j.Present() && slices.Contains(j.Nodes, a.cfg.Node) && keeps(l, j) {

@@ -14,6 +14,7 @@ import (
 
 // card is one GPU of the node: what the driver says it is, and what the agent knows to be on it.
 type card struct {
+	// Of it only Problem changes, under Agent.mu: see [Agent.usable].
 	gpu.GPU
 	// hardware serialises the calls that change this GPU. It is taken before Agent.mu, never under it.
 	hardware sync.Mutex
@@ -26,6 +27,16 @@ type card struct {
 	// slots are the indices of gres/gpu that this GPU contributes. Slurm's binding of slots is anonymous: the
 	// numbers only make as many of them as the GPU can hold instances.
 	slots []int
+}
+
+// usable reports whether a GPU can be managed. One that is lost stops being so.
+func (a *Agent) usable(c *card) bool { return a.problem(c) == "" }
+
+// problem is why a GPU cannot be managed, empty if it can.
+func (a *Agent) problem(c *card) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return c.Problem
 }
 
 // instance is an instance that the agent made.
