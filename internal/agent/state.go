@@ -27,6 +27,8 @@ type card struct {
 	// slots are the indices of gres/gpu that this GPU contributes. Slurm's binding of slots is anonymous: the
 	// numbers only make as many of them as the GPU can hold instances.
 	slots []int
+	// unlisted: the driver did not list the GPU's processes when it was last asked.
+	unlisted bool
 }
 
 // usable reports whether a GPU can be managed. One that is lost stops being so.
@@ -44,6 +46,8 @@ type instance struct {
 	ledger.Instance
 	cis  []int // its compute instances, which name its capability files
 	used bool  // processes were seen on it that are no job's
+	// unlisted: the driver did not tell which processes are on it when it was last asked.
+	unlisted bool
 }
 
 func (in *instance) idle() bool { return in.Job == 0 && !in.Stuck }
