@@ -68,6 +68,7 @@ type Agent struct {
 	offered     map[string]int
 	offersSince time.Time
 	policy      place.Policy
+	recordPause time.Duration // before an unclear job record is read again
 
 	slurmMu sync.Mutex
 	slurm   *slurm.Config // slurmctld's configuration, once read
@@ -110,6 +111,7 @@ func New(cfg Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) (*Agent
 		cfg: cfg, hw: hw, ctl: ctl, log: log, now: time.Now, caps: gpu.Caps{Dev: cfg.DeviceDir, Proc: cmp.Or(cfg.procDir, "/proc")},
 		publish: make(chan chan error), changed: make(chan struct{}, 1), offersSince: time.Now(), laggards: plan.Laggards{Patience: plan.Patience(cfg.PollInterval)}, lingering: make(chan struct{}, 1), leases: map[uint32]*api.Lease{}, promised: map[uint32]*promise{},
 		seen: observer{open: map[uint32]*observation{}}, clock: monotonic, toKeep: make(chan struct{}, 1), toRecord: make(chan struct{}, 1),
+		recordPause: recordPause,
 	}
 	var err error
 	if a.policy, err = place.ByName(cmp.Or(cfg.Policy, place.DefaultPolicy)); err != nil {

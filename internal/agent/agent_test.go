@@ -157,42 +157,6 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// A job that job_submit.lua has not seen has slots and no size: it gets the default if there is room, else goes back to the
-// queue with a size, and starts when there is.
-func TestJobWithoutASize(t *testing.T) {
-	w := newWorld(t, 1)
-	w.cfg.DefaultProfile = "3g.20gb"
-	w.agent.cfg.DefaultProfile = "3g.20gb"
-	w.publish()
-	first := w.submit(job(1, ""))
-	w.fake.Tick()
-	if l := w.lease(first); len(l.Slices) != 1 || l.Slices[0].Profile != "3g.20gb" {
-		t.Fatalf("%+v", l)
-	}
-	w.publish()
-	second := w.submit(job(1, ""))
-	w.fake.Tick()
-	if l := w.lease(second); len(l.Slices) != 1 {
-		t.Fatalf("%+v", l)
-	}
-	third := w.submit(job(1, ""))
-	w.fake.Tick()
-	if l := w.lease(third); !strings.Contains(l.Error, "no room") || !strings.Contains(l.Error, "requeued") {
-		t.Fatalf("%+v", l)
-	}
-	w.fake.RunEpilogs()
-	if err := w.fake.Finish(first); err != nil {
-		t.Fatal(err)
-	}
-	w.fake.Advance(10 * 60e9)
-	w.publish() // gives it a size, and with that a place in the plan, and releases it
-	w.fake.Tick()
-	if l := w.lease(third); len(l.Slices) != 1 || l.Slices[0].Profile != "3g.20gb" {
-		j, _ := w.fake.Job(context.Background(), third)
-		t.Fatalf("%+v\n%+v", l, j)
-	}
-}
-
 // An instance that somebody else made is never touched, and its room never offered.
 func TestForeignInstance(t *testing.T) {
 	w := newWorld(t, 1)

@@ -27,7 +27,14 @@ func (a *Agent) carve(job uint32, s offer.Spot, t *spent) (in *instance, reused 
 		if used, err := a.inUse(s.GPU, in); used {
 			return nil, false, errors.Join(usedError(s.GPU, in), err)
 		}
-		return in, true, nil
+		if !a.unlisted(in) {
+			return in, true, nil
+		}
+		if err := a.destroy(s.GPU, in, t); err != nil {
+			return nil, false, err
+		}
+		in, err = a.create(job, s, t)
+		return in, false, err
 	}
 	stands := c.stands()
 	var inTheWay []*instance

@@ -15,14 +15,14 @@ import (
 // maxRequeues is how often a job is sent back because its slice could not be had; after that it is held with the reason.
 const maxRequeues = 3
 
-// giveBack deals with a job whose slices cannot be had just now. A batch job that allows it goes back to the queue, held with the
-// mark by which an agent releases it once its slices are on offer; any other job is told.
-func (a *Agent) giveBack(ctx context.Context, job slurm.Job, lease api.Lease, wants []offer.Want) (api.Lease, error) {
+// giveBack deals with a job whose slices cannot be had just now, for a reason. A batch job that allows it goes back to the queue,
+// held with the mark by which an agent releases it once its slices are on offer; any other job is told. What could not be had is
+// noted in the job when it is given up.
+func (a *Agent) giveBack(ctx context.Context, job slurm.Job, lease api.Lease, reason, missing string) (api.Lease, error) {
 	// A ledger that cannot be written keeps slices from being cut as well as a lack of room does, and is no reason to send jobs away.
 	if err := a.ledger.Writable(); err != nil {
 		return lease, err
 	}
-	reason := "no room on " + a.cfg.Node + " for " + list(wants)
 	if !job.Batch || !job.Requeue {
 		return a.refuse(lease, reason+"; submit again, or as a batch job that may be requeued (--requeue)")
 	}
@@ -32,7 +32,7 @@ func (a *Agent) giveBack(ctx context.Context, job slurm.Job, lease api.Lease, wa
 		comment = replaceMark(comment, slurm.MarkReleased, slurm.MarkHeld)
 	} else {
 		// The job is gone from here before anything could show the reason, so it stands where `scontrol show job` does.
-		comment = replaceMark(comment, "", markNoRoom+list(wants)+"@"+a.cfg.Node)
+		comment = replaceMark(comment, "", markNoRoom+missing+"@"+a.cfg.Node)
 		reason += fmt.Sprintf("; tried %d times, held: ask an administrator to look at `caelum status` on %s", times, a.cfg.Node)
 	}
 	if err := a.ctl.SetAdminComment(ctx, job.ID, comment); err != nil {
@@ -54,7 +54,7 @@ func (a *Agent) retype(ctx context.Context, waiting []slurm.Waiting) {
 			continue
 		}
 		n := max(w.GPUsPerNode(), 1)
-		gres := append(only(w.PerNode, "gpu"), slurm.GRES{Name: "mig", Type: a.defaultProfile(), Count: n})
+		gres := append(only(w.PerNode, "gpu"), slurm.GRES{Name: "mig", Type: a.sizeOf(w.Job), Count: n})
 		if err := a.ctl.SetJobGRES(ctx, w.ID, gres); err != nil {
 			a.log.WithError(err).WithField("job", w.ID).Warn("couldn't give a requeued job its size")
 			continue

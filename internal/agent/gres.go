@@ -159,7 +159,7 @@ func (a *Agent) describe(d draft) []map[string]string {
 	var all []map[string]string
 	for i, g := range d.gpus {
 		if g.Board == nil {
-			all = append(all, map[string]string{"gpu": a.cards[i].UUID, "problem": a.cards[i].Problem})
+			all = append(all, map[string]string{"gpu": a.cards[i].UUID, "problem": a.problem(a.cards[i])})
 			continue
 		}
 		entry := map[string]string{

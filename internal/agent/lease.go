@@ -1,9 +1,11 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -18,25 +20,86 @@ import (
 
 // Lease serves a job's prolog. It may be repeated: the same job and restart count get the same lease.
 //
-// An error means that the node cannot serve jobs (the plugin drains it) or, as api.NotNow, that the answer is not to be
-// had just now. A user's mistake and a slice that cannot be had are no errors: they are told through the lease file, or the
-// job is requeued.
+// Only a defect of the node itself may fail a prolog, because Slurm drains the node then. So an error of Lease means that the
+// ledger, the disk, a lease file, a capability file or a command of Slurm's on this node does not work. All else ends in a lease
+// file, in whose text task_init finds the reason, or in a requeue: a user's mistake, a job record that cannot be read, a slice
+// that cannot be had, and a slurmctld that does not answer. api.NotNow, "ask again", is for the last of these, and only until
+// req.Wait is over.
 func (a *Agent) Lease(ctx context.Context, id uint32, req api.LeaseRequest) (*api.Lease, error) {
-	var s spent
 	began := time.Now()
-	lease, err := a.lease(ctx, id, req, &s)
+	defer a.jobs.lock(id)()
+	t := attempt{lease: api.Lease{Job: id, Restart: req.Restart, UID: req.UID, Slots: slices.Clone(req.Slots), Since: a.now().Unix()}}
+	slices.Sort(t.lease.Slots)
+	patience := time.Duration(min(req.Wait, maxPatience.Seconds()) * float64(time.Second))
+	within, cancel := ctx, context.CancelFunc(func() {})
+	if patience > 0 {
+		within, cancel = context.WithDeadline(ctx, began.Add(max(patience, leastPatience)))
+	}
+	lease, err := a.lease(within, &t)
+	cancel()
+	if patience > 0 && time.Since(began) >= patience && isNotNow(err) && ctx.Err() == nil {
+		lease, err = a.giveUp(ctx, &t, err)
+	}
 	whole := time.Since(began)
-	a.log.WithField("job", id).WithField("ms", milliseconds(whole)).WithField("slurmctld_ms", milliseconds(s.slurmctld)).
-		WithField("driver_ms", milliseconds(s.driver)).WithField("own_ms", milliseconds(whole-s.slurmctld-s.driver)).Debug("prolog served")
+	a.log.WithField("job", id).WithField("ms", milliseconds(whole)).WithField("slurmctld_ms", milliseconds(t.spent.slurmctld)).
+		WithField("driver_ms", milliseconds(t.spent.driver)).
+		WithField("own_ms", milliseconds(whole-t.spent.slurmctld-t.spent.driver)).Debug("prolog served")
 	return &lease, err
 }
 
-func (a *Agent) lease(ctx context.Context, id uint32, req api.LeaseRequest, s *spent) (api.Lease, error) {
-	defer a.jobs.lock(id)()
+// attempt is one try to serve a prolog, with what is known of the job so far.
+type attempt struct {
+	lease api.Lease
+	job   slurm.Job // zero until slurmctld has answered
+	spent spent
+}
+
+const (
+	// maxPatience limits what a plugin may ask for: one hour is longer than any prolog should last.
+	maxPatience = time.Hour
+	// leastPatience is given to a call that comes late, for example because the agent was restarted meanwhile.
+	// It is shorter than what the plugin keeps in reserve.
+	leastPatience = 2 * time.Second
+	// requeueTimeout limits the requeue of a job whose prolog cannot wait any longer.
+	requeueTimeout = 2 * time.Second
+)
+
+func isNotNow(err error) bool {
+	var e *api.Error
+	return errors.As(err, &e) && e.Code == http.StatusServiceUnavailable
+}
+
+// giveUp ends the wait of a prolog whose time is over: a batch job is requeued if slurmctld answers, any other job is refused.
+func (a *Agent) giveUp(ctx context.Context, t *attempt, cause error) (api.Lease, error) {
+	reason := fmt.Sprintf("%s could not serve the job in time: %v", a.cfg.Node, cause)
+	a.mu.Lock()
+	old := a.leases[t.lease.Job]
+	a.mu.Unlock()
+	if old != nil { // granted, and its lease file could not be written: its slices must be closed to the user first
+		if err := a.release(*old, true); err != nil {
+			return t.lease, err
+		}
+	}
+	if t.job.Batch && t.job.Requeue {
+		within, cancel := context.WithTimeout(ctx, requeueTimeout)
+		defer cancel()
+		missing := "slices"
+		if wants, err := a.wants(t.job, 0); err == nil {
+			missing = list(wants)
+		}
+		if lease, err := a.giveBack(within, t.job, t.lease, reason, missing); err == nil || !isNotNow(err) {
+			return lease, err
+		}
+	}
+	return a.refuse(t.lease, reason+"; submit again")
+}
+
+func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
+	id, lease := t.lease.Job, &t.lease
 	a.mu.Lock()
 	old := a.leases[id]
 	a.mu.Unlock()
-	if old != nil && old.Restart == req.Restart {
+	if old != nil && old.Restart == lease.Restart {
 		return *old, a.writeLeaseFile(*old)
 	}
 	if old != nil { // its epilog never came
@@ -44,53 +107,60 @@ func (a *Agent) lease(ctx context.Context, id uint32, req api.LeaseRequest, s *s
 			return api.Lease{}, err
 		}
 	}
-	lease := api.Lease{Job: id, Restart: req.Restart, UID: req.UID, Slots: slices.Clone(req.Slots), Since: a.now().Unix()}
-	slices.Sort(lease.Slots)
 
 	asked := time.Now()
-	job, err := a.ctl.Job(ctx, id)
-	add(&s.slurmctld, asked)
+	job, err := a.readJob(ctx, id)
+	add(&t.spent.slurmctld, asked)
 	switch {
 	case errors.Is(err, slurm.ErrNoJob):
-		return a.refuse(lease, "slurmctld does not know this job any more")
-	case errors.Is(err, slurm.ErrUnreachable), errors.Is(err, slurm.ErrChanging):
-		return lease, api.NotNow(err.Error())
+		return a.refuse(*lease, "slurmctld does not know this job any more")
 	case errors.Is(err, slurm.ErrAmbiguous):
-		return a.refuse(lease, "the job's name or comment imitates Slurm's own account of an allocation; submit it under another")
+		return a.refuse(*lease, "the job's name or comment imitates Slurm's own account of an allocation; submit it under another")
+	case classOf(err) == later:
+		return *lease, api.NotNow(err.Error())
+	case classOf(err) == defect:
+		return *lease, err
 	case err != nil:
-		return lease, err
-	case job.Restarts > req.Restart || !job.Holds():
-		return a.refuse(lease, "the job is ending")
+		return a.refuse(*lease, "Slurm's record of the job is inconsistent: "+err.Error()+"; submit the job again")
+	case job.Restarts > lease.Restart || !job.Holds():
+		return a.refuse(*lease, "the job is ending")
+	case !slices.Contains(job.Nodes, a.cfg.Node):
+		return a.refuse(*lease, "the job was changed while it started, and is no longer on "+a.cfg.Node)
 	}
+	t.job = job
 	lease.Name, lease.User, lease.Account = job.Name, job.User, job.Account
 	lease.Key, lease.Work = slurm.Mark(job.AdminComment, slurm.MarkKey), slurm.Mark(job.AdminComment, slurm.MarkWork)
 	if !job.End.IsZero() {
 		lease.End = job.End.Unix()
 	}
 
-	wants, mistake := a.wants(job, len(req.Slots))
-	if mistake != "" {
-		return a.refuse(lease, mistake)
-	}
-	if len(wants) == 0 { // an --exclusive job that asked for no GPU
-		return a.grant(lease, nil)
+	wants, err := a.wants(job, len(lease.Slots))
+	var none *uncounted
+	switch {
+	case errors.As(err, &none):
+		return a.giveBack(ctx, job, *lease, none.Error(), none.sized)
+	case err != nil:
+		return a.refuse(*lease, err.Error())
+	case len(wants) == 0: // an --exclusive job that asked for no GPU
+		return a.grant(*lease, nil)
 	}
 	defer a.endPromise(id)
 	for range 2 {
-		pr, err := a.promiseTo(ctx, id, wants, s)
+		pr, err := a.promiseTo(ctx, id, wants, &t.spent)
 		if err != nil {
-			return lease, err
+			return *lease, err
 		}
 		if pr == nil {
 			break
 		}
-		made, held, err := a.carveAll(id, lease.Slots, pr, s)
+		made, held, err := a.carveAll(id, lease.Slots, pr, &t.spent)
 		if err == nil {
-			lease.Slices = made
-			return a.grant(lease, held)
+			granted := *lease
+			granted.Slices = made
+			return a.grant(granted, held)
 		}
 		if errors.Is(err, syscall.ENOSPC) { // nothing is wrong with the GPU: the ledger cannot take note of it
-			return lease, err
+			return *lease, err
 		}
 		a.log.WithError(err).WithField("job", id).Error("couldn't carve; trying elsewhere")
 		a.forget(id)
@@ -98,55 +168,153 @@ func (a *Agent) lease(ctx context.Context, id uint32, req api.LeaseRequest, s *s
 			a.log.WithError(err).Error("couldn't compare the GPUs with the ledger")
 		}
 	}
-	return a.giveBack(ctx, job, lease, wants)
+	return a.giveBack(ctx, job, *lease, "no room on "+a.cfg.Node+" for "+list(wants), list(wants))
 }
 
-// wants is what the job is to have on this node: what slurmctld allocated, or what was requested where the allocation
-// is the whole node. The text is the user's mistake, if it is one. With slots = 0 the number of slots is not checked.
-func (a *Agent) wants(job slurm.Job, slots int) (wants []offer.Want, mistake string) {
-	allocated := only(job.Allocated[a.cfg.Node], "mig")
-	requested := only(job.PerNode, "mig")
-	gpus := 0
-	for _, g := range only(job.Allocated[a.cfg.Node], "gpu") {
-		gpus += g.Count
+// class is what an error of a question to slurmctld about a job means for the job's prolog.
+type class int
+
+const (
+	none    class = iota // no error
+	unclear              // the job's record is inconsistent or unreadable: any user can cause that
+	later                // slurmctld does not answer: no defect of the node
+	defect               // this node cannot ask
+)
+
+// classOf is the one place that decides it. Whatever is not known is unclear: it is the job's problem, not the node's.
+func classOf(err error) class {
+	switch {
+	case err == nil:
+		return none
+	case errors.Is(err, slurm.ErrCommand):
+		return defect
+	case errors.Is(err, slurm.ErrUnreachable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return later
 	}
+	return unclear
+}
+
+// recordTries is how often an unclear record is read: with the pauses between, which double from recordPause, for 1.5 s.
+const (
+	recordTries = 5
+	recordPause = 100 * time.Millisecond
+)
+
+// readJob reads a job, again while its record is unclear: squeue and scontrol are two questions, and the job's user can change
+// the job between them.
+func (a *Agent) readJob(ctx context.Context, id uint32) (job slurm.Job, err error) {
+	pause := a.recordPause
+	for range recordTries {
+		job, err = a.ctl.Job(ctx, id)
+		if classOf(err) != unclear || errors.Is(err, slurm.ErrNoJob) || errors.Is(err, slurm.ErrAmbiguous) {
+			break
+		}
+		a.log.WithError(err).WithField("job", id).Debug("read an unclear job record")
+		select {
+		case <-ctx.Done():
+			return job, ctx.Err()
+		case <-time.After(pause):
+		}
+		pause *= 2
+	}
+	return job, err
+}
+
+// uncounted is a job that is to have slices which slurmctld has not counted for it: limits and billing would not see them.
+type uncounted struct{ reason, sized string }
+
+func (u *uncounted) Error() string { return u.reason }
+
+// wants returns the slices that the job is to have on this node: what slurmctld allocated, or what the job requested where the
+// allocation is the whole node. All of it is counted by slurmctld as this job's. Any error is the job's: *uncounted, or the
+// text of the user's mistake. With slots = 0 the number of slots is not checked.
+func (a *Agent) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
+	here := job.Allocated[a.cfg.Node]
+	allocated, requested := some(only(here, "mig")), some(only(job.PerNode, "mig"))
 	wholeNode := slices.ContainsFunc(allocated, func(g slurm.GRES) bool { return g.Type == slurm.ClosedType })
 	untyped := slices.ContainsFunc(requested, func(g slurm.GRES) bool { return g.Type == "" })
 	take := allocated
 	switch {
-	case wholeNode && !untyped:
+	case wholeNode && untyped:
+		return nil, fmt.Errorf("the job asked for gres/mig without a profile, and slurmctld has counted none; name one (--gres=mig:%s:1)",
+			a.sizeOf(job))
+	case wholeNode:
 		// --exclusive is allocated every GRES of the node, the filler too: only what was asked for is carved.
 		take = requested
 		if len(requested) == 0 && asksForGPU(job) {
-			take = []slurm.GRES{{Name: "mig", Type: a.defaultProfile(), Count: max(job.GPUsPerNode(), 1)}}
+			return nil, a.noSize(job, max(job.GPUsPerNode(), 1))
 		}
-	case wholeNode || len(allocated) == 0 && gpus > 0:
-		// job_submit.lua did not see this job: it has slots and no size.
-		take = []slurm.GRES{{Name: "mig", Type: a.defaultProfile(), Count: max(gpusOf(job, gpus), 1)}}
+	case len(allocated) == 0 && gpus(here) > 0:
+		// job_submit.lua did not see this job, or its slices were removed: it has slots and no size.
+		return nil, a.noSize(job, cmp.Or(job.GPUsPerNode(), gpus(here)))
+	}
+	if !covers(allocated, take) {
+		return nil, &uncounted{"slurmctld has not counted what the job asked for, " + slurm.FormatGRES(take), slurm.FormatGRES(take)}
 	}
 	total := 0
 	for _, g := range take {
 		want := offer.Want{Profile: g.Type, Count: g.Count}
 		if !slices.Contains(a.profiles, g.Type) {
 			if want.Or = a.asMuch(g.Type); want.Or == nil {
-				return nil, fmt.Sprintf("no GPU of %s has the profile %q, or one for as much; it has %s", a.cfg.Node, g.Type, strings.Join(a.profiles, ", "))
+				return nil, fmt.Errorf("no GPU of %s has the profile %q, or one for as much; it has %s",
+					a.cfg.Node, g.Type, strings.Join(a.profiles, ", "))
 			}
 		}
-		if g.Count > 0 {
-			wants = append(wants, want)
-			total += g.Count
-		}
+		wants = append(wants, want)
+		total += g.Count
 	}
 	if slots > 0 && total > slots {
-		return nil, fmt.Sprintf("the job has %d slices and %d of gres/gpu on %s; ask for as many of gres/gpu as of gres/mig", total, slots, a.cfg.Node)
+		return nil, fmt.Errorf("the job has %d slices and %d of gres/gpu on %s; ask for as many of gres/gpu as of gres/mig",
+			total, slots, a.cfg.Node)
 	}
-	return wants, ""
+	return wants, nil
+}
+
+// noSize is the error for a job with GPUs and without slices.
+func (a *Agent) noSize(job slurm.Job, gpus int) error {
+	size := fmt.Sprintf("%s:%d", a.sizeOf(job), gpus)
+	return &uncounted{fmt.Sprintf("the job has %d of gres/gpu on %s and no slice; ask for one (--gres=gpu:%d,mig:%s)",
+		gpus, a.cfg.Node, gpus, size), size}
+}
+
+// sizeOf is the profile of a job that names none: what job_submit.lua chose when it was submitted, else the node's default.
+func (a *Agent) sizeOf(job slurm.Job) string {
+	if size := slurm.Mark(job.AdminComment, slurm.MarkSized); slices.Contains(a.profiles, size) {
+		return size
+	}
+	return a.defaultProfile()
+}
+
+// covers reports whether there is as much of every type in one list as in another.
+func covers(all, part []slurm.GRES) bool {
+	left := map[string]int{}
+	for _, g := range all {
+		left[g.Type] += g.Count
+	}
+	for _, g := range part {
+		if left[g.Type] -= g.Count; left[g.Type] < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// some leaves out what counts nothing.
+func some(list []slurm.GRES) []slurm.GRES {
+	return slices.DeleteFunc(list, func(g slurm.GRES) bool { return g.Count <= 0 })
+}
+
+func gpus(list []slurm.GRES) (n int) {
+	for _, g := range only(list, "gpu") {
+		n += g.Count
+	}
+	return n
 }
 
 // asMuch are the node's own profiles for as much as one that it does not have: what it has put on offer under that name.
 func (a *Agent) asMuch(profile string) (names []string) {
 	for _, c := range a.cards {
-		if c.Problem != "" {
+		if !a.usable(c) {
 			continue
 		}
 		if name, ok := c.Board.AsMuch(profile, c.offerable); ok && !slices.Contains(names, name) {
@@ -154,15 +322,6 @@ func (a *Agent) asMuch(profile string) (names []string) {
 		}
 	}
 	return names
-}
-
-// gpusOf is how many slices a job without a size gets: what it asked for per node, or the slots it was allocated when that
-// cannot be told and is not the whole node.
-func gpusOf(job slurm.Job, allocated int) int {
-	if n := job.GPUsPerNode(); n > 0 {
-		return n
-	}
-	return allocated
 }
 
 func asksForGPU(job slurm.Job) bool {

@@ -17,18 +17,37 @@ import (
 const lingerInterval = 2 * time.Second
 
 // inUse marks an instance that no job may have, because processes use it, as stuck. The capability files must be closed: nobody
-// comes to it afterwards. A driver that does not say who uses it is taken to say nobody.
+// comes to it afterwards. Where the driver does not list processes the answer is false, and the instance is unlisted.
 func (a *Agent) inUse(g int, in *instance) (bool, error) {
-	pids, err := a.hw.Processes(g, in.GI)
-	if err != nil {
-		a.log.WithError(err).WithField("gpu", g).Warnf("couldn't see who uses %s at %d", in.Profile, in.Start)
-	}
+	pids, _ := a.processes(g, in)
 	if len(pids) == 0 {
 		return false, nil
 	}
 	a.log.WithField("gpu", g).WithField("job", in.Job).WithField("uuid", in.UUID).Warnf(
 		"%s at %d is in use by processes %v of no job; its units are out of the offers until they are gone", in.Profile, in.Start, pids)
 	return true, a.setAside(g, in, true)
+}
+
+// processes lists the processes on an instance; known is false where the driver does not tell. Such an instance is not given to
+// another job as it is. It is destroyed instead, which the driver refuses while a process uses it, and made again.
+func (a *Agent) processes(g int, in *instance) (pids []int, known bool) {
+	pids, err := a.hw.Processes(g, in.GI)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	in.unlisted = err != nil
+	c := a.cards[g]
+	if err != nil && !c.unlisted {
+		a.log.WithError(err).WithField("gpu", g).Warn("couldn't list the processes on a GPU; its idle instances are destroyed and made again for each job")
+	}
+	c.unlisted = err != nil
+	return pids, err == nil
+}
+
+// unlisted reports whether the driver did not tell, when it was last asked, which processes are on an instance.
+func (a *Agent) unlisted(in *instance) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return in.unlisted
 }
 
 // setAside marks an instance as stuck, and has it looked at soon.
@@ -72,10 +91,10 @@ func (a *Agent) retryStuck(g int, c *card) {
 	}
 	a.mu.Unlock()
 	for _, in := range stuck {
-		pids, _ := a.hw.Processes(g, in.GI)
+		pids, known := a.processes(g, in)
 		used := len(pids) > 0
 		a.mu.Lock()
-		gone := in.used && !used
+		gone := in.used && !used && known
 		in.used = used
 		a.mu.Unlock()
 		if used {

@@ -72,7 +72,7 @@ func (a *Agent) renameLeases() {
 }
 
 // reported are the names of all profiles that the driver reports, whether they are put on offer or not; none where a GPU is not managed,
-// since they may be its own.
+// since they may be its own. The caller holds a.mu.
 func (a *Agent) reported() map[string]bool {
 	all := map[string]bool{}
 	for _, c := range a.cards {

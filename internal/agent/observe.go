@@ -164,7 +164,7 @@ func (a *Agent) stillRuns(job uint32) {
 func (a *Agent) sampleAll(ctx context.Context) (wait func()) {
 	var samplers sync.WaitGroup
 	for g, c := range a.cards {
-		if c.Problem == "" && a.cfg.SampleInterval > 0 {
+		if a.usable(c) && a.cfg.SampleInterval > 0 {
 			samplers.Go(func() { a.sampler(ctx, g) })
 		}
 	}

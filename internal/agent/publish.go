@@ -360,7 +360,7 @@ func (a *Agent) account(ctx context.Context, jobs []slurm.Job) error {
 		if !j.Holds() || !asksForSlices(j) || a.accounted(j.ID, j.Restarts) {
 			continue
 		}
-		if err := a.preLease(ctx, j.ID); err != nil {
+		if err := a.preLease(ctx, j); err != nil {
 			return err
 		}
 	}
@@ -385,20 +385,23 @@ func (a *Agent) accounted(job uint32, restarts int) bool {
 	return a.promised[job] != nil
 }
 
-// preLease counts a job that slurmctld has started here and that has no lease yet.
-func (a *Agent) preLease(ctx context.Context, id uint32) error {
+// preLease counts a job that slurmctld has started here and that has no lease yet. Of a job whose record is unclear the request
+// counts: one user's job must not keep the node from publishing.
+func (a *Agent) preLease(ctx context.Context, listed slurm.Job) error {
+	id := listed.ID
 	job, err := a.ctl.Job(ctx, id)
 	switch {
 	case errors.Is(err, slurm.ErrNoJob):
 		return nil
-	case errors.Is(err, slurm.ErrAmbiguous): // then what it requested counts, and its prolog will be refused
-		job.Allocated = map[string][]slurm.GRES{a.cfg.Node: job.PerNode}
+	case classOf(err) == unclear:
+		job = listed
+		job.Allocated = map[string][]slurm.GRES{a.cfg.Node: some(slices.Clone(job.PerNode))}
 	case err != nil:
 		return err
 	}
-	wants, _ := a.wants(job, 0)
-	if len(wants) == 0 || !job.Holds() {
-		return nil
+	wants, err := a.wants(job, 0)
+	if err != nil || len(wants) == 0 || !job.Holds() {
+		return nil // its prolog carves nothing
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

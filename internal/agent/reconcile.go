@@ -81,7 +81,7 @@ func (a *Agent) closeIdle() {
 func (a *Agent) look() error {
 	var all error
 	for g, c := range a.cards {
-		if c.Problem == "" {
+		if a.usable(c) {
 			if err := a.lookAt(g, c); err != nil {
 				all = errors.Join(all, fmt.Errorf("GPU %d: %w", g, err))
 			}
@@ -119,28 +119,36 @@ func (a *Agent) lookAt(g int, c *card) error {
 	if found, err = a.hw.Instances(g); err != nil {
 		return err
 	}
+	for p, in := range a.compare(g, c, found) {
+		// The ledger is written before the memory, and not under the agent's lock.
+		if err := a.gone(g, c, in.Instance); err != nil {
+			return err
+		}
+		a.mu.Lock()
+		delete(c.ours, p)
+		a.version++
+		a.mu.Unlock()
+	}
+	return nil
+}
+
+// compare takes note of what was found on a GPU, and returns what was not: the instances that are gone, as they were, by placement.
+func (a *Agent) compare(g int, c *card, found []gpu.Instance) (missing map[int]instance) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var foreign []gpu.Instance
-	seen := map[int]bool{}
+	missing = map[int]instance{}
+	for p, in := range c.ours {
+		missing[p] = *in
+	}
 	for _, f := range found {
 		p, _ := c.Board.Placement(f.Profile, f.Start)
 		if in := c.ours[p]; in != nil && in.GI == f.GI && (in.UUID == f.UUID || f.UUID == "") {
 			in.cis = f.CIs
-			seen[p] = true
+			delete(missing, p)
 			continue
 		}
 		foreign = append(foreign, f)
-	}
-	for p, in := range c.ours {
-		if seen[p] {
-			continue
-		}
-		if err := a.gone(g, c, in.Instance); err != nil {
-			return err
-		}
-		delete(c.ours, p)
-		a.version++
 	}
 	if !reflect.DeepEqual(foreign, c.foreign) {
 		for _, f := range foreign {
@@ -151,7 +159,7 @@ func (a *Agent) lookAt(g int, c *card) error {
 		c.foreign = foreign
 		a.version++
 	}
-	return nil
+	return missing
 }
 
 // settle finishes or undoes a hardware call that was begun and not settled.
@@ -179,12 +187,19 @@ func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) er
 		log.Infof("adopting %s at %d", i.Profile, i.Start)
 		in := &instance{Instance: ledger.Instance{GPU: c.UUID, GI: there.GI, Profile: i.Profile, Start: i.Start, Size: i.Size, UUID: there.UUID}, cis: there.CIs}
 		a.mu.Lock()
-		defer a.mu.Unlock()
-		if old := c.ours[p]; old != nil && old.UUID == in.UUID {
+		old := c.ours[p]
+		a.mu.Unlock()
+		if old != nil && old.UUID == in.UUID {
 			return a.ledger.Failed(i.ID)
 		}
+		if err := a.ledger.Created(i.ID, in.Instance); err != nil {
+			return err // the intent stays, and the next comparison comes back to it
+		}
+		a.mu.Lock()
 		c.ours[p] = in
-		return a.ledger.Created(i.ID, in.Instance)
+		a.version++
+		a.mu.Unlock()
+		return nil
 	default: // a GPU instance without its compute instance
 		log.Infof("undoing %s at %d", i.Profile, i.Start)
 		if err := a.hw.Destroy(g, there.GI); err != nil {
@@ -224,7 +239,12 @@ func (a *Agent) releaseGone(ctx context.Context) error {
 			continue
 		}
 		j, err := a.ctl.Job(ctx, l.Job)
-		if err != nil && !errors.Is(err, slurm.ErrNoJob) && !errors.Is(err, slurm.ErrAmbiguous) {
+		switch class := classOf(err); {
+		case errors.Is(err, slurm.ErrNoJob):
+		case class == unclear && j.ID != l.Job:
+			a.log.WithError(err).WithField("job", l.Job).Debug("couldn't see whether a job is gone; its lease stays")
+			continue // the other leases are looked after all the same
+		case class == later, class == defect:
 			return err
 		}
 		if !errors.Is(err, slurm.ErrNoJob) && j.Present() && slices.Contains(j.Nodes, a.cfg.Node) && keeps(l, j) {

@@ -67,7 +67,7 @@ type spotted struct {
 func (a *Agent) foundByUUID() map[string]spotted {
 	found := map[string]spotted{}
 	for g, c := range a.cards {
-		if c.Problem != "" {
+		if !a.usable(c) {
 			continue
 		}
 		list, err := a.hw.Instances(g)

@@ -14,6 +14,7 @@ import (
 
 // card is one GPU of the node: what the driver says it is, and what the agent knows to be on it.
 type card struct {
+	// Of it only Problem changes, under Agent.mu: see [Agent.usable].
 	gpu.GPU
 	// hardware serialises the calls that change this GPU. It is taken before Agent.mu, never under it.
 	hardware sync.Mutex
@@ -26,6 +27,18 @@ type card struct {
 	// slots are the indices of gres/gpu that this GPU contributes. Slurm's binding of slots is anonymous: the
 	// numbers only make as many of them as the GPU can hold instances.
 	slots []int
+	// unlisted: the driver did not list the GPU's processes when it was last asked.
+	unlisted bool
+}
+
+// usable reports whether a GPU can be managed. One that is lost stops being so.
+func (a *Agent) usable(c *card) bool { return a.problem(c) == "" }
+
+// problem is why a GPU cannot be managed, empty if it can.
+func (a *Agent) problem(c *card) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return c.Problem
 }
 
 // instance is an instance that the agent made.
@@ -33,6 +46,8 @@ type instance struct {
 	ledger.Instance
 	cis  []int // its compute instances, which name its capability files
 	used bool  // processes were seen on it that are no job's
+	// unlisted: the driver did not tell which processes are on it when it was last asked.
+	unlisted bool
 }
 
 func (in *instance) idle() bool { return in.Job == 0 && !in.Stuck }

@@ -22,6 +22,9 @@ type LeaseRequest struct {
 	// MIG is the value of the submission's --mig, a profile or "auto", empty without one. It comes from the
 	// user's environment: its characters and length are checked, nothing else.
 	MIG string `json:"mig,omitempty"`
+	// Wait is for how many more seconds the plugin is glad of the answer "not now". After that the agent refuses the job, or has it
+	// requeued, so that the prolog succeeds. 0: an older plugin, whose prolog then fails.
+	Wait float64 `json:"wait,omitempty"`
 }
 
 // Slice is a GPU instance with its compute instance as a job holds it.

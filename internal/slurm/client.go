@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"strconv"
@@ -25,6 +24,8 @@ type Options struct {
 	SlurmConf string
 	// Env is added to the commands' environment ("NAME=value").
 	Env []string
+	// Run, if set, takes the place of running commands: tests answer for Slurm with it.
+	Run func(ctx context.Context, env []string, name string, args ...string) (stdout, stderr string, err error)
 }
 
 // Client talks to slurmctld, and to slurmdbd where a method says so. It may be used by several goroutines.
@@ -34,6 +35,7 @@ type Client struct {
 	timeout             time.Duration
 	env                 []string
 	whose               []string // sacct's options for whose jobs
+	command             func(ctx context.Context, env []string, name string, args ...string) (stdout, stderr string, err error)
 }
 
 // New makes a Client; it runs nothing yet.
@@ -41,7 +43,10 @@ func New(opt Options) *Client {
 	c := &Client{
 		scontrol: cmp.Or(opt.Scontrol, "/usr/bin/scontrol"), squeue: cmp.Or(opt.Squeue, "/usr/bin/squeue"),
 		sacctPath: cmp.Or(opt.Sacct, "/usr/bin/sacct"), sacctmgr: cmp.Or(opt.Sacctmgr, "/usr/bin/sacctmgr"), timeout: opt.Timeout,
-		whose: []string{"-a"},
+		whose: []string{"-a"}, command: opt.Run,
+	}
+	if c.command == nil {
+		c.command = command
 	}
 	if c.timeout <= 0 {
 		c.timeout = DefaultTimeout
@@ -70,24 +75,24 @@ func (c *Client) OfUser(uid uint32) *Client {
 func (c *Client) run(ctx context.Context, env []string, name string, args ...string) (string, error) {
 	own, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	cmd := exec.CommandContext(own, name, args...)
-	cmd.Env = append(c.env[:len(c.env):len(c.env)], env...)
-	cmd.Dir = "/"
+	stdout, text, err := c.command(own, append(c.env[:len(c.env):len(c.env)], env...), name, args...)
+	if err == nil {
+		return stdout, nil
+	}
+	// scontrol says "Node x not found" on stdout.
+	if strings.TrimSpace(text) == "" {
+		text = stdout
+	}
+	return "", &CommandError{Args: append([]string{name}, args...), Stderr: text, Err: classify(own, ctx.Err(), text, err)}
+}
+
+// command runs a command with this environment and no other.
+func command(ctx context.Context, env []string, name string, args ...string) (string, string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env, cmd.Dir = env, "/"
 	cmd.WaitDelay = time.Second
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
-	if err == nil {
-		return stdout.String(), nil
-	}
-	// scontrol says "Node x not found" on stdout.
-	text := stderr.String()
-	if strings.TrimSpace(text) == "" {
-		text = stdout.String()
-	}
-	var missing *exec.Error
-	if !errors.As(err, &missing) {
-		err = classify(own, ctx.Err(), text, err)
-	}
-	return "", &CommandError{Args: append([]string{name}, args...), Stderr: text, Err: err}
+	return stdout.String(), stderr.String(), err
 }

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os/exec"
 	"strings"
+	"syscall"
 )
 
 var (
@@ -21,6 +24,8 @@ var (
 	ErrAmbiguous = errors.New("the job's text imitates an allocation")
 	// ErrChanging: the job started, ended or was requeued at every look. Ask again.
 	ErrChanging = errors.New("the job changes too fast to be read")
+	// ErrCommand: one of Slurm's commands is not there or cannot be run: a defect of this machine, which no job can cause.
+	ErrCommand = errors.New("Slurm's command cannot be run")
 )
 
 // said maps what Slurm's commands print, in any release from 22.05, to a class of error. The order matters: hold and
@@ -79,6 +84,20 @@ func classify(ctx context.Context, parent error, stderr string, exit error) erro
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: no answer in time", ErrUnreachable)
+	}
+	// No process could be started. Users can use up processes and memory, but they cannot change the commands.
+	var start *fs.PathError
+	var missing *exec.Error
+	switch {
+	case errors.As(exit, &missing):
+		return fmt.Errorf("%w: %w", ErrCommand, exit)
+	case errors.As(exit, &start):
+		for _, defect := range []error{syscall.ENOENT, syscall.ENOTDIR, syscall.EACCES, syscall.EPERM, syscall.ENOEXEC} {
+			if errors.Is(exit, defect) {
+				return fmt.Errorf("%w: %w", ErrCommand, exit)
+			}
+		}
+		return fmt.Errorf("%w: %w", ErrUnreachable, exit)
 	}
 	for _, s := range said {
 		if strings.Contains(stderr, s.text) {

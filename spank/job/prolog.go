@@ -38,7 +38,7 @@ func prolog(c call) error {
 	client := api.NewClient(c.runDir)
 	err = within(c.wait, func(ctx context.Context) error {
 		_, err := client.Lease(ctx, c.id, api.LeaseRequest{
-			Restart: restart, UID: c.uid, GID: c.gid, Partition: c.partition, Slots: slots, MIG: c.mig,
+			Restart: restart, UID: c.uid, GID: c.gid, Partition: c.partition, Slots: slots, MIG: c.mig, Wait: patience(ctx, c.wait),
 		})
 		return err
 	})
@@ -55,6 +55,17 @@ func prolog(c call) error {
 	}
 	return fmt.Errorf("couldn't get a lease: no agent answered at %s for %d s (%s); see 'systemctl status caelumd' on %s, %s",
 		client.Socket(), c.wait, api.Reason(err), c.node, next)
+}
+
+// mostReserve is kept of the prolog's time for the answer that ends it: the agent refuses the job or has it requeued.
+const mostReserve = 5 * time.Second
+
+// patience is for how many seconds the prolog can still be told to ask again: a quarter of its time, at most mostReserve, is left
+// then. It is never 0.
+func patience(ctx context.Context, wait int) float64 {
+	end, _ := ctx.Deadline()
+	reserve := min(time.Duration(wait)*time.Second/4, mostReserve)
+	return max((time.Until(end) - reserve).Seconds(), 0.001)
 }
 
 // epilog gives the job's slices back. Its errors are only logged.

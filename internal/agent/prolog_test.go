@@ -1,0 +1,186 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"caelum/internal/api"
+	"caelum/internal/mig"
+	"caelum/internal/slurm"
+	"caelum/internal/slurm/slurmtest"
+)
+
+// Only a defect of the node may fail a prolog. Each test is a class of errors (docs/internals.md, "What an error means").
+
+// failing answers some calls with an error, from the first on until as many have been.
+func (w *world) failing(times int, err error, ops ...string) {
+	w.fake.Before(func(c slurmtest.Call) error {
+		for _, op := range ops {
+			if c.Op == op && times > 0 {
+				times--
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+var errUnclear = errors.New("scontrol shows an allocation on 1 nodes, squeue on 2")
+
+func TestUnclearRecordIsReadAgain(t *testing.T) {
+	for _, err := range []error{errUnclear, slurm.ErrChanging} {
+		w := newWorld(t, 1)
+		w.agent.recordPause = time.Microsecond
+		id, req := w.startedOnly("2g.10gb:1")
+		w.failing(recordTries-1, err, "Job")
+		if l, err := w.agent.Lease(context.Background(), id, req); err != nil || len(l.Slices) != 1 {
+			t.Errorf("%+v, %v", l, err)
+		}
+	}
+}
+
+// A job whose record stays unclear is refused, and the node goes on publishing and serving others meanwhile.
+func TestUnclearRecordIsRefused(t *testing.T) {
+	w := newWorld(t, 1)
+	w.agent.recordPause = time.Microsecond
+	id, req := w.startedOnly("2g.10gb:1")
+	w.fake.Before(func(c slurmtest.Call) error {
+		if c.Op == "Job" && c.Job == id {
+			return errUnclear
+		}
+		return nil
+	})
+	w.publish()
+	if n := w.offers()["7g.40gb"]; n != 0 {
+		t.Errorf("%d of 7g.40gb on offer beside a job that was given a 2g.10gb", n)
+	}
+	l, err := w.agent.Lease(context.Background(), id, req)
+	if err != nil || !strings.Contains(l.Error, "inconsistent") || !strings.Contains(l.Error, errUnclear.Error()) {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	other := w.startNow("1g.5gb:1")
+	if l, err := w.agent.Lease(context.Background(), other, req); err != nil || len(l.Slices) != 1 {
+		t.Errorf("another job: %+v, %v", l, err)
+	}
+}
+
+// A job that was shrunk while it started is no longer on the node.
+func TestJobThatLeftTheNode(t *testing.T) {
+	w := newWorld(t, 1)
+	id, req := w.startedOnly("2g.10gb:1")
+	w.agent.ctl = elsewhere{w.fake}
+	if l, err := w.agent.Lease(context.Background(), id, req); err != nil || !strings.Contains(l.Error, "no longer on n1") {
+		t.Errorf("%+v, %v", l, err)
+	}
+}
+
+type elsewhere struct{ *slurmtest.Fake }
+
+func (e elsewhere) Job(ctx context.Context, id uint32) (slurm.Job, error) {
+	j, err := e.Fake.Job(ctx, id)
+	j.Nodes, j.Allocated = []string{"n2"}, map[string][]slurm.GRES{"n2": j.Allocated["n1"]}
+	return j, err
+}
+
+// While slurmctld does not answer the prolog asks again, until its time is over.
+func TestSlurmctldStaysAway(t *testing.T) {
+	w := newWorld(t, 1)
+	id, req := w.startedOnly("2g.10gb:1")
+	w.fake.Before(func(slurmtest.Call) error { return slurm.ErrUnreachable })
+	for _, wait := range []float64{0, 3600, -1, 1e300} {
+		req.Wait = wait
+		if _, err := w.agent.Lease(context.Background(), id, req); api.CodeOf(err) != 503 {
+			t.Fatalf("with %g s left: %v", wait, err)
+		}
+	}
+	req.Wait = 1e-9
+	l, err := w.agent.Lease(context.Background(), id, req)
+	if err != nil || !strings.Contains(l.Error, "n1 could not serve the job in time: slurmctld cannot be reached") {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	w.fake.Before(nil)
+	if err := w.fake.End(id); err != nil {
+		t.Fatal(err)
+	}
+	w.nothingHeld()
+}
+
+// Where only publishing fails, slurmctld can still be asked for a requeue.
+func TestPublishingImpossible(t *testing.T) {
+	for name, tc := range map[string]struct {
+		requeue bool
+		says    string
+	}{"batch": {true, "the job was requeued"}, "--no-requeue": {false, "submit again"}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			w.fake.Prolog(nil)
+			j := job(1, "2g.10gb:1")
+			j.Requeue = tc.requeue
+			id := w.submit(j)
+			w.publish()
+			w.fake.Tick()
+			w.agent.mu.Lock()
+			w.agent.promised, w.agent.offers = map[uint32]*promise{}, make([]mig.Layout, 1)
+			w.agent.mu.Unlock()
+			w.failing(1000, errors.New("Invalid user id"), "UpdateNode")
+			req := api.LeaseRequest{Slots: []int{0}, Wait: 1e-9}
+			l, err := w.agent.Lease(context.Background(), id, req)
+			if err != nil || len(l.Slices) > 0 || !strings.Contains(l.Error, tc.says) {
+				t.Errorf("%+v, %v", l, err)
+			}
+		})
+	}
+}
+
+// A node on which Slurm's commands cannot be run is defect, and so is one whose lease files cannot be written.
+func TestDefectFailsTheProlog(t *testing.T) {
+	w := newWorld(t, 1)
+	id, req := w.startedOnly("2g.10gb:1")
+	req.Wait = 1e-9
+	w.failing(1, slurm.ErrCommand, "Job")
+	if _, err := w.agent.Lease(context.Background(), id, req); api.CodeOf(err) != 500 {
+		t.Errorf("%v", err)
+	}
+}
+
+// A lease whose file could not be written is taken back whole before its job is refused: its user must not keep the slice.
+func TestGivenUpAfterGrant(t *testing.T) {
+	w := newWorld(t, 1)
+	id, req := w.startedOnly("2g.10gb:1")
+	if l, err := w.agent.Lease(context.Background(), id, req); err != nil || len(l.Slices) != 1 {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	w.agent.slurmMu.Lock()
+	w.agent.slurm = nil // as after a restart
+	w.agent.slurmMu.Unlock()
+	w.fake.Before(func(slurmtest.Call) error { return slurm.ErrUnreachable })
+	req.Wait = 1e-9
+	l, err := w.agent.Lease(context.Background(), id, req)
+	if err != nil || l.Error == "" {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	if open := w.openTo(req.UID); len(open) > 0 {
+		t.Errorf("its user can still open %v", open)
+	}
+}
+
+// openTo lists the capability files that a user owns.
+func (w *world) openTo(uid uint32) (files []string) {
+	w.t.Helper()
+	all, err := filepath.Glob(filepath.Join(w.node.Dev, "nvidia-caps", "*"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, file := range all {
+		if info, err := os.Stat(file); err == nil && info.Sys().(*syscall.Stat_t).Uid == uid {
+			files = append(files, file)
+		}
+	}
+	return files
+}

@@ -1,0 +1,86 @@
+package agent
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"caelum/internal/gpu"
+	"caelum/internal/offer"
+)
+
+// mute is a driver that does not list processes.
+type mute struct{ gpu.Hardware }
+
+func (mute) Processes(int, int) ([]int, error) { return nil, errors.New("NVML_ERROR_NO_PERMISSION") }
+
+// An instance is not given to the next job as it is while the driver does not tell which processes are on it.
+func TestProcessesNotListed(t *testing.T) {
+	w := newWorld(t, 1)
+	w.agent.hw = mute{w.node.NVML}
+	first := w.granted("1g.5gb")
+	if err := w.fake.Finish(1); err != nil {
+		t.Fatal(err)
+	}
+	w.publish()
+	second := w.granted("1g.5gb")
+	if second.Reused || second.UUID == first.UUID {
+		t.Fatalf("the next job has %+v again", second)
+	}
+
+	// One that is in use cannot be destroyed: the job gets another.
+	kill := w.compute(second.UUID)
+	if err := w.fake.Finish(2); err != nil {
+		t.Fatal(err)
+	}
+	w.publish()
+	third := w.granted("1g.5gb")
+	if third.UUID == second.UUID || third.Start == second.Start || w.stuck() != 1 {
+		t.Errorf("beside a process that the driver does not tell of: %+v, %d stuck", third, w.stuck())
+	}
+	kill()
+	if err := w.agent.look(); err != nil || w.stuck() != 0 {
+		t.Errorf("when it has gone: %v, %d stuck", err, w.stuck())
+	}
+	if n := strings.Count(w.log.String(), "couldn't list the processes on a GPU"); n != 1 {
+		t.Errorf("said %d times", n)
+	}
+
+	// Where it tells again, instances are used again.
+	w.agent.hw = w.node.NVML
+	if err := w.fake.Finish(3); err != nil {
+		t.Fatal(err)
+	}
+	w.publish()
+	w.granted("1g.5gb")
+	if err := w.fake.Finish(4); err != nil {
+		t.Fatal(err)
+	}
+	w.publish()
+	if fifth := w.granted("1g.5gb"); !fifth.Reused {
+		t.Errorf("the driver lists processes, and the job has %+v", fifth)
+	}
+}
+
+// lost is a driver whose GPU falls off the bus.
+type lost struct{ gpu.Hardware }
+
+func (lost) Instances(int) ([]gpu.Instance, error) { return nil, gpu.ErrLost }
+
+// A GPU is lost while jobs are served and the plan is logged: the race detector watches.
+func TestLostWhileServing(t *testing.T) {
+	w := newWorld(t, 1)
+	w.agent.hw = lost{w.node.NVML}
+	found := make(chan error)
+	go func() { found <- w.agent.look() }()
+	for range 100 {
+		w.agent.asMuch("1g.6gb")
+		w.agent.describe(draft{gpus: make([]offer.GPU, 1)})
+	}
+	if err := <-found; !errors.Is(err, gpu.ErrLost) {
+		t.Error(err)
+	}
+	if got := w.agent.asMuch("1g.6gb"); len(got) > 0 {
+		t.Errorf("a lost GPU has %v", got)
+	}
+}
