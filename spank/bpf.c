@@ -10,6 +10,11 @@
  * Hence one program on the scope of all slurmstepds, made by the first task after the boot, and a map that says whose
  * devices are whose. Both live as long as the scope. A job that the map does not know may open none of them, so jobs without a
  * slice need nothing done.
+ *
+ * No lock: the scope's directory can be opened, and so locked, by every user, and a user can stop her own task at any
+ * instruction (scancel --signal=STOP). Instead the kernel's list of programs decides. It is in the order of attachment, and
+ * a program is complete before it is attached, so the first of our name is valid and stays first for ever. Each task attaches a
+ * program if it sees none, looks again, uses the map of the first, and detaches all later ones, whichever task left them.
  */
 #include "cgroup.h"
 
@@ -18,7 +23,6 @@
 #include <linux/bpf.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -36,6 +40,12 @@ struct key {
 	struct device device;
 };
 
+/*
+ * Declares x with every byte 0. The kernel refuses a bpf_attr with anything behind the last member that a command uses, and
+ * an initializer need not clear that: gcc 15 clears the named member of a union only.
+ */
+#define CLEARED(type, x) type x; memset(&(x), 0, sizeof(x))
+
 static long bpf(int command, union bpf_attr *attr)
 {
 	return syscall(SYS_bpf, command, attr, sizeof(*attr));
@@ -45,37 +55,82 @@ static int put(int map, uint64_t cgroup, struct device device)
 {
 	struct key key = { cgroup, device };
 	uint32_t yes = 1;
-	union bpf_attr attr = { .map_fd = map, .key = (uintptr_t)&key, .value = (uintptr_t)&yes, .flags = BPF_ANY };
+	CLEARED(union bpf_attr, attr);
 
+	attr.map_fd = map;
+	attr.key = (uintptr_t)&key;
+	attr.value = (uintptr_t)&yes;
+	attr.flags = BPF_ANY;
 	return bpf(BPF_MAP_UPDATE_ELEM, &attr);
 }
 
-/* The map of our program on the scope: a descriptor, or -1 if there is no such program. */
+/* A descriptor of a program if it is ours, with the id of its map; else -1. */
+static int open_program(uint32_t id, uint32_t *map_id)
+{
+	CLEARED(struct bpf_prog_info, info);
+	CLEARED(union bpf_attr, get);
+	CLEARED(union bpf_attr, ask);
+	int program;
+
+	get.prog_id = id;
+	program = bpf(BPF_PROG_GET_FD_BY_ID, &get);
+	if (program < 0)
+		return -1;
+	info.nr_map_ids = 1;
+	info.map_ids = (uintptr_t)map_id;
+	ask.info.bpf_fd = program;
+	ask.info.info_len = sizeof(info);
+	ask.info.info = (uintptr_t)&info;
+	if (bpf(BPF_OBJ_GET_INFO_BY_FD, &ask) == 0 && strcmp(info.name, NAME) == 0 && info.nr_map_ids == 1)
+		return program;
+	close(program);
+	return -1;
+}
+
+static void detach(int scope, int program)
+{
+	CLEARED(union bpf_attr, attr);
+
+	attr.target_fd = scope;
+	attr.attach_type = BPF_CGROUP_DEVICE;
+	attr.attach_bpf_fd = program;
+	bpf(BPF_PROG_DETACH, &attr); /* another task may have done it */
+}
+
+/*
+ * The map of our first program on the scope: a descriptor, or -1 with errno, 0 if there is no such program. Detaches
+ * our later programs: their maps know no job, so they would refuse every job its devices.
+ */
 static int find_map(int scope)
 {
 	static uint32_t ids[64]; /* BPF_CGROUP_MAX_PROGS */
-	union bpf_attr query = { .query = { .target_fd = scope, .attach_type = BPF_CGROUP_DEVICE, .prog_ids = (uintptr_t)ids,
-					    .prog_cnt = sizeof(ids) / sizeof(ids[0]) } };
-	unsigned n = bpf(BPF_PROG_QUERY, &query) == 0 ? query.query.prog_cnt : 0;
-	int map = -1;
+	CLEARED(union bpf_attr, query);
+	int map = -1, error = 0;
 
-	for (unsigned i = 0; i < n && map < 0; i++) {
+	query.query.target_fd = scope;
+	query.query.attach_type = BPF_CGROUP_DEVICE;
+	query.query.prog_ids = (uintptr_t)ids;
+	query.query.prog_cnt = sizeof(ids) / sizeof(ids[0]);
+	if (bpf(BPF_PROG_QUERY, &query) < 0)
+		return -1;
+	for (unsigned i = 0; i < query.query.prog_cnt && !error; i++) {
 		uint32_t map_id = 0;
-		struct bpf_prog_info info = { .nr_map_ids = 1, .map_ids = (uintptr_t)&map_id };
-		union bpf_attr get = { .prog_id = ids[i] };
-		union bpf_attr ask = { .info = { .info_len = sizeof(info), .info = (uintptr_t)&info } };
-		int program = bpf(BPF_PROG_GET_FD_BY_ID, &get);
+		int program = open_program(ids[i], &map_id);
 
 		if (program < 0)
 			continue;
-		ask.info.bpf_fd = program;
-		if (bpf(BPF_OBJ_GET_INFO_BY_FD, &ask) == 0 && strcmp(info.name, NAME) == 0 && info.nr_map_ids == 1) {
-			union bpf_attr by_id = { .map_id = map_id };
+		if (map < 0) {
+			CLEARED(union bpf_attr, get);
 
-			map = bpf(BPF_MAP_GET_FD_BY_ID, &by_id);
+			get.map_id = map_id;
+			map = bpf(BPF_MAP_GET_FD_BY_ID, &get);
+			error = map < 0 ? errno : 0;
+		} else {
+			detach(scope, program);
 		}
 		close(program);
 	}
+	errno = error;
 	return map;
 }
 
@@ -127,47 +182,93 @@ static unsigned assemble(struct bpf_insn *insn, int map)
 	return n;
 }
 
-/* A kernel that has no bpf_get_current_ancestor_cgroup_id for programs of this type answers so. 6.18 has it. */
-#define IS_OLD_KERNEL(error) ((error) == EINVAL)
-
-/* A map with the devices in it, behind a program on the scope: the map's descriptor, or -1 with errno and the reason in why. */
-static int make_map(int scope, const struct devices *devices, char *why, size_t size)
+static int load(const struct bpf_insn *insn, unsigned n)
 {
-	struct bpf_insn insn[200];
-	union bpf_attr create = { .map_type = BPF_MAP_TYPE_HASH, .key_size = sizeof(struct key), .value_size = 4,
-				  .max_entries = MAP_ENTRIES, .map_name = NAME };
-	union bpf_attr load = { .prog_type = BPF_PROG_TYPE_CGROUP_DEVICE, .insns = (uintptr_t)insn, .license = (uintptr_t) "",
-				.prog_name = NAME };
-	union bpf_attr attach = { .target_fd = scope, .attach_type = BPF_CGROUP_DEVICE, .attach_flags = BPF_F_ALLOW_MULTI };
-	const char *what = "make a BPF map";
-	int program = -1, error = 0;
-	int map = bpf(BPF_MAP_CREATE, &create);
-	bool ok = map >= 0;
+	CLEARED(union bpf_attr, attr);
 
-	for (unsigned i = 0; ok && i < devices->n; i++)
-		ok = put(map, ANY, devices->device[i]) == 0;
-	if (ok) {
-		what = "load a BPF program";
-		load.insn_cnt = assemble(insn, map);
-		program = bpf(BPF_PROG_LOAD, &load);
-		ok = program >= 0;
-	}
-	if (ok) {
-		what = "attach a BPF program";
-		attach.attach_bpf_fd = program;
-		ok = bpf(BPF_PROG_ATTACH, &attach) == 0;
-	}
-	if (!ok) {
-		error = errno;
-		snprintf(why, size, "couldn't %s for devices: %s", what, strerror(errno));
-		if (map >= 0)
-			close(map);
-		map = -1;
-	}
+	attr.prog_type = BPF_PROG_TYPE_CGROUP_DEVICE;
+	attr.insns = (uintptr_t)insn;
+	attr.insn_cnt = n;
+	attr.license = (uintptr_t) "";
+	memcpy(attr.prog_name, NAME, sizeof(NAME));
+	return bpf(BPF_PROG_LOAD, &attr);
+}
+
+/*
+ * Does the kernel refuse our program although it accepts others of its type? Then it is too old: it has no
+ * bpf_get_current_ancestor_cgroup_id for them (6.18 has it). Whatever else is refused is an error.
+ */
+static bool lacks_helper(int error)
+{
+	static const struct bpf_insn allow[] = {
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = 0, .imm = 1 },
+		{ .code = BPF_JMP | BPF_EXIT },
+	};
+	int program = error == EINVAL ? load(allow, sizeof(allow) / sizeof(allow[0])) : -1;
+
 	if (program >= 0)
 		close(program);
-	errno = error;
+	return program >= 0;
+}
+
+/* A map with the devices in it: a descriptor, or -1 with errno. */
+static int make_map(const struct devices *devices)
+{
+	CLEARED(union bpf_attr, create);
+	int map;
+
+	create.map_type = BPF_MAP_TYPE_HASH;
+	create.key_size = sizeof(struct key);
+	create.value_size = sizeof(uint32_t);
+	create.max_entries = MAP_ENTRIES;
+	memcpy(create.map_name, NAME, sizeof(NAME));
+	map = bpf(BPF_MAP_CREATE, &create);
+	for (unsigned i = 0; map >= 0 && i < devices->n; i++) {
+		if (put(map, ANY, devices->device[i]) < 0) {
+			int error = errno;
+
+			close(map);
+			errno = error;
+			map = -1;
+		}
+	}
 	return map;
+}
+
+/* Attaches a program of ours to the scope. Returns as cgroup_refuse does. */
+static int attach(int scope, const struct devices *devices, char *why, size_t size)
+{
+	static struct bpf_insn insn[200];
+	CLEARED(union bpf_attr, attr);
+	const char *what = "make a BPF map";
+	int map = make_map(devices);
+	int program = -1, rv = -1;
+
+	if (map < 0)
+		goto done;
+	what = "load a BPF program";
+	program = load(insn, assemble(insn, map));
+	if (program < 0)
+		goto done;
+	what = "attach a BPF program";
+	attr.target_fd = scope;
+	attr.attach_type = BPF_CGROUP_DEVICE;
+	attr.attach_flags = BPF_F_ALLOW_MULTI;
+	attr.attach_bpf_fd = program;
+	rv = bpf(BPF_PROG_ATTACH, &attr);
+
+done:
+	if (rv < 0) {
+		int error = errno;
+
+		rv = map >= 0 && program < 0 && lacks_helper(error) ? CGROUP_UNSUPPORTED : -1;
+		snprintf(why, size, "couldn't %s for devices: %s", what, strerror(error));
+	}
+	if (map >= 0)
+		close(map);
+	if (program >= 0)
+		close(program);
+	return rv;
 }
 
 /* Has a cgroup with this id been removed? Ids are not given again (kernfs). */
@@ -193,8 +294,11 @@ static void sweep(int map, int scope)
 	unsigned n = 0;
 
 	for (;;) {
-		union bpf_attr attr = { .map_fd = map, .key = first ? 0 : (uintptr_t)&key, .next_key = (uintptr_t)&next };
+		CLEARED(union bpf_attr, attr);
 
+		attr.map_fd = map;
+		attr.key = first ? 0 : (uintptr_t)&key;
+		attr.next_key = (uintptr_t)&next;
 		if (bpf(BPF_MAP_GET_NEXT_KEY, &attr) < 0 || n == MAP_ENTRIES)
 			break;
 		key = next;
@@ -203,8 +307,10 @@ static void sweep(int map, int scope)
 			gone[n++] = key;
 	}
 	while (n--) {
-		union bpf_attr attr = { .map_fd = map, .key = (uintptr_t)&gone[n] };
+		CLEARED(union bpf_attr, attr);
 
+		attr.map_fd = map;
+		attr.key = (uintptr_t)&gone[n];
 		bpf(BPF_MAP_DELETE_ELEM, &attr);
 	}
 }
@@ -224,6 +330,18 @@ static int allow(int map, int scope, uint64_t job, const struct lease *own, char
 		}
 	}
 	return 0;
+}
+
+/*
+ * Takes the scope's directory from users' reach. Slurm itself locks it, without a limit in time, for each step that it starts or ends
+ * (22.05 cgroup_v2.c), and made it open to all: any user could keep every step from starting. Cgroups below stay reachable.
+ */
+static void shut(int scope)
+{
+	struct stat st;
+
+	if (fstat(scope, &st) == 0 && (st.st_mode & (S_IRGRP | S_IROTH)))
+		fchmod(scope, S_IRWXU | S_IXGRP | S_IXOTH);
 }
 
 /* Cuts the last component off a path; false if there is none. */
@@ -248,16 +366,17 @@ int bpf_refuse(const char *step, const struct devices *devices, const struct lea
 		snprintf(why, size, "couldn't open the cgroups above %s: %s", step, strerror(errno));
 		goto done;
 	}
-	/* Two that found no map would make two, and each refuse the other's job. The lock goes with the descriptor. */
-	if (flock(scope, LOCK_EX) < 0) {
-		snprintf(why, size, "couldn't lock %s: %s", path, strerror(errno));
-		goto done;
-	}
+	shut(scope);
 	map = find_map(scope);
-	if (map < 0)
-		map = make_map(scope, devices, why, size);
+	if (map < 0 && errno == 0) {
+		rv = attach(scope, devices, why, size);
+		if (rv != 0)
+			goto done;
+		map = find_map(scope); /* another task's may have been attached before ours */
+	}
 	if (map < 0) {
-		rv = IS_OLD_KERNEL(errno) ? 1 : -1;
+		snprintf(why, size, "couldn't find the BPF program for devices on %s: %s", path, strerror(errno));
+		rv = -1;
 		goto done;
 	}
 	rv = allow(map, scope, job.st_ino, own, why, size); /* a cgroup's id is its inode's number */

@@ -119,6 +119,7 @@ int cgroup_refuse(const struct devices *devices, const struct lease *own, char *
 		break;
 	default:
 		snprintf(why, size, "this step is in no cgroup of its own");
+		rv = CGROUP_NONE;
 	}
 	return rv;
 }

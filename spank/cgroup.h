@@ -12,9 +12,13 @@
  */
 int cgroup_of_step(const char *text, size_t length, const char *mountpoint, char *path, size_t size);
 
+/* Results of cgroup_refuse. */
+#define CGROUP_UNSUPPORTED 1 /* the kernel has no BPF programs that could do it */
+#define CGROUP_NONE 2        /* Slurm has made no cgroup for the step */
+
 /*
  * Makes the step's cgroup refuse the devices but those of the lease, which may have none (devices = 0), for every task that
- * it has or will have. 0; 1 with the reason in why if this kernel cannot; -1 with the reason in why for an error.
+ * it has or will have. Returns 0, CGROUP_UNSUPPORTED, CGROUP_NONE or -1 for an error; the reason is in why unless 0.
  */
 int cgroup_refuse(const struct devices *devices, const struct lease *own, char *why, size_t size);
 

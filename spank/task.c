@@ -2,6 +2,7 @@
  * A task's devices: the slots that Slurm bound to its step or to it alone become the MIG UUIDs of the job's lease.
  *
  * Both callbacks run in a child that was forked from a process with threads: no allocation of ours, no thread, no lock.
+ * The user's limits (ulimit) are not in force yet: Slurm sets them last, before the exec.
  * The privileged one reads the lease, which only root may, and shuts the step out of other jobs' slices; task_init is the last
  * word on the environment before the site's TaskProlog, and the only one after Slurm has bound single tasks. What is wrong is
  * kept from the first and told by the second, whose messages reach the user's stderr.
@@ -97,22 +98,26 @@ static void peek_lease(const struct config *config)
 		task.lease.devices = 0;
 }
 
-/* Keeps the step from other jobs' slices. Only a task that was to have one fails if that cannot be done. */
+/*
+ * Keeps the step from other jobs' slices. A task with slots fails if that cannot be done. One without fails for an error
+ * only: where the node's configuration is at fault, jobs without slices run on.
+ */
 static void confine(const struct config *config)
 {
 	char path[256], why[1024];
+	int rc = CGROUP_NONE;
 
 	snprintf(path, sizeof(path), "%s/devices", config->run_dir);
-	if (devices_read(&task.devices, path, why, sizeof(why)) < 0) {
-		if (errno == ENOENT)
-			return; /* Slurm has no devices cgroup */
-	} else if (cgroup_refuse(&task.devices, &task.lease, why, sizeof(why)) >= 0) {
-		return; /* also where the kernel cannot: `caelum doctor` says so, and users are kept apart by the files' owners */
-	}
-	if (task.bound)
+	if (devices_read(&task.devices, path, why, sizeof(why)) == 0)
+		rc = cgroup_refuse(&task.devices, &task.lease, why, sizeof(why));
+	else if (errno == ENOENT)
+		return; /* Slurm has no devices cgroup */
+	if (rc == CGROUP_UNSUPPORTED) /* told to the log and not to users: `caelum doctor` says it, and the files' owners keep users apart */
+		slurm_info("caelum: task: job %u: this kernel does not support cgroup device BPF programs: %s", task.job, why);
+	else if (rc < 0 || (rc == CGROUP_NONE && task.bound))
 		snprintf(task.error, sizeof(task.error), "couldn't keep this job from the slices of others (%s): %s; tell the admin to run 'caelum doctor' on this node",
 			 path, why);
-	else
+	else if (rc == CGROUP_NONE)
 		slurm_error("caelum: task: couldn't keep job %u from the slices of others (%s): %s", task.job, path, why);
 }
 
@@ -237,7 +242,7 @@ int caelum_task(spank_t sp, int ac, char **av)
 	int rv = -1;
 
 	(void)ac, (void)av;
-	if (!task.bound) {
+	if (!task.bound && !task.error[0]) {
 		rv = 0;
 		goto done;
 	}

@@ -23,6 +23,7 @@ import (
 	"caelum/internal/place"
 	"caelum/internal/repo"
 	"caelum/internal/slurm"
+	"caelum/internal/wake"
 	"caelum/internal/watch"
 )
 
@@ -56,7 +57,7 @@ EXIT STATUS
 		Short: "On slurmctld's host: tell agents to look at the queue as soon as something is submitted",
 		Long: `watch reads nodes and queue when job_submit.lua has seen a submission, or an agent has published, and sends those nodes whose offers are not what they should be
 a datagram, which says "look now" and nothing else. Without it agents look every poll_interval. It runs as slurmctld's user, and needs wake_port in its
-caelum.yaml as in the nodes'.
+caelum.yaml as in the nodes', and the wake key, which it must own.
 
 EXIT STATUS
   0  it was told to stop (SIGTERM, SIGINT)
@@ -128,7 +129,14 @@ func watchQueue(path string) error {
 	if err != nil {
 		return err
 	}
-	w := watch.New(watch.Config{PokeFile: cfg.PokeFile, WakePort: cfg.WakePort, Address: cfg.WakeAddress, Interval: cfg.PollInterval, Policy: policy}, slurm.New(slurm.Options{}), logger(cfg).WithField("watcher", cfg.Node))
+	log := logger(cfg).WithField("watcher", cfg.Node)
+	key, err := wake.ReadKey(cfg.WakeKey, uint32(os.Geteuid()))
+	if err != nil {
+		log.WithError(err).Error("wake port not opened: no agent is told of submissions")
+	}
+	w := watch.New(watch.Config{
+		PokeFile: cfg.PokeFile, WakePort: cfg.WakePort, Address: cfg.WakeAddress, Name: cfg.Node, Key: key, Interval: cfg.PollInterval, Policy: policy,
+	}, slurm.New(slurm.Options{}), log)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	if cfg.Learn {

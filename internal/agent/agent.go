@@ -27,6 +27,7 @@ import (
 	"caelum/internal/place"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
+	"caelum/internal/wake"
 )
 
 // reconcileInterval is how often GPU, ledger and slurmctld are compared.
@@ -72,6 +73,9 @@ type Agent struct {
 
 	slurmMu sync.Mutex
 	slurm   *slurm.Config // slurmctld's configuration, once read
+
+	sender  atomic.Pointer[wake.Sender] // nil without a key
+	changes atomic.Int64                // writes to slurmctld, all passes together
 
 	mu       sync.Mutex
 	cards    []*card

@@ -33,6 +33,7 @@ type Config struct {
 	SampleInterval  time.Duration `mapstructure:"sample_interval"`
 	WakePort        int           `mapstructure:"wake_port"`
 	WakeAddress     string        `mapstructure:"wake_address"`
+	WakeKey         string        `mapstructure:"wake_key"`
 	PokeFile        string        `mapstructure:"poke_file"`
 	Repo            string        `mapstructure:"repo"`
 	Table           string        `mapstructure:"table"`
@@ -73,6 +74,7 @@ func defaults() map[string]any {
 		"sample_interval":  "1s",
 		"wake_port":        0,
 		"wake_address":     "",
+		"wake_key":         "/etc/caelum/wake.key",
 		"poke_file":        "/run/caelum-watch/poke",
 		"repo":             repo.DefaultPath,
 		"table":            "/etc/caelum/decisions",
@@ -141,7 +143,7 @@ func (c Config) check() error {
 	if !slurm.ValidNode(c.Node) {
 		return fmt.Errorf("node: %q is not the name of one node; set it to this node's NodeName in slurm.conf", c.Node)
 	}
-	for key, dir := range map[string]string{"run_dir": c.RunDir, "state_dir": c.StateDir, "device_dir": c.DeviceDir, "repo": c.Repo, "table": c.Table} {
+	for key, dir := range map[string]string{"run_dir": c.RunDir, "state_dir": c.StateDir, "device_dir": c.DeviceDir, "repo": c.Repo, "table": c.Table, "wake_key": c.WakeKey} {
 		if !strings.HasPrefix(dir, "/") {
 			return fmt.Errorf("%s: %q is not an absolute path", key, dir)
 		}

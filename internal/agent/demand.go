@@ -40,6 +40,7 @@ func (a *Agent) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served
 			log.WithError(err).Warn("couldn't release a held job")
 			continue
 		}
+		a.changes.Add(1)
 		log.Info("released: its slices are on offer")
 	}
 }

@@ -59,6 +59,7 @@ func (a *Agent) retype(ctx context.Context, waiting []slurm.Waiting) {
 			a.log.WithError(err).WithField("job", w.ID).Warn("couldn't give a requeued job its size")
 			continue
 		}
+		a.changes.Add(1)
 		w.PerNode = gres
 	}
 }

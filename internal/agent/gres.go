@@ -36,6 +36,7 @@ func (a *Agent) write(ctx context.Context, phase string, node slurm.Node, totals
 		entry.WithError(err).Error("couldn't write the offers")
 		return true, err
 	}
+	a.changes.Add(1)
 	entry.WithField("done", time.Now().UnixNano()).Info("published")
 	if phase == "raise" {
 		a.wakeWatcher()

@@ -1,14 +1,21 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"net"
-	"strconv"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"caelum/internal/wake"
 )
 
-// freePort is a UDP port of loopback that nobody listens on.
+// freePort is a UDP port of loopback that nothing listens on.
 func freePort(t *testing.T) int {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -19,31 +26,53 @@ func freePort(t *testing.T) int {
 	return conn.LocalAddr().(*net.UDPAddr).Port
 }
 
-// A datagram, whatever is in it, makes the agent look at the queue.
-func TestWoken(t *testing.T) {
-	w := newWorld(t, 1)
-	w.publish()
+// listening is an agent with a wake port and, with a key, what sends to it as the watcher.
+func listening(t *testing.T, w *world, key wake.Key) *wake.Sender {
 	a := w.current()
 	a.cfg.WakeAddress, a.cfg.WakePort = "127.0.0.1", freePort(t)
+	a.cfg.WakeKey = filepath.Join(t.TempDir(), "wake.key")
+	if key != nil {
+		if err := os.WriteFile(a.cfg.WakeKey, key, 0o400); err != nil {
+			t.Fatal(err)
+		}
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { a.listen(ctx); close(done) }()
 	t.Cleanup(func() { stop(); <-done })
+	return &wake.Sender{Key: key, Name: wake.Watcher + "ctl", Address: "127.0.0.1"}
+}
 
-	send := func(data string) {
-		conn, err := net.Dial("udp", net.JoinHostPort("127.0.0.1", strconv.Itoa(a.cfg.WakePort)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		conn.Write([]byte(data))
-	}
+// A datagram of the watcher's makes the agent read the queue. Others do not.
+func TestWoken(t *testing.T) {
+	w := newWorld(t, 1)
+	w.fake.SetConfig("SlurmctldHost[0]", "ctl(127.0.0.1)")
+	w.publish()
+	key := wake.Key(strings.Repeat("k", 32))
+	watcher := listening(t, w, key)
+	a := w.current()
 	w.submit(job(1, "7g.40gb:1")) // not on offer beside the others
 	if n := w.offers()["7g.40gb"]; n != 0 {
 		t.Fatalf("%d of 7g.40gb are on offer already", n)
 	}
+	for a.sender.Load() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	for _, other := range []*wake.Sender{
+		{Key: wake.Key(strings.Repeat("l", 32)), Name: watcher.Name, Address: "127.0.0.1"},
+		{Key: key, Name: "n2", Address: "127.0.0.1"},
+		{Key: key, Name: watcher.Name, Address: "127.0.0.7"},
+	} {
+		for range 20 {
+			other.Send(a.cfg.Node, "127.0.0.1", a.cfg.WakePort)
+			time.Sleep(5 * time.Millisecond)
+		}
+		if n := w.offers()["7g.40gb"]; n != 0 {
+			t.Fatalf("%s from %s was answered", other.Name, other.Address)
+		}
+	}
 	for range 2000 {
-		send("rm -rf /") // the first may come before the agent listens
+		watcher.Send(a.cfg.Node, "127.0.0.1", a.cfg.WakePort) // the first may come before the agent listens
 		if w.offers()["7g.40gb"] == 1 {
 			break
 		}
@@ -52,4 +81,21 @@ func TestWoken(t *testing.T) {
 	if n := w.offers()["7g.40gb"]; n != 1 {
 		t.Fatalf("%d of 7g.40gb are on offer", n)
 	}
+}
+
+// Without a key file the port stays shut, which is logged with the command that makes one.
+func TestNoWakeKey(t *testing.T) {
+	w := newWorld(t, 1)
+	w.publish()
+	a := w.current()
+	var out bytes.Buffer
+	log := logrus.New()
+	log.SetOutput(&out)
+	a.log = log.WithField("", "")
+	a.cfg.WakeAddress, a.cfg.WakePort, a.cfg.WakeKey = "127.0.0.1", freePort(t), filepath.Join(t.TempDir(), "wake.key")
+	a.listen(t.Context()) // returns
+	if !strings.Contains(out.String(), "wake port not opened") || !strings.Contains(out.String(), "head -c 32 /dev/urandom >"+a.cfg.WakeKey) {
+		t.Error(out.String())
+	}
+	a.wakeWatcher()
 }

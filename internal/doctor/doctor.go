@@ -93,6 +93,7 @@ type Facts struct {
 
 	Driver Driver
 	Table  Table
+	Wake   Wake
 
 	// Limits are the limits on gres/gpu that slurmdbd has.
 	Limits []string
@@ -132,6 +133,7 @@ func checks() []check {
 		{"plugin", "plugstack.conf requires it, and it fits this slurmd", []Source{Slurmctld, Plugstack}, plugin},
 		{"isolation", "no other user and no other job can open a job's slice", node, isolation},
 		{"driver", "it leaves device files to others, and those that clients need are there", []Source{Module}, driver},
+		{"wake key", "only its daemon can read it, or there is no wake port", ctld, wakeKey},
 		{"limits", "", []Source{Slurmctld, Slurmdbd}, limits},
 	}
 }

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -133,6 +134,7 @@ var cases = []struct {
 	{"isolation", Warning, "old kernel", func(f *Facts) { f.Confinement = Confinement{Cgroup: 2, Problem: "old kernel"} }},
 	{"isolation", Warning, "ConstrainDevices is not yes", set("ConstrainDevices", "no")},
 	{"isolation", Warning, "TaskPlugin is without", set("TaskPlugin", "task/affinity")},
+	{"wake key", Warning, "the wake port is not opened", func(f *Facts) { f.Wake = Wake{Port: 6873, Path: "/etc/caelum/wake.key", Err: fs.ErrNotExist} }},
 	{"limits", Info, "gres/gpu=4; none is in force", func(f *Facts) { f.Limits = []string{"account research GrpTRES gres/gpu=4"} }},
 	{"limits", Info, "account research GrpTRES gres/gpu=4", func(f *Facts) { f.Limits = []string{"account research GrpTRES gres/gpu=4"} }},
 }
@@ -223,7 +225,7 @@ func TestNoFault(t *testing.T) {
 func TestUnreadSources(t *testing.T) {
 	gap := fault("it cannot be read", "repair it")
 	for source, unmade := range map[Source]string{
-		Slurmctld: "prolog, batch start, select, backfill, gres types, accounting, clock, node, closed, total, slots, partitions, catalogue, features, profiles, decision table, plugin, isolation, limits",
+		Slurmctld: "prolog, batch start, select, backfill, gres types, accounting, clock, node, closed, total, slots, partitions, catalogue, features, profiles, decision table, plugin, isolation, wake key, limits",
 		OwnNode:   "node, closed, total, slots, partitions, catalogue, features, profiles, isolation",
 		Agent:     "agent, gpus, instances, device files, slots, profiles",
 		Plugstack: "plugin", Devices: "device files", Module: "driver", Decisions: "decision table", Slurmdbd: "limits",

@@ -49,6 +49,7 @@ func Read(ctx context.Context, p Place, ctl *slurm.Client) *Facts {
 		f.readModule(p)
 		f.Confinement = readConfinement(f.Config.Values["CgroupMountpoint"])
 	}
+	f.Wake = readWake(p.Config)
 	f.readDecisions(p)
 	f.readSlurmdbd(ctx)
 	return f

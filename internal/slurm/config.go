@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -59,6 +60,13 @@ func (c Config) Controllers() (all []string) {
 		name, address, _ := strings.Cut(strings.TrimSuffix(host, ")"), "(")
 		all = append(all, cmp.Or(address, name))
 	}
+}
+
+// SlurmUser is the user id of slurmctld; false if the configuration does not have it.
+func (c Config) SlurmUser() (uid uint32, ok bool) {
+	_, id, _ := strings.Cut(strings.TrimSuffix(c.Values["SlurmUser"], ")"), "(") // slurm(64030)
+	n, err := strconv.ParseUint(id, 10, 32)
+	return uint32(n), err == nil
 }
 
 // RelativeIndex reports whether Slurm numbers CUDA_VISIBLE_DEVICES within the step: it does where task/cgroup

@@ -3,12 +3,18 @@ package wake
 import (
 	"context"
 	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 )
 
-// port is a UDP port of loopback that nobody listens on.
+var key = Key(strings.Repeat("k", 32))
+
+// port is a UDP port of loopback that nothing listens on.
 func port(t *testing.T) int {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -19,30 +25,132 @@ func port(t *testing.T) int {
 	return conn.LocalAddr().(*net.UDPAddr).Port
 }
 
-// A datagram is answered; a thousand are not answered a thousand times, but by one look more than may follow at once, and none is forgotten.
-func TestAnswers(t *testing.T) {
-	at := port(t)
+func hosts(sender string) []string {
+	if sender == "watcher/ctl" {
+		return []string{"127.0.0.1"}
+	}
+	return nil
+}
+
+// Every way in which a datagram can be wrong.
+func TestAccept(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	a := acceptor{Listener: &Listener{Key: key, Name: "n1", Hosts: hosts}, start: now.Add(-20 * time.Second), last: map[string]int64{}}
+	at := func(d time.Duration) int64 { return now.Add(d).UnixNano() }
+	good := datagram{at(0), "watcher/ctl", "n1"}
+	whole := key.seal(good)
+	turned := []byte(string(whole))
+	turned[len(magic)+7]++
+	for _, c := range []struct {
+		what, reason, from string
+		data               []byte
+	}{
+		{"empty", "MAC", "127.0.0.1", nil},
+		{"garbage", "MAC", "127.0.0.1", []byte("rm -rf /")},
+		{"cut short", "MAC", "127.0.0.1", whole[:len(whole)-1]},
+		{"too long", "MAC", "127.0.0.1", make([]byte, maxLength+1)},
+		{"a changed time", "MAC", "127.0.0.1", turned},
+		{"another key", "MAC", "127.0.0.1", Key(strings.Repeat("l", 32)).seal(good)},
+		{"for another node", `for "n2"`, "127.0.0.1", key.seal(datagram{at(0), "watcher/ctl", "n2"})},
+		{"old", "differs", "127.0.0.1", key.seal(datagram{at(-window - 1), "watcher/ctl", "n1"})},
+		{"of the future", "differs", "127.0.0.1", key.seal(datagram{at(window + 1), "watcher/ctl", "n1"})},
+		{"sent before the receiver started", "not newer", "127.0.0.1", key.seal(datagram{at(-20 * time.Second), "watcher/ctl", "n1"})},
+		{"an unknown sender", "address of", "127.0.0.1", key.seal(datagram{at(0), "n2", "n1"})},
+		{"an address that is not the sender's", "address of", "192.0.2.9", whole},
+		{"right", "", "127.0.0.1", whole},
+		{"the same again", "not newer", "127.0.0.1", whole},
+		{"an earlier one after it", "not newer", "127.0.0.1", key.seal(datagram{at(-1), "watcher/ctl", "n1"})},
+		{"the next", "", "127.0.0.1", key.seal(datagram{at(1), "watcher/ctl", "n1"})},
+	} {
+		reason := a.accept(t.Context(), c.data, netip.MustParseAddr(c.from), now)
+		if (reason == "") != (c.reason == "") || !strings.Contains(reason, c.reason) {
+			t.Errorf("%s: %q, want %q", c.what, reason, c.reason)
+		}
+	}
+}
+
+// run listens until the test ends and counts the reactions; accepted waits for the first.
+func run(t *testing.T, at int, changes bool) (reactions *atomic.Int32, refused *atomic.Int32) {
 	ctx, stop := context.WithCancel(context.Background())
-	var looks atomic.Int32
-	began := time.Now()
+	reactions, refused = new(atomic.Int32), new(atomic.Int32)
+	l := Listener{Key: key, Name: "n1", Address: "127.0.0.1", Port: at, Hosts: hosts, MaxPause: time.Hour,
+		Refused: func(n int, _ netip.AddrPort, _ string) { refused.Add(int32(n)) }}
 	done := make(chan error, 1)
-	go func() { done <- Listen(ctx, "127.0.0.1", at, func() { looks.Add(1) }) }()
-	for looks.Load() == 0 { // it may not listen yet
-		if err := Send("127.0.0.1", at); err != nil {
+	go func() { done <- l.Listen(ctx, func() bool { reactions.Add(1); return changes }) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return reactions, refused
+}
+
+// A datagram is answered; a thousand are not answered a thousand times. Forged ones are not answered at all.
+func TestListen(t *testing.T) {
+	at := port(t)
+	began := time.Now()
+	reactions, refused := run(t, at, true)
+	sender := &Sender{Key: key, Name: "watcher/ctl", Address: "127.0.0.1"}
+	for reactions.Load() == 0 { // it may not listen yet
+		if err := sender.Send("n1", "127.0.0.1", at); err != nil {
 			t.Log(err)
 		}
 		time.Sleep(time.Millisecond)
 	}
 	for range 1000 {
-		Send("127.0.0.1", at)
+		sender.Send("n1", "127.0.0.1", at)
 	}
 	time.Sleep(100 * time.Millisecond)
-	if n, most := int(looks.Load()), burst+1+int(time.Since(began)/every); n > most {
-		t.Errorf("%d looks for a thousand datagrams, at most %d may have been by now", n, most)
+	if n, most := int(reactions.Load()), burst+1+int(time.Since(began)/every); n > most {
+		t.Errorf("%d reactions to a thousand datagrams, at most %d may have been by now", n, most)
 	}
-	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
+	for end := time.Now().Add(20 * time.Second); refused.Load() == 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		(&Sender{Key: key[1:], Name: "watcher/ctl", Address: "127.0.0.1"}).Send("n1", "127.0.0.1", at)
+	}
+	if refused.Load() == 0 {
+		t.Error("no forged datagram was reported")
+	}
+}
+
+// The pause doubles while nothing changes, and is never shorter than a slow reaction asks for.
+func TestPause(t *testing.T) {
+	var l Listener
+	pause := time.Duration(0)
+	for _, c := range []struct {
+		changed    bool
+		took, want time.Duration
+	}{
+		{false, 0, firstPause},
+		{false, 0, 2 * firstPause},
+		{false, time.Second, slowdown * time.Second},
+		{false, 0, 2 * slowdown * time.Second},
+		{true, time.Second, slowdown * time.Second},
+		{true, 0, 0},
+		{false, 0, firstPause},
+	} {
+		if pause = l.nextPause(pause, c.changed, c.took); pause != c.want {
+			t.Errorf("%+v: %v", c, pause)
+		}
+	}
+}
+
+// Reactions that change nothing become rare long before the limit of two a second.
+func TestBackOff(t *testing.T) {
+	at := port(t)
+	began := time.Now()
+	reactions, _ := run(t, at, false)
+	sender := &Sender{Key: key, Name: "watcher/ctl", Address: "127.0.0.1"}
+	for end := began.Add(700 * time.Millisecond); time.Now().Before(end) || reactions.Load() == 0; time.Sleep(time.Millisecond) {
+		sender.Send("n1", "127.0.0.1", at)
+	}
+	// At 0, 100, 300, 700 ms and so on; without the pause all of the first 20.
+	n, most := int(reactions.Load()), 1
+	for at := firstPause; at < time.Since(began); at = 2*at + firstPause {
+		most++
+	}
+	if n > most {
+		t.Errorf("%d reactions that changed nothing, at most %d may have been by now", n, most)
 	}
 }
 
@@ -52,7 +160,42 @@ func TestTakenPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if err := Listen(context.Background(), "127.0.0.1", conn.LocalAddr().(*net.UDPAddr).Port, nil); err == nil {
+	l := Listener{Address: "127.0.0.1", Port: conn.LocalAddr().(*net.UDPAddr).Port}
+	if err := l.Listen(context.Background(), nil); err == nil {
 		t.Error("no error")
 	}
+}
+
+// A key that others could read, or have written, is not used.
+func TestReadKey(t *testing.T) {
+	me := uint32(os.Geteuid())
+	path := filepath.Join(t.TempDir(), "wake.key")
+	read := func(what, want string, owners ...uint32) {
+		t.Helper()
+		k, err := ReadKey(path, owners...)
+		if want == "" && (err != nil || string(k) != string(key)) {
+			t.Errorf("%s: %v", what, err)
+		} else if want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", what, err, want)
+		}
+	}
+	read("missing", "head -c 32 /dev/urandom >"+path, me)
+	if err := os.WriteFile(path, key, 0o400); err != nil {
+		t.Fatal(err)
+	}
+	read("right", "", me)
+	read("one of two owners", "", me+1, me)
+	read("another's", "chown", me+1)
+	for _, mode := range []os.FileMode{0o440, 0o404, 0o420} {
+		os.Chmod(path, mode)
+		read(mode.String(), "chmod 400", me)
+	}
+	link := path
+	path += ".link"
+	os.Chmod(link, 0o400)
+	os.Symlink(link, path)
+	read("a link", "symbolic", me)
+	os.Remove(path)
+	os.WriteFile(path, key[1:], 0o400)
+	read("too short", "32 to 4096 bytes", me)
 }

@@ -16,7 +16,9 @@
 //	slurmctld does not answer      the look is repeated after a second; agents poll as ever
 //	slurmctld is slow              a look is not begun before four times what the last one took has passed, two seconds at most
 //	a datagram is lost             the agent's next poll
-//	somebody else sends datagrams  agents look at most twice a second for long
+//	a user sends datagrams         they are refused: package wake
+//	there is no key file           nothing is sent or accepted; agents poll
+//	reactions change nothing       each waits twice as long as the one before, two seconds at most here and 15 at the agents
 //	the watcher ends               systemd restarts it; it knows nothing from before and tells every node once more that is not as it should be
 //	the file is removed            it is made again with the next look, at the latest after the interval
 package watch

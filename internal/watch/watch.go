@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -23,6 +25,8 @@ type Config struct {
 	PokeFile string        // job_submit.lua writes to it
 	WakePort int           // agents and the watcher listen there, UDP
 	Address  string        // where the watcher listens; empty: on all addresses of the host
+	Name     string        // this host's
+	Key      wake.Key      // nil: the watcher tells nothing to agents and accepts nothing from them
 	Interval time.Duration // between looks that nothing has asked for
 	Policy   place.Policy  // the agents'
 }
@@ -39,11 +43,14 @@ type Watcher struct {
 	ctl     plan.Controller
 	log     *logrus.Entry
 	concern concern
+	sender  wake.Sender
+	told    atomic.Int64                      // datagrams sent
+	hosts   atomic.Pointer[map[string]string] // by node: its address as slurmctld has it
 }
 
 // New makes a watcher. It needs neither slurmctld nor the file yet.
 func New(cfg Config, ctl plan.Controller, log *logrus.Entry) *Watcher {
-	return &Watcher{cfg: cfg, ctl: ctl, log: log, concern: concern{policy: cfg.Policy, laggards: plan.Laggards{Patience: plan.Patience(cfg.Interval)}}}
+	return &Watcher{cfg: cfg, ctl: ctl, log: log, sender: wake.Sender{Key: cfg.Key, Name: wake.Watcher + cfg.Name, Address: cfg.Address}, concern: concern{policy: cfg.Policy, laggards: plan.Laggards{Patience: plan.Patience(cfg.Interval)}}}
 }
 
 // Run watches until ctx ends. The error says why it cannot begin.
@@ -62,7 +69,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 	daemon.SdNotify(false, daemon.SdNotifyReady)
 	w.log.WithField("file", w.cfg.PokeFile).Info("watching")
 	published := make(chan struct{})
-	go w.listen(ctx, published)
+	if w.cfg.Key != nil {
+		go w.listen(ctx, published)
+	}
 	next, earliest := time.NewTimer(0), time.Time{}
 	for {
 		select {
@@ -98,13 +107,30 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// listen hears of agents that have published. Without them the watcher sees submissions only.
+// listen accepts datagrams of agents that have published. Without them the watcher sees submissions only.
 func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
-	err := wake.Listen(ctx, w.cfg.Address, w.cfg.WakePort, func() {
+	l := wake.Listener{
+		Key: w.cfg.Key, Name: wake.Watcher, Address: w.cfg.Address, Port: w.cfg.WakePort, MaxPause: rest,
+		Hosts: func(node string) []string {
+			if hosts := w.hosts.Load(); hosts != nil && (*hosts)[node] != "" {
+				return []string{(*hosts)[node]}
+			}
+			return nil
+		},
+		Refused: func(n int, from netip.AddrPort, reason string) {
+			w.log.WithField("datagrams", n).WithField("from", from).WithField("reason", reason).Warn("datagrams to the wake port refused")
+		},
+	}
+	seen := w.told.Load()
+	err := l.Listen(ctx, func() bool {
 		select {
 		case published <- struct{}{}:
 		case <-ctx.Done():
 		}
+		now := w.told.Load() // of the reactions before: this one is still to come
+		changed := now != seen
+		seen = now
+		return changed
 	})
 	if err != nil {
 		w.log.WithError(err).Error("couldn't listen for agents; some look at the queue late when a slice is freed on another node")
@@ -116,10 +142,18 @@ func (w *Watcher) look(ctx context.Context) error {
 	if err := w.makeFile(); err != nil {
 		w.log.WithError(err).Error("couldn't make the file that job_submit.lua writes to; submissions are seen late")
 	}
+	if w.cfg.Key == nil {
+		return nil
+	}
 	look, err := plan.Read(ctx, w.ctl, time.Now)
 	if err != nil {
 		return err
 	}
+	hosts := map[string]string{}
+	for _, n := range look.Nodes {
+		hosts[n.Name] = n.Addr
+	}
+	w.hosts.Store(&hosts)
 	for _, n := range w.concern.next(look) {
 		w.tell(n)
 	}
@@ -128,10 +162,11 @@ func (w *Watcher) look(ctx context.Context) error {
 
 func (w *Watcher) tell(n slurm.Node) {
 	log := w.log.WithField("node", n.Name)
-	if err := wake.Send(n.Addr, w.cfg.WakePort); err != nil {
+	if err := w.sender.Send(n.Name, n.Addr, w.cfg.WakePort); err != nil {
 		log.WithError(err).Warn("couldn't tell an agent to look")
 		return
 	}
+	w.told.Add(1)
 	log.Debug("told to look")
 }
 

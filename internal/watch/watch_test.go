@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -64,10 +65,9 @@ func agent(t *testing.T) (net.PacketConn, int) {
 func told(t *testing.T, conn net.PacketConn) {
 	t.Helper()
 	conn.SetReadDeadline(time.Now().Add(20 * time.Second))
-	var data [64]byte
-	n, _, err := conn.ReadFrom(data[:])
-	if err != nil || n != 0 {
-		t.Fatalf("%d bytes, %v", n, err)
+	var data [1024]byte
+	if _, _, err := conn.ReadFrom(data[:]); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -78,6 +78,8 @@ func poke(t *testing.T, path string) {
 	}
 }
 
+var key = wake.Key(strings.Repeat("k", 32))
+
 // run starts a watcher that looks by itself once an hour.
 func run(t *testing.T, q *queue, port int) (poke string) {
 	poke = filepath.Join(t.TempDir(), "poke")
@@ -86,7 +88,7 @@ func run(t *testing.T, q *queue, port int) (poke string) {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() {
-		done <- New(Config{PokeFile: poke, WakePort: port, Address: "127.0.0.2", Interval: time.Hour, Policy: place.Reach}, q, log.WithField("", "")).Run(ctx)
+		done <- New(Config{PokeFile: poke, WakePort: port, Address: "127.0.0.2", Name: "ctl", Key: key, Interval: time.Hour, Policy: place.Reach}, q, log.WithField("", "")).Run(ctx)
 	}()
 	t.Cleanup(func() {
 		stop()
@@ -123,10 +125,11 @@ func TestPublicationWakesAnAgent(t *testing.T) {
 	q := &queue{node: settled([]slurm.Node{node(t, "127.0.0.1", "", "mig:closed:28", "")})[0]}
 	run(t, q, port)
 	q.set(func() { q.waiting = []slurm.Waiting{job(t, 1, "mig:7g.40gb:1")} })
-	for range 2000 { // the first may come before the watcher listens
-		wake.Send("127.0.0.2", port)
+	sender := wake.Sender{Key: key, Name: "127.0.0.1", Address: "127.0.0.1"} // the node's name in this test
+	for range 2000 {                                                         // the first may come before the watcher listens
+		sender.Send(wake.Watcher, "127.0.0.2", port)
 		conn.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
-		if _, _, err := conn.ReadFrom(make([]byte, 1)); err == nil {
+		if _, _, err := conn.ReadFrom(make([]byte, 1024)); err == nil {
 			return
 		}
 	}

@@ -44,6 +44,7 @@ func build(dir string) error {
 		"gcc " + flags + "-rdynamic -o " + dir + "/harness c/harness.c -ldl",
 		"gcc " + flags + sanitize + "-o " + dir + "/lease_check c/lease_check.c ../lease.c ../text.c",
 		"gcc " + flags + sanitize + "-o " + dir + "/cgroup_check c/cgroup_check.c ../cgroup.c ../devices.c ../bpf.c ../lease.c ../text.c",
+		"gcc " + flags + sanitize + "-o " + dir + "/bpf_check c/bpf_check.c ../lease.c ../text.c",
 		"gcc " + flags + "-shared -fPIC -o " + dir + "/old.so c/old.c",
 	} {
 		if out, err := exec.Command("sh", "-c", step).CombinedOutput(); err != nil {

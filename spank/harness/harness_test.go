@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"caelum/internal/api"
@@ -112,8 +113,9 @@ func (n *node) expand(s string) string {
 	return strings.NewReplacer("$RUN", n.dir, "$LIB", built).Replace(s)
 }
 
-// play runs a script in a process whose environment is empty: like a prolog's, it has no PATH and no HOME.
-func (n *node) play(script string, words []string) string {
+// play runs a script in a process whose environment is empty: like a prolog's, it has no PATH and no HOME. Its cgroup of version
+// 2 is the one given, or else the test's.
+func (n *node) play(script string, words []string, cgroup *os.File) string {
 	path := filepath.Join(n.t.TempDir(), "script")
 	if err := os.WriteFile(path, []byte(n.expand(script)+"\n"), 0o600); err != nil {
 		n.t.Fatal(err)
@@ -124,13 +126,20 @@ func (n *node) play(script string, words []string) string {
 	}
 	cmd := exec.Command(program(n.t, "harness"), args...)
 	cmd.Env = []string{}
+	if cgroup != nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(cgroup.Fd())}
+	}
 	n.agent.log = nil
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		n.t.Errorf("harness: %v", err)
 	}
 	text := string(out) + strings.Join(append(n.agent.log, ""), "\n")
-	return strings.NewReplacer(n.dir, "$RUN", built, "$LIB").Replace(text)
+	names := []string{n.dir, "$RUN", built, "$LIB"}
+	if cgroup != nil {
+		names = append(names, filepath.Base(filepath.Dir(filepath.Dir(cgroup.Name()))), "$SCOPE")
+	}
+	return strings.NewReplacer(names...).Replace(text)
 }
 
 // TestPlugin plays testdata/*.txt. Commands:
@@ -140,7 +149,7 @@ func (n *node) play(script string, words []string) string {
 //	devices           writes the device list; with no text it removes it
 //	file              shows whether the lease file is there
 //	run [words]       plays a script with these words behind the plugin's name in plugstack.conf; "unmanaged" instead
-//	                  of words is a run directory that does not exist
+//	                  of words is a run directory that does not exist, and "step" runs it in a step's cgroup
 func TestPlugin(t *testing.T) {
 	program(t, "harness")
 	if os.Getuid() != 0 {
@@ -165,14 +174,22 @@ func TestPlugin(t *testing.T) {
 				return "a lease file\n"
 			case "run":
 				words := []string{"run_dir=$RUN", "wait=1"}
+				var cgroup *os.File
 				for _, a := range d.CmdArgs {
 					if a.Key == "unmanaged" {
 						words = []string{"run_dir=$RUN/nothing"}
 						continue
 					}
+					if a.Key == "step" {
+						if cgroup = openStep(t); cgroup == nil {
+							return d.Expected
+						}
+						defer cgroup.Close()
+						continue
+					}
 					words = append(words, a.String())
 				}
-				return n.play(d.Input, words)
+				return n.play(d.Input, words, cgroup)
 			default:
 				t.Fatalf("no such command: %s", d.Cmd)
 			}
@@ -208,12 +225,12 @@ call job_prolog
 item job 13
 call job_epilog
 census`
-	out := n.play(script, words)
+	out := n.play(script, words, nil)
 	if want := "threads 1, signals changed 0"; strings.Count(out, want) != 2 || !strings.Contains(out, "set CUDA_VISIBLE_DEVICES=MIG-") {
 		t.Errorf("want %q before and after:\n%s", want, out)
 	}
 	// The same census sees a Go runtime where there is one.
-	out = n.play("context job_script\nprocess SLURM_JOB_GPUS=0\ncall job_prolog\ncensus", words)
+	out = n.play("context job_script\nprocess SLURM_JOB_GPUS=0\ncall job_prolog\ncensus", words, nil)
 	if strings.Contains(out, "threads 1,") || strings.Contains(out, "changed 0\n") || !strings.Contains(out, "changed") {
 		t.Errorf("a prolog with the Go object:\n%s", out)
 	}

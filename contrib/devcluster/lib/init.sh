@@ -90,6 +90,12 @@ make_munge_key() {
     chown -R munge:munge /etc/munge /run/munge /var/lib/munge
 }
 
+# The key of the datagrams between watcher and agents. The nodes, which do not see this /etc/caelum, copy theirs from DIR.
+make_wake_key() {
+    (umask 077 && head -c 32 /dev/urandom >"$DIR/wake.key")
+    install -m 400 "$DIR/wake.key" /etc/caelum/wake.key
+}
+
 # Without a folder of its own for temporary tables, two databases that are made at once on one machine take each other's:
 # the tables' names hold a process id, and those repeat in every PID namespace.
 make_database() {
@@ -170,6 +176,7 @@ main() {
     make_users
     install_driver
     make_munge_key
+    ! watched || make_wake_key
     write_configuration
     start_daemons >&2
     echo ready

@@ -60,7 +60,10 @@ install_agent() {
     local new=/run/nvml-emulator/proc
     mkdir -p "$new"
     cp "$AGENT_CONFIG" /etc/caelum/caelum.yaml
-    ! watched || echo "wake_address: $(address_of "$NODE")" >>/etc/caelum/caelum.yaml
+    if watched; then
+        echo "wake_address: $(address_of "$NODE")" >>/etc/caelum/caelum.yaml
+        install -m 400 "$DIR/wake.key" /etc/caelum/wake.key
+    fi
     nvml-emulator init --board "$(board_of "$NODE")" --gpus "$GPUS" --proc-root "$new" \
         --modify-device-files "$MODIFY_DEVICE_FILES"
     mount --bind "$new/devices" /proc/devices

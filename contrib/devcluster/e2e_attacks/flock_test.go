@@ -1,0 +1,44 @@
+//go:build e2e
+
+package e2eattacks
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"caelum/contrib/devcluster/cluster"
+	"caelum/contrib/devcluster/clustertest"
+)
+
+// TestScopeLock: a job locks the directories of all cgroups that it can open. Tasks of other users start all the same, with slices and without. Slurm
+// itself locks the scope of all slurmstepds for each step that it starts (22.05, cgroup_v2.c).
+func TestScopeLock(t *testing.T) {
+	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, Cgroup: "v2"})
+	s.Write("lock", `#!/bin/bash
+for dir in $(find /sys/fs/cgroup -type d); do flock "$dir" bash -c 'touch locked; sleep 3600' & done
+sleep 1
+touch tried
+wait
+sleep 3600
+`)
+	lock := s.Must("", attacker, "sbatch", "--parsable", "lock")
+	s.Within("the locks are tried", func() bool {
+		_, err := os.Stat(filepath.Join(s.Home(), "tried"))
+		return err == nil
+	})
+	if _, err := os.Stat(filepath.Join(s.Home(), "locked")); err != nil {
+		t.Error("the attacker got no lock at all, not even that of the root's directory: nothing was tried")
+	}
+	for _, options := range []string{"--gres=gpu:1,mig:1g.5gb:1", "--gres=none"} {
+		job := s.Must("", victim, "sbatch", "--parsable", options, "--wrap", "srun true")
+		s.Within("job "+job+" with "+options+" ends while the lock is held", func() bool { return s.Lives(job) == "COMPLETED" })
+	}
+	if state := s.State(lock); !strings.Contains(state, "RUNNING") {
+		t.Errorf("the job that holds the lock is %s: nothing was tried", state)
+	}
+	s.Must("", "root", "scancel", lock)
+	s.NoneDrained()
+	s.NothingLeft()
+}

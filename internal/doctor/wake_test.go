@@ -1,0 +1,45 @@
+package doctor
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"caelum/internal/agent"
+)
+
+// A wake port without a key that only its daemon can read is a warning with the command that makes one.
+func TestWakeKey(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "wake.key")
+	me := strconv.Itoa(os.Geteuid())
+	judge := func(port int, slurmUser string) string {
+		f := healthy()
+		f.Controller = true
+		f.Config.Values["SlurmUser"] = "slurm(" + slurmUser + ")"
+		f.Wake = readWake(agent.Config{WakePort: port, WakeKey: path})
+		for _, found := range Examine(f) {
+			if found.Check == "wake key" {
+				return string(found.Severity) + ": " + found.Text + found.Next
+			}
+		}
+		return ""
+	}
+	want := func(what, got, text string) {
+		t.Helper()
+		if !strings.Contains(got, text) {
+			t.Errorf("%s: %q, want %q", what, got, text)
+		}
+	}
+	want("no port", judge(0, me), "ok:")
+	want("no key", judge(6873, me), "warning: the wake port is not opened")
+	want("no key", judge(6873, me), "head -c 32 /dev/urandom >"+path)
+	if err := os.WriteFile(path, []byte(strings.Repeat("k", 32)), 0o400); err != nil {
+		t.Fatal(err)
+	}
+	want("right", judge(6873, me), "ok:")
+	want("another's", judge(6873, "4711"), "chown 4711")
+	os.Chmod(path, 0o404)
+	want("open to others", judge(6873, me), "chmod 400")
+}

@@ -1,0 +1,49 @@
+package wake
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"strings"
+	"time"
+)
+
+// A datagram is magic, the time as eight bytes (nanoseconds since 1970, big-endian), the sender's name, a zero byte, the receiver's name and
+// the HMAC-SHA256 of all that.
+const (
+	magic     = "caelum-wake 1\n"
+	maxLength = 1024 // two names of 253 bytes at most, and 56 bytes
+)
+
+// window is how much the time in a datagram may differ from the receiver's clock.
+const window = 30 * time.Second
+
+type datagram struct {
+	at       int64
+	from, to string
+}
+
+func (k Key) seal(d datagram) []byte {
+	b := binary.BigEndian.AppendUint64([]byte(magic), uint64(d.at))
+	b = append(b, d.from+"\x00"+d.to...)
+	return append(b, k.mac(b)...)
+}
+
+// open returns what is in a datagram; false unless it was sealed with this key.
+func (k Key) open(data []byte) (d datagram, ok bool) {
+	const head = len(magic) + 8
+	at := len(data) - sha256.Size
+	if at < head || len(data) > maxLength || !bytes.HasPrefix(data, []byte(magic)) || !hmac.Equal(data[at:], k.mac(data[:at])) {
+		return d, false
+	}
+	d.at = int64(binary.BigEndian.Uint64(data[len(magic):]))
+	d.from, d.to, ok = strings.Cut(string(data[head:at]), "\x00")
+	return d, ok
+}
+
+func (k Key) mac(data []byte) []byte {
+	h := hmac.New(sha256.New, k)
+	h.Write(data)
+	return h.Sum(nil)
+}

@@ -1,0 +1,66 @@
+package wake
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"syscall"
+)
+
+// Key is the site's secret, the same on slurmctld's host and on every GPU node.
+type Key []byte
+
+// The length of a key file in bytes.
+const (
+	minKey = 32
+	maxKey = 4096
+)
+
+// ReadKey reads the key file at path, which must be a regular file of one of the owners and closed to group and others. The error says
+// what to do.
+func ReadKey(path string, owners ...uint32) (Key, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("couldn't read the wake key: %w; %s", err, remedy(err, path))
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("couldn't read the wake key: %w", err)
+	}
+	if err := CheckKey(path, info, owners...); err != nil {
+		return nil, err
+	}
+	key, err := io.ReadAll(io.LimitReader(f, maxKey+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("couldn't read the wake key: %w", err)
+	case len(key) < minKey || len(key) > maxKey:
+		return nil, fmt.Errorf("couldn't use the wake key %s: it has not %d to %d bytes; %s", path, minKey, maxKey, remedy(fs.ErrNotExist, path))
+	}
+	return key, nil
+}
+
+// CheckKey judges owner and mode of a key file.
+func CheckKey(path string, info fs.FileInfo, owners ...uint32) error {
+	owner := info.Sys().(*syscall.Stat_t).Uid
+	switch {
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("couldn't use the wake key %s: it is not a regular file; %s", path, remedy(fs.ErrNotExist, path))
+	case !slices.Contains(owners, owner):
+		return fmt.Errorf("couldn't use the wake key %s: it belongs to user %d; `chown %d %s`, and make a new key if others could read it", path, owner, owners[0], path)
+	case info.Mode().Perm()&0o077 != 0:
+		return fmt.Errorf("couldn't use the wake key %s: its mode is %04o; `chmod 400 %s`, and make a new key if others could read it", path, info.Mode().Perm(), path)
+	}
+	return nil
+}
+
+func remedy(err error, path string) string {
+	if errors.Is(err, fs.ErrPermission) {
+		return "give it to this daemon's user with mode 0400"
+	}
+	return fmt.Sprintf("make one, `(umask 077; head -c 32 /dev/urandom >%s)`, the same on slurmctld's host and every GPU node", path)
+}

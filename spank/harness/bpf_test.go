@@ -1,0 +1,186 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// hangs is how long a task may take to be confined: it only keeps a test of a plugin that waits from waiting too.
+const hangs = 20 * time.Second
+
+// scope makes the cgroups of a slurmstepd.scope with n jobs of one step each, in version 2, and answers its path; empty where there
+// is no such hierarchy to write to.
+func scope(t *testing.T, jobs int) string {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var root string
+	for line := range strings.Lines(string(mounts)) {
+		if f := strings.Fields(line); len(f) > 2 && f[2] == "cgroup2" {
+			root = f[1]
+		}
+	}
+	path, err := os.MkdirTemp(root, "caelum-test.")
+	if root == "" || err != nil {
+		return ""
+	}
+	if err := os.Chmod(path, 0o755); err != nil { // as Slurm makes it
+		t.Fatal(err)
+	}
+	made := []string{path}
+	for j := range jobs {
+		job := filepath.Join(path, fmt.Sprint("job_", j))
+		made = append(made, job, filepath.Join(job, "step_0"))
+	}
+	t.Cleanup(func() {
+		for i := range made {
+			if err := os.Remove(made[len(made)-1-i]); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for _, dir := range made[1:] {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return path
+}
+
+// openStep is the cgroup of a step, nil where there can be none.
+func openStep(t *testing.T) *os.File {
+	t.Helper()
+	path := scope(t, 1)
+	if path == "" {
+		return nil
+	}
+	f, err := os.Open(filepath.Join(path, "job_0", "step_0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// bpfScope is scope on a machine that takes BPF programs.
+func bpfScope(t *testing.T, jobs int) string {
+	t.Helper()
+	program(t, "bpf_check")
+	path := ""
+	if os.Getuid() == 0 {
+		path = scope(t, jobs)
+	}
+	if path == "" {
+		t.Skip("needs root and cgroup v2")
+	}
+	if got := bpfCheck(t, nil, "refuse", filepath.Join(path, "job_0", "step_0"), "1:9"); strings.Contains(got, "not permitted") {
+		t.Skip(got)
+	} else if got != "ok" {
+		t.Fatal(got)
+	}
+	return path
+}
+
+func bpfCheck(t *testing.T, cgroup *os.File, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program(t, "bpf_check"), args...)
+	if cgroup != nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(cgroup.Fd())}
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("bpf_check %q: %v", args, err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// judge tries both devices as a user in every job: each job may open the one that it was given.
+func judge(t *testing.T, path string, jobs int) {
+	t.Helper()
+	if n := bpfCheck(t, nil, "programs", path); n != "1" {
+		t.Errorf("%s programs are attached, want 1", n)
+	}
+	for j := range jobs {
+		step, err := os.Open(filepath.Join(path, fmt.Sprint("job_", j), "step_0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer step.Close()
+		got := bpfCheck(t, step, "open", "/dev/random") + ", " + bpfCheck(t, step, "open", "/dev/urandom")
+		if want := []string{"ok, Operation not permitted", "Operation not permitted, ok"}[(j+1)%2]; got != want {
+			t.Errorf("job %d opens random and urandom: %s, want %s", j, got, want)
+		}
+	}
+}
+
+// device is the one that judge expects a job to have.
+func device(job int) string { return []string{"1:9", "1:8"}[job%2] }
+
+// The scope can be locked by every user until the first task. No task of ours waits for that, and users cannot lock it afterwards.
+func TestScopeLocked(t *testing.T) {
+	path := bpfScope(t, 2)
+	dir, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	if err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	for j := range 2 {
+		if got := bpfCheck(t, nil, "refuse", filepath.Join(path, fmt.Sprint("job_", j), "step_0"), device(j)); got != "ok" {
+			t.Errorf("job %d: %s", j, got)
+		}
+	}
+	judge(t, path, 2)
+	if info, err := dir.Stat(); err != nil || info.Mode().Perm() != 0o711 {
+		t.Errorf("the scope's mode is %v, %v", info.Mode(), err)
+	}
+}
+
+// Tasks that start at the same moment on a node without a program agree on one, and each job gets its device.
+func TestFirstTasks(t *testing.T) {
+	const jobs = 12
+	bpfScope(t, 1) // skips
+	for range 5 {
+		path := scope(t, jobs)
+		var all sync.WaitGroup
+		for j := range jobs {
+			all.Go(func() {
+				if got := bpfCheck(t, nil, "refuse", filepath.Join(path, fmt.Sprint("job_", j), "step_0"), device(j)); got != "ok" {
+					t.Errorf("job %d: %s", j, got)
+				}
+			})
+		}
+		all.Wait()
+		judge(t, path, jobs)
+	}
+}
+
+// A task that was killed after it had attached a second program leaves nothing behind that refuses a job its device.
+func TestStrayProgram(t *testing.T) {
+	path := bpfScope(t, 2)
+	for range 3 {
+		if got := bpfCheck(t, nil, "stray", path); got != "0" {
+			t.Fatal(got)
+		}
+	}
+	if n := bpfCheck(t, nil, "programs", path); n != "4" {
+		t.Fatalf("%s programs are attached, want 4", n)
+	}
+	if got := bpfCheck(t, nil, "refuse", filepath.Join(path, "job_1", "step_0"), device(1)); got != "ok" {
+		t.Error(got)
+	}
+	judge(t, path, 2)
+}
