@@ -117,7 +117,7 @@ func logger(cfg agent.Config) *logrus.Logger {
 }
 
 func watchQueue(path string) error {
-	cfg, err := agent.LoadConfig(path)
+	cfg, err := agent.LoadOwnConfig(path)
 	if err != nil {
 		return err
 	}
