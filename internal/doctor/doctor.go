@@ -94,6 +94,11 @@ type Facts struct {
 	Driver Driver
 	Table  Table
 
+	// Owners says which of root's paths others can change.
+	Owners Files
+	// Whole are the device files of GPUs that the agent does not manage.
+	Whole []WholeGPU
+
 	// Limits are the limits on gres/gpu that slurmdbd has.
 	Limits []string
 }
@@ -132,6 +137,8 @@ func checks() []check {
 		{"plugin", "plugstack.conf requires it, and it fits this slurmd", []Source{Slurmctld, Plugstack}, plugin},
 		{"isolation", "no other user and no other job can open a job's slice", node, isolation},
 		{"driver", "it leaves device files to others, and those that clients need are there", []Source{Module}, driver},
+		{"whole GPUs", "no job can open a GPU that Slurm did not give it", []Source{Slurmctld, Agent, Devices}, wholeGPUs},
+		{"owners", "only root can change what root's processes read, load and write", nil, owners},
 		{"limits", "", []Source{Slurmctld, Slurmdbd}, limits},
 	}
 }

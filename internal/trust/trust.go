@@ -102,9 +102,29 @@ func anyOf(owners []int) string {
 	return strings.Join(names, " or ")
 }
 
+// name is a user's name, or "uid N" without one.
 func name(id int) string {
 	if u, err := user.LookupId(strconv.Itoa(id)); err == nil {
 		return u.Username
 	}
 	return fmt.Sprintf("uid %d", id)
+}
+
+// Directory is Path for a process that is about to make or rename a file in the directory of path. In a directory of another user that user could put a link in
+// the way of root's write. For processes of other users than root there is nothing to protect: it then always succeeds.
+func Directory(path string) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	dir := filepath.Dir(path)
+	_, err := Path(dir)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil // what does not exist has no owner yet, and is made by the caller or refused
+	}
+	if info, errStat := os.Stat(dir); errStat == nil {
+		if owner := int(info.Sys().(*syscall.Stat_t).Uid); owner != 0 {
+			return fmt.Errorf("couldn't use %s as root: its directory belongs to %s; run this command as that user (runuser -u %[2]s -- COMMAND)", path, name(owner))
+		}
+	}
+	return err
 }

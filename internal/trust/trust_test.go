@@ -102,3 +102,24 @@ func relink(dir, target string) {
 		panic(err)
 	}
 }
+
+func TestDirectory(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	dir := t.TempDir()
+	for _, path := range []string{dir + "/decisions", dir + "/none/repo.db"} {
+		if err := Directory(path); err != nil {
+			t.Error(err)
+		}
+	}
+	chown(dir, eve)
+	if err := Directory(dir + "/decisions"); err == nil || !strings.Contains(err.Error(), "belongs to uid 20001; run this command as that user (runuser -u uid 20001 -- COMMAND)") {
+		t.Error(err)
+	}
+	chown(dir, 0)
+	chmod(dir, 0o777)
+	if err := Directory(dir + "/decisions"); err == nil || !strings.Contains(err.Error(), "chmod go-w "+dir) {
+		t.Error(err)
+	}
+}
