@@ -13,7 +13,7 @@ export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X caelum/internal/agent.Version=$(VERSION)
 
-.PHONY: all demo test bench learn fuzz unit e2e lint prerequisites install clean FORCE
+.PHONY: all demo test bench learn fuzz unit e2e units lint prerequisites install clean FORCE
 all: $(B)/caelumd $(B)/caelum plugin emulator
 
 prerequisites:
@@ -67,6 +67,11 @@ unit:
 # The whole on a real Slurm: slurmctld, slurmd, slurmdbd, MariaDB and munge of Debian; only the GPUs are emulated.
 e2e:
 	$(GO) test -count=1 -tags e2e -timeout 40m ./contrib/devcluster/...
+
+# The shipped unit files alone: their ratings by systemd-analyze, and jobs under a systemd of their own. A part of e2e.
+units: prerequisites
+	$(MAKE) all
+	$(GO) test -count=1 -v -tags e2e ./contrib/devcluster/e2e_units
 
 lint:
 	@test -z "$$(gofmt -l cmd internal spank contrib docs)" || { gofmt -l cmd internal spank contrib docs; echo "not gofmt-ed"; exit 1; }

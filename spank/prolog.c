@@ -7,6 +7,7 @@
 #include "drain.h"
 #include "option.h"
 #include "plugin.h"
+#include "trusted.h"
 #include "job/job.h"
 
 #include <dlfcn.h>
@@ -51,6 +52,7 @@ static int find_object(const struct config *config, char *path, size_t size)
 static caelum_job_f *find_function(const struct config *config, const char *function, char *message, size_t size)
 {
 	char path[1024];
+	char *trusted = NULL;
 	void *object = NULL;
 	const int *abi;
 	caelum_job_f *f = NULL;
@@ -63,7 +65,10 @@ static caelum_job_f *find_function(const struct config *config, const char *func
 		snprintf(message, size, "couldn't find libcaelum_spank.so: where the plugin lies is unknown or too long; set job_object= in plugstack.conf");
 		goto done;
 	}
-	if (!(object = dlopen(path, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE))) {
+	/* An object beside the plugin lies where slurmd, root too, has loaded the plugin from. */
+	if (config->job_object && !(trusted = trusted_path(path, message, size)))
+		goto done;
+	if (!(object = dlopen(trusted ? trusted : path, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE))) {
 		snprintf(message, size, "couldn't open %s: %s; install the file of the same Caelum release", path, dlerror());
 		goto done;
 	}
@@ -77,6 +82,7 @@ static caelum_job_f *find_function(const struct config *config, const char *func
 		snprintf(message, size, "couldn't use %s: %s; install both files of one Caelum release", path, dlerror());
 
 done:
+	free(trusted);
 	return f;
 }
 

@@ -23,6 +23,7 @@ import (
 	"caelum/internal/predict"
 	"caelum/internal/repo"
 	"caelum/internal/slurm"
+	"caelum/internal/trust"
 )
 
 // repoOptions say which repository, and what a prediction depends on.
@@ -62,6 +63,9 @@ func (o repoOptions) open(mustExist bool) (*repo.Repo, agent.Config, error) {
 	open, path := openOwn, cfg.Repo
 	if o.path != "" {
 		open, path = repo.OpenAsItIs, o.path
+	}
+	if err := trust.Directory(path); err != nil {
+		return nil, cfg, err // opening a repository writes
 	}
 	if _, err := os.Stat(path); mustExist && errors.Is(err, fs.ErrNotExist) {
 		return nil, cfg, fmt.Errorf("there is no repository %s: `caelum repo sync` makes one", path)

@@ -23,6 +23,7 @@ import (
 	"caelum/internal/place"
 	"caelum/internal/repo"
 	"caelum/internal/slurm"
+	"caelum/internal/trust"
 	"caelum/internal/wake"
 	"caelum/internal/watch"
 )
@@ -87,6 +88,11 @@ func serve(path string) error {
 	if os.Geteuid() != 0 {
 		return errors.New("must run as root: it makes GPU instances and device files")
 	}
+	for _, path := range []string{filepath.Join(cfg.RunDir, "caelumd.sock"), filepath.Join(cfg.StateDir, "ledger.db"), cfg.Repo} {
+		if err := trust.Directory(path); err != nil {
+			return err
+		}
+	}
 	log := logger(cfg)
 	hw, err := gpu.OpenNVML(cfg.NVMLLibrary)
 	if err != nil {
@@ -118,7 +124,7 @@ func logger(cfg agent.Config) *logrus.Logger {
 }
 
 func watchQueue(path string) error {
-	cfg, err := agent.LoadConfig(path)
+	cfg, err := agent.LoadOwnConfig(path)
 	if err != nil {
 		return err
 	}

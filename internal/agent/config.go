@@ -17,6 +17,7 @@ import (
 	"caelum/internal/predict"
 	"caelum/internal/repo"
 	"caelum/internal/slurm"
+	"caelum/internal/trust"
 )
 
 // Config is /etc/caelum/caelum.yaml. Its comments there are the documentation of each key.
@@ -89,10 +90,41 @@ func defaults() map[string]any {
 }
 
 // LoadConfig reads the YAML file at path. No file at DefaultConfig means all defaults; any other that is named must be there.
+// For root, the file must be one that only root can change (package trust): it names the NVML library that root's process loads.
 // The error is one line that names the file and the key that is unknown or wrong.
 func LoadConfig(path string) (Config, error) {
+	return loadConfig(path, os.Geteuid())
+}
+
+// LoadOwnConfig is LoadConfig for a daemon that does not run as root: root and the daemon's user may own the file.
+func LoadOwnConfig(path string) (Config, error) {
+	if _, err := trusted(path, os.Geteuid()); err != nil {
+		return Config{}, err
+	}
+	return LoadConfig(path)
+}
+
+// trusted is the resolved path, or path itself if that is DefaultConfig and does not exist.
+func trusted(path string, owners ...int) (string, error) {
+	resolved, err := trust.Path(path, owners...)
+	if path == DefaultConfig && errors.Is(err, os.ErrNotExist) {
+		return path, nil
+	}
+	return resolved, err
+}
+
+func loadConfig(path string, uid int) (Config, error) {
+	file := path
+	if uid == 0 {
+		var err error
+		if file, err = trusted(path); errors.Is(err, os.ErrNotExist) {
+			file = path // the error below is the same for all users
+		} else if err != nil {
+			return Config{}, err
+		}
+	}
 	v := viper.New()
-	v.SetConfigFile(path)
+	v.SetConfigFile(file)
 	v.SetConfigType("yaml")
 	if err := v.ReadInConfig(); err != nil && !(path == DefaultConfig && errors.Is(err, os.ErrNotExist)) {
 		return Config{}, fmt.Errorf("couldn't read the configuration %s: %s", path, oneLine(err.Error()))

@@ -35,7 +35,7 @@ func (a *Agent) makeSlots() error {
 	had, _ := strconv.Atoi(text)
 	n := max(had, a.slotCount())
 	dir := filepath.Join(a.cfg.DeviceDir, "caelum")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := makeDir(dir, 0o755); err != nil {
 		return err
 	}
 	for i := range n {
@@ -50,12 +50,20 @@ func (a *Agent) makeSlots() error {
 	return a.ledger.SetMeta("slots", strconv.Itoa(n))
 }
 
+// makeDir makes a directory and its parents, and gives the directory its mode whatever the umask is. An existing directory gets the mode too.
+func makeDir(path string, mode os.FileMode) error {
+	if err := os.MkdirAll(path, mode); err != nil {
+		return err
+	}
+	return os.Chmod(path, mode)
+}
+
 func (a *Agent) prepareRunDir() error {
-	if err := os.MkdirAll(a.cfg.RunDir, 0o755); err != nil {
+	if err := makeDir(a.cfg.RunDir, 0o755); err != nil {
 		return err
 	}
 	jobs := filepath.Join(a.cfg.RunDir, "jobs")
-	if err := os.MkdirAll(jobs, 0o700); err != nil {
+	if err := makeDir(jobs, 0o700); err != nil {
 		return err
 	}
 	for _, l := range a.leases {

@@ -95,6 +95,11 @@ type Facts struct {
 	Table  Table
 	Wake   Wake
 
+	// Owners says which of root's paths others can change.
+	Owners Files
+	// Whole are the device files of GPUs that the agent does not manage.
+	Whole []WholeGPU
+
 	// Limits are the limits on gres/gpu that slurmdbd has.
 	Limits []string
 }
@@ -134,6 +139,8 @@ func checks() []check {
 		{"isolation", "no other user and no other job can open a job's slice", node, isolation},
 		{"driver", "it leaves device files to others, and those that clients need are there", []Source{Module}, driver},
 		{"wake key", "only its daemon can read it, or there is no wake port", ctld, wakeKey},
+		{"whole GPUs", "no job can open a GPU that Slurm did not give it", []Source{Slurmctld, Agent, Devices}, wholeGPUs},
+		{"owners", "only root can change what root's processes read, load and write", nil, owners},
 		{"limits", "", []Source{Slurmctld, Slurmdbd}, limits},
 	}
 }

@@ -137,6 +137,14 @@ var cases = []struct {
 	{"wake key", Warning, "the wake port is not opened", func(f *Facts) { f.Wake = Wake{Port: 6873, Path: "/etc/caelum/wake.key", Err: fs.ErrNotExist} }},
 	{"limits", Info, "gres/gpu=4; none is in force", func(f *Facts) { f.Limits = []string{"account research GrpTRES gres/gpu=4"} }},
 	{"limits", Info, "account research GrpTRES gres/gpu=4", func(f *Facts) { f.Limits = []string{"account research GrpTRES gres/gpu=4"} }},
+	{"whole GPUs", Warning, "unless gres.conf names the file, every job", func(f *Facts) { f.Whole = []WholeGPU{{Index: 1, Path: "/dev/nvidia1", Mode: 0o666}} }},
+	{"owners", Error, "/etc/caelum: /etc/caelum belongs to slurm, not to root: root's processes", func(f *Facts) {
+		f.Owners.Untrusted = []string{"couldn't use /etc/caelum: /etc/caelum belongs to slurm, not to root; chown root /etc/caelum"}
+	}},
+	{"owners", Error, "/run/caelum/jobs belongs to uid 20001 with mode 0755 instead of root with 0700", func(f *Facts) {
+		f.Owners.Wrong = []WrongFile{{"/run/caelum/jobs", 20001, 0o755, 0o700}}
+	}},
+	{"owners", Warning, "caelumd.service has DevicePolicy=auto", func(f *Facts) { f.Owners.Unit = "auto" }},
 }
 
 func TestEachFault(t *testing.T) {
@@ -225,10 +233,10 @@ func TestNoFault(t *testing.T) {
 func TestUnreadSources(t *testing.T) {
 	gap := fault("it cannot be read", "repair it")
 	for source, unmade := range map[Source]string{
-		Slurmctld: "prolog, batch start, select, backfill, gres types, accounting, clock, node, closed, total, slots, partitions, catalogue, features, profiles, decision table, plugin, isolation, wake key, limits",
+		Slurmctld: "prolog, batch start, select, backfill, gres types, accounting, clock, node, closed, total, slots, partitions, catalogue, features, profiles, decision table, plugin, isolation, wake key, whole GPUs, limits",
 		OwnNode:   "node, closed, total, slots, partitions, catalogue, features, profiles, isolation",
-		Agent:     "agent, gpus, instances, device files, slots, profiles",
-		Plugstack: "plugin", Devices: "device files", Module: "driver", Decisions: "decision table", Slurmdbd: "limits",
+		Agent:     "agent, gpus, instances, device files, slots, profiles, whole GPUs",
+		Plugstack: "plugin", Devices: "device files, whole GPUs", Module: "driver", Decisions: "decision table", Slurmdbd: "limits",
 	} {
 		f := healthy()
 		f.Missing[source] = gap

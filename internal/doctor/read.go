@@ -50,6 +50,7 @@ func Read(ctx context.Context, p Place, ctl *slurm.Client) *Facts {
 		f.Confinement = readConfinement(f.Config.Values["CgroupMountpoint"])
 	}
 	f.Wake = readWake(p.Config)
+	f.readOwners(ctx, p)
 	f.readDecisions(p)
 	f.readSlurmdbd(ctx)
 	return f
@@ -224,6 +225,10 @@ func (f *Facts) readFiles(ctx context.Context, p Place, client *api.Client) {
 	files, err := capFiles(p.Config)
 	if err != nil {
 		f.Missing[Devices] = fault(fmt.Sprintf("the instances' device files cannot be compared: %v", err), "`nvidia-smi -L`")
+		return
+	}
+	if f.Whole, err = readWhole(p.Config, f.leftOut()); err != nil {
+		f.Missing[Devices] = fault(fmt.Sprintf("the GPUs' device files cannot be compared: %v", err), "`nvidia-smi -L`")
 		return
 	}
 	again, err := status(ctx, client)

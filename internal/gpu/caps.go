@@ -90,7 +90,13 @@ func (c Caps) ensure(path string, minor int) error {
 	if err != nil {
 		return fmt.Errorf("couldn't make %s: %w", path, err)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	dir := filepath.Dir(path)
+	if err := os.Mkdir(dir, 0o755); err == nil {
+		err = os.Chmod(dir, 0o755) // clients search it, whatever the umask
+		if err != nil {
+			return err
+		}
+	} else if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	if err := unix.Mknod(path, unix.S_IFCHR|0o400, int(unix.Mkdev(major, uint32(minor)))); err != nil && !errors.Is(err, fs.ErrExist) {

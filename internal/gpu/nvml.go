@@ -3,10 +3,14 @@ package gpu
 import (
 	"errors"
 	"fmt"
+	"os"
 	"sort"
+	"strings"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"caelum/internal/trust"
 )
 
 // NVML is Hardware by the driver's libnvidia-ml.so.1.
@@ -22,10 +26,16 @@ type device struct {
 	names    map[uint32]string
 }
 
-// OpenNVML loads the library, from the linker's search path if path is empty.
+// OpenNVML loads the library, from the linker's search path if path is empty. Root's process loads only a library that only root can change.
 func OpenNVML(path string) (*NVML, error) {
 	lib := nvml.New()
 	if path != "" {
+		if os.Geteuid() == 0 && strings.Contains(path, "/") { // dlopen(3) looks for a bare name where the linker does
+			var err error
+			if path, err = trust.Path(path); err != nil {
+				return nil, fmt.Errorf("couldn't open NVML: %w", err)
+			}
+		}
 		lib = nvml.New(nvml.WithLibraryPath(path))
 	}
 	if ret := lib.Init(); ret != nvml.SUCCESS {

@@ -261,3 +261,20 @@ func TestCapFiles(t *testing.T) {
 		t.Errorf("by the driver: %v", got)
 	}
 }
+
+// A library that others can change is not loaded by root, whatever it is.
+func TestOpenNVMLOfOthers(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root: it makes a file of another user")
+	}
+	path := filepath.Join(t.TempDir(), "libnvidia-ml.so.1")
+	if err := os.WriteFile(path, nil, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gpu.OpenNVML(path); err == nil || !strings.Contains(err.Error(), "writable by group and others; chmod go-w "+path) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"caelum/internal/mig"
 	"caelum/internal/predict"
 	"caelum/internal/repo"
+	"caelum/internal/trust"
 )
 
 // What stands below the marker is written anew each time; what stands above it is the admin's.
@@ -194,6 +195,9 @@ func replace(path string, was os.FileInfo, text string) (err error) {
 		}
 	}()
 	if path, err = filepath.EvalSymlinks(path); err != nil {
+		return err
+	}
+	if err := trust.Directory(path); err != nil {
 		return err
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".decisions-*")

@@ -275,3 +275,25 @@ func TestBoards(t *testing.T) {
 		t.Errorf("a site that gives no whole GPU: %d boards, %v", len(boards), err)
 	}
 }
+
+// In a directory of another user, that user could put a link in the way of what root writes.
+func TestReplaceInADirectoryOfAnother(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root: it gives a directory away")
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "decisions")
+	if err := os.WriteFile(path, []byte("old"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	was, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(dir, 20001, 20001); err != nil {
+		t.Fatal(err)
+	}
+	if err := replace(path, was, "new"); err == nil || !strings.Contains(err.Error(), "run this command as that user") || read(t, path) != "old" {
+		t.Errorf("root wrote %q: %v", read(t, path), err)
+	}
+}

@@ -12,7 +12,7 @@ import (
 
 // layers is the order of DESIGN's layout: a package imports only packages that stand above it.
 var layers = []string{
-	"internal/failpoint", "internal/sqlite", "internal/mig", "internal/place", "internal/offer", "internal/predict", "internal/decisions", "internal/ledger", "internal/repo", "internal/gpu", "internal/slurm", "internal/learn",
+	"internal/failpoint", "internal/trust", "internal/sqlite", "internal/mig", "internal/place", "internal/offer", "internal/predict", "internal/decisions", "internal/ledger", "internal/repo", "internal/gpu", "internal/slurm", "internal/learn",
 	"internal/plan", "internal/wake", "internal/api", "internal/agent", "internal/watch", "internal/doctor", "internal/trace", "internal/sim", "internal/report",
 }
 

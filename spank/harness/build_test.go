@@ -46,6 +46,8 @@ func build(dir string) error {
 		"gcc " + flags + sanitize + "-o " + dir + "/cgroup_check c/cgroup_check.c ../cgroup.c ../devices.c ../bpf.c ../lease.c ../text.c",
 		"gcc " + flags + sanitize + "-o " + dir + "/bpf_check c/bpf_check.c ../lease.c ../text.c",
 		"gcc " + flags + "-shared -fPIC -o " + dir + "/old.so c/old.c",
+		"cp " + dir + "/old.so " + dir + "/open.so && chmod 666 " + dir + "/open.so",
+		"mkdir " + dir + "/shared && cp " + dir + "/old.so " + dir + "/shared && chmod 1777 " + dir + "/shared && ln -s shared/old.so " + dir + "/link.so",
 	} {
 		if out, err := exec.Command("sh", "-c", step).CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w\n%s", step, err, out)

@@ -1,0 +1,61 @@
+//go:build e2e
+
+package e2eattacks
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"caelum/contrib/devcluster/cluster"
+	"caelum/contrib/devcluster/clustertest"
+)
+
+// library is an NVML library that runs a command of the attacker's in the process that loads it.
+const library = `#include <stdio.h>
+#include <unistd.h>
+__attribute__((constructor)) static void own(void)
+{
+	FILE *f = fopen("MARKER", "w");
+	if (f) { fprintf(f, "uid %d\n", (int)geteuid()); fclose(f); }
+}
+`
+
+// TestConfigurationOfAnother lets a user who owns /etc/caelum, as SlurmUser did at sites where the watcher wrote the decision table there, name a
+// library of his own in caelum.yaml. The agent is root.
+func TestConfigurationOfAnother(t *testing.T) {
+	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
+	home := s.Home()
+	marker := filepath.Join(home, "marker")
+	if err := os.WriteFile(filepath.Join(home, "evil.c"), []byte(strings.ReplaceAll(library, "MARKER", marker)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s.Must("", attacker, "gcc", "-shared", "-fPIC", "-o", "evil.so", "evil.c")
+	s.Must("n1", "root", "cp", "/etc/caelum/caelum.yaml", "/run/good.yaml")
+	s.Must("n1", "root", "chown", attacker, "/etc/caelum")
+	s.Must("n1", attacker, "sh", "-c", "echo nvml_library: "+home+"/evil.so >/etc/caelum/new && mv -f /etc/caelum/new /etc/caelum/caelum.yaml")
+	restart := func(what string) {
+		s.RestartUnit("agent-n1") // an agent that refuses to start is an error here
+		if text, err := os.ReadFile(marker); err == nil {
+			t.Errorf("%s: the attacker's library ran in the agent: %s", what, text)
+			os.Remove(marker)
+		}
+	}
+	restart("caelum.yaml in a directory of the attacker's")
+	s.Within("the agent says why it does not start", func() bool {
+		log, _ := s.Log("agent-n1")
+		return strings.Contains(log, "couldn't use /etc/caelum/caelum.yaml: /etc/caelum belongs to "+attacker)
+	})
+
+	// Root's own file, with a library that the attacker can change.
+	s.StopUnit("agent-n1")
+	s.Must("n1", "root", "chown", "root:root", "/etc/caelum", "/etc/caelum/caelum.yaml")
+	restart("library of the attacker's")
+
+	s.StopUnit("agent-n1")
+	s.Must("n1", "root", "mv", "/run/good.yaml", "/etc/caelum/caelum.yaml")
+	if err := s.RestartUnit("agent-n1"); err != nil {
+		t.Errorf("with root's own configuration: %v", err)
+	}
+}

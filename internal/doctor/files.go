@@ -1,0 +1,114 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"caelum/internal/agent"
+	"caelum/internal/trust"
+)
+
+// Files are the paths that root's processes read, load or write, as they are on this host.
+type Files struct {
+	// Untrusted are the refusals of package trust: paths that others than root can change.
+	Untrusted []string
+	// Wrong are the agent's files with another owner or mode than the agent gives them.
+	Wrong []WrongFile
+	// Unit is the setting DevicePolicy of the loaded caelumd.service; empty where systemd does not have the unit.
+	Unit string
+}
+
+// WrongFile is a file of the agent's that somebody has changed.
+type WrongFile struct {
+	Path        string
+	Owner       uint32
+	Mode, Right fs.FileMode
+}
+
+// agentFiles are the paths that the agent makes, with their modes. All are root's. A path that does not exist is none that is wrong.
+func agentFiles(cfg agent.Config, runDir string) map[string]fs.FileMode {
+	return map[string]fs.FileMode{
+		runDir:                                   0o755,
+		filepath.Join(runDir, "jobs"):            0o700,
+		filepath.Join(runDir, "caelumd.sock"):    0o666,
+		filepath.Join(runDir, "devices"):         0o600,
+		cfg.StateDir:                             0o700,
+		filepath.Join(cfg.StateDir, "ledger.db"): 0o600,
+		cfg.Repo:                                 0o600,
+		filepath.Join(cfg.DeviceDir, "caelum"):   0o755,
+	}
+}
+
+func (f *Facts) readOwners(ctx context.Context, p Place) {
+	paths := []string{filepath.Dir(agent.DefaultConfig)}
+	if object := f.Plugin.Args["job_object"]; object != "" {
+		paths = append(paths, object)
+	}
+	if p.Config.NVMLLibrary != "" && !p.Controller {
+		paths = append(paths, p.Config.NVMLLibrary)
+	}
+	for _, path := range paths {
+		if _, err := trust.Path(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			f.Owners.Untrusted = append(f.Owners.Untrusted, err.Error())
+		}
+	}
+	if p.Controller {
+		return
+	}
+	for path, right := range agentFiles(p.Config, p.RunDir) {
+		info, err := os.Stat(path)
+		if err != nil {
+			continue // not made yet, or not this user's to see
+		}
+		owner := info.Sys().(*syscall.Stat_t).Uid
+		if owner != 0 || info.Mode().Perm() != right {
+			f.Owners.Wrong = append(f.Owners.Wrong, WrongFile{path, owner, info.Mode().Perm(), right})
+		}
+	}
+	f.Owners.Unit = devicePolicy(ctx)
+}
+
+// devicePolicy asks systemd for one setting that the shipped caelumd.service has and systemd's default is not.
+func devicePolicy(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "systemctl", "show", "--property=LoadState", "--property=DevicePolicy", "caelumd.service").Output()
+	if err != nil || !strings.Contains(string(out), "LoadState=loaded") {
+		return ""
+	}
+	for line := range strings.Lines(string(out)) {
+		if policy, ok := strings.CutPrefix(strings.TrimSpace(line), "DevicePolicy="); ok {
+			return policy
+		}
+	}
+	return ""
+}
+
+func owners(f *Facts) []Finding {
+	var found []Finding
+	for _, refusal := range f.Owners.Untrusted {
+		reason, next, _ := strings.Cut(refusal, "; ")
+		reason = strings.TrimPrefix(reason, "couldn't use ")
+		if strings.Contains(next, "chown") {
+			next += "`; the decision table that SlurmUser's watcher writes belongs into /var/lib/caelum-watch, with a link to it as `/etc/caelum/decisions"
+		}
+		found = append(found, fault(reason+": root's processes read or load it, so whoever can change it becomes root", "`"+next+"`"))
+	}
+	for _, w := range f.Owners.Wrong {
+		found = append(found, fault(fmt.Sprintf("%s belongs to uid %d with mode %04o instead of root with %04o", w.Path, w.Owner, w.Mode, w.Right),
+			fmt.Sprintf("`chown root %s && chmod %04o %[1]s`, and find out who changed it", w.Path, w.Right)))
+	}
+	if f.Owners.Unit != "" && f.Owners.Unit != "closed" {
+		found = append(found, concern("caelumd.service has DevicePolicy="+f.Owners.Unit+": it lacks the restrictions of the shipped unit",
+			"install etc/caelumd.service of this release, `systemctl daemon-reload`, `systemctl restart caelumd`; local changes belong into `systemctl edit caelumd`"))
+	}
+	return found
+}

@@ -1,0 +1,58 @@
+package doctor
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"caelum/internal/agent"
+)
+
+// TestReadOwners spoils one file of the agent's and the library that caelum.yaml names.
+func TestReadOwners(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root: the agent's files are root's")
+	}
+	dir := t.TempDir()
+	jobs, library := filepath.Join(dir, "run", "jobs"), filepath.Join(dir, "libnvidia-ml.so.1")
+	for _, err := range []error{os.MkdirAll(jobs, 0o755), os.Chmod(jobs, 0o700), os.WriteFile(library, nil, 0o644)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := Place{RunDir: filepath.Join(dir, "run"), Config: agent.Config{StateDir: dir + "/state", DeviceDir: dir + "/dev", Repo: dir + "/repo.db", NVMLLibrary: library}}
+	read := func() Files {
+		f := &Facts{}
+		f.readOwners(t.Context(), p)
+		return f.Owners
+	}
+	if got := read(); len(got.Wrong) != 0 || len(got.Untrusted) != 0 {
+		t.Errorf("as the agent makes them: %+v", got)
+	}
+	if err := os.Chmod(jobs, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(library, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	got := read()
+	if want := (WrongFile{jobs, 0, 0o755, 0o700}); !slices.Contains(got.Wrong, want) || len(got.Wrong) != 1 {
+		t.Errorf("jobs/ is open: %+v", got.Wrong)
+	}
+	if want := "couldn't use " + library + ": " + library + " is writable by group and others; chmod go-w " + library; !slices.Contains(got.Untrusted, want) {
+		t.Errorf("the library is open: %q", got.Untrusted)
+	}
+}
+
+// Without a devices cgroup, nothing keeps jobs from a GPU that is left out of MIG; a GPU that root alone may open is none of them.
+func TestWholeGPUsWithoutConstrainDevices(t *testing.T) {
+	f := healthy()
+	f.Config.Values["ConstrainDevices"] = "no"
+	f.Whole = []WholeGPU{{Index: 0, Path: "/dev/nvidia0", Mode: 0o600}, {Index: 1, Path: "/dev/nvidia1", Mode: 0o666}}
+	found := wholeGPUs(f)
+	if len(found) != 1 || !strings.HasPrefix(found[0].Text, "GPU 1 is not cut into slices and /dev/nvidia1 has mode 0666: no devices cgroup confines jobs here") {
+		t.Errorf("%+v", found)
+	}
+}

@@ -1,0 +1,79 @@
+package doctor
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"caelum/internal/agent"
+	"caelum/internal/gpu"
+)
+
+// WholeGPU is the device file of a GPU.
+type WholeGPU struct {
+	Index int
+	Path  string
+	Mode  fs.FileMode
+	Owner uint32
+}
+
+// readWhole looks at the device files of the GPUs that the agent leaves alone.
+func readWhole(cfg agent.Config, leftOut map[int]bool) ([]WholeGPU, error) {
+	if len(leftOut) == 0 {
+		return nil, nil
+	}
+	hw, err := gpu.OpenNVML(cfg.NVMLLibrary)
+	if err != nil {
+		return nil, err
+	}
+	defer hw.Close()
+	list, err := hw.GPUs()
+	if err != nil {
+		return nil, err
+	}
+	var whole []WholeGPU
+	for _, g := range list {
+		path := filepath.Join(cfg.DeviceDir, fmt.Sprint("nvidia", g.Minor))
+		info, err := os.Stat(path)
+		if !leftOut[g.Index] || err != nil {
+			continue
+		}
+		whole = append(whole, WholeGPU{g.Index, path, info.Mode(), info.Sys().(*syscall.Stat_t).Uid})
+	}
+	return whole, nil
+}
+
+// leftOut are the indices of the GPUs that the agent does not manage.
+func (f *Facts) leftOut() map[int]bool {
+	indices := map[int]bool{}
+	for _, g := range f.Agent.GPUs {
+		if g.Problem != "" {
+			indices[g.Index] = true
+		}
+	}
+	return indices
+}
+
+// wholeGPUs finds GPUs without slices that any process may open. The agent cannot close them: a site may give such a GPU to jobs by its own gres.conf, and the
+// driver's daemons and monitors open it too.
+func wholeGPUs(f *Facts) []Finding {
+	var found []Finding
+	for _, g := range f.Whole {
+		if g.Mode.Perm()&0o066 == 0 {
+			continue
+		}
+		denied := "no devices cgroup confines jobs here (ConstrainDevices=yes in cgroup.conf, TaskPlugin=task/cgroup), and"
+		if f.Config.RelativeIndex() {
+			denied = "unless gres.conf names the file,"
+		}
+		found = append(found, concern(fmt.Sprintf("GPU %d is not cut into slices and %s has mode %04o: %s every job on this node can use the whole GPU, without asking Slurm for it",
+			g.Index, g.Path, g.Mode.Perm(), denied),
+			strings.Join([]string{"one of: MIG mode on, so that Caelum manages it",
+				fmt.Sprintf("`Name=gpu Type=whole File=%s` in gres.conf with ConstrainDevices=yes in cgroup.conf, so that Slurm gives it to one job and denies it to all others", g.Path),
+				fmt.Sprintf("`z %s 0600 root root -` in /etc/tmpfiles.d/nvidia.conf with NVreg_ModifyDeviceFiles=0, if no job shall use it", g.Path)}, "; ")))
+	}
+	return found
+}
