@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/viper"
 
 	"caelum/internal/api"
+	"caelum/internal/gpu"
 	"caelum/internal/place"
 	"caelum/internal/predict"
 	"caelum/internal/repo"
@@ -34,6 +35,7 @@ type Config struct {
 	WakePort        int           `mapstructure:"wake_port"`
 	WakeAddress     string        `mapstructure:"wake_address"`
 	PokeFile        string        `mapstructure:"poke_file"`
+	Foreign         string        `mapstructure:"foreign_processes"`
 	Repo            string        `mapstructure:"repo"`
 	Table           string        `mapstructure:"table"`
 	AccountingField string        `mapstructure:"accounting_field"`
@@ -44,7 +46,8 @@ type Config struct {
 	LogLevel        string        `mapstructure:"log_level"`
 	LogFormat       string        `mapstructure:"log_format"`
 
-	procDir string // /proc, but in tests
+	procDir string         // /proc, but in tests
+	procs   *gpu.Processes // of /proc, but in tests
 }
 
 // DefaultConfig is the configuration file, unless a command is given another one.
@@ -83,6 +86,8 @@ func defaults() map[string]any {
 		"max_slowdown":     predict.DefaultSite.MaxSlowdown,
 		"log_level":        "info",
 		"log_format":       "text",
+
+		"foreign_processes": foreignReport,
 	}
 }
 
@@ -163,6 +168,9 @@ func (c Config) check() error {
 	}
 	if !strings.HasPrefix(c.PokeFile, "/") {
 		return fmt.Errorf("poke_file: %q is not an absolute path", c.PokeFile)
+	}
+	if f := c.Foreign; f != foreignReport && f != foreignKill {
+		return fmt.Errorf("foreign_processes: %q is not report or kill", f)
 	}
 	if f := slurm.AccountingField(c.AccountingField); f != NoField && !slices.Contains(slurm.AccountingFields, f) {
 		return fmt.Errorf("accounting_field: %q is not AdminComment, SystemComment or none", f)

@@ -71,9 +71,10 @@ func (a *Agent) retryStuck(g int, c *card) {
 		}
 	}
 	a.mu.Unlock()
+	open := a.stillOpen(g, stuck)
 	for _, in := range stuck {
 		pids, _ := a.hw.Processes(g, in.GI)
-		used := len(pids) > 0
+		used := len(pids) > 0 || open[in]
 		a.mu.Lock()
 		gone := in.used && !used
 		in.used = used

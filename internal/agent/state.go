@@ -31,8 +31,9 @@ type card struct {
 // instance is an instance that the agent made.
 type instance struct {
 	ledger.Instance
-	cis  []int // its compute instances, which name its capability files
-	used bool  // processes were seen on it that are no job's
+	cis  []int  // its compute instances, which name its capability files
+	used bool   // processes were seen on it that are no job's, or that hold its capability files open
+	note string // which processes hold its capability files open
 }
 
 func (in *instance) idle() bool { return in.Job == 0 && !in.Stuck }
