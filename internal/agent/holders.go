@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -35,6 +36,9 @@ func (a *Agent) holders(all []placed) (map[*instance][]gpu.Holder, error) {
 	var suspects []uint32
 	for _, p := range all {
 		own, err := a.devicesOf(p)
+		if errors.Is(err, gpu.ErrNoCapabilities) {
+			return nil, nil
+		}
 		if err != nil {
 			return nil, err
 		}

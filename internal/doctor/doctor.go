@@ -132,6 +132,7 @@ func checks() []check {
 		{"plugin", "plugstack.conf requires it, and it fits this slurmd", []Source{Slurmctld, Plugstack}, plugin},
 		{"isolation", "no other user and no other job can open a job's slice", node, isolation},
 		{"driver", "it leaves device files to others, and those that clients need are there", []Source{Module}, driver},
+		{"memory", "the driver scrubs GPU memory that is freed", []Source{Module}, scrubbing},
 		{"limits", "", []Source{Slurmctld, Slurmdbd}, limits},
 	}
 }
