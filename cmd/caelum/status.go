@@ -95,6 +95,11 @@ func printStatus(w io.Writer, s *api.Status, now time.Time) error {
 		if err := table.Flush(); err != nil {
 			return err
 		}
+		for _, in := range g.Instances {
+			if in.Note != "" {
+				fmt.Fprintf(w, "  %s at %d: %s\n", in.Profile, in.Start, printable(in.Note))
+			}
+		}
 		fmt.Fprintf(w, "  on offer: %s\n", offers(g.Offers))
 	}
 	return nil

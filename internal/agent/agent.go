@@ -53,6 +53,7 @@ type Agent struct {
 	cfg       Config
 	hw        gpu.Hardware
 	caps      gpu.Caps
+	procs     *gpu.Processes
 	ledger    *ledger.Ledger
 	ctl       Controller
 	log       *logrus.Entry
@@ -81,6 +82,7 @@ type Agent struct {
 	cards    []*card
 	leases   map[uint32]*api.Lease
 	promised map[uint32]*promise
+	former   map[minorsOf]uint32   // the last user of each GPU instance id
 	offers   []mig.Layout          // in force, by card: whatever slurmctld may start now is among them
 	as       map[offer.Spot]string // what some of them are on offer as
 	here     map[uint32]slurm.Job  // the jobs that are on the node, by slurmctld's last account
@@ -112,7 +114,7 @@ type Agent struct {
 // New discovers the node's GPUs, opens the ledger and repairs what a crash has left. It does not need slurmctld.
 func New(cfg Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) (*Agent, error) {
 	a := &Agent{
-		cfg: cfg, hw: hw, ctl: ctl, log: log, now: time.Now, caps: gpu.Caps{Dev: cfg.DeviceDir, Proc: cmp.Or(cfg.procDir, "/proc")},
+		cfg: cfg, hw: hw, ctl: ctl, log: log, now: time.Now, caps: gpu.Caps{Dev: cfg.DeviceDir, Proc: cmp.Or(cfg.procDir, "/proc")}, procs: cmp.Or(cfg.procs, &gpu.Processes{Proc: "/proc"}), former: map[minorsOf]uint32{},
 		publish: make(chan chan error), changed: make(chan struct{}, 1), offersSince: time.Now(), laggards: plan.Laggards{Patience: plan.Patience(cfg.PollInterval)}, lingering: make(chan struct{}, 1), leases: map[uint32]*api.Lease{}, promised: map[uint32]*promise{},
 		seen: observer{open: map[uint32]*observation{}}, clock: monotonic, toKeep: make(chan struct{}, 1), toRecord: make(chan struct{}, 1),
 		recordPause: recordPause,

@@ -89,9 +89,8 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	failpoint.Hit(failpoint.Created)
 	in := &instance{Instance: ledger.Instance{GPU: c.UUID, GI: made.GI, Profile: profile, Start: pl.Start, Size: pl.Size, UUID: made.UUID}, cis: made.CIs}
 	// Until it is leased it is nobody's: the driver leaves its capability files readable by all.
-	if err := a.caps.Close(c.Minor, made); err != nil {
-		a.log.WithError(err).WithField("gpu", s.GPU).Warn("couldn't close a new instance's capability files")
-	}
+	// Who opens them until they are closed is found before the grant.
+	closed := a.caps.Close(c.Minor, made)
 	if err := a.ledger.Created(intent, in.Instance); err != nil {
 		return nil, err
 	}
@@ -99,6 +98,9 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	a.mu.Lock()
 	c.ours[s.Placement] = in
 	a.mu.Unlock()
+	if closed != nil {
+		return nil, errors.Join(closed, a.setAside(s.GPU, in, false))
+	}
 	return in, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/viper"
 
 	"caelum/internal/api"
+	"caelum/internal/gpu"
 	"caelum/internal/place"
 	"caelum/internal/predict"
 	"caelum/internal/repo"
@@ -36,6 +37,7 @@ type Config struct {
 	WakeAddress     string        `mapstructure:"wake_address"`
 	WakeKey         string        `mapstructure:"wake_key"`
 	PokeFile        string        `mapstructure:"poke_file"`
+	Foreign         string        `mapstructure:"foreign_processes"`
 	Repo            string        `mapstructure:"repo"`
 	Table           string        `mapstructure:"table"`
 	AccountingField string        `mapstructure:"accounting_field"`
@@ -46,7 +48,8 @@ type Config struct {
 	LogLevel        string        `mapstructure:"log_level"`
 	LogFormat       string        `mapstructure:"log_format"`
 
-	procDir string // /proc, but in tests
+	procDir string         // /proc, but in tests
+	procs   *gpu.Processes // of /proc, but in tests
 }
 
 // DefaultConfig is the configuration file, unless a command is given another one.
@@ -86,6 +89,8 @@ func defaults() map[string]any {
 		"max_slowdown":     predict.DefaultSite.MaxSlowdown,
 		"log_level":        "info",
 		"log_format":       "text",
+
+		"foreign_processes": foreignReport,
 	}
 }
 
@@ -197,6 +202,9 @@ func (c Config) check() error {
 	}
 	if !strings.HasPrefix(c.PokeFile, "/") {
 		return fmt.Errorf("poke_file: %q is not an absolute path", c.PokeFile)
+	}
+	if f := c.Foreign; f != foreignReport && f != foreignKill {
+		return fmt.Errorf("foreign_processes: %q is not report or kill", f)
 	}
 	if f := slurm.AccountingField(c.AccountingField); f != NoField && !slices.Contains(slurm.AccountingFields, f) {
 		return fmt.Errorf("accounting_field: %q is not AdminComment, SystemComment or none", f)

@@ -401,6 +401,7 @@ func (a *Agent) forget(id uint32) {
 
 // carveAll makes every slice that a job was promised. Slices that were made before one fails stay as idle instances.
 func (a *Agent) carveAll(id uint32, slots []int, pr *promise, t *spent) (all []api.Slice, held []*instance, err error) {
+	var at []placed
 	for k, s := range pr.spots {
 		in, reused, err := a.carve(id, s, t)
 		if err != nil {
@@ -416,6 +417,14 @@ func (a *Agent) carveAll(id uint32, slots []int, pr *promise, t *spent) (all []a
 		}
 		all = append(all, slice)
 		held = append(held, in)
+		at = append(at, placed{s.GPU, in})
+	}
+	// The files have been root's since the release or the creation: a descriptor that is found is from before.
+	if used, err := a.setHeldAside(at); len(used) > 0 || err != nil {
+		for _, u := range used {
+			err = errors.Join(usedError(u.gpu, u.in), err)
+		}
+		return nil, nil, err
 	}
 	return all, held, nil
 }
@@ -435,6 +444,7 @@ func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 	a.mu.Lock()
 	for _, in := range held {
 		in.Job = lease.Job
+		a.former[minorsOf{in.GPU, in.GI}] = lease.UID
 	}
 	a.leases[lease.Job] = &lease
 	delete(a.promised, lease.Job)
@@ -496,10 +506,17 @@ func (a *Agent) releaseJob(ctx context.Context, id uint32, restart int, gone boo
 }
 
 func (a *Agent) release(lease api.Lease, gone bool) error {
+	var closed []placed
 	for _, s := range lease.Slices {
 		if err := a.closeSlice(lease.Job, s); err != nil {
 			return err
 		}
+		if in := a.held(lease.Job, s); in != nil {
+			closed = append(closed, placed{s.GPU, in})
+		}
+	}
+	if _, err := a.setHeldAside(closed); err != nil {
+		return err
 	}
 	failpoint.Hit(failpoint.ReleaseClosed)
 	if err := a.removeLeaseFile(lease.Job); err != nil {

@@ -90,9 +90,10 @@ func (a *Agent) retryStuck(g int, c *card) {
 		}
 	}
 	a.mu.Unlock()
+	open := a.stillOpen(g, stuck)
 	for _, in := range stuck {
 		pids, known := a.processes(g, in)
-		used := len(pids) > 0
+		used := len(pids) > 0 || open[in]
 		a.mu.Lock()
 		gone := in.used && !used && known
 		in.used = used

@@ -214,6 +214,8 @@ func (a *Agent) sample(g int, meters map[*usage]gpu.Meter) {
 		use, err := a.meter(u, meters)
 		if err := a.took(u, use, err); errors.Is(err, gpu.ErrLost) {
 			return
+		} else if err == nil {
+			a.judge(u, use.PIDs)
 		}
 	}
 }

@@ -48,6 +48,13 @@ func (a *Agent) load() (rebooted bool, err error) {
 			return false, err
 		}
 	}
+	former, err := a.ledger.FormerUsers()
+	if err != nil {
+		return false, err
+	}
+	for _, f := range former {
+		a.former[minorsOf{f.GPU, f.GI}] = f.UID
+	}
 	leases, err := a.ledger.Leases()
 	for _, l := range leases {
 		a.leases[l.Job] = &l
@@ -59,7 +66,8 @@ func (a *Agent) load() (rebooted bool, err error) {
 // closeIdle makes sure that nobody but root can open an instance that no job holds: a crash may have come between opening
 // it and writing the lease, or between making it and closing it.
 func (a *Agent) closeIdle() {
-	for _, c := range a.cards {
+	var idle []placed
+	for g, c := range a.cards {
 		for _, in := range c.ours {
 			if in.Job != 0 {
 				continue
@@ -67,7 +75,11 @@ func (a *Agent) closeIdle() {
 			if err := a.caps.Close(c.Minor, a.hwOf(in)); err != nil {
 				a.log.WithError(err).WithField("gpu", c.Index).Error("couldn't close an idle instance's capability files")
 			}
+			idle = append(idle, placed{g, in})
 		}
+	}
+	if _, err := a.setHeldAside(idle); err != nil {
+		a.log.WithError(err).Error("couldn't set an instance aside that processes hold")
 	}
 }
 

@@ -44,8 +44,9 @@ func (a *Agent) problem(c *card) string {
 // instance is an instance that the agent made.
 type instance struct {
 	ledger.Instance
-	cis  []int // its compute instances, which name its capability files
-	used bool  // processes were seen on it that are no job's
+	cis  []int  // its compute instances, which name its capability files
+	used bool   // processes were seen on it that are no job's, or that hold its capability files open
+	note string // which processes hold its capability files open
 	// unlisted: the driver did not tell which processes are on it when it was last asked.
 	unlisted bool
 }

@@ -54,7 +54,7 @@ func (a *Agent) statusOf(i int, c *card) api.GPU {
 		}
 		at := place(p)
 		at.As = a.countedAs(in)
-		g.Instances = append(g.Instances, api.Instance{Placement: at, GI: in.GI, UUID: in.UUID, State: state, Job: in.Job})
+		g.Instances = append(g.Instances, api.Instance{Placement: at, GI: in.GI, UUID: in.UUID, State: state, Job: in.Job, Note: a.noteOn(in)})
 	}
 	for _, f := range c.foreign {
 		g.Instances = append(g.Instances, api.Instance{Placement: api.Placement{Profile: f.Profile, Start: f.Start, Size: f.Size}, GI: f.GI, UUID: f.UUID, State: "foreign"})

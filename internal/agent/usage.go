@@ -29,6 +29,8 @@ type usage struct {
 	in   gpu.Instance
 	over bool // it, or its GPU, is gone
 	odd  bool // an error of its GPU has been logged
+	// strangers are the processes on it that are not its job's, by pid. The GPU's sampler writes it under observer.mu.
+	strangers map[int]stranger
 }
 
 func (u *usage) add(use gpu.Use) {

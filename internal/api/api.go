@@ -141,6 +141,8 @@ type Instance struct {
 	UUID  string `json:"uuid,omitempty"`
 	State string `json:"state"` // leased, promised (to a job that is starting), idle, foreign, stuck
 	Job   uint32 `json:"job,omitempty"`
+	// Note names processes, by pid, uid and command, that hold or use it and are not its job's.
+	Note string `json:"note,omitempty"`
 }
 
 // Problem is the body of every answer that is not 200.

@@ -141,6 +141,7 @@ func checks() []check {
 		{"wake key", "only its daemon can read it, or there is no wake port", ctld, wakeKey},
 		{"whole GPUs", "no job can open a GPU that Slurm did not give it", []Source{Slurmctld, Agent, Devices}, wholeGPUs},
 		{"owners", "only root can change what root's processes read, load and write", nil, owners},
+		{"memory", "the driver scrubs GPU memory that is freed", []Source{Module}, scrubbing},
 		{"limits", "", []Source{Slurmctld, Slurmdbd}, limits},
 	}
 }

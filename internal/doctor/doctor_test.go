@@ -120,6 +120,7 @@ var cases = []struct {
 		f.Nodes[1].Gres = append(f.Nodes[1].Gres, slurm.GRES{Name: "mig", Type: "2g.10gb", Count: 3})
 	}},
 	{"driver", Warning, "ModifyDeviceFiles is 1", func(f *Facts) { f.Driver.Modifies = true }},
+	{"memory", Error, "RMDisableScrubOnFree is set", func(f *Facts) { f.Driver.Unscrubbed = true }},
 	{"driver", Error, "nobody makes /dev/nvidiactl, and it is not there", func(f *Facts) { f.Driver.Missing = []string{"/dev/nvidiactl"} }},
 	{"plugin", Error, "which is not there", func(f *Facts) { f.Plugin.File = "" }},
 	{"plugin", Error, "optional", func(f *Facts) { f.Plugin.Required = false }},
@@ -236,7 +237,7 @@ func TestUnreadSources(t *testing.T) {
 		Slurmctld: "prolog, batch start, select, backfill, gres types, accounting, clock, node, closed, total, slots, partitions, catalogue, features, profiles, decision table, plugin, isolation, wake key, whole GPUs, limits",
 		OwnNode:   "node, closed, total, slots, partitions, catalogue, features, profiles, isolation",
 		Agent:     "agent, gpus, instances, device files, slots, profiles, whole GPUs",
-		Plugstack: "plugin", Devices: "device files, whole GPUs", Module: "driver", Decisions: "decision table", Slurmdbd: "limits",
+		Plugstack: "plugin", Devices: "device files, whole GPUs", Module: "driver, memory", Decisions: "decision table", Slurmdbd: "limits",
 	} {
 		f := healthy()
 		f.Missing[source] = gap

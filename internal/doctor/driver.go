@@ -13,6 +13,8 @@ type Driver struct {
 	Modifies bool
 	// Missing are the device files that every client of the GPUs needs and that are not there.
 	Missing []string
+	// Unscrubbed is whether freed GPU memory keeps its contents.
+	Unscrubbed bool
 }
 
 // readDriver reads PROC/driver/nvidia/params, "ModifyDeviceFiles: 1" (os-registry.c and nv-caps.c of the open kernel modules
@@ -23,7 +25,7 @@ func readDriver(proc, dev string, gpus int) (Driver, error) {
 	if err != nil {
 		return Driver{}, err
 	}
-	d, said := Driver{}, false
+	d, said := Driver{Unscrubbed: unscrubbed(string(data))}, false
 	for line := range strings.Lines(string(data)) {
 		if value, ok := strings.CutPrefix(line, "ModifyDeviceFiles:"); ok {
 			d.Modifies, said = strings.TrimSpace(value) != "0", true
@@ -49,7 +51,7 @@ func driver(f *Facts) []Finding {
 	const made = "the driver's ModifyDeviceFiles is "
 	switch {
 	case f.Driver.Modifies:
-		return []Finding{concern(made+"1: nvidia-modprobe, which is setuid root, makes a new slice's device files readable by everybody, until the agent closes them some milliseconds later",
+		return []Finding{modifies(f, made+"1: nvidia-modprobe, which is setuid root, makes a new slice's device files readable by everybody, until the agent closes them some milliseconds later",
 			"`options nvidia NVreg_ModifyDeviceFiles=0` in /etc/modprobe.d/caelum.conf, `c /dev/nvidiactl 0666 root root - 195:255` and, for each GPU, `c /dev/nvidia0 0666 root root - 195:0` in /etc/tmpfiles.d/nvidia.conf; then reboot the node")}
 	case len(f.Driver.Missing) > 0:
 		return []Finding{fault(made+"0, so nobody makes "+strings.Join(f.Driver.Missing, ", ")+", and it is not there: jobs cannot use this node's GPUs",

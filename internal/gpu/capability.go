@@ -89,6 +89,9 @@ func readAccess(path string, minor int) capability {
 	return cp
 }
 
+// ErrNoCapabilities means that the kernel has no capability devices: no process can have one open.
+var ErrNoCapabilities = errors.New("the kernel lists no device nvidia-caps; is the driver loaded with MIG support?")
+
 // major is the number of the character device class nvidia-caps, which the kernel hands out at load time.
 func (c Caps) major() (uint32, error) {
 	f, err := os.Open(filepath.Join(c.Proc, "devices"))
@@ -102,5 +105,5 @@ func (c Caps) major() (uint32, error) {
 			return uint32(n), err
 		}
 	}
-	return 0, errors.New("the kernel lists no device nvidia-caps; is the driver loaded with MIG support?")
+	return 0, ErrNoCapabilities
 }

@@ -15,6 +15,8 @@ type Use struct {
 	Util float64
 	// Processes is how many compute processes the driver shows on it; -1: it does not say.
 	Processes int
+	// PIDs are their ids.
+	PIDs []int
 }
 
 // Meter reads what one instance has in use. One goroutine uses it at a time.
@@ -99,6 +101,9 @@ func (m *meter) Read() (Use, error) {
 	use := Use{MemoryMiB: float64(memory.Used) / (1 << 20), Util: m.util(d.handle), Processes: -1}
 	if all, ret := dev.GetComputeRunningProcesses(); ret == nvml.SUCCESS {
 		use.Processes = len(all)
+		for _, p := range all {
+			use.PIDs = append(use.PIDs, int(p.Pid))
+		}
 	}
 	return use, nil
 }

@@ -76,7 +76,7 @@ func (l *Ledger) Writable() error {
 
 // Clear forgets instances, leases and intents: after a reboot none of them exists.
 func (l *Ledger) Clear() error {
-	return l.db.Exec("DELETE FROM instance; DELETE FROM lease; DELETE FROM intent")
+	return l.db.Exec("DELETE FROM instance; DELETE FROM lease; DELETE FROM intent; DELETE FROM former")
 }
 
 // Instances lists the instances that the agent made.
@@ -94,6 +94,21 @@ func (l *Ledger) Leases() ([]api.Lease, error) {
 		if err = r.Scan(&text); err == nil && json.Unmarshal(text, &lease) != nil {
 			err = sqlite.ErrDamaged
 		}
+		return
+	})
+}
+
+// Former is the last user of a GPU instance id. It outlives the instance, as the user's open descriptors do.
+type Former struct {
+	GPU string
+	GI  int
+	UID uint32
+}
+
+// FormerUsers lists the last user of each GPU instance id since the boot.
+func (l *Ledger) FormerUsers() ([]Former, error) {
+	return query(l, "SELECT gpu, gi, uid FROM former", func(r *sql.Rows) (f Former, err error) {
+		err = r.Scan(&f.GPU, &f.GI, &f.UID)
 		return
 	})
 }
@@ -172,6 +187,9 @@ func (l *Ledger) Grant(lease api.Lease, held []Instance) error {
 		}
 		for _, i := range held {
 			if _, err := tx.Exec("UPDATE instance SET job = ? WHERE gpu = ? AND gi = ?", lease.Job, i.GPU, i.GI); err != nil {
+				return err
+			}
+			if _, err := tx.Exec("INSERT OR REPLACE INTO former VALUES (?, ?, ?)", i.GPU, i.GI, lease.UID); err != nil {
 				return err
 			}
 		}

@@ -17,6 +17,8 @@ CREATE TABLE instance (gpu TEXT NOT NULL, gi INTEGER NOT NULL, profile TEXT NOT 
 CREATE TABLE lease    (job INTEGER PRIMARY KEY, restart INTEGER NOT NULL, lease TEXT NOT NULL);
 CREATE TABLE intent   (id INTEGER PRIMARY KEY, op TEXT NOT NULL, gpu TEXT NOT NULL, gi INTEGER NOT NULL, profile TEXT NOT NULL,
                        start INTEGER NOT NULL, size INTEGER NOT NULL, job INTEGER NOT NULL, at INTEGER NOT NULL DEFAULT (unixepoch()));
+`, `
+CREATE TABLE former   (gpu TEXT NOT NULL, gi INTEGER NOT NULL, uid INTEGER NOT NULL, PRIMARY KEY (gpu, gi));
 `}
 
 // kind is what a ledger is. A lock that another process keeps may pass, as a full disk may: whoever asked shall ask again.

@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) (status int) {
 	var err error
-	if shared, err = newSite(context.Background(), cluster.Options{Nodes: 2, GPUs: 2, Conf: conf}); err != nil {
+	if shared, err = newSite(context.Background(), cluster.Options{Nodes: 2, GPUs: 2, Conf: conf, KeepDeviceFiles: true}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

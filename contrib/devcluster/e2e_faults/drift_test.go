@@ -15,7 +15,7 @@ import (
 // TestDrift lets the driver call 1g.5gb 1g.6gb from one start of the agent to the next, while a job runs on one. Then it does what
 // `caelum doctor` says.
 func TestDrift(t *testing.T) {
-	s := start(t, cluster.Options{Nodes: 1, GPUs: 1})
+	s := start(t, cluster.Options{Nodes: 1, GPUs: 1, KeepDeviceFiles: true})
 	keep := s.Submit("./hold keep", "--gres=mig:1g.5gb:1")
 	s.Running(keep)
 	before := s.Slice("n1", keep)

@@ -1,0 +1,260 @@
+//go:build e2e
+
+package e2eattacks
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"caelum/contrib/devcluster/cluster"
+	"caelum/contrib/devcluster/clustertest"
+	"caelum/internal/api"
+)
+
+// asHolder in the environment makes this test binary the attacker's program: it opens every capability file that it may, keeps the
+// descriptors in this way, writes how many there are to the file "held", and stays.
+const asHolder = "ATTACK_HOLD"
+
+// The ways: in its own table; on their way through a socket, in no table.
+const (
+	inTable  = "table"
+	inSocket = "socket"
+)
+
+func holdDescriptors() int {
+	files, _ := filepath.Glob("/dev/nvidia-caps/nvidia-cap*")
+	var held []int
+	for _, file := range files {
+		if fd, err := unix.Open(file, unix.O_RDONLY|unix.O_NOCTTY|unix.O_NONBLOCK, 0); err == nil {
+			held = append(held, fd)
+		}
+	}
+	if os.Getenv(asHolder) == inSocket {
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+		if err != nil {
+			return 1
+		}
+		if err := unix.Sendmsg(pair[0], []byte{0}, unix.UnixRights(held...), nil, 0); err != nil {
+			return 1
+		}
+		for _, fd := range held {
+			unix.Close(fd)
+		}
+	}
+	text := fmt.Sprintf("%d %d\n", len(held), os.Getpid())
+	if err := os.WriteFile("held.tmp", []byte(text), 0o644); err != nil {
+		return 1
+	}
+	if err := os.Rename("held.tmp", "held"); err != nil {
+		return 1
+	}
+	time.Sleep(time.Hour)
+	return 0
+}
+
+// openable starts a cluster whose capability files can be opened. No driver answers at the emulator's own device numbers; the
+// kernel's virtual terminals have the minors of the instances that this test uses (30, 31 and so on, of 63), and open.
+func openable(t *testing.T, o cluster.Options) *clustertest.Site {
+	t.Helper()
+	o.Nodes, o.GPUs, o.KeepDeviceFiles = 1, 1, true
+	s := clustertest.Start(t, o)
+	s.Must("n1", "root", "sh", "-c", `printf 'Character devices:\n  4 nvidia-caps\n\nBlock devices:\n' >/run/nvml-emulator/proc/devices`)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Write("holder", string(program))
+	return s
+}
+
+// holder waits for the attacker's program, which must have some descriptors.
+func holder(t *testing.T, s *clustertest.Site) (pid string) {
+	t.Helper()
+	var n int
+	s.Within("the attacker holds descriptors", func() bool {
+		data, err := os.ReadFile(filepath.Join(s.Home(), "held"))
+		if err == nil {
+			fmt.Sscan(string(data), &n, &pid)
+		}
+		return err == nil
+	})
+	if n < 2 {
+		t.Fatalf("the attacker could open %d capability files: nothing was tried", n)
+	}
+	return pid
+}
+
+// instance is the instance behind a job's slice.
+func instance(t *testing.T, s *clustertest.Site, job string) (found api.Instance) {
+	t.Helper()
+	slice := s.Slice("n1", job)
+	status, err := s.Status("n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range status.GPUs[0].Instances {
+		if in.UUID == slice.UUID {
+			return in
+		}
+	}
+	t.Fatalf("no instance %s in %+v", slice.UUID, status.GPUs)
+	return found
+}
+
+// victimJob submits a job of the victim that keeps a slice for a while.
+func victimJob(s *clustertest.Site) (id string) {
+	out := s.Must("", victim, "sbatch", "--parsable", "--gres=mig:2g.10gb:1", "--wrap", "sleep 600")
+	return strings.TrimSpace(out)
+}
+
+// note is what the agent says of an instance, by its GPU instance id.
+func note(s *clustertest.Site, gi int) (state, text string) {
+	out := s.Try("n1", "caelum", "status", "--json")
+	var status struct {
+		GPUs []struct {
+			Instances []struct {
+				GI          int
+				State, Note string
+			}
+		}
+	}
+	if json.Unmarshal([]byte(out), &status) != nil {
+		return "", out
+	}
+	for _, in := range status.GPUs[0].Instances {
+		if in.GI == gi {
+			return in.State, in.Note
+		}
+	}
+	return "", ""
+}
+
+// TestDescriptorOutlivesLease: a job opens its slice's capability files and leaves a process behind that keeps the descriptors. The
+// next user's jobs get instances with other device numbers until that process has ended.
+func TestDescriptorOutlivesLease(t *testing.T) {
+	for _, way := range []string{inTable, inSocket} {
+		t.Run(way, func(t *testing.T) {
+			s := openable(t, cluster.Options{})
+			s.Write("attack", "#!/bin/bash\n"+asHolder+"="+way+" setsid --fork ./holder >/dev/null 2>&1\nuntil [[ -e held && -e go ]]; do sleep 0.1; done\n")
+			job := s.Submit("./attack", "--gres=mig:2g.10gb:1")
+			pid := holder(t, s)
+			mine := instance(t, s, job)
+			s.Write("go", "")
+			s.Completed(job)
+
+			first := victimJob(s)
+			s.Running(first)
+			if got := instance(t, s, first); got.GI == mine.GI {
+				t.Errorf("the victim's job %s got GPU instance %d, whose capability files process %s of the attacker still holds", first, got.GI, pid)
+			}
+			state, text := note(s, mine.GI)
+			if want := "pid " + pid + ", uid 20001, \"holder\""; state != "stuck" || !strings.Contains(text, want) {
+				t.Errorf("the instance is %q: %q, and not set aside for %s", state, text, want)
+			}
+			if log, err := s.Log("agent-n1"); err != nil || !strings.Contains(log, "was set aside: held open by pid "+pid) {
+				t.Errorf("the agent's log does not name process %s (%v)", pid, err)
+			}
+			s.Must("n1", "root", "kill", "-KILL", pid)
+			s.Within("the instance is free again", func() bool {
+				state, _ := note(s, mine.GI)
+				return state != "stuck"
+			})
+			s.NoneDrained()
+		})
+	}
+}
+
+// TestDescriptorOfNewInstance: with NVreg_ModifyDeviceFiles=1 the driver makes a new instance's files for everybody. A user who has
+// opened them before the agent closed them keeps the next user's job from getting that instance, and has no use of it.
+func TestDescriptorOfNewInstance(t *testing.T) {
+	s := openable(t, cluster.Options{})
+	first := victimJob(s)
+	s.Running(first)
+	before := instance(t, s, first)
+	s.Must("", victim, "scancel", first)
+	s.Within("the slice is idle", func() bool { state, _ := note(s, before.GI); return state == "idle" })
+	whole := s.Submit("true", "--gres=mig:7g.40gb:1") // so that the instance is made anew
+	s.Completed(whole)
+	s.Must("n1", "root", "sh", "-c", "for m in 0 1; do chmod 444 /dev/nvidia-caps/nvidia-cap$((3 + 9 * "+fmt.Sprint(before.GI)+" + m)); done")
+
+	ended := make(chan error, 1)
+	attack := s.Command(t.Context(), "n1", attacker, "env", asHolder+"="+inTable, "./holder")
+	go func() { ended <- attack.Run() }()
+	pid := holder(t, s)
+	next := victimJob(s)
+	s.Running(next)
+	if got := instance(t, s, next); got.GI == before.GI {
+		t.Errorf("the victim's job got GPU instance %d, whose capability files process %s of the attacker holds", got.GI, pid)
+	}
+	s.Must("n1", "root", "kill", "-KILL", pid)
+	<-ended
+	s.NoneDrained()
+}
+
+// TestStrangerOnSlice: a process of another user that came to a job's slice is reported, and ended where the site asks for that.
+func TestStrangerOnSlice(t *testing.T) {
+	for cgroup, why := range map[string]string{"": "of another user than the job's", "v1": "of no job", "v2": "of no job"} {
+		t.Run("cgroup"+cgroup, func(t *testing.T) { strangerOnSlice(t, cgroup, why) })
+	}
+}
+
+func strangerOnSlice(t *testing.T, cgroup, why string) {
+	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, KeepDeviceFiles: true, Cgroup: cgroup})
+	job := s.Submit("./hold keep", "--gres=mig:2g.10gb:1")
+	s.Running(job)
+	mine := instance(t, s, job)
+	// As if the descriptors came from elsewhere: the files are open to all for the moment in which the process starts.
+	s.Must("n1", "root", "sh", "-c", "chmod 444 $(find /dev/nvidia-caps -user "+attacker+")")
+	ended := make(chan error, 1)
+	stranger := s.Command(t.Context(), "n1", victim, "env", "CUDA_VISIBLE_DEVICES="+mine.UUID, "cuda-process", "--seconds", "3600")
+	go func() { ended <- stranger.Run() }()
+	// The job's own process is one, the stranger the other.
+	s.Within("the agent sees two processes", func() bool {
+		slice := api.Lease{}
+		json.Unmarshal([]byte(s.Try("n1", "caelum", "job", job, "--json")), &slice)
+		return len(slice.Slices) == 1 && slice.Slices[0].Use != nil && slice.Slices[0].Use.Processes == 2
+	})
+	s.Must("n1", "root", "sh", "-c", "chmod 400 $(find /dev/nvidia-caps -user "+attacker+")")
+	time.Sleep(2 * time.Second) // two samples more
+	want := `uid 20002, "cuda-process", ` + why
+	if state, text := note(s, mine.GI); state != "leased" || !strings.Contains(text, want) || strings.Count(text, "pid ") != 1 {
+		t.Fatalf("status says %q, %q of a process of user 20002 on a slice of user 20001's job, not %q", state, text, want)
+	}
+	log, err := s.Log("agent-n1")
+	if n := strings.Count(log, "a process that is not the job's uses its slice: "); err != nil || n != 1 {
+		t.Errorf("the log names the stranger %d times, %v", n, err)
+	}
+	if len(ended) > 0 {
+		t.Error("the stranger was ended")
+	}
+
+	if err := s.StopUnit("agent-n1"); err != nil {
+		t.Fatal(err)
+	}
+	s.Must("n1", "root", "sh", "-c", "echo 'foreign_processes: kill' >>/etc/caelum/caelum.yaml")
+	if err := s.StartUnit("agent-n1"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ended:
+	case <-time.After(clustertest.Limit):
+		t.Fatal("the stranger was not ended")
+	}
+	if s.State(job) != "RUNNING" {
+		t.Errorf("the job is %s", s.State(job))
+	}
+	s.End("keep")
+	s.Completed(job)
+	s.NothingLeft()
+}

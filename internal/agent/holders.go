@@ -1,0 +1,198 @@
+package agent
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"caelum/internal/gpu"
+)
+
+// A process that has a capability file open can use every instance that is ever made at its placement: the driver checks the
+// descriptor's device number, which follows from GPU and GPU instance id. So an instance is set aside while a process holds it, at
+// the release and again before the next lease. Its files are root's by then, so that no process can open them between the scan and
+// the lease.
+
+// minorsOf names the capabilities of a GPU instance id, which are the same for every instance that has it.
+type minorsOf struct {
+	gpu string // UUID
+	gi  int
+}
+
+// placed is an instance of a GPU.
+type placed struct {
+	gpu int
+	in  *instance
+}
+
+// holders are the processes that hold the capabilities of instances whose files are closed, in one scan.
+func (a *Agent) holders(all []placed) (map[*instance][]gpu.Holder, error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	devices := map[*instance][]gpu.Device{}
+	former := map[*instance]uint32{}
+	var wanted []gpu.Device
+	var suspects []uint32
+	for _, p := range all {
+		own, err := a.devicesOf(p)
+		if errors.Is(err, gpu.ErrNoCapabilities) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		devices[p.in] = own
+		wanted = append(wanted, own...)
+		if uid, ok := a.formerUser(p.in); ok {
+			former[p.in] = uid
+			suspects = append(suspects, uid)
+		}
+	}
+	held, err := a.procs.Scan(wanted, suspects)
+	if err != nil {
+		return nil, err
+	}
+	for uid := range held.Skipped {
+		a.log.WithField("uid", uid).Warn("a user has too many open descriptors: not all of the user's processes were checked for slices")
+	}
+	found := map[*instance][]gpu.Holder{}
+	for _, p := range all {
+		seen := map[int]bool{}
+		for _, d := range devices[p.in] {
+			for _, h := range held.Open[d] {
+				if !seen[h.PID] {
+					seen[h.PID] = true
+					found[p.in] = append(found[p.in], h)
+				}
+			}
+		}
+		if uid, ok := former[p.in]; ok {
+			for _, h := range held.Possible[uid] {
+				if !seen[h.PID] {
+					found[p.in] = append(found[p.in], h)
+				}
+			}
+		}
+	}
+	return found, nil
+}
+
+// devicesOf are the capabilities of an instance. Its compute instances are not known before the first look at the GPU.
+func (a *Agent) devicesOf(p placed) ([]gpu.Device, error) {
+	in := a.hwOf(p.in)
+	if len(in.CIs) == 0 {
+		in.CIs = []int{0}
+	}
+	return a.caps.Devices(a.cards[p.gpu].Minor, in)
+}
+
+// formerUser is the last user of an instance's capabilities. Root needs no descriptor.
+func (a *Agent) formerUser(in *instance) (uid uint32, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	uid, ok = a.former[minorsOf{in.GPU, in.GI}]
+	return uid, ok && uid != 0
+}
+
+// setHeldAside sets the instances aside that processes hold, and returns them. If the processes cannot be listed, all are.
+func (a *Agent) setHeldAside(all []placed) (held []placed, err error) {
+	found, err := a.holders(all)
+	if err != nil {
+		a.log.WithError(err).Error("couldn't see which processes hold slices open; the slices are out of the offers until it can be seen")
+	}
+	for _, p := range all {
+		if err == nil && len(found[p.in]) == 0 {
+			continue
+		}
+		note := "not known which processes hold it open"
+		if err == nil {
+			note = "held open by " + describe(found[p.in])
+		}
+		a.note(p, note)
+		if err := a.setAside(p.gpu, p.in, true); err != nil {
+			return held, err
+		}
+		held = append(held, p)
+	}
+	return held, nil
+}
+
+// note keeps and logs the processes that hold an instance open, unless they are the same as before.
+func (a *Agent) note(p placed, note string) {
+	a.mu.Lock()
+	same := p.in.note == note
+	p.in.note = note
+	a.mu.Unlock()
+	if !same && note != "" {
+		a.log.WithField("gpu", p.gpu).WithField("job", p.in.Job).WithField("uuid", p.in.UUID).Warnf(
+			"%s at %d was set aside: %s; its units are out of the offers until they are gone", p.in.Profile, p.in.Start, note)
+	}
+}
+
+// maxNoted is the number of processes that a message names.
+const maxNoted = 5
+
+func describe(holders []gpu.Holder) string {
+	var names []string
+	for _, h := range holders[:min(len(holders), maxNoted)] {
+		names = append(names, h.String())
+	}
+	if len(holders) > maxNoted {
+		names = append(names, "...")
+	}
+	return strings.Join(names, "; ")
+}
+
+// stillOpen are those of a GPU's stuck instances that processes hold open. With foreign_processes=kill such a process of the
+// slice's former user is ended.
+func (a *Agent) stillOpen(g int, stuck []*instance) map[*instance]bool {
+	var all []placed
+	for _, in := range stuck {
+		all = append(all, placed{g, in})
+	}
+	found, err := a.holders(all)
+	open := map[*instance]bool{}
+	for _, p := range all {
+		switch {
+		case err != nil:
+			open[p.in] = true
+			a.note(p, "not known which processes hold it open")
+		case len(found[p.in]) > 0:
+			open[p.in] = true
+			a.note(p, "held open by "+describe(found[p.in]))
+			a.endHolders(p, found[p.in])
+		default:
+			a.note(p, "")
+		}
+	}
+	return open
+}
+
+// endHolders ends the processes of its former user that hold an instance open. Other users' processes are left alone: a descriptor
+// can be sent to a process that did not ask for it.
+func (a *Agent) endHolders(p placed, holders []gpu.Holder) {
+	uid, ok := a.formerUser(p.in)
+	if a.cfg.Foreign != foreignKill || !ok {
+		return
+	}
+	devices, err := a.devicesOf(p)
+	if err != nil {
+		return
+	}
+	for _, h := range holders {
+		if h.Hides != "" || !onlyUser(h.Process, uid) {
+			continue
+		}
+		err := a.procs.Kill(h.PID, func() bool {
+			now, err := a.procs.Read(h.PID)
+			return err == nil && onlyUser(now, uid) && a.procs.Holds(h.PID, devices)
+		})
+		a.ended(p.gpu, p.in.UUID, h.Process, err)
+	}
+}
+
+// onlyUser reports whether a process has a user's ids and no others: a setuid program is not the user's to be ended for.
+func onlyUser(p gpu.Process, uid uint32) bool {
+	return !slices.ContainsFunc(p.UIDs[:], func(id uint32) bool { return id != uid })
+}

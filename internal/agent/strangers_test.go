@@ -1,0 +1,167 @@
+package agent
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"caelum/internal/gpu"
+)
+
+func TestStrangeness(t *testing.T) {
+	const job, uid = 12, 1000
+	for _, c := range []struct {
+		name    string
+		cgroups string
+		uid     uint32
+		slurm   bool // proctrack/cgroup
+		want    string
+	}{
+		{"of the job, v2", "/system.slice/slurmstepd.scope/job_12/step_0/user/task_0", uid, true, ""},
+		{"of the job, several slurmds", "/system.slice/n1_slurmstepd.scope/job_12/step_batch/user/task_special", uid, true, ""},
+		{"of the job, v1", "/user.slice /slurm/uid_1000/job_12/step_0", uid, true, ""},
+		{"of the job, v1, several slurmds", "/slurm_n1/uid_1000/job_12/step_0/task_0 /", uid, true, ""},
+		{"of the job, with a user id of a container", "/system.slice/slurmstepd.scope/job_12/step_0/user", 100000, true, ""},
+		{"of another job of the user", "/system.slice/slurmstepd.scope/job_13/step_0/user", uid, true, "of job 13"},
+		{"of another job, v1", "/slurm/uid_1000/job_121/step_0", uid, false, "of job 121"},
+		{"of the user and no job", "/user.slice/user-1000.slice/session-1.scope", uid, true, "of no job"},
+		{"in a cgroup that the user made", "/user.slice/user-1000.slice/user@1000.service/slurmstepd.scope/job_12", uid, true, "of no job"},
+		{"the same, v1 names", "/user.slice/user@1000.service/slurm/uid_1000/job_12", uid, true, "of no job"},
+		{"at the root, as Slurm does not", "/job_12", uid, true, "of no job"},
+		{"no cgroups, the user's", "/", uid, false, ""},
+		{"no cgroups, another user's", "/", 1001, false, "of another user than the job's (uid 1000)"},
+		{"named by SLUID, the user's", "/system.slice/slurmstepd.scope/s1A2B3C/step_0", uid, true, ""},
+		{"named by SLUID, another user's", "/system.slice/slurmstepd.scope/s1A2B3C/step_0", 1001, true, "of another user than the job's (uid 1000)"},
+		{"a number too large", "/system.slice/slurmstepd.scope/job_99999999999/step_0", uid, true, ""},
+		{"slurmstepd before it moves", "/system.slice/slurmstepd.scope", uid, true, "of no job"},
+	} {
+		p := gpu.Process{UIDs: [4]uint32{c.uid, c.uid, c.uid, c.uid}}
+		if got := strangeness(p, strings.Fields(c.cgroups), job, uid, c.slurm); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// computes starts a process that computes on a slice and that /proc shows as one of this user, in this cgroup.
+func (h *held) computes(uuid string, uid int, cgroup string) (pid int, ended chan error) {
+	h.t.Helper()
+	cmd := exec.Command(filepath.Join(h.node.Build(), "cuda-process"), "--seconds", "3600", "--print")
+	cmd.Env = append(cmd.Environ(), "CUDA_VISIBLE_DEVICES="+uuid)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		h.t.Fatalf("cuda-process: %v", err)
+	}
+	pid, ended = cmd.Process.Pid, make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	h.t.Cleanup(func() { cmd.Process.Kill() })
+	h.process(pid, uid)
+	if err := os.WriteFile(filepath.Join(h.proc, fmt.Sprint(pid), "cgroup"), []byte("0::"+cgroup+"\n"), 0o644); err != nil {
+		h.t.Fatal(err)
+	}
+	return pid, ended
+}
+
+// A process that is not the job's is reported once and shown; it is ended only where the site has asked for that, and root's never.
+func TestStranger(t *testing.T) {
+	for _, c := range []struct {
+		name, foreign  string
+		uid            int
+		cgroup         string
+		strange, ended bool
+	}{
+		{"reported", foreignReport, 20002, "/", true, false},
+		{"ended", foreignKill, 20002, "/", true, true},
+		{"of the user's other job", foreignKill, 20001, "/system.slice/slurmstepd.scope/job_999999/step_0", true, true},
+		{"the user's", foreignKill, 20001, "/", false, false},
+		{"root's", foreignKill, 0, "/", false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newHeld(t, 1)
+			h.agent.cfg.Foreign = c.foreign
+			id := h.startNow("2g.10gb:1")
+			slice := h.lease(id).Slices[0]
+			pid, ended := h.computes(slice.UUID, c.uid, c.cgroup)
+			meters := map[*usage]gpu.Meter{}
+			h.agent.sample(0, meters)
+			if got := strings.Contains(h.note(), fmt.Sprintf("leased: used by pid %d, uid %d", pid, c.uid)); got != c.strange {
+				t.Errorf("status: %q", h.note())
+			}
+			h.agent.sample(0, meters)
+			want := 0
+			if c.strange {
+				want = 1
+			}
+			if n := strings.Count(h.logged(), fmt.Sprintf("uses its slice: pid %d", pid)); n != want {
+				t.Errorf("logged %d times:\n%s", n, h.logged())
+			}
+			if c.ended {
+				if err := <-ended; err == nil || !strings.Contains(err.Error(), "killed") {
+					t.Errorf("it ended with %v", err)
+				}
+				h.agent.sample(0, meters)
+				if h.note() != "" {
+					t.Errorf("when it has gone: %q", h.note())
+				}
+				return
+			}
+			if len(ended) > 0 || strings.Contains(h.logged(), "ended a process") {
+				t.Errorf("it was ended:\n%s", h.logged())
+			}
+		})
+	}
+}
+
+// A process that took over the pid of a stranger is not ended for it.
+func TestStrangerPidTakenOver(t *testing.T) {
+	h := newHeld(t, 1)
+	id := h.startNow("2g.10gb:1")
+	slice := h.lease(id).Slices[0]
+	pid, ended := h.computes(slice.UUID, 20002, "/")
+	h.agent.sample(0, map[*usage]gpu.Meter{})
+	u := h.agent.seen.on(0)[0]
+	s := u.strangers[pid]
+	s.Start++
+	h.agent.endStranger(u, s, id, 20001)
+	if len(ended) > 0 || strings.Contains(h.logged(), "ended a process") {
+		t.Error("another process was ended")
+	}
+	h.agent.endStranger(u, u.strangers[pid], id, 20001)
+	if err := <-ended; err == nil {
+		t.Error("it was not ended")
+	}
+}
+
+// A process of the last user that keeps a slice open is ended, with foreign_processes=kill; another user's is not.
+func TestHolderEnded(t *testing.T) {
+	for uid, end := range map[int]bool{20001: true, 20002: false} {
+		h := newHeld(t, 1)
+		h.agent.cfg.Foreign = foreignKill
+		id := h.startNow("2g.10gb:1")
+		file := h.file(h.lease(id).Slices[0])
+		sleep := exec.Command("sleep", "3600")
+		if err := sleep.Start(); err != nil {
+			t.Fatal(err)
+		}
+		h.process(sleep.Process.Pid, uid, [2]string{file})
+		h.fake.Finish(id)
+		h.fake.RunEpilogs()
+		if err := h.agent.look(); err != nil || h.stuck() != 1 {
+			t.Errorf("%d stuck, %v", h.stuck(), err)
+		}
+		if got := strings.Contains(h.logged(), "ended a process"); got != end {
+			t.Errorf("user %d: ended is %v:\n%s", uid, got, h.logged())
+		}
+		sleep.Process.Kill()
+		sleep.Wait()
+	}
+}

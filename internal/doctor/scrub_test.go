@@ -1,0 +1,44 @@
+package doctor
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestUnscrubbed(t *testing.T) {
+	for params, want := range map[string]bool{
+		"": false,
+		"ModifyDeviceFiles: 1\nRegistryDwords: \"\"\nRegistryDwordsPerDevice: \"\"\n":      false,
+		"RegistryDwords: \"RMDisableScrubOnFree=1\"\n":                                     true,
+		"RegistryDwords: \"PowerMizer=0x1; rmdisablescrubonfree = 0x1;X=0\"\n":             true,
+		"RegistryDwords: \"RMDisableScrubOnFree=0x0\"\n":                                   false,
+		"RegistryDwords: \"RMDisableScrubOnFree\"\n":                                       true,
+		"RegistryDwordsPerDevice: \"pci=0000:01:00.0;RMDisableScrubOnFree=1\"\n":           true,
+		"RegistryDwords: \"XRMDisableScrubOnFree=1\"\nRmMsg: \"RMDisableScrubOnFree=1\"\n": false,
+	} {
+		if got := unscrubbed(params); got != want {
+			t.Errorf("%q: %v", params, got)
+		}
+	}
+}
+
+// Where no cgroup refuses devices, device files that the driver opens to all are an error; otherwise a warning.
+func TestModifiedDeviceFiles(t *testing.T) {
+	for constrain, want := range map[string]Severity{"yes": Warning, "no": Error} {
+		f := healthy()
+		f.Driver.Modifies, f.Config.Values["ConstrainDevices"] = true, constrain
+		found := Examine(f)
+		if !slices.ContainsFunc(found, func(g Finding) bool {
+			return g.Check == "driver" && g.Severity == want && strings.Contains(g.Text, "ModifyDeviceFiles is 1") && g.Next != ""
+		}) {
+			t.Errorf("ConstrainDevices=%s: %+v", constrain, found)
+		}
+	}
+	f := healthy()
+	f.Driver.Modifies = true
+	f.Missing[Slurmctld] = fault("no answer", "start it")
+	if i := slices.IndexFunc(Examine(f), func(g Finding) bool { return g.Check == "driver" }); Examine(f)[i].Severity != Warning {
+		t.Errorf("without slurmctld: %+v", Examine(f)[i])
+	}
+}

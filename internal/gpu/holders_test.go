@@ -1,0 +1,368 @@
+package gpu
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// asHolder in the environment makes the test binary a process that holds a device, in the way that is named.
+const asHolder = "HOLDERS_TEST_WAY"
+
+func TestMain(m *testing.M) {
+	if way := os.Getenv(asHolder); way != "" {
+		beHolder(way, os.Getenv("HOLDERS_TEST_PATH"))
+		return
+	}
+	os.Exit(m.Run())
+}
+
+const nobody = 65534
+
+// beHolder opens a device, prints a line, and waits for the end of its input.
+func beHolder(way, path string) {
+	flags := unix.O_RDONLY | unix.O_NOCTTY
+	if way == "O_PATH" {
+		flags = unix.O_PATH
+	}
+	open := func() int {
+		fd, err := unix.Open(path, flags, 0)
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		return fd
+	}
+	drop := func() {
+		var uid int
+		fmt.Sscan(os.Getenv("HOLDERS_TEST_UID"), &uid)
+		if err := syscall.Setresuid(uid, uid, uid); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+	}
+	if way != "detached" {
+		drop()
+	}
+	switch way {
+	case "nothing":
+	case "open", "O_PATH":
+		open()
+	case "thread": // with a table of its own
+		done := make(chan bool)
+		go func() {
+			runtime.LockOSThread()
+			if err := unix.Unshare(unix.CLONE_FILES); err != nil {
+				fmt.Println(err)
+				os.Exit(1)
+			}
+			open()
+			done <- true
+			select {}
+		}()
+		<-done
+	case "socket": // in no table
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		fd := open()
+		if err := unix.Sendmsg(pair[0], []byte{0}, unix.UnixRights(fd), nil, 0); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		unix.Close(fd)
+	case "detached": // on a mount that is in no namespace any more
+		for _, err := range []error{
+			os.WriteFile(path+".bound", nil, 0o600), unix.Mount(path, path+".bound", "", unix.MS_BIND, ""),
+		} {
+			if err != nil {
+				fmt.Println(err)
+				os.Exit(1)
+			}
+		}
+		path += ".bound"
+		open()
+		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		drop()
+	}
+	fmt.Println("ready")
+	bufio.NewReader(os.Stdin).ReadString('\n')
+}
+
+// holder starts a process of a user that holds the device at path.
+func holder(t testing.TB, way, path string, uid uint32) (pid int, end func()) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = []string{asHolder + "=" + way, "HOLDERS_TEST_PATH=" + path, fmt.Sprint("HOLDERS_TEST_UID=", uid)}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if way == "detached" {
+		cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWNS
+		cmd.SysProcAttr.Unshareflags = unix.CLONE_NEWNS
+	}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	end = func() {
+		in.Close()
+		cmd.Wait()
+	}
+	t.Cleanup(end)
+	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		t.Fatalf("%s: %q", way, line)
+	}
+	return cmd.Process.Pid, end
+}
+
+// node makes a device node under a name that says nothing of it.
+func node(t testing.TB, d Device) string {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root: it makes device nodes and processes of another user")
+	}
+	dir, err := os.MkdirTemp("", "holders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	os.Chmod(dir, 0o755)
+	path := filepath.Join(dir, "socket:[1]")
+	if err := unix.Mknod(path, unix.S_IFCHR|0o444, int(unix.Mkdev(d.Major, d.Minor))); err != nil {
+		t.Fatal(err)
+	}
+	os.Chmod(path, 0o444)
+	return path
+}
+
+// full is /dev/full under another name: a device that no other process of a test machine has open.
+var full = Device{1, 7}
+
+func TestHolders(t *testing.T) {
+	path := node(t, full)
+	s := &Processes{Proc: "/proc"}
+	for _, c := range []struct {
+		way            string
+		uid            uint32
+		suspects       []uint32
+		open, possible bool
+	}{
+		{way: "nothing", uid: nobody, suspects: []uint32{nobody}},
+		{way: "open", uid: nobody, open: true},
+		{way: "open", uid: 0}, // root is trusted
+		{way: "O_PATH", uid: nobody, suspects: []uint32{nobody}},
+		{way: "thread", uid: nobody, open: true},
+		{way: "detached", uid: nobody, open: true},
+		{way: "socket", uid: nobody, suspects: []uint32{1, nobody}, possible: true},
+		{way: "socket", uid: nobody, suspects: []uint32{1}}, // another user's: any user can have one
+	} {
+		t.Run(fmt.Sprint(c.way, c.uid, c.suspects), func(t *testing.T) {
+			pid, end := holder(t, c.way, path, c.uid)
+			held := scanFor(t, s, c.suspects)
+			if has := contains(held.Open[full], pid); has != c.open {
+				t.Errorf("open: %v, want %v", held.Open, c.open)
+			}
+			if has := contains(held.Possible[nobody], pid); has != c.possible {
+				t.Errorf("possible: %v, want %v", held.Possible, c.possible)
+			}
+			if s.Holds(pid, []Device{full}) != (c.open || c.way == "open") {
+				t.Error("Holds and Scan disagree")
+			}
+			end()
+			if held := scanFor(t, s, c.suspects); contains(held.Open[full], pid) || contains(held.Possible[nobody], pid) {
+				t.Errorf("still held by the process that ended: %v", held)
+			}
+		})
+	}
+}
+
+func scanFor(t *testing.T, s *Processes, suspects []uint32) Held {
+	t.Helper()
+	held, err := s.Scan([]Device{full}, suspects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return held
+}
+
+func contains(list []Holder, pid int) bool {
+	for _, h := range list {
+		if h.PID == pid {
+			return true
+		}
+	}
+	return false
+}
+
+// A user with more descriptors than are read may hold a slice that was hers, and keeps no other user's back.
+func TestHoldersLimit(t *testing.T) {
+	path := node(t, full)
+	s := &Processes{Proc: "/proc", Limit: processCost}
+	pid, _ := holder(t, "open", path, nobody)
+	held := scanFor(t, s, []uint32{nobody, 1})
+	if !held.Skipped[nobody] || !contains(held.Possible[nobody], pid) || len(held.Possible[1]) > 0 || len(held.Open) > 0 {
+		t.Errorf("%+v", held)
+	}
+}
+
+// fakeProcess writes what /proc shows of a process.
+func fakeProcess(t *testing.T, proc string, pid int, uids string, fds map[string][2]string) {
+	t.Helper()
+	dir := filepath.Join(proc, fmt.Sprint(pid))
+	for _, sub := range []string{"fd", "fdinfo", "ns"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("status", "Name:\ta b\nUid:\t"+uids+"\nThreads:\t1\n")
+	write("mountinfo", "7 1 0:6 / /dev rw,nosuid shared:2 - devtmpfs udev rw\n8 1 0:9 / /home rw - nfs4 server:/home rw\n")
+	os.Symlink("mnt:[1]", filepath.Join(dir, "ns/mnt"))
+	for fd, x := range fds {
+		os.Symlink(x[0], filepath.Join(dir, "fd", fd))
+		write("fdinfo/"+fd, x[1])
+	}
+}
+
+// What no test process can be made to show: network file systems, rings, mixed user ids.
+func TestHoldersOfFakes(t *testing.T) {
+	proc := t.TempDir()
+	const device = "pos:\t0\nflags:\t02\nmnt_id:\t7\nino:\t5\n"
+	fakeProcess(t, proc, 10, "0\t0\t0\t0", map[string][2]string{"3": {"/dev/full", device}})
+	fakeProcess(t, proc, 11, "5\t0\t0\t0", map[string][2]string{"3": {"/dev/full", device}}) // a setuid program of a user
+	fakeProcess(t, proc, 12, "6\t6\t6\t6", map[string][2]string{"3": {"/dev/full", strings.Replace(device, "7", "8", 1)}})
+	fakeProcess(t, proc, 13, "6\t6\t6\t6", map[string][2]string{
+		"3": {"anon_inode:[io_uring]", "pos:\t0\nflags:\t02\nSqMask:\t1\nUserFiles:\t0\nUserBufs:\t0\n"},
+		"4": {"socket:[9]", "pos:\t0\nflags:\t02\nscm_fds: 0\n"},
+	})
+	fakeProcess(t, proc, 14, "6\t6\t6\t6", map[string][2]string{"3": {"anon_inode:[io_uring]", "SqMask:\t1\nUserFiles:\t1\n"}})
+	fakeProcess(t, proc, 15, "6\t7\t6\t6", map[string][2]string{"3": {"anon_inode:[io_uring]", "SqMask:\t1\n"}}) // in use: not all is shown
+	fakeProcess(t, proc, 16, "8\t8\t8\t8", map[string][2]string{"3": {"anon_inode:[io_uring]", "SqMask:\t1\nUserFiles:\t1\n"}})
+	s := &Processes{Proc: proc}
+	held := scanFor(t, s, []uint32{6, 7})
+	var open, six, seven []int
+	for _, h := range held.Open[full] {
+		open = append(open, h.PID)
+	}
+	for _, h := range held.Possible[6] {
+		six = append(six, h.PID)
+	}
+	for _, h := range held.Possible[7] {
+		seven = append(seven, h.PID)
+	}
+	if fmt.Sprint(open, six, seven) != "[11] [14 15] [15]" || len(held.Possible) != 2 {
+		t.Errorf("open %v, possible of 6 %v, of 7 %v: %v", open, six, seven, held)
+	}
+	if text := held.Open[full][0].String(); text != `pid 11, uid 5, "a b"` {
+		t.Error(text)
+	}
+}
+
+func TestReadProcess(t *testing.T) {
+	s := &Processes{Proc: "/proc"}
+	p, err := s.Read(os.Getpid())
+	if err != nil || p.Start == 0 || p.Command == "" || !p.Is(uint32(os.Getuid())) || p.Root() != (os.Getuid() == 0) {
+		t.Errorf("%+v: %v", p, err)
+	}
+	again, err := s.Read(os.Getpid())
+	if err != nil || again.Start != p.Start {
+		t.Errorf("%+v: %v", again, err)
+	}
+	if _, err := s.Read(1 << 30); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no process: %v", err)
+	}
+	if paths, err := s.Cgroups(os.Getpid()); err != nil || len(paths) == 0 || paths[0][0] != '/' {
+		t.Errorf("%q: %v", paths, err)
+	}
+}
+
+func TestKill(t *testing.T) {
+	s := &Processes{Proc: "/proc"}
+	cmd := exec.Command("sleep", "3600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	if err := s.Kill(cmd.Process.Pid, func() bool { return false }); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a process that is not meant any more: %v", err)
+	}
+	select {
+	case err := <-ended:
+		t.Fatalf("it was ended: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	if err := s.Kill(cmd.Process.Pid, func() bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("ended with %v", err)
+	}
+	if err := s.Kill(cmd.Process.Pid, func() bool { return true }); !errors.Is(err, unix.ESRCH) {
+		t.Errorf("a process that has ended: %v", err)
+	}
+}
+
+// BenchmarkScan: 2,000 processes of a user with 50 descriptors each, 30 of them files and 20 sockets.
+func BenchmarkScan(b *testing.B) {
+	path := node(b, full)
+	const processes = 2000
+	script := fmt.Sprintf(`import os, sys, socket, time
+os.setresuid(%d, %d, %d)
+keep = [os.open("/etc/passwd", os.O_RDONLY) for _ in range(27)] + [socket.socket() for _ in range(20)]
+for _ in range(%d - 1):
+    if os.fork() == 0: break
+else: print("ready", flush=True)
+time.sleep(3600)`, nobody, nobody, nobody, processes)
+	cmd := exec.Command("python3", "-c", script)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	out, _ := cmd.StdoutPipe()
+	if err := cmd.Start(); err != nil {
+		b.Skip(err)
+	}
+	b.Cleanup(func() {
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		cmd.Wait()
+	})
+	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		b.Fatalf("%q", line)
+	}
+	pid, _ := holder(b, "open", path, nobody)
+	s := &Processes{Proc: "/proc", Limit: 1 << 30}
+	for b.Loop() {
+		held, err := s.Scan([]Device{full}, []uint32{nobody})
+		if err != nil || !contains(held.Open[full], pid) {
+			b.Fatal(held, err)
+		}
+	}
+}
