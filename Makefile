@@ -55,14 +55,15 @@ learn:
 FUZZTIME ?= 3600
 fuzz: prerequisites
 	@command -v clang >/dev/null || { echo "clang is needed: apt-get install clang"; exit 1; }
-	for f in internal/api:FuzzServer internal/agent:FuzzAgent contrib/job_submit:FuzzTable contrib/job_submit:FuzzSubmit contrib/job_submit:FuzzModify \
+	for f in internal/api:FuzzServer internal/agent:FuzzAgent internal/agent:FuzzRecords contrib/job_submit:FuzzTable contrib/job_submit:FuzzSubmit contrib/job_submit:FuzzModify \
 		internal/mig:FuzzParse internal/place:FuzzPlan internal/trace:FuzzSacct internal/predict:FuzzSummaries; do \
 		$(GO) test ./$${f%:*} -run '^$$' -fuzz "^$${f#*:}\$$" -parallel=1 -fuzztime=$(FUZZTIME)s -fuzzminimizetime=50x || exit 1; done
 	$(MAKE) -C spank/fuzz fuzz B=$(B) FUZZTIME=$(FUZZTIME)
 	$(MAKE) -C contrib/nvml-emulator/fuzz fuzz B=$(B) FUZZTIME=$(FUZZTIME)
 
+# With the race detector; contrib/learn and internal/{place,sim,trace} take the most time.
 unit:
-	$(GO) test ./...
+	$(GO) test -race ./...
 
 # The whole on a real Slurm: slurmctld, slurmd, slurmdbd, MariaDB and munge of Debian; only the GPUs are emulated.
 e2e:

@@ -32,6 +32,7 @@ type world struct {
 	cfg   Config
 	agent *Agent
 	stop  func()
+	ctl   Controller // of agents that start from now on; the fake by default
 
 	prologs sync.WaitGroup
 	mu      sync.Mutex
@@ -88,7 +89,10 @@ func (w *world) start() {
 	w.t.Helper()
 	log := logrus.New()
 	log.SetOutput(&syncWriter{w: &w.log})
-	a, err := New(w.cfg, w.node.NVML, w.fake, log.WithField("node", "n1"))
+	if w.ctl == nil {
+		w.ctl = w.fake
+	}
+	a, err := New(w.cfg, w.node.NVML, w.ctl, log.WithField("node", "n1"))
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -1,0 +1,51 @@
+//go:build e2e
+
+package e2eattacks
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"caelum/contrib/devcluster/cluster"
+	"caelum/contrib/devcluster/clustertest"
+)
+
+// slowScontrol takes the place of scontrol on a node: it asks slurmctld for a job only after the attack, as if slurmctld were
+// busy. The agent has asked with squeue by then.
+const slowScontrol = `#!/bin/bash
+if [[ "$*" == *"show job"* && ! -e HOME/attacked ]]; then
+    : >HOME/asking
+    for ((i = 0; i < 100; i++)); do
+        [[ ! -e HOME/attacked ]] || break
+        sleep 0.1
+    done
+fi
+exec /run/scontrol "$@"
+`
+
+// A user shrinks the job between the agent's two questions about it: squeue and scontrol disagree. No node drains for that.
+func TestDrainByShrinkingJob(t *testing.T) {
+	s := clustertest.Start(t, cluster.Options{Nodes: 2, GPUs: 1})
+	s.Write("scontrol", strings.ReplaceAll(slowScontrol, "HOME", s.Home()))
+	for _, node := range s.Nodes {
+		s.Must(node, "root", "cp", "/usr/bin/scontrol", "/run/scontrol")
+		s.Must(node, "root", "mount", "--bind", filepath.Join(s.Home(), "scontrol"), "/usr/bin/scontrol")
+	}
+	id := s.Submit("sleep 1", "-N2", "--gres=gpu:1")
+	s.Within("the agent asks for the job", func() bool {
+		_, err := os.Stat(filepath.Join(s.Home(), "asking"))
+		return err == nil
+	})
+	s.Must("", attacker, "scontrol", "update", "job="+id, "NumNodes=1")
+	s.Write("attacked", "")
+	s.Within("the job ends", func() bool {
+		s.NoneDrained()
+		state := s.State(id)
+		return t.Failed() || state == "COMPLETED" || state == "FAILED" || state == "CANCELLED"
+	})
+	s.NoneDrained()
+	next := s.Submit("srun true", "-N2", "--gres=gpu:1")
+	s.Completed(next)
+}
