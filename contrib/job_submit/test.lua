@@ -497,6 +497,70 @@ check(modify({priority = 0}, HELD) == slurm.ERROR, "a hold on top of ours", said
 check(modify({priority = INFINITE}, HELD) == slurm.ERROR, "a release of ours", said[1])
 check(modify({time_limit = 5}, HELD) == 0, "a time limit of a held job", said[1])
 
+-- The job as an update leaves it is what counts. A case: the update, the job's record, what tres_per_node becomes; false: unchanged, nil: refused.
+write_table(TABLE)
+local TYPED = "gres:gpu:1,gres:mig:2g.10gb:1"
+for _, case in ipairs({
+  {"slices emptied, GPUs per job", {tres_per_node = ""}, {partition = "gpu", tres_per_node = TYPED, tres_per_job = "gres:gpu:1"}, nil},
+  {"slices emptied, GPUs too", {tres_per_node = ""}, {partition = "gpu", tres_per_node = TYPED}, nil},
+  {"slices emptied in a later release", {tres_per_node = ""}, {partition = "gpu", tres_per_node = "gres/gpu:1,gres/mig:2g.10gb:1"}, nil},
+  {"slices emptied while it moves away", {tres_per_node = "", partition = "cpu"}, {partition = "gpu", tres_per_node = TYPED}, ""},
+  {"zero slices", {tres_per_node = "gres:gpu:1,gres:mig:2g.10gb:0"}, {partition = "gpu", tres_per_node = TYPED}, "gres:gpu:1,gres:mig:2g.10gb:0,gres:mig:2g.10gb:1"},
+  {"zero slices, of another type by --mig", {tres_per_node = "gres:gpu:1,gres:mig:2g.10gb:0"}, {partition = "gpu", tres_per_node = TYPED, spank_job_env = env("1g.5gb")}, nil},
+  {"zero GPUs", {tres_per_node = "gres:gpu:0"}, {partition = "gpu", tres_per_node = TYPED}, nil},
+  {"another gres in place of them", {tres_per_node = "gres:net:1"}, {partition = "gpu", tres_per_node = TYPED}, nil},
+  {"another gres in place of them, later", {tres_per_node = "gres/net:1"}, {partition = "gpu", tres_per_node = "gres/gpu:1,gres/mig:2g.10gb:1"}, nil},
+  {"GPUs per job added", {tres_per_job = "gres:gpu:4"}, {partition = "gpu", tres_per_node = TYPED}, nil},
+  {"GPUs per task added", {tres_per_task = "gres:gpu:4"}, {partition = "gpu"}, nil},
+  {"GPUs per socket added", {tres_per_socket = "gres:gpu:4"}, {partition = "gpu", tres_per_node = TYPED}, nil},
+  {"GPUs per job changed", {tres_per_job = "gres:gpu:4"}, {partition = "gpu", tres_per_node = TYPED, tres_per_job = "gres:gpu:1"}, nil},
+  {"GPUs per job emptied", {tres_per_job = ""}, {partition = "gpu", tres_per_node = TYPED, tres_per_job = "gres:gpu:1"}, nil},
+  {"GPUs per job not understood", {tres_per_job = "gres:gpu:1k"}, {partition = "gpu", tres_per_node = TYPED}, nil},
+  {"GPUs by tasks per GPU", {ntasks_per_tres = 1, cpus_per_tres = "gres:gpu:1"}, {partition = "gpu"}, nil},
+  {"GPUs by tasks per GPU, elsewhere", {ntasks_per_tres = 1, cpus_per_tres = "gres:gpu:1"}, {partition = "cpu"}, nil},
+  {"more nodes of GPUs per job", {min_nodes = 4}, {partition = "gpu", tres_per_node = TYPED, tres_per_job = "gres:gpu:2", min_nodes = 2}, nil},
+  {"more tasks of GPUs per task", {num_tasks = 8}, {partition = "gpu", tres_per_node = TYPED, tres_per_task = "gres:gpu:1"}, nil},
+  {"more nodes", {min_nodes = 4}, {partition = "gpu", tres_per_node = TYPED, min_nodes = 2}, false},
+  {"a job moves in", {partition = "gpu"}, {partition = "cpu", tres_per_node = "gres:gpu:1"}, TYPED},
+  {"a job moves in, later", {partition = "gpu"}, {partition = "cpu", tres_per_node = "gres/gpu:a100:2"}, "gres/gpu:a100:2,gres/mig:2g.10gb:2"},
+  {"a job moves into a list", {partition = "cpu,gpu-long"}, {partition = "cpu", tres_per_node = "gres:net:1,gres:gpu:1"}, "gres:net:1,gres:gpu:1,gres:mig:2g.10gb:1"},
+  {"a job moves in with --mig", {partition = "gpu"}, {partition = "cpu", tres_per_node = "gres:gpu:1", spank_job_env = env("1g.5gb")}, "gres:gpu:1,gres:mig:1g.5gb:1"},
+  {"a job moves in with slices", {partition = "gpu"}, {partition = "cpu", tres_per_node = TYPED}, false},
+  {"a job moves in with untyped slices", {partition = "gpu"}, {partition = "cpu", tres_per_node = "gres:gpu:1,gres:mig:1"}, nil},   -- through 23.02 they add up
+  {"a job moves in with untyped slices, later", {partition = "gpu"}, {partition = "cpu", tres_per_node = "gres/gpu:1,gres/mig:1"}, "gres/gpu:1,gres/mig:2g.10gb:1"},
+  {"a job moves in with slices that do not agree", {partition = "gpu"}, {partition = "cpu", tres_per_node = "gres:gpu:2,gres:mig:2g.10gb:1"}, nil},
+  {"a job moves in with an unknown profile", {partition = "gpu"}, {partition = "cpu", tres_per_node = "gres:gpu:1,gres:mig:9g.5gb:1"}, nil},
+  {"a job moves in with GPUs per job", {partition = "gpu"}, {partition = "cpu", tres_per_job = "gres:gpu:1"}, nil},
+  {"a job moves in with GPUs per job and node", {partition = "gpu"}, {partition = "cpu", tres_per_job = "gres:gpu:1", tres_per_node = "gres:gpu:1"}, TYPED},
+  {"a job moves in with GPUs per task", {partition = "gpu"}, {partition = "cpu", tres_per_task = "gres:gpu:1"}, nil},
+  {"a job moves in with tasks per GPU", {partition = "gpu"}, {partition = "cpu", tres_fmt_req_str = "cpu=1,node=1,billing=1,gres/gpu=1"}, nil},
+  {"a job moves in with GPUs it cannot read", {partition = "gpu"}, {partition = "cpu", tres_per_node = "gres:gpu:1k"}, nil},
+  {"a job moves in with new GPUs", {partition = "gpu", tres_per_node = "gres:gpu:2"}, {partition = "cpu"}, "gres:gpu:2,gres:mig:2g.10gb:2"},
+  {"a job moves in without GPUs", {partition = "gpu"}, {partition = "cpu", tres_fmt_req_str = "cpu=1,node=1,billing=1"}, false},
+  {"a job moves in and drops its GPUs", {partition = "gpu", tres_per_node = ""}, {partition = "cpu", tres_per_node = "gres:gpu:1"}, nil},
+  {"a job moves away", {partition = "cpu"}, {partition = "gpu", tres_per_node = TYPED}, false},
+  {"elsewhere an update through 23.02 hides a GPU", {tres_per_node = "gres:net:1"}, {partition = "cpu", tres_per_node = "gres:gpu:1"}, nil},
+  {"elsewhere it hides a model", {tres_per_node = "gres:gpu:h100:1"}, {partition = "cpu", tres_per_node = "gres:gpu:a100:1"}, nil},
+  {"elsewhere it hides a count", {tres_per_node = "gres:gpu:0,gres:net:1"}, {partition = "cpu", tres_per_node = "gres:gpu:1"}, nil},
+  {"elsewhere a later release replaces", {tres_per_node = "gres/net:1"}, {partition = "cpu", tres_per_node = "gres/gpu:1"}, "gres/net:1"},
+  {"elsewhere an empty list clears", {tres_per_node = ""}, {partition = "cpu", tres_per_node = "gres:gpu:1"}, ""},
+  {"an untyped job is released", {priority = INFINITE}, {partition = "gpu", tres_per_node = "gres:gpu:1"}, TYPED},
+  {"an untyped job of GPUs per job is released", {priority = INFINITE}, {partition = "gpu", tres_per_job = "gres:gpu:1"}, nil},
+  {"an untyped job that runs gets another limit", {time_limit = 5}, {partition = "gpu", tres_per_node = "gres:gpu:1", job_state = 1.0}, false},
+  {"an untyped job that is requeued gets another limit", {time_limit = 5}, {partition = "gpu", tres_per_node = "gres:gpu:1", job_state = 1024.0}, TYPED},
+  {"a job of a profile that is gone gets another limit", {time_limit = 5}, {partition = "gpu", tres_per_node = "gres:gpu:1,gres:mig:9g.5gb:1"}, false},
+}) do
+  local name, update, record, want = case[1], case[2], case[3], case[4]
+  if want == false then want = update.tres_per_node end
+  local rc, job = modify(update, record)
+  if case[4] == nil then
+    check(rc == slurm.ERROR and job.tres_per_node == update.tres_per_node and #said == 1, "an update is refused: " .. name, job.tres_per_node)
+  else
+    check(rc == slurm.SUCCESS and job.tres_per_node == want, "an update: " .. name, tostring(job.tres_per_node) .. " " .. tostring(said[1]))
+  end
+  check(modify(update, record, 0) == slurm.SUCCESS, "root's update: " .. name, said[1])
+end
+
 ---------------------------------------------------------------- the watcher
 
 submit({tres_per_node = "gres:gpu:1"})
@@ -519,7 +583,9 @@ check(poked() == ".", "the file does not grow", "it grew")
 log = {}
 local broken = setmetatable({}, {__index = function() error("no such field") end})
 check(slurm_job_submit(broken, PARTS, 1001) == slurm.SUCCESS and #log == 1, "an error while reading passes the job", #log)
-check(slurm_job_modify(broken, {}, PARTS, 1001) == slurm.SUCCESS and #log == 2, "and the change", #log)
+check(slurm_job_modify(broken, {}, PARTS, 1001) == slurm.ERROR and #log == 2, "and refuses the change", #log)
+check(slurm_job_modify(job_desc({time_limit = 5}, "gres:"), broken, PARTS, 1001) == slurm.ERROR and #log == 3, "also when the job cannot be read", #log)
+check(slurm_job_modify(broken, broken, PARTS, 0) == slurm.SUCCESS and #log == 3, "but not root's", #log)
 local half = job_desc({tres_per_node = "gres:gpu:1"}, "gres:")
 check(slurm_job_submit(half, nil, 1001) == slurm.SUCCESS and half.tres_per_node == "gres:gpu:1", "and changes nothing by half", half.tres_per_node)
 
