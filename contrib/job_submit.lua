@@ -38,12 +38,18 @@ local function split(line)
   if fourth or not rest:find("%S") then return word, value, third, fourth end
 end
 
--- What earlier runs have taught is said of a job's key, of a user's work, or of anybody's work.
-local LEARNED = {key = "^(%x+)$", user = "^%d+:(%x+)$", site = "^(%x+)$"}
+-- A line says what a job needs by its user and key, by its user and work, or by its work alone. The hash is no cryptographic one, so a key
+-- counts for its own user only. Tables of earlier releases have keys without a user: these lines are passed over.
+local LEARNED = {key = "^%d+:(%x+)$", user = "^%d+:(%x+)$", site = "^(%x+)$"}
 
 local function learn(t, word, value, profile, fourth)
-  local hex = value:match(LEARNED[word])
+  local old = word == "key" and value:find("^%x+$")
+  local hex = old and value or value:match(LEARNED[word])
   if not profile or not hex or #hex ~= 16 or hex:find("%u") or value:find("^0%d+:") or t[word][value] then return false end
+  if old then
+    t.old = t.old + 1
+    return not fourth or number(fourth) ~= nil
+  end
   t[word][value] = profile
   if fourth then
     t.seconds[word][value] = number(fourth)
@@ -93,7 +99,7 @@ end
 local function parse(text)
   if #text > MAX_BYTES then return nil, "longer than " .. MAX_BYTES .. " bytes" end
   if text:sub(-1) ~= "\n" then return nil, "the last line is not complete" end
-  local t = {partitions = {}, profiles = {}, known = {}, models = {}, named = {}, key = {}, user = {}, site = {}, seconds = {key = {}, user = {}, site = {}}}
+  local t = {partitions = {}, profiles = {}, known = {}, models = {}, named = {}, key = {}, user = {}, site = {}, old = 0, seconds = {key = {}, user = {}, site = {}}}
   local n = 0
   for line in text:gmatch("([^\n]*)\n") do
     n = n + 1
@@ -132,7 +138,14 @@ local function refresh()
   if file then file:close() end
   if seen == (version or why) then return end
   seen = version or why
-  if fresh then decisions = fresh return end
+  if fresh then
+    decisions = fresh
+    if fresh.old > 0 then
+      slurm.log_error("%s", "caelum: decision table " .. TABLE .. ": " .. fresh.old ..
+        " key lines without a user have no effect; write key <user id>:<key>, or let `caelum repo decisions` write them anew")
+    end
+    return
+  end
   slurm.log_error("%s", "caelum: decision table " .. TABLE .. ": " .. why ..
     (decisions and "; the last good table stays in force" or "; requests for GPUs are refused"))
 end
@@ -296,11 +309,13 @@ local function user_id(job) return type(job.user_id) == "number" and math.floor(
 
 -- key_and_work are the job's key, and the same whoever does the work and whatever he calls it: nil without a script, which is all that would tell it.
 local function key_and_work(job, r, gpus)
-  local script = digest(field(job.script, 4096))
+  local text = job.script   -- every read of the field copies the whole script
+  local has_script = type(text) == "string" and text ~= ""
+  local script = digest(field(text, 4096))
   local size = decimal(gpus.all) .. decimal(r.nodes) .. decimal(r.tasks)
   local who = decimal(user_id(job)) .. field(job.account or job.default_account, 256):lower() .. field(job.name, 256)
   local key = hash(field("caelum-key-1", 20) .. who, script, size .. decimal(count(job.cpus_per_task)))
-  if type(job.script) ~= "string" or job.script == "" then return key, nil end
+  if not has_script then return key, nil end
   return key, hash(field("caelum-work-1", 20), script, size)
 end
 
@@ -325,11 +340,12 @@ local function mebibytes(size)
   if digits and #digits <= 9 and tonumber(digits) > 0 then return math.ceil(tonumber(digits) * UNITS[unit:lower()]) end
 end
 
--- learned is what the table says of a job's work, the profile and the seconds: of this job's, else of the same user's, else of anybody's.
+-- learned returns the profile and the seconds that the table has for a user's key, else for her work, else for the work of any user.
 local function learned(t, uid, key, work)
-  if t.key[key] then return t.key[key], t.seconds.key[key] end
+  local own = string.format("%d:%s", uid, key)
+  if t.key[own] then return t.key[own], t.seconds.key[own] end
   if not work then return nil end
-  local own = string.format("%d:%s", uid, work)
+  own = string.format("%d:%s", uid, work)
   if t.user[own] then return t.user[own], t.seconds.user[own] end
   return t.site[work], t.seconds.site[work]
 end

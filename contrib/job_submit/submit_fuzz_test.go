@@ -104,7 +104,7 @@ func (m maker) learned(s stamp) string {
 		work = "fedcba9876543210"
 	}
 	var b strings.Builder
-	for _, of := range []string{"key " + s.key, fmt.Sprintf("user %d:%s", s.uid, work), "user 8:" + work, "site " + work} {
+	for _, of := range []string{fmt.Sprintf("key %d:%s", s.uid, s.key), "key 8:" + s.key, fmt.Sprintf("user %d:%s", s.uid, work), "user 8:" + work, "site " + work} {
 		if m.IntN(2) == 0 {
 			fmt.Fprintln(&b, of, m.one("1g.5gb", "2g.10gb", "4g.20gb", "7g.40gb"), m.one("", "60", "999999999"))
 		}

@@ -132,7 +132,7 @@ type stamp struct {
 
 // learned is what a table says of a job's work; nil: nothing.
 func learned(d decisions.Table, s stamp) *decisions.Learned {
-	l, ok := d.Key[s.key]
+	l, ok := d.Key[fmt.Sprintf("%d:%s", s.uid, s.key)]
 	if !ok && s.work != "" {
 		if l, ok = d.User[fmt.Sprintf("%d:%s", s.uid, s.work)]; !ok {
 			l, ok = d.Site[s.work]
