@@ -47,9 +47,14 @@ func (r *Repo) Users(name string) ([]uint32, error) {
 // everybody stands for any user in what is forgotten, as the empty key stands for any key.
 const everybody = -1
 
-// ForgetKey forgets the runs of a user's key that began before now, and returns how many there were. What is forgotten stays so when it is read
-// from slurmdbd again.
-func (r *Repo) ForgetKey(uid uint32, key string, now time.Time) (int, error) {
+// ForgetKey forgets every user's runs of a key that began before now, and returns how many there were. What is forgotten stays so when it is
+// read from slurmdbd again.
+func (r *Repo) ForgetKey(key string, now time.Time) (int, error) {
+	return r.forget(key, everybody, now)
+}
+
+// ForgetKeyOf is ForgetKey for one user's runs.
+func (r *Repo) ForgetKeyOf(uid uint32, key string, now time.Time) (int, error) {
 	return r.forget(key, int64(uid), now)
 }
 

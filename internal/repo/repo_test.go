@@ -231,7 +231,7 @@ func TestKeysOfUsers(t *testing.T) {
 	if err != nil || len(works) != 2 || works[0].UID != 1002 || works[0].PeakMiB != 100 || works[1].UID != own.UID || works[1].PeakMiB != own.PeakMiB {
 		t.Errorf("%v, %+v", err, works)
 	}
-	if n, err := r.ForgetKey(1002, own.Key, time.Unix(own.Start+1000, 0)); err != nil || n != keepOfKey || len(job(t, r, own.Job)) != 1 {
+	if n, err := r.ForgetKeyOf(1002, own.Key, time.Unix(own.Start+1000, 0)); err != nil || n != keepOfKey || len(job(t, r, own.Job)) != 1 {
 		t.Errorf("%d forgotten, %v", n, err)
 	}
 }
@@ -289,9 +289,11 @@ func TestForget(t *testing.T) {
 		forget func(*Repo) (int, error)
 		gone   []uint32
 	}{
-		"key":    {func(r *Repo) (int, error) { return r.ForgetKey(1001, aRun().Key, now) }, []uint32{1, 2}},
-		"user":   {func(r *Repo) (int, error) { return r.ForgetUser(1001, now) }, []uint32{1, 2, 3}},
-		"before": {func(r *Repo) (int, error) { return r.ForgetBefore(time.Unix(aRun().Start, 0)) }, []uint32{1}},
+		"key":         {func(r *Repo) (int, error) { return r.ForgetKey(aRun().Key, now) }, []uint32{1, 2}},
+		"user's key":  {func(r *Repo) (int, error) { return r.ForgetKeyOf(1001, aRun().Key, now) }, []uint32{1, 2}},
+		"other's key": {func(r *Repo) (int, error) { return r.ForgetKeyOf(1002, aRun().Key, now) }, nil},
+		"user":        {func(r *Repo) (int, error) { return r.ForgetUser(1001, now) }, []uint32{1, 2, 3}},
+		"before":      {func(r *Repo) (int, error) { return r.ForgetBefore(time.Unix(aRun().Start, 0)) }, []uint32{1}},
 	} {
 		r := fresh(t)
 		a, b, c3, d := aRun(), aRun(), aRun(), aRun()
@@ -402,7 +404,7 @@ func TestOutbox(t *testing.T) {
 		t.Errorf("something is next: %v", err)
 	}
 	check(r.Ended(n, end))
-	if _, err := r.ForgetKey(n.UID, n.Key, end); err != nil {
+	if _, err := r.ForgetKey(n.Key, end); err != nil {
 		t.Fatal(err)
 	}
 	if w, err := r.Waiting(); err != nil || w != 0 {
