@@ -4,6 +4,8 @@ package e2eattacks
 
 import (
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +26,7 @@ func limited(t *testing.T) *clustertest.Site {
 // runs on a slice that slurmctld counts; the limit on slices of whole GPUs holds.
 func TestUpdatedJobKeepsItsSlices(t *testing.T) {
 	s := limited(t)
+	client := buildClient(t, s)
 	for _, c := range []struct {
 		name    string
 		submit  string
@@ -41,11 +44,19 @@ func TestUpdatedJobKeepsItsSlices(t *testing.T) {
 		{"moved in, tasks per GPU", "-p plain --ntasks-per-gpu=1 -n1", []string{"job=%s partition=gpu"}},
 		{"moved in with a hidden GPU", "-p plain --gres=gpu:1", []string{"job=%s TresPerNode=gres:mig:2g.10gb:0", "job=%s partition=gpu"}},
 		{"moved out, emptied, moved in", "--gpus=1", []string{"job=%s partition=plain TresPerNode=", "job=%s partition=gpu"}},
+		{"tasks per GPU, by the protocol", "-n1", []string{"tasks %s"}},
+		{"the same, moved in", "-p plain -n1", []string{"tasks %s", "job=%s partition=gpu"}},
 		{"an element of an array", "-p plain --gres=gpu:1 --array=7", []string{"job=%s_7 partition=gpu"}},
 	} {
 		id := s.Submit("./hold", strings.Fields("--hold -t 10 --job-name=attack "+c.submit)...)
 		for _, update := range c.updates {
-			_, stderr, err := s.Exec(t.Context(), attacker, append([]string{"scontrol", "update"}, strings.Fields(fmt.Sprintf(update, id))...)...)
+			args := strings.Fields(fmt.Sprintf(update, id))
+			if args[0] == "tasks" {
+				args = append([]string{client}, args...)
+			} else {
+				args = append([]string{"scontrol", "update"}, args...)
+			}
+			_, stderr, err := s.Exec(t.Context(), attacker, args...)
 			t.Logf("%s: %s: %v %s", c.name, update, err, strings.TrimSpace(stderr))
 		}
 		if s.Try("", "squeue", "-h", "-j", id, "-o", "%P") == "plain" { // the attack has failed
@@ -58,6 +69,16 @@ func TestUpdatedJobKeepsItsSlices(t *testing.T) {
 		s.Within(c.name+" ended", func() bool { return s.Try("", "squeue", "-h", "-j", id) == "" })
 	}
 	s.NoneDrained()
+}
+
+// buildClient builds testdata/client.c where users of the cluster can run it.
+func buildClient(t *testing.T, s *clustertest.Site) string {
+	t.Helper()
+	path := filepath.Join(s.Home(), "client")
+	if out, err := exec.Command("gcc", "-O1", "-Wall", "-Werror", "-o", path, "testdata/client.c", "-lslurm").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return path
 }
 
 // settle waits until a released job runs or waits for the limit; slurmctld counts the slice of a job that runs.
@@ -77,14 +98,20 @@ func settle(t *testing.T, s *clustertest.Site, name, id string) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
+	counted := ""
+	s.Within("accounting of "+name, func() bool {
+		counted = s.Must("", "root", "sacct", "-j", id, "-X", "-n", "-P", "-o", "AllocTRES")
+		return counted != ""
+	})
+	if !strings.Contains(counted, "gres/") {
+		if asked := s.Must("", "root", "scontrol", "-d", "show", "job", id); strings.Contains(asked, "GRES=gpu") {
+			t.Errorf("%s: slurmctld counts %s of\n%s", name, counted, asked)
+		}
+		return // the job has no GPU
+	}
 	node := s.Must("", "root", "squeue", "-h", "-j", id, "-o", "%N")
 	number := s.Must("", "root", "squeue", "-h", "-j", id, "-o", "%A")
 	slice := s.Slice(node, number)
-	var counted string
-	s.Within("accounting of "+name, func() bool {
-		counted = s.Must("", "root", "sacct", "-j", id, "-X", "-n", "-P", "-o", "AllocTRES")
-		return strings.Contains(counted, "gres/gpu=1")
-	})
 	if want := "gres/mig:" + slice.Profile + "=1"; !strings.Contains(counted, want) || slice.Profile == "7g.40gb" {
 		t.Errorf("%s: the job has a %s, and slurmctld counts %s", name, slice.Profile, counted)
 	}
