@@ -38,12 +38,18 @@ local function split(line)
   if fourth or not rest:find("%S") then return word, value, third, fourth end
 end
 
--- What earlier runs have taught is said of a job's key, of a user's work, or of anybody's work.
-local LEARNED = {key = "^(%x+)$", user = "^%d+:(%x+)$", site = "^(%x+)$"}
+-- A line says what a job needs by its user and key, by its user and work, or by its work alone. The hash is no cryptographic one, so a key
+-- counts for its own user only. Tables of earlier releases have keys without a user: these lines are passed over.
+local LEARNED = {key = "^%d+:(%x+)$", user = "^%d+:(%x+)$", site = "^(%x+)$"}
 
 local function learn(t, word, value, profile, fourth)
-  local hex = value:match(LEARNED[word])
+  local old = word == "key" and value:find("^%x+$")
+  local hex = old and value or value:match(LEARNED[word])
   if not profile or not hex or #hex ~= 16 or hex:find("%u") or value:find("^0%d+:") or t[word][value] then return false end
+  if old then
+    t.old = t.old + 1
+    return not fourth or number(fourth) ~= nil
+  end
   t[word][value] = profile
   if fourth then
     t.seconds[word][value] = number(fourth)
@@ -93,7 +99,7 @@ end
 local function parse(text)
   if #text > MAX_BYTES then return nil, "longer than " .. MAX_BYTES .. " bytes" end
   if text:sub(-1) ~= "\n" then return nil, "the last line is not complete" end
-  local t = {partitions = {}, profiles = {}, known = {}, models = {}, named = {}, key = {}, user = {}, site = {}, seconds = {key = {}, user = {}, site = {}}}
+  local t = {partitions = {}, profiles = {}, known = {}, models = {}, named = {}, key = {}, user = {}, site = {}, old = 0, seconds = {key = {}, user = {}, site = {}}}
   local n = 0
   for line in text:gmatch("([^\n]*)\n") do
     n = n + 1
@@ -132,7 +138,14 @@ local function refresh()
   if file then file:close() end
   if seen == (version or why) then return end
   seen = version or why
-  if fresh then decisions = fresh return end
+  if fresh then
+    decisions = fresh
+    if fresh.old > 0 then
+      slurm.log_error("%s", "caelum: decision table " .. TABLE .. ": " .. fresh.old ..
+        " key lines without a user have no effect; write key <user id>:<key>, or let `caelum repo decisions` write them anew")
+    end
+    return
+  end
   slurm.log_error("%s", "caelum: decision table " .. TABLE .. ": " .. why ..
     (decisions and "; the last good table stays in force" or "; requests for GPUs are refused"))
 end
@@ -179,11 +192,14 @@ local function total(list, name)
   return sum
 end
 
+-- The options that can ask for GPUs, by the unit of their counts.
+local PER = {"node", "job", "socket", "task"}
+
 -- request reads a job_desc: GPUs as its options name them, per node, job, socket and task, and slices per node.
 -- nil: it asks for no GPU.
 local function request(job)
   local r, found = {}, false
-  for _, per in ipairs({"node", "job", "socket", "task"}) do
+  for _, per in ipairs(PER) do
     local list = entries(job["tres_per_" .. per])
     local gpu, why = total(list, "gpu")
     if not gpu then return nil, why end
@@ -293,11 +309,13 @@ local function user_id(job) return type(job.user_id) == "number" and math.floor(
 
 -- key_and_work are the job's key, and the same whoever does the work and whatever he calls it: nil without a script, which is all that would tell it.
 local function key_and_work(job, r, gpus)
-  local script = digest(field(job.script, 4096))
+  local text = job.script   -- every read of the field copies the whole script
+  local has_script = type(text) == "string" and text ~= ""
+  local script = digest(field(text, 4096))
   local size = decimal(gpus.all) .. decimal(r.nodes) .. decimal(r.tasks)
   local who = decimal(user_id(job)) .. field(job.account or job.default_account, 256):lower() .. field(job.name, 256)
   local key = hash(field("caelum-key-1", 20) .. who, script, size .. decimal(count(job.cpus_per_task)))
-  if type(job.script) ~= "string" or job.script == "" then return key, nil end
+  if not has_script then return key, nil end
   return key, hash(field("caelum-work-1", 20), script, size)
 end
 
@@ -322,11 +340,12 @@ local function mebibytes(size)
   if digits and #digits <= 9 and tonumber(digits) > 0 then return math.ceil(tonumber(digits) * UNITS[unit:lower()]) end
 end
 
--- learned is what the table says of a job's work, the profile and the seconds: of this job's, else of the same user's, else of anybody's.
+-- learned returns the profile and the seconds that the table has for a user's key, else for her work, else for the work of any user.
 local function learned(t, uid, key, work)
-  if t.key[key] then return t.key[key], t.seconds.key[key] end
+  local own = string.format("%d:%s", uid, key)
+  if t.key[own] then return t.key[own], t.seconds.key[own] end
   if not work then return nil end
-  local own = string.format("%d:%s", uid, work)
+  own = string.format("%d:%s", uid, work)
   if t.user[own] then return t.user[own], t.seconds.user[own] end
   return t.site[work], t.seconds.site[work]
 end
@@ -422,14 +441,12 @@ local function resolve(r, gpus, t, env, predicted)
   return kept, added, chosen and profile or nil, told
 end
 
--- write puts the entries into tres_per_node with the prefix that this release's own strings carry. With none to copy
--- it sets the field "gres", which is tres_per_node too, and to which every release adds its prefix.
-local function write(job, kept, added)
+-- write puts the entries into tres_per_node with the prefix that this release's own strings carry; from has these strings. With none
+-- to copy it sets the field "gres", which is tres_per_node too, and to which every release adds its prefix.
+local function write(job, from, kept, added)
   if #added == 0 then return end
   local prefix
-  for _, per in ipairs({"node", "job", "socket", "task"}) do
-    prefix = prefix or tostring(job["tres_per_" .. per]):match("gres[:/]")
-  end
+  for _, per in ipairs(PER) do prefix = prefix or tostring(from["tres_per_" .. per]):match("gres[:/]") end
   if not prefix then
     job.gres = table.concat(added, ",")
     -- Entries without a prefix are nothing that slurmctld knows, but it is slurmctld that must say so.
@@ -505,7 +522,7 @@ local function submit(job, parts)
   -- priority 0 here is the user's own --hold, which is hers to release. squeue shows JobHeldUser for both (22.05).
   local hold = to_be_held(job, r, t) and job.priority ~= 0
   if hold then words[#words + 1] = "caelum:held" end
-  write(job, kept, added)
+  write(job, job, kept, added)
   job.admin_comment = table.concat(words, " ")
   if hold then job.priority = 0 end
   if told then tell(told) end
@@ -513,18 +530,50 @@ local function submit(job, parts)
   return slurm.SUCCESS
 end
 
--- Through 23.02, which write "gres:", an update adds its types to those the job has: a job changed from mig:2g.10gb:1 to
--- mig:3g.20gb:1 then waits for both and is given both (22.05). Later releases, which write "gres/", replace them.
-local function adds_to(record, kept, added)
-  local before = tostring(record.tres_per_node)
-  if not before:find("gres:", 1, true) then return false end
-  local now = {}
-  for _, text in ipairs(kept) do now[#now + 1] = text end
-  for _, text in ipairs(added) do now[#now + 1] = "gres:" .. text end
+-- An update is judged by the job as the update leaves it: in a managed partition it has one typed slice per GPU slot, or the update is
+-- completed here, or refused. README.md, "Changes to a waiting job", has the cases.
+
+local NO_CHANGE = "this change of GPUs cannot be made to a waiting job: cancel it and submit it again"
+
+-- drops reports whether a list of entries lacks a type of GPU or slice that an option of the job has. Through 23.02, which write "gres:",
+-- an update adds its types to those the job has, and the string then no longer shows all of them (22.05). Later releases, which write
+-- "gres/", replace them. An empty list clears the option on every release; a count of 0 is passed over, and clears nothing.
+local function drops(before, now)
+  if type(before) ~= "string" or not before:find("gres:", 1, true) or #now == 0 then return false end
   local stays = {}
-  for _, entry in ipairs(entries(table.concat(now, ","))) do stays[(entry.name or "") .. ":" .. (entry.type or "")] = true end
+  for _, entry in ipairs(now) do
+    if entry.count ~= 0 then stays[(entry.name or "") .. ":" .. (entry.type or "")] = true end
+  end
   for _, entry in ipairs(entries(before)) do
-    if (entry.name == "gpu" or entry.name == "mig") and not stays[entry.name .. ":" .. entry.type] then return true end
+    local counts = (entry.name == "gpu" or entry.name == "mig") and entry.count ~= 0
+    if counts and not stays[entry.name .. ":" .. entry.type] then return true end
+  end
+  return false
+end
+
+-- updated returns a job's options as an update leaves them, and whether the update sets one.
+local function updated(job, record)
+  local after, set = {min_nodes = count(job.min_nodes) or record.min_nodes}, false
+  for _, per in ipairs(PER) do
+    local name = "tres_per_" .. per
+    local new = job[name]
+    if type(new) == "string" then set = true else new = record[name] end
+    after[name] = new
+  end
+  return after, set
+end
+
+-- elsewhere reports whether a request counts GPUs per job, socket or task.
+local function elsewhere(r) return r.job.gpu.all > 0 or r.socket.gpu.all > 0 or r.task.gpu.all > 0 end
+
+local function typed(r)
+  return r.node.mig.all > 0 and r.node.mig.all == r.node.gpu.all and not r.node.mig.count[""]
+end
+
+-- reshapes reports whether an update changes the numbers by which counts per job, socket and task become counts per node.
+local function reshapes(job)
+  for _, name in ipairs({"num_tasks", "min_nodes", "max_nodes", "ntasks_per_node", "ntasks_per_socket", "sockets_per_node"}) do
+    if count(job[name]) then return true end
   end
   return false
 end
@@ -535,46 +584,74 @@ local function modify(job, record, parts)
   if (job.priority == 0 or job.priority == slurm.INFINITE) and tostring(record.admin_comment):find("caelum:held", 1, true) then
     return refuse("the job is held until its slice can be made, and is then released; scancel ends it")
   end
-  local r, why = request(job)
-  if not r and not why then return slurm.SUCCESS end
+  -- scontrol cannot set this field. Together with cpus_per_tres it adds GPUs that no string of the job shows (22.05, source).
+  if count(job.ntasks_per_tres) then return refuse(NO_CHANGE) end
+
+  local after, set = updated(job, record)
+  local r, why = request(after)
+  local before, unknown = request(record)
+  -- GPUs of --ntasks-per-gpu are in slurmctld's count, and in no string of a job that was submitted to another partition.
+  local counted = tostring(record.tres_fmt_req_str):find("gres/[gm][pi][ug]")
+  if not (r or why or before or unknown or counted) then return slurm.SUCCESS end
+  -- slurmctld refuses such changes of a job that has started; the low 8 bits of its state are 0 while it waits.
+  if (tonumber(record.job_state) or 0) % 256 ~= 0 and not set and not job.partition then return slurm.SUCCESS end
+
   local t, no_table = table_or_reason()
   if not t then return refuse(no_table) end
-  if not managed(job.partition or record.partition, parts, t) then return slurm.SUCCESS end
+  if not managed(job.partition or record.partition, parts, t) then
+    for _, per in ipairs(PER) do   -- else a later change of partition could not tell what the job has
+      local new = job["tres_per_" .. per]
+      if type(new) == "string" and new ~= "" and drops(record["tres_per_" .. per], entries(new)) then return refuse(NO_CHANGE) end
+    end
+    return slurm.SUCCESS
+  end
+  local moves = job.partition and not managed(record.partition, parts, t)
+  if not r then
+    if not why and not before and not unknown and not moves then return slurm.SUCCESS end
+    return refuse(why or NO_CHANGE)
+  end
   -- A job record tells a script neither tasks nor sockets, so only counts per node can be typed anew.
-  local no_change = "this change of GPUs cannot be made to a waiting job: cancel it and submit it again"
-  local before = request({
-    tres_per_job = record.tres_per_job, tres_per_socket = record.tres_per_socket, tres_per_task = record.tres_per_task,
-  })
-  if not r or before or (r.node.gpu.all == 0 and r.node.mig.all == 0) then return refuse(why or no_change) end
-  local gpus, uneven = slots(r, job)
+  for _, per in ipairs({"job", "socket", "task"}) do
+    local has = r[per].gpu.all > 0 or before and before[per].gpu.all > 0 or unknown
+    if has and type(job["tres_per_" .. per]) == "string" then return refuse(NO_CHANGE) end
+  end
+  if r.node.gpu.all == 0 and r.node.mig.all == 0 then return refuse(NO_CHANGE) end
+  if elsewhere(r) and (set or reshapes(job)) then return refuse(NO_CHANGE) end
+  if typed(r) and not set and not moves then return slurm.SUCCESS end
+
+  local gpus, uneven = slots(r, after)
   if not gpus then return refuse(uneven) end
   local stamped = tostring(record.admin_comment)
   local predicted = learned(t, user_id(record), stamped:match("caelum:key=(%x+)") or "", stamped:match("caelum:work=(%x+)"))
   local kept, added = resolve(r, gpus, t, record.spank_job_env, predicted)
   if not kept then return refuse(added) end
-  if adds_to(record, kept, added) then return refuse(no_change) end
-  write(job, kept, added)
+  local now = {}
+  for _, text in ipairs(kept) do now[#now + 1] = text end
+  for _, text in ipairs(added) do now[#now + 1] = "gres:" .. text end
+  if drops(record.tres_per_node, entries(table.concat(now, ","))) then return refuse(NO_CHANGE) end
+  write(job, after, kept, added)
   return slurm.SUCCESS
 end
 
--- An error of our own must not close the cluster: the job passes as it came, and the prolog's agent gives a job that has
--- no slice one that fits.
-local function guarded(what, f, ...)
+-- guarded runs f. An error of our own must not close the cluster: a submission passes as it came, and the agent gives a job without a
+-- slice one that fits. A change is refused: the job stays as it was checked before.
+local function guarded(what, otherwise, f, ...)
   local ok, rc = pcall(f, ...)
   if ok then return rc end
-  slurm.log_error("%s", "caelum: " .. what .. " passed unchanged: " .. tostring(rc))
-  return slurm.SUCCESS
+  slurm.log_error("%s", "caelum: " .. what .. " after an error of job_submit.lua: " .. tostring(rc))
+  return otherwise
 end
 
 poke()   -- slurmctld has started, or read its configuration anew: all offers are gone
 
 function slurm_job_submit(job_desc, part_list, submit_uid)
-  return guarded("a submission", submit, job_desc, part_list)
+  return guarded("a submission passed unchanged", slurm.SUCCESS, submit, job_desc, part_list)
 end
 
 function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
-  if modify_uid == 0 then return slurm.SUCCESS end   -- agents and admins know what they write
-  return guarded("a change", modify, job_desc, job_rec, part_list)
+  -- The agents run as root. Lua cannot tell operators and coordinators from other users, so their changes follow the same rules.
+  if modify_uid == 0 then return slurm.SUCCESS end
+  return guarded("a change was refused", slurm.ERROR, modify, job_desc, job_rec, part_list)
 end
 
 return slurm.SUCCESS

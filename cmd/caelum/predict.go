@@ -36,7 +36,7 @@ func newPredict(g *globals) *cobra.Command {
 		Long: `predict asks the repository of this host what a job needs by its earlier runs. The job is one that slurmctld or slurmdbd knows, or a key, or a script with the options that
 sbatch would be given: those in the script's #SBATCH lines too, since a job's key is made of what they say together.`,
 		Example: `  caelum predict 4711
-  caelum predict --key 16e6c08ad68451a8 --json
+  caelum predict --key 16e6c08ad68451a8 --user user1 --json
   caelum predict --script train.sh --gpus 1 --account research --user user1`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -44,13 +44,13 @@ sbatch would be given: those in the script's #SBATCH lines too, since a job's ke
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.config, "config", agent.DefaultConfig, "caelumd's configuration, for the keys repo, table, margin, share and max_slowdown")
+	f.StringVar(&o.config, "config", agent.DefaultConfig, "caelumd's configuration, for the keys repo, table, margin, share, share_users and max_slowdown")
 	f.StringVar(&o.path, "repo", "", "the repository; default: the configuration's repo")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the configuration's table")
 	f.StringVar(&o.board, "board", "", "predict for this board, whatever the decision table lists")
 	f.StringVar(&o.key, "key", "", "the job's key: 16 hexadecimal digits")
 	f.StringVar(&o.script, "script", "", "the batch script")
-	f.StringVar(&o.user, "user", "", "whose job it is, by name or id; default: who asks")
+	f.StringVar(&o.user, "user", "", "the job's user, by name or id; default: the only user with runs of the key, else yourself")
 	f.StringVar(&o.account, "account", "", "the job's account, also where it is the user's default")
 	f.StringVar(&o.jobName, "job-name", "", "the job's name; default: the script's, as with sbatch")
 	f.IntVar(&o.gpus, "gpus", 1, "GPUs on each node")
@@ -98,7 +98,12 @@ func runPredict(ctx context.Context, w io.Writer, g *globals, o predictOptions, 
 	if err != nil {
 		return err
 	}
-	if o.key == "" && of.UID != uint32(os.Getuid()) && o.ownOnly(cfg) {
+	if o.key != "" {
+		if of.UID, err = o.keyOwner(r, o.key); err != nil {
+			return err
+		}
+	}
+	if of.UID != uint32(os.Getuid()) && o.ownOnly(cfg) {
 		return errors.New("it is another user's, and your own runs say nothing of it: ask an administrator")
 	}
 	need, h, ok, err := r.Predict(of, cfg.Site())
@@ -132,7 +137,7 @@ func (o predictOptions) of(ctx context.Context, args []string) (repo.Of, error) 
 	case given != 1:
 		return repo.Of{}, usageError{errors.New("name a job by its id, or by --key, or by --script")}
 	case o.key != "":
-		return repo.Of{Key: o.key}, checkKey(o.key)
+		return repo.Of{Key: o.key}, checkKey(o.key) // its user: keyOwner
 	case o.script != "":
 		return o.ofScript()
 	}
@@ -164,6 +169,23 @@ func (o predictOptions) ofScript() (repo.Of, error) {
 		in.JobName = filepath.Base(o.script)
 	}
 	return repo.Of{Key: predict.Key(in), Work: predict.Work(in), UID: uid}, nil
+}
+
+// keyOwner returns the id of the user whose key is meant: the one that is named, else the only one with runs of the key.
+func (o predictOptions) keyOwner(r *repo.Repo, key string) (uint32, error) {
+	if o.user != "" {
+		return userID(o.user)
+	}
+	owners, err := r.Owners(key)
+	switch {
+	case err != nil:
+		return 0, err
+	case len(owners) > 1:
+		return 0, usageError{fmt.Errorf("%d users have runs of the key %s: name one with --user", len(owners), key)}
+	case len(owners) == 1:
+		return owners[0], nil
+	}
+	return uint32(os.Getuid()), nil
 }
 
 // userID is the id of a user by name or number; of who asks without either.

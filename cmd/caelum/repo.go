@@ -263,7 +263,8 @@ func newRepoShow(g *globals, o *repoOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:     "show KEY",
 		Short:   "Show the runs of a key, oldest first",
-		Long:    `show prints what each run of a key was given and what it used, the newest 64: those that predictions rest on, unless they had no script.`,
+		Long: `show prints what each run of a key was given and what it used, the newest 64: those that predictions rest on, unless they had no script. A key counts for its
+own user only; where several users have runs of it, show prints them user by user.`,
 		Example: `  caelum repo show 16e6c08ad68451a8`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -275,16 +276,33 @@ func newRepoShow(g *globals, o *repoOptions) *cobra.Command {
 				return err
 			}
 			defer r.Close()
-			runs, err := r.OfKey(args[0])
-			switch {
-			case err != nil:
+			owners, err := r.Owners(args[0])
+			if err != nil {
 				return err
-			case len(runs) == 0:
+			}
+			var all []predict.Run
+			for _, uid := range owners {
+				runs, err := r.OfKey(uid, args[0])
+				if err != nil {
+					return err
+				}
+				all = append(all, runs...)
+				if len(owners) > 1 && !g.json {
+					fmt.Fprintf(cmd.OutOrStdout(), "user %s (%d)\n", orDash(printable(runs[len(runs)-1].User)), uid)
+				}
+				if !g.json {
+					if err := printRuns(cmd.OutOrStdout(), runs); err != nil {
+						return err
+					}
+				}
+			}
+			switch {
+			case len(all) == 0:
 				return fmt.Errorf("%w of the key %s", errNoRun, args[0])
 			case g.json:
-				return printJSON(cmd.OutOrStdout(), lines(runs))
+				return printJSON(cmd.OutOrStdout(), lines(all))
 			}
-			return printRuns(cmd.OutOrStdout(), runs)
+			return nil
 		},
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -68,7 +69,7 @@ line is named, and nothing is added then.`,
 func newRepoForget(o *repoOptions) *cobra.Command {
 	var key, user, before string
 	cmd := &cobra.Command{
-		Use:   "forget (--key KEY | --user USER | --before TIME)",
+		Use:   "forget (--key KEY [--user USER] | --user USER | --before TIME)",
 		Short: "Forget the runs of a key, of a user, or before a time",
 		Long: `forget drops runs: of a key and of a user those that began before now. They stay forgotten when they are read from slurmdbd again; what runs later is learned. Each repository
 forgets for itself, and slurmdbd keeps what it has.`,
@@ -77,13 +78,13 @@ forgets for itself, and slurmdbd keeps what it has.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			given := 0
-			for _, s := range []string{key, user, before} {
+			for _, s := range []string{cmp.Or(key, user), before} {
 				if s != "" {
 					given++
 				}
 			}
 			if given != 1 {
-				return usageError{fmt.Errorf("name one of --key, --user and --before")}
+				return usageError{fmt.Errorf("name --key, --user or both, or --before")}
 			}
 			var at time.Time
 			if key != "" {
@@ -108,7 +109,7 @@ forgets for itself, and slurmdbd keeps what it has.`,
 			n, now := 0, time.Now()
 			switch {
 			case key != "":
-				n, err = r.ForgetKey(key, now)
+				n, err = forgetKey(r, key, user, now)
 			case user != "":
 				n, err = forgetUser(r, user, now)
 			default:
@@ -122,23 +123,48 @@ forgets for itself, and slurmdbd keeps what it has.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&key, "key", "", "the runs of this key")
+	f.StringVar(&key, "key", "", "the runs of this key, of every user or of --user")
 	f.StringVar(&user, "user", "", "the runs of this user, by name or id")
 	f.StringVar(&before, "before", "", "the runs that began before 2026-11-21, or 2026-11-21T04:57:35")
 	return cmd
 }
 
-// forgetUser forgets the runs of whoever had the name, or of an id.
-func forgetUser(r *repo.Repo, name string, now time.Time) (all int, err error) {
+// usersNamed lists the ids of the users who have had a name, and the id that the name is.
+func usersNamed(r *repo.Repo, name string) ([]uint32, error) {
 	uids, err := r.Users(name)
+	if id, bad := strconv.ParseUint(name, 10, 32); bad == nil {
+		uids = append(uids, uint32(id))
+	}
+	if err == nil && len(uids) == 0 {
+		err = fmt.Errorf("%w of a user %q", errNoRun, name)
+	}
+	return uids, err
+}
+
+// forgetKey forgets the runs of a key: of the user who is named, else of every user who has some.
+func forgetKey(r *repo.Repo, key, user string, now time.Time) (all int, err error) {
+	if user == "" {
+		return r.ForgetKey(key, now)
+	}
+	uids, err := usersNamed(r, user)
 	if err != nil {
 		return 0, err
 	}
-	if id, err := strconv.ParseUint(name, 10, 32); err == nil {
-		uids = append(uids, uint32(id))
+	for _, uid := range uids {
+		n, err := r.ForgetKeyOf(uid, key, now)
+		if err != nil {
+			return all, err
+		}
+		all += n
 	}
-	if len(uids) == 0 {
-		return 0, fmt.Errorf("%w of a user %q", errNoRun, name)
+	return all, nil
+}
+
+// forgetUser forgets the runs of whoever had the name, or of an id.
+func forgetUser(r *repo.Repo, name string, now time.Time) (all int, err error) {
+	uids, err := usersNamed(r, name)
+	if err != nil {
+		return 0, err
 	}
 	for _, uid := range uids {
 		n, err := r.ForgetUser(uid, now)

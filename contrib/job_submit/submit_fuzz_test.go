@@ -104,7 +104,7 @@ func (m maker) learned(s stamp) string {
 		work = "fedcba9876543210"
 	}
 	var b strings.Builder
-	for _, of := range []string{"key " + s.key, fmt.Sprintf("user %d:%s", s.uid, work), "user 8:" + work, "site " + work} {
+	for _, of := range []string{fmt.Sprintf("key %d:%s", s.uid, s.key), "key 8:" + s.key, fmt.Sprintf("user %d:%s", s.uid, work), "user 8:" + work, "site " + work} {
 		if m.IntN(2) == 0 {
 			fmt.Fprintln(&b, of, m.one("1g.5gb", "2g.10gb", "4g.20gb", "7g.40gb"), m.one("", "60", "999999999"))
 		}
@@ -225,60 +225,102 @@ func stampOf(q fields) stamp {
 	return s
 }
 
-// FuzzModify: a change to a waiting job keeps what was asked, writes tres_per_node or nothing, and root's are not touched.
+// change makes an update of a waiting job, and its record. Half of the records are such as submissions leave them.
+func (m maker) change() fields {
+	q, record := m.job(), m.job()
+	for _, name := range []string{"num_tasks", "ntasks_per_node", "ntasks_per_tres", "sockets_per_node"} {
+		delete(record, name) // a record does not show them
+	}
+	if m.IntN(2) == 0 {
+		record["tres_per_node"] = m.one("gres:gpu:1,gres:mig:2g.10gb:1", "gres/gpu:1,gres/mig:2g.10gb:1", "gres:gpu:a100:2,gres:mig:1g.5gb:2", "gres:gpu:1", "gres/gpu:2")
+		record["admin_comment"] = m.one("caelum:key=0123456789abcdef", "x caelum:key=0123456789abcdef caelum:held", "caelum:key=1 caelum:work=fedcba9876543210", m.raw)
+		record["partition"] = m.one("gpu", "cpu", "cpu,gpu-long")
+		for _, per := range []string{"job", "socket", "task"} {
+			if m.IntN(3) > 0 {
+				delete(record, "tres_per_"+per)
+			}
+		}
+	}
+	if _, named := record["partition"]; !named {
+		record["partition"] = "gpu" // a record always has one
+	}
+	if m.IntN(2) == 0 {
+		q = fields{"user_id": q["user_id"], "uid": q["uid"], "priority": q["priority"]}
+		for _, name := range []string{"partition", "tres_per_node", "min_nodes"} {
+			if m.IntN(2) == 0 {
+				q[name] = map[string]any{
+					"partition": m.one("gpu", "cpu", "gpu,cpu"), "min_nodes": m.number(),
+					"tres_per_node": m.one("", "gres:gpu:2", "gres/gpu:2", "gres:gpu:0", "gres:net:1", "gres:gpu:1,gres:mig:2g.10gb:0", "gres/mig:1g.5gb:1"),
+				}[name]
+			}
+		}
+	}
+	if m.IntN(8) == 0 {
+		record["job_state"] = []float64{0, 1, 2, 256, 1024, 32768}[m.IntN(6)]
+	}
+	if m.IntN(4) == 0 {
+		record["tres_fmt_req_str"] = m.one("cpu=1,node=1,billing=1", "cpu=1,gres/gpu=1", "gres/mig:2g.10gb=1", m.raw)
+	}
+	if m.IntN(8) == 0 {
+		q["uid"] = 0.0
+	}
+	delete(q, "env.1")
+	delete(q, "env.2")
+	for name, value := range record {
+		if strings.HasPrefix(name, "env.") {
+			q[name] = value
+			continue
+		}
+		if s, ok := value.(string); ok {
+			value = strings.ReplaceAll(s, "\x00", "")
+		}
+		q["record."+name] = value
+	}
+	return q
+}
+
+// FuzzModify: after an update by a user, a job that waits in a managed partition has one typed slice per GPU slot, or no GPU and never had one;
+// what was asked stays, nothing but tres_per_node is written, and root's updates are not touched.
 func FuzzModify(f *testing.F) {
 	seeds(f)
 	lua, path := both(f)
 	table := tables{path: path}
 	f.Fuzz(func(t *testing.T, seed uint64, raw string) {
 		m := newMaker(seed, raw)
-		q, record := m.job(), m.job()
-		if m.IntN(2) == 0 {
-			record["tres_per_node"] = m.one("gres:gpu:1,gres:mig:2g.10gb:1", "gres/gpu:1,gres/mig:2g.10gb:1", "gres:gpu:a100:2,gres:mig:1g.5gb:2")
-			record["admin_comment"] = m.one("caelum:key=0123456789abcdef", "x caelum:key=0123456789abcdef caelum:held", "caelum:key=1 caelum:work=fedcba9876543210", raw)
-		}
-		if m.IntN(8) == 0 {
-			q["uid"] = 0.0
-		}
-		delete(q, "env.1")
-		delete(q, "env.2")
-		for name, value := range record {
-			if strings.HasPrefix(name, "env.") {
-				q[name] = value
-			} else {
-				if s, ok := value.(string); ok {
-					value = strings.ReplaceAll(s, "\x00", "")
-				}
-				q["record."+name] = value
-			}
-		}
+		q := m.change()
 		stamped := stampOf(q)
 		d := table.write(t, m.learned(stamp{stamped.uid, "0123456789abcdef", "fedcba9876543210"}))
 		got := askBoth(t, lua, "modify", q)
-		if got.rc == -1 {
-			checkRefusal(t, q, got)
-			if q["uid"] == 0.0 {
-				t.Fatalf("root is refused: %q", got.said)
+		if q["uid"] == 0.0 {
+			if !reflect.DeepEqual(got, reply{}) {
+				t.Fatalf("%v\nroot's update: %+v", q, got)
 			}
 			return
 		}
-		partition, named := q["partition"].(string)
-		if !named {
-			partition = text(q, "record.partition")
-		}
-		o, want := oracle(q, d, &stamped), reply{}
-		held := (q["priority"] == 0.0 || q["priority"] == 4294967295.0) && strings.Contains(text(q, "record.admin_comment"), "caelum:held")
-		if q["uid"] != 0.0 && held {
-			t.Fatalf("%v\na hold or release of a job that an agent holds passes", q)
-		}
-		if q["uid"] != 0.0 && !o.none && managed(partition) {
-			if o.refused {
-				t.Fatalf("%v\npasses", q)
+		before, after := was(q), afterwards(q, got)
+		want, known := after.expected(q, d, &stamped, before)
+		if got.rc == -1 {
+			checkRefusal(t, q, got)
+			if known && !want.refused {
+				t.Fatalf("%v\nis refused: %q", q, got.said)
 			}
-			want.writes = wanted(q, o)
+			return
 		}
-		if !reflect.DeepEqual(got, want) {
-			t.Fatalf("%v\ngot  %+v\nwant %+v", q, got, want)
+		if known && want.refused {
+			t.Fatalf("%v\npasses: %+v", q, got)
+		}
+		if known {
+			if r := (reply{writes: want.writes}); !reflect.DeepEqual(got, r) {
+				t.Fatalf("%v\ngot  %+v\nwant %+v", q, got, r)
+			}
+		}
+		for _, w := range got.writes {
+			if w.field != "tres_per_node" && w.field != "gres" {
+				t.Fatalf("%v\nwrites %+v", q, w)
+			}
+		}
+		if managed(partitionAfter(q)) && touches(q) && !after.typed() && (before.asks() || after.asks()) {
+			t.Fatalf("%v\npasses and leaves %+v\n%+v", q, after, got)
 		}
 	})
 }

@@ -132,7 +132,7 @@ type stamp struct {
 
 // learned is what a table says of a job's work; nil: nothing.
 func learned(d decisions.Table, s stamp) *decisions.Learned {
-	l, ok := d.Key[s.key]
+	l, ok := d.Key[fmt.Sprintf("%d:%s", s.uid, s.key)]
 	if !ok && s.work != "" {
 		if l, ok = d.User[fmt.Sprintf("%d:%s", s.uid, s.work)]; !ok {
 			l, ok = d.Site[s.work]
@@ -329,4 +329,150 @@ func oracle(q fields, d decisions.Table, stamped *stamp) outcome {
 	o.hold = q["priority"] != float64(0) &&
 		(text(q, "req_nodes") != "" || text(q, "exc_nodes") != "" || text(q, "reservation") != "" || nodes > d.MaxNodes)
 	return o
+}
+
+// options are the GRES requests of a job by "node", "job", "socket" and "task", as slurmctld has them.
+type options map[string][]entry
+
+var pers = []string{"node", "job", "socket", "task"}
+
+// was returns the options of a job's record.
+func was(q fields) options {
+	o := options{}
+	for _, per := range pers {
+		o[per] = entriesOf(text(q, "record.tres_per_"+per))
+	}
+	return o
+}
+
+// afterwards returns the options that slurmctld gives the job when the update passes with these writes. Through 23.02 ("gres:") an update
+// adds its types to those that the job has, and passes over counts of 0.
+func afterwards(q fields, got reply) options {
+	o := options{}
+	for _, per := range pers {
+		name := "tres_per_" + per
+		old := text(q, "record."+name)
+		set, ok := q[name].(string)
+		for _, w := range got.writes {
+			switch {
+			case per == "node" && w.field == "gres":
+				set, ok = "gres:"+strings.ReplaceAll(w.value.(string), ",", ",gres:"), true
+			case w.field == name:
+				set, ok = w.value.(string), true
+			}
+		}
+		now := entriesOf(set)
+		switch {
+		case !ok:
+			o[per] = entriesOf(old)
+		case set == "" || !strings.Contains(old, "gres:"):
+			o[per] = now
+		default:
+			for _, e := range entriesOf(old) {
+				again := func(n entry) bool { return n.name == e.name && n.kind == e.kind && n.count != 0 }
+				if !slices.ContainsFunc(now, again) {
+					o[per] = append(o[per], e)
+				}
+			}
+			o[per] = append(o[per], now...)
+		}
+	}
+	return o
+}
+
+// asks reports whether a GPU or a slice is asked for, or something that cannot be told from one.
+func (o options) asks() bool {
+	for _, list := range o {
+		for _, name := range []string{"gpu", "mig"} {
+			if s, ok := sumOf(list, name); !ok || s.all() > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// typed reports whether there is one typed slice per GPU slot.
+func (o options) typed() bool {
+	for _, list := range o {
+		if _, ok := sumOf(list, "gpu"); !ok {
+			return false
+		}
+	}
+	gpu, _ := sumOf(o["node"], "gpu")
+	mig, ok := sumOf(o["node"], "mig")
+	return ok && gpu.all() > 0 && gpu.all() == mig.all() && mig.count[""] == 0
+}
+
+// elsewhere reports whether GPUs are counted per job, socket or task, or cannot be read.
+func (o options) elsewhere() bool {
+	return options{"job": o["job"], "socket": o["socket"], "task": o["task"]}.asks()
+}
+
+func partitionAfter(q fields) string {
+	if p, named := q["partition"].(string); named {
+		return p
+	}
+	return text(q, "record.partition")
+}
+
+// touches reports whether an update is judged at all: of a job that has started, only what slurmctld refuses is.
+func touches(q fields) bool {
+	state, _ := q["record.job_state"].(float64)
+	_, moved := q["partition"]
+	for _, per := range pers {
+		if _, set := q["tres_per_"+per]; set {
+			return true
+		}
+	}
+	return moved || int(state)%256 == 0
+}
+
+// ruled is an answer that README.md lays down.
+type ruled struct {
+	refused bool
+	writes  []write
+}
+
+// expected is the answer to an update where README.md lays it down; known is false where it leaves a choice. The receiver has the options as the update would
+// leave them.
+func (o options) expected(q fields, d decisions.Table, s *stamp, before options) (r ruled, known bool) {
+	switch held := strings.Contains(text(q, "record.admin_comment"), "caelum:held"); {
+	case held && (q["priority"] == 0.0 || q["priority"] == 4294967295.0), set(q, "ntasks_per_tres") > 0:
+		return ruled{refused: true}, true
+	case !before.asks() && !o.asks() && q["record.tres_fmt_req_str"] == nil:
+		return ruled{}, true
+	case !managed(partitionAfter(q)) || !touches(q) || before.elsewhere() || o.elsewhere():
+		return ruled{}, false
+	case strings.Contains(text(q, "record.tres_per_node"), "gres:"): // types add up
+		return ruled{}, false
+	}
+	after := fields{}
+	for name, value := range q {
+		if name, ok := strings.CutPrefix(name, "record."); ok && (strings.HasPrefix(name, "tres_per_") || name == "min_nodes") {
+			after[name] = value
+		} else if strings.HasPrefix(name, "env.") {
+			after[name] = value
+		}
+	}
+	_, sets := q["tres_per_node"].(string)
+	for _, per := range pers {
+		if list, ok := q["tres_per_"+per].(string); ok {
+			after["tres_per_"+per] = list
+		}
+	}
+	if n := set(q, "min_nodes"); n > 0 {
+		after["min_nodes"] = float64(n)
+	}
+	moves := q["partition"] != nil && !managed(text(q, "record.partition"))
+	outcome := oracle(after, d, s)
+	switch {
+	case outcome.none:
+		return ruled{refused: before.asks() || moves}, before.asks()
+	case !sets && !moves && before.typed():
+		return ruled{}, true
+	case outcome.refused:
+		return ruled{refused: true}, true
+	}
+	return ruled{writes: wanted(after, outcome)}, true
 }

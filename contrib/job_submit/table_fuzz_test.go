@@ -26,7 +26,7 @@ func (m maker) table() string {
 		key, work := predict.Key(probed), predict.Work(probed)
 		all = append(all, m.one(
 			"partition long", "partition "+m.raw, "profile "+profile+number, "profile 2g.10gb 9728", "whole "+profile, "model "+m.one("a100", m.raw)+" "+profile+m.one("", "", number), "max_nodes "+m.one("0", "3", "9999", m.raw),
-			"key "+m.one(key, key, "0123456789abcdef", "0123456789ABCDEF", m.raw)+" "+profile+number,
+			"key "+m.one("7:", "7:", "7:", "8:", "07:", "", m.raw)+m.one(key, key, "0123456789abcdef", "0123456789ABCDEF", m.raw)+" "+profile+number,
 			"user "+m.one("7:", "7:", "8:", "07:", "-7:", ":", m.raw)+m.one(work, work, m.raw)+" "+profile+number,
 			"site "+m.one(work, work, "0123456789abcdef", m.raw)+" "+profile+number,
 			"# "+m.raw, "", " ", "default 2g.10gb", m.raw, m.raw+strings.Repeat("x", m.IntN(3000))+" y z"))
@@ -55,7 +55,7 @@ func (m maker) table() string {
 // FuzzTable: a table that can be read is in force whole, and of one that cannot nothing is: the one before stays, and one line of the
 // log says so; with none before, requests for GPUs are refused and others pass.
 func FuzzTable(f *testing.F) {
-	for i, raw := range []string{"", "#", "closed", "partition cpu", "3g.20gb", "key 0123456789abcdef 1g.5gb", "\x00", "\xff\xa0", "\n\n", strings.Repeat("x", 2000)} {
+	for i, raw := range []string{"", "#", "closed", "partition cpu", "3g.20gb", "key 7:0123456789abcdef 1g.5gb", "\x00", "\xff\xa0", "\n\n", strings.Repeat("x", 2000)} {
 		for k := range 4 {
 			f.Add(uint64(4*i+k), raw)
 		}
@@ -152,6 +152,13 @@ func (p probe) force(d decisions.Table, why error) {
 				p.Fatalf("%s, table %q\n%s, want %s%s", p.lua.name, p.text, comment, profile, runs)
 			}
 		}
+	}
+	if why == nil && d.OldKeys > 0 { // keys without a user, which belong to no job
+		says := fmt.Sprintf(": %d key lines without a user have no effect;", d.OldKeys)
+		if len(log) != 1 || !strings.Contains(log[0], says) {
+			p.Fatalf("%s, table %q\nlogged %q, want %q", p.lua.name, p.text, log, says)
+		}
+		log = nil
 	}
 	p.logged(log, why, "; the last good table stays in force")
 	managed := ""

@@ -322,13 +322,31 @@ check(nobody.admin_comment == named.admin_comment, "the default account is the a
 local _, stepped = submit({tres_per_node = "gres:gpu:1", script = false})
 check(word(stepped, "key") and not word(stepped, "work"), "srun has a key and no work", stepped.admin_comment)
 
+-- Each read of the script copies all of it in slurmctld.
+local function reads(fields)
+  local store, read = job_desc(fields, "gres:"), 0
+  local counting = setmetatable({}, {
+    __index = function(_, k)
+      if k == "script" then read = read + 1 end
+      return store[k]
+    end,
+    __newindex = function(_, k, v) store[k] = v end,
+  })
+  slurm_job_submit(counting, PARTS, 1001)
+  return read
+end
+check(reads({tres_per_node = "gres:gpu:1"}) == 1, "the script is read once", "more or less")
+check(reads({}) == 0, "without GPUs it is not read", "read")
+check(reads({tres_per_node = "gres:gpu:1", partition = "cpu"}) == 0, "elsewhere it is not read", "read")
+check(reads({tres_per_node = "gres:gpu:x1:y"}) == 0, "for a request that is refused it is not read", "read")
+
 ---------------------------------------------------------------- what earlier runs have taught
 
 local plain, work = word(named, "key"), word(named, "work")
-write_table(TABLE .. "key " .. known_key .. " 7g.40gb\nkey " .. plain .. " 1g.5gb\n")
+write_table(TABLE .. "key 1001:" .. known_key .. " 7g.40gb\nkey 1001:" .. plain .. " 1g.5gb\n")
 local _, learned = submit({tres_per_node = "gres:gpu:1"})
 check(learned.tres_per_node == "gres:gpu:1,gres:mig:1g.5gb:1" and word(learned, "sized") == "1g.5gb" and not word(learned, "runs"), "a key in the table", learned.admin_comment)
-local lines = {"key " .. plain .. " 1g.5gb 60\n", "user 1001:" .. work .. " 2g.10gb 3600\n", "site " .. work .. " 7g.40gb 999999999\n"}
+local lines = {"key 1001:" .. plain .. " 1g.5gb 60\n", "user 1001:" .. work .. " 2g.10gb 3600\n", "site " .. work .. " 7g.40gb 999999999\n"}
 local profiles, seconds = {"1g.5gb", "2g.10gb", "7g.40gb"}, {"60", "3600", "999999999"}
 for first = 1, 3 do
   write_table(TABLE .. table.concat(lines, "", first))
@@ -347,7 +365,7 @@ for name, case in pairs({
 end
 local _, own = submit({tres_per_node = "gres:gpu:1", spank_job_env = env("7g.40gb")})
 check(own.tres_per_node == "gres:gpu:1,gres:mig:7g.40gb:1" and word(own, "runs") == "60" and not word(own, "sized"), "--mig goes before them, and the time stands", own.admin_comment)
-write_table(TABLE .. "key " .. plain .. " 3g.20gb 60\n")
+write_table(TABLE .. "key 1001:" .. plain .. " 3g.20gb 60\n")
 for mem, case in pairs({
   ["8G"] = {"2g.10gb", "caelum: --mig-mem=8G gives 2g.10gb, and by its earlier runs this job needs 3g.20gb"}, ["16G"] = {"3g.20gb"}, ["32G"] = {"7g.40gb"},
 }) do
@@ -355,7 +373,18 @@ for mem, case in pairs({
   check(rc == slurm.SUCCESS and job.tres_per_node == "gres:gpu:1,gres:mig:" .. case[1] .. ":1", "--mig-mem=" .. mem .. " goes before them", job.tres_per_node)
   check(said[1] == case[2] and #said == (case[2] and 1 or 0), "and what is said of it", said[1])
 end
-write_table(TABLE .. "key " .. known_key .. " 7g.40gb\nkey " .. plain .. " 1g.5gb\n")
+-- A key counts for its own user. Without a user, as earlier releases wrote it, it counts for no job, and the log says so once.
+write_table(TABLE .. "key 1002:" .. plain .. " 7g.40gb\n")
+local _, foreign = submit({tres_per_node = "gres:gpu:1"})
+check(foreign.tres_per_node == "gres:gpu:1,gres:mig:2g.10gb:1" and #log == 0, "the same key of another user", foreign.tres_per_node)
+write_table(TABLE .. "key " .. plain .. " 7g.40gb\nkey " .. known_key .. " 1g.5gb 60\n")
+for _ = 1, 2 do
+  local _, old = submit({tres_per_node = "gres:gpu:1"})
+  check(old.tres_per_node == "gres:gpu:1,gres:mig:2g.10gb:1", "a key without a user", old.tres_per_node)
+end
+check(#log == 1 and log[1]:find("2 key lines without a user have no effect", 1, true), "and the log says so", log[1])
+log = {}
+write_table(TABLE .. "key 1001:" .. known_key .. " 7g.40gb\nkey 1001:" .. plain .. " 1g.5gb\n")
 submit({tres_per_node = "gres:gpu:1"})
 
 ---------------------------------------------------------------- a table that cannot be read
@@ -365,21 +394,21 @@ for name, text in pairs({
   ["cut short"] = TABLE:sub(1, -2),
   ["an unknown word"] = TABLE .. "colour red\n",
   ["a word too many"] = TABLE .. "profile 3g.20gb 4g.20gb\n",
-  ["a short key"] = TABLE .. "key 0123 2g.10gb\n",
-  ["a key in capitals"] = TABLE .. "key 0123456789ABCDEF 2g.10gb\n",
-  ["a key without profile"] = TABLE .. "key 0123456789abcdef\n",
-  ["a key twice"] = TABLE .. "key 0123456789abcdef 2g.10gb\nkey 0123456789abcdef 2g.10gb\n",
-  ["a key with an unknown profile"] = TABLE .. "key 0123456789abcdef 9g.10gb\n",
+  ["a short key"] = TABLE .. "key 1001:0123 2g.10gb\n",
+  ["a key in capitals"] = TABLE .. "key 1001:0123456789ABCDEF 2g.10gb\n",
+  ["a key without profile"] = TABLE .. "key 1001:0123456789abcdef\n",
+  ["a key twice"] = TABLE .. "key 1001:0123456789abcdef 2g.10gb\nkey 1001:0123456789abcdef 2g.10gb\n",
+  ["a key with an unknown profile"] = TABLE .. "key 1001:0123456789abcdef 9g.10gb\n",
   ["a user without work"] = TABLE .. "user 1001 2g.10gb\n",
   ["a user's name"] = TABLE .. "user root:0123456789abcdef 2g.10gb\n",
   ["a user with zeros in front"] = TABLE .. "user 01001:0123456789abcdef 2g.10gb\n",
   ["a user's work twice"] = TABLE .. string.rep("user 1001:0123456789abcdef 2g.10gb\n", 2),
   ["a work twice"] = TABLE .. string.rep("site 0123456789abcdef 2g.10gb\n", 2),
   ["a work with an unknown profile"] = TABLE .. "site 0123456789abcdef 9g.10gb\n",
-  ["no seconds"] = TABLE .. "key 0123456789abcdef 2g.10gb 0\n",
-  ["seconds with a unit"] = TABLE .. "key 0123456789abcdef 2g.10gb 60s\n",
-  ["ten digits of seconds"] = TABLE .. "key 0123456789abcdef 2g.10gb 1000000000\n",
-  ["something behind the seconds"] = TABLE .. "key 0123456789abcdef 2g.10gb 60 60\n",
+  ["no seconds"] = TABLE .. "key 1001:0123456789abcdef 2g.10gb 0\n",
+  ["seconds with a unit"] = TABLE .. "key 1001:0123456789abcdef 2g.10gb 60s\n",
+  ["ten digits of seconds"] = TABLE .. "key 1001:0123456789abcdef 2g.10gb 1000000000\n",
+  ["something behind the seconds"] = TABLE .. "key 1001:0123456789abcdef 2g.10gb 60 60\n",
   ["memory with a unit"] = TABLE .. "profile 4g.20gb 20G\n",
   ["something behind the memory"] = TABLE .. "profile 4g.20gb 19968 MiB\n",
   ["two for --mig=off"] = TABLE .. "whole 7g.40gb\nwhole 7g.40gb\n",
@@ -422,7 +451,7 @@ check(back.tres_per_node == "gres:gpu:1,gres:mig:2g.10gb:1" and #log == 0, "a go
 
 -- A table that is met half written, and is whole a moment later under the same generation.
 log = {}
-local half_way = TABLE .. "key " .. plain .. " 7g.40gb\n"
+local half_way = TABLE .. "key 1001:" .. plain .. " 7g.40gb\n"
 local file = assert(io.open(table_path, "w"))
 file:write("caelum-decisions 1 777\n" .. half_way:sub(1, -9))
 file:close()
@@ -481,7 +510,7 @@ local function again(name, options, comment, want)
   local _, changed = modify({tres_per_node = "gres/gpu:2"}, RECORD)
   check(changed.tres_per_node == "gres/gpu:2" .. (want and ",gres/mig:" .. want .. ":2" or ""), "a change: " .. name, changed.tres_per_node)
 end
-write_table(TABLE .. "key 0123456789abcdef 1g.5gb\nuser 1001:fedcba9876543210 3g.20gb\nsite fedcba9876543210 7g.40gb\n")
+write_table(TABLE .. "key 1001:0123456789abcdef 1g.5gb\nuser 1001:fedcba9876543210 3g.20gb\nsite fedcba9876543210 7g.40gb\n")
 again("by its key", nil, "caelum:key=0123456789abcdef caelum:work=fedcba9876543210", "1g.5gb")
 again("by its user's work", nil, "caelum:key=0000000000000000 caelum:work=fedcba9876543210", "3g.20gb")
 RECORD.user_id = 1002.0
@@ -496,6 +525,70 @@ check(modify({priority = 0}, OLD) == 0, "a hold of the user's own", said[1])
 check(modify({priority = 0}, HELD) == slurm.ERROR, "a hold on top of ours", said[1])
 check(modify({priority = INFINITE}, HELD) == slurm.ERROR, "a release of ours", said[1])
 check(modify({time_limit = 5}, HELD) == 0, "a time limit of a held job", said[1])
+
+-- The job as an update leaves it is what counts. A case: the update, the job's record, what tres_per_node becomes; false: unchanged, nil: refused.
+write_table(TABLE)
+local TYPED = "gres:gpu:1,gres:mig:2g.10gb:1"
+for _, case in ipairs({
+  {"slices emptied, GPUs per job", {tres_per_node = ""}, {partition = "gpu", tres_per_node = TYPED, tres_per_job = "gres:gpu:1"}, nil},
+  {"slices emptied, GPUs too", {tres_per_node = ""}, {partition = "gpu", tres_per_node = TYPED}, nil},
+  {"slices emptied in a later release", {tres_per_node = ""}, {partition = "gpu", tres_per_node = "gres/gpu:1,gres/mig:2g.10gb:1"}, nil},
+  {"slices emptied while it moves away", {tres_per_node = "", partition = "cpu"}, {partition = "gpu", tres_per_node = TYPED}, ""},
+  {"zero slices", {tres_per_node = "gres:gpu:1,gres:mig:2g.10gb:0"}, {partition = "gpu", tres_per_node = TYPED}, "gres:gpu:1,gres:mig:2g.10gb:0,gres:mig:2g.10gb:1"},
+  {"zero slices, of another type by --mig", {tres_per_node = "gres:gpu:1,gres:mig:2g.10gb:0"}, {partition = "gpu", tres_per_node = TYPED, spank_job_env = env("1g.5gb")}, nil},
+  {"zero GPUs", {tres_per_node = "gres:gpu:0"}, {partition = "gpu", tres_per_node = TYPED}, nil},
+  {"another gres in place of them", {tres_per_node = "gres:net:1"}, {partition = "gpu", tres_per_node = TYPED}, nil},
+  {"another gres in place of them, later", {tres_per_node = "gres/net:1"}, {partition = "gpu", tres_per_node = "gres/gpu:1,gres/mig:2g.10gb:1"}, nil},
+  {"GPUs per job added", {tres_per_job = "gres:gpu:4"}, {partition = "gpu", tres_per_node = TYPED}, nil},
+  {"GPUs per task added", {tres_per_task = "gres:gpu:4"}, {partition = "gpu"}, nil},
+  {"GPUs per socket added", {tres_per_socket = "gres:gpu:4"}, {partition = "gpu", tres_per_node = TYPED}, nil},
+  {"GPUs per job changed", {tres_per_job = "gres:gpu:4"}, {partition = "gpu", tres_per_node = TYPED, tres_per_job = "gres:gpu:1"}, nil},
+  {"GPUs per job emptied", {tres_per_job = ""}, {partition = "gpu", tres_per_node = TYPED, tres_per_job = "gres:gpu:1"}, nil},
+  {"GPUs per job not understood", {tres_per_job = "gres:gpu:1k"}, {partition = "gpu", tres_per_node = TYPED}, nil},
+  {"GPUs by tasks per GPU", {ntasks_per_tres = 1, cpus_per_tres = "gres:gpu:1"}, {partition = "gpu"}, nil},
+  {"GPUs by tasks per GPU, elsewhere", {ntasks_per_tres = 1, cpus_per_tres = "gres:gpu:1"}, {partition = "cpu"}, nil},
+  {"more nodes of GPUs per job", {min_nodes = 4}, {partition = "gpu", tres_per_node = TYPED, tres_per_job = "gres:gpu:2", min_nodes = 2}, nil},
+  {"more tasks of GPUs per task", {num_tasks = 8}, {partition = "gpu", tres_per_node = TYPED, tres_per_task = "gres:gpu:1"}, nil},
+  {"more nodes", {min_nodes = 4}, {partition = "gpu", tres_per_node = TYPED, min_nodes = 2}, false},
+  {"a job moves in", {partition = "gpu"}, {partition = "cpu", tres_per_node = "gres:gpu:1"}, TYPED},
+  {"a job moves in, later", {partition = "gpu"}, {partition = "cpu", tres_per_node = "gres/gpu:a100:2"}, "gres/gpu:a100:2,gres/mig:2g.10gb:2"},
+  {"a job moves into a list", {partition = "cpu,gpu-long"}, {partition = "cpu", tres_per_node = "gres:net:1,gres:gpu:1"}, "gres:net:1,gres:gpu:1,gres:mig:2g.10gb:1"},
+  {"a job moves in with --mig", {partition = "gpu"}, {partition = "cpu", tres_per_node = "gres:gpu:1", spank_job_env = env("1g.5gb")}, "gres:gpu:1,gres:mig:1g.5gb:1"},
+  {"a job moves in with slices", {partition = "gpu"}, {partition = "cpu", tres_per_node = TYPED}, false},
+  {"a job moves in with untyped slices", {partition = "gpu"}, {partition = "cpu", tres_per_node = "gres:gpu:1,gres:mig:1"}, nil},   -- through 23.02 they add up
+  {"a job moves in with untyped slices, later", {partition = "gpu"}, {partition = "cpu", tres_per_node = "gres/gpu:1,gres/mig:1"}, "gres/gpu:1,gres/mig:2g.10gb:1"},
+  {"a job moves in with slices that do not agree", {partition = "gpu"}, {partition = "cpu", tres_per_node = "gres:gpu:2,gres:mig:2g.10gb:1"}, nil},
+  {"a job moves in with an unknown profile", {partition = "gpu"}, {partition = "cpu", tres_per_node = "gres:gpu:1,gres:mig:9g.5gb:1"}, nil},
+  {"a job moves in with GPUs per job", {partition = "gpu"}, {partition = "cpu", tres_per_job = "gres:gpu:1"}, nil},
+  {"a job moves in with GPUs per job and node", {partition = "gpu"}, {partition = "cpu", tres_per_job = "gres:gpu:1", tres_per_node = "gres:gpu:1"}, TYPED},
+  {"a job moves in with GPUs per task", {partition = "gpu"}, {partition = "cpu", tres_per_task = "gres:gpu:1"}, nil},
+  {"a job moves in with tasks per GPU", {partition = "gpu"}, {partition = "cpu", tres_fmt_req_str = "cpu=1,node=1,billing=1,gres/gpu=1"}, nil},
+  {"a job moves in with GPUs it cannot read", {partition = "gpu"}, {partition = "cpu", tres_per_node = "gres:gpu:1k"}, nil},
+  {"a job moves in with new GPUs", {partition = "gpu", tres_per_node = "gres:gpu:2"}, {partition = "cpu"}, "gres:gpu:2,gres:mig:2g.10gb:2"},
+  {"a job moves in without GPUs", {partition = "gpu"}, {partition = "cpu", tres_fmt_req_str = "cpu=1,node=1,billing=1"}, false},
+  {"a job moves in and drops its GPUs", {partition = "gpu", tres_per_node = ""}, {partition = "cpu", tres_per_node = "gres:gpu:1"}, nil},
+  {"a job moves away", {partition = "cpu"}, {partition = "gpu", tres_per_node = TYPED}, false},
+  {"elsewhere an update through 23.02 hides a GPU", {tres_per_node = "gres:net:1"}, {partition = "cpu", tres_per_node = "gres:gpu:1"}, nil},
+  {"elsewhere it hides a model", {tres_per_node = "gres:gpu:h100:1"}, {partition = "cpu", tres_per_node = "gres:gpu:a100:1"}, nil},
+  {"elsewhere it hides a count", {tres_per_node = "gres:gpu:0,gres:net:1"}, {partition = "cpu", tres_per_node = "gres:gpu:1"}, nil},
+  {"elsewhere a later release replaces", {tres_per_node = "gres/net:1"}, {partition = "cpu", tres_per_node = "gres/gpu:1"}, "gres/net:1"},
+  {"elsewhere an empty list clears", {tres_per_node = ""}, {partition = "cpu", tres_per_node = "gres:gpu:1"}, ""},
+  {"an untyped job is released", {priority = INFINITE}, {partition = "gpu", tres_per_node = "gres:gpu:1"}, TYPED},
+  {"an untyped job of GPUs per job is released", {priority = INFINITE}, {partition = "gpu", tres_per_job = "gres:gpu:1"}, nil},
+  {"an untyped job that runs gets another limit", {time_limit = 5}, {partition = "gpu", tres_per_node = "gres:gpu:1", job_state = 1.0}, false},
+  {"an untyped job that is requeued gets another limit", {time_limit = 5}, {partition = "gpu", tres_per_node = "gres:gpu:1", job_state = 1024.0}, TYPED},
+  {"a job of a profile that is gone gets another limit", {time_limit = 5}, {partition = "gpu", tres_per_node = "gres:gpu:1,gres:mig:9g.5gb:1"}, false},
+}) do
+  local name, update, record, want = case[1], case[2], case[3], case[4]
+  if want == false then want = update.tres_per_node end
+  local rc, job = modify(update, record)
+  if case[4] == nil then
+    check(rc == slurm.ERROR and job.tres_per_node == update.tres_per_node and #said == 1, "an update is refused: " .. name, job.tres_per_node)
+  else
+    check(rc == slurm.SUCCESS and job.tres_per_node == want, "an update: " .. name, tostring(job.tres_per_node) .. " " .. tostring(said[1]))
+  end
+  check(modify(update, record, 0) == slurm.SUCCESS, "root's update: " .. name, said[1])
+end
 
 ---------------------------------------------------------------- the watcher
 
@@ -519,7 +612,9 @@ check(poked() == ".", "the file does not grow", "it grew")
 log = {}
 local broken = setmetatable({}, {__index = function() error("no such field") end})
 check(slurm_job_submit(broken, PARTS, 1001) == slurm.SUCCESS and #log == 1, "an error while reading passes the job", #log)
-check(slurm_job_modify(broken, {}, PARTS, 1001) == slurm.SUCCESS and #log == 2, "and the change", #log)
+check(slurm_job_modify(broken, {}, PARTS, 1001) == slurm.ERROR and #log == 2, "and refuses the change", #log)
+check(slurm_job_modify(job_desc({time_limit = 5}, "gres:"), broken, PARTS, 1001) == slurm.ERROR and #log == 3, "also when the job cannot be read", #log)
+check(slurm_job_modify(broken, broken, PARTS, 0) == slurm.SUCCESS and #log == 3, "but not root's", #log)
 local half = job_desc({tres_per_node = "gres:gpu:1"}, "gres:")
 check(slurm_job_submit(half, nil, 1001) == slurm.SUCCESS and half.tres_per_node == "gres:gpu:1", "and changes nothing by half", half.tres_per_node)
 

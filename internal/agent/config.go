@@ -44,6 +44,7 @@ type Config struct {
 	Learn           bool          `mapstructure:"learn"`
 	Margin          float64       `mapstructure:"margin"`
 	Share           bool          `mapstructure:"share"`
+	ShareUsers      int           `mapstructure:"share_users"`
 	MaxSlowdown     float64       `mapstructure:"max_slowdown"`
 	LogLevel        string        `mapstructure:"log_level"`
 	LogFormat       string        `mapstructure:"log_format"`
@@ -86,6 +87,7 @@ func defaults() map[string]any {
 		"learn":            false,
 		"margin":           predict.DefaultSite.Margin,
 		"share":            predict.DefaultSite.Share,
+		"share_users":      predict.DefaultSite.Users,
 		"max_slowdown":     predict.DefaultSite.MaxSlowdown,
 		"log_level":        "info",
 		"log_format":       "text",
@@ -170,7 +172,7 @@ func (c Config) Field() (slurm.AccountingField, error) {
 
 // Site is what the site has decided about predictions.
 func (c Config) Site() predict.Site {
-	return predict.Site{Margin: c.Margin, Share: c.Share, MaxSlowdown: c.MaxSlowdown}
+	return predict.Site{Margin: c.Margin, Share: c.Share, Users: c.ShareUsers, MaxSlowdown: c.MaxSlowdown}
 }
 
 func (c Config) check() error {
@@ -211,6 +213,9 @@ func (c Config) check() error {
 	}
 	if !(c.Margin >= 0 && c.Margin <= 10) {
 		return fmt.Errorf("margin: %v is not between 0 and 10 (0.1: a tenth more than was seen)", c.Margin)
+	}
+	if c.ShareUsers < 1 || c.ShareUsers > 1000 {
+		return fmt.Errorf("share_users: %d is not between 1 and 1000 (3: a script's size is shared once three users have run it)", c.ShareUsers)
 	}
 	if c.MaxSlowdown != 0 && !(c.MaxSlowdown >= 1 && c.MaxSlowdown <= 1000) {
 		return fmt.Errorf("max_slowdown: %v is not between 1 and 1000 (1.5: half as long again as on the whole GPU; 0: memory alone decides)", c.MaxSlowdown)

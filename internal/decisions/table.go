@@ -28,8 +28,10 @@ type Table struct {
 	// Models are the profiles that a model of GPU has, by its Type in gres.conf, smallest first.
 	Models   map[string][]string
 	MaxNodes int // the number of catalogue nodes
-	// What earlier runs have taught, by the job's key, by "<user id>:<work>", and by work.
+	// What earlier runs have taught, by "<user id>:<key>", by "<user id>:<work>", and by work.
 	Key, User, Site map[string]Learned
+	// OldKeys counts key lines without a user, as earlier releases wrote them: they have no effect.
+	OldKeys int
 }
 
 // Profile is one that may be asked for by name.
@@ -112,7 +114,11 @@ func (r *reader) understand(n int, words []string) bool {
 	value, rest := words[1], words[2:]
 	switch words[0] {
 	case "key":
-		return r.learn(n, r.Key, workForm, value, rest)
+		if workForm.MatchString(value) {
+			r.OldKeys++
+			return r.learn(n, map[string]Learned{}, workForm, value, rest)
+		}
+		return r.learn(n, r.Key, userForm, value, rest)
 	case "user":
 		return r.learn(n, r.User, userForm, value, rest)
 	case "site":

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"caelum/internal/mig"
 	"caelum/internal/predict"
@@ -88,7 +87,19 @@ func (d decision) alike(o decision) bool {
 type learnedLine struct {
 	kind, who string
 	decision
-	last int64
+	last  int64
+	owner int64 // the id of the user for whom it is; allUsers for a site line
+}
+
+// allUsers owns the lines that rest on the runs of several users.
+const allUsers = -1
+
+func (l learnedLine) text() string {
+	seconds := ""
+	if l.seconds > 0 {
+		seconds = fmt.Sprintf(" %d", l.seconds)
+	}
+	return fmt.Sprintf("%s %s %s%s\n", l.kind, l.who, l.profile, seconds)
 }
 
 // rank puts lines in an order in which no line is left out before one that falls back on it.
@@ -102,16 +113,17 @@ type decider struct {
 	boards []*mig.Board
 	lines  []learnedLine
 	shared map[string]decision // by work
+	sited  map[string]bool     // work that has a site line
 	users  map[string]decision // by user and work
 }
 
 // decide makes the learned lines, those of what ran last first.
-func decide(r *repo.Repo, t table, site predict.Site) ([]string, error) {
+func decide(r *repo.Repo, t table, site predict.Site) ([]learnedLine, error) {
 	works, err := r.Works()
 	if err != nil {
 		return nil, err
 	}
-	d := decider{repo: r, table: t, site: site, boards: t.boards(), shared: map[string]decision{}, users: map[string]decision{}}
+	d := decider{repo: r, table: t, site: site, boards: t.boards(), shared: map[string]decision{}, sited: map[string]bool{}, users: map[string]decision{}}
 	for _, step := range []func(repo.Work) error{d.everybody, d.user, d.key} {
 		for _, w := range works { // what ran last is first, and so the newest of each user's, and of each work
 			if err := step(w); err != nil {
@@ -119,46 +131,94 @@ func decide(r *repo.Repo, t table, site predict.Site) ([]string, error) {
 			}
 		}
 	}
-	slices.SortFunc(d.lines, func(a, b learnedLine) int {
-		return cmp.Or(cmp.Compare(b.last, a.last), cmp.Compare(rank[a.kind], rank[b.kind]), cmp.Compare(a.who, b.who))
-	})
-	lines := make([]string, len(d.lines))
-	for i, l := range d.lines {
-		lines[i] = fmt.Sprintf("%s %s %s", l.kind, l.who, l.profile)
-		if l.seconds > 0 {
-			lines[i] += fmt.Sprintf(" %d", l.seconds)
-		}
-		lines[i] += "\n"
-	}
-	return lines, nil
+	byAge(d.lines)
+	return d.lines, nil
 }
 
 func (d *decider) everybody(w repo.Work) error {
-	if _, seen := d.shared[w.Work]; seen || !d.site.Share || w.Work == "" {
+	if _, seen := d.shared[w.Work]; seen || w.Work == "" {
 		return nil
 	}
-	return d.say("site", w.Work, w.Last, decision{profile: d.table.fallback}, d.shared, w.Work, func() (predict.History, error) { return d.repo.BySite(w.Work) })
+	base := decision{profile: d.table.fallback}
+	d.shared[w.Work] = base
+	if own, ok := d.table.taken["site "+w.Work]; ok {
+		d.shared[w.Work], d.sited[w.Work] = own, true
+		return nil
+	}
+	if !d.site.Share {
+		return nil
+	}
+	users, err := d.repo.BySite(w.Work)
+	if err != nil {
+		return err
+	}
+	need, ok := predict.PredictShared(users, d.site)
+	if !ok {
+		return nil
+	}
+	if now := d.decision(need, true, base); !now.alike(base) {
+		d.lines = append(d.lines, learnedLine{"site", w.Work, now, w.Last, allUsers})
+		d.shared[w.Work], d.sited[w.Work] = now, true
+	}
+	return nil
 }
 
 func userWork(w repo.Work) string { return fmt.Sprintf("%d:%s", w.UID, w.Work) }
 
+// user makes the line of a user's work. Where she has runs of her own that say what she needs and the work has a site line, she has a line too, also
+// if the two agree: a site line may be dropped, or change, by what other users do.
 func (d *decider) user(w repo.Work) error {
-	if _, seen := d.users[userWork(w)]; seen || w.Work == "" {
+	who := userWork(w)
+	if _, seen := d.users[who]; seen || w.Work == "" {
 		return nil
 	}
-	return d.say("user", userWork(w), w.Last, d.other(d.shared, w.Work), d.users, userWork(w), func() (predict.History, error) { return d.repo.ByUser(w.UID, w.Work) })
+	base := d.other(d.shared, w.Work)
+	d.users[who] = base
+	if own, ok := d.table.taken["user "+who]; ok {
+		d.users[who] = own
+		return nil
+	}
+	h, err := d.repo.ByUser(w.UID, w.Work)
+	if err != nil {
+		return err
+	}
+	need, complete := predict.Predict(h, d.site)
+	if now := d.decision(need, complete, base); !now.alike(base) || complete && d.sited[w.Work] {
+		d.lines = append(d.lines, learnedLine{"user", who, now, w.Last, int64(w.UID)})
+		d.users[who] = now
+	}
+	return nil
 }
 
-// key: one without work was submitted without a script, and says nothing of what it runs.
+// key makes the line of a user's key. One without work was submitted without a script, and does not say what it runs.
 func (d *decider) key(w repo.Work) error {
 	if w.Work == "" {
 		return nil
 	}
-	base := d.other(d.shared, w.Work)
-	if u, ok := d.users[userWork(w)]; ok {
-		base = u
+	who := fmt.Sprintf("%d:%s", w.UID, w.Key)
+	if _, ok := d.table.taken["key "+who]; ok {
+		return nil
 	}
-	return d.say("key", w.Key, w.Last, base, nil, "", func() (predict.History, error) { return d.repo.ByKey(w.Key) })
+	h, err := d.repo.ByKey(w.UID, w.Key)
+	if err != nil {
+		return err
+	}
+	base := d.users[userWork(w)]
+	need, complete := predict.Predict(h, d.site)
+	if now := d.decision(need, complete, base); !now.alike(base) {
+		d.lines = append(d.lines, learnedLine{"key", who, now, w.Last, int64(w.UID)})
+	}
+	return nil
+}
+
+// decision is what a need comes to, for a job that would get base without it.
+func (d *decider) decision(need predict.Need, complete bool, base decision) decision {
+	given := Give(need, complete, d.boards, base.profile)
+	now := decision{profile: given.Profile}
+	if complete {
+		now.seconds = int(min(math.Ceil(given.Seconds), maxSeconds))
+	}
+	return now
 }
 
 // other is what a job gets where nothing else is said.
@@ -220,34 +280,3 @@ func memory(b *mig.Board, profile string) float64 {
 
 // maxSeconds is the longest time that a table can say: nine digits.
 const maxSeconds = 999_999_999
-
-// say adds a line for what a history predicts, unless that is what stands without it, and notes in said what then holds.
-func (d *decider) say(kind, who string, last int64, without decision, said map[string]decision, as string, history func() (predict.History, error)) error {
-	if said != nil {
-		said[as] = without
-	}
-	if own, ok := d.table.taken[kind+" "+who]; ok {
-		if said != nil {
-			said[as] = own
-		}
-		return nil
-	}
-	h, err := history()
-	if err != nil {
-		return err
-	}
-	need, complete := predict.Predict(h, d.site)
-	given := Give(need, complete, d.boards, without.profile)
-	now := decision{profile: given.Profile}
-	if complete {
-		now.seconds = int(min(math.Ceil(given.Seconds), maxSeconds))
-	}
-	if now.alike(without) {
-		return nil
-	}
-	d.lines = append(d.lines, learnedLine{kind, who, now, last})
-	if said != nil {
-		said[as] = now
-	}
-	return nil
-}

@@ -60,7 +60,7 @@ func TestLoopOnce(t *testing.T) {
 		t.Error(err)
 	} else {
 		defer r.Close()
-		if h, err := r.ByKey(key); err != nil || len(h.Runs) != 10 {
+		if h, err := r.ByKey(1001, key); err != nil || len(h.Runs) != 10 {
 			t.Errorf("%d runs, %v", len(h.Runs), err)
 		}
 	}

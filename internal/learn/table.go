@@ -33,7 +33,7 @@ type table struct {
 	profiles   map[string]float64  // those that may be given, and their memory in MiB as the table has it; 0: it has none
 	models     []string            // GPU types that it names
 	fallback   string              // the default profile
-	taken      map[string]decision // what the admin has decided, by "key <key>" and the like
+	taken      map[string]decision // what the admin has decided, by "key <user id>:<key>" and the like
 }
 
 // parseTable reads a table; what stands below the marker is only kept apart.
@@ -123,7 +123,7 @@ func ReadTable(path string) (Table, error) {
 // Own is the profile that an admin's line gives a job of which runs at this level are known; empty: none does. What is learned of its key goes before a line for its user's work, and that of
 // its user's work before a line for anybody's.
 func (t Table) Own(job repo.Of, level predict.Level) string {
-	lines := []string{"key " + job.Key, fmt.Sprintf("user %d:%s", job.UID, job.Work), "site " + job.Work}
+	lines := []string{fmt.Sprintf("key %d:%s", job.UID, job.Key), fmt.Sprintf("user %d:%s", job.UID, job.Work), "site " + job.Work}
 	switch level {
 	case predict.ByKey:
 		lines = lines[:1]
@@ -138,17 +138,14 @@ func (t Table) Own(job repo.Of, level predict.Level) string {
 	return ""
 }
 
-// with is the table with other learned lines: the next generation's.
-func (t table) with(lines []string) string {
+// with is the table with other learned lines, as many as there is room for: the next generation's.
+func (t table) with(lines []learnedLine) string {
 	text := fmt.Sprintf("%s%d\n%s%s", head, t.generation+1, t.own, marker)
 	room, bytes := decisions.MaxLines-strings.Count(text, "\n"), decisions.MaxBytes-len(text)
 	var b strings.Builder
 	b.WriteString(text)
-	for i, l := range lines {
-		if bytes -= len(l); i >= room || bytes < 0 {
-			break
-		}
-		b.WriteString(l)
+	for _, l := range share(lines, room, bytes) {
+		b.WriteString(l.text())
 	}
 	return b.String()
 }

@@ -26,7 +26,7 @@ profile 4g.20gb
 profile 7g.40gb
 default 7g.40gb
 max_nodes 2
-key 00000000000000aa 4g.20gb  # mine
+key 1002:00000000000000aa 4g.20gb  # mine
 `
 
 func begin(t *testing.T, text string) string {
@@ -123,19 +123,25 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// TestWriteShared: where the site shares, everybody's need of a work is said once, and who needs less or more has a line of his own.
+// TestWriteShared: where the site shares and enough users have run a work, it has a site line; a user with runs of her own has a line as well.
 func TestWriteShared(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own+"user 1002:"+work+" 3g.20gb\n")
 	site := predict.DefaultSite
 	site.Share = true
-	if _, err := Write(path, taught(t), site); err != nil {
-		t.Fatal(err)
-	}
-	const want = `site fedcba9876543210 1g.10gb
-key 00000000000000b1 1g.5gb
-`
-	if got := learned(t, path); got != want {
-		t.Errorf("\n%s", got)
+	for _, c := range []struct {
+		users int
+		want  string
+	}{
+		{0, "user 1001:fedcba9876543210 1g.10gb\nkey 1002:00000000000000b1 1g.5gb\n"}, // two users are too few
+		{2, "site fedcba9876543210 1g.10gb\nuser 1001:fedcba9876543210 1g.10gb\nkey 1002:00000000000000b1 1g.5gb\n"},
+	} {
+		site.Users = c.users
+		if _, err := Write(path, taught(t), site); err != nil {
+			t.Fatal(err)
+		}
+		if got := learned(t, path); got != c.want {
+			t.Errorf("%d users:\n%s", c.users, got)
+		}
 	}
 }
 
@@ -198,13 +204,15 @@ func TestWriteBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var short, long []string
+	var short, long []learnedLine
 	for i := range 30000 {
-		short = append(short, fmt.Sprintf("key %016x 2g.10gb\n", i))
-		long = append(long, fmt.Sprintf("key %016x %s 2g.10gb\n", i, strings.Repeat("x", 60)))
+		l := learnedLine{kind: "key", who: fmt.Sprintf("1001:%016x", i), decision: decision{profile: "2g.10gb"}}
+		short = append(short, l)
+		l.who += " " + strings.Repeat("x", 60)
+		long = append(long, l)
 	}
 	text := tab.with(short)
-	if n := strings.Count(text, "\n"); n != decisions.MaxLines || !strings.HasSuffix(text, short[decisions.MaxLines-1-len(strings.Split(own, "\n"))-1]) {
+	if n := strings.Count(text, "\n"); n != decisions.MaxLines || !strings.HasSuffix(text, short[decisions.MaxLines-1-len(strings.Split(own, "\n"))-1].text()) {
 		t.Errorf("%d lines", n)
 	}
 	if text := tab.with(long); len(text) > decisions.MaxBytes || len(text) < decisions.MaxBytes-100 {

@@ -22,6 +22,8 @@ type Site struct {
 	Margin float64
 	// Share: other users' runs of the same script count for those who have none.
 	Share bool
+	// Users is how many users must have a complete run of a script before their runs count for others; 0: 3.
+	Users int
 	// MaxSlowdown is how much longer than on the whole GPU a job may run, at most, as a factor; 0: memory alone decides.
 	MaxSlowdown float64
 
@@ -32,7 +34,7 @@ type Site struct {
 }
 
 // DefaultSite is in force where nobody has decided.
-var DefaultSite = Site{Margin: 0.05}
+var DefaultSite = Site{Margin: 0.05, Users: 3}
 
 func (s Site) window() int       { return cmp.Or(s.Window, 5) }
 func (s Site) quantile() float64 { return cmp.Or(s.Quantile, 0.15) }

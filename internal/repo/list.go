@@ -2,13 +2,15 @@ package repo
 
 import (
 	"database/sql"
+	"math"
 	"slices"
 	"time"
 
 	"caelum/internal/predict"
+	"caelum/internal/sqlite"
 )
 
-// Work is one piece of work: its key, who runs it, and what is known of it in short.
+// Work is one piece of work: its user and key, and what is known of it in short.
 type Work struct {
 	Of
 	User, Account, Name string // of the newest run
@@ -17,14 +19,14 @@ type Work struct {
 	PeakMiB             float64 // the highest
 }
 
-// Works lists the work that has a key, that which ran last first.
+// Works lists the work that has a key, that which ran last first. The same key of two users is two pieces of work.
 func (r *Repo) Works() ([]Work, error) {
 	// With max(start) in it, the columns that are not aggregated are those of the newest run (sqlite.org/lang_select.html#bareagg).
 	return query(r, func(rows *sql.Rows) (w Work, err error) {
 		err = rows.Scan(&w.Key, &w.Work, &w.UID, &w.User, &w.Account, &w.Name, &w.Runs, &w.Last, &w.PeakMiB)
 		return
-	}, `SELECT key, work, uid, user, account, name, runs, last, (SELECT max(peak) FROM run WHERE run.key = newest.key) FROM (
-		SELECT key, work, uid, user, account, name, count(*) AS runs, max(start) AS last FROM run WHERE key <> '' GROUP BY key) AS newest ORDER BY last DESC, key`)
+	}, `SELECT key, work, uid, user, account, name, runs, last, (SELECT max(peak) FROM run WHERE run.key = newest.key AND run.uid = newest.uid) FROM (
+		SELECT key, work, uid, user, account, name, count(*) AS runs, max(start) AS last FROM run WHERE key <> '' GROUP BY key, uid) AS newest ORDER BY last DESC, key, uid`)
 }
 
 // Job lists the runs of a job, oldest first.
@@ -45,9 +47,15 @@ func (r *Repo) Users(name string) ([]uint32, error) {
 // everybody stands for any user in what is forgotten, as the empty key stands for any key.
 const everybody = -1
 
-// ForgetKey forgets the runs of a key that began before now, and how many there were. What is forgotten stays so when it is read from slurmdbd again.
+// ForgetKey forgets every user's runs of a key that began before now, and returns how many there were. What is forgotten stays so when it is
+// read from slurmdbd again.
 func (r *Repo) ForgetKey(key string, now time.Time) (int, error) {
 	return r.forget(key, everybody, now)
+}
+
+// ForgetKeyOf is ForgetKey for one user's runs.
+func (r *Repo) ForgetKeyOf(uid uint32, key string, now time.Time) (int, error) {
+	return r.forget(key, int64(uid), now)
 }
 
 // ForgetUser is ForgetKey for all runs of a user.
@@ -79,14 +87,15 @@ func deleted(tx *sql.Tx, where string, args ...any) (int, error) {
 	return int(n), err
 }
 
-// What a repository keeps: the newest runs of each key, for so long, and so many in all (some 100 MB).
+// What a repository keeps: the newest runs of each user's key, for so long, and so many in all (some 100 MB).
 const (
 	keepOfKey = 128
 	keepFor   = 400 * 24 * time.Hour
 	keepInAll = 400_000
 )
 
-// Prune drops the runs that are too old, or too many, and says how many. Age counts from the newest run or from now, whichever is earlier, so that a clock that is ahead
+// Prune drops the runs that are too old, or too many, and returns how many. Where there are too many in all, users keep equal shares: each user's oldest
+// runs go, and a user who has no more than her share loses none. Age counts from the newest run or from now, whichever is earlier, so that a clock that is ahead
 // costs nothing.
 func (r *Repo) Prune(now time.Time) (n int, err error) {
 	return r.prune(now, keepOfKey, keepInAll)
@@ -99,14 +108,38 @@ func (r *Repo) prune(now time.Time, ofKey, inAll int) (n int, err error) {
 			return err
 		}
 		many, err := deleted(tx, `(job, restart, node, start) IN (SELECT job, restart, node, start FROM (SELECT job, restart, node, start,
-			row_number() OVER (PARTITION BY key ORDER BY start DESC, job DESC) AS nth FROM run WHERE key IN
-			(SELECT key FROM run GROUP BY key HAVING count(*) > ?1)) WHERE nth > ?1)`, ofKey)
+			row_number() OVER (PARTITION BY key, uid ORDER BY start DESC, job DESC) AS nth FROM run WHERE (key, uid) IN
+			(SELECT key, uid FROM run GROUP BY key, uid HAVING count(*) > ?1)) WHERE nth > ?1)`, ofKey)
 		if err != nil {
 			return err
 		}
-		more, err := deleted(tx, "start <= (SELECT start FROM run ORDER BY start DESC LIMIT 1 OFFSET ?1)", inAll)
+		share, err := userShare(tx, inAll)
+		if err != nil {
+			return err
+		}
+		if share == math.MaxInt {
+			n = old + many
+			return nil
+		}
+		more, err := deleted(tx, `(job, restart, node, start) IN (SELECT job, restart, node, start FROM (SELECT job, restart, node, start,
+			row_number() OVER (PARTITION BY uid ORDER BY start DESC, job DESC, restart DESC, node DESC) AS nth FROM run) WHERE nth > ?1)`, share)
 		n = old + many + more
 		return err
 	})
 	return n, err
+}
+
+// userShare is how many runs each user may have when there is room for so many in all: the most with which they fit.
+func userShare(tx *sql.Tx, room int) (int, error) {
+	counts, err := sqlite.List(tx, func(rows *sql.Rows) (n int, err error) {
+		err = rows.Scan(&n)
+		return
+	}, "SELECT count(*) FROM run GROUP BY uid ORDER BY count(*)")
+	for i, n := range counts {
+		if share := room / (len(counts) - i); n > share {
+			return share, err
+		}
+		room -= n
+	}
+	return math.MaxInt, err
 }

@@ -35,6 +35,10 @@ CREATE TABLE outbox    (job INTEGER NOT NULL, restart INTEGER NOT NULL, node TEX
                         FOREIGN KEY (job, restart, node, start) REFERENCES run ON DELETE CASCADE) WITHOUT ROWID;
 `, `
 ALTER TABLE run ADD COLUMN processes INTEGER NOT NULL DEFAULT 0;
+`, `
+DROP INDEX run_key;
+CREATE INDEX run_key   ON run (key, uid, start);
+CREATE INDEX run_user  ON run (uid, start);
 `}
 
 // kind is what a repository is. What the last transactions before a crash of the machine said slurmdbd has too.

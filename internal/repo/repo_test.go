@@ -144,18 +144,30 @@ func TestHistory(t *testing.T) {
 		ask  func() (predict.History, error)
 		want []predict.Run
 	}{
-		predict.ByKey:  {func() (predict.History, error) { return r.ByKey(runs[0].Key) }, newest},
+		predict.ByKey:  {func() (predict.History, error) { return r.ByKey(1001, runs[0].Key) }, newest},
 		predict.ByUser: {func() (predict.History, error) { return r.ByUser(1001, runs[0].Work) }, append(slices.Clone(newest[1:]), renamed)},
-		predict.BySite: {func() (predict.History, error) { return r.BySite(runs[0].Work) }, append(slices.Clone(newest[2:]), other, renamed)},
 	} {
 		if h, err := c.ask(); err != nil || h.Level != level || !slices.Equal(h.Runs, c.want) {
 			t.Errorf("%s: %v, %d runs, want %d", level, err, len(h.Runs), len(c.want))
 		}
 	}
-	for _, h := range []func() (predict.History, error){func() (predict.History, error) { return r.ByKey("") }, func() (predict.History, error) { return r.BySite("") }} {
+	for _, h := range []func() (predict.History, error){func() (predict.History, error) { return r.ByKey(1001, "") }, func() (predict.History, error) { return r.ByUser(1001, "") }} {
 		if h, err := h(); err != nil || len(h.Runs) != 0 {
 			t.Errorf("what is not known has a history: %v %v", h, err)
 		}
+	}
+	if h, err := r.ByKey(1002, other.Key); err != nil || !slices.Equal(h.Runs, []predict.Run{other}) {
+		t.Errorf("the other user's key: %v, %d runs", err, len(h.Runs))
+	}
+	users, err := r.BySite(runs[0].Work)
+	if err != nil || len(users) != 2 || !slices.Equal(users[0].Runs, append(slices.Clone(newest[1:]), renamed)) || !slices.Equal(users[1].Runs, []predict.Run{other}) {
+		t.Errorf("by user: %v, %d users", err, len(users))
+	}
+	if users, err := r.BySite(""); err != nil || len(users) != 0 {
+		t.Errorf("unknown work has the runs of %d users, %v", len(users), err)
+	}
+	if uids, err := r.Owners(other.Key); err != nil || !slices.Equal(uids, []uint32{1001, 1002}) {
+		t.Errorf("the key is of %v, %v", uids, err)
 	}
 }
 
@@ -170,6 +182,7 @@ func TestPredictFallsBack(t *testing.T) {
 	n := aRun()
 	share := predict.DefaultSite
 	share.Share = true
+	add1(t, r, ofUser(1002, 20, 5000), ofUser(1003, 30, 5000))
 	for _, c := range []struct {
 		of   Of
 		site predict.Site
@@ -177,13 +190,73 @@ func TestPredictFallsBack(t *testing.T) {
 	}{
 		{Of{Key: n.Key, Work: n.Work, UID: n.UID}, predict.DefaultSite, predict.ByKey},
 		{Of{Key: "2222222222222222", Work: n.Work, UID: n.UID}, predict.DefaultSite, predict.ByUser},
-		{Of{Key: "2222222222222222", Work: n.Work, UID: 1002}, share, predict.BySite},
-		{Of{Key: "2222222222222222", Work: n.Work, UID: 1002}, predict.DefaultSite, predict.Unknown},
+		{Of{Key: "2222222222222222", Work: n.Work, UID: 1004}, share, predict.BySite},
+		{Of{Key: "2222222222222222", Work: n.Work, UID: 1004}, predict.DefaultSite, predict.Unknown},
+		{Of{Key: n.Key, Work: n.Work, UID: 1004}, predict.DefaultSite, predict.Unknown}, // another user's key
 		{Of{}, share, predict.Unknown},
 	} {
 		need, h, ok, err := r.Predict(c.of, c.site)
 		if err != nil || ok != (c.want != predict.Unknown) || need.Level != c.want || h.Level != c.want {
 			t.Errorf("%+v: by %q, %v, %v", c.of, need.Level, ok, err)
+		}
+	}
+}
+
+// ofUser is a run of the same work by another user, who has the same key.
+func ofUser(uid, job uint32, peak float64) predict.Run {
+	n := aRun()
+	n.UID, n.User, n.Job, n.PeakMiB, n.HighMiB, n.MedianMiB = uid, fmt.Sprint("user", uid), job, peak, peak, peak
+	return n
+}
+
+// TestKeysOfUsers: runs of another user under the same key neither teach, nor push out, nor hide the first user's, whoever began.
+func TestKeysOfUsers(t *testing.T) {
+	r := fresh(t)
+	own := aRun()
+	early := ofUser(1002, 8, 100)
+	early.Start -= 1000
+	add1(t, r, own, early)
+	for i := range uint32(200) {
+		n := ofUser(1002, 100+i, 100)
+		n.Start += int64(i) + 1
+		add1(t, r, n)
+	}
+	if n, err := r.Prune(time.Unix(own.Start+1000, 0)); err != nil || n != 201-keepOfKey {
+		t.Errorf("%d pruned, %v", n, err)
+	}
+	if h, err := r.ByKey(own.UID, own.Key); err != nil || !slices.Equal(h.Runs, []predict.Run{own}) {
+		t.Errorf("%v, %+v", err, h.Runs)
+	}
+	works, err := r.Works()
+	if err != nil || len(works) != 2 || works[0].UID != 1002 || works[0].PeakMiB != 100 || works[1].UID != own.UID || works[1].PeakMiB != own.PeakMiB {
+		t.Errorf("%v, %+v", err, works)
+	}
+	if n, err := r.ForgetKeyOf(1002, own.Key, time.Unix(own.Start+1000, 0)); err != nil || n != keepOfKey || len(job(t, r, own.Job)) != 1 {
+		t.Errorf("%d forgotten, %v", n, err)
+	}
+}
+
+// TestPruneShares: where there are too many runs in all, a user with no more than an equal share loses none, and the others keep equal numbers of their newest.
+func TestPruneShares(t *testing.T) {
+	r := fresh(t)
+	for uid, n := range map[uint32]int{1001: 3, 1002: 40, 1003: 7, 1004: 25} {
+		for i := range n {
+			run := ofUser(uid, uid*1000+uint32(i), 100)
+			run.Key, run.Start = fmt.Sprintf("%016x", i), run.Start+int64(i)
+			if uid == 1001 {
+				run.Start -= 5000 // the oldest of all
+			}
+			add1(t, r, run)
+		}
+	}
+	if n, err := r.prune(time.Unix(aRun().Start+100, 0), 1000, 30); err != nil || n != 45 {
+		t.Errorf("%d dropped, %v", n, err)
+	}
+	for uid, c := range map[uint32]struct{ all, left int }{1001: {3, 3}, 1002: {40, 10}, 1003: {7, 7}, 1004: {25, 10}} {
+		for i := range c.all {
+			if there := len(job(t, r, uid*1000+uint32(i))) == 1; there != (i >= c.all-c.left) {
+				t.Errorf("run %d of user %d is there: %v", i, uid, there)
+			}
 		}
 	}
 }
@@ -216,9 +289,11 @@ func TestForget(t *testing.T) {
 		forget func(*Repo) (int, error)
 		gone   []uint32
 	}{
-		"key":    {func(r *Repo) (int, error) { return r.ForgetKey(aRun().Key, now) }, []uint32{1, 2}},
-		"user":   {func(r *Repo) (int, error) { return r.ForgetUser(1001, now) }, []uint32{1, 2, 3}},
-		"before": {func(r *Repo) (int, error) { return r.ForgetBefore(time.Unix(aRun().Start, 0)) }, []uint32{1}},
+		"key":         {func(r *Repo) (int, error) { return r.ForgetKey(aRun().Key, now) }, []uint32{1, 2}},
+		"user's key":  {func(r *Repo) (int, error) { return r.ForgetKeyOf(1001, aRun().Key, now) }, []uint32{1, 2}},
+		"other's key": {func(r *Repo) (int, error) { return r.ForgetKeyOf(1002, aRun().Key, now) }, nil},
+		"user":        {func(r *Repo) (int, error) { return r.ForgetUser(1001, now) }, []uint32{1, 2, 3}},
+		"before":      {func(r *Repo) (int, error) { return r.ForgetBefore(time.Unix(aRun().Start, 0)) }, []uint32{1}},
 	} {
 		r := fresh(t)
 		a, b, c3, d := aRun(), aRun(), aRun(), aRun()
@@ -419,6 +494,28 @@ func TestImportRefuses(t *testing.T) {
 		if _, _, err := r.Import(strings.NewReader(good + bad)); err == nil || !strings.Contains(err.Error(), "line 2: ") || len(job(t, r, 7)) != 0 {
 			t.Errorf("%s: %v, %d runs", name, err, len(job(t, r, 7)))
 		}
+	}
+}
+
+// TestMigratesKeys: version 2 grouped runs by key; under version 3 the runs of one key belong to their users, and a key that an admin has made it forget stays forgotten.
+func TestMigratesKeys(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "repo.db")
+	values := func(id, uid int) string {
+		return fmt.Sprintf(`(%d, 0, 'n1', 1795339216, '0123456789abcdef', 'fedcba9876543210', %d, 'user', 'research', 'train', 'a100', '2g.10gb', 1, 3590,
+			3589, 5321, 4800, 5100, 0.37, 'COMPLETED', 0, 1)`, id, uid)
+	}
+	edit(t, path, schema[0]+schema[1]+`; PRAGMA user_version = 2; INSERT INTO run VALUES `+values(7, 1001)+","+values(8, 1002)+`;
+		INSERT INTO forgotten VALUES ('1111111111111111', -1, 1795339217)`)
+	r := open(t, path)
+	for uid, id := range map[uint32]uint32{1001: 7, 1002: 8} {
+		if h, err := r.ByKey(uid, "0123456789abcdef"); err != nil || len(h.Runs) != 1 || h.Runs[0].Job != id {
+			t.Errorf("user %d: %+v, %v", uid, h.Runs, err)
+		}
+	}
+	n := aRun()
+	n.Job, n.Key = 9, "1111111111111111"
+	if add1(t, r, n) != 0 {
+		t.Error("a forgotten run came back")
 	}
 }
 

@@ -113,19 +113,27 @@ func text(s string) string {
 // Window is how many runs a history has at most, the newest.
 const Window = 64
 
-// ByKey is the history of a key: the newest runs of the user who was the first to have it. (The key is no cryptographic hash: somebody else can
-// make a script with the same, and shall not teach it.) Runs without a script do not count: their key does not say what they ran.
-func (r *Repo) ByKey(key string) (predict.History, error) {
+// ByKey returns the history of a user's key, the newest runs. The key is no cryptographic hash: another user can craft a script with the same
+// key, and her runs are not in it. Runs without a script do not count: their key does not say what they ran.
+func (r *Repo) ByKey(uid uint32, key string) (predict.History, error) {
 	if key == "" {
 		return predict.History{}, nil
 	}
-	return r.history(predict.ByKey, "key = ?1 AND uid = (SELECT uid FROM run WHERE key = ?1 ORDER BY start LIMIT 1) AND work <> ''", key)
+	return r.history(predict.ByKey, "key = ? AND uid = ? AND work <> ''", key, uid)
 }
 
-// OfKey lists the newest runs of a key, oldest first, also those without a script.
-func (r *Repo) OfKey(key string) ([]predict.Run, error) {
-	h, err := r.history(predict.ByKey, "key = ?1", key)
+// OfKey lists the newest runs of a user's key, oldest first, also those without a script.
+func (r *Repo) OfKey(uid uint32, key string) ([]predict.Run, error) {
+	h, err := r.history(predict.ByKey, "key = ? AND uid = ?", key, uid)
 	return h.Runs, err
+}
+
+// Owners lists the ids of the users with runs of a key.
+func (r *Repo) Owners(key string) ([]uint32, error) {
+	return query(r, func(rows *sql.Rows) (uid uint32, err error) {
+		err = rows.Scan(&uid)
+		return
+	}, "SELECT DISTINCT uid FROM run WHERE key = ? ORDER BY uid", key)
 }
 
 // ByUser is the history of a user's runs of a work, whatever they were called.
@@ -136,12 +144,22 @@ func (r *Repo) ByUser(uid uint32, work string) (predict.History, error) {
 	return r.history(predict.ByUser, "work = ? AND uid = ?", work, uid)
 }
 
-// BySite is the history of everybody's runs of a work.
-func (r *Repo) BySite(work string) (predict.History, error) {
+// BySite returns the histories of a work, one for each user, by user id.
+func (r *Repo) BySite(work string) (users []predict.History, err error) {
 	if work == "" {
-		return predict.History{}, nil
+		return nil, nil
 	}
-	return r.history(predict.BySite, "work = ?", work)
+	runs, err := r.runs(`work = ?1 AND (job, restart, node, start) IN (SELECT job, restart, node, start FROM (SELECT job, restart, node, start,
+		row_number() OVER (PARTITION BY uid ORDER BY start DESC, job DESC, restart DESC, node DESC) AS nth FROM run WHERE work = ?1) WHERE nth <= ?2)
+		ORDER BY uid, start, job, restart, node`, work, Window)
+	for _, n := range runs {
+		if len(users) == 0 || users[len(users)-1].Runs[0].UID != n.UID {
+			users = append(users, predict.History{Level: predict.BySite})
+		}
+		last := &users[len(users)-1]
+		last.Runs = append(last.Runs, n)
+	}
+	return users, err
 }
 
 func (r *Repo) history(level predict.Level, where string, args ...any) (predict.History, error) {
@@ -168,11 +186,8 @@ type Of struct {
 // runs. False: none of them says anything.
 func (r *Repo) Predict(job Of, site predict.Site) (predict.Need, predict.History, bool, error) {
 	ask := []func() (predict.History, error){
-		func() (predict.History, error) { return r.ByKey(job.Key) },
+		func() (predict.History, error) { return r.ByKey(job.UID, job.Key) },
 		func() (predict.History, error) { return r.ByUser(job.UID, job.Work) },
-	}
-	if site.Share {
-		ask = append(ask, func() (predict.History, error) { return r.BySite(job.Work) })
 	}
 	var least predict.Need
 	var of predict.History
@@ -189,7 +204,27 @@ func (r *Repo) Predict(job Of, site predict.Site) (predict.Need, predict.History
 			least, of = need, h
 		}
 	}
+	if site.Share {
+		users, err := r.BySite(job.Work)
+		if err != nil {
+			return predict.Need{}, predict.History{}, false, err
+		}
+		if need, ok := predict.PredictShared(users, site); ok {
+			return need, together(users), true, nil
+		}
+	}
 	return least, of, false, nil
+}
+
+// together is one history of several users' runs, the newest.
+func together(users []predict.History) predict.History {
+	h := predict.History{Level: predict.BySite}
+	for _, u := range users {
+		h.Runs = append(h.Runs, u.Runs...)
+	}
+	slices.SortFunc(h.Runs, compare)
+	h.Runs = h.Runs[max(0, len(h.Runs)-Window):]
+	return h
 }
 
 // compare is the order in which runs are listed: by start, and then by what tells them apart.

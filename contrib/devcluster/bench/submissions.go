@@ -122,7 +122,8 @@ func (s *submitter) table(ctx context.Context, learned int) error {
 	fmt.Fprintf(&b, "caelum-decisions 1 %d\npartition gpu\nprofile 2g.10gb 9856\nprofile 7g.40gb 40192\ndefault 7g.40gb\n", s.generation)
 	for i := range learned {
 		work := fmt.Sprintf("%016x", rand.Uint64())
-		of := [...]string{"key " + work, "user " + strconv.Itoa(20000+i%1000) + ":" + work, "site " + work}[i%3]
+		user := strconv.Itoa(20000 + i%1000)
+		of := [...]string{"key " + user + ":" + work, "user " + user + ":" + work, "site " + work}[i%3]
 		fmt.Fprintf(&b, "%s 2g.10gb %d\n", of, 60+i)
 	}
 	_, err := s.root(ctx, b.String(), "cat >/etc/caelum/decisions.new && mv /etc/caelum/decisions.new /etc/caelum/decisions")

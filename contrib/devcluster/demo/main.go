@@ -98,7 +98,7 @@ func writeDecisions(ctx context.Context, c *cluster.Cluster) error {
 	for _, w := range works {
 		if w.profile != "" {
 			key := predict.Key(predict.KeyInput{UID: uid, Account: "research", JobName: w.name, Script: batch(w), GPUs: 1, Nodes: 1})
-			table += fmt.Sprintf("key %s %s # %s\n", key, w.profile, w.name)
+			table += fmt.Sprintf("key %d:%s %s # %s\n", uid, key, w.profile, w.name)
 		}
 	}
 	cmd := c.Command(ctx, "", "root", "sh", "-c", "cat > /etc/caelum/decisions.new && mv /etc/caelum/decisions.new /etc/caelum/decisions")

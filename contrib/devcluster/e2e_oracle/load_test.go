@@ -60,7 +60,7 @@ func mix(seed uint64, n int, seconds float64, k kinds) *load {
 	l := &load{rng: rand.New(rand.NewPCG(seed, 1)), kinds: k}
 	l.script.WriteString("cd; exec 2>>load.err\n")
 	for i, p := range profiles {
-		l.keys = append(l.keys, fmt.Sprintf("key %s %s", predict.Key(predict.KeyInput{
+		l.keys = append(l.keys, fmt.Sprintf("key %d:%s %s", uid, predict.Key(predict.KeyInput{
 			UID: uid, Account: "research", JobName: "known-" + p, Script: known(i), GPUs: 1, Nodes: 1}), p))
 	}
 	for l.jobs < n {

@@ -1,0 +1,284 @@
+//go:build e2e
+
+package e2eattacks
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"caelum/contrib/devcluster/cluster"
+	"caelum/contrib/devcluster/clustertest"
+	"caelum/internal/predict"
+	"caelum/internal/repo"
+	"caelum/internal/slurm"
+)
+
+const script = "#!/bin/bash\ncuda-process --memory 15000 --seconds 1\n"
+
+// school is a cluster of which the repository is filled by import, as a sync would fill it from slurmdbd.
+type school struct {
+	*clustertest.Site
+	t    *testing.T
+	repo string
+}
+
+func open(t *testing.T) school {
+	t.Helper()
+	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
+	return school{s, t, filepath.Join(s.Dir, "school.db")}
+}
+
+// ask submits a script as a held job, and answers the tags that it was given and its slices.
+func (s school) ask(user, name, text string) (key, work, slices string) {
+	s.t.Helper()
+	path := filepath.Join(s.Dir, "home", user, name)
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+	id := s.Must("", user, "sbatch", "--parsable", "--hold", "--gres=gpu:1", "--job-name="+name, path)
+	job := s.Must("", "root", "scontrol", "-o", "show", "job", id)
+	_, comment, _ := strings.Cut(job, " AdminComment=")
+	_, tres, _ := strings.Cut(job, " TresPerNode=")
+	tres, _, _ = strings.Cut(tres, " ")
+	s.Must("", user, "scancel", id)
+	return slurm.Mark(comment, slurm.MarkKey), slurm.Mark(comment, slurm.MarkWork), tres
+}
+
+func (s school) uid(user string) uint32 {
+	s.t.Helper()
+	n, err := strconv.ParseUint(s.Must("", user, "id", "-u"), 10, 32)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return uint32(n)
+}
+
+// learn puts runs into the repository, and what they teach into the decision table.
+func (s school) learn(config string, runs []repo.Line) {
+	s.t.Helper()
+	var text bytes.Buffer
+	out := json.NewEncoder(&text)
+	for i, n := range runs {
+		n.Job, n.Node, n.Board, n.Profile, n.Slices, n.Util, n.State = uint32(i+1), "n1", "a100", "7g.40gb", 1, -1, "COMPLETED"
+		n.Seconds, n.Samples, n.MedianMiB, n.HighMiB = 60, 60, n.PeakMiB, n.PeakMiB
+		if err := out.Encode(n); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	file, yaml := filepath.Join(s.Dir, "runs.jsonl"), filepath.Join(s.Dir, "learn.yaml")
+	for name, text := range map[string][]byte{file: text.Bytes(), yaml: []byte(config)} {
+		if err := os.WriteFile(name, text, 0o644); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.Must("", "root", "caelum", "repo", "import", "--repo", s.repo, file)
+	s.t.Log(s.Must("", "root", "caelum", "repo", "decisions", "--repo", s.repo, "--config", yaml))
+}
+
+// many are n runs of one user's work, with one peak, the first at this time.
+func many(n int, uid uint32, key, work string, peak float64, start int64) (runs []repo.Line) {
+	for i := range n {
+		runs = append(runs, repo.Line{Key: key, Work: work, UID: uid, User: fmt.Sprint("u", uid), Name: "train", PeakMiB: peak, Start: start + int64(i)})
+	}
+	return runs
+}
+
+// 19,968 MiB hold 15,000 and a margin; 100 fit into the smallest slice.
+const needed, crafted = ",gres:mig:3g.20gb:1", ",gres:mig:1g.5gb:1"
+
+// TestCollidingKey: the attacker knows the victim's script, crafts one with the same key, and runs it before and more often than the victim. The victim gets
+// what her own runs need.
+func TestCollidingKey(t *testing.T) {
+	s := open(t)
+	key, work, _ := s.ask(victim, "train.sh", script)
+	uid := s.uid(attacker)
+	text := collide(t, key, func(script string) string {
+		return predict.Key(predict.KeyInput{UID: uid, Account: "research", JobName: "mine.sh", Script: script, GPUs: 1, Nodes: 1})
+	})
+	same, other, _ := s.ask(attacker, "mine.sh", text)
+	if same != key || other == work {
+		t.Fatalf("the attacker's key %s does not collide with %s", same, key)
+	}
+	const then = 1_700_000_000
+	s.learn("", append(many(130, uid, key, other, 100, then), many(10, s.uid(victim), key, work, 15000, then+1000)...))
+	if _, _, tres := s.ask(victim, "train.sh", script); !strings.HasSuffix(tres, needed) {
+		t.Errorf("the victim is given %s", tres)
+	}
+	if _, _, tres := s.ask(attacker, "mine.sh", text); !strings.HasSuffix(tres, crafted) {
+		t.Errorf("the attacker is given %s", tres)
+	}
+}
+
+// TestSharedByOne: where the site shares, one user's runs do not decide what other users get for the same script, however many there are.
+func TestSharedByOne(t *testing.T) {
+	s := open(t)
+	_, work, before := s.ask(victim, "train.sh", script)
+	const then, share = 1_700_000_000, "share: true\n"
+	mine := many(130, s.uid(attacker), "00000000000000aa", work, 100, then+1000)
+	s.learn(share, mine)
+	if _, _, tres := s.ask(victim, "train.sh", script); tres != before {
+		t.Errorf("one user's runs change what another is given from %s to %s", before, tres)
+	}
+	for uid := range uint32(3) {
+		mine = append(mine, many(10, 4000+uid, fmt.Sprintf("00000000000000b%d", uid), work, 15000, then)...)
+	}
+	s.learn(share, mine)
+	if _, _, tres := s.ask(victim, "train.sh", script); !strings.HasSuffix(tres, needed) {
+		t.Errorf("three of four users need a 3g.20gb, and another is given %s", tres)
+	}
+}
+
+// TestEvictedLines: the attacker's 20,000 scripts, all newer, do not push the victim's line out of the decision table.
+func TestEvictedLines(t *testing.T) {
+	s := open(t)
+	key, work, _ := s.ask(victim, "train.sh", script)
+	const then = 1_700_000_000
+	runs := many(5, s.uid(victim), key, work, 15000, then)
+	uid := s.uid(attacker)
+	for i := range 20000 {
+		runs = append(runs, many(1, uid, fmt.Sprintf("%016x", 1<<32+i), fmt.Sprintf("%016x", 1<<33+i), 100, then+1000)...)
+	}
+	s.learn("", runs)
+	if _, _, tres := s.ask(victim, "train.sh", script); !strings.HasSuffix(tres, needed) {
+		t.Errorf("the victim is given %s", tres)
+	}
+}
+
+// TestTagsAreNotTheUsers: AdminComment, in which the tags are, is an administrator's: slurmctld refuses it from users.
+func TestTagsAreNotTheUsers(t *testing.T) {
+	s := open(t)
+	const forged = "caelum:key=0123456789abcdef caelum:work=0123456789abcdef caelum:sized=7g.40gb caelum:held"
+	client := buildClient(t, s.Site)
+	s.Must("", attacker, client, "submit", "")
+	if out, stderr, err := s.Exec(t.Context(), attacker, client, "submit", forged); err == nil || !strings.Contains(stderr, "Access/permission denied") {
+		t.Errorf("a submission: %s%s%v", out, stderr, err)
+	}
+	id := s.Submit("true", "--hold", "--gres=gpu:1", "--comment="+forged)
+	before := s.tags(id)
+	if _, _, err := s.Exec(t.Context(), attacker, "scontrol", "update", "job="+id, "AdminComment="+forged); err == nil {
+		t.Error("an update passes")
+	}
+	if after := s.tags(id); after != before || strings.Contains(after, "0123456789abcdef") {
+		t.Errorf("%q became %q", before, after)
+	}
+}
+
+func (s school) tags(id string) string {
+	s.t.Helper()
+	_, rest, _ := strings.Cut(s.Must("", "root", "scontrol", "-o", "show", "job", id), " AdminComment=")
+	comment, _, _ := strings.Cut(rest, " Comment=")
+	return comment
+}
+
+// The hash of contrib/job_submit/KEY.md.
+const (
+	prime = 4294967291
+	base1 = 1000003
+	base2 = 786433
+)
+
+// part is a piece of a script, and what it adds to both numbers of the hash.
+type part struct {
+	text   string
+	h1, h2 uint64
+}
+
+func (p part) and(o part) part {
+	return part{p.text + o.text, (p.h1 + o.h1) % prime, (p.h2 + o.h2) % prime}
+}
+
+// collide makes a script that has a key, by the generalised birthday attack: eight blocks of letters behind a "#", joined so that the first number comes out
+// right in two steps, and the second in the third.
+func collide(t *testing.T, key string, of func(script string) string) string {
+	t.Helper()
+	const (
+		head, tail  = "#!/bin/bash\nexit 0\n#", "\n"
+		block, each = 6, 1 << 17
+		near        = 1 << 15
+	)
+	target, err := strconv.ParseUint(key, 16, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	numbers := func(script string) (h1, h2 uint64) {
+		k, err := strconv.ParseUint(of(script), 16, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k >> 32, k & 0xffffffff
+	}
+	// A letter's weight is what the hash gains when it becomes the next one.
+	plain := []byte(head + strings.Repeat("a", 8*block) + tail)
+	zero1, zero2 := numbers(string(plain))
+	var weight1, weight2 [8 * block]uint64
+	for i := range weight1 {
+		plain[len(head)+i]++
+		h1, h2 := numbers(string(plain))
+		plain[len(head)+i]--
+		weight1[i], weight2[i] = (h1+prime-zero1)%prime, (h2+prime-zero2)%prime
+	}
+	random := rand.New(rand.NewPCG(5, 6))
+	list := func(k int) []part {
+		all := make([]part, each)
+		for n := range all {
+			letters := make([]byte, block)
+			for i := range letters {
+				c := uint64(random.IntN(26))
+				letters[i] = byte('a' + c)
+				all[n].h1 = (all[n].h1 + c*weight1[k*block+i]) % prime
+				all[n].h2 = (all[n].h2 + c*weight2[k*block+i]) % prime
+			}
+			all[n].text = string(letters)
+		}
+		return all
+	}
+	by1 := func(p part) uint64 { return p.h1 }
+	var pairs [4][]part
+	for k := range pairs {
+		a, b := list(2*k), list(2*k+1)
+		if k == 0 { // the lists' sum is to be what is missing: it is taken away from the first
+			for i := range a {
+				a[i].h1 = (a[i].h1 + zero1 + prime - target>>32) % prime
+				a[i].h2 = (a[i].h2 + zero2 + prime - target&0xffffffff) % prime
+			}
+		}
+		pairs[k] = join(a, b, near, by1)
+	}
+	left, right := join(pairs[0], pairs[1], 0, by1), join(pairs[2], pairs[3], 0, by1)
+	for _, p := range join(left, right, 0, func(p part) uint64 { return p.h2 }) {
+		if script := head + p.text + tail; of(script) == key {
+			return script
+		}
+	}
+	t.Fatal("no collision found")
+	return ""
+}
+
+// join returns the sums of one part of each list of which a number is within reach of 0 modulo prime; half a million at most.
+func join(a, b []part, reach uint64, number func(part) uint64) (sums []part) {
+	slices.SortFunc(b, func(x, y part) int { return cmp.Compare(number(x), number(y)) })
+	for _, p := range a {
+		low := (2*prime - number(p) - reach) % prime
+		at, _ := slices.BinarySearchFunc(b, low, func(x part, v uint64) int { return cmp.Compare(number(x), v) })
+		for range b {
+			sum := p.and(b[at%len(b)])
+			if (number(sum)+reach)%prime > 2*reach {
+				break
+			}
+			if sums = append(sums, sum); len(sums) == 1<<19 {
+				return sums
+			}
+			at++
+		}
+	}
+	return sums
+}

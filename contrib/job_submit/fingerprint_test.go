@@ -1,0 +1,60 @@
+package jobsubmit
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// scriptBytes is how much of a script is hashed.
+const scriptBytes = 4096
+
+// fingerprint runs bench/sha256.lua and returns the digest and the median microseconds of a hash of scriptBytes letters; ok is false where
+// this Lua has no such hash.
+func fingerprint(tb testing.TB, lua, hash string, rounds int) (digest string, micros float64, ok bool) {
+	tb.Helper()
+	out, err := exec.Command(lua, "bench/sha256.lua", hash, strconv.Itoa(scriptBytes), strconv.Itoa(rounds)).CombinedOutput()
+	if err != nil {
+		tb.Fatalf("%s: %v: %s", lua, err, out)
+	}
+	digest, text, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	if strings.HasPrefix(digest, "not in ") {
+		return "", 0, false
+	}
+	if micros, err = strconv.ParseFloat(text, 64); err != nil {
+		tb.Fatalf("%s: %q", lua, out)
+	}
+	return digest, micros, true
+}
+
+// TestSHA256 checks that BenchmarkFingerprint measures SHA-256.
+func TestSHA256(t *testing.T) {
+	want := fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Repeat("x", scriptBytes))))
+	for _, lua := range []string{"lua5.1", "lua5.3", "lua5.4"} {
+		for _, hash := range []string{"tables", "native"} {
+			if got, _, ok := fingerprint(t, lua, hash, 1); got != want && (ok || lua != "lua5.1") {
+				t.Errorf("%s, %s: %s, want %s", lua, hash, got, want)
+			}
+		}
+	}
+}
+
+// BenchmarkFingerprint measures the hashes that a script's fingerprint could be made with.
+//
+//	go test -run - -bench Fingerprint -benchtime 300x ./contrib/job_submit
+func BenchmarkFingerprint(b *testing.B) {
+	for _, lua := range []string{"lua5.1", "lua5.3", "lua5.4"} {
+		for _, hash := range []string{"polynomial", "tables", "native"} {
+			b.Run(lua+"/"+hash, func(b *testing.B) {
+				_, micros, ok := fingerprint(b, lua, hash, b.N)
+				if !ok {
+					b.Skip("this Lua has no operators on bits")
+				}
+				b.ReportMetric(micros, "median-us")
+			})
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package predict
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// PredictShared returns what a job needs by other users' runs of the same work, from one history per user. Each user counts once, however many
+// runs she has: her own need is predicted first, and every figure of the result is the upper median of the users' figures. So as long
+// as fewer than half of the users are hostile, each figure lies between the least and the greatest of the others'. False: fewer than
+// [Site.Users] users have a complete run, and the result is empty.
+func PredictShared(users []History, site Site) (Need, bool) {
+	var needs []Need
+	for _, h := range users {
+		if need, ok := Predict(h, site); ok {
+			needs = append(needs, need)
+		}
+	}
+	if len(needs) < site.users() {
+		return Need{Level: BySite, Busy: -1, MaxSlowdown: site.MaxSlowdown}, false
+	}
+	of := func(figure func(Need) float64) float64 { return upperMedian(needs, figure) }
+	n := Need{
+		Level:       BySite,
+		PeakMiB:     of(func(u Need) float64 { return u.PeakMiB }),
+		HighestMiB:  of(func(u Need) float64 { return u.HighestMiB }),
+		Busy:        of(func(u Need) float64 { return u.Busy }),
+		Limit:       of(func(u Need) float64 { return u.Limit }),
+		MaxSlowdown: site.MaxSlowdown,
+		Compute:     int(of(func(u Need) float64 { return float64(u.Compute) })),
+	}
+	for _, u := range needs {
+		n.Runs += u.Runs
+	}
+	// Run times are compared on slices of one size.
+	times := func(figure func(seconds, low, high float64) float64) float64 {
+		return of(func(u Need) float64 { return figure(u.Takes(n.Compute)) })
+	}
+	n.Seconds = times(func(seconds, _, _ float64) float64 { return seconds })
+	n.Low = times(func(_, low, _ float64) float64 { return low })
+	n.High = times(func(_, _, high float64) float64 { return high })
+	n.Why = fmt.Sprintf("each of %d users counts once, and half of them need no more", len(needs))
+	return n, true
+}
+
+// upperMedian returns the middle figure of the needs, the greater of two.
+func upperMedian(needs []Need, figure func(Need) float64) float64 {
+	all := make([]float64, len(needs))
+	for i, n := range needs {
+		all[i] = figure(n)
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+func (s Site) users() int { return cmp.Or(s.Users, 3) }
