@@ -139,7 +139,8 @@ func TestExposure(t *testing.T) {
 	}
 }
 
-// TestUnits runs jobs while agent and watcher run under the shipped units, and looks for everything that a restriction could have taken from them.
+// TestUnits runs jobs while agent and watcher run under the shipped units, and looks for everything that a
+// restriction could have taken from them.
 func TestUnits(t *testing.T) {
 	m := boot(t)
 	submit := func(command string) string { return m.user("sbatch --parsable --gres=gpu:1 --wrap '" + command + "'") }
