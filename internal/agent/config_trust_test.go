@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestConfigOfOthers loads a configuration that an ordinary user could change: root's process must not follow it, since it names a library to load.
+// TestConfigOfOthers loads a configuration that an ordinary user could change: root's process must not follow it,
+// since it names a library to load.
 func TestConfigOfOthers(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: it makes files of another user")

@@ -33,7 +33,8 @@ type WrongFile struct {
 	Mode, Right fs.FileMode
 }
 
-// agentFiles are the paths that the agent makes, with their modes. All are root's. A path that does not exist is none that is wrong.
+// agentFiles are the paths that the agent makes, with their modes. All are root's. A path that does not exist is none
+// that is wrong.
 func agentFiles(cfg agent.Config, runDir string) map[string]fs.FileMode {
 	return map[string]fs.FileMode{
 		runDir:                                   0o755,

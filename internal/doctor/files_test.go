@@ -46,7 +46,8 @@ func TestReadOwners(t *testing.T) {
 	}
 }
 
-// Without a devices cgroup, nothing keeps jobs from a GPU that is left out of MIG; a GPU that root alone may open is none of them.
+// Without a devices cgroup, nothing keeps jobs from a GPU that is left out of MIG; a GPU that root alone may open is
+// none of them.
 func TestWholeGPUsWithoutConstrainDevices(t *testing.T) {
 	f := healthy()
 	f.Config.Values["ConstrainDevices"] = "no"

@@ -57,8 +57,8 @@ func (f *Facts) leftOut() map[int]bool {
 	return indices
 }
 
-// wholeGPUs finds GPUs without slices that any process may open. The agent cannot close them: a site may give such a GPU to jobs by its own gres.conf, and the
-// driver's daemons and monitors open it too.
+// wholeGPUs finds GPUs without slices that any process may open. The agent cannot close them: a site may give such a
+// GPU to jobs by its own gres.conf, and the driver's daemons and monitors open it too.
 func wholeGPUs(f *Facts) []Finding {
 	var found []Finding
 	for _, g := range f.Whole {

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"os/user"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +26,10 @@ type Table struct {
 }
 
 func readTable(path string) (Table, error) {
+	path, err := filepath.EvalSymlinks(path) // to replace the link would take the table from the watcher
+	if err != nil {
+		return Table{}, err
+	}
 	info, err := os.Stat(path)
 	if err != nil {
 		return Table{}, err

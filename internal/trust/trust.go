@@ -1,4 +1,5 @@
-// Package trust decides whether a file that root reads or loads may be used: that nobody but root, and the users named, can change it.
+// Package trust decides whether a file that root reads or loads may be used: that nobody but root, and the users
+// named, can change it.
 package trust
 
 import (
@@ -14,16 +15,18 @@ import (
 	"syscall"
 )
 
-// Path resolves the symbolic links of path, and checks what it leads to and every directory above that. Each must be owned by root or one of owners, and
-// not be writable by group or others. It returns the resolved path: use that one, since links of path itself may be changed by others at any time.
+// Path resolves the symbolic links of path, and checks what it leads to and every directory above that. Each must be
+// owned by root or one of owners, and not be writable by group or others. It returns the resolved path: use that one,
+// since links of path itself may be changed by others at any time.
 //
-// A directory that others may write to is accepted for one case: it has the sticky bit (/tmp), it is owned by root or one of owners, and the next component is
-// a directory that is so owned. The kernel lets no other user remove or rename such a directory, and directories cannot be hard links. A file
-// directly in /tmp is refused.
+// A directory that others may write to is accepted for one case: it has the sticky bit (/tmp), it is owned by root or
+// one of owners, and the next component is a directory that is so owned. The kernel lets no other user remove or
+// rename such a directory, and directories cannot be hard links. A file directly in /tmp is refused.
 //
 // An access control list that gives others write access shows as the group's, so it is refused too.
 //
-// The error names the component at fault and the command that corrects it. For a file that does not exist it is an fs.ErrNotExist.
+// The error names the component at fault and the command that corrects it. For a file that does not exist it is an
+// fs.ErrNotExist.
 func Path(path string, owners ...int) (string, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
@@ -110,8 +113,9 @@ func name(id int) string {
 	return fmt.Sprintf("uid %d", id)
 }
 
-// Directory is Path for a process that is about to make or rename a file in the directory of path. In a directory of another user that user could put a link in
-// the way of root's write. For processes of other users than root there is nothing to protect: it then always succeeds.
+// Directory is Path for a process that is about to make or rename a file in the directory of path. In a directory of
+// another user that user could put a link in the way of root's write. For processes of other users than root there is
+// nothing to protect: it then always succeeds.
 func Directory(path string) error {
 	if os.Geteuid() != 0 {
 		return nil

@@ -22,8 +22,8 @@ __attribute__((constructor)) static void own(void)
 }
 `
 
-// TestConfigurationOfAnother lets a user who owns /etc/caelum, as SlurmUser did at sites where the watcher wrote the decision table there, name a
-// library of his own in caelum.yaml. The agent is root.
+// TestConfigurationOfAnother lets a user who owns /etc/caelum, as SlurmUser did at sites where the watcher wrote the
+// decision table there, name a library of his own in caelum.yaml. The agent is root.
 func TestConfigurationOfAnother(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	home := s.Home()

@@ -139,16 +139,19 @@ func TestExposure(t *testing.T) {
 	}
 }
 
-// TestUnits runs jobs while agent and watcher run under the shipped units, and looks for everything that a restriction could have taken from them.
+// TestUnits runs jobs while agent and watcher run under the shipped units, and looks for everything that a
+// restriction could have taken from them.
 func TestUnits(t *testing.T) {
 	m := boot(t)
 	submit := func(command string) string { return m.user("sbatch --parsable --gres=gpu:1 --wrap '" + command + "'") }
 
 	job := submit("until test -e end; do sleep 0.2; done; srun --overlap cuda-process --memory 1000 --seconds 0.1 --print")
 	m.within("job "+job+" runs", func() bool { return m.state(job) == "RUNNING" })
-	if caps := m.must("find", "/dev/nvidia-caps", "-user", "20001", "-perm", "0400"); len(strings.Fields(caps)) != 2 {
-		t.Errorf("the job's user owns %q, not the two capability files of her slice", caps)
-	}
+	// squeue shows RUNNING while the prolog still runs.
+	m.within("the job's user owns the two capability files of her slice", func() bool {
+		return len(strings.Fields(m.try("find", "/dev/nvidia-caps", "-user", "20001", "-perm", "0400"))) == 2
+	})
+	m.within("the lease file of job "+job, func() bool { return m.try("stat", "-c", "%a", "/run/caelum/jobs/"+job) == "600\n" })
 	if access := m.must("sh", "-c", "cat /proc/driver/nvidia/capabilities/gpu0/mig/gi0/access"); !strings.Contains(access, "DeviceFileModify: 0") {
 		t.Errorf("the driver was not told that the capability files are the agent's: %s", access)
 	}
@@ -212,7 +215,7 @@ func TestRestrictions(t *testing.T) {
 	}
 	for unit, commands := range map[string][]string{
 		"caelumd":      {"touch /run/caelum/x /var/lib/caelum/x", "mknod /dev/nvidia-caps/nvidia-cap999 c 60 999", "mknod /dev/caelum/slot999 c 42 999", "ls /proc/1/fd", "scontrol ping"},
-		"caelum-watch": {"touch /run/caelum-watch/x /var/lib/caelum-watch/x", "scontrol ping", "head -c1 /etc/caelum/decisions"},
+		"caelum-watch": {"touch /run/caelum-watch/x /var/lib/caelum-watch/x", "scontrol ping", "cd /var/lib/caelum-watch && cp decisions .decisions-1 && mv .decisions-1 decisions && grep -q partition /etc/caelum/decisions"},
 	} {
 		for _, command := range commands {
 			if out, err := m.under(unit, command); err != nil {
