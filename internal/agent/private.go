@@ -7,8 +7,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Sight implements api.Private: peers see no more of other users' jobs than slurmctld shows them. Operators and coordinators of accounts, to whom
-// slurmctld shows more, ask it or become root.
+// Sight implements api.Private: peers see no more of other users' jobs than slurmctld shows them. Operators and
+// coordinators of accounts, to whom slurmctld shows more, ask it or become root.
 func (a *Agent) Sight(uid uint32) api.Sight {
 	c := a.privacy.Load()
 	switch slurmUser, known := slurmUserOf(c); {
@@ -27,7 +27,8 @@ func slurmUserOf(c *slurm.Config) (uint32, bool) {
 	return c.SlurmUser()
 }
 
-// learnPrivacy reads PrivateData, which `scontrol reconfigure` may change. While slurmctld does not answer what it said last counts.
+// learnPrivacy reads PrivateData, which `scontrol reconfigure` may change. While slurmctld does not answer what it
+// said last counts.
 func (a *Agent) learnPrivacy(ctx context.Context) {
 	if c, err := a.ctl.Config(ctx); err == nil {
 		a.privacy.Store(&c)

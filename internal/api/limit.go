@@ -17,7 +17,8 @@ const (
 // limiter counts calls by user.
 type limiter struct {
 	mu sync.Mutex
-	// due is by user when the last call so far would have come at a pace of one in callEvery. Users whose time is past are not kept.
+	// due is by user when the last call so far would have come at a pace of one in callEvery. Users whose time is
+	// past are not kept.
 	due map[uint32]time.Time
 }
 

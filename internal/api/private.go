@@ -27,7 +27,8 @@ func sight(h Handler, uid uint32) Sight {
 	return SeesOwn
 }
 
-// shownTo returns what a peer may see of a lease; false: nothing. What a job has in use only its owner and root are told, as by sstat.
+// shownTo returns what a peer may see of a lease; false: nothing. What a job has in use only its owner and root are
+// told, as by sstat.
 func (l Lease) shownTo(uid uint32, sight Sight) (Lease, bool) {
 	switch {
 	case sight == SeesAll, l.UID == uid && uid != nobody:

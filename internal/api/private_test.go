@@ -14,17 +14,21 @@ import (
 	"caelum/internal/api/apitest"
 )
 
-// node is a node where alice (1001) has job 1 and bob (1002) job 2; job 3 is starting.
+// sharedNode is a node where alice (1001) has job 1 and bob (1002) job 2; job 3 is starting.
 func sharedNode() Status {
 	lease := func(job, uid uint32, user string) Lease {
-		return Lease{Job: job, UID: uid, Name: "name-of-" + user, User: user, Account: "account-of-" + user, Key: "key-of-" + user, Work: "work-of-" + user,
-			Slots: []int{0}, Slices: []Slice{{Profile: "1g.5gb", UUID: "MIG-" + user, Use: &Use{MemoryMiB: 4321}}}, Error: "error-of-" + user}
+		return Lease{
+			Job: job, UID: uid, Name: "name-of-" + user, User: user, Account: "account-of-" + user, Key: "key-of-" + user,
+			Work: "work-of-" + user, Error: "error-of-" + user, Slots: []int{0},
+			Slices: []Slice{{Profile: "1g.5gb", UUID: "MIG-" + user, Use: &Use{MemoryMiB: 4321}}},
+		}
 	}
 	in := func(job uint32, state string) Instance {
 		return Instance{Placement: Placement{Profile: "1g.5gb"}, State: state, Job: job}
 	}
 	return Status{
-		Node: "n1", Leases: []Lease{lease(1, 1001, "alice"), lease(2, 1002, "bob")}, Reserved: &Reservation{Job: 4}, PublishError: "job 2 of bob",
+		Node: "n1", Leases: []Lease{lease(1, 1001, "alice"), lease(2, 1002, "bob")},
+		Reserved: &Reservation{Job: 4}, PublishError: "job 2 of bob",
 		GPUs: []GPU{{Instances: []Instance{in(1, "leased"), in(2, "leased"), in(3, "promised"), in(0, "idle")}}},
 	}
 }
@@ -47,8 +51,10 @@ func TestShownTo(t *testing.T) {
 		hidden []string
 	}{
 		{SeesAll, []string{"of-bob", "4321", `"job":4`}, nil},
-		{SeesJobs, []string{"name-of-bob", "account-of-bob", "MIG-bob", `"job":3`, `"job":4`}, []string{"key-of-bob", "work-of-bob", "error-of-bob", "job 2 of bob"}},
-		{SeesOwn, []string{`"state":"leased"`, `"state":"promised"`, `"state":"idle"`}, []string{"bob", `"job":2`, `"job":3`, `"job":4`}},
+		{SeesJobs, []string{"name-of-bob", "account-of-bob", "MIG-bob", `"job":3`, `"job":4`},
+			[]string{"key-of-bob", "work-of-bob", "error-of-bob", "job 2 of bob"}},
+		{SeesOwn, []string{`"state":"leased"`, `"state":"promised"`, `"state":"idle"`},
+			[]string{"bob", `"job":2`, `"job":3`, `"job":4`}},
 	} {
 		s := sharedNode()
 		got := text(t, s.shownTo(1001, c.sight))
@@ -77,7 +83,7 @@ func TestShownTo(t *testing.T) {
 	}
 }
 
-// shared is a handler with bob's job; without open it does not say who may see what.
+// shared is a handler of sharedNode that does not say what peers may see.
 type shared struct{ fake }
 
 func (*shared) Status(context.Context) (*Status, error) { s := sharedNode(); return &s, nil }
@@ -91,7 +97,8 @@ func (*shared) Job(_ context.Context, job uint32) (*Lease, error) {
 	return nil, NoLease(job)
 }
 
-// Over the socket: a hidden job is answered like one that is not there, and calls of a user end at her limit while root's are served.
+// Over the socket: a hidden job is answered like one that is not there, and calls of a user end at her limit while
+// root's are served.
 func TestPeers(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root to call as others")
@@ -111,7 +118,8 @@ func TestPeers(t *testing.T) {
 	defer server.Close()
 	get := func(uid uint32, path string) string {
 		t.Helper()
-		answer, err := apitest.Send(filepath.Join(dir, SocketName), uid, []byte("GET "+path+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
+		request := "GET " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+		answer, err := apitest.Send(filepath.Join(dir, SocketName), uid, []byte(request))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,7 +24,8 @@ func occupy(s *clustertest.Site, options ...string) string {
 	return job
 }
 
-// TestSocketPrivate: where slurmctld shows users nothing of other users' jobs, the agent's socket does not either; its owner and root see all of it.
+// TestSocketPrivate: where slurmctld shows users nothing of other users' jobs, the agent's socket does not either;
+// its owner and root see all of it.
 func TestSocketPrivate(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, Conf: []string{"PrivateData=jobs"}})
 	job := occupy(s)
@@ -68,7 +69,8 @@ func TestSocketUse(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestSocketFlood: a user calls the agent as fast as she can. She is answered at a limited rate, and jobs of others start and end meanwhile.
+// TestSocketFlood: a user calls the agent as fast as she can. She is answered at a limited rate, and jobs of others
+// start and end meanwhile.
 func TestSocketFlood(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	const seconds, loops = 10, 12
@@ -78,12 +80,15 @@ func TestSocketFlood(t *testing.T) {
 	go func() {
 		out <- fmt.Sprint(s.ExecNode(ctx, "n1", attacker, "bash", "-c", fmt.Sprintf(`
 for loop in {1..%d}; do
-    (for ((end = SECONDS + %d; SECONDS < end;)); do caelum status --json 2>&1 | grep -o -e '"node": "n1"' -e 'too many calls'; done) &
+    (for ((end = SECONDS + %d; SECONDS < end;)); do
+        caelum status --json 2>&1 | grep -o -e '"node": "n1"' -e 'too many calls'
+    done) &
 done
 wait`, loops, seconds)))
 	}()
 	for range 3 {
-		job := s.Must("", victim, "sbatch", "--parsable", "--gres=gpu:1,mig:1g.5gb:1", "--wrap", "cuda-process --exclusive --seconds 0.1")
+		job := s.Must("", victim, "sbatch", "--parsable", "--gres=gpu:1,mig:1g.5gb:1",
+			"--wrap", "cuda-process --exclusive --seconds 0.1")
 		s.Completed(job)
 	}
 	seen := <-out
