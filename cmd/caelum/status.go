@@ -20,7 +20,8 @@ func newStatus(g *globals) *cobra.Command {
 		Use:   "status",
 		Short: "Show each GPU of this node: who holds what, and what is on offer",
 		Long: `status draws each GPU as its placement units, lists the instances on it with the jobs that hold them and what these have in use, and the free
-slices that slurmctld may give out now. What is kept for the first job that has to wait stands above them: others may have it if they end before.`,
+slices that slurmctld may give out now. What is kept for the first job that has to wait stands above them: others may have it if they end before.
+What other users' jobs have in use is shown to root only, and nothing of these jobs where slurm.conf has PrivateData=jobs.`,
 		Example: `  caelum status
   caelum status --json | jq '.gpus[].instances'`,
 		Args: cobra.NoArgs,
@@ -85,6 +86,10 @@ func printStatus(w io.Writer, s *api.Status, now time.Time) error {
 		for _, in := range g.Instances {
 			who := in.State
 			switch {
+			case in.Job == 0 && in.State == "promised":
+				who = "starting"
+			case in.Job == 0 && in.State == "leased":
+				who = "in use"
 			case in.State == "promised":
 				who = fmt.Sprintf("job %d\tstarting", in.Job)
 			case in.Job != 0:

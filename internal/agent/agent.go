@@ -73,7 +73,8 @@ type Agent struct {
 	recordPause time.Duration // before an unclear job record is read again
 
 	slurmMu sync.Mutex
-	slurm   *slurm.Config // slurmctld's configuration, once read
+	slurm   *slurm.Config                // slurmctld's configuration, once read
+	privacy atomic.Pointer[slurm.Config] // the same as of the last minute; nil until read
 
 	sender  atomic.Pointer[wake.Sender] // nil without a key
 	changes atomic.Int64                // writes to slurmctld, all passes together
@@ -284,6 +285,7 @@ func (a *Agent) reconciler(ctx context.Context) {
 			a.lookAgain(ctx)
 		case <-compare:
 			compare = time.After(reconcileInterval)
+			a.learnPrivacy(ctx)
 			if err := errors.Join(a.look(), a.Publish(ctx), a.releaseGone(ctx)); err != nil && ctx.Err() == nil {
 				a.log.WithError(err).Warn("couldn't compare GPU, ledger and slurmctld; trying again")
 				compare = time.After(5 * retryInterval)

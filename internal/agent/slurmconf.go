@@ -30,5 +30,6 @@ func (a *Agent) slurmConfig(ctx context.Context) (slurm.Config, error) {
 		return c, err
 	}
 	a.slurm = &c
+	a.privacy.Store(&c)
 	return c, nil
 }

@@ -3,7 +3,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -97,5 +96,5 @@ func (a *Agent) Job(_ context.Context, id uint32) (*api.Lease, error) {
 		lease := a.withUse(*l)
 		return &lease, nil
 	}
-	return nil, api.NotFound(fmt.Sprintf("job %d holds no slice on %s", id, a.cfg.Node))
+	return nil, api.NoLease(id)
 }

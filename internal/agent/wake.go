@@ -28,12 +28,14 @@ func (a *Agent) listen(ctx context.Context) {
 	}
 	key, err := readWakeKey(a.cfg, *c)
 	if err != nil {
-		a.log.WithError(err).Warn("wake port not opened: the watcher cannot tell this node to read the queue, which is polled every " + a.cfg.PollInterval.String())
+		a.log.WithError(err).WithField("poll_interval", a.cfg.PollInterval).
+			Warn("wake port not opened: the queue is polled only")
 		return
 	}
 	a.sender.Store(&wake.Sender{Key: key, Name: a.cfg.Node, Address: a.cfg.WakeAddress})
 	l := wake.Listener{
-		Key: key, Name: a.cfg.Node, Address: a.cfg.WakeAddress, Port: a.cfg.WakePort, MaxPause: min(a.cfg.PollInterval, maxWakePause),
+		Key: key, Name: a.cfg.Node, Address: a.cfg.WakeAddress, Port: a.cfg.WakePort,
+		MaxPause: min(a.cfg.PollInterval, maxWakePause),
 		Hosts: func(sender string) []string {
 			if !strings.HasPrefix(sender, wake.Watcher) {
 				return nil
@@ -41,7 +43,8 @@ func (a *Agent) listen(ctx context.Context) {
 			return c.Controllers()
 		},
 		Refused: func(n int, from netip.AddrPort, reason string) {
-			a.log.WithField("datagrams", n).WithField("from", from).WithField("reason", reason).Warn("datagrams to the wake port refused")
+			a.log.WithField("datagrams", n).WithField("from", from).WithField("reason", reason).
+				Warn("datagrams to the wake port refused")
 		},
 	}
 	// What goes wrong with a pass is logged and tried again by the publisher.
@@ -54,11 +57,13 @@ func (a *Agent) listen(ctx context.Context) {
 		return changed
 	})
 	if err != nil {
-		a.log.WithError(err).Error("couldn't listen for the watcher; looking at the queue every " + a.cfg.PollInterval.String() + " only")
+		a.log.WithError(err).WithField("poll_interval", a.cfg.PollInterval).
+			Error("couldn't listen for the watcher; the queue is polled only")
 	}
 }
 
-// readWakeKey reads the key file, which must be this process's user's, or SlurmUser's where the watcher runs on the same host.
+// readWakeKey reads the key file, which must be this process's user's, or SlurmUser's where the watcher runs on the
+// same host.
 func readWakeKey(cfg Config, c slurm.Config) (wake.Key, error) {
 	owners := []uint32{uint32(os.Geteuid())}
 	if uid, ok := c.SlurmUser(); ok {

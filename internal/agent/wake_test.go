@@ -94,8 +94,10 @@ func TestNoWakeKey(t *testing.T) {
 	a.log = log.WithField("", "")
 	a.cfg.WakeAddress, a.cfg.WakePort, a.cfg.WakeKey = "127.0.0.1", freePort(t), filepath.Join(t.TempDir(), "wake.key")
 	a.listen(t.Context()) // returns
-	if !strings.Contains(out.String(), "wake port not opened") || !strings.Contains(out.String(), "head -c 32 /dev/urandom >"+a.cfg.WakeKey) {
-		t.Error(out.String())
+	for _, want := range []string{"wake port not opened", "head -c 32 /dev/urandom >" + a.cfg.WakeKey} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the log has no %q: %s", want, out.String())
+		}
 	}
 	a.wakeWatcher()
 }

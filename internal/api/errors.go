@@ -1,11 +1,14 @@
 package api
 
-import "net/http"
+import (
+	"fmt"
+	"net/http"
+)
 
 // Error is an answer of the agent other than 200. The agent's handlers return one to choose the code; any
 // other error of a handler goes out as 500.
 type Error struct {
-	// Code is the HTTP status: 400 a bad request, 403 not allowed, 404 no such thing, 503 not now, 500 broken.
+	// Code is the HTTP status: 400 a bad request, 403 not allowed, 404 no such thing, 429 too often, 503 not now, 500 broken.
 	Code int
 	// Message says what happened and what to do, without the code.
 	Message string
@@ -18,3 +21,8 @@ func NotNow(message string) error { return &Error{http.StatusServiceUnavailable,
 
 // NotFound is the error for a job without a lease.
 func NotFound(message string) error { return &Error{http.StatusNotFound, message} }
+
+// NoLease is the error for a job without a lease, and for one that the caller may not see.
+func NoLease(job uint32) error {
+	return NotFound(fmt.Sprintf("job %d holds no slice on this node", job))
+}

@@ -84,14 +84,24 @@ func NewServer(h Handler) *http.Server {
 			return
 		}
 		lease, err := h.Job(r.Context(), job)
+		if err == nil {
+			shown, ok := lease.shownTo(Peer(r.Context()), sight(h, Peer(r.Context())))
+			if lease = &shown; !ok {
+				err = NoLease(job)
+			}
+		}
 		answer(w, lease, err)
 	})
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, r *http.Request) {
 		status, err := h.Status(r.Context())
+		if err == nil {
+			shown := status.shownTo(Peer(r.Context()), sight(h, Peer(r.Context())))
+			status = &shown
+		}
 		answer(w, status, err)
 	})
 	return &http.Server{
-		Handler:           mux,
+		Handler:           limited(mux),
 		ReadHeaderTimeout: headTimeout,
 		ReadTimeout:       callTimeout,
 		IdleTimeout:       callTimeout,

@@ -34,7 +34,8 @@ func wakeKey(f *Facts) []Finding {
 	}
 	if err != nil {
 		return []Finding{concern("the wake port is not opened, jobs wait up to poll_interval longer: "+err.Error(),
-			"(umask 077; head -c 32 /dev/urandom >"+f.Wake.Path+"), the same file on slurmctld's host (owner SlurmUser) and on every GPU node (owner root), mode 0400; then restart caelumd and caelum-watch")}
+			"(umask 077; head -c 32 /dev/urandom >"+f.Wake.Path+"), the same file on slurmctld's host (owner SlurmUser) and "+
+				"on every GPU node (owner root), mode 0400; then restart caelumd and caelum-watch")}
 	}
 	return nil
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A datagram is magic, the time as eight bytes (nanoseconds since 1970, big-endian), the sender's name, a zero byte, the receiver's name and
-// the HMAC-SHA256 of all that.
+// A datagram is magic, the time as eight bytes (nanoseconds since 1970, big-endian), the sender's name, a zero byte,
+// the receiver's name and the HMAC-SHA256 of all that.
 const (
 	magic     = "caelum-wake 1\n"
 	maxLength = 1024 // two names of 253 bytes at most, and 56 bytes
@@ -34,7 +34,8 @@ func (k Key) seal(d datagram) []byte {
 func (k Key) open(data []byte) (d datagram, ok bool) {
 	const head = len(magic) + 8
 	at := len(data) - sha256.Size
-	if at < head || len(data) > maxLength || !bytes.HasPrefix(data, []byte(magic)) || !hmac.Equal(data[at:], k.mac(data[:at])) {
+	if at < head || len(data) > maxLength || !bytes.HasPrefix(data, []byte(magic)) ||
+		!hmac.Equal(data[at:], k.mac(data[:at])) {
 		return d, false
 	}
 	d.at = int64(binary.BigEndian.Uint64(data[len(magic):]))

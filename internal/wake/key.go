@@ -19,8 +19,8 @@ const (
 	maxKey = 4096
 )
 
-// ReadKey reads the key file at path, which must be a regular file of one of the owners and closed to group and others. The error says
-// what to do.
+// ReadKey reads the key file at path, which must be a regular file of one of the owners and closed to group and
+// others. The error says what to do.
 func ReadKey(path string, owners ...uint32) (Key, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -39,7 +39,8 @@ func ReadKey(path string, owners ...uint32) (Key, error) {
 	case err != nil:
 		return nil, fmt.Errorf("couldn't read the wake key: %w", err)
 	case len(key) < minKey || len(key) > maxKey:
-		return nil, fmt.Errorf("couldn't use the wake key %s: it has not %d to %d bytes; %s", path, minKey, maxKey, remedy(fs.ErrNotExist, path))
+		return nil, fmt.Errorf("couldn't use the wake key %s: it has not %d to %d bytes; %s", path, minKey, maxKey,
+			remedy(fs.ErrNotExist, path))
 	}
 	return key, nil
 }
@@ -51,9 +52,11 @@ func CheckKey(path string, info fs.FileInfo, owners ...uint32) error {
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("couldn't use the wake key %s: it is not a regular file; %s", path, remedy(fs.ErrNotExist, path))
 	case !slices.Contains(owners, owner):
-		return fmt.Errorf("couldn't use the wake key %s: it belongs to user %d; `chown %d %s`, and make a new key if others could read it", path, owner, owners[0], path)
+		return fmt.Errorf("couldn't use the wake key %s: it belongs to user %d; `chown %d %s`, "+
+			"and make a new key if others could read it", path, owner, owners[0], path)
 	case info.Mode().Perm()&0o077 != 0:
-		return fmt.Errorf("couldn't use the wake key %s: its mode is %04o; `chmod 400 %s`, and make a new key if others could read it", path, info.Mode().Perm(), path)
+		return fmt.Errorf("couldn't use the wake key %s: its mode is %04o; `chmod 400 %s`, "+
+			"and make a new key if others could read it", path, info.Mode().Perm(), path)
 	}
 	return nil
 }
@@ -62,5 +65,6 @@ func remedy(err error, path string) string {
 	if errors.Is(err, fs.ErrPermission) {
 		return "give it to this daemon's user with mode 0400"
 	}
-	return fmt.Sprintf("make one, `(umask 077; head -c 32 /dev/urandom >%s)`, the same on slurmctld's host and every GPU node", path)
+	return fmt.Sprintf("make one, `(umask 077; head -c 32 /dev/urandom >%s)`, "+
+		"the same on slurmctld's host and every GPU node", path)
 }

@@ -1,12 +1,14 @@
-// Package wake sends and accepts datagrams that say "read the queue now" and nothing else: the watcher sends them to agents, agents to the
-// watcher. They may be lost.
+// Package wake sends and accepts datagrams that say "read the queue now" and nothing else: the watcher sends them to
+// agents, agents to the watcher. They may be lost.
 //
-// A datagram carries the sender's name, the receiver's name and a time, under an HMAC-SHA256 with the site's key. A receiver accepts it once:
-// if the MAC is right, the receiver is itself, the time is within 30 seconds of its own clock, later than its own start and later than that of
-// the last datagram of this sender, and the datagram comes from an address of the sender. So a captured datagram is worth nothing after
-// it has arrived, and a forged one costs the receiver one MAC. Clocks that differ by more make datagrams useless; everybody then polls.
+// A datagram carries the sender's name, the receiver's name and a time, under an HMAC-SHA256 with the site's key. A
+// receiver accepts it once: if the MAC is right, the receiver is itself, the time is within 30 seconds of its own
+// clock, later than its own start and later than that of the last datagram of this sender, and the datagram comes
+// from an address of the sender. So a captured datagram is worth nothing after it has arrived, and a forged one costs
+// the receiver one MAC. Clocks that differ by more make datagrams useless; agents then poll.
 //
-// What follows a datagram is limited too: 20 reactions at once and then two a second, with a pause that doubles while they change nothing.
+// What follows a datagram is limited too: 20 reactions at once and then two a second, with a pause that doubles while
+// they change nothing.
 package wake
 
 import (
@@ -22,14 +24,15 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Watcher is the name under which agents address the watcher. A watcher's own name is Watcher and its host; no node's name has a slash.
+// Watcher is the name under which agents address the watcher. A watcher's own name is Watcher and its host; no node's
+// name has a slash.
 const Watcher = "watcher/"
 
 const (
 	burst      = 20
 	every      = 500 * time.Millisecond
 	firstPause = 100 * time.Millisecond // after one reaction that changed nothing
-	slowdown   = 4                      // a pause is at least this many times what the reaction took, as slurmctld may be slow
+	slowdown   = 4                      // a pause is at least this many times what the reaction took
 	lookUp     = 2 * time.Second        // for the addresses of a sender
 )
 
@@ -68,16 +71,18 @@ type Listener struct {
 	Name    string // the receiver's
 	Address string // to listen on; empty: all of this host
 	Port    int
-	// Hosts returns the names or addresses of a sender's hosts; none for an unknown sender. It is called for datagrams with a right MAC only.
+	// Hosts returns the names or addresses of a sender's hosts; none for an unknown sender. It is called for
+	// datagrams with a right MAC only.
 	Hosts func(sender string) []string
 	// MaxPause bounds the pause after reactions that change nothing or take long.
 	MaxPause time.Duration
-	// Refused is told of refused datagrams, at most once a minute: how many since the last call, and of the last one its origin and the reason.
+	// Refused is told of refused datagrams, at most once a minute: how many since the last call, and of the last one
+	// its origin and the reason.
 	Refused func(n int, from netip.AddrPort, reason string)
 }
 
-// Listen calls react for datagrams until ctx ends. React returns whether it changed anything. Datagrams that come while it runs or has to wait are
-// answered by one call more. The error says why Listen cannot begin or go on.
+// Listen calls react for datagrams until ctx ends. React returns whether it changed anything. Datagrams that come
+// while it runs or has to wait are answered by one call more. The error says why Listen cannot begin or go on.
 func (l *Listener) Listen(ctx context.Context, react func() (changed bool)) error {
 	packets, err := net.ListenPacket("udp", net.JoinHostPort(l.Address, strconv.Itoa(l.Port)))
 	if err != nil {
@@ -176,7 +181,8 @@ func (a *acceptor) accept(ctx context.Context, data []byte, from netip.Addr, now
 	case !at.After(a.start), d.at <= a.last[d.from]:
 		return "it is not newer than what was received before"
 	case !slices.Contains(a.addresses(ctx, d.from), from):
-		return "it does not come from an address of " + strconv.Quote(d.from) + ": set wake_address there to an address that slurm.conf has"
+		return "it does not come from an address of " + strconv.Quote(d.from) +
+			": set wake_address there to an address that slurm.conf has"
 	}
 	a.last[d.from] = d.at
 	return ""

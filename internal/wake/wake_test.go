@@ -35,7 +35,9 @@ func hosts(sender string) []string {
 // Every way in which a datagram can be wrong.
 func TestAccept(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	a := acceptor{Listener: &Listener{Key: key, Name: "n1", Hosts: hosts}, start: now.Add(-20 * time.Second), last: map[string]int64{}}
+	a := acceptor{
+		Listener: &Listener{Key: key, Name: "n1", Hosts: hosts}, start: now.Add(-20 * time.Second), last: map[string]int64{},
+	}
 	at := func(d time.Duration) int64 { return now.Add(d).UnixNano() }
 	good := datagram{at(0), "watcher/ctl", "n1"}
 	whole := key.seal(good)
@@ -54,7 +56,8 @@ func TestAccept(t *testing.T) {
 		{"for another node", `for "n2"`, "127.0.0.1", key.seal(datagram{at(0), "watcher/ctl", "n2"})},
 		{"old", "differs", "127.0.0.1", key.seal(datagram{at(-window - 1), "watcher/ctl", "n1"})},
 		{"of the future", "differs", "127.0.0.1", key.seal(datagram{at(window + 1), "watcher/ctl", "n1"})},
-		{"sent before the receiver started", "not newer", "127.0.0.1", key.seal(datagram{at(-20 * time.Second), "watcher/ctl", "n1"})},
+		{"sent before the receiver started", "not newer", "127.0.0.1",
+			key.seal(datagram{at(-20 * time.Second), "watcher/ctl", "n1"})},
 		{"an unknown sender", "address of", "127.0.0.1", key.seal(datagram{at(0), "n2", "n1"})},
 		{"an address that is not the sender's", "address of", "192.0.2.9", whole},
 		{"right", "", "127.0.0.1", whole},
@@ -105,7 +108,8 @@ func TestListen(t *testing.T) {
 	if n, most := int(reactions.Load()), burst+1+int(time.Since(began)/every); n > most {
 		t.Errorf("%d reactions to a thousand datagrams, at most %d may have been by now", n, most)
 	}
-	for end := time.Now().Add(20 * time.Second); refused.Load() == 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); refused.Load() == 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
 		(&Sender{Key: key[1:], Name: "watcher/ctl", Address: "127.0.0.1"}).Send("n1", "127.0.0.1", at)
 	}
 	if refused.Load() == 0 {
@@ -141,7 +145,8 @@ func TestBackOff(t *testing.T) {
 	began := time.Now()
 	reactions, _ := run(t, at, false)
 	sender := &Sender{Key: key, Name: "watcher/ctl", Address: "127.0.0.1"}
-	for end := began.Add(700 * time.Millisecond); time.Now().Before(end) || reactions.Load() == 0; time.Sleep(time.Millisecond) {
+	for end := began.Add(700 * time.Millisecond); time.Now().Before(end) || reactions.Load() == 0; {
+		time.Sleep(time.Millisecond)
 		sender.Send("n1", "127.0.0.1", at)
 	}
 	// At 0, 100, 300, 700 ms and so on; without the pause all of the first 20.

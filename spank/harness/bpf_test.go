@@ -16,8 +16,8 @@ import (
 // hangs is how long a task may take to be confined: it only keeps a test of a plugin that waits from waiting too.
 const hangs = 20 * time.Second
 
-// scope makes the cgroups of a slurmstepd.scope with n jobs of one step each, in version 2, and answers its path; empty where there
-// is no such hierarchy to write to.
+// scope makes the cgroups of a slurmstepd.scope with n jobs of one step each, in version 2, and answers its path;
+// empty where there is no such hierarchy to write to.
 func scope(t *testing.T, jobs int) string {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mounts")
@@ -127,7 +127,8 @@ func judge(t *testing.T, path string, jobs int) {
 // device is the one that judge expects a job to have.
 func device(job int) string { return []string{"1:9", "1:8"}[job%2] }
 
-// The scope can be locked by every user until the first task. No task of ours waits for that, and users cannot lock it afterwards.
+// The scope can be locked by every user until the first task. No task of ours waits for that, and users cannot lock
+// it afterwards.
 func TestScopeLocked(t *testing.T) {
 	path := bpfScope(t, 2)
 	dir, err := os.Open(path)

@@ -57,7 +57,7 @@ func TestCommandLine(t *testing.T) {
 		{"n1", "status --jsom", 2, "--jsom"},
 		{"n1", "statu", 2, "statu"},
 		{"n1", "slurm-config --section slurm", 2, "slurm.conf, nodes, gres.conf"},
-		{"n2", "job " + id, 4, "job " + id + " holds no slice on n2"},
+		{"n2", "job " + id, 4, "job " + id + " holds no slice on this node"},
 		{"n1", "job 4000000000", 4, "holds no slice"},
 		{"", "status", 3, "systemctl status caelumd"},
 		{"", "job " + id + " --json", 3, "does not answer"},

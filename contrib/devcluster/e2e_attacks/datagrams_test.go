@@ -13,8 +13,8 @@ import (
 
 var rpc = regexp.MustCompile(`(?m)^\s+(?:REQUEST|MESSAGE)_\S+\s+\(\s*\d+\) count:(\d+)`)
 
-// TestDatagrams: a user sends datagrams to the wake ports of agent and watcher, empty ones and such as look right. They cause no requests to slurmctld.
-// What a datagram of the watcher's causes is seen by TestWatcher.
+// TestDatagrams: a user sends datagrams to the wake ports of agent and watcher, empty ones and such as look right.
+// They cause no requests to slurmctld. What a datagram of the watcher's causes is seen by TestWatcher.
 func TestDatagrams(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, AgentConfig: "../e2e_faults/testdata/watched.yaml"})
 	s.Within("the agent has published", func() bool {

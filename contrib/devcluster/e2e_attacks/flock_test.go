@@ -12,8 +12,9 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// TestScopeLock: a job locks the directories of all cgroups that it can open. Tasks of other users start all the same, with slices and without. Slurm
-// itself locks the scope of all slurmstepds for each step that it starts (22.05, cgroup_v2.c).
+// TestScopeLock: a job locks the directories of all cgroups that it can open. Tasks of other users start all the
+// same, with slices and without. Slurm itself locks the scope of all slurmstepds for each step that it starts (22.05,
+// cgroup_v2.c).
 func TestScopeLock(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, Cgroup: "v2"})
 	s.Write("lock", `#!/bin/bash
@@ -33,7 +34,9 @@ sleep 3600
 	}
 	for _, options := range []string{"--gres=gpu:1,mig:1g.5gb:1", "--gres=none"} {
 		job := s.Must("", victim, "sbatch", "--parsable", options, "--wrap", "srun true")
-		s.Within("job "+job+" with "+options+" ends while the lock is held", func() bool { return s.Lives(job) == "COMPLETED" })
+		s.Within("job "+job+" with "+options+" ends while the lock is held", func() bool {
+			return s.Lives(job) == "COMPLETED"
+		})
 	}
 	if state := s.State(lock); !strings.Contains(state, "RUNNING") {
 		t.Errorf("the job that holds the lock is %s: nothing was tried", state)

@@ -208,7 +208,7 @@ func badCallers(s *site, keep string) {
 	}()
 	var line [200]byte
 	n, err := out.Read(line[:])
-	if said := string(line[:n]); err != nil || !strings.HasPrefix(said, "403=300 held=3000") {
+	if said := string(line[:n]); err != nil || !regexp.MustCompile(`^403=\d+ 429=\d+ held=3000`).MatchString(said) {
 		s.t.Fatalf("the callers say %q, %v", said, err)
 	}
 	var ids []string

@@ -1,0 +1,103 @@
+//go:build e2e
+
+package e2eattacks
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"caelum/contrib/devcluster/cluster"
+	"caelum/contrib/devcluster/clustertest"
+)
+
+// occupy starts a job of the victim's with a slice and a name.
+func occupy(s *clustertest.Site, options ...string) string {
+	args := append([]string{"sbatch", "--parsable", "--job-name=thesis", "--gres=gpu:1,mig:2g.10gb:1"}, options...)
+	job := s.Must("", victim, append(args, "--wrap", "cuda-process --exclusive --memory 1234 --seconds 3600")...)
+	s.Running(job)
+	s.Within("the agent sees what the job uses", func() bool {
+		return strings.Contains(s.Try("n1", "caelum", "status", "--json"), `"peak_mib": 1`)
+	})
+	return job
+}
+
+// TestSocketPrivate: where slurmctld shows users nothing of other users' jobs, the agent's socket does not either;
+// its owner and root see all of it.
+func TestSocketPrivate(t *testing.T) {
+	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, Conf: []string{"PrivateData=jobs"}})
+	job := occupy(s)
+	if got := s.Must("", attacker, "squeue", "-h"); got != "" {
+		t.Fatalf("slurmctld itself shows users: %s", got)
+	}
+	seen := s.Must("n1", attacker, "caelum", "status", "--json") + s.Must("n1", attacker, "caelum", "status")
+	for _, secret := range []string{"thesis", victim, "research", `"job": ` + job, "job " + job, "peak_mib", "in use, "} {
+		if strings.Contains(seen, secret) {
+			t.Errorf("another user sees %q:\n%s", secret, seen)
+		}
+	}
+	if !strings.Contains(seen, "2g.10gb") {
+		t.Errorf("the slice itself is not drawn:\n%s", seen)
+	}
+	_, hidden, err := s.ExecNode(t.Context(), "n1", attacker, "caelum", "job", job)
+	_, none, _ := s.ExecNode(t.Context(), "n1", attacker, "caelum", "job", "4711")
+	if err == nil || hidden != strings.ReplaceAll(none, "4711", job) {
+		t.Errorf("caelum job: %v, %q, and for a job that is not there %q", err, hidden, none)
+	}
+	for _, who := range []string{victim, "root"} {
+		for _, args := range [][]string{{"caelum", "status", "--json"}, {"caelum", "job", job, "--json"}} {
+			if got := s.Must("n1", who, args...); !strings.Contains(got, "thesis") || !strings.Contains(got, "peak_mib") {
+				t.Errorf("%s does not see the job in %q:\n%s", who, args, got)
+			}
+		}
+	}
+	s.Must("", "root", "scancel", job)
+	s.NothingLeft()
+}
+
+// TestSocketUse: where slurmctld shows all jobs, other users see the job on the drawing but not what it has in use.
+func TestSocketUse(t *testing.T) {
+	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
+	job := occupy(s)
+	seen := s.Must("n1", attacker, "caelum", "status", "--json") + s.Must("n1", attacker, "caelum", "job", job, "--json")
+	if !strings.Contains(seen, "thesis") || strings.Contains(seen, "peak_mib") || strings.Contains(seen, `"work"`) {
+		t.Errorf("another user sees:\n%s", seen)
+	}
+	s.Must("", "root", "scancel", job)
+	s.NothingLeft()
+}
+
+// TestSocketFlood: a user calls the agent as fast as she can. She is answered at a limited rate, and jobs of others
+// start and end meanwhile.
+func TestSocketFlood(t *testing.T) {
+	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
+	const seconds, loops = 10, 12
+	out := make(chan string)
+	ctx, stop := context.WithTimeout(t.Context(), 4*seconds*time.Second)
+	defer stop()
+	go func() {
+		out <- fmt.Sprint(s.ExecNode(ctx, "n1", attacker, "bash", "-c", fmt.Sprintf(`
+for loop in {1..%d}; do
+    (for ((end = SECONDS + %d; SECONDS < end;)); do
+        caelum status --json 2>&1 | grep -o -e '"node": "n1"' -e 'too many calls'
+    done) &
+done
+wait`, loops, seconds)))
+	}()
+	for range 3 {
+		job := s.Must("", victim, "sbatch", "--parsable", "--gres=gpu:1,mig:1g.5gb:1",
+			"--wrap", "cuda-process --exclusive --seconds 0.1")
+		s.Completed(job)
+	}
+	seen := <-out
+	served, refused := strings.Count(seen, `"node": "n1"`), strings.Count(seen, "too many calls")
+	// 50 at once and 10 a second; the loops' own start takes some time too.
+	if served > 50+10*3*seconds || refused == 0 {
+		t.Errorf("%d calls were answered and %d refused in %d s", served, refused, seconds)
+	}
+	t.Logf("%d calls answered, %d refused", served, refused)
+	s.NoneDrained()
+	s.NothingLeft()
+}

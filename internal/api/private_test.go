@@ -1,0 +1,197 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"caelum/internal/api/apitest"
+)
+
+// sharedNode is a node where alice (1001) has job 1 and bob (1002) job 2; job 3 is starting.
+func sharedNode() Status {
+	lease := func(job, uid uint32, user string) Lease {
+		return Lease{
+			Job: job, UID: uid, Name: "name-of-" + user, User: user, Account: "account-of-" + user, Key: "key-of-" + user,
+			Work: "work-of-" + user, Error: "error-of-" + user, Slots: []int{0},
+			Slices: []Slice{{Profile: "1g.5gb", UUID: "MIG-" + user, Use: &Use{MemoryMiB: 4321}}},
+		}
+	}
+	in := func(job uint32, state string) Instance {
+		return Instance{Placement: Placement{Profile: "1g.5gb"}, State: state, Job: job}
+	}
+	return Status{
+		Node: "n1", Leases: []Lease{lease(1, 1001, "alice"), lease(2, 1002, "bob")},
+		Reserved: &Reservation{Job: 4}, PublishError: "job 2 of bob",
+		GPUs: []GPU{{Instances: []Instance{in(1, "leased"), in(2, "leased"), in(3, "promised"), in(0, "idle")}}},
+	}
+}
+
+func text(t *testing.T, v any) string {
+	t.Helper()
+	out, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// What alice sees of bob's job, by what the agent says she may see. Her own job she sees whole, root everything.
+func TestShownTo(t *testing.T) {
+	whole := text(t, sharedNode())
+	for _, c := range []struct {
+		sight  Sight
+		sees   []string
+		hidden []string
+	}{
+		{SeesAll, []string{"of-bob", "4321", `"job":4`}, nil},
+		{SeesJobs, []string{"name-of-bob", "account-of-bob", "MIG-bob", `"job":3`, `"job":4`},
+			[]string{"key-of-bob", "work-of-bob", "error-of-bob", "job 2 of bob"}},
+		{SeesOwn, []string{`"state":"leased"`, `"state":"promised"`, `"state":"idle"`},
+			[]string{"bob", `"job":2`, `"job":3`, `"job":4`}},
+	} {
+		s := sharedNode()
+		got := text(t, s.shownTo(1001, c.sight))
+		for _, want := range append(c.sees, "name-of-alice", "key-of-alice", "work-of-alice", "error-of-alice", `"job":1`) {
+			if !strings.Contains(got, want) {
+				t.Errorf("sight %d does not see %s: %s", c.sight, want, got)
+			}
+		}
+		for _, secret := range c.hidden {
+			if strings.Contains(got, secret) {
+				t.Errorf("sight %d sees %s: %s", c.sight, secret, got)
+			}
+		}
+		if want := map[Sight]int{SeesAll: 2, SeesJobs: 1, SeesOwn: 1}[c.sight]; strings.Count(got, "4321") != want {
+			t.Errorf("sight %d sees what jobs use: %s", c.sight, got)
+		}
+		if text(t, s) != whole {
+			t.Error("the agent's own status was changed")
+		}
+	}
+	// A peer that the kernel would not name is no job's owner.
+	s := sharedNode()
+	s.Leases[0].UID = nobody
+	if got := text(t, s.shownTo(nobody, SeesOwn)); strings.Contains(got, "alice") {
+		t.Error(got)
+	}
+}
+
+// shared is a handler of sharedNode that does not say what peers may see.
+type shared struct{ fake }
+
+func (*shared) Status(context.Context) (*Status, error) { s := sharedNode(); return &s, nil }
+
+func (*shared) Job(_ context.Context, job uint32) (*Lease, error) {
+	for _, l := range sharedNode().Leases {
+		if l.Job == job {
+			return &l, nil
+		}
+	}
+	return nil, NoLease(job)
+}
+
+// Over the socket: a hidden job is answered like one that is not there, and calls of a user end at her limit while
+// root's are served.
+func TestPeers(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root to call as others")
+	}
+	dir, err := os.MkdirTemp("", "caelum-api")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	os.Chmod(dir, 0o755)
+	l, err := Listen(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := NewServer(&shared{})
+	go server.Serve(l)
+	defer server.Close()
+	get := func(uid uint32, path string) string {
+		t.Helper()
+		request := "GET " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+		answer, err := apitest.Send(filepath.Join(dir, SocketName), uid, []byte(request))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(answer)
+	}
+	if got := get(1001, "/v1/status"); strings.Contains(got, "bob") || !strings.Contains(got, "alice") {
+		t.Error(got)
+	}
+	hidden, none := get(1001, "/v1/jobs/2"), get(1001, "/v1/jobs/9")
+	if !strings.Contains(hidden, "404") || strings.ReplaceAll(body(hidden), "2", "9") != body(none) {
+		t.Errorf("a hidden job: %s\nnone: %s", hidden, none)
+	}
+	if got := get(1001, "/v1/jobs/1"); !strings.Contains(got, "alice") {
+		t.Error(got)
+	}
+	refused := ""
+	for end := time.Now().Add(20 * time.Second); refused == "" && time.Now().Before(end); {
+		if got := get(1001, "/v1/status"); strings.Contains(got, fmt.Sprint(http.StatusTooManyRequests)) {
+			refused = got
+		}
+	}
+	if !strings.Contains(refused, tooManyText) {
+		t.Error("a user's calls were never too many")
+	}
+	for range 3 * callBurst {
+		if got := get(0, "/v1/jobs/2"); !strings.Contains(got, "bob") {
+			t.Fatal(got)
+		}
+	}
+	if got := get(1002, "/v1/status"); !strings.Contains(got, "bob") {
+		t.Errorf("another user pays for it: %s", got)
+	}
+}
+
+func body(answer string) string {
+	_, body, _ := strings.Cut(answer, "\r\n\r\n")
+	return body
+}
+
+// A burst, then one call in callEvery; with too many users the further ones share a count.
+func TestLimiter(t *testing.T) {
+	l := limiter{due: map[uint32]time.Time{}}
+	now := time.Unix(1e9, 0)
+	admitted := func(uid uint32, calls int) (n int) {
+		for range calls {
+			if l.admit(uid, now) {
+				n++
+			}
+		}
+		return n
+	}
+	want := func(what string, got, want int) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: %d calls were admitted, want %d", what, got, want)
+		}
+	}
+	want("root", admitted(0, 1000), 1000)
+	want("at once", admitted(1, 1000), callBurst)
+	now = now.Add(3 * callEvery)
+	want("three later", admitted(1, 1000), 3)
+	want("another user", admitted(2, 1000), callBurst)
+	now = now.Add(time.Hour)
+	want("after a rest", admitted(1, 1000), callBurst)
+	for uid := range uint32(maxCounted - 1) { // all but user 1, who is known
+		admitted(10+uid, 1)
+	}
+	want("a crowd of further users", admitted(20000, 30)+admitted(20001, 30), callBurst)
+	want("a user that is known", admitted(10, 1000), callBurst-1)
+	if len(l.due) > maxCounted+1 {
+		t.Errorf("%d users are kept", len(l.due))
+	}
+	now = now.Add(time.Hour)
+	want("a user when the crowd has gone", admitted(30000, 1000), callBurst)
+}
