@@ -42,10 +42,4 @@ func TestUnmanagedPartition(t *testing.T) {
 		s.marked(t, id, "caelum:released")
 		s.accounted(t, id, "gres/mig:7g.40gb=1")
 	})
-
-	// As it helps both: to ask for a slice.
-	t.Run("with a profile", func(t *testing.T) {
-		s.completed(t, s.submit(t, "srun ./task plain-typed", "-p", "plain", "--gres=gpu:1,mig:1g.5gb:1", "-w", "n1"))
-		counts(t, s.held(t, "plain-typed", "1g.5gb"), "1")
-	})
 }
