@@ -273,7 +273,7 @@ func (a *Agent) wants(job slurm.Job, slots int) (wants []offer.Want, err error) 
 // noSize is the error for a job with GPUs and without slices.
 func (a *Agent) noSize(job slurm.Job, gpus int) error {
 	size := fmt.Sprintf("%s:%d", a.sizeOf(job), gpus)
-	return &uncounted{fmt.Sprintf("the job has %d of gres/gpu on %s and no slice; ask for one (--gres=gpu:%d,mig:%s)",
+	return &uncounted{fmt.Sprintf("the job has %d of gres/gpu on %s and no slice; ask for one (--gres=gpu:%d,mig:%s) or use a partition that Caelum manages",
 		gpus, a.cfg.Node, gpus, size), size}
 }
 

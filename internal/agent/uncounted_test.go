@@ -65,8 +65,8 @@ func TestUncountedSlices(t *testing.T) {
 		job  slurm.Job
 		says string
 	}{
-		"srun":                    {interactive(job(1, "")), "ask for one (--gres=gpu:1,mig:7g.40gb:1); submit again"},
-		"--no-requeue":            {stays(job(2, "")), "ask for one (--gres=gpu:2,mig:7g.40gb:2); submit again"},
+		"srun":                    {interactive(job(1, "")), "ask for one (--gres=gpu:1,mig:7g.40gb:1) or use a partition that Caelum manages; submit again"},
+		"--no-requeue":            {stays(job(2, "")), "ask for one (--gres=gpu:2,mig:7g.40gb:2) or use a partition that Caelum manages; submit again"},
 		"--exclusive":             {exclusive(job(1, "")), "the job was requeued"},
 		"--exclusive srun":        {exclusive(interactive(job(1, ""))), "submit again"},
 		"--exclusive --gpus":      {exclusive(perJob), "submit again"},

@@ -22,7 +22,7 @@ const (
 )
 
 // Handler is what the agent does for each call. An error that is a *Error goes out with its code, any other as 500.
-// For Lease, 503 (see NotNow) means "ask again", and everything else but 200 drains the node.
+// For Lease, 503 (see NotNow) means "ask again", and everything else but 200 drains the node: see CodeOf.
 //
 // Release gives back the job's lease of that restart count or of a lower one. A requeue counts before the epilog of the
 // run that it ends: Slurm 22.05 was seen to run the prolog with restart 0, and the epilog of the same run with 1.
@@ -162,8 +162,9 @@ func answer(w http.ResponseWriter, body any, err error) {
 	json.NewEncoder(w).Encode(body)
 }
 
-// CodeOf is the one place that decides whether an error may pass, so that the prolog asks again, or drains the node. A disk is
-// full until somebody makes room, and the prolog that waits meanwhile carries the message.
+// CodeOf is the one place that decides whether an error may pass, so that the prolog asks again, or drains the node. Only a defect of
+// the node itself may drain it: a Handler answers nothing else with an error that is not a *Error. A disk is full until somebody
+// makes room, and the prolog that waits meanwhile carries the message.
 func CodeOf(err error) int {
 	var e *Error
 	switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"os"
 	"os/exec"
@@ -39,6 +40,7 @@ func (a *agent) note(format string, args ...any) string {
 }
 
 func (a *agent) Lease(ctx context.Context, job uint32, r api.LeaseRequest) (*api.Lease, error) {
+	r.Wait = math.Ceil(r.Wait) // how far it is below depends on the machine
 	switch a.note("agent: lease %d %+v", job, r) {
 	case "later":
 		return nil, api.NotNow("slurmctld does not answer")
