@@ -242,7 +242,7 @@ func newRepoDecisions(g *globals, o *repoOptions) *cobra.Command {
 		Short: "Write what earlier runs have taught into the decision table",
 		Long: `decisions writes a line for each key, each user's work, and, where the site shares, each work, of which the repository predicts something else than the job would get without it. What
 stands above the line "# What stands below ..." is the admin's and stays. The table gets the next generation, by rename; where nothing has changed it is left alone. Of more than job_submit.lua
-reads (20,000 lines, 1 MiB) what ran longest ago is left out.`,
+reads (20,000 lines, 1 MiB) the oldest lines of the users with the most are left out.`,
 		Example: `  caelum repo sync && caelum repo decisions`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

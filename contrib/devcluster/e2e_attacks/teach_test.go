@@ -167,6 +167,15 @@ func TestTagsAreNotTheUsers(t *testing.T) {
 	if _, _, err := s.Exec(t.Context(), attacker, "scontrol", "update", "job="+id, "AdminComment="+forged); err == nil {
 		t.Error("an update passes")
 	}
+	s.Must("", attacker, "scancel", id)
+	s.Within("accounting of job "+id, func() bool { return strings.Contains(s.Try("", "sacct", "-X", "-n", "-j", id, "-o", "State%20"), "CANCELLED") })
+	for _, set := range []string{"AdminComment", "SystemComment"} {
+		out, stderr, err := s.Exec(t.Context(), attacker, "sacctmgr", "-i", "modify", "job", "where", "jobid="+id, "set", set+"="+forged)
+		t.Log(set, err, out, stderr)
+		if record := s.Must("", "root", "sacct", "-X", "-n", "-P", "-j", id, "-o", set); strings.Contains(record, "0123456789abcdef") {
+			t.Errorf("slurmdbd has the %s %q", set, record)
+		}
+	}
 	if after := s.tags(id); after != before || strings.Contains(after, "0123456789abcdef") {
 		t.Errorf("%q became %q", before, after)
 	}
