@@ -128,6 +128,7 @@ func TestDescriptorInSocket(t *testing.T) {
 	for uid, stuck := range map[int]int{20001: 1, 20002: 0} {
 		h := newHeld(t, 1)
 		id := h.startNow("2g.10gb:1")
+		h.lease(id)
 		end := h.process(4711, uid, [2]string{"socket:[1]", "scm_fds: 1\n"})
 		h.fake.Finish(id)
 		h.fake.RunEpilogs()

@@ -12,6 +12,7 @@ import (
 
 	"caelum/internal/api"
 	"caelum/internal/failpoint"
+	"caelum/internal/gpu"
 	"caelum/internal/offer"
 	"caelum/internal/slurm"
 )
@@ -47,6 +48,7 @@ func (a *Agent) lease(ctx context.Context, id uint32, req api.LeaseRequest, s *s
 	lease := api.Lease{Job: id, Restart: req.Restart, UID: req.UID, Slots: slices.Clone(req.Slots), Since: a.now().Unix()}
 	slices.Sort(lease.Slots)
 
+	search := a.search()
 	asked := time.Now()
 	job, err := a.ctl.Job(ctx, id)
 	add(&s.slurmctld, asked)
@@ -84,7 +86,7 @@ func (a *Agent) lease(ctx context.Context, id uint32, req api.LeaseRequest, s *s
 		if pr == nil {
 			break
 		}
-		made, held, err := a.carveAll(id, lease.Slots, pr, s)
+		made, held, err := a.carveAll(id, lease.Slots, pr, s, search)
 		if err == nil {
 			lease.Slices = made
 			return a.grant(lease, held)
@@ -241,8 +243,9 @@ func (a *Agent) forget(id uint32) {
 }
 
 // carveAll makes every slice that a job was promised. Slices that were made before one fails stay as idle instances.
-func (a *Agent) carveAll(id uint32, slots []int, pr *promise, t *spent) (all []api.Slice, held []*instance, err error) {
+func (a *Agent) carveAll(id uint32, slots []int, pr *promise, t *spent, search func() (gpu.Held, error)) (all []api.Slice, held []*instance, err error) {
 	var at []placed
+	created := false
 	for k, s := range pr.spots {
 		in, reused, err := a.carve(id, s, t)
 		if err != nil {
@@ -259,9 +262,10 @@ func (a *Agent) carveAll(id uint32, slots []int, pr *promise, t *spent) (all []a
 		all = append(all, slice)
 		held = append(held, in)
 		at = append(at, placed{s.GPU, in})
+		created = created || !reused
 	}
 	// The files have been root's since the release or the creation: a descriptor that is found is from before.
-	if used, err := a.setHeldAside(at); len(used) > 0 || err != nil {
+	if used, err := a.setAsideBeforeGrant(at, created, search); len(used) > 0 || err != nil {
 		for _, u := range used {
 			err = errors.Join(usedError(u.gpu, u.in), err)
 		}

@@ -42,7 +42,7 @@ const scanLimit = 200_000
 // processCost is the cost of a process, in descriptors, beside those that it has.
 const processCost = 10
 
-// maxScanners is the number of CPUs that one scan may use.
+// maxScanners is the number of CPUs that one scan may use, and never much more than a quarter of them: others wait for a prolog too.
 const maxScanners = 4
 
 // hangLimit is the time without any progress after which a process is left out of a scan.
@@ -114,7 +114,7 @@ func (s *Processes) Scan(devices []Device, suspects []uint32) (Held, error) {
 		}
 	}
 	// Each CPU that takes part counts for itself what it reads of a user.
-	parts := min(runtime.GOMAXPROCS(0), maxScanners, len(pids)/50+1)
+	parts := min(runtime.GOMAXPROCS(0)/4+1, maxScanners, len(pids)/50+1)
 	found := make([]Held, parts)
 	var done sync.WaitGroup
 	for k := range parts {
