@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 
@@ -30,52 +31,109 @@ func (a *Agent) holders(all []placed) (map[*instance][]gpu.Holder, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
-	devices := map[*instance][]gpu.Device{}
-	former := map[*instance]uint32{}
 	var wanted []gpu.Device
 	var suspects []uint32
 	for _, p := range all {
 		own, err := a.devicesOf(p)
-		if errors.Is(err, gpu.ErrNoCapabilities) {
-			return nil, nil
-		}
 		if err != nil {
-			return nil, err
+			return nil, ignoreNoCapabilities(err)
 		}
-		devices[p.in] = own
 		wanted = append(wanted, own...)
 		if uid, ok := a.formerUser(p.in); ok {
-			former[p.in] = uid
 			suspects = append(suspects, uid)
 		}
 	}
-	held, err := a.procs.Scan(wanted, suspects)
+	held, err := a.scan(wanted, suspects)
 	if err != nil {
 		return nil, err
 	}
+	return a.holdersIn(held, all)
+}
+
+// ignoreNoCapabilities takes a kernel without capability devices for one on which no process holds any.
+func ignoreNoCapabilities(err error) error {
+	if errors.Is(err, gpu.ErrNoCapabilities) {
+		return nil
+	}
+	return err
+}
+
+func (a *Agent) scan(wanted []gpu.Device, suspects []uint32) (gpu.Held, error) {
+	held, err := a.procs.Scan(wanted, suspects)
 	for uid := range held.Skipped {
 		a.log.WithField("uid", uid).Warn("a user has too many open descriptors: not all of the user's processes were checked for slices")
 	}
+	return held, err
+}
+
+// holdersIn are those processes of a scan that hold instances.
+func (a *Agent) holdersIn(held gpu.Held, all []placed) (map[*instance][]gpu.Holder, error) {
 	found := map[*instance][]gpu.Holder{}
 	for _, p := range all {
+		own, err := a.devicesOf(p)
+		if err != nil {
+			return nil, ignoreNoCapabilities(err)
+		}
 		seen := map[int]bool{}
-		for _, d := range devices[p.in] {
-			for _, h := range held.Open[d] {
+		add := func(list []gpu.Holder) {
+			for _, h := range list {
 				if !seen[h.PID] {
 					seen[h.PID] = true
 					found[p.in] = append(found[p.in], h)
 				}
 			}
 		}
-		if uid, ok := former[p.in]; ok {
-			for _, h := range held.Possible[uid] {
-				if !seen[h.PID] {
-					found[p.in] = append(found[p.in], h)
-				}
-			}
+		for _, d := range own {
+			add(held.Open[d])
+		}
+		if uid, ok := a.formerUser(p.in); ok {
+			add(held.Possible[uid])
 		}
 	}
 	return found, nil
+}
+
+// search starts a scan for all capabilities that there can be on the node, while a prolog waits for slurmctld. It serves for every
+// instance whose files have been closed since before. The result is a function that waits for it.
+func (a *Agent) search() func() (gpu.Held, error) {
+	a.mu.Lock()
+	suspects := slices.Sorted(maps.Values(a.former))
+	a.mu.Unlock()
+	suspects = slices.Compact(suspects)
+	var held gpu.Held
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var wanted []gpu.Device
+		for _, c := range a.cards {
+			var all []gpu.Device
+			if all, err = a.caps.Possible(c.Minor); err != nil {
+				err = ignoreNoCapabilities(err)
+				return
+			}
+			wanted = append(wanted, all...)
+		}
+		held, err = a.scan(wanted, suspects)
+	}()
+	return func() (gpu.Held, error) {
+		<-done
+		return held, err
+	}
+}
+
+// setAsideBeforeGrant is setHeldAside for the instances of a lease. What was found by the search is enough for those whose files no
+// process could open since then: the driver may have made a new instance's for everybody.
+func (a *Agent) setAsideBeforeGrant(all []placed, created bool, search func() (gpu.Held, error)) ([]placed, error) {
+	if created && a.caps.Modifies() {
+		return a.setHeldAside(all)
+	}
+	held, err := search()
+	var found map[*instance][]gpu.Holder
+	if err == nil {
+		found, err = a.holdersIn(held, all)
+	}
+	return a.setFoundAside(all, found, err)
 }
 
 // devicesOf are the capabilities of an instance. Its compute instances are not known before the first look at the GPU.
@@ -96,8 +154,12 @@ func (a *Agent) formerUser(in *instance) (uid uint32, ok bool) {
 }
 
 // setHeldAside sets the instances aside that processes hold, and returns them. If the processes cannot be listed, all are.
-func (a *Agent) setHeldAside(all []placed) (held []placed, err error) {
+func (a *Agent) setHeldAside(all []placed) ([]placed, error) {
 	found, err := a.holders(all)
+	return a.setFoundAside(all, found, err)
+}
+
+func (a *Agent) setFoundAside(all []placed, found map[*instance][]gpu.Holder, err error) (held []placed, _ error) {
 	if err != nil {
 		a.log.WithError(err).Error("couldn't see which processes hold slices open; the slices are out of the offers until it can be seen")
 	}

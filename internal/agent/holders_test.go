@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"caelum/internal/api"
 	"caelum/internal/gpu"
 )
@@ -31,18 +33,20 @@ func (h *held) process(pid, uid int, fds ...[2]string) (end func()) {
 	h.t.Helper()
 	dir := filepath.Join(h.proc, fmt.Sprint(pid))
 	files := map[string]string{
-		"status":    fmt.Sprintf("Name:\tevil\nUid:\t%d\t%[1]d\t%[1]d\t%[1]d\nThreads:\t1\n", uid),
-		"stat":      fmt.Sprintf("%d (evil) S", pid) + strings.Repeat(" 7", 30),
-		"mountinfo": "7 1 0:6 / /dev rw - tmpfs tmpfs rw\n",
-		"cgroup":    "0::/user.slice/user-1.slice\n",
+		"status": fmt.Sprintf("Name:\tevil\nUid:\t%d\t%[1]d\t%[1]d\t%[1]d\nThreads:\t1\n", uid),
+		"stat":   fmt.Sprintf("%d (evil) S", pid) + strings.Repeat(" 7", 30),
+		"cgroup": "0::/user.slice/user-1.slice\n",
 	}
-	for _, sub := range []string{"fd", "fdinfo", "ns"} {
+	for _, sub := range []string{"fd", "fdinfo"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			h.t.Fatal(err)
 		}
 	}
-	os.Symlink("mnt:[1]", filepath.Join(dir, "ns/mnt"))
+	os.Symlink("/bin/true", filepath.Join(dir, "exe"))
 	for k, fd := range fds {
+		if strings.HasPrefix(fd[0], "socket:") {
+			unix.Mknod(filepath.Join(dir, "fd", fd[0]), unix.S_IFSOCK|0o600, 0)
+		}
 		os.Symlink(fd[0], filepath.Join(dir, "fd", fmt.Sprint(k)))
 		files[fmt.Sprint("fdinfo/", k)] = "flags:\t02\nmnt_id:\t7\n" + fd[1]
 	}
@@ -124,6 +128,7 @@ func TestDescriptorInSocket(t *testing.T) {
 	for uid, stuck := range map[int]int{20001: 1, 20002: 0} {
 		h := newHeld(t, 1)
 		id := h.startNow("2g.10gb:1")
+		h.lease(id)
 		end := h.process(4711, uid, [2]string{"socket:[1]", "scm_fds: 1\n"})
 		h.fake.Finish(id)
 		h.fake.RunEpilogs()

@@ -14,6 +14,7 @@ import (
 
 	"caelum/internal/api"
 	"caelum/internal/failpoint"
+	"caelum/internal/gpu"
 	"caelum/internal/offer"
 	"caelum/internal/slurm"
 )
@@ -108,6 +109,7 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 		}
 	}
 
+	search := a.search()
 	asked := time.Now()
 	job, err := a.readJob(ctx, id)
 	add(&t.spent.slurmctld, asked)
@@ -153,7 +155,7 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 		if pr == nil {
 			break
 		}
-		made, held, err := a.carveAll(id, lease.Slots, pr, &t.spent)
+		made, held, err := a.carveAll(id, lease.Slots, pr, &t.spent, search)
 		if err == nil {
 			granted := *lease
 			granted.Slices = made
@@ -400,8 +402,9 @@ func (a *Agent) forget(id uint32) {
 }
 
 // carveAll makes every slice that a job was promised. Slices that were made before one fails stay as idle instances.
-func (a *Agent) carveAll(id uint32, slots []int, pr *promise, t *spent) (all []api.Slice, held []*instance, err error) {
+func (a *Agent) carveAll(id uint32, slots []int, pr *promise, t *spent, search func() (gpu.Held, error)) (all []api.Slice, held []*instance, err error) {
 	var at []placed
+	created := false
 	for k, s := range pr.spots {
 		in, reused, err := a.carve(id, s, t)
 		if err != nil {
@@ -418,9 +421,10 @@ func (a *Agent) carveAll(id uint32, slots []int, pr *promise, t *spent) (all []a
 		all = append(all, slice)
 		held = append(held, in)
 		at = append(at, placed{s.GPU, in})
+		created = created || !reused
 	}
 	// The files have been root's since the release or the creation: a descriptor that is found is from before.
-	if used, err := a.setHeldAside(at); len(used) > 0 || err != nil {
+	if used, err := a.setAsideBeforeGrant(at, created, search); len(used) > 0 || err != nil {
 		for _, u := range used {
 			err = errors.Join(usedError(u.gpu, u.in), err)
 		}

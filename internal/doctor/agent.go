@@ -37,6 +37,11 @@ func instances(f *Facts) []Finding {
 			what := fmt.Sprintf("%s at %d of GPU %d", in.Profile, in.Start, g.Index)
 			switch in.State {
 			case "stuck":
+				if in.Note != "" {
+					found = append(found, concern(what+" is stuck: "+in.Note+"; its room is not offered",
+						"end these processes; the agent looks again every 2 s"))
+					continue
+				}
 				found = append(found, concern(what+" is stuck: it could not be destroyed, and its room is not offered",
 					"find and end what holds it (`nvidia-smi`, `fuser /dev/nvidia*`); the agent tries again every minute"))
 			case "foreign":

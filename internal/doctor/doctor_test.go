@@ -67,6 +67,9 @@ var cases = []struct {
 	{"gpus", Error, "manages no GPU", func(f *Facts) { f.Agent.GPUs[0].Problem = "the GPU is lost" }},
 	{"gpus", Error, "manages no GPU", func(f *Facts) { f.Agent.GPUs = nil; f.Node.Gres[0].Count = 0 }},
 	{"instances", Warning, "1g.5gb at 0 of GPU 0 is stuck", func(f *Facts) { f.Agent.GPUs[0].Instances[0].State = "stuck" }},
+	{"instances", Warning, `1g.5gb at 0 of GPU 0 is stuck: held open by pid 7, uid 5, "x"; its room`, func(f *Facts) {
+		f.Agent.GPUs[0].Instances[0].State, f.Agent.GPUs[0].Instances[0].Note = "stuck", `held open by pid 7, uid 5, "x"`
+	}},
 	{"instances", Warning, "1g.5gb at 0 of GPU 0 is foreign", func(f *Facts) { f.Agent.GPUs[0].Instances[0].State = "foreign" }},
 	{"device files", Error, "of job 7, whose user is 20001, belongs to user 20002", func(f *Facts) { f.Files[0].Owner = 20002 }},
 	{"device files", Error, "of job 7, whose user is 20001, has mode 0444", func(f *Facts) { f.Files[0].Mode = 0o444 }},

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -51,6 +52,12 @@ func (c Caps) keep(cp capability) error {
 		return nil
 	}
 	return os.WriteFile(cp.access, fmt.Appendf(nil, "DeviceFileModify: 0\nDeviceFileMinor: %d\n", cp.minor), 0)
+}
+
+// Modifies reports whether the driver may let nvidia-modprobe make a new instance's files, readable by all (NVreg_ModifyDeviceFiles).
+func (c Caps) Modifies() bool {
+	params, err := os.ReadFile(filepath.Join(c.Proc, "driver/nvidia/params"))
+	return err != nil || !bytes.Contains(params, []byte("ModifyDeviceFiles: 0\n"))
 }
 
 // Prepare makes the capability files that root needs to change the configuration and to watch it, where the driver is told to

@@ -5,14 +5,16 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,7 +31,8 @@ type Processes struct {
 	Limit int
 
 	mu sync.Mutex
-	// hung are the descriptors whose file system did not answer. Each keeps a thread of this process until it does.
+	// hung are the ids of processes with an open file whose file system does not describe it even from memory. Each keeps a thread of
+	// this process until it does.
 	hung sync.Map
 }
 
@@ -39,8 +42,11 @@ const scanLimit = 200_000
 // processCost is the cost of a process, in descriptors, beside those that it has.
 const processCost = 10
 
-// statLimit is the longest time that a file system of unknown type may take to describe an open file from memory.
-const statLimit = 200 * time.Millisecond
+// maxScanners is the number of CPUs that one scan may use, and never much more than a quarter of them: others wait for a prolog too.
+const maxScanners = 4
+
+// hangLimit is the time without any progress after which a process is left out of a scan.
+const hangLimit = 2 * time.Second
 
 // Process is a running process. Start tells two processes with one pid apart.
 type Process struct {
@@ -92,51 +98,104 @@ type Held struct {
 func (s *Processes) Scan(devices []Device, suspects []uint32) (Held, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.newScan(devices, suspects)
 	proc, err := os.Open(s.Proc)
 	if err != nil {
-		return c.held, err
+		return Held{}, err
 	}
 	defer proc.Close()
-	for {
-		names, err := proc.Readdirnames(1000)
-		for _, name := range names {
-			if pid, err := strconv.Atoi(name); err == nil {
-				if p, err := s.read(pid); err == nil && !p.Root() {
-					c.process(p)
-				}
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return c.held, nil
-		}
-		if err != nil {
-			return c.held, fmt.Errorf("couldn't list the processes: %w", err)
+	names, err := proc.Readdirnames(-1)
+	if err != nil {
+		return Held{}, fmt.Errorf("couldn't list the processes: %w", err)
+	}
+	var pids []int
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			pids = append(pids, pid)
 		}
 	}
+	// Each CPU that takes part counts for itself what it reads of a user.
+	parts := min(runtime.GOMAXPROCS(0)/4+1, maxScanners, len(pids)/50+1)
+	found := make([]Held, parts)
+	var done sync.WaitGroup
+	for k := range parts {
+		done.Go(func() { found[k] = s.scan(pids[len(pids)*k/parts:len(pids)*(k+1)/parts], devices, suspects) })
+	}
+	done.Wait()
+	all := found[0]
+	for _, held := range found[1:] {
+		for d, list := range held.Open {
+			all.Open[d] = append(all.Open[d], list...)
+		}
+		for uid, list := range held.Possible {
+			all.Possible[uid] = append(all.Possible[uid], list...)
+		}
+		maps.Copy(all.Skipped, held.Skipped)
+	}
+	return all, nil
 }
 
-// Holds reports whether one process has one of the devices open.
+// Holds reports whether one process, which is not root's, has one of the devices open.
 func (s *Processes) Holds(pid int, devices []Device) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.newScan(devices, nil)
-	if p, err := s.read(pid); err == nil {
-		c.process(p)
-	}
-	return len(c.held.Open) > 0
+	return len(s.scan([]int{pid}, devices, nil).Open) > 0
 }
 
-func (s *Processes) newScan(devices []Device, suspects []uint32) *scan {
-	c := &scan{
-		s: s, limit: cmp.Or(s.Limit, scanLimit), wanted: map[Device]bool{}, suspects: suspects, spent: map[uint32]int{},
-		mounts: map[string]bool{}, namespaces: map[string]bool{}, buffer: make([]byte, 1<<16),
-		held: Held{Open: map[Device][]Holder{}, Possible: map[uint32][]Holder{}, Skipped: map[uint32]bool{}},
+// result is what one process was found to hold.
+type result struct {
+	Process
+	cost    int // in descriptors
+	open    []Device
+	hides   string // where a descriptor may be that shows no device number
+	skipped bool
+}
+
+// scan reads processes one after the other, in a goroutine that is left behind when it hangs.
+func (s *Processes) scan(pids []int, devices []Device, suspects []uint32) Held {
+	held := Held{Open: map[Device][]Holder{}, Possible: map[uint32][]Holder{}, Skipped: map[uint32]bool{}}
+	spent := map[uint32]int{}
+	take := func(r result) {
+		spent[r.UIDs[0]] += r.cost
+		if r.skipped {
+			held.Skipped[r.UIDs[0]] = true
+		}
+		for _, d := range r.open {
+			held.Open[d] = append(held.Open[d], Holder{Process: r.Process})
+		}
+		for _, uid := range suspects {
+			if r.hides != "" && r.Is(uid) {
+				held.Possible[uid] = append(held.Possible[uid], Holder{r.Process, r.hides})
+			}
+		}
 	}
-	for _, d := range devices {
-		c.wanted[d] = true
+	for len(pids) > 0 {
+		c := &scan{
+			s: s, limit: cmp.Or(s.Limit, scanLimit), devices: devices, suspects: suspects, spent: maps.Clone(spent),
+			results: make(chan result), left: make(chan struct{}), buffer: make([]byte, 1<<16),
+		}
+		go c.run(pids)
+		for progress := uint64(0); len(pids) > 0; {
+			select {
+			case r := <-c.results:
+				pids = pids[1:]
+				take(r)
+				continue
+			case <-time.After(hangLimit):
+			}
+			if now := c.progress.Load(); now != progress {
+				progress = now
+				continue
+			}
+			r := result{Process: *c.current.Load(), hides: "one of its files does not answer"}
+			r.cost = c.limit/20 + 1 // with 20 of them no more of this user's are read
+			s.hung.Store(r.PID, true)
+			pids = pids[1:]
+			take(r)
+			break
+		}
+		close(c.left)
 	}
-	return c
+	return held
 }
 
 // Read describes a process. The error is fs.ErrNotExist when it has ended.
@@ -228,37 +287,65 @@ func (s *Processes) Kill(pid int, still func() bool) error {
 	return unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 }
 
-// scan is one scan.
+// scan is a run over processes.
 type scan struct {
 	s        *Processes
 	limit    int
-	wanted   map[Device]bool
+	devices  []Device
 	suspects []uint32
 	spent    map[uint32]int // by real user id
-	// mounts says by mount id whether a device node can lie there. An open file keeps its mount's id from being reused.
-	mounts     map[string]bool
-	namespaces map[string]bool // mount namespaces that were read
-	held       Held
-	buffer     []byte
+	results  chan result
+	left     chan struct{} // closed when results are not wanted any more
+	current  atomic.Pointer[Process]
+	progress atomic.Uint64
+	buffer   []byte
 }
 
-func (c *scan) process(p Process) {
-	c.spent[p.UIDs[0]] += processCost
-	dir := filepath.Join(c.s.Proc, strconv.Itoa(p.PID))
+// run answers one result for each process.
+func (c *scan) run(pids []int) {
+	for _, pid := range pids {
+		c.current.Store(&Process{PID: pid})
+		r := c.process(pid)
+		c.spent[r.UIDs[0]] += r.cost
+		select {
+		case c.results <- r:
+		case <-c.left:
+			c.s.hung.Delete(pid)
+			return
+		}
+	}
+}
+
+func (c *scan) process(pid int) (r result) {
+	c.progress.Add(1)
+	dir := filepath.Join(c.s.Proc, strconv.Itoa(pid))
+	if kernelThread(dir) {
+		return r
+	}
+	p, err := c.s.read(pid)
+	if err != nil || p.Root() {
+		return r
+	}
+	r.Process, r.cost = p, processCost
+	c.current.Store(&p)
+	if _, hangs := c.s.hung.Load(pid); hangs {
+		r.hides = "one of its files does not answer"
+		return r
+	}
 	if p.threads <= 1 {
-		c.table(p, dir)
-		return
+		c.table(&r, dir)
+		return r
 	}
 	// Threads may have tables of their own (unshare(CLONE_FILES)), and the first thread none at all when it has ended.
 	tasks, err := os.Open(filepath.Join(dir, "task"))
 	if err != nil {
-		return // it has ended
+		return r // it has ended
 	}
 	defer tasks.Close()
 	names, _ := tasks.Readdirnames(-1)
 	var tables []int // a task of each table, in kcmp's order
 	for _, name := range names {
-		c.spent[p.UIDs[0]]++
+		r.cost++
 		tid, err := strconv.Atoi(name)
 		if err != nil {
 			continue
@@ -266,9 +353,21 @@ func (c *scan) process(p Process) {
 		at, same := slices.BinarySearchFunc(tables, tid, order)
 		if !same {
 			tables = slices.Insert(tables, at, tid)
-			c.table(p, filepath.Join(dir, "task", name))
+			c.table(&r, filepath.Join(dir, "task", name))
 		}
 	}
+	return r
+}
+
+// kernelThread reports whether a process is a kernel thread, or has ended: it has no program, and one task. It spares the reading of
+// its status, which costs several times as much; a large node has thousands of them.
+func kernelThread(dir string) bool {
+	var one [1]byte
+	if _, err := unix.Readlink(filepath.Join(dir, "exe"), one[:]); !errors.Is(err, unix.ENOENT) {
+		return false
+	}
+	var st unix.Stat_t
+	return unix.Stat(filepath.Join(dir, "task"), &st) == nil && st.Nlink == 3
 }
 
 // order compares the descriptor tables of two tasks. A kernel without kcmp gives each task a table of its own.
@@ -286,102 +385,102 @@ func order(a, b int) int {
 }
 
 // table reads one descriptor table, below /proc/PID or /proc/PID/task/TID.
-func (c *scan) table(p Process, dir string) {
-	fds, err := os.Open(filepath.Join(dir, "fd"))
+func (c *scan) table(r *result, dir string) {
+	fds, err := unix.Open(filepath.Join(dir, "fd"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		c.unread(p, err)
+		r.unread(err)
 		return
 	}
-	defer fds.Close()
-	info, err := os.Open(filepath.Join(dir, "fdinfo"))
-	if err != nil {
-		c.unread(p, err)
-		return
-	}
-	defer info.Close()
-	var buffer [4096]byte
+	defer unix.Close(fds)
+	suspect := slices.ContainsFunc(c.suspects, r.Is)
+	entries := make([]byte, 8192)
+	var names []string
 	for {
-		names, err := fds.Readdirnames(500)
-		for _, fd := range names {
-			if c.spent[p.UIDs[0]]++; c.spent[p.UIDs[0]] > c.limit {
-				c.held.Skipped[p.UIDs[0]] = true
-				c.possible(p, "its user has more open descriptors than are read")
-				return
-			}
-			n, err := unix.Readlinkat(int(fds.Fd()), fd, buffer[:])
-			switch {
-			case err == nil && n > 0 && buffer[0] == '/', errors.Is(err, unix.ENAMETOOLONG):
-				c.file(p, dir, fds, info, fd)
-			case err != nil:
-				c.unread(p, err)
-			case c.suspect(p):
-				c.carrier(p, info, fd, string(buffer[:n]))
-			}
-		}
+		n, err := unix.Getdents(fds, entries)
 		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				c.unread(p, err)
-			}
+			r.unread(err)
+		}
+		if n <= 0 {
 			return
 		}
-	}
-}
-
-func (c *scan) suspect(p Process) bool { return slices.ContainsFunc(c.suspects, p.Is) }
-
-// unread notes a process that could not be read and has not ended: a security module, or the agent's lack of CAP_SYS_PTRACE.
-func (c *scan) unread(p Process, err error) {
-	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
-		c.possible(p, "its descriptors couldn't be read: "+err.Error())
-	}
-}
-
-func (c *scan) possible(p Process, hides string) {
-	for _, uid := range c.suspects {
-		if list := c.held.Possible[uid]; p.Is(uid) && (len(list) == 0 || list[len(list)-1].PID != p.PID) {
-			c.held.Possible[uid] = append(list, Holder{Process: p, Hides: hides})
+		_, _, names = unix.ParseDirent(entries[:n], -1, names[:0])
+		for _, fd := range names {
+			if r.cost++; c.spent[r.UIDs[0]]+r.cost > c.limit {
+				r.skipped = true
+				r.hides = "its user has more open descriptors than are read"
+				return
+			}
+			c.progress.Add(1)
+			c.descriptor(r, dir, fds, fd, suspect)
 		}
 	}
 }
 
-// carrier looks at a descriptor that is no file and may carry others: a socket ("scm_fds: 1" in fdinfo since Linux 5.6, with what
-// connections that wait to be accepted carry), an io_uring ("UserFiles: 1").
-func (c *scan) carrier(p Process, info *os.File, fd, target string) {
-	socket, ring := strings.HasPrefix(target, "socket:"), strings.HasPrefix(target, "anon_inode:[io_uring]")
-	if !socket && !ring {
-		return
-	}
-	if socket {
-		if n, _ := strconv.Atoi(field(fdinfo(info, fd, c.buffer[:4096]), "scm_fds:")); n > 0 {
-			c.possible(p, fmt.Sprintf("socket %s carries %d descriptors that were not received yet", fd, n))
+// descriptor looks at one descriptor. Its path says nothing: a device may be bound to any name.
+func (c *scan) descriptor(r *result, dir string, fds int, fd string, suspect bool) {
+	var st unix.Statx_t
+	err := unix.Statx(fds, fd, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, &st)
+	if err != nil {
+		// The file system may refuse, a FUSE file system that is another user's: then it is no device. Or /proc does.
+		if _, err := unix.Readlinkat(fds, fd, c.buffer); !errors.Is(err, unix.ENAMETOOLONG) {
+			r.unread(err)
 		}
 		return
 	}
-	// The requests that are pending stand before it, and a ring in use is described in part only.
-	data := fdinfo(info, fd, c.buffer)
-	if n, err := strconv.Atoi(field(data, "UserFiles:")); len(data) > 0 && (err != nil || n > 0) {
-		c.possible(p, fmt.Sprintf("io_uring %s has registered files", fd))
+	switch kind := st.Mode & unix.S_IFMT; {
+	case kind == unix.S_IFCHR:
+		d := Device{st.Rdev_major, st.Rdev_minor}
+		if slices.Contains(c.devices, d) && !slices.Contains(r.open, d) && opened(c.info(dir, fd, 4096)) {
+			r.open = append(r.open, d)
+		}
+	case !suspect:
+	case kind == unix.S_IFSOCK:
+		// With what connections that wait to be accepted carry; since Linux 5.6.
+		if n, _ := strconv.Atoi(field(c.info(dir, fd, 4096), "scm_fds:")); n > 0 {
+			r.hides = fmt.Sprintf("socket %s carries %d descriptors that were not received yet", fd, n)
+		}
+	case kind != unix.S_IFIFO && kind != unix.S_IFDIR:
+		n, err := unix.Readlinkat(fds, fd, c.buffer)
+		if err != nil || string(c.buffer[:n]) != "anon_inode:[io_uring]" {
+			return
+		}
+		// The requests that are pending stand before the number, and of a ring in use not all is shown.
+		data := c.info(dir, fd, len(c.buffer))
+		if n, err := strconv.Atoi(field(data, "UserFiles:")); len(data) > 0 && (err != nil || n > 0) {
+			r.hides = fmt.Sprintf("io_uring %s has registered files", fd)
+		}
 	}
 }
 
-// fdinfo reads a descriptor's file below fdinfo into the buffer, as far as it goes; nothing when the descriptor is closed.
-func fdinfo(dir *os.File, fd string, buffer []byte) []byte {
-	file, err := unix.Openat(int(dir.Fd()), fd, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+// opened reports whether a descriptor is more than O_PATH, which opens no device; every user can have one of those.
+func opened(info []byte) bool {
+	flags, err := strconv.ParseUint(field(info, "flags:"), 8, 64)
+	return err == nil && flags&unix.O_PATH == 0
+}
+
+// unread notes that a process could not be read, and has not ended: a security module, or the agent's lack of CAP_SYS_PTRACE.
+func (r *result) unread(err error) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
+		r.hides = "its descriptors couldn't be read: " + err.Error()
+	}
+}
+
+// info reads up to so many bytes of what /proc says of a descriptor; nothing when it is closed.
+func (c *scan) info(dir, fd string, most int) []byte {
+	file, err := unix.Open(filepath.Join(dir, "fdinfo", fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil
 	}
 	defer unix.Close(file)
 	n := 0
-	for n < len(buffer) {
-		k, err := unix.Read(file, buffer[n:])
+	for n < most {
+		k, err := unix.Read(file, c.buffer[n:most])
 		if k <= 0 || err != nil {
 			break
 		}
-		if n += k; len(buffer) == 4096 {
-			break // all of a file's fields stand in the first lines
-		}
+		n += k
 	}
-	return buffer[:n]
+	return c.buffer[:n]
 }
 
 // field is the value of a line that begins with key.
@@ -392,96 +491,4 @@ func field(data []byte, key string) string {
 		}
 	}
 	return ""
-}
-
-// localTypes are the file systems that have device nodes and describe an open file without asking another process or machine.
-// On others a device node would be root's own work, and the answer may never come.
-var localTypes = map[string]bool{
-	"devtmpfs": true, "tmpfs": true, "ramfs": true, "rootfs": true, "overlay": true, "ext2": true, "ext3": true, "ext4": true,
-	"xfs": true, "btrfs": true, "zfs": true, "f2fs": true, "bcachefs": true, "squashfs": true, "erofs": true,
-}
-
-// file looks at a descriptor of something that has a path. The path says nothing: the device may be bound to any name.
-func (c *scan) file(p Process, dir string, fds, info *os.File, fd string) {
-	data := fdinfo(info, fd, c.buffer[:4096])
-	flags, err := strconv.ParseUint(field(data, "flags:"), 8, 64)
-	if err != nil || flags&unix.O_PATH != 0 { // O_PATH opens no device; every user can have one
-		return
-	}
-	mount := field(data, "mnt_id:")
-	local, known := c.mounts[mount]
-	if !known {
-		c.readMounts(p, dir)
-		local, known = c.mounts[mount]
-	}
-	var d Device
-	var is bool
-	switch {
-	case known && !local:
-		return
-	case known:
-		d, is = charDevice(int(fds.Fd()), fd)
-	default: // detached from its namespace, or never in one
-		var ok bool
-		if d, is, ok = c.patient(p.UIDs[0], filepath.Join(dir, "fd", fd)); !ok {
-			c.possible(p, fmt.Sprintf("the file system of descriptor %s does not answer", fd))
-			return
-		}
-	}
-	if is && c.wanted[d] {
-		if list := c.held.Open[d]; len(list) == 0 || list[len(list)-1].PID != p.PID {
-			c.held.Open[d] = append(list, Holder{Process: p})
-		}
-	}
-}
-
-func charDevice(dir int, path string) (Device, bool) {
-	var st unix.Statx_t
-	err := unix.Statx(dir, path, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, &st)
-	return Device{st.Rdev_major, st.Rdev_minor}, err == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR
-}
-
-// patient is charDevice with a limit; ok is false when the file system has not answered.
-func (c *scan) patient(uid uint32, path string) (d Device, is, ok bool) {
-	if _, hung := c.s.hung.LoadOrStore(path, true); hung {
-		return d, false, false
-	}
-	done := make(chan struct{})
-	var found Device
-	var char bool
-	go func() {
-		found, char = charDevice(unix.AT_FDCWD, path)
-		c.s.hung.Delete(path)
-		close(done)
-	}()
-	select {
-	case <-done:
-		return found, char, true
-	case <-time.After(statLimit):
-		c.spent[uid] += c.limit / 20 // 20 of them, and no more of this user's are read
-		return d, false, false
-	}
-}
-
-// readMounts reads the mounts that a process sees, once for each mount namespace.
-func (c *scan) readMounts(p Process, dir string) {
-	namespace, err := os.Readlink(filepath.Join(dir, "ns/mnt"))
-	if err != nil || c.namespaces[namespace] {
-		return
-	}
-	c.namespaces[namespace] = true
-	data, err := os.ReadFile(filepath.Join(dir, "mountinfo"))
-	if err != nil {
-		return
-	}
-	for line := range strings.Lines(string(data)) {
-		c.spent[p.UIDs[0]]++
-		// ID parent major:minor root point options [tags] - type source options
-		id, rest, _ := strings.Cut(line, " ")
-		_, after, ok := strings.Cut(rest, " - ")
-		kind, _, _ := strings.Cut(after, " ")
-		if ok {
-			c.mounts[id] = localTypes[kind]
-		}
-	}
 }
