@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -259,8 +261,15 @@ func TestErrors(t *testing.T) {
 		t.Error(err)
 	}
 	c = New(Options{Squeue: filepath.Join(t.TempDir(), "none")})
-	if _, err := c.Queue(ctx); err == nil || errors.Is(err, ErrUnreachable) {
+	if _, err := c.Queue(ctx); !errors.Is(err, ErrCommand) || errors.Is(err, ErrUnreachable) {
 		t.Errorf("a missing command became %v", err)
+	}
+	// Users can use up processes: that passes.
+	c = New(Options{Run: func(context.Context, []string, string, ...string) (string, string, error) {
+		return "", "", &fs.PathError{Op: "fork/exec", Path: "/usr/bin/squeue", Err: syscall.EAGAIN}
+	}})
+	if _, err := c.Queue(ctx); !errors.Is(err, ErrUnreachable) || errors.Is(err, ErrCommand) {
+		t.Errorf("no process left became %v", err)
 	}
 	gone, cancel := context.WithCancel(ctx)
 	cancel()

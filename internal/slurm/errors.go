@@ -25,7 +25,7 @@ var (
 	// ErrChanging: the job started, ended or was requeued at every look. Ask again.
 	ErrChanging = errors.New("the job changes too fast to be read")
 	// ErrCommand: one of Slurm's commands is not there or cannot be run: a defect of this machine, which no job can cause.
-	ErrCommand = errors.New("Slurm's command cannot be run")
+	ErrCommand = errors.New("couldn't run a command of Slurm's")
 )
 
 // said maps what Slurm's commands print, in any release from 22.05, to a class of error. The order matters: hold and
