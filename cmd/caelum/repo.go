@@ -261,8 +261,8 @@ func runTime(seconds float64) string {
 
 func newRepoShow(g *globals, o *repoOptions) *cobra.Command {
 	return &cobra.Command{
-		Use:     "show KEY",
-		Short:   "Show the runs of a key, oldest first",
+		Use:   "show KEY",
+		Short: "Show the runs of a key, oldest first",
 		Long: `show prints what each run of a key was given and what it used, the newest 64: those that predictions rest on, unless they had no script. A key counts for its
 own user only; where several users have runs of it, show prints them user by user.`,
 		Example: `  caelum repo show 16e6c08ad68451a8`,

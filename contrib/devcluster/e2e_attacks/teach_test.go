@@ -168,7 +168,9 @@ func TestTagsAreNotTheUsers(t *testing.T) {
 		t.Error("an update passes")
 	}
 	s.Must("", attacker, "scancel", id)
-	s.Within("accounting of job "+id, func() bool { return strings.Contains(s.Try("", "sacct", "-X", "-n", "-j", id, "-o", "State%20"), "CANCELLED") })
+	s.Within("accounting of job "+id, func() bool {
+		return strings.Contains(s.Try("", "sacct", "-X", "-n", "-j", id, "-o", "State%20"), "CANCELLED")
+	})
 	for _, set := range []string{"AdminComment", "SystemComment"} {
 		out, stderr, err := s.Exec(t.Context(), attacker, "sacctmgr", "-i", "modify", "job", "where", "jobid="+id, "set", set+"="+forged)
 		t.Log(set, err, out, stderr)
