@@ -64,16 +64,17 @@ func (s Status) shownTo(uid uint32, sight Sight) Status {
 	if s.PublishError != "" {
 		s.PublishError = hiddenError
 	}
-	if sight == SeesJobs {
-		return s
+	if sight != SeesJobs {
+		s.Reserved = nil
 	}
-	s.Reserved = nil
 	s.GPUs = slices.Clone(s.GPUs)
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
 		g.Instances = slices.Clone(g.Instances)
 		for k := range g.Instances {
-			if in := &g.Instances[k]; !own[in.Job] {
+			in := &g.Instances[k]
+			in.Note = "" // processes of any user
+			if sight != SeesJobs && !own[in.Job] {
 				in.Job = 0
 			}
 		}

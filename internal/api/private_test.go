@@ -24,7 +24,7 @@ func sharedNode() Status {
 		}
 	}
 	in := func(job uint32, state string) Instance {
-		return Instance{Placement: Placement{Profile: "1g.5gb"}, State: state, Job: job}
+		return Instance{Placement: Placement{Profile: "1g.5gb"}, State: state, Job: job, Note: "process-of-bob"}
 	}
 	return Status{
 		Node: "n1", Leases: []Lease{lease(1, 1001, "alice"), lease(2, 1002, "bob")},
@@ -52,7 +52,7 @@ func TestShownTo(t *testing.T) {
 	}{
 		{SeesAll, []string{"of-bob", "4321", `"job":4`}, nil},
 		{SeesJobs, []string{"name-of-bob", "account-of-bob", "MIG-bob", `"job":3`, `"job":4`},
-			[]string{"key-of-bob", "work-of-bob", "error-of-bob", "job 2 of bob"}},
+			[]string{"key-of-bob", "work-of-bob", "error-of-bob", "job 2 of bob", "process-of-bob"}},
 		{SeesOwn, []string{`"state":"leased"`, `"state":"promised"`, `"state":"idle"`},
 			[]string{"bob", `"job":2`, `"job":3`, `"job":4`}},
 	} {
