@@ -192,7 +192,7 @@ func TestStranger(t *testing.T) {
 	}
 	refused := 0
 	for _, status := range total.Changes {
-		if status == http.StatusForbidden {
+		if status == http.StatusForbidden || status == http.StatusTooManyRequests {
 			refused++
 		}
 	}

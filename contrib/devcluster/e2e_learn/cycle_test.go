@@ -78,7 +78,7 @@ func TestUnchangedScript(t *testing.T) {
 	}
 	t.Cleanup(func() { c.Stop() })
 	s := site{t, c}
-	own, shared := write("own.yaml", ""), write("shared.yaml", "share: true\n")
+	own, shared := write("own.yaml", ""), write("shared.yaml", "share: true\nshare_users: 1\n")
 
 	first, profile := s.run("user1", "train", train)
 	if profile != "7g.40gb" {
