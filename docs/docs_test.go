@@ -230,3 +230,22 @@ func TestNoUnknownKeyIsDocumented(t *testing.T) {
 		}
 	}
 }
+
+// Every test and fuzz target that the security page names as proof exists.
+func TestSecurityNamesTests(t *testing.T) {
+	var sources strings.Builder
+	for _, path := range files(t, ".go") {
+		if strings.HasSuffix(path, "_test.go") {
+			sources.WriteString(read(t, path))
+		}
+	}
+	names := matches(read(t, "docs/security.md"), "`((?:Test|Fuzz)\\w+)[`*]")
+	if len(names) < 20 {
+		t.Fatalf("the security page names %d tests", len(names))
+	}
+	for _, name := range names {
+		if !strings.Contains(sources.String(), "func "+name) {
+			t.Errorf("docs/security.md names %s, which does not exist", name)
+		}
+	}
+}
