@@ -39,6 +39,15 @@ func (a *agent) note(format string, args ...any) string {
 	return a.mode
 }
 
+// calls returns what was asked since the last time.
+func (a *agent) calls() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	log := a.log
+	a.log = nil
+	return log
+}
+
 func (a *agent) Lease(ctx context.Context, job uint32, r api.LeaseRequest) (*api.Lease, error) {
 	r.Wait = math.Ceil(r.Wait) // how far it is below depends on the machine
 	switch a.note("agent: lease %d %+v", job, r) {
@@ -86,7 +95,9 @@ func (n *node) setAgent(mode string) {
 		n.server.Close()
 		n.server = nil
 	}
+	n.agent.mu.Lock()
 	n.agent.mode = mode
+	n.agent.mu.Unlock()
 	if mode == "down" {
 		return
 	}
@@ -131,12 +142,12 @@ func (n *node) play(script string, words []string, cgroup *os.File) string {
 	if cgroup != nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(cgroup.Fd())}
 	}
-	n.agent.log = nil
+	n.agent.calls()
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		n.t.Errorf("harness: %v", err)
 	}
-	text := string(out) + strings.Join(append(n.agent.log, ""), "\n")
+	text := string(out) + strings.Join(append(n.agent.calls(), ""), "\n")
 	names := []string{n.dir, "$RUN", built, "$LIB"}
 	if cgroup != nil {
 		names = append(names, filepath.Base(filepath.Dir(filepath.Dir(cgroup.Name()))), "$SCOPE")
