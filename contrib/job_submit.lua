@@ -18,6 +18,11 @@ local MAX_BYTES = 1048576
 local MAX_COUNT = 65533   -- 65534 and up are Slurm's "not set" in 16 bits, 0xfffffffe and up in 32
 local MAX_TRES = 1024     -- slurmctld refuses a longer tres_per_node itself, after this script
 
+-- spank_job_env has an entry per SPANK option of the job, and the variables that SPANK plugins set for it.
+local MAX_ENV = 256
+local MAX_OPTION = 512    -- bytes of an entry's name and value that are looked at: profiles and sizes are shorter
+local MAX_NAMES = 16384   -- bytes of a list of partitions: a list of every partition of a site is shorter
+
 ---------------------------------------------------------------- the decision table
 
 local decisions           -- the last good table, nil before the first
@@ -321,15 +326,29 @@ end
 
 ---------------------------------------------------------------- the decision
 
--- option is the argument of --mig or, with name mig_mem, of --mig-mem. Slurm passes it in spank_job_env from sbatch, srun and salloc alike (22.05), and hands it
--- on to whatever a job submits in turn: so it chooses the profile of a request for GPUs, and is no request by itself.
-local function option(env, name)
-  if type(env) ~= "table" then return nil end
+-- Slurm passes an option's argument in spank_job_env under one of these names, from sbatch, srun and salloc alike (22.05), and hands
+-- it on to the jobs that a job submits.
+local OPTION = {"_SLURM_SPANK_OPTION_caelum_", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_"}
+
+-- options returns the arguments of --mig and --mig-mem as fields mig and mig_mem. They choose the profile of a request for GPUs, and are
+-- no request by themselves. nil and the reason: spank_job_env is too large. A user can send a million entries; each read copies all.
+local function options(job)
+  local found, n = {}, 0
+  local why = "the job has more than " .. MAX_ENV .. " variables of SPANK plugins: unset the variables SPANK_* and SLURM_SPANK_*"
+  if (tonumber(job.spank_job_env_size) or 0) > MAX_ENV then return nil, why end
+  local env = job.spank_job_env
+  if type(env) ~= "table" then return found end
   for _, assignment in pairs(env) do
-    local value = tostring(assignment):match("^_SLURM_SPANK_OPTION_caelum_" .. name .. "=(.*)$") or
-      tostring(assignment):match("^SLURM_SPANK__SLURM_SPANK_OPTION_caelum_" .. name .. "=(.*)$")
-    if value and value ~= "" then return value end
+    n = n + 1
+    if n > MAX_ENV then return nil, why end
+    for _, prefix in ipairs(OPTION) do
+      if type(assignment) == "string" and assignment:sub(1, #prefix) == prefix then
+        local name, value = assignment:sub(#prefix + 1, #prefix + MAX_OPTION):match("^([%l_]+)=(.+)$")
+        if name and not found[name] then found[name] = value end
+      end
+    end
   end
+  return found
 end
 
 local UNITS = {[""] = 1, k = 1 / 1024, m = 1, g = 1024, t = 1048576}
@@ -371,8 +390,10 @@ end
 
 -- size is the profile of slices that the request does not type: by --mig, else by --mig-mem, else as earlier runs have taught, else the
 -- default. With it come whether Caelum has chosen it, and what the user is to be told. nil and the reason: the options cannot be followed.
-local function size(t, env, predicted)
-  local asked, wish = option(env, "mig"), option(env, "mig_mem")
+local function size(t, job, predicted)
+  local given, too_many = options(job)
+  if not given then return nil, too_many end
+  local asked, wish = given.mig, given.mig_mem
   if asked == "auto" then asked = nil end
   local named = asked == "off" and t.whole or asked
   if named then
@@ -410,8 +431,8 @@ local function on_model(t, kinds, profile)
 end
 
 -- resolve returns the entries of tres_per_node to keep, and those to add, without prefix; then the profile where Caelum has chosen it, and
--- what the user is to be told. The options say nothing about typed slices, as they may be inherited.
-local function resolve(r, gpus, t, env, predicted)
+-- what the user is to be told. job has the options, which say nothing about typed slices, as they may be inherited.
+local function resolve(r, gpus, t, job, predicted)
   local kept, added = {}, {}
   local typed, mig = false, r.node.mig
   for _, profile in ipairs(mig.types) do
@@ -434,7 +455,7 @@ local function resolve(r, gpus, t, env, predicted)
     end
   end
   if typed then return kept, added end
-  local profile, chosen, told = size(t, env, predicted)
+  local profile, chosen, told = size(t, job, predicted)
   if not profile then return nil, chosen end
   if chosen then profile = on_model(t, gpus.types, profile) end
   added[#added + 1] = "mig:" .. profile .. ":" .. gpus.all
@@ -446,7 +467,7 @@ end
 local function write(job, from, kept, added)
   if #added == 0 then return end
   local prefix
-  for _, per in ipairs(PER) do prefix = prefix or tostring(from["tres_per_" .. per]):match("gres[:/]") end
+  for _, per in ipairs(PER) do prefix = prefix or tostring(from["tres_per_" .. per]):sub(1, MAX_TRES):match("gres[:/]") end
   if not prefix then
     job.gres = table.concat(added, ",")
     -- Entries without a prefix are nothing that slurmctld knows, but it is slurmctld that must say so.
@@ -457,8 +478,10 @@ local function write(job, from, kept, added)
   job.tres_per_node = table.concat(kept, ",")
 end
 
--- A list of partitions is managed if one of them is: the job then has a slice wherever it starts, or waits.
+-- A list of partitions is managed if one of them is: the job then has a slice wherever it starts, or waits. So is a list that is too
+-- long to be read.
 local function managed(names, parts, t)
+  if type(names) == "string" and #names > MAX_NAMES then return true end
   if type(names) ~= "string" or names == "" then
     for name, part in pairs(parts) do
       if part.flag_default == 1 then names = name end
@@ -511,7 +534,7 @@ local function submit(job, parts)
   if not gpus then return refuse(uneven) end
   local key, work = key_and_work(job, r, gpus)
   local predicted, seconds = learned(t, user_id(job), key, work)
-  local kept, added, sized, told = resolve(r, gpus, t, job.spank_job_env, predicted)
+  local kept, added, sized, told = resolve(r, gpus, t, job, predicted)
   if not kept then return refuse(added) end
 
   local words = {type(job.admin_comment) == "string" and job.admin_comment or nil}
@@ -623,7 +646,7 @@ local function modify(job, record, parts)
   if not gpus then return refuse(uneven) end
   local stamped = tostring(record.admin_comment)
   local predicted = learned(t, user_id(record), stamped:match("caelum:key=(%x+)") or "", stamped:match("caelum:work=(%x+)"))
-  local kept, added = resolve(r, gpus, t, record.spank_job_env, predicted)
+  local kept, added = resolve(r, gpus, t, record, predicted)
   if not kept then return refuse(added) end
   local now = {}
   for _, text in ipairs(kept) do now[#now + 1] = text end

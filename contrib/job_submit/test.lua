@@ -340,6 +340,52 @@ check(reads({}) == 0, "without GPUs it is not read", "read")
 check(reads({tres_per_node = "gres:gpu:1", partition = "cpu"}) == 0, "elsewhere it is not read", "read")
 check(reads({tres_per_node = "gres:gpu:x1:y"}) == 0, "for a request that is refused it is not read", "read")
 
+---------------------------------------------------------------- sizes that a user chooses
+
+-- entries counts the steps of loops over tables, and the reads of spank_job_env, while f runs.
+local function entries(f, fields)
+  local store, steps, read = job_desc(fields, "gres:"), 0, 0
+  local plain_pairs = pairs
+  pairs = function(t)
+    local step, state, key = plain_pairs(t)
+    return function(...) steps = steps + 1; return step(...) end, state, key
+  end
+  local rc = f(setmetatable({}, {
+    __index = function(_, k)
+      if k == "spank_job_env" then read = read + 1 end
+      return store[k]
+    end,
+    __newindex = function(_, k, v) store[k] = v end,
+  }))
+  pairs = plain_pairs
+  return rc, steps, read, store
+end
+local function submitted(job) said = {}; return slurm_job_submit(job, PARTS, 1001) end
+local function changed(record)
+  said = {}
+  return slurm_job_modify(job_desc({tres_per_node = "gres/gpu:2"}, "gres/"), record, PARTS, 1001)
+end
+
+local full, flood = env("1g.5gb", "4G"), {}
+for i = #full + 1, 255 do full[i] = "_SLURM_SPANK_OPTION_other_x" .. i .. "=" .. string.rep("y", 1000) end
+for i = 0, 99999 do flood[i] = "_SLURM_SPANK_OPTION_caelum_mi" end
+local rc_full, steps_full, read_full, stored = entries(submitted, {tres_per_node = "gres:gpu:1", spank_job_env = full, spank_job_env_size = 256})
+check(rc_full == slurm.SUCCESS and stored.tres_per_node == "gres:gpu:1,gres:mig:1g.5gb:1", "256 variables are read", said[1])
+check(read_full == 1 and steps_full < 300, "and once", read_full .. " reads, " .. steps_full .. " steps")
+for name, f in pairs({["a submission"] = submitted, ["a change"] = changed}) do
+  local fields = {partition = "gpu", tres_per_node = "gres/gpu:1", spank_job_env = flood, spank_job_env_size = 100000}
+  local rc, steps, read = entries(f, fields)
+  check(rc == slurm.ERROR and (said[1] or ""):find("more than 256 variables", 1, true), name .. " with 100,000 variables is refused", said[1])
+  check(read == 0 and steps < 300, name .. ": they are not read", read .. " reads, " .. steps .. " steps")
+  fields.spank_job_env_size = nil
+  rc, steps = entries(f, fields)
+  check(rc == slurm.ERROR and steps < 300, name .. ": nor more than 256 where their number is not known", steps)
+end
+rc_full, steps_full, read_full = entries(submitted, {tres_per_node = "gres:gpu:1", partition = "cpu", spank_job_env = flood})
+check(rc_full == slurm.SUCCESS and read_full == 0, "elsewhere they are not read", read_full)
+local _, listed = submit({tres_per_node = "gres:gpu:1", partition = string.rep("cpu,", 5000)})
+check(listed.tres_per_node == "gres:gpu:1,gres:mig:2g.10gb:1", "a list of partitions that is too long counts as managed", listed.tres_per_node)
+
 ---------------------------------------------------------------- what earlier runs have taught
 
 local plain, work = word(named, "key"), word(named, "work")
