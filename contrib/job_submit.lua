@@ -180,6 +180,20 @@ local function entries(list)
   return out
 end
 
+-- readable reports whether the agents can read an entry, of which slurmctld may pass over more than they do: `mig:x(:0` is no request to
+-- slurmctld. An entry that they cannot read would hide the others.
+local function readable(text)
+  if text:find("[^%w._+:=/-]") then return false end
+  local rest = text:match("^gres[:/](.*)$")
+  if not rest then return not text:find("gres[:/]") end   -- cpu=2, in a later release's list
+  local name, tail = rest:match("^(%a[%w_]*)(.*)$")
+  if not name or name == "gres" then return false end
+  local kind, digits, unit = tail:match("^(.*)[:=](%d+)([kKmMgGtT]?)$")
+  if kind and #digits > (unit == "" and 9 or 2) then return false end
+  kind = (kind or tail):gsub(":no_consume$", "")
+  return kind == "" or kind:find("^:%w[%w._+-]*$") ~= nil and not kind:find("^:%d+[kKmMgGtTpP]?$")
+end
+
 -- total adds up one GRES of a list. As in slurmctld the last of several counts of one type wins, and 0 is no request.
 local function total(list, name)
   local sum = {all = 0, types = {}, count = {}}
@@ -222,6 +236,17 @@ local function request(job)
   r.tasks_per_gpu = count(job.ntasks_per_tres)
   found = found or r.tasks_per_gpu and (r.tasks or count(job.min_nodes) and r.tasks_per_gpu or 0) >= r.tasks_per_gpu
   return found and r or nil
+end
+
+-- unreadable returns why a request is refused of which the agents could not read an entry; nil: they can read all.
+local function unreadable(r)
+  for _, per in ipairs(PER) do
+    for _, entry in ipairs(r[per].list) do
+      if not readable(entry.text) then
+        return "the request " .. entry.text .. " is not understood: leave it out, or write gres=<name>:<type>:<count>"
+      end
+    end
+  end
 end
 
 local function scaled(gpu, factor, divisor)
@@ -523,13 +548,34 @@ local function poke()
   file:close()
 end
 
+local function typed(r)
+  return r.node.mig.all > 0 and r.node.mig.all == r.node.gpu.all and not r.node.mig.count[""]
+end
+
+-- slotless returns why a request in an unmanaged partition is refused; nil: it is not. slurmctld would give slices to a job without as
+-- many GPU slots, which gets no device, and start fewer of the jobs that do. r and why are request()'s answer for the job.
+local function slotless(job, r, why)
+  if r and (r.node.mig.all == 0 or typed(r)) then return nil end
+  if r then return "slices need as many GPUs: write --gres=gpu:<count>,mig:<profile>:<count>" end
+  for _, per in ipairs(PER) do
+    for _, entry in ipairs(entries(job["tres_per_" .. per])) do
+      if why and entry.name == "mig" then return why end
+    end
+  end
+end
+
 local function submit(job, parts)
   local r, why = request(job)
   if not r and not why then return slurm.SUCCESS end
   local t, no_table = table_or_reason()
   if not t then return refuse(no_table) end
-  if not managed(job.partition, parts, t) then return slurm.SUCCESS end
+  if not managed(job.partition, parts, t) then
+    local without = slotless(job, r, why)
+    return without and refuse(without) or slurm.SUCCESS
+  end
   if not r then return refuse(why) end
+  local odd = unreadable(r)
+  if odd then return refuse(odd) end
   local gpus, uneven = slots(r, job)
   if not gpus then return refuse(uneven) end
   local key, work = key_and_work(job, r, gpus)
@@ -589,10 +635,6 @@ end
 -- elsewhere reports whether a request counts GPUs per job, socket or task.
 local function elsewhere(r) return r.job.gpu.all > 0 or r.socket.gpu.all > 0 or r.task.gpu.all > 0 end
 
-local function typed(r)
-  return r.node.mig.all > 0 and r.node.mig.all == r.node.gpu.all and not r.node.mig.count[""]
-end
-
 -- reshapes reports whether an update changes the numbers by which counts per job, socket and task become counts per node.
 local function reshapes(job)
   for _, name in ipairs({"num_tasks", "min_nodes", "max_nodes", "ntasks_per_node", "ntasks_per_socket", "sockets_per_node"}) do
@@ -626,7 +668,8 @@ local function modify(job, record, parts)
       local new = job["tres_per_" .. per]
       if type(new) == "string" and new ~= "" and drops(record["tres_per_" .. per], entries(new)) then return refuse(NO_CHANGE) end
     end
-    return slurm.SUCCESS
+    local without = set and slotless(after, r, why)
+    return without and refuse(without) or slurm.SUCCESS
   end
   local moves = job.partition and not managed(record.partition, parts, t)
   if not r then
@@ -642,6 +685,8 @@ local function modify(job, record, parts)
   if elsewhere(r) and (set or reshapes(job)) then return refuse(NO_CHANGE) end
   if typed(r) and not set and not moves then return slurm.SUCCESS end
 
+  local odd = unreadable(r)
+  if odd then return refuse(odd) end
   local gpus, uneven = slots(r, after)
   if not gpus then return refuse(uneven) end
   local stamped = tostring(record.admin_comment)
