@@ -14,6 +14,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"caelum/internal/api"
+	"caelum/internal/gpu"
 	"caelum/internal/gpu/gputest"
 	"caelum/internal/slurm"
 	"caelum/internal/slurm/slurmtest"
@@ -75,6 +76,7 @@ func newWorld(t testing.TB, gpus int) *world {
 	w.cfg = Config{
 		Node: "n1", RunDir: filepath.Join(dir, "run"), StateDir: filepath.Join(dir, "state"), DeviceDir: w.node.Dev, procDir: w.node.Proc,
 		PollInterval: time.Hour, LogLevel: "debug", LogFormat: "text",
+		procs: &gpu.Processes{Proc: t.TempDir()}, // not the processes of the machine that runs the test
 	}
 	w.start()
 	t.Cleanup(func() {
