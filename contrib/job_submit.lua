@@ -18,6 +18,11 @@ local MAX_BYTES = 1048576
 local MAX_COUNT = 65533   -- 65534 and up are Slurm's "not set" in 16 bits, 0xfffffffe and up in 32
 local MAX_TRES = 1024     -- slurmctld refuses a longer tres_per_node itself, after this script
 
+-- spank_job_env has an entry per SPANK option of the job, and the variables that SPANK plugins set for it.
+local MAX_ENV = 256
+local MAX_OPTION = 512    -- bytes of an entry's name and value that are looked at: profiles and sizes are shorter
+local MAX_NAMES = 16384   -- bytes of a list of partitions: a list of every partition of a site is shorter
+
 ---------------------------------------------------------------- the decision table
 
 local decisions           -- the last good table, nil before the first
@@ -175,6 +180,20 @@ local function entries(list)
   return out
 end
 
+-- readable reports whether the agents can read an entry, of which slurmctld may pass over more than they do: `mig:x(:0` is no request to
+-- slurmctld. An entry that they cannot read would hide the others.
+local function readable(text)
+  if text:find("[^%w._+:=/-]") then return false end
+  local rest = text:match("^gres[:/](.*)$")
+  if not rest then return not text:find("gres[:/]") end   -- cpu=2, in a later release's list
+  local name, tail = rest:match("^(%a[%w_]*)(.*)$")
+  if not name or name == "gres" then return false end
+  local kind, digits, unit = tail:match("^(.*)[:=](%d+)([kKmMgGtT]?)$")
+  if kind and #digits > (unit == "" and 9 or 2) then return false end
+  kind = (kind or tail):gsub(":no_consume$", "")
+  return kind == "" or kind:find("^:%w[%w._+-]*$") ~= nil and not kind:find("^:%d+[kKmMgGtTpP]?$")
+end
+
 -- total adds up one GRES of a list. As in slurmctld the last of several counts of one type wins, and 0 is no request.
 local function total(list, name)
   local sum = {all = 0, types = {}, count = {}}
@@ -217,6 +236,17 @@ local function request(job)
   r.tasks_per_gpu = count(job.ntasks_per_tres)
   found = found or r.tasks_per_gpu and (r.tasks or count(job.min_nodes) and r.tasks_per_gpu or 0) >= r.tasks_per_gpu
   return found and r or nil
+end
+
+-- unreadable returns why a request is refused of which the agents could not read an entry; nil: they can read all.
+local function unreadable(r)
+  for _, per in ipairs(PER) do
+    for _, entry in ipairs(r[per].list) do
+      if not readable(entry.text) then
+        return "the request " .. entry.text .. " is not understood: leave it out, or write gres=<name>:<type>:<count>"
+      end
+    end
+  end
 end
 
 local function scaled(gpu, factor, divisor)
@@ -321,15 +351,29 @@ end
 
 ---------------------------------------------------------------- the decision
 
--- option is the argument of --mig or, with name mig_mem, of --mig-mem. Slurm passes it in spank_job_env from sbatch, srun and salloc alike (22.05), and hands it
--- on to whatever a job submits in turn: so it chooses the profile of a request for GPUs, and is no request by itself.
-local function option(env, name)
-  if type(env) ~= "table" then return nil end
+-- Slurm passes an option's argument in spank_job_env under one of these names, from sbatch, srun and salloc alike (22.05), and hands
+-- it on to the jobs that a job submits.
+local OPTION = {"_SLURM_SPANK_OPTION_caelum_", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_"}
+
+-- options returns the arguments of --mig and --mig-mem as fields mig and mig_mem. They choose the profile of a request for GPUs, and are
+-- no request by themselves. nil and the reason: spank_job_env is too large. A user can send a million entries; each read copies all.
+local function options(job)
+  local found, n = {}, 0
+  local why = "the job has more than " .. MAX_ENV .. " variables of SPANK plugins: unset the variables SPANK_* and SLURM_SPANK_*"
+  if (tonumber(job.spank_job_env_size) or 0) > MAX_ENV then return nil, why end
+  local env = job.spank_job_env
+  if type(env) ~= "table" then return found end
   for _, assignment in pairs(env) do
-    local value = tostring(assignment):match("^_SLURM_SPANK_OPTION_caelum_" .. name .. "=(.*)$") or
-      tostring(assignment):match("^SLURM_SPANK__SLURM_SPANK_OPTION_caelum_" .. name .. "=(.*)$")
-    if value and value ~= "" then return value end
+    n = n + 1
+    if n > MAX_ENV then return nil, why end
+    for _, prefix in ipairs(OPTION) do
+      if type(assignment) == "string" and assignment:sub(1, #prefix) == prefix then
+        local name, value = assignment:sub(#prefix + 1, #prefix + MAX_OPTION):match("^([%l_]+)=(.+)$")
+        if name and not found[name] then found[name] = value end
+      end
+    end
   end
+  return found
 end
 
 local UNITS = {[""] = 1, k = 1 / 1024, m = 1, g = 1024, t = 1048576}
@@ -371,8 +415,10 @@ end
 
 -- size is the profile of slices that the request does not type: by --mig, else by --mig-mem, else as earlier runs have taught, else the
 -- default. With it come whether Caelum has chosen it, and what the user is to be told. nil and the reason: the options cannot be followed.
-local function size(t, env, predicted)
-  local asked, wish = option(env, "mig"), option(env, "mig_mem")
+local function size(t, job, predicted)
+  local given, too_many = options(job)
+  if not given then return nil, too_many end
+  local asked, wish = given.mig, given.mig_mem
   if asked == "auto" then asked = nil end
   local named = asked == "off" and t.whole or asked
   if named then
@@ -410,8 +456,8 @@ local function on_model(t, kinds, profile)
 end
 
 -- resolve returns the entries of tres_per_node to keep, and those to add, without prefix; then the profile where Caelum has chosen it, and
--- what the user is to be told. The options say nothing about typed slices, as they may be inherited.
-local function resolve(r, gpus, t, env, predicted)
+-- what the user is to be told. job has the options, which say nothing about typed slices, as they may be inherited.
+local function resolve(r, gpus, t, job, predicted)
   local kept, added = {}, {}
   local typed, mig = false, r.node.mig
   for _, profile in ipairs(mig.types) do
@@ -434,7 +480,7 @@ local function resolve(r, gpus, t, env, predicted)
     end
   end
   if typed then return kept, added end
-  local profile, chosen, told = size(t, env, predicted)
+  local profile, chosen, told = size(t, job, predicted)
   if not profile then return nil, chosen end
   if chosen then profile = on_model(t, gpus.types, profile) end
   added[#added + 1] = "mig:" .. profile .. ":" .. gpus.all
@@ -446,7 +492,7 @@ end
 local function write(job, from, kept, added)
   if #added == 0 then return end
   local prefix
-  for _, per in ipairs(PER) do prefix = prefix or tostring(from["tres_per_" .. per]):match("gres[:/]") end
+  for _, per in ipairs(PER) do prefix = prefix or tostring(from["tres_per_" .. per]):sub(1, MAX_TRES):match("gres[:/]") end
   if not prefix then
     job.gres = table.concat(added, ",")
     -- Entries without a prefix are nothing that slurmctld knows, but it is slurmctld that must say so.
@@ -457,8 +503,10 @@ local function write(job, from, kept, added)
   job.tres_per_node = table.concat(kept, ",")
 end
 
--- A list of partitions is managed if one of them is: the job then has a slice wherever it starts, or waits.
+-- A list of partitions is managed if one of them is: the job then has a slice wherever it starts, or waits. So is a list that is too
+-- long to be read.
 local function managed(names, parts, t)
+  if type(names) == "string" and #names > MAX_NAMES then return true end
   if type(names) ~= "string" or names == "" then
     for name, part in pairs(parts) do
       if part.flag_default == 1 then names = name end
@@ -500,18 +548,39 @@ local function poke()
   file:close()
 end
 
+local function typed(r)
+  return r.node.mig.all > 0 and r.node.mig.all == r.node.gpu.all and not r.node.mig.count[""]
+end
+
+-- slotless returns why a request in an unmanaged partition is refused; nil: it is not. slurmctld would give slices to a job without as
+-- many GPU slots, which gets no device, and start fewer of the jobs that do. r and why are request()'s answer for the job.
+local function slotless(job, r, why)
+  if r and (r.node.mig.all == 0 or typed(r)) then return nil end
+  if r then return "slices need as many GPUs: write --gres=gpu:<count>,mig:<profile>:<count>" end
+  for _, per in ipairs(PER) do
+    for _, entry in ipairs(entries(job["tres_per_" .. per])) do
+      if why and entry.name == "mig" then return why end
+    end
+  end
+end
+
 local function submit(job, parts)
   local r, why = request(job)
   if not r and not why then return slurm.SUCCESS end
   local t, no_table = table_or_reason()
   if not t then return refuse(no_table) end
-  if not managed(job.partition, parts, t) then return slurm.SUCCESS end
+  if not managed(job.partition, parts, t) then
+    local without = slotless(job, r, why)
+    return without and refuse(without) or slurm.SUCCESS
+  end
   if not r then return refuse(why) end
+  local odd = unreadable(r)
+  if odd then return refuse(odd) end
   local gpus, uneven = slots(r, job)
   if not gpus then return refuse(uneven) end
   local key, work = key_and_work(job, r, gpus)
   local predicted, seconds = learned(t, user_id(job), key, work)
-  local kept, added, sized, told = resolve(r, gpus, t, job.spank_job_env, predicted)
+  local kept, added, sized, told = resolve(r, gpus, t, job, predicted)
   if not kept then return refuse(added) end
 
   local words = {type(job.admin_comment) == "string" and job.admin_comment or nil}
@@ -566,10 +635,6 @@ end
 -- elsewhere reports whether a request counts GPUs per job, socket or task.
 local function elsewhere(r) return r.job.gpu.all > 0 or r.socket.gpu.all > 0 or r.task.gpu.all > 0 end
 
-local function typed(r)
-  return r.node.mig.all > 0 and r.node.mig.all == r.node.gpu.all and not r.node.mig.count[""]
-end
-
 -- reshapes reports whether an update changes the numbers by which counts per job, socket and task become counts per node.
 local function reshapes(job)
   for _, name in ipairs({"num_tasks", "min_nodes", "max_nodes", "ntasks_per_node", "ntasks_per_socket", "sockets_per_node"}) do
@@ -603,7 +668,8 @@ local function modify(job, record, parts)
       local new = job["tres_per_" .. per]
       if type(new) == "string" and new ~= "" and drops(record["tres_per_" .. per], entries(new)) then return refuse(NO_CHANGE) end
     end
-    return slurm.SUCCESS
+    local without = set and slotless(after, r, why)
+    return without and refuse(without) or slurm.SUCCESS
   end
   local moves = job.partition and not managed(record.partition, parts, t)
   if not r then
@@ -619,11 +685,13 @@ local function modify(job, record, parts)
   if elsewhere(r) and (set or reshapes(job)) then return refuse(NO_CHANGE) end
   if typed(r) and not set and not moves then return slurm.SUCCESS end
 
+  local odd = unreadable(r)
+  if odd then return refuse(odd) end
   local gpus, uneven = slots(r, after)
   if not gpus then return refuse(uneven) end
   local stamped = tostring(record.admin_comment)
   local predicted = learned(t, user_id(record), stamped:match("caelum:key=(%x+)") or "", stamped:match("caelum:work=(%x+)"))
-  local kept, added = resolve(r, gpus, t, record.spank_job_env, predicted)
+  local kept, added = resolve(r, gpus, t, record, predicted)
   if not kept then return refuse(added) end
   local now = {}
   for _, text in ipairs(kept) do now[#now + 1] = text end

@@ -14,6 +14,7 @@ import (
 	"unicode"
 
 	"caelum/internal/decisions"
+	"caelum/internal/slurm"
 )
 
 // maker makes job descriptions of what users write, and of what they should not: pick's words, with raw among them.
@@ -41,8 +42,8 @@ func (m maker) tres() string {
 	for range 1 + m.IntN(3) {
 		prefix := m.one("gres:", "gres:", "gres/", "", m.raw)
 		name := m.one("gpu", "gpu", "mig", "net", "Gpu", m.raw)
-		kind := m.one("", "", ":a100", ":1g.5gb", ":2g.10gb", ":1g.5gb+me", ":closed", ":9g", ":"+m.raw)
-		count := m.one("", ":1", ":2", ":3", ":4", "=2", ":0", ":007", ":65533", ":65534", ":1k", ":-1", ":"+m.raw)
+		kind := m.one("", "", ":a100", ":1g.5gb", ":2g.10gb", ":1g.5gb+me", ":closed", ":9g", ":x(", ":"+m.raw)
+		count := m.one("", ":1", ":2", ":3", ":4", "=2", ":0", ":0", ":no_consume:1", ":007", ":65533", ":65534", ":1k", ":-1", ":"+m.raw)
 		all = append(all, prefix+name+kind+count)
 	}
 	return strings.Join(all, m.one(",", ",", ",,"))
@@ -167,6 +168,9 @@ func FuzzSubmit(f *testing.F) {
 		got := askBoth(t, lua, "submit", q)
 		want := reply{}
 		switch {
+		case !managed(text(q, "partition")) && slotless(q):
+			checkRefusal(t, q, got)
+			return
 		case o.none || !managed(text(q, "partition")):
 		case o.refused:
 			checkRefusal(t, q, got)
@@ -176,6 +180,16 @@ func FuzzSubmit(f *testing.F) {
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("%v\ngot  %+v\nwant %+v", q, got, want)
+		}
+		for _, w := range got.writes { // the agents can read what passes
+			if w.field != "tres_per_node" {
+				continue
+			}
+			for _, e := range entriesOf(w.value.(string)) {
+				if _, err := slurm.ParseGRES(e.text); err != nil && e.name != "" {
+					t.Fatalf("%v\n%v", q, err)
+				}
+			}
 		}
 	})
 }

@@ -25,6 +25,41 @@ var (
 	sizeWord    = regexp.MustCompile(`^([0-9]{1,9})([kKmMgGtT]?)$`)
 )
 
+var (
+	plainText  = regexp.MustCompile(`^[A-Za-z0-9._+:=/-]*$`)
+	plainEntry = regexp.MustCompile(`^gres[:/]([A-Za-z][A-Za-z0-9_]*)(?::([A-Za-z0-9][A-Za-z0-9._+-]*?))??(?::no_consume)?(?:[:=](?:[0-9]{1,9}|[0-9]{1,2}[kKmMgGtT]))?$`)
+	countLike  = regexp.MustCompile(`^[0-9]+[kKmMgGtTpP]?$`)
+)
+
+// readable reports whether the agents can read an entry.
+func (e entry) readable() bool {
+	m := plainEntry.FindStringSubmatch(e.text)
+	if m == nil {
+		return plainText.MatchString(e.text) && !strings.Contains(e.text, "gres:") && !strings.Contains(e.text, "gres/")
+	}
+	return m[1] != "gres" && !countLike.MatchString(m[2])
+}
+
+// slotless reports whether a job of an unmanaged partition asks for slices without as many GPUs per node.
+func slotless(q fields) bool {
+	named, understood, sum := false, true, 0
+	node := options{}
+	for _, per := range pers {
+		list := entriesOf(text(q, "tres_per_"+per))
+		named = named || slices.ContainsFunc(list, func(e entry) bool { return e.name == "mig" })
+		_, ok := sumOf(list, "gpu")
+		mig, ok2 := sumOf(list, "mig")
+		understood = understood && ok && ok2 && (per == "node" || mig.all() == 0)
+		if per == "node" {
+			node["node"], sum = list, mig.all()
+		}
+	}
+	if !understood {
+		return named
+	}
+	return sum > 0 && !node.typed()
+}
+
 type entry struct {
 	text, name, kind string
 	count            int // -1: not understood
@@ -245,6 +280,11 @@ func oracle(q fields, d decisions.Table, stamped *stamp) outcome {
 	if !asks {
 		return outcome{none: true}
 	}
+	for _, list := range lists {
+		if slices.ContainsFunc(list, func(e entry) bool { return !e.readable() }) {
+			return outcome{refused: true}
+		}
+	}
 
 	slots, even := gpu["node"], true
 	switch {
@@ -455,10 +495,10 @@ func (o options) expected(q fields, d decisions.Table, s *stamp, before options)
 			after[name] = value
 		}
 	}
-	_, sets := q["tres_per_node"].(string)
+	sets := false
 	for _, per := range pers {
 		if list, ok := q["tres_per_"+per].(string); ok {
-			after["tres_per_"+per] = list
+			after["tres_per_"+per], sets = list, true
 		}
 	}
 	if n := set(q, "min_nodes"); n > 0 {

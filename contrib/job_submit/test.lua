@@ -163,6 +163,7 @@ for name, fields in pairs({
   ["an empty field"] = {tres_per_node = ""}, ["not a gres"] = {tres_per_node = "gpu:1"},
   ["an unmanaged partition"] = {tres_per_node = "gres:gpu:1", partition = "cpu"},
   ["an unmanaged partition, misspelt"] = {tres_per_node = "gres:gpu:1k", partition = "cpu"},
+  ["slices and GPUs in an unmanaged partition"] = {tres_per_node = "gres:gpu:2,gres:mig:1g.5gb:2", partition = "cpu"},
   ["a partition unlike a pattern"] = {tres_per_node = "gres:gpu:1", partition = "gp."},
   ["--mig inherited by a job without GPUs"] = {spank_job_env = {[0] = "_SLURM_SPANK_OPTION_caelum_mig=1g.5gb"}},
   ["longer than slurmctld takes"] = {tres_per_node = string.rep("gres:gpu:1,", 1000)},
@@ -195,6 +196,20 @@ for _, case in ipairs({
   {"too many colons", {tres_per_node = "gres:gpu:a100:1:1"}, "not understood"},
   {"control characters", {tres_per_node = "gres:gpu:\n\27[2J\194\155"}, "^caelum: the request gres:gpu:%?%?%[2J%?%? is not understood"},
   {"no count after the colon", {tres_per_node = "gres:gpu:"}, "not understood"},
+  {"a count of 0 of a type with a parenthesis", {tres_per_node = "gres:gpu:1,gres:mig:x(:0"}, "gres:mig:x%(:0 is not understood"},
+  {"a count of 0 of a type with a blank", {tres_per_node = "gres:gpu:1,gres:gpu:x y:0"}, "gres:gpu:x y:0 is not understood"},
+  {"another gres with a parenthesis", {tres_per_node = "gres:gpu:1,gres:net:x(:0"}, "not understood"},
+  {"a type that is a count", {tres_per_node = "gres:gpu:1,gres:mig:7k:0"}, "not understood"},
+  {"a type that begins with a sign", {tres_per_node = "gres:gpu:1,gres:mig:-x:0"}, "not understood"},
+  {"a count that is too large", {tres_per_node = "gres:gpu:1,gres:net:9999999999"}, "not understood"},
+  {"text before the prefix", {tres_per_node = "gres:gpu:1,xgres:net:1"}, "not understood"},
+  {"a parenthesis per job", {tres_per_node = "gres:gpu:1", tres_per_job = "gres:mig:x(:0"}, "not understood"},
+  {"slices without GPUs, elsewhere", {tres_per_node = "gres:mig:1g.5gb:1", partition = "cpu"}, "slices need as many GPUs"},
+  {"more slices than GPUs, elsewhere", {tres_per_node = "gres:gpu:1,gres:mig:1g.5gb:7", partition = "cpu"}, "slices need as many GPUs"},
+  {"slices beside GPUs per job, elsewhere", {tres_per_node = "gres:mig:1g.5gb:1", tres_per_job = "gres:gpu:1", partition = "cpu"}, "slices need as many GPUs"},
+  {"untyped slices, elsewhere", {tres_per_node = "gres:gpu:1,gres:mig:1", partition = "cpu"}, "slices need as many GPUs"},
+  {"slices per job, elsewhere", {tres_per_job = "gres:mig:1g.5gb:7", partition = "cpu"}, "per node"},
+  {"slices that cannot be counted, elsewhere", {tres_per_node = "gres:mig:1g.5gb:1k", partition = "cpu"}, "not understood"},
 }) do
   local rc, job = submit(case[2])
   check(rc == slurm.ERROR, case[1] .. " is refused", rc)
@@ -339,6 +354,52 @@ check(reads({tres_per_node = "gres:gpu:1"}) == 1, "the script is read once", "mo
 check(reads({}) == 0, "without GPUs it is not read", "read")
 check(reads({tres_per_node = "gres:gpu:1", partition = "cpu"}) == 0, "elsewhere it is not read", "read")
 check(reads({tres_per_node = "gres:gpu:x1:y"}) == 0, "for a request that is refused it is not read", "read")
+
+---------------------------------------------------------------- sizes that a user chooses
+
+-- entries counts the steps of loops over tables, and the reads of spank_job_env, while f runs.
+local function entries(f, fields)
+  local store, steps, read = job_desc(fields, "gres:"), 0, 0
+  local plain_pairs = pairs
+  pairs = function(t)
+    local step, state, key = plain_pairs(t)
+    return function(...) steps = steps + 1; return step(...) end, state, key
+  end
+  local rc = f(setmetatable({}, {
+    __index = function(_, k)
+      if k == "spank_job_env" then read = read + 1 end
+      return store[k]
+    end,
+    __newindex = function(_, k, v) store[k] = v end,
+  }))
+  pairs = plain_pairs
+  return rc, steps, read, store
+end
+local function submitted(job) said = {}; return slurm_job_submit(job, PARTS, 1001) end
+local function changed(record)
+  said = {}
+  return slurm_job_modify(job_desc({tres_per_node = "gres/gpu:2"}, "gres/"), record, PARTS, 1001)
+end
+
+local full, flood = env("1g.5gb", "4G"), {}
+for i = #full + 1, 255 do full[i] = "_SLURM_SPANK_OPTION_other_x" .. i .. "=" .. string.rep("y", 1000) end
+for i = 0, 99999 do flood[i] = "_SLURM_SPANK_OPTION_caelum_mi" end
+local rc_full, steps_full, read_full, stored = entries(submitted, {tres_per_node = "gres:gpu:1", spank_job_env = full, spank_job_env_size = 256})
+check(rc_full == slurm.SUCCESS and stored.tres_per_node == "gres:gpu:1,gres:mig:1g.5gb:1", "256 variables are read", said[1])
+check(read_full == 1 and steps_full < 300, "and once", read_full .. " reads, " .. steps_full .. " steps")
+for name, f in pairs({["a submission"] = submitted, ["a change"] = changed}) do
+  local fields = {partition = "gpu", tres_per_node = "gres/gpu:1", spank_job_env = flood, spank_job_env_size = 100000}
+  local rc, steps, read = entries(f, fields)
+  check(rc == slurm.ERROR and (said[1] or ""):find("more than 256 variables", 1, true), name .. " with 100,000 variables is refused", said[1])
+  check(read == 0 and steps < 300, name .. ": they are not read", read .. " reads, " .. steps .. " steps")
+  fields.spank_job_env_size = nil
+  rc, steps = entries(f, fields)
+  check(rc == slurm.ERROR and steps < 300, name .. ": nor more than 256 where their number is not known", steps)
+end
+rc_full, steps_full, read_full = entries(submitted, {tres_per_node = "gres:gpu:1", partition = "cpu", spank_job_env = flood})
+check(rc_full == slurm.SUCCESS and read_full == 0, "elsewhere they are not read", read_full)
+local _, listed = submit({tres_per_node = "gres:gpu:1", partition = string.rep("cpu,", 5000)})
+check(listed.tres_per_node == "gres:gpu:1,gres:mig:2g.10gb:1", "a list of partitions that is too long counts as managed", listed.tres_per_node)
 
 ---------------------------------------------------------------- what earlier runs have taught
 
@@ -572,6 +633,12 @@ for _, case in ipairs({
   {"elsewhere it hides a model", {tres_per_node = "gres:gpu:h100:1"}, {partition = "cpu", tres_per_node = "gres:gpu:a100:1"}, nil},
   {"elsewhere it hides a count", {tres_per_node = "gres:gpu:0,gres:net:1"}, {partition = "cpu", tres_per_node = "gres:gpu:1"}, nil},
   {"elsewhere a later release replaces", {tres_per_node = "gres/net:1"}, {partition = "cpu", tres_per_node = "gres/gpu:1"}, "gres/net:1"},
+  {"elsewhere slices without GPUs", {tres_per_node = "gres:gpu:0,gres:mig:1g.5gb:7"}, {partition = "cpu"}, nil},
+  {"elsewhere more slices than GPUs", {tres_per_node = "gres:gpu:1,gres:mig:1g.5gb:7"}, {partition = "cpu", tres_per_node = "gres:gpu:1"}, nil},
+  {"elsewhere slices that cannot be counted", {tres_per_node = "gres:mig:1g.5gb:1k"}, {partition = "cpu"}, nil},
+  {"elsewhere as many slices as GPUs", {tres_per_node = "gres:gpu:1,gres:mig:1g.5gb:1"}, {partition = "cpu", tres_per_node = "gres:gpu:1"}, "gres:gpu:1,gres:mig:1g.5gb:1"},
+  {"elsewhere a time limit", {time_limit = 5}, {partition = "cpu", tres_per_node = "gres:mig:1g.5gb:1"}, false},
+  {"a text that cannot be read", {tres_per_node = "gres:gpu:1,gres:mig:2g.10gb:1,gres:mig:x(:0"}, {partition = "gpu", tres_per_node = TYPED}, nil},
   {"elsewhere an empty list clears", {tres_per_node = ""}, {partition = "cpu", tres_per_node = "gres:gpu:1"}, ""},
   {"an untyped job is released", {priority = INFINITE}, {partition = "gpu", tres_per_node = "gres:gpu:1"}, TYPED},
   {"an untyped job of GPUs per job is released", {priority = INFINITE}, {partition = "gpu", tres_per_job = "gres:gpu:1"}, nil},

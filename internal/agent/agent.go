@@ -83,6 +83,8 @@ type Agent struct {
 	cards    []*card
 	leases   map[uint32]*api.Lease
 	promised map[uint32]*promise
+	// unserved are jobs on the node that get neither promise nor slices, with their restart counts.
+	unserved map[uint32]int
 	former   map[minorsOf]uint32   // the last user of each GPU instance id
 	offers   []mig.Layout          // in force, by card: whatever slurmctld may start now is among them
 	as       map[offer.Spot]string // what some of them are on offer as
@@ -116,7 +118,7 @@ type Agent struct {
 func New(cfg Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) (*Agent, error) {
 	a := &Agent{
 		cfg: cfg, hw: hw, ctl: ctl, log: log, now: time.Now, caps: gpu.Caps{Dev: cfg.DeviceDir, Proc: cmp.Or(cfg.procDir, "/proc")}, procs: cmp.Or(cfg.procs, &gpu.Processes{Proc: "/proc"}), former: map[minorsOf]uint32{},
-		publish: make(chan chan error), changed: make(chan struct{}, 1), offersSince: time.Now(), laggards: plan.Laggards{Patience: plan.Patience(cfg.PollInterval)}, lingering: make(chan struct{}, 1), leases: map[uint32]*api.Lease{}, promised: map[uint32]*promise{},
+		publish: make(chan chan error), changed: make(chan struct{}, 1), offersSince: time.Now(), laggards: plan.Laggards{Patience: plan.Patience(cfg.PollInterval)}, lingering: make(chan struct{}, 1), leases: map[uint32]*api.Lease{}, promised: map[uint32]*promise{}, unserved: map[uint32]int{},
 		seen: observer{open: map[uint32]*observation{}}, clock: monotonic, toKeep: make(chan struct{}, 1), toRecord: make(chan struct{}, 1),
 		recordPause: recordPause,
 	}

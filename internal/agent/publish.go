@@ -356,8 +356,9 @@ func (a *Agent) account(ctx context.Context, jobs []slurm.Job) error {
 	here := map[uint32]slurm.Job{}
 	for _, j := range jobs {
 		here[j.ID] = j
-		// A job that is ending takes nothing any more: a prolog that still comes is refused.
-		if !j.Holds() || !asksForSlices(j) || a.accounted(j.ID, j.Restarts) {
+		// A job that is ending takes nothing any more: a prolog that still comes is refused. What a job with an unreadable record asked for
+		// is not known, and slurmctld may have given it slices.
+		if !j.Holds() || !asksForSlices(j) && j.Problem == "" || a.accounted(j.ID, j.Restarts) {
 			continue
 		}
 		if err := a.preLease(ctx, j); err != nil {
@@ -373,6 +374,11 @@ func (a *Agent) account(ctx context.Context, jobs []slurm.Job) error {
 			a.version++
 		}
 	}
+	for job := range a.unserved {
+		if _, present := here[job]; !present {
+			delete(a.unserved, job)
+		}
+	}
 	return nil
 }
 
@@ -382,13 +388,17 @@ func (a *Agent) accounted(job uint32, restarts int) bool {
 	if l := a.leases[job]; l != nil && l.Restart >= restarts {
 		return true
 	}
+	if restart, ok := a.unserved[job]; ok && restart >= restarts {
+		return true
+	}
 	return a.promised[job] != nil
 }
 
 // preLease counts a job that slurmctld has started here and that has no lease yet. Of a job whose record is unclear the request
-// counts: one user's job must not keep the node from publishing.
+// counts: one user's job must not keep the node from publishing. Its promise ends with its prolog, so a job without GPU slots, which
+// has no prolog, gets no promise.
 func (a *Agent) preLease(ctx context.Context, listed slurm.Job) error {
-	id := listed.ID
+	id, slots := listed.ID, 0
 	job, err := a.ctl.Job(ctx, id)
 	switch {
 	case errors.Is(err, slurm.ErrNoJob):
@@ -396,16 +406,26 @@ func (a *Agent) preLease(ctx context.Context, listed slurm.Job) error {
 	case classOf(err) == unclear:
 		job = listed
 		job.Allocated = map[string][]slurm.GRES{a.cfg.Node: some(slices.Clone(job.PerNode))}
+		slots = a.slotsAsked(job)
 	case err != nil:
 		return err
+	default:
+		slots = gpus(job.Allocated[a.cfg.Node])
 	}
-	wants, err := a.wants(job, 0)
-	if err != nil || len(wants) == 0 || !job.Holds() {
-		return nil // its prolog carves nothing
+	if !job.Holds() {
+		return nil
 	}
+	wants, err := a.wants(job, slots)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if l := a.leases[id]; a.promised[id] != nil || l != nil && l.Restart >= job.Restarts {
+		return nil
+	}
+	if err != nil || len(wants) == 0 || slots == 0 { // there will be no prolog, or one that carves nothing
+		if slots == 0 && len(wants) > 0 {
+			a.log.WithField("job", id).Warn("job has slices and no gres/gpu, so it gets no device; slurmctld starts as many fewer jobs until it ends")
+		}
+		a.unserved[id] = job.Restarts
 		return nil
 	}
 	if _, ok := a.take(id, wants); !ok {
@@ -413,6 +433,18 @@ func (a *Agent) preLease(ctx context.Context, listed slurm.Job) error {
 		a.version++
 	}
 	return nil
+}
+
+// slotsAsked is the most GPU slots of this node that a job can have by its request.
+func (a *Agent) slotsAsked(job slurm.Job) int {
+	all := 0
+	for _, c := range a.cards {
+		all += len(c.slots)
+	}
+	if job.Exclusive {
+		return all
+	}
+	return min(job.GPUsPerNode(), all)
 }
 
 // pause sleeps where a test asks for it, between a read and the write that builds on it: CAELUM_TEST_PUBLISH_PAUSE=100ms.

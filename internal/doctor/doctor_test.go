@@ -118,6 +118,7 @@ var cases = []struct {
 	{"decision table", Error, "partition elsewhere of /etc/caelum/decisions has no catalogue node", func(f *Facts) { f.Table.Partitions = []string{"elsewhere", "gpu"} }},
 	{"decision table", Info, "held first", func(f *Facts) { f.Nodes = append(f.Nodes, f.Nodes[1]) }},
 	{"decision table", Error, "has 1g.6gb, and no catalogue node of its partitions has", func(f *Facts) { f.Table.Profiles = append(f.Table.Profiles, decisions.Profile{Name: "1g.6gb"}) }},
+	{"decision table", Warning, "has 3 key lines without a user", func(f *Facts) { f.Table.OldKeys = 3 }},
 	{"decision table", Warning, "jobs with --mig-mem are refused", func(f *Facts) { f.Table.Profiles[0].MiB = 0 }},
 	{"decision table", Warning, "the catalogue has 2g.10gb, and /etc/caelum/decisions has not", func(f *Facts) {
 		f.Nodes[1].Gres = append(f.Nodes[1].Gres, slurm.GRES{Name: "mig", Type: "2g.10gb", Count: 3})

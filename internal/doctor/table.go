@@ -101,6 +101,10 @@ func decisionTable(f *Facts) []Finding {
 	if lacks := without(served, t.Names()); len(lacks) > 0 {
 		found = append(found, concern(fmt.Sprintf("the catalogue has %s, and %s has not: jobs that ask for that by name are refused", strings.Join(lacks, ", "), t.Path), again))
 	}
+	if t.OldKeys > 0 {
+		found = append(found, concern(fmt.Sprintf("%s has %d key lines without a user, which have no effect: a key counts for its user only", t.Path, t.OldKeys),
+			"write them as `key <user id>:<key> <profile>`, or let `caelum repo decisions` write the table"))
+	}
 	if !slices.ContainsFunc(t.Profiles, func(p decisions.Profile) bool { return p.MiB > 0 }) {
 		found = append(found, concern(t.Path+" does not say how much memory profiles have: jobs with --mig-mem are refused", "put its profile lines as `caelum slurm-config --section decisions` prints them; "+changeTable+t.Path))
 	}

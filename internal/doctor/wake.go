@@ -28,9 +28,13 @@ func wakeKey(f *Facts) []Finding {
 	if f.Wake.Port == 0 {
 		return nil
 	}
+	owners := wakeOwners(f.Config, f.Controller)
 	err := f.Wake.Err
 	if err == nil {
-		err = wake.CheckKey(f.Wake.Path, f.Wake.Info, wakeOwners(f.Config, f.Controller)...)
+		_, err = wake.Locate(f.Wake.Path, owners...)
+	}
+	if err == nil {
+		err = wake.CheckKey(f.Wake.Path, f.Wake.Info, owners...)
 	}
 	if err != nil {
 		return []Finding{concern("the wake port is not opened, jobs wait up to poll_interval longer: "+err.Error(),

@@ -3,6 +3,7 @@ package slurm
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -172,7 +173,8 @@ func ParseTRES(s string) ([]GRES, error) {
 	return list, nil
 }
 
-// requestGRES reads a request; from 23.11 it may also name TRES that are no GRES (cpu:1), which are left out.
+// requestGRES reads a request; from 23.11 it may also name TRES that are no GRES (cpu:1), which are left out. Of several counts of one
+// type the last is the request, as in slurmctld, which passes over counts of 0.
 func requestGRES(s string) ([]GRES, error) {
 	if isNull(s) {
 		return nil, nil
@@ -187,7 +189,20 @@ func requestGRES(s string) ([]GRES, error) {
 			kept = append(kept, item)
 		}
 	}
-	return ParseGRES(strings.Join(kept, ","))
+	list, err := ParseGRES(strings.Join(kept, ","))
+	if err != nil {
+		return nil, err
+	}
+	var last []GRES
+	for _, g := range list {
+		i := slices.IndexFunc(last, func(o GRES) bool { return o.Name == g.Name && o.Type == g.Type })
+		if i < 0 {
+			last = append(last, g)
+		} else if g.Count > 0 {
+			last[i] = g
+		}
+	}
+	return last, nil
 }
 
 // ClosedType is the filler of gres/mig: what is not on offer, so that the node's total never changes.

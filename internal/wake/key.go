@@ -6,8 +6,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"syscall"
+
+	"caelum/internal/trust"
 )
 
 // Key is the site's secret, the same on slurmctld's host and on every GPU node.
@@ -20,9 +23,13 @@ const (
 )
 
 // ReadKey reads the key file at path, which must be a regular file of one of the owners and closed to group and
-// others. The error says what to do.
+// others, in a directory that only root and the owners can change. The error says what to do.
 func ReadKey(path string, owners ...uint32) (Key, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	file, err := Locate(path, owners...)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("couldn't read the wake key: %w; %s", err, remedy(err, path))
 	}
@@ -43,6 +50,23 @@ func ReadKey(path string, owners ...uint32) (Key, error) {
 			remedy(fs.ErrNotExist, path))
 	}
 	return key, nil
+}
+
+// Locate checks the directories above a key file and returns the file's path without symbolic links in these. A user
+// who can change one of them can put an old key in the place of a new one.
+func Locate(path string, owners ...uint32) (string, error) {
+	var also []int
+	for _, uid := range owners {
+		also = append(also, int(uid))
+	}
+	dir, err := trust.Path(filepath.Dir(path), also...)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("couldn't read the wake key: %w; %s", err, remedy(err, path))
+	}
+	if err != nil {
+		return "", fmt.Errorf("couldn't use the wake key %s: %w", path, err)
+	}
+	return filepath.Join(dir, filepath.Base(path)), nil
 }
 
 // CheckKey judges owner and mode of a key file.

@@ -174,7 +174,11 @@ func TestTakenPort(t *testing.T) {
 // A key that others could read, or have written, is not used.
 func TestReadKey(t *testing.T) {
 	me := uint32(os.Geteuid())
-	path := filepath.Join(t.TempDir(), "wake.key")
+	dir := filepath.Join(t.TempDir(), "caelum")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "wake.key")
 	read := func(what, want string, owners ...uint32) {
 		t.Helper()
 		k, err := ReadKey(path, owners...)
@@ -195,6 +199,10 @@ func TestReadKey(t *testing.T) {
 		os.Chmod(path, mode)
 		read(mode.String(), "chmod 400", me)
 	}
+	os.Chmod(path, 0o400)
+	os.Chmod(dir, 0o777)
+	read("a directory that others can change", dir+" is writable by group and others; chmod go-w "+dir, me)
+	os.Chmod(dir, 0o755)
 	link := path
 	path += ".link"
 	os.Chmod(link, 0o400)

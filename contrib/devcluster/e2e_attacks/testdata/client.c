@@ -2,6 +2,7 @@
  *
  *   client submit <admin comment>      a held job of one GPU
  *   client tasks <job id>              GPUs by tasks per GPU, which no string of the job shows
+ *   client flood <number>              a held job of one GPU with as many variables of SPANK plugins
  */
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
@@ -14,6 +15,7 @@ int main(int argc, char **argv)
 {
 	job_desc_msg_t job;
 	submit_response_msg_t *answer = NULL;
+	long flood = 0;
 	char *environment[] = { "PATH=/usr/bin:/bin", NULL };
 	int rc;
 
@@ -21,7 +23,9 @@ int main(int argc, char **argv)
 		return 2;
 	slurm_init(NULL);
 	slurm_init_job_desc_msg(&job);
-	if (strcmp(argv[1], "submit") == 0) {
+	if (strcmp(argv[1], "flood") == 0)
+		flood = strtol(argv[2], NULL, 10);
+	if (strcmp(argv[1], "submit") == 0 || flood > 0) {
 		job.script = "#!/bin/sh\ntrue\n";
 		job.name = "forged";
 		job.user_id = getuid();
@@ -32,7 +36,12 @@ int main(int argc, char **argv)
 		job.environment = environment;
 		job.env_size = 1;
 		job.min_nodes = 1;
-		job.admin_comment = argv[2][0] ? argv[2] : NULL;
+		job.admin_comment = argv[2][0] && !flood ? argv[2] : NULL;
+		if (flood > 0)
+			job.spank_job_env = calloc(flood, sizeof(char *));
+		for (long i = 0; i < flood; i++)
+			job.spank_job_env[i] = "_SLURM_SPANK_OPTION_caelum_mi";
+		job.spank_job_env_size = flood;
 		rc = slurm_submit_batch_job(&job, &answer);
 		if (rc == SLURM_SUCCESS)
 			printf("%u\n", answer->job_id);

@@ -1,0 +1,24 @@
+//go:build e2e
+
+package e2eattacks
+
+import (
+	"strings"
+	"testing"
+
+	"caelum/contrib/devcluster/cluster"
+	"caelum/contrib/devcluster/clustertest"
+)
+
+// TestFloodOfOptions: a user submits a job with a million variables of SPANK plugins. job_submit.lua, which runs under slurmctld's
+// locks, refuses the job by their number. To read them took it seconds.
+func TestFloodOfOptions(t *testing.T) {
+	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
+	client := buildClient(t, s)
+	s.Must("", attacker, client, "flood", "100")
+	out, stderr, err := s.Exec(t.Context(), attacker, client, "flood", "1000000")
+	if err == nil || !strings.Contains(stderr, "more than 256 variables") {
+		t.Errorf("%s%s%v", out, stderr, err)
+	}
+	s.Completed(s.Submit("true", "--gres=gpu:1"))
+}

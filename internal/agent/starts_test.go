@@ -1,0 +1,138 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"caelum/internal/slurm"
+)
+
+// odd is a slurmctld that shows an odd record of each of these jobs.
+type odd struct {
+	Controller
+	unclear map[uint32]bool   // the record of the allocation is ambiguous
+	problem map[uint32]string // the request cannot be read
+}
+
+func (o odd) Job(ctx context.Context, id uint32) (slurm.Job, error) {
+	j, err := o.Controller.Job(ctx, id)
+	if o.problem[id] != "" {
+		j.Problem, j.PerNode = o.problem[id], nil
+	}
+	if err == nil && o.unclear[id] {
+		j.Allocated = nil
+		err = fmt.Errorf("job %d: %w", id, slurm.ErrAmbiguous)
+	}
+	return j, err
+}
+
+func (o odd) Jobs(ctx context.Context) ([]slurm.Job, error) {
+	jobs, err := o.Controller.Jobs(ctx)
+	return o.shown(jobs), err
+}
+
+func (o odd) Queue(ctx context.Context) (slurm.Queue, error) {
+	q, err := o.Controller.Queue(ctx)
+	q.All = o.shown(q.All)
+	return q, err
+}
+
+func (o odd) shown(jobs []slurm.Job) []slurm.Job {
+	for k, j := range jobs {
+		if o.problem[j.ID] != "" {
+			jobs[k].Problem, jobs[k].PerNode = o.problem[j.ID], nil
+		}
+	}
+	return jobs
+}
+
+// A job without GPU slots has no prolog, so a promise to it would last as long as the job: it gets none, also if Slurm's record of it is
+// ambiguous. A job with slots gets one, for no more slices than slots.
+func TestPromises(t *testing.T) {
+	slices7, exclusive := job(7, "1g.5gb:7"), job(1, "2g.10gb:1")
+	exclusive.PerNode = only(exclusive.PerNode, "mig")
+	exclusive.Exclusive = true
+	noSlots := slices7
+	noSlots.PerNode = only(slices7.PerNode, "mig")
+	fewSlots := job(1, "1g.5gb:7")
+	perJob := noSlots
+	perJob.PerJob = []slurm.GRES{{Name: "gpu", Count: 7}}
+	for name, tc := range map[string]struct {
+		job     slurm.Job
+		unclear bool
+		problem string
+		wants   string
+	}{
+		"as many slots":                        {job: slices7, wants: "1g.5gb:7"},
+		"as many slots, unclear":               {job: slices7, unclear: true, wants: "1g.5gb:7"},
+		"slots per job, unclear":               {job: perJob, unclear: true, wants: "1g.5gb:7"},
+		"slots and an unreadable request":      {job: slices7, problem: "tres-per-node", wants: "1g.5gb:7"},
+		"no slots":                             {job: noSlots},
+		"no slots, unclear":                    {job: noSlots, unclear: true},
+		"no slots and an unreadable request":   {job: noSlots, problem: "tres-per-node"},
+		"fewer slots":                          {job: fewSlots},
+		"fewer slots, unclear":                 {job: fewSlots, unclear: true},
+		"every slot by --exclusive":            {job: exclusive, wants: "2g.10gb:1"},
+		"every slot by --exclusive, unclear":   {job: exclusive, unclear: true, wants: "2g.10gb:1"},
+		"slots only and an unreadable request": {job: job(1, ""), problem: "tres-per-node"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			w.stop()
+			o := odd{w.fake, map[uint32]bool{}, map[uint32]string{}}
+			w.ctl = o
+			w.start()
+			w.fake.Prolog(func(slurm.Job, string) {}) // it is late
+			id := w.submit(tc.job)
+			w.publish()
+			w.fake.Tick()
+			if w.state(id) != "RUNNING" {
+				t.Fatalf("the job is %s", w.state(id))
+			}
+			o.unclear[id], o.problem[id] = tc.unclear, tc.problem
+			for range 2 {
+				w.publish()
+			}
+			got := ""
+			w.agent.mu.Lock()
+			if pr := w.agent.promised[id]; pr != nil {
+				got = list(pr.wants)
+			}
+			w.agent.mu.Unlock()
+			if got != tc.wants {
+				t.Errorf("the job is promised %q, not %q", got, tc.wants)
+			}
+			reads := 0
+			for _, c := range w.fake.Calls() {
+				if c.Op == "Job" && c.Job == id {
+					reads++
+				}
+			}
+			if reads > 1+1 { // one is the test's
+				t.Errorf("the job is read %d times", reads)
+			}
+			w.fake.Finish(id)
+			w.fake.RunEpilogs()
+			w.fake.Advance(10 * 60e9)
+			w.publish()
+			if _, left := w.agent.unserved[id]; left || w.agent.promised[id] != nil {
+				t.Error("the job is gone, and still counted")
+			}
+		})
+	}
+}
+
+// Slices of a job without slots keep no GPU from other jobs.
+func TestSlicesWithoutSlots(t *testing.T) {
+	w := newWorld(t, 1)
+	j := job(1, "1g.5gb:7")
+	j.PerNode = only(j.PerNode, "mig")
+	without := w.submit(j)
+	w.publish()
+	w.fake.Tick()
+	id := w.startNow("7g.40gb:1")
+	if l := w.lease(id); len(l.Slices) != 1 || w.state(without) != "RUNNING" {
+		t.Errorf("%+v beside a job that is %s", l, w.state(without))
+	}
+}
