@@ -52,7 +52,11 @@ func (a *Agent) Publish(ctx context.Context) error {
 const settling = 200 * time.Millisecond
 
 // slowdown bounds what a slow slurmctld is asked for: between looks that nobody asked for passes this many times what the last pass took.
-const slowdown = 20
+// maxPause limits that pause: however long a pass took, another one begins within about a minute.
+const (
+	slowdown = 20
+	maxPause = time.Minute
+)
 
 // publisher runs the passes: on request, when something stands otherwise than was published, and when none has been for the poll interval or up to a tenth
 // longer. Polls begin anywhere in the first: the agents of a cluster are often started together.
@@ -91,12 +95,17 @@ func (a *Agent) publisher(ctx context.Context) {
 			a.log.WithError(err).Warn("couldn't publish; trying again")
 			retry = time.After(retryInterval)
 		}
-		next := max(a.cfg.PollInterval, slowdown*time.Since(began))
+		next := pauseAfter(time.Since(began), a.cfg.PollInterval)
 		poll.Reset(next + rand.N(next/10)) // agents that were woken together do not poll together, nor just after the comparison of every minute
 		for _, answer := range waiting {
 			answer <- err
 		}
 	}
+}
+
+// pauseAfter is the time from a pass that took so long to the next one that nothing asks for.
+func pauseAfter(took, poll time.Duration) time.Duration {
+	return max(poll, min(slowdown*took, maxPause))
 }
 
 // publishSoon has what stands on the node published in a moment.

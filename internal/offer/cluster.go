@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
-	"maps"
 	"math"
 	"slices"
 
@@ -94,11 +93,14 @@ func Asked(wants []Want, profile string) string {
 // Spot is a placement on a GPU, an index in the pool.
 type Spot = place.Spot
 
+// nodes is how many nodes the job needs.
+func (j *Job) nodes() int { return max(j.Nodes, 1) }
+
 func (j *Job) slices() (n int) {
 	for _, w := range j.Wants {
 		n += w.Count
 	}
-	return n * max(j.Nodes, 1)
+	return n * j.nodes()
 }
 
 // request is what the policy is told of a job.
@@ -135,10 +137,10 @@ func (c *Cluster) Find(j *Job, r *Reservation) (spots []Spot, why place.Choice) 
 // FindAll finds where jobs go that start at the same time, all or none. Each of several has nodes of its own, the policy says where on these.
 func (c *Cluster) FindAll(jobs []*Job, r *Reservation) (all [][]Spot, why place.Choice) {
 	if len(jobs) > 1 {
-		return c.apart(jobs, func(k, n int) []Spot {
-			spots, _ := c.Find(jobs[k].only(n), r)
+		return c.Apart(jobs, alike(jobs, func(j *Job, n int) []Spot {
+			spots, _ := c.Find(j.only(n), r)
 			return spots
-		}), why
+		})), why
 	}
 	spots, why := c.Find(jobs[0], r)
 	if spots == nil {
@@ -147,46 +149,75 @@ func (c *Cluster) FindAll(jobs []*Job, r *Reservation) (all [][]Spot, why place.
 	return [][]Spot{spots}, why
 }
 
+// Alike reports whether two jobs have the same on a node, as they want and run for the same.
+func (j *Job) Alike(o *Job) bool {
+	return j.Runs == o.Runs && j.Limit == o.Limit && slices.EqualFunc(j.Wants, o.Wants, func(a, b Want) bool {
+		return a.Profile == b.Profile && a.Count == b.Count && slices.Equal(a.Or, b.Or)
+	})
+}
+
+// alike answers for the k-th of some jobs on a node what find does, which is asked once for all jobs that are alike.
+func alike[T any](jobs []*Job, find func(j *Job, n int) T) func(k, n int) T {
+	first := make([]int, len(jobs))
+	for k, j := range jobs {
+		first[k] = slices.IndexFunc(jobs, j.Alike)
+	}
+	type place struct{ first, node int }
+	found := map[place]T{}
+	return func(k, n int) T {
+		at := place{first[k], n}
+		answer, known := found[at]
+		if !known {
+			answer = find(jobs[first[k]], n)
+			found[at] = answer
+		}
+		return answer
+	}
+}
+
 // only is a job's share on one of its nodes, as a job.
 func (j *Job) only(node int) *Job {
 	one := *j
-	one.On, one.Nodes = []int{node}, 1
+	one.On, one.Later, one.Nodes = []int{node}, nil, 1
 	return &one
 }
 
-// apart gives each of some jobs nodes that no other has, if slurmctld would start them there: the first job the first nodes with which the others find theirs too, and so on. room is what the
-// k-th has on a node, nil if nothing; nodes of different jobs have nothing to do with one another.
-func (c *Cluster) apart(jobs []*Job, room func(k, n int) []Spot) [][]Spot {
-	var of []int               // by node that is wanted, whose it is
-	var rooms []map[int][]Spot // and what it has where
+// Apart gives each of some jobs nodes that no other job has, if slurmctld would start them there: the first job gets the first nodes
+// that leave enough for the others, and so on. room returns the spots of the k-th job on a node, nil if there are none; it is called
+// once for each job and node. A job with Elsewhere takes what the others leave of its nodes. nil: there is no such choice.
+func (c *Cluster) Apart(jobs []*Job, room func(k, n int) []Spot) [][]Spot {
+	m := matching{rooms: make([][]int, len(jobs)), holder: slices.Repeat([]int{vacant}, len(c.Nodes))}
+	spots := make([]map[int][]Spot, len(jobs))
 	for k, j := range jobs {
-		on := map[int][]Spot{}
+		spots[k] = map[int][]Spot{}
 		for _, n := range c.now(j) {
 			if len(j.Wants) == 0 {
-				on[n] = []Spot{}
-			} else if spots := room(k, n); spots != nil {
-				on[n] = spots
+				spots[k][n] = []Spot{}
+			} else if found := room(k, n); found != nil {
+				spots[k][n] = found
+			} else {
+				continue
 			}
+			m.rooms[k] = append(m.rooms[k], n)
 		}
-		for range max(j.Nodes, 1) {
-			if j.Elsewhere {
-				on = maps.Clone(on)
-				on[len(c.Nodes)+len(of)] = []Spot{}
-			}
-			of, rooms = append(of, k), append(rooms, on)
-		}
-	}
-	all, taken := make([][]Spot, len(jobs)), map[int]bool{}
-	for i, k := range of {
-		nodes := slices.Sorted(maps.Keys(rooms[i]))
-		at := slices.IndexFunc(nodes, func(n int) bool {
-			return !taken[n] && matched(rooms[i+1:], func(other int) bool { return taken[other] || other == n })
-		})
-		if at < 0 {
+		slices.Sort(m.rooms[k])
+		if len(m.rooms[k]) < j.nodes() && !j.Elsewhere {
 			return nil
 		}
-		taken[nodes[at]] = true
-		all[k] = append(append([]Spot{}, all[k]...), rooms[i][nodes[at]]...)
+	}
+	for k, j := range jobs {
+		for range j.nodes() {
+			if !j.Elsewhere && !m.augment(k, make([]bool, len(jobs))) {
+				return nil
+			}
+		}
+	}
+	all := make([][]Spot, len(jobs))
+	for k, j := range jobs {
+		all[k] = []Spot{}
+		for _, n := range m.settle(k, min(j.nodes(), len(m.rooms[k])), j.Elsewhere) {
+			all[k] = append(all[k], spots[k][n]...)
+		}
 	}
 	if !c.starts(jobs, all) {
 		return nil
@@ -194,29 +225,76 @@ func (c *Cluster) apart(jobs []*Job, room func(k, n int) []Spot) [][]Spot {
 	return all
 }
 
-// matched reports whether each of these can have a node of its own that is not taken: a matching of a bipartite graph, by augmenting paths.
-func matched(rooms []map[int][]Spot, taken func(n int) bool) bool {
-	holder := map[int]int{}
-	var find func(i int, seen map[int]bool) bool
-	find = func(i int, seen map[int]bool) bool {
-		for n := range rooms[i] {
-			if seen[n] || taken(n) {
-				continue
-			}
-			seen[n] = true
-			if other, held := holder[n]; !held || find(other, seen) {
-				holder[n] = i
-				return true
-			}
+// matching gives nodes to jobs, each node to one job at most. Its methods cost at most one visit of every job's rooms for each node
+// that they give.
+type matching struct {
+	rooms  [][]int // by job, the nodes that would do, ascending
+	holder []int   // by node, the job that has it
+}
+
+// A node that no job has, and one that a job keeps.
+const (
+	vacant  = -1
+	settled = -2
+)
+
+// augment gives the k-th job one node more, and moves other jobs for that if need be. seen are the jobs that cannot be moved; when
+// augment fails it adds those that it has tried.
+func (m *matching) augment(k int, seen []bool) bool {
+	seen[k] = true
+	for _, n := range m.rooms[k] {
+		if m.holder[n] == vacant {
+			m.holder[n] = k
+			return true
 		}
-		return false
 	}
-	for i := range rooms {
-		if !find(i, map[int]bool{}) {
-			return false
+	for _, n := range m.rooms[k] {
+		if other := m.holder[n]; other != settled && !seen[other] && m.augment(other, seen) {
+			m.holder[n] = k
+			return true
 		}
 	}
-	return true
+	return false
+}
+
+// settle lets the k-th job keep its first so many nodes with which the others still have theirs. Unless extra is set the job has as
+// many nodes already, and gives one back for each that it keeps.
+func (m *matching) settle(k, need int, extra bool) (kept []int) {
+	seen := make([]bool, len(m.rooms))
+	for _, n := range m.rooms[k] {
+		if len(kept) == need {
+			break
+		}
+		holder := m.holder[n]
+		if holder == settled {
+			continue
+		}
+		m.holder[n] = settled
+		back := vacant // a node that the job gives back for this one
+		if !extra && holder != k {
+			back = m.last(k)
+			m.holder[back] = vacant
+		}
+		if holder >= 0 && holder != k && (seen[holder] || !m.augment(holder, seen)) {
+			if m.holder[n] = holder; back != vacant {
+				m.holder[back] = k
+			}
+			continue
+		}
+		kept = append(kept, n)
+		clear(seen)
+	}
+	return kept
+}
+
+// last is the last node that the k-th job has.
+func (m *matching) last(k int) int {
+	for _, n := range slices.Backward(m.rooms[k]) {
+		if m.holder[n] == k {
+			return n
+		}
+	}
+	return vacant
 }
 
 // starts reports whether slurmctld would start jobs on what was found for them, once that is on offer: it takes the jobs in their order, and for each the first nodes that have what it wants
@@ -231,7 +309,7 @@ func (c *Cluster) starts(jobs []*Job, all [][]Spot) bool {
 	}
 	taken := map[int]bool{}
 	for _, j := range jobs {
-		need := max(j.Nodes, 1)
+		need := j.nodes()
 		for _, n := range c.now(j) {
 			if need == 0 || taken[n] || slices.ContainsFunc(j.Wants, func(w Want) bool { return free[wanted{w.Profile, n}] < w.Count }) {
 				continue
@@ -345,7 +423,7 @@ func (c *Cluster) several(j *Job) (all []Spot) {
 		}
 	}
 	slices.SortStableFunc(nodes, func(a, b int) int { return cmp.Compare(free[a], free[b]) })
-	need := max(j.Nodes, 1)
+	need := j.nodes()
 	for _, n := range nodes {
 		if spots := c.together(c.Nodes[n], j); spots != nil {
 			all = append(all, spots...)
@@ -381,8 +459,18 @@ func (c *Cluster) nodesOf(j *Job) []int {
 }
 
 // now are the nodes of these on which nothing but slices keeps a job from starting.
-func (c *Cluster) now(j *Job) []int {
-	return slices.DeleteFunc(c.nodesOf(j), func(n int) bool { return slices.Contains(j.Later, n) })
+func (c *Cluster) now(j *Job) []int { return without(c.nodesOf(j), j.Later) }
+
+// without removes some nodes from a list, which it changes.
+func without(nodes, some []int) []int {
+	if len(some) == 0 {
+		return nodes
+	}
+	out := make([]bool, slices.Max(some)+1)
+	for _, n := range some {
+		out[n] = true
+	}
+	return slices.DeleteFunc(nodes, func(n int) bool { return n >= 0 && n < len(out) && out[n] })
 }
 
 // May reports whether a job could start on a node now if it had its slices there.

@@ -117,13 +117,22 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 		return all != nil, why
 	}
 	kept := false
+	tried := tries{}
 	for head := 0; head < len(jobs); {
-		plan.Reserved = nil
 		if plan.Spots[head] != nil {
 			head++
+			plan.Reserved = nil
 			continue
 		}
 		_, group := Components(jobs, head)
+		if plan.Reserved != nil && len(group) > 1 {
+			// What was served behind it has left its reservation as it was, and to find another costs most for a het job.
+			if !c.overtake(jobs, head, &plan, tried, serve) {
+				break
+			}
+			continue
+		}
+		plan.Reserved = nil
 		served, why := serve(head, group, nil)
 		if !served && !kept && slices.ContainsFunc(group, func(j *Job) bool { return j.Later != nil }) {
 			// Something else keeps it from where there is room for it. Its slices are kept there for one such job, on offer, so that
@@ -136,7 +145,7 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 		}
 		plan.Reserved = c.ReserveAll(group, why)
 		plan.Reserved.Job = head
-		if strict || !c.overtake(jobs, head, &plan, serve) {
+		if strict || !c.overtake(jobs, head, &plan, tried, serve) {
 			break
 		}
 	}
@@ -196,7 +205,7 @@ func (c *Cluster) inTurn(plan *Plan, jobs []*Job) {
 
 // overtake serves the first behind the head that does not delay it, false if nobody can be: nobody who wants what somebody in front of him waits for and may have on the same
 // node, since slurmctld would give it to him, who would delay the head. Then the head is asked again, and may get another reservation: what it is to wait for may have become better.
-func (c *Cluster) overtake(jobs []*Job, head int, plan *Plan, serve func(k int, group []*Job, r *Reservation) (bool, place.Choice)) bool {
+func (c *Cluster) overtake(jobs []*Job, head int, plan *Plan, tried tries, serve func(k int, group []*Job, r *Reservation) (bool, place.Choice)) bool {
 	waited := queue{}
 	for i, group := range byStart(jobs[head:]) {
 		k := head + i
@@ -207,7 +216,7 @@ func (c *Cluster) overtake(jobs []*Job, head int, plan *Plan, serve func(k int, 
 			continue
 		}
 		if i > 0 {
-			if left := waited.leavesAll(c, group); left != nil {
+			if left := waited.leavesAll(c, group); left != nil && tried.again(k, left, plan.Reserved) {
 				if served, _ := serve(k, left, plan.Reserved); served {
 					return true
 				}
@@ -218,6 +227,41 @@ func (c *Cluster) overtake(jobs []*Job, head int, plan *Plan, serve func(k int, 
 		}
 	}
 	return false
+}
+
+// tries are the searches in vain for jobs that need several slices, by the place of the first in the queue.
+type tries map[int]*attempt
+
+// attempt is the last of these searches, and how many there have been.
+type attempt struct {
+	jobs []*Job
+	kept *Reservation
+	n    int
+}
+
+// maxTries limits how often one plan searches for the slices of a job behind the head. Such a search looks at every node, for each
+// component of a het job, and would be repeated whenever another job has been served: 500 times in one plan.
+const maxTries = 8
+
+// again reports whether jobs that start at the same time are to be searched for, and notes it. They are not where the same search was in
+// vain before: since then there is less room. Nor are they after maxTries searches; the next plan begins anew.
+func (t tries) again(k int, jobs []*Job, r *Reservation) bool {
+	if len(jobs) == 1 && jobs[0].slices() == 1 {
+		return true
+	}
+	a := t[k]
+	if a == nil {
+		a = &attempt{}
+		t[k] = a
+	}
+	same := a.n > 0 && a.kept.At == r.At && slices.Equal(a.kept.Spots, r.Spots) &&
+		slices.EqualFunc(a.jobs, jobs, func(x, y *Job) bool { return slices.Equal(x.On, y.On) })
+	if same || a.n == maxTries {
+		return false
+	}
+	a.jobs, a.kept = jobs, r
+	a.n++
+	return true
 }
 
 // atOnce are jobs that nothing but slices keeps from starting.

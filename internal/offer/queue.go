@@ -29,7 +29,7 @@ func (q queue) leaves(c *Cluster, j *Job) *Job {
 		return slices.ContainsFunc(j.Wants, func(w Want) bool { return q.has(w.Profile, n) })
 	})
 	switch {
-	case len(on) < max(j.Nodes, 1):
+	case len(on) < j.nodes():
 		return nil
 	case len(on) == len(nodes):
 		return j
@@ -62,7 +62,7 @@ func (j *Job) wanted(yield func(wanted) bool) {
 	if nodes == nil {
 		nodes = []int{everywhere}
 	}
-	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n int) bool { return slices.Contains(j.Later, n) })
+	nodes = without(slices.Clone(nodes), j.Later)
 	for _, w := range j.Wants {
 		for _, n := range nodes {
 			if !yield(wanted{w.Profile, n}) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sort"
 
 	"caelum/internal/mig"
 	"caelum/internal/place"
@@ -36,7 +37,7 @@ func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 	nodes = slices.DeleteFunc(nodes, func(r *Reservation) bool { return r == nil })
 	slices.SortStableFunc(nodes, func(a, b *Reservation) int { return cmp.Compare(a.At, b.At) })
 	r := &Reservation{At: math.Inf(1)}
-	if n := max(j.Nodes, 1); n <= len(nodes) {
+	if n := j.nodes(); n <= len(nodes) {
 		for _, on := range nodes[:n] {
 			r.At, r.Spots = on.At, append(r.Spots, on.Spots...)
 		}
@@ -50,34 +51,36 @@ func (c *Cluster) ReserveAll(jobs []*Job, why place.Choice) *Reservation {
 		return c.Reserve(jobs[0], why)
 	}
 	jobs = atOnce(jobs)
-	on := make([]map[int]*Reservation, len(jobs))
+	on := alike(jobs, func(j *Job, n int) *Reservation {
+		spots, _ := c.Find(j.only(n), nil)
+		if spots == nil {
+			return c.Reserve(j.only(n), place.Choice{})
+		}
+		return &Reservation{At: c.Now, Spots: spots}
+	})
 	var times []float64
 	for k, j := range jobs {
-		on[k] = map[int]*Reservation{}
 		for _, n := range c.now(j) {
-			r := &Reservation{At: c.Now}
-			if r.Spots, _ = c.Find(j.only(n), nil); r.Spots == nil {
-				r = c.Reserve(j.only(n), place.Choice{})
-			}
-			on[k][n], times = r, append(times, r.At)
+			times = append(times, on(k, n).At)
 		}
 	}
 	slices.Sort(times)
-	for _, at := range slices.Compact(times) {
-		if math.IsInf(at, 1) {
-			break
-		}
-		all := c.apart(jobs, func(k, n int) []Spot {
-			if on[k][n].At > at {
+	times = slices.DeleteFunc(slices.Compact(times), func(at float64) bool { return math.IsInf(at, 1) })
+	found := func(at float64) [][]Spot {
+		return c.Apart(jobs, func(k, n int) []Spot {
+			if on(k, n).At > at {
 				return nil
 			}
-			return on[k][n].Spots
+			return on(k, n).Spots
 		})
-		if all != nil {
-			return &Reservation{At: at, Spots: slices.Concat(all...)}
-		}
 	}
-	return &Reservation{At: math.Inf(1)}
+	// Room only grows with time, so that the first time can be searched for. Where slurmctld would have the components on other nodes
+	// than Apart, a time may fail though an earlier one does not: then the reservation is a later one than need be.
+	first := sort.Search(len(times), func(i int) bool { return found(times[i]) != nil })
+	if first == len(times) {
+		return &Reservation{At: math.Inf(1)}
+	}
+	return &Reservation{At: times[first], Spots: slices.Concat(found(times[first])...)}
 }
 
 // first is where what a job wants on one node is free first on some GPUs; nil: never.

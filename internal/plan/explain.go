@@ -277,7 +277,7 @@ func (v *View) why(w slurm.Waiting, nodes []slurm.Node) string {
 		case why != "":
 		case m < 0:
 			why = "is not ready"
-		case !v.fit([]*offer.Job{{Wants: Job(w).Wants, Nodes: 1, On: []int{m}}}):
+		case v.room(Job(w).Wants)(m) == nil:
 			why = "cannot hold " + list(w.SlicesPerNode())
 		case w.HetJob != 0:
 			why = fmt.Sprintf("would do for it, but all components of het job %d start together, each on a node of its own", w.HetJob)

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"math"
 	"reflect"
 	"slices"
@@ -415,6 +416,48 @@ func TestHet(t *testing.T) {
 	look.Nodes = look.Nodes[:1]
 	if got := ids(); !slices.Equal(got, []uint32{7}) {
 		t.Errorf("on one node: planned: %v", got)
+	}
+}
+
+// A het job that asks for more than a plan searches for is left out, however much it asks for.
+func TestHetBounds(t *testing.T) {
+	nodes := make([]slurm.Node, 20)
+	for k := range nodes {
+		nodes[k] = node(t, fmt.Sprint("n", k), a100(t))
+	}
+	job := func(id uint32, profile string, number int) slurm.Waiting {
+		w := waits(id, profile, 1, number)
+		w.HetJob = 1
+		return w
+	}
+	many, unlike, long := make([]slurm.Waiting, 21), make([]slurm.Waiting, 17), job(1, "1g.5gb", 1)
+	for k := range many {
+		many[k] = job(uint32(k+1), "1g.5gb", 1)
+	}
+	for k := range unlike {
+		unlike[k] = job(uint32(k+1), "1g.5gb", 1)
+		unlike[k].TimeLimit = time.Duration(k+1) * time.Minute
+	}
+	for range 10_000 {
+		long.PerNode = append(long.PerNode, slurm.GRES{Name: "mig", Type: "1g.5gb", Count: 1})
+	}
+	for _, c := range []struct {
+		what    string
+		jobs    []slurm.Waiting
+		planned bool
+	}{
+		{"as many components as nodes", many[:20], true},
+		{"more components than nodes", many, false},
+		{"sixteen kinds of component", unlike[:16], true},
+		{"more kinds", unlike, false},
+		{"more nodes than there are", []slurm.Waiting{job(1, "1g.5gb", 19), job(2, "1g.5gb", 1_000_000)}, false},
+		{"all nodes", []slurm.Waiting{job(1, "1g.5gb", 19), job(2, "1g.5gb", 1)}, true},
+		{"a long request", []slurm.Waiting{long}, false},
+	} {
+		v := New(looking(nodes, c.jobs...), place.QLA{}, nil)
+		if got := len(v.Jobs) > 0; got != c.planned {
+			t.Errorf("%s: planned: %v", c.what, got)
+		}
 	}
 }
 

@@ -29,9 +29,10 @@ type View struct {
 	*offer.Cluster
 	// Members are the nodes that are planned for, by their index in the cluster.
 	Members []slurm.Node
-	since   []time.Time     // by member, since when its offers have been what they are
-	bare    *offer.Cluster  // the GPUs with nothing on them
-	could   map[string]bool // whether a request would fit on them
+	since   []time.Time                     // by member, since when its offers have been what they are
+	bare    *offer.Cluster                  // the GPUs with nothing on them
+	like    []int                           // by member, the first member that has the same GPUs
+	could   map[string]map[int][]offer.Spot // by request, where its slices go on such members
 	// Jobs are those that could start if their slices were on offer, in slurmctld's order, and Waiting what each is there. The pending
 	// tasks of an array that are one entry there are several here.
 	Jobs    []*offer.Job
@@ -325,33 +326,88 @@ func Read(ctx context.Context, ctl Controller, now func() time.Time) (look Look,
 	return look, err
 }
 
-// fit reports whether jobs that start at the same time ever could: each on as many nodes as it wants, if nothing stood anywhere.
+// fit reports whether jobs that start at the same time ever could: each on as many nodes as it wants, if nothing stood anywhere. What one
+// job asks for is searched for once on each kind of node, however many nodes it asks for.
 func (v *View) fit(jobs []*offer.Job) bool {
-	var bare []*offer.Job
-	key := ""
-	for _, j := range jobs {
-		if len(j.On) < j.Nodes && !j.Elsewhere {
+	total, kinds := 0, 0
+	bare, rooms := make([]*offer.Job, len(jobs)), make([]func(int) []offer.Spot, len(jobs))
+	for k, j := range jobs {
+		one := offer.Job{Wants: j.Wants, Nodes: j.Nodes, On: j.On, Elsewhere: j.Elsewhere}
+		if len(j.Wants) > 0 {
+			like := slices.IndexFunc(jobs, j.Alike)
+			if rooms[k] = rooms[like]; like == k {
+				if kinds++; kinds > maxKinds || len(j.Wants) > maxWants {
+					return false
+				}
+				rooms[k] = v.room(j.Wants)
+			}
+			one.On = slices.DeleteFunc(slices.Clone(j.On), func(n int) bool { return rooms[k](n) == nil })
+		}
+		if !j.Elsewhere {
+			total += j.Nodes
+		}
+		if (len(one.On) < j.Nodes || total > len(v.Members)) && !j.Elsewhere {
 			return false
 		}
-		bare = append(bare, &offer.Job{Wants: j.Wants, Nodes: j.Nodes, On: j.On, Runs: j.Runs, Elsewhere: j.Elsewhere})
-		key += fmt.Sprint(j.Wants, j.Nodes, j.On, j.Elsewhere)
+		bare[k] = &one
 	}
+	return len(jobs) == 1 || v.bare.Apart(bare, func(k, n int) []offer.Spot { return rooms[k](n) }) != nil
+}
+
+// What a plan searches for is bounded, since any user may ask for it. maxWants limits the entries for slices in one request: more than
+// there are profiles, far fewer than a request may have. maxKinds limits the components of a het job that want different slices, or
+// run for different times: the others are found together.
+const (
+	maxWants = 64
+	maxKinds = 16
+)
+
+// room returns where slices go on a member if nothing stood there; nil: it cannot hold them.
+func (v *View) room(wants []offer.Want) func(member int) []offer.Spot {
 	if v.bare == nil {
-		var bare [][]offer.GPU
-		for _, gpus := range v.Nodes {
-			var on []offer.GPU
-			for _, g := range gpus {
-				on = append(on, offer.GPU{Board: v.Pool.GPU(g).Board, Offerable: v.Offerable[g]})
-			}
-			bare = append(bare, on)
-		}
-		v.bare, v.could = offer.NewCluster(place.Reach, bare...), map[string]bool{}
+		v.clear()
 	}
-	could, known := v.could[key]
-	if !known {
-		all, _ := v.bare.FindAll(bare, nil)
-		could = all != nil
+	key := fmt.Sprint(wants)
+	could := v.could[key]
+	if could == nil {
+		could = map[int][]offer.Spot{}
 		v.could[key] = could
 	}
-	return could
+	return func(member int) []offer.Spot {
+		like := v.like[member]
+		there, known := could[like]
+		if !known {
+			there, _ = v.bare.Find(&offer.Job{Wants: wants, Nodes: 1, On: []int{like}, Runs: math.Inf(1), Limit: math.Inf(1)}, nil)
+			could[like] = there
+		}
+		if member == like || there == nil {
+			return there
+		}
+		spots := make([]offer.Spot, len(there))
+		for i, s := range there {
+			k := slices.Index(v.bare.Nodes[like], s.GPU)
+			spots[i] = offer.Spot{GPU: v.bare.Nodes[member][k], Placement: s.Placement}
+		}
+		return spots
+	}
+}
+
+// clear makes the cluster with nothing on its GPUs.
+func (v *View) clear() {
+	var bare [][]offer.GPU
+	first := map[string]int{}
+	for n, gpus := range v.Nodes {
+		var on []offer.GPU
+		key := ""
+		for _, g := range gpus {
+			b, given := v.Pool.GPU(g).Board, v.Offerable[g]
+			on = append(on, offer.GPU{Board: b, Offerable: given})
+			key += fmt.Sprintf("%p/%x ", b, given)
+		}
+		if _, known := first[key]; !known {
+			first[key] = n
+		}
+		bare, v.like = append(bare, on), append(v.like, first[key])
+	}
+	v.bare, v.could = offer.NewCluster(place.Reach, bare...), map[string]map[int][]offer.Spot{}
 }
