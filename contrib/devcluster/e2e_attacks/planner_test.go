@@ -16,6 +16,9 @@ import (
 // wholeGPU asks for a slice of which nothing is on offer unless a plan puts it there for a job.
 var wholeGPU = []string{"-p", "gpu", "--gres=gpu:1", "--mig=7g.40gb", "-t", "10"}
 
+// another asks for a profile that the attackers do not ask for: of theirs, slurmctld would give the victim what is on offer for them.
+var another = []string{"-p", "gpu", "--gres=gpu:1", "--mig=3g.20gb", "-t", "10"}
+
 // wholeNode asks for all GPUs of a node.
 var wholeNode = []string{"-p", "gpu", "--gres=gpu:2", "--mig=7g.40gb", "-t", "10"}
 
@@ -76,7 +79,7 @@ func unmetDependency(t *testing.T, s *clustertest.Site) {
 		attack = append(attack, s.Submit("true", append(wholeNode, "-w", s.Nodes[k%2], "--dependency=afterany:"+never)...))
 	}
 	time.Sleep(2 * time.Second)
-	served(t, s, wholeNode...)
+	served(t, s, another...)
 	for _, id := range attack {
 		if job := s.Try("", "scontrol", "show", "job", id); !strings.Contains(job, "caelum:held") {
 			t.Errorf("a job that waits for another was released:\n%s", job)
@@ -92,7 +95,7 @@ func lacksMemory(t *testing.T, s *clustertest.Site) {
 			s.Submit("true", append(wholeNode, n, "--mem=200000")...)
 		}
 		time.Sleep(2 * time.Second)
-		served(t, s, append(wholeNode, "--mem=100")...)
+		served(t, s, append(another, "--mem=100")...)
 	}
 }
 
@@ -107,7 +110,7 @@ func namesNodes(t *testing.T, s *clustertest.Site) {
 	for range 3 {
 		s.Submit("sleep 600", append(wholeGPU, "-w", node, "--nice=1000000")...)
 	}
-	id := s.Must("", victim, slices.Concat([]string{"sbatch", "--parsable"}, wholeGPU, []string{"--wrap", "sleep 600"})...)
+	id := s.Must("", victim, slices.Concat([]string{"sbatch", "--parsable"}, another, []string{"--wrap", "sleep 600"})...)
 	time.Sleep(2 * time.Second)
 	s.End("first0")
 	s.Completed(first[0])
