@@ -378,6 +378,49 @@ func TestHeldInTurn(t *testing.T) {
 	}
 }
 
+// A job that slurmctld does not start, though its slices have been on offer for minutes, stands behind the others for a while.
+func TestUnstarted(t *testing.T) {
+	shows := offering(node(t, "n1", a100(t)), "mig:7g.40gb:1")
+	stuck, other := waits(1, "7g.40gb", 1, 1), waits(2, "3g.20gb", 1, 1)
+	stuck.Reason = "Priority"
+	task := stuck
+	task.ArrayTask = "3-5"
+	var u Unstarted
+	served := func(after time.Duration, first slurm.Waiting, evaluated time.Duration) uint32 {
+		first.LastSchedEval = time.Unix(1e9, 0).Add(evaluated)
+		look := looking([]slurm.Node{shows}, first, other)
+		look.At = time.Unix(1e9, 0).Add(after)
+		v := New(u.Behind(look), place.QLA{}, nil)
+		p := v.Plan()
+		u.Follow(v, p, look.At)
+		for k, spots := range p.Spots {
+			if spots != nil && v.Jobs[k].Wants[0].Profile == "7g.40gb" {
+				return 1
+			}
+		}
+		return 2
+	}
+	for _, c := range []struct {
+		what             string
+		after, evaluated time.Duration
+		job              slurm.Waiting
+		want             uint32
+	}{
+		{"at first", 0, 0, stuck, 1},
+		{"before its time", patience, patience, stuck, 1},
+		{"slurmctld has not looked at it", 2 * patience, 0, stuck, 1},
+		{"it has", 2*patience + time.Second, patience, stuck, 1},
+		{"it stands back", 2*patience + 2*time.Second, patience, stuck, 2},
+		{"another task of the array", 2*patience + 3*time.Second, patience, task, 1},
+		{"it still does", 2*patience + standsBack, patience, stuck, 2},
+		{"it has its turn again", 2*patience + standsBack + 2*time.Second, patience, stuck, 1},
+	} {
+		if got := served(c.after, c.job, c.evaluated); got != c.want {
+			t.Errorf("%s: job %d is served", c.what, got)
+		}
+	}
+}
+
 // TestHeadHasItsRoom: what frees first is kept for the first that has to wait, on one node only; who ends before may have it.
 func TestHeadHasItsRoom(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t, "4g.20gb@0")), node(t, "n2", a100(t, "4g.20gb@0"))}
