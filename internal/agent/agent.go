@@ -60,12 +60,13 @@ type Agent struct {
 	now       func() time.Time
 	jobs      keyedLock
 	publish   chan chan error
-	lingering chan struct{} // somebody uses an instance that no job has
-	profiles  []string      // on offer, over all GPUs, smallest first
-	total     int           // N, the node's constant total of gres/mig; the publisher's alone
-	lent      []string      // names of other boards' profiles that something was on offer as; the publisher's alone
-	laggards  plan.Laggards // the publisher's alone
-	changed   chan struct{} // something stands otherwise than was published
+	lingering chan struct{}  // somebody uses an instance that no job has
+	profiles  []string       // on offer, over all GPUs, smallest first
+	total     int            // N, the node's constant total of gres/mig; the publisher's alone
+	lent      []string       // names of other boards' profiles that something was on offer as; the publisher's alone
+	laggards  plan.Laggards  // the publisher's alone
+	unstarted plan.Unstarted // likewise
+	changed   chan struct{}  // something stands otherwise than was published
 	// offered is what the last plan had on offer, and offersSince since when; the publisher's alone.
 	offered     map[string]int
 	offersSince time.Time

@@ -238,9 +238,10 @@ func (a *Agent) plan(look plan.Look, node slurm.Node) draft {
 			look.Nodes[k].Extra = plan.Into(node.Extra, d.text)
 		}
 	}
-	v := plan.New(look, a.policy, func(n slurm.Node) bool { return n.Name != node.Name && a.laggards.Out(n, look.At) })
+	v := plan.New(a.unstarted.Behind(look), a.policy, func(n slurm.Node) bool { return n.Name != node.Name && a.laggards.Out(n, look.At) })
 	all := v.Plan()
 	a.laggards.Follow(v, all, node.Name, look.At)
+	a.unstarted.Follow(v, all, look.At)
 	if me := v.Member(node.Name); me >= 0 {
 		d.mine = a.carry(d.gpus, v, all, me)
 		d.served, d.reserved = a.share(v, all, me, d)

@@ -28,10 +28,14 @@ type Cluster struct {
 // Job is one that waits.
 type Job struct {
 	ID    uint32
-	Wants []Want  // on each of its nodes
-	Nodes int     // how many nodes; 0 is 1
-	On    []int   // nodes that it can run on; nil: all
-	Later []int   // of these, nodes on which something else keeps it from starting now: it is placed elsewhere if it can be
+	Wants []Want // on each of its nodes
+	Nodes int    // how many nodes; 0 is 1
+	On    []int  // nodes that it can run on; nil: all
+	Later []int  // of these, nodes on which something else keeps it from starting now: it is placed elsewhere if it can be
+	// Unkept are the nodes of Later on which no slices are kept for it until it can start.
+	Unkept []int
+	// Turn is the same for jobs of which a plan places one at most; 0: any number.
+	Turn  uint64
 	Runs  float64 // how long it is expected to run, in seconds; +Inf: unknown
 	Limit float64 // how long it can run at most, in seconds; +Inf: for ever
 	// Het is the same for the components of a het job, which stand next to each other; 0: it is none's. All start at the same time or none does, and

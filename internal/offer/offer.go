@@ -90,6 +90,7 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 	}()
 	look := place.LookOf(c.Policy)
 	// serve places the k-th and those that start with it, as they are in group, if that can be.
+	had := map[uint64]bool{} // the turns that are taken
 	serve := func(k int, group []*Job, r *Reservation) (bool, place.Choice) {
 		c.Behind = nil
 		for _, j := range jobs[k+len(group):] {
@@ -114,6 +115,9 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 			}
 			plan.Spots[k+i] = spots
 		}
+		if all != nil && group[0].Turn != 0 {
+			had[group[0].Turn] = true
+		}
 		return all != nil, why
 	}
 	kept := false
@@ -125,16 +129,21 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 			continue
 		}
 		_, group := Components(jobs, head)
+		if had[group[0].Turn] {
+			head += len(group)
+			plan.Reserved = nil
+			continue
+		}
 		if plan.Reserved != nil && len(group) > 1 {
 			// What was served behind it has left its reservation as it was, and to find another costs most for a het job.
-			if !c.overtake(jobs, head, &plan, tried, serve) {
+			if !c.overtake(jobs, head, &plan, tried, had, serve) {
 				break
 			}
 			continue
 		}
 		plan.Reserved = nil
 		served, why := serve(head, group, nil)
-		if !served && !kept && slices.ContainsFunc(group, func(j *Job) bool { return j.Later != nil }) {
+		if !served && !kept && slices.ContainsFunc(group, func(j *Job) bool { return len(j.Later) > len(j.Unkept) }) {
 			// Something else keeps it from where there is room for it. Its slices are kept there for one such job, on offer, so that
 			// slurmctld can plan the rest for it.
 			kept = true
@@ -145,13 +154,15 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 		}
 		plan.Reserved = c.ReserveAll(group, why)
 		plan.Reserved.Job = head
-		if strict || !c.overtake(jobs, head, &plan, tried, serve) {
+		if strict || !c.overtake(jobs, head, &plan, tried, had, serve) {
 			break
 		}
 	}
 	waited := queue{}
-	for _, j := range jobs {
-		waited.add(j)
+	for k, j := range jobs {
+		if plan.Spots[k] != nil || !had[j.Turn] {
+			waited.add(j)
+		}
 	}
 	if !strict || plan.Reserved == nil {
 		c.addSpare(&plan, waited)
@@ -205,14 +216,14 @@ func (c *Cluster) inTurn(plan *Plan, jobs []*Job) {
 
 // overtake serves the first behind the head that does not delay it, false if nobody can be: nobody who wants what somebody in front of him waits for and may have on the same
 // node, since slurmctld would give it to him, who would delay the head. Then the head is asked again, and may get another reservation: what it is to wait for may have become better.
-func (c *Cluster) overtake(jobs []*Job, head int, plan *Plan, tried tries, serve func(k int, group []*Job, r *Reservation) (bool, place.Choice)) bool {
+func (c *Cluster) overtake(jobs []*Job, head int, plan *Plan, tried tries, had map[uint64]bool, serve func(k int, group []*Job, r *Reservation) (bool, place.Choice)) bool {
 	waited := queue{}
 	for i, group := range byStart(jobs[head:]) {
 		k := head + i
 		if i > Depth {
 			break
 		}
-		if plan.Spots[k] != nil {
+		if plan.Spots[k] != nil || had[group[0].Turn] {
 			continue
 		}
 		if i > 0 {
@@ -264,12 +275,12 @@ func (t tries) again(k int, jobs []*Job, r *Reservation) bool {
 	return true
 }
 
-// atOnce are jobs that nothing but slices keeps from starting.
+// atOnce are jobs that nothing but slices keeps from starting, on the nodes on which slices are kept for such.
 func atOnce(jobs []*Job) []*Job {
 	all := make([]*Job, len(jobs))
 	for k := range jobs {
 		now := *jobs[k]
-		now.Later = nil
+		now.Later = now.Unkept
 		all[k] = &now
 	}
 	return all

@@ -23,15 +23,19 @@ func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 		return &Reservation{At: c.Pool.Free(why.GPU, why.Placement), Spots: []Spot{{GPU: why.GPU, Placement: why.Placement}}}
 	}
 	var nodes []*Reservation
-	if j.slices() == 1 && j.On == nil {
+	if j.slices() == 1 && j.On == nil && len(j.Later) == 0 {
 		var all []int
 		for _, gpus := range c.Nodes {
 			all = append(all, gpus...)
 		}
 		nodes = []*Reservation{c.first(all, j)}
 	} else {
-		for _, n := range c.nodesOf(j) {
-			nodes = append(nodes, c.first(c.Nodes[n], j))
+		for _, n := range without(c.nodesOf(j), j.Unkept) {
+			// Where its slices are free and something else keeps it from starting, nobody knows when it starts: they are not kept, or it
+			// would keep them from everybody for as long as that lasts.
+			if r := c.first(c.Nodes[n], j); r != nil && (r.At > c.Now || !slices.Contains(j.Later, n)) {
+				nodes = append(nodes, r)
+			}
 		}
 	}
 	nodes = slices.DeleteFunc(nodes, func(r *Reservation) bool { return r == nil })
@@ -50,7 +54,6 @@ func (c *Cluster) ReserveAll(jobs []*Job, why place.Choice) *Reservation {
 	if len(jobs) == 1 {
 		return c.Reserve(jobs[0], why)
 	}
-	jobs = atOnce(jobs)
 	on := alike(jobs, func(j *Job, n int) *Reservation {
 		spots, _ := c.Find(j.only(n), nil)
 		if spots == nil {

@@ -125,7 +125,7 @@ func Explain(look Look, policy place.Policy, id uint32) (Explanation, error) {
 
 // hetInFront is a het job that waits in front of another job, in one of its partitions; 0: there is none.
 func hetInFront(look Look, w slurm.Waiting) uint32 {
-	for _, o := range slurm.InOrder(look.Queue.Waiting) {
+	for _, o := range look.Queue.InOrder() {
 		common := slices.ContainsFunc(o.Partitions(), func(p string) bool { return slices.Contains(w.Partitions(), p) })
 		switch {
 		case o.ID == w.ID:

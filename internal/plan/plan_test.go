@@ -297,6 +297,130 @@ func TestNotForIt(t *testing.T) {
 	}
 }
 
+// A job that lacks memory keeps no GPU from others, on however many nodes and for whatever reason slurmctld says that it waits.
+func TestLacksMemory(t *testing.T) {
+	one, two := waits(1, "7g.40gb", 2, 1), waits(1, "7g.40gb", 2, 2)
+	one.Memory, two.Memory = 200_000, 400_000
+	other := one
+	other.ID = 2
+	component := two
+	component.HetJob = 1
+	small := waits(3, "7g.40gb", 2, 1)
+	small.Memory = 1000
+	for what, lack := range map[string][]slurm.Waiting{
+		"on two nodes": {two}, "two jobs": {one, other}, "a component": {component},
+	} {
+		for _, reason := range []string{"Resources", "Priority", "ReqNodeNotAvail, UnavailableNodes:mig-catalog[1-2]"} {
+			nodes := []slurm.Node{node(t, "n1", a100(t), a100(t)), node(t, "n2", a100(t), a100(t))}
+			for k := range nodes {
+				nodes[k].Memory, nodes[k].MemoryFree = 256_000, 56_000
+			}
+			for k := range lack {
+				lack[k].Reason = reason
+			}
+			v := New(looking(nodes, append(slices.Clone(lack), small)...), place.QLA{}, nil)
+			p := v.Plan()
+			if last := len(p.Spots) - 1; len(p.Spots[last]) != 2 {
+				t.Errorf("%s, %s: the small job is planned at %v", what, reason, p.Spots[last])
+			}
+			for k := range lack {
+				if p.Spots[k] != nil {
+					t.Errorf("%s, %s: job %d is planned", what, reason, v.Jobs[k].ID)
+				}
+			}
+		}
+	}
+	// Where its memory is free it has its room, and all of a node's memory is no more than the node has.
+	nodes := []slurm.Node{node(t, "n1", a100(t), a100(t)), node(t, "n2", a100(t), a100(t))}
+	nodes[0].Memory, nodes[0].MemoryFree = 256_000, 56_000
+	nodes[1].Memory, nodes[1].MemoryFree = 128_000, 128_000
+	v := New(looking(nodes, one, small), place.QLA{}, nil)
+	if p := v.Plan(); !slices.Equal(v.On(p.Spots[0]), []string{"n2"}) || p.Spots[1] == nil {
+		t.Errorf("planned at %v", p.Spots)
+	}
+}
+
+// Of each user's held jobs a plan places one, and the others keep nothing from anybody.
+func TestHeldInTurn(t *testing.T) {
+	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t)), node(t, "n3", a100(t))}
+	held := func(id, uid uint32, on string) slurm.Waiting {
+		w := waits(id, "7g.40gb", 1, 1)
+		w.Priority, w.Reason, w.AdminComment, w.UID, w.ReqNodes = 0, "JobHeldUser", slurm.MarkHeld, uid, []string{on}
+		return w
+	}
+	for _, c := range []struct {
+		what   string
+		jobs   []slurm.Waiting
+		served []uint32
+	}{
+		{"one user", []slurm.Waiting{held(1, 1000, "n1"), held(2, 1000, "n2"), held(3, 1000, "n3")}, []uint32{1}},
+		{"two users", []slurm.Waiting{held(1, 1000, "n1"), held(2, 1001, "n2")}, []uint32{1, 2}},
+		{"root", []slurm.Waiting{held(1, 0, "n1"), held(2, 0, "n2")}, []uint32{1}},
+		{"behind a job of another user", []slurm.Waiting{waits(9, "7g.40gb", 1, 3), held(1, 1000, "n1")}, []uint32{9}},
+	} {
+		v := New(looking(nodes, c.jobs...), place.QLA{}, nil)
+		p := v.Plan()
+		var served []uint32
+		for k, spots := range p.Spots {
+			if spots != nil {
+				served = append(served, v.Jobs[k].ID)
+			}
+		}
+		if !slices.Equal(served, c.served) {
+			t.Errorf("%s: served %v, want %v", c.what, served, c.served)
+		}
+	}
+	// The first cannot have its room: the second has its turn.
+	nodes[0] = node(t, "n1", a100(t, "1g.5gb@0"))
+	v := New(looking(nodes, held(1, 1000, "n1"), held(2, 1000, "n2")), place.QLA{}, nil)
+	if p := v.Plan(); p.Spots[0] != nil || p.Spots[1] == nil {
+		t.Errorf("planned at %v", p.Spots)
+	}
+}
+
+// A job that slurmctld does not start, though its slices have been on offer for minutes, stands behind the others for a while.
+func TestUnstarted(t *testing.T) {
+	shows := offering(node(t, "n1", a100(t)), "mig:7g.40gb:1")
+	stuck, other := waits(1, "7g.40gb", 1, 1), waits(2, "3g.20gb", 1, 1)
+	stuck.Reason = "Priority"
+	task := stuck
+	task.ArrayTask = "3-5"
+	var u Unstarted
+	served := func(after time.Duration, first slurm.Waiting, evaluated time.Duration) uint32 {
+		first.LastSchedEval = time.Unix(1e9, 0).Add(evaluated)
+		look := looking([]slurm.Node{shows}, first, other)
+		look.At = time.Unix(1e9, 0).Add(after)
+		v := New(u.Behind(look), place.QLA{}, nil)
+		p := v.Plan()
+		u.Follow(v, p, look.At)
+		for k, spots := range p.Spots {
+			if spots != nil && v.Jobs[k].Wants[0].Profile == "7g.40gb" {
+				return 1
+			}
+		}
+		return 2
+	}
+	for _, c := range []struct {
+		what             string
+		after, evaluated time.Duration
+		job              slurm.Waiting
+		want             uint32
+	}{
+		{"at first", 0, 0, stuck, 1},
+		{"before its time", patience, patience, stuck, 1},
+		{"slurmctld has not looked at it", 2 * patience, 0, stuck, 1},
+		{"it has", 2*patience + time.Second, patience, stuck, 1},
+		{"it stands back", 2*patience + 2*time.Second, patience, stuck, 2},
+		{"another task of the array", 2*patience + 3*time.Second, patience, task, 1},
+		{"it still does", 2*patience + standsBack, patience, stuck, 2},
+		{"it has its turn again", 2*patience + standsBack + 2*time.Second, patience, stuck, 1},
+	} {
+		if got := served(c.after, c.job, c.evaluated); got != c.want {
+			t.Errorf("%s: job %d is served", c.what, got)
+		}
+	}
+}
+
 // TestHeadHasItsRoom: what frees first is kept for the first that has to wait, on one node only; who ends before may have it.
 func TestHeadHasItsRoom(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t, "4g.20gb@0")), node(t, "n2", a100(t, "4g.20gb@0"))}

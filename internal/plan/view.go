@@ -133,7 +133,7 @@ func (v *View) queue(look Look) {
 			continue
 		}
 		for _, j := range jobs {
-			if len(j.On) == len(v.Members) && len(j.Wants) > 0 {
+			if len(j.On) == len(v.Members) && len(j.Wants) > 0 && len(j.Later) == 0 {
 				j.On = nil
 			}
 		}
@@ -141,6 +141,9 @@ func (v *View) queue(look Look) {
 		for range min(waiting[0].Elements, slots) {
 			for k := range jobs {
 				one := *jobs[k]
+				if waiting[0].Priority == 0 {
+					one.Turn = uint64(waiting[0].UID) + 1
+				}
 				v.Jobs, v.Waiting = append(v.Jobs, &one), append(v.Waiting, waiting[k])
 			}
 		}
@@ -159,6 +162,9 @@ func (v *View) may(job *offer.Job, w slurm.Waiting, held map[string]map[string]i
 		job.On = append(job.On, k)
 		if n.Later(w, v.since[k]) != "" {
 			job.Later = append(job.Later, k)
+		}
+		if n.LacksMemory(w) {
+			job.Unkept = append(job.Unkept, k)
 		}
 	}
 }
@@ -249,7 +255,7 @@ func startable(look Look) (all [][]slurm.Waiting) {
 			held[w.HetJob] = held[w.HetJob] || !look.ready(w)
 		}
 	}
-	for _, w := range slurm.InOrder(look.Queue.Waiting) {
+	for _, w := range look.Queue.InOrder() {
 		switch {
 		case w.HetJob == 0 && look.ready(w):
 			all = append(all, []slurm.Waiting{w})

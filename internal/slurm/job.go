@@ -47,6 +47,13 @@ type Job struct {
 	// LastSchedEval is when slurmctld last came to the job in its queue. It need not have tried to start it: while Reason is Priority
 	// it may have left it for somebody in front (22.05, _schedule).
 	LastSchedEval time.Time
+	// Dependency is what the job still waits for, as slurmctld writes it ("afterany:1(unfulfilled)"), empty once nothing is left. Reason
+	// does not show it while the job is held.
+	Dependency string
+	// Nice is what the user or an admin has taken off the job's priority. It can be seen while the job is held, the priority cannot.
+	Nice int64
+	// Memory is how much it has, or asks for at least, on all its nodes, in MiB. 0: unknown.
+	Memory int
 
 	// Problem says why a part of the record could not be read; that part is empty then. It happens to what nobody has
 	// checked: 22.05.8 stores `sbatch -H --gres='mig:x y(:1'` as it stands. Such a job can be served by no node.

@@ -30,6 +30,9 @@ type Node struct {
 	Addr string
 	// CPUs is how many slurmctld gives out, CPUsFree how many of them it has not. 0: unknown.
 	CPUs, CPUsFree int
+	// Memory is how much memory slurmctld gives out, MemoryFree how much of it no job has, in MiB. Where memory is not a consumable
+	// resource, no job has any. 0: unknown.
+	Memory, MemoryFree int
 	// Reservations are those that hold the node now. [Client.Nodes] alone fills it in.
 	Reservations []Reservation
 	// Weight orders nodes: of those that would do, slurmctld takes the ones with the lowest.
@@ -122,6 +125,18 @@ func parseNode(out, name string) (Node, error) {
 			}
 			n.CPUs = cmp.Or(n.CPUs, tot)
 			n.CPUsFree = n.CPUs - used
+		case "RealMemory": // AllocMem follows
+			if n.Memory, e = strconv.Atoi(word); e != nil {
+				break
+			}
+			n.MemoryFree = n.Memory
+			for w := range strings.FieldsSeq(rest) {
+				if v, ok := strings.CutPrefix(w, "AllocMem="); ok {
+					used := 0
+					used, e = strconv.Atoi(v)
+					n.MemoryFree = n.Memory - used
+				}
+			}
 		case "Reason":
 			n.Reason = value
 		case "Extra":

@@ -54,6 +54,9 @@ var jobFields = []field{
 	{"comment", func(j *Job, s string) error { j.Comment = orEmpty(s); return nil }},
 	{"numcpus", func(j *Job, s string) error { return count(&j.CPUs, s) }},
 	{"lastschedeval", func(j *Job, s string) (err error) { j.LastSchedEval, err = parseTime(s); return err }},
+	{"dependency", func(j *Job, s string) error { j.Dependency = orEmpty(s); return nil }},
+	{"nice", func(j *Job, s string) (err error) { j.Nice, err = parseNice(s); return err }},
+	{"tres-alloc", func(j *Job, s string) (err error) { j.Memory, err = tresMemory(s); return err }},
 }
 
 func id32(to *uint32, s string) error {

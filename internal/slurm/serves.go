@@ -17,7 +17,7 @@ func (n Node) Serves(w Waiting) bool { return n.Refuses(w) == "" }
 
 // Refuses says why a job could not run on the node even if it had its slices, empty if it could: the node's state, partition, node lists, features, GPU model,
 // reservations, CPUs.
-// (Memory is left to slurmctld: 22.05 does not tell that of each CPU from that of the node.)
+// (How much memory a node has is left to slurmctld: of a job that asks for all of a node's, it shows that of another node.)
 func (n Node) Refuses(w Waiting) string {
 	common := slices.ContainsFunc(w.Partitions(), func(p string) bool { return slices.Contains(n.Partitions, p) })
 	switch {
@@ -42,13 +42,15 @@ func (n Node) Refuses(w Waiting) string {
 	return ""
 }
 
-// Later says why a job that the node does not refuse cannot start there now even if it had its slices, empty if it could: no CPUs, or something that nobody sees, as
+// Later says why a job that the node does not refuse cannot start there now even if it had its slices, empty if it could: no CPUs, no memory, or something that cannot be seen, as
 // slurmctld has looked at the job when its slices had been on offer here since a while ago, and has not started it. (It does not say so of jobs that it
 // left for somebody in front, and one that needs several nodes may have lacked another.)
 func (n Node) Later(w Waiting, since time.Time) string {
 	switch {
 	case n.CPUs > 0 && n.CPUsFree < n.cpus(w):
 		return fmt.Sprintf("has %d CPUs free, and it needs %d", n.CPUsFree, n.cpus(w))
+	case n.LacksMemory(w):
+		return fmt.Sprintf("has %d MiB of memory free, and it needs %d", n.MemoryFree, n.memory(w))
 	case w.Reason == "Resources" && w.NumNodes <= 1 && w.HetJob == 0 && !n.Is("COMPLETING") && n.Has(w) && w.LastSchedEval.Sub(since) > passedOver:
 		return "has had it on offer, and slurmctld did not start it there"
 	}
@@ -82,6 +84,12 @@ func (n Node) cpus(w Waiting) int {
 	nodes := max(w.NumNodes, 1)
 	return (w.CPUs + nodes - 1) / nodes
 }
+
+// memory is how much of the node's memory the job needs, in MiB. Over several nodes it is taken to be spread evenly.
+func (n Node) memory(w Waiting) int { return min(w.Memory/max(w.NumNodes, 1), n.Memory) }
+
+// LacksMemory reports whether other jobs have so much of the node's memory that the job cannot start there now.
+func (n Node) LacksMemory(w Waiting) bool { return n.MemoryFree < n.memory(w) }
 
 // passedOver is more than the clocks of two hosts differ and a scheduling cycle takes.
 const passedOver = 5 * time.Second

@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -84,4 +85,33 @@ func parseCount32(s string) (int, error) {
 func sameTime(s string, t time.Time) bool {
 	u, err := parseTime(s)
 	return err == nil && u.Equal(t)
+}
+
+func parseNice(s string) (int64, error) {
+	if isNull(s) {
+		return 0, nil
+	}
+	return strconv.ParseInt(s, 10, 64)
+}
+
+// tresMemory reads the memory of a list such as "cpu=2,mem=400000M,node=2", in MiB. 0: the list has none.
+func tresMemory(s string) (int, error) {
+	for item := range strings.SplitSeq(s, ",") {
+		text, ok := strings.CutPrefix(item, "mem=")
+		if !ok {
+			continue
+		}
+		unit := 1.0
+		for k, suffix := range []string{"K", "M", "G", "T", "P"} {
+			if number, ok := strings.CutSuffix(text, suffix); ok {
+				unit, text = math.Pow(1024, float64(k-1)), number
+			}
+		}
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(n >= 0 && n*unit < 1e15) {
+			return 0, fmt.Errorf("memory %.40q", item)
+		}
+		return int(n * unit), nil
+	}
+	return 0, nil
 }

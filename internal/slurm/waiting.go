@@ -25,7 +25,7 @@ func (w Waiting) Partitions() []string { return list(w.Partition) }
 // A job whose slices are on offer nowhere waits with "ReqNodeNotAvail, UnavailableNodes:mig-catalog[1-2]" when the
 // catalogue nodes could take it (22.05.8), or with the long reason below.
 func (w Waiting) Eligible() bool {
-	if w.State != "PENDING" || w.Priority == 0 || w.Problem != "" {
+	if w.State != "PENDING" || w.Priority == 0 || w.Problem != "" || w.Dependency != "" {
 		return false
 	}
 	switch w.Reason {
@@ -94,24 +94,57 @@ func arrayElements(tasks string) int {
 	return n
 }
 
-// InOrder puts held jobs, which have priority 0 and so come last, back where their age would have them.
-func InOrder(waiting []Waiting) []Waiting {
+// yield is how much later than a held job another one may have become eligible and still stand in front of it.
+const yield = time.Hour
+
+// InOrder returns the waiting jobs in the order in which they are to have room. Held jobs come last: what priority slurmctld would give
+// them cannot be seen (it shows 0), and whoever asks for a node by name must not be served before jobs of higher priority for that.
+// So that they do not wait for ever, a held job stands in front of jobs that became eligible more than an hour later and are as nice as
+// it or nicer. The hour begins anew when another held job of its user has been released and starts, so that of each user's held jobs
+// one an hour comes before others.
+func (q Queue) InOrder() []Waiting {
+	last := map[uint32]time.Time{} // by user, the latest start of a job that had been held
+	for _, j := range q.All {
+		if j.State != "PENDING" && HasMark(j.AdminComment, MarkReleased) && j.Start.After(last[j.UID]) {
+			last[j.UID] = j.Start
+		}
+	}
 	var sorted, held []Waiting
-	for _, w := range waiting {
+	for _, w := range q.Waiting {
 		if w.Priority == 0 {
 			held = append(held, w)
 		} else {
 			sorted = append(sorted, w)
 		}
 	}
+	slices.SortStableFunc(held, func(a, b Waiting) int { return cmp.Compare(a.ID, b.ID) })
+	places := make([][]Waiting, len(sorted)+1) // by place, the held jobs in front of it
 	for _, h := range held {
-		at := slices.IndexFunc(sorted, func(w Waiting) bool { return w.ID > h.ID })
-		if at < 0 {
-			at = len(sorted)
+		since := h.waits()
+		if last[h.UID].After(since) {
+			since = last[h.UID]
 		}
-		sorted = slices.Insert(sorted, at, h)
+		at := len(sorted)
+		for at > 0 && sorted[at-1].waits().Sub(since) > yield && sorted[at-1].Nice >= h.Nice {
+			at--
+		}
+		places[at] = append(places[at], h)
 	}
-	return sorted
+	all := make([]Waiting, 0, len(q.Waiting))
+	for k, here := range places {
+		if all = append(all, here...); k < len(sorted) {
+			all = append(all, sorted[k])
+		}
+	}
+	return all
+}
+
+// waits is since when the job waits: a held job has no time from which it is eligible, unless one was asked for.
+func (w Waiting) waits() time.Time {
+	if w.Job.Eligible.After(w.Submit) {
+		return w.Job.Eligible
+	}
+	return w.Submit
 }
 
 // forgetting is how much later than it might start a requeued job is released. slurmd runs no prolog for a job of which it still
@@ -121,8 +154,11 @@ const forgetting = 3 * time.Second
 
 // Releasable reports whether an agent may release the job at this time: job_submit.lua submitted it held because slurmctld would have
 // refused it while its slices are not on offer, or slurmctld has since given it up as BadConstraints because they went off
-// offer again. A user's or an admin's own hold bears no such mark.
+// offer again. A user's or an admin's own hold bears no such mark. A job that waits for another one is not released.
 func (w Waiting) Releasable(at time.Time) bool {
+	if w.Dependency != "" {
+		return false // it would wait on, with its slices on offer
+	}
 	due := w.Job.Eligible
 	if w.Restarts > 0 {
 		due = due.Add(forgetting)

@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -62,6 +63,83 @@ func TestLearned(t *testing.T) {
 		j := Job{AdminComment: c.comment, TimeLimit: c.limit}
 		if j.Learned() != c.learned || j.Expected() != c.expected {
 			t.Errorf("%q, limit %v: learned %v, expected %v", c.comment, c.limit, j.Learned(), j.Expected())
+		}
+	}
+}
+
+// A held job shows no reason but the hold: what it waits for besides stands in its dependency.
+func TestReleasable(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	for _, c := range []struct {
+		what       string
+		do         func(*Waiting)
+		releasable bool
+	}{
+		{"held by mark", func(*Waiting) {}, true},
+		{"waits for another job", func(w *Waiting) { w.Dependency = "afterany:7(unfulfilled)" }, false},
+		{"given up, released before", func(w *Waiting) { w.Reason, w.AdminComment = "BadConstraints", MarkReleased }, true},
+		{"the same, waits for another job", func(w *Waiting) {
+			w.Reason, w.AdminComment, w.Dependency = "BadConstraints", MarkReleased, "singleton(unfulfilled)"
+		}, false},
+		{"not due", func(w *Waiting) { w.Job.Eligible = now.Add(time.Second) }, false},
+	} {
+		w := Waiting{Job: Job{State: "PENDING", Reason: "JobHeldUser", AdminComment: MarkHeld}}
+		c.do(&w)
+		if got := w.Releasable(now); got != c.releasable {
+			t.Errorf("%s: %v", c.what, got)
+		}
+	}
+	released := Waiting{Job: Job{State: "PENDING", Reason: "None", Priority: 5, Dependency: "afterany:7(unfulfilled)"}}
+	if released.Eligible() {
+		t.Error("a job that waits for another one is eligible")
+	}
+}
+
+// Held jobs, whose priority cannot be seen, stand behind the others, and are not overtaken for ever.
+func TestInOrder(t *testing.T) {
+	at := func(minutes int) time.Time { return time.Unix(1e9, 0).Add(time.Duration(minutes) * time.Minute) }
+	job := func(id uint32, priority uint64, submit int) Waiting {
+		return Waiting{Job: Job{ID: id, UID: 1000, State: "PENDING", Priority: priority, Submit: at(submit)}}
+	}
+	nice := func(w Waiting, nice int64) Waiting { w.Nice = nice; return w }
+	started := func(uid uint32, minute int, comment string) Job {
+		return Job{ID: 99, UID: uid, State: "COMPLETED", Start: at(minute), AdminComment: comment}
+	}
+	for _, c := range []struct {
+		what    string
+		waiting []Waiting
+		all     []Job
+		want    []uint32
+	}{
+		{"behind a younger one", []Waiting{job(5, 1, 30), job(1, 0, 0)}, nil, []uint32{5, 1}},
+		{"before one that came more than an hour later", []Waiting{job(5, 1, 61), job(1, 0, 0)}, nil, []uint32{1, 5}},
+		{"not before one that came earlier", []Waiting{job(9, 9, 90), job(5, 5, 30), job(8, 4, 80), job(1, 0, 0)}, nil, []uint32{9, 5, 1, 8}},
+		{"nicer than the other one", []Waiting{job(5, 1, 61), nice(job(1, 0, 0), 1)}, nil, []uint32{5, 1}},
+		{"both are nice", []Waiting{nice(job(5, 1, 61), 1), nice(job(1, 0, 0), 1)}, nil, []uint32{1, 5}},
+		{"by age among themselves", []Waiting{job(5, 1, 90), job(2, 0, 1), job(1, 0, 0)}, nil, []uint32{1, 2, 5}},
+		{"its user has had a turn", []Waiting{job(5, 1, 90), job(1, 0, 0)}, []Job{started(1000, 40, MarkReleased)}, []uint32{5, 1}},
+		{"longer ago", []Waiting{job(5, 1, 120), job(1, 0, 0)}, []Job{started(1000, 40, MarkReleased)}, []uint32{1, 5}},
+		{"another user has", []Waiting{job(5, 1, 90), job(1, 0, 0)}, []Job{started(1001, 40, MarkReleased)}, []uint32{1, 5}},
+		{"with a job that was not held", []Waiting{job(5, 1, 90), job(1, 0, 0)}, []Job{started(1000, 40, "")}, []uint32{1, 5}},
+	} {
+		var got []uint32
+		for _, w := range (Queue{Waiting: c.waiting, All: c.all}).InOrder() {
+			got = append(got, w.ID)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.what, got, c.want)
+		}
+	}
+}
+
+func TestMemoryOfAJob(t *testing.T) {
+	for text, want := range map[string]int{
+		"cpu=2,mem=400000M,node=2,billing=2": 400000, "cpu=3,mem=250G,node=1": 256000, "mem=1.50T": 1572864, "mem=512K": 0, "mem=7": 7,
+		"cpu=1,node=1": 0, "N/A": 0, "": 0, "mem=0": 0, "mem=": -1, "mem=xG": -1, "mem=-1G": -1, "mem=NaN": -1, "mem=1e300P": -1,
+	} {
+		got, err := tresMemory(text)
+		if (err != nil) != (want < 0) || err == nil && got != want {
+			t.Errorf("%q: %d %v, want %d", text, got, err, want)
 		}
 	}
 }

@@ -11,17 +11,19 @@ import (
 
 // concern remembers whom it has told: of each node what it showed then, and what it was to offer.
 type concern struct {
-	policy   place.Policy
-	laggards plan.Laggards
-	told     map[string]string
+	policy    place.Policy
+	laggards  plan.Laggards
+	unstarted plan.Unstarted
+	told      map[string]string
 }
 
 // next answers the nodes that have not on offer what the plan would have them offer, or of which nothing can be planned and everything is closed, as after
 // slurmctld has read slurm.conf anew; and those that are to release a held job. A node that has been told is told again when it shows something else, or is to offer something else.
 func (c *concern) next(look plan.Look) (wake []slurm.Node) {
-	v := plan.New(look, c.policy, func(n slurm.Node) bool { return c.laggards.Out(n, look.At) })
+	v := plan.New(c.unstarted.Behind(look), c.policy, func(n slurm.Node) bool { return c.laggards.Out(n, look.At) })
 	p := v.Plan()
 	c.laggards.Follow(v, p, "", look.At)
+	c.unstarted.Follow(v, p, look.At)
 	release := map[string]string{} // by node, the held jobs that it is to release: their slices may be on offer already
 	for k, spots := range p.Spots {
 		if spots != nil && v.Waiting[k].Releasable(look.At) {

@@ -81,13 +81,14 @@ func buildClient(t *testing.T, s *clustertest.Site) string {
 	return path
 }
 
-// settle waits until a released job runs or waits for the limit; slurmctld counts the slice of a job that runs.
+// settle waits until a released job has started or waits for the limit; slurmctld counts the slice of a job that runs. A job
+// without a GPU may have failed already: its script finds no device.
 func settle(t *testing.T, s *clustertest.Site, name, id string) {
 	t.Helper()
 	end := time.Now().Add(clustertest.Limit)
 	for {
-		state := s.Try("", "squeue", "-h", "-j", id, "-o", "%T %r")
-		if strings.HasPrefix(state, "RUNNING") {
+		state := s.Try("", "squeue", "-h", "-t", "all", "-j", id, "-o", "%T %r")
+		if strings.HasPrefix(state, "RUNNING") || strings.HasPrefix(state, "FAILED") {
 			break
 		}
 		if strings.HasSuffix(state, " AssocGrpGRES") { // the limit counts it

@@ -1,0 +1,122 @@
+//go:build e2e
+
+package e2eattacks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"caelum/contrib/devcluster/cluster"
+	"caelum/contrib/devcluster/clustertest"
+)
+
+// wholeGPU asks for a slice of which nothing is on offer unless a plan puts it there for a job.
+var wholeGPU = []string{"-p", "gpu", "--gres=gpu:1", "--mig=7g.40gb", "-t", "10"}
+
+// another asks for a profile that the attackers do not ask for: of theirs, slurmctld would give the victim what is on offer for them.
+var another = []string{"-p", "gpu", "--gres=gpu:1", "--mig=3g.20gb", "-t", "10"}
+
+// wholeNode asks for all GPUs of a node.
+var wholeNode = []string{"-p", "gpu", "--gres=gpu:2", "--mig=7g.40gb", "-t", "10"}
+
+// TestPlanner: a user submits jobs that wait, and that cost the plan much or cannot start. Another user's jobs get the idle GPUs.
+func TestPlanner(t *testing.T) {
+	s := clustertest.Start(t, cluster.Options{Nodes: 3, Conf: []string{
+		"NodeName=c[1-300] NodeAddr=127.0.0.1 Port=1 State=DOWN CPUs=64 RealMemory=256000",
+		"PartitionName=cpu Nodes=n3,c[1-300] MaxTime=INFINITE State=UP",
+		"SelectTypeParameters=CR_Core_Memory", "DefMemPerCPU=100",
+	}})
+	if err := s.StopUnit("agent-n3"); err != nil { // n3 is a node without Caelum
+		t.Fatal(err)
+	}
+	for _, attack := range []struct {
+		name string
+		run  func(*testing.T, *clustertest.Site)
+	}{
+		{"het job of 290 nodes", hetOfManyNodes}, {"dependency", unmetDependency}, {"memory", lacksMemory}, {"queue order", namesNodes},
+	} {
+		t.Run(attack.name, func(t *testing.T) { attack.run(t, s) })
+		s.Must("", "root", "bash", "-c", "scancel -f $(squeue -h -o %A) 2>/dev/null; true")
+		s.Within("the cluster is empty", func() bool { return s.Try("", "squeue", "-h") == "" })
+		s.NoneDrained()
+	}
+}
+
+// served waits until a job of the victim's runs.
+func served(t *testing.T, s *clustertest.Site, options ...string) {
+	t.Helper()
+	id := s.Must("", victim, slices.Concat([]string{"sbatch", "--parsable"}, options, []string{"--wrap", "sleep 600"})...)
+	for end := time.Now().Add(20 * time.Second); s.State(id) != "RUNNING"; time.Sleep(200 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("job %s does not get the GPU that is idle:\n%s", id, s.Try("", "caelum", "explain", id))
+		}
+	}
+}
+
+// hetOfManyNodes: one component of a het job asks for more nodes than are up. The agents go on publishing. (The het jobs stand behind the
+// victim's: behind one, slurmctld starts jobs by backfill only.)
+func hetOfManyNodes(t *testing.T, s *clustertest.Site) {
+	for range 3 {
+		s.Must("", attacker, "sbatch", "--nice=1000", "-p", "gpu", "--gres=gpu:1", "-t", "10", ":", "--nice=1000", "-p", "cpu", "-N", "290", "-t", "10", "--wrap", "true")
+	}
+	time.Sleep(2 * time.Second) // every agent plans with them
+	served(t, s, wholeGPU...)
+	for _, node := range s.Nodes[:2] {
+		if status, err := s.Status(node); err != nil || status.PublishError != "" {
+			t.Errorf("%s: %v %s", node, err, status.PublishError)
+		}
+	}
+}
+
+// unmetDependency: jobs that name a node are held until their slices are on offer; these wait for a job that never runs.
+func unmetDependency(t *testing.T, s *clustertest.Site) {
+	never := s.Submit("true", "-p", "plain", "--hold")
+	var attack []string
+	for k := range 6 {
+		attack = append(attack, s.Submit("true", append(wholeNode, "-w", s.Nodes[k%2], "--dependency=afterany:"+never)...))
+	}
+	time.Sleep(2 * time.Second)
+	served(t, s, another...)
+	for _, id := range attack {
+		if job := s.Try("", "scontrol", "show", "job", id); !strings.Contains(job, "caelum:held") {
+			t.Errorf("a job that waits for another was released:\n%s", job)
+		}
+	}
+}
+
+// lacksMemory: one job without GPUs has most of the nodes' memory; others of the same user ask for all GPUs and for as much memory.
+func lacksMemory(t *testing.T, s *clustertest.Site) {
+	s.Running(s.Submit("sleep 600", "-p", "plain", "-w", "n1,n2", "-N2", "-n2", "--mem=200000"))
+	for _, nodes := range [][]string{{"-N2"}, {"-N1", "-N1"}} {
+		for _, n := range nodes {
+			s.Submit("true", append(wholeNode, n, "--mem=200000")...)
+		}
+		time.Sleep(2 * time.Second)
+		served(t, s, append(another, "--mem=100")...)
+	}
+}
+
+// namesNodes: jobs that name a node are held, and slurmctld shows no priority for them. They do not come before the jobs of others.
+func namesNodes(t *testing.T, s *clustertest.Site) {
+	var first []string
+	for k := range 4 {
+		first = append(first, s.Submit(fmt.Sprintf("./hold first%d", k), wholeGPU...))
+	}
+	s.Running(first...)
+	node := s.Must("", "root", "squeue", "-h", "-j", first[0], "-o", "%N")
+	for range 3 {
+		s.Submit("sleep 600", append(wholeGPU, "-w", node, "--nice=1000000")...)
+	}
+	id := s.Must("", victim, slices.Concat([]string{"sbatch", "--parsable"}, another, []string{"--wrap", "sleep 600"})...)
+	time.Sleep(2 * time.Second)
+	s.End("first0")
+	s.Completed(first[0])
+	for end := time.Now().Add(20 * time.Second); s.State(id) != "RUNNING"; time.Sleep(200 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("job %s waits behind jobs of lower priority that name the node:\n%s", id, s.Try("", "squeue", "-o", "%i %u %j %T %r %Q %N"))
+		}
+	}
+}
