@@ -102,6 +102,10 @@ func ownFiles(agent *api.Client) (files []string) {
 func (got *attempts) askForChanges(agent *api.Client) {
 	ctx := context.Background()
 	status, err := agent.Status(ctx)
+	var limited *api.Error
+	if errors.As(err, &limited) && limited.Code == http.StatusTooManyRequests {
+		return // the next round asks again
+	}
 	if err != nil {
 		got.Other = append(got.Other, err.Error())
 		return
