@@ -54,6 +54,7 @@ type Agent struct {
 	hw        gpu.Hardware
 	caps      gpu.Caps
 	procs     *gpu.Processes
+	searches  searches
 	ledger    *ledger.Ledger
 	ctl       Controller
 	log       *logrus.Entry

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"caelum/internal/gpu"
 )
@@ -93,42 +94,71 @@ func (a *Agent) holdersIn(held gpu.Held, all []placed) (map[*instance][]gpu.Hold
 	return found, nil
 }
 
-// search starts a scan for all capabilities that there can be on the node, while a prolog waits for slurmctld. It serves for every
-// instance whose files have been closed since before. The result is a function that waits for it.
-func (a *Agent) search() func() (gpu.Held, error) {
-	a.mu.Lock()
-	suspects := slices.Sorted(maps.Values(a.former))
-	a.mu.Unlock()
-	suspects = slices.Compact(suspects)
-	var held gpu.Held
-	var err error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		var wanted []gpu.Device
-		for _, c := range a.cards {
-			var all []gpu.Device
-			if all, err = a.caps.Possible(c.Minor); err != nil {
-				err = ignoreNoCapabilities(err)
-				return
-			}
-			wanted = append(wanted, all...)
-		}
-		held, err = a.scan(wanted, suspects)
-	}()
-	return func() (gpu.Held, error) {
-		<-done
-		return held, err
+// searches lets prologs that come while a scan runs share the next one: a scan that began earlier says nothing for them.
+type searches struct {
+	mu      sync.Mutex
+	next    *search
+	running sync.Mutex
+}
+
+// search is a scan for all capabilities that there can be on the node.
+type search struct {
+	done chan struct{}
+	held gpu.Held
+	err  error
+}
+
+// wait returns the result of the scan, when there is one.
+func (s *search) wait() (gpu.Held, error) {
+	<-s.done
+	return s.held, s.err
+}
+
+// search has a scan begin, at the earliest now, while a prolog waits for slurmctld. It serves for every instance whose files have
+// been closed since before.
+func (a *Agent) search() *search {
+	a.searches.mu.Lock()
+	defer a.searches.mu.Unlock()
+	if s := a.searches.next; s != nil {
+		return s // it has not begun
 	}
+	s := &search{done: make(chan struct{})}
+	a.searches.next = s
+	go func() {
+		defer close(s.done)
+		a.searches.running.Lock()
+		defer a.searches.running.Unlock()
+		a.searches.mu.Lock()
+		a.searches.next = nil
+		a.searches.mu.Unlock()
+		s.held, s.err = a.scanAll()
+	}()
+	return s
+}
+
+// scanAll scans for the capabilities of every instance that there can be.
+func (a *Agent) scanAll() (gpu.Held, error) {
+	a.mu.Lock()
+	suspects := slices.Compact(slices.Sorted(maps.Values(a.former)))
+	a.mu.Unlock()
+	var wanted []gpu.Device
+	for _, c := range a.cards {
+		all, err := a.caps.Possible(c.Minor)
+		if err != nil {
+			return gpu.Held{}, ignoreNoCapabilities(err)
+		}
+		wanted = append(wanted, all...)
+	}
+	return a.scan(wanted, suspects)
 }
 
 // setAsideBeforeGrant is setHeldAside for the instances of a lease. What was found by the search is enough for those whose files no
 // process could open since then: the driver may have made a new instance's for everybody.
-func (a *Agent) setAsideBeforeGrant(all []placed, created bool, search func() (gpu.Held, error)) ([]placed, error) {
+func (a *Agent) setAsideBeforeGrant(all []placed, created bool, search *search) ([]placed, error) {
 	if created && a.caps.Modifies() {
 		return a.setHeldAside(all)
 	}
-	held, err := search()
+	held, err := search.wait()
 	var found map[*instance][]gpu.Holder
 	if err == nil {
 		found, err = a.holdersIn(held, all)

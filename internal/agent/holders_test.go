@@ -187,3 +187,20 @@ func TestDescriptorsUnreadable(t *testing.T) {
 		t.Errorf("%d stuck when they can be listed, %v", h.stuck(), err)
 	}
 }
+
+// Prologs share a scan only if it begins after each of them has asked.
+func TestSharedSearch(t *testing.T) {
+	a := newHeld(t, 1).agent
+	a.searches.running.Lock() // a scan runs
+	first, second := a.search(), a.search()
+	if first != second {
+		t.Error("two prologs that wait for the same scan have one each")
+	}
+	a.searches.running.Unlock()
+	if _, err := first.wait(); err != nil {
+		t.Fatal(err)
+	}
+	if third := a.search(); third == first {
+		t.Error("a prolog is answered by a scan that began before it asked")
+	}
+}

@@ -14,7 +14,6 @@ import (
 
 	"caelum/internal/api"
 	"caelum/internal/failpoint"
-	"caelum/internal/gpu"
 	"caelum/internal/offer"
 	"caelum/internal/slurm"
 )
@@ -402,7 +401,7 @@ func (a *Agent) forget(id uint32) {
 }
 
 // carveAll makes every slice that a job was promised. Slices that were made before one fails stay as idle instances.
-func (a *Agent) carveAll(id uint32, slots []int, pr *promise, t *spent, search func() (gpu.Held, error)) (all []api.Slice, held []*instance, err error) {
+func (a *Agent) carveAll(id uint32, slots []int, pr *promise, t *spent, search *search) (all []api.Slice, held []*instance, err error) {
 	var at []placed
 	created := false
 	for k, s := range pr.spots {
