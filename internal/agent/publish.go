@@ -447,14 +447,10 @@ func (a *Agent) preLease(ctx context.Context, listed slurm.Job) error {
 
 // slotsAsked is the most GPU slots of this node that a job can have by its request.
 func (a *Agent) slotsAsked(job slurm.Job) int {
-	all := 0
-	for _, c := range a.cards {
-		all += len(c.slots)
-	}
 	if job.Exclusive {
-		return all
+		return a.slotCount()
 	}
-	return min(job.GPUsPerNode(), all)
+	return min(job.GPUsPerNode(), a.slotCount())
 }
 
 // pause sleeps where a test asks for it, between a read and the write that builds on it: CAELUM_TEST_PUBLISH_PAUSE=100ms.
