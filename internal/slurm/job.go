@@ -15,6 +15,8 @@ type Job struct {
 	ArrayTask string
 	// HetJob is the first component's id, or 0.
 	HetJob uint32
+	// HetJobs are the ids of all components that were submitted as one het job, also of those that have ended. Empty: unknown.
+	HetJobs []uint32
 
 	Name, User, Account, Partition, QOS string
 	UID                                 uint32
@@ -36,7 +38,12 @@ type Job struct {
 	NumNodes           int
 	ReqNodes, ExcNodes []string
 
-	Features, Reservation, AdminComment, Comment string
+	Features                           Constraint
+	Reservation, AdminComment, Comment string
+
+	// What each node must have at least; 0: not asked for. TmpDisk is in MiB.
+	MinCPUs, TmpDisk                        int
+	Sockets, CoresPerSocket, ThreadsPerCore int
 
 	// What was requested, by --gres and --gpus-per-node, --gpus, --gpus-per-task, --gpus-per-socket.
 	PerNode, PerJob, PerTask, PerSocket []GRES
@@ -54,6 +61,9 @@ type Job struct {
 	Nice int64
 	// Memory is how much it has, or asks for at least, on all its nodes, in MiB. 0: unknown.
 	Memory int
+
+	// Licenses is what the job asks for of the cluster's licences, as slurmctld writes it ("matlab:2,ansys:1").
+	Licenses string
 
 	// Problem says why a part of the record could not be read; that part is empty then. It happens to what nobody has
 	// checked: 22.05.8 stores `sbatch -H --gres='mig:x y(:1'` as it stands. Such a job can be served by no node.
@@ -139,3 +149,12 @@ func (j Job) Learned() time.Duration {
 
 // Expected is how long the job is expected to run: what was learned, else its time limit; 0: nobody knows.
 func (j Job) Expected() time.Duration { return cmp.Or(j.Learned(), j.TimeLimit) }
+
+// ExpectedEnd is when a running job is expected to end: by its earlier runs, else, and if it has run for longer than they
+// did, at its time limit. Zero: it has none.
+func (j Job) ExpectedEnd(now time.Time) time.Time {
+	if end := j.Start.Add(j.Learned()); end.After(now) && !j.Start.IsZero() && j.Learned() > 0 {
+		return end
+	}
+	return j.End
+}

@@ -3,6 +3,7 @@ package slurm
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,12 +21,17 @@ type Node struct {
 	// Gres is what may be given out in all, GresUsed what is given out by slurmctld's reckoning. It forgets some of the
 	// latter when it restarts.
 	Gres, GresUsed []GRES
+	// MIGTotal is the node's count of gres/mig by slurm.conf, from CfgTRES. `scontrol update` and slurmd's registration
+	// do not change it (22.05.8). 0: unknown, because AccountingStorageTRES lacks gres/mig.
+	MIGTotal int
 	// Unregistered is true from a restart of slurmctld until slurmd has registered: slurmctld does not know the node's
 	// device files yet, and a job that it starts there has gres/gpu without the numbers of its slots, so neither
-	// SLURM_JOB_GPUS nor CUDA_VISIBLE_DEVICES (22.05.8: seen for 5 s; GresUsed then lacks its "(IDX:...)").
+	// SLURM_JOB_GPUS nor CUDA_VISIBLE_DEVICES (22.05.8: seen for 5 s). SlurmdStartTime is None then; in 22.05 GresUsed
+	// also lacks its "(IDX:...)". From 23.02 on slurmctld saves the indices, so they prove nothing (24.11.5, 26.05.5).
 	Unregistered              bool
 	BootTime, SlurmdStartTime time.Time
-	Features                  []string
+	// Features are the active ones: slurmctld starts a job on them without booting the node.
+	Features []string
 	// Addr is NodeAddr: a name or an address.
 	Addr string
 	// CPUs is how many slurmctld gives out, CPUsFree how many of them it has not. 0: unknown.
@@ -33,6 +39,8 @@ type Node struct {
 	// Memory is how much memory slurmctld gives out, MemoryFree how much of it no job has, in MiB. Where memory is not a consumable
 	// resource, no job has any. 0: unknown.
 	Memory, MemoryFree int
+	// TmpDisk is in MiB. Of sockets, cores and threads, 0: unknown.
+	TmpDisk, Sockets, CoresPerSocket, ThreadsPerCore int
 	// Reservations are those that hold the node now. [Client.Nodes] alone fills it in.
 	Reservations []Reservation
 	// Weight orders nodes: of those that would do, slurmctld takes the ones with the lowest.
@@ -69,6 +77,7 @@ func parseNode(out, name string) (Node, error) {
 			err = e
 		}
 	}
+	keep(words(lines[0], map[string]*int{"CoresPerSocket": &n.CoresPerSocket}))
 	seen := make(map[string]bool)
 	for _, line := range lines[1:] {
 		key, value, ok := strings.Cut(strings.TrimLeft(line, " "), "=")
@@ -86,15 +95,17 @@ func parseNode(out, name string) (Node, error) {
 			n.Gres, e = ParseGRES(word)
 		case "GresUsed":
 			n.GresUsed, e = ParseGRES(word)
-			n.Unregistered = strings.Contains(word, "gpu:") && !strings.Contains(word, "(IDX:")
+			n.Unregistered = n.Unregistered || strings.Contains(word, "gpu:") && !strings.Contains(word, "(IDX:")
+		case "CfgTRES":
+			var all []GRES
+			all, e = ParseTRES(word)
+			if i := slices.IndexFunc(all, func(g GRES) bool { return g == GRES{"mig", "", g.Count} }); i >= 0 {
+				n.MIGTotal = all[i].Count
+			}
 		case "State":
 			// A node that does not respond has a trailing * on its base state in releases before 22.05.
 			n.States = strings.Split(strings.ReplaceAll(word, "*", ""), "+")
-			for w := range strings.FieldsSeq(rest) {
-				if v, ok := strings.CutPrefix(w, "Weight="); ok {
-					n.Weight, e = strconv.Atoi(v)
-				}
-			}
+			e = words(rest, map[string]*int{"Weight": &n.Weight, "TmpDisk": &n.TmpDisk, "ThreadsPerCore": &n.ThreadsPerCore})
 		case "Partitions":
 			n.Partitions = list(word)
 		case "BootTime":
@@ -103,6 +114,7 @@ func parseNode(out, name string) (Node, error) {
 			started, _, _ := strings.Cut(rest, " ")
 			if s, ok := strings.CutPrefix(started, "SlurmdStartTime="); ok {
 				n.SlurmdStartTime, e = parseTime(s)
+				n.Unregistered = n.Unregistered || e == nil && n.SlurmdStartTime.IsZero()
 			}
 		case "NodeAddr": // NodeHostName, Port and, of a node that has registered, Version follow
 			n.Addr = word
@@ -125,18 +137,13 @@ func parseNode(out, name string) (Node, error) {
 			}
 			n.CPUs = cmp.Or(n.CPUs, tot)
 			n.CPUsFree = n.CPUs - used
-		case "RealMemory": // AllocMem follows
+		case "RealMemory": // AllocMem and Sockets follow
 			if n.Memory, e = strconv.Atoi(word); e != nil {
 				break
 			}
-			n.MemoryFree = n.Memory
-			for w := range strings.FieldsSeq(rest) {
-				if v, ok := strings.CutPrefix(w, "AllocMem="); ok {
-					used := 0
-					used, e = strconv.Atoi(v)
-					n.MemoryFree = n.Memory - used
-				}
-			}
+			used := 0
+			e = words(rest, map[string]*int{"AllocMem": &used, "Sockets": &n.Sockets})
+			n.MemoryFree = n.Memory - used
 		case "Reason":
 			n.Reason = value
 		case "Extra":
@@ -151,4 +158,19 @@ func parseNode(out, name string) (Node, error) {
 		return Node{}, fmt.Errorf("node %s: scontrol shows no State, Gres or GresUsed", name)
 	}
 	return n, nil
+}
+
+// words reads those of a line's key=value words that are numbers of interest.
+func words(line string, numbers map[string]*int) error {
+	for w := range strings.FieldsSeq(line) {
+		key, value, _ := strings.Cut(w, "=")
+		if to := numbers[key]; to != nil {
+			n, err := strconv.Atoi(value)
+			if err != nil {
+				return err
+			}
+			*to = n
+		}
+	}
+	return nil
 }

@@ -172,7 +172,7 @@ func describe(j Job) string {
 	for _, o := range []struct {
 		name, value string
 	}{
-		{"array", fmt.Sprint(j.ArrayJob, "_", j.ArrayTask)}, {"het", fmt.Sprint(j.HetJob)}, {"account", j.Account}, {"qos", j.QOS}, {"features", j.Features}, {"reservation", j.Reservation},
+		{"array", fmt.Sprint(j.ArrayJob, "_", j.ArrayTask)}, {"het", fmt.Sprint(j.HetJob)}, {"account", j.Account}, {"qos", j.QOS}, {"features", j.Features.String()}, {"reservation", j.Reservation},
 		{"per-node", FormatGRES(j.PerNode)}, {"per-job", FormatGRES(j.PerJob)}, {"per-task", FormatGRES(j.PerTask)},
 		{"per-socket", FormatGRES(j.PerSocket)}, {"admin-comment", j.AdminComment}, {"comment", j.Comment}, {"problem", j.Problem},
 	} {

@@ -91,6 +91,8 @@ type Queue struct {
 	// All has those and every other, also those that are over and that slurmctld has not forgotten yet (MinJobAge). What
 	// only [Client.Job] reads, ExcNodes and Allocated, is not filled in.
 	All []Job
+	// Licenses is how many of each of the cluster's licences no job has. It is read only while a job that waits asks for any.
+	Licenses map[string]int
 }
 
 // On lists the jobs that may be on a node: running, starting, suspended or completing. A job that runs on several nodes and is still completing elsewhere
@@ -107,12 +109,16 @@ func On(jobs []Job, node string) (on []Job) {
 	return on
 }
 
-// Queue reads all jobs: one request, and a second one while jobs wait. ErrUnreachable.
+// Queue reads all jobs: one request, a second one while jobs wait, and a third one while one of these asks for licences.
+// ErrUnreachable.
 func (c *Client) Queue(ctx context.Context) (q Queue, err error) {
 	if q.All, err = c.Jobs(ctx); err != nil {
 		return q, err
 	}
-	q.Waiting, err = c.complete(ctx, toWaiting(q.All))
+	if q.Waiting, err = c.complete(ctx, toWaiting(q.All)); err != nil {
+		return q, err
+	}
+	q.Licenses, err = c.licenses(ctx, q.Waiting)
 	return q, err
 }
 

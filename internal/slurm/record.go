@@ -22,6 +22,7 @@ var jobFields = []field{
 	{"arrayjobid", func(j *Job, s string) error { return id32(&j.ArrayJob, s) }},
 	{"arraytaskid", func(j *Job, s string) error { j.ArrayTask = orEmpty(s); return nil }},
 	{"hetjobid", func(j *Job, s string) error { return id32(&j.HetJob, s) }},
+	{"hetjobidset", func(j *Job, s string) (err error) { j.HetJobs, err = idSet(s); return err }},
 	{"state", func(j *Job, s string) error { j.State = s; return nil }},
 	{"reason", func(j *Job, s string) error { j.Reason = s; return nil }},
 	{"userid", func(j *Job, s string) error { return id32(&j.UID, s) }},
@@ -43,7 +44,7 @@ var jobFields = []field{
 	{"numnodes", func(j *Job, s string) error { return count(&j.NumNodes, s) }},
 	{"numtasks", func(j *Job, s string) error { return count(&j.Tasks, s) }},
 	{"reqnodes", func(j *Job, s string) (err error) { j.ReqNodes, err = ExpandHosts(s); return err }},
-	{"feature", func(j *Job, s string) error { j.Features = orEmpty(s); return nil }},
+	{"feature", func(j *Job, s string) error { j.Features = ParseConstraint(s); return nil }},
 	{"reservation", func(j *Job, s string) error { j.Reservation = orEmpty(s); return nil }},
 	{"tres-per-node", func(j *Job, s string) (err error) { j.PerNode, err = requestGRES(s); return err }},
 	{"tres-per-job", func(j *Job, s string) (err error) { j.PerJob, err = requestGRES(s); return err }},
@@ -57,6 +58,24 @@ var jobFields = []field{
 	{"dependency", func(j *Job, s string) error { j.Dependency = orEmpty(s); return nil }},
 	{"nice", func(j *Job, s string) (err error) { j.Nice, err = parseNice(s); return err }},
 	{"tres-alloc", func(j *Job, s string) (err error) { j.Memory, err = tresMemory(s); return err }},
+	{"mincpus", func(j *Job, s string) (err error) { j.MinCPUs, err = parseUnits(s); return err }},
+	{"mintmpdisk", func(j *Job, s string) (err error) { j.TmpDisk, err = mebibytes(s); return err }},
+	{"sct", func(j *Job, s string) error { return j.topology(s) }},
+	{"licenses", func(j *Job, s string) error { j.Licenses = orEmpty(s); return nil }},
+}
+
+// topology reads sockets per node, cores per socket and threads per core: "2:*:1".
+func (j *Job) topology(s string) (err error) {
+	parts := strings.Split(s, ":")
+	if len(parts) != 3 {
+		return fmt.Errorf("sockets, cores and threads %.40q", s)
+	}
+	for k, to := range []*int{&j.Sockets, &j.CoresPerSocket, &j.ThreadsPerCore} {
+		if parts[k] != "*" && err == nil {
+			*to, err = parseUnits(parts[k])
+		}
+	}
+	return err
 }
 
 func id32(to *uint32, s string) error {
@@ -66,6 +85,28 @@ func id32(to *uint32, s string) error {
 	n, err := strconv.ParseUint(s, 10, 32)
 	*to = uint32(n)
 	return err
+}
+
+// maxHetJobs limits the ids that are read of one het job: Slurm knows 128 components at most (MAX_HET_JOB_COMPONENTS).
+const maxHetJobs = 1024
+
+// idSet reads a set of job ids such as "4-5,8".
+func idSet(s string) (ids []uint32, err error) {
+	for _, part := range list(s) {
+		first, last, ranged := strings.Cut(part, "-")
+		if !ranged {
+			last = first
+		}
+		from, err1 := strconv.ParseUint(first, 10, 32)
+		to, err2 := strconv.ParseUint(last, 10, 32)
+		if err1 != nil || err2 != nil || to < from || to-from >= maxHetJobs || len(ids) >= maxHetJobs {
+			return nil, fmt.Errorf("set of job ids %.40q", s)
+		}
+		for id := from; id <= to; id++ {
+			ids = append(ids, uint32(id))
+		}
+	}
+	return ids, nil
 }
 
 func count(to *int, s string) (err error) {

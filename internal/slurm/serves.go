@@ -16,7 +16,7 @@ func (n Node) Able() bool {
 func (n Node) Serves(w Waiting) bool { return n.Refuses(w) == "" }
 
 // Refuses says why a job could not run on the node even if it had its slices, empty if it could: the node's state, partition, node lists, features, GPU model,
-// reservations, CPUs.
+// reservations, CPUs, sockets, cores, threads, temporary disk.
 // (How much memory a node has is left to slurmctld: of a job that asks for all of a node's, it shows that of another node.)
 func (n Node) Refuses(w Waiting) string {
 	common := slices.ContainsFunc(w.Partitions(), func(p string) bool { return slices.Contains(n.Partitions, p) })
@@ -29,15 +29,35 @@ func (n Node) Refuses(w Waiting) string {
 		return "is excluded"
 	case len(w.ReqNodes) > 0 && !slices.Contains(w.ReqNodes, n.Name):
 		return "is not among the nodes that it names"
-	// A plain feature is checked here; an expression with operators is left to slurmctld.
-	case w.Features != "" && !strings.ContainsAny(w.Features, "&|*[](),") && !slices.Contains(n.Features, w.Features):
-		return "has not the feature " + w.Features
 	case n.lacksModel(w) != "":
 		return "has no GPU of type " + n.lacksModel(w)
 	case !n.reservedFor(w):
 		return "is reserved for others, or not in its reservation"
 	case n.CPUs > 0 && n.CPUs < n.cpus(w):
 		return fmt.Sprintf("has %d CPUs, and it needs %d", n.CPUs, n.cpus(w))
+	}
+	if why := w.Features.Lacking(n.Features, w.NumNodes); why != "" {
+		return why
+	}
+	return n.tooSmall(w)
+}
+
+// tooSmall says what of the node's hardware is less than the job asks for (job_req_node_filter in slurmctld); empty if nothing is.
+func (n Node) tooSmall(w Waiting) string {
+	for _, c := range []struct {
+		what      string
+		has, asks int
+		unknown   bool
+	}{
+		{"CPUs", n.CPUs, w.MinCPUs, n.CPUs == 0},
+		{"sockets", n.Sockets, w.Sockets, n.Sockets == 0},
+		{"cores per socket", n.CoresPerSocket, w.CoresPerSocket, n.CoresPerSocket == 0},
+		{"threads per core", n.ThreadsPerCore, w.ThreadsPerCore, n.ThreadsPerCore == 0},
+		{"MiB of temporary disk", n.TmpDisk, w.TmpDisk, false},
+	} {
+		if c.asks > c.has && !c.unknown {
+			return fmt.Sprintf("has %d %s, and the job needs %d", c.has, c.what, c.asks)
+		}
 	}
 	return ""
 }
@@ -59,7 +79,7 @@ func (n Node) Later(w Waiting, since time.Time) string {
 
 // lacksModel is the first type of GPU that the job names and the node has not, empty if there is none.
 func (n Node) lacksModel(w Waiting) string {
-	for _, g := range w.PerNode {
+	for _, g := range slices.Concat(w.PerNode, w.PerJob, w.PerTask, w.PerSocket) {
 		if g.Name == "gpu" && g.Type != "" && !slices.ContainsFunc(n.Gres, func(has GRES) bool { return has.Name == "gpu" && has.Type == g.Type }) {
 			return g.Type
 		}
@@ -87,6 +107,14 @@ func (n Node) cpus(w Waiting) int {
 
 // memory is how much of the node's memory the job needs, in MiB. Over several nodes it is taken to be spread evenly.
 func (n Node) memory(w Waiting) int { return min(w.Memory/max(w.NumNodes, 1), n.Memory) }
+
+// Share returns how many of the node's CPUs and how much of its memory, in MiB, the job needs. CPUs are 0 where the node's are unknown.
+func (n Node) Share(w Waiting) (cpus, memory int) {
+	if n.CPUs > 0 {
+		cpus = n.cpus(w)
+	}
+	return cpus, n.memory(w)
+}
 
 // LacksMemory reports whether other jobs have so much of the node's memory that the job cannot start there now.
 func (n Node) LacksMemory(w Waiting) bool { return n.MemoryFree < n.memory(w) }

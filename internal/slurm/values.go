@@ -101,17 +101,32 @@ func tresMemory(s string) (int, error) {
 		if !ok {
 			continue
 		}
-		unit := 1.0
-		for k, suffix := range []string{"K", "M", "G", "T", "P"} {
-			if number, ok := strings.CutSuffix(text, suffix); ok {
-				unit, text = math.Pow(1024, float64(k-1)), number
-			}
-		}
-		n, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(n >= 0 && n*unit < 1e15) {
+		n, err := mebibytes(text)
+		if err != nil {
 			return 0, fmt.Errorf("memory %.40q", item)
 		}
-		return int(n * unit), nil
+		return n, nil
 	}
 	return 0, nil
+}
+
+// mebibytes reads a size as Slurm writes it, such as 400000M or 1.50T. A number without a unit counts MiB.
+func mebibytes(s string) (int, error) { return scaled(s, []string{"K", "M", "G", "T", "P"}, 1.0/1024) }
+
+// parseUnits reads a number that squeue may have shortened, such as 2K for 2048 CPUs.
+func parseUnits(s string) (int, error) { return scaled(s, []string{"", "K", "M", "G", "T"}, 1) }
+
+// scaled reads a number with one of these suffixes, the first of which is worth so much and each other 1024 times the one before.
+func scaled(s string, suffixes []string, first float64) (int, error) {
+	text, unit := s, 1.0
+	for k, suffix := range suffixes {
+		if number, ok := strings.CutSuffix(s, suffix); ok && suffix != "" {
+			text, unit = number, first*math.Pow(1024, float64(k))
+		}
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(n >= 0 && n*unit < 1e15) {
+		return 0, fmt.Errorf("number %.40q", s)
+	}
+	return int(n * unit), nil
 }

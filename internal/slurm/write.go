@@ -49,9 +49,9 @@ func (c *Client) RequeueHold(ctx context.Context, id uint32) error {
 	})
 }
 
-// Hold keeps a pending job from starting. It does nothing to a run.
+// Hold keeps a pending job from starting, by a hold that its user may lift (JobHeldUser). It does nothing to a run.
 func (c *Client) Hold(ctx context.Context, id uint32) error {
-	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"hold", ref(j)}, nil })
+	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"uhold", ref(j)}, nil })
 }
 
 // Release lifts a hold, also one that slurmctld set with BadConstraints. It gives the job a new, lower priority under

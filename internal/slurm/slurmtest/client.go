@@ -40,6 +40,9 @@ func (f *Fake) show(n *node) slurm.Node {
 		Name: n.Name, Asked: time.Now(), Extra: n.extra, Reason: n.reason, Partitions: slices.Clone(n.Partitions), Features: slices.Clone(n.Features),
 		Unregistered: n.unregistered, Gres: slices.Clone(n.gres), BootTime: n.boot, SlurmdStartTime: n.slurmd,
 	}
+	if strings.Contains(f.config["AccountingStorageTRES"], "gres/mig") {
+		out.MIGTotal = total(n.Gres)
+	}
 	busy, completing := false, false
 	for _, j := range f.jobs {
 		busy = busy || j.Holds() && slices.Contains(j.Nodes, n.Name)
@@ -181,7 +184,7 @@ func (f *Fake) Hold(_ context.Context, id uint32) error {
 	return f.call(Call{Op: "Hold", Job: id}, func() error {
 		j, err := f.job(id)
 		if err == nil && j.queued() {
-			j.hold("JobHeldAdmin")
+			j.hold("JobHeldUser")
 		}
 		return err
 	})

@@ -13,7 +13,7 @@
 //     count as able. A pending job that has become impossible turns to BadConstraints with priority 0; a release gives it
 //     another chance.
 //   - After a restart of slurmctld, or scontrol reconfigure, every type is back at slurm.conf's count and the running jobs' typed
-//     uses are forgotten. After one of slurmd the filler alone is back (22.05), and if the last update did not add up to
+//     uses are forgotten, or counted once for each node of the job (Recount; the excess stays after the job's end, 22.05). After one of slurmd the filler alone is back (22.05), and if the last update did not add up to
 //     slurm.conf's total while jobs use some of it, the node drains as INVALID_REG.
 //   - A requeue counts as a restart at once, while the run it ends still completes; the job may start again two minutes later.
 //
@@ -102,7 +102,8 @@ type node struct {
 	Node
 	gres         []slurm.GRES
 	extra        string
-	total        int      // of gres/mig, as last written or registered
+	total        int // of gres/mig, as last written or registered
+	excess       map[kind]int
 	drain        []string // flags on top of the base state
 	reason       string
 	boot, slurmd time.Time
@@ -128,6 +129,7 @@ func New(nodes ...Node) *Fake {
 		priority: 1 << 31,
 		config: map[string]string{
 			"SLURM_VERSION": "22.05.8", "GresTypes": "gpu,mig", "PrologFlags": "Alloc", "TaskPlugin": "task/none",
+			"AccountingStorageTRES": "gres/gpu,gres/mig",
 		},
 	}
 	for _, n := range nodes {

@@ -145,12 +145,47 @@ func (f *Fake) Forget(id uint32) {
 func (f *Fake) Restart() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, n := range f.nodes {
-		n.gres, n.total = slices.Clone(n.Gres), total(n.Gres)
-		n.drain = slices.DeleteFunc(slices.Clone(n.drain), func(s string) bool { return s == "INVALID_REG" })
-	}
+	f.reset()
 	for _, j := range f.jobs {
 		j.forgotten = j.forgotten || j.Holds()
+	}
+}
+
+// Configure changes a node's GRES in slurm.conf, which counts from the next Restart on.
+func (f *Fake) Configure(name string, gres []slurm.GRES) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n, err := f.node(name)
+	if err == nil {
+		n.Gres = slices.Clone(gres)
+	}
+	return err
+}
+
+// Recount is a restart of slurmctld, or scontrol reconfigure, that counts the slices of running jobs as it does for
+// jobs on that many nodes: once for each node, if slurm.conf gives their type as 0. A job's end subtracts them once,
+// and the rest stays in used.
+func (f *Fake) Recount(nodes int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reset()
+	for _, j := range f.jobs {
+		j.forgotten = j.forgotten && !j.Holds()
+		for _, n := range f.nodes {
+			for _, g := range j.alloc[n.Name] {
+				configured := func(c slurm.GRES) bool { return c.Name == g.Name && c.Type == g.Type && c.Count > 0 }
+				if j.Holds() && !slices.ContainsFunc(n.Gres, configured) {
+					n.excess[kind{g.Name, g.Type}] += (nodes - 1) * g.Count
+				}
+			}
+		}
+	}
+}
+
+func (f *Fake) reset() {
+	for _, n := range f.nodes {
+		n.gres, n.total, n.excess = slices.Clone(n.Gres), total(n.Gres), map[kind]int{}
+		n.drain = slices.DeleteFunc(slices.Clone(n.drain), func(s string) bool { return s == "INVALID_REG" })
 	}
 }
 

@@ -2,6 +2,7 @@ package slurmtest
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,7 +13,10 @@ type kind struct{ name, typ string }
 
 // used is a node's GresUsed by slurmctld's reckoning.
 func (f *Fake) used(n *node) map[kind]int {
-	used := make(map[kind]int)
+	used := maps.Clone(n.excess)
+	if used == nil {
+		used = make(map[kind]int)
+	}
 	for _, j := range f.jobs {
 		if j.Holds() && !j.forgotten {
 			for _, g := range j.alloc[n.Name] {
@@ -67,7 +71,7 @@ func (j *job) named(n *node) bool {
 	if !slices.ContainsFunc(strings.Split(j.Partition, ","), func(p string) bool { return slices.Contains(n.Partitions, p) }) {
 		return false
 	}
-	if j.Features != "" && !slices.Contains(n.Features, j.Features) {
+	if j.Features.Lacking(n.Features, j.NumNodes) != "" {
 		return false
 	}
 	return !slices.Contains(j.ExcNodes, n.Name)

@@ -1,0 +1,235 @@
+package slurm
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Constraint is a job's --constraint: an expression of features that nodes must have. The zero value is met by every
+// node.
+//
+// It is evaluated as slurmctld does it (job_scheduler.c, build_feature_list, and node_scheduler.c,
+// valid_feature_counts, of 22.05.8 and 26.05.3): & and | have the same precedence and are applied from left to right,
+// one level of parentheses groups features, and a comma is an &. Of the alternatives in brackets, [a|b], all nodes of
+// a job must have the same one.
+type Constraint struct {
+	text string
+	// always is what every node must have, and anyOf the alternatives in brackets.
+	always []group
+	anyOf  []group
+	// nodes is the largest count (*n): the job needs so many nodes with that feature.
+	nodes int
+	// problem is why the expression cannot be decided for one node; empty if it can.
+	problem string
+}
+
+// group is a feature, or several in parentheses.
+type group struct {
+	or    bool // how the group is joined with what is left of it
+	names []joined
+}
+
+type joined struct {
+	or   bool
+	name string
+}
+
+// maxFeatures limits the features of an expression: each is looked for on every node in every plan.
+const maxFeatures = 64
+
+// maxShown limits what a reason shows of an expression: a reason is made for each node, and a user may write 100 kB.
+const maxShown = 200
+
+// ParseConstraint reads an expression. One that cannot be decided for one node is no error: Lacking then says why.
+func ParseConstraint(text string) Constraint {
+	if isNull(text) {
+		return Constraint{}
+	}
+	c := Constraint{text: text}
+	if len(text) > maxShown {
+		c.text = text[:maxShown] + "..."
+	}
+	p := constraintParser{rest: strings.ReplaceAll(text, ",", "&"), c: &c}
+	if err := p.expression(); err != nil {
+		return Constraint{text: c.text, problem: err.Error()}
+	}
+	return c
+}
+
+// String returns the expression as slurmctld shows it, at most maxShown bytes of it.
+func (c Constraint) String() string { return c.text }
+
+// Lacking returns why a node with these features cannot be one of a job's so many nodes; empty if it can.
+func (c Constraint) Lacking(features []string, nodes int) string {
+	switch {
+	case c.problem != "":
+		return fmt.Sprintf("cannot be chosen for the constraint %s, which %s", c.text, c.problem)
+	case c.nodes > max(nodes, 1):
+		return fmt.Sprintf("cannot be chosen for the constraint %s, which needs %d nodes; the job asks for %d",
+			c.text, c.nodes, max(nodes, 1))
+	case !meets(features, c.always), len(c.anyOf) > 0 && !slices.ContainsFunc(c.anyOf, met(features)):
+		return "does not have the features " + c.text
+	}
+	return ""
+}
+
+// Alternatives returns how many alternatives in brackets a constraint has: all nodes of a job must have the same one.
+func (c Constraint) Alternatives() int { return len(c.anyOf) }
+
+// Alternative reports whether a node with these features has the alternative k.
+func (c Constraint) Alternative(k int, features []string) bool { return c.anyOf[k].met(features) }
+
+func met(features []string) func(group) bool {
+	return func(g group) bool { return g.met(features) }
+}
+
+// meets reports whether features satisfy groups, which are joined from left to right.
+func meets(features []string, groups []group) bool {
+	met := true
+	for _, g := range groups {
+		if g.or {
+			met = met || g.met(features)
+		} else {
+			met = met && g.met(features)
+		}
+	}
+	return met
+}
+
+func (g group) met(features []string) bool {
+	met := true
+	for _, n := range g.names {
+		has := slices.Contains(features, n.name)
+		if n.or {
+			met = met || has
+		} else {
+			met = met && has
+		}
+	}
+	return met
+}
+
+// constraintParser reads an expression, whose text it uses up. slurmctld accepts more than this: what it then ignores,
+// or reads in another way by its release, is an error here.
+type constraintParser struct {
+	rest     string
+	c        *Constraint
+	features int
+}
+
+const constraintOperators = "&|()[]*"
+
+func (p *constraintParser) next(text string) bool {
+	rest, ok := strings.CutPrefix(p.rest, text)
+	p.rest = rest
+	return ok
+}
+
+func (p *constraintParser) expression() error {
+	or, counted, either, bracket := false, false, false, false
+	for {
+		if p.next("[") {
+			if bracket || or {
+				return errors.New("has brackets that are not joined with &")
+			}
+			bracket = true
+			if err := p.alternatives(); err != nil {
+				return err
+			}
+			if strings.HasPrefix(p.rest, "|") {
+				return errors.New("has brackets that are not joined with &")
+			}
+		} else {
+			g, count, err := p.group(or)
+			if err != nil {
+				return err
+			}
+			p.c.always = append(p.c.always, g)
+			counted = counted || count > 0
+		}
+		switch {
+		case p.rest == "" && counted && either:
+			return errors.New("has counts that are joined with |")
+		case p.rest == "":
+			return nil
+		case p.next("&"):
+			or = false
+		case p.next("|"):
+			or, either = true, true
+		default:
+			return errors.New("cannot be read")
+		}
+	}
+}
+
+// alternatives reads [a|b], after the first bracket.
+func (p *constraintParser) alternatives() error {
+	for {
+		if strings.HasPrefix(p.rest, "(") {
+			return errors.New("has parentheses in brackets")
+		}
+		g, count, err := p.group(false)
+		if err != nil {
+			return err
+		}
+		p.c.anyOf = append(p.c.anyOf, g)
+		switch {
+		case count > 0 && len(p.c.anyOf) > 1, count > 0 && !strings.HasPrefix(p.rest, "]"), strings.HasPrefix(p.rest, "&"):
+			return errors.New("asks for different features on different nodes; use a heterogeneous job")
+		case p.next("]"):
+			return nil
+		case !p.next("|"):
+			return errors.New("cannot be read")
+		}
+	}
+}
+
+// group reads a feature, or several in parentheses, and the count behind it.
+func (p *constraintParser) group(or bool) (g group, count int, err error) {
+	g.or = or
+	if p.next("(") {
+		for or := false; ; or = p.next("|") {
+			if err := p.feature(&g, or); err != nil {
+				return g, 0, err
+			}
+			if p.next(")") {
+				break
+			}
+			if !p.next("&") && !strings.HasPrefix(p.rest, "|") {
+				return g, 0, errors.New("cannot be read")
+			}
+		}
+	} else if err := p.feature(&g, false); err != nil {
+		return g, 0, err
+	}
+	if !p.next("*") {
+		return g, 0, nil
+	}
+	digits := len(p.rest) - len(strings.TrimLeft(p.rest, "0123456789"))
+	count, err = strconv.Atoi(p.rest[:digits])
+	if err != nil || count < 1 {
+		return g, 0, errors.New("has a count that cannot be read")
+	}
+	p.rest = p.rest[digits:]
+	p.c.nodes = max(p.c.nodes, count)
+	return g, count, nil
+}
+
+func (p *constraintParser) feature(g *group, or bool) error {
+	end := strings.IndexAny(p.rest, constraintOperators)
+	if end < 0 {
+		end = len(p.rest)
+	}
+	if end == 0 {
+		return errors.New("cannot be read")
+	}
+	if p.features++; p.features > maxFeatures {
+		return fmt.Errorf("has more than %d features", maxFeatures)
+	}
+	g.names = append(g.names, joined{or, p.rest[:end]})
+	p.rest = p.rest[end:]
+	return nil
+}

@@ -1,0 +1,251 @@
+package slurm
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestConstraint: which nodes satisfy an expression, and which expressions no node satisfies.
+func TestConstraint(t *testing.T) {
+	for _, c := range []struct {
+		text     string
+		nodes    int
+		features string // of a node
+		want     string // a part of the reason, empty: the node meets it
+	}{
+		{"", 1, "", ""},
+		{"(null)", 1, "", ""},
+		{"a", 1, "b a", ""},
+		{"a", 0, "b", "does not have the features a"},
+		{"a&b", 1, "a b", ""},
+		{"a&b", 1, "a", "does not have the features a&b"},
+		{"a,b", 1, "a", "does not have the features a,b"},
+		{"a|b", 1, "b", ""},
+		{"a|b&c", 1, "a", "does not have"}, // (a|b)&c
+		{"a|b&c", 1, "a c", ""},
+		{"a&b|c", 1, "c", ""}, // (a&b)|c
+		{"a|(b&c)", 1, "a", ""},
+		{"a|(b&c)", 1, "b", "does not have"},
+		{"(a|b)&(c|d)", 1, "b c", ""},
+		{"(a|b)&(c|d)", 1, "a b", "does not have"},
+		{"(a)", 1, "a", ""},
+		{"(a&b|c)", 1, "c", ""},
+		{"[a|b]", 1, "b", ""},
+		{"[a|b]", 1, "c", "does not have"},
+		{"f&[a|b]", 1, "a", "does not have"},
+		{"f&[a|b]&g", 2, "f g a", ""},
+		{"[a]", 1, "a", ""},
+		{"a*1", 1, "a", ""},
+		{"a*1", 1, "b", "does not have"},
+		{"a*2", 1, "a", "needs 2 nodes; the job asks for 1"},
+		{"a*2", 4, "a", ""},
+		{"a*2", 4, "b", "does not have"},
+		{"(a|b)*2", 2, "b", ""},
+		{"a*1&b*1", 1, "a", "does not have"},
+		{"a*1&b*1", 2, "a b", ""},
+		{"[a*1&b*1]", 2, "a b", "use a heterogeneous job"},
+		{"[(a|b)*1&(c)*1]", 2, "a b c", "parentheses in brackets"},
+		{"[(a&b)|(c&d)]", 1, "c d", "parentheses in brackets"},
+		{"a|b*1", 1, "a b", "counts that are joined with |"},
+		{"a|[b|c]", 1, "a b", "brackets that are not joined with &"},
+		{"[a|b]|c", 1, "a c", "brackets that are not joined with &"},
+		{"[a|b]&[c|d]", 1, "a c", "brackets that are not joined with &"},
+		{"[a|b*1]", 1, "a b", "use a heterogeneous job"},
+		{"((a|b)&c)", 1, "a b c", "cannot be read"},
+		{"a&", 1, "a", "cannot be read"},
+		{"(a|b)c", 1, "a b c", "cannot be read"},
+		{"(a|b", 1, "a b", "cannot be read"},
+		{"a*0", 1, "a", "count"},
+		{"a*99999999999999999999", 1, "a", "count"},
+		{"|a", 1, "a", "cannot be read"},
+		{"[a|b", 1, "a", "cannot be read"},
+		{strings.Repeat("x", maxShown+1), 1, "", "features " + strings.Repeat("x", maxShown) + "..."},
+		{strings.Repeat("a|", maxFeatures) + "a", 1, "a", "more than 64"},
+		{strings.Repeat("a|", maxFeatures-1) + "a", 1, "a", ""},
+	} {
+		got := ParseConstraint(c.text).Lacking(strings.Fields(c.features), c.nodes)
+		if !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("%s on a node with %q, of %d: %q, want %q", c.text, c.features, c.nodes, got, c.want)
+		}
+	}
+}
+
+var (
+	parens  = regexp.MustCompile(`\(([TF])\)`)
+	operate = regexp.MustCompile(`(^|\()([TF])([&|])([TF])`)
+	bracket = regexp.MustCompile(`&?\[([TF|]+)\](&?)`)
+	word    = regexp.MustCompile(`[a-z]+`)
+)
+
+// plainly evaluates an expression by rewriting its text: each feature becomes T or F, then the leftmost operation its
+// result.
+func plainly(text string, features []string) bool {
+	text = word.ReplaceAllStringFunc(strings.ReplaceAll(text, ",", "&"), func(name string) string {
+		if slices.Contains(features, name) {
+			return "T"
+		}
+		return "F"
+	})
+	if m := bracket.FindStringSubmatch(text); m != nil {
+		if !strings.Contains(m[1], "T") {
+			return false
+		}
+		if text = strings.Replace(text, m[0], m[2], 1); strings.HasPrefix(text, "&") {
+			text = text[1:]
+		}
+		if text == "" {
+			return true
+		}
+	}
+	for len(text) > 1 {
+		before := text
+		text = parens.ReplaceAllString(text, "$1")
+		if m := operate.FindStringSubmatch(text); m != nil {
+			result := "F"
+			if m[2] == "T" && m[4] == "T" || m[3] == "|" && (m[2] == "T" || m[4] == "T") {
+				result = "T"
+			}
+			text = strings.Replace(text, m[0], m[1]+result, 1)
+		}
+		if text == before {
+			panic("no operation in " + text)
+		}
+	}
+	return text == "T"
+}
+
+// expression draws one that slurmctld accepts and that can be decided for one node.
+func expression(rng *rand.Rand) string {
+	names := []string{"a", "b", "c", "d"}
+	name := func() string { return names[rng.IntN(len(names))] }
+	operator := func() string { return []string{"&", "|", ","}[rng.IntN(3)] }
+	at := -1 // of the brackets
+	n := 1 + rng.IntN(4)
+	if rng.IntN(3) == 0 {
+		at = rng.IntN(n)
+	}
+	text := ""
+	for k := range n {
+		part := name()
+		switch {
+		case k == at:
+			part = "[" + name()
+			for range rng.IntN(3) {
+				part += "|" + name()
+			}
+			part += "]"
+		case rng.IntN(3) == 0:
+			part = "(" + name()
+			for range rng.IntN(3) {
+				part += operator() + name()
+			}
+			part += ")"
+		}
+		switch {
+		case k == 0:
+		case k == at || k == at+1 && at >= 0:
+			text += "&"
+		default:
+			text += operator()
+		}
+		text += part
+	}
+	return text
+}
+
+// TestConstraintPlainly: on every set of features the evaluator and the plain one agree.
+func TestConstraintPlainly(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 5000 {
+		text := expression(rng)
+		c := ParseConstraint(text)
+		for set := range 1 << 4 {
+			var features []string
+			for k, name := range []string{"a", "b", "c", "d"} {
+				if set>>k&1 == 1 {
+					features = append(features, name)
+				}
+			}
+			if got := c.Lacking(features, 1); (got == "") != plainly(text, features) {
+				t.Fatalf("%s on %v: %q", text, features, got)
+			}
+		}
+	}
+}
+
+// FuzzConstraint: whatever the text, an answer is given, and a node without features never meets one of names.
+func FuzzConstraint(f *testing.F) {
+	for _, s := range []string{"a&b", "(a|b)&c", "[a|b]&c*2", "a*", "[[", "(a))", "a,,b", "a|b*3", "[a*1&b*2]", "x\x00y"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		c := ParseConstraint(s)
+		if reason := c.Lacking(nil, 1); reason == "" && !isNull(s) {
+			t.Fatalf("%q is met by a node without features", s)
+		}
+		if c.problem == "" && !isNull(s) {
+			names := strings.FieldsFunc(s, func(r rune) bool { return strings.ContainsRune(",&|()[]*", r) })
+			if reason := c.Lacking(names, math.MaxInt); reason != "" {
+				t.Fatalf("%q is not met by a node with %q: %s", s, names, reason)
+			}
+		}
+		for k := range c.Alternatives() {
+			if c.Alternative(k, nil) {
+				t.Fatalf("%q: alternative %d is met without features", s, k)
+			}
+		}
+	})
+}
+
+// TestTooSmall: each part of a node's hardware that a job asks for.
+func TestTooSmall(t *testing.T) {
+	node := Node{Name: "n1", States: []string{"IDLE"}, Partitions: []string{"gpu"}, CPUs: 64,
+		Sockets: 2, CoresPerSocket: 16, ThreadsPerCore: 2, TmpDisk: 1000}
+	for want, ask := range map[string]func(*Job){
+		"":                                    func(j *Job) { j.MinCPUs, j.Sockets, j.CoresPerSocket, j.ThreadsPerCore, j.TmpDisk = 64, 2, 16, 2, 1000 },
+		"has 64 CPUs":                         func(j *Job) { j.MinCPUs = 65 },
+		"has 2 sockets":                       func(j *Job) { j.Sockets = 3 },
+		"has 16 cores per socket":             func(j *Job) { j.CoresPerSocket = 17 },
+		"has 2 threads per core":              func(j *Job) { j.ThreadsPerCore = 3 },
+		"has 1000 MiB of temporary disk":      func(j *Job) { j.TmpDisk = 1001 },
+		"does not have the features a&b":      func(j *Job) { j.Features = ParseConstraint("a&b") },
+		"has no GPU of type h100":             func(j *Job) { j.PerJob = []GRES{{"gpu", "h100", 1}} },
+		"cannot be chosen for the constraint": func(j *Job) { j.Features = ParseConstraint("a&") },
+	} {
+		w := Waiting{Job: Job{Partition: "gpu", NumNodes: 1}}
+		ask(&w.Job)
+		if got := node.Refuses(w); !strings.HasPrefix(got, want) || (got == "") != (want == "") {
+			t.Errorf("%+v: %q, want %q", w.Job, got, want)
+		}
+	}
+	// Nothing is known of the hardware of a node that has never been up.
+	w := Waiting{Job: Job{Partition: "gpu", MinCPUs: 9, Sockets: 9, CoresPerSocket: 9, ThreadsPerCore: 9}}
+	if got := (Node{States: []string{"IDLE"}, Partitions: []string{"gpu"}}).Refuses(w); got != "" {
+		t.Errorf("a node of unknown size: %s", got)
+	}
+}
+
+// TestTopology: what squeue shows of the hardware that a job asks for.
+func TestTopology(t *testing.T) {
+	for text, want := range map[string]string{
+		"*:*:*": "0 0 0", "2:*:1": "2 0 1", "2K:1:1": "2048 1 1", "1:2": "error", "a:1:1": "error", "-1:1:1": "error", "": "error",
+	} {
+		var j Job
+		got := "error"
+		if err := j.topology(text); err == nil {
+			got = fmt.Sprint(j.Sockets, j.CoresPerSocket, j.ThreadsPerCore)
+		}
+		if got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+	node, err := parseNode(mustRead(t, "node-busy.txt"), "n1")
+	if err != nil || node.Sockets != 8 || node.CoresPerSocket != 1 || node.ThreadsPerCore != 1 || node.Weight != 1 {
+		t.Errorf("%+v %v", node, err)
+	}
+}

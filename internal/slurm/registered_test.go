@@ -1,0 +1,33 @@
+package slurm
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestUnregistered: from 23.02 on a node shows the indices of its GRES in use before slurmd has registered.
+func TestUnregistered(t *testing.T) {
+	text, err := os.ReadFile("testdata/22.05.8/node-busy.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	registered := string(text)
+	const used, started = "gpu:a100:2(IDX:0-1)", "BootTime=1795232271 SlurmdStartTime=1795233566"
+	for _, c := range []struct {
+		name, used, started string
+		want                bool
+	}{
+		{"registered", used, started, false},
+		{"nothing in use", "gpu:a100:0(IDX:N/A)", started, false},
+		{"not registered, 22.05", "gpu:a100:0", "BootTime=None SlurmdStartTime=None", true},
+		{"not registered, from 23.02 on", used, "BootTime=None SlurmdStartTime=None", true},
+		{"not registered, GRES of a reconfiguration", "gpu:a100:0", started, true},
+	} {
+		out := strings.Replace(strings.Replace(registered, used, c.used, 1), started, c.started, 1)
+		n, err := parseNode(out, "n1")
+		if err != nil || n.Unregistered != c.want {
+			t.Errorf("%s: unregistered is %v, %v", c.name, n.Unregistered, err)
+		}
+	}
+}

@@ -1,0 +1,21 @@
+package slurm
+
+import (
+	"os"
+	"testing"
+)
+
+// TestMIGTotal: an update had set the node's sum to 62 and slurm.conf has 56. In the other record AccountingStorageTRES
+// lacks gres/mig.
+func TestMIGTotal(t *testing.T) {
+	for file, want := range map[string]int{"node-sum.txt": 56, "node-busy.txt": 0} {
+		out, err := os.ReadFile("testdata/22.05.8/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := parseNode(string(out), "n1")
+		if err != nil || n.MIGTotal != want {
+			t.Errorf("%s: %d, %v; want %d", file, n.MIGTotal, err, want)
+		}
+	}
+}
