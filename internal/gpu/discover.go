@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+	"sync/atomic"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -17,22 +18,35 @@ func (n *NVML) GPUs() ([]GPU, error) {
 	if err := check(ret, "count the GPUs"); err != nil {
 		return nil, err
 	}
-	n.devices = make([]device, count)
+	n.devices = make([]atomic.Pointer[device], count)
 	gpus := make([]GPU, count)
 	for i := range gpus {
-		gpus[i] = n.discover(i)
+		d := new(device)
+		gpus[i] = n.discover(i, d)
+		n.devices[i].Store(d)
 	}
 	return gpus, nil
 }
 
-func (n *NVML) discover(i int) GPU {
+// Discover implements Hardware.
+func (n *NVML) Discover(gpu int) GPU {
+	d := new(device)
+	g := n.discover(gpu, d)
+	if g.Problem == "" && gpu < len(n.devices) {
+		n.devices[gpu].Store(d)
+	}
+	return g
+}
+
+// discover asks a GPU for everything, and fills its device.
+func (n *NVML) discover(i int, d *device) GPU {
 	g := GPU{Index: i, Minor: i}
 	dev, ret := n.lib.DeviceGetHandleByIndex(i)
 	if ret != nvml.SUCCESS {
 		g.Problem = fmt.Sprintf("couldn't open the GPU: %s; see the kernel log for Xid messages", nvml.ErrorString(ret))
 		return g
 	}
-	n.devices[i].handle = dev
+	d.handle = dev
 	g.UUID, _ = dev.GetUUID()
 	g.Name, _ = dev.GetName()
 	if minor, ret := dev.GetMinorNumber(); ret == nvml.SUCCESS {
@@ -52,7 +66,7 @@ func (n *NVML) discover(i int) GPU {
 	if g.Problem != "" {
 		return g
 	}
-	board, err := n.board(i, g.Name)
+	board, err := d.board(g.Name)
 	if err != nil {
 		g.Problem = err.Error()
 	}
@@ -62,8 +76,7 @@ func (n *NVML) discover(i int) GPU {
 
 // board asks the driver for every profile and its possible placements. The driver is the authority: names and
 // memory drift between releases.
-func (n *NVML) board(i int, name string) (*mig.Board, error) {
-	d := &n.devices[i]
+func (d *device) board(name string) (*mig.Board, error) {
 	d.profiles = map[string]nvml.GpuInstanceProfileInfo{}
 	d.names = map[uint32]string{}
 	var profiles []mig.Profile

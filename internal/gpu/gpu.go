@@ -25,8 +25,12 @@ var (
 type Hardware interface {
 	// GPUs discovers the GPUs and what MIG layouts each of them allows.
 	GPUs() ([]GPU, error)
+	// Discover asks one GPU again. If it has no problem, later calls use what was found. It may hang with the GPU.
+	Discover(gpu int) GPU
 	// Instances lists the GPU instances of a GPU, those without a compute instance included.
 	Instances(gpu int) ([]Instance, error)
+	// Exists reports whether the MIG device of an instance is still there, by its UUID and GI. It asks less than Instances does.
+	Exists(gpu int, in Instance) (bool, error)
 	// Create makes a GPU instance at exactly this placement and one compute instance of its full size.
 	// What it made is undone when it fails half way, unless that fails too.
 	Create(gpu int, profile string, start int) (Instance, error)
@@ -60,6 +64,8 @@ type Instance struct {
 	Start, Size int
 	// CIs are the ids of its compute instances: exactly one in an instance that Caelum made, none in one left by a crash.
 	CIs []int
+	// Whole is set if its only compute instance spans it. Create and Instances set it.
+	Whole bool
 	// UUID names the MIG device of the first compute instance. It lives no longer than the instance.
 	UUID string
 }

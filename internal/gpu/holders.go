@@ -1,7 +1,6 @@
 package gpu
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +20,9 @@ import (
 
 // An open descriptor of a capability file outlives every change of the file's owner and mode, and the devices cgroup checks open()
 // only. The capability's device number follows from GPU and placement, so the descriptor also opens the next instance there.
+//
+// Only a descriptor whose device number is seen counts. The kernel does not show which files are in flight in a socket's queue or
+// registered with an io_uring, and every process can have some: to count them would let any user take GPUs out of use.
 
 // Processes finds the processes that hold device files open. One scan runs at a time.
 type Processes struct {
@@ -48,54 +49,16 @@ const maxScanners = 4
 // hangLimit is the time without any progress after which a process is left out of a scan.
 const hangLimit = 2 * time.Second
 
-// Process is a running process. Start tells two processes with one pid apart.
-type Process struct {
-	PID int
-	// UIDs are the real, effective, saved and file-system user ids.
-	UIDs    [4]uint32
-	Command string
-	Start   uint64
-
-	threads int
-}
-
-// Root reports whether the process has no other user's id.
-func (p Process) Root() bool { return p.UIDs == [4]uint32{} }
-
-// Is reports whether the process acts for a user, or can.
-func (p Process) Is(uid uint32) bool { return slices.Contains(p.UIDs[:], uid) }
-
-func (p Process) String() string {
-	return fmt.Sprintf("pid %d, uid %d, %q", p.PID, p.UIDs[0], p.Command)
-}
-
-// Holder is a process that has a device open, or may have it open in a place that shows no device number.
-type Holder struct {
-	Process
-	// Hides says where a descriptor may be; empty when the descriptor was seen.
-	Hides string
-}
-
-func (h Holder) String() string {
-	if h.Hides == "" {
-		return h.Process.String()
-	}
-	return h.Process.String() + ": " + h.Hides
-}
-
 // Held is the result of a scan.
 type Held struct {
 	// Open are the processes with an open descriptor, by device.
-	Open map[Device][]Holder
-	// Possible are the processes of a suspected user that may hold any descriptor.
-	Possible map[uint32][]Holder
-	// Skipped are the users whose processes were not all read: they have more descriptors than the limit.
-	Skipped map[uint32]bool
+	Open map[Device][]Process
+	// Unread has, by real user id, why the descriptors of some of the user's processes were not read.
+	Unread map[uint32]string
 }
 
-// Scan reads the descriptor tables of all processes but root's. Only a process of a suspect can be in Possible: a descriptor that
-// is on its way through a socket or registered with an io_uring shows no device number, and every user can have one of those.
-func (s *Processes) Scan(devices []Device, suspects []uint32) (Held, error) {
+// Scan reads the descriptor tables of all processes but root's.
+func (s *Processes) Scan(devices []Device) (Held, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	proc, err := os.Open(s.Proc)
@@ -118,7 +81,7 @@ func (s *Processes) Scan(devices []Device, suspects []uint32) (Held, error) {
 	found := make([]Held, parts)
 	var done sync.WaitGroup
 	for k := range parts {
-		done.Go(func() { found[k] = s.scan(pids[len(pids)*k/parts:len(pids)*(k+1)/parts], devices, suspects) })
+		done.Go(func() { found[k] = s.scan(pids[len(pids)*k/parts:len(pids)*(k+1)/parts], devices) })
 	}
 	done.Wait()
 	all := found[0]
@@ -126,52 +89,36 @@ func (s *Processes) Scan(devices []Device, suspects []uint32) (Held, error) {
 		for d, list := range held.Open {
 			all.Open[d] = append(all.Open[d], list...)
 		}
-		for uid, list := range held.Possible {
-			all.Possible[uid] = append(all.Possible[uid], list...)
-		}
-		maps.Copy(all.Skipped, held.Skipped)
+		maps.Copy(all.Unread, held.Unread)
 	}
 	return all, nil
-}
-
-// Holds reports whether one process, which is not root's, has one of the devices open.
-func (s *Processes) Holds(pid int, devices []Device) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.scan([]int{pid}, devices, nil).Open) > 0
 }
 
 // result is what one process was found to hold.
 type result struct {
 	Process
-	cost    int // in descriptors
-	open    []Device
-	hides   string // where a descriptor may be that shows no device number
-	skipped bool
+	cost   int // in descriptors
+	open   []Device
+	unread string // why not all of its descriptors were read
 }
 
 // scan reads processes one after the other, in a goroutine that is left behind when it hangs.
-func (s *Processes) scan(pids []int, devices []Device, suspects []uint32) Held {
-	held := Held{Open: map[Device][]Holder{}, Possible: map[uint32][]Holder{}, Skipped: map[uint32]bool{}}
+func (s *Processes) scan(pids []int, devices []Device) Held {
+	held := Held{Open: map[Device][]Process{}, Unread: map[uint32]string{}}
 	spent := map[uint32]int{}
 	take := func(r result) {
 		spent[r.UIDs[0]] += r.cost
-		if r.skipped {
-			held.Skipped[r.UIDs[0]] = true
+		if r.unread != "" {
+			held.Unread[r.UIDs[0]] = r.unread
 		}
 		for _, d := range r.open {
-			held.Open[d] = append(held.Open[d], Holder{Process: r.Process})
-		}
-		for _, uid := range suspects {
-			if r.hides != "" && r.Is(uid) {
-				held.Possible[uid] = append(held.Possible[uid], Holder{r.Process, r.hides})
-			}
+			held.Open[d] = append(held.Open[d], r.Process)
 		}
 	}
 	for len(pids) > 0 {
 		c := &scan{
-			s: s, limit: cmp.Or(s.Limit, scanLimit), devices: devices, suspects: suspects, spent: maps.Clone(spent),
-			results: make(chan result), left: make(chan struct{}), buffer: make([]byte, 1<<16),
+			s: s, limit: cmp.Or(s.Limit, scanLimit), devices: devices, spent: maps.Clone(spent),
+			results: make(chan result), left: make(chan struct{}),
 		}
 		go c.run(pids)
 		for progress := uint64(0); len(pids) > 0; {
@@ -186,7 +133,7 @@ func (s *Processes) scan(pids []int, devices []Device, suspects []uint32) Held {
 				progress = now
 				continue
 			}
-			r := result{Process: *c.current.Load(), hides: "one of its files does not answer"}
+			r := result{Process: *c.current.Load(), unread: hangs}
 			r.cost = c.limit/20 + 1 // with 20 of them no more of this user's are read
 			s.hung.Store(r.PID, true)
 			pids = pids[1:]
@@ -198,107 +145,18 @@ func (s *Processes) scan(pids []int, devices []Device, suspects []uint32) Held {
 	return held
 }
 
-// Read describes a process. The error is fs.ErrNotExist when it has ended.
-func (s *Processes) Read(pid int) (Process, error) {
-	p, err := s.read(pid)
-	if err != nil {
-		return p, err
-	}
-	stat, err := s.small(pid, "stat")
-	if err != nil {
-		return p, err
-	}
-	// The command, in parentheses, may hold anything; field 22 is the start time.
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 20 {
-		return p, fmt.Errorf("/proc/%d/stat is cut short", pid)
-	}
-	p.Start, err = strconv.ParseUint(string(fields[19]), 10, 64)
-	return p, err
-}
-
-// read is Read without Start.
-func (s *Processes) read(pid int) (Process, error) {
-	p := Process{PID: pid}
-	data, err := s.small(pid, "status")
-	if err != nil {
-		return p, err
-	}
-	uids := 0
-	for line := range bytes.Lines(data) {
-		key, value, _ := bytes.Cut(line, []byte{':'})
-		switch string(key) {
-		case "Name":
-			p.Command = string(bytes.TrimSpace(value))
-		case "Uid":
-			for field := range bytes.FieldsSeq(value) {
-				if uid, err := strconv.ParseUint(string(field), 10, 32); err == nil && uids < len(p.UIDs) {
-					p.UIDs[uids] = uint32(uid)
-					uids++
-				}
-			}
-			if p.Root() {
-				return p, nil // the rest matters of others only
-			}
-		case "Threads":
-			p.threads, _ = strconv.Atoi(string(bytes.TrimSpace(value)))
-			return p, nil
-		}
-	}
-	return p, fmt.Errorf("/proc/%d/status has no user ids or no number of threads", pid)
-}
-
-// small reads a file of a process. A process that ends meanwhile is fs.ErrNotExist.
-func (s *Processes) small(pid int, name string) ([]byte, error) {
-	data, err := os.ReadFile(filepath.Join(s.Proc, strconv.Itoa(pid), name))
-	if errors.Is(err, unix.ESRCH) {
-		err = fs.ErrNotExist
-	}
-	return data, err
-}
-
-// Cgroups are the cgroups of a process, one path for each hierarchy.
-func (s *Processes) Cgroups(pid int) ([]string, error) {
-	data, err := s.small(pid, "cgroup")
-	if err != nil {
-		return nil, err
-	}
-	var paths []string
-	for line := range strings.Lines(string(data)) {
-		// ID:controllers:path; the path may hold colons.
-		if parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3); len(parts) == 3 {
-			paths = append(paths, parts[2])
-		}
-	}
-	return paths, nil
-}
-
-// Kill ends a process with SIGKILL if still holds once no other process can be meant.
-func (s *Processes) Kill(pid int, still func() bool) error {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	// A process that takes over the pid from here on is not the one that fd names.
-	if !still() {
-		return fs.ErrNotExist
-	}
-	return unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
-}
+const hangs = "one of a process's open files is on a file system that does not answer"
 
 // scan is a run over processes.
 type scan struct {
 	s        *Processes
 	limit    int
 	devices  []Device
-	suspects []uint32
 	spent    map[uint32]int // by real user id
 	results  chan result
 	left     chan struct{} // closed when results are not wanted any more
 	current  atomic.Pointer[Process]
 	progress atomic.Uint64
-	buffer   []byte
 }
 
 // run answers one result for each process.
@@ -328,18 +186,29 @@ func (c *scan) process(pid int) (r result) {
 	}
 	r.Process, r.cost = p, processCost
 	c.current.Store(&p)
-	if _, hangs := c.s.hung.Load(pid); hangs {
-		r.hides = "one of its files does not answer"
+	if _, hung := c.s.hung.Load(pid); hung {
+		r.unread = hangs
 		return r
 	}
-	if p.threads <= 1 {
-		c.table(&r, dir)
-		return r
+	c.tables(&r, dir)
+	if len(r.open) > 0 {
+		if r.Start, err = c.s.start(pid); err != nil {
+			r.open = nil // it has ended
+		}
 	}
-	// Threads may have tables of their own (unshare(CLONE_FILES)), and the first thread none at all when it has ended.
+	return r
+}
+
+// tables reads the descriptor tables of a process. Threads may have tables of their own (unshare(CLONE_FILES)), and the first
+// thread none at all when it has ended.
+func (c *scan) tables(r *result, dir string) {
+	if r.threads <= 1 {
+		c.table(r, dir)
+		return
+	}
 	tasks, err := os.Open(filepath.Join(dir, "task"))
 	if err != nil {
-		return r // it has ended
+		return // it has ended
 	}
 	defer tasks.Close()
 	names, _ := tasks.Readdirnames(-1)
@@ -353,10 +222,9 @@ func (c *scan) process(pid int) (r result) {
 		at, same := slices.BinarySearchFunc(tables, tid, order)
 		if !same {
 			tables = slices.Insert(tables, at, tid)
-			c.table(&r, filepath.Join(dir, "task", name))
+			c.table(r, filepath.Join(dir, "task", name))
 		}
 	}
-	return r
 }
 
 // kernelThread reports whether a process is a kernel thread, or has ended: it has no program, and one task. It spares the reading of
@@ -388,17 +256,16 @@ func order(a, b int) int {
 func (c *scan) table(r *result, dir string) {
 	fds, err := unix.Open(filepath.Join(dir, "fd"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		r.unread(err)
+		r.failed(err)
 		return
 	}
 	defer unix.Close(fds)
-	suspect := slices.ContainsFunc(c.suspects, r.Is)
 	entries := make([]byte, 8192)
 	var names []string
 	for {
 		n, err := unix.Getdents(fds, entries)
 		if err != nil {
-			r.unread(err)
+			r.failed(err)
 		}
 		if n <= 0 {
 			return
@@ -406,89 +273,49 @@ func (c *scan) table(r *result, dir string) {
 		_, _, names = unix.ParseDirent(entries[:n], -1, names[:0])
 		for _, fd := range names {
 			if r.cost++; c.spent[r.UIDs[0]]+r.cost > c.limit {
-				r.skipped = true
-				r.hides = "its user has more open descriptors than are read"
+				r.unread = fmt.Sprintf("the user's processes have more than %d open descriptors", c.limit)
 				return
 			}
 			c.progress.Add(1)
-			c.descriptor(r, dir, fds, fd, suspect)
+			c.descriptor(r, dir, fds, fd)
 		}
 	}
 }
 
 // descriptor looks at one descriptor. Its path says nothing: a device may be bound to any name.
-func (c *scan) descriptor(r *result, dir string, fds int, fd string, suspect bool) {
+func (c *scan) descriptor(r *result, dir string, fds int, fd string) {
 	var st unix.Statx_t
-	err := unix.Statx(fds, fd, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, &st)
-	if err != nil {
-		// The file system may refuse, a FUSE file system that is another user's: then it is no device. Or /proc does.
-		if _, err := unix.Readlinkat(fds, fd, c.buffer); !errors.Is(err, unix.ENAMETOOLONG) {
-			r.unread(err)
+	if err := unix.Statx(fds, fd, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, &st); err != nil {
+		// A FUSE file system of another user refuses: then it is no device. Or /proc refuses.
+		var one [1]byte
+		if _, err := unix.Readlinkat(fds, fd, one[:]); !errors.Is(err, unix.ENAMETOOLONG) {
+			r.failed(err)
 		}
 		return
 	}
-	switch kind := st.Mode & unix.S_IFMT; {
-	case kind == unix.S_IFCHR:
-		d := Device{st.Rdev_major, st.Rdev_minor}
-		if slices.Contains(c.devices, d) && !slices.Contains(r.open, d) && opened(c.info(dir, fd, 4096)) {
-			r.open = append(r.open, d)
-		}
-	case !suspect:
-	case kind == unix.S_IFSOCK:
-		// With what connections that wait to be accepted carry; since Linux 5.6.
-		if n, _ := strconv.Atoi(field(c.info(dir, fd, 4096), "scm_fds:")); n > 0 {
-			r.hides = fmt.Sprintf("socket %s carries %d descriptors that were not received yet", fd, n)
-		}
-	case kind != unix.S_IFIFO && kind != unix.S_IFDIR:
-		n, err := unix.Readlinkat(fds, fd, c.buffer)
-		if err != nil || string(c.buffer[:n]) != "anon_inode:[io_uring]" {
-			return
-		}
-		// The requests that are pending stand before the number, and of a ring in use not all is shown.
-		data := c.info(dir, fd, len(c.buffer))
-		if n, err := strconv.Atoi(field(data, "UserFiles:")); len(data) > 0 && (err != nil || n > 0) {
-			r.hides = fmt.Sprintf("io_uring %s has registered files", fd)
-		}
+	if st.Mode&unix.S_IFMT != unix.S_IFCHR {
+		return
+	}
+	d := Device{st.Rdev_major, st.Rdev_minor}
+	if slices.Contains(c.devices, d) && !slices.Contains(r.open, d) && opened(filepath.Join(dir, "fdinfo", fd)) {
+		r.open = append(r.open, d)
 	}
 }
 
 // opened reports whether a descriptor is more than O_PATH, which opens no device; every user can have one of those.
-func opened(info []byte) bool {
-	flags, err := strconv.ParseUint(field(info, "flags:"), 8, 64)
+func opened(fdinfo string) bool {
+	data, err := os.ReadFile(fdinfo)
+	if err != nil {
+		return false // it is closed
+	}
+	flags, err := strconv.ParseUint(field(data, "flags:"), 8, 64)
 	return err == nil && flags&unix.O_PATH == 0
 }
 
-// unread notes that a process could not be read, and has not ended: a security module, or the agent's lack of CAP_SYS_PTRACE.
-func (r *result) unread(err error) {
+// failed notes that a process could not be read and has not ended, for example because of a security module or because the agent
+// lacks CAP_SYS_PTRACE.
+func (r *result) failed(err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
-		r.hides = "its descriptors couldn't be read: " + err.Error()
+		r.unread = "descriptors couldn't be read: " + err.Error()
 	}
-}
-
-// info reads up to so many bytes of what /proc says of a descriptor; nothing when it is closed.
-func (c *scan) info(dir, fd string, most int) []byte {
-	file, err := unix.Open(filepath.Join(dir, "fdinfo", fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil
-	}
-	defer unix.Close(file)
-	n := 0
-	for n < most {
-		k, err := unix.Read(file, c.buffer[n:most])
-		if k <= 0 || err != nil {
-			break
-		}
-		n += k
-	}
-	return c.buffer[:n]
-}
-
-// field is the value of a line that begins with key.
-func field(data []byte, key string) string {
-	for line := range bytes.Lines(data) {
-		if value, ok := bytes.CutPrefix(line, []byte(key)); ok {
-			return string(bytes.TrimSpace(value))
-		}
-	}
-	return ""
 }

@@ -72,18 +72,22 @@ func beHolder(way, path string) {
 			select {}
 		}()
 		<-done
-	case "socket": // in no table
-		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
-		if err != nil {
+	case "tracer": // of a process that holds it
+		runtime.LockOSThread()
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = []string{asHolder + "=open", "HOLDERS_TEST_PATH=" + path, "HOLDERS_TEST_UID=" + os.Getenv("HOLDERS_TEST_UID")}
+		cmd.Stdin = os.Stdin
+		out, _ := cmd.StdoutPipe()
+		if err := cmd.Start(); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
 		}
-		fd := open()
-		if err := unix.Sendmsg(pair[0], []byte{0}, unix.UnixRights(fd), nil, 0); err != nil {
-			fmt.Println(err)
+		bufio.NewReader(out).ReadString('\n')
+		const seize, traceExit = 0x4206, 0x40 // PTRACE_SEIZE, PTRACE_O_TRACEEXIT of linux/ptrace.h
+		if _, _, errno := unix.Syscall6(unix.SYS_PTRACE, seize, uintptr(cmd.Process.Pid), 0, traceExit, 0, 0); errno != 0 {
+			fmt.Println(errno)
 			os.Exit(1)
 		}
-		unix.Close(fd)
 	case "detached": // on a mount that is in no namespace any more
 		for _, err := range []error{
 			os.WriteFile(path+".bound", nil, 0o600), unix.Mount(path, path+".bound", "", unix.MS_BIND, ""),
@@ -168,50 +172,47 @@ func TestHolders(t *testing.T) {
 	path := node(t, full)
 	s := &Processes{Proc: "/proc"}
 	for _, c := range []struct {
-		way            string
-		uid            uint32
-		suspects       []uint32
-		open, possible bool
+		way  string
+		uid  uint32
+		open bool
 	}{
-		{way: "nothing", uid: nobody, suspects: []uint32{nobody}},
+		{way: "nothing", uid: nobody},
 		{way: "open", uid: nobody, open: true},
 		{way: "open", uid: 0}, // root is trusted
-		{way: "O_PATH", uid: nobody, suspects: []uint32{nobody}},
+		{way: "O_PATH", uid: nobody},
 		{way: "thread", uid: nobody, open: true},
 		{way: "detached", uid: nobody, open: true},
-		{way: "socket", uid: nobody, suspects: []uint32{1, nobody}, possible: true},
-		{way: "socket", uid: nobody, suspects: []uint32{1}}, // another user's: any user can have one
 	} {
-		t.Run(fmt.Sprint(c.way, c.uid, c.suspects), func(t *testing.T) {
+		t.Run(fmt.Sprint(c.way, c.uid), func(t *testing.T) {
 			pid, end := holder(t, c.way, path, c.uid)
-			held := scanFor(t, s, c.suspects)
+			p, _ := s.Read(pid)
+			held := scanFor(t, s)
 			if has := contains(held.Open[full], pid); has != c.open {
 				t.Errorf("open: %v, want %v", held.Open, c.open)
 			}
-			if has := contains(held.Possible[nobody], pid); has != c.possible {
-				t.Errorf("possible: %v, want %v", held.Possible, c.possible)
-			}
-			if s.Holds(pid, []Device{full}) != c.open {
-				t.Error("Holds and Scan disagree")
+			for _, h := range held.Open[full] {
+				if h.PID == pid && (h.Start != p.Start || h.UIDs != p.UIDs) {
+					t.Errorf("%+v, want %+v", h, p)
+				}
 			}
 			end()
-			if held := scanFor(t, s, c.suspects); contains(held.Open[full], pid) || contains(held.Possible[nobody], pid) {
+			if held := scanFor(t, s); contains(held.Open[full], pid) {
 				t.Errorf("still held by the process that ended: %v", held)
 			}
 		})
 	}
 }
 
-func scanFor(t *testing.T, s *Processes, suspects []uint32) Held {
+func scanFor(t *testing.T, s *Processes) Held {
 	t.Helper()
-	held, err := s.Scan([]Device{full}, suspects)
+	held, err := s.Scan([]Device{full})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return held
 }
 
-func contains(list []Holder, pid int) bool {
+func contains(list []Process, pid int) bool {
 	for _, h := range list {
 		if h.PID == pid {
 			return true
@@ -220,13 +221,17 @@ func contains(list []Holder, pid int) bool {
 	return false
 }
 
-// A user with more descriptors than are read may hold a slice that was hers, and keeps no other user's back.
+// The scan says of which user it did not read all processes, and reads those of other users.
 func TestHoldersLimit(t *testing.T) {
 	path := node(t, full)
 	s := &Processes{Proc: "/proc", Limit: processCost}
-	pid, _ := holder(t, "open", path, nobody)
-	held := scanFor(t, s, []uint32{nobody, 1})
-	if !held.Skipped[nobody] || !contains(held.Possible[nobody], pid) || len(held.Possible[1]) > 0 || len(held.Open) > 0 {
+	holder(t, "open", path, nobody)
+	other, _ := holder(t, "open", path, 4711)
+	if held := scanFor(t, s); held.Unread[nobody] == "" || len(held.Open) > 0 {
+		t.Errorf("%+v", held)
+	}
+	s.Limit = 0
+	if held := scanFor(t, s); held.Unread[nobody] != "" || !contains(held.Open[full], other) {
 		t.Errorf("%+v", held)
 	}
 }
@@ -247,48 +252,22 @@ func fakeProcess(t *testing.T, proc string, pid int, uids string, fds map[string
 	}
 	write("status", "Name:\ta b\nUid:\t"+uids+"\nThreads:\t1\n")
 	os.Symlink("/bin/true", filepath.Join(dir, "exe"))
+	write("stat", fmt.Sprint(pid, " (a b) S", strings.Repeat(" 7", 30)))
 	for fd, x := range fds {
-		// The targets that are no paths stand beside their links, with the type that the kernel gives them.
-		if strings.HasPrefix(x[0], "socket:") {
-			unix.Mknod(filepath.Join(dir, "fd", x[0]), unix.S_IFSOCK|0o600, 0)
-		} else if strings.HasPrefix(x[0], "anon_inode:") {
-			write("fd/"+x[0], "")
-		}
 		os.Symlink(x[0], filepath.Join(dir, "fd", fd))
 		write("fdinfo/"+fd, x[1])
 	}
 }
 
-// What no test process can be made to show: rings, mixed user ids.
-func TestHoldersOfFakes(t *testing.T) {
+// A setuid program that a user started is not root's.
+func TestHoldersOfMixedIDs(t *testing.T) {
 	proc := t.TempDir()
 	const device = "pos:\t0\nflags:\t02\nmnt_id:\t7\nino:\t5\n"
 	fakeProcess(t, proc, 10, "0\t0\t0\t0", map[string][2]string{"3": {"/dev/full", device}})
-	fakeProcess(t, proc, 11, "5\t0\t0\t0", map[string][2]string{"3": {"/dev/full", device}}) // a setuid program of a user
-	fakeProcess(t, proc, 13, "6\t6\t6\t6", map[string][2]string{
-		"3": {"anon_inode:[io_uring]", "pos:\t0\nflags:\t02\nSqMask:\t1\nUserFiles:\t0\nUserBufs:\t0\n"},
-		"4": {"socket:[9]", "pos:\t0\nflags:\t02\nscm_fds: 0\n"},
-	})
-	fakeProcess(t, proc, 14, "6\t6\t6\t6", map[string][2]string{"3": {"anon_inode:[io_uring]", "SqMask:\t1\nUserFiles:\t1\n"}})
-	fakeProcess(t, proc, 15, "6\t7\t6\t6", map[string][2]string{"3": {"anon_inode:[io_uring]", "SqMask:\t1\n"}}) // in use: not all is shown
-	fakeProcess(t, proc, 16, "8\t8\t8\t8", map[string][2]string{"3": {"anon_inode:[io_uring]", "SqMask:\t1\nUserFiles:\t1\n"}})
-	s := &Processes{Proc: proc}
-	held := scanFor(t, s, []uint32{6, 7})
-	var open, six, seven []int
-	for _, h := range held.Open[full] {
-		open = append(open, h.PID)
-	}
-	for _, h := range held.Possible[6] {
-		six = append(six, h.PID)
-	}
-	for _, h := range held.Possible[7] {
-		seven = append(seven, h.PID)
-	}
-	if fmt.Sprint(open, six, seven) != "[11] [14 15] [15]" || len(held.Possible) != 2 {
-		t.Errorf("open %v, possible of 6 %v, of 7 %v: %v", open, six, seven, held)
-	}
-	if text := held.Open[full][0].String(); text != `pid 11, uid 5, "a b"` {
-		t.Error(text)
+	fakeProcess(t, proc, 11, "5\t0\t0\t0", map[string][2]string{"3": {"/dev/full", device}})
+	held := scanFor(t, &Processes{Proc: proc})
+	if len(held.Open[full]) != 1 || held.Open[full][0].String() != `pid 11, uid 5, "a b"` {
+		t.Errorf("%+v", held)
 	}
 }
 
@@ -318,22 +297,54 @@ func TestKill(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	if err := s.Kill(cmd.Process.Pid, func() bool { return false }); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a process that is not meant any more: %v", err)
+	p, err := s.Read(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := func(Process) bool { return true }
+	later := p
+	later.Start++
+	for name, kill := range map[string]func() (ended, left []Process){
+		"not meant any more":        func() (_, _ []Process) { return s.Kill([]Process{p}, func(Process) bool { return false }) },
+		"another one with this pid": func() (_, _ []Process) { return s.Kill([]Process{later}, all) },
+	} {
+		if gone, left := kill(); len(gone)+len(left) > 0 {
+			t.Errorf("%s: ended %v, left %v", name, gone, left)
+		}
 	}
 	select {
 	case err := <-ended:
 		t.Fatalf("it was ended: %v", err)
 	case <-time.After(50 * time.Millisecond):
 	}
-	if err := s.Kill(cmd.Process.Pid, func() bool { return true }); err != nil {
-		t.Fatal(err)
+	if gone, left := s.Kill([]Process{p}, all); len(gone) != 1 || len(left) > 0 {
+		t.Errorf("ended %v, left %v", gone, left)
 	}
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "killed") {
 		t.Errorf("ended with %v", err)
 	}
-	if err := s.Kill(cmd.Process.Pid, func() bool { return true }); !errors.Is(err, unix.ESRCH) {
-		t.Errorf("a process that has ended: %v", err)
+	if gone, left := s.Kill([]Process{p}, all); len(gone)+len(left) > 0 {
+		t.Errorf("a process that has ended: %v, %v", gone, left)
+	}
+}
+
+// A traced process stops in its exit with its files open, for as long as its tracer lives.
+func TestKillTraced(t *testing.T) {
+	path := node(t, full)
+	s := &Processes{Proc: "/proc"}
+	tracer, _ := holder(t, "tracer", path, nobody)
+	var traced []Process
+	for _, h := range scanFor(t, s).Open[full] {
+		if s.statusOf(h.PID, "TracerPid:") != 0 {
+			traced = append(traced, h)
+		}
+	}
+	if len(traced) != 1 || traced[0].PID == tracer {
+		t.Fatalf("no traced holder: %v", traced)
+	}
+	ended, left := s.Kill(traced, func(Process) bool { return true })
+	if len(ended) != 1 || len(left) > 0 || contains(scanFor(t, s).Open[full], traced[0].PID) {
+		t.Errorf("ended %v, left %v", ended, left)
 	}
 }
 
@@ -364,7 +375,7 @@ time.sleep(3600)`, nobody, nobody, nobody, processes)
 	pid, _ := holder(b, "open", path, nobody)
 	s := &Processes{Proc: "/proc", Limit: 1 << 30}
 	for b.Loop() {
-		held, err := s.Scan([]Device{full}, []uint32{nobody})
+		held, err := s.Scan([]Device{full})
 		if err != nil || !contains(held.Open[full], pid) {
 			b.Fatal(held, err)
 		}

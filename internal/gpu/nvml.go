@@ -6,6 +6,7 @@ import (
 	"os"
 	"sort"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -16,10 +17,10 @@ import (
 // NVML is Hardware by the driver's libnvidia-ml.so.1.
 type NVML struct {
 	lib     nvml.Interface
-	devices []device
+	devices []atomic.Pointer[device]
 }
 
-// device is a GPU's handle with what creating an instance on it needs.
+// device is a GPU's handle with what creating an instance on it needs. It does not change once it is among the devices.
 type device struct {
 	handle   nvml.Device
 	profiles map[string]nvml.GpuInstanceProfileInfo
@@ -96,6 +97,7 @@ func (d *device) describe(gi nvml.GpuInstance, uuids map[[2]int]string) (Instanc
 			return in, err
 		}
 		in.CIs = append(in.CIs, int(ciInfo.Id))
+		in.Whole = len(cis) == 1 && ciInfo.Placement.Size == d.profiles[in.Profile].SliceCount
 	}
 	if len(in.CIs) > 0 {
 		in.UUID = uuids[[2]int{in.GI, in.CIs[0]}]
@@ -280,10 +282,12 @@ func patiently(call func() error) error {
 }
 
 func (n *NVML) device(gpu int) (*device, error) {
-	if gpu < 0 || gpu >= len(n.devices) || n.devices[gpu].handle == nil {
-		return nil, fmt.Errorf("GPU %d: %w", gpu, ErrNotFound)
+	if gpu >= 0 && gpu < len(n.devices) {
+		if d := n.devices[gpu].Load(); d.handle != nil {
+			return d, nil
+		}
 	}
-	return &n.devices[gpu], nil
+	return nil, fmt.Errorf("GPU %d: %w", gpu, ErrNotFound)
 }
 
 // check turns an NVML return code into an error of this package.

@@ -1,0 +1,26 @@
+package gpu
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Exists implements Hardware. It asks the instance's GPU only: nvmlDeviceGetHandleByUUID may initialize others on its way (nvml.h).
+func (n *NVML) Exists(gpu int, in Instance) (bool, error) {
+	d, err := n.device(gpu)
+	if err != nil {
+		return false, err
+	}
+	dev, err := (&meter{uuid: in.UUID}).find(d.handle)
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("GPU %d: %w", gpu, err)
+	}
+	gi, ret := dev.GetGpuInstanceId()
+	err = check(ret, "read a MIG device")
+	if errors.Is(err, ErrNotFound) {
+		return false, nil // removed since it was found
+	}
+	return err == nil && gi == in.GI, err
+}
