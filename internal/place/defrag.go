@@ -18,7 +18,8 @@ const lessFrag = 1e-9
 
 // Depart is what FragAware does when a job has left GPU k (arXiv 2512.16099): while some move lowers fragmentation, the one that
 // leaves the least. A busy GPU, whose load is at least the threshold (0.4 in the policy), is tidied up inside; to a lazy one
-// instances move from busy GPUs. Fragmentation is the sum of that of the GPUs concerned, so what is mended on one is not
+// instances move from busy GPUs, as long as its load stays below that of the GPU that they come from: moves are to spread load, not
+// to pass it on. Fragmentation is the sum of that of the GPUs concerned, so what is mended on one is not
 // broken on another. A GPU that has been filled up counts as busy from then on. An instance moves once at most. Ties prefer an idle instance that stands there, then the lowest GPU and start.
 func (p *Pool) Depart(k int, threshold float64, movable Movable) Plan {
 	if p.GPU(k).Board == nil {
@@ -32,6 +33,9 @@ func (p *Pool) Depart(k int, threshold float64, movable Movable) Plan {
 				continue
 			}
 			for _, m := range d.moves(f, k) {
+				if f != k && !d.lightens(m) {
+					continue
+				}
 				if m.gain > lessFrag && (!found || m.better(best)) {
 					best, found = m, true
 				}
@@ -44,36 +48,30 @@ func (p *Pool) Depart(k int, threshold float64, movable Movable) Plan {
 	}
 }
 
-// Reject is what GRMU does when a request was rejected (arXiv 2502.01909): the instances of the most fragmented GPU of the light basket
-// are placed once more, largest first, each as the driver would, on a GPU of the same board on which only what cannot be
-// moved stands; those that land elsewhere move. It takes the most fragmented one on which that leaves less fragmentation than
-// before; nil when there is none.
+// Reject is what GRMU does when a request was rejected (arXiv 2502.01909, Algorithm 4): the instances of the most fragmented GPU of
+// the light basket (the lowest, if several are) are placed once more, in the order of their starts, each as the driver would, on an
+// empty GPU of the same board; those that land elsewhere move. Not from there: fragmentation is measured as everywhere in this
+// package, what cannot be moved stays where it is, and the plan is nil if it would leave no less fragmentation than before.
 func (p *Pool) Reject(movable Movable) Plan {
-	type tangled struct {
-		gpu  int
-		frag float64
-	}
-	var light []tangled
+	most, frag := -1, 0.0
 	for _, b := range p.boards {
 		for _, g := range b.groups {
-			if frag := g.Busy.Frag; frag > 0 && g.Busy.Layout != 0 && !isWhole(g) {
-				for _, k := range g.GPUs {
-					light = append(light, tangled{k, frag})
-				}
+			if g.Busy.Layout == 0 || isWhole(g) {
+				continue
+			}
+			if g.Busy.Frag > frag || g.Busy.Frag == frag && g.GPUs[0] < most {
+				most, frag = g.GPUs[0], g.Busy.Frag
 			}
 		}
 	}
-	slices.SortFunc(light, func(a, b tangled) int {
-		return cmp.Or(cmp.Compare(b.frag, a.frag), cmp.Compare(a.gpu, b.gpu))
-	})
-	for _, l := range light {
-		d := draft{gpus: p.snapshot(), movable: movable}
-		if mock, ok := d.again(l.gpu); ok && d.frag(l.gpu, mock) < l.frag-lessFrag {
-			d.shift(l.gpu, mock)
-			return d.plan
-		}
+	if most < 0 {
+		return nil
 	}
-	return nil
+	d := draft{gpus: p.snapshot(), movable: movable}
+	if mock, ok := d.again(most); ok && d.frag(most, mock) < frag-lessFrag {
+		d.shift(most, mock)
+	}
+	return d.plan
 }
 
 // Merge is GRMU's consolidation (arXiv 2502.01909): two GPUs, on each of which nothing is busy but one instance of half the units (a 3g or

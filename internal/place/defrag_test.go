@@ -65,7 +65,11 @@ func TestDepart(t *testing.T) {
 			o := plainly(g)
 			return float64(g.Board.Grid-o.freeUnits(o.busy)) >= threshold*float64(g.Board.Grid)
 		}
-		// Every move lowers fragmentation; its destination is the GPU that was left, and its source is too, if that is busy.
+		load := func(g GPU) float64 {
+			o := plainly(g)
+			return 1 - float64(o.freeUnits(o.busy))/float64(g.Board.Grid)
+		}
+		// Every move lowers fragmentation; no GPU is filled as far as the one that an instance leaves for it; its destination is the GPU that was left, and its source is too, if that is busy.
 		now := gpus
 		for n, from := 0, 0; n < len(plan); n++ {
 			if plan[n].Do == Destroy {
@@ -76,6 +80,9 @@ func TestDepart(t *testing.T) {
 				t.Fatalf("%v: from %v to %v", plan[from:n+1], totalFrag(now), totalFrag(after))
 			}
 			source := plan[from].GPU
+			if source != k && load(after[k]) >= load(now[source])-1e-9 {
+				t.Fatalf("%v: loads of %v and %v become %v and %v", plan[from:n+1], load(now[source]), load(now[k]), load(after[source]), load(after[k]))
+			}
 			if plan[n].GPU != k || (source == k) != busy(now[k]) || !busy(now[source]) {
 				t.Fatalf("%v when GPU %d was left", plan[from:n+1], k)
 			}

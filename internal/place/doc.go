@@ -22,7 +22,7 @@
 //	Carve    the units are free
 //	Reclaim  idle instances are in the way and have to be destroyed first; only those ([GPU.InTheWay])
 //
-// Among the candidates of one means a [Policy] decides. Policies that look at when things end (lifetime, scarcity, qla) weigh all candidates, and let
+// Among the candidates of one means a [Policy] decides. fragaware compares load and fragmentation first. Policies that look at when things end (lifetime, scarcity, qla) weigh all candidates, and let
 // the means decide between equal ones: half a second is nothing to the hour that a job may wait for a place that was filled because an
 // idle instance stood there. Simulated with instances that stay (churn on 16 A100s, FIFO, exact ends), the cheapest means first costs lifetime 29
 // to 55% longer waits, and qla 24 to 128%.

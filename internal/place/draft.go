@@ -58,6 +58,12 @@ func (d *draft) load(k int) float64 {
 	return 1 - float64(d.node(k, g.Layout).Units)/float64(g.Board.Grid)
 }
 
+// lightens reports whether a move from one GPU to another leaves the target less loaded than the source was.
+func (d *draft) lightens(m move) bool {
+	b := d.gpus[m.to.GPU].Board
+	return d.load(m.to.GPU)+float64(b.Placements[m.to.Placement].Size)/float64(b.Grid) < d.load(m.from.GPU)-lessFrag
+}
+
 // moves are all those of one instance from GPU f to GPU t, which may be the same.
 func (d *draft) moves(f, t int) []move {
 	var all []move
@@ -127,7 +133,7 @@ func (d *draft) again(k int) (mig.Layout, bool) {
 	}
 	order := slices.Collect(moves.Indices())
 	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Compare(g.Board.Placements[b].Size, g.Board.Placements[a].Size)
+		return cmp.Compare(g.Board.Placements[a].Start, g.Board.Placements[b].Start)
 	})
 	mock := d.node(k, stays)
 	for _, i := range order {

@@ -1,5 +1,7 @@
 package place
 
+import "math"
+
 // The policies that ask no more than what a layout becomes: g is what stands now, i the placement.
 
 // firstFit takes the lowest GPU, and on it the lowest start.
@@ -37,24 +39,33 @@ func leastLost(g *Group, i int, weights []float64) cost {
 }
 
 // FragAware takes, of the GPUs whose load is below the threshold, else of the others, the placement that leaves its GPU least
-// fragmented (arXiv 2512.16099). Load is the share of a GPU's units that is busy.
+// fragmented; of equal ones one that takes the cheaper means (arXiv 2512.16099). Load is the share of a GPU's units that is busy.
 type FragAware struct{ Threshold float64 }
+
+func (FragAware) with(share float64) Policy { return FragAware{Threshold: share} }
 
 // Choose implements [Policy].
 func (f FragAware) Choose(s *Situation, r Request) Choice {
-	return byLayout(func(g *Group, i int) cost {
-		c := cost{second: g.Busy.With(i).Frag}
+	best := none
+	s.Pool.every(r.Profile, func(g *Group, i int, m Means) {
+		// Rounded, since the same sum of fractions may come out differently for two layouts.
+		c := candidate{cost{math.Round(g.Busy.With(i).Frag / lessFrag), float64(m)}, g.GPUs[0], i}
 		if load := 1 - float64(g.Busy.Units)/float64(g.Board.Grid); load >= f.Threshold {
-			c.first = 1
+			c.first += 2 / lessFrag // no fragmentation is larger than 1
 		}
-		return c
-	}).Choose(s, r)
+		if c.before(best) {
+			best = c
+		}
+	})
+	return best.choice()
 }
 
 // GRMU keeps two baskets of GPUs: instances of a whole GPU go into the heavy one, which may have at most a share of all GPUs,
 // everything else into the light one; a basket takes an empty GPU when nothing in it has room. First fit inside
 // (arXiv 2502.01909). A GPU is in the basket that what is busy on it belongs to.
 type GRMU struct{ Heavy float64 }
+
+func (GRMU) with(share float64) Policy { return GRMU{Heavy: share} }
 
 // Choose implements [Policy].
 func (f GRMU) Choose(s *Situation, r Request) Choice {

@@ -17,6 +17,6 @@ func LookOf(p Policy) Look {
 }
 
 func (weighted) look() Look { return Look{Weights: true} }
-func (Lifetime) look() Look { return Look{Ends: true} }
+func (Lifetime) look() Look { return Look{Ends: true, Mean: true} }
 func (Scarcity) look() Look { return Look{Ends: true, Mean: true} }
-func (QLA) look() Look      { return Look{Ends: true, Behind: qlaAhead} }
+func (QLA) look() Look      { return Look{Ends: true, Mean: true, Behind: qlaAhead} }

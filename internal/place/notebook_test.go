@@ -38,7 +38,7 @@ func TestNotebook(t *testing.T) {
 			case "gpus":
 				gpus, jobs = readGPUs(t, d, lines), nil
 			case "choose":
-				policy, err := ByName(d.CmdArgs[0].Key)
+				policy, err := ByName(d.CmdArgs[0].String())
 				if err != nil {
 					return err.Error()
 				}

@@ -3,6 +3,7 @@ package place
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	"caelum/internal/mig"
@@ -22,9 +23,12 @@ type Situation struct {
 
 	// Weights says how often each profile was asked for lately; nil: all alike.
 	Weights *Weights
-	// MeanDuration of the jobs of late, in seconds; 0: unknown.
+	// MeanDuration is the mean duration of the recent jobs whose duration is known, in seconds; 0: unknown.
 	MeanDuration float64
 
+	// Ordered says that no job starts before the jobs in front of it, as in a FIFO queue. Only then may a job be held: with
+	// backfill the jobs behind a held one start without it.
+	Ordered bool
 	// Behind are the requests that wait behind the one to be placed, in order.
 	Behind []Request
 }
@@ -53,8 +57,9 @@ type Policy interface {
 // Reach keeps the most futures of all GPUs together: see the essay of the package.
 var Reach Policy = byLayout(mostReach)
 
-// DefaultPolicy is the name of the policy in force where nobody chose one.
-const DefaultPolicy = "qla"
+// DefaultPolicy is the name of the policy that agents use unless the configuration names another. docs/results.md, "The
+// default policy", has the figures.
+const DefaultPolicy = "lifetime"
 
 var policies = []struct {
 	name string
@@ -83,12 +88,29 @@ func Names() []string {
 	return names
 }
 
-// ByName finds a policy. The error lists those there are.
+// adjustable is a policy with a parameter, a share from 0 to 1: fragaware's threshold, grmu's quota.
+type adjustable interface{ with(share float64) Policy }
+
+// ByName returns the policy of a name. NAME=SHARE sets the parameter of a policy that has one, as in
+// fragaware=0.6. The error for an unknown name lists the known ones.
 func ByName(name string) (Policy, error) {
+	base, value, given := strings.Cut(name, "=")
 	for _, p := range policies {
-		if p.name == name {
+		if p.name != base {
+			continue
+		}
+		if !given {
 			return p.Policy, nil
 		}
+		a, ok := p.Policy.(adjustable)
+		if !ok {
+			return nil, fmt.Errorf("placement policy %q: %s has no parameter", name, base)
+		}
+		share, err := strconv.ParseFloat(value, 64)
+		if err != nil || !(share >= 0 && share <= 1) {
+			return nil, fmt.Errorf("placement policy %q: write a share from 0 to 1, as in %s=0.4", name, base)
+		}
+		return a.with(share), nil
 	}
 	return nil, fmt.Errorf("no placement policy %q; there are %s", name, strings.Join(Names(), ", "))
 }

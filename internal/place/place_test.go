@@ -68,7 +68,8 @@ func TestMeans(t *testing.T) {
 	})
 }
 
-// Every policy chooses what is to be had, by the cheapest means there are unless it looks at when things end, and finds something whenever there is something.
+// Every policy chooses what is to be had, by the cheapest means there are unless it looks at when things end or compares
+// fragmentation first, and finds something whenever there is something.
 func TestPoliciesChooseByCheapestMeans(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := rapid.SliceOfN(rapid.Custom(drawGPU), 0, 4).Draw(t, "gpus")
@@ -99,7 +100,8 @@ func TestPoliciesChooseByCheapestMeans(t *testing.T) {
 				continue
 			}
 			k, i := c.GPU, c.Placement
-			if m, had := plainMeans(gpus[k], i); !had || m != cheapest && name != "grmu" && !LookOf(policy).Ends ||
+			first := name != "grmu" && name != "fragaware" && !LookOf(policy).Ends
+			if m, had := plainMeans(gpus[k], i); !had || first && m != cheapest ||
 				gpus[k].Board.Profiles[gpus[k].Board.Placements[i].Profile].Name != profile {
 				t.Errorf("%s chose %s on GPU %d by %v (%v); %s was to be had by %v", name,
 					gpus[k].Board.Label(i), k, m, had, profile, cheapest)
@@ -142,4 +144,25 @@ func TestMostReachKeepsTheProduct(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestParameters(t *testing.T) {
+	for name, want := range map[string]string{
+		"fragaware=0.6": "",
+		"grmu=1":        "",
+		"grmu=0":        "",
+		"best-fit=0.4":  `placement policy "best-fit=0.4": best-fit has no parameter`,
+		"grmu=30%":      `placement policy "grmu=30%": write a share from 0 to 1, as in grmu=0.4`,
+		"fragaware=1.1": `placement policy "fragaware=1.1": write a share from 0 to 1, as in fragaware=0.4`,
+		"fragaware=NaN": `placement policy "fragaware=NaN": write a share from 0 to 1, as in fragaware=0.4`,
+		"fragaware=":    `placement policy "fragaware=": write a share from 0 to 1, as in fragaware=0.4`,
+	} {
+		p, err := ByName(name)
+		if (p == nil) != (want != "") || err != nil && err.Error() != want {
+			t.Errorf("%s: %v, %v, want %s", name, p, err, want)
+		}
+	}
+	if p, _ := ByName("fragaware=0.6"); p != (FragAware{0.6}) {
+		t.Errorf("fragaware=0.6 is %v", p)
+	}
 }

@@ -162,16 +162,15 @@ func (p *Pool) of(board *mig.Board) *boardGroups {
 	return &p.boards[len(p.boards)-1]
 }
 
-// busy is the share of all units that is busy or blocked.
-func (p *Pool) busy() float64 {
-	free, all := 0, 0
+// has reports whether a placement of the profile is free on any GPU.
+func (p *Pool) has(profile string) bool {
 	for _, b := range p.boards {
-		for _, g := range b.groups {
-			free += len(g.GPUs) * g.Busy.Units
-			all += len(g.GPUs) * g.Board.Grid
+		k, ok := b.board.ProfileIndex(profile)
+		if ok && slices.ContainsFunc(b.groups, func(g *Group) bool { return g.Busy.Open&b.board.OfProfile(k) != 0 }) {
+			return true
 		}
 	}
-	return 1 - float64(free)/float64(max(all, 1))
+	return false
 }
 
 // By is the set of the placements of profile p (an index in the board's Profiles) that are to be had by exactly these means.

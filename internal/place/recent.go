@@ -34,11 +34,15 @@ func (r *Recent) Weights() *Weights {
 	return r.weights
 }
 
-// MeanDuration of them, in seconds; 0 when there are none. A job of unknown duration counts as a very long one.
+// MeanDuration returns the mean duration of the requests whose duration is known, in seconds; 0 if there are none. Jobs
+// without a time limit do not count: with 1e7 s for each, one in a hundred would decide the mean.
 func (r *Recent) MeanDuration() float64 {
-	sum := 0.0
+	sum, n := 0.0, 0
 	for _, q := range r.asked {
-		sum += q.duration()
+		if q.Duration < unknownDuration {
+			sum += q.Duration
+			n++
+		}
 	}
-	return sum / float64(max(len(r.asked), 1))
+	return sum / float64(max(n, 1))
 }

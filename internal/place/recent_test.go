@@ -2,6 +2,7 @@ package place
 
 import (
 	"maps"
+	"math"
 	"testing"
 )
 
@@ -16,6 +17,10 @@ func TestRecent(t *testing.T) {
 	r.Asked(Request{"7g.40gb", 500})
 	if w := r.Weights().asked; !maps.Equal(w, map[string]float64{"1g.5gb": 3, "7g.40gb": 1}) || r.MeanDuration() != 200 {
 		t.Errorf("%v, %v", w, r.MeanDuration())
+	}
+	r.Asked(Request{"7g.40gb", math.Inf(1)})
+	if r.MeanDuration() != 200 {
+		t.Errorf("with a job of unknown duration: %v", r.MeanDuration())
 	}
 	for range recentKept {
 		r.Asked(Request{"2g.10gb", 7})

@@ -39,7 +39,7 @@ func TestTime(t *testing.T) {
 				if err != nil {
 					d.Fatalf(t, "%v", err)
 				}
-				s := &Situation{Pool: NewPool(gpus)}
+				s := &Situation{Pool: NewPool(gpus), Ordered: true}
 				d.MaybeScanArgs(t, "now", &s.Now)
 				d.MaybeScanArgs(t, "mean", &s.MeanDuration)
 				head := readQueue(t, d, s, lines)

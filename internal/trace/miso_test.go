@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"caelum/internal/mig"
 )
 
 const (
@@ -49,5 +51,26 @@ func TestMISOMalformed(t *testing.T) {
 		if !errors.As(err, &at) || err.Error() != c.want {
 			t.Errorf("%v, want %s", err, c.want)
 		}
+	}
+}
+
+// A profile without a measurement is none that a job can have, whether or not its request names it.
+func TestOnlyMeasuredProfiles(t *testing.T) {
+	a100, err := mig.BoardByName("A100-40GB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := Job{Duration: 100, Speed: map[string]float64{"1g.5gb": 0.25, "7g.40gb": 1}, Slowest: 0.2}
+	for profile, want := range map[string]bool{"1g.5gb": true, "1g.10gb": false, "7g.40gb": true} {
+		if got := j.RunsOn(profile); got != want {
+			t.Errorf("%s: runs %v, want %v", profile, got, want)
+		}
+		j.Profile = profile
+		if _, got := j.On(a100); got != want {
+			t.Errorf("%s by name: %v, want %v", profile, got, want)
+		}
+	}
+	if j.Slowest = 0.5; j.RunsOn("1g.5gb") {
+		t.Error("runs on a profile slower than its bound")
 	}
 }

@@ -52,13 +52,13 @@ func (j Job) Spread() (nodes, each int) {
 func (j Job) On(b *mig.Board) (string, bool) {
 	if j.Profile != "" {
 		_, ok := b.ProfileIndex(j.Profile)
-		return j.Profile, ok
+		return j.Profile, ok && j.RunsOn(j.Profile)
 	}
 	var best *mig.Profile
 	for k := range b.Profiles {
 		p := &b.Profiles[k]
 		if float64(p.Compute) < j.Compute*float64(b.Compute())-1e-9 || float64(p.Size) < j.Memory*float64(b.Grid)-1e-9 ||
-			p.Memory() < j.MemoryMiB || !j.runs(p.Name) {
+			p.Memory() < j.MemoryMiB || !j.RunsOn(p.Name) {
 			continue
 		}
 		if best == nil || cmp.Or(cmp.Compare(p.Size, best.Size), cmp.Compare(p.Compute, best.Compute)) < 0 {
@@ -71,17 +71,24 @@ func (j Job) On(b *mig.Board) (string, bool) {
 	return best.Name, true
 }
 
-func (j Job) runs(profile string) bool {
-	return j.Speed == nil || j.Speed[profile] > 0 && j.Speed[profile] >= j.Slowest
+// RunsOn reports whether the job can run on a profile. Where speeds are given, a profile without one is
+// one that the job was not measured on: it may lack the memory, and no speed can be assumed for it.
+func (j Job) RunsOn(profile string) bool {
+	s := j.SpeedOn(profile)
+	return s > 0 && s >= j.Slowest
 }
 
-// Takes is how long the job runs on a profile, in seconds.
-func (j Job) Takes(profile string) float64 {
-	if s := j.Speed[profile]; s > 0 {
-		return j.Duration / s
+// SpeedOn returns how fast the job runs on a profile, relative to a whole GPU: 1 without speeds, 0 on a
+// profile for which no speed is given.
+func (j Job) SpeedOn(profile string) float64 {
+	if j.Speed == nil {
+		return 1
 	}
-	return j.Duration
+	return j.Speed[profile]
 }
+
+// Takes returns how long the job runs on a profile that it can run on, in seconds.
+func (j Job) Takes(profile string) float64 { return j.Duration / j.SpeedOn(profile) }
 
 // Workload is what a reader made of a file.
 type Workload struct {
