@@ -34,6 +34,12 @@ type Job struct {
 	Later []int  // of these, nodes on which something else keeps it from starting now: it is placed elsewhere if it can be
 	// Unkept are the nodes of Later on which no slices are kept for it until it can start.
 	Unkept []int
+	// Ready is, for other nodes of Later, when what else it lacks is expected to be free. Until then the slices that are kept for it
+	// there are lent to jobs that end before. A node that is missing is expected to be ready at any moment.
+	Ready map[int]float64
+	// After is, for nodes of Later, when what else it lacks is expected to be free by the ends of jobs with slices. Elsewhere on Later no
+	// room is reserved for it.
+	After map[int]float64
 	// Turn is the same for jobs of which a plan places one at most; 0: any number.
 	Turn  uint64
 	Runs  float64 // how long it is expected to run, in seconds; +Inf: unknown
@@ -118,8 +124,10 @@ func (c *Cluster) Find(j *Job, r *Reservation) (spots []Spot, why place.Choice) 
 	if len(j.Wants) == 0 {
 		return nil, why
 	}
-	if r != nil && c.Now+c.Making+j.Limit > r.At {
-		defer c.withhold(r)()
+	for ; r != nil; r = r.Beside {
+		if c.Now+c.Making+j.Limit > r.At {
+			defer c.withhold(r)()
+		}
 	}
 	switch {
 	case j.slices() > 1:
@@ -332,14 +340,16 @@ func (c *Cluster) offerable(s Spot) bool {
 	return c.Offerable == nil || c.Offerable[s.GPU].Has(s.Placement)
 }
 
-// choose asks the policy for one name of a profile after the other.
+// choose asks the policy for the profile and then for its equivalents on other GPU models, until one can start now. A job is held for
+// the first of these only if none can.
 func (c *Cluster) choose(s *place.Situation, w Want, runs float64) (choice place.Choice) {
-	if choice = c.Policy.Choose(s, place.Request{Profile: w.Profile, Duration: runs}); choice.Verdict != place.Nowhere {
-		return choice
-	}
-	for _, name := range w.Or {
-		if choice = c.Policy.Choose(s, place.Request{Profile: name, Duration: runs}); choice.Verdict != place.Nowhere {
-			break
+	for _, name := range append([]string{w.Profile}, w.Or...) {
+		next := c.Policy.Choose(s, place.Request{Profile: name, Duration: runs})
+		switch {
+		case next.Verdict == place.Here:
+			return next
+		case choice.Verdict == place.Nowhere:
+			choice = next
 		}
 	}
 	return choice

@@ -64,6 +64,8 @@ type Plan struct {
 	Spots [][]Spot
 	// Reserved is what is kept for the first that has to wait; nil: nobody has to.
 	Reserved *Reservation
+	// Kept is what is kept for a job that lacks something else than slices, and until when it is lent; nil: nothing.
+	Kept *Reservation
 }
 
 // Depth is how many waiting jobs are looked at: slurmctld's default for bf_max_job_test (slurm.conf(5)).
@@ -88,6 +90,7 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 			c.set(k, g)
 		}
 	}()
+	c.Ordered = strict
 	look := place.LookOf(c.Policy)
 	// serve places the k-th and those that start with it, as they are in group, if that can be.
 	had := map[uint64]bool{} // the turns that are taken
@@ -120,8 +123,7 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 		}
 		return all != nil, why
 	}
-	kept := false
-	tried := tries{}
+	tried, passed := tries{}, 0
 	for head := 0; head < len(jobs); {
 		if plan.Spots[head] != nil {
 			head++
@@ -143,20 +145,35 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 		}
 		plan.Reserved = nil
 		served, why := serve(head, group, nil)
-		if !served && !kept && slices.ContainsFunc(group, func(j *Job) bool { return len(j.Later) > len(j.Unkept) }) {
+		if !served && plan.Kept == nil && slices.ContainsFunc(group, func(j *Job) bool { return len(j.Later) > len(j.Unkept) }) {
 			// Something else keeps it from where there is room for it. Its slices are kept there for one such job, on offer, so that
 			// slurmctld can plan the rest for it.
-			kept = true
-			served, _ = serve(head, atOnce(group), nil)
+			if served, _ = serve(head, atOnce(group), nil); served {
+				plan.Kept = c.kept(head, group, &plan)
+			}
 		}
 		if served {
 			continue
 		}
+		if !strict && c.hopeless(group) {
+			// Nothing is reserved for it, so the next job that has to wait for slices has its reservation.
+			head += len(group)
+			continue
+		}
 		plan.Reserved = c.ReserveAll(group, why)
 		plan.Reserved.Job = head
+		if !strict && math.IsInf(plan.Reserved.At, 1) && c.deferred(group) && passed < maxPassed {
+			passed++
+			head += len(group)
+			plan.Reserved = nil
+			continue
+		}
 		if strict || !c.overtake(jobs, head, &plan, tried, had, serve) {
 			break
 		}
+	}
+	if !strict && plan.Kept != nil {
+		c.lend(&plan, jobs, had, serve)
 	}
 	waited := queue{}
 	for k, j := range jobs {
@@ -254,6 +271,9 @@ type attempt struct {
 // component of a het job, and would be repeated whenever another job has been served: 500 times in one plan.
 const maxTries = 8
 
+// maxPassed limits how many jobs that lack something else are passed over in one plan after a search for a reservation.
+const maxPassed = 32
+
 // again reports whether jobs that start at the same time are to be searched for, and notes it. They are not where the same search was in
 // vain before: since then there is less room. Nor are they after maxTries searches; the next plan begins anew.
 func (t tries) again(k int, jobs []*Job, r *Reservation) bool {
@@ -273,17 +293,6 @@ func (t tries) again(k int, jobs []*Job, r *Reservation) bool {
 	a.jobs, a.kept = jobs, r
 	a.n++
 	return true
-}
-
-// atOnce are jobs that nothing but slices keeps from starting, on the nodes on which slices are kept for such.
-func atOnce(jobs []*Job) []*Job {
-	all := make([]*Job, len(jobs))
-	for k := range jobs {
-		now := *jobs[k]
-		now.Later = now.Unkept
-		all[k] = &now
-	}
-	return all
 }
 
 // NewCluster is the GPUs of these nodes, in the order in which slurmctld would take the nodes.

@@ -32,9 +32,9 @@ func everything(b *mig.Board) mig.Layout {
 	return l
 }
 
-// TestNotebook plays testdata/*.txt: a node drawn GPU by GPU, the queue, and the plan drawn beside it.
+// TestNotebook plays testdata/node/*.txt: a node drawn GPU by GPU, the queue, and the plan drawn beside it.
 func TestNotebook(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/node", func(t *testing.T, path string) {
 		var gpus []GPU
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			switch d.Cmd {

@@ -15,6 +15,8 @@ type Reservation struct {
 	Job   int     // its place in the queue
 	At    float64 // when it is expected to start, in seconds; +Inf: nobody knows, and nothing is kept
 	Spots []Spot  // what it gets then
+
+	Beside *Reservation // what is kept for another job at the same time; nil: nothing
 }
 
 // Reserve is where a job can start first, by what is expected of ends, that Find had no spots for.
@@ -30,10 +32,14 @@ func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 		}
 		nodes = []*Reservation{c.first(all, j)}
 	} else {
-		for _, n := range without(c.nodesOf(j), j.Unkept) {
-			// Where its slices are free and something else keeps it from starting, nobody knows when it starts: they are not kept, or it
-			// would keep them from everybody for as long as that lasts.
-			if r := c.first(c.Nodes[n], j); r != nil && (r.At > c.Now || !slices.Contains(j.Later, n)) {
+		for _, n := range c.nodesOf(j) {
+			later := slices.Contains(j.Later, n)
+			after, known := j.After[n]
+			if later && !known {
+				continue
+			}
+			// Room that is free before the job can start would be empty until then. It is kept in another way: see keep.go.
+			if r := c.first(c.Nodes[n], j); r != nil && (!later || after <= r.At && r.At > c.Now) {
 				nodes = append(nodes, r)
 			}
 		}

@@ -1,0 +1,63 @@
+package offer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+
+	"caelum/internal/place"
+)
+
+// holding is a policy that holds requests for some profiles and places the others.
+type holding []string
+
+func (h holding) Choose(s *place.Situation, r place.Request) place.Choice {
+	choice := place.Reach.Choose(s, r)
+	if choice.Verdict == place.Here && slices.Contains(h, r.Profile) {
+		choice.Verdict = place.Hold
+	}
+	return choice
+}
+
+// TestModels plays testdata/models/*.txt: one node for each GPU model, and jobs whose profile has equivalents on
+// other models.
+func TestModels(t *testing.T) {
+	datadriven.Walk(t, "testdata/models", func(t *testing.T, path string) {
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			var nodes [][]GPU
+			var policy holding
+			for _, arg := range d.CmdArgs {
+				switch arg.Key {
+				case "models":
+					for _, name := range arg.Vals {
+						b := plain(t, name)
+						nodes = append(nodes, []GPU{{Board: b, Offerable: everything(b)}})
+					}
+				case "holds":
+					policy = arg.Vals
+				}
+			}
+			var jobs []*Job // one a line: id profile equivalent...
+			for line := range strings.Lines(d.Input) {
+				f := strings.Fields(line)
+				jobs = append(jobs, demands(f[0]+" "+f[1]+" 1")...)
+				jobs[len(jobs)-1].Wants[0].Or = f[2:]
+			}
+			c := NewCluster(policy, nodes...)
+			plan := Make(c, jobs, false)
+			var out strings.Builder
+			for k, j := range jobs {
+				fmt.Fprintf(&out, "%d:", j.ID)
+				for _, at := range plan.Spots[k] {
+					b := c.Pool.GPU(at.GPU).Board
+					fmt.Fprintf(&out, " GPU %d %s", at.GPU, b.Label(at.Placement))
+				}
+				out.WriteString("\n")
+			}
+			return out.String()
+		})
+	})
+}
