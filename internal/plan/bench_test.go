@@ -3,8 +3,11 @@ package plan
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"caelum/internal/mig"
 	"caelum/internal/offer"
@@ -14,15 +17,37 @@ import (
 
 // BenchmarkPlan makes the plan of 64 nodes of eight A100-40GB, of which a share is busy, for 500 waiting jobs.
 func BenchmarkPlan(b *testing.B) {
-	for _, busy := range []float64{0, 0.5, 0.9, 1} {
-		for _, without := range []int{0, 32} { // nodes without CPUs
-			b.Run(fmt.Sprintf("busy=%.1f,without=%d", busy, without), func(b *testing.B) {
-				look := crowd(b, busy, without)
-				for b.Loop() {
-					New(look, place.QLA{}, nil).Plan()
-				}
-			})
+	for _, name := range []string{"best-fit", "lifetime", "qla"} {
+		policy, err := place.ByName(name)
+		if err != nil {
+			b.Fatal(err)
 		}
+		for _, busy := range []float64{0, 0.5, 0.9, 1} {
+			for _, without := range []int{0, 32} { // nodes without CPUs
+				b.Run(fmt.Sprintf("%s,busy=%.1f,without=%d", name, busy, without), func(b *testing.B) {
+					look := crowd(b, busy, without)
+					defer cpuTime(b)()
+					for b.Loop() {
+						New(look, policy, nil).Plan()
+					}
+				})
+			}
+		}
+	}
+}
+
+// cpuTime reports the thread's own time, which other load on the machine does not change.
+func cpuTime(b *testing.B) (stop func()) {
+	used := func() time.Duration {
+		var t unix.Timespec
+		unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t)
+		return time.Duration(t.Nano())
+	}
+	runtime.LockOSThread()
+	before := used()
+	return func() {
+		b.ReportMetric(float64(used()-before)/float64(b.N), "cpu-ns/op")
+		runtime.UnlockOSThread()
 	}
 }
 

@@ -47,6 +47,9 @@ type Explanation struct {
 	At int64 `json:"at,omitempty"`
 	// Before is the waiting job that is served first.
 	Before uint32 `json:"before,omitempty"`
+	// BackUntil is until when it comes after all other jobs, Unix seconds, because slurmctld did not start it while its slices were on
+	// offer; 0: it does not, or its agents have not published it.
+	BackUntil int64 `json:"back_until,omitempty"`
 	// Held: job_submit.lua or an agent holds it, and an agent releases it.
 	Held bool `json:"held,omitempty"`
 }
@@ -80,6 +83,13 @@ func Explain(look Look, policy place.Policy, id uint32) (Explanation, error) {
 	}
 	w := look.Queue.Waiting[at]
 	e.Held = w.HeldByMark()
+	if w.HetJob != 0 {
+		if ended := look.hetJobs()[w.HetJob].ended; len(ended) > 0 {
+			e.Held = false
+			return say(NotEligible, "it can never start: slurmctld starts the components of het job %d together, and of these %s ended; "+
+				"cancel it with `scancel %d` and submit the het job again", w.HetJob, components(ended), w.HetJob)
+		}
+	}
 	switch {
 	case w.Problem != "":
 		return say(Unreadable, "what it asks for cannot be read: %s", w.Problem)
@@ -89,16 +99,25 @@ func Explain(look Look, policy place.Policy, id uint32) (Explanation, error) {
 		return say(NoSlice, "it asks for no slice of a known size; all components of het job %d start together, and another may wait for one", w.HetJob)
 	case len(Job(w).Wants) == 0:
 		return say(NoSlice, "it asks for no slice of a known size, so no slice keeps it waiting")
+	case e.Held && held(look, w) != nil:
+		o := held(look, w)
+		return say(NotEligible, "Caelum holds it because it starts with job %d, which slurmctld would not start now: %s. Both are released "+
+			"when all components of het job %d can start and their slices are on offer", o.ID, o.Reason, w.HetJob)
 	case w.Priority == 0 && !w.Releasable(look.At) && e.Held:
 		return say(NotEligible, "it is released when its slices are on offer%s", notBefore(w, look.At))
 	case w.Priority == 0 && !w.Releasable(look.At):
 		return say(NotEligible, "it is held (%s): whoever holds it has to release it", w.Reason)
+	case look.Queue.LacksLicense(w) != "":
+		return say(NotEligible, "it asks for the licences %s, and other jobs have left too few of %s; no slice is kept for it until then",
+			w.Licenses, look.Queue.LacksLicense(w))
 	case !look.ready(w):
 		return say(NotEligible, "slurmctld would not start it now, whatever is free: %s%s", w.Reason, notBefore(w, look.At))
 	}
 	if o := held(look, w); o != nil {
 		return say(NotEligible, "it starts with job %d, which slurmctld would not start now, whatever is free: %s", o.ID, o.Reason)
 	}
+	back := backOf(look.Nodes)
+	look = behind(look, func(w slurm.Waiting) bool { return look.At.Before(back[entry(w)]) })
 	v := New(look, policy, nil)
 	p := v.Plan()
 	seen := map[uint32]bool{}
@@ -116,6 +135,11 @@ func Explain(look Look, policy place.Policy, id uint32) (Explanation, error) {
 		return say(Nowhere, "no node takes it, whatever slices are free: %s", v.why(w, look.Nodes))
 	}
 	e, err := v.explain(e, p, at, wants)
+	if until := back[entry(w)]; look.At.Before(until) {
+		e.BackUntil = until.Unix()
+		e.Text += fmt.Sprintf("; its slices were on offer for %d minutes and slurmctld did not start it: until %s it comes after all other jobs",
+			int(patience.Minutes()), clock(e.BackUntil))
+	}
 	if het := hetInFront(look, w); e.Verdict == OnOffer && het != 0 {
 		e.Before = het
 		e.Text += fmt.Sprintf("; but het job %d waits in front of it, and behind one slurmctld starts jobs by backfill only, on nodes that its components could not have", het)
@@ -148,6 +172,18 @@ func held(look Look, w slurm.Waiting) *slurm.Waiting {
 	return nil
 }
 
+// components lists components of a het job that have ended, by job id.
+func components(ids []uint32) string {
+	text := make([]string, len(ids))
+	for k, id := range ids {
+		text[k] = fmt.Sprint(id)
+	}
+	if len(ids) == 1 {
+		return "job " + text[0] + " has"
+	}
+	return "jobs " + strings.Join(text, ", ") + " have"
+}
+
 // explain is for a job that waits for its slices, the k-th.
 func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explanation, error) {
 	j, w := v.Jobs[k], v.Waiting[k]
@@ -176,6 +212,12 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 			e.Text = fmt.Sprintf("it is the first that has to wait: %s is kept for it on %s from %s, when those in its way are expected to have ended",
 				wants, strings.Join(e.On, ", "), clock(e.At))
 		}
+		return e, nil
+	}
+	if kept := p.Kept; kept != nil && kept.Job == leader {
+		e.Verdict, e.On = Lacks, v.On(kept.Spots)
+		e.Text = fmt.Sprintf("its slices on %s are lent to jobs that end before it is expected to start there: %s",
+			strings.Join(e.On, ", "), v.later(w, kept.Spots))
 		return e, nil
 	}
 	// Who is served first, and what is then left?

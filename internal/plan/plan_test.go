@@ -70,7 +70,8 @@ func TestTextTells(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := drawGPUs(t)
 		since := time.Unix(int64(rapid.IntRange(0, 2_000_000_000).Draw(t, "since")), 0)
-		text := Text(State{gpus, since})
+		private := rapid.Bool().Draw(t, "private")
+		text := Text(State{gpus, since, private})
 		if strings.ContainsAny(text, " \n\t\"") {
 			t.Fatalf("not one word: %s", text)
 		}
@@ -102,7 +103,10 @@ func TestTextTells(t *testing.T) {
 				if g.Busy.Has(i) != r.Busy.Has(j) || g.Idle.Has(i) != r.Idle.Has(j) {
 					t.Fatalf("GPU %d: %s stands otherwise", k, g.Board.Label(i))
 				}
-				if g.Busy.Has(i) && g.Ends[i] != r.Ends[j] {
+				if private && r.Ends != nil {
+					t.Fatalf("GPU %d: ends are private: %s", k, text)
+				}
+				if g.Busy.Has(i) && !private && g.Ends[i] != r.Ends[j] {
 					t.Fatalf("GPU %d: %s ends at %v, not %v", k, g.Board.Label(i), g.Ends[i], r.Ends[j])
 				}
 			}
@@ -167,7 +171,7 @@ func node(t testing.TB, name string, gpus ...offer.GPU) slurm.Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slurm.Node{Name: name, States: []string{"IDLE"}, Partitions: []string{"gpu"}, Gres: list, Extra: Into("", Text(State{gpus, time.Unix(1e9-60, 0)}))}
+	return slurm.Node{Name: name, States: []string{"IDLE"}, Partitions: []string{"gpu"}, Gres: list, Extra: Into("", Text(State{GPUs: gpus, Since: time.Unix(1e9-60, 0)}))}
 }
 
 func a100(t testing.TB, busy ...string) offer.GPU {

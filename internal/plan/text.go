@@ -24,6 +24,8 @@ const version = "1"
 type State struct {
 	GPUs  []offer.GPU
 	Since time.Time // since when it has had on offer what it has
+	// Private leaves the ends of jobs out of the text: every user can read it. Planners then take them from slurmctld's queue.
+	Private bool
 }
 
 // Text is a node's state as one word: items that end in semicolons, the version first. A board, with its profiles, stands before
@@ -32,7 +34,7 @@ type State struct {
 //	board/8                                  units
 //	profile/1g.5gb/1/1/7/0.0.0.0/0.1.2.3     name, compute slices, units, most instances, engines (DEC ENC JPEG OFA; -1: unknown), starts
 //	other/7g.40gb/7/8/1/5.0.1.1/0            the same of a profile that is not given out
-//	gpu/3g.20gb@0=1763790000,~1g.5gb@6,!80   busy until then (Unix seconds; none: unknown), idle, blocked units (hexadecimal mask)
+//	gpu/3g.20gb@0=1763790000,~1g.5gb@6,!80   busy until then (Unix seconds; none: unknown or private), idle, blocked units (hexadecimal mask)
 //	none                                     a GPU that is not managed
 //	since/1763790000                         since when the node has had on offer what it has (Unix seconds)
 //
@@ -53,7 +55,7 @@ func Text(s State) string {
 		if b := boardText(of, given); b != last {
 			items, last = append(items, b), b
 		}
-		items = append(items, gpuText(of, g))
+		items = append(items, gpuText(of, g, s.Private))
 	}
 	return strings.Join(items, ";")
 }
@@ -71,14 +73,14 @@ func boardText(b *mig.Board, given func(mig.Profile) bool) string {
 	return strings.Join(items, ";")
 }
 
-func gpuText(of *mig.Board, g offer.GPU) string {
+func gpuText(of *mig.Board, g offer.GPU, private bool) string {
 	busy, blocked := of.Carry(g.Board, g.Busy)
 	idle, _ := of.Carry(g.Board, g.Idle)
 	blocked |= g.Blocked
 	var stands []string
 	for i := range busy.Indices() {
 		text := label(of, i)
-		if g.Ends != nil {
+		if g.Ends != nil && !private {
 			there, _ := g.Board.Placement(of.ProfileOf(i), of.Placements[i].Start)
 			if end := g.Ends[there]; !math.IsInf(end, 1) {
 				text += "=" + strconv.FormatInt(int64(end), 10)

@@ -20,18 +20,28 @@ const (
 // Unstarted notes the jobs that slurmctld does not start though their slices are on offer. Without it the slices of such a job would be
 // kept from everybody else for as long as the job waits.
 type Unstarted struct {
-	jobs map[string]shown
+	jobs  map[string]shown
+	users map[uint32]account
 }
 
-// shown is since when a job's slices are on offer without a break, and until when the job stands behind the others.
-type shown struct{ since, until time.Time }
+// shown is since when a job's slices are on offer without a break, and until when the job stands behind the others. Then on are the
+// nodes of these offers.
+type shown struct {
+	since, until time.Time
+	on           []string
+}
 
 // entry names what starts as one: the pending tasks of an array are another entry when one of them has started.
 func entry(w slurm.Waiting) string { return fmt.Sprint(w.ID, "_", w.ArrayTask) }
 
 // Behind returns the look with these jobs behind all others that are not held.
 func (u *Unstarted) Behind(look Look) Look {
-	back := func(w slurm.Waiting) bool { return look.At.Before(u.jobs[entry(w)].until) }
+	look.unkept = u.unkept(look.At)
+	return behind(look, func(w slurm.Waiting) bool { return look.At.Before(u.jobs[entry(w)].until) })
+}
+
+// behind returns the look with some of its jobs behind all others that are not held.
+func behind(look Look, back func(slurm.Waiting) bool) Look {
 	if slices.ContainsFunc(look.Queue.Waiting, back) {
 		last := slices.DeleteFunc(slices.Clone(look.Queue.Waiting), func(w slurm.Waiting) bool { return !back(w) })
 		look.Queue.Waiting = append(slices.DeleteFunc(slices.Clone(look.Queue.Waiting), back), last...)
@@ -57,9 +67,10 @@ func (u *Unstarted) Follow(v *View, p offer.Plan, at time.Time) {
 		case !known, !job.until.IsZero() && !at.Before(job.until):
 			job = shown{since: at}
 		case job.until.IsZero() && at.Sub(job.since) > patience && w.LastSchedEval.After(job.since):
-			job.until = at.Add(standsBack)
+			job.until, job.on = at.Add(standsBack), v.On(spots)
 		}
 		u.jobs[id] = job
 	}
+	u.charge(v, p, at)
 	maps.DeleteFunc(u.jobs, func(id string, job shown) bool { return !offered[id] && !at.Before(job.until) })
 }

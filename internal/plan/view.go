@@ -19,10 +19,14 @@ type Look struct {
 	Nodes []slurm.Node
 	Queue slurm.Queue
 	At    time.Time // when, by the clock of the host that asked
+
+	unkept map[uint32]bool // users for whose jobs no room is kept while they lack something else than slices
 }
 
 // ready reports whether a waiting job could start if it had its slices: slurmctld would start it, or an agent releases it.
-func (l Look) ready(w slurm.Waiting) bool { return w.Eligible() || w.Releasable(l.At) }
+func (l Look) ready(w slurm.Waiting) bool {
+	return (w.Eligible() || w.Releasable(l.At)) && l.Queue.LacksLicense(w) == ""
+}
 
 // View is a look as package offer wants it.
 type View struct {
@@ -31,6 +35,8 @@ type View struct {
 	Members []slurm.Node
 	since   []time.Time                     // by member, since when its offers have been what they are
 	bare    *offer.Cluster                  // the GPUs with nothing on them
+	running map[string][]occupant           // by node, in the order of their ends
+	unkept  map[uint32]bool                 // users, see Look
 	like    []int                           // by member, the first member that has the same GPUs
 	could   map[string]map[int][]offer.Spot // by request, where its slices go on such members
 	// Jobs are those that could start if their slices were on offer, in slurmctld's order, and Waiting what each is there. The pending
@@ -52,6 +58,7 @@ func New(look Look, policy place.Policy, without func(slurm.Node) bool) *View {
 	look.Nodes = slices.Clone(look.Nodes)
 	slices.SortStableFunc(look.Nodes, func(a, b slurm.Node) int { return cmp.Compare(a.Weight, b.Weight) })
 	now := float64(look.At.UnixMilli()) / 1000
+	on := runningOn(look.Queue.All, look.At)
 	var stands [][]offer.GPU
 	for _, n := range look.Nodes {
 		text := In(n.Extra)
@@ -62,6 +69,7 @@ func New(look Look, policy place.Policy, without func(slurm.Node) bool) *View {
 		if err != nil {
 			continue
 		}
+		fillEnds(state.GPUs, on[n.Name])
 		for k := range state.GPUs {
 			overrun(&state.GPUs[k], now)
 		}
@@ -70,6 +78,7 @@ func New(look Look, policy place.Policy, without func(slurm.Node) bool) *View {
 	v.Cluster = offer.NewCluster(policy, stands...)
 	v.Now, v.Making = now, making
 	v.recent(look.Queue.All)
+	v.running, v.unkept = occupants(look.Queue.All, v.Now), look.unkept
 	v.queue(look)
 	return v
 }
@@ -162,10 +171,34 @@ func (v *View) may(job *offer.Job, w slurm.Waiting, held map[string]map[string]i
 		job.On = append(job.On, k)
 		if n.Later(w, v.since[k]) != "" {
 			job.Later = append(job.Later, k)
+			v.lacks(job, w, k)
 		}
-		if n.LacksMemory(w) {
-			job.Unkept = append(job.Unkept, k)
+	}
+	if w.NumNodes > 1 {
+		v.oneAlternative(job, w.Features)
+	}
+}
+
+// oneAlternative leaves a job on several nodes those members that have the same alternative of its constraint ([a|b]): the
+// alternative that most members have on which the job could start now, else on which it could run.
+func (v *View) oneAlternative(job *offer.Job, c slurm.Constraint) {
+	var best []int
+	most := 0
+	for k := range c.Alternatives() {
+		has := slices.DeleteFunc(slices.Clone(job.On), func(m int) bool { return !c.Alternative(k, v.Members[m].Features) })
+		later := 0
+		for _, m := range job.Later {
+			if slices.Contains(has, m) {
+				later++
+			}
 		}
+		if rank := (len(has)-later)*(len(v.Members)+1) + len(has); rank > most && len(has) >= job.Nodes {
+			best, most = has, rank
+		}
+	}
+	if c.Alternatives() > 0 {
+		other := func(m int) bool { return !slices.Contains(best, m) }
+		job.On, job.Later, job.Unkept = best, slices.DeleteFunc(job.Later, other), slices.DeleteFunc(job.Unkept, other)
 	}
 }
 
@@ -247,20 +280,13 @@ func (v *View) forgotten(member int, profile string, held map[string]int) bool {
 // startable are the waiting jobs that could start if they had their slices, in order, by what starts together. The components of a het job stand where
 // the first of them stands: all start at the same time, or none does.
 func startable(look Look) (all [][]slurm.Waiting) {
-	het := map[uint32][]slurm.Waiting{}
-	held := map[uint32]bool{} // het jobs of which a component could not
-	for _, w := range look.Queue.Waiting {
-		if w.HetJob != 0 {
-			het[w.HetJob] = append(het[w.HetJob], w)
-			held[w.HetJob] = held[w.HetJob] || !look.ready(w)
-		}
-	}
+	het := look.hetJobs()
 	for _, w := range look.Queue.InOrder() {
 		switch {
 		case w.HetJob == 0 && look.ready(w):
 			all = append(all, []slurm.Waiting{w})
-		case het[w.HetJob] != nil && !held[w.HetJob]:
-			all = append(all, het[w.HetJob])
+		case het[w.HetJob] != nil && het[w.HetJob].whole:
+			all = append(all, het[w.HetJob].pending)
 			delete(het, w.HetJob)
 		}
 	}

@@ -1,0 +1,55 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"caelum/internal/place"
+	"caelum/internal/slurm"
+)
+
+// A job whose constraint the nodes do not satisfy takes no room from the job behind it, and caelum explain says why it
+// waits.
+func TestConstraints(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		nodes int
+		on    string // where it is planned on n1 (a), n2 (b) and n3 (b, c)
+		says  string
+	}{
+		{"a", 1, "n1", ""},
+		{"a|c", 1, "n1", ""},
+		{"a&b", 1, "", "n1 does not have the features a&b; n2 does not have the features a&b; n3 "},
+		{"b&c", 1, "n3", ""},
+		{"(a&b)|c", 1, "n3", ""},
+		{"[b|c]", 2, "n2 n3", ""},
+		{"[a|b]", 2, "n2 n3", ""},
+		{"[a|c]", 2, "", "n1 would do for one of the 2 nodes"},
+		{"a|b", 3, "n1 n2 n3", ""},
+		{"a*1&b*1", 2, "", "n3 does not have the features"},
+		{"[a*1&b*1]", 2, "", "use a heterogeneous job"},
+		{"a*2", 1, "", "needs 2 nodes; the job asks for 1"},
+		{"((a))", 1, "", "cannot be read"},
+	} {
+		nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t)), node(t, "n3", a100(t))}
+		nodes[0].Features, nodes[1].Features, nodes[2].Features = []string{"a"}, []string{"b"}, []string{"b", "c"}
+		w, behind := waits(1, "7g.40gb", 1, c.nodes), waits(2, "3g.20gb", 1, 3)
+		w.Features = slurm.ParseConstraint(c.text)
+		look := looking(nodes, w, behind)
+		v := New(look, place.QLA{}, nil)
+		p := v.Plan()
+		on := map[uint32]string{}
+		for k, spots := range p.Spots {
+			on[v.Waiting[k].ID] = strings.Join(slices.Sorted(slices.Values(v.On(spots))), " ")
+		}
+		if on[1] != c.on || (on[2] != "") != (c.on == "") {
+			t.Errorf("%s on %d nodes: planned on %q, the one behind it on %q", c.text, c.nodes, on[1], on[2])
+		}
+		look.Queue.All = []slurm.Job{w.Job}
+		e, err := Explain(look, place.Reach, 1)
+		if err != nil || (e.Verdict == Nowhere) != (c.on == "") || !strings.Contains(e.Text, c.says) {
+			t.Errorf("%s on %d nodes: %s: %s %v", c.text, c.nodes, e.Verdict, e.Text, err)
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package plan
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"caelum/internal/offer"
+	"caelum/internal/slurm"
+)
+
+// running is a slice that a job has on a node, by slurmctld's account.
+type running struct {
+	profile string  // as the job asked for it
+	end     float64 // when the job is expected to end, in Unix seconds; +Inf: unknown
+}
+
+// runningOn returns by node which slices jobs have there, the first to end first.
+func runningOn(jobs []slurm.Job, now time.Time) map[string][]running {
+	on := map[string][]running{}
+	for _, j := range jobs {
+		if !j.Holds() {
+			continue
+		}
+		end := math.Inf(1)
+		if at := j.ExpectedEnd(now); !at.IsZero() {
+			end = float64(at.Unix())
+		}
+		for _, g := range j.SlicesPerNode() {
+			for _, n := range j.Nodes {
+				on[n] = append(on[n], slices.Repeat([]running{{g.Type, end}}, min(g.Count, maxSlices))...)
+			}
+		}
+	}
+	for _, all := range on {
+		slices.SortStableFunc(all, func(a, b running) int { return cmp.Compare(a.end, b.end) })
+	}
+	return on
+}
+
+// maxSlices limits how many slices of a job count on a node: 16 GPUs hold no more, and the number is the user's.
+const maxSlices = 112
+
+// fillEnds gives the busy slices of a node whose text shows no ends those of the node's jobs. An agent leaves ends out of
+// the text where users may not see other users' jobs. Of several slices of one profile it is not known which ends first:
+// they get the ends in the order of their GPUs and starts.
+func fillEnds(gpus []offer.GPU, jobs []running) {
+	for _, g := range gpus {
+		if slices.ContainsFunc(g.Ends, func(end float64) bool { return !math.IsInf(end, 1) }) {
+			return
+		}
+	}
+	jobs = slices.Clone(jobs)
+	for k := range gpus {
+		g := &gpus[k]
+		for i := range g.Busy.Indices() {
+			of := g.Board.ProfileOf(i)
+			at := slices.IndexFunc(jobs, func(r running) bool {
+				name, ok := g.Board.AsMuch(r.profile, g.Offerable)
+				return r.profile == of || ok && name == of
+			})
+			if at >= 0 {
+				g.Expect(i, jobs[at].end)
+				jobs = slices.Delete(jobs, at, at+1)
+			}
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package plan
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"caelum/internal/offer"
+	"caelum/internal/place"
+	"caelum/internal/slurm"
+)
+
+// TestPrivateEnds: where nodes do not publish the ends of jobs, planners take them from slurmctld's queue and reserve the
+// same. Without the queue nothing is known, and nothing is reserved.
+func TestPrivateEnds(t *testing.T) {
+	const now = 1e9
+	busy := func(end map[string]float64) offer.GPU {
+		g := a100(t)
+		for label, at := range end {
+			i, ok := g.Board.Placement(label[:len(label)-2], int(label[len(label)-1]-'0'))
+			if !ok {
+				t.Fatal(label)
+			}
+			g.Hold(i, at)
+		}
+		return g
+	}
+	gpus := map[string][]offer.GPU{
+		"n1": {busy(map[string]float64{"4g.20gb@0": now + 900, "1g.5gb@4": now + 50}), busy(map[string]float64{"3g.20gb@0": now + 700})},
+		"n2": {busy(map[string]float64{"3g.20gb@0": now + 600, "2g.10gb@4": now + 100})},
+	}
+	runs := func(id uint32, node, profile string, end int64) slurm.Job {
+		return slurm.Job{ID: id, State: "RUNNING", Nodes: []string{node}, Start: time.Unix(now-60, 0), End: time.Unix(now+end, 0),
+			PerNode: []slurm.GRES{{Name: "mig", Type: profile, Count: 1}}}
+	}
+	learned := runs(4, "n2", "2g.20gb", 9000) // another board's name for as much
+	learned.AdminComment = "caelum:runs=660"
+	pending := runs(6, "n2", "2g.10gb", 1)
+	pending.State = "PENDING"
+	all := []slurm.Job{
+		pending, runs(1, "n1", "4g.20gb", 900), runs(2, "n1", "1g.5gb", 50), runs(3, "n1", "3g.20gb", 700),
+		runs(5, "n2", "2g.10gb", 100), learned,
+	}
+	reserved := func(private bool, jobs []slurm.Job) *offer.Reservation {
+		var nodes []slurm.Node
+		for _, name := range []string{"n1", "n2"} {
+			n := node(t, name)
+			n.Extra = Into("", Text(State{GPUs: gpus[name], Since: time.Unix(now-60, 0), Private: private}))
+			nodes = append(nodes, n)
+		}
+		look := looking(nodes, waits(9, "7g.40gb", 1, 1))
+		look.Queue.All = jobs
+		return New(look, place.QLA{}, nil).Plan().Reserved
+	}
+	want := reserved(false, nil)
+	if want == nil || want.At != now+600 {
+		t.Fatalf("with the ends in the text: %+v", want)
+	}
+	if got := reserved(true, all); got == nil || got.At != want.At || len(got.Spots) != 1 || got.Spots[0] != want.Spots[0] {
+		t.Errorf("with the ends in the queue: %+v, want %+v", got, want)
+	}
+	if got := reserved(true, nil); got != nil && !math.IsInf(got.At, 1) {
+		t.Errorf("the text alone shows that slices end at %v", got.At)
+	}
+	huge := runs(7, "n2", "3g.20gb", 1)
+	huge.PerNode[0].Count = math.MaxInt
+	if on := runningOn([]slurm.Job{huge}, time.Unix(now, 0)); len(on["n2"]) != maxSlices {
+		t.Errorf("a job's request counts as %d slices", len(on["n2"]))
+	}
+}

@@ -1,0 +1,73 @@
+package plan
+
+import (
+	"slices"
+	"time"
+
+	"caelum/internal/slurm"
+)
+
+// slurmctld starts the components of a het job together, and only while every component of the job as it was
+// submitted is pending and runnable, or runs (_het_job_full in backfill.c, 22.05.8). A component of which another has
+// ended, or is held, never starts.
+
+// hetJob is a het job of which a component waits.
+type hetJob struct {
+	pending []slurm.Waiting
+	ended   []uint32 // the ids of the components that neither wait nor run
+	whole   bool     // whether slurmctld would start it once its slices are on offer
+}
+
+// hetJobs returns the het jobs by id.
+func (l Look) hetJobs() map[uint32]*hetJob {
+	all := map[uint32]*hetJob{}
+	for _, w := range l.Queue.Waiting {
+		if w.HetJob == 0 {
+			continue
+		}
+		if all[w.HetJob] == nil {
+			all[w.HetJob] = &hetJob{whole: true}
+		}
+		h := all[w.HetJob]
+		h.pending, h.whole = append(h.pending, w), h.whole && l.ready(w)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	present := map[uint32]bool{}
+	for _, w := range l.Queue.Waiting {
+		present[w.ID] = true
+	}
+	for _, j := range l.Queue.All {
+		present[j.ID] = present[j.ID] || j.Holds()
+	}
+	for _, h := range all {
+		for _, id := range h.pending[0].HetJobs {
+			if !present[id] {
+				h.ended, h.whole = append(h.ended, id), false
+			}
+		}
+	}
+	return all
+}
+
+// requeuing is how much later than another a component of a requeued het job may become eligible.
+const requeuing = 5 * time.Second
+
+// Stray returns the components that want to start while another component of their het job cannot. Backfill does not
+// ask for the other components before it plans one: it keeps nodes for a stray component, in front of all jobs of
+// lower priority, for as long as the component waits (backfill.c, 22.05.8). An agent therefore holds stray components
+// until the whole het job can start. Het jobs without slices are left alone.
+func Stray(look Look) (all []slurm.Waiting) {
+	jobs := look.hetJobs()
+	for _, w := range look.Queue.Waiting {
+		h := jobs[w.HetJob]
+		if h == nil || h.whole || !w.Eligible() || look.At.Sub(w.Job.Eligible) < requeuing {
+			continue
+		}
+		if slices.ContainsFunc(h.pending, func(o slurm.Waiting) bool { return len(Job(o).Wants) > 0 }) {
+			all = append(all, w)
+		}
+	}
+	return all
+}

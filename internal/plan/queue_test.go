@@ -1,0 +1,197 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"caelum/internal/place"
+	"caelum/internal/slurm"
+)
+
+// line reads "name key=value key=value ...".
+func line(text string) (name string, set map[string]string) {
+	f := strings.Fields(text)
+	set = map[string]string{}
+	for _, word := range f[1:] {
+		key, value, _ := strings.Cut(word, "=")
+		set[key] = value
+	}
+	return f[0], set
+}
+
+// job reads a job: its id, profile or "-", limit in seconds, and what it has or needs besides.
+func jobOf(t *testing.T, text string) slurm.Job {
+	id, set := line(text)
+	number := func(key string) int {
+		n, err := strconv.Atoi(set[key])
+		if set[key] != "" && err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	n, err := strconv.ParseUint(id, 10, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := slurm.Job{ID: uint32(n), UID: uint32(number("user")), State: "PENDING", Reason: "Priority", Priority: uint64(1000 - n), Partition: "gpu", NumNodes: 1,
+		TimeLimit: time.Duration(number("limit")) * time.Second, CPUs: number("cpus"), Memory: number("mem"),
+		HetJob: uint32(number("het")), Licenses: set["licenses"], Eligible: time.Unix(1e9-100, 0)}
+	if p := set["wants"]; p != "" {
+		profile, count, many := strings.Cut(p, ":")
+		g := slurm.GRES{Name: "mig", Type: profile, Count: 1}
+		if many {
+			g.Count, _ = strconv.Atoi(count)
+		}
+		j.PerNode = []slurm.GRES{g}
+	}
+	for part := range strings.SplitSeq(set["set"], ",") {
+		if id, err := strconv.ParseUint(part, 10, 32); err == nil {
+			j.HetJobs = append(j.HetJobs, uint32(id))
+		}
+	}
+	if r, ok := set["reason"]; ok {
+		j.Reason = r
+	}
+	if j.Reason == "JobHeldUser" {
+		j.Priority = 0
+	}
+	if _, ok := set["marked"]; ok {
+		j.AdminComment = slurm.MarkHeld
+	}
+	return j
+}
+
+// TestQueue plays testdata/queue/*.txt. Times are seconds from the time of the look.
+//
+//	nodes        one a line: name, gpus, busy placements with their ends, CPUs and memory, in all and free
+//	jobs         one a line: running jobs have a node
+//	plan         where each waiting job is planned, what is kept and reserved, and which components have to be held; minutes=N: and
+//	             what has changed when this plan was made every 30 s for N minutes
+//	explain      what Explain says of a job
+func TestQueue(t *testing.T) {
+	datadriven.Walk(t, "testdata/queue", func(t *testing.T, path string) {
+		var look Look
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			switch d.Cmd {
+			case "nodes":
+				look = Look{At: time.Unix(1e9, 0)}
+				for text := range strings.Lines(d.Input) {
+					name, set := line(text)
+					gpus, _ := strconv.Atoi(set["gpus"])
+					n := node(t, name)
+					var state State
+					for range gpus {
+						state.GPUs = append(state.GPUs, a100(t))
+					}
+					for spec := range strings.SplitSeq(set["busy"], ",") {
+						at, end, ok := strings.Cut(spec, "+")
+						gpu, label, _ := strings.Cut(at, "/")
+						if !ok {
+							continue
+						}
+						k, _ := strconv.Atoi(gpu)
+						profile, start, _ := strings.Cut(label, "@")
+						first, _ := strconv.Atoi(start)
+						p, found := state.GPUs[k].Board.Placement(profile, first)
+						until, err := strconv.ParseFloat(end, 64)
+						if err != nil || !found {
+							t.Fatal(spec)
+						}
+						state.GPUs[k].Hold(p, 1e9+until)
+					}
+					state.Since = time.Unix(1e9-60, 0)
+					n.Extra = Into("", Text(state))
+					n.CPUs, n.CPUsFree, n.Memory, n.MemoryFree = 64, 64, 256_000, 256_000
+					for key, to := range map[string]*int{"cpus": &n.CPUsFree, "mem": &n.MemoryFree} {
+						if set[key] != "" {
+							*to, _ = strconv.Atoi(set[key])
+						}
+					}
+					look.Nodes = append(look.Nodes, n)
+				}
+				return ""
+			case "licenses":
+				_, look.Queue.Licenses = "", map[string]int{}
+				for text := range strings.Lines(d.Input) {
+					name, free, _ := strings.Cut(strings.TrimSpace(text), " ")
+					look.Queue.Licenses[name], _ = strconv.Atoi(free)
+				}
+				return ""
+			case "jobs":
+				look.Queue.All, look.Queue.Waiting = nil, nil
+				for text := range strings.Lines(d.Input) {
+					j := jobOf(t, text)
+					if _, set := line(text); set["on"] != "" {
+						j.State, j.Nodes, j.Start = "RUNNING", []string{set["on"]}, look.At.Add(-time.Minute)
+						if j.TimeLimit > 0 {
+							j.TimeLimit += time.Minute // it has run for one
+						}
+					} else if set["state"] != "" {
+						j.State = set["state"]
+					} else {
+						look.Queue.Waiting = append(look.Queue.Waiting, slurm.Waiting{Job: j, Elements: 1})
+					}
+					look.Queue.All = append(look.Queue.All, j)
+				}
+				return ""
+			case "plan":
+				minutes := 0
+				d.MaybeScanArgs(t, "minutes", &minutes)
+				var u Unstarted
+				out, last := "", ""
+				for after := time.Duration(0); after <= time.Duration(minutes)*time.Minute; after += 30 * time.Second {
+					if now := planned(&u, look, after); now != last {
+						if minutes > 0 {
+							out += fmt.Sprintf("after %v:\n", after)
+						}
+						out += now
+						last = now
+					}
+				}
+				return out
+			case "explain":
+				id, _ := strconv.ParseUint(d.CmdArgs[0].Key, 10, 32)
+				e, err := Explain(look, place.Reach, uint32(id))
+				if err != nil {
+					return err.Error()
+				}
+				return fmt.Sprintf("%s: %s\n", e.Verdict, e.Text)
+			}
+			t.Fatalf("unknown command %s", d.Cmd)
+			return ""
+		})
+	})
+}
+
+// planned draws the plan that is made when everything has stood for some time. The ends of the running jobs stay as
+// far away as they are.
+func planned(u *Unstarted, look Look, after time.Duration) string {
+	var out strings.Builder
+	at := look.At.Add(after)
+	v := New(Look{Nodes: look.Nodes, Queue: look.Queue, At: look.At, unkept: u.unkept(at)}, place.Reach, nil)
+	p := v.Plan()
+	u.charge(v, p, at)
+	for k, j := range v.Jobs {
+		on := "waits"
+		if p.Spots[k] != nil {
+			on = "on " + strings.Join(v.On(p.Spots[k]), " ")
+		}
+		fmt.Fprintf(&out, "%d: %s\n", j.ID, on)
+	}
+	if r := p.Kept; r != nil {
+		fmt.Fprintf(&out, "kept for %d, lent for %g s\n", v.Jobs[r.Job].ID, r.At-v.Now)
+	}
+	if r := p.Reserved; r != nil && !math.IsInf(r.At, 1) {
+		fmt.Fprintf(&out, "reserved for %d in %g s on %s\n", v.Jobs[r.Job].ID, r.At-v.Now, strings.Join(v.On(r.Spots), " "))
+	}
+	for _, w := range Stray(look) {
+		fmt.Fprintf(&out, "%d is to be held\n", w.ID)
+	}
+	return out.String()
+}
