@@ -43,6 +43,7 @@ type Controller interface {
 	Jobs(ctx context.Context) ([]slurm.Job, error)
 	Config(ctx context.Context) (slurm.Config, error)
 	RequeueHold(ctx context.Context, id uint32) error
+	Hold(ctx context.Context, id uint32) error
 	Release(ctx context.Context, id uint32) error
 	SetJobGRES(ctx context.Context, id uint32, gres []slurm.GRES) error
 	SetAdminComment(ctx context.Context, id uint32, text string) error
@@ -63,11 +64,14 @@ type Agent struct {
 	publish   chan chan error
 	lingering chan struct{}  // somebody uses an instance that no job has
 	profiles  []string       // on offer, over all GPUs, smallest first
-	total     int            // N, the node's constant total of gres/mig; the publisher's alone
+	total     int            // N, the node's constant total of gres/mig, 0 until known; the publisher's alone
 	lent      []string       // names of other boards' profiles that something was on offer as; the publisher's alone
 	laggards  plan.Laggards  // the publisher's alone
 	unstarted plan.Unstarted // likewise
 	changed   chan struct{}  // something stands otherwise than was published
+	outdated  chan error     // why the agent has to start again
+	// allocations are those of jobs on the node that slurmctld has been asked for; the publisher's alone.
+	allocations map[uint32]allocation
 	// offered is what the last plan had on offer, and offersSince since when; the publisher's alone.
 	offered     map[string]int
 	offersSince time.Time
@@ -87,18 +91,24 @@ type Agent struct {
 	promised map[uint32]*promise
 	// unserved are jobs on the node that get neither promise nor slices, with their restart counts.
 	unserved map[uint32]int
-	former   map[minorsOf]uint32   // the last user of each GPU instance id
-	offers   []mig.Layout          // in force, by card: whatever slurmctld may start now is among them
-	as       map[offer.Spot]string // what some of them are on offer as
-	here     map[uint32]slurm.Job  // the jobs that are on the node, by slurmctld's last account
-	reserved *api.Reservation      // what is kept free here, and for whom
+	former   map[minorsOf]uint32 // the last user of each GPU instance id
+	// lastLogged has when mayLog allowed the last line about a key.
+	lastLogged map[any]time.Time
+	offers     []mig.Layout          // in force, by card: whatever slurmctld may start now is among them
+	as         map[offer.Spot]string // what some of them are on offer as
+	here       map[uint32]slurm.Job  // the jobs that are on the node, by slurmctld's last account
+	reserved   *api.Reservation      // what is kept free here, and for whom
+	next       next                  // by the plan in force
 	// version counts the changes of all that a plan is made from: a plan is put in force only if it did not change meanwhile.
 	version     int
 	published   map[string]int
 	publishedAt time.Time
 	publishErr  error
-	closed      string   // the node's state if slurmctld starts nothing on it
-	stale       []string // profiles that slurm.conf gives the node and the driver does not report
+	closed      string // the node's state if slurmctld starts nothing on it
+	// excess is what slurmctld counts as used and has allocated to no job, by profile; short is the part of it that the
+	// published totals do not have, because N has no room for it.
+	excess, short map[string]int
+	stale         []string // profiles that slurm.conf gives the node and the driver does not report
 
 	refusals refusals
 
@@ -119,8 +129,8 @@ type Agent struct {
 // New discovers the node's GPUs, opens the ledger and repairs what a crash has left. It does not need slurmctld.
 func New(cfg Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) (*Agent, error) {
 	a := &Agent{
-		cfg: cfg, hw: hw, ctl: ctl, log: log, now: time.Now, caps: gpu.Caps{Dev: cfg.DeviceDir, Proc: cmp.Or(cfg.procDir, "/proc")}, procs: cmp.Or(cfg.procs, &gpu.Processes{Proc: "/proc"}), former: map[minorsOf]uint32{},
-		publish: make(chan chan error), changed: make(chan struct{}, 1), offersSince: time.Now(), laggards: plan.Laggards{Patience: plan.Patience(cfg.PollInterval)}, lingering: make(chan struct{}, 1), leases: map[uint32]*api.Lease{}, promised: map[uint32]*promise{}, unserved: map[uint32]int{},
+		cfg: cfg, hw: hw, ctl: ctl, log: log, now: time.Now, caps: gpu.Caps{Dev: cfg.DeviceDir, Proc: cmp.Or(cfg.procDir, "/proc")}, procs: cmp.Or(cfg.procs, &gpu.Processes{Proc: "/proc"}), former: map[minorsOf]uint32{}, lastLogged: map[any]time.Time{},
+		publish: make(chan chan error), changed: make(chan struct{}, 1), outdated: make(chan error, 1), offersSince: time.Now(), laggards: plan.Laggards{Patience: plan.Patience(cfg.PollInterval)}, lingering: make(chan struct{}, 1), leases: map[uint32]*api.Lease{}, promised: map[uint32]*promise{}, unserved: map[uint32]int{}, allocations: map[uint32]allocation{},
 		seen: observer{open: map[uint32]*observation{}}, clock: monotonic, toKeep: make(chan struct{}, 1), toRecord: make(chan struct{}, 1),
 		recordPause: recordPause,
 	}
@@ -178,9 +188,7 @@ func (a *Agent) start() error {
 	if err != nil {
 		return err
 	}
-	if a.total, err = strconv.Atoi(total); err != nil {
-		a.total = Total(a.slotCount())
-	}
+	a.total, _ = strconv.Atoi(total) // 0 until slurmctld has been asked
 	lent, err := a.ledger.Meta("lent")
 	if err != nil {
 		return err
@@ -215,13 +223,19 @@ func (a *Agent) defaultProfile() string {
 // asks again: what it asked for is in the ledger or undone at the next start.
 const stopTimeout = 5 * time.Second
 
-// Run serves until ctx ends.
+// Run serves until ctx ends. It returns an error if the agent cannot go on as it was started.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.ledger.Close()
 	listener, err := api.Listen(a.cfg.RunDir)
 	if err != nil {
 		return err
 	}
+	rootListener, err := api.ListenRoot(a.cfg.RunDir)
+	if err != nil {
+		listener.Close()
+		return err
+	}
+	a.removeUnfinished()
 	server := api.NewServer(a)
 	server.ErrorLog = stdlog.New(warnings{a.log}, "", 0)
 	defer server.Close()
@@ -245,23 +259,26 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.cfg.WakePort > 0 {
 		tasks.Go(func() { a.listen(working) })
 	}
-	failed := make(chan error, 1)
+	failed := make(chan error, 2)
 	tasks.Go(func() { failed <- server.Serve(listener) })
+	tasks.Go(func() { failed <- server.Serve(rootListener) })
 	daemon.SdNotify(false, daemon.SdNotifyReady)
 	a.log.WithField("gpus", len(a.cards)).WithField("slots", a.slotCount()).Info("ready")
 	go a.Publish(working) // at once, not at the first poll
+	var why error
 	select {
 	case <-ctx.Done():
-		daemon.SdNotify(false, daemon.SdNotifyStopping)
-		patience, cancel := context.WithTimeout(working, stopTimeout)
-		defer cancel()
-		if err := server.Shutdown(patience); err != nil {
-			a.log.WithError(err).Warn("calls were cut off; they will be repeated")
-		}
-		return nil
+	case why = <-a.outdated:
 	case err := <-failed:
 		return err
 	}
+	daemon.SdNotify(false, daemon.SdNotifyStopping)
+	patience, cancel := context.WithTimeout(working, stopTimeout)
+	defer cancel()
+	if err := server.Shutdown(patience); err != nil {
+		a.log.WithError(err).Warn("calls were cut off; they will be repeated")
+	}
+	return why
 }
 
 // warnings takes what net/http has to say.

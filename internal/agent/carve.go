@@ -12,7 +12,7 @@ import (
 )
 
 // carve makes the slice of a promised spot exist and answers its instance: an idle instance of that placement as it
-// is, else the idle instances in the way are destroyed and one is created. Nobody else can want the spot or what
+// is, if it is still there, else the idle instances in the way are destroyed and one is created. Nobody else can want the spot or what
 // overlaps it, since promised and leased placements of a GPU are disjoint.
 func (a *Agent) carve(job uint32, s offer.Spot, t *spent) (in *instance, reused bool, err error) {
 	c := a.cards[s.GPU]
@@ -27,11 +27,16 @@ func (a *Agent) carve(job uint32, s offer.Spot, t *spent) (in *instance, reused 
 		if used, err := a.inUse(s.GPU, in); used {
 			return nil, false, errors.Join(usedError(s.GPU, in), err)
 		}
-		if !a.unlisted(in) {
-			return in, true, nil
-		}
-		if err := a.destroy(s.GPU, in, t); err != nil {
+		exists, err := a.confirm(s.GPU, in, t)
+		switch {
+		case err != nil:
 			return nil, false, err
+		case exists && !a.unlisted(in):
+			return in, true, nil
+		case exists:
+			if err := a.destroy(s.GPU, in, t); err != nil {
+				return nil, false, err
+			}
 		}
 		in, err = a.create(job, s, t)
 		return in, false, err

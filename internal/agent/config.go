@@ -92,7 +92,7 @@ func defaults() map[string]any {
 		"log_level":        "info",
 		"log_format":       "text",
 
-		"foreign_processes": foreignReport,
+		"foreign_processes": foreignKillOthers,
 	}
 }
 
@@ -205,8 +205,8 @@ func (c Config) check() error {
 	if !strings.HasPrefix(c.PokeFile, "/") {
 		return fmt.Errorf("poke_file: %q is not an absolute path", c.PokeFile)
 	}
-	if f := c.Foreign; f != foreignReport && f != foreignKill {
-		return fmt.Errorf("foreign_processes: %q is not report or kill", f)
+	if f := c.Foreign; !slices.Contains([]string{foreignReport, foreignKillOthers, foreignKill}, f) {
+		return fmt.Errorf("foreign_processes: %q is not report, kill-other-users or kill", f)
 	}
 	if f := slurm.AccountingField(c.AccountingField); f != NoField && !slices.Contains(slurm.AccountingFields, f) {
 		return fmt.Errorf("accounting_field: %q is not AdminComment, SystemComment or none", f)

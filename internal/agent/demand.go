@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"caelum/internal/failpoint"
+	"caelum/internal/plan"
 	"caelum/internal/slurm"
 )
 
@@ -42,6 +43,26 @@ func (a *Agent) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served
 		}
 		a.changes.Add(1)
 		log.Info("released: its slices are on offer")
+	}
+}
+
+// holdStray holds components that want to start while another component of their het job cannot: slurmctld would keep nodes for them
+// (plan.Stray). They are marked, and released as every held job is. One agent does it, the first that is planned for.
+func (a *Agent) holdStray(ctx context.Context, look plan.Look) {
+	for _, w := range plan.Stray(look) {
+		log := a.log.WithField("job", w.ID)
+		// The hold goes first: a marked job with a priority counts as released.
+		err := a.ctl.Hold(ctx, w.ID)
+		if err == nil {
+			err = a.ctl.SetAdminComment(ctx, w.ID, replaceMark(w.AdminComment, slurm.MarkReleased, slurm.MarkHeld))
+		}
+		switch {
+		case errors.Is(err, slurm.ErrJobState), errors.Is(err, slurm.ErrNoJob):
+		case err != nil:
+			log.WithError(err).Warn("couldn't hold a component of a het job that cannot start as a whole")
+		default:
+			log.WithField("het_job", w.HetJob).Info("held: another component of its het job cannot start")
+		}
 	}
 }
 

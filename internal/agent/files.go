@@ -104,9 +104,24 @@ func (a *Agent) writeLeaseFile(l api.Lease) error {
 	return nil
 }
 
+// unfinished is the pattern of files that writeFile has not yet given their names.
+const unfinished = ".new-*"
+
+// removeUnfinished removes the unfinished files of an agent that was killed. No agent may be serving: it could be writing one.
+func (a *Agent) removeUnfinished() {
+	for _, dir := range []string{a.cfg.RunDir, filepath.Join(a.cfg.RunDir, "jobs")} {
+		left, _ := filepath.Glob(filepath.Join(dir, unfinished))
+		for _, path := range left {
+			if err := os.Remove(path); err != nil {
+				a.log.WithError(err).Warn("couldn't remove an unfinished file of an earlier agent")
+			}
+		}
+	}
+}
+
 // writeFile writes a file of root's, mode 0600, whole or not at all.
 func writeFile(path, text string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	f, err := os.CreateTemp(filepath.Dir(path), unfinished)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// maxRequeues is how often a job is sent back because its slice could not be had; after that it is held with the reason.
+// maxRequeues is how often a job is sent back because its slice could not be had; after that it is held with the reason. While
+// processes of ended jobs keep slices in use, the job is sent back uncounted: another user could have started these processes.
 const maxRequeues = 3
 
 // giveBack deals with a job whose slices cannot be had just now, for a reason. A batch job that allows it goes back to the queue,
@@ -27,8 +28,12 @@ func (a *Agent) giveBack(ctx context.Context, job slurm.Job, lease api.Lease, re
 		return a.refuse(lease, reason+"; submit again, or as a batch job that may be requeued (--requeue)")
 	}
 	times := requeues(job.AdminComment)
-	comment := replaceMark(job.AdminComment, requeuedMark(times), requeuedMark(times+1))
-	if times < maxRequeues {
+	comment := job.AdminComment
+	uncounted := a.lingers()
+	if !uncounted {
+		comment = replaceMark(comment, requeuedMark(times), requeuedMark(times+1))
+	}
+	if uncounted || times < maxRequeues {
 		comment = replaceMark(comment, slurm.MarkReleased, slurm.MarkHeld)
 	} else {
 		// The job is gone from here before anything could show the reason, so it stands where `scontrol show job` does.

@@ -24,7 +24,7 @@ func (a *Agent) write(ctx context.Context, phase string, node slurm.Node, totals
 	if !ok {
 		return false, fmt.Errorf("node %s: more of gres/mig in use and on offer than its total of %d; raise the count of mig:closed in slurm.conf and gres.conf", node.Name, a.total)
 	}
-	extra := plan.Into(node.Extra, d.text)
+	extra := plan.IntoBack(plan.Into(node.Extra, d.text), d.back)
 	if sameCounts(gres, node.Gres) && extra == node.Extra {
 		return false, nil
 	}
@@ -66,9 +66,24 @@ func sameCounts(x, y []slurm.GRES) bool {
 // taken is what the offers are added to: by profile, what slurmctld counts as used, as far as jobs really hold it. An
 // --exclusive job is allocated everything that was on offer, and a refused one what it asked for: counted in full, that would
 // be free on top of the offers from their end until the epilog has published. Less than used is always sound.
-func (a *Agent) taken(node slurm.Node) map[string]int {
+// extra is the part of the excess that is used on top of that.
+func (a *Agent) taken(node slurm.Node) (taken, extra map[string]int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	held := a.slicesHeld()
+	taken, extra = count(node.GresUsed), map[string]int{}
+	for profile, used := range taken {
+		taken[profile] = min(used, held[profile])
+		if n := min(used-taken[profile], a.excess[profile]); n > 0 {
+			extra[profile] = n
+		}
+	}
+	return taken, extra
+}
+
+// slicesHeld counts what jobs hold or will hold here, by the profile that slurmctld counts it as. The caller holds
+// a.mu.
+func (a *Agent) slicesHeld() map[string]int {
 	held := map[string]int{}
 	for _, l := range a.leases {
 		for _, s := range l.Slices {
@@ -80,11 +95,7 @@ func (a *Agent) taken(node slurm.Node) map[string]int {
 			held[w.Profile] += w.Count
 		}
 	}
-	used := count(node.GresUsed)
-	for profile, n := range used {
-		used[profile] = min(n, held[profile])
-	}
-	return used
+	return held
 }
 
 // exceeds reports whether slurmctld has more free of a profile than a plan offers.
@@ -125,23 +136,57 @@ func (a *Agent) gresLine(node slurm.Node, totals map[string]int) (line []slurm.G
 	return append(line, slurm.GRES{Name: "mig", Type: slurm.ClosedType, Count: max(rest, 0)}), rest >= 0
 }
 
-// learnTotal finds N, the node's constant total of gres/mig. Where everything is closed the node's record is slurm.conf's
-// own and says it; later the sum cannot be trusted (after a restart of slurmd, 22.05 puts the filler back to N beside what is on offer).
+// learnTotal finds N, the node's constant total of gres/mig, which is slurm.conf's. slurmctld shows it as CfgTRES,
+// which no update changes. CfgTRES lacks it where AccountingStorageTRES lacks gres/mig. Then N is what closed has after
+// slurmctld has set the record to slurm.conf's: the ledger has no N yet, or this agent had something on offer and
+// everything is closed now. Everything closed at the start of an agent may be what the last one wrote (CloseOffers),
+// and the sum beside offers is not N either (after a restart of slurmd, 22.05 puts the filler back to N beside what is
+// on offer).
 func (a *Agent) learnTotal(node slurm.Node) error {
-	has := count(node.Gres)
-	if _, ok := has[slurm.ClosedType]; !ok {
+	if _, ok := count(node.Gres)[slurm.ClosedType]; !ok {
 		return fmt.Errorf("node %s has no gres/mig:closed in slurm.conf; `caelum slurm-config` prints the lines it needs", node.Name)
 	}
-	for profile, n := range has {
-		if profile != slurm.ClosedType && n > 0 {
-			return nil
-		}
+	a.mu.Lock()
+	reset := offering(a.published) && !offering(count(node.Gres))
+	a.mu.Unlock()
+	total := a.total
+	switch {
+	case node.MIGTotal > 0:
+		total = node.MIGTotal
+	case reset:
+		total = count(node.Gres)[slurm.ClosedType]
+	case total == 0:
+		total = guessTotal(node)
 	}
-	if a.total == has[slurm.ClosedType] {
+	if a.total == total {
 		return nil
 	}
-	a.total = has[slurm.ClosedType]
-	return a.ledger.SetMeta("total", strconv.Itoa(a.total))
+	a.total = total
+	return a.ledger.SetMeta("total", strconv.Itoa(total))
+}
+
+// guessTotal guesses N from a node's record alone: the sum of all types, or, after a restart of slurmd, the filler
+// beside what is on offer. If these differ, the one that `caelum slurm-config` would have printed is taken.
+func guessTotal(node slurm.Node) int {
+	has := count(node.Gres)
+	if has[slurm.ClosedType] == Total(gpus(node.Gres)) {
+		return has[slurm.ClosedType]
+	}
+	sum := 0
+	for _, n := range has {
+		sum += n
+	}
+	return sum
+}
+
+// offering reports whether any profile has a count.
+func offering(counts map[string]int) bool {
+	for profile, n := range counts {
+		if profile != slurm.ClosedType && n > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // count sums gres/mig by type.
@@ -181,18 +226,17 @@ func (a *Agent) describe(d draft) []map[string]string {
 	return all
 }
 
-// CloseOffers takes everything off offer: what the command `caelumd close` does when the agent has stopped.
-func CloseOffers(ctx context.Context, ctl Controller, nodeName string, total int) error {
+// CloseOffers takes everything off offer: what the command `caelumd close` does when the agent has stopped. known is N
+// as the ledger has it, or 0; what slurmctld has of slurm.conf comes first.
+func CloseOffers(ctx context.Context, ctl Controller, nodeName string, known int) error {
 	node, err := ctl.Node(ctx, nodeName)
 	if err != nil {
 		return err
 	}
-	a := &Agent{total: total}
-	if total == 0 {
-		for _, n := range count(node.Gres) {
-			a.total += n
-		}
+	a := &Agent{total: cmp.Or(node.MIGTotal, known)}
+	if a.total == 0 {
+		a.total = guessTotal(node)
 	}
 	line, _ := a.gresLine(node, nil)
-	return ctl.UpdateNode(ctx, nodeName, line, plan.Into(node.Extra, ""))
+	return ctl.UpdateNode(ctx, nodeName, line, plan.IntoBack(plan.Into(node.Extra, ""), ""))
 }

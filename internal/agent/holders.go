@@ -2,18 +2,17 @@ package agent
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"strings"
-	"sync"
+	"time"
 
 	"caelum/internal/gpu"
 )
 
 // A process that has a capability file open can use every instance that is ever made at its placement: the driver checks the
-// descriptor's device number, which follows from GPU and GPU instance id. So an instance is set aside while a process holds it, at
-// the release and again before the next lease. Its files are root's by then, so that no process can open them between the scan and
-// the lease.
+// descriptor's device number, which follows from GPU and GPU instance id. The agent looks for such processes at the release and
+// again before the next lease. The files are root's by then, so no process can open them between the scan and the lease.
+// A process of the instance's last user is ended (see Config.Foreign); while another process holds the instance, it is set aside.
 
 // minorsOf names the capabilities of a GPU instance id, which are the same for every instance that has it.
 type minorsOf struct {
@@ -27,24 +26,20 @@ type placed struct {
 	in  *instance
 }
 
-// holders are the processes that hold the capabilities of instances whose files are closed, in one scan.
-func (a *Agent) holders(all []placed) (map[*instance][]gpu.Holder, error) {
+// holders returns the processes that hold the capabilities of instances whose files are closed, in one scan.
+func (a *Agent) holders(all []placed) (map[*instance][]gpu.Process, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
 	var wanted []gpu.Device
-	var suspects []uint32
 	for _, p := range all {
 		own, err := a.devicesOf(p)
 		if err != nil {
 			return nil, ignoreNoCapabilities(err)
 		}
 		wanted = append(wanted, own...)
-		if uid, ok := a.formerUser(p.in); ok {
-			suspects = append(suspects, uid)
-		}
 	}
-	held, err := a.scan(wanted, suspects)
+	held, err := a.scan(wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -59,111 +54,35 @@ func ignoreNoCapabilities(err error) error {
 	return err
 }
 
-func (a *Agent) scan(wanted []gpu.Device, suspects []uint32) (gpu.Held, error) {
-	held, err := a.procs.Scan(wanted, suspects)
-	for uid := range held.Skipped {
-		a.log.WithField("uid", uid).Warn("a user has too many open descriptors: not all of the user's processes were checked for slices")
+func (a *Agent) scan(wanted []gpu.Device) (gpu.Held, error) {
+	held, err := a.procs.Scan(wanted)
+	for uid, why := range held.Unread {
+		if a.mayLog(uid) {
+			a.log.WithField("uid", uid).Warn("not all processes of a user were checked for open slices: " + why)
+		}
 	}
 	return held, err
 }
 
-// holdersIn are those processes of a scan that hold instances.
-func (a *Agent) holdersIn(held gpu.Held, all []placed) (map[*instance][]gpu.Holder, error) {
-	found := map[*instance][]gpu.Holder{}
+// holdersIn returns the processes of a scan that hold instances.
+func (a *Agent) holdersIn(held gpu.Held, all []placed) (map[*instance][]gpu.Process, error) {
+	found := map[*instance][]gpu.Process{}
 	for _, p := range all {
 		own, err := a.devicesOf(p)
 		if err != nil {
 			return nil, ignoreNoCapabilities(err)
 		}
 		seen := map[int]bool{}
-		add := func(list []gpu.Holder) {
-			for _, h := range list {
+		for _, d := range own {
+			for _, h := range held.Open[d] {
 				if !seen[h.PID] {
 					seen[h.PID] = true
 					found[p.in] = append(found[p.in], h)
 				}
 			}
 		}
-		for _, d := range own {
-			add(held.Open[d])
-		}
-		if uid, ok := a.formerUser(p.in); ok {
-			add(held.Possible[uid])
-		}
 	}
 	return found, nil
-}
-
-// searches lets prologs that come while a scan runs share the next one: a scan that began earlier says nothing for them.
-type searches struct {
-	mu      sync.Mutex
-	next    *search
-	running sync.Mutex
-}
-
-// search is a scan for all capabilities that there can be on the node.
-type search struct {
-	done chan struct{}
-	held gpu.Held
-	err  error
-}
-
-// wait returns the result of the scan, when there is one.
-func (s *search) wait() (gpu.Held, error) {
-	<-s.done
-	return s.held, s.err
-}
-
-// search has a scan begin, at the earliest now, while a prolog waits for slurmctld. It serves for every instance whose files have
-// been closed since before.
-func (a *Agent) search() *search {
-	a.searches.mu.Lock()
-	defer a.searches.mu.Unlock()
-	if s := a.searches.next; s != nil {
-		return s // it has not begun
-	}
-	s := &search{done: make(chan struct{})}
-	a.searches.next = s
-	go func() {
-		defer close(s.done)
-		a.searches.running.Lock()
-		defer a.searches.running.Unlock()
-		a.searches.mu.Lock()
-		a.searches.next = nil
-		a.searches.mu.Unlock()
-		s.held, s.err = a.scanAll()
-	}()
-	return s
-}
-
-// scanAll scans for the capabilities of every instance that there can be.
-func (a *Agent) scanAll() (gpu.Held, error) {
-	a.mu.Lock()
-	suspects := slices.Compact(slices.Sorted(maps.Values(a.former)))
-	a.mu.Unlock()
-	var wanted []gpu.Device
-	for _, c := range a.cards {
-		all, err := a.caps.Possible(c.Minor)
-		if err != nil {
-			return gpu.Held{}, ignoreNoCapabilities(err)
-		}
-		wanted = append(wanted, all...)
-	}
-	return a.scan(wanted, suspects)
-}
-
-// setAsideBeforeGrant is setHeldAside for the instances of a lease. What was found by the search is enough for those whose files no
-// process could open since then: the driver may have made a new instance's for everybody.
-func (a *Agent) setAsideBeforeGrant(all []placed, created bool, search *search) ([]placed, error) {
-	if created && a.caps.Modifies() {
-		return a.setHeldAside(all)
-	}
-	held, err := search.wait()
-	var found map[*instance][]gpu.Holder
-	if err == nil {
-		found, err = a.holdersIn(held, all)
-	}
-	return a.setFoundAside(all, found, err)
 }
 
 // devicesOf are the capabilities of an instance. Its compute instances are not known before the first look at the GPU.
@@ -175,33 +94,34 @@ func (a *Agent) devicesOf(p placed) ([]gpu.Device, error) {
 	return a.caps.Devices(a.cards[p.gpu].Minor, in)
 }
 
-// formerUser is the last user of an instance's capabilities. Root needs no descriptor.
-func (a *Agent) formerUser(in *instance) (uid uint32, ok bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	uid, ok = a.former[minorsOf{in.GPU, in.GI}]
-	return uid, ok && uid != 0
+// setAsideBeforeGrant is setHeldAside for the instances of a lease. A search that found no holder is enough for instances whose
+// files no process could open since then. The driver may have made the files of a new instance with mode 0666.
+func (a *Agent) setAsideBeforeGrant(all []placed, created bool, search *search) ([]placed, error) {
+	if created && a.caps.Modifies() {
+		return a.setHeldAside(all)
+	}
+	held, err := search.wait()
+	if err == nil {
+		var found map[*instance][]gpu.Process
+		if found, err = a.holdersIn(held, all); err == nil && len(found) == 0 {
+			return nil, nil
+		}
+	}
+	return a.setHeldAside(all)
 }
 
-// setHeldAside sets the instances aside that processes hold, and returns them. If the processes cannot be listed, all are.
-func (a *Agent) setHeldAside(all []placed) ([]placed, error) {
-	found, err := a.holders(all)
-	return a.setFoundAside(all, found, err)
-}
-
-func (a *Agent) setFoundAside(all []placed, found map[*instance][]gpu.Holder, err error) (held []placed, _ error) {
+// setHeldAside sets aside the instances that processes hold and that these processes cannot be ended for, and returns them. If the
+// processes cannot be listed, it sets all aside.
+func (a *Agent) setHeldAside(all []placed) (held []placed, _ error) {
+	found, err := a.clear(all, clearRounds)
 	if err != nil {
-		a.log.WithError(err).Error("couldn't see which processes hold slices open; the slices are out of the offers until it can be seen")
+		a.log.WithError(err).Error("couldn't list the processes that hold slices open; the slices are out of the offers until they can be listed")
 	}
 	for _, p := range all {
 		if err == nil && len(found[p.in]) == 0 {
 			continue
 		}
-		note := "not known which processes hold it open"
-		if err == nil {
-			note = "held open by " + describe(found[p.in])
-		}
-		a.note(p, note)
+		a.note(p, heldNote(found[p.in], err))
 		if err := a.setAside(p.gpu, p.in, true); err != nil {
 			return held, err
 		}
@@ -210,22 +130,123 @@ func (a *Agent) setFoundAside(all []placed, found map[*instance][]gpu.Holder, er
 	return held, nil
 }
 
-// note keeps and logs the processes that hold an instance open, unless they are the same as before.
+// clearRounds limits how often a release or a lease ends processes and scans again: while a scan runs, a descriptor can move to a
+// process that the scan has passed already.
+const clearRounds = 2
+
+// clear ends the processes that hold instances and may be ended for it, in this many rounds at most, and returns those that still
+// hold one. A user can start new holders as long as she likes, and each round takes time, for which others wait.
+func (a *Agent) clear(all []placed, rounds int) (found map[*instance][]gpu.Process, err error) {
+	for range rounds {
+		if found, err = a.holders(all); err != nil || !a.endHolders(all, found) {
+			return found, err
+		}
+	}
+	return a.holders(all)
+}
+
+// stillOpen returns the instances among a GPU's stuck ones that processes hold open and cannot be ended for.
+func (a *Agent) stillOpen(g int, stuck []*instance) map[*instance]bool {
+	var all []placed
+	for _, in := range stuck {
+		all = append(all, placed{g, in})
+	}
+	found, err := a.clear(all, 1) // the GPU's lock is held, and the next look comes soon
+	open := map[*instance]bool{}
+	for _, p := range all {
+		open[p.in] = err != nil || len(found[p.in]) > 0
+		a.note(p, heldNote(found[p.in], err))
+	}
+	return open
+}
+
+// endHolders ends processes of its last user that hold an instance open, and reports whether one that held it is gone. Processes of
+// other users are left alone: a descriptor can be sent to a process that did not ask for it.
+func (a *Agent) endHolders(all []placed, found map[*instance][]gpu.Process) (some bool) {
+	if len(found) == 0 || !a.endsHolders() {
+		return false
+	}
+	for _, p := range all {
+		uid, ok := a.formerUser(p.in)
+		if !ok {
+			continue
+		}
+		own := slices.DeleteFunc(slices.Clone(found[p.in]), func(h gpu.Process) bool { return !startedBy(h, uid) })
+		// They are ended even if they have handed their descriptors on since the scan.
+		ended, left := a.procs.Kill(own, func(now gpu.Process) bool { return startedBy(now, uid) })
+		a.ended(p.gpu, p.in.UUID, ended, left)
+		some = some || len(left) < len(own)
+	}
+	return some
+}
+
+// endsHolders reports whether processes that keep a released slice open are ended. By default they are where Slurm confines jobs to
+// their devices: there, a process cannot have opened a slice of another job of its user by accident.
+func (a *Agent) endsHolders() bool {
+	switch a.cfg.Foreign {
+	case foreignKill:
+		return true
+	case foreignKillOthers:
+		a.slurmMu.Lock()
+		defer a.slurmMu.Unlock()
+		return a.slurm != nil && a.slurm.RelativeIndex()
+	}
+	return false
+}
+
+// formerUser returns the last user of an instance's capabilities. Root needs no descriptor.
+func (a *Agent) formerUser(in *instance) (uid uint32, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	uid, ok = a.former[minorsOf{in.GPU, in.GI}]
+	return uid, ok && uid != 0
+}
+
+// startedBy reports whether a user could end a process herself, by its real user id: a setuid program that still runs for her too.
+func startedBy(p gpu.Process, uid uint32) bool { return p.UIDs[0] == uid }
+
+// note keeps the text for `caelum status`, and logs it.
 func (a *Agent) note(p placed, note string) {
 	a.mu.Lock()
 	same := p.in.note == note
 	p.in.note = note
 	a.mu.Unlock()
-	if !same && note != "" {
+	if !same && note != "" && a.mayLog(minorsOf{p.in.GPU, p.in.GI}) {
 		a.log.WithField("gpu", p.gpu).WithField("job", p.in.Job).WithField("uuid", p.in.UUID).Warnf(
 			"%s at %d was set aside: %s; its units are out of the offers until they are gone", p.in.Profile, p.in.Start, note)
 	}
 }
 
+// logInterval is the shortest time between two log lines about one instance or one user that the user can bring about.
+const logInterval = time.Minute
+
+// mayLog reports whether nothing was logged about key within logInterval.
+func (a *Agent) mayLog(key any) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.now()
+	if last, ok := a.lastLogged[key]; ok && now.Sub(last) < logInterval {
+		return false
+	}
+	a.lastLogged[key] = now
+	return true
+}
+
+// heldNote is the note of an instance with these holders, empty if there are none.
+func heldNote(holders []gpu.Process, err error) string {
+	switch {
+	case err != nil:
+		return "not known which processes hold it open"
+	case len(holders) == 0:
+		return ""
+	}
+	return "held open by " + describe(holders)
+}
+
 // maxNoted is the number of processes that a message names.
 const maxNoted = 5
 
-func describe(holders []gpu.Holder) string {
+func describe(holders []gpu.Process) string {
 	var names []string
 	for _, h := range holders[:min(len(holders), maxNoted)] {
 		names = append(names, h.String())
@@ -234,57 +255,4 @@ func describe(holders []gpu.Holder) string {
 		names = append(names, "...")
 	}
 	return strings.Join(names, "; ")
-}
-
-// stillOpen are those of a GPU's stuck instances that processes hold open. With foreign_processes=kill such a process of the
-// slice's former user is ended.
-func (a *Agent) stillOpen(g int, stuck []*instance) map[*instance]bool {
-	var all []placed
-	for _, in := range stuck {
-		all = append(all, placed{g, in})
-	}
-	found, err := a.holders(all)
-	open := map[*instance]bool{}
-	for _, p := range all {
-		switch {
-		case err != nil:
-			open[p.in] = true
-			a.note(p, "not known which processes hold it open")
-		case len(found[p.in]) > 0:
-			open[p.in] = true
-			a.note(p, "held open by "+describe(found[p.in]))
-			a.endHolders(p, found[p.in])
-		default:
-			a.note(p, "")
-		}
-	}
-	return open
-}
-
-// endHolders ends the processes of its former user that hold an instance open. Other users' processes are left alone: a descriptor
-// can be sent to a process that did not ask for it.
-func (a *Agent) endHolders(p placed, holders []gpu.Holder) {
-	uid, ok := a.formerUser(p.in)
-	if a.cfg.Foreign != foreignKill || !ok {
-		return
-	}
-	devices, err := a.devicesOf(p)
-	if err != nil {
-		return
-	}
-	for _, h := range holders {
-		if h.Hides != "" || !onlyUser(h.Process, uid) {
-			continue
-		}
-		err := a.procs.Kill(h.PID, func() bool {
-			now, err := a.procs.Read(h.PID)
-			return err == nil && onlyUser(now, uid) && a.procs.Holds(h.PID, devices)
-		})
-		a.ended(p.gpu, p.in.UUID, h.Process, err)
-	}
-}
-
-// onlyUser reports whether a process has a user's ids and no others: a setuid program is not the user's to be ended for.
-func onlyUser(p gpu.Process, uid uint32) bool {
-	return !slices.ContainsFunc(p.UIDs[:], func(id uint32) bool { return id != uid })
 }

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"caelum/internal/api"
 	"caelum/internal/gpu"
 )
@@ -28,6 +26,9 @@ func newHeld(t *testing.T, gpus int) *held {
 	return h
 }
 
+// madeUp is the PID of a process that only the test's /proc has: Linux's largest is 4194304.
+const madeUp = 9999999
+
 // process writes a process of a user, with these targets of its descriptors and the fdinfo of each.
 func (h *held) process(pid, uid int, fds ...[2]string) (end func()) {
 	h.t.Helper()
@@ -44,9 +45,6 @@ func (h *held) process(pid, uid int, fds ...[2]string) (end func()) {
 	}
 	os.Symlink("/bin/true", filepath.Join(dir, "exe"))
 	for k, fd := range fds {
-		if strings.HasPrefix(fd[0], "socket:") {
-			unix.Mknod(filepath.Join(dir, "fd", fd[0]), unix.S_IFSOCK|0o600, 0)
-		}
 		os.Symlink(fd[0], filepath.Join(dir, "fd", fmt.Sprint(k)))
 		files[fmt.Sprint("fdinfo/", k)] = "flags:\t02\nmnt_id:\t7\n" + fd[1]
 	}
@@ -92,14 +90,14 @@ func TestDescriptorOutlivesItsJob(t *testing.T) {
 	h := newHeld(t, 1)
 	id := h.startNow("2g.10gb:1")
 	first := h.lease(id).Slices[0]
-	end := h.process(4711, 20001, [2]string{h.file(first)})
+	end := h.process(madeUp, 20001, [2]string{h.file(first)})
 	h.fake.Finish(id)
 	h.fake.RunEpilogs()
-	const want = `stuck: held open by pid 4711, uid 20001, "evil"`
+	const want = `stuck: held open by pid 9999999, uid 20001, "evil"`
 	if h.note() != want || h.offers()["7g.40gb"] != 0 {
 		t.Errorf("%q, offers %v", h.note(), h.offers())
 	}
-	if !strings.Contains(h.logged(), `2g.10gb at 4 was set aside: held open by pid 4711, uid 20001`) {
+	if !strings.Contains(h.logged(), `2g.10gb at 4 was set aside: held open by pid 9999999, uid 20001`) {
 		t.Error(h.logged())
 	}
 	next := h.startNow("2g.10gb:1")
@@ -123,27 +121,85 @@ func TestDescriptorOutlivesItsJob(t *testing.T) {
 	}
 }
 
-// A descriptor in a socket shows no device: it counts while its process is of the slice's last user, also over a restart.
-func TestDescriptorInSocket(t *testing.T) {
-	for uid, stuck := range map[int]int{20001: 1, 20002: 0} {
-		h := newHeld(t, 1)
-		id := h.startNow("2g.10gb:1")
-		h.lease(id)
-		end := h.process(4711, uid, [2]string{"socket:[1]", "scm_fds: 1\n"})
-		h.fake.Finish(id)
+// wholeFile is the capability file of a 7g.40gb, whose instance is idle and on offer.
+func (h *held) wholeFile() string {
+	id := h.startNow("7g.40gb:1")
+	file := h.file(h.lease(id).Slices[0])
+	h.fake.Finish(id)
+	h.fake.RunEpilogs()
+	h.fake.Prolog(nil)
+	return file
+}
+
+// A user who opens a slice between its offer and its lease can delay another user's batch job, and cannot have it held for good.
+func TestHolderSendsJobBack(t *testing.T) {
+	h := newHeld(t, 1)
+	file := h.wholeFile()
+	id, req := h.startedOnly("7g.40gb:1")
+	for n := range maxRequeues + 2 {
+		end := h.process(madeUp, 20002, [2]string{file})
+		req.Restart = n
+		if l, err := h.agent.Lease(context.Background(), id, req); err != nil || !strings.Contains(l.Error, "the job was requeued") {
+			t.Fatalf("%d: %+v, %v", n, l, err)
+		}
 		h.fake.RunEpilogs()
-		if h.stuck() != stuck {
-			t.Errorf("user %d: %d stuck, %q", uid, h.stuck(), h.note())
-		}
-		h.stop()
-		h.start()
-		if err := h.agent.look(); err != nil || h.stuck() != stuck {
-			t.Errorf("user %d after a restart: %d stuck, %v", uid, h.stuck(), err)
-		}
 		end()
-		if err := h.agent.look(); err != nil || h.stuck() != 0 {
-			t.Errorf("user %d: %d stuck when it is gone, %v", uid, h.stuck(), err)
+		if err := h.agent.look(); err != nil {
+			t.Fatal(err)
 		}
+		if h.requeued(id); h.fake.Tick() == nil {
+			t.Fatalf("%d: the job does not start again", n)
+		}
+	}
+	req.Restart = maxRequeues + 2
+	if l, err := h.agent.Lease(context.Background(), id, req); err != nil || len(l.Slices) != 1 {
+		t.Errorf("%+v, %v", l, err)
+	}
+}
+
+// The prolog of a job that cannot be requeued waits until the slice is free.
+func TestHolderDelaysProlog(t *testing.T) {
+	h := newHeld(t, 1)
+	file := h.wholeFile()
+	j := job(1, "7g.40gb:1")
+	j.Batch = false
+	id := h.submit(j)
+	h.publish()
+	h.fake.Tick()
+	end := h.process(madeUp, 20002, [2]string{file})
+	req := api.LeaseRequest{UID: 20001, Slots: []int{0}}
+	if _, err := h.agent.Lease(context.Background(), id, req); api.CodeOf(err) != 503 {
+		t.Errorf("while the slice is held: %v", err)
+	}
+	end()
+	if err := h.agent.look(); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := h.agent.Lease(context.Background(), id, req); err != nil || len(l.Slices) != 1 {
+		t.Errorf("afterwards: %+v, %v", l, err)
+	}
+}
+
+// A holder that changes its name all the time does not fill the log.
+func TestHolderLoggedOnce(t *testing.T) {
+	h := newHeld(t, 1)
+	file := h.wholeFile()
+	h.process(madeUp, 20002, [2]string{file})
+	for k := range 5 {
+		name := fmt.Sprintf("Name:\tn%d\nUid:\t20002\t20002\t20002\t20002\nThreads:\t1\n", k)
+		if err := os.WriteFile(filepath.Join(h.proc, fmt.Sprint(madeUp), "status"), []byte(name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		h.agent.closeIdle()
+		if err := h.agent.look(); err != nil {
+			t.Fatal(err)
+		}
+		if want := fmt.Sprintf(`"n%d"`, k); !strings.Contains(h.note(), want) {
+			t.Errorf("status: %q, want %s", h.note(), want)
+		}
+	}
+	if n := strings.Count(h.logged(), "was set aside"); n != 1 {
+		t.Errorf("logged %d times:\n%s", n, h.logged())
 	}
 }
 
@@ -157,7 +213,7 @@ func TestDescriptorOfNewInstance(t *testing.T) {
 	h.publish()
 	whole := h.startNow("7g.40gb:1") // the 2g is destroyed
 	h.lease(whole)
-	h.process(4711, 20002, [2]string{file})
+	h.process(madeUp, 20002, [2]string{file})
 	h.fake.Finish(whole)
 	h.fake.RunEpilogs()
 	for range 2 {
@@ -166,7 +222,7 @@ func TestDescriptorOfNewInstance(t *testing.T) {
 			t.Errorf("%+v", l)
 		}
 	}
-	if !strings.Contains(h.note(), "held open by pid 4711, uid 20002") {
+	if !strings.Contains(h.note(), "held open by pid 9999999, uid 20002") {
 		t.Errorf("%q", h.note())
 	}
 }

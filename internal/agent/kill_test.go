@@ -144,6 +144,9 @@ func (r remote) Config(context.Context) (c slurm.Config, err error) {
 func (r remote) RequeueHold(_ context.Context, id uint32) error {
 	return r.do(Request{Op: "RequeueHold", Job: id}, nil)
 }
+func (r remote) Hold(_ context.Context, id uint32) error {
+	return r.do(Request{Op: "Hold", Job: id}, nil)
+}
 func (r remote) Release(_ context.Context, id uint32) error {
 	return r.do(Request{Op: "Release", Job: id}, nil)
 }
@@ -181,6 +184,8 @@ func (s *Server) Do(req Request, rep *Reply) error {
 		out, err = s.fake.Config(ctx)
 	case "RequeueHold":
 		err = s.fake.RequeueHold(ctx, req.Job)
+	case "Hold":
+		err = s.fake.Hold(ctx, req.Job)
 	case "Release":
 		err = s.fake.Release(ctx, req.Job)
 	case "SetJobGRES":

@@ -76,7 +76,7 @@ func (a *Agent) giveUp(ctx context.Context, t *attempt, cause error) (api.Lease,
 	old := a.leases[t.lease.Job]
 	a.mu.Unlock()
 	if old != nil { // granted, and its lease file could not be written: its slices must be closed to the user first
-		if err := a.release(*old, true); err != nil {
+		if _, err := a.release(*old, true); err != nil {
 			return t.lease, err
 		}
 	}
@@ -103,7 +103,7 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 		return *old, a.writeLeaseFile(*old)
 	}
 	if old != nil { // its epilog never came
-		if err := a.release(*old, true); err != nil {
+		if _, err := a.release(*old, true); err != nil {
 			return api.Lease{}, err
 		}
 	}
@@ -146,7 +146,7 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 		return a.grant(*lease, nil)
 	}
 	defer a.endPromise(id)
-	for range 2 {
+	for range carveTries {
 		pr, err := a.promiseTo(ctx, id, wants, &t.spent)
 		if err != nil {
 			return *lease, err
@@ -169,8 +169,14 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 			a.log.WithError(err).Error("couldn't compare the GPUs with the ledger")
 		}
 	}
+	if a.lingers() && !(job.Batch && job.Requeue) {
+		return *lease, api.NotNow("no room on " + a.cfg.Node + " while processes of ended jobs keep slices in use")
+	}
 	return a.giveBack(ctx, job, *lease, "no room on "+a.cfg.Node+" for "+list(wants), list(wants))
 }
+
+// carveTries is how many plans for a job are tried in one call. A plan fails when an instance turns out to be in use, or a GPU to be lost.
+const carveTries = 3
 
 // class is what an error of a question to slurmctld about a job means for the job's prolog.
 type class int
@@ -236,7 +242,9 @@ func (a *Agent) wants(job slurm.Job, slots int) (wants []offer.Want, err error) 
 	untyped := slices.ContainsFunc(requested, func(g slurm.GRES) bool { return g.Type == "" })
 	take := allocated
 	switch {
-	case wholeNode && untyped:
+	case untyped:
+		// slurmctld checks the limits by what the job asks for, gres/mig alone, and chooses a profile afterwards (22.05.8): no limit on
+		// a profile holds for such a job.
 		return nil, fmt.Errorf("the job asked for gres/mig without a profile, and slurmctld has counted none; name one (--gres=mig:%s:1)",
 			a.sizeOf(job))
 	case wholeNode:
@@ -491,12 +499,17 @@ func (a *Agent) releaseJob(ctx context.Context, id uint32, restart int, gone boo
 	}
 	a.mu.Unlock()
 	var err error
+	again := false
 	if lease != nil && restart >= lease.Restart {
-		err = a.release(*lease, gone)
+		again, err = a.release(*lease, gone)
 	}
 	unlock()
 	if err != nil {
 		return err
+	}
+	if again {
+		a.publishSoon()
+		return nil
 	}
 	// slurmctld may be away: what stands there is sound, since the freed slices are the very ones it thinks free.
 	// The plugin hangs up after 5 s; what is published by then or a little later is published all the same.
@@ -508,26 +521,27 @@ func (a *Agent) releaseJob(ctx context.Context, id uint32, restart int, gone boo
 	return nil
 }
 
-func (a *Agent) release(lease api.Lease, gone bool) error {
+// release takes a lease's slices back. again reports that its slice is on offer already, to the next job that waits.
+func (a *Agent) release(lease api.Lease, gone bool) (again bool, err error) {
 	var closed []placed
 	for _, s := range lease.Slices {
 		if err := a.closeSlice(lease.Job, s); err != nil {
-			return err
+			return false, err
 		}
 		if in := a.held(lease.Job, s); in != nil {
 			closed = append(closed, placed{s.GPU, in})
 		}
 	}
 	if _, err := a.setHeldAside(closed); err != nil {
-		return err
+		return false, err
 	}
 	failpoint.Hit(failpoint.ReleaseClosed)
 	if err := a.removeLeaseFile(lease.Job); err != nil {
-		return err
+		return false, err
 	}
 	failpoint.Hit(failpoint.ReleaseUnlinked)
 	if err := a.ledger.Release(lease.Job); err != nil {
-		return err
+		return false, err
 	}
 	failpoint.Hit(failpoint.Released)
 	a.observed(lease.Job, gone)
@@ -536,5 +550,5 @@ func (a *Agent) release(lease api.Lease, gone bool) error {
 	a.dropLease(lease.Job)
 	a.version++
 	a.log.WithField("job", lease.Job).Info("released")
-	return nil
+	return a.offerAgain(lease), nil
 }

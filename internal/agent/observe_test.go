@@ -242,7 +242,7 @@ func TestEndedWithoutAnAgent(t *testing.T) {
 			l.look(0)
 			l.agent.keep(true)
 			if !leased {
-				if err := l.agent.release(l.lease(id), false); err != nil {
+				if _, err := l.agent.release(l.lease(id), false); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -14,10 +14,16 @@ func (a *Agent) Sight(uid uint32) api.Sight {
 	switch slurmUser, known := slurmUserOf(c); {
 	case uid == 0, known && uid == slurmUser:
 		return api.SeesAll
-	case c == nil || c.HidesJobs(): // unknown: slurmctld has not answered yet
+	case a.hidesJobs():
 		return api.SeesOwn
 	}
 	return api.SeesJobs
+}
+
+// hidesJobs reports whether users may not see other users' jobs. They may not until slurmctld has answered.
+func (a *Agent) hidesJobs() bool {
+	c := a.privacy.Load()
+	return c == nil || c.HidesJobs()
 }
 
 func slurmUserOf(c *slurm.Config) (uint32, bool) {

@@ -1,9 +1,12 @@
 package agent
 
 import (
+	"math"
 	"testing"
+	"time"
 
 	"caelum/internal/api"
+	"caelum/internal/plan"
 )
 
 // Users see of other users' jobs what slurmctld's configuration allows, and nothing as long as it is unknown.
@@ -36,5 +39,45 @@ func TestSight(t *testing.T) {
 		see(c.key+"="+c.value, 20001, c.want)
 		see("root with "+c.key+"="+c.value, 0, api.SeesAll)
 		w.fake.SetConfig(c.key, "")
+	}
+}
+
+// Where users may not see other users' jobs, slurmctld's record of the node does not show when they end. The setting may
+// change while jobs run.
+func TestEndsPrivate(t *testing.T) {
+	w := newWorld(t, 1)
+	shown := func() (ends int) {
+		t.Helper()
+		w.publish()
+		n, err := w.fake.Node(t.Context(), "n1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := plan.Parse(plan.In(n.Extra))
+		if err != nil || s.GPUs[0].Busy.Count() != 1 {
+			t.Fatalf("%v: %+v", err, s)
+		}
+		for _, end := range s.GPUs[0].Ends {
+			if !math.IsInf(end, 1) {
+				ends++
+			}
+		}
+		return ends
+	}
+	j := job(1, "2g.10gb:1")
+	j.TimeLimit = time.Hour
+	w.submit(j)
+	w.publish()
+	w.fake.Tick()
+	w.prologs.Wait()
+	for _, c := range []struct {
+		private string
+		ends    int
+	}{{"", 1}, {"jobs", 0}, {"nodes", 1}} {
+		w.fake.SetConfig("PrivateData", c.private)
+		w.current().learnPrivacy(t.Context())
+		if got := shown(); got != c.ends {
+			t.Errorf("PrivateData=%s: the node shows %d ends, want %d", c.private, got, c.ends)
+		}
 	}
 }

@@ -139,10 +139,10 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 			return err
 		}
 		pause()
-		taken := a.taken(node)
 		low := map[string]int{}
+		high, _ := a.totals(node, d.offers)
 		for profile, total := range count(node.Gres) {
-			low[profile] = min(total, taken[profile]+d.offers[profile])
+			low[profile] = min(total, high[profile])
 		}
 		lowered := lowers(node, low)
 		if lowered {
@@ -161,14 +161,7 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 			continue
 		}
 		pause()
-		taken = a.taken(node)
-		high := map[string]int{}
-		for profile, n := range d.offers {
-			high[profile] = n
-		}
-		for profile, n := range taken {
-			high[profile] += n
-		}
+		high, short := a.totals(node, d.offers)
 		wrote, err := a.write(ctx, "raise", node, high, d)
 		if err != nil {
 			return err
@@ -191,9 +184,12 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 			return errUnregistered
 		}
 		a.mu.Lock()
-		a.published, a.publishedAt = count(node.Gres), a.now()
+		a.published, a.publishedAt, a.short = count(node.Gres), a.now(), short
 		a.mu.Unlock()
 		a.releaseHeld(ctx, look.Queue.Waiting, d.served)
+		if d.first {
+			a.holdStray(ctx, look)
+		}
 		return nil
 	}
 	return errBusy
@@ -213,13 +209,16 @@ func (a *Agent) noteClosed(node slurm.Node) {
 type draft struct {
 	version  int
 	withheld bool // nothing is on offer: slurmd has not registered
+	first    bool // of all nodes that are planned for
 	gpus     []offer.GPU
 	text     string     // what stands on them, for the other agents
+	back     string     // the jobs that stand behind the others, for caelum explain
 	mine     offer.Plan // this node's part of the plan
 	served   []uint32   // jobs that find on offer here all that they want on this node
 	reserved *api.Reservation
 	offers   map[string]int
 	claims   map[uint32][]offer.Spot
+	next     next
 }
 
 // plan makes a draft of the state as it is, as this node's part of the cluster's plan. Withheld, it keeps what jobs hold and offers nothing; so it does
@@ -229,7 +228,7 @@ func (a *Agent) plan(look plan.Look, node slurm.Node) draft {
 	d := draft{version: a.version, withheld: node.Unregistered, gpus: a.view()}
 	d.claims = a.settleClaims(d.gpus)
 	a.mu.Unlock()
-	d.text = plan.Text(plan.State{GPUs: d.gpus, Since: a.offersSince})
+	d.text = a.text(d.gpus)
 	nothing := offer.Plan{Offers: make([]mig.Layout, len(d.gpus))}
 	d.mine = nothing
 	look.Nodes = slices.Clone(look.Nodes)
@@ -242,23 +241,32 @@ func (a *Agent) plan(look plan.Look, node slurm.Node) draft {
 	all := v.Plan()
 	a.laggards.Follow(v, all, node.Name, look.At)
 	a.unstarted.Follow(v, all, look.At)
+	d.back = a.unstarted.Back(node.Name, look.At)
 	if me := v.Member(node.Name); me >= 0 {
+		d.first = me == 0
 		d.mine = a.carry(d.gpus, v, all, me)
 		d.served, d.reserved = a.share(v, all, me, d)
+		d.next = nextOn(v, all, me)
 	} else if node.Able() && !node.Unregistered {
 		a.log.WithField("extra", d.text).Error("what this node publishes of itself cannot be read; offering nothing; please report this")
 	}
 	if err := d.mine.Check(d.gpus); err != nil {
 		// It cannot be; if it is, the queue waits rather than two jobs sharing a slice.
 		a.log.WithError(err).Error("the plan is unsound; offering nothing; please report this")
-		d.mine, d.served = nothing, nil
+		d.mine, d.served, d.next = nothing, nil, next{}
 	}
 	d.offers = d.mine.Counts(d.gpus)
 	if !maps.Equal(d.offers, a.offered) {
 		a.offered, a.offersSince = d.offers, a.now()
-		d.text = plan.Text(plan.State{GPUs: d.gpus, Since: a.offersSince})
+		d.text = a.text(d.gpus)
 	}
 	return d
+}
+
+// text is the node's state as every user may read it in slurmctld. The plan is made from the same text, since other agents
+// plan from it too.
+func (a *Agent) text(gpus []offer.GPU) string {
+	return plan.Text(plan.State{GPUs: gpus, Since: a.offersSince, Private: a.hidesJobs()})
 }
 
 // carry translates a member's part of the plan to its own boards, which may have profiles that are not published. What does not fit beside an instance of
@@ -326,7 +334,7 @@ func (a *Agent) adopt(d draft) bool {
 	if a.version != d.version {
 		return false
 	}
-	a.offers, a.as, a.reserved = d.mine.Offers, d.mine.As, d.reserved
+	a.offers, a.as, a.reserved, a.next = d.mine.Offers, d.mine.As, d.reserved, d.next
 	for job, spots := range d.claims {
 		a.promised[job].spots = spots
 	}
@@ -346,7 +354,10 @@ func (a *Agent) read(ctx context.Context) (look plan.Look, node slurm.Node, err 
 	if err := a.learnTotal(node); err != nil {
 		return look, node, err
 	}
-	return look, node, a.account(ctx, look.Queue.On(a.cfg.Node))
+	if err := a.account(ctx, look.Queue.On(a.cfg.Node)); err != nil {
+		return look, node, err
+	}
+	return look, node, a.findExcess(ctx, node)
 }
 
 // recount asks for what a plan that is made already needs to know: this node, then the jobs.
@@ -384,6 +395,7 @@ func (a *Agent) account(ctx context.Context, jobs []slurm.Job) error {
 			a.version++
 		}
 	}
+	maps.DeleteFunc(a.allocations, func(job uint32, _ allocation) bool { _, present := here[job]; return !present })
 	for job := range a.unserved {
 		if _, present := here[job]; !present {
 			delete(a.unserved, job)
@@ -410,6 +422,9 @@ func (a *Agent) accounted(job uint32, restarts int) bool {
 func (a *Agent) preLease(ctx context.Context, listed slurm.Job) error {
 	id, slots := listed.ID, 0
 	job, err := a.ctl.Job(ctx, id)
+	if err == nil || classOf(err) == unclear {
+		a.noteAllocation(listed, job, err)
+	}
 	switch {
 	case errors.Is(err, slurm.ErrNoJob):
 		return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -65,17 +66,23 @@ func (a *Agent) load() (rebooted bool, err error) {
 
 // closeIdle makes sure that nobody but root can open an instance that no job holds: a crash may have come between opening
 // it and writing the lease, or between making it and closing it.
-func (a *Agent) closeIdle() {
+func (a *Agent) closeIdle() { a.closeIdleOn(a.cards) }
+
+// closeIdleOn is closeIdle for some GPUs, which must serve no prolog meanwhile.
+func (a *Agent) closeIdleOn(cards []*card) {
 	var idle []placed
-	for g, c := range a.cards {
+	a.mu.Lock()
+	for _, c := range cards {
 		for _, in := range c.ours {
-			if in.Job != 0 {
-				continue
+			if in.Job == 0 {
+				idle = append(idle, placed{slices.Index(a.cards, c), in})
 			}
-			if err := a.caps.Close(c.Minor, a.hwOf(in)); err != nil {
-				a.log.WithError(err).WithField("gpu", c.Index).Error("couldn't close an idle instance's capability files")
-			}
-			idle = append(idle, placed{g, in})
+		}
+	}
+	a.mu.Unlock()
+	for _, p := range idle {
+		if err := a.caps.Close(a.cards[p.gpu].Minor, a.hwOf(p.in)); err != nil {
+			a.log.WithError(err).WithField("gpu", p.gpu).Error("couldn't close an idle instance's capability files")
 		}
 	}
 	if _, err := a.setHeldAside(idle); err != nil {
@@ -93,10 +100,8 @@ func (a *Agent) closeIdle() {
 func (a *Agent) look() error {
 	var all error
 	for g, c := range a.cards {
-		if a.usable(c) {
-			if err := a.lookAt(g, c); err != nil {
-				all = errors.Join(all, fmt.Errorf("GPU %d: %w", g, err))
-			}
+		if err := a.lookAt(g, c); err != nil {
+			all = errors.Join(all, fmt.Errorf("GPU %d: %w", g, err))
 		}
 	}
 	return all
@@ -105,6 +110,14 @@ func (a *Agent) look() error {
 func (a *Agent) lookAt(g int, c *card) error {
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
+	if a.usable(c) {
+		return a.repair(g, c)
+	}
+	return a.takeBack(g, c)
+}
+
+// repair is look for a GPU that answers. The caller holds its hardware lock.
+func (a *Agent) repair(g int, c *card) error {
 	found, err := a.hw.Instances(g)
 	if errors.Is(err, gpu.ErrLost) {
 		a.mu.Lock()
@@ -131,28 +144,20 @@ func (a *Agent) lookAt(g int, c *card) error {
 	if found, err = a.hw.Instances(g); err != nil {
 		return err
 	}
-	for p, in := range a.compare(g, c, found) {
-		// The ledger is written before the memory, and not under the agent's lock.
-		if err := a.gone(g, c, in.Instance); err != nil {
+	for _, in := range a.compare(g, c, found) {
+		if err := a.forgetGone(g, in); err != nil {
 			return err
 		}
-		a.mu.Lock()
-		delete(c.ours, p)
-		a.version++
-		a.mu.Unlock()
 	}
 	return nil
 }
 
-// compare takes note of what was found on a GPU, and returns what was not: the instances that are gone, as they were, by placement.
-func (a *Agent) compare(g int, c *card, found []gpu.Instance) (missing map[int]instance) {
+// compare takes note of what was found on a GPU, and returns what was not: the instances that are gone, by placement.
+func (a *Agent) compare(g int, c *card, found []gpu.Instance) (missing map[int]*instance) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var foreign []gpu.Instance
-	missing = map[int]instance{}
-	for p, in := range c.ours {
-		missing[p] = *in
-	}
+	missing = maps.Clone(c.ours)
 	for _, f := range found {
 		p, _ := c.Board.Placement(f.Profile, f.Start)
 		if in := c.ours[p]; in != nil && in.GI == f.GI && (in.UUID == f.UUID || f.UUID == "") {

@@ -23,7 +23,7 @@ import (
 // SQLite dropped the end of a damaged journal, which it does in silence. What the lease files and the GPUs prove together
 // is put back, before anything is made of what the ledger says is idle.
 //
-// The idle instances of a lost ledger cannot be told from somebody else's, and stay foreign.
+// The idle instances of a lost ledger cannot be told from another tool's, and stay foreign until root adopts them (adopt.go).
 
 // recoverLeases puts back the leases that the ledger has lost. An error is a contradiction that nobody but the admin can solve.
 func (a *Agent) recoverLeases() error {

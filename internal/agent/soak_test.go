@@ -62,7 +62,11 @@ func soak(t *testing.T, seed uint64, steps int) {
 	// the moment until the pass has looked again (docs/internals.md, step 6; TestReconfigureBeforeTheRaise), which the oracle would find.
 	s.fake.Before(func(c slurmtest.Call) error {
 		if c.Op == "Nodes" && s.restart.Swap(false) {
-			s.fake.Restart()
+			if nodes := s.below(4); nodes > 0 {
+				s.fake.Recount(nodes)
+			} else {
+				s.fake.Restart()
+			}
 		}
 		return nil
 	})

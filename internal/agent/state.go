@@ -29,9 +29,11 @@ type card struct {
 	slots []int
 	// unlisted: the driver did not list the GPU's processes when it was last asked.
 	unlisted bool
+	// asked gets the answer of a discovery that is under way. It is used under hardware.
+	asked chan gpu.GPU
 }
 
-// usable reports whether a GPU can be managed. One that is lost stops being so.
+// usable reports whether a GPU can be managed. One that is lost stops being so, until it is back.
 func (a *Agent) usable(c *card) bool { return a.problem(c) == "" }
 
 // problem is why a GPU cannot be managed, empty if it can.
@@ -114,15 +116,10 @@ func (a *Agent) view() []offer.GPU {
 	return gpus
 }
 
-// endOf is when a job on the node is expected to end, in Unix seconds; +Inf: nobody knows. One that has outlived what was expected of it is taken to run to its limit. The
-// caller holds a.mu.
+// endOf is when a job on the node is expected to end, in Unix seconds; +Inf: unknown. The caller holds a.mu.
 func (a *Agent) endOf(job uint32) float64 {
-	j := a.here[job]
-	if end := j.Start.Add(j.Learned()); end.After(a.now()) && !j.Start.IsZero() && j.Learned() > 0 {
+	if end := a.here[job].ExpectedEnd(a.now()); !end.IsZero() {
 		return float64(end.Unix())
-	}
-	if !j.End.IsZero() {
-		return float64(j.End.Unix())
 	}
 	return math.Inf(1)
 }

@@ -18,6 +18,7 @@ func (a *Agent) Status(context.Context) (*api.Status, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := &api.Status{Node: a.cfg.Node, Version: Version, Profiles: a.profiles, Stale: a.stale, Published: maps.Clone(a.published), Reserved: a.reserved, Closed: a.closed, SummariesWaiting: int(a.waiting.Load())}
+	s.Excess, s.ExcessShort = maps.Clone(a.excess), maps.Clone(a.short)
 	if !a.publishedAt.IsZero() {
 		s.PublishedAt = a.publishedAt.Unix()
 	}
@@ -34,7 +35,7 @@ func (a *Agent) Status(context.Context) (*api.Status, error) {
 }
 
 func (a *Agent) statusOf(i int, c *card) api.GPU {
-	g := api.GPU{Index: c.Index, UUID: c.UUID, Model: c.Name, Slots: c.slots, Problem: c.Problem}
+	g := api.GPU{Index: c.Index, UUID: c.UUID, Model: c.Name, Slots: c.slots, Problem: c.Problem, Unlisted: c.unlisted}
 	if c.Board == nil {
 		return g
 	}

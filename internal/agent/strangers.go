@@ -1,22 +1,19 @@
 package agent
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"caelum/internal/gpu"
 )
 
-// What is done about a process that uses a slice of another job, or keeps one open after its job (foreign_processes).
+// The values of foreign_processes: what is done about a process that uses a slice of another job, or keeps one open after its job.
 const (
-	foreignReport = "report"
-	foreignKill   = "kill"
+	foreignReport     = "report"           // it is named in the log and in `caelum status`
+	foreignKillOthers = "kill-other-users" // it is also ended if it can harm another user
+	foreignKill       = "kill"             // it is also ended if it is of the job's user
 )
 
 // stranger is a process on a leased slice that is not its job's. Start tells it from a later process with its pid.
@@ -24,6 +21,15 @@ type stranger struct {
 	gpu.Process
 	why string
 }
+
+// strangerOn is the key of log lines about strangers: a user can start many.
+type strangerOn struct {
+	uuid string
+	job  uint32
+}
+
+// endedOn is the key of log lines about ended processes.
+type endedOn struct{ uuid string }
 
 // judge compares the processes on a job's slice with the job. The caller is the GPU's sampler.
 func (a *Agent) judge(u *usage, pids []int) {
@@ -39,7 +45,7 @@ func (a *Agent) judge(u *usage, pids []int) {
 		}
 		if before, ok := u.strangers[pid]; ok && before.Start == p.Start {
 			p = before.Process
-		} else {
+		} else if a.mayLog(strangerOn{u.UUID, job}) {
 			a.log.WithField("job", job).WithField("gpu", u.GPU).WithField("uuid", u.UUID).Warnf(
 				"a process that is not the job's uses its slice: %v, %s", p, why)
 		}
@@ -48,11 +54,13 @@ func (a *Agent) judge(u *usage, pids []int) {
 	a.seen.mu.Lock()
 	u.strangers = found
 	a.seen.mu.Unlock()
-	if a.cfg.Foreign == foreignKill {
-		for _, s := range found {
-			a.endStranger(u, s, job, uid)
+	var end []gpu.Process
+	for _, s := range found {
+		if a.cfg.Foreign == foreignKill || a.cfg.Foreign == foreignKillOthers && !s.Is(uid) {
+			end = append(end, s.Process)
 		}
 	}
+	a.endStrangers(u, end, job, uid)
 }
 
 // owner is the job that holds an observed slice, and its user; ok is false once the job is released.
@@ -127,33 +135,37 @@ func (a *Agent) jobCgroups() bool {
 	return a.slurm != nil && a.slurm.Has("ProctrackType", "proctrack/cgroup")
 }
 
-// endStranger ends a process that uses a job's slice, if it is still the same one, and still does. A process with a root id is left alone.
-func (a *Agent) endStranger(u *usage, s stranger, job, uid uint32) {
-	if slices.Contains(s.UIDs[:], 0) {
+// endStrangers ends processes that use a job's slice, those that still do. A process with a root id is left alone.
+func (a *Agent) endStrangers(u *usage, list []gpu.Process, job, uid uint32) {
+	list = slices.DeleteFunc(list, func(p gpu.Process) bool { return slices.Contains(p.UIDs[:], 0) })
+	if len(list) == 0 {
 		return
 	}
-	err := a.procs.Kill(s.PID, func() bool {
-		p, why := a.strange(s.PID, job, uid)
-		if why == "" || p.Start != s.Start || slices.Contains(p.UIDs[:], 0) {
-			return false
-		}
-		if _, _, ok := a.seen.owner(u); !ok {
+	if _, _, ok := a.seen.owner(u); !ok {
+		return
+	}
+	ended, left := a.procs.Kill(list, func(now gpu.Process) bool {
+		_, why := a.strange(now.PID, job, uid)
+		if why == "" || slices.Contains(now.UIDs[:], 0) {
 			return false
 		}
 		pids, err := a.hw.Processes(u.GPU, u.in.GI)
-		return err == nil && slices.Contains(pids, s.PID)
+		return err == nil && slices.Contains(pids, now.PID)
 	})
-	a.ended(u.GPU, u.UUID, s.Process, err)
+	a.ended(u.GPU, u.UUID, ended, left)
 }
 
-// ended logs that a process was ended. One that had gone by then is no error.
-func (a *Agent) ended(g int, uuid string, p gpu.Process, err error) {
+// ended logs that processes were ended, or could not be, once in a while for each instance.
+func (a *Agent) ended(g int, uuid string, ended, left []gpu.Process) {
+	if len(ended)+len(left) == 0 || !a.mayLog(endedOn{uuid}) {
+		return
+	}
 	log := a.log.WithField("gpu", g).WithField("uuid", uuid)
-	switch {
-	case err == nil:
-		log.Warnf("ended a process on a slice that is not its: %v", p)
-	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH):
-		log.WithError(err).Errorf("couldn't end a process on a slice that is not its: %v", p)
+	if len(ended) > 0 {
+		log.Warnf("ended a process on a slice that is not its: %s", describe(ended))
+	}
+	if len(left) > 0 {
+		log.Errorf("couldn't end a process on a slice that is not its: %s", describe(left))
 	}
 }
 

@@ -80,6 +80,8 @@ func TestStranger(t *testing.T) {
 		strange, ended bool
 	}{
 		{"reported", foreignReport, 20002, "/", true, false},
+		{"of another user", foreignKillOthers, 20002, "/", true, true},
+		{"of the user's other job, by default", foreignKillOthers, 20001, "/system.slice/slurmstepd.scope/job_999999/step_0", true, false},
 		{"ended", foreignKill, 20002, "/", true, true},
 		{"of the user's other job", foreignKill, 20001, "/system.slice/slurmstepd.scope/job_999999/step_0", true, true},
 		{"the user's", foreignKill, 20001, "/", false, false},
@@ -131,37 +133,85 @@ func TestStrangerPidTakenOver(t *testing.T) {
 	u := h.agent.seen.on(0)[0]
 	s := u.strangers[pid]
 	s.Start++
-	h.agent.endStranger(u, s, id, 20001)
+	h.agent.endStrangers(u, []gpu.Process{s.Process}, id, 20001)
 	if len(ended) > 0 || strings.Contains(h.logged(), "ended a process") {
 		t.Error("another process was ended")
 	}
-	h.agent.endStranger(u, u.strangers[pid], id, 20001)
+	h.agent.endStrangers(u, []gpu.Process{u.strangers[pid].Process}, id, 20001)
 	if err := <-ended; err == nil {
 		t.Error("it was not ended")
 	}
 }
 
-// A process of the last user that keeps a slice open is ended, with foreign_processes=kill; another user's is not.
+// setuid makes a process one with root's ids behind its real one.
+func (h *held) setuid(pid int) {
+	h.t.Helper()
+	path := filepath.Join(h.proc, fmt.Sprint(pid), "status")
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(path, []byte(strings.Replace(string(text), "\t20001\t20001\t20001\t20001", "\t20001\t0\t0\t0", 1)), 0o644)
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// setuid stands for the ids of a root program that user 20001 started.
+const setuid = -20001
+
+// A process of the last user that keeps a slice open is ended before the slice is given to another job; by default only where Slurm
+// confines jobs to their devices. Another user's process is not: it may have been sent the descriptor.
 func TestHolderEnded(t *testing.T) {
-	for uid, end := range map[int]bool{20001: true, 20002: false} {
-		h := newHeld(t, 1)
-		h.agent.cfg.Foreign = foreignKill
-		id := h.startNow("2g.10gb:1")
-		file := h.file(h.lease(id).Slices[0])
-		sleep := exec.Command("sleep", "3600")
-		if err := sleep.Start(); err != nil {
-			t.Fatal(err)
-		}
-		h.process(sleep.Process.Pid, uid, [2]string{file})
-		h.fake.Finish(id)
-		h.fake.RunEpilogs()
-		if err := h.agent.look(); err != nil || h.stuck() != 1 {
-			t.Errorf("%d stuck, %v", h.stuck(), err)
-		}
-		if got := strings.Contains(h.logged(), "ended a process"); got != end {
-			t.Errorf("user %d: ended is %v:\n%s", uid, got, h.logged())
-		}
-		sleep.Process.Kill()
-		sleep.Wait()
+	for _, c := range []struct {
+		name, foreign string
+		constrain     string
+		uid           int
+		ended         bool
+	}{
+		{"by default", foreignKillOthers, "yes", 20001, true},
+		{"another user's", foreignKillOthers, "yes", 20002, false},
+		{"without ConstrainDevices", foreignKillOthers, "no", 20001, false},
+		{"kill, without ConstrainDevices", foreignKill, "no", 20001, true},
+		{"kill, another user's", foreignKill, "yes", 20002, false},
+		{"report", foreignReport, "yes", 20001, false},
+		{"a setuid program's", foreignKillOthers, "yes", setuid, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newHeld(t, 1)
+			h.fake.SetConfig("TaskPlugin", "task/cgroup")
+			h.fake.SetConfig("ConstrainDevices", c.constrain)
+			h.agent.cfg.Foreign = c.foreign
+			id := h.startNow("2g.10gb:1")
+			file := h.file(h.lease(id).Slices[0])
+			sleep := exec.Command("sleep", "3600")
+			if err := sleep.Start(); err != nil {
+				t.Fatal(err)
+			}
+			gone := make(chan bool)
+			go func() {
+				sleep.Wait()
+				os.RemoveAll(filepath.Join(h.proc, fmt.Sprint(sleep.Process.Pid)))
+				close(gone)
+			}()
+			h.process(sleep.Process.Pid, max(c.uid, -c.uid), [2]string{file})
+			if c.uid == setuid {
+				h.setuid(sleep.Process.Pid)
+			}
+			h.fake.Finish(id)
+			h.fake.RunEpilogs()
+			if got := strings.Contains(h.logged(), "ended a process"); got != c.ended {
+				t.Errorf("ended is %v:\n%s", got, h.logged())
+			}
+			if !c.ended {
+				if h.stuck() != 1 {
+					t.Errorf("%d stuck", h.stuck())
+				}
+				sleep.Process.Kill()
+			}
+			<-gone
+			if err := h.agent.look(); err != nil || h.stuck() != 0 {
+				t.Errorf("%d stuck afterwards, %v", h.stuck(), err)
+			}
+		})
 	}
 }

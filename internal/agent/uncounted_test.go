@@ -60,6 +60,8 @@ func TestUncountedSlices(t *testing.T) {
 	stays := func(j slurm.Job) slurm.Job { j.Requeue = false; return j }
 	untyped := job(1, "")
 	untyped.PerNode = append(untyped.PerNode, slurm.GRES{Name: "mig", Count: 28})
+	one := job(1, "")
+	one.PerNode = append(one.PerNode, slurm.GRES{Name: "mig", Count: 1})
 	perJob := slurm.Job{Name: "j", User: "user1", PerJob: []slurm.GRES{{Name: "gpu", Count: 1}}}
 	for name, tc := range map[string]struct {
 		job  slurm.Job
@@ -70,6 +72,7 @@ func TestUncountedSlices(t *testing.T) {
 		"--exclusive":             {exclusive(job(1, "")), "the job was requeued"},
 		"--exclusive srun":        {exclusive(interactive(job(1, ""))), "submit again"},
 		"--exclusive --gpus":      {exclusive(perJob), "submit again"},
+		"untyped, one slice":      {one, "without a profile"},
 		"untyped":                 {untyped, "without a profile"},
 		"untyped and --exclusive": {exclusive(untyped), "without a profile"},
 	} {

@@ -45,6 +45,17 @@ func TestProcessesNotListed(t *testing.T) {
 	if n := strings.Count(w.log.String(), "couldn't list the processes on a GPU"); n != 1 {
 		t.Errorf("said %d times", n)
 	}
+	unlisted := func() bool {
+		t.Helper()
+		s, err := w.agent.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.GPUs[0].Unlisted
+	}
+	if !unlisted() {
+		t.Error("the agent's status does not say so")
+	}
 
 	// Where it tells again, instances are used again.
 	w.agent.hw = w.node.NVML
@@ -59,6 +70,9 @@ func TestProcessesNotListed(t *testing.T) {
 	w.publish()
 	if fifth := w.granted("1g.5gb"); !fifth.Reused {
 		t.Errorf("the driver lists processes, and the job has %+v", fifth)
+	}
+	if unlisted() {
+		t.Error("the driver lists processes, and the agent's status denies it")
 	}
 }
 

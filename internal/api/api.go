@@ -7,8 +7,12 @@ package api
 // DefaultRunDir holds the agent's socket and the lease files.
 const DefaultRunDir = "/run/caelum"
 
-// SocketName is the socket's name inside the run directory.
+// SocketName is the name of the socket for all users inside the run directory.
 const SocketName = "caelumd.sock"
+
+// RootSocketName is the name of root's own socket inside the run directory. Both serve the same calls. A Unix socket has
+// one queue of connections that wait to be accepted, and any user can fill that of the socket for all users.
+const RootSocketName = "root.sock"
 
 // LeaseRequest is what the prolog knows of a job.
 type LeaseRequest struct {
@@ -93,6 +97,10 @@ type Status struct {
 	PublishError string `json:"publish_error,omitempty"`
 	// Closed is why nothing is put on offer: the state in which slurmctld starts nothing here.
 	Closed string `json:"closed,omitempty"`
+	// Excess is what slurmctld counts as used and has allocated to no job: profile -> count. The published totals have
+	// as many more, less ExcessShort, for which the node's total of gres/mig has no room.
+	Excess      map[string]int `json:"excess,omitempty"`
+	ExcessShort map[string]int `json:"excess_short,omitempty"`
 	// SummariesWaiting is how many ended runs have not got their summary into slurmdbd yet.
 	SummariesWaiting int `json:"summaries_waiting,omitempty"`
 }
@@ -111,6 +119,8 @@ type GPU struct {
 	Offers    []Placement `json:"offers"`
 	// Problem is empty for a GPU in use, or says why the agent leaves it alone.
 	Problem string `json:"problem,omitempty"`
+	// Unlisted: the driver did not list the GPU's processes when it was last asked. Idle instances are not reused then.
+	Unlisted bool `json:"processes_unlisted,omitempty"`
 }
 
 // Placement is a profile at a start.

@@ -28,7 +28,8 @@ type Client struct {
 	http   *http.Client
 }
 
-// NewClient returns a client of the agent whose socket is in runDir. It does not connect yet.
+// NewClient returns a client of the agent whose sockets are in runDir. It does not connect yet. Root connects to root's
+// socket, and to the other where that fails: an agent of an earlier release has one socket only.
 func NewClient(runDir string) *Client {
 	socket := filepath.Join(runDir, SocketName)
 	dialer := net.Dialer{}
@@ -37,13 +38,18 @@ func NewClient(runDir string) *Client {
 		http: &http.Client{Transport: &http.Transport{
 			DisableKeepAlives: true,
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				if os.Geteuid() == 0 {
+					if conn, err := dialer.DialContext(ctx, "unix", filepath.Join(runDir, RootSocketName)); err == nil {
+						return conn, nil
+					}
+				}
 				return dialer.DialContext(ctx, "unix", socket)
 			},
 		}},
 	}
 }
 
-// Socket is the path of the agent's socket.
+// Socket is the path of the agent's socket for all users, which every release of the agent has.
 func (c *Client) Socket() string { return c.socket }
 
 // Lease asks for the job's slices. It is idempotent: the same job and restart count get the same lease.

@@ -14,12 +14,16 @@ const (
 	maxAllUsers = 512
 )
 
+// limits are how many connections users may hold on one socket.
+type limits struct{ each, all int }
+
 // listener accepts connections, and closes at once what is too much.
 type listener struct {
 	*net.UnixListener
-	mu   sync.Mutex
-	held map[uint32]int
-	all  int
+	users limits
+	mu    sync.Mutex
+	held  map[uint32]int
+	all   int
 }
 
 func (l *listener) Accept() (net.Conn, error) {
@@ -42,7 +46,7 @@ func (l *listener) admit(uid uint32) bool {
 	if uid == 0 {
 		return true
 	}
-	if l.held[uid] >= maxPerUser || l.all >= maxAllUsers {
+	if l.held[uid] >= l.users.each || l.all >= l.users.all {
 		return false
 	}
 	l.held[uid]++

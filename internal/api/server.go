@@ -38,10 +38,18 @@ type Refuser interface {
 	Refused(uid uint32, call string)
 }
 
-// Listen makes the socket in runDir, which must exist, and takes the place of one that a dead agent left.
-// The socket is open to everyone: who may change things is decided per call by SO_PEERCRED.
+// Listen makes the socket for all users in runDir, which must exist, and takes the place of one that a dead agent left.
+// Who may change things is decided per call by SO_PEERCRED.
 func Listen(runDir string) (net.Listener, error) {
-	path := filepath.Join(runDir, SocketName)
+	return listen(filepath.Join(runDir, SocketName), 0o666, limits{maxPerUser, maxAllUsers})
+}
+
+// ListenRoot makes root's own socket in runDir, like Listen. A user who connects before its mode is set is turned away.
+func ListenRoot(runDir string) (net.Listener, error) {
+	return listen(filepath.Join(runDir, RootSocketName), 0o600, limits{})
+}
+
+func listen(path string, mode os.FileMode, users limits) (net.Listener, error) {
 	if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
 		conn.Close()
 		return nil, fmt.Errorf("couldn't listen on %s: another agent answers there; stop it first", path)
@@ -53,11 +61,11 @@ func Listen(runDir string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("couldn't listen on %s: %w", path, err)
 	}
-	if err := os.Chmod(path, 0o666); err != nil {
+	if err := os.Chmod(path, mode); err != nil {
 		l.Close()
-		return nil, fmt.Errorf("couldn't open the socket to users: %w", err)
+		return nil, fmt.Errorf("couldn't set the mode of %s: %w", path, err)
 	}
-	return &listener{UnixListener: l, held: map[uint32]int{}}, nil
+	return &listener{UnixListener: l, users: users, held: map[uint32]int{}}, nil
 }
 
 // NewServer returns a server of h; run it with Serve on what Listen returned, end it with Shutdown.
@@ -77,6 +85,7 @@ func NewServer(h Handler) *http.Server {
 		}
 		return struct{}{}, h.Release(r.Context(), job, restart)
 	}))
+	mux.HandleFunc("POST /v1/adopt", serveAdopt(h))
 	mux.HandleFunc("GET /v1/jobs/{id}", func(w http.ResponseWriter, r *http.Request) {
 		job, err := readJob(r)
 		if err != nil {
@@ -129,15 +138,24 @@ func Peer(ctx context.Context) uint32 {
 	return nobody
 }
 
+// refuseUser answers the call of a user who is not root, of which nothing else is read.
+func refuseUser(h Handler, w http.ResponseWriter, r *http.Request, message string) bool {
+	uid := Peer(r.Context())
+	if uid == 0 {
+		return false
+	}
+	if h, ok := h.(Refuser); ok {
+		h.Refused(uid, r.Method)
+	}
+	w.Header().Set("Connection", "close")
+	answer(w, nil, &Error{http.StatusForbidden, message})
+	return true
+}
+
 // rootOnly serves a call that changes a job's lease. Nothing of anybody else's call is read but who makes it.
 func rootOnly(h Handler, f func(w http.ResponseWriter, r *http.Request, job uint32) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if uid := Peer(r.Context()); uid != 0 {
-			if h, ok := h.(Refuser); ok {
-				h.Refused(uid, r.Method)
-			}
-			w.Header().Set("Connection", "close")
-			answer(w, nil, &Error{http.StatusForbidden, "only root may change leases"})
+		if refuseUser(h, w, r, "only root may change leases") {
 			return
 		}
 		job, err := readJob(r)

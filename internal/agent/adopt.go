@@ -1,0 +1,156 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"caelum/internal/api"
+	"caelum/internal/gpu"
+	"caelum/internal/ledger"
+	"caelum/internal/slurm"
+)
+
+// The agent never touches foreign instances. If the ledger was lost, its own idle instances are foreign too, and only root knows
+// that they are nobody else's: `caelum adopt` puts them back. An instance is adopted only if no job can have it: every job with
+// GPUs on the node has a lease, no process uses the instance, and none has its capability files open once they are closed.
+
+// Adopt implements api.Adopter.
+func (a *Agent) Adopt(ctx context.Context, req api.AdoptRequest) ([]api.Adoption, error) {
+	if err := a.allJobsLeased(ctx); err != nil {
+		return nil, &api.Error{Code: http.StatusConflict, Message: "couldn't adopt: " + err.Error()}
+	}
+	if err := a.look(); err != nil {
+		a.log.WithError(err).Warn("couldn't compare every GPU before adopting instances")
+	}
+	var all []api.Adoption
+	for g, c := range a.cards {
+		a.mu.Lock()
+		foreign := slices.Clone(c.foreign)
+		usable := c.Problem == ""
+		a.mu.Unlock()
+		for _, f := range foreign {
+			if !usable || len(req.UUIDs) > 0 && !slices.Contains(req.UUIDs, f.UUID) {
+				continue
+			}
+			reason, err := a.adoptForeign(g, c, f)
+			if err != nil {
+				return all, err
+			}
+			at := api.Placement{Profile: f.Profile, Start: f.Start, Size: f.Size}
+			state := "idle"
+			if reason != "" {
+				state = "foreign"
+			}
+			all = append(all, api.Adoption{GPU: c.Index, Instance: api.Instance{Placement: at, GI: f.GI, UUID: f.UUID, State: state}, Reason: reason})
+		}
+	}
+	for _, uuid := range req.UUIDs {
+		if !slices.ContainsFunc(all, func(d api.Adoption) bool { return d.UUID == uuid }) {
+			all = append(all, api.Adoption{GPU: -1, Instance: api.Instance{UUID: uuid}, Reason: "no foreign instance of this node"})
+		}
+	}
+	a.publishSoon()
+	return all, nil
+}
+
+// allJobsLeased is an error if a job can have an instance of which the agent knows nothing: slurmctld shows the job with GPUs on
+// this node, or a lease file names it, and the agent has no lease of it.
+func (a *Agent) allJobsLeased(ctx context.Context) error {
+	jobs, err := a.ctl.Jobs(ctx)
+	if err != nil {
+		return err
+	}
+	for _, j := range slurm.On(jobs, a.cfg.Node) {
+		if a.leaseOf(j.ID) == nil && (asksForSlices(j) || j.Problem != "") {
+			return fmt.Errorf("job %d is on this node and has no lease; try again when it has ended", j.ID)
+		}
+	}
+	files, err := os.ReadDir(filepath.Join(a.cfg.RunDir, "jobs"))
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		id, err := strconv.ParseUint(f.Name(), 10, 32)
+		if err == nil && a.leaseOf(uint32(id)) == nil {
+			return fmt.Errorf("%s is of no job with a lease; when no job %d runs here, remove the file", a.leaseFile(uint32(id)), id)
+		}
+	}
+	return nil
+}
+
+// leaseOf is a job's lease, nil if it has none.
+func (a *Agent) leaseOf(job uint32) *api.Lease {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.leases[job]
+}
+
+// adoptForeign makes a foreign instance an idle one of the agent's, or says why not.
+func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err error) {
+	c.hardware.Lock()
+	defer c.hardware.Unlock()
+	p, ok := c.Board.Placement(f.Profile, f.Start)
+	switch {
+	case !ok:
+		return "the agent knows no such placement", nil
+	case !f.Whole || f.UUID == "":
+		return "it has no compute instance that spans it", nil
+	}
+	in := &instance{Instance: ledger.Instance{GPU: c.UUID, GI: f.GI, Profile: f.Profile, Start: f.Start, Size: f.Size, UUID: f.UUID}, cis: f.CIs}
+	if reason := a.whyInUse(placed{g, in}); reason != "" {
+		return reason, nil
+	}
+	if err := a.caps.Close(c.Minor, f); err != nil {
+		return err.Error(), nil
+	}
+	if reason := a.whyInUse(placed{g, in}); reason != "" { // a process was faster than the Close
+		return reason, nil
+	}
+	if exists, err := a.hw.Exists(g, f); err != nil || !exists {
+		return "it was removed", err
+	}
+	a.mu.Lock()
+	taken := c.ours[p] != nil || !isForeign(c.foreign, f)
+	a.mu.Unlock()
+	if taken {
+		return "it is no longer foreign", nil
+	}
+	intent, err := a.ledger.Begin(ledger.Intent{Op: ledger.OpCreate, GPU: c.UUID, Profile: f.Profile, Start: f.Start, Size: f.Size})
+	if err != nil {
+		return "", err
+	}
+	if err := a.ledger.Created(intent, in.Instance); err != nil {
+		return "", err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c.ours[p] = in
+	c.foreign = slices.DeleteFunc(slices.Clone(c.foreign), func(other gpu.Instance) bool { return other.GI == f.GI })
+	a.version++
+	a.log.WithField("gpu", g).WithField("uuid", f.UUID).Warnf("adopted %s at %d", f.Profile, f.Start)
+	return "", nil
+}
+
+// whyInUse says why an instance is not idle: processes use it, or have its capability files open, or neither can be known.
+func (a *Agent) whyInUse(p placed) string {
+	pids, err := a.hw.Processes(p.gpu, p.in.GI)
+	if err != nil {
+		return "couldn't list its processes: " + err.Error()
+	}
+	if len(pids) > 0 {
+		return fmt.Sprintf("processes %v use it", pids)
+	}
+	found, err := a.holders([]placed{p})
+	if err != nil {
+		return "couldn't see which processes hold it open: " + err.Error()
+	}
+	if len(found[p.in]) > 0 {
+		return "held open by " + describe(found[p.in])
+	}
+	return ""
+}

@@ -1,0 +1,167 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"caelum/internal/api"
+)
+
+// loseLedger leaves an idle instance on the GPU that no ledger knows, and returns its UUID.
+func (w *world) loseLedger() string {
+	w.t.Helper()
+	id := w.startNow("3g.20gb:1")
+	uuid := w.lease(id).Slices[0].UUID
+	if err := w.fake.Finish(id); err != nil {
+		w.t.Fatal(err)
+	}
+	w.stop()
+	w.removeLedger()
+	w.start()
+	w.publish()
+	return uuid
+}
+
+// adopted is the answer for one instance.
+func (w *world) adopted(uuid string) api.Adoption {
+	w.t.Helper()
+	all, err := w.agent.Adopt(w.t.Context(), api.AdoptRequest{UUIDs: []string{uuid}})
+	if err != nil || len(all) != 1 {
+		w.t.Fatalf("%+v, %v", all, err)
+	}
+	return all[0]
+}
+
+// states are the states of the first GPU's instances by UUID.
+func (w *world) states() map[string]string {
+	w.t.Helper()
+	status, err := w.agent.Status(context.Background())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	states := map[string]string{}
+	for _, in := range status.GPUs[0].Instances {
+		states[in.UUID] = in.State
+	}
+	return states
+}
+
+// The idle instance of a lost ledger is adopted: closed to users, in the next ledger too, and leased or replaced as any other.
+func TestAdopt(t *testing.T) {
+	w := newWorld(t, 1)
+	uuid := w.loseLedger()
+	if s := w.states()[uuid]; s != "foreign" {
+		t.Fatalf("after the ledger was lost the instance is %s", s)
+	}
+	in := w.instance(uuid)
+	files := w.agent.caps.Files(0, in)
+	for _, path := range files {
+		if err := os.Chmod(path, 0o444); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := w.adopted(uuid); d.Reason != "" || d.State != "idle" || d.UUID != uuid {
+		t.Fatalf("%+v", d)
+	}
+	for _, path := range files {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o400 {
+			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+		}
+	}
+	w.stop()
+	w.start()
+	w.publish()
+	if s := w.states()[uuid]; s != "idle" {
+		t.Errorf("for the next agent the instance is %s", s)
+	}
+	if got := w.granted("3g.20gb"); got.UUID != uuid || !got.Reused {
+		t.Errorf("leased %+v, and %s is idle", got, uuid)
+	}
+	if d := w.adopted(uuid); d.Reason == "" {
+		t.Errorf("adopted a leased instance: %+v", d)
+	}
+}
+
+// Without UUIDs all foreign instances are adopted that can be, and the answer has a reason for each of the others.
+func TestAdoptAll(t *testing.T) {
+	w := newWorld(t, 1)
+	uuid := w.loseLedger()
+	w.node.Emulator(t, "create", "0", "1g.5gb", "0", "--no-ci")
+	if err := w.agent.look(); err != nil {
+		t.Fatal(err)
+	}
+	all, err := w.agent.Adopt(t.Context(), api.AdoptRequest{})
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	for _, d := range all {
+		if (d.Reason == "") != (d.UUID == uuid) {
+			t.Errorf("%+v", d)
+		}
+	}
+}
+
+// An instance is not adopted while anything may use it.
+func TestAdoptRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(w *held, uuid string)
+		why     string
+	}{
+		"a process computes on it": {func(w *held, uuid string) { w.compute(uuid) }, "use it"},
+		"a process has its file open": {func(w *held, uuid string) {
+			w.process(41, 20002, [2]string{w.agent.caps.Files(0, w.instance(uuid))[0], ""})
+		}, "held open by"},
+		"processes are not listed": {func(w *held, uuid string) { w.agent.hw = mute{w.node.NVML} }, "couldn't list its processes"},
+		"it was removed":           {func(w *held, uuid string) { w.node.Emulator(w.t, "destroy", "0", fmt.Sprint(w.instance(uuid).GI)) }, "no foreign instance"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newHeld(t, 1)
+			uuid := w.loseLedger()
+			c.prepare(w, uuid)
+			if d := w.adopted(uuid); !strings.Contains(d.Reason, c.why) {
+				t.Errorf("%+v, want %q", d, c.why)
+			}
+			if s := w.states()[uuid]; s == "idle" {
+				t.Error("the instance is idle")
+			}
+		})
+	}
+}
+
+// No instance is adopted while a job may hold one that the agent does not know of.
+func TestAdoptBesideUnknownJob(t *testing.T) {
+	w := newWorld(t, 1)
+	id := w.startNow("3g.20gb:1")
+	uuid := w.lease(id).Slices[0].UUID
+	file := filepath.Join(w.cfg.RunDir, "jobs", fmt.Sprint(id))
+	text := w.leaseFile(id)
+	w.stop()
+	w.removeLedger()
+	if err := os.WriteFile(file, []byte(text[:len(text)/2]), 0o600); err != nil { // damaged: its lease is lost with the ledger
+		t.Fatal(err)
+	}
+	w.start()
+	refused := func(why string) {
+		t.Helper()
+		all, err := w.agent.Adopt(t.Context(), api.AdoptRequest{UUIDs: []string{uuid}})
+		if err == nil || !strings.Contains(err.Error(), why) || w.states()[uuid] != "foreign" {
+			t.Errorf("%+v, %v: want %q; the instance is %s", all, err, why, w.states()[uuid])
+		}
+	}
+	refused(fmt.Sprintf("job %d is on this node and has no lease", id))
+	w.fake.Epilog(nil)
+	if err := w.fake.Finish(id); err != nil {
+		t.Fatal(err)
+	}
+	refused(fmt.Sprintf("no job %d runs here, remove the file", id))
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if d := w.adopted(uuid); d.Reason != "" {
+		t.Errorf("%+v", d)
+	}
+}

@@ -1,0 +1,191 @@
+package agent
+
+import (
+	"context"
+	"maps"
+	"testing"
+
+	"caelum/internal/slurm"
+	"caelum/internal/slurm/slurmtest"
+)
+
+// excess returns what the agent shows as counted for no job, and the part of it that the totals have no room for.
+func (w *world) excess() (excess, short map[string]int) {
+	w.t.Helper()
+	s, err := w.agent.Status(context.Background())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s.Excess, s.ExcessShort
+}
+
+// offersAre compares what slurmctld could start of a profile, and the node's total with N.
+func (w *world) offersAre(when, profile string, n, total int) {
+	w.t.Helper()
+	if got := w.offers()[profile]; got != n {
+		w.t.Errorf("%s: %d of %s on offer, want %d", when, got, profile, n)
+	}
+	if w.total() != total {
+		w.t.Errorf("%s: the total is %d, want %d", when, w.total(), total)
+	}
+}
+
+// TestExcess: slurmctld counts a job on two nodes twice, during the job and, once, after its end. The empty GPUs are on
+// offer all the same, and no more than these.
+func TestExcess(t *testing.T) {
+	w := newWorld(t, 4)
+	id := w.submit(job(2, "7g.40gb:2"))
+	w.publish()
+	w.fake.Tick()
+	w.prologs.Wait()
+	w.fake.Recount(2)
+	for range 4 { // they wait, so that 7g.40gb is what the plan offers
+		w.submit(job(1, "7g.40gb"))
+	}
+	w.publish()
+	w.offersAre("while the job runs", "7g.40gb", 2, 112)
+	if excess, _ := w.excess(); !maps.Equal(excess, map[string]int{"7g.40gb": 2}) {
+		t.Errorf("while the job runs: the excess is %v", excess)
+	}
+	if err := w.fake.Finish(id); err != nil {
+		t.Fatal(err)
+	}
+	w.offersAre("after the job's epilog", "7g.40gb", 4, 112)
+	w.stop()
+	w.start()
+	w.publish()
+	w.offersAre("with a new agent", "7g.40gb", 4, 112)
+	if excess, _ := w.excess(); !maps.Equal(excess, map[string]int{"7g.40gb": 2}) {
+		t.Errorf("after the job: the excess is %v", excess)
+	}
+	w.fake.Restart()
+	w.publish()
+	w.offersAre("after slurmctld has cleared it", "7g.40gb", 4, 112)
+	if excess, _ := w.excess(); len(excess) != 0 {
+		t.Errorf("after slurmctld has cleared it: the excess is %v", excess)
+	}
+	if started := w.fake.Tick(); len(started) != 4 {
+		t.Errorf("started on four empty GPUs: %v", started)
+	}
+	w.prologs.Wait()
+	for _, id := range []uint32{id + 1, id + 2, id + 3, id + 4} {
+		if l := w.lease(id); len(l.Slices) != 1 {
+			t.Errorf("job %d has %+v", id, l)
+		}
+	}
+}
+
+// TestExcessClearedBeforeTheRaise: slurmctld clears the excess after the pass has read it.
+func TestExcessClearedBeforeTheRaise(t *testing.T) {
+	for _, op := range []string{"Nodes", "Queue", "Node"} {
+		t.Run(op, func(t *testing.T) {
+			w := newWorld(t, 2)
+			id := w.submit(job(1, "7g.40gb"))
+			w.publish()
+			w.fake.Tick()
+			w.prologs.Wait()
+			w.fake.Recount(2)
+			w.publish()
+			if err := w.fake.Finish(id); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				w.submit(job(1, "7g.40gb"))
+			}
+			calls := 0
+			w.fake.After(func(c slurmtest.Call) {
+				if c.Op == op {
+					if calls++; calls == 1 {
+						w.fake.Restart()
+					}
+				}
+			})
+			w.publish()
+			if got := w.offers()["7g.40gb"]; got > 2 { // 0, if the pass had nothing to write
+				t.Errorf("after the pass: %d of 7g.40gb on offer on two GPUs", got)
+			}
+			w.publish()
+			w.offersAre("after the next pass", "7g.40gb", 2, 56)
+		})
+	}
+}
+
+// TestNoRoomForAnExcess: N is constant, whatever slurmctld counts.
+func TestNoRoomForAnExcess(t *testing.T) {
+	w := newWorld(t, 1)
+	id := w.startNow("1g.5gb")
+	w.prologs.Wait()
+	w.fake.Recount(40)
+	w.publish()
+	excess, short := w.excess()
+	if excess["1g.5gb"] != 39 || short["1g.5gb"] == 0 || short["1g.5gb"] >= 39 || w.total() != 28 {
+		t.Errorf("excess %v, without room %v, total %d", excess, short, w.total())
+	}
+	if err := w.fake.Finish(id); err != nil {
+		t.Fatal(err)
+	}
+	w.publish()
+	if w.total() != 28 || w.offers()["1g.5gb"] != 0 {
+		t.Errorf("after the job: offers %v, total %d", w.offers(), w.total())
+	}
+}
+
+// TestNoExcess: slurmctld also counts what it has allocated to jobs that hold no slice.
+func TestNoExcess(t *testing.T) {
+	exclusive := job(1, "2g.10gb")
+	exclusive.Exclusive = true
+	for name, j := range map[string]slurm.Job{
+		"--exclusive":         exclusive,
+		"no GPU slots":        {Name: "j", User: "user1", PerNode: []slurm.GRES{{Name: "mig", Type: "2g.10gb", Count: 1}}},
+		"more slices than it": job(1, "2g.10gb:2"),
+	} {
+		for _, unclear := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				w := newWorld(t, 1)
+				w.stop()
+				o := odd{w.fake, map[uint32]bool{}, map[uint32]string{}}
+				w.ctl = o
+				w.start()
+				w.fake.Prolog(func(slurm.Job, string) {})
+				id := w.submit(j)
+				w.publish()
+				o.unclear[id] = unclear
+				if started := w.fake.Tick(); len(started) != 1 {
+					t.Fatalf("started: %v", started)
+				}
+				for range 2 {
+					w.publish()
+					if excess, _ := w.excess(); len(excess) != 0 {
+						t.Errorf("the excess is %v", excess)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestEndOfAJobIsNoExcess: the pass reads the node while a job runs, and the jobs when it is over.
+func TestEndOfAJobIsNoExcess(t *testing.T) {
+	w := newWorld(t, 1)
+	w.fake.Epilog(nil)
+	w.publish()
+	id := w.submit(slurm.Job{Name: "brief", User: "user1", PerNode: []slurm.GRES{{Name: "mig", Type: "1g.5gb", Count: 1}}})
+	w.fake.Tick()
+	w.publish()
+	first := true
+	w.fake.After(func(c slurmtest.Call) {
+		if c.Op == "Nodes" && first {
+			first = false
+			if err := w.fake.Finish(id); err != nil {
+				t.Error(err)
+			}
+		}
+		if excess, _ := w.excess(); len(excess) != 0 {
+			t.Errorf("%v: the excess is %v", c, excess)
+		}
+	})
+	w.publish()
+	if first {
+		t.Error("the job did not end during the pass")
+	}
+}

@@ -1,0 +1,47 @@
+package agent
+
+// confirm reports whether an idle instance is still on its GPU as the agent made it. `nvidia-smi mig -dci` and `-dgi` remove one
+// without the agent. If its compute instance alone was removed, the rest is destroyed; otherwise the agent forgets the instance
+// and touches nothing, since its GPU instance id can be another's by now. The caller holds the card's hardware lock.
+func (a *Agent) confirm(g int, in *instance, t *spent) (bool, error) {
+	made := a.hwOf(in)
+	exists, err := a.hw.Exists(g, made)
+	if exists || err != nil {
+		return exists, err
+	}
+	found, err := a.hw.Instances(g)
+	if err != nil {
+		return false, err
+	}
+	for _, f := range found {
+		switch {
+		case f.GI != made.GI || f.Profile != made.Profile || f.Start != made.Start:
+		case len(f.CIs) == 0:
+			a.log.WithField("gpu", g).WithField("uuid", in.UUID).Warnf(
+				"the compute instance of %s at %d was removed by somebody else: the rest is destroyed", in.Profile, in.Start)
+			return false, a.destroy(g, in, t)
+		}
+	}
+	return false, a.forgetGone(g, in)
+}
+
+// forgetGone drops an instance that is not on its GPU any more. The ledger is written before the memory, and not under the
+// agent's lock.
+func (a *Agent) forgetGone(g int, in *instance) error {
+	c := a.cards[g]
+	a.mu.Lock()
+	was := in.Instance
+	a.mu.Unlock()
+	if err := a.gone(g, c, was); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for p, other := range c.ours {
+		if other == in {
+			delete(c.ours, p)
+		}
+	}
+	a.version++
+	return nil
+}
