@@ -21,11 +21,18 @@ func gpus(f *Facts) []Finding {
 	var found []Finding
 	for _, g := range f.Agent.GPUs {
 		if g.Problem != "" {
-			found = append(found, concern(fmt.Sprintf("GPU %d is not managed: %s", g.Index, g.Problem), "with the node drained, do so; then restart caelumd"))
+			found = append(found, concern(fmt.Sprintf("GPU %d is not managed: %s", g.Index, g.Problem), "with the node drained, do so; the agent looks again every minute"))
 		}
 	}
 	if len(found) == len(f.Agent.GPUs) {
 		found = append(found, fault("the agent manages no GPU: this node has no slice to give", "see `nvidia-smi -L` and `journalctl -u caelumd`"))
+	}
+	for _, g := range f.Agent.GPUs {
+		if g.Unlisted {
+			found = append(found, concern(fmt.Sprintf("the driver does not list the processes on GPU %d: idle slices are destroyed and "+
+				"made again for each job, which takes some tenths of a second, and strangers on slices are not found", g.Index),
+				"see the error in `journalctl -u caelumd`; the check ends when the driver lists processes again"))
+		}
 	}
 	return found
 }
@@ -45,8 +52,8 @@ func instances(f *Facts) []Finding {
 				found = append(found, concern(what+" is stuck: it could not be destroyed, and its room is not offered",
 					"find and end what holds it (`nvidia-smi`, `fuser /dev/nvidia*`); the agent tries again every minute"))
 			case "foreign":
-				found = append(found, concern(what+" is foreign: somebody else made it, and its room is not offered",
-					fmt.Sprintf("if it is not wanted, `nvidia-smi mig -dci -gi %d -i %d`, then `nvidia-smi mig -dgi -gi %d -i %d`", in.GI, g.Index, in.GI, g.Index)))
+				found = append(found, concern(what+" is foreign: the agent's ledger does not have it, and its room is not offered",
+					fmt.Sprintf("if the ledger was lost, `caelum adopt "+in.UUID+"`; if it is not wanted, `nvidia-smi mig -dci -gi %d -i %d`, then `nvidia-smi mig -dgi -gi %d -i %d`", in.GI, g.Index, in.GI, g.Index)))
 			}
 		}
 	}

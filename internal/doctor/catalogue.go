@@ -75,6 +75,9 @@ func features(f *Facts) []Finding {
 		if extra := without(n.Features, real); len(extra) > 0 {
 			found = append(found, concern(fmt.Sprintf("catalogue node %s has the features %s, which no real node has: a job that asks for them waits for ever instead of being refused",
 				n.Name, strings.Join(extra, ", ")), next))
+		} else if !slices.ContainsFunc(f.Nodes, func(r slurm.Node) bool { return !f.isCatalogue(r) && len(without(n.Features, r.Features)) == 0 }) {
+			found = append(found, concern(fmt.Sprintf("catalogue node %s has the features %s, and no real node has all of them: a job that asks for them together waits for ever instead of being refused",
+				n.Name, strings.Join(n.Features, ", ")), "give each catalogue node the Features= of one kind of real node in slurm.conf"+reconfigure))
 		}
 	}
 	return found

@@ -1,12 +1,13 @@
 package doctor
 
 import (
+	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -16,22 +17,22 @@ import (
 type Confinement struct {
 	// Cgroup is the version that refuses devices here; 0 if there is none.
 	Cgroup int
-	// Problem says why version 2 cannot.
+	// Program is set if a program of the plugin's is attached above all steps. This and what follows is for version 2.
+	Program bool
+	// Tasks is set if tasks of jobs run.
+	Tasks bool
+	// Problem is why the programs could not be seen.
 	Problem string
 }
 
-// ancestor is the number of bpf_get_current_ancestor_cgroup_id in linux/bpf.h.
-var ancestor int32 = 123
+// programName is the name of the plugin's BPF program (spank/bpf.c).
+const programName = "caelum"
 
-func readConfinement(mountpoint string) Confinement {
+func readConfinement(mountpoint, node string) Confinement {
 	mountpoint = cmp.Or(mountpoint, "/sys/fs/cgroup")
 	var fs unix.Statfs_t
 	if err := unix.Statfs(mountpoint, &fs); err == nil && fs.Type == unix.CGROUP2_SUPER_MAGIC {
-		c := Confinement{Cgroup: 2}
-		if err := tryDeviceProgram(); err != nil {
-			c.Problem = err.Error()
-		}
-		return c
+		return readScope(mountpoint, node)
 	}
 	if _, err := os.Stat(filepath.Join(mountpoint, "devices", "cgroup.procs")); err == nil {
 		return Confinement{Cgroup: 1}
@@ -39,38 +40,89 @@ func readConfinement(mountpoint string) Confinement {
 	return Confinement{}
 }
 
-// tryDeviceProgram loads, and at once drops, a program that does what the plugin's needs and not every kernel has: ask for the
-// cgroups above a task when it opens a device.
-func tryDeviceProgram() error {
-	insn := []uint64{
-		instruction(unix.BPF_ALU64|unix.BPF_MOV|unix.BPF_K, 1, 1), // r1 = 1
-		instruction(unix.BPF_JMP|unix.BPF_CALL, 0, ancestor),      // r0 = its id
-		instruction(unix.BPF_ALU64|unix.BPF_MOV|unix.BPF_K, 0, 1),
-		instruction(unix.BPF_JMP|unix.BPF_EXIT, 0, 0),
+// readScope looks at the cgroup of all steps, where the plugin attaches its program. Where several slurmds run on a host its name
+// has the node's. Slurm makes it when slurmd starts.
+func readScope(mountpoint, node string) Confinement {
+	c := Confinement{Cgroup: 2}
+	for _, name := range []string{node + "_slurmstepd.scope", "slurmstepd.scope"} {
+		path := filepath.Join(mountpoint, "system.slice", name)
+		dir, err := os.Open(path)
+		if err != nil {
+			continue
+		}
+		defer dir.Close()
+		// <job>/<step>/user/task_<i>; slurmstepd forks no task for a job's step "extern".
+		tasks, _ := filepath.Glob(filepath.Join(path, "*", "step_*", "user", "task_*"))
+		c.Tasks = slices.ContainsFunc(tasks, func(task string) bool {
+			return filepath.Base(filepath.Dir(filepath.Dir(task))) != "step_extern"
+		})
+		names, err := devicePrograms(dir)
+		if err != nil {
+			c.Problem = fmt.Sprintf("couldn't see the BPF programs of %s: %v", path, err)
+		}
+		c.Program = slices.Contains(names, programName)
+		return c
 	}
-	license := []byte{0}
-	attr := struct {
-		progType, insnCount uint32
-		insns, license      uint64
-		_                   [96]byte
-	}{
-		progType: unix.BPF_PROG_TYPE_CGROUP_DEVICE, insnCount: uint32(len(insn)),
-		insns: uint64(uintptr(unsafe.Pointer(&insn[0]))), license: uint64(uintptr(unsafe.Pointer(&license[0]))),
-	}
-	fd, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_LOAD, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
-	runtime.KeepAlive(insn)
-	runtime.KeepAlive(license)
-	switch {
-	case errno == 0:
-		return unix.Close(int(fd))
-	case errno == unix.EINVAL:
-		return errors.New("this kernel does not tell BPF programs for devices the cgroups above a task")
-	default:
-		return fmt.Errorf("this kernel takes no BPF program for devices: %w", errno)
-	}
+	return c
 }
 
-// instruction is struct bpf_insn: code, registers, offset, immediate.
-func instruction(code uint8, dst uint8, imm int32) uint64 {
-	return uint64(code) | uint64(dst)<<8 | uint64(uint32(imm))<<32
+// maxPrograms is BPF_CGROUP_MAX_PROGS of the kernel.
+const maxPrograms = 64
+
+// devicePrograms are the names of the BPF programs for devices that are attached to a cgroup. Only root may ask.
+func devicePrograms(cgroup *os.File) ([]string, error) {
+	var ids [maxPrograms]uint32
+	query := struct {
+		target, attachType, queryFlags, attachFlags uint32
+		ids                                         uint64
+		count, _                                    uint32
+	}{target: uint32(cgroup.Fd()), attachType: unix.BPF_CGROUP_DEVICE, ids: address(&ids), count: maxPrograms}
+	if _, err := bpf(unix.BPF_PROG_QUERY, &query); err != nil {
+		return nil, err
+	}
+	runtime.KeepAlive(&ids)
+	var names []string
+	for _, id := range ids[:min(query.count, maxPrograms)] {
+		name, err := programNamed(id)
+		if err == unix.ENOENT {
+			continue // detached since
+		} else if err != nil {
+			return names, err
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// programNamed is the name of the BPF program with an id.
+func programNamed(id uint32) (string, error) {
+	get := struct{ id, next, flags, _ uint32 }{id: id}
+	fd, err := bpf(unix.BPF_PROG_GET_FD_BY_ID, &get)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	var info struct { // the beginning of struct bpf_prog_info
+		_    [64]byte
+		name [16]byte
+	}
+	ask := struct {
+		fd, size uint32
+		info     uint64
+	}{fd: uint32(fd), size: uint32(unsafe.Sizeof(info)), info: address(&info)}
+	_, err = bpf(unix.BPF_OBJ_GET_INFO_BY_FD, &ask)
+	runtime.KeepAlive(&info)
+	name, _, _ := bytes.Cut(info.name[:], []byte{0})
+	return string(name), err
+}
+
+func address[T any](p *T) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
+
+// bpf is bpf(2) with the beginning of a union bpf_attr.
+func bpf[T any](command uintptr, attr *T) (int, error) {
+	n, _, errno := unix.Syscall(unix.SYS_BPF, command, uintptr(unsafe.Pointer(attr)), unsafe.Sizeof(*attr))
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(n), nil
 }

@@ -18,7 +18,7 @@ var noon = time.Unix(1795233835, 0)
 // healthy is a node with an A100 whose one slice job 7 of user 20001 holds, and nothing wrong.
 func healthy() *Facts {
 	gres := []slurm.GRES{{Name: "gpu", Type: "a100", Count: 7}, {Name: "mig", Type: "1g.5gb", Count: 4}, {Name: "mig", Type: "closed", Count: 24}}
-	own := slurm.Node{Name: "n1", Version: "22.05.8", Features: []string{"a100"}, States: []string{"IDLE"}, Partitions: []string{"gpu", "plain"}, Gres: gres}
+	own := slurm.Node{Name: "n1", Version: "22.05.8", Features: []string{"a100"}, States: []string{"IDLE"}, Partitions: []string{"gpu", "plain"}, Gres: gres, MIGTotal: 28}
 	return &Facts{
 		Missing: map[Source]Finding{},
 		RunDir:  "/run/caelum",
@@ -36,7 +36,7 @@ func healthy() *Facts {
 		Agent: api.Status{Node: "n1", Profiles: []string{"1g.5gb"}, PublishedAt: noon.Unix(), GPUs: []api.GPU{{UUID: "GPU-1", Slots: []int{0, 1, 2, 3, 4, 5, 6}, Instances: []api.Instance{
 			{Placement: api.Placement{Profile: "1g.5gb"}, GI: 7, State: "leased", Job: 7},
 		}}}},
-		Confinement: Confinement{Cgroup: 2},
+		Confinement: Confinement{Cgroup: 2, Program: true},
 		Table: Table{Path: "/etc/caelum/decisions", Mode: 0o644,
 			Table: decisions.Table{Partitions: []string{"gpu"}, Profiles: []decisions.Profile{{Name: "1g.5gb", MiB: 4864}}, MaxNodes: 1}},
 		Plugin: Plugin{Plugstack: "/etc/slurm/plugstack.conf", Named: true, Required: true, Path: pluginName, File: "/lib/" + pluginName,
@@ -64,6 +64,8 @@ var cases = []struct {
 	{"gpus", Warning, "GPU 1 is not managed: MIG mode is off", func(f *Facts) {
 		f.Agent.GPUs = append(f.Agent.GPUs, api.GPU{Index: 1, Problem: "MIG mode is off"})
 	}},
+	{"gpus", Warning, "does not list the processes on GPU 0: idle slices are destroyed and made again for each job",
+		func(f *Facts) { f.Agent.GPUs[0].Unlisted = true }},
 	{"gpus", Error, "manages no GPU", func(f *Facts) { f.Agent.GPUs[0].Problem = "the GPU is lost" }},
 	{"gpus", Error, "manages no GPU", func(f *Facts) { f.Agent.GPUs = nil; f.Node.Gres[0].Count = 0 }},
 	{"instances", Warning, "1g.5gb at 0 of GPU 0 is stuck", func(f *Facts) { f.Agent.GPUs[0].Instances[0].State = "stuck" }},
@@ -92,7 +94,16 @@ var cases = []struct {
 	{"clock", Warning, "not compared", func(f *Facts) { f.Config.AsOf = time.Time{} }},
 	{"node", Warning, "n1 is DRAIN (Prolog error)", func(f *Facts) { f.Node.States, f.Node.Reason = []string{"IDLE", "DRAIN"}, "Prolog error" }},
 	{"closed", Error, "no gres/mig:closed", func(f *Facts) { f.Node.Gres[2].Type = "other" }},
-	{"total", Error, "adds up to 27", func(f *Facts) { f.Node.Gres[2].Count = 23 }},
+	{"total", Error, "adds up to 27 on n1, and its 7 slots need 28", func(f *Facts) { f.Node.Gres[2].Count, f.Node.MIGTotal = 23, 27 }},
+	{"total", Error, "adds up to 27 on n1, and its 7 slots need 28", func(f *Facts) { f.Node.Gres[2].Count, f.Node.MIGTotal = 23, 0 }},
+	{"total", Error, "adds up to 34 on n1, and slurm.conf has 28: slurmctld drains", func(f *Facts) { f.Node.Gres[2].Count = 30 }},
+	{"total", Error, "adds up to 22 on n1, and slurm.conf has 28: slurmctld drains", func(f *Facts) { f.Node.Gres[2].Count = 18 }},
+	{"total", Info, "not compared with slurm.conf", func(f *Facts) { f.Node.MIGTotal = 0 }},
+	{"total", Warning, "adds up to 32 on n1, and slurm.conf has 28: slurmd has restarted", func(f *Facts) { f.Node.Gres[2].Count = 28 }},
+	{"used", Warning, "of n1 as used that no job has: 2 of 1g.5gb, 1 of 7g.40gb", func(f *Facts) { f.Agent.Excess = map[string]int{"7g.40gb": 1, "1g.5gb": 2} }},
+	{"used", Error, "has no room for 40 of 1g.5gb", func(f *Facts) {
+		f.Agent.Excess, f.Agent.ExcessShort = map[string]int{"1g.5gb": 50}, map[string]int{"1g.5gb": 40}
+	}},
 	{"slots", Error, "hold up to 8 slices", func(f *Facts) { f.Agent.GPUs[0].Slots = append(f.Agent.GPUs[0].Slots, 7) }},
 	{"slots", Error, "hold only 6 slices", func(f *Facts) { f.Agent.GPUs[0].Slots = f.Agent.GPUs[0].Slots[1:] }},
 	{"partitions", Warning, "plain has OverSubscribe=EXCLUSIVE", func(f *Facts) { f.Partitions[1].Exclusive = true }},
@@ -101,6 +112,12 @@ var cases = []struct {
 	{"catalogue", Error, "no partition of n1 (gpu, plain)", func(f *Facts) { f.Nodes[1].Partitions = []string{"elsewhere"} }},
 	{"plugin", Error, "does not name", func(f *Facts) { f.Plugin.Named = false }},
 	{"features", Warning, "no catalogue node has all features of n1, the nearest lacks big, nvlink", func(f *Facts) { f.Node.Features = []string{"a100", "big", "nvlink"} }},
+	{"features", Warning, "mig-catalog1 has the features a100, big, and no real node has all of them", func(f *Facts) {
+		other := f.Nodes[0]
+		other.Name, other.Features = "n2", []string{"big"}
+		f.Nodes = append(f.Nodes, other)
+		f.Nodes[1].Features = []string{"a100", "big"}
+	}},
 	{"features", Warning, "mig-catalog1 has the features h100, which no real node has", func(f *Facts) { f.Nodes[1].Features = []string{"a100", "h100"} }},
 	{"profiles", Error, "slurm.conf gives n1 1g.23gb, which its driver does not report (it has 1g.5gb)", func(f *Facts) { f.Agent.Stale = []string{"1g.23gb"} }},
 	{"profiles", Error, "no catalogue node has 1g.6gb, which n1 has", func(f *Facts) {
@@ -136,7 +153,9 @@ var cases = []struct {
 	{"plugin", Error, "looks for the agent in /run/other", func(f *Facts) { f.Plugin.Args = map[string]string{"run_dir": "/run/other"} }},
 	{"plugin", Error, "looks for the agent in /run/caelum", func(f *Facts) { f.RunDir = "/run/other" }},
 	{"isolation", Warning, "this host has no cgroups", func(f *Facts) { f.Confinement = Confinement{} }},
-	{"isolation", Warning, "old kernel", func(f *Facts) { f.Confinement = Confinement{Cgroup: 2, Problem: "old kernel"} }},
+	{"isolation", Warning, "not permitted", func(f *Facts) { f.Confinement = Confinement{Cgroup: 2, Tasks: true, Problem: "not permitted"} }},
+	{"isolation", Warning, "no BPF program", func(f *Facts) { f.Confinement = Confinement{Cgroup: 2, Tasks: true} }},
+	{"isolation", Info, "not known yet", func(f *Facts) { f.Confinement = Confinement{Cgroup: 2} }},
 	{"isolation", Warning, "ConstrainDevices is not yes", set("ConstrainDevices", "no")},
 	{"isolation", Warning, "TaskPlugin is without", set("TaskPlugin", "task/affinity")},
 	{"wake key", Warning, "the wake port is not opened", func(f *Facts) { f.Wake = Wake{Port: 6873, Path: "/etc/caelum/wake.key", Err: fs.ErrNotExist} }},
@@ -226,7 +245,7 @@ func TestController(t *testing.T) {
 func TestNoFault(t *testing.T) {
 	f := healthy()
 	f.Agent.GPUs = append(f.Agent.GPUs, api.GPU{Index: 1, Problem: "the GPU is lost"})
-	f.Node.Gres[0].Count, f.Node.Gres[2].Count = 14, 52
+	f.Node.Gres[0].Count, f.Node.Gres[2].Count, f.Node.MIGTotal = 14, 52, 56
 	f.Files[1].Missing = true
 	f.Config.Values["SchedulerType"], f.Config.Values["SchedulerParameters"] = "sched/builtin", ""
 	if found := Examine(f); Count(found, Error) != 0 || Count(found, Warning) != 1 {
@@ -238,9 +257,9 @@ func TestNoFault(t *testing.T) {
 func TestUnreadSources(t *testing.T) {
 	gap := fault("it cannot be read", "repair it")
 	for source, unmade := range map[Source]string{
-		Slurmctld: "prolog, batch start, select, backfill, gres types, accounting, clock, node, closed, total, slots, partitions, catalogue, features, profiles, decision table, plugin, isolation, wake key, whole GPUs, limits",
-		OwnNode:   "node, closed, total, slots, partitions, catalogue, features, profiles, isolation",
-		Agent:     "agent, gpus, instances, device files, slots, profiles, whole GPUs",
+		Slurmctld: "prolog, batch start, select, backfill, gres types, accounting, clock, node, closed, total, used, slots, partitions, catalogue, features, profiles, decision table, plugin, isolation, wake key, whole GPUs, limits",
+		OwnNode:   "node, closed, total, used, slots, partitions, catalogue, features, profiles, isolation",
+		Agent:     "agent, gpus, instances, device files, used, slots, profiles, whole GPUs",
 		Plugstack: "plugin", Devices: "device files, whole GPUs", Module: "driver, memory", Decisions: "decision table", Slurmdbd: "limits",
 	} {
 		f := healthy()

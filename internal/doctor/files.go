@@ -40,6 +40,7 @@ func agentFiles(cfg agent.Config, runDir string) map[string]fs.FileMode {
 		runDir:                                   0o755,
 		filepath.Join(runDir, "jobs"):            0o700,
 		filepath.Join(runDir, "caelumd.sock"):    0o666,
+		filepath.Join(runDir, "root.sock"):       0o600,
 		filepath.Join(runDir, "devices"):         0o600,
 		cfg.StateDir:                             0o700,
 		filepath.Join(cfg.StateDir, "ledger.db"): 0o600,

@@ -1,7 +1,9 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -44,9 +46,51 @@ func closed(f *Facts) []Finding {
 }
 
 func total(f *Facts) []Finding {
-	gpus, mig := sumOf(f.Node.Gres, "gpu"), sumOf(f.Node.Gres, "mig")
-	return one(fault(fmt.Sprintf("gres/mig adds up to %d on %s, and its %d slots need %d: the agent will not be able to publish all it could", mig, f.Node.Name, gpus, agent.Total(gpus)),
-		slurmConfig), mig < agent.Total(gpus))
+	gpus, mig, closed := sumOf(f.Node.Gres, "gpu"), sumOf(f.Node.Gres, "mig"), 0
+	if i := slices.IndexFunc(f.Node.Gres, isClosed); i >= 0 {
+		closed = f.Node.Gres[i].Count
+	}
+	configured := f.Node.MIGTotal
+	switch {
+	case cmp.Or(configured, mig) < agent.Total(gpus):
+		return []Finding{fault(fmt.Sprintf("gres/mig adds up to %d on %s, and its %d slots need %d: "+
+			"the agent will not be able to publish all it could",
+			cmp.Or(configured, mig), f.Node.Name, gpus, agent.Total(gpus)), slurmConfig)}
+	case configured == 0:
+		return []Finding{note(fmt.Sprintf("gres/mig adds up to %d on %s; not compared with slurm.conf, "+
+			"because AccountingStorageTRES lacks gres/mig", mig, f.Node.Name))}
+	case mig == configured:
+		return nil
+	case closed == configured: // slurmd has registered since the agent's last pass
+		return []Finding{concern(fmt.Sprintf("gres/mig adds up to %d on %s, and slurm.conf has %d: "+
+			"slurmd has restarted, and the agent has not published since",
+			mig, f.Node.Name, configured), "ask again after the agent's poll_interval; then see `journalctl -u caelumd`")}
+	}
+	return []Finding{fault(fmt.Sprintf("gres/mig adds up to %d on %s, and slurm.conf has %d: "+
+		"slurmctld drains the node when its slurmd restarts",
+		mig, f.Node.Name, configured), "`systemctl restart caelumd`; if the sum stays, see `journalctl -u caelumd`")}
+}
+
+// excess finds slices that slurmctld counts as used and that no job has. No update of the node clears that count.
+func excess(f *Facts) []Finding {
+	if len(f.Agent.Excess) == 0 {
+		return nil
+	}
+	list := func(of map[string]int) string {
+		var all []string
+		for _, profile := range slices.Sorted(maps.Keys(of)) {
+			all = append(all, fmt.Sprintf("%d of %s", of[profile], profile))
+		}
+		return strings.Join(all, ", ")
+	}
+	text := fmt.Sprintf("slurmctld counts slices of %s as used that no job has: %s (at its restart and at `scontrol reconfigure` it "+
+		"counts the slices of a job on several nodes once for each of these nodes)", f.Node.Name, list(f.Agent.Excess))
+	const clear = "to clear that count, restart slurmctld while no job on several nodes runs here"
+	if len(f.Agent.ExcessShort) > 0 {
+		return []Finding{fault(text+"; the total of gres/mig has no room for "+list(f.Agent.ExcessShort)+
+			": jobs wait although slices are free", clear)}
+	}
+	return []Finding{concern(text+"; the agent has raised its totals by as many", "nothing needs to be done; "+clear)}
 }
 
 func slots(f *Facts) []Finding {

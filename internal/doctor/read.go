@@ -47,7 +47,7 @@ func Read(ctx context.Context, p Place, ctl *slurm.Client) *Facts {
 		f.readPlugin()
 		f.readFiles(ctx, p, client)
 		f.readModule(p)
-		f.Confinement = readConfinement(f.Config.Values["CgroupMountpoint"])
+		f.Confinement = readConfinement(f.Config.Values["CgroupMountpoint"], p.Config.Node)
 	}
 	f.Wake = readWake(p.Config)
 	f.readOwners(ctx, p)

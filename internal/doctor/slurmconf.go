@@ -96,8 +96,14 @@ func isolation(f *Facts) []Finding {
 		return []Finding{concern(own+"no devices cgroup confines a task (ConstrainDevices is not yes)", trust+"ConstrainDevices=yes in cgroup.conf")}
 	case f.Confinement.Cgroup == 0:
 		return []Finding{concern(own+"this host has no cgroups for devices where Slurm looks for them", trust+"look at CgroupMountpoint in cgroup.conf")}
+	case f.Confinement.Cgroup == 1 || f.Confinement.Program:
+		return nil
 	case f.Confinement.Problem != "":
-		return []Finding{concern(own+f.Confinement.Problem, trust+"a newer kernel, or cgroup v1 (6.18 is known to do)")}
+		return []Finding{concern(f.Confinement.Problem, "run `caelum doctor` as root")}
+	case f.Confinement.Tasks:
+		return []Finding{concern(own+"tasks run, and no BPF program of the plugin's is attached above them",
+			trust+"slurmd's log has the reason (`caelum: task: ... BPF`); a kernel that is too old needs a newer one (6.18 is known to do) or cgroup v1")}
 	}
-	return nil
+	return []Finding{note("not known yet whether a user's own other jobs can open a job's slice: the plugin attaches its BPF program with the first task " +
+		"after a boot; ask again while a job runs")}
 }
