@@ -77,7 +77,8 @@ WORKLOADS, one of
 
 POLICIES, any number of
   first-fit, best-fit, driver, reach, mcc, mecc, fgd, fragaware, grmu, lifetime, scarcity, qla
-                    slices are cut when a job starts, where the policy says
+                    slices are cut when a job starts, where the policy says. fragaware=SHARE sets the load from which a GPU counts as
+                    busy (0.4), grmu=SHARE the share of the GPUs that whole-GPU instances may take (0.3)
   whole             every job gets a whole GPU
   static            GPUs are cut once and for all, as --static says or in the best way that was found for this very workload (soonest done on
                     average; without a queue, most accepted); a job gets the smallest free slice that holds it
@@ -87,8 +88,8 @@ POLICIES, any number of
 QUEUES
   fifo              in the order of submission; nobody starts before the one in front of him
   easy              the first that cannot start has a reservation; others may start if they do not delay it
-  skip              in the order of submission, passing over those that do not fit: large jobs may wait for ever (MIGPro's policy B)
-  smallest          the smallest that fits first (MIGPro's policy A)
+  skip              in the order of submission, passing over those that do not fit: large jobs may wait for ever
+  smallest          the smallest that fits first
   batches           of the first 7 that wait (as many as instances fit on the GPU), those start together on one GPU that make the most of
                     it: jobs may wait for ever, and those whose slices do not fit on one GPU together do (DynaP); without whole, static
                     and moved
@@ -96,9 +97,12 @@ QUEUES
 
 ENDS, what policies are told of how long jobs run
   exact             the truth
-  limits            the jobs' own time limits, and what the jobs before made of theirs
-  limits=A-B        a time limit, A to B times the truth, and what the jobs before made of theirs
-  error=S           a prediction with a lognormal error of S, and what the jobs before made of theirs
+  limits            the jobs' own time limits, as the agents have them; a job without one is expected to run for a very long time
+  limits=A-B        a time limit, A to B times the truth
+  corrected         the jobs' own time limits, corrected by how long the jobs that have ended ran in proportion to
+                    theirs. No agent does that yet
+  corrected=A-B     a time limit, A to B times the truth, corrected likewise
+  error=S           a prediction with a lognormal error of S, corrected likewise
 
 OFFERS
   With --offers policies act as in production: agents put slices on offer 0.1 s after something has happened, and slurmctld gives them out at its next
@@ -148,7 +152,7 @@ the share of its jobs that started.`,
 	f.StringVar(&o.static, "static", "", "the layouts of the policy static, dealt out over the GPUs in turn, instead of the best: '7g.40gb / 4g.20gb 3g.20gb'")
 	f.StringVar(&o.queue, "queue", "fifo", "fifo, easy, skip, smallest, batches or none")
 	f.BoolVar(&o.offers, "offers", false, "policies act through offers that slurmctld gives out, as in production, not directly; with --queue fifo or easy")
-	f.StringVar(&o.ends, "ends", "exact", "exact, limits, limits=A-B or error=S")
+	f.StringVar(&o.ends, "ends", "exact", "exact, limits, limits=A-B, corrected, corrected=A-B or error=S")
 	f.Float64Var(&o.memoryError, "memory-error", 0, "jobs ask for what is predicted of their memory, with a lognormal error of this")
 	f.Float64Var(&o.memoryMargin, "memory-margin", 0.1, "--memory-error: this share on top of the prediction")
 	f.BoolVar(&o.stay, "stay", false, "nobody leaves: durations are ignored, and ACCEPTED counts units alone; for --queue none")
@@ -195,8 +199,9 @@ func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 	if len(work.Jobs) == 0 {
 		return fmt.Errorf("%s: no jobs to play%s", o.describe(), leftOut(work.Left))
 	}
-	if o.ends == "limits" && !slices.ContainsFunc(work.Jobs, func(j trace.Job) bool { return j.Limit > 0 }) {
-		return usageError{errors.New("--ends limits: the jobs of this workload have no time limits")}
+	limited := func(j trace.Job) bool { return j.Limit > 0 }
+	if (o.ends == "limits" || o.ends == "corrected") && !slices.ContainsFunc(work.Jobs, limited) {
+		return usageError{fmt.Errorf("--ends %s: the jobs of this workload have no time limits", o.ends)}
 	}
 	slower := slices.ContainsFunc(work.Jobs, func(j trace.Job) bool { return j.Speed != nil })
 	result := simulation{
@@ -293,7 +298,7 @@ func (o simulateOptions) checkPolicies(gpus []*mig.Board) ([]string, error) {
 			}
 		default:
 			if _, err := place.ByName(name); err != nil {
-				return nil, usageError{fmt.Errorf("--policies: %w, whole, static, moved", err)}
+				return nil, usageError{fmt.Errorf("--policies: %w (besides whole, static and moved)", err)}
 			}
 		}
 	}
@@ -433,20 +438,22 @@ func (o simulateOptions) said() (said func(trace.Job) float64, learn bool, err e
 		if value == "" {
 			return nil, false, nil
 		}
-	case "limits":
+	case "limits", "corrected": // agents take limits as they are
+		learn = kind == "corrected"
 		if value == "" {
-			return ownLimits, true, nil
+			return ownLimits, learn, nil
 		}
 		from, to, _ := strings.Cut(value, "-")
 		a, err1 := strconv.ParseFloat(from, 64)
 		b, err2 := strconv.ParseFloat(to, 64)
 		if err1 == nil && err2 == nil && a >= 1 && b >= a && b < 1e6 {
-			return sim.Limits(a, b, o.seed), true, nil
+			return sim.Limits(a, b, o.seed), learn, nil
 		}
 	case "error":
 		if s, err := strconv.ParseFloat(value, 64); err == nil && s >= 0 && s < 10 {
 			return sim.Predictions(s, o.seed), true, nil
 		}
 	}
-	return nil, false, usageError{fmt.Errorf("--ends %s: write exact, limits, limits=1-6 or error=0.3", o.ends)}
+	const forms = "exact, limits, limits=1-6, corrected, corrected=1-6 or error=0.3"
+	return nil, false, usageError{fmt.Errorf("--ends %s: write %s", o.ends, forms)}
 }

@@ -122,7 +122,7 @@ func (b *batches) speeds() []float64 {
 	all := make([]float64, len(b.s.GPUs))
 	for _, j := range b.s.running {
 		k := j.spots[0].GPU
-		all[k] += j.speed(j.profiles[b.kind(k)])
+		all[k] += j.SpeedOn(j.profiles[b.kind(k)])
 	}
 	return all
 }
@@ -180,7 +180,7 @@ func (b *batches) look(board *mig.Board, node *mig.Node) {
 		m := &member{job: j, at: at, order: len(b.window), profile: board.Profiles[p], request: b.s.request(j)}
 		m.request.Profile = m.profile.Name
 		m.takes = resources{j.slices() * m.profile.Size, j.slices() * m.profile.Compute}
-		m.speed = j.speed(m.profile.Name)
+		m.speed = j.SpeedOn(m.profile.Name)
 		b.window = append(b.window, m)
 	}
 	b.dense = append(b.dense[:0], b.window...)

@@ -40,7 +40,7 @@ type Config struct {
 
 	// Said is what is said of how long a job will run, in seconds; nil: its duration.
 	Said func(trace.Job) float64
-	// Learn corrects what is said by how long the jobs before it ran, compared with what was said of them.
+	// Learn corrects what is said by how long the jobs before it ran, compared with what was said of them. Agents do not.
 	Learn bool
 
 	// Memory is how well it is foreseen how much memory jobs need; nil: jobs ask for what they need.
@@ -54,8 +54,8 @@ const (
 	FIFO     Discipline = iota // in the order of submission; nobody starts before the one in front of him
 	EASY                       // the head has a reservation where it can start first; others may start if they do not delay it
 	Loss                       // nobody waits: who cannot start at once is turned away
-	Skip                       // in the order of submission, passing over those that do not fit (MIGPro's policy B)
-	Smallest                   // the smallest that fits first, the large ones when nobody smaller waits (MIGPro's policy A)
+	Skip                       // in the order of submission, passing over those that do not fit
+	Smallest                   // the smallest that fits first, the large ones when nobody smaller waits
 	Batches                    // of the first few, those together that make the most of one GPU (DynaP)
 )
 

@@ -28,10 +28,26 @@ func newCut(s *simulation) *cut {
 	}
 	c.done = make([]float64, len(gpus))
 	c.Pool, c.Nodes, c.Policy = place.NewPool(gpus), s.nodes, s.Policy
+	if s.Discipline == Loss {
+		c.Policy = unheld{s.Policy}
+	}
 	for k := range gpus {
 		c.frag += c.Pool.Busy(k).Frag // 0 but where some profiles may not stand twice
 	}
 	return c
+}
+
+// unheld places the jobs that its policy would hold where [place.Lifetime] places them: where no job waits, a job that is held is
+// turned away beside room for it.
+type unheld struct{ place.Policy }
+
+// Choose implements [place.Policy].
+func (u unheld) Choose(s *place.Situation, r place.Request) place.Choice {
+	choice := u.Policy.Choose(s, r)
+	if choice.Verdict == place.Hold {
+		return place.Lifetime{}.Choose(s, r)
+	}
+	return choice
 }
 
 func (c *cut) idle() int              { return c.free }
@@ -104,7 +120,7 @@ const mostInTheWay = 7
 // gather tells the policy what it looks at.
 func (c *cut) gather(k int) {
 	s := c.s
-	c.Now, c.Making = s.now, c.slowest()
+	c.Now, c.Making, c.Ordered = s.now, c.slowest(), s.Discipline == FIFO
 	c.Behind = c.Behind[:0]
 	for i := k + 1; i < s.queue.len() && i <= k+c.look.Behind; i++ {
 		c.Behind = append(c.Behind, s.request(s.queue.at(i)))

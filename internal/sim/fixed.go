@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// fixed is GPUs that were cut once and for all. A job takes the smallest free slice that holds it, a larger one too.
+// fixed is GPUs that were cut once and for all. A job takes the smallest free slice that holds
+// it and on which it can run, a larger one too.
 type fixed struct {
 	s      *simulation
 	slices []slice
@@ -56,7 +57,7 @@ func (f *fixed) place(k int, r *reservation) (bool, *reservation) {
 	var got []int
 	for i := range f.slices {
 		sl := &f.slices[i]
-		if sl.holds[j.profiles[sl.kind]] == 0 || r != nil && s.now+j.said > r.at && slices.Contains(r.numbers, i) {
+		if sl.holds[j.profiles[sl.kind]] == 0 || !j.RunsOn(sl.profile) || r != nil && s.now+j.said > r.at && slices.Contains(r.numbers, i) {
 			continue
 		}
 		n := s.nodeOf[sl.gpu]
@@ -98,7 +99,7 @@ func (f *fixed) start(j *job, numbers []int) {
 	for _, i := range numbers {
 		sl := &f.slices[i]
 		sl.job = j
-		slowest, least = min(slowest, j.speed(sl.profile)), min(least, sl.memory)
+		slowest, least = min(slowest, j.SpeedOn(sl.profile)), min(least, sl.memory)
 		j.units += sl.holds[j.profiles[sl.kind]]
 	}
 	if j.Speed != nil { // a larger slice is faster

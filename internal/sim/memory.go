@@ -53,8 +53,8 @@ func (s *simulation) ask(j *job, memory float64) {
 			least := trace.Job{MemoryMiB: memory, Compute: j.Compute, Speed: j.Speed, Slowest: j.Slowest}
 			if other, ok := least.On(b); ok {
 				name = other
-			} else {
-				name = b.Profiles[mostMemory(b)].Name
+			} else if most := b.Profiles[mostMemory(b)].Name; j.RunsOn(most) {
+				name = most
 			}
 		}
 		j.profiles[k] = name

@@ -53,9 +53,6 @@ type job struct {
 // slices is how many it needs, at once.
 func (j *job) slices() int { return max(j.Slices, 1) }
 
-// speed is how fast it runs on a profile, relative to a whole GPU.
-func (j *job) speed(profile string) float64 { return cmp.Or(j.Speed[profile], 1) }
-
 // simulation is a run of it.
 type simulation struct {
 	Config

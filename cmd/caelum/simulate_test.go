@@ -1,0 +1,54 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The agents plan with time limits as they are. 40 jobs ran for a hundredth of theirs. Then a half is
+// taken for a minute, by its limit for ten; a whole GPU waits for it; and a small job with a limit of
+// five minutes may start beside the half at once, since slurmctld expects the half to run for longer.
+// Were the limits corrected by the jobs before, the half would end first.
+func TestLimitsAreNotCorrected(t *testing.T) {
+	var file strings.Builder
+	fmt.Fprintln(&file, "JobID|State|Submit|Start|ElapsedRaw|TimelimitRaw|AllocTRES")
+	job := func(id, submit, runs, limit int, profile string) {
+		fmt.Fprintf(&file, "%d|COMPLETED|%d|%d|%d|%d|gres/gpu=1,gres/mig:%s=1\n", id, submit, submit, runs, limit, profile)
+	}
+	for k := range 40 {
+		job(k+1, 1000+10*k, 6, 10, "1g.5gb")
+	}
+	job(41, 2000, 60, 10, "4g.20gb")
+	job(42, 2001, 100, 10, "7g.40gb")
+	job(43, 2002, 30, 5, "1g.5gb")
+	path := filepath.Join(t.TempDir(), "jobs.sacct")
+	if err := os.WriteFile(path, []byte(file.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	longest := func(ends string) float64 {
+		cmd := newSimulate(&globals{json: true})
+		var out bytes.Buffer
+		cmd.SetOut(&out)
+		cmd.SetArgs([]string{"--sacct", path, "--gpus", "A100-40GB:1", "--queue", "easy", "--policies", "best-fit",
+			"--ends", ends})
+		if err := cmd.Execute(); err != nil {
+			t.Fatal(err)
+		}
+		var got simulation
+		if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+			t.Fatal(err)
+		}
+		return got.Policies[1].LongestWait
+	}
+	if got := longest("limits"); got != 59 { // the whole GPU's; the small job did not wait
+		t.Errorf("limits: the longest wait is %v s, want 59", got)
+	}
+	if got := longest("corrected"); got != 158 { // the small job's, behind both
+		t.Errorf("corrected: the longest wait is %v s, want 158", got)
+	}
+}

@@ -1,0 +1,89 @@
+// Command policies compares placement policies with best-fit, by simulation. It prints Markdown tables; docs/results.md has them.
+//
+//	go run ./contrib/policies [-seeds 101,102] [-policies lifetime,qla] [-queues ...] [-ends ...] [-unlimited ...] [-loads ...]
+//
+// Each row is a scheduler, what is known of the ends of jobs, and the share of the jobs that have no time limit; each column a
+// load. A cell has one number for each policy: its mean wait over all mixes and seeds, as a ratio to best-fit's, on 16 A100-40GB
+// in nodes of four. The last lines name the worst single case of each policy, a mix with all seeds.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+)
+
+func main() {
+	if err := run(os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "policies:", err)
+		os.Exit(1)
+	}
+}
+
+// options are the scenarios to play.
+type options struct {
+	seeds     []uint64
+	policies  []string
+	queues    []string
+	ends      []string
+	unlimited []float64
+	loads     []float64
+	mixes     []string
+	gpus      []string
+	jobs      int
+	workers   int
+}
+
+func run(args []string, w io.Writer) error {
+	f := flag.NewFlagSet("policies", flag.ContinueOnError)
+	seeds := f.String("seeds", "101,102,103,104,105", "the workloads' seeds")
+	policies := f.String("policies", "lifetime,qla", "compared with best-fit")
+	queues := f.String("queues", strings.Join(queueNames, ","), "offers: EASY through offers, as in production")
+	ends := f.String("ends", strings.Join(endNames, ","), "limits: 1 to 6 times too long, as agents see them; learned: corrected by earlier jobs")
+	unlimited := f.String("unlimited", "0,0.1,0.3", "the shares of the jobs that have no time limit")
+	loads := f.String("loads", "0.5,0.7,0.85,0.95", "the shares of the GPUs' units that jobs ask for on average")
+	mixes := f.String("mixes", "uniform6,skew-small,bimodal,four-equal", "of caelum simulate --churn, or site: trace.Site, with -ends own")
+	gpus := f.String("gpus", "alike", "alike, or mixed: half of the GPUs are H100-80GB, and jobs run on either model")
+	jobs := f.Int("jobs", 1000, "the number of jobs in a workload")
+	workers := f.Int("workers", runtime.NumCPU(), "how many simulations run at the same time")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	o := options{policies: strings.Split(*policies, ","), queues: strings.Split(*queues, ","), ends: strings.Split(*ends, ","),
+		mixes: strings.Split(*mixes, ","), gpus: strings.Split(*gpus, ","), jobs: *jobs, workers: max(*workers, 1)}
+	var err error
+	if o.unlimited, err = numbers(*unlimited); err != nil {
+		return fmt.Errorf("-unlimited: %w", err)
+	}
+	if o.loads, err = numbers(*loads); err != nil {
+		return fmt.Errorf("-loads: %w", err)
+	}
+	of, err := numbers(*seeds)
+	if err != nil {
+		return fmt.Errorf("-seeds: %w", err)
+	}
+	for _, seed := range of {
+		o.seeds = append(o.seeds, uint64(seed))
+	}
+	results, err := o.play()
+	if err != nil {
+		return err
+	}
+	o.print(w, results)
+	return nil
+}
+
+func numbers(list string) (all []float64, err error) {
+	for _, word := range strings.Split(list, ",") {
+		n, err := strconv.ParseFloat(word, 64)
+		if err != nil || n < 0 {
+			return nil, fmt.Errorf("%s: write numbers, as in 0.5,0.7", list)
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+
+	"caelum/internal/mig"
+	"caelum/internal/place"
+	"caelum/internal/sim"
+	"caelum/internal/trace"
+)
+
+// scenario is one workload under one scheduler.
+type scenario struct {
+	queue     string
+	ends      string
+	unlimited float64 // the share of the jobs without a time limit
+	load      float64
+	gpus      string
+	mix       string // of trace.Mixes, or siteMix
+}
+
+var (
+	queueNames = []string{"fifo", "easy", "offers"}
+	endNames   = []string{"exact", "limits", "learned"}
+)
+
+// siteMix is the workload trace.Site, with its own limits and load, on 24 GPUs.
+const siteMix = "site"
+
+const (
+	gpuCount  = 16
+	siteCount = 24
+	perNode   = 4
+)
+
+func board(name string) (*mig.Board, error) {
+	b, err := mig.BoardByName(name)
+	if err != nil {
+		return nil, err
+	}
+	return b.Select(mig.Plain), nil
+}
+
+// run plays the scenario with one policy.
+func (s scenario) run(policy string, seed uint64, n int) (*sim.Result, error) {
+	a100, err := board("A100-40GB")
+	if err != nil {
+		return nil, err
+	}
+	h100, err := board("H100-80GB")
+	if err != nil {
+		return nil, err
+	}
+	c := sim.Config{}
+	if c.Policy, err = place.ByName(policy); err != nil {
+		return nil, err
+	}
+	jobs, err := s.jobs(a100, seed, n)
+	if err != nil {
+		return nil, err
+	}
+	count := gpuCount
+	if s.mix == siteMix {
+		count = siteCount
+	}
+	c.GPUs = slices.Repeat([]*mig.Board{a100}, count)
+	switch s.gpus {
+	case "alike":
+	case "mixed":
+		for k := count / 2; k < count; k++ {
+			c.GPUs[k] = h100
+		}
+	default:
+		return nil, fmt.Errorf("-gpus %s: there are alike and mixed", s.gpus)
+	}
+	switch s.queue {
+	case "fifo":
+	case "easy":
+		c.Discipline = sim.EASY
+	case "offers":
+		c.Discipline, c.Offers, c.Nodes = sim.EASY, true, slices.Repeat([]int{perNode}, count/perNode)
+	default:
+		return nil, fmt.Errorf("-queues %s: there are %v", s.queue, queueNames)
+	}
+	var said func(trace.Job) float64
+	switch s.ends {
+	case "exact":
+		said = func(j trace.Job) float64 { return j.Duration }
+	case "limits":
+		said = sim.Limits(1, 6, seed)
+	case "learned":
+		said, c.Learn = sim.Limits(1, 6, seed), true
+	case "own":
+		said = func(j trace.Job) float64 { return cmp.Or(j.Limit, math.Inf(1)) }
+	default:
+		return nil, fmt.Errorf("-ends %s: there are %v", s.ends, endNames)
+	}
+	c.Said = func(j trace.Job) float64 {
+		if k, _ := strconv.ParseUint(j.ID, 10, 64); rand.New(rand.NewPCG(seed, k)).Float64() < s.unlimited {
+			return math.Inf(1)
+		}
+		return said(j)
+	}
+	return sim.Run(c, slices.Values(jobs))
+}
+
+// jobs makes the workload. On GPUs of two models a job needs the same share of either.
+func (s scenario) jobs(a100 *mig.Board, seed uint64, n int) (jobs []trace.Job, err error) {
+	if s.mix == siteMix {
+		jobs = slices.Collect(trace.Site{Jobs: n, GPUs: siteCount, Load: s.load, Seed: seed}.All())
+	}
+	for _, m := range trace.Mixes {
+		if m.Name == s.mix {
+			jobs = slices.Collect(trace.Churn{Mix: m.Mix, Jobs: n, GPUs: gpuCount, Load: s.load, Seed: seed}.All())
+		}
+	}
+	if jobs == nil {
+		return nil, fmt.Errorf("-mixes %s: there are site and those of caelum simulate --churn", s.mix)
+	}
+	if s.gpus != "mixed" {
+		return jobs, nil
+	}
+	for k := range jobs {
+		j := &jobs[k]
+		p, _ := a100.ProfileIndex(j.Profile)
+		j.Compute = float64(a100.Profiles[p].Compute) / float64(a100.Compute())
+		j.Memory = float64(a100.Profiles[p].Size) / float64(a100.Grid)
+		j.Profile = ""
+	}
+	return jobs, nil
+}

@@ -1,0 +1,101 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"testing"
+
+	"caelum/internal/place"
+	"caelum/internal/trace"
+)
+
+// ownLimit is the job's own time limit; a job without one may run for ever.
+func ownLimit(j trace.Job) float64 { return cmp.Or(j.Limit, math.Inf(1)) }
+
+// unlimited says limits 1 to 6 times too long, and nothing of a share of the jobs.
+func unlimited(share float64, seed uint64) func(trace.Job) float64 {
+	limit := Limits(1, 6, seed)
+	return func(j trace.Job) float64 {
+		if chance(seed+1, j).Float64() < share {
+			return math.Inf(1)
+		}
+		return limit(j)
+	}
+}
+
+// A job starts where a GPU is empty, though another slot would cost less in six hours: ten jobs leave one of ten GPUs empty,
+// most of them without a time limit, and the eleventh needs a 3g.20gb. It is alone in the queue.
+func TestNoJobWaitsBesideAnEmptyGPU(t *testing.T) {
+	const long = 1e5
+	jobs := []trace.Job{
+		{ID: "4g", Duration: long, Profile: "4g.20gb"},
+		{ID: "3g", Submit: 5, Duration: 21600, Limit: 21600, Profile: "3g.20gb"},
+	}
+	for k := range 8 {
+		jobs = append(jobs, trace.Job{ID: fmt.Sprint("7g-", k), Submit: 10 + float64(k), Duration: long, Profile: "7g.40gb"})
+	}
+	last := trace.Job{ID: "last", Submit: 60, Duration: long, Profile: "3g.20gb"}
+	for _, name := range []string{"qla", place.DefaultPolicy} {
+		for _, c := range []Config{{Discipline: FIFO}, {Discipline: EASY}, {Discipline: FIFO, Offers: true}, {Discipline: EASY, Offers: true}} {
+			c.GPUs, c.Policy, c.Said = gpus(t, "A100-40GB", 10), policy(t, name), ownLimit
+			var seen spans
+			c.Observer = &seen
+			if _, err := Run(c, slices.Values(append(jobs, last))); err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range seen.all {
+				if s.Job == last.ID && s.From > last.Submit+1 {
+					t.Errorf("%s, discipline %d, offers %v: the job starts after %v s", name, c.Discipline, c.Offers, s.From-last.Submit)
+				}
+			}
+		}
+	}
+}
+
+// Neither holds nor misleading ends make the waits longer where jobs have no limits: at a site whose GPUs are a third busy, and
+// on churn. Waits are rare at that site and come in bursts, so only the mean of many seeds says something.
+func TestHoldsPay(t *testing.T) {
+	site := func(seed uint64) (iter.Seq[trace.Job], func(trace.Job) float64) {
+		return trace.Site{Jobs: 1000, GPUs: 24, Load: 0.32, Seed: seed}.All(), ownLimit
+	}
+	churn := func(seed uint64) (iter.Seq[trace.Job], func(trace.Job) float64) {
+		return trace.Churn{Mix: trace.Mixes[0].Mix, Jobs: 600, GPUs: 8, Load: 0.7, Seed: seed}.All(), unlimited(0.3, seed)
+	}
+	for _, w := range []struct {
+		name  string
+		c     Config
+		seeds uint64
+		jobs  func(seed uint64) (iter.Seq[trace.Job], func(trace.Job) float64)
+	}{
+		{"site, FIFO", Config{GPUs: gpus(t, "A100-40GB", 24)}, 40, site},
+		{"site, offers", Config{GPUs: gpus(t, "A100-40GB", 24), Discipline: EASY, Offers: true}, 10, site},
+		{"churn, FIFO", Config{GPUs: gpus(t, "A100-40GB", 8)}, 10, churn},
+		{"churn, offers", Config{GPUs: gpus(t, "A100-40GB", 8), Discipline: EASY, Offers: true}, 5, churn},
+	} {
+		waits := func(name string) (mean, longest float64) {
+			for seed := uint64(1); seed <= w.seeds; seed++ {
+				c := w.c
+				jobs, said := w.jobs(seed)
+				c.Policy, c.Said = policy(t, name), said
+				r, err := Run(c, jobs)
+				if err != nil {
+					t.Fatal(err)
+				}
+				mean += r.Waits.Mean() / float64(w.seeds)
+				longest += r.Waits.Longest / float64(w.seeds)
+			}
+			return mean, longest
+		}
+		mean, longest := waits("best-fit")
+		for _, name := range []string{"lifetime", "qla"} {
+			m, l := waits(name)
+			t.Logf("%s: best-fit %.1f s, longest %.0f; %s %.1f s, %.0f", w.name, mean, longest, name, m, l)
+			if m > 1.05*mean || l > 1.2*longest {
+				t.Errorf("%s: %s makes jobs wait longer than best-fit", w.name, name)
+			}
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package sim
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"caelum/internal/mig"
+	"caelum/internal/trace"
+)
+
+// A job that was measured on some profiles runs on these only: no speed is assumed for the others, not
+// even on a slice that is large enough.
+func TestNoSpeedWithoutMeasurement(t *testing.T) {
+	board := gpus(t, "A100-40GB", 1)
+	speed := map[string]float64{"1g.5gb": 0.25, "3g.20gb": 0.5, "7g.40gb": 1}
+	jobs := []trace.Job{
+		{ID: "a", Duration: 100, Speed: speed},
+		{ID: "b", Duration: 100, Speed: speed},
+	}
+	for _, c := range []struct {
+		layout string
+		want   []float64 // turnarounds of both
+	}{
+		{"|1g.10gb|1g.5gb|.|3g.20gb|", []float64{400, 200}}, // the 1g.10gb stays empty
+		{"|1g.10gb|1g.10gb|3g.20gb|", []float64{200, 400}},  // and the second job waits
+	} {
+		layout, err := board[0].Parse(c.layout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Run(Config{GPUs: board, Static: []mig.Layout{layout}}, slices.Values(jobs))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := c.want[0] + c.want[1]; r.Turnaround != want {
+			t.Errorf("%s: turnarounds of %v s in all, want %v", c.layout, r.Turnaround, want)
+		}
+	}
+	none, err := board[0].Parse("|1g.10gb|1g.10gb|2g.10gb|1g.10gb|")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(Config{GPUs: board, Static: []mig.Layout{none}}, slices.Values(jobs)); !errors.Is(err, ErrNever) {
+		t.Errorf("only slices without a measurement: %v", err)
+	}
+	named := trace.Job{ID: "named", Duration: 100, Profile: "1g.10gb", Speed: speed}
+	if _, err := Run(Config{GPUs: board, Policy: policy(t, "best-fit")}, slices.Values([]trace.Job{named})); err == nil {
+		t.Error("a job started on a profile that it was not measured on")
+	}
+}
