@@ -93,7 +93,7 @@ func newRoot() *cobra.Command {
 	cmd.PersistentFlags().BoolVar(&g.json, "json", false, "print JSON")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	cmd.AddCommand(newStatus(g), newJob(g), newExplain(g), newDoctor(g), newSlurmConfig(g),
-		newProfiles(g), newLayouts(g), newPlace(g), newSimulate(g), newRepo(g), newPredict(g), newProfileJob(g))
+		newProfiles(g), newLayouts(g), newPlace(g), newSimulate(g), newRepo(g), newPredict(g), newProfileJob(g), newAdopt(g))
 	finish(cmd)
 	return cmd
 }
@@ -118,7 +118,12 @@ var errNoAgent = errors.New("the agent does not answer")
 
 // ask calls the agent of this node.
 func ask[T any](g *globals, call func(context.Context, *api.Client) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	return askWithin(g, callTimeout, call)
+}
+
+// askWithin is ask for a call that may last longer.
+func askWithin[T any](g *globals, limit time.Duration, call func(context.Context, *api.Client) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	client := api.NewClient(g.runDir)
 	v, err := call(ctx, client)

@@ -149,6 +149,11 @@ func try(policy place.Policy, name string, gpus []place.GPU, waiting []place.Req
 	t := trial{policy: name, before: gpus}
 	pool := place.NewPool(gpus)
 	held := false
+	var recent place.Recent
+	for _, r := range waiting {
+		recent.Asked(r)
+	}
+	mean := recent.MeanDuration()
 	for k, r := range waiting {
 		s := step{profile: r.Profile}
 		if held {
@@ -156,7 +161,7 @@ func try(policy place.Policy, name string, gpus []place.GPU, waiting []place.Req
 			t.steps = append(t.steps, s)
 			continue
 		}
-		c := policy.Choose(&place.Situation{Pool: pool, Behind: waiting[k+1:]}, r)
+		c := policy.Choose(&place.Situation{Pool: pool, MeanDuration: mean, Ordered: true, Behind: waiting[k+1:]}, r)
 		if c.Verdict == place.Here {
 			g := pool.GPU(c.GPU)
 			s.placed, s.gpu, s.index, s.gone = true, c.GPU, c.Placement, g.InTheWay(c.Placement)

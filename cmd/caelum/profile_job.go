@@ -297,6 +297,7 @@ func cancelled(why error, jobs []measurement) error {
 		ids = append(ids, strconv.FormatUint(uint64(m.Job), 10))
 	}
 	cmd := exec.Command("scancel", append([]string{"--quiet"}, ids...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a second Ctrl-C must not end it
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w; couldn't cancel the jobs %s, do it with scancel: %w: %.200s", why, strings.Join(ids, " "), err, text)
 	}

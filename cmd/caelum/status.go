@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -57,6 +59,15 @@ func printStatus(w io.Writer, s *api.Status, now time.Time) error {
 		fmt.Fprintf(w, "slurm.conf has %s, which this node's driver does not report (it has %s): jobs that ask for that never start here; see `caelum doctor`\n",
 			strings.Join(s.Stale, ", "), strings.Join(s.Profiles, ", "))
 	}
+	if len(s.Excess) > 0 {
+		fmt.Fprintf(w, "slurmctld counts slices as used that no job has: %s; ", counts(s.Excess))
+		if len(s.ExcessShort) > 0 {
+			fmt.Fprintf(w, "the node's total of gres/mig has no room for %s, "+
+				"so jobs wait although slices are free; see `caelum doctor`\n", counts(s.ExcessShort))
+		} else {
+			fmt.Fprintln(w, "the published totals are raised by as many, so jobs do not notice")
+		}
+	}
 	if r := s.Reserved; r != nil {
 		var kept []string
 		for _, slice := range r.Slices {
@@ -105,6 +116,9 @@ func printStatus(w io.Writer, s *api.Status, now time.Time) error {
 				fmt.Fprintf(w, "  %s at %d: %s\n", in.Profile, in.Start, printable(in.Note))
 			}
 		}
+		if g.Unlisted {
+			fmt.Fprintln(w, "  the driver does not list processes: idle slices are destroyed and made again for each job")
+		}
 		fmt.Fprintf(w, "  on offer: %s\n", offers(g.Offers))
 	}
 	return nil
@@ -137,6 +151,15 @@ func printable(s string) string {
 		}
 		return r
 	}, s)
+}
+
+// counts lists profiles with their counts, by name.
+func counts(of map[string]int) string {
+	var names []string
+	for _, profile := range slices.Sorted(maps.Keys(of)) {
+		names = append(names, fmt.Sprintf("%s x%d", profile, of[profile]))
+	}
+	return strings.Join(names, ", ")
 }
 
 // offers lists placements as profile x count.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -69,6 +70,23 @@ func openStep(t *testing.T) *os.File {
 		t.Fatal(err)
 	}
 	return f
+}
+
+// attrOf matches a declaration of a union that the kernel reads whole, or of what it fills.
+var attrOf = regexp.MustCompile(`(?m)^\s*(?:static )?(?:union bpf_attr|struct bpf_prog_info) \w+\s*[;=,].*`)
+
+// An initializer of a union need not clear the rest of it, and gcc 15 does not: the kernel then refuses the command with EINVAL. So
+// every one is declared by CLEARED; bpf_check is compiled so that one that is not cleared at all is refused with any gcc.
+func TestAttributesCleared(t *testing.T) {
+	for _, path := range []string{"../bpf.c", "c/bpf_check.c"} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range attrOf.FindAllString(string(text), -1) {
+			t.Errorf("%s: %s: declare it with CLEARED", path, strings.TrimSpace(found))
+		}
+	}
 }
 
 // bpfScope is scope on a machine that takes BPF programs.

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"caelum/internal/api"
+)
+
+// adoptTimeout bounds the call: the agent asks slurmctld, and waits for driver calls that are under way.
+const adoptTimeout = time.Minute
+
+func newAdopt(g *globals) *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "adopt (--all | UUID...)",
+		Short: "Have the agent manage foreign instances, as after its ledger was lost",
+		Long: `adopt makes foreign instances idle ones of this node's agent, which leases them to jobs, or destroys them where their room is
+wanted. An instance stays foreign, and the reason is printed, while a process uses it or has its device files open, or if it has no
+compute instance that spans it. Nothing is adopted while a job with GPUs is on the node that has no lease. Only root may call it.`,
+		Example: `  caelum status                                          # which instances are foreign
+  caelum adopt MIG-245f354f-cce2-5f35-9789-eedcaa3128c2
+  caelum adopt --all`,
+		Args: func(_ *cobra.Command, uuids []string) error {
+			if all == (len(uuids) > 0) {
+				return errors.New("name the instances' UUIDs, or give --all")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, uuids []string) error {
+			return runAdopt(cmd.OutOrStdout(), g, api.AdoptRequest{UUIDs: uuids})
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "adopt every foreign instance of this node")
+	return cmd
+}
+
+func runAdopt(w io.Writer, g *globals, req api.AdoptRequest) error {
+	list, err := askWithin(g, adoptTimeout, func(ctx context.Context, c *api.Client) ([]api.Adoption, error) { return c.Adopt(ctx, req) })
+	if err != nil {
+		return err
+	}
+	if g.json {
+		err = printJSON(w, list)
+	} else {
+		err = printAdoptions(w, list)
+	}
+	refused := 0
+	for _, d := range list {
+		if d.Reason != "" {
+			refused++
+		}
+	}
+	if err == nil && refused > 0 {
+		err = fmt.Errorf("couldn't adopt %s", count(refused, "instance"))
+	}
+	return err
+}
+
+func printAdoptions(w io.Writer, list []api.Adoption) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(w, "no instance is foreign")
+		return err
+	}
+	for _, d := range list {
+		what := printable(d.UUID)
+		if d.Profile != "" {
+			what = fmt.Sprintf("%s at %d of GPU %d, %s", d.Profile, d.Start, d.GPU, what)
+		}
+		verdict := "adopted"
+		if d.Reason != "" {
+			verdict = "not adopted: " + printable(d.Reason)
+		}
+		if _, err := fmt.Fprintf(w, "%s: %s\n", what, verdict); err != nil {
+			return err
+		}
+	}
+	return nil
+}

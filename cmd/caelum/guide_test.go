@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"caelum/internal/gpu/gputest"
+)
+
+// alike are the transcripts whose commands answer alike on every machine, given two A100-40GB: they ask no
+// agent and no Slurm.
+var alike = regexp.MustCompile(`^\$ caelum (profiles|layouts|place|simulate|slurm-config) `)
+
+// transcripts are the indented blocks of a page that begin with such a command: what is typed, and what
+// is printed.
+func transcripts(page string) (typed, printed []string) {
+	lines := strings.Split(page, "\n")
+	for k := 0; k < len(lines); k++ {
+		line, indented := strings.CutPrefix(lines[k], "    ")
+		if !indented || !alike.MatchString(line) {
+			continue
+		}
+		command, output := strings.TrimPrefix(line, "$ "), ""
+		for ; strings.HasSuffix(command, "\\"); k++ {
+			command += "\n" + lines[k+1]
+		}
+		for k++; k < len(lines) && (lines[k] == "" || strings.HasPrefix(lines[k], "    ")); k++ {
+			output += strings.TrimPrefix(lines[k], "    ") + "\n"
+		}
+		typed, printed = append(typed, command), append(printed, strings.TrimRight(output, "\n")+"\n")
+	}
+	return typed, printed
+}
+
+// The guide shows what the commands print.
+func TestGuideShowsWhatIsPrinted(t *testing.T) {
+	page, err := os.ReadFile("../../docs/admin-guide.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	typed, printed := transcripts(string(page))
+	if len(typed) < 7 {
+		t.Fatalf("found %d transcripts", len(typed))
+	}
+	for k := range typed {
+		name := filepath.Join(dir, fmt.Sprintf("%s-%d.txtar", strings.Fields(typed[k])[1], k+1))
+		// A request without room exits with 1, which the guide explains.
+		script := "exec sh typed\ncmp stdout printed\n-- typed --\n" + typed[k] + "\ntrue\n-- printed --\n" + printed[k]
+		if err := os.WriteFile(name, []byte(script), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	node := gputest.New(t, "A100-40GB", 2)
+	testscript.Run(t, testscript.Params{Dir: dir, Setup: func(env *testscript.Env) error {
+		env.Setenv("NVML_EMULATOR_STATE", node.State)
+		env.Setenv("LD_LIBRARY_PATH", node.Build())
+		return nil
+	}})
+}
