@@ -1,0 +1,302 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"caelum/contrib/devcluster/cluster"
+)
+
+// campaign is one cluster under load and faults.
+type campaign struct {
+	o       options
+	cluster *cluster.Cluster
+	ctx     context.Context
+	time    timeline
+	found   findings
+	counts  counts
+
+	mu        sync.Mutex
+	submitted int
+	jobs      map[string]job     // by name
+	causes    map[string][]cause // by name
+	broken    []*breaking        // every fault, in the order of beginning
+	last      snapshot
+	total     map[string]int // of gres/mig, by node
+
+	work      sync.WaitGroup
+	clients   context.Context // of the round's srun
+	releasing atomic.Int32    // jobs that are held and will be released
+}
+
+// cause is something that the campaign did to a job, and the end of a run that it explains.
+type cause struct {
+	at       time.Time
+	end, why string
+}
+
+// counts are how much happened.
+type counts struct {
+	rounds, runs, processes, snapshots int
+	faults                             map[string]int
+	ends                               map[string]int
+}
+
+// errNothing says that a fault finds nothing to break.
+var errNothing = errors.New("nothing to break")
+
+// newCampaign starts a cluster.
+func newCampaign(ctx context.Context, o options) (*campaign, error) {
+	script, err := cluster.Script()
+	if err != nil {
+		return nil, err
+	}
+	here := filepath.Dir(script)
+	c := &campaign{o: o, ctx: ctx, jobs: map[string]job{}, causes: map[string][]cause{}, total: map[string]int{}}
+	c.time.print, c.found.ignore = o.verbose, o.ignore
+	c.counts.faults, c.counts.ends = map[string]int{}, map[string]int{}
+	c.cluster, err = cluster.Start(ctx, cluster.Options{Nodes: o.nodes, GPUs: o.gpus, Board: o.board, Build: o.build, Cgroup: o.cgroup,
+		AgentConfig: filepath.Join(here, "chaos", "caelum.yaml"),
+		Conf: []string{credExpires, "Licenses=chaos:2", "SlurmdTimeout=30",
+			"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_interval=1"}})
+	if err != nil {
+		return nil, err
+	}
+	if err := c.prepare(); err != nil {
+		return nil, errors.Join(err, c.cluster.Stop())
+	}
+	return c, nil
+}
+
+// prepare makes the users' files, small disks for lease files, and reads N.
+func (c *campaign) prepare() error {
+	for _, user := range users {
+		if err := os.WriteFile(filepath.Join(c.cluster.Dir, "home", user, "worker"), []byte(worker), 0o755); err != nil {
+			return err
+		}
+	}
+	for _, node := range c.nodes() {
+		if err := c.root(node, "mount", "-t", "tmpfs", "-o", "size=256k,mode=700", "tmpfs", "/run/caelum/jobs"); err != nil {
+			return err
+		}
+		if err := c.root(node, "mount", "-o", "remount,size=8m", "/var/lib/caelum"); err != nil {
+			return err
+		}
+	}
+	conf, stderr, err := c.cluster.Exec(c.ctx, "root", "cat", "/etc/slurm/slurm.conf")
+	if err != nil {
+		return fmt.Errorf("read slurm.conf: %w: %s", err, stderr)
+	}
+	c.total, err = configuredTotals(conf)
+	return err
+}
+
+func (c *campaign) nodes() (all []string) {
+	for n := range c.o.nodes {
+		all = append(all, fmt.Sprint("n", n+1))
+	}
+	return all
+}
+
+// root runs a command as root, on the login node if node is empty.
+func (c *campaign) root(node string, args ...string) error {
+	out, stderr, err := c.cluster.ExecNode(c.ctx, node, "root", args...)
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, lastLine(out+stderr))
+	}
+	return nil
+}
+
+func (c *campaign) background(do func()) {
+	c.work.Add(1)
+	go func() {
+		defer c.work.Done()
+		do()
+	}()
+}
+
+func (c *campaign) remember(j job) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.jobs[j.name] = j
+}
+
+// cause notes that the campaign is about to do something to a job that explains an end of it.
+func (c *campaign) cause(name, end, why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.causes[name] = append(c.causes[name], cause{time.Now(), end, why})
+}
+
+// active reports whether a fault of a part was at work at some moment from from to to, on a node or on all of them.
+func (c *campaign) active(part, node string, from, to time.Time) bool {
+	return slices.ContainsFunc(c.faultsIn(from, to), func(b *breaking) bool {
+		return slices.Contains(strings.Fields(b.part), part) && (node == "" || b.node == "" || b.node == node)
+	})
+}
+
+// faultsIn returns copies of the faults at work at some moment from from to to.
+func (c *campaign) faultsIn(from, to time.Time) (some []*breaking) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, b := range c.broken {
+		if b.from.Before(to) && (b.to.IsZero() || b.to.After(from)) {
+			one := *b
+			some = append(some, &one)
+		}
+	}
+	return some
+}
+
+func (c *campaign) latest() snapshot {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last
+}
+
+// watch reads snapshots and judges each, until ctx ends.
+func (c *campaign) watch(ctx context.Context) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := c.cluster.Command(ctx, "", "root", self, "observe")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return err
+	}
+	w := newSliceWatch(c.found.adder(&c.time, ruleTwice))
+	for d := json.NewDecoder(out); ; {
+		var s snapshot
+		if err := d.Decode(&s); err != nil {
+			break
+		}
+		w.look(s)
+		c.mu.Lock()
+		c.last = s
+		c.counts.snapshots++
+		c.mu.Unlock()
+	}
+	if err := cmd.Wait(); ctx.Err() == nil {
+		return fmt.Errorf("the observer ended: %w", err)
+	}
+	return nil
+}
+
+// srunLimit is how long an srun may take to end when no job is left.
+const srunLimit = 5 * time.Second
+
+// round is a storm, its calm, and the checks when all is quiet. It ends with the jobs of the round all over.
+func (c *campaign) round(seed uint64) error {
+	began := time.Now()
+	c.time.add("round %d begins", c.counts.rounds+1)
+	clients, endClients := context.WithCancel(c.ctx)
+	defer endClients()
+	c.clients = clients
+	storm, cancel := context.WithTimeout(c.ctx, c.o.storm)
+	defer cancel()
+	for k, user := range users {
+		c.background(func() { c.play(storm, user, rand.New(rand.NewPCG(seed, uint64(k)+1))) })
+	}
+	c.breakThings(storm, rand.New(rand.NewPCG(seed, 100)))
+	c.time.add("the storm is over")
+	if err := c.mend(); err != nil {
+		return err
+	}
+	calm := time.Now()
+	c.time.add("every fault is mended")
+	if err := c.calm(calm); err != nil {
+		return err
+	}
+	// An srun that was away from slurmctld at the wrong moment waits for ever, though its job is over.
+	time.AfterFunc(srunLimit, endClients)
+	c.work.Wait()
+	c.quiet()
+	c.judgeEnds(began)
+	c.judgeProcesses()
+	c.counts.rounds++
+	return c.ctx.Err()
+}
+
+// breakThings begins faults until ctx ends, and returns when the last one is mended or will be by mend.
+func (c *campaign) breakThings(ctx context.Context, rng *rand.Rand) {
+	var each sync.WaitGroup
+	defer each.Wait()
+	some := slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return !contains(c.o.kinds, f.name) })
+	busy := map[string]bool{}
+	var mu sync.Mutex
+	for len(some) > 0 {
+		k, gap, seed := rng.IntN(len(some)), rng.ExpFloat64()*2, rng.Uint64()
+		b := &breaking{campaign: c, fault: some[k], rng: rand.New(rand.NewPCG(seed, 1))}
+		if b.perNode() {
+			b.node = c.nodes()[b.rng.IntN(c.o.nodes)]
+		}
+		lasts := time.Duration((b.shortest + b.rng.Float64()*(b.longest-b.shortest)) * float64(time.Second))
+		mu.Lock()
+		free := !slices.ContainsFunc(b.parts(), func(p string) bool { return busy[p] })
+		for _, p := range b.parts() {
+			busy[p] = busy[p] || free
+		}
+		mu.Unlock()
+		if free {
+			each.Go(func() {
+				b.run(ctx, lasts)
+				mu.Lock()
+				defer mu.Unlock()
+				for _, p := range b.parts() {
+					busy[p] = false
+				}
+			})
+		}
+		if !sleep(ctx, time.Duration(gap*float64(time.Second))) {
+			return
+		}
+	}
+	<-ctx.Done() // a campaign without faults
+}
+
+// run begins a fault and mends it.
+func (b *breaking) run(ctx context.Context, lasts time.Duration) {
+	b.from = time.Now()
+	b.mu.Lock()
+	b.broken = append(b.broken, b)
+	b.mu.Unlock()
+	where := strings.TrimSpace(b.name + " " + b.node)
+	b.time.add("fault %s begins", where)
+	err := b.begin(b)
+	if errors.Is(err, errNothing) {
+		b.mu.Lock()
+		b.to = b.from
+		b.mu.Unlock()
+		return
+	}
+	if err != nil {
+		b.time.add("fault %s: %v", where, err)
+	}
+	if b.end != nil {
+		sleep(ctx, lasts)
+		if err := b.end(b); err != nil {
+			b.time.add("fault %s, mending: %v", where, err)
+			b.failed = true
+		}
+	}
+	b.mu.Lock()
+	b.to = time.Now()
+	b.counts.faults[b.name]++
+	b.mu.Unlock()
+	b.time.add("fault %s is over %s", where, b.note)
+}

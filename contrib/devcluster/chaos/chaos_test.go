@@ -1,0 +1,290 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"caelum/contrib/devcluster/oracle"
+)
+
+const second = int64(time.Second)
+
+// node is a node with one GPU: MIG-a of job 1 at 0, MIG-b idle at 4.
+func node() nodeState {
+	return nodeState{
+		GPUs:    []gpu{{Instances: []instance{{GI: 1, Profile: "3g.20gb", Start: 0, Size: 4, UUID: "MIG-a"}, {GI: 2, Profile: "1g.5gb", Start: 4, Size: 1, UUID: "MIG-b"}}}},
+		Leases:  []leaseFile{{Job: "1", UID: 20001, UUIDs: []string{"MIG-a"}, Whole: true}},
+		Caps:    []capFile{{GPU: 0, GI: 1, Name: "nvidia-cap12", UID: 20001, Mode: 0o400}},
+		Clients: []client{{PID: 100, GPU: 0, GI: 1}},
+	}
+}
+
+func procs() []proc {
+	return []proc{{PID: 100, Job: "1", Node: "n1", UUIDs: []string{"MIG-a"}, Name: "cuda-process"}}
+}
+
+// TestSliceWatch: each way in which a slice can have two jobs is found, and a sound node is not.
+func TestSliceWatch(t *testing.T) {
+	for _, c := range []struct {
+		what   string
+		change func(*nodeState, *[]proc)
+		says   string
+	}{
+		{"sound", func(*nodeState, *[]proc) {}, ""},
+		{"two lease files", func(n *nodeState, _ *[]proc) {
+			n.Leases = append(n.Leases, leaseFile{Job: "2", UID: 20001, UUIDs: []string{"MIG-a"}})
+		}, "lease files of jobs 1 and 2"},
+		{"two jobs' processes", func(n *nodeState, p *[]proc) {
+			n.Clients = append(n.Clients, client{PID: 200, GPU: 0, GI: 1})
+			*p = append(*p, proc{PID: 200, Job: "2", Node: "n1"})
+		}, "processes of jobs 1 and 2"},
+		{"a process on another job's slice", func(n *nodeState, p *[]proc) { n.Leases[0].Job = "2" }, "leased to job 2"},
+		{"another user's file", func(n *nodeState, _ *[]proc) { n.Caps[0].UID = 20002 }, "owner 20002"},
+		{"a file open to all", func(n *nodeState, _ *[]proc) { n.Caps[0].Mode = 0o444 }, "mode 444"},
+		{"two environments", func(_ *nodeState, p *[]proc) {
+			*p = append(*p, proc{PID: 200, Job: "2", Node: "n1", UUIDs: []string{"MIG-a"}})
+		}, "in the environment"},
+		{"the same name on another node", func(_ *nodeState, p *[]proc) {
+			*p = append(*p, proc{PID: 200, Job: "2", Node: "n2", UUIDs: []string{"MIG-a"}})
+		}, ""},
+	} {
+		var found []string
+		w := newSliceWatch(func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) })
+		for at := range int64(4) {
+			n, p := node(), procs()
+			c.change(&n, &p)
+			w.look(snapshot{At: (at + 1) * second, Nodes: map[string]nodeState{"n1": n}, Procs: p})
+		}
+		if text := strings.Join(found, "\n"); (c.says == "") != (text == "") || !strings.Contains(text, c.says) {
+			t.Errorf("%s: found %q, want %q", c.what, text, c.says)
+		}
+	}
+}
+
+// TestSuspicionMustLast: what the order of reads can show is no finding.
+func TestSuspicionMustLast(t *testing.T) {
+	w := newSliceWatch(func(format string, args ...any) { t.Errorf(format, args...) })
+	n := node()
+	n.Caps[0].UID = 20002
+	for at, s := range []nodeState{n, node(), n, node(), n} {
+		w.look(snapshot{At: int64(at+1) * 3 * second, Nodes: map[string]nodeState{"n1": s}})
+	}
+}
+
+func TestOverlaps(t *testing.T) {
+	jobs := jobsOf("n1", "ran job=1 node=n1 uuid=MIG-a pid=100\nran job=2 node=n1 uuid=MIG-a pid=200\nran job=3 node=n2 uuid=MIG-a pid=300\n")
+	if len(jobs) != 2 {
+		t.Fatalf("%v", jobs)
+	}
+	for _, c := range []struct {
+		what   string
+		end    int64
+		killed bool
+		want   int
+	}{{"one after the other", 5, false, 0}, {"at the same time", 7, false, 1}, {"killed, noticed late", 7, true, 0}} {
+		got := overlaps([]oracle.Process{{PID: 200, UUID: "MIG-a", From: 6, To: 9}, {PID: 100, UUID: "MIG-a", From: 1, To: c.end, Killed: c.killed}}, jobs)
+		if len(got) != c.want {
+			t.Errorf("%s: %q", c.what, got)
+		}
+	}
+}
+
+// TestLeftovers: what a job leaves on a node is named.
+func TestLeftovers(t *testing.T) {
+	n := node()
+	n.Other = []string{".new-1"}
+	text := fmt.Sprint(n.leftovers("n1"))
+	for _, want := range []string{"lease file of job 1", ".new-1", "nvidia-cap12 of instance 1", "process 100"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in %s", want, text)
+		}
+	}
+	n = nodeState{GPUs: node().GPUs, Caps: []capFile{{GPU: 0, GI: 1, Mode: 0o400}}}
+	if all := n.leftovers("n1"); all != nil {
+		t.Errorf("of a clean node: %v", all)
+	}
+	known := map[place]string{{0, 1, "3g.20gb"}: "idle", {0, 3, "1g.5gb"}: "idle"}
+	text = fmt.Sprint(n.unknown("n1", known))
+	if !strings.Contains(text, `1g.5gb at 4 on GPU 0 is ""`) || !strings.Contains(text, "id 3 on GPU 0, which is not there") || strings.Contains(text, "3g.20gb") {
+		t.Errorf("unknown: %s", text)
+	}
+}
+
+// TestCounted: N, what is used, and a node that is not up.
+func TestCounted(t *testing.T) {
+	c := &campaign{total: map[string]int{"n1": 56}}
+	good := oracle.Look{States: []string{"IDLE"}, Total: map[string]int{"1g.5gb": 7, "closed": 49}, Used: map[string]int{"1g.5gb": 0}}
+	if all := c.counted("n1", good); all != nil {
+		t.Errorf("%v", all)
+	}
+	for what, l := range map[string]oracle.Look{
+		"the total":     {States: good.States, Total: map[string]int{"closed": 62}},
+		"used":          {States: good.States, Total: good.Total, Used: map[string]int{"1g.5gb": 1}},
+		"overallocated": {States: good.States, Total: good.Total, Used: map[string]int{"1g.5gb": 8}},
+	} {
+		if all := c.counted("n1", l); len(all) == 0 || all[0].rule != ruleCounts {
+			t.Errorf("%s: %v", what, all)
+		}
+	}
+	for states, want := range map[string]bool{"IDLE": true, "MIXED+PLANNED": true, "IDLE+DRAIN": false, "DOWN*": false, "": false} {
+		l := oracle.Look{}
+		if states != "" {
+			l.States = strings.Split(states, "+")
+		}
+		if up(l) != want {
+			t.Errorf("up(%s) is %v", states, up(l))
+		}
+	}
+}
+
+func TestConfiguredTotals(t *testing.T) {
+	got, err := configuredTotals("NodeName=n1 CPUs=64 Gres=gpu:a100:14,mig:1g.5gb:0,mig:closed:56\nNodeName=mig-catalog1 Gres=mig:1g.5gb:14\n")
+	if err != nil || len(got) != 1 || got["n1"] != 56 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// TestExplainedEnds: an end is explained by what was done to the job, or by a fault on its node at the time that explains
+// such an end.
+func TestExplainedEnds(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(1e9+int64(s), 0) }
+	c := &campaign{jobs: map[string]job{"batch": {}, "step": {interactive: true}},
+		causes: map[string][]cause{"batch": {{at(100), "CANCELLED", "its user"}}},
+		broken: []*breaking{
+			{fault: fault{name: "lost", part: "gpu", ends: []string{"FAILED"}}, node: "n1", from: at(200), to: at(210)},
+			{fault: fault{name: "kill", part: "slurmctld"}, from: at(300), to: at(310)},
+		}}
+	for _, one := range []struct {
+		what, name, state, node string
+		start, end              int
+		want                    string
+	}{
+		{"cancelled", "batch", "CANCELLED", "n1", 95, 101, "its user"},
+		{"failed while it was to be cancelled", "batch", "FAILED", "n1", 95, 101, ""},
+		{"cancelled before its user did", "batch", "CANCELLED", "n1", 80, 90, ""},
+		{"on the node of a fault", "batch", "FAILED", "n1", 195, 205, "fault lost"},
+		{"on another node", "batch", "FAILED", "n2", 195, 205, ""},
+		{"before the fault", "batch", "FAILED", "n1", 150, 160, ""},
+		{"an end that the fault does not explain", "batch", "TIMEOUT", "n1", 195, 205, ""},
+		{"a step without slurmctld", "step", "FAILED", "n1", 299, 305, "fault kill"},
+		{"a batch job without slurmctld", "batch", "FAILED", "n1", 299, 305, ""},
+	} {
+		got := c.explain(jobRun{name: one.name, state: one.state, nodes: []string{one.node}, start: at(one.start), end: at(one.end)})
+		if (one.want == "") != (got == "") || !strings.HasPrefix(got, one.want) {
+			t.Errorf("%s: %q, want %q", one.what, got, one.want)
+		}
+	}
+}
+
+// TestSharedNodes: a component of a het job ends with the other one.
+func TestSharedNodes(t *testing.T) {
+	c := &campaign{jobs: map[string]job{"set": {kind: "het"}, "array": {kind: "array"}}}
+	at := time.Unix(1e9, 0)
+	for name, want := range map[string]string{"set": "[n1 n1 n2]", "array": "[n1]"} {
+		runs := []jobRun{{name: name, nodes: []string{"n1"}, end: at}, {name: name, nodes: []string{"n2"}, end: at.Add(time.Second)},
+			{name: name, nodes: []string{"n3"}, end: at.Add(time.Minute)}}
+		if got := fmt.Sprint(c.sharedNodes(runs[0], runs)); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
+
+// TestQueue reads slurmctld's answers, and tells a job that waits for slices alone from others.
+func TestQueue(t *testing.T) {
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.Local)
+	line := func(id, rest string) string {
+		return "JobId=" + id + " JobName=user1-1 Priority=100 JobState=PENDING Reason=Resources Dependency=(null) EligibleTime=2026-01-01T11:00:00 ReqNodeList=(null) NumNodes=1-1 OverSubscribe=OK AdminComment=a b  StdErr=/x TresPerNode=gres:mig:2g.10gb:2,gres:gpu:2 " + rest + "\n"
+	}
+	for _, c := range []struct {
+		what, text     string
+		runnable, over bool
+	}{
+		{"waits for slices", line("1", ""), true, false},
+		{"begins later", strings.Replace(line("1", ""), "T11:00", "T13:00", 1), false, false},
+		{"depends", strings.Replace(line("1", ""), "(null)", "afterany:3", 1), false, false},
+		{"held", strings.Replace(line("1", ""), "Priority=100", "Priority=0", 1), false, true},
+		{"held by Caelum", strings.NewReplacer("Priority=100", "Priority=0", "=a b", "=caelum:held").Replace(line("1", "")), true, false},
+		{"licences", strings.Replace(line("1", ""), "Resources", "Licenses", 1), false, false},
+		{"a task of an array", line("4", "ArrayJobId=3 ArrayTaskId=2"), true, false},
+		{"half a het job", line("1", "HetJobId=1 HetJobIdSet=1-2"), false, true},
+		{"a whole het job", line("1", "HetJobId=1 HetJobIdSet=1-2") + line("2", "HetJobId=1 HetJobIdSet=1-2"), true, false},
+	} {
+		q, err := parseQueue(c.text + "look 0\nNodeName=n1 State=IDLE Gres=mig:1g.5gb:2 GresUsed=mig:1g.5gb:1\ndone 0\n")
+		if err != nil || len(q.jobs) == 0 || q.nodes["n1"].Used["1g.5gb"] != 1 || q.jobs[0].wants["2g.10gb"] != 2 || q.jobs[0].nodes != 1 {
+			t.Fatalf("%s: %+v, %v", c.what, q, err)
+		}
+		if got := q.runnable(q.jobs[0], now); got != c.runnable || q.never(q.jobs[0]) != c.over {
+			t.Errorf("%s: runnable %v, never %v", c.what, got, q.never(q.jobs[0]))
+		}
+	}
+}
+
+// TestRoom: idle instances make room, those in use do not.
+func TestRoom(t *testing.T) {
+	n := node()
+	for _, c := range []struct {
+		wants map[string]int
+		want  bool
+	}{{map[string]int{"3g.20gb": 1}, true}, {map[string]int{"3g.20gb": 2}, false}, {map[string]int{"7g.40gb": 1}, false}, {map[string]int{"1g.5gb": 3}, true}} {
+		if got, err := n.fits("A100-40GB", c.wants); err != nil || got != c.want {
+			t.Errorf("%v: %v, %v", c.wants, got, err)
+		}
+	}
+}
+
+// TestDrawRepeats: a seed gives the same jobs, and a kind that is left out changes no other.
+func TestDrawRepeats(t *testing.T) {
+	jobs := func(kinds []string) (all []job) {
+		rng := rand.New(rand.NewPCG(7, 1))
+		for n := range 300 {
+			all = append(all, draw(rng, kinds, "user1", n, []string{"5"}))
+		}
+		return all
+	}
+	all := jobs(allKinds())
+	some, err := choose(allKinds(), nil, []string{"array", "het"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]bool{}
+	for k, j := range jobs(some) {
+		kinds[all[k].kind] = true
+		if left := all[k].kind == "array" || all[k].kind == "het"; !left && !slices.Equal(j.args, all[k].args) || left && j.kind != "slice" {
+			t.Errorf("%d: %v, and %v without arrays and het jobs", k, all[k].args, j.args)
+		}
+	}
+	if len(kinds) != len(jobKinds) {
+		t.Errorf("%d kinds of %d were drawn", len(kinds), len(jobKinds))
+	}
+	if _, err := choose(allKinds(), []string{"no-such"}, nil); err == nil {
+		t.Error("an unknown kind is accepted")
+	}
+}
+
+func TestRuns(t *testing.T) {
+	runs := parseRuns("12|user1-3|CANCELLED by 20001|0:15|1000|1010|n[1-2]|gres/gpu=1|cpu=1,gres/gpu=1\n13|user2-4|PENDING|0:0|Unknown|Unknown|None assigned|gres/gpu=1|\n")
+	if len(runs) != 2 || runs[0].state != "CANCELLED" || !slices.Equal(runs[0].nodes, []string{"n1", "n2"}) || runs[0].end.Unix() != 1010 ||
+		!runs[1].live() || len(runs[1].nodes) != 0 || !runs[1].end.IsZero() || runs[0].noGPU || runs[1].noGPU {
+		t.Errorf("%+v", runs)
+	}
+}
+
+// TestLost: a job without a process is Slurm's loss only after one of Slurm's daemons was broken.
+func TestLost(t *testing.T) {
+	at := time.Now().Add(-time.Minute)
+	j := queued{raw: "1", state: "RUNNING", on: []string{"n1"}, started: at}
+	killed := &breaking{fault: fault{part: "slurmctld"}, from: at.Add(time.Second), to: at.Add(2 * time.Second)}
+	if c := (&campaign{broken: []*breaking{killed}}); !c.lost(j) {
+		t.Error("a job that slurmctld forgot to end is not lost")
+	}
+	if c := (&campaign{broken: []*breaking{killed}, last: snapshot{Procs: procs()}}); c.lost(j) {
+		t.Error("a job with a process is lost")
+	}
+	if c := (&campaign{}); c.lost(j) {
+		t.Error("a job is lost without a fault")
+	}
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// run is a run of a job in sacct.
+type jobRun struct {
+	id, name, state, exit string
+	start, end            time.Time // start is zero if it never started
+	nodes                 []string
+	noGPU                 bool // it asked for GPUs and was allocated none
+}
+
+// sacctFields are what parseRuns reads.
+const sacctFields = "JobIDRaw,JobName,State,ExitCode,Start,End,NodeList,ReqTRES,AllocTRES"
+
+func parseRuns(text string) (all []jobRun) {
+	for line := range strings.Lines(text) {
+		f := strings.Split(strings.TrimSpace(line), "|")
+		if len(f) != 9 {
+			continue
+		}
+		r := jobRun{id: f[0], name: f[1], exit: f[3], nodes: expand(f[6]),
+			noGPU: f[4] != "Unknown" && strings.Contains(f[7], "gres/gpu=") && f[8] != "" && !strings.Contains(f[8], "gres/gpu=")}
+		r.state, _, _ = strings.Cut(f[2], " ") // CANCELLED by UID
+		if at, err := strconv.ParseInt(f[4], 10, 64); err == nil {
+			r.start = time.Unix(at, 0)
+		}
+		if at, err := strconv.ParseInt(f[5], 10, 64); err == nil {
+			r.end = time.Unix(at, 0)
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// expand reads n1 and n[1-2], as sacct writes the nodes of a devcluster.
+func expand(list string) (all []string) {
+	list = strings.NewReplacer("n[", "", "]", "", "n", "").Replace(list)
+	for _, part := range strings.Split(list, ",") {
+		if first, last := bounds(part); first > 0 {
+			for n := first; n <= last; n++ {
+				all = append(all, fmt.Sprint("n", n))
+			}
+		}
+	}
+	return all
+}
+
+// around is how long before a run's start and after its end a fault may have hurt it: slurmctld learns of a lost launch
+// or node late, and sacct's times are whole seconds.
+const around = 12 * time.Second
+
+// judgeEnds looks at every run of a round's jobs in sacct. Each end but COMPLETED needs a cause.
+func (c *campaign) judgeEnds(began time.Time) {
+	var runs []jobRun
+	for range 15 { // slurmdbd may be some seconds behind
+		runs = parseRuns(c.tell("", "env", "SLURM_TIME_FORMAT=%s", "sacct", "-a", "-D", "-X", "-n", "-P", "-S", "now-1days", "-o", sacctFields))
+		if !slices.ContainsFunc(runs, func(r jobRun) bool { return c.ofRound(r, began) && r.live() }) {
+			break
+		}
+		sleep(c.ctx, time.Second)
+	}
+	for _, r := range runs {
+		if !c.ofRound(r, began) {
+			continue
+		}
+		r.nodes = c.sharedNodes(r, runs)
+		c.counts.runs++
+		c.counts.ends[r.state]++
+		if r.live() {
+			c.time.add("sacct still has job %s (%s) as %s", r.id, r.name, r.state)
+			continue
+		}
+		if why := c.explain(r); why == "" && r.state != "COMPLETED" {
+			c.found.add(&c.time, ruleEnds, "job %s (%s) on %s from %s to %s is %s, exit code %s: %s", r.id, r.name, strings.Join(r.nodes, ","),
+				clock(r.start), clock(r.end), r.state, r.exit, c.output(r))
+		} else if r.state != "COMPLETED" {
+			c.time.add("job %s (%s) is %s: %s", r.id, r.name, r.state, why)
+		}
+	}
+}
+
+func clock(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.Format("15:04:05")
+}
+
+func (r jobRun) live() bool {
+	return slices.Contains([]string{"PENDING", "RUNNING", "SUSPENDED", "RESIZING", "CONFIGURING", "COMPLETING"}, r.state)
+}
+
+// ofRound reports whether a run is one of the campaign's and ended in the round that began then.
+func (c *campaign) ofRound(r jobRun, began time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ours := c.jobs[r.name]
+	return ours && (r.end.IsZero() || r.end.After(began.Add(-time.Second)))
+}
+
+// explain returns what the campaign did that explains the end of a run; empty if nothing does.
+func (c *campaign) explain(r jobRun) string {
+	c.mu.Lock()
+	j, causes := c.jobs[r.name], slices.Clone(c.causes[r.name])
+	c.mu.Unlock()
+	for _, one := range causes {
+		// A job that has ended is requeued too, until it is forgotten.
+		if one.end == r.state && (r.state == "REQUEUED" || one.at.Before(r.end.Add(2*time.Second))) {
+			return one.why
+		}
+	}
+	if r.noGPU && c.active("slurmctld", "", time.Time{}, r.start) {
+		return "slurmctld, started anew, has allocated no GRES to it"
+	}
+	from := r.start
+	if from.IsZero() {
+		from = r.end
+	}
+	for _, b := range c.faultsIn(from.Add(-around), r.end.Add(around)) {
+		here := b.node == "" || slices.Contains(r.nodes, b.node) || len(r.nodes) == 0
+		daemon := slices.ContainsFunc(strings.Fields(b.part), func(p string) bool { return p == "slurmctld" || p == "slurmd" })
+		if here && (slices.Contains(b.ends, r.state) || j.interactive && daemon) {
+			return strings.TrimSpace(fmt.Sprintf("fault %s %s at %s", b.name, b.node, clock(b.from)))
+		}
+	}
+	return ""
+}
+
+// sharedNodes returns the nodes whose faults can end a run: slurmctld ends all components of a het job with the first of them.
+func (c *campaign) sharedNodes(r jobRun, runs []jobRun) []string {
+	c.mu.Lock()
+	kind := c.jobs[r.name].kind
+	c.mu.Unlock()
+	nodes := slices.Clone(r.nodes)
+	for _, other := range runs {
+		if kind == "het" && other.name == r.name && other.end.Sub(r.end).Abs() <= 2*time.Second {
+			nodes = append(nodes, other.nodes...)
+		}
+	}
+	return nodes
+}
+
+// output is the end of what a batch job wrote.
+func (c *campaign) output(r jobRun) string {
+	c.mu.Lock()
+	user := c.jobs[r.name].user
+	c.mu.Unlock()
+	files, _ := filepath.Glob(filepath.Join(c.cluster.Dir, "home", user, "slurm-"+r.id+"*.out"))
+	for _, file := range files {
+		text, _ := os.ReadFile(file)
+		return fmt.Sprintf("%q", string(text[max(0, len(text)-400):]))
+	}
+	return "no output"
+}

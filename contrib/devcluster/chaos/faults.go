@@ -1,0 +1,160 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// fault is a kind of fault.
+type fault struct {
+	name, does string
+	// part names what it needs for itself, separated by blanks: slurmctld, slurmdbd, munged, watcher, or agent, slurmd, node,
+	// gpu, ledger, leases of one node. A part has one fault at a time.
+	part string
+	// begin breaks it; end, if not nil, mends it after shortest to longest seconds.
+	begin, end        func(*breaking) error
+	shortest, longest float64
+	// ends are the ends of runs that it explains on its node (on all nodes for a part without one): states of sacct.
+	ends []string
+}
+
+// breaking is a fault at work.
+type breaking struct {
+	*campaign
+	fault
+	node     string // empty for a part without one
+	rng      *rand.Rand
+	from, to time.Time // to is zero while it lasts
+	failed   bool      // its end failed; mend tries again
+	note     string    // what it needs to mend: an instance, an error's name
+}
+
+// perNode are the parts that each node has.
+var perNode = []string{"agent", "slurmd", "node", "gpu", "ledger", "leases"}
+
+// parts returns the parts that are busy while the fault lasts.
+func (b *breaking) parts() (all []string) {
+	for _, part := range strings.Fields(b.part) {
+		if b.node != "" {
+			part += "-" + b.node
+		}
+		all = append(all, part)
+	}
+	return all
+}
+
+// perNode reports whether the fault is one of a node.
+func (f fault) perNode() bool { return slices.Contains(perNode, strings.Fields(f.part)[0]) }
+
+// faults are the kinds of faults, in the order in which a seed chooses among them.
+var faults = slices.Concat(daemonFaults, adminFaults, diskFaults, hardwareFaults)
+
+// allKinds are the names of the kinds of faults, jobs and users' actions.
+func allKinds() (all []string) {
+	for _, f := range faults {
+		all = append(all, f.name)
+	}
+	for _, k := range jobKinds {
+		all = append(all, k.name)
+	}
+	for _, k := range userKinds {
+		all = append(all, k.name)
+	}
+	return all
+}
+
+func printKinds(out io.Writer) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	defer w.Flush()
+	fmt.Fprintln(w, "FAULT\tWHAT IT DOES")
+	for _, f := range faults {
+		fmt.Fprintf(w, "%s\t%s\n", f.name, f.does)
+	}
+	fmt.Fprintln(w, "\t\nJOB\tWHAT IT IS")
+	for _, k := range jobKinds {
+		fmt.Fprintf(w, "%s\t%s\n", k.name, k.does)
+	}
+	for _, k := range userKinds {
+		fmt.Fprintf(w, "%s\t%s\n", k.name, k.does)
+	}
+}
+
+// unit is the devcluster's name of the daemon that a fault is about.
+func (b *breaking) unit() string {
+	if b.node == "" {
+		return b.part
+	}
+	return b.part + "-" + b.node
+}
+
+func kill(b *breaking) error    { return b.cluster.KillUnit(b.unit(), "KILL") }
+func stop(b *breaking) error    { return b.cluster.KillUnit(b.unit(), "STOP") }
+func resume(b *breaking) error  { return b.cluster.KillUnit(b.unit(), "CONT") }
+func restart(b *breaking) error { return b.cluster.RestartUnit(b.unit()) }
+func start(b *breaking) error   { return b.startUnit(b.unit()) }
+func end(b *breaking) error     { return b.cluster.StopUnit(b.unit()) }
+
+// startUnit starts a daemon, which may need more than one try: slurmd ends if it finds no slurmctld, and a killed
+// daemon's keeper may still be there.
+func (c *campaign) startUnit(unit string) (err error) {
+	for range 5 {
+		if err = c.cluster.StartUnit(unit); err == nil || strings.Contains(err.Error(), "runs already") {
+			return nil
+		}
+		time.Sleep(time.Second)
+	}
+	return err
+}
+
+// daemonFaults end, stop and restart the daemons. Of Caelum's none explains the end of a job.
+var daemonFaults = []fault{
+	{name: "agent-kill", does: "SIGKILL to an agent, which its unit starts again", part: "agent", begin: kill},
+	{name: "agent-stop", does: "SIGSTOP to an agent for 1 to 12 s", part: "agent", begin: stop, end: resume, shortest: 1, longest: 12},
+	{name: "agent-restart", does: "an agent restarted", part: "agent", begin: restart},
+	{name: "slurmd-kill", does: "SIGKILL to a slurmd, started again after 0 to 5 s", part: "slurmd", begin: kill, end: start, longest: 5,
+		ends: []string{"REQUEUED", "NODE_FAIL", "FAILED"}},
+	{name: "slurmd-stop", does: "SIGSTOP to a slurmd for 1 to 8 s", part: "slurmd", begin: stop, end: resume, shortest: 1, longest: 8},
+	{name: "slurmd-restart", does: "a slurmd restarted", part: "slurmd", begin: restart, ends: []string{"REQUEUED", "NODE_FAIL", "FAILED"}},
+	{name: "slurmctld-kill", does: "SIGKILL to slurmctld, started again after 0 to 6 s", part: "slurmctld", begin: kill, end: start, longest: 6,
+		ends: []string{"REQUEUED", "NODE_FAIL", "FAILED", "CANCELLED"}},
+	{name: "slurmctld-stop", does: "SIGSTOP to slurmctld for 1 to 8 s", part: "slurmctld", begin: stop, end: resume, shortest: 1, longest: 8},
+	{name: "slurmctld-restart", does: "slurmctld restarted", part: "slurmctld", begin: restart, ends: []string{"REQUEUED", "CANCELLED"}},
+	{name: "slurmdbd-away", does: "slurmdbd stopped for 1 to 5 s", part: "slurmdbd", begin: end, end: start, shortest: 1, longest: 5},
+	{name: "munged-restart", does: "munged restarted", part: "munged", begin: restart},
+	{name: "watcher-kill", does: "SIGKILL to the watcher, which its unit starts again", part: "watcher", begin: kill},
+	{name: "watcher-stop", does: "SIGSTOP to the watcher for 2 to 10 s", part: "watcher", begin: stop, end: resume, shortest: 2, longest: 10},
+	{name: "slurmd-and-agent", does: "slurmd and agent of a node restarted together", part: "agent slurmd ledger", begin: restartBoth, ends: []string{"REQUEUED", "NODE_FAIL", "FAILED"}},
+}
+
+func restartBoth(b *breaking) error {
+	done := make(chan error)
+	go func() { done <- b.cluster.RestartUnit("agent-" + b.node) }()
+	err := b.cluster.RestartUnit("slurmd-" + b.node)
+	if err2 := <-done; err == nil {
+		err = err2
+	}
+	return err
+}
+
+// adminFaults are what an administrator does.
+var adminFaults = []fault{
+	{name: "reconfigure", does: "scontrol reconfigure", part: "slurmctld", ends: []string{"REQUEUED"}, begin: func(b *breaking) error { return b.root("", "scontrol", "reconfigure") }},
+	{name: "drain", does: "a node drained for 2 to 15 s", part: "node", shortest: 2, longest: 15,
+		begin: func(b *breaking) error { return b.nodeState("drain") }, end: func(b *breaking) error { return b.nodeState("resume") }},
+	{name: "down", does: "a node set down for 1 to 6 s, which ends its jobs", part: "node", shortest: 1, longest: 6,
+		begin: func(b *breaking) error { return b.nodeState("down") }, end: func(b *breaking) error { return b.nodeState("resume") },
+		ends: []string{"REQUEUED", "NODE_FAIL", "CANCELLED", "FAILED"}},
+}
+
+func (b *breaking) nodeState(state string) error {
+	err := b.root("", "scontrol", "update", "nodename="+b.node, "state="+state, "reason=chaos")
+	if state == "resume" && err != nil && strings.Contains(err.Error(), "Invalid node state") {
+		return nil // a slurmd that has registered since has brought a node back from DOWN (ReturnToService=2)
+	}
+	return err
+}

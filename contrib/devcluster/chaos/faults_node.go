@@ -1,0 +1,196 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+)
+
+// diskFaults fill and lose what the agent writes.
+var diskFaults = []fault{
+	{name: "ledger-full", does: "the disk of an agent's ledger full for 1 to 10 s", part: "ledger", shortest: 1, longest: 10,
+		begin: func(b *breaking) error { return b.fill("/var/lib/caelum") }, end: func(b *breaking) error { return b.empty("/var/lib/caelum") }},
+	{name: "leases-full", does: "the disk of the lease files full for 1 to 10 s", part: "leases", shortest: 1, longest: 10,
+		begin: func(b *breaking) error { return b.fill("/run/caelum/jobs") }, end: func(b *breaking) error { return b.empty("/run/caelum/jobs") }},
+	{name: "ledger-lost", does: "an agent's ledger removed while it is stopped; what it then calls foreign is removed by hand", part: "ledger agent slurmd", begin: loseLedger},
+	{name: "ledger-damaged", does: "an agent's ledger overwritten while it is stopped, and moved away after a start in vain", part: "ledger agent slurmd", begin: damageLedger},
+}
+
+const filler = "cat /dev/zero >>%[1]s/filler; for i in $(seq 64); do echo >>%[1]s/filler.$i; done; true"
+
+func (b *breaking) fill(dir string) error {
+	return b.root(b.node, "bash", "-c", fmt.Sprintf("("+filler+") 2>/dev/null", dir))
+}
+
+func (b *breaking) empty(dir string) error {
+	return b.root(b.node, "bash", "-c", "rm -f "+dir+"/filler*")
+}
+
+func loseLedger(b *breaking) error {
+	if err := b.cluster.StopUnit("agent-" + b.node); err != nil {
+		return err
+	}
+	if err := b.root(b.node, "bash", "-c", "rm -f /var/lib/caelum/ledger.db*"); err != nil {
+		return err
+	}
+	if err := b.startUnit("agent-" + b.node); err != nil {
+		return err
+	}
+	return b.removeForeign()
+}
+
+func damageLedger(b *breaking) error {
+	unit := "agent-" + b.node
+	if err := b.cluster.StopUnit(unit); err != nil {
+		return err
+	}
+	if err := b.root(b.node, "bash", "-c", "head -c 20000 /dev/urandom >/var/lib/caelum/ledger.db"); err != nil {
+		return err
+	}
+	if b.cluster.StartUnit(unit) == nil {
+		b.found.add(&b.time, ruleTools, "an agent starts with a damaged ledger")
+	}
+	if err := b.cluster.StopUnit(unit); err != nil {
+		return err
+	}
+	if err := b.root(b.node, "bash", "-c", "rm -rf /var/lib/caelum/old; mkdir /var/lib/caelum/old && mv /var/lib/caelum/ledger.db* /var/lib/caelum/old"); err != nil {
+		return err
+	}
+	if err := b.startUnit(unit); err != nil {
+		return err
+	}
+	return b.removeForeign()
+}
+
+// removeForeign removes the idle instances that the agent of a node does not know, as an administrator does after the
+// ledger was lost. The agent reads the GPUs at its start, else once a minute.
+func (b *breaking) removeForeign() error {
+	out, stderr, err := b.cluster.ExecNode(b.ctx, b.node, "root", "caelum", "status", "--json")
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, stderr)
+	}
+	var status agentStatus
+	if err := json.Unmarshal([]byte(out), &status); err != nil {
+		return err
+	}
+	removed := false
+	for _, g := range status.GPUs {
+		for _, in := range g.Instances {
+			if in.State == "foreign" {
+				b.time.add("%s: the foreign %s at %d on GPU %d is removed", b.node, in.Profile, in.Start, g.Index)
+				if err := b.emulator("destroy", fmt.Sprint(g.Index), fmt.Sprint(in.GI)); err != nil {
+					b.time.add("%v", err)
+				}
+				removed = true
+			}
+		}
+	}
+	if !removed {
+		return nil
+	}
+	return b.cluster.RestartUnit("agent-" + b.node)
+}
+
+// agentStatus is what is read of `caelum status --json`.
+type agentStatus struct {
+	GPUs []struct {
+		Index     int
+		Instances []struct {
+			GI             int
+			Profile, State string
+			Start          int
+		}
+	}
+}
+
+// hardwareFaults make the emulated driver fail. A job whose slice cannot be made is sent back to the queue.
+var hardwareFaults = []fault{
+	{name: "create-fails", does: "the next one to three creations of an instance fail", part: "gpu", shortest: 3, longest: 10, ends: sentBack, end: clearFaults,
+		begin: func(b *breaking) error {
+			return b.addFault("CREATE_GI", "--times", fmt.Sprint(1+b.rng.IntN(3)), "--error", pick(b.rng, "UNKNOWN", "INSUFFICIENT_RESOURCES", "IN_USE"))
+		}},
+	{name: "create-fails-late", does: "the next creation of an instance fails, and the instance is there", part: "gpu", shortest: 3, longest: 10, ends: sentBack, end: clearFaults,
+		begin: func(b *breaking) error { return b.addFault("CREATE_GI", "--error", "UNKNOWN", "--after") }},
+	{name: "compute-fails", does: "the next one or two creations of a compute instance fail", part: "gpu", shortest: 3, longest: 10, ends: sentBack, end: clearFaults,
+		begin: func(b *breaking) error {
+			return b.addFault("CREATE_CI", "--times", fmt.Sprint(1+b.rng.IntN(2)), "--error", "INSUFFICIENT_RESOURCES")
+		}},
+	{name: "destroy-fails", does: "the next one to five removals of an instance fail", part: "gpu", shortest: 3, longest: 10, ends: sentBack, end: clearFaults,
+		begin: func(b *breaking) error {
+			return b.addFault("DESTROY_GI", "--times", fmt.Sprint(1+b.rng.IntN(5)), "--error", "IN_USE")
+		}},
+	{name: "killed-in-call", does: "the agent is killed inside its next creation or removal", part: "gpu", shortest: 3, longest: 10, end: clearFaults,
+		begin: func(b *breaking) error {
+			return b.addFault(pick(b.rng, "CREATE_GI", "CREATE_CI", "DESTROY_GI", "DESTROY_CI"), "--kill", pick(b.rng, "before", "torn", "after"))
+		}},
+	{name: "slow-driver", does: "the driver's calls take their real time, or creations 3 s, for 4 to 12 s", part: "gpu", shortest: 4, longest: 12,
+		begin: func(b *breaking) error {
+			if b.rng.IntN(2) == 0 {
+				return b.emulator("latency", "realistic")
+			}
+			return b.emulator("latency", "--call", "CREATE_GI", "3000")
+		},
+		end: func(b *breaking) error { return b.emulator("latency", "off") }},
+	{name: "gpu-lost", does: "a GPU falls off the bus for 2 to 10 s; then its agent is restarted", part: "gpu agent", shortest: 2, longest: 10,
+		ends: []string{"FAILED", "REQUEUED", "NODE_FAIL", "CANCELLED"},
+		begin: func(b *breaking) error {
+			b.note = fmt.Sprint(b.rng.IntN(b.o.gpus))
+			return b.emulator("lose", b.note)
+		},
+		end: func(b *breaking) error {
+			if err := b.emulator("find", b.note); err != nil {
+				return err
+			}
+			return b.cluster.RestartUnit("agent-" + b.node)
+		}},
+	{name: "handle-held", does: "a monitor keeps a handle of an instance for 3 to 12 s", part: "gpu", shortest: 3, longest: 12,
+		begin: func(b *breaking) error { return b.onInstance("hold", nil) },
+		end:   func(b *breaking) error { return b.onInstance("unhold", nil) }},
+	{name: "foreign", does: "somebody else makes an instance, and removes it after 4 to 12 s", part: "gpu agent", shortest: 4, longest: 12, ends: sentBack,
+		begin: func(b *breaking) error {
+			return b.emulator("create", fmt.Sprint(b.rng.IntN(b.o.gpus)), pick(b.rng, "1g.5gb", "2g.10gb", "3g.20gb"))
+		},
+		end: func(b *breaking) error { return b.removeForeign() }},
+	{name: "idle-removed", does: "somebody else removes an idle instance", part: "gpu",
+		begin: func(b *breaking) error {
+			return b.onInstance("destroy", func(in instance, used bool) bool { return !used })
+		}},
+}
+
+// sentBack are the ends of a run whose slice could not be had.
+var sentBack = []string{"REQUEUED"}
+
+func pick(rng *rand.Rand, of ...string) string { return of[rng.IntN(len(of))] }
+
+func clearFaults(b *breaking) error { return b.emulator("fault", "clear") }
+
+func (b *breaking) addFault(call string, args ...string) error {
+	b.note = call + " " + strings.Join(args, " ")
+	return b.emulator(append([]string{"fault", "add", "--call", call}, args...)...)
+}
+
+func (b *breaking) emulator(args ...string) error {
+	return b.root(b.node, append([]string{"nvml-emulator"}, args...)...)
+}
+
+// onInstance runs a command of the emulator on an instance of the node, the same one when it is called again.
+func (b *breaking) onInstance(command string, want func(in instance, used bool) bool) error {
+	if b.note == "" {
+		s := b.latest()
+		n := s.Nodes[b.node]
+		var some []string
+		for g := range n.GPUs {
+			for _, in := range n.GPUs[g].Instances {
+				if want == nil || want(in, n.used(g, in)) {
+					some = append(some, fmt.Sprintf("%d %d", g, in.GI))
+				}
+			}
+		}
+		if len(some) == 0 {
+			return errNothing
+		}
+		b.note = some[b.rng.IntN(len(some))]
+	}
+	return b.emulator(append([]string{command}, strings.Fields(b.note)...)...)
+}

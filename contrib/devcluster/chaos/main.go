@@ -1,0 +1,110 @@
+// Command chaos loads a private Slurm cluster with random jobs of two users, breaks daemons, disks and emulated GPUs
+// under them, and checks invariants from what the GPUs, the file system, the processes and sacct show.
+//
+//	make chaos SECONDS=300 SEED=7
+//	build/devcluster-chaos -list
+//	build/devcluster-chaos -seed 7 -seconds 300 -without idle-removed,het
+//
+// A campaign is a sequence of rounds. In a round's storm jobs are submitted while faults come and go. Then every fault
+// is mended, the jobs that are left may end (the calm), and the cluster must become quiet. The seed decides jobs,
+// faults and pauses; the machine's speed decides which of them meet.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// options are the command line.
+type options struct {
+	seed          uint64
+	length, storm time.Duration
+	nodes, gpus   int
+	board         string
+	build, cgroup string
+	keep          string
+	kinds         []string // the kinds of faults and jobs in use
+	ignore        *regexp.Regexp
+	verbose       bool
+}
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == "observe" {
+		observe(os.Stdout)
+		return
+	}
+	o, list, err := parse(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		os.Exit(2)
+	}
+	if list {
+		printKinds(os.Stdout)
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	found, err := run(ctx, o)
+	switch {
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		os.Exit(1)
+	case found > 0:
+		os.Exit(1)
+	}
+}
+
+// parse reads the command line. list is true if the kinds are to be printed instead.
+func parse(args []string) (o options, list bool, err error) {
+	f := flag.NewFlagSet("chaos", flag.ExitOnError)
+	f.Uint64Var(&o.seed, "seed", 1, "chooses jobs, faults and pauses")
+	seconds := f.Int("seconds", 300, "how long; the last round may end up to two minutes earlier or later")
+	storm := f.Int("storm", 35, "seconds of load and faults in each round")
+	f.IntVar(&o.nodes, "nodes", 2, "nodes of the cluster")
+	f.IntVar(&o.gpus, "gpus", 2, "emulated GPUs of each node")
+	f.StringVar(&o.board, "board", "A100-40GB", "the GPUs' model, as for devcluster up")
+	f.StringVar(&o.build, "build", "", "the binaries (default: build/ of the repository)")
+	f.StringVar(&o.cgroup, "cgroup", "", "v1 or v2: jobs in cgroups, with ConstrainDevices=yes")
+	f.StringVar(&o.keep, "keep", os.TempDir(), "the folder that gets the logs of a cluster with findings")
+	only := f.String("only", "", "use only these kinds of faults and jobs, separated by commas")
+	without := f.String("without", "", "leave these kinds of faults and jobs out")
+	ignore := f.String("ignore", "", "a regular expression: findings that match it are noted in the time line only")
+	f.BoolVar(&o.verbose, "v", false, "print the time line as it grows")
+	f.BoolVar(&list, "list", false, "print the kinds of faults and jobs")
+	f.Parse(args)
+	if f.NArg() > 0 {
+		return o, false, fmt.Errorf("unknown argument %q; see -help", f.Arg(0))
+	}
+	o.length, o.storm = time.Duration(*seconds)*time.Second, time.Duration(*storm)*time.Second
+	if *ignore != "" {
+		if o.ignore, err = regexp.Compile(*ignore); err != nil {
+			return o, false, err
+		}
+	}
+	o.kinds, err = choose(allKinds(), split(*only), split(*without))
+	return o, list, err
+}
+
+func split(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// choose returns the kinds of all that only names (all, if it names none) and without does not.
+func choose(all, only, without []string) ([]string, error) {
+	for _, name := range append(slices.Clone(only), without...) {
+		if !slices.Contains(all, name) {
+			return nil, fmt.Errorf("no kind %q; -list prints the kinds", name)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(name string) bool {
+		return len(only) > 0 && !slices.Contains(only, name) || slices.Contains(without, name)
+	}), nil
+}

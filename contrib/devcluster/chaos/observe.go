@@ -1,0 +1,233 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// snapshot is the cluster as hardware, files and processes show it, read by no part of Caelum.
+type snapshot struct {
+	At    int64 // Unix nanoseconds, before the first read
+	Nodes map[string]nodeState
+	Procs []proc
+}
+
+// nodeState is one node. Its parts are read one after the other, GPUs first.
+type nodeState struct {
+	GPUs    []gpu
+	Clients []client // processes that have a CUDA context, by the emulated driver
+	Leases  []leaseFile
+	Other   []string // other names in the folder of lease files
+	Caps    []capFile
+}
+
+type gpu struct {
+	Lost      bool
+	Instances []instance
+}
+
+type instance struct {
+	GI          int
+	Profile     string
+	Start, Size int
+	Held        bool
+	UUID        string // of its compute instance, empty if it has none
+}
+
+type client struct {
+	PID     int
+	GPU, GI int
+}
+
+// leaseFile is a file of /run/caelum/jobs.
+type leaseFile struct {
+	Job   string
+	UID   int
+	UUIDs []string
+	Whole bool // it has its last line
+}
+
+// capFile is the capability file of an instance on the node's GPUs.
+type capFile struct {
+	GPU, GI int
+	Name    string
+	UID     int
+	Mode    uint32
+}
+
+// proc is a process with a job in its environment.
+type proc struct {
+	PID       int
+	Job, Node string
+	UID       int
+	UUIDs     []string
+	Name      string
+}
+
+// pause is the time between two snapshots.
+const pause = 250 * time.Millisecond
+
+// observe writes snapshots, a JSON line each, until its reader is gone. It runs on the cluster's login node as root,
+// which sees the processes of all nodes and, through /proc, their files.
+func observe(w io.Writer) {
+	enc := json.NewEncoder(w)
+	for {
+		if err := enc.Encode(readSnapshot()); err != nil {
+			return
+		}
+		time.Sleep(pause)
+	}
+}
+
+// holders names for each node the process that holds the node's namespaces.
+const holders = "/run/devcluster/holders"
+
+func readSnapshot() snapshot {
+	s := snapshot{At: time.Now().UnixNano(), Nodes: map[string]nodeState{}}
+	files, _ := filepath.Glob(holders + "/*")
+	for _, file := range files {
+		if text, err := os.ReadFile(file); err == nil {
+			s.Nodes[filepath.Base(file)] = readNode("/proc/" + strings.TrimSpace(string(text)) + "/root")
+		}
+	}
+	s.Procs = readProcs()
+	return s
+}
+
+// readNode reads a node by its root folder as seen from here.
+func readNode(root string) nodeState {
+	n := readHardware(root)
+	dir := root + "/run/caelum/jobs"
+	names, _ := os.ReadDir(dir)
+	for _, e := range names {
+		if _, err := strconv.ParseUint(e.Name(), 10, 32); err != nil {
+			n.Other = append(n.Other, e.Name())
+		} else if text, err := os.ReadFile(filepath.Join(dir, e.Name())); err == nil {
+			n.Leases = append(n.Leases, parseLease(e.Name(), string(text)))
+		}
+	}
+	n.Caps = readCaps(root)
+	return n
+}
+
+// shown is what `nvml-emulator show --json` prints.
+type shown struct {
+	GPUs []struct {
+		Lost      bool
+		Instances []struct {
+			instance
+			Compute []struct{ UUID string }
+		}
+	}
+	Processes []client
+}
+
+func readHardware(root string) (n nodeState) {
+	cmd := exec.Command("nvml-emulator", "show", "--json")
+	cmd.Env = append(os.Environ(), "NVML_EMULATOR_STATE="+root+"/run/nvml-emulator/state")
+	var out shown
+	text, err := cmd.Output()
+	if err != nil || json.Unmarshal(text, &out) != nil {
+		fmt.Fprintf(os.Stderr, "couldn't read the emulated GPUs: %v: %s\n", err, text)
+		return n
+	}
+	n.Clients = out.Processes
+	for _, g := range out.GPUs {
+		one := gpu{Lost: g.Lost}
+		for _, in := range g.Instances {
+			if len(in.Compute) > 0 {
+				in.UUID = in.Compute[0].UUID
+			}
+			one.Instances = append(one.Instances, in.instance)
+		}
+		n.GPUs = append(n.GPUs, one)
+	}
+	return n
+}
+
+func parseLease(name, text string) leaseFile {
+	l := leaseFile{Job: name, UID: -1}
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		switch {
+		case len(f) == 2 && f[0] == "uid":
+			l.UID, _ = strconv.Atoi(f[1])
+		case len(f) == 3 && f[0] == "slot" && f[2] != "-":
+			l.UUIDs = append(l.UUIDs, f[2])
+		case len(f) == 1 && f[0] == "end":
+			l.Whole = true
+		}
+	}
+	return l
+}
+
+// readCaps reads the capability files of instances. The driver's list of minors says which instance a file is for.
+func readCaps(root string) (all []capFile) {
+	list, _ := os.ReadFile(root + "/run/nvml-emulator/proc/driver/nvidia-caps/mig-minors")
+	minors := map[uint32][2]int{}
+	for line := range strings.Lines(string(list)) {
+		var gpu, gi int
+		var minor uint32
+		if k := strings.LastIndexByte(line, ' '); k > 0 {
+			if n, _ := fmt.Sscanf(line, "gpu%d/gi%d/", &gpu, &gi); n == 2 {
+				fmt.Sscan(line[k:], &minor)
+				minors[minor] = [2]int{gpu, gi}
+			}
+		}
+	}
+	names, _ := filepath.Glob(root + "/dev/nvidia-caps/nvidia-cap*")
+	for _, name := range names {
+		var st syscall.Stat_t
+		if syscall.Stat(name, &st) != nil {
+			continue
+		}
+		if of, ok := minors[uint32(st.Rdev&0xff|st.Rdev>>12&0xfff00)]; ok {
+			all = append(all, capFile{GPU: of[0], GI: of[1], Name: filepath.Base(name), UID: int(st.Uid), Mode: st.Mode & 0o777})
+		}
+	}
+	return all
+}
+
+// readProcs reads the processes of jobs: those with SLURM_JOB_ID in their environment that are a user's.
+func readProcs() (all []proc) {
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		var st syscall.Stat_t
+		if syscall.Stat(dir, &st) != nil || st.Uid == 0 {
+			continue
+		}
+		text, err := os.ReadFile(dir + "/environ")
+		if err != nil {
+			continue
+		}
+		p := proc{UID: int(st.Uid)}
+		p.PID, _ = strconv.Atoi(filepath.Base(dir))
+		for _, v := range bytes.Split(text, []byte{0}) {
+			key, value, _ := strings.Cut(string(v), "=")
+			switch key {
+			case "SLURM_JOB_ID":
+				p.Job = value
+			case "SLURMD_NODENAME":
+				p.Node = value
+			case "CUDA_VISIBLE_DEVICES":
+				p.UUIDs = split(value)
+			}
+		}
+		if p.Job == "" {
+			continue
+		}
+		name, _ := os.ReadFile(dir + "/comm")
+		p.Name = strings.TrimSpace(string(name))
+		all = append(all, p)
+	}
+	return all
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"caelum/contrib/devcluster/oracle"
+)
+
+// queue is one look at slurmctld.
+type queue struct {
+	jobs  []queued
+	nodes map[string]oracle.Look
+}
+
+// queued is a job in slurmctld.
+type queued struct {
+	id, name, state, reason string
+	raw                     string // the id without an array's
+	priority                int
+	nodes                   int
+	required                string // the node that it names, if it names one
+	exclusive               bool
+	wants                   map[string]int // slices per node
+	comment                 string         // AdminComment
+	dependency              string
+	eligible                string
+	het                     string // the first component's id
+	hetSet                  string
+	on                      []string // the nodes that it runs on
+	started                 time.Time
+}
+
+// readQueue asks slurmctld for its jobs and nodes.
+func (c *campaign) readQueue() (queue, error) {
+	out, stderr, err := c.cluster.Exec(c.ctx, "root", "bash", "-c", `scontrol -o show job && echo "look 0" && scontrol -o -d show node && echo "done 0"`)
+	if err != nil {
+		return queue{}, fmt.Errorf("read the queue: %w: %s", err, lastLine(stderr))
+	}
+	return parseQueue(out)
+}
+
+func parseQueue(text string) (q queue, err error) {
+	jobs, nodes, _ := strings.Cut(text, "look 0\n")
+	for line := range strings.Lines(jobs) {
+		if strings.HasPrefix(line, "JobId=") {
+			q.jobs = append(q.jobs, parseJob(line))
+		}
+	}
+	looks, err := oracle.ReadLooks(strings.NewReader("look 0\n" + nodes))
+	q.nodes = map[string]oracle.Look{}
+	for _, l := range looks {
+		q.nodes[l.Node] = l
+	}
+	return q, err
+}
+
+var wanted = regexp.MustCompile(`mig:([^,:]+):(\d+)`)
+
+func parseJob(line string) queued {
+	field := func(key string) string {
+		_, rest, _ := strings.Cut(line, " "+key+"=")
+		value, _, _ := strings.Cut(rest, " ")
+		return strings.TrimSpace(value)
+	}
+	j := queued{name: field("JobName"), state: field("JobState"), reason: field("Reason"), required: field("ReqNodeList"),
+		dependency: field("Dependency"), eligible: field("EligibleTime"), het: field("HetJobId"), hetSet: field("HetJobIdSet"), wants: map[string]int{}}
+	j.id, _, _ = strings.Cut(strings.TrimPrefix(line, "JobId="), " ")
+	j.raw = j.id
+	if _, err := strconv.Atoi(field("ArrayTaskId")); err == nil { // scancel wants a task's number, unless it is one record with others
+		j.id = field("ArrayJobId") + "_" + field("ArrayTaskId")
+	}
+	j.priority, _ = strconv.Atoi(field("Priority"))
+	j.on = expand(field("NodeList"))
+	j.started, _ = time.ParseInLocation("2006-01-02T15:04:05", field("StartTime"), time.Local)
+	nodes, _, _ := strings.Cut(field("NumNodes"), "-")
+	j.nodes, _ = strconv.Atoi(nodes)
+	j.exclusive = field("OverSubscribe") == "NO"
+	_, comment, _ := strings.Cut(line, " AdminComment=")
+	j.comment, _, _ = strings.Cut(comment, " StdErr=")
+	if j.required == "(null)" {
+		j.required = ""
+	}
+	for _, m := range wanted.FindAllStringSubmatch(field("TresPerNode"), -1) {
+		n, _ := strconv.Atoi(m[2])
+		j.wants[m[1]] += n
+	}
+	return j
+}
+
+// live are the jobs that are not over.
+func (q queue) live() []queued {
+	return slices.DeleteFunc(slices.Clone(q.jobs), func(j queued) bool {
+		return !slices.Contains([]string{"PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "REQUEUED", "REQUEUE_HOLD", "STAGE_OUT", "SIGNALING"}, j.state)
+	})
+}
+
+// never reports whether a pending job waits for something that the campaign will not do.
+func (q queue) never(j queued) bool {
+	held := j.state == "PENDING" && j.priority == 0 && !strings.Contains(j.comment, "caelum:held")
+	return held || q.incomplete(j)
+}
+
+// incomplete reports whether a component of j's het job is over or away: the components start together or not at all.
+func (q queue) incomplete(j queued) bool {
+	if j.hetSet == "" || j.state != "PENDING" {
+		return false
+	}
+	first, last := bounds(j.hetSet)
+	for id := first; id <= last; id++ {
+		if !slices.ContainsFunc(q.jobs, func(o queued) bool { return o.raw == strconv.Itoa(id) && o.state == "PENDING" }) {
+			return true
+		}
+	}
+	return false
+}
+
+// bounds reads "5-6" as slurmctld writes the ids of a het job's components.
+func bounds(set string) (first, last int) {
+	a, b, ranged := strings.Cut(set, "-")
+	first, _ = strconv.Atoi(a)
+	if last, _ = strconv.Atoi(b); !ranged {
+		last = first
+	}
+	return first, last
+}
+
+// runnable reports whether only slices keep a pending job waiting, by what slurmctld and its user say of it.
+func (q queue) runnable(j queued, now time.Time) bool {
+	if j.state != "PENDING" || len(j.wants) == 0 || q.incomplete(j) {
+		return false
+	}
+	if eligible, err := time.ParseInLocation("2006-01-02T15:04:05", j.eligible, time.Local); err != nil || eligible.After(now) {
+		return false
+	}
+	if j.dependency != "(null)" && j.dependency != "" {
+		return false
+	}
+	if j.priority == 0 {
+		return strings.Contains(j.comment, "caelum:held")
+	}
+	switch j.reason {
+	case "Licenses", "JobArrayTaskLimit", "Dependency", "BeginTime", "Cleaning":
+		return false
+	}
+	return !strings.HasPrefix(j.reason, "Assoc") && !strings.HasPrefix(j.reason, "QOS")
+}
+
+func names(jobs []queued) string {
+	var all []string
+	for _, j := range jobs {
+		all = append(all, fmt.Sprintf("%s %s (%s, %s)", j.id, j.name, j.state, j.reason))
+	}
+	return strings.Join(all, "; ")
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"caelum/contrib/devcluster/oracle"
+)
+
+// quietLimit is how long the cluster may take to be clean when every job is over.
+const quietLimit = 30 * time.Second
+
+// left is something that must not be there when all is quiet, and the rule that it breaks.
+type left struct{ rule, text string }
+
+// quiet waits until nothing is left of any job; what is there after quietLimit is a finding.
+func (c *campaign) quiet() {
+	var all []left
+	for began := time.Now(); ; {
+		sleep(c.ctx, time.Second)
+		all = c.leftovers(began)
+		if len(all) == 0 || c.ctx.Err() != nil {
+			c.time.add("all is quiet after %v", time.Since(began).Round(time.Second))
+			return
+		}
+		if time.Since(began) > quietLimit {
+			break
+		}
+	}
+	for _, l := range all {
+		c.found.add(&c.time, l.rule, "%s", l.text)
+	}
+}
+
+// leftovers compares what there is with what there must be. began is when the wait began: a snapshot must be younger.
+func (c *campaign) leftovers(began time.Time) (all []left) {
+	q, err := c.readQueue()
+	if err != nil {
+		return []left{{ruleTools, err.Error()}}
+	}
+	for _, j := range q.live() {
+		all = append(all, left{ruleLeft, fmt.Sprintf("job %s (%s) is %s", j.id, j.name, j.state)})
+	}
+	s := c.latest()
+	if s.At < began.UnixNano() {
+		return append(all, left{ruleTools, "there is no snapshot"})
+	}
+	for _, p := range s.Procs {
+		all = append(all, left{ruleLeft, fmt.Sprintf("process %d (%s) of job %s on %s", p.PID, p.Name, p.Job, p.Node)})
+	}
+	for _, node := range c.nodes() {
+		all = append(all, s.Nodes[node].leftovers(node)...)
+		all = append(all, c.counted(node, q.nodes[node])...)
+		known, err := c.knownIdle(node)
+		if err != nil {
+			all = append(all, left{ruleLeft, err.Error()})
+			continue
+		}
+		all = append(all, s.Nodes[node].unknown(node, known)...)
+		if err := c.root(node, "nvml-emulator", "check"); err != nil {
+			all = append(all, left{ruleLeft, err.Error()})
+		}
+	}
+	return all
+}
+
+// leftovers are the files and handles of a node that belong to a job.
+func (n nodeState) leftovers(node string) (all []left) {
+	say := func(format string, args ...any) {
+		all = append(all, left{ruleLeft, node + ": " + fmt.Sprintf(format, args...)})
+	}
+	for _, l := range n.Leases {
+		say("the lease file of job %s", l.Job)
+	}
+	for _, name := range n.Other {
+		say("the file %s among the lease files", name)
+	}
+	for _, f := range n.Caps {
+		if f.UID != 0 || f.Mode&0o077 != 0 {
+			say("%s of instance %d on GPU %d has owner %d and mode %o", f.Name, f.GI, f.GPU, f.UID, f.Mode)
+		}
+	}
+	for _, c := range n.Clients {
+		say("process %d on instance %d of GPU %d", c.PID, c.GI, c.GPU)
+	}
+	return all
+}
+
+// place is where an instance is.
+type place struct {
+	gpu, gi int
+	profile string
+}
+
+// unknown compares the instances on the GPUs with those that the agent has as idle.
+func (n nodeState) unknown(node string, known map[place]string) (all []left) {
+	for g := range n.GPUs {
+		for _, in := range n.GPUs[g].Instances {
+			at := place{g, in.GI, in.Profile}
+			if known[at] != "idle" {
+				all = append(all, left{ruleLeft, fmt.Sprintf("%s: %s at %d on GPU %d is %q to the agent, not idle", node, in.Profile, in.Start, g, known[at])})
+			}
+			delete(known, at)
+		}
+	}
+	for at, state := range known {
+		all = append(all, left{ruleLeft, fmt.Sprintf("%s: the agent has a %s %s with id %d on GPU %d, which is not there", node, state, at.profile, at.gi, at.gpu)})
+	}
+	return all
+}
+
+func (c *campaign) knownIdle(node string) (map[place]string, error) {
+	out, stderr, err := c.cluster.ExecNode(c.ctx, node, "root", "caelum", "status", "--json")
+	if err != nil {
+		return nil, fmt.Errorf("%s: caelum status: %w: %s", node, err, lastLine(stderr))
+	}
+	var status agentStatus
+	if err := json.Unmarshal([]byte(out), &status); err != nil {
+		return nil, err
+	}
+	known := map[place]string{}
+	for _, g := range status.GPUs {
+		for _, in := range g.Instances {
+			known[place{g.Index, in.GI, in.Profile}] = in.State
+		}
+	}
+	return known, nil
+}
+
+// counted: a node is up, its total of gres/mig is slurm.conf's and nothing of it is used.
+func (c *campaign) counted(node string, l oracle.Look) (all []left) {
+	if !up(l) {
+		_, why, _ := strings.Cut(c.tell("", "scontrol", "-o", "show", "node", node), " Reason=")
+		all = append(all, left{ruleNodes, fmt.Sprintf("%s is %s: %s", node, strings.Join(l.States, "+"), why)})
+	}
+	total, used := 0, 0
+	for profile, n := range l.Total {
+		total += n
+		if n < l.Used[profile] {
+			all = append(all, left{ruleCounts, fmt.Sprintf("%s has %d %s and %d of them used", node, n, profile, l.Used[profile])})
+		}
+	}
+	for _, n := range l.Used {
+		used += n
+	}
+	if total != c.total[node] || used != 0 {
+		all = append(all, left{ruleCounts, fmt.Sprintf("%s has %d gres/mig with %d used, and slurm.conf says %d: %v used %v", node, total, used, c.total[node], l.Total, l.Used)})
+	}
+	return all
+}
+
+func (c *campaign) tell(node string, args ...string) string {
+	out, stderr, _ := c.cluster.ExecNode(c.ctx, node, "root", args...)
+	return strings.TrimSpace(out + stderr)
+}
+
+// configuredTotals reads N of each node from slurm.conf: the sum of its gres/mig.
+func configuredTotals(conf string) (map[string]int, error) {
+	totals := map[string]int{}
+	for line := range strings.Lines(conf) {
+		f := strings.Fields(line)
+		if len(f) == 0 || !strings.HasPrefix(f[0], "NodeName=n") {
+			continue
+		}
+		name := strings.TrimPrefix(f[0], "NodeName=")
+		k := slices.IndexFunc(f, func(w string) bool { return strings.HasPrefix(w, "Gres=") })
+		if k < 0 {
+			continue
+		}
+		for _, g := range strings.Split(strings.TrimPrefix(f[k], "Gres="), ",") {
+			if parts := strings.Split(g, ":"); len(parts) == 3 && parts[0] == "mig" {
+				n, err := strconv.Atoi(parts[2])
+				if err != nil {
+					return nil, fmt.Errorf("slurm.conf: %q: %w", g, err)
+				}
+				totals[name] += n
+			}
+		}
+	}
+	return totals, nil
+}

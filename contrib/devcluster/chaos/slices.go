@@ -1,0 +1,153 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// used reports whether an instance is in use: a lease file names it, or the driver knows a process or handle on it.
+func (n nodeState) used(gpu int, in instance) bool {
+	return in.Held || slices.ContainsFunc(n.Clients, func(c client) bool { return c.GPU == gpu && c.GI == in.GI }) ||
+		slices.ContainsFunc(n.Leases, func(l leaseFile) bool { return in.UUID != "" && slices.Contains(l.UUIDs, in.UUID) })
+}
+
+// instance returns the instance behind a MIG UUID, or one with the id gi on a GPU.
+func (n nodeState) instance(is func(gpu int, in instance) bool) (found instance, ok bool) {
+	for g := range n.GPUs {
+		for _, in := range n.GPUs[g].Instances {
+			if is(g, in) {
+				return in, true
+			}
+		}
+	}
+	return instance{}, false
+}
+
+// sliceWatch judges snapshots: no slice has two jobs. It returns what it finds through report, each text once.
+type sliceWatch struct {
+	report func(format string, args ...any)
+	since  map[string]int64 // a suspicion that must last, by its text, and when it came up
+}
+
+func newSliceWatch(report func(string, ...any)) *sliceWatch {
+	return &sliceWatch{report: report, since: map[string]int64{}}
+}
+
+// lasting is how long a suspicion must be seen that the order of reads could raise: the parts of a snapshot are read
+// one after the other, and a process that was killed is there until its parent has been told.
+const lasting = int64(2 * time.Second)
+
+func (w *sliceWatch) look(s snapshot) {
+	suspicions := map[string]bool{}
+	for name, n := range s.Nodes {
+		for _, text := range leasedTwice(n) {
+			w.report("%s: %s", name, text)
+		}
+		for _, text := range usedTwice(n, s.Procs) {
+			w.report("%s: %s", name, text)
+		}
+		for _, text := range slices.Concat(strangers(n, s.Procs), openToOthers(n), seenTwice(name, s.Procs)) {
+			suspicions[name+": "+text] = true
+		}
+	}
+	for text := range w.since {
+		if !suspicions[text] {
+			delete(w.since, text)
+		}
+	}
+	for text := range suspicions {
+		if w.since[text] == 0 {
+			w.since[text] = s.At
+		} else if s.At-w.since[text] >= lasting {
+			w.report("%s, for %v", text, time.Duration(s.At-w.since[text]).Round(time.Second))
+			w.since[text] = 1 << 62 // once
+		}
+	}
+}
+
+// leasedTwice finds a slice that two lease files name. A file is written whole and renamed, and the files of a node
+// are read within milliseconds; a lease is given up and granted again through a prolog, which takes longer.
+func leasedTwice(n nodeState) (all []string) {
+	for i, a := range n.Leases {
+		for _, b := range n.Leases[i+1:] {
+			for _, uuid := range a.UUIDs {
+				if slices.Contains(b.UUIDs, uuid) {
+					all = append(all, fmt.Sprintf("the lease files of jobs %s and %s name %s", a.Job, b.Job, uuid))
+				}
+			}
+		}
+	}
+	return all
+}
+
+// usedTwice finds an instance on which processes of two jobs have a context; one answer of the driver shows both.
+func usedTwice(n nodeState, procs []proc) (all []string) {
+	for i, a := range n.Clients {
+		for _, b := range n.Clients[i+1:] {
+			one, two := jobOf(a.PID, procs), jobOf(b.PID, procs)
+			if a.GPU == b.GPU && a.GI == b.GI && one != "" && two != "" && one != two {
+				all = append(all, fmt.Sprintf("processes of jobs %s and %s use instance %d on GPU %d", one, two, a.GI, a.GPU))
+			}
+		}
+	}
+	return all
+}
+
+// strangers finds a process that uses an instance which another job's lease file names.
+func strangers(n nodeState, procs []proc) (all []string) {
+	for _, c := range n.Clients {
+		job := jobOf(c.PID, procs)
+		in, ok := n.instance(func(gpu int, in instance) bool { return gpu == c.GPU && in.GI == c.GI })
+		if job == "" || !ok || in.UUID == "" {
+			continue
+		}
+		for _, l := range n.Leases {
+			if l.Job != job && slices.Contains(l.UUIDs, in.UUID) {
+				all = append(all, fmt.Sprintf("process %d of job %s uses %s, which is leased to job %s", c.PID, job, in.UUID, l.Job))
+			}
+		}
+	}
+	return all
+}
+
+// openToOthers finds a capability file that a user other than the lease's may open.
+func openToOthers(n nodeState) (all []string) {
+	for _, c := range n.Caps {
+		in, ok := n.instance(func(gpu int, in instance) bool { return gpu == c.GPU && in.GI == c.GI })
+		for _, l := range n.Leases {
+			if ok && in.UUID != "" && slices.Contains(l.UUIDs, in.UUID) && (c.UID != 0 && c.UID != l.UID || c.Mode&0o077 != 0) {
+				all = append(all, fmt.Sprintf("%s of job %s, user %d, has owner %d and mode %o", c.Name, l.Job, l.UID, c.UID, c.Mode))
+			}
+		}
+	}
+	return all
+}
+
+// seenTwice finds processes of two jobs of a node whose CUDA_VISIBLE_DEVICES name one slice.
+func seenTwice(node string, procs []proc) (all []string) {
+	first := map[string]proc{}
+	for _, p := range procs {
+		for _, uuid := range p.UUIDs {
+			if p.Node != node || !strings.HasPrefix(uuid, "MIG-") {
+				continue
+			}
+			if q, ok := first[uuid]; ok && q.Job != p.Job {
+				all = append(all, fmt.Sprintf("%s is in the environment of %s (%d) of job %s and of %s (%d) of job %s", uuid, q.Name, q.PID, q.Job, p.Name, p.PID, p.Job))
+			} else {
+				first[uuid] = p
+			}
+		}
+	}
+	return all
+}
+
+func jobOf(pid int, procs []proc) string {
+	for _, p := range procs {
+		if p.PID == pid {
+			return p.Job
+		}
+	}
+	return ""
+}

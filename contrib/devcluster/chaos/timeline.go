@@ -1,0 +1,113 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+)
+
+// event is a line of the time line.
+type event struct {
+	at   time.Time
+	text string
+}
+
+func (e event) String() string { return e.at.Format("15:04:05.000 ") + e.text }
+
+// timeline is what the campaign did and saw, in its order.
+type timeline struct {
+	mu     sync.Mutex
+	events []event
+	print  bool
+}
+
+func (l *timeline) add(format string, args ...any) {
+	e := event{time.Now(), fmt.Sprintf(format, args...)}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.events = append(l.events, e)
+	if l.print {
+		fmt.Fprintln(os.Stderr, e)
+	}
+}
+
+// around returns the events from before a moment to after it.
+func (l *timeline) around(at time.Time, before, after time.Duration) (some []event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.events {
+		if e.at.After(at.Add(-before)) && e.at.Before(at.Add(after)) {
+			some = append(some, e)
+		}
+	}
+	return some
+}
+
+// round returns the faults of the round that a moment is in.
+func (l *timeline) round(at time.Time) (some []event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.events {
+		switch {
+		case e.at.After(at):
+			return some
+		case strings.HasPrefix(e.text, "round "):
+			some = nil
+		case strings.HasPrefix(e.text, "fault "):
+			some = append(some, e)
+		}
+	}
+	return some
+}
+
+// finding is a broken invariant.
+type finding struct {
+	at   time.Time
+	rule string
+	text string
+}
+
+// The rules, as README.md numbers them.
+const (
+	ruleTwice  = "1 slice with two jobs"
+	ruleLeft   = "2 left when quiet"
+	ruleCounts = "3 counts"
+	ruleWaits  = "4 waits beside room"
+	ruleEnds   = "5 unexplained end"
+	ruleNodes  = "6 node not up"
+	ruleTools  = "7 command failed"
+)
+
+// findings collects what was found, each text once.
+type findings struct {
+	mu     sync.Mutex
+	all    []finding
+	ignore *regexp.Regexp
+}
+
+func (f *findings) add(l *timeline, rule, format string, args ...any) {
+	one := finding{time.Now(), rule, fmt.Sprintf(format, args...)}
+	if f.ignore != nil && f.ignore.MatchString(one.text) {
+		l.add("ignored: %s: %s", one.rule, one.text)
+		return
+	}
+	f.mu.Lock()
+	for _, old := range f.all {
+		if old.rule == one.rule && old.text == one.text {
+			f.mu.Unlock()
+			return
+		}
+	}
+	f.all = append(f.all, one)
+	f.mu.Unlock()
+	l.add("FINDING %s: %s", one.rule, one.text)
+}
+
+func (f *findings) list() []finding {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]finding(nil), f.all...)
+}

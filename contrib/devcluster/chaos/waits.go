@@ -1,0 +1,152 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"caelum/contrib/devcluster/oracle"
+)
+
+// patience is how long a job may wait beside room for it without a true explanation.
+const patience = time.Minute
+
+// waitWatch judges the waits of jobs while nothing is broken.
+type waitWatch struct {
+	*campaign
+	since map[string]time.Time // by job, since when there has been room for it at every look
+}
+
+func (w *waitWatch) look(q queue, s snapshot) {
+	now := time.Now()
+	for _, j := range q.live() {
+		if !q.runnable(j, now) || !w.room(q, s, j) {
+			delete(w.since, j.id)
+			continue
+		}
+		if w.since[j.id].IsZero() {
+			w.since[j.id] = now
+		}
+		if now.Sub(w.since[j.id]) < patience {
+			continue
+		}
+		if why := w.explained(q, j); why != "" {
+			w.time.add("%s: %s", j.id, drawn(s))
+			w.found.add(&w.time, ruleWaits, "job %s (%s, %s) waits beside room for %v: %s", j.id, j.name, j.reason, patience, why)
+		}
+		delete(w.since, j.id)
+	}
+}
+
+// room reports whether the slices of a job fit on as many nodes as it needs, by the instances that are in use.
+func (w *waitWatch) room(q queue, s snapshot, j queued) bool {
+	fits := func(j queued) (on []string) {
+		for name, n := range s.Nodes {
+			look := q.nodes[name]
+			if j.required != "" && j.required != name || !up(look) || j.exclusive && !idle(look) {
+				continue
+			}
+			if ok, err := n.fits(w.o.board, j.wants); err == nil && ok {
+				on = append(on, name)
+			}
+		}
+		return on
+	}
+	if j.hetSet == "" {
+		return len(fits(j)) >= max(j.nodes, 1)
+	}
+	// Two components, each on a node of its own.
+	var sets [][]string
+	for _, o := range q.jobs {
+		if o.het == j.het {
+			if !q.runnable(o, time.Now()) {
+				return false
+			}
+			sets = append(sets, fits(o))
+		}
+	}
+	if len(sets) != 2 {
+		return false
+	}
+	return slices.ContainsFunc(sets[0], func(a string) bool {
+		return slices.ContainsFunc(sets[1], func(b string) bool { return a != b })
+	})
+}
+
+// fits reports whether slices can be made on a node beside those in use.
+func (n nodeState) fits(board string, wants map[string]int) (bool, error) {
+	gpus, err := oracle.NewGPUs(board, len(n.GPUs))
+	if err != nil {
+		return false, err
+	}
+	var used []oracle.Interval
+	for g := range n.GPUs {
+		for _, in := range n.GPUs[g].Instances {
+			if n.used(g, in) {
+				used = append(used, oracle.Interval{GPU: g, Start: in.Start, Size: in.Size, Profile: in.Profile})
+			}
+		}
+	}
+	return gpus.Pack(used, wants), nil
+}
+
+func up(l oracle.Look) bool {
+	for _, s := range l.States {
+		switch strings.TrimRight(s, "*") {
+		case "DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "INVALID_REG", "COMPLETING":
+			return false
+		}
+	}
+	return len(l.States) > 0
+}
+
+func idle(l oracle.Look) bool { return slices.Contains(l.States, "IDLE") }
+
+// explanation is what is read of `caelum explain --json`.
+type explanation struct {
+	Verdict, Text string
+	Before        uint32
+}
+
+// explained returns what is wrong with the explanation of a wait beside room, empty if it is true: another runnable job
+// is in front and is served first. That job's own wait is judged too.
+func (w *waitWatch) explained(q queue, j queued) string {
+	out, stderr, err := w.cluster.Exec(w.ctx, "root", "caelum", "explain", j.raw, "--json")
+	if err != nil {
+		return fmt.Sprintf("couldn't explain it: %v: %s", err, lastLine(stderr))
+	}
+	var e explanation
+	if err := json.Unmarshal([]byte(out), &e); err != nil {
+		return err.Error()
+	}
+	switch e.Verdict {
+	case "started", "over":
+		return ""
+	case "behind", "on-offer":
+		front := slices.IndexFunc(q.jobs, func(o queued) bool { return o.raw == fmt.Sprint(e.Before) })
+		if front >= 0 && q.runnable(q.jobs[front], time.Now()) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("explained as %s: %s", e.Verdict, e.Text)
+}
+
+// drawn shows what is on the GPUs.
+func drawn(s snapshot) string {
+	var all []string
+	for name, n := range s.Nodes {
+		for g := range n.GPUs {
+			for _, in := range n.GPUs[g].Instances {
+				word := "idle"
+				if n.used(g, in) {
+					word = "used"
+				}
+				all = append(all, fmt.Sprintf("%s GPU %d %s@%d %s", name, g, in.Profile, in.Start, word))
+			}
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
