@@ -39,6 +39,8 @@ func main() {
 	flag.Float64Var(&w.load, "ways-load", 0.85, "the share of all units that it asks for")
 	flag.Float64Var(&w.mean, "ways-mean", 20, "the mean duration of its jobs, in seconds")
 	flag.BoolVar(&w.mixed, "ways-mixed", false, "on two nodes of A100-40GB and two of H100-80GB")
+	short := flag.Int("short", 0, "measure how long so many short jobs take with gres/gpu alone, with static slices and with Caelum, and nothing else; 0: not")
+	rounds := flag.Int("rounds", 3, "... in so many rounds")
 	flag.StringVar(&p.conf, "conf", "/etc/slurm", "the folder of slurm.conf without the plugin")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -49,6 +51,9 @@ func main() {
 		}
 		if *submissions > 0 {
 			return benchSubmissions(ctx, *submissions)
+		}
+		if *short > 0 {
+			return benchShort(ctx, *short, *rounds)
 		}
 		if w.jobs > 0 {
 			return benchWays(ctx, w)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,31 +23,41 @@ import (
 // descriptors in this way, writes how many there are to the file "held", and stays.
 const asHolder = "ATTACK_HOLD"
 
-// The ways: in its own table; on their way through a socket, in no table.
+// The ways to keep descriptors: in the process's own table; in flight in a socket that the process has open; in the table of a
+// process outside the job, to which the job sends them; in one of two processes that send them to each other all the time.
 const (
 	inTable  = "table"
-	inSocket = "socket"
+	inFlight = "flight"
+	inSender = "sender"
+	outside  = "outside"
+	swapped  = "swapped"
 )
 
 func holdDescriptors() int {
-	files, _ := filepath.Glob("/dev/nvidia-caps/nvidia-cap*")
 	var held []int
-	for _, file := range files {
-		if fd, err := unix.Open(file, unix.O_RDONLY|unix.O_NOCTTY|unix.O_NONBLOCK, 0); err == nil {
-			held = append(held, fd)
+	way := os.Getenv(asHolder)
+	if way == outside || way == swapped {
+		held = received("socket")
+	} else {
+		files, _ := filepath.Glob("/dev/nvidia-caps/nvidia-cap*")
+		for _, file := range files {
+			if fd, err := unix.Open(file, unix.O_RDONLY|unix.O_NOCTTY|unix.O_NONBLOCK, 0); err == nil {
+				held = append(held, fd)
+			}
 		}
 	}
-	if os.Getenv(asHolder) == inSocket {
+	switch way {
+	case inFlight:
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
-		if err != nil {
+		if err != nil || send(pair[0], held) != nil {
 			return 1
 		}
-		if err := unix.Sendmsg(pair[0], []byte{0}, unix.UnixRights(held...), nil, 0); err != nil {
+	case inSender:
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+		if err != nil || unix.Connect(fd, &unix.SockaddrUnix{Name: "socket"}) != nil || send(fd, held) != nil {
 			return 1
 		}
-		for _, fd := range held {
-			unix.Close(fd)
-		}
+		return 0
 	}
 	text := fmt.Sprintf("%d %d\n", len(held), os.Getpid())
 	if err := os.WriteFile("held.tmp", []byte(text), 0o644); err != nil {
@@ -55,8 +66,76 @@ func holdDescriptors() int {
 	if err := os.Rename("held.tmp", "held"); err != nil {
 		return 1
 	}
+	if way == swapped {
+		swap(held)
+	}
 	time.Sleep(time.Hour)
 	return 0
+}
+
+// send sends descriptors through a socket and closes them.
+func send(socket int, fds []int) error {
+	err := unix.Sendmsg(socket, []byte{0}, unix.UnixRights(fds...), nil, 0)
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+	return err
+}
+
+// receive returns the descriptors of one message.
+func receive(socket int) (fds []int) {
+	data := make([]byte, unix.CmsgSpace(4*64))
+	_, n, _, _, err := unix.Recvmsg(socket, make([]byte, 1), data, 0)
+	if err != nil {
+		return nil
+	}
+	messages, _ := unix.ParseSocketControlMessage(data[:n])
+	for _, m := range messages {
+		some, _ := unix.ParseUnixRights(&m)
+		fds = append(fds, some...)
+	}
+	return fds
+}
+
+// received waits for a process that sends descriptors to a socket of this name.
+func received(path string) []int {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil || unix.Bind(fd, &unix.SockaddrUnix{Name: path}) != nil || unix.Listen(fd, 1) != nil {
+		return nil
+	}
+	from, _, err := unix.Accept(fd)
+	if err != nil {
+		return nil
+	}
+	return receive(from)
+}
+
+// swapSocket in the environment is the descriptor of the socket through which the second process of a swap gets descriptors.
+const swapSocket = "ATTACK_SWAP"
+
+// swap starts a second process and hands the descriptors to it and back, until one of the two is ended.
+func swap(held []int) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		return
+	}
+	second := exec.Command("/proc/self/exe")
+	second.Env = append(os.Environ(), swapSocket+"=3")
+	second.ExtraFiles = []*os.File{os.NewFile(uintptr(pair[1]), "socket")}
+	if second.Start() != nil || send(pair[0], held) != nil {
+		return
+	}
+	pass(pair[0])
+}
+
+// pass sends back what it receives.
+func pass(socket int) {
+	for fds := receive(socket); len(fds) > 0; fds = receive(socket) {
+		time.Sleep(300 * time.Microsecond)
+		if send(socket, fds) != nil {
+			return
+		}
+	}
 }
 
 // openable starts a cluster whose capability files can be opened. No driver answers at the emulator's own device numbers; the
@@ -143,36 +222,78 @@ func note(s *clustertest.Site, gi int) (state, text string) {
 // TestDescriptorOutlivesLease: a job opens its slice's capability files and leaves a process behind that keeps the descriptors. The
 // next user's jobs get instances with other device numbers until that process has ended.
 func TestDescriptorOutlivesLease(t *testing.T) {
-	for _, way := range []string{inTable, inSocket} {
+	s := openable(t, cluster.Options{})
+	s.Write("attack", "#!/bin/bash\n"+asHolder+"="+inTable+" setsid --fork ./holder >/dev/null 2>&1\nuntil [[ -e held && -e go ]]; do sleep 0.1; done\n")
+	job := s.Submit("./attack", "--gres=mig:2g.10gb:1")
+	pid := holder(t, s)
+	mine := instance(t, s, job)
+	s.Write("go", "")
+	s.Completed(job)
+
+	first := victimJob(s)
+	s.Running(first)
+	if got := instance(t, s, first); got.GI == mine.GI {
+		t.Errorf("the victim's job %s got GPU instance %d, whose capability files process %s of the attacker still holds", first, got.GI, pid)
+	}
+	state, text := note(s, mine.GI)
+	if want := "pid " + pid + ", uid 20001, \"holder\""; state != "stuck" || !strings.Contains(text, want) {
+		t.Errorf("the instance is %q: %q, and not set aside for %s", state, text, want)
+	}
+	if log, err := s.Log("agent-n1"); err != nil || !strings.Contains(log, "was set aside: held open by pid "+pid) {
+		t.Errorf("the agent's log does not name process %s (%v)", pid, err)
+	}
+	s.Must("n1", "root", "kill", "-KILL", pid)
+	s.Within("the instance is free again", func() bool {
+		state, _ := note(s, mine.GI)
+		return state != "stuck"
+	})
+	s.NoneDrained()
+}
+
+// TestHolderOutsideJob: a job sends its slice's descriptors to processes outside the job, which keep them after it. Where jobs are
+// confined to their devices, the agent ends a process that has them, so that the other user's jobs find all slices.
+func TestHolderOutsideJob(t *testing.T) {
+	for _, way := range []string{outside, swapped} {
 		t.Run(way, func(t *testing.T) {
-			s := openable(t, cluster.Options{})
-			s.Write("attack", "#!/bin/bash\n"+asHolder+"="+way+" setsid --fork ./holder >/dev/null 2>&1\nuntil [[ -e held && -e go ]]; do sleep 0.1; done\n")
-			job := s.Submit("./attack", "--gres=mig:2g.10gb:1")
+			s := openable(t, cluster.Options{Cgroup: "v2"})
+			ended := make(chan error, 1)
+			process := s.Command(t.Context(), "n1", attacker, "env", asHolder+"="+way, "./holder")
+			go func() { ended <- process.Run() }()
+			s.Write("attack", "#!/bin/bash\nexport "+asHolder+"="+inSender+"\nuntil ./holder; do sleep 0.1; done\nuntil [[ -e go ]]; do sleep 0.1; done\n")
+			job := s.Submit("./attack", "--gres=mig:7g.40gb:1")
 			pid := holder(t, s)
-			mine := instance(t, s, job)
 			s.Write("go", "")
 			s.Completed(job)
-
-			first := victimJob(s)
-			s.Running(first)
-			if got := instance(t, s, first); got.GI == mine.GI {
-				t.Errorf("the victim's job %s got GPU instance %d, whose capability files process %s of the attacker still holds", first, got.GI, pid)
+			for range 4 {
+				s.Must("", victim, "timeout", "60", "srun", "--gres=mig:7g.40gb:1", "true")
 			}
-			state, text := note(s, mine.GI)
-			if want := "pid " + pid + ", uid 20001, \"holder\""; state != "stuck" || !strings.Contains(text, want) {
-				t.Errorf("the instance is %q: %q, and not set aside for %s", state, text, want)
+			if way == outside {
+				if log, err := s.Log("agent-n1"); err != nil || !strings.Contains(log, "ended a process on a slice that is not its: pid "+pid) {
+					t.Errorf("the agent's log does not name process %s (%v)", pid, err)
+				}
+				select {
+				case <-ended:
+				case <-time.After(clustertest.Limit):
+					t.Error("the process was not ended")
+				}
 			}
-			if log, err := s.Log("agent-n1"); err != nil || !strings.Contains(log, "was set aside: held open by pid "+pid) {
-				t.Errorf("the agent's log does not name process %s (%v)", pid, err)
-			}
-			s.Must("n1", "root", "kill", "-KILL", pid)
-			s.Within("the instance is free again", func() bool {
-				state, _ := note(s, mine.GI)
-				return state != "stuck"
-			})
 			s.NoneDrained()
 		})
 	}
+}
+
+// TestDescriptorsInFlight: a process that has descriptors in flight takes no slice from other users. Which files they are of cannot
+// be seen, and every process can have some.
+func TestDescriptorsInFlight(t *testing.T) {
+	s := openable(t, cluster.Options{})
+	s.Write("attack", "#!/bin/bash\n"+asHolder+"="+inFlight+" setsid --fork ./holder >/dev/null 2>&1\nuntil [[ -e held && -e go ]]; do sleep 0.1; done\n")
+	job := s.Submit("./attack", "--gres=mig:7g.40gb:1")
+	pid := holder(t, s)
+	s.Write("go", "")
+	s.Completed(job)
+	s.Must("", victim, "timeout", "60", "srun", "--gres=mig:7g.40gb:1", "true")
+	s.Must("n1", "root", "kill", "-KILL", pid)
+	s.NoneDrained()
 }
 
 // TestDescriptorOfNewInstance: with NVreg_ModifyDeviceFiles=1 the driver makes a new instance's files for everybody. A user who has
@@ -202,7 +323,7 @@ func TestDescriptorOfNewInstance(t *testing.T) {
 	s.NoneDrained()
 }
 
-// TestStrangerOnSlice: a process of another user that came to a job's slice is reported, and ended where the site asks for that.
+// TestStrangerOnSlice: a process of another user that came to a job's slice is ended, or only reported where the site asks for that.
 func TestStrangerOnSlice(t *testing.T) {
 	for cgroup, why := range map[string]string{"": "of another user than the job's", "v1": "of no job", "v2": "of no job"} {
 		t.Run("cgroup"+cgroup, func(t *testing.T) { strangerOnSlice(t, cgroup, why) })
@@ -211,6 +332,16 @@ func TestStrangerOnSlice(t *testing.T) {
 
 func strangerOnSlice(t *testing.T, cgroup, why string) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, KeepDeviceFiles: true, Cgroup: cgroup})
+	configure := func(sed string) {
+		if err := s.StopUnit("agent-n1"); err != nil {
+			t.Fatal(err)
+		}
+		s.Must("n1", "root", "sed", "-i", sed, "/etc/caelum/caelum.yaml")
+		if err := s.StartUnit("agent-n1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	configure("$ a foreign_processes: report")
 	job := s.Submit("./hold keep", "--gres=mig:2g.10gb:1")
 	s.Running(job)
 	mine := instance(t, s, job)
@@ -239,13 +370,7 @@ func strangerOnSlice(t *testing.T, cgroup, why string) {
 		t.Error("the stranger was ended")
 	}
 
-	if err := s.StopUnit("agent-n1"); err != nil {
-		t.Fatal(err)
-	}
-	s.Must("n1", "root", "sh", "-c", "echo 'foreign_processes: kill' >>/etc/caelum/caelum.yaml")
-	if err := s.StartUnit("agent-n1"); err != nil {
-		t.Fatal(err)
-	}
+	configure("/^foreign_processes/ d")
 	select {
 	case <-ended:
 	case <-time.After(clustertest.Limit):

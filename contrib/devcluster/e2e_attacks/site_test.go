@@ -17,6 +17,10 @@ const attacker, victim = clustertest.User, clustertest.Stranger
 const parallel = "3"
 
 func TestMain(m *testing.M) {
+	if os.Getenv(swapSocket) != "" {
+		pass(3)
+		os.Exit(0)
+	}
 	if os.Getenv(asHolder) != "" {
 		os.Exit(holdDescriptors())
 	}

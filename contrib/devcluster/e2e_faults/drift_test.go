@@ -98,21 +98,24 @@ func TestDrift(t *testing.T) {
 // writesNothing: in two looks of the agent's at a queue that does not change nothing is written.
 func (s *site) writesNothing(node string) {
 	s.t.Helper()
-	writes := func() int {
-		log, err := s.Log("agent-" + node)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		return strings.Count(log, `"msg":"published"`)
-	}
-	before, then := writes(), time.Now()
+	before, then := s.writes(node), time.Now()
 	s.Within("two more passes", func() bool {
 		status, err := s.Status(node)
 		return err == nil && status.PublishedAt > then.Unix()+1
 	})
-	if n := writes() - before; n > 0 {
+	if n := s.writes(node) - before; n > 0 {
 		s.t.Errorf("%s: the node was written %d times, and nothing had changed", node, n)
 	}
+}
+
+// writes counts what the node's agent has written to slurmctld.
+func (s *site) writes(node string) int {
+	s.t.Helper()
+	log, err := s.Log("agent-" + node)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return strings.Count(log, `"msg":"published"`)
 }
 
 // findings reports whether caelum doctor on n1 finds something so bad that says so.

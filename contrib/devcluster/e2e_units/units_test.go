@@ -156,7 +156,8 @@ func TestUnits(t *testing.T) {
 		t.Errorf("the driver was not told that the capability files are the agent's: %s", access)
 	}
 	for path, want := range map[string]string{"/dev/caelum": "755 root", "/dev/caelum/slot0": "444 root", "/run/caelum": "755 root", "/run/caelum/jobs": "700 root",
-		"/run/caelum/jobs/" + job: "600 root", "/run/caelum/caelumd.sock": "666 root", "/var/lib/caelum": "700 root", "/var/lib/caelum/ledger.db": "600 root",
+		"/run/caelum/jobs/" + job: "600 root", "/run/caelum/caelumd.sock": "666 root", "/run/caelum/root.sock": "600 root",
+		"/var/lib/caelum": "700 root", "/var/lib/caelum/ledger.db": "600 root",
 		"/var/lib/caelum/repo.db": "600 root", "/var/lib/caelum-watch": "700 slurm", "/var/lib/caelum-watch/repo.db": "600 slurm", "/run/caelum-watch": "700 slurm",
 		"/run/caelum-watch/poke": "600 slurm"} {
 		if got := m.must("stat", "-c", "%a %U", path); got != want {

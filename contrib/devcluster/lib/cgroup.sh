@@ -48,6 +48,14 @@ own_cgroups() {
     [[ $1 == v1 ]] || mkdir -p "$CGROUPS/system.slice" # systemd's, where Slurm puts its scope
 }
 
+# join_cgroups VERSION ROOT: moves this process into the cgroups of a cluster that runs, as they are mounted below ROOT.
+join_cgroups() {
+    local dir
+    for dir in $(cgroup_dirs "$1" .); do
+        echo $$ >"$2$dir/cgroup.procs"
+    done
+}
+
 # remove_cgroups VERSION NAME: of a cluster that has ended.
 remove_cgroups() {
     unshare --mount bash -euo pipefail -c '

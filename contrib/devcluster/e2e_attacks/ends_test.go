@@ -1,0 +1,34 @@
+//go:build e2e
+
+package e2eattacks
+
+import (
+	"strings"
+	"testing"
+
+	"caelum/contrib/devcluster/cluster"
+	"caelum/contrib/devcluster/clustertest"
+	"caelum/internal/plan"
+)
+
+// TestEndsPrivate: where slurmctld shows users nothing of other users' jobs, a node's record does not show when they end. The
+// agent still knows: it reserves a GPU for the time when they have.
+func TestEndsPrivate(t *testing.T) {
+	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, Conf: []string{"PrivateData=jobs"}})
+	job := occupy(s, "--time=10")
+	waiting := s.Must("", attacker, "sbatch", "--parsable", "--gres=gpu:1,mig:7g.40gb:1", "--wrap", "true")
+	s.Within("a GPU is reserved for job "+waiting+" from the end of job "+job, func() bool {
+		status, err := s.Status("n1")
+		end := strings.TrimSpace(s.Try("", "squeue", "-h", "-j", job, "-o", "%e"))
+		return err == nil && status.Reserved != nil && end != "" &&
+			strings.Contains(s.Try("n1", "caelum", "status"), "kept for job "+waiting+", from "+strings.Replace(end, "T", " ", 1))
+	})
+	extra := s.Must("", attacker, "bash", "-c", "scontrol show node n1 | sed -n 's/^ *Extra=//p'")
+	if state, err := plan.Parse(plan.In(extra)); err != nil || state.GPUs[0].Busy == 0 {
+		t.Errorf("the node publishes %q: %v", extra, err)
+	} else if state.GPUs[0].Ends != nil {
+		t.Errorf("a user sees when another user's job ends: %s", extra)
+	}
+	s.Must("", "root", "scancel", job, waiting)
+	s.NothingLeft()
+}

@@ -1,0 +1,58 @@
+//go:build e2e
+
+package e2eattacks
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"caelum/contrib/devcluster/cluster"
+	"caelum/contrib/devcluster/clustertest"
+)
+
+// hangUps connects to the agent's socket and hangs up until the socket's queue is full.
+const hangUps = `
+	my $agent = pack_sockaddr_un("/run/caelum/caelumd.sock");
+	while (1) {
+		socket(my $c, PF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0) or die "socket: $!";
+		connect($c, $agent) or last;
+	}
+	$!{EAGAIN} or die "connect: $!";`
+
+// TestSocketQueue: a user fills the queue of the users' socket while the agent is late to accept: it is stopped, which
+// makes sure of it. Root's calls, such as the prolog's, wait in a queue of their own, and are not refused.
+func TestSocketQueue(t *testing.T) {
+	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
+	s.Must("n1", "root", "caelum", "status") // the agent listens
+	if err := s.KillUnit("agent-n1", "STOP"); err != nil {
+		t.Fatal(err)
+	}
+	s.Must("n1", attacker, "perl", "-Mstrict", "-MSocket=:DEFAULT,SOCK_NONBLOCK", "-e", hangUps)
+	refused := make(chan string, 1)
+	go func() {
+		// Unlike the prolog, it calls once.
+		out, text, err := s.ExecNode(context.WithoutCancel(t.Context()), "n1", "root", "caelum", "status", "--json")
+		if err != nil {
+			refused <- out + text
+		}
+		close(refused)
+	}()
+	select {
+	case text := <-refused:
+		t.Errorf("root's call ended while the agent was stopped: %s", text)
+	case <-time.After(2 * time.Second):
+	}
+	job := s.Must("", victim, "sbatch", "--parsable", "--gres=gpu:1,mig:1g.5gb:1", "--wrap",
+		"cuda-process --exclusive --seconds 0.1")
+	if err := s.KillUnit("agent-n1", "CONT"); err != nil {
+		t.Fatal(err)
+	}
+	if text, failed := <-refused; failed {
+		t.Errorf("root's call failed: %s", strings.TrimSpace(text))
+	}
+	s.Completed(job)
+	s.NoneDrained()
+	s.NothingLeft()
+}

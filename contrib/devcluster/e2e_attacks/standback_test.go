@@ -1,0 +1,41 @@
+//go:build e2e
+
+package e2eattacks
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"caelum/contrib/devcluster/cluster"
+	"caelum/contrib/devcluster/clustertest"
+)
+
+// TestStandsBack: a user's job asks for more memory than a real node has. slurmctld accepts it, because a node that is
+// down has as much, and the agents cannot see it: squeue shows the memory of another node for --mem=0. Its slices are
+// on offer for three minutes; then another user's job gets them, and caelum explain says why.
+func TestStandsBack(t *testing.T) {
+	bigger := strings.Replace(huge, "RealMemory=256000", "RealMemory=512000", 1)
+	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, Conf: []string{bigger, hugePartition}})
+	began := time.Now()
+	stuck := s.Submit("true", slices.Concat(wholeGPU, []string{"-p", "gpu,huge", "--mem=300000"})...)
+	s.Within("its slice is on offer", func() bool {
+		return strings.Contains(s.Try("", "caelum", "explain", stuck), "on offer")
+	})
+	id := s.Must("", victim, slices.Concat([]string{"sbatch", "--parsable"}, another, []string{"--wrap", "sleep 600"})...)
+	for s.State(id) != "RUNNING" {
+		if time.Since(began) > 4*time.Minute {
+			t.Fatalf("job %s does not get the GPU that is idle:\n%s", id, s.Try("", "caelum", "explain", stuck))
+		}
+		time.Sleep(time.Second)
+	}
+	t.Logf("another job has the GPU after %v", time.Since(began).Round(time.Second))
+	if text := s.Try("", "caelum", "explain", stuck); !strings.Contains(text, "it comes after all other jobs") {
+		t.Errorf("caelum explain says:\n%s", text)
+	}
+	if state := s.State(stuck); state != "PENDING" {
+		t.Errorf("the attacker's job is %s", state)
+	}
+	s.NoneDrained()
+}

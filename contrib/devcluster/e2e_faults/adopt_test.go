@@ -1,0 +1,61 @@
+//go:build e2e
+
+package e2efaults
+
+import (
+	"strings"
+	"testing"
+
+	"caelum/contrib/devcluster/cluster"
+)
+
+// TestAdoptAfterLostLedger: the idle instances of a lost ledger are the agent's again once root has adopted them, and users cannot
+// adopt any.
+func TestAdoptAfterLostLedger(t *testing.T) {
+	s := start(t, cluster.Options{Nodes: 1, GPUs: 1})
+	s.Completed(s.Submit("cuda-process --exclusive --seconds 0.5", "--gres=mig:3g.20gb:1"))
+	keep := s.Submit("./hold keep", "--gres=mig:1g.5gb:1")
+	s.Running(keep)
+	slice := s.Slice("n1", keep)
+	if err := s.StopUnit("agent-n1"); err != nil {
+		t.Fatal(err)
+	}
+	s.Must("n1", "root", "sh", "-c", "rm /var/lib/caelum/ledger.db*")
+	if err := s.StartUnit("agent-n1"); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.instances("foreign"); n != 1 {
+		t.Fatalf("%d instances are foreign, want 1", n)
+	}
+	if _, stderr, err := s.ExecNode(t.Context(), "n1", user, "caelum", "adopt", "--all"); err == nil || !strings.Contains(stderr, "only root") {
+		t.Errorf("as a user: %v: %s", err, stderr)
+	}
+	t.Log(s.Must("n1", "root", "caelum", "adopt", "--all"))
+	if foreign, idle := s.instances("foreign"), s.instances("idle"); foreign != 0 || idle != 1 {
+		t.Errorf("%d instances are foreign and %d idle, want 0 and 1", foreign, idle)
+	}
+	if now := s.Slice("n1", keep); now != slice {
+		t.Errorf("the running job held %+v and holds %+v", slice, now)
+	}
+	s.End("keep")
+	s.Completed(keep)
+	s.Completed(s.Submit("cuda-process --exclusive --seconds 0.5", "--gres=mig:7g.40gb:1"))
+	s.NothingLeft()
+}
+
+// instances counts those of n1 in a state.
+func (s *site) instances(state string) (n int) {
+	s.t.Helper()
+	status, err := s.Status("n1")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, g := range status.GPUs {
+		for _, in := range g.Instances {
+			if in.State == state {
+				n++
+			}
+		}
+	}
+	return n
+}

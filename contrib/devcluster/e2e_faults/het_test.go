@@ -1,0 +1,115 @@
+//go:build e2e
+
+package e2efaults
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"caelum/contrib/devcluster/cluster"
+)
+
+// wholeGPU asks for all of a GPU.
+var wholeGPU = []string{"-p", "gpu", "--gres=gpu:1", "--mig=7g.40gb", "-t", "10"}
+
+// het submits a het job of two components that want a whole GPU each, and returns their ids.
+func (s *site) het(options ...string) (leader, other string) {
+	args := append([]string{"sbatch", "--parsable"}, options...)
+	args = append(append(append(args, wholeGPU...), ":"), wholeGPU...)
+	leader = s.Must("", user, append(args, "--wrap", "sleep 600")...)
+	id, err := strconv.Atoi(leader)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return leader, strconv.Itoa(id + 1)
+}
+
+// component returns the state of one component. squeue shows both for the id of the first.
+func (s *site) component(id string) string {
+	for line := range strings.Lines(s.Try("", "squeue", "-h", "-t", "all", "-o", "%A %T")) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == id {
+			return f[1]
+		}
+	}
+	return ""
+}
+
+// bothRun waits until both components run.
+func (s *site) bothRun(leader, other string) {
+	s.t.Helper()
+	s.Within("both components run", func() bool {
+		return s.component(leader) == "RUNNING" && s.component(other) == "RUNNING"
+	})
+}
+
+// TestIncompleteHetJob: a component of a het job whose other component is held, or has ended, takes no idle GPU from
+// another user, and `caelum explain` says why it does not start. A het job that was held in part starts once it is
+// released.
+func TestIncompleteHetJob(t *testing.T) {
+	s := start(t, cluster.Options{Nodes: 2, GPUs: 1})
+	t.Run("held in part", func(t *testing.T) {
+		leader, other := s.het("-H")
+		s.Must("", user, "scontrol", "release", other)
+		s.othersRun(t)
+		if text := s.Try("", "caelum", "explain", other); !strings.Contains(text, "starts with job "+leader) {
+			t.Errorf("explain says of the component that was released:\n%s", text)
+		}
+		s.Must("", user, "scontrol", "release", leader+"+0")
+		s.bothRun(leader, other)
+		s.Must("", user, "scancel", leader)
+	})
+	t.Run("a node failed", func(t *testing.T) {
+		s.Within("the cluster is empty", func() bool { return s.Try("", "squeue", "-h") == "" })
+		leader, other := s.het("--requeue")
+		s.bothRun(leader, other)
+		node := s.Nodes[0]
+		if s.Must("", "root", "squeue", "-h", "-j", other, "-o", "%N") == node {
+			node = s.Nodes[1]
+		}
+		s.Must("", "root", "scontrol", "update", "nodename="+node, "state=down", "reason=test")
+		s.Within("one component waits and the other has ended", func() bool {
+			return s.component(leader) == "PENDING" && s.component(other) == "FAILED"
+		})
+		s.Try("", "scontrol", "update", "nodename="+node, "state=resume")
+		// 22.05 starts a requeued job two minutes later at the earliest.
+		s.Must("", "root", "scontrol", "update", "job="+leader+"+0", "starttime=now")
+		s.Within("the nodes are up", func() bool { return s.Try("", "sinfo", "-h", "-p", "plain", "-o", "%T") == "idle" })
+		s.othersRun(t)
+		text := s.Try("", "caelum", "explain", leader)
+		if !strings.Contains(text, "can never start") || !strings.Contains(text, "job "+other+" has ended") {
+			t.Errorf("explain says of the component that is left:\n%s", text)
+		}
+		s.Must("", "root", "scancel", leader)
+	})
+	s.Within("the cluster is empty", func() bool { return s.Try("", "squeue", "-h") == "" })
+	s.NothingLeft()
+}
+
+// othersRun has another user ask for every GPU of the cluster, and ends these jobs when all of them run.
+func (s *site) othersRun(t *testing.T) {
+	t.Helper()
+	time.Sleep(3 * time.Second) // slurmctld has looked at the queue, and every agent plans with it
+	var ids []string
+	for range s.Nodes {
+		ids = append(ids, s.Must("", stranger, append(append([]string{"sbatch", "--parsable"}, wholeGPU...), "--wrap", "sleep 600")...))
+	}
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+		running := 0
+		for _, id := range ids {
+			if s.State(id) == "RUNNING" {
+				running++
+			}
+		}
+		if running == len(ids) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Errorf("%d of %d jobs run on idle GPUs:\n%s", running, len(ids), s.Try("", "squeue", "-o", "%i %u %T %r %Q %N"))
+			break
+		}
+	}
+	s.Must("", "root", append([]string{"scancel"}, ids...)...)
+	s.Within("these jobs have ended", func() bool { return s.Try("", "squeue", "-h", "-u", stranger) == "" })
+}

@@ -1,0 +1,87 @@
+//go:build e2e
+
+package e2efaults
+
+import (
+	"fmt"
+	"regexp"
+	"testing"
+
+	"caelum/contrib/devcluster/cluster"
+	"caelum/internal/doctor"
+	"caelum/internal/slurm"
+)
+
+// TestSlurmdAndAgentRestarted restarts the agent just after slurmd's registration has put closed back to slurm.conf's
+// count beside what is on offer. The sum of gres/mig is slurm.conf's again after the agent's end and after its start.
+func TestSlurmdAndAgentRestarted(t *testing.T) {
+	s := start(t, cluster.Options{Nodes: 1, GPUs: 2, KeepDeviceFiles: true})
+	keep := s.Submit("./hold keep", "--gres=mig:1g.5gb:1")
+	s.Running(keep)
+	s.Within("offers", func() bool { return s.published("n1") && len(s.planned("n1")) > 0 })
+	const n = 56 // four times the slots of two A100s
+	if got := s.migSum(); got != n {
+		t.Fatalf("gres/mig adds up to %d, want %d", got, n)
+	}
+
+	// A frozen agent does not correct the filler before it is killed: its next pass comes after the registration.
+	if err := s.KillUnit("agent-n1", "STOP"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RestartUnit("slurmd-n1"); err != nil {
+		t.Fatal(err)
+	}
+	s.Within("slurmd has registered", func() bool { return s.migSum() > n })
+	if err := s.KillUnit("agent-n1", "KILL"); err != nil {
+		t.Fatal(err)
+	}
+	s.Within("the next agent has offers", func() bool { return s.published("n1") && len(s.planned("n1")) > 0 })
+	if got := s.migSum(); got != n {
+		t.Errorf("gres/mig adds up to %d, want %d", got, n)
+	}
+	if s.findings("", doctor.Error) {
+		t.Errorf("caelum doctor:\n%s", s.Try("n1", "caelum", "doctor"))
+	}
+
+	// The doctor compares the sum with slurm.conf's, whoever wrote it.
+	if err := s.StopUnit("agent-n1"); err != nil {
+		t.Fatal(err)
+	}
+	s.Must("", "root", "bash", "-c", fmt.Sprintf(`gres=$(scontrol show node n1 | sed -n 's/^ *Gres=//p')
+		scontrol update nodename=n1 gres="${gres/closed:%d/closed:%d}"`, n, n+6))
+	if !s.findings("gres/mig adds up to 62 on n1, and slurm.conf has 56", doctor.Error) {
+		t.Errorf("caelum doctor:\n%s", s.Try("n1", "caelum", "doctor"))
+	}
+	if err := s.StartUnit("agent-n1"); err != nil {
+		t.Fatal(err)
+	}
+	s.Within("the sum is right", func() bool { return s.published("n1") && s.migSum() == n })
+	if err := s.RestartUnit("slurmd-n1"); err != nil {
+		t.Fatal(err)
+	}
+	s.End("keep")
+	s.Completed(keep)
+	s.NoneDrained()
+	s.NothingLeft()
+}
+
+var nodeGres = regexp.MustCompile(`(?m)^ *Gres=(\S+)`)
+
+// migSum adds up gres/mig of n1, as slurmctld has it.
+func (s *site) migSum() (sum int) {
+	s.t.Helper()
+	m := nodeGres.FindStringSubmatch(s.Must("", "root", "scontrol", "show", "node", "n1"))
+	if m == nil {
+		s.t.Fatal("scontrol shows no Gres of n1")
+	}
+	list, err := slurm.ParseGRES(m[1])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, g := range list {
+		if g.Name == "mig" {
+			sum += g.Count
+		}
+	}
+	return sum
+}
