@@ -1,7 +1,7 @@
 # Caelum. The two commands that matter:
 #
 #   make demo    a private two-node Slurm with emulated GPUs, jobs by an unchanged user, and a table of what they got
-#   make test    every check: lint, unit tests, the plugin's harness, and the whole on a real Slurm
+#   make test    every check: lint, unit tests, the plugin's harness, the whole on a real Slurm, and five minutes of chaos
 #
 # Both install what they need (Debian packages, Go modules). Go 1.26 must be there.
 
@@ -13,7 +13,7 @@ export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X caelum/internal/agent.Version=$(VERSION)
 
-.PHONY: all demo test bench learn fuzz unit e2e units lint prerequisites install clean FORCE
+.PHONY: all demo test bench chaos learn fuzz unit e2e units lint prerequisites install clean FORCE
 all: $(B)/caelumd $(B)/caelum plugin emulator
 
 prerequisites:
@@ -35,7 +35,17 @@ demo: prerequisites
 
 test: prerequisites
 	$(MAKE) all
-	$(MAKE) lint unit e2e
+	$(MAKE) lint unit e2e chaos
+
+# Random load under faults, judged from first principles: contrib/devcluster/README.md, "Chaos". CHAOS has further options,
+# such as CHAOS="-without idle-removed -v". The program is built and not run by `go run`, which returns no exit status.
+SECONDS ?= 300
+SEED    ?= 1
+CHAOS   ?=
+chaos: prerequisites
+	$(MAKE) all
+	$(GO) build -trimpath -buildvcs=false -o $(B)/devcluster-chaos ./contrib/devcluster/chaos
+	$(B)/devcluster-chaos -seed $(SEED) -seconds $(SECONDS) $(CHAOS)
 
 # What it costs, on a devcluster; figures are in docs/results.md.
 bench: prerequisites
