@@ -114,22 +114,45 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestCounted: N, what is used, and a node that is not up.
-func TestCounted(t *testing.T) {
-	c := &campaign{total: map[string]int{"n1": 56}}
-	good := oracle.Look{States: []string{"IDLE"}, Total: map[string]int{"1g.5gb": 7, "closed": 49}, Used: map[string]int{"1g.5gb": 0}}
-	if all := c.counted("n1", good); all != nil {
-		t.Errorf("%v", all)
+// TestMiscounts: N, what is used by no job, and what is free beside what is on offer.
+func TestMiscounts(t *testing.T) {
+	offered := make([]struct{ Profile string }, 7)
+	for k := range offered {
+		offered[k].Profile = "1g.5gb"
 	}
-	for what, l := range map[string]oracle.Look{
-		"the total":     {States: good.States, Total: map[string]int{"closed": 62}},
-		"used":          {States: good.States, Total: good.Total, Used: map[string]int{"1g.5gb": 1}},
-		"overallocated": {States: good.States, Total: good.Total, Used: map[string]int{"1g.5gb": 8}},
+	plain := agentStatus{GPUs: []agentGPU{{Offers: offered}}}
+	said := plain
+	said.Excess = map[string]int{"1g.5gb": 2}
+	short := said
+	short.Short = map[string]int{"1g.5gb": 1}
+	counts := func(open, used, shut int) oracle.Look {
+		return oracle.Look{Total: map[string]int{"1g.5gb": open, "closed": shut}, Used: map[string]int{"1g.5gb": used}}
+	}
+	for what, c := range map[string]struct {
+		look      oracle.Look
+		status    agentStatus
+		recounted bool
+		sound     bool
+	}{
+		"sound":                             {counts(7, 0, 49), plain, false, true},
+		"another sum":                       {counts(7, 0, 55), plain, false, false},
+		"used by no job":                    {counts(7, 1, 49), plain, true, false},
+		"more used than there are":          {counts(7, 8, 49), plain, true, false},
+		"less free than on offer":           {counts(6, 0, 50), plain, false, false},
+		"more free than on offer":           {counts(8, 0, 48), plain, false, false},
+		"slurmctld's excess, said":          {counts(9, 2, 47), said, true, true},
+		"an excess that nothing explains":   {counts(9, 2, 47), said, false, false},
+		"an excess other than what is said": {counts(8, 1, 48), said, true, false},
+		"an excess that keeps slices":       {counts(7, 2, 49), said, true, false},
+		"said to keep one slice":            {counts(8, 2, 48), short, true, true},
 	} {
-		if all := c.counted("n1", l); len(all) == 0 || all[0].rule != ruleCounts {
-			t.Errorf("%s: %v", what, all)
+		if all := miscounts(c.look, 56, c.status, c.recounted); (len(all) == 0) != c.sound {
+			t.Errorf("%s: %q", what, all)
 		}
 	}
+}
+
+func TestUp(t *testing.T) {
 	for states, want := range map[string]bool{"IDLE": true, "MIXED+PLANNED": true, "IDLE+DRAIN": false, "DOWN*": false, "": false} {
 		l := oracle.Look{}
 		if states != "" {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -66,12 +65,8 @@ func damageLedger(b *breaking) error {
 // removeForeign removes the idle instances that the agent of a node does not know, as an administrator does after the
 // ledger was lost. The agent reads the GPUs at its start, else once a minute.
 func (b *breaking) removeForeign() error {
-	out, stderr, err := b.cluster.ExecNode(b.ctx, b.node, "root", "caelum", "status", "--json")
+	status, err := b.status(b.node)
 	if err != nil {
-		return fmt.Errorf("%w: %s", err, stderr)
-	}
-	var status agentStatus
-	if err := json.Unmarshal([]byte(out), &status); err != nil {
 		return err
 	}
 	removed := false
@@ -94,14 +89,19 @@ func (b *breaking) removeForeign() error {
 
 // agentStatus is what is read of `caelum status --json`.
 type agentStatus struct {
-	GPUs []struct {
-		Index     int
-		Instances []struct {
-			GI             int
-			Profile, State string
-			Start          int
-		}
+	GPUs   []agentGPU
+	Excess map[string]int // counts that slurmctld keeps and no job has, by profile
+	Short  map[string]int `json:"excess_short"` // the part of Excess by which the totals could not be raised
+}
+
+type agentGPU struct {
+	Index     int
+	Instances []struct {
+		GI             int
+		Profile, State string
+		Start          int
 	}
+	Offers []struct{ Profile string }
 }
 
 // hardwareFaults make the emulated driver fail. A job whose slice cannot be made is sent back to the queue.

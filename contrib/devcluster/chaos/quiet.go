@@ -54,13 +54,13 @@ func (c *campaign) leftovers(began time.Time) (all []left) {
 	}
 	for _, node := range c.nodes() {
 		all = append(all, s.Nodes[node].leftovers(node)...)
-		all = append(all, c.counted(node, q.nodes[node])...)
-		known, err := c.knownIdle(node)
+		status, err := c.status(node)
 		if err != nil {
 			all = append(all, left{ruleLeft, err.Error()})
 			continue
 		}
-		all = append(all, s.Nodes[node].unknown(node, known)...)
+		all = append(all, c.counted(node, q.nodes[node], status)...)
+		all = append(all, s.Nodes[node].unknown(node, status.instances())...)
 		if err := c.root(node, "nvml-emulator", "check"); err != nil {
 			all = append(all, left{ruleLeft, err.Error()})
 		}
@@ -113,44 +113,79 @@ func (n nodeState) unknown(node string, known map[place]string) (all []left) {
 	return all
 }
 
-func (c *campaign) knownIdle(node string) (map[place]string, error) {
+// status is what the agent of a node says of itself.
+func (c *campaign) status(node string) (status agentStatus, err error) {
 	out, stderr, err := c.cluster.ExecNode(c.ctx, node, "root", "caelum", "status", "--json")
 	if err != nil {
-		return nil, fmt.Errorf("%s: caelum status: %w: %s", node, err, lastLine(stderr))
+		return status, fmt.Errorf("%s: caelum status: %w: %s", node, err, lastLine(stderr))
 	}
-	var status agentStatus
-	if err := json.Unmarshal([]byte(out), &status); err != nil {
-		return nil, err
-	}
+	return status, json.Unmarshal([]byte(out), &status)
+}
+
+// instances returns the states of the instances that the agent knows.
+func (s agentStatus) instances() map[place]string {
 	known := map[place]string{}
-	for _, g := range status.GPUs {
+	for _, g := range s.GPUs {
 		for _, in := range g.Instances {
 			known[place{g.Index, in.GI, in.Profile}] = in.State
 		}
 	}
-	return known, nil
+	return known
 }
 
-// counted: a node is up, its total of gres/mig is slurm.conf's and nothing of it is used.
-func (c *campaign) counted(node string, l oracle.Look) (all []left) {
+// counted: a node is up, and its counts of gres/mig are right.
+func (c *campaign) counted(node string, l oracle.Look, status agentStatus) (all []left) {
 	if !up(l) {
 		_, why, _ := strings.Cut(c.tell("", "scontrol", "-o", "show", "node", node), " Reason=")
 		all = append(all, left{ruleNodes, fmt.Sprintf("%s is %s: %s", node, strings.Join(l.States, "+"), why)})
 	}
-	total, used := 0, 0
-	for profile, n := range l.Total {
-		total += n
-		if n < l.Used[profile] {
-			all = append(all, left{ruleCounts, fmt.Sprintf("%s has %d %s and %d of them used", node, n, profile, l.Used[profile])})
-		}
-	}
-	for _, n := range l.Used {
-		used += n
-	}
-	if total != c.total[node] || used != 0 {
-		all = append(all, left{ruleCounts, fmt.Sprintf("%s has %d gres/mig with %d used, and slurm.conf says %d: %v used %v", node, total, used, c.total[node], l.Total, l.Used)})
+	recounted := c.active("slurmctld", "", time.Time{}, time.Now())
+	for _, wrong := range miscounts(l, c.total[node], status, recounted) {
+		all = append(all, left{ruleCounts, node + ": " + wrong})
 	}
 	return all
+}
+
+// miscounts judges the counts of a node on which no job is: their sum is slurm.conf's, what is free of each profile is
+// what the agent offers, and nothing is used. The exception is slurmctld's own: when it starts or reads its
+// configuration, it counts the slices of a job on several nodes once for each of them, and keeps the rest for good
+// (22.05.8). Then the agent must say so.
+func miscounts(l oracle.Look, configured int, status agentStatus, recounted bool) (all []string) {
+	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
+	total, excess := 0, status.Excess
+	if !recounted {
+		excess = nil
+	}
+	for profile, n := range l.Total {
+		total += n
+		used := l.Used[profile]
+		if used != excess[profile] {
+			say("%d %s are used by no job, and the agent says %d", used, profile, excess[profile])
+		}
+		if free := n - used; free < 0 || profile != closed && free != status.offered(profile)-status.Short[profile] {
+			say("%d of %d %s are used, and the agent offers %d", used, n, profile, status.offered(profile))
+		}
+	}
+	if total != configured {
+		say("%d gres/mig, and slurm.conf says %d: %v", total, configured, l.Total)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// closed is the filler's type of gres/mig.
+const closed = "closed"
+
+// offered returns how many slices of a profile the agent has on offer.
+func (s agentStatus) offered(profile string) (n int) {
+	for _, g := range s.GPUs {
+		for _, o := range g.Offers {
+			if o.Profile == profile {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 func (c *campaign) tell(node string, args ...string) string {

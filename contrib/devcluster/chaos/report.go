@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -112,7 +113,34 @@ func (c *campaign) report(broken error) {
 	for _, e := range c.time.around(last, 30*time.Second, time.Second) {
 		fmt.Println("   ", e)
 	}
+	for _, f := range all {
+		if id := ofJob.FindStringSubmatch(f.text); id != nil {
+			fmt.Printf("\nwhat the daemons' logs say of job %s:\n", id[1])
+			c.printLogs(id[1])
+		}
+	}
 	fmt.Printf("\nlogs and the whole time line: %s\nto repeat: devcluster-chaos %s\n\n", dir, strings.Join(os.Args[1:], " "))
+}
+
+var ofJob = regexp.MustCompile(`\bjob (\d+)`)
+
+// mostLines is how many lines of a log about a job are printed.
+const mostLines = 30
+
+// printLogs prints the lines of the daemons' logs that name a job, up to mostLines of each log.
+func (c *campaign) printLogs(job string) {
+	names := regexp.MustCompile(`(?i)\b(job|jobid|job_id|stepid)[:= "]*"?` + job + `\b`)
+	logs, _ := filepath.Glob(filepath.Join(c.cluster.Dir, "log", "*.log"))
+	for _, file := range logs {
+		text, _ := os.ReadFile(file)
+		n := 0
+		for line := range strings.Lines(string(text)) {
+			if names.MatchString(line) && n < mostLines {
+				fmt.Printf("    %s: %s", strings.TrimSuffix(filepath.Base(file), ".log"), line)
+				n++
+			}
+		}
+	}
 }
 
 // keepLogs copies the daemons' logs, the emulators' and the time line.
