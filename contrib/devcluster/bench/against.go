@@ -5,12 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"caelum/contrib/devcluster/cluster"
 )
 
 // rounds is how often benchAgainst changes between the two builds, so that a busy moment of the machine meets both.
 const rounds = 4
+
+// alone is how many jobs serveAlone runs.
+const alone = 50
+
+// serveAlone runs jobs of which each is over before the next is submitted.
+func serveAlone(ctx context.Context, c *cluster.Cluster) error {
+	for range alone {
+		if _, stderr, err := c.Exec(ctx, "root", "srun", "--gres=mig:2g.10gb:1", "true"); err != nil {
+			return fmt.Errorf("srun: %w: %s", err, stderr)
+		}
+	}
+	return gone(ctx, c, time.Second)
+}
 
 // benchAgainst compares this build with another one: sbatch and a step with the plugin of each, and prologs served by the
 // agent of each. other is the build folder of the other one.
@@ -35,25 +49,43 @@ func prologsAgainst(ctx context.Context, other string) (err error) {
 		defer func() { err = errors.Join(err, down()) }()
 		clusters[k] = c
 	}
-	for range rounds {
-		for _, c := range clusters {
-			if err := serve(ctx, c); err != nil {
-				return err
-			}
-		}
-	}
-	fmt.Printf("\nPrologs, %d of each build in %d rounds, milliseconds (median, p99); the driver answers at once:\n", rounds*leases, rounds)
-	for _, column := range columns {
-		fmt.Printf("  %-28s", column.name)
-		for _, c := range clusters {
+	for _, way := range []struct {
+		name string
+		each int // prologs of each build in a round
+		run  func(context.Context, *cluster.Cluster) error
+	}{
+		{"one job after another", alone, serveAlone},
+		{"as many jobs as there is room for", leases, serve},
+	} {
+		var before [2]int
+		for k, c := range clusters {
 			all, err := served(c)
 			if err != nil {
 				return err
 			}
-			p50, p99 := quantiles(all, column.field)
-			fmt.Printf("  %8.2f %8.2f", p50, p99)
+			before[k] = len(all)
 		}
-		fmt.Println()
+		for range rounds {
+			for _, c := range clusters {
+				if err := way.run(ctx, c); err != nil {
+					return err
+				}
+			}
+		}
+		fmt.Printf("\nPrologs, %s, %d of each build in %d rounds, milliseconds (median, p99); the driver answers at once:\n",
+			way.name, rounds*way.each, rounds)
+		for _, column := range columns {
+			fmt.Printf("  %-28s", column.name)
+			for k, c := range clusters {
+				all, err := served(c)
+				if err != nil {
+					return err
+				}
+				p50, p99 := quantiles(all[before[k]:], column.field)
+				fmt.Printf("  %8.2f %8.2f", p50, p99)
+			}
+			fmt.Println()
+		}
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"time"
 )
 
 // diskFaults fill and lose what the agent writes.
@@ -12,8 +13,10 @@ var diskFaults = []fault{
 		begin: func(b *breaking) error { return b.fill("/var/lib/caelum") }, end: func(b *breaking) error { return b.empty("/var/lib/caelum") }},
 	{name: "leases-full", does: "the disk of the lease files full for 1 to 10 s", part: "leases", shortest: 1, longest: 10,
 		begin: func(b *breaking) error { return b.fill("/run/caelum/jobs") }, end: func(b *breaking) error { return b.empty("/run/caelum/jobs") }},
-	{name: "ledger-lost", does: "an agent's ledger removed while it is stopped; what it then calls foreign is removed by hand", part: "ledger agent slurmd", begin: loseLedger},
-	{name: "ledger-damaged", does: "an agent's ledger overwritten while it is stopped, and moved away after a start in vain", part: "ledger agent slurmd", begin: damageLedger},
+	{name: "ledger-lost", does: "an agent's ledger removed while it is stopped; root adopts what it then calls foreign", part: "ledger agent slurmd",
+		begin: loseLedger, end: adopt},
+	{name: "ledger-damaged", does: "an agent's ledger overwritten while it is stopped, and moved away after a start in vain; then as ledger-lost",
+		part: "ledger agent slurmd", begin: damageLedger, end: adopt},
 }
 
 const filler = "cat /dev/zero >>%[1]s/filler; for i in $(seq 64); do echo >>%[1]s/filler.$i; done; true"
@@ -33,10 +36,7 @@ func loseLedger(b *breaking) error {
 	if err := b.root(b.node, "bash", "-c", "rm -f /var/lib/caelum/ledger.db*"); err != nil {
 		return err
 	}
-	if err := b.startUnit("agent-" + b.node); err != nil {
-		return err
-	}
-	return b.removeForeign()
+	return b.startUnit("agent-" + b.node)
 }
 
 func damageLedger(b *breaking) error {
@@ -56,33 +56,42 @@ func damageLedger(b *breaking) error {
 	if err := b.root(b.node, "bash", "-c", "rm -rf /var/lib/caelum/old; mkdir /var/lib/caelum/old && mv /var/lib/caelum/ledger.db* /var/lib/caelum/old"); err != nil {
 		return err
 	}
-	if err := b.startUnit(unit); err != nil {
-		return err
-	}
-	return b.removeForeign()
+	return b.startUnit(unit)
 }
 
-// removeForeign removes the idle instances that the agent of a node does not know, as an administrator does after the
-// ledger was lost. The agent reads the GPUs at its start, else once a minute.
-func (b *breaking) removeForeign() error {
-	status, err := b.status(b.node)
-	if err != nil {
-		return err
-	}
-	removed := false
-	for _, g := range status.GPUs {
-		for _, in := range g.Instances {
-			if in.State == "foreign" {
-				b.time.add("%s: the foreign %s at %d on GPU %d is removed", b.node, in.Profile, in.Start, g.Index)
-				if err := b.emulator("destroy", fmt.Sprint(g.Index), fmt.Sprint(in.GI)); err != nil {
-					b.time.add("%v", err)
-				}
-				removed = true
-			}
+// adoptTries is how often root tries, twice a second: nothing is adopted while a job between its start and its lease is
+// on the node, or while a monitor keeps a handle.
+const adoptTries = 40
+
+func adopt(b *breaking) (err error) {
+	for range adoptTries {
+		if err = b.root(b.node, "caelum", "adopt", "--all"); err == nil {
+			return nil
 		}
+		time.Sleep(time.Second / 2)
 	}
-	if !removed {
+	return err
+}
+
+// makeForeign makes an instance, as an administrator does with nvidia-smi.
+func makeForeign(b *breaking) error {
+	gpu := fmt.Sprint(b.rng.IntN(b.o.gpus))
+	out, stderr, err := b.cluster.ExecNode(b.ctx, b.node, "root", "nvml-emulator", "create", gpu, pick(b.rng, "1g.5gb", "2g.10gb", "3g.20gb"))
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, lastLine(stderr))
+	}
+	gi, _, _ := strings.Cut(strings.TrimPrefix(out, "gi="), " ")
+	b.note = gpu + " " + gi
+	return nil
+}
+
+// removeForeign removes that instance. The agent reads the GPUs at its start, else once a minute.
+func removeForeign(b *breaking) error {
+	if b.note == "" {
 		return nil
+	}
+	if err := b.onInstance("destroy", nil); err != nil {
+		return err
 	}
 	return b.cluster.RestartUnit("agent-" + b.node)
 }
@@ -144,15 +153,12 @@ var hardwareFaults = []fault{
 			}
 			return b.cluster.RestartUnit("agent-" + b.node)
 		}},
-	{name: "handle-held", does: "a monitor keeps a handle of an instance for 3 to 12 s", part: "gpu", shortest: 3, longest: 12,
+	{name: "handle-held", does: "a monitor keeps a handle of an instance for 3 to 12 s", part: "gpu", shortest: 3, longest: 12, ends: sentBack,
 		begin: func(b *breaking) error { return b.onInstance("hold", nil) },
 		end:   func(b *breaking) error { return b.onInstance("unhold", nil) }},
-	{name: "foreign", does: "somebody else makes an instance, and removes it after 4 to 12 s", part: "gpu agent", shortest: 4, longest: 12, ends: sentBack,
-		begin: func(b *breaking) error {
-			return b.emulator("create", fmt.Sprint(b.rng.IntN(b.o.gpus)), pick(b.rng, "1g.5gb", "2g.10gb", "3g.20gb"))
-		},
-		end: func(b *breaking) error { return b.removeForeign() }},
-	{name: "idle-removed", does: "somebody else removes an idle instance", part: "gpu",
+	{name: "foreign", does: "an administrator makes an instance, and removes it after 4 to 12 s", part: "gpu agent", shortest: 4, longest: 12,
+		ends: sentBack, begin: makeForeign, end: removeForeign},
+	{name: "idle-removed", does: "an administrator removes an idle instance", part: "gpu",
 		begin: func(b *breaking) error {
 			return b.onInstance("destroy", func(in instance, used bool) bool { return !used })
 		}},
