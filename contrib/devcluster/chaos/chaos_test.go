@@ -229,6 +229,9 @@ func TestQueue(t *testing.T) {
 		{"waits for slices", line("1", ""), true, false},
 		{"begins later", strings.Replace(line("1", ""), "T11:00", "T13:00", 1), false, false},
 		{"depends", strings.Replace(line("1", ""), "(null)", "afterany:3", 1), false, false},
+		{"depends on a held job", strings.Replace(line("1", ""), "(null)", "afterany:3(unfulfilled)", 1) +
+			strings.Replace(line("3", ""), "Priority=100", "Priority=0", 1), false, true},
+		{"depends on a job that waits", strings.Replace(line("1", ""), "(null)", "afterany:3(unfulfilled)", 1) + line("3", ""), false, false},
 		{"held", strings.Replace(line("1", ""), "Priority=100", "Priority=0", 1), false, true},
 		{"held by Caelum", strings.NewReplacer("Priority=100", "Priority=0", "=a b", "=caelum:held").Replace(line("1", "")), true, false},
 		{"licences", strings.Replace(line("1", ""), "Resources", "Licenses", 1), false, false},

@@ -101,9 +101,18 @@ func (q queue) live() []queued {
 
 // never reports whether a pending job waits for something that the campaign will not do.
 func (q queue) never(j queued) bool {
-	held := j.state == "PENDING" && j.priority == 0 && !strings.Contains(j.comment, "caelum:held")
-	return held || q.incomplete(j)
+	if j.state != "PENDING" {
+		return false
+	}
+	held := j.priority == 0 && !strings.Contains(j.comment, "caelum:held")
+	after := afterJob.FindAllStringSubmatch(j.dependency, -1)
+	return held || q.incomplete(j) || slices.ContainsFunc(q.jobs, func(o queued) bool {
+		return slices.ContainsFunc(after, func(id []string) bool { return o.raw == id[1] }) && q.never(o)
+	})
 }
+
+// afterJob finds the jobs in a Dependency as slurmctld shows it, such as afterany:37(unfulfilled).
+var afterJob = regexp.MustCompile(`:(\d+)`)
 
 // incomplete reports whether a component of j's het job is over or away: the components start together or not at all.
 func (q queue) incomplete(j queued) bool {
