@@ -92,7 +92,7 @@ type Agent struct {
 	// unserved are jobs on the node that get neither promise nor slices, with their restart counts.
 	unserved map[uint32]int
 	former   map[minorsOf]uint32 // the last user of each GPU instance id
-	// lastLogged has when mayLog allowed the last line about a key.
+	// lastLogged has the keys of the lines that mayLog allowed less than logInterval ago, and when.
 	lastLogged map[any]time.Time
 	offers     []mig.Layout          // in force, by card: whatever slurmctld may start now is among them
 	as         map[offer.Spot]string // what some of them are on offer as

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -225,7 +226,8 @@ func (a *Agent) mayLog(key any) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.now()
-	if last, ok := a.lastLogged[key]; ok && now.Sub(last) < logInterval {
+	maps.DeleteFunc(a.lastLogged, func(_ any, last time.Time) bool { return now.Sub(last) >= logInterval })
+	if _, ok := a.lastLogged[key]; ok {
 		return false
 	}
 	a.lastLogged[key] = now
