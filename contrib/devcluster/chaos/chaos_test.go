@@ -128,6 +128,11 @@ func TestMiscounts(t *testing.T) {
 	counts := func(open, used, shut int) oracle.Look {
 		return oracle.Look{Total: map[string]int{"1g.5gb": open, "closed": shut}, Used: map[string]int{"1g.5gb": used}}
 	}
+	closedUsed := func(n int) oracle.Look {
+		l := counts(7, 0, 49)
+		l.Used["closed"] = n
+		return l
+	}
 	for what, c := range map[string]struct {
 		look      oracle.Look
 		status    agentStatus
@@ -144,6 +149,9 @@ func TestMiscounts(t *testing.T) {
 		"an excess that nothing explains":   {counts(9, 2, 47), said, false, false},
 		"an excess other than what is said": {counts(8, 1, 48), said, true, false},
 		"an excess that keeps slices":       {counts(7, 2, 49), said, true, false},
+		"the filler, after a restart":       {closedUsed(6), plain, true, true},
+		"the filler, without a restart":     {closedUsed(6), plain, false, false},
+		"so much of it that slices wait":    {closedUsed(50), plain, true, false},
 		"said to keep one slice":            {counts(8, 2, 48), short, true, true},
 	} {
 		if all := miscounts(c.look, 56, c.status, c.recounted); (len(all) == 0) != c.sound {

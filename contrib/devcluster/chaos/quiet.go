@@ -147,24 +147,32 @@ func (c *campaign) counted(node string, l oracle.Look, status agentStatus) (all 
 }
 
 // miscounts judges the counts of a node on which no job is: their sum is slurm.conf's, what is free of each profile is
-// what the agent offers, and nothing is used. The exception is slurmctld's own: when it starts or reads its
-// configuration, it counts the slices of a job on several nodes once for each of them, and keeps the rest for good
-// (22.05.8). Then the agent must say so.
+// what the agent offers, and nothing is used. The exceptions are slurmctld's own (22.05.8), from when it starts or reads
+// its configuration: it counts the slices of a job on several nodes once for each of them, and to an --exclusive job the
+// whole total of closed; at the job's end it subtracts what it had allocated, and keeps the rest. Of profiles the agent
+// must say so, and there must be room for all that it offers.
 func miscounts(l oracle.Look, configured int, status agentStatus, recounted bool) (all []string) {
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
-	total, excess := 0, status.Excess
-	if !recounted {
-		excess = nil
-	}
+	total, allUsed, allFree := 0, 0, 0
 	for profile, n := range l.Total {
-		total += n
 		used := l.Used[profile]
-		if used != excess[profile] {
-			say("%d %s are used by no job, and the agent says %d", used, profile, excess[profile])
+		total, allUsed = total+n, allUsed+used
+		if profile == closed {
+			if used > 0 && !recounted {
+				say("%d closed are used by no job", used)
+			}
+			continue
 		}
-		if free := n - used; free < 0 || profile != closed && free != status.offered(profile)-status.Short[profile] {
+		if said := status.Excess[profile]; used > 0 && !recounted || used != said {
+			say("%d %s are used by no job, and the agent says %d", used, profile, said)
+		}
+		allFree += n - used
+		if n-used != status.offered(profile)-status.Short[profile] {
 			say("%d of %d %s are used, and the agent offers %d", used, n, profile, status.offered(profile))
 		}
+	}
+	if allFree > total-allUsed {
+		say("%d slices are free, and only %d of all gres/mig are", allFree, total-allUsed)
 	}
 	if total != configured {
 		say("%d gres/mig, and slurm.conf says %d: %v", total, configured, l.Total)
