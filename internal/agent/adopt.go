@@ -105,7 +105,7 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 	if reason := a.whyInUse(placed{g, in}); reason != "" {
 		return reason, nil
 	}
-	if err := a.caps.Close(c.Minor, f); err != nil {
+	if err := a.caps.Make(c.Minor, f); err != nil {
 		return err.Error(), nil
 	}
 	if reason := a.whyInUse(placed{g, in}); reason != "" { // a process was faster than the Close

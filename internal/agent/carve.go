@@ -95,7 +95,7 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	in := &instance{Instance: ledger.Instance{GPU: c.UUID, GI: made.GI, Profile: profile, Start: pl.Start, Size: pl.Size, UUID: made.UUID}, cis: made.CIs}
 	// Until it is leased it is nobody's: the driver leaves its capability files readable by all.
 	// Who opens them until they are closed is found before the grant.
-	closed := a.caps.Close(c.Minor, made)
+	closed := a.caps.Make(c.Minor, made)
 	if err := a.ledger.Created(intent, in.Instance); err != nil {
 		return nil, err
 	}

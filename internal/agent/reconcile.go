@@ -202,7 +202,7 @@ func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) er
 		return a.ledger.Destroyed(i.ID, c.UUID, i.GI)
 	case len(there.CIs) == 1 && there.UUID != "":
 		log.Infof("adopting %s at %d", i.Profile, i.Start)
-		if err := a.caps.Close(c.Minor, *there); err != nil {
+		if err := a.caps.Make(c.Minor, *there); err != nil {
 			return err
 		}
 		in := &instance{Instance: ledger.Instance{GPU: c.UUID, GI: there.GI, Profile: i.Profile, Start: i.Start, Size: i.Size, UUID: there.UUID}, cis: there.CIs}

@@ -67,6 +67,17 @@ func TestIdleInstanceRemoved(t *testing.T) {
 	}
 }
 
+// A leased instance that was removed without the agent leaves no capability file behind when its job ends.
+func TestLeasedInstanceRemoved(t *testing.T) {
+	w := newWorld(t, 1)
+	id := w.startNow("1g.5gb:1")
+	removals["both"](w, w.instance(w.lease(id).Slices[0].UUID))
+	if err := w.fake.Finish(id); err != nil {
+		t.Fatal(err)
+	}
+	w.node.Emulator(t, "check")
+}
+
 // instance is the one with a UUID, as the driver lists it.
 func (w *world) instance(uuid string) gpu.Instance {
 	w.t.Helper()

@@ -214,6 +214,12 @@ func TestCapsMakesFiles(t *testing.T) {
 	if err := caps.Close(0, in); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := os.Lstat(file); !os.IsNotExist(err) {
+		t.Errorf("Close made %s (%v)", file, err)
+	}
+	if err := caps.Make(0, in); err != nil {
+		t.Fatal(err)
+	}
 	info, err := os.Lstat(file)
 	if err != nil {
 		t.Fatal(err)
