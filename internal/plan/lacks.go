@@ -71,6 +71,10 @@ func (v *View) lacks(job *offer.Job, w slurm.Waiting, member int) {
 		}
 		return math.Inf(1)
 	}
+	if n.LacksGRES(w) && !slices.ContainsFunc(v.running[n.Name], func(o occupant) bool { return o.slices }) {
+		job.Unkept = append(job.Unkept, member) // no job's end changes that count
+		return
+	}
 	if v.unkept[w.UID] && free(func(occupant) bool { return false }) > v.Now {
 		job.Unkept = append(job.Unkept, member)
 		return

@@ -301,6 +301,22 @@ func TestNotForIt(t *testing.T) {
 	}
 }
 
+// slurmctld starts no --exclusive job on a node of which it counts GRES as used, though it be of no job.
+func TestLacksUnusedNode(t *testing.T) {
+	w := waits(1, "7g.40gb", 1, 1)
+	w.Exclusive = true
+	n := node(t, "n1", a100(t), a100(t))
+	for _, used := range []int{0, 1} {
+		n.GresUsed = []slurm.GRES{{Name: "mig", Type: "2g.10gb", Count: used}}
+		look := looking([]slurm.Node{n}, w)
+		look.Queue.All = []slurm.Job{w.Job}
+		e, err := Explain(look, place.Lifetime{}, 1)
+		if err != nil || (e.Verdict == Lacks) != (used > 0) || used > 0 && !strings.Contains(e.Text, "--exclusive") {
+			t.Errorf("%d used: %+v, %v", used, e, err)
+		}
+	}
+}
+
 // A job that lacks memory keeps no GPU from others, on however many nodes and for whatever reason slurmctld says that it waits.
 func TestLacksMemory(t *testing.T) {
 	one, two := waits(1, "7g.40gb", 2, 1), waits(1, "7g.40gb", 2, 2)

@@ -62,13 +62,15 @@ func (n Node) tooSmall(w Waiting) string {
 	return ""
 }
 
-// Later says why a job that the node does not refuse cannot start there now even if it had its slices, empty if it could: no CPUs, no memory, or something that cannot be seen, as
+// Later says why a job that the node does not refuse cannot start there now even if it had its slices, empty if it could: no CPUs, no memory, GRES in use where it needs a whole node, or something that cannot be seen, as
 // slurmctld has looked at the job when its slices had been on offer here since a while ago, and has not started it. (It does not say so of jobs that it
 // left for somebody in front, and one that needs several nodes may have lacked another.)
 func (n Node) Later(w Waiting, since time.Time) string {
 	switch {
 	case n.CPUs > 0 && n.CPUsFree < n.cpus(w):
 		return fmt.Sprintf("has %d CPUs free, and it needs %d", n.CPUsFree, n.cpus(w))
+	case n.LacksGRES(w):
+		return "has GRES in use by slurmctld's count, and it needs a node without any (--exclusive)"
 	case n.LacksMemory(w):
 		return fmt.Sprintf("has %d MiB of memory free, and it needs %d", n.MemoryFree, n.memory(w))
 	case w.Reason == "Resources" && w.NumNodes <= 1 && w.HetJob == 0 && !n.Is("COMPLETING") && n.Has(w) && w.LastSchedEval.Sub(since) > passedOver:
@@ -118,6 +120,12 @@ func (n Node) Share(w Waiting) (cpus, memory int) {
 
 // LacksMemory reports whether other jobs have so much of the node's memory that the job cannot start there now.
 func (n Node) LacksMemory(w Waiting) bool { return n.MemoryFree < n.memory(w) }
+
+// LacksGRES reports whether the job asks for whole nodes and slurmctld counts GRES of this one as used, by whatever job or
+// by none (gres_node_state_list_has_alloc_gres in _verify_node_state, 22.05.8).
+func (n Node) LacksGRES(w Waiting) bool {
+	return w.Exclusive && slices.ContainsFunc(n.GresUsed, func(g GRES) bool { return g.Count > 0 })
+}
 
 // passedOver is more than the clocks of two hosts differ and a scheduling cycle takes.
 const passedOver = 5 * time.Second

@@ -32,7 +32,8 @@ type campaign struct {
 	causes    map[string][]cause // by name
 	broken    []*breaking        // every fault, in the order of beginning
 	last      snapshot
-	total     map[string]int // of gres/mig, by node
+	total     map[string]int  // of gres/mig, by node
+	unadopted map[string]bool // nodes whose ledger was lost, until all of their instances are the agent's
 
 	work      sync.WaitGroup
 	clients   context.Context // of the round's srun
@@ -62,7 +63,7 @@ func newCampaign(ctx context.Context, o options) (*campaign, error) {
 		return nil, err
 	}
 	here := filepath.Dir(script)
-	c := &campaign{o: o, ctx: ctx, jobs: map[string]job{}, causes: map[string][]cause{}, total: map[string]int{}}
+	c := &campaign{o: o, ctx: ctx, jobs: map[string]job{}, causes: map[string][]cause{}, total: map[string]int{}, unadopted: map[string]bool{}}
 	c.time.print, c.found.ignore = o.verbose, o.ignore
 	c.counts.faults, c.counts.ends = map[string]int{}, map[string]int{}
 	c.cluster, err = cluster.Start(ctx, cluster.Options{Nodes: o.nodes, GPUs: o.gpus, Board: o.board, Build: o.build, Cgroup: o.cgroup,

@@ -242,6 +242,7 @@ func TestQueue(t *testing.T) {
 		{"depends on a job that waits", strings.Replace(line("1", ""), "(null)", "afterany:3(unfulfilled)", 1) + line("3", ""), false, false},
 		{"held", strings.Replace(line("1", ""), "Priority=100", "Priority=0", 1), false, true},
 		{"held by Caelum", strings.NewReplacer("Priority=100", "Priority=0", "=a b", "=caelum:held").Replace(line("1", "")), true, false},
+		{"an exclusive job, and a node with a count of no job", strings.Replace(line("1", ""), "=OK", "=NO", 1), true, true},
 		{"licences", strings.Replace(line("1", ""), "Resources", "Licenses", 1), false, false},
 		{"a task of an array", line("4", "ArrayJobId=3 ArrayTaskId=2"), true, false},
 		{"half a het job", line("1", "HetJobId=1 HetJobIdSet=1-2"), false, true},

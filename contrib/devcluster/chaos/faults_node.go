@@ -2,9 +2,10 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
-	"time"
 )
 
 // diskFaults fill and lose what the agent writes.
@@ -59,18 +60,30 @@ func damageLedger(b *breaking) error {
 	return b.startUnit(unit)
 }
 
-// adoptTries is how often root tries, twice a second: nothing is adopted while a job between its start and its lease is
-// on the node, or while a monitor keeps a handle.
-const adoptTries = 40
+// adopt has root adopt the foreign instances of the node. Nothing is adopted while a job without a lease is on the node,
+// or while a monitor keeps a handle: adoptRest tries again.
+func adopt(b *breaking) error {
+	b.mu.Lock()
+	b.unadopted[b.node] = true
+	b.mu.Unlock()
+	b.adoptRest()
+	return nil
+}
 
-func adopt(b *breaking) (err error) {
-	for range adoptTries {
-		if err = b.root(b.node, "caelum", "adopt", "--all"); err == nil {
-			return nil
+// adoptRest tries again on the nodes where something may be left to adopt.
+func (c *campaign) adoptRest() {
+	c.mu.Lock()
+	nodes := slices.Sorted(maps.Keys(c.unadopted))
+	c.mu.Unlock()
+	for _, node := range nodes {
+		if err := c.root(node, "caelum", "adopt", "--all"); err != nil {
+			c.time.add("%s: %v", node, err)
+			continue
 		}
-		time.Sleep(time.Second / 2)
+		c.mu.Lock()
+		delete(c.unadopted, node)
+		c.mu.Unlock()
 	}
-	return err
 }
 
 // makeForeign makes an instance, as an administrator does with nvidia-smi.

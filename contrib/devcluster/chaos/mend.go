@@ -57,6 +57,7 @@ func (c *campaign) calm(began time.Time) error {
 			c.time.add("%v", err)
 		} else {
 			failed = 0
+			c.adoptRest()
 			c.resumeDuplicates(q)
 			if time.Since(began) > lostAfter {
 				c.cancelEach(slices.DeleteFunc(q.live(), func(j queued) bool { return !c.lost(j) }), "Slurm has lost it")

@@ -106,9 +106,25 @@ func (q queue) never(j queued) bool {
 	}
 	held := j.priority == 0 && !strings.Contains(j.comment, "caelum:held")
 	after := afterJob.FindAllStringSubmatch(j.dependency, -1)
-	return held || q.incomplete(j) || slices.ContainsFunc(q.jobs, func(o queued) bool {
+	return held || q.incomplete(j) || j.exclusive && q.miscounted() || slices.ContainsFunc(q.jobs, func(o queued) bool {
 		return slices.ContainsFunc(after, func(id []string) bool { return o.raw == id[1] }) && q.never(o)
 	})
+}
+
+// miscounted reports whether slurmctld counts slices as used on every node that is up, and of no job: for an
+// --exclusive job there is then no node until slurmctld is restarted.
+func (q queue) miscounted() bool {
+	nodes := 0
+	for _, l := range q.nodes {
+		switch {
+		case !up(l):
+		case !idle(l) || !counted(l):
+			return false
+		default:
+			nodes++
+		}
+	}
+	return nodes > 0
 }
 
 // afterJob finds the jobs in a Dependency as slurmctld shows it, such as afterany:37(unfulfilled).

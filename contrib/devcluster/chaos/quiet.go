@@ -22,6 +22,7 @@ func (c *campaign) quiet() {
 	var all []left
 	for began := time.Now(); ; {
 		sleep(c.ctx, time.Second)
+		c.adoptRest()
 		all = c.leftovers(began)
 		if len(all) == 0 || c.ctx.Err() != nil {
 			c.time.add("all is quiet after %v", time.Since(began).Round(time.Second))

@@ -45,7 +45,7 @@ func (w *waitWatch) room(q queue, s snapshot, j queued) bool {
 	fits := func(j queued) (on []string) {
 		for name, n := range s.Nodes {
 			look := q.nodes[name]
-			if j.required != "" && j.required != name || !up(look) || j.exclusive && !idle(look) {
+			if j.required != "" && j.required != name || !up(look) || j.exclusive && (!idle(look) || counted(look)) {
 				continue
 			}
 			if ok, err := n.fits(w.o.board, j.wants); err == nil && ok {
@@ -103,6 +103,17 @@ func up(l oracle.Look) bool {
 }
 
 func idle(l oracle.Look) bool { return slices.Contains(l.States, "IDLE") }
+
+// counted reports whether slurmctld counts gres/mig of a node as used. While it does, for no job either, it starts no
+// --exclusive job there (_verify_node_state in job_test.c of cons_common, 22.05.8).
+func counted(l oracle.Look) bool {
+	for _, n := range l.Used {
+		if n > 0 {
+			return true
+		}
+	}
+	return false
+}
 
 // explanation is what is read of `caelum explain --json`.
 type explanation struct {
