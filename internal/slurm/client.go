@@ -35,18 +35,21 @@ type Client struct {
 	timeout             time.Duration
 	env                 []string
 	whose               []string // sacct's options for whose jobs
-	command             func(ctx context.Context, env []string, name string, args ...string) (stdout, stderr string, err error)
+	command             runner
+	once                runner // for what is said now or never
 }
+
+type runner func(ctx context.Context, env []string, name string, args ...string) (stdout, stderr string, err error)
 
 // New makes a Client; it runs nothing yet.
 func New(opt Options) *Client {
 	c := &Client{
 		scontrol: cmp.Or(opt.Scontrol, "/usr/bin/scontrol"), squeue: cmp.Or(opt.Squeue, "/usr/bin/squeue"),
 		sacctPath: cmp.Or(opt.Sacct, "/usr/bin/sacct"), sacctmgr: cmp.Or(opt.Sacctmgr, "/usr/bin/sacctmgr"), timeout: opt.Timeout,
-		whose: []string{"-a"}, command: opt.Run,
+		whose: []string{"-a"}, command: opt.Run, once: opt.Run,
 	}
 	if c.command == nil {
-		c.command = command
+		c.command, c.once = command, commandOnce
 	}
 	if c.timeout <= 0 {
 		c.timeout = DefaultTimeout
@@ -73,9 +76,13 @@ func (c *Client) OfUser(uid uint32) *Client {
 
 // run runs a command and returns what it wrote to stdout. env is added for this call.
 func (c *Client) run(ctx context.Context, env []string, name string, args ...string) (string, error) {
+	return c.runWith(ctx, c.command, env, name, args...)
+}
+
+func (c *Client) runWith(ctx context.Context, how runner, env []string, name string, args ...string) (string, error) {
 	own, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	stdout, text, err := c.command(own, append(c.env[:len(c.env):len(c.env)], env...), name, args...)
+	stdout, text, err := how(own, append(c.env[:len(c.env):len(c.env)], env...), name, args...)
 	if err == nil {
 		return stdout, nil
 	}

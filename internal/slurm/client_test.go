@@ -37,6 +37,7 @@ func play(dir string) int {
 		f.Close()
 		break
 	}
+	playSlowly()
 	out, err := os.ReadFile(filepath.Join(dir, fmt.Sprint(n, ".out")))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "no scene", n)

@@ -10,7 +10,7 @@ import (
 
 // UpdateNode writes a node's GRES, all of them, and its Extra, in one. slurmctld replaces the node's whole list and answers nothing to what it
 // drops: a GRES left out, or misspelt, is gone (rc=0, 22.05.8), one with File= until slurmctld restarts. A GRES with
-// File= takes its own count or 0 only. ErrNoNode, ErrUnreachable.
+// File= takes its own count or 0 only. A slurmctld that does not listen is not waited for. ErrNoNode, ErrUnreachable.
 func (c *Client) UpdateNode(ctx context.Context, node string, gres []GRES, extra string) error {
 	if err := checkNode(node); err != nil {
 		return err
@@ -21,7 +21,7 @@ func (c *Client) UpdateNode(ctx context.Context, node string, gres []GRES, extra
 	if strings.ContainsAny(extra, "\n\r") {
 		return fmt.Errorf("node %s: a text of several lines cannot be its Extra", node)
 	}
-	_, err := c.run(ctx, nil, c.scontrol, "update", "nodename="+node, "gres="+FormatGRES(gres), "extra="+extra)
+	_, err := c.runWith(ctx, c.once, nil, c.scontrol, "update", "nodename="+node, "gres="+FormatGRES(gres), "extra="+extra)
 	return err
 }
 

@@ -1,0 +1,86 @@
+package slurm
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// connecting is how long a command may be without a connection. It is shorter than the second after which Slurm's
+// commands try again.
+const connecting = 500 * time.Millisecond
+
+// commandOnce is command for what must not be said to a slurmctld that was started since. Where slurmctld does not
+// listen, Slurm's commands try again every second, for 9 s (MessageTimeout=10), and would tell the next one. A command
+// that has no connection has sent nothing and is killed. One that has is waited for: slurmctld may carry it out yet.
+func commandOnce(ctx context.Context, env []string, name string, args ...string) (string, string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env, cmd.Dir = env, "/"
+	cmd.WaitDelay = time.Second
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Start(); err != nil {
+		return "", "", err
+	}
+	ended, killed := make(chan struct{}), make(chan bool, 1)
+	go func() {
+		look := time.NewTicker(connecting)
+		defer look.Stop()
+		for {
+			select {
+			case <-ended:
+				killed <- false
+				return
+			case <-look.C:
+			}
+			if connected, err := hasConnection(cmd.Process.Pid); err == nil && !connected {
+				killed <- cmd.Process.Kill() == nil
+				return
+			}
+		}
+	}()
+	err := cmd.Wait()
+	close(ended)
+	if <-killed && !cmd.ProcessState.Exited() {
+		err = fmt.Errorf("%w: not connected within %v", ErrUnreachable, connecting)
+	}
+	return stdout.String(), stderr.String(), err
+}
+
+// hasConnection reports whether a process has a TCP socket. Others do not count: a name service may keep one.
+func hasConnection(pid int) (bool, error) {
+	proc := fmt.Sprintf("/proc/%d/", pid)
+	fds, err := os.ReadDir(proc + "fd")
+	if err != nil {
+		return false, err
+	}
+	own := map[string]bool{}
+	for _, fd := range fds {
+		link, _ := os.Readlink(proc + "fd/" + fd.Name())
+		if inode, ok := strings.CutPrefix(link, "socket:["); ok {
+			own[strings.TrimSuffix(inode, "]")] = true
+		}
+	}
+	if len(own) == 0 {
+		return false, nil
+	}
+	for _, table := range []string{"net/tcp", "net/tcp6"} {
+		text, err := os.ReadFile(proc + table)
+		if os.IsNotExist(err) { // a kernel without IPv6
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+		for line := range strings.Lines(string(text)) {
+			if f := strings.Fields(line); len(f) > 9 && own[f[9]] {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}

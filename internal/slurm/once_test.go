@@ -1,0 +1,56 @@
+package slurm
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"testing"
+	"time"
+)
+
+// With playEnv set, these have the test binary take long: connected to an address, or without a connection, as while it
+// waits to try again.
+const (
+	connectEnv = "CAELUM_TEST_CONNECT"
+	waitEnv    = "CAELUM_TEST_WAIT"
+)
+
+func playSlowly() {
+	if address := os.Getenv(connectEnv); address != "" {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			os.Exit(1)
+		}
+		defer c.Close()
+	}
+	if d, err := time.ParseDuration(os.Getenv(waitEnv)); err == nil {
+		time.Sleep(d)
+	}
+}
+
+// While slurmctld does not listen, a change of a node ends before scontrol could try again.
+func TestUpdateIsSaidOnce(t *testing.T) {
+	ctx := context.Background()
+	gres := []GRES{{"mig", "closed", 1}}
+	began := time.Now()
+	c, calls := stage(t, scene{})
+	c.env = append(c.env, waitEnv+"=20s")
+	if err := c.UpdateNode(ctx, "n1", gres, ""); !errors.Is(err, ErrUnreachable) || len(calls()) != 1 {
+		t.Errorf("not connected: %v after %v", err, calls())
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("not connected: it took %v", took)
+	}
+
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	c, calls = stage(t, scene{})
+	c.env = append(c.env, connectEnv+"="+listener.Addr().String(), waitEnv+"="+(3*connecting).String())
+	if err := c.UpdateNode(ctx, "n1", gres, ""); err != nil || len(calls()) != 1 {
+		t.Errorf("slurmctld takes long: %v after %v", err, calls())
+	}
+}
