@@ -281,6 +281,50 @@ func TestUnregisteredDuringAPass(t *testing.T) {
 	}
 }
 
+// slurmctld restarts when a pass has read the nodes, and the pass goes on only a while later, as when a command of
+// Slurm's tried to reach slurmctld meanwhile: what was to be written is not.
+func TestUnregisteredDuringASlowPass(t *testing.T) {
+	w := newWorld(t, 1)
+	w.startNow("2g.10gb:1")
+	restarted := false
+	w.restartIn("Queue", &restarted)
+	if err := w.agent.Publish(context.Background()); !errors.Is(err, errOutdated) || !restarted {
+		t.Errorf("publish: %v; restarted: %v", err, restarted)
+	}
+}
+
+// The reading that is to confirm another one takes long as well, and is one of the slurmctld that has ended.
+func TestUnregisteredDuringAReading(t *testing.T) {
+	w := newWorld(t, 1)
+	w.startNow("2g.10gb:1")
+	restarted := false
+	w.once("Queue", func() {
+		time.Sleep(fresh)
+		w.restartIn("Node", &restarted)
+	})
+	if err := w.agent.Publish(context.Background()); !errors.Is(err, errOutdated) || !restarted {
+		t.Errorf("publish: %v; restarted: %v", err, restarted)
+	}
+}
+
+// restartIn restarts slurmctld between its answer to a call of this kind and the end of the command. Nothing may be put
+// on offer after that, since slurmd has not registered.
+func (w *world) restartIn(op string, restarted *bool) {
+	w.fake.After(func(c slurmtest.Call) {
+		switch {
+		case c.Op == op && !*restarted:
+			*restarted = true
+			time.Sleep(fresh)
+			w.fake.Restart()
+			if err := w.fake.Unregister("n1"); err != nil {
+				w.t.Error(err)
+			}
+		case c.Op == "UpdateNode" && *restarted && len(w.offers()) > 0:
+			w.t.Errorf("on offer on a node that has not registered: %v", w.offers())
+		}
+	})
+}
+
 // A GPU that falls off the bus while it is carved takes neither the job nor the node with it: the slice is made on another.
 func TestLostGPU(t *testing.T) {
 	w := newWorld(t, 2)

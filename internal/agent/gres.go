@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -28,6 +29,9 @@ func (a *Agent) write(ctx context.Context, phase string, node slurm.Node, totals
 	if sameCounts(gres, node.Gres) && extra == node.Extra {
 		return false, nil
 	}
+	if err := a.unchanged(ctx, node); err != nil {
+		return false, err
+	}
 	entry := a.log.WithFields(logrus.Fields{
 		"phase": phase, "gres": slurm.FormatGRES(gres), "used": slurm.FormatGRES(node.GresUsed),
 		"plan": a.describe(d), "read": node.Asked.UnixNano(), "at": time.Now().UnixNano(),
@@ -42,6 +46,33 @@ func (a *Agent) write(ctx context.Context, phase string, node slurm.Node, totals
 		a.wakeWatcher()
 	}
 	return true, nil
+}
+
+// fresh is the age up to which a reading of the node is written on: slurmctld takes longer to end and to start.
+const fresh = 250 * time.Millisecond
+
+// errOutdated is a pass whose write would not fit what slurmctld has by now.
+var errOutdated = errors.New("slurmctld's counts of this node changed during the pass, as at its restart")
+
+// unchanged reads a node again that was read some time ago. If slurmctld was restarted since, it has forgotten what is
+// used, and slurmd has not registered: a write that fits what was read would offer slices that are not free, to jobs
+// that get no slots. Slurm's commands take up to 9 s, and succeed, if slurmctld goes away in the midst of a reading
+// (22.05.8: they ask for the partitions last). So the second reading may be an old one too, and the third one is not.
+func (a *Agent) unchanged(ctx context.Context, node slurm.Node) error {
+	last := node
+	for range 2 {
+		if time.Since(last.Asked) < fresh {
+			break
+		}
+		var err error
+		if last, err = a.ctl.Node(ctx, a.cfg.Node); err != nil {
+			return err
+		}
+	}
+	if last.Unregistered != node.Unregistered || !sameCounts(last.Gres, node.Gres) {
+		return errOutdated
+	}
+	return nil
 }
 
 // lowers reports whether a write of these totals takes anything off offer.
