@@ -1,0 +1,53 @@
+//go:build e2e
+
+package e2efaults
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"caelum/contrib/devcluster/cluster"
+)
+
+// TestAwayDuringAPass stops slurmctld between an agent's read of it and the write that builds on it, and starts it
+// again while scontrol would still try to write. A job that waits for the same slice must not start until slurmd has
+// registered: it would get no device. The pause makes that time long, and the epilog keeps the node from starting the
+// job before slurmctld is stopped.
+func TestAwayDuringAPass(t *testing.T) {
+	epilog := filepath.Join(t.TempDir(), "epilog")
+	if err := os.WriteFile(epilog, []byte("#!/bin/sh\nsleep 4\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const pause = 2 * time.Second // a pass has two
+	s := start(t, cluster.Options{
+		Nodes: 1, GPUs: 1, Conf: []string{"Epilog=" + epilog},
+		AgentEnv: []string{"CAELUM_TEST_PUBLISH_PAUSE=" + pause.String()},
+	})
+	name, rounds := func(n int) string { return fmt.Sprint("run", n) }, atLeastOne(t, "FAULTS_ROUNDS", 3)
+	id := s.Submit("./hold "+name(0), "--gres=mig:7g.40gb:1")
+	for n := 1; n <= rounds; n++ {
+		s.Running(id)
+		next := s.Submit("./hold "+name(n), "--gres=mig:7g.40gb:1")
+		time.Sleep(3 * pause) // a pass knows both
+		s.End(name(n - 1))
+		s.Within("job "+id+" ends", func() bool { return strings.HasPrefix(s.Lives(id), "COMPLET") })
+		time.Sleep(3 * pause / 2) // the pass under way has ended, the next one has read that there is room
+		if err := s.StopUnit("slurmctld"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * pause / 2)
+		if err := s.StartUnit("slurmctld"); err != nil {
+			t.Fatal(err)
+		}
+		id = next
+	}
+	s.Running(id)
+	s.End(name(rounds))
+	s.Completed(id)
+	s.NoneDrained()
+	s.NothingLeft()
+}
