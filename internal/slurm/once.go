@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// connecting is how long a command may be without a connection. It is shorter than the second after which Slurm's
-// commands try again.
-const connecting = 500 * time.Millisecond
+// connecting is how long a command may be without a connection: long enough to start on a busy node, and shorter than
+// the second after which Slurm's commands try again.
+const connecting = 900 * time.Millisecond
 
 // commandOnce is command for what must not be said to a slurmctld that was started since. Where slurmctld does not
 // listen, Slurm's commands try again every second, for 9 s (MessageTimeout=10), and would tell the next one. A command
