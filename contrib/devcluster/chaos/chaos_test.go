@@ -211,6 +211,22 @@ func TestExplainedEnds(t *testing.T) {
 	}
 }
 
+// TestGivenTwice reads what slurmctld 22.05.8 logged.
+func TestGivenTwice(t *testing.T) {
+	got := givenTwice("[2026] sched: _slurm_rpc_allocate_resources JobId=555 NodeList=(null) usec=2496\n" +
+		"[2026] _slurm_rpc_submit_batch_job: JobId=556 InitPrio=1 usec=278\n[2026] _slurm_rpc_submit_batch_job: JobId=555 InitPrio=1 usec=278\n" +
+		"[2026] Requeuing JobId=556\n")
+	if fmt.Sprint(got) != "map[555:true]" {
+		t.Errorf("%v", got)
+	}
+	c := &campaign{jobs: map[string]job{"j": {}}, idsGivenTwice: got}
+	for id, want := range map[string]bool{"555": true, "556": false} {
+		if why := c.explain(jobRun{id: id, name: "j", state: "FAILED"}); (why != "") != want {
+			t.Errorf("%s: %q", id, why)
+		}
+	}
+}
+
 // TestSharedNodes: a component of a het job ends with the other one.
 func TestSharedNodes(t *testing.T) {
 	c := &campaign{jobs: map[string]job{"set": {kind: "het"}, "array": {kind: "array"}}}

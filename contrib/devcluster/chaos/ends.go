@@ -2,8 +2,10 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,6 +70,9 @@ func (c *campaign) judgeEnds(began time.Time) {
 		}
 		sleep(c.ctx, time.Second)
 	}
+	if log, err := c.cluster.Log("slurmctld"); err == nil {
+		c.idsGivenTwice = givenTwice(log)
+	}
 	for _, r := range runs {
 		if !c.ofRound(r, began) {
 			continue
@@ -86,6 +91,19 @@ func (c *campaign) judgeEnds(began time.Time) {
 			c.time.add("job %s (%s) is %s: %s", r.id, r.name, r.state, why)
 		}
 	}
+}
+
+var givenID = regexp.MustCompile(`_slurm_rpc_(?:submit_batch_job:|submit_batch_het_job:|allocate_resources) JobId=(\d+)`)
+
+// givenTwice returns the ids that slurmctld gave to more than one job, by its log.
+func givenTwice(log string) map[string]bool {
+	seen, twice := map[string]bool{}, map[string]bool{}
+	for _, id := range givenID.FindAllStringSubmatch(log, -1) {
+		twice[id[1]] = seen[id[1]]
+		seen[id[1]] = true
+	}
+	maps.DeleteFunc(twice, func(_ string, is bool) bool { return !is })
+	return twice
 }
 
 func clock(t time.Time) string {
@@ -120,6 +138,9 @@ func (c *campaign) explain(r jobRun) string {
 	}
 	if r.noGPU && c.active("slurmctld", "", time.Time{}, r.start) {
 		return "slurmctld, started anew, has allocated no GRES to it"
+	}
+	if r.state == "FAILED" && c.idsGivenTwice[r.id] {
+		return "slurmctld was killed before it had saved the job's id, and gave it to another job; slurmd still knew one of them and ran no prolog"
 	}
 	from := r.start
 	if from.IsZero() {
