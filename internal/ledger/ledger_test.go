@@ -89,3 +89,23 @@ func TestModes(t *testing.T) {
 		}
 	}
 }
+
+// TestSizeOnDisk: however much is written, the ledger and its -wal stay small: the disk of a node can be.
+func TestSizeOnDisk(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	l := open(t, path)
+	for range 1000 {
+		id, err := l.Begin(Intent{Op: OpCreate, GPU: "GPU-0", Profile: "2g.10gb", Start: 2, Size: 2, Job: 7})
+		if err == nil {
+			err = l.Failed(id)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range []string{path, path + "-wal"} {
+		if info, err := os.Stat(file); err != nil || info.Size() > 512<<10 {
+			t.Errorf("%s: %v bytes, %v", filepath.Base(file), info.Size(), err)
+		}
+	}
+}

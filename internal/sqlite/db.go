@@ -33,6 +33,10 @@ type DB struct {
 	sql  *sql.DB
 }
 
+// checkpointPages is after how many pages of 4 KiB the -wal is written into the database and begun anew. Ledgers and
+// repositories are smaller than that; a larger -wal would only take room on the disk.
+const checkpointPages = 64
+
 // Open opens or makes the database at path, for its owner alone; its folder is there. ErrDamaged, ErrForeign and ErrNewer leave the file as it is.
 func Open(path string, kind Kind) (*DB, error) {
 	d := &DB{kind: kind, path: path}
@@ -54,7 +58,8 @@ func Open(path string, kind Kind) (*DB, error) {
 	d.sql.SetMaxOpenConns(1)
 	err = d.migrate()
 	if err == nil {
-		_, err = d.sql.Exec("PRAGMA journal_mode = WAL") // now that it is known to be ours: it changes the file
+		// Now that the file is known to be ours: this changes it. The -wal grows to checkpointPages, SQLite's default being 4 MiB.
+		_, err = d.sql.Exec(fmt.Sprintf("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = %d", checkpointPages))
 	}
 	if err == nil {
 		err = os.Chmod(path, 0o600)
