@@ -438,7 +438,7 @@ func (h hanging) Meter(g int, in gpu.Instance) (gpu.Meter, error) {
 
 func (h hung) Read() (gpu.Use, error) {
 	<-h.hang
-	return h.Meter.Read()
+	return gpu.Use{}, errors.New("the GPU hung")
 }
 
 // A GPU that hangs stops neither the other's samples, nor prologs and epilogs, nor the agent's end.

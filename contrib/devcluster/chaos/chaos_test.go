@@ -45,7 +45,11 @@ func TestSliceWatch(t *testing.T) {
 		{"a process on another job's slice", func(n *nodeState, p *[]proc) { n.Leases[0].Job = "2" }, "leased to job 2"},
 		{"another user's file", func(n *nodeState, _ *[]proc) { n.Caps[0].UID = 20002 }, "owner 20002"},
 		{"a file open to all", func(n *nodeState, _ *[]proc) { n.Caps[0].Mode = 0o444 }, "mode 444"},
-		{"two environments", func(_ *nodeState, p *[]proc) {
+		{"the environment of a job that is over", func(_ *nodeState, p *[]proc) {
+			*p = append(*p, proc{PID: 200, Job: "2", Node: "n1", UUIDs: []string{"MIG-a"}})
+		}, ""},
+		{"two environments", func(n *nodeState, p *[]proc) {
+			n.Leases = append(n.Leases, leaseFile{Job: "2", UID: 20001, UUIDs: []string{"MIG-b"}, Whole: true})
 			*p = append(*p, proc{PID: 200, Job: "2", Node: "n1", UUIDs: []string{"MIG-a"}})
 		}, "in the environment"},
 		{"the same name on another node", func(_ *nodeState, p *[]proc) {
@@ -97,20 +101,34 @@ func TestOverlaps(t *testing.T) {
 func TestLeftovers(t *testing.T) {
 	n := node()
 	n.Other = []string{".new-1"}
-	text := fmt.Sprint(n.leftovers("n1"))
+	text := fmt.Sprint(n.leftovers("n1", false))
 	for _, want := range []string{"lease file of job 1", ".new-1", "nvidia-cap12 of instance 1", "process 100"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in %s", want, text)
 		}
 	}
 	n = nodeState{GPUs: node().GPUs, Caps: []capFile{{GPU: 0, GI: 1, Mode: 0o400}}}
-	if all := n.leftovers("n1"); all != nil {
+	if all := n.leftovers("n1", false); all != nil {
 		t.Errorf("of a clean node: %v", all)
 	}
 	known := map[place]string{{0, 1, "3g.20gb"}: "idle", {0, 3, "1g.5gb"}: "idle"}
 	text = fmt.Sprint(n.unknown("n1", known))
 	if !strings.Contains(text, `1g.5gb at 4 on GPU 0 is ""`) || !strings.Contains(text, "id 3 on GPU 0, which is not there") || strings.Contains(text, "3g.20gb") {
 		t.Errorf("unknown: %s", text)
+	}
+}
+
+// TestComplaints: files without an instance are excused where a process was killed while it made one.
+func TestComplaints(t *testing.T) {
+	const file, other = "/dev/nvidia-caps/nvidia-cap49: no instance stands behind this file\n", "GPU 0: units overlap\n"
+	for _, c := range []struct {
+		text   string
+		killed bool
+		want   int
+	}{{"", false, 0}, {file, false, 1}, {file, true, 0}, {file + other, true, 1}} {
+		if got := complaints("n1", c.text, c.killed); len(got) != c.want {
+			t.Errorf("%q, killed %v: %v", c.text, c.killed, got)
+		}
 	}
 }
 

@@ -126,6 +126,8 @@ type agentGPU struct {
 	Offers []struct{ Profile string }
 }
 
+const killedInCall = "killed-in-call"
+
 // hardwareFaults make the emulated driver fail. A job whose slice cannot be made is sent back to the queue.
 var hardwareFaults = []fault{
 	{name: "create-fails", does: "the next one to three creations of an instance fail", part: "gpu", shortest: 3, longest: 10, ends: sentBack, end: clearFaults,
@@ -142,7 +144,7 @@ var hardwareFaults = []fault{
 		begin: func(b *breaking) error {
 			return b.addFault("DESTROY_GI", "--times", fmt.Sprint(1+b.rng.IntN(5)), "--error", "IN_USE")
 		}},
-	{name: "killed-in-call", does: "the agent is killed inside its next creation or removal", part: "gpu", shortest: 3, longest: 10, end: clearFaults,
+	{name: killedInCall, does: "the agent is killed inside its next creation or removal", part: "gpu", shortest: 3, longest: 10, end: clearFaults,
 		begin: func(b *breaking) error {
 			return b.addFault(pick(b.rng, "CREATE_GI", "CREATE_CI", "DESTROY_GI", "DESTROY_CI"), "--kill", pick(b.rng, "before", "torn", "after"))
 		}},

@@ -54,7 +54,8 @@ func (c *campaign) leftovers(began time.Time) (all []left) {
 		all = append(all, left{ruleLeft, fmt.Sprintf("process %d (%s) of job %s on %s", p.PID, p.Name, p.Job, p.Node)})
 	}
 	for _, node := range c.nodes() {
-		all = append(all, s.Nodes[node].leftovers(node)...)
+		killed := slices.ContainsFunc(c.faultsIn(time.Time{}, time.Now()), func(b *breaking) bool { return b.name == killedInCall && b.node == node })
+		all = append(all, s.Nodes[node].leftovers(node, killed)...)
 		status, err := c.status(node)
 		if err != nil {
 			all = append(all, left{ruleLeft, err.Error()})
@@ -62,15 +63,26 @@ func (c *campaign) leftovers(began time.Time) (all []left) {
 		}
 		all = append(all, c.counted(node, q.nodes[node], status)...)
 		all = append(all, s.Nodes[node].unknown(node, status.instances())...)
-		if err := c.root(node, "nvml-emulator", "check"); err != nil {
-			all = append(all, left{ruleLeft, err.Error()})
+		if out, stderr, err := c.cluster.ExecNode(c.ctx, node, "root", "nvml-emulator", "check"); err != nil {
+			all = append(all, complaints(node, out+stderr, killed)...)
 		}
 	}
 	return all
 }
 
-// leftovers are the files and handles of a node that belong to a job.
-func (n nodeState) leftovers(node string) (all []left) {
+// complaints are the lines of `nvml-emulator check`. A process that is killed while it makes an instance leaves the
+// instance's capability files, until the next instance there: the emulator makes them before the instance.
+func complaints(node, text string, killed bool) (all []left) {
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && !(killed && strings.HasSuffix(line, "no instance stands behind this file")) {
+			all = append(all, left{ruleLeft, node + ": nvml-emulator check: " + line})
+		}
+	}
+	return all
+}
+
+// leftovers are the files and handles of a node that belong to a job. killed: see complaints.
+func (n nodeState) leftovers(node string, killed bool) (all []left) {
 	say := func(format string, args ...any) {
 		all = append(all, left{ruleLeft, node + ": " + fmt.Sprintf(format, args...)})
 	}
@@ -81,7 +93,8 @@ func (n nodeState) leftovers(node string) (all []left) {
 		say("the file %s among the lease files", name)
 	}
 	for _, f := range n.Caps {
-		if f.UID != 0 || f.Mode&0o077 != 0 {
+		_, stands := n.instance(func(gpu int, in instance) bool { return gpu == f.GPU && in.GI == f.GI })
+		if f.UID != 0 || f.Mode&0o077 != 0 && (stands || !killed) {
 			say("%s of instance %d on GPU %d has owner %d and mode %o", f.Name, f.GI, f.GPU, f.UID, f.Mode)
 		}
 	}

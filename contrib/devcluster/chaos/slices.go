@@ -48,7 +48,7 @@ func (w *sliceWatch) look(s snapshot) {
 		for _, text := range usedTwice(n, s.Procs) {
 			w.report("%s: %s", name, text)
 		}
-		for _, text := range slices.Concat(strangers(n, s.Procs), openToOthers(n), seenTwice(name, s.Procs)) {
+		for _, text := range slices.Concat(strangers(n, s.Procs), openToOthers(n), seenTwice(name, n, s.Procs)) {
 			suspicions[name+": "+text] = true
 		}
 	}
@@ -125,12 +125,14 @@ func openToOthers(n nodeState) (all []string) {
 	return all
 }
 
-// seenTwice finds processes of two jobs of a node whose CUDA_VISIBLE_DEVICES name one slice.
-func seenTwice(node string, procs []proc) (all []string) {
+// seenTwice finds processes of two jobs of a node whose CUDA_VISIBLE_DEVICES name one slice. A job without a lease file
+// is over, or has not begun: a process that Slurm did not end keeps its environment, and uses nothing.
+func seenTwice(node string, n nodeState, procs []proc) (all []string) {
 	first := map[string]proc{}
 	for _, p := range procs {
 		for _, uuid := range p.UUIDs {
-			if p.Node != node || !strings.HasPrefix(uuid, "MIG-") {
+			leased := slices.ContainsFunc(n.Leases, func(l leaseFile) bool { return l.Job == p.Job })
+			if p.Node != node || !leased || !strings.HasPrefix(uuid, "MIG-") {
 				continue
 			}
 			if q, ok := first[uuid]; ok && q.Job != p.Job {
