@@ -26,8 +26,6 @@ type campaign struct {
 	found   findings
 	counts  counts
 
-	idsGivenTwice map[string]bool // by slurmctld, when the last round's ends were judged
-
 	mu        sync.Mutex
 	submitted int
 	jobs      map[string]job     // by name

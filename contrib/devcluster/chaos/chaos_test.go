@@ -3,11 +3,14 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"caelum/contrib/devcluster/cluster"
 	"caelum/contrib/devcluster/oracle"
 )
 
@@ -201,7 +204,7 @@ func TestConfiguredTotals(t *testing.T) {
 // such an end.
 func TestExplainedEnds(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(1e9+int64(s), 0) }
-	c := &campaign{jobs: map[string]job{"batch": {}, "step": {interactive: true}},
+	c := &campaign{cluster: &cluster.Cluster{Dir: t.TempDir()}, jobs: map[string]job{"batch": {}, "step": {interactive: true}},
 		causes: map[string][]cause{"batch": {{at(100), "CANCELLED", "its user"}}},
 		broken: []*breaking{
 			{fault: fault{name: "lost", part: "gpu", ends: []string{"FAILED"}}, node: "n1", from: at(200), to: at(210)},
@@ -229,18 +232,26 @@ func TestExplainedEnds(t *testing.T) {
 	}
 }
 
-// TestGivenTwice reads what slurmctld 22.05.8 logged.
-func TestGivenTwice(t *testing.T) {
-	got := givenTwice("[2026] sched: _slurm_rpc_allocate_resources JobId=555 NodeList=(null) usec=2496\n" +
-		"[2026] _slurm_rpc_submit_batch_job: JobId=556 InitPrio=1 usec=278\n[2026] _slurm_rpc_submit_batch_job: JobId=555 InitPrio=1 usec=278\n" +
-		"[2026] Requeuing JobId=556\n")
-	if fmt.Sprint(got) != "map[555:true]" {
-		t.Errorf("%v", got)
+// TestLaunchedBefore: slurmctld was killed between two launches with one id.
+func TestLaunchedBefore(t *testing.T) {
+	dir := t.TempDir()
+	const text = "[2026-11-23T02:38:07.736] launch task StepId=555.0 request from UID:20001\n[2026-11-23T02:38:20.000] Launching batch job 556 for UID 20002\n" +
+		"[2026-11-23T02:38:27.866] Launching batch job 555 for UID 20002\n"
+	if err := os.MkdirAll(filepath.Join(dir, "log"), 0o755); err != nil {
+		t.Fatal(err)
 	}
-	c := &campaign{jobs: map[string]job{"j": {}}, idsGivenTwice: got}
-	for id, want := range map[string]bool{"555": true, "556": false} {
-		if why := c.explain(jobRun{id: id, name: "j", state: "FAILED"}); (why != "") != want {
-			t.Errorf("%s: %q", id, why)
+	if err := os.WriteFile(filepath.Join(dir, "log", "slurmd-n2.log"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	at := func(s int) time.Time { return time.Date(2026, 11, 23, 2, 38, s, 0, time.Local) }
+	for _, c := range []struct {
+		id, fault string
+		from      int
+		want      bool
+	}{{"555", slurmctldKill, 11, true}, {"555", slurmctldKill, 5, false}, {"555", "slurmctld-stop", 11, false}, {"556", slurmctldKill, 11, false}} {
+		one := &campaign{cluster: &cluster.Cluster{Dir: dir}, broken: []*breaking{{fault: fault{name: c.fault}, from: at(c.from), to: at(c.from + 2)}}}
+		if got := one.launchedBefore(jobRun{id: c.id, nodes: []string{"n1", "n2"}, start: at(27)}); got != c.want {
+			t.Errorf("%+v: %v", c, got)
 		}
 	}
 }

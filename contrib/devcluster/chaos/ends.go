@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -70,9 +69,6 @@ func (c *campaign) judgeEnds(began time.Time) {
 		}
 		sleep(c.ctx, time.Second)
 	}
-	if log, err := c.cluster.Log("slurmctld"); err == nil {
-		c.idsGivenTwice = givenTwice(log)
-	}
 	for _, r := range runs {
 		if !c.ofRound(r, began) {
 			continue
@@ -93,17 +89,33 @@ func (c *campaign) judgeEnds(began time.Time) {
 	}
 }
 
-var givenID = regexp.MustCompile(`_slurm_rpc_(?:submit_batch_job:|submit_batch_het_job:|allocate_resources) JobId=(\d+)`)
-
-// givenTwice returns the ids that slurmctld gave to more than one job, by its log.
-func givenTwice(log string) map[string]bool {
-	seen, twice := map[string]bool{}, map[string]bool{}
-	for _, id := range givenID.FindAllStringSubmatch(log, -1) {
-		twice[id[1]] = seen[id[1]]
-		seen[id[1]] = true
+// launchedBefore reports whether a slurmd of the run had launched a run with the same id before, and slurmctld was killed
+// in between: 22.05.8 may forget that run, and give its id to the next job.
+func (c *campaign) launchedBefore(r jobRun) bool {
+	for _, node := range r.nodes {
+		log, err := c.cluster.Log("slurmd-" + node)
+		if err != nil {
+			continue
+		}
+		for _, at := range launches(log, r.id) {
+			killed := func(b *breaking) bool { return b.name == slurmctldKill && b.from.After(at) }
+			if at.Before(r.start) && slices.ContainsFunc(c.faultsIn(at, r.start.Add(time.Second)), killed) {
+				return true
+			}
+		}
 	}
-	maps.DeleteFunc(twice, func(_ string, is bool) bool { return !is })
-	return twice
+	return false
+}
+
+// launches are the times at which slurmd launched a batch script or a first step of the job with an id, by its log.
+func launches(log, id string) (at []time.Time) {
+	said := regexp.MustCompile(`(?m)^\[(\S+)\] (?:Launching batch job ` + id + ` for|launch task StepId=` + id + `\.0 )`)
+	for _, m := range said.FindAllStringSubmatch(log, -1) {
+		if t, err := time.ParseInLocation("2006-01-02T15:04:05.000", m[1], time.Local); err == nil {
+			at = append(at, t)
+		}
+	}
+	return at
 }
 
 func clock(t time.Time) string {
@@ -139,8 +151,8 @@ func (c *campaign) explain(r jobRun) string {
 	if r.noGPU && c.active("slurmctld", "", time.Time{}, r.start) {
 		return "slurmctld, started anew, has allocated no GRES to it"
 	}
-	if r.state == "FAILED" && c.idsGivenTwice[r.id] {
-		return "slurmctld was killed before it had saved the job's id, and gave it to another job; slurmd still knew one of them and ran no prolog"
+	if r.state == "FAILED" && c.launchedBefore(r) {
+		return "slurmctld was killed before it had saved an earlier run with this id, which slurmd still knew: it ran no prolog"
 	}
 	from := r.start
 	if from.IsZero() {

@@ -111,6 +111,8 @@ func (c *campaign) startUnit(unit string) (err error) {
 	return err
 }
 
+const slurmctldKill = "slurmctld-kill"
+
 // daemonFaults end, stop and restart the daemons. Of Caelum's none explains the end of a job.
 var daemonFaults = []fault{
 	{name: "agent-kill", does: "SIGKILL to an agent, which its unit starts again", part: "agent", begin: kill},
@@ -120,7 +122,7 @@ var daemonFaults = []fault{
 		ends: []string{"REQUEUED", "NODE_FAIL", "FAILED"}},
 	{name: "slurmd-stop", does: "SIGSTOP to a slurmd for 1 to 8 s", part: "slurmd", begin: stop, end: resume, shortest: 1, longest: 8},
 	{name: "slurmd-restart", does: "a slurmd restarted", part: "slurmd", begin: restart, ends: []string{"REQUEUED", "NODE_FAIL", "FAILED"}},
-	{name: "slurmctld-kill", does: "SIGKILL to slurmctld, started again after 0 to 6 s", part: "slurmctld", begin: kill, end: start, longest: 6,
+	{name: slurmctldKill, does: "SIGKILL to slurmctld, started again after 0 to 6 s", part: "slurmctld", begin: kill, end: start, longest: 6,
 		ends: []string{"REQUEUED", "NODE_FAIL", "FAILED", "CANCELLED"}},
 	{name: "slurmctld-stop", does: "SIGSTOP to slurmctld for 1 to 8 s", part: "slurmctld", begin: stop, end: resume, shortest: 1, longest: 8},
 	{name: "slurmctld-restart", does: "slurmctld restarted", part: "slurmctld", begin: restart, ends: []string{"REQUEUED", "CANCELLED"}},

@@ -46,7 +46,7 @@ const calmLimit = 3 * time.Minute
 // calm waits until no job is left, and judges waits meanwhile. What is left after calmLimit, or waits for something that
 // will not come, is cancelled.
 func (c *campaign) calm(began time.Time) error {
-	w := &waitWatch{campaign: c, since: map[string]time.Time{}}
+	w := &waitWatch{campaign: c, since: map[string]time.Time{}, completing: map[string]time.Time{}}
 	failed := 0
 	for {
 		q, err := c.readQueue()

@@ -17,12 +17,19 @@ const patience = time.Minute
 type waitWatch struct {
 	*campaign
 	since map[string]time.Time // by job, since when there has been room for it at every look
+	// completing is since when each node has been COMPLETING at every look.
+	completing map[string]time.Time
 }
+
+// completes is how long a node may be COMPLETING while waits are judged. slurmctld asks a slurmd again after 95 s for an
+// epilog whose end it was not told of, and meanwhile plans with the node: its backfill keeps others for jobs in front.
+const completes = 10 * time.Second
 
 func (w *waitWatch) look(q queue, s snapshot) {
 	now := time.Now()
+	stays := w.completes(q, now)
 	for _, j := range q.live() {
-		if !q.runnable(j, now) || !w.room(q, s, j) {
+		if stays || !q.runnable(j, now) || !w.room(q, s, j) {
 			delete(w.since, j.id)
 			continue
 		}
@@ -38,6 +45,20 @@ func (w *waitWatch) look(q queue, s snapshot) {
 		}
 		delete(w.since, j.id)
 	}
+}
+
+// completes reports whether a node has been COMPLETING for longer than that.
+func (w *waitWatch) completes(q queue, now time.Time) (stays bool) {
+	for name, l := range q.nodes {
+		if !slices.Contains(l.States, "COMPLETING") {
+			delete(w.completing, name)
+		} else if w.completing[name].IsZero() {
+			w.completing[name] = now
+		} else if now.Sub(w.completing[name]) > completes {
+			stays = true
+		}
+	}
+	return stays
 }
 
 // room reports whether the slices of a job fit on as many nodes as it needs, by the instances that are in use.
