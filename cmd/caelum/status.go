@@ -65,7 +65,7 @@ func printStatus(w io.Writer, s *api.Status, now time.Time) error {
 			fmt.Fprintf(w, "the node's total of gres/mig has no room for %s, "+
 				"so jobs wait although slices are free; see `caelum doctor`\n", counts(s.ExcessShort))
 		} else {
-			fmt.Fprintln(w, "the published totals are raised by as many, so jobs do not notice")
+			fmt.Fprintln(w, "the published totals are raised by as many, so only --exclusive jobs may wait; see `caelum doctor`")
 		}
 	}
 	if r := s.Reserved; r != nil {

@@ -85,12 +85,12 @@ func excess(f *Facts) []Finding {
 	}
 	text := fmt.Sprintf("slurmctld counts slices of %s as used that no job has: %s (at its restart and at `scontrol reconfigure` it "+
 		"counts the slices of a job on several nodes once for each of these nodes)", f.Node.Name, list(f.Agent.Excess))
-	const clear = "to clear that count, restart slurmctld while no job on several nodes runs here; until then it starts no --exclusive job here"
+	const clear = "to clear that count, restart slurmctld while no job on several nodes runs here"
 	if len(f.Agent.ExcessShort) > 0 {
 		return []Finding{fault(text+"; the total of gres/mig has no room for "+list(f.Agent.ExcessShort)+
 			": jobs wait although slices are free", clear)}
 	}
-	return []Finding{concern(text+"; the agent has raised its totals by as many", "nothing needs to be done; "+clear)}
+	return []Finding{concern(text+"; the agent has raised its totals by as many", "nothing, unless --exclusive jobs are to run here; "+clear)}
 }
 
 func slots(f *Facts) []Finding {

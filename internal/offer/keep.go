@@ -83,7 +83,7 @@ func (c *Cluster) lend(plan *Plan, jobs []*Job, had map[uint64]bool,
 		if plan.Reserved != nil && plan.Reserved.Job != k {
 			r.Beside = plan.Reserved
 		}
-		if left := waited.leavesAll(c, group); left != nil {
+		if left := waited.leavesAll(c, plan, group); left != nil {
 			if served, _ := serve(k, left, &r); served {
 				if plan.Reserved != nil && plan.Reserved.Job == k {
 					plan.Reserved = nil

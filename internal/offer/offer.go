@@ -244,7 +244,7 @@ func (c *Cluster) overtake(jobs []*Job, head int, plan *Plan, tried tries, had m
 			continue
 		}
 		if i > 0 {
-			if left := waited.leavesAll(c, group); left != nil && tried.again(k, left, plan.Reserved) {
+			if left := waited.leavesAll(c, plan, group); left != nil && tried.again(k, left, plan.Reserved) {
 				if served, _ := serve(k, left, plan.Reserved); served {
 					return true
 				}

@@ -325,6 +325,38 @@ func TestTurns(t *testing.T) {
 	}
 }
 
+// TestFewerThanTheFirstWants: a job that wants several slices on a node and has to wait for an unknown time keeps fewer
+// of them from nobody: slurmctld could not start it with these.
+func TestFewerThanTheFirstWants(t *testing.T) {
+	b := plain(t, "A100-40GB")
+	node := func(full, empty int) (gpus []GPU) {
+		for k := range full + empty {
+			g := GPU{Board: b, Offerable: everything(b)}
+			if k < full {
+				whole, _ := b.Placement("7g.40gb", 0)
+				g.Hold(whole, math.Inf(1))
+			}
+			gpus = append(gpus, g)
+		}
+		return gpus
+	}
+	for _, c := range []struct {
+		what   string
+		nodes  [][]GPU
+		jobs   string
+		served []uint32
+	}{
+		{"one on each node", [][]GPU{node(1, 1), node(1, 1)}, "1 7g.40gb 2\n2 7g.40gb 1\n3 7g.40gb 1\n4 7g.40gb 1\n", []uint32{2, 3}},
+		{"two of three", [][]GPU{node(1, 2)}, "1 7g.40gb 3\n2 7g.40gb 1\n3 7g.40gb 1\n", []uint32{2, 3}},
+		{"as many as another in front wants", [][]GPU{node(1, 1)}, "1 7g.40gb 2\n2 7g.40gb 1 3g.20gb 1\n3 7g.40gb 1\n", []uint32{}},
+	} {
+		jobs := demands(c.jobs)
+		if got := served(jobs, Make(NewCluster(place.Reach, c.nodes...), jobs, false)); !slices.Equal(got, c.served) {
+			t.Errorf("%s: served %v, want %v", c.what, got, c.served)
+		}
+	}
+}
+
 // TestKeptForOne: who cannot start anywhere now, for something else than slices, has room kept for him, on offer; the next such has not, and those
 // who can start have what is left.
 func TestKeptForOne(t *testing.T) {

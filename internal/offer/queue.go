@@ -2,8 +2,8 @@ package offer
 
 import "slices"
 
-// queue is what is waited for.
-type queue map[wanted]bool
+// queue is what jobs in front wait for, and of how many on one node the job with the smallest request does.
+type queue map[wanted]int
 
 // wanted is a profile on a node, by the name that it is on offer as; anywhere if it is everywhere.
 type wanted struct {
@@ -14,19 +14,25 @@ type wanted struct {
 const everywhere = -1
 
 func (q queue) add(j *Job) {
-	for w := range j.wanted {
-		q[w] = true
+	for w, n := range j.wanted {
+		if q[w] == 0 || n < q[w] {
+			q[w] = n
+		}
 	}
 }
 
-// leaves is what a job may have without overtaking anybody: it, on the nodes on which nobody waits for what it wants; nil if these are too few.
-func (q queue) leaves(c *Cluster, j *Job) *Job {
+// leaves returns a job on those nodes where slurmctld could not start a job in front of it with the slices that it wants;
+// nil if these nodes are too few. A job in front that wants more of a profile than would be on offer there cannot start.
+func (q queue) leaves(c *Cluster, plan *Plan, j *Job) *Job {
 	if len(j.Wants) == 0 {
 		return j
 	}
 	nodes := c.now(j)
 	on := slices.DeleteFunc(slices.Clone(nodes), func(n int) bool {
-		return slices.ContainsFunc(j.Wants, func(w Want) bool { return q.has(w.Profile, n) })
+		return slices.ContainsFunc(j.Wants, func(w Want) bool {
+			least := q.least(w.Profile, n)
+			return least > 0 && least <= w.Count+c.Offered(plan, w.Profile, n)
+		})
 	})
 	switch {
 	case len(on) < j.nodes():
@@ -40,9 +46,9 @@ func (q queue) leaves(c *Cluster, j *Job) *Job {
 }
 
 // leavesAll is leaves for jobs that start at the same time; nil if it is for one of them.
-func (q queue) leavesAll(c *Cluster, jobs []*Job) (all []*Job) {
+func (q queue) leavesAll(c *Cluster, plan *Plan, jobs []*Job) (all []*Job) {
 	for _, j := range jobs {
-		left := q.leaves(c, j)
+		left := q.leaves(c, plan, j)
 		if left == nil {
 			return nil
 		}
@@ -51,13 +57,33 @@ func (q queue) leavesAll(c *Cluster, jobs []*Job) (all []*Job) {
 	return all
 }
 
-// has reports whether somebody waits for a profile who could have it on this node.
-func (q queue) has(profile string, node int) bool {
-	return q[wanted{profile, everywhere}] || q[wanted{profile, node}]
+// has reports whether a job that could have a profile on this node waits for it.
+func (q queue) has(profile string, node int) bool { return q.least(profile, node) > 0 }
+
+// least returns the smallest number of slices of a profile on this node that a job waits for, 0 if none does.
+func (q queue) least(profile string, node int) int {
+	here, anywhere := q[wanted{profile, node}], q[wanted{profile, everywhere}]
+	if here == 0 || anywhere == 0 {
+		return max(here, anywhere)
+	}
+	return min(here, anywhere)
 }
 
-// wanted yields what a job wants and where.
-func (j *Job) wanted(yield func(wanted) bool) {
+// Offered returns how many slices of a profile a plan has on offer on a node.
+func (c *Cluster) Offered(plan *Plan, profile string, node int) (n int) {
+	for _, g := range c.Nodes[node] {
+		b := c.Pool.GPU(g).Board
+		for at := range plan.Offers[g].Indices() {
+			if plan.Name(b, Spot{GPU: g, Placement: at}) == profile {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// wanted yields what a job wants and where, and how many slices on one node.
+func (j *Job) wanted(yield func(wanted, int) bool) {
 	nodes := j.On
 	if nodes == nil {
 		nodes = []int{everywhere}
@@ -65,7 +91,7 @@ func (j *Job) wanted(yield func(wanted) bool) {
 	nodes = without(slices.Clone(nodes), j.Later)
 	for _, w := range j.Wants {
 		for _, n := range nodes {
-			if !yield(wanted{w.Profile, n}) {
+			if !yield(wanted{w.Profile, n}, w.Count) {
 				return
 			}
 		}

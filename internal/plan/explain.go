@@ -203,6 +203,13 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 	r := p.Reserved
 	leader, together := offer.Components(v.Jobs, k)
 	if r != nil && r.Job == leader {
+		if j.Het == 0 && v.unix(r.At) == 0 {
+			if on, why := v.lacking(j, w, p.Spots[:leader]); on != nil {
+				e.Verdict, e.On = Lacks, on
+				e.Text = fmt.Sprintf("there is room for %s on %s, where something else keeps it from starting: %s", wants, strings.Join(on, ", "), why)
+				return e, nil
+			}
+		}
 		if j.Het != 0 {
 			wants = fmt.Sprintf("what all components of het job %d want", j.Het)
 		}
@@ -279,6 +286,26 @@ func notBefore(w slurm.Waiting, now time.Time) string {
 	return ", at " + w.Job.Eligible.Format(time.DateTime) + " at the earliest"
 }
 
+// lacking returns the nodes where a job would have room beside those planned in front of it if it lacked nothing else, and
+// what it lacks there; nil if there is no room.
+func (v *View) lacking(j *offer.Job, w slurm.Waiting, front [][]offer.Spot) (on []string, why string) {
+	if j.Later == nil {
+		return nil, ""
+	}
+	for i, spots := range front {
+		for _, s := range spots {
+			v.Pool.Start(s.GPU, s.Placement, v.Now+v.Jobs[i].Runs)
+		}
+	}
+	free := *j
+	free.Later = nil
+	spots, _ := v.Find(&free, nil)
+	if spots == nil {
+		return nil, ""
+	}
+	return v.On(spots), v.later(w, spots)
+}
+
 // later says what but slices keeps a job from starting on the nodes where it is planned.
 func (v *View) later(w slurm.Waiting, spots []offer.Spot) string {
 	for _, name := range v.On(spots) {
@@ -290,11 +317,16 @@ func (v *View) later(w slurm.Waiting, spots []offer.Spot) string {
 	return ""
 }
 
-// sameProfile is the first of so many in front of the k-th job that waits for a profile that it wants too, and could have it on one of the nodes where there is room.
+// sameProfile returns the first of so many jobs in front of the k-th that waits for a profile that it wants too, and that
+// slurmctld could start with as many slices of it on one of the nodes where there is room.
 func (v *View) sameProfile(p offer.Plan, front, k int, room []offer.Spot) *offer.Job {
 	for i := range front {
 		common := slices.ContainsFunc(v.Jobs[i].Wants, func(w offer.Want) bool {
-			return slices.ContainsFunc(v.Jobs[k].Wants, func(x offer.Want) bool { return x.Profile == w.Profile })
+			return slices.ContainsFunc(v.Jobs[k].Wants, func(x offer.Want) bool {
+				return x.Profile == w.Profile && slices.ContainsFunc(v.On(room), func(n string) bool {
+					return w.Count <= x.Count+v.Offered(&p, x.Profile, v.Member(n))
+				})
+			})
 		})
 		if p.Spots[i] == nil && common && slices.ContainsFunc(v.On(room), func(n string) bool { return v.Jobs[i].May(v.Member(n)) }) {
 			return v.Jobs[i]

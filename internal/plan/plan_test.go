@@ -301,6 +301,29 @@ func TestNotForIt(t *testing.T) {
 	}
 }
 
+// The first job that waits is told that it lacks memory where there is room for it, though no room be kept for it.
+func TestFirstLacksMemory(t *testing.T) {
+	held := a100(t)
+	whole, _ := held.Board.Placement("7g.40gb", 0)
+	held.Hold(whole, math.Inf(1))
+	full, roomy := node(t, "n1", held), node(t, "n2", a100(t, "4g.20gb@0"))
+	for _, n := range []*slurm.Node{&full, &roomy} {
+		n.Memory, n.MemoryFree = 256_000, 56_000
+	}
+	full.MemoryFree = 256_000
+	first, second := waits(1, "1g.5gb", 1, 1), waits(2, "1g.5gb", 1, 1)
+	first.Memory, second.Memory = 200_000, 200_000
+	other := slurm.Job{ID: 9, State: "RUNNING", Nodes: []string{"n2"}, Memory: 200_000, Start: time.Unix(1e9-10, 0), TimeLimit: 5 * time.Minute}
+	look := looking([]slurm.Node{full, roomy}, first, second)
+	look.Queue.All = []slurm.Job{first.Job, second.Job, other}
+	for _, id := range []uint32{1, 2} {
+		e, err := Explain(look, place.Lifetime{}, id)
+		if err != nil || e.Verdict != Lacks || !strings.Contains(e.Text, "56000 MiB of memory free") {
+			t.Errorf("job %d: %+v, %v", id, e, err)
+		}
+	}
+}
+
 // slurmctld starts no --exclusive job on a node of which it counts GRES as used, though it be of no job.
 func TestLacksUnusedNode(t *testing.T) {
 	w := waits(1, "7g.40gb", 1, 1)
