@@ -151,8 +151,8 @@ func (c *campaign) explain(r jobRun) string {
 	if r.noGPU && c.active("slurmctld", "", time.Time{}, r.start) {
 		return "slurmctld, started anew, has allocated no GRES to it"
 	}
-	if r.state == "FAILED" && c.launchedBefore(r) {
-		return "slurmctld was killed before it had saved an earlier run with this id, which slurmd still knew: it ran no prolog"
+	if (r.state == "FAILED" || r.state == "REQUEUED") && c.launchedBefore(r) {
+		return "slurmctld was killed before it had saved an earlier run with this id, which slurmd still knew: it ran no prolog, or nothing"
 	}
 	from := r.start
 	if from.IsZero() {
