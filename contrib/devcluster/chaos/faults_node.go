@@ -103,7 +103,7 @@ func removeForeign(b *breaking) error {
 	if b.note == "" {
 		return nil
 	}
-	if err := b.onInstance("destroy", nil); err != nil {
+	if err := b.onTheSame("destroy"); err != nil {
 		return err
 	}
 	return b.cluster.RestartUnit("agent-" + b.node)
@@ -170,7 +170,7 @@ var hardwareFaults = []fault{
 		}},
 	{name: "handle-held", does: "a monitor keeps a handle of an instance for 3 to 12 s", part: "gpu", shortest: 3, longest: 12, ends: sentBack,
 		begin: func(b *breaking) error { return b.onInstance("hold", nil) },
-		end:   func(b *breaking) error { return b.onInstance("unhold", nil) }},
+		end:   func(b *breaking) error { return b.onTheSame("unhold") }},
 	{name: "foreign", does: "an administrator makes an instance, and removes it after 4 to 12 s", part: "gpu agent", shortest: 4, longest: 12,
 		ends: sentBack, begin: makeForeign, end: removeForeign},
 	{name: "idle-removed", does: "an administrator removes an idle instance", part: "gpu",
@@ -193,6 +193,16 @@ func (b *breaking) addFault(call string, args ...string) error {
 
 func (b *breaking) emulator(args ...string) error {
 	return b.root(b.node, append([]string{"nvml-emulator"}, args...)...)
+}
+
+// onTheSame runs a command on the instance that the fault began with, if it is still there: the agent can have destroyed
+// it, also just before the fault began.
+func (b *breaking) onTheSame(command string) error {
+	err := b.onInstance(command, nil)
+	if err != nil && strings.Contains(err.Error(), "has no instance") {
+		return nil
+	}
+	return err
 }
 
 // onInstance runs a command of the emulator on an instance of the node, the same one when it is called again.
