@@ -59,6 +59,13 @@ func expand(list string) (all []string) {
 // or node late, and sacct's times are whole seconds.
 const around = 12 * time.Second
 
+// A run that fails within stillborn of its start may be hurt by a fault of aftermath ago: after a node or slurmd failed
+// under a run, slurmd may run no prolog for the next run of that job, and slurmctld may allocate it no GRES (22.05.8).
+const (
+	stillborn = 2 * time.Second
+	aftermath = 40 * time.Second
+)
+
 // judgeEnds looks at every run of a round's jobs in sacct. Each end but COMPLETED needs a cause.
 func (c *campaign) judgeEnds(began time.Time) {
 	var runs []jobRun
@@ -158,7 +165,11 @@ func (c *campaign) explain(r jobRun) string {
 	if from.IsZero() {
 		from = r.end
 	}
-	for _, b := range c.faultsIn(from.Add(-around), r.end.Add(around)) {
+	before := around
+	if r.state == "FAILED" && !r.start.IsZero() && r.end.Sub(r.start) <= stillborn {
+		before = aftermath
+	}
+	for _, b := range c.faultsIn(from.Add(-before), r.end.Add(around)) {
 		here := b.node == "" || slices.Contains(r.nodes, b.node) || len(r.nodes) == 0
 		daemon := slices.ContainsFunc(strings.Fields(b.part), func(p string) bool { return p == "slurmctld" || p == "slurmd" })
 		if here && (slices.Contains(b.ends, r.state) || j.interactive && daemon) {
