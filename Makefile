@@ -33,12 +33,12 @@ demo: prerequisites
 	$(MAKE) all
 	$(GO) run ./contrib/devcluster/demo
 
+# slurmctld 22.05.8 forgets runs when it is killed, with or without Caelum, so the test leaves that fault of chaos out.
 test: prerequisites
 	$(MAKE) all
 	$(MAKE) lint unit e2e
 	$(MAKE) chaos CHAOS="-without slurmctld-kill"
 
-# slurmctld 22.05.8 forgets runs when it is killed, with or without Caelum, so the test leaves that fault out.
 # Random load under faults, judged from first principles: contrib/devcluster/README.md, "Chaos". CHAOS has further options,
 # such as CHAOS="-without idle-removed -v". The program is built and not run by `go run`, which returns no exit status.
 SECONDS ?= 300

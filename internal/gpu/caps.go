@@ -20,29 +20,27 @@ type Caps struct {
 }
 
 // Open gives the files of an instance to a user alone, and makes those that are missing.
-func (c Caps) Open(minor int, in Instance, uid uint32) error {
-	return c.own(minor, in, int(uid), c.ensure)
-}
+func (c Caps) Open(minor int, in Instance, uid uint32) error { return c.own(minor, in, int(uid), true) }
 
 // Make gives the files of a new instance to root alone, and makes those that are missing.
-func (c Caps) Make(minor int, in Instance) error { return c.own(minor, in, 0, c.ensure) }
+func (c Caps) Make(minor int, in Instance) error { return c.own(minor, in, 0, true) }
 
 // Close gives the files of an instance to root alone. It makes none: the instance may have been removed meanwhile, and
 // its files with it.
-func (c Caps) Close(minor int, in Instance) error {
-	return c.own(minor, in, 0, func(string, int) error { return nil })
-}
+func (c Caps) Close(minor int, in Instance) error { return c.own(minor, in, 0, false) }
 
-func (c Caps) own(minor int, in Instance, uid int, ensure func(path string, minor int) error) error {
+// own sets owner and mode of an instance's files; those that are missing are made or left out.
+func (c Caps) own(minor int, in Instance, uid int, create bool) error {
 	for _, cp := range c.of(minor, in) {
 		if err := c.keep(cp); err != nil {
 			return fmt.Errorf("couldn't keep nvidia-modprobe from a capability file: %w", err)
 		}
 		path := c.file(cp.minor)
-		if err := ensure(path, cp.minor); err != nil {
-			return err
-		}
-		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		if create {
+			if err := c.ensure(path, cp.minor); err != nil {
+				return err
+			}
+		} else if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err := os.Chmod(path, 0o400); err != nil {

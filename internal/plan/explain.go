@@ -204,9 +204,8 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 	leader, together := offer.Components(v.Jobs, k)
 	if r != nil && r.Job == leader {
 		if j.Het == 0 && v.unix(r.At) == 0 {
-			if on, why := v.lacking(j, w, p.Spots[:leader]); on != nil {
-				e.Verdict, e.On = Lacks, on
-				e.Text = fmt.Sprintf("there is room for %s on %s, where something else keeps it from starting: %s", wants, strings.Join(on, ", "), why)
+			v.startAll(p.Spots[:leader])
+			if v.explainLacking(&e, j, w, wants) {
 				return e, nil
 			}
 		}
@@ -228,11 +227,7 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 		return e, nil
 	}
 	// Who is served first, and what is then left?
-	for i, spots := range p.Spots {
-		for _, s := range spots {
-			v.Pool.Start(s.GPU, s.Placement, v.Now+v.Jobs[i].Runs)
-		}
-	}
+	v.startAll(p.Spots)
 	room, why := v.FindAll(together, nil)
 	if room != nil {
 		spots := room[k-leader]
@@ -253,14 +248,8 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 		}
 		return e, nil
 	}
-	if j.Later != nil {
-		free := *j
-		free.Later = nil
-		if spots, _ := v.Find(&free, nil); spots != nil {
-			e.Verdict, e.On = Lacks, v.On(spots)
-			e.Text = fmt.Sprintf("there is room for %s on %s, where something else keeps it from starting: %s", wants, strings.Join(e.On, ", "), v.later(w, spots))
-			return e, nil
-		}
+	if v.explainLacking(&e, j, w, wants) {
+		return e, nil
 	}
 	e.Verdict, e.Text = NoRoom, fmt.Sprintf("there is no room for %s", wants)
 	if j.Het != 0 {
@@ -286,24 +275,31 @@ func notBefore(w slurm.Waiting, now time.Time) string {
 	return ", at " + w.Job.Eligible.Format(time.DateTime) + " at the earliest"
 }
 
-// lacking returns the nodes where a job would have room beside those planned in front of it if it lacked nothing else, and
-// what it lacks there; nil if there is no room.
-func (v *View) lacking(j *offer.Job, w slurm.Waiting, front [][]offer.Spot) (on []string, why string) {
-	if j.Later == nil {
-		return nil, ""
-	}
-	for i, spots := range front {
+// startAll starts planned jobs on the pool, from the first of the queue on.
+func (v *View) startAll(all [][]offer.Spot) {
+	for i, spots := range all {
 		for _, s := range spots {
 			v.Pool.Start(s.GPU, s.Placement, v.Now+v.Jobs[i].Runs)
 		}
+	}
+}
+
+// explainLacking fills in an explanation if a job would have room on the pool if it lacked nothing else, and reports
+// whether it did.
+func (v *View) explainLacking(e *Explanation, j *offer.Job, w slurm.Waiting, wants string) bool {
+	if j.Later == nil {
+		return false
 	}
 	free := *j
 	free.Later = nil
 	spots, _ := v.Find(&free, nil)
 	if spots == nil {
-		return nil, ""
+		return false
 	}
-	return v.On(spots), v.later(w, spots)
+	e.Verdict, e.On = Lacks, v.On(spots)
+	e.Text = fmt.Sprintf("there is room for %s on %s, where something else keeps it from starting: %s",
+		wants, strings.Join(e.On, ", "), v.later(w, spots))
+	return true
 }
 
 // later says what but slices keeps a job from starting on the nodes where it is planned.

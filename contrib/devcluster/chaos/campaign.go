@@ -146,6 +146,11 @@ func (c *campaign) active(part, node string, from, to time.Time) bool {
 	})
 }
 
+// had reports whether a fault of a name was at work at some moment from from to to, on that node if it is one of a node.
+func (c *campaign) had(name, node string, from, to time.Time) bool {
+	return slices.ContainsFunc(c.faultsIn(from, to), func(b *breaking) bool { return b.name == name && (b.node == "" || b.node == node) })
+}
+
 // faultsIn returns copies of the faults at work at some moment from from to to.
 func (c *campaign) faultsIn(from, to time.Time) (some []*breaking) {
 	c.mu.Lock()

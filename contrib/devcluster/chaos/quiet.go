@@ -54,7 +54,7 @@ func (c *campaign) leftovers(began time.Time) (all []left) {
 		all = append(all, left{ruleLeft, fmt.Sprintf("process %d (%s) of job %s on %s", p.PID, p.Name, p.Job, p.Node)})
 	}
 	for _, node := range c.nodes() {
-		killed := slices.ContainsFunc(c.faultsIn(time.Time{}, time.Now()), func(b *breaking) bool { return b.name == killedInCall && b.node == node })
+		killed := c.had(killedInCall, node, time.Time{}, time.Now())
 		all = append(all, s.Nodes[node].leftovers(node, killed)...)
 		status, err := c.status(node)
 		if err != nil {
