@@ -97,7 +97,7 @@ func (r *records) run(_ context.Context, env []string, name string, args ...stri
 	if format, ok := strings.CutPrefix(last, "SQUEUE_FORMAT="); ok {
 		_, rest, _ := strings.Cut(format, "%A")
 		sep, _, _ := strings.Cut(rest, "%")
-		return strings.Join([]string{r.fields["jobid"], r.fields["excnodes"], r.fields["state"], r.fields["starttime"], "\n"}, sep), "", nil
+		return strings.Join([]string{r.fields["jobid"], r.fields["excnodes"], r.fields["state"], "\n"}, sep), "", nil
 	}
 	format, _ := strings.CutPrefix(last, "SQUEUE_FORMAT2=")
 	var b strings.Builder
@@ -122,7 +122,7 @@ const (
 	healthyFields = "jobid=77\narrayjobid=77\nstate=RUNNING\nreason=Prolog\nuserid=20001\nusername=user1\npartition=gpu\nprioritylong=5\n" +
 		"restartcnt=0\nbatchflag=1\nrequeue=1\noversubscribe=OK\ntimelimit=10:00\nstarttime=1795233592\nendtime=1795234192\nnodelist=n1\nnumnodes=1\n" +
 		"tres-per-node=gres:gpu:1,gres:mig:1g.5gb:1\nname=j"
-	healthyShow = "JobId=77 JobName=j\n   NodeList=n1\n   JOB_GRES=gpu:a100:1,mig:1g.5gb:1\n" +
+	healthyShow = "JobId=77 JobName=j\n   JobState=RUNNING Reason=Prolog\n   StartTime=1795233592 EndTime=1795234192\n   NodeList=n1\n   JOB_GRES=gpu:a100:1,mig:1g.5gb:1\n" +
 		"     Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:a100:1(IDX:0),mig:1g.5gb(CNT:1)\n   MinCPUsNode=1 MinMemoryNode=0 MinTmpDiskNode=0\n   Power=\n"
 )
 

@@ -63,6 +63,28 @@ func parseAllocation(out string, nodes []string) (map[string][]GRES, error) {
 	return nil, fmt.Errorf("scontrol: an allocation without an end")
 }
 
+// The lines that tell one run of a job from another. slurmctld writes each once, of every job (22.05.8 to 26.05.3,
+// scontrol's info_job.c).
+var (
+	stateLine = regexp.MustCompile(`\n   JobState=(\S*) `)
+	startLine = regexp.MustCompile(`\n   StartTime=(\S*) `)
+)
+
+// checkRun compares the details of a job with squeue's record of it: ErrChanging if they are not of the same run. As in
+// parseAllocation, text of the user's can add such a line and remove none, so that a single one is the true one.
+func checkRun(out string, j Job) error {
+	state, start := stateLine.FindAllStringSubmatch(out, 2), startLine.FindAllStringSubmatch(out, 2)
+	switch {
+	case len(state) > 1 || len(start) > 1:
+		return fmt.Errorf("%w: more than one JobState or StartTime", ErrAmbiguous)
+	case len(state) == 0 || len(start) == 0:
+		return fmt.Errorf("scontrol shows no state or no start")
+	case state[0][1] != j.State || !sameTime(start[0][1], j.Start):
+		return ErrChanging
+	}
+	return nil
+}
+
 // covers checks the section's nodes against squeue's, which no text can change.
 func covers(alloc map[string][]GRES, nodes []string) error {
 	if len(alloc) != len(nodes) {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // FuzzGRES: what is read can be written and read again, and nothing odd gets through to a command line.
@@ -106,6 +107,7 @@ func FuzzAllocation(f *testing.F) {
 	f.Add("", "acc"+imitation, "")
 	f.Add("", "", imitation)
 	f.Add("\n   JOB_GRES=", "", "")
+	f.Add("\n   JobState=PENDING Reason=x", "\n   StartTime=1 ", "\n   StartTime=")
 	real := mustRead(f, "job-arraytask.txt")
 	want, err := parseAllocation(real, []string{"n3"})
 	if err != nil {
@@ -115,6 +117,14 @@ func FuzzAllocation(f *testing.F) {
 		out := strings.Replace(real, "JobName=arr", "JobName="+name, 1)
 		out = strings.Replace(out, "Account=(null)", "Account="+account, 1)
 		out = strings.Replace(out, "Network=(null)", "Network="+comment, 1)
+		run := Job{State: "RUNNING", Start: time.Unix(1795233592, 0)}
+		if err := checkRun(out, run); err != nil && !errors.Is(err, ErrAmbiguous) {
+			t.Fatal(err)
+		}
+		run.Start = run.Start.Add(time.Second)
+		if checkRun(out, run) == nil {
+			t.Fatal("another run's record was taken for this one's")
+		}
 		got, err := parseAllocation(out, []string{"n3"})
 		if err != nil {
 			if strings.Contains(name+account+comment, allocHead) != errors.Is(err, ErrAmbiguous) {

@@ -158,41 +158,60 @@ func (c *Client) record(ctx context.Context, id uint32) (Job, error) {
 	return jobs[i], nil
 }
 
-// jobTries bounds how often Job looks at a job that changes under its eyes.
+// jobTries bounds how often Job reads a job that changes between two requests.
 const jobTries = 5
 
-// Job reads a job, with its allocation if it holds its nodes. With ErrAmbiguous the Job is returned too, complete but for
-// Allocated. ErrNoJob, ErrUnreachable, ErrChanging.
+// Job reads a job with two requests: with its allocation if it holds its nodes, else with ExcNodes. With ErrAmbiguous the
+// Job is returned too, complete but for these. ErrNoJob, ErrUnreachable, ErrChanging.
 func (c *Client) Job(ctx context.Context, id uint32) (Job, error) {
 	for range jobTries {
 		j, err := c.record(ctx, id)
 		if err != nil {
 			return Job{}, err
 		}
-		var alloc map[string][]GRES
-		var allocErr error
+		read := c.readExcluded
 		if j.Holds() {
-			out, err := c.run(ctx, nil, c.scontrol, "-d", "show", "job", ref(j))
-			if err != nil && !errors.Is(err, ErrNoJob) {
-				return Job{}, err
-			}
-			alloc, allocErr = parseAllocation(out, j.Nodes)
+			read = c.readAllocated
 		}
-		// Only a job in the same run before and after has had its allocation's section in between.
-		looks, err := c.looks(ctx, "-t", "all", "-j", strconv.FormatUint(uint64(id), 10))
-		if err != nil {
+		err = read(ctx, &j)
+		switch {
+		case err == nil, errors.Is(err, ErrAmbiguous):
+			return j, err
+		case !errors.Is(err, ErrChanging):
 			return Job{}, err
 		}
-		l, ok := looks[id]
-		if !ok || l.state != j.State || j.Holds() && !sameTime(l.start, j.Start) {
-			continue
-		}
-		l.into(&j)
-		if allocErr != nil {
-			return j, fmt.Errorf("job %d: %w", id, allocErr)
-		}
-		j.Allocated = alloc
-		return j, nil
 	}
 	return Job{}, fmt.Errorf("job %d: %w", id, ErrChanging)
+}
+
+// readAllocated adds to a job what each node gave it. ErrChanging: slurmctld's account is not of the run that j is of.
+func (c *Client) readAllocated(ctx context.Context, j *Job) error {
+	out, err := c.run(ctx, nil, c.scontrol, "-d", "show", "job", ref(*j))
+	if errors.Is(err, ErrNoJob) {
+		return ErrChanging
+	}
+	if err != nil {
+		return err
+	}
+	if err = checkRun(out, *j); err == nil {
+		j.Allocated, err = parseAllocation(out, j.Nodes)
+	}
+	if err != nil && !errors.Is(err, ErrChanging) {
+		return fmt.Errorf("job %d: %w", j.ID, err)
+	}
+	return err
+}
+
+// readExcluded adds to a job the nodes that it excludes. ErrChanging: it has another state meanwhile.
+func (c *Client) readExcluded(ctx context.Context, j *Job) error {
+	looks, err := c.looks(ctx, "-t", "all", "-j", strconv.FormatUint(uint64(j.ID), 10))
+	if err != nil {
+		return err
+	}
+	l, ok := looks[j.ID]
+	if !ok || l.state != j.State {
+		return ErrChanging
+	}
+	l.into(j)
+	return nil
 }

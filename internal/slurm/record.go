@@ -244,23 +244,22 @@ type look struct {
 	id       uint32
 	excluded []string
 	state    string
-	start    string
 	problem  string
 }
 
-// excludeFormat is a SQUEUE_FORMAT: job id, excluded nodes, long state, start.
+// excludeFormat is a SQUEUE_FORMAT: job id, excluded nodes, long state.
 func excludeFormat(sep string) string {
-	return "%A" + sep + "%x" + sep + "%T" + sep + "%S" + sep
+	return "%A" + sep + "%x" + sep + "%T" + sep
 }
 
 func parseLooks(out, sep string) ([]look, error) {
-	records, err := splitRecords(out, sep, 4)
+	records, err := splitRecords(out, sep, 3)
 	if err != nil {
 		return nil, fmt.Errorf("squeue %w", err)
 	}
 	looks := make([]look, 0, len(records))
 	for _, rec := range records {
-		l := look{state: rec[2], start: rec[3]}
+		l := look{state: rec[2]}
 		if err := id32(&l.id, rec[0]); err != nil {
 			return nil, fmt.Errorf("squeue: job id: %w", err)
 		}
