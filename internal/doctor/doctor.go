@@ -123,6 +123,7 @@ func checks() []check {
 		{"batch start", "BatchStartTimeout is longer than a prolog may wait", ctld, batchStart},
 		{"select", "SelectType can give out parts of a node", ctld, selectType},
 		{"backfill", "SchedulerParameters has bf_continue", ctld, backfill},
+		{"het jobs", "SchedulerParameters has bf_hetjob_prio=min", ctld, hetPriority},
 		{"gres types", "GresTypes has gpu and mig", ctld, gresTypes},
 		{"accounting", "AccountingStorageTRES has gres/mig", ctld, accounting},
 		{"clock", "slurmctld's and this host's agree", ctld, clock},

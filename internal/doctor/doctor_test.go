@@ -24,7 +24,7 @@ func healthy() *Facts {
 		RunDir:  "/run/caelum",
 		Config: slurm.Config{AsOf: noon, Values: map[string]string{
 			"PrologFlags": "Alloc", "BatchStartTimeout": "120 sec", "SelectType": "select/cons_tres", "SchedulerType": "sched/backfill",
-			"SchedulerParameters": "sched_min_interval=0,bf_continue", "GresTypes": "gpu,mig", "SLURM_VERSION": "22.05.8",
+			"SchedulerParameters": "sched_min_interval=0,bf_continue,bf_hetjob_prio=min", "GresTypes": "gpu,mig", "SLURM_VERSION": "22.05.8",
 			"AccountingStorageType": "accounting_storage/slurmdbd", "AccountingStorageTRES": "cpu,gres/gpu,gres/mig,gres/mig:1g.5gb",
 			"TaskPlugin": "task/cgroup,task/affinity", "ConstrainDevices": "yes",
 		}},
@@ -84,7 +84,8 @@ var cases = []struct {
 	{"batch start", Error, "may wait 200 s", func(f *Facts) { f.Plugin.Args = map[string]string{"wait": "200"} }},
 	{"batch start", Error, `""`, set("BatchStartTimeout", "")},
 	{"select", Error, "select/linear", set("SelectType", "select/linear")},
-	{"backfill", Warning, "bf_continue", set("SchedulerParameters", "bf_interval=1")},
+	{"backfill", Warning, "bf_continue", set("SchedulerParameters", "bf_interval=1,bf_hetjob_prio=min")},
+	{"het jobs", Warning, "bf_hetjob_prio=min", set("SchedulerParameters", "bf_continue,bf_hetjob_prio=max")},
 	{"gres types", Error, "without mig", set("GresTypes", "gpu")},
 	{"gres types", Error, "without gpu", set("GresTypes", "mig")},
 	{"accounting", Warning, "without gres/mig", set("AccountingStorageTRES", "cpu,gres/mig:1g.5gb")},
@@ -257,7 +258,7 @@ func TestNoFault(t *testing.T) {
 func TestUnreadSources(t *testing.T) {
 	gap := fault("it cannot be read", "repair it")
 	for source, unmade := range map[Source]string{
-		Slurmctld: "prolog, batch start, select, backfill, gres types, accounting, clock, node, closed, total, used, slots, partitions, catalogue, features, profiles, decision table, plugin, isolation, wake key, whole GPUs, limits",
+		Slurmctld: "prolog, batch start, select, backfill, het jobs, gres types, accounting, clock, node, closed, total, used, slots, partitions, catalogue, features, profiles, decision table, plugin, isolation, wake key, whole GPUs, limits",
 		OwnNode:   "node, closed, total, used, slots, partitions, catalogue, features, profiles, isolation",
 		Agent:     "agent, gpus, instances, device files, used, slots, profiles, whole GPUs",
 		Plugstack: "plugin", Devices: "device files, whole GPUs", Module: "driver, memory", Decisions: "decision table", Slurmdbd: "limits",

@@ -44,6 +44,15 @@ func backfill(f *Facts) []Finding {
 		f.Config.Values["SchedulerType"] == "sched/backfill" && !f.Config.Has("SchedulerParameters", "bf_continue"))
 }
 
+// hetPriority: while the components of a het job have different priorities, backfill reserves nodes for the first of them and
+// starts the jobs between on what is left (22.05.8: four idle GPUs, one job at a time). Under priority/basic a user brings
+// that about by releasing the components one after the other.
+func hetPriority(f *Facts) []Finding {
+	return one(concern("SchedulerParameters does not include bf_hetjob_prio=min: backfill can keep nodes idle for a heterogeneous job "+
+		"whose components have different priorities", "add bf_hetjob_prio=min to SchedulerParameters in slurm.conf"+reconfigure),
+		f.Config.Values["SchedulerType"] == "sched/backfill" && !f.Config.Has("SchedulerParameters", "bf_hetjob_prio=min"))
+}
+
 func gresTypes(f *Facts) []Finding {
 	var found []Finding
 	for _, name := range []string{"gpu", "mig"} {

@@ -559,7 +559,8 @@ func TestNobodyWaitsForTheImpossible(t *testing.T) {
 	}
 }
 
-// TestHet: the components of a het job stand where the first of them does, so that nobody between them can keep it waiting for ever; and none does while one cannot start.
+// TestHet: a het job is planned at the place of its last component that is not held, and not at all while one component cannot
+// start.
 func TestHet(t *testing.T) {
 	one, two := waits(10, "1g.5gb", 1, 1), waits(11, "2g.10gb", 1, 1)
 	one.HetJob, two.HetJob, one.Priority, two.Priority = 10, 10, 1, 5
@@ -572,9 +573,15 @@ func TestHet(t *testing.T) {
 		}
 		return all
 	}
-	if got := ids(); !slices.Equal(got, []uint32{11, 10, 7}) {
+	if got := ids(); !slices.Equal(got, []uint32{7, 11, 10}) {
 		t.Errorf("planned in the order %v", got)
 	}
+	held := &look.Queue.Waiting[2]
+	held.Priority, held.Reason, held.AdminComment = 0, "JobHeldUser", "caelum:held"
+	if got := ids(); !slices.Equal(got, []uint32{11, 10, 7}) {
+		t.Errorf("planned in the order %v with one component held", got)
+	}
+	held.Priority, held.AdminComment = 1, ""
 	look.Queue.Waiting[2].Reason = "QOSMaxGRESPerUser"
 	if got := ids(); !slices.Equal(got, []uint32{7}) {
 		t.Errorf("planned: %v", got)

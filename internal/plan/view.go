@@ -277,17 +277,26 @@ func (v *View) forgotten(member int, profile string, held map[string]int) bool {
 	return used < held[profile]
 }
 
-// startable are the waiting jobs that could start if they had their slices, in order, by what starts together. The components of a het job stand where
-// the first of them stands: all start at the same time, or none does.
+// startable returns the waiting jobs that could start if they had their slices, in order, grouped by what starts together.
+// All components of a het job start at the same time, or none does. They are placed where the last component that is not
+// held is (if all are held, where the first is), because backfill considers the het job there with bf_hetjob_prio=min
+// (backfill.c, 22.05.8). Slices that are offered to it earlier go to the jobs between its components, and the het job
+// keeps GPUs idle without getting them.
 func startable(look Look) (all [][]slurm.Waiting) {
 	het := look.hetJobs()
-	for _, w := range look.Queue.InOrder() {
+	order := look.Queue.InOrder()
+	last := map[uint32]uint32{} // by het job, the component that decides its place
+	for _, w := range order {
+		if _, some := last[w.HetJob]; w.Priority > 0 || !some {
+			last[w.HetJob] = w.ID
+		}
+	}
+	for _, w := range order {
 		switch {
 		case w.HetJob == 0 && look.ready(w):
 			all = append(all, []slurm.Waiting{w})
-		case het[w.HetJob] != nil && het[w.HetJob].whole:
+		case het[w.HetJob] != nil && het[w.HetJob].whole && last[w.HetJob] == w.ID:
 			all = append(all, het[w.HetJob].pending)
-			delete(het, w.HetJob)
 		}
 	}
 	return all

@@ -28,7 +28,7 @@ func benchWaits(ctx context.Context, pairs int) error {
 }
 
 func waits(ctx context.Context, pairs int, name, config string) (err error) {
-	c, down, err := up(ctx, config, cluster.Options{Nodes: 1, GPUs: 1, Conf: []string{"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_interval=1"}})
+	c, down, err := up(ctx, config, cluster.Options{Nodes: 1, GPUs: 1, Conf: []string{"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1"}})
 	if err != nil {
 		return err
 	}

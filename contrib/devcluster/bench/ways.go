@@ -38,7 +38,7 @@ type board struct {
 }
 
 // waysConf is slurm.conf's scheduling in all three: slurmctld's own defaults, but backfill every 2 s, as jobs are that much shorter than real ones.
-const waysConf = "SchedulerParameters=bf_interval=2,bf_continue"
+const waysConf = "SchedulerParameters=bf_interval=2,bf_continue,bf_hetjob_prio=min"
 
 func benchWays(ctx context.Context, w ways) error {
 	boards, err := w.boards()

@@ -37,7 +37,7 @@ kill $device
 `
 
 // conf makes slurmctld start what can start within a second.
-var conf = []string{"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_interval=1"}
+var conf = []string{"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1"}
 
 // Site is a running cluster. Its methods end the test when something does not come to be.
 type Site struct {

@@ -87,6 +87,36 @@ func TestIncompleteHetJob(t *testing.T) {
 	s.NothingLeft()
 }
 
+// TestHetPriorities: while the components of a het job have different priorities, because its user released them one after the
+// other, the jobs between them run on every GPU, and the het job starts after them.
+func TestHetPriorities(t *testing.T) {
+	s := start(t, cluster.Options{Nodes: 2, GPUs: 1})
+	leader, other := s.het("-H")
+	s.Must("", user, "scontrol", "release", other)
+	const jobs = 4
+	var ids []string
+	for range jobs {
+		ids = append(ids, s.Must("", stranger, append(append([]string{"sbatch", "--parsable"}, wholeGPU...), "--wrap", "sleep 4")...))
+	}
+	s.Must("", user, "scontrol", "release", leader+"+0")
+	together := 0
+	s.Within("the het job runs", func() bool {
+		together = max(together, len(strings.Fields(s.Try("", "squeue", "-h", "-u", stranger, "-t", "R", "-o", "%A"))))
+		return s.component(leader) == "RUNNING" && s.component(other) == "RUNNING"
+	})
+	if together != len(s.Nodes) {
+		t.Errorf("%d jobs ran together on %d GPUs", together, len(s.Nodes))
+	}
+	for _, id := range ids {
+		if state := s.State(id); state == "PENDING" {
+			t.Errorf("job %s, submitted before the het job was released, started after it", id)
+		}
+	}
+	s.Must("", user, "scancel", leader)
+	s.Within("the cluster is empty", func() bool { return s.Try("", "squeue", "-h") == "" })
+	s.NothingLeft()
+}
+
 // othersRun has another user ask for every GPU of the cluster, and ends these jobs when all of them run.
 func (s *site) othersRun(t *testing.T) {
 	t.Helper()

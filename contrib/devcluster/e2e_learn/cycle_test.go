@@ -71,7 +71,7 @@ func TestUnchangedScript(t *testing.T) {
 	}
 	c, err := cluster.Start(t.Context(), cluster.Options{
 		Nodes: 2, GPUs: 1, AgentConfig: write("agent.yaml", "poll_interval: 1s\nsample_interval: 200ms\nlog_format: json\n"),
-		Conf: []string{"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_interval=1"},
+		Conf: []string{"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1"},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -137,7 +137,7 @@ func TestLearned(t *testing.T) {
 	if err := os.WriteFile(config, []byte("accounting_field: none\npoll_interval: 1s\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c, err := cluster.Start(t.Context(), cluster.Options{AgentConfig: config, Conf: []string{"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_interval=1", "AuthInfo=cred_expire=5"}})
+	c, err := cluster.Start(t.Context(), cluster.Options{AgentConfig: config, Conf: []string{"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1", "AuthInfo=cred_expire=5"}})
 	if err != nil {
 		t.Fatal(err)
 	}

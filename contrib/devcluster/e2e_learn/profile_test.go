@@ -49,7 +49,7 @@ func TestProfileJob(t *testing.T) {
 	}
 	c, err := cluster.Start(t.Context(), cluster.Options{
 		Nodes: 1, GPUs: 1, AgentConfig: config,
-		Conf: []string{"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_interval=1"},
+		Conf: []string{"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1"},
 	})
 	if err != nil {
 		t.Fatal(err)
