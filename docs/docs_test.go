@@ -46,11 +46,24 @@ func files(t *testing.T, extensions ...string) []string {
 	return all
 }
 
+// adminPages are the pages for administrators.
+var adminPages = []string{"docs/install.md", "docs/configure.md", "docs/operate.md", "docs/troubleshoot.md", "docs/plan-capacity.md"}
+
+// adminText returns the text of all pages for administrators.
+func adminText(t *testing.T) string {
+	t.Helper()
+	var text strings.Builder
+	for _, page := range adminPages {
+		text.WriteString(read(t, page))
+	}
+	return text.String()
+}
+
 // pages are the Markdown files.
 func pages(t *testing.T) []string {
 	t.Helper()
 	all := files(t, ".md")
-	for _, must := range []string{"README.md", "docs/admin-guide.md", "docs/user-guide.md"} {
+	for _, must := range append([]string{"README.md", "docs/user-guide.md"}, adminPages...) {
 		if !slices.Contains(all, must) {
 			t.Fatalf("%s is not among the pages", must)
 		}
@@ -142,8 +155,8 @@ func groupOf(t *testing.T, path string) string {
 	return stem
 }
 
-func TestAdminGuideNamesEveryCommandAndFlag(t *testing.T) {
-	guide := read(t, "docs/admin-guide.md")
+func TestAdminPagesNameEveryCommandAndFlag(t *testing.T) {
+	guide := adminText(t)
 	for _, name := range []string{"caelum", "caelumd"} {
 		subcommands, flags := commands(t, name)
 		if len(subcommands) == 0 || len(flags) == 0 {
@@ -151,12 +164,12 @@ func TestAdminGuideNamesEveryCommandAndFlag(t *testing.T) {
 		}
 		for _, sub := range subcommands {
 			if !regexp.MustCompile(`\b` + name + " " + sub + `\b`).MatchString(guide) {
-				t.Errorf("the admin guide does not mention %s %s", name, sub)
+				t.Errorf("the pages for administrators do not mention %s %s", name, sub)
 			}
 		}
 		for _, flag := range flags {
 			if !strings.Contains(guide, "--"+flag) {
-				t.Errorf("the admin guide does not mention --%s of %s", flag, name)
+				t.Errorf("the pages for administrators do not mention --%s of %s", flag, name)
 			}
 		}
 	}
@@ -200,10 +213,10 @@ func keys(t *testing.T) []string {
 }
 
 func TestEveryKeyIsDocumented(t *testing.T) {
-	guide, example := read(t, "docs/admin-guide.md"), read(t, "etc/caelum.yaml")
+	page, example := read(t, "docs/configure.md"), read(t, "etc/caelum.yaml")
 	for _, key := range keys(t) {
-		if !strings.Contains(guide, "\n| `"+key+"` |") {
-			t.Errorf("the admin guide's table has no row for the key %s", key)
+		if !strings.Contains(page, "\n| `"+key+"` |") {
+			t.Errorf("the table in docs/configure.md has no row for the key %s", key)
 		}
 		if !slices.Contains(matches(example, `(?m)^# ([a-z_]+): `), key) {
 			t.Errorf("etc/caelum.yaml does not show the key %s", key)
@@ -218,15 +231,15 @@ func TestNoUnknownKeyIsDocumented(t *testing.T) {
 			t.Errorf("etc/caelum.yaml shows the key %s, which does not exist", key)
 		}
 	}
-	_, table, found := strings.Cut(read(t, "docs/admin-guide.md"), "\n| key | default | meaning |\n")
+	_, table, found := strings.Cut(read(t, "docs/configure.md"), "\n| key | default | meaning |\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	documented := matches(table, "(?m)^\\| `([a-z_]+)` \\|")
 	if !found || len(documented) == 0 {
-		t.Fatal("the admin guide's table of keys is not found")
+		t.Fatal("docs/configure.md has no table of keys")
 	}
 	for _, key := range documented {
 		if !slices.Contains(known, key) {
-			t.Errorf("the admin guide documents the key %s, which does not exist", key)
+			t.Errorf("docs/configure.md documents the key %s, which does not exist", key)
 		}
 	}
 }
