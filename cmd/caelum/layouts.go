@@ -51,7 +51,7 @@ Of a maximal layout REACH is 1 and CC 0.
 }
 
 func runLayouts(w io.Writer, g *globals, o layoutsOptions, name string) error {
-	whole, err := boardNamed(name)
+	whole, err := modelNamed(name)
 	if err == nil {
 		err = checkProfiles(o.profiles, whole)
 	}
@@ -74,7 +74,7 @@ func runLayouts(w io.Writer, g *globals, o layoutsOptions, name string) error {
 	return nil
 }
 
-// found is what a board can become, from a layout on.
+// found is what a GPU model can become, from a layout on.
 type found struct {
 	from    *mig.Node
 	layouts []*mig.Node // that contain it, the largest instances first
@@ -88,7 +88,7 @@ func enumerate(t *mig.Table, contained mig.Layout) found {
 			f.layouts = append(f.layouts, n)
 		}
 	}
-	largestFirst(t.Board, f.layouts)
+	largestFirst(t.Model, f.layouts)
 	for _, n := range f.layouts {
 		if n.Open == 0 {
 			f.maximal = append(f.maximal, n)
@@ -105,7 +105,7 @@ func (f found) shown(o layoutsOptions) []*mig.Node {
 }
 
 func (f found) print(w io.Writer, o layoutsOptions) {
-	b := f.from.Table().Board
+	b := f.from.Table().Model
 	fmt.Fprintf(w, "%s, cut into %s\n", b.Name, strings.Join(profileNames(b), " "))
 	if o.containing == "" {
 		fmt.Fprintf(w, "%d layouts, %d of them maximal\n\n", len(f.layouts), len(f.maximal))
@@ -128,7 +128,7 @@ func (f found) print(w io.Writer, o layoutsOptions) {
 }
 
 func (f found) json(o layoutsOptions) any {
-	b := f.from.Table().Board
+	b := f.from.Table().Model
 	out := struct {
 		Board      string   `json:"board"`
 		Profiles   []string `json:"profiles"`
@@ -148,7 +148,7 @@ func (f found) json(o layoutsOptions) any {
 }
 
 // largestFirst sorts layouts by what begins at unit 0, then at unit 1 and so on: the largest instance first, free units last.
-func largestFirst(b *mig.Board, nodes []*mig.Node) {
+func largestFirst(b *mig.Model, nodes []*mig.Node) {
 	order := make([]int, len(b.Profiles))
 	for p := range order {
 		order[p] = p

@@ -128,7 +128,7 @@ type step struct {
 	profile string
 	placed  bool
 	gpu     int // index of the GPU it went to
-	index   int // of the placement, in its board's Placements
+	index   int // of the placement, in its GPU model's Placements
 	means   place.Means
 	gone    mig.Layout // idle instances that were destroyed for it
 	left    place.GPU  // what stands there afterwards
@@ -169,7 +169,7 @@ func try(policy place.Policy, name string, gpus []place.GPU, waiting []place.Req
 			pool.Start(c.GPU, c.Placement, r.Duration)
 			s.left = pool.GPU(c.GPU)
 		} else if held = c.Verdict == place.Hold; held {
-			b := pool.GPU(c.GPU).Board
+			b := pool.GPU(c.GPU).Model
 			free := time.Duration(pool.Free(c.GPU, c.Placement) * float64(time.Second))
 			s.held = fmt.Sprintf("held, though there is room: %s of GPU %d is free in %v", b.Label(c.Placement), c.GPU, free)
 		} else {
@@ -187,14 +187,14 @@ func try(policy place.Policy, name string, gpus []place.GPU, waiting []place.Req
 func hasRoom(pool *place.Pool, profile string) bool {
 	for k := range pool.Len() {
 		g := pool.GPU(k)
-		if p, ok := g.Board.ProfileIndex(profile); ok && g.Board.Open(g.Layout, g.Blocked)&g.Board.OfProfile(p) != 0 {
+		if p, ok := g.Model.ProfileIndex(profile); ok && g.Model.Open(g.Layout, g.Blocked)&g.Model.OfProfile(p) != 0 {
 			return true
 		}
 	}
 	return false
 }
 
-func node(g place.GPU) *mig.Node { return g.Board.TableBeside(g.Blocked).Node(g.Layout) }
+func node(g place.GPU) *mig.Node { return g.Model.TableBeside(g.Blocked).Node(g.Layout) }
 
 // noRoom names the requests that found none, or are held.
 func (t trial) noRoom() error {

@@ -46,30 +46,30 @@ func (s step) why(policy string) string {
 // how names the means, and what has to go.
 func (s step) how() string {
 	if s.means == place.Reclaim {
-		return "reclaim " + s.left.Board.List(s.gone)
+		return "reclaim " + s.left.Model.List(s.gone)
 	}
 	return s.means.String()
 }
 
 // start is the unit at which it begins.
-func (s step) start() int { return s.left.Board.Placements[s.index].Start }
+func (s step) start() int { return s.left.Model.Placements[s.index].Start }
 
-// printGPUs draws each GPU, under its board's name where that is another one than above.
+// printGPUs draws each GPU, under its GPU model's name where that is another one than above.
 func printGPUs(w io.Writer, gpus []place.GPU) {
-	var board *mig.Board
+	var model *mig.Model
 	for k, g := range gpus {
-		if g.Board != board {
-			board = g.Board
-			fmt.Fprintf(w, "%s\n     %s  %s\n", board.Name, ruler(board), measuresHead)
+		if g.Model != model {
+			model = g.Model
+			fmt.Fprintf(w, "%s\n     %s  %s\n", model.Name, ruler(model), measuresHead)
 		}
 		printGPU(w, k, g)
 	}
 }
 
 func printGPU(w io.Writer, k int, g place.GPU) {
-	fmt.Fprintf(w, "%4d %s  %s\n", k, g.Board.DrawBeside(g.Layout, g.Blocked), measures(node(g)))
+	fmt.Fprintf(w, "%4d %s  %s\n", k, g.Model.DrawBeside(g.Layout, g.Blocked), measures(node(g)))
 	if g.Idle != 0 {
-		fmt.Fprintf(w, "idle %s\n", g.Board.Draw(g.Idle))
+		fmt.Fprintf(w, "idle %s\n", g.Model.Draw(g.Idle))
 	}
 }
 
@@ -182,7 +182,7 @@ func (t trial) json() trialEntry {
 		}
 		start, left := s.start(), entryOf(s.left)
 		e.Steps = append(e.Steps, stepEntry{Profile: s.profile, Placed: true, GPU: &s.gpu, Start: &start,
-			Means: s.means.String(), Reclaimed: placements(s.left.Board, s.gone), Left: &left})
+			Means: s.means.String(), Reclaimed: placements(s.left.Model, s.gone), Left: &left})
 	}
 	return e
 }
@@ -196,9 +196,9 @@ func gpuEntries(gpus []place.GPU) []gpuEntry {
 }
 
 func entryOf(g place.GPU) gpuEntry {
-	e := gpuEntry{Board: g.Board.Name, drawn: drawNode(node(g))}
+	e := gpuEntry{Board: g.Model.Name, drawn: drawNode(node(g))}
 	if g.Idle != 0 {
-		e.Idle = g.Board.Draw(g.Idle)
+		e.Idle = g.Model.Draw(g.Idle)
 	}
 	return e
 }

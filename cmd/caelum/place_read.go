@@ -15,23 +15,23 @@ import (
 
 // How caelum place reads its command line.
 
-// readGPUs makes the GPUs of the flags. GPUs of one board share it.
+// readGPUs makes the GPUs of the flags. GPUs of one GPU model share it.
 func readGPUs(o placeOptions) ([]place.GPU, error) {
 	var gpus []place.GPU
-	var whole []*mig.Board
-	boards := map[string]*mig.Board{}
-	var board *mig.Board
+	var whole []*mig.Model
+	boards := map[string]*mig.Model{}
+	var model *mig.Model
 	bare := false // a --board that no --gpu has followed yet
 	for _, f := range o.given {
-		if f.flag != "--board" && board == nil {
+		if f.flag != "--board" && model == nil {
 			return nil, usageError{fmt.Errorf("%s %s: of which board? Put --board before it; `caelum profiles` lists them", f.flag, f.value)}
 		}
 		if bare && f.flag != "--gpu" {
-			gpus, bare = append(gpus, place.GPU{Board: board}), false
+			gpus, bare = append(gpus, place.GPU{Model: model}), false
 		}
 		switch f.flag {
 		case "--board":
-			b, err := boardNamed(f.value)
+			b, err := modelNamed(f.value)
 			if err != nil {
 				return nil, err
 			}
@@ -39,13 +39,13 @@ func readGPUs(o placeOptions) ([]place.GPU, error) {
 				whole = append(whole, b)
 				boards[b.Name] = selected(b, o.profiles)
 			}
-			board, bare = boards[b.Name], true
+			model, bare = boards[b.Name], true
 		case "--gpu":
-			l, blocked, err := readDrawing(f.flag, board, f.value)
+			l, blocked, err := readDrawing(f.flag, model, f.value)
 			if err != nil {
 				return nil, err
 			}
-			gpus, bare = append(gpus, place.GPU{Board: board, Layout: l, Blocked: blocked}), false
+			gpus, bare = append(gpus, place.GPU{Model: model, Layout: l, Blocked: blocked}), false
 		case "--idle":
 			if err := addIdle(&gpus[len(gpus)-1], f.value); err != nil {
 				return nil, err
@@ -57,7 +57,7 @@ func readGPUs(o placeOptions) ([]place.GPU, error) {
 		}
 	}
 	if bare {
-		gpus = append(gpus, place.GPU{Board: board})
+		gpus = append(gpus, place.GPU{Model: model})
 	}
 	if gpus == nil {
 		return nil, usageError{errors.New("on which GPUs? `--board A100-40GB` is one empty A100; --help shows how to draw others")}
@@ -66,11 +66,11 @@ func readGPUs(o placeOptions) ([]place.GPU, error) {
 }
 
 func addIdle(g *place.GPU, drawing string) error {
-	idle, blocked, err := readDrawing("--idle", g.Board, drawing)
+	idle, blocked, err := readDrawing("--idle", g.Model, drawing)
 	if err != nil {
 		return err
 	}
-	b := g.Board
+	b := g.Model
 	busy := b.DrawBeside(g.Layout, g.Blocked)
 	switch {
 	case blocked != 0:
@@ -93,12 +93,12 @@ func addEnds(g *place.GPU, list string) error {
 	case g.Ends != nil:
 		return usageError{fmt.Errorf("--ends %s: this GPU has --ends already", list)}
 	case len(times) != g.Layout.Count():
-		return usageError{fmt.Errorf("--ends %s: %d times for %d instances, %s", list, len(times), g.Layout.Count(), g.Board.DrawBeside(g.Layout, g.Blocked))}
+		return usageError{fmt.Errorf("--ends %s: %d times for %d instances, %s", list, len(times), g.Layout.Count(), g.Model.DrawBeside(g.Layout, g.Blocked))}
 	}
 	drawn := slices.SortedFunc(g.Layout.Indices(), func(i, j int) int {
-		return cmp.Compare(g.Board.Placements[i].Start, g.Board.Placements[j].Start)
+		return cmp.Compare(g.Model.Placements[i].Start, g.Model.Placements[j].Start)
 	})
-	g.Ends = make([]float64, len(g.Board.Placements))
+	g.Ends = make([]float64, len(g.Model.Placements))
 	for k, i := range drawn {
 		var err error
 		if g.Ends[i], err = seconds(times[k]); err != nil {
@@ -122,9 +122,9 @@ func seconds(text string) (float64, error) {
 
 // readRequests reads PROFILE[:TIME]. Some GPU must have the profile.
 func readRequests(gpus []place.GPU, args []string) ([]place.Request, error) {
-	var boards []*mig.Board
+	var models []*mig.Model
 	for _, g := range gpus {
-		boards = append(boards, g.Board)
+		models = append(models, g.Model)
 	}
 	var all []place.Request
 	for _, arg := range args {
@@ -136,8 +136,8 @@ func readRequests(gpus []place.GPU, args []string) ([]place.Request, error) {
 				return nil, usageError{fmt.Errorf("%s: %w", arg, err)}
 			}
 		}
-		if !slices.ContainsFunc(boards, func(b *mig.Board) bool { _, ok := b.ProfileIndex(profile); return ok }) {
-			return nil, usageError{fmt.Errorf("no profile %q here: %s (--profiles adds variants)", profile, strings.Join(everyProfile(boards), "; "))}
+		if !slices.ContainsFunc(models, func(b *mig.Model) bool { _, ok := b.ProfileIndex(profile); return ok }) {
+			return nil, usageError{fmt.Errorf("no profile %q here: %s (--profiles adds variants)", profile, strings.Join(everyProfile(models), "; "))}
 		}
 		all = append(all, r)
 	}

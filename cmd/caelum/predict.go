@@ -65,7 +65,7 @@ type predicted struct {
 	Key        string        `json:"key,omitempty"`
 	Work       string        `json:"work,omitempty"`
 	Level      predict.Level `json:"level"`             // whose runs it rests on: key, user, site; empty: nobody's
-	Profile    string        `json:"profile,omitempty"` // the default's where none holds it; empty: no board is known
+	Profile    string        `json:"profile,omitempty"` // the default's where none holds it; empty: no GPU model is known
 	Default    string        `json:"default,omitempty"` // the decision table's
 	Own        string        `json:"own,omitempty"`     // what a line of the table's admin gives it instead
 	Board      string        `json:"board,omitempty"`
@@ -110,13 +110,13 @@ func runPredict(ctx context.Context, w io.Writer, g *globals, o predictOptions, 
 	if err != nil {
 		return err
 	}
-	p := predicted{Key: of.Key, Work: of.Work, Default: t.Default, Own: t.Own(of, need.Level), Runs: lines(h.Runs), runs: h.Runs, noScript: of.Work == "" && o.key == "", anyBoard: len(t.Boards) > 0}
+	p := predicted{Key: of.Key, Work: of.Work, Default: t.Default, Own: t.Own(of, need.Level), Runs: lines(h.Runs), runs: h.Runs, noScript: of.Work == "" && o.key == "", anyBoard: len(t.Models) > 0}
 	if ok || need.PeakMiB > 0 {
 		p.Level, p.NeededMiB, p.HighestMiB, p.Used, p.Why = need.Level, need.PeakMiB, need.HighestMiB, need.Runs, need.Why
-		given := learn.Give(need, ok, t.Boards, t.Default)
+		given := learn.Give(need, ok, t.Models, t.Default)
 		p.Profile, p.Seconds, p.Low, p.High = given.Profile, tenths(given.Seconds), tenths(given.Low), tenths(given.High)
-		if given.Board != nil {
-			p.Board = given.Board.Name
+		if given.Model != nil {
+			p.Board = given.Model.Name
 		}
 	}
 	if g.json {

@@ -125,7 +125,7 @@ func runProfileJob(ctx context.Context, w io.Writer, g *globals, o profileJobOpt
 	} else if err = o.defaultProfiles(cfg); err != nil {
 		return err
 	}
-	b, err := o.boardWith(cfg, o.profiles)
+	b, err := o.modelWith(cfg, o.profiles)
 	if err != nil {
 		return err
 	}
@@ -144,15 +144,15 @@ func runProfileJob(ctx context.Context, w io.Writer, g *globals, o profileJobOpt
 	return printJudged(w, j)
 }
 
-// defaultProfiles are the plain ones of --board, else those of the board that the decision table's default is of.
+// defaultProfiles are the plain ones of --board, else those of the GPU model that the decision table's default is of.
 func (o *profileJobOptions) defaultProfiles(cfg agent.Config) error {
 	if len(o.profiles) > 0 {
 		return nil
 	}
 	t, err := o.decisions(cfg)
 	switch {
-	case len(t.Boards) > 0:
-		o.profiles = profileNames(t.Boards[0])
+	case len(t.Models) > 0:
+		o.profiles = profileNames(t.Models[0])
 		return nil
 	case err != nil:
 		return fmt.Errorf("name the --profiles, or a --board: %w", err)
@@ -160,11 +160,11 @@ func (o *profileJobOptions) defaultProfiles(cfg agent.Config) error {
 	return usageError{errors.New("name the --profiles, or a --board: there is no decision table here to take them from")}
 }
 
-// boardWith is the board that is named; else the first that has all of the profiles, of the decision table's and then of all.
-func (o profileJobOptions) boardWith(cfg agent.Config, profiles []string) (*mig.Board, error) {
-	var among []*mig.Board
+// boardWith is the GPU model that is named; else the first that has all of the profiles, of the decision table's and then of all.
+func (o profileJobOptions) modelWith(cfg agent.Config, profiles []string) (*mig.Model, error) {
+	var among []*mig.Model
 	if o.board != "" {
-		b, err := boardNamed(o.board)
+		b, err := modelNamed(o.board)
 		if err != nil {
 			return nil, err
 		}
@@ -175,7 +175,7 @@ func (o profileJobOptions) boardWith(cfg agent.Config, profiles []string) (*mig.
 		if err != nil && o.table != "" {
 			return nil, err
 		}
-		among = append(known.Boards, mig.Boards()...)
+		among = append(known.Models, mig.Models()...)
 	}
 	for _, b := range among {
 		if !slices.ContainsFunc(profiles, func(name string) bool { _, ok := b.ProfileIndex(name); return !ok }) {

@@ -161,8 +161,8 @@ type verdict struct {
 	Late     string  `json:"late,omitempty"`     // why no profile meets the deadline
 }
 
-// judge says what the measurements mean on a board that has all of their profiles, for one batch size or, with 0, each.
-func judge(b *mig.Board, runs []measurement, batch int, g predict.Goal) judged {
+// judge says what the measurements mean on a GPU model that has all of their profiles, for one batch size or, with 0, each.
+func judge(b *mig.Model, runs []measurement, batch int, g predict.Goal) judged {
 	j := judged{Board: b.Name}
 	var batches []int
 	for _, m := range runs {
@@ -180,7 +180,7 @@ func judge(b *mig.Board, runs []measurement, batch int, g predict.Goal) judged {
 	return j
 }
 
-func see(b *mig.Board, m measurement, runs []measurement) seen {
+func see(b *mig.Model, m measurement, runs []measurement) seen {
 	s := seen{measurement: m, OutOfMemory: m.outOfMemory(), Latency: m.latency(), Throughput: m.throughput()}
 	same := completedWith(b, runs, m.Batch)
 	same = slices.DeleteFunc(same, func(o measurement) bool { return o.Steps != m.Steps })
@@ -191,7 +191,7 @@ func see(b *mig.Board, m measurement, runs []measurement) seen {
 }
 
 // completedWith are the complete runs with a batch size, on the smallest profile first.
-func completedWith(b *mig.Board, runs []measurement, batch int) (done []measurement) {
+func completedWith(b *mig.Model, runs []measurement, batch int) (done []measurement) {
 	for _, m := range runs {
 		if m.Batch == batch && m.completed() {
 			done = append(done, m)
@@ -206,7 +206,7 @@ func completedWith(b *mig.Board, runs []measurement, batch int) (done []measurem
 	return done
 }
 
-func decide(b *mig.Board, runs []measurement, batch int, g predict.Goal) verdict {
+func decide(b *mig.Model, runs []measurement, batch int, g predict.Goal) verdict {
 	v := verdict{Batch: batch}
 	done := completedWith(b, runs, batch)
 	if len(done) == 0 {

@@ -11,9 +11,9 @@ import (
 	"caelum/internal/slurm"
 )
 
-func board(t *testing.T) *mig.Board {
+func board(t *testing.T) *mig.Model {
 	t.Helper()
-	b, err := mig.BoardByName("A100-40GB")
+	b, err := mig.ModelByName("A100-40GB")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,9 +26,9 @@ memory, how many there can be at a time, and the units at which one may start. W
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return listBoards(cmd.OutOrStdout(), g)
+				return listModels(cmd.OutOrStdout(), g)
 			}
-			b, err := boardNamed(args[0])
+			b, err := modelNamed(args[0])
 			if err != nil {
 				return err
 			}
@@ -36,7 +36,7 @@ memory, how many there can be at a time, and the units at which one may start. W
 				b = b.Select(mig.Plain)
 			}
 			if g.json {
-				return printJSON(cmd.OutOrStdout(), boardJSON(b, true))
+				return printJSON(cmd.OutOrStdout(), modelJSON(b, true))
 			}
 			printProfiles(cmd.OutOrStdout(), b, all)
 			return nil
@@ -46,8 +46,8 @@ memory, how many there can be at a time, and the units at which one may start. W
 	return cmd
 }
 
-// boardEntry is a board as JSON has it.
-type boardEntry struct {
+// boardEntry is a GPU model as JSON has it.
+type modelEntry struct {
 	Board    string         `json:"board"`
 	Device   string         `json:"device"` // NVML's name
 	Type     string         `json:"type"`   // in gres.conf
@@ -73,8 +73,8 @@ type profileEntry struct {
 	Gfx       bool   `json:"gfx"`
 }
 
-func boardJSON(b *mig.Board, profiles bool) boardEntry {
-	e := boardEntry{Board: b.Name, Device: b.Device, Type: b.Type, Units: b.Grid, Compute: computeSlices(b), Reset: b.Reset}
+func modelJSON(b *mig.Model, profiles bool) modelEntry {
+	e := modelEntry{Board: b.Name, Device: b.Device, Type: b.Type, Units: b.Grid, Compute: computeSlices(b), Reset: b.Reset}
 	if !profiles {
 		return e
 	}
@@ -92,7 +92,7 @@ func boardJSON(b *mig.Board, profiles bool) boardEntry {
 }
 
 // computeSlices of a whole GPU: as many as its largest profile has.
-func computeSlices(b *mig.Board) int {
+func computeSlices(b *mig.Model) int {
 	n := 0
 	for _, p := range b.Profiles {
 		n = max(n, p.Compute)
@@ -100,23 +100,23 @@ func computeSlices(b *mig.Board) int {
 	return n
 }
 
-func listBoards(w io.Writer, g *globals) error {
+func listModels(w io.Writer, g *globals) error {
 	if g.json {
-		var all []boardEntry
-		for _, b := range mig.Boards() {
-			all = append(all, boardJSON(b, false))
+		var all []modelEntry
+		for _, b := range mig.Models() {
+			all = append(all, modelJSON(b, false))
 		}
 		return printJSON(w, map[string]any{"boards": all})
 	}
 	table := [][]string{{"BOARD", "UNITS", "COMPUTE", "DEVICE"}}
-	for _, b := range mig.Boards() {
+	for _, b := range mig.Models() {
 		table = append(table, []string{b.Name, strconv.Itoa(b.Grid), strconv.Itoa(computeSlices(b)), b.Device})
 	}
 	rows(w, []bool{false, true, true, false}, table)
 	return nil
 }
 
-func printProfiles(w io.Writer, b *mig.Board, engines bool) {
+func printProfiles(w io.Writer, b *mig.Model, engines bool) {
 	fmt.Fprintf(w, "%s (%s): %d units, %d compute slices\n\n", b.Name, b.Device, b.Grid, computeSlices(b))
 	right := []bool{false, true, true, true, true, false}
 	table := [][]string{{"PROFILE", "COMPUTE", "UNITS", "MIB", "MOST", "STARTS"}}
@@ -143,7 +143,7 @@ func printProfiles(w io.Writer, b *mig.Board, engines bool) {
 }
 
 // starts puts each start into the column of its unit, so that one can see what a placement at one start leaves to the others.
-func starts(b *mig.Board, p mig.Profile) string {
+func starts(b *mig.Model, p mig.Profile) string {
 	cells := make([]string, b.Grid)
 	for u := range cells {
 		cells[u] = "."

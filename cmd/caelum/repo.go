@@ -132,14 +132,14 @@ func openOwn(path string) (*repo.Repo, error) {
 	return repo.Open(path, func(text string) { fmt.Fprintln(os.Stderr, "caelum: "+printable(text)) })
 }
 
-// decisions are what a profile is predicted by: the board that is named, else the decision table. Without either there is no board, and memory is all that can be predicted.
+// decisions are what a profile is predicted by: the GPU model that is named, else the decision table. Without either there is no GPU model, and memory is all that can be predicted.
 func (o repoOptions) decisions(cfg agent.Config) (learn.Table, error) {
 	if o.board != "" {
-		b, err := boardNamed(o.board)
+		b, err := modelNamed(o.board)
 		if err != nil {
 			return learn.Table{}, err
 		}
-		return learn.Table{Boards: []*mig.Board{selected(b, nil)}}, nil
+		return learn.Table{Models: []*mig.Model{selected(b, nil)}}, nil
 	}
 	t, err := learn.ReadTable(o.tablePath(cfg))
 	if errors.Is(err, fs.ErrNotExist) && o.table == "" {
@@ -204,7 +204,7 @@ on the board that the decision table's default is of.`,
 				}
 				if ok || need.PeakMiB > 0 {
 					l.Level, l.NeededMiB = need.Level, math.Ceil(need.PeakMiB)
-					given := learn.Give(need, ok, t.Boards, t.Default)
+					given := learn.Give(need, ok, t.Models, t.Default)
 					l.Profile, l.Seconds = given.Profile, math.Ceil(given.Seconds)
 				}
 				l.Profile = cmp.Or(t.Own(w.Of, l.Level), l.Profile)

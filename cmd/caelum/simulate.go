@@ -246,8 +246,8 @@ func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 	return err
 }
 
-// needs counts the jobs by the profile that they need, on the first board that has one for them.
-func needs(jobs []trace.Job, gpus []*mig.Board) map[string]int {
+// needs counts the jobs by the profile that they need, on the first GPU model that has one for them.
+func needs(jobs []trace.Job, gpus []*mig.Model) map[string]int {
 	count := map[string]int{}
 	kinds := sim.Kinds(gpus)
 	for _, j := range jobs {
@@ -262,7 +262,7 @@ func needs(jobs []trace.Job, gpus []*mig.Board) map[string]int {
 }
 
 // checkPolicies finds what cannot be played before anything is.
-func (o simulateOptions) checkPolicies(gpus []*mig.Board) ([]string, error) {
+func (o simulateOptions) checkPolicies(gpus []*mig.Model) ([]string, error) {
 	alike := sim.Alike(gpus)
 	if o.static != "" {
 		if !alike {
@@ -359,15 +359,15 @@ func (o simulateOptions) pattern(c sim.Config, jobs iter.Seq[trace.Job]) (sim.Pa
 
 // config is all of the configuration but the policy.
 func (o simulateOptions) config() (c sim.Config, err error) {
-	var whole []*mig.Board
-	boards := map[string]*mig.Board{}
+	var whole []*mig.Model
+	boards := map[string]*mig.Model{}
 	for _, item := range o.gpus {
 		name, count, ok := strings.Cut(item, ":")
 		n, err := strconv.Atoi(count)
 		if !ok || err != nil || n < 1 || len(c.GPUs)+n > mostGPUs {
 			return c, usageError{fmt.Errorf("--gpus %s: write BOARD:COUNT, as in A100-40GB:16; at most %d in all", item, mostGPUs)}
 		}
-		b, err := boardNamed(name)
+		b, err := modelNamed(name)
 		if err != nil {
 			return c, err
 		}
@@ -375,7 +375,7 @@ func (o simulateOptions) config() (c sim.Config, err error) {
 			whole = append(whole, b)
 			boards[b.Name] = selected(b, o.profiles)
 		}
-		c.GPUs = append(c.GPUs, slices.Repeat([]*mig.Board{boards[b.Name]}, n)...)
+		c.GPUs = append(c.GPUs, slices.Repeat([]*mig.Model{boards[b.Name]}, n)...)
 		for ; o.perNode > 0 && n > 0; n -= o.perNode {
 			c.Nodes = append(c.Nodes, min(n, o.perNode))
 		}
@@ -414,10 +414,10 @@ func (o simulateOptions) config() (c sim.Config, err error) {
 	return c, nil
 }
 
-// nodes are the boards of the GPUs of each.
-func nodes(c sim.Config) (all [][]*mig.Board) {
+// nodes are the GPU models of the GPUs of each.
+func nodes(c sim.Config) (all [][]*mig.Model) {
 	if c.Nodes == nil {
-		return [][]*mig.Board{c.GPUs}
+		return [][]*mig.Model{c.GPUs}
 	}
 	first := 0
 	for _, n := range c.Nodes {

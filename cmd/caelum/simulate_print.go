@@ -27,7 +27,7 @@ type simulation struct {
 	LeftOut  []trace.Left   `json:"left_out,omitempty"`
 	Assumed  int            `json:"assumed_whole,omitempty"` // jobs that count as whole GPUs because nobody measured what they need
 	Several  int            `json:"several_whole,omitempty"` // ... because what was measured is the sum over several GPUs
-	Needs    map[string]int `json:"needs"`                   // jobs by profile, on the first board that has one for them
+	Needs    map[string]int `json:"needs"`                   // jobs by profile, on the first GPU model that has one for them
 	GPUs     int            `json:"gpus"`
 	Cluster  string         `json:"cluster"` // --gpus
 	PerNode  int            `json:"per_node,omitempty"`
@@ -201,7 +201,7 @@ func (s simulation) print(w io.Writer, loss, slower, requeues, offers bool) {
 }
 
 // page is it as drawings.
-func (s simulation) page(gpus []*mig.Board, loss bool) report.Page {
+func (s simulation) page(gpus []*mig.Model, loss bool) report.Page {
 	p := report.Page{Title: s.Workload, Loss: loss, Facts: s.facts()}
 	for _, b := range gpus {
 		p.Grids = append(p.Grids, b.Grid)

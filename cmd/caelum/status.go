@@ -184,7 +184,7 @@ func offers(list []api.Placement) string {
 	return strings.Join(names, ", ")
 }
 
-// as says what slurmctld counts a slice as, where that is another board's profile.
+// as says what slurmctld counts a slice as, where that is another GPU model's profile.
 func as(name string) string {
 	if name == "" {
 		return ""

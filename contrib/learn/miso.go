@@ -181,7 +181,7 @@ func (v way) judge(n node, all []point) (errs []float64, right [2]int) {
 	return errs, right
 }
 
-// smallest is the smallest profile on which the point is not slower than that; boards list theirs by size.
+// smallest is the smallest profile on which the point is not slower than that; GPU models list theirs by size.
 func (p point) smallest(n node, slowdown float64, speed func(string) float64) string {
 	for _, profile := range n.board.Profiles {
 		if p.step[profile.Name] > 0 && speed(profile.Name)*slowdown >= 1 {

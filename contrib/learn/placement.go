@@ -23,7 +23,7 @@ const (
 // churn is the built-in workload with jobs that recur: the arrivals and profiles of trace.Churn at load 0.85, each job a run of one of twenty works of its profile.
 // A work's typical run time is exponential, and its runs' lognormal about it with a sigma of 0.05 for half of the works and 0.4 for the others; its time limit is 1 to 6
 // times the typical, never less than the run. All are stretched alike, so that they ask for as many units times seconds as the built-in workload.
-func churn(b *mig.Board, mix trace.Mix, seed uint64) (jobs []trace.Job, work map[string]string) {
+func churn(b *mig.Model, mix trace.Mix, seed uint64) (jobs []trace.Job, work map[string]string) {
 	rng := rand.New(rand.NewPCG(seed, 11))
 	type kind struct{ typical, sigma, limit float64 }
 	kinds := map[string]kind{}
@@ -83,7 +83,7 @@ func (m *memory) said(j trace.Job) float64 {
 
 // placements plays the built-in workload, with jobs that recur, under what may be known of run times.
 func placements(w io.Writer, seeds []uint64) error {
-	board, err := mig.BoardByName("A100-40GB")
+	model, err := mig.ModelByName("A100-40GB")
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func placements(w io.Writer, seeds []uint64) error {
 	if err != nil {
 		return err
 	}
-	boards := slices.Repeat([]*mig.Board{board.Select(mig.Plain)}, gpus)
+	models := slices.Repeat([]*mig.Model{model.Select(mig.Plain)}, gpus)
 	limit := func(j trace.Job) float64 { return j.Limit }
 	known := []struct {
 		name  string
@@ -121,8 +121,8 @@ func placements(w io.Writer, seeds []uint64) error {
 				for _, mix := range trace.Mixes {
 					sum := 0.0
 					for _, seed := range seeds {
-						jobs, work := churn(boards[0], mix.Mix, seed)
-						c := sim.Config{GPUs: boards, Policy: policy, Discipline: queue.discipline, Learn: k.learn}
+						jobs, work := churn(models[0], mix.Mix, seed)
+						c := sim.Config{GPUs: models, Policy: policy, Discipline: queue.discipline, Learn: k.learn}
 						c.Said, c.Observer = k.said(work)
 						r, err := sim.Run(c, slices.Values(jobs))
 						if err != nil {

@@ -19,14 +19,14 @@ const killed = "KILLED"
 
 // node is what there is to choose from.
 type node struct {
-	board *mig.Board
+	board *mig.Model
 	all   mig.Layout
 	whole string
 }
 
 // newNode has the profiles of an A100-40GB that are on offer by default.
 func newNode() (node, error) {
-	b, err := mig.BoardByName("A100-40GB")
+	b, err := mig.ModelByName("A100-40GB")
 	if err != nil {
 		return node{}, err
 	}

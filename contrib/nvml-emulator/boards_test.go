@@ -27,10 +27,10 @@ type boardTable struct {
 	profiles     []boardProfile
 }
 
-// readBoards is a second reader of boards.txt, beside boards.awk.
+// readBoards is a second reader of models.txt, beside boards.awk.
 func readBoards(t *testing.T) []boardTable {
 	t.Helper()
-	f, err := os.Open("../../internal/mig/boards.txt")
+	f, err := os.Open("../../internal/mig/models.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func readBoards(t *testing.T) []boardTable {
 	number := func(s string) int {
 		n, err := strconv.Atoi(s)
 		if err != nil {
-			t.Fatalf("boards.txt: %v", err)
+			t.Fatalf("models.txt: %v", err)
 		}
 		return n
 	}
@@ -61,12 +61,12 @@ func readBoards(t *testing.T) []boardTable {
 		}
 	}
 	if len(all) == 0 {
-		t.Fatal("boards.txt has no board")
+		t.Fatal("models.txt has no board")
 	}
 	return all
 }
 
-// Every board answers what the table says of it, in all three layouts of the profile info, and takes each placement.
+// Every GPU model answers what the table says of it, in all three layouts of the profile info, and takes each placement.
 func TestEveryBoard(t *testing.T) {
 	for _, b := range readBoards(t) {
 		t.Run(b.name, func(t *testing.T) {
@@ -167,7 +167,7 @@ func (m *machine) checkMigDevice(d nvml.Device, p boardProfile, info nvml.GpuIns
 	}
 }
 
-// giID is written out from the printed ids of 4-, 8- and 12-unit boards, without the emulator's formula.
+// giID is written out from the printed ids of 4-, 8- and 12-unit GPU models, without the emulator's formula.
 func giID(grid, start, size int) int {
 	ids := map[int]map[int][]int{
 		4:  {4: {0}, 2: {1, 2}, 1: {3, 4, 5, 6}},

@@ -38,8 +38,8 @@ const (
 	perNode   = 4
 )
 
-func board(name string) (*mig.Board, error) {
-	b, err := mig.BoardByName(name)
+func model(name string) (*mig.Model, error) {
+	b, err := mig.ModelByName(name)
 	if err != nil {
 		return nil, err
 	}
@@ -48,11 +48,11 @@ func board(name string) (*mig.Board, error) {
 
 // run plays the scenario with one policy.
 func (s scenario) run(policy string, seed uint64, n int) (*sim.Result, error) {
-	a100, err := board("A100-40GB")
+	a100, err := model("A100-40GB")
 	if err != nil {
 		return nil, err
 	}
-	h100, err := board("H100-80GB")
+	h100, err := model("H100-80GB")
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (s scenario) run(policy string, seed uint64, n int) (*sim.Result, error) {
 	if s.mix == siteMix {
 		count = siteCount
 	}
-	c.GPUs = slices.Repeat([]*mig.Board{a100}, count)
+	c.GPUs = slices.Repeat([]*mig.Model{a100}, count)
 	switch s.gpus {
 	case "alike":
 	case "mixed":
@@ -110,7 +110,7 @@ func (s scenario) run(policy string, seed uint64, n int) (*sim.Result, error) {
 }
 
 // jobs makes the workload. On GPUs of two models a job needs the same share of either.
-func (s scenario) jobs(a100 *mig.Board, seed uint64, n int) (jobs []trace.Job, err error) {
+func (s scenario) jobs(a100 *mig.Model, seed uint64, n int) (jobs []trace.Job, err error) {
 	if s.mix == siteMix {
 		jobs = slices.Collect(trace.Site{Jobs: n, GPUs: siteCount, Load: s.load, Seed: seed}.All())
 	}

@@ -94,7 +94,7 @@ func (a *Agent) leaseOf(job uint32) *api.Lease {
 func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err error) {
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
-	p, ok := c.Board.Placement(f.Profile, f.Start)
+	p, ok := c.Model.Placement(f.Profile, f.Start)
 	switch {
 	case !ok:
 		return "the agent knows no such placement", nil

@@ -48,8 +48,8 @@ func (a *Agent) offerAgain(lease api.Lease) bool {
 	if s.As != "" || s.Profile != a.next.profile || c.Problem != "" {
 		return false
 	}
-	p, ok := c.Board.Placement(s.Profile, s.Start)
-	if in := c.ours[p]; !ok || in == nil || in.UUID != s.UUID || !in.idle() || !c.Board.Fits(a.offers[s.GPU], p) {
+	p, ok := c.Model.Placement(s.Profile, s.Start)
+	if in := c.ours[p]; !ok || in == nil || in.UUID != s.UUID || !in.idle() || !c.Model.Fits(a.offers[s.GPU], p) {
 		return false
 	}
 	a.offers = slices.Clone(a.offers) // the draft that it came from is in use

@@ -65,7 +65,7 @@ type Agent struct {
 	lingering chan struct{}  // somebody uses an instance that no job has
 	profiles  []string       // on offer, over all GPUs, smallest first
 	total     int            // N, the node's constant total of gres/mig, 0 until known; the publisher's alone
-	lent      []string       // names of other boards' profiles that something was on offer as; the publisher's alone
+	lent      []string       // names of other GPU models' profiles that something was on offer as; the publisher's alone
 	laggards  plan.Laggards  // the publisher's alone
 	unstarted plan.Unstarted // likewise
 	changed   chan struct{}  // something stands otherwise than was published

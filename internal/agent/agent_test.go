@@ -333,7 +333,7 @@ func TestLostGPU(t *testing.T) {
 	gpu := -1
 	for i, l := range w.agent.offers {
 		for p := range l.Indices() {
-			if b := w.agent.cards[i].Board; b.Profiles[b.Placements[p].Profile].Name == "3g.20gb" && gpu < 0 {
+			if b := w.agent.cards[i].Model; b.Profiles[b.Placements[p].Profile].Name == "3g.20gb" && gpu < 0 {
 				gpu = i
 			}
 		}

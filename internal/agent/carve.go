@@ -63,8 +63,8 @@ func (a *Agent) carve(job uint32, s offer.Spot, t *spent) (in *instance, reused 
 // create makes an instance under an intent. The caller holds the card's hardware lock.
 func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	c := a.cards[s.GPU]
-	pl := c.Board.Placements[s.Placement]
-	profile := c.Board.Profiles[pl.Profile].Name
+	pl := c.Model.Placements[s.Placement]
+	profile := c.Model.Profiles[pl.Profile].Name
 	intent, err := a.ledger.Begin(ledger.Intent{Op: ledger.OpCreate, GPU: c.UUID, Profile: profile, Start: pl.Start, Size: pl.Size, Job: job})
 	if err != nil {
 		return nil, err

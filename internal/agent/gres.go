@@ -235,18 +235,18 @@ func count(gres []slurm.GRES) map[string]int {
 func (a *Agent) describe(d draft) []map[string]string {
 	var all []map[string]string
 	for i, g := range d.gpus {
-		if g.Board == nil {
+		if g.Model == nil {
 			all = append(all, map[string]string{"gpu": a.cards[i].UUID, "problem": a.problem(a.cards[i])})
 			continue
 		}
 		entry := map[string]string{
-			"gpu": a.cards[i].UUID, "busy": g.Board.List(g.Busy), "offer": g.Board.List(d.mine.Offers[i]),
+			"gpu": a.cards[i].UUID, "busy": g.Model.List(g.Busy), "offer": g.Model.List(d.mine.Offers[i]),
 			"blocked": strconv.FormatUint(g.Blocked, 2),
 		}
 		var as []string
 		for p := range d.mine.Offers[i].Indices() {
 			if name, ok := d.mine.As[offer.Spot{GPU: i, Placement: p}]; ok {
-				as = append(as, g.Board.Label(p)+"="+name)
+				as = append(as, g.Model.Label(p)+"="+name)
 			}
 		}
 		if as != nil {

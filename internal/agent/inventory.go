@@ -32,9 +32,9 @@ type TypedCount struct {
 // Offered is a profile that a node can put on offer.
 type Offered struct {
 	TypedCount
-	// MemoryMiB is what an instance surely has: of boards that differ, the least.
+	// MemoryMiB is what an instance surely has: of GPU models that differ, the least.
 	MemoryMiB int `json:"memory_mib"`
-	// Whole is the largest profile on offer of the same board: a whole GPU.
+	// Whole is the largest profile on offer of the same GPU model: a whole GPU.
 	Whole string `json:"whole"`
 }
 
@@ -62,14 +62,14 @@ func TakeInventory(hw gpu.Hardware, profiles []string) (Inventory, error) {
 			continue
 		}
 		slots += len(c.slots)
-		if k := len(inv.Slots) - 1; k >= 0 && inv.Slots[k].Type == c.Board.Type {
+		if k := len(inv.Slots) - 1; k >= 0 && inv.Slots[k].Type == c.Model.Type {
 			inv.Slots[k].Count += len(c.slots)
 		} else {
-			inv.Slots = append(inv.Slots, TypedCount{c.Board.Type, len(c.slots)})
+			inv.Slots = append(inv.Slots, TypedCount{c.Model.Type, len(c.slots)})
 		}
-		if !slices.ContainsFunc(inv.Models, func(m Model) bool { return m.Type == c.Board.Type }) {
-			has := func(name string) bool { _, ok := c.Board.ProfileIndex(name); return ok }
-			inv.Models = append(inv.Models, Model{c.Board.Type, slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !has(name) })})
+		if !slices.ContainsFunc(inv.Models, func(m Model) bool { return m.Type == c.Model.Type }) {
+			has := func(name string) bool { _, ok := c.Model.ProfileIndex(name); return ok }
+			inv.Models = append(inv.Models, Model{c.Model.Type, slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !has(name) })})
 		}
 	}
 	inv.Total = Total(slots)
@@ -86,23 +86,23 @@ func offered(cards []*card, names []string, name string) Offered {
 		if c.Problem != "" {
 			continue
 		}
-		i, ok := c.Board.ProfileIndex(name)
+		i, ok := c.Model.ProfileIndex(name)
 		if !ok {
 			continue
 		}
-		o.Count += mostOf(c.Board, c.Board.OfProfile(i))
-		if mib := int(c.Board.Profiles[i].Memory()); o.MemoryMiB == 0 || mib < o.MemoryMiB {
+		o.Count += mostOf(c.Model, c.Model.OfProfile(i))
+		if mib := int(c.Model.Profiles[i].Memory()); o.MemoryMiB == 0 || mib < o.MemoryMiB {
 			o.MemoryMiB = mib
 		}
 		if o.Whole == "" {
-			o.Whole = largest(c.Board, names)
+			o.Whole = largest(c.Model, names)
 		}
 	}
 	return o
 }
 
-// largest is the last of the profiles that the board has.
-func largest(b *mig.Board, names []string) (last string) {
+// largest is the last of the profiles that the GPU model has.
+func largest(b *mig.Model, names []string) (last string) {
 	for _, name := range names {
 		if _, ok := b.ProfileIndex(name); ok {
 			last = name
@@ -112,7 +112,7 @@ func largest(b *mig.Board, names []string) (last string) {
 }
 
 // mostOf is the largest number of placements of a set that a GPU can hold at once.
-func mostOf(b *mig.Board, set mig.Layout) int {
+func mostOf(b *mig.Model, set mig.Layout) int {
 	most := 0
 	for _, l := range b.Maximal() {
 		most = max(most, (l & set).Count())
@@ -133,17 +133,17 @@ func inventory(found []gpu.GPU, named []string) ([]*card, []string, error) {
 		if g.Problem != "" {
 			continue
 		}
-		for i, p := range g.Board.Profiles {
+		for i, p := range g.Model.Profiles {
 			if len(named) > 0 && !slices.Contains(named, p.Name) || len(named) == 0 && !mig.Plain(p) {
 				continue
 			}
-			c.offerable |= g.Board.OfProfile(i)
+			c.offerable |= g.Model.OfProfile(i)
 			if !slices.Contains(profiles, p.Name) {
 				profiles = append(profiles, p.Name)
 				size[p.Name] = p.Size*100 + p.Compute
 			}
 		}
-		for range mostOf(g.Board, c.offerable) {
+		for range mostOf(g.Model, c.offerable) {
 			c.slots = append(c.slots, slots)
 			slots++
 		}
@@ -161,10 +161,10 @@ func inventory(found []gpu.GPU, named []string) ([]*card, []string, error) {
 func namesOf(found []gpu.GPU) []string {
 	var all []string
 	for _, g := range found {
-		if g.Board == nil {
+		if g.Model == nil {
 			continue
 		}
-		for _, p := range g.Board.Profiles {
+		for _, p := range g.Model.Profiles {
 			if !slices.Contains(all, p.Name) {
 				all = append(all, p.Name)
 			}

@@ -8,15 +8,15 @@ import (
 	"caelum/internal/mig"
 )
 
-// Of two boards that call different amounts the same, a profile has the least that either has; a whole GPU is the board's own.
-func TestOfferedByTwoBoards(t *testing.T) {
+// Of two GPU models that call different amounts the same, a profile has the least that either has; a whole GPU is the GPU model's own.
+func TestOfferedByTwoModels(t *testing.T) {
 	var found []gpu.GPU
 	for i, name := range []string{"A100-40GB", "A100-80GB"} {
-		b, err := mig.BoardByName(name)
+		b, err := mig.ModelByName(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		found = append(found, gpu.GPU{Index: i, Board: b})
+		found = append(found, gpu.GPU{Index: i, Model: b})
 	}
 	cards, names, err := inventory(found, nil)
 	if err != nil {

@@ -326,7 +326,7 @@ func (a *Agent) asMuch(profile string) (names []string) {
 		if !a.usable(c) {
 			continue
 		}
-		if name, ok := c.Board.AsMuch(profile, c.offerable); ok && !slices.Contains(names, name) {
+		if name, ok := c.Model.AsMuch(profile, c.offerable); ok && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
@@ -417,10 +417,10 @@ func (a *Agent) carveAll(id uint32, slots []int, pr *promise, t *spent, search *
 		if err != nil {
 			return nil, nil, err
 		}
-		board := a.cards[s.GPU].Board
+		model := a.cards[s.GPU].Model
 		slice := api.Slice{
 			Slot: slots[k], GPU: s.GPU, Profile: in.Profile, Start: in.Start, Size: in.Size,
-			MemoryMiB: board.Profiles[board.Placements[s.Placement].Profile].MemoryMiB, UUID: in.UUID, Reused: reused,
+			MemoryMiB: model.Profiles[model.Placements[s.Placement].Profile].MemoryMiB, UUID: in.UUID, Reused: reused,
 		}
 		if asked := offer.Asked(pr.wants, in.Profile); asked != in.Profile {
 			slice.As = asked

@@ -28,7 +28,7 @@ func (a *Agent) adoptInstances(g int, c *card, held []ledger.Instance) error {
 			a.log.WithField("gpu", g).WithField("uuid", in.UUID).Warnf("the driver calls %s at %d %s now", in.Profile, in.Start, found[i].Profile)
 			in.Profile = found[i].Profile
 		}
-		if p, ok := c.Board.Placement(in.Profile, in.Start); ok {
+		if p, ok := c.Model.Placement(in.Profile, in.Start); ok {
 			c.ours[p] = &instance{Instance: in}
 		} else if err == nil {
 			if err := a.gone(g, c, in); err != nil {
@@ -60,7 +60,7 @@ func (a *Agent) renameLeases() {
 			}
 			for p, in := range a.cards[s.GPU].ours {
 				if in.UUID == s.UUID {
-					b := a.cards[s.GPU].Board
+					b := a.cards[s.GPU].Model
 					if s.As == "" && s.Profile != in.Profile {
 						s.As = s.Profile
 					}
@@ -79,14 +79,14 @@ func (a *Agent) reported() map[string]bool {
 		if c.Problem != "" {
 			return nil
 		}
-		for _, p := range c.Board.Profiles {
+		for _, p := range c.Model.Profiles {
 			all[p.Name] = true
 		}
 	}
 	return all
 }
 
-// lend notes the names of other boards' profiles that the node puts something on offer as: slurmctld shows them from then on, with 0 as a rule, like those of slurm.conf.
+// lend notes the names of other GPU models' profiles that the node puts something on offer as: slurmctld shows them from then on, with 0 as a rule, like those of slurm.conf.
 func (a *Agent) lend(offers map[string]int) error {
 	before := len(a.lent)
 	for name := range offers {

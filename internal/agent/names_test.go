@@ -110,7 +110,7 @@ func TestOldNameIsServed(t *testing.T) {
 
 // TestAnotherBoardsName: a job whose profile Caelum chose finds it on offer on a node that has another for as much; slurmctld counts the one, the job has the other, and all of
 // it survives a restart.
-func TestAnotherBoardsName(t *testing.T) {
+func TestAnotherModelsName(t *testing.T) {
 	w := newWorld(t, 1)
 	sized := func() uint32 {
 		j := job(1, "2g.20gb:1") // an H100's
@@ -187,7 +187,7 @@ func TestStaleNeedsEveryGPU(t *testing.T) {
 	if !slices.Equal(w.agent.stale, []string{"1g.24gb"}) {
 		t.Errorf("stale: %v", w.agent.stale)
 	}
-	w.agent.cards[1].Problem, w.agent.cards[1].Board = "the GPU is lost", nil
+	w.agent.cards[1].Problem, w.agent.cards[1].Model = "the GPU is lost", nil
 	w.agent.noteStale(node)
 	if len(w.agent.stale) != 0 {
 		t.Errorf("stale beside a lost GPU: %v", w.agent.stale)

@@ -107,7 +107,7 @@ func (a *Agent) observe(l api.Lease) {
 		if in == nil {
 			continue // gone: the comparison with the GPU has said so
 		}
-		o.Run.Board = a.cards[s.GPU].Board.Type
+		o.Run.Board = a.cards[s.GPU].Model.Type
 		o.Slices = append(o.Slices, &usage{GPU: s.GPU, UUID: s.UUID, Profile: s.Profile, MemoryMiB: float64(s.MemoryMiB), LastUtil: -1, in: a.hwOf(in)})
 	}
 	if len(o.Slices) == 0 {

@@ -269,20 +269,20 @@ func (a *Agent) text(gpus []offer.GPU) string {
 	return plan.Text(plan.State{GPUs: gpus, Since: a.offersSince, Private: a.hidesJobs()})
 }
 
-// carry translates a member's part of the plan to its own boards, which may have profiles that are not published. What does not fit beside an instance of
+// carry translates a member's part of the plan to its own GPU models, which may have profiles that are not published. What does not fit beside an instance of
 // one of these is left out.
 func (a *Agent) carry(gpus []offer.GPU, v *plan.View, all offer.Plan, me int) offer.Plan {
 	mine := offer.Plan{Offers: make([]mig.Layout, len(gpus)), As: map[offer.Spot]string{}}
 	for k, on := range v.Offers(all, me) {
 		g := gpus[k]
-		if g.Board == nil {
+		if g.Model == nil {
 			continue
 		}
-		from := v.Pool.GPU(v.Nodes[me][k]).Board
+		from := v.Pool.GPU(v.Nodes[me][k]).Model
 		for i := range on.Indices() {
-			there, _ := g.Board.Carry(from, mig.Layout(0).With(i))
+			there, _ := g.Model.Carry(from, mig.Layout(0).With(i))
 			for j := range there.Indices() {
-				if !g.Board.Fits(g.Busy|mine.Offers[k], j) || g.Board.Units(j)&g.Blocked != 0 {
+				if !g.Model.Fits(g.Busy|mine.Offers[k], j) || g.Model.Units(j)&g.Blocked != 0 {
 					continue
 				}
 				mine.Offers[k] = mine.Offers[k].With(j)
@@ -304,7 +304,7 @@ func (a *Agent) share(v *plan.View, all offer.Plan, me int, d draft) (served []u
 			return false
 		}
 		k := s.GPU - on[0]
-		own, _ := d.gpus[k].Board.Carry(v.Pool.GPU(s.GPU).Board, mig.Layout(0).With(s.Placement))
+		own, _ := d.gpus[k].Model.Carry(v.Pool.GPU(s.GPU).Model, mig.Layout(0).With(s.Placement))
 		return own == 0 || d.mine.Offers[k]&own == 0
 	}
 	for k, spots := range all.Spots {
@@ -319,7 +319,7 @@ func (a *Agent) share(v *plan.View, all offer.Plan, me int, d draft) (served []u
 	reserved = &api.Reservation{Job: v.Jobs[r.Job].ID, At: int64(r.At)}
 	for _, s := range r.Spots {
 		if here(s) {
-			b := v.Pool.GPU(s.GPU).Board
+			b := v.Pool.GPU(s.GPU).Model
 			pl := b.Placements[s.Placement]
 			reserved.Slices = append(reserved.Slices, api.ReservedSlice{GPU: s.GPU - on[0], Placement: api.Placement{Profile: b.Profiles[pl.Profile].Name, Start: pl.Start, Size: pl.Size}})
 		}

@@ -42,7 +42,7 @@ func (a *Agent) load() (rebooted bool, err error) {
 	}
 	for g, c := range a.cards {
 		held := slices.DeleteFunc(slices.Clone(instances), func(in ledger.Instance) bool { return in.GPU != c.UUID })
-		if c.Board == nil || len(held) == 0 {
+		if c.Model == nil || len(held) == 0 {
 			continue
 		}
 		if err := a.adoptInstances(g, c, held); err != nil {
@@ -159,7 +159,7 @@ func (a *Agent) compare(g int, c *card, found []gpu.Instance) (missing map[int]*
 	var foreign []gpu.Instance
 	missing = maps.Clone(c.ours)
 	for _, f := range found {
-		p, _ := c.Board.Placement(f.Profile, f.Start)
+		p, _ := c.Model.Placement(f.Profile, f.Start)
 		if in := c.ours[p]; in != nil && in.GI == f.GI && (in.UUID == f.UUID || f.UUID == "") {
 			in.cis = f.CIs
 			delete(missing, p)
@@ -182,7 +182,7 @@ func (a *Agent) compare(g int, c *card, found []gpu.Instance) (missing map[int]*
 // settle finishes or undoes a hardware call that was begun and not settled.
 func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) error {
 	log := a.log.WithField("gpu", g).WithField("intent", i.Op)
-	p, ok := c.Board.Placement(i.Profile, i.Start)
+	p, ok := c.Model.Placement(i.Profile, i.Start)
 	if !ok {
 		return a.ledger.Failed(i.ID)
 	}

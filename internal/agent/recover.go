@@ -91,7 +91,7 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 		in, ok := found[s.UUID]
 		p, known := -1, false
 		if ok {
-			p, known = in.card.Board.Placement(in.Profile, in.Start)
+			p, known = in.card.Model.Placement(in.Profile, in.Start)
 		}
 		if !known {
 			log.WithField("uuid", s.UUID).Error("its lease file names a slice that is on no GPU; the job will fail")
@@ -108,10 +108,10 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 			}
 			a.dropLease(old.Job)
 		}
-		board := in.card.Board
+		model := in.card.Model
 		l.Slices = append(l.Slices, api.Slice{
 			Slot: s.Slot, GPU: slices.Index(a.cards, in.card), Profile: in.Profile, Start: in.Start, Size: in.Size,
-			MemoryMiB: board.Profiles[board.Placements[p].Profile].MemoryMiB, UUID: in.UUID,
+			MemoryMiB: model.Profiles[model.Placements[p].Profile].MemoryMiB, UUID: in.UUID,
 		})
 		made := &instance{Instance: ledger.Instance{
 			GPU: in.card.UUID, GI: in.GI, Profile: in.Profile, Start: in.Start, Size: in.Size, UUID: in.UUID, Job: l.Job,

@@ -64,11 +64,11 @@ func (a *Agent) hwOf(in *instance) gpu.Instance {
 
 // stands is what exists on the GPU at this moment, promises left out.
 func (c *card) stands() place.GPU {
-	g := place.GPU{Board: c.Board}
+	g := place.GPU{Model: c.Model}
 	for p, in := range c.ours {
 		switch {
 		case in.Stuck:
-			g.Blocked |= c.Board.Units(p)
+			g.Blocked |= c.Model.Units(p)
 		case in.Job != 0:
 			g.Layout = g.Layout.With(p)
 		default:
@@ -76,7 +76,7 @@ func (c *card) stands() place.GPU {
 		}
 	}
 	for _, f := range c.foreign {
-		if p, ok := c.Board.Placement(f.Profile, f.Start); ok && c.Board.Fits(g.Layout, p) {
+		if p, ok := c.Model.Placement(f.Profile, f.Start); ok && c.Model.Fits(g.Layout, p) {
 			g.Layout = g.Layout.With(p)
 		} else {
 			g.Blocked |= (1<<f.Size - 1) << f.Start
@@ -103,7 +103,7 @@ func (a *Agent) view() []offer.GPU {
 			continue
 		}
 		s := c.stands()
-		gpus[i] = offer.GPU{Board: c.Board, Offerable: c.offerable, Busy: s.Layout, Blocked: s.Blocked, Idle: s.Idle}
+		gpus[i] = offer.GPU{Model: c.Model, Offerable: c.offerable, Busy: s.Layout, Blocked: s.Blocked, Idle: s.Idle}
 		for p, in := range c.ours {
 			if s.Layout.Has(p) {
 				gpus[i].Expect(p, a.endOf(in.Job))
@@ -111,7 +111,7 @@ func (a *Agent) view() []offer.GPU {
 		}
 	}
 	for job, pr := range a.promised {
-		a.hold(gpus, job, slices.DeleteFunc(slices.Clone(pr.spots), func(s offer.Spot) bool { return gpus[s.GPU].Board == nil }))
+		a.hold(gpus, job, slices.DeleteFunc(slices.Clone(pr.spots), func(s offer.Spot) bool { return gpus[s.GPU].Model == nil }))
 	}
 	return gpus
 }
@@ -153,14 +153,14 @@ func (a *Agent) take(job uint32, wants []offer.Want) (*promise, bool) {
 func pick(gpus []offer.GPU, p offer.Plan, profile string) (best offer.Spot, ok bool) {
 	top := -1
 	for gi, g := range gpus {
-		if g.Board == nil {
+		if g.Model == nil {
 			continue
 		}
 		for i := range p.Offers[gi].Indices() {
-			if p.Name(g.Board, offer.Spot{GPU: gi, Placement: i}) != profile {
+			if p.Name(g.Model, offer.Spot{GPU: gi, Placement: i}) != profile {
 				continue
 			}
-			score := g.Board.ReachBeside(g.Busy.With(i), g.Blocked)
+			score := g.Model.ReachBeside(g.Busy.With(i), g.Blocked)
 			if g.Idle.Has(i) {
 				score += 1 << 20
 			}

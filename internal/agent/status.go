@@ -36,14 +36,14 @@ func (a *Agent) Status(context.Context) (*api.Status, error) {
 
 func (a *Agent) statusOf(i int, c *card) api.GPU {
 	g := api.GPU{Index: c.Index, UUID: c.UUID, Model: c.Name, Slots: c.slots, Problem: c.Problem, Unlisted: c.unlisted}
-	if c.Board == nil {
+	if c.Model == nil {
 		return g
 	}
 	view := a.view()[i]
-	g.Type, g.Grid, g.Layout = c.Board.Type, c.Board.Grid, c.Board.DrawBeside(view.Busy, view.Blocked)
+	g.Type, g.Grid, g.Layout = c.Model.Type, c.Model.Grid, c.Model.DrawBeside(view.Busy, view.Blocked)
 	place := func(p int) api.Placement {
-		pl := c.Board.Placements[p]
-		return api.Placement{Profile: c.Board.Profiles[pl.Profile].Name, Start: pl.Start, Size: pl.Size}
+		pl := c.Model.Placements[p]
+		return api.Placement{Profile: c.Model.Profiles[pl.Profile].Name, Start: pl.Start, Size: pl.Size}
 	}
 	for p, in := range c.ours {
 		state := "idle"
@@ -75,7 +75,7 @@ func (a *Agent) statusOf(i int, c *card) api.GPU {
 	return g
 }
 
-// countedAs is another board's profile that slurmctld counts an instance as, empty if it is none. The caller holds a.mu.
+// countedAs is another GPU model's profile that slurmctld counts an instance as, empty if it is none. The caller holds a.mu.
 func (a *Agent) countedAs(in *instance) string {
 	l := a.leases[in.Job]
 	if l == nil {

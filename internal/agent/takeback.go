@@ -31,7 +31,7 @@ func (a *Agent) takeBack(g int, c *card) error {
 	if found.Problem != "" {
 		return nil
 	}
-	if c.Board == nil || found.UUID != c.UUID || found.Minor != c.Minor || !reflect.DeepEqual(found.Board.Profiles, c.Board.Profiles) {
+	if c.Model == nil || found.UUID != c.UUID || found.Minor != c.Minor || !reflect.DeepEqual(found.Model.Profiles, c.Model.Profiles) {
 		select {
 		case a.outdated <- fmt.Errorf("GPU %d can be managed now: the agent starts again to read its profiles", g):
 		default:

@@ -36,9 +36,9 @@ type Slice struct {
 	Slot    int    `json:"slot"`
 	GPU     int    `json:"gpu"`
 	Profile string `json:"profile"`
-	// As is the profile that slurmctld counts it as, where that is another board's that this one has as much as.
+	// As is the profile that slurmctld counts it as, where that is another GPU model's that this one has as much as.
 	As string `json:"as,omitempty"`
-	// Start and Size are in placement units of the board's grid.
+	// Start and Size are in placement units of the GPU model's grid.
 	Start     int    `json:"start"`
 	Size      int    `json:"size"`
 	MemoryMiB uint64 `json:"memory_mib"`
@@ -110,7 +110,7 @@ type GPU struct {
 	Index int    `json:"index"`
 	UUID  string `json:"uuid"`
 	Model string `json:"model"`
-	// Type is the Type= of its slots in gres.conf; Board is the name of the matching table, if any.
+	// Type is the Type= of its slots in gres.conf; Model is the name of the matching table, if any.
 	Type      string      `json:"type"`
 	Grid      int         `json:"grid"`
 	Slots     []int       `json:"slots"`
@@ -126,7 +126,7 @@ type GPU struct {
 // Placement is a profile at a start.
 type Placement struct {
 	Profile string `json:"profile"`
-	As      string `json:"as,omitempty"` // of an offer: what it is on offer as, where that is another board's profile
+	As      string `json:"as,omitempty"` // of an offer: what it is on offer as, where that is another GPU model's profile
 	Start   int    `json:"start"`
 	Size    int    `json:"size"`
 }

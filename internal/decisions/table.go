@@ -168,7 +168,7 @@ func (r *reader) learn(n int, lines map[string]Learned, form *regexp.Regexp, wor
 	return true
 }
 
-// list takes a profile that may be asked for. Two boards may call as many MiB the same: the least is what a job surely has.
+// list takes a profile that may be asked for. Two GPU models may call as many MiB the same: the least is what a job surely has.
 func (r *reader) list(name string, rest []string) bool {
 	p := Profile{Name: name}
 	if !profileForm.MatchString(name) || name == "closed" || len(rest) > 1 || len(rest) == 1 && !positive(rest[0], &p.MiB) {

@@ -66,17 +66,17 @@ func (n *NVML) discover(i int, d *device) GPU {
 	if g.Problem != "" {
 		return g
 	}
-	board, err := d.board(g.Name)
+	model, err := d.model(g.Name)
 	if err != nil {
 		g.Problem = err.Error()
 	}
-	g.Board = board
+	g.Model = model
 	return g
 }
 
-// board asks the driver for every profile and its possible placements. The driver is the authority: names and
+// model asks the driver for every profile and its possible placements. The driver is the authority: names and
 // memory drift between releases.
-func (d *device) board(name string) (*mig.Board, error) {
+func (d *device) model(name string) (*mig.Model, error) {
 	d.profiles = map[string]nvml.GpuInstanceProfileInfo{}
 	d.names = map[uint32]string{}
 	var profiles []mig.Profile
@@ -84,7 +84,7 @@ func (d *device) board(name string) (*mig.Board, error) {
 	for k := range nvml.GPU_INSTANCE_PROFILE_COUNT {
 		info, ret := d.handle.GetGpuInstanceProfileInfo(k)
 		if ret != nvml.SUCCESS {
-			continue // a profile this board does not have
+			continue // a profile this GPU model does not have
 		}
 		p := mig.Profile{
 			Name: fmt.Sprintf("profile-%d", info.Id), ID: int(info.Id), Compute: int(info.SliceCount),
@@ -123,7 +123,7 @@ func (d *device) board(name string) (*mig.Board, error) {
 		return nil, errors.New("the driver lists no MIG profile for this GPU; update the driver")
 	}
 	sort.SliceStable(profiles, func(a, b int) bool { return profiles[a].Size < profiles[b].Size })
-	return mig.NewBoard(name, mig.GRESType(name), name, grid, profiles)
+	return mig.NewModel(name, mig.GRESType(name), name, grid, profiles)
 }
 
 func text(chars []int8) string {

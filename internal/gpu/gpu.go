@@ -50,8 +50,8 @@ type GPU struct {
 	UUID  string
 	// Name is the device name of NVML, such as "NVIDIA A100-SXM4-40GB".
 	Name string
-	// Board is what the driver says the GPU can hold; nil if Problem is set.
-	Board *mig.Board
+	// Model is what the driver says the GPU can hold; nil if Problem is set.
+	Model *mig.Model
 	// Problem says why the GPU cannot be managed and what to do, or is empty.
 	Problem string
 }
@@ -60,7 +60,7 @@ type GPU struct {
 type Instance struct {
 	GI      int
 	Profile string // the driver's name without "MIG ", or "profile <id>" if the driver does not name it
-	// Start and Size are in placement units of the board's grid.
+	// Start and Size are in placement units of the GPU model's grid.
 	Start, Size int
 	// CIs are the ids of its compute instances: exactly one in an instance that Caelum made, none in one left by a crash.
 	CIs []int

@@ -18,15 +18,15 @@ import (
 	"caelum/internal/mig"
 )
 
-func TestDiscoveryFindsEveryBoard(t *testing.T) {
-	for _, want := range mig.Boards() {
+func TestDiscoveryFindsEveryModel(t *testing.T) {
+	for _, want := range mig.Models() {
 		t.Run(want.Name, func(t *testing.T) {
 			node := gputest.New(t, want.Name, 1)
 			gpus, err := node.GPUs()
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := gpus[0].Board
+			got := gpus[0].Model
 			if gpus[0].Problem != "" || got == nil {
 				t.Fatalf("problem: %s", gpus[0].Problem)
 			}
@@ -121,7 +121,7 @@ func TestMIGModeOff(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	node.Emulator(t, "init", "--board", "A100-40GB", "--gpus", "1", "--mig", "off", "--dev-root", node.Dev)
 	gpus, err := node.GPUs()
-	if err != nil || gpus[0].Board != nil || gpus[0].Problem == "" {
+	if err != nil || gpus[0].Model != nil || gpus[0].Problem == "" {
 		t.Fatalf("%+v, %v", gpus, err)
 	}
 }

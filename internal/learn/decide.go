@@ -110,7 +110,7 @@ type decider struct {
 	repo   *repo.Repo
 	table  table
 	site   predict.Site
-	boards []*mig.Board
+	boards []*mig.Model
 	lines  []learnedLine
 	shared map[string]decision // by work
 	sited  map[string]bool     // work that has a site line
@@ -123,7 +123,7 @@ func decide(r *repo.Repo, t table, site predict.Site) ([]learnedLine, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := decider{repo: r, table: t, site: site, boards: t.boards(), shared: map[string]decision{}, sited: map[string]bool{}, users: map[string]decision{}}
+	d := decider{repo: r, table: t, site: site, boards: t.gpuModels(), shared: map[string]decision{}, sited: map[string]bool{}, users: map[string]decision{}}
 	for _, step := range []func(repo.Work) error{d.everybody, d.user, d.key} {
 		for _, w := range works { // what ran last is first, and so the newest of each user's, and of each work
 			if err := step(w); err != nil {
@@ -229,29 +229,29 @@ func (d *decider) other(said map[string]decision, who string) decision {
 	return decision{profile: d.table.fallback}
 }
 
-// Given is what a job would be given, and how long it is expected to run on it, in seconds, with the 10% and the 90% quantile; on no board, as long as on what it had last.
+// Given is what a job would be given, and how long it is expected to run on it, in seconds, with the 10% and the 90% quantile; on no GPU model, as long as on what it had last.
 type Given struct {
 	Profile            string
-	Board              *mig.Board
+	Model              *mig.Model
 	Seconds, Low, High float64
 }
 
-// Give answers the tightest profile of the first of the boards on which one holds what is needed; else the profile that a job gets without a prediction. Where
+// Give answers the tightest profile of the first of the GPU models on which one holds what is needed; else the profile that a job gets without a prediction. Where
 // no run was complete (Predict says so) only what was too little is known: the profile is then no smaller than without.
-func Give(need predict.Need, complete bool, boards []*mig.Board, without string) Given {
+func Give(need predict.Need, complete bool, models []*mig.Model, without string) Given {
 	g := Given{Seconds: need.Seconds, Low: need.Low, High: need.High}
-	g.Profile, g.Board = tightest(need, complete, boards, without)
-	if g.Board != nil {
-		if k, ok := g.Board.ProfileIndex(g.Profile); ok {
-			g.Seconds, g.Low, g.High = need.Takes(g.Board.Profiles[k].Compute)
+	g.Profile, g.Model = tightest(need, complete, models, without)
+	if g.Model != nil {
+		if k, ok := g.Model.ProfileIndex(g.Profile); ok {
+			g.Seconds, g.Low, g.High = need.Takes(g.Model.Profiles[k].Compute)
 		}
 	}
 	return g
 }
 
-func tightest(need predict.Need, complete bool, boards []*mig.Board, without string) (string, *mig.Board) {
+func tightest(need predict.Need, complete bool, models []*mig.Model, without string) (string, *mig.Model) {
 	if complete || need.PeakMiB > 0 {
-		for _, b := range boards {
+		for _, b := range models {
 			profile, ok := need.On(b, b.Open(0, 0))
 			if ok && (complete || memory(b, profile) > memory(b, without)) {
 				return profile, b
@@ -261,7 +261,7 @@ func tightest(need predict.Need, complete bool, boards []*mig.Board, without str
 			}
 		}
 	}
-	for _, b := range boards {
+	for _, b := range models {
 		if _, ok := b.ProfileIndex(without); ok {
 			return without, b
 		}
@@ -269,8 +269,8 @@ func tightest(need predict.Need, complete bool, boards []*mig.Board, without str
 	return without, nil
 }
 
-// memory is a profile's, in MiB; 0 if the board does not have it.
-func memory(b *mig.Board, profile string) float64 {
+// memory is a profile's, in MiB; 0 if the GPU model does not have it.
+func memory(b *mig.Model, profile string) float64 {
 	k, ok := b.ProfileIndex(profile)
 	if !ok {
 		return 0

@@ -31,7 +31,7 @@ type table struct {
 	own        string // the admin's lines, without the first
 	learned    string
 	profiles   map[string]float64  // those that may be given, and their memory in MiB as the table has it; 0: it has none
-	models     []string            // GPU types that it names
+	gpuTypes   []string            // GPU types that it names
 	fallback   string              // the default profile
 	taken      map[string]decision // what the admin has decided, by "key <user id>:<key>" and the like
 }
@@ -52,7 +52,7 @@ func parseTable(text string) (t table, err error) {
 	for _, p := range d.Profiles {
 		t.profiles[p.Name] = float64(p.MiB)
 	}
-	t.models = slices.Sorted(maps.Keys(d.Models))
+	t.gpuTypes = slices.Sorted(maps.Keys(d.Models))
 	for kind, lines := range map[string]map[string]decisions.Learned{"key": d.Key, "user": d.User, "site": d.Site} {
 		for who, l := range lines {
 			t.taken[kind+" "+who] = decision{profile: l.Profile, seconds: l.Seconds}
@@ -61,11 +61,11 @@ func parseTable(text string) (t table, err error) {
 	return t, nil
 }
 
-// boards are those that the table is for, with the profiles that it lists: the one that its default is of, and then those whose whole GPU it lists. Boards that share names are
+// gpuModels are those that the table is for, with the profiles that it lists: the one that its default is of, and then those whose whole GPU it lists. Models that share names are
 // told apart by the models that it names, then by how many of theirs are listed; else the one with the least memory is meant.
-func (t table) boards() []*mig.Board {
-	var list []*mig.Board
-	for _, b := range mig.Boards() {
+func (t table) gpuModels() []*mig.Model {
+	var list []*mig.Model
+	for _, b := range mig.Models() {
 		var has []mig.Profile
 		whole := 0
 		for _, p := range b.Profiles {
@@ -83,15 +83,15 @@ func (t table) boards() []*mig.Board {
 		if whole < b.Grid && !fallback {
 			continue
 		}
-		if b, err := mig.NewBoard(b.Name, b.Type, b.Device, b.Grid, has); err == nil {
+		if b, err := mig.NewModel(b.Name, b.Type, b.Device, b.Grid, has); err == nil {
 			list = append(list, b)
 		}
 	}
-	rank := func(b *mig.Board) (without, fewer int, memory float64) {
+	rank := func(b *mig.Model) (without, fewer int, memory float64) {
 		if _, ok := b.ProfileIndex(t.fallback); !ok {
 			without = 2
 		}
-		if !slices.Contains(t.models, b.Type) {
+		if !slices.Contains(t.gpuTypes, b.Type) {
 			without++
 		}
 		for k := range b.Profiles {
@@ -99,7 +99,7 @@ func (t table) boards() []*mig.Board {
 		}
 		return without, -len(b.Profiles), memory
 	}
-	slices.SortStableFunc(list, func(a, b *mig.Board) int {
+	slices.SortStableFunc(list, func(a, b *mig.Model) int {
 		a1, a2, a3 := rank(a)
 		b1, b2, b3 := rank(b)
 		return cmp.Or(cmp.Compare(a1, b1), cmp.Compare(a2, b2), cmp.Compare(a3, b3))
@@ -109,7 +109,7 @@ func (t table) boards() []*mig.Board {
 
 // Table is what a decision table says of predictions.
 type Table struct {
-	Boards  []*mig.Board // those that it is for, with the profiles that it lists and may be given without being asked for
+	Models  []*mig.Model // those that it is for, with the profiles that it lists and may be given without being asked for
 	Default string
 	taken   map[string]decision
 }
@@ -117,7 +117,7 @@ type Table struct {
 // ReadTable reads the table at path.
 func ReadTable(path string) (Table, error) {
 	t, _, err := readTable(path)
-	return Table{t.boards(), t.fallback, t.taken}, err
+	return Table{t.gpuModels(), t.fallback, t.taken}, err
 }
 
 // Own is the profile that an admin's line gives a job of which runs at this level are known; empty: none does. What is learned of its key goes before a line for its user's work, and that of

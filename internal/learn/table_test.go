@@ -247,22 +247,22 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// TestBoards: the board of the default comes first, then those whose whole GPU is listed too; where names are shared, what the table says of memory counts.
-func TestBoards(t *testing.T) {
+// TestBoards: the GPU model of the default comes first, then those whose whole GPU is listed too; where names are shared, what the table says of memory counts.
+func TestModels(t *testing.T) {
 	tab, err := parseTable("caelum-decisions 1 1\n" + own + "profile 7g.80gb\nprofile 3g.40gb\nprofile 1g.5gb+me\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	boards := tab.boards()
-	if len(boards) < 2 || boards[0].Name != "A100-40GB" || len(boards[0].Profiles) != 6 || boards[0].Profiles[0].Memory() != 4864 {
-		t.Fatalf("%d boards, first %+v", len(boards), boards[0])
+	models := tab.gpuModels()
+	if len(models) < 2 || models[0].Name != "A100-40GB" || len(models[0].Profiles) != 6 || models[0].Profiles[0].Memory() != 4864 {
+		t.Fatalf("%d boards, first %+v", len(models), models[0])
 	}
 	for _, c := range []struct {
 		peak float64
 		want string
 	}{{100, "1g.5gb"}, {4864, "1g.5gb"}, {4865, "1g.10gb"}, {39000, "7g.40gb"}, {60000, "7g.80gb"}, {1e6, "3g.20gb"}} {
 		need := predict.Need{PeakMiB: c.peak, HighestMiB: c.peak}
-		if got := Give(need, true, boards, "3g.20gb").Profile; got != c.want {
+		if got := Give(need, true, models, "3g.20gb").Profile; got != c.want {
 			t.Errorf("%.0f MiB: %q, want %q", c.peak, got, c.want)
 		}
 		// No run was complete: what was too little makes it larger, and nothing makes it smaller.
@@ -270,17 +270,17 @@ func TestBoards(t *testing.T) {
 		if c.peak < 19000 {
 			want = "3g.20gb"
 		}
-		if got := Give(need, false, boards, "3g.20gb").Profile; got != want {
+		if got := Give(need, false, models, "3g.20gb").Profile; got != want {
 			t.Errorf("at least %.0f MiB: %q, want %q", c.peak, got, want)
 		}
 	}
-	if got := Give(predict.Need{}, false, boards, "3g.20gb"); got.Profile != "3g.20gb" || got.Board.Name != "A100-40GB" {
+	if got := Give(predict.Need{}, false, models, "3g.20gb"); got.Profile != "3g.20gb" || got.Model.Name != "A100-40GB" {
 		t.Errorf("nothing is known: %+v", got)
 	}
 
 	tab, err = parseTable("caelum-decisions 1 1\nprofile 1g.5gb\nprofile 3g.20gb\ndefault 3g.20gb\n")
-	if boards := tab.boards(); err != nil || len(boards) == 0 || boards[0].Name != "A100-40GB" {
-		t.Errorf("a site that gives no whole GPU: %d boards, %v", len(boards), err)
+	if models := tab.gpuModels(); err != nil || len(models) == 0 || models[0].Name != "A100-40GB" {
+		t.Errorf("a site that gives no whole GPU: %d boards, %v", len(models), err)
 	}
 }
 

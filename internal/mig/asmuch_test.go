@@ -23,7 +23,7 @@ func TestAsMuch(t *testing.T) {
 		{"whole", "H100-80GB", ""},
 		{"", "H100-80GB", ""},
 	} {
-		b, err := BoardByName(c.board)
+		b, err := ModelByName(c.board)
 		if err != nil {
 			t.Fatal(err)
 		}

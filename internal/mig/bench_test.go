@@ -2,32 +2,32 @@ package mig
 
 import "testing"
 
-// Making every board of the tables, and its table of layouts.
-func BenchmarkAllBoards(b *testing.B) {
+// Making every GPU model of the tables, and its table of layouts.
+func BenchmarkAllModels(b *testing.B) {
 	for b.Loop() {
-		boards, err := parseBoards(boardsText)
+		models, err := parseModels(modelsText)
 		if err != nil {
 			b.Fatal(err)
 		}
-		for _, board := range boards {
-			board.Table()
+		for _, model := range models {
+			model.Table()
 		}
 	}
 }
 
-func benchmarkLayouts(b *testing.B, f func(*Board, Layout)) {
-	board := board(b, "A100-40GB", Plain)
-	layouts := board.Layouts()
+func benchmarkLayouts(b *testing.B, f func(*Model, Layout)) {
+	model := model(b, "A100-40GB", Plain)
+	layouts := model.Layouts()
 	i := 0
 	for b.Loop() {
-		f(board, layouts[i%len(layouts)])
+		f(model, layouts[i%len(layouts)])
 		i++
 	}
 }
 
-func BenchmarkOpen(b *testing.B)  { benchmarkLayouts(b, func(g *Board, l Layout) { g.Open(l, 0) }) }
-func BenchmarkReach(b *testing.B) { benchmarkLayouts(b, func(g *Board, l Layout) { g.Reach(l) }) }
+func BenchmarkOpen(b *testing.B)  { benchmarkLayouts(b, func(g *Model, l Layout) { g.Open(l, 0) }) }
+func BenchmarkReach(b *testing.B) { benchmarkLayouts(b, func(g *Model, l Layout) { g.Reach(l) }) }
 func BenchmarkReachBeside(b *testing.B) {
-	benchmarkLayouts(b, func(g *Board, l Layout) { g.ReachBeside(l, 1<<7) })
+	benchmarkLayouts(b, func(g *Model, l Layout) { g.ReachBeside(l, 1<<7) })
 }
-func BenchmarkDraw(b *testing.B) { benchmarkLayouts(b, func(g *Board, l Layout) { g.Draw(l) }) }
+func BenchmarkDraw(b *testing.B) { benchmarkLayouts(b, func(g *Model, l Layout) { g.Draw(l) }) }

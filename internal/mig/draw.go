@@ -12,10 +12,10 @@ import (
 // and a free unit is a cell of dots.
 //
 //	|3g.20gb====================|1g.5gb|......|......|......|
-func (b *Board) Draw(l Layout) string { return b.DrawBeside(l, 0) }
+func (b *Model) Draw(l Layout) string { return b.DrawBeside(l, 0) }
 
 // DrawBeside is Draw, with the blocked units as cells of #.
-func (b *Board) DrawBeside(l Layout, blocked uint64) string {
+func (b *Model) DrawBeside(l Layout, blocked uint64) string {
 	at := make([]int, b.Grid) // by unit: 1 + the placement that begins there
 	for i := range l.Indices() {
 		at[b.Placements[i].Start] = i + 1
@@ -36,11 +36,11 @@ func (b *Board) DrawBeside(l Layout, blocked uint64) string {
 }
 
 // width of a cell of size units, in characters: the bars that it covers are part of it.
-func (b *Board) width(size int) int { return size*b.cell + size - 1 }
+func (b *Model) width(size int) int { return size*b.cell + size - 1 }
 
 // Parse reads a drawing. Widths do not matter, since a name tells its size, so a person may write |3g.20gb|1g.5gb|.|.|.| for
 // the drawing above. The layout returned is legal; the error says which cell is wrong.
-func (b *Board) Parse(drawing string) (Layout, error) {
+func (b *Model) Parse(drawing string) (Layout, error) {
 	l, blocked, err := b.ParseBeside(drawing)
 	if err == nil && blocked != 0 {
 		err = fmt.Errorf("drawing %q: unit %d is blocked; want a layout of %s alone",
@@ -53,7 +53,7 @@ func (b *Board) Parse(drawing string) (Layout, error) {
 }
 
 // ParseBeside reads a drawing in which units may be blocked.
-func (b *Board) ParseBeside(drawing string) (l Layout, blocked uint64, err error) {
+func (b *Model) ParseBeside(drawing string) (l Layout, blocked uint64, err error) {
 	fail := func(format string, args ...any) (Layout, uint64, error) {
 		return 0, 0, fmt.Errorf("drawing %q: %s", drawing, fmt.Sprintf(format, args...))
 	}
@@ -93,7 +93,7 @@ func (b *Board) ParseBeside(drawing string) (l Layout, blocked uint64, err error
 }
 
 // List names the placements of a layout in the order of their units: 3g.20gb@0 1g.5gb@4. The empty layout is "-".
-func (b *Board) List(l Layout) string {
+func (b *Model) List(l Layout) string {
 	at := slices.Collect(l.Indices())
 	slices.SortStableFunc(at, func(i, j int) int { return cmp.Compare(b.Placements[i].Start, b.Placements[j].Start) })
 	var names []string

@@ -7,8 +7,8 @@ import (
 )
 
 func TestDrawParseRoundTrip(t *testing.T) {
-	for _, b := range Boards() {
-		for _, b := range []*Board{b, b.Select(Plain)} {
+	for _, b := range Models() {
+		for _, b := range []*Model{b, b.Select(Plain)} {
 			width := len(b.Draw(0))
 			for _, l := range b.Layouts() {
 				s := b.Draw(l)
@@ -25,7 +25,7 @@ func TestDrawParseRoundTrip(t *testing.T) {
 
 func TestDrawBlockedRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := drawBoard(t)
+		b := drawModel(t)
 		l := rapid.SampledFrom(b.Layouts()).Draw(t, "layout")
 		blocked := rapid.Uint64Range(0, 1<<b.Grid-1).Draw(t, "blocked") &^ b.Occupied(l)
 		s := b.DrawBeside(l, blocked)
@@ -41,8 +41,8 @@ func TestDrawBlockedRoundTrip(t *testing.T) {
 
 // What parses is legal, and drawing it again loses nothing.
 func FuzzParse(f *testing.F) {
-	boards := Boards()
-	for n, b := range boards {
+	models := Models()
+	for n, b := range models {
 		f.Add(n, b.Draw(0))
 		for _, m := range b.Maximal()[:min(3, len(b.Maximal()))] {
 			f.Add(n, b.Draw(m))
@@ -53,7 +53,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(1, "||")
 	f.Add(12, "|1g.24gb+me.all|###|.|.|1g.24gb-me|.|.|")
 	f.Fuzz(func(t *testing.T, n int, s string) {
-		b := boards[uint(n)%uint(len(boards))]
+		b := models[uint(n)%uint(len(models))]
 		l, blocked, err := b.ParseBeside(s)
 		if err != nil {
 			return

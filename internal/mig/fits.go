@@ -3,7 +3,7 @@ package mig
 import "math"
 
 // budget counts what instances share besides units: compute slices, then the media engines. Copy engines are left out: on
-// every board of the tables they come to no more than the compute slices allow.
+// every GPU model of the tables they come to no more than the compute slices allow.
 type budget [5]int
 
 func needs(p Profile) budget {
@@ -47,10 +47,10 @@ func (have budget) less(need budget) budget {
 }
 
 // Units is the mask of the units that placement i takes.
-func (b *Board) Units(i int) uint64 { return b.units[i] }
+func (b *Model) Units(i int) uint64 { return b.units[i] }
 
 // Occupied is the mask of the units that a set of placements takes.
-func (b *Board) Occupied(l Layout) uint64 {
+func (b *Model) Occupied(l Layout) uint64 {
 	var u uint64
 	for i := range l.Indices() {
 		u |= b.units[i]
@@ -59,12 +59,12 @@ func (b *Board) Occupied(l Layout) uint64 {
 }
 
 // Conflicts is the set of the placements that share a unit with placement i, itself included.
-func (b *Board) Conflicts(i int) Layout { return b.conflicts[i] }
+func (b *Model) Conflicts(i int) Layout { return b.conflicts[i] }
 
 // Overlapping is the set of the placements that take any of these units.
-func (b *Board) Overlapping(units uint64) Layout { return b.touching(units) }
+func (b *Model) Overlapping(units uint64) Layout { return b.touching(units) }
 
-func (b *Board) touching(units uint64) Layout {
+func (b *Model) touching(units uint64) Layout {
 	var l Layout
 	for i, u := range b.units {
 		if u&units != 0 {
@@ -75,19 +75,19 @@ func (b *Board) touching(units uint64) Layout {
 }
 
 // all is the set of every placement.
-func (b *Board) all() Layout { return Layout(span(0, len(b.Placements))) }
+func (b *Model) all() Layout { return Layout(span(0, len(b.Placements))) }
 
 // room is what a layout leaves: the placements that still fit beside it, and what is left to share out. Every question
-// about a layout is answered by taking its placements out of an empty board's room one by one.
+// about a layout is answered by taking its placements out of an empty GPU model's room one by one.
 type room struct {
 	layout, open Layout
 	left         budget
 }
 
-func (b *Board) empty() room { return b.prune(room{open: b.all(), left: b.total}) }
+func (b *Model) empty() room { return b.prune(room{open: b.all(), left: b.total}) }
 
 // take puts placement i, which must be open, into the layout.
-func (b *Board) take(r room, i int) room {
+func (b *Model) take(r room, i int) room {
 	p := b.Placements[i].Profile
 	r.layout = r.layout.With(i)
 	r.open &^= b.conflicts[i]
@@ -99,7 +99,7 @@ func (b *Board) take(r room, i int) room {
 }
 
 // prune closes the profiles for which there is not enough left.
-func (b *Board) prune(r room) room {
+func (b *Model) prune(r room) room {
 	for p, of := range b.ofProfile {
 		if r.open&of != 0 && !r.left.covers(b.need[p]) {
 			r.open &^= of
@@ -108,8 +108,8 @@ func (b *Board) prune(r room) room {
 	return r
 }
 
-// beside is the room that l leaves; false when l is no legal layout of the board.
-func (b *Board) beside(l Layout) (room, bool) {
+// beside is the room that l leaves; false when l is no legal layout of the GPU model.
+func (b *Model) beside(l Layout) (room, bool) {
 	r := b.empty()
 	for i := range l.Indices() {
 		if !r.open.Has(i) {
@@ -121,14 +121,14 @@ func (b *Board) beside(l Layout) (room, bool) {
 }
 
 // Legal reports whether the placements can stand on the GPU together.
-func (b *Board) Legal(l Layout) bool {
+func (b *Model) Legal(l Layout) bool {
 	_, ok := b.beside(l)
 	return ok
 }
 
 // Open is the set of the placements of which each (not necessarily two of them) fits beside l and avoids the blocked
-// units: units taken by something that is not one of this board's placements. Nothing fits beside an illegal layout.
-func (b *Board) Open(l Layout, blocked uint64) Layout {
+// units: units taken by something that is not one of this GPU model's placements. Nothing fits beside an illegal layout.
+func (b *Model) Open(l Layout, blocked uint64) Layout {
 	r, _ := b.beside(l)
 	if blocked != 0 {
 		r.open &^= b.touching(blocked)
@@ -138,4 +138,4 @@ func (b *Board) Open(l Layout, blocked uint64) Layout {
 
 // Fits reports whether placement i can be added to l: no overlap, instance limit not reached, enough compute slices and
 // media engines left.
-func (b *Board) Fits(l Layout, i int) bool { return b.Open(l, 0).Has(i) }
+func (b *Model) Fits(l Layout, i int) bool { return b.Open(l, 0).Has(i) }

@@ -2,12 +2,12 @@ package mig
 
 import "slices"
 
-// futures are all layouts of a board, each list ascending. They are made at first use: for every board of
+// futures are all layouts of a GPU model, each list ascending. They are made at first use: for every GPU model of
 // the tables together, with all variants, about 20,000 layouts in 2 ms.
 type futures struct{ layouts, maximal []Layout }
 
 // enumerate visits each layout once, by adding placements in ascending order only.
-func (b *Board) enumerate() futures {
+func (b *Model) enumerate() futures {
 	var f futures
 	var visit func(r room, from Layout)
 	visit = func(r room, from Layout) {
@@ -26,27 +26,27 @@ func (b *Board) enumerate() futures {
 }
 
 // Layouts lists every legal layout, the empty one included, ascending. The caller must not change the list.
-func (b *Board) Layouts() []Layout { return b.futures().layouts }
+func (b *Model) Layouts() []Layout { return b.futures().layouts }
 
 // Maximal lists the layouts beside which nothing more fits, ascending. The caller must not change the list.
-func (b *Board) Maximal() []Layout { return b.futures().maximal }
+func (b *Model) Maximal() []Layout { return b.futures().maximal }
 
 // Reach counts the maximal layouts that contain l: how many ways of filling the GPU remain (MIGPro's future configuration
 // reachability, over the legal set). 0 for an illegal layout.
-func (b *Board) Reach(l Layout) int { return Containing(b.Maximal(), l) }
+func (b *Model) Reach(l Layout) int { return Containing(b.Maximal(), l) }
 
 // ReachBeside is Reach on a GPU of which some units are blocked: the ways of filling the rest.
-func (b *Board) ReachBeside(l Layout, blocked uint64) int {
+func (b *Model) ReachBeside(l Layout, blocked uint64) int {
 	return Containing(b.MaximalBeside(blocked), l)
 }
 
 // MaximalBeside lists the layouts that avoid the blocked units and beside which nothing more fits that does. The caller
 // must not change the list.
-func (b *Board) MaximalBeside(blocked uint64) []Layout {
+func (b *Model) MaximalBeside(blocked uint64) []Layout {
 	if blocked == 0 {
 		return b.Maximal()
 	}
-	// Whatever can stand beside the blocked units is part of a maximal layout of the whole board.
+	// Whatever can stand beside the blocked units is part of a maximal layout of the whole GPU model.
 	hit := b.touching(blocked)
 	var rest []Layout
 	for _, m := range b.Maximal() {
@@ -59,7 +59,7 @@ func (b *Board) MaximalBeside(blocked uint64) []Layout {
 }
 
 // CC is the number of placements still open beside l, over all profiles (GRMU's configuration capability).
-func (b *Board) CC(l Layout) int { return b.Open(l, 0).Count() }
+func (b *Model) CC(l Layout) int { return b.Open(l, 0).Count() }
 
 // Containing counts the layouts of a set that contain l: reach among the futures that are given.
 func Containing(set []Layout, l Layout) int {

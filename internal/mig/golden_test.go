@@ -8,9 +8,9 @@ import (
 // The golden numbers of this file were fixed before the package was written; the code is what gives way. Those that depend on
 // the six profiles of the A100-40GB leave its +me variant out.
 
-func board(t testing.TB, name string, keep func(Profile) bool) *Board {
+func model(t testing.TB, name string, keep func(Profile) bool) *Model {
 	t.Helper()
-	b, err := BoardByName(name)
+	b, err := ModelByName(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestGoldenLayouts(t *testing.T) {
 		{"A30-24GB", Plain, 26, 5},
 		{"RTX-PRO-6000-96GB", Plain, 26, 5},
 	} {
-		b := board(t, c.board, c.keep)
+		b := model(t, c.board, c.keep)
 		if n := len(b.Layouts()); n != c.layouts {
 			t.Errorf("%s: %d layouts, want %d", c.board, n, c.layouts)
 		}
@@ -44,7 +44,7 @@ func TestGoldenLayouts(t *testing.T) {
 
 // Compute slices need no check of their own on an A100: units run out first.
 func TestGoldenMostCompute(t *testing.T) {
-	b := board(t, "A100-40GB", Plain)
+	b := model(t, "A100-40GB", Plain)
 	most := 0
 	for _, l := range b.Layouts() {
 		sum := 0
@@ -59,7 +59,7 @@ func TestGoldenMostCompute(t *testing.T) {
 }
 
 func TestGoldenFirstSlice(t *testing.T) {
-	six, five := board(t, "A100-40GB", Plain), board(t, "A100-40GB", without("1g.10gb"))
+	six, five := model(t, "A100-40GB", Plain), model(t, "A100-40GB", without("1g.10gb"))
 	var reach6, reach5, cc []int
 	for start := range 7 {
 		i, _ := six.Placement("1g.5gb", start)
@@ -88,7 +88,7 @@ type arrangement struct {
 	room [6]int // by profile: open placements
 }
 
-func arrange(b *Board, l Layout) arrangement {
+func arrange(b *Model, l Layout) arrangement {
 	a := arrangement{cc: b.CC(l)}
 	for p := range b.Profiles {
 		a.room[p] = (b.Open(l, 0) & b.OfProfile(p)).Count()
@@ -104,7 +104,7 @@ func (a arrangement) plus(o arrangement) arrangement {
 	return a
 }
 
-func multiset(b *Board, layout Layout) (n [6]int) {
+func multiset(b *Model, layout Layout) (n [6]int) {
 	for i := range layout.Indices() {
 		n[b.Placements[i].Profile]++
 	}
@@ -140,7 +140,7 @@ func (g groups) beaten() int {
 
 // CC alone does not tell what a GPU can still serve.
 func TestGoldenCC(t *testing.T) {
-	b := board(t, "A100-40GB", Plain)
+	b := model(t, "A100-40GB", Plain)
 	one := groups{}
 	for _, l := range b.Layouts() {
 		one.add(multiset(b, l), arrange(b, l))
@@ -166,7 +166,7 @@ func TestGoldenCC(t *testing.T) {
 }
 
 func TestGoldenPairs(t *testing.T) {
-	b := board(t, "A100-40GB", Plain)
+	b := model(t, "A100-40GB", Plain)
 	type gpu struct {
 		has [6]int
 		arrangement

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// Layout is a set of placements of one board: bit i stands for Placements[i]. The zero Layout is the empty GPU. It also
+// Layout is a set of placements of one GPU model: bit i stands for Placements[i]. The zero Layout is the empty GPU. It also
 // serves as a plain set of placements (candidates, idle instances), which need not be able to stand together.
 type Layout uint64
 
@@ -21,7 +21,7 @@ func (l Layout) Without(i int) Layout { return l &^ (1 << i) }
 // Count is the number of placements in the set.
 func (l Layout) Count() int { return bits.OnesCount64(uint64(l)) }
 
-// Indices yields the placements of the set, ascending: in the order of the board's profiles, then by start.
+// Indices yields the placements of the set, ascending: in the order of the GPU model's profiles, then by start.
 func (l Layout) Indices() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for ; l != 0; l &= l - 1 {

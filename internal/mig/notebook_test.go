@@ -9,9 +9,9 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// The notebooks in testdata. Commands, each about the board named last:
+// The notebooks in testdata. Commands, each about the GPU model named last:
 //
-//	board NAME [all] [without=PROFILE]   its profiles and how many layouts there are; the plain profiles unless all
+//	GPU model NAME [all] [without=PROFILE]   its profiles and how many layouts there are; the plain profiles unless all
 //	draw      lines of placements (3g.20gb@0 1g.5gb@4), each drawn
 //	open      drawings; for each the starts still open, by profile
 //	reach     drawings; for each its reach, then as drawn
@@ -20,10 +20,10 @@ import (
 // Rewrite with: go test ./internal/mig -run Notebook -rewrite
 func TestNotebook(t *testing.T) {
 	datadriven.Walk(t, "testdata/notebook", func(t *testing.T, path string) {
-		var b *Board
+		var b *Model
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			if d.Cmd == "board" {
-				b = notebookBoard(t, d)
+				b = notebookModel(t, d)
 				return describe(b)
 			}
 			var out strings.Builder
@@ -35,17 +35,17 @@ func TestNotebook(t *testing.T) {
 	})
 }
 
-func notebookBoard(t *testing.T, d *datadriven.TestData) *Board {
+func notebookModel(t *testing.T, d *datadriven.TestData) *Model {
 	all, leaveOut := d.HasArg("all"), ""
 	d.MaybeScanArgs(t, "without", &leaveOut)
-	from, err := BoardByName(d.CmdArgs[0].Key)
+	from, err := ModelByName(d.CmdArgs[0].Key)
 	if err != nil {
 		d.Fatalf(t, "%v", err)
 	}
 	return from.Select(func(p Profile) bool { return (all || Plain(p)) && p.Name != leaveOut })
 }
 
-func describe(b *Board) string {
+func describe(b *Model) string {
 	var s strings.Builder
 	for p, pr := range b.Profiles {
 		fmt.Fprintf(&s, "%-15s compute %d  size %2d  at most %d  starts %s\n",
@@ -56,7 +56,7 @@ func describe(b *Board) string {
 	return s.String()
 }
 
-func answer(t *testing.T, b *Board, cmd, line string) string {
+func answer(t *testing.T, b *Model, cmd, line string) string {
 	if cmd == "draw" {
 		l, err := placements(b, line)
 		if err != nil {
@@ -87,7 +87,7 @@ func answer(t *testing.T, b *Board, cmd, line string) string {
 }
 
 // placements reads what List writes.
-func placements(b *Board, line string) (Layout, error) {
+func placements(b *Model, line string) (Layout, error) {
 	var l Layout
 	if line == "-" {
 		return 0, nil
@@ -110,7 +110,7 @@ func placements(b *Board, line string) (Layout, error) {
 	return l, nil
 }
 
-func starts(b *Board, l Layout) string {
+func starts(b *Model, l Layout) string {
 	var s []string
 	for i := range l.Indices() {
 		s = append(s, strconv.Itoa(b.Placements[i].Start))

@@ -22,8 +22,8 @@ type oracle struct {
 	whole    Profile // the plain profile of the whole GPU
 }
 
-// newOracle takes the profiles of b and the whole GPU from the board that b was selected from.
-func newOracle(b, from *Board) oracle {
+// newOracle takes the profiles of b and the whole GPU from the GPU model that b was selected from.
+func newOracle(b, from *Model) oracle {
 	o := oracle{profiles: map[string]Profile{}}
 	for _, p := range b.Profiles {
 		o.profiles[p.Name] = p
@@ -102,7 +102,7 @@ func (o oracle) reach(all [][]interval, l []interval, blocked uint64) int {
 	return n
 }
 
-func intervals(b *Board, l Layout) []interval {
+func intervals(b *Model, l Layout) []interval {
 	var set []interval
 	for i := range b.Placements {
 		if l.Has(i) {
@@ -113,19 +113,19 @@ func intervals(b *Board, l Layout) []interval {
 	return set
 }
 
-// subject is a board under test with its oracle.
+// subject is a GPU model under test with its oracle.
 type subject struct {
-	*Board
+	*Model
 	name string
 	oracle
 	all [][]interval
 }
 
-// subjects are every board of the tables three times: whole, with its plain profiles, and without the profile of the
+// subjects are every GPU model of the tables three times: whole, with its plain profiles, and without the profile of the
 // whole GPU, whose totals must bind all the same.
 func subjects() []subject {
 	var subs []subject
-	for _, from := range Boards() {
+	for _, from := range Models() {
 		for what, keep := range map[string]func(Profile) bool{
 			"all":   func(Profile) bool { return true },
 			"plain": Plain,
@@ -173,7 +173,7 @@ func TestAgainstOracle(t *testing.T) {
 		s := rapid.SampledFrom(subs).Draw(t, "board")
 		l := rapid.SampledFrom(s.Layouts()).Draw(t, "layout")
 		blocked := rapid.Uint64Range(0, 1<<s.Grid-1).Draw(t, "blocked") &^ s.Occupied(l)
-		set := intervals(s.Board, l)
+		set := intervals(s.Model, l)
 
 		for i, x := range s.every {
 			if got, want := s.Open(l, blocked).Has(i), s.fits(set, x, blocked); got != want {
@@ -192,7 +192,7 @@ func TestAgainstOracle(t *testing.T) {
 		every := rapid.Uint64()
 		first, second := every.Draw(t, "any"), every.Draw(t, "of which") // both: a quarter of the bits
 		some := Layout(first & second & uint64(span(0, len(s.Placements))))
-		if got, want := s.Legal(some), s.legal(intervals(s.Board, some)); got != want {
+		if got, want := s.Legal(some), s.legal(intervals(s.Model, some)); got != want {
 			t.Errorf("%s legal: %v, the intervals say %v", s.List(some), got, want)
 		}
 	})

@@ -12,7 +12,7 @@ type Profile struct {
 	Name      string
 	ID        int    // the GPU instance profile id; not universal: 14 is 2g on an A100 and 1g on an A30
 	Compute   int    // compute slices
-	Size      int    // units of the board's grid
+	Size      int    // units of the GPU model's grid
 	Max       int    // most instances at a time
 	Starts    []int  // units where an instance may begin, ascending
 	MemoryMiB uint64 // MiB, as an instance reports it; drifts with the driver; 0: unknown

@@ -6,8 +6,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-func drawBoard(t *rapid.T) *Board {
-	b := rapid.SampledFrom(Boards()).Draw(t, "board")
+func drawModel(t *rapid.T) *Model {
+	b := rapid.SampledFrom(Models()).Draw(t, "board")
 	if rapid.Bool().Draw(t, "plain") {
 		b = b.Select(Plain)
 	}
@@ -16,7 +16,7 @@ func drawBoard(t *rapid.T) *Board {
 
 func TestRemovingKeepsLegal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := drawBoard(t)
+		b := drawModel(t)
 		l := rapid.SampledFrom(b.Layouts()).Draw(t, "layout")
 		for i := range l.Indices() {
 			if less := l.Without(i); !b.Legal(less) || !b.Fits(less, i) {
@@ -29,7 +29,7 @@ func TestRemovingKeepsLegal(t *testing.T) {
 // Adding an instance never opens a future: neither a maximal layout nor a placement.
 func TestAddingNeverOpens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := drawBoard(t)
+		b := drawModel(t)
 		l := rapid.SampledFrom(b.Layouts()).Draw(t, "layout")
 		blocked := rapid.Uint64Range(0, 1<<b.Grid-1).Draw(t, "blocked") &^ b.Occupied(l)
 		open := b.Open(l, blocked)
@@ -52,7 +52,7 @@ func TestAddingNeverOpens(t *testing.T) {
 }
 
 func TestMaximalTakesNothing(t *testing.T) {
-	for _, b := range Boards() {
+	for _, b := range Models() {
 		for _, m := range b.Maximal() {
 			if b.Reach(m) != 1 || b.CC(m) != 0 {
 				t.Errorf("%s: %s: reach %d, CC %d; want 1 and 0", b.Name, b.Draw(m), b.Reach(m), b.CC(m))
@@ -63,7 +63,7 @@ func TestMaximalTakesNothing(t *testing.T) {
 
 func TestCarry(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := rapid.SampledFrom(Boards()).Draw(t, "board")
+		b := rapid.SampledFrom(Models()).Draw(t, "board")
 		l := rapid.SampledFrom(b.Layouts()).Draw(t, "layout")
 		plain := b.Select(Plain)
 		carried, blocked := plain.Carry(b, l)
@@ -78,7 +78,7 @@ func TestCarry(t *testing.T) {
 
 // Nothing is known to have less memory than would be said of it if it were not known.
 func TestMemory(t *testing.T) {
-	for _, b := range Boards() {
+	for _, b := range Models() {
 		for _, p := range b.Profiles {
 			guess := p
 			guess.MemoryMiB = 0

@@ -5,17 +5,17 @@ import (
 	"sync"
 )
 
-// Table holds, for every layout of a board, what policies ask about it again and again, as nodes of a graph: an edge leads
+// Table holds, for every layout of a GPU model, what policies ask about it again and again, as nodes of a graph: an edge leads
 // from a layout to the one with a placement more. Making it takes about a millisecond for an A100 and some twenty for the
-// largest board; it is immutable then.
+// largest GPU model; it is immutable then.
 type Table struct {
-	Board   *Board
+	Model   *Model
 	Blocked uint64 // units that no layout of the table takes
 
 	nodes []Node
 }
 
-// Node is a layout of a board and what can be said of it.
+// Node is a layout of a GPU model and what can be said of it.
 type Node struct {
 	Layout Layout
 	Open   Layout // the placements that fit beside it
@@ -35,12 +35,12 @@ type Node struct {
 	next      []int32 // by placement, the index of the node with it; -1: it is not open
 }
 
-// Table is the board's. It is made at first use, once.
-func (b *Board) Table() *Table { return b.table() }
+// Table is the GPU model's. It is made at first use, once.
+func (b *Model) Table() *Table { return b.table() }
 
 // TableBeside is the table of the layouts that avoid the blocked units; Reach counts the ways of filling the rest. It is kept:
 // there are few sets of blocked units on a node.
-func (b *Board) TableBeside(blocked uint64) *Table {
+func (b *Model) TableBeside(blocked uint64) *Table {
 	if blocked &= span(0, b.Grid); blocked == 0 {
 		return b.Table()
 	}
@@ -48,8 +48,8 @@ func (b *Board) TableBeside(blocked uint64) *Table {
 	return made.(func() *Table)()
 }
 
-func newTable(b *Board, blocked uint64) *Table {
-	t := &Table{Board: b, Blocked: blocked}
+func newTable(b *Model, blocked uint64) *Table {
+	t := &Table{Model: b, Blocked: blocked}
 	var layouts []Layout
 	hit := b.touching(blocked)
 	for _, l := range b.Layouts() {
@@ -116,13 +116,13 @@ func (n *Node) Placeable(p int) int { return int(n.placeable[p]) }
 
 // Ideal is how many would fit if only free compute slices and units counted, not where they are (FragAware).
 func (n *Node) Ideal(p int) int {
-	pr := n.table.Board.Profiles[p]
+	pr := n.table.Model.Profiles[p]
 	return min(n.Compute/pr.Compute, n.Units/pr.Size)
 }
 
 func (n *Node) frag() float64 {
 	sum, count := 0.0, 0
-	for p := range n.table.Board.Profiles {
+	for p := range n.table.Model.Profiles {
 		if ideal := n.Ideal(p); ideal > 0 {
 			sum += 1 - float64(n.Placeable(p))/float64(ideal)
 			count++
@@ -138,7 +138,7 @@ func (n *Node) frag() float64 {
 // keeps from growing. Weights are by profile.
 func (n *Node) Lost(weights []float64) float64 {
 	sum := 0.0
-	for p, pr := range n.table.Board.Profiles {
+	for p, pr := range n.table.Model.Profiles {
 		sum += weights[p] * float64(n.Units-n.Placeable(p)*pr.Size)
 	}
 	return sum
@@ -147,7 +147,7 @@ func (n *Node) Lost(weights []float64) float64 {
 // WeightedCC is GRMU's ECC: the number of open placements of each profile times its weight.
 func (n *Node) WeightedCC(weights []float64) float64 {
 	sum := 0.0
-	for p, of := range n.table.Board.ofProfile {
+	for p, of := range n.table.Model.ofProfile {
 		sum += weights[p] * float64((n.Open & of).Count())
 	}
 	return sum

@@ -9,25 +9,25 @@ import (
 	"sync"
 )
 
-//go:embed boards.txt
-var boardsText string
+//go:embed models.txt
+var modelsText string
 
-var boards = sync.OnceValue(func() []*Board {
-	bs, err := parseBoards(boardsText)
+var models = sync.OnceValue(func() []*Model {
+	bs, err := parseModels(modelsText)
 	if err != nil {
-		panic("mig: boards.txt: " + err.Error())
+		panic("mig: models.txt: " + err.Error())
 	}
 	return bs
 })
 
-// Boards lists the boards of the tables with all their profiles. At run time NVML is the authority; the tables serve
+// Models lists the GPU models of the tables with all their profiles. At run time NVML is the authority; the tables serve
 // simulation, tests and the emulator.
-func Boards() []*Board { return slices.Clone(boards()) }
+func Models() []*Model { return slices.Clone(models()) }
 
-// BoardByName finds a board of the tables: A100-40GB. The error lists those there are.
-func BoardByName(name string) (*Board, error) {
+// ModelByName finds a GPU model of the tables: A100-40GB. The error lists those there are.
+func ModelByName(name string) (*Model, error) {
 	var known []string
-	for _, b := range boards() {
+	for _, b := range models() {
 		if strings.EqualFold(b.Name, name) {
 			return b, nil
 		}
@@ -36,21 +36,21 @@ func BoardByName(name string) (*Board, error) {
 	return nil, fmt.Errorf("no board %q; there are %s", name, strings.Join(known, ", "))
 }
 
-// parseBoards reads the format that the head of boards.txt describes.
-func parseBoards(text string) ([]*Board, error) {
-	var all []*Board
-	var head Board
+// parseBoards reads the format that the head of models.txt describes.
+func parseModels(text string) ([]*Model, error) {
+	var all []*Model
+	var head Model
 	var profiles []Profile
 	flush := func() error {
 		if head.Name == "" {
 			return nil
 		}
 		head.total = totals(head.Grid, profiles)
-		b, err := newBoard(head, profiles)
+		b, err := newModel(head, profiles)
 		if err == nil {
 			all = append(all, b)
 		}
-		head, profiles = Board{}, nil
+		head, profiles = Model{}, nil
 		return err
 	}
 	for n, line := range strings.Split(text, "\n") {
@@ -76,12 +76,12 @@ func parseBoards(text string) ([]*Board, error) {
 	return all, flush()
 }
 
-func parseHead(f []string) (Board, error) {
+func parseHead(f []string) (Model, error) {
 	if len(f) < 7 || f[5] != "reset" && f[5] != "live" {
-		return Board{}, fmt.Errorf("want: board name grid type pci reset|live device")
+		return Model{}, fmt.Errorf("want: board name grid type pci reset|live device")
 	}
 	grid, err := strconv.Atoi(f[2])
-	return Board{Name: f[1], Grid: grid, Type: f[3], PCI: f[4], Reset: f[5] == "reset", Device: strings.Join(f[6:], " ")}, err
+	return Model{Name: f[1], Grid: grid, Type: f[3], PCI: f[4], Reset: f[5] == "reset", Device: strings.Join(f[6:], " ")}, err
 }
 
 func parseProfile(f []string) (Profile, error) {

@@ -6,18 +6,18 @@ import (
 )
 
 func TestTables(t *testing.T) {
-	boards := Boards()
-	if len(boards) != 12 {
-		t.Errorf("%d boards, want 12", len(boards))
+	models := Models()
+	if len(models) != 12 {
+		t.Errorf("%d boards, want 12", len(models))
 	}
-	for _, b := range boards {
-		if _, err := BoardByName(b.Name); err != nil {
+	for _, b := range models {
+		if _, err := ModelByName(b.Name); err != nil {
 			t.Error(err)
 		}
 		if got := GRESType(b.Device); got != b.Type {
 			t.Errorf("GRESType(%q) = %q, the table says %q", b.Device, got, b.Type)
 		}
-		if _, err := NewBoard(b.Name, b.Type, b.Device, b.Grid, b.Profiles); err != nil {
+		if _, err := NewModel(b.Name, b.Type, b.Device, b.Grid, b.Profiles); err != nil {
 			t.Error(err)
 		}
 		for p, pr := range b.Profiles {
@@ -30,7 +30,7 @@ func TestTables(t *testing.T) {
 
 // One line of each kind, read field by field.
 func TestTableFields(t *testing.T) {
-	b, err := BoardByName("rtx-pro-6000-96gb")
+	b, err := ModelByName("rtx-pro-6000-96gb")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestTableFields(t *testing.T) {
 		p.DEC != 4 || p.ENC != 4 || p.JPEG != 4 || p.OFA != 1 || p.Gfx || p.Enum != "2_SLICE_ALL_ME" || len(p.Starts) != 2 {
 		t.Errorf("profile read as %+v", p)
 	}
-	b, _ = BoardByName("H100-NVL-94GB")
+	b, _ = ModelByName("H100-NVL-94GB")
 	i, _ = b.ProfileIndex("7g.94gb")
 	if p := b.Profiles[i]; p.SM != -1 || p.MemoryMiB != 0 || p.OFA != -1 {
 		t.Errorf("dashes read as %+v", p)
@@ -63,16 +63,16 @@ func TestTableErrors(t *testing.T) {
 		head + "profile 1g 0 1 1 1 - - - - - - - - X 8": "leaves a grid",
 		"board B 8 b 0x0 sometimes B":                   "reset|live",
 	} {
-		if _, err := parseBoards(text); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := parseModels(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v; want an error with %q", text, err, want)
 		}
 	}
-	if _, err := BoardByName("A1000"); err == nil || !strings.Contains(err.Error(), "A100-40GB") {
+	if _, err := ModelByName("A1000"); err == nil || !strings.Contains(err.Error(), "A100-40GB") {
 		t.Errorf("unknown board: %v; want the names there are", err)
 	}
 }
 
-func TestNewBoardRefuses(t *testing.T) {
+func TestNewModelRefuses(t *testing.T) {
 	ok := Profile{Name: "1g", Compute: 1, Size: 1, Max: 1, Starts: []int{0}}
 	with := func(change func(*Profile)) []Profile {
 		p := ok
@@ -104,12 +104,12 @@ func TestNewBoardRefuses(t *testing.T) {
 		{8, with(func(p *Profile) { p.Starts = []int{2, 2} }), "twice"},
 		{64, []Profile{{Name: "a", Compute: 1, Size: 1, Max: 64, Starts: many}, ok}, "at most 64"},
 	} {
-		if _, err := NewBoard("B", "b", "B", c.grid, c.profiles); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := NewModel("B", "b", "B", c.grid, c.profiles); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("grid %d, %+v: %v; want an error with %q", c.grid, c.profiles, err, c.want)
 		}
 	}
 	// The last unit of the largest grid is a unit like the others.
-	b, err := NewBoard("B", "b", "B", 64, []Profile{
+	b, err := NewModel("B", "b", "B", 64, []Profile{
 		{Name: "a", Compute: 1, Size: 64, Max: 1, Starts: []int{0}},
 		{Name: "b", Compute: 1, Size: 1, Max: 1, Starts: []int{63, 0}},
 	})

@@ -18,7 +18,7 @@ func (c counted) Choose(s *place.Situation, r place.Request) place.Choice {
 func emptyNodes(t *testing.T, n int) (nodes [][]GPU) {
 	b := plain(t, "A100-40GB")
 	for range n {
-		nodes = append(nodes, []GPU{{Board: b, Offerable: everything(b)}, {Board: b, Offerable: everything(b)}})
+		nodes = append(nodes, []GPU{{Model: b, Offerable: everything(b)}, {Model: b, Offerable: everything(b)}})
 	}
 	return nodes
 }
@@ -74,7 +74,7 @@ func TestManyComponents(t *testing.T) {
 func TestCostlyJobsInFront(t *testing.T) {
 	const nodes, small = 64, 100
 	all := emptyNodes(t, nodes)
-	b := all[0][0].Board
+	b := all[0][0].Model
 	for n := range all { // a 3g.20gb is free on each GPU, 4g.20gb nowhere
 		for k := range all[n] {
 			for i := range everything(b).Indices() {

@@ -82,7 +82,7 @@ func byStart(jobs []*Job) iter.Seq2[int, []*Job] {
 type Want struct {
 	Profile string
 	Count   int
-	Or      []string // what other boards have for as much: it will do where there is no room for Profile, and is then on offer as Profile
+	Or      []string // what other GPU models have for as much: it will do where there is no room for Profile, and is then on offer as Profile
 }
 
 // Asked is under which name a job with these wants asked for what it was given as a profile, and what slurmctld counts it as.
@@ -316,7 +316,7 @@ func (c *Cluster) starts(jobs []*Job, all [][]Spot) bool {
 	free := map[wanted]int{}
 	for k, spots := range all {
 		for _, s := range spots {
-			free[wanted{Asked(jobs[k].Wants, c.Pool.GPU(s.GPU).Board.ProfileOf(s.Placement)), nodeOf[s.GPU]}]++
+			free[wanted{Asked(jobs[k].Wants, c.Pool.GPU(s.GPU).Model.ProfileOf(s.Placement)), nodeOf[s.GPU]}]++
 		}
 	}
 	taken := map[int]bool{}
@@ -515,7 +515,7 @@ func (c *Cluster) bySize(wants []Want) []Want {
 	}
 	size := func(profile string) (most int) {
 		for k := range c.Pool.Len() {
-			if b := c.Pool.GPU(k).Board; b != nil {
+			if b := c.Pool.GPU(k).Model; b != nil {
 				if p, ok := b.ProfileIndex(profile); ok {
 					most = max(most, b.Profiles[p].Size)
 				}

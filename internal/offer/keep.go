@@ -113,5 +113,5 @@ func (c *Cluster) lend(plan *Plan, jobs []*Job, had map[uint64]bool,
 // fits reports whether nothing is on a placement.
 func (c *Cluster) fits(s Spot) bool {
 	g := c.Pool.GPU(s.GPU)
-	return g.Board.Open(g.Layout, g.Blocked)&mig.Layout(0).With(s.Placement) != 0
+	return g.Model.Open(g.Layout, g.Blocked)&mig.Layout(0).With(s.Placement) != 0
 }

@@ -50,15 +50,15 @@ func TestLendSound(t *testing.T) {
 		planned := map[int]mig.Layout{}
 		for k, spots := range p.Spots {
 			for _, s := range spots {
-				if by := owner[s]; by != 0 || !p.Offers[s.GPU].Has(s.Placement) || !gpus[s.GPU].Board.Fits(gpus[s.GPU].Busy|planned[s.GPU], s.Placement) {
-					t.Fatalf("job %d is planned at %v; job %d is there, on offer are %s", jobs[k].ID, s, by, gpus[s.GPU].Board.List(p.Offers[s.GPU]))
+				if by := owner[s]; by != 0 || !p.Offers[s.GPU].Has(s.Placement) || !gpus[s.GPU].Model.Fits(gpus[s.GPU].Busy|planned[s.GPU], s.Placement) {
+					t.Fatalf("job %d is planned at %v; job %d is there, on offer are %s", jobs[k].ID, s, by, gpus[s.GPU].Model.List(p.Offers[s.GPU]))
 				}
 				owner[s], planned[s.GPU] = jobs[k].ID, planned[s.GPU].With(s.Placement)
 			}
 		}
 		if r := p.Kept; r != nil && p.Spots[r.Job] == nil {
 			for _, kept := range r.Spots {
-				b := gpus[kept.GPU].Board
+				b := gpus[kept.GPU].Model
 				for k, spots := range p.Spots {
 					for _, s := range spots {
 						overlap := s.GPU == kept.GPU && b.Units(s.Placement)&b.Units(kept.Placement) != 0

@@ -34,7 +34,7 @@ func TestModels(t *testing.T) {
 				case "models":
 					for _, name := range arg.Vals {
 						b := plain(t, name)
-						nodes = append(nodes, []GPU{{Board: b, Offerable: everything(b)}})
+						nodes = append(nodes, []GPU{{Model: b, Offerable: everything(b)}})
 					}
 				case "holds":
 					policy = arg.Vals
@@ -52,7 +52,7 @@ func TestModels(t *testing.T) {
 			for k, j := range jobs {
 				fmt.Fprintf(&out, "%d:", j.ID)
 				for _, at := range plan.Spots[k] {
-					b := c.Pool.GPU(at.GPU).Board
+					b := c.Pool.GPU(at.GPU).Model
 					fmt.Fprintf(&out, " GPU %d %s", at.GPU, b.Label(at.Placement))
 				}
 				out.WriteString("\n")

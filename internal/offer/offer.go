@@ -21,10 +21,10 @@ import (
 
 // GPU is what a plan must know of one GPU.
 type GPU struct {
-	Board *mig.Board
+	Model *mig.Model
 	// Busy are the placements that are taken: leased, promised to a job that slurmctld has started, or somebody else's.
 	Busy mig.Layout
-	// Blocked are units taken by something that is no placement of this board, or by a stuck instance.
+	// Blocked are units taken by something that is no placement of this GPU model, or by a stuck instance.
 	Blocked uint64
 	// Ends are, by placement, when the busy ones are expected to end, in seconds on the scale of the cluster's Now; +Inf: unknown. nil: all
 	// unknown.
@@ -37,7 +37,7 @@ type GPU struct {
 
 // Hold counts a placement as busy until end (seconds; +Inf: unknown); idle instances in its way will have to go.
 func (g *GPU) Hold(placement int, end float64) {
-	g.Idle &^= place.GPU{Board: g.Board, Layout: g.Busy, Blocked: g.Blocked, Idle: g.Idle}.InTheWay(placement)
+	g.Idle &^= place.GPU{Model: g.Model, Layout: g.Busy, Blocked: g.Blocked, Idle: g.Idle}.InTheWay(placement)
 	g.Idle = g.Idle.Without(placement)
 	g.Busy = g.Busy.With(placement)
 	g.Expect(placement, end)
@@ -49,7 +49,7 @@ func (g *GPU) Expect(placement int, end float64) {
 		if math.IsInf(end, 1) {
 			return
 		}
-		g.Ends = slices.Repeat([]float64{math.Inf(1)}, len(g.Board.Placements))
+		g.Ends = slices.Repeat([]float64{math.Inf(1)}, len(g.Model.Placements))
 	}
 	g.Ends[placement] = end
 }
@@ -112,7 +112,7 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 				}
 				c.begin(s, c.Now+group[i].Runs)
 				plan.Offers[s.GPU] = plan.Offers[s.GPU].With(s.Placement)
-				if profile := c.Pool.GPU(s.GPU).Board.ProfileOf(s.Placement); Asked(group[i].Wants, profile) != profile {
+				if profile := c.Pool.GPU(s.GPU).Model.ProfileOf(s.Placement); Asked(group[i].Wants, profile) != profile {
 					plan.As[s] = Asked(group[i].Wants, profile)
 				}
 			}
@@ -188,8 +188,8 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 	return plan
 }
 
-// Name is what a placement on a GPU of this board is on offer as.
-func (p Plan) Name(b *mig.Board, at Spot) string {
+// Name is what a placement on a GPU of this GPU model is on offer as.
+func (p Plan) Name(b *mig.Model, at Spot) string {
 	if name, ok := p.As[at]; ok {
 		return name
 	}
@@ -201,7 +201,7 @@ func (p Plan) Name(b *mig.Board, at Spot) string {
 // components of a het job have theirs together.
 func (c *Cluster) inTurn(plan *Plan, jobs []*Job) {
 	nodeOf := c.nodeOf()
-	name := func(at Spot) string { return plan.Name(c.Pool.GPU(at.GPU).Board, at) }
+	name := func(at Spot) string { return plan.Name(c.Pool.GPU(at.GPU).Model, at) }
 	type turn struct {
 		job  *Job
 		last int // node; after all others if it is not its turn either
@@ -303,7 +303,7 @@ func NewCluster(policy place.Policy, nodes ...[]GPU) *Cluster {
 		var on []int
 		for _, g := range gpus {
 			on = append(on, len(state))
-			state = append(state, place.GPU{Board: g.Board, Layout: g.Busy, Blocked: g.Blocked, Idle: g.Idle, Ends: g.Ends})
+			state = append(state, place.GPU{Model: g.Model, Layout: g.Busy, Blocked: g.Blocked, Idle: g.Idle, Ends: g.Ends})
 			c.Offerable = append(c.Offerable, g.Offerable)
 		}
 		c.Nodes = append(c.Nodes, on)
@@ -317,7 +317,7 @@ func (p Plan) Counts(gpus []GPU) map[string]int {
 	n := map[string]int{}
 	for k, l := range p.Offers {
 		for i := range l.Indices() {
-			n[p.Name(gpus[k].Board, Spot{GPU: k, Placement: i})]++
+			n[p.Name(gpus[k].Model, Spot{GPU: k, Placement: i})]++
 		}
 	}
 	return n
@@ -331,16 +331,16 @@ func (p Plan) Check(gpus []GPU) error {
 	for i, g := range gpus {
 		switch offers := p.Offers[i]; {
 		case offers == 0:
-		case g.Board == nil:
+		case g.Model == nil:
 			return fmt.Errorf("GPU %d: offers on a GPU that is not managed", i)
 		case offers&g.Busy != 0:
-			return fmt.Errorf("GPU %d: %s is busy and on offer", i, g.Board.Draw(offers&g.Busy))
+			return fmt.Errorf("GPU %d: %s is busy and on offer", i, g.Model.Draw(offers&g.Busy))
 		case offers&^g.Offerable != 0:
-			return fmt.Errorf("GPU %d: %s is not the site's to offer", i, g.Board.Draw(offers&^g.Offerable))
-		case !g.Board.Legal(g.Busy | offers):
-			return fmt.Errorf("GPU %d: busy %s and offers %s are no legal layout", i, g.Board.List(g.Busy), g.Board.List(offers))
-		case g.Board.Occupied(offers)&g.Blocked != 0:
-			return fmt.Errorf("GPU %d: offers %s on blocked units", i, g.Board.List(offers))
+			return fmt.Errorf("GPU %d: %s is not the site's to offer", i, g.Model.Draw(offers&^g.Offerable))
+		case !g.Model.Legal(g.Busy | offers):
+			return fmt.Errorf("GPU %d: busy %s and offers %s are no legal layout", i, g.Model.List(g.Busy), g.Model.List(offers))
+		case g.Model.Occupied(offers)&g.Blocked != 0:
+			return fmt.Errorf("GPU %d: offers %s on blocked units", i, g.Model.List(offers))
 		}
 	}
 	return nil
@@ -350,10 +350,10 @@ func (p Plan) Check(gpus []GPU) error {
 func (w Want) on(gpus []GPU) string {
 	for _, name := range append([]string{w.Profile}, w.Or...) {
 		if slices.ContainsFunc(gpus, func(g GPU) bool {
-			if g.Board == nil {
+			if g.Model == nil {
 				return false
 			}
-			_, ok := g.Board.ProfileIndex(name)
+			_, ok := g.Model.ProfileIndex(name)
 			return ok
 		}) {
 			return name
@@ -367,7 +367,7 @@ func (w Want) on(gpus []GPU) string {
 func Pack(gpus []GPU, demands []*Job) (map[uint32][]Spot, bool) {
 	state := make([]place.GPU, len(gpus))
 	for i, g := range gpus {
-		state[i] = place.GPU{Board: g.Board, Layout: g.Busy, Blocked: g.Blocked, Idle: g.Idle}
+		state[i] = place.GPU{Model: g.Model, Layout: g.Busy, Blocked: g.Blocked, Idle: g.Idle}
 	}
 	largest := NewCluster(nil, gpus)
 	var jobs []uint32

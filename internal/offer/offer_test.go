@@ -15,16 +15,16 @@ import (
 	"caelum/internal/place"
 )
 
-func plain(t testing.TB, board string) *mig.Board {
+func plain(t testing.TB, board string) *mig.Model {
 	t.Helper()
-	b, err := mig.BoardByName(board)
+	b, err := mig.ModelByName(board)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b.Select(mig.Plain)
 }
 
-func everything(b *mig.Board) mig.Layout {
+func everything(b *mig.Model) mig.Layout {
 	var l mig.Layout
 	for p := range b.Profiles {
 		l |= b.OfProfile(p)
@@ -49,7 +49,7 @@ func TestNotebook(t *testing.T) {
 					if err != nil {
 						return err.Error()
 					}
-					g := GPU{Board: b, Busy: busy, Blocked: blocked, Offerable: everything(b)}
+					g := GPU{Model: b, Busy: busy, Blocked: blocked, Offerable: everything(b)}
 					for _, label := range strings.Fields(idle) {
 						profile, start, _ := strings.Cut(label, "@")
 						n, _ := strconv.Atoi(start)
@@ -69,7 +69,7 @@ func TestNotebook(t *testing.T) {
 				}
 				var out strings.Builder
 				for i, g := range gpus {
-					fmt.Fprintf(&out, "GPU %d: %s\n", i, g.Board.List(plan.Offers[i]))
+					fmt.Fprintf(&out, "GPU %d: %s\n", i, g.Model.List(plan.Offers[i]))
 				}
 				fmt.Fprintf(&out, "served: %v\n", served(demands(d.Input), plan))
 				return out.String()
@@ -82,7 +82,7 @@ func TestNotebook(t *testing.T) {
 				for _, dm := range demands(d.Input) {
 					fmt.Fprintf(&out, "%d:", dm.ID)
 					for _, s := range spots[dm.ID] {
-						fmt.Fprintf(&out, " GPU %d %s", s.GPU, gpus[s.GPU].Board.Label(s.Placement))
+						fmt.Fprintf(&out, " GPU %d %s", s.GPU, gpus[s.GPU].Model.Label(s.Placement))
 					}
 					out.WriteString("\n")
 				}
@@ -119,15 +119,15 @@ func demands(text string) []*Job {
 	return all
 }
 
-// drawNode makes a random node: any layouts of any board's plain profiles, some units blocked, some instances idle.
+// drawNode makes a random node: any layouts of any GPU model's plain profiles, some units blocked, some instances idle.
 func drawNode(t *rapid.T) []GPU {
-	boards := mig.Boards()
+	models := mig.Models()
 	gpus := make([]GPU, rapid.IntRange(1, 4).Draw(t, "gpus"))
 	for i := range gpus {
-		b := boards[rapid.IntRange(0, len(boards)-1).Draw(t, "board")].Select(mig.Plain)
+		b := models[rapid.IntRange(0, len(models)-1).Draw(t, "board")].Select(mig.Plain)
 		layouts := b.Layouts()
 		l := layouts[rapid.IntRange(0, len(layouts)-1).Draw(t, "layout")]
-		gpus[i] = GPU{Board: b, Offerable: everything(b)}
+		gpus[i] = GPU{Model: b, Offerable: everything(b)}
 		for p := range l.Indices() {
 			switch rapid.IntRange(0, 3).Draw(t, "state") {
 			case 0:
@@ -150,13 +150,13 @@ func drawDemands(t *rapid.T, gpus []GPU) []*Job {
 	for i := range all {
 		all[i] = &Job{ID: uint32(i + 1), Runs: math.Inf(1), Limit: math.Inf(1)}
 		for range rapid.IntRange(1, 2).Draw(t, "kinds") {
-			profiles := gpus[rapid.IntRange(0, len(gpus)-1).Draw(t, "of")].Board.Profiles
+			profiles := gpus[rapid.IntRange(0, len(gpus)-1).Draw(t, "of")].Model.Profiles
 			p := profiles[rapid.IntRange(0, len(profiles)-1).Draw(t, "profile")]
 			all[i].Wants = append(all[i].Wants, Want{Profile: p.Name, Count: rapid.IntRange(1, 3).Draw(t, "count")})
 		}
 		if w := &all[i].Wants[0]; len(all[i].Wants) == 1 && rapid.Bool().Draw(t, "sized") {
 			for _, g := range gpus {
-				if name, ok := g.Board.AsMuch(w.Profile, g.Offerable); ok && name != w.Profile {
+				if name, ok := g.Model.AsMuch(w.Profile, g.Offerable); ok && name != w.Profile {
 					w.Or = append(w.Or, name)
 				}
 			}
@@ -175,30 +175,30 @@ func TestSound(t *testing.T) {
 			var taken [64]bool
 			of := map[int]int{}
 			put := func(p int) {
-				pl := g.Board.Placements[p]
+				pl := g.Model.Placements[p]
 				for u := pl.Start; u < pl.Start+pl.Size; u++ {
 					if taken[u] {
-						t.Fatalf("GPU %d: unit %d twice: busy %s, offers %s", i, u, g.Board.List(g.Busy), g.Board.List(plan.Offers[i]))
+						t.Fatalf("GPU %d: unit %d twice: busy %s, offers %s", i, u, g.Model.List(g.Busy), g.Model.List(plan.Offers[i]))
 					}
 					taken[u] = true
 				}
-				if of[pl.Profile]++; of[pl.Profile] > g.Board.Profiles[pl.Profile].Max {
-					t.Fatalf("GPU %d: too many %s", i, g.Board.Profiles[pl.Profile].Name)
+				if of[pl.Profile]++; of[pl.Profile] > g.Model.Profiles[pl.Profile].Max {
+					t.Fatalf("GPU %d: too many %s", i, g.Model.Profiles[pl.Profile].Name)
 				}
 			}
 			for u := range 64 {
 				taken[u] = g.Blocked&(1<<u) != 0
 			}
-			for p := range g.Board.Placements {
+			for p := range g.Model.Placements {
 				if g.Busy.Has(p) {
 					put(p)
 				}
 			}
-			for p := range g.Board.Placements {
+			for p := range g.Model.Placements {
 				if plan.Offers[i].Has(p) {
 					put(p)
 					if !g.Offerable.Has(p) {
-						t.Fatalf("GPU %d: %s is not to be offered", i, g.Board.Label(p))
+						t.Fatalf("GPU %d: %s is not to be offered", i, g.Model.Label(p))
 					}
 				}
 			}
@@ -242,10 +242,10 @@ func TestCheckFinds(t *testing.T) {
 		offer mig.Layout
 		want  string
 	}{
-		{"twice", GPU{Board: b, Busy: at("2g.10gb", 0), Offerable: everything(b)}, at("2g.10gb", 0), "busy and on offer"},
-		{"overlap", GPU{Board: b, Busy: at("3g.20gb", 0), Offerable: everything(b)}, at("1g.5gb", 2), "no legal layout"},
-		{"blocked", GPU{Board: b, Blocked: 1, Offerable: everything(b)}, at("1g.5gb", 0), "blocked units"},
-		{"not ours", GPU{Board: b, Offerable: at("1g.5gb", 0)}, at("1g.5gb", 1), "not the site's"},
+		{"twice", GPU{Model: b, Busy: at("2g.10gb", 0), Offerable: everything(b)}, at("2g.10gb", 0), "busy and on offer"},
+		{"overlap", GPU{Model: b, Busy: at("3g.20gb", 0), Offerable: everything(b)}, at("1g.5gb", 2), "no legal layout"},
+		{"blocked", GPU{Model: b, Blocked: 1, Offerable: everything(b)}, at("1g.5gb", 0), "blocked units"},
+		{"not ours", GPU{Model: b, Offerable: at("1g.5gb", 0)}, at("1g.5gb", 1), "not the site's"},
 		{"unmanaged", GPU{}, 1, "not managed"},
 	} {
 		err := Plan{Offers: []mig.Layout{c.offer}}.Check([]GPU{c.gpu})
@@ -258,12 +258,12 @@ func TestCheckFinds(t *testing.T) {
 // TestPackFindsWhatStood: what stood on the node before a restart is found to fit again, whatever the order.
 func TestPackFindsWhatStood(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := mig.Boards()[1].Select(mig.Plain)
+		b := mig.Models()[1].Select(mig.Plain)
 		layouts := b.Layouts()
 		gpus := make([]GPU, rapid.IntRange(1, 3).Draw(t, "gpus"))
 		var jobs []*Job
 		for i := range gpus {
-			gpus[i] = GPU{Board: b, Offerable: everything(b)}
+			gpus[i] = GPU{Model: b, Offerable: everything(b)}
 			for p := range layouts[rapid.IntRange(0, len(layouts)-1).Draw(t, "layout")].Indices() {
 				if rapid.Bool().Draw(t, "busy") {
 					gpus[i].Busy = gpus[i].Busy.With(p)
@@ -291,7 +291,7 @@ func TestPackFindsWhatStood(t *testing.T) {
 // TestTurns: jobs that cannot run on one another's nodes do not wait for one another; those that can go in the nodes' order.
 func TestTurns(t *testing.T) {
 	b := plain(t, "A100-40GB")
-	node := func() []GPU { return []GPU{{Board: b, Offerable: everything(b)}} }
+	node := func() []GPU { return []GPU{{Model: b, Offerable: everything(b)}} }
 	job := func(id uint32, on ...int) *Job {
 		return &Job{ID: id, Wants: []Want{{Profile: "3g.20gb", Count: 1}}, On: on, Runs: math.Inf(1), Limit: math.Inf(1)}
 	}
@@ -331,7 +331,7 @@ func TestFewerThanTheFirstWants(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	node := func(full, empty int) (gpus []GPU) {
 		for k := range full + empty {
-			g := GPU{Board: b, Offerable: everything(b)}
+			g := GPU{Model: b, Offerable: everything(b)}
 			if k < full {
 				whole, _ := b.Placement("7g.40gb", 0)
 				g.Hold(whole, math.Inf(1))
@@ -361,7 +361,7 @@ func TestFewerThanTheFirstWants(t *testing.T) {
 // who can start have what is left.
 func TestKeptForOne(t *testing.T) {
 	b := plain(t, "A100-40GB")
-	gpus := func() []GPU { return []GPU{{Board: b, Offerable: everything(b)}, {Board: b, Offerable: everything(b)}} }
+	gpus := func() []GPU { return []GPU{{Model: b, Offerable: everything(b)}, {Model: b, Offerable: everything(b)}} }
 	job := func(id uint32, profile string, later ...int) *Job {
 		return &Job{ID: id, Wants: []Want{{Profile: profile, Count: 1}}, Later: later, Runs: math.Inf(1), Limit: math.Inf(1)}
 	}
@@ -384,16 +384,16 @@ func TestKeptForOne(t *testing.T) {
 // TestComponents: all components of a het job are on offer, each on nodes of its own, or none is.
 func TestComponents(t *testing.T) {
 	b := plain(t, "A100-40GB")
-	free := func() []GPU { return []GPU{{Board: b, Offerable: everything(b)}} }
-	full := func() []GPU { return []GPU{{Board: b, Offerable: everything(b), Blocked: 1<<b.Grid - 1}} }
+	free := func() []GPU { return []GPU{{Model: b, Offerable: everything(b)}} }
+	full := func() []GPU { return []GPU{{Model: b, Offerable: everything(b), Blocked: 1<<b.Grid - 1}} }
 	idle := func() []GPU {
-		g := GPU{Board: b, Offerable: everything(b)}
+		g := GPU{Model: b, Offerable: everything(b)}
 		small, _ := b.Placement("1g.5gb", 0)
 		g.Idle = g.Idle.With(small)
 		return []GPU{g}
 	}
 	until := func(end float64) []GPU {
-		g := GPU{Board: b, Offerable: everything(b)}
+		g := GPU{Model: b, Offerable: everything(b)}
 		whole, _ := b.Placement("7g.40gb", 0)
 		g.Hold(whole, end)
 		return []GPU{g}
@@ -448,7 +448,7 @@ func TestComponentsStart(t *testing.T) {
 		for het := range uint32(rapid.IntRange(1, 4).Draw(t, "jobs")) {
 			for range rapid.IntRange(1, 3).Draw(t, "components") {
 				g := rapid.SampledFrom(slices.Concat(nodes...)).Draw(t, "of")
-				profile := g.Board.Profiles[rapid.IntRange(0, len(g.Board.Profiles)-1).Draw(t, "profile")].Name
+				profile := g.Model.Profiles[rapid.IntRange(0, len(g.Model.Profiles)-1).Draw(t, "profile")].Name
 				j := &Job{ID: uint32(len(jobs) + 1), Het: het + 1, Wants: []Want{{Profile: profile, Count: rapid.IntRange(1, 2).Draw(t, "count")}},
 					Nodes: rapid.IntRange(1, 2).Draw(t, "nodes"), Runs: 50, Limit: 50}
 				for n := range nodes {
@@ -470,7 +470,7 @@ func TestComponentsStart(t *testing.T) {
 			free[n] = map[string]int{}
 			for _, k := range cl.Nodes[n] {
 				for i := range p.Offers[k].Indices() {
-					free[n][p.Name(cl.Pool.GPU(k).Board, Spot{GPU: k, Placement: i})]++
+					free[n][p.Name(cl.Pool.GPU(k).Model, Spot{GPU: k, Placement: i})]++
 				}
 			}
 		}
@@ -520,7 +520,7 @@ func TestComponentsFindNodes(t *testing.T) {
 		var jobs []*Job
 		for range rapid.IntRange(2, 3).Draw(t, "components") {
 			g := rapid.SampledFrom(slices.Concat(nodes...)).Draw(t, "of")
-			j := &Job{ID: uint32(len(jobs) + 1), Het: 1, Wants: []Want{{Profile: g.Board.Profiles[rapid.IntRange(0, len(g.Board.Profiles)-1).Draw(t, "profile")].Name, Count: rapid.IntRange(1, 2).Draw(t, "count")}}, Runs: 50, Limit: 50}
+			j := &Job{ID: uint32(len(jobs) + 1), Het: 1, Wants: []Want{{Profile: g.Model.Profiles[rapid.IntRange(0, len(g.Model.Profiles)-1).Draw(t, "profile")].Name, Count: rapid.IntRange(1, 2).Draw(t, "count")}}, Runs: 50, Limit: 50}
 			if rapid.Bool().Draw(t, "named") {
 				j.On = []int{rapid.IntRange(0, len(nodes)-1).Draw(t, "on")}
 			}
@@ -574,14 +574,14 @@ func TestComponentsFindNodes(t *testing.T) {
 	})
 }
 
-// TestAnotherBoard: where there is no room for what a job asks for, another board's for as much is on offer under that name, and who stands in front for that name has it first.
-func TestAnotherBoard(t *testing.T) {
+// TestAnotherBoard: where there is no room for what a job asks for, another GPU model's for as much is on offer under that name, and who stands in front for that name has it first.
+func TestAnotherModel(t *testing.T) {
 	a, h := plain(t, "A100-40GB"), plain(t, "H100-80GB")
 	job := func(id uint32, or ...string) *Job {
 		return &Job{ID: id, Wants: []Want{{Profile: "2g.10gb", Count: 1, Or: or}}, Runs: math.Inf(1), Limit: math.Inf(1)}
 	}
-	full := GPU{Board: a, Offerable: everything(a), Blocked: 1<<a.Grid - 1}
-	free := GPU{Board: h, Offerable: everything(h)}
+	full := GPU{Model: a, Offerable: everything(a), Blocked: 1<<a.Grid - 1}
+	free := GPU{Model: h, Offerable: everything(h)}
 	for _, c := range []struct {
 		what   string
 		first  GPU
@@ -592,7 +592,7 @@ func TestAnotherBoard(t *testing.T) {
 		{"no room on its own", full, []*Job{job(1, "2g.20gb"), job(2, "2g.20gb")}, []uint32{1, 2}, 2},
 		{"it named its profile", full, []*Job{job(1)}, []uint32{}, 0},
 		{"somebody in front of it named the same: slurmctld would give it to him", full, []*Job{job(1), job(2, "2g.20gb")}, []uint32{}, 0},
-		{"room on its own", GPU{Board: a, Offerable: everything(a)}, []*Job{job(1, "2g.20gb")}, []uint32{1}, 0},
+		{"room on its own", GPU{Model: a, Offerable: everything(a)}, []*Job{job(1, "2g.20gb")}, []uint32{1}, 0},
 	} {
 		gpus := []GPU{c.first, free}
 		cl := NewCluster(place.Reach, gpus[:1], gpus[1:])

@@ -72,7 +72,7 @@ func (q queue) least(profile string, node int) int {
 // Offered returns how many slices of a profile a plan has on offer on a node.
 func (c *Cluster) Offered(plan *Plan, profile string, node int) (n int) {
 	for _, g := range c.Nodes[node] {
-		b := c.Pool.GPU(g).Board
+		b := c.Pool.GPU(g).Model
 		for at := range plan.Offers[g].Indices() {
 			if plan.Name(b, Spot{GPU: g, Placement: at}) == profile {
 				n++

@@ -99,7 +99,7 @@ func (c *Cluster) first(gpus []int, j *Job) *Reservation {
 	for _, w := range c.bySize(j.Wants) {
 		all := c.slots(gpus, w, j.slices() == 1)
 		for range w.Count {
-			k := slices.IndexFunc(all, func(x slot) bool { return c.Pool.GPU(x.GPU).Board.Fits(taken[x.GPU], x.Placement) })
+			k := slices.IndexFunc(all, func(x slot) bool { return c.Pool.GPU(x.GPU).Model.Fits(taken[x.GPU], x.Placement) })
 			if k < 0 {
 				return nil
 			}
@@ -119,7 +119,7 @@ type slot struct {
 // slots are the placements on some GPUs that would do, by when they are free; if refused, only those that are busy: the policy has turned the others down.
 func (c *Cluster) slots(gpus []int, w Want, refused bool) (all []slot) {
 	for _, g := range gpus {
-		b := c.Pool.GPU(g).Board
+		b := c.Pool.GPU(g).Model
 		if b == nil {
 			continue
 		}
@@ -151,8 +151,8 @@ func (c *Cluster) withhold(r *Reservation) func() {
 	for _, at := range r.Spots {
 		g := c.Pool.GPU(at.GPU)
 		saved = append(saved, g)
-		g.Blocked |= g.Board.Units(at.Placement) &^ g.Board.Occupied(g.Layout)
-		g.Idle &^= g.Board.Overlapping(g.Blocked) // an idle instance there is not to be had either
+		g.Blocked |= g.Model.Units(at.Placement) &^ g.Model.Occupied(g.Layout)
+		g.Idle &^= g.Model.Overlapping(g.Blocked) // an idle instance there is not to be had either
 		c.set(at.GPU, g)
 	}
 	return func() {

@@ -42,7 +42,7 @@ func (c *Cluster) addSpare(plan *Plan, waited queue) {
 	for _, k := range order {
 		l := s.fill(k, c.Pool.GPU(k))
 		plan.Offers[k] |= l
-		b := c.Pool.GPU(k).Board
+		b := c.Pool.GPU(k).Model
 		for p := range b.Profiles {
 			if name := b.Profiles[p].Name; l&b.OfProfile(p) != 0 {
 				s.on[name]++
@@ -60,9 +60,9 @@ func (c *Cluster) addSpare(plan *Plan, waited queue) {
 // choose asks the policy where it would place one of each profile, and answers how many of these each GPU has.
 func (s *spare) choose() map[int]int {
 	preferred := map[int]int{}
-	var seen []*mig.Board
+	var seen []*mig.Model
 	for k := range s.Pool.Len() {
-		b := s.Pool.GPU(k).Board
+		b := s.Pool.GPU(k).Model
 		if b == nil || slices.Contains(seen, b) {
 			continue
 		}
@@ -86,7 +86,7 @@ func (s *spare) choose() map[int]int {
 // fill chooses what to offer on a GPU. Of the ways of filling it up, it takes the one whose kinds of profile are worth most; among equals the
 // one whose kinds leave the most maximal layouts reachable once one of them has started; then the one that reuses most idle instances.
 func (s *spare) fill(k int, g place.GPU) (best mig.Layout) {
-	b, taken := g.Board, g.Layout
+	b, taken := g.Model, g.Layout
 	room := b.Open(taken, g.Blocked)
 	if s.Offerable != nil {
 		room &= s.Offerable[k]

@@ -13,8 +13,8 @@ import (
 	"caelum/internal/trace"
 )
 
-func plainA100(t testing.TB) *mig.Board {
-	b, err := mig.BoardByName("A100-40GB")
+func plainA100(t testing.TB) *mig.Model {
+	b, err := mig.ModelByName("A100-40GB")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,10 +24,10 @@ func plainA100(t testing.TB) *mig.Board {
 // loaded is a pool in the middle of its work: jobs of the uniform mix arrive at the offered load and stay for an hour on
 // average, those that find no room are gone.
 func loaded(b testing.TB, gpus int, load float64) *Situation {
-	board := plainA100(b)
+	model := plainA100(b)
 	pool := NewPool(make([]GPU, gpus))
 	for k := range gpus {
-		pool.Set(k, GPU{Board: board})
+		pool.Set(k, GPU{Model: model})
 	}
 	s := &Situation{Pool: pool, MeanDuration: 3600}
 	policy := byLayout(bestFit)
@@ -89,9 +89,9 @@ func cpuTime(b *testing.B) (stop func()) {
 
 // One decision on one GPU that has a 3g.20gb.
 func BenchmarkOneGPU(b *testing.B) {
-	board := plainA100(b)
-	i, _ := board.Placement("3g.20gb", 4)
-	s := &Situation{Pool: NewPool([]GPU{{Board: board, Layout: mig.Layout(0).With(i)}})}
+	model := plainA100(b)
+	i, _ := model.Placement("3g.20gb", 4)
+	s := &Situation{Pool: NewPool([]GPU{{Model: model, Layout: mig.Layout(0).With(i)}})}
 	for _, name := range Names() {
 		policy, _ := ByName(name)
 		b.Run(name, func(b *testing.B) { benchmark(b, s, policy, "1g.5gb") })

@@ -76,8 +76,8 @@ func (q question) all(costs func(o plainGPU, k int, x interval) []float64) []spo
 
 func anywhere(int, interval) bool { return true }
 
-// shares are the weights of a board's profiles: how often each was asked for, of all.
-func (q question) shares(b *mig.Board) []float64 {
+// shares are the weights of a GPU model's profiles: how often each was asked for, of all.
+func (q question) shares(b *mig.Model) []float64 {
 	sum := 0.0
 	for _, p := range b.Profiles {
 		sum += q.weights[p.Name]
@@ -201,7 +201,7 @@ func TestPoliciesAgainstOracle(t *testing.T) {
 	known := futures{}
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := drawGPUs(t)
-		some := gpus[rapid.IntRange(0, len(gpus)-1).Draw(t, "profile of")].Board
+		some := gpus[rapid.IntRange(0, len(gpus)-1).Draw(t, "profile of")].Model
 		q := question{now: 1000, d: float64(rapid.IntRange(0, 4).Draw(t, "duration") * 300), futures: known,
 			profile: some.Profiles[rapid.IntRange(0, len(some.Profiles)-1).Draw(t, "profile")].Name}
 		if rapid.Bool().Draw(t, "history") {
@@ -234,7 +234,7 @@ func TestPoliciesAgainstOracle(t *testing.T) {
 			if len(want) == 0 {
 				continue
 			}
-			pl := gpus[got.GPU].Board.Placements[got.Placement]
+			pl := gpus[got.GPU].Model.Placements[got.Placement]
 			at := interval{pl.Profile, pl.Start, pl.Start + pl.Size}
 			n := slices.IndexFunc(want, func(w spot) bool { return w.gpu == got.GPU && w.at == at })
 			if n == 0 || n > 0 && slices.Contains(rounded, name) && close(want[n].cost, want[0].cost) {

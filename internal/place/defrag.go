@@ -22,14 +22,14 @@ const lessFrag = 1e-9
 // to pass it on. Fragmentation is the sum of that of the GPUs concerned, so what is mended on one is not
 // broken on another. A GPU that has been filled up counts as busy from then on. An instance moves once at most. Ties prefer an idle instance that stands there, then the lowest GPU and start.
 func (p *Pool) Depart(k int, threshold float64, movable Movable) Plan {
-	if p.GPU(k).Board == nil {
+	if p.GPU(k).Model == nil {
 		return nil
 	}
 	d := draft{gpus: p.snapshot(), movable: movable, moved: map[Spot]bool{}}
 	for {
 		best, found := move{}, false
 		for f, g := range d.gpus {
-			if inside := d.load(k) >= threshold; inside != (f == k) || g.Board == nil || d.load(f) < threshold {
+			if inside := d.load(k) >= threshold; inside != (f == k) || g.Model == nil || d.load(f) < threshold {
 				continue
 			}
 			for _, m := range d.moves(f, k) {
@@ -50,7 +50,7 @@ func (p *Pool) Depart(k int, threshold float64, movable Movable) Plan {
 
 // Reject is what GRMU does when a request was rejected (arXiv 2502.01909, Algorithm 4): the instances of the most fragmented GPU of
 // the light basket (the lowest, if several are) are placed once more, in the order of their starts, each as the driver would, on an
-// empty GPU of the same board; those that land elsewhere move. Not from there: fragmentation is measured as everywhere in this
+// empty GPU of the same GPU model; those that land elsewhere move. Not from there: fragmentation is measured as everywhere in this
 // package, what cannot be moved stays where it is, and the plan is nil if it would leave no less fragmentation than before.
 func (p *Pool) Reject(movable Movable) Plan {
 	most, frag := -1, 0.0
@@ -81,7 +81,7 @@ func (p *Pool) Merge(movable Movable) Plan {
 	d := draft{gpus: p.snapshot(), movable: movable}
 	var halves []int
 	for k, g := range d.gpus {
-		if i, one := single(g.Layout); g.Board != nil && one && 2*g.Board.Placements[i].Size == g.Board.Grid {
+		if i, one := single(g.Layout); g.Model != nil && one && 2*g.Model.Placements[i].Size == g.Model.Grid {
 			halves = append(halves, k)
 		}
 	}

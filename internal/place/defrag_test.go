@@ -12,7 +12,7 @@ func standingJobs(gpus []GPU) (profiles []string, at map[Spot]bool) {
 	at = map[Spot]bool{}
 	for k, g := range gpus {
 		for i := range g.Layout.Indices() {
-			profiles = append(profiles, g.Board.Profiles[g.Board.Placements[i].Profile].Name)
+			profiles = append(profiles, g.Model.Profiles[g.Model.Placements[i].Profile].Name)
 			at[Spot{k, i}] = true
 		}
 	}
@@ -40,7 +40,7 @@ func mustKeepJobs(t tb, gpus []GPU, stay []Spot, plan Plan) []GPU {
 	}
 	for _, s := range stay {
 		if !at[s] {
-			t.Fatalf("%v: moved what must stay on GPU %d: %s", plan, s.GPU, gpus[s.GPU].Board.Label(s.Placement))
+			t.Fatalf("%v: moved what must stay on GPU %d: %s", plan, s.GPU, gpus[s.GPU].Model.Label(s.Placement))
 		}
 	}
 	stopped := map[int]int{}
@@ -63,11 +63,11 @@ func TestDepart(t *testing.T) {
 		plan := NewPool(gpus).Depart(k, threshold, allBut(gpus, stay...))
 		busy := func(g GPU) bool {
 			o := plainly(g)
-			return float64(g.Board.Grid-o.freeUnits(o.busy)) >= threshold*float64(g.Board.Grid)
+			return float64(g.Model.Grid-o.freeUnits(o.busy)) >= threshold*float64(g.Model.Grid)
 		}
 		load := func(g GPU) float64 {
 			o := plainly(g)
-			return 1 - float64(o.freeUnits(o.busy))/float64(g.Board.Grid)
+			return 1 - float64(o.freeUnits(o.busy))/float64(g.Model.Grid)
 		}
 		// Every move lowers fragmentation; no GPU is filled as far as the one that an instance leaves for it; its destination is the GPU that was left, and its source is too, if that is busy.
 		now := gpus
@@ -142,8 +142,8 @@ func TestMerge(t *testing.T) {
 		gpus := drawGPUs(t)
 		for k := range gpus { // halves are rare among random layouts
 			var halves []int
-			for i, pl := range gpus[k].Board.Placements {
-				if 2*pl.Size == gpus[k].Board.Grid && gpus[k].Board.Units(i)&gpus[k].Blocked == 0 {
+			for i, pl := range gpus[k].Model.Placements {
+				if 2*pl.Size == gpus[k].Model.Grid && gpus[k].Model.Units(i)&gpus[k].Blocked == 0 {
 					halves = append(halves, i)
 				}
 			}
@@ -167,7 +167,7 @@ func TestMerge(t *testing.T) {
 			t.Fatalf("%v: %d moves, %d empty GPUs became %d", plan, moves, empty(gpus), empty(after))
 		}
 		for _, s := range plan {
-			if s.Job != Nobody && 2*s.Board.Placements[s.Placement].Size != s.Board.Grid {
+			if s.Job != Nobody && 2*s.Model.Placements[s.Placement].Size != s.Model.Grid {
 				t.Fatalf("%v: moves what is no half", plan)
 			}
 		}
@@ -179,10 +179,10 @@ func TestMerge(t *testing.T) {
 				}
 				for i := range x.Layout.Indices() {
 					at, o := Spot{a, i}, plainly(y)
-					pl := x.Board.Placements[i]
-					for _, z := range every(y.Board) {
-						if gpus[a].Layout == x.Layout && 2*pl.Size == x.Board.Grid && 2*(o.busy[0].to-o.busy[0].from) == y.Board.Grid &&
-							!slices.Contains(stay, at) && y.Board.Profiles[z.profile].Name == x.Board.Profiles[pl.Profile].Name && o.fits(o.busy, z) {
+					pl := x.Model.Placements[i]
+					for _, z := range every(y.Model) {
+						if gpus[a].Layout == x.Layout && 2*pl.Size == x.Model.Grid && 2*(o.busy[0].to-o.busy[0].from) == y.Model.Grid &&
+							!slices.Contains(stay, at) && y.Model.Profiles[z.profile].Name == x.Model.Profiles[pl.Profile].Name && o.fits(o.busy, z) {
 							t.Fatalf("%v leaves GPUs %d and %d apart:\n%s", plan, a, b, drawing(after))
 						}
 					}

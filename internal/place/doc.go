@@ -55,7 +55,7 @@
 // thing that has a future is the cluster: a maximal layout of it is one maximal layout for each GPU, so its reach is
 // the product of theirs. To keep the product largest, take the candidate that leaves its own GPU the largest share of its
 // reach, after/before. An instance that completes a GPU whose future is settled anyway costs nothing (1/1), the first one on
-// an empty A100 costs more than half (33/78): so the policy packs without being told to, and it compares unlike boards
+// an empty A100 costs more than half (33/78): so the policy packs without being told to, and it compares unlike GPU models
 // fairly. Placing one 1g.5gb:
 //
 //	gpu 0  |......|......|......|......|......|......|......|......|   78 -> 33

@@ -47,7 +47,7 @@ func (p *Pool) snapshot() []GPU {
 // node is what can be said of a GPU when this is busy on it.
 func (d *draft) node(k int, busy mig.Layout) *mig.Node {
 	g := d.gpus[k]
-	return g.Board.TableBeside(g.Blocked).Node(busy)
+	return g.Model.TableBeside(g.Blocked).Node(busy)
 }
 
 func (d *draft) frag(k int, busy mig.Layout) float64 { return d.node(k, busy).Frag }
@@ -55,12 +55,12 @@ func (d *draft) frag(k int, busy mig.Layout) float64 { return d.node(k, busy).Fr
 // load is the share of a GPU's units that is taken.
 func (d *draft) load(k int) float64 {
 	g := d.gpus[k]
-	return 1 - float64(d.node(k, g.Layout).Units)/float64(g.Board.Grid)
+	return 1 - float64(d.node(k, g.Layout).Units)/float64(g.Model.Grid)
 }
 
 // lightens reports whether a move from one GPU to another leaves the target less loaded than the source was.
 func (d *draft) lightens(m move) bool {
-	b := d.gpus[m.to.GPU].Board
+	b := d.gpus[m.to.GPU].Model
 	return d.load(m.to.GPU)+float64(b.Placements[m.to.Placement].Size)/float64(b.Grid) < d.load(m.from.GPU)-lessFrag
 }
 
@@ -75,7 +75,7 @@ func (d *draft) moves(f, t int) []move {
 	for i := range from.Layout.Indices() {
 		at := Spot{f, i}
 		job, ok := d.movable(at)
-		p, has := to.Board.ProfileIndex(from.Board.ProfileOf(i))
+		p, has := to.Model.ProfileIndex(from.Model.ProfileOf(i))
 		if !ok || !has || d.moved[at] {
 			continue
 		}
@@ -83,7 +83,7 @@ func (d *draft) moves(f, t int) []move {
 		if t == f {
 			stays = stays.Without(i)
 		}
-		for j := range (to.Board.Open(stays, to.Blocked) & to.Board.OfProfile(p)).Indices() {
+		for j := range (to.Model.Open(stays, to.Blocked) & to.Model.OfProfile(p)).Indices() {
 			if t == f && j == i {
 				continue
 			}
@@ -99,7 +99,7 @@ func (d *draft) moves(f, t int) []move {
 
 // make adds a move to the plan.
 func (d *draft) make(m move) {
-	d.step(Step{Destroy, m.from, d.gpus[m.from.GPU].Board, m.job})
+	d.step(Step{Destroy, m.from, d.gpus[m.from.GPU].Model, m.job})
 	d.put(m.to, m.job)
 	if d.moved != nil {
 		delete(d.moved, m.from)
@@ -133,12 +133,12 @@ func (d *draft) again(k int) (mig.Layout, bool) {
 	}
 	order := slices.Collect(moves.Indices())
 	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Compare(g.Board.Placements[a].Start, g.Board.Placements[b].Start)
+		return cmp.Compare(g.Model.Placements[a].Start, g.Model.Placements[b].Start)
 	})
 	mock := d.node(k, stays)
 	for _, i := range order {
 		var best *mig.Node
-		for j := range (mock.Open & g.Board.OfProfile(g.Board.Placements[i].Profile)).Indices() {
+		for j := range (mock.Open & g.Model.OfProfile(g.Model.Placements[i].Profile)).Indices() {
 			if n := mock.With(j); best == nil || n.CC > best.CC {
 				best = n
 			}
@@ -157,8 +157,8 @@ func (d *draft) shift(k int, mock mig.Layout) {
 	g := d.gpus[k]
 	type shifted struct{ from, to, job int }
 	var all []shifted
-	for p := range g.Board.Profiles {
-		of := g.Board.OfProfile(p)
+	for p := range g.Model.Profiles {
+		of := g.Model.OfProfile(p)
 		to := slices.Collect((mock &^ g.Layout & of).Indices())
 		for i := range (g.Layout &^ mock & of).Indices() {
 			job, _ := d.movable(Spot{k, i})
@@ -167,7 +167,7 @@ func (d *draft) shift(k int, mock mig.Layout) {
 		}
 	}
 	for _, m := range all {
-		d.step(Step{Destroy, Spot{k, m.from}, g.Board, m.job})
+		d.step(Step{Destroy, Spot{k, m.from}, g.Model, m.job})
 	}
 	for _, m := range all {
 		d.put(Spot{k, m.to}, m.job)

@@ -11,22 +11,22 @@ import (
 	"caelum/internal/mig"
 )
 
-// everyBoard is every board of the tables twice: with all its profiles, and with the plain ones.
-var everyBoard = sync.OnceValue(func() []*mig.Board {
-	var all []*mig.Board
-	for _, b := range mig.Boards() {
+// everyBoard is every GPU model of the tables twice: with all its profiles, and with the plain ones.
+var everyModel = sync.OnceValue(func() []*mig.Model {
+	var all []*mig.Model
+	for _, b := range mig.Models() {
 		all = append(all, b, b.Select(mig.Plain))
 	}
 	return all
 })
 
-// drawGPUs makes one to four GPUs of one or two boards: what is busy, idle and blocked on them, and, of some, until when.
+// drawGPUs makes one to four GPUs of one or two GPU models: what is busy, idle and blocked on them, and, of some, until when.
 func drawGPUs(t *rapid.T) []GPU {
-	kinds := rapid.SliceOfN(rapid.IntRange(0, len(everyBoard())-1), 1, 2).Draw(t, "boards")
+	kinds := rapid.SliceOfN(rapid.IntRange(0, len(everyModel())-1), 1, 2).Draw(t, "boards")
 	gpus := make([]GPU, rapid.IntRange(1, 4).Draw(t, "gpus"))
 	for k := range gpus {
-		b := everyBoard()[rapid.SampledFrom(kinds).Draw(t, "board")]
-		g := GPU{Board: b}
+		b := everyModel()[rapid.SampledFrom(kinds).Draw(t, "board")]
+		g := GPU{Model: b}
 		layout := rapid.SampledFrom(b.Layouts()).Draw(t, "instances")
 		for i := range layout.Indices() {
 			switch rapid.IntRange(0, 4).Draw(t, "is") {
@@ -79,12 +79,12 @@ func drawRunning(t *rapid.T, gpus []GPU) []Running {
 func allBut(gpus []GPU, stay ...Spot) Movable {
 	number := map[Spot]int{}
 	for k, g := range gpus {
-		if g.Board == nil {
+		if g.Model == nil {
 			continue
 		}
-		for u := range g.Board.Grid {
+		for u := range g.Model.Grid {
 			for i := range g.Layout.Indices() {
-				if g.Board.Placements[i].Start == u {
+				if g.Model.Placements[i].Start == u {
 					number[Spot{k, i}] = len(number)
 				}
 			}
@@ -110,13 +110,13 @@ func drawStay(t *rapid.T, gpus []GPU) []Spot {
 func mustStand(t tb, what string, gpus []GPU) {
 	t.Helper()
 	for k, g := range gpus {
-		if g.Board == nil {
+		if g.Model == nil {
 			continue
 		}
 		o := plainly(g)
 		if g.Layout&g.Idle != 0 || !o.legal(slices.Concat(o.busy, o.idle)) {
 			t.Fatalf("%s: GPU %d cannot look like that: busy %s, idle %s", what, k,
-				g.Board.DrawBeside(g.Layout, g.Blocked), g.Board.Draw(g.Idle))
+				g.Model.DrawBeside(g.Layout, g.Blocked), g.Model.Draw(g.Idle))
 		}
 	}
 }

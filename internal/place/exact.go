@@ -10,7 +10,7 @@ import (
 
 // Pack answers whether instances of these profiles can all stand on the GPUs at once, beside what is busy and blocked, and where:
 // one spot for each profile, in the order given. Idle instances are no obstacle, and those of the profile are tried first. It is
-// exact: when it says no there is no way. GPUs without a board, and profiles that none has, are allowed.
+// exact: when it says no there is no way. GPUs without a GPU model, and profiles that none has, are allowed.
 //
 // The search places the largest first. What remains to be placed fixes what has been placed, so a state of the search is what stands
 // on the GPUs, and equal GPUs may change places in it: a state that failed is recognised however it is reached again, by
@@ -20,8 +20,8 @@ func Pack(gpus []GPU, profiles []string) ([]Spot, bool) {
 	p := packing{gpus: gpus, at: make([]Spot, len(profiles)), failed: map[string]bool{}, gives: map[*mig.Node]amount{}}
 	for _, g := range gpus {
 		var n *mig.Node
-		if g.Board != nil {
-			n = g.Board.TableBeside(g.Blocked).Node(g.Layout)
+		if g.Model != nil {
+			n = g.Model.TableBeside(g.Blocked).Node(g.Layout)
 		}
 		p.now = append(p.now, n)
 	}
@@ -40,7 +40,7 @@ func Pack(gpus []GPU, profiles []string) ([]Spot, bool) {
 type packing struct {
 	gpus   []GPU
 	items  []item
-	now    []*mig.Node // by GPU, with what has been placed; nil: no board
+	now    []*mig.Node // by GPU, with what has been placed; nil: no GPU model
 	at     []Spot      // by the order in which the profiles were given
 	failed map[string]bool
 	gives  map[*mig.Node]amount
@@ -52,17 +52,17 @@ type amount struct{ compute, units int }
 type item struct {
 	order   int
 	profile string
-	amount  // what an instance takes; of unlike boards the least
+	amount  // what an instance takes; of unlike GPU models the least
 }
 
 func (p *packing) least(profile string) amount {
 	least := amount{-1, -1}
 	for _, g := range p.gpus {
-		if g.Board == nil {
+		if g.Model == nil {
 			continue
 		}
-		if i, ok := g.Board.ProfileIndex(profile); ok {
-			pr := g.Board.Profiles[i]
+		if i, ok := g.Model.ProfileIndex(profile); ok {
+			pr := g.Model.Profiles[i]
 			if least.units < 0 {
 				least = amount{pr.Compute, pr.Size}
 			}
@@ -87,13 +87,13 @@ func (p *packing) place(k int) bool {
 			if n == nil {
 				continue
 			}
-			pr, ok := p.gpus[g].Board.ProfileIndex(it.profile)
+			pr, ok := p.gpus[g].Model.ProfileIndex(it.profile)
 			if !ok {
 				continue
 			}
-			open := n.Open & p.gpus[g].Board.OfProfile(pr) &^ p.gpus[g].Idle
+			open := n.Open & p.gpus[g].Model.OfProfile(pr) &^ p.gpus[g].Idle
 			if reuse {
-				open = n.Open & p.gpus[g].Board.OfProfile(pr) & p.gpus[g].Idle
+				open = n.Open & p.gpus[g].Model.OfProfile(pr) & p.gpus[g].Idle
 			}
 			for i := range open.Indices() {
 				p.now[g], p.at[it.order] = n.With(i), Spot{g, i}
@@ -124,10 +124,10 @@ func (p *packing) enough(k int) bool {
 		if n == nil {
 			continue
 		}
-		if pr, ok := p.gpus[g].Board.ProfileIndex(p.items[k].profile); ok {
+		if pr, ok := p.gpus[g].Model.ProfileIndex(p.items[k].profile); ok {
 			room += n.Placeable(pr)
 		}
-		gives := p.give(p.gpus[g].Board, n)
+		gives := p.give(p.gpus[g].Model, n)
 		have.compute += gives.compute
 		have.units += gives.units
 	}
@@ -135,7 +135,7 @@ func (p *packing) enough(k int) bool {
 }
 
 // give is the most compute slices, and the most units, that a GPU can still give to instances of the profiles that were asked for.
-func (p *packing) give(b *mig.Board, n *mig.Node) amount {
+func (p *packing) give(b *mig.Model, n *mig.Node) amount {
 	most, known := p.gives[n]
 	if !known {
 		for i := range n.Open.Indices() {
@@ -151,7 +151,7 @@ func (p *packing) give(b *mig.Board, n *mig.Node) amount {
 	return most
 }
 
-// state is what stands on the GPUs when the k-th item is to be placed, whichever of like GPUs it stands on. Boards and blocked
+// state is what stands on the GPUs when the k-th item is to be placed, whichever of like GPUs it stands on. Models and blocked
 // units are told apart by the number of the first GPU that has them.
 func (p *packing) state(k int) string {
 	kinds := make([][2]uint64, 0, len(p.now))

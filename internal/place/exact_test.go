@@ -35,7 +35,7 @@ func TestPackAgainstOracle(t *testing.T) {
 		gpus = gpus[:min(len(gpus), 2)]
 		var profiles []string
 		for range rapid.IntRange(0, 4).Draw(t, "instances") {
-			b := gpus[rapid.IntRange(0, len(gpus)-1).Draw(t, "of")].Board
+			b := gpus[rapid.IntRange(0, len(gpus)-1).Draw(t, "of")].Model
 			profiles = append(profiles, b.Profiles[rapid.IntRange(0, len(b.Profiles)-1).Draw(t, "profile")].Name)
 		}
 		var plain []plainGPU
@@ -62,8 +62,8 @@ func mustHold(t tb, gpus []GPU, profiles []string, at []Spot) {
 	after := slices.Clone(gpus)
 	for n, s := range at {
 		g := &after[s.GPU]
-		if pl := g.Board.Placements[s.Placement]; g.Board.Profiles[pl.Profile].Name != profiles[n] || g.Layout.Has(s.Placement) {
-			t.Fatalf("%s is at %s, GPU %d", profiles[n], g.Board.Label(s.Placement), s.GPU)
+		if pl := g.Model.Placements[s.Placement]; g.Model.Profiles[pl.Profile].Name != profiles[n] || g.Layout.Has(s.Placement) {
+			t.Fatalf("%s is at %s, GPU %d", profiles[n], g.Model.Label(s.Placement), s.GPU)
 		}
 		g.Layout, g.Idle = g.Layout.With(s.Placement), 0
 	}
@@ -76,7 +76,7 @@ func TestPackOfLargeNode(t *testing.T) {
 	var gpus []GPU
 	var fits []string
 	for range 16 {
-		gpus = append(gpus, GPU{Board: b})
+		gpus = append(gpus, GPU{Model: b})
 		fits = append(fits, "3g.20gb", "2g.10gb", "1g.5gb", "1g.5gb")
 	}
 	at, ok := Pack(gpus, fits)
@@ -141,12 +141,12 @@ func plainOptimum(gpus []plainGPU, jobs []Job, fifo bool, now float64, sum, best
 	return plainOptimum(gpus, jobs, fifo, now+1, sum, best) // or wait
 }
 
-// drawCase makes a small case whose every job fits on one of the GPUs, which are of one board and, but for blocked units, empty.
+// drawCase makes a small case whose every job fits on one of the GPUs, which are of one GPU model and, but for blocked units, empty.
 func drawCase(t *rapid.T, mostJobs int) ([]GPU, []Job) {
-	b := everyBoard()[rapid.IntRange(0, len(everyBoard())-1).Draw(t, "board")]
+	b := everyModel()[rapid.IntRange(0, len(everyModel())-1).Draw(t, "board")]
 	gpus := make([]GPU, rapid.IntRange(1, 2).Draw(t, "gpus"))
 	for k := range gpus {
-		gpus[k].Board = b
+		gpus[k].Model = b
 	}
 	jobs := make([]Job, rapid.IntRange(1, mostJobs).Draw(t, "jobs"))
 	at := 0.0
@@ -162,7 +162,7 @@ func TestOptimumAgainstOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus, jobs := drawCase(t, 3)
 		if rapid.Bool().Draw(t, "one is busy") {
-			gpus[0].Layout = rapid.SampledFrom(gpus[0].Board.Layouts()).Draw(t, "layout")
+			gpus[0].Layout = rapid.SampledFrom(gpus[0].Model.Layouts()).Draw(t, "layout")
 		}
 		var plain []plainGPU
 		for _, g := range gpus {
@@ -192,7 +192,7 @@ func TestOptimaInOrder(t *testing.T) {
 // Cases that can be followed by hand.
 func TestOptimumByHand(t *testing.T) {
 	b := plainA100(t)
-	gpus := []GPU{{Board: b}}
+	gpus := []GPU{{Model: b}}
 	for _, c := range []struct {
 		what                             string
 		jobs                             []Job

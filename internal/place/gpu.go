@@ -4,10 +4,10 @@ import "caelum/internal/mig"
 
 // GPU is what stands on one GPU.
 type GPU struct {
-	Board  *mig.Board
+	Model  *mig.Model
 	Layout mig.Layout // busy: leased, promised, or not ours to touch
 
-	// Blocked is the mask of the units taken by what is no placement of this board.
+	// Blocked is the mask of the units taken by what is no placement of this GPU model.
 	Blocked uint64
 
 	// Idle instances hold no lease: to use one again costs nothing, and each may be destroyed when its room is wanted. They
@@ -30,9 +30,9 @@ const (
 
 func (m Means) String() string { return [...]string{"reuse", "carve", "reclaim"}[m] }
 
-// By is the set of the placements of profile p (an index in the board's Profiles) that are to be had by exactly these means.
+// By is the set of the placements of profile p (an index in the GPU model's Profiles) that are to be had by exactly these means.
 func (g GPU) By(m Means, p int) mig.Layout {
-	return m.of(g.Board.Open(g.Layout, g.Blocked)&g.Board.OfProfile(p), g.Board.Open(g.Layout|g.Idle, g.Blocked), g.Idle)
+	return m.of(g.Model.Open(g.Layout, g.Blocked)&g.Model.OfProfile(p), g.Model.Open(g.Layout|g.Idle, g.Blocked), g.Idle)
 }
 
 // of are those of the possible placements that are to be had by exactly these means, where carve are open beside the idle
@@ -51,7 +51,7 @@ func (m Means) of(possible, carve, idle mig.Layout) mig.Layout {
 // MeansOf is how placement i is had; false when it is not to be had.
 func (g GPU) MeansOf(i int) (Means, bool) {
 	for m := range endOfMeans {
-		if g.By(m, g.Board.Placements[i].Profile).Has(i) {
+		if g.By(m, g.Model.Placements[i].Profile).Has(i) {
 			return m, true
 		}
 	}
@@ -66,7 +66,7 @@ func (g GPU) InTheWay(i int) mig.Layout {
 	}
 	stay := mig.Layout(0)
 	for j := range g.Idle.Indices() {
-		if g.Board.Fits(g.Layout|stay.With(j), i) {
+		if g.Model.Fits(g.Layout|stay.With(j), i) {
 			stay = stay.With(j)
 		}
 	}

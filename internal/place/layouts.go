@@ -50,7 +50,7 @@ func (f FragAware) Choose(s *Situation, r Request) Choice {
 	s.Pool.every(r.Profile, func(g *Group, i int, m Means) {
 		// Rounded, since the same sum of fractions may come out differently for two layouts.
 		c := candidate{cost{math.Round(g.Busy.With(i).Frag / lessFrag), float64(m)}, g.GPUs[0], i}
-		if load := 1 - float64(g.Busy.Units)/float64(g.Board.Grid); load >= f.Threshold {
+		if load := 1 - float64(g.Busy.Units)/float64(g.Model.Grid); load >= f.Threshold {
 			c.first += 2 / lessFrag // no fragmentation is larger than 1
 		}
 		if c.before(best) {
@@ -88,7 +88,7 @@ func (f GRMU) Choose(s *Situation, r Request) Choice {
 	best := none
 	for _, opening := range []bool{false, true} { // a GPU of the basket, else an empty one
 		s.Pool.each(r.Profile, func(g *Group) bool { return (g.Busy.Layout == 0) == opening }, func(g *Group, i int) {
-			whole := g.Board.Placements[i].Size == g.Board.Grid
+			whole := g.Model.Placements[i].Size == g.Model.Grid
 			if opening && (whole && heavy >= most || !whole && light >= max(all-most, 1)) {
 				return
 			}
@@ -106,7 +106,7 @@ func (f GRMU) Choose(s *Situation, r Request) Choice {
 // isWhole reports whether one instance takes all units of the group's GPUs.
 func isWhole(g *Group) bool {
 	for i := range g.Busy.Layout.Indices() {
-		if g.Board.Placements[i].Size == g.Board.Grid {
+		if g.Model.Placements[i].Size == g.Model.Grid {
 			return true
 		}
 	}

@@ -42,8 +42,8 @@ func (Lifetime) Choose(s *Situation, r Request) Choice {
 	var firstGroup *Group
 	var firstMeans Means
 	s.Pool.every(r.Profile, func(g *Group, i int, m Means) {
-		bound := sizes(g.Board, g.Board.Conflicts(i)&g.clear) * d
-		if g.Board.Conflicts(i)&^g.clear == 0 {
+		bound := sizes(g.Model, g.Model.Conflicts(i)&g.clear) * d
+		if g.Model.Conflicts(i)&^g.clear == 0 {
 			if c := (candidate{cost{bound, dear(g, i, m)}, g.GPUs[0], i}); c.before(best) {
 				best = c
 			}
@@ -56,8 +56,8 @@ func (Lifetime) Choose(s *Situation, r Request) Choice {
 		for _, k := range g.GPUs {
 			c := candidate{cost{bound, second}, k, i}
 			free := s.Pool.gpus[k].free
-			for j := range (g.Board.Conflicts(i) &^ g.clear).Indices() {
-				c.first += float64(g.Board.Placements[j].Size) * max(0, s.Now+d-max(s.Now, free[j]))
+			for j := range (g.Model.Conflicts(i) &^ g.clear).Indices() {
+				c.first += float64(g.Model.Placements[j].Size) * max(0, s.Now+d-max(s.Now, free[j]))
 			}
 			if c.before(best) {
 				best = c
@@ -67,10 +67,10 @@ func (Lifetime) Choose(s *Situation, r Request) Choice {
 	if firstGroup != nil && first.first <= best.first {
 		look(firstGroup, first.placement, firstMeans, first.first)
 		s.Pool.every(r.Profile, func(g *Group, i int, m Means) {
-			if g.Board.Conflicts(i)&^g.clear == 0 {
+			if g.Model.Conflicts(i)&^g.clear == 0 {
 				return
 			}
-			if bound := sizes(g.Board, g.Board.Conflicts(i)&g.clear) * d; bound <= best.first {
+			if bound := sizes(g.Model, g.Model.Conflicts(i)&g.clear) * d; bound <= best.first {
 				look(g, i, m, bound)
 			}
 		})
@@ -79,7 +79,7 @@ func (Lifetime) Choose(s *Situation, r Request) Choice {
 }
 
 // sizes is the sum of the placements' sizes in units.
-func sizes(b *mig.Board, l mig.Layout) float64 {
+func sizes(b *mig.Model, l mig.Layout) float64 {
 	n := 0
 	for j := range l.Indices() {
 		n += b.Placements[j].Size

@@ -54,7 +54,7 @@ func packed(gpus []GPU, profiles []string) string {
 		if g.Idle.Has(s.Placement) {
 			what = " (idle)"
 		}
-		fmt.Fprintf(&out, "%s on GPU %d%s\n", g.Board.Label(s.Placement), s.GPU, what)
+		fmt.Fprintf(&out, "%s on GPU %d%s\n", g.Model.Label(s.Placement), s.GPU, what)
 		g.Idle &^= g.InTheWay(s.Placement)
 		g.Idle = g.Idle.Without(s.Placement)
 		g.Layout = g.Layout.With(s.Placement)
@@ -72,7 +72,7 @@ func readSpots(t *testing.T, gpus []GPU, fields []string) (spots []Spot, rest []
 		if err != nil || err2 != nil || k >= len(gpus) {
 			t.Fatalf("%q: want GPU PROFILE@START", fields)
 		}
-		i, ok := gpus[k].Board.Placement(profile, start)
+		i, ok := gpus[k].Model.Placement(profile, start)
 		if !ok || !gpus[k].Layout.Has(i) {
 			t.Fatalf("%q: no such busy instance", fields)
 		}

@@ -14,7 +14,7 @@ import (
 // The notebooks in testdata. Commands:
 //
 //	gpus BOARD [all]       one GPU a line, numbered from 0: what is busy, drawn (# for blocked units), then, where there are any,
-//	                       the idle instances, drawn likewise. The board's plain profiles, unless all
+//	                       the idle instances, drawn likewise. The GPU model's plain profiles, unless all
 //	choose POLICY [asked=(PROFILE:N,...)]   lines of profiles, placed one after the other; how often each was asked for lately; the
 //	                       GPUs afterwards
 //	end                    lines GPU PROFILE@START: a job ends, its instance stays behind idle; the GPUs afterwards
@@ -70,7 +70,7 @@ func TestNotebook(t *testing.T) {
 }
 
 func readGPUs(t *testing.T, d *datadriven.TestData, lines []string) []GPU {
-	b, err := mig.BoardByName(d.CmdArgs[0].Key)
+	b, err := mig.ModelByName(d.CmdArgs[0].Key)
 	if err != nil {
 		d.Fatalf(t, "%v", err)
 	}
@@ -79,7 +79,7 @@ func readGPUs(t *testing.T, d *datadriven.TestData, lines []string) []GPU {
 	}
 	var gpus []GPU
 	for _, line := range lines {
-		g := GPU{Board: b}
+		g := GPU{Model: b}
 		busy, idle, both := strings.Cut(line, " ")
 		if g.Layout, g.Blocked, err = b.ParseBeside(busy); err == nil && both {
 			g.Idle, err = b.Parse(idle)
@@ -121,11 +121,11 @@ func choose(t *testing.T, gpus []GPU, policy Policy, profile string, weights *We
 	g := &gpus[k]
 	means, ok := g.MeansOf(i)
 	if !ok {
-		t.Fatalf("%s on GPU %d is not to be had", g.Board.Label(i), k)
+		t.Fatalf("%s on GPU %d is not to be had", g.Model.Label(i), k)
 	}
-	said := fmt.Sprintf("%s on GPU %d: %s", g.Board.Label(i), k, means)
+	said := fmt.Sprintf("%s on GPU %d: %s", g.Model.Label(i), k, means)
 	if gone := g.InTheWay(i); gone != 0 {
-		said += " " + g.Board.List(gone)
+		said += " " + g.Model.List(gone)
 		g.Idle &^= gone
 	}
 	g.Idle = g.Idle.Without(i)
@@ -139,7 +139,7 @@ func end(t *testing.T, gpus []GPU, line string) {
 	if _, err := fmt.Sscanf(strings.Replace(line, "@", " ", 1), "%d %s %d", &k, &profile, &start); err != nil {
 		t.Fatalf("%q: %v", line, err)
 	}
-	i, ok := gpus[k].Board.Placement(profile, start)
+	i, ok := gpus[k].Model.Placement(profile, start)
 	if !ok || !gpus[k].Layout.Has(i) {
 		t.Fatalf("%q: no such instance", line)
 	}
@@ -148,9 +148,9 @@ func end(t *testing.T, gpus []GPU, line string) {
 
 func draw(out *strings.Builder, gpus []GPU) {
 	for k, g := range gpus {
-		fmt.Fprintf(out, "%d      %s\n", k, g.Board.DrawBeside(g.Layout, g.Blocked))
+		fmt.Fprintf(out, "%d      %s\n", k, g.Model.DrawBeside(g.Layout, g.Blocked))
 		if g.Idle != 0 {
-			fmt.Fprintf(out, "  idle %s\n", g.Board.Draw(g.Idle))
+			fmt.Fprintf(out, "  idle %s\n", g.Model.Draw(g.Idle))
 		}
 	}
 }

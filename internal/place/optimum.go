@@ -35,8 +35,8 @@ func Optimum(gpus []GPU, jobs []Job, rules Rules) float64 {
 	s := schedule{gpus: gpus, jobs: jobs, rules: rules, best: math.Inf(1), started: make([]bool, len(jobs)), packed: map[string]bool{}}
 	for _, g := range gpus {
 		var n *mig.Node
-		if g.Board != nil {
-			n = g.Board.TableBeside(g.Blocked).Node(g.Layout)
+		if g.Model != nil {
+			n = g.Model.TableBeside(g.Blocked).Node(g.Layout)
 		}
 		s.empty = append(s.empty, n)
 	}
@@ -146,11 +146,11 @@ func (s *schedule) placements(j int, earliest float64) []start {
 			continue
 		}
 		seen = append(seen, k)
-		p, ok := s.gpus[k].Board.ProfileIndex(s.jobs[j].Profile)
+		p, ok := s.gpus[k].Model.ProfileIndex(s.jobs[j].Profile)
 		if !ok {
 			continue
 		}
-		for i := range (empty.Open & s.gpus[k].Board.OfProfile(p)).Indices() {
+		for i := range (empty.Open & s.gpus[k].Model.OfProfile(p)).Indices() {
 			all = append(all, start{j, Spot{k, i}, s.roomAt(Spot{k, i}, earliest)})
 		}
 	}

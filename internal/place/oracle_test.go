@@ -8,7 +8,7 @@ import (
 )
 
 // The oracle: the rules of MIG and what is counted of a GPU, over sets of intervals, as plainly as it can be said. It takes the profiles
-// from the board and nothing else: no table, no pool, no set of placements.
+// from the GPU model and nothing else: no table, no pool, no set of placements.
 
 // interval is an instance: a profile on the units [from, to).
 type interval struct {
@@ -18,15 +18,15 @@ type interval struct {
 
 // plainGPU is a GPU.
 type plainGPU struct {
-	board      *mig.Board
+	board      *mig.Model
 	busy, idle []interval
 	blocked    []int                // units
 	until      map[interval]float64 // when the busy ones end
 }
 
 func plainly(g GPU) plainGPU {
-	o := plainGPU{board: g.Board, until: map[interval]float64{}}
-	for i, pl := range g.Board.Placements {
+	o := plainGPU{board: g.Model, until: map[interval]float64{}}
+	for i, pl := range g.Model.Placements {
 		x := interval{pl.Profile, pl.Start, pl.Start + pl.Size}
 		if g.Layout.Has(i) {
 			o.busy = append(o.busy, x)
@@ -39,7 +39,7 @@ func plainly(g GPU) plainGPU {
 			o.idle = append(o.idle, x)
 		}
 	}
-	for u := range g.Board.Grid {
+	for u := range g.Model.Grid {
 		if g.Blocked>>u&1 == 1 {
 			o.blocked = append(o.blocked, u)
 		}
@@ -47,8 +47,8 @@ func plainly(g GPU) plainGPU {
 	return o
 }
 
-// every lists all instances there could be of a board, by profile, then by start.
-func every(b *mig.Board) []interval {
+// every lists all instances there could be of a GPU model, by profile, then by start.
+func every(b *mig.Model) []interval {
 	var all []interval
 	for p, pr := range b.Profiles {
 		for _, s := range pr.Starts {
@@ -61,7 +61,7 @@ func every(b *mig.Board) []interval {
 func overlap(x, y interval) bool { return x.from < y.to && y.from < x.to }
 
 // whole is the plain profile that takes the whole GPU: what there is to share out.
-func whole(b *mig.Board) mig.Profile {
+func whole(b *mig.Model) mig.Profile {
 	for _, p := range b.Profiles {
 		if p.Size == b.Grid && mig.Plain(p) {
 			return p
@@ -170,8 +170,8 @@ func (o plainGPU) lost(set []interval, weights []float64) float64 {
 	return sum
 }
 
-// layouts lists all sets of instances that can stand on an empty GPU of the board, by choosing or skipping each in turn.
-func layouts(b *mig.Board) [][]interval {
+// layouts lists all sets of instances that can stand on an empty GPU of the GPU model, by choosing or skipping each in turn.
+func layouts(b *mig.Model) [][]interval {
 	all := [][]interval{nil}
 	for _, x := range every(b) {
 		for _, set := range all {
@@ -183,8 +183,8 @@ func layouts(b *mig.Board) [][]interval {
 	return all
 }
 
-// futures are made once for each board, since there are some thousand layouts.
-type futures map[*mig.Board][][]interval
+// futures are made once for each GPU model, since there are some thousand layouts.
+type futures map[*mig.Model][][]interval
 
 // reach counts the sets that contain this one and avoid the blocked units, and to which nothing can be added that does.
 func (f futures) reach(o plainGPU, set []interval) int {

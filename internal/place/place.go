@@ -37,7 +37,7 @@ type Situation struct {
 type Choice struct {
 	Verdict   Verdict
 	GPU       int // index in the pool
-	Placement int // index in the Placements of that GPU's board
+	Placement int // index in the Placements of that GPU's GPU model
 }
 
 // Verdict is what to do with a request now.
@@ -215,11 +215,11 @@ type weighted func(g *Group, placement int, weights []float64) cost
 // Choose implements [Policy].
 func (f weighted) Choose(s *Situation, r Request) Choice {
 	best := none
-	var board *mig.Board
+	var model *mig.Model
 	var weights []float64
 	s.Pool.each(r.Profile, nil, func(g *Group, i int) {
-		if g.Board != board {
-			board, weights = g.Board, s.WeightsOn(g.Board)
+		if g.Model != model {
+			model, weights = g.Model, s.WeightsOn(g.Model)
 		}
 		if c := (candidate{f(g, i, weights), g.GPUs[0], i}); c.before(best) {
 			best = c

@@ -9,11 +9,11 @@ import (
 )
 
 func drawGPU(t *rapid.T) GPU {
-	b := rapid.SampledFrom(mig.Boards()).Draw(t, "board")
+	b := rapid.SampledFrom(mig.Models()).Draw(t, "board")
 	if rapid.Bool().Draw(t, "plain") {
 		b = b.Select(mig.Plain)
 	}
-	g := GPU{Board: b}
+	g := GPU{Model: b}
 	all := rapid.SampledFrom(b.Layouts()).Draw(t, "instances")
 	for i := range all.Indices() {
 		if rapid.Bool().Draw(t, "idle") {
@@ -28,7 +28,7 @@ func drawGPU(t *rapid.T) GPU {
 
 // plainMeans says once more, without sets of placements, by which means placement i is to be had.
 func plainMeans(g GPU, i int) (Means, bool) {
-	switch b := g.Board; {
+	switch b := g.Model; {
 	case g.Layout.Has(i) || b.Units(i)&g.Blocked != 0 || !b.Legal(g.Layout.With(i)):
 		return 0, false
 	case g.Idle.Has(i):
@@ -42,26 +42,26 @@ func plainMeans(g GPU, i int) (Means, bool) {
 func TestMeans(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGPU(t)
-		for i := range g.Board.Placements {
+		for i := range g.Model.Placements {
 			got, ok := g.MeansOf(i)
 			want, wantOK := plainMeans(g, i)
 			if got != want || ok != wantOK {
-				t.Errorf("%s beside %s, idle %s: %v %v, want %v %v", g.Board.Label(i),
-					g.Board.DrawBeside(g.Layout, g.Blocked), g.Board.Draw(g.Idle), got, ok, want, wantOK)
+				t.Errorf("%s beside %s, idle %s: %v %v, want %v %v", g.Model.Label(i),
+					g.Model.DrawBeside(g.Layout, g.Blocked), g.Model.Draw(g.Idle), got, ok, want, wantOK)
 			}
 			if !ok {
 				continue
 			}
 			gone := g.InTheWay(i)
 			if (gone != 0) != (got == Reclaim) || gone&^g.Idle != 0 {
-				t.Errorf("%s by %v: %s goes", g.Board.Label(i), got, g.Board.List(gone))
+				t.Errorf("%s by %v: %s goes", g.Model.Label(i), got, g.Model.List(gone))
 			}
-			if !g.Board.Legal((g.Layout | g.Idle&^gone).With(i)) {
-				t.Errorf("%s does not fit when %s is gone", g.Board.Label(i), g.Board.List(gone))
+			if !g.Model.Legal((g.Layout | g.Idle&^gone).With(i)) {
+				t.Errorf("%s does not fit when %s is gone", g.Model.Label(i), g.Model.List(gone))
 			}
 			for j := range gone.Indices() {
-				if g.Board.Legal((g.Layout | g.Idle&^gone.Without(j)).With(i)) {
-					t.Errorf("%s need not go for %s", g.Board.Label(j), g.Board.Label(i))
+				if g.Model.Legal((g.Layout | g.Idle&^gone.Without(j)).With(i)) {
+					t.Errorf("%s need not go for %s", g.Model.Label(j), g.Model.Label(i))
 				}
 			}
 		}
@@ -73,15 +73,15 @@ func TestMeans(t *testing.T) {
 func TestPoliciesChooseByCheapestMeans(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := rapid.SliceOfN(rapid.Custom(drawGPU), 0, 4).Draw(t, "gpus")
-		some := rapid.SampledFrom(mig.Boards()).Draw(t, "profile of")
+		some := rapid.SampledFrom(mig.Models()).Draw(t, "profile of")
 		if len(gpus) > 0 {
-			some = gpus[0].Board
+			some = gpus[0].Model
 		}
 		profile := rapid.SampledFrom(some.Profiles).Draw(t, "profile").Name
 		cheapest, any := endOfMeans, false
 		for _, g := range gpus {
-			for i, pl := range g.Board.Placements {
-				if m, ok := plainMeans(g, i); ok && g.Board.Profiles[pl.Profile].Name == profile {
+			for i, pl := range g.Model.Placements {
+				if m, ok := plainMeans(g, i); ok && g.Model.Profiles[pl.Profile].Name == profile {
 					cheapest, any = min(cheapest, m), true
 				}
 			}
@@ -102,9 +102,9 @@ func TestPoliciesChooseByCheapestMeans(t *testing.T) {
 			k, i := c.GPU, c.Placement
 			first := name != "grmu" && name != "fragaware" && !LookOf(policy).Ends
 			if m, had := plainMeans(gpus[k], i); !had || first && m != cheapest ||
-				gpus[k].Board.Profiles[gpus[k].Board.Placements[i].Profile].Name != profile {
+				gpus[k].Model.Profiles[gpus[k].Model.Placements[i].Profile].Name != profile {
 				t.Errorf("%s chose %s on GPU %d by %v (%v); %s was to be had by %v", name,
-					gpus[k].Board.Label(i), k, m, had, profile, cheapest)
+					gpus[k].Model.Label(i), k, m, had, profile, cheapest)
 			}
 		}
 	})
@@ -112,7 +112,7 @@ func TestPoliciesChooseByCheapestMeans(t *testing.T) {
 
 // Over several GPUs: no candidate leaves the cluster a larger reach, the product of its GPUs'.
 func TestMostReachKeepsTheProduct(t *testing.T) {
-	a100, err := mig.BoardByName("A100-40GB")
+	a100, err := mig.ModelByName("A100-40GB")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestMostReachKeepsTheProduct(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var gpus []GPU
 		for range rapid.IntRange(1, 4).Draw(t, "gpus") {
-			gpus = append(gpus, GPU{Board: a100, Layout: rapid.SampledFrom(a100.Layouts()).Draw(t, "layout")})
+			gpus = append(gpus, GPU{Model: a100, Layout: rapid.SampledFrom(a100.Layouts()).Draw(t, "layout")})
 		}
 		p := rapid.IntRange(0, len(a100.Profiles)-1).Draw(t, "profile")
 		product := func(k, i int) int {

@@ -12,7 +12,7 @@ import (
 // Spot is a placement on one of the GPUs.
 type Spot struct {
 	GPU       int // index in the pool
-	Placement int // index in the Placements of that GPU's board
+	Placement int // index in the Placements of that GPU's GPU model
 }
 
 // Nobody is the job of an instance that is idle.
@@ -29,7 +29,7 @@ type Plan []Step
 type Step struct {
 	Do Action
 	Spot
-	Board *mig.Board // of the GPU: a plan that was made for another board is refused
+	Model *mig.Model // of the GPU: a plan that was made for another GPU model is refused
 	Job   int        // whose instance it is; [Nobody]: an idle one
 }
 
@@ -51,7 +51,7 @@ const (
 func (a Action) String() string { return [...]string{"destroy", "leave", "create", "take"}[a] }
 
 func (s Step) String() string {
-	text := fmt.Sprintf("%s %s on GPU %d", s.Do, s.Board.Label(s.Placement), s.GPU)
+	text := fmt.Sprintf("%s %s on GPU %d", s.Do, s.Model.Label(s.Placement), s.GPU)
 	switch {
 	case s.Job == Nobody:
 		return text + " (idle)"
@@ -104,11 +104,11 @@ func (s Step) apply(gpus []GPU, ends map[int]float64) error {
 		return fmt.Errorf("no GPU %d among %d", s.GPU, len(gpus))
 	}
 	g := &gpus[s.GPU]
-	if s.Board == nil || g.Board != s.Board {
+	if s.Model == nil || g.Model != s.Model {
 		return fmt.Errorf("GPU %d is not the board that was planned for", s.GPU)
 	}
-	if s.Placement < 0 || s.Placement >= len(s.Board.Placements) {
-		return fmt.Errorf("%s has no placement %d", s.Board.Name, s.Placement)
+	if s.Placement < 0 || s.Placement >= len(s.Model.Placements) {
+		return fmt.Errorf("%s has no placement %d", s.Model.Name, s.Placement)
 	}
 	if s.Do < 0 || s.Do >= endOfActions || s.Job < Nobody || s.Job == Nobody && (s.Do == Leave || s.Do == Take) {
 		return fmt.Errorf("action %d for job %d: no such step", s.Do, s.Job)
@@ -118,8 +118,8 @@ func (s Step) apply(gpus []GPU, ends map[int]float64) error {
 		from = &g.Layout
 	}
 	if s.Do == Create {
-		if !g.Board.Open(g.Layout|g.Idle, g.Blocked).Has(i) {
-			return fmt.Errorf("%s: no room beside %s", s, g.Board.List(g.Layout|g.Idle))
+		if !g.Model.Open(g.Layout|g.Idle, g.Blocked).Has(i) {
+			return fmt.Errorf("%s: no room beside %s", s, g.Model.List(g.Layout|g.Idle))
 		}
 	} else if !from.Has(i) {
 		return fmt.Errorf("%s: it is not there", s)
@@ -161,7 +161,7 @@ func (g *GPU) withEnd(i int, end float64) []float64 {
 	}
 	ends := slices.Clone(g.Ends)
 	if ends == nil {
-		ends = slices.Repeat([]float64{math.Inf(1)}, len(g.Board.Placements))
+		ends = slices.Repeat([]float64{math.Inf(1)}, len(g.Model.Placements))
 	}
 	ends[i] = end
 	return ends
@@ -176,10 +176,10 @@ func (p *Pool) Serve(at Spot, job int) Plan {
 // serve adds to a plan what makes placement at busy on g.
 func (g GPU) serve(p Plan, at Spot, job int) Plan {
 	if g.Idle.Has(at.Placement) {
-		return append(p, Step{Take, at, g.Board, job})
+		return append(p, Step{Take, at, g.Model, job})
 	}
 	for j := range g.InTheWay(at.Placement).Indices() {
-		p = append(p, Step{Destroy, Spot{at.GPU, j}, g.Board, Nobody})
+		p = append(p, Step{Destroy, Spot{at.GPU, j}, g.Model, Nobody})
 	}
-	return append(p, Step{Create, at, g.Board, job})
+	return append(p, Step{Create, at, g.Model, job})
 }

@@ -45,7 +45,7 @@ func TestServe(t *testing.T) {
 		gpus := drawGPUs(t)
 		k := rapid.IntRange(0, len(gpus)-1).Draw(t, "gpu")
 		g := gpus[k]
-		for i := range g.Board.Placements {
+		for i := range g.Model.Placements {
 			means, ok := plainMeans(g, i)
 			if !ok {
 				continue
@@ -53,10 +53,10 @@ func TestServe(t *testing.T) {
 			plan := NewPool(gpus).Serve(Spot{k, i}, 7)
 			after := carryOut(t, gpus, plan)
 			if want := g.Layout.With(i); after[k].Layout != want {
-				t.Fatalf("%v: busy %s, want %s", plan, g.Board.List(after[k].Layout), g.Board.List(want))
+				t.Fatalf("%v: busy %s, want %s", plan, g.Model.List(after[k].Layout), g.Model.List(want))
 			}
 			if gone := g.Idle &^ after[k].Idle; gone.Without(i) != g.InTheWay(i) || len(plan.Stops()) > 0 {
-				t.Fatalf("%v: %s is gone", plan, g.Board.List(gone))
+				t.Fatalf("%v: %s is gone", plan, g.Model.List(gone))
 			}
 			if means == Reuse != (len(plan) == 1 && plan[0].Do == Take) {
 				t.Fatalf("%v, to be had by %v", plan, means)
@@ -67,7 +67,7 @@ func TestServe(t *testing.T) {
 
 // What a plan refuses: each step that cannot be done, by name, and the state stays as it was.
 func TestApplyRefuses(t *testing.T) {
-	b, other := plainA100(t), mig.Boards()[0]
+	b, other := plainA100(t), mig.Models()[0]
 	at := func(profile string, start int) int {
 		i, ok := b.Placement(profile, start)
 		if !ok {
@@ -76,7 +76,7 @@ func TestApplyRefuses(t *testing.T) {
 		return i
 	}
 	busy, idle := at("3g.20gb", 4), at("2g.10gb", 0)
-	gpus := []GPU{{Board: b, Layout: mig.Layout(0).With(busy), Idle: mig.Layout(0).With(idle), Blocked: 1 << 3}, {}}
+	gpus := []GPU{{Model: b, Layout: mig.Layout(0).With(busy), Idle: mig.Layout(0).With(idle), Blocked: 1 << 3}, {}}
 	for what, s := range map[string]Step{
 		"no such GPU":                 {Destroy, Spot{2, idle}, b, Nobody},
 		"negative GPU":                {Destroy, Spot{-1, idle}, b, Nobody},
@@ -113,7 +113,7 @@ func TestApplyEnds(t *testing.T) {
 	small, _ := b.Placement("1g.5gb", 0)
 	last, _ := b.Placement("1g.5gb", 6)
 	large, _ := b.Placement("4g.20gb", 0)
-	pool := NewPool([]GPU{{Board: b}})
+	pool := NewPool([]GPU{{Model: b}})
 	pool.Start(0, small, 500)
 	after, err := Plan{
 		{Destroy, Spot{0, small}, b, 3},
@@ -147,19 +147,19 @@ func FuzzPlan(f *testing.F) {
 		}
 		gpus := make([]GPU, next()%3)
 		for k := range gpus {
-			b := everyBoard()[next()%len(everyBoard())]
+			b := everyModel()[next()%len(everyModel())]
 			layout := b.Layouts()[(next()<<8|next())%len(b.Layouts())]
 			idle := mig.Layout(next()<<8|next()) & layout
-			// One unit at most: a board's tables are kept for every set of blocked units that was ever seen.
+			// One unit at most: a GPU model's tables are kept for every set of blocked units that was ever seen.
 			blocked := uint64(1) << (next() % (2 * b.Grid)) & (1<<b.Grid - 1)
-			gpus[k] = GPU{Board: b, Layout: layout &^ idle, Idle: idle, Blocked: blocked &^ b.Occupied(layout)}
+			gpus[k] = GPU{Model: b, Layout: layout &^ idle, Idle: idle, Blocked: blocked &^ b.Occupied(layout)}
 		}
 		gpus = append(gpus, GPU{})
 		var plan Plan
 		for len(data) > 0 && len(plan) < 50 {
 			s := Step{Do: Action(next()%6 - 1), Spot: Spot{next()%5 - 1, next()%40 - 1}, Job: next()%5 - 2}
 			if s.GPU >= 0 && s.GPU < len(gpus) {
-				s.Board = gpus[s.GPU].Board
+				s.Model = gpus[s.GPU].Model
 			}
 			plan = append(plan, s)
 		}
@@ -170,7 +170,7 @@ func FuzzPlan(f *testing.F) {
 				break
 			}
 			mustStand(t, plan[:n+1].String(), after.snapshot())
-			if slices.ContainsFunc(plan[:n+1], func(s Step) bool { return s.Board == nil }) {
+			if slices.ContainsFunc(plan[:n+1], func(s Step) bool { return s.Model == nil }) {
 				t.Fatalf("%d steps carried out, one of them on no board", n+1)
 			}
 		}

@@ -7,27 +7,27 @@ import (
 	"caelum/internal/mig"
 )
 
-// Pool is any number of GPUs of any boards. GPUs on which the same stands form a group: there are thousands of GPUs in a large
+// Pool is any number of GPUs of any GPU models. GPUs on which the same stands form a group: there are thousands of GPUs in a large
 // cluster and only hundreds of layouts, so what depends on the layout alone is judged once a group. Not safe for
 // concurrent use.
 type Pool struct {
 	gpus   []member
 	groups map[standing]*Group
-	boards []boardGroups
+	boards []modelGroups
 	yard   yard // scratch
 	alike  Weights
 }
 
 // standing is what makes a group.
 type standing struct {
-	board   *mig.Board
+	board   *mig.Model
 	layout  mig.Layout
 	idle    mig.Layout
 	blocked uint64
 }
 
-type boardGroups struct {
-	board  *mig.Board
+type modelGroups struct {
+	board  *mig.Model
 	groups []*Group
 	shape  *shape // made when something is played on it
 }
@@ -43,17 +43,17 @@ type member struct {
 
 // Group is the GPUs on which the same stands.
 type Group struct {
-	Board *mig.Board
+	Model *mig.Model
 	Busy  *mig.Node // what is busy
 	Idle  mig.Layout
 	GPUs  []int // indices in the pool, ascending
 
 	both  *mig.Node  // busy and idle
 	clear mig.Layout // placements that share no unit with what is busy or blocked
-	place int        // index in its board's groups
+	place int        // index in its GPU model's groups
 }
 
-// NewPool makes a pool of GPUs. A GPU without a board is in no group: nothing can be placed on it.
+// NewPool makes a pool of GPUs. A GPU without a GPU model is in no group: nothing can be placed on it.
 func NewPool(gpus []GPU) *Pool {
 	p := &Pool{groups: map[standing]*Group{}, gpus: make([]member, len(gpus))}
 	for k, g := range gpus {
@@ -68,7 +68,7 @@ func (p *Pool) Len() int { return len(p.gpus) }
 // GPU is what stands on the k-th GPU.
 func (p *Pool) GPU(k int) GPU { return p.gpus[k].GPU }
 
-// Busy is what is busy on the k-th GPU, as a node of its board's table; nil for a GPU without a board.
+// Busy is what is busy on the k-th GPU, as a node of its GPU model's table; nil for a GPU without a GPU model.
 func (p *Pool) Busy(k int) *mig.Node {
 	if p.gpus[k].group == nil {
 		return nil
@@ -83,7 +83,7 @@ func (p *Pool) Set(k int, g GPU) {
 		p.leave(k, m.group)
 	}
 	m.GPU, m.group = g, nil
-	if g.Board == nil {
+	if g.Model == nil {
 		return
 	}
 	m.group = p.join(k, g)
@@ -122,16 +122,16 @@ func (p *Pool) Expect(k, i int, end float64) {
 func (p *Pool) Free(k, i int) float64 { return p.gpus[k].free[i] }
 
 func (p *Pool) join(k int, g GPU) *Group {
-	key := standing{g.Board, g.Layout, g.Idle, g.Blocked}
+	key := standing{g.Model, g.Layout, g.Idle, g.Blocked}
 	group := p.groups[key]
 	if group == nil {
-		table := g.Board.TableBeside(g.Blocked)
-		group = &Group{Board: g.Board, Busy: table.Node(g.Layout), Idle: g.Idle, both: table.Node(g.Layout | g.Idle)}
-		group.clear = ^g.Board.Overlapping(g.Board.Occupied(g.Layout) | g.Blocked)
+		table := g.Model.TableBeside(g.Blocked)
+		group = &Group{Model: g.Model, Busy: table.Node(g.Layout), Idle: g.Idle, both: table.Node(g.Layout | g.Idle)}
+		group.clear = ^g.Model.Overlapping(g.Model.Occupied(g.Layout) | g.Blocked)
 		p.groups[key] = group
 	}
 	if len(group.GPUs) == 0 {
-		b := p.of(g.Board)
+		b := p.of(g.Model)
 		group.place = len(b.groups)
 		b.groups = append(b.groups, group)
 	}
@@ -145,20 +145,20 @@ func (p *Pool) leave(k int, group *Group) {
 	at, _ := slices.BinarySearch(group.GPUs, k)
 	group.GPUs = slices.Delete(group.GPUs, at, at+1)
 	if len(group.GPUs) == 0 {
-		b := p.of(group.Board)
+		b := p.of(group.Model)
 		last := b.groups[len(b.groups)-1]
 		b.groups[group.place], last.place = last, group.place
 		b.groups = b.groups[:len(b.groups)-1]
 	}
 }
 
-func (p *Pool) of(board *mig.Board) *boardGroups {
+func (p *Pool) of(model *mig.Model) *modelGroups {
 	for i := range p.boards {
-		if p.boards[i].board == board {
+		if p.boards[i].board == model {
 			return &p.boards[i]
 		}
 	}
-	p.boards = append(p.boards, boardGroups{board: board})
+	p.boards = append(p.boards, modelGroups{board: model})
 	return &p.boards[len(p.boards)-1]
 }
 
@@ -173,9 +173,9 @@ func (p *Pool) has(profile string) bool {
 	return false
 }
 
-// By is the set of the placements of profile p (an index in the board's Profiles) that are to be had by exactly these means.
+// By is the set of the placements of profile p (an index in the GPU model's Profiles) that are to be had by exactly these means.
 func (g *Group) By(m Means, p int) mig.Layout {
-	return m.of(g.Busy.Open&g.Board.OfProfile(p), g.both.Open, g.Idle)
+	return m.of(g.Busy.Open&g.Model.OfProfile(p), g.both.Open, g.Idle)
 }
 
 // meansOf is how placement i of profile p, which can be had, is had.
@@ -183,7 +183,7 @@ func (g *Group) meansOf(i, p int) Means {
 	switch {
 	case g.Idle.Has(i):
 		return Reuse
-	case (g.both.Open & g.Board.OfProfile(p)).Has(i):
+	case (g.both.Open & g.Model.OfProfile(p)).Has(i):
 		return Carve
 	}
 	return Reclaim
@@ -191,17 +191,17 @@ func (g *Group) meansOf(i, p int) Means {
 
 // frees computes, by placement, when everything that overlaps it will have ended.
 func (g GPU) frees(into []float64) []float64 {
-	into = append(into[:0], make([]float64, len(g.Board.Placements))...)
+	into = append(into[:0], make([]float64, len(g.Model.Placements))...)
 	for j := range g.Layout.Indices() {
 		end := math.Inf(1)
 		if g.Ends != nil {
 			end = g.Ends[j]
 		}
-		for i := range g.Board.Conflicts(j).Indices() {
+		for i := range g.Model.Conflicts(j).Indices() {
 			into[i] = max(into[i], end)
 		}
 	}
-	for i := range g.Board.Overlapping(g.Blocked).Indices() {
+	for i := range g.Model.Overlapping(g.Blocked).Indices() {
 		into[i] = math.Inf(1)
 	}
 	return into

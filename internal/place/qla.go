@@ -135,15 +135,15 @@ type lane struct {
 	group  *Group
 }
 
-// shape is what a board looks like to the yard.
+// shape is what a GPU model looks like to the yard.
 type shape struct {
-	board     *mig.Board
+	board     *mig.Model
 	starts    [][]int // by profile, its placements
 	conflicts [][]int // by placement
 	weights   []float64
 }
 
-func shapeOf(b *mig.Board) *shape {
+func shapeOf(b *mig.Model) *shape {
 	sh := &shape{board: b}
 	for p := range b.Profiles {
 		sh.starts = append(sh.starts, slices.Collect(b.OfProfile(p).Indices()))
@@ -190,9 +190,9 @@ func (y *yard) enter(s *Situation) {
 		if m.group == nil {
 			continue
 		}
-		b := s.Pool.of(m.Board)
+		b := s.Pool.of(m.Model)
 		if b.shape == nil {
-			b.shape = shapeOf(m.Board)
+			b.shape = shapeOf(m.Model)
 		}
 		y.lanes = append(y.lanes, lane{k, len(y.free), len(y.clean), b.shape, m.group})
 		y.free = append(y.free, m.free...)
@@ -317,14 +317,14 @@ type sight struct {
 func (y *yard) pick(k int, from float64) (lane int) {
 	j := &y.behind[k]
 	lane, best := -1, math.Inf(1)
-	var board *mig.Board
+	var model *mig.Model
 	var p int
 	var has bool
 	for l := range y.lanes {
 		la := &y.lanes[l]
-		if la.shape.board != board {
-			board = la.shape.board
-			p, has = board.ProfileIndex(j.profile)
+		if la.shape.board != model {
+			model = la.shape.board
+			p, has = model.ProfileIndex(j.profile)
 		}
 		if !has || qlaWaitPrice*(y.first[la.firsts+p]-from) >= best {
 			continue

@@ -105,14 +105,14 @@ func (c Reconfigure) worth(owner map[Spot]int, jobs []Running, at Spot) float64 
 
 // candidates are all placements of a profile that no blocked unit rules out.
 func (g GPU) candidates(profile string) mig.Layout {
-	if g.Board == nil {
+	if g.Model == nil {
 		return 0
 	}
-	p, ok := g.Board.ProfileIndex(profile)
+	p, ok := g.Model.ProfileIndex(profile)
 	if !ok {
 		return 0
 	}
-	return g.Board.Open(0, g.Blocked) & g.Board.OfProfile(p)
+	return g.Model.Open(0, g.Blocked) & g.Model.OfProfile(p)
 }
 
 // roomFrom is when placement i can be had if nothing is stopped: what ends first goes first, until it fits.
@@ -124,7 +124,7 @@ func (g GPU) roomFrom(i int, now float64) float64 {
 		return max(now, g.Ends[b])
 	}
 	from, stay := now, g.Layout
-	for !g.Board.Fits(stay, i) {
+	for !g.Model.Fits(stay, i) {
 		from = math.Inf(1)
 		for b := range stay.Indices() {
 			from = min(from, end(b))
@@ -148,7 +148,7 @@ func (g GPU) busyInTheWay(i int, worth func(b int) float64) mig.Layout {
 	slices.SortStableFunc(busy, func(a, b int) int { return cmp.Compare(worth(b), worth(a)) })
 	stay := mig.Layout(0)
 	for _, b := range busy {
-		if b != i && g.Board.Fits(stay.With(b), i) {
+		if b != i && g.Model.Fits(stay.With(b), i) {
 			stay = stay.With(b)
 		}
 	}
@@ -173,7 +173,7 @@ func (p *Pool) evict(at Spot, stop []int, jobs []Running, job int) Plan {
 			if h.GPU == at.GPU && gone.Has(h.Placement) {
 				do, g.Idle = Destroy, g.Idle.Without(h.Placement)
 			}
-			plan = append(plan, Step{do, h, p.GPU(h.GPU).Board, j})
+			plan = append(plan, Step{do, h, p.GPU(h.GPU).Model, j})
 		}
 	}
 	return g.serve(plan, at, job)
@@ -193,7 +193,7 @@ func (c Reconfigure) inTime(s *Situation, plan Plan, r Request, at Spot, stop []
 		var chosen []Spot
 		start := ready
 		for _, h := range jobs[j].Holds {
-			b := s.Pool.GPU(h.GPU).Board
+			b := s.Pool.GPU(h.GPU).Model
 			spot, free := slots.soonest(b.ProfileOf(h.Placement), chosen)
 			if start = max(start, free); math.IsInf(start, 1) {
 				break // nobody knows when: too late for any deadline
@@ -220,7 +220,7 @@ type slots struct {
 func (p *Pool) slots() slots {
 	s := slots{p, make([][]float64, p.Len())}
 	for k := range p.gpus {
-		if g := p.GPU(k); g.Board != nil {
+		if g := p.GPU(k); g.Model != nil {
 			s.free[k] = g.frees(nil)
 		}
 	}
@@ -228,7 +228,7 @@ func (p *Pool) slots() slots {
 }
 
 func (s slots) take(at Spot, until float64) {
-	for i := range s.pool.GPU(at.GPU).Board.Conflicts(at.Placement).Indices() {
+	for i := range s.pool.GPU(at.GPU).Model.Conflicts(at.Placement).Indices() {
 		s.free[at.GPU][i] = max(s.free[at.GPU][i], until)
 	}
 }
@@ -239,7 +239,7 @@ func (s slots) soonest(profile string, chosen []Spot) (at Spot, free float64) {
 	for k := range s.free {
 		g := s.pool.GPU(k)
 		for i := range g.candidates(profile).Indices() {
-			taken := slices.ContainsFunc(chosen, func(c Spot) bool { return c.GPU == k && g.Board.Conflicts(c.Placement).Has(i) })
+			taken := slices.ContainsFunc(chosen, func(c Spot) bool { return c.GPU == k && g.Model.Conflicts(c.Placement).Has(i) })
 			if !taken && s.free[k][i] < free {
 				at, free = Spot{k, i}, s.free[k][i]
 			}

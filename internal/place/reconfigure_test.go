@@ -35,7 +35,7 @@ func TestReconfigure(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			gpus := drawGPUs(t)
 			jobs := drawRunning(t, gpus)
-			b := gpus[0].Board
+			b := gpus[0].Model
 			profile := b.Profiles[rapid.IntRange(0, len(b.Profiles)-1).Draw(t, "profile")].Name
 			c := Reconfigure{Fixed: 100, Beta: rapid.SampledFrom([]float64{0, 300, 1000}).Draw(t, "beta")}
 			s := &Situation{Pool: NewPool(gpus), Now: 1000}
@@ -44,8 +44,8 @@ func TestReconfigure(t *testing.T) {
 			soonest := math.Inf(1)
 			for _, g := range gpus {
 				o := plainly(g)
-				for _, x := range every(g.Board) {
-					if g.Board.Profiles[x.profile].Name == profile && o.fits(nil, x) {
+				for _, x := range every(g.Model) {
+					if g.Model.Profiles[x.profile].Name == profile && o.fits(nil, x) {
 						soonest = min(soonest, o.plainWait(x, s.Now))
 					}
 				}
@@ -74,7 +74,7 @@ func TestReconfigure(t *testing.T) {
 			after := carryOut(t, gpus, plan)
 			last := plan[len(plan)-1]
 			if last.Job != 99 || !after[last.GPU].Layout.Has(last.Placement) ||
-				gpus[last.GPU].Board.Profiles[gpus[last.GPU].Board.Placements[last.Placement].Profile].Name != profile {
+				gpus[last.GPU].Model.Profiles[gpus[last.GPU].Model.Placements[last.Placement].Profile].Name != profile {
 				t.Fatalf("%v does not serve %s", plan, profile)
 			}
 			// Whoever was stopped holds nothing, and everybody else what he held.
@@ -105,15 +105,15 @@ func TestReconfigureTakesTheCheapest(t *testing.T) {
 			}
 			gpus[k].Ends = nil
 		}
-		b := gpus[0].Board
+		b := gpus[0].Model
 		profile := b.Profiles[rapid.IntRange(0, len(b.Profiles)-1).Draw(t, "profile")].Name
 		s := &Situation{Pool: NewPool(gpus), Now: 1000}
 		plan, until := Reconfigure{Fixed: 100}.Plan(s, Request{profile, 600}, 99, jobs)
 		best := math.Inf(1)
 		for k, g := range gpus {
 			o := plainly(g)
-			for _, x := range every(g.Board) {
-				if g.Board.Profiles[x.profile].Name != profile || slices.Contains(o.busy, x) {
+			for _, x := range every(g.Model) {
+				if g.Model.Profiles[x.profile].Name != profile || slices.Contains(o.busy, x) {
 					continue
 				}
 				for mask := range 1 << len(o.busy) {
@@ -125,7 +125,7 @@ func TestReconfigureTakesTheCheapest(t *testing.T) {
 							continue
 						}
 						for _, run := range jobs {
-							if i, _ := g.Board.Placement(g.Board.Profiles[y.profile].Name, y.from); run.Holds[0] == (Spot{k, i}) {
+							if i, _ := g.Model.Placement(g.Model.Profiles[y.profile].Name, y.from); run.Holds[0] == (Spot{k, i}) {
 								lost = max(lost, s.Now-run.Start)
 							}
 						}

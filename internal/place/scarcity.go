@@ -42,15 +42,15 @@ func (Scarcity) Choose(s *Situation, r Request) Choice {
 		for _, k := range g.GPUs {
 			c := candidate{cost{0, second}, k, i}
 			free := s.Pool.gpus[k].free
-			for j := range g.Board.Conflicts(i).Indices() {
+			for j := range g.Model.Conflicts(i).Indices() {
 				if from := max(s.Now, free[j]); from < end {
-					c.first += market.price(g.Board, g.Board.Placements[j].Profile, from, end)
+					c.first += market.price(g.Model, g.Model.Placements[j].Profile, from, end)
 				}
 			}
 			if c.before(best) {
 				best = c
 			}
-			if g.Board.Conflicts(i)&^g.clear == 0 {
+			if g.Model.Conflicts(i)&^g.clear == 0 {
 				break // the same on every GPU of the group
 			}
 		}
@@ -80,12 +80,12 @@ func newMarket(p *Pool, now, far float64) *market {
 		if g.group == nil {
 			continue
 		}
-		for j, pl := range g.Board.Placements {
-			name := g.Board.Profiles[pl.Profile].Name
+		for j, pl := range g.Model.Placements {
+			name := g.Model.Profiles[pl.Profile].Name
 			c := m.curves[name]
 			if c == nil {
 				c = &curve{perUnit: math.Pow(float64(pl.Size), scarcitySize)}
-				if pl.Size == g.Board.Grid {
+				if pl.Size == g.Model.Grid {
 					c.perUnit *= scarcityWhole
 				}
 				m.curves[name] = c
@@ -116,8 +116,8 @@ func (m *market) discount(a, b float64) float64 {
 }
 
 // price of a slot of profile p from a to b.
-func (m *market) price(board *mig.Board, p int, a, b float64) float64 {
-	c := m.curves[board.Profiles[p].Name]
+func (m *market) price(model *mig.Model, p int, a, b float64) float64 {
+	c := m.curves[model.Profiles[p].Name]
 	return c.until(m, b) - c.until(m, a)
 }
 

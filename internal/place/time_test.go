@@ -14,7 +14,7 @@ import (
 // The notebooks in testdata/time, of the policies that look at when things end. Commands:
 //
 //	gpus BOARD       one GPU a line, numbered from 0: what is busy, drawn, then when each of these instances ends, in the order
-//	                 of the board's profiles and then by start; "?" is nobody knows
+//	                 of the GPU model's profiles and then by start; "?" is nobody knows
 //	choose POLICY [now=T] [mean=S]
 //	                 the first line is the head of the queue, the others wait behind it: PROFILE DURATION. The head's place is
 //	                 not taken
@@ -58,23 +58,23 @@ func say(gpus []GPU, c Choice) string {
 	case Hold:
 		return "hold"
 	}
-	return fmt.Sprintf("%s on GPU %d", gpus[c.GPU].Board.Label(c.Placement), c.GPU)
+	return fmt.Sprintf("%s on GPU %d", gpus[c.GPU].Model.Label(c.Placement), c.GPU)
 }
 
 func readEnds(t *testing.T, d *datadriven.TestData, line string) GPU {
-	b, err := mig.BoardByName(d.CmdArgs[0].Key)
+	b, err := mig.ModelByName(d.CmdArgs[0].Key)
 	if err != nil {
 		d.Fatalf(t, "%v", err)
 	}
 	words := strings.Fields(line)
-	g := GPU{Board: b.Select(mig.Plain)}
-	if g.Layout, err = g.Board.Parse(words[0]); err != nil {
+	g := GPU{Model: b.Select(mig.Plain)}
+	if g.Layout, err = g.Model.Parse(words[0]); err != nil {
 		d.Fatalf(t, "%s: %v", line, err)
 	}
 	if len(words) != 1+g.Layout.Count() {
 		d.Fatalf(t, "%s: %d instances, %d ends", line, g.Layout.Count(), len(words)-1)
 	}
-	g.Ends = make([]float64, len(g.Board.Placements))
+	g.Ends = make([]float64, len(g.Model.Placements))
 	k := 1
 	for i := range g.Layout.Indices() {
 		g.Ends[i] = math.Inf(1)

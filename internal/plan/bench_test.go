@@ -53,7 +53,7 @@ func cpuTime(b *testing.B) (stop func()) {
 
 func crowd(b *testing.B, busy float64, without int) Look {
 	rng := rand.New(rand.NewPCG(1, 1))
-	small := board(b, "A100-40GB").Select(mig.Plain)
+	small := model(b, "A100-40GB").Select(mig.Plain)
 	names := []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 	var nodes []slurm.Node
 	for k := range 64 {
@@ -61,7 +61,7 @@ func crowd(b *testing.B, busy float64, without int) Look {
 		for g := range gpus {
 			gpus[g] = a100(b)
 			layouts := small.Layouts()
-			l, _ := gpus[g].Board.Carry(small, layouts[rng.IntN(len(layouts))])
+			l, _ := gpus[g].Model.Carry(small, layouts[rng.IntN(len(layouts))])
 			for i := range l.Indices() {
 				if rng.Float64() < busy {
 					gpus[g].Hold(i, 1e9+rng.Float64()*1e5)

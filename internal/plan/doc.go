@@ -16,5 +16,5 @@
 // A node whose agent does not follow (it hangs, or cannot reach slurmctld) would have jobs planned on it that never start: after a
 // while the other agents plan without it ([Laggards]). A node that slurmctld starts nothing on is never planned for.
 //
-// All but Read is pure but for a cache of boards: values in, values out; no clock, no I/O.
+// All but Read is pure but for a cache of GPU models: values in, values out; no clock, no I/O.
 package plan

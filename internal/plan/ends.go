@@ -55,9 +55,9 @@ func fillEnds(gpus []offer.GPU, jobs []running) {
 	for k := range gpus {
 		g := &gpus[k]
 		for i := range g.Busy.Indices() {
-			of := g.Board.ProfileOf(i)
+			of := g.Model.ProfileOf(i)
 			at := slices.IndexFunc(jobs, func(r running) bool {
-				name, ok := g.Board.AsMuch(r.profile, g.Offerable)
+				name, ok := g.Model.AsMuch(r.profile, g.Offerable)
 				return r.profile == of || ok && name == of
 			})
 			if at >= 0 {

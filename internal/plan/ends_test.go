@@ -17,7 +17,7 @@ func TestPrivateEnds(t *testing.T) {
 	busy := func(end map[string]float64) offer.GPU {
 		g := a100(t)
 		for label, at := range end {
-			i, ok := g.Board.Placement(label[:len(label)-2], int(label[len(label)-1]-'0'))
+			i, ok := g.Model.Placement(label[:len(label)-2], int(label[len(label)-1]-'0'))
 			if !ok {
 				t.Fatal(label)
 			}
@@ -33,7 +33,7 @@ func TestPrivateEnds(t *testing.T) {
 		return slurm.Job{ID: id, State: "RUNNING", Nodes: []string{node}, Start: time.Unix(now-60, 0), End: time.Unix(now+end, 0),
 			PerNode: []slurm.GRES{{Name: "mig", Type: profile, Count: 1}}}
 	}
-	learned := runs(4, "n2", "2g.20gb", 9000) // another board's name for as much
+	learned := runs(4, "n2", "2g.20gb", 9000) // another GPU model's name for as much
 	learned.AdminComment = "caelum:runs=660"
 	pending := runs(6, "n2", "2g.10gb", 1)
 	pending.State = "PENDING"

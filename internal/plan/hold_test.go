@@ -20,7 +20,7 @@ func TestNoHoldBesideAnEmptyGPU(t *testing.T) {
 		return g
 	}
 	shared := busy("4g.20gb@0", math.Inf(1))
-	at, _ := shared.Board.Placement("3g.20gb", 4)
+	at, _ := shared.Model.Placement("3g.20gb", 4)
 	shared.Hold(at, 1e9+21600)
 	gpus := []offer.GPU{shared}
 	for range 8 {

@@ -17,16 +17,16 @@ import (
 	"caelum/internal/slurm"
 )
 
-func board(t testing.TB, name string) *mig.Board {
+func model(t testing.TB, name string) *mig.Model {
 	t.Helper()
-	b, err := mig.BoardByName(name)
+	b, err := mig.ModelByName(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b
 }
 
-func plain(b *mig.Board) (l mig.Layout) {
+func plain(b *mig.Model) (l mig.Layout) {
 	for i, p := range b.Profiles {
 		if mig.Plain(p) {
 			l |= b.OfProfile(i)
@@ -35,16 +35,16 @@ func plain(b *mig.Board) (l mig.Layout) {
 	return l
 }
 
-// drawGPUs makes a node: any boards, any layouts with variants and all, some instances idle, some units blocked.
+// drawGPUs makes a node: any GPU models, any layouts with variants and all, some instances idle, some units blocked.
 func drawGPUs(t *rapid.T) []offer.GPU {
 	gpus := make([]offer.GPU, rapid.IntRange(1, 4).Draw(t, "gpus"))
 	for k := range gpus {
 		if rapid.IntRange(0, 5).Draw(t, "managed") == 0 {
 			continue
 		}
-		all := mig.Boards()
+		all := mig.Models()
 		b := all[rapid.IntRange(0, len(all)-1).Draw(t, "board")]
-		g := offer.GPU{Board: b, Offerable: plain(b)}
+		g := offer.GPU{Model: b, Offerable: plain(b)}
 		if rapid.IntRange(0, 3).Draw(t, "few") == 0 {
 			g.Offerable = b.OfProfile(0)
 		}
@@ -81,33 +81,33 @@ func TestTextTells(t *testing.T) {
 		}
 		for k, g := range gpus {
 			r := read.GPUs[k]
-			if (g.Board == nil) != (r.Board == nil) {
-				t.Fatalf("GPU %d: managed %v", k, r.Board != nil)
+			if (g.Model == nil) != (r.Model == nil) {
+				t.Fatalf("GPU %d: managed %v", k, r.Model != nil)
 			}
-			if g.Board == nil {
+			if g.Model == nil {
 				continue
 			}
-			if r.Board.Occupied(r.Busy)|r.Blocked != g.Board.Occupied(g.Busy)|g.Blocked {
+			if r.Model.Occupied(r.Busy)|r.Blocked != g.Model.Occupied(g.Busy)|g.Blocked {
 				t.Fatalf("GPU %d: other units are taken: %s", k, text)
 			}
-			for i := range g.Board.Placements {
-				pl := g.Board.Placements[i]
-				name := g.Board.Profiles[pl.Profile].Name
-				j, known := r.Board.Placement(name, pl.Start)
+			for i := range g.Model.Placements {
+				pl := g.Model.Placements[i]
+				name := g.Model.Profiles[pl.Profile].Name
+				j, known := r.Model.Placement(name, pl.Start)
 				if g.Offerable.Has(i) != (known && r.Offerable.Has(j)) {
-					t.Fatalf("GPU %d: %s may be given out: %v", k, g.Board.Label(i), g.Offerable.Has(i))
+					t.Fatalf("GPU %d: %s may be given out: %v", k, g.Model.Label(i), g.Offerable.Has(i))
 				}
 				if !known {
 					continue
 				}
 				if g.Busy.Has(i) != r.Busy.Has(j) || g.Idle.Has(i) != r.Idle.Has(j) {
-					t.Fatalf("GPU %d: %s stands otherwise", k, g.Board.Label(i))
+					t.Fatalf("GPU %d: %s stands otherwise", k, g.Model.Label(i))
 				}
 				if private && r.Ends != nil {
 					t.Fatalf("GPU %d: ends are private: %s", k, text)
 				}
 				if g.Busy.Has(i) && !private && g.Ends[i] != r.Ends[j] {
-					t.Fatalf("GPU %d: %s ends at %v, not %v", k, g.Board.Label(i), g.Ends[i], r.Ends[j])
+					t.Fatalf("GPU %d: %s ends at %v, not %v", k, g.Model.Label(i), g.Ends[i], r.Ends[j])
 				}
 			}
 		}
@@ -118,14 +118,14 @@ func TestTextTells(t *testing.T) {
 	})
 }
 
-// TestSameBoardOnce: policies tell boards apart by pointer, and two nodes of one model have one.
-func TestSameBoardOnce(t *testing.T) {
-	b := board(t, "H100-80GB")
-	text := Text(State{GPUs: []offer.GPU{{Board: b, Offerable: plain(b)}}})
+// TestSameBoardOnce: policies tell GPU models apart by pointer, and two nodes of one model have one.
+func TestSameModelOnce(t *testing.T) {
+	b := model(t, "H100-80GB")
+	text := Text(State{GPUs: []offer.GPU{{Model: b, Offerable: plain(b)}}})
 	one, err1 := Parse(text)
 	two, err2 := Parse(text)
-	if err1 != nil || err2 != nil || one.GPUs[0].Board != two.GPUs[0].Board {
-		t.Errorf("%v, %v, %p and %p", err1, err2, one.GPUs[0].Board, two.GPUs[0].Board)
+	if err1 != nil || err2 != nil || one.GPUs[0].Model != two.GPUs[0].Model {
+		t.Errorf("%v, %v, %p and %p", err1, err2, one.GPUs[0].Model, two.GPUs[0].Model)
 	}
 }
 
@@ -145,8 +145,8 @@ func TestExtraOfOthers(t *testing.T) {
 
 // FuzzParse: a node's text is an admin's to write, and no text makes anybody fall over.
 func FuzzParse(f *testing.F) {
-	b := board(f, "A30-24GB")
-	f.Add(Text(State{GPUs: []offer.GPU{{Board: b, Offerable: plain(b), Blocked: 1}, {}}}))
+	b := model(f, "A30-24GB")
+	f.Add(Text(State{GPUs: []offer.GPU{{Model: b, Offerable: plain(b), Blocked: 1}, {}}}))
 	f.Add("1;board/8;profile/1g.5gb/1/1/7/0.0.0.0/0.1.2;gpu/1g.5gb@0=1,~1g.5gb@1,!80")
 	f.Add("1;gpu/;board/99999999999999999999")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -155,7 +155,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		for _, g := range s.GPUs {
-			if g.Board != nil && (!g.Board.Legal(g.Busy|g.Idle) || g.Busy&g.Idle != 0) {
+			if g.Model != nil && (!g.Model.Legal(g.Busy|g.Idle) || g.Busy&g.Idle != 0) {
 				t.Errorf("%q: an unsound GPU", text)
 			}
 		}
@@ -176,8 +176,8 @@ func node(t testing.TB, name string, gpus ...offer.GPU) slurm.Node {
 
 func a100(t testing.TB, busy ...string) offer.GPU {
 	t.Helper()
-	b := board(t, "A100-40GB")
-	g := offer.GPU{Board: b, Offerable: plain(b)}
+	b := model(t, "A100-40GB")
+	g := offer.GPU{Model: b, Offerable: plain(b)}
 	for _, label := range busy {
 		profile, start, _ := strings.Cut(label, "@")
 		i, ok := b.Placement(profile, int(start[0]-'0'))
@@ -304,7 +304,7 @@ func TestNotForIt(t *testing.T) {
 // The first job that waits is told that it lacks memory where there is room for it, though no room be kept for it.
 func TestFirstLacksMemory(t *testing.T) {
 	held := a100(t)
-	whole, _ := held.Board.Placement("7g.40gb", 0)
+	whole, _ := held.Model.Placement("7g.40gb", 0)
 	held.Hold(whole, math.Inf(1))
 	full, roomy := node(t, "n1", held), node(t, "n2", a100(t, "4g.20gb@0"))
 	for _, n := range []*slurm.Node{&full, &roomy} {
@@ -474,7 +474,7 @@ func TestHeadHasItsRoom(t *testing.T) {
 	if p.Reserved == nil || p.Reserved.Job != 0 || p.Reserved.At != 1e9+100 {
 		t.Fatalf("reserved %+v", p.Reserved)
 	}
-	kept := v.Pool.GPU(p.Reserved.Spots[0].GPU).Board
+	kept := v.Pool.GPU(p.Reserved.Spots[0].GPU).Model
 	for k := 1; k <= 2; k++ {
 		for _, s := range p.Spots[k] {
 			if s.GPU == p.Reserved.Spots[0].GPU {
@@ -686,11 +686,11 @@ func TestHetWithoutSlices(t *testing.T) {
 	}
 }
 
-// TestSized: a job whose profile Caelum chose may have another board's for as much, where it is on offer as what was asked for.
+// TestSized: a job whose profile Caelum chose may have another GPU model's for as much, where it is on offer as what was asked for.
 func TestSized(t *testing.T) {
 	h100 := func() slurm.Node {
-		b := board(t, "H100-80GB")
-		return node(t, "n2", offer.GPU{Board: b, Offerable: plain(b)})
+		b := model(t, "H100-80GB")
+		return node(t, "n2", offer.GPU{Model: b, Offerable: plain(b)})
 	}
 	sized := waits(1, "2g.10gb", 1, 1)
 	sized.AdminComment = slurm.MarkSized + "2g.10gb"
@@ -729,8 +729,8 @@ func TestSized(t *testing.T) {
 
 // TestForgotten: a node is left alone for a name that slurmctld has forgotten the use of, until it counts all who have it there.
 func TestForgotten(t *testing.T) {
-	b := board(t, "H100-80GB")
-	n := node(t, "n2", offer.GPU{Board: b, Offerable: plain(b)})
+	b := model(t, "H100-80GB")
+	n := node(t, "n2", offer.GPU{Model: b, Offerable: plain(b)})
 	sized := waits(1, "2g.10gb", 1, 1)
 	sized.AdminComment = slurm.MarkSized + "2g.10gb"
 	has := slurm.Job{ID: 7, State: "RUNNING", Nodes: []string{"n2"}, PerNode: sized.PerNode}

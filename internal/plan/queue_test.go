@@ -98,7 +98,7 @@ func TestQueue(t *testing.T) {
 						k, _ := strconv.Atoi(gpu)
 						profile, start, _ := strings.Cut(label, "@")
 						first, _ := strconv.Atoi(start)
-						p, found := state.GPUs[k].Board.Placement(profile, first)
+						p, found := state.GPUs[k].Model.Placement(profile, first)
 						until, err := strconv.ParseFloat(end, 64)
 						if err != nil || !found {
 							t.Fatal(spec)

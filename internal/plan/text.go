@@ -28,10 +28,10 @@ type State struct {
 	Private bool
 }
 
-// Text is a node's state as one word: items that end in semicolons, the version first. A board, with its profiles, stands before
+// Text is a node's state as one word: items that end in semicolons, the version first. A GPU model, with its profiles, stands before
 // the GPUs that are of it.
 //
-//	board/8                                  units
+//	GPU model/8                                  units
 //	profile/1g.5gb/1/1/7/0.0.0.0/0.1.2.3     name, compute slices, units, most instances, engines (DEC ENC JPEG OFA; -1: unknown), starts
 //	other/7g.40gb/7/8/1/5.0.1.1/0            the same of a profile that is not given out
 //	gpu/3g.20gb@0=1763790000,~1g.5gb@6,!80   busy until then (Unix seconds; none: unknown or private), idle, blocked units (hexadecimal mask)
@@ -43,16 +43,16 @@ func Text(s State) string {
 	items := []string{version, "since/" + strconv.FormatInt(s.Since.Unix(), 10)}
 	last := ""
 	for _, g := range s.GPUs {
-		if g.Board == nil {
+		if g.Model == nil {
 			items = append(items, "none")
 			continue
 		}
 		given := func(p mig.Profile) bool {
-			i, _ := g.Board.ProfileIndex(p.Name)
-			return g.Offerable&g.Board.OfProfile(i) != 0
+			i, _ := g.Model.ProfileIndex(p.Name)
+			return g.Offerable&g.Model.OfProfile(i) != 0
 		}
-		of := g.Board.Select(func(p mig.Profile) bool { return mig.Plain(p) || given(p) })
-		if b := boardText(of, given); b != last {
+		of := g.Model.Select(func(p mig.Profile) bool { return mig.Plain(p) || given(p) })
+		if b := modelText(of, given); b != last {
 			items, last = append(items, b), b
 		}
 		items = append(items, gpuText(of, g, s.Private))
@@ -60,7 +60,7 @@ func Text(s State) string {
 	return strings.Join(items, ";")
 }
 
-func boardText(b *mig.Board, given func(mig.Profile) bool) string {
+func modelText(b *mig.Model, given func(mig.Profile) bool) string {
 	items := []string{"board/" + strconv.Itoa(b.Grid)}
 	for _, p := range b.Profiles {
 		kind := "other"
@@ -73,15 +73,15 @@ func boardText(b *mig.Board, given func(mig.Profile) bool) string {
 	return strings.Join(items, ";")
 }
 
-func gpuText(of *mig.Board, g offer.GPU, private bool) string {
-	busy, blocked := of.Carry(g.Board, g.Busy)
-	idle, _ := of.Carry(g.Board, g.Idle)
+func gpuText(of *mig.Model, g offer.GPU, private bool) string {
+	busy, blocked := of.Carry(g.Model, g.Busy)
+	idle, _ := of.Carry(g.Model, g.Idle)
 	blocked |= g.Blocked
 	var stands []string
 	for i := range busy.Indices() {
 		text := label(of, i)
 		if g.Ends != nil && !private {
-			there, _ := g.Board.Placement(of.ProfileOf(i), of.Placements[i].Start)
+			there, _ := g.Model.Placement(of.ProfileOf(i), of.Placements[i].Start)
 			if end := g.Ends[there]; !math.IsInf(end, 1) {
 				text += "=" + strconv.FormatInt(int64(end), 10)
 			}
@@ -97,7 +97,7 @@ func gpuText(of *mig.Board, g offer.GPU, private bool) string {
 	return "gpu/" + strings.Join(stands, ",")
 }
 
-func label(b *mig.Board, i int) string {
+func label(b *mig.Model, i int) string {
 	return b.ProfileOf(i) + "@" + strconv.Itoa(b.Placements[i].Start)
 }
 
@@ -143,7 +143,7 @@ func Parse(text string) (s State, err error) {
 			for n < len(items) && (strings.HasPrefix(items[n], "profile/") || strings.HasPrefix(items[n], "other/")) {
 				n++
 			}
-			if board, err = boardOf(strings.Join(items[:n], ";")); err != nil {
+			if board, err = modelOf(strings.Join(items[:n], ";")); err != nil {
 				return s, err
 			}
 			items = items[n:]
@@ -156,7 +156,7 @@ func Parse(text string) (s State, err error) {
 			s.Since = time.Unix(unix, 0)
 		case kind == "none" && rest == "":
 			s.GPUs = append(s.GPUs, offer.GPU{})
-		case kind == "gpu" && board.Board != nil:
+		case kind == "gpu" && board.Model != nil:
 			g, err := parseGPU(board, rest)
 			if err != nil {
 				return s, fmt.Errorf("GPU %d: %w", len(s.GPUs), err)
@@ -170,36 +170,36 @@ func Parse(text string) (s State, err error) {
 	return s, nil
 }
 
-// described is a board and what of it is given out.
+// described is a GPU model and what of it is given out.
 type described struct {
-	*mig.Board
+	*mig.Model
 	offerable mig.Layout
 }
 
-// boards has one board for each description: what is one board to a policy must be one pointer.
-var boards sync.Map
+// models has one mig.Model for each description: what is one GPU model to a policy must be one pointer.
+var models sync.Map
 
 // most is how many descriptions are remembered: a cluster has a few, and what is read is not ours.
 const most = 1000
 
-func boardOf(text string) (described, error) {
-	if b, ok := boards.Load(text); ok {
+func modelOf(text string) (described, error) {
+	if b, ok := models.Load(text); ok {
 		return b.(described), nil
 	}
-	b, err := parseBoard(text)
+	b, err := parseModel(text)
 	if err != nil {
 		return b, err
 	}
 	n := 0
-	boards.Range(func(any, any) bool { n++; return n < most })
+	models.Range(func(any, any) bool { n++; return n < most })
 	if n == most {
-		boards.Clear()
+		models.Clear()
 	}
-	kept, _ := boards.LoadOrStore(text, b)
+	kept, _ := models.LoadOrStore(text, b)
 	return kept.(described), nil
 }
 
-func parseBoard(text string) (b described, err error) {
+func parseModel(text string) (b described, err error) {
 	items := strings.Split(text, ";")
 	grid, err := strconv.Atoi(strings.TrimPrefix(items[0], "board/"))
 	if err != nil {
@@ -225,7 +225,7 @@ func parseBoard(text string) (b described, err error) {
 		p.DEC, p.ENC, p.JPEG, p.OFA = engines[0], engines[1], engines[2], engines[3]
 		profiles, given[p.Name] = append(profiles, p), f[0] == "profile"
 	}
-	if b.Board, err = mig.NewBoard("board", "gpu", "", grid, profiles); err != nil {
+	if b.Model, err = mig.NewModel("board", "gpu", "", grid, profiles); err != nil {
 		return b, err
 	}
 	for i, p := range b.Profiles {
@@ -253,7 +253,7 @@ func numbersOf(text string, to *[]int) error {
 }
 
 func parseGPU(b described, text string) (g offer.GPU, err error) {
-	g.Board, g.Offerable = b.Board, b.offerable
+	g.Model, g.Offerable = b.Model, b.offerable
 	if text == "" {
 		return g, nil
 	}

@@ -223,11 +223,11 @@ func (v *View) takes(job *offer.Job, w slurm.Waiting, nodes []slurm.Node) {
 	}
 }
 
-// asMuch are the names of the cluster's boards for as much as a profile that they do not have.
+// asMuch are the names of the cluster's GPU models for as much as a profile that they do not have.
 func (v *View) asMuch(profile string) (names []string) {
-	seen := map[*mig.Board]bool{}
+	seen := map[*mig.Model]bool{}
 	for g := range v.Pool.Len() {
-		b := v.Pool.GPU(g).Board
+		b := v.Pool.GPU(g).Model
 		if b == nil || seen[b] {
 			continue
 		}
@@ -258,11 +258,11 @@ func heldOn(jobs []slurm.Job) map[string]map[string]int {
 	return held
 }
 
-// forgotten reports whether slurmctld counts less of another board's profile as used on a member than is held there: started anew, it forgets what is used of types that slurm.conf
+// forgotten reports whether slurmctld counts less of another GPU model's profile as used on a member than is held there: started anew, it forgets what is used of types that slurm.conf
 // does not give the node, and at the end of such a job it takes off what it counts of the next (22.05.8). Until then nothing more is on offer under that name.
 func (v *View) forgotten(member int, profile string, held map[string]int) bool {
 	for _, g := range v.Nodes[member] {
-		if b := v.Pool.GPU(g).Board; b != nil {
+		if b := v.Pool.GPU(g).Model; b != nil {
 			if _, own := b.ProfileIndex(profile); own {
 				return false
 			}
@@ -334,7 +334,7 @@ func (v *View) Counts(p offer.Plan, member int) map[string]int {
 	n := map[string]int{}
 	for _, g := range v.Nodes[member] {
 		for i := range p.Offers[g].Indices() {
-			n[p.Name(v.Pool.GPU(g).Board, offer.Spot{GPU: g, Placement: i})]++
+			n[p.Name(v.Pool.GPU(g).Model, offer.Spot{GPU: g, Placement: i})]++
 		}
 	}
 	return n
@@ -441,8 +441,8 @@ func (v *View) clear() {
 		var on []offer.GPU
 		key := ""
 		for _, g := range gpus {
-			b, given := v.Pool.GPU(g).Board, v.Offerable[g]
-			on = append(on, offer.GPU{Board: b, Offerable: given})
+			b, given := v.Pool.GPU(g).Model, v.Offerable[g]
+			on = append(on, offer.GPU{Model: b, Offerable: given})
 			key += fmt.Sprintf("%p/%x ", b, given)
 		}
 		if _, known := first[key]; !known {

@@ -10,7 +10,7 @@ import (
 
 const (
 	// near is how full a slice was when a run that failed is taken to have been killed for memory, as a share of what its profile's name promises. The
-	// allocation that fails is not seen, and instances have 89 to 99% of what their names say (boards.txt of internal/mig).
+	// allocation that fails is not seen, and instances have 89 to 99% of what their names say (models.txt of internal/mig).
 	near = 0.75
 	// full is what most instances have of what their names promise.
 	full = 0.95
@@ -132,7 +132,7 @@ func (r Run) promised() float64 {
 
 // whole reports whether a run had a whole GPU.
 func (r Run) whole() bool {
-	return slices.ContainsFunc(mig.Boards(), func(b *mig.Board) bool {
+	return slices.ContainsFunc(mig.Models(), func(b *mig.Model) bool {
 		k, ok := b.ProfileIndex(r.Profile)
 		return ok && b.Type == r.Board && b.Profiles[k].Compute == b.Compute()
 	})

@@ -34,7 +34,7 @@ func busy(runs []attempt) float64 {
 	return median(all)
 }
 
-// busyByTimes fits a line through the median run times by the inverse of the compute slices, on the board of the last run.
+// busyByTimes fits a line through the median run times by the inverse of the compute slices, on the GPU model of the last run.
 func busyByTimes(runs []attempt) (float64, bool) {
 	seconds := map[float64][]float64{}
 	for _, r := range runs {
@@ -73,7 +73,7 @@ func limit(runs []attempt) (seconds float64) {
 	return seconds
 }
 
-// fast reports whether so many of a board's compute slices are enough. The whole board always is: there is no more. A limit that would be too short there too
+// fast reports whether so many of a GPU model's compute slices are enough. The whole GPU model always is: there is no more. A limit that would be too short there too
 // was a mistake, or a try.
 func (n Need) fast(compute, all int) bool {
 	if compute >= all || n.Busy < 0 {

@@ -77,9 +77,9 @@ func Predict(h History, site Site) (Need, bool) {
 	return n, n.Runs > 0
 }
 
-// On is the tightest profile of a board that holds what a job needs, of those of which a placement is in of; false: none does. Where no profile of the
-// board has room for the margin, the one with the most memory will do if it holds what was seen.
-func (n Need) On(b *mig.Board, of mig.Layout) (string, bool) {
+// On is the tightest profile of a GPU model that holds what a job needs, of those of which a placement is in of; false: none does. Where no profile of the
+// GPU model has room for the margin, the one with the most memory will do if it holds what was seen.
+func (n Need) On(b *mig.Model, of mig.Layout) (string, bool) {
 	most := 0.0
 	for k := range b.Profiles {
 		most = max(most, b.Profiles[k].Memory())
@@ -101,8 +101,8 @@ func (n Need) On(b *mig.Board, of mig.Layout) (string, bool) {
 	return best.Name, true
 }
 
-// AtLeast is this profile of a board, or the one that On names where that has more memory: for a job of whose work no run was complete.
-func (n Need) AtLeast(b *mig.Board, of mig.Layout, profile string) string {
+// AtLeast is this profile of a GPU model, or the one that On names where that has more memory: for a job of whose work no run was complete.
+func (n Need) AtLeast(b *mig.Model, of mig.Layout, profile string) string {
 	more, ok := n.On(b, of)
 	if !ok {
 		return profile

@@ -13,7 +13,7 @@ import (
 	"caelum/internal/mig"
 )
 
-// TestNeed is the notebook of the rules: histories, a run a line, and what follows from them on a few boards.
+// TestNeed is the notebook of the rules: histories, a run a line, and what follows from them on a few GPU models.
 func TestNeed(t *testing.T) {
 	datadriven.Walk(t, "testdata/need", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -42,11 +42,11 @@ func TestNeed(t *testing.T) {
 			var b strings.Builder
 			fmt.Fprintf(&b, "%s\n", n.Why)
 			for _, name := range boards {
-				board, all := plain(t, name)
-				given, fits := n.On(board, all)
+				model, all := plain(t, name)
+				given, fits := n.On(model, all)
 				switch {
 				case !ok:
-					given = "unknown: " + n.AtLeast(board, all, fallback)
+					given = "unknown: " + n.AtLeast(model, all, fallback)
 				case !fits:
 					given = "no profile"
 				}
@@ -110,8 +110,8 @@ func decimal(t *testing.T, word string) float64 {
 	return v
 }
 
-func plain(t testing.TB, name string) (*mig.Board, mig.Layout) {
-	b, err := mig.BoardByName(name)
+func plain(t testing.TB, name string) (*mig.Model, mig.Layout) {
+	b, err := mig.ModelByName(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func drawRun(t *rapid.T) Run {
 // Whatever the past: no less than what the last complete run used, no more than the most that was seen or was too little and the margin, a run time in the order
 // low, middle, high, and never fewer compute slices on offer for a stricter site.
 func TestNeedBounds(t *testing.T) {
-	board, all := plain(t, "A100-40GB")
+	model, all := plain(t, "A100-40GB")
 	rapid.Check(t, func(t *rapid.T) {
 		runs := rapid.SliceOfN(rapid.Custom(drawRun), 0, 40).Draw(t, "runs")
 		site := Site{Margin: rapid.Float64Range(0, 0.5).Draw(t, "margin")}
@@ -164,17 +164,17 @@ func TestNeedBounds(t *testing.T) {
 		if !(n.Low <= n.Seconds && n.Seconds <= n.High) {
 			t.Fatalf("between %v and %v: %v", n.Low, n.High, n.Seconds)
 		}
-		if p, ok := n.On(board, all); ok {
+		if p, ok := n.On(model, all); ok {
 			n.MaxSlowdown = rapid.Float64Range(1, 7).Draw(t, "slowdown")
-			strict, fits := n.On(board, all)
-			if !fits || compute(t, board, strict) < compute(t, board, p) {
+			strict, fits := n.On(model, all)
+			if !fits || compute(t, model, strict) < compute(t, model, p) {
 				t.Fatalf("%s, but %s with a bound of %v", p, strict, n.MaxSlowdown)
 			}
 		}
 	})
 }
 
-func compute(t *rapid.T, b *mig.Board, name string) int {
+func compute(t *rapid.T, b *mig.Model, name string) int {
 	k, ok := b.ProfileIndex(name)
 	if !ok {
 		t.Fatalf("no profile %s", name)
@@ -202,24 +202,24 @@ func TestIncompleteOnlyRaises(t *testing.T) {
 	})
 }
 
-// Who is killed for memory on a slice is given a larger one, on every board.
+// Who is killed for memory on a slice is given a larger one, on every GPU model.
 func TestKilledGetsMore(t *testing.T) {
-	for _, b := range mig.Boards() {
-		board, all := plain(t, b.Name)
-		for _, p := range board.Profiles {
+	for _, b := range mig.Models() {
+		model, all := plain(t, b.Name)
+		for _, p := range model.Profiles {
 			runs := []Run{
 				{Job: 1, Profile: p.Name, State: "COMPLETED", PeakMiB: 0.9 * p.Memory(), Samples: 1, Util: -1},
 				{Job: 2, Profile: p.Name, State: "FAILED", PeakMiB: 0.9 * p.Memory(), Samples: 1, Util: -1},
 			}
 			n, _ := Predict(History{Runs: runs}, DefaultSite)
-			given, ok := n.On(board, all)
+			given, ok := n.On(model, all)
 			if !ok {
 				t.Errorf("%s: nothing after %s", b.Name, p.Name)
 				continue
 			}
-			k, _ := board.ProfileIndex(given)
-			largest := p.Compute == board.Compute()
-			if more := board.Profiles[k].Memory() > p.Memory(); more == largest {
+			k, _ := model.ProfileIndex(given)
+			largest := p.Compute == model.Compute()
+			if more := model.Profiles[k].Memory() > p.Memory(); more == largest {
 				t.Errorf("%s: %s after %s", b.Name, given, p.Name)
 			}
 		}

@@ -28,7 +28,7 @@ type Partition struct {
 // Partitions is DynaP's batch-aware choice of a profile, best first, for a model of which these are the measurements; with batch 0 it chooses that too. On each profile the base
 // is the largest batch that fits, and a choice is worth lambda times the share by which its step is shorter, and 1 - lambda times the share by which
 // it does more in a second. Who does not fit or misses the deadline is no choice; of choices worth as much the smallest profile comes first.
-func Partitions(b *mig.Board, all []Measured, batch int, g Goal) []Partition {
+func Partitions(b *mig.Model, all []Measured, batch int, g Goal) []Partition {
 	base := map[string]Measured{}
 	for _, m := range all {
 		if m.fits(b) && m.Batch > base[m.Profile].Batch {
@@ -51,13 +51,13 @@ func Partitions(b *mig.Board, all []Measured, batch int, g Goal) []Partition {
 	return choices
 }
 
-// fits reports whether the measurement makes sense on this board: the profile is there and has the memory.
-func (m Measured) fits(b *mig.Board) bool {
+// fits reports whether the measurement makes sense on this GPU model: the profile is there and has the memory.
+func (m Measured) fits(b *mig.Model) bool {
 	p := profile(b, m.Profile)
 	return p != nil && m.MiB <= p.Memory() && m.Batch > 0 && m.Latency > 0 && m.Throughput > 0
 }
 
-func profile(b *mig.Board, name string) *mig.Profile {
+func profile(b *mig.Model, name string) *mig.Profile {
 	k, ok := b.ProfileIndex(name)
 	if !ok {
 		return nil

@@ -25,7 +25,7 @@ import (
 type batches struct {
 	s    *simulation
 	cut  *cut
-	most []int           // by kind of board, W
+	most []int           // by kind of GPU model, W
 	one  *place.Pool     // one GPU, as it would be with a subset
 	sit  place.Situation // of it
 
@@ -76,9 +76,9 @@ const lessThroughput = 1e-9
 
 func newBatches(c *cut) *batches {
 	b := &batches{s: c.s, cut: c, one: place.NewPool(make([]place.GPU, 1))}
-	for _, board := range c.s.kinds {
+	for _, model := range c.s.kinds {
 		most := 0
-		for _, l := range board.Maximal() {
+		for _, l := range model.Maximal() {
 			most = max(most, l.Count())
 		}
 		b.most = append(b.most, most)
@@ -127,14 +127,14 @@ func (b *batches) speeds() []float64 {
 	return all
 }
 
-// kind is the number of a GPU's kind of board.
+// kind is the number of a GPU's kind of GPU model.
 func (b *batches) kind(gpu int) int { return slices.Index(b.s.kinds, b.s.GPUs[gpu]) }
 
 // order is the GPUs that are worth a look, in their order: the first of those on which the same stands, since what does not fit there
 // fits on none of them; but all of them where the policy looks at when things end.
 func (b *batches) order() (all []int) {
 	type standing struct {
-		board        *mig.Board
+		board        *mig.Model
 		layout, idle mig.Layout
 		gpu          int // where ends count
 	}
@@ -142,7 +142,7 @@ func (b *batches) order() (all []int) {
 	seen := map[standing]bool{}
 	for k := range pool.Len() {
 		g := pool.GPU(k)
-		s := standing{board: g.Board, layout: g.Layout, idle: g.Idle}
+		s := standing{board: g.Model, layout: g.Layout, idle: g.Idle}
 		if b.cut.look.Ends && g.Layout != 0 {
 			s.gpu = k
 		}
@@ -158,26 +158,26 @@ func (b *batches) order() (all []int) {
 
 // search finds the best subset for a GPU, given the sum of the speeds of what runs there.
 func (b *batches) search(gpu int, speed float64) {
-	board, node := b.s.GPUs[gpu], b.cut.Pool.Busy(gpu)
+	model, node := b.s.GPUs[gpu], b.cut.Pool.Busy(gpu)
 	b.gpu = gpu
-	b.look(board, node)
-	busy := throughput{board.Grid - node.Units, speed}
+	b.look(model, node)
+	busy := throughput{model.Grid - node.Units, speed}
 	b.taken, b.found = b.taken[:0], nil
 	b.best = busy.value() // of nobody, whom every subset exceeds
 	b.visit(0, resources{node.Units, node.Compute}, busy)
 }
 
 // look makes the window of a GPU: of the first who wait, those who would fit alone.
-func (b *batches) look(board *mig.Board, node *mig.Node) {
+func (b *batches) look(model *mig.Model, node *mig.Node) {
 	b.window = b.window[:0]
 	kind := b.kind(b.gpu)
 	for at := range min(b.s.queue.len(), b.most[kind]) {
 		j := b.s.queue.at(at)
-		p, ok := board.ProfileIndex(j.profiles[kind])
+		p, ok := model.ProfileIndex(j.profiles[kind])
 		if !ok || node.Placeable(p) < j.slices() {
 			continue
 		}
-		m := &member{job: j, at: at, order: len(b.window), profile: board.Profiles[p], request: b.s.request(j)}
+		m := &member{job: j, at: at, order: len(b.window), profile: model.Profiles[p], request: b.s.request(j)}
 		m.request.Profile = m.profile.Name
 		m.takes = resources{j.slices() * m.profile.Size, j.slices() * m.profile.Compute}
 		m.speed = j.SpeedOn(m.profile.Name)

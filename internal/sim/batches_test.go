@@ -16,31 +16,31 @@ import (
 )
 
 // drawBoards draws one to three GPUs of one or two kinds.
-func drawBoards(t *rapid.T) []*mig.Board {
-	kinds := rapid.SliceOfN(rapid.SampledFrom(plainBoards), 1, 2).Draw(t, "kinds")
+func drawModels(t *rapid.T) []*mig.Model {
+	kinds := rapid.SliceOfN(rapid.SampledFrom(plainModels), 1, 2).Draw(t, "kinds")
 	return rapid.SliceOfN(rapid.SampledFrom(kinds), 1, 3).Draw(t, "GPUs")
 }
 
-var plainBoards = func() (all []*mig.Board) {
-	for _, b := range mig.Boards() {
+var plainModels = func() (all []*mig.Model) {
+	for _, b := range mig.Models() {
 		all = append(all, b.Select(mig.Plain))
 	}
 	return all
 }()
 
-// drawNeeds draws a job that needs a profile of one of the boards or shares of any, one to three slices, and that may run slower on some
+// drawNeeds draws a job that needs a profile of one of the GPU models or shares of any, one to three slices, and that may run slower on some
 // profiles. Few speeds and sizes, so that subsets often tie; durations far apart, so that a policy may hold a job.
-func drawNeeds(t *rapid.T, boards []*mig.Board, submit float64) trace.Job {
+func drawNeeds(t *rapid.T, models []*mig.Model, submit float64) trace.Job {
 	j := trace.Job{Submit: submit, Slices: max(0, rapid.IntRange(-6, 3).Draw(t, "slices"))}
 	j.Duration = rapid.SampledFrom([]float64{1, 2, 5, 50, 500}).Draw(t, "duration")
 	if rapid.Bool().Draw(t, "named") {
-		j.Profile = rapid.SampledFrom(rapid.SampledFrom(boards).Draw(t, "of").Profiles).Draw(t, "profile").Name
+		j.Profile = rapid.SampledFrom(rapid.SampledFrom(models).Draw(t, "of").Profiles).Draw(t, "profile").Name
 	} else {
 		j.Compute = rapid.SampledFrom([]float64{0.1, 0.25, 0.4, 0.5, 1}).Draw(t, "compute")
 	}
 	if rapid.Bool().Draw(t, "slower") {
 		j.Speed = map[string]float64{}
-		for _, b := range boards {
+		for _, b := range models {
 			for _, p := range b.Profiles {
 				j.Speed[p.Name] = rapid.SampledFrom([]float64{0.1, 0.3, 0.5, 0.7, 1}).Draw(t, "speed")
 			}
@@ -53,7 +53,7 @@ func drawNeeds(t *rapid.T, boards []*mig.Board, submit float64) trace.Job {
 func occupy(t *rapid.T, s *simulation) {
 	c := s.room.(*cut)
 	for k, b := range s.GPUs {
-		g := place.GPU{Board: b}
+		g := place.GPU{Model: b}
 		var busy mig.Layout
 		if k > 0 && s.GPUs[k-1] == b && rapid.Bool().Draw(t, "the same again") {
 			busy, g.Idle = c.Pool.GPU(k-1).Layout, c.Pool.GPU(k-1).Idle
@@ -65,7 +65,7 @@ func occupy(t *rapid.T, s *simulation) {
 		for i := range busy.Indices() {
 			c.Pool.Start(k, i, s.now+rapid.SampledFrom([]float64{0.5, 1, 10, 1000}).Draw(t, "end"))
 			if last == nil || rapid.IntRange(0, 3).Draw(t, "the same job's") > 0 {
-				last, _ = s.newJob(drawNeeds(t, []*mig.Board{b}, 0))
+				last, _ = s.newJob(drawNeeds(t, []*mig.Model{b}, 0))
 				s.running = append(s.running, last)
 			}
 			last.spots = append(last.spots, place.Spot{GPU: k, Placement: i})
@@ -73,7 +73,7 @@ func occupy(t *rapid.T, s *simulation) {
 	}
 }
 
-func drawStanding(t *rapid.T, b *mig.Board) (busy, idle mig.Layout) {
+func drawStanding(t *rapid.T, b *mig.Model) (busy, idle mig.Layout) {
 	for i := range rapid.SampledFrom(b.Layouts()).Draw(t, "instances").Indices() {
 		switch rapid.IntRange(0, 4).Draw(t, "is") {
 		case 0:
@@ -144,7 +144,7 @@ func earlier(a, b []int) bool {
 
 func units(g place.GPU) (n int) {
 	for i := range g.Layout.Indices() {
-		n += g.Board.Placements[i].Size
+		n += g.Model.Placements[i].Size
 	}
 	return n
 }
@@ -208,7 +208,7 @@ func TestBatchesAreTheBest(t *testing.T) {
 	policies(t, func(t *testing.T, p place.Policy) {
 		several, none := 0, 0
 		rapid.Check(t, func(t *rapid.T) {
-			s := newSimulation(Config{GPUs: drawBoards(t), Policy: p, Discipline: Batches})
+			s := newSimulation(Config{GPUs: drawModels(t), Policy: p, Discipline: Batches})
 			s.now = 3
 			occupy(t, s)
 			for range rapid.IntRange(1, 9).Draw(t, "jobs") {
@@ -310,7 +310,7 @@ func TestBatchesOverlapNothing(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			var seen spans
 			times := rapid.SampledFrom([]float64{0, 0.25})
-			c := Config{GPUs: drawBoards(t), Policy: p, Discipline: Batches, Observer: &seen}
+			c := Config{GPUs: drawModels(t), Policy: p, Discipline: Batches, Observer: &seen}
 			c.Create, c.Destroy = times.Draw(t, "create"), times.Draw(t, "destroy")
 			var jobs trace.Workload
 			slots := map[string]int{}
@@ -362,9 +362,9 @@ func TestBatchesOverlapNothing(t *testing.T) {
 
 // Only a policy can be asked for batches.
 func TestBatchesNeedAPolicy(t *testing.T) {
-	boards := gpus(t, "A100-40GB", 1)
-	whole, _ := Whole(boards[0])
-	for _, c := range []Config{{GPUs: boards}, {GPUs: boards, Static: []mig.Layout{whole}}} {
+	models := gpus(t, "A100-40GB", 1)
+	whole, _ := Whole(models[0])
+	for _, c := range []Config{{GPUs: models}, {GPUs: models, Static: []mig.Layout{whole}}} {
 		c.Discipline = Batches
 		if _, err := Run(c, slices.Values([]trace.Job{})); err == nil || !strings.HasPrefix(err.Error(), "batches are for GPUs that are cut on demand") {
 			t.Errorf("%v", err)

@@ -11,14 +11,14 @@ import (
 	"caelum/internal/trace"
 )
 
-func gpus(t testing.TB, board string, n int) []*mig.Board {
+func gpus(t testing.TB, board string, n int) []*mig.Model {
 	t.Helper()
-	b, err := mig.BoardByName(board)
+	b, err := mig.ModelByName(board)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b = b.Select(mig.Plain)
-	all := make([]*mig.Board, n)
+	all := make([]*mig.Model, n)
 	for k := range all {
 		all[k] = b
 	}

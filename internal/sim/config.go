@@ -12,7 +12,7 @@ import (
 
 // Config is what is simulated.
 type Config struct {
-	GPUs []*mig.Board // one for each GPU
+	GPUs []*mig.Model // one for each GPU
 
 	// Nodes is how many of the GPUs each node has, in their order; nil: nobody asks which node a GPU is in. A job has its slices on one
 	// node, or on as many as it asks for. The reference that moves everything does not know of nodes.
@@ -99,8 +99,8 @@ func (c *Config) check() error {
 	return nil
 }
 
-// Kinds are the boards that there are, each once.
-func Kinds(gpus []*mig.Board) (kinds []*mig.Board) {
+// Kinds are the GPU models that there are, each once.
+func Kinds(gpus []*mig.Model) (kinds []*mig.Model) {
 	for _, b := range gpus {
 		if !slices.Contains(kinds, b) {
 			kinds = append(kinds, b)
@@ -109,9 +109,9 @@ func Kinds(gpus []*mig.Board) (kinds []*mig.Board) {
 	return kinds
 }
 
-// Alike reports whether all GPUs are of one board.
-func Alike(gpus []*mig.Board) bool {
-	return !slices.ContainsFunc(gpus, func(b *mig.Board) bool { return b != gpus[0] })
+// Alike reports whether all GPUs are of one GPU model.
+func Alike(gpus []*mig.Model) bool {
+	return !slices.ContainsFunc(gpus, func(b *mig.Model) bool { return b != gpus[0] })
 }
 
 // keeps reports whether instances outlive their jobs.

@@ -23,7 +23,7 @@ func newCut(s *simulation) *cut {
 	c := &cut{s: s, look: place.LookOf(s.Policy)}
 	gpus := make([]place.GPU, len(s.GPUs))
 	for k, b := range s.GPUs {
-		gpus[k].Board = b
+		gpus[k].Model = b
 		c.free += b.Grid
 	}
 	c.done = make([]float64, len(gpus))
@@ -114,7 +114,7 @@ func (c *cut) slowest() float64 {
 	return max(0, slices.Max(c.done)-c.s.now) + c.s.Create + float64(mostInTheWay)*c.s.Destroy
 }
 
-// mostInTheWay is how many instances an A100 can hold, and no board more.
+// mostInTheWay is how many instances an A100 can hold, and no GPU model more.
 const mostInTheWay = 7
 
 // gather tells the policy what it looks at.

@@ -87,8 +87,8 @@ func TestBackfillDoesNotDelayTheHead(t *testing.T) {
 	policies(t, func(t *testing.T, p place.Policy) {
 		backfilled := 0
 		rapid.Check(t, func(t *rapid.T) {
-			boards, jobs := drawCase(t, 14)
-			w, err := watch(Config{GPUs: boards, Policy: p, Discipline: EASY}, played(jobs), nil)
+			models, jobs := drawCase(t, 14)
+			w, err := watch(Config{GPUs: models, Policy: p, Discipline: EASY}, played(jobs), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -104,9 +104,9 @@ func TestBackfillDoesNotDelayTheHead(t *testing.T) {
 // The same where instances outlive their jobs, stand where room is reserved, and take time to make.
 func TestBackfillBesideStandingInstances(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		boards, jobs := drawCase(t, 14)
+		models, jobs := drawCase(t, 14)
 		times := rapid.SampledFrom([]float64{0, 0.25, 2})
-		c := Config{GPUs: boards, Policy: place.Reach, Discipline: EASY, Create: times.Draw(t, "create"), Destroy: times.Draw(t, "destroy")}
+		c := Config{GPUs: models, Policy: place.Reach, Discipline: EASY, Create: times.Draw(t, "create"), Destroy: times.Draw(t, "destroy")}
 		w, err := watch(c, played(jobs), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -120,11 +120,11 @@ func TestBackfillBesideStandingInstances(t *testing.T) {
 func TestWithholdingLeavesNoTrace(t *testing.T) {
 	policies(t, func(t *testing.T, p place.Policy) {
 		rapid.Check(t, func(t *rapid.T) {
-			boards, jobs := drawCase(t, 14)
-			_, err := watch(Config{GPUs: boards, Policy: p, Discipline: EASY}, played(jobs), func(w *watched) {
+			models, jobs := drawCase(t, 14)
+			_, err := watch(Config{GPUs: models, Policy: p, Discipline: EASY}, played(jobs), func(w *watched) {
 				c := w.room.(*cut)
 				frag := 0.0
-				for k := range boards {
+				for k := range models {
 					if b := c.Pool.GPU(k).Blocked; b != 0 {
 						t.Fatalf("at %v: units %b of GPU %d stay blocked", w.s.now, b, k)
 					}
@@ -142,11 +142,11 @@ func TestWithholdingLeavesNoTrace(t *testing.T) {
 }
 
 // drawConfig draws a discipline and GPUs that are cut by any policy, once and for all, or as the reference likes. Batches are for policies.
-func drawConfig(t *rapid.T, boards []*mig.Board) Config {
-	c := Config{GPUs: boards, Discipline: rapid.SampledFrom([]Discipline{FIFO, EASY, Loss, Skip, Smallest}).Draw(t, "discipline")}
+func drawConfig(t *rapid.T, models []*mig.Model) Config {
+	c := Config{GPUs: models, Discipline: rapid.SampledFrom([]Discipline{FIFO, EASY, Loss, Skip, Smallest}).Draw(t, "discipline")}
 	switch name := rapid.SampledFrom(append(place.Names(), "static", "moved")).Draw(t, "room"); name {
 	case "static":
-		for _, b := range boards {
+		for _, b := range models {
 			c.Static = append(c.Static, rapid.SampledFrom(b.Maximal()).Draw(t, "layout"))
 		}
 	case "moved":
@@ -179,11 +179,11 @@ func named(jobs []place.Job) iter.Seq[trace.Job] {
 // Whoever is submitted starts once, is refused where nobody waits, or is why the whole run is an error.
 func TestNoJobIsLost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		boards, jobs := drawCase(t, 10)
+		models, jobs := drawCase(t, 10)
 		if rapid.IntRange(0, 9).Draw(t, "impossible") == 0 {
 			rapid.SampledFrom([]*place.Job{&jobs[0], &jobs[len(jobs)-1]}).Draw(t, "which").Profile = "9g.90gb"
 		}
-		c := drawConfig(t, boards)
+		c := drawConfig(t, models)
 		r, err := Run(c, named(jobs))
 		w, failed := watch(c, named(jobs), nil)
 		switch {
@@ -220,8 +220,8 @@ func TestTheSameAgain(t *testing.T) {
 	for _, know := range said {
 		t.Run(know.name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
-				boards, jobs := drawCase(t, 10)
-				c := drawConfig(t, boards)
+				models, jobs := drawCase(t, 10)
+				c := drawConfig(t, models)
 				c.Said, c.Learn = know.said(1), know.learn
 				first, err := Run(c, named(jobs))
 				again, failed := Run(c, named(jobs))

@@ -12,7 +12,7 @@ import (
 // TestLossNeverHolds: where no job waits, no policy turns a job away beside room for it. The last job is a long one,
 // which qla would hold until the slices around the free one have ended.
 func TestLossNeverHolds(t *testing.T) {
-	b, err := mig.BoardByName("A100-40GB")
+	b, err := mig.ModelByName("A100-40GB")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func TestLossNeverHolds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := Run(Config{GPUs: []*mig.Board{b.Select(mig.Plain)}, Policy: policy, Discipline: Loss}, slices.Values(jobs))
+		r, err := Run(Config{GPUs: []*mig.Model{b.Select(mig.Plain)}, Policy: policy, Discipline: Loss}, slices.Values(jobs))
 		if err != nil || r.Refused != 0 {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}

@@ -71,7 +71,7 @@ func (s *simulation) requeue(j *job) {
 }
 
 // below is the most memory of a profile that has less than this, in MiB; 0 if there is none.
-func below(b *mig.Board, memory float64) (most float64) {
+func below(b *mig.Model, memory float64) (most float64) {
 	for _, p := range b.Profiles {
 		if has := p.Memory(); has < memory {
 			most = max(most, has)
@@ -80,7 +80,7 @@ func below(b *mig.Board, memory float64) (most float64) {
 	return most
 }
 
-func mostMemory(b *mig.Board) (most int) {
+func mostMemory(b *mig.Model) (most int) {
 	for p := range b.Profiles {
 		if b.Profiles[p].Memory() > b.Profiles[most].Memory() {
 			most = p

@@ -15,8 +15,8 @@ import (
 func TestOutOfMemory(t *testing.T) {
 	requeued := 0
 	rapid.Check(t, func(t *rapid.T) {
-		boards, jobs := drawCase(t, 12)
-		c := drawConfig(t, boards)
+		models, jobs := drawCase(t, 12)
+		c := drawConfig(t, models)
 		var seen spans
 		c.Observer = &seen
 		c.Memory = &Memory{Error: rapid.Float64Range(0, 2).Draw(t, "error"), Margin: rapid.Float64Range(0, 1).Draw(t, "margin"), Seed: 7}
@@ -35,8 +35,8 @@ func TestOutOfMemory(t *testing.T) {
 			return
 		}
 		memory := func(profile string) float64 {
-			p, _ := boards[0].ProfileIndex(profile)
-			return boards[0].Profiles[p].Memory()
+			p, _ := models[0].ProfileIndex(profile)
+			return models[0].Profiles[p].Memory()
 		}
 		last := map[string]Span{}
 		for _, s := range seen.all {
@@ -53,7 +53,7 @@ func TestOutOfMemory(t *testing.T) {
 			if s := last[id]; math.Abs(s.To-s.From-j.Duration) > 1e-9 {
 				t.Fatalf("%+v at the last runs from %v to %v", j, s.From, s.To)
 			}
-			if memory(last[id].Profile) < below(boards[0], memory(j.Profile)) {
+			if memory(last[id].Profile) < below(models[0], memory(j.Profile)) {
 				t.Fatalf("%+v ends well on %s", j, last[id].Profile)
 			}
 		}
@@ -66,8 +66,8 @@ func TestOutOfMemory(t *testing.T) {
 // Without error and margin jobs ask for what they need, and everything is as if nobody had foreseen anything.
 func TestForeseenExactly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		boards, jobs := drawCase(t, 12)
-		c := drawConfig(t, boards)
+		models, jobs := drawCase(t, 12)
+		c := drawConfig(t, models)
 		want, err1 := waits(c, named(jobs))
 		c.Memory = &Memory{Seed: rapid.Uint64().Draw(t, "seed")}
 		got, err2 := waits(c, named(jobs))

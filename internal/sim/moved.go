@@ -22,7 +22,7 @@ type moved struct {
 func newMoved(s *simulation) *moved {
 	m := &moved{s: s, fits: map[string]bool{}}
 	for _, b := range s.GPUs {
-		m.gpus = append(m.gpus, place.GPU{Board: b})
+		m.gpus = append(m.gpus, place.GPU{Model: b})
 		m.free += b.Grid
 	}
 	return m

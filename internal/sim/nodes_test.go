@@ -21,22 +21,22 @@ type spans struct {
 
 func (s *spans) Ran(span Span) { s.all = append(s.all, span) }
 
-// drawNodes draws up to four nodes with up to three GPUs of any two boards, and the boards by node.
-func drawNodes(t *rapid.T) (c Config, boards [][]*mig.Board) {
-	all := mig.Boards()
-	two := []*mig.Board{}
+// drawNodes draws up to four nodes with up to three GPUs of any two GPU models, and the GPU models by node.
+func drawNodes(t *rapid.T) (c Config, boards [][]*mig.Model) {
+	all := mig.Models()
+	two := []*mig.Model{}
 	for range 2 {
 		two = append(two, all[rapid.IntRange(0, len(all)-1).Draw(t, "board")].Select(mig.Plain))
 	}
 	for range rapid.IntRange(1, 4).Draw(t, "nodes") {
-		of := slices.Repeat([]*mig.Board{two[rapid.IntRange(0, 1).Draw(t, "of")]}, rapid.IntRange(1, 3).Draw(t, "gpus"))
+		of := slices.Repeat([]*mig.Model{two[rapid.IntRange(0, 1).Draw(t, "of")]}, rapid.IntRange(1, 3).Draw(t, "gpus"))
 		c.Nodes, c.GPUs, boards = append(c.Nodes, len(of)), append(c.GPUs, of...), append(boards, of)
 	}
 	return c, boards
 }
 
-func drawJob(t *rapid.T, boards []*mig.Board) trace.Job {
-	b := boards[rapid.IntRange(0, len(boards)-1).Draw(t, "for")]
+func drawJob(t *rapid.T, models []*mig.Model) trace.Job {
+	b := models[rapid.IntRange(0, len(models)-1).Draw(t, "for")]
 	return trace.Job{
 		Profile: b.Profiles[rapid.IntRange(0, len(b.Profiles)-1).Draw(t, "profile")].Name, Duration: float64(rapid.IntRange(1, 6).Draw(t, "duration")),
 		Slices: rapid.IntRange(0, 5).Draw(t, "slices"), Nodes: rapid.IntRange(0, 3).Draw(t, "on nodes"),

@@ -13,9 +13,9 @@ import (
 	"caelum/internal/trace"
 )
 
-// drawCase draws a few jobs on one or two GPUs of any board.
-func drawCase(t *rapid.T, most int) (all []*mig.Board, jobs []place.Job) {
-	b := rapid.SampledFrom(mig.Boards()).Draw(t, "board").Select(mig.Plain)
+// drawCase draws a few jobs on one or two GPUs of any GPU model.
+func drawCase(t *rapid.T, most int) (all []*mig.Model, jobs []place.Job) {
+	b := rapid.SampledFrom(mig.Models()).Draw(t, "board").Select(mig.Plain)
 	for range rapid.IntRange(1, 2).Draw(t, "gpus") {
 		all = append(all, b)
 	}
@@ -63,10 +63,10 @@ func sum(all []float64) (s float64) {
 func TestNoPolicyBeatsTheOptimum(t *testing.T) {
 	reached, worse := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
-		boards, jobs := drawCase(t, 6)
-		empty := make([]place.GPU, len(boards))
+		models, jobs := drawCase(t, 6)
+		empty := make([]place.GPU, len(models))
 		for k := range empty {
-			empty[k].Board = boards[k]
+			empty[k].Model = models[k]
 		}
 		best := place.Optimum(empty, jobs, place.Rules{FIFO: true})
 		for _, name := range place.Names() {
@@ -74,7 +74,7 @@ func TestNoPolicyBeatsTheOptimum(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			waits, err := waits(Config{GPUs: boards, Policy: p}, played(jobs))
+			waits, err := waits(Config{GPUs: models, Policy: p}, played(jobs))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,7 +83,7 @@ func TestNoPolicyBeatsTheOptimum(t *testing.T) {
 			}
 			switch waited := sum(waits); {
 			case waited < best-1e-6:
-				t.Fatalf("%s waits %v, the optimum is %v: %v on %d of %s", name, waited, best, jobs, len(boards), boards[0].Name)
+				t.Fatalf("%s waits %v, the optimum is %v: %v on %d of %s", name, waited, best, jobs, len(models), models[0].Name)
 			case waited < best+1e-6:
 				reached++
 			default:
@@ -108,17 +108,17 @@ func starts(waits []float64, jobs []place.Job) (all []float64) {
 // The reference that may move everything is the optimum with migration: in FIFO order each job starts as soon as it can be packed.
 func TestMovedIsTheOptimumWithMigration(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		boards, jobs := drawCase(t, 6)
-		empty := make([]place.GPU, len(boards))
+		models, jobs := drawCase(t, 6)
+		empty := make([]place.GPU, len(models))
 		for k := range empty {
-			empty[k].Board = boards[k]
+			empty[k].Model = models[k]
 		}
-		waits, err := waits(Config{GPUs: boards}, played(jobs))
+		waits, err := waits(Config{GPUs: models}, played(jobs))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if best := place.Optimum(empty, jobs, place.Rules{FIFO: true, Migration: true}); math.Abs(sum(waits)-best) > 1e-6 {
-			t.Fatalf("waits %v, the optimum is %v: %v on %d of %s", sum(waits), best, jobs, len(boards), boards[0].Name)
+			t.Fatalf("waits %v, the optimum is %v: %v on %d of %s", sum(waits), best, jobs, len(models), models[0].Name)
 		}
 	})
 }

@@ -20,7 +20,7 @@ import (
 // job is one that waits or runs.
 type job struct {
 	trace.Job
-	profiles []string // what it asks for, by kind of board; empty: that kind has none for it
+	profiles []string // what it asks for, by kind of GPU model; empty: that kind has none for it
 	asksFor  string   // that of the first kind that has any
 	asks     string   // all in one string
 	size     int      // units, on the first kind that has
@@ -58,7 +58,7 @@ type simulation struct {
 	Config
 	foresight
 	now     float64
-	kinds   []*mig.Board // the boards that there are
+	kinds   []*mig.Model // the GPU models that there are
 	room    room
 	queue   queue
 	batches *batches // nil: another discipline
@@ -160,7 +160,7 @@ func (s *simulation) submit(t trace.Job) error {
 	return nil
 }
 
-// newJob finds out what a job needs on each kind of board.
+// newJob finds out what a job needs on each kind of GPU model.
 func (s *simulation) newJob(t trace.Job) (*job, error) {
 	j := &job{Job: t, since: t.Submit}
 	if s.Stay {
@@ -272,7 +272,7 @@ func (s *simulation) start(j *job, takes float64, memory float64) {
 	s.tell(j)
 }
 
-// request is what a policy is told of a job that waits. On unlike boards it is told what the job needs on the first that has it.
+// request is what a policy is told of a job that waits. On unlike GPU models it is told what the job needs on the first that has it.
 func (s *simulation) request(j *job) place.Request {
 	total, _ := s.total(j.said, 0)
 	return place.Request{Profile: j.asksFor, Duration: total}

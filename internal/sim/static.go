@@ -26,7 +26,7 @@ func (p Pattern) Deal(n int) []mig.Layout {
 }
 
 // Names says the layouts by their profiles: 7g.40gb / 4g.20gb 3g.20gb.
-func (p Pattern) Names(b *mig.Board) string {
+func (p Pattern) Names(b *mig.Model) string {
 	var all []string
 	for k, l := range p {
 		if k > 0 && l == p[k-1] {
@@ -50,8 +50,8 @@ func (p Pattern) Names(b *mig.Board) string {
 	return strings.Join(all, " / ")
 }
 
-// ParsePattern reads what Names writes: 7g.40gb / 3 x (4g.20gb 3g.20gb). The error names the layout that the board cannot have.
-func ParsePattern(b *mig.Board, text string) (Pattern, error) {
+// ParsePattern reads what Names writes: 7g.40gb / 3 x (4g.20gb 3g.20gb). The error names the layout that the GPU model cannot have.
+func ParsePattern(b *mig.Model, text string) (Pattern, error) {
 	var p Pattern
 	for _, part := range strings.Split(text, "/") {
 		times, inner := 1, strings.TrimSpace(part)
@@ -79,27 +79,27 @@ func ParsePattern(b *mig.Board, text string) (Pattern, error) {
 // workload were known beforehand: whole GPUs; every maximal layout L that differs from the others in what it holds; whole GPUs and L by turns,
 // 1:1, 2:1 and 1:2; one of the one kind and all others of the other; and of the four best of these L each two together, with and without whole GPUs between them. That
 // is not every pattern. Patterns that cannot hold every
-// job are left out. The cluster must be of one board; better says which of two results is. Nobody is told of the tries.
+// job are left out. The cluster must be of one GPU model; better says which of two results is. Nobody is told of the tries.
 func BestStatic(c Config, jobs iter.Seq[trace.Job], better func(a, b *Result) bool) (Pattern, error) {
-	board := c.GPUs[0]
+	model := c.GPUs[0]
 	if !Alike(c.GPUs) {
 		return nil, fmt.Errorf("the best fixed layouts are looked for on one board at a time")
 	}
 	c.Observer = nil
 	s := &search{c: c, jobs: jobs, better: better, needs: map[string]bool{}}
 	for j := range jobs {
-		if name, ok := j.On(board); ok {
+		if name, ok := j.On(model); ok {
 			s.needs[name] = true
 		}
 	}
-	whole, ok := Whole(board)
+	whole, ok := Whole(model)
 	if !ok {
-		return nil, fmt.Errorf("%s has no profile of a whole GPU here", board.Name)
+		return nil, fmt.Errorf("%s has no profile of a whole GPU here", model.Name)
 	}
 	s.try(Pattern{whole})
 	var ranked []found
 	n := len(c.GPUs)
-	for _, l := range contents(board, whole) {
+	for _, l := range contents(model, whole) {
 		var best *Result
 		one := append(Pattern{whole}, slices.Repeat(Pattern{l}, n-1)...)
 		all := append(Pattern{l}, slices.Repeat(Pattern{whole}, n-1)...)
@@ -175,7 +175,7 @@ func (s *search) try(p Pattern) *Result {
 }
 
 // holds reports whether a slice of the layout is large enough for a profile.
-func holds(b *mig.Board, l mig.Layout, profile string) bool {
+func holds(b *mig.Model, l mig.Layout, profile string) bool {
 	p, ok := b.ProfileIndex(profile)
 	if !ok {
 		return false
@@ -194,7 +194,7 @@ func enough(has, needs mig.Profile) bool {
 }
 
 // contents are the maximal layouts but the whole GPU's, one for each different content.
-func contents(b *mig.Board, whole mig.Layout) (all []mig.Layout) {
+func contents(b *mig.Model, whole mig.Layout) (all []mig.Layout) {
 	seen := map[string]bool{}
 	for _, l := range b.Maximal() {
 		if name := (Pattern{l}).Names(b); l != whole && !seen[name] {
@@ -205,8 +205,8 @@ func contents(b *mig.Board, whole mig.Layout) (all []mig.Layout) {
 	return all
 }
 
-// Whole is the layout of one instance that takes the whole GPU; false if the board has no such profile.
-func Whole(b *mig.Board) (mig.Layout, bool) {
+// Whole is the layout of one instance that takes the whole GPU; false if the GPU model has no such profile.
+func Whole(b *mig.Model) (mig.Layout, bool) {
 	i := slices.IndexFunc(b.Placements, func(p mig.Placement) bool { return p.Size == b.Grid })
 	if i < 0 {
 		return 0, false

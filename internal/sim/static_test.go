@@ -12,7 +12,7 @@ import (
 // What is written of a pattern is read as one that holds the same.
 func TestPatternsAreRead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		all := mig.Boards()
+		all := mig.Models()
 		b := all[rapid.IntRange(0, len(all)-1).Draw(t, "board")].Select(mig.Plain)
 		var p Pattern
 		for range rapid.IntRange(1, 5).Draw(t, "layouts") {

@@ -50,7 +50,7 @@ func (w Waiting) HeldByMark() bool {
 	return false
 }
 
-// Sized reports whether Caelum chose the job's profile, so that another board's for as much will do.
+// Sized reports whether Caelum chose the job's profile, so that another GPU model's for as much will do.
 func (w Waiting) Sized() bool {
 	mig := w.SlicesPerNode()
 	return len(mig) == 1 && HasMark(w.AdminComment, MarkSized+mig[0].Type)

@@ -44,8 +44,8 @@ func TestAlibaba(t *testing.T) {
 
 // A job with shares needs the smallest profile that holds both.
 func TestShares(t *testing.T) {
-	board := func(name string) *mig.Board {
-		b, err := mig.BoardByName(name)
+	board := func(name string) *mig.Model {
+		b, err := mig.ModelByName(name)
 		if err != nil {
 			t.Fatal(err)
 		}

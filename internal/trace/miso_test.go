@@ -56,7 +56,7 @@ func TestMISOMalformed(t *testing.T) {
 
 // A profile without a measurement is none that a job can have, whether or not its request names it.
 func TestOnlyMeasuredProfiles(t *testing.T) {
-	a100, err := mig.BoardByName("A100-40GB")
+	a100, err := mig.ModelByName("A100-40GB")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,9 +47,9 @@ func (j Job) Spread() (nodes, each int) {
 	return nodes, n / nodes
 }
 
-// On is the profile that the job needs on a board, false if the board has none for it: the one that is named, else the smallest that
+// On is the profile that the job needs on a GPU model, false if the GPU model has none for it: the one that is named, else the smallest that
 // holds what it needs.
-func (j Job) On(b *mig.Board) (string, bool) {
+func (j Job) On(b *mig.Model) (string, bool) {
 	if j.Profile != "" {
 		_, ok := b.ProfileIndex(j.Profile)
 		return j.Profile, ok && j.RunsOn(j.Profile)
@@ -105,9 +105,9 @@ type Left struct {
 	Jobs   int    `json:"jobs"`
 }
 
-// Only leaves out the jobs that these nodes could never run; of a node only its GPUs' boards are asked for. If anywhere, nobody asks which node a GPU is in,
+// Only leaves out the jobs that these nodes could never run; of a node only its GPUs' GPU models are asked for. If anywhere, nobody asks which node a GPU is in,
 // and there is one of all.
-func (w *Workload) Only(nodes [][]*mig.Board, anywhere bool) {
+func (w *Workload) Only(nodes [][]*mig.Model, anywhere bool) {
 	kinds := kindsOf(nodes)
 	kept := w.Jobs[:0:0]
 	for _, j := range w.Jobs {
@@ -120,15 +120,15 @@ func (w *Workload) Only(nodes [][]*mig.Board, anywhere bool) {
 	w.Jobs = kept
 }
 
-// kind is nodes that are alike: how many GPUs of each board one has.
+// kind is nodes that are alike: how many GPUs of each GPU model one has.
 type kind struct {
-	boards map[*mig.Board]int
+	boards map[*mig.Model]int
 	nodes  int
 }
 
-func kindsOf(nodes [][]*mig.Board) (kinds []kind) {
+func kindsOf(nodes [][]*mig.Model) (kinds []kind) {
 	for _, gpus := range nodes {
-		boards := map[*mig.Board]int{}
+		boards := map[*mig.Model]int{}
 		for _, b := range gpus {
 			boards[b]++
 		}

@@ -25,17 +25,17 @@ func gres(t testing.TB, text string) []slurm.GRES {
 // node is an idle node with one A100-40GB whose agent has published what stands there ("3g.20gb@0"; empty: nothing).
 func node(t testing.TB, name, stands, has, used string) slurm.Node {
 	t.Helper()
-	b, err := mig.BoardByName("A100-40GB")
+	b, err := mig.ModelByName("A100-40GB")
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := offer.GPU{Board: b.Select(mig.Plain)}
-	for i := range g.Board.Profiles {
-		g.Offerable |= g.Board.OfProfile(i)
+	g := offer.GPU{Model: b.Select(mig.Plain)}
+	for i := range g.Model.Profiles {
+		g.Offerable |= g.Model.OfProfile(i)
 	}
 	for label := range strings.FieldsSeq(stands) {
 		profile, start, _ := strings.Cut(label, "@")
-		i, ok := g.Board.Placement(profile, int(start[0]-'0'))
+		i, ok := g.Model.Placement(profile, int(start[0]-'0'))
 		if !ok {
 			t.Fatal(label)
 		}

@@ -31,7 +31,7 @@ type ways struct {
 
 // board is a part of the cluster: nodes of one model and the jobs for it.
 type board struct {
-	*mig.Board
+	*mig.Model
 	nodes  []string
 	static sim.Pattern
 	work   []trace.Job
@@ -48,7 +48,7 @@ func benchWays(ctx context.Context, w ways) error {
 	fmt.Printf("\nOne trace three ways on a real Slurm: %d jobs, %s by size, load %.2f, durations of %.0f s in the mean, seed %d, on %d nodes of %d GPUs:\n",
 		w.jobs, trace.Mixes[0].Name, w.load, w.mean, w.seed, w.nodes, w.gpus)
 	for _, b := range boards {
-		fmt.Printf("  %s on %s; the best fixed layouts for these jobs: %s\n", b.Name, strings.Join(b.nodes, ", "), b.static.Names(b.Board))
+		fmt.Printf("  %s on %s; the best fixed layouts for these jobs: %s\n", b.Name, strings.Join(b.nodes, ", "), b.static.Names(b.Model))
 	}
 	fmt.Printf("  %-8s %10s %10s %10s %10s %12s\n", "", "MEAN WAIT", "MEDIAN", "P95", "LONGEST", "MAKESPAN, UTIL")
 	for _, way := range []string{"whole", "static", "caelum"} {
@@ -59,9 +59,9 @@ func benchWays(ctx context.Context, w ways) error {
 	return nil
 }
 
-// profileOf is the profile of as many compute slices and units on a board as churn's names say on an A100-40GB.
-func profileOf(b *mig.Board, name string) string {
-	a100, _ := mig.BoardByName("A100-40GB")
+// profileOf is the profile of as many compute slices and units on a GPU model as churn's names say on an A100-40GB.
+func profileOf(b *mig.Model, name string) string {
+	a100, _ := mig.ModelByName("A100-40GB")
 	i, _ := a100.ProfileIndex(name)
 	for _, p := range b.Profiles {
 		if p.Compute == a100.Profiles[i].Compute && p.Size == a100.Profiles[i].Size {
@@ -77,18 +77,18 @@ func (w ways) boards() (all []*board, err error) {
 		names = append(names, "H100-80GB")
 	}
 	for k, name := range names {
-		of, err := mig.BoardByName(name)
+		of, err := mig.ModelByName(name)
 		if err != nil {
 			return nil, err
 		}
-		b := &board{Board: of.Select(mig.Plain)}
+		b := &board{Model: of.Select(mig.Plain)}
 		for n := k * w.nodes / len(names); n < (k+1)*w.nodes/len(names); n++ {
 			b.nodes = append(b.nodes, fmt.Sprint("n", n+1))
 		}
-		gpus := slices.Repeat([]*mig.Board{b.Board}, len(b.nodes)*w.gpus)
+		gpus := slices.Repeat([]*mig.Model{b.Model}, len(b.nodes)*w.gpus)
 		churn := trace.Churn{Mix: trace.Mixes[0].Mix, Jobs: w.jobs / len(names), GPUs: len(gpus), Load: w.load, MeanDuration: w.mean, Seed: w.seed + uint64(k)}
 		for j := range churn.All() {
-			j.Profile = profileOf(b.Board, j.Profile)
+			j.Profile = profileOf(b.Model, j.Profile)
 			b.work = append(b.work, j)
 		}
 		b.static, err = sim.BestStatic(sim.Config{GPUs: gpus, Discipline: sim.EASY, Said: limit}, slices.Values(b.work), func(x, y *sim.Result) bool {
@@ -105,7 +105,7 @@ func (w ways) boards() (all []*board, err error) {
 // limit is a job's time limit in seconds: Slurm's are whole minutes.
 func limit(j trace.Job) float64 { return 60 * math.Ceil((j.Duration+1)/60) }
 
-// asks is the profile that a job asks for: its own, or the smallest that holds it among those that the board is cut into.
+// asks is the profile that a job asks for: its own, or the smallest that holds it among those that the GPU model is cut into.
 func (b *board) asks(way string, j trace.Job) (string, error) {
 	p, _ := b.ProfileIndex(j.Profile)
 	need := b.Profiles[p]
@@ -114,7 +114,7 @@ func (b *board) asks(way string, j trace.Job) (string, error) {
 	case "caelum":
 		return j.Profile, nil
 	case "whole":
-		of, _ = sim.Whole(b.Board)
+		of, _ = sim.Whole(b.Model)
 	default:
 		for _, l := range b.static {
 			of |= l
@@ -134,11 +134,11 @@ func (b *board) asks(way string, j trace.Job) (string, error) {
 	}).Name, nil
 }
 
-// fixed is a node's GRES cut once and for all; the k-th of the board's nodes.
+// fixed is a node's GRES cut once and for all; the k-th of the GPU model's nodes.
 func (b *board) fixed(way string, k, gpus int) string {
 	layouts := b.static.Deal(len(b.nodes) * gpus)[k*gpus : (k+1)*gpus]
 	if way == "whole" {
-		whole, _ := sim.Whole(b.Board)
+		whole, _ := sim.Whole(b.Model)
 		layouts = slices.Repeat([]mig.Layout{whole}, gpus)
 	}
 	count := map[string]int{}

@@ -23,8 +23,8 @@ type Options struct {
 	Dir string
 	// Nodes and GPUs (per node) default to 2 each.
 	Nodes, GPUs int
-	// Board is a name of internal/mig/boards.txt, by default A100-40GB. With a comma-separated list node i gets the
-	// i-th board and the nodes beyond the list its last.
+	// Model is a name of internal/mig/models.txt, by default A100-40GB. With a comma-separated list node i gets the
+	// i-th GPU model and the nodes beyond the list its last.
 	Board string
 	// Build holds the binaries; by default build/ of the repository.
 	Build string

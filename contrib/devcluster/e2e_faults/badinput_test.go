@@ -44,7 +44,7 @@ func TestBadInput(t *testing.T) {
 	s.NoneDrained()
 }
 
-// badRequests: what no board has, what another board has, what is no profile at all.
+// badRequests: what no GPU model has, what another GPU model has, what is no profile at all.
 func badRequests(s *site, _ string) {
 	for _, c := range []struct{ options, says string }{
 		{"--gres=mig:nonsense:1", "there is no MIG profile nonsense here; known are 1g.5gb,"},
@@ -64,7 +64,7 @@ func badRequests(s *site, _ string) {
 			s.t.Errorf("sbatch %.80s: %v, %s", c.options, err, stderr)
 		}
 	}
-	// The other board's: it runs there, and waits for ever where it is not.
+	// The other GPU model's: it runs there, and waits for ever where it is not.
 	a30 := s.Submit("cuda-process --exclusive --seconds 0", "--gres=mig:2g.12gb:1")
 	never := s.Submit("true", "--gres=mig:2g.12gb:1", "-w", "n1")
 	s.Completed(a30)

@@ -68,7 +68,7 @@ func mix(seed uint64, n int, seconds float64, k kinds) *load {
 		l.one(before < n/2)
 		fmt.Fprintf(&l.script, "sleep %.2f\n", seconds/float64(n)*float64(l.jobs-before)*2*l.rng.Float64())
 	}
-	if k.unlike { // more at once than the first board has room for
+	if k.unlike { // more at once than the first GPU model has room for
 		l.jobs += 12
 		l.line("sbatch --parsable --array=1-12 --job-name=known-2g.10gb known-2g.10gb")
 	}

@@ -2,7 +2,7 @@
 //
 // It reads what was left behind by parties that know nothing of each other: the agents' logs, the emulated GPUs' own
 // log, slurmctld's log, slurmdbd's accounting, looks at slurmctld taken from outside, and what the jobs saw. It shares no
-// code with what it judges: profiles are intervals from the board table, packing is trying everything. It never runs
+// code with what it judges: profiles are intervals from the GPU model table, packing is trying everything. It never runs
 // anything; package e2e_oracle's test does.
 //
 // # What it cannot see
@@ -38,7 +38,7 @@ type Run struct {
 // Node is one node.
 type Node struct {
 	Name  string
-	Board string // a name of boards.txt
+	Board string // a name of models.txt
 	GPUs  int
 	Journal
 	Hardware
@@ -139,7 +139,7 @@ func (r *Report) String() string {
 	return b.String()
 }
 
-// Check judges a run. The error says that the run cannot be judged: a board that nobody knows.
+// Check judges a run. The error says that the run cannot be judged: a GPU model that nobody knows.
 func Check(run Run) (*Report, error) {
 	r := &Report{Seen: len(run.Seen), Starts: len(run.Starts)}
 	for _, n := range run.Nodes {

@@ -9,7 +9,7 @@ import (
 	"caelum/internal/mig"
 )
 
-// GPUs are a node's GPUs of one board, known by nothing but intervals.
+// GPUs are a node's GPUs of one GPU model, known by nothing but intervals.
 type GPUs struct {
 	n     int
 	grid  int
@@ -36,9 +36,9 @@ func (i Interval) overlaps(k Interval) bool {
 	return i.GPU == k.GPU && i.Start < k.Start+k.Size && k.Start < i.Start+i.Size
 }
 
-// NewGPUs takes the facts of a board from boards.txt.
+// NewGPUs takes the facts of a GPU model from models.txt.
 func NewGPUs(board string, n int) (*GPUs, error) {
-	b, err := mig.BoardByName(board)
+	b, err := mig.ModelByName(board)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func NewGPUs(board string, n int) (*GPUs, error) {
 	return g, nil
 }
 
-// Own is what a slice of this name is on the board: that profile, or where the board has none of the name the least that its own names promise as much of; empty if
+// Own is what a slice of this name is on the GPU model: that profile, or where the GPU model has none of the name the least that its own names promise as much of; empty if
 // nothing does.
 func (g *GPUs) Own(profile string) (own string) {
 	if _, ok := g.kinds[profile]; ok {
@@ -70,7 +70,7 @@ func (g *GPUs) Own(profile string) (own string) {
 	return own
 }
 
-// Has reports whether the board has a profile, or one for as much.
+// Has reports whether the GPU model has a profile, or one for as much.
 func (g *GPUs) Has(profile string) bool { return g.Own(profile) != "" }
 
 // Pack reports whether all slices of some profiles can be made at once beside those that stand. It tries everything,

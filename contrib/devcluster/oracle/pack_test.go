@@ -11,7 +11,7 @@ import (
 // layouts are package mig's, which shares no code with Pack.
 func TestPackAgainstLayouts(t *testing.T) {
 	for _, name := range []string{"A100-40GB", "A30-24GB"} {
-		b, err := mig.BoardByName(name)
+		b, err := mig.ModelByName(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,13 +89,13 @@ func TestPackBesideWhatStands(t *testing.T) {
 // TestOwn: the same answer as the agents', by other means.
 func TestOwn(t *testing.T) {
 	names := map[string]bool{}
-	for _, b := range mig.Boards() {
+	for _, b := range mig.Models() {
 		for _, p := range b.Profiles {
 			names[p.Name] = true
 		}
 	}
 	asked := 0
-	for _, b := range mig.Boards() {
+	for _, b := range mig.Models() {
 		g, err := NewGPUs(b.Name, 1)
 		if err != nil {
 			t.Fatal(err)

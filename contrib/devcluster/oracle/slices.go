@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// carved: every run was given exactly the slices that slurmctld allocated, or the board's own for as much where it has none of the name, and nobody else was given any.
+// carved: every run was given exactly the slices that slurmctld allocated, or the GPU model's own for as much where it has none of the name, and nobody else was given any.
 func (j *judge) carved() {
 	name := j.node.Name
 	j.Leases += len(j.node.Leases)

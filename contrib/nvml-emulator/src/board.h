@@ -1,4 +1,4 @@
-/* What each board can hold: the table that boards.awk makes from internal/mig/boards.txt. */
+/* What each board can hold: the table that boards.awk makes from internal/mig/models.txt. */
 #ifndef EMU_BOARD_H
 #define EMU_BOARD_H
 

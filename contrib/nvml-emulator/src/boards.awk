@@ -1,4 +1,4 @@
-# Makes the C table of boards from internal/mig/boards.txt, whose head describes the columns.
+# Makes the C table of boards from internal/mig/models.txt, whose head describes the columns.
 #
 # A dash is a number that nobody has shown. The emulator has to answer something, so it approximates:
 #   memory          1000 MiB for each GB of the profile's name (the printed boards lie between 998 and 1014)
@@ -55,7 +55,7 @@ function flush_board(    i, j, k, v, starts, count, total) {
 }
 
 BEGIN {
-    print "/* Generated from internal/mig/boards.txt by boards.awk. */"
+    print "/* Generated from internal/mig/models.txt by boards.awk. */"
     print "#include \"board.h\"\n\nconst struct board boards[] = {"
     n = 0
 }
@@ -70,7 +70,7 @@ $1 == "board" {
 
 $1 == "profile" {
     if (NF != 16) {
-        printf "boards.txt:%d: %d columns, want 16\n", NR, NF > "/dev/stderr"
+        printf "models.txt:%d: %d columns, want 16\n", NR, NF > "/dev/stderr"
         failed = 1
         exit 1
     }

@@ -38,7 +38,7 @@ var build = sync.OnceValues(func() (string, error) {
 	return out, nil
 })
 
-// New makes a node of n GPUs of a board. Only one can be in use at a time in a process: the library finds its state through
+// New makes a node of n GPUs of a GPU model. Only one can be in use at a time in a process: the library finds its state through
 // the environment.
 func New(t testing.TB, board string, n int) *Node {
 	t.Helper()

@@ -12,22 +12,22 @@ import (
 	"caelum/internal/mig"
 )
 
-// What profiles, layouts and place have in common: boards and profiles by name, and drawings on the page.
+// What profiles, layouts and place have in common: GPU models and profiles by name, and drawings on the page.
 
-// tablesHelp says what the commands that know boards by name stand on.
+// tablesHelp says what the commands that know GPU models by name stand on.
 const tablesHelp = `It needs neither agent nor GPU: it knows the boards from Caelum's tables, of which "caelum profiles" is the list. A
 board may be shortened as long as one is meant (A30, h200). What a node's driver allows, "caelum slurm-config" asks there.`
 
-// boardNamed finds a board of the tables by its name, the beginning of it, its Type in gres.conf or NVML's name for it, in
-// upper or lower case. The error lists the boards that may be meant.
-func boardNamed(name string) (*mig.Board, error) {
-	b, err := mig.BoardByName(name)
+// boardNamed finds a GPU model of the tables by its name, the beginning of it, its Type in gres.conf or NVML's name for it, in
+// upper or lower case. The error lists the GPU models that may be meant.
+func modelNamed(name string) (*mig.Model, error) {
+	b, err := mig.ModelByName(name)
 	if err == nil {
 		return b, nil
 	}
-	var meant []*mig.Board
+	var meant []*mig.Model
 	var names []string
-	for _, b := range mig.Boards() {
+	for _, b := range mig.Models() {
 		begins := name != "" && strings.HasPrefix(strings.ToLower(b.Name), strings.ToLower(name))
 		if begins || strings.EqualFold(b.Type, name) || strings.EqualFold(b.Device, name) {
 			meant = append(meant, b)
@@ -43,9 +43,9 @@ func boardNamed(name string) (*mig.Board, error) {
 	return nil, usageError{fmt.Errorf("board %q may be %s: name one", name, strings.Join(names, " or "))}
 }
 
-// selected is the board with the profiles of --profiles: with none, those without variants; "all" means every one. Names that
-// the board does not have are left to the caller, who may have several boards.
-func selected(b *mig.Board, names []string) *mig.Board {
+// selected is the GPU model with the profiles of --profiles: with none, those without variants; "all" means every one. Names that
+// the GPU model does not have are left to the caller, who may have several GPU models.
+func selected(b *mig.Model, names []string) *mig.Model {
 	return b.Select(func(p mig.Profile) bool {
 		switch {
 		case len(names) == 0:
@@ -57,23 +57,23 @@ func selected(b *mig.Board, names []string) *mig.Board {
 	})
 }
 
-// checkProfiles finds the first of the names of --profiles that no board has.
-func checkProfiles(names []string, boards ...*mig.Board) error {
+// checkProfiles finds the first of the names of --profiles that no GPU model has.
+func checkProfiles(names []string, models ...*mig.Model) error {
 	if len(names) == 0 || slices.Equal(names, []string{"all"}) {
 		return nil
 	}
 	for _, name := range names {
-		if !slices.ContainsFunc(boards, func(b *mig.Board) bool { _, ok := b.ProfileIndex(name); return ok }) {
-			return usageError{fmt.Errorf("--profiles: no %q; %s", name, strings.Join(everyProfile(boards), "; "))}
+		if !slices.ContainsFunc(models, func(b *mig.Model) bool { _, ok := b.ProfileIndex(name); return ok }) {
+			return usageError{fmt.Errorf("--profiles: no %q; %s", name, strings.Join(everyProfile(models), "; "))}
 		}
 	}
 	return nil
 }
 
-// everyProfile says, by board, which profiles there are.
-func everyProfile(boards []*mig.Board) []string {
+// everyProfile says, by GPU model, which profiles there are.
+func everyProfile(models []*mig.Model) []string {
 	var said []string
-	for _, b := range boards {
+	for _, b := range models {
 		if line := b.Name + " has " + strings.Join(profileNames(b), ", "); !slices.Contains(said, line) {
 			said = append(said, line)
 		}
@@ -81,7 +81,7 @@ func everyProfile(boards []*mig.Board) []string {
 	return said
 }
 
-func profileNames(b *mig.Board) []string {
+func profileNames(b *mig.Model) []string {
 	var names []string
 	for _, p := range b.Profiles {
 		names = append(names, p.Name)
@@ -90,7 +90,7 @@ func profileNames(b *mig.Board) []string {
 }
 
 // readDrawing reads the value of a flag: a layout, and the units that are drawn as blocked.
-func readDrawing(flag string, b *mig.Board, drawing string) (mig.Layout, uint64, error) {
+func readDrawing(flag string, b *mig.Model, drawing string) (mig.Layout, uint64, error) {
 	l, blocked, err := b.ParseBeside(drawing)
 	if err != nil {
 		return 0, 0, usageError{fmt.Errorf("%s: %w; `caelum profiles %s` shows what may start where, and here %s count (--profiles)",
@@ -100,7 +100,7 @@ func readDrawing(flag string, b *mig.Board, drawing string) (mig.Layout, uint64,
 }
 
 // ruler numbers the units above a drawing.
-func ruler(b *mig.Board) string {
+func ruler(b *mig.Model) string {
 	width := (len(b.Draw(0)) - 1) / b.Grid
 	var s strings.Builder
 	for u := range b.Grid {
@@ -130,12 +130,12 @@ type drawn struct {
 }
 
 func drawNode(n *mig.Node) drawn {
-	b := n.Table().Board
+	b := n.Table().Model
 	return drawn{b.DrawBeside(n.Layout, n.Table().Blocked), placements(b, n.Layout), n.Reach, n.CC, n.Frag}
 }
 
 // placements are those of a layout, by start.
-func placements(b *mig.Board, l mig.Layout) []api.Placement {
+func placements(b *mig.Model, l mig.Layout) []api.Placement {
 	all := []api.Placement{}
 	for i := range l.Indices() {
 		pl := b.Placements[i]

@@ -7,23 +7,23 @@ import (
 	"sync"
 )
 
-// MaxPlacements is how many placements a board can have, so that a set of them is one machine word. The largest board of
+// MaxPlacements is how many placements a GPU model can have, so that a set of them is one machine word. The largest GPU model of
 // the tables, the RTX PRO 6000 with every variant, has 30.
 const MaxPlacements = 64
 
-// Placement is a profile at a start: it takes the units [Start, Start+Size) of the board's grid.
+// Placement is a profile at a start: it takes the units [Start, Start+Size) of the GPU model's grid.
 type Placement struct {
-	Profile     int // index in the board's Profiles
+	Profile     int // index in the GPU model's Profiles
 	Start, Size int // units
 }
 
-// Board is a GPU model as MIG sees it. It is immutable, and safe for concurrent use: change none of its fields.
-type Board struct {
+// Model is a GPU model as MIG sees it. It is immutable, and safe for concurrent use: change none of its fields.
+type Model struct {
 	Name     string // A100-40GB
 	Type     string // of the model in gres.conf: a100
 	Device   string // what NVML calls it: NVIDIA A100-SXM4-40GB
 	PCI      string // PCI device id, 0x20B010DE; empty: unknown
-	Reset    bool   // changing MIG mode takes a reset of the GPU (Ampere); later boards change live
+	Reset    bool   // changing MIG mode takes a reset of the GPU (Ampere); later GPU models change live
 	Grid     int    // units
 	Profiles []Profile
 
@@ -43,17 +43,17 @@ type Board struct {
 }
 
 // Compute is how many compute slices the GPU has; math.MaxInt if no profile takes all of it, and nobody knows.
-func (b *Board) Compute() int { return b.total[0] }
+func (b *Model) Compute() int { return b.total[0] }
 
-// NewBoard makes a board of these profiles. Grid is in units, at most 64. The profile that takes the whole grid says how
+// NewModel makes a GPU model of these profiles. Grid is in units, at most 64. The profile that takes the whole grid says how
 // many compute slices and media engines there are to share out; without such a profile only units and instance
 // limits bind. The error names the profile that cannot be.
-func NewBoard(name, typ, device string, grid int, profiles []Profile) (*Board, error) {
-	return newBoard(Board{Name: name, Type: typ, Device: device, Grid: grid, total: totals(grid, profiles)}, profiles)
+func NewModel(name, typ, device string, grid int, profiles []Profile) (*Model, error) {
+	return newModel(Model{Name: name, Type: typ, Device: device, Grid: grid, total: totals(grid, profiles)}, profiles)
 }
 
-// newBoard completes a board whose totals are known: a selection keeps those of the board it was selected from.
-func newBoard(b Board, profiles []Profile) (*Board, error) {
+// newBoard completes a GPU model whose totals are known: a selection keeps those of the GPU model it was selected from.
+func newModel(b Model, profiles []Profile) (*Model, error) {
 	if b.Grid < 1 || b.Grid > 64 {
 		return nil, fmt.Errorf("board %s: a grid of %d units; want 1 to 64", b.Name, b.Grid)
 	}
@@ -92,17 +92,17 @@ func newBoard(b Board, profiles []Profile) (*Board, error) {
 	return &b, nil
 }
 
-// Select returns the board with only the profiles to keep. It is still the same GPU: compute slices and media engines to
-// share out are the whole board's. Indices of profiles and placements are the selection's own; use [Board.Carry] to take a
+// Select returns the GPU model with only the profiles to keep. It is still the same GPU: compute slices and media engines to
+// share out are the whole GPU model's. Indices of profiles and placements are the selection's own; use [Model.Carry] to take a
 // layout along.
-func (b *Board) Select(keep func(Profile) bool) *Board {
+func (b *Model) Select(keep func(Profile) bool) *Model {
 	var kept []Profile
 	for _, p := range b.Profiles {
 		if keep(p) {
 			kept = append(kept, p)
 		}
 	}
-	s, err := newBoard(Board{Name: b.Name, Type: b.Type, Device: b.Device, PCI: b.PCI, Reset: b.Reset, Grid: b.Grid,
+	s, err := newModel(Model{Name: b.Name, Type: b.Type, Device: b.Device, PCI: b.PCI, Reset: b.Reset, Grid: b.Grid,
 		total: b.total}, kept)
 	if err != nil {
 		panic("mig: a selection from a valid board is valid: " + err.Error())
@@ -110,9 +110,9 @@ func (b *Board) Select(keep func(Profile) bool) *Board {
 	return s
 }
 
-// Carry translates a layout of board from into one of b. Placements that b does not have come back as the units they
+// Carry translates a layout of GPU model from into one of b. Placements that b does not have come back as the units they
 // take, to be passed on as blocked.
-func (b *Board) Carry(from *Board, l Layout) (carried Layout, blocked uint64) {
+func (b *Model) Carry(from *Model, l Layout) (carried Layout, blocked uint64) {
 	for i := range l.Indices() {
 		pl := from.Placements[i]
 		if j, ok := b.Placement(from.Profiles[pl.Profile].Name, pl.Start); ok && b.Placements[j].Size == pl.Size {
@@ -125,7 +125,7 @@ func (b *Board) Carry(from *Board, l Layout) (carried Layout, blocked uint64) {
 }
 
 // ProfileIndex finds a profile by name. It is asked at every placement: slices.IndexFunc would copy each profile.
-func (b *Board) ProfileIndex(name string) (int, bool) {
+func (b *Model) ProfileIndex(name string) (int, bool) {
 	for i := range b.Profiles {
 		if b.Profiles[i].Name == name {
 			return i, true
@@ -134,9 +134,9 @@ func (b *Board) ProfileIndex(name string) (int, bool) {
 	return -1, false
 }
 
-// AsMuch is the board's profile for who asks for one by name that may be another board's: that profile if it is among them, else the smallest plain one whose name
+// AsMuch is the GPU model's profile for who asks for one by name that may be another GPU model's: that profile if it is among them, else the smallest plain one whose name
 // promises as many compute slices and as much memory; a variant has no such equal. Only profiles of which a placement is in of count. False: there is none.
-func (b *Board) AsMuch(name string, of Layout) (string, bool) {
+func (b *Model) AsMuch(name string, of Layout) (string, bool) {
 	if p, ok := b.ProfileIndex(name); ok && b.ofProfile[p]&of != 0 {
 		return name, true
 	}
@@ -161,7 +161,7 @@ func (b *Board) AsMuch(name string, of Layout) (string, bool) {
 }
 
 // Placement finds the index in Placements of a profile at a start.
-func (b *Board) Placement(profile string, start int) (int, bool) {
+func (b *Model) Placement(profile string, start int) (int, bool) {
 	p, ok := b.ProfileIndex(profile)
 	if !ok {
 		return -1, false
@@ -171,13 +171,13 @@ func (b *Board) Placement(profile string, start int) (int, bool) {
 }
 
 // OfProfile is the set of placements of profile p (an index in Profiles).
-func (b *Board) OfProfile(p int) Layout { return b.ofProfile[p] }
+func (b *Model) OfProfile(p int) Layout { return b.ofProfile[p] }
 
 // ProfileOf is the name of the profile of placement i.
-func (b *Board) ProfileOf(i int) string { return b.Profiles[b.Placements[i].Profile].Name }
+func (b *Model) ProfileOf(i int) string { return b.Profiles[b.Placements[i].Profile].Name }
 
 // Label names placement i as people write it: 3g.20gb@4.
-func (b *Board) Label(i int) string {
+func (b *Model) Label(i int) string {
 	pl := b.Placements[i]
 	return fmt.Sprintf("%s@%d", b.Profiles[pl.Profile].Name, pl.Start)
 }
