@@ -43,11 +43,11 @@ and scontrol do. Where slurm.conf hides others' jobs (PrivateData=jobs), only an
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), slurmTimeout)
 			defer cancel()
-			look, err := plan.Read(ctx, slurm.New(slurm.Options{}), time.Now)
+			snapshot, err := plan.Read(ctx, slurm.New(slurm.Options{}), time.Now)
 			if err != nil {
 				return err
 			}
-			e, err := plan.Explain(look, policy, find(look.Queue.All, args[0]))
+			e, err := plan.Explain(snapshot, policy, find(snapshot.Queue.All, args[0]))
 			if err != nil {
 				return err
 			}

@@ -24,7 +24,7 @@ func (a *Agent) Adopt(ctx context.Context, req api.AdoptRequest) ([]api.Adoption
 	if err := a.allJobsLeased(ctx); err != nil {
 		return nil, &api.Error{Code: http.StatusConflict, Message: "couldn't adopt: " + err.Error()}
 	}
-	if err := a.look(); err != nil {
+	if err := a.compareGPUs(); err != nil {
 		a.log.WithError(err).Warn("couldn't compare every GPU before adopting instances")
 	}
 	var all []api.Adoption

@@ -91,7 +91,7 @@ func TestAdoptAll(t *testing.T) {
 	w := newWorld(t, 1)
 	uuid := w.loseLedger()
 	w.node.Emulator(t, "create", "0", "1g.5gb", "0", "--no-ci")
-	if err := w.agent.look(); err != nil {
+	if err := w.agent.compareGPUs(); err != nil {
 		t.Fatal(err)
 	}
 	all, err := w.agent.Adopt(t.Context(), api.AdoptRequest{})

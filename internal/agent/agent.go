@@ -177,7 +177,7 @@ func (a *Agent) start() error {
 			return err
 		}
 	}
-	if err := a.look(); err != nil {
+	if err := a.compareGPUs(); err != nil {
 		a.log.WithError(err).Error("couldn't compare the GPUs with the ledger")
 	}
 	a.closeIdle()
@@ -307,7 +307,7 @@ func (a *Agent) reconciler(ctx context.Context) {
 		case <-compare:
 			compare = time.After(reconcileInterval)
 			a.learnPrivacy(ctx)
-			if err := errors.Join(a.look(), a.Publish(ctx), a.releaseGone(ctx)); err != nil && ctx.Err() == nil {
+			if err := errors.Join(a.compareGPUs(), a.Publish(ctx), a.releaseGone(ctx)); err != nil && ctx.Err() == nil {
 				a.log.WithError(err).Warn("couldn't compare GPU, ledger and slurmctld; trying again")
 				compare = time.After(5 * retryInterval)
 			}

@@ -161,7 +161,7 @@ func TestMistakes(t *testing.T) {
 func TestForeignInstance(t *testing.T) {
 	w := newWorld(t, 1)
 	w.node.Emulator(t, "create", "0", "2g.10gb", "2")
-	if err := w.agent.look(); err != nil {
+	if err := w.agent.compareGPUs(); err != nil {
 		t.Fatal(err)
 	}
 	seven := w.submit(job(1, "7g.40gb:1"))
@@ -203,7 +203,7 @@ func TestStuckInstance(t *testing.T) {
 		t.Errorf("offers %v over a stuck instance", w.offers())
 	}
 	w.node.Emulator(t, "unhold", "0", gi)
-	if err := w.agent.look(); err != nil {
+	if err := w.agent.compareGPUs(); err != nil {
 		t.Fatal(err)
 	}
 	w.fake.Advance(10 * 60e9)

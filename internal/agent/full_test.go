@@ -75,7 +75,7 @@ func notNow(t *testing.T, err error, parts ...string) {
 // whole checks that every instance on the GPU is the agent's and that the emulator has nothing to complain of.
 func (w *world) whole() {
 	w.t.Helper()
-	if err := w.agent.look(); err != nil {
+	if err := w.agent.compareGPUs(); err != nil {
 		w.t.Error(err)
 	}
 	status, _ := w.agent.Status(context.Background())

@@ -106,14 +106,14 @@ func TestDescriptorOutlivesItsJob(t *testing.T) {
 	}
 	h.stop()
 	h.start()
-	if err := h.agent.look(); err != nil {
+	if err := h.agent.compareGPUs(); err != nil {
 		t.Fatal(err)
 	}
 	if h.note() != want || !h.agent.lingers() {
 		t.Errorf("after a restart: %q", h.note())
 	}
 	end()
-	if err := h.agent.look(); err != nil {
+	if err := h.agent.compareGPUs(); err != nil {
 		t.Fatal(err)
 	}
 	if h.note() != "" || h.stuck() != 0 {
@@ -144,7 +144,7 @@ func TestHolderSendsJobBack(t *testing.T) {
 		}
 		h.fake.RunEpilogs()
 		end()
-		if err := h.agent.look(); err != nil {
+		if err := h.agent.compareGPUs(); err != nil {
 			t.Fatal(err)
 		}
 		if h.requeued(id); h.fake.Tick() == nil {
@@ -172,7 +172,7 @@ func TestHolderDelaysProlog(t *testing.T) {
 		t.Errorf("while the slice is held: %v", err)
 	}
 	end()
-	if err := h.agent.look(); err != nil {
+	if err := h.agent.compareGPUs(); err != nil {
 		t.Fatal(err)
 	}
 	if l, err := h.agent.Lease(context.Background(), id, req); err != nil || len(l.Slices) != 1 {
@@ -191,7 +191,7 @@ func TestHolderLoggedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.agent.closeIdle()
-		if err := h.agent.look(); err != nil {
+		if err := h.agent.compareGPUs(); err != nil {
 			t.Fatal(err)
 		}
 		if want := fmt.Sprintf(`"n%d"`, k); !strings.Contains(h.note(), want) {
@@ -239,7 +239,7 @@ func TestDescriptorsUnreadable(t *testing.T) {
 		t.Errorf("%d stuck, %q", h.stuck(), h.note())
 	}
 	os.Rename(h.proc+".away", h.proc)
-	if err := h.agent.look(); err != nil || h.stuck() != 0 {
+	if err := h.agent.compareGPUs(); err != nil || h.stuck() != 0 {
 		t.Errorf("%d stuck when they can be listed, %v", h.stuck(), err)
 	}
 }

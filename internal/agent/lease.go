@@ -165,7 +165,7 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 		}
 		a.log.WithError(err).WithField("job", id).Error("couldn't carve; trying elsewhere")
 		a.forget(id)
-		if err := a.look(); err != nil { // a GPU that is lost is out of the next plan
+		if err := a.compareGPUs(); err != nil { // a GPU that is lost is out of the next plan
 			a.log.WithError(err).Error("couldn't compare the GPUs with the ledger")
 		}
 	}

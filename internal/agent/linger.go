@@ -113,7 +113,7 @@ func (a *Agent) retryStuck(g int, c *card) {
 // lookAgain looks at the GPUs alone, and publishes if something has changed there: slurmctld is not asked for each process that lingers.
 func (a *Agent) lookAgain(ctx context.Context) {
 	before := a.stateVersion()
-	err := a.look()
+	err := a.compareGPUs()
 	if err == nil && a.stateVersion() != before {
 		err = a.Publish(ctx)
 	}

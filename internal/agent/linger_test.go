@@ -62,7 +62,7 @@ func TestProcessOutlivesItsJob(t *testing.T) {
 	}
 	w.stop()
 	w.start()
-	if err := w.agent.look(); err != nil {
+	if err := w.agent.compareGPUs(); err != nil {
 		t.Fatal(err)
 	}
 	w.publish()
@@ -77,7 +77,7 @@ func TestProcessOutlivesItsJob(t *testing.T) {
 		t.Error("nobody looks again soon")
 	}
 	kill()
-	if err := w.agent.look(); err != nil {
+	if err := w.agent.compareGPUs(); err != nil {
 		t.Fatal(err)
 	}
 	if w.stuck() != 0 || w.agent.lingers() {

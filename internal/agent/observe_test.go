@@ -46,7 +46,7 @@ func (l *learning) start() {
 }
 
 // look lets a second pass and looks at a GPU.
-func (l *learning) look(g int) {
+func (l *learning) sample(g int) {
 	l.clock += time.Second
 	l.agent.sample(g, l.meters)
 }
@@ -107,7 +107,7 @@ func TestObservedRun(t *testing.T) {
 	for _, step := range []struct{ mib, seconds int }{{700, 3}, {4321, 6}, {5555, 1}} {
 		end := l.uses(slice.UUID, step.mib)
 		for range step.seconds {
-			l.look(0)
+			l.sample(0)
 			all = append(all, float64(step.mib))
 		}
 		end()
@@ -131,7 +131,7 @@ func TestObservedRun(t *testing.T) {
 	if len(l.repo.open) != 0 {
 		t.Errorf("still open: %v", l.repo.open)
 	}
-	if l.look(0); len(l.meters) != 0 {
+	if l.sample(0); len(l.meters) != 0 {
 		t.Error("its slice is still looked at")
 	}
 }
@@ -145,7 +145,7 @@ func TestObservedSlices(t *testing.T) {
 	s := l.lease(id).Slices
 	l.uses(s[0].UUID, 300)
 	l.uses(s[1].UUID, 900)
-	l.look(0)
+	l.sample(0)
 	if r := l.finish(id); r.PeakMiB != 900 || r.Slices != 2 || r.Profile != "1g.5gb" {
 		t.Errorf("%+v", r)
 	}
@@ -180,9 +180,9 @@ func TestClockJumps(t *testing.T) {
 	for _, jump := range []time.Duration{-1000 * time.Hour, 1000 * time.Hour} {
 		id := l.startNow("1g.5gb:1")
 		l.lease(id)
-		l.look(0)
+		l.sample(0)
 		l.fake.Advance(jump)
-		l.look(0)
+		l.sample(0)
 		if r := l.finish(id); r.Seconds != 2 || r.Samples != 2 {
 			t.Errorf("after a jump of %v: %+v", jump, r)
 		}
@@ -195,14 +195,14 @@ func TestObservationSurvivesARestart(t *testing.T) {
 	id := l.startNow("1g.5gb:1")
 	uuid := l.lease(id).Slices[0].UUID
 	end := l.uses(uuid, 900)
-	l.look(0)
+	l.sample(0)
 	end()
 	l.agent.keep(true)
 	l.world.stop()
 	l.clock += 20 * time.Second
 	l.start()
 	l.uses(uuid, 300)
-	l.look(0)
+	l.sample(0)
 	if r := l.finish(id); r.Samples != 2 || r.PeakMiB != 900 || r.Seconds != 22 {
 		t.Errorf("%+v", r)
 	}
@@ -214,18 +214,18 @@ func TestRepositoryComesLate(t *testing.T) {
 	id := l.startNow("1g.5gb:1")
 	uuid := l.lease(id).Slices[0].UUID
 	end := l.uses(uuid, 900)
-	l.look(0)
+	l.sample(0)
 	end()
 	l.agent.keep(true)
 	l.world.stop()
 	l.repo.shut = errors.New("not yet")
 	l.start()
 	l.uses(uuid, 300)
-	l.look(0)
+	l.sample(0)
 	l.agent.keep(true)
 	l.repo.shut = nil
 	l.agent.keep(true)
-	l.look(0)
+	l.sample(0)
 	if r := l.finish(id); r.Samples != 3 || r.PeakMiB != 900 {
 		t.Errorf("%+v", r)
 	}
@@ -238,8 +238,8 @@ func TestEndedWithoutAnAgent(t *testing.T) {
 			l := newLearning(t, 1)
 			id := l.startNow("1g.5gb:1")
 			l.uses(l.lease(id).Slices[0].UUID, 900)
-			l.look(0)
-			l.look(0)
+			l.sample(0)
+			l.sample(0)
 			l.agent.keep(true)
 			if !leased {
 				if _, err := l.agent.release(l.lease(id), false); err != nil {
@@ -253,7 +253,7 @@ func TestEndedWithoutAnAgent(t *testing.T) {
 			}
 			l.clock += time.Hour
 			l.start()
-			l.look(0) // before slurmctld has been asked
+			l.sample(0) // before slurmctld has been asked
 			l.publish()
 			if err := l.agent.releaseGone(context.Background()); err != nil {
 				t.Fatal(err)
@@ -274,7 +274,7 @@ func TestEpilogNeverCame(t *testing.T) {
 	l := newLearning(t, 1)
 	id := l.startNow("1g.5gb:1")
 	l.lease(id)
-	l.look(0)
+	l.sample(0)
 	l.agent.keep(true)
 	l.world.stop()
 	l.start()
@@ -286,8 +286,8 @@ func TestEpilogNeverCame(t *testing.T) {
 		}
 	}
 	gone()
-	l.look(0)
-	l.look(0)
+	l.sample(0)
+	l.sample(0)
 	l.fake.Epilog(nil)
 	if err := l.fake.Finish(id); err != nil {
 		t.Fatal(err)
@@ -362,8 +362,8 @@ func TestRepositoryFails(t *testing.T) {
 	key := [2]int{int(id), 0}
 	l.repo.open[key] = Observation{Job: id, Text: []byte("{garbage")}
 	l.start()
-	l.look(0)
-	l.look(0)
+	l.sample(0)
+	l.sample(0)
 	if r := l.finish(id); r.Samples != 2 {
 		t.Errorf("%+v", r)
 	}
@@ -375,7 +375,7 @@ func TestRepositoryFails(t *testing.T) {
 		if got := l.lease(id); len(got.Slices) != 1 {
 			t.Fatalf("%+v", got)
 		}
-		l.look(0)
+		l.sample(0)
 		l.agent.keep(true)
 		if err := l.fake.Finish(id); err != nil {
 			t.Fatal(err)
@@ -402,11 +402,11 @@ func TestObservedGPULost(t *testing.T) {
 		on[l.lease(id).Slices[0].GPU] = id
 	}
 	for range 3 {
-		l.look(0)
-		l.look(1)
+		l.sample(0)
+		l.sample(1)
 		l.node.Emulator(t, "lose", "0")
 	}
-	l.look(0)
+	l.sample(0)
 	for g, want := range map[int]int{0: 1, 1: 3} {
 		if r := l.finish(on[g]); r.Samples != want {
 			t.Errorf("the job on GPU %d: %+v, want %d samples", g, r, want)

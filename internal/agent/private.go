@@ -9,7 +9,7 @@ import (
 
 // Sight implements api.Private: peers see no more of other users' jobs than slurmctld shows them. Operators and
 // coordinators of accounts, to whom slurmctld shows more, ask it or become root.
-func (a *Agent) Sight(uid uint32) api.Sight {
+func (a *Agent) Sight(uid uint32) api.Visibility {
 	c := a.privacy.Load()
 	switch slurmUser, known := slurmUserOf(c); {
 	case uid == 0, known && uid == slurmUser:

@@ -13,7 +13,7 @@ import (
 func TestSight(t *testing.T) {
 	w := newWorld(t, 1)
 	a := w.current()
-	see := func(what string, uid uint32, want api.Sight) {
+	see := func(what string, uid uint32, want api.Visibility) {
 		t.Helper()
 		if got := a.Sight(uid); got != want {
 			t.Errorf("%s: %d, want %d", what, got, want)
@@ -28,7 +28,7 @@ func TestSight(t *testing.T) {
 	see("SlurmUser", 64030, api.SeesAll)
 	for _, c := range []struct {
 		key, value string
-		want       api.Sight
+		want       api.Visibility
 	}{
 		{"PrivateData", "accounts,jobs", api.SeesOwn},
 		{"PrivateData", "accounts,usage,users", api.SeesJobs},

@@ -126,15 +126,15 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 	if _, err := a.slurmConfig(ctx); err != nil {
 		return err
 	}
-	look, node, err := a.read(ctx)
+	snapshot, node, err := a.read(ctx)
 	if err != nil {
 		return err
 	}
 	a.noteStale(node)
 	a.noteClosed(node)
-	a.retype(ctx, look.Queue.Waiting)
+	a.retype(ctx, snapshot.Queue.Waiting)
 	for range maxReplans {
-		d := a.plan(look, node)
+		d := a.plan(snapshot, node)
 		if err := a.lend(d.offers); err != nil {
 			return err
 		}
@@ -155,7 +155,7 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 			}
 		}
 		if node.Unregistered != d.withheld || !a.adopt(d) { // slurmd registered, or something was taken, since the plan was made
-			if look, node, err = a.read(ctx); err != nil {
+			if snapshot, node, err = a.read(ctx); err != nil {
 				return err
 			}
 			continue
@@ -175,7 +175,7 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 			}
 		}
 		if node.Unregistered != d.withheld || exceeds(node, d.offers) {
-			if look, node, err = a.read(ctx); err != nil {
+			if snapshot, node, err = a.read(ctx); err != nil {
 				return err
 			}
 			continue
@@ -186,9 +186,9 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 		a.mu.Lock()
 		a.published, a.publishedAt, a.short = count(node.Gres), a.now(), short
 		a.mu.Unlock()
-		a.releaseHeld(ctx, look.Queue.Waiting, d.served)
+		a.releaseHeld(ctx, snapshot.Queue.Waiting, d.served)
 		if d.first {
-			a.holdStray(ctx, look)
+			a.holdStray(ctx, snapshot)
 		}
 		return nil
 	}
@@ -223,7 +223,7 @@ type draft struct {
 
 // plan makes a draft of the state as it is, as this node's part of the cluster's plan. Withheld, it keeps what jobs hold and offers nothing; so it does
 // on a node that slurmctld starts nothing on. Prologs go on meanwhile: adopt finds out whether the state still is what the draft was made from.
-func (a *Agent) plan(look plan.Look, node slurm.Node) draft {
+func (a *Agent) plan(snapshot plan.Snapshot, node slurm.Node) draft {
 	a.mu.Lock()
 	d := draft{version: a.version, withheld: node.Unregistered, gpus: a.view()}
 	d.claims = a.settleClaims(d.gpus)
@@ -231,17 +231,17 @@ func (a *Agent) plan(look plan.Look, node slurm.Node) draft {
 	d.text = a.text(d.gpus)
 	nothing := offer.Plan{Offers: make([]mig.Layout, len(d.gpus))}
 	d.mine = nothing
-	look.Nodes = slices.Clone(look.Nodes)
-	for k := range look.Nodes {
-		if look.Nodes[k].Name == node.Name {
-			look.Nodes[k].Extra = plan.Into(node.Extra, d.text)
+	snapshot.Nodes = slices.Clone(snapshot.Nodes)
+	for k := range snapshot.Nodes {
+		if snapshot.Nodes[k].Name == node.Name {
+			snapshot.Nodes[k].Extra = plan.Into(node.Extra, d.text)
 		}
 	}
-	v := plan.New(a.unstarted.Behind(look), a.policy, func(n slurm.Node) bool { return n.Name != node.Name && a.laggards.Out(n, look.At) })
+	v := plan.New(a.unstarted.Behind(snapshot), a.policy, func(n slurm.Node) bool { return n.Name != node.Name && a.laggards.Out(n, snapshot.At) })
 	all := v.Plan()
-	a.laggards.Follow(v, all, node.Name, look.At)
-	a.unstarted.Follow(v, all, look.At)
-	d.back = a.unstarted.Back(node.Name, look.At)
+	a.laggards.Follow(v, all, node.Name, snapshot.At)
+	a.unstarted.Follow(v, all, snapshot.At)
+	d.back = a.unstarted.Back(node.Name, snapshot.At)
 	if me := v.Member(node.Name); me >= 0 {
 		d.first = me == 0
 		d.mine = a.carry(d.gpus, v, all, me)
@@ -342,22 +342,22 @@ func (a *Agent) adopt(d draft) bool {
 }
 
 // read asks slurmctld for the nodes and the jobs, and counts every job here without a lease as holding what it took.
-func (a *Agent) read(ctx context.Context) (look plan.Look, node slurm.Node, err error) {
-	if look, err = plan.Read(ctx, a.ctl, a.now); err != nil {
-		return look, node, err
+func (a *Agent) read(ctx context.Context) (snapshot plan.Snapshot, node slurm.Node, err error) {
+	if snapshot, err = plan.Read(ctx, a.ctl, a.now); err != nil {
+		return snapshot, node, err
 	}
-	own := slices.IndexFunc(look.Nodes, func(n slurm.Node) bool { return n.Name == a.cfg.Node })
+	own := slices.IndexFunc(snapshot.Nodes, func(n slurm.Node) bool { return n.Name == a.cfg.Node })
 	if own < 0 {
-		return look, node, fmt.Errorf("%s: %w; is this the NodeName in slurm.conf?", a.cfg.Node, slurm.ErrNoNode)
+		return snapshot, node, fmt.Errorf("%s: %w; is this the NodeName in slurm.conf?", a.cfg.Node, slurm.ErrNoNode)
 	}
-	node = look.Nodes[own]
+	node = snapshot.Nodes[own]
 	if err := a.learnTotal(node); err != nil {
-		return look, node, err
+		return snapshot, node, err
 	}
-	if err := a.account(ctx, look.Queue.On(a.cfg.Node)); err != nil {
-		return look, node, err
+	if err := a.account(ctx, snapshot.Queue.On(a.cfg.Node)); err != nil {
+		return snapshot, node, err
 	}
-	return look, node, a.findExcess(ctx, node)
+	return snapshot, node, a.findExcess(ctx, node)
 }
 
 // recount asks for what a plan that is made already needs to know: this node, then the jobs.

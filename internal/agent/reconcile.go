@@ -97,7 +97,7 @@ func (a *Agent) closeIdleOn(cards []*card) {
 //	on the GPU, neither             foreign: counted as occupied, never touched
 //	in the ledger only              gone: forgotten, and said aloud if a job held it
 //	intent only                     never happened, or finished: settled
-func (a *Agent) look() error {
+func (a *Agent) compareGPUs() error {
 	var all error
 	for g, c := range a.cards {
 		if err := a.lookAt(g, c); err != nil {

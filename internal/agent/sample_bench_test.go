@@ -25,7 +25,7 @@ func BenchmarkSample(b *testing.B) {
 	b.ReportAllocs()
 	before := cpu(b)
 	for b.Loop() {
-		l.look(0)
+		l.sample(0)
 	}
 	seconds := (cpu(b) - before).Seconds() / float64(b.N) / 7
 	b.ReportMetric(1e6*seconds, "µs-cpu/slice")

@@ -209,7 +209,7 @@ func TestHolderEnded(t *testing.T) {
 				sleep.Process.Kill()
 			}
 			<-gone
-			if err := h.agent.look(); err != nil || h.stuck() != 0 {
+			if err := h.agent.compareGPUs(); err != nil || h.stuck() != 0 {
 				t.Errorf("%d stuck afterwards, %v", h.stuck(), err)
 			}
 		})

@@ -26,20 +26,20 @@ func TestGPUComesBack(t *testing.T) {
 	}
 	in := w.instance(idle.UUID)
 	w.node.Emulator(t, "lose", "0")
-	if err := w.agent.look(); err == nil || w.shown(0) == "" {
+	if err := w.agent.compareGPUs(); err == nil || w.shown(0) == "" {
 		t.Fatalf("a lost GPU: %v, %q", err, w.shown(0))
 	}
 	w.publish()
 	if o := w.offers(); len(o) != 0 {
 		t.Errorf("on offer on a lost GPU: %v", o)
 	}
-	if err := w.agent.look(); err != nil || w.shown(0) == "" {
+	if err := w.agent.compareGPUs(); err != nil || w.shown(0) == "" {
 		t.Errorf("it is still lost: %v, %q", err, w.shown(0))
 	}
 
 	w.node.Emulator(t, "find", "0")
 	w.node.Emulator(t, "destroy", "0", fmt.Sprint(in.GI)) // by the reset that brought it back
-	if err := w.agent.look(); err != nil || w.shown(0) != "" {
+	if err := w.agent.compareGPUs(); err != nil || w.shown(0) != "" {
 		t.Fatalf("the GPU is back: %v, %q", err, w.shown(0))
 	}
 	w.publish()
@@ -56,7 +56,7 @@ func TestGPUBecomesUsable(t *testing.T) {
 	w.node.Emulator(t, "reset", "1")
 	w.start()
 	for range 2 {
-		if err := w.agent.look(); err != nil || w.shown(1) == "" {
+		if err := w.agent.compareGPUs(); err != nil || w.shown(1) == "" {
 			t.Fatalf("without MIG mode: %v, %q", err, w.shown(1))
 		}
 	}
@@ -68,7 +68,7 @@ func TestGPUBecomesUsable(t *testing.T) {
 	w.node.Emulator(t, "mig-mode", "1", "on")
 	w.node.Emulator(t, "reset", "1")
 	for range 2 {
-		if err := w.agent.look(); err != nil {
+		if err := w.agent.compareGPUs(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -86,7 +86,7 @@ func TestGPUBecomesUsable(t *testing.T) {
 	if w.shown(1) != "" {
 		t.Errorf("the next agent does not manage it: %s", w.shown(1))
 	}
-	if err := w.agent.look(); err != nil || len(w.agent.outdated) > 0 {
+	if err := w.agent.compareGPUs(); err != nil || len(w.agent.outdated) > 0 {
 		t.Errorf("the next agent ends too: %v", err)
 	}
 }

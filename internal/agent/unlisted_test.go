@@ -39,7 +39,7 @@ func TestProcessesNotListed(t *testing.T) {
 		t.Errorf("beside a process that the driver does not tell of: %+v, %d stuck", third, w.stuck())
 	}
 	kill()
-	if err := w.agent.look(); err != nil || w.stuck() != 0 {
+	if err := w.agent.compareGPUs(); err != nil || w.stuck() != 0 {
 		t.Errorf("when it has gone: %v, %d stuck", err, w.stuck())
 	}
 	if n := strings.Count(w.log.String(), "couldn't list the processes on a GPU"); n != 1 {
@@ -86,7 +86,7 @@ func TestLostWhileServing(t *testing.T) {
 	w := newWorld(t, 1)
 	w.agent.hw = lost{w.node.NVML}
 	found := make(chan error)
-	go func() { found <- w.agent.look() }()
+	go func() { found <- w.agent.compareGPUs() }()
 	for range 100 {
 		w.agent.asMuch("1g.6gb")
 		w.agent.describe(draft{gpus: make([]offer.GPU, 1)})

@@ -3,21 +3,21 @@ package api
 import "slices"
 
 // Sight is how much of the jobs on a node a peer may see. The zero value is the least.
-type Sight int
+type Visibility int
 
 // The sights.
 const (
-	SeesOwn  Sight = iota // its own jobs; others' slices are in use, by nothing that is named
-	SeesJobs              // of other users' jobs also what squeue shows
+	SeesOwn  Visibility = iota // its own jobs; others' slices are in use, by nothing that is named
+	SeesJobs                   // of other users' jobs also what squeue shows
 	SeesAll
 )
 
 // Private is a Handler that knows how much peers may see. Without it only root sees other users' jobs.
 type Private interface {
-	Sight(uid uint32) Sight
+	Sight(uid uint32) Visibility
 }
 
-func sight(h Handler, uid uint32) Sight {
+func visibility(h Handler, uid uint32) Visibility {
 	if p, ok := h.(Private); ok {
 		return p.Sight(uid)
 	}
@@ -29,11 +29,11 @@ func sight(h Handler, uid uint32) Sight {
 
 // shownTo returns what a peer may see of a lease; false: nothing. What a job has in use only its owner and root are
 // told, as by sstat.
-func (l Lease) shownTo(uid uint32, sight Sight) (Lease, bool) {
+func (l Lease) shownTo(uid uint32, visible Visibility) (Lease, bool) {
 	switch {
-	case sight == SeesAll, l.UID == uid && uid != nobody:
+	case visible == SeesAll, l.UID == uid && uid != nobody:
 		return l, true
-	case sight != SeesJobs:
+	case visible != SeesJobs:
 		return Lease{}, false
 	}
 	l.Key, l.Work, l.Error = "", "", ""
@@ -48,15 +48,15 @@ func (l Lease) shownTo(uid uint32, sight Sight) (Lease, bool) {
 const hiddenError = "the agent cannot publish its offers; tell the admin to run `caelum status` as root"
 
 // shownTo returns what a peer may see of a node.
-func (s Status) shownTo(uid uint32, sight Sight) Status {
-	if sight == SeesAll {
+func (s Status) shownTo(uid uint32, visible Visibility) Status {
+	if visible == SeesAll {
 		return s
 	}
 	own := map[uint32]bool{}
 	var leases []Lease
 	for _, l := range s.Leases {
 		own[l.Job] = l.UID == uid && uid != nobody
-		if l, ok := l.shownTo(uid, sight); ok {
+		if l, ok := l.shownTo(uid, visible); ok {
 			leases = append(leases, l)
 		}
 	}
@@ -64,7 +64,7 @@ func (s Status) shownTo(uid uint32, sight Sight) Status {
 	if s.PublishError != "" {
 		s.PublishError = hiddenError
 	}
-	if sight != SeesJobs {
+	if visible != SeesJobs {
 		s.Reserved = nil
 	}
 	s.GPUs = slices.Clone(s.GPUs)
@@ -74,7 +74,7 @@ func (s Status) shownTo(uid uint32, sight Sight) Status {
 		for k := range g.Instances {
 			in := &g.Instances[k]
 			in.Note = "" // processes of any user
-			if sight != SeesJobs && !own[in.Job] {
+			if visible != SeesJobs && !own[in.Job] {
 				in.Job = 0
 			}
 		}

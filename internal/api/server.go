@@ -94,7 +94,7 @@ func NewServer(h Handler) *http.Server {
 		}
 		lease, err := h.Job(r.Context(), job)
 		if err == nil {
-			shown, ok := lease.shownTo(Peer(r.Context()), sight(h, Peer(r.Context())))
+			shown, ok := lease.shownTo(Peer(r.Context()), visibility(h, Peer(r.Context())))
 			if lease = &shown; !ok {
 				err = NoLease(job)
 			}
@@ -104,7 +104,7 @@ func NewServer(h Handler) *http.Server {
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, r *http.Request) {
 		status, err := h.Status(r.Context())
 		if err == nil {
-			shown := status.shownTo(Peer(r.Context()), sight(h, Peer(r.Context())))
+			shown := status.shownTo(Peer(r.Context()), visibility(h, Peer(r.Context())))
 			status = &shown
 		}
 		answer(w, status, err)

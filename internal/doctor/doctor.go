@@ -109,7 +109,7 @@ type check struct {
 	name  string
 	sound string
 	needs []Source
-	look  func(*Facts) []Finding
+	run   func(*Facts) []Finding
 }
 
 func checks() []check {
@@ -161,7 +161,7 @@ func Examine(f *Facts) []Finding {
 			unmade[s] = append(unmade[s], c.name)
 			continue
 		}
-		faults := c.look(f)
+		faults := c.run(f)
 		if len(faults) == 0 && c.sound != "" {
 			faults = []Finding{{Severity: OK, Text: c.sound}}
 		}

@@ -91,13 +91,13 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 		}
 	}()
 	c.Ordered = strict
-	look := place.LookOf(c.Policy)
+	inputs := place.InputsOf(c.Policy)
 	// serve places the k-th and those that start with it, as they are in group, if that can be.
 	had := map[uint64]bool{} // the turns that are taken
 	serve := func(k int, group []*Job, r *Reservation) (bool, place.Choice) {
 		c.Behind = nil
 		for _, j := range jobs[k+len(group):] {
-			if len(c.Behind) == look.Behind {
+			if len(c.Behind) == inputs.Behind {
 				break
 			}
 			if len(j.Wants) > 0 {

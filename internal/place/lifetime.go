@@ -51,7 +51,7 @@ func (Lifetime) Choose(s *Situation, r Request) Choice {
 			first, firstGroup, firstMeans = candidate{cost{first: bound}, g.GPUs[0], i}, g, m
 		}
 	})
-	look := func(g *Group, i int, m Means, bound float64) {
+	consider := func(g *Group, i int, m Means, bound float64) {
 		second := dear(g, i, m)
 		for _, k := range g.GPUs {
 			c := candidate{cost{bound, second}, k, i}
@@ -65,13 +65,13 @@ func (Lifetime) Choose(s *Situation, r Request) Choice {
 		}
 	}
 	if firstGroup != nil && first.first <= best.first {
-		look(firstGroup, first.placement, firstMeans, first.first)
+		consider(firstGroup, first.placement, firstMeans, first.first)
 		s.Pool.every(r.Profile, func(g *Group, i int, m Means) {
 			if g.Model.Conflicts(i)&^g.clear == 0 {
 				return
 			}
 			if bound := sizes(g.Model, g.Model.Conflicts(i)&g.clear) * d; bound <= best.first {
-				look(g, i, m, bound)
+				consider(g, i, m, bound)
 			}
 		})
 	}

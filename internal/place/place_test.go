@@ -100,7 +100,7 @@ func TestPoliciesChooseByCheapestMeans(t *testing.T) {
 				continue
 			}
 			k, i := c.GPU, c.Placement
-			first := name != "grmu" && name != "fragaware" && !LookOf(policy).Ends
+			first := name != "grmu" && name != "fragaware" && !InputsOf(policy).Ends
 			if m, had := plainMeans(gpus[k], i); !had || first && m != cheapest ||
 				gpus[k].Model.Profiles[gpus[k].Model.Placements[i].Profile].Name != profile {
 				t.Errorf("%s chose %s on GPU %d by %v (%v); %s was to be had by %v", name,

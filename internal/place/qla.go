@@ -120,7 +120,7 @@ type yard struct {
 	// state tells how a lane has come about; seen is, by job and lane, the best slot that was found for a state and a time.
 	state []uint64
 	fresh uint64
-	seen  []sight
+	seen  []bestSlot
 
 	ready, busy []try   // for the head: free now, and later
 	behind      []later // the others
@@ -306,7 +306,7 @@ func (y *yard) play(t *try, d float64, limit float64) float64 {
 }
 
 // sight is the best slot of a lane for a job that may start from some time, and its price.
-type sight struct {
+type bestSlot struct {
 	state        uint64
 	from         float64
 	price, start float64
@@ -332,7 +332,7 @@ func (y *yard) pick(k int, from float64) (lane int) {
 		at := &y.seen[k*len(y.lanes)+l]
 		if at.state != y.state[l] || at.from != from {
 			at.state, at.from = y.state[l], from
-			at.look(la.shape, y.plays[la.slots:], p, j.duration)
+			at.consider(la.shape, y.plays[la.slots:], p, j.duration)
 		}
 		if at.price < best {
 			lane, best = l, at.price
@@ -342,7 +342,7 @@ func (y *yard) pick(k int, from float64) (lane int) {
 }
 
 // look finds it, for a job of profile p that runs for d seconds.
-func (at *sight) look(sh *shape, free []float64, p int, d float64) {
+func (at *bestSlot) consider(sh *shape, free []float64, p int, d float64) {
 	best, from := math.Inf(1), at.from
 	for _, i := range sh.starts[p] {
 		start, price := from, 0.0

@@ -39,16 +39,16 @@ func TestLook(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		look := LookOf(p)
+		inputs := InputsOf(p)
 		less := *s
-		less.Behind = s.Behind[:look.Behind]
-		if !look.Weights {
+		less.Behind = s.Behind[:inputs.Behind]
+		if !inputs.Weights {
 			less.Weights = nil
 		}
-		if !look.Mean {
+		if !inputs.Mean {
 			less.MeanDuration = 0
 		}
-		if !look.Ends {
+		if !inputs.Ends {
 			gpus := make([]GPU, s.Pool.Len())
 			for k := range gpus {
 				gpus[k] = s.Pool.GPU(k)
@@ -59,7 +59,7 @@ func TestLook(t *testing.T) {
 		for _, profile := range []string{"1g.5gb", "2g.10gb", "3g.20gb"} {
 			r := Request{profile, 1800}
 			if all, some := p.Choose(s, r), p.Choose(&less, r); all != some {
-				t.Errorf("%s places %s at %+v, and with only what it looks at, %+v: %+v", name, profile, all, some, look)
+				t.Errorf("%s places %s at %+v, and with only what it looks at, %+v: %+v", name, profile, all, some, inputs)
 			}
 		}
 	}

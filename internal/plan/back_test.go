@@ -17,30 +17,30 @@ func TestExplainBack(t *testing.T) {
 	stuck, other := waits(1, "7g.40gb", 1, 1), waits(2, "3g.20gb", 1, 1)
 	stuck.Reason = "Priority"
 	var u Unstarted
-	look := looking([]slurm.Node{shows}, stuck, other)
-	start := look.At
+	snapshot := looking([]slurm.Node{shows}, stuck, other)
+	start := snapshot.At
 	for _, after := range []time.Duration{0, patience + time.Second} {
-		look.At = start.Add(after)
-		look.Queue.Waiting[0].LastSchedEval = look.At
-		v := New(u.Behind(look), place.Reach, nil)
-		u.Follow(v, v.Plan(), look.At)
+		snapshot.At = start.Add(after)
+		snapshot.Queue.Waiting[0].LastSchedEval = snapshot.At
+		v := New(u.Behind(snapshot), place.Reach, nil)
+		u.Follow(v, v.Plan(), snapshot.At)
 	}
-	until := look.At.Add(standsBack)
-	if u.Back("n2", look.At) != "" || u.Back("n1", until) != "" {
-		t.Errorf("another node publishes %q, later this one %q", u.Back("n2", look.At), u.Back("n1", until))
+	until := snapshot.At.Add(standsBack)
+	if u.Back("n2", snapshot.At) != "" || u.Back("n1", until) != "" {
+		t.Errorf("another node publishes %q, later this one %q", u.Back("n2", snapshot.At), u.Back("n1", until))
 	}
-	look.Nodes[0].Extra = IntoBack(look.Nodes[0].Extra, u.Back("n1", look.At))
-	look.Queue.All = []slurm.Job{stuck.Job, other.Job}
-	e, err := Explain(look, place.Reach, 1)
+	snapshot.Nodes[0].Extra = IntoBack(snapshot.Nodes[0].Extra, u.Back("n1", snapshot.At))
+	snapshot.Queue.All = []slurm.Job{stuck.Job, other.Job}
+	e, err := Explain(snapshot, place.Reach, 1)
 	says := "until " + until.Format(time.DateTime) + " it comes after all"
 	if err != nil || e.Place != 2 || e.BackUntil != until.Unix() || !strings.Contains(e.Text, says) {
 		t.Errorf("%+v %v", e, err)
 	}
-	if e, err := Explain(look, place.Reach, 2); err != nil || e.Verdict != Planned || e.BackUntil != 0 {
+	if e, err := Explain(snapshot, place.Reach, 2); err != nil || e.Verdict != Planned || e.BackUntil != 0 {
 		t.Errorf("the other job: %+v %v", e, err)
 	}
-	look.At = until
-	if e, err := Explain(look, place.Reach, 1); err != nil || e.Verdict != OnOffer || e.Place != 1 || e.BackUntil != 0 {
+	snapshot.At = until
+	if e, err := Explain(snapshot, place.Reach, 1); err != nil || e.Verdict != OnOffer || e.Place != 1 || e.BackUntil != 0 {
 		t.Errorf("when the time is over: %+v %v", e, err)
 	}
 }

@@ -25,10 +25,10 @@ func BenchmarkPlan(b *testing.B) {
 		for _, busy := range []float64{0, 0.5, 0.9, 1} {
 			for _, without := range []int{0, 32} { // nodes without CPUs
 				b.Run(fmt.Sprintf("%s,busy=%.1f,without=%d", name, busy, without), func(b *testing.B) {
-					look := crowd(b, busy, without)
+					snapshot := crowd(b, busy, without)
 					defer cpuTime(b)()
 					for b.Loop() {
-						New(look, policy, nil).Plan()
+						New(snapshot, policy, nil).Plan()
 					}
 				})
 			}
@@ -51,7 +51,7 @@ func cpuTime(b *testing.B) (stop func()) {
 	}
 }
 
-func crowd(b *testing.B, busy float64, without int) Look {
+func crowd(b *testing.B, busy float64, without int) Snapshot {
 	rng := rand.New(rand.NewPCG(1, 1))
 	small := model(b, "A100-40GB").Select(mig.Plain)
 	names := []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}

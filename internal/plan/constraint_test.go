@@ -36,8 +36,8 @@ func TestConstraints(t *testing.T) {
 		nodes[0].Features, nodes[1].Features, nodes[2].Features = []string{"a"}, []string{"b"}, []string{"b", "c"}
 		w, behind := waits(1, "7g.40gb", 1, c.nodes), waits(2, "3g.20gb", 1, 3)
 		w.Features = slurm.ParseConstraint(c.text)
-		look := looking(nodes, w, behind)
-		v := New(look, place.QLA{}, nil)
+		snapshot := looking(nodes, w, behind)
+		v := New(snapshot, place.QLA{}, nil)
 		p := v.Plan()
 		on := map[uint32]string{}
 		for k, spots := range p.Spots {
@@ -46,8 +46,8 @@ func TestConstraints(t *testing.T) {
 		if on[1] != c.on || (on[2] != "") != (c.on == "") {
 			t.Errorf("%s on %d nodes: planned on %q, the one behind it on %q", c.text, c.nodes, on[1], on[2])
 		}
-		look.Queue.All = []slurm.Job{w.Job}
-		e, err := Explain(look, place.Reach, 1)
+		snapshot.Queue.All = []slurm.Job{w.Job}
+		e, err := Explain(snapshot, place.Reach, 1)
 		if err != nil || (e.Verdict == Nowhere) != (c.on == "") || !strings.Contains(e.Text, c.says) {
 			t.Errorf("%s on %d nodes: %s: %s %v", c.text, c.nodes, e.Verdict, e.Text, err)
 		}

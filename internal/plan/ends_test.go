@@ -48,9 +48,9 @@ func TestPrivateEnds(t *testing.T) {
 			n.Extra = Into("", Text(State{GPUs: gpus[name], Since: time.Unix(now-60, 0), Private: private}))
 			nodes = append(nodes, n)
 		}
-		look := looking(nodes, waits(9, "7g.40gb", 1, 1))
-		look.Queue.All = jobs
-		return New(look, place.QLA{}, nil).Plan().Reserved
+		snapshot := looking(nodes, waits(9, "7g.40gb", 1, 1))
+		snapshot.Queue.All = jobs
+		return New(snapshot, place.QLA{}, nil).Plan().Reserved
 	}
 	want := reserved(false, nil)
 	if want == nil || want.At != now+600 {

@@ -55,12 +55,12 @@ type Explanation struct {
 }
 
 // Explain says why the job with this id waits, by the plan that agents make from the same look. ErrNoJob.
-func Explain(look Look, policy place.Policy, id uint32) (Explanation, error) {
-	k := slices.IndexFunc(look.Queue.All, func(j slurm.Job) bool { return j.ID == id })
+func Explain(snapshot Snapshot, policy place.Policy, id uint32) (Explanation, error) {
+	k := slices.IndexFunc(snapshot.Queue.All, func(j slurm.Job) bool { return j.ID == id })
 	if k < 0 {
 		return Explanation{}, fmt.Errorf("job %d: %w", id, slurm.ErrNoJob)
 	}
-	j := look.Queue.All[k]
+	j := snapshot.Queue.All[k]
 	e := Explanation{Job: id, State: j.State, Reason: j.Reason, Sized: slurm.Mark(j.AdminComment, slurm.MarkSized)}
 	wants := list(j.SlicesPerNode())
 	say := func(v Verdict, format string, args ...any) (Explanation, error) {
@@ -77,14 +77,14 @@ func Explain(look Look, policy place.Policy, id uint32) (Explanation, error) {
 	case j.State != "PENDING":
 		return say(Over, "it is %s", j.State)
 	}
-	at := slices.IndexFunc(look.Queue.Waiting, func(w slurm.Waiting) bool { return w.ID == id })
+	at := slices.IndexFunc(snapshot.Queue.Waiting, func(w slurm.Waiting) bool { return w.ID == id })
 	if at < 0 { // it was waiting at the first of two looks at the queue
 		return say(Started, "it is starting, or has been cancelled")
 	}
-	w := look.Queue.Waiting[at]
+	w := snapshot.Queue.Waiting[at]
 	e.Held = w.HeldByMark()
 	if w.HetJob != 0 {
-		if ended := look.hetJobs()[w.HetJob].ended; len(ended) > 0 {
+		if ended := snapshot.hetJobs()[w.HetJob].ended; len(ended) > 0 {
 			e.Held = false
 			return say(NotEligible, "it can never start: slurmctld starts the components of het job %d together, and of these %s ended; "+
 				"cancel it with `scancel %d` and submit the het job again", w.HetJob, components(ended), w.HetJob)
@@ -94,31 +94,31 @@ func Explain(look Look, policy place.Policy, id uint32) (Explanation, error) {
 	case w.Problem != "":
 		return say(Unreadable, "what it asks for cannot be read: %s", w.Problem)
 	case e.Held && len(Job(w).Wants) == 0:
-		return say(NotEligible, "no slice could be had for it when it started, and it named no size: an agent gives it one and releases it%s", notBefore(w, look.At))
+		return say(NotEligible, "no slice could be had for it when it started, and it named no size: an agent gives it one and releases it%s", notBefore(w, snapshot.At))
 	case len(Job(w).Wants) == 0 && w.HetJob != 0:
 		return say(NoSlice, "it asks for no slice of a known size; all components of het job %d start together, and another may wait for one", w.HetJob)
 	case len(Job(w).Wants) == 0:
 		return say(NoSlice, "it asks for no slice of a known size, so no slice keeps it waiting")
-	case e.Held && held(look, w) != nil:
-		o := held(look, w)
+	case e.Held && held(snapshot, w) != nil:
+		o := held(snapshot, w)
 		return say(NotEligible, "Caelum holds it because it starts with job %d, which slurmctld would not start now: %s. Both are released "+
 			"when all components of het job %d can start and their slices are on offer", o.ID, o.Reason, w.HetJob)
-	case w.Priority == 0 && !w.Releasable(look.At) && e.Held:
-		return say(NotEligible, "it is released when its slices are on offer%s", notBefore(w, look.At))
-	case w.Priority == 0 && !w.Releasable(look.At):
+	case w.Priority == 0 && !w.Releasable(snapshot.At) && e.Held:
+		return say(NotEligible, "it is released when its slices are on offer%s", notBefore(w, snapshot.At))
+	case w.Priority == 0 && !w.Releasable(snapshot.At):
 		return say(NotEligible, "it is held (%s): whoever holds it has to release it", w.Reason)
-	case look.Queue.LacksLicense(w) != "":
+	case snapshot.Queue.LacksLicense(w) != "":
 		return say(NotEligible, "it asks for the licences %s, and other jobs have left too few of %s; no slice is kept for it until then",
-			w.Licenses, look.Queue.LacksLicense(w))
-	case !look.ready(w):
-		return say(NotEligible, "slurmctld would not start it now, whatever is free: %s%s", w.Reason, notBefore(w, look.At))
+			w.Licenses, snapshot.Queue.LacksLicense(w))
+	case !snapshot.ready(w):
+		return say(NotEligible, "slurmctld would not start it now, whatever is free: %s%s", w.Reason, notBefore(w, snapshot.At))
 	}
-	if o := held(look, w); o != nil {
+	if o := held(snapshot, w); o != nil {
 		return say(NotEligible, "it starts with job %d, which slurmctld would not start now, whatever is free: %s", o.ID, o.Reason)
 	}
-	back := backOf(look.Nodes)
-	look = behind(look, func(w slurm.Waiting) bool { return look.At.Before(back[entry(w)]) })
-	v := New(look, policy, nil)
+	back := backOf(snapshot.Nodes)
+	snapshot = behind(snapshot, func(w slurm.Waiting) bool { return snapshot.At.Before(back[entry(w)]) })
+	v := New(snapshot, policy, nil)
 	p := v.Plan()
 	seen := map[uint32]bool{}
 	at = -1
@@ -132,15 +132,15 @@ func Explain(look Look, policy place.Policy, id uint32) (Explanation, error) {
 		}
 	}
 	if at < 0 {
-		return say(Nowhere, "no node takes it, whatever slices are free: %s", v.why(w, look.Nodes))
+		return say(Nowhere, "no node takes it, whatever slices are free: %s", v.why(w, snapshot.Nodes))
 	}
 	e, err := v.explain(e, p, at, wants)
-	if until := back[entry(w)]; look.At.Before(until) {
+	if until := back[entry(w)]; snapshot.At.Before(until) {
 		e.BackUntil = until.Unix()
 		e.Text += fmt.Sprintf("; its slices were on offer for %d minutes and slurmctld did not start it: until %s it comes after all other jobs",
 			int(patience.Minutes()), clock(e.BackUntil))
 	}
-	if het := hetInFront(look, w); e.Verdict == OnOffer && het != 0 {
+	if het := hetInFront(snapshot, w); e.Verdict == OnOffer && het != 0 {
 		e.Before = het
 		e.Text += fmt.Sprintf("; but het job %d waits in front of it, and behind one slurmctld starts jobs by backfill only, on nodes that its components could not have", het)
 	}
@@ -148,8 +148,8 @@ func Explain(look Look, policy place.Policy, id uint32) (Explanation, error) {
 }
 
 // hetInFront is a het job that waits in front of another job, in one of its partitions; 0: there is none.
-func hetInFront(look Look, w slurm.Waiting) uint32 {
-	for _, o := range look.Queue.InOrder() {
+func hetInFront(snapshot Snapshot, w slurm.Waiting) uint32 {
+	for _, o := range snapshot.Queue.InOrder() {
 		common := slices.ContainsFunc(o.Partitions(), func(p string) bool { return slices.Contains(w.Partitions(), p) })
 		switch {
 		case o.ID == w.ID:
@@ -162,10 +162,10 @@ func hetInFront(look Look, w slurm.Waiting) uint32 {
 }
 
 // held is another component of a het job that keeps all of it from starting, by itself; nil: none does.
-func held(look Look, w slurm.Waiting) *slurm.Waiting {
-	for k := range look.Queue.Waiting {
-		o := &look.Queue.Waiting[k]
-		if w.HetJob != 0 && o.HetJob == w.HetJob && o.ID != w.ID && !look.ready(*o) {
+func held(snapshot Snapshot, w slurm.Waiting) *slurm.Waiting {
+	for k := range snapshot.Queue.Waiting {
+		o := &snapshot.Queue.Waiting[k]
+		if w.HetJob != 0 && o.HetJob == w.HetJob && o.ID != w.ID && !snapshot.ready(*o) {
 			return o
 		}
 	}

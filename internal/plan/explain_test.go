@@ -104,12 +104,12 @@ func TestExplain(t *testing.T) {
 		{"behind one for the same", []slurm.Node{half}, []slurm.Waiting{waits(2, "3g.20gb", 2, 1), waits(1, "3g.20gb", 1, 1)}, nil, Behind, []string{"job 2"}},
 		{"the room is kept", []slurm.Node{half}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1), waits(1, "3g.20gb", 1, 1)}, nil, Behind, []string{"job 2", until}},
 	} {
-		look := looking(c.nodes, c.queue...)
-		look.Queue.All = c.over
+		snapshot := looking(c.nodes, c.queue...)
+		snapshot.Queue.All = c.over
 		for _, w := range c.queue {
-			look.Queue.All = append(look.Queue.All, w.Job)
+			snapshot.Queue.All = append(snapshot.Queue.All, w.Job)
 		}
-		e, err := Explain(look, place.Reach, 1)
+		e, err := Explain(snapshot, place.Reach, 1)
 		if err != nil || e.Verdict != c.verdict || slices.ContainsFunc(c.says, func(s string) bool { return !strings.Contains(e.Text, s) }) {
 			t.Errorf("%s: %s (%s), %v; want %s that says %q", c.what, e.Verdict, e.Text, err, c.verdict, c.says)
 		}
@@ -122,9 +122,9 @@ func TestExplain(t *testing.T) {
 // TestExplainSized: whether Caelum chose the profile, also of a job that is over.
 func TestExplainSized(t *testing.T) {
 	for comment, want := range map[string]string{"": "", "other caelum:sized=2g.10gb": "2g.10gb", "caelum:key=0123456789abcdef": ""} {
-		look := looking(nil)
-		look.Queue.All = []slurm.Job{{ID: 1, State: "COMPLETED", AdminComment: comment}}
-		if e, err := Explain(look, place.Reach, 1); err != nil || e.Sized != want {
+		snapshot := looking(nil)
+		snapshot.Queue.All = []slurm.Job{{ID: 1, State: "COMPLETED", AdminComment: comment}}
+		if e, err := Explain(snapshot, place.Reach, 1); err != nil || e.Sized != want {
 			t.Errorf("%q: %q %v", comment, e.Sized, err)
 		}
 	}

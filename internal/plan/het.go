@@ -19,9 +19,9 @@ type hetJob struct {
 }
 
 // hetJobs returns the het jobs by id.
-func (l Look) hetJobs() map[uint32]*hetJob {
+func (s Snapshot) hetJobs() map[uint32]*hetJob {
 	all := map[uint32]*hetJob{}
-	for _, w := range l.Queue.Waiting {
+	for _, w := range s.Queue.Waiting {
 		if w.HetJob == 0 {
 			continue
 		}
@@ -29,16 +29,16 @@ func (l Look) hetJobs() map[uint32]*hetJob {
 			all[w.HetJob] = &hetJob{whole: true}
 		}
 		h := all[w.HetJob]
-		h.pending, h.whole = append(h.pending, w), h.whole && l.ready(w)
+		h.pending, h.whole = append(h.pending, w), h.whole && s.ready(w)
 	}
 	if len(all) == 0 {
 		return nil
 	}
 	present := map[uint32]bool{}
-	for _, w := range l.Queue.Waiting {
+	for _, w := range s.Queue.Waiting {
 		present[w.ID] = true
 	}
-	for _, j := range l.Queue.All {
+	for _, j := range s.Queue.All {
 		present[j.ID] = present[j.ID] || j.Holds()
 	}
 	for _, h := range all {
@@ -58,11 +58,11 @@ const requeuing = 5 * time.Second
 // ask for the other components before it plans one: it keeps nodes for a stray component, in front of all jobs of
 // lower priority, for as long as the component waits (backfill.c, 22.05.8). An agent therefore holds stray components
 // until the whole het job can start. Het jobs without slices are left alone.
-func Stray(look Look) (all []slurm.Waiting) {
-	jobs := look.hetJobs()
-	for _, w := range look.Queue.Waiting {
+func Stray(snapshot Snapshot) (all []slurm.Waiting) {
+	jobs := snapshot.hetJobs()
+	for _, w := range snapshot.Queue.Waiting {
 		h := jobs[w.HetJob]
-		if h == nil || h.whole || !w.Eligible() || look.At.Sub(w.Job.Eligible) < requeuing {
+		if h == nil || h.whole || !w.Eligible() || snapshot.At.Sub(w.Job.Eligible) < requeuing {
 			continue
 		}
 		if slices.ContainsFunc(h.pending, func(o slurm.Waiting) bool { return len(Job(o).Wants) > 0 }) {

@@ -194,8 +194,8 @@ func waits(id uint32, profile string, count, nodes int) slurm.Waiting {
 		TimeLimit: time.Hour, PerNode: []slurm.GRES{{Name: "mig", Type: profile, Count: count}}}}
 }
 
-func looking(nodes []slurm.Node, waiting ...slurm.Waiting) Look {
-	return Look{Nodes: nodes, Queue: slurm.Queue{Waiting: waiting}, At: time.Unix(1e9, 0)}
+func looking(nodes []slurm.Node, waiting ...slurm.Waiting) Snapshot {
+	return Snapshot{Nodes: nodes, Queue: slurm.Queue{Waiting: waiting}, At: time.Unix(1e9, 0)}
 }
 
 // TestOneNodeServes: a job is on offer on as many nodes as it wants, whoever plans.
@@ -314,10 +314,10 @@ func TestFirstLacksMemory(t *testing.T) {
 	first, second := waits(1, "1g.5gb", 1, 1), waits(2, "1g.5gb", 1, 1)
 	first.Memory, second.Memory = 200_000, 200_000
 	other := slurm.Job{ID: 9, State: "RUNNING", Nodes: []string{"n2"}, Memory: 200_000, Start: time.Unix(1e9-10, 0), TimeLimit: 5 * time.Minute}
-	look := looking([]slurm.Node{full, roomy}, first, second)
-	look.Queue.All = []slurm.Job{first.Job, second.Job, other}
+	snapshot := looking([]slurm.Node{full, roomy}, first, second)
+	snapshot.Queue.All = []slurm.Job{first.Job, second.Job, other}
 	for _, id := range []uint32{1, 2} {
-		e, err := Explain(look, place.Lifetime{}, id)
+		e, err := Explain(snapshot, place.Lifetime{}, id)
 		if err != nil || e.Verdict != Lacks || !strings.Contains(e.Text, "56000 MiB of memory free") {
 			t.Errorf("job %d: %+v, %v", id, e, err)
 		}
@@ -331,9 +331,9 @@ func TestLacksUnusedNode(t *testing.T) {
 	n := node(t, "n1", a100(t), a100(t))
 	for _, used := range []int{0, 1} {
 		n.GresUsed = []slurm.GRES{{Name: "mig", Type: "2g.10gb", Count: used}}
-		look := looking([]slurm.Node{n}, w)
-		look.Queue.All = []slurm.Job{w.Job}
-		e, err := Explain(look, place.Lifetime{}, 1)
+		snapshot := looking([]slurm.Node{n}, w)
+		snapshot.Queue.All = []slurm.Job{w.Job}
+		e, err := Explain(snapshot, place.Lifetime{}, 1)
 		if err != nil || (e.Verdict == Lacks) != (used > 0) || used > 0 && !strings.Contains(e.Text, "--exclusive") {
 			t.Errorf("%d used: %+v, %v", used, e, err)
 		}
@@ -431,11 +431,11 @@ func TestUnstarted(t *testing.T) {
 	var u Unstarted
 	served := func(after time.Duration, first slurm.Waiting, evaluated time.Duration) uint32 {
 		first.LastSchedEval = time.Unix(1e9, 0).Add(evaluated)
-		look := looking([]slurm.Node{shows}, first, other)
-		look.At = time.Unix(1e9, 0).Add(after)
-		v := New(u.Behind(look), place.QLA{}, nil)
+		snapshot := looking([]slurm.Node{shows}, first, other)
+		snapshot.At = time.Unix(1e9, 0).Add(after)
+		v := New(u.Behind(snapshot), place.QLA{}, nil)
 		p := v.Plan()
-		u.Follow(v, p, look.At)
+		u.Follow(v, p, snapshot.At)
 		for k, spots := range p.Spots {
 			if spots != nil && v.Jobs[k].Wants[0].Profile == "7g.40gb" {
 				return 1
@@ -526,10 +526,10 @@ func TestLaggards(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t))}
 	l := Laggards{Patience: 10 * time.Second}
 	follow := func(after time.Duration) (members int) {
-		look := looking(nodes, waits(1, "7g.40gb", 1, 1))
-		look.At = look.At.Add(after)
-		v := New(look, place.QLA{}, func(n slurm.Node) bool { return n.Name != "n2" && l.Out(n, look.At) })
-		l.Follow(v, v.Plan(), "n2", look.At)
+		snapshot := looking(nodes, waits(1, "7g.40gb", 1, 1))
+		snapshot.At = snapshot.At.Add(after)
+		v := New(snapshot, place.QLA{}, func(n slurm.Node) bool { return n.Name != "n2" && l.Out(n, snapshot.At) })
+		l.Follow(v, v.Plan(), "n2", snapshot.At)
 		return len(v.Members)
 	}
 	for _, c := range []struct {
@@ -566,9 +566,9 @@ func TestHet(t *testing.T) {
 	one.HetJob, two.HetJob, one.Priority, two.Priority = 10, 10, 1, 5
 	other := waits(7, "1g.5gb", 1, 1)
 	other.Priority = 3
-	look := looking([]slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t))}, two, other, one)
+	snapshot := looking([]slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t))}, two, other, one)
 	ids := func() (all []uint32) {
-		for _, j := range New(look, place.QLA{}, nil).Jobs {
+		for _, j := range New(snapshot, place.QLA{}, nil).Jobs {
 			all = append(all, j.ID)
 		}
 		return all
@@ -576,18 +576,18 @@ func TestHet(t *testing.T) {
 	if got := ids(); !slices.Equal(got, []uint32{7, 11, 10}) {
 		t.Errorf("planned in the order %v", got)
 	}
-	held := &look.Queue.Waiting[2]
+	held := &snapshot.Queue.Waiting[2]
 	held.Priority, held.Reason, held.AdminComment = 0, "JobHeldUser", "caelum:held"
 	if got := ids(); !slices.Equal(got, []uint32{11, 10, 7}) {
 		t.Errorf("planned in the order %v with one component held", got)
 	}
 	held.Priority, held.AdminComment = 1, ""
-	look.Queue.Waiting[2].Reason = "QOSMaxGRESPerUser"
+	snapshot.Queue.Waiting[2].Reason = "QOSMaxGRESPerUser"
 	if got := ids(); !slices.Equal(got, []uint32{7}) {
 		t.Errorf("planned: %v", got)
 	}
-	look.Queue.Waiting[2].Reason = "Resources"
-	look.Nodes = look.Nodes[:1]
+	snapshot.Queue.Waiting[2].Reason = "Resources"
+	snapshot.Nodes = snapshot.Nodes[:1]
 	if got := ids(); !slices.Equal(got, []uint32{7}) {
 		t.Errorf("on one node: planned: %v", got)
 	}
@@ -745,9 +745,9 @@ func TestForgotten(t *testing.T) {
 		planned bool
 	}{{"forgotten", 0, has, false}, {"counted", 1, has, true}, {"over", 0, ending, true}, {"of its own", 0, own, true}} {
 		n.GresUsed = []slurm.GRES{{Name: "mig", Type: "2g.10gb", Count: c.used}}
-		look := looking([]slurm.Node{n}, sized)
-		look.Queue.All = []slurm.Job{c.there, sized.Job}
-		v := New(look, place.QLA{}, nil)
+		snapshot := looking([]slurm.Node{n}, sized)
+		snapshot.Queue.All = []slurm.Job{c.there, sized.Job}
+		v := New(snapshot, place.QLA{}, nil)
 		if p := v.Plan(); (len(v.Jobs) > 0 && p.Spots[0] != nil) != c.planned {
 			t.Errorf("%s: planned %v, want %v", c.what, !c.planned, c.planned)
 		}

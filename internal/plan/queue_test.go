@@ -76,11 +76,11 @@ func jobOf(t *testing.T, text string) slurm.Job {
 //	explain      what Explain says of a job
 func TestQueue(t *testing.T) {
 	datadriven.Walk(t, "testdata/queue", func(t *testing.T, path string) {
-		var look Look
+		var snapshot Snapshot
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			switch d.Cmd {
 			case "nodes":
-				look = Look{At: time.Unix(1e9, 0)}
+				snapshot = Snapshot{At: time.Unix(1e9, 0)}
 				for text := range strings.Lines(d.Input) {
 					name, set := line(text)
 					gpus, _ := strconv.Atoi(set["gpus"])
@@ -113,31 +113,31 @@ func TestQueue(t *testing.T) {
 							*to, _ = strconv.Atoi(set[key])
 						}
 					}
-					look.Nodes = append(look.Nodes, n)
+					snapshot.Nodes = append(snapshot.Nodes, n)
 				}
 				return ""
 			case "licenses":
-				_, look.Queue.Licenses = "", map[string]int{}
+				_, snapshot.Queue.Licenses = "", map[string]int{}
 				for text := range strings.Lines(d.Input) {
 					name, free, _ := strings.Cut(strings.TrimSpace(text), " ")
-					look.Queue.Licenses[name], _ = strconv.Atoi(free)
+					snapshot.Queue.Licenses[name], _ = strconv.Atoi(free)
 				}
 				return ""
 			case "jobs":
-				look.Queue.All, look.Queue.Waiting = nil, nil
+				snapshot.Queue.All, snapshot.Queue.Waiting = nil, nil
 				for text := range strings.Lines(d.Input) {
 					j := jobOf(t, text)
 					if _, set := line(text); set["on"] != "" {
-						j.State, j.Nodes, j.Start = "RUNNING", []string{set["on"]}, look.At.Add(-time.Minute)
+						j.State, j.Nodes, j.Start = "RUNNING", []string{set["on"]}, snapshot.At.Add(-time.Minute)
 						if j.TimeLimit > 0 {
 							j.TimeLimit += time.Minute // it has run for one
 						}
 					} else if set["state"] != "" {
 						j.State = set["state"]
 					} else {
-						look.Queue.Waiting = append(look.Queue.Waiting, slurm.Waiting{Job: j, Elements: 1})
+						snapshot.Queue.Waiting = append(snapshot.Queue.Waiting, slurm.Waiting{Job: j, Elements: 1})
 					}
-					look.Queue.All = append(look.Queue.All, j)
+					snapshot.Queue.All = append(snapshot.Queue.All, j)
 				}
 				return ""
 			case "plan":
@@ -146,7 +146,7 @@ func TestQueue(t *testing.T) {
 				var u Unstarted
 				out, last := "", ""
 				for after := time.Duration(0); after <= time.Duration(minutes)*time.Minute; after += 30 * time.Second {
-					if now := planned(&u, look, after); now != last {
+					if now := planned(&u, snapshot, after); now != last {
 						if minutes > 0 {
 							out += fmt.Sprintf("after %v:\n", after)
 						}
@@ -157,7 +157,7 @@ func TestQueue(t *testing.T) {
 				return out
 			case "explain":
 				id, _ := strconv.ParseUint(d.CmdArgs[0].Key, 10, 32)
-				e, err := Explain(look, place.Reach, uint32(id))
+				e, err := Explain(snapshot, place.Reach, uint32(id))
 				if err != nil {
 					return err.Error()
 				}
@@ -171,10 +171,10 @@ func TestQueue(t *testing.T) {
 
 // planned draws the plan that is made when everything has stood for some time. The ends of the running jobs stay as
 // far away as they are.
-func planned(u *Unstarted, look Look, after time.Duration) string {
+func planned(u *Unstarted, snapshot Snapshot, after time.Duration) string {
 	var out strings.Builder
-	at := look.At.Add(after)
-	v := New(Look{Nodes: look.Nodes, Queue: look.Queue, At: look.At, unkept: u.unkept(at)}, place.Reach, nil)
+	at := snapshot.At.Add(after)
+	v := New(Snapshot{Nodes: snapshot.Nodes, Queue: snapshot.Queue, At: snapshot.At, unkept: u.unkept(at)}, place.Reach, nil)
 	p := v.Plan()
 	u.charge(v, p, at)
 	for k, j := range v.Jobs {
@@ -190,7 +190,7 @@ func planned(u *Unstarted, look Look, after time.Duration) string {
 	if r := p.Reserved; r != nil && !math.IsInf(r.At, 1) {
 		fmt.Fprintf(&out, "reserved for %d in %g s on %s\n", v.Jobs[r.Job].ID, r.At-v.Now, strings.Join(v.On(r.Spots), " "))
 	}
-	for _, w := range Stray(look) {
+	for _, w := range Stray(snapshot) {
 		fmt.Fprintf(&out, "%d is to be held\n", w.ID)
 	}
 	return out.String()

@@ -35,18 +35,18 @@ type shown struct {
 func entry(w slurm.Waiting) string { return fmt.Sprint(w.ID, "_", w.ArrayTask) }
 
 // Behind returns the look with these jobs behind all others that are not held.
-func (u *Unstarted) Behind(look Look) Look {
-	look.unkept = u.unkept(look.At)
-	return behind(look, func(w slurm.Waiting) bool { return look.At.Before(u.jobs[entry(w)].until) })
+func (u *Unstarted) Behind(snapshot Snapshot) Snapshot {
+	snapshot.unkept = u.unkept(snapshot.At)
+	return behind(snapshot, func(w slurm.Waiting) bool { return snapshot.At.Before(u.jobs[entry(w)].until) })
 }
 
 // behind returns the look with some of its jobs behind all others that are not held.
-func behind(look Look, back func(slurm.Waiting) bool) Look {
-	if slices.ContainsFunc(look.Queue.Waiting, back) {
-		last := slices.DeleteFunc(slices.Clone(look.Queue.Waiting), func(w slurm.Waiting) bool { return !back(w) })
-		look.Queue.Waiting = append(slices.DeleteFunc(slices.Clone(look.Queue.Waiting), back), last...)
+func behind(snapshot Snapshot, back func(slurm.Waiting) bool) Snapshot {
+	if slices.ContainsFunc(snapshot.Queue.Waiting, back) {
+		last := slices.DeleteFunc(slices.Clone(snapshot.Queue.Waiting), func(w slurm.Waiting) bool { return !back(w) })
+		snapshot.Queue.Waiting = append(slices.DeleteFunc(slices.Clone(snapshot.Queue.Waiting), back), last...)
 	}
-	return look
+	return snapshot
 }
 
 // Follow notes whose slices are on offer at this time where the plan has them.

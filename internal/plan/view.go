@@ -14,8 +14,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Look is slurmctld's answers, the nodes asked for before the queue.
-type Look struct {
+// Snapshot is slurmctld's answers to one read: the nodes first, then the queue.
+type Snapshot struct {
 	Nodes []slurm.Node
 	Queue slurm.Queue
 	At    time.Time // when, by the clock of the host that asked
@@ -24,8 +24,8 @@ type Look struct {
 }
 
 // ready reports whether a waiting job could start if it had its slices: slurmctld would start it, or an agent releases it.
-func (l Look) ready(w slurm.Waiting) bool {
-	return (w.Eligible() || w.Releasable(l.At)) && l.Queue.LacksLicense(w) == ""
+func (s Snapshot) ready(w slurm.Waiting) bool {
+	return (w.Eligible() || w.Releasable(s.At)) && s.Queue.LacksLicense(w) == ""
 }
 
 // View is a look as package offer wants it.
@@ -36,7 +36,7 @@ type View struct {
 	since   []time.Time                     // by member, since when its offers have been what they are
 	bare    *offer.Cluster                  // the GPUs with nothing on them
 	running map[string][]occupant           // by node, in the order of their ends
-	unkept  map[uint32]bool                 // users, see Look
+	unkept  map[uint32]bool                 // users, see Snapshot
 	like    []int                           // by member, the first member that has the same GPUs
 	could   map[string]map[int][]offer.Spot // by request, where its slices go on such members
 	// Jobs are those that could start if their slices were on offer, in slurmctld's order, and Waiting what each is there. The pending
@@ -53,14 +53,14 @@ const making = 5
 const overdue = 30
 
 // New makes a view of a look. Nodes that without says yes to are left out.
-func New(look Look, policy place.Policy, without func(slurm.Node) bool) *View {
+func New(snapshot Snapshot, policy place.Policy, without func(slurm.Node) bool) *View {
 	v := &View{}
-	look.Nodes = slices.Clone(look.Nodes)
-	slices.SortStableFunc(look.Nodes, func(a, b slurm.Node) int { return cmp.Compare(a.Weight, b.Weight) })
-	now := float64(look.At.UnixMilli()) / 1000
-	on := runningOn(look.Queue.All, look.At)
+	snapshot.Nodes = slices.Clone(snapshot.Nodes)
+	slices.SortStableFunc(snapshot.Nodes, func(a, b slurm.Node) int { return cmp.Compare(a.Weight, b.Weight) })
+	now := float64(snapshot.At.UnixMilli()) / 1000
+	on := runningOn(snapshot.Queue.All, snapshot.At)
 	var stands [][]offer.GPU
-	for _, n := range look.Nodes {
+	for _, n := range snapshot.Nodes {
 		text := In(n.Extra)
 		if text == "" || !n.Able() || n.Unregistered || without != nil && without(n) {
 			continue
@@ -77,9 +77,9 @@ func New(look Look, policy place.Policy, without func(slurm.Node) bool) *View {
 	}
 	v.Cluster = offer.NewCluster(policy, stands...)
 	v.Now, v.Making = now, making
-	v.recent(look.Queue.All)
-	v.running, v.unkept = occupants(look.Queue.All, v.Now), look.unkept
-	v.queue(look)
+	v.recent(snapshot.Queue.All)
+	v.running, v.unkept = occupants(snapshot.Queue.All, v.Now), snapshot.unkept
+	v.queue(snapshot)
 	return v
 }
 
@@ -112,7 +112,7 @@ func seconds(d time.Duration) float64 {
 }
 
 // queue notes who waits, in the look's order; its nodes are in slurmctld's.
-func (v *View) queue(look Look) {
+func (v *View) queue(snapshot Snapshot) {
 	slots := 0
 	for _, n := range v.Members {
 		for _, g := range n.Gres {
@@ -121,8 +121,8 @@ func (v *View) queue(look Look) {
 			}
 		}
 	}
-	held := heldOn(look.Queue.All)
-	for _, waiting := range startable(look) {
+	held := heldOn(snapshot.Queue.All)
+	for _, waiting := range startable(snapshot) {
 		jobs, wants := make([]*offer.Job, len(waiting)), false
 		for k, w := range waiting {
 			jobs[k] = Job(w)
@@ -135,7 +135,7 @@ func (v *View) queue(look Look) {
 			if len(jobs[k].Wants) > 0 {
 				v.may(jobs[k], w, held)
 			} else {
-				v.takes(jobs[k], w, look.Nodes)
+				v.takes(jobs[k], w, snapshot.Nodes)
 			}
 		}
 		if !v.fit(jobs) { // they would keep others from their profiles for nothing
@@ -282,9 +282,9 @@ func (v *View) forgotten(member int, profile string, held map[string]int) bool {
 // held is (if all are held, where the first is), because backfill considers the het job there with bf_hetjob_prio=min
 // (backfill.c, 22.05.8). Slices that are offered to it earlier go to the jobs between its components, and the het job
 // keeps GPUs idle without getting them.
-func startable(look Look) (all [][]slurm.Waiting) {
-	het := look.hetJobs()
-	order := look.Queue.InOrder()
+func startable(snapshot Snapshot) (all [][]slurm.Waiting) {
+	het := snapshot.hetJobs()
+	order := snapshot.Queue.InOrder()
 	last := map[uint32]uint32{} // by het job, the component that decides its place
 	for _, w := range order {
 		if _, some := last[w.HetJob]; w.Priority > 0 || !some {
@@ -293,7 +293,7 @@ func startable(look Look) (all [][]slurm.Waiting) {
 	}
 	for _, w := range order {
 		switch {
-		case w.HetJob == 0 && look.ready(w):
+		case w.HetJob == 0 && snapshot.ready(w):
 			all = append(all, []slurm.Waiting{w})
 		case het[w.HetJob] != nil && het[w.HetJob].whole && last[w.HetJob] == w.ID:
 			all = append(all, het[w.HetJob].pending)
@@ -358,13 +358,13 @@ type Controller interface {
 
 // Read asks slurmctld for the nodes, then for the jobs. The order matters to an agent: a job that starts between the two is then among the jobs; read the other way
 // round it would only be in GresUsed, and its slice would be offered once more.
-func Read(ctx context.Context, ctl Controller, now func() time.Time) (look Look, err error) {
-	if look.Nodes, err = ctl.Nodes(ctx); err != nil {
-		return look, err
+func Read(ctx context.Context, ctl Controller, now func() time.Time) (snapshot Snapshot, err error) {
+	if snapshot.Nodes, err = ctl.Nodes(ctx); err != nil {
+		return snapshot, err
 	}
-	look.Queue, err = ctl.Queue(ctx)
-	look.At = now()
-	return look, err
+	snapshot.Queue, err = ctl.Queue(ctx)
+	snapshot.At = now()
+	return snapshot, err
 }
 
 // fit reports whether jobs that start at the same time ever could: each on as many nodes as it wants, if nothing stood anywhere. What one

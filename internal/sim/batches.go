@@ -143,7 +143,7 @@ func (b *batches) order() (all []int) {
 	for k := range pool.Len() {
 		g := pool.GPU(k)
 		s := standing{board: g.Model, layout: g.Layout, idle: g.Idle}
-		if b.cut.look.Ends && g.Layout != 0 {
+		if b.cut.inputs.Ends && g.Layout != 0 {
 			s.gpu = k
 		}
 		if pool.Busy(k).Units > 0 && !seen[s] {
@@ -160,7 +160,7 @@ func (b *batches) order() (all []int) {
 func (b *batches) search(gpu int, speed float64) {
 	model, node := b.s.GPUs[gpu], b.cut.Pool.Busy(gpu)
 	b.gpu = gpu
-	b.look(model, node)
+	b.inspect(model, node)
 	busy := throughput{model.Grid - node.Units, speed}
 	b.taken, b.found = b.taken[:0], nil
 	b.best = busy.value() // of nobody, whom every subset exceeds
@@ -168,7 +168,7 @@ func (b *batches) search(gpu int, speed float64) {
 }
 
 // look makes the window of a GPU: of the first who wait, those who would fit alone.
-func (b *batches) look(model *mig.Model, node *mig.Node) {
+func (b *batches) inspect(model *mig.Model, node *mig.Node) {
 	b.window = b.window[:0]
 	kind := b.kind(b.gpu)
 	for at := range min(b.s.queue.len(), b.most[kind]) {

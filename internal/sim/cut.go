@@ -12,7 +12,7 @@ import (
 type cut struct {
 	s *simulation
 	offer.Cluster
-	look    place.Look
+	inputs  place.Inputs
 	free    int
 	frag    float64      // summed over the GPUs
 	done    []float64    // by GPU, when the instances that are being made and destroyed there will have been
@@ -20,7 +20,7 @@ type cut struct {
 }
 
 func newCut(s *simulation) *cut {
-	c := &cut{s: s, look: place.LookOf(s.Policy)}
+	c := &cut{s: s, inputs: place.InputsOf(s.Policy)}
 	gpus := make([]place.GPU, len(s.GPUs))
 	for k, b := range s.GPUs {
 		gpus[k].Model = b
@@ -122,20 +122,20 @@ func (c *cut) gather(k int) {
 	s := c.s
 	c.Now, c.Making, c.Ordered = s.now, c.slowest(), s.Discipline == FIFO
 	c.Behind = c.Behind[:0]
-	for i := k + 1; i < s.queue.len() && i <= k+c.look.Behind; i++ {
+	for i := k + 1; i < s.queue.len() && i <= k+c.inputs.Behind; i++ {
 		c.Behind = append(c.Behind, s.request(s.queue.at(i)))
 	}
-	if c.look.Weights || c.s.Offers {
+	if c.inputs.Weights || c.s.Offers {
 		c.Weights = s.recent.Weights()
 	}
-	if c.look.Mean || c.s.Offers {
+	if c.inputs.Mean || c.s.Offers {
 		c.MeanDuration = s.recent.MeanDuration()
 	}
 }
 
 // foresee brings up to date when what runs is expected to end.
 func (c *cut) foresee() {
-	if !c.look.Ends && c.s.Discipline != EASY || c.s.learned == nil {
+	if !c.inputs.Ends && c.s.Discipline != EASY || c.s.learned == nil {
 		return
 	}
 	version := c.s.learned.Version()

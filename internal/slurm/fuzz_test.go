@@ -148,7 +148,7 @@ func FuzzNode(f *testing.F) {
 		parseNodes(out)
 		parseConfig(out)
 		parseAllocation(out, nil)
-		parseLooks(out, recordedSep)
+		parseExclusions(out, recordedSep)
 		parseJobs(out, recordedSep)
 	})
 }

@@ -28,14 +28,14 @@ func commandOnce(ctx context.Context, env []string, name string, args ...string)
 	}
 	ended, killed := make(chan struct{}), make(chan bool, 1)
 	go func() {
-		look := time.NewTicker(connecting)
-		defer look.Stop()
+		ticker := time.NewTicker(connecting)
+		defer ticker.Stop()
 		for {
 			select {
 			case <-ended:
 				killed <- false
 				return
-			case <-look.C:
+			case <-ticker.C:
 			}
 			if connected, err := hasConnection(cmd.Process.Pid); err == nil && !connected {
 				killed <- cmd.Process.Kill() == nil

@@ -70,10 +70,10 @@ func TestStory(t *testing.T) {
 					fmt.Fprintf(&b, "%d %q x%d eligible=%v held-by-mark=%v %s\n", w.ID, w.Name, w.Elements, w.Eligible(), w.HeldByMark(), w.Reason)
 				}
 			case "looks":
-				looks, err := parseLooks(recorded(t, d), recordedSep)
+				exclusions, err := parseExclusions(recorded(t, d), recordedSep)
 				show(&b, "", err)
-				for _, l := range looks {
-					fmt.Fprintf(&b, "%d %s excluded=%v\n", l.id, l.state, l.excluded)
+				for _, e := range exclusions {
+					fmt.Fprintf(&b, "%d %s excluded=%v\n", e.id, e.state, e.excluded)
 				}
 			case "allocation":
 				var nodes []string

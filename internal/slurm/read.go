@@ -59,28 +59,28 @@ func (c *Client) queue(ctx context.Context, args ...string) ([]Job, error) {
 	return parseJobs(out, sep)
 }
 
-// looks lists jobs by the other format, in which 22.05 shows what -O does not know.
-func (c *Client) looks(ctx context.Context, args ...string) (map[uint32]look, error) {
+// excludedNodes returns the excluded nodes of jobs, by job id. 22.05 shows them in squeue's -o format only.
+func (c *Client) excludedNodes(ctx context.Context, args ...string) (map[uint32]exclusion, error) {
 	sep := newSeparator()
 	out, err := c.run(ctx, []string{"SQUEUE_FORMAT=" + excludeFormat(sep)}, c.squeue, append(squeueArgs[:len(squeueArgs):len(squeueArgs)], args...)...)
 	if err != nil {
 		return nil, err
 	}
-	list, err := parseLooks(out, sep)
+	list, err := parseExclusions(out, sep)
 	if err != nil {
 		return nil, err
 	}
-	byID := make(map[uint32]look, len(list))
-	for _, l := range list {
-		byID[l.id] = l
+	byID := make(map[uint32]exclusion, len(list))
+	for _, e := range list {
+		byID[e.id] = e
 	}
 	return byID, nil
 }
 
-func (l look) into(j *Job) {
-	j.ExcNodes = l.excluded
+func (e exclusion) addTo(j *Job) {
+	j.ExcNodes = e.excluded
 	if j.Problem == "" {
-		j.Problem = l.problem
+		j.Problem = e.problem
 	}
 }
 
@@ -130,15 +130,15 @@ func (c *Client) complete(ctx context.Context, waiting []Waiting) ([]Waiting, er
 	if len(waiting) == 0 {
 		return nil, nil
 	}
-	looks, err := c.looks(ctx, "-t", "PD")
+	exclusions, err := c.excludedNodes(ctx, "-t", "PD")
 	if err != nil {
 		return nil, err
 	}
 	kept := waiting[:0]
 	for _, w := range waiting {
 		// A job that is not there any more has started or gone.
-		if l, ok := looks[w.ID]; ok {
-			l.into(&w.Job)
+		if e, ok := exclusions[w.ID]; ok {
+			e.addTo(&w.Job)
 			kept = append(kept, w)
 		}
 	}
@@ -204,14 +204,14 @@ func (c *Client) readAllocated(ctx context.Context, j *Job) error {
 
 // readExcluded adds to a job the nodes that it excludes. ErrChanging: it has another state meanwhile.
 func (c *Client) readExcluded(ctx context.Context, j *Job) error {
-	looks, err := c.looks(ctx, "-t", "all", "-j", strconv.FormatUint(uint64(j.ID), 10))
+	exclusions, err := c.excludedNodes(ctx, "-t", "all", "-j", strconv.FormatUint(uint64(j.ID), 10))
 	if err != nil {
 		return err
 	}
-	l, ok := looks[j.ID]
-	if !ok || l.state != j.State {
+	e, ok := exclusions[j.ID]
+	if !ok || e.state != j.State {
 		return ErrChanging
 	}
-	l.into(j)
+	e.addTo(j)
 	return nil
 }

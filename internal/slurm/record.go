@@ -239,8 +239,8 @@ func taskRanges(list []string) string {
 	return strings.Join(parts, ",")
 }
 
-// look is a second, shorter look at a job.
-type look struct {
+// exclusion is the nodes that a job excludes, with its state when they were read.
+type exclusion struct {
 	id       uint32
 	excluded []string
 	state    string
@@ -252,21 +252,21 @@ func excludeFormat(sep string) string {
 	return "%A" + sep + "%x" + sep + "%T" + sep
 }
 
-func parseLooks(out, sep string) ([]look, error) {
+func parseExclusions(out, sep string) ([]exclusion, error) {
 	records, err := splitRecords(out, sep, 3)
 	if err != nil {
 		return nil, fmt.Errorf("squeue %w", err)
 	}
-	looks := make([]look, 0, len(records))
+	exclusions := make([]exclusion, 0, len(records))
 	for _, rec := range records {
-		l := look{state: rec[2]}
-		if err := id32(&l.id, rec[0]); err != nil {
+		e := exclusion{state: rec[2]}
+		if err := id32(&e.id, rec[0]); err != nil {
 			return nil, fmt.Errorf("squeue: job id: %w", err)
 		}
-		if l.excluded, err = ExpandHosts(rec[1]); err != nil {
-			l.problem = fmt.Sprintf("excluded nodes: %v", err)
+		if e.excluded, err = ExpandHosts(rec[1]); err != nil {
+			e.problem = fmt.Sprintf("excluded nodes: %v", err)
 		}
-		looks = append(looks, l)
+		exclusions = append(exclusions, e)
 	}
-	return looks, nil
+	return exclusions, nil
 }

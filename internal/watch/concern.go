@@ -19,21 +19,21 @@ type concern struct {
 
 // next answers the nodes that have not on offer what the plan would have them offer, or of which nothing can be planned and everything is closed, as after
 // slurmctld has read slurm.conf anew; and those that are to release a held job. A node that has been told is told again when it shows something else, or is to offer something else.
-func (c *concern) next(look plan.Look) (wake []slurm.Node) {
-	v := plan.New(c.unstarted.Behind(look), c.policy, func(n slurm.Node) bool { return c.laggards.Out(n, look.At) })
+func (c *concern) next(snapshot plan.Snapshot) (wake []slurm.Node) {
+	v := plan.New(c.unstarted.Behind(snapshot), c.policy, func(n slurm.Node) bool { return c.laggards.Out(n, snapshot.At) })
 	p := v.Plan()
-	c.laggards.Follow(v, p, "", look.At)
-	c.unstarted.Follow(v, p, look.At)
+	c.laggards.Follow(v, p, "", snapshot.At)
+	c.unstarted.Follow(v, p, snapshot.At)
 	release := map[string]string{} // by node, the held jobs that it is to release: their slices may be on offer already
 	for k, spots := range p.Spots {
-		if spots != nil && v.Waiting[k].Releasable(look.At) {
+		if spots != nil && v.Waiting[k].Releasable(snapshot.At) {
 			for _, name := range v.On(spots) {
 				release[name] += fmt.Sprint(" release ", v.Waiting[k].ID)
 			}
 		}
 	}
 	told := map[string]string{}
-	for _, n := range look.Nodes {
+	for _, n := range snapshot.Nodes {
 		k := v.Member(n.Name)
 		why := release[n.Name]
 		switch {

@@ -52,8 +52,8 @@ func job(t testing.TB, id uint32, wants string) slurm.Waiting {
 	return slurm.Waiting{Job: slurm.Job{ID: id, State: "PENDING", Priority: 1, Reason: "Resources", Partition: "gpu", PerNode: gres(t, wants)}, Elements: 1}
 }
 
-func look(nodes []slurm.Node, waiting ...slurm.Waiting) plan.Look {
-	return plan.Look{Nodes: nodes, Queue: slurm.Queue{Waiting: waiting}, At: time.Unix(1e9, 0)}
+func snapshotOf(nodes []slurm.Node, waiting ...slurm.Waiting) plan.Snapshot {
+	return plan.Snapshot{Nodes: nodes, Queue: slurm.Queue{Waiting: waiting}, At: time.Unix(1e9, 0)}
 }
 
 func names(nodes []slurm.Node) string {
@@ -66,8 +66,8 @@ func names(nodes []slurm.Node) string {
 }
 
 // follow is a node that offers what the plan of a look would have it offer.
-func follow(look plan.Look, name string) slurm.Node {
-	v := plan.New(look, place.Reach, nil)
+func follow(snapshot plan.Snapshot, name string) slurm.Node {
+	v := plan.New(snapshot, place.Reach, nil)
 	k := v.Member(name)
 	n := v.Members[k]
 	n.Gres = slices.DeleteFunc(slices.Clone(n.Gres), func(g slurm.GRES) bool { return g.Name == "mig" })
@@ -80,7 +80,7 @@ func follow(look plan.Look, name string) slurm.Node {
 // settled are nodes that offer what the plan for this queue would have them offer.
 func settled(nodes []slurm.Node, waiting ...slurm.Waiting) (all []slurm.Node) {
 	for _, n := range nodes {
-		all = append(all, follow(look(nodes, waiting...), n.Name))
+		all = append(all, follow(snapshotOf(nodes, waiting...), n.Name))
 	}
 	return all
 }
@@ -99,18 +99,18 @@ func TestWhoIsTold(t *testing.T) {
 	shut[0].Extra = ""
 	for _, c := range []struct {
 		what string
-		look plan.Look
+		look plan.Snapshot
 		told string
 	}{
-		{"as it should be", look(rest), ""},
-		{"more than a node has", look(settled(rest), job(t, 1, "mig:7g.40gb:2")), ""},
-		{"it is on offer", look(settled(idle, job(t, 1, "mig:7g.40gb:1")), job(t, 1, "mig:7g.40gb:1")), ""},
-		{"it is on offer, and the job is held until it is", look(settled(idle, held), held), "n1"},
-		{"a job that waits for a slice", look(settled([]slurm.Node{full, idle[1]}), job(t, 1, "mig:7g.40gb:1")), "n2"},
-		{"all are full", look([]slurm.Node{full}, job(t, 1, "mig:1g.5gb:1")), ""},
-		{"nothing on offer yet", look(idle), "n1 n2"},
-		{"a node is down", look(down), "n2"},
-		{"slurmctld has read slurm.conf anew", look(shut), "n1 n2"},
+		{"as it should be", snapshotOf(rest), ""},
+		{"more than a node has", snapshotOf(settled(rest), job(t, 1, "mig:7g.40gb:2")), ""},
+		{"it is on offer", snapshotOf(settled(idle, job(t, 1, "mig:7g.40gb:1")), job(t, 1, "mig:7g.40gb:1")), ""},
+		{"it is on offer, and the job is held until it is", snapshotOf(settled(idle, held), held), "n1"},
+		{"a job that waits for a slice", snapshotOf(settled([]slurm.Node{full, idle[1]}), job(t, 1, "mig:7g.40gb:1")), "n2"},
+		{"all are full", snapshotOf([]slurm.Node{full}, job(t, 1, "mig:1g.5gb:1")), ""},
+		{"nothing on offer yet", snapshotOf(idle), "n1 n2"},
+		{"a node is down", snapshotOf(down), "n2"},
+		{"slurmctld has read slurm.conf anew", snapshotOf(shut), "n1 n2"},
 	} {
 		known := concern{policy: place.Reach}
 		if told := names(known.next(c.look)); told != c.told {
@@ -123,17 +123,17 @@ func TestWhoIsTold(t *testing.T) {
 func TestToldOnce(t *testing.T) {
 	known := concern{policy: place.Reach}
 	n := node(t, "n1", "", "mig:closed:28", "")
-	want := func(what, told string, l plan.Look) {
+	want := func(what, told string, s plan.Snapshot) {
 		t.Helper()
-		if got := names(known.next(l)); got != told {
+		if got := names(known.next(s)); got != told {
 			t.Errorf("%s: told %q, want %q", what, got, told)
 		}
 	}
-	want("first", "n1", look([]slurm.Node{n}))
-	want("again", "", look([]slurm.Node{n}))
-	want("somebody waits", "n1", look([]slurm.Node{n}, job(t, 1, "mig:7g.40gb:1")))
+	want("first", "n1", snapshotOf([]slurm.Node{n}))
+	want("again", "", snapshotOf([]slurm.Node{n}))
+	want("somebody waits", "n1", snapshotOf([]slurm.Node{n}, job(t, 1, "mig:7g.40gb:1")))
 	n.Gres = gres(t, "gpu:a100:7,mig:1g.5gb:1,mig:closed:27")
-	want("it shows something else", "n1", look([]slurm.Node{n}, job(t, 1, "mig:7g.40gb:1")))
-	want("again", "", look([]slurm.Node{n}, job(t, 1, "mig:7g.40gb:1")))
-	want("he has gone", "n1", look([]slurm.Node{n}))
+	want("it shows something else", "n1", snapshotOf([]slurm.Node{n}, job(t, 1, "mig:7g.40gb:1")))
+	want("again", "", snapshotOf([]slurm.Node{n}, job(t, 1, "mig:7g.40gb:1")))
+	want("he has gone", "n1", snapshotOf([]slurm.Node{n}))
 }

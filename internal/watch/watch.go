@@ -94,7 +94,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case <-next.C:
 		}
 		began := time.Now()
-		if err := w.look(ctx); err != nil {
+		if err := w.check(ctx); err != nil {
 			if ctx.Err() == nil {
 				w.log.WithError(err).Warn("couldn't look at the queue; agents look by themselves meanwhile")
 			}
@@ -138,23 +138,23 @@ func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
 }
 
 // look tells whom it concerns.
-func (w *Watcher) look(ctx context.Context) error {
+func (w *Watcher) check(ctx context.Context) error {
 	if err := w.makeFile(); err != nil {
 		w.log.WithError(err).Error("couldn't make the file that job_submit.lua writes to; submissions are seen late")
 	}
 	if w.cfg.Key == nil {
 		return nil
 	}
-	look, err := plan.Read(ctx, w.ctl, time.Now)
+	snapshot, err := plan.Read(ctx, w.ctl, time.Now)
 	if err != nil {
 		return err
 	}
 	hosts := map[string]string{}
-	for _, n := range look.Nodes {
+	for _, n := range snapshot.Nodes {
 		hosts[n.Name] = n.Addr
 	}
 	w.hosts.Store(&hosts)
-	for _, n := range w.concern.next(look) {
+	for _, n := range w.concern.next(snapshot) {
 		w.tell(n)
 	}
 	return nil

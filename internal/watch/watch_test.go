@@ -98,9 +98,9 @@ func run(t *testing.T, q *queue, port int) (poke string) {
 	})
 	for range 2000 {
 		q.mu.Lock()
-		looked := q.looks > 0
+		checked := q.looks > 0
 		q.mu.Unlock()
-		if looked {
+		if checked {
 			return poke
 		}
 		time.Sleep(10 * time.Millisecond)

@@ -191,7 +191,7 @@ func (c *campaign) watch(ctx context.Context) error {
 		if err := d.Decode(&s); err != nil {
 			break
 		}
-		w.look(s)
+		w.check(s)
 		c.mu.Lock()
 		c.last = s
 		c.counts.snapshots++

@@ -64,7 +64,7 @@ func TestSliceWatch(t *testing.T) {
 		for at := range int64(4) {
 			n, p := node(), procs()
 			c.change(&n, &p)
-			w.look(snapshot{At: (at + 1) * second, Nodes: map[string]nodeState{"n1": n}, Procs: p})
+			w.check(snapshot{At: (at + 1) * second, Nodes: map[string]nodeState{"n1": n}, Procs: p})
 		}
 		if text := strings.Join(found, "\n"); (c.says == "") != (text == "") || !strings.Contains(text, c.says) {
 			t.Errorf("%s: found %q, want %q", c.what, text, c.says)
@@ -78,7 +78,7 @@ func TestSuspicionMustLast(t *testing.T) {
 	n := node()
 	n.Caps[0].UID = 20002
 	for at, s := range []nodeState{n, node(), n, node(), n} {
-		w.look(snapshot{At: int64(at+1) * 3 * second, Nodes: map[string]nodeState{"n1": s}})
+		w.check(snapshot{At: int64(at+1) * 3 * second, Nodes: map[string]nodeState{"n1": s}})
 	}
 }
 
@@ -146,16 +146,16 @@ func TestMiscounts(t *testing.T) {
 	said.Excess = map[string]int{"1g.5gb": 2}
 	short := said
 	short.Short = map[string]int{"1g.5gb": 1}
-	counts := func(open, used, shut int) oracle.Look {
-		return oracle.Look{Total: map[string]int{"1g.5gb": open, "closed": shut}, Used: map[string]int{"1g.5gb": used}}
+	counts := func(open, used, shut int) oracle.Snapshot {
+		return oracle.Snapshot{Total: map[string]int{"1g.5gb": open, "closed": shut}, Used: map[string]int{"1g.5gb": used}}
 	}
-	closedUsed := func(n int) oracle.Look {
+	closedUsed := func(n int) oracle.Snapshot {
 		l := counts(7, 0, 49)
 		l.Used["closed"] = n
 		return l
 	}
 	for what, c := range map[string]struct {
-		look      oracle.Look
+		look      oracle.Snapshot
 		status    agentStatus
 		recounted bool
 		sound     bool
@@ -183,7 +183,7 @@ func TestMiscounts(t *testing.T) {
 
 func TestUp(t *testing.T) {
 	for states, want := range map[string]bool{"IDLE": true, "MIXED+PLANNED": true, "IDLE+DRAIN": false, "DOWN*": false, "": false} {
-		l := oracle.Look{}
+		l := oracle.Snapshot{}
 		if states != "" {
 			l.States = strings.Split(states, "+")
 		}

@@ -62,7 +62,7 @@ func (c *campaign) calm(began time.Time) error {
 			if time.Since(began) > lostAfter {
 				c.cancelEach(slices.DeleteFunc(q.live(), func(j queued) bool { return !c.lost(j) }), "Slurm has lost it")
 			}
-			w.look(q, c.latest())
+			w.check(q, c.latest())
 			left := slices.DeleteFunc(q.live(), q.never)
 			if len(left) == 0 && c.releasing.Load() == 0 {
 				break

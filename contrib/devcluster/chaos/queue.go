@@ -14,7 +14,7 @@ import (
 // queue is one look at slurmctld.
 type queue struct {
 	jobs  []queued
-	nodes map[string]oracle.Look
+	nodes map[string]oracle.Snapshot
 }
 
 // queued is a job in slurmctld.
@@ -51,9 +51,9 @@ func parseQueue(text string) (q queue, err error) {
 			q.jobs = append(q.jobs, parseJob(line))
 		}
 	}
-	looks, err := oracle.ReadLooks(strings.NewReader("look 0\n" + nodes))
-	q.nodes = map[string]oracle.Look{}
-	for _, l := range looks {
+	snapshots, err := oracle.ReadSnapshots(strings.NewReader("look 0\n" + nodes))
+	q.nodes = map[string]oracle.Snapshot{}
+	for _, l := range snapshots {
 		q.nodes[l.Node] = l
 	}
 	return q, err

@@ -148,7 +148,7 @@ func (s agentStatus) instances() map[place]string {
 }
 
 // counted: a node is up, and its counts of gres/mig are right.
-func (c *campaign) counted(node string, l oracle.Look, status agentStatus) (all []left) {
+func (c *campaign) counted(node string, l oracle.Snapshot, status agentStatus) (all []left) {
 	if !up(l) {
 		_, why, _ := strings.Cut(c.tell("", "scontrol", "-o", "show", "node", node), " Reason=")
 		all = append(all, left{ruleNodes, fmt.Sprintf("%s is %s: %s", node, strings.Join(l.States, "+"), why)})
@@ -165,7 +165,7 @@ func (c *campaign) counted(node string, l oracle.Look, status agentStatus) (all 
 // its configuration: it counts the slices of a job on several nodes once for each of them, and to an --exclusive job the
 // whole total of closed; at the job's end it subtracts what it had allocated, and keeps the rest. Of profiles the agent
 // must say so, and there must be room for all that it offers.
-func miscounts(l oracle.Look, configured int, status agentStatus, recounted bool) (all []string) {
+func miscounts(l oracle.Snapshot, configured int, status agentStatus, recounted bool) (all []string) {
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	total, allUsed, allFree := 0, 0, 0
 	for profile, n := range l.Total {

@@ -39,7 +39,7 @@ func newSliceWatch(report func(string, ...any)) *sliceWatch {
 // one after the other, and a process that was killed is there until its parent has been told.
 const lasting = int64(2 * time.Second)
 
-func (w *sliceWatch) look(s snapshot) {
+func (w *sliceWatch) check(s snapshot) {
 	suspicions := map[string]bool{}
 	for name, n := range s.Nodes {
 		for _, text := range leasedTwice(n) {

@@ -25,7 +25,7 @@ type waitWatch struct {
 // epilog whose end it was not told of, and meanwhile plans with the node: its backfill keeps others for jobs in front.
 const completes = 10 * time.Second
 
-func (w *waitWatch) look(q queue, s snapshot) {
+func (w *waitWatch) check(q queue, s snapshot) {
 	now := time.Now()
 	stays := w.completes(q, now)
 	for _, j := range q.live() {
@@ -65,8 +65,8 @@ func (w *waitWatch) completes(q queue, now time.Time) (stays bool) {
 func (w *waitWatch) room(q queue, s snapshot, j queued) bool {
 	fits := func(j queued) (on []string) {
 		for name, n := range s.Nodes {
-			look := q.nodes[name]
-			if j.required != "" && j.required != name || !up(look) || j.exclusive && (!idle(look) || counted(look)) {
+			snapshot := q.nodes[name]
+			if j.required != "" && j.required != name || !up(snapshot) || j.exclusive && (!idle(snapshot) || counted(snapshot)) {
 				continue
 			}
 			if ok, err := n.fits(w.o.board, j.wants); err == nil && ok {
@@ -113,7 +113,7 @@ func (n nodeState) fits(board string, wants map[string]int) (bool, error) {
 	return gpus.Pack(used, wants), nil
 }
 
-func up(l oracle.Look) bool {
+func up(l oracle.Snapshot) bool {
 	for _, s := range l.States {
 		switch strings.TrimRight(s, "*") {
 		case "DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "INVALID_REG", "COMPLETING":
@@ -123,11 +123,11 @@ func up(l oracle.Look) bool {
 	return len(l.States) > 0
 }
 
-func idle(l oracle.Look) bool { return slices.Contains(l.States, "IDLE") }
+func idle(l oracle.Snapshot) bool { return slices.Contains(l.States, "IDLE") }
 
 // counted reports whether slurmctld counts gres/mig of a node as used. While it does, for no job either, it starts no
 // --exclusive job there (_verify_node_state in job_test.c of cons_common, 22.05.8).
-func counted(l oracle.Look) bool {
+func counted(l oracle.Snapshot) bool {
 	for _, n := range l.Used {
 		if n > 0 {
 			return true

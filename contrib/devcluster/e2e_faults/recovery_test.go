@@ -82,6 +82,6 @@ func (s *site) published(node string) bool {
 	if err != nil || status.PublishedAt == 0 || status.PublishError != "" {
 		return false
 	}
-	looks, err := oracle.ReadLooks(strings.NewReader("look 0\n" + s.Try("", "scontrol", "-o", "-d", "show", "node", node) + "\ndone 0\n"))
-	return err == nil && len(looks) == 1 && maps.Equal(looks[0].Total, status.Published)
+	snapshots, err := oracle.ReadSnapshots(strings.NewReader("look 0\n" + s.Try("", "scontrol", "-o", "-d", "show", "node", node) + "\ndone 0\n"))
+	return err == nil && len(snapshots) == 1 && maps.Equal(snapshots[0].Total, status.Published)
 }

@@ -73,27 +73,27 @@ func TestRestarts(t *testing.T) {
 				t.Fatal(err)
 			}
 			back := time.Now()
-			right := func(l oracle.Look) bool { return len(offers(l)) > 0 && sum(l.Total) == total }
+			right := func(l oracle.Snapshot) bool { return len(offers(l)) > 0 && sum(l.Total) == total }
 			var after time.Duration
 			s.Within("the offers of n2 are right after "+fault.name, func() bool {
-				looks := w.since("n2", began)
-				if len(looks) == 0 {
+				snapshots := w.since("n2", began)
+				if len(snapshots) == 0 {
 					return false
 				}
 				// A slurmd registers a moment after its start: what is right is judged by two seconds of looks.
-				end := looks[len(looks)-1].To
+				end := snapshots[len(snapshots)-1].To
 				from := end
-				for _, l := range slices.Backward(looks) {
+				for _, l := range slices.Backward(snapshots) {
 					if !right(l) {
 						break
 					}
 					from = l.To
 				}
 				after = max(0, time.Unix(0, from).Sub(back))
-				return end-max(from, back.UnixNano()) > (2*time.Second).Nanoseconds() && maps.Equal(offers(looks[len(looks)-1]), s.planned("n2"))
+				return end-max(from, back.UnixNano()) > (2*time.Second).Nanoseconds() && maps.Equal(offers(snapshots[len(snapshots)-1]), s.planned("n2"))
 			})
 			took[fault.name] = append(took[fault.name], after)
-			if slices.ContainsFunc(w.since("n2", began), func(l oracle.Look) bool { return !right(l) }) {
+			if slices.ContainsFunc(w.since("n2", began), func(l oracle.Snapshot) bool { return !right(l) }) {
 				disturbed[fault.name]++
 			}
 			s.Running(id)

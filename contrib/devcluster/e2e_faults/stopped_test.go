@@ -33,13 +33,13 @@ func TestAgentStopped(t *testing.T) {
 	if _, err := s.Status("n1"); err == nil {
 		t.Fatal("the agent still answers")
 	}
-	open := func(l oracle.Look) bool { return len(offers(l)) > 0 }
+	open := func(l oracle.Snapshot) bool { return len(offers(l)) > 0 }
 	s.Within("two looks at slurmctld", func() bool { return len(w.since("n1", stopped)) > 1 })
 	if after := w.since("n1", stopped); slices.ContainsFunc(after, open) {
 		t.Errorf("the agent and its ExecStopPost have ended, and this is on offer: %v", offers(after[0]))
 	}
 	if during := w.since("n1", began); len(during) > 0 {
-		i := slices.IndexFunc(during, func(l oracle.Look) bool { return !open(l) })
+		i := slices.IndexFunc(during, func(l oracle.Snapshot) bool { return !open(l) })
 		t.Logf("offers closed %v after the agent was told to stop; agent and ExecStopPost ended after %v",
 			time.Unix(0, during[i].To).Sub(began).Round(10*time.Millisecond), stopped.Sub(began).Round(10*time.Millisecond))
 	}

@@ -20,12 +20,12 @@ import (
 // watch looks at slurmctld's nodes about seven times a second. While slurmctld is away there are no looks.
 type watch struct {
 	mu    sync.Mutex
-	looks map[string][]oracle.Look // by node
+	looks map[string][]oracle.Snapshot // by node
 }
 
 func (s *site) watch() *watch {
 	s.t.Helper()
-	w := &watch{looks: map[string][]oracle.Look{}}
+	w := &watch{looks: map[string][]oracle.Snapshot{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := s.Command(ctx, "", "root", "bash", "-c", oracle.LookScript)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -51,7 +51,7 @@ func (s *site) watch() *watch {
 			if !strings.HasPrefix(lines.Text(), "done ") {
 				continue
 			}
-			if read, err := oracle.ReadLooks(strings.NewReader(look.String())); err == nil {
+			if read, err := oracle.ReadSnapshots(strings.NewReader(look.String())); err == nil {
 				w.mu.Lock()
 				for _, l := range read {
 					w.looks[l.Node] = append(w.looks[l.Node], l)
@@ -67,11 +67,11 @@ func (s *site) watch() *watch {
 }
 
 // since answers the looks at a node that began after a moment.
-func (w *watch) since(node string, at time.Time) []oracle.Look {
+func (w *watch) since(node string, at time.Time) []oracle.Snapshot {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	all := w.looks[node]
-	i := slices.IndexFunc(all, func(l oracle.Look) bool { return l.From >= at.UnixNano() })
+	i := slices.IndexFunc(all, func(l oracle.Snapshot) bool { return l.From >= at.UnixNano() })
 	if i < 0 {
 		return nil
 	}
@@ -79,7 +79,7 @@ func (w *watch) since(node string, at time.Time) []oracle.Look {
 }
 
 // offers are the slices that slurmctld may still give out, as it reckons itself.
-func offers(l oracle.Look) map[string]int {
+func offers(l oracle.Snapshot) map[string]int {
 	free := map[string]int{}
 	for profile, total := range l.Total {
 		if n := total - l.Used[profile]; n > 0 && profile != "closed" {
@@ -93,12 +93,12 @@ func offers(l oracle.Look) map[string]int {
 func (w *watch) settled(s *site, node string) (now map[string]int) {
 	s.t.Helper()
 	s.Within("the offers of "+node+" stay", func() bool {
-		looks := w.since(node, time.Now().Add(-1500*time.Millisecond))
-		if len(looks) < 4 {
+		snapshots := w.since(node, time.Now().Add(-1500*time.Millisecond))
+		if len(snapshots) < 4 {
 			return false
 		}
-		now = offers(looks[0])
-		return len(now) > 0 && !slices.ContainsFunc(looks, func(l oracle.Look) bool { return !maps.Equal(offers(l), now) })
+		now = offers(snapshots[0])
+		return len(now) > 0 && !slices.ContainsFunc(snapshots, func(l oracle.Snapshot) bool { return !maps.Equal(offers(l), now) })
 	})
 	return now
 }

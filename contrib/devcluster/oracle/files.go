@@ -111,7 +111,7 @@ func readSlurm(dir fs.FS, run *Run, zone *time.Location) error {
 	} else if err != nil {
 		return err
 	}
-	run.Looks, err = ReadLooks(bytes.NewReader(text))
+	run.Looks, err = ReadSnapshots(bytes.NewReader(text))
 	return err
 }
 

@@ -136,7 +136,7 @@ func (j *judge) writes() {
 }
 
 // looks: at every look from outside, what slurmctld could start at that moment can be carved.
-func (j *judge) looks() {
+func (j *judge) snapshots() {
 	waits := j.Waits // counted over writes only
 	defer func() { j.Waits = waits }()
 	for _, l := range j.run.Looks {

@@ -30,7 +30,7 @@ type Run struct {
 	// Sets are the changes of GRES counts that slurmctld logged.
 	Sets []Set
 	// Looks are the answers of `scontrol show node` taken during the run.
-	Looks []Look
+	Looks []Snapshot
 	// Seen is what the jobs found in CUDA_VISIBLE_DEVICES.
 	Seen []Seen
 }
@@ -71,7 +71,7 @@ type Set struct {
 }
 
 // Look is a node as slurmctld showed it at some moment from From to To.
-type Look struct {
+type Snapshot struct {
 	Node        string
 	From, To    int64
 	States      []string
@@ -150,7 +150,7 @@ func Check(run Run) (*Report, error) {
 		j := judge{Report: r, run: &run, node: n, gpus: gpus}
 		j.writes()
 		j.logged()
-		j.looks()
+		j.snapshots()
 		j.carved()
 		j.heldTwice()
 		j.processes()

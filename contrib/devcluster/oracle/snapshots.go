@@ -19,8 +19,8 @@ done
 `
 
 // ReadLooks reads what LookScript printed. A look that is cut off, or that slurmctld did not answer, is left out.
-func ReadLooks(r io.Reader) ([]Look, error) {
-	var all, now []Look
+func ReadSnapshots(r io.Reader) ([]Snapshot, error) {
+	var all, now []Snapshot
 	var from int64
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, 1<<20)
@@ -40,7 +40,7 @@ func ReadLooks(r io.Reader) ([]Look, error) {
 			}
 			from, now = at, nil
 		case strings.HasPrefix(word, "NodeName="):
-			l := Look{Node: strings.TrimPrefix(word, "NodeName=")}
+			l := Snapshot{Node: strings.TrimPrefix(word, "NodeName=")}
 			for _, w := range strings.Fields(rest) {
 				key, value, _ := strings.Cut(w, "=")
 				switch key {
@@ -59,7 +59,7 @@ func ReadLooks(r io.Reader) ([]Look, error) {
 }
 
 // shut reports whether slurmctld starts nothing on the node in this state.
-func (l Look) shut() bool {
+func (l Snapshot) shut() bool {
 	for _, s := range l.States {
 		switch strings.TrimRight(s, "*") {
 		case "COMPLETING", "DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "INVALID_REG":
