@@ -44,7 +44,7 @@ func printLease(w io.Writer, l *api.Lease) error {
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, s := range l.Slices {
-		fmt.Fprintf(table, "  slot %d\tGPU %d\t%s at %d%s\t%d MiB\t%s%s\n", s.Slot, s.GPU, s.Profile, s.Start, as(s.As), s.MemoryMiB, s.UUID, inUse(s.Use))
+		fmt.Fprintf(table, "  slot %d\tGPU %d\t%s at %d%s\t%d MiB\t%s%s\n", s.Slot, s.GPU, s.Profile, s.Start, as(s.AdvertisedAs), s.MemoryMiB, s.UUID, inUse(s.Use))
 	}
 	return table.Flush()
 }

@@ -86,7 +86,7 @@ func (fixed) Release(context.Context, uint32, int) error { return nil }
 
 var lease = api.Lease{
 	Job: 7, UID: 20001, Name: "train\x1b[2J\n\u009b31m\u202e\x7f\U000e0001\xff", User: "user1", Slots: []int{3}, Since: 1700000000,
-	Slices: []api.Slice{{Slot: 3, GPU: 0, Profile: "3g.20gb", As: "2g.20gb", Start: 4, Size: 4, MemoryMiB: 19968, UUID: "MIG-7", Use: &api.Use{MemoryMiB: 5321.4, PeakMiB: 9000, Util: 0.37, Processes: 2}}},
+	Slices: []api.Slice{{Slot: 3, GPU: 0, Profile: "3g.20gb", AdvertisedAs: "2g.20gb", Start: 4, Size: 4, MemoryMiB: 19968, UUID: "MIG-7", Use: &api.Use{MemoryMiB: 5321.4, PeakMiB: 9000, Util: 0.37, Processes: 2}}},
 }
 
 func (fixed) Job(_ context.Context, id uint32) (*api.Lease, error) {

@@ -129,7 +129,7 @@ type step struct {
 	placed  bool
 	gpu     int // index of the GPU it went to
 	index   int // of the placement, in its GPU model's Placements
-	means   place.Means
+	means   place.Acquisition
 	gone    mig.Layout // idle instances that were destroyed for it
 	left    place.GPU  // what stands there afterwards
 	room    bool       // not placed: there was room, but not for this policy
@@ -165,7 +165,7 @@ func try(policy place.Policy, name string, gpus []place.GPU, waiting []place.Req
 		if c.Verdict == place.Here {
 			g := pool.GPU(c.GPU)
 			s.placed, s.gpu, s.index, s.gone = true, c.GPU, c.Placement, g.InTheWay(c.Placement)
-			s.means, _ = g.MeansOf(c.Placement)
+			s.means, _ = g.AcquisitionOf(c.Placement)
 			pool.Start(c.GPU, c.Placement, r.Duration)
 			s.left = pool.GPU(c.GPU)
 		} else if held = c.Verdict == place.Hold; held {

@@ -110,7 +110,7 @@ func runPredict(ctx context.Context, w io.Writer, g *globals, o predictOptions, 
 	if err != nil {
 		return err
 	}
-	p := predicted{Key: of.Key, Work: of.Work, Default: t.Default, Own: t.Own(of, need.Level), Runs: lines(h.Runs), runs: h.Runs, noScript: of.Work == "" && o.key == "", anyBoard: len(t.Models) > 0}
+	p := predicted{Key: of.Key, Work: of.Fingerprint, Default: t.Default, Own: t.Own(of, need.Level), Runs: lines(h.Runs), runs: h.Runs, noScript: of.Fingerprint == "" && o.key == "", anyBoard: len(t.Models) > 0}
 	if ok || need.PeakMiB > 0 {
 		p.Level, p.NeededMiB, p.HighestMiB, p.Used, p.Why = need.Level, need.PeakMiB, need.HighestMiB, need.Runs, need.Why
 		given := learn.Give(need, ok, t.Models, t.Default)
@@ -168,7 +168,7 @@ func (o predictOptions) ofScript() (repo.Of, error) {
 	if in.JobName == "" {
 		in.JobName = filepath.Base(o.script)
 	}
-	return repo.Of{Key: predict.Key(in), Work: predict.Work(in), UID: uid}, nil
+	return repo.Of{Key: predict.Key(in), Fingerprint: predict.Fingerprint(in), UID: uid}, nil
 }
 
 // keyOwner returns the id of the user whose key is meant: the one that is named, else the only one with runs of the key.
@@ -218,7 +218,7 @@ func ofJob(ctx context.Context, ctl *slurm.Client, id uint32) (repo.Of, error) {
 	if err != nil {
 		return repo.Of{}, err
 	}
-	of := repo.Of{Key: slurm.Mark(comment, slurm.MarkKey), Work: slurm.Mark(comment, slurm.MarkWork), UID: uid}
+	of := repo.Of{Key: slurm.TagValue(comment, slurm.TagKey), Fingerprint: slurm.TagValue(comment, slurm.TagFingerprint), UID: uid}
 	if of.Key == "" {
 		return of, fmt.Errorf("job %d has no caelum:key= in its AdminComment: job_submit.lua has not seen it, or it asked for no GPU", id)
 	}

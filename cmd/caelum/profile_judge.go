@@ -69,7 +69,7 @@ func (m measurement) ended(r slurm.Record, now time.Time, wait time.Duration) (m
 	if r.End.IsZero() {
 		return m, false, nil
 	}
-	if slurm.Mark(r.Comment, slurm.MarkKey) == "" {
+	if slurm.TagValue(r.Comment, slurm.TagKey) == "" {
 		return m, true, fmt.Errorf("job %d got no slice: script or --sbatch must ask for one (--gres=gpu:1), in one of Caelum's partitions", m.Job)
 	}
 	used := predict.Summaries(r.Text)

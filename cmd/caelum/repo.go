@@ -191,13 +191,13 @@ on the board that the decision table's default is of.`,
 			if err != nil {
 				return err
 			}
-			works, err := r.Works()
+			works, err := r.Scripts()
 			if err != nil {
 				return err
 			}
 			all := make([]listed, 0, len(works))
 			for _, w := range works {
-				l := listed{Key: w.Key, Work: w.Work, UID: w.UID, User: w.User, Account: w.Account, Name: w.Name, Runs: w.Runs, Last: w.Last, PeakMiB: w.PeakMiB}
+				l := listed{Key: w.Key, Work: w.Fingerprint, UID: w.UID, User: w.User, Account: w.Account, Name: w.Name, Runs: w.Runs, Last: w.Last, PeakMiB: w.PeakMiB}
 				need, _, ok, err := r.Predict(w.Of, cfg.Site())
 				if err != nil {
 					return err

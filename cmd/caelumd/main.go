@@ -141,7 +141,7 @@ func watchQueue(path string) error {
 		log.WithError(err).Error("wake port not opened: no agent is told of submissions")
 	}
 	w := watch.New(watch.Config{
-		PokeFile: cfg.PokeFile, WakePort: cfg.WakePort, Address: cfg.WakeAddress, Name: cfg.Node, Key: key, Interval: cfg.PollInterval, Policy: policy,
+		TriggerFile: cfg.PokeFile, WakePort: cfg.WakePort, Address: cfg.WakeAddress, Name: cfg.Node, Key: key, Interval: cfg.PollInterval, Policy: policy,
 	}, slurm.New(slurm.Options{}), log)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

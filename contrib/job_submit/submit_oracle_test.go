@@ -348,7 +348,7 @@ func oracle(q fields, d decisions.Table, stamped *stamp) outcome {
 		UID: uint32(uid), Account: account[:min(len(account), 256)], JobName: text(q, "name"), Script: text(q, "script"),
 		GPUs: slots.all(), Nodes: nodes, Tasks: tasks, CPUsPerTask: set(q, "cpus_per_task"),
 	}
-	o.stamp = stamp{in.UID, predict.Key(in), predict.Work(in)}
+	o.stamp = stamp{in.UID, predict.Key(in), predict.Fingerprint(in)}
 	if stamped != nil {
 		o.stamp = *stamped
 	}

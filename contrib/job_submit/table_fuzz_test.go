@@ -23,7 +23,7 @@ func (m maker) table() string {
 	for range m.IntN(8) {
 		profile := m.one("1g.5gb", "2g.10gb", "2g.10gb", "1g.5gb+me", m.raw)
 		number := m.one("", "", " 60", " 999999999", " 0", " 060", " 1000000000", " 1e3", " 60 60", " "+m.raw)
-		key, work := predict.Key(probed), predict.Work(probed)
+		key, work := predict.Key(probed), predict.Fingerprint(probed)
 		all = append(all, m.one(
 			"partition long", "partition "+m.raw, "profile "+profile+number, "profile 2g.10gb 9728", "whole "+profile, "model "+m.one("a100", m.raw)+" "+profile+m.one("", "", number), "max_nodes "+m.one("0", "3", "9999", m.raw),
 			"key "+m.one("7:", "7:", "7:", "8:", "07:", "", m.raw)+m.one(key, key, "0123456789abcdef", "0123456789ABCDEF", m.raw)+" "+profile+number,
@@ -132,7 +132,7 @@ func (p probe) gives(q fields, want string) reply {
 func (p probe) force(d decisions.Table, why error) {
 	p.Helper()
 	var log []string
-	known := learned(d, stamp{probed.UID, predict.Key(probed), predict.Work(probed)})
+	known := learned(d, stamp{probed.UID, predict.Key(probed), predict.Fingerprint(probed)})
 	profile, runs := d.Default, ""
 	if known != nil {
 		profile = known.Profile

@@ -28,8 +28,8 @@ func nextOn(v *plan.View, all offer.Plan, me int) (n next) {
 		}
 		w := v.Waiting[k]
 		wants := v.Jobs[k].Wants
-		if len(wants) != 1 || wants[0].Count != 1 || wants[0].Or != nil || w.NumNodes > 1 || w.HetJob != 0 ||
-			n.jobs > 0 && wants[0].Profile != n.profile || !v.Members[me].Serves(w) {
+		if len(wants) != 1 || wants[0].Count != 1 || wants[0].Alternatives != nil || w.NumNodes > 1 || w.HetJob != 0 ||
+			n.jobs > 0 && wants[0].Profile != n.profile || !v.Members[me].Accepts(w) {
 			break
 		}
 		n = next{wants[0].Profile, n.jobs + 1}
@@ -45,7 +45,7 @@ func (a *Agent) offerAgain(lease api.Lease) bool {
 	}
 	s := lease.Slices[0]
 	c := a.cards[s.GPU]
-	if s.As != "" || s.Profile != a.next.profile || c.Problem != "" {
+	if s.AdvertisedAs != "" || s.Profile != a.next.profile || c.Problem != "" {
 		return false
 	}
 	p, ok := c.Model.Placement(s.Profile, s.Start)

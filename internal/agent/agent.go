@@ -51,25 +51,25 @@ type Controller interface {
 
 // Agent is one node's agent.
 type Agent struct {
-	cfg       Config
-	hw        gpu.Hardware
-	caps      gpu.Caps
-	procs     *gpu.Processes
-	searches  searches
-	ledger    *ledger.Ledger
-	ctl       Controller
-	log       *logrus.Entry
-	now       func() time.Time
-	jobs      keyedLock
-	publish   chan chan error
-	lingering chan struct{}  // somebody uses an instance that no job has
-	profiles  []string       // on offer, over all GPUs, smallest first
-	total     int            // N, the node's constant total of gres/mig, 0 until known; the publisher's alone
-	lent      []string       // names of other GPU models' profiles that something was on offer as; the publisher's alone
-	laggards  plan.Laggards  // the publisher's alone
-	unstarted plan.Unstarted // likewise
-	changed   chan struct{}  // something stands otherwise than was published
-	outdated  chan error     // why the agent has to start again
+	cfg          Config
+	hw           gpu.Hardware
+	caps         gpu.Caps
+	procs        *gpu.Processes
+	searches     searches
+	ledger       *ledger.Ledger
+	ctl          Controller
+	log          *logrus.Entry
+	now          func() time.Time
+	jobs         keyedLock
+	publish      chan chan error
+	leftovers    chan struct{}     // somebody uses an instance that no job has
+	profiles     []string          // on offer, over all GPUs, smallest first
+	total        int               // N, the node's constant total of gres/mig, 0 until known; the publisher's alone
+	lent         []string          // names of other GPU models' profiles that something was on offer as; the publisher's alone
+	unresponsive plan.Unresponsive // the publisher's alone
+	unstarted    plan.Unstarted    // likewise
+	changed      chan struct{}     // something stands otherwise than was published
+	outdated     chan error        // why the agent has to start again
 	// allocations are those of jobs on the node that slurmctld has been asked for; the publisher's alone.
 	allocations map[uint32]allocation
 	// offered is what the last plan had on offer, and offersSince since when; the publisher's alone.
@@ -85,10 +85,10 @@ type Agent struct {
 	sender  atomic.Pointer[wake.Sender] // nil without a key
 	changes atomic.Int64                // writes to slurmctld, all passes together
 
-	mu       sync.Mutex
-	cards    []*card
-	leases   map[uint32]*api.Lease
-	promised map[uint32]*promise
+	mu      sync.Mutex
+	cards   []*card
+	leases  map[uint32]*api.Lease
+	pending map[uint32]*pendingLease
 	// unserved are jobs on the node that get neither promise nor slices, with their restart counts.
 	unserved map[uint32]int
 	former   map[minorsOf]uint32 // the last user of each GPU instance id
@@ -130,7 +130,7 @@ type Agent struct {
 func New(cfg Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) (*Agent, error) {
 	a := &Agent{
 		cfg: cfg, hw: hw, ctl: ctl, log: log, now: time.Now, caps: gpu.Caps{Dev: cfg.DeviceDir, Proc: cmp.Or(cfg.procDir, "/proc")}, procs: cmp.Or(cfg.procs, &gpu.Processes{Proc: "/proc"}), former: map[minorsOf]uint32{}, lastLogged: map[any]time.Time{},
-		publish: make(chan chan error), changed: make(chan struct{}, 1), outdated: make(chan error, 1), offersSince: time.Now(), laggards: plan.Laggards{Patience: plan.Patience(cfg.PollInterval)}, lingering: make(chan struct{}, 1), leases: map[uint32]*api.Lease{}, promised: map[uint32]*promise{}, unserved: map[uint32]int{}, allocations: map[uint32]allocation{},
+		publish: make(chan chan error), changed: make(chan struct{}, 1), outdated: make(chan error, 1), offersSince: time.Now(), unresponsive: plan.Unresponsive{Patience: plan.Patience(cfg.PollInterval)}, leftovers: make(chan struct{}, 1), leases: map[uint32]*api.Lease{}, pending: map[uint32]*pendingLease{}, unserved: map[uint32]int{}, allocations: map[uint32]allocation{},
 		seen: observer{open: map[uint32]*observation{}}, clock: monotonic, toKeep: make(chan struct{}, 1), toRecord: make(chan struct{}, 1),
 		recordPause: recordPause,
 	}
@@ -297,7 +297,7 @@ func (a *Agent) reconciler(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-a.lingering:
+		case <-a.leftovers:
 			if again == nil {
 				again = time.After(lingerInterval)
 			}
@@ -312,7 +312,7 @@ func (a *Agent) reconciler(ctx context.Context) {
 				compare = time.After(5 * retryInterval)
 			}
 		}
-		if again = nil; a.lingers() {
+		if again = nil; a.hasLeftovers() {
 			again = time.After(lingerInterval)
 		}
 	}

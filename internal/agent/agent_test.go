@@ -499,7 +499,7 @@ func TestGivingUp(t *testing.T) {
 func TestExpectedEnd(t *testing.T) {
 	w := newWorld(t, 1)
 	j := job(1, "7g.40gb:1")
-	j.AdminComment, j.TimeLimit = slurm.MarkRuns+"600", time.Hour
+	j.AdminComment, j.TimeLimit = slurm.TagRuns+"600", time.Hour
 	id := w.submit(j)
 	w.publish()
 	w.fake.Tick()

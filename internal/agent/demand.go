@@ -14,9 +14,9 @@ import (
 func (a *Agent) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served []uint32) {
 	for _, w := range waiting {
 		log := a.log.WithField("job", w.ID)
-		if w.Priority > 0 && slurm.HasMark(w.AdminComment, slurm.MarkHeld) {
+		if w.Priority > 0 && slurm.HasTag(w.AdminComment, slurm.TagHeld) {
 			// An agent released it and ended before it could say so, or an admin did.
-			if err := a.ctl.SetAdminComment(ctx, w.ID, replaceMark(w.AdminComment, slurm.MarkHeld, slurm.MarkReleased)); err != nil {
+			if err := a.ctl.SetAdminComment(ctx, w.ID, replaceTag(w.AdminComment, slurm.TagHeld, slurm.TagReleased)); err != nil {
 				log.WithError(err).Warn("couldn't note that a held job is released")
 			}
 			continue
@@ -35,7 +35,7 @@ func (a *Agent) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served
 		err := a.ctl.Release(ctx, w.ID)
 		failpoint.Hit(failpoint.HeldReleased)
 		if err == nil {
-			err = a.ctl.SetAdminComment(ctx, w.ID, replaceMark(w.AdminComment, slurm.MarkHeld, slurm.MarkReleased))
+			err = a.ctl.SetAdminComment(ctx, w.ID, replaceTag(w.AdminComment, slurm.TagHeld, slurm.TagReleased))
 		}
 		if err != nil && !errors.Is(err, slurm.ErrJobState) {
 			log.WithError(err).Warn("couldn't release a held job")
@@ -54,7 +54,7 @@ func (a *Agent) holdStray(ctx context.Context, snapshot plan.Snapshot) {
 		// The hold goes first: a marked job with a priority counts as released.
 		err := a.ctl.Hold(ctx, w.ID)
 		if err == nil {
-			err = a.ctl.SetAdminComment(ctx, w.ID, replaceMark(w.AdminComment, slurm.MarkReleased, slurm.MarkHeld))
+			err = a.ctl.SetAdminComment(ctx, w.ID, replaceTag(w.AdminComment, slurm.TagReleased, slurm.TagHeld))
 		}
 		switch {
 		case errors.Is(err, slurm.ErrJobState), errors.Is(err, slurm.ErrNoJob):
@@ -77,7 +77,7 @@ func (a *Agent) onOffer(ctx context.Context, w slurm.Waiting) (bool, error) {
 	}
 	ready := 0
 	for _, node := range nodes {
-		if node.Serves(w) && node.Has(w) {
+		if node.Accepts(w) && node.HasFree(w) {
 			ready++
 		}
 	}

@@ -20,7 +20,7 @@ import (
 
 // write sets the node's gres/mig counts; what is not named is 0, and closed takes the rest of the constant total.
 // Nothing is written when it stands so already, what stands on the GPUs too. Every write is logged with its plan, so that it can be checked later.
-func (a *Agent) write(ctx context.Context, phase string, node slurm.Node, totals map[string]int, d draft) (wrote bool, err error) {
+func (a *Agent) write(ctx context.Context, phase string, node slurm.Node, totals map[string]int, d nodePlan) (wrote bool, err error) {
 	gres, ok := a.gresLine(node, totals)
 	if !ok {
 		return false, fmt.Errorf("node %s: more of gres/mig in use and on offer than its total of %d; raise the count of mig:closed in slurm.conf and gres.conf", node.Name, a.total)
@@ -118,10 +118,10 @@ func (a *Agent) slicesHeld() map[string]int {
 	held := map[string]int{}
 	for _, l := range a.leases {
 		for _, s := range l.Slices {
-			held[cmp.Or(s.As, s.Profile)]++
+			held[cmp.Or(s.AdvertisedAs, s.Profile)]++
 		}
 	}
-	for _, pr := range a.promised {
+	for _, pr := range a.pending {
 		for _, w := range pr.wants {
 			held[w.Profile] += w.Count
 		}
@@ -232,7 +232,7 @@ func count(gres []slurm.GRES) map[string]int {
 }
 
 // describe is a plan for the log: per GPU what is busy and what is on offer, as placements.
-func (a *Agent) describe(d draft) []map[string]string {
+func (a *Agent) describe(d nodePlan) []map[string]string {
 	var all []map[string]string
 	for i, g := range d.gpus {
 		if g.Model == nil {
@@ -245,7 +245,7 @@ func (a *Agent) describe(d draft) []map[string]string {
 		}
 		var as []string
 		for p := range d.mine.Offers[i].Indices() {
-			if name, ok := d.mine.As[offer.Spot{GPU: i, Placement: p}]; ok {
+			if name, ok := d.mine.AdvertisedAs[offer.Spot{GPU: i, Placement: p}]; ok {
 				as = append(as, g.Model.Label(p)+"="+name)
 			}
 		}

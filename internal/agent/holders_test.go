@@ -109,7 +109,7 @@ func TestDescriptorOutlivesItsJob(t *testing.T) {
 	if err := h.agent.compareGPUs(); err != nil {
 		t.Fatal(err)
 	}
-	if h.note() != want || !h.agent.lingers() {
+	if h.note() != want || !h.agent.hasLeftovers() {
 		t.Errorf("after a restart: %q", h.note())
 	}
 	end()

@@ -28,7 +28,7 @@ func (a *Agent) takeOver() bool {
 		return true
 	}
 	left, err := a.repo.Observations()
-	if a.said(err); err != nil {
+	if a.reportRepository(err); err != nil {
 		return false
 	}
 	a.tookOver = true
@@ -38,7 +38,7 @@ func (a *Agent) takeOver() bool {
 		o, err := parseObservation(l.Text)
 		if err != nil {
 			a.log.WithError(err).WithField("job", l.Job).Warn("couldn't go on with what was seen of a job; beginning anew")
-			a.said(a.repo.Dismiss(l.Job, l.Restart))
+			a.reportRepository(a.repo.Dismiss(l.Job, l.Restart))
 			continue
 		}
 		if now := a.seen.open[l.Job]; now != nil && now.Run.Restart == l.Restart {
@@ -111,10 +111,10 @@ func (a *Agent) keep(all bool) {
 	}
 	a.seen.mu.Unlock()
 	for _, run := range ended {
-		a.said(a.repo.Ended(run, a.now()))
+		a.reportRepository(a.repo.Ended(run, a.now()))
 	}
 	for _, o := range open {
-		a.said(a.repo.Observe(o))
+		a.reportRepository(a.repo.Observe(o))
 	}
 	if len(ended) > 0 || all {
 		a.countWaiting() // and a repository that somebody has spoilt or replaced meanwhile is noticed
@@ -127,8 +127,8 @@ func (a *Agent) keep(all bool) {
 	}
 }
 
-// said logs a failure of the repository, once until it works again.
-func (a *Agent) said(err error) {
+// reportRepository logs a failure of the repository, once until it works again.
+func (a *Agent) reportRepository(err error) {
 	if failed := err != nil; a.repoFailed.Swap(failed) != failed && failed {
 		a.log.WithError(err).Error("couldn't keep what jobs use; they run as ever, and nothing is learned of them until this is put right")
 	}
@@ -137,7 +137,7 @@ func (a *Agent) said(err error) {
 // countWaiting notes for `caelum status` how many summaries slurmdbd does not have yet.
 func (a *Agent) countWaiting() {
 	n, err := a.repo.Waiting()
-	a.said(err)
+	a.reportRepository(err)
 	if err == nil {
 		a.waiting.Store(int64(n))
 	}

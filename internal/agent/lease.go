@@ -87,7 +87,7 @@ func (a *Agent) giveUp(ctx context.Context, t *attempt, cause error) (api.Lease,
 		if wants, err := a.wants(t.job, 0); err == nil {
 			missing = list(wants)
 		}
-		if lease, err := a.giveBack(within, t.job, t.lease, reason, missing); err == nil || !isNotNow(err) {
+		if lease, err := a.requeueOrRefuse(within, t.job, t.lease, reason, missing); err == nil || !isNotNow(err) {
 			return lease, err
 		}
 	}
@@ -130,7 +130,7 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	}
 	t.job = job
 	lease.Name, lease.User, lease.Account = job.Name, job.User, job.Account
-	lease.Key, lease.Work = slurm.Mark(job.AdminComment, slurm.MarkKey), slurm.Mark(job.AdminComment, slurm.MarkWork)
+	lease.Key, lease.Fingerprint = slurm.TagValue(job.AdminComment, slurm.TagKey), slurm.TagValue(job.AdminComment, slurm.TagFingerprint)
 	if !job.End.IsZero() {
 		lease.End = job.End.Unix()
 	}
@@ -139,15 +139,15 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	var none *uncounted
 	switch {
 	case errors.As(err, &none):
-		return a.giveBack(ctx, job, *lease, none.Error(), none.sized)
+		return a.requeueOrRefuse(ctx, job, *lease, none.Error(), none.sized)
 	case err != nil:
 		return a.refuse(*lease, err.Error())
 	case len(wants) == 0: // an --exclusive job that asked for no GPU
 		return a.grant(*lease, nil)
 	}
-	defer a.endPromise(id)
+	defer a.dropPending(id)
 	for range carveTries {
-		pr, err := a.promiseTo(ctx, id, wants, &t.spent)
+		pr, err := a.preparePending(ctx, id, wants, &t.spent)
 		if err != nil {
 			return *lease, err
 		}
@@ -169,10 +169,10 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 			a.log.WithError(err).Error("couldn't compare the GPUs with the ledger")
 		}
 	}
-	if a.lingers() && !(job.Batch && job.Requeue) {
+	if a.hasLeftovers() && !(job.Batch && job.Requeue) {
 		return *lease, api.NotNow("no room on " + a.cfg.Node + " while processes of ended jobs keep slices in use")
 	}
-	return a.giveBack(ctx, job, *lease, "no room on "+a.cfg.Node+" for "+list(wants), list(wants))
+	return a.requeueOrRefuse(ctx, job, *lease, "no room on "+a.cfg.Node+" for "+list(wants), list(wants))
 }
 
 // carveTries is how many plans for a job are tried in one call. A plan fails when an instance turns out to be in use, or a GPU to be lost.
@@ -264,7 +264,7 @@ func (a *Agent) wants(job slurm.Job, slots int) (wants []offer.Want, err error) 
 	for _, g := range take {
 		want := offer.Want{Profile: g.Type, Count: g.Count}
 		if !slices.Contains(a.profiles, g.Type) {
-			if want.Or = a.asMuch(g.Type); want.Or == nil {
+			if want.Alternatives = a.equivalentProfiles(g.Type); want.Alternatives == nil {
 				return nil, fmt.Errorf("no GPU of %s has the profile %q, or one for as much; it has %s",
 					a.cfg.Node, g.Type, strings.Join(a.profiles, ", "))
 			}
@@ -288,7 +288,7 @@ func (a *Agent) noSize(job slurm.Job, gpus int) error {
 
 // sizeOf is the profile of a job that names none: what job_submit.lua chose when it was submitted, else the node's default.
 func (a *Agent) sizeOf(job slurm.Job) string {
-	if size := slurm.Mark(job.AdminComment, slurm.MarkSized); slices.Contains(a.profiles, size) {
+	if size := slurm.TagValue(job.AdminComment, slurm.TagSized); slices.Contains(a.profiles, size) {
 		return size
 	}
 	return a.defaultProfile()
@@ -320,13 +320,13 @@ func gpus(list []slurm.GRES) (n int) {
 	return n
 }
 
-// asMuch are the node's own profiles for as much as one that it does not have: what it has put on offer under that name.
-func (a *Agent) asMuch(profile string) (names []string) {
+// equivalentProfiles are the node's own profiles for as much as one that it does not have: what it has put on offer under that name.
+func (a *Agent) equivalentProfiles(profile string) (names []string) {
 	for _, c := range a.cards {
 		if !a.usable(c) {
 			continue
 		}
-		if name, ok := c.Model.AsMuch(profile, c.offerable); ok && !slices.Contains(names, name) {
+		if name, ok := c.Model.EquivalentProfile(profile, c.offerable); ok && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
@@ -355,16 +355,16 @@ func only(list []slurm.GRES, name string) []slurm.GRES {
 	return some
 }
 
-// promiseTo answers the job's promise with spots: the one counted when slurmctld's jobs were read, else out of the offers in force,
+// preparePending answers the job's promise with spots: the one counted when slurmctld's jobs were read, else out of the offers in force,
 // else, for a job whose slices were not on offer, as much room as a pass can make. nil means there is none.
-func (a *Agent) promiseTo(ctx context.Context, id uint32, wants []offer.Want, s *spent) (*promise, error) {
+func (a *Agent) preparePending(ctx context.Context, id uint32, wants []offer.Want, s *spent) (*pendingLease, error) {
 	a.mu.Lock()
-	pr := a.promised[id]
+	pr := a.pending[id]
 	if pr == nil || !reflect.DeepEqual(pr.wants, wants) {
 		var ok bool
-		if pr, ok = a.take(id, wants); !ok {
-			pr = &promise{wants: wants}
-			a.promised[id] = pr
+		if pr, ok = a.takeOffers(id, wants); !ok {
+			pr = &pendingLease{wants: wants}
+			a.pending[id] = pr
 			a.version++
 		}
 	}
@@ -388,12 +388,12 @@ func (a *Agent) promiseTo(ctx context.Context, id uint32, wants []offer.Want, s 
 	return nil, nil
 }
 
-// endPromise drops what is left of a job's promise when its prolog has been answered.
-func (a *Agent) endPromise(id uint32) {
+// dropPending drops what is left of a job's promise when its prolog has been answered.
+func (a *Agent) dropPending(id uint32) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.promised[id] != nil {
-		delete(a.promised, id)
+	if a.pending[id] != nil {
+		delete(a.pending, id)
 		a.version++
 	}
 }
@@ -402,14 +402,14 @@ func (a *Agent) endPromise(id uint32) {
 func (a *Agent) forget(id uint32) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if pr := a.promised[id]; pr != nil {
+	if pr := a.pending[id]; pr != nil {
 		pr.spots = nil
 		a.version++
 	}
 }
 
 // carveAll makes every slice that a job was promised. Slices that were made before one fails stay as idle instances.
-func (a *Agent) carveAll(id uint32, slots []int, pr *promise, t *spent, search *search) (all []api.Slice, held []*instance, err error) {
+func (a *Agent) carveAll(id uint32, slots []int, pr *pendingLease, t *spent, search *search) (all []api.Slice, held []*instance, err error) {
 	var at []placed
 	created := false
 	for k, s := range pr.spots {
@@ -422,8 +422,8 @@ func (a *Agent) carveAll(id uint32, slots []int, pr *promise, t *spent, search *
 			Slot: slots[k], GPU: s.GPU, Profile: in.Profile, Start: in.Start, Size: in.Size,
 			MemoryMiB: model.Profiles[model.Placements[s.Placement].Profile].MemoryMiB, UUID: in.UUID, Reused: reused,
 		}
-		if asked := offer.Asked(pr.wants, in.Profile); asked != in.Profile {
-			slice.As = asked
+		if asked := offer.RequestedAs(pr.wants, in.Profile); asked != in.Profile {
+			slice.AdvertisedAs = asked
 		}
 		all = append(all, slice)
 		held = append(held, in)
@@ -458,7 +458,7 @@ func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 		a.former[minorsOf{in.GPU, in.GI}] = lease.UID
 	}
 	a.leases[lease.Job] = &lease
-	delete(a.promised, lease.Job)
+	delete(a.pending, lease.Job)
 	a.version++
 	a.mu.Unlock()
 	for _, s := range lease.Slices {
@@ -493,8 +493,8 @@ func (a *Agent) releaseJob(ctx context.Context, id uint32, restart int, gone boo
 	unlock := a.jobs.lock(id)
 	a.mu.Lock()
 	lease := a.leases[id]
-	if pr := a.promised[id]; pr != nil { // the prolog was killed before it had an answer
-		delete(a.promised, id)
+	if pr := a.pending[id]; pr != nil { // the prolog was killed before it had an answer
+		delete(a.pending, id)
 		a.version++
 	}
 	a.mu.Unlock()

@@ -97,7 +97,7 @@ func monotonic() time.Duration {
 func (a *Agent) observe(l api.Lease) {
 	o := &observation{
 		Run: predict.Run{
-			Job: l.Job, Restart: l.Restart, Node: a.cfg.Node, Key: l.Key, Work: l.Work, UID: l.UID, User: l.User, Account: l.Account, Name: l.Name, Start: l.Since,
+			Job: l.Job, Restart: l.Restart, Node: a.cfg.Node, Key: l.Key, Fingerprint: l.Fingerprint, UID: l.UID, User: l.User, Account: l.Account, Name: l.Name, Start: l.Since,
 		},
 		// A lease that is older than this has lost its observation, and nothing but the clock says how old it is.
 		Began: a.clock() - max(a.now().Sub(time.Unix(l.Since, 0)).Truncate(time.Second), 0),

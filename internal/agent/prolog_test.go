@@ -126,7 +126,7 @@ func TestPublishingImpossible(t *testing.T) {
 			w.publish()
 			w.fake.Tick()
 			w.agent.mu.Lock()
-			w.agent.promised, w.agent.offers = map[uint32]*promise{}, make([]mig.Layout, 1)
+			w.agent.pending, w.agent.offers = map[uint32]*pendingLease{}, make([]mig.Layout, 1)
 			w.agent.mu.Unlock()
 			w.failing(1000, errors.New("Invalid user id"), "UpdateNode")
 			req := api.LeaseRequest{Slots: []int{0}, Wait: 1e-9}

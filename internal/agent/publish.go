@@ -132,10 +132,10 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 	}
 	a.noteStale(node)
 	a.noteClosed(node)
-	a.retype(ctx, snapshot.Queue.Waiting)
+	a.assignProfile(ctx, snapshot.Queue.Waiting)
 	for range maxReplans {
 		d := a.plan(snapshot, node)
-		if err := a.lend(d.offers); err != nil {
+		if err := a.recordAdvertised(d.offers); err != nil {
 			return err
 		}
 		pause()
@@ -154,7 +154,7 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 				return err
 			}
 		}
-		if node.Unregistered != d.withheld || !a.adopt(d) { // slurmd registered, or something was taken, since the plan was made
+		if node.Unregistered != d.withheld || !a.apply(d) { // slurmd registered, or something was taken, since the plan was made
 			if snapshot, node, err = a.read(ctx); err != nil {
 				return err
 			}
@@ -200,13 +200,13 @@ func (a *Agent) noteClosed(node slurm.Node) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closed = ""
-	if !node.Able() {
+	if !node.Schedulable() {
 		a.closed = strings.Join(node.States, "+")
 	}
 }
 
 // draft is a plan with what it was made from.
-type draft struct {
+type nodePlan struct {
 	version  int
 	withheld bool // nothing is on offer: slurmd has not registered
 	first    bool // of all nodes that are planned for
@@ -223,9 +223,9 @@ type draft struct {
 
 // plan makes a draft of the state as it is, as this node's part of the cluster's plan. Withheld, it keeps what jobs hold and offers nothing; so it does
 // on a node that slurmctld starts nothing on. Prologs go on meanwhile: adopt finds out whether the state still is what the draft was made from.
-func (a *Agent) plan(snapshot plan.Snapshot, node slurm.Node) draft {
+func (a *Agent) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
 	a.mu.Lock()
-	d := draft{version: a.version, withheld: node.Unregistered, gpus: a.view()}
+	d := nodePlan{version: a.version, withheld: node.Unregistered, gpus: a.view()}
 	d.claims = a.settleClaims(d.gpus)
 	a.mu.Unlock()
 	d.text = a.text(d.gpus)
@@ -237,9 +237,9 @@ func (a *Agent) plan(snapshot plan.Snapshot, node slurm.Node) draft {
 			snapshot.Nodes[k].Extra = plan.Into(node.Extra, d.text)
 		}
 	}
-	v := plan.New(a.unstarted.Behind(snapshot), a.policy, func(n slurm.Node) bool { return n.Name != node.Name && a.laggards.Out(n, snapshot.At) })
+	v := plan.New(a.unstarted.Behind(snapshot), a.policy, func(n slurm.Node) bool { return n.Name != node.Name && a.unresponsive.Out(n, snapshot.At) })
 	all := v.Plan()
-	a.laggards.Follow(v, all, node.Name, snapshot.At)
+	a.unresponsive.Follow(v, all, node.Name, snapshot.At)
 	a.unstarted.Follow(v, all, snapshot.At)
 	d.back = a.unstarted.Back(node.Name, snapshot.At)
 	if me := v.Member(node.Name); me >= 0 {
@@ -247,7 +247,7 @@ func (a *Agent) plan(snapshot plan.Snapshot, node slurm.Node) draft {
 		d.mine = a.carry(d.gpus, v, all, me)
 		d.served, d.reserved = a.share(v, all, me, d)
 		d.next = nextOn(v, all, me)
-	} else if node.Able() && !node.Unregistered {
+	} else if node.Schedulable() && !node.Unregistered {
 		a.log.WithField("extra", d.text).Error("what this node publishes of itself cannot be read; offering nothing; please report this")
 	}
 	if err := d.mine.Check(d.gpus); err != nil {
@@ -272,7 +272,7 @@ func (a *Agent) text(gpus []offer.GPU) string {
 // carry translates a member's part of the plan to its own GPU models, which may have profiles that are not published. What does not fit beside an instance of
 // one of these is left out.
 func (a *Agent) carry(gpus []offer.GPU, v *plan.View, all offer.Plan, me int) offer.Plan {
-	mine := offer.Plan{Offers: make([]mig.Layout, len(gpus)), As: map[offer.Spot]string{}}
+	mine := offer.Plan{Offers: make([]mig.Layout, len(gpus)), AdvertisedAs: map[offer.Spot]string{}}
 	for k, on := range v.Offers(all, me) {
 		g := gpus[k]
 		if g.Model == nil {
@@ -286,8 +286,8 @@ func (a *Agent) carry(gpus []offer.GPU, v *plan.View, all offer.Plan, me int) of
 					continue
 				}
 				mine.Offers[k] = mine.Offers[k].With(j)
-				if name, ok := all.As[offer.Spot{GPU: v.Nodes[me][k], Placement: i}]; ok {
-					mine.As[offer.Spot{GPU: k, Placement: j}] = name
+				if name, ok := all.AdvertisedAs[offer.Spot{GPU: v.Nodes[me][k], Placement: i}]; ok {
+					mine.AdvertisedAs[offer.Spot{GPU: k, Placement: j}] = name
 				}
 			}
 		}
@@ -296,7 +296,7 @@ func (a *Agent) carry(gpus []offer.GPU, v *plan.View, all offer.Plan, me int) of
 }
 
 // share is whom a plan serves on a member with what a draft offers there, and what it reserves there.
-func (a *Agent) share(v *plan.View, all offer.Plan, me int, d draft) (served []uint32, reserved *api.Reservation) {
+func (a *Agent) share(v *plan.View, all offer.Plan, me int, d nodePlan) (served []uint32, reserved *api.Reservation) {
 	on := v.Nodes[me]
 	here := func(s offer.Spot) bool { return slices.Contains(on, s.GPU) }
 	missing := func(s offer.Spot) bool {
@@ -327,16 +327,16 @@ func (a *Agent) share(v *plan.View, all offer.Plan, me int, d draft) (served []u
 	return served, reserved
 }
 
-// adopt puts a draft in force, unless something was taken since it was made.
-func (a *Agent) adopt(d draft) bool {
+// apply puts a plan in force, unless something was taken since it was made.
+func (a *Agent) apply(d nodePlan) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.version != d.version {
 		return false
 	}
-	a.offers, a.as, a.reserved, a.next = d.mine.Offers, d.mine.As, d.reserved, d.next
+	a.offers, a.as, a.reserved, a.next = d.mine.Offers, d.mine.AdvertisedAs, d.reserved, d.next
 	for job, spots := range d.claims {
-		a.promised[job].spots = spots
+		a.pending[job].spots = spots
 	}
 	return true
 }
@@ -389,9 +389,9 @@ func (a *Agent) account(ctx context.Context, jobs []slurm.Job) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.here = here
-	for job, pr := range a.promised {
+	for job, pr := range a.pending {
 		if _, present := here[job]; !present && !pr.leasing {
-			delete(a.promised, job)
+			delete(a.pending, job)
 			a.version++
 		}
 	}
@@ -413,7 +413,7 @@ func (a *Agent) accounted(job uint32, restarts int) bool {
 	if restart, ok := a.unserved[job]; ok && restart >= restarts {
 		return true
 	}
-	return a.promised[job] != nil
+	return a.pending[job] != nil
 }
 
 // preLease counts a job that slurmctld has started here and that has no lease yet. Of a job whose record is unclear the request
@@ -443,7 +443,7 @@ func (a *Agent) preLease(ctx context.Context, listed slurm.Job) error {
 	wants, err := a.wants(job, slots)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if l := a.leases[id]; a.promised[id] != nil || l != nil && l.Restart >= job.Restarts {
+	if l := a.leases[id]; a.pending[id] != nil || l != nil && l.Restart >= job.Restarts {
 		return nil
 	}
 	if err != nil || len(wants) == 0 || slots == 0 { // there will be no prolog, or one that carves nothing
@@ -453,8 +453,8 @@ func (a *Agent) preLease(ctx context.Context, listed slurm.Job) error {
 		a.unserved[id] = job.Restarts
 		return nil
 	}
-	if _, ok := a.take(id, wants); !ok {
-		a.promised[id] = &promise{wants: wants}
+	if _, ok := a.takeOffers(id, wants); !ok {
+		a.pending[id] = &pendingLease{wants: wants}
 		a.version++
 	}
 	return nil

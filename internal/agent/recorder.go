@@ -49,7 +49,7 @@ func (a *Agent) recordDue(ctx context.Context) time.Duration {
 	defer a.countWaiting()
 	for ctx.Err() == nil {
 		due, err := a.repo.Due(a.now(), 1)
-		a.said(err)
+		a.reportRepository(err)
 		if err != nil || len(due) == 0 {
 			break
 		}
@@ -77,7 +77,7 @@ func (a *Agent) record(ctx context.Context, p Pending) error {
 	}
 	again := func(written bool, why error) error {
 		if err := a.repo.Postpone(p.Run, a.now().Add(backoff(p.Tries)), written); err != nil {
-			a.said(err)
+			a.reportRepository(err)
 			return err
 		}
 		return why

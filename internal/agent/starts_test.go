@@ -96,7 +96,7 @@ func TestPromises(t *testing.T) {
 			}
 			got := ""
 			w.agent.mu.Lock()
-			if pr := w.agent.promised[id]; pr != nil {
+			if pr := w.agent.pending[id]; pr != nil {
 				got = list(pr.wants)
 			}
 			w.agent.mu.Unlock()
@@ -116,7 +116,7 @@ func TestPromises(t *testing.T) {
 			w.fake.RunEpilogs()
 			w.fake.Advance(10 * 60e9)
 			w.publish()
-			if _, left := w.agent.unserved[id]; left || w.agent.promised[id] != nil {
+			if _, left := w.agent.unserved[id]; left || w.agent.pending[id] != nil {
 				t.Error("the job is gone, and still counted")
 			}
 		})

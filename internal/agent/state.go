@@ -85,9 +85,9 @@ func (c *card) stands() place.GPU {
 	return g
 }
 
-// promise is what a job takes that slurmctld has started here and that has no lease yet. Without spots it is a claim:
+// pendingLease is what a job takes that slurmctld has started here and that has no lease yet. Without spots it is a claim:
 // no room has been found for it.
-type promise struct {
+type pendingLease struct {
 	wants []offer.Want
 	spots []offer.Spot
 	// leasing is set while the job's prolog is being served: the promise is then not dropped for a job that has left
@@ -110,7 +110,7 @@ func (a *Agent) view() []offer.GPU {
 			}
 		}
 	}
-	for job, pr := range a.promised {
+	for job, pr := range a.pending {
 		a.hold(gpus, job, slices.DeleteFunc(slices.Clone(pr.spots), func(s offer.Spot) bool { return gpus[s.GPU].Model == nil }))
 	}
 	return gpus
@@ -124,15 +124,15 @@ func (a *Agent) endOf(job uint32) float64 {
 	return math.Inf(1)
 }
 
-// take gives a job the slices that it took from the offers in force; ok is false, and nothing is taken, when they are not
+// takeOffers gives a job the slices that it took from the offers in force; ok is false, and nothing is taken, when they are not
 // all there. The caller holds a.mu.
-func (a *Agent) take(job uint32, wants []offer.Want) (*promise, bool) {
+func (a *Agent) takeOffers(job uint32, wants []offer.Want) (*pendingLease, bool) {
 	gpus := a.view()
 	offers := slices.Clone(a.offers)
 	var spots []offer.Spot
 	for _, w := range wants {
 		for range w.Count {
-			s, ok := pick(gpus, offer.Plan{Offers: offers, As: a.as}, w.Profile)
+			s, ok := pick(gpus, offer.Plan{Offers: offers, AdvertisedAs: a.as}, w.Profile)
 			if !ok {
 				return nil, false
 			}
@@ -141,8 +141,8 @@ func (a *Agent) take(job uint32, wants []offer.Want) (*promise, bool) {
 			spots = append(spots, s)
 		}
 	}
-	pr := &promise{wants: wants, spots: spots}
-	a.promised[job] = pr
+	pr := &pendingLease{wants: wants, spots: spots}
+	a.pending[job] = pr
 	a.offers = offers
 	a.version++
 	return pr, true
@@ -176,7 +176,7 @@ func pick(gpus []offer.GPU, p offer.Plan, profile string) (best offer.Spot, ok b
 // the order of their ids. It changes the view it is given, not the agent. The caller holds a.mu.
 func (a *Agent) settleClaims(gpus []offer.GPU) map[uint32][]offer.Spot {
 	var claims []*offer.Job
-	for job, pr := range a.promised {
+	for job, pr := range a.pending {
 		if pr.spots == nil {
 			claims = append(claims, &offer.Job{ID: job, Wants: pr.wants, Runs: math.Inf(1), Limit: math.Inf(1)})
 		}

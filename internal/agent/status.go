@@ -59,7 +59,7 @@ func (a *Agent) statusOf(i int, c *card) api.GPU {
 	for _, f := range c.foreign {
 		g.Instances = append(g.Instances, api.Instance{Placement: api.Placement{Profile: f.Profile, Start: f.Start, Size: f.Size}, GI: f.GI, UUID: f.UUID, State: "foreign"})
 	}
-	for job, pr := range a.promised {
+	for job, pr := range a.pending {
 		for _, s := range pr.spots {
 			if in := c.ours[s.Placement]; s.GPU == i && (in == nil || in.Job != job) {
 				g.Instances = append(g.Instances, api.Instance{Placement: place(s.Placement), State: "promised", Job: job})
@@ -83,7 +83,7 @@ func (a *Agent) countedAs(in *instance) string {
 	}
 	for _, s := range l.Slices {
 		if s.UUID == in.UUID {
-			return s.As
+			return s.AdvertisedAs
 		}
 	}
 	return ""

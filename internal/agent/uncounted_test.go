@@ -129,7 +129,7 @@ func TestSlicesRemovedAgainAndAgain(t *testing.T) {
 		}
 	}
 	j, err := w.fake.Job(context.Background(), id)
-	if err != nil || j.Restarts != maxRequeues+1 || j.Priority != 0 || slurm.HasMark(j.AdminComment, slurm.MarkHeld) ||
+	if err != nil || j.Restarts != maxRequeues+1 || j.Priority != 0 || slurm.HasTag(j.AdminComment, slurm.TagHeld) ||
 		!strings.Contains(j.AdminComment, "caelum:no-room=7g.40gb:1@n1") {
 		t.Errorf("%d restarts, priority %d, %q, %v", j.Restarts, j.Priority, j.AdminComment, err)
 	}

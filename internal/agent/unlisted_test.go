@@ -88,13 +88,13 @@ func TestLostWhileServing(t *testing.T) {
 	found := make(chan error)
 	go func() { found <- w.agent.compareGPUs() }()
 	for range 100 {
-		w.agent.asMuch("1g.6gb")
-		w.agent.describe(draft{gpus: make([]offer.GPU, 1)})
+		w.agent.equivalentProfiles("1g.6gb")
+		w.agent.describe(nodePlan{gpus: make([]offer.GPU, 1)})
 	}
 	if err := <-found; !errors.Is(err, gpu.ErrLost) {
 		t.Error(err)
 	}
-	if got := w.agent.asMuch("1g.6gb"); len(got) > 0 {
+	if got := w.agent.equivalentProfiles("1g.6gb"); len(got) > 0 {
 		t.Errorf("a lost GPU has %v", got)
 	}
 }

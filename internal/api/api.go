@@ -37,7 +37,7 @@ type Slice struct {
 	GPU     int    `json:"gpu"`
 	Profile string `json:"profile"`
 	// As is the profile that slurmctld counts it as, where that is another GPU model's that this one has as much as.
-	As string `json:"as,omitempty"`
+	AdvertisedAs string `json:"as,omitempty"`
 	// Start and Size are in placement units of the GPU model's grid.
 	Start     int    `json:"start"`
 	Size      int    `json:"size"`
@@ -67,10 +67,10 @@ type Lease struct {
 	User    string `json:"user,omitempty"`
 	Account string `json:"account,omitempty"`
 	// Key and Work are what job_submit.lua has put into the job's admin_comment, empty if it has not.
-	Key    string  `json:"key,omitempty"`
-	Work   string  `json:"work,omitempty"`
-	Slots  []int   `json:"slots"`
-	Slices []Slice `json:"slices"`
+	Key         string  `json:"key,omitempty"`
+	Fingerprint string  `json:"work,omitempty"`
+	Slots       []int   `json:"slots"`
+	Slices      []Slice `json:"slices"`
 	// Error is the text that task_init shows instead of starting the task.
 	Error string `json:"error,omitempty"`
 	// Since is when the lease was granted, Unix seconds; End is when Slurm ends the job at the latest, 0 if never.

@@ -36,7 +36,7 @@ func (l Lease) shownTo(uid uint32, visible Visibility) (Lease, bool) {
 	case visible != SeesJobs:
 		return Lease{}, false
 	}
-	l.Key, l.Work, l.Error = "", "", ""
+	l.Key, l.Fingerprint, l.Error = "", "", ""
 	l.Slices = slices.Clone(l.Slices)
 	for i := range l.Slices {
 		l.Slices[i].Use = nil

@@ -19,7 +19,7 @@ func sharedNode() Status {
 	lease := func(job, uid uint32, user string) Lease {
 		return Lease{
 			Job: job, UID: uid, Name: "name-of-" + user, User: user, Account: "account-of-" + user, Key: "key-of-" + user,
-			Work: "work-of-" + user, Error: "error-of-" + user, Slots: []int{0},
+			Fingerprint: "work-of-" + user, Error: "error-of-" + user, Slots: []int{0},
 			Slices: []Slice{{Profile: "1g.5gb", UUID: "MIG-" + user, Use: &Use{MemoryMiB: 4321}}},
 		}
 	}

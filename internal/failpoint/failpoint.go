@@ -27,15 +27,15 @@ const (
 	Released        = "release.done"      // the ledger has no lease, the offers are not published
 	Lowered         = "publish.lowered"   // what the plan withdraws is off offer
 	Raised          = "publish.raised"    // the plan is published
-	GiveBackMarked  = "giveback.marked"   // the job bears its mark, and still runs
-	GaveBack        = "giveback.requeued" // the job is back in the queue, its prolog has no answer
+	RequeueTagged   = "giveback.marked"   // the job bears its mark, and still runs
+	Requeued        = "giveback.requeued" // the job is back in the queue, its prolog has no answer
 	HeldReleased    = "held.released"     // a held job is released, its mark still says held
 )
 
 // Points lists them all.
 var Points = []string{
 	CreateIntended, Created, CreateSettled, DestroyIntended, Destroyed, DestroySettled, GrantOpened, GrantWritten, Granted,
-	ReleaseClosed, ReleaseUnlinked, Released, Lowered, Raised, GiveBackMarked, GaveBack, HeldReleased,
+	ReleaseClosed, ReleaseUnlinked, Released, Lowered, Raised, RequeueTagged, Requeued, HeldReleased,
 }
 
 var (

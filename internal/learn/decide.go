@@ -58,7 +58,7 @@ func unread(r *repo.Repo) (bool, error) {
 	if synced, err := noteTime(r, noteSynced); err != nil || !synced.IsZero() {
 		return true, err
 	}
-	works, err := r.Works()
+	works, err := r.Scripts()
 	return len(works) == 0, err
 }
 
@@ -119,12 +119,12 @@ type decider struct {
 
 // decide makes the learned lines, those of what ran last first.
 func decide(r *repo.Repo, t table, site predict.Site) ([]learnedLine, error) {
-	works, err := r.Works()
+	works, err := r.Scripts()
 	if err != nil {
 		return nil, err
 	}
 	d := decider{repo: r, table: t, site: site, boards: t.gpuModels(), shared: map[string]decision{}, sited: map[string]bool{}, users: map[string]decision{}}
-	for _, step := range []func(repo.Work) error{d.everybody, d.user, d.key} {
+	for _, step := range []func(repo.Script) error{d.everybody, d.user, d.key} {
 		for _, w := range works { // what ran last is first, and so the newest of each user's, and of each work
 			if err := step(w); err != nil {
 				return nil, err
@@ -135,20 +135,20 @@ func decide(r *repo.Repo, t table, site predict.Site) ([]learnedLine, error) {
 	return d.lines, nil
 }
 
-func (d *decider) everybody(w repo.Work) error {
-	if _, seen := d.shared[w.Work]; seen || w.Work == "" {
+func (d *decider) everybody(w repo.Script) error {
+	if _, seen := d.shared[w.Fingerprint]; seen || w.Fingerprint == "" {
 		return nil
 	}
 	base := decision{profile: d.table.fallback}
-	d.shared[w.Work] = base
-	if own, ok := d.table.taken["site "+w.Work]; ok {
-		d.shared[w.Work], d.sited[w.Work] = own, true
+	d.shared[w.Fingerprint] = base
+	if own, ok := d.table.taken["site "+w.Fingerprint]; ok {
+		d.shared[w.Fingerprint], d.sited[w.Fingerprint] = own, true
 		return nil
 	}
 	if !d.site.Share {
 		return nil
 	}
-	users, err := d.repo.BySite(w.Work)
+	users, err := d.repo.BySite(w.Fingerprint)
 	if err != nil {
 		return err
 	}
@@ -157,33 +157,33 @@ func (d *decider) everybody(w repo.Work) error {
 		return nil
 	}
 	if now := d.decision(need, true, base); !now.alike(base) {
-		d.lines = append(d.lines, learnedLine{"site", w.Work, now, w.Last, allUsers})
-		d.shared[w.Work], d.sited[w.Work] = now, true
+		d.lines = append(d.lines, learnedLine{"site", w.Fingerprint, now, w.Last, allUsers})
+		d.shared[w.Fingerprint], d.sited[w.Fingerprint] = now, true
 	}
 	return nil
 }
 
-func userWork(w repo.Work) string { return fmt.Sprintf("%d:%s", w.UID, w.Work) }
+func userFingerprint(w repo.Script) string { return fmt.Sprintf("%d:%s", w.UID, w.Fingerprint) }
 
 // user makes the line of a user's work. Where she has runs of her own that say what she needs and the work has a site line, she has a line too, also
 // if the two agree: a site line may be dropped, or change, by what other users do.
-func (d *decider) user(w repo.Work) error {
-	who := userWork(w)
-	if _, seen := d.users[who]; seen || w.Work == "" {
+func (d *decider) user(w repo.Script) error {
+	who := userFingerprint(w)
+	if _, seen := d.users[who]; seen || w.Fingerprint == "" {
 		return nil
 	}
-	base := d.other(d.shared, w.Work)
+	base := d.other(d.shared, w.Fingerprint)
 	d.users[who] = base
 	if own, ok := d.table.taken["user "+who]; ok {
 		d.users[who] = own
 		return nil
 	}
-	h, err := d.repo.ByUser(w.UID, w.Work)
+	h, err := d.repo.ByUser(w.UID, w.Fingerprint)
 	if err != nil {
 		return err
 	}
 	need, complete := predict.Predict(h, d.site)
-	if now := d.decision(need, complete, base); !now.alike(base) || complete && d.sited[w.Work] {
+	if now := d.decision(need, complete, base); !now.alike(base) || complete && d.sited[w.Fingerprint] {
 		d.lines = append(d.lines, learnedLine{"user", who, now, w.Last, int64(w.UID)})
 		d.users[who] = now
 	}
@@ -191,8 +191,8 @@ func (d *decider) user(w repo.Work) error {
 }
 
 // key makes the line of a user's key. One without work was submitted without a script, and does not say what it runs.
-func (d *decider) key(w repo.Work) error {
-	if w.Work == "" {
+func (d *decider) key(w repo.Script) error {
+	if w.Fingerprint == "" {
 		return nil
 	}
 	who := fmt.Sprintf("%d:%s", w.UID, w.Key)
@@ -203,7 +203,7 @@ func (d *decider) key(w repo.Work) error {
 	if err != nil {
 		return err
 	}
-	base := d.users[userWork(w)]
+	base := d.users[userFingerprint(w)]
 	need, complete := predict.Predict(h, d.site)
 	if now := d.decision(need, complete, base); !now.alike(base) {
 		d.lines = append(d.lines, learnedLine{"key", who, now, w.Last, int64(w.UID)})

@@ -206,13 +206,13 @@ func complete(n predict.Run, rec slurm.Record) predict.Run {
 	n.Job, n.Node = rec.ID, nodeOf(rec, n)
 	n.UID, n.User, n.Account = rec.UID, rec.User, rec.Account
 	n.State, n.Exit = rec.State, rec.Exit
-	n.Key, n.Work = hash(rec.Comment, slurm.MarkKey), hash(rec.Comment, slurm.MarkWork)
+	n.Key, n.Fingerprint = hash(rec.Comment, slurm.TagKey), hash(rec.Comment, slurm.TagFingerprint)
 	return n
 }
 
 // hash is a key or a work in a comment; empty if there is none.
 func hash(comment, mark string) string {
-	if h := slurm.Mark(comment, mark); repo.IsHash(h) {
+	if h := slurm.TagValue(comment, mark); repo.IsHash(h) {
 		return h
 	}
 	return ""

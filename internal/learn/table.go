@@ -123,7 +123,7 @@ func ReadTable(path string) (Table, error) {
 // Own is the profile that an admin's line gives a job of which runs at this level are known; empty: none does. What is learned of its key goes before a line for its user's work, and that of
 // its user's work before a line for anybody's.
 func (t Table) Own(job repo.Of, level predict.Level) string {
-	lines := []string{fmt.Sprintf("key %d:%s", job.UID, job.Key), fmt.Sprintf("user %d:%s", job.UID, job.Work), "site " + job.Work}
+	lines := []string{fmt.Sprintf("key %d:%s", job.UID, job.Key), fmt.Sprintf("user %d:%s", job.UID, job.Fingerprint), "site " + job.Fingerprint}
 	switch level {
 	case predict.ByKey:
 		lines = lines[:1]

@@ -51,7 +51,7 @@ func read(t *testing.T, path string) string {
 func ten(key, work string, uid uint32, peak float64, last time.Time) (runs []predict.Run) {
 	for i := range 10 {
 		n := seen(uint32(1000+i), "n"+key[12:], last.Add(time.Duration(i-9)*time.Hour))
-		n.Key, n.Work, n.UID, n.PeakMiB, n.MedianMiB, n.HighMiB = key, work, uid, peak, peak, peak
+		n.Key, n.Fingerprint, n.UID, n.PeakMiB, n.MedianMiB, n.HighMiB = key, work, uid, peak, peak, peak
 		runs = append(runs, n)
 	}
 	return runs
@@ -110,12 +110,12 @@ func TestOwn(t *testing.T) {
 		level predict.Level
 		want  string
 	}{
-		{repo.Of{Key: "00000000000000aa", Work: work, UID: 1002}, predict.ByKey, "4g.20gb"},
-		{repo.Of{Key: "00000000000000b1", Work: work, UID: 1002}, predict.ByKey, ""},
-		{repo.Of{Key: "00000000000000b1", Work: work, UID: 1002}, predict.ByUser, "3g.20gb"},
-		{repo.Of{Key: "00000000000000a1", Work: work, UID: 1001}, predict.ByUser, ""},
-		{repo.Of{Key: "00000000000000a1", Work: work, UID: 1001}, predict.BySite, "4g.20gb"},
-		{repo.Of{Key: "00000000000000a1", Work: work, UID: 1001}, predict.Unknown, "4g.20gb"},
+		{repo.Of{Key: "00000000000000aa", Fingerprint: work, UID: 1002}, predict.ByKey, "4g.20gb"},
+		{repo.Of{Key: "00000000000000b1", Fingerprint: work, UID: 1002}, predict.ByKey, ""},
+		{repo.Of{Key: "00000000000000b1", Fingerprint: work, UID: 1002}, predict.ByUser, "3g.20gb"},
+		{repo.Of{Key: "00000000000000a1", Fingerprint: work, UID: 1001}, predict.ByUser, ""},
+		{repo.Of{Key: "00000000000000a1", Fingerprint: work, UID: 1001}, predict.BySite, "4g.20gb"},
+		{repo.Of{Key: "00000000000000a1", Fingerprint: work, UID: 1001}, predict.Unknown, "4g.20gb"},
 	} {
 		if got := tab.Own(c.job, c.level); got != c.want {
 			t.Errorf("%+v by %q: %q, want %q", c.job, c.level, got, c.want)

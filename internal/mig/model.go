@@ -134,9 +134,9 @@ func (b *Model) ProfileIndex(name string) (int, bool) {
 	return -1, false
 }
 
-// AsMuch is the GPU model's profile for who asks for one by name that may be another GPU model's: that profile if it is among them, else the smallest plain one whose name
+// EquivalentProfile is the GPU model's profile for who asks for one by name that may be another GPU model's: that profile if it is among them, else the smallest plain one whose name
 // promises as many compute slices and as much memory; a variant has no such equal. Only profiles of which a placement is in of count. False: there is none.
-func (b *Model) AsMuch(name string, of Layout) (string, bool) {
+func (b *Model) EquivalentProfile(name string, of Layout) (string, bool) {
 	if p, ok := b.ProfileIndex(name); ok && b.ofProfile[p]&of != 0 {
 		return name, true
 	}

@@ -36,7 +36,7 @@ func het(id, het uint32, nodes int, profile string) *Job {
 func TestComponentOfAnySize(t *testing.T) {
 	cost := func(nodes int) (n int) {
 		jobs := []*Job{het(1, 1, 1, "1g.5gb"), het(2, 1, nodes, "")}
-		jobs[1].Elsewhere, jobs[1].On = true, []int{0, 1, 2}
+		jobs[1].OutsideCluster, jobs[1].EligibleNodes = true, []int{0, 1, 2}
 		p := Make(NewCluster(counted{&n}, emptyNodes(t, 8)...), jobs, false)
 		if p.Spots[0] == nil {
 			t.Errorf("%d nodes: not served", nodes)

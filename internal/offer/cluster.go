@@ -27,11 +27,11 @@ type Cluster struct {
 
 // Job is one that waits.
 type Job struct {
-	ID    uint32
-	Wants []Want // on each of its nodes
-	Nodes int    // how many nodes; 0 is 1
-	On    []int  // nodes that it can run on; nil: all
-	Later []int  // of these, nodes on which something else keeps it from starting now: it is placed elsewhere if it can be
+	ID            uint32
+	Wants         []Want // on each of its nodes
+	Nodes         int    // how many nodes; 0 is 1
+	EligibleNodes []int  // nodes that it can run on; nil: all
+	DeferredNodes []int  // of these, nodes on which something else keeps it from starting now: it is placed elsewhere if it can be
 	// Unkept are the nodes of Later on which no slices are kept for it until it can start.
 	Unkept []int
 	// Ready is, for other nodes of Later, when what else it lacks is expected to be free. Until then the slices that are kept for it
@@ -47,8 +47,8 @@ type Job struct {
 	// Het is the same for the components of a het job, which stand next to each other; 0: it is none's. All start at the same time or none does, and
 	// no two on one node: slurmctld's backfill, which alone starts them, keeps the nodes of each from the others (backfill.c, 22.05.8).
 	// One of them may want no slices, nodes only; Elsewhere: if none of these nodes is left there is one outside the cluster.
-	Het       uint32
-	Elsewhere bool
+	Het            uint32
+	OutsideCluster bool
 }
 
 // Components are those that start when the k-th does, it among them, and the first one's place.
@@ -80,20 +80,20 @@ func byStart(jobs []*Job) iter.Seq2[int, []*Job] {
 
 // Want is a number of slices of one profile.
 type Want struct {
-	Profile string
-	Count   int
-	Or      []string // what other GPU models have for as much: it will do where there is no room for Profile, and is then on offer as Profile
+	Profile      string
+	Count        int
+	Alternatives []string // what other GPU models have for as much: it will do where there is no room for Profile, and is then on offer as Profile
 }
 
-// Asked is under which name a job with these wants asked for what it was given as a profile, and what slurmctld counts it as.
-func Asked(wants []Want, profile string) string {
+// RequestedAs is under which name a job with these wants asked for what it was given as a profile, and what slurmctld counts it as.
+func RequestedAs(wants []Want, profile string) string {
 	for _, w := range wants {
 		if w.Profile == profile {
 			return profile
 		}
 	}
 	for _, w := range wants {
-		if slices.Contains(w.Or, profile) {
+		if slices.Contains(w.Alternatives, profile) {
 			return w.Profile
 		}
 	}
@@ -132,7 +132,7 @@ func (c *Cluster) Find(j *Job, r *Reservation) (spots []Spot, why place.Choice) 
 	switch {
 	case j.slices() > 1:
 		spots = c.several(j)
-	case j.On != nil || j.Later != nil:
+	case j.EligibleNodes != nil || j.DeferredNodes != nil:
 		why = c.one(j)
 	default:
 		why = c.choose(&c.Situation, j.Wants[0], j.Runs)
@@ -164,7 +164,7 @@ func (c *Cluster) FindAll(jobs []*Job, r *Reservation) (all [][]Spot, why place.
 // Alike reports whether two jobs have the same on a node, as they want and run for the same.
 func (j *Job) Alike(o *Job) bool {
 	return j.Runs == o.Runs && j.Limit == o.Limit && slices.EqualFunc(j.Wants, o.Wants, func(a, b Want) bool {
-		return a.Profile == b.Profile && a.Count == b.Count && slices.Equal(a.Or, b.Or)
+		return a.Profile == b.Profile && a.Count == b.Count && slices.Equal(a.Alternatives, b.Alternatives)
 	})
 }
 
@@ -190,7 +190,7 @@ func alike[T any](jobs []*Job, find func(j *Job, n int) T) func(k, n int) T {
 // only is a job's share on one of its nodes, as a job.
 func (j *Job) only(node int) *Job {
 	one := *j
-	one.On, one.Later, one.Nodes = []int{node}, nil, 1
+	one.EligibleNodes, one.DeferredNodes, one.Nodes = []int{node}, nil, 1
 	return &one
 }
 
@@ -213,13 +213,13 @@ func (c *Cluster) Apart(jobs []*Job, room func(k, n int) []Spot) [][]Spot {
 			m.rooms[k] = append(m.rooms[k], n)
 		}
 		slices.Sort(m.rooms[k])
-		if len(m.rooms[k]) < j.nodes() && !j.Elsewhere {
+		if len(m.rooms[k]) < j.nodes() && !j.OutsideCluster {
 			return nil
 		}
 	}
 	for k, j := range jobs {
 		for range j.nodes() {
-			if !j.Elsewhere && !m.augment(k, make([]bool, len(jobs))) {
+			if !j.OutsideCluster && !m.augment(k, make([]bool, len(jobs))) {
 				return nil
 			}
 		}
@@ -227,7 +227,7 @@ func (c *Cluster) Apart(jobs []*Job, room func(k, n int) []Spot) [][]Spot {
 	all := make([][]Spot, len(jobs))
 	for k, j := range jobs {
 		all[k] = []Spot{}
-		for _, n := range m.settle(k, min(j.nodes(), len(m.rooms[k])), j.Elsewhere) {
+		for _, n := range m.settle(k, min(j.nodes(), len(m.rooms[k])), j.OutsideCluster) {
 			all[k] = append(all[k], spots[k][n]...)
 		}
 	}
@@ -316,7 +316,7 @@ func (c *Cluster) starts(jobs []*Job, all [][]Spot) bool {
 	free := map[wanted]int{}
 	for k, spots := range all {
 		for _, s := range spots {
-			free[wanted{Asked(jobs[k].Wants, c.Pool.GPU(s.GPU).Model.ProfileOf(s.Placement)), nodeOf[s.GPU]}]++
+			free[wanted{RequestedAs(jobs[k].Wants, c.Pool.GPU(s.GPU).Model.ProfileOf(s.Placement)), nodeOf[s.GPU]}]++
 		}
 	}
 	taken := map[int]bool{}
@@ -329,7 +329,7 @@ func (c *Cluster) starts(jobs []*Job, all [][]Spot) bool {
 			taken[n] = true
 			need--
 		}
-		if need > 0 && !j.Elsewhere {
+		if need > 0 && !j.OutsideCluster {
 			return false
 		}
 	}
@@ -343,7 +343,7 @@ func (c *Cluster) offerable(s Spot) bool {
 // choose asks the policy for the profile and then for its equivalents on other GPU models, until one can start now. A job is held for
 // the first of these only if none can.
 func (c *Cluster) choose(s *place.Situation, w Want, runs float64) (choice place.Choice) {
-	for _, name := range append([]string{w.Profile}, w.Or...) {
+	for _, name := range append([]string{w.Profile}, w.Alternatives...) {
 		next := c.Policy.Choose(s, place.Request{Profile: name, Duration: runs})
 		switch {
 		case next.Verdict == place.Here:
@@ -462,8 +462,8 @@ func (c *Cluster) nodeOf() []int {
 
 // nodesOf are the nodes that a job can run on.
 func (c *Cluster) nodesOf(j *Job) []int {
-	if j.On != nil {
-		return slices.Clone(j.On)
+	if j.EligibleNodes != nil {
+		return slices.Clone(j.EligibleNodes)
 	}
 	all := make([]int, len(c.Nodes))
 	for n := range all {
@@ -473,7 +473,7 @@ func (c *Cluster) nodesOf(j *Job) []int {
 }
 
 // now are the nodes of these on which nothing but slices keeps a job from starting.
-func (c *Cluster) now(j *Job) []int { return without(c.nodesOf(j), j.Later) }
+func (c *Cluster) now(j *Job) []int { return without(c.nodesOf(j), j.DeferredNodes) }
 
 // without removes some nodes from a list, which it changes.
 func without(nodes, some []int) []int {
@@ -487,9 +487,9 @@ func without(nodes, some []int) []int {
 	return slices.DeleteFunc(nodes, func(n int) bool { return n >= 0 && n < len(out) && out[n] })
 }
 
-// May reports whether a job could start on a node now if it had its slices there.
-func (j *Job) May(node int) bool {
-	return (j.On == nil || slices.Contains(j.On, node)) && !slices.Contains(j.Later, node)
+// CanStartOn reports whether a job could start on a node now if it had its slices there.
+func (j *Job) CanStartOn(node int) bool {
+	return (j.EligibleNodes == nil || slices.Contains(j.EligibleNodes, node)) && !slices.Contains(j.DeferredNodes, node)
 }
 
 // together finds places on some GPUs for what a job wants on one node, all or none.

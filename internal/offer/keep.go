@@ -16,7 +16,7 @@ func atOnce(jobs []*Job) []*Job {
 	all := make([]*Job, len(jobs))
 	for k := range jobs {
 		now := *jobs[k]
-		now.Later = now.Unkept
+		now.DeferredNodes = now.Unkept
 		all[k] = &now
 	}
 	return all
@@ -25,7 +25,7 @@ func atOnce(jobs []*Job) []*Job {
 // deferred reports whether one of these jobs can start on no node now, for something else than slices.
 func (c *Cluster) deferred(jobs []*Job) bool {
 	return slices.ContainsFunc(jobs, func(j *Job) bool {
-		return len(j.Later) > 0 && len(c.now(j)) < j.nodes() && !j.Elsewhere
+		return len(j.DeferredNodes) > 0 && len(c.now(j)) < j.nodes() && !j.OutsideCluster
 	})
 }
 
@@ -33,7 +33,7 @@ func (c *Cluster) deferred(jobs []*Job) bool {
 // nodes that the others are too few.
 func (c *Cluster) hopeless(jobs []*Job) bool {
 	return slices.ContainsFunc(jobs, func(j *Job) bool {
-		return len(j.Later) > 0 && len(c.now(j))+len(j.After) < j.nodes() && !j.Elsewhere
+		return len(j.DeferredNodes) > 0 && len(c.now(j))+len(j.After) < j.nodes() && !j.OutsideCluster
 	})
 }
 
@@ -52,7 +52,7 @@ func (c *Cluster) kept(head int, group []*Job, plan *Plan) *Reservation {
 
 // lend gives room that is kept to jobs that would otherwise wait and that end before it is needed. If it takes any of
 // the room, the jobs that it was kept for are not planned any more.
-func (c *Cluster) lend(plan *Plan, jobs []*Job, had map[uint64]bool,
+func (c *Cluster) lendReserved(plan *Plan, jobs []*Job, had map[uint64]bool,
 	serve func(k int, group []*Job, r *Reservation) (bool, place.Choice)) {
 	first, owners := Components(jobs, plan.Kept.Job)
 	var were [][]Spot
@@ -68,9 +68,9 @@ func (c *Cluster) lend(plan *Plan, jobs []*Job, had map[uint64]bool,
 		g.Layout = g.Layout.Without(s.Placement)
 		c.set(s.GPU, g)
 		offers[s.GPU] = offers[s.GPU].Without(s.Placement)
-		if name, ok := plan.As[s]; ok {
+		if name, ok := plan.AdvertisedAs[s]; ok {
 			names[s] = name
-			delete(plan.As, s)
+			delete(plan.AdvertisedAs, s)
 		}
 	}
 	plan.Offers = offers
@@ -105,7 +105,7 @@ func (c *Cluster) lend(plan *Plan, jobs []*Job, had map[uint64]bool,
 		c.begin(s, ends[s])
 		plan.Offers[s.GPU] = plan.Offers[s.GPU].With(s.Placement)
 		if name, ok := names[s]; ok {
-			plan.As[s] = name
+			plan.AdvertisedAs[s] = name
 		}
 	}
 }

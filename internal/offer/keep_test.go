@@ -26,7 +26,7 @@ func TestLendSound(t *testing.T) {
 				if rapid.IntRange(0, 2).Draw(t, "lacks") > 0 {
 					continue
 				}
-				j.Later = append(j.Later, n)
+				j.DeferredNodes = append(j.DeferredNodes, n)
 				switch rapid.IntRange(0, 2).Draw(t, "when") {
 				case 0:
 					j.Unkept = append(j.Unkept, n)

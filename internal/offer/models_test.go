@@ -44,7 +44,7 @@ func TestModels(t *testing.T) {
 			for line := range strings.Lines(d.Input) {
 				f := strings.Fields(line)
 				jobs = append(jobs, demands(f[0]+" "+f[1]+" 1")...)
-				jobs[len(jobs)-1].Wants[0].Or = f[2:]
+				jobs[len(jobs)-1].Wants[0].Alternatives = f[2:]
 			}
 			c := NewCluster(policy, nodes...)
 			plan := Make(c, jobs, false)

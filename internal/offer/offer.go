@@ -59,7 +59,7 @@ type Plan struct {
 	// Offers has one set of placements per GPU.
 	Offers []mig.Layout
 	// As are the names of those that are not on offer as what they are, but as what their job asks for.
-	As map[Spot]string
+	AdvertisedAs map[Spot]string
 	// Spots are, by job in the order they were given, where it would be placed; nil: it has to wait.
 	Spots [][]Spot
 	// Reserved is what is kept for the first that has to wait; nil: nobody has to.
@@ -81,7 +81,7 @@ const Depth = 500
 // has to wait what the policy denied it, or a job that can start another place than the policy's. The cluster's pool is
 // left as it was.
 func Make(c *Cluster, jobs []*Job, strict bool) Plan {
-	plan := Plan{Offers: make([]mig.Layout, c.Pool.Len()), As: map[Spot]string{}, Spots: make([][]Spot, len(jobs))}
+	plan := Plan{Offers: make([]mig.Layout, c.Pool.Len()), AdvertisedAs: map[Spot]string{}, Spots: make([][]Spot, len(jobs))}
 	before := map[int]place.GPU{}
 	c.parts = nil
 	defer func() {
@@ -112,8 +112,8 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 				}
 				c.begin(s, c.Now+group[i].Runs)
 				plan.Offers[s.GPU] = plan.Offers[s.GPU].With(s.Placement)
-				if profile := c.Pool.GPU(s.GPU).Model.ProfileOf(s.Placement); Asked(group[i].Wants, profile) != profile {
-					plan.As[s] = Asked(group[i].Wants, profile)
+				if profile := c.Pool.GPU(s.GPU).Model.ProfileOf(s.Placement); RequestedAs(group[i].Wants, profile) != profile {
+					plan.AdvertisedAs[s] = RequestedAs(group[i].Wants, profile)
 				}
 			}
 			plan.Spots[k+i] = spots
@@ -138,14 +138,14 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 		}
 		if plan.Reserved != nil && len(group) > 1 {
 			// What was served behind it has left its reservation as it was, and to find another costs most for a het job.
-			if !c.overtake(jobs, head, &plan, tried, had, serve) {
+			if !c.backfill(jobs, head, &plan, tried, had, serve) {
 				break
 			}
 			continue
 		}
 		plan.Reserved = nil
 		served, why := serve(head, group, nil)
-		if !served && plan.Kept == nil && slices.ContainsFunc(group, func(j *Job) bool { return len(j.Later) > len(j.Unkept) }) {
+		if !served && plan.Kept == nil && slices.ContainsFunc(group, func(j *Job) bool { return len(j.DeferredNodes) > len(j.Unkept) }) {
 			// Something else keeps it from where there is room for it. Its slices are kept there for one such job, on offer, so that
 			// slurmctld can plan the rest for it.
 			if served, _ = serve(head, atOnce(group), nil); served {
@@ -168,12 +168,12 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 			plan.Reserved = nil
 			continue
 		}
-		if strict || !c.overtake(jobs, head, &plan, tried, had, serve) {
+		if strict || !c.backfill(jobs, head, &plan, tried, had, serve) {
 			break
 		}
 	}
 	if !strict && plan.Kept != nil {
-		c.lend(&plan, jobs, had, serve)
+		c.lendReserved(&plan, jobs, had, serve)
 	}
 	waited := queue{}
 	for k, j := range jobs {
@@ -182,24 +182,24 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 		}
 	}
 	if !strict || plan.Reserved == nil {
-		c.addSpare(&plan, waited)
+		c.addSpeculative(&plan, waited)
 	}
-	c.inTurn(&plan, jobs)
+	c.serveInOrder(&plan, jobs)
 	return plan
 }
 
 // Name is what a placement on a GPU of this GPU model is on offer as.
 func (p Plan) Name(b *mig.Model, at Spot) string {
-	if name, ok := p.As[at]; ok {
+	if name, ok := p.AdvertisedAs[at]; ok {
 		return name
 	}
 	return b.ProfileOf(at.Placement)
 }
 
-// inTurn takes off offer what slurmctld would give to another than it was planned for. Of those who want a profile the first gets it on the first node that
+// serveInOrder takes off offer what slurmctld would give to another than it was planned for. Of those who want a profile the first gets it on the first node that
 // has it and that he may run on: who is planned on a node on which one in front of him may run too, who is planned on a later one, has his turn when that one has started. The
 // components of a het job have theirs together.
-func (c *Cluster) inTurn(plan *Plan, jobs []*Job) {
+func (c *Cluster) serveInOrder(plan *Plan, jobs []*Job) {
 	nodeOf := c.nodeOf()
 	name := func(at Spot) string { return plan.Name(c.Pool.GPU(at.GPU).Model, at) }
 	type turn struct {
@@ -210,7 +210,7 @@ func (c *Cluster) inTurn(plan *Plan, jobs []*Job) {
 	for k, group := range byStart(jobs) {
 		all := plan.Spots[k : k+len(group)]
 		early := slices.ContainsFunc(slices.Concat(all...), func(at Spot) bool {
-			return slices.ContainsFunc(front[name(at)], func(t turn) bool { return nodeOf[at.GPU] < t.last && t.job.May(nodeOf[at.GPU]) })
+			return slices.ContainsFunc(front[name(at)], func(t turn) bool { return nodeOf[at.GPU] < t.last && t.job.CanStartOn(nodeOf[at.GPU]) })
 		})
 		for i, spots := range all {
 			last := map[string]int{}
@@ -231,9 +231,9 @@ func (c *Cluster) inTurn(plan *Plan, jobs []*Job) {
 	}
 }
 
-// overtake serves the first behind the head that does not delay it, false if nobody can be: nobody who wants what somebody in front of him waits for and may have on the same
+// backfill serves the first behind the head that does not delay it, false if nobody can be: nobody who wants what somebody in front of him waits for and may have on the same
 // node, since slurmctld would give it to him, who would delay the head. Then the head is asked again, and may get another reservation: what it is to wait for may have become better.
-func (c *Cluster) overtake(jobs []*Job, head int, plan *Plan, tried tries, had map[uint64]bool, serve func(k int, group []*Job, r *Reservation) (bool, place.Choice)) bool {
+func (c *Cluster) backfill(jobs []*Job, head int, plan *Plan, tried tries, had map[uint64]bool, serve func(k int, group []*Job, r *Reservation) (bool, place.Choice)) bool {
 	waited := queue{}
 	for i, group := range byStart(jobs[head:]) {
 		k := head + i
@@ -286,7 +286,7 @@ func (t tries) again(k int, jobs []*Job, r *Reservation) bool {
 		t[k] = a
 	}
 	same := a.n > 0 && a.kept.At == r.At && slices.Equal(a.kept.Spots, r.Spots) &&
-		slices.EqualFunc(a.jobs, jobs, func(x, y *Job) bool { return slices.Equal(x.On, y.On) })
+		slices.EqualFunc(a.jobs, jobs, func(x, y *Job) bool { return slices.Equal(x.EligibleNodes, y.EligibleNodes) })
 	if same || a.n == maxTries {
 		return false
 	}
@@ -348,7 +348,7 @@ func (p Plan) Check(gpus []GPU) error {
 
 // on is the first of a want's names that a GPU has.
 func (w Want) on(gpus []GPU) string {
-	for _, name := range append([]string{w.Profile}, w.Or...) {
+	for _, name := range append([]string{w.Profile}, w.Alternatives...) {
 		if slices.ContainsFunc(gpus, func(g GPU) bool {
 			if g.Model == nil {
 				return false

@@ -156,8 +156,8 @@ func drawDemands(t *rapid.T, gpus []GPU) []*Job {
 		}
 		if w := &all[i].Wants[0]; len(all[i].Wants) == 1 && rapid.Bool().Draw(t, "sized") {
 			for _, g := range gpus {
-				if name, ok := g.Model.AsMuch(w.Profile, g.Offerable); ok && name != w.Profile {
-					w.Or = append(w.Or, name)
+				if name, ok := g.Model.EquivalentProfile(w.Profile, g.Offerable); ok && name != w.Profile {
+					w.Alternatives = append(w.Alternatives, name)
 				}
 			}
 		}
@@ -293,7 +293,7 @@ func TestTurns(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	node := func() []GPU { return []GPU{{Model: b, Offerable: everything(b)}} }
 	job := func(id uint32, on ...int) *Job {
-		return &Job{ID: id, Wants: []Want{{Profile: "3g.20gb", Count: 1}}, On: on, Runs: math.Inf(1), Limit: math.Inf(1)}
+		return &Job{ID: id, Wants: []Want{{Profile: "3g.20gb", Count: 1}}, EligibleNodes: on, Runs: math.Inf(1), Limit: math.Inf(1)}
 	}
 	for _, c := range []struct {
 		what   string
@@ -319,7 +319,7 @@ func TestTurns(t *testing.T) {
 	}
 	c := NewCluster(place.Reach, full, node())
 	jobs := []*Job{job(1, 1), job(2, 0, 1), job(3, 0)}
-	jobs[1].Later = []int{0} // it cannot start on the first now
+	jobs[1].DeferredNodes = []int{0} // it cannot start on the first now
 	if got := served(jobs, Make(c, jobs, false)); !slices.Equal(got, []uint32{1, 2, 3}) {
 		t.Errorf("served %v", got)
 	}
@@ -363,7 +363,7 @@ func TestKeptForOne(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	gpus := func() []GPU { return []GPU{{Model: b, Offerable: everything(b)}, {Model: b, Offerable: everything(b)}} }
 	job := func(id uint32, profile string, later ...int) *Job {
-		return &Job{ID: id, Wants: []Want{{Profile: profile, Count: 1}}, Later: later, Runs: math.Inf(1), Limit: math.Inf(1)}
+		return &Job{ID: id, Wants: []Want{{Profile: profile, Count: 1}}, DeferredNodes: later, Runs: math.Inf(1), Limit: math.Inf(1)}
 	}
 	jobs := []*Job{job(1, "7g.40gb", 0), job(2, "7g.40gb", 0), job(3, "3g.20gb"), job(4, "3g.20gb")}
 	plan := Make(NewCluster(place.Reach, gpus()), jobs, false)
@@ -376,7 +376,7 @@ func TestKeptForOne(t *testing.T) {
 	if len(plan.Spots[0]) != 1 || plan.Spots[0][0].GPU < 2 {
 		t.Errorf("placed at %v, the second node has GPUs 2 and 3", plan.Spots[0])
 	}
-	if jobs[0].Later == nil {
+	if jobs[0].DeferredNodes == nil {
 		t.Error("the job is not what it was")
 	}
 }
@@ -399,7 +399,7 @@ func TestComponents(t *testing.T) {
 		return []GPU{g}
 	}
 	job := func(id, het uint32, profile string, on ...int) *Job {
-		return &Job{ID: id, Het: het, Wants: []Want{{Profile: profile, Count: 1}}, On: on, Runs: 50, Limit: 50}
+		return &Job{ID: id, Het: het, Wants: []Want{{Profile: profile, Count: 1}}, EligibleNodes: on, Runs: 50, Limit: 50}
 	}
 	two := func(j *Job) *Job {
 		j.Wants[0].Count = 2
@@ -453,11 +453,11 @@ func TestComponentsStart(t *testing.T) {
 					Nodes: rapid.IntRange(1, 2).Draw(t, "nodes"), Runs: 50, Limit: 50}
 				for n := range nodes {
 					if rapid.IntRange(0, 3).Draw(t, "on") > 0 {
-						j.On = append(j.On, n)
+						j.EligibleNodes = append(j.EligibleNodes, n)
 					}
 				}
-				if len(j.On) == 0 {
-					j.On = nil
+				if len(j.EligibleNodes) == 0 {
+					j.EligibleNodes = nil
 				}
 				jobs = append(jobs, j)
 			}
@@ -499,7 +499,7 @@ func TestComponentsStart(t *testing.T) {
 			for _, j := range group {
 				need, w := j.Nodes, j.Wants[0]
 				for n := range nodes {
-					if need > 0 && !taken[n] && j.May(n) && free[n][w.Profile] >= w.Count {
+					if need > 0 && !taken[n] && j.CanStartOn(n) && free[n][w.Profile] >= w.Count {
 						taken[n] = true
 						free[n][w.Profile] -= w.Count
 						need--
@@ -522,22 +522,22 @@ func TestComponentsFindNodes(t *testing.T) {
 			g := rapid.SampledFrom(slices.Concat(nodes...)).Draw(t, "of")
 			j := &Job{ID: uint32(len(jobs) + 1), Het: 1, Wants: []Want{{Profile: g.Model.Profiles[rapid.IntRange(0, len(g.Model.Profiles)-1).Draw(t, "profile")].Name, Count: rapid.IntRange(1, 2).Draw(t, "count")}}, Runs: 50, Limit: 50}
 			if rapid.Bool().Draw(t, "named") {
-				j.On = []int{rapid.IntRange(0, len(nodes)-1).Draw(t, "on")}
+				j.EligibleNodes = []int{rapid.IntRange(0, len(nodes)-1).Draw(t, "on")}
 			}
 			jobs = append(jobs, j)
 		}
 		named := map[int]bool{} // slurmctld keeps a node that one component names from the others (proc_req.c, 22.05.8)
 		for _, j := range jobs {
-			if len(j.On) == 1 {
-				named[j.On[0]] = true
+			if len(j.EligibleNodes) == 1 {
+				named[j.EligibleNodes[0]] = true
 			}
 		}
 		for _, j := range jobs {
-			if len(j.On) != 1 && len(named) > 0 {
-				j.On = []int{}
+			if len(j.EligibleNodes) != 1 && len(named) > 0 {
+				j.EligibleNodes = []int{}
 				for n := range nodes {
 					if !named[n] {
-						j.On = append(j.On, n)
+						j.EligibleNodes = append(j.EligibleNodes, n)
 					}
 				}
 			}
@@ -550,11 +550,11 @@ func TestComponentsFindNodes(t *testing.T) {
 				return cl.starts(jobs, all)
 			}
 			for n := range nodes {
-				if used[n] || !jobs[k].May(n) {
+				if used[n] || !jobs[k].CanStartOn(n) {
 					continue
 				}
 				one := *jobs[k]
-				one.On = []int{n}
+				one.EligibleNodes = []int{n}
 				if all[k], _ = cl.Find(&one, nil); all[k] == nil {
 					continue
 				}
@@ -578,7 +578,7 @@ func TestComponentsFindNodes(t *testing.T) {
 func TestAnotherModel(t *testing.T) {
 	a, h := plain(t, "A100-40GB"), plain(t, "H100-80GB")
 	job := func(id uint32, or ...string) *Job {
-		return &Job{ID: id, Wants: []Want{{Profile: "2g.10gb", Count: 1, Or: or}}, Runs: math.Inf(1), Limit: math.Inf(1)}
+		return &Job{ID: id, Wants: []Want{{Profile: "2g.10gb", Count: 1, Alternatives: or}}, Runs: math.Inf(1), Limit: math.Inf(1)}
 	}
 	full := GPU{Model: a, Offerable: everything(a), Blocked: 1<<a.Grid - 1}
 	free := GPU{Model: h, Offerable: everything(h)}
@@ -618,7 +618,7 @@ func TestAnotherModel(t *testing.T) {
 	if !ok || len(spots) != 3 {
 		t.Errorf("three of an empty H100's: %v", spots)
 	}
-	if got := Asked([]Want{{Profile: "2g.10gb", Or: []string{"2g.20gb"}}, {Profile: "2g.20gb"}}, "2g.20gb"); got != "2g.20gb" {
+	if got := RequestedAs([]Want{{Profile: "2g.10gb", Alternatives: []string{"2g.20gb"}}, {Profile: "2g.20gb"}}, "2g.20gb"); got != "2g.20gb" {
 		t.Errorf("asked for as %s", got)
 	}
 }

@@ -41,7 +41,7 @@ func (q queue) leaves(c *Cluster, plan *Plan, j *Job) *Job {
 		return j
 	}
 	left := *j
-	left.On = on
+	left.EligibleNodes = on
 	return &left
 }
 
@@ -84,11 +84,11 @@ func (c *Cluster) Offered(plan *Plan, profile string, node int) (n int) {
 
 // wanted yields what a job wants and where, and how many slices on one node.
 func (j *Job) wanted(yield func(wanted, int) bool) {
-	nodes := j.On
+	nodes := j.EligibleNodes
 	if nodes == nil {
 		nodes = []int{everywhere}
 	}
-	nodes = without(slices.Clone(nodes), j.Later)
+	nodes = without(slices.Clone(nodes), j.DeferredNodes)
 	for _, w := range j.Wants {
 		for _, n := range nodes {
 			if !yield(wanted{w.Profile, n}, w.Count) {

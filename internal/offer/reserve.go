@@ -25,7 +25,7 @@ func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 		return &Reservation{At: c.Pool.Free(why.GPU, why.Placement), Spots: []Spot{{GPU: why.GPU, Placement: why.Placement}}}
 	}
 	var nodes []*Reservation
-	if j.slices() == 1 && j.On == nil && len(j.Later) == 0 {
+	if j.slices() == 1 && j.EligibleNodes == nil && len(j.DeferredNodes) == 0 {
 		var all []int
 		for _, gpus := range c.Nodes {
 			all = append(all, gpus...)
@@ -33,7 +33,7 @@ func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 		nodes = []*Reservation{c.first(all, j)}
 	} else {
 		for _, n := range c.nodesOf(j) {
-			later := slices.Contains(j.Later, n)
+			later := slices.Contains(j.DeferredNodes, n)
 			after, known := j.After[n]
 			if later && !known {
 				continue
@@ -124,7 +124,7 @@ func (c *Cluster) slots(gpus []int, w Want, refused bool) (all []slot) {
 			continue
 		}
 		for p := range b.Profiles {
-			if name := b.Profiles[p].Name; name != w.Profile && !slices.Contains(w.Or, name) {
+			if name := b.Profiles[p].Name; name != w.Profile && !slices.Contains(w.Alternatives, name) {
 				continue
 			}
 			of := b.OfProfile(p)

@@ -16,7 +16,7 @@
 // # Order of means
 //
 // Making an instance takes 0.13 to 0.24 s, destroying one 0.10 to 0.22 s (A30, A100), so the cheapest means comes first, on
-// whichever GPU it is to be had ([Means]):
+// whichever GPU it is to be had ([Acquisition]):
 //
 //	Reuse    an idle instance of the profile stands there already
 //	Carve    the units are free

@@ -18,26 +18,26 @@ type GPU struct {
 	Ends []float64
 }
 
-// Means is how a placement is had. Lower is cheaper.
-type Means int
+// Acquisition is how a placement is had. Lower is cheaper.
+type Acquisition int
 
 const (
-	Reuse   Means = iota // an idle instance of the profile stands there
-	Carve                // its units are free
-	Reclaim              // idle instances are in the way
-	endOfMeans
+	Reuse   Acquisition = iota // an idle instance of the profile stands there
+	Carve                      // its units are free
+	Reclaim                    // idle instances are in the way
+	endOfAcquisitions
 )
 
-func (m Means) String() string { return [...]string{"reuse", "carve", "reclaim"}[m] }
+func (m Acquisition) String() string { return [...]string{"reuse", "carve", "reclaim"}[m] }
 
 // By is the set of the placements of profile p (an index in the GPU model's Profiles) that are to be had by exactly these means.
-func (g GPU) By(m Means, p int) mig.Layout {
+func (g GPU) By(m Acquisition, p int) mig.Layout {
 	return m.of(g.Model.Open(g.Layout, g.Blocked)&g.Model.OfProfile(p), g.Model.Open(g.Layout|g.Idle, g.Blocked), g.Idle)
 }
 
 // of are those of the possible placements that are to be had by exactly these means, where carve are open beside the idle
 // instances too.
-func (m Means) of(possible, carve, idle mig.Layout) mig.Layout {
+func (m Acquisition) of(possible, carve, idle mig.Layout) mig.Layout {
 	switch m {
 	case Reuse:
 		return possible & idle
@@ -48,9 +48,9 @@ func (m Means) of(possible, carve, idle mig.Layout) mig.Layout {
 	}
 }
 
-// MeansOf is how placement i is had; false when it is not to be had.
-func (g GPU) MeansOf(i int) (Means, bool) {
-	for m := range endOfMeans {
+// AcquisitionOf is how placement i is had; false when it is not to be had.
+func (g GPU) AcquisitionOf(i int) (Acquisition, bool) {
+	for m := range endOfAcquisitions {
 		if g.By(m, g.Model.Placements[i].Profile).Has(i) {
 			return m, true
 		}

@@ -47,7 +47,7 @@ func (FragAware) with(share float64) Policy { return FragAware{Threshold: share}
 // Choose implements [Policy].
 func (f FragAware) Choose(s *Situation, r Request) Choice {
 	best := none
-	s.Pool.every(r.Profile, func(g *Group, i int, m Means) {
+	s.Pool.every(r.Profile, func(g *Group, i int, m Acquisition) {
 		// Rounded, since the same sum of fractions may come out differently for two layouts.
 		c := candidate{cost{math.Round(g.Busy.With(i).Frag / lessFrag), float64(m)}, g.GPUs[0], i}
 		if load := 1 - float64(g.Busy.Units)/float64(g.Model.Grid); load >= f.Threshold {

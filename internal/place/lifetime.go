@@ -40,19 +40,19 @@ func (Lifetime) Choose(s *Situation, r Request) Choice {
 	// are no others. The groups with a larger bound than the best cost need no look at their GPUs.
 	first := candidate{cost: cost{first: none.first}, gpu: -1}
 	var firstGroup *Group
-	var firstMeans Means
-	s.Pool.every(r.Profile, func(g *Group, i int, m Means) {
+	var firstMeans Acquisition
+	s.Pool.every(r.Profile, func(g *Group, i int, m Acquisition) {
 		bound := sizes(g.Model, g.Model.Conflicts(i)&g.clear) * d
 		if g.Model.Conflicts(i)&^g.clear == 0 {
-			if c := (candidate{cost{bound, dear(g, i, m)}, g.GPUs[0], i}); c.before(best) {
+			if c := (candidate{cost{bound, acquisitionCost(g, i, m)}, g.GPUs[0], i}); c.before(best) {
 				best = c
 			}
 		} else if bound < first.first {
 			first, firstGroup, firstMeans = candidate{cost{first: bound}, g.GPUs[0], i}, g, m
 		}
 	})
-	consider := func(g *Group, i int, m Means, bound float64) {
-		second := dear(g, i, m)
+	consider := func(g *Group, i int, m Acquisition, bound float64) {
+		second := acquisitionCost(g, i, m)
 		for _, k := range g.GPUs {
 			c := candidate{cost{bound, second}, k, i}
 			free := s.Pool.gpus[k].free
@@ -66,7 +66,7 @@ func (Lifetime) Choose(s *Situation, r Request) Choice {
 	}
 	if firstGroup != nil && first.first <= best.first {
 		consider(firstGroup, first.placement, firstMeans, first.first)
-		s.Pool.every(r.Profile, func(g *Group, i int, m Means) {
+		s.Pool.every(r.Profile, func(g *Group, i int, m Acquisition) {
 			if g.Model.Conflicts(i)&^g.clear == 0 {
 				return
 			}

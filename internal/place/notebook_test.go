@@ -119,7 +119,7 @@ func choose(t *testing.T, gpus []GPU, policy Policy, profile string, weights *We
 	}
 	k, i := c.GPU, c.Placement
 	g := &gpus[k]
-	means, ok := g.MeansOf(i)
+	means, ok := g.AcquisitionOf(i)
 	if !ok {
 		t.Fatalf("%s on GPU %d is not to be had", g.Model.Label(i), k)
 	}

@@ -150,7 +150,7 @@ func (c candidate) choice() Choice {
 // each calls visit for every group and placement of the profile that the cheapest means available anywhere can have; groups
 // that are not admitted (nil: all are) do not count.
 func (p *Pool) each(profile string, admitted func(*Group) bool, visit func(g *Group, placement int)) {
-	for means := range endOfMeans {
+	for means := range endOfAcquisitions {
 		found := false
 		for _, b := range p.boards {
 			k, ok := b.board.ProfileIndex(profile)
@@ -176,14 +176,14 @@ func (p *Pool) each(profile string, admitted func(*Group) bool, visit func(g *Gr
 
 // every calls visit for every group and placement of the profile that can be had, by whatever means: to make an instance takes half a second at
 // most, and a place that is wrong for a job may cost others hours.
-func (p *Pool) every(profile string, visit func(g *Group, placement int, m Means)) {
+func (p *Pool) every(profile string, visit func(g *Group, placement int, m Acquisition)) {
 	for _, b := range p.boards {
 		k, ok := b.board.ProfileIndex(profile)
 		if !ok {
 			continue
 		}
 		for _, g := range b.groups {
-			for m := range endOfMeans {
+			for m := range endOfAcquisitions {
 				for i := range g.By(m, k).Indices() {
 					visit(g, i, m)
 				}
@@ -193,7 +193,9 @@ func (p *Pool) every(profile string, visit func(g *Group, placement int, m Means
 }
 
 // dear orders placements of equal cost: first by what it takes to have them, then by the reach that is left.
-func dear(g *Group, i int, m Means) float64 { return float64(m)*1e6 - float64(g.Busy.With(i).Reach) }
+func acquisitionCost(g *Group, i int, m Acquisition) float64 {
+	return float64(m)*1e6 - float64(g.Busy.With(i).Reach)
+}
 
 // byLayout is a policy whose cost depends on what stands on the GPU and nothing else.
 type byLayout func(g *Group, placement int) cost

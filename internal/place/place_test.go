@@ -27,7 +27,7 @@ func drawGPU(t *rapid.T) GPU {
 }
 
 // plainMeans says once more, without sets of placements, by which means placement i is to be had.
-func plainMeans(g GPU, i int) (Means, bool) {
+func plainMeans(g GPU, i int) (Acquisition, bool) {
 	switch b := g.Model; {
 	case g.Layout.Has(i) || b.Units(i)&g.Blocked != 0 || !b.Legal(g.Layout.With(i)):
 		return 0, false
@@ -43,7 +43,7 @@ func TestMeans(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGPU(t)
 		for i := range g.Model.Placements {
-			got, ok := g.MeansOf(i)
+			got, ok := g.AcquisitionOf(i)
 			want, wantOK := plainMeans(g, i)
 			if got != want || ok != wantOK {
 				t.Errorf("%s beside %s, idle %s: %v %v, want %v %v", g.Model.Label(i),
@@ -78,7 +78,7 @@ func TestPoliciesChooseByCheapestMeans(t *testing.T) {
 			some = gpus[0].Model
 		}
 		profile := rapid.SampledFrom(some.Profiles).Draw(t, "profile").Name
-		cheapest, any := endOfMeans, false
+		cheapest, any := endOfAcquisitions, false
 		for _, g := range gpus {
 			for i, pl := range g.Model.Placements {
 				if m, ok := plainMeans(g, i); ok && g.Model.Profiles[pl.Profile].Name == profile {

@@ -14,7 +14,7 @@ type Pool struct {
 	gpus   []member
 	groups map[standing]*Group
 	boards []modelGroups
-	yard   yard // scratch
+	yard   simState // scratch
 	alike  Weights
 }
 
@@ -174,12 +174,12 @@ func (p *Pool) has(profile string) bool {
 }
 
 // By is the set of the placements of profile p (an index in the GPU model's Profiles) that are to be had by exactly these means.
-func (g *Group) By(m Means, p int) mig.Layout {
+func (g *Group) By(m Acquisition, p int) mig.Layout {
 	return m.of(g.Busy.Open&g.Model.OfProfile(p), g.both.Open, g.Idle)
 }
 
 // meansOf is how placement i of profile p, which can be had, is had.
-func (g *Group) meansOf(i, p int) Means {
+func (g *Group) meansOf(i, p int) Acquisition {
 	switch {
 	case g.Idle.Has(i):
 		return Reuse

@@ -79,13 +79,13 @@ func (QLA) Choose(s *Situation, r Request) Choice {
 	if s.Ordered {
 		hold = s.MeanDuration * qlaHold
 	}
-	y.tries(r, d, hold)
+	y.options(r, d, hold)
 	y.line(s)
 	best, wait, score := &y.ready[0], math.Inf(1), math.Inf(1) // wait: the sum of the others'
 	for k := range y.ready {
 		t := &y.ready[k]
 		if own := qlaCostShare * t.price; own < score {
-			if w := y.play(t, d, score-own); own+w < score {
+			if w := y.rollout(t, d, score-own); own+w < score {
 				best, wait, score = t, w, own+w
 			}
 		}
@@ -95,7 +95,7 @@ func (QLA) Choose(s *Situation, r Request) Choice {
 		hold := t.start - s.Now
 		own := hold + qlaCostShare*t.price
 		if most := min(score-own, wait-hold); most > 0 {
-			if w := y.play(t, d, most); w < most {
+			if w := y.rollout(t, d, most); w < most {
 				best, score = t, own+w
 			}
 		}
@@ -106,11 +106,11 @@ func (QLA) Choose(s *Situation, r Request) Choice {
 	return Choice{Here, y.lanes[best.lane].gpu, best.placement}
 }
 
-// yard is where a situation is played on: its GPUs in a form that is quick to change. It belongs to a pool, so that a decision
+// simState is a situation that is simulated: its GPUs in a form that is quick to change. It belongs to a pool, so that a decision
 // allocates nothing.
-type yard struct {
+type simState struct {
 	now   float64
-	lanes []lane
+	lanes []gpuState
 	free  []float64 // of all lanes, one after the other: the F of every slot
 	plays []float64 // the copy that is played on
 	first []float64 // by lane and profile, the least of its slots' plays
@@ -122,12 +122,12 @@ type yard struct {
 	fresh uint64
 	seen  []bestSlot
 
-	ready, busy []try   // for the head: free now, and later
-	behind      []later // the others
+	ready, busy []option // for the head: free now, and later
+	behind      []later  // the others
 }
 
-// lane is a GPU.
-type lane struct {
+// gpuState is a GPU.
+type gpuState struct {
 	gpu    int
 	slots  int // where its slots begin in free
 	firsts int // where its profiles begin in first
@@ -182,7 +182,7 @@ func (sh *shape) cost(free []float64, i int, start, d, limit float64) float64 {
 	return c
 }
 
-func (y *yard) enter(s *Situation) {
+func (y *simState) enter(s *Situation) {
 	y.now = s.Now
 	y.lanes, y.free, y.clean = y.lanes[:0], y.free[:0], y.clean[:0]
 	for k := range s.Pool.gpus {
@@ -194,7 +194,7 @@ func (y *yard) enter(s *Situation) {
 		if b.shape == nil {
 			b.shape = shapeOf(m.Model)
 		}
-		y.lanes = append(y.lanes, lane{k, len(y.free), len(y.clean), b.shape, m.group})
+		y.lanes = append(y.lanes, gpuState{k, len(y.free), len(y.clean), b.shape, m.group})
 		y.free = append(y.free, m.free...)
 		for _, starts := range b.shape.starts {
 			y.clean = append(y.clean, least(m.free, starts))
@@ -216,15 +216,15 @@ func least(free []float64, starts []int) float64 {
 	return f
 }
 
-// try is a placement for the head of the queue: from when, and what that costs.
-type try struct {
+// option is a placement for the head of the queue: from when, and what that costs.
+type option struct {
 	lane, placement int
 	start, price    float64
 }
 
-// tries finds the best free placements of a request that runs for d seconds, and the best of those that become free within
+// options finds the best free placements of a request that runs for d seconds, and the best of those that become free within
 // hold seconds, by price.
-func (y *yard) tries(r Request, d, hold float64) {
+func (y *simState) options(r Request, d, hold float64) {
 	y.ready, y.busy = y.ready[:0], y.busy[:0]
 	for l, la := range y.lanes {
 		p, ok := la.shape.board.ProfileIndex(r.Profile)
@@ -236,16 +236,16 @@ func (y *yard) tries(r Request, d, hold float64) {
 		for _, i := range la.shape.starts[p] {
 			switch {
 			case now.Has(i):
-				y.ready = keep(y.ready, try{l, i, y.now, la.shape.cost(free, i, y.now, d, math.Inf(1)) + qlaMeansPrice*float64(la.group.meansOf(i, p))})
+				y.ready = keepBest(y.ready, option{l, i, y.now, la.shape.cost(free, i, y.now, d, math.Inf(1)) + qlaMeansPrice*float64(la.group.meansOf(i, p))})
 			case free[i] > y.now && free[i]-y.now <= hold:
-				y.busy = keep(y.busy, try{l, i, free[i], la.shape.cost(free, i, free[i], d, math.Inf(1)) + qlaHoldPrice*(free[i]-y.now)})
+				y.busy = keepBest(y.busy, option{l, i, free[i], la.shape.cost(free, i, free[i], d, math.Inf(1)) + qlaHoldPrice*(free[i]-y.now)})
 			}
 		}
 	}
 }
 
-// keep puts t among the cheapest tries, ascending; of equals the earlier ones stay before it.
-func keep(tries []try, t try) []try {
+// keepBest puts t among the cheapest options, ascending; of equals the earlier ones stay before it.
+func keepBest(tries []option, t option) []option {
 	k := len(tries)
 	for k > 0 && t.price < tries[k-1].price {
 		k--
@@ -268,7 +268,7 @@ type later struct {
 }
 
 // line lists those that are played on behind the head.
-func (y *yard) line(s *Situation) {
+func (y *simState) line(s *Situation) {
 	y.behind = y.behind[:0]
 	for _, r := range s.Behind[:min(len(s.Behind), qlaAhead)] {
 		y.behind = append(y.behind, later{r.Profile, s.counted(r)})
@@ -279,7 +279,7 @@ func (y *yard) line(s *Situation) {
 
 // play puts the head at t and then the others, in their order, and answers the sum of the others' waits. It gives up, with +Inf, as
 // soon as that must exceed the limit: none of those that wait starts before the one in front of it.
-func (y *yard) play(t *try, d float64, limit float64) float64 {
+func (y *simState) rollout(t *option, d float64, limit float64) float64 {
 	copy(y.plays, y.free)
 	copy(y.first, y.clean)
 	for l := range y.state {
@@ -314,7 +314,7 @@ type bestSlot struct {
 }
 
 // pick finds the lane with the least price for the k-th job behind the head, which may start from then; seen says where on it. -1: none.
-func (y *yard) pick(k int, from float64) (lane int) {
+func (y *simState) pick(k int, from float64) (lane int) {
 	j := &y.behind[k]
 	lane, best := -1, math.Inf(1)
 	var model *mig.Model
@@ -361,7 +361,7 @@ func (at *bestSlot) consider(sh *shape, free []float64, p int, d float64) {
 }
 
 // put makes a slot busy until end.
-func (y *yard) put(l, place int, end float64) {
+func (y *simState) put(l, place int, end float64) {
 	la := &y.lanes[l]
 	free := y.plays[la.slots:]
 	for _, j := range la.shape.conflicts[place] {

@@ -37,8 +37,8 @@ func (Scarcity) Choose(s *Situation, r Request) Choice {
 	market := newMarket(s.Pool, s.Now, scarcityFar*far)
 	end := s.Now + r.duration()
 	best := none
-	s.Pool.every(r.Profile, func(g *Group, i int, m Means) {
-		second := dear(g, i, m)
+	s.Pool.every(r.Profile, func(g *Group, i int, m Acquisition) {
+		second := acquisitionCost(g, i, m)
 		for _, k := range g.GPUs {
 			c := candidate{cost{0, second}, k, i}
 			free := s.Pool.gpus[k].free

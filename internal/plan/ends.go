@@ -57,7 +57,7 @@ func fillEnds(gpus []offer.GPU, jobs []running) {
 		for i := range g.Busy.Indices() {
 			of := g.Model.ProfileOf(i)
 			at := slices.IndexFunc(jobs, func(r running) bool {
-				name, ok := g.Model.AsMuch(r.profile, g.Offerable)
+				name, ok := g.Model.EquivalentProfile(r.profile, g.Offerable)
 				return r.profile == of || ok && name == of
 			})
 			if at >= 0 {

@@ -61,7 +61,7 @@ func Explain(snapshot Snapshot, policy place.Policy, id uint32) (Explanation, er
 		return Explanation{}, fmt.Errorf("job %d: %w", id, slurm.ErrNoJob)
 	}
 	j := snapshot.Queue.All[k]
-	e := Explanation{Job: id, State: j.State, Reason: j.Reason, Sized: slurm.Mark(j.AdminComment, slurm.MarkSized)}
+	e := Explanation{Job: id, State: j.State, Reason: j.Reason, Sized: slurm.TagValue(j.AdminComment, slurm.TagSized)}
 	wants := list(j.SlicesPerNode())
 	say := func(v Verdict, format string, args ...any) (Explanation, error) {
 		e.Verdict, e.Text = v, fmt.Sprintf(format, args...)
@@ -82,7 +82,7 @@ func Explain(snapshot Snapshot, policy place.Policy, id uint32) (Explanation, er
 		return say(Started, "it is starting, or has been cancelled")
 	}
 	w := snapshot.Queue.Waiting[at]
-	e.Held = w.HeldByMark()
+	e.Held = w.HeldByTag()
 	if w.HetJob != 0 {
 		if ended := snapshot.hetJobs()[w.HetJob].ended; len(ended) > 0 {
 			e.Held = false
@@ -190,7 +190,7 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 	e.On = v.On(p.Spots[k])
 	nodes := strings.Join(e.On, ", ")
 	switch {
-	case p.Spots[k] != nil && !slices.ContainsFunc(e.On, func(n string) bool { return !v.Members[v.Member(n)].Has(w) }):
+	case p.Spots[k] != nil && !slices.ContainsFunc(e.On, func(n string) bool { return !v.Members[v.Member(n)].HasFree(w) }):
 		e.Verdict, e.Text = OnOffer, fmt.Sprintf("%s is on offer for it on %s: slurmctld starts it when it next goes through the queue", wants, nodes)
 		if later := v.later(w, p.Spots[k]); later != "" {
 			e.Text = fmt.Sprintf("%s is kept for it, on offer on %s, until nothing else keeps it from starting there: %s", wants, nodes, later)
@@ -287,11 +287,11 @@ func (v *View) startAll(all [][]offer.Spot) {
 // explainLacking fills in an explanation if a job would have room on the pool if it lacked nothing else, and reports
 // whether it did.
 func (v *View) explainLacking(e *Explanation, j *offer.Job, w slurm.Waiting, wants string) bool {
-	if j.Later == nil {
+	if j.DeferredNodes == nil {
 		return false
 	}
 	free := *j
-	free.Later = nil
+	free.DeferredNodes = nil
 	spots, _ := v.Find(&free, nil)
 	if spots == nil {
 		return false
@@ -306,7 +306,7 @@ func (v *View) explainLacking(e *Explanation, j *offer.Job, w slurm.Waiting, wan
 func (v *View) later(w slurm.Waiting, spots []offer.Spot) string {
 	for _, name := range v.On(spots) {
 		m := v.Member(name)
-		if why := v.Members[m].Later(w, v.since[m]); why != "" {
+		if why := v.Members[m].DeferReason(w, v.since[m]); why != "" {
 			return name + " " + why
 		}
 	}
@@ -324,7 +324,7 @@ func (v *View) sameProfile(p offer.Plan, front, k int, room []offer.Spot) *offer
 				})
 			})
 		})
-		if p.Spots[i] == nil && common && slices.ContainsFunc(v.On(room), func(n string) bool { return v.Jobs[i].May(v.Member(n)) }) {
+		if p.Spots[i] == nil && common && slices.ContainsFunc(v.On(room), func(n string) bool { return v.Jobs[i].CanStartOn(v.Member(n)) }) {
 			return v.Jobs[i]
 		}
 	}
@@ -340,7 +340,7 @@ func (v *View) why(w slurm.Waiting, nodes []slurm.Node) string {
 			continue
 		}
 		m := v.Member(n.Name)
-		why := n.Refuses(w)
+		why := n.RejectReason(w)
 		switch {
 		case In(n.Extra) == "":
 			why = "has no agent that publishes anything (ask `caelum doctor` there)"

@@ -30,7 +30,7 @@ func TestExplain(t *testing.T) {
 	held := waits(1, "7g.40gb", 1, 1)
 	held.Priority, held.Reason = 0, "JobHeldUser"
 	marked := held
-	marked.AdminComment = slurm.MarkHeld
+	marked.AdminComment = slurm.TagHeld
 	later := marked
 	later.Job.Eligible = time.Unix(1e9+500, 0)
 	blocked := waits(1, "7g.40gb", 1, 1)

@@ -388,7 +388,7 @@ func TestHeldInTurn(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t)), node(t, "n3", a100(t))}
 	held := func(id, uid uint32, on string) slurm.Waiting {
 		w := waits(id, "7g.40gb", 1, 1)
-		w.Priority, w.Reason, w.AdminComment, w.UID, w.ReqNodes = 0, "JobHeldUser", slurm.MarkHeld, uid, []string{on}
+		w.Priority, w.Reason, w.AdminComment, w.UID, w.ReqNodes = 0, "JobHeldUser", slurm.TagHeld, uid, []string{on}
 		return w
 	}
 	for _, c := range []struct {
@@ -524,7 +524,7 @@ func TestArray(t *testing.T) {
 // TestLaggards: a node that does not offer what it should is left out in the end, and comes back when it shows something else.
 func TestLaggards(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t))}
-	l := Laggards{Patience: 10 * time.Second}
+	l := Unresponsive{Patience: 10 * time.Second}
 	follow := func(after time.Duration) (members int) {
 		snapshot := looking(nodes, waits(1, "7g.40gb", 1, 1))
 		snapshot.At = snapshot.At.Add(after)
@@ -693,9 +693,9 @@ func TestSized(t *testing.T) {
 		return node(t, "n2", offer.GPU{Model: b, Offerable: plain(b)})
 	}
 	sized := waits(1, "2g.10gb", 1, 1)
-	sized.AdminComment = slurm.MarkSized + "2g.10gb"
+	sized.AdminComment = slurm.TagSized + "2g.10gb"
 	changed := sized
-	changed.AdminComment = slurm.MarkSized + "1g.5gb"
+	changed.AdminComment = slurm.TagSized + "1g.5gb"
 	two := waits(1, "2g.10gb", 1, 2)
 	two.AdminComment = sized.AdminComment
 	for _, c := range []struct {
@@ -732,7 +732,7 @@ func TestForgotten(t *testing.T) {
 	b := model(t, "H100-80GB")
 	n := node(t, "n2", offer.GPU{Model: b, Offerable: plain(b)})
 	sized := waits(1, "2g.10gb", 1, 1)
-	sized.AdminComment = slurm.MarkSized + "2g.10gb"
+	sized.AdminComment = slurm.TagSized + "2g.10gb"
 	has := slurm.Job{ID: 7, State: "RUNNING", Nodes: []string{"n2"}, PerNode: sized.PerNode}
 	ending := has
 	ending.State = "COMPLETING"
@@ -757,7 +757,7 @@ func TestForgotten(t *testing.T) {
 // TestLearned: a job is expected to run as long as was learned, and may run to its limit.
 func TestLearned(t *testing.T) {
 	w := waits(1, "1g.5gb", 1, 1)
-	w.AdminComment = slurm.MarkRuns + "600"
+	w.AdminComment = slurm.TagRuns + "600"
 	if j := Job(w); j.Runs != 600 || j.Limit != 3600 {
 		t.Errorf("%+v", j)
 	}

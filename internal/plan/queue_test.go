@@ -62,7 +62,7 @@ func jobOf(t *testing.T, text string) slurm.Job {
 		j.Priority = 0
 	}
 	if _, ok := set["marked"]; ok {
-		j.AdminComment = slurm.MarkHeld
+		j.AdminComment = slurm.TagHeld
 	}
 	return j
 }

@@ -57,7 +57,7 @@ func (u *Unstarted) Follow(v *View, p offer.Plan, at time.Time) {
 	offered := map[string]bool{}
 	for k, spots := range p.Spots {
 		w := v.Waiting[k]
-		if spots == nil || slices.ContainsFunc(v.On(spots), func(n string) bool { return !v.Members[v.Member(n)].Has(w) }) {
+		if spots == nil || slices.ContainsFunc(v.On(spots), func(n string) bool { return !v.Members[v.Member(n)].HasFree(w) }) {
 			continue
 		}
 		id := entry(w)

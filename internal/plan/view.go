@@ -62,7 +62,7 @@ func New(snapshot Snapshot, policy place.Policy, without func(slurm.Node) bool) 
 	var stands [][]offer.GPU
 	for _, n := range snapshot.Nodes {
 		text := In(n.Extra)
-		if text == "" || !n.Able() || n.Unregistered || without != nil && without(n) {
+		if text == "" || !n.Schedulable() || n.Unregistered || without != nil && without(n) {
 			continue
 		}
 		state, err := Parse(text)
@@ -142,8 +142,8 @@ func (v *View) queue(snapshot Snapshot) {
 			continue
 		}
 		for _, j := range jobs {
-			if len(j.On) == len(v.Members) && len(j.Wants) > 0 && len(j.Later) == 0 {
-				j.On = nil
+			if len(j.EligibleNodes) == len(v.Members) && len(j.Wants) > 0 && len(j.DeferredNodes) == 0 {
+				j.EligibleNodes = nil
 			}
 		}
 		// More of an array's tasks than the cluster has slots cannot start.
@@ -162,15 +162,15 @@ func (v *View) queue(snapshot Snapshot) {
 // may notes on which members a job can run.
 func (v *View) may(job *offer.Job, w slurm.Waiting, held map[string]map[string]int) {
 	if w.Sized() {
-		job.Wants[0].Or = v.asMuch(job.Wants[0].Profile)
+		job.Wants[0].Alternatives = v.equivalentProfiles(job.Wants[0].Profile)
 	}
 	for k, n := range v.Members {
-		if !n.Serves(w) || w.Sized() && v.forgotten(k, job.Wants[0].Profile, held[n.Name]) {
+		if !n.Accepts(w) || w.Sized() && v.forgotten(k, job.Wants[0].Profile, held[n.Name]) {
 			continue
 		}
-		job.On = append(job.On, k)
-		if n.Later(w, v.since[k]) != "" {
-			job.Later = append(job.Later, k)
+		job.EligibleNodes = append(job.EligibleNodes, k)
+		if n.DeferReason(w, v.since[k]) != "" {
+			job.DeferredNodes = append(job.DeferredNodes, k)
 			v.lacks(job, w, k)
 		}
 	}
@@ -185,9 +185,9 @@ func (v *View) oneAlternative(job *offer.Job, c slurm.Constraint) {
 	var best []int
 	most := 0
 	for k := range c.Alternatives() {
-		has := slices.DeleteFunc(slices.Clone(job.On), func(m int) bool { return !c.Alternative(k, v.Members[m].Features) })
+		has := slices.DeleteFunc(slices.Clone(job.EligibleNodes), func(m int) bool { return !c.Alternative(k, v.Members[m].Features) })
 		later := 0
-		for _, m := range job.Later {
+		for _, m := range job.DeferredNodes {
 			if slices.Contains(has, m) {
 				later++
 			}
@@ -198,33 +198,33 @@ func (v *View) oneAlternative(job *offer.Job, c slurm.Constraint) {
 	}
 	if c.Alternatives() > 0 {
 		other := func(m int) bool { return !slices.Contains(best, m) }
-		job.On, job.Later, job.Unkept = best, slices.DeleteFunc(job.Later, other), slices.DeleteFunc(job.Unkept, other)
+		job.EligibleNodes, job.DeferredNodes, job.Unkept = best, slices.DeleteFunc(job.DeferredNodes, other), slices.DeleteFunc(job.Unkept, other)
 	}
 }
 
 // takes notes on which members a component that wants no slices may start: those that slurmctld comes to before any other node that would do now.
 func (v *View) takes(job *offer.Job, w slurm.Waiting, nodes []slurm.Node) {
-	job.On = []int{}
+	job.EligibleNodes = []int{}
 	for _, n := range nodes {
-		if !n.Serves(w) {
+		if !n.Accepts(w) {
 			continue
 		}
-		later := n.Later(w, time.Time{}) != ""
+		later := n.DeferReason(w, time.Time{}) != ""
 		switch k := v.Member(n.Name); {
 		case k >= 0:
-			job.On = append(job.On, k)
+			job.EligibleNodes = append(job.EligibleNodes, k)
 			if later {
-				job.Later = append(job.Later, k)
+				job.DeferredNodes = append(job.DeferredNodes, k)
 			}
 		case !later:
-			job.Elsewhere = true
+			job.OutsideCluster = true
 			return
 		}
 	}
 }
 
-// asMuch are the names of the cluster's GPU models for as much as a profile that they do not have.
-func (v *View) asMuch(profile string) (names []string) {
+// equivalentProfiles are the names of the cluster's GPU models for as much as a profile that they do not have.
+func (v *View) equivalentProfiles(profile string) (names []string) {
 	seen := map[*mig.Model]bool{}
 	for g := range v.Pool.Len() {
 		b := v.Pool.GPU(g).Model
@@ -232,7 +232,7 @@ func (v *View) asMuch(profile string) (names []string) {
 			continue
 		}
 		seen[b] = true
-		if name, ok := b.AsMuch(profile, v.Offerable[g]); ok && name != profile && !slices.Contains(names, name) {
+		if name, ok := b.EquivalentProfile(profile, v.Offerable[g]); ok && name != profile && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
@@ -373,7 +373,7 @@ func (v *View) fit(jobs []*offer.Job) bool {
 	total, kinds := 0, 0
 	bare, rooms := make([]*offer.Job, len(jobs)), make([]func(int) []offer.Spot, len(jobs))
 	for k, j := range jobs {
-		one := offer.Job{Wants: j.Wants, Nodes: j.Nodes, On: j.On, Elsewhere: j.Elsewhere}
+		one := offer.Job{Wants: j.Wants, Nodes: j.Nodes, EligibleNodes: j.EligibleNodes, OutsideCluster: j.OutsideCluster}
 		if len(j.Wants) > 0 {
 			like := slices.IndexFunc(jobs, j.Alike)
 			if rooms[k] = rooms[like]; like == k {
@@ -382,12 +382,12 @@ func (v *View) fit(jobs []*offer.Job) bool {
 				}
 				rooms[k] = v.room(j.Wants)
 			}
-			one.On = slices.DeleteFunc(slices.Clone(j.On), func(n int) bool { return rooms[k](n) == nil })
+			one.EligibleNodes = slices.DeleteFunc(slices.Clone(j.EligibleNodes), func(n int) bool { return rooms[k](n) == nil })
 		}
-		if !j.Elsewhere {
+		if !j.OutsideCluster {
 			total += j.Nodes
 		}
-		if (len(one.On) < j.Nodes || total > len(v.Members)) && !j.Elsewhere {
+		if (len(one.EligibleNodes) < j.Nodes || total > len(v.Members)) && !j.OutsideCluster {
 			return false
 		}
 		bare[k] = &one
@@ -418,7 +418,7 @@ func (v *View) room(wants []offer.Want) func(member int) []offer.Spot {
 		like := v.like[member]
 		there, known := could[like]
 		if !known {
-			there, _ = v.bare.Find(&offer.Job{Wants: wants, Nodes: 1, On: []int{like}, Runs: math.Inf(1), Limit: math.Inf(1)}, nil)
+			there, _ = v.bare.Find(&offer.Job{Wants: wants, Nodes: 1, EligibleNodes: []int{like}, Runs: math.Inf(1), Limit: math.Inf(1)}, nil)
 			could[like] = there
 		}
 		if member == like || there == nil {

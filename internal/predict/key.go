@@ -39,7 +39,7 @@ func Key(in KeyInput) string {
 }
 
 // Work returns what the job does, whoever does it and whatever he calls it: 16 hexadecimal digits, empty for a job without a script. It is specified with the key.
-func Work(in KeyInput) string {
+func Fingerprint(in KeyInput) string {
 	if in.Script == "" {
 		return ""
 	}

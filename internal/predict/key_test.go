@@ -34,7 +34,7 @@ func TestKeyVectors(t *testing.T) {
 		if got := Key(in); got != w[8] {
 			t.Errorf("key of %s\n got %s", line, got)
 		}
-		if got := Work(in); got != text(t, w[9]) {
+		if got := Fingerprint(in); got != text(t, w[9]) {
 			t.Errorf("work of %s\n got %s", line, got)
 		}
 		seen++
@@ -87,20 +87,20 @@ func TestWorkFields(t *testing.T) {
 	base := KeyInput{UID: 1001, Account: "phys", JobName: "train", Script: "#!/bin/sh\n", GPUs: 1, Nodes: 1}
 	same, other := base, []KeyInput{base, base, base, base}
 	same.UID, same.Account, same.JobName, same.CPUsPerTask = 1002, "chem", "other", 4
-	if Work(same) != Work(base) {
+	if Fingerprint(same) != Fingerprint(base) {
 		t.Error("user, account, name or CPUs change the work")
 	}
 	other[0].Script += "exit\n"
 	other[1].GPUs, other[2].Nodes, other[3].Tasks = 2, 2, 1
-	seen := map[string]bool{Work(base): true, Key(base): true}
+	seen := map[string]bool{Fingerprint(base): true, Key(base): true}
 	for _, k := range other {
-		if seen[Work(k)] {
+		if seen[Fingerprint(k)] {
 			t.Errorf("%+v is the work of another", k)
 		}
-		seen[Work(k)] = true
+		seen[Fingerprint(k)] = true
 	}
 	base.Script = ""
-	if w := Work(base); w != "" {
+	if w := Fingerprint(base); w != "" {
 		t.Errorf("without a script: %s", w)
 	}
 }

@@ -15,7 +15,7 @@ type Run struct {
 	Node    string
 
 	// Key says which work it is a run of, and Work the same without the user, the account and the job's name: contrib/job_submit/KEY.md. Empty: not known.
-	Key, Work           string
+	Key, Fingerprint    string
 	UID                 uint32
 	User, Account, Name string
 

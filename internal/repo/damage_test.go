@@ -190,11 +190,11 @@ func TestDamagedInUse(t *testing.T) {
 			said := ""
 			r := At(path, func(text string) { said += text })
 			defer r.Close()
-			if _, err := r.Works(); err != nil {
+			if _, err := r.Scripts(); err != nil {
 				t.Fatal(err)
 			}
 			c.damage(t, path)
-			if _, err := r.Works(); err != nil {
+			if _, err := r.Scripts(); err != nil {
 				t.Errorf("list: %v", err)
 			}
 			if err := r.Ended(aRun(), time.Unix(1795342816, 0)); err != nil {
@@ -248,7 +248,7 @@ func TestSetAsideOnce(t *testing.T) {
 	}
 	all.Wait()
 	aside, _ := filepath.Glob(path + ".damaged-*T??????.???")
-	if works, err := open(t, path).Works(); err != nil || len(works) != 1 || works[0].Runs != 8 || len(aside) != 1 {
+	if works, err := open(t, path).Scripts(); err != nil || len(works) != 1 || works[0].Runs != 8 || len(aside) != 1 {
 		t.Errorf("%+v %v, set aside %v", works, err, aside)
 	}
 }

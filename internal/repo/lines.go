@@ -16,28 +16,28 @@ import (
 
 // Line is a run in an export, one JSON object a line; util is -1 where the GPU does not tell.
 type Line struct {
-	Job       uint32  `json:"job"`
-	Restart   int     `json:"restart,omitempty"`
-	Node      string  `json:"node"`
-	Key       string  `json:"key,omitempty"`
-	Work      string  `json:"work,omitempty"`
-	UID       uint32  `json:"uid"`
-	User      string  `json:"user,omitempty"`
-	Account   string  `json:"account,omitempty"`
-	Name      string  `json:"name,omitempty"`
-	Board     string  `json:"board"`
-	Profile   string  `json:"profile"`
-	Slices    int     `json:"slices"`
-	Start     int64   `json:"start"`
-	Seconds   float64 `json:"seconds"`
-	Samples   int     `json:"samples"`
-	PeakMiB   float64 `json:"peak_mib"`
-	MedianMiB float64 `json:"median_mib"`
-	HighMiB   float64 `json:"p95_mib"`
-	Util      float64 `json:"util"`
-	Processes int     `json:"processes,omitempty"`
-	State     string  `json:"state,omitempty"`
-	Exit      int     `json:"exit"`
+	Job         uint32  `json:"job"`
+	Restart     int     `json:"restart,omitempty"`
+	Node        string  `json:"node"`
+	Key         string  `json:"key,omitempty"`
+	Fingerprint string  `json:"work,omitempty"`
+	UID         uint32  `json:"uid"`
+	User        string  `json:"user,omitempty"`
+	Account     string  `json:"account,omitempty"`
+	Name        string  `json:"name,omitempty"`
+	Board       string  `json:"board"`
+	Profile     string  `json:"profile"`
+	Slices      int     `json:"slices"`
+	Start       int64   `json:"start"`
+	Seconds     float64 `json:"seconds"`
+	Samples     int     `json:"samples"`
+	PeakMiB     float64 `json:"peak_mib"`
+	MedianMiB   float64 `json:"median_mib"`
+	HighMiB     float64 `json:"p95_mib"`
+	Util        float64 `json:"util"`
+	Processes   int     `json:"processes,omitempty"`
+	State       string  `json:"state,omitempty"`
+	Exit        int     `json:"exit"`
 }
 
 // Export writes every run as one JSON object a line, oldest first: the same repository, the same bytes.

@@ -10,8 +10,8 @@ import (
 	"caelum/internal/sqlite"
 )
 
-// Work is one piece of work: its user and key, and what is known of it in short.
-type Work struct {
+// Script is one script of a user: its user and key, and what is known of it in short.
+type Script struct {
 	Of
 	User, Account, Name string // of the newest run
 	Runs                int
@@ -19,11 +19,11 @@ type Work struct {
 	PeakMiB             float64 // the highest
 }
 
-// Works lists the work that has a key, that which ran last first. The same key of two users is two pieces of work.
-func (r *Repo) Works() ([]Work, error) {
+// Scripts lists the work that has a key, that which ran last first. The same key of two users is two pieces of work.
+func (r *Repo) Scripts() ([]Script, error) {
 	// With max(start) in it, the columns that are not aggregated are those of the newest run (sqlite.org/lang_select.html#bareagg).
-	return query(r, func(rows *sql.Rows) (w Work, err error) {
-		err = rows.Scan(&w.Key, &w.Work, &w.UID, &w.User, &w.Account, &w.Name, &w.Runs, &w.Last, &w.PeakMiB)
+	return query(r, func(rows *sql.Rows) (w Script, err error) {
+		err = rows.Scan(&w.Key, &w.Fingerprint, &w.UID, &w.User, &w.Account, &w.Name, &w.Runs, &w.Last, &w.PeakMiB)
 		return
 	}, `SELECT key, work, uid, user, account, name, runs, last, (SELECT max(peak) FROM run WHERE run.key = newest.key AND run.uid = newest.uid) FROM (
 		SELECT key, work, uid, user, account, name, count(*) AS runs, max(start) AS last FROM run WHERE key <> '' GROUP BY key, uid) AS newest ORDER BY last DESC, key, uid`)

@@ -29,7 +29,7 @@ func fresh(t *testing.T) *Repo { return open(t, filepath.Join(t.TempDir(), "repo
 // aRun is a complete run: job 7 of user1.
 func aRun() predict.Run {
 	return predict.Run{
-		Job: 7, Node: "n1", Key: "0123456789abcdef", Work: "fedcba9876543210", UID: 1001, User: "user1", Account: "research", Name: "train",
+		Job: 7, Node: "n1", Key: "0123456789abcdef", Fingerprint: "fedcba9876543210", UID: 1001, User: "user1", Account: "research", Name: "train",
 		Board: "a100", Profile: "2g.10gb", Slices: 1, Start: 1795339216, Seconds: 3590, Samples: 3589, PeakMiB: 5321, MedianMiB: 4800, HighMiB: 5100, Util: 0.37, Processes: 2,
 		State: "COMPLETED",
 	}
@@ -64,7 +64,7 @@ func TestAddCompletes(t *testing.T) {
 	short.Seconds, short.Samples, short.PeakMiB = 10, 10, 100
 	blind := seen
 	seen.Board = "A100" // gres.conf's; slurmdbd has lower case
-	blind.Samples, blind.PeakMiB, blind.MedianMiB, blind.HighMiB, blind.Util, blind.Work = 0, 0, 0, 0, -1, ""
+	blind.Samples, blind.PeakMiB, blind.MedianMiB, blind.HighMiB, blind.Util, blind.Fingerprint = 0, 0, 0, 0, -1, ""
 	for _, order := range [][]predict.Run{{seen, read}, {read, seen}, {short, whole}, {whole, short}, {whole, blind}, {blind, read, seen}, {whole, whole}} {
 		r := fresh(t)
 		added := 0
@@ -93,7 +93,7 @@ func TestAddRefuses(t *testing.T) {
 	for name, spoil := range map[string]func(*predict.Run){
 		"no job": func(n *predict.Run) { n.Job = 0 }, "no node": func(n *predict.Run) { n.Node = "" }, "blank in a node": func(n *predict.Run) { n.Node = "n 1" },
 		"comma in a profile": func(n *predict.Run) { n.Profile = "1g,5gb" }, "no start": func(n *predict.Run) { n.Start = 0 },
-		"a key that is none": func(n *predict.Run) { n.Key = "0123456789ABCDEF" }, "a work that is none": func(n *predict.Run) { n.Work = "' OR 1=1 --" },
+		"a key that is none": func(n *predict.Run) { n.Key = "0123456789ABCDEF" }, "a work that is none": func(n *predict.Run) { n.Fingerprint = "' OR 1=1 --" },
 		"negative peak": func(n *predict.Run) { n.PeakMiB = -1 },
 	} {
 		n := aRun()
@@ -119,7 +119,7 @@ func TestTextIsData(t *testing.T) {
 			t.Errorf("%q has the ids %v, %v", name, uids, err)
 		}
 	}
-	if works, err := r.Works(); err != nil || len(works) != 7 {
+	if works, err := r.Scripts(); err != nil || len(works) != 7 {
 		t.Errorf("%d works, %v", len(works), err)
 	}
 }
@@ -145,7 +145,7 @@ func TestHistory(t *testing.T) {
 		want []predict.Run
 	}{
 		predict.ByKey:  {func() (predict.History, error) { return r.ByKey(1001, runs[0].Key) }, newest},
-		predict.ByUser: {func() (predict.History, error) { return r.ByUser(1001, runs[0].Work) }, append(slices.Clone(newest[1:]), renamed)},
+		predict.ByUser: {func() (predict.History, error) { return r.ByUser(1001, runs[0].Fingerprint) }, append(slices.Clone(newest[1:]), renamed)},
 	} {
 		if h, err := c.ask(); err != nil || h.Level != level || !slices.Equal(h.Runs, c.want) {
 			t.Errorf("%s: %v, %d runs, want %d", level, err, len(h.Runs), len(c.want))
@@ -159,7 +159,7 @@ func TestHistory(t *testing.T) {
 	if h, err := r.ByKey(1002, other.Key); err != nil || !slices.Equal(h.Runs, []predict.Run{other}) {
 		t.Errorf("the other user's key: %v, %d runs", err, len(h.Runs))
 	}
-	users, err := r.BySite(runs[0].Work)
+	users, err := r.BySite(runs[0].Fingerprint)
 	if err != nil || len(users) != 2 || !slices.Equal(users[0].Runs, append(slices.Clone(newest[1:]), renamed)) || !slices.Equal(users[1].Runs, []predict.Run{other}) {
 		t.Errorf("by user: %v, %d users", err, len(users))
 	}
@@ -188,11 +188,11 @@ func TestPredictFallsBack(t *testing.T) {
 		site predict.Site
 		want predict.Level
 	}{
-		{Of{Key: n.Key, Work: n.Work, UID: n.UID}, predict.DefaultSite, predict.ByKey},
-		{Of{Key: "2222222222222222", Work: n.Work, UID: n.UID}, predict.DefaultSite, predict.ByUser},
-		{Of{Key: "2222222222222222", Work: n.Work, UID: 1004}, share, predict.BySite},
-		{Of{Key: "2222222222222222", Work: n.Work, UID: 1004}, predict.DefaultSite, predict.Unknown},
-		{Of{Key: n.Key, Work: n.Work, UID: 1004}, predict.DefaultSite, predict.Unknown}, // another user's key
+		{Of{Key: n.Key, Fingerprint: n.Fingerprint, UID: n.UID}, predict.DefaultSite, predict.ByKey},
+		{Of{Key: "2222222222222222", Fingerprint: n.Fingerprint, UID: n.UID}, predict.DefaultSite, predict.ByUser},
+		{Of{Key: "2222222222222222", Fingerprint: n.Fingerprint, UID: 1004}, share, predict.BySite},
+		{Of{Key: "2222222222222222", Fingerprint: n.Fingerprint, UID: 1004}, predict.DefaultSite, predict.Unknown},
+		{Of{Key: n.Key, Fingerprint: n.Fingerprint, UID: 1004}, predict.DefaultSite, predict.Unknown}, // another user's key
 		{Of{}, share, predict.Unknown},
 	} {
 		need, h, ok, err := r.Predict(c.of, c.site)
@@ -227,7 +227,7 @@ func TestKeysOfUsers(t *testing.T) {
 	if h, err := r.ByKey(own.UID, own.Key); err != nil || !slices.Equal(h.Runs, []predict.Run{own}) {
 		t.Errorf("%v, %+v", err, h.Runs)
 	}
-	works, err := r.Works()
+	works, err := r.Scripts()
 	if err != nil || len(works) != 2 || works[0].UID != 1002 || works[0].PeakMiB != 100 || works[1].UID != own.UID || works[1].PeakMiB != own.PeakMiB {
 		t.Errorf("%v, %+v", err, works)
 	}
@@ -270,14 +270,14 @@ func TestWorks(t *testing.T) {
 	other.MedianMiB, other.HighMiB = 0, 0
 	unknown.Job, unknown.Key = 10, ""
 	add1(t, r, old, last, other, unknown)
-	works, err := r.Works()
+	works, err := r.Scripts()
 	if err != nil || len(works) != 2 {
 		t.Fatalf("%v %+v", err, works)
 	}
 	if w := works[0]; w.Key != other.Key || w.Runs != 1 || w.PeakMiB != 0 {
 		t.Errorf("first %+v", w)
 	}
-	if w := works[1]; w.Key != last.Key || w.Runs != 2 || w.PeakMiB != 9000 || w.Name != "train" || w.Last != last.Start || w.UID != 1001 || w.Work != last.Work {
+	if w := works[1]; w.Key != last.Key || w.Runs != 2 || w.PeakMiB != 9000 || w.Name != "train" || w.Last != last.Start || w.UID != 1001 || w.Fingerprint != last.Fingerprint {
 		t.Errorf("second %+v", w)
 	}
 }
@@ -562,7 +562,7 @@ func TestTogether(t *testing.T) {
 	}
 	all.Wait()
 	r := open(t, path)
-	if works, err := r.Works(); err != nil || len(works) != 1 || works[0].Runs != 120 {
+	if works, err := r.Scripts(); err != nil || len(works) != 1 || works[0].Runs != 120 {
 		t.Errorf("%+v %v", works, err)
 	}
 }

@@ -16,7 +16,7 @@ const columns = `job, restart, node, start, key, work, uid, user, account, name,
 	samples, peak, median, high, util, state, exit, processes`
 
 func fields(n *predict.Run) []any {
-	return []any{&n.Job, &n.Restart, &n.Node, &n.Start, &n.Key, &n.Work, &n.UID, &n.User, &n.Account, &n.Name, &n.Board, &n.Profile, &n.Slices, &n.Seconds,
+	return []any{&n.Job, &n.Restart, &n.Node, &n.Start, &n.Key, &n.Fingerprint, &n.UID, &n.User, &n.Account, &n.Name, &n.Board, &n.Profile, &n.Slices, &n.Seconds,
 		&n.Samples, &n.PeakMiB, &n.MedianMiB, &n.HighMiB, &n.Util, &n.State, &n.Exit, &n.Processes}
 }
 
@@ -88,12 +88,12 @@ var errNotKept = errors.New("is not one that can be kept")
 // kept is the run as its summary says it, with texts of bounded length: the same whether it was seen here or comes from slurmdbd.
 func kept(n predict.Run) (predict.Run, error) {
 	said := predict.Summaries(n.Summary())
-	if len(said) != 1 || n.Job == 0 || !IsHash(n.Key) || !IsHash(n.Work) {
+	if len(said) != 1 || n.Job == 0 || !IsHash(n.Key) || !IsHash(n.Fingerprint) {
 		return n, fmt.Errorf("the run of job %d on %.64q at %d %w", n.Job, n.Node, n.Start, errNotKept)
 	}
 	k := said[0]
 	k.Board = strings.ToLower(k.Board) // as sacctmgr writes it
-	k.Job, k.Key, k.Work, k.UID, k.Exit = n.Job, n.Key, n.Work, n.UID, n.Exit
+	k.Job, k.Key, k.Fingerprint, k.UID, k.Exit = n.Job, n.Key, n.Fingerprint, n.UID, n.Exit
 	k.User, k.Account, k.Name, k.State = text(n.User), text(n.Account), text(n.Name), text(n.State)
 	return k, nil
 }
@@ -137,21 +137,21 @@ func (r *Repo) Owners(key string) ([]uint32, error) {
 }
 
 // ByUser is the history of a user's runs of a work, whatever they were called.
-func (r *Repo) ByUser(uid uint32, work string) (predict.History, error) {
-	if work == "" {
+func (r *Repo) ByUser(uid uint32, fingerprint string) (predict.History, error) {
+	if fingerprint == "" {
 		return predict.History{}, nil
 	}
-	return r.history(predict.ByUser, "work = ? AND uid = ?", work, uid)
+	return r.history(predict.ByUser, "work = ? AND uid = ?", fingerprint, uid)
 }
 
 // BySite returns the histories of a work, one for each user, by user id.
-func (r *Repo) BySite(work string) (users []predict.History, err error) {
-	if work == "" {
+func (r *Repo) BySite(fingerprint string) (users []predict.History, err error) {
+	if fingerprint == "" {
 		return nil, nil
 	}
 	runs, err := r.runs(`work = ?1 AND (job, restart, node, start) IN (SELECT job, restart, node, start FROM (SELECT job, restart, node, start,
 		row_number() OVER (PARTITION BY uid ORDER BY start DESC, job DESC, restart DESC, node DESC) AS nth FROM run WHERE work = ?1) WHERE nth <= ?2)
-		ORDER BY uid, start, job, restart, node`, work, Window)
+		ORDER BY uid, start, job, restart, node`, fingerprint, Window)
 	for _, n := range runs {
 		if len(users) == 0 || users[len(users)-1].Runs[0].UID != n.UID {
 			users = append(users, predict.History{Level: predict.BySite})
@@ -178,8 +178,8 @@ func (r *Repo) runs(where string, args ...any) ([]predict.Run, error) {
 
 // Of is what a job is known by; what is not known is empty.
 type Of struct {
-	Key, Work string
-	UID       uint32
+	Key, Fingerprint string
+	UID              uint32
 }
 
 // Predict says what a job needs by the runs of its key, else of its user's of the same work, else, where the site shares them, of everybody's; and by which
@@ -187,7 +187,7 @@ type Of struct {
 func (r *Repo) Predict(job Of, site predict.Site) (predict.Need, predict.History, bool, error) {
 	ask := []func() (predict.History, error){
 		func() (predict.History, error) { return r.ByKey(job.UID, job.Key) },
-		func() (predict.History, error) { return r.ByUser(job.UID, job.Work) },
+		func() (predict.History, error) { return r.ByUser(job.UID, job.Fingerprint) },
 	}
 	var least predict.Need
 	var of predict.History
@@ -205,7 +205,7 @@ func (r *Repo) Predict(job Of, site predict.Site) (predict.Need, predict.History
 		}
 	}
 	if site.Share {
-		users, err := r.BySite(job.Work)
+		users, err := r.BySite(job.Fingerprint)
 		if err != nil {
 			return predict.Need{}, predict.History{}, false, err
 		}

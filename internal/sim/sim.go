@@ -203,8 +203,8 @@ func (s *simulation) settle(j *job) {
 	}
 	want := offer.Want{Profile: j.asksFor, Count: each}
 	for _, name := range j.profiles {
-		if name != "" && name != j.asksFor && !slices.Contains(want.Or, name) {
-			want.Or = append(want.Or, name)
+		if name != "" && name != j.asksFor && !slices.Contains(want.Alternatives, name) {
+			want.Alternatives = append(want.Alternatives, name)
 		}
 	}
 	j.offer = offer.Job{Wants: []offer.Want{want}, Nodes: nodes, Limit: j.said}

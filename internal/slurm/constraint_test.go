@@ -219,13 +219,13 @@ func TestTooSmall(t *testing.T) {
 	} {
 		w := Waiting{Job: Job{Partition: "gpu", NumNodes: 1}}
 		ask(&w.Job)
-		if got := node.Refuses(w); !strings.HasPrefix(got, want) || (got == "") != (want == "") {
+		if got := node.RejectReason(w); !strings.HasPrefix(got, want) || (got == "") != (want == "") {
 			t.Errorf("%+v: %q, want %q", w.Job, got, want)
 		}
 	}
 	// Nothing is known of the hardware of a node that has never been up.
 	w := Waiting{Job: Job{Partition: "gpu", MinCPUs: 9, Sockets: 9, CoresPerSocket: 9, ThreadsPerCore: 9}}
-	if got := (Node{States: []string{"IDLE"}, Partitions: []string{"gpu"}}).Refuses(w); got != "" {
+	if got := (Node{States: []string{"IDLE"}, Partitions: []string{"gpu"}}).RejectReason(w); got != "" {
 		t.Errorf("a node of unknown size: %s", got)
 	}
 }

@@ -136,7 +136,7 @@ func (j Job) Present() bool {
 
 // Learned is how long earlier runs say that the job will run, at most its time limit; 0: nothing.
 func (j Job) Learned() time.Duration {
-	seconds, err := strconv.ParseUint(Mark(j.AdminComment, MarkRuns), 10, 31)
+	seconds, err := strconv.ParseUint(TagValue(j.AdminComment, TagRuns), 10, 31)
 	if err != nil {
 		return 0
 	}

@@ -12,7 +12,7 @@ import (
 // Node is a node as slurmctld has it.
 type Node struct {
 	Name string
-	// Asked is when slurmctld was asked: what happened before is in the answer.
+	// RequestedAs is when slurmctld was asked: what happened before is in the answer.
 	Asked time.Time
 	// States is the base state and its flags: IDLE, MIXED, DOWN; DRAIN, COMPLETING, NOT_RESPONDING, INVALID_REG, ...
 	States     []string

@@ -49,7 +49,7 @@ func TestStory(t *testing.T) {
 				}
 			case "remove-held":
 				for line := range strings.SplitSeq(d.Input, "\n") {
-					fmt.Fprintf(&b, "%v %q -> %q\n", HasMark(line, MarkHeld), Mark(line, MarkKey), RemoveMark(line, MarkHeld))
+					fmt.Fprintf(&b, "%v %q -> %q\n", HasTag(line, TagHeld), TagValue(line, TagKey), RemoveTag(line, TagHeld))
 				}
 			case "queue":
 				jobs, err := parseJobs(recorded(t, d), recordedSep)
@@ -67,7 +67,7 @@ func TestStory(t *testing.T) {
 					return err.Error() + "\n"
 				}
 				for _, w := range toWaiting(jobs) {
-					fmt.Fprintf(&b, "%d %q x%d eligible=%v held-by-mark=%v %s\n", w.ID, w.Name, w.Elements, w.Eligible(), w.HeldByMark(), w.Reason)
+					fmt.Fprintf(&b, "%d %q x%d eligible=%v held-by-mark=%v %s\n", w.ID, w.Name, w.Elements, w.Eligible(), w.HeldByTag(), w.Reason)
 				}
 			case "looks":
 				exclusions, err := parseExclusions(recorded(t, d), recordedSep)

@@ -39,13 +39,13 @@ func (w Waiting) Eligible() bool {
 		strings.HasPrefix(reason, "Nodes required for job are DOWN, DRAINED or reserved")
 }
 
-// HeldByMark reports whether the job is held by job_submit.lua until an agent releases it. BadConstraints counts: a
+// HeldByTag reports whether the job is held by job_submit.lua until an agent releases it. BadConstraints counts: a
 // released job whose slice goes away before it starts ends there, with priority 0, and can be released again. So does a
 // job that was requeued and held. JobHeldAdmin does not: that is root's own hold on top of the mark (22.05.8).
-func (w Waiting) HeldByMark() bool {
+func (w Waiting) HeldByTag() bool {
 	switch w.Reason {
 	case "JobHeldUser", "BadConstraints", "job requeued in held state":
-		return w.State == "PENDING" && w.Priority == 0 && w.Problem == "" && HasMark(w.AdminComment, MarkHeld)
+		return w.State == "PENDING" && w.Priority == 0 && w.Problem == "" && HasTag(w.AdminComment, TagHeld)
 	}
 	return false
 }
@@ -53,7 +53,7 @@ func (w Waiting) HeldByMark() bool {
 // Sized reports whether Caelum chose the job's profile, so that another GPU model's for as much will do.
 func (w Waiting) Sized() bool {
 	mig := w.SlicesPerNode()
-	return len(mig) == 1 && HasMark(w.AdminComment, MarkSized+mig[0].Type)
+	return len(mig) == 1 && HasTag(w.AdminComment, TagSized+mig[0].Type)
 }
 
 // toWaiting keeps the pending jobs, in the order in which slurmctld looks at those of one partition tier: priority
@@ -105,7 +105,7 @@ const yield = time.Hour
 func (q Queue) InOrder() []Waiting {
 	last := map[uint32]time.Time{} // by user, the latest start of a job that had been held
 	for _, j := range q.All {
-		if j.State != "PENDING" && HasMark(j.AdminComment, MarkReleased) && j.Start.After(last[j.UID]) {
+		if j.State != "PENDING" && HasTag(j.AdminComment, TagReleased) && j.Start.After(last[j.UID]) {
 			last[j.UID] = j.Start
 		}
 	}
@@ -166,5 +166,5 @@ func (w Waiting) Releasable(at time.Time) bool {
 	if due.After(at) {
 		return false
 	}
-	return w.HeldByMark() || w.Reason == "BadConstraints" && HasMark(w.AdminComment, MarkReleased)
+	return w.HeldByTag() || w.Reason == "BadConstraints" && HasTag(w.AdminComment, TagReleased)
 }

@@ -38,8 +38,8 @@ func TestEligible(t *testing.T) {
 		{"Dependency", mark, 9, "", false, false},
 	} {
 		w := Waiting{Job: Job{State: "PENDING", Reason: tc.reason, AdminComment: tc.comment, Priority: tc.priority, Problem: tc.problem}}
-		if w.Eligible() != tc.eligible || w.HeldByMark() != tc.held {
-			t.Errorf("%+v: eligible %v, held by mark %v", tc, w.Eligible(), w.HeldByMark())
+		if w.Eligible() != tc.eligible || w.HeldByTag() != tc.held {
+			t.Errorf("%+v: eligible %v, held by mark %v", tc, w.Eligible(), w.HeldByTag())
 		}
 	}
 }
@@ -77,13 +77,13 @@ func TestReleasable(t *testing.T) {
 	}{
 		{"held by mark", func(*Waiting) {}, true},
 		{"waits for another job", func(w *Waiting) { w.Dependency = "afterany:7(unfulfilled)" }, false},
-		{"given up, released before", func(w *Waiting) { w.Reason, w.AdminComment = "BadConstraints", MarkReleased }, true},
+		{"given up, released before", func(w *Waiting) { w.Reason, w.AdminComment = "BadConstraints", TagReleased }, true},
 		{"the same, waits for another job", func(w *Waiting) {
-			w.Reason, w.AdminComment, w.Dependency = "BadConstraints", MarkReleased, "singleton(unfulfilled)"
+			w.Reason, w.AdminComment, w.Dependency = "BadConstraints", TagReleased, "singleton(unfulfilled)"
 		}, false},
 		{"not due", func(w *Waiting) { w.Job.Eligible = now.Add(time.Second) }, false},
 	} {
-		w := Waiting{Job: Job{State: "PENDING", Reason: "JobHeldUser", AdminComment: MarkHeld}}
+		w := Waiting{Job: Job{State: "PENDING", Reason: "JobHeldUser", AdminComment: TagHeld}}
 		c.do(&w)
 		if got := w.Releasable(now); got != c.releasable {
 			t.Errorf("%s: %v", c.what, got)
@@ -117,9 +117,9 @@ func TestInOrder(t *testing.T) {
 		{"nicer than the other one", []Waiting{job(5, 1, 61), nice(job(1, 0, 0), 1)}, nil, []uint32{5, 1}},
 		{"both are nice", []Waiting{nice(job(5, 1, 61), 1), nice(job(1, 0, 0), 1)}, nil, []uint32{1, 5}},
 		{"by age among themselves", []Waiting{job(5, 1, 90), job(2, 0, 1), job(1, 0, 0)}, nil, []uint32{1, 2, 5}},
-		{"its user has had a turn", []Waiting{job(5, 1, 90), job(1, 0, 0)}, []Job{started(1000, 40, MarkReleased)}, []uint32{5, 1}},
-		{"longer ago", []Waiting{job(5, 1, 120), job(1, 0, 0)}, []Job{started(1000, 40, MarkReleased)}, []uint32{1, 5}},
-		{"another user has", []Waiting{job(5, 1, 90), job(1, 0, 0)}, []Job{started(1001, 40, MarkReleased)}, []uint32{1, 5}},
+		{"its user has had a turn", []Waiting{job(5, 1, 90), job(1, 0, 0)}, []Job{started(1000, 40, TagReleased)}, []uint32{5, 1}},
+		{"longer ago", []Waiting{job(5, 1, 120), job(1, 0, 0)}, []Job{started(1000, 40, TagReleased)}, []uint32{1, 5}},
+		{"another user has", []Waiting{job(5, 1, 90), job(1, 0, 0)}, []Job{started(1001, 40, TagReleased)}, []uint32{1, 5}},
 		{"with a job that was not held", []Waiting{job(5, 1, 90), job(1, 0, 0)}, []Job{started(1000, 40, "")}, []uint32{1, 5}},
 	} {
 		var got []uint32

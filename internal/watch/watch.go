@@ -22,13 +22,13 @@ import (
 
 // Config is what a watcher is told.
 type Config struct {
-	PokeFile string        // job_submit.lua writes to it
-	WakePort int           // agents and the watcher listen there, UDP
-	Address  string        // where the watcher listens; empty: on all addresses of the host
-	Name     string        // this host's
-	Key      wake.Key      // nil: the watcher tells nothing to agents and accepts nothing from them
-	Interval time.Duration // between looks that nothing has asked for
-	Policy   place.Policy  // the agents'
+	TriggerFile string        // job_submit.lua writes to it
+	WakePort    int           // agents and the watcher listen there, UDP
+	Address     string        // where the watcher listens; empty: on all addresses of the host
+	Name        string        // this host's
+	Key         wake.Key      // nil: the watcher tells nothing to agents and accepts nothing from them
+	Interval    time.Duration // between looks that nothing has asked for
+	Policy      place.Policy  // the agents'
 }
 
 const (
@@ -39,18 +39,18 @@ const (
 
 // Watcher tells agents to look.
 type Watcher struct {
-	cfg     Config
-	ctl     plan.Controller
-	log     *logrus.Entry
-	concern concern
-	sender  wake.Sender
-	told    atomic.Int64                      // datagrams sent
-	hosts   atomic.Pointer[map[string]string] // by node: its address as slurmctld has it
+	cfg           Config
+	ctl           plan.Controller
+	log           *logrus.Entry
+	notifications notifications
+	sender        wake.Sender
+	sent          atomic.Int64                      // datagrams sent
+	hosts         atomic.Pointer[map[string]string] // by node: its address as slurmctld has it
 }
 
 // New makes a watcher. It needs neither slurmctld nor the file yet.
 func New(cfg Config, ctl plan.Controller, log *logrus.Entry) *Watcher {
-	return &Watcher{cfg: cfg, ctl: ctl, log: log, sender: wake.Sender{Key: cfg.Key, Name: wake.Watcher + cfg.Name, Address: cfg.Address}, concern: concern{policy: cfg.Policy, laggards: plan.Laggards{Patience: plan.Patience(cfg.Interval)}}}
+	return &Watcher{cfg: cfg, ctl: ctl, log: log, sender: wake.Sender{Key: cfg.Key, Name: wake.Watcher + cfg.Name, Address: cfg.Address}, notifications: notifications{policy: cfg.Policy, unresponsive: plan.Unresponsive{Patience: plan.Patience(cfg.Interval)}}}
 }
 
 // Run watches until ctx ends. The error says why it cannot begin.
@@ -63,11 +63,11 @@ func (w *Watcher) Run(ctx context.Context) error {
 	if err := w.makeFile(); err != nil {
 		return err
 	}
-	if err := events.Add(filepath.Dir(w.cfg.PokeFile)); err != nil {
+	if err := events.Add(filepath.Dir(w.cfg.TriggerFile)); err != nil {
 		return err
 	}
 	daemon.SdNotify(false, daemon.SdNotifyReady)
-	w.log.WithField("file", w.cfg.PokeFile).Info("watching")
+	w.log.WithField("file", w.cfg.TriggerFile).Info("watching")
 	published := make(chan struct{})
 	if w.cfg.Key != nil {
 		go w.listen(ctx, published)
@@ -79,9 +79,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 			return nil
 		case e, ok := <-events.Events:
 			if !ok {
-				return errors.New("the watch on " + w.cfg.PokeFile + " has ended")
+				return errors.New("the watch on " + w.cfg.TriggerFile + " has ended")
 			}
-			if e.Name == w.cfg.PokeFile && e.Has(fsnotify.Write) {
+			if e.Name == w.cfg.TriggerFile && e.Has(fsnotify.Write) {
 				next.Reset(max(0, time.Until(earliest)))
 			}
 			continue
@@ -121,13 +121,13 @@ func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
 			w.log.WithField("datagrams", n).WithField("from", from).WithField("reason", reason).Warn("datagrams to the wake port refused")
 		},
 	}
-	seen := w.told.Load()
+	seen := w.sent.Load()
 	err := l.Listen(ctx, func() bool {
 		select {
 		case published <- struct{}{}:
 		case <-ctx.Done():
 		}
-		now := w.told.Load() // of the reactions before: this one is still to come
+		now := w.sent.Load() // of the reactions before: this one is still to come
 		changed := now != seen
 		seen = now
 		return changed
@@ -154,25 +154,25 @@ func (w *Watcher) check(ctx context.Context) error {
 		hosts[n.Name] = n.Addr
 	}
 	w.hosts.Store(&hosts)
-	for _, n := range w.concern.next(snapshot) {
-		w.tell(n)
+	for _, n := range w.notifications.next(snapshot) {
+		w.notify(n)
 	}
 	return nil
 }
 
-func (w *Watcher) tell(n slurm.Node) {
+func (w *Watcher) notify(n slurm.Node) {
 	log := w.log.WithField("node", n.Name)
 	if err := w.sender.Send(n.Name, n.Addr, w.cfg.WakePort); err != nil {
 		log.WithError(err).Warn("couldn't tell an agent to look")
 		return
 	}
-	w.told.Add(1)
+	w.sent.Add(1)
 	log.Debug("told to look")
 }
 
 // makeFile makes the file where it is missing: for its owner alone, who must be slurmctld's user.
 func (w *Watcher) makeFile() error {
-	f, err := os.OpenFile(w.cfg.PokeFile, os.O_CREATE|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(w.cfg.TriggerFile, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("%w; the watcher's unit makes its folder", err)
 	}

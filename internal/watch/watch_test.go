@@ -88,7 +88,7 @@ func run(t *testing.T, q *queue, port int) (poke string) {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() {
-		done <- New(Config{PokeFile: poke, WakePort: port, Address: "127.0.0.2", Name: "ctl", Key: key, Interval: time.Hour, Policy: place.Reach}, q, log.WithField("", "")).Run(ctx)
+		done <- New(Config{TriggerFile: poke, WakePort: port, Address: "127.0.0.2", Name: "ctl", Key: key, Interval: time.Hour, Policy: place.Reach}, q, log.WithField("", "")).Run(ctx)
 	}()
 	t.Cleanup(func() {
 		stop()
@@ -167,7 +167,7 @@ func TestSlowLook(t *testing.T) {
 func TestNoFolder(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	err := New(Config{PokeFile: filepath.Join(t.TempDir(), "no", "poke"), Interval: time.Hour, Policy: place.Reach}, &queue{}, log.WithField("", "")).Run(context.Background())
+	err := New(Config{TriggerFile: filepath.Join(t.TempDir(), "no", "poke"), Interval: time.Hour, Policy: place.Reach}, &queue{}, log.WithField("", "")).Run(context.Background())
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}

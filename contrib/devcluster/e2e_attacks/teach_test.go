@@ -50,7 +50,7 @@ func (s school) ask(user, name, text string) (key, work, slices string) {
 	_, tres, _ := strings.Cut(job, " TresPerNode=")
 	tres, _, _ = strings.Cut(tres, " ")
 	s.Must("", user, "scancel", id)
-	return slurm.Mark(comment, slurm.MarkKey), slurm.Mark(comment, slurm.MarkWork), tres
+	return slurm.TagValue(comment, slurm.TagKey), slurm.TagValue(comment, slurm.TagFingerprint), tres
 }
 
 func (s school) uid(user string) uint32 {
@@ -87,7 +87,7 @@ func (s school) learn(config string, runs []repo.Line) {
 // many are n runs of one user's work, with one peak, the first at this time.
 func many(n int, uid uint32, key, work string, peak float64, start int64) (runs []repo.Line) {
 	for i := range n {
-		runs = append(runs, repo.Line{Key: key, Work: work, UID: uid, User: fmt.Sprint("u", uid), Name: "train", PeakMiB: peak, Start: start + int64(i)})
+		runs = append(runs, repo.Line{Key: key, Fingerprint: work, UID: uid, User: fmt.Sprint("u", uid), Name: "train", PeakMiB: peak, Start: start + int64(i)})
 	}
 	return runs
 }

@@ -65,7 +65,7 @@ func TestDrift(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Running(old)
-	if has := s.Slice("n1", old); has.Profile != "1g.6gb" || has.As != "1g.5gb" {
+	if has := s.Slice("n1", old); has.Profile != "1g.6gb" || has.AdvertisedAs != "1g.5gb" {
 		t.Errorf("the job with the old name has %+v", has)
 	}
 	s.End("old")

@@ -105,7 +105,7 @@ func TestOwn(t *testing.T) {
 			all |= b.OfProfile(p)
 		}
 		for name := range names {
-			want, _ := b.AsMuch(name, all)
+			want, _ := b.EquivalentProfile(name, all)
 			if got := g.Own(name); got != want {
 				t.Errorf("%s on %s is %q, and %q to the agents", name, b.Name, got, want)
 			}

@@ -16,10 +16,10 @@ import (
 // processes of ended jobs keep slices in use, the job is sent back uncounted: another user could have started these processes.
 const maxRequeues = 3
 
-// giveBack deals with a job whose slices cannot be had just now, for a reason. A batch job that allows it goes back to the queue,
+// requeueOrRefuse deals with a job whose slices cannot be had just now, for a reason. A batch job that allows it goes back to the queue,
 // held with the mark by which an agent releases it once its slices are on offer; any other job is told. What could not be had is
 // noted in the job when it is given up.
-func (a *Agent) giveBack(ctx context.Context, job slurm.Job, lease api.Lease, reason, missing string) (api.Lease, error) {
+func (a *Agent) requeueOrRefuse(ctx context.Context, job slurm.Job, lease api.Lease, reason, missing string) (api.Lease, error) {
 	// A ledger that cannot be written keeps slices from being cut as well as a lack of room does, and is no reason to send jobs away.
 	if err := a.ledger.Writable(); err != nil {
 		return lease, err
@@ -29,30 +29,30 @@ func (a *Agent) giveBack(ctx context.Context, job slurm.Job, lease api.Lease, re
 	}
 	times := requeues(job.AdminComment)
 	comment := job.AdminComment
-	uncounted := a.lingers()
+	uncounted := a.hasLeftovers()
 	if !uncounted {
-		comment = replaceMark(comment, requeuedMark(times), requeuedMark(times+1))
+		comment = replaceTag(comment, requeuedTag(times), requeuedTag(times+1))
 	}
 	if uncounted || times < maxRequeues {
-		comment = replaceMark(comment, slurm.MarkReleased, slurm.MarkHeld)
+		comment = replaceTag(comment, slurm.TagReleased, slurm.TagHeld)
 	} else {
 		// The job is gone from here before anything could show the reason, so it stands where `scontrol show job` does.
-		comment = replaceMark(comment, "", markNoRoom+missing+"@"+a.cfg.Node)
+		comment = replaceTag(comment, "", tagNoRoom+missing+"@"+a.cfg.Node)
 		reason += fmt.Sprintf("; tried %d times, held: ask an administrator to look at `caelum status` on %s", times, a.cfg.Node)
 	}
 	if err := a.ctl.SetAdminComment(ctx, job.ID, comment); err != nil {
 		return lease, api.NotNow(err.Error())
 	}
-	failpoint.Hit(failpoint.GiveBackMarked)
+	failpoint.Hit(failpoint.RequeueTagged)
 	if err := a.ctl.RequeueHold(ctx, job.ID); err != nil {
 		return lease, api.NotNow(err.Error())
 	}
-	failpoint.Hit(failpoint.GaveBack)
+	failpoint.Hit(failpoint.Requeued)
 	return a.refuse(lease, reason+"; the job was requeued")
 }
 
-// retype gives a size to the jobs that were sent back without one.
-func (a *Agent) retype(ctx context.Context, waiting []slurm.Waiting) {
+// assignProfile gives a size to the jobs that were sent back without one.
+func (a *Agent) assignProfile(ctx context.Context, waiting []slurm.Waiting) {
 	for i := range waiting {
 		w := &waiting[i]
 		if !w.Releasable(a.now()) || len(only(w.PerNode, "mig")) > 0 {
@@ -77,15 +77,15 @@ func list(wants []offer.Want) string {
 	return strings.Join(all, ",")
 }
 
-func requeuedMark(times int) string {
+func requeuedTag(times int) string {
 	if times == 0 {
 		return ""
 	}
-	return markRequeued + strconv.Itoa(times)
+	return tagRequeued + strconv.Itoa(times)
 }
 
 func requeues(comment string) int {
-	n, err := strconv.Atoi(slurm.Mark(comment, markRequeued))
+	n, err := strconv.Atoi(slurm.TagValue(comment, tagRequeued))
 	if err != nil || n < 0 {
 		return 0
 	}

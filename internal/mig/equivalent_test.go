@@ -31,17 +31,17 @@ func TestAsMuch(t *testing.T) {
 		for p := range b.Profiles {
 			of |= b.OfProfile(p)
 		}
-		if got, ok := b.AsMuch(c.name, of); got != c.want || ok != (c.want != "") {
+		if got, ok := b.EquivalentProfile(c.name, of); got != c.want || ok != (c.want != "") {
 			t.Errorf("%s on %s: %q, want %q", c.name, c.board, got, c.want)
 		}
-		if _, ok := b.AsMuch(c.name, 0); ok {
+		if _, ok := b.EquivalentProfile(c.name, 0); ok {
 			t.Errorf("%s on %s: there is one although none may be given out", c.name, c.board)
 		}
 		p, ok := b.ProfileIndex(c.want)
 		if !ok {
 			continue
 		}
-		if got, _ := b.AsMuch(c.name, of&^b.OfProfile(p)); got == c.want {
+		if got, _ := b.EquivalentProfile(c.name, of&^b.OfProfile(p)); got == c.want {
 			t.Errorf("%s on %s: %s, which may not be given out", c.name, c.board, got)
 		}
 	}

@@ -60,7 +60,7 @@ func (a *Agent) setAside(g int, in *instance, used bool) error {
 	a.version++
 	a.mu.Unlock()
 	select {
-	case a.lingering <- struct{}{}:
+	case a.leftovers <- struct{}{}:
 	default: // the reconciler knows
 	}
 	return nil
@@ -128,8 +128,8 @@ func (a *Agent) stateVersion() int {
 	return a.version
 }
 
-// lingers reports whether somebody uses an instance of no job's.
-func (a *Agent) lingers() bool {
+// hasLeftovers reports whether somebody uses an instance of no job's.
+func (a *Agent) hasLeftovers() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, c := range a.cards {

@@ -103,7 +103,7 @@ func TestOldNameIsServed(t *testing.T) {
 	}
 	id := w.submit(job(1, "1g.5gb:1"))
 	w.fake.Tick()
-	if l := w.lease(id); len(l.Slices) != 1 || l.Slices[0].Profile != "1g.6gb" || l.Slices[0].As != "1g.5gb" {
+	if l := w.lease(id); len(l.Slices) != 1 || l.Slices[0].Profile != "1g.6gb" || l.Slices[0].AdvertisedAs != "1g.5gb" {
 		t.Errorf("the job has %+v", l)
 	}
 }
@@ -114,7 +114,7 @@ func TestAnotherModelsName(t *testing.T) {
 	w := newWorld(t, 1)
 	sized := func() uint32 {
 		j := job(1, "2g.20gb:1") // an H100's
-		j.AdminComment = slurm.MarkSized + "2g.20gb"
+		j.AdminComment = slurm.TagSized + "2g.20gb"
 		return w.submit(j)
 	}
 	first := sized()
@@ -128,7 +128,7 @@ func TestAnotherModelsName(t *testing.T) {
 	}
 	w.fake.Tick()
 	l := w.lease(first)
-	if len(l.Slices) != 1 || l.Slices[0].Profile != "3g.20gb" || l.Slices[0].As != "2g.20gb" {
+	if len(l.Slices) != 1 || l.Slices[0].Profile != "3g.20gb" || l.Slices[0].AdvertisedAs != "2g.20gb" {
 		t.Fatalf("the job has %+v", l)
 	}
 	status, _ = w.agent.Status(context.Background())

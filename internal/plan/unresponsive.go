@@ -8,8 +8,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Laggards are the nodes that have not had on offer for a while what the plan has them offer.
-type Laggards struct {
+// Unresponsive are the nodes that have not had on offer for a while what the plan has them offer.
+type Unresponsive struct {
 	// Patience is how long that may last before a node is left out.
 	Patience time.Duration
 
@@ -29,13 +29,13 @@ type lag struct {
 func shows(n slurm.Node) string { return slurm.FormatGRES(n.Gres) + n.Extra }
 
 // Out reports whether a node is to be left out at this time.
-func (l *Laggards) Out(n slurm.Node, at time.Time) bool {
+func (l *Unresponsive) Out(n slurm.Node, at time.Time) bool {
 	b, ok := l.behind[n.Name]
 	return ok && b.shows == shows(n) && at.Sub(b.since) > l.Patience
 }
 
 // Follow notes which nodes do not have on offer at this time what the plan has them offer, but for one.
-func (l *Laggards) Follow(v *View, p offer.Plan, but string, at time.Time) {
+func (l *Unresponsive) Follow(v *View, p offer.Plan, but string, at time.Time) {
 	if l.behind == nil {
 		l.behind = map[string]lag{}
 	}

@@ -9,9 +9,9 @@ import (
 	"caelum/internal/place"
 )
 
-// spare is what is offered to whoever comes next: what the queue leaves free and nothing is reserved on, but no profile that somebody
+// speculation is what is offered to whoever comes next: what the queue leaves free and nothing is reserved on, but no profile that somebody
 // waits for already, and each profile on one node only: which of several gets a job is slurmctld's choice, not the policy's.
-type spare struct {
+type speculation struct {
 	*Cluster
 	waited queue
 	nodeOf []int           // by GPU
@@ -20,13 +20,13 @@ type spare struct {
 	home   map[string]int  // on which node it is
 }
 
-// addSpare adds it to a plan. The GPUs on which the policy would place one of any profile have their turn first, then the full ones, so that
+// addSpeculative adds it to a plan. The GPUs on which the policy would place one of any profile have their turn first, then the full ones, so that
 // small profiles are offered there, and large ones where there is room for them.
-func (c *Cluster) addSpare(plan *Plan, waited queue) {
+func (c *Cluster) addSpeculative(plan *Plan, waited queue) {
 	if plan.Reserved != nil {
 		defer c.withhold(plan.Reserved)()
 	}
-	s := spare{Cluster: c, waited: waited, nodeOf: c.nodeOf(), best: map[string]Spot{}, on: map[string]int{}, home: map[string]int{}}
+	s := speculation{Cluster: c, waited: waited, nodeOf: c.nodeOf(), best: map[string]Spot{}, on: map[string]int{}, home: map[string]int{}}
 	var order []int
 	for _, gpus := range c.Nodes {
 		for _, k := range gpus {
@@ -58,7 +58,7 @@ func (c *Cluster) addSpare(plan *Plan, waited queue) {
 }
 
 // choose asks the policy where it would place one of each profile, and answers how many of these each GPU has.
-func (s *spare) choose() map[int]int {
+func (s *speculation) choose() map[int]int {
 	preferred := map[int]int{}
 	var seen []*mig.Model
 	for k := range s.Pool.Len() {
@@ -85,7 +85,7 @@ func (s *spare) choose() map[int]int {
 
 // fill chooses what to offer on a GPU. Of the ways of filling it up, it takes the one whose kinds of profile are worth most; among equals the
 // one whose kinds leave the most maximal layouts reachable once one of them has started; then the one that reuses most idle instances.
-func (s *spare) fill(k int, g place.GPU) (best mig.Layout) {
+func (s *speculation) fill(k int, g place.GPU) (best mig.Layout) {
 	b, taken := g.Model, g.Layout
 	room := b.Open(taken, g.Blocked)
 	if s.Offerable != nil {
@@ -144,7 +144,7 @@ func (s *spare) fill(k int, g place.GPU) (best mig.Layout) {
 }
 
 // elsewhere reports whether a profile is on offer on another node, or the policy would rather have it there.
-func (s *spare) elsewhere(profile string, node int) bool {
+func (s *speculation) elsewhere(profile string, node int) bool {
 	if at, ok := s.best[profile]; ok {
 		return s.nodeOf[at.GPU] != node
 	}
@@ -154,7 +154,7 @@ func (s *spare) elsewhere(profile string, node int) bool {
 
 // worth is what placements of a profile on a GPU are worth, of 1: less if the profile is on offer elsewhere already, or if the policy would rather
 // have it there.
-func (s *spare) worth(profile string, gpu int, placements mig.Layout) float64 {
+func (s *speculation) worth(profile string, gpu int, placements mig.Layout) float64 {
 	elsewhere := s.on[profile]
 	if at, ok := s.best[profile]; ok {
 		if at.GPU == gpu && placements.Has(at.Placement) {

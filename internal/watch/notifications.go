@@ -9,20 +9,20 @@ import (
 	"caelum/internal/slurm"
 )
 
-// concern remembers whom it has told: of each node what it showed then, and what it was to offer.
-type concern struct {
-	policy    place.Policy
-	laggards  plan.Laggards
-	unstarted plan.Unstarted
-	told      map[string]string
+// notifications remembers whom it has told: of each node what it showed then, and what it was to offer.
+type notifications struct {
+	policy       place.Policy
+	unresponsive plan.Unresponsive
+	unstarted    plan.Unstarted
+	notified     map[string]string
 }
 
 // next answers the nodes that have not on offer what the plan would have them offer, or of which nothing can be planned and everything is closed, as after
 // slurmctld has read slurm.conf anew; and those that are to release a held job. A node that has been told is told again when it shows something else, or is to offer something else.
-func (c *concern) next(snapshot plan.Snapshot) (wake []slurm.Node) {
-	v := plan.New(c.unstarted.Behind(snapshot), c.policy, func(n slurm.Node) bool { return c.laggards.Out(n, snapshot.At) })
+func (c *notifications) next(snapshot plan.Snapshot) (wake []slurm.Node) {
+	v := plan.New(c.unstarted.Behind(snapshot), c.policy, func(n slurm.Node) bool { return c.unresponsive.Out(n, snapshot.At) })
 	p := v.Plan()
-	c.laggards.Follow(v, p, "", snapshot.At)
+	c.unresponsive.Follow(v, p, "", snapshot.At)
 	c.unstarted.Follow(v, p, snapshot.At)
 	release := map[string]string{} // by node, the held jobs that it is to release: their slices may be on offer already
 	for k, spots := range p.Spots {
@@ -45,11 +45,11 @@ func (c *concern) next(snapshot plan.Snapshot) (wake []slurm.Node) {
 			continue
 		}
 		why += slurm.FormatGRES(n.Gres) + slurm.FormatGRES(n.GresUsed) + n.Extra
-		if told[n.Name] = why; c.told[n.Name] != why {
+		if told[n.Name] = why; c.notified[n.Name] != why {
 			wake = append(wake, n)
 		}
 	}
-	c.told = told
+	c.notified = told
 	return wake
 }
 

@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// Able reports whether slurmctld starts jobs on a node in this state. It starts none on a node that is completing either, but that passes.
-func (n Node) Able() bool {
+// Schedulable reports whether slurmctld starts jobs on a node in this state. It starts none on a node that is completing either, but that passes.
+func (n Node) Schedulable() bool {
 	return !slices.ContainsFunc([]string{"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "INVALID_REG"}, n.Is)
 }
 
-// Serves reports whether a job could run on the node but for its slices, as far as can be seen: see Refuses.
-func (n Node) Serves(w Waiting) bool { return n.Refuses(w) == "" }
+// Accepts reports whether a job could run on the node but for its slices, as far as can be seen: see Refuses.
+func (n Node) Accepts(w Waiting) bool { return n.RejectReason(w) == "" }
 
-// Refuses says why a job could not run on the node even if it had its slices, empty if it could: the node's state, partition, node lists, features, GPU model,
+// RejectReason says why a job could not run on the node even if it had its slices, empty if it could: the node's state, partition, node lists, features, GPU model,
 // reservations, CPUs, sockets, cores, threads, temporary disk.
 // (How much memory a node has is left to slurmctld: of a job that asks for all of a node's, it shows that of another node.)
-func (n Node) Refuses(w Waiting) string {
+func (n Node) RejectReason(w Waiting) string {
 	common := slices.ContainsFunc(w.Partitions(), func(p string) bool { return slices.Contains(n.Partitions, p) })
 	switch {
-	case !n.Able():
+	case !n.Schedulable():
 		return "is " + strings.Join(n.States, "+")
 	case !common:
 		return "is not in " + w.Partition
@@ -62,10 +62,10 @@ func (n Node) tooSmall(w Waiting) string {
 	return ""
 }
 
-// Later says why a job that the node does not refuse cannot start there now even if it had its slices, empty if it could: no CPUs, no memory, GRES in use where it needs a whole node, or something that cannot be seen, as
+// DeferReason says why a job that the node does not refuse cannot start there now even if it had its slices, empty if it could: no CPUs, no memory, GRES in use where it needs a whole node, or something that cannot be seen, as
 // slurmctld has looked at the job when its slices had been on offer here since a while ago, and has not started it. (It does not say so of jobs that it
 // left for somebody in front, and one that needs several nodes may have lacked another.)
-func (n Node) Later(w Waiting, since time.Time) string {
+func (n Node) DeferReason(w Waiting, since time.Time) string {
 	switch {
 	case n.CPUs > 0 && n.CPUsFree < n.cpus(w):
 		return fmt.Sprintf("has %d CPUs free, and it needs %d", n.CPUsFree, n.cpus(w))
@@ -73,7 +73,7 @@ func (n Node) Later(w Waiting, since time.Time) string {
 		return "has GRES in use by slurmctld's count, and it needs a node without any (--exclusive)"
 	case n.LacksMemory(w):
 		return fmt.Sprintf("has %d MiB of memory free, and it needs %d", n.MemoryFree, n.memory(w))
-	case w.Reason == "Resources" && w.NumNodes <= 1 && w.HetJob == 0 && !n.Is("COMPLETING") && n.Has(w) && w.LastSchedEval.Sub(since) > passedOver:
+	case w.Reason == "Resources" && w.NumNodes <= 1 && w.HetJob == 0 && !n.Is("COMPLETING") && n.HasFree(w) && w.LastSchedEval.Sub(since) > passedOver:
 		return "has had it on offer, and slurmctld did not start it there"
 	}
 	return ""
@@ -146,8 +146,8 @@ func (n Node) Free(name string) map[string]int {
 	return free
 }
 
-// Has reports whether the node has all slices free that the job needs on each of its nodes.
-func (n Node) Has(w Waiting) bool {
+// HasFree reports whether the node has all slices free that the job needs on each of its nodes.
+func (n Node) HasFree(w Waiting) bool {
 	free := n.Free("mig")
 	for _, g := range w.SlicesPerNode() {
 		if free[g.Type] < g.Count {

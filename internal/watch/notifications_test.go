@@ -94,7 +94,7 @@ func TestWhoIsTold(t *testing.T) {
 	down := slices.Clone(rest)
 	down[0].States = []string{"DOWN"}
 	held := job(t, 1, "mig:7g.40gb:1")
-	held.Priority, held.Reason, held.AdminComment = 0, "JobHeldUser", slurm.MarkHeld
+	held.Priority, held.Reason, held.AdminComment = 0, "JobHeldUser", slurm.TagHeld
 	shut := []slurm.Node{node(t, "n1", "7g.40gb@0", closed, "gpu:a100:1"), rest[1]}
 	shut[0].Extra = ""
 	for _, c := range []struct {
@@ -112,7 +112,7 @@ func TestWhoIsTold(t *testing.T) {
 		{"a node is down", snapshotOf(down), "n2"},
 		{"slurmctld has read slurm.conf anew", snapshotOf(shut), "n1 n2"},
 	} {
-		known := concern{policy: place.Reach}
+		known := notifications{policy: place.Reach}
 		if told := names(known.next(c.look)); told != c.told {
 			t.Errorf("%s: told %q, want %q", c.what, told, c.told)
 		}
@@ -121,7 +121,7 @@ func TestWhoIsTold(t *testing.T) {
 
 // Who has been told is told again only when he shows something else or is to do something else.
 func TestToldOnce(t *testing.T) {
-	known := concern{policy: place.Reach}
+	known := notifications{policy: place.Reach}
 	n := node(t, "n1", "", "mig:closed:28", "")
 	want := func(what, told string, s plan.Snapshot) {
 		t.Helper()

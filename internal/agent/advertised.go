@@ -61,8 +61,8 @@ func (a *Agent) renameLeases() {
 			for p, in := range a.cards[s.GPU].ours {
 				if in.UUID == s.UUID {
 					b := a.cards[s.GPU].Model
-					if s.As == "" && s.Profile != in.Profile {
-						s.As = s.Profile
+					if s.AdvertisedAs == "" && s.Profile != in.Profile {
+						s.AdvertisedAs = s.Profile
 					}
 					s.Profile, s.MemoryMiB = in.Profile, b.Profiles[b.Placements[p].Profile].MemoryMiB
 				}
@@ -86,8 +86,8 @@ func (a *Agent) reported() map[string]bool {
 	return all
 }
 
-// lend notes the names of other GPU models' profiles that the node puts something on offer as: slurmctld shows them from then on, with 0 as a rule, like those of slurm.conf.
-func (a *Agent) lend(offers map[string]int) error {
+// recordAdvertised notes the names of other GPU models' profiles that the node puts something on offer as: slurmctld shows them from then on, with 0 as a rule, like those of slurm.conf.
+func (a *Agent) recordAdvertised(offers map[string]int) error {
 	before := len(a.lent)
 	for name := range offers {
 		if !slices.Contains(a.profiles, name) && !slices.Contains(a.lent, name) {

@@ -73,14 +73,14 @@ func TestProcessOutlivesItsJob(t *testing.T) {
 	if l := w.lease(small); len(l.Slices) != 1 || l.Slices[0].Start == 6 {
 		t.Errorf("beside it: %+v", l)
 	}
-	if !w.agent.lingers() {
+	if !w.agent.hasLeftovers() {
 		t.Error("nobody looks again soon")
 	}
 	kill()
 	if err := w.agent.compareGPUs(); err != nil {
 		t.Fatal(err)
 	}
-	if w.stuck() != 0 || w.agent.lingers() {
+	if w.stuck() != 0 || w.agent.hasLeftovers() {
 		t.Errorf("%d stuck when it has gone", w.stuck())
 	}
 	w.fake.Finish(small)
