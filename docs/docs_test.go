@@ -47,7 +47,13 @@ func files(t *testing.T, extensions ...string) []string {
 }
 
 // adminPages are the pages for administrators.
-var adminPages = []string{"docs/install.md", "docs/configure.md", "docs/operate.md", "docs/troubleshoot.md", "docs/plan-capacity.md"}
+var adminPages = []string{
+	"docs/install.md",
+	"docs/configure.md",
+	"docs/operate.md",
+	"docs/troubleshoot.md",
+	"docs/plan-capacity.md",
+}
 
 // adminText returns the text of all pages for administrators.
 func adminText(t *testing.T) string {
@@ -80,7 +86,8 @@ func matches(text, expression string) []string {
 	return all
 }
 
-// indented are code blocks, where [text](target) is no link. Tables and lists of this project do not start with four blanks.
+// indented are code blocks, where [text](target) is no link. Tables and lists of this project do not start with four
+// blanks.
 var indented = regexp.MustCompile(`(?m)^ {4}.*$`)
 
 // anchors are the ids that GitHub gives to a page's headings.
@@ -144,7 +151,8 @@ func commands(t *testing.T, name string) (subcommands, flags []string) {
 	return subcommands, flags
 }
 
-// groupOf is the command that those of a file stand below: repo.go and repo_keep.go have "caelum repo" and what is below it. Empty for the others.
+// groupOf is the command that those of a file stand below: repo.go and repo_keep.go have "caelum repo" and what is
+// below it. Empty for the others.
 func groupOf(t *testing.T, path string) string {
 	t.Helper()
 	stem, _, _ := strings.Cut(strings.TrimSuffix(filepath.Base(path), ".go"), "_")
@@ -160,7 +168,12 @@ func TestAdminPagesNameEveryCommandAndFlag(t *testing.T) {
 	for _, name := range []string{"caelum", "caelumd"} {
 		subcommands, flags := commands(t, name)
 		if len(subcommands) == 0 || len(flags) == 0 {
-			t.Fatalf("cmd/%s: found the commands %q and the flags %q: does it still use cobra's literals?", name, subcommands, flags)
+			t.Fatalf(
+				"cmd/%s: found the commands %q and the flags %q: does it still use cobra's literals?",
+				name,
+				subcommands,
+				flags,
+			)
 		}
 		for _, sub := range subcommands {
 			if !regexp.MustCompile(`\b` + name + " " + sub + `\b`).MatchString(guide) {
@@ -182,7 +195,10 @@ func TestNamedCommandsExist(t *testing.T) {
 		// exists is asked for two words, of which the second may be an argument.
 		exists := func(words string) bool {
 			first, second, two := strings.Cut(words, " ")
-			group := slices.ContainsFunc(subcommands, func(sub string) bool { return strings.HasPrefix(sub, first+" ") })
+			group := slices.ContainsFunc(
+				subcommands,
+				func(sub string) bool { return strings.HasPrefix(sub, first+" ") },
+			)
 			if two && group && second != "" {
 				return slices.Contains(subcommands, words)
 			}

@@ -41,7 +41,11 @@ compute instance that spans it. Nothing is adopted while a job with GPUs is on t
 }
 
 func runAdopt(w io.Writer, g *globals, req api.AdoptRequest) error {
-	list, err := askWithin(g, adoptTimeout, func(ctx context.Context, c *api.Client) ([]api.Adoption, error) { return c.Adopt(ctx, req) })
+	list, err := askWithin(
+		g,
+		adoptTimeout,
+		func(ctx context.Context, c *api.Client) ([]api.Adoption, error) { return c.Adopt(ctx, req) },
+	)
 	if err != nil {
 		return err
 	}

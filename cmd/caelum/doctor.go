@@ -51,7 +51,11 @@ func runDoctor(cmd *cobra.Command, g *globals, o doctorOptions) error {
 	if cmd.Flags().Changed("run-dir") {
 		runDir = g.runDir
 	}
-	facts := doctor.Read(context.Background(), doctor.Place{Config: cfg, RunDir: runDir, Controller: o.controller, Decisions: o.decisions}, slurm.New(slurm.Options{}))
+	facts := doctor.Read(
+		context.Background(),
+		doctor.Place{Config: cfg, RunDir: runDir, Controller: o.controller, Decisions: o.decisions},
+		slurm.New(slurm.Options{}),
+	)
 	found := doctor.Examine(facts)
 	where := map[string]any{"node": cfg.Node, "findings": found}
 	title := "node " + cfg.Node
@@ -81,7 +85,12 @@ func printFindings(w io.Writer, title string, found []doctor.Finding) error {
 			fmt.Fprintf(w, "         -> %s\n", f.Next)
 		}
 	}
-	_, err := fmt.Fprintf(w, "%s, %s\n", count(doctor.Count(found, doctor.Error), "error"), count(doctor.Count(found, doctor.Warning), "warning"))
+	_, err := fmt.Fprintf(
+		w,
+		"%s, %s\n",
+		count(doctor.Count(found, doctor.Error), "error"),
+		count(doctor.Count(found, doctor.Warning), "warning"),
+	)
 	return err
 }
 

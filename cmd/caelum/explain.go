@@ -57,7 +57,8 @@ and scontrol do. Where slurm.conf hides others' jobs (PrivateData=jobs), only an
 			return printExplanation(cmd.OutOrStdout(), e)
 		},
 	}
-	cmd.Flags().StringVar(&config, "config", agent.DefaultConfig, "caelumd's configuration, for the policy; without this file the default's")
+	cmd.Flags().
+		StringVar(&config, "config", agent.DefaultConfig, "caelumd's configuration, for the policy; without this file the default's")
 	return cmd
 }
 
@@ -71,7 +72,12 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 	}
 	_, err := fmt.Fprintf(w, "\n%s\n", printable(e.Text))
 	if e.Sized != "" && err == nil {
-		_, err = fmt.Fprintf(w, "it named no profile, and Caelum chose %s: by its --mig-mem or --mig=off if it has one, else by its earlier runs, as `caelum predict %d` tells, else by default\n", printable(e.Sized), e.Job)
+		_, err = fmt.Fprintf(
+			w,
+			"it named no profile, and Caelum chose %s: by its --mig-mem or --mig=off if it has one, else by its earlier runs, as `caelum predict %d` tells, else by default\n",
+			printable(e.Sized),
+			e.Job,
+		)
 	}
 	if e.State != "PENDING" || err != nil {
 		return err
@@ -94,13 +100,16 @@ func find(jobs []slurm.Job, text string) uint32 {
 	return id
 }
 
-// jobRef reads a job's id from the command line, with the array's task if it names one (12_3). The components of a het job (12+1) have ids of their own, one after the other.
+// jobRef reads a job's id from the command line, with the array's task if it names one (12_3). The components of a het
+// job (12+1) have ids of their own, one after the other.
 func jobRef(text string) (id uint32, task string, err error) {
 	text, task, isTask := strings.Cut(text, "_")
 	text, component, isComponent := strings.Cut(text, "+")
 	n, wrong := strconv.ParseUint(cmp.Or(task, component, "0"), 10, 32)
 	if wrong != nil || (isTask || isComponent) && task+component == "" || isTask && isComponent {
-		return 0, "", usageError{fmt.Errorf("%q is no task of an array, nor a component of a het job: want a number", task+component)}
+		return 0, "", usageError{
+			fmt.Errorf("%q is no task of an array, nor a component of a het job: want a number", task+component),
+		}
 	}
 	if id, err = jobID(text); isComponent {
 		id += uint32(n)
@@ -112,7 +121,9 @@ func jobRef(text string) (id uint32, task string, err error) {
 func jobID(text string) (uint32, error) {
 	id, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || id == 0 {
-		return 0, usageError{fmt.Errorf("%q is no job id: want a number (`squeue --format=%%A` prints it for array tasks)", text)}
+		return 0, usageError{
+			fmt.Errorf("%q is no job id: want a number (`squeue --format=%%A` prints it for array tasks)", text),
+		}
 	}
 	return uint32(id), nil
 }

@@ -38,13 +38,31 @@ func newJob(g *globals) *cobra.Command {
 }
 
 func printLease(w io.Writer, l *api.Lease) error {
-	fmt.Fprintf(w, "job %d (%s) of %s, since %s\n", l.Job, printable(l.Name), printable(l.User), time.Unix(l.Since, 0).Format(time.DateTime))
+	fmt.Fprintf(
+		w,
+		"job %d (%s) of %s, since %s\n",
+		l.Job,
+		printable(l.Name),
+		printable(l.User),
+		time.Unix(l.Since, 0).Format(time.DateTime),
+	)
 	if l.Error != "" {
 		fmt.Fprintf(w, "no slice: %s\n", printable(l.Error))
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, s := range l.Slices {
-		fmt.Fprintf(table, "  slot %d\tGPU %d\t%s at %d%s\t%d MiB\t%s%s\n", s.Slot, s.GPU, s.Profile, s.Start, as(s.AdvertisedAs), s.MemoryMiB, s.UUID, inUse(s.Use))
+		fmt.Fprintf(
+			table,
+			"  slot %d\tGPU %d\t%s at %d%s\t%d MiB\t%s%s\n",
+			s.Slot,
+			s.GPU,
+			s.Profile,
+			s.Start,
+			as(s.AdvertisedAs),
+			s.MemoryMiB,
+			s.UUID,
+			inUse(s.Use),
+		)
 	}
 	return table.Flush()
 }

@@ -43,8 +43,18 @@ Of a maximal layout REACH is 1 and CC 0.
 		RunE: func(cmd *cobra.Command, args []string) error { return runLayouts(cmd.OutOrStdout(), g, o, args[0]) },
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&o.profiles, "profiles", nil, "cut into these profiles only; default those without variants (+me, ...), \"all\" every one")
-	f.StringVar(&o.containing, "containing", "", "only what can still become of this drawing: |name|.|#|..., # for a blocked unit")
+	f.StringSliceVar(
+		&o.profiles,
+		"profiles",
+		nil,
+		"cut into these profiles only; default those without variants (+me, ...), \"all\" every one",
+	)
+	f.StringVar(
+		&o.containing,
+		"containing",
+		"",
+		"only what can still become of this drawing: |name|.|#|..., # for a blocked unit",
+	)
 	f.BoolVar(&o.all, "all-layouts", false, "draw every layout, not only the maximal ones")
 	f.BoolVar(&o.measures, "measures", false, "with what each leaves open: REACH, CC, FRAG")
 	return cmd
@@ -147,7 +157,8 @@ func (f found) json(o layoutsOptions) any {
 	return out
 }
 
-// largestFirst sorts layouts by what begins at unit 0, then at unit 1 and so on: the largest instance first, free units last.
+// largestFirst sorts layouts by what begins at unit 0, then at unit 1 and so on: the largest instance first, free units
+// last.
 func largestFirst(b *mig.Model, nodes []*mig.Node) {
 	order := make([]int, len(b.Profiles))
 	for p := range order {

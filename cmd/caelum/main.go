@@ -57,7 +57,9 @@ func exitCode(_ *cobra.Command, err error) int {
 	switch {
 	case errors.As(err, &usage):
 		return exitUsage
-	case errors.As(err, &answer) && answer.Code == http.StatusNotFound, errors.Is(err, slurm.ErrNoJob), errors.Is(err, errNoRun):
+	case errors.As(err, &answer) && answer.Code == http.StatusNotFound,
+		errors.Is(err, slurm.ErrNoJob),
+		errors.Is(err, errNoRun):
 		return exitNoSuch
 	case errors.Is(err, errNoAgent):
 		return exitNoAgent
@@ -92,8 +94,23 @@ func newRoot() *cobra.Command {
 	cmd.PersistentFlags().StringVar(&g.runDir, "run-dir", api.DefaultRunDir, "directory of the agent's socket")
 	cmd.PersistentFlags().BoolVar(&g.json, "json", false, "print JSON")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	cmd.AddCommand(newStatus(g), newJob(g), newExplain(g), newDoctor(g), newSlurmConfig(g),
-		newProfiles(g), newLayouts(g), newPlace(g), newSimulate(g), newRepo(g), newPredict(g), newProfileJob(g), newAdopt(g))
+	cmd.AddCommand(
+		newStatus(g),
+		newJob(g),
+		newExplain(g),
+		newDoctor(g),
+		newSlurmConfig(g),
+		newProfiles(
+			g,
+		),
+		newLayouts(g),
+		newPlace(g),
+		newSimulate(g),
+		newRepo(g),
+		newPredict(g),
+		newProfileJob(g),
+		newAdopt(g),
+	)
 	finish(cmd)
 	return cmd
 }
@@ -129,12 +146,18 @@ func askWithin[T any](g *globals, limit time.Duration, call func(context.Context
 	v, err := call(ctx, client)
 	var answer *api.Error
 	if err != nil && !errors.As(err, &answer) {
-		err = fmt.Errorf("%w on %s (%s); is caelumd running here? try `systemctl status caelumd`; for a job on another node `srun --jobid ID --overlap caelum job ID`", errNoAgent, client.Socket(), api.Reason(err))
+		err = fmt.Errorf(
+			"%w on %s (%s); is caelumd running here? try `systemctl status caelumd`; for a job on another node `srun --jobid ID --overlap caelum job ID`",
+			errNoAgent,
+			client.Socket(),
+			api.Reason(err),
+		)
 	}
 	return v, err
 }
 
-// printJSON escapes more than JSON asks for: of the characters that steer a terminal, encoding/json leaves those above 0x7e.
+// printJSON escapes more than JSON asks for: of the characters that steer a terminal, encoding/json leaves those above
+// 0x7e.
 func printJSON(w io.Writer, v any) error {
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

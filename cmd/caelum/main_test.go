@@ -86,7 +86,19 @@ func (fixed) Release(context.Context, uint32, int) error { return nil }
 
 var lease = api.Lease{
 	Job: 7, UID: 20001, Name: "train\x1b[2J\n\u009b31m\u202e\x7f\U000e0001\xff", User: "user1", Slots: []int{3}, Since: 1700000000,
-	Slices: []api.Slice{{Slot: 3, GPU: 0, Profile: "3g.20gb", AdvertisedAs: "2g.20gb", Start: 4, Size: 4, MemoryMiB: 19968, UUID: "MIG-7", Use: &api.Use{MemoryMiB: 5321.4, PeakMiB: 9000, Util: 0.37, Processes: 2}}},
+	Slices: []api.Slice{
+		{
+			Slot:         3,
+			GPU:          0,
+			Profile:      "3g.20gb",
+			AdvertisedAs: "2g.20gb",
+			Start:        4,
+			Size:         4,
+			MemoryMiB:    19968,
+			UUID:         "MIG-7",
+			Use:          &api.Use{MemoryMiB: 5321.4, PeakMiB: 9000, Util: 0.37, Processes: 2},
+		},
+	},
 }
 
 func (fixed) Job(_ context.Context, id uint32) (*api.Lease, error) {
@@ -98,28 +110,71 @@ func (fixed) Job(_ context.Context, id uint32) (*api.Lease, error) {
 
 // Adopt adopts MIG-9, and no other instance.
 func (fixed) Adopt(_ context.Context, req api.AdoptRequest) ([]api.Adoption, error) {
-	nine := api.Adoption{Instance: api.Instance{Placement: api.Placement{Profile: "1g.5gb", Start: 2, Size: 1}, GI: 7, UUID: "MIG-9", State: "idle"}}
-	eight := api.Adoption{GPU: 1, Instance: api.Instance{Placement: api.Placement{Profile: "2g.10gb", Start: 4, Size: 2}, GI: 3, UUID: "MIG-8", State: "foreign"}, Reason: "processes [4711] use it"}
+	nine := api.Adoption{
+		Instance: api.Instance{
+			Placement: api.Placement{Profile: "1g.5gb", Start: 2, Size: 1},
+			GI:        7,
+			UUID:      "MIG-9",
+			State:     "idle",
+		},
+	}
+	eight := api.Adoption{
+		GPU: 1,
+		Instance: api.Instance{
+			Placement: api.Placement{Profile: "2g.10gb", Start: 4, Size: 2},
+			GI:        3,
+			UUID:      "MIG-8",
+			State:     "foreign",
+		},
+		Reason: "processes [4711] use it",
+	}
 	switch {
 	case len(req.UUIDs) == 0:
 		return []api.Adoption{nine, eight}, nil
 	case req.UUIDs[0] == nine.UUID:
 		return []api.Adoption{nine}, nil
 	}
-	return nil, &api.Error{Code: http.StatusConflict, Message: "couldn't adopt: job 5 is on this node and has no lease; try again when it has ended"}
+	return nil, &api.Error{
+		Code:    http.StatusConflict,
+		Message: "couldn't adopt: job 5 is on this node and has no lease; try again when it has ended",
+	}
 }
 
 func (fixed) Status(context.Context) (*api.Status, error) {
 	return &api.Status{
 		Node: "n1", PublishError: "slurmctld cannot be reached", Closed: "IDLE+DRAIN", Profiles: []string{"1g.5gb", "3g.20gb"}, Stale: []string{"1g.6gb"},
 		Excess: map[string]int{"7g.40gb": 2, "1g.5gb": 30}, ExcessShort: map[string]int{"1g.5gb": 9},
-		Reserved: &api.Reservation{Job: 12, At: 1795237049, Slices: []api.ReservedSlice{{GPU: 1, Placement: api.Placement{Profile: "7g.40gb", Start: 0, Size: 8}}}},
+		Reserved: &api.Reservation{
+			Job:    12,
+			At:     1795237049,
+			Slices: []api.ReservedSlice{{GPU: 1, Placement: api.Placement{Profile: "7g.40gb", Start: 0, Size: 8}}},
+		},
 		GPUs: []api.GPU{
-			{Index: 0, Model: "NVIDIA A100-SXM4-40GB", Layout: "|....|....|1g.5gb|....|3g.20gb=====|", Instances: []api.Instance{
-				{Placement: api.Placement{Profile: "1g.5gb", Start: 2, Size: 1}, UUID: "MIG-9", State: "foreign"},
-				{Placement: api.Placement{Profile: "3g.20gb", As: "2g.20gb", Start: 4, Size: 4}, UUID: "MIG-7", State: "leased", Job: 7},
-			}, Offers: []api.Placement{{Profile: "1g.5gb", Start: 0, Size: 1}, {Profile: "1g.5gb", Start: 1, Size: 1}, {Profile: "1g.5gb", As: "1g.6gb", Start: 3, Size: 1}}, Unlisted: true},
-			{Index: 1, Model: "NVIDIA A100-SXM4-40GB", Problem: "MIG mode is off; turn it on with `nvidia-smi -i 1 -mig 1`"},
+			{
+				Index:  0,
+				Model:  "NVIDIA A100-SXM4-40GB",
+				Layout: "|....|....|1g.5gb|....|3g.20gb=====|",
+				Instances: []api.Instance{
+					{Placement: api.Placement{Profile: "1g.5gb", Start: 2, Size: 1}, UUID: "MIG-9", State: "foreign"},
+					{
+						Placement: api.Placement{Profile: "3g.20gb", As: "2g.20gb", Start: 4, Size: 4},
+						UUID:      "MIG-7",
+						State:     "leased",
+						Job:       7,
+					},
+				},
+				Offers: []api.Placement{
+					{Profile: "1g.5gb", Start: 0, Size: 1},
+					{Profile: "1g.5gb", Start: 1, Size: 1},
+					{Profile: "1g.5gb", As: "1g.6gb", Start: 3, Size: 1},
+				},
+				Unlisted: true,
+			},
+			{
+				Index:   1,
+				Model:   "NVIDIA A100-SXM4-40GB",
+				Problem: "MIG mode is off; turn it on with `nvidia-smi -i 1 -mig 1`",
+			},
 		},
 		Leases: []api.Lease{lease},
 	}, nil

@@ -18,8 +18,8 @@ import (
 const tablesHelp = `It needs neither agent nor GPU: it knows the boards from Caelum's tables, of which "caelum profiles" is the list. A
 board may be shortened as long as one is meant (A30, h200). What a node's driver allows, "caelum slurm-config" asks there.`
 
-// boardNamed finds a GPU model of the tables by its name, the beginning of it, its Type in gres.conf or NVML's name for it, in
-// upper or lower case. The error lists the GPU models that may be meant.
+// boardNamed finds a GPU model of the tables by its name, the beginning of it, its Type in gres.conf or NVML's name for
+// it, in upper or lower case. The error lists the GPU models that may be meant.
 func modelNamed(name string) (*mig.Model, error) {
 	b, err := mig.ModelByName(name)
 	if err == nil {
@@ -43,8 +43,8 @@ func modelNamed(name string) (*mig.Model, error) {
 	return nil, usageError{fmt.Errorf("board %q may be %s: name one", name, strings.Join(names, " or "))}
 }
 
-// selected is the GPU model with the profiles of --profiles: with none, those without variants; "all" means every one. Names that
-// the GPU model does not have are left to the caller, who may have several GPU models.
+// selected is the GPU model with the profiles of --profiles: with none, those without variants; "all" means every one.
+// Names that the GPU model does not have are left to the caller, who may have several GPU models.
 func selected(b *mig.Model, names []string) *mig.Model {
 	return b.Select(func(p mig.Profile) bool {
 		switch {
@@ -93,8 +93,10 @@ func profileNames(b *mig.Model) []string {
 func readDrawing(flag string, b *mig.Model, drawing string) (mig.Layout, uint64, error) {
 	l, blocked, err := b.ParseBeside(drawing)
 	if err != nil {
-		return 0, 0, usageError{fmt.Errorf("%s: %w; `caelum profiles %s` shows what may start where, and here %s count (--profiles)",
-			flag, err, b.Name, strings.Join(profileNames(b), ", "))}
+		return 0, 0, usageError{
+			fmt.Errorf("%s: %w; `caelum profiles %s` shows what may start where, and here %s count (--profiles)",
+				flag, err, b.Name, strings.Join(profileNames(b), ", ")),
+		}
 	}
 	return l, blocked, nil
 }

@@ -76,7 +76,9 @@ The exit status is 1 when a request finds no room; with --compare, when no polic
   caelum place --board A100-40GB --compare 1g.5gb 2g.10gb 3g.20gb`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return errors.New("place what? Name the profiles, as in `caelum place --board A100-40GB 1g.5gb 3g.20gb`")
+				return errors.New(
+					"place what? Name the profiles, as in `caelum place --board A100-40GB 1g.5gb 3g.20gb`",
+				)
 			}
 			return nil
 		},
@@ -94,7 +96,12 @@ The exit status is 1 when a request finds no room; with --compare, when no polic
 	f.Var(&o.ends, "ends", "in how long each instance on the GPU before it ends, as in 2h,10m,?")
 	f.StringVar(&o.policy, "policy", place.DefaultPolicy, "one of "+strings.Join(place.Names(), ", "))
 	f.BoolVar(&o.compare, "compare", false, "every policy, side by side")
-	f.StringSliceVar(&o.profiles, "profiles", nil, "the profiles that count; default those without variants (+me, ...), \"all\" every one")
+	f.StringSliceVar(
+		&o.profiles,
+		"profiles",
+		nil,
+		"the profiles that count; default those without variants (+me, ...), \"all\" every one",
+	)
 	return cmd
 }
 

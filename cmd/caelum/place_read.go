@@ -24,7 +24,13 @@ func readGPUs(o placeOptions) ([]place.GPU, error) {
 	bare := false // a --board that no --gpu has followed yet
 	for _, f := range o.given {
 		if f.flag != "--board" && model == nil {
-			return nil, usageError{fmt.Errorf("%s %s: of which board? Put --board before it; `caelum profiles` lists them", f.flag, f.value)}
+			return nil, usageError{
+				fmt.Errorf(
+					"%s %s: of which board? Put --board before it; `caelum profiles` lists them",
+					f.flag,
+					f.value,
+				),
+			}
 		}
 		if bare && f.flag != "--gpu" {
 			gpus, bare = append(gpus, place.GPU{Model: model}), false
@@ -60,7 +66,9 @@ func readGPUs(o placeOptions) ([]place.GPU, error) {
 		gpus = append(gpus, place.GPU{Model: model})
 	}
 	if gpus == nil {
-		return nil, usageError{errors.New("on which GPUs? `--board A100-40GB` is one empty A100; --help shows how to draw others")}
+		return nil, usageError{
+			errors.New("on which GPUs? `--board A100-40GB` is one empty A100; --help shows how to draw others"),
+		}
 	}
 	return gpus, checkProfiles(o.profiles, whole...)
 }
@@ -76,11 +84,20 @@ func addIdle(g *place.GPU, drawing string) error {
 	case blocked != 0:
 		return usageError{fmt.Errorf("--idle %s: blocked units (#) belong into --gpu", drawing)}
 	case g.Idle != 0:
-		return usageError{fmt.Errorf("--idle %s: this GPU has an --idle already; draw all idle instances of a GPU in one", drawing)}
+		return usageError{
+			fmt.Errorf("--idle %s: this GPU has an --idle already; draw all idle instances of a GPU in one", drawing),
+		}
 	case b.Occupied(idle)&(b.Occupied(g.Layout)|g.Blocked) != 0:
 		return usageError{fmt.Errorf("--idle %s: overlaps what is busy or blocked on the GPU, %s", drawing, busy)}
 	case !b.Legal(g.Layout | idle):
-		return usageError{fmt.Errorf("--idle %s: together with %s it is over the instance limits or engines of %s", drawing, busy, b.Name)}
+		return usageError{
+			fmt.Errorf(
+				"--idle %s: together with %s it is over the instance limits or engines of %s",
+				drawing,
+				busy,
+				b.Name,
+			),
+		}
 	}
 	g.Idle = idle
 	return nil
@@ -93,7 +110,15 @@ func addEnds(g *place.GPU, list string) error {
 	case g.Ends != nil:
 		return usageError{fmt.Errorf("--ends %s: this GPU has --ends already", list)}
 	case len(times) != g.Layout.Count():
-		return usageError{fmt.Errorf("--ends %s: %d times for %d instances, %s", list, len(times), g.Layout.Count(), g.Model.DrawBeside(g.Layout, g.Blocked))}
+		return usageError{
+			fmt.Errorf(
+				"--ends %s: %d times for %d instances, %s",
+				list,
+				len(times),
+				g.Layout.Count(),
+				g.Model.DrawBeside(g.Layout, g.Blocked),
+			),
+		}
 	}
 	drawn := slices.SortedFunc(g.Layout.Indices(), func(i, j int) int {
 		return cmp.Compare(g.Model.Placements[i].Start, g.Model.Placements[j].Start)
@@ -137,7 +162,13 @@ func readRequests(gpus []place.GPU, args []string) ([]place.Request, error) {
 			}
 		}
 		if !slices.ContainsFunc(models, func(b *mig.Model) bool { _, ok := b.ProfileIndex(profile); return ok }) {
-			return nil, usageError{fmt.Errorf("no profile %q here: %s (--profiles adds variants)", profile, strings.Join(everyProfile(models), "; "))}
+			return nil, usageError{
+				fmt.Errorf(
+					"no profile %q here: %s (--profiles adds variants)",
+					profile,
+					strings.Join(everyProfile(models), "; "),
+				),
+			}
 		}
 		all = append(all, r)
 	}

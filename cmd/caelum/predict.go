@@ -44,13 +44,23 @@ sbatch would be given: those in the script's #SBATCH lines too, since a job's ke
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.config, "config", agent.DefaultConfig, "caelumd's configuration, for the keys repo, table, margin, share, share_users and max_slowdown")
+	f.StringVar(
+		&o.config,
+		"config",
+		agent.DefaultConfig,
+		"caelumd's configuration, for the keys repo, table, margin, share, share_users and max_slowdown",
+	)
 	f.StringVar(&o.path, "repo", "", "the repository; default: the configuration's repo")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the configuration's table")
 	f.StringVar(&o.board, "board", "", "predict for this board, whatever the decision table lists")
 	f.StringVar(&o.key, "key", "", "the job's key: 16 hexadecimal digits")
 	f.StringVar(&o.script, "script", "", "the batch script")
-	f.StringVar(&o.user, "user", "", "the job's user, by name or id; default: the only user with runs of the key, else yourself")
+	f.StringVar(
+		&o.user,
+		"user",
+		"",
+		"the job's user, by name or id; default: the only user with runs of the key, else yourself",
+	)
 	f.StringVar(&o.account, "account", "", "the job's account, also where it is the user's default")
 	f.StringVar(&o.jobName, "job-name", "", "the job's name; default: the script's, as with sbatch")
 	f.IntVar(&o.gpus, "gpus", 1, "GPUs on each node")
@@ -62,21 +72,22 @@ sbatch would be given: those in the script's #SBATCH lines too, since a job's ke
 
 // predicted is the answer, also as JSON.
 type predicted struct {
-	Key        string        `json:"key,omitempty"`
-	Work       string        `json:"work,omitempty"`
-	Level      predict.Level `json:"level"`             // whose runs it rests on: key, user, site; empty: nobody's
-	Profile    string        `json:"profile,omitempty"` // the default's where none holds it; empty: no GPU model is known
-	Default    string        `json:"default,omitempty"` // the decision table's
-	Own        string        `json:"own,omitempty"`     // what a line of the table's admin gives it instead
-	Board      string        `json:"board,omitempty"`
-	NeededMiB  float64       `json:"needed_mib,omitempty"`
-	HighestMiB float64       `json:"highest_mib,omitempty"`
-	Seconds    float64       `json:"seconds,omitempty"`
-	Low        float64       `json:"seconds_low,omitempty"`
-	High       float64       `json:"seconds_high,omitempty"`
-	Used       int           `json:"runs_used"`
-	Why        string        `json:"why,omitempty"`
-	Runs       []repo.Line   `json:"runs"`
+	Key   string        `json:"key,omitempty"`
+	Work  string        `json:"work,omitempty"`
+	Level predict.Level `json:"level"` // whose runs it rests on: key, user, site; empty: nobody's
+	// the default's where none holds it; empty: no GPU model is known
+	Profile    string      `json:"profile,omitempty"`
+	Default    string      `json:"default,omitempty"` // the decision table's
+	Own        string      `json:"own,omitempty"`     // what a line of the table's admin gives it instead
+	Board      string      `json:"board,omitempty"`
+	NeededMiB  float64     `json:"needed_mib,omitempty"`
+	HighestMiB float64     `json:"highest_mib,omitempty"`
+	Seconds    float64     `json:"seconds,omitempty"`
+	Low        float64     `json:"seconds_low,omitempty"`
+	High       float64     `json:"seconds_high,omitempty"`
+	Used       int         `json:"runs_used"`
+	Why        string      `json:"why,omitempty"`
+	Runs       []repo.Line `json:"runs"`
 	runs       []predict.Run
 	noScript   bool
 	anyBoard   bool // there is one to predict a profile of
@@ -110,11 +121,26 @@ func runPredict(ctx context.Context, w io.Writer, g *globals, o predictOptions, 
 	if err != nil {
 		return err
 	}
-	p := predicted{Key: of.Key, Work: of.Fingerprint, Default: t.Default, Own: t.Own(of, need.Level), Runs: lines(h.Runs), runs: h.Runs, noScript: of.Fingerprint == "" && o.key == "", anyBoard: len(t.Models) > 0}
+	p := predicted{
+		Key:      of.Key,
+		Work:     of.Fingerprint,
+		Default:  t.Default,
+		Own:      t.Own(of, need.Level),
+		Runs:     lines(h.Runs),
+		runs:     h.Runs,
+		noScript: of.Fingerprint == "" && o.key == "",
+		anyBoard: len(t.Models) > 0,
+	}
 	if ok || need.PeakMiB > 0 {
 		p.Level, p.NeededMiB, p.HighestMiB, p.Used, p.Why = need.Level, need.PeakMiB, need.HighestMiB, need.Runs, need.Why
 		given := learn.Give(need, ok, t.Models, t.Default)
-		p.Profile, p.Seconds, p.Low, p.High = given.Profile, tenths(given.Seconds), tenths(given.Low), tenths(given.High)
+		p.Profile, p.Seconds, p.Low, p.High = given.Profile, tenths(
+			given.Seconds,
+		), tenths(
+			given.Low,
+		), tenths(
+			given.High,
+		)
 		if given.Model != nil {
 			p.Board = given.Model.Name
 		}
@@ -159,19 +185,35 @@ func (o predictOptions) ofScript() (repo.Of, error) {
 		return repo.Of{}, err
 	}
 	if o.account == "" {
-		return repo.Of{}, usageError{errors.New("--account is missing: a job's key has its account in it, also where that is the user's default")}
+		return repo.Of{}, usageError{
+			errors.New(
+				"--account is missing: a job's key has its account in it, also where that is the user's default",
+			),
+		}
 	}
 	if o.gpus < 1 || o.nodes < 1 || o.tasks < 0 || o.cpus < 0 {
-		return repo.Of{}, usageError{errors.New("--gpus and --nodes are at least 1, --ntasks and --cpus-per-task not below 0")}
+		return repo.Of{}, usageError{
+			errors.New("--gpus and --nodes are at least 1, --ntasks and --cpus-per-task not below 0"),
+		}
 	}
-	in := predict.KeyInput{UID: uid, Account: o.account, JobName: o.jobName, Script: string(script), GPUs: o.gpus, Nodes: o.nodes, Tasks: o.tasks, CPUsPerTask: o.cpus}
+	in := predict.KeyInput{
+		UID:         uid,
+		Account:     o.account,
+		JobName:     o.jobName,
+		Script:      string(script),
+		GPUs:        o.gpus,
+		Nodes:       o.nodes,
+		Tasks:       o.tasks,
+		CPUsPerTask: o.cpus,
+	}
 	if in.JobName == "" {
 		in.JobName = filepath.Base(o.script)
 	}
 	return repo.Of{Key: predict.Key(in), Fingerprint: predict.Fingerprint(in), UID: uid}, nil
 }
 
-// keyOwner returns the id of the user whose key is meant: the one that is named, else the only one with runs of the key.
+// keyOwner returns the id of the user whose key is meant: the one that is named, else the only one with runs of the
+// key.
 func (o predictOptions) keyOwner(r *repo.Repo, key string) (uint32, error) {
 	if o.user != "" {
 		return userID(o.user)
@@ -218,15 +260,26 @@ func ofJob(ctx context.Context, ctl *slurm.Client, id uint32) (repo.Of, error) {
 	if err != nil {
 		return repo.Of{}, err
 	}
-	of := repo.Of{Key: slurm.TagValue(comment, slurm.TagKey), Fingerprint: slurm.TagValue(comment, slurm.TagFingerprint), UID: uid}
+	of := repo.Of{
+		Key:         slurm.TagValue(comment, slurm.TagKey),
+		Fingerprint: slurm.TagValue(comment, slurm.TagFingerprint),
+		UID:         uid,
+	}
 	if of.Key == "" {
-		return of, fmt.Errorf("job %d has no caelum:key= in its AdminComment: job_submit.lua has not seen it, or it asked for no GPU", id)
+		return of, fmt.Errorf(
+			"job %d has no caelum:key= in its AdminComment: job_submit.lua has not seen it, or it asked for no GPU",
+			id,
+		)
 	}
 	return of, nil
 }
 
 // whose says whose runs a prediction rests on.
-var whose = map[predict.Level]string{predict.ByKey: "of this key", predict.ByUser: "of the same script by the same user", predict.BySite: "of the same script by anybody"}
+var whose = map[predict.Level]string{
+	predict.ByKey:  "of this key",
+	predict.ByUser: "of the same script by the same user",
+	predict.BySite: "of the same script by anybody",
+}
 
 func printPrediction(w io.Writer, p predicted) error {
 	fmt.Fprintf(w, "key %s", p.Key)
@@ -252,12 +305,26 @@ func printPrediction(w io.Writer, p predicted) error {
 	default:
 		fmt.Fprintln(w, "no profile has so much")
 	}
-	fmt.Fprintf(w, "needs %.0f MiB, by %d of %d runs %s, of which the highest peak is %.0f MiB\n", p.NeededMiB, p.Used, len(p.runs), whose[p.Level], p.HighestMiB)
+	fmt.Fprintf(
+		w,
+		"needs %.0f MiB, by %d of %d runs %s, of which the highest peak is %.0f MiB\n",
+		p.NeededMiB,
+		p.Used,
+		len(p.runs),
+		whose[p.Level],
+		p.HighestMiB,
+	)
 	if p.Why != "" {
 		fmt.Fprintln(w, printable(p.Why))
 	}
 	if p.Seconds > 0 {
-		fmt.Fprintf(w, "runs for %s, most likely between %s and %s\n", inSeconds(p.Seconds), inSeconds(p.Low), inSeconds(p.High))
+		fmt.Fprintf(
+			w,
+			"runs for %s, most likely between %s and %s\n",
+			inSeconds(p.Seconds),
+			inSeconds(p.Low),
+			inSeconds(p.High),
+		)
 	}
 	return printRuns(w, p.runs)
 }

@@ -64,7 +64,12 @@ shorter than with the largest batch size that fits on the profile, and 1 - lambd
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false) // what follows the script is the script's
-	f.StringVar(&o.config, "config", agent.DefaultConfig, "caelumd's configuration, for the keys table and accounting_field")
+	f.StringVar(
+		&o.config,
+		"config",
+		agent.DefaultConfig,
+		"caelumd's configuration, for the keys table and accounting_field",
+	)
 	f.StringVar(&o.table, "table", "", "the decision table; default: the configuration's table")
 	f.StringVar(&o.board, "board", "", "the board; default: the decision table's, or the first that has the profiles")
 	f.StringArrayVar(&o.sbatch, "sbatch", nil, "an option for sbatch; may be given several times")
@@ -157,10 +162,13 @@ func (o *profileJobOptions) defaultProfiles(cfg agent.Config) error {
 	case err != nil:
 		return fmt.Errorf("name the --profiles, or a --board: %w", err)
 	}
-	return usageError{errors.New("name the --profiles, or a --board: there is no decision table here to take them from")}
+	return usageError{
+		errors.New("name the --profiles, or a --board: there is no decision table here to take them from"),
+	}
 }
 
-// boardWith is the GPU model that is named; else the first that has all of the profiles, of the decision table's and then of all.
+// boardWith is the GPU model that is named; else the first that has all of the profiles, of the decision table's and
+// then of all.
 func (o profileJobOptions) modelWith(cfg agent.Config, profiles []string) (*mig.Model, error) {
 	var among []*mig.Model
 	if o.board != "" {
@@ -182,11 +190,21 @@ func (o profileJobOptions) modelWith(cfg agent.Config, profiles []string) (*mig.
 			return b, nil
 		}
 	}
-	return nil, usageError{fmt.Errorf("no board has all of %s: `caelum profiles` lists what there is", printable(strings.Join(profiles, ", ")))}
+	return nil, usageError{
+		fmt.Errorf(
+			"no board has all of %s: `caelum profiles` lists what there is",
+			printable(strings.Join(profiles, ", ")),
+		),
+	}
 }
 
-// measure submits the script for each batch size and profile, and waits for all. If it cannot go on it cancels what has not ended.
-func (o profileJobOptions) measure(ctx context.Context, cfg agent.Config, script []string) (ended []measurement, err error) {
+// measure submits the script for each batch size and profile, and waits for all. If it cannot go on it cancels what has
+// not ended.
+func (o profileJobOptions) measure(
+	ctx context.Context,
+	cfg agent.Config,
+	script []string,
+) (ended []measurement, err error) {
 	out := io.Discard
 	if o.out != "" {
 		f, err := os.Create(o.out)
@@ -231,7 +249,8 @@ func (o profileJobOptions) measure(ctx context.Context, cfg agent.Config, script
 
 var errInterrupted = errors.New("interrupted")
 
-// submit answers the job's id. A submission that has begun is finished whatever happens, since its job could not be cancelled otherwise. A requeued job would be two runs.
+// submit answers the job's id. A submission that has begun is finished whatever happens, since its job could not be
+// cancelled otherwise. A requeued job would be two runs.
 func (o profileJobOptions) submit(ctx context.Context, m measurement, script []string) (uint32, error) {
 	if ctx.Err() != nil {
 		return 0, errInterrupted
@@ -299,7 +318,13 @@ func cancelled(why error, jobs []measurement) error {
 	cmd := exec.Command("scancel", append([]string{"--quiet"}, ids...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a second Ctrl-C must not end it
 	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w; couldn't cancel the jobs %s, do it with scancel: %w: %.200s", why, strings.Join(ids, " "), err, text)
+		return fmt.Errorf(
+			"%w; couldn't cancel the jobs %s, do it with scancel: %w: %.200s",
+			why,
+			strings.Join(ids, " "),
+			err,
+			text,
+		)
 	}
 	return fmt.Errorf("%w; cancelled the jobs %s", why, strings.Join(ids, " "))
 }

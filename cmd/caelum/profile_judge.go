@@ -63,14 +63,17 @@ func (m measurement) throughput() float64 {
 	return float64(m.Batch) / m.latency()
 }
 
-// ended is the measurement with what slurmdbd has of its job. False: it is not over, or one of its nodes may still write what it used, for which so long is waited.
-// The time that it held its slices counts, else that of the job.
+// ended is the measurement with what slurmdbd has of its job. False: it is not over, or one of its nodes may still
+// write what it used, for which so long is waited. The time that it held its slices counts, else that of the job.
 func (m measurement) ended(r slurm.Record, now time.Time, wait time.Duration) (measurement, bool, error) {
 	if r.End.IsZero() {
 		return m, false, nil
 	}
 	if slurm.TagValue(r.Comment, slurm.TagKey) == "" {
-		return m, true, fmt.Errorf("job %d got no slice: script or --sbatch must ask for one (--gres=gpu:1), in one of Caelum's partitions", m.Job)
+		return m, true, fmt.Errorf(
+			"job %d got no slice: script or --sbatch must ask for one (--gres=gpu:1), in one of Caelum's partitions",
+			m.Job,
+		)
 	}
 	used := predict.Summaries(r.Text)
 	if len(used) < len(r.Nodes) && now.Before(r.End.Add(wait)) {
@@ -146,10 +149,11 @@ type judged struct {
 // seen is a measurement with what follows from it.
 type seen struct {
 	measurement
-	OutOfMemory bool    `json:"out_of_memory,omitempty"`
-	Speed       float64 `json:"speed,omitempty"`      // compared with the largest profile on which the same completed; 0: not known
-	Latency     float64 `json:"latency,omitempty"`    // seconds of a step
-	Throughput  float64 `json:"throughput,omitempty"` // samples a second
+	OutOfMemory bool `json:"out_of_memory,omitempty"`
+	// compared with the largest profile on which the same completed; 0: not known
+	Speed      float64 `json:"speed,omitempty"`
+	Latency    float64 `json:"latency,omitempty"`    // seconds of a step
+	Throughput float64 `json:"throughput,omitempty"` // samples a second
 }
 
 // verdict is what is said of a batch size, or of a script that has none.
@@ -161,7 +165,8 @@ type verdict struct {
 	Late     string  `json:"late,omitempty"`     // why no profile meets the deadline
 }
 
-// judge says what the measurements mean on a GPU model that has all of their profiles, for one batch size or, with 0, each.
+// judge says what the measurements mean on a GPU model that has all of their profiles, for one batch size or, with 0,
+// each.
 func judge(b *mig.Model, runs []measurement, batch int, g predict.Goal) judged {
 	j := judged{Board: b.Name}
 	var batches []int
@@ -213,13 +218,17 @@ func decide(b *mig.Model, runs []measurement, batch int, g predict.Goal) verdict
 		return v
 	}
 	v.Tightest = done[0].Profile
-	if done = slices.DeleteFunc(done, func(m measurement) bool { return m.latency() == 0 }); batch == 0 || len(done) == 0 {
+	if done = slices.DeleteFunc(done, func(m measurement) bool { return m.latency() == 0 }); batch == 0 ||
+		len(done) == 0 {
 		return v
 	}
 	var all []predict.Measured
 	for _, m := range runs {
 		if m.latency() > 0 {
-			all = append(all, predict.Measured{Batch: m.Batch, Profile: m.Profile, Latency: m.latency(), Throughput: m.throughput()})
+			all = append(
+				all,
+				predict.Measured{Batch: m.Batch, Profile: m.Profile, Latency: m.latency(), Throughput: m.throughput()},
+			)
 		}
 	}
 	if choices := predict.Partitions(b, all, batch, g); len(choices) > 0 {
@@ -227,7 +236,12 @@ func decide(b *mig.Model, runs []measurement, batch int, g predict.Goal) verdict
 		return v
 	}
 	best := slices.MinFunc(done, func(x, y measurement) int { return cmp.Compare(x.latency(), y.latency()) })
-	v.Late = fmt.Sprintf("no step is done within %g s: the shortest takes %s s, on %s", g.Deadline, short(best.latency()), best.Profile)
+	v.Late = fmt.Sprintf(
+		"no step is done within %g s: the shortest takes %s s, on %s",
+		g.Deadline,
+		short(best.latency()),
+		best.Profile,
+	)
 	return v
 }
 
@@ -242,8 +256,20 @@ func printJudged(w io.Writer, j judged) error {
 		if s.OutOfMemory {
 			state = "out of memory"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", short(float64(s.Job)), s.Profile, short(float64(s.Batch)), printable(state), short(s.Seconds), short(s.Speed),
-			mebibytes(s.PeakMiB), util, short(s.Latency), short(s.Throughput))
+		fmt.Fprintf(
+			table,
+			"%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+			short(float64(s.Job)),
+			s.Profile,
+			short(float64(s.Batch)),
+			printable(state),
+			short(s.Seconds),
+			short(s.Speed),
+			mebibytes(s.PeakMiB),
+			util,
+			short(s.Latency),
+			short(s.Throughput),
+		)
 	}
 	if err := table.Flush(); err != nil {
 		return err

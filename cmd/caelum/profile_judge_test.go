@@ -45,7 +45,10 @@ func TestJudge(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	// Batch 8 has a shorter step than 32, most of all on 2g.10gb; on 1g.5gb it is the largest that fits.
-	want := []verdict{{Batch: 8, Tightest: "1g.5gb", Choice: "2g.10gb", F: (0.32 - 0.1) / 0.32}, {Batch: 32, Tightest: "2g.10gb", Choice: "2g.10gb"}}
+	want := []verdict{
+		{Batch: 8, Tightest: "1g.5gb", Choice: "2g.10gb", F: (0.32 - 0.1) / 0.32},
+		{Batch: 32, Tightest: "2g.10gb", Choice: "2g.10gb"},
+	}
 	if !reflect.DeepEqual(got.Verdicts, want) {
 		t.Errorf("%+v, want %+v", got.Verdicts, want)
 	}
@@ -76,10 +79,17 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestEnded: what the agents have seen counts, the most of all nodes; without that the accounting's time, after a minute.
+// TestEnded: what the agents have seen counts, the most of all nodes; without that the accounting's time, after a
+// minute.
 func TestEnded(t *testing.T) {
 	begin := time.Unix(1700000000, 0)
-	r := slurm.Record{State: "COMPLETED", Start: begin, End: begin.Add(100 * time.Second), Nodes: []string{"n1", "n2"}, Comment: "caelum:key=0123456789abcdef"}
+	r := slurm.Record{
+		State:   "COMPLETED",
+		Start:   begin,
+		End:     begin.Add(100 * time.Second),
+		Nodes:   []string{"n1", "n2"},
+		Comment: "caelum:key=0123456789abcdef",
+	}
 	first := "caelum:run=n1,2g.10gb,a100,at=1700000000,ran=95s,peak=5000m,p95=4000m,median=3000m,util=40%,samples=95"
 	second := " caelum:run=n2,2g.10gb,a100,at=1700000000,ran=97s,peak=4000m,p95=4000m,median=3000m,samples=95"
 	m := measurement{Profile: "2g.10gb", Job: 7, Util: -1}
@@ -116,8 +126,15 @@ func TestEnded(t *testing.T) {
 
 func TestReadMeasurements(t *testing.T) {
 	const good = `{"profile":"1g.5gb","seconds":10,"state":"COMPLETED"}`
-	got, err := readMeasurements(strings.NewReader(good + "\n" + `{"profile":"7g.40gb","batch":8,"steps":10,"seconds":2,"peak_mib":900,"util":0.5,"state":"FAILED","job":7}`))
-	want := []measurement{{Profile: "1g.5gb", Seconds: 10, Util: -1, State: "COMPLETED"}, {"7g.40gb", 8, 10, 2, 900, 0.5, "FAILED", 7}}
+	got, err := readMeasurements(
+		strings.NewReader(
+			good + "\n" + `{"profile":"7g.40gb","batch":8,"steps":10,"seconds":2,"peak_mib":900,"util":0.5,"state":"FAILED","job":7}`,
+		),
+	)
+	want := []measurement{
+		{Profile: "1g.5gb", Seconds: 10, Util: -1, State: "COMPLETED"},
+		{"7g.40gb", 8, 10, 2, 900, 0.5, "FAILED", 7},
+	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -126,7 +143,8 @@ func TestReadMeasurements(t *testing.T) {
 		`{"profile":"1g.5gb","seconds":1,"state":"FAILED","util":2}`, `{"profile":"1g.5gb","seconds":1,"state":"FAILED","peak":2}`, `{"profile":"1g.5gb","seconds":"1","state":"FAILED"}`,
 		`{"profile":"1g.5gb","seconds":1,"state":"FAILED","batch":-1}`,
 	} {
-		if _, err := readMeasurements(strings.NewReader(good + "\n" + bad + "\n" + good)); err == nil || !strings.Contains(err.Error(), "line 2: ") {
+		if _, err := readMeasurements(strings.NewReader(good + "\n" + bad + "\n" + good)); err == nil ||
+			!strings.Contains(err.Error(), "line 2: ") {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}

@@ -42,7 +42,8 @@ memory, how many there can be at a time, and the units at which one may start. W
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "with the variants (+me, +me.all, -me, +gfx), and the media engines of each")
+	cmd.Flags().
+		BoolVar(&all, "all", false, "with the variants (+me, +me.all, -me, +gfx), and the media engines of each")
 	return cmd
 }
 
@@ -74,7 +75,14 @@ type profileEntry struct {
 }
 
 func modelJSON(b *mig.Model, profiles bool) modelEntry {
-	e := modelEntry{Board: b.Name, Device: b.Device, Type: b.Type, Units: b.Grid, Compute: computeSlices(b), Reset: b.Reset}
+	e := modelEntry{
+		Board:   b.Name,
+		Device:  b.Device,
+		Type:    b.Type,
+		Units:   b.Grid,
+		Compute: computeSlices(b),
+		Reset:   b.Reset,
+	}
 	if !profiles {
 		return e
 	}
@@ -142,7 +150,8 @@ func printProfiles(w io.Writer, b *mig.Model, engines bool) {
 	rows(w, right, table)
 }
 
-// starts puts each start into the column of its unit, so that one can see what a placement at one start leaves to the others.
+// starts puts each start into the column of its unit, so that one can see what a placement at one start leaves to the
+// others.
 func starts(b *mig.Model, p mig.Profile) string {
 	cells := make([]string, b.Grid)
 	for u := range cells {

@@ -47,14 +47,28 @@ func newRepo(g *globals) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f := cmd.PersistentFlags()
-	f.StringVar(&o.config, "config", agent.DefaultConfig, "caelumd's configuration, for the keys repo, table, accounting_field, margin, share and max_slowdown")
+	f.StringVar(
+		&o.config,
+		"config",
+		agent.DefaultConfig,
+		"caelumd's configuration, for the keys repo, table, accounting_field, margin, share and max_slowdown",
+	)
 	f.StringVar(&o.path, "repo", "", "the repository; default: the configuration's repo")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the configuration's table")
-	cmd.AddCommand(newRepoList(g, &o), newRepoShow(g, &o), newRepoExport(&o), newRepoImport(&o), newRepoForget(&o), newRepoSync(g, &o), newRepoDecisions(g, &o))
+	cmd.AddCommand(
+		newRepoList(g, &o),
+		newRepoShow(g, &o),
+		newRepoExport(&o),
+		newRepoImport(&o),
+		newRepoForget(&o),
+		newRepoSync(g, &o),
+		newRepoDecisions(g, &o),
+	)
 	return cmd
 }
 
-// open opens the repository, and reads the configuration. What is no repository is set aside where caelum.yaml names it, and left alone where the command line does.
+// open opens the repository, and reads the configuration. What is no repository is set aside where caelum.yaml names
+// it, and left alone where the command line does.
 func (o repoOptions) open(mustExist bool) (*repo.Repo, agent.Config, error) {
 	cfg, err := agent.LoadConfig(o.config)
 	if err != nil {
@@ -77,7 +91,8 @@ func (o repoOptions) open(mustExist bool) (*repo.Repo, agent.Config, error) {
 	return r, cfg, nil
 }
 
-// read is open for those who change nothing. Ordinary users may not read the repository, and where they submit there is none: they have their own runs, from slurmdbd.
+// read is open for those who change nothing. Ordinary users may not read the repository, and where they submit there is
+// none: they have their own runs, from slurmdbd.
 func (o repoOptions) read(ctx context.Context) (*repo.Repo, agent.Config, error) {
 	cfg, err := agent.LoadConfig(o.config)
 	if err != nil {
@@ -124,7 +139,10 @@ func ownRuns(ctx context.Context, cfg agent.Config) (*repo.Repo, error) {
 		r.Close()
 		return nil, err
 	}
-	fmt.Fprintln(os.Stderr, "caelum: there is no repository here that you may read: by your own runs, as slurmdbd has them")
+	fmt.Fprintln(
+		os.Stderr,
+		"caelum: there is no repository here that you may read: by your own runs, as slurmdbd has them",
+	)
 	return r, nil
 }
 
@@ -132,7 +150,8 @@ func openOwn(path string) (*repo.Repo, error) {
 	return repo.Open(path, func(text string) { fmt.Fprintln(os.Stderr, "caelum: "+printable(text)) })
 }
 
-// decisions are what a profile is predicted by: the GPU model that is named, else the decision table. Without either there is no GPU model, and memory is all that can be predicted.
+// decisions are what a profile is predicted by: the GPU model that is named, else the decision table. Without either
+// there is no GPU model, and memory is all that can be predicted.
 func (o repoOptions) decisions(cfg agent.Config) (learn.Table, error) {
 	if o.board != "" {
 		b, err := modelNamed(o.board)
@@ -197,7 +216,17 @@ on the board that the decision table's default is of.`,
 			}
 			all := make([]listed, 0, len(works))
 			for _, w := range works {
-				l := listed{Key: w.Key, Work: w.Fingerprint, UID: w.UID, User: w.User, Account: w.Account, Name: w.Name, Runs: w.Runs, Last: w.Last, PeakMiB: w.PeakMiB}
+				l := listed{
+					Key:     w.Key,
+					Work:    w.Fingerprint,
+					UID:     w.UID,
+					User:    w.User,
+					Account: w.Account,
+					Name:    w.Name,
+					Runs:    w.Runs,
+					Last:    w.Last,
+					PeakMiB: w.PeakMiB,
+				}
 				need, _, ok, err := r.Predict(w.Of, cfg.Site())
 				if err != nil {
 					return err
@@ -224,8 +253,18 @@ func printList(w io.Writer, all []listed) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "KEY\tUSER\tNAME\tRUNS\tLAST\tPEAK\tPROFILE\tTIME")
 	for _, l := range all {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", l.Key, orDash(printable(l.User)), orDash(printable(shortened(l.Name))), l.Runs,
-			time.Unix(l.Last, 0).Format(time.DateTime), mebibytes(l.PeakMiB), orDash(l.Profile), runTime(l.Seconds))
+		fmt.Fprintf(
+			table,
+			"%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n",
+			l.Key,
+			orDash(printable(l.User)),
+			orDash(printable(shortened(l.Name))),
+			l.Runs,
+			time.Unix(l.Last, 0).Format(time.DateTime),
+			mebibytes(l.PeakMiB),
+			orDash(l.Profile),
+			runTime(l.Seconds),
+		)
 	}
 	return table.Flush()
 }
@@ -311,7 +350,9 @@ var errNoRun = errors.New("there is no run")
 
 func checkKey(key string) error {
 	if key == "" || !repo.IsHash(key) {
-		return usageError{fmt.Errorf("%q is no key: it is 16 hexadecimal digits, behind caelum:key= in a job's AdminComment", key)}
+		return usageError{
+			fmt.Errorf("%q is no key: it is 16 hexadecimal digits, behind caelum:key= in a job's AdminComment", key),
+		}
 	}
 	return nil
 }
@@ -341,8 +382,20 @@ func printRuns(w io.Writer, runs []predict.Run) error {
 		if n.Exit != 0 {
 			state += fmt.Sprintf(" (%d)", n.Exit)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", job, time.Unix(n.Start, 0).Format(time.DateTime), printable(n.Node), printable(profile), runTime(n.Seconds),
-			mebibytes(n.PeakMiB), mebibytes(n.HighMiB), mebibytes(n.MedianMiB), util, printable(state))
+		fmt.Fprintf(
+			table,
+			"%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+			job,
+			time.Unix(n.Start, 0).Format(time.DateTime),
+			printable(n.Node),
+			printable(profile),
+			runTime(n.Seconds),
+			mebibytes(n.PeakMiB),
+			mebibytes(n.HighMiB),
+			mebibytes(n.MedianMiB),
+			util,
+			printable(state),
+		)
 	}
 	return table.Flush()
 }

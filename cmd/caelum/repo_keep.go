@@ -98,7 +98,9 @@ forgets for itself, and slurmdbd keeps what it has.`,
 					return err
 				}
 				if at.After(time.Now()) {
-					return usageError{fmt.Errorf("--before %s has yet to come: runs until then would not be learned from", before)}
+					return usageError{
+						fmt.Errorf("--before %s has yet to come: runs until then would not be learned from", before),
+					}
 				}
 			}
 			r, _, err := o.open(true)
@@ -217,7 +219,14 @@ Run it as root or as a Slurm operator: others are shown their own jobs only wher
 			if err != nil {
 				return err
 			}
-			done, err := learn.Sync(cmd.Context(), slurm.New(slurm.Options{Timeout: dbdTimeout}), r, field, from, time.Now())
+			done, err := learn.Sync(
+				cmd.Context(),
+				slurm.New(slurm.Options{Timeout: dbdTimeout}),
+				r,
+				field,
+				from,
+				time.Now(),
+			)
 			if err != nil {
 				return err
 			}
@@ -232,7 +241,14 @@ Run it as root or as a Slurm operator: others are shown their own jobs only wher
 }
 
 func printSynced(w io.Writer, done learn.Synced) error {
-	_, err := fmt.Fprintf(w, "%d jobs since %s, %d runs with a summary, %d of them new\n", done.Jobs, done.From.Format(time.DateTime), done.Runs, done.New)
+	_, err := fmt.Fprintf(
+		w,
+		"%d jobs since %s, %d runs with a summary, %d of them new\n",
+		done.Jobs,
+		done.From.Format(time.DateTime),
+		done.Runs,
+		done.New,
+	)
 	return err
 }
 
@@ -262,7 +278,14 @@ reads (20,000 lines, 1 MiB) the oldest lines of the users with the most are left
 			if done.Changed {
 				verb = "written"
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: generation %d, %d learned lines, %s\n", done.Table, done.Generation, done.Learned, verb)
+			_, err = fmt.Fprintf(
+				cmd.OutOrStdout(),
+				"%s: generation %d, %d learned lines, %s\n",
+				done.Table,
+				done.Generation,
+				done.Learned,
+				verb,
+			)
 			if err == nil && done.LeftOut > 0 {
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d lines had no room\n", done.LeftOut)
 			}

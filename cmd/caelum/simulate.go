@@ -48,7 +48,14 @@ type simulateOptions struct {
 	report                   string
 }
 
-var disciplines = map[string]sim.Discipline{"fifo": sim.FIFO, "easy": sim.EASY, "skip": sim.Skip, "smallest": sim.Smallest, "batches": sim.Batches, "none": sim.Loss}
+var disciplines = map[string]sim.Discipline{
+	"fifo":     sim.FIFO,
+	"easy":     sim.EASY,
+	"skip":     sim.Skip,
+	"smallest": sim.Smallest,
+	"batches":  sim.Batches,
+	"none":     sim.Loss,
+}
 
 // mostGPUs bounds what is simulated; the largest public clusters have some ten thousand.
 const mostGPUs = 100000
@@ -73,7 +80,10 @@ WORKLOADS, one of
   --from-sacct      this site's own jobs, as sacct has them (--since, --until). Each needs the profile that it was given; else the smallest
                     that holds the memory and utilisation that sacct has of it (gres/gpumem, gres/gpuutil); else a whole GPU
   --sacct FILE      the same from a file that sacct -a -P wrote (without -D), with the columns
-                    ` + strings.Join(trace.SacctColumns, ",") + `
+                    ` + strings.Join(
+			trace.SacctColumns,
+			",",
+		) + `
 
 POLICIES, any number of
   first-fit, best-fit, driver, reach, mcc, mecc, fgd, fragaware, grmu, lifetime, scarcity, qla
@@ -146,17 +156,57 @@ the share of its jobs that started.`,
 	f.DurationVar(&o.mean, "mean", time.Hour, "churn: how long jobs run on average")
 	f.Uint64Var(&o.seed, "seed", 1, "churn, miso and ends: the same seed gives the same jobs")
 	f.StringSliceVar(&o.gpus, "gpus", []string{"A100-40GB:16"}, "the cluster: BOARD:COUNT,...")
-	f.IntVar(&o.perNode, "per-node", 0, "how many of the GPUs of a board a node has: a job has all its slices on one node, or on as many as it asked for; 0: anywhere")
-	f.StringSliceVar(&o.profiles, "profiles", nil, "the profiles that count; default those without variants (+me, ...), \"all\" every one")
-	f.StringSliceVar(&o.policies, "policies", nil, "which to compare; default whole, static, reach, lifetime and qla (the agents'), on unlike boards without static, with --queue batches without whole and static")
-	f.StringVar(&o.static, "static", "", "the layouts of the policy static, dealt out over the GPUs in turn, instead of the best: '7g.40gb / 4g.20gb 3g.20gb'")
+	f.IntVar(
+		&o.perNode,
+		"per-node",
+		0,
+		"how many of the GPUs of a board a node has: a job has all its slices on one node, or on as many as it asked for; 0: anywhere",
+	)
+	f.StringSliceVar(
+		&o.profiles,
+		"profiles",
+		nil,
+		"the profiles that count; default those without variants (+me, ...), \"all\" every one",
+	)
+	f.StringSliceVar(
+		&o.policies,
+		"policies",
+		nil,
+		"which to compare; default whole, static, reach, lifetime and qla (the agents'), on unlike boards without static, with --queue batches without whole and static",
+	)
+	f.StringVar(
+		&o.static,
+		"static",
+		"",
+		"the layouts of the policy static, dealt out over the GPUs in turn, instead of the best: '7g.40gb / 4g.20gb 3g.20gb'",
+	)
 	f.StringVar(&o.queue, "queue", "fifo", "fifo, easy, skip, smallest, batches or none")
-	f.BoolVar(&o.offers, "offers", false, "policies act through offers that slurmctld gives out, as in production, not directly; with --queue fifo or easy")
+	f.BoolVar(
+		&o.offers,
+		"offers",
+		false,
+		"policies act through offers that slurmctld gives out, as in production, not directly; with --queue fifo or easy",
+	)
 	f.StringVar(&o.ends, "ends", "exact", "exact, limits, limits=A-B, corrected, corrected=A-B or error=S")
-	f.Float64Var(&o.memoryError, "memory-error", 0, "jobs ask for what is predicted of their memory, with a lognormal error of this")
+	f.Float64Var(
+		&o.memoryError,
+		"memory-error",
+		0,
+		"jobs ask for what is predicted of their memory, with a lognormal error of this",
+	)
 	f.Float64Var(&o.memoryMargin, "memory-margin", 0.1, "--memory-error: this share on top of the prediction")
-	f.BoolVar(&o.stay, "stay", false, "nobody leaves: durations are ignored, and ACCEPTED counts units alone; for --queue none")
-	f.DurationVar(&o.create, "create", 0, "how long it takes to make an instance (an A100: 160ms to 240ms); if this or --destroy is not 0, instances stay when their jobs end")
+	f.BoolVar(
+		&o.stay,
+		"stay",
+		false,
+		"nobody leaves: durations are ignored, and ACCEPTED counts units alone; for --queue none",
+	)
+	f.DurationVar(
+		&o.create,
+		"create",
+		0,
+		"how long it takes to make an instance (an A100: 160ms to 240ms); if this or --destroy is not 0, instances stay when their jobs end",
+	)
 	f.DurationVar(&o.destroy, "destroy", 0, "how long it takes to destroy one (an A100: 200ms to 220ms)")
 	f.StringVar(&o.report, "report", "", "write a page with drawings to this file, too: HTML that needs nothing else")
 	f.BoolVar(&o.csv, "csv", false, "print comma-separated values")
@@ -206,7 +256,10 @@ func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 	slower := slices.ContainsFunc(work.Jobs, func(j trace.Job) bool { return j.Speed != nil })
 	result := simulation{
 		Workload: o.describe(), Jobs: len(work.Jobs), LeftOut: work.Left, Assumed: work.Assumed, Several: work.Several, Needs: needs(work.Jobs, c.GPUs), GPUs: len(c.GPUs),
-		Cluster: strings.Join(o.gpus, ","), PerNode: o.perNode, Queue: o.queue, Offers: o.offers, Ends: o.ends, Create: c.Create, Destroy: c.Destroy, Memory: c.Memory,
+		Cluster: strings.Join(
+			o.gpus,
+			",",
+		), PerNode: o.perNode, Queue: o.queue, Offers: o.offers, Ends: o.ends, Create: c.Create, Destroy: c.Destroy, Memory: c.Memory,
 	}
 	var page *report.File
 	if o.report != "" {
@@ -288,7 +341,9 @@ func (o simulateOptions) checkPolicies(gpus []*mig.Model) ([]string, error) {
 	}
 	for _, name := range o.policies {
 		if batches && slices.Contains([]string{"whole", "static", "moved"}, name) {
-			return nil, usageError{fmt.Errorf("--queue batches: not with %s, only with %s", name, strings.Join(place.Names(), ", "))}
+			return nil, usageError{
+				fmt.Errorf("--queue batches: not with %s, only with %s", name, strings.Join(place.Names(), ", ")),
+			}
 		}
 		switch name {
 		case "whole":
@@ -365,7 +420,9 @@ func (o simulateOptions) config() (c sim.Config, err error) {
 		name, count, ok := strings.Cut(item, ":")
 		n, err := strconv.Atoi(count)
 		if !ok || err != nil || n < 1 || len(c.GPUs)+n > mostGPUs {
-			return c, usageError{fmt.Errorf("--gpus %s: write BOARD:COUNT, as in A100-40GB:16; at most %d in all", item, mostGPUs)}
+			return c, usageError{
+				fmt.Errorf("--gpus %s: write BOARD:COUNT, as in A100-40GB:16; at most %d in all", item, mostGPUs),
+			}
 		}
 		b, err := modelNamed(name)
 		if err != nil {
@@ -397,13 +454,19 @@ func (o simulateOptions) config() (c sim.Config, err error) {
 		return c, usageError{errors.New("--create and --destroy take no less than no time")}
 	}
 	if o.perNode < 0 {
-		return c, usageError{errors.New("--per-node: a node has at least one GPU (0: nobody asks which node a GPU is in)")}
+		return c, usageError{
+			errors.New("--per-node: a node has at least one GPU (0: nobody asks which node a GPU is in)"),
+		}
 	}
 	switch e, m := o.memoryError, o.memoryMargin; {
 	case !(e >= 0 && e < 10 && m >= 0 && m < 100):
-		return c, usageError{errors.New("--memory-error and --memory-margin are at least 0 and small, as in 0.2 and 0.1")}
+		return c, usageError{
+			errors.New("--memory-error and --memory-margin are at least 0 and small, as in 0.2 and 0.1"),
+		}
 	case e > 0 && o.stay:
-		return c, usageError{errors.New("--stay: nobody runs, and so nobody runs out of memory; leave --memory-error out")}
+		return c, usageError{
+			errors.New("--stay: nobody runs, and so nobody runs out of memory; leave --memory-error out"),
+		}
 	case e > 0:
 		c.Memory = &sim.Memory{Error: e, Margin: m, Seed: o.seed}
 	}

@@ -22,12 +22,15 @@ import (
 
 // simulation is all of it, as JSON has it. Times are in seconds.
 type simulation struct {
-	Workload string         `json:"workload"`
-	Jobs     int            `json:"jobs"`
-	LeftOut  []trace.Left   `json:"left_out,omitempty"`
-	Assumed  int            `json:"assumed_whole,omitempty"` // jobs that count as whole GPUs because nobody measured what they need
-	Several  int            `json:"several_whole,omitempty"` // ... because what was measured is the sum over several GPUs
-	Needs    map[string]int `json:"needs"`                   // jobs by profile, on the first GPU model that has one for them
+	Workload string       `json:"workload"`
+	Jobs     int          `json:"jobs"`
+	LeftOut  []trace.Left `json:"left_out,omitempty"`
+	// jobs that count as whole GPUs because nobody measured what they need
+	Assumed int `json:"assumed_whole,omitempty"`
+	// ... because what was measured is the sum over several GPUs
+	Several int `json:"several_whole,omitempty"`
+	// jobs by profile, on the first GPU model that has one for them
+	Needs    map[string]int `json:"needs"`
 	GPUs     int            `json:"gpus"`
 	Cluster  string         `json:"cluster"` // --gpus
 	PerNode  int            `json:"per_node,omitempty"`
@@ -42,8 +45,9 @@ type simulation struct {
 
 // run is what came out under one policy.
 type run struct {
-	Policy      string  `json:"policy"`
-	Never       string  `json:"never,omitempty"`   // the job that waits for ever, if one does: then there are no figures
+	Policy string `json:"policy"`
+	// the job that waits for ever, if one does: then there are no figures
+	Never       string  `json:"never,omitempty"`
 	Layouts     string  `json:"layouts,omitempty"` // static: what was found
 	Started     int     `json:"started"`
 	Refused     int     `json:"refused"`
@@ -136,8 +140,8 @@ func (s simulation) facts() []string {
 	return all
 }
 
-// print prints a table; loss says that nobody waits, slower that the time from submission to end is more than a wait and a duration, requeues that there
-// may be some, offers that policies acted through them.
+// print prints a table; loss says that nobody waits, slower that the time from submission to end is more than a wait
+// and a duration, requeues that there may be some, offers that policies acted through them.
 func (s simulation) print(w io.Writer, loss, slower, requeues, offers bool) {
 	fmt.Fprintf(w, "%s: %s\n", s.Workload, strings.Join(s.facts(), "\n"))
 	fmt.Fprintln(w)
@@ -159,9 +163,23 @@ func (s simulation) print(w io.Writer, loss, slower, requeues, offers bool) {
 		right[k] = k > 0
 	}
 	for _, r := range s.Policies {
-		row := []string{r.Policy, fmt.Sprintf("%.1f", r.MeanWait), seconds0(r.MedianWait), seconds0(r.P95Wait), seconds0(r.P99Wait), seconds0(r.LongestWait), seconds0(r.Makespan)}
+		row := []string{
+			r.Policy,
+			fmt.Sprintf("%.1f", r.MeanWait),
+			seconds0(r.MedianWait),
+			seconds0(r.P95Wait),
+			seconds0(r.P99Wait),
+			seconds0(r.LongestWait),
+			seconds0(r.Makespan),
+		}
 		if loss {
-			row = []string{r.Policy, strconv.Itoa(r.Started), strconv.Itoa(r.Refused), share(r.Accepted), share(r.Worst)}
+			row = []string{
+				r.Policy,
+				strconv.Itoa(r.Started),
+				strconv.Itoa(r.Refused),
+				share(r.Accepted),
+				share(r.Worst),
+			}
 		}
 		if slower {
 			row = slices.Insert(row, 1, fmt.Sprintf("%.1f", r.Turnaround))
@@ -221,12 +239,66 @@ func (s simulation) page(gpus []*mig.Model, loss bool) report.Page {
 
 func (s simulation) csv(w io.Writer) error {
 	c := csv.NewWriter(w)
-	c.Write([]string{"policy", "never", "layouts", "started", "refused", "mean_turnaround", "mean_wait", "median_wait", "p95_wait", "p99_wait", "longest_wait", "makespan", "utilisation", "fragmentation",
-		"accepted", "worst_profile", "created", "destroyed", "reused", "held", "requeued", "lost", "prompt", "found"})
+	c.Write(
+		[]string{
+			"policy",
+			"never",
+			"layouts",
+			"started",
+			"refused",
+			"mean_turnaround",
+			"mean_wait",
+			"median_wait",
+			"p95_wait",
+			"p99_wait",
+			"longest_wait",
+			"makespan",
+			"utilisation",
+			"fragmentation",
+			"accepted",
+			"worst_profile",
+			"created",
+			"destroyed",
+			"reused",
+			"held",
+			"requeued",
+			"lost",
+			"prompt",
+			"found",
+		},
+	)
 	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 	for _, r := range s.Policies {
-		c.Write([]string{r.Policy, r.Never, r.Layouts, strconv.Itoa(r.Started), strconv.Itoa(r.Refused), number(r.Turnaround), number(r.MeanWait), number(r.MedianWait), number(r.P95Wait), number(r.P99Wait), number(r.LongestWait),
-			number(r.Makespan), number(r.Utilisation), number(r.Frag), number(r.Accepted), number(r.Worst), strconv.Itoa(r.Created), strconv.Itoa(r.Destroyed), strconv.Itoa(r.Reused), strconv.Itoa(r.Held), strconv.Itoa(r.Requeued), number(r.Lost), strconv.Itoa(r.Prompt), strconv.Itoa(r.Found)})
+		c.Write(
+			[]string{
+				r.Policy,
+				r.Never,
+				r.Layouts,
+				strconv.Itoa(r.Started),
+				strconv.Itoa(r.Refused),
+				number(r.Turnaround),
+				number(r.MeanWait),
+				number(r.MedianWait),
+				number(r.P95Wait),
+				number(r.P99Wait),
+				number(r.LongestWait),
+				number(
+					r.Makespan,
+				),
+				number(r.Utilisation),
+				number(r.Frag),
+				number(r.Accepted),
+				number(r.Worst),
+				strconv.Itoa(r.Created),
+				strconv.Itoa(r.Destroyed),
+				strconv.Itoa(r.Reused),
+				strconv.Itoa(r.Held),
+				strconv.Itoa(r.Requeued),
+				number(r.Lost),
+				strconv.Itoa(r.Prompt),
+				strconv.Itoa(r.Found),
+			},
+		)
 	}
 	c.Flush()
 	return c.Error()

@@ -18,7 +18,16 @@ func TestLimitsAreNotCorrected(t *testing.T) {
 	var file strings.Builder
 	fmt.Fprintln(&file, "JobID|State|Submit|Start|ElapsedRaw|TimelimitRaw|AllocTRES")
 	job := func(id, submit, runs, limit int, profile string) {
-		fmt.Fprintf(&file, "%d|COMPLETED|%d|%d|%d|%d|gres/gpu=1,gres/mig:%s=1\n", id, submit, submit, runs, limit, profile)
+		fmt.Fprintf(
+			&file,
+			"%d|COMPLETED|%d|%d|%d|%d|gres/gpu=1,gres/mig:%s=1\n",
+			id,
+			submit,
+			submit,
+			runs,
+			limit,
+			profile,
+		)
 	}
 	for k := range 40 {
 		job(k+1, 1000+10*k, 6, 10, "1g.5gb")

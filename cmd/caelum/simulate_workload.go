@@ -27,7 +27,11 @@ func (o simulateOptions) workload(gpus int) (*trace.Workload, error) {
 		given = append(given, "sacct")
 	}
 	if len(given) != 1 {
-		return nil, usageError{errors.New("which workload? Give one of --churn, --alibaba, --grmu, --miso, --from-sacct and --sacct; --help says what they are")}
+		return nil, usageError{
+			errors.New(
+				"which workload? Give one of --churn, --alibaba, --grmu, --miso, --from-sacct and --sacct; --help says what they are",
+			),
+		}
 	}
 	switch {
 	case o.churn != "":
@@ -74,7 +78,14 @@ func (o simulateOptions) readMISO(jobs io.Reader) (*trace.Workload, error) {
 
 // askSacct reads this site's own jobs.
 func (o simulateOptions) askSacct() (*trace.Workload, error) {
-	cmd := exec.Command("sacct", "-a", "-P", "--starttime="+o.since, "--endtime="+o.until, "--format="+strings.Join(trace.SacctColumns, ","))
+	cmd := exec.Command(
+		"sacct",
+		"-a",
+		"-P",
+		"--starttime="+o.since,
+		"--endtime="+o.until,
+		"--format="+strings.Join(trace.SacctColumns, ","),
+	)
 	cmd.Env = append(os.Environ(), "SLURM_TIME_FORMAT=%s")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -100,7 +111,14 @@ func (o simulateOptions) synthetic(gpus int) (*trace.Workload, error) {
 	var names []string
 	for _, m := range trace.Mixes {
 		if m.Name == o.churn {
-			c := trace.Churn{Mix: m.Mix, Jobs: o.jobs, GPUs: gpus, Load: o.load, MeanDuration: o.mean.Seconds(), Seed: o.seed}
+			c := trace.Churn{
+				Mix:          m.Mix,
+				Jobs:         o.jobs,
+				GPUs:         gpus,
+				Load:         o.load,
+				MeanDuration: o.mean.Seconds(),
+				Seed:         o.seed,
+			}
 			return &trace.Workload{Jobs: slices.Collect(c.All())}, nil
 		}
 		names = append(names, m.Name)

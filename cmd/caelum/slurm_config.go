@@ -51,10 +51,20 @@ the decision table. Run it once per kind of GPU node. It changes nothing. With -
 	f.StringVar(&o.config, "config", agent.DefaultConfig, "the agent's configuration: its profiles and NVML library")
 	f.StringVar(&o.nodes, "nodes", host, "NodeName expression of the nodes that are like this one")
 	f.StringVar(&o.partition, "partition", "gpu", "partition whose jobs get slices")
-	f.IntVar(&o.catalogue, "catalogue", 2, "number of catalogue nodes: the most nodes that one job may ask for without being held first")
+	f.IntVar(
+		&o.catalogue,
+		"catalogue",
+		2,
+		"number of catalogue nodes: the most nodes that one job may ask for without being held first",
+	)
 	f.IntVar(&o.cpus, "cpus", runtime.NumCPU(), "CPUs of a catalogue node: as many as the largest node has")
 	f.IntVar(&o.memory, "memory", memoryMiB(), "RealMemory of a catalogue node, MiB: as much as the largest node has")
-	f.StringVar(&o.section, "section", "", "print this section alone, without its heading: "+strings.Join(sections, ", "))
+	f.StringVar(
+		&o.section,
+		"section",
+		"",
+		"print this section alone, without its heading: "+strings.Join(sections, ", "),
+	)
 	return cmd
 }
 
@@ -157,7 +167,15 @@ func slotLines(nodes, dev string, inv agent.Inventory) string {
 	var b strings.Builder
 	first := 0
 	for _, s := range inv.Slots {
-		fmt.Fprintf(&b, "NodeName=%s Name=gpu Type=%s File=%s/caelum/slot[%d-%d] Flags=nvidia_gpu_env\n", nodes, s.Type, dev, first, first+s.Count-1)
+		fmt.Fprintf(
+			&b,
+			"NodeName=%s Name=gpu Type=%s File=%s/caelum/slot[%d-%d] Flags=nvidia_gpu_env\n",
+			nodes,
+			s.Type,
+			dev,
+			first,
+			first+s.Count-1,
+		)
 		first += s.Count
 	}
 	return b.String()

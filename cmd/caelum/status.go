@@ -28,7 +28,10 @@ What other users' jobs have in use is shown to root only, and nothing of these j
   caelum status --json | jq '.gpus[].instances'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			status, err := ask(g, func(ctx context.Context, c *api.Client) (*api.Status, error) { return c.Status(ctx) })
+			status, err := ask(
+				g,
+				func(ctx context.Context, c *api.Client) (*api.Status, error) { return c.Status(ctx) },
+			)
 			if err != nil {
 				return err
 			}
@@ -56,8 +59,12 @@ func printStatus(w io.Writer, s *api.Status, now time.Time) error {
 		fmt.Fprintf(w, "slurmctld starts nothing here, so nothing is on offer: the node is %s\n", printable(s.Closed))
 	}
 	if len(s.Stale) > 0 {
-		fmt.Fprintf(w, "slurm.conf has %s, which this node's driver does not report (it has %s): jobs that ask for that never start here; see `caelum doctor`\n",
-			strings.Join(s.Stale, ", "), strings.Join(s.Profiles, ", "))
+		fmt.Fprintf(
+			w,
+			"slurm.conf has %s, which this node's driver does not report (it has %s): jobs that ask for that never start here; see `caelum doctor`\n",
+			strings.Join(s.Stale, ", "),
+			strings.Join(s.Profiles, ", "),
+		)
 	}
 	if len(s.Excess) > 0 {
 		fmt.Fprintf(w, "slurmctld counts slices as used that no job has: %s; ", counts(s.Excess))
@@ -73,7 +80,13 @@ func printStatus(w io.Writer, s *api.Status, now time.Time) error {
 		for _, slice := range r.Slices {
 			kept = append(kept, fmt.Sprintf("%s at %d of GPU %d", slice.Profile, slice.Start, slice.GPU))
 		}
-		fmt.Fprintf(w, "kept for job %d, from %s: %s\n", r.Job, time.Unix(r.At, 0).Format(time.DateTime), strings.Join(kept, ", "))
+		fmt.Fprintf(
+			w,
+			"kept for job %d, from %s: %s\n",
+			r.Job,
+			time.Unix(r.At, 0).Format(time.DateTime),
+			strings.Join(kept, ", "),
+		)
 	}
 	if n := s.SummariesWaiting; n > 0 {
 		fmt.Fprintf(w, "slurmdbd has not got what jobs used of %d runs that have ended\n", n)
@@ -117,7 +130,10 @@ func printStatus(w io.Writer, s *api.Status, now time.Time) error {
 			}
 		}
 		if g.Unlisted {
-			fmt.Fprintln(w, "  the driver does not list processes: idle slices are destroyed and made again for each job")
+			fmt.Fprintln(
+				w,
+				"  the driver does not list processes: idle slices are destroyed and made again for each job",
+			)
 		}
 		fmt.Fprintf(w, "  on offer: %s\n", offers(g.Offers))
 	}

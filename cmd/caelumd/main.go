@@ -116,7 +116,8 @@ func logger(cfg agent.Config) *logrus.Logger {
 	log := logrus.New()
 	level, _ := logrus.ParseLevel(cfg.LogLevel) // checked by LoadConfig
 	log.SetLevel(level)
-	log.SetFormatter(&logrus.TextFormatter{DisableColors: true}) // coloured, on a terminal, it would not quote what users have named
+	// coloured, on a terminal, it would not quote what users have named
+	log.SetFormatter(&logrus.TextFormatter{DisableColors: true})
 	if cfg.LogFormat == "json" {
 		log.SetFormatter(&logrus.JSONFormatter{TimestampFormat: time.RFC3339Nano})
 	}
@@ -169,8 +170,8 @@ func learning(cfg agent.Config) (*learn.Loop, error) {
 	}, nil
 }
 
-// closeOffers does what it can without a configuration: a mistake in the file ends the agent, and nothing may start on slices
-// that nobody manages.
+// closeOffers does what it can without a configuration: a mistake in the file ends the agent, and nothing may start on
+// slices that nobody manages.
 func closeOffers(path string) error {
 	cfg, err := agent.LoadConfig(path)
 	if err != nil {
@@ -185,7 +186,8 @@ func closeOffers(path string) error {
 	return agent.CloseOffers(ctx, slurm.New(slurm.Options{}), cfg.Node, total)
 }
 
-// known is a note that the agent left in its ledger, such as the node's constant total of gres/mig; empty when the ledger cannot say.
+// known is a note that the agent left in its ledger, such as the node's constant total of gres/mig; empty when the
+// ledger cannot say.
 func known(stateDir, note string) string {
 	path := filepath.Join(stateDir, "ledger.db")
 	if _, err := os.Stat(path); err != nil {

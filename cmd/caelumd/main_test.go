@@ -15,8 +15,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"caelumd": main})
 }
 
-// TestScripts plays testdata/*.txtar: what an admin sees of an agent that does not start, on a node with an emulated A100 and
-// no slurmctld.
+// TestScripts plays testdata/*.txtar: what an admin sees of an agent that does not start, on a node with an emulated
+// A100 and no slurmctld.
 func TestScripts(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	testscript.Run(t, testscript.Params{

@@ -12,11 +12,12 @@ import (
 // scriptBytes is how much of a script is hashed.
 const scriptBytes = 4096
 
-// fingerprint runs bench/sha256.lua and returns the digest and the median microseconds of a hash of scriptBytes letters; ok is false where
-// this Lua has no such hash.
+// fingerprint runs bench/sha256.lua and returns the digest and the median microseconds of a hash of scriptBytes
+// letters; ok is false where this Lua has no such hash.
 func fingerprint(tb testing.TB, lua, hash string, rounds int) (digest string, micros float64, ok bool) {
 	tb.Helper()
-	out, err := exec.Command(lua, "bench/sha256.lua", hash, strconv.Itoa(scriptBytes), strconv.Itoa(rounds)).CombinedOutput()
+	out, err := exec.Command(lua, "bench/sha256.lua", hash, strconv.Itoa(scriptBytes), strconv.Itoa(rounds)).
+		CombinedOutput()
 	if err != nil {
 		tb.Fatalf("%s: %v: %s", lua, err, out)
 	}

@@ -1,5 +1,5 @@
-// Package jobsubmit tests contrib/job_submit.lua: the cases stand in test.lua, and run under every Lua that slurmctld may
-// be built with.
+// Package jobsubmit tests contrib/job_submit.lua: the cases stand in test.lua, and run under every Lua that slurmctld
+// may be built with.
 package jobsubmit
 
 import (
@@ -17,7 +17,13 @@ func TestJobSubmit(t *testing.T) {
 				t.Fatalf("couldn't find %s: the script must run under all four, so install it (%v)", lua, err)
 			}
 			table := filepath.Join(t.TempDir(), "decisions")
-			cmd := exec.Command(path, "test.lua", "../job_submit.lua", table, "../../internal/predict/testdata/keys.txt")
+			cmd := exec.Command(
+				path,
+				"test.lua",
+				"../job_submit.lua",
+				table,
+				"../../internal/predict/testdata/keys.txt",
+			)
 			cmd.Env = append(os.Environ(), "CAELUM_DECISIONS="+table, "CAELUM_POKE="+filepath.Join(t.TempDir(), "poke"))
 			out, err := cmd.CombinedOutput()
 			if err != nil {

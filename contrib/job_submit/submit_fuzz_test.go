@@ -43,7 +43,23 @@ func (m maker) tres() string {
 		prefix := m.one("gres:", "gres:", "gres/", "", m.raw)
 		name := m.one("gpu", "gpu", "mig", "net", "Gpu", m.raw)
 		kind := m.one("", "", ":a100", ":1g.5gb", ":2g.10gb", ":1g.5gb+me", ":closed", ":9g", ":x(", ":"+m.raw)
-		count := m.one("", ":1", ":2", ":3", ":4", "=2", ":0", ":0", ":no_consume:1", ":007", ":65533", ":65534", ":1k", ":-1", ":"+m.raw)
+		count := m.one(
+			"",
+			":1",
+			":2",
+			":3",
+			":4",
+			"=2",
+			":0",
+			":0",
+			":no_consume:1",
+			":007",
+			":65533",
+			":65534",
+			":1k",
+			":-1",
+			":"+m.raw,
+		)
 		all = append(all, prefix+name+kind+count)
 	}
 	return strings.Join(all, m.one(",", ",", ",,"))
@@ -75,7 +91,12 @@ func (m maker) job() fields {
 	for i, name := range []string{"mig", "mig_mem"} {
 		some(4, fmt.Sprint("env.", i+1), func() any {
 			values := map[string][]string{"mig": {"1g.5gb", "auto", "off", "", "closed"}, "mig_mem": {"", "0", "1", "4864", "8G", "9856m", "10092544K", "1T", "8GB", "4g"}}[name]
-			return m.one("_SLURM_SPANK_OPTION_caelum_", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_", "X") + name + "=" + m.one(append(values, m.raw)...)
+			return m.one(
+				"_SLURM_SPANK_OPTION_caelum_",
+				"SLURM_SPANK__SLURM_SPANK_OPTION_caelum_",
+				"X",
+			) + name + "=" + m.one(
+				append(values, m.raw)...)
 		})
 	}
 	for name, value := range q { // C strings, and a user id that is one
@@ -113,7 +134,8 @@ func (m maker) learned(s stamp) string {
 	return b.String()
 }
 
-// tables writes tables so that each is read: the reader takes one with the generation and size of the one before for that.
+// tables writes tables so that each is read: the reader takes one with the generation and size of the one before for
+// that.
 type tables struct {
 	path       string
 	generation int
@@ -133,7 +155,8 @@ func (w *tables) write(tb testing.TB, rest string) decisions.Table {
 }
 
 func managed(partition string) bool {
-	return partition == "" || slices.ContainsFunc(strings.Split(partition, ","), func(p string) bool { return p == "gpu" || p == "gpu-long" })
+	return partition == "" ||
+		slices.ContainsFunc(strings.Split(partition, ","), func(p string) bool { return p == "gpu" || p == "gpu-long" })
 }
 
 func writeTable(tb testing.TB, path, text string) {
@@ -151,8 +174,9 @@ func seeds(f *testing.F) {
 	}
 }
 
-// FuzzSubmit: whatever a user asks for, and whatever is known of it, both Luas answer alike and as README.md says: what was asked stays, nothing is written but
-// tres_per_node, admin_comment and priority, and a refusal is one printable line and changes nothing.
+// FuzzSubmit: whatever a user asks for, and whatever is known of it, both Luas answer alike and as README.md says: what
+// was asked stays, nothing is written but tres_per_node, admin_comment and priority, and a refusal is one printable
+// line and changes nothing.
 func FuzzSubmit(f *testing.F) {
 	seeds(f)
 	lua, path := both(f)
@@ -246,8 +270,19 @@ func (m maker) change() fields {
 		delete(record, name) // a record does not show them
 	}
 	if m.IntN(2) == 0 {
-		record["tres_per_node"] = m.one("gres:gpu:1,gres:mig:2g.10gb:1", "gres/gpu:1,gres/mig:2g.10gb:1", "gres:gpu:a100:2,gres:mig:1g.5gb:2", "gres:gpu:1", "gres/gpu:2")
-		record["admin_comment"] = m.one("caelum:key=0123456789abcdef", "x caelum:key=0123456789abcdef caelum:held", "caelum:key=1 caelum:work=fedcba9876543210", m.raw)
+		record["tres_per_node"] = m.one(
+			"gres:gpu:1,gres:mig:2g.10gb:1",
+			"gres/gpu:1,gres/mig:2g.10gb:1",
+			"gres:gpu:a100:2,gres:mig:1g.5gb:2",
+			"gres:gpu:1",
+			"gres/gpu:2",
+		)
+		record["admin_comment"] = m.one(
+			"caelum:key=0123456789abcdef",
+			"x caelum:key=0123456789abcdef caelum:held",
+			"caelum:key=1 caelum:work=fedcba9876543210",
+			m.raw,
+		)
 		record["partition"] = m.one("gpu", "cpu", "cpu,gpu-long")
 		for _, per := range []string{"job", "socket", "task"} {
 			if m.IntN(3) > 0 {
@@ -293,8 +328,9 @@ func (m maker) change() fields {
 	return q
 }
 
-// FuzzModify: after an update by a user, a job that waits in a managed partition has one typed slice per GPU slot, or no GPU and never had one;
-// what was asked stays, nothing but tres_per_node is written, and root's updates are not touched.
+// FuzzModify: after an update by a user, a job that waits in a managed partition has one typed slice per GPU slot, or
+// no GPU and never had one; what was asked stays, nothing but tres_per_node is written, and root's updates are not
+// touched.
 func FuzzModify(f *testing.F) {
 	seeds(f)
 	lua, path := both(f)
@@ -368,7 +404,8 @@ func wanted(q fields, o outcome) []write {
 	for _, per := range []string{"node", "job", "socket", "task"} {
 		at := func(p string) int { return strings.Index(text(q, "tres_per_"+per), p) }
 		for _, p := range []string{"gres:", "gres/"} {
-			if prefix == "" && at(p) >= 0 && (at("gres:") < 0 || at("gres/") < 0 || at(p) == min(at("gres:"), at("gres/"))) {
+			if prefix == "" && at(p) >= 0 &&
+				(at("gres:") < 0 || at("gres/") < 0 || at(p) == min(at("gres:"), at("gres/"))) {
 				prefix = p
 			}
 		}

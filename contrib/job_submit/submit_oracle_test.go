@@ -27,8 +27,10 @@ var (
 
 var (
 	plainText  = regexp.MustCompile(`^[A-Za-z0-9._+:=/-]*$`)
-	plainEntry = regexp.MustCompile(`^gres[:/]([A-Za-z][A-Za-z0-9_]*)(?::([A-Za-z0-9][A-Za-z0-9._+-]*?))??(?::no_consume)?(?:[:=](?:[0-9]{1,9}|[0-9]{1,2}[kKmMgGtT]))?$`)
-	countLike  = regexp.MustCompile(`^[0-9]+[kKmMgGtTpP]?$`)
+	plainEntry = regexp.MustCompile(
+		`^gres[:/]([A-Za-z][A-Za-z0-9_]*)(?::([A-Za-z0-9][A-Za-z0-9._+-]*?))??(?::no_consume)?(?:[:=](?:[0-9]{1,9}|[0-9]{1,2}[kKmMgGtT]))?$`,
+	)
+	countLike = regexp.MustCompile(`^[0-9]+[kKmMgGtTpP]?$`)
 )
 
 // readable reports whether the agents can read an entry.
@@ -221,7 +223,12 @@ func size(q fields, d decisions.Table, known *decisions.Learned) (profile string
 		}
 	}
 	if known != nil && has[profile] < has[known.Profile] {
-		told = fmt.Sprintf("caelum: --mig-mem=%s gives %s, and by its earlier runs this job needs %s", mem, profile, known.Profile)
+		told = fmt.Sprintf(
+			"caelum: --mig-mem=%s gives %s, and by its earlier runs this job needs %s",
+			mem,
+			profile,
+			known.Profile,
+		)
 	}
 	return profile, true, told, profile != ""
 }
@@ -266,7 +273,19 @@ func oracle(q fields, d decisions.Table, stamped *stamp) outcome {
 		}
 		asks = asks || gpu[per].all() > 0 || mig[per].all() > 0
 	}
-	tasks, perNode, perGPU, minNodes := set(q, "num_tasks"), set(q, "ntasks_per_node"), set(q, "ntasks_per_tres"), set(q, "min_nodes")
+	tasks, perNode, perGPU, minNodes := set(
+		q,
+		"num_tasks",
+	), set(
+		q,
+		"ntasks_per_node",
+	), set(
+		q,
+		"ntasks_per_tres",
+	), set(
+		q,
+		"min_nodes",
+	)
 	nodes := max(minNodes, 1)
 	if minNodes == 0 && tasks > 0 && perNode > 0 {
 		nodes = (tasks + perNode - 1) / perNode
@@ -345,7 +364,9 @@ func oracle(q fields, d decisions.Table, stamped *stamp) outcome {
 	}
 	uid, _ := q["user_id"].(float64)
 	in := predict.KeyInput{
-		UID: uint32(uid), Account: account[:min(len(account), 256)], JobName: text(q, "name"), Script: text(q, "script"),
+		UID: uint32(
+			uid,
+		), Account: account[:min(len(account), 256)], JobName: text(q, "name"), Script: text(q, "script"),
 		GPUs: slots.all(), Nodes: nodes, Tasks: tasks, CPUsPerTask: set(q, "cpus_per_task"),
 	}
 	o.stamp = stamp{in.UID, predict.Key(in), predict.Fingerprint(in)}
@@ -385,8 +406,8 @@ func was(q fields) options {
 	return o
 }
 
-// afterwards returns the options that slurmctld gives the job when the update passes with these writes. Through 23.02 ("gres:") an update
-// adds its types to those that the job has, and passes over counts of 0.
+// afterwards returns the options that slurmctld gives the job when the update passes with these writes. Through 23.02
+// ("gres:") an update adds its types to those that the job has, and passes over counts of 0.
 func afterwards(q fields, got reply) options {
 	o := options{}
 	for _, per := range pers {
@@ -474,8 +495,8 @@ type ruled struct {
 	writes  []write
 }
 
-// expected is the answer to an update where README.md lays it down; known is false where it leaves a choice. The receiver has the options as the update would
-// leave them.
+// expected is the answer to an update where README.md lays it down; known is false where it leaves a choice. The
+// receiver has the options as the update would leave them.
 func (o options) expected(q fields, d decisions.Table, s *stamp, before options) (r ruled, known bool) {
 	switch held := strings.Contains(text(q, "record.admin_comment"), "caelum:held"); {
 	case held && (q["priority"] == 0.0 || q["priority"] == 4294967295.0), set(q, "ntasks_per_tres") > 0:
@@ -489,7 +510,8 @@ func (o options) expected(q fields, d decisions.Table, s *stamp, before options)
 	}
 	after := fields{}
 	for name, value := range q {
-		if name, ok := strings.CutPrefix(name, "record."); ok && (strings.HasPrefix(name, "tres_per_") || name == "min_nodes") {
+		if name, ok := strings.CutPrefix(name, "record."); ok &&
+			(strings.HasPrefix(name, "tres_per_") || name == "min_nodes") {
 			after[name] = value
 		} else if strings.HasPrefix(name, "env.") {
 			after[name] = value

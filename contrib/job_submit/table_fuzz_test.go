@@ -18,18 +18,59 @@ var probed = predict.KeyInput{UID: 7, Script: script, GPUs: 1, Nodes: 1}
 // table makes a table of lines that belong there, some that do not, and raw.
 func (m maker) table() string {
 	var b strings.Builder
-	b.WriteString(m.one("caelum-decisions 1 7", "caelum-decisions 1 7", "caelum-decisions 1 7", "caelum-decisions 1 1", "caelum-decisions 2 7", "caelum-decisions 1 7\r", m.raw) + "\n")
-	all := []string{"partition gpu", "profile 1g.5gb" + m.one("", " 4864"), "profile 2g.10gb" + m.one("", " 9856"), "default " + m.one("1g.5gb", "2g.10gb", m.raw)}
+	b.WriteString(
+		m.one(
+			"caelum-decisions 1 7",
+			"caelum-decisions 1 7",
+			"caelum-decisions 1 7",
+			"caelum-decisions 1 1",
+			"caelum-decisions 2 7",
+			"caelum-decisions 1 7\r",
+			m.raw,
+		) + "\n",
+	)
+	all := []string{
+		"partition gpu",
+		"profile 1g.5gb" + m.one("", " 4864"),
+		"profile 2g.10gb" + m.one("", " 9856"),
+		"default " + m.one("1g.5gb", "2g.10gb", m.raw),
+	}
 	for range m.IntN(8) {
 		profile := m.one("1g.5gb", "2g.10gb", "2g.10gb", "1g.5gb+me", m.raw)
 		number := m.one("", "", " 60", " 999999999", " 0", " 060", " 1000000000", " 1e3", " 60 60", " "+m.raw)
 		key, work := predict.Key(probed), predict.Fingerprint(probed)
 		all = append(all, m.one(
-			"partition long", "partition "+m.raw, "profile "+profile+number, "profile 2g.10gb 9728", "whole "+profile, "model "+m.one("a100", m.raw)+" "+profile+m.one("", "", number), "max_nodes "+m.one("0", "3", "9999", m.raw),
-			"key "+m.one("7:", "7:", "7:", "8:", "07:", "", m.raw)+m.one(key, key, "0123456789abcdef", "0123456789ABCDEF", m.raw)+" "+profile+number,
+			"partition long",
+			"partition "+m.raw,
+			"profile "+profile+number,
+			"profile 2g.10gb 9728",
+			"whole "+profile,
+			"model "+m.one("a100", m.raw)+" "+profile+m.one("", "", number),
+			"max_nodes "+m.one("0", "3", "9999", m.raw),
+			"key "+m.one(
+				"7:",
+				"7:",
+				"7:",
+				"8:",
+				"07:",
+				"",
+				m.raw,
+			)+m.one(
+				key,
+				key,
+				"0123456789abcdef",
+				"0123456789ABCDEF",
+				m.raw,
+			)+" "+profile+number,
 			"user "+m.one("7:", "7:", "8:", "07:", "-7:", ":", m.raw)+m.one(work, work, m.raw)+" "+profile+number,
 			"site "+m.one(work, work, "0123456789abcdef", m.raw)+" "+profile+number,
-			"# "+m.raw, "", " ", "default 2g.10gb", m.raw, m.raw+strings.Repeat("x", m.IntN(3000))+" y z"))
+			"# "+m.raw,
+			"",
+			" ",
+			"default 2g.10gb",
+			m.raw,
+			m.raw+strings.Repeat("x", m.IntN(3000))+" y z",
+		))
 	}
 	if m.IntN(8) == 0 {
 		m.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
@@ -52,8 +93,8 @@ func (m maker) table() string {
 	return text
 }
 
-// FuzzTable: a table that can be read is in force whole, and of one that cannot nothing is: the one before stays, and one line of the
-// log says so; with none before, requests for GPUs are refused and others pass.
+// FuzzTable: a table that can be read is in force whole, and of one that cannot nothing is: the one before stays, and
+// one line of the log says so; with none before, requests for GPUs are refused and others pass.
 func FuzzTable(f *testing.F) {
 	for i, raw := range []string{"", "#", "closed", "partition cpu", "3g.20gb", "key 7:0123456789abcdef 1g.5gb", "\x00", "\xff\xa0", "\n\n", strings.Repeat("x", 2000)} {
 		for k := range 4 {
@@ -142,13 +183,17 @@ func (p probe) force(d decisions.Table, why error) {
 	}
 	for _, partition := range append(few(d.Partitions), "gpu", "cpu", "gp.") {
 		want := "none"
-		if slices.ContainsFunc(strings.Split(partition, ","), func(s string) bool { return slices.Contains(d.Partitions, s) }) {
+		if slices.ContainsFunc(
+			strings.Split(partition, ","),
+			func(s string) bool { return slices.Contains(d.Partitions, s) },
+		) {
 			want = "mig:" + profile + ":1"
 		}
 		r := p.gives(fields{"tres_per_node": "gres:gpu:1", "partition": partition}, want)
 		log = append(log, r.log...)
 		for _, w := range r.writes {
-			if comment, ok := w.value.(string); ok && w.field == "admin_comment" && !strings.HasSuffix(strings.TrimSuffix(comment, " caelum:held"), " caelum:sized="+profile+runs) {
+			if comment, ok := w.value.(string); ok && w.field == "admin_comment" &&
+				!strings.HasSuffix(strings.TrimSuffix(comment, " caelum:held"), " caelum:sized="+profile+runs) {
 				p.Fatalf("%s, table %q\n%s, want %s%s", p.lua.name, p.text, comment, profile, runs)
 			}
 		}

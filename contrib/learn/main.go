@@ -4,7 +4,8 @@
 //	go run ./contrib/learn miso PATH                           profiles and speeds of MISO's measurements (a100_40gb_mig_step_time.csv)
 //	go run ./contrib/learn runtimes [-seeds 101,102]             run times of that population, and what placement makes of them
 //
-// How the population is drawn stands at type work. Rules were chosen on seeds 1 to 3 (-tune), and nothing was looked at on others before.
+// How the population is drawn stands at type work. Rules were chosen on seeds 1 to 3 (-tune), and nothing was looked at
+// on others before.
 package main
 
 import (

@@ -70,7 +70,18 @@ func (p point) need(n node, without string) predict.Need {
 			continue
 		}
 		for range 3 {
-			h.Runs = append(h.Runs, predict.Run{Job: uint32(len(h.Runs) + 1), Profile: profile.Name, Board: "a100", Seconds: 10000 * step, State: "COMPLETED", Samples: 1, Util: -1})
+			h.Runs = append(
+				h.Runs,
+				predict.Run{
+					Job:     uint32(len(h.Runs) + 1),
+					Profile: profile.Name,
+					Board:   "a100",
+					Seconds: 10000 * step,
+					State:   "COMPLETED",
+					Samples: 1,
+					Util:    -1,
+				},
+			)
 		}
 	}
 	need, _ := predict.Predict(h, predict.DefaultSite)
@@ -108,7 +119,8 @@ var ways = []way{
 	{"the same model's nearest batch", func(n node, all []point, at int, profile string) (float64, bool) {
 		best := -1
 		for k, p := range all {
-			if k != at && p.model == all[at].model && p.step[profile] > 0 && (best < 0 || distance(p, all[at]) < distance(all[best], all[at])) {
+			if k != at && p.model == all[at].model && p.step[profile] > 0 &&
+				(best < 0 || distance(p, all[at]) < distance(all[best], all[at])) {
 				best = k
 			}
 		}
@@ -120,7 +132,8 @@ var ways = []way{
 	{"Caelum, from the same model's nearest batch", func(n node, all []point, at int, profile string) (float64, bool) {
 		best := -1
 		for k, p := range all {
-			if k != at && p.model == all[at].model && (best < 0 || distance(p, all[at]) < distance(all[best], all[at])) {
+			if k != at && p.model == all[at].model &&
+				(best < 0 || distance(p, all[at]) < distance(all[best], all[at])) {
 				best = k
 			}
 		}
@@ -136,7 +149,8 @@ var ways = []way{
 
 func distance(p, q point) float64 { return math.Abs(math.Log(p.batch / q.batch)) }
 
-// compareMISO foresees each point without its own measurements (the last way: without that on the profile in question) and compares.
+// compareMISO foresees each point without its own measurements (the last way: without that on the profile in question)
+// and compares.
 func compareMISO(w io.Writer, path string) error {
 	n, err := newNode()
 	if err != nil {
@@ -157,8 +171,8 @@ func compareMISO(w io.Writer, path string) error {
 	return partitions(w, n, all)
 }
 
-// judge is the errors of the speeds, and for how many points the right profile follows if they may take twice, and three times as long as on the whole GPU.
-// Whether a batch fits is taken as known: memory was not measured.
+// judge is the errors of the speeds, and for how many points the right profile follows if they may take twice, and
+// three times as long as on the whole GPU. Whether a batch fits is taken as known: memory was not measured.
 func (v way) judge(n node, all []point) (errs []float64, right [2]int) {
 	for at, p := range all {
 		foreseen := map[string]float64{n.whole: 1}
@@ -191,29 +205,35 @@ func (p point) smallest(n node, slowdown float64, speed func(string) float64) st
 	return n.whole
 }
 
-// partitions compares DynaP's choice for each batch by what was measured with that where the batch's own steps are taken from the model's nearest.
+// partitions compares DynaP's choice for each batch by what was measured with that where the batch's own steps are
+// taken from the model's nearest.
 func partitions(w io.Writer, n node, all []point) error {
-	return table(w, "DynaP's choice of a profile where steps may take so many times the whole GPU's, lambda, profiles as by measurement, loss of worth", func(row func(string, ...any)) {
-		for _, deadline := range []float64{2, 3} {
-			for _, lambda := range []float64{0.2, 0.5, 0.8} {
-				right, loss := 0, 0.0
-				for at, p := range all {
-					g := predict.Goal{Lambda: lambda, Deadline: deadline * p.step[n.whole]}
-					want := predict.Partitions(n.board, measured(n, all, p.model, -1), int(p.batch), g)
-					got := predict.Partitions(n.board, measured(n, all, p.model, at), int(p.batch), g)
-					if len(got) > 0 && got[0].Profile == want[0].Profile {
-						right++
-						continue
+	return table(
+		w,
+		"DynaP's choice of a profile where steps may take so many times the whole GPU's, lambda, profiles as by measurement, loss of worth",
+		func(row func(string, ...any)) {
+			for _, deadline := range []float64{2, 3} {
+				for _, lambda := range []float64{0.2, 0.5, 0.8} {
+					right, loss := 0, 0.0
+					for at, p := range all {
+						g := predict.Goal{Lambda: lambda, Deadline: deadline * p.step[n.whole]}
+						want := predict.Partitions(n.board, measured(n, all, p.model, -1), int(p.batch), g)
+						got := predict.Partitions(n.board, measured(n, all, p.model, at), int(p.batch), g)
+						if len(got) > 0 && got[0].Profile == want[0].Profile {
+							right++
+							continue
+						}
+						loss += want[0].Worth - worth(want, got)
 					}
-					loss += want[0].Worth - worth(want, got)
+					row("%g, %g, %d of %d, %.3f", deadline, lambda, right, len(all), loss/float64(len(all)))
 				}
-				row("%g, %g, %d of %d, %.3f", deadline, lambda, right, len(all), loss/float64(len(all)))
 			}
-		}
-	})
+		},
+	)
 }
 
-// nearest is the speed of the same model's nearest batch that fits the profile; of those that do not fit, it is foreseen.
+// nearest is the speed of the same model's nearest batch that fits the profile; of those that do not fit, it is
+// foreseen.
 func nearest(n node, all []point, at int, profile string) float64 {
 	for _, way := range ways[2:4] {
 		if speed, ok := way.foresee(n, all, at, profile); ok {
@@ -223,7 +243,8 @@ func nearest(n node, all []point, at int, profile string) float64 {
 	return 1
 }
 
-// worth is what the first of a list is worth by another; where that does not have it, because it misses the deadline, the least.
+// worth is what the first of a list is worth by another; where that does not have it, because it misses the deadline,
+// the least.
 func worth(by, of []predict.Partition) float64 {
 	for _, p := range by {
 		if len(of) > 0 && p.Profile == of[0].Profile {
@@ -233,7 +254,8 @@ func worth(by, of []predict.Partition) float64 {
 	return by[len(by)-1].Worth
 }
 
-// measured is a model's measurements; the steps of the point that is left out are foreseen, but for that on the whole GPU.
+// measured is a model's measurements; the steps of the point that is left out are foreseen, but for that on the whole
+// GPU.
 func measured(n node, all []point, model string, leftOut int) (of []predict.Measured) {
 	for k, p := range all {
 		if p.model != model {
@@ -247,7 +269,10 @@ func measured(n node, all []point, model string, leftOut int) (of []predict.Meas
 			if k == leftOut {
 				step = p.step[n.whole] / nearest(n, all, k, profile.Name)
 			}
-			of = append(of, predict.Measured{Batch: int(p.batch), Profile: profile.Name, Latency: step, Throughput: p.batch / step})
+			of = append(
+				of,
+				predict.Measured{Batch: int(p.batch), Profile: profile.Name, Latency: step, Throughput: p.batch / step},
+			)
 		}
 	}
 	return of

@@ -20,9 +20,11 @@ const (
 	recurring = 20 // works of each profile among which its jobs are dealt out
 )
 
-// churn is the built-in workload with jobs that recur: the arrivals and profiles of trace.Churn at load 0.85, each job a run of one of twenty works of its profile.
-// A work's typical run time is exponential, and its runs' lognormal about it with a sigma of 0.05 for half of the works and 0.4 for the others; its time limit is 1 to 6
-// times the typical, never less than the run. All are stretched alike, so that they ask for as many units times seconds as the built-in workload.
+// churn is the built-in workload with jobs that recur: the arrivals and profiles of trace.Churn at load 0.85, each job
+// a run of one of twenty works of its profile. A work's typical run time is exponential, and its runs' lognormal about
+// it with a sigma of 0.05 for half of the works and 0.4 for the others; its time limit is 1 to 6 times the typical,
+// never less than the run. All are stretched alike, so that they ask for as many units times seconds as the built-in
+// workload.
 func churn(b *mig.Model, mix trace.Mix, seed uint64) (jobs []trace.Job, work map[string]string) {
 	rng := rand.New(rand.NewPCG(seed, 11))
 	type kind struct{ typical, sigma, limit float64 }
@@ -53,7 +55,8 @@ func churn(b *mig.Model, mix trace.Mix, seed uint64) (jobs []trace.Job, work map
 	return jobs, work
 }
 
-// memory learns run times while a simulation goes on: it is an observer of it, and says of a job what is known when it is submitted.
+// memory learns run times while a simulation goes on: it is an observer of it, and says of a job what is known when it
+// is submitted.
 type memory struct {
 	work    map[string]string
 	running []sim.Span
@@ -100,7 +103,11 @@ func placements(w io.Writer, seeds []uint64) error {
 	}{
 		{"the truth", false, func(map[string]string) (func(trace.Job) float64, sim.Observer) { return nil, nil }},
 		{"the limits", false, func(map[string]string) (func(trace.Job) float64, sim.Observer) { return limit, nil }},
-		{"the limits and Ends", true, func(map[string]string) (func(trace.Job) float64, sim.Observer) { return limit, nil }},
+		{
+			"the limits and Ends",
+			true,
+			func(map[string]string) (func(trace.Job) float64, sim.Observer) { return limit, nil },
+		},
 		{"the works' runs", false, func(work map[string]string) (func(trace.Job) float64, sim.Observer) {
 			m := &memory{work: work, past: map[string][]predict.Run{}}
 			return m.said, m
@@ -115,27 +122,31 @@ func placements(w io.Writer, seeds []uint64) error {
 		discipline sim.Discipline
 	}{{"FIFO", sim.FIFO}, {"EASY", sim.EASY}} {
 		var failed error
-		err := table(w, "mean wait in s: "+queue.name+" with qla by, uniform6, skew-small, bimodal, four-equal", func(row func(string, ...any)) {
-			for _, k := range known {
-				values := []any{k.name}
-				for _, mix := range trace.Mixes {
-					sum := 0.0
-					for _, seed := range seeds {
-						jobs, work := churn(models[0], mix.Mix, seed)
-						c := sim.Config{GPUs: models, Policy: policy, Discipline: queue.discipline, Learn: k.learn}
-						c.Said, c.Observer = k.said(work)
-						r, err := sim.Run(c, slices.Values(jobs))
-						if err != nil {
-							failed = err
-							return
+		err := table(
+			w,
+			"mean wait in s: "+queue.name+" with qla by, uniform6, skew-small, bimodal, four-equal",
+			func(row func(string, ...any)) {
+				for _, k := range known {
+					values := []any{k.name}
+					for _, mix := range trace.Mixes {
+						sum := 0.0
+						for _, seed := range seeds {
+							jobs, work := churn(models[0], mix.Mix, seed)
+							c := sim.Config{GPUs: models, Policy: policy, Discipline: queue.discipline, Learn: k.learn}
+							c.Said, c.Observer = k.said(work)
+							r, err := sim.Run(c, slices.Values(jobs))
+							if err != nil {
+								failed = err
+								return
+							}
+							sum += r.Waits.Mean()
 						}
-						sum += r.Waits.Mean()
+						values = append(values, sum/float64(len(seeds)))
 					}
-					values = append(values, sum/float64(len(seeds)))
+					row("%s, %.0f, %.0f, %.0f, %.0f", values...)
 				}
-				row("%s, %.0f, %.0f, %.0f, %.0f", values...)
-			}
-		})
+			},
+		)
 		if err != nil || failed != nil {
 			return errors.Join(failed, err)
 		}

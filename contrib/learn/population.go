@@ -106,7 +106,11 @@ func comparePopulation(w io.Writer, seeds []uint64) error {
 	}
 	rules := []rule{
 		wholeGPU(), simple("the last run", 1, 0), simple("the last run and 10%", 1, 0.1), simple("the highest of the last 3", 3, 0), simple("the highest of the last 6", 6, 0),
-		simple("the highest of all", 0, 0), simple("the highest of all and 10%", 0, 0.1), informed("Caelum, told who was killed", predict.DefaultSite), learned("Caelum", predict.DefaultSite),
+		simple(
+			"the highest of all",
+			0,
+			0,
+		), simple("the highest of all and 10%", 0, 0.1), informed("Caelum, told who was killed", predict.DefaultSite), learned("Caelum", predict.DefaultSite),
 	}
 	var caelum []score
 	head := "rule, repeats, in the tightest profile, killed for memory, unused of the memory given, given of a GPU"
@@ -124,7 +128,8 @@ func comparePopulation(w io.Writer, seeds []uint64) error {
 	return turns(w, n, rules)
 }
 
-// turns has works whose every k'th run needs twice as much as the others, on a slice that is too small for it: how many of 60 runs are killed.
+// turns has works whose every k'th run needs twice as much as the others, on a slice that is too small for it: how many
+// of 60 runs are killed.
 func turns(w io.Writer, n node, rules []rule) error {
 	head := "killed of 60 runs of which every k-th needs twice as much, k = 2, 3, 4, 5, 6, 8"
 	return table(w, head, func(row func(string, ...any)) {
@@ -160,14 +165,29 @@ func tunePopulation(w io.Writer, seeds []uint64) error {
 			}
 		}
 	}
-	return compare(w, n, "rule, repeats, in the tightest profile, killed for memory, unused of the memory given, given of a GPU", seeds, rules, func(rule, []score) {})
+	return compare(
+		w,
+		n,
+		"rule, repeats, in the tightest profile, killed for memory, unused of the memory given, given of a GPU",
+		seeds,
+		rules,
+		func(rule, []score) {},
+	)
 }
 
 func compare(w io.Writer, n node, head string, seeds []uint64, rules []rule, tell func(rule, []score)) error {
 	return table(w, head, func(row func(string, ...any)) {
 		for _, r := range rules {
 			s, byRun := playAll(n, r, seeds)
-			row("%s, %d, %.2f%%, %.2f%%, %.1f%%, %.1f%%", r.name, s.repeats, s.of(s.tight), s.of(s.killed), 100*(1-s.needed/s.given), 100*s.given/float64(s.repeats)/n.memory(n.whole))
+			row(
+				"%s, %d, %.2f%%, %.2f%%, %.1f%%, %.1f%%",
+				r.name,
+				s.repeats,
+				s.of(s.tight),
+				s.of(s.killed),
+				100*(1-s.needed/s.given),
+				100*s.given/float64(s.repeats)/n.memory(n.whole),
+			)
 			tell(r, byRun)
 		}
 	})

@@ -21,7 +21,8 @@ type task struct {
 	complete, first bool
 }
 
-// tasks are a population's runs in the order in which they are submitted: each work begins some time in a year and comes once a day on average.
+// tasks are a population's runs in the order in which they are submitted: each work begins some time in a year and
+// comes once a day on average.
 func tasks(seed uint64) (all []task) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	people := drawUsers(rng, users)
@@ -35,7 +36,18 @@ func tasks(seed uint64) (all []task) {
 				key, script = key+1, s.script
 			}
 			at += rng.ExpFloat64()
-			all = append(all, task{key: key, user: w.user, at: at, seconds: s.seconds * s.until, limit: w.limit, complete: s.state == "COMPLETED" || s.state == "TIMEOUT", first: first})
+			all = append(
+				all,
+				task{
+					key:      key,
+					user:     w.user,
+					at:       at,
+					seconds:  s.seconds * s.until,
+					limit:    w.limit,
+					complete: s.state == "COMPLETED" || s.state == "TIMEOUT",
+					first:    first,
+				},
+			)
 		}
 	}
 	slices.SortFunc(all, func(a, b task) int { return cmp.Compare(a.at, b.at) })
@@ -85,7 +97,10 @@ func (p *past) finished(t task) {
 	}
 	p.x, p.y = append(p.x, p.known(t)...), append(p.y, math.Log(t.seconds))
 	p.ends.Finished(t.limit, t.seconds)
-	p.byKey[t.key] = append(p.byKey[t.key], predict.Run{Job: uint32(len(p.y)), State: "COMPLETED", Seconds: t.seconds, Samples: 1, Util: -1})
+	p.byKey[t.key] = append(
+		p.byKey[t.key],
+		predict.Run{Job: uint32(len(p.y)), State: "COMPLETED", Seconds: t.seconds, Samples: 1, Util: -1},
+	)
 	p.byUser[t.user] = append(p.byUser[t.user], math.Log(t.seconds))
 	p.ratios[t.user] = append(p.ratios[t.user], math.Log(t.seconds/t.limit))
 }
@@ -139,7 +154,8 @@ var acquaintances = []guess{
 	}},
 }
 
-// compareRuntimes says by what factor guesses are off, for jobs without runs of their own and for those with, and what placement makes of them.
+// compareRuntimes says by what factor guesses are off, for jobs without runs of their own and for those with, and what
+// placement makes of them.
 func compareRuntimes(w io.Writer, seeds []uint64) error {
 	off := map[string][]float64{}
 	inside, of := 0, 0
@@ -169,7 +185,8 @@ func compareRuntimes(w io.Writer, seeds []uint64) error {
 	return placements(w, seeds)
 }
 
-// follow adds to off by how much each guess is off for each complete task, as a logarithm, and says how many were between Low and High, of how many.
+// follow adds to off by how much each guess is off for each complete task, as a logarithm, and says how many were
+// between Low and High, of how many.
 func follow(seed uint64, off map[string][]float64) (inside, of int) {
 	p := past{byKey: map[int][]predict.Run{}, byUser: map[int][]float64{}, ratios: map[int][]float64{}}
 	for _, t := range tasks(seed) {

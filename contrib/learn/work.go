@@ -106,7 +106,13 @@ func (w work) submissions(rng *rand.Rand) []submission {
 		}
 		level *= 1 + w.drift
 		level = min(max(level, 512), 39<<10)
-		s := submission{script: script, peak: level * math.Exp(w.noise*rng.NormFloat64()), seen: 1 - w.spike*rng.Float64(), state: "COMPLETED", until: 1}
+		s := submission{
+			script: script,
+			peak:   level * math.Exp(w.noise*rng.NormFloat64()),
+			seen:   1 - w.spike*rng.Float64(),
+			state:  "COMPLETED",
+			until:  1,
+		}
 		if w.outliers && rng.Float64() < 0.02 {
 			s.peak *= 1.2 + 0.8*rng.Float64()
 		}
@@ -127,7 +133,17 @@ func (w work) submissions(rng *rand.Rand) []submission {
 
 // run is what is seen of a submission on a slice with so much memory, and whether it was killed for want of it.
 func (w work) run(s submission, job uint32, profile string, memory float64) (r predict.Run, killed bool) {
-	r = predict.Run{Job: job, Node: "n1", Board: "a100", Profile: profile, Slices: 1, Start: int64(job), Seconds: s.until * s.seconds, State: s.state, Util: -1}
+	r = predict.Run{
+		Job:     job,
+		Node:    "n1",
+		Board:   "a100",
+		Profile: profile,
+		Slices:  1,
+		Start:   int64(job),
+		Seconds: s.until * s.seconds,
+		State:   s.state,
+		Util:    -1,
+	}
 	r.PeakMiB, r.MedianMiB = w.memory(s, s.until), w.memory(s, s.until/2)
 	if r.PeakMiB > memory {
 		killed = true

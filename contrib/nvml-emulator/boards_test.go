@@ -47,9 +47,19 @@ func readBoards(t *testing.T) []boardTable {
 		w := strings.Fields(s.Text())
 		switch {
 		case len(w) > 6 && w[0] == "board":
-			all = append(all, boardTable{name: w[1], grid: number(w[2]), live: w[5] == "live", device: strings.Join(w[6:], " ")})
+			all = append(
+				all,
+				boardTable{name: w[1], grid: number(w[2]), live: w[5] == "live", device: strings.Join(w[6:], " ")},
+			)
 		case len(w) > 0 && w[0] == "profile":
-			p := boardProfile{name: w[1], id: number(w[2]), slices: number(w[3]), size: number(w[4]), limit: number(w[5]), enum: w[14]}
+			p := boardProfile{
+				name:   w[1],
+				id:     number(w[2]),
+				slices: number(w[3]),
+				size:   number(w[4]),
+				limit:  number(w[5]),
+				enum:   w[14],
+			}
 			if w[7] != "-" {
 				p.memory = number(w[7])
 			}
@@ -66,7 +76,8 @@ func readBoards(t *testing.T) []boardTable {
 	return all
 }
 
-// Every GPU model answers what the table says of it, in all three layouts of the profile info, and takes each placement.
+// Every GPU model answers what the table says of it, in all three layouts of the profile info, and takes each
+// placement.
 func TestEveryBoard(t *testing.T) {
 	for _, b := range readBoards(t) {
 		t.Run(b.name, func(t *testing.T) {
@@ -104,7 +115,8 @@ func TestEveryBoard(t *testing.T) {
 
 func checkProfile(m *machine, d nvml.Device, b boardTable, p boardProfile, enum int, info nvml.GpuInstanceProfileInfo) {
 	m.Helper()
-	if int(info.SliceCount) != p.slices || int(info.InstanceCount) != p.limit || (p.memory != 0 && int(info.MemorySizeMB) != p.memory) {
+	if int(info.SliceCount) != p.slices || int(info.InstanceCount) != p.limit ||
+		(p.memory != 0 && int(info.MemorySizeMB) != p.memory) {
 		m.Errorf("%s: %+v", p.name, info)
 	}
 	if info.MemorySizeMB == 0 || info.MultiprocessorCount == 0 {
@@ -117,7 +129,8 @@ func checkProfile(m *machine, d nvml.Device, b boardTable, p boardProfile, enum 
 	if text(v2.Name[:]) != "MIG "+p.name || text(v3.Name[:]) != "MIG "+p.name {
 		m.Errorf("names %q and %q, want MIG %s", text(v2.Name[:]), text(v3.Name[:]), p.name)
 	}
-	if v2.MemorySizeMB != info.MemorySizeMB || v3.MemorySizeMB != info.MemorySizeMB || v2.OfaCount != info.OfaCount || v3.OfaCount != info.OfaCount {
+	if v2.MemorySizeMB != info.MemorySizeMB || v3.MemorySizeMB != info.MemorySizeMB || v2.OfaCount != info.OfaCount ||
+		v3.OfaCount != info.OfaCount {
 		m.Errorf("%s: versions differ: %+v %+v %+v", p.name, info, v2, v3)
 	}
 	if gfx := v3.Capabilities&nvml.GPU_INSTANCE_PROFILE_CAPS_GFX != 0; gfx != strings.HasSuffix(p.name, "+gfx") {
@@ -156,7 +169,8 @@ func (m *machine) checkMigDevice(d nvml.Device, p boardProfile, info nvml.GpuIns
 	}
 	a, ret := all[0].GetAttributes()
 	m.want(ret, nvml.SUCCESS, "GetAttributes")
-	if a.MemorySizeMB != info.MemorySizeMB || int(a.GpuInstanceSliceCount) != p.slices || int(a.ComputeInstanceSliceCount) != p.slices ||
+	if a.MemorySizeMB != info.MemorySizeMB || int(a.GpuInstanceSliceCount) != p.slices ||
+		int(a.ComputeInstanceSliceCount) != p.slices ||
 		a.MultiprocessorCount != info.MultiprocessorCount {
 		m.Errorf("%s: attributes %+v of %+v", p.name, a, info)
 	}

@@ -34,7 +34,8 @@ func (g gpm) metric(id nvml.GpmMetricId) (float64, nvml.Return) {
 	return get.Metrics[0].Value, nvml.Return(get.Metrics[0].NvmlReturn)
 }
 
-// The utilisation of an instance is what its processes say, together at most all of it; the instance beside it has its own.
+// The utilisation of an instance is what its processes say, together at most all of it; the instance beside it has its
+// own.
 func TestGPM(t *testing.T) {
 	m := newMachine(t, "--board", "H100-80GB")
 	d := m.device(0)

@@ -40,7 +40,11 @@ func race(d nvml.Device) int {
 		ci nvml.ComputeInstance
 	}
 	var mine []slice
-	enums := []int{nvml.GPU_INSTANCE_PROFILE_1_SLICE, nvml.GPU_INSTANCE_PROFILE_2_SLICE, nvml.GPU_INSTANCE_PROFILE_3_SLICE}
+	enums := []int{
+		nvml.GPU_INSTANCE_PROFILE_1_SLICE,
+		nvml.GPU_INSTANCE_PROFILE_2_SLICE,
+		nvml.GPU_INSTANCE_PROFILE_3_SLICE,
+	}
 	for range 150 {
 		if len(mine) > 0 && rand.IntN(3) == 0 {
 			i := rand.IntN(len(mine))
@@ -65,7 +69,10 @@ func race(d nvml.Device) int {
 			fmt.Println("create GPU instance:", ret)
 			return 1
 		}
-		profile, _ := gi.GetComputeInstanceProfileInfo(int(info.SliceCount)-1, nvml.COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
+		profile, _ := gi.GetComputeInstanceProfileInfo(
+			int(info.SliceCount)-1,
+			nvml.COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED,
+		)
 		ci, ret := gi.CreateComputeInstance(&profile)
 		if ret != nvml.SUCCESS {
 			fmt.Println("create compute instance:", ret)

@@ -254,5 +254,8 @@ func (m *machine) wantMode(d nvml.Device, current, pending int) {
 }
 
 func (m *machine) placeByID(d nvml.Device, id uint32, start uint32) (nvml.GpuInstance, nvml.Return) {
-	return d.CreateGpuInstanceWithPlacement(&nvml.GpuInstanceProfileInfo{Id: id}, &nvml.GpuInstancePlacement{Start: start, Size: 1})
+	return d.CreateGpuInstanceWithPlacement(
+		&nvml.GpuInstanceProfileInfo{Id: id},
+		&nvml.GpuInstancePlacement{Start: start, Size: 1},
+	)
 }

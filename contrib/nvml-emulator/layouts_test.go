@@ -35,7 +35,13 @@ func overlap(a, b nvml.GpuInstancePlacement) bool {
 
 // walk makes every layout of the candidates, each once, and asks the emulator at every step. It expects a refusal
 // exactly where two placements overlap: these GPU models need no other rule for these profiles.
-func (m *machine) walk(d nvml.Device, all []candidate, made []nvml.GpuInstancePlacement, from int, layouts, maximal *int) {
+func (m *machine) walk(
+	d nvml.Device,
+	all []candidate,
+	made []nvml.GpuInstancePlacement,
+	from int,
+	layouts, maximal *int,
+) {
 	m.Helper()
 	*layouts++
 	if m.full(d, all) {

@@ -19,8 +19,10 @@ import (
 // cuda is a cuda-process on the MIG device.
 func (m *machine) cuda(uuid string, args ...string) *exec.Cmd {
 	cmd := m.command("cuda-process", args...)
-	cmd.Env = append(slices.DeleteFunc(cmd.Env, func(v string) bool { return strings.HasPrefix(v, "CUDA_VISIBLE_DEVICES=") }),
-		"CUDA_VISIBLE_DEVICES="+uuid)
+	cmd.Env = append(
+		slices.DeleteFunc(cmd.Env, func(v string) bool { return strings.HasPrefix(v, "CUDA_VISIBLE_DEVICES=") }),
+		"CUDA_VISIBLE_DEVICES="+uuid,
+	)
 	return cmd
 }
 
@@ -60,7 +62,8 @@ func TestProcess(t *testing.T) {
 	for _, where := range []nvml.Device{mig, d} {
 		procs, ret := where.GetComputeRunningProcesses()
 		m.want(ret, nvml.SUCCESS, "GetComputeRunningProcesses")
-		if len(procs) != 1 || int(procs[0].Pid) != cmd.Process.Pid || procs[0].GpuInstanceId != 4 || procs[0].ComputeInstanceId != 0 {
+		if len(procs) != 1 || int(procs[0].Pid) != cmd.Process.Pid || procs[0].GpuInstanceId != 4 ||
+			procs[0].ComputeInstanceId != 0 {
 			t.Errorf("processes %+v", procs)
 		}
 	}
@@ -266,7 +269,8 @@ func TestDeviceFiles(t *testing.T) {
 	os.WriteFile(cap(200), nil, 0o444)
 	m.carve(m.device(0), "7g.40gb", 0)
 	os.Remove(cap(3))
-	if out, status := m.exit(m.command("nvml-emulator", "check")); status != 1 || !strings.Contains(out, cap(3)+" is missing") {
+	if out, status := m.exit(m.command("nvml-emulator", "check")); status != 1 ||
+		!strings.Contains(out, cap(3)+" is missing") {
 		t.Errorf("check: exit status %d\n%s", status, out)
 	}
 }

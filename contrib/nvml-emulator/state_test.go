@@ -17,7 +17,11 @@ import (
 func (m *machine) start(mode string) *exec.Cmd {
 	m.Helper()
 	cmd := exec.Command(os.Args[0], library())
-	cmd.Env = append(os.Environ(), "NVML_EMULATOR_TEST_HELPER="+mode, "NVML_EMULATOR_STATE="+filepath.Join(m.dir, "state"))
+	cmd.Env = append(
+		os.Environ(),
+		"NVML_EMULATOR_TEST_HELPER="+mode,
+		"NVML_EMULATOR_STATE="+filepath.Join(m.dir, "state"),
+	)
 	return cmd
 }
 
@@ -151,7 +155,8 @@ func TestKilledWriter(t *testing.T) {
 				t.Errorf("by the log %d instances stand, want %d", n, 1+c.after)
 			}
 			out, err := m.start("create").CombinedOutput()
-			if want := map[int]string{0: "Success", 1: "Insufficient Resources"}[c.after]; err != nil || !strings.Contains(string(out), want) {
+			if want := map[int]string{0: "Success", 1: "Insufficient Resources"}[c.after]; err != nil ||
+				!strings.Contains(string(out), want) {
 				t.Errorf("the next create says %q, %v; want %s", out, err, want)
 			}
 			m.check()

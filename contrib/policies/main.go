@@ -1,10 +1,12 @@
-// Command policies compares placement policies with best-fit, by simulation. It prints Markdown tables; docs/results.md has them.
+// Command policies compares placement policies with best-fit, by simulation. It prints Markdown tables; docs/results.md
+// has them.
 //
 //	go run ./contrib/policies [-seeds 101,102] [-policies lifetime,qla] [-queues ...] [-ends ...] [-unlimited ...] [-loads ...]
 //
-// Each row is a scheduler, what is known of the ends of jobs, and the share of the jobs that have no time limit; each column a
-// load. A cell has one number for each policy: its mean wait over all mixes and seeds, as a ratio to best-fit's, on 16 A100-40GB
-// in nodes of four. The last lines name the worst single case of each policy, a mix with all seeds.
+// Each row is a scheduler, what is known of the ends of jobs, and the share of the jobs that have no time limit; each
+// column a load. A cell has one number for each policy: its mean wait over all mixes and seeds, as a ratio to
+// best-fit's, on 16 A100-40GB in nodes of four. The last lines name the worst single case of each policy, a mix with
+// all seeds.
 package main
 
 import (
@@ -43,18 +45,33 @@ func run(args []string, w io.Writer) error {
 	seeds := f.String("seeds", "101,102,103,104,105", "the workloads' seeds")
 	policies := f.String("policies", "lifetime,qla", "compared with best-fit")
 	queues := f.String("queues", strings.Join(queueNames, ","), "offers: EASY through offers, as in production")
-	ends := f.String("ends", strings.Join(endNames, ","), "limits: 1 to 6 times too long, as agents see them; learned: corrected by earlier jobs")
+	ends := f.String(
+		"ends",
+		strings.Join(endNames, ","),
+		"limits: 1 to 6 times too long, as agents see them; learned: corrected by earlier jobs",
+	)
 	unlimited := f.String("unlimited", "0,0.1,0.3", "the shares of the jobs that have no time limit")
 	loads := f.String("loads", "0.5,0.7,0.85,0.95", "the shares of the GPUs' units that jobs ask for on average")
-	mixes := f.String("mixes", "uniform6,skew-small,bimodal,four-equal", "of caelum simulate --churn, or site: trace.Site, with -ends own")
+	mixes := f.String(
+		"mixes",
+		"uniform6,skew-small,bimodal,four-equal",
+		"of caelum simulate --churn, or site: trace.Site, with -ends own",
+	)
 	gpus := f.String("gpus", "alike", "alike, or mixed: half of the GPUs are H100-80GB, and jobs run on either model")
 	jobs := f.Int("jobs", 1000, "the number of jobs in a workload")
 	workers := f.Int("workers", runtime.NumCPU(), "how many simulations run at the same time")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	o := options{policies: strings.Split(*policies, ","), queues: strings.Split(*queues, ","), ends: strings.Split(*ends, ","),
-		mixes: strings.Split(*mixes, ","), gpus: strings.Split(*gpus, ","), jobs: *jobs, workers: max(*workers, 1)}
+	o := options{
+		policies: strings.Split(*policies, ","),
+		queues:   strings.Split(*queues, ","),
+		ends:     strings.Split(*ends, ","),
+		mixes:    strings.Split(*mixes, ","),
+		gpus:     strings.Split(*gpus, ","),
+		jobs:     *jobs,
+		workers:  max(*workers, 1),
+	}
 	var err error
 	if o.unlimited, err = numbers(*unlimited); err != nil {
 		return fmt.Errorf("-unlimited: %w", err)

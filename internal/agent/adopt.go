@@ -15,9 +15,10 @@ import (
 	"caelum/internal/slurm"
 )
 
-// The agent never touches foreign instances. If the ledger was lost, its own idle instances are foreign too, and only root knows
-// that they are nobody else's: `caelum adopt` puts them back. An instance is adopted only if no job can have it: every job with
-// GPUs on the node has a lease, no process uses the instance, and none has its capability files open once they are closed.
+// The agent never touches foreign instances. If the ledger was lost, its own idle instances are foreign too, and only
+// root knows that they are nobody else's: `caelum adopt` puts them back. An instance is adopted only if no job can have
+// it: every job with GPUs on the node has a lease, no process uses the instance, and none has its capability files open
+// once they are closed.
 
 // Adopt implements api.Adopter.
 func (a *Agent) Adopt(ctx context.Context, req api.AdoptRequest) ([]api.Adoption, error) {
@@ -46,20 +47,30 @@ func (a *Agent) Adopt(ctx context.Context, req api.AdoptRequest) ([]api.Adoption
 			if reason != "" {
 				state = "foreign"
 			}
-			all = append(all, api.Adoption{GPU: c.Index, Instance: api.Instance{Placement: at, GI: f.GI, UUID: f.UUID, State: state}, Reason: reason})
+			all = append(
+				all,
+				api.Adoption{
+					GPU:      c.Index,
+					Instance: api.Instance{Placement: at, GI: f.GI, UUID: f.UUID, State: state},
+					Reason:   reason,
+				},
+			)
 		}
 	}
 	for _, uuid := range req.UUIDs {
 		if !slices.ContainsFunc(all, func(d api.Adoption) bool { return d.UUID == uuid }) {
-			all = append(all, api.Adoption{GPU: -1, Instance: api.Instance{UUID: uuid}, Reason: "no foreign instance of this node"})
+			all = append(
+				all,
+				api.Adoption{GPU: -1, Instance: api.Instance{UUID: uuid}, Reason: "no foreign instance of this node"},
+			)
 		}
 	}
 	a.publishSoon()
 	return all, nil
 }
 
-// allJobsLeased is an error if a job can have an instance of which the agent knows nothing: slurmctld shows the job with GPUs on
-// this node, or a lease file names it, and the agent has no lease of it.
+// allJobsLeased is an error if a job can have an instance of which the agent knows nothing: slurmctld shows the job
+// with GPUs on this node, or a lease file names it, and the agent has no lease of it.
 func (a *Agent) allJobsLeased(ctx context.Context) error {
 	jobs, err := a.ctl.Jobs(ctx)
 	if err != nil {
@@ -77,7 +88,11 @@ func (a *Agent) allJobsLeased(ctx context.Context) error {
 	for _, f := range files {
 		id, err := strconv.ParseUint(f.Name(), 10, 32)
 		if err == nil && a.leaseOf(uint32(id)) == nil {
-			return fmt.Errorf("%s is of no job with a lease; when no job %d runs here, remove the file", a.leaseFile(uint32(id)), id)
+			return fmt.Errorf(
+				"%s is of no job with a lease; when no job %d runs here, remove the file",
+				a.leaseFile(uint32(id)),
+				id,
+			)
 		}
 	}
 	return nil
@@ -101,7 +116,17 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 	case !f.Whole || f.UUID == "":
 		return "it has no compute instance that spans it", nil
 	}
-	in := &instance{Instance: ledger.Instance{GPU: c.UUID, GI: f.GI, Profile: f.Profile, Start: f.Start, Size: f.Size, UUID: f.UUID}, cis: f.CIs}
+	in := &instance{
+		Instance: ledger.Instance{
+			GPU:     c.UUID,
+			GI:      f.GI,
+			Profile: f.Profile,
+			Start:   f.Start,
+			Size:    f.Size,
+			UUID:    f.UUID,
+		},
+		cis: f.CIs,
+	}
 	if reason := a.whyInUse(placed{g, in}); reason != "" {
 		return reason, nil
 	}
@@ -120,7 +145,9 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 	if taken {
 		return "it is no longer foreign", nil
 	}
-	intent, err := a.ledger.Begin(ledger.Intent{Op: ledger.OpCreate, GPU: c.UUID, Profile: f.Profile, Start: f.Start, Size: f.Size})
+	intent, err := a.ledger.Begin(
+		ledger.Intent{Op: ledger.OpCreate, GPU: c.UUID, Profile: f.Profile, Start: f.Start, Size: f.Size},
+	)
 	if err != nil {
 		return "", err
 	}
@@ -136,7 +163,8 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 	return "", nil
 }
 
-// whyInUse says why an instance is not idle: processes use it, or have its capability files open, or neither can be known.
+// whyInUse says why an instance is not idle: processes use it, or have its capability files open, or neither can be
+// known.
 func (a *Agent) whyInUse(p placed) string {
 	pids, err := a.hw.Processes(p.gpu, p.in.GI)
 	if err != nil {

@@ -50,7 +50,8 @@ func (w *world) states() map[string]string {
 	return states
 }
 
-// The idle instance of a lost ledger is adopted: closed to users, in the next ledger too, and leased or replaced as any other.
+// The idle instance of a lost ledger is adopted: closed to users, in the next ledger too, and leased or replaced as any
+// other.
 func TestAdopt(t *testing.T) {
 	w := newWorld(t, 1)
 	uuid := w.loseLedger()
@@ -141,7 +142,8 @@ func TestAdoptBesideUnknownJob(t *testing.T) {
 	text := w.leaseFile(id)
 	w.stop()
 	w.removeLedger()
-	if err := os.WriteFile(file, []byte(text[:len(text)/2]), 0o600); err != nil { // damaged: its lease is lost with the ledger
+	// damaged: its lease is lost with the ledger
+	if err := os.WriteFile(file, []byte(text[:len(text)/2]), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	w.start()

@@ -25,8 +25,8 @@ func (w *world) drift(meanwhile ...func()) {
 	w.start()
 }
 
-// A job that runs while the driver's names change keeps its lease and its slice; both bear the new name. Afterwards the agent knows the
-// new name only: on offer, for the idle instance, and in what it says of slurm.conf.
+// A job that runs while the driver's names change keeps its lease and its slice; both bear the new name. Afterwards the
+// agent knows the new name only: on offer, for the idle instance, and in what it says of slurm.conf.
 func TestNamesDriftUnderAJob(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")
@@ -39,14 +39,17 @@ func TestNamesDriftUnderAJob(t *testing.T) {
 		t.Fatalf("the job's lease: %+v, %v", l, err)
 	}
 	after := l.Slices[0]
-	if after.UUID != before.UUID || after.Start != before.Start || after.Profile != "1g.6gb" || after.MemoryMiB != 5888 {
+	if after.UUID != before.UUID || after.Start != before.Start || after.Profile != "1g.6gb" ||
+		after.MemoryMiB != 5888 {
 		t.Errorf("the job held %+v and holds %+v", before, after)
 	}
 	status, _ := w.agent.Status(context.Background())
-	if in := status.GPUs[0].Instances; len(in) != 1 || in[0].State != "leased" || in[0].Job != id || in[0].Profile != "1g.6gb" {
+	if in := status.GPUs[0].Instances; len(in) != 1 || in[0].State != "leased" || in[0].Job != id ||
+		in[0].Profile != "1g.6gb" {
 		t.Errorf("instances %+v", in)
 	}
-	if !slices.Equal(status.Stale, []string{"1g.5gb"}) || !slices.Contains(status.Profiles, "1g.6gb") || slices.Contains(status.Profiles, "1g.5gb") {
+	if !slices.Equal(status.Stale, []string{"1g.5gb"}) || !slices.Contains(status.Profiles, "1g.6gb") ||
+		slices.Contains(status.Profiles, "1g.5gb") {
 		t.Errorf("stale %v, profiles %v", status.Stale, status.Profiles)
 	}
 	if o := w.offers(); o["1g.6gb"] == 0 || o["1g.5gb"] != 0 {
@@ -108,8 +111,8 @@ func TestOldNameIsServed(t *testing.T) {
 	}
 }
 
-// TestAnotherBoardsName: a job whose profile Caelum chose finds it on offer on a node that has another for as much; slurmctld counts the one, the job has the other, and all of
-// it survives a restart.
+// TestAnotherBoardsName: a job whose profile Caelum chose finds it on offer on a node that has another for as much;
+// slurmctld counts the one, the job has the other, and all of it survives a restart.
 func TestAnotherModelsName(t *testing.T) {
 	w := newWorld(t, 1)
 	sized := func() uint32 {
@@ -123,7 +126,10 @@ func TestAnotherModelsName(t *testing.T) {
 		t.Fatalf("on offer: %v", o)
 	}
 	status, _ := w.agent.Status(context.Background())
-	if !slices.ContainsFunc(status.GPUs[0].Offers, func(p api.Placement) bool { return p.Profile == "3g.20gb" && p.As == "2g.20gb" }) {
+	if !slices.ContainsFunc(
+		status.GPUs[0].Offers,
+		func(p api.Placement) bool { return p.Profile == "3g.20gb" && p.As == "2g.20gb" },
+	) {
 		t.Errorf("the status has on offer %+v", status.GPUs[0].Offers)
 	}
 	w.fake.Tick()
@@ -179,7 +185,8 @@ func TestNameAndInstanceGone(t *testing.T) {
 	}
 }
 
-// What slurm.conf has and the driver does not is not judged while a GPU is not managed: it may be that one's. closed is nobody's.
+// What slurm.conf has and the driver does not is not judged while a GPU is not managed: it may be that one's. closed is
+// nobody's.
 func TestStaleNeedsEveryGPU(t *testing.T) {
 	w := newWorld(t, 2)
 	node := slurm.Node{Name: "n1", Gres: gres(t, "gpu:a100:14,mig:1g.5gb:0,mig:1g.24gb:0,mig:closed:56")}

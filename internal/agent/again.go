@@ -8,19 +8,19 @@ import (
 	"caelum/internal/plan"
 )
 
-// A slice that is released and that the first waiting job asks for needs no plan: it is what slurmctld counts as free once the epilog
-// is over. It is put on offer in the epilog itself, which then does not wait for slurmctld. The plan that follows is made as
-// for any other change.
+// A slice that is released and that the first waiting job asks for needs no plan: it is what slurmctld counts as free
+// once the epilog is over. It is put on offer in the epilog itself, which then does not wait for slurmctld. The plan
+// that follows is made as for any other change.
 
-// next is what the jobs at the head of the queue wait for, those that the plan in force has no room for: one slice of a profile,
-// and how many such jobs follow each other.
+// next is what the jobs at the head of the queue wait for, those that the plan in force has no room for: one slice of a
+// profile, and how many such jobs follow each other.
 type next struct {
 	profile string
 	jobs    int
 }
 
-// nextOn returns next for a member of a plan: nothing unless the first job that has to wait wants one slice, of a profile that
-// the member offers under its own name, and could have it there.
+// nextOn returns next for a member of a plan: nothing unless the first job that has to wait wants one slice, of a
+// profile that the member offers under its own name, and could have it there.
 func nextOn(v *plan.View, all offer.Plan, me int) (n next) {
 	for k, spots := range all.Spots {
 		if spots != nil {
@@ -37,8 +37,8 @@ func nextOn(v *plan.View, all offer.Plan, me int) (n next) {
 	return n
 }
 
-// offerAgain puts the slice of a lease that has just been dropped on offer, if the next waiting job asks for one. The caller
-// holds a.mu.
+// offerAgain puts the slice of a lease that has just been dropped on offer, if the next waiting job asks for one. The
+// caller holds a.mu.
 func (a *Agent) offerAgain(lease api.Lease) bool {
 	if len(lease.Slices) != 1 || a.next.jobs == 0 || len(a.offers) != len(a.cards) {
 		return false

@@ -20,7 +20,8 @@ func (w *world) full(waiting ...string) (running []uint32) {
 	return running
 }
 
-// A released slice that the next waiting job asks for is on offer when the epilog is over, without a question to slurmctld.
+// A released slice that the next waiting job asks for is on offer when the epilog is over, without a question to
+// slurmctld.
 func TestOfferedAgain(t *testing.T) {
 	w := newWorld(t, 1)
 	running := w.full("1g.5gb:1", "1g.5gb:1")

@@ -1,5 +1,6 @@
-// Package agent is caelumd: it owns the node's MIG, leases slices to jobs, publishes what is free, and keeps GPU, ledger and
-// slurmctld in agreement. What to place where and what to offer it asks of the pure packages place and offer.
+// Package agent is caelumd: it owns the node's MIG, leases slices to jobs, publishes what is free, and keeps GPU,
+// ledger and slurmctld in agreement. What to place where and what to offer it asks of the pure packages place and
+// offer.
 package agent
 
 import (
@@ -51,21 +52,22 @@ type Controller interface {
 
 // Agent is one node's agent.
 type Agent struct {
-	cfg          Config
-	hw           gpu.Hardware
-	caps         gpu.Caps
-	procs        *gpu.Processes
-	searches     searches
-	ledger       *ledger.Ledger
-	ctl          Controller
-	log          *logrus.Entry
-	now          func() time.Time
-	jobs         keyedLock
-	publish      chan chan error
-	leftovers    chan struct{}     // somebody uses an instance that no job has
-	profiles     []string          // on offer, over all GPUs, smallest first
-	total        int               // N, the node's constant total of gres/mig, 0 until known; the publisher's alone
-	lent         []string          // names of other GPU models' profiles that something was on offer as; the publisher's alone
+	cfg       Config
+	hw        gpu.Hardware
+	caps      gpu.Caps
+	procs     *gpu.Processes
+	searches  searches
+	ledger    *ledger.Ledger
+	ctl       Controller
+	log       *logrus.Entry
+	now       func() time.Time
+	jobs      keyedLock
+	publish   chan chan error
+	leftovers chan struct{} // somebody uses an instance that no job has
+	profiles  []string      // on offer, over all GPUs, smallest first
+	total     int           // N, the node's constant total of gres/mig, 0 until known; the publisher's alone
+	// names of other GPU models' profiles that something was on offer as; the publisher's alone
+	lent         []string
 	unresponsive plan.Unresponsive // the publisher's alone
 	unstarted    plan.Unstarted    // likewise
 	changed      chan struct{}     // something stands otherwise than was published
@@ -99,7 +101,8 @@ type Agent struct {
 	here       map[uint32]slurm.Job  // the jobs that are on the node, by slurmctld's last account
 	reserved   *api.Reservation      // what is kept free here, and for whom
 	next       next                  // by the plan in force
-	// version counts the changes of all that a plan is made from: a plan is put in force only if it did not change meanwhile.
+	// version counts the changes of all that a plan is made from: a plan is put in force only if it did not change
+	// meanwhile.
 	version     int
 	published   map[string]int
 	publishedAt time.Time
@@ -130,8 +133,12 @@ type Agent struct {
 func New(cfg Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) (*Agent, error) {
 	a := &Agent{
 		cfg: cfg, hw: hw, ctl: ctl, log: log, now: time.Now, caps: gpu.Caps{Dev: cfg.DeviceDir, Proc: cmp.Or(cfg.procDir, "/proc")}, procs: cmp.Or(cfg.procs, &gpu.Processes{Proc: "/proc"}), former: map[minorsOf]uint32{}, lastLogged: map[any]time.Time{},
-		publish: make(chan chan error), changed: make(chan struct{}, 1), outdated: make(chan error, 1), offersSince: time.Now(), unresponsive: plan.Unresponsive{Patience: plan.Patience(cfg.PollInterval)}, leftovers: make(chan struct{}, 1), leases: map[uint32]*api.Lease{}, pending: map[uint32]*pendingLease{}, unserved: map[uint32]int{}, allocations: map[uint32]allocation{},
-		seen: observer{open: map[uint32]*observation{}}, clock: monotonic, toKeep: make(chan struct{}, 1), toRecord: make(chan struct{}, 1),
+		publish: make(
+			chan chan error,
+		), changed: make(chan struct{}, 1), outdated: make(chan error, 1), offersSince: time.Now(), unresponsive: plan.Unresponsive{Patience: plan.Patience(cfg.PollInterval)}, leftovers: make(chan struct{}, 1), leases: map[uint32]*api.Lease{}, pending: map[uint32]*pendingLease{}, unserved: map[uint32]int{}, allocations: map[uint32]allocation{},
+		seen: observer{
+			open: map[uint32]*observation{},
+		}, clock: monotonic, toKeep: make(chan struct{}, 1), toRecord: make(chan struct{}, 1),
 		recordPause: recordPause,
 	}
 	var err error
@@ -149,7 +156,11 @@ func New(cfg Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) (*Agent
 		return nil, err
 	}
 	if d := cfg.DefaultProfile; d != "" && len(a.profiles) > 0 && !slices.Contains(a.profiles, d) {
-		return nil, fmt.Errorf("default_profile: no GPU of this node puts %q on offer; it has %s", d, strings.Join(a.profiles, ", "))
+		return nil, fmt.Errorf(
+			"default_profile: no GPU of this node puts %q on offer; it has %s",
+			d,
+			strings.Join(a.profiles, ", "),
+		)
 	}
 	a.offers = make([]mig.Layout, len(a.cards))
 	for _, c := range a.cards {

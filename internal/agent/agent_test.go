@@ -17,8 +17,9 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// The main story: a job whose slice is not on offer is seen in the queue, its slice is published, it starts, the slice is
-// carved, its files are the user's; at the end the slice is idle, its files are root's, and the next such job gets the same one.
+// The main story: a job whose slice is not on offer is seen in the queue, its slice is published, it starts, the slice
+// is carved, its files are the user's; at the end the slice is idle, its files are root's, and the next such job gets
+// the same one.
 func TestLifeOfAJob(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -30,7 +31,11 @@ func TestLifeOfAJob(t *testing.T) {
 	if l.Error != "" || len(l.Slices) != 1 || l.Slices[0].Profile != "7g.40gb" || l.Slices[0].Reused {
 		t.Fatalf("lease %+v", l)
 	}
-	want := fmt.Sprintf("caelum-lease 1\njob %d\nrestart 0\nuid 20001\nindex absolute\nslot 0 %s\nend\n", id, l.Slices[0].UUID)
+	want := fmt.Sprintf(
+		"caelum-lease 1\njob %d\nrestart 0\nuid 20001\nindex absolute\nslot 0 %s\nend\n",
+		id,
+		l.Slices[0].UUID,
+	)
 	if got := w.leaseFile(id); got != want {
 		t.Errorf("lease file:\n%s", got)
 	}
@@ -214,7 +219,8 @@ func TestStuckInstance(t *testing.T) {
 	}
 }
 
-// While slurmctld waits for slurmd to register, a job that started would have slots without numbers: nothing is on offer.
+// While slurmctld waits for slurmd to register, a job that started would have slots without numbers: nothing is on
+// offer.
 func TestUnregisteredNodeOffersNothing(t *testing.T) {
 	w := newWorld(t, 1)
 	running := w.startNow("2g.10gb:1")
@@ -325,7 +331,8 @@ func (w *world) restartIn(op string, restarted *bool) {
 	})
 }
 
-// A GPU that falls off the bus while it is carved takes neither the job nor the node with it: the slice is made on another.
+// A GPU that falls off the bus while it is carved takes neither the job nor the node with it: the slice is made on
+// another.
 func TestLostGPU(t *testing.T) {
 	w := newWorld(t, 2)
 	id := w.submit(job(1, "3g.20gb:1"))
@@ -398,7 +405,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// A job that is submitted held because it names a node is released once its slice is on offer; a user's own hold is not.
+// A job that is submitted held because it names a node is released once its slice is on offer; a user's own hold is
+// not.
 func TestHeldJobs(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -474,7 +482,8 @@ func TestRunInJobIsRefused(t *testing.T) {
 	}
 }
 
-// A job that can never be placed is sent back three times and then left held, with the reason where the user can see it.
+// A job that can never be placed is sent back three times and then left held, with the reason where the user can see
+// it.
 func TestGivingUp(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -495,7 +504,8 @@ func TestGivingUp(t *testing.T) {
 	}
 }
 
-// TestExpectedEnd: the others are told when a job is expected to end: what was learned, and its limit once it has outlived that.
+// TestExpectedEnd: the others are told when a job is expected to end: what was learned, and its limit once it has
+// outlived that.
 func TestExpectedEnd(t *testing.T) {
 	w := newWorld(t, 1)
 	j := job(1, "7g.40gb:1")

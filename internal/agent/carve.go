@@ -11,9 +11,9 @@ import (
 	"caelum/internal/offer"
 )
 
-// carve makes the slice of a promised spot exist and answers its instance: an idle instance of that placement as it
-// is, if it is still there, else the idle instances in the way are destroyed and one is created. Nobody else can want the spot or what
-// overlaps it, since promised and leased placements of a GPU are disjoint.
+// carve makes the slice of a promised spot exist and answers its instance: an idle instance of that placement as it is,
+// if it is still there, else the idle instances in the way are destroyed and one is created. Nobody else can want the
+// spot or what overlaps it, since promised and leased placements of a GPU are disjoint.
 func (a *Agent) carve(job uint32, s offer.Spot, t *spent) (in *instance, reused bool, err error) {
 	c := a.cards[s.GPU]
 	queued := time.Now()
@@ -65,7 +65,9 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	c := a.cards[s.GPU]
 	pl := c.Model.Placements[s.Placement]
 	profile := c.Model.Profiles[pl.Profile].Name
-	intent, err := a.ledger.Begin(ledger.Intent{Op: ledger.OpCreate, GPU: c.UUID, Profile: profile, Start: pl.Start, Size: pl.Size, Job: job})
+	intent, err := a.ledger.Begin(
+		ledger.Intent{Op: ledger.OpCreate, GPU: c.UUID, Profile: profile, Start: pl.Start, Size: pl.Size, Job: job},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +94,17 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 		return nil, err
 	}
 	failpoint.Hit(failpoint.Created)
-	in := &instance{Instance: ledger.Instance{GPU: c.UUID, GI: made.GI, Profile: profile, Start: pl.Start, Size: pl.Size, UUID: made.UUID}, cis: made.CIs}
+	in := &instance{
+		Instance: ledger.Instance{
+			GPU:     c.UUID,
+			GI:      made.GI,
+			Profile: profile,
+			Start:   pl.Start,
+			Size:    pl.Size,
+			UUID:    made.UUID,
+		},
+		cis: made.CIs,
+	}
 	// Until it is leased it is nobody's: the driver leaves its capability files readable by all.
 	// Who opens them until they are closed is found before the grant.
 	closed := a.caps.Make(c.Minor, made)
@@ -132,7 +144,16 @@ func (a *Agent) destroy(g int, in *instance, t *spent) error {
 	if in.Job != 0 {
 		return fmt.Errorf("GPU %d: %s at %d is held by job %d", g, in.Profile, in.Start, in.Job)
 	}
-	intent, err := a.ledger.Begin(ledger.Intent{Op: ledger.OpDestroy, GPU: c.UUID, GI: in.GI, Profile: in.Profile, Start: in.Start, Size: in.Size})
+	intent, err := a.ledger.Begin(
+		ledger.Intent{
+			Op:      ledger.OpDestroy,
+			GPU:     c.UUID,
+			GI:      in.GI,
+			Profile: in.Profile,
+			Start:   in.Start,
+			Size:    in.Size,
+		},
+	)
 	if err != nil {
 		return err
 	}
@@ -145,7 +166,9 @@ func (a *Agent) destroy(g int, in *instance, t *spent) error {
 		in.Stuck = true
 		a.version++
 		a.mu.Unlock()
-		a.log.WithError(err).WithField("gpu", g).Errorf("%s at %d is stuck; its units are out of the offers; find what holds it with `nvidia-smi` or `fuser /dev/nvidia*`", in.Profile, in.Start)
+		a.log.WithError(err).
+			WithField("gpu", g).
+			Errorf("%s at %d is stuck; its units are out of the offers; find what holds it with `nvidia-smi` or `fuser /dev/nvidia*`", in.Profile, in.Start)
 		return errors.Join(err, a.ledger.SetStuck(c.UUID, in.GI, true), a.ledger.Failed(intent))
 	}
 	failpoint.Hit(failpoint.Destroyed)

@@ -96,9 +96,9 @@ func defaults() map[string]any {
 	}
 }
 
-// LoadConfig reads the YAML file at path. No file at DefaultConfig means all defaults; any other that is named must be there.
-// For root, the file must be one that only root can change (package trust): it names the NVML library that root's process loads.
-// The error is one line that names the file and the key that is unknown or wrong.
+// LoadConfig reads the YAML file at path. No file at DefaultConfig means all defaults; any other that is named must be
+// there. For root, the file must be one that only root can change (package trust): it names the NVML library that
+// root's process loads. The error is one line that names the file and the key that is unknown or wrong.
 func LoadConfig(path string) (Config, error) {
 	return loadConfig(path, os.Geteuid())
 }
@@ -147,7 +147,11 @@ func parseConfig(v *viper.Viper) (c Config, err error) {
 	known := defaults()
 	for _, key := range v.AllKeys() {
 		if _, ok := known[key]; !ok {
-			return c, fmt.Errorf("unknown key %q; the keys are %s", key, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+			return c, fmt.Errorf(
+				"unknown key %q; the keys are %s",
+				key,
+				strings.Join(slices.Sorted(maps.Keys(known)), ", "),
+			)
 		}
 	}
 	for key, value := range known {
@@ -162,7 +166,8 @@ func parseConfig(v *viper.Viper) (c Config, err error) {
 // NoField as accounting_field: nothing is written into slurmdbd, or learned from it.
 const NoField = "none"
 
-// Field is the field of a job's accounting record that has the summaries of its runs. The error says that there is none.
+// Field is the field of a job's accounting record that has the summaries of its runs. The error says that there is
+// none.
 func (c Config) Field() (slurm.AccountingField, error) {
 	if c.AccountingField == NoField {
 		return "", errors.New("accounting_field is none: runs are neither written into slurmdbd nor read from it")
@@ -194,7 +199,10 @@ func (c Config) check() error {
 		return fmt.Errorf("poll_interval: %v is not between 100ms and 1h (write it like 15s)", c.PollInterval)
 	}
 	if s := c.SampleInterval; s != 0 && (s < 200*time.Millisecond || s > time.Minute) {
-		return fmt.Errorf("sample_interval: %v is not between 200ms and 1m (write it like 1s; 0: nothing is looked at)", s)
+		return fmt.Errorf(
+			"sample_interval: %v is not between 200ms and 1m (write it like 1s; 0: nothing is looked at)",
+			s,
+		)
 	}
 	if c.WakePort < 0 || c.WakePort > 65535 {
 		return fmt.Errorf("wake_port: %d is no UDP port (0: there is no watcher)", c.WakePort)
@@ -215,10 +223,16 @@ func (c Config) check() error {
 		return fmt.Errorf("margin: %v is not between 0 and 10 (0.1: a tenth more than was seen)", c.Margin)
 	}
 	if c.ShareUsers < 1 || c.ShareUsers > 1000 {
-		return fmt.Errorf("share_users: %d is not between 1 and 1000 (3: a script's size is shared once three users have run it)", c.ShareUsers)
+		return fmt.Errorf(
+			"share_users: %d is not between 1 and 1000 (3: a script's size is shared once three users have run it)",
+			c.ShareUsers,
+		)
 	}
 	if c.MaxSlowdown != 0 && !(c.MaxSlowdown >= 1 && c.MaxSlowdown <= 1000) {
-		return fmt.Errorf("max_slowdown: %v is not between 1 and 1000 (1.5: half as long again as on the whole GPU; 0: memory alone decides)", c.MaxSlowdown)
+		return fmt.Errorf(
+			"max_slowdown: %v is not between 1 and 1000 (1.5: half as long again as on the whole GPU; 0: memory alone decides)",
+			c.MaxSlowdown,
+		)
 	}
 	if !slices.Contains([]string{"debug", "info", "warning", "error"}, c.LogLevel) {
 		return fmt.Errorf("log_level: %q is not debug, info, warning or error", c.LogLevel)
@@ -227,7 +241,11 @@ func (c Config) check() error {
 		return fmt.Errorf("log_format: %q is not text or json", c.LogFormat)
 	}
 	if c.DefaultProfile != "" && len(c.Profiles) > 0 && !slices.Contains(c.Profiles, c.DefaultProfile) {
-		return fmt.Errorf("default_profile: %q is not among profiles (%s)", c.DefaultProfile, strings.Join(c.Profiles, ", "))
+		return fmt.Errorf(
+			"default_profile: %q is not among profiles (%s)",
+			c.DefaultProfile,
+			strings.Join(c.Profiles, ", "),
+		)
 	}
 	return nil
 }

@@ -41,7 +41,9 @@ func TestConfigOfOthers(t *testing.T) {
 		if err := spoil(); err != nil {
 			t.Fatal(err)
 		}
-		if c, err := LoadConfig(path); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "couldn't use "+path) || c.NVMLLibrary != "" {
+		if c, err := LoadConfig(path); err == nil || !strings.Contains(err.Error(), name) ||
+			!strings.Contains(err.Error(), "couldn't use "+path) ||
+			c.NVMLLibrary != "" {
 			t.Errorf("want %q, got %v", name, err)
 		}
 		if _, err := loadConfig(path, user); err != nil {

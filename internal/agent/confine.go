@@ -14,9 +14,9 @@ import (
 	"caelum/internal/slurm"
 )
 
-// confine tells the plugin, in the file "devices" of the run directory, which devices no job's cgroup may allow it but those of its
-// lease: the capabilities of every instance that there can be on this node. Where Slurm puts jobs in no devices cgroup
-// there is no such file, and owner and mode of the capability files are all that keeps jobs apart.
+// confine tells the plugin, in the file "devices" of the run directory, which devices no job's cgroup may allow it but
+// those of its lease: the capabilities of every instance that there can be on this node. Where Slurm puts jobs in no
+// devices cgroup there is no such file, and owner and mode of the capability files are all that keeps jobs apart.
 func (a *Agent) confine(c slurm.Config) error {
 	path := filepath.Join(a.cfg.RunDir, "devices")
 	if !c.RelativeIndex() {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestConfine: where Slurm has a devices cgroup the plugin learns which devices need a lease, and each lease which are its own.
+// TestConfine: where Slurm has a devices cgroup the plugin learns which devices need a lease, and each lease which are
+// its own.
 func TestConfine(t *testing.T) {
 	w := newWorld(t, 2)
 	w.fake.SetConfig("TaskPlugin", "task/cgroup")
@@ -20,7 +21,9 @@ func TestConfine(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
 	// 15 GPU instances and their first compute instances on each of two GPUs.
-	if len(lines) != 3+2*2*15 || lines[0] != "caelum-devices 1" || lines[1] != "cgroup /sys/fs/cgroup" || lines[2] != "device 60:3" || lines[len(lines)-1] != "end" {
+	if len(lines) != 3+2*2*15 || lines[0] != "caelum-devices 1" || lines[1] != "cgroup /sys/fs/cgroup" ||
+		lines[2] != "device 60:3" ||
+		lines[len(lines)-1] != "end" {
 		t.Errorf("%d lines:\n%s", len(lines), data)
 	}
 	if info, err := os.Stat(list); err != nil || info.Mode().Perm() != 0o600 {

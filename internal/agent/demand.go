@@ -46,8 +46,9 @@ func (a *Agent) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served
 	}
 }
 
-// holdStray holds components that want to start while another component of their het job cannot: slurmctld would keep nodes for them
-// (plan.Stray). They are marked, and released as every held job is. One agent does it, the first that is planned for.
+// holdStray holds components that want to start while another component of their het job cannot: slurmctld would keep
+// nodes for them (plan.Stray). They are marked, and released as every held job is. One agent does it, the first that is
+// planned for.
 func (a *Agent) holdStray(ctx context.Context, snapshot plan.Snapshot) {
 	for _, w := range plan.Stray(snapshot) {
 		log := a.log.WithField("job", w.ID)

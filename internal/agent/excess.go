@@ -106,7 +106,8 @@ func (a *Agent) allocated(ctx context.Context, here []slurm.Job) (sum map[string
 		if !j.Holds() || !asksForSlices(j) && !j.Exclusive && j.Problem == "" {
 			continue
 		}
-		if has, cached := a.allocations[j.ID]; !cached || has.restarts != j.Restarts { // the job began under another agent
+		// the job began under another agent
+		if has, cached := a.allocations[j.ID]; !cached || has.restarts != j.Restarts {
 			job, err := a.ctl.Job(ctx, j.ID)
 			if err != nil && classOf(err) != unclear {
 				return nil, false, err

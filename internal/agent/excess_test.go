@@ -169,7 +169,9 @@ func TestEndOfAJobIsNoExcess(t *testing.T) {
 	w := newWorld(t, 1)
 	w.fake.Epilog(nil)
 	w.publish()
-	id := w.submit(slurm.Job{Name: "brief", User: "user1", PerNode: []slurm.GRES{{Name: "mig", Type: "1g.5gb", Count: 1}}})
+	id := w.submit(
+		slurm.Job{Name: "brief", User: "user1", PerNode: []slurm.GRES{{Name: "mig", Type: "1g.5gb", Count: 1}}},
+	)
 	w.fake.Tick()
 	w.publish()
 	first := true

@@ -16,17 +16,17 @@ import (
 	"caelum/internal/gpu"
 )
 
-// slotMajor numbers the placeholder devices behind gres/gpu: 42 is the kernel's "demo/sample use" range, which no driver
-// answers. They must be character devices (for regular files Slurm sets no CUDA_VISIBLE_DEVICES) and must not share a
-// number with a device that jobs need (ConstrainDevices would deny it).
+// slotMajor numbers the placeholder devices behind gres/gpu: 42 is the kernel's "demo/sample use" range, which no
+// driver answers. They must be character devices (for regular files Slurm sets no CUDA_VISIBLE_DEVICES) and must not
+// share a number with a device that jobs need (ConstrainDevices would deny it).
 const slotMajor = 42
 
-// slotMode lets a task ask, with access(2), which slots its devices cgroup allows it. There is nothing to read: no driver
-// answers an open.
+// slotMode lets a task ask, with access(2), which slots its devices cgroup allows it. There is nothing to read: no
+// driver answers an open.
 const slotMode = 0o444
 
-// makeSlots makes the slots' device files, before slurmd looks for them. There are never fewer than there were: slurmd does
-// not start when one that gres.conf names is missing, and a broken GPU must not take the others along.
+// makeSlots makes the slots' device files, before slurmd looks for them. There are never fewer than there were: slurmd
+// does not start when one that gres.conf names is missing, and a broken GPU must not take the others along.
 func (a *Agent) makeSlots() error {
 	text, err := a.ledger.Meta("slots")
 	if err != nil {
@@ -40,7 +40,8 @@ func (a *Agent) makeSlots() error {
 	}
 	for i := range n {
 		path := filepath.Join(dir, "slot"+strconv.Itoa(i))
-		if err := unix.Mknod(path, unix.S_IFCHR|slotMode, int(unix.Mkdev(slotMajor, uint32(i)))); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := unix.Mknod(path, unix.S_IFCHR|slotMode, int(unix.Mkdev(slotMajor, uint32(i)))); err != nil &&
+			!errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("couldn't make %s: %w", path, err)
 		}
 		if err := os.Chmod(path, slotMode); err != nil { // whatever the umask
@@ -50,7 +51,8 @@ func (a *Agent) makeSlots() error {
 	return a.ledger.SetMeta("slots", strconv.Itoa(n))
 }
 
-// makeDir makes a directory and its parents, and gives the directory its mode whatever the umask is. An existing directory gets the mode too.
+// makeDir makes a directory and its parents, and gives the directory its mode whatever the umask is. An existing
+// directory gets the mode too.
 func makeDir(path string, mode os.FileMode) error {
 	if err := os.MkdirAll(path, mode); err != nil {
 		return err
@@ -107,7 +109,8 @@ func (a *Agent) writeLeaseFile(l api.Lease) error {
 // unfinished is the pattern of files that writeFile has not yet given their names.
 const unfinished = ".new-*"
 
-// removeUnfinished removes the unfinished files of an agent that was killed. No agent may be serving: it could be writing one.
+// removeUnfinished removes the unfinished files of an agent that was killed. No agent may be serving: it could be
+// writing one.
 func (a *Agent) removeUnfinished() {
 	for _, dir := range []string{a.cfg.RunDir, filepath.Join(a.cfg.RunDir, "jobs")} {
 		left, _ := filepath.Glob(filepath.Join(dir, unfinished))

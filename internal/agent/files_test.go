@@ -22,7 +22,8 @@ func (w *world) unserved() *Agent {
 	return a
 }
 
-// An agent that was killed while it wrote a file leaves an unfinished one. The next agent removes it, and no lease file.
+// An agent that was killed while it wrote a file leaves an unfinished one. The next agent removes it, and no lease
+// file.
 func TestUnfinishedFilesRemoved(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")

@@ -7,11 +7,11 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// The write that raises adds to what slurmctld counted as used a moment before. Where that count drops in between with no
-// epilog to publish anew, more is free than can be carved: seen at once, and taken back.
+// The write that raises adds to what slurmctld counted as used a moment before. Where that count drops in between with
+// no epilog to publish anew, more is free than can be carved: seen at once, and taken back.
 
-// TestJobComesAndGoesWithinARead: a job with a slice and no slot (srun --gres=mig:7g.40gb:1) has no epilog that asks the agent,
-// and this one is over before the read that counts it has listed the jobs.
+// TestJobComesAndGoesWithinARead: a job with a slice and no slot (srun --gres=mig:7g.40gb:1) has no epilog that asks
+// the agent, and this one is over before the read that counts it has listed the jobs.
 func TestJobComesAndGoesWithinARead(t *testing.T) {
 	w := newWorld(t, 1)
 	w.fake.Epilog(nil)
@@ -20,7 +20,9 @@ func TestJobComesAndGoesWithinARead(t *testing.T) {
 	if err := w.fake.Cancel(first); err != nil {
 		t.Fatal(err)
 	}
-	brief := w.submit(slurm.Job{Name: "brief", User: "user1", PerNode: []slurm.GRES{{Name: "mig", Type: "7g.40gb", Count: 1}}})
+	brief := w.submit(
+		slurm.Job{Name: "brief", User: "user1", PerNode: []slurm.GRES{{Name: "mig", Type: "7g.40gb", Count: 1}}},
+	)
 	reads := 0
 	w.fake.Before(func(c slurmtest.Call) error {
 		if c.Op == "Nodes" {

@@ -54,7 +54,11 @@ func starting(t *testing.T) (*world, func(slurm.Job) (*api.Lease, error)) {
 	w := newWorld(t, 1)
 	w.fake.Prolog(nil)
 	return w, func(j slurm.Job) (*api.Lease, error) {
-		return w.agent.Lease(context.Background(), j.ID, api.LeaseRequest{Restart: j.Restarts, UID: 20001, GID: 20001, Slots: []int{0}})
+		return w.agent.Lease(
+			context.Background(),
+			j.ID,
+			api.LeaseRequest{Restart: j.Restarts, UID: 20001, GID: 20001, Slots: []int{0}},
+		)
 	}
 }
 
@@ -90,8 +94,8 @@ func (w *world) whole() {
 	}
 }
 
-// A full state directory: the prolog asks again, is told which folder, and the job goes neither back to the queue nor to pieces. When
-// there is room it starts. The same with an epilog.
+// A full state directory: the prolog asks again, is told which folder, and the job goes neither back to the queue nor
+// to pieces. When there is room it starts. The same with an epilog.
 func TestStateDirectoryFull(t *testing.T) {
 	w, prolog := starting(t)
 	w.stop()

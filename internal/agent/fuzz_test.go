@@ -20,12 +20,14 @@ import (
 )
 
 // leaseForm is the lease file of docs/internals.md.
-var leaseForm = regexp.MustCompile(`^caelum-lease 1\njob ([1-9]\d*)\nrestart (\d|[1-9]\d+)\nuid (\d|[1-9]\d+)\nindex (absolute|relative)\n` +
-	`(error [^\x00-\x1f\x7f]+\n|(slot (\d|[1-9]\d+) (-|MIG-[0-9A-Za-z/-]+)\n)+(device \d+:\d+\n)*)end\n$`)
+var leaseForm = regexp.MustCompile(
+	`^caelum-lease 1\njob ([1-9]\d*)\nrestart (\d|[1-9]\d+)\nuid (\d|[1-9]\d+)\nindex (absolute|relative)\n` +
+		`(error [^\x00-\x1f\x7f]+\n|(slot (\d|[1-9]\d+) (-|MIG-[0-9A-Za-z/-]+)\n)+(device \d+:\d+\n)*)end\n$`,
+)
 
-// FuzzAgent: the whole agent behind its socket, with GPUs of the emulator and a slurmctld in memory, asked anything in any order by
-// root and by users. Nobody but root changes anything; whatever root asks, the agent goes on, its lease files can be read, and no slice
-// is two jobs'.
+// FuzzAgent: the whole agent behind its socket, with GPUs of the emulator and a slurmctld in memory, asked anything in
+// any order by root and by users. Nobody but root changes anything; whatever root asks, the agent goes on, its lease
+// files can be read, and no slice is two jobs'.
 func FuzzAgent(f *testing.F) {
 	if os.Getuid() != 0 {
 		f.Skip("needs root to be another user")
@@ -89,7 +91,14 @@ func FuzzAgent(f *testing.F) {
 	w.agent.log.Logger.SetOutput(io.Discard)
 
 	f.Fuzz(func(t *testing.T, root bool, method, path string, body []byte) {
-		request := fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: caelumd\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", method, path, len(body), body)
+		request := fmt.Appendf(
+			nil,
+			"%s %s HTTP/1.1\r\nHost: caelumd\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s",
+			method,
+			path,
+			len(body),
+			body,
+		)
 		uid := uint32(65534)
 		if root {
 			uid = 0
@@ -131,7 +140,8 @@ func FuzzAgent(f *testing.F) {
 	})
 }
 
-// reset gives every job but the first its state before the prolog, so that what is found does not depend on what went before.
+// reset gives every job but the first its state before the prolog, so that what is found does not depend on what went
+// before.
 func (w *world) reset(t *testing.T) {
 	leases, err := w.agent.ledger.Leases()
 	if err != nil {
@@ -153,7 +163,8 @@ func (w *world) reset(t *testing.T) {
 	}
 }
 
-// everything is all that a call could change: what the agent says, its files, the GPU, what it has written into slurmctld.
+// everything is all that a call could change: what the agent says, its files, the GPU, what it has written into
+// slurmctld.
 func (w *world) everything(t *testing.T) string {
 	var b strings.Builder
 	status, err := w.agent.Status(t.Context())
@@ -192,7 +203,8 @@ func (w *world) leaseFiles(t *testing.T) map[string]string {
 	return all
 }
 
-// checkHolds: every lease has its file, of the form that the plugin takes, and no two jobs hold one slice or overlapping ones.
+// checkHolds: every lease has its file, of the form that the plugin takes, and no two jobs hold one slice or
+// overlapping ones.
 func (w *world) checkHolds(t *testing.T) {
 	leases, err := w.agent.ledger.Leases()
 	if err != nil {

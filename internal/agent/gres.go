@@ -19,11 +19,22 @@ import (
 )
 
 // write sets the node's gres/mig counts; what is not named is 0, and closed takes the rest of the constant total.
-// Nothing is written when it stands so already, what stands on the GPUs too. Every write is logged with its plan, so that it can be checked later.
-func (a *Agent) write(ctx context.Context, phase string, node slurm.Node, totals map[string]int, d nodePlan) (wrote bool, err error) {
+// Nothing is written when it stands so already, what stands on the GPUs too. Every write is logged with its plan, so
+// that it can be checked later.
+func (a *Agent) write(
+	ctx context.Context,
+	phase string,
+	node slurm.Node,
+	totals map[string]int,
+	d nodePlan,
+) (wrote bool, err error) {
 	gres, ok := a.gresLine(node, totals)
 	if !ok {
-		return false, fmt.Errorf("node %s: more of gres/mig in use and on offer than its total of %d; raise the count of mig:closed in slurm.conf and gres.conf", node.Name, a.total)
+		return false, fmt.Errorf(
+			"node %s: more of gres/mig in use and on offer than its total of %d; raise the count of mig:closed in slurm.conf and gres.conf",
+			node.Name,
+			a.total,
+		)
 	}
 	extra := plan.IntoBack(plan.Into(node.Extra, d.text), d.back)
 	if sameCounts(gres, node.Gres) && extra == node.Extra {
@@ -85,8 +96,8 @@ func lowers(node slurm.Node, low map[string]int) bool {
 	return false
 }
 
-// sameCounts compares two lists in any order: slurmctld shows a type that slurm.conf does not have behind closed, wherever it was
-// written (22.05.8).
+// sameCounts compares two lists in any order: slurmctld shows a type that slurm.conf does not have behind closed,
+// wherever it was written (22.05.8).
 func sameCounts(x, y []slurm.GRES) bool {
 	order := func(a, b slurm.GRES) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Count, b.Count))
@@ -95,8 +106,8 @@ func sameCounts(x, y []slurm.GRES) bool {
 }
 
 // taken is what the offers are added to: by profile, what slurmctld counts as used, as far as jobs really hold it. An
-// --exclusive job is allocated everything that was on offer, and a refused one what it asked for: counted in full, that would
-// be free on top of the offers from their end until the epilog has published. Less than used is always sound.
+// --exclusive job is allocated everything that was on offer, and a refused one what it asked for: counted in full, that
+// would be free on top of the offers from their end until the epilog has published. Less than used is always sound.
 // extra is the part of the excess that is used on top of that.
 func (a *Agent) taken(node slurm.Node) (taken, extra map[string]int) {
 	a.mu.Lock()
@@ -175,7 +186,10 @@ func (a *Agent) gresLine(node slurm.Node, totals map[string]int) (line []slurm.G
 // on offer).
 func (a *Agent) learnTotal(node slurm.Node) error {
 	if _, ok := count(node.Gres)[slurm.ClosedType]; !ok {
-		return fmt.Errorf("node %s has no gres/mig:closed in slurm.conf; `caelum slurm-config` prints the lines it needs", node.Name)
+		return fmt.Errorf(
+			"node %s has no gres/mig:closed in slurm.conf; `caelum slurm-config` prints the lines it needs",
+			node.Name,
+		)
 	}
 	a.mu.Lock()
 	reset := offering(a.published) && !offering(count(node.Gres))

@@ -10,10 +10,11 @@ import (
 	"caelum/internal/gpu"
 )
 
-// A process that has a capability file open can use every instance that is ever made at its placement: the driver checks the
-// descriptor's device number, which follows from GPU and GPU instance id. The agent looks for such processes at the release and
-// again before the next lease. The files are root's by then, so no process can open them between the scan and the lease.
-// A process of the instance's last user is ended (see Config.Foreign); while another process holds the instance, it is set aside.
+// A process that has a capability file open can use every instance that is ever made at its placement: the driver
+// checks the descriptor's device number, which follows from GPU and GPU instance id. The agent looks for such processes
+// at the release and again before the next lease. The files are root's by then, so no process can open them between the
+// scan and the lease. A process of the instance's last user is ended (see Config.Foreign); while another process holds
+// the instance, it is set aside.
 
 // minorsOf names the capabilities of a GPU instance id, which are the same for every instance that has it.
 type minorsOf struct {
@@ -95,8 +96,9 @@ func (a *Agent) devicesOf(p placed) ([]gpu.Device, error) {
 	return a.caps.Devices(a.cards[p.gpu].Minor, in)
 }
 
-// setAsideBeforeGrant is setHeldAside for the instances of a lease. A search that found no holder is enough for instances whose
-// files no process could open since then. The driver may have made the files of a new instance with mode 0666.
+// setAsideBeforeGrant is setHeldAside for the instances of a lease. A search that found no holder is enough for
+// instances whose files no process could open since then. The driver may have made the files of a new instance with
+// mode 0666.
 func (a *Agent) setAsideBeforeGrant(all []placed, created bool, search *search) ([]placed, error) {
 	if created && a.caps.Modifies() {
 		return a.setHeldAside(all)
@@ -111,12 +113,13 @@ func (a *Agent) setAsideBeforeGrant(all []placed, created bool, search *search) 
 	return a.setHeldAside(all)
 }
 
-// setHeldAside sets aside the instances that processes hold and that these processes cannot be ended for, and returns them. If the
-// processes cannot be listed, it sets all aside.
+// setHeldAside sets aside the instances that processes hold and that these processes cannot be ended for, and returns
+// them. If the processes cannot be listed, it sets all aside.
 func (a *Agent) setHeldAside(all []placed) (held []placed, _ error) {
 	found, err := a.clear(all, clearRounds)
 	if err != nil {
-		a.log.WithError(err).Error("couldn't list the processes that hold slices open; the slices are out of the offers until they can be listed")
+		a.log.WithError(err).
+			Error("couldn't list the processes that hold slices open; the slices are out of the offers until they can be listed")
 	}
 	for _, p := range all {
 		if err == nil && len(found[p.in]) == 0 {
@@ -131,12 +134,13 @@ func (a *Agent) setHeldAside(all []placed) (held []placed, _ error) {
 	return held, nil
 }
 
-// clearRounds limits how often a release or a lease ends processes and scans again: while a scan runs, a descriptor can move to a
-// process that the scan has passed already.
+// clearRounds limits how often a release or a lease ends processes and scans again: while a scan runs, a descriptor can
+// move to a process that the scan has passed already.
 const clearRounds = 2
 
-// clear ends the processes that hold instances and may be ended for it, in this many rounds at most, and returns those that still
-// hold one. A user can start new holders as long as she likes, and each round takes time, for which others wait.
+// clear ends the processes that hold instances and may be ended for it, in this many rounds at most, and returns those
+// that still hold one. A user can start new holders as long as she likes, and each round takes time, for which others
+// wait.
 func (a *Agent) clear(all []placed, rounds int) (found map[*instance][]gpu.Process, err error) {
 	for range rounds {
 		if found, err = a.holders(all); err != nil || !a.endHolders(all, found) {
@@ -161,8 +165,8 @@ func (a *Agent) stillOpen(g int, stuck []*instance) map[*instance]bool {
 	return open
 }
 
-// endHolders ends processes of its last user that hold an instance open, and reports whether one that held it is gone. Processes of
-// other users are left alone: a descriptor can be sent to a process that did not ask for it.
+// endHolders ends processes of its last user that hold an instance open, and reports whether one that held it is gone.
+// Processes of other users are left alone: a descriptor can be sent to a process that did not ask for it.
 func (a *Agent) endHolders(all []placed, found map[*instance][]gpu.Process) (some bool) {
 	if len(found) == 0 || !a.endsHolders() {
 		return false
@@ -181,8 +185,8 @@ func (a *Agent) endHolders(all []placed, found map[*instance][]gpu.Process) (som
 	return some
 }
 
-// endsHolders reports whether processes that keep a released slice open are ended. By default they are where Slurm confines jobs to
-// their devices: there, a process cannot have opened a slice of another job of its user by accident.
+// endsHolders reports whether processes that keep a released slice open are ended. By default they are where Slurm
+// confines jobs to their devices: there, a process cannot have opened a slice of another job of its user by accident.
 func (a *Agent) endsHolders() bool {
 	switch a.cfg.Foreign {
 	case foreignKill:
@@ -203,7 +207,8 @@ func (a *Agent) formerUser(in *instance) (uid uint32, ok bool) {
 	return uid, ok && uid != 0
 }
 
-// startedBy reports whether a user could end a process herself, by its real user id: a setuid program that still runs for her too.
+// startedBy reports whether a user could end a process herself, by its real user id: a setuid program that still runs
+// for her too.
 func startedBy(p gpu.Process, uid uint32) bool { return p.UIDs[0] == uid }
 
 // note keeps the text for `caelum status`, and logs it.

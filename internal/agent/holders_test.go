@@ -85,7 +85,8 @@ func (h *held) note() string {
 
 func (h *held) logged() string { return h.log.String() }
 
-// A descriptor that outlives its job keeps the slice from the next jobs, over a restart of the agent too, until it is closed.
+// A descriptor that outlives its job keeps the slice from the next jobs, over a restart of the agent too, until it is
+// closed.
 func TestDescriptorOutlivesItsJob(t *testing.T) {
 	h := newHeld(t, 1)
 	id := h.startNow("2g.10gb:1")
@@ -131,7 +132,8 @@ func (h *held) wholeFile() string {
 	return file
 }
 
-// A user who opens a slice between its offer and its lease can delay another user's batch job, and cannot have it held for good.
+// A user who opens a slice between its offer and its lease can delay another user's batch job, and cannot have it held
+// for good.
 func TestHolderSendsJobBack(t *testing.T) {
 	h := newHeld(t, 1)
 	file := h.wholeFile()
@@ -139,7 +141,8 @@ func TestHolderSendsJobBack(t *testing.T) {
 	for n := range maxRequeues + 2 {
 		end := h.process(madeUp, 20002, [2]string{file})
 		req.Restart = n
-		if l, err := h.agent.Lease(context.Background(), id, req); err != nil || !strings.Contains(l.Error, "the job was requeued") {
+		if l, err := h.agent.Lease(context.Background(), id, req); err != nil ||
+			!strings.Contains(l.Error, "the job was requeued") {
 			t.Fatalf("%d: %+v, %v", n, l, err)
 		}
 		h.fake.RunEpilogs()

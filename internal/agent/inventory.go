@@ -69,7 +69,13 @@ func TakeInventory(hw gpu.Hardware, profiles []string) (Inventory, error) {
 		}
 		if !slices.ContainsFunc(inv.Models, func(m Model) bool { return m.Type == c.Model.Type }) {
 			has := func(name string) bool { _, ok := c.Model.ProfileIndex(name); return ok }
-			inv.Models = append(inv.Models, Model{c.Model.Type, slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !has(name) })})
+			inv.Models = append(
+				inv.Models,
+				Model{
+					c.Model.Type,
+					slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !has(name) }),
+				},
+			)
 		}
 	}
 	inv.Total = Total(slots)
@@ -150,7 +156,11 @@ func inventory(found []gpu.GPU, named []string) ([]*card, []string, error) {
 	}
 	for _, name := range named {
 		if known := namesOf(found); len(known) > 0 && !slices.Contains(known, name) {
-			return nil, nil, fmt.Errorf("profiles: no GPU of this node has the profile %q; it has %s", name, strings.Join(known, ", "))
+			return nil, nil, fmt.Errorf(
+				"profiles: no GPU of this node has the profile %q; it has %s",
+				name,
+				strings.Join(known, ", "),
+			)
 		}
 	}
 	slices.SortStableFunc(profiles, func(x, y string) int { return size[x] - size[y] })
@@ -173,7 +183,7 @@ func namesOf(found []gpu.GPU) []string {
 	return all
 }
 
-// Total is N, the constant total of gres/mig on a node with so many slots. What is in use and what is on offer add up to at
-// most twice the most instances that the node can hold; as much again covers what slurmctld still counts as used of jobs
-// that have ended.
+// Total is N, the constant total of gres/mig on a node with so many slots. What is in use and what is on offer add up
+// to at most twice the most instances that the node can hold; as much again covers what slurmctld still counts as used
+// of jobs that have ended.
 func Total(slots int) int { return 4 * slots }

@@ -8,7 +8,8 @@ import (
 	"caelum/internal/mig"
 )
 
-// Of two GPU models that call different amounts the same, a profile has the least that either has; a whole GPU is the GPU model's own.
+// Of two GPU models that call different amounts the same, a profile has the least that either has; a whole GPU is the
+// GPU model's own.
 func TestOfferedByTwoModels(t *testing.T) {
 	var found []gpu.GPU
 	for i, name := range []string{"A100-40GB", "A100-80GB"} {

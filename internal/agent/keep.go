@@ -14,15 +14,16 @@ const keepInterval = time.Minute
 // mostEnded is how many runs wait in memory for a repository that cannot be opened.
 const mostEnded = 1000
 
-// Keep gives the agent a repository for what it learns of jobs, and slurmdbd to write their summaries into. It is called before Run, if at all. Runs that ended while
-// no agent was there end now, with what was seen of them.
+// Keep gives the agent a repository for what it learns of jobs, and slurmdbd to write their summaries into. It is
+// called before Run, if at all. Runs that ended while no agent was there end now, with what was seen of them.
 func (a *Agent) Keep(repo Repository, accounting Accounting) {
 	a.repo, a.accounting = repo, accounting
 	a.takeOver()
 	a.countWaiting()
 }
 
-// takeOver goes on with the observations that an earlier agent left; false: the repository cannot be read, and is to be tried again before anything is written over them.
+// takeOver goes on with the observations that an earlier agent left; false: the repository cannot be read, and is to be
+// tried again before anything is written over them.
 func (a *Agent) takeOver() bool {
 	if a.tookOver {
 		return true
@@ -37,7 +38,9 @@ func (a *Agent) takeOver() bool {
 	for _, l := range left {
 		o, err := parseObservation(l.Text)
 		if err != nil {
-			a.log.WithError(err).WithField("job", l.Job).Warn("couldn't go on with what was seen of a job; beginning anew")
+			a.log.WithError(err).
+				WithField("job", l.Job).
+				Warn("couldn't go on with what was seen of a job; beginning anew")
 			a.reportRepository(a.repo.Dismiss(l.Job, l.Restart))
 			continue
 		}
@@ -85,8 +88,8 @@ func (a *Agent) keeper(ctx context.Context) {
 	}
 }
 
-// keep writes the runs that have ended, and the observations that the repository does not have yet, or all of them. A run that cannot be written is given
-// up: nothing that is learned is worth a job's time or the node's memory.
+// keep writes the runs that have ended, and the observations that the repository does not have yet, or all of them. A
+// run that cannot be written is given up: nothing that is learned is worth a job's time or the node's memory.
 func (a *Agent) keep(all bool) {
 	if !a.takeOver() {
 		a.seen.mu.Lock()
@@ -130,7 +133,8 @@ func (a *Agent) keep(all bool) {
 // reportRepository logs a failure of the repository, once until it works again.
 func (a *Agent) reportRepository(err error) {
 	if failed := err != nil; a.repoFailed.Swap(failed) != failed && failed {
-		a.log.WithError(err).Error("couldn't keep what jobs use; they run as ever, and nothing is learned of them until this is put right")
+		a.log.WithError(err).
+			Error("couldn't keep what jobs use; they run as ever, and nothing is learned of them until this is put right")
 	}
 }
 

@@ -203,9 +203,9 @@ func (s *Server) Do(req Request, rep *Reply) error {
 	return err
 }
 
-// TestKill kills the agent at every failpoint, and half way through a create, under a load of jobs: afterwards no slice is held
-// twice, none has leaked, every running job still has its slice under the same UUID, and jobs that started meanwhile run.
-// CAELUM_KILLS is how often at each point, 2 by default.
+// TestKill kills the agent at every failpoint, and half way through a create, under a load of jobs: afterwards no slice
+// is held twice, none has leaked, every running job still has its slice under the same UUID, and jobs that started
+// meanwhile run. CAELUM_KILLS is how often at each point, 2 by default.
 func TestKill(t *testing.T) {
 	each := 2
 	if text := os.Getenv("CAELUM_KILLS"); text != "" {
@@ -255,7 +255,12 @@ type campaign struct {
 }
 
 func newCampaign(t testing.TB) *campaign {
-	k := &campaign{t: t, rng: rand.New(rand.NewPCG(7, 7)), node: gputest.New(t, "A100-40GB", 2), leases: map[uint32]api.Lease{}}
+	k := &campaign{
+		t:      t,
+		rng:    rand.New(rand.NewPCG(7, 7)),
+		node:   gputest.New(t, "A100-40GB", 2),
+		leases: map[uint32]api.Lease{},
+	}
 	k.fake = slurmtest.New(
 		slurmtest.Node{Name: "n1", Partitions: []string{"gpu"}, Gres: gres(t, fmt.Sprintf(closedA100, 14, 56))},
 		slurmtest.Node{Name: "mig-catalog1", Partitions: []string{"gpu"}, Catalogue: true, Gres: gres(t, fullA100)},
@@ -301,7 +306,9 @@ func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 // start starts an agent that dies at a failpoint, or none.
 func (k *campaign) start(point string) {
 	k.t.Helper()
-	text, err := json.Marshal(victimConfig{Config: k.cfg, Library: filepath.Join(k.node.Build(), "libnvidia-ml.so.1"), Controller: k.rpcPath})
+	text, err := json.Marshal(
+		victimConfig{Config: k.cfg, Library: filepath.Join(k.node.Build(), "libnvidia-ml.so.1"), Controller: k.rpcPath},
+	)
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -363,7 +370,17 @@ func (k *campaign) killAt(point string) {
 		k.fake.Cancel(w.ID)
 	}
 	if point == "create.half" {
-		k.node.Emulator(k.t, "fault", "add", "--call", "CREATE_CI", "--nth", strconv.Itoa(1+k.rng.IntN(3)), "--kill", "before")
+		k.node.Emulator(
+			k.t,
+			"fault",
+			"add",
+			"--call",
+			"CREATE_CI",
+			"--nth",
+			strconv.Itoa(1+k.rng.IntN(3)),
+			"--kill",
+			"before",
+		)
 		k.start("none")
 	} else {
 		k.start(fmt.Sprintf("%s:%d", point, 1+k.rng.IntN(3)))

@@ -20,15 +20,23 @@ import (
 
 // Lease serves a job's prolog. It may be repeated: the same job and restart count get the same lease.
 //
-// Only a defect of the node itself may fail a prolog, because Slurm drains the node then. So an error of Lease means that the
-// ledger, the disk, a lease file, a capability file or a command of Slurm's on this node does not work. All else ends in a lease
-// file, in whose text task_init finds the reason, or in a requeue: a user's mistake, a job record that cannot be read, a slice
-// that cannot be had, and a slurmctld that does not answer. api.NotNow, "ask again", is for the last of these, and only until
-// req.Wait is over.
+// Only a defect of the node itself may fail a prolog, because Slurm drains the node then. So an error of Lease means
+// that the ledger, the disk, a lease file, a capability file or a command of Slurm's on this node does not work. All
+// else ends in a lease file, in whose text task_init finds the reason, or in a requeue: a user's mistake, a job record
+// that cannot be read, a slice that cannot be had, and a slurmctld that does not answer. api.NotNow, "ask again", is
+// for the last of these, and only until req.Wait is over.
 func (a *Agent) Lease(ctx context.Context, id uint32, req api.LeaseRequest) (*api.Lease, error) {
 	began := time.Now()
 	defer a.jobs.lock(id)()
-	t := attempt{lease: api.Lease{Job: id, Restart: req.Restart, UID: req.UID, Slots: slices.Clone(req.Slots), Since: a.now().Unix()}}
+	t := attempt{
+		lease: api.Lease{
+			Job:     id,
+			Restart: req.Restart,
+			UID:     req.UID,
+			Slots:   slices.Clone(req.Slots),
+			Since:   a.now().Unix(),
+		},
+	}
 	slices.Sort(t.lease.Slots)
 	patience := time.Duration(min(req.Wait, maxPatience.Seconds()) * float64(time.Second))
 	within, cancel := ctx, context.CancelFunc(func() {})
@@ -41,9 +49,12 @@ func (a *Agent) Lease(ctx context.Context, id uint32, req api.LeaseRequest) (*ap
 		lease, err = a.giveUp(ctx, &t, err)
 	}
 	whole := time.Since(began)
-	a.log.WithField("job", id).WithField("ms", milliseconds(whole)).WithField("slurmctld_ms", milliseconds(t.spent.slurmctld)).
+	a.log.WithField("job", id).
+		WithField("ms", milliseconds(whole)).
+		WithField("slurmctld_ms", milliseconds(t.spent.slurmctld)).
 		WithField("driver_ms", milliseconds(t.spent.driver)).
-		WithField("own_ms", milliseconds(whole-t.spent.slurmctld-t.spent.driver)).Debug("prolog served")
+		WithField("own_ms", milliseconds(whole-t.spent.slurmctld-t.spent.driver)).
+		Debug("prolog served")
 	return &lease, err
 }
 
@@ -69,7 +80,8 @@ func isNotNow(err error) bool {
 	return errors.As(err, &e) && e.Code == http.StatusServiceUnavailable
 }
 
-// giveUp ends the wait of a prolog whose time is over: a batch job is requeued if slurmctld answers, any other job is refused.
+// giveUp ends the wait of a prolog whose time is over: a batch job is requeued if slurmctld answers, any other job is
+// refused.
 func (a *Agent) giveUp(ctx context.Context, t *attempt, cause error) (api.Lease, error) {
 	reason := fmt.Sprintf("%s could not serve the job in time: %v", a.cfg.Node, cause)
 	a.mu.Lock()
@@ -116,7 +128,10 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	case errors.Is(err, slurm.ErrNoJob):
 		return a.refuse(*lease, "slurmctld does not know this job any more")
 	case errors.Is(err, slurm.ErrAmbiguous):
-		return a.refuse(*lease, "the job's name or comment imitates Slurm's own account of an allocation; submit it under another")
+		return a.refuse(
+			*lease,
+			"the job's name or comment imitates Slurm's own account of an allocation; submit it under another",
+		)
 	case classOf(err) == later:
 		return *lease, api.NotNow(err.Error())
 	case classOf(err) == defect:
@@ -130,7 +145,13 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	}
 	t.job = job
 	lease.Name, lease.User, lease.Account = job.Name, job.User, job.Account
-	lease.Key, lease.Fingerprint = slurm.TagValue(job.AdminComment, slurm.TagKey), slurm.TagValue(job.AdminComment, slurm.TagFingerprint)
+	lease.Key, lease.Fingerprint = slurm.TagValue(
+		job.AdminComment,
+		slurm.TagKey,
+	), slurm.TagValue(
+		job.AdminComment,
+		slurm.TagFingerprint,
+	)
 	if !job.End.IsZero() {
 		lease.End = job.End.Unix()
 	}
@@ -175,7 +196,8 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	return a.requeueOrRefuse(ctx, job, *lease, "no room on "+a.cfg.Node+" for "+list(wants), list(wants))
 }
 
-// carveTries is how many plans for a job are tried in one call. A plan fails when an instance turns out to be in use, or a GPU to be lost.
+// carveTries is how many plans for a job are tried in one call. A plan fails when an instance turns out to be in use,
+// or a GPU to be lost.
 const carveTries = 3
 
 // class is what an error of a question to slurmctld about a job means for the job's prolog.
@@ -195,20 +217,23 @@ func classOf(err error) class {
 		return none
 	case errors.Is(err, slurm.ErrCommand):
 		return defect
-	case errors.Is(err, slurm.ErrUnreachable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, slurm.ErrUnreachable),
+		errors.Is(err, context.Canceled),
+		errors.Is(err, context.DeadlineExceeded):
 		return later
 	}
 	return unclear
 }
 
-// recordTries is how often an unclear record is read: with the pauses between, which double from recordPause, for 1.5 s.
+// recordTries is how often an unclear record is read: with the pauses between, which double from recordPause, for 1.5
+// s.
 const (
 	recordTries = 5
 	recordPause = 100 * time.Millisecond
 )
 
-// readJob reads a job, again while its record is unclear: squeue and scontrol are two questions, and the job's user can change
-// the job between them.
+// readJob reads a job, again while its record is unclear: squeue and scontrol are two questions, and the job's user can
+// change the job between them.
 func (a *Agent) readJob(ctx context.Context, id uint32) (job slurm.Job, err error) {
 	pause := a.recordPause
 	for range recordTries {
@@ -227,14 +252,15 @@ func (a *Agent) readJob(ctx context.Context, id uint32) (job slurm.Job, err erro
 	return job, err
 }
 
-// uncounted is a job that is to have slices which slurmctld has not counted for it: limits and billing would not see them.
+// uncounted is a job that is to have slices which slurmctld has not counted for it: limits and billing would not see
+// them.
 type uncounted struct{ reason, sized string }
 
 func (u *uncounted) Error() string { return u.reason }
 
-// wants returns the slices that the job is to have on this node: what slurmctld allocated, or what the job requested where the
-// allocation is the whole node. All of it is counted by slurmctld as this job's. Any error is the job's: *uncounted, or the
-// text of the user's mistake. With slots = 0 the number of slots is not checked.
+// wants returns the slices that the job is to have on this node: what slurmctld allocated, or what the job requested
+// where the allocation is the whole node. All of it is counted by slurmctld as this job's. Any error is the job's:
+// *uncounted, or the text of the user's mistake. With slots = 0 the number of slots is not checked.
 func (a *Agent) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 	here := job.Allocated[a.cfg.Node]
 	allocated, requested := some(only(here, "mig")), some(only(job.PerNode, "mig"))
@@ -243,10 +269,12 @@ func (a *Agent) wants(job slurm.Job, slots int) (wants []offer.Want, err error) 
 	take := allocated
 	switch {
 	case untyped:
-		// slurmctld checks the limits by what the job asks for, gres/mig alone, and chooses a profile afterwards (22.05.8): no limit on
-		// a profile holds for such a job.
-		return nil, fmt.Errorf("the job asked for gres/mig without a profile, and slurmctld has counted none; name one (--gres=mig:%s:1)",
-			a.sizeOf(job))
+		// slurmctld checks the limits by what the job asks for, gres/mig alone, and chooses a profile afterwards
+		// (22.05.8): no limit on a profile holds for such a job.
+		return nil, fmt.Errorf(
+			"the job asked for gres/mig without a profile, and slurmctld has counted none; name one (--gres=mig:%s:1)",
+			a.sizeOf(job),
+		)
 	case wholeNode:
 		// --exclusive is allocated every GRES of the node, the filler too: only what was asked for is carved.
 		take = requested
@@ -258,7 +286,10 @@ func (a *Agent) wants(job slurm.Job, slots int) (wants []offer.Want, err error) 
 		return nil, a.noSize(job, cmp.Or(job.GPUsPerNode(), gpus(here)))
 	}
 	if !covers(allocated, take) {
-		return nil, &uncounted{"slurmctld has not counted what the job asked for, " + slurm.FormatGRES(take), slurm.FormatGRES(take)}
+		return nil, &uncounted{
+			"slurmctld has not counted what the job asked for, " + slurm.FormatGRES(take),
+			slurm.FormatGRES(take),
+		}
 	}
 	total := 0
 	for _, g := range take {
@@ -273,8 +304,12 @@ func (a *Agent) wants(job slurm.Job, slots int) (wants []offer.Want, err error) 
 		total += g.Count
 	}
 	if slots > 0 && total > slots {
-		return nil, fmt.Errorf("the job has %d slices and %d of gres/gpu on %s; ask for as many of gres/gpu as of gres/mig",
-			total, slots, a.cfg.Node)
+		return nil, fmt.Errorf(
+			"the job has %d slices and %d of gres/gpu on %s; ask for as many of gres/gpu as of gres/mig",
+			total,
+			slots,
+			a.cfg.Node,
+		)
 	}
 	return wants, nil
 }
@@ -282,11 +317,20 @@ func (a *Agent) wants(job slurm.Job, slots int) (wants []offer.Want, err error) 
 // noSize is the error for a job with GPUs and without slices.
 func (a *Agent) noSize(job slurm.Job, gpus int) error {
 	size := fmt.Sprintf("%s:%d", a.sizeOf(job), gpus)
-	return &uncounted{fmt.Sprintf("the job has %d of gres/gpu on %s and no slice; ask for one (--gres=gpu:%d,mig:%s) or use a partition that Caelum manages",
-		gpus, a.cfg.Node, gpus, size), size}
+	return &uncounted{
+		fmt.Sprintf(
+			"the job has %d of gres/gpu on %s and no slice; ask for one (--gres=gpu:%d,mig:%s) or use a partition that Caelum manages",
+			gpus,
+			a.cfg.Node,
+			gpus,
+			size,
+		),
+		size,
+	}
 }
 
-// sizeOf is the profile of a job that names none: what job_submit.lua chose when it was submitted, else the node's default.
+// sizeOf is the profile of a job that names none: what job_submit.lua chose when it was submitted, else the node's
+// default.
 func (a *Agent) sizeOf(job slurm.Job) string {
 	if size := slurm.TagValue(job.AdminComment, slurm.TagSized); slices.Contains(a.profiles, size) {
 		return size
@@ -320,7 +364,8 @@ func gpus(list []slurm.GRES) (n int) {
 	return n
 }
 
-// equivalentProfiles are the node's own profiles for as much as one that it does not have: what it has put on offer under that name.
+// equivalentProfiles are the node's own profiles for as much as one that it does not have: what it has put on offer
+// under that name.
 func (a *Agent) equivalentProfiles(profile string) (names []string) {
 	for _, c := range a.cards {
 		if !a.usable(c) {
@@ -355,8 +400,9 @@ func only(list []slurm.GRES, name string) []slurm.GRES {
 	return some
 }
 
-// preparePending answers the job's promise with spots: the one counted when slurmctld's jobs were read, else out of the offers in force,
-// else, for a job whose slices were not on offer, as much room as a pass can make. nil means there is none.
+// preparePending answers the job's promise with spots: the one counted when slurmctld's jobs were read, else out of the
+// offers in force, else, for a job whose slices were not on offer, as much room as a pass can make. nil means there is
+// none.
 func (a *Agent) preparePending(ctx context.Context, id uint32, wants []offer.Want, s *spent) (*pendingLease, error) {
 	a.mu.Lock()
 	pr := a.pending[id]
@@ -409,7 +455,13 @@ func (a *Agent) forget(id uint32) {
 }
 
 // carveAll makes every slice that a job was promised. Slices that were made before one fails stay as idle instances.
-func (a *Agent) carveAll(id uint32, slots []int, pr *pendingLease, t *spent, search *search) (all []api.Slice, held []*instance, err error) {
+func (a *Agent) carveAll(
+	id uint32,
+	slots []int,
+	pr *pendingLease,
+	t *spent,
+	search *search,
+) (all []api.Slice, held []*instance, err error) {
 	var at []placed
 	created := false
 	for k, s := range pr.spots {
@@ -440,7 +492,8 @@ func (a *Agent) carveAll(id uint32, slots []int, pr *pendingLease, t *spent, sea
 	return all, held, nil
 }
 
-// grant writes the lease: device files, ledger, lease file, in this order, so that a lease that anybody can see is whole.
+// grant writes the lease: device files, ledger, lease file, in this order, so that a lease that anybody can see is
+// whole.
 func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 	for k, in := range held {
 		if err := a.caps.Open(a.cards[lease.Slices[k].GPU].Minor, a.hwOf(in), lease.UID); err != nil {
@@ -462,8 +515,12 @@ func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 	a.version++
 	a.mu.Unlock()
 	for _, s := range lease.Slices {
-		a.log.WithField("job", lease.Job).WithField("restart", lease.Restart).WithField("gpu", s.GPU).WithField("uuid", s.UUID).
-			WithField("reused", s.Reused).Infof("leased %s at %d", s.Profile, s.Start)
+		a.log.WithField("job", lease.Job).
+			WithField("restart", lease.Restart).
+			WithField("gpu", s.GPU).
+			WithField("uuid", s.UUID).
+			WithField("reused", s.Reused).
+			Infof("leased %s at %d", s.Profile, s.Start)
 	}
 	if err := a.writeLeaseFile(lease); err != nil {
 		return lease, err

@@ -8,16 +8,17 @@ import (
 	"caelum/internal/api"
 )
 
-// A job's processes are gone when its epilog comes, as a rule. But a job that is cancelled at the end of its prolog can have its
-// epilog run while slurmd is launching its batch script, and the script then runs on with nobody's allocation (Slurm
-// 22.05.8: killed 32 ms after its lease, released 104 ms later, the script ran for its full 3 s). Whoever still uses an instance
-// keeps it: it is stuck, and its units are out of the offers, until the driver shows nobody on it.
+// A job's processes are gone when its epilog comes, as a rule. But a job that is cancelled at the end of its prolog can
+// have its epilog run while slurmd is launching its batch script, and the script then runs on with nobody's allocation
+// (Slurm 22.05.8: killed 32 ms after its lease, released 104 ms later, the script ran for its full 3 s). Whoever still
+// uses an instance keeps it: it is stuck, and its units are out of the offers, until the driver shows nobody on it.
 
 // lingerInterval is how often an instance that somebody uses is looked at again.
 const lingerInterval = 2 * time.Second
 
-// inUse marks an instance that no job may have, because processes use it, as stuck. The capability files must be closed: nobody
-// comes to it afterwards. Where the driver does not list processes the answer is false, and the instance is unlisted.
+// inUse marks an instance that no job may have, because processes use it, as stuck. The capability files must be
+// closed: nobody comes to it afterwards. Where the driver does not list processes the answer is false, and the instance
+// is unlisted.
 func (a *Agent) inUse(g int, in *instance) (bool, error) {
 	pids, _ := a.processes(g, in)
 	if len(pids) == 0 {
@@ -28,8 +29,9 @@ func (a *Agent) inUse(g int, in *instance) (bool, error) {
 	return true, a.setAside(g, in, true)
 }
 
-// processes lists the processes on an instance; known is false where the driver does not tell. Such an instance is not given to
-// another job as it is. It is destroyed instead, which the driver refuses while a process uses it, and made again.
+// processes lists the processes on an instance; known is false where the driver does not tell. Such an instance is not
+// given to another job as it is. It is destroyed instead, which the driver refuses while a process uses it, and made
+// again.
 func (a *Agent) processes(g int, in *instance) (pids []int, known bool) {
 	pids, err := a.hw.Processes(g, in.GI)
 	a.mu.Lock()
@@ -37,7 +39,9 @@ func (a *Agent) processes(g int, in *instance) (pids []int, known bool) {
 	in.unlisted = err != nil
 	c := a.cards[g]
 	if err != nil && !c.unlisted {
-		a.log.WithError(err).WithField("gpu", g).Warn("couldn't list the processes on a GPU; its idle instances are destroyed and made again for each job")
+		a.log.WithError(err).
+			WithField("gpu", g).
+			Warn("couldn't list the processes on a GPU; its idle instances are destroyed and made again for each job")
 	}
 	c.unlisted = err != nil
 	return pids, err == nil
@@ -73,7 +77,9 @@ func (a *Agent) closeSlice(job uint32, s api.Slice) error {
 		return nil // gone: the reconciliation has said so
 	}
 	if err := a.caps.Close(a.cards[s.GPU].Minor, a.hwOf(in)); err != nil {
-		a.log.WithError(err).WithField("job", job).Error("couldn't close a released slice's capability files: the slice will be destroyed")
+		a.log.WithError(err).
+			WithField("job", job).
+			Error("couldn't close a released slice's capability files: the slice will be destroyed")
 		return a.setAside(s.GPU, in, false) // its user could come back to it
 	}
 	_, err := a.inUse(s.GPU, in)
@@ -110,7 +116,8 @@ func (a *Agent) retryStuck(g int, c *card) {
 	}
 }
 
-// lookAgain looks at the GPUs alone, and publishes if something has changed there: slurmctld is not asked for each process that lingers.
+// lookAgain looks at the GPUs alone, and publishes if something has changed there: slurmctld is not asked for each
+// process that lingers.
 func (a *Agent) lookAgain(ctx context.Context) {
 	before := a.stateVersion()
 	err := a.compareGPUs()

@@ -18,18 +18,19 @@ import (
 	"caelum/internal/predict"
 )
 
-// The slices of running jobs are looked at once a second: what a job has used is what its next run is given. Each GPU has a goroutine of its
-// own for it, since a GPU that hangs takes its callers with it, and no lock is held during a call of the driver. Prologs and epilogs leave
-// a note here and go on; the repository is written elsewhere (keep.go).
+// The slices of running jobs are looked at once a second: what a job has used is what its next run is given. Each GPU
+// has a goroutine of its own for it, since a GPU that hangs takes its callers with it, and no lock is held during a
+// call of the driver. Prologs and epilogs leave a note here and go on; the repository is written elsewhere (keep.go).
 //
-// There is no last sample at the release: a job's processes have gone when its epilog comes, and their memory with them.
+// There is no last sample at the release: a job's processes have gone when its epilog comes, and their memory with
+// them.
 
 // observation is of one run while it lasts.
 type observation struct {
 	// Run is what was known when it began.
 	Run predict.Run
-	// Began is when it was given its slices, Seen when they were last looked at, by CLOCK_MONOTONIC: it is the same for all agents between two boots, and
-	// no clock that is set changes it.
+	// Began is when it was given its slices, Seen when they were last looked at, by CLOCK_MONOTONIC: it is the same for
+	// all agents between two boots, and no clock that is set changes it.
 	Began, Seen time.Duration
 	Slices      []*usage
 
@@ -54,7 +55,11 @@ func (o *observation) run(end time.Duration) predict.Run {
 		}
 	}
 	if most.Samples > 0 && end-o.Began >= shortest {
-		r.Samples, r.PeakMiB, r.MedianMiB, r.HighMiB, r.Util = most.Samples, most.PeakMiB, most.quantile(0.5), most.quantile(0.95), most.util()
+		r.Samples, r.PeakMiB, r.MedianMiB, r.HighMiB, r.Util = most.Samples, most.PeakMiB, most.quantile(
+			0.5,
+		), most.quantile(
+			0.95,
+		), most.util()
 		for _, u := range o.Slices {
 			r.Processes = max(r.Processes, u.Most)
 		}
@@ -108,7 +113,17 @@ func (a *Agent) observe(l api.Lease) {
 			continue // gone: the comparison with the GPU has said so
 		}
 		o.Run.Board = a.cards[s.GPU].Model.Type
-		o.Slices = append(o.Slices, &usage{GPU: s.GPU, UUID: s.UUID, Profile: s.Profile, MemoryMiB: float64(s.MemoryMiB), LastUtil: -1, in: a.hwOf(in)})
+		o.Slices = append(
+			o.Slices,
+			&usage{
+				GPU:       s.GPU,
+				UUID:      s.UUID,
+				Profile:   s.Profile,
+				MemoryMiB: float64(s.MemoryMiB),
+				LastUtil:  -1,
+				in:        a.hwOf(in),
+			},
+		)
 	}
 	if len(o.Slices) == 0 {
 		return
@@ -119,7 +134,8 @@ func (a *Agent) observe(l api.Lease) {
 	a.keepSoon()
 }
 
-// observed ends the observation of a job's run, and leaves the run to the keeper. Gone: nobody knows when it ended, but it was there when it was last seen.
+// observed ends the observation of a job's run, and leaves the run to the keeper. Gone: nobody knows when it ended, but
+// it was there when it was last seen.
 func (a *Agent) observed(job uint32, gone bool) {
 	a.seen.mu.Lock()
 	defer a.seen.mu.Unlock()
@@ -245,7 +261,8 @@ func (s *observer) on(g int) (leased []*usage) {
 	return leased
 }
 
-// took notes what a slice had in use, if its job still runs, or why that could not be seen: a slice or a GPU that is gone is not looked at again.
+// took notes what a slice had in use, if its job still runs, or why that could not be seen: a slice or a GPU that is
+// gone is not looked at again.
 func (a *Agent) took(u *usage, use gpu.Use, err error) error {
 	a.seen.mu.Lock()
 	defer a.seen.mu.Unlock()

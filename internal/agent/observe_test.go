@@ -54,7 +54,15 @@ func (l *learning) sample(g int) {
 // uses runs a process on a slice until it is ended, and answers when it has its memory.
 func (w *world) uses(uuid string, mib int) (end func()) {
 	w.t.Helper()
-	cmd := exec.Command(filepath.Join(w.node.Build(), "cuda-process"), "--memory", strconv.Itoa(mib), "--util", "0.25", "--seconds", "3600")
+	cmd := exec.Command(
+		filepath.Join(w.node.Build(), "cuda-process"),
+		"--memory",
+		strconv.Itoa(mib),
+		"--util",
+		"0.25",
+		"--seconds",
+		"3600",
+	)
 	cmd.Env = append(cmd.Environ(), "CUDA_VISIBLE_DEVICES="+uuid)
 	if err := cmd.Start(); err != nil {
 		w.t.Fatal(err)
@@ -93,8 +101,8 @@ func (l *learning) finish(id uint32) predict.Run {
 	return runs[k]
 }
 
-// The main story: a job's memory is looked at while it rises and falls, its owner sees it, and at the end a run with its peak, quantiles and time is kept,
-// under the key that job_submit.lua gave the job.
+// The main story: a job's memory is looked at while it rises and falls, its owner sees it, and at the end a run with
+// its peak, quantiles and time is kept, under the key that job_submit.lua gave the job.
 func TestObservedRun(t *testing.T) {
 	l := newLearning(t, 1)
 	j := job(1, "2g.10gb:1")
@@ -112,12 +120,16 @@ func TestObservedRun(t *testing.T) {
 		}
 		end()
 	}
-	if got, err := l.agent.Job(context.Background(), id); err != nil || got.Slices[0].Use == nil || *got.Slices[0].Use != (api.Use{MemoryMiB: 5555, PeakMiB: 5555, Util: -1, Processes: 1}) {
+	if got, err := l.agent.Job(context.Background(), id); err != nil || got.Slices[0].Use == nil ||
+		*got.Slices[0].Use != (api.Use{MemoryMiB: 5555, PeakMiB: 5555, Util: -1, Processes: 1}) {
 		t.Errorf("while it runs its owner sees %+v, %v", got.Slices[0].Use, err)
 	}
 	r := l.finish(id)
 	bin := float64(slice.MemoryMiB) / usageBins
-	if r.Samples != len(all) || r.PeakMiB != 5555 || r.MedianMiB < 4321 || r.MedianMiB > 4321+bin || r.HighMiB != 5555 || r.Util != -1 || r.Seconds != 10 {
+	if r.Samples != len(all) || r.PeakMiB != 5555 || r.MedianMiB < 4321 || r.MedianMiB > 4321+bin ||
+		r.HighMiB != 5555 ||
+		r.Util != -1 ||
+		r.Seconds != 10 {
 		t.Errorf("%+v", r)
 	}
 	r.Samples, r.PeakMiB, r.MedianMiB, r.HighMiB = 0, 0, 0, 0
@@ -259,7 +271,8 @@ func TestEndedWithoutAnAgent(t *testing.T) {
 				t.Fatal(err)
 			}
 			l.agent.keep(false)
-			if runs := l.repo.kept(); len(runs) != 1 || runs[0].Seconds != 2 || runs[0].Samples != 2 || runs[0].PeakMiB != 900 {
+			if runs := l.repo.kept(); len(runs) != 1 || runs[0].Seconds != 2 || runs[0].Samples != 2 ||
+				runs[0].PeakMiB != 900 {
 				t.Errorf("%+v", runs)
 			}
 			if len(l.repo.open) != 0 {
@@ -269,7 +282,8 @@ func TestEndedWithoutAnAgent(t *testing.T) {
 	}
 }
 
-// A job that slurmctld had after the agent's start, and whose epilog never came: it has what was seen until it was gone.
+// A job that slurmctld had after the agent's start, and whose epilog never came: it has what was seen until it was
+// gone.
 func TestEpilogNeverCame(t *testing.T) {
 	l := newLearning(t, 1)
 	id := l.startNow("1g.5gb:1")

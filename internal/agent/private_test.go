@@ -42,8 +42,8 @@ func TestSight(t *testing.T) {
 	}
 }
 
-// Where users may not see other users' jobs, slurmctld's record of the node does not show when they end. The setting may
-// change while jobs run.
+// Where users may not see other users' jobs, slurmctld's record of the node does not show when they end. The setting
+// may change while jobs run.
 func TestEndsPrivate(t *testing.T) {
 	w := newWorld(t, 1)
 	shown := func() (ends int) {

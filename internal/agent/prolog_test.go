@@ -16,7 +16,8 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// Only a defect of the node may fail a prolog. Each test is a class of errors (docs/internals.md, "What an error means").
+// Only a defect of the node may fail a prolog. Each test is a class of errors (docs/internals.md, "Error
+// classes").
 
 // failing answers some calls with an error, from the first on until as many have been.
 func (w *world) failing(times int, err error, ops ...string) {
@@ -75,7 +76,8 @@ func TestJobThatLeftTheNode(t *testing.T) {
 	w := newWorld(t, 1)
 	id, req := w.startedOnly("2g.10gb:1")
 	w.agent.ctl = elsewhere{w.fake}
-	if l, err := w.agent.Lease(context.Background(), id, req); err != nil || !strings.Contains(l.Error, "no longer on n1") {
+	if l, err := w.agent.Lease(context.Background(), id, req); err != nil ||
+		!strings.Contains(l.Error, "no longer on n1") {
 		t.Errorf("%+v, %v", l, err)
 	}
 }
@@ -149,7 +151,8 @@ func TestDefectFailsTheProlog(t *testing.T) {
 	}
 }
 
-// A lease whose file could not be written is taken back whole before its job is refused: its user must not keep the slice.
+// A lease whose file could not be written is taken back whole before its job is refused: its user must not keep the
+// slice.
 func TestGivenUpAfterGrant(t *testing.T) {
 	w := newWorld(t, 1)
 	id, req := w.startedOnly("2g.10gb:1")

@@ -23,7 +23,8 @@ import (
 // retryInterval is how soon a pass that failed is tried again.
 const retryInterval = time.Second
 
-// A pass is repeated when jobs take something while it runs; this often, then the node stays lowered until the next one.
+// A pass is repeated when jobs take something while it runs; this often, then the node stays lowered until the next
+// one.
 const maxReplans = 6
 
 // errUnregistered is a node on which jobs would start without the numbers of their slots.
@@ -51,15 +52,16 @@ func (a *Agent) Publish(ctx context.Context) error {
 // settling is how long a change of what stands on the node may wait for others before it is published.
 const settling = 200 * time.Millisecond
 
-// slowdown bounds what a slow slurmctld is asked for: between looks that nobody asked for passes this many times what the last pass took.
-// maxPause limits that pause: however long a pass took, another one begins within about a minute.
+// slowdown bounds what a slow slurmctld is asked for: between looks that nobody asked for passes this many times what
+// the last pass took. maxPause limits that pause: however long a pass took, another one begins within about a minute.
 const (
 	slowdown = 20
 	maxPause = time.Minute
 )
 
-// publisher runs the passes: on request, when something stands otherwise than was published, and when none has been for the poll interval or up to a tenth
-// longer. Polls begin anywhere in the first: the agents of a cluster are often started together.
+// publisher runs the passes: on request, when something stands otherwise than was published, and when none has been for
+// the poll interval or up to a tenth longer. Polls begin anywhere in the first: the agents of a cluster are often
+// started together.
 func (a *Agent) publisher(ctx context.Context) {
 	poll := time.NewTimer(rand.N(a.cfg.PollInterval))
 	defer poll.Stop()
@@ -96,7 +98,8 @@ func (a *Agent) publisher(ctx context.Context) {
 			retry = time.After(retryInterval)
 		}
 		next := pauseAfter(time.Since(began), a.cfg.PollInterval)
-		poll.Reset(next + rand.N(next/10)) // agents that were woken together do not poll together, nor just after the comparison of every minute
+		// agents that were woken together do not poll together, nor just after the comparison of every minute
+		poll.Reset(next + rand.N(next/10))
 		for _, answer := range waiting {
 			answer <- err
 		}
@@ -154,7 +157,8 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 				return err
 			}
 		}
-		if node.Unregistered != d.withheld || !a.apply(d) { // slurmd registered, or something was taken, since the plan was made
+		// slurmd registered, or something was taken, since the plan was made
+		if node.Unregistered != d.withheld || !a.apply(d) {
 			if snapshot, node, err = a.read(ctx); err != nil {
 				return err
 			}
@@ -167,8 +171,8 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 			return err
 		}
 		failpoint.Hit(failpoint.Raised)
-		// What is used may have dropped between read and write with no epilog to publish anew: a job with a slice and no
-		// slot came and went, or slurmctld forgot (`scontrol reconfigure`). Then more is free than was planned.
+		// What is used may have dropped between read and write with no epilog to publish anew: a job with a slice and
+		// no slot came and went, or slurmctld forgot (`scontrol reconfigure`). Then more is free than was planned.
 		if wrote {
 			if node, err = a.ctl.Node(ctx, a.cfg.Node); err != nil {
 				return err
@@ -221,8 +225,9 @@ type nodePlan struct {
 	next     next
 }
 
-// plan makes a draft of the state as it is, as this node's part of the cluster's plan. Withheld, it keeps what jobs hold and offers nothing; so it does
-// on a node that slurmctld starts nothing on. Prologs go on meanwhile: adopt finds out whether the state still is what the draft was made from.
+// plan makes a draft of the state as it is, as this node's part of the cluster's plan. Withheld, it keeps what jobs
+// hold and offers nothing; so it does on a node that slurmctld starts nothing on. Prologs go on meanwhile: adopt finds
+// out whether the state still is what the draft was made from.
 func (a *Agent) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
 	a.mu.Lock()
 	d := nodePlan{version: a.version, withheld: node.Unregistered, gpus: a.view()}
@@ -237,7 +242,11 @@ func (a *Agent) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
 			snapshot.Nodes[k].Extra = plan.Into(node.Extra, d.text)
 		}
 	}
-	v := plan.New(a.unstarted.Behind(snapshot), a.policy, func(n slurm.Node) bool { return n.Name != node.Name && a.unresponsive.Out(n, snapshot.At) })
+	v := plan.New(
+		a.unstarted.Behind(snapshot),
+		a.policy,
+		func(n slurm.Node) bool { return n.Name != node.Name && a.unresponsive.Out(n, snapshot.At) },
+	)
 	all := v.Plan()
 	a.unresponsive.Follow(v, all, node.Name, snapshot.At)
 	a.unstarted.Follow(v, all, snapshot.At)
@@ -263,14 +272,14 @@ func (a *Agent) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
 	return d
 }
 
-// text is the node's state as every user may read it in slurmctld. The plan is made from the same text, since other agents
-// plan from it too.
+// text is the node's state as every user may read it in slurmctld. The plan is made from the same text, since other
+// agents plan from it too.
 func (a *Agent) text(gpus []offer.GPU) string {
 	return plan.Text(plan.State{GPUs: gpus, Since: a.offersSince, Private: a.hidesJobs()})
 }
 
-// carry translates a member's part of the plan to its own GPU models, which may have profiles that are not published. What does not fit beside an instance of
-// one of these is left out.
+// carry translates a member's part of the plan to its own GPU models, which may have profiles that are not published.
+// What does not fit beside an instance of one of these is left out.
 func (a *Agent) carry(gpus []offer.GPU, v *plan.View, all offer.Plan, me int) offer.Plan {
 	mine := offer.Plan{Offers: make([]mig.Layout, len(gpus)), AdvertisedAs: map[offer.Spot]string{}}
 	for k, on := range v.Offers(all, me) {
@@ -321,7 +330,13 @@ func (a *Agent) share(v *plan.View, all offer.Plan, me int, d nodePlan) (served 
 		if here(s) {
 			b := v.Pool.GPU(s.GPU).Model
 			pl := b.Placements[s.Placement]
-			reserved.Slices = append(reserved.Slices, api.ReservedSlice{GPU: s.GPU - on[0], Placement: api.Placement{Profile: b.Profiles[pl.Profile].Name, Start: pl.Start, Size: pl.Size}})
+			reserved.Slices = append(
+				reserved.Slices,
+				api.ReservedSlice{
+					GPU:       s.GPU - on[0],
+					Placement: api.Placement{Profile: b.Profiles[pl.Profile].Name, Start: pl.Start, Size: pl.Size},
+				},
+			)
 		}
 	}
 	return served, reserved
@@ -377,8 +392,8 @@ func (a *Agent) account(ctx context.Context, jobs []slurm.Job) error {
 	here := map[uint32]slurm.Job{}
 	for _, j := range jobs {
 		here[j.ID] = j
-		// A job that is ending takes nothing any more: a prolog that still comes is refused. What a job with an unreadable record asked for
-		// is not known, and slurmctld may have given it slices.
+		// A job that is ending takes nothing any more: a prolog that still comes is refused. What a job with an
+		// unreadable record asked for is not known, and slurmctld may have given it slices.
 		if !j.Holds() || !asksForSlices(j) && j.Problem == "" || a.accounted(j.ID, j.Restarts) {
 			continue
 		}
@@ -416,9 +431,9 @@ func (a *Agent) accounted(job uint32, restarts int) bool {
 	return a.pending[job] != nil
 }
 
-// preLease counts a job that slurmctld has started here and that has no lease yet. Of a job whose record is unclear the request
-// counts: one user's job must not keep the node from publishing. Its promise ends with its prolog, so a job without GPU slots, which
-// has no prolog, gets no promise.
+// preLease counts a job that slurmctld has started here and that has no lease yet. Of a job whose record is unclear the
+// request counts: one user's job must not keep the node from publishing. Its promise ends with its prolog, so a job
+// without GPU slots, which has no prolog, gets no promise.
 func (a *Agent) preLease(ctx context.Context, listed slurm.Job) error {
 	id, slots := listed.ID, 0
 	job, err := a.ctl.Job(ctx, id)
@@ -448,7 +463,8 @@ func (a *Agent) preLease(ctx context.Context, listed slurm.Job) error {
 	}
 	if err != nil || len(wants) == 0 || slots == 0 { // there will be no prolog, or one that carves nothing
 		if slots == 0 && len(wants) > 0 {
-			a.log.WithField("job", id).Warn("job has slices and no gres/gpu, so it gets no device; slurmctld starts as many fewer jobs until it ends")
+			a.log.WithField("job", id).
+				Warn("job has slices and no gres/gpu, so it gets no device; slurmctld starts as many fewer jobs until it ends")
 		}
 		a.unserved[id] = job.Restarts
 		return nil
@@ -468,7 +484,8 @@ func (a *Agent) slotsAsked(job slurm.Job) int {
 	return min(job.GPUsPerNode(), a.slotCount())
 }
 
-// pause sleeps where a test asks for it, between a read and the write that builds on it: CAELUM_TEST_PUBLISH_PAUSE=100ms.
+// pause sleeps where a test asks for it, between a read and the write that builds on it:
+// CAELUM_TEST_PUBLISH_PAUSE=100ms.
 func pause() {
 	if d, err := time.ParseDuration(os.Getenv("CAELUM_TEST_PUBLISH_PAUSE")); err == nil {
 		time.Sleep(d)

@@ -23,7 +23,8 @@ func (w *world) once(op string, do func()) {
 	})
 }
 
-// A job starts on an offer that a pass is about to withdraw: it has its slice, and what the pass meant to offer instead is not on offer.
+// A job starts on an offer that a pass is about to withdraw: it has its slice, and what the pass meant to offer instead
+// is not on offer.
 func TestJobTakesWithdrawnOffer(t *testing.T) {
 	w := newWorld(t, 1)
 	small := w.submit(job(1, "1g.5gb:1"))
@@ -52,7 +53,8 @@ func TestJobTakesWithdrawnOffer(t *testing.T) {
 	}
 }
 
-// A job starts while a pass only adds to what is on offer: it is given what both plans have, and the rest can still be carved.
+// A job starts while a pass only adds to what is on offer: it is given what both plans have, and the rest can still be
+// carved.
 func TestJobStartsWhileOffersRise(t *testing.T) {
 	w := newWorld(t, 1)
 	w.submit(job(1, "3g.20gb:1"))
@@ -143,8 +145,8 @@ func TestCancelledBeforeProlog(t *testing.T) {
 	w.nothingHeld()
 }
 
-// A job is requeued while its slice is being made: its epilog, which knows the next restart count already, takes the slice back; the next run
-// has a slice of its own, which the first run's epilog, should it come late, leaves alone.
+// A job is requeued while its slice is being made: its epilog, which knows the next restart count already, takes the
+// slice back; the next run has a slice of its own, which the first run's epilog, should it come late, leaves alone.
 func TestRequeuedDuringProlog(t *testing.T) {
 	w := newWorld(t, 1)
 	id, req := w.startedOnly("2g.10gb:1")

@@ -64,8 +64,8 @@ func (a *Agent) load() (rebooted bool, err error) {
 	return rebooted, err
 }
 
-// closeIdle makes sure that nobody but root can open an instance that no job holds: a crash may have come between opening
-// it and writing the lease, or between making it and closing it.
+// closeIdle makes sure that nobody but root can open an instance that no job holds: a crash may have come between
+// opening it and writing the lease, or between making it and closing it.
 func (a *Agent) closeIdle() { a.closeIdleOn(a.cards) }
 
 // closeIdleOn is closeIdle for some GPUs, which must serve no prolog meanwhile.
@@ -128,7 +128,8 @@ func (a *Agent) repair(g int, c *card) error {
 	} else if err != nil {
 		return err
 	}
-	// No call is under way on this GPU, so what intents there are were left by a crash or by a ledger that could not be written.
+	// No call is under way on this GPU, so what intents there are were left by a crash or by a ledger that could not be
+	// written.
 	intents, err := a.ledger.Intents()
 	if err != nil {
 		return err
@@ -170,7 +171,9 @@ func (a *Agent) compare(g int, c *card, found []gpu.Instance) (missing map[int]*
 	if !reflect.DeepEqual(foreign, c.foreign) {
 		for _, f := range foreign {
 			if !isForeign(c.foreign, f) {
-				a.log.WithField("gpu", g).WithField("gi", f.GI).Warnf("%s at %d was made by somebody else: left alone, its room is not offered", f.Profile, f.Start)
+				a.log.WithField("gpu", g).
+					WithField("gi", f.GI).
+					Warnf("%s at %d was made by somebody else: left alone, its room is not offered", f.Profile, f.Start)
 			}
 		}
 		c.foreign = foreign
@@ -205,7 +208,17 @@ func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) er
 		if err := a.caps.Make(c.Minor, *there); err != nil {
 			return err
 		}
-		in := &instance{Instance: ledger.Instance{GPU: c.UUID, GI: there.GI, Profile: i.Profile, Start: i.Start, Size: i.Size, UUID: there.UUID}, cis: there.CIs}
+		in := &instance{
+			Instance: ledger.Instance{
+				GPU:     c.UUID,
+				GI:      there.GI,
+				Profile: i.Profile,
+				Start:   i.Start,
+				Size:    i.Size,
+				UUID:    there.UUID,
+			},
+			cis: there.CIs,
+		}
 		a.mu.Lock()
 		old := c.ours[p]
 		a.mu.Unlock()
@@ -241,7 +254,8 @@ func isForeign(list []gpu.Instance, in gpu.Instance) bool {
 	return false
 }
 
-// releaseGone releases the leases of jobs that slurmctld no longer has on this node: their epilog never came. The last pass has listed its jobs.
+// releaseGone releases the leases of jobs that slurmctld no longer has on this node: their epilog never came. The last
+// pass has listed its jobs.
 func (a *Agent) releaseGone(ctx context.Context) error {
 	a.mu.Lock()
 	held := make([]api.Lease, 0, len(a.leases))
@@ -250,8 +264,8 @@ func (a *Agent) releaseGone(ctx context.Context) error {
 	}
 	here := a.here
 	a.mu.Unlock()
-	// A job that is completing keeps its slices until its epilog, and in a requeue its restart count is already the next
-	// run's then; a job that runs with a higher count than the lease's is another run.
+	// A job that is completing keeps its slices until its epilog, and in a requeue its restart count is already the
+	// next run's then; a job that runs with a higher count than the lease's is another run.
 	keeps := func(l api.Lease, j slurm.Job) bool { return !j.Holds() || j.Restarts <= l.Restart }
 	for _, l := range held {
 		if j, ok := here[l.Job]; ok && keeps(l, j) {

@@ -87,17 +87,34 @@ func notes(node string, d *dbd, now *time.Time) (*Agent, *memory) {
 	log := logrus.New()
 	log.SetLevel(logrus.PanicLevel)
 	a := &Agent{
-		cfg: Config{Node: node, AccountingField: string(slurm.AdminComment)}, log: logrus.NewEntry(log), now: func() time.Time { return *now }, repo: repo, accounting: d,
+		cfg: Config{
+			Node:            node,
+			AccountingField: string(slurm.AdminComment),
+		}, log: logrus.NewEntry(log), now: func() time.Time { return *now }, repo: repo, accounting: d,
 		toRecord: make(chan struct{}, 1),
 	}
 	return a, repo
 }
 
 func ran(node string, job uint32) predict.Run {
-	return predict.Run{Job: job, Node: node, Board: "a100", Profile: "2g.10gb", Slices: 1, Start: began.Unix(), Seconds: 60, Samples: 60, PeakMiB: 5321, HighMiB: 5100, MedianMiB: 4800, Util: -1}
+	return predict.Run{
+		Job:       job,
+		Node:      node,
+		Board:     "a100",
+		Profile:   "2g.10gb",
+		Slices:    1,
+		Start:     began.Unix(),
+		Seconds:   60,
+		Samples:   60,
+		PeakMiB:   5321,
+		HighMiB:   5100,
+		MedianMiB: 4800,
+		Util:      -1,
+	}
 }
 
-// A run becomes known when slurmdbd says how it ended, written behind what stands in its record, and recorded when a later look finds it there.
+// A run becomes known when slurmdbd says how it ended, written behind what stands in its record, and recorded when a
+// later look finds it there.
 func TestRecorder(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)
@@ -137,8 +154,9 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
-// A requeued job has a record for each of its runs, and only the newest can be written, when it is over. How a run ended stands in its own, whose time the node's clock may miss by
-// a little; an older job of the same id is none of them.
+// A requeued job has a record for each of its runs, and only the newest can be written, when it is over. How a run
+// ended stands in its own, whose time the node's clock may miss by a little; an older job of the same id is none of
+// them.
 func TestRecorderRequeued(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)
@@ -146,7 +164,13 @@ func TestRecorderRequeued(t *testing.T) {
 	first, second := ran("n1", 7), ran("n1", 7)
 	second.Restart, second.Start = 1, began.Add(5*time.Minute).Unix()
 	d.records[7] = []slurm.Record{
-		{ID: 7, State: "FAILED", Start: began.Add(-1000 * time.Hour), End: began.Add(-999 * time.Hour), Text: "another job"},
+		{
+			ID:    7,
+			State: "FAILED",
+			Start: began.Add(-1000 * time.Hour),
+			End:   began.Add(-999 * time.Hour),
+			Text:  "another job",
+		},
 		{ID: 7, State: "REQUEUED", Start: began.Add(-2 * time.Second), End: now},
 		runs(7, began.Add(5*time.Minute), "again"),
 	}
@@ -170,7 +194,9 @@ func TestRecorderRequeued(t *testing.T) {
 		now = now.Add(longestPause)
 	}
 	words := strings.Fields(d.text(7))
-	if n, _ := repo.Waiting(); n != 0 || len(words) != 3 || strings.Contains(words[1], "restart=") || !strings.Contains(words[2], "restart=1") || repo.kept()[1].State != "COMPLETED" {
+	if n, _ := repo.Waiting(); n != 0 || len(words) != 3 || strings.Contains(words[1], "restart=") ||
+		!strings.Contains(words[2], "restart=1") ||
+		repo.kept()[1].State != "COMPLETED" {
 		t.Errorf("%d wait, %q, %+v", n, d.text(7), repo.kept())
 	}
 	if d.refused != 0 {
@@ -181,7 +207,8 @@ func TestRecorderRequeued(t *testing.T) {
 	}
 }
 
-// What another tool keeps in the field, and sacctmgr would change, stays; the run is known, and nobody comes back to it.
+// What another tool keeps in the field, and sacctmgr would change, stays; the run is known, and nobody comes back to
+// it.
 func TestRecorderSpoilsNothing(t *testing.T) {
 	now := time.Unix(1795339300, 0)
 	d := newDBD()
@@ -212,7 +239,8 @@ func TestRecorderWritesNothing(t *testing.T) {
 	}
 }
 
-// While slurmdbd is away each run is tried again after pauses that grow, one call at a time, and given up after 30 days of them; the run itself is kept.
+// While slurmdbd is away each run is tried again after pauses that grow, one call at a time, and given up after 30 days
+// of them; the run itself is kept.
 func TestRecorderRetries(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)
@@ -240,7 +268,8 @@ func TestRecorderRetries(t *testing.T) {
 		now = now.Add(longestPause)
 		a.recordDue(ctx)
 	}
-	if n, _ := repo.Waiting(); n != 0 || !strings.Contains(d.text(7), "caelum:run=n1,") || !strings.Contains(d.text(8), "caelum:run=n1,") {
+	if n, _ := repo.Waiting(); n != 0 || !strings.Contains(d.text(7), "caelum:run=n1,") ||
+		!strings.Contains(d.text(8), "caelum:run=n1,") {
 		t.Errorf("%d wait after slurmdbd has come back: %q, %q", n, d.text(7), d.text(8))
 	}
 
@@ -261,7 +290,8 @@ func TestRecorderRetries(t *testing.T) {
 	}
 }
 
-// Two nodes' agents that write one job's field at the same moment overwrite one another; both summaries stand there in the end.
+// Two nodes' agents that write one job's field at the same moment overwrite one another; both summaries stand there in
+// the end.
 func TestTwoRecorders(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)
@@ -289,7 +319,9 @@ func TestTwoRecorders(t *testing.T) {
 		two.recordDue(ctx)
 		now = now.Add(time.Minute)
 	}
-	if got := d.text(7); !lost || !strings.HasPrefix(got, "kept ") || strings.Count(got, "caelum:run=") != 2 || !strings.Contains(got, "caelum:run=n1,") || !strings.Contains(got, "caelum:run=n2,") {
+	if got := d.text(7); !lost || !strings.HasPrefix(got, "kept ") || strings.Count(got, "caelum:run=") != 2 ||
+		!strings.Contains(got, "caelum:run=n1,") ||
+		!strings.Contains(got, "caelum:run=n2,") {
 		t.Errorf("%q", got)
 	}
 	for node, repo := range map[string]*memory{"n1": r1, "n2": r2} {

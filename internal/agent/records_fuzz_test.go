@@ -126,8 +126,8 @@ const (
 		"     Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:a100:1(IDX:0),mig:1g.5gb(CNT:1)\n   MinCPUsNode=1 MinMemoryNode=0 MinTmpDiskNode=0\n   Power=\n"
 )
 
-// FuzzRecords: whatever Slurm shows of a job, and whatever its commands say when they fail, the prolog on a healthy node succeeds:
-// the job has its lease, or is refused through its lease file, or is requeued.
+// FuzzRecords: whatever Slurm shows of a job, and whatever its commands say when they fail, the prolog on a healthy
+// node succeeds: the job has its lease, or is refused through its lease file, or is requeued.
 func FuzzRecords(f *testing.F) {
 	if os.Getuid() != 0 {
 		f.Skip("needs root to own devices")

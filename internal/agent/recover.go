@@ -18,14 +18,16 @@ import (
 	"caelum/internal/ledger"
 )
 
-// A lease file is written after the lease is in the ledger, and removed before the lease leaves it. So a lease file whose lease
-// the ledger does not have says that the ledger was lost or is older than it should be: its file was removed or emptied, or
-// SQLite dropped the end of a damaged journal, which it does in silence. What the lease files and the GPUs prove together
-// is put back, before anything is made of what the ledger says is idle.
+// A lease file is written after the lease is in the ledger, and removed before the lease leaves it. So a lease file
+// whose lease the ledger does not have says that the ledger was lost or is older than it should be: its file was
+// removed or emptied, or SQLite dropped the end of a damaged journal, which it does in silence. What the lease files
+// and the GPUs prove together is put back, before anything is made of what the ledger says is idle.
 //
-// The idle instances of a lost ledger cannot be told from another tool's, and stay foreign until root adopts them (adopt.go).
+// The idle instances of a lost ledger cannot be told from another tool's, and stay foreign until root adopts them
+// (adopt.go).
 
-// recoverLeases puts back the leases that the ledger has lost. An error is a contradiction that nobody but the admin can solve.
+// recoverLeases puts back the leases that the ledger has lost. An error is a contradiction that nobody but the admin
+// can solve.
 func (a *Agent) recoverLeases() error {
 	files, err := os.ReadDir(filepath.Join(a.cfg.RunDir, "jobs"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -39,7 +41,9 @@ func (a *Agent) recoverLeases() error {
 		}
 		l, err := readLeaseFile(a.leaseFile(uint32(id)), uint32(id))
 		if err != nil {
-			a.log.WithError(err).WithField("job", id).Errorf("couldn't read a lease file; when no job %d runs here, remove %s", id, a.leaseFile(uint32(id)))
+			a.log.WithError(err).
+				WithField("job", id).
+				Errorf("couldn't read a lease file; when no job %d runs here, remove %s", id, a.leaseFile(uint32(id)))
 			continue
 		}
 		if had := a.leases[l.Job]; had == nil || had.Restart < l.Restart {
@@ -100,8 +104,14 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 		if old := in.card.ours[p]; old != nil && old.UUID == s.UUID && old.Job != 0 && old.Job != l.Job {
 			// The other one's file is gone, so it was released; the ledger has forgotten that.
 			if _, err := os.Lstat(a.leaseFile(old.Job)); err == nil {
-				return fmt.Errorf("the lease files of jobs %d and %d name the same slice %s: drain %s, wait until it is empty, remove %s and start caelumd again",
-					old.Job, l.Job, s.UUID, a.cfg.Node, a.leaseFile(l.Job))
+				return fmt.Errorf(
+					"the lease files of jobs %d and %d name the same slice %s: drain %s, wait until it is empty, remove %s and start caelumd again",
+					old.Job,
+					l.Job,
+					s.UUID,
+					a.cfg.Node,
+					a.leaseFile(l.Job),
+				)
 			}
 			if err := a.ledger.Release(old.Job); err != nil {
 				return err
@@ -123,7 +133,9 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 		return err
 	}
 	a.leases[l.Job] = &l
-	log.WithField("restart", l.Restart).WithField("slices", len(l.Slices)).Warn("the ledger had lost the lease of this job; taken back from its lease file")
+	log.WithField("restart", l.Restart).
+		WithField("slices", len(l.Slices)).
+		Warn("the ledger had lost the lease of this job; taken back from its lease file")
 	return nil
 }
 
@@ -139,8 +151,8 @@ func (a *Agent) dropLease(job uint32) {
 	}
 }
 
-// readLeaseFile reads what writeLeaseFile wrote. It asks for less than the plugin does: lines that only matter to a task may be of
-// any form.
+// readLeaseFile reads what writeLeaseFile wrote. It asks for less than the plugin does: lines that only matter to a
+// task may be of any form.
 func readLeaseFile(path string, job uint32) (l api.Lease, err error) {
 	info, err := os.Lstat(path)
 	if err != nil {

@@ -27,8 +27,8 @@ func (w *world) removeLedger() {
 	}
 }
 
-// An agent whose ledger was lost takes the leases of running jobs back from their files: the same slices, nobody else gets them, and
-// the jobs' epilogs find them.
+// An agent whose ledger was lost takes the leases of running jobs back from their files: the same slices, nobody else
+// gets them, and the jobs' epilogs find them.
 func TestLostLedger(t *testing.T) {
 	for name, lose := range map[string]func(*world){
 		"removed": (*world).removeLedger,
@@ -57,7 +57,8 @@ func TestLostLedger(t *testing.T) {
 			w.publish()
 
 			after, err := w.agent.Job(context.Background(), two)
-			if err != nil || !reflect.DeepEqual(spotsOf(*after), spotsOf(before)) || after.UID != before.UID || after.Restart != before.Restart {
+			if err != nil || !reflect.DeepEqual(spotsOf(*after), spotsOf(before)) || after.UID != before.UID ||
+				after.Restart != before.Restart {
 				t.Fatalf("held %+v, holds %+v, %v", before, after, err)
 			}
 			if w.leaseFile(two) != file {
@@ -68,7 +69,11 @@ func TestLostLedger(t *testing.T) {
 			for _, in := range status.GPUs[0].Instances {
 				states[in.UUID] = in.State
 			}
-			want := map[string]string{idle.UUID: "foreign", before.Slices[0].UUID: "leased", before.Slices[1].UUID: "leased"}
+			want := map[string]string{
+				idle.UUID:             "foreign",
+				before.Slices[0].UUID: "leased",
+				before.Slices[1].UUID: "leased",
+			}
 			if !reflect.DeepEqual(states, want) {
 				t.Errorf("instances are %v, want %v", states, want)
 			}
@@ -81,7 +86,8 @@ func TestLostLedger(t *testing.T) {
 			// A prolog that asks again gets the same, and so does the next agent.
 			w.stop()
 			w.start()
-			if again, err := w.agent.Job(context.Background(), two); err != nil || !reflect.DeepEqual(spotsOf(*again), spotsOf(before)) {
+			if again, err := w.agent.Job(context.Background(), two); err != nil ||
+				!reflect.DeepEqual(spotsOf(*again), spotsOf(before)) {
 				t.Errorf("the next agent has %+v, %v", again, err)
 			}
 			if err := w.fake.Finish(two); err != nil {
@@ -103,8 +109,8 @@ func spotsOf(l api.Lease) (all []string) {
 	return all
 }
 
-// A ledger that is older than it should be, as when SQLite drops the end of a damaged journal: what it says is idle, or another
-// job's, is the job's whose lease file names it.
+// A ledger that is older than it should be, as when SQLite drops the end of a damaged journal: what it says is idle, or
+// another job's, is the job's whose lease file names it.
 func TestOldLedger(t *testing.T) {
 	for name, between := range map[string]func(*world) (old uint32){
 		"from before any job": func(*world) uint32 { return 0 },
@@ -190,7 +196,9 @@ func TestContradictingLeaseFiles(t *testing.T) {
 	if err := os.WriteFile(path, []byte(forged), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.newAgent(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("jobs %d and 4711 name the same slice", id)) || !strings.Contains(err.Error(), path) {
+	if err := w.newAgent(); err == nil ||
+		!strings.Contains(err.Error(), fmt.Sprintf("jobs %d and 4711 name the same slice", id)) ||
+		!strings.Contains(err.Error(), path) {
 		t.Errorf("%v", err)
 	}
 	if err := os.Remove(path); err != nil {

@@ -22,7 +22,10 @@ func (a *Agent) Refused(uid uint32, call string) {
 	defer r.mu.Unlock()
 	r.since++
 	if now := a.now(); now.Sub(r.last) >= refusalsEvery {
-		a.log.WithField("uid", uid).WithField("call", call).WithField("refused", r.since).Warn("a user who is not root wanted to change a lease; refused")
+		a.log.WithField("uid", uid).
+			WithField("call", call).
+			WithField("refused", r.since).
+			Warn("a user who is not root wanted to change a lease; refused")
 		r.last, r.since = now, 0
 	}
 }

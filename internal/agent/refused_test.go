@@ -18,7 +18,8 @@ func TestRefusalsAreLoggedOnceAMinute(t *testing.T) {
 	}
 	w.fake.Advance(time.Minute)
 	w.agent.Refused(20003, "DELETE")
-	if text := w.log.String(); lines() != 2 || !strings.Contains(text, "refused=1000") || !strings.Contains(text, "uid=20003") {
+	if text := w.log.String(); lines() != 2 || !strings.Contains(text, "refused=1000") ||
+		!strings.Contains(text, "uid=20003") {
 		t.Error(text)
 	}
 }

@@ -1,8 +1,9 @@
 package agent
 
-// confirm reports whether an idle instance is still on its GPU as the agent made it. `nvidia-smi mig -dci` and `-dgi` remove one
-// without the agent. If its compute instance alone was removed, the rest is destroyed; otherwise the agent forgets the instance
-// and touches nothing, since its GPU instance id can be another's by now. The caller holds the card's hardware lock.
+// confirm reports whether an idle instance is still on its GPU as the agent made it. `nvidia-smi mig -dci` and `-dgi`
+// remove one without the agent. If its compute instance alone was removed, the rest is destroyed; otherwise the agent
+// forgets the instance and touches nothing, since its GPU instance id can be another's by now. The caller holds the
+// card's hardware lock.
 func (a *Agent) confirm(g int, in *instance, t *spent) (bool, error) {
 	made := a.hwOf(in)
 	exists, err := a.hw.Exists(g, made)
@@ -25,8 +26,8 @@ func (a *Agent) confirm(g int, in *instance, t *spent) (bool, error) {
 	return false, a.forgetGone(g, in)
 }
 
-// forgetGone drops an instance that is not on its GPU any more. The ledger is written before the memory, and not under the
-// agent's lock.
+// forgetGone drops an instance that is not on its GPU any more. The ledger is written before the memory, and not under
+// the agent's lock.
 func (a *Agent) forgetGone(g int, in *instance) error {
 	c := a.cards[g]
 	a.mu.Lock()

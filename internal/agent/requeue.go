@@ -12,15 +12,22 @@ import (
 	"caelum/internal/slurm"
 )
 
-// maxRequeues is how often a job is sent back because its slice could not be had; after that it is held with the reason. While
-// processes of ended jobs keep slices in use, the job is sent back uncounted: another user could have started these processes.
+// maxRequeues is how often a job is sent back because its slice could not be had; after that it is held with the
+// reason. While processes of ended jobs keep slices in use, the job is sent back uncounted: another user could have
+// started these processes.
 const maxRequeues = 3
 
-// requeueOrRefuse deals with a job whose slices cannot be had just now, for a reason. A batch job that allows it goes back to the queue,
-// held with the mark by which an agent releases it once its slices are on offer; any other job is told. What could not be had is
-// noted in the job when it is given up.
-func (a *Agent) requeueOrRefuse(ctx context.Context, job slurm.Job, lease api.Lease, reason, missing string) (api.Lease, error) {
-	// A ledger that cannot be written keeps slices from being cut as well as a lack of room does, and is no reason to send jobs away.
+// requeueOrRefuse deals with a job whose slices cannot be had just now, for a reason. A batch job that allows it goes
+// back to the queue, held with the mark by which an agent releases it once its slices are on offer; any other job is
+// told. What could not be had is noted in the job when it is given up.
+func (a *Agent) requeueOrRefuse(
+	ctx context.Context,
+	job slurm.Job,
+	lease api.Lease,
+	reason, missing string,
+) (api.Lease, error) {
+	// A ledger that cannot be written keeps slices from being cut as well as a lack of room does, and is no reason to
+	// send jobs away.
 	if err := a.ledger.Writable(); err != nil {
 		return lease, err
 	}

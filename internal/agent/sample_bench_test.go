@@ -16,7 +16,8 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// What a look at a full GPU costs for each of its seven slices in processor time, and that as a share of a core at one look a second.
+// What a look at a full GPU costs for each of its seven slices in processor time, and that as a share of a core at one
+// look a second.
 func BenchmarkSample(b *testing.B) {
 	l := newLearning(b, 1)
 	for range 7 {

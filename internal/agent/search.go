@@ -6,7 +6,8 @@ import (
 	"caelum/internal/gpu"
 )
 
-// searches lets prologs that come while a scan runs share the next one: a scan that began earlier says nothing for them.
+// searches lets prologs that come while a scan runs share the next one: a scan that began earlier says nothing for
+// them.
 type searches struct {
 	mu      sync.Mutex
 	next    *search
@@ -26,8 +27,8 @@ func (s *search) wait() (gpu.Held, error) {
 	return s.held, s.err
 }
 
-// search has a scan begin, at the earliest now, while a prolog waits for slurmctld. It serves for every instance whose files have
-// been closed since before.
+// search has a scan begin, at the earliest now, while a prolog waits for slurmctld. It serves for every instance whose
+// files have been closed since before.
 func (a *Agent) search() *search {
 	a.searches.mu.Lock()
 	defer a.searches.mu.Unlock()

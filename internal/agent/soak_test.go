@@ -15,9 +15,9 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// TestSoak plays users, slurmctld and crashes against the agent at random, with jobs starting between any two calls that the
-// agent makes, and holds every write against a plain oracle: whatever slurmctld may start after it can be carved beside what
-// runs. No job may be sent back, no two jobs may hold overlapping slices.
+// TestSoak plays users, slurmctld and crashes against the agent at random, with jobs starting between any two calls
+// that the agent makes, and holds every write against a plain oracle: whatever slurmctld may start after it can be
+// carved beside what runs. No job may be sent back, no two jobs may hold overlapping slices.
 func TestSoak(t *testing.T) {
 	steps := 150
 	if testing.Short() {
@@ -58,8 +58,9 @@ func soak(t *testing.T, seed uint64, steps int) {
 			s.prolog(j)
 		}()
 	})
-	// slurmctld restarts before a pass reads it. Between a pass's read and its write, used would be forgotten that the write counts on: more is then free for
-	// the moment until the pass has looked again (docs/internals.md, step 6; TestReconfigureBeforeTheRaise), which the oracle would find.
+	// slurmctld restarts before a pass reads it. Between a pass's read and its write, used would be forgotten that the
+	// write counts on: more is then free for the moment until the pass has looked again (docs/internals.md, step 6;
+	// TestReconfigureBeforeTheRaise), which the oracle would find.
 	s.fake.Before(func(c slurmtest.Call) error {
 		if c.Op == "Nodes" && s.restart.Swap(false) {
 			if nodes := s.below(4); nodes > 0 {
@@ -181,9 +182,9 @@ func (s *soaker) overlaps() {
 	}
 }
 
-// check is the oracle. After a write slurmctld may start totals less used of each profile; together with the jobs that it
-// runs, those with a lease where they are and the others anywhere, all of it must fit on the GPUs. A job that is completing
-// does not count: nothing starts on the node before its epilog has published.
+// check is the oracle. After a write slurmctld may start totals less used of each profile; together with the jobs that
+// it runs, those with a lease where they are and the others anywhere, all of it must fit on the GPUs. A job that is
+// completing does not count: nothing starts on the node before its epilog has published.
 func (s *soaker) check(c slurmtest.Call) {
 	s.scheduler.Lock()
 	defer s.scheduler.Unlock()
@@ -228,14 +229,28 @@ func (s *soaker) check(c slurmtest.Call) {
 		}
 	}
 	if !fits(&taken, loose) {
-		s.t.Errorf("after write %d (%s): %v cannot all be carved beside %v", c.Seq, slurm.FormatGRES(c.GRES), loose, taken)
+		s.t.Errorf(
+			"after write %d (%s): %v cannot all be carved beside %v",
+			c.Seq,
+			slurm.FormatGRES(c.GRES),
+			loose,
+			taken,
+		)
 	}
 }
 
-// fits packs profiles onto two A100s by trying every start, largest first: sizes and starts as NVIDIA's user guide has them.
+// fits packs profiles onto two A100s by trying every start, largest first: sizes and starts as NVIDIA's user guide has
+// them.
 func fits(taken *[2][8]bool, loose []string) bool {
 	size := map[string]int{"1g.5gb": 1, "1g.10gb": 2, "2g.10gb": 2, "3g.20gb": 4, "4g.20gb": 4, "7g.40gb": 8}
-	starts := map[string][]int{"1g.5gb": {0, 1, 2, 3, 4, 5, 6}, "1g.10gb": {0, 2, 4, 6}, "2g.10gb": {0, 2, 4}, "3g.20gb": {0, 4}, "4g.20gb": {0}, "7g.40gb": {0}}
+	starts := map[string][]int{
+		"1g.5gb":  {0, 1, 2, 3, 4, 5, 6},
+		"1g.10gb": {0, 2, 4, 6},
+		"2g.10gb": {0, 2, 4},
+		"3g.20gb": {0, 4},
+		"4g.20gb": {0},
+		"7g.40gb": {0},
+	}
 	if len(loose) == 0 {
 		return true
 	}

@@ -47,8 +47,8 @@ func (o odd) shown(jobs []slurm.Job) []slurm.Job {
 	return jobs
 }
 
-// A job without GPU slots has no prolog, so a promise to it would last as long as the job: it gets none, also if Slurm's record of it is
-// ambiguous. A job with slots gets one, for no more slices than slots.
+// A job without GPU slots has no prolog, so a promise to it would last as long as the job: it gets none, also if
+// Slurm's record of it is ambiguous. A job with slots gets one, for no more slices than slots.
 func TestPromises(t *testing.T) {
 	slices7, exclusive := job(7, "1g.5gb:7"), job(1, "2g.10gb:1")
 	exclusive.PerNode = only(exclusive.PerNode, "mig")

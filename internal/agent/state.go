@@ -85,8 +85,8 @@ func (c *card) stands() place.GPU {
 	return g
 }
 
-// pendingLease is what a job takes that slurmctld has started here and that has no lease yet. Without spots it is a claim:
-// no room has been found for it.
+// pendingLease is what a job takes that slurmctld has started here and that has no lease yet. Without spots it is a
+// claim: no room has been found for it.
 type pendingLease struct {
 	wants []offer.Want
 	spots []offer.Spot
@@ -111,7 +111,11 @@ func (a *Agent) view() []offer.GPU {
 		}
 	}
 	for job, pr := range a.pending {
-		a.hold(gpus, job, slices.DeleteFunc(slices.Clone(pr.spots), func(s offer.Spot) bool { return gpus[s.GPU].Model == nil }))
+		a.hold(
+			gpus,
+			job,
+			slices.DeleteFunc(slices.Clone(pr.spots), func(s offer.Spot) bool { return gpus[s.GPU].Model == nil }),
+		)
 	}
 	return gpus
 }
@@ -124,8 +128,8 @@ func (a *Agent) endOf(job uint32) float64 {
 	return math.Inf(1)
 }
 
-// takeOffers gives a job the slices that it took from the offers in force; ok is false, and nothing is taken, when they are not
-// all there. The caller holds a.mu.
+// takeOffers gives a job the slices that it took from the offers in force; ok is false, and nothing is taken, when they
+// are not all there. The caller holds a.mu.
 func (a *Agent) takeOffers(job uint32, wants []offer.Want) (*pendingLease, bool) {
 	gpus := a.view()
 	offers := slices.Clone(a.offers)
@@ -148,8 +152,8 @@ func (a *Agent) takeOffers(job uint32, wants []offer.Want) (*pendingLease, bool)
 	return pr, true
 }
 
-// pick chooses among the placements that are on offer as a profile: an idle instance first, then where most maximal layouts stay
-// reachable.
+// pick chooses among the placements that are on offer as a profile: an idle instance first, then where most maximal
+// layouts stay reachable.
 func pick(gpus []offer.GPU, p offer.Plan, profile string) (best offer.Spot, ok bool) {
 	top := -1
 	for gi, g := range gpus {

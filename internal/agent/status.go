@@ -17,7 +17,16 @@ var Version = "development"
 func (a *Agent) Status(context.Context) (*api.Status, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := &api.Status{Node: a.cfg.Node, Version: Version, Profiles: a.profiles, Stale: a.stale, Published: maps.Clone(a.published), Reserved: a.reserved, Closed: a.closed, SummariesWaiting: int(a.waiting.Load())}
+	s := &api.Status{
+		Node:             a.cfg.Node,
+		Version:          Version,
+		Profiles:         a.profiles,
+		Stale:            a.stale,
+		Published:        maps.Clone(a.published),
+		Reserved:         a.reserved,
+		Closed:           a.closed,
+		SummariesWaiting: int(a.waiting.Load()),
+	}
 	s.Excess, s.ExcessShort = maps.Clone(a.excess), maps.Clone(a.short)
 	if !a.publishedAt.IsZero() {
 		s.PublishedAt = a.publishedAt.Unix()
@@ -54,15 +63,29 @@ func (a *Agent) statusOf(i int, c *card) api.GPU {
 		}
 		at := place(p)
 		at.As = a.countedAs(in)
-		g.Instances = append(g.Instances, api.Instance{Placement: at, GI: in.GI, UUID: in.UUID, State: state, Job: in.Job, Note: a.noteOn(in)})
+		g.Instances = append(
+			g.Instances,
+			api.Instance{Placement: at, GI: in.GI, UUID: in.UUID, State: state, Job: in.Job, Note: a.noteOn(in)},
+		)
 	}
 	for _, f := range c.foreign {
-		g.Instances = append(g.Instances, api.Instance{Placement: api.Placement{Profile: f.Profile, Start: f.Start, Size: f.Size}, GI: f.GI, UUID: f.UUID, State: "foreign"})
+		g.Instances = append(
+			g.Instances,
+			api.Instance{
+				Placement: api.Placement{Profile: f.Profile, Start: f.Start, Size: f.Size},
+				GI:        f.GI,
+				UUID:      f.UUID,
+				State:     "foreign",
+			},
+		)
 	}
 	for job, pr := range a.pending {
 		for _, s := range pr.spots {
 			if in := c.ours[s.Placement]; s.GPU == i && (in == nil || in.Job != job) {
-				g.Instances = append(g.Instances, api.Instance{Placement: place(s.Placement), State: "promised", Job: job})
+				g.Instances = append(
+					g.Instances,
+					api.Instance{Placement: place(s.Placement), State: "promised", Job: job},
+				)
 			}
 		}
 	}
@@ -75,7 +98,8 @@ func (a *Agent) statusOf(i int, c *card) api.GPU {
 	return g
 }
 
-// countedAs is another GPU model's profile that slurmctld counts an instance as, empty if it is none. The caller holds a.mu.
+// countedAs is another GPU model's profile that slurmctld counts an instance as, empty if it is none. The caller holds
+// a.mu.
 func (a *Agent) countedAs(in *instance) string {
 	l := a.leases[in.Job]
 	if l == nil {

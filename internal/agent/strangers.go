@@ -9,7 +9,8 @@ import (
 	"caelum/internal/gpu"
 )
 
-// The values of foreign_processes: what is done about a process that uses a slice of another job, or keeps one open after its job.
+// The values of foreign_processes: what is done about a process that uses a slice of another job, or keeps one open
+// after its job.
 const (
 	foreignReport     = "report"           // it is named in the log and in `caelum status`
 	foreignKillOthers = "kill-other-users" // it is also ended if it can harm another user
@@ -88,7 +89,8 @@ func (a *Agent) strange(pid int, job, uid uint32) (gpu.Process, string) {
 	return p, strangeness(p, paths, job, uid, a.jobCgroups())
 }
 
-// strangeness says why a process is not a job's. Where Slurm names the cgroups of jobs by their id, the cgroup decides, else the user.
+// strangeness says why a process is not a job's. Where Slurm names the cgroups of jobs by their id, the cgroup decides,
+// else the user.
 func strangeness(p gpu.Process, cgroups []string, job, uid uint32, jobCgroups bool) string {
 	in, named := slurmJob(cgroups)
 	switch {
@@ -104,9 +106,10 @@ func strangeness(p gpu.Process, cgroups []string, job, uid uint32, jobCgroups bo
 	return ""
 }
 
-// slurmJob is the job that a process belongs to by its cgroups: /slurm/uid_U/job_J/... or /system.slice/slurmstepd.scope/job_J/..., where
-// the names have slurmd's node if several run on one host. Named is whether it is below one of Slurm's; job is 0 where a job's cgroup
-// has another name (its SLUID, from Slurm 26.05 on). A user can make cgroups below user.slice, under any name.
+// slurmJob is the job that a process belongs to by its cgroups: /slurm/uid_U/job_J/... or
+// /system.slice/slurmstepd.scope/job_J/..., where the names have slurmd's node if several run on one host. Named is
+// whether it is below one of Slurm's; job is 0 where a job's cgroup has another name (its SLUID, from Slurm 26.05 on).
+// A user can make cgroups below user.slice, under any name.
 func slurmJob(paths []string) (job uint32, named bool) {
 	for _, path := range paths {
 		parts := strings.Split(strings.TrimPrefix(path, "/"), "/")

@@ -71,7 +71,8 @@ func (h *held) computes(uuid string, uid int, cgroup string) (pid int, ended cha
 	return pid, ended
 }
 
-// A process that is not the job's is reported once and shown; it is ended only where the site has asked for that, and root's never.
+// A process that is not the job's is reported once and shown; it is ended only where the site has asked for that, and
+// root's never.
 func TestStranger(t *testing.T) {
 	for _, c := range []struct {
 		name, foreign  string
@@ -149,7 +150,11 @@ func (h *held) setuid(pid int) {
 	path := filepath.Join(h.proc, fmt.Sprint(pid), "status")
 	text, err := os.ReadFile(path)
 	if err == nil {
-		err = os.WriteFile(path, []byte(strings.Replace(string(text), "\t20001\t20001\t20001\t20001", "\t20001\t0\t0\t0", 1)), 0o644)
+		err = os.WriteFile(
+			path,
+			[]byte(strings.Replace(string(text), "\t20001\t20001\t20001\t20001", "\t20001\t0\t0\t0", 1)),
+			0o644,
+		)
 	}
 	if err != nil {
 		h.t.Fatal(err)
@@ -159,8 +164,8 @@ func (h *held) setuid(pid int) {
 // setuid stands for the ids of a root program that user 20001 started.
 const setuid = -20001
 
-// A process of the last user that keeps a slice open is ended before the slice is given to another job; by default only where Slurm
-// confines jobs to their devices. Another user's process is not: it may have been sent the descriptor.
+// A process of the last user that keeps a slice open is ended before the slice is given to another job; by default only
+// where Slurm confines jobs to their devices. Another user's process is not: it may have been sent the descriptor.
 func TestHolderEnded(t *testing.T) {
 	for _, c := range []struct {
 		name, foreign string

@@ -16,7 +16,8 @@ func (w *world) shown(g int) string {
 	return status.GPUs[g].Problem
 }
 
-// A GPU that was lost and is back is managed again without a restart of the agent; an instance that went with it is forgotten.
+// A GPU that was lost and is back is managed again without a restart of the agent; an instance that went with it is
+// forgotten.
 func TestGPUComesBack(t *testing.T) {
 	w := newWorld(t, 1)
 	first := w.startNow("1g.5gb:1")

@@ -84,7 +84,12 @@ func TestOtherTotalInSlurmConf(t *testing.T) {
 		for range 2 {
 			w.publish()
 			if w.total() != 100 || len(w.offers()) == 0 {
-				t.Errorf("AccountingStorageTRES=%q: the total is %d, want 100; on offer: %v", tres, w.total(), w.offers())
+				t.Errorf(
+					"AccountingStorageTRES=%q: the total is %d, want 100; on offer: %v",
+					tres,
+					w.total(),
+					w.offers(),
+				)
 			}
 			w.stop()
 			w.start()

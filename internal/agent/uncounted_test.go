@@ -23,8 +23,8 @@ func (w *world) requeued(id uint32) slurm.Job {
 	return j
 }
 
-// A job with GPUs and without a slice is given a size before it has a slice: its own, if job_submit.lua chose one at the
-// submission, else the node's default.
+// A job with GPUs and without a slice is given a size before it has a slice: its own, if job_submit.lua chose one at
+// the submission, else the node's default.
 func TestJobWithoutASize(t *testing.T) {
 	for name, tc := range map[string]struct{ comment, size string }{
 		"not seen by job_submit.lua":       {"", "3g.20gb"},
@@ -39,7 +39,8 @@ func TestJobWithoutASize(t *testing.T) {
 			j.AdminComment = tc.comment
 			id := w.submit(j)
 			w.fake.Tick()
-			if l := w.lease(id); len(l.Slices) > 0 || !strings.Contains(l.Error, "no slice; ask for one (--gres=gpu:1,mig:"+tc.size+":1)") {
+			if l := w.lease(id); len(l.Slices) > 0 ||
+				!strings.Contains(l.Error, "no slice; ask for one (--gres=gpu:1,mig:"+tc.size+":1)") {
 				t.Fatalf("%+v", l)
 			}
 			if got := w.requeued(id); !slices.Contains(got.PerNode, slurm.GRES{Name: "mig", Type: tc.size, Count: 1}) {

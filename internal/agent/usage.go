@@ -4,12 +4,13 @@ import (
 	"caelum/internal/gpu"
 )
 
-// usageBins is into how many bins of equal width a slice's memory is divided. A quantile is told as the upper edge of the bin that it lies in, so at most 1/128 of
-// the slice's memory too high (38 MiB of a 1g.5gb, 320 MiB of a 7g.40gb) and never too low.
+// usageBins is into how many bins of equal width a slice's memory is divided. A quantile is told as the upper edge of
+// the bin that it lies in, so at most 1/128 of the slice's memory too high (38 MiB of a 1g.5gb, 320 MiB of a 7g.40gb)
+// and never too low.
 const usageBins = 128
 
-// usage is what a slice was seen to have in use: a histogram, so that it needs no more room after a week than after a second. It is kept as JSON
-// while its job runs.
+// usage is what a slice was seen to have in use: a histogram, so that it needs no more room after a week than after a
+// second. It is kept as JSON while its job runs.
 type usage struct {
 	GPU       int
 	UUID      string
@@ -85,5 +86,8 @@ func (u *usage) sane() bool {
 	for _, n := range u.Bins {
 		total += int(n)
 	}
-	return u.MemoryMiB > 0 && total == u.Samples && u.PeakMiB >= 0 && u.Most >= 0 && u.BusySamples >= 0 && u.BusySamples <= u.Samples && u.Busy >= 0 && u.Busy <= float64(u.BusySamples)
+	return u.MemoryMiB > 0 && total == u.Samples && u.PeakMiB >= 0 && u.Most >= 0 && u.BusySamples >= 0 &&
+		u.BusySamples <= u.Samples &&
+		u.Busy >= 0 &&
+		u.Busy <= float64(u.BusySamples)
 }

@@ -10,7 +10,8 @@ import (
 	"caelum/internal/gpu"
 )
 
-// Whatever a slice had in use, the peak is exact, and a quantile is at most one bin above the one of all samples, and never below it.
+// Whatever a slice had in use, the peak is exact, and a quantile is at most one bin above the one of all samples, and
+// never below it.
 func TestUsageQuantiles(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 300 {

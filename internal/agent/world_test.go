@@ -53,9 +53,18 @@ func gres(t testing.TB, text string) []slurm.GRES {
 func newWorld(t testing.TB, gpus int) *world {
 	w := &world{t: t, node: gputest.New(t, "A100-40GB", gpus), leases: map[uint32]api.Lease{}}
 	w.fake = slurmtest.New(
-		slurmtest.Node{Name: "n1", Partitions: []string{"gpu"}, Gres: gres(t, fmt.Sprintf(closedA100, 7*gpus, 28*gpus))},
+		slurmtest.Node{
+			Name:       "n1",
+			Partitions: []string{"gpu"},
+			Gres:       gres(t, fmt.Sprintf(closedA100, 7*gpus, 28*gpus)),
+		},
 		slurmtest.Node{Name: "mig-catalog1", Partitions: []string{"gpu"}, Catalogue: true, Gres: gres(t, fullA100)},
-		slurmtest.Node{Name: "mig-catalog2", Partitions: []string{"gpu"}, Catalogue: true, Gres: gres(t, "gpu:h100:7,mig:2g.20gb:3")},
+		slurmtest.Node{
+			Name:       "mig-catalog2",
+			Partitions: []string{"gpu"},
+			Catalogue:  true,
+			Gres:       gres(t, "gpu:h100:7,mig:2g.20gb:3"),
+		},
 	)
 	w.fake.Prolog(func(j slurm.Job, node string) {
 		w.prologs.Add(1)

@@ -10,8 +10,8 @@ const DefaultRunDir = "/run/caelum"
 // SocketName is the name of the socket for all users inside the run directory.
 const SocketName = "caelumd.sock"
 
-// RootSocketName is the name of root's own socket inside the run directory. Both serve the same calls. A Unix socket has
-// one queue of connections that wait to be accepted, and any user can fill that of the socket for all users.
+// RootSocketName is the name of root's own socket inside the run directory. Both serve the same calls. A Unix socket
+// has one queue of connections that wait to be accepted, and any user can fill that of the socket for all users.
 const RootSocketName = "root.sock"
 
 // LeaseRequest is what the prolog knows of a job.
@@ -26,8 +26,8 @@ type LeaseRequest struct {
 	// MIG is the value of the submission's --mig, a profile or "auto", empty without one. It comes from the
 	// user's environment: its characters and length are checked, nothing else.
 	MIG string `json:"mig,omitempty"`
-	// Wait is for how many more seconds the plugin is glad of the answer "not now". After that the agent refuses the job, or has it
-	// requeued, so that the prolog succeeds. 0: an older plugin, whose prolog then fails.
+	// Wait is for how many more seconds the plugin is glad of the answer "not now". After that the agent refuses the
+	// job, or has it requeued, so that the prolog succeeds. 0: an older plugin, whose prolog then fails.
 	Wait float64 `json:"wait,omitempty"`
 }
 
@@ -84,8 +84,8 @@ type Status struct {
 	Version string  `json:"version"`
 	GPUs    []GPU   `json:"gpus"`
 	Leases  []Lease `json:"leases"`
-	// Profiles are those put on offer, by the driver's names, smallest first. Stale are those that slurm.conf gives the node and
-	// the driver does not report.
+	// Profiles are those put on offer, by the driver's names, smallest first. Stale are those that slurm.conf gives the
+	// node and the driver does not report.
 	Profiles []string `json:"profiles"`
 	Stale    []string `json:"stale_profiles,omitempty"`
 	// Reserved is what is kept free here for the first waiting job that has to wait, if it is to get it here.
@@ -126,9 +126,10 @@ type GPU struct {
 // Placement is a profile at a start.
 type Placement struct {
 	Profile string `json:"profile"`
-	As      string `json:"as,omitempty"` // of an offer: what it is on offer as, where that is another GPU model's profile
-	Start   int    `json:"start"`
-	Size    int    `json:"size"`
+	// of an offer: what it is on offer as, where that is another GPU model's profile
+	As    string `json:"as,omitempty"`
+	Start int    `json:"start"`
+	Size  int    `json:"size"`
 }
 
 // Reservation is what is kept for a waiting job on a node. Others may have it if they end before.

@@ -84,7 +84,8 @@ func TestCallsReachTheHandler(t *testing.T) {
 		t.Errorf("status: %+v, %v", s, err)
 	}
 	var e *Error
-	if _, err := c.Job(ctx, 12); !errors.As(err, &e) || e.Code != http.StatusNotFound || e.Message != "no lease for this job" {
+	if _, err := c.Job(ctx, 12); !errors.As(err, &e) || e.Code != http.StatusNotFound ||
+		e.Message != "no lease for this job" {
 		t.Errorf("job: %v", err)
 	}
 }

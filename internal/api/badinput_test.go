@@ -19,7 +19,8 @@ import (
 	"time"
 )
 
-// talk sends bytes to the agent and answers everything that comes back until the agent closes or the answers are all there.
+// talk sends bytes to the agent and answers everything that comes back until the agent closes or the answers are all
+// there.
 func talk(t *testing.T, dir, request string, answers int) (codes []int, bodies []string) {
 	t.Helper()
 	c, err := net.Dial("unix", filepath.Join(dir, SocketName))
@@ -103,19 +104,33 @@ func TestUnusualRequests(t *testing.T) {
 	f := &fake{}
 	dir := serve(t, f)
 	chunked := "POST /v1/jobs/12/lease HTTP/1.1\r\nHost: c\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n{\"sl\r\nb\r\nots\":[1,2]}\r\n0\r\n\r\n"
-	codes, _ := talk(t, dir, post("/v1/jobs/12/lease", `{"slots":[0],"colour":"blue"}`)+chunked+"GET /v1/status HTTP/1.1\r\nHost: c\r\n\r\n", 3)
-	if fmt.Sprint(codes) != "[200 200 200]" || len(f.asked) != 2 || fmt.Sprint(f.asked[0].Slots, f.asked[1].Slots) != "[0] [1 2]" {
+	codes, _ := talk(
+		t,
+		dir,
+		post("/v1/jobs/12/lease", `{"slots":[0],"colour":"blue"}`)+chunked+"GET /v1/status HTTP/1.1\r\nHost: c\r\n\r\n",
+		3,
+	)
+	if fmt.Sprint(codes) != "[200 200 200]" || len(f.asked) != 2 ||
+		fmt.Sprint(f.asked[0].Slots, f.asked[1].Slots) != "[0] [1 2]" {
 		t.Errorf("%v, asked %+v", codes, f.asked)
 	}
 }
 
 // A disk is full until somebody makes room: the prolog shall ask again. A message in it says which folder.
 func TestFullDiskMayPass(t *testing.T) {
-	f := &fake{failing: []error{fmt.Errorf("couldn't write the lease file: %w", &os.PathError{Op: "open", Path: "/run/caelum/jobs/.new-1", Err: syscall.ENOSPC})}}
+	f := &fake{
+		failing: []error{
+			fmt.Errorf(
+				"couldn't write the lease file: %w",
+				&os.PathError{Op: "open", Path: "/run/caelum/jobs/.new-1", Err: syscall.ENOSPC},
+			),
+		},
+	}
 	c := NewClient(serve(t, f))
 	_, err := c.Lease(context.Background(), 1, LeaseRequest{Slots: []int{0}})
 	var e *Error
-	if !errors.As(err, &e) || e.Code != 503 || !strings.Contains(e.Message, "/run/caelum/jobs/.new-1: no space left on device") {
+	if !errors.As(err, &e) || e.Code != 503 ||
+		!strings.Contains(e.Message, "/run/caelum/jobs/.new-1: no space left on device") {
 		t.Errorf("%v", err)
 	}
 }

@@ -8,7 +8,8 @@ import (
 // Error is an answer of the agent other than 200. The agent's handlers return one to choose the code; any
 // other error of a handler goes out as 500.
 type Error struct {
-	// Code is the HTTP status: 400 a bad request, 403 not allowed, 404 no such thing, 429 too often, 503 not now, 500 broken.
+	// Code is the HTTP status: 400 a bad request, 403 not allowed, 404 no such thing, 429 too often, 503 not now, 500
+	// broken.
 	Code int
 	// Message says what happened and what to do, without the code.
 	Message string

@@ -84,8 +84,8 @@ func (r *recorder) Refused(uid uint32, call string) {
 
 var codes = []int{200, 301, 307, 400, 403, 404, 405, 408, 413, 414, 415, 417, 431, 500, 501, 503, 505}
 
-// FuzzServer: whatever a user sends, no handler panics, only root's requests reach what changes leases, only requests that make sense
-// reach it at all, and every answer is HTTP with the JSON that its code promises.
+// FuzzServer: whatever a user sends, no handler panics, only root's requests reach what changes leases, only requests
+// that make sense reach it at all, and every answer is HTTP with the JSON that its code promises.
 func FuzzServer(f *testing.F) {
 	if os.Getuid() != 0 {
 		f.Skip("needs root to be another user")
@@ -136,7 +136,15 @@ func FuzzServer(f *testing.F) {
 	socket := filepath.Join(dir, SocketName)
 	f.Fuzz(func(t *testing.T, root bool, method, target, header string, body []byte, pad uint32) {
 		body = slices.Concat(bytes.Repeat([]byte(" "), int(pad%(3*maxRequest))), body)
-		request := fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: caelumd\r\n%sContent-Length: %d\r\n\r\n%s", method, target, header, len(body), body)
+		request := fmt.Appendf(
+			nil,
+			"%s %s HTTP/1.1\r\nHost: caelumd\r\n%sContent-Length: %d\r\n\r\n%s",
+			method,
+			target,
+			header,
+			len(body),
+			body,
+		)
 		uid := uint32(65534)
 		if root {
 			uid = 0

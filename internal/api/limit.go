@@ -8,9 +8,10 @@ import (
 
 // How often each user may call. Root, who is the prolog and the epilog, is not limited.
 const (
-	callBurst   = 50                     // tasks of a job may all ask at the same time
-	callEvery   = 100 * time.Millisecond // one more call
-	maxCounted  = 1024                   // users; further ones share a count, as a user namespace gives one user many ids
+	callBurst = 50                     // tasks of a job may all ask at the same time
+	callEvery = 100 * time.Millisecond // one more call
+	// users; further ones share a count, as a user namespace gives one user many ids
+	maxCounted  = 1024
 	tooManyText = "too many calls to the agent by this user; wait a second between calls"
 )
 

@@ -6,9 +6,9 @@ import (
 	"syscall"
 )
 
-// How many connections users may hold at once, each of them and all together. Root, who is the prolog and the epilog, is
-// not counted: no user can keep them from being served. All together, since with a user namespace one user has
-// many ids. Each connection costs the agent a file descriptor for ten seconds at most.
+// How many connections users may hold at once, each of them and all together. Root, who is the prolog and the epilog,
+// is not counted: no user can keep them from being served. All together, since with a user namespace one user has many
+// ids. Each connection costs the agent a file descriptor for ten seconds at most.
 const (
 	maxPerUser  = 64
 	maxAllUsers = 512

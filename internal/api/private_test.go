@@ -68,7 +68,10 @@ func TestShownTo(t *testing.T) {
 				t.Errorf("sight %d sees %s: %s", c.sight, secret, got)
 			}
 		}
-		if want := map[Visibility]int{SeesAll: 2, SeesJobs: 1, SeesOwn: 1}[c.sight]; strings.Count(got, "4321") != want {
+		if want := map[Visibility]int{SeesAll: 2, SeesJobs: 1, SeesOwn: 1}[c.sight]; strings.Count(
+			got,
+			"4321",
+		) != want {
 			t.Errorf("sight %d sees what jobs use: %s", c.sight, got)
 		}
 		if text(t, s) != whole {

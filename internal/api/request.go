@@ -20,8 +20,8 @@ const maxCount = 1<<16 - 1
 
 func bad(what string) error { return &Error{http.StatusBadRequest, what} }
 
-// readLeaseRequest reads a prolog's question. Keys that it does not know are let pass: in an upgrade the plugin may be newer
-// than the agent for a while, and a refusal would drain the node.
+// readLeaseRequest reads a prolog's question. Keys that it does not know are let pass: in an upgrade the plugin may be
+// newer than the agent for a while, and a refusal would drain the node.
 func readLeaseRequest(w http.ResponseWriter, r *http.Request) (LeaseRequest, error) {
 	var req LeaseRequest
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest))
@@ -39,15 +39,25 @@ func readLeaseRequest(w http.ResponseWriter, r *http.Request) (LeaseRequest, err
 
 func (r LeaseRequest) check() error {
 	if r.Restart < 0 || r.Restart > maxCount {
-		return bad(fmt.Sprintf("couldn't read the lease request: restart %d is not between 0 and %d", r.Restart, maxCount))
+		return bad(
+			fmt.Sprintf("couldn't read the lease request: restart %d is not between 0 and %d", r.Restart, maxCount),
+		)
 	}
 	if len(r.Slots) == 0 || len(r.Slots) > maxSlots {
-		return bad(fmt.Sprintf("couldn't read the lease request: %d slots are not between 1 and %d", len(r.Slots), maxSlots))
+		return bad(
+			fmt.Sprintf("couldn't read the lease request: %d slots are not between 1 and %d", len(r.Slots), maxSlots),
+		)
 	}
 	seen := map[int]bool{}
 	for _, s := range r.Slots {
 		if s < 0 || s > maxCount || seen[s] {
-			return bad(fmt.Sprintf("couldn't read the lease request: slot %d is not between 0 and %d, or named twice", s, maxCount))
+			return bad(
+				fmt.Sprintf(
+					"couldn't read the lease request: slot %d is not between 0 and %d, or named twice",
+					s,
+					maxCount,
+				),
+			)
 		}
 		seen[s] = true
 	}

@@ -59,7 +59,8 @@ func TestFullQueue(t *testing.T) {
 	go s.Serve(root)
 	defer s.Close()
 	fill(t, filepath.Join(dir, SocketName))
-	if _, err := NewClient(dir).Lease(context.Background(), 12, LeaseRequest{Slots: []int{0}}); err != nil || len(f.asked) != 1 {
+	if _, err := NewClient(dir).Lease(context.Background(), 12, LeaseRequest{Slots: []int{0}}); err != nil ||
+		len(f.asked) != 1 {
 		t.Errorf("lease: %v, asked %d times", err, len(f.asked))
 	}
 }
@@ -94,13 +95,14 @@ func TestRootSocket(t *testing.T) {
 	if answer, _ := apitest.Send(path, 1001, []byte(request)); len(answer) != 0 {
 		t.Errorf("a user who connected before is answered %q", answer)
 	}
-	if answer, err := apitest.Send(path, 0, []byte(request)); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200") {
+	if answer, err := apitest.Send(path, 0, []byte(request)); err != nil ||
+		!strings.HasPrefix(string(answer), "HTTP/1.1 200") {
 		t.Errorf("root is answered %q, %v", answer, err)
 	}
 }
 
-// Root calls an agent of an earlier release, which has no socket for root: none was ever there, or an agent that was killed
-// left one behind.
+// Root calls an agent of an earlier release, which has no socket for root: none was ever there, or an agent that was
+// killed left one behind.
 func TestRootFallsBack(t *testing.T) {
 	asRoot(t)
 	dir := serve(t, &fake{})

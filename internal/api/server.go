@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// How long the agent waits for a caller: for the head of a call, for all of it and between two calls, and until an answer is
-// taken. A call itself may last: the prolog of a job waits for its slices.
+// How long the agent waits for a caller: for the head of a call, for all of it and between two calls, and until an
+// answer is taken. A call itself may last: the prolog of a job waits for its slices.
 const (
 	headTimeout  = 5 * time.Second
 	callTimeout  = 10 * time.Second
@@ -33,7 +33,8 @@ type Handler interface {
 	Status(ctx context.Context) (*Status, error)
 }
 
-// Refuser is a Handler that is told of each call which only root may make and somebody else did: anybody can, as often as they like.
+// Refuser is a Handler that is told of each call which only root may make and somebody else did: anybody can, as often
+// as they like.
 type Refuser interface {
 	Refused(uid uint32, call string)
 }
@@ -71,20 +72,26 @@ func listen(path string, mode os.FileMode, users limits) (net.Listener, error) {
 // NewServer returns a server of h; run it with Serve on what Listen returned, end it with Shutdown.
 func NewServer(h Handler) *http.Server {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/jobs/{id}/lease", rootOnly(h, func(w http.ResponseWriter, r *http.Request, job uint32) (any, error) {
-		req, err := readLeaseRequest(w, r)
-		if err != nil {
-			return nil, err
-		}
-		return h.Lease(r.Context(), job, req)
-	}))
-	mux.HandleFunc("DELETE /v1/jobs/{id}/lease", rootOnly(h, func(_ http.ResponseWriter, r *http.Request, job uint32) (any, error) {
-		restart, err := readRestart(r)
-		if err != nil {
-			return nil, err
-		}
-		return struct{}{}, h.Release(r.Context(), job, restart)
-	}))
+	mux.HandleFunc(
+		"POST /v1/jobs/{id}/lease",
+		rootOnly(h, func(w http.ResponseWriter, r *http.Request, job uint32) (any, error) {
+			req, err := readLeaseRequest(w, r)
+			if err != nil {
+				return nil, err
+			}
+			return h.Lease(r.Context(), job, req)
+		}),
+	)
+	mux.HandleFunc(
+		"DELETE /v1/jobs/{id}/lease",
+		rootOnly(h, func(_ http.ResponseWriter, r *http.Request, job uint32) (any, error) {
+			restart, err := readRestart(r)
+			if err != nil {
+				return nil, err
+			}
+			return struct{}{}, h.Release(r.Context(), job, restart)
+		}),
+	)
 	mux.HandleFunc("POST /v1/adopt", serveAdopt(h))
 	mux.HandleFunc("GET /v1/jobs/{id}", func(w http.ResponseWriter, r *http.Request) {
 		job, err := readJob(r)
@@ -180,9 +187,9 @@ func answer(w http.ResponseWriter, body any, err error) {
 	json.NewEncoder(w).Encode(body)
 }
 
-// CodeOf is the one place that decides whether an error may pass, so that the prolog asks again, or drains the node. Only a defect of
-// the node itself may drain it: a Handler answers nothing else with an error that is not a *Error. A disk is full until somebody
-// makes room, and the prolog that waits meanwhile carries the message.
+// CodeOf is the one place that decides whether an error may pass, so that the prolog asks again, or drains the node.
+// Only a defect of the node itself may drain it: a Handler answers nothing else with an error that is not a *Error. A
+// disk is full until somebody makes room, and the prolog that waits meanwhile carries the message.
 func CodeOf(err error) int {
 	var e *Error
 	switch {

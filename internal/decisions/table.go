@@ -1,5 +1,6 @@
-// Package decisions reads the decision table, in which job_submit.lua looks up what a job is given. The form is in docs/internals.md ("The decision table");
-// contrib/job_submit.lua reads the same, refuses the same and gives the same reasons, and contrib/job_submit's FuzzTable holds the two against each other.
+// Package decisions reads the decision table, in which job_submit.lua looks up what a job is given. The form is in
+// docs/internals.md ("The decision table"); contrib/job_submit.lua reads the same, refuses the same and gives the same
+// reasons, and contrib/job_submit's FuzzTable holds the two against each other.
 package decisions
 
 import (
@@ -80,7 +81,13 @@ func Parse(text string) (Table, error) {
 		return Table{}, errors.New("the last line is not complete")
 	}
 	r := reader{
-		Table: Table{MaxNodes: -1, Models: map[string][]string{}, Key: map[string]Learned{}, User: map[string]Learned{}, Site: map[string]Learned{}},
+		Table: Table{
+			MaxNodes: -1,
+			Models:   map[string][]string{},
+			Key:      map[string]Learned{},
+			User:     map[string]Learned{},
+			Site:     map[string]Learned{},
+		},
 		named: map[string]int{},
 	}
 	n := 0
@@ -168,10 +175,12 @@ func (r *reader) learn(n int, lines map[string]Learned, form *regexp.Regexp, wor
 	return true
 }
 
-// list takes a profile that may be asked for. Two GPU models may call as many MiB the same: the least is what a job surely has.
+// list takes a profile that may be asked for. Two GPU models may call as many MiB the same: the least is what a job
+// surely has.
 func (r *reader) list(name string, rest []string) bool {
 	p := Profile{Name: name}
-	if !profileForm.MatchString(name) || name == "closed" || len(rest) > 1 || len(rest) == 1 && !positive(rest[0], &p.MiB) {
+	if !profileForm.MatchString(name) || name == "closed" || len(rest) > 1 ||
+		len(rest) == 1 && !positive(rest[0], &p.MiB) {
 		return false
 	}
 	i := slices.IndexFunc(r.Profiles, func(has Profile) bool { return has.Name == name })

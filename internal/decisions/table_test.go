@@ -11,7 +11,10 @@ func TestParse(t *testing.T) {
 		"profile 2g.10gb 9856\nprofile 2g.10gb\ndefault 2g.10gb\nwhole 1g.5gb\nmodel a100 1g.5gb\nmodel a100  2g.10gb # as well\nmax_nodes 4\nkey 1001:0123456789abcdef 1g.5gb+me  # train\nkey 0123456789abcdef 2g.10gb 60 # no user\n" +
 		"user 1001:0123456789abcdef\t2g.10gb 3600\nsite 0123456789abcdef 1g.5gb 60\n"
 	want := Table{
-		Partitions: []string{"gpu", "big"}, Profiles: []Profile{{"1g.5gb", 4864}, {"1g.5gb+me", 0}, {"2g.10gb", 9856}}, Default: "2g.10gb", Whole: "1g.5gb", MaxNodes: 4, Models: map[string][]string{"a100": {"1g.5gb", "2g.10gb"}},
+		Partitions: []string{
+			"gpu",
+			"big",
+		}, Profiles: []Profile{{"1g.5gb", 4864}, {"1g.5gb+me", 0}, {"2g.10gb", 9856}}, Default: "2g.10gb", Whole: "1g.5gb", MaxNodes: 4, Models: map[string][]string{"a100": {"1g.5gb", "2g.10gb"}},
 		Key: map[string]Learned{"1001:0123456789abcdef": {"1g.5gb+me", 0}}, OldKeys: 1,
 		User: map[string]Learned{"1001:0123456789abcdef": {"2g.10gb", 3600}},
 		Site: map[string]Learned{"0123456789abcdef": {"1g.5gb", 60}},

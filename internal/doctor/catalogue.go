@@ -16,7 +16,8 @@ func (f *Facts) isCatalogue(n slurm.Node) bool {
 // likenesses are the catalogue nodes that share a partition with this node.
 func (f *Facts) likenesses() []slurm.Node {
 	return slices.DeleteFunc(slices.Clone(f.Nodes), func(n slurm.Node) bool {
-		return !f.isCatalogue(n) || !slices.ContainsFunc(n.Partitions, func(p string) bool { return slices.Contains(f.Node.Partitions, p) })
+		return !f.isCatalogue(n) ||
+			!slices.ContainsFunc(n.Partitions, func(p string) bool { return slices.Contains(f.Node.Partitions, p) })
 	})
 }
 
@@ -32,22 +33,44 @@ func catalogue(f *Facts) []Finding {
 			reached = reached || slices.Contains(f.Node.Partitions, p)
 		}
 		if !n.Is("DOWN") {
-			found = append(found, fault(fmt.Sprintf("catalogue node %s is %s instead of DOWN: slurmctld may send jobs to it", n.Name, strings.Join(n.States, "+")),
-				fmt.Sprintf("`scontrol update nodename=%s state=down reason=\"MIG catalogue\"`; its line in slurm.conf needs Port=1 and State=DOWN", n.Name)))
+			found = append(
+				found,
+				fault(
+					fmt.Sprintf(
+						"catalogue node %s is %s instead of DOWN: slurmctld may send jobs to it",
+						n.Name,
+						strings.Join(n.States, "+"),
+					),
+					fmt.Sprintf(
+						"`scontrol update nodename=%s state=down reason=\"MIG catalogue\"`; its line in slurm.conf needs Port=1 and State=DOWN",
+						n.Name,
+					),
+				),
+			)
 		}
 	}
 	switch {
 	case !some:
-		found = append(found, fault("there is no catalogue node: jobs whose slice is not on offer at their submission are refused",
-			"put the mig-catalog lines of `caelum slurm-config` into slurm.conf and restart slurmctld"))
+		found = append(
+			found,
+			fault("there is no catalogue node: jobs whose slice is not on offer at their submission are refused",
+				"put the mig-catalog lines of `caelum slurm-config` into slurm.conf and restart slurmctld"),
+		)
 	case !reached:
-		found = append(found, fault(fmt.Sprintf("no partition of %s (%s) has a catalogue node: jobs whose slice is not on offer at their submission are refused",
-			f.Node.Name, strings.Join(f.Node.Partitions, ", ")), "add the catalogue nodes to the partition's Nodes= in slurm.conf"+reconfigure))
+		found = append(
+			found,
+			fault(fmt.Sprintf(
+				"no partition of %s (%s) has a catalogue node: jobs whose slice is not on offer at their submission are refused",
+				f.Node.Name,
+				strings.Join(f.Node.Partitions, ", "),
+			), "add the catalogue nodes to the partition's Nodes= in slurm.conf"+reconfigure),
+		)
 	}
 	return found
 }
 
-// features: a request with a constraint is accepted, while its slice is not on offer, only if a catalogue node meets it.
+// features: a request with a constraint is accepted, while its slice is not on offer, only if a catalogue node meets
+// it.
 func features(f *Facts) []Finding {
 	likenesses := f.likenesses()
 	if len(likenesses) == 0 {
@@ -62,8 +85,17 @@ func features(f *Facts) []Finding {
 		}
 	}
 	if len(missing) > 0 {
-		found = append(found, concern(fmt.Sprintf("no catalogue node has all features of %s, the nearest lacks %s: a job that asks for them is refused while its slice is not on offer",
-			f.Node.Name, strings.Join(missing, ", ")), next))
+		found = append(
+			found,
+			concern(
+				fmt.Sprintf(
+					"no catalogue node has all features of %s, the nearest lacks %s: a job that asks for them is refused while its slice is not on offer",
+					f.Node.Name,
+					strings.Join(missing, ", "),
+				),
+				next,
+			),
+		)
 	}
 	var real []string
 	for _, n := range f.Nodes {
@@ -73,8 +105,17 @@ func features(f *Facts) []Finding {
 	}
 	for _, n := range likenesses {
 		if extra := without(n.Features, real); len(extra) > 0 {
-			found = append(found, concern(fmt.Sprintf("catalogue node %s has the features %s, which no real node has: a job that asks for them waits for ever instead of being refused",
-				n.Name, strings.Join(extra, ", ")), next))
+			found = append(
+				found,
+				concern(
+					fmt.Sprintf(
+						"catalogue node %s has the features %s, which no real node has: a job that asks for them waits for ever instead of being refused",
+						n.Name,
+						strings.Join(extra, ", "),
+					),
+					next,
+				),
+			)
 		} else if !slices.ContainsFunc(f.Nodes, func(r slurm.Node) bool { return !f.isCatalogue(r) && len(without(n.Features, r.Features)) == 0 }) {
 			found = append(found, concern(fmt.Sprintf("catalogue node %s has the features %s, and no real node has all of them: a job that asks for them together waits for ever instead of being refused",
 				n.Name, strings.Join(n.Features, ", ")), "give each catalogue node the Features= of one kind of real node in slurm.conf"+reconfigure))
@@ -95,8 +136,18 @@ const again = "`caelum slurm-config` again, and its lines into slurm.conf (with 
 func profiles(f *Facts) []Finding {
 	var found []Finding
 	if stale := f.Agent.Stale; len(stale) > 0 {
-		found = append(found, fault(fmt.Sprintf("slurm.conf gives %s %s, which its driver does not report (it has %s): jobs that ask for that wait for ever",
-			f.Node.Name, strings.Join(stale, ", "), strings.Join(f.Agent.Profiles, ", ")), again))
+		found = append(
+			found,
+			fault(
+				fmt.Sprintf(
+					"slurm.conf gives %s %s, which its driver does not report (it has %s): jobs that ask for that wait for ever",
+					f.Node.Name,
+					strings.Join(stale, ", "),
+					strings.Join(f.Agent.Profiles, ", "),
+				),
+				again,
+			),
+		)
 	}
 	var known []string
 	likenesses := f.likenesses()
@@ -104,14 +155,34 @@ func profiles(f *Facts) []Finding {
 		known = append(known, types(n)...)
 	}
 	if lacks := without(f.Agent.Profiles, known); len(likenesses) > 0 && len(lacks) > 0 {
-		found = append(found, fault(fmt.Sprintf("no catalogue node has %s, which %s has: jobs that ask for that are refused while it is not on offer",
-			strings.Join(lacks, ", "), f.Node.Name), again))
+		found = append(
+			found,
+			fault(
+				fmt.Sprintf(
+					"no catalogue node has %s, which %s has: jobs that ask for that are refused while it is not on offer",
+					strings.Join(lacks, ", "),
+					f.Node.Name,
+				),
+				again,
+			),
+		)
 	}
 	if f.Config.Values["AccountingStorageType"] == slurmdbd && f.Config.Has("AccountingStorageTRES", "gres/mig") {
-		lacks := slices.DeleteFunc(slices.Clone(f.Agent.Profiles), func(p string) bool { return f.Config.Has("AccountingStorageTRES", "gres/mig:"+p) })
+		lacks := slices.DeleteFunc(
+			slices.Clone(f.Agent.Profiles),
+			func(p string) bool { return f.Config.Has("AccountingStorageTRES", "gres/mig:"+p) },
+		)
 		if len(lacks) > 0 {
-			found = append(found, concern(fmt.Sprintf("AccountingStorageTRES is without %s: sacct does not show of which size these slices are, and no limit can name them", strings.Join(lacks, ", ")),
-				"put the AccountingStorageTRES of `caelum slurm-config` into slurm.conf and restart slurmctld"))
+			found = append(
+				found,
+				concern(
+					fmt.Sprintf(
+						"AccountingStorageTRES is without %s: sacct does not show of which size these slices are, and no limit can name them",
+						strings.Join(lacks, ", "),
+					),
+					"put the AccountingStorageTRES of `caelum slurm-config` into slurm.conf and restart slurmctld",
+				),
+			)
 		}
 	}
 	return found

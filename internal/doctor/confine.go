@@ -40,8 +40,8 @@ func readConfinement(mountpoint, node string) Confinement {
 	return Confinement{}
 }
 
-// readScope looks at the cgroup of all steps, where the plugin attaches its program. Where several slurmds run on a host its name
-// has the node's. Slurm makes it when slurmd starts.
+// readScope looks at the cgroup of all steps, where the plugin attaches its program. Where several slurmds run on a
+// host its name has the node's. Slurm makes it when slurmd starts.
 func readScope(mountpoint, node string) Confinement {
 	c := Confinement{Cgroup: 2}
 	for _, name := range []string{node + "_slurmstepd.scope", "slurmstepd.scope"} {

@@ -81,7 +81,12 @@ func attach(t *testing.T, cgroup, name string) {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	to := struct{ target, program, kind, flags uint32 }{uint32(dir.Fd()), uint32(program), unix.BPF_CGROUP_DEVICE, unix.BPF_F_ALLOW_MULTI}
+	to := struct{ target, program, kind, flags uint32 }{
+		uint32(dir.Fd()),
+		uint32(program),
+		unix.BPF_CGROUP_DEVICE,
+		unix.BPF_F_ALLOW_MULTI,
+	}
 	if _, err := bpf(unix.BPF_PROG_ATTACH, &to); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +117,8 @@ func TestReadScope(t *testing.T) {
 			f := healthy()
 			f.Confinement = readConfinement(path, "n1")
 			found := isolation(f)
-			if c.says == "" && len(found) > 0 || c.says != "" && (len(found) != 1 || !strings.Contains(found[0].Text, c.says)) {
+			if c.says == "" && len(found) > 0 ||
+				c.says != "" && (len(found) != 1 || !strings.Contains(found[0].Text, c.says)) {
 				t.Errorf("%+v: %+v, want %q", f.Confinement, found, c.says)
 			}
 		})

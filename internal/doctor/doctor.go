@@ -1,8 +1,9 @@
-// Package doctor finds what is wrong with a node's part in Caelum: in Slurm's configuration, in what slurmctld has of the
-// node, in the plugin's files, in the agent and in the device files of slices; and, on slurmctld's host, in the decision table.
+// Package doctor finds what is wrong with a node's part in Caelum: in Slurm's configuration, in what slurmctld has of
+// the node, in the plugin's files, in the agent and in the device files of slices; and, on slurmctld's host, in the
+// decision table.
 //
-// Reading (Read) and judging (Examine) are apart: every check is a function over values. Nothing is changed, and a check
-// that could not be made is never reported as passed.
+// Reading (Read) and judging (Examine) are apart: every check is a function over values. Nothing is changed, and a
+// check that could not be made is never reported as passed.
 package doctor
 
 import (
@@ -104,7 +105,8 @@ type Facts struct {
 	Limits []string
 }
 
-// check looks at facts of some sources. Sound is what is said when it finds nothing; empty for a check that only informs.
+// check looks at facts of some sources. Sound is what is said when it finds nothing; empty for a check that only
+// informs.
 type check struct {
 	name  string
 	sound string
@@ -136,12 +138,22 @@ func checks() []check {
 		{"catalogue", "its nodes are down, as they should be, and share a partition with this node", node, catalogue},
 		{"features", "the catalogue has this node's features, and no others", node, features},
 		{"profiles", "the driver's are slurm.conf's", append(node, Agent), profiles},
-		{"decision table", "job_submit.lua can read it, and it agrees with slurm.conf", []Source{Slurmctld, Decisions}, decisionTable},
+		{
+			"decision table",
+			"job_submit.lua can read it, and it agrees with slurm.conf",
+			[]Source{Slurmctld, Decisions},
+			decisionTable,
+		},
 		{"plugin", "plugstack.conf requires it, and it fits this slurmd", []Source{Slurmctld, Plugstack}, plugin},
 		{"isolation", "no other user and no other job can open a job's slice", node, isolation},
 		{"driver", "it leaves device files to others, and those that clients need are there", []Source{Module}, driver},
 		{"wake key", "only its daemon can read it, or there is no wake port", ctld, wakeKey},
-		{"whole GPUs", "no job can open a GPU that Slurm did not give it", []Source{Slurmctld, Agent, Devices}, wholeGPUs},
+		{
+			"whole GPUs",
+			"no job can open a GPU that Slurm did not give it",
+			[]Source{Slurmctld, Agent, Devices},
+			wholeGPUs,
+		},
 		{"owners", "only root can change what root's processes read, load and write", nil, owners},
 		{"memory", "the driver scrubs GPU memory that is freed", []Source{Module}, scrubbing},
 		{"limits", "", []Source{Slurmctld, Slurmdbd}, limits},

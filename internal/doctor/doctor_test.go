@@ -17,8 +17,20 @@ var noon = time.Unix(1795233835, 0)
 
 // healthy is a node with an A100 whose one slice job 7 of user 20001 holds, and nothing wrong.
 func healthy() *Facts {
-	gres := []slurm.GRES{{Name: "gpu", Type: "a100", Count: 7}, {Name: "mig", Type: "1g.5gb", Count: 4}, {Name: "mig", Type: "closed", Count: 24}}
-	own := slurm.Node{Name: "n1", Version: "22.05.8", Features: []string{"a100"}, States: []string{"IDLE"}, Partitions: []string{"gpu", "plain"}, Gres: gres, MIGTotal: 28}
+	gres := []slurm.GRES{
+		{Name: "gpu", Type: "a100", Count: 7},
+		{Name: "mig", Type: "1g.5gb", Count: 4},
+		{Name: "mig", Type: "closed", Count: 24},
+	}
+	own := slurm.Node{
+		Name:       "n1",
+		Version:    "22.05.8",
+		Features:   []string{"a100"},
+		States:     []string{"IDLE"},
+		Partitions: []string{"gpu", "plain"},
+		Gres:       gres,
+		MIGTotal:   28,
+	}
 	return &Facts{
 		Missing: map[Source]Finding{},
 		RunDir:  "/run/caelum",
@@ -30,17 +42,37 @@ func healthy() *Facts {
 		}},
 		Asked: noon, Answered: noon.Add(time.Second),
 		Node: own,
-		Nodes: []slurm.Node{own, {Name: "mig-catalog1", Features: []string{"a100"}, States: []string{"DOWN"}, Partitions: []string{"gpu"},
-			Gres: []slurm.GRES{{Name: "gpu", Type: "a100", Count: 7}, {Name: "mig", Type: "1g.5gb", Count: 7}}}},
+		Nodes: []slurm.Node{
+			own,
+			{Name: "mig-catalog1", Features: []string{"a100"}, States: []string{"DOWN"}, Partitions: []string{"gpu"},
+				Gres: []slurm.GRES{{Name: "gpu", Type: "a100", Count: 7}, {Name: "mig", Type: "1g.5gb", Count: 7}}},
+		},
 		Partitions: []slurm.Partition{{Name: "gpu"}, {Name: "plain"}, {Name: "elsewhere", Exclusive: true}},
-		Agent: api.Status{Node: "n1", Profiles: []string{"1g.5gb"}, PublishedAt: noon.Unix(), GPUs: []api.GPU{{UUID: "GPU-1", Slots: []int{0, 1, 2, 3, 4, 5, 6}, Instances: []api.Instance{
-			{Placement: api.Placement{Profile: "1g.5gb"}, GI: 7, State: "leased", Job: 7},
-		}}}},
+		Agent: api.Status{
+			Node:        "n1",
+			Profiles:    []string{"1g.5gb"},
+			PublishedAt: noon.Unix(),
+			GPUs: []api.GPU{{UUID: "GPU-1", Slots: []int{0, 1, 2, 3, 4, 5, 6}, Instances: []api.Instance{
+				{Placement: api.Placement{Profile: "1g.5gb"}, GI: 7, State: "leased", Job: 7},
+			}}},
+		},
 		Confinement: Confinement{Cgroup: 2, Program: true},
 		Table: Table{Path: "/etc/caelum/decisions", Mode: 0o644,
-			Table: decisions.Table{Partitions: []string{"gpu"}, Profiles: []decisions.Profile{{Name: "1g.5gb", MiB: 4864}}, MaxNodes: 1}},
-		Plugin: Plugin{Plugstack: "/etc/slurm/plugstack.conf", Named: true, Required: true, Path: pluginName, File: "/lib/" + pluginName,
-			Version: 22<<16 | 5<<8 | 8, Object: "/lib/" + objectName, ObjectFound: true},
+			Table: decisions.Table{
+				Partitions: []string{"gpu"},
+				Profiles:   []decisions.Profile{{Name: "1g.5gb", MiB: 4864}},
+				MaxNodes:   1,
+			}},
+		Plugin: Plugin{
+			Plugstack:   "/etc/slurm/plugstack.conf",
+			Named:       true,
+			Required:    true,
+			Path:        pluginName,
+			File:        "/lib/" + pluginName,
+			Version:     22<<16 | 5<<8 | 8,
+			Object:      "/lib/" + objectName,
+			ObjectFound: true,
+		},
 		Files: []CapFile{
 			{Path: "/dev/nvidia-caps/nvidia-cap66", Mode: 0o400, Owner: 20001, Job: 7, User: 20001},
 			{Path: "/dev/nvidia-caps/nvidia-cap75", Mode: 0o400},
@@ -59,7 +91,12 @@ var cases = []struct {
 	says     string
 	change   func(*Facts)
 }{
-	{"agent", Error, "cannot publish: slurmctld cannot be reached", func(f *Facts) { f.Agent.PublishError = "slurmctld cannot be reached" }},
+	{
+		"agent",
+		Error,
+		"cannot publish: slurmctld cannot be reached",
+		func(f *Facts) { f.Agent.PublishError = "slurmctld cannot be reached" },
+	},
 	{"agent", Warning, "nothing yet", func(f *Facts) { f.Agent.PublishedAt = 0 }},
 	{"gpus", Warning, "GPU 1 is not managed: MIG mode is off", func(f *Facts) {
 		f.Agent.GPUs = append(f.Agent.GPUs, api.GPU{Index: 1, Problem: "MIG mode is off"})
@@ -68,12 +105,27 @@ var cases = []struct {
 		func(f *Facts) { f.Agent.GPUs[0].Unlisted = true }},
 	{"gpus", Error, "manages no GPU", func(f *Facts) { f.Agent.GPUs[0].Problem = "the GPU is lost" }},
 	{"gpus", Error, "manages no GPU", func(f *Facts) { f.Agent.GPUs = nil; f.Node.Gres[0].Count = 0 }},
-	{"instances", Warning, "1g.5gb at 0 of GPU 0 is stuck", func(f *Facts) { f.Agent.GPUs[0].Instances[0].State = "stuck" }},
+	{
+		"instances",
+		Warning,
+		"1g.5gb at 0 of GPU 0 is stuck",
+		func(f *Facts) { f.Agent.GPUs[0].Instances[0].State = "stuck" },
+	},
 	{"instances", Warning, `1g.5gb at 0 of GPU 0 is stuck: held open by pid 7, uid 5, "x"; its room`, func(f *Facts) {
 		f.Agent.GPUs[0].Instances[0].State, f.Agent.GPUs[0].Instances[0].Note = "stuck", `held open by pid 7, uid 5, "x"`
 	}},
-	{"instances", Warning, "1g.5gb at 0 of GPU 0 is foreign", func(f *Facts) { f.Agent.GPUs[0].Instances[0].State = "foreign" }},
-	{"device files", Error, "of job 7, whose user is 20001, belongs to user 20002", func(f *Facts) { f.Files[0].Owner = 20002 }},
+	{
+		"instances",
+		Warning,
+		"1g.5gb at 0 of GPU 0 is foreign",
+		func(f *Facts) { f.Agent.GPUs[0].Instances[0].State = "foreign" },
+	},
+	{
+		"device files",
+		Error,
+		"of job 7, whose user is 20001, belongs to user 20002",
+		func(f *Facts) { f.Files[0].Owner = 20002 },
+	},
 	{"device files", Error, "of job 7, whose user is 20001, has mode 0444", func(f *Facts) { f.Files[0].Mode = 0o444 }},
 	{"device files", Error, "is not there: the job cannot", func(f *Facts) { f.Files[0].Missing = true }},
 	{"device files", Error, "that no job holds has mode 0444", func(f *Facts) { f.Files[1].Mode = 0o444 }},
@@ -93,49 +145,139 @@ var cases = []struct {
 	{"clock", Warning, "1m0s apart", func(f *Facts) { f.Config.AsOf = noon.Add(-time.Minute) }},
 	{"clock", Warning, "59s apart", func(f *Facts) { f.Config.AsOf = noon.Add(time.Minute) }},
 	{"clock", Warning, "not compared", func(f *Facts) { f.Config.AsOf = time.Time{} }},
-	{"node", Warning, "n1 is DRAIN (Prolog error)", func(f *Facts) { f.Node.States, f.Node.Reason = []string{"IDLE", "DRAIN"}, "Prolog error" }},
+	{
+		"node",
+		Warning,
+		"n1 is DRAIN (Prolog error)",
+		func(f *Facts) { f.Node.States, f.Node.Reason = []string{"IDLE", "DRAIN"}, "Prolog error" },
+	},
 	{"closed", Error, "no gres/mig:closed", func(f *Facts) { f.Node.Gres[2].Type = "other" }},
-	{"total", Error, "adds up to 27 on n1, and its 7 slots need 28", func(f *Facts) { f.Node.Gres[2].Count, f.Node.MIGTotal = 23, 27 }},
-	{"total", Error, "adds up to 27 on n1, and its 7 slots need 28", func(f *Facts) { f.Node.Gres[2].Count, f.Node.MIGTotal = 23, 0 }},
-	{"total", Error, "adds up to 34 on n1, and slurm.conf has 28: slurmctld drains", func(f *Facts) { f.Node.Gres[2].Count = 30 }},
-	{"total", Error, "adds up to 22 on n1, and slurm.conf has 28: slurmctld drains", func(f *Facts) { f.Node.Gres[2].Count = 18 }},
+	{
+		"total",
+		Error,
+		"adds up to 27 on n1, and its 7 slots need 28",
+		func(f *Facts) { f.Node.Gres[2].Count, f.Node.MIGTotal = 23, 27 },
+	},
+	{
+		"total",
+		Error,
+		"adds up to 27 on n1, and its 7 slots need 28",
+		func(f *Facts) { f.Node.Gres[2].Count, f.Node.MIGTotal = 23, 0 },
+	},
+	{
+		"total",
+		Error,
+		"adds up to 34 on n1, and slurm.conf has 28: slurmctld drains",
+		func(f *Facts) { f.Node.Gres[2].Count = 30 },
+	},
+	{
+		"total",
+		Error,
+		"adds up to 22 on n1, and slurm.conf has 28: slurmctld drains",
+		func(f *Facts) { f.Node.Gres[2].Count = 18 },
+	},
 	{"total", Info, "not compared with slurm.conf", func(f *Facts) { f.Node.MIGTotal = 0 }},
-	{"total", Warning, "adds up to 32 on n1, and slurm.conf has 28: slurmd has restarted", func(f *Facts) { f.Node.Gres[2].Count = 28 }},
-	{"used", Warning, "of n1 as used that no job has: 2 of 1g.5gb, 1 of 7g.40gb", func(f *Facts) { f.Agent.Excess = map[string]int{"7g.40gb": 1, "1g.5gb": 2} }},
+	{
+		"total",
+		Warning,
+		"adds up to 32 on n1, and slurm.conf has 28: slurmd has restarted",
+		func(f *Facts) { f.Node.Gres[2].Count = 28 },
+	},
+	{
+		"used",
+		Warning,
+		"of n1 as used that no job has: 2 of 1g.5gb, 1 of 7g.40gb",
+		func(f *Facts) { f.Agent.Excess = map[string]int{"7g.40gb": 1, "1g.5gb": 2} },
+	},
 	{"used", Error, "has no room for 40 of 1g.5gb", func(f *Facts) {
 		f.Agent.Excess, f.Agent.ExcessShort = map[string]int{"1g.5gb": 50}, map[string]int{"1g.5gb": 40}
 	}},
-	{"slots", Error, "hold up to 8 slices", func(f *Facts) { f.Agent.GPUs[0].Slots = append(f.Agent.GPUs[0].Slots, 7) }},
+	{
+		"slots",
+		Error,
+		"hold up to 8 slices",
+		func(f *Facts) { f.Agent.GPUs[0].Slots = append(f.Agent.GPUs[0].Slots, 7) },
+	},
 	{"slots", Error, "hold only 6 slices", func(f *Facts) { f.Agent.GPUs[0].Slots = f.Agent.GPUs[0].Slots[1:] }},
 	{"partitions", Warning, "plain has OverSubscribe=EXCLUSIVE", func(f *Facts) { f.Partitions[1].Exclusive = true }},
 	{"catalogue", Error, "there is no catalogue node", func(f *Facts) { f.Nodes = f.Nodes[:1] }},
-	{"catalogue", Error, "mig-catalog1 is IDLE instead of DOWN", func(f *Facts) { f.Nodes[1].States = []string{"IDLE"} }},
-	{"catalogue", Error, "no partition of n1 (gpu, plain)", func(f *Facts) { f.Nodes[1].Partitions = []string{"elsewhere"} }},
+	{
+		"catalogue",
+		Error,
+		"mig-catalog1 is IDLE instead of DOWN",
+		func(f *Facts) { f.Nodes[1].States = []string{"IDLE"} },
+	},
+	{
+		"catalogue",
+		Error,
+		"no partition of n1 (gpu, plain)",
+		func(f *Facts) { f.Nodes[1].Partitions = []string{"elsewhere"} },
+	},
 	{"plugin", Error, "does not name", func(f *Facts) { f.Plugin.Named = false }},
-	{"features", Warning, "no catalogue node has all features of n1, the nearest lacks big, nvlink", func(f *Facts) { f.Node.Features = []string{"a100", "big", "nvlink"} }},
+	{
+		"features",
+		Warning,
+		"no catalogue node has all features of n1, the nearest lacks big, nvlink",
+		func(f *Facts) { f.Node.Features = []string{"a100", "big", "nvlink"} },
+	},
 	{"features", Warning, "mig-catalog1 has the features a100, big, and no real node has all of them", func(f *Facts) {
 		other := f.Nodes[0]
 		other.Name, other.Features = "n2", []string{"big"}
 		f.Nodes = append(f.Nodes, other)
 		f.Nodes[1].Features = []string{"a100", "big"}
 	}},
-	{"features", Warning, "mig-catalog1 has the features h100, which no real node has", func(f *Facts) { f.Nodes[1].Features = []string{"a100", "h100"} }},
-	{"profiles", Error, "slurm.conf gives n1 1g.23gb, which its driver does not report (it has 1g.5gb)", func(f *Facts) { f.Agent.Stale = []string{"1g.23gb"} }},
+	{
+		"features",
+		Warning,
+		"mig-catalog1 has the features h100, which no real node has",
+		func(f *Facts) { f.Nodes[1].Features = []string{"a100", "h100"} },
+	},
+	{
+		"profiles",
+		Error,
+		"slurm.conf gives n1 1g.23gb, which its driver does not report (it has 1g.5gb)",
+		func(f *Facts) { f.Agent.Stale = []string{"1g.23gb"} },
+	},
 	{"profiles", Error, "no catalogue node has 1g.6gb, which n1 has", func(f *Facts) {
 		f.Agent.Profiles = []string{"1g.6gb"}
 		f.Config.Values["AccountingStorageTRES"] += ",gres/mig:1g.6gb"
 	}},
 	{"profiles", Warning, "AccountingStorageTRES is without 1g.5gb", set("AccountingStorageTRES", "gres/mig")},
-	{"decision table", Error, "/etc/caelum/decisions: line 2 is not understood", func(f *Facts) { f.Table.Problem = "line 2 is not understood" }},
+	{
+		"decision table",
+		Error,
+		"/etc/caelum/decisions: line 2 is not understood",
+		func(f *Facts) { f.Table.Problem = "line 2 is not understood" },
+	},
 	{"decision table", Error, "mode 0600 and slurmctld runs as nobody: it cannot read it", func(f *Facts) {
 		f.Config.Values["SlurmUser"], f.Table.Mode = "nobody(65534)", 0o600
 	}},
 	{"decision table", Error, "no partition", func(f *Facts) { f.Table.Partitions = nil }},
-	{"decision table", Warning, "partition big, which slurm.conf has not", func(f *Facts) { f.Table.Partitions = []string{"gpu", "big"} }},
-	{"decision table", Error, "max_nodes is 2 in /etc/caelum/decisions and partition gpu has 1 catalogue nodes", func(f *Facts) { f.Table.MaxNodes = 2 }},
-	{"decision table", Error, "partition elsewhere of /etc/caelum/decisions has no catalogue node", func(f *Facts) { f.Table.Partitions = []string{"elsewhere", "gpu"} }},
+	{
+		"decision table",
+		Warning,
+		"partition big, which slurm.conf has not",
+		func(f *Facts) { f.Table.Partitions = []string{"gpu", "big"} },
+	},
+	{
+		"decision table",
+		Error,
+		"max_nodes is 2 in /etc/caelum/decisions and partition gpu has 1 catalogue nodes",
+		func(f *Facts) { f.Table.MaxNodes = 2 },
+	},
+	{
+		"decision table",
+		Error,
+		"partition elsewhere of /etc/caelum/decisions has no catalogue node",
+		func(f *Facts) { f.Table.Partitions = []string{"elsewhere", "gpu"} },
+	},
 	{"decision table", Info, "held first", func(f *Facts) { f.Nodes = append(f.Nodes, f.Nodes[1]) }},
-	{"decision table", Error, "has 1g.6gb, and no catalogue node of its partitions has", func(f *Facts) { f.Table.Profiles = append(f.Table.Profiles, decisions.Profile{Name: "1g.6gb"}) }},
+	{
+		"decision table",
+		Error,
+		"has 1g.6gb, and no catalogue node of its partitions has",
+		func(f *Facts) { f.Table.Profiles = append(f.Table.Profiles, decisions.Profile{Name: "1g.6gb"}) },
+	},
 	{"decision table", Warning, "has 3 key lines without a user", func(f *Facts) { f.Table.OldKeys = 3 }},
 	{"decision table", Warning, "jobs with --mig-mem are refused", func(f *Facts) { f.Table.Profiles[0].MiB = 0 }},
 	{"decision table", Warning, "the catalogue has 2g.10gb, and /etc/caelum/decisions has not", func(f *Facts) {
@@ -143,28 +285,80 @@ var cases = []struct {
 	}},
 	{"driver", Warning, "ModifyDeviceFiles is 1", func(f *Facts) { f.Driver.Modifies = true }},
 	{"memory", Error, "RMDisableScrubOnFree is set", func(f *Facts) { f.Driver.Unscrubbed = true }},
-	{"driver", Error, "nobody makes /dev/nvidiactl, and it is not there", func(f *Facts) { f.Driver.Missing = []string{"/dev/nvidiactl"} }},
+	{
+		"driver",
+		Error,
+		"nobody makes /dev/nvidiactl, and it is not there",
+		func(f *Facts) { f.Driver.Missing = []string{"/dev/nvidiactl"} },
+	},
 	{"plugin", Error, "which is not there", func(f *Facts) { f.Plugin.File = "" }},
 	{"plugin", Error, "optional", func(f *Facts) { f.Plugin.Required = false }},
-	{"plugin", Error, "built for Slurm 24.11, and slurmd 22.05.8 runs here", func(f *Facts) { f.Plugin.Version = 24<<16 | 11<<8 }},
-	{"plugin", Error, "built for Slurm 22.05, and slurmd 21.08.8 runs here", func(f *Facts) { f.Node.Version = "21.08.8" }},
-	{"plugin", Error, "built for Slurm 24.11, and Slurm 22.05.8 runs", func(f *Facts) { f.Plugin.Version, f.Node.Version = 24<<16|11<<8, "" }},
+	{
+		"plugin",
+		Error,
+		"built for Slurm 24.11, and slurmd 22.05.8 runs here",
+		func(f *Facts) { f.Plugin.Version = 24<<16 | 11<<8 },
+	},
+	{
+		"plugin",
+		Error,
+		"built for Slurm 22.05, and slurmd 21.08.8 runs here",
+		func(f *Facts) { f.Node.Version = "21.08.8" },
+	},
+	{
+		"plugin",
+		Error,
+		"built for Slurm 24.11, and Slurm 22.05.8 runs",
+		func(f *Facts) { f.Plugin.Version, f.Node.Version = 24<<16|11<<8, "" },
+	},
 	{"plugin", Error, "no plugin: bad magic", func(f *Facts) { f.Plugin.Version, f.Plugin.Problem = 0, "bad magic" }},
 	{"plugin", Error, "every prolog fails", func(f *Facts) { f.Plugin.ObjectFound = false }},
-	{"plugin", Error, "looks for the agent in /run/other", func(f *Facts) { f.Plugin.Args = map[string]string{"run_dir": "/run/other"} }},
+	{
+		"plugin",
+		Error,
+		"looks for the agent in /run/other",
+		func(f *Facts) { f.Plugin.Args = map[string]string{"run_dir": "/run/other"} },
+	},
 	{"plugin", Error, "looks for the agent in /run/caelum", func(f *Facts) { f.RunDir = "/run/other" }},
 	{"isolation", Warning, "this host has no cgroups", func(f *Facts) { f.Confinement = Confinement{} }},
-	{"isolation", Warning, "not permitted", func(f *Facts) { f.Confinement = Confinement{Cgroup: 2, Tasks: true, Problem: "not permitted"} }},
+	{
+		"isolation",
+		Warning,
+		"not permitted",
+		func(f *Facts) { f.Confinement = Confinement{Cgroup: 2, Tasks: true, Problem: "not permitted"} },
+	},
 	{"isolation", Warning, "no BPF program", func(f *Facts) { f.Confinement = Confinement{Cgroup: 2, Tasks: true} }},
 	{"isolation", Info, "not known yet", func(f *Facts) { f.Confinement = Confinement{Cgroup: 2} }},
 	{"isolation", Warning, "ConstrainDevices is not yes", set("ConstrainDevices", "no")},
 	{"isolation", Warning, "TaskPlugin is without", set("TaskPlugin", "task/affinity")},
-	{"wake key", Warning, "the wake port is not opened", func(f *Facts) { f.Wake = Wake{Port: 6873, Path: "/etc/caelum/wake.key", Err: fs.ErrNotExist} }},
-	{"limits", Info, "gres/gpu=4; none is in force", func(f *Facts) { f.Limits = []string{"account research GrpTRES gres/gpu=4"} }},
-	{"limits", Info, "account research GrpTRES gres/gpu=4", func(f *Facts) { f.Limits = []string{"account research GrpTRES gres/gpu=4"} }},
-	{"whole GPUs", Warning, "unless gres.conf names the file, every job", func(f *Facts) { f.Whole = []WholeGPU{{Index: 1, Path: "/dev/nvidia1", Mode: 0o666}} }},
+	{
+		"wake key",
+		Warning,
+		"the wake port is not opened",
+		func(f *Facts) { f.Wake = Wake{Port: 6873, Path: "/etc/caelum/wake.key", Err: fs.ErrNotExist} },
+	},
+	{
+		"limits",
+		Info,
+		"gres/gpu=4; none is in force",
+		func(f *Facts) { f.Limits = []string{"account research GrpTRES gres/gpu=4"} },
+	},
+	{
+		"limits",
+		Info,
+		"account research GrpTRES gres/gpu=4",
+		func(f *Facts) { f.Limits = []string{"account research GrpTRES gres/gpu=4"} },
+	},
+	{
+		"whole GPUs",
+		Warning,
+		"unless gres.conf names the file, every job",
+		func(f *Facts) { f.Whole = []WholeGPU{{Index: 1, Path: "/dev/nvidia1", Mode: 0o666}} },
+	},
 	{"owners", Error, "/etc/caelum: /etc/caelum belongs to slurm, not to root: root's processes", func(f *Facts) {
-		f.Owners.Untrusted = []string{"couldn't use /etc/caelum: /etc/caelum belongs to slurm, not to root; chown root /etc/caelum"}
+		f.Owners.Untrusted = []string{
+			"couldn't use /etc/caelum: /etc/caelum belongs to slurm, not to root; chown root /etc/caelum",
+		}
 	}},
 	{"owners", Error, "/run/caelum/jobs belongs to uid 20001 with mode 0755 instead of root with 0700", func(f *Facts) {
 		f.Owners.Wrong = []WrongFile{{"/run/caelum/jobs", 20001, 0o755, 0o700}}
@@ -236,7 +430,8 @@ func TestController(t *testing.T) {
 		t.Errorf("%+v", found)
 	}
 	for _, g := range found {
-		if g.Severity == Error && g.Check != "decision table" || g.Check == "node" || g.Check == "agent" || g.Check == "isolation" {
+		if g.Severity == Error && g.Check != "decision table" || g.Check == "node" || g.Check == "agent" ||
+			g.Check == "isolation" {
 			t.Errorf("%+v", g)
 		}
 	}
@@ -269,7 +464,9 @@ func TestUnreadSources(t *testing.T) {
 			f.Missing[OwnNode] = gap // as Read has it
 		}
 		found := Examine(f)
-		if want := "it cannot be read; not checked: " + unmade; found[0].Text != want || found[0].Check != string(source) || Count(found, Error) != 1 {
+		if want := "it cannot be read; not checked: " + unmade; found[0].Text != want ||
+			found[0].Check != string(source) ||
+			Count(found, Error) != 1 {
 			t.Errorf("%s: %+v, want first %q", source, found, want)
 		}
 		for _, g := range found[1:] {

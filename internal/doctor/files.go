@@ -82,7 +82,8 @@ func (f *Facts) readOwners(ctx context.Context, p Place) {
 func devicePolicy(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "systemctl", "show", "--property=LoadState", "--property=DevicePolicy", "caelumd.service").Output()
+	out, err := exec.CommandContext(ctx, "systemctl", "show", "--property=LoadState", "--property=DevicePolicy", "caelumd.service").
+		Output()
 	if err != nil || !strings.Contains(string(out), "LoadState=loaded") {
 		return ""
 	}
@@ -102,15 +103,34 @@ func owners(f *Facts) []Finding {
 		if strings.Contains(next, "chown") {
 			next += "`; the decision table that SlurmUser's watcher writes belongs into /var/lib/caelum-watch, with a link to it as `/etc/caelum/decisions"
 		}
-		found = append(found, fault(reason+": root's processes read or load it, so whoever can change it becomes root", "`"+next+"`"))
+		found = append(
+			found,
+			fault(reason+": root's processes read or load it, so whoever can change it becomes root", "`"+next+"`"),
+		)
 	}
 	for _, w := range f.Owners.Wrong {
-		found = append(found, fault(fmt.Sprintf("%s belongs to uid %d with mode %04o instead of root with %04o", w.Path, w.Owner, w.Mode, w.Right),
-			fmt.Sprintf("`chown root %s && chmod %04o %[1]s`, and find out who changed it", w.Path, w.Right)))
+		found = append(
+			found,
+			fault(
+				fmt.Sprintf(
+					"%s belongs to uid %d with mode %04o instead of root with %04o",
+					w.Path,
+					w.Owner,
+					w.Mode,
+					w.Right,
+				),
+				fmt.Sprintf("`chown root %s && chmod %04o %[1]s`, and find out who changed it", w.Path, w.Right),
+			),
+		)
 	}
 	if f.Owners.Unit != "" && f.Owners.Unit != "closed" {
-		found = append(found, concern("caelumd.service has DevicePolicy="+f.Owners.Unit+": it lacks the restrictions of the shipped unit",
-			"install etc/caelumd.service of this release, `systemctl daemon-reload`, `systemctl restart caelumd`; local changes belong into `systemctl edit caelumd`"))
+		found = append(
+			found,
+			concern(
+				"caelumd.service has DevicePolicy="+f.Owners.Unit+": it lacks the restrictions of the shipped unit",
+				"install etc/caelumd.service of this release, `systemctl daemon-reload`, `systemctl restart caelumd`; local changes belong into `systemctl edit caelumd`",
+			),
+		)
 	}
 	return found
 }

@@ -22,7 +22,15 @@ func TestReadOwners(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p := Place{RunDir: filepath.Join(dir, "run"), Config: agent.Config{StateDir: dir + "/state", DeviceDir: dir + "/dev", Repo: dir + "/repo.db", NVMLLibrary: library}}
+	p := Place{
+		RunDir: filepath.Join(dir, "run"),
+		Config: agent.Config{
+			StateDir:    dir + "/state",
+			DeviceDir:   dir + "/dev",
+			Repo:        dir + "/repo.db",
+			NVMLLibrary: library,
+		},
+	}
 	read := func() Files {
 		f := &Facts{}
 		f.readOwners(t.Context(), p)
@@ -41,7 +49,10 @@ func TestReadOwners(t *testing.T) {
 	if want := (WrongFile{jobs, 0, 0o755, 0o700}); !slices.Contains(got.Wrong, want) || len(got.Wrong) != 1 {
 		t.Errorf("jobs/ is open: %+v", got.Wrong)
 	}
-	if want := "couldn't use " + library + ": " + library + " is writable by group and others; chmod go-w " + library; !slices.Contains(got.Untrusted, want) {
+	if want := "couldn't use " + library + ": " + library + " is writable by group and others; chmod go-w " + library; !slices.Contains(
+		got.Untrusted,
+		want,
+	) {
 		t.Errorf("the library is open: %q", got.Untrusted)
 	}
 }
@@ -53,7 +64,11 @@ func TestWholeGPUsWithoutConstrainDevices(t *testing.T) {
 	f.Config.Values["ConstrainDevices"] = "no"
 	f.Whole = []WholeGPU{{Index: 0, Path: "/dev/nvidia0", Mode: 0o600}, {Index: 1, Path: "/dev/nvidia1", Mode: 0o666}}
 	found := wholeGPUs(f)
-	if len(found) != 1 || !strings.HasPrefix(found[0].Text, "GPU 1 is not cut into slices and /dev/nvidia1 has mode 0666: no devices cgroup confines jobs here") {
+	if len(found) != 1 ||
+		!strings.HasPrefix(
+			found[0].Text,
+			"GPU 1 is not cut into slices and /dev/nvidia1 has mode 0666: no devices cgroup confines jobs here",
+		) {
 		t.Errorf("%+v", found)
 	}
 }

@@ -69,11 +69,27 @@ func wholeGPUs(f *Facts) []Finding {
 		if f.Config.RelativeIndex() {
 			denied = "unless gres.conf names the file,"
 		}
-		found = append(found, concern(fmt.Sprintf("GPU %d is not cut into slices and %s has mode %04o: %s every job on this node can use the whole GPU, without asking Slurm for it",
-			g.Index, g.Path, g.Mode.Perm(), denied),
-			strings.Join([]string{"one of: MIG mode on, so that Caelum manages it",
-				fmt.Sprintf("`Name=gpu Type=whole File=%s` in gres.conf with ConstrainDevices=yes in cgroup.conf, so that Slurm gives it to one job and denies it to all others", g.Path),
-				fmt.Sprintf("`z %s 0600 root root -` in /etc/tmpfiles.d/nvidia.conf with NVreg_ModifyDeviceFiles=0, if no job shall use it", g.Path)}, "; ")))
+		found = append(
+			found,
+			concern(
+				fmt.Sprintf(
+					"GPU %d is not cut into slices and %s has mode %04o: %s every job on this node can use the whole GPU, without asking Slurm for it",
+					g.Index,
+					g.Path,
+					g.Mode.Perm(),
+					denied,
+				),
+				strings.Join([]string{"one of: MIG mode on, so that Caelum manages it",
+					fmt.Sprintf(
+						"`Name=gpu Type=whole File=%s` in gres.conf with ConstrainDevices=yes in cgroup.conf, so that Slurm gives it to one job and denies it to all others",
+						g.Path,
+					),
+					fmt.Sprintf(
+						"`z %s 0600 root root -` in /etc/tmpfiles.d/nvidia.conf with NVreg_ModifyDeviceFiles=0, if no job shall use it",
+						g.Path,
+					)}, "; "),
+			),
+		)
 	}
 	return found
 }

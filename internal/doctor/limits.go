@@ -38,7 +38,10 @@ func limits(f *Facts) []Finding {
 		return nil
 	}
 	text := "limits on gres/gpu count slices of any size, not GPUs: " + strings.Join(f.Limits, "; ")
-	if !slices.ContainsFunc([]string{"limits", "safe", "all"}, func(w string) bool { return f.Config.Has("AccountingStorageEnforce", w) }) {
+	if !slices.ContainsFunc(
+		[]string{"limits", "safe", "all"},
+		func(w string) bool { return f.Config.Has("AccountingStorageEnforce", w) },
+	) {
 		text += "; none is in force, since AccountingStorageEnforce is without limits"
 	}
 	return []Finding{note(text)}

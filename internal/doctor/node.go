@@ -41,8 +41,13 @@ func sumOf(list []slurm.GRES, name string) (sum int) {
 func isClosed(g slurm.GRES) bool { return g.Name == "mig" && g.Type == "closed" }
 
 func closed(f *Facts) []Finding {
-	return one(fault(fmt.Sprintf("%s has no gres/mig:closed in slurmctld: the agent publishes nothing", f.Node.Name), slurmConfig),
-		!slices.ContainsFunc(f.Node.Gres, isClosed))
+	return one(
+		fault(
+			fmt.Sprintf("%s has no gres/mig:closed in slurmctld: the agent publishes nothing", f.Node.Name),
+			slurmConfig,
+		),
+		!slices.ContainsFunc(f.Node.Gres, isClosed),
+	)
 }
 
 func total(f *Facts) []Finding {
@@ -62,9 +67,13 @@ func total(f *Facts) []Finding {
 	case mig == configured:
 		return nil
 	case closed == configured: // slurmd has registered since the agent's last pass
-		return []Finding{concern(fmt.Sprintf("gres/mig adds up to %d on %s, and slurm.conf has %d: "+
-			"slurmd has restarted, and the agent has not published since",
-			mig, f.Node.Name, configured), "ask again after the agent's poll_interval; then see `journalctl -u caelumd`")}
+		return []Finding{concern(fmt.Sprintf(
+			"gres/mig adds up to %d on %s, and slurm.conf has %d: "+
+				"slurmd has restarted, and the agent has not published since",
+			mig,
+			f.Node.Name,
+			configured,
+		), "ask again after the agent's poll_interval; then see `journalctl -u caelumd`")}
 	}
 	return []Finding{fault(fmt.Sprintf("gres/mig adds up to %d on %s, and slurm.conf has %d: "+
 		"slurmctld drains the node when its slurmd restarts",
@@ -83,14 +92,23 @@ func excess(f *Facts) []Finding {
 		}
 		return strings.Join(all, ", ")
 	}
-	text := fmt.Sprintf("slurmctld counts slices of %s as used that no job has: %s (at its restart and at `scontrol reconfigure` it "+
-		"counts the slices of a job on several nodes once for each of these nodes)", f.Node.Name, list(f.Agent.Excess))
+	text := fmt.Sprintf(
+		"slurmctld counts slices of %s as used that no job has: %s (at its restart and at `scontrol reconfigure` it "+
+			"counts the slices of a job on several nodes once for each of these nodes)",
+		f.Node.Name,
+		list(f.Agent.Excess),
+	)
 	const clear = "to clear that count, restart slurmctld while no job on several nodes runs here"
 	if len(f.Agent.ExcessShort) > 0 {
 		return []Finding{fault(text+"; the total of gres/mig has no room for "+list(f.Agent.ExcessShort)+
 			": jobs wait although slices are free", clear)}
 	}
-	return []Finding{concern(text+"; the agent has raised its totals by as many", "nothing, unless --exclusive jobs are to run here; "+clear)}
+	return []Finding{
+		concern(
+			text+"; the agent has raised its totals by as many",
+			"nothing, unless --exclusive jobs are to run here; "+clear,
+		),
+	}
 }
 
 func slots(f *Facts) []Finding {
@@ -102,9 +120,29 @@ func slots(f *Facts) []Finding {
 	has := sumOf(f.Node.Gres, "gpu")
 	switch {
 	case has < can:
-		return []Finding{fault(fmt.Sprintf("gres/gpu is %d on %s, and its GPUs hold up to %d slices: some can never be given out", has, f.Node.Name, can), slurmConfig)}
+		return []Finding{
+			fault(
+				fmt.Sprintf(
+					"gres/gpu is %d on %s, and its GPUs hold up to %d slices: some can never be given out",
+					has,
+					f.Node.Name,
+					can,
+				),
+				slurmConfig,
+			),
+		}
 	case has > can && !broken: // a broken GPU's slots are left out above, and slurm.conf need not follow
-		return []Finding{fault(fmt.Sprintf("gres/gpu is %d on %s, and its GPUs hold only %d slices: jobs start that cannot have theirs", has, f.Node.Name, can), slurmConfig)}
+		return []Finding{
+			fault(
+				fmt.Sprintf(
+					"gres/gpu is %d on %s, and its GPUs hold only %d slices: jobs start that cannot have theirs",
+					has,
+					f.Node.Name,
+					can,
+				),
+				slurmConfig,
+			),
+		}
 	}
 	return nil
 }
@@ -113,8 +151,21 @@ func exclusive(f *Facts) []Finding {
 	var found []Finding
 	for _, p := range f.Partitions {
 		if p.Exclusive && slices.Contains(f.Node.Partitions, p.Name) {
-			found = append(found, concern(fmt.Sprintf("partition %s has OverSubscribe=EXCLUSIVE: each of its jobs takes the whole of %s, whatever slice it asked for", p.Name, f.Node.Name),
-				fmt.Sprintf("take OverSubscribe=EXCLUSIVE out of partition %s, or %s out of the partition", p.Name, f.Node.Name)))
+			found = append(
+				found,
+				concern(
+					fmt.Sprintf(
+						"partition %s has OverSubscribe=EXCLUSIVE: each of its jobs takes the whole of %s, whatever slice it asked for",
+						p.Name,
+						f.Node.Name,
+					),
+					fmt.Sprintf(
+						"take OverSubscribe=EXCLUSIVE out of partition %s, or %s out of the partition",
+						p.Name,
+						f.Node.Name,
+					),
+				),
+			)
 		}
 	}
 	return found

@@ -19,7 +19,8 @@ type Plugin struct {
 	Named, Required bool
 	Path            string
 	Args            map[string]string
-	// File is where it was found, or empty; Version is its plugin_version, as SLURM_VERSION_NUM: major<<16 | minor<<8 | micro.
+	// File is where it was found, or empty; Version is its plugin_version, as SLURM_VERSION_NUM: major<<16 | minor<<8 |
+	// micro.
 	File    string
 	Version uint32
 	// Problem is why Version could not be read.
@@ -33,14 +34,35 @@ func plugin(f *Facts) []Finding {
 	p := f.Plugin
 	const install = "`make install` of Caelum built for this Slurm release, on every host that reads this plugstack.conf"
 	if !p.Named {
-		return []Finding{fault(p.Plugstack+" does not name "+pluginName+": jobs start without slices", "add the line `required "+pluginName+"`")}
+		return []Finding{
+			fault(
+				p.Plugstack+" does not name "+pluginName+": jobs start without slices",
+				"add the line `required "+pluginName+"`",
+			),
+		}
 	}
 	if p.File == "" {
-		return []Finding{fault(fmt.Sprintf("%s names %s, which is not there (PluginDir is %s)", p.Plugstack, p.Path, f.Config.Values["PluginDir"]), install)}
+		return []Finding{
+			fault(
+				fmt.Sprintf(
+					"%s names %s, which is not there (PluginDir is %s)",
+					p.Plugstack,
+					p.Path,
+					f.Config.Values["PluginDir"],
+				),
+				install,
+			),
+		}
 	}
 	var found []Finding
 	if !p.Required {
-		found = append(found, fault(p.Plugstack+" has the plugin as optional: a job whose slice cannot be had would run without one instead of being stopped", "write `required` instead"))
+		found = append(
+			found,
+			fault(
+				p.Plugstack+" has the plugin as optional: a job whose slice cannot be had would run without one instead of being stopped",
+				"write `required` instead",
+			),
+		)
 	}
 	// slurmd loads it, whose release may be older than slurmctld's.
 	loads, runs := f.Node.Version, "slurmd "+f.Node.Version+" runs here"
@@ -51,16 +73,26 @@ func plugin(f *Facts) []Finding {
 	case p.Problem != "":
 		found = append(found, fault(fmt.Sprintf("%s is no plugin: %s", p.File, p.Problem), install))
 	case built != running:
-		found = append(found, fault(fmt.Sprintf("%s was built for Slurm %s, and %s: it is not loaded", p.File, built, runs), install))
+		found = append(
+			found,
+			fault(fmt.Sprintf("%s was built for Slurm %s, and %s: it is not loaded", p.File, built, runs), install),
+		)
 	}
 	if !p.ObjectFound {
 		found = append(found, fault(p.Object+" is not there: every prolog fails", install))
 	}
-	if dir, ok := p.Args["run_dir"]; f.RunDir != "" && (ok && filepath.Clean(dir) != filepath.Clean(f.RunDir) || !ok && f.RunDir != defaultRunDir) {
+	if dir, ok := p.Args["run_dir"]; f.RunDir != "" &&
+		(ok && filepath.Clean(dir) != filepath.Clean(f.RunDir) || !ok && f.RunDir != defaultRunDir) {
 		if !ok {
 			dir = defaultRunDir
 		}
-		found = append(found, fault(fmt.Sprintf("the plugin looks for the agent in %s, which is in %s", dir, f.RunDir), "give both the same: run_dir= in "+p.Plugstack+", run_dir: in caelum.yaml"))
+		found = append(
+			found,
+			fault(
+				fmt.Sprintf("the plugin looks for the agent in %s, which is in %s", dir, f.RunDir),
+				"give both the same: run_dir= in "+p.Plugstack+", run_dir: in caelum.yaml",
+			),
+		)
 	}
 	return found
 }
@@ -104,7 +136,8 @@ func wordsOf(words []string) map[string]string {
 	return m
 }
 
-// pluginVersion reads the exported unsigned int plugin_version of a shared object, which Slurm compares when it loads it.
+// pluginVersion reads the exported unsigned int plugin_version of a shared object, which Slurm compares when it loads
+// it.
 func pluginVersion(r io.ReaderAt) (uint32, error) {
 	file, err := elf.NewFile(r)
 	if err != nil {

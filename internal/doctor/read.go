@@ -58,7 +58,10 @@ func Read(ctx context.Context, p Place, ctl *slurm.Client) *Facts {
 
 func (f *Facts) readAgent(ctx context.Context, client *api.Client) {
 	if s, err := status(ctx, client); err != nil {
-		f.Missing[Agent] = fault(fmt.Sprintf("the agent does not answer on %s (%s)", client.Socket(), api.Reason(err)), "`systemctl status caelumd`; `systemctl start caelumd`")
+		f.Missing[Agent] = fault(
+			fmt.Sprintf("the agent does not answer on %s (%s)", client.Socket(), api.Reason(err)),
+			"`systemctl status caelumd`; `systemctl start caelumd`",
+		)
 	} else {
 		f.Agent = *s
 	}
@@ -82,7 +85,10 @@ func (f *Facts) readDecisions(p Place) {
 		f.Missing[Decisions] = note("it is not on this host; `caelum doctor --controller` looks at it on slurmctld's")
 		return
 	}
-	f.Missing[Decisions] = fault(fmt.Sprintf("%v: job_submit.lua refuses every request for GPUs once slurmctld restarts", err), "put there what `caelum slurm-config --section decisions` prints on a GPU node")
+	f.Missing[Decisions] = fault(
+		fmt.Sprintf("%v: job_submit.lua refuses every request for GPUs once slurmctld restarts", err),
+		"put there what `caelum slurm-config --section decisions` prints on a GPU node",
+	)
 }
 
 // readSlurmdbd: where slurmctld is away, sacctmgr is only waited for.
@@ -112,7 +118,10 @@ func (f *Facts) readSlurmctld(ctx context.Context, p Place, ctl *slurm.Client) {
 		f.Partitions, errPartitions = ctl.Partitions(ctx)
 	}
 	if err = errors.Join(err, errNodes, errPartitions); err != nil {
-		f.Missing[Slurmctld] = fault(fmt.Sprintf("slurmctld cannot be asked: %v", err), "`scontrol ping`, `munge -n | unmunge`")
+		f.Missing[Slurmctld] = fault(
+			fmt.Sprintf("slurmctld cannot be asked: %v", err),
+			"`scontrol ping`, `munge -n | unmunge`",
+		)
 		f.Missing[OwnNode] = Finding{}
 		return
 	}
@@ -126,11 +135,14 @@ func (f *Facts) readSlurmctld(ctx context.Context, p Place, ctl *slurm.Client) {
 			return
 		}
 	}
-	f.Missing[OwnNode] = fault("slurmctld knows no node "+name, "set `node:` in caelum.yaml to this host's NodeName, or give it one in slurm.conf")
+	f.Missing[OwnNode] = fault(
+		"slurmctld knows no node "+name,
+		"set `node:` in caelum.yaml to this host's NodeName, or give it one in slurm.conf",
+	)
 }
 
-// readPlugin follows Slurm (plugstack.c, 22.05.8): PlugStackConfig, else plugstack.conf beside slurm.conf, which a configless
-// slurmd keeps in its cache.
+// readPlugin follows Slurm (plugstack.c, 22.05.8): PlugStackConfig, else plugstack.conf beside slurm.conf, which a
+// configless slurmd keeps in its cache.
 func (f *Facts) readPlugin() {
 	var paths []string
 	if path := f.Config.Values["PlugStackConfig"]; path != "" {
@@ -152,7 +164,10 @@ func (f *Facts) readPlugin() {
 			return
 		}
 	}
-	f.Missing[Plugstack] = fault("there is no "+strings.Join(paths, " nor "), "make it, with the line `required "+pluginName+"`, on every host of the cluster")
+	f.Missing[Plugstack] = fault(
+		"there is no "+strings.Join(paths, " nor "),
+		"make it, with the line `required "+pluginName+"`, on every host of the cluster",
+	)
 }
 
 // maxIncludes bounds files that include each other.
@@ -212,8 +227,8 @@ func (p *Plugin) resolve(pluginDir string) {
 	}
 }
 
-// readFiles looks at the capability files between two looks at the agent, so that a job that starts or ends meanwhile is no
-// finding. The driver lists instances to root only.
+// readFiles looks at the capability files between two looks at the agent, so that a job that starts or ends meanwhile
+// is no finding. The driver lists instances to root only.
 func (f *Facts) readFiles(ctx context.Context, p Place, client *api.Client) {
 	if os.Geteuid() != 0 {
 		f.Missing[Devices] = concern("the driver shows instances to root only", "run `caelum doctor` as root")
@@ -224,7 +239,10 @@ func (f *Facts) readFiles(ctx context.Context, p Place, client *api.Client) {
 	}
 	files, err := capFiles(p.Config)
 	if err != nil {
-		f.Missing[Devices] = fault(fmt.Sprintf("the instances' device files cannot be compared: %v", err), "`nvidia-smi -L`")
+		f.Missing[Devices] = fault(
+			fmt.Sprintf("the instances' device files cannot be compared: %v", err),
+			"`nvidia-smi -L`",
+		)
 		return
 	}
 	if f.Whole, err = readWhole(p.Config, f.leftOut()); err != nil {
@@ -233,7 +251,10 @@ func (f *Facts) readFiles(ctx context.Context, p Place, client *api.Client) {
 	}
 	again, err := status(ctx, client)
 	if err != nil {
-		f.Missing[Devices] = fault(fmt.Sprintf("the agent went away meanwhile: %v", api.Reason(err)), "run `caelum doctor` again")
+		f.Missing[Devices] = fault(
+			fmt.Sprintf("the agent went away meanwhile: %v", api.Reason(err)),
+			"run `caelum doctor` again",
+		)
 		return
 	}
 	users := map[uint32]uint32{}

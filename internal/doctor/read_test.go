@@ -23,12 +23,17 @@ func TestPlugstackThroughIncludes(t *testing.T) {
 	dir := t.TempDir()
 	top := filepath.Join(dir, "plugstack.conf")
 	write(t, top, "# required spank_caelum.so\noptional other.so a=b\ninclude plugstack.conf.d/*\ninclude "+top+"\n")
-	write(t, filepath.Join(dir, "plugstack.conf.d", "caelum.conf"), "required\tspank_caelum.so wait=30 run_dir=/run/x # ours\n")
+	write(
+		t,
+		filepath.Join(dir, "plugstack.conf.d", "caelum.conf"),
+		"required\tspank_caelum.so wait=30 run_dir=/run/x # ours\n",
+	)
 	lib := filepath.Join(dir, "lib")
 	write(t, filepath.Join(lib, pluginName), "not a shared object")
 
 	var p Plugin
-	if err := p.find(top, 0); err != nil || !p.Named || !p.Required || p.Path != pluginName || p.Args["wait"] != "30" || p.Args["run_dir"] != "/run/x" {
+	if err := p.find(top, 0); err != nil || !p.Named || !p.Required || p.Path != pluginName || p.Args["wait"] != "30" ||
+		p.Args["run_dir"] != "/run/x" {
 		t.Fatalf("%+v %v", p, err)
 	}
 	p.resolve("/nowhere:" + lib)
@@ -85,7 +90,10 @@ func TestPluginVersionNeedsTheSymbol(t *testing.T) {
 func TestLimitsOnGPUs(t *testing.T) {
 	got := parseLimits("assoc", []string{"Account", "User", "GrpTRES", "MaxTRES"},
 		"root|||\nresearch||cpu=10,gres/gpu=4,gres/mig:1g.5gb=3|\nresearch|user1||gres/gpu:a100=1\nodd\n")
-	if want := []string{"account research GrpTRES gres/gpu=4", "user user1 of account research MaxTRES gres/gpu:a100=1"}; !slices.Equal(got, want) {
+	if want := []string{"account research GrpTRES gres/gpu=4", "user user1 of account research MaxTRES gres/gpu:a100=1"}; !slices.Equal(
+		got,
+		want,
+	) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	got = parseLimits("qos", []string{"Name", "GrpTRES", "MaxTRESPerUser", "MaxTRES"}, "normal||gres/gpu=2|\n")
@@ -126,7 +134,8 @@ func TestReadTable(t *testing.T) {
 		t.Error("no table, and no error")
 	}
 	write(t, path, "caelum-decisions 1 7\npartition gpu\nprofile 1g.5gb 4864\ndefault 1g.5gb\n")
-	if got, err := readTable(path); err != nil || got.Problem != "" || got.Default != "1g.5gb" || got.Mode.Perm() != 0o644 {
+	if got, err := readTable(path); err != nil || got.Problem != "" || got.Default != "1g.5gb" ||
+		got.Mode.Perm() != 0o644 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	write(t, path, "caelum-decisions 1 7\npartition gpu\n")

@@ -30,7 +30,8 @@ func TestModifiedDeviceFiles(t *testing.T) {
 		f.Driver.Modifies, f.Config.Values["ConstrainDevices"] = true, constrain
 		found := Examine(f)
 		if !slices.ContainsFunc(found, func(g Finding) bool {
-			return g.Check == "driver" && g.Severity == want && strings.Contains(g.Text, "ModifyDeviceFiles is 1") && g.Next != ""
+			return g.Check == "driver" && g.Severity == want && strings.Contains(g.Text, "ModifyDeviceFiles is 1") &&
+				g.Next != ""
 		}) {
 			t.Errorf("ConstrainDevices=%s: %+v", constrain, found)
 		}

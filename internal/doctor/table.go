@@ -61,9 +61,19 @@ func decisionTable(f *Facts) []Finding {
 	who, _, _ := strings.Cut(f.Config.Values["SlurmUser"], "(") // "slurm(64030)"
 	switch {
 	case t.Problem != "":
-		return []Finding{fault(t.Path+": "+t.Problem+": job_submit.lua keeps the last good one, and refuses every request for GPUs once slurmctld restarts", changeTable+t.Path)}
+		return []Finding{
+			fault(
+				t.Path+": "+t.Problem+": job_submit.lua keeps the last good one, and refuses every request for GPUs once slurmctld restarts",
+				changeTable+t.Path,
+			),
+		}
 	case !t.readableBy(who):
-		return []Finding{fault(fmt.Sprintf("%s has mode %04o and slurmctld runs as %s: it cannot read it", t.Path, t.Mode.Perm(), who), "`chmod 644 "+t.Path+"`")}
+		return []Finding{
+			fault(
+				fmt.Sprintf("%s has mode %04o and slurmctld runs as %s: it cannot read it", t.Path, t.Mode.Perm(), who),
+				"`chmod 644 "+t.Path+"`",
+			),
+		}
 	case len(t.Partitions) == 0:
 		return []Finding{fault(t.Path+" names no partition: no job gets a slice", changeTable+t.Path)}
 	}
@@ -71,7 +81,13 @@ func decisionTable(f *Facts) []Finding {
 	var served []string
 	for _, p := range t.Partitions {
 		if !slices.ContainsFunc(f.Partitions, func(has slurm.Partition) bool { return has.Name == p }) {
-			found = append(found, concern(fmt.Sprintf("%s has the partition %s, which slurm.conf has not", t.Path, p), changeTable+t.Path))
+			found = append(
+				found,
+				concern(
+					fmt.Sprintf("%s has the partition %s, which slurm.conf has not", t.Path, p),
+					changeTable+t.Path,
+				),
+			)
 			continue
 		}
 		size := 0
@@ -84,29 +100,101 @@ func decisionTable(f *Facts) []Finding {
 		switch {
 		case size == 0 && slices.Contains(f.Node.Partitions, p): // the check of the catalogue says so
 		case size == 0:
-			found = append(found, fault(fmt.Sprintf("partition %s of %s has no catalogue node: jobs whose slice is not on offer at their submission are refused", p, t.Path),
-				"add the catalogue nodes to the partition's Nodes= in slurm.conf"+reconfigure))
+			found = append(
+				found,
+				fault(
+					fmt.Sprintf(
+						"partition %s of %s has no catalogue node: jobs whose slice is not on offer at their submission are refused",
+						p,
+						t.Path,
+					),
+					"add the catalogue nodes to the partition's Nodes= in slurm.conf"+reconfigure,
+				),
+			)
 		case size < t.MaxNodes:
-			found = append(found, fault(fmt.Sprintf("max_nodes is %d in %s and partition %s has %d catalogue nodes: jobs for more nodes than that are refused instead of held", t.MaxNodes, t.Path, p, size),
-				fmt.Sprintf("max_nodes %d, or more catalogue nodes in slurm.conf; %s%s", max(size, 1), changeTable, t.Path)))
+			found = append(
+				found,
+				fault(
+					fmt.Sprintf(
+						"max_nodes is %d in %s and partition %s has %d catalogue nodes: jobs for more nodes than that are refused instead of held",
+						t.MaxNodes,
+						t.Path,
+						p,
+						size,
+					),
+					fmt.Sprintf(
+						"max_nodes %d, or more catalogue nodes in slurm.conf; %s%s",
+						max(size, 1),
+						changeTable,
+						t.Path,
+					),
+				),
+			)
 		case size > t.MaxNodes:
-			found = append(found, note(fmt.Sprintf("max_nodes is %d in %s and partition %s has %d catalogue nodes: jobs for more nodes than %d are held first, which they need not be", t.MaxNodes, t.Path, p, size, t.MaxNodes)))
+			found = append(
+				found,
+				note(
+					fmt.Sprintf(
+						"max_nodes is %d in %s and partition %s has %d catalogue nodes: jobs for more nodes than %d are held first, which they need not be",
+						t.MaxNodes,
+						t.Path,
+						p,
+						size,
+						t.MaxNodes,
+					),
+				),
+			)
 		}
 	}
 	slices.Sort(served)
 	served = slices.Compact(served)
 	if lacks := without(t.Names(), served); len(served) > 0 && len(lacks) > 0 {
-		found = append(found, fault(fmt.Sprintf("%s has %s, and no catalogue node of its partitions has: jobs that get that are refused", t.Path, strings.Join(lacks, ", ")), again))
+		found = append(
+			found,
+			fault(
+				fmt.Sprintf(
+					"%s has %s, and no catalogue node of its partitions has: jobs that get that are refused",
+					t.Path,
+					strings.Join(lacks, ", "),
+				),
+				again,
+			),
+		)
 	}
 	if lacks := without(served, t.Names()); len(lacks) > 0 {
-		found = append(found, concern(fmt.Sprintf("the catalogue has %s, and %s has not: jobs that ask for that by name are refused", strings.Join(lacks, ", "), t.Path), again))
+		found = append(
+			found,
+			concern(
+				fmt.Sprintf(
+					"the catalogue has %s, and %s has not: jobs that ask for that by name are refused",
+					strings.Join(lacks, ", "),
+					t.Path,
+				),
+				again,
+			),
+		)
 	}
 	if t.OldKeys > 0 {
-		found = append(found, concern(fmt.Sprintf("%s has %d key lines without a user, which have no effect: a key counts for its user only", t.Path, t.OldKeys),
-			"write them as `key <user id>:<key> <profile>`, or let `caelum repo decisions` write the table"))
+		found = append(
+			found,
+			concern(
+				fmt.Sprintf(
+					"%s has %d key lines without a user, which have no effect: a key counts for its user only",
+					t.Path,
+					t.OldKeys,
+				),
+				"write them as `key <user id>:<key> <profile>`, or let `caelum repo decisions` write the table",
+			),
+		)
 	}
 	if !slices.ContainsFunc(t.Profiles, func(p decisions.Profile) bool { return p.MiB > 0 }) {
-		found = append(found, concern(t.Path+" does not say how much memory profiles have: jobs with --mig-mem are refused", "put its profile lines as `caelum slurm-config --section decisions` prints them; "+changeTable+t.Path))
+		found = append(
+			found,
+			concern(
+				t.Path+" does not say how much memory profiles have: jobs with --mig-mem are refused",
+				"put its profile lines as `caelum slurm-config --section decisions` prints them; "+changeTable+t.Path,
+			),
+		)
 	}
 	return found
 }

@@ -37,9 +37,11 @@ func wakeKey(f *Facts) []Finding {
 		err = wake.CheckKey(f.Wake.Path, f.Wake.Info, owners...)
 	}
 	if err != nil {
-		return []Finding{concern("the wake port is not opened, jobs wait up to poll_interval longer: "+err.Error(),
+		return []Finding{concern(
+			"the wake port is not opened, jobs wait up to poll_interval longer: "+err.Error(),
 			"(umask 077; head -c 32 /dev/urandom >"+f.Wake.Path+"), the same file on slurmctld's host (owner SlurmUser) and "+
-				"on every GPU node (owner root), mode 0400; then restart caelumd and caelum-watch")}
+				"on every GPU node (owner root), mode 0400; then restart caelumd and caelum-watch",
+		)}
 	}
 	return nil
 }

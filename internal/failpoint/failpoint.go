@@ -1,6 +1,6 @@
-// Package failpoint lets a test stop the agent at a named point between two effects, as a crash would. It does nothing unless
-// the environment variable CAELUM_FAILPOINT names a point: "create.done" kills the process with SIGKILL when the point is
-// reached, "create.done:3" the third time.
+// Package failpoint lets a test stop the agent at a named point between two effects, as a crash would. It does nothing
+// unless the environment variable CAELUM_FAILPOINT names a point: "create.done" kills the process with SIGKILL when the
+// point is reached, "create.done:3" the third time.
 package failpoint
 
 import (
@@ -11,7 +11,8 @@ import (
 	"syscall"
 )
 
-// The points, by what has just become true when each is reached. Every effect of the agent that lasts lies between two of them.
+// The points, by what has just become true when each is reached. Every effect of the agent that lasts lies between two
+// of them.
 const (
 	CreateIntended  = "create.intended"   // the intent is durable, the driver has not been called
 	Created         = "create.done"       // the instance exists, the ledger has only the intent

@@ -31,8 +31,8 @@ func (c Caps) Devices(minor int, in Instance) ([]Device, error) {
 // maxGI bounds the ids of GPU instances: 15 on an 8-unit grid (nv-caps.c of the open kernel modules 595.45.04).
 const maxGI = 15
 
-// Possible are the capabilities of every GPU instance that a GPU with this minor can hold, and of its first compute instance,
-// the only one that Caelum makes. Who may open neither can use no part of the instance.
+// Possible are the capabilities of every GPU instance that a GPU with this minor can hold, and of its first compute
+// instance, the only one that Caelum makes. Who may open neither can use no part of the instance.
 func (c Caps) Possible(minor int) ([]Device, error) {
 	var all []Device
 	for gi := range maxGI {
@@ -45,16 +45,16 @@ func (c Caps) Possible(minor int) ([]Device, error) {
 	return all, nil
 }
 
-// capability is one of an instance's: its device minor, its file under /proc, and whether nvidia-modprobe sets its device
-// file's owner and mode.
+// capability is one of an instance's: its device minor, its file under /proc, and whether nvidia-modprobe sets its
+// device file's owner and mode.
 type capability struct {
 	minor  int
 	access string
 	modify bool
 }
 
-// of are the capabilities of an instance's GI and CIs: what the driver says under /proc, else its formula (nv-caps.c of the
-// open kernel modules 595.45.04): GI M of gpu N has minor 3 + 135 N + 9 M, its CI K that + 1 + K.
+// of are the capabilities of an instance's GI and CIs: what the driver says under /proc, else its formula (nv-caps.c of
+// the open kernel modules 595.45.04): GI M of gpu N has minor 3 + 135 N + 9 M, its CI K that + 1 + K.
 func (c Caps) of(minor int, in Instance) []capability {
 	dir := filepath.Join(c.Proc, "driver/nvidia/capabilities", fmt.Sprintf("gpu%d/mig/gi%d", minor, in.GI))
 	gi := 3 + 135*minor + 9*in.GI
@@ -65,8 +65,8 @@ func (c Caps) of(minor int, in Instance) []capability {
 	return all
 }
 
-// readAccess reads a capability's file under /proc: "DeviceFileMinor: 111", "DeviceFileMode: 292", "DeviceFileModify: 1".
-// Without one the minor is the given one, and there is nothing to tell the driver.
+// readAccess reads a capability's file under /proc: "DeviceFileMinor: 111", "DeviceFileMode: 292", "DeviceFileModify:
+// 1". Without one the minor is the given one, and there is nothing to tell the driver.
 func readAccess(path string, minor int) capability {
 	cp := capability{minor: minor, access: path}
 	data, err := os.ReadFile(path)

@@ -54,8 +54,8 @@ func (c Caps) own(minor int, in Instance, uid int, create bool) error {
 }
 
 // keep tells the driver that this file is somebody else's. Until then nvidia-modprobe, setuid root and run by whoever
-// wants to use the instance, gives the file back to everybody (mknod_helper of nvidia-modprobe-utils.c). The kernel reads the
-// first line of what is written (nv_cap_procfs_release of nv-caps.c, 595.45.04).
+// wants to use the instance, gives the file back to everybody (mknod_helper of nvidia-modprobe-utils.c). The kernel
+// reads the first line of what is written (nv_cap_procfs_release of nv-caps.c, 595.45.04).
 func (c Caps) keep(cp capability) error {
 	if !cp.modify {
 		return nil
@@ -63,14 +63,15 @@ func (c Caps) keep(cp capability) error {
 	return os.WriteFile(cp.access, fmt.Appendf(nil, "DeviceFileModify: 0\nDeviceFileMinor: %d\n", cp.minor), 0)
 }
 
-// Modifies reports whether the driver may let nvidia-modprobe make a new instance's files, readable by all (NVreg_ModifyDeviceFiles).
+// Modifies reports whether the driver may let nvidia-modprobe make a new instance's files, readable by all
+// (NVreg_ModifyDeviceFiles).
 func (c Caps) Modifies() bool {
 	params, err := os.ReadFile(filepath.Join(c.Proc, "driver/nvidia/params"))
 	return err != nil || !bytes.Contains(params, []byte("ModifyDeviceFiles: 0\n"))
 }
 
-// Prepare makes the capability files that root needs to change the configuration and to watch it, where the driver is told to
-// make none (NVreg_ModifyDeviceFiles=0). Where it makes them itself there is nothing to do.
+// Prepare makes the capability files that root needs to change the configuration and to watch it, where the driver is
+// told to make none (NVreg_ModifyDeviceFiles=0). Where it makes them itself there is nothing to do.
 func (c Caps) Prepare() error {
 	for _, name := range []string{"config", "monitor"} {
 		cp := readAccess(filepath.Join(c.Proc, "driver/nvidia/capabilities/mig", name), 0)
@@ -115,7 +116,8 @@ func (c Caps) ensure(path string, minor int) error {
 	} else if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := unix.Mknod(path, unix.S_IFCHR|0o400, int(unix.Mkdev(major, uint32(minor)))); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := unix.Mknod(path, unix.S_IFCHR|0o400, int(unix.Mkdev(major, uint32(minor)))); err != nil &&
+		!errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("couldn't make %s: %w", path, err)
 	}
 	return nil

@@ -89,7 +89,9 @@ func (d *device) model(name string) (*mig.Model, error) {
 		p := mig.Profile{
 			Name: fmt.Sprintf("profile-%d", info.Id), ID: int(info.Id), Compute: int(info.SliceCount),
 			MemoryMiB: info.MemorySizeMB, SM: int(info.MultiprocessorCount), CE: int(info.CopyEngineCount),
-			DEC: int(info.DecoderCount), ENC: int(info.EncoderCount), JPEG: int(info.JpegCount), OFA: int(info.OfaCount),
+			DEC: int(
+				info.DecoderCount,
+			), ENC: int(info.EncoderCount), JPEG: int(info.JpegCount), OFA: int(info.OfaCount),
 		}
 		if v2, ret := d.handle.GetGpuInstanceProfileInfoV(k).V2(); ret == nvml.SUCCESS {
 			p.Name = strings.TrimPrefix(text(v2.Name[:]), "MIG ")

@@ -29,7 +29,8 @@ type Hardware interface {
 	Discover(gpu int) GPU
 	// Instances lists the GPU instances of a GPU, those without a compute instance included.
 	Instances(gpu int) ([]Instance, error)
-	// Exists reports whether the MIG device of an instance is still there, by its UUID and GI. It asks less than Instances does.
+	// Exists reports whether the MIG device of an instance is still there, by its UUID and GI. It asks less than
+	// Instances does.
 	Exists(gpu int, in Instance) (bool, error)
 	// Create makes a GPU instance at exactly this placement and one compute instance of its full size.
 	// What it made is undone when it fails half way, unless that fails too.
@@ -62,7 +63,8 @@ type Instance struct {
 	Profile string // the driver's name without "MIG ", or "profile <id>" if the driver does not name it
 	// Start and Size are in placement units of the GPU model's grid.
 	Start, Size int
-	// CIs are the ids of its compute instances: exactly one in an instance that Caelum made, none in one left by a crash.
+	// CIs are the ids of its compute instances: exactly one in an instance that Caelum made, none in one left by a
+	// crash.
 	CIs []int
 	// Whole is set if its only compute instance spans it. Create and Instances set it.
 	Whole bool

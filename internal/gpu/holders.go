@@ -18,22 +18,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An open descriptor of a capability file outlives every change of the file's owner and mode, and the devices cgroup checks open()
-// only. The capability's device number follows from GPU and placement, so the descriptor also opens the next instance there.
+// An open descriptor of a capability file outlives every change of the file's owner and mode, and the devices cgroup
+// checks open() only. The capability's device number follows from GPU and placement, so the descriptor also opens the
+// next instance there.
 //
-// Only a descriptor whose device number is seen counts. The kernel does not show which files are in flight in a socket's queue or
-// registered with an io_uring, and every process can have some: to count them would let any user take GPUs out of use.
+// Only a descriptor whose device number is seen counts. The kernel does not show which files are in flight in a
+// socket's queue or registered with an io_uring, and every process can have some: to count them would let any user take
+// GPUs out of use.
 
 // Processes finds the processes that hold device files open. One scan runs at a time.
 type Processes struct {
 	// Proc is /proc of the initial PID namespace.
 	Proc string
-	// Limit is the number of descriptors that are read per user and scan; 0 means scanLimit. It keeps a user from delaying a scan.
+	// Limit is the number of descriptors that are read per user and scan; 0 means scanLimit. It keeps a user from
+	// delaying a scan.
 	Limit int
 
 	mu sync.Mutex
-	// hung are the ids of processes with an open file whose file system does not describe it even from memory. Each keeps a thread of
-	// this process until it does.
+	// hung are the ids of processes with an open file whose file system does not describe it even from memory. Each
+	// keeps a thread of this process until it does.
 	hung sync.Map
 }
 
@@ -43,7 +46,8 @@ const scanLimit = 200_000
 // processCost is the cost of a process, in descriptors, beside those that it has.
 const processCost = 10
 
-// maxScanners is the number of CPUs that one scan may use, and never much more than a quarter of them: others wait for a prolog too.
+// maxScanners is the number of CPUs that one scan may use, and never much more than a quarter of them: others wait for
+// a prolog too.
 const maxScanners = 4
 
 // hangLimit is the time without any progress after which a process is left out of a scan.
@@ -199,8 +203,8 @@ func (c *scan) process(pid int) (r result) {
 	return r
 }
 
-// tables reads the descriptor tables of a process. Threads may have tables of their own (unshare(CLONE_FILES)), and the first
-// thread none at all when it has ended.
+// tables reads the descriptor tables of a process. Threads may have tables of their own (unshare(CLONE_FILES)), and the
+// first thread none at all when it has ended.
 func (c *scan) tables(r *result, dir string) {
 	if r.threads <= 1 {
 		c.table(r, dir)
@@ -227,8 +231,8 @@ func (c *scan) tables(r *result, dir string) {
 	}
 }
 
-// kernelThread reports whether a process is a kernel thread, or has ended: it has no program, and one task. It spares the reading of
-// its status, which costs several times as much; a large node has thousands of them.
+// kernelThread reports whether a process is a kernel thread, or has ended: it has no program, and one task. It spares
+// the reading of its status, which costs several times as much; a large node has thousands of them.
 func kernelThread(dir string) bool {
 	var one [1]byte
 	if _, err := unix.Readlink(filepath.Join(dir, "exe"), one[:]); !errors.Is(err, unix.ENOENT) {
@@ -312,8 +316,8 @@ func opened(fdinfo string) bool {
 	return err == nil && flags&unix.O_PATH == 0
 }
 
-// failed notes that a process could not be read and has not ended, for example because of a security module or because the agent
-// lacks CAP_SYS_PTRACE.
+// failed notes that a process could not be read and has not ended, for example because of a security module or because
+// the agent lacks CAP_SYS_PTRACE.
 func (r *result) failed(err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
 		r.unread = "descriptors couldn't be read: " + err.Error()

@@ -75,7 +75,11 @@ func beHolder(way, path string) {
 	case "tracer": // of a process that holds it
 		runtime.LockOSThread()
 		cmd := exec.Command("/proc/self/exe")
-		cmd.Env = []string{asHolder + "=open", "HOLDERS_TEST_PATH=" + path, "HOLDERS_TEST_UID=" + os.Getenv("HOLDERS_TEST_UID")}
+		cmd.Env = []string{
+			asHolder + "=open",
+			"HOLDERS_TEST_PATH=" + path,
+			"HOLDERS_TEST_UID=" + os.Getenv("HOLDERS_TEST_UID"),
+		}
 		cmd.Stdin = os.Stdin
 		out, _ := cmd.StdoutPipe()
 		if err := cmd.Start(); err != nil {

@@ -11,7 +11,8 @@ import (
 type Use struct {
 	// MemoryMiB is the memory in use, with what the driver itself keeps of the instance (nvmlMemory_t).
 	MemoryMiB float64
-	// Util is the share of its SMs that was busy since the reading before, from 0 to 1; -1: the GPU does not tell, or not yet.
+	// Util is the share of its SMs that was busy since the reading before, from 0 to 1; -1: the GPU does not tell, or
+	// not yet.
 	Util float64
 	// Processes is how many compute processes the driver shows on it; -1: it does not say.
 	Processes int
@@ -21,15 +22,16 @@ type Use struct {
 
 // Meter reads what one instance has in use. One goroutine uses it at a time.
 type Meter interface {
-	// Read asks the driver: ErrNotFound when the instance is gone, ErrLost when its GPU is. Two readings should lie more than 100 ms
-	// apart, since the GPU's counters are not refreshed sooner (nvml.h, nvmlGpmMigSampleGet).
+	// Read asks the driver: ErrNotFound when the instance is gone, ErrLost when its GPU is. Two readings should lie
+	// more than 100 ms apart, since the GPU's counters are not refreshed sooner (nvml.h, nvmlGpmMigSampleGet).
 	Read() (Use, error)
 	// Close gives back what the meter keeps.
 	Close()
 }
 
-// meter keeps the place where it found the instance's MIG device last, and on GPUs that count the counters of the reading before. Both are memory of this
-// process: nothing of the instance is open between two readings, so that it can be destroyed.
+// meter keeps the place where it found the instance's MIG device last, and on GPUs that count the counters of the
+// reading before. Both are memory of this process: nothing of the instance is open between two readings, so that it can
+// be destroyed.
 type meter struct {
 	n     *NVML
 	gpu   int
@@ -64,8 +66,8 @@ func (n *NVML) Meter(gpu int, in Instance) (Meter, error) {
 	return m, nil
 }
 
-// counts reports whether the GPU counts what its instances compute: GPM, of Hopper and later. A driver from before GPM lacks the functions,
-// and go-nvml would end the process for calling one.
+// counts reports whether the GPU counts what its instances compute: GPM, of Hopper and later. A driver from before GPM
+// lacks the functions, and go-nvml would end the process for calling one.
 func (n *NVML) counts(d *device) bool {
 	if n.lib.Extensions().LookupSymbol("nvmlGpmMigSampleGet") != nil {
 		return false
@@ -108,7 +110,8 @@ func (m *meter) Read() (Use, error) {
 	return use, nil
 }
 
-// find opens the instance's MIG device: where it was last, else wherever it is among those of its GPU. Another GPU is never asked: it may hang.
+// find opens the instance's MIG device: where it was last, else wherever it is among those of its GPU. Another GPU is
+// never asked: it may hang.
 func (m *meter) find(parent nvml.Device) (nvml.Device, error) {
 	if dev, ok, err := m.at(parent, m.index); ok || err != nil {
 		return dev, err

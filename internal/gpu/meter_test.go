@@ -80,7 +80,8 @@ func until(t testing.TB, m gpu.Meter, mib float64) gpu.Use {
 	}
 }
 
-// Each instance has its own memory, wherever its MIG device stands among the others as they come and go; an A100 tells no utilisation.
+// Each instance has its own memory, wherever its MIG device stands among the others as they come and go; an A100 tells
+// no utilisation.
 func TestMeterMemory(t *testing.T) {
 	node := discovered(t, "A100-40GB")
 	front, _ := metered(t, node, "1g.5gb", 0)
@@ -162,7 +163,8 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// What a reading of a slice costs in processor time, as a share of a core at one a second too. The emulator's calls open, lock and read a file each.
+// What a reading of a slice costs in processor time, as a share of a core at one a second too. The emulator's calls
+// open, lock and read a file each.
 func BenchmarkMeter(b *testing.B) {
 	for board, profile := range map[string]string{"A100-40GB": "1g.5gb", "H100-80GB": "1g.10gb"} {
 		b.Run(board, func(b *testing.B) {

@@ -27,7 +27,8 @@ type device struct {
 	names    map[uint32]string
 }
 
-// OpenNVML loads the library, from the linker's search path if path is empty. Root's process loads only a library that only root can change.
+// OpenNVML loads the library, from the linker's search path if path is empty. Root's process loads only a library that
+// only root can change.
 func OpenNVML(path string) (*NVML, error) {
 	lib := nvml.New()
 	if path != "" {
@@ -40,7 +41,10 @@ func OpenNVML(path string) (*NVML, error) {
 		lib = nvml.New(nvml.WithLibraryPath(path))
 	}
 	if ret := lib.Init(); ret != nvml.SUCCESS {
-		return nil, fmt.Errorf("couldn't open NVML: %s; is the NVIDIA driver loaded (nvidia-smi)?", nvml.ErrorString(ret))
+		return nil, fmt.Errorf(
+			"couldn't open NVML: %s; is the NVIDIA driver loaded (nvidia-smi)?",
+			nvml.ErrorString(ret),
+		)
 	}
 	return &NVML{lib: lib}, nil
 }
@@ -83,7 +87,12 @@ func (d *device) describe(gi nvml.GpuInstance, uuids map[[2]int]string) (Instanc
 	if err := check(ret, "read a GPU instance"); err != nil {
 		return Instance{}, err
 	}
-	in := Instance{GI: int(info.Id), Profile: d.names[info.ProfileId], Start: int(info.Placement.Start), Size: int(info.Placement.Size)}
+	in := Instance{
+		GI:      int(info.Id),
+		Profile: d.names[info.ProfileId],
+		Start:   int(info.Placement.Start),
+		Size:    int(info.Placement.Size),
+	}
 	if in.Profile == "" {
 		in.Profile = fmt.Sprintf("profile-%d", info.ProfileId)
 	}

@@ -31,7 +31,15 @@ func TestDiscoveryFindsEveryModel(t *testing.T) {
 				t.Fatalf("problem: %s", gpus[0].Problem)
 			}
 			if got.Type != want.Type || got.Grid != want.Grid || len(got.Placements) != len(want.Placements) {
-				t.Fatalf("type %s grid %d, %d placements; want %s %d %d", got.Type, got.Grid, len(got.Placements), want.Type, want.Grid, len(want.Placements))
+				t.Fatalf(
+					"type %s grid %d, %d placements; want %s %d %d",
+					got.Type,
+					got.Grid,
+					len(got.Placements),
+					want.Type,
+					want.Grid,
+					len(want.Placements),
+				)
 			}
 			if g, w := len(got.Maximal()), len(want.Maximal()); g != w {
 				t.Errorf("%d maximal layouts, the table has %d", g, w)
@@ -144,7 +152,10 @@ func TestCaps(t *testing.T) {
 	in := create2g(t, node)
 	caps := gpu.Caps{Dev: node.Dev, Proc: "/nonexistent"}
 	// GI 4 of gpu 0: 3 + 9*4 = 39; its CI 0: 40.
-	files := []string{filepath.Join(node.Dev, "nvidia-caps/nvidia-cap39"), filepath.Join(node.Dev, "nvidia-caps/nvidia-cap40")}
+	files := []string{
+		filepath.Join(node.Dev, "nvidia-caps/nvidia-cap39"),
+		filepath.Join(node.Dev, "nvidia-caps/nvidia-cap40"),
+	}
 	check := func(uid uint32) {
 		t.Helper()
 		for _, f := range files {
@@ -196,7 +207,13 @@ func TestCapsKeepsModprobeOut(t *testing.T) {
 	if got := modify(); !slices.Equal(got, []string{"DeviceFileModify: 0", "DeviceFileModify: 0"}) {
 		t.Errorf("after Close: %q", got)
 	}
-	if got := caps.Files(0, in); !slices.Equal(got, []string{filepath.Join(node.Dev, "nvidia-caps/nvidia-cap39"), filepath.Join(node.Dev, "nvidia-caps/nvidia-cap40")}) {
+	if got := caps.Files(0, in); !slices.Equal(
+		got,
+		[]string{
+			filepath.Join(node.Dev, "nvidia-caps/nvidia-cap39"),
+			filepath.Join(node.Dev, "nvidia-caps/nvidia-cap40"),
+		},
+	) {
 		t.Errorf("after Close the files are %q", got)
 	}
 }
@@ -204,7 +221,18 @@ func TestCapsKeepsModprobeOut(t *testing.T) {
 // With NVreg_ModifyDeviceFiles=0 nobody makes the files but Caelum, and they are nobody's before they are a job's.
 func TestCapsMakesFiles(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
-	node.Emulator(t, "init", "--board", "A100-40GB", "--dev-root", node.Dev, "--proc-root", node.Proc, "--modify-device-files", "0")
+	node.Emulator(
+		t,
+		"init",
+		"--board",
+		"A100-40GB",
+		"--dev-root",
+		node.Dev,
+		"--proc-root",
+		node.Proc,
+		"--modify-device-files",
+		"0",
+	)
 	in := create2g(t, node)
 	caps := gpu.Caps{Dev: node.Dev, Proc: node.Proc}
 	file := caps.Files(0, in)[0]
@@ -224,7 +252,10 @@ func TestCapsMakesFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if st := info.Sys().(*syscall.Stat_t); info.Mode().Type() != os.ModeDevice|os.ModeCharDevice || info.Mode().Perm() != 0o400 || st.Uid != 0 || st.Rdev != unix.Mkdev(60, 39) {
+	if st := info.Sys().(*syscall.Stat_t); info.Mode().Type() != os.ModeDevice|os.ModeCharDevice ||
+		info.Mode().Perm() != 0o400 ||
+		st.Uid != 0 ||
+		st.Rdev != unix.Mkdev(60, 39) {
 		t.Errorf("%s: %v, uid %d, device %d:%d", file, info.Mode(), st.Uid, unix.Major(st.Rdev), unix.Minor(st.Rdev))
 	}
 }
@@ -250,7 +281,10 @@ func TestCapFiles(t *testing.T) {
 	proc := t.TempDir()
 	caps := gpu.Caps{Dev: "/dev", Proc: proc}
 	in := gpu.Instance{GI: 12, CIs: []int{0}}
-	if got := caps.Files(0, in); !slices.Equal(got, []string{"/dev/nvidia-caps/nvidia-cap111", "/dev/nvidia-caps/nvidia-cap112"}) {
+	if got := caps.Files(0, in); !slices.Equal(
+		got,
+		[]string{"/dev/nvidia-caps/nvidia-cap111", "/dev/nvidia-caps/nvidia-cap112"},
+	) {
 		t.Errorf("by the formula: %v", got)
 	}
 	if got := caps.Files(1, gpu.Instance{}); !slices.Equal(got, []string{"/dev/nvidia-caps/nvidia-cap138"}) {
@@ -263,7 +297,10 @@ func TestCapFiles(t *testing.T) {
 	if err := os.WriteFile(access, []byte("DeviceFileMinor: 900\nDeviceFileMode: 292\n"), 0o444); err != nil {
 		t.Fatal(err)
 	}
-	if got := caps.Files(0, in); !slices.Equal(got, []string{"/dev/nvidia-caps/nvidia-cap111", "/dev/nvidia-caps/nvidia-cap900"}) {
+	if got := caps.Files(0, in); !slices.Equal(
+		got,
+		[]string{"/dev/nvidia-caps/nvidia-cap111", "/dev/nvidia-caps/nvidia-cap900"},
+	) {
 		t.Errorf("by the driver: %v", got)
 	}
 }
@@ -280,7 +317,8 @@ func TestOpenNVMLOfOthers(t *testing.T) {
 	if err := os.Chmod(path, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := gpu.OpenNVML(path); err == nil || !strings.Contains(err.Error(), "writable by group and others; chmod go-w "+path) {
+	if _, err := gpu.OpenNVML(path); err == nil ||
+		!strings.Contains(err.Error(), "writable by group and others; chmod go-w "+path) {
 		t.Errorf("got %v", err)
 	}
 }

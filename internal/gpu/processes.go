@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is a running process. PID and Start together identify it: a later process with the same PID has another Start.
+// Process is a running process. PID and Start together identify it: a later process with the same PID has another
+// Start.
 type Process struct {
 	PID int
 	// UIDs are the real, effective, saved and file-system user ids.
@@ -118,7 +119,8 @@ func (s *Processes) Cgroups(pid int) ([]string, error) {
 }
 
 const (
-	// endLimit is the time that Kill waits, twice at most. A process in a system call that cannot be interrupted takes longer.
+	// endLimit is the time that Kill waits, twice at most. A process in a system call that cannot be interrupted takes
+	// longer.
 	endLimit = 250 * time.Millisecond
 	// maxKilled is the number of processes that one call of Kill ends: each takes a descriptor meanwhile.
 	maxKilled = 200
@@ -130,10 +132,11 @@ type pinned struct {
 	fd int
 }
 
-// Kill sends SIGKILL to processes and waits until they have closed their files. It asks still about each of them when it is pinned, and
-// leaves out those that are not meant any more. A process that is traced stays until its tracer ends (PTRACE_O_TRACEEXIT), so
-// tracers of the same real user id are killed too. It takes 2 x endLimit at most for all of them together, and leaves out those beyond
-// maxKilled. ended are those that it killed, left those that have not ended yet.
+// Kill sends SIGKILL to processes and waits until they have closed their files. It asks still about each of them when
+// it is pinned, and leaves out those that are not meant any more. A process that is traced stays until its tracer ends
+// (PTRACE_O_TRACEEXIT), so tracers of the same real user id are killed too. It takes 2 x endLimit at most for all of
+// them together, and leaves out those beyond maxKilled. ended are those that it killed, left those that have not ended
+// yet.
 func (s *Processes) Kill(list []Process, still func(Process) bool) (ended, left []Process) {
 	var all []pinned
 	defer func() {

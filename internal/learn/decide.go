@@ -21,9 +21,12 @@ type Written struct {
 }
 
 // errUnread is a repository that knows less than slurmdbd: what it does not know yet would be gone from the table.
-var errUnread = errors.New("the repository is new, and has not been filled from slurmdbd to the end: `caelum repo sync` does so; the decision table is left as it is")
+var errUnread = errors.New(
+	"the repository is new, and has not been filled from slurmdbd to the end: `caelum repo sync` does so; the decision table is left as it is",
+)
 
-// Write writes what the repository predicts into the decision table at path, below the admin's lines, under the next generation; nothing where that changes nothing. errUnread.
+// Write writes what the repository predicts into the decision table at path, below the admin's lines, under the next
+// generation; nothing where that changes nothing. errUnread.
 func Write(path string, r *repo.Repo, site predict.Site) (Written, error) {
 	t, was, err := readTable(path)
 	if err != nil {
@@ -50,7 +53,8 @@ func Write(path string, r *repo.Repo, site predict.Site) (Written, error) {
 	return done, replace(path, was, text)
 }
 
-// unread reports whether a repository has been begun and not filled: its first sync has not come to an end, or there was none and nothing is in it.
+// unread reports whether a repository has been begun and not filled: its first sync has not come to an end, or there
+// was none and nothing is in it.
 func unread(r *repo.Repo) (bool, error) {
 	if deep, err := noteTime(r, noteDeep); err != nil || !deep.IsZero() {
 		return false, err
@@ -105,7 +109,8 @@ func (l learnedLine) text() string {
 // rank puts lines in an order in which no line is left out before one that falls back on it.
 var rank = map[string]int{"site": 0, "user": 1, "key": 2}
 
-// decider makes the lines, from what serves most to what serves least: each says only what the one that a job would fall back on does not.
+// decider makes the lines, from what serves most to what serves least: each says only what the one that a job would
+// fall back on does not.
 type decider struct {
 	repo   *repo.Repo
 	table  table
@@ -123,7 +128,15 @@ func decide(r *repo.Repo, t table, site predict.Site) ([]learnedLine, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := decider{repo: r, table: t, site: site, boards: t.gpuModels(), shared: map[string]decision{}, sited: map[string]bool{}, users: map[string]decision{}}
+	d := decider{
+		repo:   r,
+		table:  t,
+		site:   site,
+		boards: t.gpuModels(),
+		shared: map[string]decision{},
+		sited:  map[string]bool{},
+		users:  map[string]decision{},
+	}
 	for _, step := range []func(repo.Script) error{d.everybody, d.user, d.key} {
 		for _, w := range works { // what ran last is first, and so the newest of each user's, and of each work
 			if err := step(w); err != nil {
@@ -165,8 +178,8 @@ func (d *decider) everybody(w repo.Script) error {
 
 func userFingerprint(w repo.Script) string { return fmt.Sprintf("%d:%s", w.UID, w.Fingerprint) }
 
-// user makes the line of a user's work. Where she has runs of her own that say what she needs and the work has a site line, she has a line too, also
-// if the two agree: a site line may be dropped, or change, by what other users do.
+// user makes the line of a user's work. Where she has runs of her own that say what she needs and the work has a site
+// line, she has a line too, also if the two agree: a site line may be dropped, or change, by what other users do.
 func (d *decider) user(w repo.Script) error {
 	who := userFingerprint(w)
 	if _, seen := d.users[who]; seen || w.Fingerprint == "" {
@@ -229,15 +242,17 @@ func (d *decider) other(said map[string]decision, who string) decision {
 	return decision{profile: d.table.fallback}
 }
 
-// Given is what a job would be given, and how long it is expected to run on it, in seconds, with the 10% and the 90% quantile; on no GPU model, as long as on what it had last.
+// Given is what a job would be given, and how long it is expected to run on it, in seconds, with the 10% and the 90%
+// quantile; on no GPU model, as long as on what it had last.
 type Given struct {
 	Profile            string
 	Model              *mig.Model
 	Seconds, Low, High float64
 }
 
-// Give answers the tightest profile of the first of the GPU models on which one holds what is needed; else the profile that a job gets without a prediction. Where
-// no run was complete (Predict says so) only what was too little is known: the profile is then no smaller than without.
+// Give answers the tightest profile of the first of the GPU models on which one holds what is needed; else the profile
+// that a job gets without a prediction. Where no run was complete (Predict says so) only what was too little is known:
+// the profile is then no smaller than without.
 func Give(need predict.Need, complete bool, models []*mig.Model, without string) Given {
 	g := Given{Seconds: need.Seconds, Low: need.Low, High: need.High}
 	g.Profile, g.Model = tightest(need, complete, models, without)

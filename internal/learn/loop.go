@@ -12,7 +12,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// idle is how many times as long as its work takes a Loop rests at least: of a repository with 100,000 runs of 5,000 keys the work takes 3 s.
+// idle is how many times as long as its work takes a Loop rests at least: of a repository with 100,000 runs of 5,000
+// keys the work takes 3 s.
 const idle = 10
 
 // Loop does a sync and writes the decision table, again and again.
@@ -64,7 +65,8 @@ func (l *Loop) once(ctx context.Context) error {
 	}
 	wrote, err := Write(l.Table, r, l.Site)
 	if err == nil && wrote.Changed {
-		l.Log.WithFields(logrus.Fields{"learned": wrote.Learned, "generation": wrote.Generation}).Info("wrote the decision table")
+		l.Log.WithFields(logrus.Fields{"learned": wrote.Learned, "generation": wrote.Generation}).
+			Info("wrote the decision table")
 	}
 	return errors.Join(syncErr, err)
 }

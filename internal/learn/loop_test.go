@@ -18,7 +18,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestLoopOnce: what slurmdbd has goes into the table; a damaged repository is set aside, said so and filled again; a slurmdbd that is away costs nothing that was learned.
+// TestLoopOnce: what slurmdbd has goes into the table; a damaged repository is set aside, said so and filled again; a
+// slurmdbd that is away costs nothing that was learned.
 func TestLoopOnce(t *testing.T) {
 	d := &dbd{names: map[uint64]string{}}
 	now := time.Now().Truncate(time.Second).Add(-24 * time.Hour)
@@ -28,7 +29,14 @@ func TestLoopOnce(t *testing.T) {
 		d.records = append(d.records, record(uint64(i+1), uint32(i+1), at, []string{"n1"}, n))
 	}
 	log, said := test.NewNullLogger()
-	l := Loop{DBD: d, Repo: filepath.Join(t.TempDir(), "repo.db"), Table: begin(t, "caelum-decisions 1 1\n"+own), Field: slurm.AdminComment, Site: predict.DefaultSite, Log: logrus.NewEntry(log)}
+	l := Loop{
+		DBD:   d,
+		Repo:  filepath.Join(t.TempDir(), "repo.db"),
+		Table: begin(t, "caelum-decisions 1 1\n"+own),
+		Field: slurm.AdminComment,
+		Site:  predict.DefaultSite,
+		Log:   logrus.NewEntry(log),
+	}
 	if err := l.once(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +53,9 @@ func TestLoopOnce(t *testing.T) {
 	if err := l.once(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if e := said.Entries; len(e) != 2 || e[0].Level != logrus.ErrorLevel || !strings.Contains(e[0].Message, "set aside") || e[1].Data["new"] != 10 {
+	if e := said.Entries; len(e) != 2 || e[0].Level != logrus.ErrorLevel ||
+		!strings.Contains(e[0].Message, "set aside") ||
+		e[1].Data["new"] != 10 {
 		t.Errorf("%+v", e)
 	}
 	if now, err := os.Stat(l.Table); err != nil || !os.SameFile(table, now) {
@@ -66,16 +76,27 @@ func TestLoopOnce(t *testing.T) {
 	}
 }
 
-// TestUnread: a repository that has just been begun, or not been filled to the end, takes nothing away that was learned.
+// TestUnread: a repository that has just been begun, or not been filled to the end, takes nothing away that was
+// learned.
 func TestUnread(t *testing.T) {
 	d := &dbd{names: map[uint64]string{}}
 	at := time.Now().Truncate(time.Second).Add(-24 * time.Hour)
 	for i := range 10 {
 		began := at.Add(time.Duration(i) * time.Hour)
-		d.records = append(d.records, record(uint64(i+1), uint32(i+1), began, []string{"n1"}, seen(uint32(i+1), "n1", began)))
+		d.records = append(
+			d.records,
+			record(uint64(i+1), uint32(i+1), began, []string{"n1"}, seen(uint32(i+1), "n1", began)),
+		)
 	}
 	log, _ := test.NewNullLogger()
-	l := Loop{DBD: d, Repo: filepath.Join(t.TempDir(), "repo.db"), Table: begin(t, "caelum-decisions 1 1\n"+own), Field: slurm.AdminComment, Site: predict.DefaultSite, Log: logrus.NewEntry(log)}
+	l := Loop{
+		DBD:   d,
+		Repo:  filepath.Join(t.TempDir(), "repo.db"),
+		Table: begin(t, "caelum-decisions 1 1\n"+own),
+		Field: slurm.AdminComment,
+		Site:  predict.DefaultSite,
+		Log:   logrus.NewEntry(log),
+	}
 	if err := l.once(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +137,14 @@ func TestLoopSaysOnce(t *testing.T) {
 	said := test.NewLocal(log)
 	ctx, cancel := context.WithCancel(t.Context())
 	d := &failing{cancel: cancel}
-	l := Loop{DBD: d, Repo: filepath.Join(t.TempDir(), "repo.db"), Table: "/none", Field: slurm.AdminComment, Log: logrus.NewEntry(log), Every: time.Nanosecond}
+	l := Loop{
+		DBD:   d,
+		Repo:  filepath.Join(t.TempDir(), "repo.db"),
+		Table: "/none",
+		Field: slurm.AdminComment,
+		Log:   logrus.NewEntry(log),
+		Every: time.Nanosecond,
+	}
 	l.Run(ctx)
 	if e := said.AllEntries(); len(e) != 1 || e[0].Level != logrus.WarnLevel || d.asked < 3 {
 		t.Errorf("%d times asked: %+v", d.asked, e)

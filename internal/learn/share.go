@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// share returns the lines that fit into so many lines and bytes, in the order in which they came: newest first. Owners keep equal shares: lines are
-// dropped from the owner with the most, the oldest first. So an owner who has no more than an equal share of the room loses none to the others.
+// share returns the lines that fit into so many lines and bytes, in the order in which they came: newest first. Owners
+// keep equal shares: lines are dropped from the owner with the most, the oldest first. So an owner who has no more than
+// an equal share of the room loses none to the others.
 func share(lines []learnedLine, room, bytes int) []learnedLine {
 	nth := make([]int, len(lines)) // of its owner's
 	owners := map[int64]int{}

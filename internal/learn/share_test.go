@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestShare: the lines fit, the room is used, and an owner with no more than an equal share of it loses no line; of the others' the oldest go, and
-// none of them keeps more than one line beyond another who lost some.
+// TestShare: the lines fit, the room is used, and an owner with no more than an equal share of it loses no line; of the
+// others' the oldest go, and none of them keeps more than one line beyond another who lost some.
 func TestShare(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 500 {
@@ -59,7 +59,13 @@ func TestShare(t *testing.T) {
 			if has[owner] < had[owner] {
 				least = min(least, has[owner])
 				if had[owner] <= equal {
-					t.Fatalf("owner %d had %d lines, an equal share is %d, and %d are left", owner, had[owner], equal, has[owner])
+					t.Fatalf(
+						"owner %d had %d lines, an equal share is %d, and %d are left",
+						owner,
+						had[owner],
+						equal,
+						has[owner],
+					)
 				}
 			}
 		}

@@ -23,10 +23,12 @@ type Accounting interface {
 }
 
 const (
-	// Slurmdbd is asked for a day at once, and for more while it has few jobs to tell of: it reads them all before it answers.
+	// Slurmdbd is asked for a day at once, and for more while it has few jobs to tell of: it reads them all before it
+	// answers.
 	page, largestPage = 24 * time.Hour, 32 * 24 * time.Hour
 	fewJobs           = 5000
-	// Some jobs are in slurmdbd late, and some summaries: a node that could not write one goes on trying for 30 days. So a sync looks an hour back each time, and once a day 30 days.
+	// Some jobs are in slurmdbd late, and some summaries: a node that could not write one goes on trying for 30 days.
+	// So a sync looks an hour back each time, and once a day 30 days.
 	overlap, deepOverlap = time.Hour, 30 * 24 * time.Hour
 	deepEvery            = 24 * time.Hour
 	first                = 400 * 24 * time.Hour // what a new repository is filled with: as much as it keeps
@@ -46,8 +48,15 @@ type Synced struct {
 	New  int       `json:"new"`
 }
 
-// Sync reads what slurmdbd has since a time, or, with the zero time, since the last sync, into the repository. What it has read when it fails stays, and the next goes on from there.
-func Sync(ctx context.Context, dbd Accounting, r *repo.Repo, field slurm.AccountingField, since, now time.Time) (Synced, error) {
+// Sync reads what slurmdbd has since a time, or, with the zero time, since the last sync, into the repository. What it
+// has read when it fails stays, and the next goes on from there.
+func Sync(
+	ctx context.Context,
+	dbd Accounting,
+	r *repo.Repo,
+	field slurm.AccountingField,
+	since, now time.Time,
+) (Synced, error) {
 	synced, err := noteTime(r, noteSynced)
 	if err != nil {
 		return Synced{}, err
@@ -92,7 +101,8 @@ func Sync(ctx context.Context, dbd Accounting, r *repo.Repo, field slurm.Account
 	return done, err
 }
 
-// due is from when a sync has to read, and whether that is far back. A clock that has been set back makes it read more, never less.
+// due is from when a sync has to read, and whether that is far back. A clock that has been set back makes it read more,
+// never less.
 func due(r *repo.Repo, synced, now time.Time) (from time.Time, deep bool, err error) {
 	if synced.IsZero() {
 		return now.Add(-first), true, nil
@@ -120,7 +130,13 @@ func noteTime(r *repo.Repo, name string) (time.Time, error) {
 }
 
 // read reads one page.
-func (done *Synced) read(ctx context.Context, dbd Accounting, r *repo.Repo, field slurm.AccountingField, from, to time.Time) error {
+func (done *Synced) read(
+	ctx context.Context,
+	dbd Accounting,
+	r *repo.Repo,
+	field slurm.AccountingField,
+	from, to time.Time,
+) error {
 	records, err := dbd.Records(ctx, field, from, to)
 	if err != nil {
 		return fmt.Errorf("couldn't read the jobs of %s: %w", from.Format(time.DateTime), err)
@@ -143,9 +159,14 @@ func (done *Synced) read(ctx context.Context, dbd Accounting, r *repo.Repo, fiel
 	return err
 }
 
-// runsOf are the runs of which the records have summaries, and by Index the record of each. Whose run it was and how it ended the record says; a summary that fits none of
-// the job's runs is nobody's.
-func runsOf(ctx context.Context, dbd Accounting, field slurm.AccountingField, records []slurm.Record) (runs []predict.Run, of []uint64, err error) {
+// runsOf are the runs of which the records have summaries, and by Index the record of each. Whose run it was and how it
+// ended the record says; a summary that fits none of the job's runs is nobody's.
+func runsOf(
+	ctx context.Context,
+	dbd Accounting,
+	field slurm.AccountingField,
+	records []slurm.Record,
+) (runs []predict.Run, of []uint64, err error) {
 	jobs := map[uint32][]slurm.Record{}
 	for _, rec := range records {
 		jobs[rec.ID] = append(jobs[rec.ID], rec)
@@ -159,7 +180,8 @@ func runsOf(ctx context.Context, dbd Accounting, field slurm.AccountingField, re
 		for _, n := range said {
 			own, ok := runOf(all, n)
 			if !ok && time.Unix(n.Start, 0).Before(rec.Start) {
-				// The last run's record has the summaries of the earlier runs too, and their records may be on an earlier page.
+				// The last run's record has the summaries of the earlier runs too, and their records may be on an
+				// earlier page.
 				if all, err = dbd.RecordsOf(ctx, field, rec.ID); err != nil && !errors.Is(err, slurm.ErrNoJob) {
 					return nil, nil, fmt.Errorf("couldn't read job %d: %w", rec.ID, err)
 				}

@@ -29,7 +29,11 @@ const key, work = "0123456789abcdef", "fedcba9876543210"
 
 var began = time.Unix(1795339216, 0)
 
-func (d *dbd) Records(_ context.Context, field slurm.AccountingField, from, to time.Time) (all []slurm.Record, err error) {
+func (d *dbd) Records(
+	_ context.Context,
+	field slurm.AccountingField,
+	from, to time.Time,
+) (all []slurm.Record, err error) {
 	d.pages = append(d.pages, fmt.Sprintf("%.0f-%.0f", from.Sub(began).Hours(), to.Sub(began).Hours()))
 	for _, r := range d.records {
 		if !r.Start.After(to) && (r.End.IsZero() || !r.End.Before(from)) {
@@ -70,8 +74,20 @@ func record(index uint64, job uint32, start time.Time, nodes []string, runs ...p
 	for _, n := range runs {
 		text = predict.WithSummary(text, n)
 	}
-	return slurm.Record{ID: job, Ref: fmt.Sprint(job), Index: index, UID: 1001, User: "user1", Account: "research", State: "COMPLETED", Start: start, End: start.Add(10 * time.Minute), Nodes: nodes,
-		Comment: strings.ToLower(text), Text: strings.ToLower(text)}
+	return slurm.Record{
+		ID:      job,
+		Ref:     fmt.Sprint(job),
+		Index:   index,
+		UID:     1001,
+		User:    "user1",
+		Account: "research",
+		State:   "COMPLETED",
+		Start:   start,
+		End:     start.Add(10 * time.Minute),
+		Nodes:   nodes,
+		Comment: strings.ToLower(text),
+		Text:    strings.ToLower(text),
+	}
 }
 
 func fresh(t *testing.T) *repo.Repo {
@@ -107,11 +123,17 @@ func requeued() (*dbd, []predict.Run) {
 	first.State, second.Restart, second.State, second.Exit = "REQUEUED", 1, "FAILED", 3
 	a, b := record(13, 8, began, []string{"GPU1"}), record(15, 8, later, []string{"gpu2"}, first, second)
 	a.State, b.State, b.Exit = "REQUEUED", "FAILED", 3
-	return &dbd{records: []slurm.Record{a, b}, names: map[uint64]string{13: "train", 15: "train"}}, []predict.Run{first, second}
+	return &dbd{
+			records: []slurm.Record{a, b},
+			names:   map[uint64]string{13: "train", 15: "train"},
+		}, []predict.Run{
+			first,
+			second,
+		}
 }
 
-// TestSyncEqualsTheNode: a repository that is made from slurmdbd is, byte for byte, the one of the nodes that saw the runs: with a job on two nodes, a requeued one, a name with a
-// newline, and a run that nobody looked at.
+// TestSyncEqualsTheNode: a repository that is made from slurmdbd is, byte for byte, the one of the nodes that saw the
+// runs: with a job on two nodes, a requeued one, a name with a newline, and a run that nobody looked at.
 func TestSyncEqualsTheNode(t *testing.T) {
 	d, runs := requeued()
 	at := began.Add(time.Hour)
@@ -119,7 +141,11 @@ func TestSyncEqualsTheNode(t *testing.T) {
 	wide[0].Name, wide[1].Name, wide[1].Slices = "a\n'b\"", "a\n'b\"", 2
 	blind := seen(10, "gpu2", at)
 	blind.Samples, blind.PeakMiB, blind.MedianMiB, blind.HighMiB, blind.Util = 0, 0, 0, 0, -1
-	d.records = append(d.records, record(16, 9, at, []string{"gpu1x", "gpu2"}, wide...), record(17, 10, at, []string{"gpu2"}, blind))
+	d.records = append(
+		d.records,
+		record(16, 9, at, []string{"gpu1x", "gpu2"}, wide...),
+		record(17, 10, at, []string{"gpu2"}, blind),
+	)
 	d.names[16], d.names[17] = "a\n'b`", "train" // as slurmdbd has it
 
 	node, host := fresh(t), fresh(t)
@@ -155,7 +181,9 @@ func TestSyncIgnores(t *testing.T) {
 		rec := record(1, 1, began, []string{"n1"}, good)
 		spoil(&rec)
 		r := fresh(t)
-		if done, err := Sync(t.Context(), &dbd{records: []slurm.Record{rec}}, r, slurm.AdminComment, began.Add(-time.Hour), began.Add(3*time.Hour)); err != nil || done.Runs != 0 || export(t, r) != "" {
+		if done, err := Sync(t.Context(), &dbd{records: []slurm.Record{rec}}, r, slurm.AdminComment, began.Add(-time.Hour), began.Add(3*time.Hour)); err != nil ||
+			done.Runs != 0 ||
+			export(t, r) != "" {
 			t.Errorf("%s: %+v %v\n%s", name, done, err, export(t, r))
 		}
 	}
@@ -163,15 +191,18 @@ func TestSyncIgnores(t *testing.T) {
 	rec := record(1, 1, began, []string{"n1"}, good)
 	rec.Comment = "caelum:key=';drop caelum:work=" + strings.ToUpper(work)
 	r := fresh(t)
-	if done, err := Sync(t.Context(), &dbd{records: []slurm.Record{rec}, nameErr: errors.New("imitated")}, r, slurm.AdminComment, began.Add(-time.Hour), began.Add(3*time.Hour)); err != nil || done.New != 1 {
+	if done, err := Sync(t.Context(), &dbd{records: []slurm.Record{rec}, nameErr: errors.New("imitated")}, r, slurm.AdminComment, began.Add(-time.Hour), began.Add(3*time.Hour)); err != nil ||
+		done.New != 1 {
 		t.Errorf("%+v %v", done, err)
 	}
-	if text := export(t, r); strings.Contains(text, `"key"`) || strings.Contains(text, `"work"`) || strings.Contains(text, `"name"`) {
+	if text := export(t, r); strings.Contains(text, `"key"`) || strings.Contains(text, `"work"`) ||
+		strings.Contains(text, `"name"`) {
 		t.Error(text)
 	}
 }
 
-// TestSyncGoesOn: each sync begins where the last one ended, an hour back; 30 days back once a day; and anew with a clock that was set back. One that fails goes on where it failed.
+// TestSyncGoesOn: each sync begins where the last one ended, an hour back; 30 days back once a day; and anew with a
+// clock that was set back. One that fails goes on where it failed.
 func TestSyncGoesOn(t *testing.T) {
 	r, d := fresh(t), &dbd{}
 	sync := func(now time.Time, since time.Time) string {
@@ -229,14 +260,18 @@ func TestSyncGoesOn(t *testing.T) {
 
 // FuzzSync: whatever stands in an admin's field, the other runs are read.
 func FuzzSync(f *testing.F) {
-	f.Add("caelum:run=n1,2g.10gb,a100,at=1795339216,ran=3590s,peak=5321m,p95=5100m,median=4800m,util=37%,samples=3590", "caelum:key=x")
+	f.Add(
+		"caelum:run=n1,2g.10gb,a100,at=1795339216,ran=3590s,peak=5321m,p95=5100m,median=4800m,util=37%,samples=3590",
+		"caelum:key=x",
+	)
 	f.Add("caelum:run=n1,ax2x3,a100,at=1795339216,ran=1e300s", "caelum:key=0123456789abcdef")
 	f.Fuzz(func(t *testing.T, text, comment string) {
 		r := fresh(t)
 		odd := record(1, 1, began, []string{"n1"})
 		odd.Text, odd.Comment = text, comment
 		d := &dbd{records: []slurm.Record{odd, record(2, 2, began, []string{"n1"}, seen(2, "n1", began))}}
-		if done, err := Sync(t.Context(), d, r, slurm.AdminComment, began, began.Add(time.Hour)); err != nil || done.New < 1 {
+		if done, err := Sync(t.Context(), d, r, slurm.AdminComment, began, began.Add(time.Hour)); err != nil ||
+			done.New < 1 {
 			t.Fatalf("%+v %v", done, err)
 		}
 	})

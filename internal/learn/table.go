@@ -30,10 +30,11 @@ type table struct {
 	generation uint64
 	own        string // the admin's lines, without the first
 	learned    string
-	profiles   map[string]float64  // those that may be given, and their memory in MiB as the table has it; 0: it has none
-	gpuTypes   []string            // GPU types that it names
-	fallback   string              // the default profile
-	taken      map[string]decision // what the admin has decided, by "key <user id>:<key>" and the like
+	// those that may be given, and their memory in MiB as the table has it; 0: it has none
+	profiles map[string]float64
+	gpuTypes []string            // GPU types that it names
+	fallback string              // the default profile
+	taken    map[string]decision // what the admin has decided, by "key <user id>:<key>" and the like
 }
 
 // parseTable reads a table; what stands below the marker is only kept apart.
@@ -61,8 +62,9 @@ func parseTable(text string) (t table, err error) {
 	return t, nil
 }
 
-// gpuModels are those that the table is for, with the profiles that it lists: the one that its default is of, and then those whose whole GPU it lists. Models that share names are
-// told apart by the models that it names, then by how many of theirs are listed; else the one with the least memory is meant.
+// gpuModels are those that the table is for, with the profiles that it lists: the one that its default is of, and then
+// those whose whole GPU it lists. Models that share names are told apart by the models that it names, then by how many
+// of theirs are listed; else the one with the least memory is meant.
 func (t table) gpuModels() []*mig.Model {
 	var list []*mig.Model
 	for _, b := range mig.Models() {
@@ -109,7 +111,8 @@ func (t table) gpuModels() []*mig.Model {
 
 // Table is what a decision table says of predictions.
 type Table struct {
-	Models  []*mig.Model // those that it is for, with the profiles that it lists and may be given without being asked for
+	// those that it is for, with the profiles that it lists and may be given without being asked for
+	Models  []*mig.Model
 	Default string
 	taken   map[string]decision
 }
@@ -120,10 +123,14 @@ func ReadTable(path string) (Table, error) {
 	return Table{t.gpuModels(), t.fallback, t.taken}, err
 }
 
-// Own is the profile that an admin's line gives a job of which runs at this level are known; empty: none does. What is learned of its key goes before a line for its user's work, and that of
-// its user's work before a line for anybody's.
+// Own is the profile that an admin's line gives a job of which runs at this level are known; empty: none does. What is
+// learned of its key goes before a line for its user's work, and that of its user's work before a line for anybody's.
 func (t Table) Own(job repo.Of, level predict.Level) string {
-	lines := []string{fmt.Sprintf("key %d:%s", job.UID, job.Key), fmt.Sprintf("user %d:%s", job.UID, job.Fingerprint), "site " + job.Fingerprint}
+	lines := []string{
+		fmt.Sprintf("key %d:%s", job.UID, job.Key),
+		fmt.Sprintf("user %d:%s", job.UID, job.Fingerprint),
+		"site " + job.Fingerprint,
+	}
 	switch level {
 	case predict.ByKey:
 		lines = lines[:1]
@@ -159,7 +166,11 @@ func readTable(path string) (table, os.FileInfo, error) {
 		return table{}, nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > decisions.MaxBytes {
-		return table{}, nil, fmt.Errorf("%s is no file of at most %d bytes: it is no decision table", path, decisions.MaxBytes)
+		return table{}, nil, fmt.Errorf(
+			"%s is no file of at most %d bytes: it is no decision table",
+			path,
+			decisions.MaxBytes,
+		)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -176,7 +187,10 @@ func readTable(path string) (table, os.FileInfo, error) {
 type noTable struct{ path string }
 
 func (e *noTable) Error() string {
-	return fmt.Sprintf("there is no decision table %s: begin it with what `caelum slurm-config --section decisions` prints", e.path)
+	return fmt.Sprintf(
+		"there is no decision table %s: begin it with what `caelum slurm-config --section decisions` prints",
+		e.path,
+	)
 }
 
 func (e *noTable) Unwrap() error { return os.ErrNotExist }
@@ -184,7 +198,8 @@ func (e *noTable) Unwrap() error { return os.ErrNotExist }
 // errChanged: somebody has written the table meanwhile.
 var errChanged = errors.New("it has just been changed by somebody else; try again")
 
-// replace puts a text in the place of the file that was read, under the same mode and, as far as that is allowed, owner, by rename: slurmctld never sees half of it.
+// replace puts a text in the place of the file that was read, under the same mode and, as far as that is allowed,
+// owner, by rename: slurmctld never sees half of it.
 func replace(path string, was os.FileInfo, text string) (err error) {
 	defer func() {
 		if err != nil {

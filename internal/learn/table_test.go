@@ -71,11 +71,13 @@ func learned(t *testing.T, path string) string {
 
 func taught(t *testing.T) *repo.Repo {
 	r := fresh(t)
-	add(t, r, ten("00000000000000a1", work, 1001, 5000, began)...)                        // needs 1g.10gb, the newest
-	add(t, r, ten("00000000000000a2", work, 1001, 5000, began.Add(-24*time.Hour))...)     // the same under another name: says nothing more
-	add(t, r, ten("00000000000000b1", work, 1002, 100, began.Add(-48*time.Hour))...)      // another user's
-	add(t, r, ten("00000000000000d1", "", 1003, 20000-9000, began.Add(-72*time.Hour))...) // no script: its key does not say what it ran
-	add(t, r, ten("00000000000000aa", "", 1004, 100, began.Add(-80*time.Hour))...)        // the admin has decided
+	add(t, r, ten("00000000000000a1", work, 1001, 5000, began)...) // needs 1g.10gb, the newest
+	// the same under another name: says nothing more
+	add(t, r, ten("00000000000000a2", work, 1001, 5000, began.Add(-24*time.Hour))...)
+	add(t, r, ten("00000000000000b1", work, 1002, 100, began.Add(-48*time.Hour))...) // another user's
+	// no script: its key does not say what it ran
+	add(t, r, ten("00000000000000d1", "", 1003, 20000-9000, began.Add(-72*time.Hour))...)
+	add(t, r, ten("00000000000000aa", "", 1004, 100, began.Add(-80*time.Hour))...) // the admin has decided
 	return r
 }
 
@@ -123,7 +125,8 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// TestWriteShared: where the site shares and enough users have run a work, it has a site line; a user with runs of her own has a line as well.
+// TestWriteShared: where the site shares and enough users have run a work, it has a site line; a user with runs of her
+// own has a line as well.
 func TestWriteShared(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own+"user 1002:"+work+" 3g.20gb\n")
 	site := predict.DefaultSite
@@ -145,7 +148,8 @@ func TestWriteShared(t *testing.T) {
 	}
 }
 
-// TestWriteChangesNothing: the same repository leaves the file alone; a new run changes what is learned, and never what stands above.
+// TestWriteChangesNothing: the same repository leaves the file alone; a new run changes what is learned, and never what
+// stands above.
 func TestWriteChangesNothing(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own)
 	r := taught(t)
@@ -153,7 +157,8 @@ func TestWriteChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, _ := os.Stat(path)
-	if done, err := Write(path, r, predict.DefaultSite); err != nil || done.Changed || done.Generation != 2 || done.Learned != 2 {
+	if done, err := Write(path, r, predict.DefaultSite); err != nil || done.Changed || done.Generation != 2 ||
+		done.Learned != 2 {
 		t.Fatalf("%+v %v", done, err)
 	}
 	if now, err := os.Stat(path); err != nil || !os.SameFile(before, now) || before.ModTime() != now.ModTime() {
@@ -162,7 +167,9 @@ func TestWriteChangesNothing(t *testing.T) {
 	if _, err := r.ForgetUser(1001, began.Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	if done, err := Write(path, r, predict.DefaultSite); err != nil || !done.Changed || done.Generation != 3 || done.Learned != 1 || !strings.HasPrefix(read(t, path), "caelum-decisions 1 3\n"+own+marker) {
+	if done, err := Write(path, r, predict.DefaultSite); err != nil || !done.Changed || done.Generation != 3 ||
+		done.Learned != 1 ||
+		!strings.HasPrefix(read(t, path), "caelum-decisions 1 3\n"+own+marker) {
 		t.Errorf("%+v %v\n%s", done, err, read(t, path))
 	}
 }
@@ -184,7 +191,9 @@ func TestWriteKeepsOwnerAndMode(t *testing.T) {
 		t.Fatal(err)
 	}
 	now, err := os.Stat(path)
-	if err != nil || os.SameFile(was, now) || now.Mode() != was.Mode() || now.Sys().(*syscall.Stat_t).Uid != was.Sys().(*syscall.Stat_t).Uid || now.Sys().(*syscall.Stat_t).Gid != was.Sys().(*syscall.Stat_t).Gid {
+	if err != nil || os.SameFile(was, now) || now.Mode() != was.Mode() ||
+		now.Sys().(*syscall.Stat_t).Uid != was.Sys().(*syscall.Stat_t).Uid ||
+		now.Sys().(*syscall.Stat_t).Gid != was.Sys().(*syscall.Stat_t).Gid {
 		t.Errorf("%v %v %v", was, now, err)
 	}
 	if target, err := os.Readlink(link); err != nil || target != path {
@@ -212,7 +221,8 @@ func TestWriteBounds(t *testing.T) {
 		long = append(long, l)
 	}
 	text := tab.with(short)
-	if n := strings.Count(text, "\n"); n != decisions.MaxLines || !strings.HasSuffix(text, short[decisions.MaxLines-1-len(strings.Split(own, "\n"))-1].text()) {
+	if n := strings.Count(text, "\n"); n != decisions.MaxLines ||
+		!strings.HasSuffix(text, short[decisions.MaxLines-1-len(strings.Split(own, "\n"))-1].text()) {
 		t.Errorf("%d lines", n)
 	}
 	if text := tab.with(long); len(text) > decisions.MaxBytes || len(text) < decisions.MaxBytes-100 {
@@ -235,11 +245,14 @@ func TestWriteRefuses(t *testing.T) {
 		strings.Repeat("x", decisions.MaxBytes+1):                 "it is no decision table",
 	} {
 		path := begin(t, text)
-		if _, err := Write(path, r, predict.DefaultSite); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) || read(t, path) != text {
+		if _, err := Write(path, r, predict.DefaultSite); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), path) ||
+			read(t, path) != text {
 			t.Errorf("%.40q: %v", text, err)
 		}
 	}
-	if _, err := Write(filepath.Join(t.TempDir(), "none"), r, predict.DefaultSite); err == nil || !strings.Contains(err.Error(), "caelum slurm-config --section decisions") {
+	if _, err := Write(filepath.Join(t.TempDir(), "none"), r, predict.DefaultSite); err == nil ||
+		!strings.Contains(err.Error(), "caelum slurm-config --section decisions") {
 		t.Errorf("%v", err)
 	}
 	if _, err := Write(t.TempDir(), r, predict.DefaultSite); err == nil {
@@ -247,14 +260,16 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// TestBoards: the GPU model of the default comes first, then those whose whole GPU is listed too; where names are shared, what the table says of memory counts.
+// TestBoards: the GPU model of the default comes first, then those whose whole GPU is listed too; where names are
+// shared, what the table says of memory counts.
 func TestModels(t *testing.T) {
 	tab, err := parseTable("caelum-decisions 1 1\n" + own + "profile 7g.80gb\nprofile 3g.40gb\nprofile 1g.5gb+me\n")
 	if err != nil {
 		t.Fatal(err)
 	}
 	models := tab.gpuModels()
-	if len(models) < 2 || models[0].Name != "A100-40GB" || len(models[0].Profiles) != 6 || models[0].Profiles[0].Memory() != 4864 {
+	if len(models) < 2 || models[0].Name != "A100-40GB" || len(models[0].Profiles) != 6 ||
+		models[0].Profiles[0].Memory() != 4864 {
 		t.Fatalf("%d boards, first %+v", len(models), models[0])
 	}
 	for _, c := range []struct {
@@ -274,7 +289,8 @@ func TestModels(t *testing.T) {
 			t.Errorf("at least %.0f MiB: %q, want %q", c.peak, got, want)
 		}
 	}
-	if got := Give(predict.Need{}, false, models, "3g.20gb"); got.Profile != "3g.20gb" || got.Model.Name != "A100-40GB" {
+	if got := Give(predict.Need{}, false, models, "3g.20gb"); got.Profile != "3g.20gb" ||
+		got.Model.Name != "A100-40GB" {
 		t.Errorf("nothing is known: %+v", got)
 	}
 
@@ -301,7 +317,9 @@ func TestReplaceInADirectoryOfAnother(t *testing.T) {
 	if err := os.Chown(dir, 20001, 20001); err != nil {
 		t.Fatal(err)
 	}
-	if err := replace(path, was, "new"); err == nil || !strings.Contains(err.Error(), "run this command as that user") || read(t, path) != "old" {
+	if err := replace(path, was, "new"); err == nil ||
+		!strings.Contains(err.Error(), "run this command as that user") ||
+		read(t, path) != "old" {
 		t.Errorf("root wrote %q: %v", read(t, path), err)
 	}
 }

@@ -42,7 +42,8 @@ func edit(t *testing.T, path, statement string) {
 	}
 }
 
-// What is not a whole ledger is refused with its name and a remedy, and stays as it is for whoever wants to look into it.
+// What is not a whole ledger is refused with its name and a remedy, and stays as it is for whoever wants to look into
+// it.
 func TestRefused(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -70,11 +71,15 @@ func TestRefused(t *testing.T) {
 			c.damage(path)
 			before, _ := os.ReadFile(path)
 			_, err := Open(path)
-			if err == nil || !strings.HasPrefix(err.Error(), "ledger "+path+": ") || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			if err == nil || !strings.HasPrefix(err.Error(), "ledger "+path+": ") ||
+				!strings.Contains(err.Error(), c.want) ||
+				strings.Contains(err.Error(), "\n") {
 				t.Errorf("%v", err)
 			}
-			// The mode of the journal is the one thing that another program's database may find changed: bytes 18 and 19.
-			if after, _ := os.ReadFile(path); len(before) > 100 && !bytes.Equal(before[100:4096], after[100:4096]) || len(before) != len(after) {
+			// The mode of the journal is the one thing that another program's database may find changed: bytes 18 and
+			// 19.
+			if after, _ := os.ReadFile(path); len(before) > 100 && !bytes.Equal(before[100:4096], after[100:4096]) ||
+				len(before) != len(after) {
 				t.Error("it was changed")
 			}
 		})
@@ -162,7 +167,8 @@ func TestReadOnly(t *testing.T) {
 	if out, err := exec.Command("mount", "-o", "remount,ro", dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "writable") {
+	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), path) ||
+		!strings.Contains(err.Error(), "writable") {
 		t.Errorf("%v", err)
 	}
 }
@@ -186,7 +192,8 @@ func TestLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	var later *api.Error
-	if !errors.As(err, &later) || later.Code != http.StatusServiceUnavailable || !strings.Contains(err.Error(), "fuser "+path) {
+	if !errors.As(err, &later) || later.Code != http.StatusServiceUnavailable ||
+		!strings.Contains(err.Error(), "fuser "+path) {
 		t.Errorf("%v", err)
 	}
 	if err := l.Release(1); err != nil {

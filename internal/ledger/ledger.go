@@ -61,12 +61,17 @@ func (l *Ledger) Meta(key string) (string, error) {
 	return v, err
 }
 
-// SetMeta writes a note. One that stands there already needs no room on the disk: an agent can be started on a full one.
+// SetMeta writes a note. One that stands there already needs no room on the disk: an agent can be started on a full
+// one.
 func (l *Ledger) SetMeta(key, value string) error {
 	if has, err := l.Meta(key); err == nil && has == value && value != "" {
 		return nil
 	}
-	return l.db.Exec("INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value", key, value)
+	return l.db.Exec(
+		"INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+		key,
+		value,
+	)
 }
 
 // Writable tries whether anything can be written.
@@ -81,10 +86,14 @@ func (l *Ledger) Clear() error {
 
 // Instances lists the instances that the agent made.
 func (l *Ledger) Instances() ([]Instance, error) {
-	return query(l, "SELECT gpu, gi, profile, start, size, uuid, job, stuck FROM instance ORDER BY gpu, start", func(r *sql.Rows) (i Instance, err error) {
-		err = r.Scan(&i.GPU, &i.GI, &i.Profile, &i.Start, &i.Size, &i.UUID, &i.Job, &i.Stuck)
-		return
-	})
+	return query(
+		l,
+		"SELECT gpu, gi, profile, start, size, uuid, job, stuck FROM instance ORDER BY gpu, start",
+		func(r *sql.Rows) (i Instance, err error) {
+			err = r.Scan(&i.GPU, &i.GI, &i.Profile, &i.Start, &i.Size, &i.UUID, &i.Job, &i.Stuck)
+			return
+		},
+	)
 }
 
 // Leases lists the leases in force.
@@ -115,16 +124,29 @@ func (l *Ledger) FormerUsers() ([]Former, error) {
 
 // Intents lists the hardware calls that were begun and not settled.
 func (l *Ledger) Intents() ([]Intent, error) {
-	return query(l, "SELECT id, op, gpu, gi, profile, start, size, job FROM intent ORDER BY id", func(r *sql.Rows) (i Intent, err error) {
-		err = r.Scan(&i.ID, &i.Op, &i.GPU, &i.GI, &i.Profile, &i.Start, &i.Size, &i.Job)
-		return
-	})
+	return query(
+		l,
+		"SELECT id, op, gpu, gi, profile, start, size, job FROM intent ORDER BY id",
+		func(r *sql.Rows) (i Intent, err error) {
+			err = r.Scan(&i.ID, &i.Op, &i.GPU, &i.GI, &i.Profile, &i.Start, &i.Size, &i.Job)
+			return
+		},
+	)
 }
 
 // Begin writes an intent and answers its id.
 func (l *Ledger) Begin(i Intent) (id int64, err error) {
 	err = l.db.Do(func(tx *sql.Tx) error {
-		r, err := tx.Exec("INSERT INTO intent (op, gpu, gi, profile, start, size, job) VALUES (?, ?, ?, ?, ?, ?, ?)", i.Op, i.GPU, i.GI, i.Profile, i.Start, i.Size, i.Job)
+		r, err := tx.Exec(
+			"INSERT INTO intent (op, gpu, gi, profile, start, size, job) VALUES (?, ?, ?, ?, ?, ?, ?)",
+			i.Op,
+			i.GPU,
+			i.GI,
+			i.Profile,
+			i.Start,
+			i.Size,
+			i.Job,
+		)
 		if err != nil {
 			return err
 		}

@@ -57,7 +57,12 @@ func TestLifeOfASlice(t *testing.T) {
 	in := Instance{GPU: "GPU-0", GI: 4, Profile: "2g.10gb", Start: 2, Size: 2, UUID: "MIG-1"}
 	ok(l.Created(id, in))
 	want(0, 1, 0, 0)
-	lease := api.Lease{Job: 7, Restart: 1, Slots: []int{3}, Slices: []api.Slice{{Slot: 3, Profile: "2g.10gb", Start: 2, UUID: "MIG-1"}}}
+	lease := api.Lease{
+		Job:     7,
+		Restart: 1,
+		Slots:   []int{3},
+		Slices:  []api.Slice{{Slot: 3, Profile: "2g.10gb", Start: 2, UUID: "MIG-1"}},
+	}
 	ok(l.Grant(lease, []Instance{in}))
 	want(0, 1, 1, 7)
 	if _, _, leases := reread(); !reflect.DeepEqual(leases[0], lease) {

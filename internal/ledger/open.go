@@ -21,7 +21,8 @@ CREATE TABLE intent   (id INTEGER PRIMARY KEY, op TEXT NOT NULL, gpu TEXT NOT NU
 CREATE TABLE former   (gpu TEXT NOT NULL, gi INTEGER NOT NULL, uid INTEGER NOT NULL, PRIMARY KEY (gpu, gi));
 `}
 
-// kind is what a ledger is. A lock that another process keeps may pass, as a full disk may: whoever asked shall ask again.
+// kind is what a ledger is. A lock that another process keeps may pass, as a full disk may: whoever asked shall ask
+// again.
 var kind = sqlite.Kind{
 	Name: "ledger", Schema: schema, Tables: []string{"meta", "instance", "lease", "intent"}, Options: "_busy_timeout=5000",
 	Damaged: "move it away with its -wal and -shm and start caelumd again: the leases of running jobs are then taken from their lease files",
@@ -29,13 +30,14 @@ var kind = sqlite.Kind{
 	Busy:    func(text string) error { return api.NotNow(text) },
 }
 
-// Open opens or makes the ledger at path; its directory is made root-only if it does not exist. A file that is damaged, another
-// program's or a newer release's is refused and left as it is.
+// Open opens or makes the ledger at path; its directory is made root-only if it does not exist. A file that is damaged,
+// another program's or a newer release's is refused and left as it is.
 func Open(path string) (*Ledger, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("couldn't make the ledger's directory: %w", err)
 	}
-	// What a crash of the machine takes from the ledger, its last transactions, it takes from the GPUs too: no instance outlives it.
+	// What a crash of the machine takes from the ledger, its last transactions, it takes from the GPUs too: no instance
+	// outlives it.
 	db, err := sqlite.Open(path, kind)
 	if err != nil {
 		return nil, err

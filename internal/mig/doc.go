@@ -18,13 +18,14 @@
 //
 // Four things forbid a placement beside a layout: its units overlap; the profile has reached its instance limit; the
 // compute slices are used up; the media engines are (NVDEC, NVENC, NVJPEG, OFA). On 8-unit GPU models the units decide
-// everything (no layout of an A100 exceeds its 7 compute slices); on the RTX PRO 6000 a single 1g.24gb+me.all takes every
-// decoder and leaves room for -me profiles only, wherever the units are free.
+// everything (no layout of an A100 exceeds its 7 compute slices); on the RTX PRO 6000 a single 1g.24gb+me.all takes
+// every decoder and leaves room for -me profiles only, wherever the units are free.
 //
 // # Counting futures
 //
-// Where one 1g.5gb is put on an empty A100 decides what the GPU can become. [Model.Reach] counts the maximal layouts (those
-// that take no further instance) that still contain what is there, [Model.CC] the placements that are still open:
+// Where one 1g.5gb is put on an empty A100 decides what the GPU can become. [Model.Reach] counts the maximal layouts
+// (those that take no further instance) that still contain what is there, [Model.CC] the placements that are still
+// open:
 //
 //	start of the 1g.5gb   0  1  2  3  4  5  6
 //	reach, of 78         21 21 21 21 22 22 33

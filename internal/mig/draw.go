@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Draw draws the GPU's units, one line, every unit equally wide: an instance bears its profile's name, filled up with =,
-// and a free unit is a cell of dots.
+// Draw draws the GPU's units, one line, every unit equally wide: an instance bears its profile's name, filled up with
+// =, and a free unit is a cell of dots.
 //
 //	|3g.20gb====================|1g.5gb|......|......|......|
 func (b *Model) Draw(l Layout) string { return b.DrawBeside(l, 0) }
@@ -38,8 +38,8 @@ func (b *Model) DrawBeside(l Layout, blocked uint64) string {
 // width of a cell of size units, in characters: the bars that it covers are part of it.
 func (b *Model) width(size int) int { return size*b.cell + size - 1 }
 
-// Parse reads a drawing. Widths do not matter, since a name tells its size, so a person may write |3g.20gb|1g.5gb|.|.|.| for
-// the drawing above. The layout returned is legal; the error says which cell is wrong.
+// Parse reads a drawing. Widths do not matter, since a name tells its size, so a person may write
+// |3g.20gb|1g.5gb|.|.|.| for the drawing above. The layout returned is legal; the error says which cell is wrong.
 func (b *Model) Parse(drawing string) (Layout, error) {
 	l, blocked, err := b.ParseBeside(drawing)
 	if err == nil && blocked != 0 {

@@ -62,7 +62,14 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%q parsed as %s, which is not legal", s, b.List(l))
 		}
 		if l2, blocked2, err := b.ParseBeside(b.DrawBeside(l, blocked)); l2 != l || blocked2 != blocked || err != nil {
-			t.Fatalf("%q parsed as %s, drawn %s, parsed as %s, %v", s, b.List(l), b.DrawBeside(l, blocked), b.List(l2), err)
+			t.Fatalf(
+				"%q parsed as %s, drawn %s, parsed as %s, %v",
+				s,
+				b.List(l),
+				b.DrawBeside(l, blocked),
+				b.List(l2),
+				err,
+			)
 		}
 	})
 }

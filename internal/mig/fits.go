@@ -2,8 +2,8 @@ package mig
 
 import "math"
 
-// budget counts what instances share besides units: compute slices, then the media engines. Copy engines are left out: on
-// every GPU model of the tables they come to no more than the compute slices allow.
+// budget counts what instances share besides units: compute slices, then the media engines. Copy engines are left out:
+// on every GPU model of the tables they come to no more than the compute slices allow.
 type budget [5]int
 
 func needs(p Profile) budget {
@@ -127,7 +127,8 @@ func (b *Model) Legal(l Layout) bool {
 }
 
 // Open is the set of the placements of which each (not necessarily two of them) fits beside l and avoids the blocked
-// units: units taken by something that is not one of this GPU model's placements. Nothing fits beside an illegal layout.
+// units: units taken by something that is not one of this GPU model's placements. Nothing fits beside an illegal
+// layout.
 func (b *Model) Open(l Layout, blocked uint64) Layout {
 	r, _ := b.beside(l)
 	if blocked != 0 {

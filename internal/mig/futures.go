@@ -31,8 +31,8 @@ func (b *Model) Layouts() []Layout { return b.futures().layouts }
 // Maximal lists the layouts beside which nothing more fits, ascending. The caller must not change the list.
 func (b *Model) Maximal() []Layout { return b.futures().maximal }
 
-// Reach counts the maximal layouts that contain l: how many ways of filling the GPU remain (MIGPro's future configuration
-// reachability, over the legal set). 0 for an illegal layout.
+// Reach counts the maximal layouts that contain l: how many ways of filling the GPU remain (MIGPro's future
+// configuration reachability, over the legal set). 0 for an illegal layout.
 func (b *Model) Reach(l Layout) int { return Containing(b.Maximal(), l) }
 
 // ReachBeside is Reach on a GPU of which some units are blocked: the ways of filling the rest.

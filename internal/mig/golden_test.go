@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The golden numbers of this file were fixed before the package was written; the code is what gives way. Those that depend on
-// the six profiles of the A100-40GB leave its +me variant out.
+// The golden numbers of this file were fixed before the package was written; the code is what gives way. Those that
+// depend on the six profiles of the A100-40GB leave its +me variant out.
 
 func model(t testing.TB, name string, keep func(Profile) bool) *Model {
 	t.Helper()
@@ -128,7 +128,8 @@ func (g groups) beaten() int {
 	for _, group := range g {
 		for a, times := range group {
 			for o := range group {
-				if o.cc <= a.cc && slices.ContainsFunc([]int{0, 1, 2, 3, 4, 5}, func(p int) bool { return o.room[p] > a.room[p] }) {
+				if o.cc <= a.cc &&
+					slices.ContainsFunc([]int{0, 1, 2, 3, 4, 5}, func(p int) bool { return o.room[p] > a.room[p] }) {
 					n += times
 					break
 				}

@@ -2,8 +2,8 @@ package mig
 
 import "strings"
 
-// GRESType makes the Type of a GPU in gres.conf from the name that NVML gives the device: lower case, without the maker,
-// up to the word with the model's number.
+// GRESType makes the Type of a GPU in gres.conf from the name that NVML gives the device: lower case, without the
+// maker, up to the word with the model's number.
 //
 //	NVIDIA A100-SXM4-40GB                          a100
 //	NVIDIA GH200 480GB                             gh200

@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// Layout is a set of placements of one GPU model: bit i stands for Placements[i]. The zero Layout is the empty GPU. It also
-// serves as a plain set of placements (candidates, idle instances), which need not be able to stand together.
+// Layout is a set of placements of one GPU model: bit i stands for Placements[i]. The zero Layout is the empty GPU. It
+// also serves as a plain set of placements (candidates, idle instances), which need not be able to stand together.
 type Layout uint64
 
 // Has reports whether placement i is in the set.

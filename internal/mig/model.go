@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// MaxPlacements is how many placements a GPU model can have, so that a set of them is one machine word. The largest GPU model of
-// the tables, the RTX PRO 6000 with every variant, has 30.
+// MaxPlacements is how many placements a GPU model can have, so that a set of them is one machine word. The largest GPU
+// model of the tables, the RTX PRO 6000 with every variant, has 30.
 const MaxPlacements = 64
 
 // Placement is a profile at a start: it takes the units [Start, Start+Size) of the GPU model's grid.
@@ -45,8 +45,8 @@ type Model struct {
 // Compute is how many compute slices the GPU has; math.MaxInt if no profile takes all of it, and nobody knows.
 func (b *Model) Compute() int { return b.total[0] }
 
-// NewModel makes a GPU model of these profiles. Grid is in units, at most 64. The profile that takes the whole grid says how
-// many compute slices and media engines there are to share out; without such a profile only units and instance
+// NewModel makes a GPU model of these profiles. Grid is in units, at most 64. The profile that takes the whole grid
+// says how many compute slices and media engines there are to share out; without such a profile only units and instance
 // limits bind. The error names the profile that cannot be.
 func NewModel(name, typ, device string, grid int, profiles []Profile) (*Model, error) {
 	return newModel(Model{Name: name, Type: typ, Device: device, Grid: grid, total: totals(grid, profiles)}, profiles)
@@ -80,7 +80,12 @@ func newModel(b Model, profiles []Profile) (*Model, error) {
 		b.cell = max(b.cell, len(p.Name)/p.Size)
 	}
 	if n := len(b.Placements); n > MaxPlacements {
-		return nil, fmt.Errorf("board %s: %d placements; at most %d fit: select fewer profiles", b.Name, n, MaxPlacements)
+		return nil, fmt.Errorf(
+			"board %s: %d placements; at most %d fit: select fewer profiles",
+			b.Name,
+			n,
+			MaxPlacements,
+		)
 	}
 	b.cell = max(b.cell, 1)
 	for _, u := range b.units {
@@ -92,9 +97,9 @@ func newModel(b Model, profiles []Profile) (*Model, error) {
 	return &b, nil
 }
 
-// Select returns the GPU model with only the profiles to keep. It is still the same GPU: compute slices and media engines to
-// share out are the whole GPU model's. Indices of profiles and placements are the selection's own; use [Model.Carry] to take a
-// layout along.
+// Select returns the GPU model with only the profiles to keep. It is still the same GPU: compute slices and media
+// engines to share out are the whole GPU model's. Indices of profiles and placements are the selection's own; use
+// [Model.Carry] to take a layout along.
 func (b *Model) Select(keep func(Profile) bool) *Model {
 	var kept []Profile
 	for _, p := range b.Profiles {
@@ -110,8 +115,8 @@ func (b *Model) Select(keep func(Profile) bool) *Model {
 	return s
 }
 
-// Carry translates a layout of GPU model from into one of b. Placements that b does not have come back as the units they
-// take, to be passed on as blocked.
+// Carry translates a layout of GPU model from into one of b. Placements that b does not have come back as the units
+// they take, to be passed on as blocked.
 func (b *Model) Carry(from *Model, l Layout) (carried Layout, blocked uint64) {
 	for i := range l.Indices() {
 		pl := from.Placements[i]
@@ -134,8 +139,9 @@ func (b *Model) ProfileIndex(name string) (int, bool) {
 	return -1, false
 }
 
-// EquivalentProfile is the GPU model's profile for who asks for one by name that may be another GPU model's: that profile if it is among them, else the smallest plain one whose name
-// promises as many compute slices and as much memory; a variant has no such equal. Only profiles of which a placement is in of count. False: there is none.
+// EquivalentProfile is the GPU model's profile for who asks for one by name that may be another GPU model's: that
+// profile if it is among them, else the smallest plain one whose name promises as many compute slices and as much
+// memory; a variant has no such equal. Only profiles of which a placement is in of count. False: there is none.
 func (b *Model) EquivalentProfile(name string, of Layout) (string, bool) {
 	if p, ok := b.ProfileIndex(name); ok && b.ofProfile[p]&of != 0 {
 		return name, true
@@ -150,7 +156,8 @@ func (b *Model) EquivalentProfile(name string, of Layout) (string, bool) {
 		if c, m := Claims(p.Name); !Plain(*p) || b.ofProfile[k]&of == 0 || c < compute || m < gb {
 			continue
 		}
-		if best < 0 || cmp.Or(cmp.Compare(p.Size, b.Profiles[best].Size), cmp.Compare(p.Compute, b.Profiles[best].Compute)) < 0 {
+		if best < 0 ||
+			cmp.Or(cmp.Compare(p.Size, b.Profiles[best].Size), cmp.Compare(p.Compute, b.Profiles[best].Compute)) < 0 {
 			best = k
 		}
 	}

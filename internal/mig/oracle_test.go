@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The oracle: the rules of MIG once more, over sets of intervals, as plainly as they can be said. It shares only the tables
-// with the package.
+// The oracle: the rules of MIG once more, over sets of intervals, as plainly as they can be said. It shares only the
+// tables with the package.
 
 type interval struct {
 	name     string
@@ -95,7 +95,8 @@ func (o oracle) reach(all [][]interval, l []interval, blocked uint64) int {
 	for _, set := range all {
 		contains := !slices.ContainsFunc(l, func(x interval) bool { return !slices.Contains(set, x) })
 		avoids := !slices.ContainsFunc(set, func(x interval) bool { return !o.fits(nil, x, blocked) })
-		if contains && avoids && !slices.ContainsFunc(o.every, func(x interval) bool { return o.fits(set, x, blocked) }) {
+		if contains && avoids &&
+			!slices.ContainsFunc(o.every, func(x interval) bool { return o.fits(set, x, blocked) }) {
 			n++
 		}
 	}
@@ -121,8 +122,8 @@ type subject struct {
 	all [][]interval
 }
 
-// subjects are every GPU model of the tables three times: whole, with its plain profiles, and without the profile of the
-// whole GPU, whose totals must bind all the same.
+// subjects are every GPU model of the tables three times: whole, with its plain profiles, and without the profile of
+// the whole GPU, whose totals must bind all the same.
 func subjects() []subject {
 	var subs []subject
 	for _, from := range Models() {
@@ -177,7 +178,13 @@ func TestAgainstOracle(t *testing.T) {
 
 		for i, x := range s.every {
 			if got, want := s.Open(l, blocked).Has(i), s.fits(set, x, blocked); got != want {
-				t.Errorf("%s: open beside %s: %v, the intervals say %v", s.Label(i), s.DrawBeside(l, blocked), got, want)
+				t.Errorf(
+					"%s: open beside %s: %v, the intervals say %v",
+					s.Label(i),
+					s.DrawBeside(l, blocked),
+					got,
+					want,
+				)
 			}
 			if got, want := s.Fits(l, i), s.fits(set, x, 0); got != want {
 				t.Errorf("%s: fits %s: %v, the intervals say %v", s.Label(i), s.Draw(l), got, want)

@@ -28,8 +28,9 @@ type Profile struct {
 // with graphics (+gfx).
 func Plain(p Profile) bool { return !strings.ContainsAny(p.Name, "+-") }
 
-// Memory is how much memory an instance surely has, in MiB: MemoryMiB where that is known, else 88% of what the name says. Of the profiles whose memory
-// is known those have the least for their name that are called 1g.18gb on an H200 (88.9%).
+// Memory is how much memory an instance surely has, in MiB: MemoryMiB where that is known, else 88% of what the name
+// says. Of the profiles whose memory is known those have the least for their name that are called 1g.18gb on an H200
+// (88.9%).
 func (p Profile) Memory() float64 {
 	if p.MemoryMiB > 0 {
 		return float64(p.MemoryMiB)
@@ -40,8 +41,8 @@ func (p Profile) Memory() float64 {
 	return math.Floor(0.88 * 1024 * gb)
 }
 
-// Claims is what a profile's name says: 2g.10gb is two compute slices and 10 GB. Names are the same under every driver where sizes in MiB are not; both are 0
-// in a name that says nothing.
+// Claims is what a profile's name says: 2g.10gb is two compute slices and 10 GB. Names are the same under every driver
+// where sizes in MiB are not; both are 0 in a name that says nothing.
 func Claims(name string) (compute int, gb float64) {
 	if n, _ := fmt.Sscanf(name, "%dg.%fgb", &compute, &gb); n != 2 {
 		return 0, 0

@@ -67,7 +67,8 @@ func TestCarry(t *testing.T) {
 		l := rapid.SampledFrom(b.Layouts()).Draw(t, "layout")
 		plain := b.Select(Plain)
 		carried, blocked := plain.Carry(b, l)
-		if !plain.Legal(carried) || plain.Occupied(carried)|blocked != b.Occupied(l) || plain.Occupied(carried)&blocked != 0 {
+		if !plain.Legal(carried) || plain.Occupied(carried)|blocked != b.Occupied(l) ||
+			plain.Occupied(carried)&blocked != 0 {
 			t.Errorf("%s became %s", b.Draw(l), plain.DrawBeside(carried, blocked))
 		}
 		if back, none := b.Carry(plain, carried); back&^l != 0 || none != 0 {
@@ -82,7 +83,8 @@ func TestMemory(t *testing.T) {
 		for _, p := range b.Profiles {
 			guess := p
 			guess.MemoryMiB = 0
-			if g := guess.Memory(); g < 1024 || p.MemoryMiB > 0 && (p.Memory() != float64(p.MemoryMiB) || g > p.Memory() || g < 0.85*p.Memory()) {
+			if g := guess.Memory(); g < 1024 ||
+				p.MemoryMiB > 0 && (p.Memory() != float64(p.MemoryMiB) || g > p.Memory() || g < 0.85*p.Memory()) {
 				t.Errorf("%s %s: %v MiB, known %d", b.Name, p.Name, g, p.MemoryMiB)
 			}
 		}

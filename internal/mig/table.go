@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// Table holds, for every layout of a GPU model, what policies ask about it again and again, as nodes of a graph: an edge leads
-// from a layout to the one with a placement more. Making it takes about a millisecond for an A100 and some twenty for the
-// largest GPU model; it is immutable then.
+// Table holds, for every layout of a GPU model, what policies ask about it again and again, as nodes of a graph: an
+// edge leads from a layout to the one with a placement more. Making it takes about a millisecond for an A100 and some
+// twenty for the largest GPU model; it is immutable then.
 type Table struct {
 	Model   *Model
 	Blocked uint64 // units that no layout of the table takes
@@ -26,8 +26,8 @@ type Node struct {
 	Reach int
 	// CC is the number of open placements (GRMU's configuration capability).
 	CC int
-	// Frag is FragAware's fragmentation: the mean, over the profiles with an ideal above 0, of 1 - placeable/ideal; from 0 to
-	// 1, and 0 where there is no such profile (arXiv 2512.16099).
+	// Frag is FragAware's fragmentation: the mean, over the profiles with an ideal above 0, of 1 - placeable/ideal;
+	// from 0 to 1, and 0 where there is no such profile (arXiv 2512.16099).
 	Frag float64
 
 	table     *Table
@@ -38,8 +38,8 @@ type Node struct {
 // Table is the GPU model's. It is made at first use, once.
 func (b *Model) Table() *Table { return b.table() }
 
-// TableBeside is the table of the layouts that avoid the blocked units; Reach counts the ways of filling the rest. It is kept:
-// there are few sets of blocked units on a node.
+// TableBeside is the table of the layouts that avoid the blocked units; Reach counts the ways of filling the rest. It
+// is kept: there are few sets of blocked units on a node.
 func (b *Model) TableBeside(blocked uint64) *Table {
 	if blocked &= span(0, b.Grid); blocked == 0 {
 		return b.Table()
@@ -134,8 +134,8 @@ func (n *Node) frag() float64 {
 	return sum / float64(count)
 }
 
-// Lost is the sum, over the profiles, of weight times the free units that no instances of it can use: what fragmentation gradient descent
-// keeps from growing. Weights are by profile.
+// Lost is the sum, over the profiles, of weight times the free units that no instances of it can use: what
+// fragmentation gradient descent keeps from growing. Weights are by profile.
 func (n *Node) Lost(weights []float64) float64 {
 	sum := 0.0
 	for p, pr := range n.table.Model.Profiles {

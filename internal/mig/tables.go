@@ -20,8 +20,8 @@ var models = sync.OnceValue(func() []*Model {
 	return bs
 })
 
-// Models lists the GPU models of the tables with all their profiles. At run time NVML is the authority; the tables serve
-// simulation, tests and the emulator.
+// Models lists the GPU models of the tables with all their profiles. At run time NVML is the authority; the tables
+// serve simulation, tests and the emulator.
 func Models() []*Model { return slices.Clone(models()) }
 
 // ModelByName finds a GPU model of the tables: A100-40GB. The error lists those there are.
@@ -81,7 +81,14 @@ func parseHead(f []string) (Model, error) {
 		return Model{}, fmt.Errorf("want: board name grid type pci reset|live device")
 	}
 	grid, err := strconv.Atoi(f[2])
-	return Model{Name: f[1], Grid: grid, Type: f[3], PCI: f[4], Reset: f[5] == "reset", Device: strings.Join(f[6:], " ")}, err
+	return Model{
+		Name:   f[1],
+		Grid:   grid,
+		Type:   f[3],
+		PCI:    f[4],
+		Reset:  f[5] == "reset",
+		Device: strings.Join(f[6:], " "),
+	}, err
 }
 
 func parseProfile(f []string) (Profile, error) {

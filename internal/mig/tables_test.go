@@ -22,7 +22,14 @@ func TestTables(t *testing.T) {
 		}
 		for p, pr := range b.Profiles {
 			if got := b.OfProfile(p).Count(); got != len(pr.Starts) || pr.Max > got {
-				t.Errorf("%s %s: %d placements, %d starts, at most %d instances", b.Name, pr.Name, got, len(pr.Starts), pr.Max)
+				t.Errorf(
+					"%s %s: %d placements, %d starts, at most %d instances",
+					b.Name,
+					pr.Name,
+					got,
+					len(pr.Starts),
+					pr.Max,
+				)
 			}
 		}
 	}

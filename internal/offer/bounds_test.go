@@ -31,8 +31,8 @@ func het(id, het uint32, nodes int, profile string) *Job {
 	return j
 }
 
-// A component that wants no slices asks for a million nodes, which are elsewhere. It costs as much as one that asks for as many
-// nodes as there are.
+// A component that wants no slices asks for a million nodes, which are elsewhere. It costs as much as one that asks for
+// as many nodes as there are.
 func TestComponentOfAnySize(t *testing.T) {
 	cost := func(nodes int) (n int) {
 		jobs := []*Job{het(1, 1, 1, "1g.5gb"), het(2, 1, nodes, "")}
@@ -48,7 +48,8 @@ func TestComponentOfAnySize(t *testing.T) {
 	}
 }
 
-// A het job has as many components as there are nodes, and each may run on each node. They are alike, and searched for once.
+// A het job has as many components as there are nodes, and each may run on each node. They are alike, and searched for
+// once.
 func TestManyComponents(t *testing.T) {
 	const nodes = 64
 	var jobs []*Job
@@ -69,8 +70,8 @@ func TestManyComponents(t *testing.T) {
 	}
 }
 
-// Jobs that can be served stand behind jobs that cannot, each of which is costly to search for. What a plan costs is bounded: the
-// search is not repeated whenever one of the others has been served.
+// Jobs that can be served stand behind jobs that cannot, each of which is costly to search for. What a plan costs is
+// bounded: the search is not repeated whenever one of the others has been served.
 func TestCostlyJobsInFront(t *testing.T) {
 	const nodes, small = 64, 100
 	all := emptyNodes(t, nodes)

@@ -13,8 +13,8 @@ import (
 
 // Cluster is the GPUs that are planned for, those of one node or of many, and how they are used.
 type Cluster struct {
-	// Situation is what the policy looks at. Its Pool holds the GPUs of all nodes. Who waits behind a job that is looked at is filled in by
-	// Make; who calls Find himself does so too.
+	// Situation is what the policy looks at. Its Pool holds the GPUs of all nodes. Who waits behind a job that is
+	// looked at is filled in by Make; who calls Find himself does so too.
 	place.Situation
 	Policy place.Policy
 	Nodes  [][]int // the GPUs of each node, as indices in the pool
@@ -31,22 +31,25 @@ type Job struct {
 	Wants         []Want // on each of its nodes
 	Nodes         int    // how many nodes; 0 is 1
 	EligibleNodes []int  // nodes that it can run on; nil: all
-	DeferredNodes []int  // of these, nodes on which something else keeps it from starting now: it is placed elsewhere if it can be
+	// of these, nodes on which something else keeps it from starting now: it is placed elsewhere if it can be
+	DeferredNodes []int
 	// Unkept are the nodes of Later on which no slices are kept for it until it can start.
 	Unkept []int
-	// Ready is, for other nodes of Later, when what else it lacks is expected to be free. Until then the slices that are kept for it
-	// there are lent to jobs that end before. A node that is missing is expected to be ready at any moment.
+	// Ready is, for other nodes of Later, when what else it lacks is expected to be free. Until then the slices that
+	// are kept for it there are lent to jobs that end before. A node that is missing is expected to be ready at any
+	// moment.
 	Ready map[int]float64
-	// After is, for nodes of Later, when what else it lacks is expected to be free by the ends of jobs with slices. Elsewhere on Later no
-	// room is reserved for it.
+	// After is, for nodes of Later, when what else it lacks is expected to be free by the ends of jobs with slices.
+	// Elsewhere on Later no room is reserved for it.
 	After map[int]float64
 	// Turn is the same for jobs of which a plan places one at most; 0: any number.
 	Turn  uint64
 	Runs  float64 // how long it is expected to run, in seconds; +Inf: unknown
 	Limit float64 // how long it can run at most, in seconds; +Inf: for ever
-	// Het is the same for the components of a het job, which stand next to each other; 0: it is none's. All start at the same time or none does, and
-	// no two on one node: slurmctld's backfill, which alone starts them, keeps the nodes of each from the others (backfill.c, 22.05.8).
-	// One of them may want no slices, nodes only; Elsewhere: if none of these nodes is left there is one outside the cluster.
+	// Het is the same for the components of a het job, which stand next to each other; 0: it is none's. All start at
+	// the same time or none does, and no two on one node: slurmctld's backfill, which alone starts them, keeps the
+	// nodes of each from the others (backfill.c, 22.05.8). One of them may want no slices, nodes only; Elsewhere: if
+	// none of these nodes is left there is one outside the cluster.
 	Het            uint32
 	OutsideCluster bool
 }
@@ -80,12 +83,15 @@ func byStart(jobs []*Job) iter.Seq2[int, []*Job] {
 
 // Want is a number of slices of one profile.
 type Want struct {
-	Profile      string
-	Count        int
-	Alternatives []string // what other GPU models have for as much: it will do where there is no room for Profile, and is then on offer as Profile
+	Profile string
+	Count   int
+	// what other GPU models have for as much: it will do where there is no room for Profile, and is then on offer as
+	// Profile
+	Alternatives []string
 }
 
-// RequestedAs is under which name a job with these wants asked for what it was given as a profile, and what slurmctld counts it as.
+// RequestedAs is under which name a job with these wants asked for what it was given as a profile, and what slurmctld
+// counts it as.
 func RequestedAs(wants []Want, profile string) string {
 	for _, w := range wants {
 		if w.Profile == profile {
@@ -118,8 +124,8 @@ func (j *Job) request() place.Request {
 	return place.Request{Profile: j.Wants[0].Profile, Duration: j.Runs}
 }
 
-// Find asks the policy where a job goes, and keeps what is reserved (nil: nothing) away from it if it might still run then. Nothing is
-// changed. Without spots why says what the policy said, of a job of several slices nothing.
+// Find asks the policy where a job goes, and keeps what is reserved (nil: nothing) away from it if it might still run
+// then. Nothing is changed. Without spots why says what the policy said, of a job of several slices nothing.
 func (c *Cluster) Find(j *Job, r *Reservation) (spots []Spot, why place.Choice) {
 	if len(j.Wants) == 0 {
 		return nil, why
@@ -146,7 +152,8 @@ func (c *Cluster) Find(j *Job, r *Reservation) (spots []Spot, why place.Choice) 
 	return spots, why
 }
 
-// FindAll finds where jobs go that start at the same time, all or none. Each of several has nodes of its own, the policy says where on these.
+// FindAll finds where jobs go that start at the same time, all or none. Each of several has nodes of its own, the
+// policy says where on these.
 func (c *Cluster) FindAll(jobs []*Job, r *Reservation) (all [][]Spot, why place.Choice) {
 	if len(jobs) > 1 {
 		return c.Apart(jobs, alike(jobs, func(j *Job, n int) []Spot {
@@ -194,9 +201,10 @@ func (j *Job) only(node int) *Job {
 	return &one
 }
 
-// Apart gives each of some jobs nodes that no other job has, if slurmctld would start them there: the first job gets the first nodes
-// that leave enough for the others, and so on. room returns the spots of the k-th job on a node, nil if there are none; it is called
-// once for each job and node. A job with Elsewhere takes what the others leave of its nodes. nil: there is no such choice.
+// Apart gives each of some jobs nodes that no other job has, if slurmctld would start them there: the first job gets
+// the first nodes that leave enough for the others, and so on. room returns the spots of the k-th job on a node, nil if
+// there are none; it is called once for each job and node. A job with Elsewhere takes what the others leave of its
+// nodes. nil: there is no such choice.
 func (c *Cluster) Apart(jobs []*Job, room func(k, n int) []Spot) [][]Spot {
 	m := matching{rooms: make([][]int, len(jobs)), holder: slices.Repeat([]int{vacant}, len(c.Nodes))}
 	spots := make([]map[int][]Spot, len(jobs))
@@ -237,8 +245,8 @@ func (c *Cluster) Apart(jobs []*Job, room func(k, n int) []Spot) [][]Spot {
 	return all
 }
 
-// matching gives nodes to jobs, each node to one job at most. Its methods cost at most one visit of every job's rooms for each node
-// that they give.
+// matching gives nodes to jobs, each node to one job at most. Its methods cost at most one visit of every job's rooms
+// for each node that they give.
 type matching struct {
 	rooms  [][]int // by job, the nodes that would do, ascending
 	holder []int   // by node, the job that has it
@@ -250,8 +258,8 @@ const (
 	settled = -2
 )
 
-// augment gives the k-th job one node more, and moves other jobs for that if need be. seen are the jobs that cannot be moved; when
-// augment fails it adds those that it has tried.
+// augment gives the k-th job one node more, and moves other jobs for that if need be. seen are the jobs that cannot be
+// moved; when augment fails it adds those that it has tried.
 func (m *matching) augment(k int, seen []bool) bool {
 	seen[k] = true
 	for _, n := range m.rooms[k] {
@@ -269,8 +277,8 @@ func (m *matching) augment(k int, seen []bool) bool {
 	return false
 }
 
-// settle lets the k-th job keep its first so many nodes with which the others still have theirs. Unless extra is set the job has as
-// many nodes already, and gives one back for each that it keeps.
+// settle lets the k-th job keep its first so many nodes with which the others still have theirs. Unless extra is set
+// the job has as many nodes already, and gives one back for each that it keeps.
 func (m *matching) settle(k, need int, extra bool) (kept []int) {
 	seen := make([]bool, len(m.rooms))
 	for _, n := range m.rooms[k] {
@@ -309,8 +317,9 @@ func (m *matching) last(k int) int {
 	return vacant
 }
 
-// starts reports whether slurmctld would start jobs on what was found for them, once that is on offer: it takes the jobs in their order, and for each the first nodes that have what it wants
-// and that none before it has (backfill.c, 22.05.8).
+// starts reports whether slurmctld would start jobs on what was found for them, once that is on offer: it takes the
+// jobs in their order, and for each the first nodes that have what it wants and that none before it has (backfill.c,
+// 22.05.8).
 func (c *Cluster) starts(jobs []*Job, all [][]Spot) bool {
 	nodeOf := c.nodeOf()
 	free := map[wanted]int{}
@@ -323,7 +332,8 @@ func (c *Cluster) starts(jobs []*Job, all [][]Spot) bool {
 	for _, j := range jobs {
 		need := j.nodes()
 		for _, n := range c.now(j) {
-			if need == 0 || taken[n] || slices.ContainsFunc(j.Wants, func(w Want) bool { return free[wanted{w.Profile, n}] < w.Count }) {
+			if need == 0 || taken[n] ||
+				slices.ContainsFunc(j.Wants, func(w Want) bool { return free[wanted{w.Profile, n}] < w.Count }) {
 				continue
 			}
 			taken[n] = true
@@ -340,8 +350,8 @@ func (c *Cluster) offerable(s Spot) bool {
 	return c.Offerable == nil || c.Offerable[s.GPU].Has(s.Placement)
 }
 
-// choose asks the policy for the profile and then for its equivalents on other GPU models, until one can start now. A job is held for
-// the first of these only if none can.
+// choose asks the policy for the profile and then for its equivalents on other GPU models, until one can start now. A
+// job is held for the first of these only if none can.
 func (c *Cluster) choose(s *place.Situation, w Want, runs float64) (choice place.Choice) {
 	for _, name := range append([]string{w.Profile}, w.Alternatives...) {
 		next := c.Policy.Choose(s, place.Request{Profile: name, Duration: runs})

@@ -29,8 +29,8 @@ func (c *Cluster) deferred(jobs []*Job) bool {
 	})
 }
 
-// hopeless reports whether there can be no reservation for one of these jobs: it lacks something else, without an end, on so many
-// nodes that the others are too few.
+// hopeless reports whether there can be no reservation for one of these jobs: it lacks something else, without an end,
+// on so many nodes that the others are too few.
 func (c *Cluster) hopeless(jobs []*Job) bool {
 	return slices.ContainsFunc(jobs, func(j *Job) bool {
 		return len(j.DeferredNodes) > 0 && len(c.now(j))+len(j.After) < j.nodes() && !j.OutsideCluster

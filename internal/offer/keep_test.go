@@ -50,8 +50,15 @@ func TestLendSound(t *testing.T) {
 		planned := map[int]mig.Layout{}
 		for k, spots := range p.Spots {
 			for _, s := range spots {
-				if by := owner[s]; by != 0 || !p.Offers[s.GPU].Has(s.Placement) || !gpus[s.GPU].Model.Fits(gpus[s.GPU].Busy|planned[s.GPU], s.Placement) {
-					t.Fatalf("job %d is planned at %v; job %d is there, on offer are %s", jobs[k].ID, s, by, gpus[s.GPU].Model.List(p.Offers[s.GPU]))
+				if by := owner[s]; by != 0 || !p.Offers[s.GPU].Has(s.Placement) ||
+					!gpus[s.GPU].Model.Fits(gpus[s.GPU].Busy|planned[s.GPU], s.Placement) {
+					t.Fatalf(
+						"job %d is planned at %v; job %d is there, on offer are %s",
+						jobs[k].ID,
+						s,
+						by,
+						gpus[s.GPU].Model.List(p.Offers[s.GPU]),
+					)
 				}
 				owner[s], planned[s.GPU] = jobs[k].ID, planned[s.GPU].With(s.Placement)
 			}
@@ -63,14 +70,20 @@ func TestLendSound(t *testing.T) {
 					for _, s := range spots {
 						overlap := s.GPU == kept.GPU && b.Units(s.Placement)&b.Units(kept.Placement) != 0
 						if overlap && jobs[k].Limit > r.At && !math.IsInf(r.At, 1) {
-							t.Fatalf("job %d ends at %v and has room that is kept from %v", jobs[k].ID, jobs[k].Limit, r.At)
+							t.Fatalf(
+								"job %d ends at %v and has room that is kept from %v",
+								jobs[k].ID,
+								jobs[k].Limit,
+								r.At,
+							)
 						}
 					}
 				}
 			}
 		}
 		for k := range before {
-			if after := cl.Pool.GPU(k); after.Layout != before[k].Layout || after.Idle != before[k].Idle || after.Blocked != before[k].Blocked {
+			if after := cl.Pool.GPU(k); after.Layout != before[k].Layout || after.Idle != before[k].Idle ||
+				after.Blocked != before[k].Blocked {
 				t.Fatalf("GPU %d: %+v was %+v", k, after, before[k])
 			}
 		}

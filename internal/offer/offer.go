@@ -1,6 +1,6 @@
 // Package offer decides what nodes publish: for each GPU a set of free placements that, together with what is busy
-// there, is a legal layout, so that whatever slurmctld starts, in any order, can be carved. Which jobs these are for, and
-// in what order, is why one plan is better than another: docs/internals.md, "What is on offer".
+// there, is a legal layout, so that whatever slurmctld starts, in any order, can be carved. Which jobs these are for,
+// and in what order, is why one plan is better than another: docs/internals.md, "Rules for offers".
 //
 //	Cluster      the GPUs of one node or of many, and the policy; Find places a job on them
 //	Reservation  what is kept for the first who cannot start
@@ -26,10 +26,11 @@ type GPU struct {
 	Busy mig.Layout
 	// Blocked are units taken by something that is no placement of this GPU model, or by a stuck instance.
 	Blocked uint64
-	// Ends are, by placement, when the busy ones are expected to end, in seconds on the scale of the cluster's Now; +Inf: unknown. nil: all
-	// unknown.
+	// Ends are, by placement, when the busy ones are expected to end, in seconds on the scale of the cluster's Now;
+	// +Inf: unknown. nil: all unknown.
 	Ends []float64
-	// Idle are existing instances that nobody holds: handing one out costs nothing, and one in the way can be destroyed.
+	// Idle are existing instances that nobody holds: handing one out costs nothing, and one in the way can be
+	// destroyed.
 	Idle mig.Layout
 	// Offerable are the placements that may be put on offer (the site's profiles).
 	Offerable mig.Layout
@@ -71,17 +72,23 @@ type Plan struct {
 // Depth is how many waiting jobs are looked at: slurmctld's default for bf_max_job_test (slurm.conf(5)).
 const Depth = 500
 
-// Make plans the offers. The waiting jobs come first, in their order, each placed by the policy. The first that has to wait is reserved
-// what is free first for it, or what the policy holds it for; those behind it may have what they can give back before then, or, if strict, nothing.
+// Make plans the offers. The waiting jobs come first, in their order, each placed by the policy. The first that has to
+// wait is reserved what is free first for it, or what the policy holds it for; those behind it may have what they can
+// give back before then, or, if strict, nothing.
 //
-// Slurmctld knows profiles and nodes, nothing else. It gives what is on offer to the first who wants it, on the first node that has it, and so
-// what is offered is what it will give out as planned: the rest has its turn with the next plan.
+// Slurmctld knows profiles and nodes, nothing else. It gives what is on offer to the first who wants it, on the first
+// node that has it, and so what is offered is what it will give out as planned: the rest has its turn with the next
+// plan.
 //
-// What nobody waits for is offered to whoever comes next, but only profiles that nobody waits for: slurmctld would give a job that
-// has to wait what the policy denied it, or a job that can start another place than the policy's. The cluster's pool is
-// left as it was.
+// What nobody waits for is offered to whoever comes next, but only profiles that nobody waits for: slurmctld would give
+// a job that has to wait what the policy denied it, or a job that can start another place than the policy's. The
+// cluster's pool is left as it was.
 func Make(c *Cluster, jobs []*Job, strict bool) Plan {
-	plan := Plan{Offers: make([]mig.Layout, c.Pool.Len()), AdvertisedAs: map[Spot]string{}, Spots: make([][]Spot, len(jobs))}
+	plan := Plan{
+		Offers:       make([]mig.Layout, c.Pool.Len()),
+		AdvertisedAs: map[Spot]string{},
+		Spots:        make([][]Spot, len(jobs)),
+	}
 	before := map[int]place.GPU{}
 	c.parts = nil
 	defer func() {
@@ -112,7 +119,10 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 				}
 				c.begin(s, c.Now+group[i].Runs)
 				plan.Offers[s.GPU] = plan.Offers[s.GPU].With(s.Placement)
-				if profile := c.Pool.GPU(s.GPU).Model.ProfileOf(s.Placement); RequestedAs(group[i].Wants, profile) != profile {
+				if profile := c.Pool.GPU(s.GPU).Model.ProfileOf(s.Placement); RequestedAs(
+					group[i].Wants,
+					profile,
+				) != profile {
 					plan.AdvertisedAs[s] = RequestedAs(group[i].Wants, profile)
 				}
 			}
@@ -137,7 +147,8 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 			continue
 		}
 		if plan.Reserved != nil && len(group) > 1 {
-			// What was served behind it has left its reservation as it was, and to find another costs most for a het job.
+			// What was served behind it has left its reservation as it was, and to find another costs most for a het
+			// job.
 			if !c.backfill(jobs, head, &plan, tried, had, serve) {
 				break
 			}
@@ -145,9 +156,10 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 		}
 		plan.Reserved = nil
 		served, why := serve(head, group, nil)
-		if !served && plan.Kept == nil && slices.ContainsFunc(group, func(j *Job) bool { return len(j.DeferredNodes) > len(j.Unkept) }) {
-			// Something else keeps it from where there is room for it. Its slices are kept there for one such job, on offer, so that
-			// slurmctld can plan the rest for it.
+		if !served && plan.Kept == nil &&
+			slices.ContainsFunc(group, func(j *Job) bool { return len(j.DeferredNodes) > len(j.Unkept) }) {
+			// Something else keeps it from where there is room for it. Its slices are kept there for one such job, on
+			// offer, so that slurmctld can plan the rest for it.
 			if served, _ = serve(head, atOnce(group), nil); served {
 				plan.Kept = c.kept(head, group, &plan)
 			}
@@ -196,9 +208,10 @@ func (p Plan) Name(b *mig.Model, at Spot) string {
 	return b.ProfileOf(at.Placement)
 }
 
-// serveInOrder takes off offer what slurmctld would give to another than it was planned for. Of those who want a profile the first gets it on the first node that
-// has it and that he may run on: who is planned on a node on which one in front of him may run too, who is planned on a later one, has his turn when that one has started. The
-// components of a het job have theirs together.
+// serveInOrder takes off offer what slurmctld would give to another than it was planned for. Of those who want a
+// profile the first gets it on the first node that has it and that he may run on: who is planned on a node on which one
+// in front of him may run too, who is planned on a later one, has his turn when that one has started. The components of
+// a het job have theirs together.
 func (c *Cluster) serveInOrder(plan *Plan, jobs []*Job) {
 	nodeOf := c.nodeOf()
 	name := func(at Spot) string { return plan.Name(c.Pool.GPU(at.GPU).Model, at) }
@@ -210,7 +223,10 @@ func (c *Cluster) serveInOrder(plan *Plan, jobs []*Job) {
 	for k, group := range byStart(jobs) {
 		all := plan.Spots[k : k+len(group)]
 		early := slices.ContainsFunc(slices.Concat(all...), func(at Spot) bool {
-			return slices.ContainsFunc(front[name(at)], func(t turn) bool { return nodeOf[at.GPU] < t.last && t.job.CanStartOn(nodeOf[at.GPU]) })
+			return slices.ContainsFunc(
+				front[name(at)],
+				func(t turn) bool { return nodeOf[at.GPU] < t.last && t.job.CanStartOn(nodeOf[at.GPU]) },
+			)
 		})
 		for i, spots := range all {
 			last := map[string]int{}
@@ -231,9 +247,18 @@ func (c *Cluster) serveInOrder(plan *Plan, jobs []*Job) {
 	}
 }
 
-// backfill serves the first behind the head that does not delay it, false if nobody can be: nobody who wants what somebody in front of him waits for and may have on the same
-// node, since slurmctld would give it to him, who would delay the head. Then the head is asked again, and may get another reservation: what it is to wait for may have become better.
-func (c *Cluster) backfill(jobs []*Job, head int, plan *Plan, tried tries, had map[uint64]bool, serve func(k int, group []*Job, r *Reservation) (bool, place.Choice)) bool {
+// backfill serves the first behind the head that does not delay it, false if nobody can be: nobody who wants what
+// somebody in front of him waits for and may have on the same node, since slurmctld would give it to him, who would
+// delay the head. Then the head is asked again, and may get another reservation: what it is to wait for may have become
+// better.
+func (c *Cluster) backfill(
+	jobs []*Job,
+	head int,
+	plan *Plan,
+	tried tries,
+	had map[uint64]bool,
+	serve func(k int, group []*Job, r *Reservation) (bool, place.Choice),
+) bool {
 	waited := queue{}
 	for i, group := range byStart(jobs[head:]) {
 		k := head + i
@@ -267,15 +292,17 @@ type attempt struct {
 	n    int
 }
 
-// maxTries limits how often one plan searches for the slices of a job behind the head. Such a search looks at every node, for each
-// component of a het job, and would be repeated whenever another job has been served: 500 times in one plan.
+// maxTries limits how often one plan searches for the slices of a job behind the head. Such a search looks at every
+// node, for each component of a het job, and would be repeated whenever another job has been served: 500 times in one
+// plan.
 const maxTries = 8
 
 // maxPassed limits how many jobs that lack something else are passed over in one plan after a search for a reservation.
 const maxPassed = 32
 
-// again reports whether jobs that start at the same time are to be searched for, and notes it. They are not where the same search was in
-// vain before: since then there is less room. Nor are they after maxTries searches; the next plan begins anew.
+// again reports whether jobs that start at the same time are to be searched for, and notes it. They are not where the
+// same search was in vain before: since then there is less room. Nor are they after maxTries searches; the next plan
+// begins anew.
 func (t tries) again(k int, jobs []*Job, r *Reservation) bool {
 	if len(jobs) == 1 && jobs[0].slices() == 1 {
 		return true
@@ -303,7 +330,10 @@ func NewCluster(policy place.Policy, nodes ...[]GPU) *Cluster {
 		var on []int
 		for _, g := range gpus {
 			on = append(on, len(state))
-			state = append(state, place.GPU{Model: g.Model, Layout: g.Busy, Blocked: g.Blocked, Idle: g.Idle, Ends: g.Ends})
+			state = append(
+				state,
+				place.GPU{Model: g.Model, Layout: g.Busy, Blocked: g.Blocked, Idle: g.Idle, Ends: g.Ends},
+			)
 			c.Offerable = append(c.Offerable, g.Offerable)
 		}
 		c.Nodes = append(c.Nodes, on)
@@ -323,7 +353,8 @@ func (p Plan) Counts(gpus []GPU) map[string]int {
 	return n
 }
 
-// Check says what makes a plan unsound, or nil: every offer must fit beside everything that is busy and every other offer.
+// Check says what makes a plan unsound, or nil: every offer must fit beside everything that is busy and every other
+// offer.
 func (p Plan) Check(gpus []GPU) error {
 	if len(p.Offers) != len(gpus) {
 		return fmt.Errorf("offers for %d GPUs of %d", len(p.Offers), len(gpus))
@@ -338,7 +369,12 @@ func (p Plan) Check(gpus []GPU) error {
 		case offers&^g.Offerable != 0:
 			return fmt.Errorf("GPU %d: %s is not the site's to offer", i, g.Model.Draw(offers&^g.Offerable))
 		case !g.Model.Legal(g.Busy | offers):
-			return fmt.Errorf("GPU %d: busy %s and offers %s are no legal layout", i, g.Model.List(g.Busy), g.Model.List(offers))
+			return fmt.Errorf(
+				"GPU %d: busy %s and offers %s are no legal layout",
+				i,
+				g.Model.List(g.Busy),
+				g.Model.List(offers),
+			)
 		case g.Model.Occupied(offers)&g.Blocked != 0:
 			return fmt.Errorf("GPU %d: offers %s on blocked units", i, g.Model.List(offers))
 		}

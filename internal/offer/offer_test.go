@@ -178,7 +178,13 @@ func TestSound(t *testing.T) {
 				pl := g.Model.Placements[p]
 				for u := pl.Start; u < pl.Start+pl.Size; u++ {
 					if taken[u] {
-						t.Fatalf("GPU %d: unit %d twice: busy %s, offers %s", i, u, g.Model.List(g.Busy), g.Model.List(plan.Offers[i]))
+						t.Fatalf(
+							"GPU %d: unit %d twice: busy %s, offers %s",
+							i,
+							u,
+							g.Model.List(g.Busy),
+							g.Model.List(plan.Offers[i]),
+						)
 					}
 					taken[u] = true
 				}
@@ -288,12 +294,19 @@ func TestPackFindsWhatStood(t *testing.T) {
 	})
 }
 
-// TestTurns: jobs that cannot run on one another's nodes do not wait for one another; those that can go in the nodes' order.
+// TestTurns: jobs that cannot run on one another's nodes do not wait for one another; those that can go in the nodes'
+// order.
 func TestTurns(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	node := func() []GPU { return []GPU{{Model: b, Offerable: everything(b)}} }
 	job := func(id uint32, on ...int) *Job {
-		return &Job{ID: id, Wants: []Want{{Profile: "3g.20gb", Count: 1}}, EligibleNodes: on, Runs: math.Inf(1), Limit: math.Inf(1)}
+		return &Job{
+			ID:            id,
+			Wants:         []Want{{Profile: "3g.20gb", Count: 1}},
+			EligibleNodes: on,
+			Runs:          math.Inf(1),
+			Limit:         math.Inf(1),
+		}
 	}
 	for _, c := range []struct {
 		what   string
@@ -357,13 +370,19 @@ func TestFewerThanTheFirstWants(t *testing.T) {
 	}
 }
 
-// TestKeptForOne: who cannot start anywhere now, for something else than slices, has room kept for him, on offer; the next such has not, and those
-// who can start have what is left.
+// TestKeptForOne: who cannot start anywhere now, for something else than slices, has room kept for him, on offer; the
+// next such has not, and those who can start have what is left.
 func TestKeptForOne(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	gpus := func() []GPU { return []GPU{{Model: b, Offerable: everything(b)}, {Model: b, Offerable: everything(b)}} }
 	job := func(id uint32, profile string, later ...int) *Job {
-		return &Job{ID: id, Wants: []Want{{Profile: profile, Count: 1}}, DeferredNodes: later, Runs: math.Inf(1), Limit: math.Inf(1)}
+		return &Job{
+			ID:            id,
+			Wants:         []Want{{Profile: profile, Count: 1}},
+			DeferredNodes: later,
+			Runs:          math.Inf(1),
+			Limit:         math.Inf(1),
+		}
 	}
 	jobs := []*Job{job(1, "7g.40gb", 0), job(2, "7g.40gb", 0), job(3, "3g.20gb"), job(4, "3g.20gb")}
 	plan := Make(NewCluster(place.Reach, gpus()), jobs, false)
@@ -399,7 +418,14 @@ func TestComponents(t *testing.T) {
 		return []GPU{g}
 	}
 	job := func(id, het uint32, profile string, on ...int) *Job {
-		return &Job{ID: id, Het: het, Wants: []Want{{Profile: profile, Count: 1}}, EligibleNodes: on, Runs: 50, Limit: 50}
+		return &Job{
+			ID:            id,
+			Het:           het,
+			Wants:         []Want{{Profile: profile, Count: 1}},
+			EligibleNodes: on,
+			Runs:          50,
+			Limit:         50,
+		}
 	}
 	two := func(j *Job) *Job {
 		j.Wants[0].Count = 2
@@ -449,8 +475,14 @@ func TestComponentsStart(t *testing.T) {
 			for range rapid.IntRange(1, 3).Draw(t, "components") {
 				g := rapid.SampledFrom(slices.Concat(nodes...)).Draw(t, "of")
 				profile := g.Model.Profiles[rapid.IntRange(0, len(g.Model.Profiles)-1).Draw(t, "profile")].Name
-				j := &Job{ID: uint32(len(jobs) + 1), Het: het + 1, Wants: []Want{{Profile: profile, Count: rapid.IntRange(1, 2).Draw(t, "count")}},
-					Nodes: rapid.IntRange(1, 2).Draw(t, "nodes"), Runs: 50, Limit: 50}
+				j := &Job{
+					ID:    uint32(len(jobs) + 1),
+					Het:   het + 1,
+					Wants: []Want{{Profile: profile, Count: rapid.IntRange(1, 2).Draw(t, "count")}},
+					Nodes: rapid.IntRange(1, 2).Draw(t, "nodes"),
+					Runs:  50,
+					Limit: 50,
+				}
 				for n := range nodes {
 					if rapid.IntRange(0, 3).Draw(t, "on") > 0 {
 						j.EligibleNodes = append(j.EligibleNodes, n)
@@ -494,7 +526,8 @@ func TestComponentsStart(t *testing.T) {
 			if got == 0 {
 				continue
 			}
-			// Backfill takes the components in their order, for each the first nodes that have what it wants and that none before it has (backfill.c, 22.05.8).
+			// Backfill takes the components in their order, for each the first nodes that have what it wants and that
+			// none before it has (backfill.c, 22.05.8).
 			taken := map[int]bool{}
 			for _, j := range group {
 				need, w := j.Nodes, j.Wants[0]
@@ -513,14 +546,26 @@ func TestComponentsStart(t *testing.T) {
 	})
 }
 
-// TestComponentsFindNodes: a het job that is alone, and that slurmctld would start with some choice of a node for each component, is served.
+// TestComponentsFindNodes: a het job that is alone, and that slurmctld would start with some choice of a node for each
+// component, is served.
 func TestComponentsFindNodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := drawNodes(t)
 		var jobs []*Job
 		for range rapid.IntRange(2, 3).Draw(t, "components") {
 			g := rapid.SampledFrom(slices.Concat(nodes...)).Draw(t, "of")
-			j := &Job{ID: uint32(len(jobs) + 1), Het: 1, Wants: []Want{{Profile: g.Model.Profiles[rapid.IntRange(0, len(g.Model.Profiles)-1).Draw(t, "profile")].Name, Count: rapid.IntRange(1, 2).Draw(t, "count")}}, Runs: 50, Limit: 50}
+			j := &Job{
+				ID:  uint32(len(jobs) + 1),
+				Het: 1,
+				Wants: []Want{
+					{
+						Profile: g.Model.Profiles[rapid.IntRange(0, len(g.Model.Profiles)-1).Draw(t, "profile")].Name,
+						Count:   rapid.IntRange(1, 2).Draw(t, "count"),
+					},
+				},
+				Runs:  50,
+				Limit: 50,
+			}
 			if rapid.Bool().Draw(t, "named") {
 				j.EligibleNodes = []int{rapid.IntRange(0, len(nodes)-1).Draw(t, "on")}
 			}
@@ -574,11 +619,17 @@ func TestComponentsFindNodes(t *testing.T) {
 	})
 }
 
-// TestAnotherBoard: where there is no room for what a job asks for, another GPU model's for as much is on offer under that name, and who stands in front for that name has it first.
+// TestAnotherBoard: where there is no room for what a job asks for, another GPU model's for as much is on offer under
+// that name, and who stands in front for that name has it first.
 func TestAnotherModel(t *testing.T) {
 	a, h := plain(t, "A100-40GB"), plain(t, "H100-80GB")
 	job := func(id uint32, or ...string) *Job {
-		return &Job{ID: id, Wants: []Want{{Profile: "2g.10gb", Count: 1, Alternatives: or}}, Runs: math.Inf(1), Limit: math.Inf(1)}
+		return &Job{
+			ID:    id,
+			Wants: []Want{{Profile: "2g.10gb", Count: 1, Alternatives: or}},
+			Runs:  math.Inf(1),
+			Limit: math.Inf(1),
+		}
 	}
 	full := GPU{Model: a, Offerable: everything(a), Blocked: 1<<a.Grid - 1}
 	free := GPU{Model: h, Offerable: everything(h)}

@@ -21,8 +21,9 @@ func (q queue) add(j *Job) {
 	}
 }
 
-// leaves returns a job on those nodes where slurmctld could not start a job in front of it with the slices that it wants;
-// nil if these nodes are too few. A job in front that wants more of a profile than would be on offer there cannot start.
+// leaves returns a job on those nodes where slurmctld could not start a job in front of it with the slices that it
+// wants; nil if these nodes are too few. A job in front that wants more of a profile than would be on offer there
+// cannot start.
 func (q queue) leaves(c *Cluster, plan *Plan, j *Job) *Job {
 	if len(j.Wants) == 0 {
 		return j

@@ -10,7 +10,8 @@ import (
 	"caelum/internal/place"
 )
 
-// Reservation is what is kept for the first job that cannot start: EASY backfill. Others may have it if they end before.
+// Reservation is what is kept for the first job that cannot start: EASY backfill. Others may have it if they end
+// before.
 type Reservation struct {
 	Job   int     // its place in the queue
 	At    float64 // when it is expected to start, in seconds; +Inf: nobody knows, and nothing is kept
@@ -22,7 +23,10 @@ type Reservation struct {
 // Reserve is where a job can start first, by what is expected of ends, that Find had no spots for.
 func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 	if why.Verdict == place.Hold {
-		return &Reservation{At: c.Pool.Free(why.GPU, why.Placement), Spots: []Spot{{GPU: why.GPU, Placement: why.Placement}}}
+		return &Reservation{
+			At:    c.Pool.Free(why.GPU, why.Placement),
+			Spots: []Spot{{GPU: why.GPU, Placement: why.Placement}},
+		}
 	}
 	var nodes []*Reservation
 	if j.slices() == 1 && j.EligibleNodes == nil && len(j.DeferredNodes) == 0 {
@@ -38,7 +42,8 @@ func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 			if later && !known {
 				continue
 			}
-			// Room that is free before the job can start would be empty until then. It is kept in another way: see keep.go.
+			// Room that is free before the job can start would be empty until then. It is kept in another way: see
+			// keep.go.
 			if r := c.first(c.Nodes[n], j); r != nil && (!later || after <= r.At && r.At > c.Now) {
 				nodes = append(nodes, r)
 			}
@@ -83,8 +88,9 @@ func (c *Cluster) ReserveAll(jobs []*Job, why place.Choice) *Reservation {
 			return on(k, n).Spots
 		})
 	}
-	// Room only grows with time, so that the first time can be searched for. Where slurmctld would have the components on other nodes
-	// than Apart, a time may fail though an earlier one does not: then the reservation is a later one than need be.
+	// Room only grows with time, so that the first time can be searched for. Where slurmctld would have the components
+	// on other nodes than Apart, a time may fail though an earlier one does not: then the reservation is a later one
+	// than need be.
 	first := sort.Search(len(times), func(i int) bool { return found(times[i]) != nil })
 	if first == len(times) {
 		return &Reservation{At: math.Inf(1)}
@@ -99,7 +105,10 @@ func (c *Cluster) first(gpus []int, j *Job) *Reservation {
 	for _, w := range c.bySize(j.Wants) {
 		all := c.slots(gpus, w, j.slices() == 1)
 		for range w.Count {
-			k := slices.IndexFunc(all, func(x slot) bool { return c.Pool.GPU(x.GPU).Model.Fits(taken[x.GPU], x.Placement) })
+			k := slices.IndexFunc(
+				all,
+				func(x slot) bool { return c.Pool.GPU(x.GPU).Model.Fits(taken[x.GPU], x.Placement) },
+			)
 			if k < 0 {
 				return nil
 			}
@@ -116,7 +125,8 @@ type slot struct {
 	free float64
 }
 
-// slots are the placements on some GPUs that would do, by when they are free; if refused, only those that are busy: the policy has turned the others down.
+// slots are the placements on some GPUs that would do, by when they are free; if refused, only those that are busy: the
+// policy has turned the others down.
 func (c *Cluster) slots(gpus []int, w Want, refused bool) (all []slot) {
 	for _, g := range gpus {
 		b := c.Pool.GPU(g).Model

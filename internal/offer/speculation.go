@@ -9,24 +9,33 @@ import (
 	"caelum/internal/place"
 )
 
-// speculation is what is offered to whoever comes next: what the queue leaves free and nothing is reserved on, but no profile that somebody
-// waits for already, and each profile on one node only: which of several gets a job is slurmctld's choice, not the policy's.
+// speculation is what is offered to whoever comes next: what the queue leaves free and nothing is reserved on, but no
+// profile that somebody waits for already, and each profile on one node only: which of several gets a job is
+// slurmctld's choice, not the policy's.
 type speculation struct {
 	*Cluster
 	waited queue
-	nodeOf []int           // by GPU
-	best   map[string]Spot // where the policy would place one of each profile; those whose GPU has had its turn are gone
-	on     map[string]int  // on how many GPUs each is on offer
-	home   map[string]int  // on which node it is
+	nodeOf []int // by GPU
+	// where the policy would place one of each profile; those whose GPU has had its turn are gone
+	best map[string]Spot
+	on   map[string]int // on how many GPUs each is on offer
+	home map[string]int // on which node it is
 }
 
-// addSpeculative adds it to a plan. The GPUs on which the policy would place one of any profile have their turn first, then the full ones, so that
-// small profiles are offered there, and large ones where there is room for them.
+// addSpeculative adds it to a plan. The GPUs on which the policy would place one of any profile have their turn first,
+// then the full ones, so that small profiles are offered there, and large ones where there is room for them.
 func (c *Cluster) addSpeculative(plan *Plan, waited queue) {
 	if plan.Reserved != nil {
 		defer c.withhold(plan.Reserved)()
 	}
-	s := speculation{Cluster: c, waited: waited, nodeOf: c.nodeOf(), best: map[string]Spot{}, on: map[string]int{}, home: map[string]int{}}
+	s := speculation{
+		Cluster: c,
+		waited:  waited,
+		nodeOf:  c.nodeOf(),
+		best:    map[string]Spot{},
+		on:      map[string]int{},
+		home:    map[string]int{},
+	}
 	var order []int
 	for _, gpus := range c.Nodes {
 		for _, k := range gpus {
@@ -72,7 +81,10 @@ func (s *speculation) choose() map[int]int {
 			if _, known := s.best[name]; known {
 				continue
 			}
-			choice := s.Policy.Choose(&s.Situation, place.Request{Profile: name, Duration: cmp.Or(s.MeanDuration, math.Inf(1))})
+			choice := s.Policy.Choose(
+				&s.Situation,
+				place.Request{Profile: name, Duration: cmp.Or(s.MeanDuration, math.Inf(1))},
+			)
 			at := Spot{GPU: choice.GPU, Placement: choice.Placement}
 			if choice.Verdict == place.Here && s.offerable(at) && !s.waited.has(name, s.nodeOf[at.GPU]) {
 				s.best[name] = at
@@ -83,8 +95,9 @@ func (s *speculation) choose() map[int]int {
 	return preferred
 }
 
-// fill chooses what to offer on a GPU. Of the ways of filling it up, it takes the one whose kinds of profile are worth most; among equals the
-// one whose kinds leave the most maximal layouts reachable once one of them has started; then the one that reuses most idle instances.
+// fill chooses what to offer on a GPU. Of the ways of filling it up, it takes the one whose kinds of profile are worth
+// most; among equals the one whose kinds leave the most maximal layouts reachable once one of them has started; then
+// the one that reuses most idle instances.
 func (s *speculation) fill(k int, g place.GPU) (best mig.Layout) {
 	b, taken := g.Model, g.Layout
 	room := b.Open(taken, g.Blocked)
@@ -152,8 +165,8 @@ func (s *speculation) elsewhere(profile string, node int) bool {
 	return ok && home != node
 }
 
-// worth is what placements of a profile on a GPU are worth, of 1: less if the profile is on offer elsewhere already, or if the policy would rather
-// have it there.
+// worth is what placements of a profile on a GPU are worth, of 1: less if the profile is on offer elsewhere already, or
+// if the policy would rather have it there.
 func (s *speculation) worth(profile string, gpu int, placements mig.Layout) float64 {
 	elsewhere := s.on[profile]
 	if at, ok := s.best[profile]; ok {

@@ -21,8 +21,8 @@ func plainA100(t testing.TB) *mig.Model {
 	return b.Select(mig.Plain)
 }
 
-// loaded is a pool in the middle of its work: jobs of the uniform mix arrive at the offered load and stay for an hour on
-// average, those that find no room are gone.
+// loaded is a pool in the middle of its work: jobs of the uniform mix arrive at the offered load and stay for an hour
+// on average, those that find no room are gone.
 func loaded(b testing.TB, gpus int, load float64) *Situation {
 	model := plainA100(b)
 	pool := NewPool(make([]GPU, gpus))

@@ -42,7 +42,10 @@ type question struct {
 }
 
 // by ranks what is to be had by the cheapest means that anything admitted can be had by.
-func (q question) by(admitted func(k int, x interval) bool, costs func(o plainGPU, k int, x interval) []float64) []spot {
+func (q question) by(
+	admitted func(k int, x interval) bool,
+	costs func(o plainGPU, k int, x interval) []float64,
+) []spot {
 	for means := range 3 {
 		var found []spot
 		for k, o := range q.gpus {
@@ -93,7 +96,8 @@ func (q question) shares(b *mig.Model) []float64 {
 	return w
 }
 
-// definitions are the policies, each with how it ranks the candidates. Equal ones go to the lowest GPU, then to the lowest start.
+// definitions are the policies, each with how it ranks the candidates. Equal ones go to the lowest GPU, then to the
+// lowest start.
 var definitions = map[string]func(q question) []spot{
 	"first-fit": func(q question) []spot {
 		return q.by(anywhere, func(plainGPU, int, interval) []float64 { return nil })
@@ -194,7 +198,8 @@ var definitions = map[string]func(q question) []spot{
 	},
 }
 
-// rounded are the policies whose costs are sums of fractions: equal ones may be told apart by the order in which they were added.
+// rounded are the policies whose costs are sums of fractions: equal ones may be told apart by the order in which they
+// were added.
 var rounded = []string{"mecc", "fgd"}
 
 func TestPoliciesAgainstOracle(t *testing.T) {
@@ -240,7 +245,15 @@ func TestPoliciesAgainstOracle(t *testing.T) {
 			if n == 0 || n > 0 && slices.Contains(rounded, name) && close(want[n].cost, want[0].cost) {
 				continue
 			}
-			t.Fatalf("%s: %v on GPU %d, by definition %v on GPU %d of %v", name, at, got.GPU, want[0].at, want[0].gpu, want)
+			t.Fatalf(
+				"%s: %v on GPU %d, by definition %v on GPU %d of %v",
+				name,
+				at,
+				got.GPU,
+				want[0].at,
+				want[0].gpu,
+				want,
+			)
 		}
 	})
 }

@@ -7,20 +7,22 @@ import (
 	"caelum/internal/mig"
 )
 
-// Moves of busy instances. A MIG instance cannot be moved: its job is stopped, and starts again in another one (a requeue, or
-// a site's checkpoint command). So these are plans, for a caller to carry out, or only to report.
+// Moves of busy instances. A MIG instance cannot be moved: its job is stopped, and starts again in another one (a
+// requeue, or a site's checkpoint command). So these are plans, for a caller to carry out, or only to report.
 
-// Movable says which job holds a busy instance, and whether it may be moved: an index in the caller's list, which the plan's steps bear.
+// Movable says which job holds a busy instance, and whether it may be moved: an index in the caller's list, which the
+// plan's steps bear.
 type Movable func(at Spot) (job int, ok bool)
 
 // lessFrag is by how much fragmentation must fall for a move: more than what the sums of fractions are rounded by.
 const lessFrag = 1e-9
 
-// Depart is what FragAware does when a job has left GPU k (arXiv 2512.16099): while some move lowers fragmentation, the one that
-// leaves the least. A busy GPU, whose load is at least the threshold (0.4 in the policy), is tidied up inside; to a lazy one
-// instances move from busy GPUs, as long as its load stays below that of the GPU that they come from: moves are to spread load, not
-// to pass it on. Fragmentation is the sum of that of the GPUs concerned, so what is mended on one is not
-// broken on another. A GPU that has been filled up counts as busy from then on. An instance moves once at most. Ties prefer an idle instance that stands there, then the lowest GPU and start.
+// Depart is what FragAware does when a job has left GPU k (arXiv 2512.16099): while some move lowers fragmentation, the
+// one that leaves the least. A busy GPU, whose load is at least the threshold (0.4 in the policy), is tidied up inside;
+// to a lazy one instances move from busy GPUs, as long as its load stays below that of the GPU that they come from:
+// moves are to spread load, not to pass it on. Fragmentation is the sum of that of the GPUs concerned, so what is
+// mended on one is not broken on another. A GPU that has been filled up counts as busy from then on. An instance moves
+// once at most. Ties prefer an idle instance that stands there, then the lowest GPU and start.
 func (p *Pool) Depart(k int, threshold float64, movable Movable) Plan {
 	if p.GPU(k).Model == nil {
 		return nil
@@ -48,10 +50,11 @@ func (p *Pool) Depart(k int, threshold float64, movable Movable) Plan {
 	}
 }
 
-// Reject is what GRMU does when a request was rejected (arXiv 2502.01909, Algorithm 4): the instances of the most fragmented GPU of
-// the light basket (the lowest, if several are) are placed once more, in the order of their starts, each as the driver would, on an
-// empty GPU of the same GPU model; those that land elsewhere move. Not from there: fragmentation is measured as everywhere in this
-// package, what cannot be moved stays where it is, and the plan is nil if it would leave no less fragmentation than before.
+// Reject is what GRMU does when a request was rejected (arXiv 2502.01909, Algorithm 4): the instances of the most
+// fragmented GPU of the light basket (the lowest, if several are) are placed once more, in the order of their starts,
+// each as the driver would, on an empty GPU of the same GPU model; those that land elsewhere move. Not from there:
+// fragmentation is measured as everywhere in this package, what cannot be moved stays where it is, and the plan is nil
+// if it would leave no less fragmentation than before.
 func (p *Pool) Reject(movable Movable) Plan {
 	most, frag := -1, 0.0
 	for _, b := range p.boards {
@@ -74,9 +77,10 @@ func (p *Pool) Reject(movable Movable) Plan {
 	return d.plan
 }
 
-// Merge is GRMU's consolidation (arXiv 2502.01909): two GPUs, on each of which nothing is busy but one instance of half the units (a 3g or
-// a 4g of an A100), become one that is full and one that is empty. GPUs with the fewest partners choose first: a 4g.20gb, which has one
-// start only, never goes with another 4g.20gb. The instance on the higher GPU moves if it can, else the other one.
+// Merge is GRMU's consolidation (arXiv 2502.01909): two GPUs, on each of which nothing is busy but one instance of half
+// the units (a 3g or a 4g of an A100), become one that is full and one that is empty. GPUs with the fewest partners
+// choose first: a 4g.20gb, which has one start only, never goes with another 4g.20gb. The instance on the higher GPU
+// moves if it can, else the other one.
 func (p *Pool) Merge(movable Movable) Plan {
 	d := draft{gpus: p.snapshot(), movable: movable}
 	var halves []int
@@ -98,7 +102,10 @@ func (p *Pool) Merge(movable Movable) Plan {
 		}
 	}
 	pickiest := func(among []int) int {
-		return slices.MinFunc(among, func(a, b int) int { return cmp.Or(cmp.Compare(partners[a], partners[b]), cmp.Compare(a, b)) })
+		return slices.MinFunc(
+			among,
+			func(a, b int) int { return cmp.Or(cmp.Compare(partners[a], partners[b]), cmp.Compare(a, b)) },
+		)
 	}
 	for len(halves) > 0 {
 		a := pickiest(halves)

@@ -30,7 +30,8 @@ func totalFrag(gpus []GPU) float64 {
 	return sum
 }
 
-// Every plan of moves: what runs afterwards is what ran before, what must stay has stayed, and nobody was stopped twice.
+// Every plan of moves: what runs afterwards is what ran before, what must stay has stayed, and nobody was stopped
+// twice.
 func mustKeepJobs(t tb, gpus []GPU, stay []Spot, plan Plan) []GPU {
 	after := carryOut(t, gpus, plan)
 	was, _ := standingJobs(gpus)
@@ -69,7 +70,8 @@ func TestDepart(t *testing.T) {
 			o := plainly(g)
 			return 1 - float64(o.freeUnits(o.busy))/float64(g.Model.Grid)
 		}
-		// Every move lowers fragmentation; no GPU is filled as far as the one that an instance leaves for it; its destination is the GPU that was left, and its source is too, if that is busy.
+		// Every move lowers fragmentation; no GPU is filled as far as the one that an instance leaves for it; its
+		// destination is the GPU that was left, and its source is too, if that is busy.
 		now := gpus
 		for n, from := 0, 0; n < len(plan); n++ {
 			if plan[n].Do == Destroy {
@@ -81,7 +83,14 @@ func TestDepart(t *testing.T) {
 			}
 			source := plan[from].GPU
 			if source != k && load(after[k]) >= load(now[source])-1e-9 {
-				t.Fatalf("%v: loads of %v and %v become %v and %v", plan[from:n+1], load(now[source]), load(now[k]), load(after[source]), load(after[k]))
+				t.Fatalf(
+					"%v: loads of %v and %v become %v and %v",
+					plan[from:n+1],
+					load(now[source]),
+					load(now[k]),
+					load(after[source]),
+					load(after[k]),
+				)
 			}
 			if plan[n].GPU != k || (source == k) != busy(now[k]) || !busy(now[source]) {
 				t.Fatalf("%v when GPU %d was left", plan[from:n+1], k)
@@ -98,7 +107,8 @@ func TestDepart(t *testing.T) {
 	})
 }
 
-// The move that is made leaves the least: no single move inside a busy GPU lowers fragmentation more than the first of the plan.
+// The move that is made leaves the least: no single move inside a busy GPU lowers fragmentation more than the first of
+// the plan.
 func TestDepartTakesTheBest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := drawGPUs(t)[:1]
@@ -182,7 +192,9 @@ func TestMerge(t *testing.T) {
 					pl := x.Model.Placements[i]
 					for _, z := range every(y.Model) {
 						if gpus[a].Layout == x.Layout && 2*pl.Size == x.Model.Grid && 2*(o.busy[0].to-o.busy[0].from) == y.Model.Grid &&
-							!slices.Contains(stay, at) && y.Model.Profiles[z.profile].Name == x.Model.Profiles[pl.Profile].Name && o.fits(o.busy, z) {
+							!slices.Contains(stay, at) &&
+							y.Model.Profiles[z.profile].Name == x.Model.Profiles[pl.Profile].Name &&
+							o.fits(o.busy, z) {
 							t.Fatalf("%v leaves GPUs %d and %d apart:\n%s", plan, a, b, drawing(after))
 						}
 					}

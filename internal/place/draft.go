@@ -120,7 +120,8 @@ func (d *draft) step(s Step) {
 	d.plan = append(d.plan, s)
 }
 
-// again is what GPU k would look like if the instances that can be moved were placed anew; false when they find no room that way.
+// again is what GPU k would look like if the instances that can be moved were placed anew; false when they find no room
+// that way.
 func (d *draft) again(k int) (mig.Layout, bool) {
 	g := d.gpus[k]
 	var stays, moves mig.Layout
@@ -151,8 +152,8 @@ func (d *draft) again(k int) (mig.Layout, bool) {
 	return mock.Layout, true
 }
 
-// shift makes GPU k look like that. Instances of one profile are alike, so only where the sets of placements differ somebody moves; they
-// all go before the first comes back.
+// shift makes GPU k look like that. Instances of one profile are alike, so only where the sets of placements differ
+// somebody moves; they all go before the first comes back.
 func (d *draft) shift(k int, mock mig.Layout) {
 	g := d.gpus[k]
 	type shifted struct{ from, to, job int }

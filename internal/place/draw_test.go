@@ -20,7 +20,8 @@ var everyModel = sync.OnceValue(func() []*mig.Model {
 	return all
 })
 
-// drawGPUs makes one to four GPUs of one or two GPU models: what is busy, idle and blocked on them, and, of some, until when.
+// drawGPUs makes one to four GPUs of one or two GPU models: what is busy, idle and blocked on them, and, of some, until
+// when.
 func drawGPUs(t *rapid.T) []GPU {
 	kinds := rapid.SliceOfN(rapid.IntRange(0, len(everyModel())-1), 1, 2).Draw(t, "boards")
 	gpus := make([]GPU, rapid.IntRange(1, 4).Draw(t, "gpus"))
@@ -43,7 +44,8 @@ func drawGPUs(t *rapid.T) []GPU {
 		if rapid.Bool().Draw(t, "ends") {
 			g.Ends = make([]float64, len(b.Placements))
 			for i := range g.Ends {
-				g.Ends[i] = rapid.SampledFrom([]float64{0, 500, 900, 1000, 1100, 1300, 2000, math.Inf(1)}).Draw(t, "end")
+				g.Ends[i] = rapid.SampledFrom([]float64{0, 500, 900, 1000, 1100, 1300, 2000, math.Inf(1)}).
+					Draw(t, "end")
 			}
 		}
 		gpus[k] = g

@@ -8,14 +8,16 @@ import (
 	"caelum/internal/mig"
 )
 
-// Pack answers whether instances of these profiles can all stand on the GPUs at once, beside what is busy and blocked, and where:
-// one spot for each profile, in the order given. Idle instances are no obstacle, and those of the profile are tried first. It is
-// exact: when it says no there is no way. GPUs without a GPU model, and profiles that none has, are allowed.
+// Pack answers whether instances of these profiles can all stand on the GPUs at once, beside what is busy and blocked,
+// and where: one spot for each profile, in the order given. Idle instances are no obstacle, and those of the profile
+// are tried first. It is exact: when it says no there is no way. GPUs without a GPU model, and profiles that none has,
+// are allowed.
 //
-// The search places the largest first. What remains to be placed fixes what has been placed, so a state of the search is what stands
-// on the GPUs, and equal GPUs may change places in it: a state that failed is recognised however it is reached again, by
-// whichever order of like instances on whichever of like GPUs. And a state fails at once when the compute slices or units that the
-// rest needs are more than all GPUs can still give, each for itself: two 3g.20gb on an A100 waste a compute slice.
+// The search places the largest first. What remains to be placed fixes what has been placed, so a state of the search
+// is what stands on the GPUs, and equal GPUs may change places in it: a state that failed is recognised however it is
+// reached again, by whichever order of like instances on whichever of like GPUs. And a state fails at once when the
+// compute slices or units that the rest needs are more than all GPUs can still give, each for itself: two 3g.20gb on an
+// A100 waste a compute slice.
 func Pack(gpus []GPU, profiles []string) ([]Spot, bool) {
 	p := packing{gpus: gpus, at: make([]Spot, len(profiles)), failed: map[string]bool{}, gives: map[*mig.Node]amount{}}
 	for _, g := range gpus {
@@ -108,8 +110,8 @@ func (p *packing) place(k int) bool {
 	return false
 }
 
-// enough is a bound on what remains: as many of the k-th item and those like it as are to come still fit, were there no others;
-// and there are compute slices and units for all.
+// enough is a bound on what remains: as many of the k-th item and those like it as are to come still fit, were there no
+// others; and there are compute slices and units for all.
 func (p *packing) enough(k int) bool {
 	like, room := 0, 0
 	var need, have amount
@@ -134,7 +136,8 @@ func (p *packing) enough(k int) bool {
 	return room >= like && have.compute >= need.compute && have.units >= need.units
 }
 
-// give is the most compute slices, and the most units, that a GPU can still give to instances of the profiles that were asked for.
+// give is the most compute slices, and the most units, that a GPU can still give to instances of the profiles that were
+// asked for.
 func (p *packing) give(b *mig.Model, n *mig.Node) amount {
 	most, known := p.gives[n]
 	if !known {
@@ -151,8 +154,8 @@ func (p *packing) give(b *mig.Model, n *mig.Node) amount {
 	return most
 }
 
-// state is what stands on the GPUs when the k-th item is to be placed, whichever of like GPUs it stands on. Models and blocked
-// units are told apart by the number of the first GPU that has them.
+// state is what stands on the GPUs when the k-th item is to be placed, whichever of like GPUs it stands on. Models and
+// blocked units are told apart by the number of the first GPU that has them.
 func (p *packing) state(k int) string {
 	kinds := make([][2]uint64, 0, len(p.now))
 	for g, n := range p.now {

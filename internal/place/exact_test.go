@@ -62,7 +62,8 @@ func mustHold(t tb, gpus []GPU, profiles []string, at []Spot) {
 	after := slices.Clone(gpus)
 	for n, s := range at {
 		g := &after[s.GPU]
-		if pl := g.Model.Placements[s.Placement]; g.Model.Profiles[pl.Profile].Name != profiles[n] || g.Layout.Has(s.Placement) {
+		if pl := g.Model.Placements[s.Placement]; g.Model.Profiles[pl.Profile].Name != profiles[n] ||
+			g.Layout.Has(s.Placement) {
 			t.Fatalf("%s is at %s, GPU %d", profiles[n], g.Model.Label(s.Placement), s.GPU)
 		}
 		g.Layout, g.Idle = g.Layout.With(s.Placement), 0
@@ -141,7 +142,8 @@ func plainOptimum(gpus []plainGPU, jobs []Job, fifo bool, now float64, sum, best
 	return plainOptimum(gpus, jobs, fifo, now+1, sum, best) // or wait
 }
 
-// drawCase makes a small case whose every job fits on one of the GPUs, which are of one GPU model and, but for blocked units, empty.
+// drawCase makes a small case whose every job fits on one of the GPUs, which are of one GPU model and, but for blocked
+// units, empty.
 func drawCase(t *rapid.T, mostJobs int) ([]GPU, []Job) {
 	b := everyModel()[rapid.IntRange(0, len(everyModel())-1).Draw(t, "board")]
 	gpus := make([]GPU, rapid.IntRange(1, 2).Draw(t, "gpus"))
@@ -182,8 +184,17 @@ func TestOptimaInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus, jobs := drawCase(t, 5)
 		fifo, anyOrder := Optimum(gpus, jobs, Rules{FIFO: true}), Optimum(gpus, jobs, Rules{})
-		fifoMoves, moves := Optimum(gpus, jobs, Rules{FIFO: true, Migration: true}), Optimum(gpus, jobs, Rules{Migration: true})
-		if !(fifo >= anyOrder && anyOrder >= moves && fifo >= fifoMoves && fifoMoves >= moves && moves >= 0) || math.IsInf(fifo, 1) {
+		fifoMoves, moves := Optimum(
+			gpus,
+			jobs,
+			Rules{FIFO: true, Migration: true},
+		), Optimum(
+			gpus,
+			jobs,
+			Rules{Migration: true},
+		)
+		if !(fifo >= anyOrder && anyOrder >= moves && fifo >= fifoMoves && fifoMoves >= moves && moves >= 0) ||
+			math.IsInf(fifo, 1) {
 			t.Fatalf("%v: FIFO %v, any order %v; with migration %v and %v", jobs, fifo, anyOrder, fifoMoves, moves)
 		}
 	})
@@ -204,8 +215,9 @@ func TestOptimumByHand(t *testing.T) {
 		{"the right half", []Job{{"3g.20gb", 0, 4}, {"3g.20gb", 0, 9}, {"4g.20gb", 1, 5}}, 3, 3, 3, 3},
 		// In any order the 4g.20gb goes first and two of the 2g.10gb wait until 2 for it.
 		{"held back", []Job{{"2g.10gb", 0, 4}, {"2g.10gb", 0, 8}, {"2g.10gb", 0, 8}, {"4g.20gb", 1, 1}}, 7, 4, 7, 4},
-		// At 4 the 3g.20gb needs a half. If it takes the second, the 2g.10gb that stays until 10 stands in the first and the 4g.20gb
-		// waits for it; if the first, that 2g.10gb has no room before 5. Moved at 6 it is in nobody's way.
+		// At 4 the 3g.20gb needs a half. If it takes the second, the 2g.10gb that stays until 10 stands in the first
+		// and the 4g.20gb waits for it; if the first, that 2g.10gb has no room before 5. Moved at 6 it is in nobody's
+		// way.
 		{"nowhere right", []Job{{"2g.10gb", 2, 3}, {"3g.20gb", 4, 2}, {"2g.10gb", 4, 6}, {"4g.20gb", 5, 2}}, 2, 2, 1, 1},
 		{"no time at all", []Job{{"7g.40gb", 0, 0}, {"7g.40gb", 0, 0}, {"1g.5gb", 0, 0}}, 0, 0, 0, 0},
 	} {

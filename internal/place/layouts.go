@@ -7,8 +7,8 @@ import "math"
 // firstFit takes the lowest GPU, and on it the lowest start.
 func firstFit(*Group, int) cost { return cost{} }
 
-// driver takes the lowest GPU, and on it what NVIDIA's driver would: the start that leaves most placements open. It gives the
-// order that was seen on an H100, where seven 1g instances landed at 6, 4, 5, 0, 1, 2, 3.
+// driver takes the lowest GPU, and on it what NVIDIA's driver would: the start that leaves most placements open. It
+// gives the order that was seen on an H100, where seven 1g instances landed at 6, 4, 5, 0, 1, 2, 3.
 func driver(g *Group, i int) cost { return cost{float64(g.GPUs[0]), -float64(g.Busy.With(i).CC)} }
 
 // bestFit takes the GPU that has the fewest free units left, and the driver's start on it.
@@ -17,8 +17,8 @@ func bestFit(g *Group, i int) cost {
 	return cost{float64(n.Units), -float64(n.CC)}
 }
 
-// mostReach keeps the most futures of all GPUs together: see the essay of the package. Equal ratios of whole numbers are equal as
-// floating-point numbers, so ties are ties.
+// mostReach keeps the most futures of all GPUs together: see the essay of the package. Equal ratios of whole numbers
+// are equal as floating-point numbers, so ties are ties.
 func mostReach(g *Group, i int) cost {
 	n := g.Busy.With(i)
 	return cost{-float64(n.Reach) / float64(g.Busy.Reach), float64(g.Busy.CC - n.CC)}
@@ -32,14 +32,15 @@ func mostECC(g *Group, i int, weights []float64) cost {
 	return cost{first: -g.Busy.With(i).WeightedCC(weights)}
 }
 
-// leastLost makes the least room useless: the weighted sum of the free units that no instances of a profile can use grows
-// least (fragmentation gradient descent).
+// leastLost makes the least room useless: the weighted sum of the free units that no instances of a profile can use
+// grows least (fragmentation gradient descent).
 func leastLost(g *Group, i int, weights []float64) cost {
 	return cost{first: g.Busy.With(i).Lost(weights) - g.Busy.Lost(weights)}
 }
 
-// FragAware takes, of the GPUs whose load is below the threshold, else of the others, the placement that leaves its GPU least
-// fragmented; of equal ones one that takes the cheaper means (arXiv 2512.16099). Load is the share of a GPU's units that is busy.
+// FragAware takes, of the GPUs whose load is below the threshold, else of the others, the placement that leaves its GPU
+// least fragmented; of equal ones one that takes the cheaper means (arXiv 2512.16099). Load is the share of a GPU's
+// units that is busy.
 type FragAware struct{ Threshold float64 }
 
 func (FragAware) with(share float64) Policy { return FragAware{Threshold: share} }
@@ -60,8 +61,8 @@ func (f FragAware) Choose(s *Situation, r Request) Choice {
 	return best.choice()
 }
 
-// GRMU keeps two baskets of GPUs: instances of a whole GPU go into the heavy one, which may have at most a share of all GPUs,
-// everything else into the light one; a basket takes an empty GPU when nothing in it has room. First fit inside
+// GRMU keeps two baskets of GPUs: instances of a whole GPU go into the heavy one, which may have at most a share of all
+// GPUs, everything else into the light one; a basket takes an empty GPU when nothing in it has room. First fit inside
 // (arXiv 2502.01909). A GPU is in the basket that what is busy on it belongs to.
 type GRMU struct{ Heavy float64 }
 

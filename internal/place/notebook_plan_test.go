@@ -113,7 +113,14 @@ func number(t *testing.T, s string) float64 {
 	return x
 }
 
-func reconfigure(t *testing.T, out *strings.Builder, gpus []GPU, jobs []Running, args []datadriven.CmdArg, lines []string) []GPU {
+func reconfigure(
+	t *testing.T,
+	out *strings.Builder,
+	gpus []GPU,
+	jobs []Running,
+	args []datadriven.CmdArg,
+	lines []string,
+) []GPU {
 	now := number(t, args[0].Key)
 	c := Reconfigure{Fixed: number(t, args[1].Key), Beta: number(t, args[2].Key)}
 	for _, line := range lines {

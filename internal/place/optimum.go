@@ -17,22 +17,30 @@ type Job struct {
 
 // Rules say what a schedule may do.
 type Rules struct {
-	// FIFO: jobs start in the order in which they are given (the queue's), which must be that of their arrival. Otherwise in any.
+	// FIFO: jobs start in the order in which they are given (the queue's), which must be that of their arrival.
+	// Otherwise in any.
 	FIFO bool
-	// Migration: instances may be moved at any time for nothing, so that at every moment only packability counts: the reference
-	// that no placement can beat.
+	// Migration: instances may be moved at any time for nothing, so that at every moment only packability counts: the
+	// reference that no placement can beat.
 	Migration bool
 }
 
-// Optimum is the least total wait, in seconds, of any schedule of these jobs on these GPUs that knows everything in advance; +Inf when one
-// of them fits on no GPU. What is busy on the GPUs stays for good; idle instances do not matter. Nothing is stopped.
-// The search is exact, for cases of some ten jobs in FIFO order and some seven in any order.
+// Optimum is the least total wait, in seconds, of any schedule of these jobs on these GPUs that knows everything in
+// advance; +Inf when one of them fits on no GPU. What is busy on the GPUs stays for good; idle instances do not matter.
+// Nothing is stopped. The search is exact, for cases of some ten jobs in FIFO order and some seven in any order.
 //
-// It goes through the orders of starts and, without migration, the placements of each job. Once those are given, every job starts as soon
-// as it can: an earlier start ends earlier, and takes no room from those that start later. Waits that are certain bound a branch:
-// nobody starts before those that have.
+// It goes through the orders of starts and, without migration, the placements of each job. Once those are given, every
+// job starts as soon as it can: an earlier start ends earlier, and takes no room from those that start later. Waits
+// that are certain bound a branch: nobody starts before those that have.
 func Optimum(gpus []GPU, jobs []Job, rules Rules) float64 {
-	s := schedule{gpus: gpus, jobs: jobs, rules: rules, best: math.Inf(1), started: make([]bool, len(jobs)), packed: map[string]bool{}}
+	s := schedule{
+		gpus:    gpus,
+		jobs:    jobs,
+		rules:   rules,
+		best:    math.Inf(1),
+		started: make([]bool, len(jobs)),
+		packed:  map[string]bool{},
+	}
 	for _, g := range gpus {
 		var n *mig.Node
 		if g.Model != nil {
@@ -123,10 +131,14 @@ func (s *schedule) starts(n int, last float64) []start {
 	for _, x := range all {
 		soonest = min(soonest, x.from+s.jobs[x.job].Duration)
 	}
-	return slices.DeleteFunc(all, func(x start) bool { return x.from >= soonest && x.from+s.jobs[x.job].Duration > soonest })
+	return slices.DeleteFunc(
+		all,
+		func(x start) bool { return x.from >= soonest && x.from+s.jobs[x.job].Duration > soonest },
+	)
 }
 
-// likeAnEarlier: of jobs that differ in their arrival only, the one that came first starts first; else they could change places.
+// likeAnEarlier: of jobs that differ in their arrival only, the one that came first starts first; else they could
+// change places.
 func (s *schedule) likeAnEarlier(j int) bool {
 	for i, o := range s.jobs {
 		if i != j && !s.started[i] && o.Profile == s.jobs[j].Profile && o.Duration == s.jobs[j].Duration &&
@@ -137,7 +149,8 @@ func (s *schedule) likeAnEarlier(j int) bool {
 	return false
 }
 
-// placements are all those of a job, each from when it can be had. Of GPUs that are alike, with everything on them, one is enough.
+// placements are all those of a job, each from when it can be had. Of GPUs that are alike, with everything on them, one
+// is enough.
 func (s *schedule) placements(j int, earliest float64) []start {
 	var all []start
 	var seen []int

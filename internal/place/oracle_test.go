@@ -7,8 +7,8 @@ import (
 	"caelum/internal/mig"
 )
 
-// The oracle: the rules of MIG and what is counted of a GPU, over sets of intervals, as plainly as it can be said. It takes the profiles
-// from the GPU model and nothing else: no table, no pool, no set of placements.
+// The oracle: the rules of MIG and what is counted of a GPU, over sets of intervals, as plainly as it can be said. It
+// takes the profiles from the GPU model and nothing else: no table, no pool, no set of placements.
 
 // interval is an instance: a profile on the units [from, to).
 type interval struct {
@@ -94,7 +94,8 @@ func (o plainGPU) legal(set []interval) bool {
 			return false
 		}
 		for n, need := range [5]int{p.Compute, p.DEC, p.ENC, p.JPEG, p.OFA} {
-			if left[n] -= max(need, 0); left[n] < 0 && (n == 0 || [5]int{0, all.DEC, all.ENC, all.JPEG, all.OFA}[n] >= 0) {
+			if left[n] -= max(need, 0); left[n] < 0 &&
+				(n == 0 || [5]int{0, all.DEC, all.ENC, all.JPEG, all.OFA}[n] >= 0) {
 				return false
 			}
 		}
@@ -133,7 +134,8 @@ func total(n []int) int {
 	return sum
 }
 
-// placeable is how many instances of a profile still fit together, beginning at unit from or later: all choices are tried.
+// placeable is how many instances of a profile still fit together, beginning at unit from or later: all choices are
+// tried.
 func (o plainGPU) placeable(set []interval, p, from int) int {
 	most := 0
 	for _, s := range o.board.Profiles[p].Starts {
@@ -170,7 +172,8 @@ func (o plainGPU) lost(set []interval, weights []float64) float64 {
 	return sum
 }
 
-// layouts lists all sets of instances that can stand on an empty GPU of the GPU model, by choosing or skipping each in turn.
+// layouts lists all sets of instances that can stand on an empty GPU of the GPU model, by choosing or skipping each in
+// turn.
 func layouts(b *mig.Model) [][]interval {
 	all := [][]interval{nil}
 	for _, x := range every(b) {

@@ -26,8 +26,8 @@ type Situation struct {
 	// MeanDuration is the mean duration of the recent jobs whose duration is known, in seconds; 0: unknown.
 	MeanDuration float64
 
-	// Ordered says that no job starts before the jobs in front of it, as in a FIFO queue. Only then may a job be held: with
-	// backfill the jobs behind a held one start without it.
+	// Ordered says that no job starts before the jobs in front of it, as in a FIFO queue. Only then may a job be held:
+	// with backfill the jobs behind a held one start without it.
 	Ordered bool
 	// Behind are the requests that wait behind the one to be placed, in order.
 	Behind []Request
@@ -147,8 +147,8 @@ func (c candidate) choice() Choice {
 	return Choice{Here, c.gpu, c.placement}
 }
 
-// each calls visit for every group and placement of the profile that the cheapest means available anywhere can have; groups
-// that are not admitted (nil: all are) do not count.
+// each calls visit for every group and placement of the profile that the cheapest means available anywhere can have;
+// groups that are not admitted (nil: all are) do not count.
 func (p *Pool) each(profile string, admitted func(*Group) bool, visit func(g *Group, placement int)) {
 	for means := range endOfAcquisitions {
 		found := false
@@ -174,8 +174,8 @@ func (p *Pool) each(profile string, admitted func(*Group) bool, visit func(g *Gr
 	}
 }
 
-// every calls visit for every group and placement of the profile that can be had, by whatever means: to make an instance takes half a second at
-// most, and a place that is wrong for a job may cost others hours.
+// every calls visit for every group and placement of the profile that can be had, by whatever means: to make an
+// instance takes half a second at most, and a place that is wrong for a job may cost others hours.
 func (p *Pool) every(profile string, visit func(g *Group, placement int, m Acquisition)) {
 	for _, b := range p.boards {
 		k, ok := b.board.ProfileIndex(profile)

@@ -68,8 +68,8 @@ func TestMeans(t *testing.T) {
 	})
 }
 
-// Every policy chooses what is to be had, by the cheapest means there are unless it looks at when things end or compares
-// fragmentation first, and finds something whenever there is something.
+// Every policy chooses what is to be had, by the cheapest means there are unless it looks at when things end or
+// compares fragmentation first, and finds something whenever there is something.
 func TestPoliciesChooseByCheapestMeans(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := rapid.SliceOfN(rapid.Custom(drawGPU), 0, 4).Draw(t, "gpus")
@@ -139,7 +139,14 @@ func TestMostReachKeepsTheProduct(t *testing.T) {
 		for m, g := range gpus {
 			for j := range (a100.Open(g.Layout, 0) & a100.OfProfile(p)).Indices() {
 				if !ok || product(m, j) > product(k, i) {
-					t.Errorf("%s on GPU %d leaves the cluster %d; chosen: %v, GPU %d", a100.Label(j), m, product(m, j), ok, k)
+					t.Errorf(
+						"%s on GPU %d leaves the cluster %d; chosen: %v, GPU %d",
+						a100.Label(j),
+						m,
+						product(m, j),
+						ok,
+						k,
+					)
 				}
 			}
 		}

@@ -18,11 +18,11 @@ type Spot struct {
 // Nobody is the job of an instance that is idle.
 const Nobody = -1
 
-// Plan says what to destroy and what to create, in order. It is a value: nothing happens until somebody carries it out, and
-// [Plan.Apply] does that on paper.
+// Plan says what to destroy and what to create, in order. It is a value: nothing happens until somebody carries it out,
+// and [Plan.Apply] does that on paper.
 //
-// A job that is moved appears twice: its instance is destroyed where it stands, and created (or taken) where it goes. Both steps
-// bear the job, as an index in whatever list the caller keeps. Every state on the way is legal.
+// A job that is moved appears twice: its instance is destroyed where it stands, and created (or taken) where it goes.
+// Both steps bear the job, as an index in whatever list the caller keeps. Every state on the way is legal.
 type Plan []Step
 
 // Step is one change of one GPU.
@@ -85,9 +85,9 @@ func (p Plan) Stops() []int {
 	return slices.Compact(jobs)
 }
 
-// Apply carries the plan out on a copy of the pool, which stays as it is. The error names the first step that cannot be done: the
-// GPUs are not what the plan was made for. A job that is moved keeps the end that was expected of it (a caller that starts it
-// from the beginning knows better); of any other instance that becomes busy it is unknown.
+// Apply carries the plan out on a copy of the pool, which stays as it is. The error names the first step that cannot be
+// done: the GPUs are not what the plan was made for. A job that is moved keeps the end that was expected of it (a
+// caller that starts it from the beginning knows better); of any other instance that becomes busy it is unknown.
 func (p Plan) Apply(pool *Pool) (*Pool, error) {
 	gpus := pool.snapshot()
 	ends := map[int]float64{} // by job
@@ -148,7 +148,8 @@ func (s Step) apply(gpus []GPU, ends map[int]float64) error {
 	return nil
 }
 
-// occupy makes placement i busy until end (+Inf: unknown). The list of ends is not shared with the GPU it was copied from.
+// occupy makes placement i busy until end (+Inf: unknown). The list of ends is not shared with the GPU it was copied
+// from.
 func (g *GPU) occupy(i int, end float64) {
 	g.Layout = g.Layout.With(i)
 	g.Ends = g.withEnd(i, end)
@@ -167,8 +168,8 @@ func (g *GPU) withEnd(i int, end float64) []float64 {
 	return ends
 }
 
-// Serve is how a request is met at a spot that is to be had: the idle instances in the way are destroyed and the instance is created,
-// or the idle one that stands there is taken.
+// Serve is how a request is met at a spot that is to be had: the idle instances in the way are destroyed and the
+// instance is created, or the idle one that stands there is taken.
 func (p *Pool) Serve(at Spot, job int) Plan {
 	return p.gpus[at.GPU].GPU.serve(nil, at, job)
 }

@@ -18,7 +18,8 @@ type tb interface {
 	Fatalf(format string, args ...any)
 }
 
-// carryOut applies a plan step by step, looks at every state on the way, and answers the last. The pool must stay as it was.
+// carryOut applies a plan step by step, looks at every state on the way, and answers the last. The pool must stay as it
+// was.
 func carryOut(t tb, gpus []GPU, plan Plan) []GPU {
 	t.Helper()
 	pool := NewPool(gpus)
@@ -39,7 +40,8 @@ func carryOut(t tb, gpus []GPU, plan Plan) []GPU {
 	panic("unreachable")
 }
 
-// A request that can be served is served, at its spot, and nothing that is busy is touched, nor more than is in the way.
+// A request that can be served is served, at its spot, and nothing that is busy is touched, nor more than is in the
+// way.
 func TestServe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := drawGPUs(t)

@@ -7,9 +7,9 @@ import (
 	"caelum/internal/mig"
 )
 
-// Pool is any number of GPUs of any GPU models. GPUs on which the same stands form a group: there are thousands of GPUs in a large
-// cluster and only hundreds of layouts, so what depends on the layout alone is judged once a group. Not safe for
-// concurrent use.
+// Pool is any number of GPUs of any GPU models. GPUs on which the same stands form a group: there are thousands of GPUs
+// in a large cluster and only hundreds of layouts, so what depends on the layout alone is judged once a group. Not safe
+// for concurrent use.
 type Pool struct {
 	gpus   []member
 	groups map[standing]*Group
@@ -36,8 +36,8 @@ type modelGroups struct {
 type member struct {
 	GPU
 	group *Group
-	// free is, by placement, when everything that overlaps it will have ended (seconds; 0: nothing does, +Inf: unknown). The
-	// F of lifetime and qla.
+	// free is, by placement, when everything that overlaps it will have ended (seconds; 0: nothing does, +Inf:
+	// unknown). The F of lifetime and qla.
 	free []float64
 }
 
@@ -90,7 +90,8 @@ func (p *Pool) Set(k int, g GPU) {
 	m.free = g.frees(m.free)
 }
 
-// Start makes placement i of the k-th GPU busy until end (seconds; +Inf: unknown). The idle instances in its way are gone then.
+// Start makes placement i of the k-th GPU busy until end (seconds; +Inf: unknown). The idle instances in its way are
+// gone then.
 func (p *Pool) Start(k, i int, end float64) {
 	g := p.gpus[k].GPU
 	g.Idle &^= g.InTheWay(i)
@@ -118,7 +119,8 @@ func (p *Pool) Expect(k, i int, end float64) {
 	}
 }
 
-// Free is when everything that overlaps placement i of the k-th GPU is expected to have ended (seconds; 0: it is free, +Inf: unknown).
+// Free is when everything that overlaps placement i of the k-th GPU is expected to have ended (seconds; 0: it is free,
+// +Inf: unknown).
 func (p *Pool) Free(k, i int) float64 { return p.gpus[k].free[i] }
 
 func (p *Pool) join(k int, g GPU) *Group {
@@ -173,7 +175,8 @@ func (p *Pool) has(profile string) bool {
 	return false
 }
 
-// By is the set of the placements of profile p (an index in the GPU model's Profiles) that are to be had by exactly these means.
+// By is the set of the placements of profile p (an index in the GPU model's Profiles) that are to be had by exactly
+// these means.
 func (g *Group) By(m Acquisition, p int) mig.Layout {
 	return m.of(g.Busy.Open&g.Model.OfProfile(p), g.both.Open, g.Idle)
 }

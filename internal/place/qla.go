@@ -10,16 +10,16 @@ import (
 
 // QLA is queue look-ahead that may hold the head of the queue.
 //
-// [Lifetime] asks what a placement costs the slots around it, whoever wants them. But who wants them is known: the jobs that wait.
-// So QLA tries the most promising placements for the head of the queue, and for each plays on: the jobs behind it are
-// placed, in their order, each where a simple rule would put it, with every instance ending when it is expected to. What a
-// placement is worth is how soon all of them start.
+// [Lifetime] asks what a placement costs the slots around it, whoever wants them. But who wants them is known: the jobs
+// that wait. So QLA tries the most promising placements for the head of the queue, and for each plays on: the jobs
+// behind it are placed, in their order, each where a simple rule would put it, with every instance ending when it is
+// expected to. What a placement is worth is how soon all of them start.
 //
-// That also answers a question which no rule about placements can ask: whether to place the head at all. A 1g.5gb that starts
-// now on the last free unit of a half may keep a 4g.20gb waiting for an hour, while a better unit for it is free in a
-// minute. So placements that are still busy are tried as well, and if one of them wins, the head is held: it keeps its turn,
-// nothing behind it starts, and at the next event the question is asked again. In production holding is simply not to put
-// the slice on offer.
+// That also answers a question which no rule about placements can ask: whether to place the head at all. A 1g.5gb that
+// starts now on the last free unit of a half may keep a 4g.20gb waiting for an hour, while a better unit for it is free
+// in a minute. So placements that are still busy are tried as well, and if one of them wins, the head is held: it keeps
+// its turn, nothing behind it starts, and at the next event the question is asked again. In production holding is
+// simply not to put the slice on offer.
 //
 //	candidates   the 8 free placements with the least slot cost c, and the 8 busy ones with the least c + 20 x the wait
 //	slot cost    c = sum over the slots j that overlap it of w_j * max(0, end - max(start, F_j)): Lifetime's, but with
@@ -40,9 +40,9 @@ import (
 // The recent mean is [Situation.MeanDuration], of the jobs whose duration is known. If there are none, no job is held.
 //
 // The constants were tuned on churn on 16 A100s with a FIFO queue at load 0.85, seeds 1 to 10, with exact ends and with
-// limits. They are on a plateau: half and twice of each changes little. The first two rows compare what is with what was. The
-// others are what was tried before holds were bounded and did not pay (mean waits as ratios to best-fit, uniform6 / skew-small
-// / bimodal / four-equal):
+// limits. They are on a plateau: half and twice of each changes little. The first two rows compare what is with what
+// was. The others are what was tried before holds were bounded and did not pay (mean waits as ratios to best-fit,
+// uniform6 / skew-small / bimodal / four-equal):
 //
 //	                                         exact ends             limits 1 to 6 x too long, corrected
 //	as it is                                 .21 / .12 / .29 / .24  .43 / .39 / .48 / .51
@@ -57,13 +57,14 @@ import (
 type QLA struct{}
 
 const (
-	qlaAhead      = 24
-	qlaTries      = 8
-	qlaWhole      = 1.6
-	qlaHoldPrice  = 20.0
-	qlaCostShare  = 0.01
-	qlaWaitPrice  = 300.0
-	qlaMeansPrice = 1.0 // unit-seconds, for each step from an idle instance to free units to those of other idle instances
+	qlaAhead     = 24
+	qlaTries     = 8
+	qlaWhole     = 1.6
+	qlaHoldPrice = 20.0
+	qlaCostShare = 0.01
+	qlaWaitPrice = 300.0
+	// unit-seconds, for each step from an idle instance to free units to those of other idle instances
+	qlaMeansPrice = 1.0
 	qlaHold       = 0.5 // how long a hold may last, in recent means: 0.1 is worse, without this limit it is no better
 )
 
@@ -106,8 +107,8 @@ func (QLA) Choose(s *Situation, r Request) Choice {
 	return Choice{Here, y.lanes[best.lane].gpu, best.placement}
 }
 
-// simState is a situation that is simulated: its GPUs in a form that is quick to change. It belongs to a pool, so that a decision
-// allocates nothing.
+// simState is a situation that is simulated: its GPUs in a form that is quick to change. It belongs to a pool, so that
+// a decision allocates nothing.
 type simState struct {
 	now   float64
 	lanes []gpuState
@@ -116,8 +117,9 @@ type simState struct {
 	first []float64 // by lane and profile, the least of its slots' plays
 	clean []float64 // first before anything is played
 
-	// What is played differs little from try to try: most GPUs are as they were when the same job was placed at the same time.
-	// state tells how a lane has come about; seen is, by job and lane, the best slot that was found for a state and a time.
+	// What is played differs little from try to try: most GPUs are as they were when the same job was placed at the
+	// same time. state tells how a lane has come about; seen is, by job and lane, the best slot that was found for a
+	// state and a time.
 	state []uint64
 	fresh uint64
 	seen  []bestSlot
@@ -162,8 +164,8 @@ func shapeOf(b *mig.Model) *shape {
 	return sh
 }
 
-// cost is the slot cost of placement i of a lane with these F for a job that runs from start for d seconds. It is not summed
-// up to the end when it exceeds the limit.
+// cost is the slot cost of placement i of a lane with these F for a job that runs from start for d seconds. It is not
+// summed up to the end when it exceeds the limit.
 func (sh *shape) cost(free []float64, i int, start, d, limit float64) float64 {
 	c := 0.0
 	for _, j := range sh.conflicts[i] {
@@ -222,8 +224,8 @@ type option struct {
 	start, price    float64
 }
 
-// options finds the best free placements of a request that runs for d seconds, and the best of those that become free within
-// hold seconds, by price.
+// options finds the best free placements of a request that runs for d seconds, and the best of those that become free
+// within hold seconds, by price.
 func (y *simState) options(r Request, d, hold float64) {
 	y.ready, y.busy = y.ready[:0], y.busy[:0]
 	for l, la := range y.lanes {
@@ -236,9 +238,25 @@ func (y *simState) options(r Request, d, hold float64) {
 		for _, i := range la.shape.starts[p] {
 			switch {
 			case now.Has(i):
-				y.ready = keepBest(y.ready, option{l, i, y.now, la.shape.cost(free, i, y.now, d, math.Inf(1)) + qlaMeansPrice*float64(la.group.meansOf(i, p))})
+				y.ready = keepBest(
+					y.ready,
+					option{
+						l,
+						i,
+						y.now,
+						la.shape.cost(free, i, y.now, d, math.Inf(1)) + qlaMeansPrice*float64(la.group.meansOf(i, p)),
+					},
+				)
 			case free[i] > y.now && free[i]-y.now <= hold:
-				y.busy = keepBest(y.busy, option{l, i, free[i], la.shape.cost(free, i, free[i], d, math.Inf(1)) + qlaHoldPrice*(free[i]-y.now)})
+				y.busy = keepBest(
+					y.busy,
+					option{
+						l,
+						i,
+						free[i],
+						la.shape.cost(free, i, free[i], d, math.Inf(1)) + qlaHoldPrice*(free[i]-y.now),
+					},
+				)
 			}
 		}
 	}
@@ -277,8 +295,8 @@ func (y *simState) line(s *Situation) {
 	y.seen = slices.Grow(y.seen[:0], n)[:n]
 }
 
-// play puts the head at t and then the others, in their order, and answers the sum of the others' waits. It gives up, with +Inf, as
-// soon as that must exceed the limit: none of those that wait starts before the one in front of it.
+// play puts the head at t and then the others, in their order, and answers the sum of the others' waits. It gives up,
+// with +Inf, as soon as that must exceed the limit: none of those that wait starts before the one in front of it.
 func (y *simState) rollout(t *option, d float64, limit float64) float64 {
 	copy(y.plays, y.free)
 	copy(y.first, y.clean)
@@ -313,7 +331,8 @@ type bestSlot struct {
 	place        int
 }
 
-// pick finds the lane with the least price for the k-th job behind the head, which may start from then; seen says where on it. -1: none.
+// pick finds the lane with the least price for the k-th job behind the head, which may start from then; seen says where
+// on it. -1: none.
 func (y *simState) pick(k int, from float64) (lane int) {
 	j := &y.behind[k]
 	lane, best := -1, math.Inf(1)

@@ -1,7 +1,7 @@
 package place
 
-// Recent remembers what was asked for lately: some policies, and offers, prepare for more of the same. The zero value remembers
-// nothing.
+// Recent remembers what was asked for lately: some policies, and offers, prepare for more of the same. The zero value
+// remembers nothing.
 type Recent struct {
 	asked   []Request // a ring
 	next    int

@@ -15,7 +15,8 @@ func TestRecent(t *testing.T) {
 		r.Asked(Request{"1g.5gb", 100})
 	}
 	r.Asked(Request{"7g.40gb", 500})
-	if w := r.Weights().asked; !maps.Equal(w, map[string]float64{"1g.5gb": 3, "7g.40gb": 1}) || r.MeanDuration() != 200 {
+	if w := r.Weights().asked; !maps.Equal(w, map[string]float64{"1g.5gb": 3, "7g.40gb": 1}) ||
+		r.MeanDuration() != 200 {
 		t.Errorf("%v, %v", w, r.MeanDuration())
 	}
 	r.Asked(Request{"7g.40gb", math.Inf(1)})
@@ -59,7 +60,14 @@ func TestLook(t *testing.T) {
 		for _, profile := range []string{"1g.5gb", "2g.10gb", "3g.20gb"} {
 			r := Request{profile, 1800}
 			if all, some := p.Choose(s, r), p.Choose(&less, r); all != some {
-				t.Errorf("%s places %s at %+v, and with only what it looks at, %+v: %+v", name, profile, all, some, inputs)
+				t.Errorf(
+					"%s places %s at %+v, and with only what it looks at, %+v: %+v",
+					name,
+					profile,
+					all,
+					some,
+					inputs,
+				)
 			}
 		}
 	}

@@ -14,30 +14,33 @@ type Running struct {
 	Start    float64 // seconds, on the scale of Situation.Now
 	Duration float64 // seconds that it takes from its beginning; +Inf: unknown
 	Deadline float64 // seconds, when it must have ended; +Inf: none
-	// Requeue: it may be stopped and started from its beginning. A caller that lets no job be stopped twice needs no other
-	// guard against two jobs that stop each other in turn.
+	// Requeue: it may be stopped and started from its beginning. A caller that lets no job be stopped twice needs no
+	// other guard against two jobs that stop each other in turn.
 	Requeue bool
 }
 
-// Reconfigure is the last of the means (DynaP's reconfiguration-last): a request that fits nowhere waits, or running jobs are stopped
-// to make room for it. Stopping pays when
+// Reconfigure is the last of the means (DynaP's reconfiguration-last): a request that fits nowhere waits, or running
+// jobs are stopped to make room for it. Stopping pays when
 //
 //	C_r - C_w <= Beta
 //
-// C_r is Fixed plus the longest time that a job which would be stopped has run already, and is lost; C_w is how long the request
-// waits otherwise: until what is in its way has ended, where that is soonest. (Over several GPUs it must be the soonest of all,
-// not that of the candidate: nothing is gained by stopping jobs on one GPU when another has room in a minute.)
+// C_r is Fixed plus the longest time that a job which would be stopped has run already, and is lost; C_w is how long
+// the request waits otherwise: until what is in its way has ended, where that is soonest. (Over several GPUs it must be
+// the soonest of all, not that of the candidate: nothing is gained by stopping jobs on one GPU when another has room in
+// a minute.)
 //
-// Only jobs that may be requeued, and would still meet their deadline if they started again when there is room for them, are
-// stopped. A job is not stopped for another of its own profile in its own place: that would be preemption, and the GPU the same.
+// Only jobs that may be requeued, and would still meet their deadline if they started again when there is room for
+// them, are stopped. A job is not stopped for another of its own profile in its own place: that would be preemption,
+// and the GPU the same.
 type Reconfigure struct {
-	Fixed float64 // seconds: to stop jobs, to destroy, to create, and before a requeued job may start (22.05: about 120)
+	// seconds: to stop jobs, to destroy, to create, and before a requeued job may start (22.05: about 120)
+	Fixed float64
 	Beta  float64 // seconds
 }
 
-// Plan answers how to make room for the request now, for the job with this index (its steps bear it), or, if there is no
-// plan that pays, when there is room anyway: +Inf when nobody knows, now when it fits as it is. Cheapest first; ties go
-// to the lowest GPU, then to the lowest start.
+// Plan answers how to make room for the request now, for the job with this index (its steps bear it), or, if there is
+// no plan that pays, when there is room anyway: +Inf when nobody knows, now when it fits as it is. Cheapest first; ties
+// go to the lowest GPU, then to the lowest start.
 func (c Reconfigure) Plan(s *Situation, r Request, job int, jobs []Running) (plan Plan, until float64) {
 	until = math.Inf(1)
 	owner := map[Spot]int{}
@@ -94,8 +97,8 @@ func (c Reconfigure) Plan(s *Situation, r Request, job int, jobs []Running) (pla
 	return nil, until
 }
 
-// worth orders what is in the way by how much one would rather leave it there: by the time it has run, and above all what must
-// not be stopped.
+// worth orders what is in the way by how much one would rather leave it there: by the time it has run, and above all
+// what must not be stopped.
 func (c Reconfigure) worth(owner map[Spot]int, jobs []Running, at Spot) float64 {
 	if j, known := owner[at]; known && jobs[j].Requeue {
 		return -jobs[j].Start
@@ -141,8 +144,8 @@ func (g GPU) roomFrom(i int, now float64) float64 {
 	return from
 }
 
-// busyInTheWay are the busy instances that have to go for placement i: those that overlap it, and of those that hold what it needs
-// besides units (instance limit, media engines) the least worth.
+// busyInTheWay are the busy instances that have to go for placement i: those that overlap it, and of those that hold
+// what it needs besides units (instance limit, media engines) the least worth.
 func (g GPU) busyInTheWay(i int, worth func(b int) float64) mig.Layout {
 	busy := slices.Collect(g.Layout.Indices())
 	slices.SortStableFunc(busy, func(a, b int) int { return cmp.Compare(worth(b), worth(a)) })
@@ -155,7 +158,8 @@ func (g GPU) busyInTheWay(i int, worth func(b int) float64) mig.Layout {
 	return g.Layout &^ stay
 }
 
-// evict stops jobs and gives a spot to another: what they held goes if it is in the way, and stays behind idle if it is not.
+// evict stops jobs and gives a spot to another: what they held goes if it is in the way, and stays behind idle if it is
+// not.
 func (p *Pool) evict(at Spot, stop []int, jobs []Running, job int) Plan {
 	g := p.GPU(at.GPU)
 	for _, j := range stop {
@@ -179,8 +183,8 @@ func (p *Pool) evict(at Spot, stop []int, jobs []Running, job int) Plan {
 	return g.serve(plan, at, job)
 }
 
-// inTime reports whether all stopped jobs would meet their deadlines: each in turn starts again where there is room for it first,
-// but not before the fixed time is over, and each slot takes one after the other.
+// inTime reports whether all stopped jobs would meet their deadlines: each in turn starts again where there is room for
+// it first, but not before the fixed time is over, and each slot takes one after the other.
 func (c Reconfigure) inTime(s *Situation, plan Plan, r Request, at Spot, stop []int, jobs []Running) bool {
 	after, err := plan.Apply(s.Pool)
 	if err != nil {
@@ -239,7 +243,10 @@ func (s slots) soonest(profile string, chosen []Spot) (at Spot, free float64) {
 	for k := range s.free {
 		g := s.pool.GPU(k)
 		for i := range g.candidates(profile).Indices() {
-			taken := slices.ContainsFunc(chosen, func(c Spot) bool { return c.GPU == k && g.Model.Conflicts(c.Placement).Has(i) })
+			taken := slices.ContainsFunc(
+				chosen,
+				func(c Spot) bool { return c.GPU == k && g.Model.Conflicts(c.Placement).Has(i) },
+			)
 			if !taken && s.free[k][i] < free {
 				at, free = Spot{k, i}, s.free[k][i]
 			}

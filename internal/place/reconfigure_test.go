@@ -100,8 +100,11 @@ func TestReconfigureTakesTheCheapest(t *testing.T) {
 		var jobs []Running
 		for k, g := range gpus {
 			for i := range g.Layout.Indices() {
-				jobs = append(jobs, Running{Holds: []Spot{{k, i}}, Start: float64(rapid.IntRange(0, 1000).Draw(t, "start")),
-					Duration: 1, Deadline: math.Inf(1), Requeue: true})
+				jobs = append(
+					jobs,
+					Running{Holds: []Spot{{k, i}}, Start: float64(rapid.IntRange(0, 1000).Draw(t, "start")),
+						Duration: 1, Deadline: math.Inf(1), Requeue: true},
+				)
 			}
 			gpus[k].Ends = nil
 		}

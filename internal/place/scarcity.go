@@ -8,16 +8,16 @@ import (
 	"caelum/internal/mig"
 )
 
-// Scarcity puts a price on time in a slot: the fewer slots of a profile are free at a moment, the dearer it is to keep one of
-// them from being used, and the farther away the moment, the cheaper, since nobody knows what will be asked for then. A
-// placement costs the sum, over the slots j of profile p that overlap it, of
+// Scarcity puts a price on time in a slot: the fewer slots of a profile are free at a moment, the dearer it is to keep
+// one of them from being used, and the farther away the moment, the cheaper, since nobody knows what will be asked for
+// then. A placement costs the sum, over the slots j of profile p that overlap it, of
 //
 //	the integral from max(now, F_j) to the expected end of
 //	    w_p * exp(-(t-now) / (1.12 * mean duration)) * (N_p(t) / (G n_p) + 0.263)^-1.88 dt
 //
 // with N_p(t) the slots of p free at t if nothing else arrives, G the GPUs that have the profile, n_p its starts, and
-// w_p = size^0.26, times 1.71 for the profile of a whole GPU. The constants were fitted on churn without a queue (load 1.0 on 32
-// A100s), where it accepts slightly more slice-hours than [Lifetime]; with a queue [QLA] is better.
+// w_p = size^0.26, times 1.71 for the profile of a whole GPU. The constants were fitted on churn without a queue (load
+// 1.0 on 32 A100s), where it accepts slightly more slice-hours than [Lifetime]; with a queue [QLA] is better.
 type Scarcity struct{}
 
 const (

@@ -2,7 +2,8 @@ package place
 
 import "caelum/internal/mig"
 
-// Weights is how often each profile was asked for, in any unit; a profile that is not there was not. Not safe for concurrent use.
+// Weights is how often each profile was asked for, in any unit; a profile that is not there was not. Not safe for
+// concurrent use.
 type Weights struct {
 	asked map[string]float64
 	on    []modelWeights
@@ -16,7 +17,8 @@ type modelWeights struct {
 // NewWeights takes the counts by profile name.
 func NewWeights(asked map[string]float64) *Weights { return &Weights{asked: asked} }
 
-// WeightsOn are the weights by profile of a GPU model. They are made once for each, so that a decision allocates nothing.
+// WeightsOn are the weights by profile of a GPU model. They are made once for each, so that a decision allocates
+// nothing.
 func (s *Situation) WeightsOn(b *mig.Model) []float64 {
 	w := s.Weights
 	if w == nil {

@@ -40,7 +40,8 @@ func TestExplainBack(t *testing.T) {
 		t.Errorf("the other job: %+v %v", e, err)
 	}
 	snapshot.At = until
-	if e, err := Explain(snapshot, place.Reach, 1); err != nil || e.Verdict != OnOffer || e.Place != 1 || e.BackUntil != 0 {
+	if e, err := Explain(snapshot, place.Reach, 1); err != nil || e.Verdict != OnOffer || e.Place != 1 ||
+		e.BackUntil != 0 {
 		t.Errorf("when the time is over: %+v %v", e, err)
 	}
 }
@@ -48,7 +49,8 @@ func TestExplainBack(t *testing.T) {
 // The word for jobs that stand back leaves other words as they are, is bounded, and nothing in it stops a reader.
 func TestBackWord(t *testing.T) {
 	extra := IntoBack("rack=4 caelum=1;none caelum-back=9_@1", "7_3-5@1700000000;8_@1700000001")
-	if want := "rack=4 caelum=1;none caelum-back=7_3-5@1700000000;8_@1700000001"; extra != want || In(extra) != "1;none" ||
+	if want := "rack=4 caelum=1;none caelum-back=7_3-5@1700000000;8_@1700000001"; extra != want ||
+		In(extra) != "1;none" ||
 		IntoBack(extra, "") != "rack=4 caelum=1;none" {
 		t.Errorf("%q", extra)
 	}
@@ -57,7 +59,9 @@ func TestBackWord(t *testing.T) {
 	if len(got) != 2 || got["7_3-5"].Unix() != 1700000000 || got["8_"].Unix() != 1700000009 {
 		t.Errorf("%v", got)
 	}
-	u := Unstarted{jobs: map[string]shown{strings.Repeat("9", maxEntry+1): {until: time.Unix(2e9, 0), on: []string{"n1"}}}}
+	u := Unstarted{
+		jobs: map[string]shown{strings.Repeat("9", maxEntry+1): {until: time.Unix(2e9, 0), on: []string{"n1"}}},
+	}
 	if text := u.Back("n1", time.Unix(1e9, 0)); text != "" {
 		t.Errorf("a long entry: %q", text)
 	}

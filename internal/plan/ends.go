@@ -42,9 +42,9 @@ func runningOn(jobs []slurm.Job, now time.Time) map[string][]running {
 // maxSlices limits how many slices of a job count on a node: 16 GPUs hold no more, and the number is the user's.
 const maxSlices = 112
 
-// fillEnds gives the busy slices of a node whose text shows no ends those of the node's jobs. An agent leaves ends out of
-// the text where users may not see other users' jobs. Of several slices of one profile it is not known which ends first:
-// they get the ends in the order of their GPUs and starts.
+// fillEnds gives the busy slices of a node whose text shows no ends those of the node's jobs. An agent leaves ends out
+// of the text where users may not see other users' jobs. Of several slices of one profile it is not known which ends
+// first: they get the ends in the order of their GPUs and starts.
 func fillEnds(gpus []offer.GPU, jobs []running) {
 	for _, g := range gpus {
 		if slices.ContainsFunc(g.Ends, func(end float64) bool { return !math.IsInf(end, 1) }) {

@@ -10,8 +10,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestPrivateEnds: where nodes do not publish the ends of jobs, planners take them from slurmctld's queue and reserve the
-// same. Without the queue nothing is known, and nothing is reserved.
+// TestPrivateEnds: where nodes do not publish the ends of jobs, planners take them from slurmctld's queue and reserve
+// the same. Without the queue nothing is known, and nothing is reserved.
 func TestPrivateEnds(t *testing.T) {
 	const now = 1e9
 	busy := func(end map[string]float64) offer.GPU {
@@ -26,12 +26,21 @@ func TestPrivateEnds(t *testing.T) {
 		return g
 	}
 	gpus := map[string][]offer.GPU{
-		"n1": {busy(map[string]float64{"4g.20gb@0": now + 900, "1g.5gb@4": now + 50}), busy(map[string]float64{"3g.20gb@0": now + 700})},
+		"n1": {
+			busy(map[string]float64{"4g.20gb@0": now + 900, "1g.5gb@4": now + 50}),
+			busy(map[string]float64{"3g.20gb@0": now + 700}),
+		},
 		"n2": {busy(map[string]float64{"3g.20gb@0": now + 600, "2g.10gb@4": now + 100})},
 	}
 	runs := func(id uint32, node, profile string, end int64) slurm.Job {
-		return slurm.Job{ID: id, State: "RUNNING", Nodes: []string{node}, Start: time.Unix(now-60, 0), End: time.Unix(now+end, 0),
-			PerNode: []slurm.GRES{{Name: "mig", Type: profile, Count: 1}}}
+		return slurm.Job{
+			ID:      id,
+			State:   "RUNNING",
+			Nodes:   []string{node},
+			Start:   time.Unix(now-60, 0),
+			End:     time.Unix(now+end, 0),
+			PerNode: []slurm.GRES{{Name: "mig", Type: profile, Count: 1}},
+		}
 	}
 	learned := runs(4, "n2", "2g.20gb", 9000) // another GPU model's name for as much
 	learned.AdminComment = "caelum:runs=660"
@@ -56,7 +65,8 @@ func TestPrivateEnds(t *testing.T) {
 	if want == nil || want.At != now+600 {
 		t.Fatalf("with the ends in the text: %+v", want)
 	}
-	if got := reserved(true, all); got == nil || got.At != want.At || len(got.Spots) != 1 || got.Spots[0] != want.Spots[0] {
+	if got := reserved(true, all); got == nil || got.At != want.At || len(got.Spots) != 1 ||
+		got.Spots[0] != want.Spots[0] {
 		t.Errorf("with the ends in the queue: %+v, want %+v", got, want)
 	}
 	if got := reserved(true, nil); got != nil && !math.IsInf(got.At, 1) {

@@ -47,8 +47,8 @@ type Explanation struct {
 	At int64 `json:"at,omitempty"`
 	// Before is the waiting job that is served first.
 	Before uint32 `json:"before,omitempty"`
-	// BackUntil is until when it comes after all other jobs, Unix seconds, because slurmctld did not start it while its slices were on
-	// offer; 0: it does not, or its agents have not published it.
+	// BackUntil is until when it comes after all other jobs, Unix seconds, because slurmctld did not start it while its
+	// slices were on offer; 0: it does not, or its agents have not published it.
 	BackUntil int64 `json:"back_until,omitempty"`
 	// Held: job_submit.lua or an agent holds it, and an agent releases it.
 	Held bool `json:"held,omitempty"`
@@ -70,10 +70,20 @@ func Explain(snapshot Snapshot, policy place.Policy, id uint32) (Explanation, er
 	switch {
 	case j.Holds() && wants == "":
 		e.On = j.Nodes
-		return say(Started, "it has started on %s, and has asked for no slice of a known size", strings.Join(j.Nodes, ", "))
+		return say(
+			Started,
+			"it has started on %s, and has asked for no slice of a known size",
+			strings.Join(j.Nodes, ", "),
+		)
 	case j.Holds():
 		e.On = j.Nodes
-		return say(Started, "it has started on %s and has %s there, as Slurm counts it; `caelum job %d` on the node shows the slices", strings.Join(j.Nodes, ", "), wants, id)
+		return say(
+			Started,
+			"it has started on %s and has %s there, as Slurm counts it; `caelum job %d` on the node shows the slices",
+			strings.Join(j.Nodes, ", "),
+			wants,
+			id,
+		)
 	case j.State != "PENDING":
 		return say(Over, "it is %s", j.State)
 	}
@@ -86,35 +96,69 @@ func Explain(snapshot Snapshot, policy place.Policy, id uint32) (Explanation, er
 	if w.HetJob != 0 {
 		if ended := snapshot.hetJobs()[w.HetJob].ended; len(ended) > 0 {
 			e.Held = false
-			return say(NotEligible, "it can never start: slurmctld starts the components of het job %d together, and of these %s ended; "+
-				"cancel it with `scancel %d` and submit the het job again", w.HetJob, components(ended), w.HetJob)
+			return say(
+				NotEligible,
+				"it can never start: slurmctld starts the components of het job %d together, and of these %s ended; "+
+					"cancel it with `scancel %d` and submit the het job again",
+				w.HetJob,
+				components(ended),
+				w.HetJob,
+			)
 		}
 	}
 	switch {
 	case w.Problem != "":
 		return say(Unreadable, "what it asks for cannot be read: %s", w.Problem)
 	case e.Held && len(Job(w).Wants) == 0:
-		return say(NotEligible, "no slice could be had for it when it started, and it named no size: an agent gives it one and releases it%s", notBefore(w, snapshot.At))
+		return say(
+			NotEligible,
+			"no slice could be had for it when it started, and it named no size: an agent gives it one and releases it%s",
+			notBefore(w, snapshot.At),
+		)
 	case len(Job(w).Wants) == 0 && w.HetJob != 0:
-		return say(NoSlice, "it asks for no slice of a known size; all components of het job %d start together, and another may wait for one", w.HetJob)
+		return say(
+			NoSlice,
+			"it asks for no slice of a known size; all components of het job %d start together, and another may wait for one",
+			w.HetJob,
+		)
 	case len(Job(w).Wants) == 0:
 		return say(NoSlice, "it asks for no slice of a known size, so no slice keeps it waiting")
 	case e.Held && held(snapshot, w) != nil:
 		o := held(snapshot, w)
-		return say(NotEligible, "Caelum holds it because it starts with job %d, which slurmctld would not start now: %s. Both are released "+
-			"when all components of het job %d can start and their slices are on offer", o.ID, o.Reason, w.HetJob)
+		return say(
+			NotEligible,
+			"Caelum holds it because it starts with job %d, which slurmctld would not start now: %s. Both are released "+
+				"when all components of het job %d can start and their slices are on offer",
+			o.ID,
+			o.Reason,
+			w.HetJob,
+		)
 	case w.Priority == 0 && !w.Releasable(snapshot.At) && e.Held:
 		return say(NotEligible, "it is released when its slices are on offer%s", notBefore(w, snapshot.At))
 	case w.Priority == 0 && !w.Releasable(snapshot.At):
 		return say(NotEligible, "it is held (%s): whoever holds it has to release it", w.Reason)
 	case snapshot.Queue.LacksLicense(w) != "":
-		return say(NotEligible, "it asks for the licences %s, and other jobs have left too few of %s; no slice is kept for it until then",
-			w.Licenses, snapshot.Queue.LacksLicense(w))
+		return say(
+			NotEligible,
+			"it asks for the licences %s, and other jobs have left too few of %s; no slice is kept for it until then",
+			w.Licenses,
+			snapshot.Queue.LacksLicense(w),
+		)
 	case !snapshot.ready(w):
-		return say(NotEligible, "slurmctld would not start it now, whatever is free: %s%s", w.Reason, notBefore(w, snapshot.At))
+		return say(
+			NotEligible,
+			"slurmctld would not start it now, whatever is free: %s%s",
+			w.Reason,
+			notBefore(w, snapshot.At),
+		)
 	}
 	if o := held(snapshot, w); o != nil {
-		return say(NotEligible, "it starts with job %d, which slurmctld would not start now, whatever is free: %s", o.ID, o.Reason)
+		return say(
+			NotEligible,
+			"it starts with job %d, which slurmctld would not start now, whatever is free: %s",
+			o.ID,
+			o.Reason,
+		)
 	}
 	back := backOf(snapshot.Nodes)
 	snapshot = behind(snapshot, func(w slurm.Waiting) bool { return snapshot.At.Before(back[entry(w)]) })
@@ -137,12 +181,18 @@ func Explain(snapshot Snapshot, policy place.Policy, id uint32) (Explanation, er
 	e, err := v.explain(e, p, at, wants)
 	if until := back[entry(w)]; snapshot.At.Before(until) {
 		e.BackUntil = until.Unix()
-		e.Text += fmt.Sprintf("; its slices were on offer for %d minutes and slurmctld did not start it: until %s it comes after all other jobs",
-			int(patience.Minutes()), clock(e.BackUntil))
+		e.Text += fmt.Sprintf(
+			"; its slices were on offer for %d minutes and slurmctld did not start it: until %s it comes after all other jobs",
+			int(patience.Minutes()),
+			clock(e.BackUntil),
+		)
 	}
 	if het := hetInFront(snapshot, w); e.Verdict == OnOffer && het != 0 {
 		e.Before = het
-		e.Text += fmt.Sprintf("; but het job %d waits in front of it, and behind one slurmctld starts jobs by backfill only, on nodes that its components could not have", het)
+		e.Text += fmt.Sprintf(
+			"; but het job %d waits in front of it, and behind one slurmctld starts jobs by backfill only, on nodes that its components could not have",
+			het,
+		)
 	}
 	return e, err
 }
@@ -191,9 +241,18 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 	nodes := strings.Join(e.On, ", ")
 	switch {
 	case p.Spots[k] != nil && !slices.ContainsFunc(e.On, func(n string) bool { return !v.Members[v.Member(n)].HasFree(w) }):
-		e.Verdict, e.Text = OnOffer, fmt.Sprintf("%s is on offer for it on %s: slurmctld starts it when it next goes through the queue", wants, nodes)
+		e.Verdict, e.Text = OnOffer, fmt.Sprintf(
+			"%s is on offer for it on %s: slurmctld starts it when it next goes through the queue",
+			wants,
+			nodes,
+		)
 		if later := v.later(w, p.Spots[k]); later != "" {
-			e.Text = fmt.Sprintf("%s is kept for it, on offer on %s, until nothing else keeps it from starting there: %s", wants, nodes, later)
+			e.Text = fmt.Sprintf(
+				"%s is kept for it, on offer on %s, until nothing else keeps it from starting there: %s",
+				wants,
+				nodes,
+				later,
+			)
 		}
 		return e, nil
 	case p.Spots[k] != nil:
@@ -215,8 +274,12 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 		e.On, e.Verdict = v.On(r.Spots), First
 		e.Text = fmt.Sprintf("it is the first that has to wait: there is no room for %s%s", wants, nobodyKnows)
 		if e.At = v.unix(r.At); e.At > 0 {
-			e.Text = fmt.Sprintf("it is the first that has to wait: %s is kept for it on %s from %s, when those in its way are expected to have ended",
-				wants, strings.Join(e.On, ", "), clock(e.At))
+			e.Text = fmt.Sprintf(
+				"it is the first that has to wait: %s is kept for it on %s from %s, when those in its way are expected to have ended",
+				wants,
+				strings.Join(e.On, ", "),
+				clock(e.At),
+			)
 		}
 		return e, nil
 	}
@@ -236,7 +299,10 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 		switch {
 		case front != nil:
 			e.Before = front.ID
-			e.Text = fmt.Sprintf("job %d is in front of it and waits for the same profile: slurmctld would start that one", front.ID)
+			e.Text = fmt.Sprintf(
+				"job %d is in front of it and waits for the same profile: slurmctld would start that one",
+				front.ID,
+			)
 		case r != nil:
 			e.Before = v.Jobs[r.Job].ID
 			e.Text = fmt.Sprintf("the room that there is for it is kept for job %d, which is in front of it", e.Before)
@@ -261,7 +327,11 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 		return e, nil
 	}
 	e.On = v.On(first.Spots)
-	e.Text += fmt.Sprintf("; on %s there may be from %s, when those in its way are expected to have ended, and who is in front of it comes first", strings.Join(e.On, ", "), clock(e.At))
+	e.Text += fmt.Sprintf(
+		"; on %s there may be from %s, when those in its way are expected to have ended, and who is in front of it comes first",
+		strings.Join(e.On, ", "),
+		clock(e.At),
+	)
 	return e, nil
 }
 
@@ -313,8 +383,8 @@ func (v *View) later(w slurm.Waiting, spots []offer.Spot) string {
 	return ""
 }
 
-// sameProfile returns the first of so many jobs in front of the k-th that waits for a profile that it wants too, and that
-// slurmctld could start with as many slices of it on one of the nodes where there is room.
+// sameProfile returns the first of so many jobs in front of the k-th that waits for a profile that it wants too, and
+// that slurmctld could start with as many slices of it on one of the nodes where there is room.
 func (v *View) sameProfile(p offer.Plan, front, k int, room []offer.Spot) *offer.Job {
 	for i := range front {
 		common := slices.ContainsFunc(v.Jobs[i].Wants, func(w offer.Want) bool {
@@ -324,7 +394,8 @@ func (v *View) sameProfile(p offer.Plan, front, k int, room []offer.Spot) *offer
 				})
 			})
 		})
-		if p.Spots[i] == nil && common && slices.ContainsFunc(v.On(room), func(n string) bool { return v.Jobs[i].CanStartOn(v.Member(n)) }) {
+		if p.Spots[i] == nil && common &&
+			slices.ContainsFunc(v.On(room), func(n string) bool { return v.Jobs[i].CanStartOn(v.Member(n)) }) {
 			return v.Jobs[i]
 		}
 	}
@@ -350,7 +421,10 @@ func (v *View) why(w slurm.Waiting, nodes []slurm.Node) string {
 		case v.room(Job(w).Wants)(m) == nil:
 			why = "cannot hold " + list(w.SlicesPerNode())
 		case w.HetJob != 0:
-			why = fmt.Sprintf("would do for it, but all components of het job %d start together, each on a node of its own", w.HetJob)
+			why = fmt.Sprintf(
+				"would do for it, but all components of het job %d start together, each on a node of its own",
+				w.HetJob,
+			)
 		default:
 			why = fmt.Sprintf("would do for one of the %d nodes that it needs", w.NumNodes)
 		}

@@ -110,7 +110,8 @@ func TestExplain(t *testing.T) {
 			snapshot.Queue.All = append(snapshot.Queue.All, w.Job)
 		}
 		e, err := Explain(snapshot, place.Reach, 1)
-		if err != nil || e.Verdict != c.verdict || slices.ContainsFunc(c.says, func(s string) bool { return !strings.Contains(e.Text, s) }) {
+		if err != nil || e.Verdict != c.verdict ||
+			slices.ContainsFunc(c.says, func(s string) bool { return !strings.Contains(e.Text, s) }) {
 			t.Errorf("%s: %s (%s), %v; want %s that says %q", c.what, e.Verdict, e.Text, err, c.verdict, c.says)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestNoHoldBesideAnEmptyGPU checks that a job starts where a GPU is empty, though a slot on another GPU will cost less in six
-// hours. Nine of ten GPUs are busy, most of them with jobs that have no time limit.
+// TestNoHoldBesideAnEmptyGPU checks that a job starts where a GPU is empty, though a slot on another GPU will cost less
+// in six hours. Nine of ten GPUs are busy, most of them with jobs that have no time limit.
 func TestNoHoldBesideAnEmptyGPU(t *testing.T) {
 	busy := func(label string, end float64) offer.GPU {
 		g := a100(t, label)

@@ -171,7 +171,13 @@ func node(t testing.TB, name string, gpus ...offer.GPU) slurm.Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slurm.Node{Name: name, States: []string{"IDLE"}, Partitions: []string{"gpu"}, Gres: list, Extra: Into("", Text(State{GPUs: gpus, Since: time.Unix(1e9-60, 0)}))}
+	return slurm.Node{
+		Name:       name,
+		States:     []string{"IDLE"},
+		Partitions: []string{"gpu"},
+		Gres:       list,
+		Extra:      Into("", Text(State{GPUs: gpus, Since: time.Unix(1e9-60, 0)})),
+	}
 }
 
 func a100(t testing.TB, busy ...string) offer.GPU {
@@ -190,8 +196,11 @@ func a100(t testing.TB, busy ...string) offer.GPU {
 }
 
 func waits(id uint32, profile string, count, nodes int) slurm.Waiting {
-	return slurm.Waiting{Elements: 1, Job: slurm.Job{ID: id, State: "PENDING", Reason: "Resources", Priority: 1, Partition: "gpu", NumNodes: nodes,
-		TimeLimit: time.Hour, PerNode: []slurm.GRES{{Name: "mig", Type: profile, Count: count}}}}
+	return slurm.Waiting{
+		Elements: 1,
+		Job: slurm.Job{ID: id, State: "PENDING", Reason: "Resources", Priority: 1, Partition: "gpu", NumNodes: nodes,
+			TimeLimit: time.Hour, PerNode: []slurm.GRES{{Name: "mig", Type: profile, Count: count}}},
+	}
 }
 
 func looking(nodes []slurm.Node, waiting ...slurm.Waiting) Snapshot {
@@ -236,10 +245,23 @@ func TestWhoIsPlannedFor(t *testing.T) {
 	} {
 		nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t))}
 		c.do(&nodes[0])
-		v := New(looking(nodes, waits(1, profile, 1, 1), waits(2, profile, 1, 1)), place.QLA{}, func(n slurm.Node) bool { return n.Reason == "left out" })
+		v := New(
+			looking(nodes, waits(1, profile, 1, 1), waits(2, profile, 1, 1)),
+			place.QLA{},
+			func(n slurm.Node) bool { return n.Reason == "left out" },
+		)
 		p := v.Plan()
-		if v.Member("n1") >= 0 || !slices.Equal(v.On(p.Spots[0]), []string{"n2"}) || p.Spots[1] != nil || p.Reserved == nil || p.Reserved.Job != 1 {
-			t.Errorf("%s: members %d, jobs on %v and %v, reserved %+v", c.what, len(v.Members), v.On(p.Spots[0]), v.On(p.Spots[1]), p.Reserved)
+		if v.Member("n1") >= 0 || !slices.Equal(v.On(p.Spots[0]), []string{"n2"}) || p.Spots[1] != nil ||
+			p.Reserved == nil ||
+			p.Reserved.Job != 1 {
+			t.Errorf(
+				"%s: members %d, jobs on %v and %v, reserved %+v",
+				c.what,
+				len(v.Members),
+				v.On(p.Spots[0]),
+				v.On(p.Spots[1]),
+				p.Reserved,
+			)
 		}
 	}
 	// Of a partition, or a node list, only those.
@@ -252,7 +274,8 @@ func TestWhoIsPlannedFor(t *testing.T) {
 	}
 }
 
-// TestNotForIt: a job is not planned on a node that has no CPU for it, that a reservation holds, or that slurmctld would not have for it.
+// TestNotForIt: a job is not planned on a node that has no CPU for it, that a reservation holds, or that slurmctld
+// would not have for it.
 func TestNotForIt(t *testing.T) {
 	const profile = "7g.40gb"
 	for _, c := range []struct {
@@ -313,7 +336,14 @@ func TestFirstLacksMemory(t *testing.T) {
 	full.MemoryFree = 256_000
 	first, second := waits(1, "1g.5gb", 1, 1), waits(2, "1g.5gb", 1, 1)
 	first.Memory, second.Memory = 200_000, 200_000
-	other := slurm.Job{ID: 9, State: "RUNNING", Nodes: []string{"n2"}, Memory: 200_000, Start: time.Unix(1e9-10, 0), TimeLimit: 5 * time.Minute}
+	other := slurm.Job{
+		ID:        9,
+		State:     "RUNNING",
+		Nodes:     []string{"n2"},
+		Memory:    200_000,
+		Start:     time.Unix(1e9-10, 0),
+		TimeLimit: 5 * time.Minute,
+	}
 	snapshot := looking([]slurm.Node{full, roomy}, first, second)
 	snapshot.Queue.All = []slurm.Job{first.Job, second.Job, other}
 	for _, id := range []uint32{1, 2} {
@@ -340,7 +370,8 @@ func TestLacksUnusedNode(t *testing.T) {
 	}
 }
 
-// A job that lacks memory keeps no GPU from others, on however many nodes and for whatever reason slurmctld says that it waits.
+// A job that lacks memory keeps no GPU from others, on however many nodes and for whatever reason slurmctld says that
+// it waits.
 func TestLacksMemory(t *testing.T) {
 	one, two := waits(1, "7g.40gb", 2, 1), waits(1, "7g.40gb", 2, 2)
 	one.Memory, two.Memory = 200_000, 400_000
@@ -421,7 +452,8 @@ func TestHeldInTurn(t *testing.T) {
 	}
 }
 
-// A job that slurmctld does not start, though its slices have been on offer for minutes, stands behind the others for a while.
+// A job that slurmctld does not start, though its slices have been on offer for minutes, stands behind the others for a
+// while.
 func TestUnstarted(t *testing.T) {
 	shows := offering(node(t, "n1", a100(t)), "mig:7g.40gb:1")
 	stuck, other := waits(1, "7g.40gb", 1, 1), waits(2, "3g.20gb", 1, 1)
@@ -464,12 +496,17 @@ func TestUnstarted(t *testing.T) {
 	}
 }
 
-// TestHeadHasItsRoom: what frees first is kept for the first that has to wait, on one node only; who ends before may have it.
+// TestHeadHasItsRoom: what frees first is kept for the first that has to wait, on one node only; who ends before may
+// have it.
 func TestHeadHasItsRoom(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t, "4g.20gb@0")), node(t, "n2", a100(t, "4g.20gb@0"))}
 	short := waits(3, "3g.20gb", 1, 1)
 	short.TimeLimit = time.Minute
-	v := New(looking(nodes, waits(1, "7g.40gb", 1, 1), waits(2, "2g.10gb", 1, 1), waits(4, "2g.10gb", 1, 1), short), place.Reach, nil)
+	v := New(
+		looking(nodes, waits(1, "7g.40gb", 1, 1), waits(2, "2g.10gb", 1, 1), waits(4, "2g.10gb", 1, 1), short),
+		place.Reach,
+		nil,
+	)
 	p := v.Plan()
 	if p.Reserved == nil || p.Reserved.Job != 0 || p.Reserved.At != 1e9+100 {
 		t.Fatalf("reserved %+v", p.Reserved)
@@ -478,7 +515,11 @@ func TestHeadHasItsRoom(t *testing.T) {
 	for k := 1; k <= 2; k++ {
 		for _, s := range p.Spots[k] {
 			if s.GPU == p.Reserved.Spots[0].GPU {
-				t.Errorf("job %d, of an hour, is planned at %s of the reserved GPU", v.Jobs[k].ID, kept.Label(s.Placement))
+				t.Errorf(
+					"job %d, of an hour, is planned at %s of the reserved GPU",
+					v.Jobs[k].ID,
+					kept.Label(s.Placement),
+				)
 			}
 		}
 		if p.Spots[k] == nil && k == 1 {
@@ -521,7 +562,8 @@ func TestArray(t *testing.T) {
 	}
 }
 
-// TestLaggards: a node that does not offer what it should is left out in the end, and comes back when it shows something else.
+// TestLaggards: a node that does not offer what it should is left out in the end, and comes back when it shows
+// something else.
 func TestLaggards(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t))}
 	l := Unresponsive{Patience: 10 * time.Second}
@@ -559,8 +601,8 @@ func TestNobodyWaitsForTheImpossible(t *testing.T) {
 	}
 }
 
-// TestHet: a het job is planned at the place of its last component that is not held, and not at all while one component cannot
-// start.
+// TestHet: a het job is planned at the place of its last component that is not held, and not at all while one component
+// cannot start.
 func TestHet(t *testing.T) {
 	one, two := waits(10, "1g.5gb", 1, 1), waits(11, "2g.10gb", 1, 1)
 	one.HetJob, two.HetJob, one.Priority, two.Priority = 10, 10, 1, 5
@@ -686,7 +728,8 @@ func TestHetWithoutSlices(t *testing.T) {
 	}
 }
 
-// TestSized: a job whose profile Caelum chose may have another GPU model's for as much, where it is on offer as what was asked for.
+// TestSized: a job whose profile Caelum chose may have another GPU model's for as much, where it is on offer as what
+// was asked for.
 func TestSized(t *testing.T) {
 	h100 := func() slurm.Node {
 		b := model(t, "H100-80GB")
@@ -727,7 +770,8 @@ func TestSized(t *testing.T) {
 	}
 }
 
-// TestForgotten: a node is left alone for a name that slurmctld has forgotten the use of, until it counts all who have it there.
+// TestForgotten: a node is left alone for a name that slurmctld has forgotten the use of, until it counts all who have
+// it there.
 func TestForgotten(t *testing.T) {
 	b := model(t, "H100-80GB")
 	n := node(t, "n2", offer.GPU{Model: b, Offerable: plain(b)})

@@ -39,9 +39,21 @@ func jobOf(t *testing.T, text string) slurm.Job {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := slurm.Job{ID: uint32(n), UID: uint32(number("user")), State: "PENDING", Reason: "Priority", Priority: uint64(1000 - n), Partition: "gpu", NumNodes: 1,
-		TimeLimit: time.Duration(number("limit")) * time.Second, CPUs: number("cpus"), Memory: number("mem"),
-		HetJob: uint32(number("het")), Licenses: set["licenses"], Eligible: time.Unix(1e9-100, 0)}
+	j := slurm.Job{
+		ID:        uint32(n),
+		UID:       uint32(number("user")),
+		State:     "PENDING",
+		Reason:    "Priority",
+		Priority:  uint64(1000 - n),
+		Partition: "gpu",
+		NumNodes:  1,
+		TimeLimit: time.Duration(number("limit")) * time.Second,
+		CPUs:      number("cpus"),
+		Memory:    number("mem"),
+		HetJob:    uint32(number("het")),
+		Licenses:  set["licenses"],
+		Eligible:  time.Unix(1e9-100, 0),
+	}
 	if p := set["wants"]; p != "" {
 		profile, count, many := strings.Cut(p, ":")
 		g := slurm.GRES{Name: "mig", Type: profile, Count: 1}
@@ -174,7 +186,11 @@ func TestQueue(t *testing.T) {
 func planned(u *Unstarted, snapshot Snapshot, after time.Duration) string {
 	var out strings.Builder
 	at := snapshot.At.Add(after)
-	v := New(Snapshot{Nodes: snapshot.Nodes, Queue: snapshot.Queue, At: snapshot.At, unkept: u.unkept(at)}, place.Reach, nil)
+	v := New(
+		Snapshot{Nodes: snapshot.Nodes, Queue: snapshot.Queue, At: snapshot.At, unkept: u.unkept(at)},
+		place.Reach,
+		nil,
+	)
 	p := v.Plan()
 	u.charge(v, p, at)
 	for k, j := range v.Jobs {
@@ -188,7 +204,13 @@ func planned(u *Unstarted, snapshot Snapshot, after time.Duration) string {
 		fmt.Fprintf(&out, "kept for %d, lent for %g s\n", v.Jobs[r.Job].ID, r.At-v.Now)
 	}
 	if r := p.Reserved; r != nil && !math.IsInf(r.At, 1) {
-		fmt.Fprintf(&out, "reserved for %d in %g s on %s\n", v.Jobs[r.Job].ID, r.At-v.Now, strings.Join(v.On(r.Spots), " "))
+		fmt.Fprintf(
+			&out,
+			"reserved for %d in %g s on %s\n",
+			v.Jobs[r.Job].ID,
+			r.At-v.Now,
+			strings.Join(v.On(r.Spots), " "),
+		)
 	}
 	for _, w := range Stray(snapshot) {
 		fmt.Fprintf(&out, "%d is to be held\n", w.ID)

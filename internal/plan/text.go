@@ -24,12 +24,13 @@ const version = "1"
 type State struct {
 	GPUs  []offer.GPU
 	Since time.Time // since when it has had on offer what it has
-	// Private leaves the ends of jobs out of the text: every user can read it. Planners then take them from slurmctld's queue.
+	// Private leaves the ends of jobs out of the text: every user can read it. Planners then take them from slurmctld's
+	// queue.
 	Private bool
 }
 
-// Text is a node's state as one word: items that end in semicolons, the version first. A GPU model, with its profiles, stands before
-// the GPUs that are of it.
+// Text is a node's state as one word: items that end in semicolons, the version first. A GPU model, with its profiles,
+// stands before the GPUs that are of it.
 //
 //	GPU model/8                                  units
 //	profile/1g.5gb/1/1/7/0.0.0.0/0.1.2.3     name, compute slices, units, most instances, engines (DEC ENC JPEG OFA; -1: unknown), starts
@@ -38,7 +39,8 @@ type State struct {
 //	none                                     a GPU that is not managed
 //	since/1763790000                         since when the node has had on offer what it has (Unix seconds)
 //
-// Of the profiles that are not given out the plain ones are there, as the largest tells what a GPU has to share out; instances of the rest are blocked units.
+// Of the profiles that are not given out the plain ones are there, as the largest tells what a GPU has to share out;
+// instances of the rest are blocked units.
 func Text(s State) string {
 	items := []string{version, "since/" + strconv.FormatInt(s.Since.Unix(), 10)}
 	last := ""

@@ -16,7 +16,8 @@ type Unresponsive struct {
 	behind map[string]lag
 }
 
-// Patience is how long that is for agents that look at the queue so often: two polls, but not of those that look rarely because a watcher tells them to, and some.
+// Patience is how long that is for agents that look at the queue so often: two polls, but not of those that look rarely
+// because a watcher tells them to, and some.
 func Patience(poll time.Duration) time.Duration {
 	return 2*min(poll, 15*time.Second) + 5*time.Second
 }

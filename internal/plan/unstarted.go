@@ -10,22 +10,22 @@ import (
 	"caelum/internal/slurm"
 )
 
-// A job whose slices have been on offer for patience, and that slurmctld has looked at meanwhile, lacks something that cannot be seen.
-// For the time of standsBack it has room after all others. Backfill may take minutes to come to a job.
+// A job whose slices have been on offer for patience, and that slurmctld has looked at meanwhile, lacks something that
+// cannot be seen. For the time of standsBack it has room after all others. Backfill may take minutes to come to a job.
 const (
 	patience   = 3 * time.Minute
 	standsBack = 10 * time.Minute
 )
 
-// Unstarted notes the jobs that slurmctld does not start though their slices are on offer. Without it the slices of such a job would be
-// kept from everybody else for as long as the job waits.
+// Unstarted notes the jobs that slurmctld does not start though their slices are on offer. Without it the slices of
+// such a job would be kept from everybody else for as long as the job waits.
 type Unstarted struct {
 	jobs  map[string]shown
 	users map[uint32]account
 }
 
-// shown is since when a job's slices are on offer without a break, and until when the job stands behind the others. Then on are the
-// nodes of these offers.
+// shown is since when a job's slices are on offer without a break, and until when the job stands behind the others.
+// Then on are the nodes of these offers.
 type shown struct {
 	since, until time.Time
 	on           []string
@@ -57,7 +57,8 @@ func (u *Unstarted) Follow(v *View, p offer.Plan, at time.Time) {
 	offered := map[string]bool{}
 	for k, spots := range p.Spots {
 		w := v.Waiting[k]
-		if spots == nil || slices.ContainsFunc(v.On(spots), func(n string) bool { return !v.Members[v.Member(n)].HasFree(w) }) {
+		if spots == nil ||
+			slices.ContainsFunc(v.On(spots), func(n string) bool { return !v.Members[v.Member(n)].HasFree(w) }) {
 			continue
 		}
 		id := entry(w)

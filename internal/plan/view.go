@@ -23,7 +23,8 @@ type Snapshot struct {
 	unkept map[uint32]bool // users for whose jobs no room is kept while they lack something else than slices
 }
 
-// ready reports whether a waiting job could start if it had its slices: slurmctld would start it, or an agent releases it.
+// ready reports whether a waiting job could start if it had its slices: slurmctld would start it, or an agent releases
+// it.
 func (s Snapshot) ready(w slurm.Waiting) bool {
 	return (w.Eligible() || w.Releasable(s.At)) && s.Queue.LacksLicense(w) == ""
 }
@@ -39,17 +40,18 @@ type View struct {
 	unkept  map[uint32]bool                 // users, see Snapshot
 	like    []int                           // by member, the first member that has the same GPUs
 	could   map[string]map[int][]offer.Spot // by request, where its slices go on such members
-	// Jobs are those that could start if their slices were on offer, in slurmctld's order, and Waiting what each is there. The pending
-	// tasks of an array that are one entry there are several here.
+	// Jobs are those that could start if their slices were on offer, in slurmctld's order, and Waiting what each is
+	// there. The pending tasks of an array that are one entry there are several here.
 	Jobs    []*offer.Job
 	Waiting []slurm.Waiting
 }
 
-// making is the longest that it takes from slurmctld's start of a job until its slices are made, in seconds: seven instances to
-// destroy and one to create take 2 s on an A100, the rest is what slurmd does before it asks.
+// making is the longest that it takes from slurmctld's start of a job until its slices are made, in seconds: seven
+// instances to destroy and one to create take 2 s on an A100, the rest is what slurmd does before it asks.
 const making = 5
 
-// overdue is how much longer a job is taken to run that should have ended, in seconds: slurmctld looks for such jobs every 30 s.
+// overdue is how much longer a job is taken to run that should have ended, in seconds: slurmctld looks for such jobs
+// every 30 s.
 const overdue = 30
 
 // New makes a view of a look. Nodes that without says yes to are left out.
@@ -95,7 +97,10 @@ func overrun(g *offer.GPU, now float64) {
 // recent tells what was asked for lately: by the jobs that slurmctld has not forgotten yet.
 func (v *View) recent(all []slurm.Job) {
 	jobs := slices.DeleteFunc(slices.Clone(all), func(j slurm.Job) bool { return len(j.SlicesPerNode()) == 0 })
-	slices.SortStableFunc(jobs, func(a, b slurm.Job) int { return cmp.Or(a.Submit.Compare(b.Submit), cmp.Compare(a.ID, b.ID)) })
+	slices.SortStableFunc(
+		jobs,
+		func(a, b slurm.Job) int { return cmp.Or(a.Submit.Compare(b.Submit), cmp.Compare(a.ID, b.ID)) },
+	)
 	var recent place.Recent
 	for _, j := range jobs {
 		recent.Asked(place.Request{Profile: j.SlicesPerNode()[0].Type, Duration: seconds(j.Expected())})
@@ -179,13 +184,16 @@ func (v *View) may(job *offer.Job, w slurm.Waiting, held map[string]map[string]i
 	}
 }
 
-// oneAlternative leaves a job on several nodes those members that have the same alternative of its constraint ([a|b]): the
-// alternative that most members have on which the job could start now, else on which it could run.
+// oneAlternative leaves a job on several nodes those members that have the same alternative of its constraint ([a|b]):
+// the alternative that most members have on which the job could start now, else on which it could run.
 func (v *View) oneAlternative(job *offer.Job, c slurm.Constraint) {
 	var best []int
 	most := 0
 	for k := range c.Alternatives() {
-		has := slices.DeleteFunc(slices.Clone(job.EligibleNodes), func(m int) bool { return !c.Alternative(k, v.Members[m].Features) })
+		has := slices.DeleteFunc(
+			slices.Clone(job.EligibleNodes),
+			func(m int) bool { return !c.Alternative(k, v.Members[m].Features) },
+		)
 		later := 0
 		for _, m := range job.DeferredNodes {
 			if slices.Contains(has, m) {
@@ -198,11 +206,18 @@ func (v *View) oneAlternative(job *offer.Job, c slurm.Constraint) {
 	}
 	if c.Alternatives() > 0 {
 		other := func(m int) bool { return !slices.Contains(best, m) }
-		job.EligibleNodes, job.DeferredNodes, job.Unkept = best, slices.DeleteFunc(job.DeferredNodes, other), slices.DeleteFunc(job.Unkept, other)
+		job.EligibleNodes, job.DeferredNodes, job.Unkept = best, slices.DeleteFunc(
+			job.DeferredNodes,
+			other,
+		), slices.DeleteFunc(
+			job.Unkept,
+			other,
+		)
 	}
 }
 
-// takes notes on which members a component that wants no slices may start: those that slurmctld comes to before any other node that would do now.
+// takes notes on which members a component that wants no slices may start: those that slurmctld comes to before any
+// other node that would do now.
 func (v *View) takes(job *offer.Job, w slurm.Waiting, nodes []slurm.Node) {
 	job.EligibleNodes = []int{}
 	for _, n := range nodes {
@@ -232,7 +247,8 @@ func (v *View) equivalentProfiles(profile string) (names []string) {
 			continue
 		}
 		seen[b] = true
-		if name, ok := b.EquivalentProfile(profile, v.Offerable[g]); ok && name != profile && !slices.Contains(names, name) {
+		if name, ok := b.EquivalentProfile(profile, v.Offerable[g]); ok && name != profile &&
+			!slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
@@ -258,8 +274,9 @@ func heldOn(jobs []slurm.Job) map[string]map[string]int {
 	return held
 }
 
-// forgotten reports whether slurmctld counts less of another GPU model's profile as used on a member than is held there: started anew, it forgets what is used of types that slurm.conf
-// does not give the node, and at the end of such a job it takes off what it counts of the next (22.05.8). Until then nothing more is on offer under that name.
+// forgotten reports whether slurmctld counts less of another GPU model's profile as used on a member than is held
+// there: started anew, it forgets what is used of types that slurm.conf does not give the node, and at the end of such
+// a job it takes off what it counts of the next (22.05.8). Until then nothing more is on offer under that name.
 func (v *View) forgotten(member int, profile string, held map[string]int) bool {
 	for _, g := range v.Nodes[member] {
 		if b := v.Pool.GPU(g).Model; b != nil {
@@ -277,11 +294,11 @@ func (v *View) forgotten(member int, profile string, held map[string]int) bool {
 	return used < held[profile]
 }
 
-// startable returns the waiting jobs that could start if they had their slices, in order, grouped by what starts together.
-// All components of a het job start at the same time, or none does. They are placed where the last component that is not
-// held is (if all are held, where the first is), because backfill considers the het job there with bf_hetjob_prio=min
-// (backfill.c, 22.05.8). Slices that are offered to it earlier go to the jobs between its components, and the het job
-// keeps GPUs idle without getting them.
+// startable returns the waiting jobs that could start if they had their slices, in order, grouped by what starts
+// together. All components of a het job start at the same time, or none does. They are placed where the last component
+// that is not held is (if all are held, where the first is), because backfill considers the het job there with
+// bf_hetjob_prio=min (backfill.c, 22.05.8). Slices that are offered to it earlier go to the jobs between its
+// components, and the het job keeps GPUs idle without getting them.
 func startable(snapshot Snapshot) (all [][]slurm.Waiting) {
 	het := snapshot.hetJobs()
 	order := snapshot.Queue.InOrder()
@@ -304,7 +321,13 @@ func startable(snapshot Snapshot) (all [][]slurm.Waiting) {
 
 // Job is what a waiting job needs.
 func Job(w slurm.Waiting) *offer.Job {
-	j := &offer.Job{ID: w.ID, Het: w.HetJob, Nodes: max(w.NumNodes, 1), Runs: seconds(w.Expected()), Limit: seconds(w.TimeLimit)}
+	j := &offer.Job{
+		ID:    w.ID,
+		Het:   w.HetJob,
+		Nodes: max(w.NumNodes, 1),
+		Runs:  seconds(w.Expected()),
+		Limit: seconds(w.TimeLimit),
+	}
 	for _, g := range w.SlicesPerNode() {
 		if g.Type != "" && g.Type != slurm.ClosedType {
 			j.Wants = append(j.Wants, offer.Want{Profile: g.Type, Count: g.Count})
@@ -356,8 +379,9 @@ type Controller interface {
 	Queue(ctx context.Context) (slurm.Queue, error)
 }
 
-// Read asks slurmctld for the nodes, then for the jobs. The order matters to an agent: a job that starts between the two is then among the jobs; read the other way
-// round it would only be in GresUsed, and its slice would be offered once more.
+// Read asks slurmctld for the nodes, then for the jobs. The order matters to an agent: a job that starts between the
+// two is then among the jobs; read the other way round it would only be in GresUsed, and its slice would be offered
+// once more.
 func Read(ctx context.Context, ctl Controller, now func() time.Time) (snapshot Snapshot, err error) {
 	if snapshot.Nodes, err = ctl.Nodes(ctx); err != nil {
 		return snapshot, err
@@ -367,13 +391,18 @@ func Read(ctx context.Context, ctl Controller, now func() time.Time) (snapshot S
 	return snapshot, err
 }
 
-// fit reports whether jobs that start at the same time ever could: each on as many nodes as it wants, if nothing stood anywhere. What one
-// job asks for is searched for once on each kind of node, however many nodes it asks for.
+// fit reports whether jobs that start at the same time ever could: each on as many nodes as it wants, if nothing stood
+// anywhere. What one job asks for is searched for once on each kind of node, however many nodes it asks for.
 func (v *View) fit(jobs []*offer.Job) bool {
 	total, kinds := 0, 0
 	bare, rooms := make([]*offer.Job, len(jobs)), make([]func(int) []offer.Spot, len(jobs))
 	for k, j := range jobs {
-		one := offer.Job{Wants: j.Wants, Nodes: j.Nodes, EligibleNodes: j.EligibleNodes, OutsideCluster: j.OutsideCluster}
+		one := offer.Job{
+			Wants:          j.Wants,
+			Nodes:          j.Nodes,
+			EligibleNodes:  j.EligibleNodes,
+			OutsideCluster: j.OutsideCluster,
+		}
 		if len(j.Wants) > 0 {
 			like := slices.IndexFunc(jobs, j.Alike)
 			if rooms[k] = rooms[like]; like == k {
@@ -382,7 +411,10 @@ func (v *View) fit(jobs []*offer.Job) bool {
 				}
 				rooms[k] = v.room(j.Wants)
 			}
-			one.EligibleNodes = slices.DeleteFunc(slices.Clone(j.EligibleNodes), func(n int) bool { return rooms[k](n) == nil })
+			one.EligibleNodes = slices.DeleteFunc(
+				slices.Clone(j.EligibleNodes),
+				func(n int) bool { return rooms[k](n) == nil },
+			)
 		}
 		if !j.OutsideCluster {
 			total += j.Nodes
@@ -395,9 +427,9 @@ func (v *View) fit(jobs []*offer.Job) bool {
 	return len(jobs) == 1 || v.bare.Apart(bare, func(k, n int) []offer.Spot { return rooms[k](n) }) != nil
 }
 
-// What a plan searches for is bounded, since any user may ask for it. maxWants limits the entries for slices in one request: more than
-// there are profiles, far fewer than a request may have. maxKinds limits the components of a het job that want different slices, or
-// run for different times: the others are found together.
+// What a plan searches for is bounded, since any user may ask for it. maxWants limits the entries for slices in one
+// request: more than there are profiles, far fewer than a request may have. maxKinds limits the components of a het job
+// that want different slices, or run for different times: the others are found together.
 const (
 	maxWants = 64
 	maxKinds = 16
@@ -418,7 +450,10 @@ func (v *View) room(wants []offer.Want) func(member int) []offer.Spot {
 		like := v.like[member]
 		there, known := could[like]
 		if !known {
-			there, _ = v.bare.Find(&offer.Job{Wants: wants, Nodes: 1, EligibleNodes: []int{like}, Runs: math.Inf(1), Limit: math.Inf(1)}, nil)
+			there, _ = v.bare.Find(
+				&offer.Job{Wants: wants, Nodes: 1, EligibleNodes: []int{like}, Runs: math.Inf(1), Limit: math.Inf(1)},
+				nil,
+			)
 			could[like] = there
 		}
 		if member == like || there == nil {

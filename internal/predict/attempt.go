@@ -9,12 +9,14 @@ import (
 )
 
 const (
-	// near is how full a slice was when a run that failed is taken to have been killed for memory, as a share of what its profile's name promises. The
-	// allocation that fails is not seen, and instances have 89 to 99% of what their names say (models.txt of internal/mig).
+	// near is how full a slice was when a run that failed is taken to have been killed for memory, as a share of what
+	// its profile's name promises. The allocation that fails is not seen, and instances have 89 to 99% of what their
+	// names say (models.txt of internal/mig).
 	near = 0.75
 	// full is what most instances have of what their names promise.
 	full = 0.95
-	// still is the share of its peak that a run's memory had at least half of the time, if it had reached its peak long before it ended.
+	// still is the share of its peak that a run's memory had at least half of the time, if it had reached its peak long
+	// before it ended.
 	still = 0.9
 	// half is the share of the lowest peak of complete runs that a run has reached which came as far as they.
 	half = 0.5
@@ -68,7 +70,8 @@ func attempts(runs []Run) []attempt {
 // Exit statuses of a shell that could not run the command: sh(1).
 const notExecutable, notFound = 126, 127
 
-// OutOfMemory reports whether a run is taken to have been killed for memory: CUDA's out-of-memory ends a job as FAILED, and Slurm's OUT_OF_MEMORY is the host's.
+// OutOfMemory reports whether a run is taken to have been killed for memory: CUDA's out-of-memory ends a job as FAILED,
+// and Slurm's OUT_OF_MEMORY is the host's.
 func (r Run) OutOfMemory() bool {
 	return r.State == "FAILED" && r.promised() > 0 && r.PeakMiB >= near*r.promised()
 }

@@ -7,14 +7,17 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// enough is how many runs there are at least on slices of one size, if their run times are compared with those on another.
+// enough is how many runs there are at least on slices of one size, if their run times are compared with those on
+// another.
 const enough = 3
 
-// takes is how long work runs on so many compute slices, compared with one: the part that kept one slice busy is shared out, the rest stays (Amdahl's law). It is
-// pessimistic where work could not have used more than its slice had: who keeps all of a small slice busy need not be twice as fast on twice as much.
+// takes is how long work runs on so many compute slices, compared with one: the part that kept one slice busy is shared
+// out, the rest stays (Amdahl's law). It is pessimistic where work could not have used more than its slice had: who
+// keeps all of a small slice busy need not be twice as fast on twice as much.
 func takes(busy, slices float64) float64 { return 1 - busy + busy/slices }
 
-// busyOn is the share of its time on one compute slice that work would keep that busy, by the share of its time on so many that it kept these busy.
+// busyOn is the share of its time on one compute slice that work would keep that busy, by the share of its time on so
+// many that it kept these busy.
 func busyOn(util, slices float64) float64 { return util * slices / (1 - util + util*slices) }
 
 // busy is Need's, from run times on slices of several sizes, else from utilisation; -1: neither is known.
@@ -34,7 +37,8 @@ func busy(runs []attempt) float64 {
 	return median(all)
 }
 
-// busyByTimes fits a line through the median run times by the inverse of the compute slices, on the GPU model of the last run.
+// busyByTimes fits a line through the median run times by the inverse of the compute slices, on the GPU model of the
+// last run.
 func busyByTimes(runs []attempt) (float64, bool) {
 	seconds := map[float64][]float64{}
 	for _, r := range runs {
@@ -56,7 +60,8 @@ func busyByTimes(runs []attempt) (float64, bool) {
 	return shared / (rest + shared), true
 }
 
-// limit is how long the last run had that ran into its time limit, if others were done before theirs; 0: no need to ask.
+// limit is how long the last run had that ran into its time limit, if others were done before theirs; 0: no need to
+// ask.
 func limit(runs []attempt) (seconds float64) {
 	done := false
 	for _, r := range runs {
@@ -73,8 +78,8 @@ func limit(runs []attempt) (seconds float64) {
 	return seconds
 }
 
-// fast reports whether so many of a GPU model's compute slices are enough. The whole GPU model always is: there is no more. A limit that would be too short there too
-// was a mistake, or a try.
+// fast reports whether so many of a GPU model's compute slices are enough. The whole GPU model always is: there is no
+// more. A limit that would be too short there too was a mistake, or a try.
 func (n Need) fast(compute, all int) bool {
 	if compute >= all || n.Busy < 0 {
 		return true

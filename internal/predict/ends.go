@@ -6,8 +6,9 @@ import (
 )
 
 // Ends learns how long jobs run, compared with what was said of them: a time limit, or a prediction. Users' limits are
-// several times too long, and a job that has outlived most of its kind is likely to run on; so what is expected of a running job is
-// the mean of those of the past that ran at least as long, in proportion. The zero value knows nothing and believes what is said.
+// several times too long, and a job that has outlived most of its kind is likely to run on; so what is expected of a
+// running job is the mean of those of the past that ran at least as long, in proportion. The zero value knows nothing
+// and believes what is said.
 type Ends struct {
 	ratios    []float64 // of the last finished jobs, ran / said, a ring
 	next      int
@@ -56,9 +57,10 @@ func (e *Ends) learn() {
 // Version changes when expectations may.
 func (e *Ends) Version() int { return e.updated }
 
-// Expect is how long a job is expected to run in all, in seconds, of which said was said (+Inf: nothing) and which has run for so long already; and until
-// when (seconds that it has run) that is the answer, if it has not ended before and nothing is learned. A job that has outlived all
-// that were ever seen is expected to run for a quarter of its time so far once more.
+// Expect is how long a job is expected to run in all, in seconds, of which said was said (+Inf: nothing) and which has
+// run for so long already; and until when (seconds that it has run) that is the answer, if it has not ended before and
+// nothing is learned. A job that has outlived all that were ever seen is expected to run for a quarter of its time so
+// far once more.
 func (e *Ends) Expect(said, ran float64) (total, until float64) {
 	if math.IsInf(said, 1) {
 		return said, said

@@ -50,7 +50,8 @@ func TestEndsLearned(t *testing.T) {
 		{0.5, math.Log(2)}, // x is below 2
 		{0.25, math.Log(4) / 3},
 	} {
-		if total, until := e.Expect(3600, 3600*c.ran); math.Abs(total/3600-c.want) > 0.02 || until <= 3600*c.ran || until > total {
+		if total, until := e.Expect(3600, 3600*c.ran); math.Abs(total/3600-c.want) > 0.02 || until <= 3600*c.ran ||
+			until > total {
 			t.Errorf("after %v of its limit: %v of it until %v, want %v", c.ran, total/3600, until/3600, c.want)
 		}
 	}
@@ -59,7 +60,8 @@ func TestEndsLearned(t *testing.T) {
 	}
 }
 
-// What is expected is the mean of the quantiles beyond what a job has run, it stays until it says it does, and it is never in the past.
+// What is expected is the mean of the quantiles beyond what a job has run, it stays until it says it does, and it is
+// never in the past.
 func TestEndsAgainstDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var e Ends

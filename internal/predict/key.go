@@ -38,7 +38,8 @@ func Key(in KeyInput) string {
 	return m.hash()
 }
 
-// Work returns what the job does, whoever does it and whatever he calls it: 16 hexadecimal digits, empty for a job without a script. It is specified with the key.
+// Work returns what the job does, whoever does it and whatever he calls it: 16 hexadecimal digits, empty for a job
+// without a script. It is specified with the key.
 func Fingerprint(in KeyInput) string {
 	if in.Script == "" {
 		return ""
@@ -75,7 +76,8 @@ func (m *message) hash() string {
 	return fmt.Sprintf("%08x%08x", h1, h2)
 }
 
-// lowerASCII is Lua's string.lower in the C locale, in which slurmctld runs; strings.ToLower would fold other letters too.
+// lowerASCII is Lua's string.lower in the C locale, in which slurmctld runs; strings.ToLower would fold other letters
+// too.
 func lowerASCII(s string) string {
 	b := []byte(s)
 	for i, c := range b {

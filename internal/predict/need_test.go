@@ -72,7 +72,18 @@ func past(t *testing.T, lines string) (runs []Run) {
 		if len(w) == 0 {
 			continue
 		}
-		r := Run{Job: uint32(k + 1), Node: "n1", Board: "a100", Profile: w[0], Slices: 1, State: w[1], PeakMiB: decimal(t, w[2]), Seconds: 3600, Samples: 3600, Util: -1}
+		r := Run{
+			Job:     uint32(k + 1),
+			Node:    "n1",
+			Board:   "a100",
+			Profile: w[0],
+			Slices:  1,
+			State:   w[1],
+			PeakMiB: decimal(t, w[2]),
+			Seconds: 3600,
+			Samples: 3600,
+			Util:    -1,
+		}
 		for _, more := range w[3:] {
 			name, value, _ := strings.Cut(more, "=")
 			if name == "board" {
@@ -124,22 +135,36 @@ func plain(t testing.TB, name string) (*mig.Model, mig.Layout) {
 }
 
 var (
-	states   = []string{"COMPLETED", "FAILED", "CANCELLED", "CANCELLED by 1001", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", ""}
+	states = []string{
+		"COMPLETED",
+		"FAILED",
+		"CANCELLED",
+		"CANCELLED by 1001",
+		"TIMEOUT",
+		"NODE_FAIL",
+		"OUT_OF_MEMORY",
+		"",
+	}
 	profiles = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 )
 
 func drawRun(t *rapid.T) Run {
 	r := Run{
-		Job: rapid.Uint32Range(0, 40).Draw(t, "job"), State: rapid.SampledFrom(states).Draw(t, "state"), Profile: rapid.SampledFrom(profiles).Draw(t, "profile"),
+		Job: rapid.Uint32Range(0, 40).
+			Draw(t, "job"),
+		State: rapid.SampledFrom(states).Draw(t, "state"), Profile: rapid.SampledFrom(profiles).Draw(t, "profile"),
 		Board: "a100", Samples: rapid.IntRange(0, 3).Draw(t, "samples"), PeakMiB: rapid.Float64Range(0, 40000).Draw(t, "peak"),
-		Seconds: rapid.Float64Range(0, 1e6).Draw(t, "seconds"), Util: rapid.SampledFrom([]float64{-1, 0, 0.3, 1}).Draw(t, "util"),
+		Seconds: rapid.Float64Range(0, 1e6).
+			Draw(t, "seconds"),
+		Util: rapid.SampledFrom([]float64{-1, 0, 0.3, 1}).Draw(t, "util"),
 	}
 	r.MedianMiB = r.PeakMiB * rapid.Float64Range(0, 1).Draw(t, "median")
 	return r
 }
 
-// Whatever the past: no less than what the last complete run used, no more than the most that was seen or was too little and the margin, a run time in the order
-// low, middle, high, and never fewer compute slices on offer for a stricter site.
+// Whatever the past: no less than what the last complete run used, no more than the most that was seen or was too
+// little and the margin, a run time in the order low, middle, high, and never fewer compute slices on offer for a
+// stricter site.
 func TestNeedBounds(t *testing.T) {
 	model, all := plain(t, "A100-40GB")
 	rapid.Check(t, func(t *rapid.T) {
@@ -194,7 +219,8 @@ func TestIncompleteOnlyRaises(t *testing.T) {
 		}
 		before, _ := Predict(History{Runs: runs}, DefaultSite)
 		more := drawRun(t)
-		more.Job, more.State = 100, rapid.SampledFrom([]string{"FAILED", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY", ""}).Draw(t, "more")
+		more.Job, more.State = 100, rapid.SampledFrom([]string{"FAILED", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY", ""}).
+			Draw(t, "more")
 		after, _ := Predict(History{Runs: append(runs, more)}, DefaultSite)
 		if after.PeakMiB < before.PeakMiB {
 			t.Fatalf("%v MiB, %v after one more", before.PeakMiB, after.PeakMiB)

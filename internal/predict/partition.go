@@ -16,7 +16,8 @@ type Measured struct {
 	MiB        float64 // memory in use; 0: not known, but it ran
 }
 
-// Goal is what a partition is chosen for: Lambda, from 0 to 1, weighs latency against throughput; a step and Margin must be done within Deadline, in seconds, 0: any time.
+// Goal is what a partition is chosen for: Lambda, from 0 to 1, weighs latency against throughput; a step and Margin
+// must be done within Deadline, in seconds, 0: any time.
 type Goal struct{ Lambda, Deadline, Margin float64 }
 
 // Partition is a choice and what it is worth: more is better.
@@ -25,9 +26,11 @@ type Partition struct {
 	Worth float64
 }
 
-// Partitions is DynaP's batch-aware choice of a profile, best first, for a model of which these are the measurements; with batch 0 it chooses that too. On each profile the base
-// is the largest batch that fits, and a choice is worth lambda times the share by which its step is shorter, and 1 - lambda times the share by which
-// it does more in a second. Who does not fit or misses the deadline is no choice; of choices worth as much the smallest profile comes first.
+// Partitions is DynaP's batch-aware choice of a profile, best first, for a model of which these are the measurements;
+// with batch 0 it chooses that too. On each profile the base is the largest batch that fits, and a choice is worth
+// lambda times the share by which its step is shorter, and 1 - lambda times the share by which it does more in a
+// second. Who does not fit or misses the deadline is no choice; of choices worth as much the smallest profile comes
+// first.
 func Partitions(b *mig.Model, all []Measured, batch int, g Goal) []Partition {
 	base := map[string]Measured{}
 	for _, m := range all {

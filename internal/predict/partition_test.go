@@ -22,7 +22,8 @@ func TestPartitions(t *testing.T) {
 		worth   float64
 		all     int
 	}{
-		// On 1g.5gb the base is batch 8 itself, on the others batch 32: there 8 has the shorter step, and does less in a second.
+		// On 1g.5gb the base is batch 8 itself, on the others batch 32: there 8 has the shorter step, and does less in
+		// a second.
 		{8, Goal{Lambda: 1}, "2g.10gb", (0.32 - 0.1) / 0.32, 3},
 		{8, Goal{Lambda: 0}, "1g.5gb", 0, 3},
 		{8, Goal{Lambda: 0.5}, "2g.10gb", 0.5*(0.32-0.1)/0.32 + 0.5*(80.-100)/100, 3},
@@ -46,20 +47,30 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
-// Nothing is chosen that misses the deadline, does not fit or is no measurement, and nothing that remains is worth more than the first.
+// Nothing is chosen that misses the deadline, does not fit or is no measurement, and nothing that remains is worth more
+// than the first.
 func TestPartitionsHold(t *testing.T) {
 	b, _ := plain(t, "A100-40GB")
 	rapid.Check(t, func(t *rapid.T) {
 		all := rapid.SliceOf(rapid.Custom(func(t *rapid.T) Measured {
 			return Measured{
 				rapid.IntRange(0, 4).Draw(t, "batch"), rapid.SampledFrom(append(profiles, "1g.6gb")).Draw(t, "profile"),
-				rapid.Float64Range(0, 2).Draw(t, "latency"), rapid.Float64Range(0, 100).Draw(t, "throughput"), rapid.Float64Range(0, 50000).Draw(t, "mib"),
+				rapid.Float64Range(0, 2).
+					Draw(t, "latency"),
+				rapid.Float64Range(0, 100).Draw(t, "throughput"), rapid.Float64Range(0, 50000).Draw(t, "mib"),
 			}
 		})).Draw(t, "all")
-		g := Goal{rapid.Float64Range(0, 1).Draw(t, "lambda"), rapid.Float64Range(0, 2).Draw(t, "deadline"), rapid.Float64Range(0, 1).Draw(t, "margin")}
+		g := Goal{
+			rapid.Float64Range(0, 1).Draw(t, "lambda"),
+			rapid.Float64Range(0, 2).Draw(t, "deadline"),
+			rapid.Float64Range(0, 1).Draw(t, "margin"),
+		}
 		got := Partitions(b, all, 0, g)
 		for _, p := range got {
-			if p.MiB > profile(b, p.Profile).Memory() || g.Deadline > 0 && p.Latency+g.Margin > g.Deadline || p.Batch == 0 || math.IsNaN(p.Worth) || p.Worth > got[0].Worth {
+			if p.MiB > profile(b, p.Profile).Memory() || g.Deadline > 0 && p.Latency+g.Margin > g.Deadline ||
+				p.Batch == 0 ||
+				math.IsNaN(p.Worth) ||
+				p.Worth > got[0].Worth {
 				t.Fatalf("%+v of %+v by %+v", p, got, g)
 			}
 		}

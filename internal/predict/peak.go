@@ -6,9 +6,10 @@ import (
 	"slices"
 )
 
-// memory says how much of it is needed: the most of what the last complete run used and the second most in the window, with a margin; what a run has used since
-// that was not complete; and more than what a run was killed with. What happened once may have been chance, and is forgotten when the next run has completed; what
-// happened twice is a need as long as it is in the window.
+// memory says how much of it is needed: the most of what the last complete run used and the second most in the window,
+// with a margin; what a run has used since that was not complete; and more than what a run was killed with. What
+// happened once may have been chance, and is forgotten when the next run has completed; what happened twice is a need
+// as long as it is in the window.
 func (n *Need) memory(runs []attempt, site Site) {
 	var peaks []float64 // of complete runs
 	open := 0.0         // the highest since the last of these
@@ -42,8 +43,8 @@ func second(of []float64) float64 {
 	return sorted[len(sorted)-2]
 }
 
-// scatter is the margin, as a share: half of what the peak changes by from one run to the next, of the changes the one at site's quantile, at most
-// site's margin. What is believed before there are any is two deviations of site's margin.
+// scatter is the margin, as a share: half of what the peak changes by from one run to the next, of the changes the one
+// at site's quantile, at most site's margin. What is believed before there are any is two deviations of site's margin.
 func scatter(peaks []float64, site Site) float64 {
 	half := []float64{site.Margin, site.Margin}
 	for k := 1; k < len(peaks); k++ {
@@ -53,8 +54,9 @@ func scatter(peaks []float64, site Site) float64 {
 	return min(site.Margin, half[int(site.quantile()*float64(len(half)-1))])
 }
 
-// tooLittle is the largest slice that was too little, in MiB, by the runs that were killed for memory or may have been: of all since the last complete one, and the second
-// largest in the window. (One that may have been was, if the next complete one had a larger slice.) 0: none was.
+// tooLittle is the largest slice that was too little, in MiB, by the runs that were killed for memory or may have been:
+// of all since the last complete one, and the second largest in the window. (One that may have been was, if the next
+// complete one had a larger slice.) 0: none was.
 func tooLittle(runs []attempt) (most float64) {
 	var short []float64
 	doubt := 0.0
@@ -101,7 +103,12 @@ func (n *Need) why(runs []attempt, margin float64, short bool) {
 	case n.Runs == 1:
 		n.Why = fmt.Sprintf("at most %.0f MiB, by 1 run; %.1f%% more is the margin", n.HighestMiB, 100*margin)
 	default:
-		n.Why = fmt.Sprintf("%.0f MiB is the most of the last run and the second most of the last %d; %.1f%% more is the margin", n.HighestMiB, n.Runs, 100*margin)
+		n.Why = fmt.Sprintf(
+			"%.0f MiB is the most of the last run and the second most of the last %d; %.1f%% more is the margin",
+			n.HighestMiB,
+			n.Runs,
+			100*margin,
+		)
 	}
 }
 

@@ -14,7 +14,8 @@ type Run struct {
 	Restart int // which of a requeued job's runs, from 0
 	Node    string
 
-	// Key says which work it is a run of, and Work the same without the user, the account and the job's name: contrib/job_submit/KEY.md. Empty: not known.
+	// Key says which work it is a run of, and Work the same without the user, the account and the job's name:
+	// contrib/job_submit/KEY.md. Empty: not known.
 	Key, Fingerprint    string
 	UID                 uint32
 	User, Account, Name string
@@ -26,8 +27,9 @@ type Run struct {
 	Start   int64   // when it was given its slices, Unix seconds
 	Seconds float64 // how long it had them
 
-	// Samples is how often its slices were looked at; with 0 nobody knows what it used. PeakMiB is the most memory that one of its slices had in use, MedianMiB and
-	// HighMiB the median and the 95% quantile over time of the one that used most.
+	// Samples is how often its slices were looked at; with 0 nobody knows what it used. PeakMiB is the most memory that
+	// one of its slices had in use, MedianMiB and HighMiB the median and the 95% quantile over time of the one that
+	// used most.
 	Samples                     int
 	PeakMiB, MedianMiB, HighMiB float64
 	// Util is the mean share of the slice's compute that was busy, from 0 to 1; -1: the GPU does not tell.
@@ -50,8 +52,9 @@ var errSummary = errors.New("not a summary of a run")
 //
 //	caelum:run=n1,2g.10gb,a100,at=1795339216,ran=3590s,peak=5321M,p95=5100M,median=4800M,util=37%,processes=1,samples=3590
 //
-// with x2 behind the profile for two slices, restart=1 for a requeued job's second run, and without what is not known. What else
-// is in Run stands in the record already. sacctmgr writes it in lower case (22.05.8), so its letters' case means nothing.
+// with x2 behind the profile for two slices, restart=1 for a requeued job's second run, and without what is not known.
+// What else is in Run stands in the record already. sacctmgr writes it in lower case (22.05.8), so its letters' case
+// means nothing.
 func (r Run) Summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s%s,%s", markRun, r.Node, r.Profile)
@@ -75,7 +78,8 @@ func (r Run) Summary() string {
 	return b.String()
 }
 
-// Summaries reads the summaries that stand in a job's accounting record, among what others keep there, each as far as it says; what cannot be read is left out.
+// Summaries reads the summaries that stand in a job's accounting record, among what others keep there, each as far as
+// it says; what cannot be read is left out.
 func Summaries(record string) (runs []Run) {
 	for _, word := range strings.Fields(record) {
 		if text, ok := strings.CutPrefix(word, markRun); ok {
@@ -134,7 +138,8 @@ func parseSummary(text string) (Run, error) {
 			return Run{}, errSummary
 		}
 	}
-	if !seen["at"] || !seen["ran"] || r.Start <= 0 || r.Samples < 0 || r.Processes < 0 || r.Restart < 0 || r.Util > 1 || (r.Samples > 0) != seen["peak"] {
+	if !seen["at"] || !seen["ran"] || r.Start <= 0 || r.Samples < 0 || r.Processes < 0 || r.Restart < 0 || r.Util > 1 ||
+		(r.Samples > 0) != seen["peak"] {
 		return Run{}, errSummary
 	}
 	return r, nil
@@ -150,7 +155,8 @@ func measure(text, unit string) (float64, error) {
 	return v, nil
 }
 
-// WithSummary puts a run's summary into a job's accounting record: in the place of an earlier one of the same run, else behind what stands there.
+// WithSummary puts a run's summary into a job's accounting record: in the place of an earlier one of the same run, else
+// behind what stands there.
 func WithSummary(record string, r Run) string {
 	words := strings.Split(record, " ")
 	words = slices.DeleteFunc(words, func(w string) bool {

@@ -5,9 +5,22 @@ import (
 	"testing"
 )
 
-// TestSummaryInLowerCase: as sacctmgr 22.05.8 writes it, a summary says the same, and is replaced by the next of its run.
+// TestSummaryInLowerCase: as sacctmgr 22.05.8 writes it, a summary says the same, and is replaced by the next of its
+// run.
 func TestSummaryInLowerCase(t *testing.T) {
-	r := Run{Node: "GPU01", Profile: "2g.10gb", Board: "a100", Slices: 1, Start: 1795339216, Seconds: 3590, Samples: 3589, PeakMiB: 5321, MedianMiB: 4800, HighMiB: 5100, Util: 0.37}
+	r := Run{
+		Node:      "GPU01",
+		Profile:   "2g.10gb",
+		Board:     "a100",
+		Slices:    1,
+		Start:     1795339216,
+		Seconds:   3590,
+		Samples:   3589,
+		PeakMiB:   5321,
+		MedianMiB: 4800,
+		HighMiB:   5100,
+		Util:      0.37,
+	}
 	lower := strings.ToLower(r.Summary())
 	got := Summaries(lower)
 	if len(got) != 1 || got[0].PeakMiB != 5321 || got[0].HighMiB != 5100 || got[0].Node != "gpu01" {

@@ -11,7 +11,20 @@ import (
 
 // TestSummary: what a summary says is read back, whatever stands around it.
 func TestSummary(t *testing.T) {
-	r := Run{Node: "n1", Profile: "2g.10gb", Board: "a100", Slices: 2, Start: 1795339216, Seconds: 3590, Samples: 3589, PeakMiB: 5321, MedianMiB: 4800, HighMiB: 5100, Util: 0.37, Restart: 1}
+	r := Run{
+		Node:      "n1",
+		Profile:   "2g.10gb",
+		Board:     "a100",
+		Slices:    2,
+		Start:     1795339216,
+		Seconds:   3590,
+		Samples:   3589,
+		PeakMiB:   5321,
+		MedianMiB: 4800,
+		HighMiB:   5100,
+		Util:      0.37,
+		Restart:   1,
+	}
 	const word = "caelum:run=n1,2g.10gbx2,a100,at=1795339216,ran=3590s,peak=5321M,p95=5100M,median=4800M,util=37%,samples=3589,restart=1"
 	if got := r.Summary(); got != word {
 		t.Errorf("%s", got)
@@ -29,9 +42,16 @@ func TestSummary(t *testing.T) {
 func drawSummarized(t *rapid.T) Run {
 	whole := func(name string, most int) float64 { return float64(rapid.IntRange(0, most).Draw(t, name)) }
 	r := Run{
-		Node: rapid.StringMatching(`[a-z][a-z0-9.-]{0,8}`).Draw(t, "node"), Profile: rapid.SampledFrom([]string{"1g.5gb", "7g.40gb", "1g.5gb+me", "1g.5gb-me", "4g.71gb+gfx"}).Draw(t, "profile"),
-		Board: rapid.SampledFrom([]string{"a100", "h100", "rtx_pro_6000"}).Draw(t, "board"), Slices: rapid.IntRange(1, 8).Draw(t, "slices"),
-		Start: rapid.Int64Range(1, 4e9).Draw(t, "start"), Seconds: whole("seconds", 1e7), Samples: rapid.IntRange(0, 3).Draw(t, "samples"),
+		Node: rapid.StringMatching(`[a-z][a-z0-9.-]{0,8}`).
+			Draw(t, "node"),
+		Profile: rapid.SampledFrom([]string{"1g.5gb", "7g.40gb", "1g.5gb+me", "1g.5gb-me", "4g.71gb+gfx"}).
+			Draw(t, "profile"),
+		Board: rapid.SampledFrom([]string{"a100", "h100", "rtx_pro_6000"}).
+			Draw(t, "board"),
+		Slices: rapid.IntRange(1, 8).Draw(t, "slices"),
+		Start: rapid.Int64Range(1, 4e9).
+			Draw(t, "start"),
+		Seconds: whole("seconds", 1e7), Samples: rapid.IntRange(0, 3).Draw(t, "samples"),
 		Restart: rapid.IntRange(0, 2).Draw(t, "restart"), Util: -1,
 	}
 	if r.Samples > 0 {
@@ -46,7 +66,8 @@ func drawSummarized(t *rapid.T) Run {
 // Every run is read back from its summary as it was; a record of several has them all, in their order, and none twice.
 func TestSummaryRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		runs := rapid.SliceOfNDistinct(rapid.Custom(drawSummarized), 1, 5, func(r Run) [2]any { return [2]any{r.Node, r.Start} }).Draw(t, "runs")
+		runs := rapid.SliceOfNDistinct(rapid.Custom(drawSummarized), 1, 5, func(r Run) [2]any { return [2]any{r.Node, r.Start} }).
+			Draw(t, "runs")
 		record := ""
 		for _, r := range runs {
 			record = WithSummary(record, r)
@@ -66,7 +87,8 @@ func TestSummaryRoundTrip(t *testing.T) {
 	})
 }
 
-// Other tools' text stays byte for byte, in front of the summaries, and a run's later summary takes the place of its earlier one.
+// Other tools' text stays byte for byte, in front of the summaries, and a run's later summary takes the place of its
+// earlier one.
 func TestSummaryKeepsText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringOf(rapid.SampledFrom([]rune("ab:=,\n\t \"'\\;é"))).Draw(t, "text")
@@ -104,11 +126,14 @@ func TestSummaryMalformed(t *testing.T) {
 
 // FuzzSummaries: whatever stands in a record, what is read makes sense and is said again in the same words.
 func FuzzSummaries(f *testing.F) {
-	f.Add("caelum:run=n1,2g.10gbx2,a100,at=1795339216,ran=3590s,peak=5321M,p95=5100M,median=4800M,util=37%,samples=3589,restart=1")
+	f.Add(
+		"caelum:run=n1,2g.10gbx2,a100,at=1795339216,ran=3590s,peak=5321M,p95=5100M,median=4800M,util=37%,samples=3589,restart=1",
+	)
 	f.Add("x caelum:run=n1,1g.5gb,a100,at=1,ran=0.5s caelum:run=,,,")
 	f.Fuzz(func(t *testing.T, record string) {
 		for _, r := range Summaries(record) {
-			if r.Node == "" || r.Slices < 1 || r.Start < 1 || !(r.Seconds >= 0) || !(r.PeakMiB >= 0) || r.Util > 1 || r.Samples < 0 {
+			if r.Node == "" || r.Slices < 1 || r.Start < 1 || !(r.Seconds >= 0) || !(r.PeakMiB >= 0) || r.Util > 1 ||
+				r.Samples < 0 {
 				t.Fatalf("%+v of %q", r, record)
 			}
 			again := Summaries(r.Summary())

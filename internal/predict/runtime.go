@@ -9,14 +9,15 @@ import (
 // timeWindow is how many complete runs count for run times and compute: these harm nobody where they are old.
 const timeWindow = 20
 
-// What is believed of the scatter of run times before there is any: a standard deviation of the logarithm, and how many runs it counts for.
+// What is believed of the scatter of run times before there is any: a standard deviation of the logarithm, and how many
+// runs it counts for.
 const (
 	priorSigma = 0.2
 	priorRuns  = 2
 )
 
-// time says how long the next run takes: the median of those in the window, each as long as it would have been on what the last one had; Low and High by
-// Student's prediction interval on the logarithms.
+// time says how long the next run takes: the median of those in the window, each as long as it would have been on what
+// the last one had; Low and High by Student's prediction interval on the logarithms.
 func (n *Need) time(runs []attempt) {
 	last := 0.0
 	for _, r := range runs {

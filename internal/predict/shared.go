@@ -6,10 +6,11 @@ import (
 	"slices"
 )
 
-// PredictShared returns what a job needs by other users' runs of the same work, from one history per user. Each user counts once, however many
-// runs she has: her own need is predicted first, and every figure of the result is the upper median of the users' figures. So as long
-// as fewer than half of the users are hostile, each figure lies between the least and the greatest of the others'. False: fewer than
-// [Site.Users] users have a complete run, and the result is empty.
+// PredictShared returns what a job needs by other users' runs of the same work, from one history per user. Each user
+// counts once, however many runs she has: her own need is predicted first, and every figure of the result is the upper
+// median of the users' figures. So as long as fewer than half of the users are hostile, each figure lies between the
+// least and the greatest of the others'. False: fewer than [Site.Users] users have a complete run, and the result is
+// empty.
 func PredictShared(users []History, site Site) (Need, bool) {
 	var needs []Need
 	for _, h := range users {

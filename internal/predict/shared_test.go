@@ -12,7 +12,9 @@ func userRuns(uid uint32, n int, peak, seconds float64) History {
 	for i := range n {
 		h.Runs = append(h.Runs, Run{
 			Job: uint32(i + 1), Node: "n1", UID: uid, Board: "a100", Profile: "7g.40gb", Slices: 1, State: "COMPLETED",
-			Start: int64(1000 + i), Seconds: seconds, Samples: 60, PeakMiB: peak, MedianMiB: peak, HighMiB: peak, Util: -1,
+			Start: int64(
+				1000 + i,
+			), Seconds: seconds, Samples: 60, PeakMiB: peak, MedianMiB: peak, HighMiB: peak, Util: -1,
 		})
 	}
 	return h
@@ -20,7 +22,11 @@ func userRuns(uid uint32, n int, peak, seconds float64) History {
 
 // TestSharedNeedsUsers: fewer users than the site asks for say nothing, however many runs they have.
 func TestSharedNeedsUsers(t *testing.T) {
-	users := []History{userRuns(1, 60, 5000, 60), userRuns(2, 60, 5000, 60), {Level: BySite, Runs: []Run{{State: "OUT_OF_MEMORY", Samples: 1, PeakMiB: 9000}}}}
+	users := []History{
+		userRuns(1, 60, 5000, 60),
+		userRuns(2, 60, 5000, 60),
+		{Level: BySite, Runs: []Run{{State: "OUT_OF_MEMORY", Samples: 1, PeakMiB: 9000}}},
+	}
 	if n, ok := PredictShared(users, DefaultSite); ok || n.PeakMiB != 0 {
 		t.Errorf("two users of whom something is known: %+v", n)
 	}
@@ -34,7 +40,8 @@ func TestSharedNeedsUsers(t *testing.T) {
 	}
 }
 
-// TestSharedMinority: whatever a minority of the users has run, each figure lies between the least and the greatest of the others'.
+// TestSharedMinority: whatever a minority of the users has run, each figure lies between the least and the greatest of
+// the others'.
 func TestSharedMinority(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -68,7 +75,14 @@ func TestSharedMinority(t *testing.T) {
 		const rounding = 1e-6
 		for _, f := range [][3]float64{{least.PeakMiB, n.PeakMiB, most.PeakMiB}, {least.HighestMiB, n.HighestMiB, most.HighestMiB}, {least.Seconds, n.Seconds, most.Seconds}} {
 			if f[1] < f[0]-rounding || f[1] > f[2]+rounding {
-				t.Fatalf("%d hostile users of %d moved a figure to %v, beyond %v to %v", hostile, len(users), f[1], f[0], f[2])
+				t.Fatalf(
+					"%d hostile users of %d moved a figure to %v, beyond %v to %v",
+					hostile,
+					len(users),
+					f[1],
+					f[0],
+					f[2],
+				)
 			}
 		}
 		if again, _ := PredictShared(slices.Clone(users), DefaultSite); again != n {

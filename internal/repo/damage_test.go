@@ -117,7 +117,8 @@ func whole(t *testing.T) string {
 	return path
 }
 
-// TestSetAside: what is no repository is kept beside a new one, byte for byte, and said so; a path that a person typed is left alone.
+// TestSetAside: what is no repository is kept beside a new one, byte for byte, and said so; a path that a person typed
+// is left alone.
 func TestSetAside(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
@@ -127,7 +128,8 @@ func TestSetAside(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r, err := OpenAsItIs(path); err == nil || !errors.Is(err, sqlite.ErrDamaged) && !errors.Is(err, sqlite.ErrForeign) {
+			if r, err := OpenAsItIs(path); err == nil ||
+				!errors.Is(err, sqlite.ErrDamaged) && !errors.Is(err, sqlite.ErrForeign) {
 				t.Fatalf("opened as it is: %v %v", r, err)
 			}
 			if now, err := os.ReadFile(path); err != nil || string(now) != string(before) {
@@ -140,7 +142,8 @@ func TestSetAside(t *testing.T) {
 			}
 			defer r.Close()
 			aside, err := filepath.Glob(path + ".damaged-????????T??????.???")
-			if err != nil || len(aside) != 1 || !strings.Contains(said, aside[0]) || !strings.Contains(said, "caelum repo sync") {
+			if err != nil || len(aside) != 1 || !strings.Contains(said, aside[0]) ||
+				!strings.Contains(said, "caelum repo sync") {
 				t.Fatalf("%v %q %v", aside, said, err)
 			}
 			if now, err := os.ReadFile(aside[0]); err != nil || string(now) != string(before) {
@@ -156,7 +159,8 @@ func TestSetAside(t *testing.T) {
 	}
 }
 
-// TestDamagedInUse: who has a repository open that becomes damaged, is set aside by another or taken away goes on with the one that stands there then.
+// TestDamagedInUse: who has a repository open that becomes damaged, is set aside by another or taken away goes on with
+// the one that stands there then.
 func TestDamagedInUse(t *testing.T) {
 	replaced := func(t *testing.T, path string) {
 		os.Rename(path, path+".old")
@@ -226,7 +230,8 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// TestSetAsideOnce: of several processes that meet the damage at once, one sets it aside, and all have the same new one.
+// TestSetAsideOnce: of several processes that meet the damage at once, one sets it aside, and all have the same new
+// one.
 func TestSetAsideOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo.db")
 	write(t, path, []byte(strings.Repeat("junk", 5000)))
@@ -272,7 +277,8 @@ func TestNewer(t *testing.T) {
 // TestOpenSays: what cannot be opened is said with what to do, and nothing is set aside.
 func TestOpenSays(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := Open(dir, quiet); err == nil || !strings.Contains(err.Error(), "is a directory") || !strings.Contains(err.Error(), dir) {
+	if _, err := Open(dir, quiet); err == nil || !strings.Contains(err.Error(), "is a directory") ||
+		!strings.Contains(err.Error(), dir) {
 		t.Errorf("%v", err)
 	}
 	pipe := filepath.Join(t.TempDir(), "pipe")
@@ -285,7 +291,8 @@ func TestOpenSays(t *testing.T) {
 		}
 	}
 	typed := filepath.Join(dir, "none", "repo.db")
-	if _, err := OpenAsItIs(typed); err == nil || !strings.Contains(err.Error(), "see that its folder is there") || !strings.Contains(err.Error(), typed) {
+	if _, err := OpenAsItIs(typed); err == nil || !strings.Contains(err.Error(), "see that its folder is there") ||
+		!strings.Contains(err.Error(), typed) {
 		t.Errorf("%v", err)
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
@@ -312,7 +319,8 @@ func TestFull(t *testing.T) {
 		n.Job = uint32(1000 + i)
 		runs = append(runs, n)
 	}
-	if _, err := r.Add(runs...); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "make room in "+filepath.Dir(r.path)) {
+	if _, err := r.Add(runs...); !errors.Is(err, syscall.ENOSPC) ||
+		!strings.Contains(err.Error(), "make room in "+filepath.Dir(r.path)) {
 		t.Errorf("%v", err)
 	}
 	if len(job(t, r, 7)) != 1 || len(job(t, r, 1000)) != 0 {

@@ -69,7 +69,8 @@ func (r *Repo) Export(w io.Writer) error {
 // maxLine bounds a line of an import: ten times what a run can take.
 const maxLine = 64 << 10
 
-// Import adds the runs of an export, all or none, and says how many there were and how many of them were new. The error names the line.
+// Import adds the runs of an export, all or none, and says how many there were and how many of them were new. The error
+// names the line.
 func (r *Repo) Import(from io.Reader) (read, added int, err error) {
 	add := func(tx *sql.Tx) error {
 		a, err := newAdder(tx)

@@ -21,7 +21,8 @@ type Script struct {
 
 // Scripts lists the work that has a key, that which ran last first. The same key of two users is two pieces of work.
 func (r *Repo) Scripts() ([]Script, error) {
-	// With max(start) in it, the columns that are not aggregated are those of the newest run (sqlite.org/lang_select.html#bareagg).
+	// With max(start) in it, the columns that are not aggregated are those of the newest run
+	// (sqlite.org/lang_select.html#bareagg).
 	return query(r, func(rows *sql.Rows) (w Script, err error) {
 		err = rows.Scan(&w.Key, &w.Fingerprint, &w.UID, &w.User, &w.Account, &w.Name, &w.Runs, &w.Last, &w.PeakMiB)
 		return
@@ -47,8 +48,8 @@ func (r *Repo) Users(name string) ([]uint32, error) {
 // everybody stands for any user in what is forgotten, as the empty key stands for any key.
 const everybody = -1
 
-// ForgetKey forgets every user's runs of a key that began before now, and returns how many there were. What is forgotten stays so when it is
-// read from slurmdbd again.
+// ForgetKey forgets every user's runs of a key that began before now, and returns how many there were. What is
+// forgotten stays so when it is read from slurmdbd again.
 func (r *Repo) ForgetKey(key string, now time.Time) (int, error) {
 	return r.forget(key, everybody, now)
 }
@@ -94,22 +95,31 @@ const (
 	keepInAll = 400_000
 )
 
-// Prune drops the runs that are too old, or too many, and returns how many. Where there are too many in all, users keep equal shares: each user's oldest
-// runs go, and a user who has no more than her share loses none. Age counts from the newest run or from now, whichever is earlier, so that a clock that is ahead
-// costs nothing.
+// Prune drops the runs that are too old, or too many, and returns how many. Where there are too many in all, users keep
+// equal shares: each user's oldest runs go, and a user who has no more than her share loses none. Age counts from the
+// newest run or from now, whichever is earlier, so that a clock that is ahead costs nothing.
 func (r *Repo) Prune(now time.Time) (n int, err error) {
 	return r.prune(now, keepOfKey, keepInAll)
 }
 
 func (r *Repo) prune(now time.Time, ofKey, inAll int) (n int, err error) {
 	err = r.do(func(tx *sql.Tx) error {
-		old, err := deleted(tx, "start < min(?1, (SELECT max(start) FROM run)) - ?2", now.Unix(), int(keepFor/time.Second))
+		old, err := deleted(
+			tx,
+			"start < min(?1, (SELECT max(start) FROM run)) - ?2",
+			now.Unix(),
+			int(keepFor/time.Second),
+		)
 		if err != nil {
 			return err
 		}
-		many, err := deleted(tx, `(job, restart, node, start) IN (SELECT job, restart, node, start FROM (SELECT job, restart, node, start,
+		many, err := deleted(
+			tx,
+			`(job, restart, node, start) IN (SELECT job, restart, node, start FROM (SELECT job, restart, node, start,
 			row_number() OVER (PARTITION BY key, uid ORDER BY start DESC, job DESC) AS nth FROM run WHERE (key, uid) IN
-			(SELECT key, uid FROM run GROUP BY key, uid HAVING count(*) > ?1)) WHERE nth > ?1)`, ofKey)
+			(SELECT key, uid FROM run GROUP BY key, uid HAVING count(*) > ?1)) WHERE nth > ?1)`,
+			ofKey,
+		)
 		if err != nil {
 			return err
 		}
@@ -121,8 +131,12 @@ func (r *Repo) prune(now time.Time, ofKey, inAll int) (n int, err error) {
 			n = old + many
 			return nil
 		}
-		more, err := deleted(tx, `(job, restart, node, start) IN (SELECT job, restart, node, start FROM (SELECT job, restart, node, start,
-			row_number() OVER (PARTITION BY uid ORDER BY start DESC, job DESC, restart DESC, node DESC) AS nth FROM run) WHERE nth > ?1)`, share)
+		more, err := deleted(
+			tx,
+			`(job, restart, node, start) IN (SELECT job, restart, node, start FROM (SELECT job, restart, node, start,
+			row_number() OVER (PARTITION BY uid ORDER BY start DESC, job DESC, restart DESC, node DESC) AS nth FROM run) WHERE nth > ?1)`,
+			share,
+		)
 		n = old + many + more
 		return err
 	})

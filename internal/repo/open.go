@@ -46,26 +46,32 @@ var kind = sqlite.Kind{
 	Name: "repository", Schema: schema, Tables: []string{"meta", "run", "forgotten", "open", "outbox"}, Options: "_busy_timeout=30000&_foreign_keys=on",
 }
 
-// Repo is the repository. Its methods may be called concurrently, and by several processes; their errors say what to do.
+// Repo is the repository. Its methods may be called concurrently, and by several processes; their errors say what to
+// do.
 //
-// A repository can be filled anew, so that nobody has to be asked what to do about a damaged one: it is set aside when it is opened, and a new one begun.
+// A repository can be filled anew, so that nobody has to be asked what to do about a damaged one: it is set aside when
+// it is opened, and a new one begun.
 type Repo struct {
-	path    string
-	say     func(string) // nil: what is no repository is left as it is
-	follows bool         // it goes over to what stands at the path whenever that is another file, or found to be damaged
+	path string
+	say  func(string) // nil: what is no repository is left as it is
+	// it goes over to what stands at the path whenever that is another file, or found to be damaged
+	follows bool
 	mu      sync.Mutex
 	db      *sqlite.DB
 	file    os.FileInfo // of db, when it was last used
 }
 
-// Open opens or makes the repository at path, root's alone. A file that is damaged, or another program's, is set aside as <path>.damaged-<time> and a new one begun; say is
-// then told so in one sentence. One of a newer release is refused and left as it is. Its folder is made root-only if it does not exist.
+// Open opens or makes the repository at path, root's alone. A file that is damaged, or another program's, is set aside
+// as <path>.damaged-<time> and a new one begun; say is then told so in one sentence. One of a newer release is refused
+// and left as it is. Its folder is made root-only if it does not exist.
 func Open(path string, say func(string)) (*Repo, error) { return opened(&Repo{path: path, say: say}) }
 
-// At is Open for who has it open for ever: it is opened when it is first used, tried again after an error, and opened anew when it is damaged, or when another file stands at the path.
+// At is Open for who has it open for ever: it is opened when it is first used, tried again after an error, and opened
+// anew when it is damaged, or when another file stands at the path.
 func At(path string, say func(string)) *Repo { return &Repo{path: path, say: say, follows: true} }
 
-// OpenAsItIs is Open for a path that a person typed: what is no repository is refused and left as it is, and no folder is made.
+// OpenAsItIs is Open for a path that a person typed: what is no repository is refused and left as it is, and no folder
+// is made.
 func OpenAsItIs(path string) (*Repo, error) { return opened(&Repo{path: path}) }
 
 func opened(r *Repo) (*Repo, error) {
@@ -75,7 +81,8 @@ func opened(r *Repo) (*Repo, error) {
 	return r, nil
 }
 
-// open opens what stands at the path while no other process does so in that folder: else one might set aside what another has just begun.
+// open opens what stands at the path while no other process does so in that folder: else one might set aside what
+// another has just begun.
 func (r *Repo) open() error {
 	if r.say != nil {
 		if err := os.MkdirAll(filepath.Dir(r.path), 0o700); err != nil {
@@ -96,7 +103,13 @@ func (r *Repo) open() error {
 		if asideErr != nil {
 			return asideErr
 		}
-		r.say(fmt.Sprintf("%v; it was set aside as %s, and a new one begun: `caelum repo sync` fills it from slurmdbd", err, aside))
+		r.say(
+			fmt.Sprintf(
+				"%v; it was set aside as %s, and a new one begun: `caelum repo sync` fills it from slurmdbd",
+				err,
+				aside,
+			),
+		)
 		db, err = sqlite.Open(r.path, kind)
 	}
 	if err != nil {
@@ -136,7 +149,8 @@ func (r *Repo) with(f func(*sqlite.DB) error) error {
 		return f(r.db)
 	}
 	if file, err := os.Stat(r.path); r.db != nil {
-		if err != nil || !os.SameFile(file, r.file) || file.Size() < r.file.Size() { // no database of SQLite's becomes smaller by itself
+		// no database of SQLite's becomes smaller by itself
+		if err != nil || !os.SameFile(file, r.file) || file.Size() < r.file.Size() {
 			r.shut()
 			r.say("another repository stands at " + r.path + ", or none: what is kept from now on goes there")
 		} else {

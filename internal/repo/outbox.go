@@ -33,7 +33,8 @@ func (r *Repo) Dismiss(job uint32, restart int) error {
 	return r.exec("DELETE FROM open WHERE job = ? AND restart = ?", job, restart)
 }
 
-// Ended keeps a run that has ended at this time, in the place of its open observation, and puts its summary into the outbox, due at once.
+// Ended keeps a run that has ended at this time, in the place of its open observation, and puts its summary into the
+// outbox, due at once.
 func (r *Repo) Ended(n predict.Run, at time.Time) error {
 	return r.do(func(tx *sql.Tx) error {
 		if _, err := tx.Exec("DELETE FROM open WHERE job = ? AND restart = ?", n.Job, n.Restart); err != nil {
@@ -62,8 +63,8 @@ type Pending struct {
 	Written bool      // it is to be read back
 }
 
-// Due lists the runs in the outbox whose time has come, those that have waited longest first, n at most. A time more than a day ahead is one of a clock that has been set
-// back since, and has come too.
+// Due lists the runs in the outbox whose time has come, those that have waited longest first, n at most. A time more
+// than a day ahead is one of a clock that has been set back since, and has come too.
 func (r *Repo) Due(now time.Time, n int) ([]Pending, error) {
 	return query(r, func(rows *sql.Rows) (p Pending, err error) {
 		var since int64
@@ -87,15 +88,29 @@ func (r *Repo) Waiting() (n int, err error) {
 	return n, err
 }
 
-// Postpone counts a try and puts a run off until this time. Written says whether its summary has been written, and is to be read back then.
+// Postpone counts a try and puts a run off until this time. Written says whether its summary has been written, and is
+// to be read back then.
 func (r *Repo) Postpone(n predict.Run, until time.Time, written bool) error {
-	return r.exec("UPDATE outbox SET tries = tries + 1, due = ?, written = ? WHERE job = ? AND restart = ? AND node = ? AND start = ?",
-		until.Unix(), written, n.Job, n.Restart, n.Node, n.Start)
+	return r.exec(
+		"UPDATE outbox SET tries = tries + 1, due = ?, written = ? WHERE job = ? AND restart = ? AND node = ? AND start = ?",
+		until.Unix(),
+		written,
+		n.Job,
+		n.Restart,
+		n.Node,
+		n.Start,
+	)
 }
 
 // Recorded takes a run out of the outbox: slurmdbd has its summary, or never will.
 func (r *Repo) Recorded(n predict.Run) error {
-	return r.exec("DELETE FROM outbox WHERE job = ? AND restart = ? AND node = ? AND start = ?", n.Job, n.Restart, n.Node, n.Start)
+	return r.exec(
+		"DELETE FROM outbox WHERE job = ? AND restart = ? AND node = ? AND start = ?",
+		n.Job,
+		n.Restart,
+		n.Node,
+		n.Start,
+	)
 }
 
 // Note reads a note such as how far a sync has come; empty if there is none.

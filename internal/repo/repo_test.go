@@ -53,7 +53,8 @@ func job(t *testing.T, r *Repo, id uint32) []predict.Run {
 	return runs
 }
 
-// TestAddCompletes: in whatever order the parts of a run become known, and however often, it is the same run in the end.
+// TestAddCompletes: in whatever order the parts of a run become known, and however often, it is the same run in the
+// end.
 func TestAddCompletes(t *testing.T) {
 	whole := aRun()
 	seen := whole // what the agent knows at the release
@@ -104,7 +105,8 @@ func TestAddRefuses(t *testing.T) {
 	}
 }
 
-// TestTextIsData: names with quotes, SQL, newlines, NUL and bytes that are no text come back as they were, as far as they are text.
+// TestTextIsData: names with quotes, SQL, newlines, NUL and bytes that are no text come back as they were, as far as
+// they are text.
 func TestTextIsData(t *testing.T) {
 	r := fresh(t)
 	for i, name := range []string{`'; DROP TABLE run; --`, "a\nb\tc", "\x00nul\x00", `"$(id)"`, "\xff\xfe", strings.Repeat("é", 300), "caelum:run=forged"} {
@@ -112,7 +114,9 @@ func TestTextIsData(t *testing.T) {
 		n.Job, n.User, n.Account, n.Name, n.Key = uint32(i+1), name, name, name, fmt.Sprintf("%016x", i)
 		add1(t, r, n)
 		want := text(name)
-		if got := job(t, r, n.Job); len(got) != 1 || got[0].Name != want || got[0].User != want || got[0].Account != want || len(want) > textBytes {
+		if got := job(t, r, n.Job); len(got) != 1 || got[0].Name != want || got[0].User != want ||
+			got[0].Account != want ||
+			len(want) > textBytes {
 			t.Errorf("%q came back as %+v", name, got)
 		}
 		if uids, err := r.Users(want); err != nil || len(uids) != 1 {
@@ -160,7 +164,8 @@ func TestHistory(t *testing.T) {
 		t.Errorf("the other user's key: %v, %d runs", err, len(h.Runs))
 	}
 	users, err := r.BySite(runs[0].Fingerprint)
-	if err != nil || len(users) != 2 || !slices.Equal(users[0].Runs, append(slices.Clone(newest[1:]), renamed)) || !slices.Equal(users[1].Runs, []predict.Run{other}) {
+	if err != nil || len(users) != 2 || !slices.Equal(users[0].Runs, append(slices.Clone(newest[1:]), renamed)) ||
+		!slices.Equal(users[1].Runs, []predict.Run{other}) {
 		t.Errorf("by user: %v, %d users", err, len(users))
 	}
 	if users, err := r.BySite(""); err != nil || len(users) != 0 {
@@ -192,7 +197,8 @@ func TestPredictFallsBack(t *testing.T) {
 		{Of{Key: "2222222222222222", Fingerprint: n.Fingerprint, UID: n.UID}, predict.DefaultSite, predict.ByUser},
 		{Of{Key: "2222222222222222", Fingerprint: n.Fingerprint, UID: 1004}, share, predict.BySite},
 		{Of{Key: "2222222222222222", Fingerprint: n.Fingerprint, UID: 1004}, predict.DefaultSite, predict.Unknown},
-		{Of{Key: n.Key, Fingerprint: n.Fingerprint, UID: 1004}, predict.DefaultSite, predict.Unknown}, // another user's key
+		// another user's key
+		{Of{Key: n.Key, Fingerprint: n.Fingerprint, UID: 1004}, predict.DefaultSite, predict.Unknown},
 		{Of{}, share, predict.Unknown},
 	} {
 		need, h, ok, err := r.Predict(c.of, c.site)
@@ -209,7 +215,8 @@ func ofUser(uid, job uint32, peak float64) predict.Run {
 	return n
 }
 
-// TestKeysOfUsers: runs of another user under the same key neither teach, nor push out, nor hide the first user's, whoever began.
+// TestKeysOfUsers: runs of another user under the same key neither teach, nor push out, nor hide the first user's,
+// whoever began.
 func TestKeysOfUsers(t *testing.T) {
 	r := fresh(t)
 	own := aRun()
@@ -228,15 +235,18 @@ func TestKeysOfUsers(t *testing.T) {
 		t.Errorf("%v, %+v", err, h.Runs)
 	}
 	works, err := r.Scripts()
-	if err != nil || len(works) != 2 || works[0].UID != 1002 || works[0].PeakMiB != 100 || works[1].UID != own.UID || works[1].PeakMiB != own.PeakMiB {
+	if err != nil || len(works) != 2 || works[0].UID != 1002 || works[0].PeakMiB != 100 || works[1].UID != own.UID ||
+		works[1].PeakMiB != own.PeakMiB {
 		t.Errorf("%v, %+v", err, works)
 	}
-	if n, err := r.ForgetKeyOf(1002, own.Key, time.Unix(own.Start+1000, 0)); err != nil || n != keepOfKey || len(job(t, r, own.Job)) != 1 {
+	if n, err := r.ForgetKeyOf(1002, own.Key, time.Unix(own.Start+1000, 0)); err != nil || n != keepOfKey ||
+		len(job(t, r, own.Job)) != 1 {
 		t.Errorf("%d forgotten, %v", n, err)
 	}
 }
 
-// TestPruneShares: where there are too many runs in all, a user with no more than an equal share loses none, and the others keep equal numbers of their newest.
+// TestPruneShares: where there are too many runs in all, a user with no more than an equal share loses none, and the
+// others keep equal numbers of their newest.
 func TestPruneShares(t *testing.T) {
 	r := fresh(t)
 	for uid, n := range map[uint32]int{1001: 3, 1002: 40, 1003: 7, 1004: 25} {
@@ -277,7 +287,10 @@ func TestWorks(t *testing.T) {
 	if w := works[0]; w.Key != other.Key || w.Runs != 1 || w.PeakMiB != 0 {
 		t.Errorf("first %+v", w)
 	}
-	if w := works[1]; w.Key != last.Key || w.Runs != 2 || w.PeakMiB != 9000 || w.Name != "train" || w.Last != last.Start || w.UID != 1001 || w.Fingerprint != last.Fingerprint {
+	if w := works[1]; w.Key != last.Key || w.Runs != 2 || w.PeakMiB != 9000 || w.Name != "train" ||
+		w.Last != last.Start ||
+		w.UID != 1001 ||
+		w.Fingerprint != last.Fingerprint {
 		t.Errorf("second %+v", w)
 	}
 }
@@ -344,10 +357,12 @@ func TestPrune(t *testing.T) {
 	if len(job(t, r, 99)) != 0 {
 		t.Error("the ancient run is still there")
 	}
-	if n, err := r.prune(time.Unix(start+20, 0), 8, 20); err != nil || n != 4 || len(job(t, r, 4)) != 0 || len(job(t, r, 5)) != 1 {
+	if n, err := r.prune(time.Unix(start+20, 0), 8, 20); err != nil || n != 4 || len(job(t, r, 4)) != 0 ||
+		len(job(t, r, 5)) != 1 {
 		t.Errorf("of each key: %d dropped, %v", n, err)
 	}
-	if n, err := r.prune(time.Unix(start+20, 0), 8, 5); err != nil || n != 11 || len(job(t, r, 15)) != 0 || len(job(t, r, 16)) != 1 {
+	if n, err := r.prune(time.Unix(start+20, 0), 8, 5); err != nil || n != 11 || len(job(t, r, 15)) != 0 ||
+		len(job(t, r, 16)) != 1 {
 		t.Errorf("in all: %d dropped, %v", n, err)
 	}
 }
@@ -381,7 +396,8 @@ func TestOutbox(t *testing.T) {
 		t.Errorf("still open: %v %v", o, err)
 	}
 	due, err := r.Due(end, 10)
-	if err != nil || len(due) != 1 || due[0].Run != n || !due[0].Since.Equal(end) || due[0].Written || due[0].Tries != 0 {
+	if err != nil || len(due) != 1 || due[0].Run != n || !due[0].Since.Equal(end) || due[0].Written ||
+		due[0].Tries != 0 {
 		t.Fatalf("%+v %v", due, err)
 	}
 	check(r.Postpone(n, end.Add(time.Minute), true))
@@ -431,7 +447,8 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// TestExport: an export imported elsewhere gives the same export; and a repository made from the summaries alone is the one of the node.
+// TestExport: an export imported elsewhere gives the same export; and a repository made from the summaries alone is the
+// one of the node.
 func TestExport(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dir := filepath.Join(testDir, fmt.Sprint(time.Now().UnixNano()))
@@ -466,10 +483,16 @@ func TestExport(t *testing.T) {
 
 func drawRun(t *rapid.T) predict.Run {
 	n := predict.Run{
-		Job: rapid.Uint32Range(1, 5).Draw(t, "job"), Restart: rapid.IntRange(0, 2).Draw(t, "restart"), Node: rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "node"),
-		Key: rapid.SampledFrom([]string{"", "0123456789abcdef"}).Draw(t, "key"), UID: rapid.Uint32().Draw(t, "uid"), Name: rapid.String().Draw(t, "name"),
+		Job: rapid.Uint32Range(1, 5).
+			Draw(t, "job"),
+		Restart: rapid.IntRange(0, 2).Draw(t, "restart"), Node: rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "node"),
+		Key: rapid.SampledFrom([]string{"", "0123456789abcdef"}).
+			Draw(t, "key"),
+		UID: rapid.Uint32().Draw(t, "uid"), Name: rapid.String().Draw(t, "name"),
 		Board: "a100", Profile: "1g.5gb", Slices: rapid.IntRange(1, 8).Draw(t, "slices"), Start: rapid.Int64Range(1, 1<<33).Draw(t, "start"),
-		Seconds: rapid.Float64Range(0, 1e7).Draw(t, "seconds"), State: rapid.SampledFrom([]string{"", "COMPLETED", "FAILED"}).Draw(t, "state"), Util: -1,
+		Seconds: rapid.Float64Range(0, 1e7).
+			Draw(t, "seconds"),
+		State: rapid.SampledFrom([]string{"", "COMPLETED", "FAILED"}).Draw(t, "state"), Util: -1,
 	}
 	if n.Samples = rapid.IntRange(0, 100).Draw(t, "samples"); n.Samples > 0 {
 		n.PeakMiB, n.Util = rapid.Float64Range(0, 80000).Draw(t, "peak"), rapid.Float64Range(-1, 1).Draw(t, "util")
@@ -491,21 +514,32 @@ func TestImportRefuses(t *testing.T) {
 		"two in a line": strings.TrimSpace(good) + good, "too long": strings.Repeat("x", maxLine+1), "a key that is none": strings.Replace(good, "0123456789abcdef", "0123", 1),
 	} {
 		r := fresh(t)
-		if _, _, err := r.Import(strings.NewReader(good + bad)); err == nil || !strings.Contains(err.Error(), "line 2: ") || len(job(t, r, 7)) != 0 {
+		if _, _, err := r.Import(strings.NewReader(good + bad)); err == nil ||
+			!strings.Contains(err.Error(), "line 2: ") ||
+			len(job(t, r, 7)) != 0 {
 			t.Errorf("%s: %v, %d runs", name, err, len(job(t, r, 7)))
 		}
 	}
 }
 
-// TestMigratesKeys: version 2 grouped runs by key; under version 3 the runs of one key belong to their users, and a key that an admin has made it forget stays forgotten.
+// TestMigratesKeys: version 2 grouped runs by key; under version 3 the runs of one key belong to their users, and a key
+// that an admin has made it forget stays forgotten.
 func TestMigratesKeys(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo.db")
 	values := func(id, uid int) string {
-		return fmt.Sprintf(`(%d, 0, 'n1', 1795339216, '0123456789abcdef', 'fedcba9876543210', %d, 'user', 'research', 'train', 'a100', '2g.10gb', 1, 3590,
-			3589, 5321, 4800, 5100, 0.37, 'COMPLETED', 0, 1)`, id, uid)
+		return fmt.Sprintf(
+			`(%d, 0, 'n1', 1795339216, '0123456789abcdef', 'fedcba9876543210', %d, 'user', 'research', 'train', 'a100', '2g.10gb', 1, 3590,
+			3589, 5321, 4800, 5100, 0.37, 'COMPLETED', 0, 1)`,
+			id,
+			uid,
+		)
 	}
-	edit(t, path, schema[0]+schema[1]+`; PRAGMA user_version = 2; INSERT INTO run VALUES `+values(7, 1001)+","+values(8, 1002)+`;
-		INSERT INTO forgotten VALUES ('1111111111111111', -1, 1795339217)`)
+	edit(
+		t,
+		path,
+		schema[0]+schema[1]+`; PRAGMA user_version = 2; INSERT INTO run VALUES `+values(7, 1001)+","+values(8, 1002)+`;
+		INSERT INTO forgotten VALUES ('1111111111111111', -1, 1795339217)`,
+	)
 	r := open(t, path)
 	for uid, id := range map[uint32]uint32{1001: 7, 1002: 8} {
 		if h, err := r.ByKey(uid, "0123456789abcdef"); err != nil || len(h.Runs) != 1 || h.Runs[0].Job != id {

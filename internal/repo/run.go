@@ -16,8 +16,30 @@ const columns = `job, restart, node, start, key, work, uid, user, account, name,
 	samples, peak, median, high, util, state, exit, processes`
 
 func fields(n *predict.Run) []any {
-	return []any{&n.Job, &n.Restart, &n.Node, &n.Start, &n.Key, &n.Fingerprint, &n.UID, &n.User, &n.Account, &n.Name, &n.Board, &n.Profile, &n.Slices, &n.Seconds,
-		&n.Samples, &n.PeakMiB, &n.MedianMiB, &n.HighMiB, &n.Util, &n.State, &n.Exit, &n.Processes}
+	return []any{
+		&n.Job,
+		&n.Restart,
+		&n.Node,
+		&n.Start,
+		&n.Key,
+		&n.Fingerprint,
+		&n.UID,
+		&n.User,
+		&n.Account,
+		&n.Name,
+		&n.Board,
+		&n.Profile,
+		&n.Slices,
+		&n.Seconds,
+		&n.Samples,
+		&n.PeakMiB,
+		&n.MedianMiB,
+		&n.HighMiB,
+		&n.Util,
+		&n.State,
+		&n.Exit,
+		&n.Processes,
+	}
 }
 
 // insert puts a run in that is not there yet, unless it is to be forgotten.
@@ -33,8 +55,8 @@ const complete = `UPDATE run SET
 	exit = iif(?20 <> '', ?21, exit), state = iif(?20 <> '', ?20, state)
 	WHERE job = ?1 AND restart = ?2 AND node = ?3 AND start = ?4`
 
-// Add keeps runs, all or none, and says how many of them were new. A run that is there already (the same job, restart, node and start) is completed:
-// what is known is not overwritten by what is not. A run that was forgotten stays so.
+// Add keeps runs, all or none, and says how many of them were new. A run that is there already (the same job, restart,
+// node and start) is completed: what is known is not overwritten by what is not. A run that was forgotten stays so.
 func (r *Repo) Add(runs ...predict.Run) (added int, err error) {
 	err = r.do(func(tx *sql.Tx) error {
 		a, err := newAdder(tx)
@@ -85,7 +107,8 @@ func (a *adder) add(n predict.Run) error {
 // errNotKept: a run whose summary cannot be read back could not be made again from slurmdbd.
 var errNotKept = errors.New("is not one that can be kept")
 
-// kept is the run as its summary says it, with texts of bounded length: the same whether it was seen here or comes from slurmdbd.
+// kept is the run as its summary says it, with texts of bounded length: the same whether it was seen here or comes from
+// slurmdbd.
 func kept(n predict.Run) (predict.Run, error) {
 	said := predict.Summaries(n.Summary())
 	if len(said) != 1 || n.Job == 0 || !IsHash(n.Key) || !IsHash(n.Fingerprint) {
@@ -113,8 +136,9 @@ func text(s string) string {
 // Window is how many runs a history has at most, the newest.
 const Window = 64
 
-// ByKey returns the history of a user's key, the newest runs. The key is no cryptographic hash: another user can craft a script with the same
-// key, and her runs are not in it. Runs without a script do not count: their key does not say what they ran.
+// ByKey returns the history of a user's key, the newest runs. The key is no cryptographic hash: another user can craft
+// a script with the same key, and her runs are not in it. Runs without a script do not count: their key does not say
+// what they ran.
 func (r *Repo) ByKey(uid uint32, key string) (predict.History, error) {
 	if key == "" {
 		return predict.History{}, nil
@@ -149,9 +173,13 @@ func (r *Repo) BySite(fingerprint string) (users []predict.History, err error) {
 	if fingerprint == "" {
 		return nil, nil
 	}
-	runs, err := r.runs(`work = ?1 AND (job, restart, node, start) IN (SELECT job, restart, node, start FROM (SELECT job, restart, node, start,
+	runs, err := r.runs(
+		`work = ?1 AND (job, restart, node, start) IN (SELECT job, restart, node, start FROM (SELECT job, restart, node, start,
 		row_number() OVER (PARTITION BY uid ORDER BY start DESC, job DESC, restart DESC, node DESC) AS nth FROM run WHERE work = ?1) WHERE nth <= ?2)
-		ORDER BY uid, start, job, restart, node`, fingerprint, Window)
+		ORDER BY uid, start, job, restart, node`,
+		fingerprint,
+		Window,
+	)
 	for _, n := range runs {
 		if len(users) == 0 || users[len(users)-1].Runs[0].UID != n.UID {
 			users = append(users, predict.History{Level: predict.BySite})
@@ -163,7 +191,9 @@ func (r *Repo) BySite(fingerprint string) (users []predict.History, err error) {
 }
 
 func (r *Repo) history(level predict.Level, where string, args ...any) (predict.History, error) {
-	runs, err := r.runs(where+" ORDER BY start DESC, job DESC, restart DESC, node DESC LIMIT "+fmt.Sprint(Window), args...)
+	runs, err := r.runs(
+		where+" ORDER BY start DESC, job DESC, restart DESC, node DESC LIMIT "+fmt.Sprint(Window),
+		args...)
 	slices.Reverse(runs)
 	return predict.History{Level: level, Runs: runs}, err
 }
@@ -182,8 +212,8 @@ type Of struct {
 	UID              uint32
 }
 
-// Predict says what a job needs by the runs of its key, else of its user's of the same work, else, where the site shares them, of everybody's; and by which
-// runs. False: none of them says anything.
+// Predict says what a job needs by the runs of its key, else of its user's of the same work, else, where the site
+// shares them, of everybody's; and by which runs. False: none of them says anything.
 func (r *Repo) Predict(job Of, site predict.Site) (predict.Need, predict.History, bool, error) {
 	ask := []func() (predict.History, error){
 		func() (predict.History, error) { return r.ByKey(job.UID, job.Key) },
@@ -229,5 +259,10 @@ func together(users []predict.History) predict.History {
 
 // compare is the order in which runs are listed: by start, and then by what tells them apart.
 func compare(a, b predict.Run) int {
-	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Restart, b.Restart), cmp.Compare(a.Node, b.Node))
+	return cmp.Or(
+		cmp.Compare(a.Start, b.Start),
+		cmp.Compare(a.Job, b.Job),
+		cmp.Compare(a.Restart, b.Restart),
+		cmp.Compare(a.Node, b.Node),
+	)
 }

@@ -88,11 +88,24 @@ func waits(policies []Policy) template.HTML {
 		d.grid(x(math.Pow(10, k)), top, x(math.Pow(10, k)), bottom)
 		d.text(x(math.Pow(10, k)), bottom+18, "middle", number(math.Pow(10, k)))
 	}
-	d.text((left+pageWidth-right)/2, bottom+40, "middle", "wait in seconds; "+number(least)+" and less at the left edge")
+	d.text(
+		(left+pageWidth-right)/2,
+		bottom+40,
+		"middle",
+		"wait in seconds; "+number(least)+" and less at the left edge",
+	)
 	for k, p := range policies {
 		y := top + row*(float64(k)+0.5)
 		d.text(left-12, y+5, "end", p.Name)
-		fmt.Fprintf(d, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-width="3"/>`, x(p.MedianWait), y, x(p.LongestWait), y, colour(k))
+		fmt.Fprintf(
+			d,
+			`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-width="3"/>`,
+			x(p.MedianWait),
+			y,
+			x(p.LongestWait),
+			y,
+			colour(k),
+		)
 		d.WriteString(mark(x(p.MedianWait), y, "|", colour(k), "median", p.MedianWait))
 		d.WriteString(mark(x(p.P95Wait), y, "<", colour(k), "95th percentile", p.P95Wait))
 		d.WriteString(mark(x(p.LongestWait), y, "|", colour(k), "longest", p.LongestWait))

@@ -106,13 +106,22 @@ func (p Page) Write(w io.Writer) error {
 		data.Waits = waits(p.Policies)
 	}
 	if end > 0 {
-		data.Use = lines(p.Policies, "share of all units that jobs needed", end, true, func(s step) float64 { return s.busy / units })
+		data.Use = lines(
+			p.Policies,
+			"share of all units that jobs needed",
+			end,
+			true,
+			func(s step) float64 { return s.busy / units },
+		)
 		data.Queue = lines(p.Policies, "jobs that waited", end, false, func(s step) float64 { return s.waiting })
 		data.Frag = lines(p.Policies, "fragmentation", end, false, func(s step) float64 { return s.frag })
 	}
 	for _, of := range p.Policies {
 		if of.Recorded != nil && len(of.Recorded.spans) > 0 {
-			data.Timelines = append(data.Timelines, timelineOf{of.Name, of.Recorded.cut, timeline(of.Recorded, p.Grids, profiles)})
+			data.Timelines = append(
+				data.Timelines,
+				timelineOf{of.Name, of.Recorded.cut, timeline(of.Recorded, p.Grids, profiles)},
+			)
 		}
 	}
 	return page.Execute(w, data)

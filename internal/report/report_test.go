@@ -29,10 +29,28 @@ func write(t *testing.T, p Page) string {
 }
 
 func TestPage(t *testing.T) {
-	page := write(t, Page{Title: `jobs of <us> & "them"`, Facts: []string{"2 jobs on 2 GPUs", "left out: 1, no GPU"}, Grids: []int{8, 8}, Policies: []Policy{
-		{Name: "(as it was)", MeanWait: 12345.6, LongestWait: 2e4},
-		{Name: "qla", MeanWait: 10, MedianWait: 5, P95Wait: 80, P99Wait: 90, LongestWait: 100, Utilisation: 0.625, Created: 2, Recorded: recorded()},
-	}})
+	page := write(
+		t,
+		Page{
+			Title: `jobs of <us> & "them"`,
+			Facts: []string{"2 jobs on 2 GPUs", "left out: 1, no GPU"},
+			Grids: []int{8, 8},
+			Policies: []Policy{
+				{Name: "(as it was)", MeanWait: 12345.6, LongestWait: 2e4},
+				{
+					Name:        "qla",
+					MeanWait:    10,
+					MedianWait:  5,
+					P95Wait:     80,
+					P99Wait:     90,
+					LongestWait: 100,
+					Utilisation: 0.625,
+					Created:     2,
+					Recorded:    recorded(),
+				},
+			},
+		},
+	)
 	for _, want := range []string{
 		"<h1>jobs of &lt;us&gt; &amp; &#34;them&#34;</h1>", "left out: 1, no GPU", "<td>12,346<td>", "<td>62.5%<td>0.00<td>2", "job &lt;script&gt;alert(1)&lt;/script&gt;: 1g.5gb, 50 s",
 		">GPU 1</text>", "seconds since the first submission", ">10,000</text>", "<title>mean 12,345.6 s</title>", "What stood on each GPU",
@@ -56,7 +74,11 @@ func TestPage(t *testing.T) {
 
 // Nothing, and too much, are drawn all the same.
 func TestPageAtTheEdges(t *testing.T) {
-	if page := write(t, Page{Title: "nothing", Policies: []Policy{{Name: "qla", Recorded: &Recorder{}}}}); strings.Contains(page, "NaN") || strings.Contains(page, "Inf") {
+	if page := write(t, Page{Title: "nothing", Policies: []Policy{{Name: "qla", Recorded: &Recorder{}}}}); strings.Contains(
+		page,
+		"NaN",
+	) ||
+		strings.Contains(page, "Inf") {
 		t.Error("an empty page has numbers that are none")
 	}
 	r := &Recorder{}
@@ -64,8 +86,18 @@ func TestPageAtTheEdges(t *testing.T) {
 		r.Passed(float64(k), float64(k+1), 1, 0, 0)
 		r.Ran(sim.Span{Job: "j", Profile: "1g.5gb", GPU: k % 20, Size: 1, From: float64(k), To: float64(k) + 5})
 	}
-	page := write(t, Page{Title: "much", Grids: slices.Repeat([]int{8}, 20), Loss: true, Policies: []Policy{{Name: "reach", Recorded: r}}})
-	if !strings.Contains(page, "<summary>reach, the beginning</summary>") || !strings.Contains(page, "The first 16 of 20 GPUs.") || strings.Contains(page, "How long jobs waited") {
+	page := write(
+		t,
+		Page{
+			Title:    "much",
+			Grids:    slices.Repeat([]int{8}, 20),
+			Loss:     true,
+			Policies: []Policy{{Name: "reach", Recorded: r}},
+		},
+	)
+	if !strings.Contains(page, "<summary>reach, the beginning</summary>") ||
+		!strings.Contains(page, "The first 16 of 20 GPUs.") ||
+		strings.Contains(page, "How long jobs waited") {
 		t.Error("a page of very many jobs does not say what it leaves out, or has waits where nobody waits")
 	}
 }

@@ -31,14 +31,34 @@ func timeline(r *Recorder, grids []int, profiles []string) template.HTML {
 	x := d.time(end, top, y[n])
 	for k := range n {
 		d.text(left-12, y[k]+lane*float64(grids[k])/2+5, "end", fmt.Sprintf("GPU %d", k))
-		fmt.Fprintf(d, `<rect class="gpu" x="%d" y="%.1f" width="%d" height="%.1f"/>`, left, y[k], pageWidth-left-right, lane*float64(grids[k]))
+		fmt.Fprintf(
+			d,
+			`<rect class="gpu" x="%d" y="%.1f" width="%d" height="%.1f"/>`,
+			left,
+			y[k],
+			pageWidth-left-right,
+			lane*float64(grids[k]),
+		)
 	}
 	for _, s := range r.spans {
 		if s.GPU >= n || s.From >= end {
 			continue
 		}
-		fmt.Fprintf(d, `<rect x="%.2f" y="%.1f" width="%.2f" height="%.1f" fill="%s" class="slice"><title>job %s: %s, %.0f s</title></rect>`, x(s.From), y[s.GPU]+lane*float64(s.Start),
-			max(x(s.To)-x(s.From), 0.3), lane*float64(s.Size), colour(slices.Index(profiles, s.Profile)), html.EscapeString(s.Job), html.EscapeString(s.Profile), s.To-s.From)
+		fmt.Fprintf(
+			d,
+			`<rect x="%.2f" y="%.1f" width="%.2f" height="%.1f" fill="%s" class="slice"><title>job %s: %s, %.0f s</title></rect>`,
+			x(s.From),
+			y[s.GPU]+lane*float64(s.Start),
+			max(
+				x(s.To)-x(s.From),
+				0.3,
+			),
+			lane*float64(s.Size),
+			colour(slices.Index(profiles, s.Profile)),
+			html.EscapeString(s.Job),
+			html.EscapeString(s.Profile),
+			s.To-s.From,
+		)
 	}
 	return d.done()
 }

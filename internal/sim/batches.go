@@ -8,20 +8,21 @@ import (
 	"caelum/internal/place"
 )
 
-// batches takes jobs from the queue several at a time, as DynaP does (DynaP, placement-aware dynamic partitioning, 2025): of the first W
-// that wait, W being the number of instances that a GPU can hold (7 on an A100), the subset starts that fits on one GPU beside what is
-// busy there and makes the system throughput largest:
+// batches takes jobs from the queue several at a time, as DynaP does (DynaP, placement-aware dynamic partitioning,
+// 2025): of the first W that wait, W being the number of instances that a GPU can hold (7 on an A100), the subset
+// starts that fits on one GPU beside what is busy there and makes the system throughput largest:
 //
 //	the share of the GPU's units that is in use then x the sum of the relative speeds of the jobs that are on it then
 //
-// The relative speed of a job is that on its profile compared with a whole GPU (trace.Job.Speed), 1 where it runs as fast on all. It is
-// found by branch and bound, pruned by the free units and compute slices. Of two subsets with the same throughput the one with the
-// earlier jobs is taken: the first job that only one of them has decides. A job of several slices starts on one GPU or not at all.
+// The relative speed of a job is that on its profile compared with a whole GPU (trace.Job.Speed), 1 where it runs as
+// fast on all. It is found by branch and bound, pruned by the free units and compute slices. Of two subsets with the
+// same throughput the one with the earlier jobs is taken: the first job that only one of them has decides. A job of
+// several slices starts on one GPU or not at all.
 //
-// GPUs are looked at in the order of their free shares, the least above 0 first, then in their own; where a subset fits, it starts at
-// once, and the next turn begins. Where on the GPU each job goes is the policy's choice on a pool of this GPU alone, the largest profiles
-// first; a subset for which that finds no room, or would rather hold a job, does not fit. A job that makes less of a GPU than others may
-// wait for ever.
+// GPUs are looked at in the order of their free shares, the least above 0 first, then in their own; where a subset
+// fits, it starts at once, and the next turn begins. Where on the GPU each job goes is the policy's choice on a pool of
+// this GPU alone, the largest profiles first; a subset for which that finds no room, or would rather hold a job, does
+// not fit. A job that makes less of a GPU than others may wait for ever.
 type batches struct {
 	s    *simulation
 	cut  *cut
@@ -130,8 +131,8 @@ func (b *batches) speeds() []float64 {
 // kind is the number of a GPU's kind of GPU model.
 func (b *batches) kind(gpu int) int { return slices.Index(b.s.kinds, b.s.GPUs[gpu]) }
 
-// order is the GPUs that are worth a look, in their order: the first of those on which the same stands, since what does not fit there
-// fits on none of them; but all of them where the policy looks at when things end.
+// order is the GPUs that are worth a look, in their order: the first of those on which the same stands, since what does
+// not fit there fits on none of them; but all of them where the policy looks at when things end.
 func (b *batches) order() (all []int) {
 	type standing struct {
 		board        *mig.Model
@@ -189,8 +190,8 @@ func (b *batches) inspect(model *mig.Model, node *mig.Node) {
 	})
 }
 
-// visit decides on the k-th of the window and all after it, with the subset in the making and what it leaves free. Subsets with the
-// earlier jobs come first.
+// visit decides on the k-th of the window and all after it, with the subset in the making and what it leaves free.
+// Subsets with the earlier jobs come first.
 func (b *batches) visit(k int, free resources, t throughput) {
 	if !b.better(b.bound(k, free, t)) {
 		return
@@ -211,9 +212,10 @@ func (b *batches) visit(k int, free resources, t throughput) {
 
 func (b *batches) better(value float64) bool { return value > b.best*(1+lessThroughput) }
 
-// bound is at least the throughput of every subset that adds some of the window from the k-th on to one of throughput t: what is added
-// takes at most the free units, so it adds no more units than are free and no more speed than these units filled with the fastest for
-// their size first, the last of them in part. It is the throughput itself when all are decided.
+// bound is at least the throughput of every subset that adds some of the window from the k-th on to one of throughput
+// t: what is added takes at most the free units, so it adds no more units than are free and no more speed than these
+// units filled with the fastest for their size first, the last of them in part. It is the throughput itself when all
+// are decided.
 func (b *batches) bound(k int, free resources, t throughput) float64 {
 	left := free.units
 	for _, m := range b.dense {

@@ -28,8 +28,9 @@ var plainModels = func() (all []*mig.Model) {
 	return all
 }()
 
-// drawNeeds draws a job that needs a profile of one of the GPU models or shares of any, one to three slices, and that may run slower on some
-// profiles. Few speeds and sizes, so that subsets often tie; durations far apart, so that a policy may hold a job.
+// drawNeeds draws a job that needs a profile of one of the GPU models or shares of any, one to three slices, and that
+// may run slower on some profiles. Few speeds and sizes, so that subsets often tie; durations far apart, so that a
+// policy may hold a job.
 func drawNeeds(t *rapid.T, models []*mig.Model, submit float64) trace.Job {
 	j := trace.Job{Submit: submit, Slices: max(0, rapid.IntRange(-6, 3).Draw(t, "slices"))}
 	j.Duration = rapid.SampledFrom([]float64{1, 2, 5, 50, 500}).Draw(t, "duration")
@@ -172,9 +173,17 @@ func tried(s *simulation, k int, jobs []int) (got chosen, ok bool) {
 	speed := 0.0
 	for n, at := range order {
 		j := s.queue.at(at)
-		sit := place.Situation{Pool: one, Now: s.now, Weights: s.recent.Weights(), MeanDuration: s.recent.MeanDuration()}
+		sit := place.Situation{
+			Pool:         one,
+			Now:          s.now,
+			Weights:      s.recent.Weights(),
+			MeanDuration: s.recent.MeanDuration(),
+		}
 		for _, behind := range order[n+1:] {
-			sit.Behind = append(sit.Behind, place.Request{Profile: profile(behind).Name, Duration: s.queue.at(behind).said})
+			sit.Behind = append(
+				sit.Behind,
+				place.Request{Profile: profile(behind).Name, Duration: s.queue.at(behind).said},
+			)
 		}
 		for range max(1, j.Slices) {
 			choice := s.Policy.Choose(&sit, place.Request{Profile: profile(at).Name, Duration: j.said})
@@ -230,7 +239,14 @@ func TestBatchesAreTheBest(t *testing.T) {
 			}
 			slices.Sort(jobs)
 			if !slices.Equal(jobs, want.jobs) || strings.Join(spots, ", ") != want.spots {
-				t.Fatalf("jobs %v at %v, want %v at %v with a throughput of %v", jobs, spots, want.jobs, want.spots, want.value)
+				t.Fatalf(
+					"jobs %v at %v, want %v at %v with a throughput of %v",
+					jobs,
+					spots,
+					want.jobs,
+					want.spots,
+					want.value,
+				)
 			}
 			switch {
 			case len(jobs) == 0:
@@ -249,8 +265,8 @@ func TestBatchesAreTheBest(t *testing.T) {
 	})
 }
 
-// While the GPU is taken whole, others come. Then three start that use 7/8 of it rather than two that use all, since 7/8 x 3 > 1 x 2,
-// with the 4g.20gb rather than the 3g.20gb, since it came first.
+// While the GPU is taken whole, others come. Then three start that use 7/8 of it rather than two that use all, since
+// 7/8 x 3 > 1 x 2, with the 4g.20gb rather than the 3g.20gb, since it came first.
 func TestBatchesByHand(t *testing.T) {
 	jobs := []trace.Job{
 		{ID: "whole", Submit: 0, Duration: 100, Profile: "7g.40gb"},
@@ -285,7 +301,12 @@ func TestBatchesByHand(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var seen spans
-			config := Config{GPUs: gpus(t, "A100-40GB", c.gpus), Policy: policy(t, "first-fit"), Discipline: Batches, Observer: &seen}
+			config := Config{
+				GPUs:       gpus(t, "A100-40GB", c.gpus),
+				Policy:     policy(t, "first-fit"),
+				Discipline: Batches,
+				Observer:   &seen,
+			}
 			if _, err := Run(config, slices.Values(c.jobs)); err != nil {
 				t.Fatal(err)
 			}
@@ -299,12 +320,16 @@ func TestBatchesByHand(t *testing.T) {
 		})
 	}
 	apart[3].Slices = 3
-	if _, err := Run(Config{GPUs: gpus(t, "A100-40GB", 2), Policy: place.Reach, Discipline: Batches}, slices.Values(apart)); !errors.Is(err, ErrNever) {
+	if _, err := Run(Config{GPUs: gpus(t, "A100-40GB", 2), Policy: place.Reach, Discipline: Batches}, slices.Values(apart)); !errors.Is(
+		err,
+		ErrNever,
+	) {
 		t.Errorf("three on one GPU: %v", err)
 	}
 }
 
-// Who can start does so once, with all his slices on one GPU, and nothing overlaps; instances that stand are used again.
+// Who can start does so once, with all his slices on one GPU, and nothing overlaps; instances that stand are used
+// again.
 func TestBatchesOverlapNothing(t *testing.T) {
 	policies(t, func(t *testing.T, p place.Policy) {
 		rapid.Check(t, func(t *rapid.T) {
@@ -343,7 +368,8 @@ func TestBatchesOverlapNothing(t *testing.T) {
 				on[x.Job] = x
 				slots[x.Job]--
 				for _, y := range seen.all[:n] {
-					if x.GPU == y.GPU && x.From < y.To && y.From < x.To && x.Start < y.Start+y.Size && y.Start < x.Start+x.Size {
+					if x.GPU == y.GPU && x.From < y.To && y.From < x.To && x.Start < y.Start+y.Size &&
+						y.Start < x.Start+x.Size {
 						t.Fatalf("%+v overlaps %+v", x, y)
 					}
 				}
@@ -366,7 +392,8 @@ func TestBatchesNeedAPolicy(t *testing.T) {
 	whole, _ := Whole(models[0])
 	for _, c := range []Config{{GPUs: models}, {GPUs: models, Static: []mig.Layout{whole}}} {
 		c.Discipline = Batches
-		if _, err := Run(c, slices.Values([]trace.Job{})); err == nil || !strings.HasPrefix(err.Error(), "batches are for GPUs that are cut on demand") {
+		if _, err := Run(c, slices.Values([]trace.Job{})); err == nil ||
+			!strings.HasPrefix(err.Error(), "batches are for GPUs that are cut on demand") {
 			t.Errorf("%v", err)
 		}
 	}

@@ -43,10 +43,15 @@ var said = []struct {
 	{"exact ends", false, func(uint64) func(trace.Job) float64 { return nil }},
 	{"limits 1 to 6 times too long", false, func(seed uint64) func(trace.Job) float64 { return Limits(1, 6, seed) }},
 	{"the same, corrected", true, func(seed uint64) func(trace.Job) float64 { return Limits(1, 6, seed) }},
-	{"predictions, lognormal error 0.3, corrected", true, func(seed uint64) func(trace.Job) float64 { return Predictions(0.3, seed) }},
+	{
+		"predictions, lognormal error 0.3, corrected",
+		true,
+		func(seed uint64) func(trace.Job) float64 { return Predictions(0.3, seed) },
+	},
 }
 
-// TestChurn holds the policies against each other on churn, long enough for a queue to form. The figures of docs/results.md, mean of seeds 101 to 100+CHURN_SEEDS:
+// TestChurn holds the policies against each other on churn, long enough for a queue to form. The figures of
+// docs/results.md, mean of seeds 101 to 100+CHURN_SEEDS:
 //
 //	CHURN=4000 CHURN_SEEDS=20 go test -run Churn -v ./internal/sim
 //	CHURN=4000 CHURN_SEEDS=20 CHURN_LOAD=0.7 go test -run Churn -v ./internal/sim
@@ -90,19 +95,52 @@ func TestChurn(t *testing.T) {
 	}
 	for know, k := range said[:min(len(said), 2*seeds-1)] {
 		// At low load qla is not better than lifetime in every mix.
-		table("FIFO, "+k.name, func(r row) bool { return (r["qla"] < r["lifetime"] || load < 0.8) && r["lifetime"] < r["best-fit"] }, func(mix trace.Mix, name string) float64 {
-			return mean(mix, name, Config{GPUs: gpus(t, "A100-40GB", 16)}, load, know, func(r *Result) float64 { return r.Waits.Mean() })
-		})
+		table(
+			"FIFO, "+k.name,
+			func(r row) bool { return (r["qla"] < r["lifetime"] || load < 0.8) && r["lifetime"] < r["best-fit"] },
+			func(mix trace.Mix, name string) float64 {
+				return mean(
+					mix,
+					name,
+					Config{GPUs: gpus(t, "A100-40GB", 16)},
+					load,
+					know,
+					func(r *Result) float64 { return r.Waits.Mean() },
+				)
+			},
+		)
 	}
 	for know, k := range said[:min(2, seeds)] {
-		table("EASY, "+k.name, func(r row) bool { return r["qla"] < r["best-fit"] && r["lifetime"] < r["best-fit"] }, func(mix trace.Mix, name string) float64 {
-			return mean(mix, name, Config{GPUs: gpus(t, "A100-40GB", 16), Discipline: EASY}, load, know, func(r *Result) float64 { return r.Waits.Mean() })
-		})
+		table(
+			"EASY, "+k.name,
+			func(r row) bool { return r["qla"] < r["best-fit"] && r["lifetime"] < r["best-fit"] },
+			func(mix trace.Mix, name string) float64 {
+				return mean(
+					mix,
+					name,
+					Config{GPUs: gpus(t, "A100-40GB", 16), Discipline: EASY},
+					load,
+					know,
+					func(r *Result) float64 { return r.Waits.Mean() },
+				)
+			},
+		)
 	}
 	for know, k := range said[:min(2, seeds)] {
-		table("no queue, accepted, "+k.name, func(r row) bool { return r["scarcity"] > r["best-fit"] }, func(mix trace.Mix, name string) float64 {
-			return mean(mix, name, Config{GPUs: gpus(t, "A100-40GB", 32), Discipline: Loss}, 1, know, (*Result).Accepted)
-		})
+		table(
+			"no queue, accepted, "+k.name,
+			func(r row) bool { return r["scarcity"] > r["best-fit"] },
+			func(mix trace.Mix, name string) float64 {
+				return mean(
+					mix,
+					name,
+					Config{GPUs: gpus(t, "A100-40GB", 32), Discipline: Loss},
+					1,
+					know,
+					(*Result).Accepted,
+				)
+			},
+		)
 	}
 }
 
@@ -111,7 +149,10 @@ func BenchmarkChurn(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			events := 0
 			for b.Loop() {
-				r, err := Run(Config{GPUs: gpus(b, "A100-40GB", 16), Policy: policy(b, name)}, trace.Churn{Mix: trace.Mixes[0].Mix, Jobs: 20000, GPUs: 16, Load: 0.85, Seed: 1}.All())
+				r, err := Run(
+					Config{GPUs: gpus(b, "A100-40GB", 16), Policy: policy(b, name)},
+					trace.Churn{Mix: trace.Mixes[0].Mix, Jobs: 20000, GPUs: 16, Load: 0.85, Seed: 1}.All(),
+				)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -146,7 +187,14 @@ func TestMemoryOfARun(t *testing.T) {
 		}
 	}
 	if perJob := float64(live[many]-min(live[few], live[many])) / (many - few); perJob > 4 {
-		t.Errorf("%d jobs take %d bytes, %d take %d: %.1f for each that has ended", few, live[few], many, live[many], perJob)
+		t.Errorf(
+			"%d jobs take %d bytes, %d take %d: %.1f for each that has ended",
+			few,
+			live[few],
+			many,
+			live[many],
+			perJob,
+		)
 	}
 	t.Logf("%d jobs: %d bytes; %d: %d", few, live[few], many, live[many])
 }

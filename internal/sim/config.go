@@ -14,19 +14,19 @@ import (
 type Config struct {
 	GPUs []*mig.Model // one for each GPU
 
-	// Nodes is how many of the GPUs each node has, in their order; nil: nobody asks which node a GPU is in. A job has its slices on one
-	// node, or on as many as it asks for. The reference that moves everything does not know of nodes.
+	// Nodes is how many of the GPUs each node has, in their order; nil: nobody asks which node a GPU is in. A job has
+	// its slices on one node, or on as many as it asks for. The reference that moves everything does not know of nodes.
 	Nodes []int
 
-	// One of these: a policy that cuts slices on demand; the layouts into which each GPU is cut once and for all; or, with neither,
-	// the reference that may re-arrange all running jobs at any time for nothing.
+	// One of these: a policy that cuts slices on demand; the layouts into which each GPU is cut once and for all; or,
+	// with neither, the reference that may re-arrange all running jobs at any time for nothing.
 	Policy place.Policy
 	Static []mig.Layout // by GPU
 
 	Discipline Discipline
 
-	// Offers has the policy act as in production, through what agents put on offer and slurmctld gives out; else it places jobs by itself,
-	// the moment that they come or go. For FIFO and EASY.
+	// Offers has the policy act as in production, through what agents put on offer and slurmctld gives out; else it
+	// places jobs by itself, the moment that they come or go. For FIFO and EASY.
 	Offers bool
 
 	Observer Observer // nil: nobody watches
@@ -34,13 +34,14 @@ type Config struct {
 	// Stay has nobody leave: durations are ignored, and what is accepted counts by units alone.
 	Stay bool
 
-	// Create and Destroy are how long it takes to make an instance and to destroy one, in seconds. If either is not 0, instances of jobs
-	// that have ended stand until their room is wanted, and are used again.
+	// Create and Destroy are how long it takes to make an instance and to destroy one, in seconds. If either is not 0,
+	// instances of jobs that have ended stand until their room is wanted, and are used again.
 	Create, Destroy float64
 
 	// Said is what is said of how long a job will run, in seconds; nil: its duration.
 	Said func(trace.Job) float64
-	// Learn corrects what is said by how long the jobs before it ran, compared with what was said of them. Agents do not.
+	// Learn corrects what is said by how long the jobs before it ran, compared with what was said of them. Agents do
+	// not.
 	Learn bool
 
 	// Memory is how well it is foreseen how much memory jobs need; nil: jobs ask for what they need.
@@ -51,12 +52,13 @@ type Config struct {
 type Discipline int
 
 const (
-	FIFO     Discipline = iota // in the order of submission; nobody starts before the one in front of him
-	EASY                       // the head has a reservation where it can start first; others may start if they do not delay it
-	Loss                       // nobody waits: who cannot start at once is turned away
-	Skip                       // in the order of submission, passing over those that do not fit
-	Smallest                   // the smallest that fits first, the large ones when nobody smaller waits
-	Batches                    // of the first few, those together that make the most of one GPU (DynaP)
+	FIFO Discipline = iota // in the order of submission; nobody starts before the one in front of him
+	// the head has a reservation where it can start first; others may start if they do not delay it
+	EASY
+	Loss     // nobody waits: who cannot start at once is turned away
+	Skip     // in the order of submission, passing over those that do not fit
+	Smallest // the smallest that fits first, the large ones when nobody smaller waits
+	Batches  // of the first few, those together that make the most of one GPU (DynaP)
 )
 
 func (c *Config) check() error {
@@ -85,13 +87,19 @@ func (c *Config) check() error {
 		return fmt.Errorf("nobody runs out of memory where nobody runs")
 	}
 	if !(c.Create >= 0 && c.Destroy >= 0 && c.Create+c.Destroy < math.Inf(1)) {
-		return fmt.Errorf("it takes %v s to make an instance and %v s to destroy one: give times of at least 0", c.Create, c.Destroy)
+		return fmt.Errorf(
+			"it takes %v s to make an instance and %v s to destroy one: give times of at least 0",
+			c.Create,
+			c.Destroy,
+		)
 	}
 	if c.Policy == nil && c.Static == nil && !Alike(c.GPUs) {
 		return fmt.Errorf("the reference that moves everything knows one board at a time")
 	}
 	if c.Discipline == Batches && c.Policy == nil {
-		return fmt.Errorf("batches are for GPUs that are cut on demand: give a policy, not fixed layouts or the reference that moves everything")
+		return fmt.Errorf(
+			"batches are for GPUs that are cut on demand: give a policy, not fixed layouts or the reference that moves everything",
+		)
 	}
 	if c.Static != nil && len(c.Static) != len(c.GPUs) {
 		return fmt.Errorf("%d fixed layouts for %d GPUs", len(c.Static), len(c.GPUs))

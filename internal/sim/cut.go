@@ -37,8 +37,8 @@ func newCut(s *simulation) *cut {
 	return c
 }
 
-// unheld places the jobs that its policy would hold where [place.Lifetime] places them: where no job waits, a job that is held is
-// turned away beside room for it.
+// unheld places the jobs that its policy would hold where [place.Lifetime] places them: where no job waits, a job that
+// is held is turned away beside room for it.
 type unheld struct{ place.Policy }
 
 // Choose implements [place.Policy].
@@ -105,8 +105,8 @@ func (s *simulation) profile(at place.Spot) *mig.Profile {
 	return &b.Profiles[b.Placements[at.Placement].Profile]
 }
 
-// slowest is the longest that it can take before a slice is made, in seconds: a GPU's worth of idle instances to destroy, after what
-// is under way.
+// slowest is the longest that it can take before a slice is made, in seconds: a GPU's worth of idle instances to
+// destroy, after what is under way.
 func (c *cut) slowest() float64 {
 	if !c.s.keeps() {
 		return 0
@@ -166,7 +166,8 @@ func (c *cut) leave(j *job) {
 	c.free += j.units
 }
 
-// account counts what had to be done for a slice, and answers how long that takes from now, in seconds. A GPU does one thing at a time.
+// account counts what had to be done for a slice, and answers how long that takes from now, in seconds. A GPU does one
+// thing at a time.
 func (c *cut) account(spot place.Spot) (takes float64) {
 	before := c.Pool.GPU(spot.GPU)
 	if before.Idle.Has(spot.Placement) {

@@ -71,8 +71,9 @@ func policies(t *testing.T, test func(*testing.T, place.Policy), except ...strin
 
 // keepsItsPromise fails if somebody was given room later than was ever reserved for him.
 //
-// To compare with a run without the jobs behind the head would be simpler and wrong: EASY promises nothing to those who are not at the
-// head yet, and a job that overtakes them may well delay them. What is promised, and when, only the run itself can say.
+// To compare with a run without the jobs behind the head would be simpler and wrong: EASY promises nothing to those who
+// are not at the head yet, and a job that overtakes them may well delay them. What is promised, and when, only the run
+// itself can say.
 func (w *watched) keepsItsPromise(t *rapid.T) {
 	for _, j := range w.order {
 		if at, ok := w.reserved[j]; ok && w.turn[j] > at {
@@ -81,8 +82,9 @@ func (w *watched) keepsItsPromise(t *rapid.T) {
 	}
 }
 
-// With exact ends nobody delays the head: it starts by the earliest time that was ever reserved for it. Not so with qla, which may hold
-// the head again when that time has come, nor with grmu, which may turn down room outside a job's basket.
+// With exact ends nobody delays the head: it starts by the earliest time that was ever reserved for it. Not so with
+// qla, which may hold the head again when that time has come, nor with grmu, which may turn down room outside a job's
+// basket.
 func TestBackfillDoesNotDelayTheHead(t *testing.T) {
 	policies(t, func(t *testing.T, p place.Policy) {
 		backfilled := 0
@@ -106,7 +108,13 @@ func TestBackfillBesideStandingInstances(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		models, jobs := drawCase(t, 14)
 		times := rapid.SampledFrom([]float64{0, 0.25, 2})
-		c := Config{GPUs: models, Policy: place.Reach, Discipline: EASY, Create: times.Draw(t, "create"), Destroy: times.Draw(t, "destroy")}
+		c := Config{
+			GPUs:       models,
+			Policy:     place.Reach,
+			Discipline: EASY,
+			Create:     times.Draw(t, "create"),
+			Destroy:    times.Draw(t, "destroy"),
+		}
 		w, err := watch(c, played(jobs), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -115,8 +123,8 @@ func TestBackfillBesideStandingInstances(t *testing.T) {
 	})
 }
 
-// What is withheld for the head is given back whole: no unit stays blocked, and the account of the fragmentation is that of the GPUs
-// as they stand.
+// What is withheld for the head is given back whole: no unit stays blocked, and the account of the fragmentation is
+// that of the GPUs as they stand.
 func TestWithholdingLeavesNoTrace(t *testing.T) {
 	policies(t, func(t *testing.T, p place.Policy) {
 		rapid.Check(t, func(t *rapid.T) {
@@ -141,9 +149,13 @@ func TestWithholdingLeavesNoTrace(t *testing.T) {
 	})
 }
 
-// drawConfig draws a discipline and GPUs that are cut by any policy, once and for all, or as the reference likes. Batches are for policies.
+// drawConfig draws a discipline and GPUs that are cut by any policy, once and for all, or as the reference likes.
+// Batches are for policies.
 func drawConfig(t *rapid.T, models []*mig.Model) Config {
-	c := Config{GPUs: models, Discipline: rapid.SampledFrom([]Discipline{FIFO, EASY, Loss, Skip, Smallest}).Draw(t, "discipline")}
+	c := Config{
+		GPUs:       models,
+		Discipline: rapid.SampledFrom([]Discipline{FIFO, EASY, Loss, Skip, Smallest}).Draw(t, "discipline"),
+	}
 	switch name := rapid.SampledFrom(append(place.Names(), "static", "moved")).Draw(t, "room"); name {
 	case "static":
 		for _, b := range models {
@@ -193,7 +205,8 @@ func TestNoJobIsLost(t *testing.T) {
 			}
 			return
 		case err != nil:
-			if c.Discipline == Loss || w.s.queue.len() == 0 || !strings.Contains(err.Error(), "job "+w.s.queue.at(0).ID+" waits for ever") {
+			if c.Discipline == Loss || w.s.queue.len() == 0 ||
+				!strings.Contains(err.Error(), "job "+w.s.queue.at(0).ID+" waits for ever") {
 				t.Fatalf("%v, and %d wait", err, w.s.queue.len())
 			}
 		case w.s.queue.len() > 0 || r.Started != len(w.order):
@@ -209,8 +222,15 @@ func TestNoJobIsLost(t *testing.T) {
 		got := &w.s.result
 		if got.Submitted != len(jobs) || got.Started+got.Refused+w.s.queue.len() != len(jobs) || len(w.s.running) > 0 ||
 			got.Refused > 0 && c.Discipline != Loss {
-			t.Fatalf("of %d jobs %d were submitted, %d started, %d were refused, %d wait, %d run", len(jobs), got.Submitted, got.Started,
-				got.Refused, w.s.queue.len(), len(w.s.running))
+			t.Fatalf(
+				"of %d jobs %d were submitted, %d started, %d were refused, %d wait, %d run",
+				len(jobs),
+				got.Submitted,
+				got.Started,
+				got.Refused,
+				w.s.queue.len(),
+				len(w.s.running),
+			)
 		}
 	})
 }

@@ -2,7 +2,8 @@ package sim
 
 import "math"
 
-// endings is a [container/heap] of running jobs by their ends; of those that end at once the one that started first is first.
+// endings is a [container/heap] of running jobs by their ends; of those that end at once the one that started first is
+// first.
 type endings []*job
 
 // next is when the first ends; +Inf: nobody does.

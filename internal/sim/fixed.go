@@ -30,7 +30,16 @@ func newFixed(s *simulation) *fixed {
 		f.free += b.Grid
 		for i := range s.Static[k].Indices() {
 			of := b.Profiles[b.Placements[i].Profile]
-			sl := slice{profile: of.Name, gpu: k, start: b.Placements[i].Start, kind: slices.Index(s.kinds, b), size: of.Size, compute: of.Compute, memory: of.Memory(), holds: map[string]int{}}
+			sl := slice{
+				profile: of.Name,
+				gpu:     k,
+				start:   b.Placements[i].Start,
+				kind:    slices.Index(s.kinds, b),
+				size:    of.Size,
+				compute: of.Compute,
+				memory:  of.Memory(),
+				holds:   map[string]int{},
+			}
 			for _, p := range b.Profiles {
 				if enough(of, p) {
 					sl.holds[p.Name] = p.Size
@@ -57,7 +66,8 @@ func (f *fixed) place(k int, r *reservation) (bool, *reservation) {
 	var got []int
 	for i := range f.slices {
 		sl := &f.slices[i]
-		if sl.holds[j.profiles[sl.kind]] == 0 || !j.RunsOn(sl.profile) || r != nil && s.now+j.said > r.at && slices.Contains(r.numbers, i) {
+		if sl.holds[j.profiles[sl.kind]] == 0 || !j.RunsOn(sl.profile) ||
+			r != nil && s.now+j.said > r.at && slices.Contains(r.numbers, i) {
 			continue
 		}
 		n := s.nodeOf[sl.gpu]
@@ -81,7 +91,8 @@ func (f *fixed) place(k int, r *reservation) (bool, *reservation) {
 	return false, f.reserve(j, free, busy)
 }
 
-// several picks the slices for a job of several from those that are free, by node: on the first nodes that have its share.
+// several picks the slices for a job of several from those that are free, by node: on the first nodes that have its
+// share.
 func several(j *job, free [][]int) (got []int) {
 	each := j.offer.Wants[0].Count
 	for _, on := range free {

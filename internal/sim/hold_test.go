@@ -26,8 +26,8 @@ func unlimited(share float64, seed uint64) func(trace.Job) float64 {
 	}
 }
 
-// A job starts where a GPU is empty, though another slot would cost less in six hours: ten jobs leave one of ten GPUs empty,
-// most of them without a time limit, and the eleventh needs a 3g.20gb. It is alone in the queue.
+// A job starts where a GPU is empty, though another slot would cost less in six hours: ten jobs leave one of ten GPUs
+// empty, most of them without a time limit, and the eleventh needs a 3g.20gb. It is alone in the queue.
 func TestNoJobWaitsBesideAnEmptyGPU(t *testing.T) {
 	const long = 1e5
 	jobs := []trace.Job{
@@ -35,7 +35,10 @@ func TestNoJobWaitsBesideAnEmptyGPU(t *testing.T) {
 		{ID: "3g", Submit: 5, Duration: 21600, Limit: 21600, Profile: "3g.20gb"},
 	}
 	for k := range 8 {
-		jobs = append(jobs, trace.Job{ID: fmt.Sprint("7g-", k), Submit: 10 + float64(k), Duration: long, Profile: "7g.40gb"})
+		jobs = append(
+			jobs,
+			trace.Job{ID: fmt.Sprint("7g-", k), Submit: 10 + float64(k), Duration: long, Profile: "7g.40gb"},
+		)
 	}
 	last := trace.Job{ID: "last", Submit: 60, Duration: long, Profile: "3g.20gb"}
 	for _, name := range []string{"qla", place.DefaultPolicy} {
@@ -48,21 +51,36 @@ func TestNoJobWaitsBesideAnEmptyGPU(t *testing.T) {
 			}
 			for _, s := range seen.all {
 				if s.Job == last.ID && s.From > last.Submit+1 {
-					t.Errorf("%s, discipline %d, offers %v: the job starts after %v s", name, c.Discipline, c.Offers, s.From-last.Submit)
+					t.Errorf(
+						"%s, discipline %d, offers %v: the job starts after %v s",
+						name,
+						c.Discipline,
+						c.Offers,
+						s.From-last.Submit,
+					)
 				}
 			}
 		}
 	}
 }
 
-// Neither holds nor misleading ends make the waits longer where jobs have no limits: at a site whose GPUs are a third busy, and
-// on churn. Waits are rare at that site and come in bursts, so only the mean of many seeds says something.
+// Neither holds nor misleading ends make the waits longer where jobs have no limits: at a site whose GPUs are a third
+// busy, and on churn. Waits are rare at that site and come in bursts, so only the mean of many seeds says something.
 func TestHoldsPay(t *testing.T) {
 	site := func(seed uint64) (iter.Seq[trace.Job], func(trace.Job) float64) {
 		return trace.Site{Jobs: 1000, GPUs: 24, Load: 0.32, Seed: seed}.All(), ownLimit
 	}
 	churn := func(seed uint64) (iter.Seq[trace.Job], func(trace.Job) float64) {
-		return trace.Churn{Mix: trace.Mixes[0].Mix, Jobs: 600, GPUs: 8, Load: 0.7, Seed: seed}.All(), unlimited(0.3, seed)
+		return trace.Churn{
+				Mix:  trace.Mixes[0].Mix,
+				Jobs: 600,
+				GPUs: 8,
+				Load: 0.7,
+				Seed: seed,
+			}.All(), unlimited(
+				0.3,
+				seed,
+			)
 	}
 	for _, w := range []struct {
 		name  string

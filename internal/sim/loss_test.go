@@ -26,7 +26,10 @@ func TestLossNeverHolds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := Run(Config{GPUs: []*mig.Model{b.Select(mig.Plain)}, Policy: policy, Discipline: Loss}, slices.Values(jobs))
+		r, err := Run(
+			Config{GPUs: []*mig.Model{b.Select(mig.Plain)}, Policy: policy, Discipline: Loss},
+			slices.Values(jobs),
+		)
 		if err != nil || r.Refused != 0 {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}

@@ -8,9 +8,10 @@ import (
 	"caelum/internal/trace"
 )
 
-// Memory is how well it is foreseen how much memory a job needs at its peak: the truth with a lognormal error, and a share of that on
-// top as a margin. The job asks for the smallest profile that holds what is foreseen. If that is too small it runs out of memory at some
-// moment of its run, all of which are equally likely, and comes back to ask for the next larger one.
+// Memory is how well it is foreseen how much memory a job needs at its peak: the truth with a lognormal error, and a
+// share of that on top as a margin. The job asks for the smallest profile that holds what is foreseen. If that is too
+// small it runs out of memory at some moment of its run, all of which are equally likely, and comes back to ask for the
+// next larger one.
 //
 // A job whose peak the workload does not tell is given one at random: more than the next smaller memory there is among
 // the profiles, and no more than its own profile has.
@@ -20,8 +21,8 @@ type Memory struct {
 	Seed   uint64
 }
 
-// requeueDelay is how long a job that was requeued may not start, in seconds: slurmctld lets its credentials expire first, after 120 s
-// (cred_expire of AuthInfo, slurm.conf(5)).
+// requeueDelay is how long a job that was requeued may not start, in seconds: slurmctld lets its credentials expire
+// first, after 120 s (cred_expire of AuthInfo, slurm.conf(5)).
 const requeueDelay = 121
 
 // foresee has a job ask for what is foreseen that it needs.
@@ -41,7 +42,8 @@ func (m *Memory) foresee(s *simulation, j *job) {
 	s.ask(j, j.peak*math.Exp(m.Error*z)*(1+m.Margin))
 }
 
-// ask has a job ask for profiles with this much memory, in MiB: its own where that has no more than it takes, else the smallest.
+// ask has a job ask for profiles with this much memory, in MiB: its own where that has no more than it takes, else the
+// smallest.
 func (s *simulation) ask(j *job, memory float64) {
 	for k, b := range s.kinds {
 		name, ok := j.Job.On(b)

@@ -19,7 +19,11 @@ func TestOutOfMemory(t *testing.T) {
 		c := drawConfig(t, models)
 		var seen spans
 		c.Observer = &seen
-		c.Memory = &Memory{Error: rapid.Float64Range(0, 2).Draw(t, "error"), Margin: rapid.Float64Range(0, 1).Draw(t, "margin"), Seed: 7}
+		c.Memory = &Memory{
+			Error:  rapid.Float64Range(0, 2).Draw(t, "error"),
+			Margin: rapid.Float64Range(0, 1).Draw(t, "margin"),
+			Seed:   7,
+		}
 		r, err := Run(c, named(jobs))
 		if err != nil {
 			if c.Static != nil || c.Policy != nil { // a layout or a policy that does not hold every job
@@ -40,7 +44,8 @@ func TestOutOfMemory(t *testing.T) {
 		}
 		last := map[string]Span{}
 		for _, s := range seen.all {
-			if before, again := last[s.Job]; again && (s.From < before.To+requeueDelay || memory(s.Profile) <= memory(before.Profile)) {
+			if before, again := last[s.Job]; again &&
+				(s.From < before.To+requeueDelay || memory(s.Profile) <= memory(before.Profile)) {
 				t.Fatalf("%+v, then %+v", before, s)
 			}
 			last[s.Job] = s
@@ -91,7 +96,8 @@ func TestPeakThatIsKnown(t *testing.T) {
 			continue
 		}
 		first, then := seen.all[0], seen.all[1]
-		if first.Profile != "1g.5gb" || first.To >= 1000 || then.Profile != "1g.10gb" || then.From != first.To+121 || then.To != then.From+1000 {
+		if first.Profile != "1g.5gb" || first.To >= 1000 || then.Profile != "1g.10gb" || then.From != first.To+121 ||
+			then.To != then.From+1000 {
 			t.Errorf("%+v, then %+v", first, then)
 		}
 		if want := then.From - (first.To - first.From); math.Abs(seen.waited[0]-want) > 1e-9 {

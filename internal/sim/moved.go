@@ -9,7 +9,8 @@ import (
 	"caelum/internal/place"
 )
 
-// moved is the reference: jobs may be moved at any time for nothing, so that there is room for one if all can be packed.
+// moved is the reference: jobs may be moved at any time for nothing, so that there is room for one if all can be
+// packed.
 type moved struct {
 	s        *simulation
 	gpus     []place.GPU

@@ -85,7 +85,8 @@ func TestNodes(t *testing.T) {
 			}
 			by[s.Job][nodeOf[s.GPU]]++
 			for _, o := range seen.all[:k] {
-				if s.GPU == o.GPU && s.From < o.To && o.From < s.To && s.Start < o.Start+o.Size && o.Start < s.Start+s.Size {
+				if s.GPU == o.GPU && s.From < o.To && o.From < s.To && s.Start < o.Start+o.Size &&
+					o.Start < s.Start+s.Size {
 					t.Fatalf("%+v and %+v", s, o)
 				}
 			}
@@ -106,7 +107,10 @@ func TestNodes(t *testing.T) {
 
 // Who says nothing of how long he runs, on instances that take time to make, beside one who does.
 func TestNobodyKnowsHowLong(t *testing.T) {
-	jobs := []trace.Job{{ID: "never says", Profile: "1g.5gb", Duration: 100}, {ID: "says", Submit: 1, Profile: "1g.5gb", Duration: 100, Limit: 300}}
+	jobs := []trace.Job{
+		{ID: "never says", Profile: "1g.5gb", Duration: 100},
+		{ID: "says", Submit: 1, Profile: "1g.5gb", Duration: 100, Limit: 300},
+	}
 	said := func(j trace.Job) float64 {
 		if j.Limit == 0 {
 			return math.Inf(1)

@@ -2,8 +2,8 @@ package sim
 
 // Observer is told what happens, for drawings of it. Times are in seconds.
 type Observer interface {
-	// Passed is a time in which nothing changed: so many units held jobs, so many jobs waited, and the GPUs were so fragmented on
-	// average (0 to 1).
+	// Passed is a time in which nothing changed: so many units held jobs, so many jobs waited, and the GPUs were so
+	// fragmented on average (0 to 1).
 	Passed(from, to float64, busy, waiting int, frag float64)
 	// Ran is a slice of a job, on which GPU and which of its units. The reference that moves everything tells of none.
 	Ran(s Span)

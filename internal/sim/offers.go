@@ -10,16 +10,17 @@ import (
 	"caelum/internal/place"
 )
 
-// offers is GPUs that are cut on demand as it is in production: agents put slices on offer, and slurmctld gives out what is on offer, knowing
-// nothing else.
+// offers is GPUs that are cut on demand as it is in production: agents put slices on offer, and slurmctld gives out
+// what is on offer, knowing nothing else.
 //
 //	an event                 a job is submitted, starts, ends, comes back
 //	publishing later         the agents' offers follow it: package offer plans for what stands and who waits then
 //	at the next whole second slurmctld goes through the queue, and starts everybody who finds what he wants on offer: on the first node
 //	                         that has it, where on the node is the agent's choice
 //
-// So offers may be old when slurmctld looks, several jobs may start on one plan, and a job may start in another place than was planned
-// for it, or although nobody planned for it. What never happens is that a job finds its slice gone: every subset of the offers can be carved.
+// So offers may be old when slurmctld looks, several jobs may start on one plan, and a job may start in another place
+// than was planned for it, or although nobody planned for it. What never happens is that a job finds its slice gone:
+// every subset of the offers can be carved.
 type offers struct {
 	*cut
 	on        offer.Plan // what is on offer
@@ -34,7 +35,13 @@ type offers struct {
 const publishing = 0.1
 
 func newOffers(s *simulation) *offers {
-	return &offers{cut: newCut(s), on: offer.Plan{Offers: make([]mig.Layout, len(s.GPUs))}, found: map[*job]bool{}, publishAt: math.Inf(1), tick: math.Inf(1)}
+	return &offers{
+		cut:       newCut(s),
+		on:        offer.Plan{Offers: make([]mig.Layout, len(s.GPUs))},
+		found:     map[*job]bool{},
+		publishAt: math.Inf(1),
+		tick:      math.Inf(1),
+	}
 }
 
 // next is when the agents or slurmctld act next.
@@ -123,7 +130,8 @@ func (o *offers) schedule() {
 	}
 }
 
-// grant is what a job gets of what is on offer; nil: not all that it wants is. It goes to the first nodes that have its share.
+// grant is what a job gets of what is on offer; nil: not all that it wants is. It goes to the first nodes that have its
+// share.
 func (o *offers) grant(j *job) (got []place.Spot) {
 	planned := o.planned[j]
 	each := j.offer.Wants[0].Count

@@ -51,7 +51,13 @@ func TestOffers(t *testing.T) {
 			t.Fatalf("%v: %T, %d, nodes of %v: %s", err, c.Policy, c.Discipline, c.Nodes, shortly(jobs))
 		}
 		if r.Started != len(jobs) || r.Found > r.Prompt || r.Prompt > len(jobs) {
-			t.Fatalf("of %d jobs %d started, %d at once, %d found what they wanted on offer", len(jobs), r.Started, r.Prompt, r.Found)
+			t.Fatalf(
+				"of %d jobs %d started, %d at once, %d found what they wanted on offer",
+				len(jobs),
+				r.Started,
+				r.Prompt,
+				r.Found,
+			)
 		}
 		stale += r.Found
 		for k, s := range seen.all {
@@ -59,7 +65,8 @@ func TestOffers(t *testing.T) {
 				t.Fatalf("slurmctld has %+v started between two looks at the queue", s)
 			}
 			for _, o := range seen.all[:k] {
-				if s.GPU == o.GPU && s.From < o.To && o.From < s.To && s.Start < o.Start+o.Size && o.Start < s.Start+s.Size {
+				if s.GPU == o.GPU && s.From < o.To && o.From < s.To && s.Start < o.Start+o.Size &&
+					o.Start < s.Start+s.Size {
 					t.Fatalf("%+v and %+v", s, o)
 				}
 			}
@@ -70,9 +77,10 @@ func TestOffers(t *testing.T) {
 	}
 }
 
-// With exact ends whoever is at the head starts by the earliest time that was ever reserved for him, and the moment that offers and slurmctld
-// take to start those for whom it was planned with him, and then him. Not so with qla, which may hold him again when the time has come, nor where jobs have
-// several slices: slurmctld may give two nodes' offers to others in such a way that no node has enough left for one that was planned for, until the next plan.
+// With exact ends whoever is at the head starts by the earliest time that was ever reserved for him, and the moment
+// that offers and slurmctld take to start those for whom it was planned with him, and then him. Not so with qla, which
+// may hold him again when the time has come, nor where jobs have several slices: slurmctld may give two nodes' offers
+// to others in such a way that no node has enough left for one that was planned for, until the next plan.
 func TestOffersKeepPromises(t *testing.T) {
 	promised := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -100,7 +108,16 @@ func TestOffersKeepPromises(t *testing.T) {
 		for j, at := range first {
 			promised++
 			if late := j.started - at; late > float64(len(jobs))*(1+publishing) { // each job in front may take its turn
-				t.Fatalf("%s was to start at %v and started %v s later: %T, %d, nodes of %v: %s", j.ID, at, late, c.Policy, c.Discipline, c.Nodes, shortly(jobs))
+				t.Fatalf(
+					"%s was to start at %v and started %v s later: %T, %d, nodes of %v: %s",
+					j.ID,
+					at,
+					late,
+					c.Policy,
+					c.Discipline,
+					c.Nodes,
+					shortly(jobs),
+				)
 			}
 		}
 	})
@@ -109,12 +126,14 @@ func TestOffersKeepPromises(t *testing.T) {
 	}
 }
 
-// Offers give a job to the first node that has its profile, and do not need to be planned for it: what is spare is given out by slurmctld alone.
+// Offers give a job to the first node that has its profile, and do not need to be planned for it: what is spare is
+// given out by slurmctld alone.
 func TestFoundOnOffer(t *testing.T) {
 	c := Config{GPUs: gpus(t, "A100-40GB", 2), Policy: place.Reach, Discipline: EASY, Offers: true}
 	jobs := []trace.Job{
-		{ID: "first", Submit: 0, Duration: 100, Profile: "1g.5gb"},     // nothing has been published yet
-		{ID: "found", Submit: 50.95, Duration: 100, Profile: "1g.5gb"}, // the offers that follow its submission come after slurmctld's look
+		{ID: "first", Submit: 0, Duration: 100, Profile: "1g.5gb"}, // nothing has been published yet
+		// the offers that follow its submission come after slurmctld's look
+		{ID: "found", Submit: 50.95, Duration: 100, Profile: "1g.5gb"},
 		{ID: "whole", Submit: 60, Duration: 10, Profile: "7g.40gb"},
 	}
 	var seen spans

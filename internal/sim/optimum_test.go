@@ -23,7 +23,10 @@ func drawCase(t *rapid.T, most int) (all []*mig.Model, jobs []place.Job) {
 	for range rapid.IntRange(1, most).Draw(t, "jobs") {
 		at += float64(rapid.IntRange(0, 3).Draw(t, "later"))
 		p := rapid.SampledFrom(b.Profiles).Draw(t, "profile")
-		jobs = append(jobs, place.Job{Profile: p.Name, Arrival: at, Duration: float64(rapid.IntRange(1, 6).Draw(t, "duration"))})
+		jobs = append(
+			jobs,
+			place.Job{Profile: p.Name, Arrival: at, Duration: float64(rapid.IntRange(1, 6).Draw(t, "duration"))},
+		)
 	}
 	return all, jobs
 }
@@ -83,7 +86,15 @@ func TestNoPolicyBeatsTheOptimum(t *testing.T) {
 			}
 			switch waited := sum(waits); {
 			case waited < best-1e-6:
-				t.Fatalf("%s waits %v, the optimum is %v: %v on %d of %s", name, waited, best, jobs, len(models), models[0].Name)
+				t.Fatalf(
+					"%s waits %v, the optimum is %v: %v on %d of %s",
+					name,
+					waited,
+					best,
+					jobs,
+					len(models),
+					models[0].Name,
+				)
 			case waited < best+1e-6:
 				reached++
 			default:
@@ -105,7 +116,8 @@ func starts(waits []float64, jobs []place.Job) (all []float64) {
 	return all
 }
 
-// The reference that may move everything is the optimum with migration: in FIFO order each job starts as soon as it can be packed.
+// The reference that may move everything is the optimum with migration: in FIFO order each job starts as soon as it can
+// be packed.
 func TestMovedIsTheOptimumWithMigration(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		models, jobs := drawCase(t, 6)
@@ -117,7 +129,9 @@ func TestMovedIsTheOptimumWithMigration(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if best := place.Optimum(empty, jobs, place.Rules{FIFO: true, Migration: true}); math.Abs(sum(waits)-best) > 1e-6 {
+		if best := place.Optimum(empty, jobs, place.Rules{FIFO: true, Migration: true}); math.Abs(
+			sum(waits)-best,
+		) > 1e-6 {
 			t.Fatalf("waits %v, the optimum is %v: %v on %d of %s", sum(waits), best, jobs, len(models), models[0].Name)
 		}
 	})

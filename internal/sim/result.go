@@ -1,12 +1,15 @@
 package sim
 
-// Result is what came out of a simulation. Times are in seconds; unit-seconds count the units of a profile times the time.
+// Result is what came out of a simulation. Times are in seconds; unit-seconds count the units of a profile times the
+// time.
 type Result struct {
-	Submitted, Started, Refused int     // jobs
-	Requeued                    int     // how often a job ran out of memory
-	Waits                       Waits   // of those that started; for one that was requeued, all the time in which it did not run
-	Prompt, Found               int     // with offers: jobs that could start when they were submitted; of these, that found what they want on offer
-	Turnaround                  float64 // from submission to end, the sum of those that started
+	Submitted, Started, Refused int // jobs
+	Requeued                    int // how often a job ran out of memory
+	// of those that started; for one that was requeued, all the time in which it did not run
+	Waits Waits
+	// with offers: jobs that could start when they were submitted; of these, that found what they want on offer
+	Prompt, Found int
+	Turnaround    float64 // from submission to end, the sum of those that started
 
 	UnitSecondsAsked, UnitSecondsGot float64
 	Profiles                         map[string]*ProfileResult
@@ -68,7 +71,13 @@ func (r *Result) ended(j *job) { r.last = max(r.last, j.ends) }
 func (r *Result) pass(s *simulation, d float64) {
 	if d > 0 {
 		if s.Observer != nil {
-			s.Observer.Passed(s.now, s.now+d, r.units-s.room.idle(), s.queue.len(), s.room.fragmentation()/float64(len(s.GPUs)))
+			s.Observer.Passed(
+				s.now,
+				s.now+d,
+				r.units-s.room.idle(),
+				s.queue.len(),
+				s.room.fragmentation()/float64(len(s.GPUs)),
+			)
 		}
 		r.busy += d * float64(r.units-s.room.idle())
 		r.frag += d * s.room.fragmentation() / float64(len(s.GPUs))

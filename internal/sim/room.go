@@ -11,8 +11,8 @@ import (
 
 // room is where jobs run.
 type room interface {
-	// place starts the k-th of the queue, if there is room that r leaves (nil: no reservation). If not, and it is the head, it
-	// answers with where and when it could start.
+	// place starts the k-th of the queue, if there is room that r leaves (nil: no reservation). If not, and it is the
+	// head, it answers with where and when it could start.
 	place(k int, r *reservation) (bool, *reservation)
 	// leave frees what a job that has ended holds.
 	leave(j *job)

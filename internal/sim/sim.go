@@ -73,11 +73,12 @@ type simulation struct {
 	result  Result
 }
 
-// ErrNever is why a run has no result: a job that never got room though everything else had ended, since there is none for it or the policy turns it down.
+// ErrNever is why a run has no result: a job that never got room though everything else had ended, since there is none
+// for it or the policy turns it down.
 var ErrNever = errors.New("waits for ever")
 
-// Run plays the jobs, which must come in the order of submission. The error names the job that is impossible, and what is wrong with
-// the configuration.
+// Run plays the jobs, which must come in the order of submission. The error names the job that is impossible, and what
+// is wrong with the configuration.
 func Run(c Config, jobs iter.Seq[trace.Job]) (*Result, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -256,7 +257,8 @@ func (s *simulation) advance(to float64) {
 	s.now = to
 }
 
-// start is called by the room when it has made room for a job, which takes some seconds, on slices of which the smallest has this much memory, in MiB.
+// start is called by the room when it has made room for a job, which takes some seconds, on slices of which the
+// smallest has this much memory, in MiB.
 func (s *simulation) start(j *job, takes float64, memory float64) {
 	j.started = s.now + takes
 	j.waited += j.started - j.since
@@ -272,7 +274,8 @@ func (s *simulation) start(j *job, takes float64, memory float64) {
 	s.tell(j)
 }
 
-// request is what a policy is told of a job that waits. On unlike GPU models it is told what the job needs on the first that has it.
+// request is what a policy is told of a job that waits. On unlike GPU models it is told what the job needs on the first
+// that has it.
 func (s *simulation) request(j *job) place.Request {
 	total, _ := s.total(j.said, 0)
 	return place.Request{Profile: j.asksFor, Duration: total}

@@ -20,9 +20,10 @@ func TestSeveralSlices(t *testing.T) {
 		{ID: "a", Submit: 0, Duration: 100, Profile: "4g.20gb"},
 		{ID: "b", Submit: 0, Duration: 30, Profile: "4g.20gb"},
 		{ID: "pair", Submit: 10, Duration: 50, Profile: "4g.20gb", Slices: 2}, // when both have ended
-		{ID: "long", Submit: 20, Duration: 90, Profile: "4g.20gb"},            // behind it; beside b's half it would delay the pair
-		{ID: "short", Submit: 25, Duration: 20, Profile: "4g.20gb"},           // fits before it
-		{ID: "other", Submit: 26, Duration: 500, Profile: "3g.20gb"},          // the other halves are nobody's
+		// behind it; beside b's half it would delay the pair
+		{ID: "long", Submit: 20, Duration: 90, Profile: "4g.20gb"},
+		{ID: "short", Submit: 25, Duration: 20, Profile: "4g.20gb"},  // fits before it
+		{ID: "other", Submit: 26, Duration: 500, Profile: "3g.20gb"}, // the other halves are nobody's
 	}
 	for _, c := range []struct {
 		name string
@@ -50,7 +51,10 @@ func TestSeveralSlices(t *testing.T) {
 	}
 	three := jobs[2]
 	three.Slices = 3
-	if _, err := Run(Config{GPUs: two, Policy: policy(t, "best-fit")}, slices.Values([]trace.Job{three})); !errors.Is(err, ErrNever) {
+	if _, err := Run(Config{GPUs: two, Policy: policy(t, "best-fit")}, slices.Values([]trace.Job{three})); !errors.Is(
+		err,
+		ErrNever,
+	) {
 		t.Errorf("three on two GPUs: %v", err)
 	}
 }
@@ -68,7 +72,10 @@ func TestWhoseTurn(t *testing.T) {
 		Skip:     {0, 99, 108, 107},
 		Smallest: {0, 97, 98, 109}, // the small, the half beside it, then the whole
 	} {
-		got, err := waits(Config{GPUs: gpus(t, "A100-40GB", 1), Policy: policy(t, "reach"), Discipline: d}, slices.Values(jobs))
+		got, err := waits(
+			Config{GPUs: gpus(t, "A100-40GB", 1), Policy: policy(t, "reach"), Discipline: d},
+			slices.Values(jobs),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,8 +12,8 @@ import (
 	"caelum/internal/trace"
 )
 
-// Pattern is a way of cutting GPUs once and for all: the first GPU into the first layout, the second into the second, and from the
-// start again when they have all been used.
+// Pattern is a way of cutting GPUs once and for all: the first GPU into the first layout, the second into the second,
+// and from the start again when they have all been used.
 type Pattern []mig.Layout
 
 // Deal deals the layouts out over n GPUs.
@@ -50,7 +50,8 @@ func (p Pattern) Names(b *mig.Model) string {
 	return strings.Join(all, " / ")
 }
 
-// ParsePattern reads what Names writes: 7g.40gb / 3 x (4g.20gb 3g.20gb). The error names the layout that the GPU model cannot have.
+// ParsePattern reads what Names writes: 7g.40gb / 3 x (4g.20gb 3g.20gb). The error names the layout that the GPU model
+// cannot have.
 func ParsePattern(b *mig.Model, text string) (Pattern, error) {
 	var p Pattern
 	for _, part := range strings.Split(text, "/") {
@@ -75,11 +76,12 @@ func ParsePattern(b *mig.Model, text string) (Pattern, error) {
 	return p, nil
 }
 
-// BestStatic looks for the pattern under which the jobs fare best, what an administrator could do with fixed layouts at best, if the
-// workload were known beforehand: whole GPUs; every maximal layout L that differs from the others in what it holds; whole GPUs and L by turns,
-// 1:1, 2:1 and 1:2; one of the one kind and all others of the other; and of the four best of these L each two together, with and without whole GPUs between them. That
-// is not every pattern. Patterns that cannot hold every
-// job are left out. The cluster must be of one GPU model; better says which of two results is. Nobody is told of the tries.
+// BestStatic looks for the pattern under which the jobs fare best, what an administrator could do with fixed layouts at
+// best, if the workload were known beforehand: whole GPUs; every maximal layout L that differs from the others in what
+// it holds; whole GPUs and L by turns, 1:1, 2:1 and 1:2; one of the one kind and all others of the other; and of the
+// four best of these L each two together, with and without whole GPUs between them. That is not every pattern. Patterns
+// that cannot hold every job are left out. The cluster must be of one GPU model; better says which of two results is.
+// Nobody is told of the tries.
 func BestStatic(c Config, jobs iter.Seq[trace.Job], better func(a, b *Result) bool) (Pattern, error) {
 	model := c.GPUs[0]
 	if !Alike(c.GPUs) {

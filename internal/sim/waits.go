@@ -35,7 +35,8 @@ func (w *Waits) Add(seconds float64) {
 // Mean is in seconds; 0 when nobody waited.
 func (w *Waits) Mean() float64 { return w.Sum / float64(max(w.Count, 1)) }
 
-// At is the wait that share q of the jobs did not exceed, 0 < q <= 1, in seconds and to three digits; 0 when nobody waited.
+// At is the wait that share q of the jobs did not exceed, 0 < q <= 1, in seconds and to three digits; 0 when nobody
+// waited.
 func (w *Waits) At(q float64) float64 {
 	if w.by == nil {
 		return 0

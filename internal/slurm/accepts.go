@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Schedulable reports whether slurmctld starts jobs on a node in this state. It starts none on a node that is completing either, but that passes.
+// Schedulable reports whether slurmctld starts jobs on a node in this state. It starts none on a node that is
+// completing either, but that passes.
 func (n Node) Schedulable() bool {
 	return !slices.ContainsFunc([]string{"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "INVALID_REG"}, n.Is)
 }
@@ -15,9 +16,9 @@ func (n Node) Schedulable() bool {
 // Accepts reports whether a job could run on the node but for its slices, as far as can be seen: see Refuses.
 func (n Node) Accepts(w Waiting) bool { return n.RejectReason(w) == "" }
 
-// RejectReason says why a job could not run on the node even if it had its slices, empty if it could: the node's state, partition, node lists, features, GPU model,
-// reservations, CPUs, sockets, cores, threads, temporary disk.
-// (How much memory a node has is left to slurmctld: of a job that asks for all of a node's, it shows that of another node.)
+// RejectReason says why a job could not run on the node even if it had its slices, empty if it could: the node's state,
+// partition, node lists, features, GPU model, reservations, CPUs, sockets, cores, threads, temporary disk. (How much
+// memory a node has is left to slurmctld: of a job that asks for all of a node's, it shows that of another node.)
 func (n Node) RejectReason(w Waiting) string {
 	common := slices.ContainsFunc(w.Partitions(), func(p string) bool { return slices.Contains(n.Partitions, p) })
 	switch {
@@ -42,7 +43,8 @@ func (n Node) RejectReason(w Waiting) string {
 	return n.tooSmall(w)
 }
 
-// tooSmall says what of the node's hardware is less than the job asks for (job_req_node_filter in slurmctld); empty if nothing is.
+// tooSmall says what of the node's hardware is less than the job asks for (job_req_node_filter in slurmctld); empty if
+// nothing is.
 func (n Node) tooSmall(w Waiting) string {
 	for _, c := range []struct {
 		what      string
@@ -62,9 +64,10 @@ func (n Node) tooSmall(w Waiting) string {
 	return ""
 }
 
-// DeferReason says why a job that the node does not refuse cannot start there now even if it had its slices, empty if it could: no CPUs, no memory, GRES in use where it needs a whole node, or something that cannot be seen, as
-// slurmctld has looked at the job when its slices had been on offer here since a while ago, and has not started it. (It does not say so of jobs that it
-// left for somebody in front, and one that needs several nodes may have lacked another.)
+// DeferReason says why a job that the node does not refuse cannot start there now even if it had its slices, empty if
+// it could: no CPUs, no memory, GRES in use where it needs a whole node, or something that cannot be seen, as slurmctld
+// has looked at the job when its slices had been on offer here since a while ago, and has not started it. (It does not
+// say so of jobs that it left for somebody in front, and one that needs several nodes may have lacked another.)
 func (n Node) DeferReason(w Waiting, since time.Time) string {
 	switch {
 	case n.CPUs > 0 && n.CPUsFree < n.cpus(w):
@@ -82,7 +85,8 @@ func (n Node) DeferReason(w Waiting, since time.Time) string {
 // lacksModel is the first type of GPU that the job names and the node has not, empty if there is none.
 func (n Node) lacksModel(w Waiting) string {
 	for _, g := range slices.Concat(w.PerNode, w.PerJob, w.PerTask, w.PerSocket) {
-		if g.Name == "gpu" && g.Type != "" && !slices.ContainsFunc(n.Gres, func(has GRES) bool { return has.Name == "gpu" && has.Type == g.Type }) {
+		if g.Name == "gpu" && g.Type != "" &&
+			!slices.ContainsFunc(n.Gres, func(has GRES) bool { return has.Name == "gpu" && has.Type == g.Type }) {
 			return g.Type
 		}
 	}
@@ -110,7 +114,8 @@ func (n Node) cpus(w Waiting) int {
 // memory is how much of the node's memory the job needs, in MiB. Over several nodes it is taken to be spread evenly.
 func (n Node) memory(w Waiting) int { return min(w.Memory/max(w.NumNodes, 1), n.Memory) }
 
-// Share returns how many of the node's CPUs and how much of its memory, in MiB, the job needs. CPUs are 0 where the node's are unknown.
+// Share returns how many of the node's CPUs and how much of its memory, in MiB, the job needs. CPUs are 0 where the
+// node's are unknown.
 func (n Node) Share(w Waiting) (cpus, memory int) {
 	if n.CPUs > 0 {
 		cpus = n.cpus(w)
@@ -121,8 +126,8 @@ func (n Node) Share(w Waiting) (cpus, memory int) {
 // LacksMemory reports whether other jobs have so much of the node's memory that the job cannot start there now.
 func (n Node) LacksMemory(w Waiting) bool { return n.MemoryFree < n.memory(w) }
 
-// LacksGRES reports whether the job asks for whole nodes and slurmctld counts GRES of this one as used, by whatever job or
-// by none (gres_node_state_list_has_alloc_gres in _verify_node_state, 22.05.8).
+// LacksGRES reports whether the job asks for whole nodes and slurmctld counts GRES of this one as used, by whatever job
+// or by none (gres_node_state_list_has_alloc_gres in _verify_node_state, 22.05.8).
 func (n Node) LacksGRES(w Waiting) bool {
 	return w.Exclusive && slices.ContainsFunc(n.GresUsed, func(g GRES) bool { return g.Count > 0 })
 }

@@ -22,17 +22,21 @@ const (
 	SystemComment AccountingField = "SystemComment"
 )
 
-// AccountingFields are those that Caelum can keep its summaries in. (Comment is the user's own, and Extra cannot be set in 22.05.)
+// AccountingFields are those that Caelum can keep its summaries in. (Comment is the user's own, and Extra cannot be set
+// in 22.05.)
 var AccountingFields = []AccountingField{AdminComment, SystemComment}
 
 var (
 	// ErrNoAccounting: slurmdbd did not answer. The call may be repeated.
 	ErrNoAccounting = errors.New("slurmdbd cannot be reached")
 	// ErrSpoils: the text would not be in the record as it was given.
-	ErrSpoils = errors.New("sacctmgr would change what another tool keeps in the field: it writes lower-case letters only, and ` for quotes (22.05.8)")
+	ErrSpoils = errors.New(
+		"sacctmgr would change what another tool keeps in the field: it writes lower-case letters only, and ` for quotes (22.05.8)",
+	)
 )
 
-// Record is what slurmdbd has of one run of a job; each task of an array and each component of a het job is a job of its own, and a requeued job has one for each of its runs.
+// Record is what slurmdbd has of one run of a job; each task of an array and each component of a het job is a job of
+// its own, and a requeued job has one for each of its runs.
 type Record struct {
 	ID      uint32 // the raw one
 	Ref     string // as sacct and sacctmgr name it: 12, 12_3, 12+0
@@ -49,7 +53,8 @@ type Record struct {
 	Text    string // of the field that was asked for
 }
 
-// recordFields are those that users do not write, so that none of them can become another: sacct's delimiter stands on its command line, which everybody on the host can read.
+// recordFields are those that users do not write, so that none of them can become another: sacct's delimiter stands on
+// its command line, which everybody on the host can read.
 var recordFields = []struct {
 	name string
 	set  func(*Record, string) error
@@ -90,13 +95,15 @@ func exitStatus(s string) (int, error) {
 	return n, nil
 }
 
-// Records lists the runs of jobs that were in the queue or ran at some time from one time to another, whoever's they are, with a field of theirs. Ask for a day or so at
-// once: slurmdbd reads them all before it answers. Whoever is no operator is shown his own where slurmdbd.conf hides the others'. ErrNoAccounting.
+// Records lists the runs of jobs that were in the queue or ran at some time from one time to another, whoever's they
+// are, with a field of theirs. Ask for a day or so at once: slurmdbd reads them all before it answers. Whoever is no
+// operator is shown his own where slurmdbd.conf hides the others'. ErrNoAccounting.
 func (c *Client) Records(ctx context.Context, field AccountingField, from, to time.Time) ([]Record, error) {
 	return c.records(ctx, field, "-S", uts(from), "-E", uts(to))
 }
 
-// RecordsOf lists the runs of one job, oldest first; none is ErrNoJob. An id that was given out anew after slurmctld lost its state has those of both jobs. ErrNoAccounting.
+// RecordsOf lists the runs of one job, oldest first; none is ErrNoJob. An id that was given out anew after slurmctld
+// lost its state has those of both jobs. ErrNoAccounting.
 func (c *Client) RecordsOf(ctx context.Context, field AccountingField, id uint32) ([]Record, error) {
 	all, err := c.records(ctx, field, "-S", uts(time.Time{}), "-j", strconv.FormatUint(uint64(id), 10))
 	if err != nil {
@@ -111,8 +118,8 @@ func (c *Client) RecordsOf(ctx context.Context, field AccountingField, id uint32
 	return all, nil
 }
 
-// Names are the job names of Records with the same times, by Record.Index. They are asked for apart, since users write them: a name that imitates what ends a field
-// is an error here, and nothing more.
+// Names are the job names of Records with the same times, by Record.Index. They are asked for apart, since users write
+// them: a name that imitates what ends a field is an error here, and nothing more.
 func (c *Client) Names(ctx context.Context, from, to time.Time) (map[uint64]string, error) {
 	sep := newSeparator()
 	out, err := c.sacct(ctx, sep, "DBIndex,JobName", "-S", uts(from), "-E", uts(to))
@@ -153,13 +160,19 @@ func (c *Client) records(ctx context.Context, field AccountingField, args ...str
 	return parseRecords(out, sep)
 }
 
-// sacct lists each run once (-X: without its steps), those that a requeue ended too (-D), each field ended by the separator (-p).
+// sacct lists each run once (-X: without its steps), those that a requeue ended too (-D), each field ended by the
+// separator (-p).
 func (c *Client) sacct(ctx context.Context, sep, fields string, args ...string) (string, error) {
-	out, err := c.run(ctx, nil, c.sacctPath, slices.Concat(c.whose, []string{"-D", "-X", "-n", "-p", "--delimiter=" + sep, "-o", fields}, args)...)
+	out, err := c.run(
+		ctx,
+		nil,
+		c.sacctPath,
+		slices.Concat(c.whose, []string{"-D", "-X", "-n", "-p", "--delimiter=" + sep, "-o", fields}, args)...)
 	return out, ofAccounting(err)
 }
 
-// parseRecords reads what sacct printed, with the field that was asked for last. A record that cannot be read is left out: it shall not keep the others from being read.
+// parseRecords reads what sacct printed, with the field that was asked for last. A record that cannot be read is left
+// out: it shall not keep the others from being read.
 func parseRecords(out, sep string) ([]Record, error) {
 	records, err := splitRecords(out, sep, len(recordFields)+1)
 	if err != nil {
@@ -197,8 +210,9 @@ func ofAccounting(err error) error {
 // textMost is what MariaDB's column holds, bytes; what is longer is cut without a word (22.05.8).
 const textMost = 65535
 
-// SetAccounting writes a field of a job's accounting record, which must be its newest, and over: sacctmgr finds no other, and slurmctld writes AdminComment anew when a run
-// ends (22.05.8). It takes some 0.3 s. ErrJobState: it is not over. ErrSpoils: nothing is written. ErrNoAccounting.
+// SetAccounting writes a field of a job's accounting record, which must be its newest, and over: sacctmgr finds no
+// other, and slurmctld writes AdminComment anew when a run ends (22.05.8). It takes some 0.3 s. ErrJobState: it is not
+// over. ErrSpoils: nothing is written. ErrNoAccounting.
 func (c *Client) SetAccounting(ctx context.Context, r Record, field AccountingField, text string) error {
 	if !slices.Contains(AccountingFields, field) {
 		return fmt.Errorf("accounting field %q: there are %v", field, AccountingFields)
@@ -219,7 +233,8 @@ func (c *Client) SetAccounting(ctx context.Context, r Record, field AccountingFi
 	return ofAccounting(err)
 }
 
-// recordRef is how sacctmgr names one record. The bare id of an array is all its tasks, and that of a het job all its components (22.05.8).
+// recordRef is how sacctmgr names one record. The bare id of an array is all its tasks, and that of a het job all its
+// components (22.05.8).
 var recordRef = regexp.MustCompile(`^[0-9]+([_+][0-9]+)?$`)
 
 // spoils reports whether sacctmgr would change words that are not Caelum's.

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// accounted is what sacct 22.05.8 printed of a named job, an array's two tasks, a requeued job's two runs, a het job that never started and one that a signal ended.
+// accounted is what sacct 22.05.8 printed of a named job, an array's two tasks, a requeued job's two runs, a het job
+// that never started and one that a signal ended.
 func accounted(lines ...string) scene {
 	var b strings.Builder
 	for _, l := range lines {
@@ -36,7 +37,22 @@ func TestRecords(t *testing.T) {
 	}
 	var b strings.Builder
 	for _, r := range got {
-		fmt.Fprintf(&b, "%d %s %d %d %s %s %d %d-%d %v %q %q\n", r.ID, r.Ref, r.Index, r.UID, r.User, r.State, r.Exit, max(r.Start.Unix(), 0), max(r.End.Unix(), 0), r.Nodes, r.Comment, r.Text)
+		fmt.Fprintf(
+			&b,
+			"%d %s %d %d %s %s %d %d-%d %v %q %q\n",
+			r.ID,
+			r.Ref,
+			r.Index,
+			r.UID,
+			r.User,
+			r.State,
+			r.Exit,
+			max(r.Start.Unix(), 0),
+			max(r.End.Unix(), 0),
+			r.Nodes,
+			r.Comment,
+			r.Text,
+		)
 	}
 	const want = `1 1 1 20001 user1 COMPLETED 0 1795341816-1795341817 [n1] "caelum:key=c5c7ae8f58618928 caelum:sized=7g.40gb" ""
 3 2_0 2 20001 user1 FAILED 3 1795341816-1795341817 [n1] "caelum:key=3a91e4b646352ca3" "a\n2 2_1 3 several lines"
@@ -54,7 +70,8 @@ func TestRecords(t *testing.T) {
 			t.Errorf("%s lacks %s", call, part)
 		}
 	}
-	if strings.Contains(call, "JobName") || strings.Contains(strings.ReplaceAll(call, "AdminComment,SystemComment", ""), "Comment") {
+	if strings.Contains(call, "JobName") ||
+		strings.Contains(strings.ReplaceAll(call, "AdminComment,SystemComment", ""), "Comment") {
 		t.Errorf("what users write is asked for beside what they do not: %s", call)
 	}
 }
@@ -81,7 +98,11 @@ func TestRecordsSpoilt(t *testing.T) {
 		"1|1|1|1|u|a|COMPLETED|0:0|1|2|n[1||", "1|1|-1|1|u|a|COMPLETED|0:0|1|2|n1||",
 	} {
 		c, _ := stage(t, accounted(bad, sacctLines[0]))
-		if got, err := c.Records(context.Background(), AdminComment, time.Now(), time.Now()); err != nil || len(got) != 1 || got[0].ID != 1 || got[0].State != "COMPLETED" || got[0].Index != 1 {
+		if got, err := c.Records(context.Background(), AdminComment, time.Now(), time.Now()); err != nil ||
+			len(got) != 1 ||
+			got[0].ID != 1 ||
+			got[0].State != "COMPLETED" ||
+			got[0].Index != 1 {
 			t.Errorf("%s: %+v %v", bad, got, err)
 		}
 	}
@@ -104,7 +125,8 @@ func TestRecordsSpoilt(t *testing.T) {
 	}
 }
 
-// TestNames: newlines and quotes belong to a name; one that imitates the end of a field is an error, and no other job's name.
+// TestNames: newlines and quotes belong to a name; one that imitates the end of a field is an error, and no other job's
+// name.
 func TestNames(t *testing.T) {
 	c, _ := stage(t, accounted("1|we`ird\n;name", "2|train", "3|"), accounted("1|x|\n2|forged", "2|train"))
 	got, err := c.Names(context.Background(), time.Unix(1, 0), time.Unix(2, 0))
@@ -123,7 +145,10 @@ func TestSetAccounting(t *testing.T) {
 	if err := c.SetAccounting(context.Background(), over, AdminComment, strings.ReplaceAll(text, "JS1", "js1")); err != nil {
 		t.Fatal(err)
 	}
-	want := fmt.Sprintf(`["-i" "modify" "job" "where" "jobid=2_1" "set" %q]`, "AdminComment="+strings.ReplaceAll(text, "JS1", "js1"))
+	want := fmt.Sprintf(
+		`["-i" "modify" "job" "where" "jobid=2_1" "set" %q]`,
+		"AdminComment="+strings.ReplaceAll(text, "JS1", "js1"),
+	)
 	if got := calls(); len(got) != 1 || got[0] != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
@@ -144,7 +169,9 @@ func TestSetAccounting(t *testing.T) {
 		"no job":            {odd, AdminComment, "x", nil},
 	} {
 		client, calls := stage(t)
-		if err := client.SetAccounting(context.Background(), c.r, c.field, c.text); err == nil || c.want != nil && !errors.Is(err, c.want) || len(calls()) != 0 {
+		if err := client.SetAccounting(context.Background(), c.r, c.field, c.text); err == nil ||
+			c.want != nil && !errors.Is(err, c.want) ||
+			len(calls()) != 0 {
 			t.Errorf("%s: %v, %v", name, err, calls())
 		}
 	}

@@ -45,7 +45,10 @@ type runner func(ctx context.Context, env []string, name string, args ...string)
 func New(opt Options) *Client {
 	c := &Client{
 		scontrol: cmp.Or(opt.Scontrol, "/usr/bin/scontrol"), squeue: cmp.Or(opt.Squeue, "/usr/bin/squeue"),
-		sacctPath: cmp.Or(opt.Sacct, "/usr/bin/sacct"), sacctmgr: cmp.Or(opt.Sacctmgr, "/usr/bin/sacctmgr"), timeout: opt.Timeout,
+		sacctPath: cmp.Or(
+			opt.Sacct,
+			"/usr/bin/sacct",
+		), sacctmgr: cmp.Or(opt.Sacctmgr, "/usr/bin/sacctmgr"), timeout: opt.Timeout,
 		whose: []string{"-a"}, command: opt.Run, once: opt.Run,
 	}
 	if c.command == nil {
@@ -90,7 +93,11 @@ func (c *Client) runWith(ctx context.Context, how runner, env []string, name str
 	if strings.TrimSpace(text) == "" {
 		text = stdout
 	}
-	return "", &CommandError{Args: append([]string{name}, args...), Stderr: text, Err: classify(own, ctx.Err(), text, err)}
+	return "", &CommandError{
+		Args:   append([]string{name}, args...),
+		Stderr: text,
+		Err:    classify(own, ctx.Err(), text, err),
+	}
 }
 
 // command runs a command with this environment and no other.

@@ -83,7 +83,17 @@ func stage(t *testing.T, scenes ...scene) (*Client, func() []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := New(Options{Scontrol: self, Squeue: self, Sacct: self, Sacctmgr: self, Timeout: time.Minute, SlurmConf: "/etc/slurm/slurm.conf", Env: []string{playEnv + "=" + dir, "GORACE=atexit_sleep_ms=0"}})
+	c := New(
+		Options{
+			Scontrol:  self,
+			Squeue:    self,
+			Sacct:     self,
+			Sacctmgr:  self,
+			Timeout:   time.Minute,
+			SlurmConf: "/etc/slurm/slurm.conf",
+			Env:       []string{playEnv + "=" + dir, "GORACE=atexit_sleep_ms=0"},
+		},
+	)
 	return c, func() []string {
 		var calls []string
 		for n := 1; ; n++ {
@@ -104,8 +114,19 @@ func stage(t *testing.T, scenes ...scene) (*Client, func() []string) {
 // record is one job as squeue would print it, with some fields set.
 func recordOf(set map[string]string) scene {
 	var b strings.Builder
-	defaults := map[string]string{"jobid": "7", "arrayjobid": "7", "state": "RUNNING", "reason": "None", "userid": "2001", "prioritylong": "5",
-		"restartcnt": "0", "starttime": "1795233592", "nodelist": "n3", "numnodes": "1", "partition": "gpu"}
+	defaults := map[string]string{
+		"jobid":        "7",
+		"arrayjobid":   "7",
+		"state":        "RUNNING",
+		"reason":       "None",
+		"userid":       "2001",
+		"prioritylong": "5",
+		"restartcnt":   "0",
+		"starttime":    "1795233592",
+		"nodelist":     "n3",
+		"numnodes":     "1",
+		"partition":    "gpu",
+	}
 	for _, f := range jobFields {
 		v, ok := set[f.name]
 		if !ok {
@@ -139,8 +160,8 @@ func TestJobReadsAllocation(t *testing.T) {
 	}
 }
 
-// Between the two requests the job is requeued, or starts again elsewhere: what scontrol shows may be an imitation alone, and
-// is not used.
+// Between the two requests the job is requeued, or starts again elsewhere: what scontrol shows may be an imitation
+// alone, and is not used.
 func TestJobRequeuedMeanwhile(t *testing.T) {
 	imitation := "\n   JOB_GRES=mig:7g.40gb:1\n     Nodes=n3 CPU_IDs=0 Mem=0 GRES=mig:7g.40gb(CNT:1)\n   MinCPUsNode=1 \n"
 	for _, show := range []string{"   JobState=PENDING Reason=x\n   StartTime=1795233592 EndTime=x\n",
@@ -300,7 +321,8 @@ func TestWaiting(t *testing.T) {
 	c, _ := stage(t, scene{out: mustRead(t, "queue-array.txt")}, scene{out: "4|~|n9|~|PENDING|~|\n"})
 	q, err := c.Queue(context.Background())
 	list := q.Waiting
-	if err != nil || len(list) != 1 || list[0].ID != 4 || list[0].Elements != 2 || !slices.Equal(list[0].ExcNodes, []string{"n9"}) {
+	if err != nil || len(list) != 1 || list[0].ID != 4 || list[0].Elements != 2 ||
+		!slices.Equal(list[0].ExcNodes, []string{"n9"}) {
 		t.Errorf("%+v %v", list, err)
 	}
 }

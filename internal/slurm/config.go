@@ -69,8 +69,9 @@ func (c Config) SlurmUser() (uid uint32, ok bool) {
 	return uint32(n), err == nil
 }
 
-// HidesJobs reports whether users see nothing of other users' jobs, or not of all of them (22.05 job_mgr.c: PrivateData=jobs, or a MCS
-// plugin whose parameters have privatedata). The other words of PrivateData do not change what squeue shows.
+// HidesJobs reports whether users see nothing of other users' jobs, or not of all of them (22.05 job_mgr.c:
+// PrivateData=jobs, or a MCS plugin whose parameters have privatedata). The other words of PrivateData do not change
+// what squeue shows.
 func (c Config) HidesJobs() bool {
 	return c.Has("PrivateData", "jobs") || c.Has("MCSParameters", "privatedata")
 }

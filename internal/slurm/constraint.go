@@ -177,7 +177,9 @@ func (p *constraintParser) alternatives() error {
 		}
 		p.c.anyOf = append(p.c.anyOf, g)
 		switch {
-		case count > 0 && len(p.c.anyOf) > 1, count > 0 && !strings.HasPrefix(p.rest, "]"), strings.HasPrefix(p.rest, "&"):
+		case count > 0 && len(p.c.anyOf) > 1,
+			count > 0 && !strings.HasPrefix(p.rest, "]"),
+			strings.HasPrefix(p.rest, "&"):
 			return errors.New("asks for different features on different nodes; use a heterogeneous job")
 		case p.next("]"):
 			return nil

@@ -19,6 +19,6 @@
 // What squeue calls tres-alloc is no substitute: it knows gres/mig only where slurmdbd runs and
 // AccountingStorageTRES lists it (without slurmdbd, slurmctld refuses such a configuration).
 //
-// The package keeps no state, starts nothing in the background and decides nothing. Only accounting.go asks slurmdbd, which may
-// be away, or slow, for hours: nothing that a job waits for goes there.
+// The package keeps no state, starts nothing in the background and decides nothing. Only accounting.go asks slurmdbd,
+// which may be away, or slow, for hours: nothing that a job waits for goes there.
 package slurm

@@ -18,13 +18,16 @@ var (
 	ErrNoJob = errors.New("no such job")
 	// ErrNoNode: slurmctld does not know the node.
 	ErrNoNode = errors.New("no such node")
-	// ErrJobState: the job is not in a state that allows what was asked: a requeue of a pending job, a change of a finished one.
+	// ErrJobState: the job is not in a state that allows what was asked: a requeue of a pending job, a change of a
+	// finished one.
 	ErrJobState = errors.New("the job's state does not allow that")
-	// ErrAmbiguous: the job's own text imitates slurmctld's account of its allocation. Only a user who means it does that.
+	// ErrAmbiguous: the job's own text imitates slurmctld's account of its allocation. Only a user who means it does
+	// that.
 	ErrAmbiguous = errors.New("the job's text imitates an allocation")
 	// ErrChanging: the job started, ended or was requeued at every look. Ask again.
 	ErrChanging = errors.New("the job changes too fast to be read")
-	// ErrCommand: one of Slurm's commands is not there or cannot be run: a defect of this machine, which no job can cause.
+	// ErrCommand: one of Slurm's commands is not there or cannot be run: a defect of this machine, which no job can
+	// cause.
 	ErrCommand = errors.New("couldn't run a command of Slurm's")
 )
 

@@ -31,7 +31,8 @@ func FormatGRES(list []GRES) string {
 	return strings.Join(s, ",")
 }
 
-// Slurm takes a number with a suffix for a count, also where a type could stand; "2g.10gb" is a type because of its dot.
+// Slurm takes a number with a suffix for a count, also where a type could stand; "2g.10gb" is a type because of its
+// dot.
 var countRE = regexp.MustCompile(`^[0-9]+[kKmMgGtTpP]?$`)
 
 // ParseGRES reads every form in which Slurm writes generic resources:
@@ -173,8 +174,8 @@ func ParseTRES(s string) ([]GRES, error) {
 	return list, nil
 }
 
-// requestGRES reads a request; from 23.11 it may also name TRES that are no GRES (cpu:1), which are left out. Of several counts of one
-// type the last is the request, as in slurmctld, which passes over counts of 0.
+// requestGRES reads a request; from 23.11 it may also name TRES that are no GRES (cpu:1), which are left out. Of
+// several counts of one type the last is the request, as in slurmctld, which passes over counts of 0.
 func requestGRES(s string) ([]GRES, error) {
 	if isNull(s) {
 		return nil, nil

@@ -15,7 +15,8 @@ type Job struct {
 	ArrayTask string
 	// HetJob is the first component's id, or 0.
 	HetJob uint32
-	// HetJobs are the ids of all components that were submitted as one het job, also of those that have ended. Empty: unknown.
+	// HetJobs are the ids of all components that were submitted as one het job, also of those that have ended. Empty:
+	// unknown.
 	HetJobs []uint32
 
 	Name, User, Account, Partition, QOS string
@@ -51,13 +52,14 @@ type Job struct {
 	Tasks int
 	// CPUs is how many it has, or asks for at least, on all its nodes.
 	CPUs int
-	// LastSchedEval is when slurmctld last came to the job in its queue. It need not have tried to start it: while Reason is Priority
-	// it may have left it for somebody in front (22.05, _schedule).
+	// LastSchedEval is when slurmctld last came to the job in its queue. It need not have tried to start it: while
+	// Reason is Priority it may have left it for somebody in front (22.05, _schedule).
 	LastSchedEval time.Time
-	// Dependency is what the job still waits for, as slurmctld writes it ("afterany:1(unfulfilled)"), empty once nothing is left. Reason
-	// does not show it while the job is held.
+	// Dependency is what the job still waits for, as slurmctld writes it ("afterany:1(unfulfilled)"), empty once
+	// nothing is left. Reason does not show it while the job is held.
 	Dependency string
-	// Nice is what the user or an admin has taken off the job's priority. It can be seen while the job is held, the priority cannot.
+	// Nice is what the user or an admin has taken off the job's priority. It can be seen while the job is held, the
+	// priority cannot.
 	Nice int64
 	// Memory is how much it has, or asks for at least, on all its nodes, in MiB. 0: unknown.
 	Memory int
@@ -150,8 +152,8 @@ func (j Job) Learned() time.Duration {
 // Expected is how long the job is expected to run: what was learned, else its time limit; 0: nobody knows.
 func (j Job) Expected() time.Duration { return cmp.Or(j.Learned(), j.TimeLimit) }
 
-// ExpectedEnd is when a running job is expected to end: by its earlier runs, else, and if it has run for longer than they
-// did, at its time limit. Zero: it has none.
+// ExpectedEnd is when a running job is expected to end: by its earlier runs, else, and if it has run for longer than
+// they did, at its time limit. Zero: it has none.
 func (j Job) ExpectedEnd(now time.Time) time.Time {
 	if end := j.Start.Add(j.Learned()); end.After(now) && !j.Start.IsZero() && j.Learned() > 0 {
 		return end

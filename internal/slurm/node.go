@@ -36,8 +36,8 @@ type Node struct {
 	Addr string
 	// CPUs is how many slurmctld gives out, CPUsFree how many of them it has not. 0: unknown.
 	CPUs, CPUsFree int
-	// Memory is how much memory slurmctld gives out, MemoryFree how much of it no job has, in MiB. Where memory is not a consumable
-	// resource, no job has any. 0: unknown.
+	// Memory is how much memory slurmctld gives out, MemoryFree how much of it no job has, in MiB. Where memory is not
+	// a consumable resource, no job has any. 0: unknown.
 	Memory, MemoryFree int
 	// TmpDisk is in MiB. Of sockets, cores and threads, 0: unknown.
 	TmpDisk, Sockets, CoresPerSocket, ThreadsPerCore int
@@ -62,8 +62,8 @@ func (n Node) Is(state string) bool {
 }
 
 // parseNode reads `scontrol -d show node NAME`: lines of key=value words. Nothing in it is a user's. Some values have
-// spaces (OS, Reason, Comment), so a key counts only where slurmctld writes it: at the start of a line, or, for three of
-// them, behind another value that has none.
+// spaces (OS, Reason, Comment), so a key counts only where slurmctld writes it: at the start of a line, or, for three
+// of them, behind another value that has none.
 func parseNode(out, name string) (Node, error) {
 	lines := strings.Split(out, "\n")
 	first, _, _ := strings.Cut(lines[0], " ")
@@ -105,7 +105,10 @@ func parseNode(out, name string) (Node, error) {
 		case "State":
 			// A node that does not respond has a trailing * on its base state in releases before 22.05.
 			n.States = strings.Split(strings.ReplaceAll(word, "*", ""), "+")
-			e = words(rest, map[string]*int{"Weight": &n.Weight, "TmpDisk": &n.TmpDisk, "ThreadsPerCore": &n.ThreadsPerCore})
+			e = words(
+				rest,
+				map[string]*int{"Weight": &n.Weight, "TmpDisk": &n.TmpDisk, "ThreadsPerCore": &n.ThreadsPerCore},
+			)
 		case "Partitions":
 			n.Partitions = list(word)
 		case "BootTime":
@@ -128,7 +131,8 @@ func parseNode(out, name string) (Node, error) {
 			if used, e = strconv.Atoi(word); e != nil {
 				break
 			}
-			for w := range strings.FieldsSeq(rest) { // CPUEfctv is without those that slurmd keeps for itself (22.05 and later)
+			// CPUEfctv is without those that slurmd keeps for itself (22.05 and later)
+			for w := range strings.FieldsSeq(rest) {
 				if v, ok := strings.CutPrefix(w, "CPUEfctv="); ok {
 					n.CPUs, e = strconv.Atoi(v)
 				} else if v, ok := strings.CutPrefix(w, "CPUTot="); ok {

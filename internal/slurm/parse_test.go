@@ -49,7 +49,13 @@ func TestStory(t *testing.T) {
 				}
 			case "remove-held":
 				for line := range strings.SplitSeq(d.Input, "\n") {
-					fmt.Fprintf(&b, "%v %q -> %q\n", HasTag(line, TagHeld), TagValue(line, TagKey), RemoveTag(line, TagHeld))
+					fmt.Fprintf(
+						&b,
+						"%v %q -> %q\n",
+						HasTag(line, TagHeld),
+						TagValue(line, TagKey),
+						RemoveTag(line, TagHeld),
+					)
 				}
 			case "queue":
 				jobs, err := parseJobs(recorded(t, d), recordedSep)
@@ -67,7 +73,16 @@ func TestStory(t *testing.T) {
 					return err.Error() + "\n"
 				}
 				for _, w := range toWaiting(jobs) {
-					fmt.Fprintf(&b, "%d %q x%d eligible=%v held-by-mark=%v %s\n", w.ID, w.Name, w.Elements, w.Eligible(), w.HeldByTag(), w.Reason)
+					fmt.Fprintf(
+						&b,
+						"%d %q x%d eligible=%v held-by-mark=%v %s\n",
+						w.ID,
+						w.Name,
+						w.Elements,
+						w.Eligible(),
+						w.HeldByTag(),
+						w.Reason,
+					)
 				}
 			case "looks":
 				exclusions, err := parseExclusions(recorded(t, d), recordedSep)
@@ -96,15 +111,35 @@ func TestStory(t *testing.T) {
 				if err != nil {
 					return err.Error() + "\n"
 				}
-				fmt.Fprintf(&b, "%s %s reason=%q partitions=%v features=%v booted=%v slurmd=%v of %q\ngres %s\nused %s\n", n.Name, strings.Join(n.States, "+"),
-					n.Reason, n.Partitions, n.Features, unix(n.BootTime), unix(n.SlurmdStartTime), n.Version, FormatGRES(n.Gres), FormatGRES(n.GresUsed))
+				fmt.Fprintf(
+					&b,
+					"%s %s reason=%q partitions=%v features=%v booted=%v slurmd=%v of %q\ngres %s\nused %s\n",
+					n.Name,
+					strings.Join(n.States, "+"),
+					n.Reason,
+					n.Partitions,
+					n.Features,
+					unix(n.BootTime),
+					unix(n.SlurmdStartTime),
+					n.Version,
+					FormatGRES(n.Gres),
+					FormatGRES(n.GresUsed),
+				)
 			case "config":
 				c, err := parseConfig(recorded(t, d))
 				if err != nil {
 					return err.Error() + "\n"
 				}
-				fmt.Fprintf(&b, "%s TaskPlugin=%q ConstrainDevices=%q relative=%v alloc=%v runinjob=%v\n", c.Version(), c.Values["TaskPlugin"],
-					c.Values["ConstrainDevices"], c.RelativeIndex(), c.Has("PrologFlags", "Alloc"), c.Has("PrologFlags", "RunInJob"))
+				fmt.Fprintf(
+					&b,
+					"%s TaskPlugin=%q ConstrainDevices=%q relative=%v alloc=%v runinjob=%v\n",
+					c.Version(),
+					c.Values["TaskPlugin"],
+					c.Values["ConstrainDevices"],
+					c.RelativeIndex(),
+					c.Has("PrologFlags", "Alloc"),
+					c.Has("PrologFlags", "RunInJob"),
+				)
 			default:
 				t.Fatalf("unknown command %s", d.Cmd)
 			}
@@ -165,10 +200,38 @@ func sortedKeys(m map[string][]GRES) []string {
 // describe draws a job, leaving out what is not set.
 func describe(j Job) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d %q %s reason=%q uid=%d(%s) partition=%s priority=%d restarts=%d limit=%v", j.ID, j.Name, j.State, j.Reason, j.UID, j.User,
-		j.Partition, j.Priority, j.Restarts, j.TimeLimit)
-	fmt.Fprintf(&b, "\n  submit=%d eligible=%d start=%d end=%d", unix(j.Submit), unix(j.Eligible), unix(j.Start), unix(j.End))
-	fmt.Fprintf(&b, "\n  nodes=%v of %d required=%v tasks=%d gpus-per-node=%d slices-per-node=%v", j.Nodes, j.NumNodes, j.ReqNodes, j.Tasks, j.GPUsPerNode(), j.SlicesPerNode())
+	fmt.Fprintf(
+		&b,
+		"%d %q %s reason=%q uid=%d(%s) partition=%s priority=%d restarts=%d limit=%v",
+		j.ID,
+		j.Name,
+		j.State,
+		j.Reason,
+		j.UID,
+		j.User,
+		j.Partition,
+		j.Priority,
+		j.Restarts,
+		j.TimeLimit,
+	)
+	fmt.Fprintf(
+		&b,
+		"\n  submit=%d eligible=%d start=%d end=%d",
+		unix(j.Submit),
+		unix(j.Eligible),
+		unix(j.Start),
+		unix(j.End),
+	)
+	fmt.Fprintf(
+		&b,
+		"\n  nodes=%v of %d required=%v tasks=%d gpus-per-node=%d slices-per-node=%v",
+		j.Nodes,
+		j.NumNodes,
+		j.ReqNodes,
+		j.Tasks,
+		j.GPUsPerNode(),
+		j.SlicesPerNode(),
+	)
 	for _, o := range []struct {
 		name, value string
 	}{
@@ -180,6 +243,15 @@ func describe(j Job) string {
 			fmt.Fprintf(&b, "\n  %s=%q", o.name, o.value)
 		}
 	}
-	fmt.Fprintf(&b, "\n  batch=%v requeue=%v exclusive=%v present=%v holds=%v ref=%s\n", j.Batch, j.Requeue, j.Exclusive, j.Present(), j.Holds(), ref(j))
+	fmt.Fprintf(
+		&b,
+		"\n  batch=%v requeue=%v exclusive=%v present=%v holds=%v ref=%s\n",
+		j.Batch,
+		j.Requeue,
+		j.Exclusive,
+		j.Present(),
+		j.Holds(),
+		ref(j),
+	)
 	return b.String()
 }

@@ -41,10 +41,13 @@ func TestConfigHasItsTime(t *testing.T) {
 	}
 }
 
-// TestReservations: what scontrol of 22.05.8 prints, one that has all of its node, one that has a part, one that is to come.
+// TestReservations: what scontrol of 22.05.8 prints, one that has all of its node, one that has a part, one that is to
+// come.
 func TestReservations(t *testing.T) {
 	nodes := []Node{{Name: "n1", CPUs: 64}, {Name: "n2", CPUs: 64}, {Name: "n3", CPUs: 64}}
-	err := reserve(nodes, `ReservationName=course StartTime=2026-11-22T06:25:10 EndTime=2026-11-22T06:35:10 Duration=00:10:00
+	err := reserve(
+		nodes,
+		`ReservationName=course StartTime=2026-11-22T06:25:10 EndTime=2026-11-22T06:35:10 Duration=00:10:00
    Nodes=n2 NodeCnt=1 CoreCnt=64 Features=(null) PartitionName=(null) Flags=SPEC_NODES
    TRES=cpu=64
    Users=user1 Groups=(null) Accounts=(null) Licenses=(null) State=ACTIVE BurstBuffer=(null) Watts=n/a
@@ -61,7 +64,8 @@ ReservationName=later StartTime=2026-12-22T06:25:10 EndTime=2026-12-22T06:35:10 
    TRES=cpu=64
    Users=root Groups=(null) Accounts=(null) Licenses=(null) State=INACTIVE BurstBuffer=(null) Watts=n/a
    MaxStartDelay=(null)
-`)
+`,
+	)
 	got := fmt.Sprint(nodes[0].Reservations, nodes[1].Reservations, nodes[2].Reservations)
 	if err != nil || got != "[] [{course true} {some false}] [{some false}]" {
 		t.Errorf("%s, %v", got, err)

@@ -52,7 +52,11 @@ var squeueArgs = []string{"-h", "-r", "-a", "--local"}
 // queue lists jobs.
 func (c *Client) queue(ctx context.Context, args ...string) ([]Job, error) {
 	sep := newSeparator()
-	out, err := c.run(ctx, []string{"SQUEUE_FORMAT2=" + jobFormat(sep)}, c.squeue, append(squeueArgs[:len(squeueArgs):len(squeueArgs)], args...)...)
+	out, err := c.run(
+		ctx,
+		[]string{"SQUEUE_FORMAT2=" + jobFormat(sep)},
+		c.squeue,
+		append(squeueArgs[:len(squeueArgs):len(squeueArgs)], args...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +66,11 @@ func (c *Client) queue(ctx context.Context, args ...string) ([]Job, error) {
 // excludedNodes returns the excluded nodes of jobs, by job id. 22.05 shows them in squeue's -o format only.
 func (c *Client) excludedNodes(ctx context.Context, args ...string) (map[uint32]exclusion, error) {
 	sep := newSeparator()
-	out, err := c.run(ctx, []string{"SQUEUE_FORMAT=" + excludeFormat(sep)}, c.squeue, append(squeueArgs[:len(squeueArgs):len(squeueArgs)], args...)...)
+	out, err := c.run(
+		ctx,
+		[]string{"SQUEUE_FORMAT=" + excludeFormat(sep)},
+		c.squeue,
+		append(squeueArgs[:len(squeueArgs):len(squeueArgs)], args...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -88,15 +96,16 @@ func (e exclusion) addTo(j *Job) {
 type Queue struct {
 	// Waiting are the pending jobs, highest priority first.
 	Waiting []Waiting
-	// All has those and every other, also those that are over and that slurmctld has not forgotten yet (MinJobAge). What
-	// only [Client.Job] reads, ExcNodes and Allocated, is not filled in.
+	// All has those and every other, also those that are over and that slurmctld has not forgotten yet (MinJobAge).
+	// What only [Client.Job] reads, ExcNodes and Allocated, is not filled in.
 	All []Job
-	// Licenses is how many of each of the cluster's licences no job has. It is read only while a job that waits asks for any.
+	// Licenses is how many of each of the cluster's licences no job has. It is read only while a job that waits asks
+	// for any.
 	Licenses map[string]int
 }
 
-// On lists the jobs that may be on a node: running, starting, suspended or completing. A job that runs on several nodes and is still completing elsewhere
-// only is not listed: slurmctld shows a completing job's remaining nodes.
+// On lists the jobs that may be on a node: running, starting, suspended or completing. A job that runs on several nodes
+// and is still completing elsewhere only is not listed: slurmctld shows a completing job's remaining nodes.
 func (q Queue) On(node string) []Job { return On(q.All, node) }
 
 // On does the same with a list of jobs.
@@ -109,8 +118,8 @@ func On(jobs []Job, node string) (on []Job) {
 	return on
 }
 
-// Queue reads all jobs: one request, a second one while jobs wait, and a third one while one of these asks for licences.
-// ErrUnreachable.
+// Queue reads all jobs: one request, a second one while jobs wait, and a third one while one of these asks for
+// licences. ErrUnreachable.
 func (c *Client) Queue(ctx context.Context) (q Queue, err error) {
 	if q.All, err = c.Jobs(ctx); err != nil {
 		return q, err
@@ -161,8 +170,8 @@ func (c *Client) record(ctx context.Context, id uint32) (Job, error) {
 // jobTries bounds how often Job reads a job that changes between two requests.
 const jobTries = 5
 
-// Job reads a job with two requests: with its allocation if it holds its nodes, else with ExcNodes. With ErrAmbiguous the
-// Job is returned too, complete but for these. ErrNoJob, ErrUnreachable, ErrChanging.
+// Job reads a job with two requests: with its allocation if it holds its nodes, else with ExcNodes. With ErrAmbiguous
+// the Job is returned too, complete but for these. ErrNoJob, ErrUnreachable, ErrChanging.
 func (c *Client) Job(ctx context.Context, id uint32) (Job, error) {
 	for range jobTries {
 		j, err := c.record(ctx, id)

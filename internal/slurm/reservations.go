@@ -10,11 +10,13 @@ import (
 // Reservation is one of slurmctld's that holds nodes at this moment.
 type Reservation struct {
 	Name string
-	// Whole reservations have all CPUs of their nodes: jobs that do not ask for them run nothing there, but for those that a MAGNETIC one attracts.
+	// Whole reservations have all CPUs of their nodes: jobs that do not ask for them run nothing there, but for those
+	// that a MAGNETIC one attracts.
 	Whole bool
 }
 
-// reserve reads `scontrol show reservation`, records of an admin's key=value words, and notes on each node which active ones hold it.
+// reserve reads `scontrol show reservation`, records of an admin's key=value words, and notes on each node which active
+// ones hold it.
 func reserve(nodes []Node, out string) error {
 	for record := range strings.SplitSeq("\n"+out, "\nReservationName=") {
 		name, rest, ok := strings.Cut(record, " ")
@@ -54,7 +56,10 @@ func reserve(nodes []Node, out string) error {
 		}
 		for i := range nodes {
 			if slices.Contains(hosts, nodes[i].Name) {
-				nodes[i].Reservations = append(nodes[i].Reservations, Reservation{Name: name, Whole: cpus >= have && !magnetic})
+				nodes[i].Reservations = append(
+					nodes[i].Reservations,
+					Reservation{Name: name, Whole: cpus >= have && !magnetic},
+				)
 			}
 		}
 	}

@@ -33,7 +33,10 @@ func parseTime(s string) (time.Time, error) {
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("time %.40q is no count of seconds (does the command honour SLURM_TIME_FORMAT?)", s)
+		return time.Time{}, fmt.Errorf(
+			"time %.40q is no count of seconds (does the command honour SLURM_TIME_FORMAT?)",
+			s,
+		)
 	}
 	return time.Unix(n, 0), nil
 }
@@ -116,7 +119,8 @@ func mebibytes(s string) (int, error) { return scaled(s, []string{"K", "M", "G",
 // parseUnits reads a number that squeue may have shortened, such as 2K for 2048 CPUs.
 func parseUnits(s string) (int, error) { return scaled(s, []string{"", "K", "M", "G", "T"}, 1) }
 
-// scaled reads a number with one of these suffixes, the first of which is worth so much and each other 1024 times the one before.
+// scaled reads a number with one of these suffixes, the first of which is worth so much and each other 1024 times the
+// one before.
 func scaled(s string, suffixes []string, first float64) (int, error) {
 	text, unit := s, 1.0
 	for k, suffix := range suffixes {

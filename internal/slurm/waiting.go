@@ -97,11 +97,11 @@ func arrayElements(tasks string) int {
 // yield is how much later than a held job another one may have become eligible and still stand in front of it.
 const yield = time.Hour
 
-// InOrder returns the waiting jobs in the order in which they are to have room. Held jobs come last: what priority slurmctld would give
-// them cannot be seen (it shows 0), and whoever asks for a node by name must not be served before jobs of higher priority for that.
-// So that they do not wait for ever, a held job stands in front of jobs that became eligible more than an hour later and are as nice as
-// it or nicer. The hour begins anew when another held job of its user has been released and starts, so that of each user's held jobs
-// one an hour comes before others.
+// InOrder returns the waiting jobs in the order in which they are to have room. Held jobs come last: what priority
+// slurmctld would give them cannot be seen (it shows 0), and whoever asks for a node by name must not be served before
+// jobs of higher priority for that. So that they do not wait for ever, a held job stands in front of jobs that became
+// eligible more than an hour later and are as nice as it or nicer. The hour begins anew when another held job of its
+// user has been released and starts, so that of each user's held jobs one an hour comes before others.
 func (q Queue) InOrder() []Waiting {
 	last := map[uint32]time.Time{} // by user, the latest start of a job that had been held
 	for _, j := range q.All {
@@ -147,14 +147,15 @@ func (w Waiting) waits() time.Time {
 	return w.Submit
 }
 
-// forgetting is how much later than it might start a requeued job is released. slurmd runs no prolog for a job of which it still
-// knows an earlier run, and 22.05 may know it for two seconds longer than slurmctld keeps the job waiting
+// forgetting is how much later than it might start a requeued job is released. slurmd runs no prolog for a job of which
+// it still knows an earlier run, and 22.05 may know it for two seconds longer than slurmctld keeps the job waiting
 // (_clear_expired_job_states in slurm_cred.c; gone by 24.11).
 const forgetting = 3 * time.Second
 
-// Releasable reports whether an agent may release the job at this time: job_submit.lua submitted it held because slurmctld would have
-// refused it while its slices are not on offer, or slurmctld has since given it up as BadConstraints because they went off
-// offer again. A user's or an admin's own hold bears no such mark. A job that waits for another one is not released.
+// Releasable reports whether an agent may release the job at this time: job_submit.lua submitted it held because
+// slurmctld would have refused it while its slices are not on offer, or slurmctld has since given it up as
+// BadConstraints because they went off offer again. A user's or an admin's own hold bears no such mark. A job that
+// waits for another one is not released.
 func (w Waiting) Releasable(at time.Time) bool {
 	if w.Dependency != "" {
 		return false // it would wait on, with its slices on offer

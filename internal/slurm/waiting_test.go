@@ -37,7 +37,15 @@ func TestEligible(t *testing.T) {
 		{"JobHeldUser", mark, 0, "tres-per-node: unreadable", false, false},
 		{"Dependency", mark, 9, "", false, false},
 	} {
-		w := Waiting{Job: Job{State: "PENDING", Reason: tc.reason, AdminComment: tc.comment, Priority: tc.priority, Problem: tc.problem}}
+		w := Waiting{
+			Job: Job{
+				State:        "PENDING",
+				Reason:       tc.reason,
+				AdminComment: tc.comment,
+				Priority:     tc.priority,
+				Problem:      tc.problem,
+			},
+		}
 		if w.Eligible() != tc.eligible || w.HeldByTag() != tc.held {
 			t.Errorf("%+v: eligible %v, held by mark %v", tc, w.Eligible(), w.HeldByTag())
 		}

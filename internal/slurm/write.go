@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// UpdateNode writes a node's GRES, all of them, and its Extra, in one. slurmctld replaces the node's whole list and answers nothing to what it
-// drops: a GRES left out, or misspelt, is gone (rc=0, 22.05.8), one with File= until slurmctld restarts. A GRES with
-// File= takes its own count or 0 only. A slurmctld that does not listen is not waited for. ErrNoNode, ErrUnreachable.
+// UpdateNode writes a node's GRES, all of them, and its Extra, in one. slurmctld replaces the node's whole list and
+// answers nothing to what it drops: a GRES left out, or misspelt, is gone (rc=0, 22.05.8), one with File= until
+// slurmctld restarts. A GRES with File= takes its own count or 0 only. A slurmctld that does not listen is not waited
+// for. ErrNoNode, ErrUnreachable.
 func (c *Client) UpdateNode(ctx context.Context, node string, gres []GRES, extra string) error {
 	if err := checkNode(node); err != nil {
 		return err
@@ -21,7 +22,16 @@ func (c *Client) UpdateNode(ctx context.Context, node string, gres []GRES, extra
 	if strings.ContainsAny(extra, "\n\r") {
 		return fmt.Errorf("node %s: a text of several lines cannot be its Extra", node)
 	}
-	_, err := c.runWith(ctx, c.once, nil, c.scontrol, "update", "nodename="+node, "gres="+FormatGRES(gres), "extra="+extra)
+	_, err := c.runWith(
+		ctx,
+		c.once,
+		nil,
+		c.scontrol,
+		"update",
+		"nodename="+node,
+		"gres="+FormatGRES(gres),
+		"extra="+extra,
+	)
 	return err
 }
 
@@ -60,8 +70,8 @@ func (c *Client) Release(ctx context.Context, id uint32) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"release", ref(j)}, nil })
 }
 
-// SetJobGRES changes what a pending job requests per node: name the GPUs too. From 23.11 on that is then all that it requests (source); through 23.02
-// the counts of types that are named are replaced and those of others stay (22.05.8).
+// SetJobGRES changes what a pending job requests per node: name the GPUs too. From 23.11 on that is then all that it
+// requests (source); through 23.02 the counts of types that are named are replaced and those of others stay (22.05.8).
 func (c *Client) SetJobGRES(ctx context.Context, id uint32, gres []GRES) error {
 	if err := checkGRES(gres); err != nil {
 		return fmt.Errorf("job %d: %w", id, err)
@@ -103,8 +113,9 @@ func (c *Client) onJob(ctx context.Context, id uint32, args func(Job) ([]string,
 	return err
 }
 
-// ref names exactly one record to scontrol: "12", "12_3", "12_[4-9]" for what is left of a pending array, or "12+0" for the
-// first component of a het job, whose id is the whole job's too (22.05.8: show and update of 12 take every component).
+// ref names exactly one record to scontrol: "12", "12_3", "12_[4-9]" for what is left of a pending array, or "12+0" for
+// the first component of a het job, whose id is the whole job's too (22.05.8: show and update of 12 take every
+// component).
 func ref(j Job) string {
 	if j.HetJob != 0 && j.HetJob == j.ID {
 		return strconv.FormatUint(uint64(j.ID), 10) + "+0"

@@ -37,7 +37,8 @@ type DB struct {
 // repositories are smaller than that; a larger -wal would only take room on the disk.
 const checkpointPages = 64
 
-// Open opens or makes the database at path, for its owner alone; its folder is there. ErrDamaged, ErrForeign and ErrNewer leave the file as it is.
+// Open opens or makes the database at path, for its owner alone; its folder is there. ErrDamaged, ErrForeign and
+// ErrNewer leave the file as it is.
 func Open(path string, kind Kind) (*DB, error) {
 	d := &DB{kind: kind, path: path}
 	// SQLite would make it as the umask says; its -wal and -shm get the mode of the file itself.
@@ -51,14 +52,18 @@ func Open(path string, kind Kind) (*DB, error) {
 		return nil, kind.ExplainFile(path, err)
 	}
 	// synchronous=NORMAL loses nothing over a crash of a process; over one of the machine the last transactions.
-	d.sql, err = sql.Open("sqlite3", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_synchronous=NORMAL&_txlock=immediate&"+kind.Options)
+	d.sql, err = sql.Open(
+		"sqlite3",
+		"file:"+(&url.URL{Path: path}).EscapedPath()+"?_synchronous=NORMAL&_txlock=immediate&"+kind.Options,
+	)
 	if err != nil {
 		return nil, d.explain(err)
 	}
 	d.sql.SetMaxOpenConns(1)
 	err = d.migrate()
 	if err == nil {
-		// Now that the file is known to be ours: this changes it. The -wal grows to checkpointPages, SQLite's default being 4 MiB.
+		// Now that the file is known to be ours: this changes it. The -wal grows to checkpointPages, SQLite's default
+		// being 4 MiB.
 		_, err = d.sql.Exec(fmt.Sprintf("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = %d", checkpointPages))
 	}
 	if err == nil {
@@ -71,7 +76,8 @@ func Open(path string, kind Kind) (*DB, error) {
 	return d, nil
 }
 
-// looksRight reports what is no database: SQLite would take one of less than a page for an empty one, and write over it.
+// looksRight reports what is no database: SQLite would take one of less than a page for an empty one, and write over
+// it.
 func looksRight(f *os.File) error {
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return cmp.Or(err, errors.New("it is a device, a pipe or the like; name a file"))
@@ -123,7 +129,12 @@ func (k Kind) version(tx *sql.Tx) (version int, err error) {
 	case missing && len(tables) > 0 || version > 0 && len(tables) == 0 || version < 0:
 		return 0, ErrForeign
 	case version > len(k.Schema):
-		return 0, fmt.Errorf("%w: its schema is version %d and this one knows up to %d; install that release again", ErrNewer, version, len(k.Schema))
+		return 0, fmt.Errorf(
+			"%w: its schema is version %d and this one knows up to %d; install that release again",
+			ErrNewer,
+			version,
+			len(k.Schema),
+		)
 	}
 	return version, nil
 }

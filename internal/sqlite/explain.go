@@ -58,7 +58,14 @@ func (k Kind) ExplainFile(path string, err error) error {
 	case errors.Is(err, syscall.EROFS):
 		return k.say(path, syscall.EROFS, remedies[sqlite3.ErrReadonly])
 	case errors.As(err, &file):
-		return k.say(path, file.Err, fmt.Sprintf("see that its folder is there and writable, and that the file is a file (the %s is root's)", k.Name))
+		return k.say(
+			path,
+			file.Err,
+			fmt.Sprintf(
+				"see that its folder is there and writable, and that the file is a file (the %s is root's)",
+				k.Name,
+			),
+		)
 	}
 	return k.Explain(path, err)
 }

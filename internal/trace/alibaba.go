@@ -47,9 +47,10 @@ func readPods(file string, r io.Reader) ([]pod, error) {
 	return all, err
 }
 
-// Alibaba reads a pod list of Alibaba's gpu-v2023 trace as jobs that each need their share of one GPU's compute and memory, created when the
-// pod was and running until it was deleted. Left out are pods with no GPU or several, pods that were deleted before they were
-// created, and those whose creation time is an outlier: the few services that had been running since long before the others came.
+// Alibaba reads a pod list of Alibaba's gpu-v2023 trace as jobs that each need their share of one GPU's compute and
+// memory, created when the pod was and running until it was deleted. Left out are pods with no GPU or several, pods
+// that were deleted before they were created, and those whose creation time is an outlier: the few services that had
+// been running since long before the others came.
 func Alibaba(file string, r io.Reader) (*Workload, error) {
 	pods, err := readPods(file, r)
 	if err != nil {
@@ -65,22 +66,36 @@ func Alibaba(file string, r io.Reader) (*Workload, error) {
 		case p.deleted < p.created:
 			w.leave("deleted before it was created", 1)
 		default:
-			w.Jobs = append(w.Jobs, Job{ID: p.name, Submit: p.created, Duration: p.deleted - p.created, Compute: p.milli / 1000, Memory: p.milli / 1000})
+			w.Jobs = append(
+				w.Jobs,
+				Job{
+					ID:       p.name,
+					Submit:   p.created,
+					Duration: p.deleted - p.created,
+					Compute:  p.milli / 1000,
+					Memory:   p.milli / 1000,
+				},
+			)
 		}
 	}
 	w.settle()
 	return w, nil
 }
 
-// grmuProfiles are those of an A100-40GB with their share of a GPU as GRMU counts it: compute slices times units, of 7 x 8.
+// grmuProfiles are those of an A100-40GB with their share of a GPU as GRMU counts it: compute slices times units, of 7
+// x 8.
 var grmuProfiles = []struct {
 	name  string
 	share float64
 }{
-	{"1g.5gb", 1. * 1 / 56}, {"1g.10gb", 1. * 2 / 56}, {"2g.10gb", 2. * 2 / 56}, {"3g.20gb", 3. * 4 / 56}, {"4g.20gb", 4. * 4 / 56}, {"7g.40gb", 1},
+	{
+		"1g.5gb",
+		1. * 1 / 56,
+	}, {"1g.10gb", 1. * 2 / 56}, {"2g.10gb", 2. * 2 / 56}, {"3g.20gb", 3. * 4 / 56}, {"4g.20gb", 4. * 4 / 56}, {"7g.40gb", 1},
 }
 
-// withoutOutliers leaves out the pods that were created more than 1.5 interquartile ranges before the first quartile or after the third.
+// withoutOutliers leaves out the pods that were created more than 1.5 interquartile ranges before the first quartile or
+// after the third.
 func (w *Workload) withoutOutliers(pods []pod) []pod {
 	var times []float64
 	for _, p := range pods {
@@ -89,14 +104,17 @@ func (w *Workload) withoutOutliers(pods []pod) []pod {
 	slices.Sort(times)
 	low, high := quartile(times, 0.25), quartile(times, 0.75)
 	reach := 1.5 * (high - low)
-	kept := slices.DeleteFunc(slices.Clone(pods), func(p pod) bool { return p.created < low-reach || p.created > high+reach })
+	kept := slices.DeleteFunc(
+		slices.Clone(pods),
+		func(p pod) bool { return p.created < low-reach || p.created > high+reach },
+	)
 	w.leave("creation time is an outlier", len(pods)-len(kept))
 	return kept
 }
 
-// GRMU reads a pod list as that paper does (arXiv 2502.01909): outliers are left out, pods with several GPUs, and pods that were deleted
-// before they were created; what a pod asked for, its share of the most that any did, becomes the profile with the nearest share. Pods
-// without a GPU count as a share of 0.
+// GRMU reads a pod list as that paper does (arXiv 2502.01909): outliers are left out, pods with several GPUs, and pods
+// that were deleted before they were created; what a pod asked for, its share of the most that any did, becomes the
+// profile with the nearest share. Pods without a GPU count as a share of 0.
 func GRMU(file string, r io.Reader) (*Workload, error) {
 	pods, err := readPods(file, r)
 	if err != nil {

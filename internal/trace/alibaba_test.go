@@ -36,7 +36,12 @@ func TestAlibaba(t *testing.T) {
 	if !reflect.DeepEqual(w.Jobs, want) {
 		t.Errorf("jobs\n%+v, want\n%+v", w.Jobs, want)
 	}
-	left := []Left{{"creation time is an outlier", 1}, {"no GPU", 1}, {"more than one GPU", 1}, {"deleted before it was created", 1}}
+	left := []Left{
+		{"creation time is an outlier", 1},
+		{"no GPU", 1},
+		{"more than one GPU", 1},
+		{"deleted before it was created", 1},
+	}
 	if !reflect.DeepEqual(w.Left, left) {
 		t.Errorf("left out %+v", w.Left)
 	}
@@ -77,7 +82,13 @@ func TestShares(t *testing.T) {
 // GRMU's mapping: the nearest of compute x memory / 56 to the share of the most that any pod asked for.
 func TestGRMU(t *testing.T) {
 	w, err := GRMU("pods.csv", strings.NewReader(podHead+
-		podLine("a", 1, 500, 100, 200)+podLine("b", 0, 0, 110, 200)+podLine("c", 1, 240, 120, 200)+podLine("d", 1, 20, 130, 130)+podLine("e", 2, 1000, 140, 200)+podLine("f", 1, 1000, 140, 139)))
+		podLine(
+			"a",
+			1,
+			500,
+			100,
+			200,
+		)+podLine("b", 0, 0, 110, 200)+podLine("c", 1, 240, 120, 200)+podLine("d", 1, 20, 130, 130)+podLine("e", 2, 1000, 140, 200)+podLine("f", 1, 1000, 140, 139)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +98,8 @@ func TestGRMU(t *testing.T) {
 		{ID: "c", Submit: 20, Duration: 80, Profile: "4g.20gb"},
 		{ID: "d", Submit: 30, Duration: 0, Profile: "1g.10gb"},
 	}
-	if !reflect.DeepEqual(w.Jobs, want) || !reflect.DeepEqual(w.Left, []Left{{"more than one GPU", 1}, {"deleted before it was created", 1}}) {
+	if !reflect.DeepEqual(w.Jobs, want) ||
+		!reflect.DeepEqual(w.Left, []Left{{"more than one GPU", 1}, {"deleted before it was created", 1}}) {
 		t.Errorf("%+v, left out %+v", w.Jobs, w.Left)
 	}
 }

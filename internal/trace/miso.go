@@ -8,11 +8,18 @@ import (
 	"strings"
 )
 
-// MISO makes a workload of the measurements that came with that paper (arXiv 2207.11428): a list of training jobs (model with
-// batch size, number of iterations), and how long an iteration of each took on each profile of an A100-40GB. A job can run on every
-// profile on which it was measured; on the others it had not enough memory. The list has no times of submission: jobs come at random,
-// exponentially, every so many seconds on average, all at once for 0.
-func MISO(jobsFile string, jobs io.Reader, stepsFile string, steps io.Reader, every float64, seed uint64) (*Workload, error) {
+// MISO makes a workload of the measurements that came with that paper (arXiv 2207.11428): a list of training jobs
+// (model with batch size, number of iterations), and how long an iteration of each took on each profile of an
+// A100-40GB. A job can run on every profile on which it was measured; on the others it had not enough memory. The list
+// has no times of submission: jobs come at random, exponentially, every so many seconds on average, all at once for 0.
+func MISO(
+	jobsFile string,
+	jobs io.Reader,
+	stepsFile string,
+	steps io.Reader,
+	every float64,
+	seed uint64,
+) (*Workload, error) {
 	models, err := readSteps(stepsFile, steps)
 	if err != nil {
 		return nil, err
@@ -48,7 +55,8 @@ func MISO(jobsFile string, jobs io.Reader, stepsFile string, steps io.Reader, ev
 	return w, err
 }
 
-// model is one with a batch size: seconds of an iteration on a whole GPU, and the speed on each profile relative to that.
+// model is one with a batch size: seconds of an iteration on a whole GPU, and the speed on each profile relative to
+// that.
 type model struct {
 	step  float64
 	speed map[string]float64

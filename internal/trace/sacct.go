@@ -12,19 +12,31 @@ import (
 	"time"
 )
 
-// SacctColumns are what to ask sacct for: sacct -a -P -o with these, commas between. Without -X, since only steps know how much of a
-// GPU was used (gres/gpumem and gres/gpuutil in TRESUsageInMax, with a Slurm that was built with NVML).
-var SacctColumns = []string{"JobID", "State", "Submit", "Eligible", "Start", "End", "ElapsedRaw", "TimelimitRaw", "AllocTRES", "TRESUsageInMax"}
+// SacctColumns are what to ask sacct for: sacct -a -P -o with these, commas between. Without -X, since only steps know
+// how much of a GPU was used (gres/gpumem and gres/gpuutil in TRESUsageInMax, with a Slurm that was built with NVML).
+var SacctColumns = []string{
+	"JobID",
+	"State",
+	"Submit",
+	"Eligible",
+	"Start",
+	"End",
+	"ElapsedRaw",
+	"TimelimitRaw",
+	"AllocTRES",
+	"TRESUsageInMax",
+}
 
-// Sacct reads the site's own jobs from sacct -P. Each needs what it was given by profile (gres/mig:2g.10gb, or gres/gpu:a100_2g.10gb as Slurm
-// itself has slices), else the smallest profile that holds the most memory and utilisation that any of its steps had, else a whole GPU. It is
-// submitted when it became eligible, so that waits are Slurm's, and runs as long as it did. One that began before that did not wait.
-// Every task of an array and every component of a heterogeneous job is a job. A job with several GPUs needs as many slices, or, if they were not given by profile, whole
-// GPUs: what its steps used is the sum over theirs. Times are seconds since 1970 (SLURM_TIME_FORMAT=%s) or as sacct prints them
-// by itself.
+// Sacct reads the site's own jobs from sacct -P. Each needs what it was given by profile (gres/mig:2g.10gb, or
+// gres/gpu:a100_2g.10gb as Slurm itself has slices), else the smallest profile that holds the most memory and
+// utilisation that any of its steps had, else a whole GPU. It is submitted when it became eligible, so that waits are
+// Slurm's, and runs as long as it did. One that began before that did not wait. Every task of an array and every
+// component of a heterogeneous job is a job. A job with several GPUs needs as many slices, or, if they were not given
+// by profile, whole GPUs: what its steps used is the sum over theirs. Times are seconds since 1970
+// (SLURM_TIME_FORMAT=%s) or as sacct prints them by itself.
 //
-// Left out are jobs without a GPU, that never started, that still run, and with slices of several profiles or of one that AllocTRES does
-// not say.
+// Left out are jobs without a GPU, that never started, that still run, and with slices of several profiles or of one
+// that AllocTRES does not say.
 func Sacct(file string, r io.Reader) (*Workload, error) {
 	t, err := openTable(file, r, bars, "JobID", "State", "Submit", "Start", "ElapsedRaw", "AllocTRES")
 	if err != nil {
@@ -142,7 +154,10 @@ func moment(s string) (float64, error) {
 	}
 	at, err := time.Parse("2006-01-02T15:04:05", s)
 	if err != nil {
-		return 0, fmt.Errorf("%.60q is no time; it is 2026-11-21T04:57:35, or seconds since 1970 with SLURM_TIME_FORMAT=%%s", s)
+		return 0, fmt.Errorf(
+			"%.60q is no time; it is 2026-11-21T04:57:35, or seconds since 1970 with SLURM_TIME_FORMAT=%%s",
+			s,
+		)
 	}
 	return float64(at.Unix()), nil
 }

@@ -59,7 +59,10 @@ func TestSacctTimes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Job{{ID: "1", Duration: 10, Compute: 1, Memory: 1, Waited: 60}, {ID: "2", Submit: 10, Duration: 20, Compute: 1, Memory: 1, Waited: 50}}
+	want := []Job{
+		{ID: "1", Duration: 10, Compute: 1, Memory: 1, Waited: 60},
+		{ID: "2", Submit: 10, Duration: 20, Compute: 1, Memory: 1, Waited: 50},
+	}
 	if !reflect.DeepEqual(w.Jobs, want) {
 		t.Errorf("jobs %+v", w.Jobs)
 	}
@@ -79,7 +82,8 @@ func TestAllocated(t *testing.T) {
 		{"gres/gpu:a100=2,gres/gpu=2", allocation{gpus: 2}},
 		{"gres/gpu:a100=2,gres/gpu:h100=1", allocation{gpus: 3}}, // AccountingStorageTRES without gres/gpu
 		{"gres/gpu=1,gres/mig:2g.10gb=1,gres/mig=1", allocation{gpus: 1, profile: "2g.10gb"}},
-		{"gres/gpu:a100=2,gres/gpu=2,gres/mig:2g.10gb=2,node=1", allocation{gpus: 2, profile: "2g.10gb", nodes: 1}}, // slots
+		// slots
+		{"gres/gpu:a100=2,gres/gpu=2,gres/mig:2g.10gb=2,node=1", allocation{gpus: 2, profile: "2g.10gb", nodes: 1}},
 		{"gres/mig:1g.10gb+me=3,gres/mig:2g.10gb=0", allocation{gpus: 3, profile: "1g.10gb+me"}},
 		{"gres/mig:closed=3", allocation{}},
 		{"gres/gpu:1g.5gb=2,gres/gpu=2", allocation{gpus: 2, profile: "1g.5gb"}},
@@ -100,13 +104,17 @@ func TestAllocated(t *testing.T) {
 	}
 }
 
-// Quotes mean nothing to sacct: a name with one swallows no other job. Nor do empty lines, a bar at the end (sacct -p) and Windows.
+// Quotes mean nothing to sacct: a name with one swallows no other job. Nor do empty lines, a bar at the end (sacct -p)
+// and Windows.
 func TestSacctQuotes(t *testing.T) {
 	head := "JobName|JobID|State|Submit|Start|ElapsedRaw|AllocTRES|\r\n"
 	row := func(name, id string) string {
 		return name + "|" + id + "|COMPLETED|2026-11-21T04:57:35|2026-11-21T04:58:35|10|gres/gpu=1|\r\n"
 	}
-	w, err := Sacct("jobs", strings.NewReader("\ufeff"+head+row(`"a`, "1")+row(`b`, "2")+"\r\n"+row(`"c"`, "3")+row(`d"`, "4")))
+	w, err := Sacct(
+		"jobs",
+		strings.NewReader("\ufeff"+head+row(`"a`, "1")+row(`b`, "2")+"\r\n"+row(`"c"`, "3")+row(`d"`, "4")),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,8 +158,12 @@ func TestSacctMalformed(t *testing.T) {
 }
 
 func FuzzSacct(f *testing.F) {
-	f.Add(sacctHead + "7|COMPLETED|1000|1010|1040|1100|60|30|gres/gpu=1|\n7.0|COMPLETED|||||||cpu=1|gres/gpumem=3G,gres/gpuutil=20\n")
-	f.Add("JobID|State|Submit|Start|ElapsedRaw|AllocTRES\n1|COMPLETED|2026-11-21T04:57:35|2026-11-21T04:58:35|10|gres/gpu=1\n")
+	f.Add(
+		sacctHead + "7|COMPLETED|1000|1010|1040|1100|60|30|gres/gpu=1|\n7.0|COMPLETED|||||||cpu=1|gres/gpumem=3G,gres/gpuutil=20\n",
+	)
+	f.Add(
+		"JobID|State|Submit|Start|ElapsedRaw|AllocTRES\n1|COMPLETED|2026-11-21T04:57:35|2026-11-21T04:58:35|10|gres/gpu=1\n",
+	)
 	f.Fuzz(func(t *testing.T, text string) {
 		w, err := Sacct("jobs", strings.NewReader(text))
 		if err != nil {
@@ -159,7 +171,8 @@ func FuzzSacct(f *testing.F) {
 		}
 		last := 0.0
 		for _, j := range w.Jobs {
-			if j.Submit < last || !(j.Duration >= 0) || j.Waited < 0 || j.MemoryMiB < 0 || j.Compute < 0 || j.Compute > 1 {
+			if j.Submit < last || !(j.Duration >= 0) || j.Waited < 0 || j.MemoryMiB < 0 || j.Compute < 0 ||
+				j.Compute > 1 {
 				t.Errorf("%+v after %v", j, last)
 			}
 			last = j.Submit

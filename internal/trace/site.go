@@ -7,8 +7,9 @@ import (
 	"strconv"
 )
 
-// Site is a synthetic workload like a site's own: jobs come in bursts of the same profile, as job arrays do, their durations
-// spread over four orders of magnitude, their limits are one of a few round ones, and two of seven jobs have no limit.
+// Site is a synthetic workload like a site's own: jobs come in bursts of the same profile, as job arrays do, their
+// durations spread over four orders of magnitude, their limits are one of a few round ones, and two of seven jobs have
+// no limit.
 type Site struct {
 	Jobs int
 	GPUs int     // that the load is for, 8 units each

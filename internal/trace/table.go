@@ -42,7 +42,8 @@ func commas(text *bufio.Reader) rows {
 	}
 }
 
-// bars are rows of values with bars between, as sacct -P prints them: a quote means nothing, and no value may hold a bar or the end of a line.
+// bars are rows of values with bars between, as sacct -P prints them: a quote means nothing, and no value may hold a
+// bar or the end of a line.
 func bars(text *bufio.Reader) rows {
 	line := 0
 	return func() ([]string, int, error) {
@@ -59,12 +60,17 @@ func bars(text *bufio.Reader) rows {
 	}
 }
 
-// openTable reads the names; each of those wanted must be there, in any order, beside any others. Empty lines are passed over.
+// openTable reads the names; each of those wanted must be there, in any order, beside any others. Empty lines are
+// passed over.
 func openTable(file string, r io.Reader, split func(*bufio.Reader) rows, want ...string) (*table, error) {
 	text := bufio.NewReader(r)
 	start, _ := text.Peek(512) // what is wrong comes again
 	if before, _, binary := bytes.Cut(start, []byte{0}); binary {
-		return nil, &LineError{file, 1 + bytes.Count(before, []byte("\n")), errors.New("this is no text, or none in UTF-8; unpack or convert it first")}
+		return nil, &LineError{
+			file,
+			1 + bytes.Count(before, []byte("\n")),
+			errors.New("this is no text, or none in UTF-8; unpack or convert it first"),
+		}
 	}
 	if bytes.HasPrefix(start, []byte("\ufeff")) {
 		text.Discard(len("\ufeff"))
@@ -88,7 +94,9 @@ func openTable(file string, r io.Reader, split func(*bufio.Reader) rows, want ..
 		}
 	}
 	if missing != nil {
-		return nil, t.bad(fmt.Errorf("no column %s; there are %.300s", strings.Join(missing, ", "), strings.Join(t.row, ", ")))
+		return nil, t.bad(
+			fmt.Errorf("no column %s; there are %.300s", strings.Join(missing, ", "), strings.Join(t.row, ", ")),
+		)
 	}
 	return t, nil
 }

@@ -1,7 +1,9 @@
-// Package trace reads and makes workloads: lists of jobs that asked for GPU instances. It never plays them; package sim does.
+// Package trace reads and makes workloads: lists of jobs that asked for GPU instances. It never plays them; package sim
+// does.
 //
-// A reader that meets what it cannot read says which line of which file and what is wrong with it. What it leaves out for a reason that
-// is no mistake (a job without a GPU, one that never ended) it counts, by reason: nothing is dropped silently.
+// A reader that meets what it cannot read says which line of which file and what is wrong with it. What it leaves out
+// for a reason that is no mistake (a job without a GPU, one that never ended) it counts, by reason: nothing is dropped
+// silently.
 package trace
 
 import (
@@ -20,8 +22,8 @@ type Job struct {
 	Duration float64 // how long it runs once it has started, in seconds; with Speed, on a whole GPU
 	Limit    float64 // its time limit, in seconds; 0: unknown
 
-	// Profile is the GPU instance that it needs. If empty, it needs these shares of a GPU's compute and memory, from 0 to 1, and this
-	// much memory.
+	// Profile is the GPU instance that it needs. If empty, it needs these shares of a GPU's compute and memory, from 0
+	// to 1, and this much memory.
 	Profile         string
 	Compute, Memory float64
 	MemoryMiB       float64
@@ -37,7 +39,8 @@ type Job struct {
 	Waited float64 // how long it really waited, in seconds, where that is known
 }
 
-// Spread is on how many nodes the job has its slices, and how many on each: as many nodes as it asks for, more if they do not come out even.
+// Spread is on how many nodes the job has its slices, and how many on each: as many nodes as it asks for, more if they
+// do not come out even.
 func (j Job) Spread() (nodes, each int) {
 	n := max(j.Slices, 1)
 	nodes = min(max(j.Nodes, 1), n)
@@ -47,8 +50,8 @@ func (j Job) Spread() (nodes, each int) {
 	return nodes, n / nodes
 }
 
-// On is the profile that the job needs on a GPU model, false if the GPU model has none for it: the one that is named, else the smallest that
-// holds what it needs.
+// On is the profile that the job needs on a GPU model, false if the GPU model has none for it: the one that is named,
+// else the smallest that holds what it needs.
 func (j Job) On(b *mig.Model) (string, bool) {
 	if j.Profile != "" {
 		_, ok := b.ProfileIndex(j.Profile)
@@ -58,7 +61,8 @@ func (j Job) On(b *mig.Model) (string, bool) {
 	for k := range b.Profiles {
 		p := &b.Profiles[k]
 		if float64(p.Compute) < j.Compute*float64(b.Compute())-1e-9 || float64(p.Size) < j.Memory*float64(b.Grid)-1e-9 ||
-			p.Memory() < j.MemoryMiB || !j.RunsOn(p.Name) {
+			p.Memory() < j.MemoryMiB ||
+			!j.RunsOn(p.Name) {
 			continue
 		}
 		if best == nil || cmp.Or(cmp.Compare(p.Size, best.Size), cmp.Compare(p.Compute, best.Compute)) < 0 {
@@ -94,8 +98,8 @@ func (j Job) Takes(profile string) float64 { return j.Duration / j.SpeedOn(profi
 type Workload struct {
 	Jobs []Job // in the order of submission
 	Left []Left
-	// Assumed is how many jobs are taken to need whole GPUs because nobody measured what they need, Several how many because what was measured
-	// is the sum over several GPUs.
+	// Assumed is how many jobs are taken to need whole GPUs because nobody measured what they need, Several how many
+	// because what was measured is the sum over several GPUs.
 	Assumed, Several int
 }
 
@@ -105,8 +109,8 @@ type Left struct {
 	Jobs   int    `json:"jobs"`
 }
 
-// Only leaves out the jobs that these nodes could never run; of a node only its GPUs' GPU models are asked for. If anywhere, nobody asks which node a GPU is in,
-// and there is one of all.
+// Only leaves out the jobs that these nodes could never run; of a node only its GPUs' GPU models are asked for. If
+// anywhere, nobody asks which node a GPU is in, and there is one of all.
 func (w *Workload) Only(nodes [][]*mig.Model, anywhere bool) {
 	kinds := kindsOf(nodes)
 	kept := w.Jobs[:0:0]

@@ -72,9 +72,19 @@ func check(component string, info os.FileInfo, shared string, last bool, owners 
 	case mode.Type() == os.ModeSymlink:
 		return "", fmt.Errorf("%s has just become a symbolic link; try again", component)
 	case owner != 0 && !slices.Contains(owners, owner):
-		return "", fmt.Errorf("%s belongs to %s, not to %s; chown root %s", component, name(owner), anyOf(owners), component)
+		return "", fmt.Errorf(
+			"%s belongs to %s, not to %s; chown root %s",
+			component,
+			name(owner),
+			anyOf(owners),
+			component,
+		)
 	case shared != "" && !mode.IsDir():
-		return "", fmt.Errorf("it is in %s, where every user may make files; move it into a directory of %s", shared, anyOf(owners))
+		return "", fmt.Errorf(
+			"it is in %s, where every user may make files; move it into a directory of %s",
+			shared,
+			anyOf(owners),
+		)
 	case mode.Perm()&0o022 == 0:
 		return "", nil
 	case mode.IsDir() && mode&os.ModeSticky != 0 && !last:
@@ -127,7 +137,11 @@ func Directory(path string) error {
 	}
 	if info, errStat := os.Stat(dir); errStat == nil {
 		if owner := int(info.Sys().(*syscall.Stat_t).Uid); owner != 0 {
-			return fmt.Errorf("couldn't use %s as root: its directory belongs to %s; run this command as that user (runuser -u %[2]s -- COMMAND)", path, name(owner))
+			return fmt.Errorf(
+				"couldn't use %s as root: its directory belongs to %s; run this command as that user (runuser -u %[2]s -- COMMAND)",
+				path,
+				name(owner),
+			)
 		}
 	}
 	return err

@@ -114,7 +114,11 @@ func TestDirectory(t *testing.T) {
 		}
 	}
 	chown(dir, eve)
-	if err := Directory(dir + "/decisions"); err == nil || !strings.Contains(err.Error(), "belongs to uid 20001; run this command as that user (runuser -u uid 20001 -- COMMAND)") {
+	if err := Directory(dir + "/decisions"); err == nil ||
+		!strings.Contains(
+			err.Error(),
+			"belongs to uid 20001; run this command as that user (runuser -u uid 20001 -- COMMAND)",
+		) {
 		t.Error(err)
 	}
 	chown(dir, 0)

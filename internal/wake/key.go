@@ -74,7 +74,11 @@ func CheckKey(path string, info fs.FileInfo, owners ...uint32) error {
 	owner := info.Sys().(*syscall.Stat_t).Uid
 	switch {
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("couldn't use the wake key %s: it is not a regular file; %s", path, remedy(fs.ErrNotExist, path))
+		return fmt.Errorf(
+			"couldn't use the wake key %s: it is not a regular file; %s",
+			path,
+			remedy(fs.ErrNotExist, path),
+		)
 	case !slices.Contains(owners, owner):
 		return fmt.Errorf("couldn't use the wake key %s: it belongs to user %d; `chown %d %s`, "+
 			"and make a new key if others could read it", path, owner, owners[0], path)

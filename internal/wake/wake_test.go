@@ -36,7 +36,11 @@ func hosts(sender string) []string {
 func TestAccept(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	a := acceptor{
-		Listener: &Listener{Key: key, Name: "n1", Hosts: hosts}, start: now.Add(-20 * time.Second), last: map[string]int64{},
+		Listener: &Listener{
+			Key:   key,
+			Name:  "n1",
+			Hosts: hosts,
+		}, start: now.Add(-20 * time.Second), last: map[string]int64{},
 	}
 	at := func(d time.Duration) int64 { return now.Add(d).UnixNano() }
 	good := datagram{at(0), "watcher/ctl", "n1"}

@@ -1,13 +1,14 @@
-// Package watch runs on slurmctld's host, so that nobody waits for an agent's next look at the queue. It sees that something has been
-// submitted (job_submit.lua touches a file), reads the queue and the nodes once for all, and sends the nodes concerned a datagram that says
-// "look now" and nothing else: an agent that gets one makes a pass as it would at its next poll, and believes nothing. Without a watcher
-// everything works, later.
+// Package watch runs on slurmctld's host, so that nobody waits for an agent's next look at the queue. It sees that
+// something has been submitted (job_submit.lua touches a file), reads the queue and the nodes once for all, and sends
+// the nodes concerned a datagram that says "look now" and nothing else: an agent that gets one makes a pass as it would
+// at its next poll, and believes nothing. Without a watcher everything works, later.
 //
 // # Whom it tells
 //
-// It makes the plan that the agents make (package plan), and tells those nodes that have not exactly on offer what the plan has them offer, or are to release a held job; and once
-// a node of Caelum's that it cannot plan for and on which everything is closed: slurmctld has read slurm.conf anew. Who has been told is told again only
-// when he shows something else or is to offer something else, so that nobody who sees it otherwise is woken without end.
+// It makes the plan that the agents make (package plan), and tells those nodes that have not exactly on offer what the
+// plan has them offer, or are to release a held job; and once a node of Caelum's that it cannot plan for and on which
+// everything is closed: slurmctld has read slurm.conf anew. Who has been told is told again only when he shows
+// something else or is to offer something else, so that nobody who sees it otherwise is woken without end.
 //
 // Agents send it the same datagrams when they have published, as that may change what others have to offer.
 //

@@ -17,10 +17,15 @@ type notifications struct {
 	notified     map[string]string
 }
 
-// next answers the nodes that have not on offer what the plan would have them offer, or of which nothing can be planned and everything is closed, as after
-// slurmctld has read slurm.conf anew; and those that are to release a held job. A node that has been told is told again when it shows something else, or is to offer something else.
+// next answers the nodes that have not on offer what the plan would have them offer, or of which nothing can be planned
+// and everything is closed, as after slurmctld has read slurm.conf anew; and those that are to release a held job. A
+// node that has been told is told again when it shows something else, or is to offer something else.
 func (c *notifications) next(snapshot plan.Snapshot) (wake []slurm.Node) {
-	v := plan.New(c.unstarted.Behind(snapshot), c.policy, func(n slurm.Node) bool { return c.unresponsive.Out(n, snapshot.At) })
+	v := plan.New(
+		c.unstarted.Behind(snapshot),
+		c.policy,
+		func(n slurm.Node) bool { return c.unresponsive.Out(n, snapshot.At) },
+	)
 	p := v.Plan()
 	c.unresponsive.Follow(v, p, "", snapshot.At)
 	c.unstarted.Follow(v, p, snapshot.At)

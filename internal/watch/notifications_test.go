@@ -41,7 +41,14 @@ func node(t testing.TB, name, stands, has, used string) slurm.Node {
 		}
 		g.Busy = g.Busy.With(i)
 	}
-	n := slurm.Node{Name: name, Addr: name, States: []string{"IDLE"}, Partitions: []string{"gpu"}, Gres: gres(t, "gpu:a100:7,"+has), Extra: plan.Into("", plan.Text(plan.State{GPUs: []offer.GPU{g}}))}
+	n := slurm.Node{
+		Name:       name,
+		Addr:       name,
+		States:     []string{"IDLE"},
+		Partitions: []string{"gpu"},
+		Gres:       gres(t, "gpu:a100:7,"+has),
+		Extra:      plan.Into("", plan.Text(plan.State{GPUs: []offer.GPU{g}})),
+	}
 	if used != "" {
 		n.GresUsed = gres(t, used)
 	}
@@ -49,7 +56,17 @@ func node(t testing.TB, name, stands, has, used string) slurm.Node {
 }
 
 func job(t testing.TB, id uint32, wants string) slurm.Waiting {
-	return slurm.Waiting{Job: slurm.Job{ID: id, State: "PENDING", Priority: 1, Reason: "Resources", Partition: "gpu", PerNode: gres(t, wants)}, Elements: 1}
+	return slurm.Waiting{
+		Job: slurm.Job{
+			ID:        id,
+			State:     "PENDING",
+			Priority:  1,
+			Reason:    "Resources",
+			Partition: "gpu",
+			PerNode:   gres(t, wants),
+		},
+		Elements: 1,
+	}
 }
 
 func snapshotOf(nodes []slurm.Node, waiting ...slurm.Waiting) plan.Snapshot {
@@ -85,7 +102,8 @@ func settled(nodes []slurm.Node, waiting ...slurm.Waiting) (all []slurm.Node) {
 	return all
 }
 
-// Nobody is told who offers what he should; a job concerns the node that is to run it, and whoever has to stop offering what it waits for.
+// Nobody is told who offers what he should; a job concerns the node that is to run it, and whoever has to stop offering
+// what it waits for.
 func TestWhoIsTold(t *testing.T) {
 	const closed = "mig:closed:28"
 	idle := []slurm.Node{node(t, "n1", "", closed, ""), node(t, "n2", "", closed, "")}

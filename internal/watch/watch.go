@@ -50,7 +50,16 @@ type Watcher struct {
 
 // New makes a watcher. It needs neither slurmctld nor the file yet.
 func New(cfg Config, ctl plan.Controller, log *logrus.Entry) *Watcher {
-	return &Watcher{cfg: cfg, ctl: ctl, log: log, sender: wake.Sender{Key: cfg.Key, Name: wake.Watcher + cfg.Name, Address: cfg.Address}, notifications: notifications{policy: cfg.Policy, unresponsive: plan.Unresponsive{Patience: plan.Patience(cfg.Interval)}}}
+	return &Watcher{
+		cfg:    cfg,
+		ctl:    ctl,
+		log:    log,
+		sender: wake.Sender{Key: cfg.Key, Name: wake.Watcher + cfg.Name, Address: cfg.Address},
+		notifications: notifications{
+			policy:       cfg.Policy,
+			unresponsive: plan.Unresponsive{Patience: plan.Patience(cfg.Interval)},
+		},
+	}
 }
 
 // Run watches until ctx ends. The error says why it cannot begin.
@@ -118,7 +127,10 @@ func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
 			return nil
 		},
 		Refused: func(n int, from netip.AddrPort, reason string) {
-			w.log.WithField("datagrams", n).WithField("from", from).WithField("reason", reason).Warn("datagrams to the wake port refused")
+			w.log.WithField("datagrams", n).
+				WithField("from", from).
+				WithField("reason", reason).
+				Warn("datagrams to the wake port refused")
 		},
 	}
 	seen := w.sent.Load()
@@ -133,7 +145,8 @@ func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
 		return changed
 	})
 	if err != nil {
-		w.log.WithError(err).Error("couldn't listen for agents; some look at the queue late when a slice is freed on another node")
+		w.log.WithError(err).
+			Error("couldn't listen for agents; some look at the queue late when a slice is freed on another node")
 	}
 }
 

@@ -126,7 +126,8 @@ func TestPublicationWakesAnAgent(t *testing.T) {
 	run(t, q, port)
 	q.set(func() { q.waiting = []slurm.Waiting{job(t, 1, "mig:7g.40gb:1")} })
 	sender := wake.Sender{Key: key, Name: "127.0.0.1", Address: "127.0.0.1"} // the node's name in this test
-	for range 2000 {                                                         // the first may come before the watcher listens
+	// the first may come before the watcher listens
+	for range 2000 {
 		sender.Send(wake.Watcher, "127.0.0.2", port)
 		conn.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
 		if _, _, err := conn.ReadFrom(make([]byte, 1024)); err == nil {
@@ -153,7 +154,8 @@ func TestWatcherGoesOn(t *testing.T) {
 	told(t, conn)
 }
 
-// A look that took long, as one that had to wait for slurmctld to start, does not make the next submission wait as much longer.
+// A look that took long, as one that had to wait for slurmctld to start, does not make the next submission wait as much
+// longer.
 func TestSlowLook(t *testing.T) {
 	conn, port := agent(t)
 	q := &queue{node: settled([]slurm.Node{node(t, "127.0.0.1", "", "mig:closed:28", "")})[0], hangs: 6 * time.Second}
@@ -167,7 +169,11 @@ func TestSlowLook(t *testing.T) {
 func TestNoFolder(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	err := New(Config{TriggerFile: filepath.Join(t.TempDir(), "no", "poke"), Interval: time.Hour, Policy: place.Reach}, &queue{}, log.WithField("", "")).Run(context.Background())
+	err := New(
+		Config{TriggerFile: filepath.Join(t.TempDir(), "no", "poke"), Interval: time.Hour, Policy: place.Reach},
+		&queue{},
+		log.WithField("", ""),
+	).Run(context.Background())
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}

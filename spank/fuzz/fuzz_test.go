@@ -1,5 +1,5 @@
-// Package fuzz keeps what fuzzing the parsers of the agent's files has found, and the seeds it starts from: every file of testdata
-// runs here with gcc's sanitizers. `make fuzz` looks for more.
+// Package fuzz keeps what fuzzing the parsers of the agent's files has found, and the seeds it starts from: every file
+// of testdata runs here with gcc's sanitizers. `make fuzz` looks for more.
 package fuzz
 
 import (
@@ -27,8 +27,13 @@ func TestLeaseCases(t *testing.T) {
 		}
 	}
 	replay := filepath.Join(t.TempDir(), "replay")
-	build := exec.Command("gcc", slices.Concat([]string{"-std=gnu11", "-g", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-Wno-format-truncation",
-		"-DREPLAY", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o", replay}, sources)...)
+	build := exec.Command(
+		"gcc",
+		slices.Concat(
+			[]string{"-std=gnu11", "-g", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-Wno-format-truncation",
+				"-DREPLAY", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o", replay},
+			sources,
+		)...)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -75,8 +75,9 @@ func openStep(t *testing.T) *os.File {
 // attrOf matches a declaration of a union that the kernel reads whole, or of what it fills.
 var attrOf = regexp.MustCompile(`(?m)^\s*(?:static )?(?:union bpf_attr|struct bpf_prog_info) \w+\s*[;=,].*`)
 
-// An initializer of a union need not clear the rest of it, and gcc 15 does not: the kernel then refuses the command with EINVAL. So
-// every one is declared by CLEARED; bpf_check is compiled so that one that is not cleared at all is refused with any gcc.
+// An initializer of a union need not clear the rest of it, and gcc 15 does not: the kernel then refuses the command
+// with EINVAL. So every one is declared by CLEARED; bpf_check is compiled so that one that is not cleared at all is
+// refused with any gcc.
 func TestAttributesCleared(t *testing.T) {
 	for _, path := range []string{"../bpf.c", "c/bpf_check.c"} {
 		text, err := os.ReadFile(path)
@@ -100,7 +101,10 @@ func bpfScope(t *testing.T, jobs int) string {
 	if path == "" {
 		t.Skip("needs root and cgroup v2")
 	}
-	if got := bpfCheck(t, nil, "refuse", filepath.Join(path, "job_0", "step_0"), "1:9"); strings.Contains(got, "not permitted") {
+	if got := bpfCheck(t, nil, "refuse", filepath.Join(path, "job_0", "step_0"), "1:9"); strings.Contains(
+		got,
+		"not permitted",
+	) {
 		t.Skip(got)
 	} else if got != "ok" {
 		t.Fatal(got)

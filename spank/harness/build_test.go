@@ -38,7 +38,8 @@ func build(dir string) error {
 		return nil
 	}
 	const flags = "-std=gnu11 -g -D_GNU_SOURCE -Wall -Wextra -Werror "
-	// Variables that nothing sets hold a pattern: gcc 15 does not clear what an initializer of a union leaves out either.
+	// Variables that nothing sets hold a pattern: gcc 15 does not clear what an initializer of a union leaves out
+	// either.
 	const dirty = "-ftrivial-auto-var-init=pattern "
 	const sanitize = "-Wno-format-truncation -fsanitize=address,undefined -fno-sanitize-recover=all "
 	for _, step := range []string{

@@ -126,8 +126,8 @@ func (n *node) expand(s string) string {
 	return strings.NewReplacer("$RUN", n.dir, "$LIB", built).Replace(s)
 }
 
-// play runs a script in a process whose environment is empty: like a prolog's, it has no PATH and no HOME. Its cgroup of version
-// 2 is the one given, or else the test's.
+// play runs a script in a process whose environment is empty: like a prolog's, it has no PATH and no HOME. Its cgroup
+// of version 2 is the one given, or else the test's.
 func (n *node) play(script string, words []string, cgroup *os.File) string {
 	path := filepath.Join(n.t.TempDir(), "script")
 	if err := os.WriteFile(path, []byte(n.expand(script)+"\n"), 0o600); err != nil {
@@ -239,12 +239,14 @@ item job 13
 call job_epilog
 census`
 	out := n.play(script, words, nil)
-	if want := "threads 1, signals changed 0"; strings.Count(out, want) != 2 || !strings.Contains(out, "set CUDA_VISIBLE_DEVICES=MIG-") {
+	if want := "threads 1, signals changed 0"; strings.Count(out, want) != 2 ||
+		!strings.Contains(out, "set CUDA_VISIBLE_DEVICES=MIG-") {
 		t.Errorf("want %q before and after:\n%s", want, out)
 	}
 	// The same census sees a Go runtime where there is one.
 	out = n.play("context job_script\nprocess SLURM_JOB_GPUS=0\ncall job_prolog\ncensus", words, nil)
-	if strings.Contains(out, "threads 1,") || strings.Contains(out, "changed 0\n") || !strings.Contains(out, "changed") {
+	if strings.Contains(out, "threads 1,") || strings.Contains(out, "changed 0\n") ||
+		!strings.Contains(out, "changed") {
 		t.Errorf("a prolog with the Go object:\n%s", out)
 	}
 }

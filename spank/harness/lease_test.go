@@ -68,7 +68,9 @@ func TestLeaseBounds(t *testing.T) {
 		head, _, _ := strings.Cut(whole, "slot")
 		b.WriteString(head)
 		for i := range n {
-			b.WriteString("slot " + string(rune('1'+i/100)) + string(rune('0'+i/10%10)) + string(rune('0'+i%10)) + " -\n")
+			b.WriteString(
+				"slot " + string(rune('1'+i/100)) + string(rune('0'+i/10%10)) + string(rune('0'+i%10)) + " -\n",
+			)
 		}
 		return b.String() + "end\n"
 	}
@@ -79,10 +81,16 @@ func TestLeaseBounds(t *testing.T) {
 		t.Errorf("257 slots: %s", got)
 	}
 	head, _, _ := strings.Cut(whole, "slot")
-	if got := check(t, "parse", write(t, head+"error "+strings.Repeat("x", 1024)+"\nend\n")); !strings.HasPrefix(got, "refused") {
+	if got := check(t, "parse", write(t, head+"error "+strings.Repeat("x", 1024)+"\nend\n")); !strings.HasPrefix(
+		got,
+		"refused",
+	) {
 		t.Errorf("a long error: %s", got)
 	}
-	if got := check(t, "parse", write(t, head+"error "+strings.Repeat("x", 1023)+"\nend\n")); !strings.HasPrefix(got, "job 12") {
+	if got := check(t, "parse", write(t, head+"error "+strings.Repeat("x", 1023)+"\nend\n")); !strings.HasPrefix(
+		got,
+		"job 12",
+	) {
 		t.Errorf("an error of 1023 bytes: %s", got)
 	}
 }

@@ -1,8 +1,8 @@
 // The Go part of the SPANK plugin: what a job's prolog and epilog ask of the node's agent.
 //
 // It is built as a C shared object and lives only in the process that Slurm forks and execs for one prolog or epilog.
-// It holds nothing but a client of the agent's socket: no NVML, no database, no configuration file, no child process, no
-// signal handling. Work that must outlast the call is the agent's.
+// It holds nothing but a client of the agent's socket: no NVML, no database, no configuration file, no child process,
+// no signal handling. Work that must outlast the call is the agent's.
 package main
 
 // #include "job.h"

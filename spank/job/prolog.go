@@ -49,19 +49,37 @@ func prolog(c call) error {
 	var refused *api.Error
 	switch {
 	case errors.As(err, &refused) && refused.Code == 503:
-		return fmt.Errorf("couldn't get a lease in %d s: the agent says: %s; see 'caelum status' on %s, %s", c.wait, refused.Message, c.node, next)
+		return fmt.Errorf(
+			"couldn't get a lease in %d s: the agent says: %s; see 'caelum status' on %s, %s",
+			c.wait,
+			refused.Message,
+			c.node,
+			next,
+		)
 	case errors.As(err, &refused):
-		return fmt.Errorf("couldn't get a lease: the agent says: %s (%d); see 'caelum status' on %s, %s", refused.Message, refused.Code, c.node, next)
+		return fmt.Errorf(
+			"couldn't get a lease: the agent says: %s (%d); see 'caelum status' on %s, %s",
+			refused.Message,
+			refused.Code,
+			c.node,
+			next,
+		)
 	}
-	return fmt.Errorf("couldn't get a lease: no agent answered at %s for %d s (%s); see 'systemctl status caelumd' on %s, %s",
-		client.Socket(), c.wait, api.Reason(err), c.node, next)
+	return fmt.Errorf(
+		"couldn't get a lease: no agent answered at %s for %d s (%s); see 'systemctl status caelumd' on %s, %s",
+		client.Socket(),
+		c.wait,
+		api.Reason(err),
+		c.node,
+		next,
+	)
 }
 
 // mostReserve is kept of the prolog's time for the answer that ends it: the agent refuses the job or has it requeued.
 const mostReserve = 5 * time.Second
 
-// patience is for how many seconds the prolog can still be told to ask again: a quarter of its time, at most mostReserve, is left
-// then. It is never 0.
+// patience is for how many seconds the prolog can still be told to ask again: a quarter of its time, at most
+// mostReserve, is left then. It is never 0.
 func patience(ctx context.Context, wait int) float64 {
 	end, _ := ctx.Deadline()
 	reserve := min(time.Duration(wait)*time.Second/4, mostReserve)
@@ -102,7 +120,11 @@ func removeStale(c call, restart int) error {
 		return nil
 	}
 	if err := os.Remove(path); err != nil {
-		return fmt.Errorf("couldn't remove the lease file of an earlier run: %w; remove it, then scontrol update nodename=%s state=resume", err, c.node)
+		return fmt.Errorf(
+			"couldn't remove the lease file of an earlier run: %w; remove it, then scontrol update nodename=%s state=resume",
+			err,
+			c.node,
+		)
 	}
 	return nil
 }

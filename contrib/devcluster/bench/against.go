@@ -26,8 +26,8 @@ func serveAlone(ctx context.Context, c *cluster.Cluster) error {
 	return gone(ctx, c, time.Second)
 }
 
-// benchAgainst compares this build with another one: sbatch and a step with the plugin of each, and prologs served by the
-// agent of each. other is the build folder of the other one.
+// benchAgainst compares this build with another one: sbatch and a step with the plugin of each, and prologs served by
+// the agent of each. other is the build folder of the other one.
 func benchAgainst(ctx context.Context, other string) error {
 	other, err := filepath.Abs(other)
 	if err != nil {
@@ -42,7 +42,11 @@ func benchAgainst(ctx context.Context, other string) error {
 func prologsAgainst(ctx context.Context, other string) (err error) {
 	var clusters [2]*cluster.Cluster
 	for k, build := range []string{"", other} {
-		c, down, err := up(ctx, "poll_interval: 1s\nlog_format: json\nlog_level: debug\n", cluster.Options{Nodes: 1, GPUs: 4, Build: build})
+		c, down, err := up(
+			ctx,
+			"poll_interval: 1s\nlog_format: json\nlog_level: debug\n",
+			cluster.Options{Nodes: 1, GPUs: 4, Build: build},
+		)
 		if err != nil {
 			return err
 		}
@@ -72,8 +76,12 @@ func prologsAgainst(ctx context.Context, other string) (err error) {
 				}
 			}
 		}
-		fmt.Printf("\nPrologs, %s, %d of each build in %d rounds, milliseconds (median, p99); the driver answers at once:\n",
-			way.name, rounds*way.each, rounds)
+		fmt.Printf(
+			"\nPrologs, %s, %d of each build in %d rounds, milliseconds (median, p99); the driver answers at once:\n",
+			way.name,
+			rounds*way.each,
+			rounds,
+		)
 		for _, column := range columns {
 			fmt.Printf("  %-28s", column.name)
 			for k, c := range clusters {

@@ -1,5 +1,5 @@
-// Command bench is `make bench`: what Caelum costs, measured on a devcluster. Machines differ and are noisy: what counts are
-// the differences and ratios within one run.
+// Command bench is `make bench`: what Caelum costs, measured on a devcluster. Machines differ and are noisy: what
+// counts are the differences and ratios within one run.
 package main
 
 import (
@@ -31,15 +31,32 @@ func main() {
 	pairs := flag.Int("waits", 100, "measure from submission to start with so many pairs of jobs; 0: not")
 	only := flag.Bool("only-waits", false, "measure nothing else")
 	rpcs := flag.Int("rpcs", 0, "measure what so many nodes ask of slurmctld, and nothing else; 0: not")
-	submissions := flag.Int("submissions", 0, "measure what so many submissions cost slurmctld without job_submit.lua, with it, and with a large decision table, and nothing else; 0: not")
+	submissions := flag.Int(
+		"submissions",
+		0,
+		"measure what so many submissions cost slurmctld without job_submit.lua, with it, and with a large decision table, and nothing else; 0: not",
+	)
 	w := ways{nodes: 4, gpus: 4}
-	against := flag.String("against", "", "compare with the build in this folder (build/ of another checkout), and measure nothing else")
-	flag.IntVar(&w.jobs, "ways", 0, "play a trace of so many jobs with whole GPUs, fixed layouts and Caelum, and measure nothing else; 0: not")
+	against := flag.String(
+		"against",
+		"",
+		"compare with the build in this folder (build/ of another checkout), and measure nothing else",
+	)
+	flag.IntVar(
+		&w.jobs,
+		"ways",
+		0,
+		"play a trace of so many jobs with whole GPUs, fixed layouts and Caelum, and measure nothing else; 0: not",
+	)
 	flag.Uint64Var(&w.seed, "ways-seed", 1, "its seed")
 	flag.Float64Var(&w.load, "ways-load", 0.85, "the share of all units that it asks for")
 	flag.Float64Var(&w.mean, "ways-mean", 20, "the mean duration of its jobs, in seconds")
 	flag.BoolVar(&w.mixed, "ways-mixed", false, "on two nodes of A100-40GB and two of H100-80GB")
-	short := flag.Int("short", 0, "measure how long so many short jobs take with gres/gpu alone, with static slices and with Caelum, and nothing else; 0: not")
+	short := flag.Int(
+		"short",
+		0,
+		"measure how long so many short jobs take with gres/gpu alone, with static slices and with Caelum, and nothing else; 0: not",
+	)
 	rounds := flag.Int("rounds", 3, "... in so many rounds")
 	flag.StringVar(&p.conf, "conf", "/etc/slurm", "the folder of slurm.conf without the plugin")
 	flag.Parse()
@@ -93,7 +110,11 @@ func up(ctx context.Context, config string, o cluster.Options) (c *cluster.Clust
 }
 
 func bench(ctx context.Context) (err error) {
-	c, down, err := up(ctx, "poll_interval: 1s\nlog_format: json\nlog_level: debug\n", cluster.Options{Nodes: 1, GPUs: 4})
+	c, down, err := up(
+		ctx,
+		"poll_interval: 1s\nlog_format: json\nlog_level: debug\n",
+		cluster.Options{Nodes: 1, GPUs: 4},
+	)
 	if err != nil {
 		return err
 	}
@@ -117,7 +138,10 @@ func bench(ctx context.Context) (err error) {
 
 // columns are where a prolog's time goes, by the fields of the agent's log line.
 var columns = []struct{ name, field string }{
-	{"the agent's own time", "own_ms"}, {"waiting for slurmctld", "slurmctld_ms"}, {"waiting for the driver", "driver_ms"}, {"the whole call", "ms"},
+	{
+		"the agent's own time",
+		"own_ms",
+	}, {"waiting for slurmctld", "slurmctld_ms"}, {"waiting for the driver", "driver_ms"}, {"the whole call", "ms"},
 }
 
 // serve has as many short jobs of random profiles run, always the same ones.

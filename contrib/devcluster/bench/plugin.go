@@ -24,9 +24,9 @@ const (
 // otherConf is the folder of the second configuration.
 const otherConf = "/etc/slurm/other"
 
-// benchPlugin measures what the plugin costs sbatch, which loads it, and a step, for which srun and slurmstepd do. Of two
-// equal nodes one loses the plugin, or gets the one at the path other instead; before that, the same pairs on both say what the
-// difference of two equals looks like.
+// benchPlugin measures what the plugin costs sbatch, which loads it, and a step, for which srun and slurmstepd do. Of
+// two equal nodes one loses the plugin, or gets the one at the path other instead; before that, the same pairs on both
+// say what the difference of two equals looks like.
 func benchPlugin(ctx context.Context, other string) (err error) {
 	c, err := cluster.Start(ctx, cluster.Options{Nodes: 2, GPUs: 1})
 	if err != nil {
@@ -71,7 +71,19 @@ func benchPlugin(ctx context.Context, other string) (err error) {
 }
 
 func pair(ctx context.Context, c *cluster.Cluster, command, with, without, conf string) error {
-	out, stderr, err := c.Exec(ctx, "root", "devcluster-bench", "-paired", command, "-with", with, "-without", without, "-conf", conf)
+	out, stderr, err := c.Exec(
+		ctx,
+		"root",
+		"devcluster-bench",
+		"-paired",
+		command,
+		"-with",
+		with,
+		"-without",
+		without,
+		"-conf",
+		conf,
+	)
 	if err != nil {
 		return fmt.Errorf("%s: %w: %s", command, err, stderr)
 	}
@@ -128,8 +140,16 @@ func (p pairing) measure() error {
 		}
 	}
 	low, high := interval(diff)
-	fmt.Printf("  %-7s %6.2f and %6.2f ms (medians), median difference of %d pairs %+.3f ms (95%% interval %+.3f to %+.3f)\n",
-		p.command, median(with), median(without), pairs, median(diff), low, high)
+	fmt.Printf(
+		"  %-7s %6.2f and %6.2f ms (medians), median difference of %d pairs %+.3f ms (95%% interval %+.3f to %+.3f)\n",
+		p.command,
+		median(with),
+		median(without),
+		pairs,
+		median(diff),
+		low,
+		high,
+	)
 	return nil
 }
 

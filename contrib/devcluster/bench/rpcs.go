@@ -15,10 +15,15 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// benchRPCs measures what agents and watcher ask of slurmctld on a cluster of so many nodes of one GPU, with the watcher and agents that look by themselves
-// every minute: for two minutes at rest, and for one under a load of short jobs, two a second.
+// benchRPCs measures what agents and watcher ask of slurmctld on a cluster of so many nodes of one GPU, with the
+// watcher and agents that look by themselves every minute: for two minutes at rest, and for one under a load of short
+// jobs, two a second.
 func benchRPCs(ctx context.Context, nodes int) (err error) {
-	c, down, err := up(ctx, "poll_interval: 1m\nwake_port: 6873\n", cluster.Options{Nodes: nodes, GPUs: 1, Conf: []string{waysConf}})
+	c, down, err := up(
+		ctx,
+		"poll_interval: 1m\nwake_port: 6873\n",
+		cluster.Options{Nodes: nodes, GPUs: 1, Conf: []string{waysConf}},
+	)
 	if err != nil {
 		return err
 	}
@@ -30,7 +35,18 @@ func benchRPCs(ctx context.Context, nodes int) (err error) {
 	}
 	return asked(ctx, c, "under load, one minute", time.Minute, func() error {
 		profile := []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}[rand.IntN(6)]
-		_, stderr, err := c.Exec(ctx, "root", "sbatch", "-o", "/dev/null", "-t", "1", "--gres=mig:"+profile+":1", "--wrap", "sleep 2")
+		_, stderr, err := c.Exec(
+			ctx,
+			"root",
+			"sbatch",
+			"-o",
+			"/dev/null",
+			"-t",
+			"1",
+			"--gres=mig:"+profile+":1",
+			"--wrap",
+			"sleep 2",
+		)
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, stderr)
 		}
@@ -39,7 +55,9 @@ func benchRPCs(ctx context.Context, nodes int) (err error) {
 	})
 }
 
-var rpcLine = regexp.MustCompile(`(?m)^\s+(REQUEST_\S+|MESSAGE_\S+)\s+\(\s*\d+\) count:(\d+)\s+ave_time:(\d+)\s+total_time:(\d+)`)
+var rpcLine = regexp.MustCompile(
+	`(?m)^\s+(REQUEST_\S+|MESSAGE_\S+)\s+\(\s*\d+\) count:(\d+)\s+ave_time:(\d+)\s+total_time:(\d+)`,
+)
 
 // asked prints slurmctld's account of the requests of a time in which do is done again and again; nil: nothing.
 func asked(ctx context.Context, c *cluster.Cluster, what string, d time.Duration, do func() error) error {
@@ -76,7 +94,12 @@ func asked(ctx context.Context, c *cluster.Cluster, what string, d time.Duration
 		count, total = count+k.count, total+k.total
 	}
 	slices.SortFunc(all, func(a, b kind) int { return cmp.Compare(b.total, a.total) })
-	fmt.Printf("  %s: %.1f requests a second, %.2f%% of slurmctld's time\n", what, float64(count)/took, float64(total)/1e4/took)
+	fmt.Printf(
+		"  %s: %.1f requests a second, %.2f%% of slurmctld's time\n",
+		what,
+		float64(count)/took,
+		float64(total)/1e4/took,
+	)
 	for _, k := range all[:min(len(all), 8)] {
 		fmt.Printf("    %-32s %6.2f a second, %6d us each\n", k.name, float64(k.count)/took, k.mean)
 	}

@@ -35,8 +35,8 @@ var shortLoads = []struct {
 	{"2 s, one array", 2, true},
 }
 
-// benchShort measures the time from the first submission to the end of the last of so many short jobs, in rounds that have all ways in random
-// order. It prints the medians in seconds, and their ratios to static slices.
+// benchShort measures the time from the first submission to the end of the last of so many short jobs, in rounds that
+// have all ways in random order. It prints the medians in seconds, and their ratios to static slices.
 func benchShort(ctx context.Context, jobs, rounds int) (err error) {
 	var clusters []*cluster.Cluster
 	for _, way := range shortWays {
@@ -53,7 +53,11 @@ func benchShort(ctx context.Context, jobs, rounds int) (err error) {
 		}
 		clusters = append(clusters, c)
 	}
-	fmt.Printf("\n%d short jobs on 28 slots of one node, from the first submission to the last end (s, medians of %d rounds; ratio to static slices):\n", jobs, rounds)
+	fmt.Printf(
+		"\n%d short jobs on 28 slots of one node, from the first submission to the last end (s, medians of %d rounds; ratio to static slices):\n",
+		jobs,
+		rounds,
+	)
 	for _, load := range shortLoads {
 		took := make([][]float64, len(shortWays))
 		for range rounds {
@@ -75,7 +79,9 @@ func benchShort(ctx context.Context, jobs, rounds int) (err error) {
 }
 
 // shortLogged finds submissions and ends, of array tasks too.
-var shortLogged = regexp.MustCompile(`(?m)^\[([^\]]+)\] .*?(_slurm_rpc_submit_batch_job:|_job_complete:) JobId=\S+ (?:InitPrio|done)`)
+var shortLogged = regexp.MustCompile(
+	`(?m)^\[([^\]]+)\] .*?(_slurm_rpc_submit_batch_job:|_job_complete:) JobId=\S+ (?:InitPrio|done)`,
+)
 
 // runShort runs one load and returns its seconds, by slurmctld's log.
 func runShort(ctx context.Context, c *cluster.Cluster, jobs, seconds int, array bool, ask string) (float64, error) {

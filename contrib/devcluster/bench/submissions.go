@@ -27,8 +27,9 @@ var submitWays = []struct {
 	{fmt.Sprintf("with %d learned lines", learnedLines), "lua", learnedLines},
 }
 
-// benchSubmissions measures by slurmctld's own account (sdiag) what a submission costs it in each way, over so many of each: in rounds that have all ways in random
-// order, of held jobs that are cancelled after. The scripts are as long as are hashed at all. The agent looks at the queue once an hour: not meanwhile.
+// benchSubmissions measures by slurmctld's own account (sdiag) what a submission costs it in each way, over so many of
+// each: in rounds that have all ways in random order, of held jobs that are cancelled after. The scripts are as long as
+// are hashed at all. The agent looks at the queue once an hour: not meanwhile.
 func benchSubmissions(ctx context.Context, each int) (err error) {
 	c, down, err := up(ctx, "poll_interval: 1h\n", cluster.Options{Nodes: 1, GPUs: 1})
 	if err != nil {
@@ -65,7 +66,11 @@ func benchSubmissions(ctx context.Context, each int) (err error) {
 			reads = append(reads, anew-us)
 		}
 	}
-	fmt.Printf("\nWhat a submission costs slurmctld, %d of each way in %d rounds (us, medians of the rounds' means):\n", each, submissionRounds)
+	fmt.Printf(
+		"\nWhat a submission costs slurmctld, %d of each way in %d rounds (us, medians of the rounds' means):\n",
+		each,
+		submissionRounds,
+	)
 	for i, way := range submitWays {
 		fmt.Printf("  %-28s %7.0f", way.name, median(times[i]))
 		if i > 0 {
@@ -74,7 +79,13 @@ func benchSubmissions(ctx context.Context, each int) (err error) {
 		fmt.Println()
 	}
 	low, high := interval(reads)
-	fmt.Printf("  %-28s %7.0f more, once (95%% interval %.0f to %.0f)\n", "reading such a table", median(reads), low, high)
+	fmt.Printf(
+		"  %-28s %7.0f more, once (95%% interval %.0f to %.0f)\n",
+		"reading such a table",
+		median(reads),
+		low,
+		high,
+	)
 	return nil
 }
 
@@ -111,7 +122,11 @@ func (s *submitter) prepare(ctx context.Context, plugin string, learned int) err
 	if err := s.table(ctx, learned); err != nil {
 		return err
 	}
-	_, err := s.root(ctx, "", "sed -i '/^JobSubmitPlugins=/d' /etc/slurm/slurm.conf && { [ -z '"+plugin+"' ] || echo JobSubmitPlugins="+plugin+" >>/etc/slurm/slurm.conf; } && scontrol reconfigure")
+	_, err := s.root(
+		ctx,
+		"",
+		"sed -i '/^JobSubmitPlugins=/d' /etc/slurm/slurm.conf && { [ -z '"+plugin+"' ] || echo JobSubmitPlugins="+plugin+" >>/etc/slurm/slurm.conf; } && scontrol reconfigure",
+	)
 	return err
 }
 
@@ -119,14 +134,22 @@ func (s *submitter) prepare(ctx context.Context, plugin string, learned int) err
 func (s *submitter) table(ctx context.Context, learned int) error {
 	s.generation++
 	var b strings.Builder
-	fmt.Fprintf(&b, "caelum-decisions 1 %d\npartition gpu\nprofile 2g.10gb 9856\nprofile 7g.40gb 40192\ndefault 7g.40gb\n", s.generation)
+	fmt.Fprintf(
+		&b,
+		"caelum-decisions 1 %d\npartition gpu\nprofile 2g.10gb 9856\nprofile 7g.40gb 40192\ndefault 7g.40gb\n",
+		s.generation,
+	)
 	for i := range learned {
 		work := fmt.Sprintf("%016x", rand.Uint64())
 		user := strconv.Itoa(20000 + i%1000)
 		of := [...]string{"key " + user + ":" + work, "user " + user + ":" + work, "site " + work}[i%3]
 		fmt.Fprintf(&b, "%s 2g.10gb %d\n", of, 60+i)
 	}
-	_, err := s.root(ctx, b.String(), "cat >/etc/caelum/decisions.new && mv /etc/caelum/decisions.new /etc/caelum/decisions")
+	_, err := s.root(
+		ctx,
+		b.String(),
+		"cat >/etc/caelum/decisions.new && mv /etc/caelum/decisions.new /etc/caelum/decisions",
+	)
 	return err
 }
 
@@ -136,7 +159,16 @@ func (s *submitter) submit(ctx context.Context, jobs int) (float64, error) {
 		return 0, err
 	}
 	script := "#!/bin/sh\n" + strings.Repeat("# as long as is hashed\n", 180)
-	cmd := s.Command(ctx, "", "user1", "bash", "-c", `script=$(cat); for i in $(seq `+strconv.Itoa(jobs)+`); do sbatch -H -p gpu --gres=gpu:1 -o /dev/null <<<"$script" || exit; done`)
+	cmd := s.Command(
+		ctx,
+		"",
+		"user1",
+		"bash",
+		"-c",
+		`script=$(cat); for i in $(seq `+strconv.Itoa(
+			jobs,
+		)+`); do sbatch -H -p gpu --gres=gpu:1 -o /dev/null <<<"$script" || exit; done`,
+	)
 	cmd.Stdin = strings.NewReader(script)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("sbatch: %w: %s", err, out)

@@ -13,14 +13,19 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// benchWaits measures from the submission to the start of a batch job on an idle cluster, by slurmctld's log: of a profile that is on
-// offer, and of one that is not, in turn, each at a random moment of slurmctld's second; with a watcher and agents that look
-// by themselves once an hour, and, a tenth as often since it takes long, with agents that look every 15 seconds.
+// benchWaits measures from the submission to the start of a batch job on an idle cluster, by slurmctld's log: of a
+// profile that is on offer, and of one that is not, in turn, each at a random moment of slurmctld's second; with a
+// watcher and agents that look by themselves once an hour, and, a tenth as often since it takes long, with agents that
+// look every 15 seconds.
 func benchWaits(ctx context.Context, pairs int) error {
 	if pairs == 0 {
 		return nil
 	}
-	fmt.Printf("\nFrom submission to start, %d jobs whose profile is on offer and %d whose is not, in turn:\n", pairs, pairs)
+	fmt.Printf(
+		"\nFrom submission to start, %d jobs whose profile is on offer and %d whose is not, in turn:\n",
+		pairs,
+		pairs,
+	)
 	return errors.Join(
 		waits(ctx, pairs, "with a watcher", "poll_interval: 1h\nwake_port: 6873\n"),
 		waits(ctx, (pairs+9)/10, "a tenth of them without, looking every 15 s", "poll_interval: 15s\n"),
@@ -28,7 +33,17 @@ func benchWaits(ctx context.Context, pairs int) error {
 }
 
 func waits(ctx context.Context, pairs int, name, config string) (err error) {
-	c, down, err := up(ctx, config, cluster.Options{Nodes: 1, GPUs: 1, Conf: []string{"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1"}})
+	c, down, err := up(
+		ctx,
+		config,
+		cluster.Options{
+			Nodes: 1,
+			GPUs:  1,
+			Conf: []string{
+				"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1",
+			},
+		},
+	)
 	if err != nil {
 		return err
 	}
@@ -48,7 +63,17 @@ func waits(ctx context.Context, pairs int, name, config string) (err error) {
 					found++
 				}
 			}
-			out, stderr, err := c.Exec(ctx, "root", "sbatch", "--parsable", "-o", "/dev/null", "--gres=mig:"+profile+":1", "--wrap", "true")
+			out, stderr, err := c.Exec(
+				ctx,
+				"root",
+				"sbatch",
+				"--parsable",
+				"-o",
+				"/dev/null",
+				"--gres=mig:"+profile+":1",
+				"--wrap",
+				"true",
+			)
 			if err != nil {
 				return fmt.Errorf("sbatch: %w: %s", err, stderr)
 			}
@@ -68,10 +93,28 @@ func waits(ctx context.Context, pairs int, name, config string) (err error) {
 		}
 	}
 	low, high := apart(on, off)
-	fmt.Printf("  %s: medians %.2f and %.2f s, difference %+.2f s (95%% interval %+.2f to %+.2f); p99 %.2f and %.2f s, longest %.2f and %.2f s\n", name,
-		median(on), median(off), median(off)-median(on), low, high, high99(on), high99(off), slices.Max(on), slices.Max(off))
+	fmt.Printf(
+		"  %s: medians %.2f and %.2f s, difference %+.2f s (95%% interval %+.2f to %+.2f); p99 %.2f and %.2f s, longest %.2f and %.2f s\n",
+		name,
+		median(
+			on,
+		),
+		median(off),
+		median(off)-median(on),
+		low,
+		high,
+		high99(on),
+		high99(off),
+		slices.Max(on),
+		slices.Max(off),
+	)
 	fmt.Printf("    %d of %d found it on offer;", found, pairs)
-	fmt.Printf(" of those not on offer, from submission to publication: median %.3f s, p99 %.3f s, longest %.3f s\n", median(published), high99(published), slices.Max(published))
+	fmt.Printf(
+		" of those not on offer, from submission to publication: median %.3f s, p99 %.3f s, longest %.3f s\n",
+		median(published),
+		high99(published),
+		slices.Max(published),
+	)
 	return nil
 }
 
@@ -86,7 +129,8 @@ func gone(ctx context.Context, c *cluster.Cluster, every time.Duration) error {
 	}
 }
 
-// started is how long a job waited until it started, and until its profile was first on offer if it was not when it was submitted, in seconds, as slurmctld logs it.
+// started is how long a job waited until it started, and until its profile was first on offer if it was not when it was
+// submitted, in seconds, as slurmctld logs it.
 func started(c *cluster.Cluster, id, profile string) (start, published float64, err error) {
 	log, err := c.Log("slurmctld")
 	if err != nil {

@@ -17,8 +17,9 @@ import (
 	"caelum/internal/trace"
 )
 
-// ways is one job trace on a real Slurm, three ways: whole GPUs, the best fixed layouts, and Caelum. Everything is settled before
-// the first job is submitted: the jobs by seed, mix, load and mean duration, the layouts by the simulator's search for this very trace.
+// ways is one job trace on a real Slurm, three ways: whole GPUs, the best fixed layouts, and Caelum. Everything is
+// settled before the first job is submitted: the jobs by seed, mix, load and mean duration, the layouts by the
+// simulator's search for this very trace.
 type ways struct {
 	jobs  int
 	seed  uint64
@@ -37,7 +38,8 @@ type board struct {
 	work   []trace.Job
 }
 
-// waysConf is slurm.conf's scheduling in all three: slurmctld's own defaults, but backfill every 2 s, as jobs are that much shorter than real ones.
+// waysConf is slurm.conf's scheduling in all three: slurmctld's own defaults, but backfill every 2 s, as jobs are that
+// much shorter than real ones.
 const waysConf = "SchedulerParameters=bf_interval=2,bf_continue,bf_hetjob_prio=min"
 
 func benchWays(ctx context.Context, w ways) error {
@@ -45,10 +47,23 @@ func benchWays(ctx context.Context, w ways) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("\nOne trace three ways on a real Slurm: %d jobs, %s by size, load %.2f, durations of %.0f s in the mean, seed %d, on %d nodes of %d GPUs:\n",
-		w.jobs, trace.Mixes[0].Name, w.load, w.mean, w.seed, w.nodes, w.gpus)
+	fmt.Printf(
+		"\nOne trace three ways on a real Slurm: %d jobs, %s by size, load %.2f, durations of %.0f s in the mean, seed %d, on %d nodes of %d GPUs:\n",
+		w.jobs,
+		trace.Mixes[0].Name,
+		w.load,
+		w.mean,
+		w.seed,
+		w.nodes,
+		w.gpus,
+	)
 	for _, b := range boards {
-		fmt.Printf("  %s on %s; the best fixed layouts for these jobs: %s\n", b.Name, strings.Join(b.nodes, ", "), b.static.Names(b.Model))
+		fmt.Printf(
+			"  %s on %s; the best fixed layouts for these jobs: %s\n",
+			b.Name,
+			strings.Join(b.nodes, ", "),
+			b.static.Names(b.Model),
+		)
 	}
 	fmt.Printf("  %-8s %10s %10s %10s %10s %12s\n", "", "MEAN WAIT", "MEDIAN", "P95", "LONGEST", "MAKESPAN, UTIL")
 	for _, way := range []string{"whole", "static", "caelum"} {
@@ -86,14 +101,25 @@ func (w ways) boards() (all []*board, err error) {
 			b.nodes = append(b.nodes, fmt.Sprint("n", n+1))
 		}
 		gpus := slices.Repeat([]*mig.Model{b.Model}, len(b.nodes)*w.gpus)
-		churn := trace.Churn{Mix: trace.Mixes[0].Mix, Jobs: w.jobs / len(names), GPUs: len(gpus), Load: w.load, MeanDuration: w.mean, Seed: w.seed + uint64(k)}
+		churn := trace.Churn{
+			Mix:          trace.Mixes[0].Mix,
+			Jobs:         w.jobs / len(names),
+			GPUs:         len(gpus),
+			Load:         w.load,
+			MeanDuration: w.mean,
+			Seed:         w.seed + uint64(k),
+		}
 		for j := range churn.All() {
 			j.Profile = profileOf(b.Model, j.Profile)
 			b.work = append(b.work, j)
 		}
-		b.static, err = sim.BestStatic(sim.Config{GPUs: gpus, Discipline: sim.EASY, Said: limit}, slices.Values(b.work), func(x, y *sim.Result) bool {
-			return x.MeanTurnaround() < y.MeanTurnaround()
-		})
+		b.static, err = sim.BestStatic(
+			sim.Config{GPUs: gpus, Discipline: sim.EASY, Said: limit},
+			slices.Values(b.work),
+			func(x, y *sim.Result) bool {
+				return x.MeanTurnaround() < y.MeanTurnaround()
+			},
+		)
 		if err != nil {
 			return nil, err
 		}
@@ -105,7 +131,8 @@ func (w ways) boards() (all []*board, err error) {
 // limit is a job's time limit in seconds: Slurm's are whole minutes.
 func limit(j trace.Job) float64 { return 60 * math.Ceil((j.Duration+1)/60) }
 
-// asks is the profile that a job asks for: its own, or the smallest that holds it among those that the GPU model is cut into.
+// asks is the profile that a job asks for: its own, or the smallest that holds it among those that the GPU model is cut
+// into.
 func (b *board) asks(way string, j trace.Job) (string, error) {
 	p, _ := b.ProfileIndex(j.Profile)
 	need := b.Profiles[p]
@@ -192,7 +219,10 @@ func (w ways) run(ctx context.Context, way string, boards []*board) (err error) 
 				return err
 			}
 		}
-		out, stderr, err := c.Exec(ctx, "user1", append([]string{"sbatch", "--parsable", "-o", "/dev/null"}, s.args...)...)
+		out, stderr, err := c.Exec(
+			ctx,
+			"user1",
+			append([]string{"sbatch", "--parsable", "-o", "/dev/null"}, s.args...)...)
 		if err != nil {
 			return fmt.Errorf("sbatch %v: %w: %s", s.args, err, stderr)
 		}
@@ -224,8 +254,15 @@ func (w ways) submissions(way string, boards []*board) (all []*submission, err e
 			}
 			p, _ := b.ProfileIndex(j.Profile)
 			all = append(all, &submission{
-				at: time.Duration(j.Submit * float64(time.Second)), profile: j.Profile, seconds: j.Duration, units: float64(b.Profiles[p].Size) / float64(b.Grid),
-				args: []string{"--gres=gpu:" + b.Type + ":1,mig:" + profile + ":1", fmt.Sprintf("--time=%.0f", limit(j)/60), "--wrap", fmt.Sprintf("exec sleep %.2f", j.Duration)},
+				at: time.Duration(
+					j.Submit * float64(time.Second),
+				), profile: j.Profile, seconds: j.Duration, units: float64(b.Profiles[p].Size) / float64(b.Grid),
+				args: []string{
+					"--gres=gpu:" + b.Type + ":1,mig:" + profile + ":1",
+					fmt.Sprintf("--time=%.0f", limit(j)/60),
+					"--wrap",
+					fmt.Sprintf("exec sleep %.2f", j.Duration),
+				},
 			})
 		}
 	}
@@ -233,7 +270,9 @@ func (w ways) submissions(way string, boards []*board) (all []*submission, err e
 	return all, nil
 }
 
-var logged = regexp.MustCompile(`(?m)^\[([^\]]+)\] .*?(_slurm_rpc_submit_batch_job:|sched: Allocate|_start_job: Started|_job_complete:) JobId=(\d+)\b.*$`)
+var logged = regexp.MustCompile(
+	`(?m)^\[([^\]]+)\] .*?(_slurm_rpc_submit_batch_job:|sched: Allocate|_start_job: Started|_job_complete:) JobId=(\d+)\b.*$`,
+)
 
 // report prints a way's row: by slurmctld's log, whose times are in milliseconds.
 func (w ways) report(ctx context.Context, way string, c *cluster.Cluster, work []*submission) error {
@@ -297,15 +336,32 @@ func (w ways) report(ctx context.Context, way string, c *cluster.Cluster, work [
 		sum += x
 	}
 	makespan := last.Sub(first).Seconds()
-	fmt.Printf("  %-8s %8.1f s %8.1f s %8.1f s %8.1f s %6.0f s, %.0f%%   (longest of a whole GPU %.1f s)\n", way, sum/float64(len(waits)), median(waits),
-		waits[len(waits)*95/100], waits[len(waits)-1], makespan, 100*needed/(makespan*float64(w.nodes*w.gpus)), large)
+	fmt.Printf(
+		"  %-8s %8.1f s %8.1f s %8.1f s %8.1f s %6.0f s, %.0f%%   (longest of a whole GPU %.1f s)\n",
+		way,
+		sum/float64(len(waits)),
+		median(waits),
+		waits[len(waits)*95/100],
+		waits[len(waits)-1],
+		makespan,
+		100*needed/(makespan*float64(w.nodes*w.gpus)),
+		large,
+	)
 	if way == "caelum" {
-		fmt.Printf("  %-8s of %d jobs that found their profile on offer or started within %.1f s, %d did find it: %.1f%%\n", "", prompt, atOnce, found, 100*float64(found)/float64(prompt))
+		fmt.Printf(
+			"  %-8s of %d jobs that found their profile on offer or started within %.1f s, %d did find it: %.1f%%\n",
+			"",
+			prompt,
+			atOnce,
+			found,
+			100*float64(found)/float64(prompt),
+		)
 	}
 	return w.cost(ctx, way, c)
 }
 
-// atOnce is the wait in seconds below which there was room for a job when it came: an agent's publication and slurmctld's next two looks.
+// atOnce is the wait in seconds below which there was room for a job when it came: an agent's publication and
+// slurmctld's next two looks.
 const atOnce = 2.5
 
 // onOffer reports whether a profile is free on some node, by slurmctld's counts.
@@ -350,7 +406,12 @@ func (w ways) cost(ctx context.Context, way string, c *cluster.Cluster) error {
 		value, _, _ := strings.Cut(rest, "\n")
 		return strings.TrimSpace(value)
 	}
-	fmt.Printf("  %-8s main cycle %s us in the mean; backfill %s us in the mean, depth %s\n", "", line("Main schedule", "Mean cycle"),
-		line("Backfilling stats", "Mean cycle"), line("Backfilling stats", "Depth Mean"))
+	fmt.Printf(
+		"  %-8s main cycle %s us in the mean; backfill %s us in the mean, depth %s\n",
+		"",
+		line("Main schedule", "Mean cycle"),
+		line("Backfilling stats", "Mean cycle"),
+		line("Backfilling stats", "Depth Mean"),
+	)
 	return nil
 }

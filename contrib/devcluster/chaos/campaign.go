@@ -63,13 +63,23 @@ func newCampaign(ctx context.Context, o options) (*campaign, error) {
 		return nil, err
 	}
 	here := filepath.Dir(script)
-	c := &campaign{o: o, ctx: ctx, jobs: map[string]job{}, causes: map[string][]cause{}, total: map[string]int{}, unadopted: map[string]bool{}}
+	c := &campaign{
+		o:         o,
+		ctx:       ctx,
+		jobs:      map[string]job{},
+		causes:    map[string][]cause{},
+		total:     map[string]int{},
+		unadopted: map[string]bool{},
+	}
 	c.time.print, c.found.ignore = o.verbose, o.ignore
 	c.counts.faults, c.counts.ends = map[string]int{}, map[string]int{}
-	c.cluster, err = cluster.Start(ctx, cluster.Options{Nodes: o.nodes, GPUs: o.gpus, Board: o.board, Build: o.build, Cgroup: o.cgroup,
-		AgentConfig: filepath.Join(here, "chaos", "caelum.yaml"),
-		Conf: []string{credExpires, "Licenses=chaos:2", "SlurmdTimeout=30",
-			"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1"}})
+	c.cluster, err = cluster.Start(
+		ctx,
+		cluster.Options{Nodes: o.nodes, GPUs: o.gpus, Board: o.board, Build: o.build, Cgroup: o.cgroup,
+			AgentConfig: filepath.Join(here, "chaos", "caelum.yaml"),
+			Conf: []string{credExpires, "Licenses=chaos:2", "SlurmdTimeout=30",
+				"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1"}},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -146,9 +156,13 @@ func (c *campaign) active(part, node string, from, to time.Time) bool {
 	})
 }
 
-// had reports whether a fault of a name was at work at some moment from from to to, on that node if it is one of a node.
+// had reports whether a fault of a name was at work at some moment from from to to, on that node if it is one of a
+// node.
 func (c *campaign) had(name, node string, from, to time.Time) bool {
-	return slices.ContainsFunc(c.faultsIn(from, to), func(b *breaking) bool { return b.name == name && (b.node == "" || b.node == node) })
+	return slices.ContainsFunc(
+		c.faultsIn(from, to),
+		func(b *breaking) bool { return b.name == name && (b.node == "" || b.node == node) },
+	)
 }
 
 // faultsIn returns copies of the faults at work at some moment from from to to.

@@ -19,7 +19,14 @@ const second = int64(time.Second)
 // node is a node with one GPU: MIG-a of job 1 at 0, MIG-b idle at 4.
 func node() nodeState {
 	return nodeState{
-		GPUs:    []gpu{{Instances: []instance{{GI: 1, Profile: "3g.20gb", Start: 0, Size: 4, UUID: "MIG-a"}, {GI: 2, Profile: "1g.5gb", Start: 4, Size: 1, UUID: "MIG-b"}}}},
+		GPUs: []gpu{
+			{
+				Instances: []instance{
+					{GI: 1, Profile: "3g.20gb", Start: 0, Size: 4, UUID: "MIG-a"},
+					{GI: 2, Profile: "1g.5gb", Start: 4, Size: 1, UUID: "MIG-b"},
+				},
+			},
+		},
 		Leases:  []leaseFile{{Job: "1", UID: 20001, UUIDs: []string{"MIG-a"}, Whole: true}},
 		Caps:    []capFile{{GPU: 0, GI: 1, Name: "nvidia-cap12", UID: 20001, Mode: 0o400}},
 		Clients: []client{{PID: 100, GPU: 0, GI: 1}},
@@ -83,7 +90,10 @@ func TestSuspicionMustLast(t *testing.T) {
 }
 
 func TestOverlaps(t *testing.T) {
-	jobs := jobsOf("n1", "ran job=1 node=n1 uuid=MIG-a pid=100\nran job=2 node=n1 uuid=MIG-a pid=200\nran job=3 node=n2 uuid=MIG-a pid=300\n")
+	jobs := jobsOf(
+		"n1",
+		"ran job=1 node=n1 uuid=MIG-a pid=100\nran job=2 node=n1 uuid=MIG-a pid=200\nran job=3 node=n2 uuid=MIG-a pid=300\n",
+	)
 	if len(jobs) != 2 {
 		t.Fatalf("%v", jobs)
 	}
@@ -93,7 +103,13 @@ func TestOverlaps(t *testing.T) {
 		killed bool
 		want   int
 	}{{"one after the other", 5, false, 0}, {"at the same time", 7, false, 1}, {"killed, noticed late", 7, true, 0}} {
-		got := overlaps([]oracle.Process{{PID: 200, UUID: "MIG-a", From: 6, To: 9}, {PID: 100, UUID: "MIG-a", From: 1, To: c.end, Killed: c.killed}}, jobs)
+		got := overlaps(
+			[]oracle.Process{
+				{PID: 200, UUID: "MIG-a", From: 6, To: 9},
+				{PID: 100, UUID: "MIG-a", From: 1, To: c.end, Killed: c.killed},
+			},
+			jobs,
+		)
 		if len(got) != c.want {
 			t.Errorf("%s: %q", c.what, got)
 		}
@@ -116,7 +132,9 @@ func TestLeftovers(t *testing.T) {
 	}
 	known := map[place]string{{0, 1, "3g.20gb"}: "idle", {0, 3, "1g.5gb"}: "idle"}
 	text = fmt.Sprint(n.unknown("n1", known))
-	if !strings.Contains(text, `1g.5gb at 4 on GPU 0 is ""`) || !strings.Contains(text, "id 3 on GPU 0, which is not there") || strings.Contains(text, "3g.20gb") {
+	if !strings.Contains(text, `1g.5gb at 4 on GPU 0 is ""`) ||
+		!strings.Contains(text, "id 3 on GPU 0, which is not there") ||
+		strings.Contains(text, "3g.20gb") {
 		t.Errorf("unknown: %s", text)
 	}
 }
@@ -147,7 +165,10 @@ func TestMiscounts(t *testing.T) {
 	short := said
 	short.Short = map[string]int{"1g.5gb": 1}
 	counts := func(open, used, shut int) oracle.Snapshot {
-		return oracle.Snapshot{Total: map[string]int{"1g.5gb": open, "closed": shut}, Used: map[string]int{"1g.5gb": used}}
+		return oracle.Snapshot{
+			Total: map[string]int{"1g.5gb": open, "closed": shut},
+			Used:  map[string]int{"1g.5gb": used},
+		}
 	}
 	closedUsed := func(n int) oracle.Snapshot {
 		l := counts(7, 0, 49)
@@ -194,22 +215,27 @@ func TestUp(t *testing.T) {
 }
 
 func TestConfiguredTotals(t *testing.T) {
-	got, err := configuredTotals("NodeName=n1 CPUs=64 Gres=gpu:a100:14,mig:1g.5gb:0,mig:closed:56\nNodeName=mig-catalog1 Gres=mig:1g.5gb:14\n")
+	got, err := configuredTotals(
+		"NodeName=n1 CPUs=64 Gres=gpu:a100:14,mig:1g.5gb:0,mig:closed:56\nNodeName=mig-catalog1 Gres=mig:1g.5gb:14\n",
+	)
 	if err != nil || len(got) != 1 || got["n1"] != 56 {
 		t.Errorf("%v, %v", got, err)
 	}
 }
 
-// TestExplainedEnds: an end is explained by what was done to the job, or by a fault on its node at the time that explains
-// such an end.
+// TestExplainedEnds: an end is explained by what was done to the job, or by a fault on its node at the time that
+// explains such an end.
 func TestExplainedEnds(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(1e9+int64(s), 0) }
-	c := &campaign{cluster: &cluster.Cluster{Dir: t.TempDir()}, jobs: map[string]job{"batch": {}, "step": {interactive: true}},
-		causes: map[string][]cause{"batch": {{at(100), "CANCELLED", "its user"}}},
+	c := &campaign{
+		cluster: &cluster.Cluster{Dir: t.TempDir()},
+		jobs:    map[string]job{"batch": {}, "step": {interactive: true}},
+		causes:  map[string][]cause{"batch": {{at(100), "CANCELLED", "its user"}}},
 		broken: []*breaking{
 			{fault: fault{name: "lost", part: "gpu", ends: []string{"FAILED"}}, node: "n1", from: at(200), to: at(210)},
 			{fault: fault{name: "kill", part: "slurmctld"}, from: at(300), to: at(310)},
-		}}
+		},
+	}
 	for _, one := range []struct {
 		what, name, state, node string
 		start, end              int
@@ -225,7 +251,9 @@ func TestExplainedEnds(t *testing.T) {
 		{"a step without slurmctld", "step", "FAILED", "n1", 299, 305, "fault kill"},
 		{"a batch job without slurmctld", "batch", "FAILED", "n1", 299, 305, ""},
 	} {
-		got := c.explain(jobRun{name: one.name, state: one.state, nodes: []string{one.node}, start: at(one.start), end: at(one.end)})
+		got := c.explain(
+			jobRun{name: one.name, state: one.state, nodes: []string{one.node}, start: at(one.start), end: at(one.end)},
+		)
 		if (one.want == "") != (got == "") || !strings.HasPrefix(got, one.want) {
 			t.Errorf("%s: %q, want %q", one.what, got, one.want)
 		}
@@ -249,7 +277,10 @@ func TestLaunchedBefore(t *testing.T) {
 		from      int
 		want      bool
 	}{{"555", slurmctldKill, 11, true}, {"555", slurmctldKill, 5, false}, {"555", "slurmctld-stop", 11, false}, {"556", slurmctldKill, 11, false}} {
-		one := &campaign{cluster: &cluster.Cluster{Dir: dir}, broken: []*breaking{{fault: fault{name: c.fault}, from: at(c.from), to: at(c.from + 2)}}}
+		one := &campaign{
+			cluster: &cluster.Cluster{Dir: dir},
+			broken:  []*breaking{{fault: fault{name: c.fault}, from: at(c.from), to: at(c.from + 2)}},
+		}
 		if got := one.launchedBefore(jobRun{id: c.id, nodes: []string{"n1", "n2"}, start: at(27)}); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
@@ -261,8 +292,11 @@ func TestSharedNodes(t *testing.T) {
 	c := &campaign{jobs: map[string]job{"set": {kind: "het"}, "array": {kind: "array"}}}
 	at := time.Unix(1e9, 0)
 	for name, want := range map[string]string{"set": "[n1 n1 n2]", "array": "[n1]"} {
-		runs := []jobRun{{name: name, nodes: []string{"n1"}, end: at}, {name: name, nodes: []string{"n2"}, end: at.Add(time.Second)},
-			{name: name, nodes: []string{"n3"}, end: at.Add(time.Minute)}}
+		runs := []jobRun{
+			{name: name, nodes: []string{"n1"}, end: at},
+			{name: name, nodes: []string{"n2"}, end: at.Add(time.Second)},
+			{name: name, nodes: []string{"n3"}, end: at.Add(time.Minute)},
+		}
 		if got := fmt.Sprint(c.sharedNodes(runs[0], runs)); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
@@ -293,8 +327,11 @@ func TestQueue(t *testing.T) {
 		{"half a het job", line("1", "HetJobId=1 HetJobIdSet=1-2"), false, true},
 		{"a whole het job", line("1", "HetJobId=1 HetJobIdSet=1-2") + line("2", "HetJobId=1 HetJobIdSet=1-2"), true, false},
 	} {
-		q, err := parseQueue(c.text + "look 0\nNodeName=n1 State=IDLE Gres=mig:1g.5gb:2 GresUsed=mig:1g.5gb:1\ndone 0\n")
-		if err != nil || len(q.jobs) == 0 || q.nodes["n1"].Used["1g.5gb"] != 1 || q.jobs[0].wants["2g.10gb"] != 2 || q.jobs[0].nodes != 1 {
+		q, err := parseQueue(
+			c.text + "look 0\nNodeName=n1 State=IDLE Gres=mig:1g.5gb:2 GresUsed=mig:1g.5gb:1\ndone 0\n",
+		)
+		if err != nil || len(q.jobs) == 0 || q.nodes["n1"].Used["1g.5gb"] != 1 || q.jobs[0].wants["2g.10gb"] != 2 ||
+			q.jobs[0].nodes != 1 {
 			t.Fatalf("%s: %+v, %v", c.what, q, err)
 		}
 		if got := q.runnable(q.jobs[0], now); got != c.runnable || q.never(q.jobs[0]) != c.over {
@@ -333,7 +370,8 @@ func TestDrawRepeats(t *testing.T) {
 	kinds := map[string]bool{}
 	for k, j := range jobs(some) {
 		kinds[all[k].kind] = true
-		if left := all[k].kind == "array" || all[k].kind == "het"; !left && !slices.Equal(j.args, all[k].args) || left && j.kind != "slice" {
+		if left := all[k].kind == "array" || all[k].kind == "het"; !left && !slices.Equal(j.args, all[k].args) ||
+			left && j.kind != "slice" {
 			t.Errorf("%d: %v, and %v without arrays and het jobs", k, all[k].args, j.args)
 		}
 	}
@@ -346,9 +384,14 @@ func TestDrawRepeats(t *testing.T) {
 }
 
 func TestRuns(t *testing.T) {
-	runs := parseRuns("12|user1-3|CANCELLED by 20001|0:15|1000|1010|n[1-2]|gres/gpu=1|cpu=1,gres/gpu=1\n13|user2-4|PENDING|0:0|Unknown|Unknown|None assigned|gres/gpu=1|\n")
+	runs := parseRuns(
+		"12|user1-3|CANCELLED by 20001|0:15|1000|1010|n[1-2]|gres/gpu=1|cpu=1,gres/gpu=1\n13|user2-4|PENDING|0:0|Unknown|Unknown|None assigned|gres/gpu=1|\n",
+	)
 	if len(runs) != 2 || runs[0].state != "CANCELLED" || !slices.Equal(runs[0].nodes, []string{"n1", "n2"}) || runs[0].end.Unix() != 1010 ||
-		!runs[1].live() || len(runs[1].nodes) != 0 || !runs[1].end.IsZero() || runs[0].noGPU || runs[1].noGPU {
+		!runs[1].live() || len(runs[1].nodes) != 0 ||
+		!runs[1].end.IsZero() ||
+		runs[0].noGPU ||
+		runs[1].noGPU {
 		t.Errorf("%+v", runs)
 	}
 }

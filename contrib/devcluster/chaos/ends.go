@@ -29,7 +29,8 @@ func parseRuns(text string) (all []jobRun) {
 			continue
 		}
 		r := jobRun{id: f[0], name: f[1], exit: f[3], nodes: expand(f[6]),
-			noGPU: f[4] != "Unknown" && strings.Contains(f[7], "gres/gpu=") && f[8] != "" && !strings.Contains(f[8], "gres/gpu=")}
+			noGPU: f[4] != "Unknown" && strings.Contains(f[7], "gres/gpu=") && f[8] != "" &&
+				!strings.Contains(f[8], "gres/gpu=")}
 		r.state, _, _ = strings.Cut(f[2], " ") // CANCELLED by UID
 		if at, err := strconv.ParseInt(f[4], 10, 64); err == nil {
 			r.start = time.Unix(at, 0)
@@ -70,7 +71,23 @@ const (
 func (c *campaign) judgeEnds(began time.Time) {
 	var runs []jobRun
 	for range 15 { // slurmdbd may be some seconds behind
-		runs = parseRuns(c.tell("", "env", "SLURM_TIME_FORMAT=%s", "sacct", "-a", "-D", "-X", "-n", "-P", "-S", "now-1days", "-o", sacctFields))
+		runs = parseRuns(
+			c.tell(
+				"",
+				"env",
+				"SLURM_TIME_FORMAT=%s",
+				"sacct",
+				"-a",
+				"-D",
+				"-X",
+				"-n",
+				"-P",
+				"-S",
+				"now-1days",
+				"-o",
+				sacctFields,
+			),
+		)
 		if !slices.ContainsFunc(runs, func(r jobRun) bool { return c.ofRound(r, began) && r.live() }) {
 			break
 		}
@@ -88,16 +105,27 @@ func (c *campaign) judgeEnds(began time.Time) {
 			continue
 		}
 		if why := c.explain(r); why == "" && r.state != "COMPLETED" {
-			c.found.add(&c.time, ruleEnds, "job %s (%s) on %s from %s to %s is %s, exit code %s: %s", r.id, r.name, strings.Join(r.nodes, ","),
-				clock(r.start), clock(r.end), r.state, r.exit, c.output(r))
+			c.found.add(
+				&c.time,
+				ruleEnds,
+				"job %s (%s) on %s from %s to %s is %s, exit code %s: %s",
+				r.id,
+				r.name,
+				strings.Join(r.nodes, ","),
+				clock(r.start),
+				clock(r.end),
+				r.state,
+				r.exit,
+				c.output(r),
+			)
 		} else if r.state != "COMPLETED" {
 			c.time.add("job %s (%s) is %s: %s", r.id, r.name, r.state, why)
 		}
 	}
 }
 
-// launchedBefore reports whether a slurmd of the run had launched a run with the same id before, and slurmctld was killed
-// in between: 22.05.8 may forget that run, and give its id to the next job.
+// launchedBefore reports whether a slurmd of the run had launched a run with the same id before, and slurmctld was
+// killed in between: 22.05.8 may forget that run, and give its id to the next job.
 func (c *campaign) launchedBefore(r jobRun) bool {
 	for _, node := range r.nodes {
 		log, err := c.cluster.Log("slurmd-" + node)
@@ -116,7 +144,9 @@ func (c *campaign) launchedBefore(r jobRun) bool {
 
 // launches are the times at which slurmd launched a batch script or a first step of the job with an id, by its log.
 func launches(log, id string) (at []time.Time) {
-	said := regexp.MustCompile(`(?m)^\[(\S+)\] (?:Launching batch job ` + id + ` for|launch task StepId=` + id + `\.0 )`)
+	said := regexp.MustCompile(
+		`(?m)^\[(\S+)\] (?:Launching batch job ` + id + ` for|launch task StepId=` + id + `\.0 )`,
+	)
 	for _, m := range said.FindAllStringSubmatch(log, -1) {
 		if t, err := time.ParseInLocation("2006-01-02T15:04:05.000", m[1], time.Local); err == nil {
 			at = append(at, t)
@@ -133,7 +163,10 @@ func clock(t time.Time) string {
 }
 
 func (r jobRun) live() bool {
-	return slices.Contains([]string{"PENDING", "RUNNING", "SUSPENDED", "RESIZING", "CONFIGURING", "COMPLETING"}, r.state)
+	return slices.Contains(
+		[]string{"PENDING", "RUNNING", "SUSPENDED", "RESIZING", "CONFIGURING", "COMPLETING"},
+		r.state,
+	)
 }
 
 // ofRound reports whether a run is one of the campaign's and ended in the round that began then.
@@ -171,7 +204,10 @@ func (c *campaign) explain(r jobRun) string {
 	}
 	for _, b := range c.faultsIn(from.Add(-before), r.end.Add(around)) {
 		here := b.node == "" || slices.Contains(r.nodes, b.node) || len(r.nodes) == 0
-		daemon := slices.ContainsFunc(strings.Fields(b.part), func(p string) bool { return p == "slurmctld" || p == "slurmd" })
+		daemon := slices.ContainsFunc(
+			strings.Fields(b.part),
+			func(p string) bool { return p == "slurmctld" || p == "slurmd" },
+		)
 		if here && (slices.Contains(b.ends, r.state) || j.interactive && daemon) {
 			return strings.TrimSpace(fmt.Sprintf("fault %s %s at %s", b.name, b.node, clock(b.from)))
 		}
@@ -179,7 +215,8 @@ func (c *campaign) explain(r jobRun) string {
 	return ""
 }
 
-// sharedNodes returns the nodes whose faults can end a run: slurmctld ends all components of a het job with the first of them.
+// sharedNodes returns the nodes whose faults can end a run: slurmctld ends all components of a het job with the first
+// of them.
 func (c *campaign) sharedNodes(r jobRun, runs []jobRun) []string {
 	c.mu.Lock()
 	kind := c.jobs[r.name].kind

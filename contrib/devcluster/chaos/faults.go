@@ -13,8 +13,8 @@ import (
 // fault is a kind of fault.
 type fault struct {
 	name, does string
-	// part names what it needs for itself, separated by blanks: slurmctld, slurmdbd, munged, watcher, or agent, slurmd, node,
-	// gpu, ledger, leases of one node. A part has one fault at a time.
+	// part names what it needs for itself, separated by blanks: slurmctld, slurmdbd, munged, watcher, or agent, slurmd,
+	// node, gpu, ledger, leases of one node. A part has one fault at a time.
 	part string
 	// begin breaks it; end, if not nil, mends it after shortest to longest seconds.
 	begin, end        func(*breaking) error
@@ -116,21 +116,93 @@ const slurmctldKill = "slurmctld-kill"
 // daemonFaults end, stop and restart the daemons. Of Caelum's none explains the end of a job.
 var daemonFaults = []fault{
 	{name: "agent-kill", does: "SIGKILL to an agent, which its unit starts again", part: "agent", begin: kill},
-	{name: "agent-stop", does: "SIGSTOP to an agent for 1 to 12 s", part: "agent", begin: stop, end: resume, shortest: 1, longest: 12},
+	{
+		name:     "agent-stop",
+		does:     "SIGSTOP to an agent for 1 to 12 s",
+		part:     "agent",
+		begin:    stop,
+		end:      resume,
+		shortest: 1,
+		longest:  12,
+	},
 	{name: "agent-restart", does: "an agent restarted", part: "agent", begin: restart},
-	{name: "slurmd-kill", does: "SIGKILL to a slurmd, started again after 0 to 5 s", part: "slurmd", begin: kill, end: start, longest: 5,
-		ends: []string{"REQUEUED", "NODE_FAIL", "FAILED"}},
-	{name: "slurmd-stop", does: "SIGSTOP to a slurmd for 1 to 8 s", part: "slurmd", begin: stop, end: resume, shortest: 1, longest: 8},
-	{name: "slurmd-restart", does: "a slurmd restarted", part: "slurmd", begin: restart, ends: []string{"REQUEUED", "NODE_FAIL", "FAILED"}},
-	{name: slurmctldKill, does: "SIGKILL to slurmctld, started again after 0 to 6 s", part: "slurmctld", begin: kill, end: start, longest: 6,
-		ends: []string{"REQUEUED", "NODE_FAIL", "FAILED", "CANCELLED"}},
-	{name: "slurmctld-stop", does: "SIGSTOP to slurmctld for 1 to 8 s", part: "slurmctld", begin: stop, end: resume, shortest: 1, longest: 8},
-	{name: "slurmctld-restart", does: "slurmctld restarted", part: "slurmctld", begin: restart, ends: []string{"REQUEUED", "CANCELLED"}},
-	{name: "slurmdbd-away", does: "slurmdbd stopped for 1 to 5 s", part: "slurmdbd", begin: end, end: start, shortest: 1, longest: 5},
+	{
+		name:    "slurmd-kill",
+		does:    "SIGKILL to a slurmd, started again after 0 to 5 s",
+		part:    "slurmd",
+		begin:   kill,
+		end:     start,
+		longest: 5,
+		ends:    []string{"REQUEUED", "NODE_FAIL", "FAILED"},
+	},
+	{
+		name:     "slurmd-stop",
+		does:     "SIGSTOP to a slurmd for 1 to 8 s",
+		part:     "slurmd",
+		begin:    stop,
+		end:      resume,
+		shortest: 1,
+		longest:  8,
+	},
+	{
+		name:  "slurmd-restart",
+		does:  "a slurmd restarted",
+		part:  "slurmd",
+		begin: restart,
+		ends:  []string{"REQUEUED", "NODE_FAIL", "FAILED"},
+	},
+	{
+		name:    slurmctldKill,
+		does:    "SIGKILL to slurmctld, started again after 0 to 6 s",
+		part:    "slurmctld",
+		begin:   kill,
+		end:     start,
+		longest: 6,
+		ends:    []string{"REQUEUED", "NODE_FAIL", "FAILED", "CANCELLED"},
+	},
+	{
+		name:     "slurmctld-stop",
+		does:     "SIGSTOP to slurmctld for 1 to 8 s",
+		part:     "slurmctld",
+		begin:    stop,
+		end:      resume,
+		shortest: 1,
+		longest:  8,
+	},
+	{
+		name:  "slurmctld-restart",
+		does:  "slurmctld restarted",
+		part:  "slurmctld",
+		begin: restart,
+		ends:  []string{"REQUEUED", "CANCELLED"},
+	},
+	{
+		name:     "slurmdbd-away",
+		does:     "slurmdbd stopped for 1 to 5 s",
+		part:     "slurmdbd",
+		begin:    end,
+		end:      start,
+		shortest: 1,
+		longest:  5,
+	},
 	{name: "munged-restart", does: "munged restarted", part: "munged", begin: restart},
 	{name: "watcher-kill", does: "SIGKILL to the watcher, which its unit starts again", part: "watcher", begin: kill},
-	{name: "watcher-stop", does: "SIGSTOP to the watcher for 2 to 10 s", part: "watcher", begin: stop, end: resume, shortest: 2, longest: 10},
-	{name: "slurmd-and-agent", does: "slurmd and agent of a node restarted together", part: "agent slurmd ledger", begin: restartBoth, ends: []string{"REQUEUED", "NODE_FAIL", "FAILED"}},
+	{
+		name:     "watcher-stop",
+		does:     "SIGSTOP to the watcher for 2 to 10 s",
+		part:     "watcher",
+		begin:    stop,
+		end:      resume,
+		shortest: 2,
+		longest:  10,
+	},
+	{
+		name:  "slurmd-and-agent",
+		does:  "slurmd and agent of a node restarted together",
+		part:  "agent slurmd ledger",
+		begin: restartBoth,
+		ends:  []string{"REQUEUED", "NODE_FAIL", "FAILED"},
+	},
 }
 
 func restartBoth(b *breaking) error {
@@ -145,7 +217,13 @@ func restartBoth(b *breaking) error {
 
 // adminFaults are what an administrator does.
 var adminFaults = []fault{
-	{name: "reconfigure", does: "scontrol reconfigure", part: "slurmctld", ends: []string{"REQUEUED"}, begin: func(b *breaking) error { return b.root("", "scontrol", "reconfigure") }},
+	{
+		name:  "reconfigure",
+		does:  "scontrol reconfigure",
+		part:  "slurmctld",
+		ends:  []string{"REQUEUED"},
+		begin: func(b *breaking) error { return b.root("", "scontrol", "reconfigure") },
+	},
 	{name: "drain", does: "a node drained for 2 to 15 s", part: "node", shortest: 2, longest: 15,
 		begin: func(b *breaking) error { return b.nodeState("drain") }, end: func(b *breaking) error { return b.nodeState("resume") }},
 	{name: "down", does: "a node set down for 1 to 6 s, which ends its jobs", part: "node", shortest: 1, longest: 6,

@@ -10,14 +10,38 @@ import (
 
 // diskFaults fill and lose what the agent writes.
 var diskFaults = []fault{
-	{name: "ledger-full", does: "the disk of an agent's ledger full for 1 to 10 s", part: "ledger", shortest: 1, longest: 10,
-		begin: func(b *breaking) error { return b.fill("/var/lib/caelum") }, end: func(b *breaking) error { return b.empty("/var/lib/caelum") }},
-	{name: "leases-full", does: "the disk of the lease files full for 1 to 10 s", part: "leases", shortest: 1, longest: 10,
-		begin: func(b *breaking) error { return b.fill("/run/caelum/jobs") }, end: func(b *breaking) error { return b.empty("/run/caelum/jobs") }},
-	{name: "ledger-lost", does: "an agent's ledger removed while it is stopped; root adopts what it then calls foreign", part: "ledger agent slurmd",
-		begin: loseLedger, end: adopt},
-	{name: "ledger-damaged", does: "an agent's ledger overwritten while it is stopped, and moved away after a start in vain; then as ledger-lost",
-		part: "ledger agent slurmd", begin: damageLedger, end: adopt},
+	{
+		name:     "ledger-full",
+		does:     "the disk of an agent's ledger full for 1 to 10 s",
+		part:     "ledger",
+		shortest: 1,
+		longest:  10,
+		begin:    func(b *breaking) error { return b.fill("/var/lib/caelum") },
+		end:      func(b *breaking) error { return b.empty("/var/lib/caelum") },
+	},
+	{
+		name:     "leases-full",
+		does:     "the disk of the lease files full for 1 to 10 s",
+		part:     "leases",
+		shortest: 1,
+		longest:  10,
+		begin:    func(b *breaking) error { return b.fill("/run/caelum/jobs") },
+		end:      func(b *breaking) error { return b.empty("/run/caelum/jobs") },
+	},
+	{
+		name:  "ledger-lost",
+		does:  "an agent's ledger removed while it is stopped; root adopts what it then calls foreign",
+		part:  "ledger agent slurmd",
+		begin: loseLedger,
+		end:   adopt,
+	},
+	{
+		name:  "ledger-damaged",
+		does:  "an agent's ledger overwritten while it is stopped, and moved away after a start in vain; then as ledger-lost",
+		part:  "ledger agent slurmd",
+		begin: damageLedger,
+		end:   adopt,
+	},
 }
 
 const filler = "cat /dev/zero >>%[1]s/filler; for i in $(seq 64); do echo >>%[1]s/filler.$i; done; true"
@@ -60,8 +84,8 @@ func damageLedger(b *breaking) error {
 	return b.startUnit(unit)
 }
 
-// adopt has root adopt the foreign instances of the node. Nothing is adopted while a job without a lease is on the node,
-// or while a monitor keeps a handle: adoptRest tries again.
+// adopt has root adopt the foreign instances of the node. Nothing is adopted while a job without a lease is on the
+// node, or while a monitor keeps a handle: adoptRest tries again.
 func adopt(b *breaking) error {
 	b.mu.Lock()
 	b.unadopted[b.node] = true
@@ -89,7 +113,15 @@ func (c *campaign) adoptRest() {
 // makeForeign makes an instance, as an administrator does with nvidia-smi.
 func makeForeign(b *breaking) error {
 	gpu := fmt.Sprint(b.rng.IntN(b.o.gpus))
-	out, stderr, err := b.cluster.ExecNode(b.ctx, b.node, "root", "nvml-emulator", "create", gpu, pick(b.rng, "1g.5gb", "2g.10gb", "3g.20gb"))
+	out, stderr, err := b.cluster.ExecNode(
+		b.ctx,
+		b.node,
+		"root",
+		"nvml-emulator",
+		"create",
+		gpu,
+		pick(b.rng, "1g.5gb", "2g.10gb", "3g.20gb"),
+	)
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, lastLine(stderr))
 	}
@@ -130,34 +162,94 @@ const killedInCall = "killed-in-call"
 
 // hardwareFaults make the emulated driver fail. A job whose slice cannot be made is sent back to the queue.
 var hardwareFaults = []fault{
-	{name: "create-fails", does: "the next one to three creations of an instance fail", part: "gpu", shortest: 3, longest: 10, ends: sentBack, end: clearFaults,
+	{
+		name:     "create-fails",
+		does:     "the next one to three creations of an instance fail",
+		part:     "gpu",
+		shortest: 3,
+		longest:  10,
+		ends:     sentBack,
+		end:      clearFaults,
 		begin: func(b *breaking) error {
-			return b.addFault("CREATE_GI", "--times", fmt.Sprint(1+b.rng.IntN(3)), "--error", pick(b.rng, "UNKNOWN", "INSUFFICIENT_RESOURCES", "IN_USE"))
-		}},
-	{name: "create-fails-late", does: "the next creation of an instance fails, and the instance is there", part: "gpu", shortest: 3, longest: 10, ends: sentBack, end: clearFaults,
-		begin: func(b *breaking) error { return b.addFault("CREATE_GI", "--error", "UNKNOWN", "--after") }},
-	{name: "compute-fails", does: "the next one or two creations of a compute instance fail", part: "gpu", shortest: 3, longest: 10, ends: sentBack, end: clearFaults,
+			return b.addFault(
+				"CREATE_GI",
+				"--times",
+				fmt.Sprint(1+b.rng.IntN(3)),
+				"--error",
+				pick(b.rng, "UNKNOWN", "INSUFFICIENT_RESOURCES", "IN_USE"),
+			)
+		},
+	},
+	{
+		name:     "create-fails-late",
+		does:     "the next creation of an instance fails, and the instance is there",
+		part:     "gpu",
+		shortest: 3,
+		longest:  10,
+		ends:     sentBack,
+		end:      clearFaults,
+		begin:    func(b *breaking) error { return b.addFault("CREATE_GI", "--error", "UNKNOWN", "--after") },
+	},
+	{
+		name:     "compute-fails",
+		does:     "the next one or two creations of a compute instance fail",
+		part:     "gpu",
+		shortest: 3,
+		longest:  10,
+		ends:     sentBack,
+		end:      clearFaults,
 		begin: func(b *breaking) error {
 			return b.addFault("CREATE_CI", "--times", fmt.Sprint(1+b.rng.IntN(2)), "--error", "INSUFFICIENT_RESOURCES")
-		}},
-	{name: "destroy-fails", does: "the next one to five removals of an instance fail", part: "gpu", shortest: 3, longest: 10, ends: sentBack, end: clearFaults,
+		},
+	},
+	{
+		name:     "destroy-fails",
+		does:     "the next one to five removals of an instance fail",
+		part:     "gpu",
+		shortest: 3,
+		longest:  10,
+		ends:     sentBack,
+		end:      clearFaults,
 		begin: func(b *breaking) error {
 			return b.addFault("DESTROY_GI", "--times", fmt.Sprint(1+b.rng.IntN(5)), "--error", "IN_USE")
-		}},
-	{name: killedInCall, does: "the agent is killed inside its next creation or removal", part: "gpu", shortest: 3, longest: 10, end: clearFaults,
+		},
+	},
+	{
+		name:     killedInCall,
+		does:     "the agent is killed inside its next creation or removal",
+		part:     "gpu",
+		shortest: 3,
+		longest:  10,
+		end:      clearFaults,
 		begin: func(b *breaking) error {
-			return b.addFault(pick(b.rng, "CREATE_GI", "CREATE_CI", "DESTROY_GI", "DESTROY_CI"), "--kill", pick(b.rng, "before", "torn", "after"))
-		}},
-	{name: "slow-driver", does: "the driver's calls take their real time, or creations 3 s, for 4 to 12 s", part: "gpu", shortest: 4, longest: 12,
+			return b.addFault(
+				pick(b.rng, "CREATE_GI", "CREATE_CI", "DESTROY_GI", "DESTROY_CI"),
+				"--kill",
+				pick(b.rng, "before", "torn", "after"),
+			)
+		},
+	},
+	{
+		name:     "slow-driver",
+		does:     "the driver's calls take their real time, or creations 3 s, for 4 to 12 s",
+		part:     "gpu",
+		shortest: 4,
+		longest:  12,
 		begin: func(b *breaking) error {
 			if b.rng.IntN(2) == 0 {
 				return b.emulator("latency", "realistic")
 			}
 			return b.emulator("latency", "--call", "CREATE_GI", "3000")
 		},
-		end: func(b *breaking) error { return b.emulator("latency", "off") }},
-	{name: "gpu-lost", does: "a GPU falls off the bus for 2 to 10 s; then its agent is restarted", part: "gpu agent", shortest: 2, longest: 10,
-		ends: []string{"FAILED", "REQUEUED", "NODE_FAIL", "CANCELLED"},
+		end: func(b *breaking) error { return b.emulator("latency", "off") },
+	},
+	{
+		name:     "gpu-lost",
+		does:     "a GPU falls off the bus for 2 to 10 s; then its agent is restarted",
+		part:     "gpu agent",
+		shortest: 2,
+		longest:  10,
+		ends:     []string{"FAILED", "REQUEUED", "NODE_FAIL", "CANCELLED"},
 		begin: func(b *breaking) error {
 			b.note = fmt.Sprint(b.rng.IntN(b.o.gpus))
 			return b.emulator("lose", b.note)
@@ -167,12 +259,28 @@ var hardwareFaults = []fault{
 				return err
 			}
 			return b.cluster.RestartUnit("agent-" + b.node)
-		}},
-	{name: "handle-held", does: "a monitor keeps a handle of an instance for 3 to 12 s", part: "gpu", shortest: 3, longest: 12, ends: sentBack,
-		begin: func(b *breaking) error { return b.onInstance("hold", nil) },
-		end:   func(b *breaking) error { return b.onTheSame("unhold") }},
-	{name: "foreign", does: "an administrator makes an instance, and removes it after 4 to 12 s", part: "gpu agent", shortest: 4, longest: 12,
-		ends: sentBack, begin: makeForeign, end: removeForeign},
+		},
+	},
+	{
+		name:     "handle-held",
+		does:     "a monitor keeps a handle of an instance for 3 to 12 s",
+		part:     "gpu",
+		shortest: 3,
+		longest:  12,
+		ends:     sentBack,
+		begin:    func(b *breaking) error { return b.onInstance("hold", nil) },
+		end:      func(b *breaking) error { return b.onTheSame("unhold") },
+	},
+	{
+		name:     "foreign",
+		does:     "an administrator makes an instance, and removes it after 4 to 12 s",
+		part:     "gpu agent",
+		shortest: 4,
+		longest:  12,
+		ends:     sentBack,
+		begin:    makeForeign,
+		end:      removeForeign,
+	},
 	{name: "idle-removed", does: "an administrator removes an idle instance", part: "gpu",
 		begin: func(b *breaking) error {
 			return b.onInstance("destroy", func(in instance, used bool) bool { return !used })
@@ -195,8 +303,8 @@ func (b *breaking) emulator(args ...string) error {
 	return b.root(b.node, append([]string{"nvml-emulator"}, args...)...)
 }
 
-// onTheSame runs a command on the instance that the fault began with, if it is still there: the agent can have destroyed
-// it, also just before the fault began.
+// onTheSame runs a command on the instance that the fault began with, if it is still there: the agent can have
+// destroyed it, also just before the fault began.
 func (b *breaking) onTheSame(command string) error {
 	err := b.onInstance(command, nil)
 	if err != nil && strings.Contains(err.Error(), "has no instance") {

@@ -71,7 +71,9 @@ func draw(rng *rand.Rand, kinds []string, user string, n int, earlier []string) 
 	small := profiles[rng.IntN(4)]
 	run := "./worker " + seconds
 	sbatch := func(options ...string) {
-		j.args = append([]string{"sbatch", "--parsable", "--requeue", "--open-mode=append", "--job-name=" + j.name, limit}, options...)
+		j.args = append(
+			[]string{"sbatch", "--parsable", "--requeue", "--open-mode=append", "--job-name=" + j.name, limit},
+			options...)
 	}
 	wrap := func(options ...string) { sbatch(append(options, "--wrap", run)...) }
 	// All numbers are drawn for every kind, so that a kind that is left out moves no other.
@@ -99,11 +101,32 @@ func draw(rng *rand.Rand, kinds []string, user string, n int, earlier []string) 
 		}
 		wrap("-N2", "--ntasks-per-node=1", fmt.Sprintf("--gres=mig:%s:%d", profile, 1+choice%2))
 	case "het":
-		j.args = []string{"sbatch", "--parsable", "--requeue", "--open-mode=append", "--job-name=" + j.name, limit, "--gres=mig:" + p + ":1", ":",
-			"--job-name=" + j.name, "--gres=mig:" + small + ":1", "--wrap", run}
+		j.args = []string{
+			"sbatch",
+			"--parsable",
+			"--requeue",
+			"--open-mode=append",
+			"--job-name=" + j.name,
+			limit,
+			"--gres=mig:" + p + ":1",
+			":",
+			"--job-name=" + j.name,
+			"--gres=mig:" + small + ":1",
+			"--wrap",
+			run,
+		}
 	case "srun":
 		j.interactive = true
-		j.args = []string{"srun", "--job-name=" + j.name, limit, "--gres=gpu:1,mig:" + small + ":1", fmt.Sprint("-N", 1+choice%2), fmt.Sprint("-n", 1+choice%2), "./worker", seconds}
+		j.args = []string{
+			"srun",
+			"--job-name=" + j.name,
+			limit,
+			"--gres=gpu:1,mig:" + small + ":1",
+			fmt.Sprint("-N", 1+choice%2),
+			fmt.Sprint("-n", 1+choice%2),
+			"./worker",
+			seconds,
+		}
 	case "named":
 		wrap(fmt.Sprint("--nodelist=n", 1+choice%2), "--gres=mig:"+p+":1")
 	case "exclusive":

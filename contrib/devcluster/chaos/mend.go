@@ -43,8 +43,8 @@ func (c *campaign) mend() error {
 // calmLimit is how long the jobs of a storm may take to end when nothing is broken any more.
 const calmLimit = 3 * time.Minute
 
-// calm waits until no job is left, and judges waits meanwhile. What is left after calmLimit, or waits for something that
-// will not come, is cancelled.
+// calm waits until no job is left, and judges waits meanwhile. What is left after calmLimit, or waits for something
+// that will not come, is cancelled.
 func (c *campaign) calm(began time.Time) error {
 	w := &waitWatch{campaign: c, since: map[string]time.Time{}, completing: map[string]time.Time{}}
 	failed := 0
@@ -86,17 +86,18 @@ func (c *campaign) calm(began time.Time) error {
 const lostAfter = 25 * time.Second
 
 // lost reports whether slurmctld has a job as running that has no process, after one of Slurm's own daemons was broken.
-// 22.05.8 leaves such a job until its time limit: slurmd was killed in its prolog, or slurmctld was killed before it had
-// saved the job's end.
+// 22.05.8 leaves such a job until its time limit: slurmd was killed in its prolog, or slurmctld was killed before it
+// had saved the job's end.
 func (c *campaign) lost(j queued) bool {
 	alive := slices.ContainsFunc(c.latest().Procs, func(p proc) bool { return p.Job == j.raw })
 	return j.state == "RUNNING" && !alive && slices.ContainsFunc(j.on, func(node string) bool {
-		return c.active("slurmd", node, j.started.Add(-time.Second), time.Now()) || c.active("slurmctld", "", j.started.Add(-time.Second), time.Now())
+		return c.active("slurmd", node, j.started.Add(-time.Second), time.Now()) ||
+			c.active("slurmctld", "", j.started.Add(-time.Second), time.Now())
 	})
 }
 
-// resumeDuplicates resumes a node that slurmctld drained for a "Duplicate jobid", as an administrator has to: a slurmctld
-// that was killed gives the ids of its last jobs again if it had not saved them.
+// resumeDuplicates resumes a node that slurmctld drained for a "Duplicate jobid", as an administrator has to: a
+// slurmctld that was killed gives the ids of its last jobs again if it had not saved them.
 func (c *campaign) resumeDuplicates(q queue) {
 	for _, node := range c.nodes() {
 		if l := q.nodes[node]; len(l.States) == 0 || up(l) || !c.active("slurmctld", "", time.Time{}, time.Now()) {
@@ -104,7 +105,13 @@ func (c *campaign) resumeDuplicates(q queue) {
 		}
 		if strings.Contains(c.tell("", "scontrol", "-o", "show", "node", node), " Reason=Duplicate jobid") {
 			c.time.add("%s is drained for a duplicate job id, and is resumed", node)
-			b := &breaking{campaign: c, fault: fault{name: "duplicate-jobid", part: "node", ends: sentBack}, node: node, from: time.Now(), to: time.Now()}
+			b := &breaking{
+				campaign: c,
+				fault:    fault{name: "duplicate-jobid", part: "node", ends: sentBack},
+				node:     node,
+				from:     time.Now(),
+				to:       time.Now(),
+			}
 			c.mu.Lock()
 			c.broken = append(c.broken, b) // the launch in vain sends its job back
 			c.mu.Unlock()

@@ -191,7 +191,10 @@ func readCaps(root string) (all []capFile) {
 			continue
 		}
 		if of, ok := minors[uint32(st.Rdev&0xff|st.Rdev>>12&0xfff00)]; ok {
-			all = append(all, capFile{GPU: of[0], GI: of[1], Name: filepath.Base(name), UID: int(st.Uid), Mode: st.Mode & 0o777})
+			all = append(
+				all,
+				capFile{GPU: of[0], GI: of[1], Name: filepath.Base(name), UID: int(st.Uid), Mode: st.Mode & 0o777},
+			)
 		}
 	}
 	return all

@@ -72,7 +72,10 @@ func overlaps(all []oracle.Process, jobs map[onSlice]string) (found []string) {
 		for _, b := range all[i+1:] {
 			one, two := jobs[onSlice{a.UUID, a.PID}], jobs[onSlice{b.UUID, b.PID}]
 			if a.UUID == b.UUID && b.From < a.To && !a.Killed && one != "" && two != "" && one != two {
-				found = append(found, fmt.Sprintf("jobs %s and %s used %s at %s", one, two, a.UUID, clock(time.Unix(0, b.From))))
+				found = append(
+					found,
+					fmt.Sprintf("jobs %s and %s used %s at %s", one, two, a.UUID, clock(time.Unix(0, b.From))),
+				)
 			}
 		}
 	}

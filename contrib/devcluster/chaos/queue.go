@@ -37,7 +37,13 @@ type queued struct {
 
 // readQueue asks slurmctld for its jobs and nodes.
 func (c *campaign) readQueue() (queue, error) {
-	out, stderr, err := c.cluster.Exec(c.ctx, "root", "bash", "-c", `scontrol -o show job && echo "look 0" && scontrol -o -d show node && echo "done 0"`)
+	out, stderr, err := c.cluster.Exec(
+		c.ctx,
+		"root",
+		"bash",
+		"-c",
+		`scontrol -o show job && echo "look 0" && scontrol -o -d show node && echo "done 0"`,
+	)
 	if err != nil {
 		return queue{}, fmt.Errorf("read the queue: %w: %s", err, lastLine(stderr))
 	}
@@ -67,11 +73,23 @@ func parseJob(line string) queued {
 		value, _, _ := strings.Cut(rest, " ")
 		return strings.TrimSpace(value)
 	}
-	j := queued{name: field("JobName"), state: field("JobState"), reason: field("Reason"), required: field("ReqNodeList"),
-		dependency: field("Dependency"), eligible: field("EligibleTime"), het: field("HetJobId"), hetSet: field("HetJobIdSet"), wants: map[string]int{}}
+	j := queued{
+		name:     field("JobName"),
+		state:    field("JobState"),
+		reason:   field("Reason"),
+		required: field("ReqNodeList"),
+		dependency: field(
+			"Dependency",
+		),
+		eligible: field("EligibleTime"),
+		het:      field("HetJobId"),
+		hetSet:   field("HetJobIdSet"),
+		wants:    map[string]int{},
+	}
 	j.id, _, _ = strings.Cut(strings.TrimPrefix(line, "JobId="), " ")
 	j.raw = j.id
-	if _, err := strconv.Atoi(field("ArrayTaskId")); err == nil { // scancel wants a task's number, unless it is one record with others
+	// scancel wants a task's number, unless it is one record with others
+	if _, err := strconv.Atoi(field("ArrayTaskId")); err == nil {
 		j.id = field("ArrayJobId") + "_" + field("ArrayTaskId")
 	}
 	j.priority, _ = strconv.Atoi(field("Priority"))
@@ -95,7 +113,20 @@ func parseJob(line string) queued {
 // live are the jobs that are not over.
 func (q queue) live() []queued {
 	return slices.DeleteFunc(slices.Clone(q.jobs), func(j queued) bool {
-		return !slices.Contains([]string{"PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "REQUEUED", "REQUEUE_HOLD", "STAGE_OUT", "SIGNALING"}, j.state)
+		return !slices.Contains(
+			[]string{
+				"PENDING",
+				"RUNNING",
+				"COMPLETING",
+				"CONFIGURING",
+				"SUSPENDED",
+				"REQUEUED",
+				"REQUEUE_HOLD",
+				"STAGE_OUT",
+				"SIGNALING",
+			},
+			j.state,
+		)
 	})
 }
 
@@ -137,7 +168,10 @@ func (q queue) incomplete(j queued) bool {
 	}
 	first, last := bounds(j.hetSet)
 	for id := first; id <= last; id++ {
-		if !slices.ContainsFunc(q.jobs, func(o queued) bool { return o.raw == strconv.Itoa(id) && o.state == "PENDING" }) {
+		if !slices.ContainsFunc(
+			q.jobs,
+			func(o queued) bool { return o.raw == strconv.Itoa(id) && o.state == "PENDING" },
+		) {
 			return true
 		}
 	}
@@ -159,7 +193,8 @@ func (q queue) runnable(j queued, now time.Time) bool {
 	if j.state != "PENDING" || len(j.wants) == 0 || q.incomplete(j) {
 		return false
 	}
-	if eligible, err := time.ParseInLocation("2006-01-02T15:04:05", j.eligible, time.Local); err != nil || eligible.After(now) {
+	if eligible, err := time.ParseInLocation("2006-01-02T15:04:05", j.eligible, time.Local); err != nil ||
+		eligible.After(now) {
 		return false
 	}
 	if j.dependency != "(null)" && j.dependency != "" {

@@ -74,7 +74,8 @@ func (c *campaign) leftovers(began time.Time) (all []left) {
 // instance's capability files, until the next instance there: the emulator makes them before the instance.
 func complaints(node, text string, killed bool) (all []left) {
 	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line != "" && !(killed && strings.HasSuffix(line, "no instance stands behind this file")) {
+		if line = strings.TrimSpace(line); line != "" &&
+			!(killed && strings.HasSuffix(line, "no instance stands behind this file")) {
 			all = append(all, left{ruleLeft, node + ": nvml-emulator check: " + line})
 		}
 	}
@@ -116,13 +117,39 @@ func (n nodeState) unknown(node string, known map[place]string) (all []left) {
 		for _, in := range n.GPUs[g].Instances {
 			at := place{g, in.GI, in.Profile}
 			if known[at] != "idle" {
-				all = append(all, left{ruleLeft, fmt.Sprintf("%s: %s at %d on GPU %d is %q to the agent, not idle", node, in.Profile, in.Start, g, known[at])})
+				all = append(
+					all,
+					left{
+						ruleLeft,
+						fmt.Sprintf(
+							"%s: %s at %d on GPU %d is %q to the agent, not idle",
+							node,
+							in.Profile,
+							in.Start,
+							g,
+							known[at],
+						),
+					},
+				)
 			}
 			delete(known, at)
 		}
 	}
 	for at, state := range known {
-		all = append(all, left{ruleLeft, fmt.Sprintf("%s: the agent has a %s %s with id %d on GPU %d, which is not there", node, state, at.profile, at.gi, at.gpu)})
+		all = append(
+			all,
+			left{
+				ruleLeft,
+				fmt.Sprintf(
+					"%s: the agent has a %s %s with id %d on GPU %d, which is not there",
+					node,
+					state,
+					at.profile,
+					at.gi,
+					at.gpu,
+				),
+			},
+		)
 	}
 	return all
 }
@@ -161,10 +188,10 @@ func (c *campaign) counted(node string, l oracle.Snapshot, status agentStatus) (
 }
 
 // miscounts judges the counts of a node on which no job is: their sum is slurm.conf's, what is free of each profile is
-// what the agent offers, and nothing is used. The exceptions are slurmctld's own (22.05.8), from when it starts or reads
-// its configuration: it counts the slices of a job on several nodes once for each of them, and to an --exclusive job the
-// whole total of closed; at the job's end it subtracts what it had allocated, and keeps the rest. Of profiles the agent
-// must say so, and there must be room for all that it offers.
+// what the agent offers, and nothing is used. The exceptions are slurmctld's own (22.05.8), from when it starts or
+// reads its configuration: it counts the slices of a job on several nodes once for each of them, and to an --exclusive
+// job the whole total of closed; at the job's end it subtracts what it had allocated, and keeps the rest. Of profiles
+// the agent must say so, and there must be room for all that it offers.
 func miscounts(l oracle.Snapshot, configured int, status agentStatus, recounted bool) (all []string) {
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	total, allUsed, allFree := 0, 0, 0

@@ -22,7 +22,15 @@ func (f *findings) adder(l *timeline, rule string) func(string, ...any) {
 func run(ctx context.Context, o options) (found int, err error) {
 	end := time.Now().Add(o.length)
 	sum := counts{faults: map[string]int{}, ends: map[string]int{}}
-	fmt.Printf("chaos: seed %d, %v, %d nodes with %d %s each; faults and jobs: %s\n", o.seed, o.length, o.nodes, o.gpus, o.board, strings.Join(o.kinds, " "))
+	fmt.Printf(
+		"chaos: seed %d, %v, %d nodes with %d %s each; faults and jobs: %s\n",
+		o.seed,
+		o.length,
+		o.nodes,
+		o.gpus,
+		o.board,
+		strings.Join(o.kinds, " "),
+	)
 	for round := uint64(0); time.Now().Before(end); {
 		c, err := newCampaign(ctx, o)
 		if err != nil {
@@ -76,7 +84,17 @@ func (a counts) String() string {
 	for _, n := range a.faults {
 		total += n
 	}
-	return fmt.Sprintf("rounds %d, snapshots %d, CUDA processes %d, runs of jobs %d (%s), faults %d of %d kinds (%s)", a.rounds, a.snapshots, a.processes, a.runs, tally(a.ends), total, len(a.faults), tally(a.faults))
+	return fmt.Sprintf(
+		"rounds %d, snapshots %d, CUDA processes %d, runs of jobs %d (%s), faults %d of %d kinds (%s)",
+		a.rounds,
+		a.snapshots,
+		a.processes,
+		a.runs,
+		tally(a.ends),
+		total,
+		len(a.faults),
+		tally(a.faults),
+	)
 }
 
 func tally(n map[string]int) string {
@@ -119,7 +137,11 @@ func (c *campaign) report(broken error) {
 			c.printLogs(id[1])
 		}
 	}
-	fmt.Printf("\nlogs and the whole time line: %s\nto repeat: devcluster-chaos %s\n\n", dir, strings.Join(os.Args[1:], " "))
+	fmt.Printf(
+		"\nlogs and the whole time line: %s\nto repeat: devcluster-chaos %s\n\n",
+		dir,
+		strings.Join(os.Args[1:], " "),
+	)
 }
 
 var ofJob = regexp.MustCompile(`\bjob (\d+)`)
@@ -160,7 +182,14 @@ func (c *campaign) keepLogs() (string, error) {
 	for _, node := range c.nodes() {
 		out, _, _ := c.cluster.ExecNode(ctx, node, "root", "nvml-emulator", "log")
 		os.WriteFile(filepath.Join(dir, node+".emulator"), []byte(out), 0o644)
-		out, stderr, _ := c.cluster.ExecNode(ctx, node, "root", "bash", "-c", "caelum status; caelum doctor; nvml-emulator show; ls -lA /run/caelum/jobs; scontrol -d show node "+node)
+		out, stderr, _ := c.cluster.ExecNode(
+			ctx,
+			node,
+			"root",
+			"bash",
+			"-c",
+			"caelum status; caelum doctor; nvml-emulator show; ls -lA /run/caelum/jobs; scontrol -d show node "+node,
+		)
 		os.WriteFile(filepath.Join(dir, node+".state"), []byte(out+stderr), 0o644)
 	}
 	return dir, os.WriteFile(filepath.Join(dir, "timeline"), []byte(text.String()), 0o644)

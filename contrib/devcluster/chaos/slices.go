@@ -10,7 +10,10 @@ import (
 // used reports whether an instance is in use: a lease file names it, or the driver knows a process or handle on it.
 func (n nodeState) used(gpu int, in instance) bool {
 	return in.Held || slices.ContainsFunc(n.Clients, func(c client) bool { return c.GPU == gpu && c.GI == in.GI }) ||
-		slices.ContainsFunc(n.Leases, func(l leaseFile) bool { return in.UUID != "" && slices.Contains(l.UUIDs, in.UUID) })
+		slices.ContainsFunc(
+			n.Leases,
+			func(l leaseFile) bool { return in.UUID != "" && slices.Contains(l.UUIDs, in.UUID) },
+		)
 }
 
 // instance returns the instance behind a MIG UUID, or one with the id gi on a GPU.
@@ -88,7 +91,10 @@ func usedTwice(n nodeState, procs []proc) (all []string) {
 		for _, b := range n.Clients[i+1:] {
 			one, two := jobOf(a.PID, procs), jobOf(b.PID, procs)
 			if a.GPU == b.GPU && a.GI == b.GI && one != "" && two != "" && one != two {
-				all = append(all, fmt.Sprintf("processes of jobs %s and %s use instance %d on GPU %d", one, two, a.GI, a.GPU))
+				all = append(
+					all,
+					fmt.Sprintf("processes of jobs %s and %s use instance %d on GPU %d", one, two, a.GI, a.GPU),
+				)
 			}
 		}
 	}
@@ -105,7 +111,10 @@ func strangers(n nodeState, procs []proc) (all []string) {
 		}
 		for _, l := range n.Leases {
 			if l.Job != job && slices.Contains(l.UUIDs, in.UUID) {
-				all = append(all, fmt.Sprintf("process %d of job %s uses %s, which is leased to job %s", c.PID, job, in.UUID, l.Job))
+				all = append(
+					all,
+					fmt.Sprintf("process %d of job %s uses %s, which is leased to job %s", c.PID, job, in.UUID, l.Job),
+				)
 			}
 		}
 	}
@@ -117,8 +126,12 @@ func openToOthers(n nodeState) (all []string) {
 	for _, c := range n.Caps {
 		in, ok := n.instance(func(gpu int, in instance) bool { return gpu == c.GPU && in.GI == c.GI })
 		for _, l := range n.Leases {
-			if ok && in.UUID != "" && slices.Contains(l.UUIDs, in.UUID) && (c.UID != 0 && c.UID != l.UID || c.Mode&0o077 != 0) {
-				all = append(all, fmt.Sprintf("%s of job %s, user %d, has owner %d and mode %o", c.Name, l.Job, l.UID, c.UID, c.Mode))
+			if ok && in.UUID != "" && slices.Contains(l.UUIDs, in.UUID) &&
+				(c.UID != 0 && c.UID != l.UID || c.Mode&0o077 != 0) {
+				all = append(
+					all,
+					fmt.Sprintf("%s of job %s, user %d, has owner %d and mode %o", c.Name, l.Job, l.UID, c.UID, c.Mode),
+				)
 			}
 		}
 	}
@@ -136,7 +149,19 @@ func seenTwice(node string, n nodeState, procs []proc) (all []string) {
 				continue
 			}
 			if q, ok := first[uuid]; ok && q.Job != p.Job {
-				all = append(all, fmt.Sprintf("%s is in the environment of %s (%d) of job %s and of %s (%d) of job %s", uuid, q.Name, q.PID, q.Job, p.Name, p.PID, p.Job))
+				all = append(
+					all,
+					fmt.Sprintf(
+						"%s is in the environment of %s (%d) of job %s and of %s (%d) of job %s",
+						uuid,
+						q.Name,
+						q.PID,
+						q.Job,
+						p.Name,
+						p.PID,
+						p.Job,
+					),
+				)
 			} else {
 				first[uuid] = p
 			}

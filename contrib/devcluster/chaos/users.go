@@ -64,7 +64,13 @@ func (c *campaign) submit(ctx context.Context, j job) string {
 			began := time.Now()
 			_, stderr, err := c.cluster.Exec(c.clients, j.user, j.args...)
 			if err != nil {
-				c.time.add("srun %s ended after %v: %v: %s", j.name, time.Since(began).Round(time.Second), err, lastLine(stderr))
+				c.time.add(
+					"srun %s ended after %v: %v: %s",
+					j.name,
+					time.Since(began).Round(time.Second),
+					err,
+					lastLine(stderr),
+				)
 			}
 		})
 		return ""

@@ -21,8 +21,9 @@ type waitWatch struct {
 	completing map[string]time.Time
 }
 
-// completes is how long a node may be COMPLETING while waits are judged. slurmctld asks a slurmd again after 95 s for an
-// epilog whose end it was not told of, and meanwhile plans with the node: its backfill keeps others for jobs in front.
+// completes is how long a node may be COMPLETING while waits are judged. slurmctld asks a slurmd again after 95 s for
+// an epilog whose end it was not told of, and meanwhile plans with the node: its backfill keeps others for jobs in
+// front.
 const completes = 10 * time.Second
 
 func (w *waitWatch) check(q queue, s snapshot) {
@@ -41,7 +42,16 @@ func (w *waitWatch) check(q queue, s snapshot) {
 		}
 		if why := w.explained(q, j); why != "" {
 			w.time.add("%s: %s", j.id, drawn(s))
-			w.found.add(&w.time, ruleWaits, "job %s (%s, %s) waits beside room for %v: %s", j.id, j.name, j.reason, patience, why)
+			w.found.add(
+				&w.time,
+				ruleWaits,
+				"job %s (%s, %s) waits beside room for %v: %s",
+				j.id,
+				j.name,
+				j.reason,
+				patience,
+				why,
+			)
 		}
 		delete(w.since, j.id)
 	}
@@ -66,7 +76,8 @@ func (w *waitWatch) room(q queue, s snapshot, j queued) bool {
 	fits := func(j queued) (on []string) {
 		for name, n := range s.Nodes {
 			snapshot := q.nodes[name]
-			if j.required != "" && j.required != name || !up(snapshot) || j.exclusive && (!idle(snapshot) || counted(snapshot)) {
+			if j.required != "" && j.required != name || !up(snapshot) ||
+				j.exclusive && (!idle(snapshot) || counted(snapshot)) {
 				continue
 			}
 			if ok, err := n.fits(w.o.board, j.wants); err == nil && ok {

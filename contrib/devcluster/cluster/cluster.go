@@ -185,7 +185,9 @@ func Script() (string, error) {
 			return script, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", errors.New("no contrib/devcluster/devcluster above the working directory: run it in the repository")
+			return "", errors.New(
+				"no contrib/devcluster/devcluster above the working directory: run it in the repository",
+			)
 		}
 	}
 }

@@ -52,7 +52,12 @@ func must(t *testing.T, c *Cluster, node, user string, args ...string) string {
 func TestTypedJobStartsWhenItsTypeIsOffered(t *testing.T) {
 	c := start(t, Options{NoAgent: true})
 	submit := func(args ...string) string {
-		return must(t, c, "", "user1", append([]string{"sbatch", "--parsable", "--wrap", "hostname; echo slot $CUDA_VISIBLE_DEVICES"}, args...)...)
+		return must(
+			t,
+			c,
+			"",
+			"user1",
+			append([]string{"sbatch", "--parsable", "--wrap", "hostname; echo slot $CUDA_VISIBLE_DEVICES"}, args...)...)
 	}
 	state := func(id string) string {
 		return must(t, c, "", "user1", "squeue", "-h", "-t", "all", "-o", "%T", "-j", id)
@@ -63,8 +68,16 @@ func TestTypedJobStartsWhenItsTypeIsOffered(t *testing.T) {
 	if got := state(first); got != "PENDING" {
 		t.Fatalf("nothing is on offer, but job %s is %s", first, got)
 	}
-	must(t, c, "", "root", "scontrol", "update", "nodename=n2",
-		"gres=gpu:a100:14,mig:1g.5gb:1,mig:1g.10gb:0,mig:2g.10gb:0,mig:3g.20gb:0,mig:4g.20gb:0,mig:7g.40gb:0,mig:closed:55")
+	must(
+		t,
+		c,
+		"",
+		"root",
+		"scontrol",
+		"update",
+		"nodename=n2",
+		"gres=gpu:a100:14,mig:1g.5gb:1,mig:1g.10gb:0,mig:2g.10gb:0,mig:3g.20gb:0,mig:4g.20gb:0,mig:7g.40gb:0,mig:closed:55",
+	)
 	within(t, "both jobs run, one after the other", func() bool { return state(second) == "COMPLETED" })
 
 	output, err := os.ReadFile(filepath.Join(c.Dir, "home", "user1", "slurm-"+first+".out"))
@@ -96,7 +109,8 @@ func TestCommandsRunAsOnARealCluster(t *testing.T) {
 	}
 
 	var exit *exec.ExitError
-	if _, _, err := c.Exec(t.Context(), "user1", "bash", "-c", "exit 7"); !errors.As(err, &exit) || exit.ExitCode() != 7 {
+	if _, _, err := c.Exec(t.Context(), "user1", "bash", "-c", "exit 7"); !errors.As(err, &exit) ||
+		exit.ExitCode() != 7 {
 		t.Errorf("a command's exit status 7 arrives as %v", err)
 	}
 	cmd := c.Command(t.Context(), "n1", "user1", "cat")

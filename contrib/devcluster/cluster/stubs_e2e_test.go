@@ -34,7 +34,16 @@ func stubs(t *testing.T) Options {
 			t.Fatal(err)
 		}
 	}
-	plugin := exec.Command("gcc", "-shared", "-fPIC", "-Wall", "-Werror", "-o", filepath.Join(build, "spank_caelum.so"), "testdata/plugin.c")
+	plugin := exec.Command(
+		"gcc",
+		"-shared",
+		"-fPIC",
+		"-Wall",
+		"-Werror",
+		"-o",
+		filepath.Join(build, "spank_caelum.so"),
+		"testdata/plugin.c",
+	)
 	if output, err := plugin.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
@@ -79,7 +88,15 @@ func TestAgentIsSupervised(t *testing.T) {
 	}
 
 	for _, node := range []string{"n1", "n2"} {
-		must(t, c, node, "root", "bash", "-c", "[[ -f /etc/caelum/caelum.yaml && ! -e /etc/caelum/decisions && ! -s /etc/slurm/job_submit.lua ]]")
+		must(
+			t,
+			c,
+			node,
+			"root",
+			"bash",
+			"-c",
+			"[[ -f /etc/caelum/caelum.yaml && ! -e /etc/caelum/decisions && ! -s /etc/slurm/job_submit.lua ]]",
+		)
 	}
 	if got := must(t, c, "", "user1", "bash", "-c", "id=$(sbatch --parsable -H --wrap true); squeue -h -j $id -o %k"); got != "submitted under caelum-decisions 1 1" {
 		t.Errorf("job_submit.lua and the decision table: %q", got)

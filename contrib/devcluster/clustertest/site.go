@@ -1,7 +1,8 @@
-// Package clustertest is a running devcluster as the end-to-end tests use it: commands by user, waiting, and what must hold at the end.
+// Package clustertest is a running devcluster as the end-to-end tests use it: commands by user, waiting, and what must
+// hold at the end.
 //
-// FAULTS_KEEP names a folder for the daemons' logs of what failed, FAULTS_BUILD the binaries (default: build/ of the repository), and
-// FAULTS_POLL is the agents' poll_interval (default: 1s, the devcluster's; 15s is what a site has).
+// FAULTS_KEEP names a folder for the daemons' logs of what failed, FAULTS_BUILD the binaries (default: build/ of the
+// repository), and FAULTS_POLL is the agents' poll_interval (default: 1s, the devcluster's; 15s is what a site has).
 package clustertest
 
 import (
@@ -37,7 +38,9 @@ kill $device
 `
 
 // conf makes slurmctld start what can start within a second.
-var conf = []string{"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1"}
+var conf = []string{
+	"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1",
+}
 
 // Site is a running cluster. Its methods end the test when something does not come to be.
 type Site struct {
@@ -87,7 +90,11 @@ func Start(t *testing.T, o cluster.Options) *Site {
 
 // explain logs what a failure can be understood by.
 func (s *Site) explain() {
-	s.t.Logf("%s\n%s", s.Try("", "sinfo", "-N", "-p", "plain", "-O", "NodeList,StateLong,Reason,Gres:200,GresUsed:200"), s.Try("", "squeue", "-t", "all", "-o", "%i %j %T %r %N %V %S %e"))
+	s.t.Logf(
+		"%s\n%s",
+		s.Try("", "sinfo", "-N", "-p", "plain", "-O", "NodeList,StateLong,Reason,Gres:200,GresUsed:200"),
+		s.Try("", "squeue", "-t", "all", "-o", "%i %j %T %r %N %V %S %e"),
+	)
 	if keep := os.Getenv("FAULTS_KEEP"); keep != "" {
 		if err := os.CopyFS(filepath.Join(keep, s.t.Name()), os.DirFS(filepath.Join(s.Dir, "log"))); err != nil {
 			s.t.Log(err)
@@ -101,7 +108,12 @@ func (s *Site) explain() {
 				lines = append(lines, line)
 			}
 		}
-		s.t.Logf("the agent of %s said:\n%s%s", node, strings.Join(lines[max(0, len(lines)-30):], ""), s.Try(node, "caelum", "status"))
+		s.t.Logf(
+			"the agent of %s said:\n%s%s",
+			node,
+			strings.Join(lines[max(0, len(lines)-30):], ""),
+			s.Try(node, "caelum", "status"),
+		)
 	}
 }
 

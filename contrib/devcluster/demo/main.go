@@ -1,5 +1,5 @@
-// Command demo is `make demo`: a private Slurm of two nodes with two emulated A100-40GB each, 24 jobs by an ordinary user
-// whose scripts say no more than --gres=gpu:1, and a table of what each of them got.
+// Command demo is `make demo`: a private Slurm of two nodes with two emulated A100-40GB each, 24 jobs by an ordinary
+// user whose scripts say no more than --gres=gpu:1, and a table of what each of them got.
 package main
 
 import (
@@ -48,7 +48,9 @@ func main() {
 }
 
 func run(ctx context.Context) (err error) {
-	fmt.Println("Starting a private Slurm: slurmctld, slurmdbd, MariaDB, munge, 2 nodes with 2 emulated A100-40GB each ...")
+	fmt.Println(
+		"Starting a private Slurm: slurmctld, slurmdbd, MariaDB, munge, 2 nodes with 2 emulated A100-40GB each ...",
+	)
 	script, err := cluster.Script()
 	if err != nil {
 		return err
@@ -73,7 +75,11 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s submitted %d jobs, every script with no more than \"#SBATCH --gres=gpu:1\". One node meanwhile:\n\n", user, len(ids))
+	fmt.Printf(
+		"%s submitted %d jobs, every script with no more than \"#SBATCH --gres=gpu:1\". One node meanwhile:\n\n",
+		user,
+		len(ids),
+	)
 	showNode(ctx, c)
 	jobs, err := wait(ctx, c, ids)
 	if err != nil {
@@ -83,7 +89,10 @@ func run(ctx context.Context) (err error) {
 }
 
 func batch(w work) string {
-	return fmt.Sprintf("#!/bin/bash\n#SBATCH --gres=gpu:1\ncuda-process --exclusive --memory %d --seconds 3 --print\n", w.memory)
+	return fmt.Sprintf(
+		"#!/bin/bash\n#SBATCH --gres=gpu:1\ncuda-process --exclusive --memory %d --seconds 3 --print\n",
+		w.memory,
+	)
 }
 
 // writeDecisions replaces the decision table by one that knows the user's scripts, as an admin would who has looked at
@@ -97,11 +106,20 @@ func writeDecisions(ctx context.Context, c *cluster.Cluster) error {
 	table := "caelum-decisions 1 2\n" + rest
 	for _, w := range works {
 		if w.profile != "" {
-			key := predict.Key(predict.KeyInput{UID: uid, Account: "research", JobName: w.name, Script: batch(w), GPUs: 1, Nodes: 1})
+			key := predict.Key(
+				predict.KeyInput{UID: uid, Account: "research", JobName: w.name, Script: batch(w), GPUs: 1, Nodes: 1},
+			)
 			table += fmt.Sprintf("key %d:%s %s # %s\n", uid, key, w.profile, w.name)
 		}
 	}
-	cmd := c.Command(ctx, "", "root", "sh", "-c", "cat > /etc/caelum/decisions.new && mv /etc/caelum/decisions.new /etc/caelum/decisions")
+	cmd := c.Command(
+		ctx,
+		"",
+		"root",
+		"sh",
+		"-c",
+		"cat > /etc/caelum/decisions.new && mv /etc/caelum/decisions.new /etc/caelum/decisions",
+	)
 	cmd.Stdin = strings.NewReader(table)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("write the decision table: %w: %s", err, out)
@@ -227,8 +245,22 @@ func report(c *cluster.Cluster, jobs []job) error {
 	fmt.Fprintln(w, "JOB\tNAME\tSTATE\tPROFILE\tNODE\tGPU\tSTART UNIT\tWAITED\tSACCT ALLOCTRES")
 	bad := 0
 	for _, j := range jobs {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%v\t%s\n", j.id, j.name, j.state, j.ran["profile"], j.node, j.ran["gpu"], j.ran["start"], j.waited, j.tres)
-		if j.state != "COMPLETED" || j.ran["profile"] != expected(j.name) || !strings.Contains(j.tres, "gres/mig:"+j.ran["profile"]+"=1") || !strings.Contains(j.tres, "gres/gpu=1") {
+		fmt.Fprintf(
+			w,
+			"%s\t%s\t%s\t%s\t%s\t%s\t%s\t%v\t%s\n",
+			j.id,
+			j.name,
+			j.state,
+			j.ran["profile"],
+			j.node,
+			j.ran["gpu"],
+			j.ran["start"],
+			j.waited,
+			j.tres,
+		)
+		if j.state != "COMPLETED" || j.ran["profile"] != expected(j.name) ||
+			!strings.Contains(j.tres, "gres/mig:"+j.ran["profile"]+"=1") ||
+			!strings.Contains(j.tres, "gres/gpu=1") {
 			bad++
 		}
 	}
@@ -244,7 +276,11 @@ func report(c *cluster.Cluster, jobs []job) error {
 		}
 		return fmt.Errorf("%d of %d jobs did not get what they should have", bad, len(jobs))
 	}
-	fmt.Printf("\nAll %d jobs ran on exactly one slice each, of the profile that the decision table gives them (%q is not in it and gets the default).\n", len(jobs), "unknown")
+	fmt.Printf(
+		"\nAll %d jobs ran on exactly one slice each, of the profile that the decision table gives them (%q is not in it and gets the default).\n",
+		len(jobs),
+		"unknown",
+	)
 	return nil
 }
 

@@ -64,7 +64,16 @@ func TestCommandLine(t *testing.T) {
 	} {
 		a := s.call(t, test.node, user, "", append([]string{"caelum"}, strings.Fields(test.args)...)...)
 		if a.status != test.status || !strings.Contains(a.stderr, test.says) || a.stdout != "" {
-			t.Errorf("caelum %s on %q: status %d, want %d; stderr %q, want %q; stdout %q", test.args, test.node, a.status, test.status, a.stderr, test.says, a.stdout)
+			t.Errorf(
+				"caelum %s on %q: status %d, want %d; stderr %q, want %q; stdout %q",
+				test.args,
+				test.node,
+				a.status,
+				test.status,
+				a.stderr,
+				test.says,
+				a.stdout,
+			)
 		}
 	}
 
@@ -98,7 +107,9 @@ func TestSlurmConfig(t *testing.T) {
 		t.Error("--json printed nothing")
 	}
 	for node, reason := range map[string]string{"n1": "run this as root", "": "couldn't open NVML"} {
-		if a := s.call(t, node, user, "", "caelum", "slurm-config"); a.status != 1 || !strings.Contains(a.stderr, reason) || a.stdout != "" {
+		if a := s.call(t, node, user, "", "caelum", "slurm-config"); a.status != 1 ||
+			!strings.Contains(a.stderr, reason) ||
+			a.stdout != "" {
 			t.Errorf("by a user on %q: status %d: %s", node, a.status, a.stderr)
 		}
 	}

@@ -51,13 +51,18 @@ func TestDoctor(t *testing.T) {
 	if !has(findings, "isolation", doctor.Warning, "a user's own other jobs") {
 		t.Errorf("the cluster has no cgroups, and nothing says so: %+v", findings)
 	}
-	if a := s.call(t, "n1", user, "", "caelum", "doctor"); a.status != 0 || !strings.Contains(a.stdout, "warning  device files: the driver shows instances to root only; not checked: device files") {
+	if a := s.call(t, "n1", user, "", "caelum", "doctor"); a.status != 0 ||
+		!strings.Contains(
+			a.stdout,
+			"warning  device files: the driver shows instances to root only; not checked: device files",
+		) {
 		t.Errorf("as a user: status %d: %s%s", a.status, a.stdout, a.stderr)
 	}
 
 	t.Run("on slurmctld's host", func(t *testing.T) {
 		a := s.call(t, "", "root", "", "caelum", "doctor", "--controller")
-		if a.status != 0 || !strings.Contains(a.stdout, " decision table: ") || strings.Contains(a.stdout, "device files") {
+		if a.status != 0 || !strings.Contains(a.stdout, " decision table: ") ||
+			strings.Contains(a.stdout, "device files") {
 			t.Errorf("status %d: %s%s", a.status, a.stdout, a.stderr)
 		}
 		const broken = "/run/decisions.broken"
@@ -83,7 +88,8 @@ func TestDoctor(t *testing.T) {
 	t.Run("a catalogue node that is up", func(t *testing.T) {
 		s.must(t, "", "root", "scontrol", "update", "nodename=mig-catalog1", "state=resume")
 		defer s.must(t, "", "root", "scontrol", "update", "nodename=mig-catalog1", "state=down", "reason=MIG catalogue")
-		if findings, status := s.diagnosis(t); status != 1 || !has(findings, "catalogue", doctor.Error, "mig-catalog1 is ") {
+		if findings, status := s.diagnosis(t); status != 1 ||
+			!has(findings, "catalogue", doctor.Error, "mig-catalog1 is ") {
 			t.Errorf("status %d: %+v", status, findings)
 		}
 	})
@@ -98,7 +104,8 @@ func TestDoctor(t *testing.T) {
 			}
 		}()
 		findings, status := s.diagnosis(t)
-		if status != 1 || !has(findings, "agent", doctor.Error, "the agent does not answer") || has(findings, "instances", doctor.OK, "") {
+		if status != 1 || !has(findings, "agent", doctor.Error, "the agent does not answer") ||
+			has(findings, "instances", doctor.OK, "") {
 			t.Errorf("status %d: %+v", status, findings)
 		}
 	})
@@ -122,7 +129,8 @@ func TestDoctor(t *testing.T) {
 		findings, status := s.diagnosis(t)
 		gi := ""
 		for _, f := range findings {
-			if f.Check == "instances" && f.Severity == doctor.Warning && strings.Contains(f.Text, "of GPU 1 is foreign") {
+			if f.Check == "instances" && f.Severity == doctor.Warning &&
+				strings.Contains(f.Text, "of GPU 1 is foreign") {
 				_, gi, _ = strings.Cut(f.Next, "-gi ")
 				gi, _, _ = strings.Cut(gi, " ")
 			}

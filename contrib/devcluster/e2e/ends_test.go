@@ -34,7 +34,13 @@ func (s *site) holding(t *testing.T, name string, many int) {
 // A requeued job keeps its id: its second run is another lease, and the first run's slice is free again.
 func TestRequeue(t *testing.T) {
 	s := quietly(t, shared)
-	id := s.submit(t, "if [[ ${SLURM_RESTART_COUNT:-0} == 0 ]]; then ./task requeue 1 600; else srun ./task requeue; fi", "--gres=gpu:1", "-w", "n1")
+	id := s.submit(
+		t,
+		"if [[ ${SLURM_RESTART_COUNT:-0} == 0 ]]; then ./task requeue 1 600; else srun ./task requeue; fi",
+		"--gres=gpu:1",
+		"-w",
+		"n1",
+	)
 	s.holding(t, "requeue", 1)
 	s.must(t, "", user, "scontrol", "requeue", id)
 	s.until(t, id, "it is back in the queue", func(r row) bool { return r.state == "PENDING" })
@@ -76,15 +82,29 @@ func TestHostileNames(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			folder := "hostile-" + strings.ReplaceAll(what, " ", "-")
-			id := s.submit(t, "srun ./task "+folder, "--job-name="+name, "--comment="+name, "--output="+folder+".out", "--gres=gpu:1")
+			id := s.submit(
+				t,
+				"srun ./task "+folder,
+				"--job-name="+name,
+				"--comment="+name,
+				"--output="+folder+".out",
+				"--gres=gpu:1",
+			)
 			s.completed(t, id)
 			counts(t, s.held(t, folder, "1g.5gb"), "1")
 		})
 	}
-	// An imitation of the very section that says what was allocated: nobody can tell which is true, so the job is told to change.
+	// An imitation of the very section that says what was allocated: nobody can tell which is true, so the job is told
+	// to change.
 	t.Run("an imitation", func(t *testing.T) {
 		t.Parallel()
-		id := s.submit(t, "./task hostile-imitation", "--job-name="+imitation, "--output=hostile-imitation.out", "--gres=gpu:1")
+		id := s.submit(
+			t,
+			"./task hostile-imitation",
+			"--job-name="+imitation,
+			"--output=hostile-imitation.out",
+			"--gres=gpu:1",
+		)
 		if state := s.ended(t, id); state != "FAILED" {
 			t.Errorf("it is %s", state)
 		}
@@ -99,7 +119,19 @@ func TestHostileNames(t *testing.T) {
 
 func TestReservation(t *testing.T) {
 	s := quietly(t, shared)
-	s.must(t, "", "root", "scontrol", "create", "reservation", "ReservationName=course", "Users="+user, "StartTime=now", "Duration=10", "Nodes=n2")
+	s.must(
+		t,
+		"",
+		"root",
+		"scontrol",
+		"create",
+		"reservation",
+		"ReservationName=course",
+		"Users="+user,
+		"StartTime=now",
+		"Duration=10",
+		"Nodes=n2",
+	)
 	t.Cleanup(func() { s.must(t, "", "root", "scontrol", "delete", "ReservationName=course") })
 	id := s.submit(t, "srun ./task reservation", "--reservation=course", "--gres=gpu:1")
 	large := s.submit(t, "srun ./task reservation-large", "--reservation=course", "--gres=mig:7g.40gb:1")

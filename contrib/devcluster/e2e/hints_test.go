@@ -11,7 +11,8 @@ import (
 	"caelum/internal/predict"
 )
 
-// learnt is a script that the decision table knows as the user's work, by which its slices are 2g.10gb, and as anybody's, by which they are 1g.10gb.
+// learnt is a script that the decision table knows as the user's work, by which its slices are 2g.10gb, and as
+// anybody's, by which they are 1g.10gb.
 const learnt = "./task learnt"
 
 // learnedLines say so. uid is the user's in every devcluster (lib/init.sh).
@@ -73,7 +74,8 @@ func TestLearned(t *testing.T) {
 	// Less than it needs is honoured, and told.
 	less := s.sbatch(t, learnt, "--hold", "--gres=gpu:1", "--mig-mem=4G")
 	id = strings.TrimSpace(less.stdout)
-	if want := "caelum: --mig-mem=4G gives 1g.5gb, and by its earlier runs this job needs 2g.10gb"; less.status != 0 || !strings.Contains(less.stderr, want) {
+	if want := "caelum: --mig-mem=4G gives 1g.5gb, and by its earlier runs this job needs 2g.10gb"; less.status != 0 ||
+		!strings.Contains(less.stderr, want) {
 		t.Errorf("status %d, said %q, want %q", less.status, less.stderr, want)
 	}
 	s.marked(t, id, "caelum:sized=1g.5gb")

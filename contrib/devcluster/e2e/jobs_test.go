@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestKindsOfJob runs every other kind of job beside each other: each gets the slices that it should, and none that another has.
+// TestKindsOfJob runs every other kind of job beside each other: each gets the slices that it should, and none that
+// another has.
 func TestKindsOfJob(t *testing.T) {
 	s := quietly(t, shared)
 	hold := s.holds(t)
@@ -73,7 +74,8 @@ func TestKindsOfJob(t *testing.T) {
 	t.Cleanup(func() { hold.check(t) })
 }
 
-// TestHetAlone: with nobody else about, one node would have room for all components of a het job; slurmctld wants a node for each.
+// TestHetAlone: with nobody else about, one node would have room for all components of a het job; slurmctld wants a
+// node for each.
 func TestHetAlone(t *testing.T) {
 	s := quietly(t, shared)
 	for k, c := range []struct {
@@ -85,7 +87,10 @@ func TestHetAlone(t *testing.T) {
 		{"--gres=gpu:1 : -w n1 --gres=gpu:1", "1g.5gb 1g.5gb"},
 	} {
 		name := fmt.Sprint("het-alone-", k)
-		id := s.submit(t, "srun --het-group=0,1 --gpus-per-task=1 ./task "+name+" 2", append([]string{"--job-name=" + name}, strings.Fields(c.options)...)...)
+		id := s.submit(
+			t,
+			"srun --het-group=0,1 --gpus-per-task=1 ./task "+name+" 2",
+			append([]string{"--job-name=" + name}, strings.Fields(c.options)...)...)
 		id, _, _ = strings.Cut(id, ";")
 		s.completed(t, parts("het", id)...)
 		apart(t, s.held(t, name, strings.Fields(c.profiles)...))
@@ -132,7 +137,8 @@ func (s *site) marked(t *testing.T, id, word string) {
 func TestUnknownProfileIsRefusedWithTheList(t *testing.T) {
 	for _, options := range [][]string{{"--gres=mig:9g.99gb:1"}, {"--gres=gpu:1", "--mig=9g.99gb"}, {"--gres=gpu:1,mig:9g.99gb:1"}} {
 		a := shared.sbatch(t, "true", options...)
-		if a.status == 0 || !strings.Contains(a.stderr, "9g.99gb") || !strings.Contains(a.stderr, strings.Join(profiles, ", ")) {
+		if a.status == 0 || !strings.Contains(a.stderr, "9g.99gb") ||
+			!strings.Contains(a.stderr, strings.Join(profiles, ", ")) {
 			t.Errorf("%q: status %d: %s", options, a.status, a.stderr)
 		}
 	}

@@ -14,7 +14,12 @@ func TestLimitOnGPUsHolds(t *testing.T) {
 	first := s.submit(t, "./task limit-first 1 4", "-A", "narrow", "--gres=gpu:1")
 	second := s.submit(t, "./task limit-second", "-A", "narrow", "--gres=gpu:1")
 	s.until(t, first, "it runs", func(r row) bool { return r.state == "RUNNING" })
-	s.until(t, second, "it waits for the limit", func(r row) bool { return r.state == "PENDING" && r.reason == "AssocGrpGRES" })
+	s.until(
+		t,
+		second,
+		"it waits for the limit",
+		func(r row) bool { return r.state == "PENDING" && r.reason == "AssocGrpGRES" },
+	)
 	s.completed(t, first, second)
 	s.held(t, "limit-first", "1g.5gb")
 	s.held(t, "limit-second", "1g.5gb")
@@ -37,7 +42,11 @@ func TestExclusive(t *testing.T) {
 	s := quietly(t, shared)
 	t.Run("without a GPU", func(t *testing.T) {
 		t.Parallel()
-		id := s.submit(t, "env >exclusive.env; caelum job $SLURM_JOB_ID >exclusive.job 2>&1; echo $? >>exclusive.job", "--exclusive")
+		id := s.submit(
+			t,
+			"env >exclusive.env; caelum job $SLURM_JOB_ID >exclusive.job 2>&1; echo $? >>exclusive.job",
+			"--exclusive",
+		)
 		s.completed(t, id)
 		env := "\n" + s.read(t, "exclusive.env")
 		for _, unwanted := range []string{"MIG-", "\nSLURM_GPUS_ON_NODE="} {

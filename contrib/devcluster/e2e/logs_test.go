@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// sharedLeases plays an agent's log through: a slice that is leased must not overlap one that another job holds. It answers how
-// many leases there were, too.
+// sharedLeases plays an agent's log through: a slice that is leased must not overlap one that another job holds. It
+// answers how many leases there were, too.
 func sharedLeases(log string) (leases int, problems []string) {
 	type unit struct {
 		gpu float64
@@ -37,7 +37,10 @@ func sharedLeases(log string) (leases int, problems []string) {
 		gpu, _ := line["gpu"].(float64)
 		for at := start; at < start+size[profile]; at++ {
 			if other, taken := holder[unit{gpu, at}]; taken {
-				problems = append(problems, fmt.Sprintf("unit %d of GPU %v is leased to job %v while job %v holds it", at, gpu, job, other))
+				problems = append(
+					problems,
+					fmt.Sprintf("unit %d of GPU %v is leased to job %v while job %v holds it", at, gpu, job, other),
+				)
 			}
 			holder[unit{gpu, at}] = job
 		}
@@ -65,7 +68,10 @@ func sharedDevices(log string) (problems []string) {
 		switch f[1] {
 		case "process-start":
 			if other := holder[device]; other != "" {
-				problems = append(problems, fmt.Sprintf("process %s is on GPU instance %s beside %s", said["pid"], device, other))
+				problems = append(
+					problems,
+					fmt.Sprintf("process %s is on GPU instance %s beside %s", said["pid"], device, other),
+				)
 			}
 			holder[device] = said["pid"]
 		case "process-exit", "process-oom", "process-gone":

@@ -27,11 +27,13 @@ const parallel = "16"
 // conf is added to slurm.conf.
 var conf = []string{
 	"AccountingStorageEnforce=limits",
-	// A waiting het job blocks all jobs behind it until backfill comes, by default every 30 s; so it does in stock Slurm.
+	// A waiting het job blocks all jobs behind it until backfill comes, by default every 30 s; so it does in stock
+	// Slurm.
 	"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1",
-	// A requeued job waits one second longer than this, by default 120 s, before it may start again. Taking the wait away with
-	// `scontrol update StartTime=now` would not do: until slurmd has forgotten the first run it runs no prolog for the next
-	// one (slurm_cred_jobid_cached in slurm_cred.c, 22.05.8), and a job without a prolog has no lease.
+	// A requeued job waits one second longer than this, by default 120 s, before it may start again. Taking the wait
+	// away with `scontrol update StartTime=now` would not do: until slurmd has forgotten the first run it runs no
+	// prolog for the next one (slurm_cred_jobid_cached in slurm_cred.c, 22.05.8), and a job without a prolog has no
+	// lease.
 	"AuthInfo=cred_expire=" + credExpire,
 	// salloc's shell runs on the job's node.
 	"LaunchParameters=use_interactive_step",

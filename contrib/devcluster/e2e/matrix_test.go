@@ -28,7 +28,12 @@ var spellings = []spelling{
 	{"-G 1", []string{"-G", "1"}, []string{"-n2", "-G", "2"}, "--gpus=1"},
 	{"--gpus-per-node=1", []string{"--gpus-per-node=1"}, []string{"-n2", "--gpus-per-node=2"}, "--gres=gpu:1"},
 	{"--gpus-per-task=1", []string{"--gpus-per-task=1"}, []string{"-n2", "--gpus-per-task=1"}, "--gres=gpu:1"},
-	{"--gpus-per-task=1 -n1", []string{"--gpus-per-task=1", "-n1"}, []string{"-n2", "--gpus-per-task=1"}, "--gres=gpu:1"},
+	{
+		"--gpus-per-task=1 -n1",
+		[]string{"--gpus-per-task=1", "-n1"},
+		[]string{"-n2", "--gpus-per-task=1"},
+		"--gres=gpu:1",
+	},
 	{"--gres=gpu:a100:1", []string{"--gres=gpu:a100:1"}, []string{"-n2", "--gres=gpu:a100:2"}, "--gres=gpu:1"},
 }
 
@@ -77,7 +82,9 @@ func (c cell) name() string {
 }
 
 func (c cell) options() []string {
-	return append(slices.Clone(map[bool][]string{false: c.spelling.one, true: c.spelling.two}[c.form.two]), c.form.extra...)
+	return append(
+		slices.Clone(map[bool][]string{false: c.spelling.one, true: c.spelling.two}[c.form.two]),
+		c.form.extra...)
 }
 
 func (c cell) tasks() int { return map[bool]int{false: 1, true: 2}[c.form.two] }
@@ -97,7 +104,8 @@ type outcome struct {
 }
 
 // TestScriptMatrix submits every cell twice, to stock Slurm and to Slurm with Caelum. What stock Slurm runs has to run,
-// each task on one device of its own; what it refuses may be refused, in its words. SLURM_GPUS_ON_NODE is as stock Slurm has it.
+// each task on one device of its own; what it refuses may be refused, in its words. SLURM_GPUS_ON_NODE is as stock
+// Slurm has it.
 func TestScriptMatrix(t *testing.T) {
 	s := quietly(t, shared)
 	stock := start(t, cluster.Options{Nodes: 2, GPUs: 2, NoAgent: true, Conf: conf})
@@ -198,8 +206,8 @@ func runSrun(t *testing.T, s *site, c cell) string {
 	return said(s.call(t, "", user, "", append(args, "./"+c.name())...).stderr)
 }
 
-// runSalloc runs the script on the login node, as `salloc ... ./script` does, or, when it has no srun, in the shell that a salloc
-// without a command opens on the job's node.
+// runSalloc runs the script on the login node, as `salloc ... ./script` does, or, when it has no srun, in the shell
+// that a salloc without a command opens on the job's node.
 func runSalloc(t *testing.T, s *site, c cell) string {
 	s.script(t, c.name(), c.fill(c.form.script))
 	args := append([]string{"salloc"}, c.options()...)

@@ -7,14 +7,16 @@ import (
 	"testing"
 )
 
-// In the partition plain job_submit.lua leaves jobs as they are: they have slots and no size, and what slurmctld started must
-// not break a node, nor give a job what nobody has counted. The agents' default here is the largest profile.
+// In the partition plain job_submit.lua leaves jobs as they are: they have slots and no size, and what slurmctld
+// started must not break a node, nor give a job what nobody has counted. The agents' default here is the largest
+// profile.
 func TestUnmanagedPartition(t *testing.T) {
 	s := quietly(t, shared)
 
 	t.Run("untouched at submission", func(t *testing.T) {
 		id := s.submit(t, "true", "--hold", "-p", "plain", "--gres=gpu:1", "-w", "n1")
-		if gres, comment := s.field(t, id, "TresPerNode"), s.field(t, id, "AdminComment"); gres != "gres:gpu:1" || comment != "" {
+		if gres, comment := s.field(t, id, "TresPerNode"), s.field(t, id, "AdminComment"); gres != "gres:gpu:1" ||
+			comment != "" {
 			t.Errorf("TresPerNode=%s AdminComment=%s", gres, comment)
 		}
 		s.must(t, "", user, "scancel", id)
@@ -25,8 +27,8 @@ func TestUnmanagedPartition(t *testing.T) {
 		s.completed(t, id)
 	})
 
-	// Slurm has counted no slice for these jobs, so none is cut. One that cannot be requeued is told; a batch job goes back to the
-	// queue, where an agent gives it a size, and starts two minutes later.
+	// Slurm has counted no slice for these jobs, so none is cut. One that cannot be requeued is told; a batch job goes
+	// back to the queue, where an agent gives it a size, and starts two minutes later.
 	t.Run("with GPUs", func(t *testing.T) {
 		told := s.call(t, "", user, "", "srun", "-p", "plain", "--gres=gpu:1", "-w", "n1", "./task", "plain-told")
 		if told.status == 0 || !strings.Contains(told.stderr, "no slice; ask for one (--gres=gpu:1,mig:7g.40gb:1)") {
@@ -36,7 +38,11 @@ func TestUnmanagedPartition(t *testing.T) {
 		s.until(t, id, "it is back in the queue", func(r row) bool {
 			return r.state == "PENDING" && strings.Contains(s.field(t, id, "AdminComment"), "caelum:requeued=1")
 		})
-		within(t, "it has a size", func() bool { return strings.Contains(s.field(t, id, "TresPerNode"), "mig:7g.40gb:1") })
+		within(
+			t,
+			"it has a size",
+			func() bool { return strings.Contains(s.field(t, id, "TresPerNode"), "mig:7g.40gb:1") },
+		)
 		s.completed(t, id)
 		counts(t, s.held(t, "plain-requeued", "7g.40gb"), "1")
 		s.marked(t, id, "caelum:released")

@@ -37,7 +37,9 @@ func quietly(t *testing.T, s *site) *site {
 			}
 			n, problems := sharedLeases(log)
 			leases += n
-			problems = append(problems, sharedDevices(s.must(t, node, "root", "cat", "/run/nvml-emulator/state.log"))...)
+			problems = append(
+				problems,
+				sharedDevices(s.must(t, node, "root", "cat", "/run/nvml-emulator/state.log"))...)
 			for _, problem := range problems {
 				t.Errorf("%s: %s", node, problem)
 			}

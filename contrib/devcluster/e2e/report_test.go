@@ -108,6 +108,11 @@ func (r *report) finish(t *testing.T) {
 	}
 	stands, err := os.ReadFile(reportFile)
 	if err != nil || string(stands) != r.String() {
-		t.Errorf("%s is not what was measured (%v); look at what -rewrite changes:\n%s", filepath.Base(reportFile), err, r)
+		t.Errorf(
+			"%s is not what was measured (%v); look at what -rewrite changes:\n%s",
+			filepath.Base(reportFile),
+			err,
+			r,
+		)
 	}
 }

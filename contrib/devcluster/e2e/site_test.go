@@ -88,15 +88,22 @@ func (s *site) close() error {
 	return s.Stop()
 }
 
-// prepare gives the shared cluster a decision table in which every job is small, so that many fit, and -N 2 is more than
-// the catalogue is said to have.
+// prepare gives the shared cluster a decision table in which every job is small, so that many fit, and -N 2 is more
+// than the catalogue is said to have.
 func (s *site) prepare() error {
 	listed, err := s.profileLines()
 	if err != nil {
 		return err
 	}
 	table := "caelum-decisions 1 2\npartition gpu\npartition billed\nmax_nodes 1\ndefault 1g.5gb\n" + listed + learnedLines()
-	cmd := s.Command(context.Background(), "", "root", "sh", "-c", "cat > /etc/caelum/decisions.new && mv /etc/caelum/decisions.new /etc/caelum/decisions")
+	cmd := s.Command(
+		context.Background(),
+		"",
+		"root",
+		"sh",
+		"-c",
+		"cat > /etc/caelum/decisions.new && mv /etc/caelum/decisions.new /etc/caelum/decisions",
+	)
 	cmd.Stdin = strings.NewReader(table)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("write the decision table: %w: %s", err, out)
@@ -174,7 +181,13 @@ func (s *site) until(t *testing.T, id, what string, holds func(row) bool) row {
 			return r
 		}
 		if time.Now().After(end) {
-			t.Fatalf("job %s, not in time: %s; it is %+v\n%s", id, what, r, s.try("", "root", "scontrol", "-d", "show", "job", id))
+			t.Fatalf(
+				"job %s, not in time: %s; it is %+v\n%s",
+				id,
+				what,
+				r,
+				s.try("", "root", "scontrol", "-d", "show", "job", id),
+			)
 		}
 	}
 }

@@ -18,7 +18,8 @@ type task struct {
 	uuid, gpu, profile, start      string // the device
 }
 
-// tasks reads what the runs of `task NAME` have noted, in the order of jobs, steps and tasks, and what went wrong in them.
+// tasks reads what the runs of `task NAME` have noted, in the order of jobs, steps and tasks, and what went wrong in
+// them.
 func (s *site) tasks(t *testing.T, name string) (all []task, problems string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(s.home(), "tasks", name, "*.task"))
@@ -84,7 +85,14 @@ func counts(t *testing.T, all []task, want string) {
 	t.Helper()
 	for _, one := range all {
 		if one.gpusOnNode != want {
-			t.Errorf("SLURM_GPUS_ON_NODE of task %s in step %s of job %s is %s, want %s", one.proc, one.step, one.job, one.gpusOnNode, want)
+			t.Errorf(
+				"SLURM_GPUS_ON_NODE of task %s in step %s of job %s is %s, want %s",
+				one.proc,
+				one.step,
+				one.job,
+				one.gpusOnNode,
+				want,
+			)
 		}
 	}
 }

@@ -26,7 +26,15 @@ const (
 func TestConstraints(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 2, GPUs: 2, Conf: []string{huge, hugePartition}})
 	for node, features := range map[string]string{"n1": "fast", "n2": "big", "mig-catalog[1-2]": "fast,big"} {
-		s.Must("", "root", "scontrol", "update", "nodename="+node, "AvailableFeatures="+features, "ActiveFeatures="+features)
+		s.Must(
+			"",
+			"root",
+			"scontrol",
+			"update",
+			"nodename="+node,
+			"AvailableFeatures="+features,
+			"ActiveFeatures="+features,
+		)
 	}
 	for _, attack := range [][]string{
 		{"-C", "fast&big"},
@@ -87,7 +95,19 @@ func TestConstraintsAsSlurm(t *testing.T) {
 			"[a|b]&c", "c&[a|b]&x", "a*1", "(a|b)*1", "(a&b)*1",
 		} {
 			// sbatch --test-only leaves counts and brackets out (22.05.8): the job really runs.
-			_, stderr, err := s.Exec(t.Context(), attacker, "srun", "-I10", "-p", "plain", "-N1", "-n1", "-C", text, "true")
+			_, stderr, err := s.Exec(
+				t.Context(),
+				attacker,
+				"srun",
+				"-I10",
+				"-p",
+				"plain",
+				"-N1",
+				"-n1",
+				"-C",
+				text,
+				"true",
+			)
 			here := slurm.ParseConstraint(text).Lacking(features, 1)
 			if (err == nil) != (here == "") {
 				t.Errorf("%s on %v: slurmctld: %v %s; here: %q", text, features, err, strings.TrimSpace(stderr), here)

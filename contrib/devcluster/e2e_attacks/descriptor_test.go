@@ -19,12 +19,13 @@ import (
 	"caelum/internal/api"
 )
 
-// asHolder in the environment makes this test binary the attacker's program: it opens every capability file that it may, keeps the
-// descriptors in this way, writes how many there are to the file "held", and stays.
+// asHolder in the environment makes this test binary the attacker's program: it opens every capability file that it
+// may, keeps the descriptors in this way, writes how many there are to the file "held", and stays.
 const asHolder = "ATTACK_HOLD"
 
-// The ways to keep descriptors: in the process's own table; in flight in a socket that the process has open; in the table of a
-// process outside the job, to which the job sends them; in one of two processes that send them to each other all the time.
+// The ways to keep descriptors: in the process's own table; in flight in a socket that the process has open; in the
+// table of a process outside the job, to which the job sends them; in one of two processes that send them to each other
+// all the time.
 const (
 	inTable  = "table"
 	inFlight = "flight"
@@ -110,7 +111,8 @@ func received(path string) []int {
 	return receive(from)
 }
 
-// swapSocket in the environment is the descriptor of the socket through which the second process of a swap gets descriptors.
+// swapSocket in the environment is the descriptor of the socket through which the second process of a swap gets
+// descriptors.
 const swapSocket = "ATTACK_SWAP"
 
 // swap starts a second process and hands the descriptors to it and back, until one of the two is ended.
@@ -138,13 +140,20 @@ func pass(socket int) {
 	}
 }
 
-// openable starts a cluster whose capability files can be opened. No driver answers at the emulator's own device numbers; the
-// kernel's virtual terminals have the minors of the instances that this test uses (30, 31 and so on, of 63), and open.
+// openable starts a cluster whose capability files can be opened. No driver answers at the emulator's own device
+// numbers; the kernel's virtual terminals have the minors of the instances that this test uses (30, 31 and so on, of
+// 63), and open.
 func openable(t *testing.T, o cluster.Options) *clustertest.Site {
 	t.Helper()
 	o.Nodes, o.GPUs, o.KeepDeviceFiles = 1, 1, true
 	s := clustertest.Start(t, o)
-	s.Must("n1", "root", "sh", "-c", `printf 'Character devices:\n  4 nvidia-caps\n\nBlock devices:\n' >/run/nvml-emulator/proc/devices`)
+	s.Must(
+		"n1",
+		"root",
+		"sh",
+		"-c",
+		`printf 'Character devices:\n  4 nvidia-caps\n\nBlock devices:\n' >/run/nvml-emulator/proc/devices`,
+	)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -219,11 +228,14 @@ func note(s *clustertest.Site, gi int) (state, text string) {
 	return "", ""
 }
 
-// TestDescriptorOutlivesLease: a job opens its slice's capability files and leaves a process behind that keeps the descriptors. The
-// next user's jobs get instances with other device numbers until that process has ended.
+// TestDescriptorOutlivesLease: a job opens its slice's capability files and leaves a process behind that keeps the
+// descriptors. The next user's jobs get instances with other device numbers until that process has ended.
 func TestDescriptorOutlivesLease(t *testing.T) {
 	s := openable(t, cluster.Options{})
-	s.Write("attack", "#!/bin/bash\n"+asHolder+"="+inTable+" setsid --fork ./holder >/dev/null 2>&1\nuntil [[ -e held && -e go ]]; do sleep 0.1; done\n")
+	s.Write(
+		"attack",
+		"#!/bin/bash\n"+asHolder+"="+inTable+" setsid --fork ./holder >/dev/null 2>&1\nuntil [[ -e held && -e go ]]; do sleep 0.1; done\n",
+	)
 	job := s.Submit("./attack", "--gres=mig:2g.10gb:1")
 	pid := holder(t, s)
 	mine := instance(t, s, job)
@@ -233,7 +245,12 @@ func TestDescriptorOutlivesLease(t *testing.T) {
 	first := victimJob(s)
 	s.Running(first)
 	if got := instance(t, s, first); got.GI == mine.GI {
-		t.Errorf("the victim's job %s got GPU instance %d, whose capability files process %s of the attacker still holds", first, got.GI, pid)
+		t.Errorf(
+			"the victim's job %s got GPU instance %d, whose capability files process %s of the attacker still holds",
+			first,
+			got.GI,
+			pid,
+		)
 	}
 	state, text := note(s, mine.GI)
 	if want := "pid " + pid + ", uid 20001, \"holder\""; state != "stuck" || !strings.Contains(text, want) {
@@ -250,8 +267,9 @@ func TestDescriptorOutlivesLease(t *testing.T) {
 	s.NoneDrained()
 }
 
-// TestHolderOutsideJob: a job sends its slice's descriptors to processes outside the job, which keep them after it. Where jobs are
-// confined to their devices, the agent ends a process that has them, so that the other user's jobs find all slices.
+// TestHolderOutsideJob: a job sends its slice's descriptors to processes outside the job, which keep them after it.
+// Where jobs are confined to their devices, the agent ends a process that has them, so that the other user's jobs find
+// all slices.
 func TestHolderOutsideJob(t *testing.T) {
 	for _, way := range []string{outside, swapped} {
 		t.Run(way, func(t *testing.T) {
@@ -259,7 +277,10 @@ func TestHolderOutsideJob(t *testing.T) {
 			ended := make(chan error, 1)
 			process := s.Command(t.Context(), "n1", attacker, "env", asHolder+"="+way, "./holder")
 			go func() { ended <- process.Run() }()
-			s.Write("attack", "#!/bin/bash\nexport "+asHolder+"="+inSender+"\nuntil ./holder; do sleep 0.1; done\nuntil [[ -e go ]]; do sleep 0.1; done\n")
+			s.Write(
+				"attack",
+				"#!/bin/bash\nexport "+asHolder+"="+inSender+"\nuntil ./holder; do sleep 0.1; done\nuntil [[ -e go ]]; do sleep 0.1; done\n",
+			)
 			job := s.Submit("./attack", "--gres=mig:7g.40gb:1")
 			pid := holder(t, s)
 			s.Write("go", "")
@@ -268,7 +289,8 @@ func TestHolderOutsideJob(t *testing.T) {
 				s.Must("", victim, "timeout", "60", "srun", "--gres=mig:7g.40gb:1", "true")
 			}
 			if way == outside {
-				if log, err := s.Log("agent-n1"); err != nil || !strings.Contains(log, "ended a process on a slice that is not its: pid "+pid) {
+				if log, err := s.Log("agent-n1"); err != nil ||
+					!strings.Contains(log, "ended a process on a slice that is not its: pid "+pid) {
 					t.Errorf("the agent's log does not name process %s (%v)", pid, err)
 				}
 				select {
@@ -282,11 +304,14 @@ func TestHolderOutsideJob(t *testing.T) {
 	}
 }
 
-// TestDescriptorsInFlight: a process that has descriptors in flight takes no slice from other users. Which files they are of cannot
-// be seen, and every process can have some.
+// TestDescriptorsInFlight: a process that has descriptors in flight takes no slice from other users. Which files they
+// are of cannot be seen, and every process can have some.
 func TestDescriptorsInFlight(t *testing.T) {
 	s := openable(t, cluster.Options{})
-	s.Write("attack", "#!/bin/bash\n"+asHolder+"="+inFlight+" setsid --fork ./holder >/dev/null 2>&1\nuntil [[ -e held && -e go ]]; do sleep 0.1; done\n")
+	s.Write(
+		"attack",
+		"#!/bin/bash\n"+asHolder+"="+inFlight+" setsid --fork ./holder >/dev/null 2>&1\nuntil [[ -e held && -e go ]]; do sleep 0.1; done\n",
+	)
 	job := s.Submit("./attack", "--gres=mig:7g.40gb:1")
 	pid := holder(t, s)
 	s.Write("go", "")
@@ -296,8 +321,9 @@ func TestDescriptorsInFlight(t *testing.T) {
 	s.NoneDrained()
 }
 
-// TestDescriptorOfNewInstance: with NVreg_ModifyDeviceFiles=1 the driver makes a new instance's files for everybody. A user who has
-// opened them before the agent closed them keeps the next user's job from getting that instance, and has no use of it.
+// TestDescriptorOfNewInstance: with NVreg_ModifyDeviceFiles=1 the driver makes a new instance's files for everybody. A
+// user who has opened them before the agent closed them keeps the next user's job from getting that instance, and has
+// no use of it.
 func TestDescriptorOfNewInstance(t *testing.T) {
 	s := openable(t, cluster.Options{})
 	first := victimJob(s)
@@ -307,7 +333,13 @@ func TestDescriptorOfNewInstance(t *testing.T) {
 	s.Within("the slice is idle", func() bool { state, _ := note(s, before.GI); return state == "idle" })
 	whole := s.Submit("true", "--gres=mig:7g.40gb:1") // so that the instance is made anew
 	s.Completed(whole)
-	s.Must("n1", "root", "sh", "-c", "for m in 0 1; do chmod 444 /dev/nvidia-caps/nvidia-cap$((3 + 9 * "+fmt.Sprint(before.GI)+" + m)); done")
+	s.Must(
+		"n1",
+		"root",
+		"sh",
+		"-c",
+		"for m in 0 1; do chmod 444 /dev/nvidia-caps/nvidia-cap$((3 + 9 * "+fmt.Sprint(before.GI)+" + m)); done",
+	)
 
 	ended := make(chan error, 1)
 	attack := s.Command(t.Context(), "n1", attacker, "env", asHolder+"="+inTable, "./holder")
@@ -316,14 +348,19 @@ func TestDescriptorOfNewInstance(t *testing.T) {
 	next := victimJob(s)
 	s.Running(next)
 	if got := instance(t, s, next); got.GI == before.GI {
-		t.Errorf("the victim's job got GPU instance %d, whose capability files process %s of the attacker holds", got.GI, pid)
+		t.Errorf(
+			"the victim's job got GPU instance %d, whose capability files process %s of the attacker holds",
+			got.GI,
+			pid,
+		)
 	}
 	s.Must("n1", "root", "kill", "-KILL", pid)
 	<-ended
 	s.NoneDrained()
 }
 
-// TestStrangerOnSlice: a process of another user that came to a job's slice is ended, or only reported where the site asks for that.
+// TestStrangerOnSlice: a process of another user that came to a job's slice is ended, or only reported where the site
+// asks for that.
 func TestStrangerOnSlice(t *testing.T) {
 	for cgroup, why := range map[string]string{"": "of another user than the job's", "v1": "of no job", "v2": "of no job"} {
 		t.Run("cgroup"+cgroup, func(t *testing.T) { strangerOnSlice(t, cgroup, why) })
@@ -348,7 +385,16 @@ func strangerOnSlice(t *testing.T, cgroup, why string) {
 	// As if the descriptors came from elsewhere: the files are open to all for the moment in which the process starts.
 	s.Must("n1", "root", "sh", "-c", "chmod 444 $(find /dev/nvidia-caps -user "+attacker+")")
 	ended := make(chan error, 1)
-	stranger := s.Command(t.Context(), "n1", victim, "env", "CUDA_VISIBLE_DEVICES="+mine.UUID, "cuda-process", "--seconds", "3600")
+	stranger := s.Command(
+		t.Context(),
+		"n1",
+		victim,
+		"env",
+		"CUDA_VISIBLE_DEVICES="+mine.UUID,
+		"cuda-process",
+		"--seconds",
+		"3600",
+	)
 	go func() { ended <- stranger.Run() }()
 	// The job's own process is one, the stranger the other.
 	s.Within("the agent sees two processes", func() bool {
@@ -359,8 +405,14 @@ func strangerOnSlice(t *testing.T, cgroup, why string) {
 	s.Must("n1", "root", "sh", "-c", "chmod 400 $(find /dev/nvidia-caps -user "+attacker+")")
 	time.Sleep(2 * time.Second) // two samples more
 	want := `uid 20002, "cuda-process", ` + why
-	if state, text := note(s, mine.GI); state != "leased" || !strings.Contains(text, want) || strings.Count(text, "pid ") != 1 {
-		t.Fatalf("status says %q, %q of a process of user 20002 on a slice of user 20001's job, not %q", state, text, want)
+	if state, text := note(s, mine.GI); state != "leased" || !strings.Contains(text, want) ||
+		strings.Count(text, "pid ") != 1 {
+		t.Fatalf(
+			"status says %q, %q of a process of user 20002 on a slice of user 20001's job, not %q",
+			state,
+			text,
+			want,
+		)
 	}
 	log, err := s.Log("agent-n1")
 	if n := strings.Count(log, "a process that is not the job's uses its slice: "); err != nil || n != 1 {

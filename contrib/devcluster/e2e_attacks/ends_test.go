@@ -11,8 +11,8 @@ import (
 	"caelum/internal/plan"
 )
 
-// TestEndsPrivate: where slurmctld shows users nothing of other users' jobs, a node's record does not show when they end. The
-// agent still knows: it reserves a GPU for the time when they have.
+// TestEndsPrivate: where slurmctld shows users nothing of other users' jobs, a node's record does not show when they
+// end. The agent still knows: it reserves a GPU for the time when they have.
 func TestEndsPrivate(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, Conf: []string{"PrivateData=jobs"}})
 	job := occupy(s, "--time=10")
@@ -21,7 +21,10 @@ func TestEndsPrivate(t *testing.T) {
 		status, err := s.Status("n1")
 		end := strings.TrimSpace(s.Try("", "squeue", "-h", "-j", job, "-o", "%e"))
 		return err == nil && status.Reserved != nil && end != "" &&
-			strings.Contains(s.Try("n1", "caelum", "status"), "kept for job "+waiting+", from "+strings.Replace(end, "T", " ", 1))
+			strings.Contains(
+				s.Try("n1", "caelum", "status"),
+				"kept for job "+waiting+", from "+strings.Replace(end, "T", " ", 1),
+			)
 	})
 	extra := s.Must("", attacker, "bash", "-c", "scontrol show node n1 | sed -n 's/^ *Extra=//p'")
 	if state, err := plan.Parse(plan.In(extra)); err != nil || state.GPUs[0].Busy == 0 {

@@ -10,8 +10,8 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// TestFloodOfOptions: a user submits a job with a million variables of SPANK plugins. job_submit.lua, which runs under slurmctld's
-// locks, refuses the job by their number. To read them took it seconds.
+// TestFloodOfOptions: a user submits a job with a million variables of SPANK plugins. job_submit.lua, which runs under
+// slurmctld's locks, refuses the job by their number. To read them took it seconds.
 func TestFloodOfOptions(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	client := buildClient(t, s)

@@ -34,7 +34,13 @@ func TestConfigurationOfAnother(t *testing.T) {
 	s.Must("", attacker, "gcc", "-shared", "-fPIC", "-o", "evil.so", "evil.c")
 	s.Must("n1", "root", "cp", "/etc/caelum/caelum.yaml", "/run/good.yaml")
 	s.Must("n1", "root", "chown", attacker, "/etc/caelum")
-	s.Must("n1", attacker, "sh", "-c", "echo nvml_library: "+home+"/evil.so >/etc/caelum/new && mv -f /etc/caelum/new /etc/caelum/caelum.yaml")
+	s.Must(
+		"n1",
+		attacker,
+		"sh",
+		"-c",
+		"echo nvml_library: "+home+"/evil.so >/etc/caelum/new && mv -f /etc/caelum/new /etc/caelum/caelum.yaml",
+	)
 	restart := func(what string) {
 		s.RestartUnit("agent-n1") // an agent that refuses to start is an error here
 		if text, err := os.ReadFile(marker); err == nil {

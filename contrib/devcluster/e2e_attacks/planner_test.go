@@ -16,13 +16,15 @@ import (
 // wholeGPU asks for a slice of which nothing is on offer unless a plan puts it there for a job.
 var wholeGPU = []string{"-p", "gpu", "--gres=gpu:1", "--mig=7g.40gb", "-t", "10"}
 
-// another asks for a profile that the attackers do not ask for: of theirs, slurmctld would give the victim what is on offer for them.
+// another asks for a profile that the attackers do not ask for: of theirs, slurmctld would give the victim what is on
+// offer for them.
 var another = []string{"-p", "gpu", "--gres=gpu:1", "--mig=3g.20gb", "-t", "10"}
 
 // wholeNode asks for all GPUs of a node.
 var wholeNode = []string{"-p", "gpu", "--gres=gpu:2", "--mig=7g.40gb", "-t", "10"}
 
-// TestPlanner: a user submits jobs that wait, and that cost the plan much or cannot start. Another user's jobs get the idle GPUs.
+// TestPlanner: a user submits jobs that wait, and that cost the plan much or cannot start. Another user's jobs get the
+// idle GPUs.
 func TestPlanner(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 3, Conf: []string{
 		"NodeName=c[1-300] NodeAddr=127.0.0.1 Port=1 State=DOWN CPUs=64 RealMemory=256000",
@@ -48,7 +50,10 @@ func TestPlanner(t *testing.T) {
 // served waits until a job of the victim's runs.
 func served(t *testing.T, s *clustertest.Site, options ...string) {
 	t.Helper()
-	id := s.Must("", victim, slices.Concat([]string{"sbatch", "--parsable"}, options, []string{"--wrap", "sleep 600"})...)
+	id := s.Must(
+		"",
+		victim,
+		slices.Concat([]string{"sbatch", "--parsable"}, options, []string{"--wrap", "sleep 600"})...)
 	for end := time.Now().Add(20 * time.Second); s.State(id) != "RUNNING"; time.Sleep(200 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("job %s does not get the GPU that is idle:\n%s", id, s.Try("", "caelum", "explain", id))
@@ -56,11 +61,31 @@ func served(t *testing.T, s *clustertest.Site, options ...string) {
 	}
 }
 
-// hetOfManyNodes: one component of a het job asks for more nodes than are up. The agents go on publishing. (The het jobs stand behind the
-// victim's: behind one, slurmctld starts jobs by backfill only.)
+// hetOfManyNodes: one component of a het job asks for more nodes than are up. The agents go on publishing. (The het
+// jobs stand behind the victim's: behind one, slurmctld starts jobs by backfill only.)
 func hetOfManyNodes(t *testing.T, s *clustertest.Site) {
 	for range 3 {
-		s.Must("", attacker, "sbatch", "--nice=1000", "-p", "gpu", "--gres=gpu:1", "-t", "10", ":", "--nice=1000", "-p", "cpu", "-N", "290", "-t", "10", "--wrap", "true")
+		s.Must(
+			"",
+			attacker,
+			"sbatch",
+			"--nice=1000",
+			"-p",
+			"gpu",
+			"--gres=gpu:1",
+			"-t",
+			"10",
+			":",
+			"--nice=1000",
+			"-p",
+			"cpu",
+			"-N",
+			"290",
+			"-t",
+			"10",
+			"--wrap",
+			"true",
+		)
 	}
 	time.Sleep(2 * time.Second) // every agent plans with them
 	served(t, s, wholeGPU...)
@@ -71,12 +96,16 @@ func hetOfManyNodes(t *testing.T, s *clustertest.Site) {
 	}
 }
 
-// unmetDependency: jobs that name a node are held until their slices are on offer; these wait for a job that never runs.
+// unmetDependency: jobs that name a node are held until their slices are on offer; these wait for a job that never
+// runs.
 func unmetDependency(t *testing.T, s *clustertest.Site) {
 	never := s.Submit("true", "-p", "plain", "--hold")
 	var attack []string
 	for k := range 6 {
-		attack = append(attack, s.Submit("true", append(wholeNode, "-w", s.Nodes[k%2], "--dependency=afterany:"+never)...))
+		attack = append(
+			attack,
+			s.Submit("true", append(wholeNode, "-w", s.Nodes[k%2], "--dependency=afterany:"+never)...),
+		)
 	}
 	time.Sleep(2 * time.Second)
 	served(t, s, another...)
@@ -87,7 +116,8 @@ func unmetDependency(t *testing.T, s *clustertest.Site) {
 	}
 }
 
-// lacksMemory: one job without GPUs has most of the nodes' memory; others of the same user ask for all GPUs and for as much memory.
+// lacksMemory: one job without GPUs has most of the nodes' memory; others of the same user ask for all GPUs and for as
+// much memory.
 func lacksMemory(t *testing.T, s *clustertest.Site) {
 	s.Running(s.Submit("sleep 600", "-p", "plain", "-w", "n1,n2", "-N2", "-n2", "--mem=200000"))
 	for _, nodes := range [][]string{{"-N2"}, {"-N1", "-N1"}} {
@@ -99,7 +129,8 @@ func lacksMemory(t *testing.T, s *clustertest.Site) {
 	}
 }
 
-// namesNodes: jobs that name a node are held, and slurmctld shows no priority for them. They do not come before the jobs of others.
+// namesNodes: jobs that name a node are held, and slurmctld shows no priority for them. They do not come before the
+// jobs of others.
 func namesNodes(t *testing.T, s *clustertest.Site) {
 	var first []string
 	for k := range 4 {
@@ -110,13 +141,20 @@ func namesNodes(t *testing.T, s *clustertest.Site) {
 	for range 3 {
 		s.Submit("sleep 600", append(wholeGPU, "-w", node, "--nice=1000000")...)
 	}
-	id := s.Must("", victim, slices.Concat([]string{"sbatch", "--parsable"}, another, []string{"--wrap", "sleep 600"})...)
+	id := s.Must(
+		"",
+		victim,
+		slices.Concat([]string{"sbatch", "--parsable"}, another, []string{"--wrap", "sleep 600"})...)
 	time.Sleep(2 * time.Second)
 	s.End("first0")
 	s.Completed(first[0])
 	for end := time.Now().Add(20 * time.Second); s.State(id) != "RUNNING"; time.Sleep(200 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("job %s waits behind jobs of lower priority that name the node:\n%s", id, s.Try("", "squeue", "-o", "%i %u %j %T %r %Q %N"))
+			t.Fatalf(
+				"job %s waits behind jobs of lower priority that name the node:\n%s",
+				id,
+				s.Try("", "squeue", "-o", "%i %u %j %T %r %Q %N"),
+			)
 		}
 	}
 }

@@ -48,7 +48,8 @@ func TestSocketPrivate(t *testing.T) {
 	}
 	for _, who := range []string{victim, "root"} {
 		for _, args := range [][]string{{"caelum", "status", "--json"}, {"caelum", "job", job, "--json"}} {
-			if got := s.Must("n1", who, args...); !strings.Contains(got, "thesis") || !strings.Contains(got, "peak_mib") {
+			if got := s.Must("n1", who, args...); !strings.Contains(got, "thesis") ||
+				!strings.Contains(got, "peak_mib") {
 				t.Errorf("%s does not see the job in %q:\n%s", who, args, got)
 			}
 		}
@@ -61,7 +62,20 @@ func TestSocketPrivate(t *testing.T) {
 func TestSocketUse(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	job := occupy(s)
-	seen := s.Must("n1", attacker, "caelum", "status", "--json") + s.Must("n1", attacker, "caelum", "job", job, "--json")
+	seen := s.Must(
+		"n1",
+		attacker,
+		"caelum",
+		"status",
+		"--json",
+	) + s.Must(
+		"n1",
+		attacker,
+		"caelum",
+		"job",
+		job,
+		"--json",
+	)
 	if !strings.Contains(seen, "thesis") || strings.Contains(seen, "peak_mib") || strings.Contains(seen, `"work"`) {
 		t.Errorf("another user sees:\n%s", seen)
 	}

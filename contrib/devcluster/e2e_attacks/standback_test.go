@@ -23,7 +23,10 @@ func TestStandsBack(t *testing.T) {
 	s.Within("its slice is on offer", func() bool {
 		return strings.Contains(s.Try("", "caelum", "explain", stuck), "on offer")
 	})
-	id := s.Must("", victim, slices.Concat([]string{"sbatch", "--parsable"}, another, []string{"--wrap", "sleep 600"})...)
+	id := s.Must(
+		"",
+		victim,
+		slices.Concat([]string{"sbatch", "--parsable"}, another, []string{"--wrap", "sleep 600"})...)
 	for s.State(id) != "RUNNING" {
 		if time.Since(began) > 4*time.Minute {
 			t.Fatalf("job %s does not get the GPU that is idle:\n%s", id, s.Try("", "caelum", "explain", stuck))

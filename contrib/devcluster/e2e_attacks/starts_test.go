@@ -11,18 +11,23 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// TestSlicesWithoutGPU: a user asks for slices and for no GPU in a partition that job_submit.lua does not manage, with a name that makes
-// the job's record ambiguous. Such a job has no prolog. The node's slices stay on offer to other users while it would run.
+// TestSlicesWithoutGPU: a user asks for slices and for no GPU in a partition that job_submit.lua does not manage, with
+// a name that makes the job's record ambiguous. Such a job has no prolog. The node's slices stay on offer to other
+// users while it would run.
 func TestSlicesWithoutGPU(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	s.Completed(s.Submit("true", "--gres=gpu:1", "--mig=1g.5gb"))
 	s.Within("1g.5gb is on offer", func() bool {
-		return regexp.MustCompile(`mig:1g.5gb:[1-9]`).MatchString(s.Must("", "root", "sinfo", "-h", "-p", "plain", "-O", "Gres:300"))
+		return regexp.MustCompile(`mig:1g.5gb:[1-9]`).
+			MatchString(s.Must("", "root", "sinfo", "-h", "-p", "plain", "-O", "Gres:300"))
 	})
 	seven := strings.TrimSuffix(strings.Repeat("mig:1g.5gb:1,", 7), ",")
 	submit := func(options ...string) (id string, err error) {
-		out, stderr, err := s.Exec(t.Context(), attacker, append(append([]string{"sbatch", "--parsable", "-p", "plain", "-J", "x\n   JOB_GRES=a"},
-			options...), "--wrap", "sleep 600")...)
+		out, stderr, err := s.Exec(
+			t.Context(),
+			attacker,
+			append(append([]string{"sbatch", "--parsable", "-p", "plain", "-J", "x\n   JOB_GRES=a"},
+				options...), "--wrap", "sleep 600")...)
 		t.Log(options, out, strings.TrimSpace(stderr), err)
 		return strings.TrimSpace(out), err
 	}
@@ -36,24 +41,58 @@ func TestSlicesWithoutGPU(t *testing.T) {
 		}
 		s.Must("", attacker, "scontrol", "release", id)
 	}
-	id := s.Must("", victim, "sbatch", "--parsable", "--gres=gpu:1", "--mig=1g.5gb", "--chdir=/", "--output=/dev/null", "--wrap", "true")
+	id := s.Must(
+		"",
+		victim,
+		"sbatch",
+		"--parsable",
+		"--gres=gpu:1",
+		"--mig=1g.5gb",
+		"--chdir=/",
+		"--output=/dev/null",
+		"--wrap",
+		"true",
+	)
 	s.Completed(id)
-	whole := s.Must("", victim, "sbatch", "--parsable", "--gres=gpu:1", "--mig=7g.40gb", "--chdir=/", "--output=/dev/null", "--wrap", "true")
+	whole := s.Must(
+		"",
+		victim,
+		"sbatch",
+		"--parsable",
+		"--gres=gpu:1",
+		"--mig=7g.40gb",
+		"--chdir=/",
+		"--output=/dev/null",
+		"--wrap",
+		"true",
+	)
 	s.Completed(whole)
 }
 
-// TestUnreadableRequest: slurmctld keeps the text of an entry that has a count of 0 and starts the job. The agents, which could not read
-// the job's request, would not count the job's slices before its lease. job_submit.lua refuses such text, in updates too.
+// TestUnreadableRequest: slurmctld keeps the text of an entry that has a count of 0 and starts the job. The agents,
+// which could not read the job's request, would not count the job's slices before its lease. job_submit.lua refuses
+// such text, in updates too.
 func TestUnreadableRequest(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	for _, text := range []string{"mig:x(:0", "gpu:x y:0", "mig:-x:0"} {
-		out, stderr, err := s.Exec(t.Context(), attacker, "sbatch", "--parsable", "--gres=gpu:1,"+text, "--wrap", "true")
+		out, stderr, err := s.Exec(
+			t.Context(),
+			attacker,
+			"sbatch",
+			"--parsable",
+			"--gres=gpu:1,"+text,
+			"--wrap",
+			"true",
+		)
 		if err == nil || !strings.Contains(stderr, "is not understood") {
 			t.Errorf("%s: %s%s%v", text, out, stderr, err)
 		}
 		id := s.Submit("true", "-H", "--gres=gpu:1", "--mig=7g.40gb")
 		s.Exec(t.Context(), attacker, "scontrol", "update", "job="+id, "Gres=gpu:1,mig:7g.40gb:1,"+text)
-		if asked := s.Must("", "root", "squeue", "-h", "-j", id, "-O", "tres-per-node:300"); strings.Contains(asked, text) {
+		if asked := s.Must("", "root", "squeue", "-h", "-j", id, "-O", "tres-per-node:300"); strings.Contains(
+			asked,
+			text,
+		) {
 			t.Errorf("an update leaves %s", asked)
 		}
 		s.Must("", attacker, "scancel", id)

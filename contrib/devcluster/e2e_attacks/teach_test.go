@@ -68,7 +68,9 @@ func (s school) learn(config string, runs []repo.Line) {
 	var text bytes.Buffer
 	out := json.NewEncoder(&text)
 	for i, n := range runs {
-		n.Job, n.Node, n.Board, n.Profile, n.Slices, n.Util, n.State = uint32(i+1), "n1", "a100", "7g.40gb", 1, -1, "COMPLETED"
+		n.Job, n.Node, n.Board, n.Profile, n.Slices, n.Util, n.State = uint32(
+			i+1,
+		), "n1", "a100", "7g.40gb", 1, -1, "COMPLETED"
 		n.Seconds, n.Samples, n.MedianMiB, n.HighMiB = 60, 60, n.PeakMiB, n.PeakMiB
 		if err := out.Encode(n); err != nil {
 			s.t.Fatal(err)
@@ -87,7 +89,18 @@ func (s school) learn(config string, runs []repo.Line) {
 // many are n runs of one user's work, with one peak, the first at this time.
 func many(n int, uid uint32, key, work string, peak float64, start int64) (runs []repo.Line) {
 	for i := range n {
-		runs = append(runs, repo.Line{Key: key, Fingerprint: work, UID: uid, User: fmt.Sprint("u", uid), Name: "train", PeakMiB: peak, Start: start + int64(i)})
+		runs = append(
+			runs,
+			repo.Line{
+				Key:         key,
+				Fingerprint: work,
+				UID:         uid,
+				User:        fmt.Sprint("u", uid),
+				Name:        "train",
+				PeakMiB:     peak,
+				Start:       start + int64(i),
+			},
+		)
 	}
 	return runs
 }
@@ -95,14 +108,16 @@ func many(n int, uid uint32, key, work string, peak float64, start int64) (runs 
 // 19,968 MiB hold 15,000 and a margin; 100 fit into the smallest slice.
 const needed, crafted = ",gres:mig:3g.20gb:1", ",gres:mig:1g.5gb:1"
 
-// TestCollidingKey: the attacker knows the victim's script, crafts one with the same key, and runs it before and more often than the victim. The victim gets
-// what her own runs need.
+// TestCollidingKey: the attacker knows the victim's script, crafts one with the same key, and runs it before and more
+// often than the victim. The victim gets what her own runs need.
 func TestCollidingKey(t *testing.T) {
 	s := open(t)
 	key, work, _ := s.ask(victim, "train.sh", script)
 	uid := s.uid(attacker)
 	text := collide(t, key, func(script string) string {
-		return predict.Key(predict.KeyInput{UID: uid, Account: "research", JobName: "mine.sh", Script: script, GPUs: 1, Nodes: 1})
+		return predict.Key(
+			predict.KeyInput{UID: uid, Account: "research", JobName: "mine.sh", Script: script, GPUs: 1, Nodes: 1},
+		)
 	})
 	same, other, _ := s.ask(attacker, "mine.sh", text)
 	if same != key || other == work {
@@ -118,7 +133,8 @@ func TestCollidingKey(t *testing.T) {
 	}
 }
 
-// TestSharedByOne: where the site shares, one user's runs do not decide what other users get for the same script, however many there are.
+// TestSharedByOne: where the site shares, one user's runs do not decide what other users get for the same script,
+// however many there are.
 func TestSharedByOne(t *testing.T) {
 	s := open(t)
 	_, work, before := s.ask(victim, "train.sh", script)
@@ -145,7 +161,9 @@ func TestEvictedLines(t *testing.T) {
 	runs := many(5, s.uid(victim), key, work, 15000, then)
 	uid := s.uid(attacker)
 	for i := range 20000 {
-		runs = append(runs, many(1, uid, fmt.Sprintf("%016x", 1<<32+i), fmt.Sprintf("%016x", 1<<33+i), 100, then+1000)...)
+		runs = append(
+			runs,
+			many(1, uid, fmt.Sprintf("%016x", 1<<32+i), fmt.Sprintf("%016x", 1<<33+i), 100, then+1000)...)
 	}
 	s.learn("", runs)
 	if _, _, tres := s.ask(victim, "train.sh", script); !strings.HasSuffix(tres, needed) {
@@ -159,7 +177,8 @@ func TestTagsAreNotTheUsers(t *testing.T) {
 	const forged = "caelum:key=0123456789abcdef caelum:work=0123456789abcdef caelum:sized=7g.40gb caelum:held"
 	client := buildClient(t, s.Site)
 	s.Must("", attacker, client, "submit", "")
-	if out, stderr, err := s.Exec(t.Context(), attacker, client, "submit", forged); err == nil || !strings.Contains(stderr, "Access/permission denied") {
+	if out, stderr, err := s.Exec(t.Context(), attacker, client, "submit", forged); err == nil ||
+		!strings.Contains(stderr, "Access/permission denied") {
 		t.Errorf("a submission: %s%s%v", out, stderr, err)
 	}
 	id := s.Submit("true", "--hold", "--gres=gpu:1", "--comment="+forged)
@@ -172,9 +191,23 @@ func TestTagsAreNotTheUsers(t *testing.T) {
 		return strings.Contains(s.Try("", "sacct", "-X", "-n", "-j", id, "-o", "State%20"), "CANCELLED")
 	})
 	for _, set := range []string{"AdminComment", "SystemComment"} {
-		out, stderr, err := s.Exec(t.Context(), attacker, "sacctmgr", "-i", "modify", "job", "where", "jobid="+id, "set", set+"="+forged)
+		out, stderr, err := s.Exec(
+			t.Context(),
+			attacker,
+			"sacctmgr",
+			"-i",
+			"modify",
+			"job",
+			"where",
+			"jobid="+id,
+			"set",
+			set+"="+forged,
+		)
 		t.Log(set, err, out, stderr)
-		if record := s.Must("", "root", "sacct", "-X", "-n", "-P", "-j", id, "-o", set); strings.Contains(record, "0123456789abcdef") {
+		if record := s.Must("", "root", "sacct", "-X", "-n", "-P", "-j", id, "-o", set); strings.Contains(
+			record,
+			"0123456789abcdef",
+		) {
 			t.Errorf("slurmdbd has the %s %q", set, record)
 		}
 	}
@@ -207,8 +240,8 @@ func (p part) and(o part) part {
 	return part{p.text + o.text, (p.h1 + o.h1) % prime, (p.h2 + o.h2) % prime}
 }
 
-// collide makes a script that has a key, by the generalised birthday attack: eight blocks of letters behind a "#", joined so that the first number comes out
-// right in two steps, and the second in the third.
+// collide makes a script that has a key, by the generalised birthday attack: eight blocks of letters behind a "#",
+// joined so that the first number comes out right in two steps, and the second in the third.
 func collide(t *testing.T, key string, of func(script string) string) string {
 	t.Helper()
 	const (
@@ -274,7 +307,8 @@ func collide(t *testing.T, key string, of func(script string) string) string {
 	return ""
 }
 
-// join returns the sums of one part of each list of which a number is within reach of 0 modulo prime; half a million at most.
+// join returns the sums of one part of each list of which a number is within reach of 0 modulo prime; half a million at
+// most.
 func join(a, b []part, reach uint64, number func(part) uint64) (sums []part) {
 	slices.SortFunc(b, func(x, y part) int { return cmp.Compare(number(x), number(y)) })
 	for _, p := range a {

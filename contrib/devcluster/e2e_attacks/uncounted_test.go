@@ -12,8 +12,9 @@ import (
 	"caelum/internal/api"
 )
 
-// A user moves a job with GPUs and without slices into the managed partition, or leaves it where job_submit.lua does not look. Either
-// way the job gets no slice that slurmctld has not counted: limits and billing see all that a job holds.
+// A user moves a job with GPUs and without slices into the managed partition, or leaves it where job_submit.lua does
+// not look. Either way the job gets no slice that slurmctld has not counted: limits and billing see all that a job
+// holds.
 func TestUncountedSlice(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	for _, attack := range []struct {

@@ -22,8 +22,8 @@ func limited(t *testing.T) *clustertest.Site {
 	return s
 }
 
-// TestUpdatedJobKeepsItsSlices: a user holds a job, takes its slices away or moves it between partitions, and releases it. The job does not run, or it
-// runs on a slice that slurmctld counts; the limit on slices of whole GPUs holds.
+// TestUpdatedJobKeepsItsSlices: a user holds a job, takes its slices away or moves it between partitions, and releases
+// it. The job does not run, or it runs on a slice that slurmctld counts; the limit on slices of whole GPUs holds.
 func TestUpdatedJobKeepsItsSlices(t *testing.T) {
 	s := limited(t)
 	client := buildClient(t, s)
@@ -81,8 +81,8 @@ func buildClient(t *testing.T, s *clustertest.Site) string {
 	return path
 }
 
-// settle waits until a released job has started or waits for the limit; slurmctld counts the slice of a job that runs. A job
-// without a GPU may have failed already: its script finds no device.
+// settle waits until a released job has started or waits for the limit; slurmctld counts the slice of a job that runs.
+// A job without a GPU may have failed already: its script finds no device.
 func settle(t *testing.T, s *clustertest.Site, name, id string) {
 	t.Helper()
 	end := time.Now().Add(clustertest.Limit)

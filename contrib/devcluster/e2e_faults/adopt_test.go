@@ -9,8 +9,8 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// TestAdoptAfterLostLedger: the idle instances of a lost ledger are the agent's again once root has adopted them, and users cannot
-// adopt any.
+// TestAdoptAfterLostLedger: the idle instances of a lost ledger are the agent's again once root has adopted them, and
+// users cannot adopt any.
 func TestAdoptAfterLostLedger(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	s.Completed(s.Submit("cuda-process --exclusive --seconds 0.5", "--gres=mig:3g.20gb:1"))
@@ -27,7 +27,8 @@ func TestAdoptAfterLostLedger(t *testing.T) {
 	if n := s.instances("foreign"); n != 1 {
 		t.Fatalf("%d instances are foreign, want 1", n)
 	}
-	if _, stderr, err := s.ExecNode(t.Context(), "n1", user, "caelum", "adopt", "--all"); err == nil || !strings.Contains(stderr, "only root") {
+	if _, stderr, err := s.ExecNode(t.Context(), "n1", user, "caelum", "adopt", "--all"); err == nil ||
+		!strings.Contains(stderr, "only root") {
 		t.Errorf("as a user: %v: %s", err, stderr)
 	}
 	t.Log(s.Must("n1", "root", "caelum", "adopt", "--all"))

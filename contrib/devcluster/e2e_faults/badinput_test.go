@@ -12,8 +12,9 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// TestBadInput: while one job runs, users ask for what there is not, and configuration, decision table, ledger, lease file and disks are
-// damaged as an admin or a full disk would. Everything is named with its remedy, the remedy helps, and the job holds its slice to the end.
+// TestBadInput: while one job runs, users ask for what there is not, and configuration, decision table, ledger, lease
+// file and disks are damaged as an admin or a full disk would. Everything is named with its remedy, the remedy helps,
+// and the job holds its slice to the end.
 func TestBadInput(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1, Board: "A100-40GB,A30-24GB"})
 	keep := s.Submit("./hold keep", "--gres=mig:2g.10gb:1", "--job-name=keep")
@@ -33,7 +34,8 @@ func TestBadInput(t *testing.T) {
 			if state := in.State(keep); state != "RUNNING" {
 				t.Fatalf("the job that ran is %s", state)
 			}
-			if now := in.Slice("n1", keep); now.UUID != slice.UUID || now.Slot != slice.Slot || now.Start != slice.Start {
+			if now := in.Slice("n1", keep); now.UUID != slice.UUID || now.Slot != slice.Slot ||
+				now.Start != slice.Start {
 				t.Errorf("the running job held %+v and holds %+v", slice, now)
 			}
 			in.NoneDrained()
@@ -59,7 +61,10 @@ func badRequests(s *site, _ string) {
 		{"--gres=gpu:1 --mig=" + strings.Repeat("x", 5000), "--mig: couldn't read"},
 		{"-p plain --gres=gpu:1,mig:nonsense:1", ""}, // not Caelum's partition: slurmctld says it in its own words
 	} {
-		_, stderr, err := s.Exec(s.t.Context(), user, append(append([]string{"sbatch"}, strings.Fields(c.options)...), "--wrap", "true")...)
+		_, stderr, err := s.Exec(
+			s.t.Context(),
+			user,
+			append(append([]string{"sbatch"}, strings.Fields(c.options)...), "--wrap", "true")...)
 		if err == nil || !strings.Contains(stderr, c.says) {
 			s.t.Errorf("sbatch %.80s: %v, %s", c.options, err, stderr)
 		}
@@ -87,7 +92,8 @@ func (s *site) table(text string) {
 	}
 }
 
-// submits is sbatch of a job with a GPU, held so that it never starts; the answer is what it is given, or why it was refused.
+// submits is sbatch of a job with a GPU, held so that it never starts; the answer is what it is given, or why it was
+// refused.
 func (s *site) submits() string {
 	s.t.Helper()
 	out, stderr, err := s.Exec(s.t.Context(), user, "sbatch", "--parsable", "--hold", "--gres=gpu:1", "--wrap", "true")
@@ -104,7 +110,8 @@ func badTable(s *site, _ string) {
 	good := s.Must("", "root", "cat", "/etc/caelum/decisions") + "\n"
 	small := regexp.MustCompile(`default \S+`).ReplaceAllString(good, "default 1g.5gb")
 	generation := func(n int, text string) string {
-		return regexp.MustCompile(`^caelum-decisions 1 \d+`).ReplaceAllString(text, fmt.Sprint("caelum-decisions 1 ", n))
+		return regexp.MustCompile(`^caelum-decisions 1 \d+`).
+			ReplaceAllString(text, fmt.Sprint("caelum-decisions 1 ", n))
 	}
 	given := func(what, profile string) {
 		s.t.Helper()
@@ -128,12 +135,16 @@ func badTable(s *site, _ string) {
 	if n := strings.Count(log, "the last good table stays in force"); n != 7 {
 		s.t.Errorf("slurmctld has logged %d of 7 reasons", n)
 	}
-	// A slurmctld that starts with a damaged one has none: only jobs with GPUs are refused, until the table is whole under the same generation.
+	// A slurmctld that starts with a damaged one has none: only jobs with GPUs are refused, until the table is whole
+	// under the same generation.
 	s.table(generation(106, small)[:len(small)-9])
 	if err := s.RestartUnit("slurmctld"); err != nil {
 		s.t.Fatal(err)
 	}
-	if got := s.submits(); !strings.Contains(got, "refused until slurmctld can read /etc/caelum/decisions; please tell your administrator") {
+	if got := s.submits(); !strings.Contains(
+		got,
+		"refused until slurmctld can read /etc/caelum/decisions; please tell your administrator",
+	) {
 		s.t.Errorf("without any table: %s", got)
 	}
 	s.Completed(s.Submit("true", "-p", "plain"))
@@ -163,7 +174,15 @@ func badNames(s *site, _ string) {
 	s.End("named")
 	s.Completed(id)
 	// 64 KiB: Slurm's commands refuse it, or slurmctld cuts it; either way the next job is served.
-	s.Exec(s.t.Context(), user, "sbatch", "--gres=mig:1g.5gb:1", "--job-name="+strings.Repeat("n", 64<<10), "--wrap", "true")
+	s.Exec(
+		s.t.Context(),
+		user,
+		"sbatch",
+		"--gres=mig:1g.5gb:1",
+		"--job-name="+strings.Repeat("n", 64<<10),
+		"--wrap",
+		"true",
+	)
 	s.Completed(s.Submit("true", "--gres=mig:1g.5gb:1"))
 	for _, unit := range []string{"agent-n1", "agent-n2"} {
 		log, err := s.Log(unit)
@@ -171,7 +190,9 @@ func badNames(s *site, _ string) {
 			s.t.Fatal(err)
 		}
 		for line := range strings.Lines(log) {
-			if strings.HasPrefix(line, "time=") || strings.HasPrefix(line, "error:") || strings.HasPrefix(line, `{"level":"error","msg":"forged"`) || strings.ContainsRune(line, 0x1b) {
+			if strings.HasPrefix(line, "time=") || strings.HasPrefix(line, "error:") ||
+				strings.HasPrefix(line, `{"level":"error","msg":"forged"`) ||
+				strings.ContainsRune(line, 0x1b) {
 				s.t.Errorf("%s has a line of the user's: %q", unit, line)
 			}
 		}
@@ -222,11 +243,20 @@ func badCallers(s *site, keep string) {
 	}
 }
 
-// badLeaseFile: the file of a running job is damaged. Its next step is told; removing the file and restarting the agent brings it back.
+// badLeaseFile: the file of a running job is damaged. Its next step is told; removing the file and restarting the agent
+// brings it back.
 func badLeaseFile(s *site, keep string) {
 	path := "/run/caelum/jobs/" + keep
 	step := func() string {
-		out, stderr, _ := s.Exec(s.t.Context(), user, "srun", "--jobid="+keep, "--overlap", "printenv", "CUDA_VISIBLE_DEVICES")
+		out, stderr, _ := s.Exec(
+			s.t.Context(),
+			user,
+			"srun",
+			"--jobid="+keep,
+			"--overlap",
+			"printenv",
+			"CUDA_VISIBLE_DEVICES",
+		)
 		return out + stderr
 	}
 	want := s.Slice("n1", keep).UUID
@@ -234,7 +264,8 @@ func badLeaseFile(s *site, keep string) {
 		s.t.Fatalf("a step of the job sees %s", got)
 	}
 	s.Must("n1", "root", "truncate", "-s", "40", path)
-	if got := step(); !strings.Contains(got, "caelum: task: ") || !strings.Contains(got, path) || strings.Contains(got, want) {
+	if got := step(); !strings.Contains(got, "caelum: task: ") || !strings.Contains(got, path) ||
+		strings.Contains(got, want) {
 		s.t.Errorf("with half a lease file: %s", got)
 	}
 	s.Must("n1", "root", "rm", path)
@@ -253,9 +284,17 @@ func fullDisks(s *site, _ string) {
 		id := s.Submit("cuda-process --exclusive --seconds 0", "--gres=mig:1g.10gb:1")
 		s.Within("slurmctld starts the job", func() bool { return s.Lives(id) != "PENDING" })
 		s.Within("the prolog meets the full disk at "+where, func() bool {
-			answer := s.Try("n1", "perl", "-MIO::Socket::UNIX", "-e", `my $c = IO::Socket::UNIX->new(Peer => "/run/caelum/caelumd.sock");
-				my $b = "{\"uid\":20001,\"slots\":[0]}"; print $c "POST /v1/jobs/$ARGV[0]/lease HTTP/1.1\r\nHost: c\r\nConnection: close\r\nContent-Length: " . length($b) . "\r\n\r\n$b"; print <$c>`, id)
-			return strings.Contains(answer, "503") && strings.Contains(answer, "no space left on device") && strings.Contains(answer, says)
+			answer := s.Try(
+				"n1",
+				"perl",
+				"-MIO::Socket::UNIX",
+				"-e",
+				`my $c = IO::Socket::UNIX->new(Peer => "/run/caelum/caelumd.sock");
+				my $b = "{\"uid\":20001,\"slots\":[0]}"; print $c "POST /v1/jobs/$ARGV[0]/lease HTTP/1.1\r\nHost: c\r\nConnection: close\r\nContent-Length: " . length($b) . "\r\n\r\n$b"; print <$c>`,
+				id,
+			)
+			return strings.Contains(answer, "503") && strings.Contains(answer, "no space left on device") &&
+				strings.Contains(answer, says)
 		})
 		if state := s.Lives(id); state == "PENDING" || state == "COMPLETED" {
 			s.t.Errorf("with %s full the job is %s", where, state)
@@ -282,7 +321,8 @@ func fullDisks(s *site, _ string) {
 
 // offered reports whether anything stands on offer on n1, in slurmctld.
 func (s *site) offered() bool {
-	return regexp.MustCompile(`mig:[^,(]*b:[1-9]`).MatchString(s.Must("", "root", "sinfo", "-h", "-p", "plain", "-n", "n1", "-O", "Gres:300"))
+	return regexp.MustCompile(`mig:[^,(]*b:[1-9]`).
+		MatchString(s.Must("", "root", "sinfo", "-h", "-p", "plain", "-n", "n1", "-O", "Gres:300"))
 }
 
 // startFails starts the agent of n1, which must end with a reason that the log tells; its offers must be closed then.
@@ -301,7 +341,10 @@ func (s *site) startFails(says ...string) {
 		}
 	}
 	if s.offered() {
-		s.t.Errorf("there is no agent and this is on offer: %s", s.Try("", "sinfo", "-h", "-p", "plain", "-n", "n1", "-O", "Gres:300"))
+		s.t.Errorf(
+			"there is no agent and this is on offer: %s",
+			s.Try("", "sinfo", "-h", "-p", "plain", "-n", "n1", "-O", "Gres:300"),
+		)
 	}
 }
 

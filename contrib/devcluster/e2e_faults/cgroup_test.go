@@ -9,7 +9,8 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// TestRestartsInCgroups: a slurmd that was restarted in a cluster with cgroups runs GPU jobs, which are confined as before.
+// TestRestartsInCgroups: a slurmd that was restarted in a cluster with cgroups runs GPU jobs, which are confined as
+// before.
 func TestRestartsInCgroups(t *testing.T) {
 	for _, version := range []string{"v1", "v2"} {
 		t.Run(version, func(t *testing.T) {

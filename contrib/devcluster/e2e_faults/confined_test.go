@@ -14,8 +14,9 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// TestOtherJobOfTheUser: where Slurm has a devices cgroup, a job opens none of the slices of the same user's other jobs, whose
-// capability files it owns. One job with a slice of its own and one with none try, while slices come and go.
+// TestOtherJobOfTheUser: where Slurm has a devices cgroup, a job opens none of the slices of the same user's other
+// jobs, whose capability files it owns. One job with a slice of its own and one with none try, while slices come and
+// go.
 func TestOtherJobOfTheUser(t *testing.T) {
 	for _, version := range []string{"v1", "v2"} {
 		t.Run(version, func(t *testing.T) {
@@ -70,21 +71,38 @@ func (s *site) judgeOther(name string, hasSlice bool) {
 		s.t.Errorf("%s: opened %q, which are not its own slice's two files", name, own)
 	}
 	if len(got.Opened) > 0 || got.Refused < opens/3 || len(got.Other) > 0 {
-		s.t.Errorf("%s: %d opens of other jobs' slices got through, %d were refused: %.300q %q", name, len(got.Opened), got.Refused, got.Opened, got.Other)
+		s.t.Errorf(
+			"%s: %d opens of other jobs' slices got through, %d were refused: %.300q %q",
+			name,
+			len(got.Opened),
+			got.Refused,
+			got.Opened,
+			got.Other,
+		)
 	}
-	s.t.Logf("%s: %d opens of other jobs' slices refused (%d by the cgroup), %d got through", name, got.Refused, got.ByCgroup, len(got.Opened))
+	s.t.Logf(
+		"%s: %d opens of other jobs' slices refused (%d by the cgroup), %d got through",
+		name,
+		got.Refused,
+		got.ByCgroup,
+		len(got.Opened),
+	)
 	if got.ByCgroup == 0 {
 		s.t.Errorf("%s: no open was refused by the cgroup: the files' owner alone was in the way", name)
 	}
 }
 
-// TestBoundTasksUnderConstrainDevices: Slurm numbers the devices of a step from 0 there, and each task still sees its own slice.
+// TestBoundTasksUnderConstrainDevices: Slurm numbers the devices of a step from 0 there, and each task still sees its
+// own slice.
 func TestBoundTasksUnderConstrainDevices(t *testing.T) {
 	for _, version := range []string{"v1", "v2"} {
 		t.Run(version, func(t *testing.T) {
 			s := start(t, cluster.Options{Nodes: 1, GPUs: 1, Cgroup: version})
 			// Slots 0 and 1 are taken, so that numbers within the step differ from the slots'.
-			keep := []string{s.Submit("./hold keep", "--gres=mig:1g.5gb:1"), s.Submit("./hold keep", "--gres=mig:1g.5gb:1")}
+			keep := []string{
+				s.Submit("./hold keep", "--gres=mig:1g.5gb:1"),
+				s.Submit("./hold keep", "--gres=mig:1g.5gb:1"),
+			}
 			s.Running(keep...)
 			const see = "echo $SLURM_PROCID $CUDA_VISIBLE_DEVICES; [[ $CUDA_VISIBLE_DEVICES == *,* ]] || cuda-process --exclusive --seconds 0.2"
 			for _, c := range []struct {

@@ -1,5 +1,5 @@
-// Package e2efaults breaks things under running jobs on a real Slurm, and shows what of it a user or an admin would see. Only the
-// GPUs are emulated. It has no code of its own.
+// Package e2efaults breaks things under running jobs on a real Slurm, and shows what of it a user or an admin would
+// see. Only the GPUs are emulated. It has no code of its own.
 //
 //	go test -tags e2e -v ./contrib/devcluster/e2e_faults                     # three rounds of restarts, under three minutes
 //	FAULTS_ROUNDS=10 go test -tags e2e -v -timeout 20m -run Restarts ./contrib/devcluster/e2e_faults

@@ -12,8 +12,8 @@ import (
 	"caelum/internal/doctor"
 )
 
-// TestDrift lets the driver call 1g.5gb 1g.6gb from one start of the agent to the next, while a job runs on one. Then it does what
-// `caelum doctor` says.
+// TestDrift lets the driver call 1g.5gb 1g.6gb from one start of the agent to the next, while a job runs on one. Then
+// it does what `caelum doctor` says.
 func TestDrift(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 1, KeepDeviceFiles: true})
 	keep := s.Submit("./hold keep", "--gres=mig:1g.5gb:1")
@@ -30,7 +30,10 @@ func TestDrift(t *testing.T) {
 	if err := s.StartUnit("agent-n1"); err != nil {
 		t.Fatal(err)
 	}
-	s.Within("the agent publishes the new name", func() bool { return s.published("n1") && s.planned("n1")["1g.6gb"] > 0 })
+	s.Within(
+		"the agent publishes the new name",
+		func() bool { return s.published("n1") && s.planned("n1")["1g.6gb"] > 0 },
+	)
 	// slurmctld shows the new name behind closed; it is not written again and again for that.
 	s.writesNothing("n1")
 	now := s.Slice("n1", keep)
@@ -47,18 +50,30 @@ func TestDrift(t *testing.T) {
 	if !strings.Contains(log, "slurm.conf gives n1 1g.5gb, "+said) {
 		t.Error("the agent's log does not name the old profile")
 	}
-	if shown := s.Must("n1", "root", "caelum", "status"); !strings.Contains(shown, "slurm.conf has 1g.5gb, which this node's driver does not report") {
+	if shown := s.Must("n1", "root", "caelum", "status"); !strings.Contains(
+		shown,
+		"slurm.conf has 1g.5gb, which this node's driver does not report",
+	) {
 		t.Errorf("caelum status:\n%s", shown)
 	}
-	if !s.findings("slurm.conf gives n1 1g.5gb, "+said, doctor.Error) || !s.findings("no catalogue node has 1g.6gb", doctor.Error) || !s.findings("AccountingStorageTRES is without 1g.6gb", doctor.Warning) {
+	if !s.findings("slurm.conf gives n1 1g.5gb, "+said, doctor.Error) ||
+		!s.findings("no catalogue node has 1g.6gb", doctor.Error) ||
+		!s.findings("AccountingStorageTRES is without 1g.6gb", doctor.Warning) {
 		t.Errorf("caelum doctor:\n%s", s.Try("n1", "caelum", "doctor"))
 	}
 
-	// A job with the old name that gets here all the same has what is as much. Only an admin can bring it here: nothing offers that name.
+	// A job with the old name that gets here all the same has what is as much. Only an admin can bring it here: nothing
+	// offers that name.
 	if err := s.StopUnit("agent-n1"); err != nil {
 		t.Fatal(err)
 	}
-	s.Must("", "root", "bash", "-c", `gres=$(scontrol show node n1 | sed -n 's/^ *Gres=//p'); scontrol update nodename=n1 gres="${gres/1g.5gb:0/1g.5gb:2}"`)
+	s.Must(
+		"",
+		"root",
+		"bash",
+		"-c",
+		`gres=$(scontrol show node n1 | sed -n 's/^ *Gres=//p'); scontrol update nodename=n1 gres="${gres/1g.5gb:0/1g.5gb:2}"`,
+	)
 	old := s.Submit("./hold old", "--gres=mig:1g.5gb:1")
 	s.Within("slurmctld has started it", func() bool { return s.State(old) != "PENDING" })
 	if err := s.StartUnit("agent-n1"); err != nil {
@@ -84,10 +99,12 @@ func TestDrift(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Within("the agent publishes again", func() bool { return s.published("n1") && s.planned("n1")["1g.6gb"] > 0 })
-	if s.findings("1g.5gb", doctor.Error) || s.findings("1g.6gb", doctor.Error) || s.findings("AccountingStorageTRES", doctor.Warning) {
+	if s.findings("1g.5gb", doctor.Error) || s.findings("1g.6gb", doctor.Error) ||
+		s.findings("AccountingStorageTRES", doctor.Warning) {
 		t.Errorf("caelum doctor, afterwards:\n%s", s.Try("n1", "caelum", "doctor"))
 	}
-	if _, refused, err := s.Exec(t.Context(), user, "sbatch", "--gres=mig:1g.5gb:1", "--wrap", "true"); err == nil || !strings.Contains(refused, "there is no MIG profile 1g.5gb here; known are 1g.6gb, ") {
+	if _, refused, err := s.Exec(t.Context(), user, "sbatch", "--gres=mig:1g.5gb:1", "--wrap", "true"); err == nil ||
+		!strings.Contains(refused, "there is no MIG profile 1g.5gb here; known are 1g.6gb, ") {
 		t.Errorf("the old name at submission: %q, %v", refused, err)
 	}
 	s.Completed(s.Submit("cuda-process --exclusive", "--gres=mig:1g.6gb:1"))

@@ -42,7 +42,8 @@ func TestExcess(t *testing.T) {
 					return s.published(node) && strings.Contains(s.Try(node, "caelum", "status"), shown)
 				})
 			}
-			if !s.findings("slurmctld counts slices of n1 as used that no job has: 2 of 7g.40gb", doctor.Warning) || s.findings("", doctor.Error) {
+			if !s.findings("slurmctld counts slices of n1 as used that no job has: 2 of 7g.40gb", doctor.Warning) ||
+				s.findings("", doctor.Error) {
 				t.Errorf("caelum doctor:\n%s", s.Try("n1", "caelum", "doctor"))
 			}
 			s.End("pair")
@@ -50,7 +51,10 @@ func TestExcess(t *testing.T) {
 			first := s.Submit(fmt.Sprintf(wait, "first"), "-w", "n1", "--gres=mig:7g.40gb:2")
 			s.Running(first)
 			if !strings.Contains(s.Try("n1", "caelum", "status"), shown) {
-				t.Errorf("after the job the status of n1 does not show the excess:\n%s", s.Try("n1", "caelum", "status"))
+				t.Errorf(
+					"after the job the status of n1 does not show the excess:\n%s",
+					s.Try("n1", "caelum", "status"),
+				)
 			}
 			s.Within("two passes without a write", func() bool {
 				before := s.writes("n1")

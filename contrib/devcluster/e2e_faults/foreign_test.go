@@ -60,7 +60,13 @@ func TestByHand(t *testing.T) {
 		}
 		for _, p := range status.GPUs[other].Offers {
 			if p.Start < foreign.Start+foreign.Size && p.Start+p.Size > foreign.Start {
-				t.Fatalf("%s at %d is on offer, and %s at %d is somebody else's", p.Profile, p.Start, foreign.Profile, foreign.Start)
+				t.Fatalf(
+					"%s at %d is on offer, and %s at %d is somebody else's",
+					p.Profile,
+					p.Start,
+					foreign.Profile,
+					foreign.Start,
+				)
 			}
 		}
 		for _, l := range status.Leases {
@@ -104,7 +110,8 @@ func (s *site) reported(id string) bool {
 			Level, Msg string
 			Job        int
 		}
-		if json.Unmarshal([]byte(line), &entry) == nil && entry.Level == "error" && strconv.Itoa(entry.Job) == id && strings.Contains(entry.Msg, "removed by somebody else") {
+		if json.Unmarshal([]byte(line), &entry) == nil && entry.Level == "error" && strconv.Itoa(entry.Job) == id &&
+			strings.Contains(entry.Msg, "removed by somebody else") {
 			return true
 		}
 	}

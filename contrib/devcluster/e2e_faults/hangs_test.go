@@ -66,7 +66,8 @@ func (s *site) explained(id, verdict string) {
 	s.t.Logf("job %s: %s", id, e.Text)
 }
 
-// hang is how long an agent is stopped: as long as prologs wait for it, or three times that. FAULTS_HANG=60s is the shipped patience.
+// hang is how long an agent is stopped: as long as prologs wait for it, or three times that. FAULTS_HANG=60s is the
+// shipped patience.
 func hang(t *testing.T) (patience time.Duration) {
 	text := os.Getenv("FAULTS_HANG")
 	if text == "" {
@@ -79,12 +80,20 @@ func hang(t *testing.T) (patience time.Duration) {
 	return d
 }
 
-// TestAgentHangs stops an agent in its tracks, for half as long as prologs wait for it and for half as long again. First the prolog waits
-// and nothing drains; then the node drains and the job goes back. All the while the other node serves, what was planned on this one too.
+// TestAgentHangs stops an agent in its tracks, for half as long as prologs wait for it and for half as long again.
+// First the prolog waits and nothing drains; then the node drains and the job goes back. All the while the other node
+// serves, what was planned on this one too.
 func TestAgentHangs(t *testing.T) {
 	wait := hang(t)
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1})
-	s.Must("", "root", "sed", "-i", fmt.Sprintf("s/spank_caelum.so.*/& wait=%.0f/", wait.Seconds()), "/etc/slurm/plugstack.conf")
+	s.Must(
+		"",
+		"root",
+		"sed",
+		"-i",
+		fmt.Sprintf("s/spank_caelum.so.*/& wait=%.0f/", wait.Seconds()),
+		"/etc/slurm/plugstack.conf",
+	)
 	drained := func() bool {
 		return strings.Contains(s.Must("", "root", "sinfo", "-h", "-p", "plain", "-n", "n1", "-o", "%T"), "drain")
 	}
@@ -101,7 +110,10 @@ func TestAgentHangs(t *testing.T) {
 	first := s.Submit("./hold first", "--gres=mig:"+profile+":1")
 	s.started(first, "n1")
 	s.Completed(s.Submit("cuda-process", "--gres=mig:7g.40gb:1"))
-	t.Logf("a whole GPU on the other node: %v after the agent of one has stopped answering", time.Since(began).Round(100*time.Millisecond))
+	t.Logf(
+		"a whole GPU on the other node: %v after the agent of one has stopped answering",
+		time.Since(began).Round(100*time.Millisecond),
+	)
 	time.Sleep(time.Until(began.Add(wait / 2)))
 	if drained() {
 		t.Errorf("n1 has drained after %v", time.Since(began))
@@ -124,7 +136,11 @@ func TestAgentHangs(t *testing.T) {
 			t.Fatal("n1 does not drain")
 		}
 	}
-	t.Logf("n1 drained %v after its agent had stopped: %s", time.Since(began).Round(time.Second), s.Must("", "root", "sinfo", "-hR", "-p", "plain", "-n", "n1", "-o", "%E"))
+	t.Logf(
+		"n1 drained %v after its agent had stopped: %s",
+		time.Since(began).Round(time.Second),
+		s.Must("", "root", "sinfo", "-hR", "-p", "plain", "-n", "n1", "-o", "%E"),
+	)
 	s.Completed(other)
 	time.Sleep(time.Until(began.Add(wait * 3 / 2)))
 	signal("CONT")
@@ -136,8 +152,8 @@ func TestAgentHangs(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestNodeLost takes a node away for good: its daemons answer no more, and nothing has been closed. What ran there runs elsewhere, what was planned
-// there is planned elsewhere.
+// TestNodeLost takes a node away for good: its daemons answer no more, and nothing has been closed. What ran there runs
+// elsewhere, what was planned there is planned elsewhere.
 func TestNodeLost(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1, Conf: []string{"SlurmdTimeout=5"}})
 	first := s.Submit("./hold first", "--gres=mig:7g.40gb:1", "--requeue")

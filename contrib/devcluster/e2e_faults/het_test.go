@@ -75,7 +75,10 @@ func TestIncompleteHetJob(t *testing.T) {
 		s.Try("", "scontrol", "update", "nodename="+node, "state=resume")
 		// 22.05 starts a requeued job two minutes later at the earliest.
 		s.Must("", "root", "scontrol", "update", "job="+leader+"+0", "starttime=now")
-		s.Within("the nodes are up", func() bool { return s.Try("", "sinfo", "-h", "-p", "plain", "-o", "%T") == "idle" })
+		s.Within(
+			"the nodes are up",
+			func() bool { return s.Try("", "sinfo", "-h", "-p", "plain", "-o", "%T") == "idle" },
+		)
 		s.othersRun(t)
 		text := s.Try("", "caelum", "explain", leader)
 		if !strings.Contains(text, "can never start") || !strings.Contains(text, "job "+other+" has ended") {
@@ -87,8 +90,8 @@ func TestIncompleteHetJob(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestHetPriorities: while the components of a het job have different priorities, because its user released them one after the
-// other, the jobs between them run on every GPU, and the het job starts after them.
+// TestHetPriorities: while the components of a het job have different priorities, because its user released them one
+// after the other, the jobs between them run on every GPU, and the het job starts after them.
 func TestHetPriorities(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1})
 	leader, other := s.het("-H")
@@ -96,7 +99,10 @@ func TestHetPriorities(t *testing.T) {
 	const jobs = 4
 	var ids []string
 	for range jobs {
-		ids = append(ids, s.Must("", stranger, append(append([]string{"sbatch", "--parsable"}, wholeGPU...), "--wrap", "sleep 4")...))
+		ids = append(
+			ids,
+			s.Must("", stranger, append(append([]string{"sbatch", "--parsable"}, wholeGPU...), "--wrap", "sleep 4")...),
+		)
 	}
 	s.Must("", user, "scontrol", "release", leader+"+0")
 	together := 0
@@ -123,7 +129,13 @@ func (s *site) othersRun(t *testing.T) {
 	time.Sleep(3 * time.Second) // slurmctld has looked at the queue, and every agent plans with it
 	var ids []string
 	for range s.Nodes {
-		ids = append(ids, s.Must("", stranger, append(append([]string{"sbatch", "--parsable"}, wholeGPU...), "--wrap", "sleep 600")...))
+		ids = append(
+			ids,
+			s.Must(
+				"",
+				stranger,
+				append(append([]string{"sbatch", "--parsable"}, wholeGPU...), "--wrap", "sleep 600")...),
+		)
 	}
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(200 * time.Millisecond) {
 		running := 0
@@ -136,7 +148,12 @@ func (s *site) othersRun(t *testing.T) {
 			break
 		}
 		if time.Now().After(end) {
-			t.Errorf("%d of %d jobs run on idle GPUs:\n%s", running, len(ids), s.Try("", "squeue", "-o", "%i %u %T %r %Q %N"))
+			t.Errorf(
+				"%d of %d jobs run on idle GPUs:\n%s",
+				running,
+				len(ids),
+				s.Try("", "squeue", "-o", "%i %u %T %r %Q %N"),
+			)
 			break
 		}
 	}

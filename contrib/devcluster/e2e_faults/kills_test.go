@@ -10,8 +10,8 @@ import (
 	"caelum/internal/failpoint"
 )
 
-// TestAgentKilled kills the agent between two of its effects, again and again: each agent that the supervisor starts dies at the same
-// point. Meanwhile one job runs and others start, run and end; each of them waits for its prolog.
+// TestAgentKilled kills the agent between two of its effects, again and again: each agent that the supervisor starts
+// dies at the same point. Meanwhile one job runs and others start, run and end; each of them waits for its prolog.
 func TestAgentKilled(t *testing.T) {
 	// Counts leave each agent the time for some progress.
 	for _, point := range []string{

@@ -35,7 +35,18 @@ func TestLacksSomethingElse(t *testing.T) {
 		first := s.Submit("sleep 600", append(wholeGPU, "--mem=100")...)
 		s.Running(holder, first)
 		// The slices of the job that lacks the licence would fill the GPU that is idle.
-		lacks := s.Submit("sleep 600", "-p", "gpu", "--gres=gpu:2", "--mig=3g.20gb", "--mem=100", "-t", "1", "-L", "matlab:1")
+		lacks := s.Submit(
+			"sleep 600",
+			"-p",
+			"gpu",
+			"--gres=gpu:2",
+			"--mig=3g.20gb",
+			"--mem=100",
+			"-t",
+			"1",
+			"-L",
+			"matlab:1",
+		)
 		time.Sleep(2 * time.Second)
 		s.runs(t, stranger, "-p", "gpu", "--gres=gpu:1", "--mig=4g.20gb", "-t", "1")
 		if text := s.Try("", "caelum", "explain", lacks); !strings.Contains(text, "matlab") {
@@ -56,7 +67,11 @@ func (s *site) runs(t *testing.T, who string, options ...string) {
 	id := s.Must("", who, args...)
 	for end := time.Now().Add(30 * time.Second); s.State(id) != "RUNNING"; time.Sleep(200 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Errorf("a job waits beside an idle GPU:\n%s\n%s", s.Try("", "squeue", "-o", "%A %u %T %r %Q %N"), s.Try("", "caelum", "explain", id))
+			t.Errorf(
+				"a job waits beside an idle GPU:\n%s\n%s",
+				s.Try("", "squeue", "-o", "%A %u %T %r %Q %N"),
+				s.Try("", "caelum", "explain", id),
+			)
 			break
 		}
 	}

@@ -15,8 +15,9 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// TestRecovery kills the agent with SIGKILL at any moment under a load of short jobs, FAULTS_KILLS times (5), and measures how long it
-// takes from the death until the offers are right: the next agent has finished a pass, and what slurmctld has is what it published.
+// TestRecovery kills the agent with SIGKILL at any moment under a load of short jobs, FAULTS_KILLS times (5), and
+// measures how long it takes from the death until the offers are right: the next agent has finished a pass, and what
+// slurmctld has is what it published.
 func TestRecovery(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2})
 	keep := s.Submit("./hold keep", "--gres=mig:2g.10gb:1")
@@ -31,7 +32,14 @@ func TestRecovery(t *testing.T) {
 			return
 		}
 		for _, profile := range profiles {
-			arrays = append(arrays, s.Submit("cuda-process --exclusive --seconds 0.5", "--gres=mig:"+profile+":1", fmt.Sprint("--array=1-", each)))
+			arrays = append(
+				arrays,
+				s.Submit(
+					"cuda-process --exclusive --seconds 0.5",
+					"--gres=mig:"+profile+":1",
+					fmt.Sprint("--array=1-", each),
+				),
+			)
 		}
 	}
 	var took times
@@ -60,7 +68,8 @@ func TestRecovery(t *testing.T) {
 		ends = strings.Fields(s.Must("", "root", "sacct", "-nPXD", "-o", "state", "-j", strings.Join(arrays, ",")))
 		return len(ends) >= len(arrays)*each && !slices.Contains(ends, "RUNNING") && !slices.Contains(ends, "PENDING")
 	})
-	if len(ends) != len(arrays)*each || slices.ContainsFunc(ends, func(state string) bool { return state != "COMPLETED" }) {
+	if len(ends) != len(arrays)*each ||
+		slices.ContainsFunc(ends, func(state string) bool { return state != "COMPLETED" }) {
 		t.Errorf("%d jobs ended %q", len(arrays)*each, ends)
 	}
 	s.NoneDrained()
@@ -75,13 +84,15 @@ func TestRecovery(t *testing.T) {
 	t.Logf("%d jobs", len(ends)+1)
 }
 
-// published reports whether the node's agent has finished a pass, and slurmctld has what it published. An agent that has just
-// started has published nothing yet.
+// published reports whether the node's agent has finished a pass, and slurmctld has what it published. An agent that
+// has just started has published nothing yet.
 func (s *site) published(node string) bool {
 	status, err := s.Status(node)
 	if err != nil || status.PublishedAt == 0 || status.PublishError != "" {
 		return false
 	}
-	snapshots, err := oracle.ReadSnapshots(strings.NewReader("look 0\n" + s.Try("", "scontrol", "-o", "-d", "show", "node", node) + "\ndone 0\n"))
+	snapshots, err := oracle.ReadSnapshots(
+		strings.NewReader("look 0\n" + s.Try("", "scontrol", "-o", "-d", "show", "node", node) + "\ndone 0\n"),
+	)
 	return err == nil && len(snapshots) == 1 && maps.Equal(snapshots[0].Total, status.Published)
 }

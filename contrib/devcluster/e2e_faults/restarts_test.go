@@ -14,10 +14,10 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// TestRestarts takes Slurm's daemons away under jobs that run and jobs that are about to: a job that runs on each node all the
-// time, and one for n1 that is submitted shortly before the fault. Times are n2's, where nothing starts: what is on offer there is
-// right once there is some and the node's total is the constant that it must be, and stays so; in the end slurmctld's
-// and the agent's reckoning of it must agree.
+// TestRestarts takes Slurm's daemons away under jobs that run and jobs that are about to: a job that runs on each node
+// all the time, and one for n1 that is submitted shortly before the fault. Times are n2's, where nothing starts: what
+// is on offer there is right once there is some and the node's total is the constant that it must be, and stays so; in
+// the end slurmctld's and the agent's reckoning of it must agree.
 func TestRestarts(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 2})
 	w := s.watch()
@@ -58,7 +58,14 @@ func TestRestarts(t *testing.T) {
 	took, disturbed, ids := map[string]times{}, map[string]int{}, []string{}
 	defer func() { // also when a later round fails
 		for _, fault := range faults {
-			took[fault.name].print(t, fmt.Sprintf("%s, offers right again after (%d times they were seen wrong)", fault.name, disturbed[fault.name]))
+			took[fault.name].print(
+				t,
+				fmt.Sprintf(
+					"%s, offers right again after (%d times they were seen wrong)",
+					fault.name,
+					disturbed[fault.name],
+				),
+			)
 		}
 	}()
 	for round := range atLeastOne(t, "FAULTS_ROUNDS", 3) {
@@ -90,7 +97,8 @@ func TestRestarts(t *testing.T) {
 					from = l.To
 				}
 				after = max(0, time.Unix(0, from).Sub(back))
-				return end-max(from, back.UnixNano()) > (2*time.Second).Nanoseconds() && maps.Equal(offers(snapshots[len(snapshots)-1]), s.planned("n2"))
+				return end-max(from, back.UnixNano()) > (2*time.Second).Nanoseconds() &&
+					maps.Equal(offers(snapshots[len(snapshots)-1]), s.planned("n2"))
 			})
 			took[fault.name] = append(took[fault.name], after)
 			if slices.ContainsFunc(w.since("n2", began), func(l oracle.Snapshot) bool { return !right(l) }) {
@@ -114,11 +122,13 @@ func TestRestarts(t *testing.T) {
 	ids = append(ids, keep["n1"], keep["n2"])
 	s.Within("sacct knows every end", func() bool {
 		states := strings.Fields(s.Must("", "root", "sacct", "-nPX", "-o", "state", "-j", strings.Join(ids, ",")))
-		return len(states) == len(ids) && !slices.ContainsFunc(states, func(state string) bool { return state != "COMPLETED" })
+		return len(states) == len(ids) &&
+			!slices.ContainsFunc(states, func(state string) bool { return state != "COMPLETED" })
 	})
 	s.NoneDrained()
 	s.NothingLeft()
-	// Without this the test would pass with looks that see nothing. After a restart of slurmctld the agents are often there first.
+	// Without this the test would pass with looks that see nothing. After a restart of slurmctld the agents are often
+	// there first.
 	if disturbed["scontrol reconfigure"] == 0 {
 		t.Error("scontrol reconfigure never changed the offers: it had no effect, or the looks are blind")
 	}

@@ -12,8 +12,8 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// TestAgentStopped stops the agent for good while one job runs and the prolog of another is under way. The prolog waits for
-// 6 s here, not for 60.
+// TestAgentStopped stops the agent for good while one job runs and the prolog of another is under way. The prolog waits
+// for 6 s here, not for 60.
 func TestAgentStopped(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 1, PrologDelay: 3 * time.Second})
 	s.Must("", "root", "sed", "-i", "s/spank_caelum.so.*/& wait=6/", "/etc/slurm/plugstack.conf")
@@ -24,7 +24,10 @@ func TestAgentStopped(t *testing.T) {
 	w.settled(s, "n1")
 
 	starting := s.Submit("./hold starting", "--gres=mig:1g.5gb:1", "-w", "n1")
-	s.Within("slurmctld has started the second job", func() bool { return s.State(starting) == "CONFIGURING" || s.State(starting) == "RUNNING" })
+	s.Within(
+		"slurmctld has started the second job",
+		func() bool { return s.State(starting) == "CONFIGURING" || s.State(starting) == "RUNNING" },
+	)
 	began := time.Now()
 	if err := s.StopUnit("agent-n1"); err != nil {
 		t.Fatal(err)
@@ -40,8 +43,13 @@ func TestAgentStopped(t *testing.T) {
 	}
 	if during := w.since("n1", began); len(during) > 0 {
 		i := slices.IndexFunc(during, func(l oracle.Snapshot) bool { return !open(l) })
-		t.Logf("offers closed %v after the agent was told to stop; agent and ExecStopPost ended after %v",
-			time.Unix(0, during[i].To).Sub(began).Round(10*time.Millisecond), stopped.Sub(began).Round(10*time.Millisecond))
+		t.Logf(
+			"offers closed %v after the agent was told to stop; agent and ExecStopPost ended after %v",
+			time.Unix(0, during[i].To).
+				Sub(began).
+				Round(10*time.Millisecond),
+			stopped.Sub(began).Round(10*time.Millisecond),
+		)
 	}
 
 	s.Within("the prolog gives up and the node drains", func() bool {
@@ -51,7 +59,9 @@ func TestAgentStopped(t *testing.T) {
 	s.Within("the job is back in the queue", func() bool { return s.State(starting) == "PENDING" })
 	reason := s.Must("", "root", "sinfo", "-hR", "-p", "plain", "-n", "n1", "-o", "%E")
 	t.Logf("the node's reason: %s", reason)
-	if !strings.HasPrefix(reason, "caelum: job "+starting+": ") || !strings.Contains(reason, "systemctl status caelumd") || !strings.Contains(reason, "state=resume") {
+	if !strings.HasPrefix(reason, "caelum: job "+starting+": ") ||
+		!strings.Contains(reason, "systemctl status caelumd") ||
+		!strings.Contains(reason, "state=resume") {
 		t.Errorf("the reason %q does not say what to do", reason)
 	}
 	if open := slices.ContainsFunc(w.since("n1", stopped), open); open {

@@ -91,7 +91,9 @@ func ownFiles(agent *api.Client) (files []string) {
 	for _, g := range status.GPUs {
 		for _, in := range g.Instances {
 			if job := os.Getenv("SLURM_JOB_ID"); job != "" && fmt.Sprint(in.Job) == job {
-				files = append(files, gpu.Caps{Dev: "/dev", Proc: "/proc"}.Files(g.Index, gpu.Instance{GI: in.GI, CIs: []int{0}})...)
+				files = append(
+					files,
+					gpu.Caps{Dev: "/dev", Proc: "/proc"}.Files(g.Index, gpu.Instance{GI: in.GI, CIs: []int{0}})...)
 			}
 		}
 	}
@@ -123,10 +125,18 @@ func (got *attempts) askForChanges(agent *api.Client) {
 	}
 	for _, l := range status.Leases {
 		note(agent.Release(ctx, l.Job, 1000))
-		_, err := agent.Lease(ctx, l.Job, api.LeaseRequest{UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Slots: l.Slots})
+		_, err := agent.Lease(
+			ctx,
+			l.Job,
+			api.LeaseRequest{UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Slots: l.Slots},
+		)
 		note(err)
 	}
-	_, err = agent.Lease(ctx, 4_000_000, api.LeaseRequest{UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Slots: []int{0}})
+	_, err = agent.Lease(
+		ctx,
+		4_000_000,
+		api.LeaseRequest{UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Slots: []int{0}},
+	)
 	note(err)
 }
 
@@ -157,7 +167,8 @@ func (s *site) be(who string, opens int) (got attempts) {
 	return got
 }
 
-// TestStranger: while slices of one user's come and go, another one of the same node opens none of them and changes nothing.
+// TestStranger: while slices of one user's come and go, another one of the same node opens none of them and changes
+// nothing.
 func TestStranger(t *testing.T) {
 	// As the admin guide recommends: no capability file is anybody's before it is a job's.
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2, KeepDeviceFiles: true})
@@ -192,7 +203,12 @@ func TestStranger(t *testing.T) {
 	came := leases() - before
 	s.Completed(churn...)
 	if len(total.Opened) > 0 {
-		t.Errorf("%d opens got through, beside %d that were refused: %.300q", len(total.Opened), total.Refused, total.Opened)
+		t.Errorf(
+			"%d opens got through, beside %d that were refused: %.300q",
+			len(total.Opened),
+			total.Refused,
+			total.Opened,
+		)
 	}
 	refused := 0
 	for _, status := range total.Changes {
@@ -206,8 +222,14 @@ func TestStranger(t *testing.T) {
 	if came == 0 {
 		t.Error("no lease came while the stranger tried")
 	}
-	t.Logf("by another user: %d of %d opens got through, %d of %d changes were refused by the socket, while %d leases came",
-		len(total.Opened), total.Refused+len(total.Opened), refused, len(total.Changes), came)
+	t.Logf(
+		"by another user: %d of %d opens got through, %d of %d changes were refused by the socket, while %d leases came",
+		len(total.Opened),
+		total.Refused+len(total.Opened),
+		refused,
+		len(total.Changes),
+		came,
+	)
 	if now := s.Slice("n1", keep); now != slice {
 		t.Errorf("the running job held %+v and holds %+v", slice, now)
 	}

@@ -98,7 +98,8 @@ func (w *watch) settled(s *site, node string) (now map[string]int) {
 			return false
 		}
 		now = offers(snapshots[0])
-		return len(now) > 0 && !slices.ContainsFunc(snapshots, func(l oracle.Snapshot) bool { return !maps.Equal(offers(l), now) })
+		return len(now) > 0 &&
+			!slices.ContainsFunc(snapshots, func(l oracle.Snapshot) bool { return !maps.Equal(offers(l), now) })
 	})
 	return now
 }
@@ -114,5 +115,12 @@ func (all times) print(t *testing.T, what string) {
 	}
 	slices.Sort(all)
 	round := func(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }
-	t.Logf("%s: median %v, p99 %v, worst %v of %d", what, round(all[len(all)/2]), round(all[(99*len(all)+99)/100-1]), round(all[len(all)-1]), len(all))
+	t.Logf(
+		"%s: median %v, p99 %v, worst %v of %d",
+		what,
+		round(all[len(all)/2]),
+		round(all[(99*len(all)+99)/100-1]),
+		round(all[len(all)-1]),
+		len(all),
+	)
 }

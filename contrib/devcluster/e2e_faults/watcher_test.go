@@ -12,9 +12,9 @@ import (
 // prompt is well below the minute after which an agent looks in any case, when it compares GPU, ledger and slurmctld.
 const prompt = 25 * time.Second
 
-// TestWatcher has agents that look at the queue by themselves once an hour: what is not on offer starts promptly because the watcher tells them of a
-// submission, of one that is held until its slice can be made, of one on two nodes; after the watcher was killed; and after
-// slurmctld was restarted.
+// TestWatcher has agents that look at the queue by themselves once an hour: what is not on offer starts promptly
+// because the watcher tells them of a submission, of one that is held until its slice can be made, of one on two nodes;
+// after the watcher was killed; and after slurmctld was restarted.
 func TestWatcher(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 2, AgentConfig: "testdata/watched.yaml"})
 	starts := func(what string, options ...string) {

@@ -29,7 +29,8 @@ func (s site) on(node string, args ...string) string {
 	return out
 }
 
-// run submits a script as a user under its own name, and answers the job's id and the profile that it was given, when it is over.
+// run submits a script as a user under its own name, and answers the job's id and the profile that it was given, when
+// it is over.
 func (s site) run(user, name, script string) (id, profile string) {
 	s.Helper()
 	path := filepath.Join(s.Dir, "home", user, name)
@@ -55,8 +56,9 @@ func (s site) learned(id, config string) {
 	s.on("", "caelum", "repo", "decisions", "--config", config)
 }
 
-// TestUnchangedScript: a script that nobody describes gets the site's default once, and then the tightest slice that holds what it uses; nobody else's and no other script of hers is
-// taken for it, until the site shares what is learned; and every host knows the same after one sync, also one that has lost its repository.
+// TestUnchangedScript: a script that nobody describes gets the site's default once, and then the tightest slice that
+// holds what it uses; nobody else's and no other script of hers is taken for it, until the site shares what is learned;
+// and every host knows the same after one sync, also one that has lost its repository.
 func TestUnchangedScript(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.Chmod(folder, 0o755); err != nil {
@@ -71,7 +73,9 @@ func TestUnchangedScript(t *testing.T) {
 	}
 	c, err := cluster.Start(t.Context(), cluster.Options{
 		Nodes: 2, GPUs: 1, AgentConfig: write("agent.yaml", "poll_interval: 1s\nsample_interval: 200ms\nlog_format: json\n"),
-		Conf: []string{"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1"},
+		Conf: []string{
+			"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1",
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

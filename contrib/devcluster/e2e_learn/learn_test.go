@@ -21,7 +21,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestMain plays, when it is called with "inside FOLDER ID...", the nodes' agents: Slurm's commands work in the cluster only.
+// TestMain plays, when it is called with "inside FOLDER ID...", the nodes' agents: Slurm's commands work in the cluster
+// only.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 3 && os.Args[1] == "inside" {
 		if err := record(os.Args[2], os.Args[3:]); err != nil {
@@ -35,7 +36,8 @@ func TestMain(m *testing.M) {
 
 const names = "tr\nain'\"; |x"
 
-// record writes what the runs of these jobs have used into their records, as their agents would, and into a repository of its own, folder/nodes.db.
+// record writes what the runs of these jobs have used into their records, as their agents would, and into a repository
+// of its own, folder/nodes.db.
 func record(folder string, ids []string) error {
 	r, err := repo.Open(filepath.Join(folder, "nodes.db"), func(text string) { fmt.Fprintln(os.Stderr, text) })
 	if err != nil {
@@ -137,7 +139,16 @@ func TestLearned(t *testing.T) {
 	if err := os.WriteFile(config, []byte("accounting_field: none\npoll_interval: 1s\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c, err := cluster.Start(t.Context(), cluster.Options{AgentConfig: config, Conf: []string{"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1", "AuthInfo=cred_expire=5"}})
+	c, err := cluster.Start(
+		t.Context(),
+		cluster.Options{
+			AgentConfig: config,
+			Conf: []string{
+				"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1",
+				"AuthInfo=cred_expire=5",
+			},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +165,9 @@ func TestLearned(t *testing.T) {
 	running := s.submit("--gres=gpu:1", "--wrap=sleep 600")
 	s.until("RUNNING", "squeue", "-h", "-j", running, "-o", "%T")
 
-	ids := strings.Fields(s.must("root", "sacct", "-a", "-X", "-n", "-S", "now-1hour", "-E", "now", "-s", "CD,F", "-o", "JobIDRaw"))
+	ids := strings.Fields(
+		s.must("root", "sacct", "-a", "-X", "-n", "-S", "now-1hour", "-E", "now", "-s", "CD,F", "-o", "JobIDRaw"),
+	)
 	if len(ids) != 14 || !slices.Contains(ids, array) || !slices.Contains(ids, wide) || !slices.Contains(ids, het) {
 		t.Fatalf("these jobs have ended: %v", ids)
 	}
@@ -167,7 +180,8 @@ func TestLearned(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.must("root", append([]string{self, "inside", folder}, ids...)...)
-	if _, stderr, err := s.Exec(t.Context(), "root", self, "inside", t.TempDir(), running); err == nil || !strings.Contains(stderr, slurm.ErrJobState.Error()) {
+	if _, stderr, err := s.Exec(t.Context(), "root", self, "inside", t.TempDir(), running); err == nil ||
+		!strings.Contains(stderr, slurm.ErrJobState.Error()) {
 		t.Errorf("a job that runs was written: %v %s", err, stderr)
 	}
 
@@ -176,7 +190,8 @@ func TestLearned(t *testing.T) {
 		t.Fatal(err)
 	}
 	var synced struct{ Runs, New int }
-	if err := json.Unmarshal([]byte(s.must("root", "caelum", "repo", "sync", "--config", off, "--json")), &synced); err != nil || synced.New != 16 {
+	if err := json.Unmarshal([]byte(s.must("root", "caelum", "repo", "sync", "--config", off, "--json")), &synced); err != nil ||
+		synced.New != 16 {
 		t.Fatalf("%+v %v", synced, err) // ten tasks, two runs of a requeued job, one on two nodes, two components
 	}
 	if s.must("root", "caelum", "repo", "sync", "--config", off, "--json") == "" {
@@ -192,10 +207,16 @@ func TestLearned(t *testing.T) {
 	s.must("root", "caelum", "repo", "decisions", "--config", off)
 	next := s.submit("--gres=gpu:1", "--wrap=sleep 1")
 	s.until("", "squeue", "-h")
-	if tres := s.must("root", "sacct", "-X", "-n", "-P", "-j", next, "-o", "AllocTRES"); !strings.Contains(tres, "gres/mig:1g.10gb=1") {
+	if tres := s.must("root", "sacct", "-X", "-n", "-P", "-j", next, "-o", "AllocTRES"); !strings.Contains(
+		tres,
+		"gres/mig:1g.10gb=1",
+	) {
 		t.Errorf("it was given %s", tres)
 	}
-	if text := s.must("root", "caelum", "predict", next, "--config", off); !strings.Contains(text, "profile 1g.10gb of A100-40GB") {
+	if text := s.must("root", "caelum", "predict", next, "--config", off); !strings.Contains(
+		text,
+		"profile 1g.10gb of A100-40GB",
+	) {
 		t.Error(text)
 	}
 	// Users are told by their own runs.
@@ -215,7 +236,8 @@ func TestLearned(t *testing.T) {
 	if text := as("user2", "repo", "export"); text != "" {
 		t.Errorf("user2 has runs:\n%s", text)
 	}
-	if _, stderr, err := s.Exec(t.Context(), "user2", "caelum", "predict", next, "--config", filepath.Join(c.Dir, "home", "user2", "learn.yaml")); err == nil || !strings.Contains(stderr, "another user's") {
+	if _, stderr, err := s.Exec(t.Context(), "user2", "caelum", "predict", next, "--config", filepath.Join(c.Dir, "home", "user2", "learn.yaml")); err == nil ||
+		!strings.Contains(stderr, "another user's") {
 		t.Errorf("user2 of user1's job: %v %s", err, stderr)
 	}
 	// Who is not root writes a table that is his, though its group is not, as the watcher does.

@@ -13,7 +13,8 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// batched is twice as fast on 2g.10gb as on 1g.5gb, and uses 500 MiB for each sample of a batch: 4,500 at first, which 1g.5gb has, and then the rest.
+// batched is twice as fast on 2g.10gb as on 1g.5gb, and uses 500 MiB for each sample of a batch: 4,500 at first, which
+// 1g.5gb has, and then the rest.
 const batched = `#!/bin/sh
 #SBATCH --gres=gpu:1
 #SBATCH --time=10
@@ -40,7 +41,8 @@ type profiled struct {
 	}
 }
 
-// TestProfileJob: the table says of a user's script what was true of it on each profile, a second look says the same, and who stops it leaves no job behind.
+// TestProfileJob: the table says of a user's script what was true of it on each profile, a second look says the same,
+// and who stops it leaves no job behind.
 func TestProfileJob(t *testing.T) {
 	folder := t.TempDir()
 	config := filepath.Join(folder, "agent.yaml")
@@ -49,7 +51,9 @@ func TestProfileJob(t *testing.T) {
 	}
 	c, err := cluster.Start(t.Context(), cluster.Options{
 		Nodes: 1, GPUs: 1, AgentConfig: config,
-		Conf: []string{"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1"},
+		Conf: []string{
+			"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1",
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -66,9 +70,25 @@ func TestProfileJob(t *testing.T) {
 	}
 
 	out := filepath.Join(home, "runs.jsonl")
-	first := s.must("user1", "caelum", "profile-job", "--sbatch=--output=/dev/null", "--profiles", "1g.5gb,2g.10gb", "--batches", "4,16", "--steps", "10", "--out", out, "--json", write("batched", batched))
+	first := s.must(
+		"user1",
+		"caelum",
+		"profile-job",
+		"--sbatch=--output=/dev/null",
+		"--profiles",
+		"1g.5gb,2g.10gb",
+		"--batches",
+		"4,16",
+		"--steps",
+		"10",
+		"--out",
+		out,
+		"--json",
+		write("batched", batched),
+	)
 	var p profiled
-	if err := json.Unmarshal([]byte(first), &p); err != nil || p.Board != "A100-40GB" || len(p.Runs) != 4 || len(p.Verdicts) != 2 {
+	if err := json.Unmarshal([]byte(first), &p); err != nil || p.Board != "A100-40GB" || len(p.Runs) != 4 ||
+		len(p.Verdicts) != 2 {
 		t.Fatalf("%v\n%s", err, first)
 	}
 	for i, want := range []struct {
@@ -79,15 +99,22 @@ func TestProfileJob(t *testing.T) {
 		{"1g.5gb", "COMPLETED", 4, 2000, 2000}, {"2g.10gb", "COMPLETED", 4, 2000, 2000}, {"1g.5gb", "FAILED", 16, 4500, 4864}, {"2g.10gb", "COMPLETED", 16, 8000, 8000},
 	} {
 		r := p.Runs[i]
-		if r.Profile != want.profile || r.State != want.state || r.Batch != want.batch || r.PeakMiB < want.least || r.PeakMiB > want.most || r.OutOfMemory != (want.state == "FAILED") {
+		if r.Profile != want.profile || r.State != want.state || r.Batch != want.batch || r.PeakMiB < want.least ||
+			r.PeakMiB > want.most ||
+			r.OutOfMemory != (want.state == "FAILED") {
 			t.Errorf("%+v, want %+v", r, want)
 		}
 		tres := s.must("root", "sacct", "-X", "-n", "-P", "-j", fmt.Sprint(r.Job), "-o", "AllocTRES")
-		if name := s.must("root", "sacct", "-X", "-n", "-P", "-j", fmt.Sprint(r.Job), "-o", "JobName"); !strings.Contains(tres, "gres/mig:"+want.profile+"=1") || strings.TrimSpace(name) != "batched" {
+		if name := s.must("root", "sacct", "-X", "-n", "-P", "-j", fmt.Sprint(r.Job), "-o", "JobName"); !strings.Contains(
+			tres,
+			"gres/mig:"+want.profile+"=1",
+		) ||
+			strings.TrimSpace(name) != "batched" {
 			t.Errorf("job %d is %q with %s", r.Job, name, tres)
 		}
 	}
-	if small, large := p.Runs[0], p.Runs[1]; small.Speed >= 0.9 || large.Speed != 1 || small.Latency != small.Seconds/10 {
+	if small, large := p.Runs[0], p.Runs[1]; small.Speed >= 0.9 || large.Speed != 1 ||
+		small.Latency != small.Seconds/10 {
 		t.Errorf("%+v beside %+v", small, large)
 	}
 	if p.Verdicts[0].Tightest != "1g.5gb" || p.Verdicts[1].Tightest != "2g.10gb" || p.Verdicts[1].Choice != "2g.10gb" {
@@ -98,13 +125,34 @@ func TestProfileJob(t *testing.T) {
 	}
 	t.Log(s.must("user1", "caelum", "profile-job", "--from", out))
 
-	_, stderr, err := s.Exec(t.Context(), "user1", "timeout", "--signal=INT", "4", "caelum", "profile-job", "--sbatch=--output=/dev/null", "--profiles", "1g.5gb,7g.40gb", write("long", "#!/bin/sh\n#SBATCH --gres=gpu:1\nsleep 600\n"))
+	_, stderr, err := s.Exec(
+		t.Context(),
+		"user1",
+		"timeout",
+		"--signal=INT",
+		"4",
+		"caelum",
+		"profile-job",
+		"--sbatch=--output=/dev/null",
+		"--profiles",
+		"1g.5gb,7g.40gb",
+		write("long", "#!/bin/sh\n#SBATCH --gres=gpu:1\nsleep 600\n"),
+	)
 	if err == nil || !strings.Contains(stderr, "interrupted; cancelled the jobs 5 6") {
 		t.Errorf("%v: %s", err, stderr)
 	}
 	s.until("", "squeue", "-h")
 	s.until("CANCELLED by 20001\nCANCELLED by 20001", "sacct", "-X", "-n", "-P", "-j", "5,6", "-o", "State")
-	_, stderr, err = s.Exec(t.Context(), "user1", "caelum", "profile-job", "--sbatch=--output=/dev/null", "--profiles", "1g.5gb", write("none", "#!/bin/sh\n"))
+	_, stderr, err = s.Exec(
+		t.Context(),
+		"user1",
+		"caelum",
+		"profile-job",
+		"--sbatch=--output=/dev/null",
+		"--profiles",
+		"1g.5gb",
+		write("none", "#!/bin/sh\n"),
+	)
 	if err == nil || !strings.Contains(stderr, "job 7 got no slice") {
 		t.Errorf("%v: %s", err, stderr)
 	}

@@ -15,10 +15,10 @@ const user, uid = "user1", 20001
 
 var profiles = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 
-// requeueSeconds is how long a requeued job is held. 22.05.8's slurmd skips the prolog of a job that returns in the first
-// second after its first run's credential expired, if it has looked through its credentials in the second before (they
-// are purged every two seconds at most): on a busy node 4 of 6 requeued jobs started so, and failed for want of a lease file.
-// This waits well past that second: a 4 s prolog, credSeconds, and some.
+// requeueSeconds is how long a requeued job is held. 22.05.8's slurmd skips the prolog of a job that returns in the
+// first second after its first run's credential expired, if it has looked through its credentials in the second before
+// (they are purged every two seconds at most): on a busy node 4 of 6 requeued jobs started so, and failed for want of a
+// lease file. This waits well past that second: a 4 s prolog, credSeconds, and some.
 const requeueSeconds, credSeconds = 24, 15
 
 // worker is what runs on every node of every job: a CUDA process on each slice it finds.
@@ -50,8 +50,8 @@ type load struct {
 type kinds struct {
 	// unlike: not all nodes have all profiles, so fewer jobs name one.
 	unlike bool
-	// batch: no srun, no salloc and no requeues. slurmctld 22.05.8, started anew, may not be told of the end of an allocation that came meanwhile, and may refuse
-	// changes of a requeued job for ever ("the DB index is being set").
+	// batch: no srun, no salloc and no requeues. slurmctld 22.05.8, started anew, may not be told of the end of an
+	// allocation that came meanwhile, and may refuse changes of a requeued job for ever ("the DB index is being set").
 	batch bool
 }
 
@@ -113,9 +113,18 @@ func (l *load) one(early bool) {
 	case kind < 76 && !l.batch: // at the same time on both nodes
 		l.line("srun -N2 -n2 --gres=gpu:1,mig:%s:1 ./worker %.1f >srun-%d.out &", profiles[both], seconds, l.jobs)
 	case kind < 88 || !early || l.batch: // cancelled: waiting, in its prolog, or running
-		l.line("id=$(%s); echo $id >>cancelled; (sleep %.1f; scancel $id) &", sbatch("--gres=mig:"+p+":1"), 4*l.rng.Float64())
+		l.line(
+			"id=$(%s); echo $id >>cancelled; (sleep %.1f; scancel $id) &",
+			sbatch("--gres=mig:"+p+":1"),
+			4*l.rng.Float64(),
+		)
 	default: // sent back, if it runs by then; slurmctld may be away when it is to be released
-		l.line("id=$(%s); (sleep %.1f; scontrol requeuehold $id && sleep %d && until scontrol release $id; do sleep 1; done) &", sbatch("--gres=mig:"+p+":1"), 1+3*l.rng.Float64(), requeueSeconds)
+		l.line(
+			"id=$(%s); (sleep %.1f; scontrol requeuehold $id && sleep %d && until scontrol release $id; do sleep 1; done) &",
+			sbatch("--gres=mig:"+p+":1"),
+			1+3*l.rng.Float64(),
+			requeueSeconds,
+		)
 	}
 }
 

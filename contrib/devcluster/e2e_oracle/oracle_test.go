@@ -19,8 +19,9 @@ import (
 // pause is put between read and write where the agent is told to.
 const pause = 100 * time.Millisecond
 
-// TestNothingExceedsWhatCanBeCarved is the promise of the project. The 4 s prolog makes the time long in which slurmctld
-// has started a job and the agent has not leased it; the pause makes every read of the agent's old when it is used.
+// TestNothingExceedsWhatCanBeCarved is the promise of the project. The 4 s prolog makes the time long in which
+// slurmctld has started a job and the agent has not leased it; the pause makes every read of the agent's old when it is
+// used.
 func TestNothingExceedsWhatCanBeCarved(t *testing.T) {
 	for _, v := range []struct {
 		name    string
@@ -64,8 +65,16 @@ func TestNothingExceedsWhatCanBeCarved(t *testing.T) {
 			}
 			t.Logf("%d jobs submitted, over after %v\n%v", l.jobs, took, report)
 			if starts, longest := oracle.Delays(run); len(starts) > 0 {
-				t.Logf("from an offer, or a later submission, to the start of %d batch jobs: median %v, p99 %v, longest %v; longest waits %v", len(starts),
-					starts[len(starts)/2].Round(time.Millisecond), starts[len(starts)*99/100].Round(time.Millisecond), starts[len(starts)-1].Round(time.Millisecond), longest)
+				t.Logf(
+					"from an offer, or a later submission, to the start of %d batch jobs: median %v, p99 %v, longest %v; longest waits %v",
+					len(starts),
+					starts[len(starts)/2].Round(
+						time.Millisecond,
+					),
+					starts[len(starts)*99/100].Round(time.Millisecond),
+					starts[len(starts)-1].Round(time.Millisecond),
+					longest,
+				)
 			}
 			if len(report.Findings) > 0 {
 				t.Errorf("%d findings: %s", len(report.Findings), strings.Join(report.Rules(), ", "))
@@ -80,7 +89,11 @@ func TestNothingExceedsWhatCanBeCarved(t *testing.T) {
 			if v.prolog > 0 && report.Waits == 0 {
 				t.Error("no write was made while a job waited for its prolog: the delay had no effect")
 			}
-			if unlike && !slices.ContainsFunc(run.Starts, func(st oracle.Start) bool { return st.Node == "n2" && st.Profiles["2g.10gb"] > 0 }) {
+			if unlike &&
+				!slices.ContainsFunc(
+					run.Starts,
+					func(st oracle.Start) bool { return st.Node == "n2" && st.Profiles["2g.10gb"] > 0 },
+				) {
 				t.Error("no job for a 2g.10gb ran on the H100 node")
 			}
 			s.endedWell(run)
@@ -126,7 +139,8 @@ func (s *site) run(name, looks string) oracle.Run {
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Second) {
 		s.collect(dir, looks)
 		run, err := oracle.Read(os.DirFS(dir))
-		if err == nil && !slices.ContainsFunc(run.Starts, func(st oracle.Start) bool { return st.End == oracle.Never }) {
+		if err == nil &&
+			!slices.ContainsFunc(run.Starts, func(st oracle.Start) bool { return st.End == oracle.Never }) {
 			break
 		}
 		if time.Now().After(end) {

@@ -17,7 +17,8 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// nodes is how many nodes a cluster has, gpus how many GPUs each. ORACLE_CLUSTER=4x4x300 has all runs on another, with so many jobs each.
+// nodes is how many nodes a cluster has, gpus how many GPUs each. ORACLE_CLUSTER=4x4x300 has all runs on another, with
+// so many jobs each.
 var nodes, gpus, atLeast = size()
 
 func size() (nodes, gpus, jobs int) {
@@ -74,7 +75,14 @@ func (s *site) prepare(l *load) {
 		s.write(filepath.Join(home, "known-"+p), known(i))
 	}
 	_, rest, _ := strings.Cut(s.must("", "root", "cat", "/etc/caelum/decisions"), "\n")
-	cmd := s.Command(s.t.Context(), "", "root", "sh", "-c", "cat >/etc/caelum/decisions.new && mv /etc/caelum/decisions.new /etc/caelum/decisions")
+	cmd := s.Command(
+		s.t.Context(),
+		"",
+		"root",
+		"sh",
+		"-c",
+		"cat >/etc/caelum/decisions.new && mv /etc/caelum/decisions.new /etc/caelum/decisions",
+	)
 	cmd.Stdin = strings.NewReader("caelum-decisions 1 2\n" + rest + strings.Join(l.keys, "\n") + "\n")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		s.t.Fatalf("write the decision table: %v: %s", err, out)
@@ -131,7 +139,20 @@ func (s *site) play(l *load, limit time.Duration) {
 		if time.Now().After(end) {
 			for n := 1; n <= nodes; n++ {
 				node := fmt.Sprint("n", n)
-				left += s.must("", "root", "scontrol", "-d", "show", "node", node) + s.must(node, "root", "caelum", "status")
+				left += s.must(
+					"",
+					"root",
+					"scontrol",
+					"-d",
+					"show",
+					"node",
+					node,
+				) + s.must(
+					node,
+					"root",
+					"caelum",
+					"status",
+				)
 			}
 			s.t.Errorf("after %v there are jobs left:\n%s", limit, left)
 			s.must("", "root", "scancel", "--user="+user)
@@ -141,8 +162,9 @@ func (s *site) play(l *load, limit time.Duration) {
 	}
 }
 
-// stopController stops slurmctld after a while, and starts it again when it has been away so long. (Killed with SIGKILL it forgets its last seconds, gives the
-// same ids to other jobs, and drains nodes for "Duplicate jobid": 22.05.8, with or without Caelum.)
+// stopController stops slurmctld after a while, and starts it again when it has been away so long. (Killed with SIGKILL
+// it forgets its last seconds, gives the same ids to other jobs, and drains nodes for "Duplicate jobid": 22.05.8, with
+// or without Caelum.)
 func (s *site) stopController(after, away time.Duration) {
 	s.t.Helper()
 	done := make(chan error, 1)
@@ -172,11 +194,33 @@ func (s *site) collect(dir, looks string) {
 	s.logs(dir)
 	s.write(filepath.Join(dir, "run"), run)
 	s.write(filepath.Join(dir, "looks"), looks)
-	s.write(filepath.Join(dir, "seen"), s.must("", "root", "bash", "-c", "cat "+filepath.Join(s.Dir, "home", user)+"/*.out | grep '^ran '"))
-	s.write(filepath.Join(dir, "sacct"), s.must("", "root", "env", "SLURM_TIME_FORMAT=%s", "sacct", "-a", "-D", "-X", "-n", "-P", "-S", "now-1days", "-o", oracle.SacctFields))
+	s.write(
+		filepath.Join(dir, "seen"),
+		s.must("", "root", "bash", "-c", "cat "+filepath.Join(s.Dir, "home", user)+"/*.out | grep '^ran '"),
+	)
+	s.write(
+		filepath.Join(dir, "sacct"),
+		s.must(
+			"",
+			"root",
+			"env",
+			"SLURM_TIME_FORMAT=%s",
+			"sacct",
+			"-a",
+			"-D",
+			"-X",
+			"-n",
+			"-P",
+			"-S",
+			"now-1days",
+			"-o",
+			oracle.SacctFields,
+		),
+	)
 }
 
-// logs writes what agents and slurmctld have logged into a folder. They agree once the agents have ended: until then there is always another write.
+// logs writes what agents and slurmctld have logged into a folder. They agree once the agents have ended: until then
+// there is always another write.
 func (s *site) logs(dir string) {
 	s.t.Helper()
 	names := map[string]string{"slurmctld": "slurmctld"}

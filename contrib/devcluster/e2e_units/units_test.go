@@ -39,7 +39,19 @@ func boot(t *testing.T) *machine {
 		t.Fatal(err)
 	}
 	var console bytes.Buffer
-	cmd := exec.Command("unshare", "--mount", "--pid", "--uts", "--ipc", "--net", "--fork", "--kill-child", filepath.Join(here, "boot"), dir, build)
+	cmd := exec.Command(
+		"unshare",
+		"--mount",
+		"--pid",
+		"--uts",
+		"--ipc",
+		"--net",
+		"--fork",
+		"--kill-child",
+		filepath.Join(here, "boot"),
+		dir,
+		build,
+	)
 	cmd.Stdout, cmd.Stderr = &console, &console
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
@@ -50,15 +62,32 @@ func boot(t *testing.T) *machine {
 	m := &machine{t: t}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Log(m.try("journalctl", "--no-pager", "--lines=80", "-u", "caelumd", "-u", "caelum-watch", "-u", "slurmd", "-u", "slurmctld"))
+			t.Log(
+				m.try(
+					"journalctl",
+					"--no-pager",
+					"--lines=80",
+					"-u",
+					"caelumd",
+					"-u",
+					"caelum-watch",
+					"-u",
+					"slurmd",
+					"-u",
+					"slurmctld",
+				),
+			)
 		}
 		cmd.Process.Kill() // --kill-child ends PID 1, and with it everything
 		<-ended
 		if t.Failed() {
 			t.Logf("the console:\n%s", console.String())
 		}
-		remove := fmt.Sprintf("source %s; for i in {1..100}; do remove_cgroups v2 %s 2>/dev/null && exit; sleep 0.1; done; exit 1",
-			filepath.Join(here, "../lib/cgroup.sh"), filepath.Base(dir))
+		remove := fmt.Sprintf(
+			"source %s; for i in {1..100}; do remove_cgroups v2 %s 2>/dev/null && exit; sleep 0.1; done; exit 1",
+			filepath.Join(here, "../lib/cgroup.sh"),
+			filepath.Base(dir),
+		)
 		if out, err := exec.Command("bash", "-c", remove).CombinedOutput(); err != nil {
 			t.Errorf("the cgroup of %s is left: %v: %s", dir, err, out)
 		}
@@ -74,8 +103,14 @@ func boot(t *testing.T) *machine {
 		m.pid, _ = strconv.Atoi(strings.TrimSpace(string(children)))
 		return m.pid != 0 && strings.TrimSpace(m.try("systemctl", "is-system-running")) == "running"
 	})
-	m.within("the node serves", func() bool { return strings.HasPrefix(m.try("sinfo", "-h", "-n", "n1", "-o", "%T"), "idle") })
-	m.within("the agent publishes", func() bool { return strings.Contains(m.try("caelum", "status"), "on offer: 1g.5gb") })
+	m.within(
+		"the node serves",
+		func() bool { return strings.HasPrefix(m.try("sinfo", "-h", "-n", "n1", "-o", "%T"), "idle") },
+	)
+	m.within(
+		"the agent publishes",
+		func() bool { return strings.Contains(m.try("caelum", "status"), "on offer: 1g.5gb") },
+	)
 	return m
 }
 
@@ -114,7 +149,18 @@ func (m *machine) within(what string, holds func() bool) {
 // user runs a shell command as an ordinary user in her home.
 func (m *machine) user(command string) string {
 	m.t.Helper()
-	return m.must("setpriv", "--reuid=20001", "--regid=20001", "--clear-groups", "env", "--chdir=/home/user1", "HOME=/home/user1", "sh", "-c", command)
+	return m.must(
+		"setpriv",
+		"--reuid=20001",
+		"--regid=20001",
+		"--clear-groups",
+		"env",
+		"--chdir=/home/user1",
+		"HOME=/home/user1",
+		"sh",
+		"-c",
+		command,
+	)
 }
 
 func (m *machine) state(job string) string {
@@ -130,7 +176,8 @@ var exposure = map[string]int{"caelumd": 30, "caelum-watch": 20}
 
 func TestExposure(t *testing.T) {
 	for unit, most := range exposure {
-		out, err := exec.Command("systemd-analyze", "security", "--no-pager", "--offline=true", "--threshold="+strconv.Itoa(most), "../../../etc/"+unit+".service").CombinedOutput()
+		out, err := exec.Command("systemd-analyze", "security", "--no-pager", "--offline=true", "--threshold="+strconv.Itoa(most), "../../../etc/"+unit+".service").
+			CombinedOutput()
 		if err != nil {
 			t.Errorf("%s is rated above %d/10: %v\n%s", unit, most, err, out)
 		}
@@ -145,14 +192,22 @@ func TestUnits(t *testing.T) {
 	m := boot(t)
 	submit := func(command string) string { return m.user("sbatch --parsable --gres=gpu:1 --wrap '" + command + "'") }
 
-	job := submit("until test -e end; do sleep 0.2; done; srun --overlap cuda-process --memory 1000 --seconds 0.1 --print")
+	job := submit(
+		"until test -e end; do sleep 0.2; done; srun --overlap cuda-process --memory 1000 --seconds 0.1 --print",
+	)
 	m.within("job "+job+" runs", func() bool { return m.state(job) == "RUNNING" })
 	// squeue shows RUNNING while the prolog still runs.
 	m.within("the job's user owns the two capability files of her slice", func() bool {
 		return len(strings.Fields(m.try("find", "/dev/nvidia-caps", "-user", "20001", "-perm", "0400"))) == 2
 	})
-	m.within("the lease file of job "+job, func() bool { return m.try("stat", "-c", "%a", "/run/caelum/jobs/"+job) == "600\n" })
-	if access := m.must("sh", "-c", "cat /proc/driver/nvidia/capabilities/gpu0/mig/gi0/access"); !strings.Contains(access, "DeviceFileModify: 0") {
+	m.within(
+		"the lease file of job "+job,
+		func() bool { return m.try("stat", "-c", "%a", "/run/caelum/jobs/"+job) == "600\n" },
+	)
+	if access := m.must("sh", "-c", "cat /proc/driver/nvidia/capabilities/gpu0/mig/gi0/access"); !strings.Contains(
+		access,
+		"DeviceFileModify: 0",
+	) {
 		t.Errorf("the driver was not told that the capability files are the agent's: %s", access)
 	}
 	for path, want := range map[string]string{"/dev/caelum": "755 root", "/dev/caelum/slot0": "444 root", "/run/caelum": "755 root", "/run/caelum/jobs": "700 root",
@@ -173,15 +228,18 @@ func TestUnits(t *testing.T) {
 	m.within("the agent answers", func() bool { return strings.Contains(m.try("caelum", "status"), "job "+job) })
 	m.user("touch end")
 	m.within("job "+job+" ends", func() bool { return m.state(job) != "RUNNING" && m.state(job) != "COMPLETING" })
-	if state, out := m.state(job), m.must("cat", "/home/user1/slurm-"+job+".out"); state != "COMPLETED" || !strings.Contains(out, "uuid=MIG-") {
+	if state, out := m.state(job), m.must("cat", "/home/user1/slurm-"+job+".out"); state != "COMPLETED" ||
+		!strings.Contains(out, "uuid=MIG-") {
 		t.Errorf("the job is %s and printed %s", state, out)
 	}
 
 	// The watcher hears of submissions, and reads the queue as SlurmUser.
-	if log := m.must("journalctl", "--no-pager", "-u", "caelum-watch"); strings.Contains(log, "level=error") || !strings.Contains(log, "watching") {
+	if log := m.must("journalctl", "--no-pager", "-u", "caelum-watch"); strings.Contains(log, "level=error") ||
+		!strings.Contains(log, "watching") {
 		t.Errorf("the watcher: %s", log)
 	}
-	if log := m.must("journalctl", "--no-pager", "-u", "caelumd"); strings.Contains(log, "ermission denied") || strings.Contains(log, "not permitted") {
+	if log := m.must("journalctl", "--no-pager", "-u", "caelumd"); strings.Contains(log, "ermission denied") ||
+		strings.Contains(log, "not permitted") {
 		t.Errorf("the agent lacks a permission: %s", log)
 	}
 
@@ -229,19 +287,35 @@ func TestRestrictions(t *testing.T) {
 // under runs a shell command once under the unit's settings, in place of the daemon.
 func (m *machine) under(unit, command string) (string, error) {
 	name := "try-" + unit
-	text := m.must("sh", "-c", "cat /lib/systemd/system/"+unit+".service; sed 1d /etc/systemd/system/"+unit+".service.d/emulator.conf")
+	text := m.must(
+		"sh",
+		"-c",
+		"cat /lib/systemd/system/"+unit+".service; sed 1d /etc/systemd/system/"+unit+".service.d/emulator.conf",
+	)
 	var kept []string
 	for line := range strings.Lines(text) {
 		key, _, _ := strings.Cut(line, "=")
 		switch key {
-		case "ExecStart", "ExecStopPost", "Restart", "RestartSec", "RuntimeDirectory", "StateDirectory", "WantedBy", "Type":
+		case "ExecStart",
+			"ExecStopPost",
+			"Restart",
+			"RestartSec",
+			"RuntimeDirectory",
+			"StateDirectory",
+			"WantedBy",
+			"Type":
 		default:
 			if !strings.HasPrefix(line, "[Install]") {
 				kept = append(kept, line)
 			}
 		}
 	}
-	file := strings.Join(kept, "") + "\nReadWritePaths=-/run/caelum-watch -/var/lib/caelum-watch -/var/lib/caelum\nType=oneshot\nExecStart=/bin/sh -c " + strconv.Quote(command) + "\n"
+	file := strings.Join(
+		kept,
+		"",
+	) + "\nReadWritePaths=-/run/caelum-watch -/var/lib/caelum-watch -/var/lib/caelum\nType=oneshot\nExecStart=/bin/sh -c " + strconv.Quote(
+		command,
+	) + "\n"
 	write := m.command("sh", "-c", "cat >/run/systemd/system/"+name+".service && systemctl daemon-reload")
 	write.Stdin = strings.NewReader(file)
 	if out, err := write.CombinedOutput(); err != nil {

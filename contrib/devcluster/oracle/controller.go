@@ -15,7 +15,9 @@ import (
 // The lines of slurmctld 22.05.8 by which a job starts (main scheduler, backfill, at once for srun and salloc) and by
 // which a node's GRES changes. All hold the lock under which it happens, so their times are those of the change.
 var (
-	startLine = regexp.MustCompile(`^\[(\S+)\] (?:sched: Allocate JobId=(\S+) NodeList=(\S+) |sched/backfill: _start_job: Started JobId=(\S+) in \S+ on (\S+)$|sched: _slurm_rpc_allocate_resources JobId=(\S+) NodeList=(\S+) )`)
+	startLine = regexp.MustCompile(
+		`^\[(\S+)\] (?:sched: Allocate JobId=(\S+) NodeList=(\S+) |sched/backfill: _start_job: Started JobId=(\S+) in \S+ on (\S+)$|sched: _slurm_rpc_allocate_resources JobId=(\S+) NodeList=(\S+) )`,
+	)
 	submitted = regexp.MustCompile(`^\[(\S+)\] _slurm_rpc_submit_batch_job: JobId=(\d+) `)
 	setLine   = regexp.MustCompile(`^\[(\S+)\] _update_node_gres: nodes (\S+) gres set to: (\S+)$`)
 	rawID     = regexp.MustCompile(`\((\d+)\)$`) // an array task: 4_1(6) is job 6
@@ -141,7 +143,13 @@ func ReadAccounting(r io.Reader) ([]Record, error) {
 		if err != nil {
 			return nil, fmt.Errorf("sacct: %w", err)
 		}
-		rec := Record{Job: uint32(job), State: f[1], Start: start * int64(time.Second), End: Never, Profiles: map[string]int{}}
+		rec := Record{
+			Job:      uint32(job),
+			State:    f[1],
+			Start:    start * int64(time.Second),
+			End:      Never,
+			Profiles: map[string]int{},
+		}
 		if end, err := strconv.ParseInt(f[3], 10, 64); err == nil {
 			rec.End = end * int64(time.Second)
 		}
@@ -171,12 +179,21 @@ func Account(starts []Allocation, records []Record) ([]Start, error) {
 	seen := map[uint32]bool{}
 	for _, a := range starts {
 		if len(runs[a.Job]) == 0 {
-			return nil, fmt.Errorf("job %d started at %v by slurmctld's log, and sacct knows no such run", a.Job, time.Unix(0, a.At))
+			return nil, fmt.Errorf(
+				"job %d started at %v by slurmctld's log, and sacct knows no such run",
+				a.Job,
+				time.Unix(0, a.At),
+			)
 		}
 		rec := runs[a.Job][0]
 		runs[a.Job] = runs[a.Job][1:]
 		if d := a.At - rec.Start; d < -int64(2*time.Second) || d > int64(2*time.Second) {
-			return nil, fmt.Errorf("job %d started at %v by slurmctld's log, and at %v by sacct", a.Job, time.Unix(0, a.At), time.Unix(0, rec.Start))
+			return nil, fmt.Errorf(
+				"job %d started at %v by slurmctld's log, and at %v by sacct",
+				a.Job,
+				time.Unix(0, a.At),
+				time.Unix(0, rec.Start),
+			)
 		}
 		again := seen[a.Job]
 		seen[a.Job] = true
@@ -185,7 +202,10 @@ func Account(starts []Allocation, records []Record) ([]Start, error) {
 			for p, n := range rec.Profiles {
 				per[p] = n / len(a.Nodes)
 			}
-			all = append(all, Start{Job: a.Job, Requeued: again, Node: node, At: a.At, End: rec.End, State: rec.State, Profiles: per})
+			all = append(
+				all,
+				Start{Job: a.Job, Requeued: again, Node: node, At: a.At, End: rec.End, State: rec.State, Profiles: per},
+			)
 		}
 	}
 	for job, r := range runs {

@@ -62,7 +62,18 @@ func ReadHardware(r io.Reader) (Hardware, error) {
 		switch event {
 		case "create-gi":
 			live[place] = len(h.Instances)
-			h.Instances = append(h.Instances, Instance{GPU: place[0], GI: place[1], Profile: v["profile"], Start: number("start"), Size: number("size"), Born: at, Died: Never})
+			h.Instances = append(
+				h.Instances,
+				Instance{
+					GPU:     place[0],
+					GI:      place[1],
+					Profile: v["profile"],
+					Start:   number("start"),
+					Size:    number("size"),
+					Born:    at,
+					Died:    Never,
+				},
+			)
 		case "create-ci":
 			if k, ok := live[place]; ok {
 				h.Instances[k].UUID = v["uuid"]
@@ -74,7 +85,18 @@ func ReadHardware(r io.Reader) (Hardware, error) {
 			}
 		case "process-start":
 			runs[number("pid")] = len(h.Processes)
-			h.Processes = append(h.Processes, Process{PID: number("pid"), GPU: place[0], Start: number("start"), Size: number("size"), UUID: v["uuid"], From: at, To: Never})
+			h.Processes = append(
+				h.Processes,
+				Process{
+					PID:   number("pid"),
+					GPU:   place[0],
+					Start: number("start"),
+					Size:  number("size"),
+					UUID:  v["uuid"],
+					From:  at,
+					To:    Never,
+				},
+			)
 		case "process-exit", "process-oom", "process-gone":
 			if k, ok := runs[number("pid")]; ok {
 				h.Processes[k].To, h.Processes[k].Killed = at, event == "process-gone"

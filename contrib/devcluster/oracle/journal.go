@@ -93,7 +93,19 @@ func ReadJournal(r io.Reader) (Journal, error) {
 			if failed {
 				l.Done = at
 			}
-			j.Writes = append(j.Writes, Write{Phase: l.Phase, Gres: l.Gres, Total: slicesOf(l.Gres), Used: slicesOf(l.Used), Read: l.Read, At: l.At, Done: l.Done, Failed: failed})
+			j.Writes = append(
+				j.Writes,
+				Write{
+					Phase:  l.Phase,
+					Gres:   l.Gres,
+					Total:  slicesOf(l.Gres),
+					Used:   slicesOf(l.Used),
+					Read:   l.Read,
+					At:     l.At,
+					Done:   l.Done,
+					Failed: failed,
+				},
+			)
 		case strings.HasPrefix(l.Msg, "leased "):
 			var profile string
 			var start int
@@ -101,7 +113,19 @@ func ReadJournal(r io.Reader) (Journal, error) {
 				return j, fmt.Errorf("agent's log: %w in %.200s", err, s.Text())
 			}
 			open[l.Job] = append(open[l.Job], len(j.Leases))
-			j.Leases = append(j.Leases, Lease{Job: l.Job, Restart: l.Restart, GPU: l.GPU, UUID: l.UUID, Profile: profile, Start: start, From: at, To: Never})
+			j.Leases = append(
+				j.Leases,
+				Lease{
+					Job:     l.Job,
+					Restart: l.Restart,
+					GPU:     l.GPU,
+					UUID:    l.UUID,
+					Profile: profile,
+					Start:   start,
+					From:    at,
+					To:      Never,
+				},
+			)
 		case l.Msg == "released" && l.Job != 0:
 			for _, k := range open[l.Job] {
 				if !slices.Contains(slices.Collect(maps.Values(lingers)), k) {

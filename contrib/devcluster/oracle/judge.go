@@ -18,8 +18,9 @@ type judge struct {
 const closedType = "closed"
 
 // offered checks that all of an offer can be carved at once beside what is held, as it stood from t0 to t1: slices that
-// are leased or in use stay where they are, and each run that slurmctld has started and the agent has not leased yet must
-// find room too. A run that started between t0 and t1 may be in the offer or already out of it, so it is taken to be in it.
+// are leased or in use stay where they are, and each run that slurmctld has started and the agent has not leased yet
+// must find room too. A run that started between t0 and t1 may be in the offer or already out of it, so it is taken to
+// be in it.
 func (j *judge) offered(t0, t1 int64, free map[string]int) (stand []Interval, want map[string]int, ok bool) {
 	want = map[string]int{}
 	for p, n := range free {
@@ -91,8 +92,8 @@ func (j *judge) interval(l Lease) Interval {
 	return Interval{l.GPU, l.Start, j.gpus.kinds[l.Profile].size, l.Profile}
 }
 
-// writes: in every write the total is the same, types exist, and what is free can be carved whatever slurmctld starts of
-// it; what is written to lower raises nothing.
+// writes: in every write the total is the same, types exist, and what is free can be carved whatever slurmctld starts
+// of it; what is written to lower raises nothing.
 func (j *judge) writes() {
 	name, n := j.node.Name, -1
 	j.GaveUp += j.node.GaveUp
@@ -130,7 +131,17 @@ func (j *judge) writes() {
 		before = w.Total
 		waits := j.Waits
 		if stand, want, ok := j.offered(w.Read-int64(time.Millisecond), w.At, free); !ok {
-			j.add("offer", name, w.At, "%s writes %s free with %d runs not leased yet: %s cannot be carved beside %v", w.Phase, list(free), j.Waits-waits, list(want), stand)
+			j.add(
+				"offer",
+				name,
+				w.At,
+				"%s writes %s free with %d runs not leased yet: %s cannot be carved beside %v",
+				w.Phase,
+				list(free),
+				j.Waits-waits,
+				list(want),
+				stand,
+			)
 		}
 	}
 }
@@ -153,13 +164,22 @@ func (j *judge) snapshots() {
 			free[p] = max(total-l.Used[p], 0)
 		}
 		if stand, want, ok := j.offeredWithin(l.From-int64(time.Millisecond), l.To, free); !ok {
-			j.add("look", j.node.Name, l.From, "slurmctld has %s free: with the runs not leased yet %s cannot be carved beside %v", list(free), list(want), stand)
+			j.add(
+				"look",
+				j.node.Name,
+				l.From,
+				"slurmctld has %s free: with the runs not leased yet %s cannot be carved beside %v",
+				list(free),
+				list(want),
+				stand,
+			)
 		}
 	}
 }
 
-// offeredWithin checks an offer that stood at some moment from one time to another, nobody knows which: there must be one at which all of it could be carved. On a busy machine an
-// answer of slurmctld's may be so old when it is there that a pass has raised something since, and a job has started on that.
+// offeredWithin checks an offer that stood at some moment from one time to another, nobody knows which: there must be
+// one at which all of it could be carved. On a busy machine an answer of slurmctld's may be so old when it is there
+// that a pass has raised something since, and a job has started on that.
 func (j *judge) offeredWithin(from, to int64, free map[string]int) (stand []Interval, want map[string]int, ok bool) {
 	if stand, want, ok = j.offered(from, to, free); ok {
 		return stand, want, true
@@ -182,8 +202,8 @@ func (j *judge) offeredWithin(from, to int64, free map[string]int) (stand []Inte
 	return stand, want, false
 }
 
-// logged: slurmctld and the agent tell of the same writes, so that no write escapes the other checks. Closing everything is
-// the business of `caelumd close`, which logs nothing.
+// logged: slurmctld and the agent tell of the same writes, so that no write escapes the other checks. Closing
+// everything is the business of `caelumd close`, which logs nothing.
 func (j *judge) logged() {
 	name := j.node.Name
 	missing := slices.Clone(j.node.Writes)
@@ -219,5 +239,6 @@ func (j *judge) logged() {
 
 // ending are the refusals that are no failing: the run was over before its prolog had asked.
 func ending(reason string) bool {
-	return strings.HasPrefix(reason, "the job is ending") || strings.HasPrefix(reason, "slurmctld does not know this job any more")
+	return strings.HasPrefix(reason, "the job is ending") ||
+		strings.HasPrefix(reason, "slurmctld does not know this job any more")
 }

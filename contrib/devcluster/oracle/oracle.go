@@ -1,16 +1,16 @@
 // Package oracle says, after a run, whether the agents ever published what could not have been carved.
 //
 // It reads what was left behind by parties that know nothing of each other: the agents' logs, the emulated GPUs' own
-// log, slurmctld's log, slurmdbd's accounting, looks at slurmctld taken from outside, and what the jobs saw. It shares no
-// code with what it judges: profiles are intervals from the GPU model table, packing is trying everything. It never runs
-// anything; package e2e_oracle's test does.
+// log, slurmctld's log, slurmdbd's accounting, looks at slurmctld taken from outside, and what the jobs saw. It shares
+// no code with what it judges: profiles are intervals from the GPU model table, packing is trying everything. It never
+// runs anything; package e2e_oracle's test does.
 //
 // # What it cannot see
 //
-// A job that started between an agent's read of slurmctld and the write that builds on it is taken for one that the write
-// did not know: its slice is then among those that the write offers. The looks have no such gap, since total and used come
-// from slurmctld in one answer. Whole-node allocations
-// (--exclusive) are given every type and want only some: leave them out of a run that is to be judged.
+// A job that started between an agent's read of slurmctld and the write that builds on it is taken for one that the
+// write did not know: its slice is then among those that the write offers. The looks have no such gap, since total and
+// used come from slurmctld in one answer. Whole-node allocations (--exclusive) are given every type and want only some:
+// leave them out of a run that is to be judged.
 package oracle
 
 import (
@@ -107,9 +107,10 @@ type Report struct {
 	Starts, Leases, Refused int // Refused: runs that ended before their prolog had asked
 	Created, Destroyed      int
 	Processes, Seen         int
-	Waits                   int // runs that slurmctld had started and the agent had not leased yet, summed over the writes
-	GaveUp                  int // passes that stayed lowered because jobs kept starting
-	Findings                []Finding
+	// runs that slurmctld had started and the agent had not leased yet, summed over the writes
+	Waits    int
+	GaveUp   int // passes that stayed lowered because jobs kept starting
+	Findings []Finding
 }
 
 func (r *Report) add(rule, node string, at int64, format string, args ...any) {
@@ -129,9 +130,32 @@ func (r *Report) Rules() []string {
 // String is the report for people.
 func (r *Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "writes %d (lowered %d, raised %d), looks %d (%d of them at a node that starts nothing)\n", r.Writes, r.Lowered, r.Raised, r.Looks, r.Shut)
-	fmt.Fprintf(&b, "starts %d, slices leased %d, instances created %d and destroyed %d, runs that ended before their prolog had asked %d\n", r.Starts, r.Leases, r.Created, r.Destroyed, r.Refused)
-	fmt.Fprintf(&b, "runs started and not yet leased, over all writes %d; passes that gave up %d; processes %d, devices seen by jobs %d\n", r.Waits, r.GaveUp, r.Processes, r.Seen)
+	fmt.Fprintf(
+		&b,
+		"writes %d (lowered %d, raised %d), looks %d (%d of them at a node that starts nothing)\n",
+		r.Writes,
+		r.Lowered,
+		r.Raised,
+		r.Looks,
+		r.Shut,
+	)
+	fmt.Fprintf(
+		&b,
+		"starts %d, slices leased %d, instances created %d and destroyed %d, runs that ended before their prolog had asked %d\n",
+		r.Starts,
+		r.Leases,
+		r.Created,
+		r.Destroyed,
+		r.Refused,
+	)
+	fmt.Fprintf(
+		&b,
+		"runs started and not yet leased, over all writes %d; passes that gave up %d; processes %d, devices seen by jobs %d\n",
+		r.Waits,
+		r.GaveUp,
+		r.Processes,
+		r.Seen,
+	)
 	fmt.Fprintf(&b, "findings %d\n", len(r.Findings))
 	for _, f := range r.Findings {
 		fmt.Fprintf(&b, "  %v\n", f)

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// testdata/run is what 24 jobs with a 4 s prolog left behind on two nodes of two A100-40GB, shortened to what is read; when
-// the agents had read what they wrote was not logged then, and stands here as 0.3 s before.
+// testdata/run is what 24 jobs with a 4 s prolog left behind on two nodes of two A100-40GB, shortened to what is read;
+// when the agents had read what they wrote was not logged then, and stands here as 0.3 s before.
 func recorded(t *testing.T) fstest.MapFS {
 	t.Helper()
 	files := fstest.MapFS{}
@@ -79,8 +79,8 @@ func (e edit) apply(t *testing.T, files fstest.MapFS) {
 	files[e.file] = &fstest.MapFile{Data: []byte(text[:at] + e.new + text[at+len(e.old):])}
 }
 
-// At 57:34.074 n1 writes one 2g.10gb free while slurmctld has started 3g.20gb x2, 2g.10gb, 1g.10gb and 1g.5gb x2 there and
-// none of them has a lease: 8 units of each GPU but one are spoken for.
+// At 57:34.074 n1 writes one 2g.10gb free while slurmctld has started 3g.20gb x2, 2g.10gb, 1g.10gb and 1g.5gb x2 there
+// and none of them has a lease: 8 units of each GPU but one are spoken for.
 const (
 	waitingWrite = `"at":1795237054074225312`
 	waitingSet   = "[2026-11-21T04:57:34.076]"
@@ -212,21 +212,45 @@ func TestForgeries(t *testing.T) {
 	}
 }
 
-// TestStartBetweenReadAndWrite: a job that started when the agent had read what is used and not written yet has taken its slice
-// out of what the write seems to leave free, even if it has its lease by then and is over within the same second.
+// TestStartBetweenReadAndWrite: a job that started when the agent had read what is used and not written yet has taken
+// its slice out of what the write seems to leave free, even if it has its lease by then and is over within the same
+// second.
 func TestStartBetweenReadAndWrite(t *testing.T) {
 	const second = int64(time.Second)
 	begin, write := 10*second+300e6, 10*second+500e6
 	run := Run{
-		Starts: []Start{{Job: 1, Node: "n1", At: begin, End: 10 * second, State: "COMPLETED", Profiles: map[string]int{"4g.20gb": 1}}},
-		Sets:   []Set{{Node: "n1", Gres: "mig:4g.20gb:1", At: write + 1e6}},
+		Starts: []Start{
+			{
+				Job:      1,
+				Node:     "n1",
+				At:       begin,
+				End:      10 * second,
+				State:    "COMPLETED",
+				Profiles: map[string]int{"4g.20gb": 1},
+			},
+		},
+		Sets: []Set{{Node: "n1", Gres: "mig:4g.20gb:1", At: write + 1e6}},
 		Nodes: []Node{{
 			Name: "n1", Board: "A100-40GB", GPUs: 1,
 			Journal: Journal{
-				Writes: []Write{{Phase: "raise", Gres: "mig:4g.20gb:1", Total: map[string]int{"4g.20gb": 1}, Used: map[string]int{}, Read: begin - 1e6, At: write, Done: write + 2e6}},
+				Writes: []Write{
+					{
+						Phase: "raise",
+						Gres:  "mig:4g.20gb:1",
+						Total: map[string]int{"4g.20gb": 1},
+						Used:  map[string]int{},
+						Read:  begin - 1e6,
+						At:    write,
+						Done:  write + 2e6,
+					},
+				},
 				Leases: []Lease{{Job: 1, UUID: "MIG-1", Profile: "4g.20gb", From: begin + 50e6, To: write + 100e6}},
 			},
-			Hardware: Hardware{Instances: []Instance{{GI: 1, Profile: "4g.20gb", Size: 4, UUID: "MIG-1", Born: begin + 40e6, Died: Never}}},
+			Hardware: Hardware{
+				Instances: []Instance{
+					{GI: 1, Profile: "4g.20gb", Size: 4, UUID: "MIG-1", Born: begin + 40e6, Died: Never},
+				},
+			},
 		}},
 	}
 	r, err := Check(run)
@@ -270,7 +294,11 @@ func TestLinesOfSlurmctld(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := func(ms int) int64 { return time.Date(2026, 11, 21, 4, 57, 31, ms*1e6, time.UTC).UnixNano() }
-	want := []Allocation{{6, []string{"n2"}, at(950)}, {106, []string{"n1", "n2"}, at(1001)}, {8, []string{"n1", "n3", "n4"}, at(3000)}}
+	want := []Allocation{
+		{6, []string{"n2"}, at(950)},
+		{106, []string{"n1", "n2"}, at(1001)},
+		{8, []string{"n1", "n3", "n4"}, at(3000)},
+	}
 	if !slices.EqualFunc(c.Starts, want, func(a, b Allocation) bool {
 		return a.Job == b.Job && a.At == b.At && slices.Equal(a.Nodes, b.Nodes)
 	}) {
@@ -288,7 +316,8 @@ func TestLinesOfSlurmctld(t *testing.T) {
 	}
 }
 
-// TestDelays: from the offer, or from the submission if that is later; of several nodes and of later runs nothing is said.
+// TestDelays: from the offer, or from the submission if that is later; of several nodes and of later runs nothing is
+// said.
 func TestDelays(t *testing.T) {
 	const second = int64(time.Second)
 	one := map[string]int{"1g.5gb": 1}
@@ -296,10 +325,20 @@ func TestDelays(t *testing.T) {
 		Submits: map[uint32]int64{1: 1 * second, 2: 5 * second, 3: 1 * second},
 		Starts: []Start{
 			{Job: 1, Node: "n1", At: 4 * second, Profiles: one}, {Job: 2, Node: "n1", At: 6 * second, Profiles: one},
-			{Job: 3, Node: "n1", At: 9 * second, Profiles: one, Requeued: true}, {Job: 4, Node: "n1", At: 9 * second, Profiles: one},
+			{
+				Job:      3,
+				Node:     "n1",
+				At:       9 * second,
+				Profiles: one,
+				Requeued: true,
+			}, {Job: 4, Node: "n1", At: 9 * second, Profiles: one},
 		},
 		Nodes: []Node{{Name: "n1", Journal: Journal{Writes: []Write{
-			{Total: map[string]int{"1g.5gb": 1}, At: 2 * second, Done: 2*second + 1}, {Total: map[string]int{"1g.5gb": 2}, At: 3 * second, Done: 3*second + 1},
+			{
+				Total: map[string]int{"1g.5gb": 1},
+				At:    2 * second,
+				Done:  2*second + 1,
+			}, {Total: map[string]int{"1g.5gb": 2}, At: 3 * second, Done: 3*second + 1},
 			{Total: map[string]int{"1g.5gb": 1}, At: 7 * second, Done: 7*second + 1},
 		}}}},
 	}

@@ -49,8 +49,8 @@ func NewGPUs(board string, n int) (*GPUs, error) {
 	return g, nil
 }
 
-// Own is what a slice of this name is on the GPU model: that profile, or where the GPU model has none of the name the least that its own names promise as much of; empty if
-// nothing does.
+// Own is what a slice of this name is on the GPU model: that profile, or where the GPU model has none of the name the
+// least that its own names promise as much of; empty if nothing does.
 func (g *GPUs) Own(profile string) (own string) {
 	if _, ok := g.kinds[profile]; ok {
 		return profile

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// carved: every run was given exactly the slices that slurmctld allocated, or the GPU model's own for as much where it has none of the name, and nobody else was given any.
+// carved: every run was given exactly the slices that slurmctld allocated, or the GPU model's own for as much where it
+// has none of the name, and nobody else was given any.
 func (j *judge) carved() {
 	name := j.node.Name
 	j.Leases += len(j.node.Leases)
@@ -48,14 +49,29 @@ func (j *judge) carved() {
 			len(reasons) == 0 && stopped:
 			j.Refused++
 		case len(reasons) > 0:
-			j.add("carved", name, s.At, "job %d was allocated %s and refused: %s", s.Job, list(want), strings.Join(reasons, "; "))
+			j.add(
+				"carved",
+				name,
+				s.At,
+				"job %d was allocated %s and refused: %s",
+				s.Job,
+				list(want),
+				strings.Join(reasons, "; "),
+			)
 		default:
 			j.add("carved", name, s.At, "job %d (%s) was allocated %s and has no lease", s.Job, s.State, list(want))
 		}
 	}
 	for k, l := range j.node.Leases {
 		if !claimed[k] {
-			j.add("carved", name, l.From, "job %d was leased %v, and slurmctld had not started it", l.Job, j.interval(l))
+			j.add(
+				"carved",
+				name,
+				l.From,
+				"job %d was leased %v, and slurmctld had not started it",
+				l.Job,
+				j.interval(l),
+			)
 		}
 	}
 }
@@ -77,13 +93,31 @@ func (j *judge) heldTwice() {
 	for a, x := range j.node.Leases {
 		for _, y := range j.node.Leases[a+1:] {
 			if j.interval(x).overlaps(j.interval(y)) && x.From < y.To && y.From < x.To {
-				j.add("twice", name, y.From, "jobs %d and %d hold %v and %v", x.Job, y.Job, j.interval(x), j.interval(y))
+				j.add(
+					"twice",
+					name,
+					y.From,
+					"jobs %d and %d hold %v and %v",
+					x.Job,
+					y.Job,
+					j.interval(x),
+					j.interval(y),
+				)
 			}
 		}
 		if !slices.ContainsFunc(j.node.Instances, func(in Instance) bool {
-			return in.UUID == x.UUID && in.interval() == j.interval(x) && in.Born < x.From && (in.Died > x.To || x.To == Never && in.Died == Never)
+			return in.UUID == x.UUID && in.interval() == j.interval(x) && in.Born < x.From &&
+				(in.Died > x.To || x.To == Never && in.Died == Never)
 		}) {
-			j.add("instance", name, x.From, "job %d holds %v, %s, which was not on the GPU all the while", x.Job, j.interval(x), x.UUID)
+			j.add(
+				"instance",
+				name,
+				x.From,
+				"job %d holds %v, %s, which was not on the GPU all the while",
+				x.Job,
+				j.interval(x),
+				x.UUID,
+			)
 		}
 	}
 }
@@ -103,11 +137,22 @@ func (j *judge) processes() {
 			}
 		}
 		if len(holders) != 1 {
-			j.add("process", name, p.From, "process %d used %s on GPU %d at %d; jobs that held it all the while: [%s]", p.PID, p.UUID, p.GPU, p.Start, strings.Join(holders, " "))
+			j.add(
+				"process",
+				name,
+				p.From,
+				"process %d used %s on GPU %d at %d; jobs that held it all the while: [%s]",
+				p.PID,
+				p.UUID,
+				p.GPU,
+				p.Start,
+				strings.Join(holders, " "),
+			)
 		}
 	}
 	for _, s := range j.run.Seen {
-		if s.Node == name && !slices.ContainsFunc(j.node.Leases, func(l Lease) bool { return l.Job == s.Job && l.UUID == s.UUID }) {
+		if s.Node == name &&
+			!slices.ContainsFunc(j.node.Leases, func(l Lease) bool { return l.Job == s.Job && l.UUID == s.UUID }) {
 			j.add("seen", name, 0, "job %d found %s in its environment, which it was not leased", s.Job, s.UUID)
 		}
 	}

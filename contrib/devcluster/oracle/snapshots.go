@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// LookScript prints looks at slurmctld until its stdin ends, for ReadLooks: a shell script to be run where scontrol works.
-// One answer of scontrol is one moment for all nodes: slurmctld packs them under one lock.
+// LookScript prints looks at slurmctld until its stdin ends, for ReadLooks: a shell script to be run where scontrol
+// works. One answer of scontrol is one moment for all nodes: slurmctld packs them under one lock.
 const LookScript = `
 while read -r -t 0.1 _; [ $? -gt 128 ]; do
     echo "look $(date +%s%N)"

@@ -1,5 +1,5 @@
-// Package fuzz keeps what fuzzing the emulator's state file has found, and some good machines: every file of testdata runs
-// here with gcc's sanitizers. `make fuzz` looks for more.
+// Package fuzz keeps what fuzzing the emulator's state file has found, and some good machines: every file of testdata
+// runs here with gcc's sanitizers. `make fuzz` looks for more.
 package fuzz
 
 import (

@@ -16,11 +16,12 @@ import (
 	"time"
 )
 
-// patience is how long an exchange may take. The server's own limits are 5 s for the header and 10 s for the whole request.
+// patience is how long an exchange may take. The server's own limits are 5 s for the header and 10 s for the whole
+// request.
 const patience = 20 * time.Second
 
-// Send connects to the socket as the user, sends the bytes, says that there are no more, and returns all that the server
-// answers. The socket's directory must be open to the user.
+// Send connects to the socket as the user, sends the bytes, says that there are no more, and returns all that the
+// server answers. The socket's directory must be open to the user.
 func Send(socket string, uid uint32, request []byte) ([]byte, error) {
 	conn, err := dial(socket, uid)
 	if err != nil {
@@ -107,7 +108,10 @@ func Answers(raw []byte) ([]Answer, error) {
 			return nil, fmt.Errorf("the body of answer %d: %w", len(all), err)
 		}
 		if resp.StatusCode != http.StatusContinue {
-			all = append(all, Answer{resp.StatusCode, strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json"), body})
+			all = append(
+				all,
+				Answer{resp.StatusCode, strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json"), body},
+			)
 		}
 	}
 }

@@ -31,15 +31,16 @@ var build = sync.OnceValues(func() (string, error) {
 	_, file, _, _ := runtime.Caller(0)
 	root := filepath.Join(filepath.Dir(file), "..", "..", "..")
 	out := filepath.Join(root, "build")
-	text, err := exec.Command("make", "-s", "-C", filepath.Join(root, "contrib", "nvml-emulator"), "B="+out).CombinedOutput()
+	text, err := exec.Command("make", "-s", "-C", filepath.Join(root, "contrib", "nvml-emulator"), "B="+out).
+		CombinedOutput()
 	if err != nil {
 		return string(text), err
 	}
 	return out, nil
 })
 
-// New makes a node of n GPUs of a GPU model. Only one can be in use at a time in a process: the library finds its state through
-// the environment.
+// New makes a node of n GPUs of a GPU model. Only one can be in use at a time in a process: the library finds its state
+// through the environment.
 func New(t testing.TB, board string, n int) *Node {
 	t.Helper()
 	dir, err := build()
@@ -48,7 +49,18 @@ func New(t testing.TB, board string, n int) *Node {
 	}
 	node := &Node{Dev: t.TempDir(), Proc: t.TempDir(), State: filepath.Join(t.TempDir(), "state"), build: dir}
 	t.Setenv("NVML_EMULATOR_STATE", node.State)
-	node.Emulator(t, "init", "--board", board, "--gpus", strconv.Itoa(n), "--dev-root", node.Dev, "--proc-root", node.Proc)
+	node.Emulator(
+		t,
+		"init",
+		"--board",
+		board,
+		"--gpus",
+		strconv.Itoa(n),
+		"--dev-root",
+		node.Dev,
+		"--proc-root",
+		node.Proc,
+	)
 	node.open(t)
 	return node
 }

@@ -61,7 +61,8 @@ func (f *Fake) show(n *node) slurm.Node {
 		out.States = append(out.States, "COMPLETING")
 	}
 	out.States = append(out.States, n.drain...)
-	// Used is shown for every type slurm.conf has, also for one that an update left out, and for those that an update brought.
+	// Used is shown for every type slurm.conf has, also for one that an update left out, and for those that an update
+	// brought.
 	shown := slices.Clone(n.Gres)
 	for _, g := range n.gres {
 		if !slices.ContainsFunc(shown, func(s slurm.GRES) bool { return s.Name == g.Name && s.Type == g.Type }) {

@@ -1,5 +1,5 @@
-// Package slurmtest is a slurmctld in memory, for tests of what talks to one. It has the methods of slurm.Client and, for
-// the test, the hands of users, jobs and daemons: Submit, Tick, End, RunEpilogs, Restart.
+// Package slurmtest is a slurmctld in memory, for tests of what talks to one. It has the methods of slurm.Client and,
+// for the test, the hands of users, jobs and daemons: Submit, Tick, End, RunEpilogs, Restart.
 //
 // It follows what was measured on Slurm 22.05.8 (24.11 and 26.05 alike, but for what is marked):
 //
@@ -133,7 +133,10 @@ func New(nodes ...Node) *Fake {
 		},
 	}
 	for _, n := range nodes {
-		f.nodes = append(f.nodes, &node{Node: n, gres: slices.Clone(n.Gres), total: total(n.Gres), boot: f.now, slurmd: f.now})
+		f.nodes = append(
+			f.nodes,
+			&node{Node: n, gres: slices.Clone(n.Gres), total: total(n.Gres), boot: f.now, slurmd: f.now},
+		)
 	}
 	return f
 }

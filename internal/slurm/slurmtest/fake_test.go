@@ -71,7 +71,13 @@ func TestStory(t *testing.T) {
 			var err error
 			switch d.Cmd {
 			case "submit", "submit-held":
-				j := slurm.Job{Name: arg("name"), PerNode: gres(t, d.Input), Batch: !d.HasArg("interactive"), Requeue: true, Exclusive: d.HasArg("exclusive")}
+				j := slurm.Job{
+					Name:      arg("name"),
+					PerNode:   gres(t, d.Input),
+					Batch:     !d.HasArg("interactive"),
+					Requeue:   true,
+					Exclusive: d.HasArg("exclusive"),
+				}
 				fmt.Sscan(arg("nodes"), &j.NumNodes)
 				for _, a := range d.CmdArgs {
 					if a.Key == "on" {
@@ -176,11 +182,17 @@ func TestHooks(t *testing.T) {
 	var seen []string
 	f.Prolog(func(j slurm.Job, node string) {
 		now, _ := f.Job(ctx, j.ID)
-		seen = append(seen, fmt.Sprint("prolog ", node, " ", now.State, " ", now.Reason, " ", slurm.FormatGRES(now.Allocated[node])))
+		seen = append(
+			seen,
+			fmt.Sprint("prolog ", node, " ", now.State, " ", now.Reason, " ", slurm.FormatGRES(now.Allocated[node])),
+		)
 	})
 	f.Epilog(func(j slurm.Job, node string) {
 		now, _ := f.Node(ctx, node)
-		seen = append(seen, fmt.Sprint("epilog ", node, " ", strings.Join(now.States, "+"), " ", slurm.FormatGRES(now.GresUsed)))
+		seen = append(
+			seen,
+			fmt.Sprint("epilog ", node, " ", strings.Join(now.States, "+"), " ", slurm.FormatGRES(now.GresUsed)),
+		)
 	})
 	f.Before(func(c Call) error {
 		switch c.Op {
@@ -224,7 +236,9 @@ func TestConcurrent(t *testing.T) {
 		wg.Go(func() {
 			for range 20 {
 				f.UpdateNode(ctx, "n1", offer, "")
-				f.Submit(slurm.Job{PerNode: []slurm.GRES{{Name: "gpu", Count: 1}, {Name: "mig", Type: "1g.5gb", Count: 1}}})
+				f.Submit(
+					slurm.Job{PerNode: []slurm.GRES{{Name: "gpu", Count: 1}, {Name: "mig", Type: "1g.5gb", Count: 1}}},
+				)
 				f.Tick()
 				n, _ := f.Node(ctx, "n1")
 				for _, u := range n.GresUsed {

@@ -11,9 +11,9 @@ import (
 // ErrRefused is slurmctld's "Requested node configuration is not available".
 var ErrRefused = errors.New("requested node configuration is not available")
 
-// Submit puts a job into the queue and answers its id. Of j it takes what a submission says: name, user, partition, GRES,
-// nodes, batch and requeue, begin time (Eligible), admin_comment; a Priority of 0 means one below all before it. It
-// is refused if no node, the catalogue's counted, could ever take it.
+// Submit puts a job into the queue and answers its id. Of j it takes what a submission says: name, user, partition,
+// GRES, nodes, batch and requeue, begin time (Eligible), admin_comment; a Priority of 0 means one below all before it.
+// It is refused if no node, the catalogue's counted, could ever take it.
 func (f *Fake) Submit(j slurm.Job) (uint32, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -205,9 +205,9 @@ func (f *Fake) register(name string, un bool) error {
 	return err
 }
 
-// RestartSlurmd is a restart of a node's slurmd, which registers anew: the filler jumps back to slurm.conf's count while
-// the other types keep theirs (22.05). If what was last written did not add up to slurm.conf's total while jobs use some of
-// it, the node drains; that the filler is too large by then has no such consequence.
+// RestartSlurmd is a restart of a node's slurmd, which registers anew: the filler jumps back to slurm.conf's count
+// while the other types keep theirs (22.05). If what was last written did not add up to slurm.conf's total while jobs
+// use some of it, the node drains; that the filler is too large by then has no such consequence.
 func (f *Fake) RestartSlurmd(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -68,7 +68,10 @@ func fit(gres []slurm.GRES, used map[kind]int, wants []slurm.GRES) ([]slurm.GRES
 
 // named reports whether partition, features and the lists of nodes let the job use the node.
 func (j *job) named(n *node) bool {
-	if !slices.ContainsFunc(strings.Split(j.Partition, ","), func(p string) bool { return slices.Contains(n.Partitions, p) }) {
+	if !slices.ContainsFunc(
+		strings.Split(j.Partition, ","),
+		func(p string) bool { return slices.Contains(n.Partitions, p) },
+	) {
 		return false
 	}
 	if j.Features.Lacking(n.Features, j.NumNodes) != "" {

@@ -69,7 +69,14 @@ func (a agent) Lease(_ context.Context, job uint32, r api.LeaseRequest) (*api.Le
 		}
 		fmt.Fprintf(&body, "slot %d %s\n", slot, uuid)
 	}
-	text := fmt.Sprintf("caelum-lease 1\njob %d\nrestart %d\nuid %d\nindex %s\n%send\n", job, r.Restart, r.UID, a.index, body.String())
+	text := fmt.Sprintf(
+		"caelum-lease 1\njob %d\nrestart %d\nuid %d\nindex %s\n%send\n",
+		job,
+		r.Restart,
+		r.UID,
+		a.index,
+		body.String(),
+	)
 	if err := os.WriteFile(a.path(job)+".new", []byte(text), 0o600); err != nil {
 		return nil, err
 	}
