@@ -24,24 +24,36 @@ const reportFile = "../../../docs/script-matrix.md"
 
 const reportHead = `# The script matrix
 
-What becomes of unchanged scripts: every way to ask for a GPU, with everything a script may do with it, submitted to Slurm with
-Caelum and to the same Slurm without. Written by
+This page shows the results of unchanged scripts with Caelum. Each row of a table is a way to
+request a GPU. Each column is a way in which the job then uses the GPU. The test submits every
+combination to a Slurm with Caelum and to the same Slurm without Caelum (stock Slurm). This command
+writes the page:
 
     go test -tags e2e ./contrib/devcluster/e2e -run TestScriptMatrix -rewrite
 
-and checked by every run of it without -rewrite.
+Without ` + "`-rewrite`" + `, the test compares its results with this page.
 
-**ok**: it ran, each task saw exactly one MIG device of the default profile, which no other task held, and
-SLURM_GPUS_ON_NODE was what stock Slurm says (the number behind it, where it is not 1). A number in brackets: refused by stock Slurm too, in
-the same words, below.
+| cell | meaning |
+|---|---|
+| ok | The job ran. Each task saw exactly one MIG device, of the default profile, and no other task held that device. SLURM_GPUS_ON_NODE had the same value as on stock Slurm. |
+| ok 2 | The same. SLURM_GPUS_ON_NODE was 2. In a cell without a number it was 1. |
+| (1), (2), (3) | Stock Slurm and Slurm with Caelum both refused the job, with the same message: see [Slurm's messages](#slurms-messages). |
 
-- *two steps*: a job of two tasks and two GPUs (--gres=gpu:2, --gpus=2, ...), whose script starts two steps at once,
-  ` + "`srun --exact -n1 --gres=gpu:1`" + ` or, under a count per job, ` + "`srun --exact -n1 --gpus=1`" + `; both hold their devices at the
-  same time. With a direct srun: its two tasks, bound with --gpu-bind=single:1.
-- *srun ...* under a direct srun: the srun runs a script, whose own sruns have --overlap.
-- *no srun* under salloc: salloc without a command, with LaunchParameters=use_interactive_step. The other columns: salloc with the script
-  as its command, which runs on the login node.
-- *--cpus-per-gpu*, *--mem-per-gpu*: of the job, with a plain srun in it.
+Columns:
+
+- *no srun*: the script starts the program without srun. A direct srun starts the program itself.
+  For salloc, this column shows salloc without a command, with
+  LaunchParameters=use_interactive_step. In all other columns salloc gets the script as its command,
+  and the script runs on the login node.
+- *srun*, *srun --gres=gpu:1*, *srun --gpus=1*: the script starts the program with this srun
+  command. A direct srun starts the script, and the srun command in the script also has --overlap.
+- *two steps*: the job has two tasks and two GPUs (--gres=gpu:2, --gpus=2, ...). Its script starts
+  two steps at the same time with ` + "`srun --exact -n1 --gres=gpu:1`" + `. If the job requests a number of
+  GPUs for the whole job, the steps use ` + "`srun --exact -n1 --gpus=1`" + ` instead. Both steps hold their
+  devices at the same time. With a direct srun, the job's two tasks are bound with
+  --gpu-bind=single:1 instead.
+- *--cpus-per-gpu*, *--mem-per-gpu*: the job has this option, and its script starts the program with
+  a plain srun.
 `
 
 // note enters a cell that was measured.
@@ -88,7 +100,7 @@ func (r *report) String() string {
 			b.WriteString("\n")
 		}
 	}
-	b.WriteString("\n## Slurm's words\n\n")
+	b.WriteString("\n## Slurm's messages\n\n")
 	for i, words := range r.refused {
 		fmt.Fprintf(&b, "%d. `%s`\n", i+1, words)
 	}
