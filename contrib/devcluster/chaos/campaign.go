@@ -33,27 +33,27 @@ type campaign struct {
 	broken    []*breaking        // every fault, in the order of beginning
 	last      snapshot
 	total     map[string]int  // of gres/mig, by node
-	unadopted map[string]bool // nodes whose ledger was lost, until all of their instances are the agent's
+	unadopted map[string]bool // nodes whose ledger was lost, until the agent has adopted all of their instances
 
 	work      sync.WaitGroup
 	clients   context.Context // of the round's srun
-	releasing atomic.Int32    // jobs that are held and will be released
+	releasing atomic.Int32    // the number of held jobs that will be released
 }
 
-// cause is something that the campaign did to a job, and the end of a run that it explains.
+// cause is an action of the campaign on a job, with the end of a run that the action explains.
 type cause struct {
 	at       time.Time
 	end, why string
 }
 
-// counts are how much happened.
+// counts are the numbers of events in a campaign.
 type counts struct {
 	rounds, runs, processes, snapshots int
 	faults                             map[string]int
 	ends                               map[string]int
 }
 
-// errNothing says that a fault finds nothing to break.
+// errNothing is returned by a fault that finds nothing to break.
 var errNothing = errors.New("nothing to break")
 
 // newCampaign starts a cluster.
@@ -89,15 +89,17 @@ func newCampaign(ctx context.Context, o options) (*campaign, error) {
 	return c, nil
 }
 
-// prepare makes the users' files, small disks for lease files, and reads N.
+// prepare makes the users' files and small disks for lease files, and reads the total of gres/mig of each node.
 func (c *campaign) prepare() error {
 	for _, user := range users {
-		if err := os.WriteFile(filepath.Join(c.cluster.Dir, "home", user, "worker"), []byte(worker), 0o755); err != nil {
+		if err := os.WriteFile(filepath.Join(c.cluster.Dir, "home", user, "worker"), []byte(worker),
+			0o755); err != nil {
 			return err
 		}
 	}
 	for _, node := range c.nodes() {
-		if err := c.root(node, "mount", "-t", "tmpfs", "-o", "size=256k,mode=700", "tmpfs", "/run/caelum/jobs"); err != nil {
+		if err := c.root(node, "mount", "-t", "tmpfs", "-o", "size=256k,mode=700", "tmpfs",
+			"/run/caelum/jobs"); err != nil {
 			return err
 		}
 		if err := c.root(node, "mount", "-o", "remount,size=8m", "/var/lib/caelum"); err != nil {
@@ -106,7 +108,7 @@ func (c *campaign) prepare() error {
 	}
 	conf, stderr, err := c.cluster.Exec(c.ctx, "root", "cat", "/etc/slurm/slurm.conf")
 	if err != nil {
-		return fmt.Errorf("read slurm.conf: %w: %s", err, stderr)
+		return fmt.Errorf("couldn't read slurm.conf: %w: %s", err, stderr)
 	}
 	c.total, err = configuredTotals(conf)
 	return err
@@ -142,22 +144,21 @@ func (c *campaign) remember(j job) {
 	c.jobs[j.name] = j
 }
 
-// cause notes that the campaign is about to do something to a job that explains an end of it.
+// cause records that the campaign is about to act on a job, and the end that the action explains.
 func (c *campaign) cause(name, end, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.causes[name] = append(c.causes[name], cause{time.Now(), end, why})
 }
 
-// active reports whether a fault of a part was at work at some moment from from to to, on a node or on all of them.
+// active returns whether a fault of a part existed at some time between from and to, on the node or on all nodes.
 func (c *campaign) active(part, node string, from, to time.Time) bool {
 	return slices.ContainsFunc(c.faultsIn(from, to), func(b *breaking) bool {
 		return slices.Contains(strings.Fields(b.part), part) && (node == "" || b.node == "" || b.node == node)
 	})
 }
 
-// had reports whether a fault of a name was at work at some moment from from to to, on that node if it is one of a
-// node.
+// had returns whether the named fault existed at some time between from and to. A fault of a node must be on this node.
 func (c *campaign) had(name, node string, from, to time.Time) bool {
 	return slices.ContainsFunc(
 		c.faultsIn(from, to),
@@ -165,7 +166,7 @@ func (c *campaign) had(name, node string, from, to time.Time) bool {
 	)
 }
 
-// faultsIn returns copies of the faults at work at some moment from from to to.
+// faultsIn returns copies of the faults that existed at some time between from and to.
 func (c *campaign) faultsIn(from, to time.Time) (some []*breaking) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,7 +185,7 @@ func (c *campaign) latest() snapshot {
 	return c.last
 }
 
-// watch reads snapshots and judges each, until ctx ends.
+// watch reads snapshots and checks each of them until ctx ends.
 func (c *campaign) watch(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -217,10 +218,10 @@ func (c *campaign) watch(ctx context.Context) error {
 	return nil
 }
 
-// srunLimit is how long an srun may take to end when no job is left.
+// srunLimit is the time that an srun has to end after the last job has ended.
 const srunLimit = 5 * time.Second
 
-// round is a storm, its calm, and the checks when all is quiet. It ends with the jobs of the round all over.
+// round runs a storm, its calm, and the checks of the quiet cluster. When it returns, all jobs of the round have ended.
 func (c *campaign) round(seed uint64) error {
 	began := time.Now()
 	c.time.add("round %d begins", c.counts.rounds+1)
@@ -230,7 +231,7 @@ func (c *campaign) round(seed uint64) error {
 	storm, cancel := context.WithTimeout(c.ctx, c.o.storm)
 	defer cancel()
 	for k, user := range users {
-		c.background(func() { c.play(storm, user, rand.New(rand.NewPCG(seed, uint64(k)+1))) })
+		c.background(func() { c.actAs(storm, user, rand.New(rand.NewPCG(seed, uint64(k)+1))) })
 	}
 	c.breakThings(storm, rand.New(rand.NewPCG(seed, 100)))
 	c.time.add("the storm is over")
@@ -242,7 +243,7 @@ func (c *campaign) round(seed uint64) error {
 	if err := c.calm(calm); err != nil {
 		return err
 	}
-	// An srun that was away from slurmctld at the wrong moment waits for ever, though its job is over.
+	// An srun that missed the end of its job because slurmctld was not reachable never ends.
 	time.AfterFunc(srunLimit, endClients)
 	c.work.Wait()
 	c.quiet()
@@ -252,7 +253,7 @@ func (c *campaign) round(seed uint64) error {
 	return c.ctx.Err()
 }
 
-// breakThings begins faults until ctx ends, and returns when the last one is mended or will be by mend.
+// breakThings begins faults until ctx ends. When it returns, all of them are mended or left to mend.
 func (c *campaign) breakThings(ctx context.Context, rng *rand.Rand) {
 	var each sync.WaitGroup
 	defer each.Wait()
@@ -289,7 +290,7 @@ func (c *campaign) breakThings(ctx context.Context, rng *rand.Rand) {
 	<-ctx.Done() // a campaign without faults
 }
 
-// run begins a fault and mends it.
+// run begins a fault and ends it after the given time.
 func (b *breaking) run(ctx context.Context, lasts time.Duration) {
 	b.from = time.Now()
 	b.mu.Lock()

@@ -16,7 +16,7 @@ import (
 
 const second = int64(time.Second)
 
-// node is a node with one GPU: MIG-a of job 1 at 0, MIG-b idle at 4.
+// node returns a node with one GPU: MIG-a of job 1 is at 0, and the idle MIG-b at 4.
 func node() nodeState {
 	return nodeState{
 		GPUs: []gpu{
@@ -37,7 +37,7 @@ func procs() []proc {
 	return []proc{{PID: 100, Job: "1", Node: "n1", UUIDs: []string{"MIG-a"}, Name: "cuda-process"}}
 }
 
-// TestSliceWatch: each way in which a slice can have two jobs is found, and a sound node is not.
+// sliceWatch detects each way in which a slice can have two jobs, and reports no finding for a correct node.
 func TestSliceWatch(t *testing.T) {
 	for _, c := range []struct {
 		what   string
@@ -52,7 +52,8 @@ func TestSliceWatch(t *testing.T) {
 			n.Clients = append(n.Clients, client{PID: 200, GPU: 0, GI: 1})
 			*p = append(*p, proc{PID: 200, Job: "2", Node: "n1"})
 		}, "processes of jobs 1 and 2"},
-		{"a process on another job's slice", func(n *nodeState, p *[]proc) { n.Leases[0].Job = "2" }, "leased to job 2"},
+		{"a process on another job's slice", func(n *nodeState, p *[]proc) { n.Leases[0].Job = "2" },
+			"leased to job 2"},
 		{"another user's file", func(n *nodeState, _ *[]proc) { n.Caps[0].UID = 20002 }, "owner 20002"},
 		{"a file open to all", func(n *nodeState, _ *[]proc) { n.Caps[0].Mode = 0o444 }, "mode 444"},
 		{"the environment of a job that is over", func(_ *nodeState, p *[]proc) {
@@ -79,7 +80,7 @@ func TestSliceWatch(t *testing.T) {
 	}
 }
 
-// TestSuspicionMustLast: what the order of reads can show is no finding.
+// A short suspicion, which the order of reads can cause, is not a finding.
 func TestSuspicionMustLast(t *testing.T) {
 	w := newSliceWatch(func(format string, args ...any) { t.Errorf(format, args...) })
 	n := node()
@@ -92,7 +93,8 @@ func TestSuspicionMustLast(t *testing.T) {
 func TestOverlaps(t *testing.T) {
 	jobs := jobsOf(
 		"n1",
-		"ran job=1 node=n1 uuid=MIG-a pid=100\nran job=2 node=n1 uuid=MIG-a pid=200\nran job=3 node=n2 uuid=MIG-a pid=300\n",
+		"ran job=1 node=n1 uuid=MIG-a pid=100\nran job=2 node=n1 uuid=MIG-a pid=200\nran job=3 node=n2 uuid=MIG-a "+
+			"pid=300\n",
 	)
 	if len(jobs) != 2 {
 		t.Fatalf("%v", jobs)
@@ -116,7 +118,7 @@ func TestOverlaps(t *testing.T) {
 	}
 }
 
-// TestLeftovers: what a job leaves on a node is named.
+// leftovers reports everything that a job leaves on a node.
 func TestLeftovers(t *testing.T) {
 	n := node()
 	n.Other = []string{".new-1"}
@@ -132,16 +134,16 @@ func TestLeftovers(t *testing.T) {
 	}
 	known := map[place]string{{0, 1, "3g.20gb"}: "idle", {0, 3, "1g.5gb"}: "idle"}
 	text = fmt.Sprint(n.unknown("n1", known))
-	if !strings.Contains(text, `1g.5gb at 4 on GPU 0 is ""`) ||
-		!strings.Contains(text, "id 3 on GPU 0, which is not there") ||
+	if !strings.Contains(text, `1g.5gb at 4 on GPU 0 as ""`) ||
+		!strings.Contains(text, "id 3 on GPU 0, which does not exist") ||
 		strings.Contains(text, "3g.20gb") {
 		t.Errorf("unknown: %s", text)
 	}
 }
 
-// TestComplaints: files without an instance are excused where a process was killed while it made one.
+// Files without an instance are not findings if a process was killed while it made an instance.
 func TestComplaints(t *testing.T) {
-	const file, other = "/dev/nvidia-caps/nvidia-cap49: no instance stands behind this file\n", "GPU 0: units overlap\n"
+	const file, other = "/dev/nvidia-caps/nvidia-cap49: this file belongs to no instance\n", "GPU 0: units overlap\n"
 	for _, c := range []struct {
 		text   string
 		killed bool
@@ -153,7 +155,7 @@ func TestComplaints(t *testing.T) {
 	}
 }
 
-// TestMiscounts: N, what is used by no job, and what is free beside what is on offer.
+// miscounts checks the total, the slices that are used without a job, and the free slices compared with the offer.
 func TestMiscounts(t *testing.T) {
 	offered := make([]struct{ Profile string }, 7)
 	for k := range offered {
@@ -181,20 +183,20 @@ func TestMiscounts(t *testing.T) {
 		recounted bool
 		sound     bool
 	}{
-		"sound":                             {counts(7, 0, 49), plain, false, true},
-		"another sum":                       {counts(7, 0, 55), plain, false, false},
-		"used by no job":                    {counts(7, 1, 49), plain, true, false},
-		"more used than there are":          {counts(7, 8, 49), plain, true, false},
-		"less free than on offer":           {counts(6, 0, 50), plain, false, false},
-		"more free than on offer":           {counts(8, 0, 48), plain, false, false},
-		"slurmctld's excess, said":          {counts(9, 2, 47), said, true, true},
-		"an excess that nothing explains":   {counts(9, 2, 47), said, false, false},
-		"an excess other than what is said": {counts(8, 1, 48), said, true, false},
-		"an excess that keeps slices":       {counts(7, 2, 49), said, true, false},
-		"the filler, after a restart":       {closedUsed(6), plain, true, true},
-		"the filler, without a restart":     {closedUsed(6), plain, false, false},
-		"so much of it that slices wait":    {closedUsed(50), plain, true, false},
-		"said to keep one slice":            {counts(8, 2, 48), short, true, true},
+		"sound":                            {counts(7, 0, 49), plain, false, true},
+		"another sum":                      {counts(7, 0, 55), plain, false, false},
+		"used by no job":                   {counts(7, 1, 49), plain, true, false},
+		"more used than there are":         {counts(7, 8, 49), plain, true, false},
+		"less free than offered":           {counts(6, 0, 50), plain, false, false},
+		"more free than offered":           {counts(8, 0, 48), plain, false, false},
+		"a reported excess":                {counts(9, 2, 47), said, true, true},
+		"an excess without a cause":        {counts(9, 2, 47), said, false, false},
+		"an excess other than reported":    {counts(8, 1, 48), said, true, false},
+		"an excess that blocks slices":     {counts(7, 2, 49), said, true, false},
+		"the filler, after a restart":      {closedUsed(6), plain, true, true},
+		"the filler, without a restart":    {closedUsed(6), plain, false, false},
+		"so much filler that slices wait":  {closedUsed(50), plain, true, false},
+		"an excess reported as short by 1": {counts(8, 2, 48), short, true, true},
 	} {
 		if all := miscounts(c.look, 56, c.status, c.recounted); (len(all) == 0) != c.sound {
 			t.Errorf("%s: %q", what, all)
@@ -203,7 +205,8 @@ func TestMiscounts(t *testing.T) {
 }
 
 func TestUp(t *testing.T) {
-	for states, want := range map[string]bool{"IDLE": true, "MIXED+PLANNED": true, "IDLE+DRAIN": false, "DOWN*": false, "": false} {
+	for states, want := range map[string]bool{"IDLE": true, "MIXED+PLANNED": true, "IDLE+DRAIN": false, "DOWN*": false,
+		"": false} {
 		l := oracle.Snapshot{}
 		if states != "" {
 			l.States = strings.Split(states, "+")
@@ -223,8 +226,7 @@ func TestConfiguredTotals(t *testing.T) {
 	}
 }
 
-// TestExplainedEnds: an end is explained by what was done to the job, or by a fault on its node at the time that
-// explains such an end.
+// An end is explained by an action on the job, or by a fault on its node at that time that can cause such an end.
 func TestExplainedEnds(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(1e9+int64(s), 0) }
 	c := &campaign{
@@ -260,10 +262,11 @@ func TestExplainedEnds(t *testing.T) {
 	}
 }
 
-// TestLaunchedBefore: slurmctld was killed between two launches with one id.
+// launchedBefore detects that slurmctld was killed between two launches with the same id.
 func TestLaunchedBefore(t *testing.T) {
 	dir := t.TempDir()
-	const text = "[2026-11-23T02:38:07.736] launch task StepId=555.0 request from UID:20001\n[2026-11-23T02:38:20.000] Launching batch job 556 for UID 20002\n" +
+	const text = "[2026-11-23T02:38:07.736] launch task StepId=555.0 request from " +
+		"UID:20001\n[2026-11-23T02:38:20.000] Launching batch job 556 for UID 20002\n" +
 		"[2026-11-23T02:38:27.866] Launching batch job 555 for UID 20002\n"
 	if err := os.MkdirAll(filepath.Join(dir, "log"), 0o755); err != nil {
 		t.Fatal(err)
@@ -276,7 +279,8 @@ func TestLaunchedBefore(t *testing.T) {
 		id, fault string
 		from      int
 		want      bool
-	}{{"555", slurmctldKill, 11, true}, {"555", slurmctldKill, 5, false}, {"555", "slurmctld-stop", 11, false}, {"556", slurmctldKill, 11, false}} {
+	}{{"555", slurmctldKill, 11, true}, {"555", slurmctldKill, 5, false}, {"555", "slurmctld-stop", 11, false},
+		{"556", slurmctldKill, 11, false}} {
 		one := &campaign{
 			cluster: &cluster.Cluster{Dir: dir},
 			broken:  []*breaking{{fault: fault{name: c.fault}, from: at(c.from), to: at(c.from + 2)}},
@@ -287,7 +291,7 @@ func TestLaunchedBefore(t *testing.T) {
 	}
 }
 
-// TestSharedNodes: a component of a het job ends with the other one.
+// A component of a het job ends with the other component.
 func TestSharedNodes(t *testing.T) {
 	c := &campaign{jobs: map[string]job{"set": {kind: "het"}, "array": {kind: "array"}}}
 	at := time.Unix(1e9, 0)
@@ -303,11 +307,13 @@ func TestSharedNodes(t *testing.T) {
 	}
 }
 
-// TestQueue reads slurmctld's answers, and tells a job that waits for slices alone from others.
+// TestQueue parses slurmctld's answers. A job that waits only for slices is runnable, other jobs are not.
 func TestQueue(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.Local)
 	line := func(id, rest string) string {
-		return "JobId=" + id + " JobName=user1-1 Priority=100 JobState=PENDING Reason=Resources Dependency=(null) EligibleTime=2026-01-01T11:00:00 ReqNodeList=(null) NumNodes=1-1 OverSubscribe=OK AdminComment=a b  StdErr=/x TresPerNode=gres:mig:2g.10gb:2,gres:gpu:2 " + rest + "\n"
+		return "JobId=" + id + " JobName=user1-1 Priority=100 JobState=PENDING Reason=Resources Dependency=(null) " +
+			"EligibleTime=2026-01-01T11:00:00 ReqNodeList=(null) NumNodes=1-1 OverSubscribe=OK AdminComment=a b  " +
+			"StdErr=/x TresPerNode=gres:mig:2g.10gb:2,gres:gpu:2 " + rest + "\n"
 	}
 	for _, c := range []struct {
 		what, text     string
@@ -318,14 +324,20 @@ func TestQueue(t *testing.T) {
 		{"depends", strings.Replace(line("1", ""), "(null)", "afterany:3", 1), false, false},
 		{"depends on a held job", strings.Replace(line("1", ""), "(null)", "afterany:3(unfulfilled)", 1) +
 			strings.Replace(line("3", ""), "Priority=100", "Priority=0", 1), false, true},
-		{"depends on a job that waits", strings.Replace(line("1", ""), "(null)", "afterany:3(unfulfilled)", 1) + line("3", ""), false, false},
+		{"depends on an array with a held task", strings.Replace(line("1", ""), "(null)", "afterany:3_*(unfulfilled)", 1) +
+			strings.Replace(line("4", "ArrayJobId=3 ArrayTaskId=2"), "Priority=100", "Priority=0", 1), false, true},
+		{"depends on a job that waits", strings.Replace(line("1", ""), "(null)", "afterany:3(unfulfilled)",
+			1) + line("3", ""), false, false},
 		{"held", strings.Replace(line("1", ""), "Priority=100", "Priority=0", 1), false, true},
-		{"held by Caelum", strings.NewReplacer("Priority=100", "Priority=0", "=a b", "=caelum:held").Replace(line("1", "")), true, false},
-		{"an exclusive job, and a node with a count of no job", strings.Replace(line("1", ""), "=OK", "=NO", 1), true, true},
+		{"held by Caelum", strings.NewReplacer("Priority=100", "Priority=0", "=a b",
+			"=caelum:held").Replace(line("1", "")), true, false},
+		{"an exclusive job, and a node with a count of no job", strings.Replace(line("1", ""), "=OK", "=NO", 1), true,
+			true},
 		{"licences", strings.Replace(line("1", ""), "Resources", "Licenses", 1), false, false},
 		{"a task of an array", line("4", "ArrayJobId=3 ArrayTaskId=2"), true, false},
 		{"half a het job", line("1", "HetJobId=1 HetJobIdSet=1-2"), false, true},
-		{"a whole het job", line("1", "HetJobId=1 HetJobIdSet=1-2") + line("2", "HetJobId=1 HetJobIdSet=1-2"), true, false},
+		{"a whole het job", line("1", "HetJobId=1 HetJobIdSet=1-2") + line("2", "HetJobId=1 HetJobIdSet=1-2"), true,
+			false},
 	} {
 		q, err := parseQueue(
 			c.text + "look 0\nNodeName=n1 State=IDLE Gres=mig:1g.5gb:2 GresUsed=mig:1g.5gb:1\ndone 0\n",
@@ -340,20 +352,21 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestRoom: idle instances make room, those in use do not.
+// Idle instances do not reduce the room for a job; instances in use do.
 func TestRoom(t *testing.T) {
 	n := node()
 	for _, c := range []struct {
 		wants map[string]int
 		want  bool
-	}{{map[string]int{"3g.20gb": 1}, true}, {map[string]int{"3g.20gb": 2}, false}, {map[string]int{"7g.40gb": 1}, false}, {map[string]int{"1g.5gb": 3}, true}} {
+	}{{map[string]int{"3g.20gb": 1}, true}, {map[string]int{"3g.20gb": 2}, false},
+		{map[string]int{"7g.40gb": 1}, false}, {map[string]int{"1g.5gb": 3}, true}} {
 		if got, err := n.fits("A100-40GB", c.wants); err != nil || got != c.want {
 			t.Errorf("%v: %v, %v", c.wants, got, err)
 		}
 	}
 }
 
-// TestDrawRepeats: a seed gives the same jobs, and a kind that is left out changes no other.
+// A seed always gives the same jobs, and excluding a kind does not change the other jobs.
 func TestDrawRepeats(t *testing.T) {
 	jobs := func(kinds []string) (all []job) {
 		rng := rand.New(rand.NewPCG(7, 1))
@@ -387,7 +400,8 @@ func TestRuns(t *testing.T) {
 	runs := parseRuns(
 		"12|user1-3|CANCELLED by 20001|0:15|1000|1010|n[1-2]|gres/gpu=1|cpu=1,gres/gpu=1\n13|user2-4|PENDING|0:0|Unknown|Unknown|None assigned|gres/gpu=1|\n",
 	)
-	if len(runs) != 2 || runs[0].state != "CANCELLED" || !slices.Equal(runs[0].nodes, []string{"n1", "n2"}) || runs[0].end.Unix() != 1010 ||
+	if len(runs) != 2 || runs[0].state != "CANCELLED" || !slices.Equal(runs[0].nodes, []string{"n1", "n2"}) ||
+		runs[0].end.Unix() != 1010 ||
 		!runs[1].live() || len(runs[1].nodes) != 0 ||
 		!runs[1].end.IsZero() ||
 		runs[0].noGPU ||
@@ -396,18 +410,18 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// TestLost: a job without a process is Slurm's loss only after one of Slurm's daemons was broken.
+// A job without a process counts as lost by Slurm only after a fault of one of Slurm's daemons.
 func TestLost(t *testing.T) {
 	at := time.Now().Add(-time.Minute)
 	j := queued{raw: "1", state: "RUNNING", on: []string{"n1"}, started: at}
 	killed := &breaking{fault: fault{part: "slurmctld"}, from: at.Add(time.Second), to: at.Add(2 * time.Second)}
 	if c := (&campaign{broken: []*breaking{killed}}); !c.lost(j) {
-		t.Error("a job that slurmctld forgot to end is not lost")
+		t.Error("a job that slurmctld did not end does not count as lost")
 	}
 	if c := (&campaign{broken: []*breaking{killed}, last: snapshot{Procs: procs()}}); c.lost(j) {
-		t.Error("a job with a process is lost")
+		t.Error("a job with a process counts as lost")
 	}
 	if c := (&campaign{}); c.lost(j) {
-		t.Error("a job is lost without a fault")
+		t.Error("a job counts as lost without a fault")
 	}
 }

@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// run is a run of a job in sacct.
+// jobRun is a run of a job in sacct.
 type jobRun struct {
 	id, name, state, exit string
 	start, end            time.Time // start is zero if it never started
 	nodes                 []string
-	noGPU                 bool // it asked for GPUs and was allocated none
+	noGPU                 bool // the job requested GPUs but was allocated none
 }
 
-// sacctFields are what parseRuns reads.
+// sacctFields are the fields of sacct that parseRuns reads.
 const sacctFields = "JobIDRaw,JobName,State,ExitCode,Start,End,NodeList,ReqTRES,AllocTRES"
 
 func parseRuns(text string) (all []jobRun) {
@@ -43,7 +43,7 @@ func parseRuns(text string) (all []jobRun) {
 	return all
 }
 
-// expand reads n1 and n[1-2], as sacct writes the nodes of a devcluster.
+// expand expands host lists such as n1 and n[1-2], the forms that sacct uses for the nodes of a devcluster.
 func expand(list string) (all []string) {
 	list = strings.NewReplacer("n[", "", "]", "", "n", "").Replace(list)
 	for _, part := range strings.Split(list, ",") {
@@ -56,18 +56,19 @@ func expand(list string) (all []string) {
 	return all
 }
 
-// around is how long before a run's start and after its end a fault may have hurt it: slurmctld learns of a lost launch
-// or node late, and sacct's times are whole seconds.
+// around is the time before the start and after the end of a run in which a fault can have affected the run: slurmctld
+// detects a lost launch or node late, and sacct's times are whole seconds.
 const around = 12 * time.Second
 
-// A run that fails within stillborn of its start may be hurt by a fault of aftermath ago: after a node or slurmd failed
-// under a run, slurmd may run no prolog for the next run of that job, and slurmctld may allocate it no GRES (22.05.8).
+// A run that fails within stillborn of its start can be affected by a fault up to aftermath earlier: after the failure
+// of a node or slurmd during a run, slurmd may not run a prolog for the next run of that job, and slurmctld may not
+// allocate GRES to it (22.05.8).
 const (
 	stillborn = 2 * time.Second
 	aftermath = 40 * time.Second
 )
 
-// judgeEnds looks at every run of a round's jobs in sacct. Each end but COMPLETED needs a cause.
+// judgeEnds checks every run of the round's jobs in sacct. Each end other than COMPLETED must have a cause.
 func (c *campaign) judgeEnds(began time.Time) {
 	var runs []jobRun
 	for range 15 { // slurmdbd may be some seconds behind
@@ -101,7 +102,7 @@ func (c *campaign) judgeEnds(began time.Time) {
 		c.counts.runs++
 		c.counts.ends[r.state]++
 		if r.live() {
-			c.time.add("sacct still has job %s (%s) as %s", r.id, r.name, r.state)
+			c.time.add("sacct still shows job %s (%s) as %s", r.id, r.name, r.state)
 			continue
 		}
 		if why := c.explain(r); why == "" && r.state != "COMPLETED" {
@@ -124,8 +125,8 @@ func (c *campaign) judgeEnds(began time.Time) {
 	}
 }
 
-// launchedBefore reports whether a slurmd of the run had launched a run with the same id before, and slurmctld was
-// killed in between: 22.05.8 may forget that run, and give its id to the next job.
+// launchedBefore returns whether a slurmd of the run had launched an earlier run with the same id, and slurmctld was
+// killed in between: 22.05.8 may lose the earlier run and reuse its id.
 func (c *campaign) launchedBefore(r jobRun) bool {
 	for _, node := range r.nodes {
 		log, err := c.cluster.Log("slurmd-" + node)
@@ -142,7 +143,7 @@ func (c *campaign) launchedBefore(r jobRun) bool {
 	return false
 }
 
-// launches are the times at which slurmd launched a batch script or a first step of the job with an id, by its log.
+// launches returns the times at which slurmd launched a batch script or a first step of the job, according to its log.
 func launches(log, id string) (at []time.Time) {
 	said := regexp.MustCompile(
 		`(?m)^\[(\S+)\] (?:Launching batch job ` + id + ` for|launch task StepId=` + id + `\.0 )`,
@@ -169,7 +170,7 @@ func (r jobRun) live() bool {
 	)
 }
 
-// ofRound reports whether a run is one of the campaign's and ended in the round that began then.
+// ofRound returns whether a run belongs to the campaign and ended in the round that began at the given time.
 func (c *campaign) ofRound(r jobRun, began time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,13 +178,13 @@ func (c *campaign) ofRound(r jobRun, began time.Time) bool {
 	return ours && (r.end.IsZero() || r.end.After(began.Add(-time.Second)))
 }
 
-// explain returns what the campaign did that explains the end of a run; empty if nothing does.
+// explain returns the action of the campaign that explains the end of a run, or "" if there is none.
 func (c *campaign) explain(r jobRun) string {
 	c.mu.Lock()
 	j, causes := c.jobs[r.name], slices.Clone(c.causes[r.name])
 	c.mu.Unlock()
 	for _, one := range causes {
-		// A job that has ended is requeued too, until it is forgotten.
+		// Slurm also requeues a job that has ended, until slurmctld purges it.
 		if one.end == r.state && (r.state == "REQUEUED" || one.at.Before(r.end.Add(2*time.Second))) {
 			return one.why
 		}
@@ -192,7 +193,8 @@ func (c *campaign) explain(r jobRun) string {
 		return "slurmctld, started anew, has allocated no GRES to it"
 	}
 	if (r.state == "FAILED" || r.state == "REQUEUED") && c.launchedBefore(r) {
-		return "slurmctld was killed before it had saved an earlier run with this id, which slurmd still knew: it ran no prolog, or nothing"
+		return "slurmctld was killed before it had saved an earlier run with this id, which slurmd still knew: " +
+			"slurmd did not run the prolog or the job"
 	}
 	from := r.start
 	if from.IsZero() {
@@ -230,7 +232,7 @@ func (c *campaign) sharedNodes(r jobRun, runs []jobRun) []string {
 	return nodes
 }
 
-// output is the end of what a batch job wrote.
+// output returns the end of a batch job's output.
 func (c *campaign) output(r jobRun) string {
 	c.mu.Lock()
 	user := c.jobs[r.name].user

@@ -13,25 +13,25 @@ import (
 // fault is a kind of fault.
 type fault struct {
 	name, does string
-	// part names what it needs for itself, separated by blanks: slurmctld, slurmdbd, munged, watcher, or agent, slurmd,
-	// node, gpu, ledger, leases of one node. A part has one fault at a time.
+	// part names the parts of the cluster that the fault uses exclusively, separated by spaces: slurmctld, slurmdbd,
+	// munged, watcher, or agent, slurmd, node, gpu, ledger, leases of one node. A part has one fault at a time.
 	part string
-	// begin breaks it; end, if not nil, mends it after shortest to longest seconds.
+	// begin breaks the part. end, if not nil, mends the part after shortest to longest seconds.
 	begin, end        func(*breaking) error
 	shortest, longest float64
-	// ends are the ends of runs that it explains on its node (on all nodes for a part without one): states of sacct.
+	// ends are the sacct states that the fault explains for runs on its node, or on all nodes if the part has no node.
 	ends []string
 }
 
-// breaking is a fault at work.
+// breaking is a fault that has begun.
 type breaking struct {
 	*campaign
 	fault
 	node     string // empty for a part without one
 	rng      *rand.Rand
-	from, to time.Time // to is zero while it lasts
-	failed   bool      // its end failed; mend tries again
-	note     string    // what it needs to mend: an instance, an error's name
+	from, to time.Time // to is zero while the fault lasts
+	failed   bool      // the end of the fault failed; mend tries again
+	note     string    // data for the end of the fault: an instance, the name of an error
 }
 
 // perNode are the parts that each node has.
@@ -48,7 +48,7 @@ func (b *breaking) parts() (all []string) {
 	return all
 }
 
-// perNode reports whether the fault is one of a node.
+// perNode returns whether the fault affects a single node.
 func (f fault) perNode() bool { return slices.Contains(perNode, strings.Fields(f.part)[0]) }
 
 // faults are the kinds of faults, in the order in which a seed chooses among them.
@@ -84,7 +84,7 @@ func printKinds(out io.Writer) {
 	}
 }
 
-// unit is the devcluster's name of the daemon that a fault is about.
+// unit returns the devcluster's name of the daemon that the fault affects.
 func (b *breaking) unit() string {
 	if b.node == "" {
 		return b.part
@@ -99,8 +99,8 @@ func restart(b *breaking) error { return b.cluster.RestartUnit(b.unit()) }
 func start(b *breaking) error   { return b.startUnit(b.unit()) }
 func end(b *breaking) error     { return b.cluster.StopUnit(b.unit()) }
 
-// startUnit starts a daemon, which may need more than one try: slurmd ends if it finds no slurmctld, and a killed
-// daemon's keeper may still be there.
+// startUnit starts a daemon. It may need several attempts: slurmd ends if it does not find slurmctld, and the
+// supervisor of a killed daemon may still be running.
 func (c *campaign) startUnit(unit string) (err error) {
 	for range 5 {
 		if err = c.cluster.StartUnit(unit); err == nil || strings.Contains(err.Error(), "runs already") {
@@ -113,7 +113,7 @@ func (c *campaign) startUnit(unit string) (err error) {
 
 const slurmctldKill = "slurmctld-kill"
 
-// daemonFaults end, stop and restart the daemons. Of Caelum's none explains the end of a job.
+// daemonFaults end, stop and restart daemons. The faults of Caelum's daemons never explain the end of a job.
 var daemonFaults = []fault{
 	{name: "agent-kill", does: "SIGKILL to an agent, which its unit starts again", part: "agent", begin: kill},
 	{
@@ -215,7 +215,7 @@ func restartBoth(b *breaking) error {
 	return err
 }
 
-// adminFaults are what an administrator does.
+// adminFaults are actions of an administrator.
 var adminFaults = []fault{
 	{
 		name:  "reconfigure",
@@ -225,16 +225,18 @@ var adminFaults = []fault{
 		begin: func(b *breaking) error { return b.root("", "scontrol", "reconfigure") },
 	},
 	{name: "drain", does: "a node drained for 2 to 15 s", part: "node", shortest: 2, longest: 15,
-		begin: func(b *breaking) error { return b.nodeState("drain") }, end: func(b *breaking) error { return b.nodeState("resume") }},
+		begin: func(b *breaking) error { return b.nodeState("drain") },
+		end:   func(b *breaking) error { return b.nodeState("resume") }},
 	{name: "down", does: "a node set down for 1 to 6 s, which ends its jobs", part: "node", shortest: 1, longest: 6,
-		begin: func(b *breaking) error { return b.nodeState("down") }, end: func(b *breaking) error { return b.nodeState("resume") },
-		ends: []string{"REQUEUED", "NODE_FAIL", "CANCELLED", "FAILED"}},
+		begin: func(b *breaking) error { return b.nodeState("down") },
+		end:   func(b *breaking) error { return b.nodeState("resume") },
+		ends:  []string{"REQUEUED", "NODE_FAIL", "CANCELLED", "FAILED"}},
 }
 
 func (b *breaking) nodeState(state string) error {
 	err := b.root("", "scontrol", "update", "nodename="+b.node, "state="+state, "reason=chaos")
 	if state == "resume" && err != nil && strings.Contains(err.Error(), "Invalid node state") {
-		return nil // a slurmd that has registered since has brought a node back from DOWN (ReturnToService=2)
+		return nil // slurmd has registered in the meantime, which resumes a node that is DOWN (ReturnToService=2)
 	}
 	return err
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// diskFaults fill and lose what the agent writes.
+// diskFaults fill the agent's disks and destroy its files.
 var diskFaults = []fault{
 	{
 		name:     "ledger-full",
@@ -36,8 +36,9 @@ var diskFaults = []fault{
 		end:   adopt,
 	},
 	{
-		name:  "ledger-damaged",
-		does:  "an agent's ledger overwritten while it is stopped, and moved away after a start in vain; then as ledger-lost",
+		name: "ledger-damaged",
+		does: "an agent's ledger overwritten while the agent is stopped, and moved away after a failed start; " +
+			"then as ledger-lost",
 		part:  "ledger agent slurmd",
 		begin: damageLedger,
 		end:   adopt,
@@ -78,14 +79,15 @@ func damageLedger(b *breaking) error {
 	if err := b.cluster.StopUnit(unit); err != nil {
 		return err
 	}
-	if err := b.root(b.node, "bash", "-c", "rm -rf /var/lib/caelum/old; mkdir /var/lib/caelum/old && mv /var/lib/caelum/ledger.db* /var/lib/caelum/old"); err != nil {
+	if err := b.root(b.node, "bash", "-c", "rm -rf /var/lib/caelum/old; mkdir /var/lib/caelum/old && mv "+
+		"/var/lib/caelum/ledger.db* /var/lib/caelum/old"); err != nil {
 		return err
 	}
 	return b.startUnit(unit)
 }
 
-// adopt has root adopt the foreign instances of the node. Nothing is adopted while a job without a lease is on the
-// node, or while a monitor keeps a handle: adoptRest tries again.
+// adopt adopts the foreign instances of the node as root. The agent adopts no instance while a job without a lease is
+// on the node, or while a monitor has a handle; adoptRest tries again.
 func adopt(b *breaking) error {
 	b.mu.Lock()
 	b.unadopted[b.node] = true
@@ -94,7 +96,7 @@ func adopt(b *breaking) error {
 	return nil
 }
 
-// adoptRest tries again on the nodes where something may be left to adopt.
+// adoptRest tries again on the nodes that may still have instances to adopt.
 func (c *campaign) adoptRest() {
 	c.mu.Lock()
 	nodes := slices.Sorted(maps.Keys(c.unadopted))
@@ -130,7 +132,7 @@ func makeForeign(b *breaking) error {
 	return nil
 }
 
-// removeForeign removes that instance. The agent reads the GPUs at its start, else once a minute.
+// removeForeign removes that instance. The agent reads the GPUs at its start and then once a minute.
 func removeForeign(b *breaking) error {
 	if b.note == "" {
 		return nil
@@ -141,10 +143,10 @@ func removeForeign(b *breaking) error {
 	return b.cluster.RestartUnit("agent-" + b.node)
 }
 
-// agentStatus is what is read of `caelum status --json`.
+// agentStatus contains the fields of `caelum status --json` that the campaign uses.
 type agentStatus struct {
 	GPUs   []agentGPU
-	Excess map[string]int // counts that slurmctld keeps and no job has, by profile
+	Excess map[string]int // slices that slurmctld counts as used although no job has them, by profile
 	Short  map[string]int `json:"excess_short"` // the part of Excess by which the totals could not be raised
 }
 
@@ -160,7 +162,7 @@ type agentGPU struct {
 
 const killedInCall = "killed-in-call"
 
-// hardwareFaults make the emulated driver fail. A job whose slice cannot be made is sent back to the queue.
+// hardwareFaults make the emulated driver fail. The agent requeues a job whose slice it cannot create.
 var hardwareFaults = []fault{
 	{
 		name:     "create-fails",
@@ -287,7 +289,7 @@ var hardwareFaults = []fault{
 		}},
 }
 
-// sentBack are the ends of a run whose slice could not be had.
+// sentBack are the ends of a run whose slice could not be created.
 var sentBack = []string{"REQUEUED"}
 
 func pick(rng *rand.Rand, of ...string) string { return of[rng.IntN(len(of))] }
@@ -303,8 +305,8 @@ func (b *breaking) emulator(args ...string) error {
 	return b.root(b.node, append([]string{"nvml-emulator"}, args...)...)
 }
 
-// onTheSame runs a command on the instance that the fault began with, if it is still there: the agent can have
-// destroyed it, also just before the fault began.
+// onTheSame runs a command on the instance that the fault chose, if the instance still exists: the agent may have
+// destroyed it, even shortly before the fault began.
 func (b *breaking) onTheSame(command string) error {
 	err := b.onInstance(command, nil)
 	if err != nil && strings.Contains(err.Error(), "has no instance") {
@@ -313,7 +315,7 @@ func (b *breaking) onTheSame(command string) error {
 	return err
 }
 
-// onInstance runs a command of the emulator on an instance of the node, the same one when it is called again.
+// onInstance runs a command of the emulator on an instance of the node. Later calls use the same instance.
 func (b *breaking) onInstance(command string, want func(in instance, used bool) bool) error {
 	if b.note == "" {
 		s := b.latest()

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// worker is what jobs run on each of their nodes: a CUDA process on each slice they find, each noted in ran.log.
+// worker is the script that jobs run on each of their nodes. It starts a CUDA process on each of its slices, and
+// records each process in ran.log.
 const worker = `#!/bin/bash
 # worker SECONDS
 [[ -n ${CUDA_VISIBLE_DEVICES-} ]] || { echo "job $SLURM_JOB_ID sees no device"; exit 41; }
@@ -23,7 +24,8 @@ exit $status
 // profiles of the default GPU model.
 var profiles = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 
-// jobKinds are the kinds of jobs, in the order in which a seed chooses among them; weight is out of the sum of all.
+// jobKinds are the kinds of jobs, in the order in which a seed chooses among them. The probability of a kind is its
+// weight divided by the sum of all weights.
 var jobKinds = []struct {
 	name   string
 	weight int
@@ -45,7 +47,7 @@ var jobKinds = []struct {
 	{"unlimited", 4, "a job without a time limit"},
 }
 
-// userKinds are what users do to their jobs beside submitting them.
+// userKinds are the actions of users on their jobs besides the submission.
 var userKinds = []struct {
 	name, does string
 }{
@@ -55,7 +57,7 @@ var userKinds = []struct {
 	{"requeue", "a user requeues a running job in held state, and releases it after its credential has expired"},
 }
 
-// job is a submission. Its name, which is unique, is how it is found in slurmctld and in sacct.
+// job is a submission. Its unique name identifies it in slurmctld and in sacct.
 type job struct {
 	name, kind, user string
 	args             []string // the command that submits it
@@ -76,7 +78,7 @@ func draw(rng *rand.Rand, kinds []string, user string, n int, earlier []string) 
 			options...)
 	}
 	wrap := func(options ...string) { sbatch(append(options, "--wrap", run)...) }
-	// All numbers are drawn for every kind, so that a kind that is left out moves no other.
+	// All numbers are drawn for every kind, so that excluding a kind does not change the other jobs.
 	choice, count := rng.IntN(100), 2+rng.IntN(4)
 	switch j.kind {
 	case "memory":
@@ -153,7 +155,7 @@ func draw(rng *rand.Rand, kinds []string, user string, n int, earlier []string) 
 	return j
 }
 
-// drawKind chooses a kind of job by its weight; one that is left out becomes a plain slice.
+// drawKind chooses a kind of job by its weight. An excluded kind is replaced with a plain slice.
 func drawKind(rng *rand.Rand, kinds []string) string {
 	sum := 0
 	for _, k := range jobKinds {

@@ -5,9 +5,9 @@
 //	build/devcluster-chaos -list
 //	build/devcluster-chaos -seed 7 -seconds 300 -without idle-removed,het
 //
-// A campaign is a sequence of rounds. In a round's storm jobs are submitted while faults come and go. Then every fault
-// is mended, the jobs that are left may end (the calm), and the cluster must become quiet. The seed decides jobs,
-// faults and pauses; the machine's speed decides which of them meet.
+// A campaign is a sequence of rounds. A round begins with a storm, in which jobs are submitted while faults begin and
+// end. Then every fault is mended, the remaining jobs can end (the calm), and the cluster must become quiet. The seed
+// determines jobs, faults and pauses. The speed of the machine determines which of them coincide.
 package main
 
 import (

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// mend brings every part of the cluster back, whatever became of the faults: an end that failed is no excuse later.
+// mend restores every part of the cluster, including those for which the end of a fault has failed.
 func (c *campaign) mend() error {
 	units := []string{"munged", "slurmdbd", "slurmctld", "watcher"}
 	for _, node := range c.nodes() {
 		units = append(units, "agent-"+node, "slurmd-"+node)
 	}
 	for _, unit := range units {
-		c.cluster.KillUnit(unit, "CONT") // fails if it is down
+		c.cluster.KillUnit(unit, "CONT") // fails if the unit is down
 		if err := c.startUnit(unit); err != nil {
 			return fmt.Errorf("mend %s: %w", unit, err)
 		}
@@ -40,11 +40,11 @@ func (c *campaign) mend() error {
 	return nil
 }
 
-// calmLimit is how long the jobs of a storm may take to end when nothing is broken any more.
+// calmLimit is the time that the jobs of a storm have to end after all faults are mended.
 const calmLimit = 3 * time.Minute
 
-// calm waits until no job is left, and judges waits meanwhile. What is left after calmLimit, or waits for something
-// that will not come, is cancelled.
+// calm waits until no job is left, and checks the waits of pending jobs. It cancels the jobs that are left after
+// calmLimit, and those that can never start.
 func (c *campaign) calm(began time.Time) error {
 	w := &waitWatch{campaign: c, since: map[string]time.Time{}, completing: map[string]time.Time{}}
 	failed := 0
@@ -58,9 +58,10 @@ func (c *campaign) calm(began time.Time) error {
 		} else {
 			failed = 0
 			c.adoptRest()
-			c.resumeDuplicates(q)
+			c.resumeForgotten(q)
 			if time.Since(began) > lostAfter {
-				c.cancelEach(slices.DeleteFunc(q.live(), func(j queued) bool { return !c.lost(j) }), "Slurm has lost it")
+				c.cancelEach(slices.DeleteFunc(q.live(), func(j queued) bool { return !c.lost(j) }),
+					"Slurm has lost it")
 			}
 			w.check(q, c.latest())
 			left := slices.DeleteFunc(q.live(), q.never)
@@ -69,9 +70,11 @@ func (c *campaign) calm(began time.Time) error {
 			}
 			if time.Since(began) > calmLimit {
 				for _, j := range left {
-					c.time.add("job %s (%s) is %s (%s) %v after every fault was mended", j.id, j.name, j.state, j.reason, calmLimit)
+					c.time.add("job %s (%s) is %s (%s) %v after every fault was mended", j.id, j.name, j.state,
+						j.reason, calmLimit)
 				}
-				c.found.add(&c.time, ruleWaits, "%d jobs are left %v after every fault was mended: %s", len(left), calmLimit, names(left))
+				c.found.add(&c.time, ruleWaits, "%d jobs are left %v after every fault was mended: %s", len(left),
+					calmLimit, names(left))
 				break
 			}
 		}
@@ -82,12 +85,12 @@ func (c *campaign) calm(began time.Time) error {
 	return c.cancelRest()
 }
 
-// lostAfter is when every job of the storm that runs must have a process.
+// lostAfter is the time after the storm when every running job must have a process.
 const lostAfter = 25 * time.Second
 
-// lost reports whether slurmctld has a job as running that has no process, after one of Slurm's own daemons was broken.
-// 22.05.8 leaves such a job until its time limit: slurmd was killed in its prolog, or slurmctld was killed before it
-// had saved the job's end.
+// lost returns whether a job that slurmctld shows as running has no process, after a fault of one of Slurm's own
+// daemons. 22.05.8 keeps such a job until its time limit if slurmd was killed in the prolog, or if slurmctld was killed
+// before it had saved the end of the job.
 func (c *campaign) lost(j queued) bool {
 	alive := slices.ContainsFunc(c.latest().Procs, func(p proc) bool { return p.Job == j.raw })
 	return j.state == "RUNNING" && !alive && slices.ContainsFunc(j.on, func(node string) bool {
@@ -96,15 +99,21 @@ func (c *campaign) lost(j queued) bool {
 	})
 }
 
-// resumeDuplicates resumes a node that slurmctld drained for a "Duplicate jobid", as an administrator has to: a
-// slurmctld that was killed gives the ids of its last jobs again if it had not saved them.
-func (c *campaign) resumeDuplicates(q queue) {
+// resumeForgotten resumes nodes that a slurmctld which was killed before it had saved its state has drained, as an
+// administrator must do: it has forgotten that the campaign resumed the node, or it reuses the ids of its last jobs
+// ("Duplicate jobid").
+func (c *campaign) resumeForgotten(q queue) {
 	for _, node := range c.nodes() {
 		if l := q.nodes[node]; len(l.States) == 0 || up(l) || !c.active("slurmctld", "", time.Time{}, time.Now()) {
 			continue
 		}
-		if strings.Contains(c.tell("", "scontrol", "-o", "show", "node", node), " Reason=Duplicate jobid") {
-			c.time.add("%s is drained for a duplicate job id, and is resumed", node)
+		record := c.tell("", "scontrol", "-o", "show", "node", node)
+		duplicate := strings.Contains(record, " Reason=Duplicate jobid")
+		if !duplicate && !strings.Contains(record, " Reason=chaos ") {
+			continue
+		}
+		c.time.add("%s was drained by a slurmctld that forgot, and is resumed", node)
+		if duplicate {
 			b := &breaking{
 				campaign: c,
 				fault:    fault{name: "duplicate-jobid", part: "node", ends: sentBack},
@@ -113,16 +122,16 @@ func (c *campaign) resumeDuplicates(q queue) {
 				to:       time.Now(),
 			}
 			c.mu.Lock()
-			c.broken = append(c.broken, b) // the launch in vain sends its job back
+			c.broken = append(c.broken, b) // the failed launch requeues its job
 			c.mu.Unlock()
-			if err := c.root("", "scontrol", "update", "nodename="+node, "state=resume"); err != nil {
-				c.time.add("%v", err)
-			}
+		}
+		if err := c.root("", "scontrol", "update", "nodename="+node, "state=resume"); err != nil {
+			c.time.add("%v", err)
 		}
 	}
 }
 
-// cancelRest cancels what is left.
+// cancelRest cancels the remaining jobs.
 func (c *campaign) cancelRest() error {
 	for range 3 {
 		q, err := c.readQueue()

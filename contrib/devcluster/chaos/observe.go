@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// snapshot is the cluster as hardware, files and processes show it, read by no part of Caelum.
+// snapshot is the state of the cluster according to hardware, files and processes. No part of Caelum is involved in
+// reading it.
 type snapshot struct {
 	At    int64 // Unix nanoseconds, before the first read
 	Nodes map[string]nodeState
@@ -24,7 +25,7 @@ type snapshot struct {
 // nodeState is one node. Its parts are read one after the other, GPUs first.
 type nodeState struct {
 	GPUs    []gpu
-	Clients []client // processes that have a CUDA context, by the emulated driver
+	Clients []client // processes with a CUDA context, according to the emulated driver
 	Leases  []leaseFile
 	Other   []string // other names in the folder of lease files
 	Caps    []capFile
@@ -40,7 +41,7 @@ type instance struct {
 	Profile     string
 	Start, Size int
 	Held        bool
-	UUID        string // of its compute instance, empty if it has none
+	UUID        string // of its compute instance, empty if there is none
 }
 
 type client struct {
@@ -53,7 +54,7 @@ type leaseFile struct {
 	Job   string
 	UID   int
 	UUIDs []string
-	Whole bool // it has its last line
+	Whole bool // the last line is present
 }
 
 // capFile is the capability file of an instance on the node's GPUs.
@@ -64,7 +65,7 @@ type capFile struct {
 	Mode    uint32
 }
 
-// proc is a process with a job in its environment.
+// proc is a process with a job id in its environment.
 type proc struct {
 	PID       int
 	Job, Node string
@@ -76,8 +77,8 @@ type proc struct {
 // pause is the time between two snapshots.
 const pause = 250 * time.Millisecond
 
-// observe writes snapshots, a JSON line each, until its reader is gone. It runs on the cluster's login node as root,
-// which sees the processes of all nodes and, through /proc, their files.
+// observe writes each snapshot as a JSON line until its reader closes the pipe. It runs as root on the cluster's login
+// node, which can read the processes of all nodes and, through /proc, their files.
 func observe(w io.Writer) {
 	enc := json.NewEncoder(w)
 	for {
@@ -88,7 +89,7 @@ func observe(w io.Writer) {
 	}
 }
 
-// holders names for each node the process that holds the node's namespaces.
+// holders is the folder that names, for each node, the process that holds the node's namespaces.
 const holders = "/run/devcluster/holders"
 
 func readSnapshot() snapshot {
@@ -103,7 +104,7 @@ func readSnapshot() snapshot {
 	return s
 }
 
-// readNode reads a node by its root folder as seen from here.
+// readNode reads a node. root is the path of the node's root folder on the login node.
 func readNode(root string) nodeState {
 	n := readHardware(root)
 	dir := root + "/run/caelum/jobs"
@@ -119,7 +120,7 @@ func readNode(root string) nodeState {
 	return n
 }
 
-// shown is what `nvml-emulator show --json` prints.
+// shown is the output of `nvml-emulator show --json`.
 type shown struct {
 	GPUs []struct {
 		Lost      bool
@@ -170,7 +171,7 @@ func parseLease(name, text string) leaseFile {
 	return l
 }
 
-// readCaps reads the capability files of instances. The driver's list of minors says which instance a file is for.
+// readCaps reads the capability files of instances. The driver's list of minors maps each file to its instance.
 func readCaps(root string) (all []capFile) {
 	list, _ := os.ReadFile(root + "/run/nvml-emulator/proc/driver/nvidia-caps/mig-minors")
 	minors := map[uint32][2]int{}
@@ -200,7 +201,7 @@ func readCaps(root string) (all []capFile) {
 	return all
 }
 
-// readProcs reads the processes of jobs: those with SLURM_JOB_ID in their environment that are a user's.
+// readProcs reads the processes of jobs: users' processes with SLURM_JOB_ID in their environment.
 func readProcs() (all []proc) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {

@@ -12,8 +12,8 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// judgeProcesses compares the emulators' logs, which have every CUDA process, with the jobs' own notes of them. The
-// snapshots see a slice with two jobs only if both are there at that moment.
+// judgeProcesses compares the emulators' logs, which contain every CUDA process, with the jobs' own records. This
+// detects overlaps that fall between two snapshots.
 func (c *campaign) judgeProcesses() {
 	notes := ""
 	for _, user := range users {
@@ -34,7 +34,7 @@ func (c *campaign) judgeProcesses() {
 	}
 }
 
-// withoutLost leaves out the loss of a GPU, at which the instances and processes stay in the emulator's books.
+// withoutLost removes the loss of a GPU from a log. The emulator keeps the instances and processes of a lost GPU.
 func withoutLost(log string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(log) {
@@ -51,7 +51,7 @@ type onSlice struct {
 	pid  int
 }
 
-// jobsOf reads the notes of the jobs that ran on a node: the job of each process.
+// jobsOf returns the job of each process on a node, from the jobs' own records.
 func jobsOf(node, notes string) map[onSlice]string {
 	jobs := map[onSlice]string{}
 	for line := range strings.Lines(notes) {
@@ -65,7 +65,7 @@ func jobsOf(node, notes string) map[onSlice]string {
 	return jobs
 }
 
-// overlaps finds processes of two jobs that had one slice at the same time. When a killed process ended is not known.
+// overlaps finds processes of two jobs that used one slice at the same time. The end of a killed process is unknown.
 func overlaps(all []oracle.Process, jobs map[onSlice]string) (found []string) {
 	slices.SortFunc(all, func(a, b oracle.Process) int { return cmp.Compare(a.From, b.From) })
 	for i, a := range all {

@@ -11,7 +11,7 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// queue is one look at slurmctld.
+// queue is a snapshot of the jobs and nodes in slurmctld.
 type queue struct {
 	jobs  []queued
 	nodes map[string]oracle.Snapshot
@@ -23,7 +23,7 @@ type queued struct {
 	raw                     string // the id without an array's
 	priority                int
 	nodes                   int
-	required                string // the node that it names, if it names one
+	required                string // the node that the job requests, or empty
 	exclusive               bool
 	wants                   map[string]int // slices per node
 	comment                 string         // AdminComment
@@ -31,7 +31,7 @@ type queued struct {
 	eligible                string
 	het                     string // the first component's id
 	hetSet                  string
-	on                      []string // the nodes that it runs on
+	on                      []string // the nodes on which the job runs
 	started                 time.Time
 }
 
@@ -45,7 +45,7 @@ func (c *campaign) readQueue() (queue, error) {
 		`scontrol -o show job && echo "look 0" && scontrol -o -d show node && echo "done 0"`,
 	)
 	if err != nil {
-		return queue{}, fmt.Errorf("read the queue: %w: %s", err, lastLine(stderr))
+		return queue{}, fmt.Errorf("couldn't read the queue: %w: %s", err, lastLine(stderr))
 	}
 	return parseQueue(out)
 }
@@ -88,7 +88,7 @@ func parseJob(line string) queued {
 	}
 	j.id, _, _ = strings.Cut(strings.TrimPrefix(line, "JobId="), " ")
 	j.raw = j.id
-	// scancel wants a task's number, unless it is one record with others
+	// scancel needs the number of an array task, unless one record contains several tasks.
 	if _, err := strconv.Atoi(field("ArrayTaskId")); err == nil {
 		j.id = field("ArrayJobId") + "_" + field("ArrayTaskId")
 	}
@@ -110,7 +110,7 @@ func parseJob(line string) queued {
 	return j
 }
 
-// live are the jobs that are not over.
+// live returns the jobs that have not ended.
 func (q queue) live() []queued {
 	return slices.DeleteFunc(slices.Clone(q.jobs), func(j queued) bool {
 		return !slices.Contains(
@@ -130,7 +130,7 @@ func (q queue) live() []queued {
 	})
 }
 
-// never reports whether a pending job waits for something that the campaign will not do.
+// never returns whether a pending job can never start in this campaign.
 func (q queue) never(j queued) bool {
 	if j.state != "PENDING" {
 		return false
@@ -138,12 +138,13 @@ func (q queue) never(j queued) bool {
 	held := j.priority == 0 && !strings.Contains(j.comment, "caelum:held")
 	after := afterJob.FindAllStringSubmatch(j.dependency, -1)
 	return held || q.incomplete(j) || j.exclusive && q.miscounted() || slices.ContainsFunc(q.jobs, func(o queued) bool {
-		return slices.ContainsFunc(after, func(id []string) bool { return o.raw == id[1] }) && q.never(o)
+		array, _, _ := strings.Cut(o.id, "_")
+		return slices.ContainsFunc(after, func(id []string) bool { return o.raw == id[1] || array == id[1] }) && q.never(o)
 	})
 }
 
-// miscounted reports whether slurmctld counts slices as used on every node that is up, and of no job: for an
-// --exclusive job there is then no node until slurmctld is restarted.
+// miscounted returns whether slurmctld counts slices of no job as used on every node that is up. An --exclusive job
+// then cannot start until slurmctld is restarted.
 func (q queue) miscounted() bool {
 	nodes := 0
 	for _, l := range q.nodes {
@@ -158,10 +159,10 @@ func (q queue) miscounted() bool {
 	return nodes > 0
 }
 
-// afterJob finds the jobs in a Dependency as slurmctld shows it, such as afterany:37(unfulfilled).
+// afterJob matches the job ids in slurmctld's Dependency, such as afterany:37(unfulfilled).
 var afterJob = regexp.MustCompile(`:(\d+)`)
 
-// incomplete reports whether a component of j's het job is over or away: the components start together or not at all.
+// incomplete returns whether a component of j's het job has ended or is missing. Components can only start together.
 func (q queue) incomplete(j queued) bool {
 	if j.hetSet == "" || j.state != "PENDING" {
 		return false
@@ -178,7 +179,7 @@ func (q queue) incomplete(j queued) bool {
 	return false
 }
 
-// bounds reads "5-6" as slurmctld writes the ids of a het job's components.
+// bounds parses "5-6", slurmctld's form of the ids of a het job's components.
 func bounds(set string) (first, last int) {
 	a, b, ranged := strings.Cut(set, "-")
 	first, _ = strconv.Atoi(a)
@@ -188,7 +189,7 @@ func bounds(set string) (first, last int) {
 	return first, last
 }
 
-// runnable reports whether only slices keep a pending job waiting, by what slurmctld and its user say of it.
+// runnable returns whether a pending job waits only for slices, according to its record in slurmctld.
 func (q queue) runnable(j queued, now time.Time) bool {
 	if j.state != "PENDING" || len(j.wants) == 0 || q.incomplete(j) {
 		return false

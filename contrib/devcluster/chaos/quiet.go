@@ -11,13 +11,13 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// quietLimit is how long the cluster may take to be clean when every job is over.
+// quietLimit is the time that the cluster has to become clean after all jobs have ended.
 const quietLimit = 30 * time.Second
 
-// left is something that must not be there when all is quiet, and the rule that it breaks.
+// left is an item that must not exist in a quiet cluster, and the rule that it breaks.
 type left struct{ rule, text string }
 
-// quiet waits until nothing is left of any job; what is there after quietLimit is a finding.
+// quiet waits until all remains of jobs are gone. Items that still exist after quietLimit are findings.
 func (c *campaign) quiet() {
 	var all []left
 	for began := time.Now(); ; {
@@ -25,7 +25,7 @@ func (c *campaign) quiet() {
 		c.adoptRest()
 		all = c.leftovers(began)
 		if len(all) == 0 || c.ctx.Err() != nil {
-			c.time.add("all is quiet after %v", time.Since(began).Round(time.Second))
+			c.time.add("the cluster is quiet after %v", time.Since(began).Round(time.Second))
 			return
 		}
 		if time.Since(began) > quietLimit {
@@ -37,7 +37,7 @@ func (c *campaign) quiet() {
 	}
 }
 
-// leftovers compares what there is with what there must be. began is when the wait began: a snapshot must be younger.
+// leftovers returns the differences from a clean cluster. began is the begin of the wait; it ignores older snapshots.
 func (c *campaign) leftovers(began time.Time) (all []left) {
 	q, err := c.readQueue()
 	if err != nil {
@@ -70,19 +70,20 @@ func (c *campaign) leftovers(began time.Time) (all []left) {
 	return all
 }
 
-// complaints are the lines of `nvml-emulator check`. A process that is killed while it makes an instance leaves the
-// instance's capability files, until the next instance there: the emulator makes them before the instance.
+// complaints returns the lines of `nvml-emulator check`. A process that is killed while it makes an instance leaves the
+// instance's capability files until the next instance at this place, because the emulator makes the files first. If
+// killed is set, such files are ignored.
 func complaints(node, text string, killed bool) (all []left) {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" &&
-			!(killed && strings.HasSuffix(line, "no instance stands behind this file")) {
+			!(killed && strings.HasSuffix(line, "this file belongs to no instance")) {
 			all = append(all, left{ruleLeft, node + ": nvml-emulator check: " + line})
 		}
 	}
 	return all
 }
 
-// leftovers are the files and handles of a node that belong to a job. killed: see complaints.
+// leftovers returns the files and handles on a node that belong to a job. killed has the same meaning as in complaints.
 func (n nodeState) leftovers(node string, killed bool) (all []left) {
 	say := func(format string, args ...any) {
 		all = append(all, left{ruleLeft, node + ": " + fmt.Sprintf(format, args...)})
@@ -91,7 +92,7 @@ func (n nodeState) leftovers(node string, killed bool) (all []left) {
 		say("the lease file of job %s", l.Job)
 	}
 	for _, name := range n.Other {
-		say("the file %s among the lease files", name)
+		say("the file %s is among the lease files", name)
 	}
 	for _, f := range n.Caps {
 		_, stands := n.instance(func(gpu int, in instance) bool { return gpu == f.GPU && in.GI == f.GI })
@@ -105,13 +106,13 @@ func (n nodeState) leftovers(node string, killed bool) (all []left) {
 	return all
 }
 
-// place is where an instance is.
+// place is the place of an instance.
 type place struct {
 	gpu, gi int
 	profile string
 }
 
-// unknown compares the instances on the GPUs with those that the agent has as idle.
+// unknown compares the instances on the GPUs with those that the agent shows as idle.
 func (n nodeState) unknown(node string, known map[place]string) (all []left) {
 	for g := range n.GPUs {
 		for _, in := range n.GPUs[g].Instances {
@@ -122,7 +123,7 @@ func (n nodeState) unknown(node string, known map[place]string) (all []left) {
 					left{
 						ruleLeft,
 						fmt.Sprintf(
-							"%s: %s at %d on GPU %d is %q to the agent, not idle",
+							"%s: the agent shows %s at %d on GPU %d as %q, not as idle",
 							node,
 							in.Profile,
 							in.Start,
@@ -141,7 +142,7 @@ func (n nodeState) unknown(node string, known map[place]string) (all []left) {
 			left{
 				ruleLeft,
 				fmt.Sprintf(
-					"%s: the agent has a %s %s with id %d on GPU %d, which is not there",
+					"%s: the agent shows a %s %s with id %d on GPU %d, which does not exist",
 					node,
 					state,
 					at.profile,
@@ -154,7 +155,7 @@ func (n nodeState) unknown(node string, known map[place]string) (all []left) {
 	return all
 }
 
-// status is what the agent of a node says of itself.
+// status returns the status of a node's agent.
 func (c *campaign) status(node string) (status agentStatus, err error) {
 	out, stderr, err := c.cluster.ExecNode(c.ctx, node, "root", "caelum", "status", "--json")
 	if err != nil {
@@ -163,7 +164,7 @@ func (c *campaign) status(node string) (status agentStatus, err error) {
 	return status, json.Unmarshal([]byte(out), &status)
 }
 
-// instances returns the states of the instances that the agent knows.
+// instances returns the states of the instances in the agent's status.
 func (s agentStatus) instances() map[place]string {
 	known := map[place]string{}
 	for _, g := range s.GPUs {
@@ -174,7 +175,7 @@ func (s agentStatus) instances() map[place]string {
 	return known
 }
 
-// counted: a node is up, and its counts of gres/mig are right.
+// counted checks that a node is up and that its counts of gres/mig are correct.
 func (c *campaign) counted(node string, l oracle.Snapshot, status agentStatus) (all []left) {
 	if !up(l) {
 		_, why, _ := strings.Cut(c.tell("", "scontrol", "-o", "show", "node", node), " Reason=")
@@ -187,11 +188,11 @@ func (c *campaign) counted(node string, l oracle.Snapshot, status agentStatus) (
 	return all
 }
 
-// miscounts judges the counts of a node on which no job is: their sum is slurm.conf's, what is free of each profile is
-// what the agent offers, and nothing is used. The exceptions are slurmctld's own (22.05.8), from when it starts or
-// reads its configuration: it counts the slices of a job on several nodes once for each of them, and to an --exclusive
-// job the whole total of closed; at the job's end it subtracts what it had allocated, and keeps the rest. Of profiles
-// the agent must say so, and there must be room for all that it offers.
+// miscounts checks the counts of a node without jobs: their sum is that of slurm.conf, the free count of each profile
+// is the agent's offer, and no slice is used. The exceptions are errors of slurmctld (22.05.8) after it starts or reads
+// its configuration. It then counts the slices of a job on several nodes once for each node, and counts the whole total
+// of closed for an --exclusive job. At the end of the job it subtracts only the allocated slices, so an excess remains.
+// The agent must report the excess of a profile, and all offered slices must be free in slurmctld.
 func miscounts(l oracle.Snapshot, configured int, status agentStatus, recounted bool) (all []string) {
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	total, allUsed, allFree := 0, 0, 0
@@ -200,23 +201,23 @@ func miscounts(l oracle.Snapshot, configured int, status agentStatus, recounted 
 		total, allUsed = total+n, allUsed+used
 		if profile == closed {
 			if used > 0 && !recounted {
-				say("%d closed are used by no job", used)
+				say("%d of closed are counted as used without a job", used)
 			}
 			continue
 		}
 		if said := status.Excess[profile]; used > 0 && !recounted || used != said {
-			say("%d %s are used by no job, and the agent says %d", used, profile, said)
+			say("%d %s are counted as used without a job, but the agent reports an excess of %d", used, profile, said)
 		}
 		allFree += n - used
 		if n-used != status.offered(profile)-status.Short[profile] {
-			say("%d of %d %s are used, and the agent offers %d", used, n, profile, status.offered(profile))
+			say("%d of %d %s are used, but the agent offers %d", used, n, profile, status.offered(profile))
 		}
 	}
 	if allFree > total-allUsed {
-		say("%d slices are free, and only %d of all gres/mig are", allFree, total-allUsed)
+		say("%d slices are free, but only %d of the total of gres/mig", allFree, total-allUsed)
 	}
 	if total != configured {
-		say("%d gres/mig, and slurm.conf says %d: %v", total, configured, l.Total)
+		say("the total of gres/mig is %d, but %d in slurm.conf: %v", total, configured, l.Total)
 	}
 	slices.Sort(all)
 	return all
@@ -225,7 +226,7 @@ func miscounts(l oracle.Snapshot, configured int, status agentStatus, recounted 
 // closed is the filler's type of gres/mig.
 const closed = "closed"
 
-// offered returns how many slices of a profile the agent has on offer.
+// offered returns the number of slices of a profile that the agent offers.
 func (s agentStatus) offered(profile string) (n int) {
 	for _, g := range s.GPUs {
 		for _, o := range g.Offers {
@@ -242,7 +243,7 @@ func (c *campaign) tell(node string, args ...string) string {
 	return strings.TrimSpace(out + stderr)
 }
 
-// configuredTotals reads N of each node from slurm.conf: the sum of its gres/mig.
+// configuredTotals returns the total of gres/mig of each node in slurm.conf.
 func configuredTotals(conf string) (map[string]int, error) {
 	totals := map[string]int{}
 	for line := range strings.Lines(conf) {

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// adder reports findings of a rule.
+// adder returns a function that adds findings of a rule.
 func (f *findings) adder(l *timeline, rule string) func(string, ...any) {
 	return func(format string, args ...any) { f.add(l, rule, format, args...) }
 }
 
-// run runs campaigns until the time is over: after one with findings on a fresh cluster. It returns how many findings
-// there were.
+// run runs campaigns until the time is over. After a campaign with findings it starts a new cluster. It returns the
+// number of findings.
 func run(ctx context.Context, o options) (found int, err error) {
 	end := time.Now().Add(o.length)
 	sum := counts{faults: map[string]int{}, ends: map[string]int{}}
@@ -105,7 +105,7 @@ func tally(n map[string]int) string {
 	return strings.Join(all, ", ")
 }
 
-// report prints each finding with the time line around it and how to repeat it, and keeps the logs.
+// report prints each finding with the time line around it and the command to repeat it, and saves the logs.
 func (c *campaign) report(broken error) {
 	all := c.found.list()
 	if len(all) == 0 && (broken == nil || c.ctx.Err() != nil) {
@@ -118,7 +118,7 @@ func (c *campaign) report(broken error) {
 	for _, f := range all {
 		fmt.Printf("\nFINDING %s at %s\n  %s\n", f.rule, f.at.Format("15:04:05"), f.text)
 	}
-	// The findings of a round come together: one time line serves them.
+	// Findings of one round are printed together, with one time line.
 	last := time.Now()
 	if len(all) > 0 {
 		last = all[0].at
@@ -127,18 +127,18 @@ func (c *campaign) report(broken error) {
 	for _, e := range c.time.round(last) {
 		fmt.Println("   ", e)
 	}
-	fmt.Println("\nwhat happened in the 30 s before the first finding:")
+	fmt.Println("\nthe time line of the 30 s before the first finding:")
 	for _, e := range c.time.around(last, 30*time.Second, time.Second) {
 		fmt.Println("   ", e)
 	}
 	for _, f := range all {
 		if id := ofJob.FindStringSubmatch(f.text); id != nil {
-			fmt.Printf("\nwhat the daemons' logs say of job %s:\n", id[1])
+			fmt.Printf("\nthe lines of the daemons' logs about job %s:\n", id[1])
 			c.printLogs(id[1])
 		}
 	}
 	fmt.Printf(
-		"\nlogs and the whole time line: %s\nto repeat: devcluster-chaos %s\n\n",
+		"\nlogs and the complete time line: %s\nto repeat: devcluster-chaos %s\n\n",
 		dir,
 		strings.Join(os.Args[1:], " "),
 	)
@@ -146,7 +146,7 @@ func (c *campaign) report(broken error) {
 
 var ofJob = regexp.MustCompile(`\bjob (\d+)`)
 
-// mostLines is how many lines of a log about a job are printed.
+// mostLines is the maximum number of lines that are printed of one log about a job.
 const mostLines = 30
 
 // printLogs prints the lines of the daemons' logs that name a job, up to mostLines of each log.
@@ -167,6 +167,9 @@ func (c *campaign) printLogs(job string) {
 
 // keepLogs copies the daemons' logs, the emulators' and the time line.
 func (c *campaign) keepLogs() (string, error) {
+	if err := os.MkdirAll(c.o.keep, 0o755); err != nil {
+		return "", err
+	}
 	dir, err := os.MkdirTemp(c.o.keep, fmt.Sprintf("chaos-%d-", c.o.seed))
 	if err != nil {
 		return "", err

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// used reports whether an instance is in use: a lease file names it, or the driver knows a process or handle on it.
+// used returns whether an instance is in use: a lease file names it, or the driver shows a process or handle on it.
 func (n nodeState) used(gpu int, in instance) bool {
 	return in.Held || slices.ContainsFunc(n.Clients, func(c client) bool { return c.GPU == gpu && c.GI == in.GI }) ||
 		slices.ContainsFunc(
@@ -28,18 +28,18 @@ func (n nodeState) instance(is func(gpu int, in instance) bool) (found instance,
 	return instance{}, false
 }
 
-// sliceWatch judges snapshots: no slice has two jobs. It returns what it finds through report, each text once.
+// sliceWatch checks in each snapshot that no slice has two jobs. It passes each finding to report once.
 type sliceWatch struct {
 	report func(format string, args ...any)
-	since  map[string]int64 // a suspicion that must last, by its text, and when it came up
+	since  map[string]int64 // the begin of each suspicion that must last, by its text
 }
 
 func newSliceWatch(report func(string, ...any)) *sliceWatch {
 	return &sliceWatch{report: report, since: map[string]int64{}}
 }
 
-// lasting is how long a suspicion must be seen that the order of reads could raise: the parts of a snapshot are read
-// one after the other, and a process that was killed is there until its parent has been told.
+// lasting is the minimum duration of a suspicion that the order of reads could cause: the parts of a snapshot are read
+// one after the other, and a killed process remains until its parent has reaped it.
 const lasting = int64(2 * time.Second)
 
 func (w *sliceWatch) check(s snapshot) {
@@ -65,13 +65,13 @@ func (w *sliceWatch) check(s snapshot) {
 			w.since[text] = s.At
 		} else if s.At-w.since[text] >= lasting {
 			w.report("%s, for %v", text, time.Duration(s.At-w.since[text]).Round(time.Second))
-			w.since[text] = 1 << 62 // once
+			w.since[text] = 1 << 62 // reported only once
 		}
 	}
 }
 
-// leasedTwice finds a slice that two lease files name. A file is written whole and renamed, and the files of a node
-// are read within milliseconds; a lease is given up and granted again through a prolog, which takes longer.
+// leasedTwice finds a slice that two lease files name. Lease files are written completely and then renamed, and a
+// snapshot reads the files of a node within milliseconds. A slice changes its job only in a prolog, which takes longer.
 func leasedTwice(n nodeState) (all []string) {
 	for i, a := range n.Leases {
 		for _, b := range n.Leases[i+1:] {
@@ -85,7 +85,7 @@ func leasedTwice(n nodeState) (all []string) {
 	return all
 }
 
-// usedTwice finds an instance on which processes of two jobs have a context; one answer of the driver shows both.
+// usedTwice finds an instance on which processes of two jobs have a context, in one answer of the driver.
 func usedTwice(n nodeState, procs []proc) (all []string) {
 	for i, a := range n.Clients {
 		for _, b := range n.Clients[i+1:] {
@@ -101,7 +101,7 @@ func usedTwice(n nodeState, procs []proc) (all []string) {
 	return all
 }
 
-// strangers finds a process that uses an instance which another job's lease file names.
+// strangers finds a process on an instance that the lease file of another job names.
 func strangers(n nodeState, procs []proc) (all []string) {
 	for _, c := range n.Clients {
 		job := jobOf(c.PID, procs)
@@ -121,7 +121,7 @@ func strangers(n nodeState, procs []proc) (all []string) {
 	return all
 }
 
-// openToOthers finds a capability file that a user other than the lease's may open.
+// openToOthers finds a capability file that other users than the owner of the lease may open.
 func openToOthers(n nodeState) (all []string) {
 	for _, c := range n.Caps {
 		in, ok := n.instance(func(gpu int, in instance) bool { return gpu == c.GPU && in.GI == c.GI })
@@ -138,8 +138,8 @@ func openToOthers(n nodeState) (all []string) {
 	return all
 }
 
-// seenTwice finds processes of two jobs of a node whose CUDA_VISIBLE_DEVICES name one slice. A job without a lease file
-// is over, or has not begun: a process that Slurm did not end keeps its environment, and uses nothing.
+// seenTwice finds processes of two jobs of a node whose CUDA_VISIBLE_DEVICES name the same slice. Jobs without a lease
+// file are ignored: they have ended or not begun, and a leftover process keeps its environment without using the slice.
 func seenTwice(node string, n nodeState, procs []proc) (all []string) {
 	first := map[string]proc{}
 	for _, p := range procs {

@@ -17,7 +17,7 @@ type event struct {
 
 func (e event) String() string { return e.at.Format("15:04:05.000 ") + e.text }
 
-// timeline is what the campaign did and saw, in its order.
+// timeline records the actions and observations of the campaign in order.
 type timeline struct {
 	mu     sync.Mutex
 	events []event
@@ -34,7 +34,7 @@ func (l *timeline) add(format string, args ...any) {
 	}
 }
 
-// around returns the events from before a moment to after it.
+// around returns the events in a time range before and after at.
 func (l *timeline) around(at time.Time, before, after time.Duration) (some []event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,7 +46,7 @@ func (l *timeline) around(at time.Time, before, after time.Duration) (some []eve
 	return some
 }
 
-// round returns the faults of the round that a moment is in.
+// round returns the fault events of the round that contains the time at.
 func (l *timeline) round(at time.Time) (some []event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,7 +70,7 @@ type finding struct {
 	text string
 }
 
-// The rules, as README.md numbers them.
+// The rules, with the numbers of README.md.
 const (
 	ruleTwice  = "1 slice with two jobs"
 	ruleLeft   = "2 left when quiet"
@@ -81,7 +81,7 @@ const (
 	ruleTools  = "7 command failed"
 )
 
-// findings collects what was found, each text once.
+// findings collects the findings, each text once.
 type findings struct {
 	mu     sync.Mutex
 	all    []finding

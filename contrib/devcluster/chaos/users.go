@@ -11,15 +11,16 @@ import (
 // users of the devcluster.
 var users = []string{"user1", "user2"}
 
-// heldFor is how long a requeued job is held. 22.05.8's slurmd may skip the prolog of a job that returns in the second
-// in which its first run's credential expires; credSeconds (slurm.conf's cred_expire) and some are past it.
+// heldFor is the time for which a requeued job is held, and credSeconds is cred_expire in slurm.conf. slurmd 22.05.8
+// may skip the prolog of a job that returns in the second in which the credential of its first run expires. heldFor is
+// well past that second.
 const heldFor, credSeconds = 24 * time.Second, 15
 
-// credExpires is put into slurm.conf.
+// credExpires is a line of slurm.conf.
 var credExpires = fmt.Sprintf("AuthInfo=cred_expire=%d", credSeconds)
 
-// play submits jobs of a user, and does things to them, until ctx ends.
-func (c *campaign) play(ctx context.Context, user string, rng *rand.Rand) {
+// actAs submits jobs of a user and acts on them until ctx ends.
+func (c *campaign) actAs(ctx context.Context, user string, rng *rand.Rand) {
 	var earlier []string // ids
 	names := map[string]string{}
 	for n := 1; ; n++ {
@@ -43,7 +44,7 @@ func (c *campaign) play(ctx context.Context, user string, rng *rand.Rand) {
 	}
 }
 
-// number gives each submission of the campaign its own.
+// number returns a new number for each submission of the campaign.
 func (c *campaign) number() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,7 +52,7 @@ func (c *campaign) number() int {
 	return c.submitted
 }
 
-// submit submits a job and returns its id, empty if that is not known. An interactive one goes on in the background.
+// submit submits a job and returns its id, or "" if the id is unknown. An interactive job continues in the background.
 func (c *campaign) submit(ctx context.Context, j job) string {
 	if ctx.Err() != nil {
 		return ""
@@ -60,7 +61,7 @@ func (c *campaign) submit(ctx context.Context, j job) string {
 	c.time.add("%s submits %s (%s): %s", j.user, j.name, j.kind, strings.Join(j.args, " "))
 	if j.interactive {
 		c.background(func() {
-			// The client is not ended with the storm, but with the round's last job.
+			// The client ends with the last job of the round, not with the storm.
 			began := time.Now()
 			_, stderr, err := c.cluster.Exec(c.clients, j.user, j.args...)
 			if err != nil {
@@ -89,7 +90,7 @@ func (c *campaign) submit(ctx context.Context, j job) string {
 	return id
 }
 
-// act does something to a job of a user's. It may have ended: errors are no findings.
+// act performs an action of a user on a job. The job may have ended, so errors are not findings.
 func (c *campaign) act(ctx context.Context, user, id, name, kind string, variant int) {
 	if ctx.Err() != nil {
 		return
@@ -122,7 +123,7 @@ func (c *campaign) act(ctx context.Context, user, id, name, kind string, variant
 	}
 }
 
-// releaseAfter releases a job that was held; the calm waits for that.
+// releaseAfter releases a held job after the given time. The calm waits for the release.
 func (c *campaign) releaseAfter(d time.Duration, user, id string) {
 	c.releasing.Add(1)
 	c.background(func() {
@@ -132,7 +133,7 @@ func (c *campaign) releaseAfter(d time.Duration, user, id string) {
 	})
 }
 
-// insist runs a command until it succeeds, up to five times, since slurmctld may be away.
+// insist runs a command until it succeeds, up to five times, because slurmctld may be down.
 func (c *campaign) insist(user string, args ...string) {
 	for range 5 {
 		_, stderr, err := c.cluster.Exec(c.ctx, user, args...)

@@ -10,20 +10,21 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// patience is how long a job may wait beside room for it without a true explanation.
+// patience is the time that a job may wait without a correct explanation although there is room for it.
 const patience = time.Minute
 
-// waitWatch judges the waits of jobs while nothing is broken.
+// waitWatch checks the waits of jobs while there is no fault.
 type waitWatch struct {
 	*campaign
-	since map[string]time.Time // by job, since when there has been room for it at every look
-	// completing is since when each node has been COMPLETING at every look.
+	// since is the time from which there has been room for a job in every snapshot.
+	since map[string]time.Time
+	// completing is the time from which a node has been COMPLETING in every snapshot.
 	completing map[string]time.Time
 }
 
-// completes is how long a node may be COMPLETING while waits are judged. slurmctld asks a slurmd again after 95 s for
-// an epilog whose end it was not told of, and meanwhile plans with the node: its backfill keeps others for jobs in
-// front.
+// completes is the maximum time that a node may be COMPLETING while waits are checked. If slurmctld has missed the end
+// of an epilog, it asks slurmd again after 95 s. Until then it plans with the node, and its backfill reserves other
+// nodes for the first jobs in the queue.
 const completes = 10 * time.Second
 
 func (w *waitWatch) check(q queue, s snapshot) {
@@ -45,7 +46,7 @@ func (w *waitWatch) check(q queue, s snapshot) {
 			w.found.add(
 				&w.time,
 				ruleWaits,
-				"job %s (%s, %s) waits beside room for %v: %s",
+				"job %s (%s, %s) has waited for %v although there is room: %s",
 				j.id,
 				j.name,
 				j.reason,
@@ -57,7 +58,7 @@ func (w *waitWatch) check(q queue, s snapshot) {
 	}
 }
 
-// completes reports whether a node has been COMPLETING for longer than that.
+// completes returns whether a node has been COMPLETING for longer than the constant completes.
 func (w *waitWatch) completes(q queue, now time.Time) (stays bool) {
 	for name, l := range q.nodes {
 		if !slices.Contains(l.States, "COMPLETING") {
@@ -71,7 +72,7 @@ func (w *waitWatch) completes(q queue, now time.Time) (stays bool) {
 	return stays
 }
 
-// room reports whether the slices of a job fit on as many nodes as it needs, by the instances that are in use.
+// room returns whether the slices of a job fit on the number of nodes that it needs, beside the instances in use.
 func (w *waitWatch) room(q queue, s snapshot, j queued) bool {
 	fits := func(j queued) (on []string) {
 		for name, n := range s.Nodes {
@@ -89,7 +90,7 @@ func (w *waitWatch) room(q queue, s snapshot, j queued) bool {
 	if j.hetSet == "" {
 		return len(fits(j)) >= max(j.nodes, 1)
 	}
-	// Two components, each on a node of its own.
+	// Two components, each on a different node.
 	var sets [][]string
 	for _, o := range q.jobs {
 		if o.het == j.het {
@@ -107,7 +108,7 @@ func (w *waitWatch) room(q queue, s snapshot, j queued) bool {
 	})
 }
 
-// fits reports whether slices can be made on a node beside those in use.
+// fits returns whether slices can be made on a node beside those in use.
 func (n nodeState) fits(board string, wants map[string]int) (bool, error) {
 	gpus, err := oracle.NewGPUs(board, len(n.GPUs))
 	if err != nil {
@@ -136,7 +137,7 @@ func up(l oracle.Snapshot) bool {
 
 func idle(l oracle.Snapshot) bool { return slices.Contains(l.States, "IDLE") }
 
-// counted reports whether slurmctld counts gres/mig of a node as used. While it does, for no job either, it starts no
+// counted returns whether slurmctld counts gres/mig of a node as used. While it does, even without a job, it starts no
 // --exclusive job there (_verify_node_state in job_test.c of cons_common, 22.05.8).
 func counted(l oracle.Snapshot) bool {
 	for _, n := range l.Used {
@@ -147,14 +148,14 @@ func counted(l oracle.Snapshot) bool {
 	return false
 }
 
-// explanation is what is read of `caelum explain --json`.
+// explanation contains the fields of `caelum explain --json` that the campaign uses.
 type explanation struct {
 	Verdict, Text string
 	Before        uint32
 }
 
-// explained returns what is wrong with the explanation of a wait beside room, empty if it is true: another runnable job
-// is in front and is served first. That job's own wait is judged too.
+// explained checks the explanation of a wait although there is room. It returns the error, or "" if the explanation is
+// correct: another runnable job is before this job in the queue. The wait of that job is checked too.
 func (w *waitWatch) explained(q queue, j queued) string {
 	out, stderr, err := w.cluster.Exec(w.ctx, "root", "caelum", "explain", j.raw, "--json")
 	if err != nil {
@@ -176,7 +177,7 @@ func (w *waitWatch) explained(q queue, j queued) string {
 	return fmt.Sprintf("explained as %s: %s", e.Verdict, e.Text)
 }
 
-// drawn shows what is on the GPUs.
+// drawn draws the instances on the GPUs.
 func drawn(s snapshot) string {
 	var all []string
 	for name, n := range s.Nodes {
