@@ -1,40 +1,43 @@
--- job_submit.lua: gives every request for GPUs in a managed partition the MIG slices that fit.
+-- job_submit.lua adds the MIG slices to every request for GPUs in a managed partition.
 --
--- A job keeps what it asked for; gres/mig, typed by profile, is added to it, one slice per GPU slot. The profile comes from
--- --mig or --mig-mem, else from the decision table (docs/internals.md, "The decision table"). Why the rules are what they are, and what was measured:
--- contrib/job_submit/README.md. The job's key: contrib/job_submit/KEY.md.
+-- A job keeps its own request. The script adds gres/mig of one profile, one slice per GPU slot. The profile comes from
+-- --mig or --mig-mem, otherwise from the decision table (docs/internals.md, "The decision table"). The reasons for the
+-- rules, with measurements, are in contrib/job_submit/README.md. contrib/job_submit/KEY.md specifies the job's key.
 --
--- slurmctld runs this under its locks: one small read per GPU job, no process, no wait. Lua 5.1 to 5.4, stock libraries.
+-- slurmctld runs this script under its locks, so it does only one small read per GPU job, starts no process and never
+-- waits. It runs on Lua 5.1 to 5.4 with the standard libraries.
 
--- Where there is a watcher (caelumd watch), it has made this file, and looks at the queue when it is written to.
-local POKE = os.getenv("CAELUM_POKE") or "/run/caelum-watch/poke"
+-- TRIGGER is the trigger file of the watcher (caelumd watch). The watcher creates the file, and reads the queue when
+-- the file is written to.
+local TRIGGER = os.getenv("CAELUM_POKE") or "/run/caelum-watch/poke"
 
 local TABLE = os.getenv("CAELUM_DECISIONS") or "/etc/caelum/decisions"
 
--- A table is read whole, with slurmctld's locks held, when its generation changes: 20,000 lines take Lua 5.1 about 75 ms.
+-- A table is read completely, with slurmctld's locks held, when its generation changes. 20,000 lines take Lua 5.1 about
+-- 75 ms.
 local MAX_LINES = 20000
 local MAX_BYTES = 1048576
 
-local MAX_COUNT = 65533   -- 65534 and up are Slurm's "not set" in 16 bits, 0xfffffffe and up in 32
+local MAX_COUNT = 65533   -- 65534 and above mean "not set" in Slurm's 16 bits, 0xfffffffe and above in 32 bits
 local MAX_TRES = 1024     -- slurmctld refuses a longer tres_per_node itself, after this script
 
--- spank_job_env has an entry per SPANK option of the job, and the variables that SPANK plugins set for it.
+-- spank_job_env has one entry per SPANK option of the job, and the variables that SPANK plugins set for the job.
 local MAX_ENV = 256
-local MAX_OPTION = 512    -- bytes of an entry's name and value that are looked at: profiles and sizes are shorter
-local MAX_NAMES = 16384   -- bytes of a list of partitions: a list of every partition of a site is shorter
+local MAX_OPTION = 512    -- bytes of an entry's name and value that are read: profiles and sizes are shorter
+local MAX_NAMES = 16384   -- bytes of a list of partitions: a list of all partitions of a site is shorter
 
 ---------------------------------------------------------------- the decision table
 
-local decisions           -- the last good table, nil before the first
-local seen                -- generation and size read last, or the reason why none was: each is logged once
+local decisions     -- the last good table; nil before the first
+local last_read     -- generation and size that were read last, or the reason for a failure: each is logged once
 
--- number is a count of MiB or seconds in decimal; nil: it is none.
+-- number parses a count of MiB or seconds in decimal. It returns nil for any other text.
 local function number(text)
   return #text <= 9 and text:find("^[1-9]%d*$") and tonumber(text) or nil
 end
 
--- split gives a line's words, four at most; nil: it has fewer than two, or more. No two repetitions side by side may share out the
--- same characters: a line of 100 kB took such a pattern 139 s.
+-- split returns the words of a line, two to four. It returns nil for fewer or more. Two adjacent repetitions in a
+-- pattern must never match the same characters: with such a pattern, a line of 100 kB took 139 s.
 local function split(line)
   local word, value, third, rest = line:match("^(%S+)%s+(%S+)%s+(%S+)(.*)$")
   if not word then return line:match("^(%S+)%s+(%S+)%s*$") end
@@ -43,14 +46,17 @@ local function split(line)
   if fourth or not rest:find("%S") then return word, value, third, fourth end
 end
 
--- A line says what a job needs by its user and key, by its user and work, or by its work alone. The hash is no cryptographic one, so a key
--- counts for its own user only. Tables of earlier releases have keys without a user: these lines are passed over.
+-- A line gives a profile for a user and key, for a user and script fingerprint, or for a script fingerprint. The hash
+-- is not cryptographic, so a key counts for its own user only. Tables of earlier releases have keys without a user;
+-- these lines have no effect.
 local LEARNED = {key = "^%d+:(%x+)$", user = "^%d+:(%x+)$", site = "^(%x+)$"}
 
 local function learn(t, word, value, profile, fourth)
   local old = word == "key" and value:find("^%x+$")
   local hex = old and value or value:match(LEARNED[word])
-  if not profile or not hex or #hex ~= 16 or hex:find("%u") or value:find("^0%d+:") or t[word][value] then return false end
+  if not profile or not hex or #hex ~= 16 or hex:find("%u") or value:find("^0%d+:") or t[word][value] then
+    return false
+  end
   if old then
     t.old = t.old + 1
     return not fourth or number(fourth) ~= nil
@@ -67,14 +73,15 @@ local function list(t, profile, third, fourth)
   local mib = third and number(third)
   if fourth or third and not mib or not profile:find("^%w[%w.+-]*$") or profile == "closed" then return false end
   if not t.profiles[profile] then t.known[#t.known + 1] = profile end
-  local before = t.profiles[profile] or 0   -- two boards may call as many MiB the same: the least is what a job surely has
+  -- Two GPU models may use one profile name for different sizes: the smaller size is the one that a job certainly gets.
+  local before = t.profiles[profile] or 0
   t.profiles[profile] = mib and (before == 0 or mib < before) and mib or before
   return true
 end
 
--- understand takes line n of a table into t; false: it says nothing that a table can say. Whether the profiles that it names are
--- listed shows only at the table's end.
-local function understand(t, n, line)
+-- read_line reads line n of a table into t. It returns false for an invalid line. Whether the named profiles are listed
+-- is only known at the end of the table.
+local function read_line(t, n, line)
   local word, value, third, fourth = split(line)
   local named
   if LEARNED[word] then
@@ -104,14 +111,17 @@ end
 local function parse(text)
   if #text > MAX_BYTES then return nil, "longer than " .. MAX_BYTES .. " bytes" end
   if text:sub(-1) ~= "\n" then return nil, "the last line is not complete" end
-  local t = {partitions = {}, profiles = {}, known = {}, models = {}, named = {}, key = {}, user = {}, site = {}, old = 0, seconds = {key = {}, user = {}, site = {}}}
+  local t = {
+    partitions = {}, profiles = {}, known = {}, models = {}, named = {}, key = {}, user = {}, site = {}, old = 0,
+    seconds = {key = {}, user = {}, site = {}},
+  }
   local n = 0
   for line in text:gmatch("([^\n]*)\n") do
     n = n + 1
     if n > MAX_LINES then return nil, "more than " .. MAX_LINES .. " lines" end
     if line:find("#", 1, true) then line = line:gsub("#.*$", "") end
-    -- The first line was checked by refresh().
-    if n > 1 and line:find("%S") and not understand(t, n, line) then return nil, "line " .. n .. " is not understood" end
+    -- refresh() has checked the first line.
+    if n > 1 and line:find("%S") and not read_line(t, n, line) then return nil, "line " .. n .. " is not understood" end
   end
   if not t.default then return nil, "it names no default" end
   local wrong
@@ -120,19 +130,19 @@ local function parse(text)
   end
   if wrong then return nil, "the profile of line " .. wrong .. " is not one of its profiles" end
   t.whole = t.whole or t.known[#t.known]
-  t.max_nodes = t.max_nodes or 1   -- one catalogue node is the least that works at all
+  t.max_nodes = t.max_nodes or 1   -- the catalogue has at least one node
   return t
 end
 
--- refresh looks at the table's first line and its size, and at the rest when one of them has changed. The size, because a table
--- that is edited in place may be met half written, and is then read again when it is whole.
+-- refresh reads the table's first line and size, and the rest of the table if one of them has changed. The size matters
+-- because a table that is edited in place may be read half-written; it is then read again when it is complete.
 local function refresh()
   local file, why = io.open(TABLE, "r")
   local head = file and file:read(64)
   local version = head and head:match("^caelum%-decisions 1 (%d+)\n")
   local fresh
   if version then version = version .. " " .. tostring(file:seek("end")) end
-  if version and version ~= seen then
+  if version and version ~= last_read then
     file:seek("set")
     fresh, why = parse(file:read(MAX_BYTES + 1) or "")
   elseif head and head:find("^[^\n]*\r") then
@@ -141,13 +151,14 @@ local function refresh()
     why = "its first line is not \"caelum-decisions 1 <generation>\""
   end
   if file then file:close() end
-  if seen == (version or why) then return end
-  seen = version or why
+  if last_read == (version or why) then return end
+  last_read = version or why
   if fresh then
     decisions = fresh
     if fresh.old > 0 then
       slurm.log_error("%s", "caelum: decision table " .. TABLE .. ": " .. fresh.old ..
-        " key lines without a user have no effect; write key <user id>:<key>, or let `caelum repo decisions` write them anew")
+        " key lines without a user have no effect; write key <user id>:<key>, or run `caelum repo decisions` " ..
+        "to replace them")
     end
     return
   end
@@ -155,14 +166,15 @@ local function refresh()
     (decisions and "; the last good table stays in force" or "; requests for GPUs are refused"))
 end
 
----------------------------------------------------------------- what a job asks for
+---------------------------------------------------------------- the request of a job
 
 local function count(value)
   if type(value) == "number" and value >= 1 and value <= MAX_COUNT then return math.floor(value) end
 end
 
 -- entries splits a tres_per_* string. 22.05 writes "gres:gpu:a100:2"; later releases write "gres/gpu:a100:2" and
--- "gres/gpu:a100=2" (tres_per_task). "gpu" is one, "gpu:a100" is one of a type. Like slurmctld, it finds the prefix anywhere.
+-- "gres/gpu:a100=2" (tres_per_task). "gpu" means one GPU, and "gpu:a100" one GPU of a type. Like slurmctld, it finds
+-- the prefix anywhere in an entry.
 local function entries(list)
   local out = {}
   if type(list) ~= "string" or #list > MAX_TRES then return out end
@@ -180,8 +192,8 @@ local function entries(list)
   return out
 end
 
--- readable reports whether the agents can read an entry, of which slurmctld may pass over more than they do: `mig:x(:0` is no request to
--- slurmctld. An entry that they cannot read would hide the others.
+-- readable reports whether the agents can read an entry. slurmctld ignores more entries than the agents can: for
+-- slurmctld, `mig:x(:0` is no request. An entry that the agents cannot read would hide the others from them.
 local function readable(text)
   if text:find("[^%w._+:=/-]") then return false end
   local rest = text:match("^gres[:/](.*)$")
@@ -194,13 +206,15 @@ local function readable(text)
   return kind == "" or kind:find("^:%w[%w._+-]*$") ~= nil and not kind:find("^:%d+[kKmMgGtTpP]?$")
 end
 
--- total adds up one GRES of a list. As in slurmctld the last of several counts of one type wins, and 0 is no request.
+-- total adds up the entries of one GRES. As in slurmctld, the last of several counts of one type applies, and a count
+-- of 0 is no request.
 local function total(list, name)
   local sum = {all = 0, types = {}, count = {}}
   for _, entry in ipairs(list) do
     if entry.name == name then
       if not entry.count or entry.count > MAX_COUNT or (name == "gpu" and entry.type:find("^[^%a]")) then
-        return nil, "the request " .. entry.text .. " is not understood: write gres=" .. name .. ":<count> or " .. name .. ":<type>:<count>"
+        return nil, "the request " .. entry.text .. " is not understood: write gres=" .. name .. ":<count> or " ..
+          name .. ":<type>:<count>"
       elseif entry.count > 0 then
         if not sum.count[entry.type] then sum.types[#sum.types + 1] = entry.type end
         sum.all = sum.all - (sum.count[entry.type] or 0) + entry.count
@@ -211,11 +225,11 @@ local function total(list, name)
   return sum
 end
 
--- The options that can ask for GPUs, by the unit of their counts.
+-- PER lists the options that can ask for GPUs, by the unit of their counts.
 local PER = {"node", "job", "socket", "task"}
 
--- request reads a job_desc: GPUs as its options name them, per node, job, socket and task, and slices per node.
--- nil: it asks for no GPU.
+-- request reads a job_desc: the GPUs per node, job, socket and task as the options name them, and the slices per node.
+-- It returns nil if the job asks for no GPU.
 local function request(job)
   local r, found = {}, false
   for _, per in ipairs(PER) do
@@ -225,7 +239,7 @@ local function request(job)
     local mig, why_not = total(list, "mig")
     if not mig then return nil, why_not end
     if mig.all > 0 and per ~= "node" then
-      return nil, "slices are asked for per node: write --gres=mig:<profile>:<count>"
+      return nil, "slices must be requested per node: write --gres=mig:<profile>:<count>"
     end
     r[per] = {list = list, gpu = gpu, mig = mig}
     found = found or gpu.all > 0 or mig.all > 0
@@ -238,7 +252,7 @@ local function request(job)
   return found and r or nil
 end
 
--- unreadable returns why a request is refused of which the agents could not read an entry; nil: they can read all.
+-- unreadable returns the reason to refuse a request with an entry that the agents could not read, or nil.
 local function unreadable(r)
   for _, per in ipairs(PER) do
     for _, entry in ipairs(r[per].list) do
@@ -260,8 +274,8 @@ local function scaled(gpu, factor, divisor)
   return out
 end
 
--- slots says how many GPU slots a request means on each of its nodes. slurmctld would spread --gpus=4 over two nodes with
--- two free slots each (22.05), where gres/mig, which is per node, cannot follow: so such requests get a count per node too.
+-- slots returns the number of GPU slots on each node of the job. slurmctld would spread --gpus=4 over two nodes with
+-- two free slots each (22.05). gres/mig counts per node and cannot follow, so such requests get a count per node too.
 local function slots(r, job)
   local even, what
   if r.node.gpu.all > 0 then return r.node.gpu end
@@ -284,28 +298,29 @@ local function slots(r, job)
   return nil, what .. " cannot be shared evenly by " .. r.nodes .. " nodes: ask for them with --gpus-per-node"
 end
 
----------------------------------------------------------------- the job's key and work
+---------------------------------------------------------------- the job's key and script fingerprint
 
--- Two polynomials over the bytes, modulo the largest prime below 2^32, their bases below 2^20: every product stays below
--- 2^53, exact in the doubles of Lua 5.1. KEY.md specifies it; internal/predict has the same in Go.
+-- The hash consists of two polynomials over the bytes, modulo the largest prime below 2^32. Their bases are below 2^20,
+-- so that every product stays below 2^53, which is exact in the doubles of Lua 5.1. KEY.md specifies the hash;
+-- internal/predict implements it in Go.
 local PRIME, BASE_A, BASE_B = 4294967291, 1000003, 786433
 
--- times is x * y modulo PRIME; y comes in two halves, as their product would not be exact.
-local function times(x, y)
+-- multiply returns x * y modulo PRIME. It splits y into two halves, because the full product would not be exact.
+local function multiply(x, y)
   return (x * math.floor(y / 65536) % PRIME * 65536 + x * (y % 65536)) % PRIME
 end
 
 local function power(base, n)
   local out = 1
   while n > 0 do
-    if n % 2 == 1 then out = times(out, base) end
-    base, n = times(base, base), math.floor(n / 2)
+    if n % 2 == 1 then out = multiply(out, base) end
+    base, n = multiply(base, base), math.floor(n / 2)
   end
   return out
 end
 
--- go_on takes more bytes into a hash.
-local function go_on(a, b, text)
+-- extend adds the bytes of a text to a hash.
+local function extend(a, b, text)
   local byte = string.byte
   for i = 1, #text do
     local c = byte(text, i)
@@ -315,16 +330,18 @@ local function go_on(a, b, text)
   return a, b
 end
 
--- digest is what a text brings into a hash, whatever is before it: to go through a script of 4 kB takes Lua 5.1 a quarter of a
--- millisecond, and two hashes have it.
+-- digest computes what a text contributes to a hash, whatever precedes it. One pass over a script of 4 kB takes Lua 5.1
+-- a quarter of a millisecond, and two hashes use the result.
 local function digest(text)
-  local a, b = go_on(0, 0, text)
+  local a, b = extend(0, 0, text)
   return {a = a, b = b, shift_a = power(BASE_A, #text), shift_b = power(BASE_B, #text)}
 end
 
 local function hash(before, middle, after)
-  local a, b = go_on(0, 0, before)
-  a, b = go_on((times(a, middle.shift_a) + middle.a) % PRIME, (times(b, middle.shift_b) + middle.b) % PRIME, after)
+  local a, b = extend(0, 0, before)
+  a = (multiply(a, middle.shift_a) + middle.a) % PRIME
+  b = (multiply(b, middle.shift_b) + middle.b) % PRIME
+  a, b = extend(a, b, after)
   return string.format("%08x%08x", a, b)
 end
 
@@ -337,8 +354,9 @@ local function decimal(value) return field(string.format("%d", value or 0), 20) 
 
 local function user_id(job) return type(job.user_id) == "number" and math.floor(job.user_id) or 0 end
 
--- key_and_work are the job's key, and the same whoever does the work and whatever he calls it: nil without a script, which is all that would tell it.
-local function key_and_work(job, r, gpus)
+-- key_and_fingerprint returns the job's key, and its script fingerprint, which does not depend on user, account, name
+-- and CPUs. Without a script the fingerprint is nil.
+local function key_and_fingerprint(job, r, gpus)
   local text = job.script   -- every read of the field copies the whole script
   local has_script = type(text) == "string" and text ~= ""
   local script = digest(field(text, 4096))
@@ -351,15 +369,17 @@ end
 
 ---------------------------------------------------------------- the decision
 
--- Slurm passes an option's argument in spank_job_env under one of these names, from sbatch, srun and salloc alike (22.05), and hands
--- it on to the jobs that a job submits.
+-- Slurm passes an option's argument in spank_job_env under one of these names, from sbatch, srun and salloc alike
+-- (22.05), and passes it on to the jobs that a job submits.
 local OPTION = {"_SLURM_SPANK_OPTION_caelum_", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_"}
 
--- options returns the arguments of --mig and --mig-mem as fields mig and mig_mem. They choose the profile of a request for GPUs, and are
--- no request by themselves. nil and the reason: spank_job_env is too large. A user can send a million entries; each read copies all.
+-- options returns the arguments of --mig and --mig-mem as fields mig and mig_mem. They choose the profile of a request
+-- for GPUs, and request nothing by themselves. If spank_job_env is too large, options returns nil and the reason: a
+-- user can send a million entries, and each read of the field copies all of them.
 local function options(job)
   local found, n = {}, 0
-  local why = "the job has more than " .. MAX_ENV .. " variables of SPANK plugins: unset the variables SPANK_* and SLURM_SPANK_*"
+  local why = "the job has more than " .. MAX_ENV ..
+    " variables of SPANK plugins: unset the variables SPANK_* and SLURM_SPANK_*"
   if (tonumber(job.spank_job_env_size) or 0) > MAX_ENV then return nil, why end
   local env = job.spank_job_env
   if type(env) ~= "table" then return found end
@@ -378,29 +398,31 @@ end
 
 local UNITS = {[""] = 1, k = 1 / 1024, m = 1, g = 1024, t = 1048576}
 
--- mebibytes reads a size as Slurm writes memory: MiB, or with K, M, G or T behind it.
+-- mebibytes parses a size as Slurm writes memory: MiB, or with the suffix K, M, G or T.
 local function mebibytes(size)
   local digits, unit = size:match("^(%d+)([kKmMgGtT]?)$")
   if digits and #digits <= 9 and tonumber(digits) > 0 then return math.ceil(tonumber(digits) * UNITS[unit:lower()]) end
 end
 
--- learned returns the profile and the seconds that the table has for a user's key, else for her work, else for the work of any user.
-local function learned(t, uid, key, work)
+-- learned returns the profile and the seconds in the table for the user's key, otherwise for the user's script
+-- fingerprint, otherwise for the fingerprint of any user.
+local function learned(t, uid, key, fingerprint)
   local own = string.format("%d:%s", uid, key)
   if t.key[own] then return t.key[own], t.seconds.key[own] end
-  if not work then return nil end
-  own = string.format("%d:%s", uid, work)
+  if not fingerprint then return nil end
+  own = string.format("%d:%s", uid, fingerprint)
   if t.user[own] then return t.user[own], t.seconds.user[own] end
-  return t.site[work], t.seconds.site[work]
+  return t.site[fingerprint], t.seconds.site[fingerprint]
 end
 
 local function known(profile, t)
   if t.profiles[profile] then return true end
-  return nil, "there is no MIG profile " .. profile:sub(1, 64):gsub("[^%w.+-]", "?") .. " here; known are " .. table.concat(t.known, ", ")
+  return nil, "there is no MIG profile " .. profile:sub(1, 64):gsub("[^%w.+-]", "?") .. " here; the profiles are " ..
+    table.concat(t.known, ", ")
 end
 
--- with_memory is the profile with the least memory that is enough, of equals the one that is listed first.
-local function with_memory(t, mib, wish)
+-- with_memory returns the profile with the least sufficient memory. Among equals it is the one that is listed first.
+local function with_memory(t, mib, memory)
   local best
   local all = {}
   for _, profile in ipairs(t.known) do
@@ -409,39 +431,49 @@ local function with_memory(t, mib, wish)
     if has >= mib and (not best or has < t.profiles[best]) then best = profile end
   end
   if best then return best end
-  if #all == 0 then return nil, "--mig-mem cannot be followed here, as " .. TABLE .. " does not say how much memory profiles have: name one with --mig" end
-  return nil, "--mig-mem=" .. wish .. ": no MIG profile here has so much memory; in MiB there are " .. table.concat(all, ", ")
+  if #all == 0 then
+    return nil, "--mig-mem cannot be used: " .. TABLE ..
+      " does not list the memory of profiles; choose a profile with --mig"
+  end
+  return nil, "--mig-mem=" .. memory .. ": no MIG profile has that much memory; the profiles have, in MiB: " ..
+    table.concat(all, ", ")
 end
 
--- size is the profile of slices that the request does not type: by --mig, else by --mig-mem, else as earlier runs have taught, else the
--- default. With it come whether Caelum has chosen it, and what the user is to be told. nil and the reason: the options cannot be followed.
+-- size returns the profile of slices that the request does not type: from --mig, otherwise from --mig-mem, otherwise
+-- from earlier runs, otherwise the default. It also returns whether Caelum has chosen the profile, and a warning for
+-- the user. If the options cannot be satisfied, it returns nil and the reason.
 local function size(t, job, predicted)
   local given, too_many = options(job)
   if not given then return nil, too_many end
-  local asked, wish = given.mig, given.mig_mem
-  if asked == "auto" then asked = nil end
-  local named = asked == "off" and t.whole or asked
+  local mig, memory = given.mig, given.mig_mem
+  if mig == "auto" then mig = nil end
+  local named = mig == "off" and t.whole or mig
   if named then
     local ok, why = known(named, t)
     if not ok then return nil, "--mig: " .. why end
   end
-  if not wish then return named or predicted or t.default, not asked or asked == "off" end
-  local mib = mebibytes(wish)
-  if not mib then return nil, "--mig-mem: couldn't read '" .. wish:sub(1, 40) .. "': give the memory of a slice such as 8G" end
-  if named then
-    if t.profiles[named] >= mib then return named, asked == "off" end
-    return nil, string.format("--mig=%s and --mig-mem=%s do not agree, as %s: give one of them, or --mig=auto", asked, wish,
-      t.profiles[named] > 0 and string.format("%s has %d MiB", named, t.profiles[named]) or "nobody knows how much memory " .. named .. " has")
+  if not memory then return named or predicted or t.default, not mig or mig == "off" end
+  local mib = mebibytes(memory)
+  if not mib then
+    return nil, "--mig-mem: couldn't read '" .. memory:sub(1, 40) .. "': give the memory of a slice such as 8G"
   end
-  local fits, why = with_memory(t, mib, wish)
+  if named then
+    if t.profiles[named] >= mib then return named, mig == "off" end
+    local memory_of = t.profiles[named] > 0 and string.format("%s has %d MiB", named, t.profiles[named]) or
+      "the memory of " .. named .. " is unknown"
+    return nil, string.format("--mig=%s and --mig-mem=%s do not agree, as %s: give one of them, or --mig=auto",
+      mig, memory, memory_of)
+  end
+  local fits, why = with_memory(t, mib, memory)
   if not fits then return nil, why end
-  local told = predicted and t.profiles[fits] < t.profiles[predicted] and
-    "--mig-mem=" .. wish .. " gives " .. fits .. ", and by its earlier runs this job needs " .. predicted
-  return fits, true, told or nil
+  local warning = predicted and t.profiles[fits] < t.profiles[predicted] and
+    "--mig-mem=" .. memory .. " gives " .. fits .. ", but according to its earlier runs this job needs " .. predicted
+  return fits, true, warning or nil
 end
 
--- on_model is what the model that a request names has for a profile that Caelum chose: that profile, else the first that is listed whose name promises as
--- many compute slices and as much memory, else the last.
+-- on_model returns the profile to use on the GPU model that the request names, for a profile that Caelum chose: the
+-- same profile, otherwise the first listed one whose name states at least as many compute slices and as much memory,
+-- otherwise the last.
 local function on_model(t, kinds, profile)
   local of = #kinds == 1 and t.models[kinds[1]]
   if not of then return profile end
@@ -450,13 +482,16 @@ local function on_model(t, kinds, profile)
   for _, name in ipairs(of) do
     if name == profile then return profile end
     local c, m = name:match("^(%d+)g%.(%d+)gb$")
-    if compute and c and not enough and tonumber(c) >= tonumber(compute) and tonumber(m) >= tonumber(gb) then enough = name end
+    if compute and c and not enough and tonumber(c) >= tonumber(compute) and tonumber(m) >= tonumber(gb) then
+      enough = name
+    end
   end
   return enough or of[#of]
 end
 
--- resolve returns the entries of tres_per_node to keep, and those to add, without prefix; then the profile where Caelum has chosen it, and
--- what the user is to be told. job has the options, which say nothing about typed slices, as they may be inherited.
+-- resolve returns the entries of tres_per_node to keep, the entries to add (without prefix), the profile if Caelum has
+-- chosen it, and a warning for the user. job has the options. They are ignored for typed slices, as they may be
+-- inherited.
 local function resolve(r, gpus, t, job, predicted)
   local kept, added = {}, {}
   local typed, mig = false, r.node.mig
@@ -469,7 +504,8 @@ local function resolve(r, gpus, t, job, predicted)
   end
   if typed and mig.count[""] then return nil, "name a profile for every slice, or for none" end
   if mig.all > 0 and mig.all ~= gpus.all then
-    return nil, "the request names " .. mig.all .. " slices and " .. gpus.all .. " GPUs per node: the numbers must be equal"
+    return nil, "the request names " .. mig.all .. " slices and " .. gpus.all ..
+      " GPUs per node: the numbers must be equal"
   end
   for _, entry in ipairs(r.node.list) do
     if not (entry.name == "mig" and entry.type == "") then kept[#kept + 1] = entry.text end
@@ -480,22 +516,25 @@ local function resolve(r, gpus, t, job, predicted)
     end
   end
   if typed then return kept, added end
-  local profile, chosen, told = size(t, job, predicted)
+  local profile, chosen, warning = size(t, job, predicted)
   if not profile then return nil, chosen end
   if chosen then profile = on_model(t, gpus.types, profile) end
   added[#added + 1] = "mig:" .. profile .. ":" .. gpus.all
-  return kept, added, chosen and profile or nil, told
+  return kept, added, chosen and profile or nil, warning
 end
 
--- write puts the entries into tres_per_node with the prefix that this release's own strings carry; from has these strings. With none
--- to copy it sets the field "gres", which is tres_per_node too, and to which every release adds its prefix.
+-- write puts the entries into tres_per_node with the prefix that this release's own strings have. from has these
+-- strings. If none of them has a prefix to copy, write sets the field "gres": it also sets tres_per_node, and every
+-- release adds its own prefix.
 local function write(job, from, kept, added)
   if #added == 0 then return end
   local prefix
-  for _, per in ipairs(PER) do prefix = prefix or tostring(from["tres_per_" .. per]):sub(1, MAX_TRES):match("gres[:/]") end
+  for _, per in ipairs(PER) do
+    prefix = prefix or tostring(from["tres_per_" .. per]):sub(1, MAX_TRES):match("gres[:/]")
+  end
   if not prefix then
     job.gres = table.concat(added, ",")
-    -- Entries without a prefix are nothing that slurmctld knows, but it is slurmctld that must say so.
+    -- slurmctld does not accept entries without a prefix. They stay in the request, so that slurmctld refuses them.
     if #kept > 0 then job.tres_per_node = table.concat(kept, ",") .. "," .. job.tres_per_node end
     return
   end
@@ -503,8 +542,8 @@ local function write(job, from, kept, added)
   job.tres_per_node = table.concat(kept, ",")
 end
 
--- A list of partitions is managed if one of them is: the job then has a slice wherever it starts, or waits. So is a list that is too
--- long to be read.
+-- managed reports whether one partition of a list is managed: the job then gets a slice in whichever partition it
+-- starts. A list that is too long to read counts as managed.
 local function managed(names, parts, t)
   if type(names) == "string" and #names > MAX_NAMES then return true end
   if type(names) ~= "string" or names == "" then
@@ -518,19 +557,21 @@ local function managed(names, parts, t)
   return false
 end
 
--- With its type at 0 on the nodes it may use, a job that names nodes, or more nodes than the catalogue has, is refused at
--- submission; held, it is accepted, and an agent releases it once it has published the slice.
-local function to_be_held(job, r, t)
+-- must_hold reports whether to submit the job held. The count of its profile is 0 on the nodes that it may use.
+-- slurmctld therefore refuses a job that names nodes, or needs more nodes than the catalogue has, at submission. It
+-- accepts such a job if it is held, and an agent releases the job after publishing the slice.
+local function must_hold(job, r, t)
   local function set(value) return type(value) == "string" and value ~= "" end
   return set(job.req_nodes) or set(job.exc_nodes) or set(job.reservation) or r.nodes > t.max_nodes
 end
 
--- tell shows the user a line, of a job that is accepted too (22.05: sbatch, srun and salloc do; scontrol does not). It may hold her own text: log_user takes a format.
-local function tell(what) slurm.log_user("%s", "caelum: " .. (what:gsub("[^\32-\126]", "?"))) end
+-- inform shows a line to the user, also if the job is accepted (22.05: sbatch, srun and salloc show it; scontrol does
+-- not). log_user takes a format, and the text may contain the user's own text, so it is passed as an argument.
+local function inform(text) slurm.log_user("%s", "caelum: " .. (text:gsub("[^\32-\126]", "?"))) end
 
--- A change's refusal is only in slurmctld's log (22.05).
+-- The reason for refusing a change appears only in slurmctld's log (22.05).
 local function refuse(why)
-  tell(why)
+  inform(why)
   return slurm.ERROR
 end
 
@@ -540,9 +581,10 @@ local function table_or_reason()
   return nil, "requests for GPUs are refused until slurmctld can read " .. TABLE .. "; please tell your administrator"
 end
 
--- poke wakes the watcher, if there is one. The file is on a tmpfs: to open it and to write a byte waits for nobody.
-local function poke()
-  local file = io.open(POKE, "r+")
+-- notify writes to the trigger file, if there is a watcher. The file is on a tmpfs, so opening it and writing a byte
+-- never blocks.
+local function notify()
+  local file = io.open(TRIGGER, "r+")
   if not file then return end
   file:write(".")
   file:close()
@@ -552,9 +594,10 @@ local function typed(r)
   return r.node.mig.all > 0 and r.node.mig.all == r.node.gpu.all and not r.node.mig.count[""]
 end
 
--- slotless returns why a request in an unmanaged partition is refused; nil: it is not. slurmctld would give slices to a job without as
--- many GPU slots, which gets no device, and start fewer of the jobs that do. r and why are request()'s answer for the job.
-local function slotless(job, r, why)
+-- lacks_slots returns the reason to refuse a request in an unmanaged partition, or nil. slurmctld would give slices to
+-- a job that does not have as many GPU slots. Such a job gets no device, and its slices are missing for other jobs. r
+-- and why are the result of request() for the job.
+local function lacks_slots(job, r, why)
   if r and (r.node.mig.all == 0 or typed(r)) then return nil end
   if r then return "slices need as many GPUs: write --gres=gpu:<count>,mig:<profile>:<count>" end
   for _, per in ipairs(PER) do
@@ -570,43 +613,47 @@ local function submit(job, parts)
   local t, no_table = table_or_reason()
   if not t then return refuse(no_table) end
   if not managed(job.partition, parts, t) then
-    local without = slotless(job, r, why)
+    local without = lacks_slots(job, r, why)
     return without and refuse(without) or slurm.SUCCESS
   end
   if not r then return refuse(why) end
-  local odd = unreadable(r)
-  if odd then return refuse(odd) end
+  local invalid = unreadable(r)
+  if invalid then return refuse(invalid) end
   local gpus, uneven = slots(r, job)
   if not gpus then return refuse(uneven) end
-  local key, work = key_and_work(job, r, gpus)
-  local predicted, seconds = learned(t, user_id(job), key, work)
-  local kept, added, sized, told = resolve(r, gpus, t, job, predicted)
+  local key, fingerprint = key_and_fingerprint(job, r, gpus)
+  local predicted, seconds = learned(t, user_id(job), key, fingerprint)
+  local kept, added, sized, warning = resolve(r, gpus, t, job, predicted)
   if not kept then return refuse(added) end
 
-  local words = {type(job.admin_comment) == "string" and job.admin_comment or nil}
-  words[#words + 1] = "caelum:key=" .. key
-  if work then words[#words + 1] = "caelum:work=" .. work end
-  if sized then words[#words + 1] = "caelum:sized=" .. sized end   -- nobody asked for it: a board that has another for as much may serve the job
-  if seconds then words[#words + 1] = "caelum:runs=" .. seconds end
-  -- priority 0 here is the user's own --hold, which is hers to release. squeue shows JobHeldUser for both (22.05).
-  local hold = to_be_held(job, r, t) and job.priority ~= 0
-  if hold then words[#words + 1] = "caelum:held" end
+  local tags = {type(job.admin_comment) == "string" and job.admin_comment or nil}
+  tags[#tags + 1] = "caelum:key=" .. key
+  if fingerprint then tags[#tags + 1] = "caelum:work=" .. fingerprint end
+  -- The user did not ask for this profile, so another GPU model may serve the job with an equivalent profile.
+  if sized then tags[#tags + 1] = "caelum:sized=" .. sized end
+  if seconds then tags[#tags + 1] = "caelum:runs=" .. seconds end
+  -- A priority of 0 here is the user's own --hold, which only the user releases. squeue shows JobHeldUser for both
+  -- (22.05).
+  local hold = must_hold(job, r, t) and job.priority ~= 0
+  if hold then tags[#tags + 1] = "caelum:held" end
   write(job, job, kept, added)
-  job.admin_comment = table.concat(words, " ")
+  job.admin_comment = table.concat(tags, " ")
   if hold then job.priority = 0 end
-  if told then tell(told) end
-  poke()
+  if warning then inform(warning) end
+  notify()
   return slurm.SUCCESS
 end
 
--- An update is judged by the job as the update leaves it: in a managed partition it has one typed slice per GPU slot, or the update is
--- completed here, or refused. README.md, "Changes to a waiting job", has the cases.
+-- An update is judged by the resulting job. In a managed partition the resulting job must have one typed slice per GPU
+-- slot. Otherwise the script completes the update, or refuses it. The cases are in contrib/job_submit/README.md,
+-- "Changes to a waiting job".
 
-local NO_CHANGE = "this change of GPUs cannot be made to a waiting job: cancel it and submit it again"
+local NO_CHANGE = "this change to the GPUs of a pending job is not possible: cancel the job and submit it again"
 
--- drops reports whether a list of entries lacks a type of GPU or slice that an option of the job has. Through 23.02, which write "gres:",
--- an update adds its types to those the job has, and the string then no longer shows all of them (22.05). Later releases, which write
--- "gres/", replace them. An empty list clears the option on every release; a count of 0 is passed over, and clears nothing.
+-- drops reports whether a list of entries lacks a type of GPU or slice that an option of the job has. Releases up to
+-- 23.02, which write "gres:", add the types of an update to those of the job, and the string then no longer shows all
+-- of them (22.05). Later releases, which write "gres/", replace them. An empty list clears the option on every release.
+-- A count of 0 is ignored and clears nothing.
 local function drops(before, now)
   if type(before) ~= "string" or not before:find("gres:", 1, true) or #now == 0 then return false end
   local stays = {}
@@ -620,7 +667,7 @@ local function drops(before, now)
   return false
 end
 
--- updated returns a job's options as an update leaves them, and whether the update sets one.
+-- updated returns the options of the job after an update, and whether the update sets one of them.
 local function updated(job, record)
   local after, set = {min_nodes = count(job.min_nodes) or record.min_nodes}, false
   for _, per in ipairs(PER) do
@@ -632,43 +679,51 @@ local function updated(job, record)
   return after, set
 end
 
--- elsewhere reports whether a request counts GPUs per job, socket or task.
-local function elsewhere(r) return r.job.gpu.all > 0 or r.socket.gpu.all > 0 or r.task.gpu.all > 0 end
+-- counts_elsewhere reports whether a request counts GPUs per job, socket or task.
+local function counts_elsewhere(r) return r.job.gpu.all > 0 or r.socket.gpu.all > 0 or r.task.gpu.all > 0 end
 
--- reshapes reports whether an update changes the numbers by which counts per job, socket and task become counts per node.
+-- reshapes reports whether an update changes the numbers that convert counts per job, socket and task into counts per
+-- node.
 local function reshapes(job)
-  for _, name in ipairs({"num_tasks", "min_nodes", "max_nodes", "ntasks_per_node", "ntasks_per_socket", "sockets_per_node"}) do
+  for _, name in ipairs({
+    "num_tasks", "min_nodes", "max_nodes", "ntasks_per_node", "ntasks_per_socket", "sockets_per_node",
+  }) do
     if count(job[name]) then return true end
   end
   return false
 end
 
 local function modify(job, record, parts)
-  -- A hold of the user's own on top of ours could not be told from it, and a release before the slice is on offer ends in
-  -- BadConstraints: while the mark stands, an agent holds and releases. (admin_comment cannot be changed from here.)
-  if (job.priority == 0 or job.priority == slurm.INFINITE) and tostring(record.admin_comment):find("caelum:held", 1, true) then
-    return refuse("the job is held until its slice can be made, and is then released; scancel ends it")
+  -- The user's own hold could not be distinguished from that of Caelum, and a release before the slice is on offer
+  -- leads to BadConstraints. So while the job has the tag, only an agent holds and releases it. (This script cannot
+  -- change admin_comment here.)
+  local holds = job.priority == 0 or job.priority == slurm.INFINITE
+  if holds and tostring(record.admin_comment):find("caelum:held", 1, true) then
+    return refuse("the job is held until its slice can be carved, and is then released automatically; " ..
+      "cancel it with scancel")
   end
-  -- scontrol cannot set this field. Together with cpus_per_tres it adds GPUs that no string of the job shows (22.05, source).
+  -- scontrol cannot set this field. With cpus_per_tres it adds GPUs that no string of the job shows (22.05, source).
   if count(job.ntasks_per_tres) then return refuse(NO_CHANGE) end
 
   local after, set = updated(job, record)
   local r, why = request(after)
   local before, unknown = request(record)
-  -- GPUs of --ntasks-per-gpu are in slurmctld's count, and in no string of a job that was submitted to another partition.
+  -- GPUs of --ntasks-per-gpu are in slurmctld's count only, if the job was submitted to an unmanaged partition.
   local counted = tostring(record.tres_fmt_req_str):find("gres/[gm][pi][ug]")
   if not (r or why or before or unknown or counted) then return slurm.SUCCESS end
-  -- slurmctld refuses such changes of a job that has started; the low 8 bits of its state are 0 while it waits.
+  -- slurmctld refuses such changes of a started job. The low 8 bits of the state of a pending job are 0.
   if (tonumber(record.job_state) or 0) % 256 ~= 0 and not set and not job.partition then return slurm.SUCCESS end
 
   local t, no_table = table_or_reason()
   if not t then return refuse(no_table) end
   if not managed(job.partition or record.partition, parts, t) then
-    for _, per in ipairs(PER) do   -- else a later change of partition could not tell what the job has
+    for _, per in ipairs(PER) do   -- otherwise a later change of partition could not determine the job's GPUs
       local new = job["tres_per_" .. per]
-      if type(new) == "string" and new ~= "" and drops(record["tres_per_" .. per], entries(new)) then return refuse(NO_CHANGE) end
+      if type(new) == "string" and new ~= "" and drops(record["tres_per_" .. per], entries(new)) then
+        return refuse(NO_CHANGE)
+      end
     end
-    local without = set and slotless(after, r, why)
+    local without = set and lacks_slots(after, r, why)
     return without and refuse(without) or slurm.SUCCESS
   end
   local moves = job.partition and not managed(record.partition, parts, t)
@@ -676,21 +731,22 @@ local function modify(job, record, parts)
     if not why and not before and not unknown and not moves then return slurm.SUCCESS end
     return refuse(why or NO_CHANGE)
   end
-  -- A job record tells a script neither tasks nor sockets, so only counts per node can be typed anew.
+  -- The script sees neither tasks nor sockets in a job record, so it can only type counts per node again.
   for _, per in ipairs({"job", "socket", "task"}) do
     local has = r[per].gpu.all > 0 or before and before[per].gpu.all > 0 or unknown
     if has and type(job["tres_per_" .. per]) == "string" then return refuse(NO_CHANGE) end
   end
   if r.node.gpu.all == 0 and r.node.mig.all == 0 then return refuse(NO_CHANGE) end
-  if elsewhere(r) and (set or reshapes(job)) then return refuse(NO_CHANGE) end
+  if counts_elsewhere(r) and (set or reshapes(job)) then return refuse(NO_CHANGE) end
   if typed(r) and not set and not moves then return slurm.SUCCESS end
 
-  local odd = unreadable(r)
-  if odd then return refuse(odd) end
+  local invalid = unreadable(r)
+  if invalid then return refuse(invalid) end
   local gpus, uneven = slots(r, after)
   if not gpus then return refuse(uneven) end
-  local stamped = tostring(record.admin_comment)
-  local predicted = learned(t, user_id(record), stamped:match("caelum:key=(%x+)") or "", stamped:match("caelum:work=(%x+)"))
+  local comment = tostring(record.admin_comment)
+  local key, fingerprint = comment:match("caelum:key=(%x+)") or "", comment:match("caelum:work=(%x+)")
+  local predicted = learned(t, user_id(record), key, fingerprint)
   local kept, added = resolve(r, gpus, t, record, predicted)
   if not kept then return refuse(added) end
   local now = {}
@@ -701,23 +757,24 @@ local function modify(job, record, parts)
   return slurm.SUCCESS
 end
 
--- guarded runs f. An error of our own must not close the cluster: a submission passes as it came, and the agent gives a job without a
--- slice one that fits. A change is refused: the job stays as it was checked before.
+-- guarded runs f. An error of this script must not stop the cluster. A submission is accepted unchanged, and the agent
+-- gives a job without a slice one that fits. A change is refused, so that the job stays in a valid state.
 local function guarded(what, otherwise, f, ...)
   local ok, rc = pcall(f, ...)
   if ok then return rc end
-  slurm.log_error("%s", "caelum: " .. what .. " after an error of job_submit.lua: " .. tostring(rc))
+  slurm.log_error("%s", "caelum: " .. what .. " after an error in job_submit.lua: " .. tostring(rc))
   return otherwise
 end
 
-poke()   -- slurmctld has started, or read its configuration anew: all offers are gone
+notify()   -- slurmctld has started or read its configuration again: all offers are gone
 
 function slurm_job_submit(job_desc, part_list, submit_uid)
-  return guarded("a submission passed unchanged", slurm.SUCCESS, submit, job_desc, part_list)
+  return guarded("a submission was accepted unchanged", slurm.SUCCESS, submit, job_desc, part_list)
 end
 
 function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
-  -- The agents run as root. Lua cannot tell operators and coordinators from other users, so their changes follow the same rules.
+  -- The agents run as root. Lua cannot distinguish operators and coordinators from other users, so their changes follow
+  -- the same rules.
   if modify_uid == 0 then return slurm.SUCCESS end
   return guarded("a change was refused", slurm.ERROR, modify, job_desc, job_rec, part_list)
 end

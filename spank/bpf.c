@@ -1,20 +1,23 @@
 /*
- * Devices in cgroup v2, where BPF programs decide. Slurm (22.05, cgroup_v2.c) attaches its own to the job, with
- * BPF_F_ALLOW_OVERRIDE, to the step's "user" and to the tasks. The kernel runs, for a task, the programs of the nearest
- * cgroup that has any, and above it those alone that were attached with BPF_F_ALLOW_MULTI. So one of ours
+ * Devices in cgroup v2, where BPF programs decide about access. Slurm (22.05, cgroup_v2.c) attaches its own programs to
+ * the job, with BPF_F_ALLOW_OVERRIDE, to the step's "user" cgroup and to the tasks. For a task, the kernel runs the
+ * programs of the nearest cgroup that has any, and of the cgroups above it only the programs attached with
+ * BPF_F_ALLOW_MULTI. The plugin's program could be attached
  *
- *   at the job       is refused, or makes Slurm's be refused: the flags of a cgroup's programs must agree;
- *   at the step      puts Slurm's of the job out of force, the only ones of a batch step;
- *   above all jobs   runs beside every one of theirs, if attached with BPF_F_ALLOW_MULTI.
+ *   to the job         but the kernel then refuses this program or Slurm's: the flags of a cgroup's programs must agree;
+ *   to the step        but it would replace Slurm's programs of the job, the only programs that apply to a batch step;
+ *   above all jobs     where it runs in addition to Slurm's programs, if attached with BPF_F_ALLOW_MULTI.
  *
- * Hence one program on the scope of all slurmstepds, made by the first task after the boot, and a map that says whose
- * devices are whose. Both live as long as the scope. A job that the map does not know may open none of them, so jobs without a
- * slice need nothing done.
+ * The plugin therefore uses one program on the scope of all slurmstepds, which the first task after the boot loads, and
+ * a map that lists the devices of each job. Both live as long as the scope. Jobs without a lease need no entry: the
+ * program denies all slice devices by default. Root's processes are exempt.
  *
- * No lock: the scope's directory can be opened, and so locked, by every user, and a user can stop her own task at any
- * instruction (scancel --signal=STOP). Instead the kernel's list of programs decides. It is in the order of attachment, and
- * a program is complete before it is attached, so the first of our name is valid and stays first for ever. Each task attaches a
- * program if it sees none, looks again, uses the map of the first, and detaches all later ones, whichever task left them.
+ * The plugin takes no lock: every user can open and therefore lock the scope's directory, and a user can stop her own
+ * task at any instruction (scancel --signal=STOP). The kernel's list of programs decides instead. The list is in the
+ * order of attachment, and a program is complete before it is attached. The first program with the plugin's name is
+ * therefore valid and always remains the first. Each task attaches a program if the list has none, reads the list
+ * again, uses the map of the first program, and detaches all later programs with this name, including those of other
+ * tasks.
  */
 #include "cgroup.h"
 
@@ -27,22 +30,24 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define NAME "caelum"
-#define MAP_ENTRIES 16384
-#define LEVELS 10 /* of cgroups above a task that are asked for; a job's is the third on a machine with systemd */
+#define NAME "caelum"     /* of the program and its map */
+#define MAP_ENTRIES 16384 /* devices of the node, plus the leased devices of its jobs; a full map is swept */
+#define LEVELS 10         /* cgroup levels that are looked up; a job's is the third on a machine with systemd */
 
-/* No cgroup's id; 0 is what the kernel answers for a level that a process does not have. */
+/*
+ * A key for all cgroups; no cgroup has this id. 0 is not usable: the kernel returns it for a level that does not exist.
+ */
 #define ANY UINT64_MAX
 
-/* {ANY, device}: it needs a lease. {the job's cgroup, device}: that job has it. */
+/* {ANY, device}: the device needs a lease. {the job's cgroup, device}: the job has a lease on the device. */
 struct key {
 	uint64_t cgroup;
 	struct device device;
 };
 
 /*
- * Declares x with every byte 0. The kernel refuses a bpf_attr with anything behind the last member that a command uses, and
- * an initializer need not clear that: gcc 15 clears the named member of a union only.
+ * Declares x with every byte 0. The kernel refuses a bpf_attr with a byte other than 0 after the last member that a
+ * command uses. An initializer need not clear those bytes: gcc 15 clears only the named member of a union.
  */
 #define CLEARED(type, x) type x; memset(&(x), 0, sizeof(x))
 
@@ -64,7 +69,7 @@ static int put(int map, uint64_t cgroup, struct device device)
 	return bpf(BPF_MAP_UPDATE_ELEM, &attr);
 }
 
-/* A descriptor of a program if it is ours, with the id of its map; else -1. */
+/* Returns a descriptor of the program and the id of its map if the program has the plugin's name; otherwise -1. */
 static int open_program(uint32_t id, uint32_t *map_id)
 {
 	CLEARED(struct bpf_prog_info, info);
@@ -94,12 +99,13 @@ static void detach(int scope, int program)
 	attr.target_fd = scope;
 	attr.attach_type = BPF_CGROUP_DEVICE;
 	attr.attach_bpf_fd = program;
-	bpf(BPF_PROG_DETACH, &attr); /* another task may have done it */
+	bpf(BPF_PROG_DETACH, &attr); /* an error is ignored: another task may have detached the program */
 }
 
 /*
- * The map of our first program on the scope: a descriptor, or -1 with errno, 0 if there is no such program. Detaches
- * our later programs: their maps know no job, so they would refuse every job its devices.
+ * Returns a descriptor of the map of the plugin's first program on the scope, or -1 with errno, which is 0 if there is
+ * no such program. Detaches the plugin's later programs: their maps contain no job, so they would deny every job its
+ * devices.
  */
 static int find_map(int scope)
 {
@@ -135,8 +141,10 @@ static int find_map(int scope)
 }
 
 /*
- * The program, on struct bpf_cgroup_dev_ctx (the type in the lower half of the first word, major, minor): may this process open
- * this device? Root may; others if the map has one of the cgroups above them beside the device.
+ * Writes the program, which decides whether the current process may open a device. Its context is struct
+ * bpf_cgroup_dev_ctx: the type in the lower half of the first word, then major and minor. The program allows every
+ * device that needs no lease, allows root every device, and allows a device that the map lists for one of the process's
+ * cgroups. Returns the number of instructions.
  */
 static unsigned assemble(struct bpf_insn *insn, int map)
 {
@@ -145,7 +153,7 @@ static unsigned assemble(struct bpf_insn *insn, int map)
 #define EMIT(...) (insn[n] = (struct bpf_insn){ __VA_ARGS__ }, n++)
 #define JUMP_IF(...) (jump[jumps++] = n, EMIT(__VA_ARGS__))
 #define CALL(function) EMIT(.code = BPF_JMP | BPF_CALL, .imm = (function))
-#define LOOK_UP() /* of the key at r10 - 16; r0 = NULL or not */ \
+#define LOOK_UP() /* looks up the key at r10 - 16; r0 is NULL if the map does not have it */ \
 	EMIT(.code = BPF_LD | BPF_DW | BPF_IMM, .dst_reg = 1, .src_reg = BPF_PSEUDO_MAP_FD, .imm = map), EMIT(.code = 0), \
 	EMIT(.code = BPF_ALU64 | BPF_MOV | BPF_X, .dst_reg = 2, .src_reg = 10), \
 	EMIT(.code = BPF_ALU64 | BPF_ADD | BPF_K, .dst_reg = 2, .imm = -(int)sizeof(struct key)), CALL(BPF_FUNC_map_lookup_elem)
@@ -195,8 +203,9 @@ static int load(const struct bpf_insn *insn, unsigned n)
 }
 
 /*
- * Does the kernel refuse our program although it accepts others of its type? Then it is too old: it has no
- * bpf_get_current_ancestor_cgroup_id for them (6.18 has it). Whatever else is refused is an error.
+ * Returns whether the kernel is too old for the program: it refuses the program but accepts another of the same type,
+ * so it lacks bpf_get_current_ancestor_cgroup_id for programs of this type (6.18 has it). Every other refusal is an
+ * error.
  */
 static bool lacks_helper(int error)
 {
@@ -211,7 +220,7 @@ static bool lacks_helper(int error)
 	return program >= 0;
 }
 
-/* A map with the devices in it: a descriptor, or -1 with errno. */
+/* Creates a map that contains the devices. Returns a descriptor, or -1 with errno. */
 static int make_map(const struct devices *devices)
 {
 	CLEARED(union bpf_attr, create);
@@ -235,12 +244,12 @@ static int make_map(const struct devices *devices)
 	return map;
 }
 
-/* Attaches a program of ours to the scope. Returns as cgroup_refuse does. */
+/* Attaches a new program to the scope. Returns the same values as cgroup_refuse. */
 static int attach(int scope, const struct devices *devices, char *why, size_t size)
 {
 	static struct bpf_insn insn[200];
 	CLEARED(union bpf_attr, attr);
-	const char *what = "make a BPF map";
+	const char *what = "create a BPF map";
 	int map = make_map(devices);
 	int program = -1, rv = -1;
 
@@ -271,7 +280,7 @@ done:
 	return rv;
 }
 
-/* Has a cgroup with this id been removed? Ids are not given again (kernfs). */
+/* Returns whether the cgroup with this id has been removed. kernfs does not reuse ids. */
 static bool is_gone(int scope, uint64_t id)
 {
 	struct {
@@ -285,7 +294,7 @@ static bool is_gone(int scope, uint64_t id)
 	return fd < 0 && errno == ESTALE;
 }
 
-/* Takes ended jobs off a map that is full. */
+/* Removes the entries of ended jobs from a full map. */
 static void sweep(int map, int scope)
 {
 	static struct key gone[MAP_ENTRIES];
@@ -315,6 +324,7 @@ static void sweep(int map, int scope)
 	}
 }
 
+/* Adds the devices of the job's lease to the map. Returns 0, or -1 with the reason in why. */
 static int allow(int map, int scope, uint64_t job, const struct lease *own, char *why, size_t size)
 {
 	for (unsigned i = 0; i < own->devices; i++) {
@@ -325,7 +335,7 @@ static int allow(int map, int scope, uint64_t job, const struct lease *own, char
 			rc = put(map, job, own->device[i]);
 		}
 		if (rc < 0) {
-			snprintf(why, size, "couldn't allow a device in a BPF map: %s", strerror(errno));
+			snprintf(why, size, "couldn't add a device to the BPF map: %s", strerror(errno));
 			return -1;
 		}
 	}
@@ -333,10 +343,11 @@ static int allow(int map, int scope, uint64_t job, const struct lease *own, char
 }
 
 /*
- * Takes the scope's directory from users' reach. Slurm itself locks it, without a limit in time, for each step that it starts or ends
- * (22.05 cgroup_v2.c), and made it open to all: any user could keep every step from starting. Cgroups below stay reachable.
+ * Makes the scope's directory unreadable for users, so that they cannot lock it. Slurm makes it readable for all, and
+ * locks it without a time limit for each step that starts or ends (22.05 cgroup_v2.c): any user could prevent every
+ * step from starting. The cgroups below stay accessible.
  */
-static void shut(int scope)
+static void restrict_scope(int scope)
 {
 	struct stat st;
 
@@ -344,7 +355,7 @@ static void shut(int scope)
 		fchmod(scope, S_IRWXU | S_IXGRP | S_IXOTH);
 }
 
-/* Cuts the last component off a path; false if there is none. */
+/* Removes the last component of a path. Returns false if there is none. */
 static bool parent(char *path)
 {
 	char *slash = strrchr(path, '/');
@@ -366,20 +377,20 @@ int bpf_refuse(const char *step, const struct devices *devices, const struct lea
 		snprintf(why, size, "couldn't open the cgroups above %s: %s", step, strerror(errno));
 		goto done;
 	}
-	shut(scope);
+	restrict_scope(scope);
 	map = find_map(scope);
 	if (map < 0 && errno == 0) {
 		rv = attach(scope, devices, why, size);
 		if (rv != 0)
 			goto done;
-		map = find_map(scope); /* another task's may have been attached before ours */
+		map = find_map(scope); /* another task may have attached its program first */
 	}
 	if (map < 0) {
 		snprintf(why, size, "couldn't find the BPF program for devices on %s: %s", path, strerror(errno));
 		rv = -1;
 		goto done;
 	}
-	rv = allow(map, scope, job.st_ino, own, why, size); /* a cgroup's id is its inode's number */
+	rv = allow(map, scope, job.st_ino, own, why, size); /* a cgroup's id is its inode number */
 
 done:
 	if (map >= 0)

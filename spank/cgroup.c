@@ -1,6 +1,7 @@
 /*
- * The step's cgroup. slurmstepd has put itself into it, or below it, before it forks the tasks (22.05), and no task ever
- * leaves it: <job>/<step> in the devices hierarchy of v1, <job>/<step>/slurm and later <job>/<step>/user/task_<i> in v2.
+ * The step's cgroup. slurmstepd moves itself into this cgroup, or into one below it, before it forks the tasks (22.05),
+ * and no task ever leaves it. The path is <job>/<step> in the devices hierarchy of v1. In v2 it is <job>/<step>/slurm,
+ * and later <job>/<step>/user/task_<i>.
  */
 #include "cgroup.h"
 
@@ -10,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Has the list of a v1 hierarchy's controllers, "cpu,devices", the one for devices? */
+/* Returns whether a list of v1 controllers, such as "cpu,devices", contains "devices". */
 static bool has_devices(const char *list, size_t length)
 {
 	const char *end = list + length;
@@ -26,7 +27,7 @@ static bool has_devices(const char *list, size_t length)
 	return false;
 }
 
-/* The length of a cgroup's path up to the end of its last component "step_<X>"; 0 without one. */
+/* Returns the length of a cgroup's path up to the end of its last component "step_<X>", or 0 if there is none. */
 static size_t step_length(const char *path, size_t length)
 {
 	static const char step[] = "/step_";
@@ -49,7 +50,7 @@ int cgroup_of_step(const char *text, size_t length, const char *mountpoint, char
 	size_t n;
 	int rv = 0;
 
-	/* hierarchy:controllers:path; hierarchy 0 without controllers is version 2 */
+	/* A line is hierarchy:controllers:path. Hierarchy 0 without controllers is version 2. */
 	while (rv != 1 && text_line(&c, &line, &n)) {
 		const char *list = memchr(line, ':', n);
 		const char *at = list ? memchr(list + 1, ':', line + n - list - 1) : NULL;
@@ -66,7 +67,9 @@ int cgroup_of_step(const char *text, size_t length, const char *mountpoint, char
 	return rv;
 }
 
-/* One device to a write: the kernel reads no more. */
+/*
+ * Denies the devices in a v1 cgroup. Each write contains one device, because the kernel reads only one rule per write.
+ */
 static int refuse_v1(const char *cgroup, const struct devices *devices, const struct lease *own, char *why, size_t size)
 {
 	char path[CGROUP_PATH_MAX + 16];
@@ -118,7 +121,7 @@ int cgroup_refuse(const struct devices *devices, const struct lease *own, char *
 		rv = bpf_refuse(path, devices, own, why, size);
 		break;
 	default:
-		snprintf(why, size, "this step is in no cgroup of its own");
+		snprintf(why, size, "Slurm has made no cgroup for this step");
 		rv = CGROUP_NONE;
 	}
 	return rv;

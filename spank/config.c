@@ -6,10 +6,10 @@
 #include <sys/stat.h>
 
 #define RUN_DIR_DEFAULT "/run/caelum"
-/* A Unix socket's path holds 107 bytes; "/caelumd.sock" takes 13 of them. */
+/* Bytes of run_dir. The path of a Unix socket has at most 107 bytes, of which "/caelumd.sock" takes 13. */
 #define RUN_DIR_MAX 94
-#define WAIT_DEFAULT 60
-#define WAIT_MAX 3600
+#define WAIT_DEFAULT 60 /* seconds */
+#define WAIT_MAX 3600   /* seconds */
 
 static const char *value_of(const char *word, const char *key)
 {
@@ -32,7 +32,7 @@ static int parse_wait(const char *text, unsigned *wait)
 	return 0;
 }
 
-static int parse_word(struct config *config, const char *word, char *why, size_t size)
+static int parse_argument(struct config *config, const char *word, char *why, size_t size)
 {
 	const char *value;
 
@@ -54,7 +54,7 @@ static int parse_word(struct config *config, const char *word, char *why, size_t
 			return -1;
 		}
 	} else {
-		snprintf(why, size, "unknown word '%.100s' (known: run_dir=, job_object=, wait=)", word);
+		snprintf(why, size, "unknown argument '%.100s' (known: run_dir=, job_object=, wait=)", word);
 		return -1;
 	}
 	return 0;
@@ -63,12 +63,12 @@ static int parse_word(struct config *config, const char *word, char *why, size_t
 int config_parse(struct config *config, int ac, char **av, char *why, size_t size)
 {
 	int rv = 0;
-	char later[8];
+	char ignored[8];
 
 	*config = (struct config){ .run_dir = RUN_DIR_DEFAULT, .wait = WAIT_DEFAULT };
 	for (int i = 0; i < ac; i++) {
-		/* The first reason is told; later words still count, run_dir above all. */
-		if (parse_word(config, av[i], rv ? later : why, rv ? sizeof(later) : size) < 0)
+		/* Only the first error is reported. Later arguments still apply, in particular run_dir. */
+		if (parse_argument(config, av[i], rv ? ignored : why, rv ? sizeof(ignored) : size) < 0)
 			rv = -1;
 	}
 	return rv;

@@ -39,7 +39,7 @@ int devices_parse(struct devices *devices, const char *text, size_t length, char
 
 	devices->n = 0;
 	if (!text_next_number(&c, "caelum-devices", &version) || version != 1 || !parse_cgroup(devices, &c) || !parse_list(devices, &c)) {
-		snprintf(why, size, "not a whole device list of version 1 (near line %u)", c.line);
+		snprintf(why, size, "not a complete device list of version 1 (near line %u)", c.line);
 		return -1;
 	}
 	return 0;

@@ -16,7 +16,7 @@ static bool parse_index(struct lease *lease, struct cursor *c)
 	return lease->relative || text_equals(value, length, "absolute");
 }
 
-/* What may stand in CUDA_VISIBLE_DEVICES as one device: a comma or an equals sign would make it something else. */
+/* Returns whether text is valid as one device in CUDA_VISIBLE_DEVICES. A comma would add a second device. */
 static bool valid_uuid(const char *text, size_t length)
 {
 	if (length < 5 || length >= LEASE_UUID_MAX || memcmp(text, "MIG-", 4) != 0)
@@ -59,7 +59,7 @@ static bool parse_device(struct lease *lease, const char *value, size_t length)
 	return lease->devices < LEASE_DEVICES_MAX && text_device(value, length, &lease->device[lease->devices++]);
 }
 
-/* The text goes to a user's terminal: no control characters. */
+/* Parses an error. The text is written to a user's terminal, so it must not contain control characters. */
 static bool parse_error(struct lease *lease, const char *value, size_t length)
 {
 	if (length >= LEASE_ERROR_MAX || lease->slots > 0 || lease->error[0])
@@ -73,7 +73,7 @@ static bool parse_error(struct lease *lease, const char *value, size_t length)
 	return true;
 }
 
-/* The lines between "index" and "end": the slots and after them the devices, or an error. */
+/* Parses the lines after "index", up to "end": the slots and after them the devices, or an error. */
 static bool parse_body(struct lease *lease, struct cursor *c)
 {
 	const char *line, *value;
@@ -109,7 +109,7 @@ int lease_parse(struct lease *lease, const char *text, size_t length, char *why,
 	if (!text_next_number(&c, "caelum-lease", &version) || version != 1 || !text_next_number(&c, "job", &lease->job) ||
 	    !text_next_number(&c, "restart", &lease->restart) || !text_next_number(&c, "uid", &lease->uid) ||
 	    !parse_index(lease, &c) || !parse_body(lease, &c)) {
-		snprintf(why, size, "not a whole lease of version 1 (near line %u)", c.line);
+		snprintf(why, size, "not a complete lease of version 1 (near line %u)", c.line);
 		return -1;
 	}
 	return 0;

@@ -7,17 +7,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define LEASE_SLOTS_MAX 256  /* 16 GPUs of 7 slots are 112 */
-#define LEASE_UUID_MAX 96    /* MIG-<uuid> is 40 bytes, MIG-GPU-<uuid>/<gi>/<ci> of old drivers up to 51 */
-#define LEASE_ERROR_MAX 1024
-#define LEASE_DEVICES_MAX (2 * LEASE_SLOTS_MAX) /* a GPU instance and its compute instance a slice */
+#define LEASE_SLOTS_MAX 256  /* slots of a node; 16 GPUs of 7 slots need 112 */
+#define LEASE_UUID_MAX 96    /* bytes; MIG-<uuid> has 40, MIG-GPU-<uuid>/<gi>/<ci> of old drivers up to 51 */
+#define LEASE_ERROR_MAX 1024 /* bytes, with the terminating NUL */
+#define LEASE_DEVICES_MAX (2 * LEASE_SLOTS_MAX) /* each slice has a GPU instance and a compute instance */
 
 struct lease_slot {
 	uint32_t index;
-	char uuid[LEASE_UUID_MAX]; /* empty: a slot with no slice behind it */
+	char uuid[LEASE_UUID_MAX]; /* empty for a slot without a slice */
 };
 
-/* A job's hold on slices, as the agent wrote it. Either error or at least one slot. */
+/* A lease file as the agent wrote it: either error is set, or there is at least one slot. */
 struct lease {
 	uint32_t job;
 	uint32_t restart;
@@ -26,25 +26,26 @@ struct lease {
 	unsigned slots;
 	struct lease_slot slot[LEASE_SLOTS_MAX];
 	unsigned devices;
-	struct device device[LEASE_DEVICES_MAX]; /* the slices' capabilities, where devices.h has a use for them */
+	struct device device[LEASE_DEVICES_MAX]; /* the capability devices of the slices, if Slurm confines devices */
 	char error[LEASE_ERROR_MAX];
 };
 
 /*
- * Parses the text of a lease file, which needs no terminating NUL. 0, or -1 with the reason in why for anything but
- * exactly the form of docs/internals.md. Allocates nothing.
+ * Parses the text of a lease file, which needs no terminating NUL. Returns 0, or -1 with the reason in why if the text
+ * does not have exactly the form described in docs/internals.md. Allocates no memory.
  */
 int lease_parse(struct lease *lease, const char *text, size_t length, char *why, size_t size);
 
 /*
- * Reads (text_read) and parses a lease file. 0, or -1 with the reason in why, and errno ENOENT if there is none.
+ * Reads (text_read) and parses a lease file. Returns 0, or -1 with the reason in why; errno is ENOENT if there is no
+ * file.
  */
 int lease_read(struct lease *lease, const char *path, char *why, size_t size);
 
-/* The slice behind a slot: its UUID, "" for a slot with none, NULL for a slot that the lease does not name. */
+/* Returns the UUID of a slot's slice, "" for a slot without a slice, or NULL for a slot that is not in the lease. */
 const char *lease_uuid(const struct lease *lease, uint32_t slot);
 
-/* Is it one of the lease's devices? */
+/* Returns whether the device is in the lease. */
 bool lease_has(const struct lease *lease, const struct device *device);
 
 #endif

@@ -5,7 +5,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Decimal digits only, no sign, no leading zero, at most 32 bits: strtoul would also take " +1" and "-1". */
+/*
+ * Parses a number of at most 32 bits: decimal digits only, no sign, no leading zero. strtoul would also accept " +1"
+ * and "-1".
+ */
 static inline bool number_parse(const char *text, size_t length, uint32_t *number)
 {
 	uint64_t n = 0;

@@ -2,12 +2,13 @@
 
 #include <string.h>
 
-#define MIG_MAX 31
-#define DIGITS_MAX 9 /* job_submit.lua counts in doubles */
+#define MIG_MAX 31   /* characters of a --mig value */
+#define DIGITS_MAX 9 /* digits of a --mig-mem value, so that job_submit.lua, which computes in doubles, stays exact */
 
 /*
- * The characters of profile names (internal/mig, validName; NVML's own are like 1g.10gb+me), which "auto" and "off" share. The node checks
- * the value again: the prolog gets it from the user's environment, around this callback.
+ * Accepts the characters of profile names (internal/mig, validName; NVML's own names are like 1g.10gb+me), which also
+ * occur in "auto" and "off". The prolog checks the value again, because it gets the value from the user's environment,
+ * where this callback may not have run.
  */
 bool option_valid(const char *text)
 {
@@ -50,7 +51,7 @@ static int check_mig_mem(int val, const char *arg, int remote)
 struct spank_option option_mig = {
 	.name = "mig",
 	.arginfo = "PROFILE|auto|off",
-	.usage = "MIG slice for each GPU: a profile such as 1g.5gb, auto for the one that Caelum predicts, off for a whole GPU",
+	.usage = "MIG slice for each GPU: a profile such as 1g.5gb, auto for a predicted profile, off for a whole GPU",
 	.has_arg = 1,
 	.cb = check_mig,
 };
@@ -58,7 +59,7 @@ struct spank_option option_mig = {
 struct spank_option option_mig_mem = {
 	.name = "mig-mem",
 	.arginfo = "SIZE[K|M|G|T]",
-	.usage = "MIG slice for each GPU: the smallest with so much memory, in MiB or the unit named",
+	.usage = "MIG slice for each GPU: the smallest with this much memory, in MiB or the given unit",
 	.has_arg = 1,
 	.cb = check_mig_mem,
 };

@@ -9,10 +9,10 @@
 extern struct spank_option option_mig;
 extern struct spank_option option_mig_mem;
 
-/* Whether text may stand behind --mig=. Such text is safe in a command line, a path and JSON. */
+/* Returns whether text can be a value of --mig. Such a text is safe in a command line, a path and JSON. */
 bool option_valid(const char *text);
 
-/* Whether text may stand behind --mig-mem=: MiB, or with K, M, G or T behind the number, and not 0. */
+/* Returns whether text can be a value of --mig-mem: a number other than 0, in MiB or followed by K, M, G or T. */
 bool option_valid_size(const char *text);
 
 #endif

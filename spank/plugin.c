@@ -1,9 +1,9 @@
 /*
- * Which callback does what. Everything that runs in sbatch, srun, salloc, slurmd and slurmstepd is in this folder's C
- * files; README.md says why none of it may be Go.
+ * The dispatch of Slurm's callbacks. All code that runs in sbatch, srun, salloc, slurmd and slurmstepd is in the C
+ * files of this folder; README.md explains why that code must not be Go.
  *
- * Callbacks return 0 or -1, never 1: Slurm up to 24.11 counts only negative values as failures, later ones any other
- * than 0. What a -1 costs is in docs/plugin-errors.md.
+ * Callbacks return 0 or -1, never 1: Slurm up to 24.11 treats only negative values as failures, later releases every
+ * value other than 0. docs/plugin-errors.md describes the effects of a -1.
  */
 #include "config.h"
 #include "option.h"
@@ -11,18 +11,19 @@
 
 SPANK_PLUGIN(caelum, 1)
 
-static void offer(spank_t sp, struct spank_option *option)
+static void register_option(spank_t sp, struct spank_option *option)
 {
 	spank_err_t rc = spank_option_register(sp, option);
 
 	if (rc != ESPANK_SUCCESS)
-		slurm_error("caelum: init: couldn't register --%s: %s; jobs run without it", option->name, spank_strerror(rc));
+		slurm_error("caelum: init: couldn't register --%s: %s; the option is not available", option->name,
+			    spank_strerror(rc));
 }
 
 /*
- * Runs in every client and daemon, so it never fails: a -1 here would end sbatch, keep slurmd from starting and drain
- * the nodes of running jobs. A mistake in plugstack.conf is told where an admin looks, in slurmd's log, and again by the
- * prolog, which refuses to start GPU jobs with it.
+ * Runs in every client and daemon, and never fails: a -1 here would end sbatch, keep slurmd from starting and drain the
+ * nodes of running jobs. A mistake in plugstack.conf is reported in slurmd's log. The prolog reports the mistake again
+ * and fails for GPU jobs.
  */
 int slurm_spank_init(spank_t sp, int ac, char **av)
 {
@@ -30,10 +31,11 @@ int slurm_spank_init(spank_t sp, int ac, char **av)
 	char why[256];
 
 	if (spank_context() == S_CTX_SLURMD && config_parse(&config, ac, av, why, sizeof(why)) < 0)
-		slurm_error("caelum: init: couldn't read the plugstack.conf line: %s; correct it, GPU jobs on this node fail until then", why);
+		slurm_error("caelum: init: couldn't read the plugstack.conf line: %s; "
+			    "correct the line, GPU jobs on this node fail until then", why);
 
-	offer(sp, &option_mig);
-	offer(sp, &option_mig_mem);
+	register_option(sp, &option_mig);
+	register_option(sp, &option_mig_mem);
 	return 0;
 }
 

@@ -1,7 +1,7 @@
 /*
- * Prolog and epilog of a job on this node: the only place where the Go object is opened. Slurm runs them in a process
- * that it made by fork and exec for nothing else ("slurmstepd spank prolog"), so its threads and signal handlers meet
- * nobody, and they end with it.
+ * The prolog and epilog of a job on this node: the only code that opens the Go object. Slurm runs them in a process
+ * that it forks and execs for this purpose only ("slurmstepd spank prolog"). The threads and signal handlers of the Go
+ * runtime therefore affect no other code, and end with that process.
  */
 #include "config.h"
 #include "drain.h"
@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* slurmctld waits for no node's epilog, but a COMPLETING node starts nothing: short. */
+/* Seconds that an epilog waits for the agent. Short, because a node in state COMPLETING starts no job meanwhile. */
 #define EPILOG_WAIT 5
 
 static char *env(const char *name)
@@ -34,6 +34,9 @@ static const char *node(void)
 	return name[0] ? name : "this node";
 }
 
+/*
+ * Writes the path of the Go object: job_object=, or the file beside the plugin. Returns 0, or -1 if there is no path.
+ */
 static int find_object(const struct config *config, char *path, size_t size)
 {
 	Dl_info info;
@@ -48,7 +51,10 @@ static int find_object(const struct config *config, char *path, size_t size)
 	return 0;
 }
 
-/* Opens the Go object and finds function in it. NULL with the reason in message. It stays open: Go cannot be unloaded. */
+/*
+ * Opens the Go object and finds function in it. Returns NULL on an error, with the reason in message. The object stays
+ * open, because a Go runtime cannot be unloaded.
+ */
 static caelum_job_f *find_function(const struct config *config, const char *function, char *message, size_t size)
 {
 	char path[1024];
@@ -58,14 +64,15 @@ static caelum_job_f *find_function(const struct config *config, const char *func
 	caelum_job_f *f = NULL;
 
 	if (spank_context() != S_CTX_JOB_SCRIPT) {
-		snprintf(message, size, "couldn't open the Go part: not in Slurm's process for prologs; report this");
+		snprintf(message, size, "couldn't open the Go object: this is not Slurm's process for prologs; report this");
 		goto done;
 	}
 	if (find_object(config, path, sizeof(path)) < 0) {
-		snprintf(message, size, "couldn't find libcaelum_spank.so: where the plugin lies is unknown or too long; set job_object= in plugstack.conf");
+		snprintf(message, size, "couldn't find libcaelum_spank.so: the path of the plugin is unknown or too long; "
+					"set job_object= in plugstack.conf");
 		goto done;
 	}
-	/* An object beside the plugin lies where slurmd, root too, has loaded the plugin from. */
+	/* An object beside the plugin needs no check: slurmd, also as root, has loaded the plugin from the same folder. */
 	if (config->job_object && !(trusted = trusted_path(path, message, size)))
 		goto done;
 	if (!(object = dlopen(trusted ? trusted : path, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE))) {
@@ -74,8 +81,8 @@ static caelum_job_f *find_function(const struct config *config, const char *func
 	}
 	abi = dlsym(object, "caelum_job_abi");
 	if (!abi || *abi != CAELUM_JOB_ABI) {
-		snprintf(message, size, "couldn't use %s: its interface is %d and the plugin's %d; install both files of one Caelum release",
-			 path, abi ? *abi : 0, CAELUM_JOB_ABI);
+		snprintf(message, size, "couldn't use %s: its interface version is %d and the plugin's is %d; "
+					"install both files of one Caelum release", path, abi ? *abi : 0, CAELUM_JOB_ABI);
 		goto done;
 	}
 	if (!(f = (caelum_job_f *)dlsym(object, function)))
@@ -86,7 +93,7 @@ done:
 	return f;
 }
 
-/* What Slurm tells of the job. false with the reason in message. */
+/* Fills job with the data that Slurm provides. Returns false on an error, with the reason in message. */
 static bool describe(spank_t sp, const struct config *config, struct caelum_job *job, char *message, size_t size)
 {
 	uid_t uid;
@@ -114,8 +121,9 @@ static bool describe(spank_t sp, const struct config *config, struct caelum_job 
 }
 
 /*
- * The argument of an option, "" without one. A value that the submission did not check is the user's own doing: dropped, never a reason
- * to fail a prolog.
+ * Returns the value of an option, or "" if the option is absent or its value is invalid. A user can set an invalid
+ * value in the environment, past the check at submission. Such a value is logged and ignored; it must not fail the
+ * prolog.
  */
 static char *argument(spank_t sp, struct spank_option *option, bool (*valid)(const char *), uint32_t job)
 {
@@ -125,12 +133,12 @@ static char *argument(spank_t sp, struct spank_option *option, bool (*valid)(con
 		return "";
 	if (valid(value))
 		return value;
-	slurm_info("caelum: prolog: job %u on %s: --%s has no valid value; going on without it", job, node(), option->name);
+	slurm_info("caelum: prolog: job %u on %s: --%s ignored: its value is invalid", job, node(), option->name);
 	return "";
 }
 
-/* What to do belongs where an admin looks first: into the node's reason. */
-static void give_reason(const char *message)
+/* Drains the node with the message as its reason, which `sinfo -R` shows to the administrator. */
+static void drain_node(const char *message)
 {
 	char reason[1100];
 
@@ -158,14 +166,15 @@ int caelum_prolog(spank_t sp, int ac, char **av)
 		goto done;
 	}
 	if (config_rc < 0) {
-		snprintf(message, sizeof(message), "couldn't read the plugstack.conf line: %s; correct it, then scontrol update nodename=%s state=resume",
-			 why, node());
+		snprintf(message, sizeof(message), "couldn't read the plugstack.conf line: %s; "
+						   "correct the line, then scontrol update nodename=%s state=resume", why, node());
 		goto done;
 	}
 	if (!describe(sp, &config, &job, message, sizeof(message)))
 		goto done;
 	job.mig = argument(sp, &option_mig, option_valid, job.id);
-	argument(sp, &option_mig_mem, option_valid_size, job.id); /* slurmctld has counted the slice by it: what is left is to say if it is nonsense */
+	/* job_submit.lua has already sized the slice by --mig-mem. Called only to log an invalid value. */
+	argument(sp, &option_mig_mem, option_valid_size, job.id);
 	if (!(prolog = find_function(&config, "caelum_job_prolog", message, sizeof(message))))
 		goto done;
 	rv = prolog(&job, message, sizeof(message));
@@ -173,7 +182,7 @@ int caelum_prolog(spank_t sp, int ac, char **av)
 done:
 	if (rv < 0) {
 		slurm_error("caelum: prolog: job %s on %s: %s", env("SLURM_JOB_ID"), node(), message);
-		give_reason(message);
+		drain_node(message);
 	}
 	return rv;
 }
@@ -186,7 +195,7 @@ static bool has_lease(const struct config *config, uint32_t job)
 	return access(path, F_OK) == 0;
 }
 
-/* Never fails: the agent releases leases of jobs that are gone by itself, and a -1 would drain the node. */
+/* Never fails: a -1 would drain the node, and the agent itself releases the leases of ended jobs. */
 int caelum_epilog(spank_t sp, int ac, char **av)
 {
 	struct config config;
@@ -195,7 +204,7 @@ int caelum_epilog(spank_t sp, int ac, char **av)
 	char message[1024] = "";
 	int rv = -1;
 
-	/* A word that is wrong keeps no job from giving its slices back: what was understood serves. */
+	/* An invalid argument in plugstack.conf must not keep a job from releasing its slices. The valid ones are used. */
 	config_parse(&config, ac, av, message, sizeof(message));
 	if (!config_managed(&config)) {
 		rv = 0;

@@ -1,11 +1,14 @@
 /*
- * A task's devices: the slots that Slurm bound to its step or to it alone become the MIG UUIDs of the job's lease.
+ * A task's devices: converts the slots that Slurm bound to the task's step, or only to the task, to the MIG UUIDs of
+ * the job's lease.
  *
- * Both callbacks run in a child that was forked from a process with threads: no allocation of ours, no thread, no lock.
- * The user's limits (ulimit) are not in force yet: Slurm sets them last, before the exec.
- * The privileged one reads the lease, which only root may, and shuts the step out of other jobs' slices; task_init is the last
- * word on the environment before the site's TaskProlog, and the only one after Slurm has bound single tasks. What is wrong is
- * kept from the first and told by the second, whose messages reach the user's stderr.
+ * Both callbacks run in a child that was forked from a process with threads, so this code allocates no memory, starts
+ * no thread and takes no lock. The user's limits (ulimit) do not apply yet: Slurm sets them last, before the exec.
+ *
+ * task_init_privileged reads the lease file, which only root can read, and denies the step the slices of other jobs.
+ * task_init then sets the environment. It is the last callback before the site's TaskProlog, and the only callback
+ * after Slurm has bound single tasks. task_init also reports the errors of task_init_privileged, because only messages
+ * from task_init reach the user's stderr.
  */
 #include "config.h"
 #include "cgroup.h"
@@ -22,12 +25,12 @@
 
 #define LIST_MAX (LEASE_SLOTS_MAX * 4)
 
-/* Where gres.conf's slots are; slurmd learns slot i from the device's place in that list. */
+/* The device file of a slot in gres.conf. slurmd numbers the slots by the position of the file in that list. */
 #define SLOT_DEVICE "/dev/caelum/slot%u"
 
 static struct {
 	bool bound;          /* Slurm bound slots to the step */
-	const char *list;    /* in this variable of the environment */
+	const char *list;    /* the environment variable that lists those slots */
 	uint32_t job;
 	struct slots step;
 	struct lease lease;
@@ -40,8 +43,11 @@ static void fail(const char *reason)
 	snprintf(task.error, sizeof(task.error), "%s", reason);
 }
 
-/* Slurm sets SLURM_JOB_GPUS for the batch script and salloc's shell, and SLURM_STEP_GPUS for any other step. The other
- * of the two may stand in the environment too, from the job or step that the user submitted in: it means nothing here. */
+/*
+ * Returns the name of the variable that lists the step's slots. Slurm sets SLURM_JOB_GPUS for the batch script and for
+ * salloc's shell, and SLURM_STEP_GPUS for any other step. The other variable may also be set, because it is inherited
+ * from the job or step in which the user submitted this job. That value does not apply to this step.
+ */
 static const char *list_of(spank_t sp)
 {
 	uint32_t step = 0;
@@ -50,7 +56,7 @@ static const char *list_of(spank_t sp)
 	return step == SLURM_BATCH_SCRIPT || step == SLURM_INTERACTIVE_STEP ? "SLURM_JOB_GPUS" : "SLURM_STEP_GPUS";
 }
 
-/* A list of slots in the task's environment: 1, 0 when Slurm set none, -1 when it cannot be read. */
+/* Reads the list of slots from the task's environment. Returns 1, 0 if Slurm set no list, or -1 if it is not valid. */
 static int read_slots(spank_t sp, struct slots *slots)
 {
 	char text[LIST_MAX];
@@ -67,29 +73,34 @@ static void check_lease(spank_t sp)
 	uint32_t restart = 0;
 
 	if (task.lease.job != task.job || spank_get_item(sp, S_JOB_UID, &uid) != ESPANK_SUCCESS || task.lease.uid != uid)
-		fail("the lease file is another job's; submit again, and tell the admin to run 'caelum status' on this node");
-	/* Always 0 up to 26.05: SPANK reads a field that slurmstepd never sets. So 0 says nothing; see README.md. */
+		fail("the lease file belongs to another job; submit again, and tell the admin to run 'caelum status' on this node");
+	/*
+	 * Up to 26.05 the count is always 0, because SPANK reads a field that slurmstepd never sets. So 0 is not compared.
+	 */
 	else if (spank_get_item(sp, S_SLURM_RESTART_COUNT, &restart) == ESPANK_SUCCESS && restart && restart != task.lease.restart)
-		fail("the lease file is of an earlier run of this job; submit again, and tell the admin to run 'caelum status' on this node");
+		fail("the lease file belongs to an earlier run of this job; submit again, and tell the admin to run 'caelum status' on this node");
 	else if (task.lease.error[0])
 		fail(task.lease.error);
 }
 
-/* The lease of a task that Slurm gave slots. */
+/* Reads the lease of a task to which Slurm bound slots. */
 static void read_lease(spank_t sp, const struct config *config)
 {
 	char path[256], why[256];
 
 	snprintf(path, sizeof(path), "%s/jobs/%u", config->run_dir, task.job);
 	if (lease_read(&task.lease, path, why, sizeof(why)) < 0)
-		snprintf(task.error, sizeof(task.error), "couldn't read the lease file %s: %s; submit again, and tell the admin to run 'caelum status' on this node",
-			 path, why);
+		snprintf(task.error, sizeof(task.error), "couldn't read the lease file %s: %s; "
+			 "submit again, and tell the admin to run 'caelum status' on this node", path, why);
 	else
 		check_lease(sp);
 }
 
-/* What a task without slots may open: a step of a job with slices may open those, any other none. */
-static void peek_lease(const struct config *config)
+/*
+ * Reads the devices that a task without slots may open. A step of a job with slices may open the devices of those
+ * slices; without a valid lease file the list is empty.
+ */
+static void read_lease_devices(const struct config *config)
 {
 	char path[256], why[256];
 
@@ -99,8 +110,8 @@ static void peek_lease(const struct config *config)
 }
 
 /*
- * Keeps the step from other jobs' slices. A task with slots fails if that cannot be done. One without fails for an error
- * only: where the node's configuration is at fault, jobs without slices run on.
+ * Denies the step the slices of other jobs. A task with slots fails on every error. A task without slots fails only if
+ * the kernel returns an error; an error in the node's configuration (CGROUP_NONE) is logged.
  */
 static void confine(const struct config *config)
 {
@@ -111,14 +122,17 @@ static void confine(const struct config *config)
 	if (devices_read(&task.devices, path, why, sizeof(why)) == 0)
 		rc = cgroup_refuse(&task.devices, &task.lease, why, sizeof(why));
 	else if (errno == ENOENT)
-		return; /* Slurm has no devices cgroup */
-	if (rc == CGROUP_UNSUPPORTED) /* told to the log and not to users: `caelum doctor` says it, and the files' owners keep users apart */
+		return; /* Slurm does not confine devices on this node, so the agent has written no list */
+	/*
+	 * Logged only: users are kept apart by the owners of the device files, and `caelum doctor` warns the administrator.
+	 */
+	if (rc == CGROUP_UNSUPPORTED)
 		slurm_info("caelum: task: job %u: this kernel does not support cgroup device BPF programs: %s", task.job, why);
 	else if (rc < 0 || (rc == CGROUP_NONE && task.bound))
-		snprintf(task.error, sizeof(task.error), "couldn't keep this job from the slices of others (%s): %s; tell the admin to run 'caelum doctor' on this node",
-			 path, why);
+		snprintf(task.error, sizeof(task.error), "couldn't deny this job the slices of other jobs (%s): %s; "
+			 "tell the admin to run 'caelum doctor' on this node", path, why);
 	else if (rc == CGROUP_NONE)
-		slurm_error("caelum: task: couldn't keep job %u from the slices of others (%s): %s", task.job, path, why);
+		slurm_error("caelum: task: couldn't deny job %u the slices of other jobs (%s): %s", task.job, path, why);
 }
 
 int caelum_task_privileged(spank_t sp, int ac, char **av)
@@ -135,13 +149,13 @@ int caelum_task_privileged(spank_t sp, int ac, char **av)
 	found = read_slots(sp, &task.step);
 	task.bound = found != 0;
 	if (found < 0)
-		snprintf(task.error, sizeof(task.error), "couldn't read the slots in %s; tell the admin to look at gres.conf", task.list);
+		snprintf(task.error, sizeof(task.error), "couldn't read the slots in %s; tell the admin to check gres.conf", task.list);
 	else if (config_rc < 0 && task.bound)
 		snprintf(task.error, sizeof(task.error), "couldn't read the plugstack.conf line: %s; tell the admin to correct it", why);
 	else if (task.bound)
 		read_lease(sp, &config);
 	else
-		peek_lease(&config);
+		read_lease_devices(&config);
 	if (!task.error[0])
 		confine(&config);
 
@@ -150,9 +164,9 @@ done:
 }
 
 /*
- * Which of the step's slots its devices cgroup leaves to this task. access() asks the cgroup too: EPERM is its refusal.
- * Needed because Slurm's lists are wrong for a bound task when indices are relative: they name the step's first slots
- * for every task (gres_common.c, common_gres_set_env).
+ * Finds the slots of the step that the task's devices cgroup allows. access() fails with EPERM for a device that the
+ * cgroup denies. Slurm's own list cannot be used: with relative indices it contains the step's first slots for every
+ * bound task (gres_common.c, common_gres_set_env).
  */
 static bool allowed_slots(struct slots *own)
 {
@@ -164,38 +178,41 @@ static bool allowed_slots(struct slots *own)
 		if (access(path, R_OK) == 0)
 			own->slot[own->n++] = task.step.slot[i];
 		else if (errno != EPERM) {
-			snprintf(task.error, sizeof(task.error), "couldn't ask whether %s is this task's: %s; tell the admin to make it readable (chmod 0444)",
-				 path, strerror(errno));
+			snprintf(task.error, sizeof(task.error), "couldn't check this task's access to %s: %s; "
+				 "tell the admin to make the file readable (chmod 0444)", path, strerror(errno));
 			return false;
 		}
 	}
 	return true;
 }
 
-/* The slots of this task: those of its step, unless Slurm bound it to some of them (--gpu-bind, --gpus-per-task). */
+/*
+ * Finds the task's slots: those of its step, unless Slurm bound the task to some of them (--gpu-bind, --gpus-per-task).
+ */
 static bool own_slots(spank_t sp, struct slots *own)
 {
 	int found = read_slots(sp, own);
 	bool rv = true;
 
 	if (found < 0) {
-		snprintf(task.error, sizeof(task.error), "couldn't read the slots in %s; tell the admin to look at gres.conf", task.list);
+		snprintf(task.error, sizeof(task.error), "couldn't read the slots in %s; tell the admin to check gres.conf", task.list);
 		rv = false;
 	} else if (found == 0 || slots_equal(own, &task.step)) {
 		*own = task.step;
 	} else if (task.lease.relative) {
 		rv = allowed_slots(own);
 	} else if (!slots_within(own, &task.step)) {
-		fail("couldn't tell which slices are this task's: Slurm bound it to GPUs that are not its step's; leave out --gres-flags=allow-task-sharing");
+		fail("couldn't find this task's slices: Slurm bound the task to GPUs that its step does not have; "
+		     "leave out --gres-flags=allow-task-sharing");
 		rv = false;
 	}
 	return rv;
 }
 
 /*
- * Slurm sets these with the same numbers as CUDA_VISIBLE_DEVICES unless gres.conf has Flags=nvidia_gpu_env. They are
- * numbers of slots, which no runtime knows, and some programs refuse to start with ROCR_VISIBLE_DEVICES beside
- * CUDA_VISIBLE_DEVICES. A value of the user's own differs and stays.
+ * Unsets the variables of other vendors. Slurm sets them to the same numbers as CUDA_VISIBLE_DEVICES unless gres.conf
+ * has Flags=nvidia_gpu_env. The numbers are slots, which no runtime can interpret, and some programs do not start if
+ * both ROCR_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES are set. A value that the user set differs and is kept.
  */
 static void unset_numbers(spank_t sp)
 {
@@ -210,7 +227,10 @@ static void unset_numbers(spank_t sp)
 	}
 }
 
-/* A job with --exclusive is allocated every slot of the node, also those without a slice. */
+/*
+ * Corrects SLURM_GPUS_ON_NODE if the step has slots without a slice: Slurm allocates every slot of the node to a job
+ * with --exclusive.
+ */
 static void correct_count(spank_t sp, unsigned slices)
 {
 	char count[16];
@@ -229,8 +249,8 @@ static bool translate(const struct slots *slots, char *uuids, size_t size, int *
 
 	*slices = slots_translate(slots, &task.lease, uuids, size, &unknown);
 	if (*slices < 0)
-		snprintf(task.error, sizeof(task.error), "couldn't find slot %u in the lease file; submit again, and tell the admin to run 'caelum status' on this node",
-			 unknown);
+		snprintf(task.error, sizeof(task.error), "couldn't find slot %u in the lease file; "
+			 "submit again, and tell the admin to run 'caelum status' on this node", unknown);
 	return *slices >= 0;
 }
 
@@ -251,7 +271,7 @@ int caelum_task(spank_t sp, int ac, char **av)
 		goto done;
 	unset_numbers(sp);
 	correct_count(sp, of_step);
-	/* Slurm's own word for a step without a GPU; CUDA then finds no device. */
+	/* Slurm itself sets NoDevFiles for a step without a GPU; CUDA then finds no device. */
 	if (spank_setenv(sp, "CUDA_VISIBLE_DEVICES", of_task ? uuids : "NoDevFiles", 1) != ESPANK_SUCCESS) {
 		fail("couldn't set CUDA_VISIBLE_DEVICES; submit again");
 		goto done;

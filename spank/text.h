@@ -1,5 +1,6 @@
 /*
- * Reading the agent's files, which are lines of "key value". Nothing here allocates: a task between fork and exec should not.
+ * Reads the agent's files, which consist of lines "key value". These functions never allocate memory, because they run
+ * in a task between fork and exec.
  */
 #ifndef CAELUM_TEXT_H
 #define CAELUM_TEXT_H
@@ -8,12 +9,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TEXT_MAX 32768 /* bytes of a file */
+#define TEXT_MAX 32768 /* bytes; the largest file that is read */
 
 struct cursor {
 	const char *at;
 	const char *end;
-	unsigned line; /* how many have been read */
+	unsigned line; /* the number of lines read */
 };
 
 /* A character device. */
@@ -21,24 +22,25 @@ struct device {
 	uint32_t major, minor;
 };
 
-/* The next line without its newline; false at the end or for a last line that was cut off. */
+/* Reads the next line without its newline. Returns false at the end, or if the last line has no newline. */
 bool text_line(struct cursor *c, const char **line, size_t *length);
 
-/* The value of a "key value" line, or NULL. */
+/* Returns the value of a line "key value", or NULL if the line has another key or an empty value. */
 const char *text_value(const char *line, size_t length, const char *key, size_t *value_length);
 
-/* The value of the next line, which must have this key. */
+/* Read the next line, which must have this key, and its value as text or as a number. Return false if they can't. */
 bool text_next(struct cursor *c, const char *key, const char **value, size_t *length);
 bool text_next_number(struct cursor *c, const char *key, uint32_t *number);
 
 bool text_equals(const char *text, size_t length, const char *word);
 
-/* "major:minor" */
+/* Parses "major:minor". */
 bool text_device(const char *value, size_t length, struct device *device);
 
 /*
- * Reads a whole file: a regular one, no link, owned by root, not writable by others, at most TEXT_MAX bytes. Its text,
- * in a static buffer that the next call overwrites and with no terminating NUL; or NULL, with errno and the reason in why.
+ * Reads a file, which must be a regular file, not a link, owned by root, not writable by group or others, and at most
+ * TEXT_MAX bytes long. Returns the text without a terminating NUL, in a static buffer that the next call overwrites. On
+ * an error returns NULL, with the reason in why and errno set.
  */
 const char *text_read(const char *path, size_t *length, char *why, size_t size);
 

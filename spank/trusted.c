@@ -6,7 +6,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Checks one component of path. shared says whether the component above is a sticky directory that others may write to, and is set for the next one. */
+/*
+ * Checks one component of path. *shared is true if the directory above is sticky and writable by others; check sets
+ * *shared for the next component.
+ */
 static bool check(const char *path, const char *component, bool last, bool *shared, char *why, size_t size)
 {
 	bool under = *shared, open;
@@ -22,7 +25,8 @@ static bool check(const char *path, const char *component, bool last, bool *shar
 		return false;
 	}
 	if (under && !S_ISDIR(st.st_mode)) {
-		snprintf(why, size, "couldn't use %s: it is in a directory where every user may make files; move it into one of root's", path);
+		snprintf(why, size, "couldn't use %s: it is in a directory where every user may make files; "
+				    "move it into a directory of root", path);
 		return false;
 	}
 	open = st.st_mode & (S_IWGRP | S_IWOTH);

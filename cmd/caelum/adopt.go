@@ -12,17 +12,21 @@ import (
 	"caelum/internal/api"
 )
 
-// adoptTimeout bounds the call: the agent asks slurmctld, and waits for driver calls that are under way.
+// adoptTimeout limits a call of adopt. It is longer than callTimeout because the agent calls slurmctld and waits for
+// driver calls that have begun.
 const adoptTimeout = time.Minute
 
 func newAdopt(g *globals) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "adopt (--all | UUID...)",
-		Short: "Have the agent manage foreign instances, as after its ledger was lost",
-		Long: `adopt makes foreign instances idle ones of this node's agent, which leases them to jobs, or destroys them where their room is
-wanted. An instance stays foreign, and the reason is printed, while a process uses it or has its device files open, or if it has no
-compute instance that spans it. Nothing is adopted while a job with GPUs is on the node that has no lease. Only root may call it.`,
+		Short: "Put foreign instances under the agent's control, for example after its ledger was lost",
+		Long: `adopt makes foreign instances idle instances of this node's agent. The agent then leases them to
+jobs, or destroys them to make room for other instances.
+
+An instance stays foreign while a process uses it or has its device files open, or if it has no
+compute instance that spans all of it. adopt prints the reason. Nothing is adopted while a job
+with GPUs and without a lease is on the node. Only root may run adopt.`,
 		Example: `  caelum status                                          # which instances are foreign
   caelum adopt MIG-245f354f-cce2-5f35-9789-eedcaa3128c2
   caelum adopt --all`,
@@ -68,19 +72,19 @@ func runAdopt(w io.Writer, g *globals, req api.AdoptRequest) error {
 
 func printAdoptions(w io.Writer, list []api.Adoption) error {
 	if len(list) == 0 {
-		_, err := fmt.Fprintln(w, "no instance is foreign")
+		_, err := fmt.Fprintln(w, "there are no foreign instances")
 		return err
 	}
 	for _, d := range list {
-		what := printable(d.UUID)
+		name := printable(d.UUID)
 		if d.Profile != "" {
-			what = fmt.Sprintf("%s at %d of GPU %d, %s", d.Profile, d.Start, d.GPU, what)
+			name = fmt.Sprintf("%s at %d of GPU %d, %s", d.Profile, d.Start, d.GPU, name)
 		}
 		verdict := "adopted"
 		if d.Reason != "" {
 			verdict = "not adopted: " + printable(d.Reason)
 		}
-		if _, err := fmt.Fprintf(w, "%s: %s\n", what, verdict); err != nil {
+		if _, err := fmt.Fprintf(w, "%s: %s\n", name, verdict); err != nil {
 			return err
 		}
 	}

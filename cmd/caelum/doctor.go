@@ -23,11 +23,14 @@ func newDoctor(g *globals) *cobra.Command {
 	var o doctorOptions
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Find what is wrong with this node, and say what to do",
-		Long: `doctor checks the agent and its GPUs, slurm.conf as slurmctld has it, this node and the catalogue in slurmctld, the
-SPANK plugin's files, and who may open the slices. It changes nothing. Run it as root on a GPU node, and with --controller on
-slurmctld's host, where the decision table is; a check that could not be made is reported as such. Its exit status is 0 when
-nothing is an error, warnings or not, else 1.`,
+		Short: "Check this node for problems, and print how to solve them",
+		Long: `doctor checks the agent and its GPUs, slurm.conf as slurmctld has read it, this node and the
+catalogue in slurmctld, the files of the SPANK plugin, and the permissions of the slices' device
+files. It changes nothing.
+
+Run doctor as root on a GPU node. On slurmctld's host, which has the decision table, run it with
+--controller. A check that could not be made is listed as not checked. The exit status is 1 if
+doctor found an error. It is 0 if doctor found only warnings, or nothing.`,
 		Example: `  caelum doctor
   caelum doctor --controller
   caelum doctor --json | jq '.findings[] | select(.severity == "error")'`,
@@ -36,8 +39,8 @@ nothing is an error, warnings or not, else 1.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.config, "config", agent.DefaultConfig, "the agent's configuration")
-	f.BoolVar(&o.controller, "controller", false, "this is slurmctld's host: leave out what only GPU nodes have")
-	f.StringVar(&o.decisions, "decisions", "/etc/caelum/decisions", "the decision table, where job_submit.lua reads it")
+	f.BoolVar(&o.controller, "controller", false, "this is slurmctld's host: omit the checks of GPU nodes")
+	f.StringVar(&o.decisions, "decisions", "/etc/caelum/decisions", "the decision table that job_submit.lua reads")
 	return cmd
 }
 
@@ -46,7 +49,7 @@ func runDoctor(cmd *cobra.Command, g *globals, o doctorOptions) error {
 	if err != nil {
 		return err
 	}
-	// The agent's socket is where caelum.yaml says, unless the caller says otherwise.
+	// Unless --run-dir is given, the agent's socket is in the run_dir of caelum.yaml.
 	runDir := cfg.RunDir
 	if cmd.Flags().Changed("run-dir") {
 		runDir = g.runDir
@@ -57,14 +60,14 @@ func runDoctor(cmd *cobra.Command, g *globals, o doctorOptions) error {
 		slurm.New(slurm.Options{}),
 	)
 	found := doctor.Examine(facts)
-	where := map[string]any{"node": cfg.Node, "findings": found}
+	output := map[string]any{"node": cfg.Node, "findings": found}
 	title := "node " + cfg.Node
 	if o.controller {
 		title = "slurmctld's host"
-		where = map[string]any{"controller": true, "findings": found}
+		output = map[string]any{"controller": true, "findings": found}
 	}
 	if g.json {
-		err = printJSON(cmd.OutOrStdout(), where)
+		err = printJSON(cmd.OutOrStdout(), output)
 	} else {
 		err = printFindings(cmd.OutOrStdout(), title, found)
 	}
@@ -72,7 +75,7 @@ func runDoctor(cmd *cobra.Command, g *globals, o doctorOptions) error {
 		return err
 	}
 	if n := doctor.Count(found, doctor.Error); n > 0 {
-		return fmt.Errorf("%s has something wrong: %s", strings.TrimPrefix(title, "node "), count(n, "error"))
+		return fmt.Errorf("found %s on %s", count(n, "error"), strings.TrimPrefix(title, "node "))
 	}
 	return nil
 }

@@ -21,9 +21,13 @@ func newExplain(g *globals) *cobra.Command {
 	var config string
 	cmd := &cobra.Command{
 		Use:   "explain ID",
-		Short: "Say why a job waits: no room, room that is kept for another, or something that no slice would help",
-		Long: `explain makes the plan that the agents make, from what slurmctld shows of nodes and queue, and says what it has in mind for a job. It runs wherever squeue
-and scontrol do. Where slurm.conf hides others' jobs (PrivateData=jobs), only an operator's plan is the agents'.`,
+		Short: "Explain why a job waits: no free slice, slices reserved for another job, or a reason other than slices",
+		Long: `explain reads the nodes and the queue from slurmctld, makes the same plan as the agents, and
+prints what the plan contains for a job. It runs on every host on which squeue and scontrol
+work.
+
+If slurm.conf hides other users' jobs (PrivateData=jobs), run explain as a Slurm operator. For
+other users slurmctld omits these jobs, and the plan can differ from that of the agents.`,
 		Example: `  caelum explain 4711
   caelum explain 4711_3      # a task of an array
   caelum explain 4711+1      # a component of a het job
@@ -57,24 +61,26 @@ and scontrol do. Where slurm.conf hides others' jobs (PrivateData=jobs), only an
 			return printExplanation(cmd.OutOrStdout(), e)
 		},
 	}
-	cmd.Flags().
-		StringVar(&config, "config", agent.DefaultConfig, "caelumd's configuration, for the policy; without this file the default's")
+	cmd.Flags().StringVar(&config, "config", agent.DefaultConfig,
+		"caelumd's configuration, for the key policy; without this file the default policy")
 	return cmd
 }
 
-// slurmTimeout bounds what is asked of slurmctld.
+// slurmTimeout limits all calls that a command makes to slurmctld and slurmdbd together. It is four times
+// slurm.DefaultTimeout, the limit of a single call.
 const slurmTimeout = time.Minute
 
 func printExplanation(w io.Writer, e plan.Explanation) error {
 	fmt.Fprintf(w, "job %d, %s", e.Job, printable(e.State))
 	if e.Place > 0 {
-		fmt.Fprintf(w, ", is number %d of %d that wait for slices", e.Place, e.Of)
+		fmt.Fprintf(w, ", is number %d of %d jobs that wait for slices", e.Place, e.Of)
 	}
 	_, err := fmt.Fprintf(w, "\n%s\n", printable(e.Text))
 	if e.Sized != "" && err == nil {
 		_, err = fmt.Fprintf(
 			w,
-			"it named no profile, and Caelum chose %s: by its --mig-mem or --mig=off if it has one, else by its earlier runs, as `caelum predict %d` tells, else by default\n",
+			"the job named no profile, so Caelum chose %s: for --mig-mem or --mig=off if the job has one of them, "+
+				"else from earlier runs (see `caelum predict %d`), else the default\n",
 			printable(e.Sized),
 			e.Job,
 		)
@@ -83,13 +89,14 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 		return err
 	}
 	if e.Held {
-		e.Reason += ", and it is Caelum that holds it, and releases it"
+		e.Reason += " (Caelum holds this job and will release it)"
 	}
 	_, err = fmt.Fprintf(w, "slurmctld's reason: %s\n", printable(e.Reason))
 	return err
 }
 
-// find is the id of the job that a text names as squeue does: see jobRef.
+// find returns the id of the job that text names in the format of squeue (see jobRef). If text names a task of an array
+// that is not among jobs, find returns the id of the array.
 func find(jobs []slurm.Job, text string) uint32 {
 	id, task, _ := jobRef(text)
 	for _, j := range jobs {
@@ -100,15 +107,15 @@ func find(jobs []slurm.Job, text string) uint32 {
 	return id
 }
 
-// jobRef reads a job's id from the command line, with the array's task if it names one (12_3). The components of a het
-// job (12+1) have ids of their own, one after the other.
+// jobRef parses a job id from the command line. For a task of an array (12_3) it returns the array's id and the task.
+// For a component of a het job (12+1) it returns the component's own id: components have consecutive ids.
 func jobRef(text string) (id uint32, task string, err error) {
 	text, task, isTask := strings.Cut(text, "_")
 	text, component, isComponent := strings.Cut(text, "+")
 	n, wrong := strconv.ParseUint(cmp.Or(task, component, "0"), 10, 32)
 	if wrong != nil || (isTask || isComponent) && task+component == "" || isTask && isComponent {
 		return 0, "", usageError{
-			fmt.Errorf("%q is no task of an array, nor a component of a het job: want a number", task+component),
+			fmt.Errorf("%q is not the number of an array task or of a het job's component", task+component),
 		}
 	}
 	if id, err = jobID(text); isComponent {
@@ -117,12 +124,12 @@ func jobRef(text string) (id uint32, task string, err error) {
 	return id, task, err
 }
 
-// jobID reads a job's id from the command line.
+// jobID parses a job id without task or component.
 func jobID(text string) (uint32, error) {
 	id, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || id == 0 {
 		return 0, usageError{
-			fmt.Errorf("%q is no job id: want a number (`squeue --format=%%A` prints it for array tasks)", text),
+			fmt.Errorf("%q is not a job id: give a number (`squeue --format=%%A` prints it for array tasks)", text),
 		}
 	}
 	return uint32(id), nil

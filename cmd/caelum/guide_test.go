@@ -13,17 +13,17 @@ import (
 	"caelum/internal/gpu/gputest"
 )
 
-// alike are the transcripts whose commands answer alike on every machine, given two A100-40GB: they ask no
-// agent and no Slurm.
-var alike = regexp.MustCompile(`^\$ caelum (profiles|layouts|place|simulate|slurm-config) `)
+// reproducible matches the transcripts of commands whose output is the same on every machine with two A100-40GB,
+// because they call neither an agent nor Slurm.
+var reproducible = regexp.MustCompile(`^\$ caelum (profiles|layouts|place|simulate|slurm-config) `)
 
-// transcripts are the indented blocks of a page that begin with such a command: what is typed, and what
-// is printed.
+// transcripts returns the commands and the outputs in the indented blocks of a page that begin with a reproducible
+// command.
 func transcripts(page string) (typed, printed []string) {
 	lines := strings.Split(page, "\n")
 	for k := 0; k < len(lines); k++ {
 		line, indented := strings.CutPrefix(lines[k], "    ")
-		if !indented || !alike.MatchString(line) {
+		if !indented || !reproducible.MatchString(line) {
 			continue
 		}
 		command, output := strings.TrimPrefix(line, "$ "), ""
@@ -38,7 +38,7 @@ func transcripts(page string) (typed, printed []string) {
 	return typed, printed
 }
 
-// TestPagesShowWhatIsPrinted: the transcripts in the pages for administrators are what the commands print.
+// TestPagesShowWhatIsPrinted compares the transcripts in the pages for administrators with the output of the commands.
 func TestPagesShowWhatIsPrinted(t *testing.T) {
 	dir := t.TempDir()
 	var typed, printed []string
@@ -51,11 +51,11 @@ func TestPagesShowWhatIsPrinted(t *testing.T) {
 		typed, printed = append(typed, commands...), append(printed, outputs...)
 	}
 	if len(typed) < 7 {
-		t.Fatalf("found %d transcripts", len(typed))
+		t.Fatalf("found %d transcripts, want at least 7", len(typed))
 	}
 	for k := range typed {
 		name := filepath.Join(dir, fmt.Sprintf("%s-%d.txtar", strings.Fields(typed[k])[1], k+1))
-		// A request without room exits with 1, which the guide explains.
+		// The exit status is ignored: it is 1 if a request has no room.
 		script := "exec sh typed\ncmp stdout printed\n-- typed --\n" + typed[k] + "\ntrue\n-- printed --\n" + printed[k]
 		if err := os.WriteFile(name, []byte(script), 0o600); err != nil {
 			t.Fatal(err)

@@ -16,9 +16,10 @@ func newJob(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "job ID",
 		Short: "Show the slices that a job holds on this node",
-		Long:  `job lists the slices of a job: the slot of gres/gpu, the GPU and placement behind it, the MIG device, and what is in use of it.`,
+		Long: `job lists the slices that a job holds on this node: the slot of gres/gpu, the GPU, the
+placement, the memory, the UUID of the MIG device, and the usage.`,
 		Example: `  caelum job 4711
-  srun --jobid 4711 --overlap caelum job 4711     # its owner, from a login node`,
+  srun --jobid 4711 --overlap caelum job 4711     # by the job's owner, from a login node`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := jobID(args[0])

@@ -24,11 +24,12 @@ func newLayouts(g *globals) *cobra.Command {
 	var o layoutsOptions
 	cmd := &cobra.Command{
 		Use:   "layouts BOARD",
-		Short: "Draw and count what a board's GPU can be cut into",
-		Long: `layouts counts the layouts of a GPU and draws the maximal ones: those beside which nothing more fits. A cell is a unit,
-dots are free, and the largest instances come first.
+		Short: "Count and draw the layouts of a GPU model",
+		Long: `layouts counts the layouts of a GPU and draws the maximal ones, to which no instance can be
+added. A cell is a unit, and dots are free. Layouts with the largest instances come first.
+
 ` + measuresHelp + `
-Of a maximal layout REACH is 1 and CC 0.
+A maximal layout has REACH 1 and CC 0.
 
 ` + tablesHelp,
 		Example: `  caelum layouts A100-40GB
@@ -36,27 +37,18 @@ Of a maximal layout REACH is 1 and CC 0.
   caelum layouts A100-40GB --all-layouts --measures --profiles 1g.5gb,3g.20gb,7g.40gb`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return errors.New("which board? Name one; `caelum profiles` lists them")
+				return errors.New("give one GPU model; `caelum profiles` lists them")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return runLayouts(cmd.OutOrStdout(), g, o, args[0]) },
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(
-		&o.profiles,
-		"profiles",
-		nil,
-		"cut into these profiles only; default those without variants (+me, ...), \"all\" every one",
-	)
-	f.StringVar(
-		&o.containing,
-		"containing",
-		"",
-		"only what can still become of this drawing: |name|.|#|..., # for a blocked unit",
-	)
-	f.BoolVar(&o.all, "all-layouts", false, "draw every layout, not only the maximal ones")
-	f.BoolVar(&o.measures, "measures", false, "with what each leaves open: REACH, CC, FRAG")
+	f.StringSliceVar(&o.profiles, "profiles", nil, profilesHelp)
+	f.StringVar(&o.containing, "containing", "",
+		"only layouts that contain this drawing: |name|.|#|..., # for a blocked unit")
+	f.BoolVar(&o.all, "all-layouts", false, "draw all layouts, not only the maximal ones")
+	f.BoolVar(&o.measures, "measures", false, "print REACH, CC and FRAG of each layout")
 	return cmd
 }
 
@@ -84,13 +76,14 @@ func runLayouts(w io.Writer, g *globals, o layoutsOptions, name string) error {
 	return nil
 }
 
-// found is what a GPU model can become, from a layout on.
+// found holds the layouts of a GPU model that contain a given layout.
 type found struct {
 	from    *mig.Node
-	layouts []*mig.Node // that contain it, the largest instances first
-	maximal []*mig.Node // of these
+	layouts []*mig.Node // those that contain from, sorted by largestFirst
+	maximal []*mig.Node // the maximal ones of these, in the same order
 }
 
+// enumerate finds the layouts in t that contain the layout contained.
 func enumerate(t *mig.Table, contained mig.Layout) found {
 	f := found{from: t.Node(contained)}
 	for k := range t.Nodes() {
@@ -157,8 +150,8 @@ func (f found) json(o layoutsOptions) any {
 	return out
 }
 
-// largestFirst sorts layouts by what begins at unit 0, then at unit 1 and so on: the largest instance first, free units
-// last.
+// largestFirst sorts layouts by the instance that starts at unit 0, then by the instance at unit 1, and so on. Larger
+// instances come first, and units at which no instance starts come last.
 func largestFirst(b *mig.Model, nodes []*mig.Node) {
 	order := make([]int, len(b.Profiles))
 	for p := range order {

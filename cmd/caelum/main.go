@@ -1,4 +1,3 @@
-// Command caelum is the command line of Caelum.
 package main
 
 import (
@@ -35,9 +34,10 @@ EXIT STATUS
   1  the command failed; the reason is on standard error
   2  wrong usage
   3  the agent of this node does not answer
-  4  there is no such job, or no run of it, here`
+  4  there is no such job, it holds no slice on this node, or the repository has no such run`
 
-// callTimeout bounds a question to the agent, which answers from memory.
+// callTimeout limits a call to the agent. The agent answers these calls from memory, so only an agent that hangs needs
+// longer.
 const callTimeout = 10 * time.Second
 
 func main() {
@@ -48,7 +48,7 @@ func main() {
 	}
 }
 
-// usageError marks what is wrong with the way a command was called.
+// usageError is an error in the command line. Its exit status is exitUsage.
 type usageError struct{ error }
 
 func exitCode(_ *cobra.Command, err error) int {
@@ -67,7 +67,7 @@ func exitCode(_ *cobra.Command, err error) int {
 	return exitFailure
 }
 
-// globals are the flags of every command.
+// globals holds the flags that all commands have.
 type globals struct {
 	runDir string
 	json   bool
@@ -78,7 +78,8 @@ func newRoot() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "caelum",
 		Short: "MIG slices for Slurm jobs, cut on demand",
-		Long: `caelum shows what the agent of this node does, prints the configuration that Slurm needs, and answers what a GPU can become.
+		Long: `caelum shows the GPUs, slices and jobs of this node, explains why jobs wait, prints the
+configuration that Slurm needs, and calculates how a GPU can be partitioned.
 ` + exitStatusHelp,
 		Version:       agent.Version,
 		SilenceUsage:  true,
@@ -100,9 +101,7 @@ func newRoot() *cobra.Command {
 		newExplain(g),
 		newDoctor(g),
 		newSlurmConfig(g),
-		newProfiles(
-			g,
-		),
+		newProfiles(g),
 		newLayouts(g),
 		newPlace(g),
 		newSimulate(g),
@@ -115,7 +114,8 @@ func newRoot() *cobra.Command {
 	return cmd
 }
 
-// finish gives every command below one what they have in common.
+// finish completes all commands below cmd, at every depth: their help lists the exit statuses, and an error in their
+// arguments is a usageError.
 func finish(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		finish(sub)
@@ -133,12 +133,12 @@ func finish(cmd *cobra.Command) {
 
 var errNoAgent = errors.New("the agent does not answer")
 
-// ask calls the agent of this node.
+// ask calls the agent of this node, within callTimeout. The error wraps errNoAgent if the agent does not answer.
 func ask[T any](g *globals, call func(context.Context, *api.Client) (T, error)) (T, error) {
 	return askWithin(g, callTimeout, call)
 }
 
-// askWithin is ask for a call that may last longer.
+// askWithin is ask with another time limit.
 func askWithin[T any](g *globals, limit time.Duration, call func(context.Context, *api.Client) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -147,7 +147,8 @@ func askWithin[T any](g *globals, limit time.Duration, call func(context.Context
 	var answer *api.Error
 	if err != nil && !errors.As(err, &answer) {
 		err = fmt.Errorf(
-			"%w on %s (%s); is caelumd running here? try `systemctl status caelumd`; for a job on another node `srun --jobid ID --overlap caelum job ID`",
+			"%w on %s (%s); is caelumd running here? try `systemctl status caelumd`; for a job on another node run "+
+				"`srun --jobid ID --overlap caelum job ID`",
 			errNoAgent,
 			client.Socket(),
 			api.Reason(err),
@@ -156,8 +157,8 @@ func askWithin[T any](g *globals, limit time.Duration, call func(context.Context
 	return v, err
 }
 
-// printJSON escapes more than JSON asks for: of the characters that steer a terminal, encoding/json leaves those above
-// 0x7e.
+// printJSON writes v as indented JSON. It also escapes the unprintable characters above 0x7e: encoding/json does not,
+// and they can control a terminal.
 func printJSON(w io.Writer, v any) error {
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

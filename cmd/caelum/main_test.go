@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 
 var update = flag.Bool("update", false, "rewrite the expected outputs in testdata")
 
-// TestScripts plays testdata/*.txtar: the command line against an agent with a fixed state and an emulated A100.
+// TestScripts runs testdata/*.txtar: the commands, with an agent that has a fixed state and two emulated A100.
 func TestScripts(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 2)
 	testscript.Run(t, testscript.Params{
@@ -49,7 +49,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// status N checks the exit status of the command before, which must have failed: `! exec` says no more than that.
+// status N COMMAND: runs COMMAND, which must end with exit status N. `! exec` does not check the value of the status.
 func status(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: status N command [argument...]")
@@ -68,7 +68,7 @@ func status(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// expand FILE: puts the environment's variables into a file.
+// expand FILE: replaces the environment variables in a file by their values.
 func expand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: expand FILE")
@@ -76,7 +76,7 @@ func expand(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(os.Expand(ts.ReadFile(args[0]), ts.Getenv)), 0o644))
 }
 
-// fixed is an agent that always says the same.
+// fixed is an agent with constant answers.
 type fixed struct{}
 
 func (fixed) Lease(context.Context, uint32, api.LeaseRequest) (*api.Lease, error) {
@@ -85,7 +85,12 @@ func (fixed) Lease(context.Context, uint32, api.LeaseRequest) (*api.Lease, error
 func (fixed) Release(context.Context, uint32, int) error { return nil }
 
 var lease = api.Lease{
-	Job: 7, UID: 20001, Name: "train\x1b[2J\n\u009b31m\u202e\x7f\U000e0001\xff", User: "user1", Slots: []int{3}, Since: 1700000000,
+	Job:   7,
+	UID:   20001,
+	Name:  "train\x1b[2J\n\u009b31m\u202e\x7f\U000e0001\xff",
+	User:  "user1",
+	Slots: []int{3},
+	Since: 1700000000,
 	Slices: []api.Slice{
 		{
 			Slot:         3,
@@ -142,8 +147,13 @@ func (fixed) Adopt(_ context.Context, req api.AdoptRequest) ([]api.Adoption, err
 
 func (fixed) Status(context.Context) (*api.Status, error) {
 	return &api.Status{
-		Node: "n1", PublishError: "slurmctld cannot be reached", Closed: "IDLE+DRAIN", Profiles: []string{"1g.5gb", "3g.20gb"}, Stale: []string{"1g.6gb"},
-		Excess: map[string]int{"7g.40gb": 2, "1g.5gb": 30}, ExcessShort: map[string]int{"1g.5gb": 9},
+		Node:         "n1",
+		PublishError: "slurmctld cannot be reached",
+		Closed:       "IDLE+DRAIN",
+		Profiles:     []string{"1g.5gb", "3g.20gb"},
+		Stale:        []string{"1g.6gb"},
+		Excess:       map[string]int{"7g.40gb": 2, "1g.5gb": 30},
+		ExcessShort:  map[string]int{"1g.5gb": 9},
 		Reserved: &api.Reservation{
 			Job:    12,
 			At:     1795237049,
@@ -180,7 +190,7 @@ func (fixed) Status(context.Context) (*api.Status, error) {
 	}, nil
 }
 
-// TestFind: a job is named as squeue names it, an array's tasks too.
+// TestFind: jobs are named as squeue names them, including array tasks and components of het jobs.
 func TestFind(t *testing.T) {
 	jobs := []slurm.Job{{ID: 7}, {ID: 12, ArrayJob: 12, ArrayTask: "3-5"}, {ID: 14, ArrayJob: 12, ArrayTask: "2"}}
 	for text, want := range map[string]uint32{"7": 7, "12": 12, "12_2": 14, "12_9": 12, "8": 8, "7+0": 7, "5+2": 7} {
@@ -188,9 +198,11 @@ func TestFind(t *testing.T) {
 			t.Errorf("%s is %d, want %d", text, got, want)
 		}
 	}
-	for _, text := range []string{"", "x", "12_", "12_x", "_2", "0", "-1", "12_2_3", "12+", "12+x", "+1", "12+1_2", "12_2+1", "12+1+1"} {
+	for _, text := range []string{
+		"", "x", "12_", "12_x", "_2", "0", "-1", "12_2_3", "12+", "12+x", "+1", "12+1_2", "12_2+1", "12+1+1",
+	} {
 		if _, _, err := jobRef(text); err == nil {
-			t.Errorf("%q is taken", text)
+			t.Errorf("%q is accepted as a job id", text)
 		}
 	}
 }

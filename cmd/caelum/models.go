@@ -12,39 +12,45 @@ import (
 	"caelum/internal/mig"
 )
 
-// What profiles, layouts and place have in common: GPU models and profiles by name, and drawings on the page.
+// This file has what the commands profiles, layouts, place and simulate share: GPU models and profiles by name,
+// drawings, and tables.
 
-// tablesHelp says what the commands that know GPU models by name stand on.
-const tablesHelp = `It needs neither agent nor GPU: it knows the boards from Caelum's tables, of which "caelum profiles" is the list. A
-board may be shortened as long as one is meant (A30, h200). What a node's driver allows, "caelum slurm-config" asks there.`
+// tablesHelp is the part of the help texts about the names of GPU models.
+const tablesHelp = `The command needs neither an agent nor a GPU. It takes the GPU models from Caelum's tables;
+"caelum profiles" lists them. BOARD is the name of a GPU model, or a beginning of the name that
+fits one model only (A30, h200). To get the profiles that the driver of a node reports, run
+"caelum slurm-config" on the node.`
 
-// boardNamed finds a GPU model of the tables by its name, the beginning of it, its Type in gres.conf or NVML's name for
-// it, in upper or lower case. The error lists the GPU models that may be meant.
+// profilesHelp is the description of the flag --profiles.
+const profilesHelp = "profiles to use; \"all\": every profile; default: the profiles without variants (+me, ...)"
+
+// modelNamed finds a GPU model in the tables by its name, the beginning of its name, its Type in gres.conf, or its name
+// in NVML. Upper and lower case are the same. If several models match, the error lists them.
 func modelNamed(name string) (*mig.Model, error) {
 	b, err := mig.ModelByName(name)
 	if err == nil {
 		return b, nil
 	}
-	var meant []*mig.Model
+	var matching []*mig.Model
 	var names []string
 	for _, b := range mig.Models() {
 		begins := name != "" && strings.HasPrefix(strings.ToLower(b.Name), strings.ToLower(name))
 		if begins || strings.EqualFold(b.Type, name) || strings.EqualFold(b.Device, name) {
-			meant = append(meant, b)
+			matching = append(matching, b)
 			names = append(names, b.Name)
 		}
 	}
-	switch len(meant) {
+	switch len(matching) {
 	case 0:
 		return nil, usageError{err}
 	case 1:
-		return meant[0], nil
+		return matching[0], nil
 	}
-	return nil, usageError{fmt.Errorf("board %q may be %s: name one", name, strings.Join(names, " or "))}
+	return nil, usageError{fmt.Errorf("GPU model %q is ambiguous: name %s", name, strings.Join(names, " or "))}
 }
 
-// selected is the GPU model with the profiles of --profiles: with none, those without variants; "all" means every one.
-// Names that the GPU model does not have are left to the caller, who may have several GPU models.
+// selected returns b with only the profiles of --profiles: by default those without variants, with "all" every profile.
+// It ignores names that b does not have, because there may be several GPU models; see checkProfiles.
 func selected(b *mig.Model, names []string) *mig.Model {
 	return b.Select(func(p mig.Profile) bool {
 		switch {
@@ -57,7 +63,7 @@ func selected(b *mig.Model, names []string) *mig.Model {
 	})
 }
 
-// checkProfiles finds the first of the names of --profiles that no GPU model has.
+// checkProfiles returns an error if none of the models has one of the names of --profiles.
 func checkProfiles(names []string, models ...*mig.Model) error {
 	if len(names) == 0 || slices.Equal(names, []string{"all"}) {
 		return nil
@@ -70,15 +76,15 @@ func checkProfiles(names []string, models ...*mig.Model) error {
 	return nil
 }
 
-// everyProfile says, by GPU model, which profiles there are.
+// everyProfile returns, for each GPU model, a text that lists its profiles. Each text appears once.
 func everyProfile(models []*mig.Model) []string {
-	var said []string
+	var all []string
 	for _, b := range models {
-		if line := b.Name + " has " + strings.Join(profileNames(b), ", "); !slices.Contains(said, line) {
-			said = append(said, line)
+		if line := b.Name + " has " + strings.Join(profileNames(b), ", "); !slices.Contains(all, line) {
+			all = append(all, line)
 		}
 	}
-	return said
+	return all
 }
 
 func profileNames(b *mig.Model) []string {
@@ -89,19 +95,20 @@ func profileNames(b *mig.Model) []string {
 	return names
 }
 
-// readDrawing reads the value of a flag: a layout, and the units that are drawn as blocked.
+// readDrawing parses the drawing that is the value of a flag. It returns the layout and a bit mask of the blocked
+// units.
 func readDrawing(flag string, b *mig.Model, drawing string) (mig.Layout, uint64, error) {
 	l, blocked, err := b.ParseBeside(drawing)
 	if err != nil {
 		return 0, 0, usageError{
-			fmt.Errorf("%s: %w; `caelum profiles %s` shows what may start where, and here %s count (--profiles)",
-				flag, err, b.Name, strings.Join(profileNames(b), ", ")),
+			fmt.Errorf("%s: %w; `caelum profiles %s` shows the possible starts; "+
+				"the profiles in use are %s (--profiles)", flag, err, b.Name, strings.Join(profileNames(b), ", ")),
 		}
 	}
 	return l, blocked, nil
 }
 
-// ruler numbers the units above a drawing.
+// ruler returns a line with the numbers of the units, to be printed above a drawing.
 func ruler(b *mig.Model) string {
 	width := (len(b.Draw(0)) - 1) / b.Grid
 	var s strings.Builder
@@ -111,18 +118,19 @@ func ruler(b *mig.Model) string {
 	return s.String() + " "
 }
 
-// measures are what a layout leaves open, as columns.
+// measures returns the measures of a layout as columns, under measuresHead.
 func measures(n *mig.Node) string {
 	return fmt.Sprintf("%5d  %2d  %.2f", n.Reach, n.CC, n.Frag)
 }
 
 const measuresHead = "REACH  CC  FRAG"
 
-// measuresHelp explains the columns.
-const measuresHelp = `REACH is the number of maximal layouts (nothing more fits) that contain what is drawn, CC the number of placements that are
-still open, FRAG how much of the free room is of no use where it is, from 0 to 1 (mean over the profiles).`
+// measuresHelp is the part of the help texts about the columns of measuresHead.
+const measuresHelp = `REACH is the number of maximal layouts that contain the drawn layout; no instance can be added
+to a maximal layout. CC is the number of placements that are still possible. FRAG is the share
+of the free units that cannot be used where they are, from 0 to 1 (mean over the profiles).`
 
-// drawn is a layout with its measures, for JSON.
+// drawn is the JSON form of a layout with its measures.
 type drawn struct {
 	Drawing    string          `json:"drawing"`
 	Placements []api.Placement `json:"placements"`
@@ -136,7 +144,7 @@ func drawNode(n *mig.Node) drawn {
 	return drawn{b.DrawBeside(n.Layout, n.Table().Blocked), placements(b, n.Layout), n.Reach, n.CC, n.Frag}
 }
 
-// placements are those of a layout, by start.
+// placements returns the placements of a layout, sorted by start.
 func placements(b *mig.Model, l mig.Layout) []api.Placement {
 	all := []api.Placement{}
 	for i := range l.Indices() {
@@ -147,7 +155,7 @@ func placements(b *mig.Model, l mig.Layout) []api.Placement {
 	return all
 }
 
-// number is a count of the tables, where -1 means that nobody has shown it.
+// number formats a count from the tables of GPU models. It returns "-" for a negative count, which is unknown.
 func number(n int) string {
 	if n < 0 {
 		return "-"
@@ -155,7 +163,7 @@ func number(n int) string {
 	return strconv.Itoa(n)
 }
 
-// rows writes a table, its numeric columns (those that are marked) to the right.
+// rows prints a table. The columns marked in right are aligned to the right.
 func rows(w io.Writer, right []bool, table [][]string) {
 	width := make([]int, len(right))
 	for _, row := range table {

@@ -22,12 +22,13 @@ type placeOptions struct {
 	boards, gpus, idle, ends flagInOrder
 }
 
-// flagInOrder is a flag that means something else after another: a --gpu is of the --board before it.
+// flagInOrder is a flag whose meaning depends on the flags before it: the --board before a --gpu is that GPU's model.
 type flagInOrder struct {
 	name, takes string
 	all         *[]given
 }
 
+// given is one occurrence of a flagInOrder on the command line.
 type given struct{ flag, value string }
 
 // Set implements pflag.Value.
@@ -50,23 +51,31 @@ func newPlace(g *globals) *cobra.Command {
 	o.ends = flagInOrder{"--ends", "TIME,...", &o.given}
 	cmd := &cobra.Command{
 		Use:   "place PROFILE[:TIME]...",
-		Short: "Try where slices would go on GPUs that you draw",
-		Long: `place puts one slice of each PROFILE, one after the other, onto GPUs that are drawn on the command line, and says where each
-goes and by which means: reuse (an idle instance of the profile stands there), carve (its units are free) or reclaim
-(idle instances have to be destroyed first; it names them). The policy is the agent's, unless --policy names another.
+		Short: "Show where a policy places slices on GPUs that you draw",
+		Long: `place places one slice of each PROFILE, one after the other, on GPUs that are drawn on the
+command line. It prints the placement of each slice and how the slice is acquired:
+  reuse    an idle instance of the profile is at the placement
+  carve    the units of the placement are free
+  reclaim  idle instances have to be destroyed first; place lists them
+The policy is the agents' default policy, unless --policy names another one.
 
-A drawing is |cell|cell|...|, in quotes for the shell: a profile's name, a dot for a free unit, a # for one that is blocked.
-Widths do not matter. An idle instance is one that no job holds. A --board with no --gpu behind it is one empty GPU.
+A drawing is |cell|cell|...|, in quotes for the shell. A cell is a profile's name, a dot for a
+free unit, or # for a blocked unit. The width of a cell does not matter. An idle instance is an
+instance that no job holds. A --board that no --gpu follows is one empty GPU.
 
-` + measuresHelp + ` Idle instances do not
-count: their room can be had. REACH of several GPUs is the product, CC the sum, FRAG the mean.
+` + measuresHelp + `
+For several GPUs, REACH is the product, CC the sum, and FRAG the mean. Idle instances count as
+free.
 
-Some policies (lifetime, scarcity, qla) look at when what is busy ends and how long requests run. --ends says in how long each
-instance of the --gpu before it ends, from left to right (? is unknown), and PROFILE:TIME how long the slice will be held;
-times as in 90s, 30m, 2h. What is not said is unknown, and unknown counts as very long. The policies see the requests
-as a queue, the first one at its head; qla may hold it though there is room, and then the others wait behind it.
+The policies lifetime, scarcity and qla also consider when running jobs end and how long the
+requests run. --ends gives, for the --gpu before it, the time until each instance ends, from
+left to right. PROFILE:TIME gives the time for which the slice will be held. Times are written
+as 90s, 30m or 2h, and ? is an unknown time. A time that is not given is unknown, and policies
+take an unknown time to be very long. The policies see the requests as a queue. qla may hold the
+first request although a placement is free; the other requests then wait behind it.
 
-The exit status is 1 when a request finds no room; with --compare, when no policy has room for all.
+The exit status is 1 if a request cannot be placed. With --compare it is 1 if no policy can
+place all requests.
 
 ` + tablesHelp,
 		Example: `  caelum place --board A100-40GB 1g.5gb 4g.20gb
@@ -77,31 +86,26 @@ The exit status is 1 when a request finds no room; with --compare, when no polic
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New(
-					"place what? Name the profiles, as in `caelum place --board A100-40GB 1g.5gb 3g.20gb`",
+					"no profile given; name one or more, as in `caelum place --board A100-40GB 1g.5gb 3g.20gb`",
 				)
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.compare && cmd.Flags().Changed("policy") {
-				return usageError{errors.New("--compare shows every policy: leave --policy out")}
+				return usageError{errors.New("--compare shows every policy: omit --policy")}
 			}
 			return runPlace(cmd.OutOrStdout(), g, o, args)
 		},
 	}
 	f := cmd.Flags()
-	f.Var(&o.boards, "board", "the board of the --gpu flags behind it")
-	f.Var(&o.gpus, "gpu", "a GPU and what is busy on it, drawn")
-	f.Var(&o.idle, "idle", "the idle instances on the GPU before it, drawn")
-	f.Var(&o.ends, "ends", "in how long each instance on the GPU before it ends, as in 2h,10m,?")
+	f.Var(&o.boards, "board", "the GPU model of the --gpu flags after it")
+	f.Var(&o.gpus, "gpu", "a GPU: a drawing of the instances that jobs hold")
+	f.Var(&o.idle, "idle", "a drawing of the idle instances of the --gpu before it")
+	f.Var(&o.ends, "ends", "times until the instances of the --gpu before it end, as in 2h,10m,?")
 	f.StringVar(&o.policy, "policy", place.DefaultPolicy, "one of "+strings.Join(place.Names(), ", "))
-	f.BoolVar(&o.compare, "compare", false, "every policy, side by side")
-	f.StringSliceVar(
-		&o.profiles,
-		"profiles",
-		nil,
-		"the profiles that count; default those without variants (+me, ...), \"all\" every one",
-	)
+	f.BoolVar(&o.compare, "compare", false, "show all policies side by side")
+	f.StringSliceVar(&o.profiles, "profiles", nil, profilesHelp)
 	return cmd
 }
 
@@ -121,7 +125,7 @@ func runPlace(w io.Writer, g *globals, o placeOptions, args []string) error {
 	if err != nil {
 		return usageError{err}
 	}
-	t := try(policy, o.policy, gpus, requests)
+	t := placeAll(policy, o.policy, gpus, requests)
 	if g.json {
 		err = printJSON(w, t.json())
 	} else {
@@ -130,20 +134,20 @@ func runPlace(w io.Writer, g *globals, o placeOptions, args []string) error {
 	return errors.Join(err, t.noRoom())
 }
 
-// step is what became of one request.
+// step is the result of one request.
 type step struct {
-	profile string
-	placed  bool
-	gpu     int // index of the GPU it went to
-	index   int // of the placement, in its GPU model's Placements
-	means   place.Acquisition
-	gone    mig.Layout // idle instances that were destroyed for it
-	left    place.GPU  // what stands there afterwards
-	room    bool       // not placed: there was room, but not for this policy
-	held    string     // not placed: what it is held for
+	profile     string
+	placed      bool
+	gpu         int // index of the GPU
+	index       int // of the placement, in its GPU model's Placements
+	acquisition place.Acquisition
+	gone        mig.Layout // the idle instances that were destroyed to make room
+	left        place.GPU  // the GPU after the placement
+	room        bool       // not placed: a placement was free, but the policy does not use it
+	held        string     // not placed: why the request is held
 }
 
-// trial is a policy and what it made of the requests.
+// trial is a policy with its results for all requests.
 type trial struct {
 	policy string
 	before []place.GPU
@@ -151,8 +155,8 @@ type trial struct {
 	steps  []step
 }
 
-// try places one request after the other; the policy sees those that are still to come.
-func try(policy place.Policy, name string, gpus []place.GPU, waiting []place.Request) trial {
+// placeAll places one request after the other. The policy also sees the requests that come later.
+func placeAll(policy place.Policy, name string, gpus []place.GPU, waiting []place.Request) trial {
 	t := trial{policy: name, before: gpus}
 	pool := place.NewPool(gpus)
 	held := false
@@ -164,7 +168,7 @@ func try(policy place.Policy, name string, gpus []place.GPU, waiting []place.Req
 	for k, r := range waiting {
 		s := step{profile: r.Profile}
 		if held {
-			s.held = "behind the one that is held"
+			s.held = "waits behind the held request"
 			t.steps = append(t.steps, s)
 			continue
 		}
@@ -172,13 +176,14 @@ func try(policy place.Policy, name string, gpus []place.GPU, waiting []place.Req
 		if c.Verdict == place.Here {
 			g := pool.GPU(c.GPU)
 			s.placed, s.gpu, s.index, s.gone = true, c.GPU, c.Placement, g.InTheWay(c.Placement)
-			s.means, _ = g.AcquisitionOf(c.Placement)
+			s.acquisition, _ = g.AcquisitionOf(c.Placement)
 			pool.Start(c.GPU, c.Placement, r.Duration)
 			s.left = pool.GPU(c.GPU)
 		} else if held = c.Verdict == place.Hold; held {
 			b := pool.GPU(c.GPU).Model
 			free := time.Duration(pool.Free(c.GPU, c.Placement) * float64(time.Second))
-			s.held = fmt.Sprintf("held, though there is room: %s of GPU %d is free in %v", b.Label(c.Placement), c.GPU, free)
+			s.held = fmt.Sprintf("held although there is room: %s of GPU %d is free in %v",
+				b.Label(c.Placement), c.GPU, free)
 		} else {
 			s.room = hasRoom(pool, r.Profile)
 		}
@@ -190,7 +195,7 @@ func try(policy place.Policy, name string, gpus []place.GPU, waiting []place.Req
 	return t
 }
 
-// hasRoom reports whether any GPU could take the profile, whatever a policy thinks of it.
+// hasRoom reports whether a placement of the profile is open on some GPU, regardless of the policy.
 func hasRoom(pool *place.Pool, profile string) bool {
 	for k := range pool.Len() {
 		g := pool.GPU(k)
@@ -203,20 +208,20 @@ func hasRoom(pool *place.Pool, profile string) bool {
 
 func node(g place.GPU) *mig.Node { return g.Model.TableBeside(g.Blocked).Node(g.Layout) }
 
-// noRoom names the requests that found none, or are held.
+// noRoom returns an error that names the requests that have no placement or are held, or nil if there are none.
 func (t trial) noRoom() error {
-	var without, held []string
+	var unplaced, held []string
 	for k, s := range t.steps {
 		switch name := fmt.Sprintf("%s (request %d)", s.profile, k+1); {
 		case s.held != "":
 			held = append(held, name)
 		case !s.placed:
-			without = append(without, name)
+			unplaced = append(unplaced, name)
 		}
 	}
 	var all []error
-	if without != nil {
-		all = append(all, fmt.Errorf("no room for %s", strings.Join(without, ", ")))
+	if unplaced != nil {
+		all = append(all, fmt.Errorf("no room for %s", strings.Join(unplaced, ", ")))
 	}
 	if held != nil {
 		all = append(all, fmt.Errorf("held: %s", strings.Join(held, ", ")))

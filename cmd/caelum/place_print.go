@@ -12,8 +12,6 @@ import (
 	"caelum/internal/place"
 )
 
-// How caelum place shows what it found.
-
 func (t trial) print(w io.Writer) {
 	fmt.Fprintf(w, "policy %s; the GPUs before:\n", t.policy)
 	printGPUs(w, t.before)
@@ -32,29 +30,29 @@ func (t trial) print(w io.Writer) {
 	}
 }
 
-// why says why a request was not placed.
+// why returns the reason why a request was not placed.
 func (s step) why(policy string) string {
 	switch {
 	case s.held != "":
 		return s.held
 	case s.room:
-		return "no room that " + policy + " would take"
+		return "no room that " + policy + " uses"
 	}
 	return "no room"
 }
 
-// how names the means, and what has to go.
+// how returns how the slice is acquired. For reclaim it lists the instances that are destroyed.
 func (s step) how() string {
-	if s.means == place.Reclaim {
+	if s.acquisition == place.Reclaim {
 		return "reclaim " + s.left.Model.List(s.gone)
 	}
-	return s.means.String()
+	return s.acquisition.String()
 }
 
-// start is the unit at which it begins.
+// start returns the first unit of the placement.
 func (s step) start() int { return s.left.Model.Placements[s.index].Start }
 
-// printGPUs draws each GPU, under its GPU model's name where that is another one than above.
+// printGPUs draws each GPU. It prints the name of the GPU model before the first GPU and before each change of model.
 func printGPUs(w io.Writer, gpus []place.GPU) {
 	var model *mig.Model
 	for k, g := range gpus {
@@ -73,7 +71,8 @@ func printGPU(w io.Writer, k int, g place.GPU) {
 	}
 }
 
-// compare lets every policy try, and puts them side by side: a line each.
+// compare places the requests with every policy and prints one line for each policy. It returns an error if no policy
+// places all requests.
 func compare(w io.Writer, g *globals, gpus []place.GPU, requests []place.Request) error {
 	var trials []trial
 	failed := 0
@@ -82,7 +81,7 @@ func compare(w io.Writer, g *globals, gpus []place.GPU, requests []place.Request
 		if err != nil {
 			return err
 		}
-		t := try(policy, name, gpus, requests)
+		t := placeAll(policy, name, gpus, requests)
 		if t.noRoom() != nil {
 			failed++
 		}
@@ -100,7 +99,7 @@ func compare(w io.Writer, g *globals, gpus []place.GPU, requests []place.Request
 		printTrials(w, trials)
 	}
 	if failed == len(trials) {
-		return errors.New("no policy has room for all of them")
+		return errors.New("no policy has room for all requests")
 	}
 	return nil
 }
@@ -108,7 +107,7 @@ func compare(w io.Writer, g *globals, gpus []place.GPU, requests []place.Request
 func printTrials(w io.Writer, trials []trial) {
 	fmt.Fprintln(w, "the GPUs before:")
 	printGPUs(w, trials[0].before)
-	fmt.Fprintln(w, "\nGPU@start of each request (- no room, hold: waits for better), and what is left:")
+	fmt.Fprintln(w, "\nGPU@start of each request (-: no room, hold: waits for a better placement), and the result:")
 	head, right := []string{"POLICY"}, []bool{false}
 	for _, s := range trials[0].steps {
 		head, right = append(head, s.profile), append(right, false)
@@ -132,7 +131,8 @@ func printTrials(w io.Writer, trials []trial) {
 	rows(w, right, table)
 }
 
-// left is what the GPUs together leave open: each future of one goes with each of the others, so reach is a product.
+// left returns REACH, CC and FRAG of all GPUs together. Each future of one GPU can be combined with each future of the
+// others, so REACH is a product.
 func left(gpus []place.GPU) []string {
 	reach, cc, frag := 1.0, 0, 0.0
 	for _, g := range gpus {
@@ -148,7 +148,7 @@ func left(gpus []place.GPU) []string {
 	return []string{fmt.Sprintf(format, reach), strconv.Itoa(cc), fmt.Sprintf("%.2f", frag)}
 }
 
-// trialEntry, stepEntry and gpuEntry are these as JSON has them.
+// trialEntry is the JSON form of a trial.
 type trialEntry struct {
 	Policy string      `json:"policy"`
 	Before []gpuEntry  `json:"before"`
@@ -156,17 +156,19 @@ type trialEntry struct {
 	After  []gpuEntry  `json:"after"`
 }
 
+// stepEntry is the JSON form of a step.
 type stepEntry struct {
-	Profile   string          `json:"profile"`
-	Placed    bool            `json:"placed"`
-	GPU       *int            `json:"gpu,omitempty"`
-	Start     *int            `json:"start,omitempty"`
-	Means     string          `json:"means,omitempty"`
-	Reclaimed []api.Placement `json:"reclaimed,omitempty"`
-	Left      *gpuEntry       `json:"left,omitempty"` // what stands on that GPU afterwards
-	Why       string          `json:"why,omitempty"`  // not placed
+	Profile     string          `json:"profile"`
+	Placed      bool            `json:"placed"`
+	GPU         *int            `json:"gpu,omitempty"`
+	Start       *int            `json:"start,omitempty"`
+	Acquisition string          `json:"means,omitempty"`
+	Reclaimed   []api.Placement `json:"reclaimed,omitempty"`
+	Left        *gpuEntry       `json:"left,omitempty"` // the GPU after the placement
+	Why         string          `json:"why,omitempty"`  // not placed
 }
 
+// gpuEntry is the JSON form of a place.GPU.
 type gpuEntry struct {
 	Board string `json:"board"`
 	drawn
@@ -182,7 +184,7 @@ func (t trial) json() trialEntry {
 		}
 		start, left := s.start(), entryOf(s.left)
 		e.Steps = append(e.Steps, stepEntry{Profile: s.profile, Placed: true, GPU: &s.gpu, Start: &start,
-			Means: s.means.String(), Reclaimed: placements(s.left.Model, s.gone), Left: &left})
+			Acquisition: s.acquisition.String(), Reclaimed: placements(s.left.Model, s.gone), Left: &left})
 	}
 	return e
 }

@@ -13,9 +13,8 @@ import (
 	"caelum/internal/place"
 )
 
-// How caelum place reads its command line.
-
-// readGPUs makes the GPUs of the flags. GPUs of one GPU model share it.
+// readGPUs returns the GPUs that --board, --gpu, --idle and --ends describe. GPUs of the same model share one
+// mig.Model.
 func readGPUs(o placeOptions) ([]place.GPU, error) {
 	var gpus []place.GPU
 	var whole []*mig.Model
@@ -25,11 +24,7 @@ func readGPUs(o placeOptions) ([]place.GPU, error) {
 	for _, f := range o.given {
 		if f.flag != "--board" && model == nil {
 			return nil, usageError{
-				fmt.Errorf(
-					"%s %s: of which board? Put --board before it; `caelum profiles` lists them",
-					f.flag,
-					f.value,
-				),
+				fmt.Errorf("%s %s: put --board before it; `caelum profiles` lists the GPU models", f.flag, f.value),
 			}
 		}
 		if bare && f.flag != "--gpu" {
@@ -67,12 +62,13 @@ func readGPUs(o placeOptions) ([]place.GPU, error) {
 	}
 	if gpus == nil {
 		return nil, usageError{
-			errors.New("on which GPUs? `--board A100-40GB` is one empty A100; --help shows how to draw others"),
+			errors.New("no GPU given; `--board A100-40GB` is one empty A100, --help explains how to draw other GPUs"),
 		}
 	}
 	return gpus, checkProfiles(o.profiles, whole...)
 }
 
+// addIdle adds the idle instances of a drawing to g. They must fit beside the instances that jobs hold.
 func addIdle(g *place.GPU, drawing string) error {
 	idle, blocked, err := readDrawing("--idle", g.Model, drawing)
 	if err != nil {
@@ -82,17 +78,17 @@ func addIdle(g *place.GPU, drawing string) error {
 	busy := b.DrawBeside(g.Layout, g.Blocked)
 	switch {
 	case blocked != 0:
-		return usageError{fmt.Errorf("--idle %s: blocked units (#) belong into --gpu", drawing)}
+		return usageError{fmt.Errorf("--idle %s: draw blocked units (#) in --gpu", drawing)}
 	case g.Idle != 0:
 		return usageError{
-			fmt.Errorf("--idle %s: this GPU has an --idle already; draw all idle instances of a GPU in one", drawing),
+			fmt.Errorf("--idle %s: this GPU already has an --idle; draw all its idle instances in one", drawing),
 		}
 	case b.Occupied(idle)&(b.Occupied(g.Layout)|g.Blocked) != 0:
-		return usageError{fmt.Errorf("--idle %s: overlaps what is busy or blocked on the GPU, %s", drawing, busy)}
+		return usageError{fmt.Errorf("--idle %s: overlaps busy or blocked units of the GPU, %s", drawing, busy)}
 	case !b.Legal(g.Layout | idle):
 		return usageError{
 			fmt.Errorf(
-				"--idle %s: together with %s it is over the instance limits or engines of %s",
+				"--idle %s: together with %s it exceeds the instance limits or engines of %s",
 				drawing,
 				busy,
 				b.Name,
@@ -103,12 +99,13 @@ func addIdle(g *place.GPU, drawing string) error {
 	return nil
 }
 
-// addEnds says when the instances that are drawn on a GPU end, in seconds from now.
+// addEnds sets when the instances of g end, in seconds from now. list has one time for each instance, from left to
+// right.
 func addEnds(g *place.GPU, list string) error {
 	times := strings.Split(list, ",")
 	switch {
 	case g.Ends != nil:
-		return usageError{fmt.Errorf("--ends %s: this GPU has --ends already", list)}
+		return usageError{fmt.Errorf("--ends %s: this GPU already has --ends", list)}
 	case len(times) != g.Layout.Count():
 		return usageError{
 			fmt.Errorf(
@@ -133,19 +130,19 @@ func addEnds(g *place.GPU, list string) error {
 	return nil
 }
 
-// seconds reads a time; ? is +Inf.
+// seconds parses a duration such as 90s and returns it in seconds. For ? it returns +Inf.
 func seconds(text string) (float64, error) {
 	if text == "?" {
 		return math.Inf(1), nil
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 {
-		return 0, fmt.Errorf("%q is no time; write 90s, 30m or 2h, or ? for unknown", text)
+		return 0, fmt.Errorf("%q is not a time; write 90s, 30m or 2h, or ? if unknown", text)
 	}
 	return d.Seconds(), nil
 }
 
-// readRequests reads PROFILE[:TIME]. Some GPU must have the profile.
+// readRequests parses arguments PROFILE[:TIME]. At least one of the GPUs must have the profile.
 func readRequests(gpus []place.GPU, args []string) ([]place.Request, error) {
 	var models []*mig.Model
 	for _, g := range gpus {

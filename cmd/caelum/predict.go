@@ -21,7 +21,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// predictOptions say of which job; the script's are those that sbatch would be given.
+// predictOptions are the flags of caelum predict. Most of them describe the job of --script as the options of sbatch
+// do.
 type predictOptions struct {
 	repoOptions
 	key, script, user, account, jobName string
@@ -32,9 +33,13 @@ func newPredict(g *globals) *cobra.Command {
 	var o predictOptions
 	cmd := &cobra.Command{
 		Use:   "predict (ID | --key KEY | --script FILE)",
-		Short: "Say which profile a job would be given, and why: by which earlier runs",
-		Long: `predict asks the repository of this host what a job needs by its earlier runs. The job is one that slurmctld or slurmdbd knows, or a key, or a script with the options that
-sbatch would be given: those in the script's #SBATCH lines too, since a job's key is made of what they say together.`,
+		Short: "Predict the profile of a job from earlier runs",
+		Long: `predict calculates what a job needs from the earlier runs in this host's repository. It prints
+the profile that the job would be given, and the runs.
+
+The job is given by its id, if slurmctld or slurmdbd knows it, by its key, or by a batch script.
+With --script, give the options of its submission on the command line, including those in
+#SBATCH lines, which predict does not read: they are part of the job's key.`,
 		Example: `  caelum predict 4711
   caelum predict --key 16e6c08ad68451a8 --user user1 --json
   caelum predict --script train.sh --gpus 1 --account research --user user1`,
@@ -44,41 +49,35 @@ sbatch would be given: those in the script's #SBATCH lines too, since a job's ke
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(
-		&o.config,
-		"config",
-		agent.DefaultConfig,
-		"caelumd's configuration, for the keys repo, table, margin, share, share_users and max_slowdown",
-	)
+	f.StringVar(&o.config, "config", agent.DefaultConfig,
+		"caelumd's configuration, for the keys repo, table, margin, share, share_users and max_slowdown")
 	f.StringVar(&o.path, "repo", "", "the repository; default: the configuration's repo")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the configuration's table")
-	f.StringVar(&o.board, "board", "", "predict for this board, whatever the decision table lists")
+	f.StringVar(&o.board, "board", "", "predict for this GPU model, instead of those in the decision table")
 	f.StringVar(&o.key, "key", "", "the job's key: 16 hexadecimal digits")
 	f.StringVar(&o.script, "script", "", "the batch script")
-	f.StringVar(
-		&o.user,
-		"user",
-		"",
-		"the job's user, by name or id; default: the only user with runs of the key, else yourself",
-	)
-	f.StringVar(&o.account, "account", "", "the job's account, also where it is the user's default")
-	f.StringVar(&o.jobName, "job-name", "", "the job's name; default: the script's, as with sbatch")
-	f.IntVar(&o.gpus, "gpus", 1, "GPUs on each node")
-	f.IntVar(&o.nodes, "nodes", 1, "nodes")
-	f.IntVar(&o.tasks, "ntasks", 0, "tasks, if the job says how many")
-	f.IntVar(&o.cpus, "cpus-per-task", 0, "CPUs per task, if the job says how many")
+	f.StringVar(&o.user, "user", "",
+		"name or id of the job's user; default: the only user with runs of the key, else yourself")
+	f.StringVar(&o.account, "account", "", "the job's account, even if it is the user's default")
+	f.StringVar(&o.jobName, "job-name", "", "the job's name; default: the name of the script, as with sbatch")
+	f.IntVar(&o.gpus, "gpus", 1, "number of GPUs on each node")
+	f.IntVar(&o.nodes, "nodes", 1, "number of nodes")
+	f.IntVar(&o.tasks, "ntasks", 0, "number of tasks, if the job sets it")
+	f.IntVar(&o.cpus, "cpus-per-task", 0, "CPUs per task, if the job sets it")
 	return cmd
 }
 
-// predicted is the answer, also as JSON.
+// predicted is the output of caelum predict, in its JSON form.
 type predicted struct {
-	Key   string        `json:"key,omitempty"`
-	Work  string        `json:"work,omitempty"`
-	Level predict.Level `json:"level"` // whose runs it rests on: key, user, site; empty: nobody's
-	// the default's where none holds it; empty: no GPU model is known
-	Profile    string      `json:"profile,omitempty"`
-	Default    string      `json:"default,omitempty"` // the decision table's
-	Own        string      `json:"own,omitempty"`     // what a line of the table's admin gives it instead
+	Key         string        `json:"key,omitempty"`
+	Fingerprint string        `json:"work,omitempty"` // script fingerprint
+	Level       predict.Level `json:"level"`          // runs of the prediction: key, user or site; empty: none
+	// Profile is the predicted profile, or the default if no profile has enough memory. It is empty if no GPU model is
+	// known.
+	Profile string `json:"profile,omitempty"`
+	Default string `json:"default,omitempty"` // the decision table's default profile
+	// Own is the profile in an administrator's line of the decision table. It overrides Profile.
+	Own        string      `json:"own,omitempty"`
 	Board      string      `json:"board,omitempty"`
 	NeededMiB  float64     `json:"needed_mib,omitempty"`
 	HighestMiB float64     `json:"highest_mib,omitempty"`
@@ -90,7 +89,7 @@ type predicted struct {
 	Runs       []repo.Line `json:"runs"`
 	runs       []predict.Run
 	noScript   bool
-	anyBoard   bool // there is one to predict a profile of
+	anyModel   bool // at least one GPU model is known
 }
 
 func runPredict(ctx context.Context, w io.Writer, g *globals, o predictOptions, args []string) error {
@@ -115,32 +114,28 @@ func runPredict(ctx context.Context, w io.Writer, g *globals, o predictOptions, 
 		}
 	}
 	if of.UID != uint32(os.Getuid()) && o.ownOnly(cfg) {
-		return errors.New("it is another user's, and your own runs say nothing of it: ask an administrator")
+		return errors.New("the job belongs to another user, and you can read only your own runs; ask an administrator")
 	}
 	need, h, ok, err := r.Predict(of, cfg.Site())
 	if err != nil {
 		return err
 	}
 	p := predicted{
-		Key:      of.Key,
-		Work:     of.Fingerprint,
-		Default:  t.Default,
-		Own:      t.Own(of, need.Level),
-		Runs:     lines(h.Runs),
-		runs:     h.Runs,
-		noScript: of.Fingerprint == "" && o.key == "",
-		anyBoard: len(t.Models) > 0,
+		Key:         of.Key,
+		Fingerprint: of.Fingerprint,
+		Default:     t.Default,
+		Own:         t.Own(of, need.Level),
+		Runs:        lines(h.Runs),
+		runs:        h.Runs,
+		noScript:    of.Fingerprint == "" && o.key == "",
+		anyModel:    len(t.Models) > 0,
 	}
 	if ok || need.PeakMiB > 0 {
-		p.Level, p.NeededMiB, p.HighestMiB, p.Used, p.Why = need.Level, need.PeakMiB, need.HighestMiB, need.Runs, need.Why
+		p.Level, p.NeededMiB, p.HighestMiB = need.Level, need.PeakMiB, need.HighestMiB
+		p.Used, p.Why = need.Runs, need.Why
 		given := learn.Give(need, ok, t.Models, t.Default)
-		p.Profile, p.Seconds, p.Low, p.High = given.Profile, tenths(
-			given.Seconds,
-		), tenths(
-			given.Low,
-		), tenths(
-			given.High,
-		)
+		p.Profile = given.Profile
+		p.Seconds, p.Low, p.High = tenths(given.Seconds), tenths(given.Low), tenths(given.High)
 		if given.Model != nil {
 			p.Board = given.Model.Name
 		}
@@ -151,7 +146,8 @@ func runPredict(ctx context.Context, w io.Writer, g *globals, o predictOptions, 
 	return printPrediction(w, p)
 }
 
-// of is what the job is known by.
+// of returns the key, the script fingerprint and the user of the job that the command line names. With --key the user
+// is not set; see keyOwner.
 func (o predictOptions) of(ctx context.Context, args []string) (repo.Of, error) {
 	given := len(args)
 	for _, s := range []string{o.key, o.script} {
@@ -161,20 +157,20 @@ func (o predictOptions) of(ctx context.Context, args []string) (repo.Of, error) 
 	}
 	switch {
 	case given != 1:
-		return repo.Of{}, usageError{errors.New("name a job by its id, or by --key, or by --script")}
+		return repo.Of{}, usageError{errors.New("give either a job id, or --key, or --script")}
 	case o.key != "":
-		return repo.Of{Key: o.key}, checkKey(o.key) // its user: keyOwner
+		return repo.Of{Key: o.key}, checkKey(o.key)
 	case o.script != "":
 		return o.ofScript()
 	}
-	id, _, err := jobRef(args[0]) // the tasks of an array have one key
+	id, _, err := jobRef(args[0]) // all tasks of an array have the same key
 	if err != nil {
 		return repo.Of{}, err
 	}
 	return ofJob(ctx, slurm.New(slurm.Options{}), id)
 }
 
-// ofScript makes key and work as job_submit.lua does.
+// ofScript calculates the key and the script fingerprint of the job of --script as job_submit.lua does.
 func (o predictOptions) ofScript() (repo.Of, error) {
 	script, err := os.ReadFile(o.script)
 	if err != nil {
@@ -186,14 +182,12 @@ func (o predictOptions) ofScript() (repo.Of, error) {
 	}
 	if o.account == "" {
 		return repo.Of{}, usageError{
-			errors.New(
-				"--account is missing: a job's key has its account in it, also where that is the user's default",
-			),
+			errors.New("--account is missing: a job's key includes the account, even if it is the user's default"),
 		}
 	}
 	if o.gpus < 1 || o.nodes < 1 || o.tasks < 0 || o.cpus < 0 {
 		return repo.Of{}, usageError{
-			errors.New("--gpus and --nodes are at least 1, --ntasks and --cpus-per-task not below 0"),
+			errors.New("--gpus and --nodes must be at least 1, --ntasks and --cpus-per-task at least 0"),
 		}
 	}
 	in := predict.KeyInput{
@@ -212,8 +206,8 @@ func (o predictOptions) ofScript() (repo.Of, error) {
 	return repo.Of{Key: predict.Key(in), Fingerprint: predict.Fingerprint(in), UID: uid}, nil
 }
 
-// keyOwner returns the id of the user whose key is meant: the one that is named, else the only one with runs of the
-// key.
+// keyOwner returns the id of the user to whom the key belongs: the user of --user, else the only user with runs of the
+// key, else the caller.
 func (o predictOptions) keyOwner(r *repo.Repo, key string) (uint32, error) {
 	if o.user != "" {
 		return userID(o.user)
@@ -230,7 +224,7 @@ func (o predictOptions) keyOwner(r *repo.Repo, key string) (uint32, error) {
 	return uint32(os.Getuid()), nil
 }
 
-// userID is the id of a user by name or number; of who asks without either.
+// userID returns the id of a user who is given by name or id. For an empty name it returns the caller's id.
 func userID(name string) (uint32, error) {
 	if name == "" {
 		return uint32(os.Getuid()), nil
@@ -246,7 +240,8 @@ func userID(name string) (uint32, error) {
 	return uint32(id), err
 }
 
-// ofJob asks slurmctld, and slurmdbd where that has forgotten the job.
+// ofJob returns the key, the script fingerprint and the user of a job. It reads them from slurmctld, or from slurmdbd
+// if slurmctld no longer has the job.
 func ofJob(ctx context.Context, ctl *slurm.Client, id uint32) (repo.Of, error) {
 	j, err := ctl.Job(ctx, id)
 	comment, uid := j.AdminComment, j.UID
@@ -267,51 +262,53 @@ func ofJob(ctx context.Context, ctl *slurm.Client, id uint32) (repo.Of, error) {
 	}
 	if of.Key == "" {
 		return of, fmt.Errorf(
-			"job %d has no caelum:key= in its AdminComment: job_submit.lua has not seen it, or it asked for no GPU",
+			"job %d has no caelum:key= in its AdminComment: job_submit.lua did not process it, or it requested no GPU",
 			id,
 		)
 	}
 	return of, nil
 }
 
-// whose says whose runs a prediction rests on.
-var whose = map[predict.Level]string{
+// levelNames maps the level of a prediction to a description of its runs.
+var levelNames = map[predict.Level]string{
 	predict.ByKey:  "of this key",
 	predict.ByUser: "of the same script by the same user",
-	predict.BySite: "of the same script by anybody",
+	predict.BySite: "of the same script by any user",
 }
 
 func printPrediction(w io.Writer, p predicted) error {
 	fmt.Fprintf(w, "key %s", p.Key)
-	if p.Work != "" {
-		fmt.Fprintf(w, ", work %s", p.Work)
+	if p.Fingerprint != "" {
+		fmt.Fprintf(w, ", script fingerprint %s", p.Fingerprint)
 	}
 	fmt.Fprintln(w)
 	if p.Own != "" {
-		fmt.Fprintf(w, "a line of its own in the decision table gives it %s, whatever its runs say\n", p.Own)
+		fmt.Fprintf(w, "an administrator's line in the decision table gives this job %s, "+
+			"regardless of earlier runs\n", p.Own)
 	}
 	if p.Level == predict.Unknown && p.noScript {
-		fmt.Fprintln(w, "a job without a script (srun, salloc) has nothing that tells what it runs")
+		fmt.Fprintln(w, "jobs without a script (srun, salloc) are not predicted, because their program is unknown")
 	}
 	if p.Level == predict.Unknown {
-		_, err := fmt.Fprintf(w, "no earlier run says what it needs: it gets the default%s\n", parenthesized(p.Default))
+		_, err := fmt.Fprintf(w, "no earlier run shows what the job needs: it gets the default%s\n",
+			parenthesized(p.Default))
 		return err
 	}
 	switch {
 	case p.Profile != "":
 		fmt.Fprintf(w, "profile %s of %s\n", p.Profile, p.Board)
-	case !p.anyBoard:
-		fmt.Fprintln(w, "no decision table here: name a --board to see the profile")
+	case !p.anyModel:
+		fmt.Fprintln(w, "there is no decision table here: give --board to see the profile")
 	default:
-		fmt.Fprintln(w, "no profile has so much")
+		fmt.Fprintln(w, "no profile has enough memory")
 	}
 	fmt.Fprintf(
 		w,
-		"needs %.0f MiB, by %d of %d runs %s, of which the highest peak is %.0f MiB\n",
+		"needs %.0f MiB, from %d of %d runs %s; their highest peak is %.0f MiB\n",
 		p.NeededMiB,
 		p.Used,
 		len(p.runs),
-		whose[p.Level],
+		levelNames[p.Level],
 		p.HighestMiB,
 	)
 	if p.Why != "" {
@@ -320,7 +317,7 @@ func printPrediction(w io.Writer, p predicted) error {
 	if p.Seconds > 0 {
 		fmt.Fprintf(
 			w,
-			"runs for %s, most likely between %s and %s\n",
+			"expected run time %s, most likely between %s and %s\n",
 			inSeconds(p.Seconds),
 			inSeconds(p.Low),
 			inSeconds(p.High),

@@ -24,13 +24,14 @@ import (
 )
 
 const (
-	// lookEvery is the pause between two questions to slurmdbd.
-	lookEvery = 5 * time.Second
-	// summaryWait is how long after a job's end its summary may come.
+	// pollInterval is the pause between two queries to slurmdbd about a job.
+	pollInterval = 5 * time.Second
+	// summaryWait limits the time from a job's end until the agents have written its summaries into slurmdbd. After
+	// that time, missing summaries are ignored.
 	summaryWait = time.Minute
 )
 
-// profileJobOptions say what is measured, and by what it is judged.
+// profileJobOptions are the flags of caelum profile-job: what to measure, and how to compare the measurements.
 type profileJobOptions struct {
 	repoOptions
 	sbatch, profiles []string
@@ -44,12 +45,20 @@ func newProfileJob(g *globals) *cobra.Command {
 	var o profileJobOptions
 	cmd := &cobra.Command{
 		Use:   "profile-job [--sbatch OPTION]... (SCRIPT [ARGUMENT...] | --from FILE)",
-		Short: "Run a batch script on each profile, and say how fast it is there and which one to take",
-		Long: `profile-job submits a batch script once for each profile and batch size, as who calls it, waits until all have ended, and says of each how long it ran, how much memory
-it had in use and how fast it was compared with the largest profile. Script or --sbatch must ask for a GPU on each node (--gres=gpu:1); the script may be no array. With --batches
-the script finds its batch size in CAELUM_BATCH and the number of steps in CAELUM_STEPS, and DynaP's choice is said for each batch size: lambda times the share by which a step is
-shorter than with the largest batch size that fits on the profile, and 1 - lambda times the share by which more is done in a second (F). The jobs may run at the same time;
---sbatch=--dependency=singleton runs one after the other. Ctrl-C cancels those that have not ended.`,
+		Short: "Run a batch script on each profile, and compare speed and memory",
+		Long: `profile-job submits a batch script once for each profile and batch size, as the calling user,
+and waits until all jobs have ended. For each job it prints the run time, the memory usage, and
+the speed compared with the largest profile.
+
+The script or --sbatch must request a GPU on each node (--gres=gpu:1). The script must not be an
+array. The jobs may run at the same time; with --sbatch=--dependency=singleton they run one
+after the other. Ctrl-C cancels the jobs that have not ended.
+
+With --batches, the script gets its batch size in CAELUM_BATCH and its number of steps in
+CAELUM_STEPS. For each batch size, profile-job also prints the profile that DynaP chooses. DynaP
+maximises F: lambda times the share by which a step is shorter, plus 1 - lambda times the share
+by which the throughput is higher, both compared with the largest batch size that fits on the
+profile.`,
 		Example: `  caelum profile-job --sbatch=--gres=gpu:1 --profiles 1g.5gb,2g.10gb,7g.40gb train.sh
   caelum profile-job --batches 8,16,32 --steps 1000 --deadline 0.2 --out train.jsonl train.sh --epochs 1
   caelum profile-job --from train.jsonl --lambda 1`,
@@ -63,51 +72,50 @@ shorter than with the largest batch size that fits on the profile, and 1 - lambd
 		},
 	}
 	f := cmd.Flags()
-	f.SetInterspersed(false) // what follows the script is the script's
-	f.StringVar(
-		&o.config,
-		"config",
-		agent.DefaultConfig,
-		"caelumd's configuration, for the keys table and accounting_field",
-	)
+	f.SetInterspersed(false) // flags after the script are arguments of the script
+	f.StringVar(&o.config, "config", agent.DefaultConfig,
+		"caelumd's configuration, for the keys table and accounting_field")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the configuration's table")
-	f.StringVar(&o.board, "board", "", "the board; default: the decision table's, or the first that has the profiles")
+	f.StringVar(&o.board, "board", "",
+		"the GPU model; default: the first that has the profiles, in the decision table, then among all")
 	f.StringArrayVar(&o.sbatch, "sbatch", nil, "an option for sbatch; may be given several times")
-	f.StringSliceVar(&o.profiles, "profiles", nil, "on which profiles; default: every plain one of the board")
-	f.IntSliceVar(&o.batches, "batches", nil, "with which batch sizes")
-	f.IntVar(&o.steps, "steps", 0, "how many steps the script does")
-	f.Float64Var(&o.lambda, "lambda", 0.5, "weight of a short step against much work in a second, from 0 to 1")
-	f.Float64Var(&o.deadline, "deadline", 0, "seconds in which a step must be done; 0: any time")
+	f.StringSliceVar(&o.profiles, "profiles", nil,
+		"profiles to measure; default: all of the GPU model, without variants")
+	f.IntSliceVar(&o.batches, "batches", nil, "batch sizes to measure")
+	f.IntVar(&o.steps, "steps", 0, "number of steps that the script runs")
+	f.Float64Var(&o.lambda, "lambda", 0.5, "weight of a short step against a high throughput, from 0 to 1")
+	f.Float64Var(&o.deadline, "deadline", 0, "maximum duration of a step in seconds; 0: no limit")
 	f.StringVar(&o.out, "out", "", "write the measurements to this file, one JSON object a line")
-	f.StringVar(&o.from, "from", "", "judge the measurements of this file, and submit nothing")
-	f.IntVar(&o.batch, "batch", 0, "with --from: judge this batch size alone")
+	f.StringVar(&o.from, "from", "", "evaluate the measurements in this file, and submit no jobs")
+	f.IntVar(&o.batch, "batch", 0, "with --from: evaluate only this batch size")
 	return cmd
 }
 
+// check returns an error if the flags do not fit together.
 func (o profileJobOptions) check(args []string) error {
 	bad := func(format string, a ...any) error { return usageError{fmt.Errorf(format, a...)} }
 	switch {
 	case (o.from == "") == (len(args) == 0):
-		return bad("name a batch script, or measurements with --from")
+		return bad("give either a batch script, or measurements with --from")
 	case o.from != "" && (len(o.sbatch)+len(o.profiles)+len(o.batches)+o.steps > 0 || o.out != ""):
-		return bad("--from submits nothing: --sbatch, --profiles, --batches, --steps and --out are for a script")
+		return bad("--from submits no jobs: --sbatch, --profiles, --batches, --steps and --out require a script")
 	case o.from == "" && o.batch != 0:
-		return bad("--batch is for --from; for a script give --batches")
+		return bad("--batch requires --from; for a script use --batches")
 	case !(o.lambda >= 0 && o.lambda <= 1):
-		return bad("--lambda %v is not from 0 to 1", o.lambda)
+		return bad("--lambda %v is not between 0 and 1", o.lambda)
 	case !(o.deadline >= 0):
-		return bad("--deadline %v: want seconds", o.deadline)
+		return bad("--deadline %v: give a number of seconds, at least 0", o.deadline)
 	case o.steps < 0 || o.batch < 0:
-		return bad("--steps and --batch are not below 0")
+		return bad("--steps and --batch must not be negative")
 	}
 	for _, n := range o.batches {
 		if n < 1 {
-			return bad("--batches: %d is no batch size", n)
+			return bad("--batches: %d is not a batch size; give a number of at least 1", n)
 		}
 	}
 	for _, s := range o.sbatch {
 		if !strings.HasPrefix(s, "-") {
-			return bad("--sbatch %s is no option: write --sbatch=--gres=gpu:1", s)
+			return bad("--sbatch %s is not an option of sbatch: write it as in --sbatch=--gres=gpu:1", s)
 		}
 	}
 	return nil
@@ -140,16 +148,17 @@ func runProfileJob(ctx context.Context, w io.Writer, g *globals, o profileJobOpt
 		}
 	}
 	if o.batch > 0 && !slices.ContainsFunc(runs, func(m measurement) bool { return m.Batch == o.batch }) {
-		return fmt.Errorf("there is no measurement of batch size %d in %s", o.batch, o.from)
+		return fmt.Errorf("%s has no measurement with batch size %d", o.from, o.batch)
 	}
-	j := judge(b, runs, o.batch, predict.Goal{Lambda: o.lambda, Deadline: o.deadline})
+	j := evaluate(b, runs, o.batch, predict.Goal{Lambda: o.lambda, Deadline: o.deadline})
 	if g.json {
 		return printJSON(w, j)
 	}
-	return printJudged(w, j)
+	return printEvaluation(w, j)
 }
 
-// defaultProfiles are the plain ones of --board, else those of the GPU model that the decision table's default is of.
+// defaultProfiles sets the profiles if --profiles is not given: all profiles without variants of the model of --board,
+// else of the GPU model of the decision table's default profile.
 func (o *profileJobOptions) defaultProfiles(cfg agent.Config) error {
 	if len(o.profiles) > 0 {
 		return nil
@@ -160,46 +169,46 @@ func (o *profileJobOptions) defaultProfiles(cfg agent.Config) error {
 		o.profiles = profileNames(t.Models[0])
 		return nil
 	case err != nil:
-		return fmt.Errorf("name the --profiles, or a --board: %w", err)
+		return fmt.Errorf("give --profiles or --board: %w", err)
 	}
 	return usageError{
-		errors.New("name the --profiles, or a --board: there is no decision table here to take them from"),
+		errors.New("give --profiles or --board, because there is no decision table here"),
 	}
 }
 
-// boardWith is the GPU model that is named; else the first that has all of the profiles, of the decision table's and
-// then of all.
+// modelWith returns the GPU model of --board; else the first model that has all of the profiles, first among those of
+// the decision table and then among all. It is an error if the model does not have all of the profiles.
 func (o profileJobOptions) modelWith(cfg agent.Config, profiles []string) (*mig.Model, error) {
-	var among []*mig.Model
+	var candidates []*mig.Model
 	if o.board != "" {
 		b, err := modelNamed(o.board)
 		if err != nil {
 			return nil, err
 		}
-		among = append(among, b)
+		candidates = append(candidates, b)
 	} else {
-		// Without a table that can be read the profiles' names have to do.
+		// Without a readable decision table, the names of the profiles must suffice.
 		known, err := o.decisions(cfg)
 		if err != nil && o.table != "" {
 			return nil, err
 		}
-		among = append(known.Models, mig.Models()...)
+		candidates = append(known.Models, mig.Models()...)
 	}
-	for _, b := range among {
+	for _, b := range candidates {
 		if !slices.ContainsFunc(profiles, func(name string) bool { _, ok := b.ProfileIndex(name); return !ok }) {
 			return b, nil
 		}
 	}
 	return nil, usageError{
 		fmt.Errorf(
-			"no board has all of %s: `caelum profiles` lists what there is",
+			"no GPU model has all of the profiles %s; `caelum profiles BOARD` lists the profiles of a model",
 			printable(strings.Join(profiles, ", ")),
 		),
 	}
 }
 
-// measure submits the script for each batch size and profile, and waits for all. If it cannot go on it cancels what has
-// not ended.
+// measure submits the script for each batch size and profile, and waits until all jobs have ended. After an error it
+// cancels the jobs that have not ended.
 func (o profileJobOptions) measure(
 	ctx context.Context,
 	cfg agent.Config,
@@ -230,7 +239,7 @@ func (o profileJobOptions) measure(
 			if m.Job, err = o.submit(ctx, m, script); err != nil {
 				return nil, err
 			}
-			fmt.Fprintf(os.Stderr, "submitted job %d: %s\n", m.Job, m.what())
+			fmt.Fprintf(os.Stderr, "submitted job %d: %s\n", m.Job, m.label())
 			jobs = append(jobs, m)
 		}
 	}
@@ -249,8 +258,8 @@ func (o profileJobOptions) measure(
 
 var errInterrupted = errors.New("interrupted")
 
-// submit answers the job's id. A submission that has begun is finished whatever happens, since its job could not be
-// cancelled otherwise. A requeued job would be two runs.
+// submit submits the script and returns the job's id. Ctrl-C does not interrupt sbatch: without the id, the job could
+// not be cancelled. The job is not requeued, because a requeued job would be two runs.
 func (o profileJobOptions) submit(ctx context.Context, m measurement, script []string) (uint32, error) {
 	if ctx.Err() != nil {
 		return 0, errInterrupted
@@ -261,65 +270,65 @@ func (o profileJobOptions) submit(ctx context.Context, m measurement, script []s
 	}
 	cmd := exec.Command("sbatch", append(args, script...)...)
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the terminal's Ctrl-C is not for it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that Ctrl-C in the terminal does not reach sbatch
 	text, err := cmd.Output()
 	if err != nil {
-		return 0, fmt.Errorf("sbatch for %s: %w", m.what(), err)
+		return 0, fmt.Errorf("sbatch for %s: %w", m.label(), err)
 	}
-	id, _, _ := strings.Cut(strings.TrimSpace(string(text)), ";") // and the cluster
+	id, _, _ := strings.Cut(strings.TrimSpace(string(text)), ";") // the cluster may follow
 	n, err := strconv.ParseUint(id, 10, 32)
 	if err != nil || n == 0 {
-		return 0, fmt.Errorf("sbatch for %s answered %.40q, which is no job's id", m.what(), text)
+		return 0, fmt.Errorf("sbatch for %s printed %.40q instead of a job id", m.label(), text)
 	}
 	return uint32(n), nil
 }
 
-// await asks slurmdbd how a job has ended until it knows.
+// await polls slurmdbd until the job of m has ended, and returns m with the result.
 func await(ctx context.Context, cfg agent.Config, m measurement) (measurement, error) {
 	ctl, wait := slurm.New(slurm.Options{Sacct: "sacct"}), summaryWait
 	field, err := cfg.Field()
 	if err != nil {
 		field, wait = slurm.AdminComment, 0
 	}
-	for told := false; ; {
+	for warned := false; ; {
 		records, err := ctl.RecordsOf(ctx, field, m.Job)
 		switch {
 		case ctx.Err() != nil:
 			return m, errInterrupted
 		case err == nil && strings.Contains(records[0].Ref, "_"):
-			return m, fmt.Errorf("job %d is an array: measure one of its tasks, without --array", m.Job)
+			return m, fmt.Errorf("job %d is an array; submit the script without --array", m.Job)
 		case err == nil:
 			if done, over, err := m.ended(records[len(records)-1], time.Now(), wait); over || err != nil {
 				return done, err
 			}
-		case errors.Is(err, slurm.ErrNoJob): // slurmdbd is told a little later
+		case errors.Is(err, slurm.ErrNoJob): // slurmdbd gets a new job with a delay
 		case errors.Is(err, slurm.ErrNoAccounting):
-			if !told {
-				fmt.Fprintln(os.Stderr, "caelum: "+printable(err.Error())+"; asking on")
+			if !warned {
+				fmt.Fprintln(os.Stderr, "caelum: "+printable(err.Error())+"; trying again")
 			}
-			told = true
+			warned = true
 		default:
 			return m, err
 		}
 		select {
 		case <-ctx.Done():
 			return m, errInterrupted
-		case <-time.After(lookEvery):
+		case <-time.After(pollInterval):
 		}
 	}
 }
 
-// cancelled cancels jobs, and says so behind why.
+// cancelled cancels the jobs. It returns the error why with a text about the cancelled jobs.
 func cancelled(why error, jobs []measurement) error {
 	var ids []string
 	for _, m := range jobs {
 		ids = append(ids, strconv.FormatUint(uint64(m.Job), 10))
 	}
 	cmd := exec.Command("scancel", append([]string{"--quiet"}, ids...)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a second Ctrl-C must not end it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that a second Ctrl-C does not end scancel
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf(
-			"%w; couldn't cancel the jobs %s, do it with scancel: %w: %.200s",
+			"%w; couldn't cancel the jobs %s: %w: %.200s; cancel them with scancel",
 			why,
 			strings.Join(ids, " "),
 			err,

@@ -15,14 +15,15 @@ func newProfiles(g *globals) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "profiles [BOARD]",
-		Short: "List the profiles of a board: what its GPU instances may be, and where they may start",
-		Long: `profiles lists what a GPU instance of a board may be: compute slices, units of the board's grid (the cells of a drawing),
-memory, how many there can be at a time, and the units at which one may start. Without BOARD it lists the boards.
+		Short: "List the profiles of a GPU model, with the units at which they may start",
+		Long: `profiles lists the profiles of a GPU model: compute slices, units (the cells of a drawing),
+memory, the maximum number of instances at a time, and the units at which an instance may start.
+Without BOARD it lists the GPU models.
 
 ` + tablesHelp,
 		Example: `  caelum profiles
   caelum profiles A100-40GB
-  caelum profiles A100-40GB --all          # with the variants: media engines, graphics`,
+  caelum profiles A100-40GB --all          # with the variants for media engines and graphics`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -42,23 +43,23 @@ memory, how many there can be at a time, and the units at which one may start. W
 			return nil
 		},
 	}
-	cmd.Flags().
-		BoolVar(&all, "all", false, "with the variants (+me, +me.all, -me, +gfx), and the media engines of each")
+	cmd.Flags().BoolVar(&all, "all", false,
+		"include the variants (+me, +me.all, -me, +gfx), and show the media engines of each profile")
 	return cmd
 }
 
-// boardEntry is a GPU model as JSON has it.
+// modelEntry is the JSON form of a GPU model.
 type modelEntry struct {
 	Board    string         `json:"board"`
 	Device   string         `json:"device"` // NVML's name
 	Type     string         `json:"type"`   // in gres.conf
 	Units    int            `json:"units"`
 	Compute  int            `json:"compute"` // slices
-	Reset    bool           `json:"reset"`   // changing MIG mode takes a reset of the GPU
+	Reset    bool           `json:"reset"`   // changing the MIG mode needs a reset of the GPU
 	Profiles []profileEntry `json:"profiles,omitempty"`
 }
 
-// profileEntry is a profile as JSON has it; what nobody has shown is left out.
+// profileEntry is the JSON form of a profile. Unknown values are omitted.
 type profileEntry struct {
 	Name      string `json:"name"`
 	ID        int    `json:"id"` // NVML's GPU instance profile id
@@ -99,7 +100,7 @@ func modelJSON(b *mig.Model, profiles bool) modelEntry {
 	return e
 }
 
-// computeSlices of a whole GPU: as many as its largest profile has.
+// computeSlices returns the number of compute slices of a GPU, which is that of its largest profile.
 func computeSlices(b *mig.Model) int {
 	n := 0
 	for _, p := range b.Profiles {
@@ -150,8 +151,8 @@ func printProfiles(w io.Writer, b *mig.Model, engines bool) {
 	rows(w, right, table)
 }
 
-// starts puts each start into the column of its unit, so that one can see what a placement at one start leaves to the
-// others.
+// starts returns the starts of a profile in a row with one column for each unit. Units at which the profile cannot
+// start are dots.
 func starts(b *mig.Model, p mig.Profile) string {
 	cells := make([]string, b.Grid)
 	for u := range cells {

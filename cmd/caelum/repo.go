@@ -26,7 +26,7 @@ import (
 	"caelum/internal/trust"
 )
 
-// repoOptions say which repository, and what a prediction depends on.
+// repoOptions are the flags that name the configuration, the repository, the decision table and the GPU model.
 type repoOptions struct {
 	config, path, table, board string
 }
@@ -35,9 +35,10 @@ func newRepo(g *globals) *cobra.Command {
 	var o repoOptions
 	cmd := &cobra.Command{
 		Use:   "repo",
-		Short: "Earlier runs and what they used: list, sync with slurmdbd, export, forget, make decisions",
-		Long: `repo reads and fills the profile repository: what each earlier run of a piece of work was given and what it used. A node's agent keeps the runs that it saw there;
-"caelum repo sync" brings those of the whole cluster from slurmdbd into the repository of the host that it runs on.`,
+		Short: "Show and maintain the repository of earlier runs",
+		Long: `repo shows and maintains the repository of earlier runs: what each run was given and what it
+used. The agent of a node records the runs on that node. "caelum repo sync" reads the runs of
+the whole cluster from slurmdbd into the repository of the host on which it runs.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return fmt.Errorf("there is no command %q; see caelum repo --help", args[0])
@@ -47,12 +48,8 @@ func newRepo(g *globals) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f := cmd.PersistentFlags()
-	f.StringVar(
-		&o.config,
-		"config",
-		agent.DefaultConfig,
-		"caelumd's configuration, for the keys repo, table, accounting_field, margin, share and max_slowdown",
-	)
+	f.StringVar(&o.config, "config", agent.DefaultConfig,
+		"caelumd's configuration, for the keys repo, table, accounting_field, margin, share and max_slowdown")
 	f.StringVar(&o.path, "repo", "", "the repository; default: the configuration's repo")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the configuration's table")
 	cmd.AddCommand(
@@ -67,8 +64,9 @@ func newRepo(g *globals) *cobra.Command {
 	return cmd
 }
 
-// open opens the repository, and reads the configuration. What is no repository is set aside where caelum.yaml names
-// it, and left alone where the command line does.
+// open reads the configuration and opens the repository. It sets a file that is not a repository aside if caelum.yaml
+// names the file, and leaves it unchanged if --repo does. Without mustExist it creates a repository that does not
+// exist.
 func (o repoOptions) open(mustExist bool) (*repo.Repo, agent.Config, error) {
 	cfg, err := agent.LoadConfig(o.config)
 	if err != nil {
@@ -79,10 +77,10 @@ func (o repoOptions) open(mustExist bool) (*repo.Repo, agent.Config, error) {
 		open, path = repo.OpenAsItIs, o.path
 	}
 	if err := trust.Directory(path); err != nil {
-		return nil, cfg, err // opening a repository writes
+		return nil, cfg, err // checked because opening a repository writes
 	}
 	if _, err := os.Stat(path); mustExist && errors.Is(err, fs.ErrNotExist) {
-		return nil, cfg, fmt.Errorf("there is no repository %s: `caelum repo sync` makes one", path)
+		return nil, cfg, fmt.Errorf("there is no repository %s: `caelum repo sync` creates one", path)
 	}
 	r, err := open(path)
 	if err != nil {
@@ -91,8 +89,8 @@ func (o repoOptions) open(mustExist bool) (*repo.Repo, agent.Config, error) {
 	return r, cfg, nil
 }
 
-// read is open for those who change nothing. Ordinary users may not read the repository, and where they submit there is
-// none: they have their own runs, from slurmdbd.
+// read opens the repository for a command that does not change it. Ordinary users may not read the repository, and
+// login nodes have none: for them, read returns their own runs from slurmdbd.
 func (o repoOptions) read(ctx context.Context) (*repo.Repo, agent.Config, error) {
 	cfg, err := agent.LoadConfig(o.config)
 	if err != nil {
@@ -105,12 +103,13 @@ func (o repoOptions) read(ctx context.Context) (*repo.Repo, agent.Config, error)
 	return o.open(true)
 }
 
-// ownOnly reports whether who asks has no repository but his own runs.
+// ownOnly reports whether the caller cannot use the repository of the configuration and gets only the caller's own
+// runs.
 func (o repoOptions) ownOnly(cfg agent.Config) bool {
 	return o.path == "" && os.Getuid() != 0 && !mayUse(cfg.Repo)
 }
 
-// mayUse reports whether a file can be read and written, or made.
+// mayUse reports whether the caller may read and write a file, or create it if it does not exist.
 func mayUse(path string) bool {
 	const readAndWrite = 6 // access(2)
 	if err := syscall.Access(path, readAndWrite); !errors.Is(err, os.ErrNotExist) {
@@ -119,7 +118,8 @@ func mayUse(path string) bool {
 	return syscall.Access(filepath.Dir(path), readAndWrite) == nil
 }
 
-// ownRuns is a repository of the runs of whoever asks, which is gone with this process.
+// ownRuns returns a temporary repository with the caller's own runs from slurmdbd. It disappears when this process
+// ends.
 func ownRuns(ctx context.Context, cfg agent.Config) (*repo.Repo, error) {
 	field, err := cfg.Field()
 	if err != nil {
@@ -129,7 +129,7 @@ func ownRuns(ctx context.Context, cfg agent.Config) (*repo.Repo, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir) // what is open stays
+	defer os.RemoveAll(dir) // the open repository remains usable
 	r, err := repo.OpenAsItIs(filepath.Join(dir, "own.db"))
 	if err != nil {
 		return nil, err
@@ -139,19 +139,17 @@ func ownRuns(ctx context.Context, cfg agent.Config) (*repo.Repo, error) {
 		r.Close()
 		return nil, err
 	}
-	fmt.Fprintln(
-		os.Stderr,
-		"caelum: there is no repository here that you may read: by your own runs, as slurmdbd has them",
-	)
+	fmt.Fprintln(os.Stderr, "caelum: you may not read the repository of this host; using your own runs from slurmdbd")
 	return r, nil
 }
 
+// openOwn opens the repository of the configuration. Warnings go to standard error.
 func openOwn(path string) (*repo.Repo, error) {
 	return repo.Open(path, func(text string) { fmt.Fprintln(os.Stderr, "caelum: "+printable(text)) })
 }
 
-// decisions are what a profile is predicted by: the GPU model that is named, else the decision table. Without either
-// there is no GPU model, and memory is all that can be predicted.
+// decisions returns the GPU models and the default profile for predictions: the model of --board, else the decision
+// table. Without both, the result has no GPU model, and only memory and run time can be predicted.
 func (o repoOptions) decisions(cfg agent.Config) (learn.Table, error) {
 	if o.board != "" {
 		b, err := modelNamed(o.board)
@@ -174,29 +172,31 @@ func (o repoOptions) tablePath(cfg agent.Config) string {
 	return cfg.Table
 }
 
-// listed is a line of the list, also as JSON.
+// listed is a line of caelum repo list, in its JSON form.
 type listed struct {
-	Key       string        `json:"key"`
-	Work      string        `json:"work,omitempty"`
-	UID       uint32        `json:"uid"`
-	User      string        `json:"user"`
-	Account   string        `json:"account,omitempty"`
-	Name      string        `json:"name"`
-	Runs      int           `json:"runs"`
-	Last      int64         `json:"last"`
-	PeakMiB   float64       `json:"peak_mib"`
-	Level     predict.Level `json:"level,omitempty"`
-	NeededMiB float64       `json:"needed_mib,omitempty"`
-	Profile   string        `json:"profile,omitempty"`
-	Seconds   float64       `json:"seconds,omitempty"`
+	Key         string        `json:"key"`
+	Fingerprint string        `json:"work,omitempty"` // script fingerprint
+	UID         uint32        `json:"uid"`
+	User        string        `json:"user"`
+	Account     string        `json:"account,omitempty"`
+	Name        string        `json:"name"`
+	Runs        int           `json:"runs"`
+	Last        int64         `json:"last"`
+	PeakMiB     float64       `json:"peak_mib"`
+	Level       predict.Level `json:"level,omitempty"`
+	NeededMiB   float64       `json:"needed_mib,omitempty"`
+	Profile     string        `json:"profile,omitempty"`
+	Seconds     float64       `json:"seconds,omitempty"`
 }
 
 func newRepoList(g *globals, o *repoOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the pieces of work by key: whose, how many runs, the highest peak, the predicted profile",
-		Long: `list prints one line for each key, that which ran last first. PEAK is the most that a run had in use of one slice; PROFILE is what the next run would be given,
-on the board that the decision table's default is of.`,
+		Short: "List the keys: user, number of runs, highest peak, predicted profile",
+		Long: `list prints one line for each key of a user. The key with the most recent run comes first. PEAK
+is the highest memory usage of one slice in any run. PROFILE is the profile that the next run
+would be given, on the GPU model of the decision table's default profile. TIME is the expected
+run time.`,
 		Example: `  caelum repo list | head
   caelum repo list --json | jq '.[] | select(.user == "user1")'`,
 		Args: cobra.NoArgs,
@@ -210,24 +210,24 @@ on the board that the decision table's default is of.`,
 			if err != nil {
 				return err
 			}
-			works, err := r.Scripts()
+			scripts, err := r.Scripts()
 			if err != nil {
 				return err
 			}
-			all := make([]listed, 0, len(works))
-			for _, w := range works {
+			all := make([]listed, 0, len(scripts))
+			for _, s := range scripts {
 				l := listed{
-					Key:     w.Key,
-					Work:    w.Fingerprint,
-					UID:     w.UID,
-					User:    w.User,
-					Account: w.Account,
-					Name:    w.Name,
-					Runs:    w.Runs,
-					Last:    w.Last,
-					PeakMiB: w.PeakMiB,
+					Key:         s.Key,
+					Fingerprint: s.Fingerprint,
+					UID:         s.UID,
+					User:        s.User,
+					Account:     s.Account,
+					Name:        s.Name,
+					Runs:        s.Runs,
+					Last:        s.Last,
+					PeakMiB:     s.PeakMiB,
 				}
-				need, _, ok, err := r.Predict(w.Of, cfg.Site())
+				need, _, ok, err := r.Predict(s.Of, cfg.Site())
 				if err != nil {
 					return err
 				}
@@ -236,7 +236,7 @@ on the board that the decision table's default is of.`,
 					given := learn.Give(need, ok, t.Models, t.Default)
 					l.Profile, l.Seconds = given.Profile, math.Ceil(given.Seconds)
 				}
-				l.Profile = cmp.Or(t.Own(w.Of, l.Level), l.Profile)
+				l.Profile = cmp.Or(t.Own(s.Of, l.Level), l.Profile)
 				all = append(all, l)
 			}
 			if g.json {
@@ -245,7 +245,7 @@ on the board that the decision table's default is of.`,
 			return printList(cmd.OutOrStdout(), all)
 		},
 	}
-	cmd.Flags().StringVar(&o.board, "board", "", "predict for this board, whatever the decision table lists")
+	cmd.Flags().StringVar(&o.board, "board", "", "predict for this GPU model, instead of those in the decision table")
 	return cmd
 }
 
@@ -269,7 +269,7 @@ func printList(w io.Writer, all []listed) error {
 	return table.Flush()
 }
 
-// shortened keeps a user's job name from filling the page.
+// shortened limits a job name to 24 characters, so that the table stays narrow.
 func shortened(name string) string {
 	if r := []rune(name); len(r) > 24 {
 		return string(r[:23]) + "+"
@@ -302,8 +302,9 @@ func newRepoShow(g *globals, o *repoOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show KEY",
 		Short: "Show the runs of a key, oldest first",
-		Long: `show prints what each run of a key was given and what it used, the newest 64: those that predictions rest on, unless they had no script. A key counts for its
-own user only; where several users have runs of it, show prints them user by user.`,
+		Long: `show prints what the newest 64 runs of a key were given and what they used. Predictions are
+based on these runs, except for those without a script. The runs of a key count for their own
+user only. If several users have runs of the key, show prints one table for each user.`,
 		Example: `  caelum repo show 16e6c08ad68451a8`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -346,12 +347,13 @@ own user only; where several users have runs of it, show prints them user by use
 	}
 }
 
-var errNoRun = errors.New("there is no run")
+var errNoRun = errors.New("the repository has no run")
 
 func checkKey(key string) error {
 	if key == "" || !repo.IsHash(key) {
 		return usageError{
-			fmt.Errorf("%q is no key: it is 16 hexadecimal digits, behind caelum:key= in a job's AdminComment", key),
+			fmt.Errorf("%q is not a key: a key is 16 hexadecimal digits, "+
+				"after caelum:key= in a job's AdminComment", key),
 		}
 	}
 	return nil

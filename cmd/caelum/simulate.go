@@ -57,83 +57,108 @@ var disciplines = map[string]sim.Discipline{
 	"none":     sim.Loss,
 }
 
-// mostGPUs bounds what is simulated; the largest public clusters have some ten thousand.
+// mostGPUs limits the size of the simulated cluster. The largest public clusters have some ten thousand GPUs.
 const mostGPUs = 100000
 
 func newSimulate(g *globals) *cobra.Command {
 	var o simulateOptions
 	cmd := &cobra.Command{
 		Use:   "simulate",
-		Short: "Play a workload on a cluster that does not exist, under several policies",
-		Long: `simulate plays jobs on a cluster of GPUs and says how long they would have waited, under one policy after the other. What decides
-is the code that decides in production. It takes no time but the computer's.
+		Short: "Simulate a workload on a cluster under several policies",
+		Long: `simulate runs a workload on a simulated cluster of GPUs, under one policy after the other, and
+prints how long the jobs would have waited. The policies are the code that the agents run.
 
-WORKLOADS, one of
-  --churn MIX       synthetic: Poisson arrivals, exponential durations, one slice each, by the profiles of an A100-40GB (--jobs, --load,
-                    --mean, --seed); mixes are uniform6, skew-small, bimodal and four-equal
-  --alibaba FILE    a pod list of Alibaba's gpu-v2023 trace (openb_pod_list_*.csv): the pods with one GPU; each needs the smallest profile
-                    that holds its share
-  --grmu FILE       the same, with the profiles that the GRMU paper gives the pods (arXiv 2502.01909)
-  --miso FILE       the training jobs of the MISO paper (arXiv 2207.11428, jobs_100.csv) with the step times that were measured on each profile
-                    (--miso-steps a100_40gb_mig_step_time.csv); a job gets the smallest profile on which it fits and is not slower than
-                    --slowdown, runs as fast as it did there, and comes --every so often on average
-  --from-sacct      this site's own jobs, as sacct has them (--since, --until). Each needs the profile that it was given; else the smallest
-                    that holds the memory and utilisation that sacct has of it (gres/gpumem, gres/gpuutil); else a whole GPU
-  --sacct FILE      the same from a file that sacct -a -P wrote (without -D), with the columns
-                    ` + strings.Join(
-			trace.SacctColumns,
-			",",
-		) + `
+WORKLOADS, give exactly one
+  --churn MIX       synthetic jobs: Poisson arrivals, exponential durations, one slice for each
+                    job, and the profiles of an A100-40GB (--jobs, --load, --mean, --seed). MIX
+                    is uniform6, skew-small, bimodal or four-equal
+  --alibaba FILE    a pod list of Alibaba's gpu-v2023 trace (openb_pod_list_*.csv). The jobs are
+                    the pods with one GPU. Each job needs the smallest profile that holds its
+                    share of a GPU
+  --grmu FILE       the same list, with the profiles that the GRMU paper (arXiv 2502.01909)
+                    assigns to the pods
+  --miso FILE       the training jobs of the MISO paper (arXiv 2207.11428, jobs_100.csv), with
+                    the step times measured on each profile (--miso-steps
+                    a100_40gb_mig_step_time.csv). A job needs the smallest profile on which it
+                    fits and is not slower than --slowdown, and runs at the measured speed. The
+                    mean time between two submissions is --every
+  --from-sacct      the jobs of this site, as sacct reports them (--since, --until). A job needs
+                    the profile that it was given. Without one, it needs the smallest profile
+                    that holds the memory and utilisation in its accounting record (gres/gpumem,
+                    gres/gpuutil). Without these, it needs a whole GPU
+  --sacct FILE      the same from a file: the output of sacct -a -P, without -D, with the
+                    columns
+                    ` + strings.Join(trace.SacctColumns, ",") + `
 
 POLICIES, any number of
   first-fit, best-fit, driver, reach, mcc, mecc, fgd, fragaware, grmu, lifetime, scarcity, qla
-                    slices are cut when a job starts, where the policy says. fragaware=SHARE sets the load from which a GPU counts as
-                    busy (0.4), grmu=SHARE the share of the GPUs that whole-GPU instances may take (0.3)
+                    slices are carved when a job starts, at the placement that the policy
+                    chooses. fragaware=SHARE sets the load from which a GPU counts as busy
+                    (0.4). grmu=SHARE sets the share of the GPUs that whole-GPU instances may
+                    take (0.3)
   whole             every job gets a whole GPU
-  static            GPUs are cut once and for all, as --static says or in the best way that was found for this very workload (soonest done on
-                    average; without a queue, most accepted); a job gets the smallest free slice that holds it
-  moved             the reference: running jobs may be moved at any time for nothing; with --queue fifo nothing can beat it, unless
-                    jobs run slower on smaller slices (--miso)
+  static            all GPUs are partitioned before the first job, into the layouts of --static
+                    or into the best layouts that a search finds for this workload. The best
+                    layouts have the shortest mean time from submission to end or, without a
+                    queue, the most accepted work. A job gets the smallest free slice that holds
+                    it
+  moved             the reference: running jobs may be moved at any time without any cost. With
+                    --queue fifo, no policy can be better, unless jobs run slower on smaller
+                    slices (--miso)
 
 QUEUES
-  fifo              in the order of submission; nobody starts before the one in front of him
-  easy              the first that cannot start has a reservation; others may start if they do not delay it
-  skip              in the order of submission, passing over those that do not fit: large jobs may wait for ever
-  smallest          the smallest that fits first
-  batches           of the first 7 that wait (as many as instances fit on the GPU), those start together on one GPU that make the most of
-                    it: jobs may wait for ever, and those whose slices do not fit on one GPU together do (DynaP); without whole, static
-                    and moved
-  none              who cannot start at once is turned away
+  fifo              in the order of submission: no job starts before the job in front of it
+  easy              the first job that cannot start gets a reservation. Other jobs may start if
+                    they do not delay it
+  skip              in the order of submission, skipping jobs that do not fit. Large jobs may
+                    wait indefinitely
+  smallest          the smallest job that fits starts first
+  batches           simulate considers the first 7 waiting jobs (as many as instances fit on the
+                    GPU). The jobs among them that use one GPU best start on it together
+                    (DynaP). Jobs may wait indefinitely, and a job whose slices do not fit on
+                    one GPU together always does. Not for the policies whole, static and moved
+  none              a job that cannot start at its submission is refused
 
-ENDS, what policies are told of how long jobs run
-  exact             the truth
-  limits            the jobs' own time limits, as the agents have them; a job without one is expected to run for a very long time
-  limits=A-B        a time limit, A to B times the truth
-  corrected         the jobs' own time limits, corrected by how long the jobs that have ended ran in proportion to
-                    theirs. No agent does that yet
-  corrected=A-B     a time limit, A to B times the truth, corrected likewise
-  error=S           a prediction with a lognormal error of S, corrected likewise
+ENDS, the run times that the policies expect
+  exact             the actual run times
+  limits            the jobs' own time limits, as the agents use them. A job without a limit is
+                    expected to run for a very long time
+  limits=A-B        a time limit of A to B times the actual run time
+  corrected         the jobs' own time limits, corrected by the ratio of run time to time limit
+                    of the jobs that have ended. The agents do not correct limits
+  corrected=A-B     a time limit of A to B times the actual run time, corrected in the same way
+  error=S           a prediction with a lognormal error of S, corrected in the same way
 
 OFFERS
-  With --offers policies act as in production: agents put slices on offer 0.1 s after something has happened, and slurmctld gives them out at its next
-  whole second, knowing nothing but what is on offer. ON OFFER is, of the jobs that could start when they were submitted, the share that found their
-  profile on offer. Without it policies place each job the moment that it comes. Other rows (whole, static, moved) are the same either way.
+  With --offers, policies act as in production. The agents publish offers 0.1 s after an event.
+  At its next whole second, slurmctld gives the offers to jobs, without any other knowledge.
+  Among the jobs that could have started when they were submitted, ON OFFER is the share whose
+  profile was offered then. Without --offers, policies place jobs directly when a job is
+  submitted or ends. --offers makes no difference to whole, static and moved.
 
 MEMORY
-  With --memory-error jobs ask for the smallest profile that holds what is predicted of them. One that gets too little runs out of memory at
-  some moment of its run, is requeued, and asks for the next larger profile two minutes later. REQUEUED counts these, LOST is the share of
-  what was busy that they had in vain. Peaks that a workload does not tell are drawn within the profile that the job needs.
+  With --memory-error, jobs request the smallest profile that holds their predicted memory. A
+  job with too little memory runs out of memory at a random time of its run. It is requeued, and
+  two minutes later it requests the next larger profile. REQUEUED counts these requeues. LOST is
+  the share of the busy time that these failed runs took. If the workload does not contain the
+  peak memory of a job, simulate draws one within the profile that the job needs.
 
-Waits are in seconds, percentiles to three digits; TURNAROUND is the mean from submission to end, where jobs run slower on smaller slices. UTIL is the share of all
-units (an A100 has eight) that jobs needed, from the first submission to the last end; FRAG how fragmented the GPUs were on average (0 to 1), CUT how
-many instances were made. ACCEPTED is the share of what was asked for, in units times time; WORST is, of the profile that fared worst,
-the share of its jobs that started.`,
+OUTPUT
+  Waits are in seconds, percentiles have three significant digits. TURNAROUND is the mean time
+  from submission to end, for workloads whose jobs run slower on smaller slices or are requeued.
+  UTIL is the share of all units (an A100 has eight) that jobs needed, from the first submission
+  to the last end. FRAG is the mean fragmentation of the GPUs, from 0 to 1. CUT is the number of
+  instances that were created. ACCEPTED is the share of the requested work, in units times time,
+  that was accepted. WORST is the share of started jobs of the profile that has the lowest such
+  share.`,
 		Example: `  caelum simulate --churn uniform6 --gpus A100-40GB:16 --policies best-fit,lifetime,qla
-  caelum simulate --alibaba openb_pod_list_gpushare100.csv --gpus A100-40GB:20 --profiles 1g.5gb,2g.10gb,3g.20gb,4g.20gb,7g.40gb --policies whole,static,qla,moved
-  caelum simulate --churn bimodal --queue none --load 1 --gpus A100-40GB:32 --ends limits=1-6 --policies best-fit,scarcity`,
+  caelum simulate --alibaba openb_pod_list_gpushare100.csv --gpus A100-40GB:20 \
+    --profiles 1g.5gb,2g.10gb,3g.20gb,4g.20gb,7g.40gb --policies whole,static,qla,moved
+  caelum simulate --churn bimodal --queue none --load 1 --gpus A100-40GB:32 --ends limits=1-6 \
+    --policies best-fit,scarcity`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.strays(cmd.Flags()); err != nil {
+			if err := o.checkFlags(cmd.Flags()); err != nil {
 				return err
 			}
 			return runSimulate(cmd.OutOrStdout(), cmd.ErrOrStderr(), g, o)
@@ -142,89 +167,60 @@ the share of its jobs that started.`,
 	f := cmd.Flags()
 	f.StringVar(&o.churn, "churn", "", "synthetic workload of this mix")
 	f.StringVar(&o.alibaba, "alibaba", "", "pod list of Alibaba's gpu-v2023 trace")
-	f.StringVar(&o.grmu, "grmu", "", "the same, with GRMU's profiles")
-	f.StringVar(&o.miso, "miso", "", "the MISO paper's list of jobs")
-	f.StringVar(&o.misoSteps, "miso-steps", "", "miso: the step times on each profile")
-	f.DurationVar(&o.every, "every", time.Minute, "miso: the mean time between two submissions")
-	f.Float64Var(&o.slowdown, "slowdown", 0, "miso: how many times slower than on a whole GPU a job may be; 0: any")
-	f.StringVar(&o.sacct, "sacct", "", "what sacct -P printed")
-	f.BoolVar(&o.fromSacct, "from-sacct", false, "this site's own jobs")
-	f.StringVar(&o.since, "since", "now-30days", "--from-sacct: jobs since then, as sacct's --starttime has it")
-	f.StringVar(&o.until, "until", "now", "--from-sacct: jobs until then, as sacct's --endtime has it")
-	f.IntVar(&o.jobs, "jobs", 4000, "churn: how many jobs")
-	f.Float64Var(&o.load, "load", 0.85, "churn: the share of all units that is asked for on average")
-	f.DurationVar(&o.mean, "mean", time.Hour, "churn: how long jobs run on average")
-	f.Uint64Var(&o.seed, "seed", 1, "churn, miso and ends: the same seed gives the same jobs")
+	f.StringVar(&o.grmu, "grmu", "", "the same list, with GRMU's profiles")
+	f.StringVar(&o.miso, "miso", "", "list of jobs of the MISO paper")
+	f.StringVar(&o.misoSteps, "miso-steps", "", "--miso: the step times on each profile")
+	f.DurationVar(&o.every, "every", time.Minute, "--miso: mean time between two submissions")
+	f.Float64Var(&o.slowdown, "slowdown", 0,
+		"--miso: how many times slower than on a whole GPU a job may be; 0: no limit")
+	f.StringVar(&o.sacct, "sacct", "", "file with the output of sacct -P")
+	f.BoolVar(&o.fromSacct, "from-sacct", false, "the jobs of this site")
+	f.StringVar(&o.since, "since", "now-30days",
+		"--from-sacct: begin of the time range, in the format of sacct's --starttime")
+	f.StringVar(&o.until, "until", "now", "--from-sacct: end of the time range, in the format of sacct's --endtime")
+	f.IntVar(&o.jobs, "jobs", 4000, "--churn: number of jobs")
+	f.Float64Var(&o.load, "load", 0.85, "--churn: mean share of all units that jobs request")
+	f.DurationVar(&o.mean, "mean", time.Hour, "--churn: mean run time of the jobs")
+	f.Uint64Var(&o.seed, "seed", 1, "--churn, --miso, --ends and --memory-error: seed of the random numbers")
 	f.StringSliceVar(&o.gpus, "gpus", []string{"A100-40GB:16"}, "the cluster: BOARD:COUNT,...")
-	f.IntVar(
-		&o.perNode,
-		"per-node",
-		0,
-		"how many of the GPUs of a board a node has: a job has all its slices on one node, or on as many as it asked for; 0: anywhere",
-	)
-	f.StringSliceVar(
-		&o.profiles,
-		"profiles",
-		nil,
-		"the profiles that count; default those without variants (+me, ...), \"all\" every one",
-	)
-	f.StringSliceVar(
-		&o.policies,
-		"policies",
-		nil,
-		"which to compare; default whole, static, reach, lifetime and qla (the agents'), on unlike boards without static, with --queue batches without whole and static",
-	)
-	f.StringVar(
-		&o.static,
-		"static",
-		"",
-		"the layouts of the policy static, dealt out over the GPUs in turn, instead of the best: '7g.40gb / 4g.20gb 3g.20gb'",
-	)
+	f.IntVar(&o.perNode, "per-node", 0, "GPUs of one model in each node. All slices of a job are on one node, "+
+		"or on as many nodes as it requested; 0: on any GPUs")
+	f.StringSliceVar(&o.profiles, "profiles", nil, profilesHelp)
+	f.StringSliceVar(&o.policies, "policies", nil,
+		"policies to compare; default whole, static, reach, lifetime (the agents') and qla, without static if there "+
+			"are several GPU models, without whole and static with --queue batches")
+	f.StringVar(&o.static, "static", "", "layouts of the policy static, assigned to the GPUs in turn, "+
+		"instead of the best layouts: '7g.40gb / 4g.20gb 3g.20gb'")
 	f.StringVar(&o.queue, "queue", "fifo", "fifo, easy, skip, smallest, batches or none")
-	f.BoolVar(
-		&o.offers,
-		"offers",
-		false,
-		"policies act through offers that slurmctld gives out, as in production, not directly; with --queue fifo or easy",
-	)
+	f.BoolVar(&o.offers, "offers", false,
+		"policies act through offers to slurmctld, as in production; with --queue fifo or easy")
 	f.StringVar(&o.ends, "ends", "exact", "exact, limits, limits=A-B, corrected, corrected=A-B or error=S")
-	f.Float64Var(
-		&o.memoryError,
-		"memory-error",
-		0,
-		"jobs ask for what is predicted of their memory, with a lognormal error of this",
-	)
-	f.Float64Var(&o.memoryMargin, "memory-margin", 0.1, "--memory-error: this share on top of the prediction")
-	f.BoolVar(
-		&o.stay,
-		"stay",
-		false,
-		"nobody leaves: durations are ignored, and ACCEPTED counts units alone; for --queue none",
-	)
-	f.DurationVar(
-		&o.create,
-		"create",
-		0,
-		"how long it takes to make an instance (an A100: 160ms to 240ms); if this or --destroy is not 0, instances stay when their jobs end",
-	)
-	f.DurationVar(&o.destroy, "destroy", 0, "how long it takes to destroy one (an A100: 200ms to 220ms)")
-	f.StringVar(&o.report, "report", "", "write a page with drawings to this file, too: HTML that needs nothing else")
+	f.Float64Var(&o.memoryError, "memory-error", 0,
+		"jobs request a prediction of their memory with this lognormal error; 0: they request what they need")
+	f.Float64Var(&o.memoryMargin, "memory-margin", 0.1, "--memory-error: margin, as a share of the prediction")
+	f.BoolVar(&o.stay, "stay", false,
+		"jobs never end: durations are ignored, and ACCEPTED counts units, not units times time; with --queue none")
+	f.DurationVar(&o.create, "create", 0, "time to create an instance (an A100: 160ms to 240ms); "+
+		"if this or --destroy is not 0, instances remain when their jobs end")
+	f.DurationVar(&o.destroy, "destroy", 0, "time to destroy an instance (an A100: 200ms to 220ms)")
+	f.StringVar(&o.report, "report", "", "also write an HTML page with drawings to this file; it loads no other files")
 	f.BoolVar(&o.csv, "csv", false, "print comma-separated values")
 	return cmd
 }
 
-// strays finds options that say nothing of what is played.
-func (o simulateOptions) strays(f *pflag.FlagSet) error {
-	for name, goes := range map[string]struct {
-		with string
-		ok   bool
+// checkFlags returns an error if a flag is given without the flag that it depends on.
+func (o simulateOptions) checkFlags(f *pflag.FlagSet) error {
+	for name, requires := range map[string]struct {
+		flag  string
+		given bool
 	}{
 		"jobs": {"--churn", o.churn != ""}, "load": {"--churn", o.churn != ""}, "mean": {"--churn", o.churn != ""},
 		"miso-steps": {"--miso", o.miso != ""}, "every": {"--miso", o.miso != ""}, "slowdown": {"--miso", o.miso != ""},
-		"since": {"--from-sacct", o.fromSacct}, "until": {"--from-sacct", o.fromSacct}, "memory-margin": {"--memory-error", o.memoryError > 0},
+		"since": {"--from-sacct", o.fromSacct}, "until": {"--from-sacct", o.fromSacct},
+		"memory-margin": {"--memory-error", o.memoryError > 0},
 	} {
-		if f.Changed(name) && !goes.ok {
-			return usageError{fmt.Errorf("--%s goes with %s", name, goes.with)}
+		if f.Changed(name) && !requires.given {
+			return usageError{fmt.Errorf("--%s requires %s", name, requires.flag)}
 		}
 	}
 	return nil
@@ -232,7 +228,7 @@ func (o simulateOptions) strays(f *pflag.FlagSet) error {
 
 func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 	if g.json && o.csv {
-		return usageError{errors.New("--json or --csv: choose one")}
+		return usageError{errors.New("--json and --csv exclude each other: choose one")}
 	}
 	c, err := o.config()
 	if err != nil {
@@ -241,25 +237,35 @@ func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 	if o.policies, err = o.checkPolicies(c.GPUs); err != nil {
 		return err
 	}
-	work, err := o.workload(len(c.GPUs))
+	workload, err := o.workload(len(c.GPUs))
 	if err != nil {
 		return err
 	}
-	work.Only(nodes(c), c.Nodes == nil)
-	if len(work.Jobs) == 0 {
-		return fmt.Errorf("%s: no jobs to play%s", o.describe(), leftOut(work.Left))
+	workload.Only(nodes(c), c.Nodes == nil)
+	if len(workload.Jobs) == 0 {
+		return fmt.Errorf("%s: no jobs to simulate%s", o.describe(), leftOut(workload.Left))
 	}
 	limited := func(j trace.Job) bool { return j.Limit > 0 }
-	if (o.ends == "limits" || o.ends == "corrected") && !slices.ContainsFunc(work.Jobs, limited) {
+	if (o.ends == "limits" || o.ends == "corrected") && !slices.ContainsFunc(workload.Jobs, limited) {
 		return usageError{fmt.Errorf("--ends %s: the jobs of this workload have no time limits", o.ends)}
 	}
-	slower := slices.ContainsFunc(work.Jobs, func(j trace.Job) bool { return j.Speed != nil })
+	slower := slices.ContainsFunc(workload.Jobs, func(j trace.Job) bool { return j.Speed != nil })
 	result := simulation{
-		Workload: o.describe(), Jobs: len(work.Jobs), LeftOut: work.Left, Assumed: work.Assumed, Several: work.Several, Needs: needs(work.Jobs, c.GPUs), GPUs: len(c.GPUs),
-		Cluster: strings.Join(
-			o.gpus,
-			",",
-		), PerNode: o.perNode, Queue: o.queue, Offers: o.offers, Ends: o.ends, Create: c.Create, Destroy: c.Destroy, Memory: c.Memory,
+		Workload: o.describe(),
+		Jobs:     len(workload.Jobs),
+		LeftOut:  workload.Left,
+		Assumed:  workload.Assumed,
+		Several:  workload.Several,
+		Needs:    needs(workload.Jobs, c.GPUs),
+		GPUs:     len(c.GPUs),
+		Cluster:  strings.Join(o.gpus, ","),
+		PerNode:  o.perNode,
+		Queue:    o.queue,
+		Offers:   o.offers,
+		Ends:     o.ends,
+		Create:   c.Create,
+		Destroy:  c.Destroy,
+		Memory:   c.Memory,
 	}
 	var page *report.File
 	if o.report != "" {
@@ -270,13 +276,13 @@ func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 	}
 	if o.sacct != "" || o.fromSacct {
 		if o.queue == "none" {
-			return usageError{errors.New("--queue none: at this site jobs wait; choose another")}
+			return usageError{errors.New("--queue none: jobs from sacct have waited in a queue; choose another queue")}
 		}
-		result.Policies = append(result.Policies, asItWas(work.Jobs))
+		result.Policies = append(result.Policies, asItWas(workload.Jobs))
 	}
 	for _, name := range o.policies {
-		run, err := o.play(c, name, watched(progress, name, work.Jobs))
-		if errors.Is(err, sim.ErrNever) { // the others may do better
+		run, err := o.runPolicy(c, name, withProgress(progress, name, workload.Jobs))
+		if errors.Is(err, sim.ErrNever) { // other policies may not have this problem
 			run.Policy, run.Never, err = name, err.Error(), nil
 		}
 		if err != nil {
@@ -299,7 +305,7 @@ func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 	return err
 }
 
-// needs counts the jobs by the profile that they need, on the first GPU model that has one for them.
+// needs counts the jobs by the profile that they need, each on the first GPU model that has a suitable profile.
 func needs(jobs []trace.Job, gpus []*mig.Model) map[string]int {
 	count := map[string]int{}
 	kinds := sim.Kinds(gpus)
@@ -314,12 +320,13 @@ func needs(jobs []trace.Job, gpus []*mig.Model) map[string]int {
 	return count
 }
 
-// checkPolicies finds what cannot be played before anything is.
+// checkPolicies returns the policies to simulate: those of --policies, or the default. It returns an error if one of
+// them cannot be simulated with the other options.
 func (o simulateOptions) checkPolicies(gpus []*mig.Model) ([]string, error) {
 	alike := sim.Alike(gpus)
 	if o.static != "" {
 		if !alike {
-			return nil, usageError{errors.New("--static: only with GPUs of one board")}
+			return nil, usageError{errors.New("--static: only with GPUs of one model")}
 		}
 		if _, err := sim.ParsePattern(gpus[0], o.static); err != nil {
 			return nil, usageError{fmt.Errorf("--static: %w", err)}
@@ -337,7 +344,7 @@ func (o simulateOptions) checkPolicies(gpus []*mig.Model) ([]string, error) {
 		return all, nil
 	}
 	if len(o.policies) == 0 {
-		return nil, usageError{errors.New("--policies: which? --help lists them")}
+		return nil, usageError{errors.New("--policies is empty; --help lists the policies")}
 	}
 	for _, name := range o.policies {
 		if batches && slices.Contains([]string{"whole", "static", "moved"}, name) {
@@ -349,7 +356,7 @@ func (o simulateOptions) checkPolicies(gpus []*mig.Model) ([]string, error) {
 		case "whole":
 		case "static", "moved":
 			if !alike {
-				return nil, usageError{fmt.Errorf("--policies %s: only with GPUs of one board", name)}
+				return nil, usageError{fmt.Errorf("--policies %s: only with GPUs of one model", name)}
 			}
 		default:
 			if _, err := place.ByName(name); err != nil {
@@ -360,8 +367,8 @@ func (o simulateOptions) checkPolicies(gpus []*mig.Model) ([]string, error) {
 	return o.policies, nil
 }
 
-// play runs one policy.
-func (o simulateOptions) play(c sim.Config, name string, jobs iter.Seq[trace.Job]) (out run, err error) {
+// runPolicy simulates one policy.
+func (o simulateOptions) runPolicy(c sim.Config, name string, jobs iter.Seq[trace.Job]) (out run, err error) {
 	layouts := ""
 	switch name {
 	case "moved":
@@ -369,7 +376,7 @@ func (o simulateOptions) play(c sim.Config, name string, jobs iter.Seq[trace.Job
 		for _, b := range c.GPUs {
 			whole, ok := sim.Whole(b)
 			if !ok {
-				return run{}, usageError{fmt.Errorf("%s has no profile of a whole GPU here (--profiles)", b.Name)}
+				return run{}, usageError{fmt.Errorf("--profiles: no profile of %s is a whole GPU", b.Name)}
 			}
 			c.Static = append(c.Static, whole)
 		}
@@ -399,7 +406,7 @@ func (o simulateOptions) play(c sim.Config, name string, jobs iter.Seq[trace.Job
 	return out, nil
 }
 
-// pattern is the layouts of static: those that were given, or the best.
+// pattern returns the layouts of the policy static: those of --static, or the best that sim.BestStatic finds.
 func (o simulateOptions) pattern(c sim.Config, jobs iter.Seq[trace.Job]) (sim.Pattern, error) {
 	if o.static != "" {
 		return sim.ParsePattern(c.GPUs[0], o.static)
@@ -412,7 +419,7 @@ func (o simulateOptions) pattern(c sim.Config, jobs iter.Seq[trace.Job]) (sim.Pa
 	})
 }
 
-// config is all of the configuration but the policy.
+// config returns the configuration of the simulation, without a policy.
 func (o simulateOptions) config() (c sim.Config, err error) {
 	var whole []*mig.Model
 	boards := map[string]*mig.Model{}
@@ -442,42 +449,43 @@ func (o simulateOptions) config() (c sim.Config, err error) {
 	}
 	var known bool
 	if c.Discipline, known = disciplines[o.queue]; !known {
-		return c, usageError{fmt.Errorf("--queue %s: there are fifo, easy, skip, smallest, batches and none", o.queue)}
+		const queues = "fifo, easy, skip, smallest, batches and none"
+		return c, usageError{fmt.Errorf("--queue %s: unknown queue; the queues are %s", o.queue, queues)}
 	}
 	if o.offers && c.Discipline != sim.FIFO && c.Discipline != sim.EASY {
-		return c, usageError{errors.New("--offers: with --queue fifo or easy")}
+		return c, usageError{errors.New("--offers requires --queue fifo or easy")}
 	}
 	if c.Stay = o.stay; o.stay && c.Discipline != sim.Loss {
-		return c, usageError{errors.New("--stay: who waits would wait for ever; give --queue none too")}
+		return c, usageError{errors.New("--stay requires --queue none")}
 	}
 	if o.create < 0 || o.destroy < 0 {
-		return c, usageError{errors.New("--create and --destroy take no less than no time")}
+		return c, usageError{errors.New("--create and --destroy must not be negative")}
 	}
 	if o.perNode < 0 {
 		return c, usageError{
-			errors.New("--per-node: a node has at least one GPU (0: nobody asks which node a GPU is in)"),
+			errors.New("--per-node must not be negative (0: nodes are ignored)"),
 		}
 	}
 	switch e, m := o.memoryError, o.memoryMargin; {
 	case !(e >= 0 && e < 10 && m >= 0 && m < 100):
 		return c, usageError{
-			errors.New("--memory-error and --memory-margin are at least 0 and small, as in 0.2 and 0.1"),
+			errors.New("--memory-error must be at least 0 and below 10, --memory-margin at least 0 and below 100"),
 		}
 	case e > 0 && o.stay:
 		return c, usageError{
-			errors.New("--stay: nobody runs, and so nobody runs out of memory; leave --memory-error out"),
+			errors.New("--stay: jobs do not run, so they cannot run out of memory; omit --memory-error"),
 		}
 	case e > 0:
 		c.Memory = &sim.Memory{Error: e, Margin: m, Seed: o.seed}
 	}
-	if c.Said, c.Learn, err = o.said(); err != nil {
+	if c.Said, c.Learn, err = o.expected(); err != nil {
 		return c, err
 	}
 	c.Create, c.Destroy = o.create.Seconds(), o.destroy.Seconds()
 	return c, nil
 }
 
-// nodes are the GPU models of the GPUs of each.
+// nodes returns, for each node, the GPU models of its GPUs.
 func nodes(c sim.Config) (all [][]*mig.Model) {
 	if c.Nodes == nil {
 		return [][]*mig.Model{c.GPUs}
@@ -490,18 +498,19 @@ func nodes(c sim.Config) (all [][]*mig.Model) {
 	return all
 }
 
-// ownLimits says of a job its time limit, if it had one.
+// ownLimits returns the time limit of a job in seconds, +Inf if it had none.
 func ownLimits(j trace.Job) float64 { return cmp.Or(j.Limit, math.Inf(1)) }
 
-// said reads --ends.
-func (o simulateOptions) said() (said func(trace.Job) float64, learn bool, err error) {
+// expected parses --ends. It returns the run time in seconds that policies expect of a job, nil for the actual one, and
+// whether the simulation corrects it by the run times of earlier jobs.
+func (o simulateOptions) expected() (seconds func(trace.Job) float64, learn bool, err error) {
 	kind, value, _ := strings.Cut(o.ends, "=")
 	switch kind {
 	case "exact":
 		if value == "" {
 			return nil, false, nil
 		}
-	case "limits", "corrected": // agents take limits as they are
+	case "limits", "corrected": // the agents use limits uncorrected
 		learn = kind == "corrected"
 		if value == "" {
 			return ownLimits, learn, nil

@@ -18,18 +18,17 @@ import (
 	"caelum/internal/trace"
 )
 
-// How caelum simulate shows what came out.
-
-// simulation is all of it, as JSON has it. Times are in seconds.
+// simulation is the output of caelum simulate, in its JSON form. Times are in seconds.
 type simulation struct {
 	Workload string       `json:"workload"`
 	Jobs     int          `json:"jobs"`
 	LeftOut  []trace.Left `json:"left_out,omitempty"`
-	// jobs that count as whole GPUs because nobody measured what they need
+	// Assumed counts the jobs that are assumed to need a whole GPU because their usage was not recorded.
 	Assumed int `json:"assumed_whole,omitempty"`
-	// ... because what was measured is the sum over several GPUs
+	// Several counts the jobs that are assumed to need whole GPUs because the recorded usage is the sum of several
+	// GPUs.
 	Several int `json:"several_whole,omitempty"`
-	// jobs by profile, on the first GPU model that has one for them
+	// Needs counts the jobs by the profile that they need, each on the first GPU model that has a suitable profile.
 	Needs    map[string]int `json:"needs"`
 	GPUs     int            `json:"gpus"`
 	Cluster  string         `json:"cluster"` // --gpus
@@ -43,28 +42,28 @@ type simulation struct {
 	Policies []run          `json:"policies"`
 }
 
-// run is what came out under one policy.
+// run is the result of one policy.
 type run struct {
 	Policy string `json:"policy"`
-	// the job that waits for ever, if one does: then there are no figures
+	// Never names the job that can never start, if there is one. The other figures are then 0.
 	Never       string  `json:"never,omitempty"`
-	Layouts     string  `json:"layouts,omitempty"` // static: what was found
+	Layouts     string  `json:"layouts,omitempty"` // static only
 	Started     int     `json:"started"`
 	Refused     int     `json:"refused"`
 	Requeued    int     `json:"requeued"`
 	Lost        float64 `json:"lost,omitempty"`
-	Prompt      int     `json:"prompt,omitempty"` // could start when they were submitted
-	Found       int     `json:"found,omitempty"`  // of these, found what they want on offer
+	Prompt      int     `json:"prompt,omitempty"` // jobs that could start when they were submitted
+	Found       int     `json:"found,omitempty"`  // of these, jobs whose slices were offered
 	MeanWait    float64 `json:"mean_wait"`
 	MedianWait  float64 `json:"median_wait"`
 	P95Wait     float64 `json:"p95_wait"`
 	P99Wait     float64 `json:"p99_wait"`
 	LongestWait float64 `json:"longest_wait"`
 	Turnaround  float64 `json:"mean_turnaround,omitempty"`
-	Makespan    float64 `json:"makespan,omitempty"` // what really happened has none, nor the next two
+	Makespan    float64 `json:"makespan,omitempty"` // 0 for the actual waits, as are the next two
 	Utilisation float64 `json:"utilisation,omitempty"`
 	Frag        float64 `json:"fragmentation,omitempty"`
-	Accepted    float64 `json:"accepted"` // of the units times time that were asked for
+	Accepted    float64 `json:"accepted"` // share of the requested units times time
 	Worst       float64 `json:"worst_profile"`
 	Created     int     `json:"created"`
 	Destroyed   int     `json:"destroyed"`
@@ -76,17 +75,36 @@ type run struct {
 
 func newRun(policy, layouts string, r *sim.Result) run {
 	return run{
-		Policy: policy, Layouts: layouts, Started: r.Started, Refused: r.Refused, Requeued: r.Requeued, Lost: r.Lost, Prompt: r.Prompt, Found: r.Found,
-		MeanWait: r.Waits.Mean(), MedianWait: r.Waits.At(0.5), P95Wait: r.Waits.At(0.95), P99Wait: r.Waits.At(0.99), LongestWait: r.Waits.Longest,
-		Turnaround: r.MeanTurnaround(), Makespan: r.Makespan, Utilisation: r.Utilisation, Frag: r.Frag, Accepted: r.Accepted(), Worst: r.Worst(),
-		Created: r.Created, Destroyed: r.Destroyed, Reused: r.Reused, Held: r.Held,
+		Policy:      policy,
+		Layouts:     layouts,
+		Started:     r.Started,
+		Refused:     r.Refused,
+		Requeued:    r.Requeued,
+		Lost:        r.Lost,
+		Prompt:      r.Prompt,
+		Found:       r.Found,
+		MeanWait:    r.Waits.Mean(),
+		MedianWait:  r.Waits.At(0.5),
+		P95Wait:     r.Waits.At(0.95),
+		P99Wait:     r.Waits.At(0.99),
+		LongestWait: r.Waits.Longest,
+		Turnaround:  r.MeanTurnaround(),
+		Makespan:    r.Makespan,
+		Utilisation: r.Utilisation,
+		Frag:        r.Frag,
+		Accepted:    r.Accepted(),
+		Worst:       r.Worst(),
+		Created:     r.Created,
+		Destroyed:   r.Destroyed,
+		Reused:      r.Reused,
+		Held:        r.Held,
 	}
 }
 
-// reality is the name of the row of what really happened. Of that no more is known than the waits.
+// reality is the name of the row with the actual waits of the jobs. This row has no other figures.
 const reality = "(as it was)"
 
-// asItWas is how long the jobs really waited.
+// asItWas returns the row with the actual waits of the jobs.
 func asItWas(jobs []trace.Job) run {
 	r := sim.Result{Started: len(jobs)}
 	for _, j := range jobs {
@@ -95,7 +113,7 @@ func asItWas(jobs []trace.Job) run {
 	return newRun(reality, "", &r)
 }
 
-// leftOut says what was left out, if anything.
+// leftOut lists the jobs that were left out, with the reasons. It returns "" if there are none.
 func leftOut(all []trace.Left) (text string) {
 	for _, l := range all {
 		text += fmt.Sprintf("; left out: %d, %s", l.Jobs, l.Reason)
@@ -106,42 +124,45 @@ func leftOut(all []trace.Left) (text string) {
 func seconds0(s float64) string { return strconv.FormatFloat(s, 'f', 0, 64) }
 func share(x float64) string    { return fmt.Sprintf("%.1f%%", 100*x) }
 
-// facts say what is played, and on what.
+// facts returns lines that describe the cluster, the options and the workload.
 func (s simulation) facts() []string {
-	what := fmt.Sprintf("%d jobs on %s", s.Jobs, s.Cluster)
+	setting := fmt.Sprintf("%d jobs on %s", s.Jobs, s.Cluster)
 	if s.PerNode > 0 {
-		what += fmt.Sprintf(", %d a node", s.PerNode)
+		setting += fmt.Sprintf(", %d a node", s.PerNode)
 	}
-	what += ", queue " + s.Queue
+	setting += ", queue " + s.Queue
 	if s.Offers {
-		what += ", through offers"
+		setting += ", through offers"
 	}
-	what += ", ends " + s.Ends
+	setting += ", ends " + s.Ends
 	if s.Create+s.Destroy > 0 {
-		what += fmt.Sprintf(", %v s to make an instance and %v s to destroy one", s.Create, s.Destroy)
+		setting += fmt.Sprintf(", %v s to create an instance and %v s to destroy it", s.Create, s.Destroy)
 	}
 	if s.Memory != nil {
-		what += fmt.Sprintf(", memory foreseen with an error of %v and a margin of %v", s.Memory.Error, s.Memory.Margin)
+		setting += fmt.Sprintf(", memory predicted with an error of %v and a margin of %v",
+			s.Memory.Error, s.Memory.Margin)
 	}
 	var needs []string
-	for _, name := range slices.SortedFunc(maps.Keys(s.Needs), func(a, b string) int { return cmp.Or(cmp.Compare(s.Needs[b], s.Needs[a]), cmp.Compare(a, b)) }) {
+	mostFirst := func(a, b string) int { return cmp.Or(cmp.Compare(s.Needs[b], s.Needs[a]), cmp.Compare(a, b)) }
+	for _, name := range slices.SortedFunc(maps.Keys(s.Needs), mostFirst) {
 		needs = append(needs, fmt.Sprintf("%s %d", name, s.Needs[name]))
 	}
-	all := []string{what, "they need: " + strings.Join(needs, ", ")}
+	all := []string{setting, "jobs by profile: " + strings.Join(needs, ", ")}
 	for _, l := range s.LeftOut {
 		all = append(all, fmt.Sprintf("left out: %d, %s", l.Jobs, l.Reason))
 	}
 	if s.Assumed > 0 {
-		all = append(all, fmt.Sprintf("taken to need a whole GPU, as nobody measured it: %d", s.Assumed))
+		all = append(all, fmt.Sprintf("assumed to need a whole GPU: %d, usage not recorded", s.Assumed))
 	}
 	if s.Several > 0 {
-		all = append(all, fmt.Sprintf("taken to need whole GPUs, as they had several: %d", s.Several))
+		const several = "assumed to need whole GPUs: %d, usage recorded only as the sum of several GPUs"
+		all = append(all, fmt.Sprintf(several, s.Several))
 	}
 	return all
 }
 
-// print prints a table; loss says that nobody waits, slower that the time from submission to end is more than a wait
-// and a duration, requeues that there may be some, offers that policies acted through them.
+// print prints a table. loss: there is no queue. slower: print TURNAROUND, which is then more than wait and duration.
+// requeues: jobs may be requeued. offers: policies acted through offers.
 func (s simulation) print(w io.Writer, loss, slower, requeues, offers bool) {
 	fmt.Fprintf(w, "%s: %s\n", s.Workload, strings.Join(s.facts(), "\n"))
 	fmt.Fprintln(w)
@@ -218,7 +239,7 @@ func (s simulation) print(w io.Writer, loss, slower, requeues, offers bool) {
 	}
 }
 
-// page is it as drawings.
+// page returns the result as a page with drawings. loss: there is no queue.
 func (s simulation) page(gpus []*mig.Model, loss bool) report.Page {
 	p := report.Page{Title: s.Workload, Loss: loss, Facts: s.facts()}
 	for _, b := range gpus {
@@ -230,8 +251,20 @@ func (s simulation) page(gpus []*mig.Model, loss bool) report.Page {
 			continue
 		}
 		p.Policies = append(p.Policies, report.Policy{
-			Name: r.Policy, Note: r.Layouts, Started: r.Started, Refused: r.Refused, Created: r.Created, MeanWait: r.MeanWait, MedianWait: r.MedianWait, P95Wait: r.P95Wait,
-			P99Wait: r.P99Wait, LongestWait: r.LongestWait, Utilisation: r.Utilisation, Frag: r.Frag, Accepted: r.Accepted, Recorded: r.recorded,
+			Name:        r.Policy,
+			Note:        r.Layouts,
+			Started:     r.Started,
+			Refused:     r.Refused,
+			Created:     r.Created,
+			MeanWait:    r.MeanWait,
+			MedianWait:  r.MedianWait,
+			P95Wait:     r.P95Wait,
+			P99Wait:     r.P99Wait,
+			LongestWait: r.LongestWait,
+			Utilisation: r.Utilisation,
+			Frag:        r.Frag,
+			Accepted:    r.Accepted,
+			Recorded:    r.recorded,
 		})
 	}
 	return p
@@ -282,9 +315,7 @@ func (s simulation) csv(w io.Writer) error {
 				number(r.P95Wait),
 				number(r.P99Wait),
 				number(r.LongestWait),
-				number(
-					r.Makespan,
-				),
+				number(r.Makespan),
 				number(r.Utilisation),
 				number(r.Frag),
 				number(r.Accepted),
@@ -304,8 +335,9 @@ func (s simulation) csv(w io.Writer) error {
 	return c.Error()
 }
 
-// watched says on a terminal how far a policy has come.
-func watched(w io.Writer, policy string, jobs []trace.Job) iter.Seq[trace.Job] {
+// withProgress returns jobs as a sequence. If w is a terminal, it shows the percentage of the jobs that the simulation
+// of the policy has read.
+func withProgress(w io.Writer, policy string, jobs []trace.Job) iter.Seq[trace.Job] {
 	f, ok := w.(*os.File)
 	if ok {
 		info, err := f.Stat()

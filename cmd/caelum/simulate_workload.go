@@ -13,9 +13,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// Where caelum simulate has its jobs from.
-
-// workload makes or reads the jobs.
+// workload generates or reads the jobs.
 func (o simulateOptions) workload(gpus int) (*trace.Workload, error) {
 	var given []string
 	for _, s := range []string{o.churn, o.alibaba, o.grmu, o.sacct, o.miso} {
@@ -28,9 +26,8 @@ func (o simulateOptions) workload(gpus int) (*trace.Workload, error) {
 	}
 	if len(given) != 1 {
 		return nil, usageError{
-			errors.New(
-				"which workload? Give one of --churn, --alibaba, --grmu, --miso, --from-sacct and --sacct; --help says what they are",
-			),
+			errors.New("give exactly one workload: --churn, --alibaba, --grmu, --miso, --from-sacct or --sacct; " +
+				"--help describes them"),
 		}
 	}
 	switch {
@@ -55,12 +52,15 @@ func (o simulateOptions) workload(gpus int) (*trace.Workload, error) {
 	return trace.Alibaba(given[0], f)
 }
 
+// readMISO reads the jobs of --miso and their step times.
 func (o simulateOptions) readMISO(jobs io.Reader) (*trace.Workload, error) {
 	switch {
 	case o.misoSteps == "":
-		return nil, usageError{errors.New("--miso: give --miso-steps too, the step times")}
+		return nil, usageError{errors.New("--miso: give the step times with --miso-steps")}
 	case o.every < 0 || !(o.slowdown >= 1 || o.slowdown == 0):
-		return nil, usageError{errors.New("--every takes no less than no time, and --slowdown at least 1 (0: any)")}
+		return nil, usageError{
+			errors.New("--every must not be negative, and --slowdown must be at least 1 (0: no limit)"),
+		}
 	}
 	steps, err := os.Open(o.misoSteps)
 	if err != nil {
@@ -76,7 +76,7 @@ func (o simulateOptions) readMISO(jobs io.Reader) (*trace.Workload, error) {
 	return w, err
 }
 
-// askSacct reads this site's own jobs.
+// askSacct reads the jobs of this site from sacct.
 func (o simulateOptions) askSacct() (*trace.Workload, error) {
 	cmd := exec.Command(
 		"sacct",
@@ -94,16 +94,17 @@ func (o simulateOptions) askSacct() (*trace.Workload, error) {
 		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("couldn't run sacct: %w; --sacct reads what it printed elsewhere", err)
+		return nil, fmt.Errorf("couldn't run sacct: %w; use --sacct to read the output of sacct on another host", err)
 	}
-	work, err := trace.Sacct("sacct", out)
-	io.Copy(io.Discard, out) // it ends when all is read
+	workload, err := trace.Sacct("sacct", out)
+	io.Copy(io.Discard, out) // after an error: sacct ends when all of its output is read
 	if failed := cmd.Wait(); failed != nil {
 		return nil, fmt.Errorf("sacct: %w: %s", failed, strings.TrimSpace(stderr.String()))
 	}
-	return work, err
+	return workload, err
 }
 
+// synthetic generates the jobs of --churn.
 func (o simulateOptions) synthetic(gpus int) (*trace.Workload, error) {
 	if o.jobs < 1 || !(o.load > 0) || o.mean <= 0 {
 		return nil, usageError{errors.New("--jobs, --load and --mean must be above 0")}
@@ -123,9 +124,10 @@ func (o simulateOptions) synthetic(gpus int) (*trace.Workload, error) {
 		}
 		names = append(names, m.Name)
 	}
-	return nil, usageError{fmt.Errorf("--churn %s: there are %s", o.churn, strings.Join(names, ", "))}
+	return nil, usageError{fmt.Errorf("--churn %s: unknown mix; the mixes are %s", o.churn, strings.Join(names, ", "))}
 }
 
+// describe returns the workload in one line, for the output.
 func (o simulateOptions) describe() string {
 	switch {
 	case o.churn != "":

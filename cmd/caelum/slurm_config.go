@@ -30,16 +30,17 @@ type slurmConfigOptions struct {
 	section   string
 }
 
-// sections are what --section may name: one for each file that is to be edited.
+// sections are the values of --section, in the order of the output. "nodes" is a part of slurm.conf.
 var sections = []string{"slurm.conf", "nodes", "gres.conf", "plugstack.conf", "decisions"}
 
 func newSlurmConfig(g *globals) *cobra.Command {
 	var o slurmConfigOptions
 	cmd := &cobra.Command{
 		Use:   "slurm-config",
-		Short: "Print the lines that Slurm's configuration needs for nodes like this one",
-		Long: `slurm-config asks NVML what this node's GPUs can hold and prints what belongs into slurm.conf, gres.conf, plugstack.conf and
-the decision table. Run it once per kind of GPU node. It changes nothing. With --json it prints the numbers alone.`,
+		Short: "Print the configuration that Slurm needs for nodes like this one",
+		Long: `slurm-config reads the profiles of this node's GPUs from NVML. It prints the lines for
+slurm.conf, gres.conf, plugstack.conf and the decision table, and changes nothing. Run it once
+for each kind of GPU node. With --json it prints only the slots and the numbers of slices.`,
 		Example: `  caelum slurm-config --nodes 'gpu[01-16]' --partition gpu --catalogue 4
   caelum slurm-config --nodes 'gpu[01-16]' --section gres.conf`,
 		Args: cobra.NoArgs,
@@ -48,29 +49,24 @@ the decision table. Run it once per kind of GPU node. It changes nothing. With -
 	host, _ := os.Hostname()
 	host, _, _ = strings.Cut(host, ".")
 	f := cmd.Flags()
-	f.StringVar(&o.config, "config", agent.DefaultConfig, "the agent's configuration: its profiles and NVML library")
-	f.StringVar(&o.nodes, "nodes", host, "NodeName expression of the nodes that are like this one")
+	f.StringVar(&o.config, "config", agent.DefaultConfig,
+		"caelumd's configuration, for the profiles and the NVML library")
+	f.StringVar(&o.nodes, "nodes", host, "NodeName expression for the nodes with the same GPUs")
 	f.StringVar(&o.partition, "partition", "gpu", "partition whose jobs get slices")
-	f.IntVar(
-		&o.catalogue,
-		"catalogue",
-		2,
-		"number of catalogue nodes: the most nodes that one job may ask for without being held first",
-	)
-	f.IntVar(&o.cpus, "cpus", runtime.NumCPU(), "CPUs of a catalogue node: as many as the largest node has")
-	f.IntVar(&o.memory, "memory", memoryMiB(), "RealMemory of a catalogue node, MiB: as much as the largest node has")
-	f.StringVar(
-		&o.section,
-		"section",
-		"",
-		"print this section alone, without its heading: "+strings.Join(sections, ", "),
-	)
+	f.IntVar(&o.catalogue, "catalogue", 2,
+		"number of catalogue nodes; jobs that request more nodes are held first")
+	f.IntVar(&o.cpus, "cpus", runtime.NumCPU(), "CPUs of a catalogue node: those of the largest node")
+	f.IntVar(&o.memory, "memory", memoryMiB(), "RealMemory of a catalogue node in MiB: that of the largest node")
+	f.StringVar(&o.section, "section", "",
+		"print only this section, without its heading: "+strings.Join(sections, ", "))
 	return cmd
 }
 
 func runSlurmConfig(w io.Writer, g *globals, o slurmConfigOptions) error {
 	if o.section != "" && !slices.Contains(sections, o.section) {
-		return usageError{fmt.Errorf("no section %q; there are %s", o.section, strings.Join(sections, ", "))}
+		return usageError{
+			fmt.Errorf("unknown section %q; the sections are %s", o.section, strings.Join(sections, ", ")),
+		}
 	}
 	cfg, err := agent.LoadConfig(o.config)
 	if err != nil {
@@ -89,7 +85,7 @@ func runSlurmConfig(w io.Writer, g *globals, o slurmConfigOptions) error {
 		fmt.Fprintln(os.Stderr, "caelum: left out: "+p)
 	}
 	if len(inv.Slots) == 0 {
-		return fmt.Errorf("no GPU of this node can be managed")
+		return fmt.Errorf("none of this node's GPUs can be managed")
 	}
 	if g.json {
 		return printJSON(w, inv)
@@ -134,7 +130,8 @@ func renderSlurmConfig(w io.Writer, o slurmConfigOptions, cfg agent.Config, inv 
 	return nil
 }
 
-// gresOf is a node's Gres= value: closed at first, or with every profile at its maximum for a catalogue node.
+// gresOf returns the value of Gres= for a node. A catalogue node has each profile at its maximum count. A real node has
+// all slices closed, until its agent publishes.
 func gresOf(inv agent.Inventory, catalogue bool) string {
 	var parts []string
 	for _, s := range inv.Slots {
@@ -153,7 +150,7 @@ func gresOf(inv agent.Inventory, catalogue bool) string {
 	return strings.Join(parts, ",")
 }
 
-// tresOf is the AccountingStorageTRES list.
+// tresOf returns the value of AccountingStorageTRES.
 func tresOf(inv agent.Inventory) string {
 	parts := []string{"gres/gpu", "gres/mig"}
 	for _, p := range inv.Most {
@@ -162,7 +159,7 @@ func tresOf(inv agent.Inventory) string {
 	return strings.Join(parts, ",")
 }
 
-// slotLines are the gres.conf lines of the slots: one per run of GPUs of the same Type.
+// slotLines returns the lines of gres.conf for the slots: one line for each sequence of GPUs of the same Type.
 func slotLines(nodes, dev string, inv agent.Inventory) string {
 	var b strings.Builder
 	first := 0
@@ -181,7 +178,7 @@ func slotLines(nodes, dev string, inv agent.Inventory) string {
 	return b.String()
 }
 
-// memoryMiB is the memory of this machine.
+// memoryMiB returns the memory of this machine in MiB, or 1 if it is unknown.
 func memoryMiB() int {
 	f, err := os.Open("/proc/meminfo")
 	if err != nil {

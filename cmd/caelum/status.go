@@ -20,10 +20,16 @@ import (
 func newStatus(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "Show each GPU of this node: who holds what, and what is on offer",
-		Long: `status draws each GPU as its placement units, lists the instances on it with the jobs that hold them and what these have in use, and the free
-slices that slurmctld may give out now. What is kept for the first job that has to wait stands above them: others may have it if they end before.
-What other users' jobs have in use is shown to root only, and nothing of these jobs where slurm.conf has PrivateData=jobs.`,
+		Short: "Show the GPUs of this node: instances, the jobs that hold them, and offers",
+		Long: `status draws each GPU as a row of units. For each GPU it lists the instances, the jobs that hold
+them, the usage of the slices, and the free slices that slurmctld may give out now.
+
+Slices that are reserved for the first waiting job are listed before the GPUs. Other jobs can
+use these slices if they end before the reservation begins.
+
+The usage of a job is shown to its owner, to root and to SlurmUser only. If jobs are private
+(PrivateData=jobs in slurm.conf, or an MCS plugin with privatedata), other users see the slices
+of a job, but not the job.`,
 		Example: `  caelum status
   caelum status --json | jq '.gpus[].instances'`,
 		Args: cobra.NoArgs,
@@ -56,12 +62,14 @@ func printStatus(w io.Writer, s *api.Status, now time.Time) error {
 		fmt.Fprintf(w, "cannot publish: %s\n", printable(s.PublishError))
 	}
 	if s.Closed != "" {
-		fmt.Fprintf(w, "slurmctld starts nothing here, so nothing is on offer: the node is %s\n", printable(s.Closed))
+		fmt.Fprintf(w, "nothing is offered, because slurmctld starts no jobs here: the node is %s\n",
+			printable(s.Closed))
 	}
 	if len(s.Stale) > 0 {
 		fmt.Fprintf(
 			w,
-			"slurm.conf has %s, which this node's driver does not report (it has %s): jobs that ask for that never start here; see `caelum doctor`\n",
+			"slurm.conf has %s, which this node's driver does not report (it reports %s): "+
+				"jobs that request such a slice never start here; see `caelum doctor`\n",
 			strings.Join(s.Stale, ", "),
 			strings.Join(s.Profiles, ", "),
 		)
@@ -72,31 +80,27 @@ func printStatus(w io.Writer, s *api.Status, now time.Time) error {
 			fmt.Fprintf(w, "the node's total of gres/mig has no room for %s, "+
 				"so jobs wait although slices are free; see `caelum doctor`\n", counts(s.ExcessShort))
 		} else {
-			fmt.Fprintln(w, "the published totals are raised by as many, so only --exclusive jobs may wait; see `caelum doctor`")
+			fmt.Fprintln(w, "the published totals are raised by the same number, "+
+				"so only --exclusive jobs may have to wait; see `caelum doctor`")
 		}
 	}
 	if r := s.Reserved; r != nil {
-		var kept []string
+		var reserved []string
 		for _, slice := range r.Slices {
-			kept = append(kept, fmt.Sprintf("%s at %d of GPU %d", slice.Profile, slice.Start, slice.GPU))
+			reserved = append(reserved, fmt.Sprintf("%s at %d of GPU %d", slice.Profile, slice.Start, slice.GPU))
 		}
-		fmt.Fprintf(
-			w,
-			"kept for job %d, from %s: %s\n",
-			r.Job,
-			time.Unix(r.At, 0).Format(time.DateTime),
-			strings.Join(kept, ", "),
-		)
+		begin := time.Unix(r.At, 0).Format(time.DateTime)
+		fmt.Fprintf(w, "reserved for job %d, from %s: %s\n", r.Job, begin, strings.Join(reserved, ", "))
 	}
 	if n := s.SummariesWaiting; n > 0 {
-		fmt.Fprintf(w, "slurmdbd has not got what jobs used of %d runs that have ended\n", n)
+		fmt.Fprintf(w, "slurmdbd does not have the usage of %d ended runs yet\n", n)
 	}
 	users := map[uint32]string{}
-	uses := map[string]*api.Use{}
+	usage := map[string]*api.Use{}
 	for _, l := range s.Leases {
 		users[l.Job] = l.User
 		for _, slice := range l.Slices {
-			uses[slice.UUID] = slice.Use
+			usage[slice.UUID] = slice.Use
 		}
 	}
 	for _, g := range s.GPUs {
@@ -108,18 +112,18 @@ func printStatus(w io.Writer, s *api.Status, now time.Time) error {
 		fmt.Fprintf(w, "  %s\n", g.Layout)
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		for _, in := range g.Instances {
-			who := in.State
+			holder := in.State
 			switch {
 			case in.Job == 0 && in.State == "promised":
-				who = "starting"
+				holder = "starting"
 			case in.Job == 0 && in.State == "leased":
-				who = "in use"
+				holder = "in use"
 			case in.State == "promised":
-				who = fmt.Sprintf("job %d\tstarting", in.Job)
+				holder = fmt.Sprintf("job %d\tstarting", in.Job)
 			case in.Job != 0:
-				who = fmt.Sprintf("job %d\t%s", in.Job, printable(users[in.Job])) + inUse(uses[in.UUID])
+				holder = fmt.Sprintf("job %d\t%s", in.Job, printable(users[in.Job])) + inUse(usage[in.UUID])
 			}
-			fmt.Fprintf(table, "  %s\tat %d%s\t%s\t%s\n", in.Profile, in.Start, as(in.As), in.UUID, who)
+			fmt.Fprintf(table, "  %s\tat %d%s\t%s\t%s\n", in.Profile, in.Start, as(in.As), in.UUID, holder)
 		}
 		if err := table.Flush(); err != nil {
 			return err
@@ -140,12 +144,13 @@ func printStatus(w io.Writer, s *api.Status, now time.Time) error {
 	return nil
 }
 
-// inUse is a further cell of a table, empty if nobody has looked.
+// inUse returns the usage of a slice as a table cell that begins with a tab. It returns "" for nil: the slice has not
+// been sampled, or the caller may not see its usage.
 func inUse(u *api.Use) string {
 	if u == nil {
 		return ""
 	}
-	text := fmt.Sprintf("\t%.0f MiB in use, %.0f at most", u.MemoryMiB, u.PeakMiB)
+	text := fmt.Sprintf("\t%.0f MiB in use, peak %.0f MiB", u.MemoryMiB, u.PeakMiB)
 	if u.Util >= 0 {
 		text += fmt.Sprintf(", %.0f%% busy", 100*u.Util)
 	}
@@ -159,7 +164,7 @@ func inUse(u *api.Use) string {
 	return text
 }
 
-// printable keeps what users have named from steering the terminal.
+// printable replaces each unprintable character with "?", so that names that users chose cannot control the terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -169,7 +174,7 @@ func printable(s string) string {
 	}, s)
 }
 
-// counts lists profiles with their counts, by name.
+// counts formats the number of slices of each profile, sorted by name: "1g.5gb x2, 7g.40gb x1".
 func counts(of map[string]int) string {
 	var names []string
 	for _, profile := range slices.Sorted(maps.Keys(of)) {
@@ -178,7 +183,8 @@ func counts(of map[string]int) string {
 	return strings.Join(names, ", ")
 }
 
-// offers lists placements as profile x count.
+// offers formats placements as profiles with their counts: "1g.5gb x2, 2g.10gb". Without placements it returns
+// "nothing".
 func offers(list []api.Placement) string {
 	if len(list) == 0 {
 		return "nothing"
@@ -200,7 +206,8 @@ func offers(list []api.Placement) string {
 	return strings.Join(names, ", ")
 }
 
-// as says what slurmctld counts a slice as, where that is another GPU model's profile.
+// as returns " (as NAME)" if slurmctld counts a slice as NAME, an equivalent profile of another GPU model. It returns
+// "" if name is empty.
 func as(name string) string {
 	if name == "" {
 		return ""

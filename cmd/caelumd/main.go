@@ -1,4 +1,6 @@
-// Command caelumd is the node agent: it owns the node's MIG and leases slices to Slurm jobs.
+// Command caelumd is the agent of a GPU node. It owns the MIG instances of the node's GPUs and leases slices to Slurm
+// jobs. As "caelumd watch" it is the watcher on slurmctld's host, and "caelumd close" withdraws the offers of a node.
+// The command only reads the configuration and connects the parts; the agent itself is in package agent.
 package main
 
 import (
@@ -40,12 +42,12 @@ func command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "caelumd",
 		Short: "Node agent of Caelum: cuts MIG slices for Slurm jobs",
-		Long: `caelumd runs on every GPU node, as root. It cuts MIG slices for the jobs that slurmctld starts on the node, gives them
-back when the jobs end, and publishes what is free as gres/mig.
+		Long: `caelumd runs as root on every GPU node. It carves MIG slices for the jobs that slurmctld starts
+on the node, releases them when the jobs end, and publishes the free slices as gres/mig.
 
 EXIT STATUS
-  0  it was told to stop (SIGTERM, SIGINT)
-  1  it could not start or go on; the reason is on standard error`,
+  0  a signal stopped caelumd (SIGTERM, SIGINT)
+  1  caelumd could not start or continue; the reason is on standard error`,
 		Args:          cobra.NoArgs,
 		Version:       agent.Version,
 		SilenceUsage:  true,
@@ -55,25 +57,31 @@ EXIT STATUS
 	cmd.PersistentFlags().StringVar(&config, "config", agent.DefaultConfig, "configuration file")
 	cmd.AddCommand(&cobra.Command{
 		Use:   "watch",
-		Short: "On slurmctld's host: tell agents to look at the queue as soon as something is submitted",
-		Long: `watch reads nodes and queue when job_submit.lua has seen a submission, or an agent has published, and sends those nodes whose offers are not what they should be
-a datagram, which says "look now" and nothing else. Without it agents look every poll_interval. It runs as slurmctld's user, and needs wake_port in its
-caelum.yaml as in the nodes', and the wake key, which it must own.
+		Short: "Notify the agents of changes in the queue; runs on slurmctld's host",
+		Long: `watch reads the nodes and the queue after each submission that job_submit.lua sees and after
+each publication of an agent. It notifies the nodes that have to change their offers or release
+a job. A notification is a datagram that makes an agent read the queue now; it carries no other
+instruction. Without watch, agents read the queue every poll_interval. With learn: true, watch
+also keeps the decision table up to date.
+
+Run watch as slurmctld's user. It needs the same wake_port in its caelum.yaml as the nodes, and
+the wake key in a file that this user owns.
 
 EXIT STATUS
-  0  it was told to stop (SIGTERM, SIGINT)
-  1  it could not start or go on; the reason is on standard error`,
+  0  a signal stopped watch (SIGTERM, SIGINT)
+  1  watch could not start or continue; the reason is on standard error`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return watchQueue(config) },
 	}, &cobra.Command{
 		Use:   "close",
-		Short: "Take everything off offer on this node: run it when the agent has stopped",
-		Long: `close writes the node's gres/mig counts to 0, so that slurmctld starts nothing more on its slices. Running jobs are not
-touched. It is the ExecStopPost command of caelumd.service, and needs no agent.
+		Short: "Withdraw all offers of this node, after the agent has stopped",
+		Long: `close sets the node's gres/mig counts to 0 in slurmctld, so that no more jobs start on its
+slices. Running jobs are not affected. close needs no agent. It is the ExecStopPost command of
+caelumd.service.
 
 EXIT STATUS
-  0  the offers are closed
-  1  slurmctld could not be told; the reason is on standard error`,
+  0  the offers are withdrawn
+  1  slurmctld could not be updated; the reason is on standard error`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return closeOffers(config) },
 	})
@@ -86,9 +94,13 @@ func serve(path string) error {
 		return err
 	}
 	if os.Geteuid() != 0 {
-		return errors.New("must run as root: it makes GPU instances and device files")
+		return errors.New("must run as root, because it creates GPU instances and device files")
 	}
-	for _, path := range []string{filepath.Join(cfg.RunDir, "caelumd.sock"), filepath.Join(cfg.StateDir, "ledger.db"), cfg.Repo} {
+	for _, path := range []string{
+		filepath.Join(cfg.RunDir, "caelumd.sock"),
+		filepath.Join(cfg.StateDir, "ledger.db"),
+		cfg.Repo,
+	} {
 		if err := trust.Directory(path); err != nil {
 			return err
 		}
@@ -116,7 +128,7 @@ func logger(cfg agent.Config) *logrus.Logger {
 	log := logrus.New()
 	level, _ := logrus.ParseLevel(cfg.LogLevel) // checked by LoadConfig
 	log.SetLevel(level)
-	// coloured, on a terminal, it would not quote what users have named
+	// With colours, logrus would not quote names that users chose.
 	log.SetFormatter(&logrus.TextFormatter{DisableColors: true})
 	if cfg.LogFormat == "json" {
 		log.SetFormatter(&logrus.JSONFormatter{TimestampFormat: time.RFC3339Nano})
@@ -130,7 +142,7 @@ func watchQueue(path string) error {
 		return err
 	}
 	if cfg.WakePort == 0 {
-		return fmt.Errorf("%s: wake_port is not set: give the watcher and the nodes' agents the same", path)
+		return fmt.Errorf("%s: wake_port is not set; set it to the same port as on the nodes", path)
 	}
 	policy, err := place.ByName(cfg.Policy)
 	if err != nil {
@@ -139,10 +151,16 @@ func watchQueue(path string) error {
 	log := logger(cfg).WithField("watcher", cfg.Node)
 	key, err := wake.ReadKey(cfg.WakeKey, uint32(os.Geteuid()))
 	if err != nil {
-		log.WithError(err).Error("wake port not opened: no agent is told of submissions")
+		log.WithError(err).Error("wake port not opened: agents are not notified of submissions")
 	}
 	w := watch.New(watch.Config{
-		TriggerFile: cfg.PokeFile, WakePort: cfg.WakePort, Address: cfg.WakeAddress, Name: cfg.Node, Key: key, Interval: cfg.PollInterval, Policy: policy,
+		TriggerFile: cfg.PokeFile,
+		WakePort:    cfg.WakePort,
+		Address:     cfg.WakeAddress,
+		Name:        cfg.Node,
+		Key:         key,
+		Interval:    cfg.PollInterval,
+		Policy:      policy,
 	}, slurm.New(slurm.Options{}), log)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -151,34 +169,41 @@ func watchQueue(path string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		go loop.Run(ctx) // beside the watcher: a slow slurmdbd must keep no agent asleep
+		go loop.Run(ctx) // concurrently: a slow slurmdbd must not delay notifications
 	}
 	return w.Run(ctx)
 }
 
-// dbdTimeout is for one page of a sync: a day's jobs.
+// dbdTimeout limits one query to slurmdbd, which returns the jobs of at least a day.
 const dbdTimeout = 5 * time.Minute
 
-// learning is what keeps the decision table up to date.
+// learning returns the loop that keeps the decision table up to date.
 func learning(cfg agent.Config) (*learn.Loop, error) {
 	field, err := cfg.Field()
 	if err != nil {
 		return nil, fmt.Errorf("learn: %w", err)
 	}
 	return &learn.Loop{
-		Every: time.Minute, DBD: slurm.New(slurm.Options{Timeout: dbdTimeout}), Repo: cfg.Repo, Table: cfg.Table, Field: field, Site: cfg.Site(), Log: logger(cfg).WithField("learn", cfg.Table),
+		Every: time.Minute,
+		DBD:   slurm.New(slurm.Options{Timeout: dbdTimeout}),
+		Repo:  cfg.Repo,
+		Table: cfg.Table,
+		Field: field,
+		Site:  cfg.Site(),
+		Log:   logger(cfg).WithField("learn", cfg.Table),
 	}, nil
 }
 
-// closeOffers does what it can without a configuration: a mistake in the file ends the agent, and nothing may start on
-// slices that nobody manages.
+// closeOffers withdraws the offers of this node. If the configuration is invalid, it uses the defaults and the node
+// name in the ledger: the agent cannot run with this configuration, and no job may start on slices that no agent
+// manages.
 func closeOffers(path string) error {
 	cfg, err := agent.LoadConfig(path)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "caelumd:", err)
 		cfg = agent.Defaults()
 		cfg.Node = cmp.Or(known(cfg.StateDir, "node"), cfg.Node)
-		fmt.Fprintf(os.Stderr, "caelumd: closing the offers of %s without it\n", cfg.Node)
+		fmt.Fprintf(os.Stderr, "caelumd: closing the offers of %s without the configuration\n", cfg.Node)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -186,8 +211,8 @@ func closeOffers(path string) error {
 	return agent.CloseOffers(ctx, slurm.New(slurm.Options{}), cfg.Node, total)
 }
 
-// known is a note that the agent left in its ledger, such as the node's constant total of gres/mig; empty when the
-// ledger cannot say.
+// known returns a note that the agent left in its ledger, such as the node's constant total of gres/mig. It returns ""
+// if there is no such note or the ledger cannot be read.
 func known(stateDir, note string) string {
 	path := filepath.Join(stateDir, "ledger.db")
 	if _, err := os.Stat(path); err != nil {

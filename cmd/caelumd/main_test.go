@@ -15,8 +15,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"caelumd": main})
 }
 
-// TestScripts plays testdata/*.txtar: what an admin sees of an agent that does not start, on a node with an emulated
-// A100 and no slurmctld.
+// TestScripts runs testdata/*.txtar: the messages of an agent that does not start, on a node with an emulated A100 and
+// without slurmctld.
 func TestScripts(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	testscript.Run(t, testscript.Params{
@@ -25,7 +25,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("NVML_EMULATOR_STATE", node.State)
 			env.Setenv("NVML", filepath.Join(node.Build(), "libnvidia-ml.so.1"))
 			env.Setenv("DEV", node.Dev)
-			// Slurm's commands end at once when slurm.conf is wrong; where there is none they look for it for seconds.
+			// With an invalid slurm.conf, Slurm's commands fail immediately. Without the file, they search for seconds.
 			conf := filepath.Join(env.WorkDir, "slurm.conf")
 			env.Setenv("SLURM_CONF", conf)
 			return os.WriteFile(conf, []byte("none\n"), 0o644)
@@ -34,14 +34,14 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// refused CONFIG PATTERN: the agent ends with status 1 and one line that names the file and says so much.
+// refused CONFIG PATTERN: the agent ends with exit status 1 and prints one line that contains PATTERN.
 func refused(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: refused CONFIG PATTERN")
 	}
 	err := ts.Exec("caelumd", "--config", args[0])
 	if e, ok := err.(interface{ ExitCode() int }); !ok || e.ExitCode() != 1 {
-		ts.Fatalf("ended with %v", err)
+		ts.Fatalf("caelumd ended with %v, want exit status 1", err)
 	}
 	text := ts.ReadFile("stderr")
 	if strings.Count(text, "\n") != 1 || !strings.HasSuffix(text, "\n") || !strings.Contains(text, args[1]) {
@@ -49,7 +49,7 @@ func refused(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// expand FILE: puts the environment's variables into a file.
+// expand FILE: replaces the environment variables in a file by their values.
 func expand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: expand FILE")

@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// scriptBytes is how much of a script is hashed.
+// scriptBytes is the length of the prefix of a script that is hashed.
 const scriptBytes = 4096
 
 // fingerprint runs bench/sha256.lua and returns the digest and the median microseconds of a hash of scriptBytes
-// letters; ok is false where this Lua has no such hash.
+// letters. ok is false if this Lua does not support the hash.
 func fingerprint(tb testing.TB, lua, hash string, rounds int) (digest string, micros float64, ok bool) {
 	tb.Helper()
 	out, err := exec.Command(lua, "bench/sha256.lua", hash, strconv.Itoa(scriptBytes), strconv.Itoa(rounds)).
@@ -43,7 +43,7 @@ func TestSHA256(t *testing.T) {
 	}
 }
 
-// BenchmarkFingerprint measures the hashes that a script's fingerprint could be made with.
+// BenchmarkFingerprint measures candidate hashes for the fingerprint of a script.
 //
 //	go test -run - -bench Fingerprint -benchtime 300x ./contrib/job_submit
 func BenchmarkFingerprint(b *testing.B) {

@@ -1,10 +1,11 @@
--- fuzz.lua: runs job_submit.lua for the Go fuzz targets, one question after the other over stdin and stdout.
+-- fuzz.lua: runs job_submit.lua for the Go fuzz targets, which send questions over stdin and read answers from stdout.
 --
 --   lua fuzz.lua <job_submit.lua>       CAELUM_DECISIONS names the table
 --
--- A question is a line "<word> <number of fields>" and its fields; a field is a line "<s or n> <name> <length>", then the value's
--- bytes. Words: load (start as slurmctld does), submit, modify. Fields named record.<x> belong to the job record, env.<i> to
--- spank_job_env, uid and prefix to neither. The answer has the same form: rc, what was said and logged, and what was written, as written.
+-- A question is a line "<word> <number of fields>" and its fields. A field is a line "<s or n> <name> <length>", then the
+-- bytes of the value. The words are load (start as slurmctld does), submit and modify. Fields named record.<x> belong to
+-- the job record, env.<i> to spank_job_env, uid and prefix to neither. The answer has the same form: rc, the messages to
+-- the user and to the log, and the fields that were written, as written.
 
 local script = arg[1]
 local said, log
@@ -20,7 +21,7 @@ local function read_fields(n)
   for _ = 1, n do
     local kind, name, length = io.read("*l"):match("^(%l) (%S+) (%d+)$")
     local value = length == "0" and "" or io.read(tonumber(length))
-    -- Through Lua 5.2 every number is a double; slurmctld pushes doubles in later ones too.
+    -- Up to Lua 5.2 every number is a double. slurmctld also pushes doubles in later versions.
     if kind == "n" then value = tonumber(value) + 0.0 end
     fields[name] = value
   end
@@ -36,7 +37,7 @@ local function answer(fields)
   io.flush()
 end
 
--- Like slurmctld's tables: a read sees what was written before, and every write is told.
+-- watched behaves like slurmctld's tables: a read sees earlier writes, and every write is recorded.
 local function watched(store, writes)
   return setmetatable({}, {
     __index = store,

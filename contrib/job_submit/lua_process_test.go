@@ -13,21 +13,21 @@ import (
 	"testing"
 )
 
-// process is one Lua that has job_submit.lua loaded and answers questions; fuzz.lua is its other end.
+// process is a Lua interpreter that has loaded job_submit.lua and answers questions; fuzz.lua is the other end.
 type process struct {
 	name string
 	in   *bufio.Writer
 	out  *bufio.Reader
 }
 
-// fields are a question's or an answer's values: string, or float64 for numbers.
+// fields are the values of a question or an answer: strings, or float64 for numbers.
 type fields map[string]any
 
-// reply is what the script answered, logged and wrote, in order.
+// reply is the script's answer: its messages to the user, its log lines and its writes, in order.
 type reply struct {
-	rc        int
-	said, log []string
-	writes    []write
+	rc            int
+	messages, log []string
+	writes        []write
 }
 
 type write struct {
@@ -49,7 +49,7 @@ func start(f *testing.F, lua, table string) *process {
 		f.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		f.Fatalf("%s must be there: %v", lua, err)
+		f.Fatalf("couldn't start %s: %v; install it", lua, err)
 	}
 	f.Cleanup(func() {
 		in.Close()
@@ -58,7 +58,7 @@ func start(f *testing.F, lua, table string) *process {
 	return &process{lua, bufio.NewWriter(in), bufio.NewReader(out)}
 }
 
-// both starts the oldest and the newest Lua that Slurm is built with, with a table of their own.
+// both starts the oldest and the newest Lua that Slurm is built with. They share one table.
 func both(f *testing.F) (lua [2]*process, table string) {
 	table = f.TempDir() + "/decisions"
 	return [2]*process{start(f, "lua5.1", table), start(f, "lua5.4", table)}, table
@@ -95,7 +95,7 @@ func (p *process) ask(t *testing.T, word string, q fields) reply {
 		case name == "raised":
 			t.Fatalf("%s: %s", p.name, text)
 		case name == "said":
-			r.said = append(r.said, string(text))
+			r.messages = append(r.messages, string(text))
 		case name == "log":
 			r.log = append(r.log, string(text))
 		case name == "rc":

@@ -1,5 +1,5 @@
-// Package jobsubmit tests contrib/job_submit.lua: the cases stand in test.lua, and run under every Lua that slurmctld
-// may be built with.
+// Package jobsubmit tests contrib/job_submit.lua. The cases are in test.lua and run under every Lua version that
+// slurmctld may be built with.
 package jobsubmit
 
 import (

@@ -17,13 +17,14 @@ import (
 	"caelum/internal/slurm"
 )
 
-// maker makes job descriptions of what users write, and of what they should not: pick's words, with raw among them.
+// maker generates job descriptions from valid and invalid words, and from raw.
 type maker struct {
 	*rand.Rand
 	raw string
 }
 
-// newMaker lets every change of either argument make another job: the engine changes numbers by little.
+// newMaker seeds the generator with both arguments, so that every change of either gives another job: the fuzzing
+// engine changes numbers only slightly.
 func newMaker(seed uint64, raw string) maker {
 	h := fnv.New64a()
 	io.WriteString(h, raw)
@@ -43,29 +44,14 @@ func (m maker) tres() string {
 		prefix := m.one("gres:", "gres:", "gres/", "", m.raw)
 		name := m.one("gpu", "gpu", "mig", "net", "Gpu", m.raw)
 		kind := m.one("", "", ":a100", ":1g.5gb", ":2g.10gb", ":1g.5gb+me", ":closed", ":9g", ":x(", ":"+m.raw)
-		count := m.one(
-			"",
-			":1",
-			":2",
-			":3",
-			":4",
-			"=2",
-			":0",
-			":0",
-			":no_consume:1",
-			":007",
-			":65533",
-			":65534",
-			":1k",
-			":-1",
-			":"+m.raw,
-		)
+		count := m.one("", ":1", ":2", ":3", ":4", "=2", ":0", ":0", ":no_consume:1", ":007", ":65533", ":65534", ":1k",
+			":-1", ":"+m.raw)
 		all = append(all, prefix+name+kind+count)
 	}
 	return strings.Join(all, m.one(",", ",", ",,"))
 }
 
-// job fills each field seldom enough that most of them are empty in most jobs.
+// job generates a job. Each field is set seldom enough that most fields are empty in most jobs.
 func (m maker) job() fields {
 	q := fields{"user_id": float64(m.Uint32()), "priority": 4294967294.0, "uid": 1001.0}
 	some := func(odds int, name string, value func() any) {
@@ -76,10 +62,15 @@ func (m maker) job() fields {
 	for _, per := range []string{"node", "job", "socket", "task"} {
 		some(map[string]int{"node": 2}[per]+2, "tres_per_"+per, func() any { return m.tres() })
 	}
-	for _, name := range []string{"min_nodes", "max_nodes", "num_tasks", "ntasks_per_node", "ntasks_per_tres", "sockets_per_node", "cpus_per_task"} {
+	for _, name := range []string{
+		"min_nodes", "max_nodes", "num_tasks", "ntasks_per_node", "ntasks_per_tres", "sockets_per_node",
+		"cpus_per_task",
+	} {
 		some(3, name, func() any { return m.number() })
 	}
-	for _, name := range []string{"name", "script", "account", "default_account", "comment", "wckey", "features", "licenses"} {
+	for _, name := range []string{
+		"name", "script", "account", "default_account", "comment", "wckey", "features", "licenses",
+	} {
 		some(3, name, func() any { return m.one("train", "#!/bin/sh\n", m.raw, strings.Repeat(m.raw, 1+m.IntN(40))) })
 	}
 	for _, name := range []string{"req_nodes", "exc_nodes", "reservation"} {
@@ -90,16 +81,15 @@ func (m maker) job() fields {
 	some(4, "admin_comment", func() any { return m.one("JS1:abc", "caelum:held", m.raw) })
 	for i, name := range []string{"mig", "mig_mem"} {
 		some(4, fmt.Sprint("env.", i+1), func() any {
-			values := map[string][]string{"mig": {"1g.5gb", "auto", "off", "", "closed"}, "mig_mem": {"", "0", "1", "4864", "8G", "9856m", "10092544K", "1T", "8GB", "4g"}}[name]
-			return m.one(
-				"_SLURM_SPANK_OPTION_caelum_",
-				"SLURM_SPANK__SLURM_SPANK_OPTION_caelum_",
-				"X",
-			) + name + "=" + m.one(
-				append(values, m.raw)...)
+			values := map[string][]string{
+				"mig":     {"1g.5gb", "auto", "off", "", "closed"},
+				"mig_mem": {"", "0", "1", "4864", "8G", "9856m", "10092544K", "1T", "8GB", "4g"},
+			}[name]
+			prefix := m.one("_SLURM_SPANK_OPTION_caelum_", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_", "X")
+			return prefix + name + "=" + m.one(append(values, m.raw)...)
 		})
 	}
-	for name, value := range q { // C strings, and a user id that is one
+	for name, value := range q { // C strings contain no NUL
 		if s, ok := value.(string); ok {
 			q[name] = strings.ReplaceAll(s, "\x00", "")
 		}
@@ -107,7 +97,7 @@ func (m maker) job() fields {
 	return q
 }
 
-// option is --mig, or with mig_mem --mig-mem, of a job made by maker.
+// option returns the argument of --mig (name mig) or --mig-mem (name mig_mem) of a job from maker.
 func option(q fields, name string) string {
 	for _, assignment := range []string{text(q, "env.1"), text(q, "env.2")} {
 		for _, prefix := range []string{"_SLURM_SPANK_OPTION_caelum_", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_"} {
@@ -119,14 +109,17 @@ func option(q fields, name string) string {
 	return ""
 }
 
-// learned makes lines of a table that know the job, or another one.
+// learned generates learned lines for the job with this stamp and for other jobs.
 func (m maker) learned(s stamp) string {
-	work := s.work
-	if work == "" {
-		work = "fedcba9876543210"
+	fingerprint := s.fingerprint
+	if fingerprint == "" {
+		fingerprint = "fedcba9876543210"
 	}
 	var b strings.Builder
-	for _, of := range []string{fmt.Sprintf("key %d:%s", s.uid, s.key), "key 8:" + s.key, fmt.Sprintf("user %d:%s", s.uid, work), "user 8:" + work, "site " + work} {
+	for _, of := range []string{
+		fmt.Sprintf("key %d:%s", s.uid, s.key), "key 8:" + s.key,
+		fmt.Sprintf("user %d:%s", s.uid, fingerprint), "user 8:" + fingerprint, "site " + fingerprint,
+	} {
 		if m.IntN(2) == 0 {
 			fmt.Fprintln(&b, of, m.one("1g.5gb", "2g.10gb", "4g.20gb", "7g.40gb"), m.one("", "60", "999999999"))
 		}
@@ -134,8 +127,8 @@ func (m maker) learned(s stamp) string {
 	return b.String()
 }
 
-// tables writes tables so that each is read: the reader takes one with the generation and size of the one before for
-// that.
+// tables writes tables with increasing generations: the script would not read a table with the generation and size of
+// the previous one.
 type tables struct {
 	path       string
 	generation int
@@ -167,16 +160,19 @@ func writeTable(tb testing.TB, path, text string) {
 }
 
 func seeds(f *testing.F) {
-	for i, raw := range []string{"", "gpu", "gres:gpu:1", "\x1b[2J", "a b", "%s%n", "caelum:held", ",gres:mig:7g.40gb:1", "é\xff\n", strings.Repeat("9", 400)} {
+	for i, raw := range []string{
+		"", "gpu", "gres:gpu:1", "\x1b[2J", "a b", "%s%n", "caelum:held", ",gres:mig:7g.40gb:1", "é\xff\n",
+		strings.Repeat("9", 400),
+	} {
 		for k := range 5 {
 			f.Add(uint64(5*i+k), raw)
 		}
 	}
 }
 
-// FuzzSubmit: whatever a user asks for, and whatever is known of it, both Luas answer alike and as README.md says: what
-// was asked stays, nothing is written but tres_per_node, admin_comment and priority, and a refusal is one printable
-// line and changes nothing.
+// FuzzSubmit: for every request and every table, both Luas give the answer that README.md specifies. The user's own
+// request stays. Only tres_per_node, admin_comment and priority are written. A refusal is one printable line and
+// changes nothing.
 func FuzzSubmit(f *testing.F) {
 	seeds(f)
 	lua, path := both(f)
@@ -192,7 +188,7 @@ func FuzzSubmit(f *testing.F) {
 		got := askBoth(t, lua, "submit", q)
 		want := reply{}
 		switch {
-		case !managed(text(q, "partition")) && slotless(q):
+		case !managed(text(q, "partition")) && lacksSlots(q):
 			checkRefusal(t, q, got)
 			return
 		case o.none || !managed(text(q, "partition")):
@@ -205,7 +201,7 @@ func FuzzSubmit(f *testing.F) {
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("%v\ngot  %+v\nwant %+v", q, got, want)
 		}
-		for _, w := range got.writes { // the agents can read what passes
+		for _, w := range got.writes { // the agents can read accepted requests
 			if w.field != "tres_per_node" {
 				continue
 			}
@@ -218,52 +214,53 @@ func FuzzSubmit(f *testing.F) {
 	})
 }
 
-// accepted is the answer to a submission that is given slices.
+// accepted returns the answer to a submission that gets slices.
 func (o outcome) accepted(q fields) (r reply) {
-	var words []string
+	var tags []string
 	if had, ok := q["admin_comment"].(string); ok {
-		words = append(words, had)
+		tags = append(tags, had)
 	}
-	words = append(words, "caelum:key="+o.stamp.key)
-	if o.stamp.work != "" {
-		words = append(words, "caelum:work="+o.stamp.work)
+	tags = append(tags, "caelum:key="+o.stamp.key)
+	if o.stamp.fingerprint != "" {
+		tags = append(tags, "caelum:work="+o.stamp.fingerprint)
 	}
 	if o.sized != "" {
-		words = append(words, "caelum:sized="+o.sized)
+		tags = append(tags, "caelum:sized="+o.sized)
 	}
 	if o.runs > 0 {
-		words = append(words, fmt.Sprint("caelum:runs=", o.runs))
+		tags = append(tags, fmt.Sprint("caelum:runs=", o.runs))
 	}
 	if o.hold {
-		words = append(words, "caelum:held")
+		tags = append(tags, "caelum:held")
 	}
-	r.writes = append(wanted(q, o), write{"admin_comment", strings.Join(words, " ")})
+	r.writes = append(wanted(q, o), write{"admin_comment", strings.Join(tags, " ")})
 	if o.hold {
 		r.writes = append(r.writes, write{"priority", 0.0})
 	}
-	if o.told != "" {
-		r.said = []string{o.told}
+	if o.warning != "" {
+		r.messages = []string{o.warning}
 	}
 	return r
 }
 
 var stamps = regexp.MustCompile(`caelum:(key|work)=([0-9a-fA-F]+)`)
 
-// stampOf is by what the record of a waiting job is found in the table.
+// stampOf returns the stamp in the record of a pending job.
 func stampOf(q fields) stamp {
 	uid, _ := q["record.user_id"].(float64)
 	s := stamp{uid: uint32(uid)}
 	for _, m := range stamps.FindAllStringSubmatch(text(q, "record.admin_comment"), -1) {
 		if m[1] == "key" && s.key == "" {
 			s.key = m[2]
-		} else if m[1] == "work" && s.work == "" {
-			s.work = m[2]
+		} else if m[1] == "work" && s.fingerprint == "" {
+			s.fingerprint = m[2]
 		}
 	}
 	return s
 }
 
-// change makes an update of a waiting job, and its record. Half of the records are such as submissions leave them.
+// change generates an update of a pending job, and the job's record. Half of the records are like those after a
+// submission.
 func (m maker) change() fields {
 	q, record := m.job(), m.job()
 	for _, name := range []string{"num_tasks", "ntasks_per_node", "ntasks_per_tres", "sockets_per_node"} {
@@ -299,7 +296,8 @@ func (m maker) change() fields {
 			if m.IntN(2) == 0 {
 				q[name] = map[string]any{
 					"partition": m.one("gpu", "cpu", "gpu,cpu"), "min_nodes": m.number(),
-					"tres_per_node": m.one("", "gres:gpu:2", "gres/gpu:2", "gres:gpu:0", "gres:net:1", "gres:gpu:1,gres:mig:2g.10gb:0", "gres/mig:1g.5gb:1"),
+					"tres_per_node": m.one("", "gres:gpu:2", "gres/gpu:2", "gres:gpu:0", "gres:net:1",
+						"gres:gpu:1,gres:mig:2g.10gb:0", "gres/mig:1g.5gb:1"),
 				}[name]
 			}
 		}
@@ -328,9 +326,9 @@ func (m maker) change() fields {
 	return q
 }
 
-// FuzzModify: after an update by a user, a job that waits in a managed partition has one typed slice per GPU slot, or
-// no GPU and never had one; what was asked stays, nothing but tres_per_node is written, and root's updates are not
-// touched.
+// FuzzModify: after an update by a user, a pending job in a managed partition has one typed slice per GPU slot, or has
+// no GPU and never had one. The user's own request stays, and only tres_per_node is written. Root's updates pass
+// unchanged.
 func FuzzModify(f *testing.F) {
 	seeds(f)
 	lua, path := both(f)
@@ -347,12 +345,12 @@ func FuzzModify(f *testing.F) {
 			}
 			return
 		}
-		before, after := was(q), afterwards(q, got)
+		before, after := recorded(q), afterwards(q, got)
 		want, known := after.expected(q, d, &stamped, before)
 		if got.rc == -1 {
 			checkRefusal(t, q, got)
 			if known && !want.refused {
-				t.Fatalf("%v\nis refused: %q", q, got.said)
+				t.Fatalf("%v\nis refused: %q", q, got.messages)
 			}
 			return
 		}
@@ -389,13 +387,14 @@ func askBoth(t *testing.T, lua [2]*process, word string, q fields) reply {
 
 func checkRefusal(t *testing.T, q fields, got reply) {
 	t.Helper()
-	if got.rc != -1 || len(got.writes) > 0 || len(got.said) != 1 || !strings.HasPrefix(got.said[0], "caelum: ") ||
-		strings.ContainsFunc(got.said[0], unicode.IsControl) {
-		t.Fatalf("%v\nis to be refused, and nothing else: %+v", q, got)
+	if got.rc != -1 || len(got.writes) > 0 || len(got.messages) != 1 ||
+		!strings.HasPrefix(got.messages[0], "caelum: ") ||
+		strings.ContainsFunc(got.messages[0], unicode.IsControl) {
+		t.Fatalf("%v\nmust be refused without any other effect: %+v", q, got)
 	}
 }
 
-// wanted is what is written of the requests themselves.
+// wanted returns the writes of the request itself.
 func wanted(q fields, o outcome) []write {
 	if len(o.added) == 0 {
 		return nil
@@ -411,16 +410,16 @@ func wanted(q fields, o outcome) []write {
 		}
 	}
 	var all []write
-	if prefix == "" { // slurmctld adds its own to what is written into gres
+	if prefix == "" { // slurmctld adds its own prefix to the field gres
 		all = append(all, write{"gres", strings.Join(o.added, ",")})
 		if len(o.kept) == 0 {
 			return all
 		}
 		prefix = "gres:"
 	}
-	words := slices.Clone(o.kept)
+	entries := slices.Clone(o.kept)
 	for _, a := range o.added {
-		words = append(words, prefix+a)
+		entries = append(entries, prefix+a)
 	}
-	return append(all, write{"tres_per_node", strings.Join(words, ",")})
+	return append(all, write{"tres_per_node", strings.Join(entries, ",")})
 }

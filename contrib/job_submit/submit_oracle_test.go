@@ -11,11 +11,13 @@ import (
 	"caelum/internal/predict"
 )
 
-// What README.md says becomes of a request, written down once more and without regard to speed.
+// This file implements the rules of README.md a second time, without regard to speed.
 
-// oracleTable is what the jobs of the fuzz targets are submitted under; learned lines may follow.
-const oracleTable = "caelum-decisions 1 1\npartition gpu\npartition gpu-long\nprofile 1g.5gb 4864\nprofile 1g.5gb+me 4864\nprofile 2g.10gb 9856\nprofile 4g.20gb\n" +
-	"profile 7g.40gb 40192\nmodel h100 1g.5gb\nmodel h100 4g.20gb\nmodel h100 7g.40gb\nmodel a100 1g.5gb\ndefault 2g.10gb\nmax_nodes 2\n"
+// oracleTable is the table under which the fuzz targets submit jobs. Learned lines may follow it.
+const oracleTable = "caelum-decisions 1 1\npartition gpu\npartition gpu-long\n" +
+	"profile 1g.5gb 4864\nprofile 1g.5gb+me 4864\nprofile 2g.10gb 9856\nprofile 4g.20gb\nprofile 7g.40gb 40192\n" +
+	"model h100 1g.5gb\nmodel h100 4g.20gb\nmodel h100 7g.40gb\nmodel a100 1g.5gb\n" +
+	"default 2g.10gb\nmax_nodes 2\n"
 
 var (
 	gresWord    = regexp.MustCompile(`(?s)gres[:/]([^:=]+)(.*)$`)
@@ -28,7 +30,8 @@ var (
 var (
 	plainText  = regexp.MustCompile(`^[A-Za-z0-9._+:=/-]*$`)
 	plainEntry = regexp.MustCompile(
-		`^gres[:/]([A-Za-z][A-Za-z0-9_]*)(?::([A-Za-z0-9][A-Za-z0-9._+-]*?))??(?::no_consume)?(?:[:=](?:[0-9]{1,9}|[0-9]{1,2}[kKmMgGtT]))?$`,
+		`^gres[:/]([A-Za-z][A-Za-z0-9_]*)(?::([A-Za-z0-9][A-Za-z0-9._+-]*?))??(?::no_consume)?` +
+			`(?:[:=](?:[0-9]{1,9}|[0-9]{1,2}[kKmMgGtT]))?$`,
 	)
 	countLike = regexp.MustCompile(`^[0-9]+[kKmMgGtTpP]?$`)
 )
@@ -42,8 +45,8 @@ func (e entry) readable() bool {
 	return m[1] != "gres" && !countLike.MatchString(m[2])
 }
 
-// slotless reports whether a job of an unmanaged partition asks for slices without as many GPUs per node.
-func slotless(q fields) bool {
+// lacksSlots reports whether a job of an unmanaged partition asks for slices without as many GPUs per node.
+func lacksSlots(q fields) bool {
 	named, understood, sum := false, true, 0
 	node := options{}
 	for _, per := range pers {
@@ -92,7 +95,7 @@ func entriesOf(list string) (out []entry) {
 	return out
 }
 
-// sum is one GRES of a request: counts by type, "" for none, in the order in which they came.
+// sum is one GRES of a request: counts by type ("" for none), in the order of the request.
 type sum struct {
 	types []string
 	count map[string]int
@@ -125,7 +128,7 @@ func sumOf(list []entry, name string) (s sum, ok bool) {
 	return s, true
 }
 
-// times is n*factor/divisor of every type, if that comes out even.
+// times returns n*factor/divisor for every type, and false if a result is not a whole number.
 func (s sum) times(factor, divisor int) (sum, bool) {
 	out := sum{types: s.types, count: map[string]int{}}
 	for kind, n := range s.count {
@@ -137,14 +140,14 @@ func (s sum) times(factor, divisor int) (sum, bool) {
 	return out, true
 }
 
-// outcome of a request: none asks for no GPU, else it is refused, or its per-node string, key and hold are these.
+// outcome of a request. none: it asks for no GPU. refused: it is refused. Otherwise the other fields describe the job.
 type outcome struct {
 	none, refused bool
 	kept, added   []string
 	stamp         stamp
-	sized         string // the profile, where nobody named it
-	runs          int    // seconds that it is expected to run; 0: nobody knows
-	told          string // what the user is told
+	sized         string // the profile, if Caelum chose it
+	runs          int    // expected run time in seconds; 0: unknown
+	warning       string // message to the user
 	hold          bool
 }
 
@@ -153,7 +156,7 @@ func text(q fields, name string) string {
 	return s
 }
 
-// set is a number that is there, as Slurm means it: 0 and the two highest of 16 bits are not.
+// set returns a number that is set: Slurm treats 0 and the two highest values of 16 bits as not set.
 func set(q fields, name string) int {
 	if v, ok := q[name].(float64); ok && v >= 1 && v <= 65533 {
 		return int(v)
@@ -161,18 +164,18 @@ func set(q fields, name string) int {
 	return 0
 }
 
-// stamp is by what a job's earlier runs are found.
+// stamp identifies the earlier runs of a job.
 type stamp struct {
-	uid       uint32
-	key, work string // no work: it has no script
+	uid              uint32
+	key, fingerprint string // fingerprint is empty without a script
 }
 
-// learned is what a table says of a job's work; nil: nothing.
+// learned returns the line of a table that applies to a job, or nil.
 func learned(d decisions.Table, s stamp) *decisions.Learned {
 	l, ok := d.Key[fmt.Sprintf("%d:%s", s.uid, s.key)]
-	if !ok && s.work != "" {
-		if l, ok = d.User[fmt.Sprintf("%d:%s", s.uid, s.work)]; !ok {
-			l, ok = d.Site[s.work]
+	if !ok && s.fingerprint != "" {
+		if l, ok = d.User[fmt.Sprintf("%d:%s", s.uid, s.fingerprint)]; !ok {
+			l, ok = d.Site[s.fingerprint]
 		}
 	}
 	if !ok {
@@ -181,8 +184,8 @@ func learned(d decisions.Table, s stamp) *decisions.Learned {
 	return &l
 }
 
-// size is the profile of untyped slices; sized: nobody named it. Not ok: it is refused.
-func size(q fields, d decisions.Table, known *decisions.Learned) (profile string, sized bool, told string, ok bool) {
+// size returns the profile of untyped slices. sized: the user did not name it. ok is false if the request is refused.
+func size(q fields, d decisions.Table, known *decisions.Learned) (profile string, sized bool, warning string, ok bool) {
 	mig, mem := option(q, "mig"), option(q, "mig_mem")
 	has := map[string]int{}
 	for _, p := range d.Profiles {
@@ -223,17 +226,13 @@ func size(q fields, d decisions.Table, known *decisions.Learned) (profile string
 		}
 	}
 	if known != nil && has[profile] < has[known.Profile] {
-		told = fmt.Sprintf(
-			"caelum: --mig-mem=%s gives %s, and by its earlier runs this job needs %s",
-			mem,
-			profile,
-			known.Profile,
-		)
+		warning = fmt.Sprintf("caelum: --mig-mem=%s gives %s, but according to its earlier runs this job needs %s",
+			mem, profile, known.Profile)
 	}
-	return profile, true, told, profile != ""
+	return profile, true, warning, profile != ""
 }
 
-// onModel is the profile that Caelum chose, or what the model that the request names has in its place.
+// onModel returns the profile that Caelum chose, or its replacement on the GPU model that the request names.
 func onModel(d decisions.Table, models []string, profile string) string {
 	if len(models) != 1 || len(d.Models[models[0]]) == 0 {
 		return profile
@@ -259,7 +258,8 @@ func onModel(d decisions.Table, models []string, profile string) string {
 	return of[len(of)-1]
 }
 
-// oracle says what becomes of a job under a table. stamped is what a waiting job has; nil: it is submitted only now.
+// oracle returns the outcome of a job under a table. stamped is the stamp of a pending job; nil: the job is being
+// submitted.
 func oracle(q fields, d decisions.Table, stamped *stamp) outcome {
 	lists, gpu, mig := map[string][]entry{}, map[string]sum{}, map[string]sum{}
 	asks, understood := false, true
@@ -273,19 +273,8 @@ func oracle(q fields, d decisions.Table, stamped *stamp) outcome {
 		}
 		asks = asks || gpu[per].all() > 0 || mig[per].all() > 0
 	}
-	tasks, perNode, perGPU, minNodes := set(
-		q,
-		"num_tasks",
-	), set(
-		q,
-		"ntasks_per_node",
-	), set(
-		q,
-		"ntasks_per_tres",
-	), set(
-		q,
-		"min_nodes",
-	)
+	tasks, perNode := set(q, "num_tasks"), set(q, "ntasks_per_node")
+	perGPU, minNodes := set(q, "ntasks_per_tres"), set(q, "min_nodes")
 	nodes := max(minNodes, 1)
 	if minNodes == 0 && tasks > 0 && perNode > 0 {
 		nodes = (tasks + perNode - 1) / perNode
@@ -364,9 +353,8 @@ func oracle(q fields, d decisions.Table, stamped *stamp) outcome {
 	}
 	uid, _ := q["user_id"].(float64)
 	in := predict.KeyInput{
-		UID: uint32(
-			uid,
-		), Account: account[:min(len(account), 256)], JobName: text(q, "name"), Script: text(q, "script"),
+		UID: uint32(uid), Account: account[:min(len(account), 256)],
+		JobName: text(q, "name"), Script: text(q, "script"),
 		GPUs: slots.all(), Nodes: nodes, Tasks: tasks, CPUsPerTask: set(q, "cpus_per_task"),
 	}
 	o.stamp = stamp{in.UID, predict.Key(in), predict.Fingerprint(in)}
@@ -378,13 +366,13 @@ func oracle(q fields, d decisions.Table, stamped *stamp) outcome {
 		o.runs = known.Seconds
 	}
 	if !typed {
-		profile, sized, told, ok := size(q, d, known)
+		profile, sized, warning, ok := size(q, d, known)
 		o.refused = o.refused || !ok
 		if sized {
 			profile = onModel(d, slots.types, profile)
 			o.sized = profile
 		}
-		o.told = told
+		o.warning = warning
 		o.added = append(o.added, fmt.Sprintf("mig:%s:%d", profile, slots.all()))
 	}
 	o.hold = q["priority"] != float64(0) &&
@@ -392,13 +380,13 @@ func oracle(q fields, d decisions.Table, stamped *stamp) outcome {
 	return o
 }
 
-// options are the GRES requests of a job by "node", "job", "socket" and "task", as slurmctld has them.
+// options are the GRES requests of a job by "node", "job", "socket" and "task", as slurmctld stores them.
 type options map[string][]entry
 
 var pers = []string{"node", "job", "socket", "task"}
 
-// was returns the options of a job's record.
-func was(q fields) options {
+// recorded returns the options in a job's record.
+func recorded(q fields) options {
 	o := options{}
 	for _, per := range pers {
 		o[per] = entriesOf(text(q, "record.tres_per_"+per))
@@ -406,8 +394,8 @@ func was(q fields) options {
 	return o
 }
 
-// afterwards returns the options that slurmctld gives the job when the update passes with these writes. Through 23.02
-// ("gres:") an update adds its types to those that the job has, and passes over counts of 0.
+// afterwards returns the options that slurmctld gives the job if the update passes with these writes. Up to 23.02
+// ("gres:"), an update adds its types to those of the job and ignores counts of 0.
 func afterwards(q fields, got reply) options {
 	o := options{}
 	for _, per := range pers {
@@ -441,7 +429,7 @@ func afterwards(q fields, got reply) options {
 	return o
 }
 
-// asks reports whether a GPU or a slice is asked for, or something that cannot be told from one.
+// asks reports whether the options ask for a GPU or a slice, or cannot be read.
 func (o options) asks() bool {
 	for _, list := range o {
 		for _, name := range []string{"gpu", "mig"} {
@@ -477,7 +465,8 @@ func partitionAfter(q fields) string {
 	return text(q, "record.partition")
 }
 
-// touches reports whether an update is judged at all: of a job that has started, only what slurmctld refuses is.
+// touches reports whether the script judges an update at all. For a started job it judges only updates of the GRES
+// options or the partition, which slurmctld refuses as well.
 func touches(q fields) bool {
 	state, _ := q["record.job_state"].(float64)
 	_, moved := q["partition"]
@@ -489,14 +478,14 @@ func touches(q fields) bool {
 	return moved || int(state)%256 == 0
 }
 
-// ruled is an answer that README.md lays down.
+// ruled is an answer that README.md specifies.
 type ruled struct {
 	refused bool
 	writes  []write
 }
 
-// expected is the answer to an update where README.md lays it down; known is false where it leaves a choice. The
-// receiver has the options as the update would leave them.
+// expected returns the answer to an update as README.md specifies it; known is false if README.md leaves a choice. The
+// receiver has the options that would result from the update.
 func (o options) expected(q fields, d decisions.Table, s *stamp, before options) (r ruled, known bool) {
 	switch held := strings.Contains(text(q, "record.admin_comment"), "caelum:held"); {
 	case held && (q["priority"] == 0.0 || q["priority"] == 4294967295.0), set(q, "ntasks_per_tres") > 0:

@@ -10,25 +10,16 @@ import (
 	"caelum/internal/predict"
 )
 
-// script is that of the jobs by which a table is probed.
+// script is the script of the jobs that probe a table.
 const script = "#!/bin/sh\n"
 
 var probed = predict.KeyInput{UID: 7, Script: script, GPUs: 1, Nodes: 1}
 
-// table makes a table of lines that belong there, some that do not, and raw.
+// table generates a table of valid lines, invalid lines and raw.
 func (m maker) table() string {
 	var b strings.Builder
-	b.WriteString(
-		m.one(
-			"caelum-decisions 1 7",
-			"caelum-decisions 1 7",
-			"caelum-decisions 1 7",
-			"caelum-decisions 1 1",
-			"caelum-decisions 2 7",
-			"caelum-decisions 1 7\r",
-			m.raw,
-		) + "\n",
-	)
+	const head = "caelum-decisions 1 7"
+	b.WriteString(m.one(head, head, head, "caelum-decisions 1 1", "caelum-decisions 2 7", head+"\r", m.raw) + "\n")
 	all := []string{
 		"partition gpu",
 		"profile 1g.5gb" + m.one("", " 4864"),
@@ -38,7 +29,7 @@ func (m maker) table() string {
 	for range m.IntN(8) {
 		profile := m.one("1g.5gb", "2g.10gb", "2g.10gb", "1g.5gb+me", m.raw)
 		number := m.one("", "", " 60", " 999999999", " 0", " 060", " 1000000000", " 1e3", " 60 60", " "+m.raw)
-		key, work := predict.Key(probed), predict.Fingerprint(probed)
+		key, fingerprint := predict.Key(probed), predict.Fingerprint(probed)
 		all = append(all, m.one(
 			"partition long",
 			"partition "+m.raw,
@@ -47,23 +38,11 @@ func (m maker) table() string {
 			"whole "+profile,
 			"model "+m.one("a100", m.raw)+" "+profile+m.one("", "", number),
 			"max_nodes "+m.one("0", "3", "9999", m.raw),
-			"key "+m.one(
-				"7:",
-				"7:",
-				"7:",
-				"8:",
-				"07:",
-				"",
-				m.raw,
-			)+m.one(
-				key,
-				key,
-				"0123456789abcdef",
-				"0123456789ABCDEF",
-				m.raw,
-			)+" "+profile+number,
-			"user "+m.one("7:", "7:", "8:", "07:", "-7:", ":", m.raw)+m.one(work, work, m.raw)+" "+profile+number,
-			"site "+m.one(work, work, "0123456789abcdef", m.raw)+" "+profile+number,
+			"key "+m.one("7:", "7:", "7:", "8:", "07:", "", m.raw)+
+				m.one(key, key, "0123456789abcdef", "0123456789ABCDEF", m.raw)+" "+profile+number,
+			"user "+m.one("7:", "7:", "8:", "07:", "-7:", ":", m.raw)+
+				m.one(fingerprint, fingerprint, m.raw)+" "+profile+number,
+			"site "+m.one(fingerprint, fingerprint, "0123456789abcdef", m.raw)+" "+profile+number,
 			"# "+m.raw,
 			"",
 			" ",
@@ -93,10 +72,13 @@ func (m maker) table() string {
 	return text
 }
 
-// FuzzTable: a table that can be read is in force whole, and of one that cannot nothing is: the one before stays, and
-// one line of the log says so; with none before, requests for GPUs are refused and others pass.
+// FuzzTable: a valid table applies completely, and an invalid table not at all. Then the previous table stays in force,
+// and one line is logged. If there is no previous table, requests for GPUs are refused and other requests pass.
 func FuzzTable(f *testing.F) {
-	for i, raw := range []string{"", "#", "closed", "partition cpu", "3g.20gb", "key 7:0123456789abcdef 1g.5gb", "\x00", "\xff\xa0", "\n\n", strings.Repeat("x", 2000)} {
+	for i, raw := range []string{
+		"", "#", "closed", "partition cpu", "3g.20gb", "key 7:0123456789abcdef 1g.5gb", "\x00", "\xff\xa0", "\n\n",
+		strings.Repeat("x", 2000),
+	} {
 		for k := range 4 {
 			f.Add(uint64(4*i+k), raw)
 		}
@@ -119,8 +101,9 @@ func FuzzTable(f *testing.F) {
 			}
 			writeTable(t, path, text)
 			p := probe{t, l, text}
-			// A table with the generation and the size of the one before is taken for that.
-			switch same := before && strings.HasPrefix(text, "caelum-decisions 1 1\n") && len(text) == len(oracleTable); {
+			// A table with the generation and size of the previous one is not read.
+			sameHead := strings.HasPrefix(text, "caelum-decisions 1 1\n")
+			switch same := before && sameHead && len(text) == len(oracleTable); {
 			case same:
 				p.force(base, nil)
 			case why == nil:
@@ -134,7 +117,7 @@ func FuzzTable(f *testing.F) {
 	})
 }
 
-// probe asks one Lua what table is in force.
+// probe finds out which table is in force in one Lua.
 type probe struct {
 	*testing.T
 	lua  *process
@@ -148,7 +131,7 @@ func (p probe) submit(q fields) reply {
 	return r
 }
 
-// gives checks that a submission is given these slices; none: that it passes as it is; refused: that it is refused.
+// gives checks the slices that a submission gets. none: the submission passes unchanged. refused: it is refused.
 func (p probe) gives(q fields, want string) reply {
 	p.Helper()
 	r, got := p.submit(q), ""
@@ -169,7 +152,7 @@ func (p probe) gives(q fields, want string) reply {
 	return r
 }
 
-// force checks that a table is in force; why is what the log has against the one in the file, nil: nothing.
+// force checks that a table is in force. why is the logged error of the file, or nil.
 func (p probe) force(d decisions.Table, why error) {
 	p.Helper()
 	var log []string
@@ -198,7 +181,7 @@ func (p probe) force(d decisions.Table, why error) {
 			}
 		}
 	}
-	if why == nil && d.OldKeys > 0 { // keys without a user, which belong to no job
+	if why == nil && d.OldKeys > 0 { // keys without a user have no effect
 		says := fmt.Sprintf(": %d key lines without a user have no effect;", d.OldKeys)
 		if len(log) != 1 || !strings.Contains(log[0], says) {
 			p.Fatalf("%s, table %q\nlogged %q, want %q", p.lua.name, p.text, log, says)
@@ -221,7 +204,7 @@ func (p probe) force(d decisions.Table, why error) {
 		if !slices.Contains(names, name) {
 			want = "refused"
 		}
-		// Slurm's types have a letter, and its requests 1024 bytes.
+		// Slurm's types contain a letter, and its requests have at most 1024 bytes.
 		if strings.ContainsFunc(name, func(r rune) bool { return r > '9' }) && len(name) < 1000 {
 			p.gives(fields{"tres_per_node": "gres:mig:" + name + ":1", "partition": managed}, want)
 		}
@@ -260,7 +243,7 @@ func (p probe) closed(path string, why error) {
 	p.Helper()
 	r := p.gives(fields{"tres_per_node": "gres:gpu:1", "partition": "cpu"}, "refused")
 	p.logged(r.log, why, "; requests for GPUs are refused")
-	if len(r.said) != 1 || !strings.Contains(r.said[0], path) {
+	if len(r.messages) != 1 || !strings.Contains(r.messages[0], path) {
 		p.Fatalf("%s, table %q\n%+v", p.lua.name, p.text, r)
 	}
 	if again := p.gives(fields{"tres_per_node": "gres:gpu:1"}, "refused"); len(again.log) != 0 {
@@ -269,5 +252,5 @@ func (p probe) closed(path string, why error) {
 	p.gives(fields{"tres_per_node": "gres:net:1"}, "none")
 }
 
-// few are the first of a list, to append to.
+// few returns the first elements of a list; appending to them is safe.
 func few(list []string) []string { return slices.Clip(list[:min(5, len(list))]) }

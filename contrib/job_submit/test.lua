@@ -1,9 +1,9 @@
--- test.lua: what job_submit.lua does with each way to ask for GPUs, told case by case.
+-- test.lua: tests job_submit.lua with each way to ask for GPUs.
 --
 --   lua test.lua <job_submit.lua> <table to write> <key vectors>
 --
--- CAELUM_DECISIONS must name the table. The stubs below do what slurmctld does with job_desc and the slurm functions,
--- including the "gres" field, which is tres_per_node with the release's prefix.
+-- CAELUM_DECISIONS must name the table. The stubs below behave like slurmctld's job_desc and slurm functions, including
+-- the "gres" field, which is tres_per_node with the release's prefix.
 
 local script, table_path, vectors = arg[1], arg[2], arg[3]
 
@@ -44,13 +44,13 @@ default 2g.10gb
 max_nodes 2
 ]]
 
--- reload starts as slurmctld does, with no table read.
+-- reload loads the script as slurmctld does at its start, before a table is read.
 local function reload()
   log, said = {}, {}
   check(dofile(script) == slurm.SUCCESS, "the script loads", "another value")
 end
 
--- poked is what the watcher's file has had written to it since the last call; nil: there is none.
+-- poked returns the bytes written to the trigger file since the last call, or nil if the file does not exist.
 local function poked()
   local f = io.open(os.getenv("CAELUM_POKE"), "r")
   if not f then return nil end
@@ -60,7 +60,7 @@ local function poked()
   return text
 end
 
--- Numbers come as doubles, unset ones as NO_VAL; a write of "gres" is a write of tres_per_node with a prefix.
+-- Numbers are doubles, and unset numbers are NO_VAL. Writing "gres" writes tres_per_node with a prefix.
 local function job_desc(fields, prefix)
   local store = {
     user_id = 1001, name = "train.sh", script = "#!/bin/sh\n", account = "phys", priority = NO_VAL,
@@ -86,7 +86,7 @@ local function submit(fields, prefix)
   return slurm_job_submit(job, PARTS, 1001), job
 end
 
--- env is what Slurm makes of --mig and --mig-mem: spank_job_env counts from 0.
+-- env returns the spank_job_env that Slurm makes of --mig and --mig-mem. It counts from 0.
 local function env(mig, mem)
   local all = {[0] = "X=1"}
   if mig then all[#all + 1] = "_SLURM_SPANK_OPTION_caelum_mig=" .. mig end
@@ -94,13 +94,13 @@ local function env(mig, mem)
   return all
 end
 
--- word is the value of one of our words in a job's admin_comment; nil: it has none.
+-- word returns the value of one of Caelum's tags in a job's admin_comment, or nil.
 local function word(job, name) return (" " .. tostring(job.admin_comment)):match(" caelum:" .. name .. "=(%S+)") end
 
 reload()
 write_table(TABLE)
 
----------------------------------------------------------------- accepted: what is asked, what tres_per_node becomes
+---------------------------------------------------------------- accepted: the request, the resulting tres_per_node
 
 local accepted = {
   {"--gres=gpu:1", {tres_per_node = "gres:gpu:1"}, "gres:gpu:1,gres:mig:2g.10gb:1"},
@@ -150,13 +150,13 @@ for _, case in ipairs(accepted) do
   check(job.priority == NO_VAL, case[1] .. " is not held", job.priority)
 end
 
--- No prefix to copy: the release adds its own.
+-- There is no prefix to copy: the release adds its own.
 local _, later = submit({ntasks_per_tres = 1, num_tasks = 1}, "gres/")
 check(later.tres_per_node == "gres/gpu:1,gres/mig:2g.10gb:1", "--ntasks-per-gpu in 24.11", later.tres_per_node)
 _, later = submit({ntasks_per_tres = 1, num_tasks = 1, tres_per_node = "odd:1"}, "gres/")
 check(later.tres_per_node == "odd:1,gres/gpu:1,gres/mig:2g.10gb:1", "an entry that is none is slurmctld's to refuse", later.tres_per_node)
 
----------------------------------------------------------------- untouched
+---------------------------------------------------------------- unchanged
 
 for name, fields in pairs({
   ["no GPU"] = {}, ["another gres"] = {tres_per_node = "gres:net:1"}, ["none of them"] = {tres_per_node = "gres:gpu:0"},
@@ -179,7 +179,7 @@ check(#log == 0, "nothing to log so far", log[1])
 ---------------------------------------------------------------- refused, with a reason
 
 for _, case in ipairs({
-  {"an unknown profile", {tres_per_node = "gres:mig:9g.99gb:1"}, "no MIG profile 9g%.99gb here; known are 1g%.5gb, 1g%.5gb%+me, 2g%.10gb, 3g%.20gb, 7g%.40gb"},
+  {"an unknown profile", {tres_per_node = "gres:mig:9g.99gb:1"}, "no MIG profile 9g%.99gb here; the profiles are 1g%.5gb, 1g%.5gb%+me, 2g%.10gb, 3g%.20gb, 7g%.40gb"},
   {"the filler", {tres_per_node = "gres:mig:closed:1"}, "no MIG profile closed"},
   {"an unknown --mig", {tres_per_node = "gres:gpu:1", spank_job_env = {[0] = "_SLURM_SPANK_OPTION_caelum_mig=%s%n\27[2J"}}, "^caelum: %-%-mig: there is no MIG profile %?s%?n%?%?2J here"},
   {"slices and GPUs that disagree", {tres_per_node = "gres:mig:1g.5gb:2,gres:gpu:1"}, "2 slices and 1 GPUs"},
@@ -235,9 +235,9 @@ for name, fields in pairs({
   check(rc == slurm.SUCCESS and job.priority == NO_VAL, name .. " elsewhere is not", job.priority)
 end
 local _, noted = submit({tres_per_node = "gres:gpu:1", admin_comment = "JS1:abc"})
-check(noted.admin_comment:find("^JS1:abc caelum:key=%x+ caelum:work=%x+ caelum:sized=2g%.10gb$"), "what stands in admin_comment stays", noted.admin_comment)
+check(noted.admin_comment:find("^JS1:abc caelum:key=%x+ caelum:work=%x+ caelum:sized=2g%.10gb$"), "the existing admin_comment stays", noted.admin_comment)
 
----------------------------------------------------------------- --mig and --mig-mem: the profile, whether Caelum chose it, what the user is told
+---------------------------------------------------------------- --mig and --mig-mem: profile, choice, message to the user
 
 for _, case in ipairs({
   {"--mig=off", "off", nil, "7g.40gb", true},
@@ -253,13 +253,13 @@ for _, case in ipairs({
   {"--mig and --mig-mem that agree", "3g.20gb", "8G", "3g.20gb", false},
 }) do
   local rc, job = submit({tres_per_node = "gres:gpu:2", spank_job_env = env(case[2], case[3])})
-  check(rc == slurm.SUCCESS and #said == 0, case[1] .. " is accepted, and nothing is said", said[1])
+  check(rc == slurm.SUCCESS and #said == 0, case[1] .. " is accepted without a message", said[1])
   check(job.tres_per_node == "gres:gpu:2,gres:mig:" .. case[4] .. ":2", case[1], job.tres_per_node)
   check(word(job, "sized") == (case[5] and case[4] or nil), case[1] .. ": whether Caelum chose", job.admin_comment)
 end
 for _, case in ipairs({
-  {"more memory than there is", nil, "40193", "%-%-mig%-mem=40193: no MIG profile here has so much memory; in MiB there are 1g%.5gb 4864, 1g%.5gb%+me 4864, 2g%.10gb 9856, 3g%.20gb 19968, 7g%.40gb 40192$"},
-  {"far more", nil, "999999999T", "no MIG profile here"},
+  {"more memory than there is", nil, "40193", "%-%-mig%-mem=40193: no MIG profile has that much memory; the profiles have, in MiB: 1g%.5gb 4864, 1g%.5gb%+me 4864, 2g%.10gb 9856, 3g%.20gb 19968, 7g%.40gb 40192$"},
+  {"far more", nil, "999999999T", "no MIG profile has that much memory"},
   {"no size", nil, "8GB", "^caelum: %-%-mig%-mem: couldn't read '8GB': give the memory of a slice such as 8G$"},
   {"nothing", nil, "0", "couldn't read '0'"},
   {"ten digits", nil, "1000000000", "couldn't read"},
@@ -277,14 +277,14 @@ check(small.tres_per_node == "gres:mig:1g.5gb:1,gres:gpu:1" and not word(small, 
 local _, inherited = submit({tres_per_node = "gres:gpu:1", spank_job_env = {[0] = "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_mig_mem=16G"}})
 check(inherited.tres_per_node == "gres:gpu:1,gres:mig:3g.20gb:1", "--mig-mem, the other name", inherited.tres_per_node)
 
--- A model that the request names, and that has not what was chosen.
+-- The request names a GPU model that does not have the chosen profile.
 write_table(TABLE .. "profile 2g.20gb 20096\nmodel a100 1g.5gb\nmodel a100 2g.10gb\nmodel h100 1g.5gb+me\nmodel h100 2g.20gb\nmodel h100 7g.40gb\nmodel l4 1g.5gb\n")
 for _, case in ipairs({
   {"the model has it", {tres_per_node = "gres:gpu:a100:1"}, "gres:gpu:a100:1,gres:mig:2g.10gb:1", "2g.10gb"},
   {"another model has as much", {tres_per_node = "gres:gpu:h100:2"}, "gres:gpu:h100:2,gres:mig:2g.20gb:2", "2g.20gb"},
   {"by --gpus", {tres_per_job = "gres:gpu:h100:2"}, "gres:gpu:h100:2,gres:mig:2g.20gb:2", "2g.20gb"},
   {"it has less: its largest", {tres_per_node = "gres:gpu:l4:1"}, "gres:gpu:l4:1,gres:mig:1g.5gb:1", "1g.5gb"},
-  {"a model of which the table says nothing", {tres_per_node = "gres:gpu:v100:1"}, "gres:gpu:v100:1,gres:mig:2g.10gb:1", "2g.10gb"},
+  {"a model that is not in the table", {tres_per_node = "gres:gpu:v100:1"}, "gres:gpu:v100:1,gres:mig:2g.10gb:1", "2g.10gb"},
   {"two models", {tres_per_node = "gres:gpu:h100:1,gres:gpu:a100:1"}, "gres:gpu:h100:1,gres:gpu:a100:1,gres:mig:2g.10gb:2", "2g.10gb"},
   {"--mig-mem", {tres_per_node = "gres:gpu:h100:1", spank_job_env = env(nil, "8G")}, "gres:gpu:h100:1,gres:mig:2g.20gb:1", "2g.20gb"},
   {"a profile by name", {tres_per_node = "gres:gpu:h100:1", spank_job_env = env("3g.20gb")}, "gres:gpu:h100:1,gres:mig:3g.20gb:1", nil},
@@ -294,18 +294,18 @@ for _, case in ipairs({
 end
 write_table(TABLE)
 
--- Boards that call different amounts the same: the least is what a job surely has. And a table without any.
+-- GPU models with different sizes under one profile name: the smaller size counts. And a table without sizes.
 write_table(TABLE .. "profile 2g.10gb 9728\nprofile 2g.10gb\nwhole 3g.20gb\n")
 local _, tight = submit({tres_per_node = "gres:gpu:1", spank_job_env = env(nil, "9729")})
 check(tight.tres_per_node == "gres:gpu:1,gres:mig:3g.20gb:1", "a profile listed twice", tight.tres_per_node)
 local _, third = submit({tres_per_node = "gres:gpu:1", spank_job_env = env("off")})
 check(third.tres_per_node == "gres:gpu:1,gres:mig:3g.20gb:1", "a line for --mig=off", third.tres_per_node)
 write_table((TABLE:gsub("(profile %S+) %d+", "%1")))
-check(submit({tres_per_node = "gres:gpu:1", spank_job_env = env(nil, "8G")}) == slurm.ERROR and said[1]:find("does not say how much memory", 1, true), "memory of which nobody knows", said[1])
-check(submit({tres_per_node = "gres:gpu:1", spank_job_env = env("1g.5gb", "8G")}) == slurm.ERROR and said[1]:find("nobody knows how much memory 1g.5gb has", 1, true), "and beside --mig", said[1])
+check(submit({tres_per_node = "gres:gpu:1", spank_job_env = env(nil, "8G")}) == slurm.ERROR and said[1]:find("does not list the memory of profiles", 1, true), "a table without memory", said[1])
+check(submit({tres_per_node = "gres:gpu:1", spank_job_env = env("1g.5gb", "8G")}) == slurm.ERROR and said[1]:find("the memory of 1g.5gb is unknown", 1, true), "and beside --mig", said[1])
 write_table(TABLE)
 
----------------------------------------------------------------- the key and the work
+---------------------------------------------------------------- the key and the script fingerprint
 
 local function unescape(word)
   if word == "-" then return "" end
@@ -401,7 +401,7 @@ check(rc_full == slurm.SUCCESS and read_full == 0, "elsewhere they are not read"
 local _, listed = submit({tres_per_node = "gres:gpu:1", partition = string.rep("cpu,", 5000)})
 check(listed.tres_per_node == "gres:gpu:1,gres:mig:2g.10gb:1", "a list of partitions that is too long counts as managed", listed.tres_per_node)
 
----------------------------------------------------------------- what earlier runs have taught
+---------------------------------------------------------------- learned lines
 
 local plain, work = word(named, "key"), word(named, "work")
 write_table(TABLE .. "key 1001:" .. known_key .. " 7g.40gb\nkey 1001:" .. plain .. " 1g.5gb\n")
@@ -428,13 +428,14 @@ local _, own = submit({tres_per_node = "gres:gpu:1", spank_job_env = env("7g.40g
 check(own.tres_per_node == "gres:gpu:1,gres:mig:7g.40gb:1" and word(own, "runs") == "60" and not word(own, "sized"), "--mig goes before them, and the time stands", own.admin_comment)
 write_table(TABLE .. "key 1001:" .. plain .. " 3g.20gb 60\n")
 for mem, case in pairs({
-  ["8G"] = {"2g.10gb", "caelum: --mig-mem=8G gives 2g.10gb, and by its earlier runs this job needs 3g.20gb"}, ["16G"] = {"3g.20gb"}, ["32G"] = {"7g.40gb"},
+  ["8G"] = {"2g.10gb", "caelum: --mig-mem=8G gives 2g.10gb, but according to its earlier runs this job needs 3g.20gb"}, ["16G"] = {"3g.20gb"}, ["32G"] = {"7g.40gb"},
 }) do
   local rc, job = submit({tres_per_node = "gres:gpu:1", spank_job_env = env(nil, mem)})
   check(rc == slurm.SUCCESS and job.tres_per_node == "gres:gpu:1,gres:mig:" .. case[1] .. ":1", "--mig-mem=" .. mem .. " goes before them", job.tres_per_node)
-  check(said[1] == case[2] and #said == (case[2] and 1 or 0), "and what is said of it", said[1])
+  check(said[1] == case[2] and #said == (case[2] and 1 or 0), "and the message to the user", said[1])
 end
--- A key counts for its own user. Without a user, as earlier releases wrote it, it counts for no job, and the log says so once.
+-- A key counts for its own user. A key without a user, as earlier releases wrote it, has no effect, and this is logged
+-- once.
 write_table(TABLE .. "key 1002:" .. plain .. " 7g.40gb\n")
 local _, foreign = submit({tres_per_node = "gres:gpu:1"})
 check(foreign.tres_per_node == "gres:gpu:1,gres:mig:2g.10gb:1" and #log == 0, "the same key of another user", foreign.tres_per_node)
@@ -481,7 +482,7 @@ for name, text in pairs({
   ["the filler as a profile"] = TABLE .. "profile closed\n",
   ["a profile that is none"] = TABLE .. "profile a,b\n",
   ["max_nodes in words"] = TABLE .. "max_nodes two\n",
-  ["a long line"] = TABLE .. "partition " .. string.rep("x", 300000) .. " y z\n",   -- took hours once
+  ["a long line"] = TABLE .. "partition " .. string.rep("x", 300000) .. " y z\n",   -- an earlier version took hours
   ["too many lines"] = TABLE .. string.rep("#\n", 20001),
   ["too long"] = TABLE .. "# " .. string.rep("x", 1048576) .. "\n",
   ["binary"] = TABLE .. "\127ELF\2\1\1\0\0\0\0\0\0\0\0\0\2\0\62\0\n",
@@ -510,7 +511,7 @@ write_table(TABLE)
 local _, back = submit({tres_per_node = "gres:gpu:1"})
 check(back.tres_per_node == "gres:gpu:1,gres:mig:2g.10gb:1" and #log == 0, "a good table again", back.tres_per_node)
 
--- A table that is met half written, and is whole a moment later under the same generation.
+-- A table is read half-written, and is complete later under the same generation.
 log = {}
 local half_way = TABLE .. "key 1001:" .. plain .. " 7g.40gb\n"
 local file = assert(io.open(table_path, "w"))
@@ -528,7 +529,7 @@ file = assert(io.open(table_path, "w"))
 file:write((("caelum-decisions 1 778\n" .. TABLE):gsub("\n", "\r\n")))
 file:close()
 submit({tres_per_node = "gres:gpu:1"})
-check(#log == 1 and log[1]:find("CR LF", 1, true), "a table of Windows' is told so", log[1])
+check(#log == 1 and log[1]:find("CR LF", 1, true), "a table with CR LF is reported", log[1])
 
 os.remove(table_path)
 reload()
@@ -564,7 +565,7 @@ rc, job = modify({tres_per_node = "gres:gpu:2"}, {partition = "cpu", tres_per_no
 check(rc == 0 and job.tres_per_node == "gres:gpu:2", "an unmanaged job", job.tres_per_node)
 rc, job = modify({tres_per_node = "gres:mig:9g.5gb:1", priority = 0}, HELD, 0)
 check(rc == 0 and job.tres_per_node == "gres:mig:9g.5gb:1", "root is not touched", job.tres_per_node)
--- The options and what is known are the job's own, as at its submission.
+-- The options and the learned lines are those of the job, as at its submission.
 local RECORD = {partition = "gpu", tres_per_node = "gres/gpu:1,gres/mig:1g.5gb:1", user_id = 1001.0}
 local function again(name, options, comment, want)
   RECORD.spank_job_env, RECORD.admin_comment = options, comment
@@ -583,11 +584,12 @@ again("options that disagree", env("1g.5gb", "8G"), nil, nil)
 check(said[1]:find("do not agree", 1, true), "a change is refused with the reason", said[1])
 check(modify({time_limit = 5}, OLD) == 0, "a time limit", said[1])
 check(modify({priority = 0}, OLD) == 0, "a hold of the user's own", said[1])
-check(modify({priority = 0}, HELD) == slurm.ERROR, "a hold on top of ours", said[1])
-check(modify({priority = INFINITE}, HELD) == slurm.ERROR, "a release of ours", said[1])
+check(modify({priority = 0}, HELD) == slurm.ERROR, "the user's hold of a job that Caelum holds", said[1])
+check(modify({priority = INFINITE}, HELD) == slurm.ERROR, "the user's release of a job that Caelum holds", said[1])
 check(modify({time_limit = 5}, HELD) == 0, "a time limit of a held job", said[1])
 
--- The job as an update leaves it is what counts. A case: the update, the job's record, what tres_per_node becomes; false: unchanged, nil: refused.
+-- The resulting job decides. A case: the update, the job's record, the resulting tres_per_node (false: unchanged, nil:
+-- refused).
 write_table(TABLE)
 local TYPED = "gres:gpu:1,gres:mig:2g.10gb:1"
 for _, case in ipairs({
@@ -616,7 +618,7 @@ for _, case in ipairs({
   {"a job moves into a list", {partition = "cpu,gpu-long"}, {partition = "cpu", tres_per_node = "gres:net:1,gres:gpu:1"}, "gres:net:1,gres:gpu:1,gres:mig:2g.10gb:1"},
   {"a job moves in with --mig", {partition = "gpu"}, {partition = "cpu", tres_per_node = "gres:gpu:1", spank_job_env = env("1g.5gb")}, "gres:gpu:1,gres:mig:1g.5gb:1"},
   {"a job moves in with slices", {partition = "gpu"}, {partition = "cpu", tres_per_node = TYPED}, false},
-  {"a job moves in with untyped slices", {partition = "gpu"}, {partition = "cpu", tres_per_node = "gres:gpu:1,gres:mig:1"}, nil},   -- through 23.02 they add up
+  {"a job moves in with untyped slices", {partition = "gpu"}, {partition = "cpu", tres_per_node = "gres:gpu:1,gres:mig:1"}, nil},   -- up to 23.02 the types add up
   {"a job moves in with untyped slices, later", {partition = "gpu"}, {partition = "cpu", tres_per_node = "gres/gpu:1,gres/mig:1"}, "gres/gpu:1,gres/mig:2g.10gb:1"},
   {"a job moves in with slices that do not agree", {partition = "gpu"}, {partition = "cpu", tres_per_node = "gres:gpu:2,gres:mig:2g.10gb:1"}, nil},
   {"a job moves in with an unknown profile", {partition = "gpu"}, {partition = "cpu", tres_per_node = "gres:gpu:1,gres:mig:9g.5gb:1"}, nil},
@@ -663,7 +665,7 @@ submit({tres_per_node = "gres:gpu:1"})
 check(poked() == nil, "no watcher: no file is made", "a file")
 assert(io.open(os.getenv("CAELUM_POKE"), "w")):close()
 reload()
-check(poked() == ".", "the watcher is told that slurmctld has started", "nothing")
+check(poked() == ".", "the watcher is notified that slurmctld has started", "nothing")
 submit({tres_per_node = "gres:gpu:1"})
 check(poked() == ".", "and of a submission", "nothing")
 submit({})
@@ -674,7 +676,7 @@ submit({tres_per_node = "gres:gpu:1"})
 submit({tres_per_node = "gres:gpu:1"})
 check(poked() == ".", "the file does not grow", "it grew")
 
----------------------------------------------------------------- errors of our own
+---------------------------------------------------------------- errors in the script
 
 log = {}
 local broken = setmetatable({}, {__index = function() error("no such field") end})

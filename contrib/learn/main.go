@@ -1,11 +1,13 @@
-// Command learn shows what internal/predict is worth, against simple rules. It prints tables; docs/results.md has them.
+// Command learn measures internal/predict against simple rules, by simulation. It prints tables; docs/results.md shows
+// them.
 //
-//	go run ./contrib/learn population [-seeds 101,102] [-tune]   profiles of recurring jobs, from a drawn population
-//	go run ./contrib/learn miso PATH                           profiles and speeds of MISO's measurements (a100_40gb_mig_step_time.csv)
-//	go run ./contrib/learn runtimes [-seeds 101,102]             run times of that population, and what placement makes of them
+//	go run ./contrib/learn population [-seeds 101,102] [-tune]   profiles of recurring jobs, in a random population
+//	go run ./contrib/learn runtimes [-seeds 101,102]             run times in that population, used for placement
+//	go run ./contrib/learn miso PATH                             profiles and speeds from MISO's measurements
+//	                                                             (a100_40gb_mig_step_time.csv)
 //
-// How the population is drawn stands at type work. Rules were chosen on seeds 1 to 3 (-tune), and nothing was looked at
-// on others before.
+// The comment of type work describes the population. The rules were chosen on seeds 1 to 3 (-tune), before any result
+// on other seeds was seen.
 package main
 
 import (
@@ -28,10 +30,10 @@ func main() {
 
 func run(args []string, w io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("population, miso or runtimes?")
+		return errors.New("no command given: use population, miso or runtimes")
 	}
 	f := flag.NewFlagSet(args[0], flag.ContinueOnError)
-	list := f.String("seeds", "101,102,103,104,105", "the populations' seeds")
+	list := f.String("seeds", "101,102,103,104,105", "seeds of the populations")
 	tune := f.Bool("tune", false, "compare windows, quantiles and margins instead")
 	if err := f.Parse(args[1:]); err != nil {
 		return err
@@ -52,7 +54,7 @@ func run(args []string, w io.Writer) error {
 	case args[0] == "runtimes":
 		return compareRuntimes(w, seeds)
 	}
-	return fmt.Errorf("%s: population, miso or runtimes?", args[0])
+	return fmt.Errorf("unknown command %s: use population, miso or runtimes", args[0])
 }
 
 func numbers(list string) (all []uint64, err error) {

@@ -13,7 +13,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// point is a model with a batch size: seconds of a step by profile, on those that it fits.
+// point is a model with a batch size: the seconds of a step on each profile into which it fits.
 type point struct {
 	model string
 	batch float64
@@ -41,7 +41,7 @@ func readMISO(path string, n node) ([]point, error) {
 		if p.batch, err = strconv.ParseFloat(row[column["batch"]], 64); err != nil {
 			return nil, fmt.Errorf("%s:%d: batch: %w", path, line+2, err)
 		}
-		for _, profile := range n.board.Profiles {
+		for _, profile := range n.model.Profiles {
 			k, ok := column[profile.Name+"_mean_s"]
 			if !ok || row[k] == "" {
 				continue
@@ -58,54 +58,51 @@ func readMISO(path string, n node) ([]point, error) {
 	return all, nil
 }
 
-// speed is a point's on a profile, relative to the whole GPU.
+// speed returns the speed of a point on a profile, relative to the whole GPU.
 func (p point) speed(n node, profile string) float64 { return p.step[n.whole] / p.step[profile] }
 
-// need is what Caelum makes of a point's runs, without those on one profile.
+// need returns Caelum's prediction from a point's runs, without those on one profile.
 func (p point) need(n node, without string) predict.Need {
 	var h predict.History
-	for _, profile := range n.board.Profiles {
+	for _, profile := range n.model.Profiles {
 		step := p.step[profile.Name]
 		if step == 0 || profile.Name == without {
 			continue
 		}
 		for range 3 {
-			h.Runs = append(
-				h.Runs,
-				predict.Run{
-					Job:     uint32(len(h.Runs) + 1),
-					Profile: profile.Name,
-					Board:   "a100",
-					Seconds: 10000 * step,
-					State:   "COMPLETED",
-					Samples: 1,
-					Util:    -1,
-				},
-			)
+			h.Runs = append(h.Runs, predict.Run{
+				Job:     uint32(len(h.Runs) + 1),
+				Profile: profile.Name,
+				Board:   "a100",
+				Seconds: 10000 * step,
+				State:   "COMPLETED",
+				Samples: 1,
+				Util:    -1,
+			})
 		}
 	}
 	need, _ := predict.Predict(h, predict.DefaultSite)
 	return need
 }
 
-// speedBy is the speed that a need foresees, relative to the whole GPU.
+// speedBy returns the speed that a need predicts, relative to the whole GPU.
 func speedBy(need predict.Need, n node, profile string) float64 {
-	k, _ := n.board.ProfileIndex(profile)
-	need.Seconds, need.Compute = 1, n.board.Compute()
-	seconds, _, _ := need.Takes(n.board.Profiles[k].Compute)
+	k, _ := n.model.ProfileIndex(profile)
+	need.Seconds, need.Compute = 1, n.model.Compute()
+	seconds, _, _ := need.Takes(n.model.Profiles[k].Compute)
 	return 1 / seconds
 }
 
-// way foresees a point's speeds without having seen it, or not on that profile; false: it cannot.
-type way struct {
+// predictor predicts the speed of a point on a profile from other measurements. ok is false if it cannot.
+type predictor struct {
 	name    string
 	foresee func(n node, all []point, at int, profile string) (speed float64, ok bool)
 }
 
-var ways = []way{
+var predictors = []predictor{
 	{"as its share of the compute", func(n node, _ []point, _ int, profile string) (float64, bool) {
-		k, _ := n.board.ProfileIndex(profile)
-		return float64(n.board.Profiles[k].Compute) / float64(n.board.Compute()), true
+		k, _ := n.model.ProfileIndex(profile)
+		return float64(n.model.Profiles[k].Compute) / float64(n.model.Compute()), true
 	}},
 	{"the mean of other models", func(n node, all []point, at int, profile string) (float64, bool) {
 		var of []float64
@@ -140,7 +137,7 @@ var ways = []way{
 		return speedBy(all[best].need(n, ""), n, profile), true
 	}},
 	{"Caelum, from the other profiles", func(n node, all []point, at int, profile string) (float64, bool) {
-		if len(all[at].step) < 3 { // with the one that is left out, two
+		if len(all[at].step) < 3 { // two, without the one that is left out
 			return 0, false
 		}
 		return speedBy(all[at].need(n, profile), n, profile), true
@@ -149,8 +146,8 @@ var ways = []way{
 
 func distance(p, q point) float64 { return math.Abs(math.Log(p.batch / q.batch)) }
 
-// compareMISO foresees each point without its own measurements (the last way: without that on the profile in question)
-// and compares.
+// compareMISO predicts each point without its own measurements (for the last predictor: without that on the profile in
+// question) and compares the result with the measurements.
 func compareMISO(w io.Writer, path string) error {
 	n, err := newNode()
 	if err != nil {
@@ -160,10 +157,13 @@ func compareMISO(w io.Writer, path string) error {
 	if err != nil {
 		return err
 	}
-	if err := table(w, "relative speed foreseen, of, mean error, 90% quantile, right profile for at most twice as long, ... three times", func(row func(string, ...any)) {
-		for _, way := range ways {
-			errs, right := way.judge(n, all)
-			row("%s, %d, %.3f, %.3f, %d of %d, %d of %d", way.name, len(errs), stat.Mean(errs, nil), quantile(errs, 0.9), right[0], len(all), right[1], len(all))
+	head := "relative speed predicted from, predictions, mean error, 90% quantile, " +
+		"right profile for at most twice as long, ... three times"
+	if err := table(w, head, func(row func(string, ...any)) {
+		for _, v := range predictors {
+			errs, right := v.judge(n, all)
+			row("%s, %d, %.3f, %.3f, %d of %d, %d of %d", v.name, len(errs), stat.Mean(errs, nil),
+				quantile(errs, 0.9), right[0], len(all), right[1], len(all))
 		}
 	}); err != nil {
 		return err
@@ -171,12 +171,13 @@ func compareMISO(w io.Writer, path string) error {
 	return partitions(w, n, all)
 }
 
-// judge is the errors of the speeds, and for how many points the right profile follows if they may take twice, and
-// three times as long as on the whole GPU. Whether a batch fits is taken as known: memory was not measured.
-func (v way) judge(n node, all []point) (errs []float64, right [2]int) {
+// judge returns the errors of the predicted speeds. It also returns for how many points they lead to the right profile,
+// if a step may take two and three times as long as on the whole GPU. Whether a batch fits into a profile is assumed to
+// be known, because memory was not measured.
+func (v predictor) judge(n node, all []point) (errs []float64, right [2]int) {
 	for at, p := range all {
 		foreseen := map[string]float64{n.whole: 1}
-		for _, profile := range n.board.Profiles {
+		for _, profile := range n.model.Profiles {
 			if p.step[profile.Name] == 0 || profile.Name == n.whole {
 				continue
 			}
@@ -195,9 +196,10 @@ func (v way) judge(n node, all []point) (errs []float64, right [2]int) {
 	return errs, right
 }
 
-// smallest is the smallest profile on which the point is not slower than that; GPU models list theirs by size.
+// smallest returns the smallest profile on which the slowdown of the point is acceptable. GPU models list their
+// profiles by size.
 func (p point) smallest(n node, slowdown float64, speed func(string) float64) string {
-	for _, profile := range n.board.Profiles {
+	for _, profile := range n.model.Profiles {
 		if p.step[profile.Name] > 0 && speed(profile.Name)*slowdown >= 1 {
 			return profile.Name
 		}
@@ -205,20 +207,21 @@ func (p point) smallest(n node, slowdown float64, speed func(string) float64) st
 	return n.whole
 }
 
-// partitions compares DynaP's choice for each batch by what was measured with that where the batch's own steps are
-// taken from the model's nearest.
+// partitions compares DynaP's choice for each batch by the measurements with the choice by predicted steps, taken from
+// the nearest batch of the same model.
 func partitions(w io.Writer, n node, all []point) error {
 	return table(
 		w,
-		"DynaP's choice of a profile where steps may take so many times the whole GPU's, lambda, profiles as by measurement, loss of worth",
+		"DynaP's choice of a profile with steps of at most so many times the whole GPU's, lambda, "+
+			"same profile as by measurement, loss of worth",
 		func(row func(string, ...any)) {
 			for _, deadline := range []float64{2, 3} {
 				for _, lambda := range []float64{0.2, 0.5, 0.8} {
 					right, loss := 0, 0.0
 					for at, p := range all {
 						g := predict.Goal{Lambda: lambda, Deadline: deadline * p.step[n.whole]}
-						want := predict.Partitions(n.board, measured(n, all, p.model, -1), int(p.batch), g)
-						got := predict.Partitions(n.board, measured(n, all, p.model, at), int(p.batch), g)
+						want := predict.Partitions(n.model, measured(n, all, p.model, -1), int(p.batch), g)
+						got := predict.Partitions(n.model, measured(n, all, p.model, at), int(p.batch), g)
 						if len(got) > 0 && got[0].Profile == want[0].Profile {
 							right++
 							continue
@@ -232,19 +235,19 @@ func partitions(w io.Writer, n node, all []point) error {
 	)
 }
 
-// nearest is the speed of the same model's nearest batch that fits the profile; of those that do not fit, it is
-// foreseen.
+// nearest returns the speed of the nearest batch of the same model that fits into the profile. If none fits, the speed
+// is predicted.
 func nearest(n node, all []point, at int, profile string) float64 {
-	for _, way := range ways[2:4] {
-		if speed, ok := way.foresee(n, all, at, profile); ok {
+	for _, v := range predictors[2:4] {
+		if speed, ok := v.foresee(n, all, at, profile); ok {
 			return speed
 		}
 	}
 	return 1
 }
 
-// worth is what the first of a list is worth by another; where that does not have it, because it misses the deadline,
-// the least.
+// worth returns the worth that the list by gives to the first profile of the list of. If by does not contain that
+// profile, because it misses the deadline, worth returns the least worth in by.
 func worth(by, of []predict.Partition) float64 {
 	for _, p := range by {
 		if len(of) > 0 && p.Profile == of[0].Profile {
@@ -254,14 +257,14 @@ func worth(by, of []predict.Partition) float64 {
 	return by[len(by)-1].Worth
 }
 
-// measured is a model's measurements; the steps of the point that is left out are foreseen, but for that on the whole
-// GPU.
+// measured returns the measurements of a model. The steps of the point that is left out are predicted, except the step
+// on the whole GPU.
 func measured(n node, all []point, model string, leftOut int) (of []predict.Measured) {
 	for k, p := range all {
 		if p.model != model {
 			continue
 		}
-		for _, profile := range n.board.Profiles {
+		for _, profile := range n.model.Profiles {
 			step := p.step[profile.Name]
 			if step == 0 {
 				continue

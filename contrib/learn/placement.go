@@ -17,19 +17,19 @@ import (
 const (
 	gpus      = 16
 	churnJobs = 4000
-	recurring = 20 // works of each profile among which its jobs are dealt out
+	recurring = 20 // scripts of each profile; the jobs of the profile are distributed among them
 )
 
-// churn is the built-in workload with jobs that recur: the arrivals and profiles of trace.Churn at load 0.85, each job
-// a run of one of twenty works of its profile. A work's typical run time is exponential, and its runs' lognormal about
-// it with a sigma of 0.05 for half of the works and 0.4 for the others; its time limit is 1 to 6 times the typical,
-// never less than the run. All are stretched alike, so that they ask for as many units times seconds as the built-in
-// workload.
-func churn(b *mig.Model, mix trace.Mix, seed uint64) (jobs []trace.Job, work map[string]string) {
+// churn is the built-in workload with recurring jobs: the arrivals and profiles of trace.Churn at load 0.85, where each
+// job is a run of one of twenty scripts of its profile. The typical run times of scripts are exponential. The run times
+// of a script are lognormal around its typical one, with a sigma of 0.05 for half of the scripts and 0.4 for the
+// others. The time limit is 1 to 6 times the typical run time, and never less than the run time. All durations are
+// scaled by the same factor, so that the jobs ask for as many units times seconds as the built-in workload.
+func churn(b *mig.Model, mix trace.Mix, seed uint64) (jobs []trace.Job, scripts map[string]string) {
 	rng := rand.New(rand.NewPCG(seed, 11))
 	type kind struct{ typical, sigma, limit float64 }
 	kinds := map[string]kind{}
-	work = map[string]string{}
+	scripts = map[string]string{}
 	before, after := 0.0, 0.0 // units times seconds
 	for j := range (trace.Churn{Mix: mix, Jobs: churnJobs, GPUs: gpus, Load: 0.85, Seed: seed}).All() {
 		key := j.Profile + string(rune('A'+rng.IntN(recurring)))
@@ -46,19 +46,19 @@ func churn(b *mig.Model, mix trace.Mix, seed uint64) (jobs []trace.Job, work map
 		j.Limit = max(k.limit, j.Duration)
 		after += units * j.Duration
 		jobs = append(jobs, j)
-		work[j.ID] = key
+		scripts[j.ID] = key
 	}
 	for k := range jobs {
 		jobs[k].Duration *= before / after
 		jobs[k].Limit *= before / after
 	}
-	return jobs, work
+	return jobs, scripts
 }
 
-// memory learns run times while a simulation goes on: it is an observer of it, and says of a job what is known when it
-// is submitted.
+// memory learns run times during a simulation. It is an observer of the simulation, and estimates a job's run time by
+// the runs known at its submission.
 type memory struct {
-	work    map[string]string
+	scripts map[string]string // key of each job
 	running []sim.Span
 	past    map[string][]predict.Run
 }
@@ -67,24 +67,25 @@ func (m *memory) Passed(_, _ float64, _, _ int, _ float64) {}
 func (m *memory) Waited(string, float64)                   {}
 func (m *memory) Ran(s sim.Span)                           { m.running = append(m.running, s) }
 
-// said is what is said of a job: what the runs of its work that have ended by now say, else its limit.
-func (m *memory) said(j trace.Job) float64 {
+// estimate returns the predicted run time of a job in seconds, by those runs of its script that have ended at its
+// submission. Without such runs it returns the job's limit.
+func (m *memory) estimate(j trace.Job) float64 {
 	m.running = slices.DeleteFunc(m.running, func(s sim.Span) bool {
 		if s.To > j.Submit {
 			return false
 		}
-		key := m.work[s.Job]
+		key := m.scripts[s.Job]
 		m.past[key] = append(m.past[key], predict.Run{State: "COMPLETED", Seconds: s.To - s.From, Samples: 1, Util: -1})
 		return true
 	})
-	need, ok := predict.Predict(predict.History{Runs: m.past[m.work[j.ID]]}, predict.DefaultSite)
+	need, ok := predict.Predict(predict.History{Runs: m.past[m.scripts[j.ID]]}, predict.DefaultSite)
 	if !ok {
 		return j.Limit
 	}
 	return min(need.Seconds, j.Limit)
 }
 
-// placements plays the built-in workload, with jobs that recur, under what may be known of run times.
+// placements simulates the built-in workload with recurring jobs under different knowledge of run times.
 func placements(w io.Writer, seeds []uint64) error {
 	model, err := mig.ModelByName("A100-40GB")
 	if err != nil {
@@ -97,9 +98,9 @@ func placements(w io.Writer, seeds []uint64) error {
 	models := slices.Repeat([]*mig.Model{model.Select(mig.Plain)}, gpus)
 	limit := func(j trace.Job) float64 { return j.Limit }
 	known := []struct {
-		name  string
-		learn bool
-		said  func(work map[string]string) (func(trace.Job) float64, sim.Observer)
+		name     string
+		learn    bool
+		estimate func(scripts map[string]string) (func(trace.Job) float64, sim.Observer)
 	}{
 		{"the truth", false, func(map[string]string) (func(trace.Job) float64, sim.Observer) { return nil, nil }},
 		{"the limits", false, func(map[string]string) (func(trace.Job) float64, sim.Observer) { return limit, nil }},
@@ -108,13 +109,13 @@ func placements(w io.Writer, seeds []uint64) error {
 			true,
 			func(map[string]string) (func(trace.Job) float64, sim.Observer) { return limit, nil },
 		},
-		{"the works' runs", false, func(work map[string]string) (func(trace.Job) float64, sim.Observer) {
-			m := &memory{work: work, past: map[string][]predict.Run{}}
-			return m.said, m
+		{"the scripts' runs", false, func(scripts map[string]string) (func(trace.Job) float64, sim.Observer) {
+			m := &memory{scripts: scripts, past: map[string][]predict.Run{}}
+			return m.estimate, m
 		}},
-		{"the works' runs and Ends", true, func(work map[string]string) (func(trace.Job) float64, sim.Observer) {
-			m := &memory{work: work, past: map[string][]predict.Run{}}
-			return m.said, m
+		{"the scripts' runs and Ends", true, func(scripts map[string]string) (func(trace.Job) float64, sim.Observer) {
+			m := &memory{scripts: scripts, past: map[string][]predict.Run{}}
+			return m.estimate, m
 		}},
 	}
 	for _, queue := range []struct {
@@ -131,9 +132,9 @@ func placements(w io.Writer, seeds []uint64) error {
 					for _, mix := range trace.Mixes {
 						sum := 0.0
 						for _, seed := range seeds {
-							jobs, work := churn(models[0], mix.Mix, seed)
+							jobs, scripts := churn(models[0], mix.Mix, seed)
 							c := sim.Config{GPUs: models, Policy: policy, Discipline: queue.discipline, Learn: k.learn}
-							c.Said, c.Observer = k.said(work)
+							c.Said, c.Observer = k.estimate(scripts)
 							r, err := sim.Run(c, slices.Values(jobs))
 							if err != nil {
 								failed = err

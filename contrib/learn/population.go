@@ -11,12 +11,12 @@ import (
 const (
 	works = 2000
 	users = 200
-	tries = 5 // how often a run is tried anew that was killed
+	tries = 5 // maximum number of times that a job killed for memory is run
 )
 
-// score is how a rule did with repeats: runs of a key that had one before.
+// score counts the results of a rule on repeats: runs of a key with an earlier run.
 type score struct {
-	repeats, tight, killed int     // tight: in the tightest profile that was enough
+	repeats, tight, killed int     // tight: in the smallest sufficient profile
 	needed, given          float64 // MiB
 }
 
@@ -27,7 +27,7 @@ func (s *score) add(o score) {
 
 func (s *score) of(count int) float64 { return 100 * float64(count) / float64(max(s.repeats, 1)) }
 
-// history is one key's runs under a rule.
+// history is the list of one key's runs under a rule.
 type history struct {
 	rule
 	node
@@ -35,7 +35,7 @@ type history struct {
 	job  uint32
 }
 
-// submit runs a submission, and again as long as it is killed for memory.
+// submit runs a submission, and runs it again while it is killed for memory.
 func (h *history) submit(w work, s submission) (first score) {
 	first = score{repeats: 1, needed: s.peak}
 	for try := range tries {
@@ -49,7 +49,7 @@ func (h *history) submit(w work, s submission) (first score) {
 				first.tight = 1
 			}
 		}
-		if dead && h.told {
+		if dead && h.kills {
 			r.State, r.PeakMiB = killed, memory+1
 		}
 		h.runs = append(h.runs, r)
@@ -61,8 +61,9 @@ func (h *history) submit(w work, s submission) (first score) {
 	return first
 }
 
-// play runs a population under a rule; by the how many'th run of its key, from 0.
-func play(n node, r rule, seed uint64) (byRun []score) {
+// simulate runs a population under a rule. It returns the scores by the position of the run among those of its key,
+// from 0.
+func simulate(n node, r rule, seed uint64) (byRun []score) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	people := drawUsers(rng, users)
 	for range works {
@@ -83,10 +84,10 @@ func play(n node, r rule, seed uint64) (byRun []score) {
 	return byRun
 }
 
-// playAll is the scores over several populations.
-func playAll(n node, r rule, seeds []uint64) (all score, byRun []score) {
+// simulateAll returns the scores over several populations.
+func simulateAll(n node, r rule, seeds []uint64) (all score, byRun []score) {
 	for _, seed := range seeds {
-		for nth, s := range play(n, r, seed) {
+		for nth, s := range simulate(n, r, seed) {
 			if nth == len(byRun) {
 				byRun = append(byRun, score{})
 			}
@@ -105,12 +106,15 @@ func comparePopulation(w io.Writer, seeds []uint64) error {
 		return err
 	}
 	rules := []rule{
-		wholeGPU(), simple("the last run", 1, 0), simple("the last run and 10%", 1, 0.1), simple("the highest of the last 3", 3, 0), simple("the highest of the last 6", 6, 0),
-		simple(
-			"the highest of all",
-			0,
-			0,
-		), simple("the highest of all and 10%", 0, 0.1), informed("Caelum, told who was killed", predict.DefaultSite), learned("Caelum", predict.DefaultSite),
+		wholeGPU(),
+		simple("the last run", 1, 0),
+		simple("the last run and 10%", 1, 0.1),
+		simple("the highest of the last 3", 3, 0),
+		simple("the highest of the last 6", 6, 0),
+		simple("the highest of all", 0, 0),
+		simple("the highest of all and 10%", 0, 0.1),
+		informed("Caelum, with known memory kills", predict.DefaultSite),
+		learned("Caelum", predict.DefaultSite),
 	}
 	var caelum []score
 	head := "rule, repeats, in the tightest profile, killed for memory, unused of the memory given, given of a GPU"
@@ -128,8 +132,8 @@ func comparePopulation(w io.Writer, seeds []uint64) error {
 	return turns(w, n, rules)
 }
 
-// turns has works whose every k'th run needs twice as much as the others, on a slice that is too small for it: how many
-// of 60 runs are killed.
+// turns tests jobs of which every k-th run needs twice as much memory as the others. It prints how many of 60 runs are
+// killed.
 func turns(w io.Writer, n node, rules []rule) error {
 	head := "killed of 60 runs of which every k-th needs twice as much, k = 2, 3, 4, 5, 6, 8"
 	return table(w, head, func(row func(string, ...any)) {
@@ -175,10 +179,10 @@ func tunePopulation(w io.Writer, seeds []uint64) error {
 	)
 }
 
-func compare(w io.Writer, n node, head string, seeds []uint64, rules []rule, tell func(rule, []score)) error {
+func compare(w io.Writer, n node, head string, seeds []uint64, rules []rule, report func(rule, []score)) error {
 	return table(w, head, func(row func(string, ...any)) {
 		for _, r := range rules {
-			s, byRun := playAll(n, r, seeds)
+			s, byRun := simulateAll(n, r, seeds)
 			row(
 				"%s, %d, %.2f%%, %.2f%%, %.1f%%, %.1f%%",
 				r.name,
@@ -188,7 +192,7 @@ func compare(w io.Writer, n node, head string, seeds []uint64, rules []rule, tel
 				100*(1-s.needed/s.given),
 				100*s.given/float64(s.repeats)/n.memory(n.whole),
 			)
-			tell(r, byRun)
+			report(r, byRun)
 		}
 	})
 }

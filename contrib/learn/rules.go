@@ -7,48 +7,49 @@ import (
 	"caelum/internal/predict"
 )
 
-// rule names the profile for the next run, by the runs so far.
+// rule chooses the profile of the next run from the runs so far.
 type rule struct {
 	name   string
-	told   bool // of which runs were killed for memory, as the state killed; Caelum has to find out
+	kills  bool // runs killed for memory have the state killed; Caelum has to infer it
 	choose func(n node, runs []predict.Run) string
 }
 
-// killed is the state that rules are told of; the peak is what the slice had then.
+// killed is the state of runs that were killed for memory, for rules with kills. PeakMiB is then just above the memory
+// of the slice.
 const killed = "KILLED"
 
-// node is what there is to choose from.
+// node holds the profiles to choose from.
 type node struct {
-	board *mig.Model
+	model *mig.Model
 	all   mig.Layout
 	whole string
 }
 
-// newNode has the profiles of an A100-40GB that are on offer by default.
+// newNode returns the profiles of an A100-40GB that are offered by default.
 func newNode() (node, error) {
 	b, err := mig.ModelByName("A100-40GB")
 	if err != nil {
 		return node{}, err
 	}
-	n := node{board: b.Select(mig.Plain)}
-	for k, p := range n.board.Profiles {
-		n.all |= n.board.OfProfile(k)
-		if p.Compute == n.board.Compute() {
+	n := node{model: b.Select(mig.Plain)}
+	for k, p := range n.model.Profiles {
+		n.all |= n.model.OfProfile(k)
+		if p.Compute == n.model.Compute() {
 			n.whole = p.Name
 		}
 	}
 	return n, nil
 }
 
-// memory is a profile's, in MiB.
+// memory returns the memory of a profile in MiB.
 func (n node) memory(profile string) float64 {
-	k, _ := n.board.ProfileIndex(profile)
-	return n.board.Profiles[k].Memory()
+	k, _ := n.model.ProfileIndex(profile)
+	return n.model.Profiles[k].Memory()
 }
 
-// tightest holds so many MiB; the whole GPU where none does.
+// tightest returns the smallest profile that holds mib MiB, or the whole GPU if none does.
 func (n node) tightest(mib float64) string {
-	if p, ok := (predict.Need{PeakMiB: mib, Busy: -1}).On(n.board, n.all); ok {
+	if p, ok := (predict.Need{PeakMiB: mib, Busy: -1}).On(n.model, n.all); ok {
 		return p
 	}
 	return n.whole
@@ -58,7 +59,8 @@ func wholeGPU() rule {
 	return rule{"always the whole GPU", true, func(n node, _ []predict.Run) string { return n.whole }}
 }
 
-// simple takes the highest of the last so many runs that completed or were killed, 0: all, and a margin.
+// simple returns a rule that takes the highest peak of the last runs that completed or were killed (last of them; 0:
+// all), plus a margin.
 func simple(name string, last int, margin float64) rule {
 	return rule{name, true, func(n node, runs []predict.Run) string {
 		highest, seen := 0.0, 0
@@ -75,25 +77,25 @@ func simple(name string, last int, margin float64) rule {
 	}}
 }
 
-// learned is Caelum's.
+// learned returns Caelum's rule.
 func learned(name string, site predict.Site) rule {
 	return rule{name, false, func(n node, runs []predict.Run) string {
 		need, ok := predict.Predict(predict.History{Level: predict.ByKey, Runs: runs}, site)
 		if !ok {
-			return need.AtLeast(n.board, n.all, n.whole)
+			return need.AtLeast(n.model, n.all, n.whole)
 		}
-		if p, ok := need.On(n.board, n.all); ok {
+		if p, ok := need.On(n.model, n.all); ok {
 			return p
 		}
 		return n.whole
 	}}
 }
 
-// informed is Caelum told which runs were killed for memory, and that the others that failed were not.
+// informed returns Caelum's rule with the knowledge of which failed runs were killed for memory.
 func informed(name string, site predict.Site) rule {
 	r := learned(name, site)
 	find := r.choose
-	r.told = true
+	r.kills = true
 	r.choose = func(n node, runs []predict.Run) string {
 		known := slices.Clone(runs)
 		for k := range known {

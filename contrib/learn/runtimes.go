@@ -13,7 +13,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// task is one submission among all users', in their order.
+// task is one submission of any user.
 type task struct {
 	key, user       int
 	at              float64
@@ -21,8 +21,8 @@ type task struct {
 	complete, first bool
 }
 
-// tasks are a population's runs in the order in which they are submitted: each work begins some time in a year and
-// comes once a day on average.
+// tasks returns a population's runs in the order of their submission. Each script begins at a random time of a year and
+// is submitted once a day on average.
 func tasks(seed uint64) (all []task) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	people := drawUsers(rng, users)
@@ -36,38 +36,36 @@ func tasks(seed uint64) (all []task) {
 				key, script = key+1, s.script
 			}
 			at += rng.ExpFloat64()
-			all = append(
-				all,
-				task{
-					key:      key,
-					user:     w.user,
-					at:       at,
-					seconds:  s.seconds * s.until,
-					limit:    w.limit,
-					complete: s.state == "COMPLETED" || s.state == "TIMEOUT",
-					first:    first,
-				},
-			)
+			all = append(all, task{
+				key:      key,
+				user:     w.user,
+				at:       at,
+				seconds:  s.seconds * s.until,
+				limit:    w.limit,
+				complete: s.state == "COMPLETED" || s.state == "TIMEOUT",
+				first:    first,
+			})
 		}
 	}
 	slices.SortFunc(all, func(a, b task) int { return cmp.Compare(a.at, b.at) })
 	return all
 }
 
-// past is what is known when a task is submitted; logarithms of seconds.
+// past is the knowledge at the submission of a task. Times are logarithms of seconds.
 type past struct {
 	ends    predict.Ends
 	byKey   map[int][]predict.Run
 	byUser  map[int][]float64
 	ratios  map[int][]float64 // of run time to limit, by user
 	fitted  *mat.VecDense
-	x, y    []float64 // of the regression, a row of features after the other
+	x, y    []float64 // of the regression: rows of features, and results
 	learned int
 }
 
 const features = 4
 
-// known is what there is to go by at submission: the limit, what the user's jobs took, and what share of their limits.
+// known returns the features of a task: a constant, the limit, the user's mean run time, and the user's mean ratio of
+// run time to limit.
 func (p *past) known(t task) []float64 {
 	limit := math.Log(t.limit)
 	if len(p.byUser[t.user]) == 0 {
@@ -76,7 +74,7 @@ func (p *past) known(t task) []float64 {
 	return []float64{1, limit, stat.Mean(p.byUser[t.user], nil), stat.Mean(p.ratios[t.user], nil)}
 }
 
-// regress is a least-squares fit over the complete tasks so far, made anew every 500.
+// regress predicts by a least-squares fit over the complete tasks so far, which is computed again every 500 tasks.
 func (p *past) regress(t task) float64 {
 	if n := len(p.y); n >= 100 && n >= p.learned+500 {
 		p.learned = n
@@ -105,10 +103,10 @@ func (p *past) finished(t task) {
 	p.ratios[t.user] = append(p.ratios[t.user], math.Log(t.seconds/t.limit))
 }
 
-// guess is a way to say how long a task runs, in log seconds.
+// guess is a way to predict the run time of a task, as the logarithm of seconds.
 type guess struct {
-	name string
-	say  func(p *past, t task) float64
+	name    string
+	predict func(p *past, t task) float64
 }
 
 func (p *past) expected(t task) float64 {
@@ -135,8 +133,8 @@ var strangers = []guess{
 }
 
 var acquaintances = []guess{
-	{"its time limit", strangers[0].say},
-	{"limit and all jobs' ratios (Ends)", strangers[1].say},
+	{"its time limit", strangers[0].predict},
+	{"limit and all jobs' ratios (Ends)", strangers[1].predict},
 	{"the last run", func(p *past, t task) float64 {
 		runs := p.byKey[t.key]
 		return math.Log(runs[len(runs)-1].Seconds)
@@ -154,8 +152,8 @@ var acquaintances = []guess{
 	}},
 }
 
-// compareRuntimes says by what factor guesses are off, for jobs without runs of their own and for those with, and what
-// placement makes of them.
+// compareRuntimes prints the errors of the guesses, as factors, for jobs without and with runs of their own key, and
+// the waits when placement uses the predictions.
 func compareRuntimes(w io.Writer, seeds []uint64) error {
 	off := map[string][]float64{}
 	inside, of := 0, 0
@@ -168,16 +166,18 @@ func compareRuntimes(w io.Writer, seeds []uint64) error {
 		prefix  string
 		guesses []guess
 	}{{"jobs of keys without runs", "new ", strangers}, {"jobs of keys with runs", "known ", acquaintances}} {
-		if err := table(w, group.name+", jobs, off by a factor of (median), (mean), (90%)", func(row func(string, ...any)) {
+		head := group.name + ", jobs, off by a factor of (median), (mean), (90%)"
+		if err := table(w, head, func(row func(string, ...any)) {
 			for _, g := range group.guesses {
 				errs := off[group.prefix+g.name]
-				row("%s, %d, %.2f, %.2f, %.2f", g.name, len(errs), math.Exp(quantile(errs, 0.5)), math.Exp(stat.Mean(errs, nil)), math.Exp(quantile(errs, 0.9)))
+				row("%s, %d, %.2f, %.2f, %.2f", g.name, len(errs), math.Exp(quantile(errs, 0.5)),
+					math.Exp(stat.Mean(errs, nil)), math.Exp(quantile(errs, 0.9)))
 			}
 		}); err != nil {
 			return err
 		}
 	}
-	if err := table(w, "between Low and High (80% should be), of", func(row func(string, ...any)) {
+	if err := table(w, "between Low and High (expected: 80%), of", func(row func(string, ...any)) {
 		row("%.1f%%, %d", 100*float64(inside)/float64(of), of)
 	}); err != nil {
 		return err
@@ -185,8 +185,8 @@ func compareRuntimes(w io.Writer, seeds []uint64) error {
 	return placements(w, seeds)
 }
 
-// follow adds to off by how much each guess is off for each complete task, as a logarithm, and says how many were
-// between Low and High, of how many.
+// follow appends to off the error of each guess for each complete task, as a logarithm. It returns how many run times
+// were between Low and High, and the number of these tasks.
 func follow(seed uint64, off map[string][]float64) (inside, of int) {
 	p := past{byKey: map[int][]predict.Run{}, byUser: map[int][]float64{}, ratios: map[int][]float64{}}
 	for _, t := range tasks(seed) {
@@ -197,7 +197,7 @@ func follow(seed uint64, off map[string][]float64) (inside, of int) {
 		}
 		if t.complete && (known || t.first) {
 			for _, g := range guesses {
-				off[group+g.name] = append(off[group+g.name], math.Abs(g.say(&p, t)-math.Log(t.seconds)))
+				off[group+g.name] = append(off[group+g.name], math.Abs(g.predict(&p, t)-math.Log(t.seconds)))
 			}
 		}
 		if t.complete && known {

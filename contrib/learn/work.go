@@ -7,21 +7,24 @@ import (
 	"caelum/internal/predict"
 )
 
-// work is one recurring piece of work: a key. How a population is drawn, which was fixed before anything was measured:
+// work is one recurring job: a key. The population is drawn as follows; this was fixed before any measurement:
 //
-//	users      200; each has a habit of asking for 1.1 to 6 times the time that is needed (log-uniform), and works on a scale of its own
+//	users      200; each asks for 1.1 to 6 times the needed time (log-uniform), and has a scale of run times
 //	peak       lognormal, median 6 GiB, sigma 1, from 0.5 to 36 GiB
-//	noise      lognormal from run to run: sigma 0.5% for 60% of the works, 3% for 30%, 12% for 10%
-//	drift      15% of the works: the peak grows or shrinks by up to 0.5% a run
-//	outliers   20% of the works: 2% of the runs need 1.2 to 2 times as much
-//	versions   30% of the works: one run in 25 is the first of a new version, with a peak exp(0.35 z) times as large; half of these have a new script,
-//	           which is a new key
+//	noise      lognormal from run to run: sigma 0.5% for 60% of the jobs, 3% for 30%, 12% for 10%
+//	drift      15% of the jobs: the peak grows or shrinks by up to 0.5% per run
+//	outliers   20% of the jobs: 2% of the runs need 1.2 to 2 times as much
+//	versions   30% of the jobs: one run in 25 is the first of a new version, with a peak exp(0.35 z) times as large;
+//	           half of these have a new script, which is a new key
 //	curve      memory rises from half of the peak to the peak within the first 2 to 100% of the run
-//	spikes     20% of the works: once a second is too rarely, what is seen is 0 to 3% below the peak
+//	spikes     20% of the jobs: one sample per second misses the peak, and the sampled peak is 0 to 3% lower
 //	chunks     a run out of memory fails at an allocation of up to 15% of its slice
-//	ends       4% of the runs fail and 2% are cancelled somewhere in between, for no reason of memory; 5% of the works are cut off by their time limits, always
-//	run time   lognormal, median an hour by sigma 1 of the user's scale and 1 of the work's, 5% from run to run for half of the works and 40% for the others
-//	limit      habit times the work's median, rounded up to the next of 10 min, 30 min, 1, 2, 4, 8, 12 h, 1, 2, 3, 4, 7 days, a run never longer
+//	ends       4% of the runs fail and 2% are cancelled at some time, for reasons other than memory;
+//	           5% of the jobs always run into their time limits
+//	run time   lognormal, median one hour times a scale of the user (sigma 1) and of the job (sigma 1);
+//	           from run to run 5% for half of the jobs and 40% for the others
+//	limit      the user's factor times the job's median, rounded up to the next of 10 min, 30 min, 1, 2, 4, 8, 12 h,
+//	           1, 2, 3, 4, 7 days; no run is longer
 //	recurs     20 to 60 times
 type work struct {
 	user                       int
@@ -34,7 +37,7 @@ type work struct {
 	runs                   int
 }
 
-// user is one of the population's.
+// user is a user of the population.
 type user struct{ habit, scale float64 }
 
 func drawUsers(rng *rand.Rand, n int) []user {
@@ -74,10 +77,12 @@ func drawWork(rng *rand.Rand, users []user) work {
 	return w
 }
 
-// asked is the time limit that people write who think that they need so many seconds.
+// asked returns the time limit that a user who expects a run time of so many seconds sets.
 func asked(seconds float64) float64 {
 	const hour, day = 3600, 24 * 3600
-	for _, round := range []float64{600, 1800, hour, 2 * hour, 4 * hour, 8 * hour, 12 * hour, day, 2 * day, 3 * day, 4 * day} {
+	for _, round := range []float64{
+		600, 1800, hour, 2 * hour, 4 * hour, 8 * hour, 12 * hour, day, 2 * day, 3 * day, 4 * day,
+	} {
 		if seconds <= round {
 			return round
 		}
@@ -85,17 +90,17 @@ func asked(seconds float64) float64 {
 	return 7 * day
 }
 
-// submission is one time that a work is run.
+// submission is one submission of a recurring job.
 type submission struct {
-	script  int     // which version of the script: a key of its own
-	peak    float64 // MiB that it needs
-	seen    float64 // the share of it that is seen
-	seconds float64 // that it runs, if nothing happens
-	state   string  // how it ends if it has memory enough
-	until   float64 // the share of its run after which it ends
+	script  int     // version of the script; each has a key of its own
+	peak    float64 // MiB that the run needs
+	seen    float64 // the share of peak that is observed
+	seconds float64 // run time if the run is not cut short
+	state   string  // the final state, if the memory suffices
+	until   float64 // the share of the run after which it ends
 }
 
-// submissions are all of a work's, in order.
+// submissions returns all submissions of the job, in order.
 func (w work) submissions(rng *rand.Rand) []submission {
 	all := make([]submission, 0, w.runs)
 	level, script := w.level, 0
@@ -131,7 +136,8 @@ func (w work) submissions(rng *rand.Rand) []submission {
 	return all
 }
 
-// run is what is seen of a submission on a slice with so much memory, and whether it was killed for want of it.
+// run returns what is observed of a submission on a slice with this much memory in MiB, and whether it was killed for
+// lack of memory.
 func (w work) run(s submission, job uint32, profile string, memory float64) (r predict.Run, killed bool) {
 	r = predict.Run{
 		Job:     job,
@@ -162,7 +168,7 @@ func (w work) run(s submission, job uint32, profile string, memory float64) (r p
 	return r, killed
 }
 
-// memory is what a run has in use after this share of it.
+// memory returns the memory in use after a share of the run, in MiB.
 func (w work) memory(s submission, share float64) float64 {
 	return s.peak * min(1, 0.5+0.5*share/w.rise)
 }

@@ -27,7 +27,7 @@ type boardTable struct {
 	profiles     []boardProfile
 }
 
-// readBoards is a second reader of models.txt, beside boards.awk.
+// readBoards parses models.txt independently of boards.awk.
 func readBoards(t *testing.T) []boardTable {
 	t.Helper()
 	f, err := os.Open("../../internal/mig/models.txt")
@@ -76,8 +76,8 @@ func readBoards(t *testing.T) []boardTable {
 	return all
 }
 
-// Every GPU model answers what the table says of it, in all three layouts of the profile info, and takes each
-// placement.
+// For every GPU model the emulator reports the values of the table, in all three versions of the profile info, and
+// allows each placement.
 func TestEveryBoard(t *testing.T) {
 	for _, b := range readBoards(t) {
 		t.Run(b.name, func(t *testing.T) {
@@ -105,7 +105,8 @@ func TestEveryBoard(t *testing.T) {
 			if seen != len(b.profiles) {
 				t.Errorf("%d profiles, want %d", seen, len(b.profiles))
 			}
-			if _, ret := d.GetGpuInstanceProfileInfo(nvml.GPU_INSTANCE_PROFILE_COUNT); ret != nvml.ERROR_INVALID_ARGUMENT {
+			_, ret = d.GetGpuInstanceProfileInfo(nvml.GPU_INSTANCE_PROFILE_COUNT)
+			if ret != nvml.ERROR_INVALID_ARGUMENT {
 				t.Errorf("a profile number out of range: %v", ret)
 			}
 			m.check()
@@ -120,7 +121,7 @@ func checkProfile(m *machine, d nvml.Device, b boardTable, p boardProfile, enum 
 		m.Errorf("%s: %+v", p.name, info)
 	}
 	if info.MemorySizeMB == 0 || info.MultiprocessorCount == 0 {
-		m.Errorf("%s: a dash of the table came through: %+v", p.name, info)
+		m.Errorf("%s: a dash of the table has no approximation: %+v", p.name, info)
 	}
 	v2, ret := d.GetGpuInstanceProfileInfoV(enum).V2()
 	m.want(ret, nvml.SUCCESS, "V2")
@@ -181,7 +182,8 @@ func (m *machine) checkMigDevice(d nvml.Device, p boardProfile, info nvml.GpuIns
 	}
 }
 
-// giID is written out from the printed ids of 4-, 8- and 12-unit GPU models, without the emulator's formula.
+// giID returns the id of a GPU instance from the published ids of GPU models with 4, 8 and 12 units, independently of
+// the emulator's formula.
 func giID(grid, start, size int) int {
 	ids := map[int]map[int][]int{
 		4:  {4: {0}, 2: {1, 2}, 1: {3, 4, 5, 6}},

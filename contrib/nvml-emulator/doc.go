@@ -1,3 +1,3 @@
-// Package nvmlemulator holds the tests of the NVML emulator, which is written in C (src). They drive it through
-// go-nvml, as the agent does.
+// Package nvmlemulator contains the tests of the NVML emulator, which is written in C (src). The tests call the
+// emulator through go-nvml, as the agent does.
 package nvmlemulator

@@ -14,7 +14,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// built is the folder that TestMain builds into.
+// built is the folder into which TestMain builds the emulator.
 var built string
 
 func TestMain(m *testing.M) {
@@ -30,7 +30,7 @@ func run(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	// Ordinary users run cuda-process from here.
+	// Other users than root run cuda-process from this folder.
 	if err := os.Chmod(dir, 0o755); err != nil {
 		panic(err)
 	}
@@ -42,8 +42,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// sources reads what the build is made of, so that go test does not answer from its cache after a change to the C code:
-// it knows the files that a test opens, not those that make does.
+// sources opens the sources of the build, so that go test does not use a cached result after a change of the C code:
+// the cache depends on the files that a test opens, but not on those that make opens.
 var sources = sync.OnceFunc(func() {
 	names, err := filepath.Glob("src/*")
 	if err != nil || len(names) == 0 {
@@ -58,19 +58,20 @@ var sources = sync.OnceFunc(func() {
 
 func library() string { return filepath.Join(built, "libnvidia-ml.so.1") }
 
-// machine is an emulated machine with a state of its own.
+// machine is an emulated machine with its own state.
 type machine struct {
 	*testing.T
 	nvml.Interface
 	dir string
 }
 
-// newMachine runs `nvml-emulator init` with the arguments, without device files unless they name a --dev-root.
+// newMachine runs `nvml-emulator init` with the arguments. The machine has device files only if the arguments contain
+// --dev-root.
 func newMachine(t *testing.T, init ...string) *machine {
 	t.Helper()
 	sources()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root: NVML lets nobody else change instances")
+		t.Skip("needs root, which alone may change instances")
 	}
 	dir, err := os.MkdirTemp(built, "machine-")
 	if err != nil {
@@ -103,7 +104,7 @@ func (m *machine) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// exit runs a program and answers its output and exit status (128 + the signal that killed it).
+// exit runs a program and returns its output and exit status. The status is -1 if a signal ended the program.
 func (m *machine) exit(cmd *exec.Cmd) (string, int) {
 	m.Helper()
 	out, err := cmd.CombinedOutput()
@@ -124,7 +125,7 @@ func (m *machine) ctl(args ...string) string {
 	return out
 }
 
-// check runs `nvml-emulator check`: whatever a test did, the rules of the hardware must hold after it.
+// check runs `nvml-emulator check`, which must find no broken rule.
 func (m *machine) check() {
 	m.Helper()
 	if out, status := m.exit(m.command("nvml-emulator", "check")); status != 0 {
@@ -139,7 +140,7 @@ func (m *machine) device(i int) nvml.Device {
 	return d
 }
 
-// profile finds a profile by its name (1g.5gb) among those that the device reports.
+// profile returns the profile with a name such as 1g.5gb among the profiles that the device reports.
 func (m *machine) profile(d nvml.Device, name string) nvml.GpuInstanceProfileInfo {
 	m.Helper()
 	for i := range nvml.GPU_INSTANCE_PROFILE_COUNT {
@@ -176,7 +177,7 @@ func (m *machine) place(d nvml.Device, name string, start int) (nvml.GpuInstance
 	return d.CreateGpuInstanceWithPlacement(&info, &at)
 }
 
-// carve makes a GPU instance and a compute instance of its full size, and answers them with the MIG UUID.
+// carve makes a GPU instance and a compute instance of its full size. It returns both and the MIG UUID.
 func (m *machine) carve(d nvml.Device, name string, start int) (nvml.GpuInstance, nvml.ComputeInstance, string) {
 	m.Helper()
 	gi, ret := m.place(d, name, start)
@@ -200,7 +201,7 @@ func (m *machine) fullCI(gi nvml.GpuInstance) (nvml.ComputeInstance, nvml.Return
 	return gi.CreateComputeInstance(&largest)
 }
 
-// uuidOf is the UUID of the MIG device in a GPU instance.
+// uuidOf returns the UUID of the MIG device in a GPU instance.
 func (m *machine) uuidOf(d nvml.Device, gi int) string {
 	m.Helper()
 	for _, mig := range m.migDevices(d) {

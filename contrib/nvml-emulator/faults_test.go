@@ -95,7 +95,7 @@ func TestLostGPU(t *testing.T) {
 	m.want(gi.Destroy(), nvml.SUCCESS, "destroy")
 }
 
-// Names and memory sizes drift with the driver, and a client that asks NVML sees the new ones.
+// A new driver can change names and memory sizes of profiles; NVML then reports the new values.
 func TestDrift(t *testing.T) {
 	m := newMachine(t, "--board", "GB200-186GB")
 	d := m.device(0)
@@ -114,8 +114,8 @@ func TestDrift(t *testing.T) {
 	m.profile(d, "1g.23gb")
 }
 
-// A call takes at least its latency; how much more is the machine's business. Only the lower bound is certain: the
-// emulator sleeps, and a sleep does not end early.
+// A call takes at least its latency. The test checks only this lower bound: the emulator sleeps, a sleep never ends
+// early, and the additional time depends on the machine.
 func TestLatency(t *testing.T) {
 	m := newMachine(t, "--board", "A100-40GB")
 	d := m.device(0)

@@ -7,7 +7,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// gpm are two samples of an instance's counters, and what stands between them.
+// gpm holds two samples of an instance's counters.
 type gpm struct {
 	*machine
 	one, two nvml.GpmSample
@@ -25,7 +25,7 @@ func newGPM(m *machine) gpm {
 	return g
 }
 
-// metric is one metric between the samples, with its own return code.
+// metric returns the value of a metric between the samples, with the return code of that metric.
 func (g gpm) metric(id nvml.GpmMetricId) (float64, nvml.Return) {
 	g.Helper()
 	get := nvml.GpmMetricsGetType{NumMetrics: 1, Sample1: g.one, Sample2: g.two}
@@ -34,8 +34,7 @@ func (g gpm) metric(id nvml.GpmMetricId) (float64, nvml.Return) {
 	return get.Metrics[0].Value, nvml.Return(get.Metrics[0].NvmlReturn)
 }
 
-// The utilisation of an instance is what its processes say, together at most all of it; the instance beside it has its
-// own.
+// The utilization of an instance is the sum that its processes report, at most 100%. Other instances do not affect it.
 func TestGPM(t *testing.T) {
 	m := newMachine(t, "--board", "H100-80GB")
 	d := m.device(0)
@@ -57,11 +56,11 @@ func TestGPM(t *testing.T) {
 		return util
 	}
 	if util := between(7); util != 0 {
-		t.Errorf("nobody is there: %v%%", util)
+		t.Errorf("no process: %v%%", util)
 	}
 	m.running(m.cuda(uuid, "--util", "0.37", "--seconds", "3600", "--print"))
 	if util := between(7); math.Abs(util-37) > 0.01 {
-		t.Errorf("one process of 0.37: %v%%", util)
+		t.Errorf("one process with 0.37: %v%%", util)
 	}
 	if util := between(8); util != 0 {
 		t.Errorf("the other instance: %v%%", util)
@@ -82,7 +81,7 @@ func TestGPM(t *testing.T) {
 	m.want(d.GpmMigSampleGet(7, g.one), nvml.ERROR_GPU_IS_LOST, "sample of a lost GPU")
 }
 
-// GPM came with Hopper.
+// GPU models before Hopper do not support GPM.
 func TestNoGPM(t *testing.T) {
 	for _, board := range []string{"A30-24GB", "A100-40GB", "A100-80GB"} {
 		m := newMachine(t, "--board", board)
@@ -96,7 +95,7 @@ func TestNoGPM(t *testing.T) {
 	}
 }
 
-// What cannot be asked is refused.
+// Invalid GPM arguments are refused.
 func TestGPMArguments(t *testing.T) {
 	m := newMachine(t, "--board", "H100-80GB")
 	d := m.device(0)
@@ -112,7 +111,7 @@ func TestGPMArguments(t *testing.T) {
 	m.want(m.GpmMetricsGet(&get), nvml.ERROR_INVALID_ARGUMENT, "more metrics than there is room for")
 }
 
-// An option that is none.
+// Invalid values of --util are refused.
 func TestUtilOption(t *testing.T) {
 	m := newMachine(t, "--board", "H100-80GB")
 	_, _, uuid := m.carve(m.device(0), "1g.10gb", 0)

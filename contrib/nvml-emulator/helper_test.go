@@ -8,7 +8,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// helper is what this test binary does when a test runs it as a second process. The library's path is its argument.
+// helper runs in place of the tests when a test starts this binary as a second process. The argument of the binary is
+// the path of the library. helper returns the exit status.
 func helper(mode string) int {
 	lib := nvml.New(nvml.WithLibraryPath(os.Args[1]))
 	if ret := lib.Init(); ret != nvml.SUCCESS {
@@ -33,7 +34,7 @@ func helper(mode string) int {
 	return 2
 }
 
-// race makes and destroys instances at random placements, and believes only what the library answers.
+// race makes and destroys instances at random placements. It knows the state only from the results of the library.
 func race(d nvml.Device) int {
 	type slice struct {
 		gi nvml.GpuInstance

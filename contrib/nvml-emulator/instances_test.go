@@ -121,13 +121,14 @@ func TestLifeOfASlice(t *testing.T) {
 	for _, e := range m.log() {
 		names = append(names, e.name+"/"+e.at["rc"])
 	}
-	want := "create-gi/SUCCESS create-ci/SUCCESS destroy-gi/IN_USE destroy-ci/SUCCESS destroy-ci/INVALID_ARGUMENT destroy-gi/SUCCESS"
+	want := "create-gi/SUCCESS create-ci/SUCCESS destroy-gi/IN_USE destroy-ci/SUCCESS " +
+		"destroy-ci/INVALID_ARGUMENT destroy-gi/SUCCESS"
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("log:\n%s\nwant\n%s", got, want)
 	}
 }
 
-// A GPU instance is shared by compute instances of less than its size.
+// Several smaller compute instances can share a GPU instance.
 func TestComputeInstances(t *testing.T) {
 	m := newMachine(t, "--board", "A100-40GB")
 	d := m.device(0)
@@ -164,7 +165,7 @@ func TestComputeInstances(t *testing.T) {
 	m.check()
 }
 
-// Enumerating GPU instances finds those without a compute instance too, and those that somebody else made.
+// Enumerating GPU instances also finds instances without a compute instance and instances of another program.
 func TestForeignInstances(t *testing.T) {
 	m := newMachine(t, "--board", "A100-40GB")
 	d := m.device(0)
@@ -225,7 +226,7 @@ func TestMigMode(t *testing.T) {
 		m.want(ret, nvml.SUCCESS, "create with MIG on")
 		m.ctl("reset", "0")
 		if _, ret := d.GetGpuInstanceById(7); ret != nvml.ERROR_NOT_FOUND {
-			t.Errorf("an instance outlived a reset: %v", ret)
+			t.Errorf("an instance still exists after a reset: %v", ret)
 		}
 	})
 	t.Run("Hopper: at once", func(t *testing.T) {

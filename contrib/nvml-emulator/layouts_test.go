@@ -9,7 +9,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// A placement that the walk below may make.
+// candidate is a placement of a profile that walk can use.
 type candidate struct {
 	info nvml.GpuInstanceProfileInfo
 	at   nvml.GpuInstancePlacement
@@ -33,8 +33,8 @@ func overlap(a, b nvml.GpuInstancePlacement) bool {
 	return a.Start < b.Start+b.Size && b.Start < a.Start+a.Size
 }
 
-// walk makes every layout of the candidates, each once, and asks the emulator at every step. It expects a refusal
-// exactly where two placements overlap: these GPU models need no other rule for these profiles.
+// walk makes every layout of the candidates once, with one instance per step. It expects the emulator to refuse exactly
+// the overlapping placements, because no other rule applies to these profiles of these GPU models.
 func (m *machine) walk(
 	d nvml.Device,
 	all []candidate,
@@ -60,7 +60,7 @@ func (m *machine) walk(
 	}
 }
 
-// full: no profile has room.
+// full returns whether the remaining capacity of every profile is 0.
 func (m *machine) full(d nvml.Device, all []candidate) bool {
 	m.Helper()
 	for i, c := range all {
@@ -76,7 +76,8 @@ func (m *machine) full(d nvml.Device, all []candidate) bool {
 	return true
 }
 
-// The golden numbers of the geometry: layouts, the empty one among them, and how many take no further instance.
+// The number of layouts of a GPU model, including the empty layout, and the number of layouts that allow no further
+// instance.
 func TestLayouts(t *testing.T) {
 	for _, c := range []struct {
 		board, profiles  string
@@ -100,7 +101,7 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// Seven 1g on an H100, made without a placement, were seen at these starts.
+// These starts were observed on an H100 for seven 1g instances that were made without a placement.
 func TestDriverOrder(t *testing.T) {
 	for _, board := range []string{"H100-80GB", "A100-40GB"} {
 		t.Run(board, func(t *testing.T) {
@@ -125,7 +126,7 @@ func TestDriverOrder(t *testing.T) {
 	}
 }
 
-// Media engines and instance limits refuse what the units alone would allow.
+// Media engines and instance limits prevent some instances for which there are enough free units.
 func TestMediaEnginesAndLimits(t *testing.T) {
 	t.Run("one +me on an A100", func(t *testing.T) {
 		m := newMachine(t, "--board", "A100-40GB")
@@ -180,12 +181,14 @@ func TestMediaEnginesAndLimits(t *testing.T) {
 	})
 }
 
-// A start between the legal ones, or a size of another profile, is a wrong argument and not a lack of room.
+// An illegal start, or the size of another profile, is an invalid argument and not a lack of resources.
 func TestWrongPlacements(t *testing.T) {
 	m := newMachine(t, "--board", "A100-40GB")
 	d := m.device(0)
 	info := m.profile(d, "2g.10gb")
-	for _, at := range []nvml.GpuInstancePlacement{{Start: 1, Size: 2}, {Start: 6, Size: 2}, {Start: 0, Size: 4}, {Start: 1 << 31, Size: 2}} {
+	for _, at := range []nvml.GpuInstancePlacement{
+		{Start: 1, Size: 2}, {Start: 6, Size: 2}, {Start: 0, Size: 4}, {Start: 1 << 31, Size: 2},
+	} {
 		if _, ret := d.CreateGpuInstanceWithPlacement(&info, &at); ret != nvml.ERROR_INVALID_ARGUMENT {
 			t.Errorf("%+v: %v", at, ret)
 		}

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cuda is a cuda-process on the MIG device.
+// cuda returns the command of a cuda-process on the MIG device.
 func (m *machine) cuda(uuid string, args ...string) *exec.Cmd {
 	cmd := m.command("cuda-process", args...)
 	cmd.Env = append(
@@ -26,7 +26,7 @@ func (m *machine) cuda(uuid string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// running starts a cuda-process and waits until it holds its device; the line it prints is answered.
+// running starts a cuda-process and waits until it holds its device. It returns the line that the process prints.
 func (m *machine) running(cmd *exec.Cmd) string {
 	m.Helper()
 	out, err := cmd.StdoutPipe()
@@ -73,7 +73,7 @@ func TestProcess(t *testing.T) {
 		t.Errorf("reset of a GPU in use: exit status %d\n%s", status, out)
 	}
 
-	// Others may share it, unless they insist on being alone.
+	// Other processes can share the device, unless they use --exclusive.
 	out, status := m.exit(m.cuda(uuid, "--memory", "300"))
 	if status != 0 {
 		t.Errorf("a second process: exit status %d\n%s", status, out)
@@ -83,9 +83,9 @@ func TestProcess(t *testing.T) {
 		t.Errorf("--exclusive: exit status %d\n%s", status, out)
 	}
 
-	// kill -9 leaves no ghost, even before the parent has reaped it.
+	// After kill -9 the process is no longer a client, even before its parent has reaped it. WNOWAIT leaves it a
+	// zombie.
 	cmd.Process.Signal(syscall.SIGKILL)
-	// It is a zombie then, and not reaped.
 	if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestProcess(t *testing.T) {
 		return e.name == "process-gone" && e.at["pid"] == fmt.Sprint(cmd.Process.Pid) && e.at["uuid"] == uuid
 	})
 	if !gone {
-		t.Error("the log does not say that the process is gone")
+		t.Error("the log has no process-gone for the process")
 	}
 }
 
@@ -113,7 +113,7 @@ func TestManyProcesses(t *testing.T) {
 	for range 3 {
 		m.running(m.cuda(uuid, "--memory", "1000", "--seconds", "3600", "--print"))
 	}
-	// go-nvml asks with room for one first, so this goes through ERROR_INSUFFICIENT_SIZE.
+	// go-nvml first asks with room for one process, and gets ERROR_INSUFFICIENT_SIZE.
 	procs, ret := m.migDevices(d)[0].GetComputeRunningProcesses()
 	m.want(ret, nvml.SUCCESS, "GetComputeRunningProcesses")
 	if len(procs) != 3 {
@@ -149,7 +149,7 @@ func TestOutOfMemory(t *testing.T) {
 	if out, status := m.exit(m.cuda(uuid, "--memory", "4864")); status != 0 {
 		t.Errorf("exactly the memory there is: exit status %d\n%s", status, out)
 	}
-	// Two that share a slice share its memory.
+	// Two processes that share a slice share its memory.
 	m.running(m.cuda(uuid, "--memory", "0", "--seconds", "3600", "--print"))
 	holder := m.cuda(uuid, "--memory", "3000", "--seconds", "3600", "--print")
 	m.running(holder)
@@ -177,7 +177,8 @@ func TestProcessIsRefused(t *testing.T) {
 	_, _, a := m.carve(m.device(0), "1g.5gb", 0)
 	_, _, b := m.carve(m.device(1), "1g.5gb", 0)
 	gpu, _ := m.device(0).GetUUID()
-	for _, visible := range []string{"", "0", "0,1", a + "," + b, gpu, "MIG-00000000-0000-0000-0000-000000000000", a[:12]} {
+	for _, visible := range []string{"", "0", "0,1", a + "," + b, gpu, "MIG-00000000-0000-0000-0000-000000000000",
+		a[:12]} {
 		if out, status := m.exit(m.cuda(visible)); status != 3 || out == "" {
 			t.Errorf("CUDA_VISIBLE_DEVICES=%q: exit status %d\n%s", visible, status, out)
 		}
@@ -189,7 +190,7 @@ func TestProcessIsRefused(t *testing.T) {
 		t.Errorf("--expect: exit status %d\n%s", status, out)
 	}
 	if out, status := m.exit(m.cuda(a, "--curve", "2:1,1:5")); status != 2 {
-		t.Errorf("a curve that goes back: exit status %d\n%s", status, out)
+		t.Errorf("a curve with decreasing times: exit status %d\n%s", status, out)
 	}
 	m.ctl("lose", "0")
 	if out, status := m.exit(m.cuda(a)); status != 3 {
@@ -197,7 +198,8 @@ func TestProcessIsRefused(t *testing.T) {
 	}
 }
 
-// devRoot is a new folder on which device files work: with nodev, as many systems mount /tmp, nobody may open them.
+// devRoot returns a new folder in which device files can be opened. Many systems mount /tmp with nodev, which prevents
+// that.
 func devRoot(t *testing.T) string {
 	t.Helper()
 	for _, dir := range []string{built, "/var/tmp"} {
@@ -219,14 +221,17 @@ func devRoot(t *testing.T) string {
 	panic("unreachable")
 }
 
-// The cap files decide who may use a slice: 0444 as the driver makes them, and whatever an agent makes of them later.
+// The owner and mode of its capability files decide which users can use a slice. The driver makes the files with 0444,
+// and the agent can change them later.
 func TestDeviceFiles(t *testing.T) {
 	root := devRoot(t)
 	m := newMachine(t, "--board", "A100-40GB", "--gpus", "2", "--dev-root", root)
 	cap := func(minor int) string { return filepath.Join(root, "nvidia-caps", fmt.Sprintf("nvidia-cap%d", minor)) }
 	gi, ci, uuid := m.carve(m.device(0), "1g.5gb", 5) // GI 12
-	for path, mode := range map[string]os.FileMode{cap(111): 0o444, cap(112): 0o444, filepath.Join(root, "nvidia1"): 0o666,
-		filepath.Join(root, "nvidiactl"): 0o666, cap(1): 0o400} {
+	for path, mode := range map[string]os.FileMode{
+		cap(111): 0o444, cap(112): 0o444, cap(1): 0o400,
+		filepath.Join(root, "nvidia1"): 0o666, filepath.Join(root, "nvidiactl"): 0o666,
+	} {
 		info, err := os.Stat(path)
 		if err != nil {
 			t.Fatal(err)
@@ -253,7 +258,7 @@ func TestDeviceFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		if out, status := m.exit(asNobody(m.cuda(uuid))); status != 0 {
-			t.Errorf("with %s the user's own: exit status %d\n%s", cap(closed), status, out)
+			t.Errorf("with %s owned by the user: exit status %d\n%s", cap(closed), status, out)
 		}
 	}
 	m.check()
@@ -261,7 +266,7 @@ func TestDeviceFiles(t *testing.T) {
 	m.want(gi.Destroy(), nvml.SUCCESS, "destroy")
 	for _, minor := range []int{111, 112} {
 		if _, err := os.Lstat(cap(minor)); !os.IsNotExist(err) {
-			t.Errorf("%s outlived its instance: %v", cap(minor), err)
+			t.Errorf("%s still exists without its instance: %v", cap(minor), err)
 		}
 	}
 	m.check()
@@ -275,7 +280,7 @@ func TestDeviceFiles(t *testing.T) {
 	}
 }
 
-// What NVML's documentation marks "requires privileged user" is refused to others.
+// Calls that NVML's documentation marks "requires privileged user" fail for users other than root.
 func TestPermission(t *testing.T) {
 	m := newMachine(t, "--board", "A100-40GB")
 	d := m.device(0)
@@ -284,7 +289,7 @@ func TestPermission(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	same, root, nobody := ^uintptr(0), uintptr(0), uintptr(65534)
-	// Of this thread only, which the calls below run on.
+	// This changes only the current thread, on which the calls below run.
 	syscall.RawSyscall(syscall.SYS_SETRESUID, same, nobody, same)
 	defer syscall.RawSyscall(syscall.SYS_SETRESUID, same, root, same)
 	_, ret := d.CreateGpuInstance(&info)

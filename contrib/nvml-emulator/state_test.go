@@ -25,8 +25,8 @@ func (m *machine) start(mode string) *exec.Cmd {
 	return cmd
 }
 
-// replay goes through the log with a model of its own: no instance may overlap one that stands, what is destroyed must
-// stand, no UUID comes twice, and time does not go back. It answers the instances that stand at the end.
+// replay applies the log to an independent model. Instances must not overlap, a destroyed instance must exist, no UUID
+// may occur twice, and times must not decrease. replay returns the number of instances at the end.
 func (m *machine) replay() int {
 	m.Helper()
 	type slice struct{ start, end, cis int }
@@ -100,8 +100,8 @@ func TestRacingProcesses(t *testing.T) {
 		}
 	}
 	m.check()
-	if logged, there := m.replay(), m.instances(m.device(0)); logged != there {
-		t.Errorf("by the log %d instances stand, the GPU has %d", logged, there)
+	if logged, present := m.replay(), m.instances(m.device(0)); logged != present {
+		t.Errorf("the log shows %d instances, the GPU has %d", logged, present)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestKilledHolderOfTheLock(t *testing.T) {
 	m.want(<-done, nvml.SUCCESS, "a call after the holder of the lock was killed")
 }
 
-// A process that is killed at any point of a change leaves the change done or not done, and a log that says which.
+// If a process is killed at any point of a change, the change is made completely or not at all, and the log agrees.
 func TestKilledWriter(t *testing.T) {
 	for _, c := range []struct {
 		at    string
@@ -152,12 +152,12 @@ func TestKilledWriter(t *testing.T) {
 				t.Errorf("%d instances, want %d", n, 1+c.after)
 			}
 			if n := m.replay(); n != 1+c.after {
-				t.Errorf("by the log %d instances stand, want %d", n, 1+c.after)
+				t.Errorf("the log shows %d instances, want %d", n, 1+c.after)
 			}
 			out, err := m.start("create").CombinedOutput()
 			if want := map[int]string{0: "Success", 1: "Insufficient Resources"}[c.after]; err != nil ||
 				!strings.Contains(string(out), want) {
-				t.Errorf("the next create says %q, %v; want %s", out, err, want)
+				t.Errorf("the next create returned %q, %v; want %s", out, err, want)
 			}
 			m.check()
 		})
@@ -180,9 +180,12 @@ func TestDamagedState(t *testing.T) {
 	}{
 		{"empty", nil, nvml.ERROR_UNKNOWN, "not a state"},
 		{"text", []byte(strings.Repeat("not a state\n", 9999)), nvml.ERROR_UNKNOWN, "not a state"},
-		{"cut short", good[:len(good)/4], nvml.ERROR_UNKNOWN, "damaged"},
+		{"truncated", good[:len(good)/4], nvml.ERROR_UNKNOWN, "damaged"},
 		{"header only", good[:16], nvml.ERROR_UNKNOWN, "damaged"},
-		{"another version", damage(func(b []byte) []byte { b[8] = 99; return b }), nvml.ERROR_LIB_RM_VERSION_MISMATCH, "format 99"},
+		{"another version", damage(func(b []byte) []byte {
+			b[8] = 99
+			return b
+		}), nvml.ERROR_LIB_RM_VERSION_MISMATCH, "format 99"},
 		{"a byte in each place", damage(func(b []byte) []byte {
 			for i := 4096; i < len(b); i += 64 {
 				b[i] ^= 0x40
@@ -209,7 +212,7 @@ func TestDamagedState(t *testing.T) {
 		_, ret := m.DeviceGetCount()
 		m.want(ret, nvml.ERROR_DRIVER_NOT_LOADED, "DeviceGetCount")
 	})
-	t.Run("made anew", func(t *testing.T) {
+	t.Run("recreated", func(t *testing.T) {
 		m.ctl("init", "--board", "A30-24GB", "--gpus", "2", "--dev-root", "none")
 		if n, ret := m.DeviceGetCount(); ret != nvml.SUCCESS || n != 2 {
 			t.Errorf("DeviceGetCount: %d, %v", n, ret)

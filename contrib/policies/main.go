@@ -1,12 +1,13 @@
 // Command policies compares placement policies with best-fit, by simulation. It prints Markdown tables; docs/results.md
-// has them.
+// shows them.
 //
-//	go run ./contrib/policies [-seeds 101,102] [-policies lifetime,qla] [-queues ...] [-ends ...] [-unlimited ...] [-loads ...]
+//	go run ./contrib/policies [-seeds 101,102] [-policies lifetime,qla] [-queues ...] [-ends ...] [-unlimited ...]
+//	                          [-loads ...]
 //
-// Each row is a scheduler, what is known of the ends of jobs, and the share of the jobs that have no time limit; each
-// column a load. A cell has one number for each policy: its mean wait over all mixes and seeds, as a ratio to
-// best-fit's, on 16 A100-40GB in nodes of four. The last lines name the worst single case of each policy, a mix with
-// all seeds.
+// Each row is a scheduler, the knowledge of the ends of jobs, and the share of the jobs without a time limit. Each
+// column is a load. A cell has one number for each policy: its mean wait over all mixes and seeds, divided by that of
+// best-fit, on 16 A100-40GB in nodes of four. The last lines name the worst single case of each policy, a mix with all
+// seeds.
 package main
 
 import (
@@ -26,7 +27,7 @@ func main() {
 	}
 }
 
-// options are the scenarios to play.
+// options select the scenarios to simulate.
 type options struct {
 	seeds     []uint64
 	policies  []string
@@ -42,24 +43,29 @@ type options struct {
 
 func run(args []string, w io.Writer) error {
 	f := flag.NewFlagSet("policies", flag.ContinueOnError)
-	seeds := f.String("seeds", "101,102,103,104,105", "the workloads' seeds")
-	policies := f.String("policies", "lifetime,qla", "compared with best-fit")
-	queues := f.String("queues", strings.Join(queueNames, ","), "offers: EASY through offers, as in production")
+	seeds := f.String("seeds", "101,102,103,104,105", "seeds of the workloads")
+	policies := f.String("policies", "lifetime,qla", "policies to compare with best-fit")
+	queues := f.String(
+		"queues",
+		strings.Join(queueNames, ","),
+		"queues to simulate; offers: EASY through offers, as in production",
+	)
 	ends := f.String(
 		"ends",
 		strings.Join(endNames, ","),
-		"limits: 1 to 6 times too long, as agents see them; learned: corrected by earlier jobs",
+		"knowledge of the ends of jobs; limits: 1 to 6 times too long, as agents see them; "+
+			"learned: limits corrected by earlier jobs; own: the limits of the workload",
 	)
-	unlimited := f.String("unlimited", "0,0.1,0.3", "the shares of the jobs that have no time limit")
-	loads := f.String("loads", "0.5,0.7,0.85,0.95", "the shares of the GPUs' units that jobs ask for on average")
+	unlimited := f.String("unlimited", "0,0.1,0.3", "shares of the jobs without a time limit")
+	loads := f.String("loads", "0.5,0.7,0.85,0.95", "shares of the GPUs' units that jobs request on average")
 	mixes := f.String(
 		"mixes",
 		"uniform6,skew-small,bimodal,four-equal",
-		"of caelum simulate --churn, or site: trace.Site, with -ends own",
+		"mixes of caelum simulate --churn, or site: trace.Site, with -ends own",
 	)
 	gpus := f.String("gpus", "alike", "alike, or mixed: half of the GPUs are H100-80GB, and jobs run on either model")
-	jobs := f.Int("jobs", 1000, "the number of jobs in a workload")
-	workers := f.Int("workers", runtime.NumCPU(), "how many simulations run at the same time")
+	jobs := f.Int("jobs", 1000, "number of jobs in a workload")
+	workers := f.Int("workers", runtime.NumCPU(), "number of parallel simulations")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -86,7 +92,7 @@ func run(args []string, w io.Writer) error {
 	for _, seed := range of {
 		o.seeds = append(o.seeds, uint64(seed))
 	}
-	results, err := o.play()
+	results, err := o.simulate()
 	if err != nil {
 		return err
 	}

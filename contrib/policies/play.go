@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// reference is the policy that the others are compared with.
+// reference is the policy with which the others are compared.
 const reference = "best-fit"
 
-// row is the scenarios of one row of the table: by load and mix.
+// row is a row of the table: its scenarios by load and mix.
 type row struct {
 	name  []string
 	cells [][]scenario
 }
 
-// rows are those of the table.
+// rows returns the rows of the table.
 func (o options) rows() (all []row) {
 	for _, gpus := range o.gpus {
 		for _, queue := range o.queues {
@@ -39,17 +39,17 @@ func (o options) rows() (all []row) {
 	return all
 }
 
-// outcome is what a policy makes of a scenario, the mean over the seeds; waits in seconds.
+// outcome is the result of a policy in a scenario, the mean over the seeds. Waits are in seconds.
 type outcome struct {
 	mean, longest float64
-	took          time.Duration // of the simulations
+	took          time.Duration // run time of the simulations
 }
 
-// outcomes are those of the policies, the reference first.
+// outcomes are the results of the policies, the reference first.
 type outcomes map[scenario][]outcome
 
-// play runs every scenario with every policy and seed.
-func (o options) play() (outcomes, error) {
+// simulate runs every scenario with every policy and seed.
+func (o options) simulate() (outcomes, error) {
 	type task struct {
 		scenario
 		policy int
@@ -100,7 +100,7 @@ func (o options) play() (outcomes, error) {
 	return results, failed
 }
 
-// print writes the table, and for each policy its worst cases and how long its simulations took.
+// print writes the table, and for each policy its worst cases and the run time of its simulations.
 func (o options) print(w io.Writer, results outcomes) {
 	fmt.Fprint(w, "| GPUs | queue | ends | no limit |")
 	for _, load := range o.loads {
@@ -144,7 +144,7 @@ func (o options) print(w io.Writer, results outcomes) {
 	}
 }
 
-// least is the shortest wait that counts when the worst case is looked for, in seconds: below it ratios are chance.
+// least is the shortest wait that counts for the worst case, in seconds. Ratios of shorter waits are random.
 const least = 10
 
 // ratio returns the ratio of two waits; 1 if both are shorter than least.

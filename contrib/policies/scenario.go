@@ -18,10 +18,10 @@ import (
 type scenario struct {
 	queue     string
 	ends      string
-	unlimited float64 // the share of the jobs without a time limit
+	unlimited float64 // share of the jobs without a time limit
 	load      float64
 	gpus      string
-	mix       string // of trace.Mixes, or siteMix
+	mix       string // a name of trace.Mixes, or siteMix
 }
 
 var (
@@ -46,7 +46,7 @@ func model(name string) (*mig.Model, error) {
 	return b.Select(mig.Plain), nil
 }
 
-// run plays the scenario with one policy.
+// run simulates the scenario with one policy.
 func (s scenario) run(policy string, seed uint64, n int) (*sim.Result, error) {
 	a100, err := model("A100-40GB")
 	if err != nil {
@@ -76,7 +76,7 @@ func (s scenario) run(policy string, seed uint64, n int) (*sim.Result, error) {
 			c.GPUs[k] = h100
 		}
 	default:
-		return nil, fmt.Errorf("-gpus %s: there are alike and mixed", s.gpus)
+		return nil, fmt.Errorf("-gpus %s: use alike or mixed", s.gpus)
 	}
 	switch s.queue {
 	case "fifo":
@@ -85,31 +85,31 @@ func (s scenario) run(policy string, seed uint64, n int) (*sim.Result, error) {
 	case "offers":
 		c.Discipline, c.Offers, c.Nodes = sim.EASY, true, slices.Repeat([]int{perNode}, count/perNode)
 	default:
-		return nil, fmt.Errorf("-queues %s: there are %v", s.queue, queueNames)
+		return nil, fmt.Errorf("-queues %s: use one of %v", s.queue, queueNames)
 	}
-	var said func(trace.Job) float64
+	var estimate func(trace.Job) float64
 	switch s.ends {
 	case "exact":
-		said = func(j trace.Job) float64 { return j.Duration }
+		estimate = func(j trace.Job) float64 { return j.Duration }
 	case "limits":
-		said = sim.Limits(1, 6, seed)
+		estimate = sim.Limits(1, 6, seed)
 	case "learned":
-		said, c.Learn = sim.Limits(1, 6, seed), true
+		estimate, c.Learn = sim.Limits(1, 6, seed), true
 	case "own":
-		said = func(j trace.Job) float64 { return cmp.Or(j.Limit, math.Inf(1)) }
+		estimate = func(j trace.Job) float64 { return cmp.Or(j.Limit, math.Inf(1)) }
 	default:
-		return nil, fmt.Errorf("-ends %s: there are %v", s.ends, endNames)
+		return nil, fmt.Errorf("-ends %s: use one of %v", s.ends, endNames)
 	}
 	c.Said = func(j trace.Job) float64 {
 		if k, _ := strconv.ParseUint(j.ID, 10, 64); rand.New(rand.NewPCG(seed, k)).Float64() < s.unlimited {
 			return math.Inf(1)
 		}
-		return said(j)
+		return estimate(j)
 	}
 	return sim.Run(c, slices.Values(jobs))
 }
 
-// jobs makes the workload. On GPUs of two models a job needs the same share of either.
+// jobs generates the workload. On GPUs of two models, a job needs the same share of either model.
 func (s scenario) jobs(a100 *mig.Model, seed uint64, n int) (jobs []trace.Job, err error) {
 	if s.mix == siteMix {
 		jobs = slices.Collect(trace.Site{Jobs: n, GPUs: siteCount, Load: s.load, Seed: seed}.All())
@@ -120,7 +120,7 @@ func (s scenario) jobs(a100 *mig.Model, seed uint64, n int) (jobs []trace.Job, e
 		}
 	}
 	if jobs == nil {
-		return nil, fmt.Errorf("-mixes %s: there are site and those of caelum simulate --churn", s.mix)
+		return nil, fmt.Errorf("-mixes %s: use site or a mix of caelum simulate --churn", s.mix)
 	}
 	if s.gpus != "mixed" {
 		return jobs, nil

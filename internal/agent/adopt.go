@@ -15,12 +15,13 @@ import (
 	"caelum/internal/slurm"
 )
 
-// The agent never touches foreign instances. If the ledger was lost, its own idle instances are foreign too, and only
-// root knows that they are nobody else's: `caelum adopt` puts them back. An instance is adopted only if no job can have
-// it: every job with GPUs on the node has a lease, no process uses the instance, and none has its capability files open
-// once they are closed.
+// The agent never touches foreign instances. After the loss of a ledger, the agent's own idle instances are foreign
+// too. Only root can know that no other program uses them, and returns them to the agent with `caelum adopt`. The agent
+// adopts an instance only if no job can have it: every job with GPUs on the node has a lease, no process uses the
+// instance, and no process has its capability files open after the agent has closed them.
 
-// Adopt implements api.Adopter.
+// Adopt implements api.Adopter. It adopts the foreign instances with the UUIDs of the request, or all foreign instances
+// if the request names none. The result has an entry with a reason for each instance that was not adopted.
 func (a *Agent) Adopt(ctx context.Context, req api.AdoptRequest) ([]api.Adoption, error) {
 	if err := a.allJobsLeased(ctx); err != nil {
 		return nil, &api.Error{Code: http.StatusConflict, Message: "couldn't adopt: " + err.Error()}
@@ -61,7 +62,11 @@ func (a *Agent) Adopt(ctx context.Context, req api.AdoptRequest) ([]api.Adoption
 		if !slices.ContainsFunc(all, func(d api.Adoption) bool { return d.UUID == uuid }) {
 			all = append(
 				all,
-				api.Adoption{GPU: -1, Instance: api.Instance{UUID: uuid}, Reason: "no foreign instance of this node"},
+				api.Adoption{
+					GPU:      -1,
+					Instance: api.Instance{UUID: uuid},
+					Reason:   "this node has no foreign instance with this UUID",
+				},
 			)
 		}
 	}
@@ -69,8 +74,8 @@ func (a *Agent) Adopt(ctx context.Context, req api.AdoptRequest) ([]api.Adoption
 	return all, nil
 }
 
-// allJobsLeased is an error if a job can have an instance of which the agent knows nothing: slurmctld shows the job
-// with GPUs on this node, or a lease file names it, and the agent has no lease of it.
+// allJobsLeased returns an error if a job may have an instance that the agent does not know of: slurmctld shows the job
+// with GPUs on this node, or a lease file names the job, and the agent has no lease for it.
 func (a *Agent) allJobsLeased(ctx context.Context) error {
 	jobs, err := a.ctl.Jobs(ctx)
 	if err != nil {
@@ -89,7 +94,7 @@ func (a *Agent) allJobsLeased(ctx context.Context) error {
 		id, err := strconv.ParseUint(f.Name(), 10, 32)
 		if err == nil && a.leaseOf(uint32(id)) == nil {
 			return fmt.Errorf(
-				"%s is of no job with a lease; when no job %d runs here, remove the file",
+				"%s belongs to no job with a lease; if no job %d runs here, remove the file",
 				a.leaseFile(uint32(id)),
 				id,
 			)
@@ -98,23 +103,23 @@ func (a *Agent) allJobsLeased(ctx context.Context) error {
 	return nil
 }
 
-// leaseOf is a job's lease, nil if it has none.
+// leaseOf returns a job's lease, or nil if the job has none.
 func (a *Agent) leaseOf(job uint32) *api.Lease {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.leases[job]
 }
 
-// adoptForeign makes a foreign instance an idle one of the agent's, or says why not.
+// adoptForeign makes a foreign instance an idle instance of the agent, or returns the reason why it cannot.
 func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err error) {
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
 	p, ok := c.Model.Placement(f.Profile, f.Start)
 	switch {
 	case !ok:
-		return "the agent knows no such placement", nil
+		return "the GPU model has no such placement", nil
 	case !f.Whole || f.UUID == "":
-		return "it has no compute instance that spans it", nil
+		return "its compute instance is missing or does not span it", nil
 	}
 	in := &instance{
 		Instance: ledger.Instance{
@@ -133,7 +138,7 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 	if err := a.caps.Make(c.Minor, f); err != nil {
 		return err.Error(), nil
 	}
-	if reason := a.whyInUse(placed{g, in}); reason != "" { // a process was faster than the Close
+	if reason := a.whyInUse(placed{g, in}); reason != "" { // a process opened the files before caps.Make closed them
 		return reason, nil
 	}
 	if exists, err := a.hw.Exists(g, f); err != nil || !exists {
@@ -163,8 +168,8 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 	return "", nil
 }
 
-// whyInUse says why an instance is not idle: processes use it, or have its capability files open, or neither can be
-// known.
+// whyInUse returns the reason why an instance cannot count as idle, or "": processes use it or have its capability
+// files open, or the agent cannot find out whether any do.
 func (a *Agent) whyInUse(p placed) string {
 	pids, err := a.hw.Processes(p.gpu, p.in.GI)
 	if err != nil {
@@ -175,7 +180,7 @@ func (a *Agent) whyInUse(p placed) string {
 	}
 	found, err := a.holders([]placed{p})
 	if err != nil {
-		return "couldn't see which processes hold it open: " + err.Error()
+		return "couldn't list the processes that hold it open: " + err.Error()
 	}
 	if len(found[p.in]) > 0 {
 		return "held open by " + describe(found[p.in])

@@ -11,7 +11,7 @@ import (
 	"caelum/internal/api"
 )
 
-// loseLedger leaves an idle instance on the GPU that no ledger knows, and returns its UUID.
+// loseLedger removes the ledger of an agent with an idle instance, starts a new agent, and returns the instance's UUID.
 func (w *world) loseLedger() string {
 	w.t.Helper()
 	id := w.startNow("3g.20gb:1")
@@ -26,7 +26,7 @@ func (w *world) loseLedger() string {
 	return uuid
 }
 
-// adopted is the answer for one instance.
+// adopted asks the agent to adopt an instance and returns the result.
 func (w *world) adopted(uuid string) api.Adoption {
 	w.t.Helper()
 	all, err := w.agent.Adopt(w.t.Context(), api.AdoptRequest{UUIDs: []string{uuid}})
@@ -36,7 +36,7 @@ func (w *world) adopted(uuid string) api.Adoption {
 	return all[0]
 }
 
-// states are the states of the first GPU's instances by UUID.
+// states returns the states of the first GPU's instances by UUID.
 func (w *world) states() map[string]string {
 	w.t.Helper()
 	status, err := w.agent.Status(context.Background())
@@ -50,8 +50,8 @@ func (w *world) states() map[string]string {
 	return states
 }
 
-// The idle instance of a lost ledger is adopted: closed to users, in the next ledger too, and leased or replaced as any
-// other.
+// TestAdopt: the idle instance of a lost ledger is adopted. It is closed to users and leased like any other instance,
+// also by the next agent.
 func TestAdopt(t *testing.T) {
 	w := newWorld(t, 1)
 	uuid := w.loseLedger()
@@ -77,17 +77,18 @@ func TestAdopt(t *testing.T) {
 	w.start()
 	w.publish()
 	if s := w.states()[uuid]; s != "idle" {
-		t.Errorf("for the next agent the instance is %s", s)
+		t.Errorf("after a restart the instance is %s", s)
 	}
 	if got := w.granted("3g.20gb"); got.UUID != uuid || !got.Reused {
-		t.Errorf("leased %+v, and %s is idle", got, uuid)
+		t.Errorf("leased %+v, although %s is idle", got, uuid)
 	}
 	if d := w.adopted(uuid); d.Reason == "" {
 		t.Errorf("adopted a leased instance: %+v", d)
 	}
 }
 
-// Without UUIDs all foreign instances are adopted that can be, and the answer has a reason for each of the others.
+// TestAdoptAll: a request without UUIDs adopts every foreign instance that can be adopted. The answer has a reason for
+// each of the other instances.
 func TestAdoptAll(t *testing.T) {
 	w := newWorld(t, 1)
 	uuid := w.loseLedger()
@@ -106,7 +107,7 @@ func TestAdoptAll(t *testing.T) {
 	}
 }
 
-// An instance is not adopted while anything may use it.
+// TestAdoptRefused: an instance is not adopted while a process may use it.
 func TestAdoptRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(w *held, uuid string)
@@ -116,8 +117,12 @@ func TestAdoptRefused(t *testing.T) {
 		"a process has its file open": {func(w *held, uuid string) {
 			w.process(41, 20002, [2]string{w.agent.caps.Files(0, w.instance(uuid))[0], ""})
 		}, "held open by"},
-		"processes are not listed": {func(w *held, uuid string) { w.agent.hw = mute{w.node.NVML} }, "couldn't list its processes"},
-		"it was removed":           {func(w *held, uuid string) { w.node.Emulator(w.t, "destroy", "0", fmt.Sprint(w.instance(uuid).GI)) }, "no foreign instance"},
+		"processes are not listed": {func(w *held, uuid string) {
+			w.agent.hw = mute{w.node.NVML}
+		}, "couldn't list its processes"},
+		"it was removed": {func(w *held, uuid string) {
+			w.node.Emulator(w.t, "destroy", "0", fmt.Sprint(w.instance(uuid).GI))
+		}, "no foreign instance"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newHeld(t, 1)
@@ -133,7 +138,7 @@ func TestAdoptRefused(t *testing.T) {
 	}
 }
 
-// No instance is adopted while a job may hold one that the agent does not know of.
+// TestAdoptBesideUnknownJob: no instance is adopted while a job without a lease may hold an instance.
 func TestAdoptBesideUnknownJob(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("3g.20gb:1")
@@ -142,7 +147,7 @@ func TestAdoptBesideUnknownJob(t *testing.T) {
 	text := w.leaseFile(id)
 	w.stop()
 	w.removeLedger()
-	// damaged: its lease is lost with the ledger
+	// The lease file is damaged too, so the lease cannot be recovered from it.
 	if err := os.WriteFile(file, []byte(text[:len(text)/2]), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -10,15 +10,16 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Profiles' names and memory sizes drift with the driver's release (a GB200 has 1g.23gb under one and 1g.24gb under
-// another). The driver's name of this moment counts: what the ledger has under another is renamed when the agent
-// starts, and what slurm.conf has under another is said aloud until somebody corrects it.
+// Names and memory sizes of profiles depend on the driver's release (a GB200 has 1g.23gb under one release and 1g.24gb
+// under another). The agent uses the names that the present driver reports. It renames the ledger's instances when it
+// starts, and reports names in slurm.conf that the driver does not know in the log and in `caelum status`.
 
-// adoptInstances puts the ledger's instances of a GPU among the agent's own, by the names that the driver has for them
-// now. One that is not on the GPU any more under a name that it does not know is forgotten.
+// adoptInstances loads the ledger's instances of a GPU into memory, under the profile names that the driver reports
+// now. An instance that is no longer on the GPU, and whose profile the driver does not know, is removed from the
+// ledger.
 func (a *Agent) adoptInstances(g int, c *card, held []ledger.Instance) error {
 	found, err := a.hw.Instances(g)
-	if err != nil { // a GPU that is lost: look says so
+	if err != nil { // a lost GPU: compareGPUs reports it
 		a.log.WithError(err).WithField("gpu", g).Error("couldn't list the instances")
 	}
 	for _, in := range held {
@@ -27,7 +28,7 @@ func (a *Agent) adoptInstances(g int, c *card, held []ledger.Instance) error {
 		}); i >= 0 && found[i].Profile != in.Profile {
 			a.log.WithField("gpu", g).
 				WithField("uuid", in.UUID).
-				Warnf("the driver calls %s at %d %s now", in.Profile, in.Start, found[i].Profile)
+				Warnf("the driver now reports %s at %d as %s", in.Profile, in.Start, found[i].Profile)
 			in.Profile = found[i].Profile
 		}
 		if p, ok := c.Model.Placement(in.Profile, in.Start); ok {
@@ -41,20 +42,21 @@ func (a *Agent) adoptInstances(g int, c *card, held []ledger.Instance) error {
 	return nil
 }
 
-// gone forgets an instance that is not on its GPU any more.
+// gone logs that an instance is no longer on its GPU, and removes it from the ledger.
 func (a *Agent) gone(g int, c *card, in ledger.Instance) error {
 	log := a.log.WithField("gpu", g).WithField("uuid", in.UUID)
 	if in.Job != 0 {
 		log.WithField("job", in.Job).
-			Errorf("%s at %d was removed by somebody else while the job held it; the job will fail", in.Profile, in.Start)
+			Errorf("%s at %d was removed by another program while the job held it; the job will fail",
+				in.Profile, in.Start)
 	} else {
-		log.Warnf("%s at %d was removed by somebody else", in.Profile, in.Start)
+		log.Warnf("%s at %d was removed by another program", in.Profile, in.Start)
 	}
 	return a.ledger.Forget(c.UUID, in.GI)
 }
 
-// renameLeases gives the slices of the leases the names and sizes of their instances. slurmctld goes on counting them
-// as what they were called.
+// renameLeases sets the profile and memory of each leased slice to those of its instance. slurmctld continues to count
+// the slice under the earlier name, which AdvertisedAs keeps.
 func (a *Agent) renameLeases() {
 	for _, l := range a.leases {
 		for i := range l.Slices {
@@ -75,8 +77,8 @@ func (a *Agent) renameLeases() {
 	}
 }
 
-// reported are the names of all profiles that the driver reports, whether they are put on offer or not; none where a
-// GPU is not managed, since they may be its own. The caller holds a.mu.
+// reported returns the names of all profiles that the driver reports, offered or not. It returns nil if a GPU is not
+// managed, because its profiles are not known. The caller holds a.mu.
 func (a *Agent) reported() map[string]bool {
 	all := map[string]bool{}
 	for _, c := range a.cards {
@@ -90,30 +92,31 @@ func (a *Agent) reported() map[string]bool {
 	return all
 }
 
-// recordAdvertised notes the names of other GPU models' profiles that the node puts something on offer as: slurmctld
-// shows them from then on, with 0 as a rule, like those of slurm.conf.
+// recordAdvertised records in the ledger the profile names of other GPU models under which the node offers slices.
+// slurmctld shows these names from then on, mostly with count 0, like the names in slurm.conf.
 func (a *Agent) recordAdvertised(offers map[string]int) error {
-	before := len(a.lent)
+	before := len(a.advertised)
 	for name := range offers {
-		if !slices.Contains(a.profiles, name) && !slices.Contains(a.lent, name) {
-			a.lent = append(a.lent, name)
+		if !slices.Contains(a.profiles, name) && !slices.Contains(a.advertised, name) {
+			a.advertised = append(a.advertised, name)
 		}
 	}
-	if len(a.lent) == before {
+	if len(a.advertised) == before {
 		return nil
 	}
-	slices.Sort(a.lent)
-	return a.ledger.SetMeta("lent", strings.Join(a.lent, " "))
+	slices.Sort(a.advertised)
+	return a.ledger.SetMeta("lent", strings.Join(a.advertised, " "))
 }
 
-// noteStale finds the profiles that slurm.conf gives this node and its driver does not report. They stay at 0: a job
-// that asks for one waits for ever, since the catalogue has it.
+// noteStale finds the profiles that slurm.conf gives this node and that its driver does not report. Their counts stay
+// 0. slurmctld accepts jobs that request them, because the catalogue has them, but these jobs never start here.
 func (a *Agent) noteStale(node slurm.Node) {
 	a.mu.Lock()
 	reported := a.reported()
 	var stale []string
 	for _, profile := range slices.Sorted(maps.Keys(count(node.Gres))) {
-		if len(reported) > 0 && profile != slurm.ClosedType && !reported[profile] && !slices.Contains(a.lent, profile) {
+		if len(reported) > 0 && profile != slurm.ClosedType && !reported[profile] &&
+			!slices.Contains(a.advertised, profile) {
 			stale = append(stale, profile)
 		}
 	}
@@ -122,7 +125,9 @@ func (a *Agent) noteStale(node slurm.Node) {
 	a.mu.Unlock()
 	if changed && len(stale) > 0 {
 		a.log.Errorf(
-			"slurm.conf gives %s %s, which its driver does not report (it has %s): jobs that ask for that wait for ever; run `caelum slurm-config` again and put its lines into slurm.conf and the decision table",
+			"slurm.conf gives %s %s, which its driver does not report (it has %s): jobs that request such a profile "+
+				"stay pending; run `caelum slurm-config` again and put its lines into slurm.conf and the "+
+				"decision table",
 			a.cfg.Node,
 			strings.Join(stale, ", "),
 			strings.Join(a.profiles, ", "),

@@ -14,7 +14,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// drift lets the driver call 1g.5gb 1g.6gb, with 5888 MiB, while no agent runs.
+// drift makes the driver report 1g.5gb as 1g.6gb, with 5888 MiB, while no agent runs.
 func (w *world) drift(meanwhile ...func()) {
 	w.t.Helper()
 	w.stop()
@@ -25,8 +25,9 @@ func (w *world) drift(meanwhile ...func()) {
 	w.start()
 }
 
-// A job that runs while the driver's names change keeps its lease and its slice; both bear the new name. Afterwards the
-// agent knows the new name only: on offer, for the idle instance, and in what it says of slurm.conf.
+// TestNamesDriftUnderAJob: a job that runs while the driver's names change keeps its lease and its slice, both under
+// the new name. After the job, the agent uses only the new name: in the offers, for the idle instance, and in its
+// warning about slurm.conf.
 func TestNamesDriftUnderAJob(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")
@@ -53,14 +54,14 @@ func TestNamesDriftUnderAJob(t *testing.T) {
 		t.Errorf("stale %v, profiles %v", status.Stale, status.Profiles)
 	}
 	if o := w.offers(); o["1g.6gb"] == 0 || o["1g.5gb"] != 0 {
-		t.Errorf("on offer: %v", o)
+		t.Errorf("offers: %v", o)
 	}
 	if w.total() != 28 {
 		t.Errorf("total of gres/mig is %d, want 28 always", w.total())
 	}
 	w.publish()
 	if n := strings.Count(w.log.String(), "slurm.conf gives n1 1g.5gb, which its driver does not report"); n != 1 {
-		t.Errorf("said %d times:\n%s", n, w.log.String())
+		t.Errorf("logged %d times:\n%s", n, w.log.String())
 	}
 
 	if err := w.fake.Finish(id); err != nil {
@@ -86,7 +87,7 @@ func TestNamesDriftUnderAJob(t *testing.T) {
 	}
 }
 
-// However a job with the old name gets here, it has the profile that is as much.
+// TestOldNameIsServed: a job that slurmctld starts here with the old name gets the equivalent profile.
 func TestOldNameIsServed(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -111,8 +112,9 @@ func TestOldNameIsServed(t *testing.T) {
 	}
 }
 
-// TestAnotherBoardsName: a job whose profile Caelum chose finds it on offer on a node that has another for as much;
-// slurmctld counts the one, the job has the other, and all of it survives a restart.
+// TestAnotherModelsName: a node offers its equivalent profile under the name of another GPU model's profile, for a job
+// whose profile Caelum chose. slurmctld counts the advertised profile, the job has the equivalent one, and both survive
+// a restart of the agent.
 func TestAnotherModelsName(t *testing.T) {
 	w := newWorld(t, 1)
 	sized := func() uint32 {
@@ -123,14 +125,14 @@ func TestAnotherModelsName(t *testing.T) {
 	first := sized()
 	w.publish()
 	if o := w.offers(); o["2g.20gb"] != 1 {
-		t.Fatalf("on offer: %v", o)
+		t.Fatalf("offers: %v", o)
 	}
 	status, _ := w.agent.Status(context.Background())
 	if !slices.ContainsFunc(
 		status.GPUs[0].Offers,
 		func(p api.Placement) bool { return p.Profile == "3g.20gb" && p.As == "2g.20gb" },
 	) {
-		t.Errorf("the status has on offer %+v", status.GPUs[0].Offers)
+		t.Errorf("the offers in the status: %+v", status.GPUs[0].Offers)
 	}
 	w.fake.Tick()
 	l := w.lease(first)
@@ -152,7 +154,7 @@ func TestAnotherModelsName(t *testing.T) {
 	third := sized()
 	w.publish()
 	if o := w.offers(); len(o) != 0 || w.total() != 28 {
-		t.Errorf("beside two halves of a GPU there is %v on offer, the total is %d", o, w.total())
+		t.Errorf("offers beside two halves of a GPU: %v, total %d", o, w.total())
 	}
 	if err := w.fake.Finish(first); err != nil {
 		t.Fatal(err)
@@ -169,7 +171,8 @@ func TestAnotherModelsName(t *testing.T) {
 	}
 }
 
-// An instance that goes away together with its name is forgotten, and its job named.
+// TestNameAndInstanceGone: an instance that is removed while its profile is renamed is removed from the ledger, and the
+// log names its job.
 func TestNameAndInstanceGone(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")
@@ -177,16 +180,16 @@ func TestNameAndInstanceGone(t *testing.T) {
 	status, _ := w.agent.Status(context.Background())
 	in := status.GPUs[0].Instances[0]
 	w.drift(func() { w.node.Emulator(t, "destroy", "0", fmt.Sprint(in.GI)) })
-	if !strings.Contains(w.log.String(), "was removed by somebody else while the job held it") {
-		t.Errorf("not said:\n%s", w.log.String())
+	if !strings.Contains(w.log.String(), "was removed by another program while the job held it") {
+		t.Errorf("not logged:\n%s", w.log.String())
 	}
 	if left, err := w.agent.ledger.Instances(); err != nil || len(left) != 0 {
 		t.Errorf("in the ledger: %+v, %v", left, err)
 	}
 }
 
-// What slurm.conf has and the driver does not is not judged while a GPU is not managed: it may be that one's. closed is
-// nobody's.
+// TestStaleNeedsEveryGPU: no profile is stale while a GPU is not managed, because it may be a profile of this GPU.
+// closed is never stale.
 func TestStaleNeedsEveryGPU(t *testing.T) {
 	w := newWorld(t, 2)
 	node := slurm.Node{Name: "n1", Gres: gres(t, "gpu:a100:14,mig:1g.5gb:0,mig:1g.24gb:0,mig:closed:56")}
@@ -201,15 +204,19 @@ func TestStaleNeedsEveryGPU(t *testing.T) {
 	}
 }
 
-// A node on which nothing has changed is not written, whatever the order in which slurmctld shows its types.
+// TestSameCounts: the order of the types in slurmctld's list does not matter.
 func TestSameCounts(t *testing.T) {
 	x := gres(t, "gpu:a100:7,mig:1g.6gb:4,mig:2g.10gb:1,mig:closed:23")
 	if !sameCounts(x, gres(t, "gpu:a100:7,mig:2g.10gb:1,mig:closed:23,mig:1g.6gb:4")) {
-		t.Error("another order is another list")
+		t.Error("the same list in another order differs")
 	}
-	for _, other := range []string{"gpu:a100:7,mig:1g.6gb:4,mig:2g.10gb:1", "gpu:a100:7,mig:1g.6gb:3,mig:2g.10gb:1,mig:closed:23", "gpu:h100:7,mig:1g.6gb:4,mig:2g.10gb:1,mig:closed:23"} {
+	for _, other := range []string{
+		"gpu:a100:7,mig:1g.6gb:4,mig:2g.10gb:1",
+		"gpu:a100:7,mig:1g.6gb:3,mig:2g.10gb:1,mig:closed:23",
+		"gpu:h100:7,mig:1g.6gb:4,mig:2g.10gb:1,mig:closed:23",
+	} {
 		if sameCounts(x, gres(t, other)) {
-			t.Errorf("%s is the same", other)
+			t.Errorf("%s counts as the same", other)
 		}
 	}
 }

@@ -1,6 +1,3 @@
-// Package agent is caelumd: it owns the node's MIG, leases slices to jobs, publishes what is free, and keeps GPU,
-// ledger and slurmctld in agreement. What to place where and what to offer it asks of the pure packages place and
-// offer.
 package agent
 
 import (
@@ -31,10 +28,10 @@ import (
 	"caelum/internal/wake"
 )
 
-// reconcileInterval is how often GPU, ledger and slurmctld are compared.
+// reconcileInterval is the time between two comparisons of GPUs, ledger and slurmctld.
 const reconcileInterval = time.Minute
 
-// Controller is what the agent needs of slurmctld; *slurm.Client is the real one.
+// Controller is the part of slurmctld that the agent uses. Outside tests it is a *slurm.Client.
 type Controller interface {
 	Node(ctx context.Context, name string) (slurm.Node, error)
 	Nodes(ctx context.Context) ([]slurm.Node, error)
@@ -63,18 +60,20 @@ type Agent struct {
 	now       func() time.Time
 	jobs      keyedLock
 	publish   chan chan error
-	leftovers chan struct{} // somebody uses an instance that no job has
-	profiles  []string      // on offer, over all GPUs, smallest first
-	total     int           // N, the node's constant total of gres/mig, 0 until known; the publisher's alone
-	// names of other GPU models' profiles that something was on offer as; the publisher's alone
-	lent         []string
-	unresponsive plan.Unresponsive // the publisher's alone
+	leftovers chan struct{} // processes use an instance that no job holds
+	profiles  []string      // of all GPUs, as far as the site offers them, smallest first
+	total     int           // N, the node's constant total of gres/mig, 0 until known; only the publisher uses it
+	// advertised are the profile names of other GPU models under which the node has offered slices. Only the publisher
+	// uses it.
+	advertised   []string
+	unresponsive plan.Unresponsive // only the publisher uses it
 	unstarted    plan.Unstarted    // likewise
-	changed      chan struct{}     // something stands otherwise than was published
-	outdated     chan error        // why the agent has to start again
-	// allocations are those of jobs on the node that slurmctld has been asked for; the publisher's alone.
+	changed      chan struct{}     // the node's state differs from the published state
+	outdated     chan error        // the reason why the agent has to restart
+	// allocations has slurmctld's answers about jobs on the node. Only the publisher uses it.
 	allocations map[uint32]allocation
-	// offered is what the last plan had on offer, and offersSince since when; the publisher's alone.
+	// offered has the offers of the last plan, and offersSince the time of their last change. Only the publisher uses
+	// them.
 	offered     map[string]int
 	offersSince time.Time
 	policy      place.Policy
@@ -82,7 +81,7 @@ type Agent struct {
 
 	slurmMu sync.Mutex
 	slurm   *slurm.Config                // slurmctld's configuration, once read
-	privacy atomic.Pointer[slurm.Config] // the same as of the last minute; nil until read
+	privacy atomic.Pointer[slurm.Config] // the configuration as last read, once a minute; nil until read
 
 	sender  atomic.Pointer[wake.Sender] // nil without a key
 	changes atomic.Int64                // writes to slurmctld, all passes together
@@ -91,62 +90,79 @@ type Agent struct {
 	cards   []*card
 	leases  map[uint32]*api.Lease
 	pending map[uint32]*pendingLease
-	// unserved are jobs on the node that get neither promise nor slices, with their restart counts.
+	// unserved has the jobs on the node that get neither a pending lease nor slices, with their restart counts.
 	unserved map[uint32]int
 	former   map[minorsOf]uint32 // the last user of each GPU instance id
-	// lastLogged has the keys of the lines that mayLog allowed less than logInterval ago, and when.
+	// lastLogged has, for each key that mayLog allowed less than logInterval ago, the time of the log line.
 	lastLogged map[any]time.Time
-	offers     []mig.Layout          // in force, by card: whatever slurmctld may start now is among them
-	as         map[offer.Spot]string // what some of them are on offer as
-	here       map[uint32]slurm.Job  // the jobs that are on the node, by slurmctld's last account
-	reserved   *api.Reservation      // what is kept free here, and for whom
+	offers     []mig.Layout          // in force, by card: slurmctld may now start jobs on these placements only
+	as         map[offer.Spot]string // the names of offers that are advertised under another GPU model's profile
+	here       map[uint32]slurm.Job  // the jobs on the node, by slurmctld's last answer
+	reserved   *api.Reservation      // the slices here that are reserved for a waiting job
 	next       next                  // by the plan in force
-	// version counts the changes of all that a plan is made from: a plan is put in force only if it did not change
-	// meanwhile.
+	// version counts the changes of the state that plans are made from. A plan is put in force only if the state has
+	// not changed since.
 	version     int
 	published   map[string]int
 	publishedAt time.Time
 	publishErr  error
-	closed      string // the node's state if slurmctld starts nothing on it
-	// excess is what slurmctld counts as used and has allocated to no job, by profile; short is the part of it that the
-	// published totals do not have, because N has no room for it.
+	closed      string // the node's state if slurmctld starts no jobs on it
+	// excess counts, by profile, the slices that slurmctld counts as used and has allocated to no job. short is the
+	// part of the excess that is missing in the published totals, because N has no room for it.
 	excess, short map[string]int
 	stale         []string // profiles that slurm.conf gives the node and the driver does not report
 
 	refusals refusals
 
-	// What jobs use: observe.go, keep.go, recorder.go. Without a repository it is shown, and nothing is kept.
+	// The usage of jobs: observe.go, keep.go, recorder.go. Without a repository, the agent shows the usage and does not
+	// store it.
 	seen       observer
 	clock      func() time.Duration // CLOCK_MONOTONIC
 	repo       Repository
 	accounting Accounting
-	toKeep     chan struct{} // there is something for the keeper
-	toRecord   chan struct{} // there is something for the recorder
+	toKeep     chan struct{} // the keeper has work
+	toRecord   chan struct{} // the recorder has work
 	repoFailed atomic.Bool   // the repository's last answer was an error
-	tookOver   bool          // what an earlier agent left there has been read; the keeper's
+	tookOver   bool          // the observations of an earlier agent have been read; only the keeper uses it
 	waiting    atomic.Int64  // summaries that slurmdbd does not have yet
 	dbdFailed  atomic.Bool   // slurmdbd's failure has been logged
-	spoils     sync.Once     // said that a field is another tool's
+	spoils     sync.Once     // has logged that another tool uses the accounting field
 }
 
-// New discovers the node's GPUs, opens the ledger and repairs what a crash has left. It does not need slurmctld.
+// New discovers the node's GPUs, opens the ledger and repairs the state after a crash. It does not need slurmctld.
 func New(cfg Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) (*Agent, error) {
 	a := &Agent{
-		cfg: cfg, hw: hw, ctl: ctl, log: log, now: time.Now, caps: gpu.Caps{Dev: cfg.DeviceDir, Proc: cmp.Or(cfg.procDir, "/proc")}, procs: cmp.Or(cfg.procs, &gpu.Processes{Proc: "/proc"}), former: map[minorsOf]uint32{}, lastLogged: map[any]time.Time{},
-		publish: make(
-			chan chan error,
-		), changed: make(chan struct{}, 1), outdated: make(chan error, 1), offersSince: time.Now(), unresponsive: plan.Unresponsive{Patience: plan.Patience(cfg.PollInterval)}, leftovers: make(chan struct{}, 1), leases: map[uint32]*api.Lease{}, pending: map[uint32]*pendingLease{}, unserved: map[uint32]int{}, allocations: map[uint32]allocation{},
-		seen: observer{
-			open: map[uint32]*observation{},
-		}, clock: monotonic, toKeep: make(chan struct{}, 1), toRecord: make(chan struct{}, 1),
-		recordPause: recordPause,
+		cfg:          cfg,
+		hw:           hw,
+		ctl:          ctl,
+		log:          log,
+		now:          time.Now,
+		caps:         gpu.Caps{Dev: cfg.DeviceDir, Proc: cmp.Or(cfg.procDir, "/proc")},
+		procs:        cmp.Or(cfg.procs, &gpu.Processes{Proc: "/proc"}),
+		former:       map[minorsOf]uint32{},
+		lastLogged:   map[any]time.Time{},
+		publish:      make(chan chan error),
+		changed:      make(chan struct{}, 1),
+		outdated:     make(chan error, 1),
+		offersSince:  time.Now(),
+		unresponsive: plan.Unresponsive{Patience: plan.Patience(cfg.PollInterval)},
+		leftovers:    make(chan struct{}, 1),
+		leases:       map[uint32]*api.Lease{},
+		pending:      map[uint32]*pendingLease{},
+		unserved:     map[uint32]int{},
+		allocations:  map[uint32]allocation{},
+		seen:         observer{open: map[uint32]*observation{}},
+		clock:        monotonic,
+		toKeep:       make(chan struct{}, 1),
+		toRecord:     make(chan struct{}, 1),
+		recordPause:  recordPause,
 	}
 	var err error
 	if a.policy, err = place.ByName(cmp.Or(cfg.Policy, place.DefaultPolicy)); err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
 	if err := a.caps.Prepare(); err != nil {
-		log.WithError(err).Error("couldn't make the capability files that changing instances needs")
+		log.WithError(err).Error("couldn't make the capability files that are needed to change instances")
 	}
 	found, err := hw.GPUs()
 	if err != nil {
@@ -157,7 +173,7 @@ func New(cfg Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) (*Agent
 	}
 	if d := cfg.DefaultProfile; d != "" && len(a.profiles) > 0 && !slices.Contains(a.profiles, d) {
 		return nil, fmt.Errorf(
-			"default_profile: no GPU of this node puts %q on offer; it has %s",
+			"default_profile: no GPU of this node offers %q; this node offers %s",
 			d,
 			strings.Join(a.profiles, ", "),
 		)
@@ -200,11 +216,11 @@ func (a *Agent) start() error {
 		return err
 	}
 	a.total, _ = strconv.Atoi(total) // 0 until slurmctld has been asked
-	lent, err := a.ledger.Meta("lent")
+	advertised, err := a.ledger.Meta("lent")
 	if err != nil {
 		return err
 	}
-	a.lent = strings.Fields(lent)
+	a.advertised = strings.Fields(advertised)
 	if err := a.makeSlots(); err != nil {
 		return err
 	}
@@ -219,7 +235,8 @@ func (a *Agent) slotCount() int {
 	return n
 }
 
-// defaultProfile is the size of a job that has none: the configured one, else the largest.
+// defaultProfile returns the profile of a job that has no profile: the configured default, else the largest profile. It
+// returns "" if the node has no profiles.
 func (a *Agent) defaultProfile() string {
 	if a.cfg.DefaultProfile != "" {
 		return a.cfg.DefaultProfile
@@ -230,11 +247,12 @@ func (a *Agent) defaultProfile() string {
 	return a.profiles[len(a.profiles)-1]
 }
 
-// stopTimeout is how long calls that are being served may take when the agent is told to stop. A prolog that is cut off
-// asks again: what it asked for is in the ledger or undone at the next start.
+// stopTimeout limits how long a stopping agent waits for the calls that it is serving. A prolog that is cut off repeats
+// its call: the ledger has its result, or the next start undoes it.
 const stopTimeout = 5 * time.Second
 
-// Run serves until ctx ends. It returns an error if the agent cannot go on as it was started.
+// Run serves calls and publishes offers until ctx ends. It returns an error if it cannot serve, or if the agent has to
+// restart.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.ledger.Close()
 	listener, err := api.Listen(a.cfg.RunDir)
@@ -275,7 +293,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	tasks.Go(func() { failed <- server.Serve(rootListener) })
 	daemon.SdNotify(false, daemon.SdNotifyReady)
 	a.log.WithField("gpus", len(a.cards)).WithField("slots", a.slotCount()).Info("ready")
-	go a.Publish(working) // at once, not at the first poll
+	go a.Publish(working) // without waiting for the first poll
 	var why error
 	select {
 	case <-ctx.Done():
@@ -287,12 +305,12 @@ func (a *Agent) Run(ctx context.Context) error {
 	patience, cancel := context.WithTimeout(working, stopTimeout)
 	defer cancel()
 	if err := server.Shutdown(patience); err != nil {
-		a.log.WithError(err).Warn("calls were cut off; they will be repeated")
+		a.log.WithError(err).Warn("calls cut off at the stop; clients will repeat them")
 	}
 	return why
 }
 
-// warnings takes what net/http has to say.
+// warnings logs net/http's errors as warnings.
 type warnings struct{ *logrus.Entry }
 
 func (w warnings) Write(p []byte) (int, error) {
@@ -300,21 +318,22 @@ func (w warnings) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// reconciler compares the three truths, soon after the start and then every minute, and publishes what follows.
+// reconciler compares GPUs, ledger and slurmctld soon after the start and then every minute, and publishes the result.
+// While processes use instances that no job holds, it also checks the GPUs every leftoverInterval.
 func (a *Agent) reconciler(ctx context.Context) {
 	compare := time.After(retryInterval)
-	var again <-chan time.Time // somebody uses an instance that no job has
+	var again <-chan time.Time // set while processes use an instance that no job holds
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-a.leftovers:
 			if again == nil {
-				again = time.After(lingerInterval)
+				again = time.After(leftoverInterval)
 			}
 			continue
 		case <-again:
-			a.lookAgain(ctx)
+			a.checkLeftovers(ctx)
 		case <-compare:
 			compare = time.After(reconcileInterval)
 			a.learnPrivacy(ctx)
@@ -324,7 +343,7 @@ func (a *Agent) reconciler(ctx context.Context) {
 			}
 		}
 		if again = nil; a.hasLeftovers() {
-			again = time.After(lingerInterval)
+			again = time.After(leftoverInterval)
 		}
 	}
 }
@@ -340,7 +359,7 @@ type keyed struct {
 	users int
 }
 
-// lock takes the lock of a key and answers how to give it back.
+// lock takes the lock of a key and returns the function that releases it.
 func (k *keyedLock) lock(key uint32) (unlock func()) {
 	k.mu.Lock()
 	if k.held == nil {

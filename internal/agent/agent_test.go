@@ -17,14 +17,14 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// The main story: a job whose slice is not on offer is seen in the queue, its slice is published, it starts, the slice
-// is carved, its files are the user's; at the end the slice is idle, its files are root's, and the next such job gets
-// the same one.
+// TestLifeOfAJob: a job waits for a slice that is not offered. The agent publishes the slice, the job starts, the slice
+// is carved, and its files belong to the user. After the job the slice is idle, its files belong to root, and the next
+// job of this kind gets the same slice.
 func TestLifeOfAJob(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
 	if w.offers()["7g.40gb"] != 0 {
-		t.Fatalf("7g is on offer beside others: %v", w.offers())
+		t.Fatalf("7g is offered beside others: %v", w.offers())
 	}
 	id := w.startNow("7g.40gb:1")
 	l := w.lease(id)
@@ -47,7 +47,7 @@ func TestLifeOfAJob(t *testing.T) {
 		return info.Sys().(*syscall.Stat_t).Uid
 	}
 	if owner() != 20001 {
-		t.Errorf("the capability file is uid %d's", owner())
+		t.Errorf("the capability file belongs to uid %d", owner())
 	}
 	if len(w.offers()) != 0 {
 		t.Errorf("offers beside a whole GPU: %v", w.offers())
@@ -56,7 +56,7 @@ func TestLifeOfAJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	if owner() != 0 {
-		t.Errorf("after the job the capability file is uid %d's", owner())
+		t.Errorf("after the job the capability file belongs to uid %d", owner())
 	}
 	if _, err := os.Stat(filepath.Join(w.cfg.RunDir, "jobs", fmt.Sprint(id))); !os.IsNotExist(err) {
 		t.Errorf("the lease file is still there: %v", err)
@@ -96,7 +96,8 @@ func TestTwoSlicesAndRepeatedProlog(t *testing.T) {
 	}
 }
 
-// Slots without a slice behind them, and an --exclusive job that asked for no GPU: allocated everything, given nothing.
+// TestExclusive: an --exclusive job is allocated every slot and slice, and gets only the slices that it requests. The
+// first job requests no GPU, and the second requests one slice.
 func TestExclusive(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -124,8 +125,8 @@ func TestExclusive(t *testing.T) {
 	}
 }
 
-// What an --exclusive job is allocated beyond its request is not on offer on top of the plan when it ends, before its
-// epilog has published: the agent may be slow just then.
+// TestExclusiveLeavesNothingBehind: slices that an --exclusive job is allocated beyond its request are not free in
+// addition to the plan when the job has ended and its epilog has not published yet.
 func TestExclusiveLeavesNothingBehind(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -145,7 +146,7 @@ func TestExclusiveLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// A user's mistake is told through the lease file; the prolog succeeds and the node stays.
+// TestMistakes: the lease file reports a user's mistake. The prolog succeeds, so that Slurm does not drain the node.
 func TestMistakes(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -162,7 +163,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// An instance that somebody else made is never touched, and its room never offered.
+// TestForeignInstance: an instance of another program is not touched, and its room is not offered.
 func TestForeignInstance(t *testing.T) {
 	w := newWorld(t, 1)
 	w.node.Emulator(t, "create", "0", "2g.10gb", "2")
@@ -184,7 +185,7 @@ func TestForeignInstance(t *testing.T) {
 	}
 }
 
-// An idle instance that cannot be destroyed keeps its units out of the offers until it can be.
+// TestStuckInstance: the units of an idle instance that cannot be destroyed are not offered until it can be destroyed.
 func TestStuckInstance(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")
@@ -215,12 +216,12 @@ func TestStuckInstance(t *testing.T) {
 	w.publish()
 	w.fake.Tick()
 	if got := w.lease(big); len(got.Slices) != 1 {
-		t.Errorf("after the holder has gone: %+v", got)
+		t.Errorf("after the hold has ended: %+v", got)
 	}
 }
 
-// While slurmctld waits for slurmd to register, a job that started would have slots without numbers: nothing is on
-// offer.
+// TestUnregisteredNodeOffersNothing: the agent offers nothing while slurmctld waits for slurmd to register, because a
+// job that starts then has slots without numbers.
 func TestUnregisteredNodeOffersNothing(t *testing.T) {
 	w := newWorld(t, 1)
 	running := w.startNow("2g.10gb:1")
@@ -247,7 +248,7 @@ func TestUnregisteredNodeOffersNothing(t *testing.T) {
 	}
 }
 
-// slurmd registers while a pass is under way: that pass offers, the next poll is not waited for.
+// TestRegistersDuringAPass: slurmd registers while a pass is under way. This pass publishes offers.
 func TestRegistersDuringAPass(t *testing.T) {
 	w := newWorld(t, 1)
 	if err := w.fake.Unregister("n1"); err != nil {
@@ -266,11 +267,12 @@ func TestRegistersDuringAPass(t *testing.T) {
 	})
 	w.publish()
 	if len(w.offers()) == 0 {
-		t.Error("nothing on offer")
+		t.Error("nothing is offered")
 	}
 }
 
-// slurmctld restarts when a pass has read the nodes: nothing stays on offer until slurmd has registered.
+// TestUnregisteredDuringAPass: slurmctld restarts after a pass has read the nodes. Nothing is offered until slurmd has
+// registered.
 func TestUnregisteredDuringAPass(t *testing.T) {
 	w := newWorld(t, 1)
 	w.once("Queue", func() {
@@ -283,12 +285,12 @@ func TestUnregisteredDuringAPass(t *testing.T) {
 		t.Errorf("publish: %v", err)
 	}
 	if len(w.offers()) > 0 {
-		t.Errorf("on offer: %v", w.offers())
+		t.Errorf("offers: %v", w.offers())
 	}
 }
 
-// slurmctld restarts when a pass has read the nodes, and the pass goes on only a while later, as when a command of
-// Slurm's tried to reach slurmctld meanwhile: what was to be written is not.
+// TestUnregisteredDuringASlowPass: slurmctld restarts after a pass has read the nodes, and the pass continues later, as
+// when one of Slurm's commands tries to reach slurmctld meanwhile. The pass writes nothing.
 func TestUnregisteredDuringASlowPass(t *testing.T) {
 	w := newWorld(t, 1)
 	w.startNow("2g.10gb:1")
@@ -299,7 +301,8 @@ func TestUnregisteredDuringASlowPass(t *testing.T) {
 	}
 }
 
-// The reading that is to confirm another one takes long as well, and is one of the slurmctld that has ended.
+// TestUnregisteredDuringAReading: the second reading of the node, which checks the first, is slow too, and comes from
+// the slurmctld that has ended.
 func TestUnregisteredDuringAReading(t *testing.T) {
 	w := newWorld(t, 1)
 	w.startNow("2g.10gb:1")
@@ -313,8 +316,8 @@ func TestUnregisteredDuringAReading(t *testing.T) {
 	}
 }
 
-// restartIn restarts slurmctld between its answer to a call of this kind and the end of the command. Nothing may be put
-// on offer after that, since slurmd has not registered.
+// restartIn restarts slurmctld between its answer to a call of this kind and the end of the command. No update may
+// offer slices after that, because slurmd has not registered.
 func (w *world) restartIn(op string, restarted *bool) {
 	w.fake.After(func(c slurmtest.Call) {
 		switch {
@@ -326,13 +329,13 @@ func (w *world) restartIn(op string, restarted *bool) {
 				w.t.Error(err)
 			}
 		case c.Op == "UpdateNode" && *restarted && len(w.offers()) > 0:
-			w.t.Errorf("on offer on a node that has not registered: %v", w.offers())
+			w.t.Errorf("offers on a node that has not registered: %v", w.offers())
 		}
 	})
 }
 
-// A GPU that falls off the bus while it is carved takes neither the job nor the node with it: the slice is made on
-// another.
+// TestLostGPU: if a GPU falls off the bus during a carve, the slice is carved on another GPU. Neither the job nor the
+// node fails.
 func TestLostGPU(t *testing.T) {
 	w := newWorld(t, 2)
 	id := w.submit(job(1, "3g.20gb:1"))
@@ -356,11 +359,12 @@ func TestLostGPU(t *testing.T) {
 	}
 	status, _ := w.agent.Status(context.Background())
 	if !strings.Contains(status.GPUs[gpu].Problem, "lost") {
-		t.Errorf("status does not tell: %+v", status.GPUs[gpu])
+		t.Errorf("the status does not show the lost GPU: %+v", status.GPUs[gpu])
 	}
 }
 
-// After a crash leases and their slices are as they were; a job that was started meanwhile is counted.
+// TestCrash: leases and their slices survive a crash of the agent. A job that slurmctld has started meanwhile is
+// counted.
 func TestCrash(t *testing.T) {
 	w := newWorld(t, 1)
 	a := w.startNow("3g.20gb:1")
@@ -368,7 +372,7 @@ func TestCrash(t *testing.T) {
 	b := w.submit(job(1, "3g.20gb:1"))
 	w.publish()
 	w.stop()
-	// slurmctld starts b while there is no agent; its prolog waits.
+	// slurmctld starts b while no agent runs. The prolog of b waits.
 	w.fake.Prolog(nil)
 	w.fake.Tick()
 	if w.state(b) == "PENDING" {
@@ -388,7 +392,7 @@ func TestCrash(t *testing.T) {
 	if err != nil || after.Slices[0].UUID != before.Slices[0].UUID {
 		t.Errorf("a now has %+v, %v", after, err)
 	}
-	// a's epilog is lost; the comparison with slurmctld finds out.
+	// The epilog of a is lost. The comparison with slurmctld finds that a has ended.
 	w.fake.Epilog(nil)
 	if err := w.fake.Finish(a); err != nil {
 		t.Fatal(err)
@@ -398,15 +402,15 @@ func TestCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := w.agent.Job(context.Background(), a); err == nil {
-		t.Error("the lease of a job that is gone is still there")
+		t.Error("the lease of an ended job still exists")
 	}
 	if _, err := w.agent.Job(context.Background(), b); err != nil {
-		t.Error("the lease of a running job went with it")
+		t.Error("the lease of a running job was released too")
 	}
 }
 
-// A job that is submitted held because it names a node is released once its slice is on offer; a user's own hold is
-// not.
+// TestHeldJobs: a job that job_submit.lua holds because it names a node is released once its slice is offered. A job
+// that its user holds stays held.
 func TestHeldJobs(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -455,7 +459,7 @@ func TestCloseOffers(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
 	if len(w.offers()) == 0 {
-		t.Fatal("nothing on offer")
+		t.Fatal("nothing is offered")
 	}
 	if err := CloseOffers(context.Background(), w.fake, "n1", w.agent.total); err != nil {
 		t.Fatal(err)
@@ -465,25 +469,26 @@ func TestCloseOffers(t *testing.T) {
 	}
 	n, _ := w.fake.Node(context.Background(), "n1")
 	if len(only(n.Gres, "gpu")) != 1 || n.Gres[0].Count != 7 {
-		t.Errorf("the slots went with them: %v", n.Gres)
+		t.Errorf("the slots were removed too: %v", n.Gres)
 	}
 }
 
-// A Slurm that would skip the SPANK prolog gets nothing on offer, and says why.
+// TestRunInJobIsRefused: the agent offers nothing if Slurm is configured to skip the SPANK prolog. The error names the
+// setting.
 func TestRunInJobIsRefused(t *testing.T) {
 	w := newWorld(t, 1)
 	w.fake.SetConfig("PrologFlags", "Alloc,RunInJob")
 	err := w.agent.Publish(context.Background())
 	if err == nil || !strings.Contains(err.Error(), "RunInJob") {
-		t.Errorf("published all the same: %v", err)
+		t.Errorf("published despite RunInJob: %v", err)
 	}
 	if len(w.offers()) != 0 {
 		t.Errorf("offers %v", w.offers())
 	}
 }
 
-// A job that can never be placed is sent back three times and then left held, with the reason where the user can see
-// it.
+// TestGivingUp: a job whose slice can never be carved is requeued three times. Then it stays held, with the reason in
+// its admin_comment.
 func TestGivingUp(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -504,8 +509,8 @@ func TestGivingUp(t *testing.T) {
 	}
 }
 
-// TestExpectedEnd: the others are told when a job is expected to end: what was learned, and its limit once it has
-// outlived that.
+// TestExpectedEnd: the node publishes for the other nodes when a job is expected to end: after its learned run time, or
+// at its time limit once the job has run longer than that.
 func TestExpectedEnd(t *testing.T) {
 	w := newWorld(t, 1)
 	j := job(1, "7g.40gb:1")

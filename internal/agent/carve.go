@@ -11,15 +11,16 @@ import (
 	"caelum/internal/offer"
 )
 
-// carve makes the slice of a promised spot exist and answers its instance: an idle instance of that placement as it is,
-// if it is still there, else the idle instances in the way are destroyed and one is created. Nobody else can want the
-// spot or what overlaps it, since promised and leased placements of a GPU are disjoint.
+// carve returns an instance at a spot of the job's pending lease. It reuses an idle instance with this placement if
+// that still exists. Otherwise it destroys the idle instances that overlap the placement and creates an instance. No
+// other job can have the spot or an overlapping one, because the placements of pending leases and of leases on a GPU
+// are disjoint.
 func (a *Agent) carve(job uint32, s offer.Spot, t *spent) (in *instance, reused bool, err error) {
 	c := a.cards[s.GPU]
 	queued := time.Now()
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
-	add(&t.driver, queued) // behind another job's carving
+	add(&t.driver, queued) // the wait for another job's carving counts as the driver's time
 
 	a.mu.Lock()
 	if in := c.ours[s.Placement]; in != nil && in.idle() {
@@ -41,9 +42,9 @@ func (a *Agent) carve(job uint32, s offer.Spot, t *spent) (in *instance, reused 
 		in, err = a.create(job, s, t)
 		return in, false, err
 	}
-	stands := c.stands()
+	existing := c.existing()
 	var inTheWay []*instance
-	for p := range stands.InTheWay(s.Placement).Indices() {
+	for p := range existing.InTheWay(s.Placement).Indices() {
 		inTheWay = append(inTheWay, c.ours[p])
 	}
 	a.mu.Unlock()
@@ -60,7 +61,8 @@ func (a *Agent) carve(job uint32, s offer.Spot, t *spent) (in *instance, reused 
 	return in, false, err
 }
 
-// create makes an instance under an intent. The caller holds the card's hardware lock.
+// create creates an instance: it writes an intent into the ledger, calls the driver, and settles the intent. The caller
+// holds the card's hardware lock.
 func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	c := a.cards[s.GPU]
 	pl := c.Model.Placements[s.Placement]
@@ -76,14 +78,24 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	made, err := a.hw.Create(s.GPU, profile, pl.Start)
 	add(&t.driver, asked)
 	if err != nil {
-		// A failed create can leave a GPU instance behind. If it does, the intent must stay until that is gone.
+		// A failed create can leave a GPU instance behind. The intent must then stay until that instance is destroyed.
 		if left, ferr := a.leftover(s.GPU, profile, pl.Start); ferr == nil && left == nil {
 			err = errors.Join(err, a.ledger.Failed(intent))
 		} else if ferr == nil {
 			if derr := a.hw.Destroy(s.GPU, left.GI); derr == nil {
 				err = errors.Join(err, a.ledger.Failed(intent))
 			} else {
-				stuck := &instance{Instance: ledger.Instance{GPU: c.UUID, GI: left.GI, Profile: profile, Start: pl.Start, Size: pl.Size, UUID: left.UUID, Stuck: true}}
+				stuck := &instance{
+					Instance: ledger.Instance{
+						GPU:     c.UUID,
+						GI:      left.GI,
+						Profile: profile,
+						Start:   pl.Start,
+						Size:    pl.Size,
+						UUID:    left.UUID,
+						Stuck:   true,
+					},
+				}
 				err = errors.Join(err, derr, a.ledger.Created(intent, stuck.Instance))
 				a.mu.Lock()
 				c.ours[s.Placement] = stuck
@@ -105,8 +117,8 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 		},
 		cis: made.CIs,
 	}
-	// Until it is leased it is nobody's: the driver leaves its capability files readable by all.
-	// Who opens them until they are closed is found before the grant.
+	// The driver makes the capability files of a new instance readable by all users. Processes that open them before
+	// Make has closed them are found before the grant.
 	closed := a.caps.Make(c.Minor, made)
 	if err := a.ledger.Created(intent, in.Instance); err != nil {
 		return nil, err
@@ -121,7 +133,8 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	return in, nil
 }
 
-// leftover looks for an instance at a placement of ours that no list of ours knows: what a failed create left.
+// leftover returns the instance that a failed create left at a placement, nil if it left none. Foreign instances do not
+// count.
 func (a *Agent) leftover(g int, profile string, start int) (*gpu.Instance, error) {
 	found, err := a.hw.Instances(g)
 	if err != nil {
@@ -137,8 +150,9 @@ func (a *Agent) leftover(g int, profile string, start int) (*gpu.Instance, error
 	return nil, nil
 }
 
-// destroy removes an idle instance under an intent; one that stays in use is marked stuck, and its units are out of
-// every offer until it can be destroyed. The caller holds the card's hardware lock.
+// destroy destroys an idle instance: it writes an intent into the ledger, calls the driver, and settles the intent. An
+// instance that the driver does not destroy becomes stuck, and its units are not offered until it can be destroyed. The
+// caller holds the card's hardware lock.
 func (a *Agent) destroy(g int, in *instance, t *spent) error {
 	c := a.cards[g]
 	if in.Job != 0 {
@@ -168,7 +182,8 @@ func (a *Agent) destroy(g int, in *instance, t *spent) error {
 		a.mu.Unlock()
 		a.log.WithError(err).
 			WithField("gpu", g).
-			Errorf("%s at %d is stuck; its units are out of the offers; find what holds it with `nvidia-smi` or `fuser /dev/nvidia*`", in.Profile, in.Start)
+			Errorf("%s at %d is stuck, and its units are not offered; find the process that uses it with "+
+				"`nvidia-smi` or `fuser /dev/nvidia*`", in.Profile, in.Start)
 		return errors.Join(err, a.ledger.SetStuck(c.UUID, in.GI, true), a.ledger.Failed(intent))
 	}
 	failpoint.Hit(failpoint.Destroyed)

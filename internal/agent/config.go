@@ -21,7 +21,7 @@ import (
 	"caelum/internal/trust"
 )
 
-// Config is /etc/caelum/caelum.yaml. Its comments there are the documentation of each key.
+// Config holds the settings of /etc/caelum/caelum.yaml. The comments in that file document the keys.
 type Config struct {
 	Node            string        `mapstructure:"node"`
 	RunDir          string        `mapstructure:"run_dir"`
@@ -49,20 +49,20 @@ type Config struct {
 	LogLevel        string        `mapstructure:"log_level"`
 	LogFormat       string        `mapstructure:"log_format"`
 
-	procDir string         // /proc, but in tests
-	procs   *gpu.Processes // of /proc, but in tests
+	procDir string         // /proc, except in tests
+	procs   *gpu.Processes // reads /proc, except in tests
 }
 
-// DefaultConfig is the configuration file, unless a command is given another one.
+// DefaultConfig is the path of the configuration file unless a command names another file.
 const DefaultConfig = "/etc/caelum/caelum.yaml"
 
-// Defaults is the configuration without a file.
+// Defaults returns the configuration without a file.
 func Defaults() Config {
-	c, _ := parseConfig(viper.New()) // there is nothing in it that could be wrong
+	c, _ := parseConfig(viper.New()) // the defaults are valid
 	return c
 }
 
-// defaults are the values of keys that the file does not set; a key that is not here does not exist.
+// defaults returns the values of the keys that the file does not set. It contains every known key.
 func defaults() map[string]any {
 	host, _ := os.Hostname()
 	host, _, _ = strings.Cut(host, ".")
@@ -96,14 +96,16 @@ func defaults() map[string]any {
 	}
 }
 
-// LoadConfig reads the YAML file at path. No file at DefaultConfig means all defaults; any other that is named must be
-// there. For root, the file must be one that only root can change (package trust): it names the NVML library that
-// root's process loads. The error is one line that names the file and the key that is unknown or wrong.
+// LoadConfig reads the YAML file at path. If path is DefaultConfig and the file does not exist, all keys have their
+// defaults. Any other file must exist. If the process runs as root, only root may be able to change the file (package
+// trust), because the file names the NVML library that the process loads. The error is one line that names the file and
+// the unknown or invalid key.
 func LoadConfig(path string) (Config, error) {
 	return loadConfig(path, os.Geteuid())
 }
 
-// LoadOwnConfig is LoadConfig for a daemon that does not run as root: root and the daemon's user may own the file.
+// LoadOwnConfig is like LoadConfig, for a daemon that does not run as root: root and the daemon's user may own the
+// file.
 func LoadOwnConfig(path string) (Config, error) {
 	if _, err := trusted(path, os.Geteuid()); err != nil {
 		return Config{}, err
@@ -111,7 +113,8 @@ func LoadOwnConfig(path string) (Config, error) {
 	return LoadConfig(path)
 }
 
-// trusted is the resolved path, or path itself if that is DefaultConfig and does not exist.
+// trusted returns the resolved path, or path itself if path is DefaultConfig and the file does not exist. It returns an
+// error if other users than root and owners can change the file.
 func trusted(path string, owners ...int) (string, error) {
 	resolved, err := trust.Path(path, owners...)
 	if path == DefaultConfig && errors.Is(err, os.ErrNotExist) {
@@ -163,11 +166,11 @@ func parseConfig(v *viper.Viper) (c Config, err error) {
 	return c, c.check()
 }
 
-// NoField as accounting_field: nothing is written into slurmdbd, or learned from it.
+// NoField is the value of accounting_field with which the agent neither writes into slurmdbd nor learns from it.
 const NoField = "none"
 
-// Field is the field of a job's accounting record that has the summaries of its runs. The error says that there is
-// none.
+// Field returns the field of a job's accounting record that holds the summaries of its runs. It returns an error if
+// accounting_field is NoField.
 func (c Config) Field() (slurm.AccountingField, error) {
 	if c.AccountingField == NoField {
 		return "", errors.New("accounting_field is none: runs are neither written into slurmdbd nor read from it")
@@ -175,7 +178,7 @@ func (c Config) Field() (slurm.AccountingField, error) {
 	return slurm.AccountingField(c.AccountingField), nil
 }
 
-// Site is what the site has decided about predictions.
+// Site returns the site's settings for predictions.
 func (c Config) Site() predict.Site {
 	return predict.Site{Margin: c.Margin, Share: c.Share, Users: c.ShareUsers, MaxSlowdown: c.MaxSlowdown}
 }
@@ -187,7 +190,14 @@ func (c Config) check() error {
 	if !slurm.ValidNode(c.Node) {
 		return fmt.Errorf("node: %q is not the name of one node; set it to this node's NodeName in slurm.conf", c.Node)
 	}
-	for key, dir := range map[string]string{"run_dir": c.RunDir, "state_dir": c.StateDir, "device_dir": c.DeviceDir, "repo": c.Repo, "table": c.Table, "wake_key": c.WakeKey} {
+	for key, dir := range map[string]string{
+		"run_dir":    c.RunDir,
+		"state_dir":  c.StateDir,
+		"device_dir": c.DeviceDir,
+		"repo":       c.Repo,
+		"table":      c.Table,
+		"wake_key":   c.WakeKey,
+	} {
 		if !strings.HasPrefix(dir, "/") {
 			return fmt.Errorf("%s: %q is not an absolute path", key, dir)
 		}
@@ -200,15 +210,18 @@ func (c Config) check() error {
 	}
 	if s := c.SampleInterval; s != 0 && (s < 200*time.Millisecond || s > time.Minute) {
 		return fmt.Errorf(
-			"sample_interval: %v is not between 200ms and 1m (write it like 1s; 0: nothing is looked at)",
+			"sample_interval: %v is not between 200ms and 1m (write it like 1s; 0 turns sampling off)",
 			s,
 		)
 	}
 	if c.WakePort < 0 || c.WakePort > 65535 {
-		return fmt.Errorf("wake_port: %d is no UDP port (0: there is no watcher)", c.WakePort)
+		return fmt.Errorf("wake_port: %d is not a UDP port (0: no watcher)", c.WakePort)
 	}
 	if c.WakeAddress != "" && net.ParseIP(c.WakeAddress) == nil {
-		return fmt.Errorf("wake_address: %q is no address of this node (leave it out: all of them)", c.WakeAddress)
+		return fmt.Errorf(
+			"wake_address: %q is not an IP address (omit the key to use all addresses of this node)",
+			c.WakeAddress,
+		)
 	}
 	if !strings.HasPrefix(c.PokeFile, "/") {
 		return fmt.Errorf("poke_file: %q is not an absolute path", c.PokeFile)
@@ -220,7 +233,7 @@ func (c Config) check() error {
 		return fmt.Errorf("accounting_field: %q is not AdminComment, SystemComment or none", f)
 	}
 	if !(c.Margin >= 0 && c.Margin <= 10) {
-		return fmt.Errorf("margin: %v is not between 0 and 10 (0.1: a tenth more than was seen)", c.Margin)
+		return fmt.Errorf("margin: %v is not between 0 and 10 (0.1: 10 %% more than the measured peak)", c.Margin)
 	}
 	if c.ShareUsers < 1 || c.ShareUsers > 1000 {
 		return fmt.Errorf(
@@ -230,7 +243,8 @@ func (c Config) check() error {
 	}
 	if c.MaxSlowdown != 0 && !(c.MaxSlowdown >= 1 && c.MaxSlowdown <= 1000) {
 		return fmt.Errorf(
-			"max_slowdown: %v is not between 1 and 1000 (1.5: half as long again as on the whole GPU; 0: memory alone decides)",
+			"max_slowdown: %v is not between 1 and 1000 (1.5: up to 50 %% longer than on the whole GPU; "+
+				"0: only memory counts)",
 			c.MaxSlowdown,
 		)
 	}

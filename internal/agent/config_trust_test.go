@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestConfigOfOthers loads a configuration that an ordinary user could change: root's process must not follow it,
-// since it names a library to load.
+// TestConfigOfOthers loads a configuration file that an ordinary user could change. A process of root must refuse the
+// file, because it names a library to load.
 func TestConfigOfOthers(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: it makes files of another user")
@@ -22,7 +22,7 @@ func TestConfigOfOthers(t *testing.T) {
 	}
 	write()
 	if c, err := LoadConfig(path); err != nil || c.NVMLLibrary != "/tmp/evil.so" {
-		t.Fatalf("root's own: %+v, %v", c, err)
+		t.Fatalf("root's own file: %+v, %v", c, err)
 	}
 	for name, spoil := range map[string]func() error{
 		"belongs to uid 20001": func() error { return os.Chown(path, user, user) },
@@ -47,7 +47,7 @@ func TestConfigOfOthers(t *testing.T) {
 			t.Errorf("want %q, got %v", name, err)
 		}
 		if _, err := loadConfig(path, user); err != nil {
-			t.Errorf("a user's command refuses the file: %v", err)
+			t.Errorf("a command that a user runs refuses the file: %v", err)
 		}
 		path = was
 		if err := os.Chown(path, 0, 0); err != nil {
@@ -58,6 +58,6 @@ func TestConfigOfOthers(t *testing.T) {
 		}
 	}
 	if _, err := LoadOwnConfig(filepath.Join(t.TempDir(), "none.yaml")); err == nil {
-		t.Error("a file that is not there was loaded")
+		t.Error("a file that does not exist was loaded")
 	}
 }

@@ -14,9 +14,10 @@ import (
 	"caelum/internal/slurm"
 )
 
-// confine tells the plugin, in the file "devices" of the run directory, which devices no job's cgroup may allow it but
-// those of its lease: the capabilities of every instance that there can be on this node. Where Slurm puts jobs in no
-// devices cgroup there is no such file, and owner and mode of the capability files are all that keeps jobs apart.
+// confine writes the device list for the plugin, the file "devices" in the run directory. The list has the capabilities
+// of every instance that can exist on this node. The plugin makes each job's cgroup deny all of these devices except
+// those of the job's lease. If Slurm puts jobs into no devices cgroup, confine removes the file: then only owner and
+// mode of the capability files separate jobs.
 func (a *Agent) confine(c slurm.Config) error {
 	path := filepath.Join(a.cfg.RunDir, "devices")
 	if !c.RelativeIndex() {
@@ -41,14 +42,14 @@ func (a *Agent) confine(c slurm.Config) error {
 	return nil
 }
 
-// ownDevices are what confine's list is less of for a job: the capabilities of its slices.
+// ownDevices returns the capabilities of a lease's slices, the devices that the job's cgroup allows.
 func (a *Agent) ownDevices(l api.Lease) ([]gpu.Device, error) {
 	var all []gpu.Device
 	for _, s := range l.Slices {
 		c := a.cards[s.GPU]
 		in := a.held(l.Job, s)
 		if in == nil {
-			continue // gone: the reconciliation has said so
+			continue // gone: compareGPUs has logged it
 		}
 		own, err := a.caps.Devices(c.Minor, a.hwOf(in))
 		if err != nil {
@@ -59,7 +60,7 @@ func (a *Agent) ownDevices(l api.Lease) ([]gpu.Device, error) {
 	return all, nil
 }
 
-// held is the instance behind a slice of a job's, nil when it is gone.
+// held returns the instance of a job's slice, nil if the instance no longer exists.
 func (a *Agent) held(job uint32, s api.Slice) *instance {
 	a.mu.Lock()
 	defer a.mu.Unlock()

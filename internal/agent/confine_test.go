@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestConfine: where Slurm has a devices cgroup the plugin learns which devices need a lease, and each lease which are
-// its own.
+// TestConfine: if Slurm uses a devices cgroup, the device list has the devices that need a lease, and each lease file
+// has the devices of its lease.
 func TestConfine(t *testing.T) {
 	w := newWorld(t, 2)
 	w.fake.SetConfig("TaskPlugin", "task/cgroup")
@@ -20,7 +20,7 @@ func TestConfine(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
-	// 15 GPU instances and their first compute instances on each of two GPUs.
+	// Each of the two GPUs has 15 GPU instances with their first compute instances.
 	if len(lines) != 3+2*2*15 || lines[0] != "caelum-devices 1" || lines[1] != "cgroup /sys/fs/cgroup" ||
 		lines[2] != "device 60:3" ||
 		lines[len(lines)-1] != "end" {
@@ -38,7 +38,7 @@ func TestConfine(t *testing.T) {
 		if strings.HasPrefix(line, "device ") {
 			own++
 			if !strings.Contains(string(data), "\n"+line) {
-				t.Errorf("%q of the lease is not in the list", line)
+				t.Errorf("%q of the lease file is not in the device list", line)
 			}
 		}
 	}
@@ -47,7 +47,7 @@ func TestConfine(t *testing.T) {
 	}
 }
 
-// Without one, or no longer, there is no list.
+// TestNoConfine: without a devices cgroup there is no device list, and an earlier list is removed.
 func TestNoConfine(t *testing.T) {
 	w := newWorld(t, 1)
 	list := filepath.Join(w.cfg.RunDir, "devices")
@@ -56,7 +56,7 @@ func TestNoConfine(t *testing.T) {
 	}
 	w.publish()
 	if _, err := os.Stat(list); !os.IsNotExist(err) {
-		t.Errorf("the list is there: %v", err)
+		t.Errorf("the device list exists: %v", err)
 	}
 	id := w.startNow("2g.10gb")
 	w.lease(id)

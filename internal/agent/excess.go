@@ -11,28 +11,30 @@ import (
 	"caelum/internal/slurm"
 )
 
-// After `scontrol reconfigure` or its own restart, slurmctld counts the count-only GRES of a job on several nodes once
-// for each of these nodes, on every one of them, if slurm.conf gives the type as 0 (22.05.8). At the job's end it
-// subtracts the job's allocation once, and the rest stays in GresUsed: the excess. Without the excess in the published
-// totals as many jobs would not start. No update of the node clears it, and `scontrol reconfigure` does not always; a
-// restart of slurmctld does.
+// After `scontrol reconfigure` or its own restart, slurmctld 22.05.8 counts the count-only GRES of a job on several
+// nodes wrongly if slurm.conf gives the count of the type as 0: each of the job's nodes counts the job once for every
+// one of these nodes. At the job's end slurmctld subtracts the job's allocation once, and the rest stays in GresUsed.
+// This rest is the excess. Without the excess in the published totals, the same number of free slices could not be
+// allocated. No update of the node clears an excess, `scontrol reconfigure` clears it only sometimes, and a restart of
+// slurmctld always does.
 //
-// An excess is what slurmctld counts as used beyond the allocations of the jobs that run here, both by slurmctld's own
-// word: what the leases hold says nothing, because slurmctld also counts slices of jobs that get none (--exclusive, no
-// GPU slots). The totals never exceed what is used and on offer, with or without an excess. It must not contain the
-// allocation of a job, because that becomes free at the job's end, which without GPU slots has no epilog to publish.
+// The agent computes the excess as GresUsed minus the allocations of the jobs that run here, both as slurmctld shows
+// them. It does not use the leases, because slurmctld also counts slices of jobs that hold none (--exclusive jobs, jobs
+// without GPU slots). The totals never exceed the used and the offered slices, with or without an excess. The excess
+// must not contain the allocation of a job: it becomes free at the job's end, and a job without GPU slots has no epilog
+// that publishes.
 
-// allocation is what slurmctld has allocated of the node's gres/mig to one run of a job.
+// allocation holds the gres/mig of this node that slurmctld has allocated to one run of a job.
 type allocation struct {
-	restarts int
-	counts   map[string]int
-	known    bool
+	restarts int            // the job's restart count, which identifies the run
+	counts   map[string]int // by profile
+	known    bool           // false if slurmctld's record does not determine the counts
 }
 
-// findExcess compares what slurmctld counts as used with what it has allocated to the jobs here. The node was read
-// before the jobs: a job that started in between makes the excess too small until the next pass. One that ended in
-// between would make it too large, so an excess that is larger than before counts only if the node, read again, shows
-// it too.
+// findExcess compares slurmctld's used counts with its allocations to the jobs here, and stores the excess. The node
+// was read before the jobs: a job that started in between makes the excess too small until the next pass. A job that
+// ended in between would make the excess too large. An excess that is larger than before therefore counts only as far
+// as a second reading of the node shows it too.
 func (a *Agent) findExcess(ctx context.Context, node slurm.Node) error {
 	a.mu.Lock()
 	here, held, before := slices.Collect(maps.Values(a.here)), a.slicesHeld(), a.excess
@@ -66,7 +68,7 @@ func (a *Agent) findExcess(ctx context.Context, node slurm.Node) error {
 		a.log.Info("slurmctld cleared its count of slices that no job has")
 	default:
 		a.log.WithFields(logrus.Fields{"before": before, "now": found}).
-			Warn("slurmctld counts slices as used that no job has; raised the totals by as many")
+			Warn("slurmctld counts slices as used that no job has; raised the totals by the same number")
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -74,7 +76,7 @@ func (a *Agent) findExcess(ctx context.Context, node slurm.Node) error {
 	return nil
 }
 
-// beyond returns what a node counts as used of each profile beyond the given counts.
+// beyond returns, by profile, how far the node's used counts exceed the given counts.
 func beyond(node slurm.Node, counts map[string]int) map[string]int {
 	more := map[string]int{}
 	for profile, n := range count(node.GresUsed) {
@@ -85,7 +87,7 @@ func beyond(node slurm.Node, counts map[string]int) map[string]int {
 	return more
 }
 
-// within reports whether no count of part exceeds that of all.
+// within reports whether no count in part exceeds the count of the same profile in all.
 func within(part, all map[string]int) bool {
 	for profile, n := range part {
 		if n > all[profile] {
@@ -95,18 +97,18 @@ func within(part, all map[string]int) bool {
 	return true
 }
 
-// allocated sums up what slurmctld has allocated of each profile to the jobs that run here. It is not known while that
-// of one job is not.
+// allocated returns, by profile, the sum of slurmctld's allocations to the jobs that run here. known is false if the
+// allocation of any of these jobs is unknown.
 func (a *Agent) allocated(ctx context.Context, here []slurm.Job) (sum map[string]int, known bool, err error) {
 	sum, known = map[string]int{}, true
 	for _, j := range here {
-		if !j.Holds() && j.State != "COMPLETING" { // of a state that is not known here
+		if !j.Holds() && j.State != "COMPLETING" { // a job state that this package does not know
 			known = false
 		}
 		if !j.Holds() || !asksForSlices(j) && !j.Exclusive && j.Problem == "" {
 			continue
 		}
-		// the job began under another agent
+		// The allocation is not cached if the job began under another agent, or was requeued since.
 		if has, cached := a.allocations[j.ID]; !cached || has.restarts != j.Restarts {
 			job, err := a.ctl.Job(ctx, j.ID)
 			if err != nil && classOf(err) != unclear {
@@ -123,9 +125,9 @@ func (a *Agent) allocated(ctx context.Context, here []slurm.Job) (sum map[string
 	return sum, known, nil
 }
 
-// noteAllocation keeps what slurmctld answered for a listed job. If the job's record is unclear, the request counts,
-// which is what a job without --exclusive is allocated. A job that has ended meanwhile may have been counted as used:
-// nothing is known of it.
+// noteAllocation caches slurmctld's answer about a listed job. If the job's record is unclear, the job's request
+// counts: a job without --exclusive is allocated what it requests. If the job has ended since it was listed, its
+// allocation is unknown, because the used counts may still contain it.
 func (a *Agent) noteAllocation(listed, job slurm.Job, err error) {
 	has := allocation{restarts: listed.Restarts}
 	switch {
@@ -142,8 +144,8 @@ func (a *Agent) noteAllocation(listed, job slurm.Job, err error) {
 	a.allocations[listed.ID] = has
 }
 
-// totals returns the count to publish of each profile: what is used and what is on offer. An excess is left out as far
-// as the node's total has no room for it; short is that part.
+// totals returns the count of each profile to publish: the used slices, including the excess, and the offers. short is
+// the part of the excess that is left out because the node's total N has no room for it.
 func (a *Agent) totals(node slurm.Node, offers map[string]int) (totals, short map[string]int) {
 	taken, extra := a.taken(node)
 	totals, short = maps.Clone(taken), map[string]int{}

@@ -9,7 +9,7 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// excess returns what the agent shows as counted for no job, and the part of it that the totals have no room for.
+// excess returns the excess in the agent's status, and the part of it that the totals have no room for.
 func (w *world) excess() (excess, short map[string]int) {
 	w.t.Helper()
 	s, err := w.agent.Status(context.Background())
@@ -19,19 +19,19 @@ func (w *world) excess() (excess, short map[string]int) {
 	return s.Excess, s.ExcessShort
 }
 
-// offersAre compares what slurmctld could start of a profile, and the node's total with N.
+// offersAre checks the number of free slices of a profile in slurmctld, and the node's total.
 func (w *world) offersAre(when, profile string, n, total int) {
 	w.t.Helper()
 	if got := w.offers()[profile]; got != n {
-		w.t.Errorf("%s: %d of %s on offer, want %d", when, got, profile, n)
+		w.t.Errorf("%s: %d of %s offered, want %d", when, got, profile, n)
 	}
 	if w.total() != total {
 		w.t.Errorf("%s: the total is %d, want %d", when, w.total(), total)
 	}
 }
 
-// TestExcess: slurmctld counts a job on two nodes twice, during the job and, once, after its end. The empty GPUs are on
-// offer all the same, and no more than these.
+// TestExcess: slurmctld counts a job on two nodes twice while the job runs, and once after the job's end. The agent
+// still offers the empty GPUs, and no more than these.
 func TestExcess(t *testing.T) {
 	w := newWorld(t, 4)
 	id := w.submit(job(2, "7g.40gb:2"))
@@ -39,7 +39,7 @@ func TestExcess(t *testing.T) {
 	w.fake.Tick()
 	w.prologs.Wait()
 	w.fake.Recount(2)
-	for range 4 { // they wait, so that 7g.40gb is what the plan offers
+	for range 4 { // they wait, so that the plan offers 7g.40gb
 		w.submit(job(1, "7g.40gb"))
 	}
 	w.publish()
@@ -75,7 +75,7 @@ func TestExcess(t *testing.T) {
 	}
 }
 
-// TestExcessClearedBeforeTheRaise: slurmctld clears the excess after the pass has read it.
+// TestExcessClearedBeforeTheRaise: slurmctld clears the excess after the pass has read the excess.
 func TestExcessClearedBeforeTheRaise(t *testing.T) {
 	for _, op := range []string{"Nodes", "Queue", "Node"} {
 		t.Run(op, func(t *testing.T) {
@@ -101,8 +101,8 @@ func TestExcessClearedBeforeTheRaise(t *testing.T) {
 				}
 			})
 			w.publish()
-			if got := w.offers()["7g.40gb"]; got > 2 { // 0, if the pass had nothing to write
-				t.Errorf("after the pass: %d of 7g.40gb on offer on two GPUs", got)
+			if got := w.offers()["7g.40gb"]; got > 2 { // 0 if the pass had nothing to write
+				t.Errorf("after the pass: %d of 7g.40gb offered on two GPUs", got)
 			}
 			w.publish()
 			w.offersAre("after the next pass", "7g.40gb", 2, 56)
@@ -110,7 +110,7 @@ func TestExcessClearedBeforeTheRaise(t *testing.T) {
 	}
 }
 
-// TestNoRoomForAnExcess: N is constant, whatever slurmctld counts.
+// TestNoRoomForAnExcess: the total N stays constant if it has no room for the excess.
 func TestNoRoomForAnExcess(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb")
@@ -130,14 +130,16 @@ func TestNoRoomForAnExcess(t *testing.T) {
 	}
 }
 
-// TestNoExcess: slurmctld also counts what it has allocated to jobs that hold no slice.
+// TestNoExcess: allocations to jobs that hold no slice are no excess.
 func TestNoExcess(t *testing.T) {
 	exclusive := job(1, "2g.10gb")
 	exclusive.Exclusive = true
 	for name, j := range map[string]slurm.Job{
-		"--exclusive":         exclusive,
-		"no GPU slots":        {Name: "j", User: "user1", PerNode: []slurm.GRES{{Name: "mig", Type: "2g.10gb", Count: 1}}},
-		"more slices than it": job(1, "2g.10gb:2"),
+		"--exclusive": exclusive,
+		"no GPU slots": {
+			Name: "j", User: "user1", PerNode: []slurm.GRES{{Name: "mig", Type: "2g.10gb", Count: 1}},
+		},
+		"more slices than slots": job(1, "2g.10gb:2"),
 	} {
 		for _, unclear := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
@@ -164,7 +166,7 @@ func TestNoExcess(t *testing.T) {
 	}
 }
 
-// TestEndOfAJobIsNoExcess: the pass reads the node while a job runs, and the jobs when it is over.
+// TestEndOfAJobIsNoExcess: the pass reads the node while a job runs, and the jobs after the job has ended.
 func TestEndOfAJobIsNoExcess(t *testing.T) {
 	w := newWorld(t, 1)
 	w.fake.Epilog(nil)

@@ -7,11 +7,12 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// The write that raises adds to what slurmctld counted as used a moment before. Where that count drops in between with
-// no epilog to publish anew, more is free than can be carved: seen at once, and taken back.
+// The write that raises the counts adds the offers to the used counts that slurmctld showed before. If a used count
+// drops in between and no epilog publishes, more slices are free than can be carved. The same pass must find this and
+// withdraw the surplus.
 
-// TestJobComesAndGoesWithinARead: a job with a slice and no slot (srun --gres=mig:7g.40gb:1) has no epilog that asks
-// the agent, and this one is over before the read that counts it has listed the jobs.
+// TestJobComesAndGoesWithinARead: a job with a slice and without a slot (srun --gres=mig:7g.40gb:1) has no epilog that
+// calls the agent. This job is counted when the pass reads the node, and has ended when the pass reads the jobs.
 func TestJobComesAndGoesWithinARead(t *testing.T) {
 	w := newWorld(t, 1)
 	w.fake.Epilog(nil)
@@ -43,18 +44,19 @@ func TestJobComesAndGoesWithinARead(t *testing.T) {
 	})
 	w.publish()
 	if got := w.offers(); got["7g.40gb"] != 1 || len(got) != 1 {
-		t.Errorf("on offer on one empty GPU: %v", got)
+		t.Errorf("offers of one empty GPU: %v", got)
 	}
 }
 
-// TestReconfigureBeforeTheRaise: after `scontrol reconfigure` nothing counts as used (22.05), and everything is closed.
+// TestReconfigureBeforeTheRaise: `scontrol reconfigure` resets the used counts and closes everything (22.05) before the
+// pass raises the counts.
 func TestReconfigureBeforeTheRaise(t *testing.T) {
 	w := newWorld(t, 1)
 	w.submit(job(1, "3g.20gb"))
 	w.publish()
 	w.fake.Tick()
 	w.prologs.Wait()
-	// The one that waits makes the plan, and with it the write that raises: 3g.20gb stands at 1 of 1, and 2 is wanted.
+	// The waiting jobs make the pass raise 3g.20gb from 1 (1 used) to 2.
 	for range 2 {
 		w.submit(job(1, "3g.20gb"))
 	}
@@ -68,6 +70,6 @@ func TestReconfigureBeforeTheRaise(t *testing.T) {
 	})
 	w.publish()
 	if got := w.offers(); got["3g.20gb"] > 1 {
-		t.Errorf("on offer beside a 3g.20gb: %v", got)
+		t.Errorf("offers beside a running 3g.20gb: %v", got)
 	}
 }

@@ -15,7 +15,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// small puts a file system of its own over a folder, and answers how to fill it and how to make room.
+// small mounts a file system of this size on a directory. It returns functions that fill the file system and make room
+// again.
 func small(t *testing.T, dir, size string) (fill, room func()) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -24,7 +25,8 @@ func small(t *testing.T, dir, size string) (fill, room func()) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "mode=700,size="+size, "tmpfs", dir).CombinedOutput(); err != nil {
+	mount := exec.Command("mount", "-t", "tmpfs", "-o", "mode=700,size="+size, "tmpfs", dir)
+	if out, err := mount.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	t.Cleanup(func() { exec.Command("umount", "-l", dir).Run() })
@@ -49,7 +51,7 @@ func small(t *testing.T, dir, size string) (fill, room func()) {
 	}
 }
 
-// starting is a world in which the test runs the prologs.
+// starting returns a world, and the function with which the test runs a job's prolog.
 func starting(t *testing.T) (*world, func(slurm.Job) (*api.Lease, error)) {
 	w := newWorld(t, 1)
 	w.fake.Prolog(nil)
@@ -62,7 +64,7 @@ func starting(t *testing.T) (*world, func(slurm.Job) (*api.Lease, error)) {
 	}
 }
 
-// notNow checks that a prolog was told to ask again, and why.
+// notNow checks that the error asks the plugin to repeat the call, and that its text contains parts.
 func notNow(t *testing.T, err error, parts ...string) {
 	t.Helper()
 	if code := api.CodeOf(err); err == nil || code != 503 {
@@ -71,12 +73,13 @@ func notNow(t *testing.T, err error, parts ...string) {
 	}
 	for _, part := range parts {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%v does not say %q", err, part)
+			t.Errorf("%v does not contain %q", err, part)
 		}
 	}
 }
 
-// whole checks that every instance on the GPU is the agent's and that the emulator has nothing to complain of.
+// whole checks that no instance is foreign or stuck, that the emulator finds no inconsistency, and that no intent is
+// left.
 func (w *world) whole() {
 	w.t.Helper()
 	if err := w.agent.compareGPUs(); err != nil {
@@ -94,8 +97,8 @@ func (w *world) whole() {
 	}
 }
 
-// A full state directory: the prolog asks again, is told which folder, and the job goes neither back to the queue nor
-// to pieces. When there is room it starts. The same with an epilog.
+// TestStateDirectoryFull: while the state directory is full, prolog and epilog are asked to repeat their calls, with
+// the directory in the message. The job is not requeued and does not fail. It starts when there is room.
 func TestStateDirectoryFull(t *testing.T) {
 	w, prolog := starting(t)
 	w.stop()
@@ -114,7 +117,7 @@ func TestStateDirectoryFull(t *testing.T) {
 		notNow(t, err, "no space left", "make room in "+w.cfg.StateDir)
 	}
 	if s := w.state(id); s == "PENDING" {
-		t.Errorf("the job is %s: it was sent away for a full disk", s)
+		t.Errorf("the job is %s: it was requeued because of a full disk", s)
 	}
 	if err := w.agent.Release(context.Background(), first, 0); api.CodeOf(err) != 503 {
 		t.Errorf("release: %v", err)
@@ -122,7 +125,7 @@ func TestStateDirectoryFull(t *testing.T) {
 	if l, err := w.agent.Job(context.Background(), first); err != nil || len(l.Slices) != 1 {
 		t.Errorf("a lease that could not be released is %+v, %v", l, err)
 	}
-	// An agent can be started on a full disk, and keeps what it had.
+	// An agent can start on a full disk, and keeps its leases.
 	w.stop()
 	w.start()
 	if l, err := w.agent.Job(context.Background(), first); err != nil || len(l.Slices) != 1 {
@@ -146,7 +149,7 @@ func TestStateDirectoryFull(t *testing.T) {
 	}
 }
 
-// filled fills the disk and what room SQLite has left inside its files.
+// filled fills the disk, and the free room inside SQLite's files.
 func (w *world) filled(fill func()) {
 	w.t.Helper()
 	fill()
@@ -159,7 +162,7 @@ func (w *world) filled(fill func()) {
 	w.t.Fatal("the ledger can still be written")
 }
 
-// afterCreate is hardware that does something when it has made an instance.
+// afterCreate is hardware that calls do after the creation of an instance.
 type afterCreate struct {
 	gpu.Hardware
 	do func()
@@ -171,7 +174,8 @@ func (h afterCreate) Create(g int, profile string, start int) (gpu.Instance, err
 	return in, err
 }
 
-// The disk becomes full while the driver makes the instance, so that it exists and the ledger cannot be told.
+// TestDiskFullDuringCreate: the disk becomes full while the driver creates an instance, so that the instance exists and
+// cannot be written into the ledger.
 func TestDiskFullDuringCreate(t *testing.T) {
 	w, prolog := starting(t)
 	w.stop()
@@ -194,7 +198,8 @@ func TestDiskFullDuringCreate(t *testing.T) {
 	w.whole()
 }
 
-// A full run directory: the lease stands, the prolog asks again until its file can be written.
+// TestRunDirectoryFull: while the run directory is full, the lease is kept, and the prolog is asked to repeat its call
+// until the lease file can be written.
 func TestRunDirectoryFull(t *testing.T) {
 	w, prolog := starting(t)
 	w.stop()
@@ -208,7 +213,7 @@ func TestRunDirectoryFull(t *testing.T) {
 		notNow(t, err, "no space left", w.cfg.RunDir)
 	}
 	if files, _ := os.ReadDir(filepath.Join(w.cfg.RunDir, "jobs")); len(files) > 0 {
-		t.Errorf("half written: %v", files)
+		t.Errorf("unfinished files: %v", files)
 	}
 	room()
 	if l, err := prolog(j); err != nil || len(l.Slices) != 1 {

@@ -19,15 +19,15 @@ import (
 	"caelum/internal/slurm"
 )
 
-// leaseForm is the lease file of docs/internals.md.
+// leaseForm matches the lease file of docs/internals.md.
 var leaseForm = regexp.MustCompile(
 	`^caelum-lease 1\njob ([1-9]\d*)\nrestart (\d|[1-9]\d+)\nuid (\d|[1-9]\d+)\nindex (absolute|relative)\n` +
 		`(error [^\x00-\x1f\x7f]+\n|(slot (\d|[1-9]\d+) (-|MIG-[0-9A-Za-z/-]+)\n)+(device \d+:\d+\n)*)end\n$`,
 )
 
-// FuzzAgent: the whole agent behind its socket, with GPUs of the emulator and a slurmctld in memory, asked anything in
-// any order by root and by users. Nobody but root changes anything; whatever root asks, the agent goes on, its lease
-// files can be read, and no slice is two jobs'.
+// FuzzAgent sends arbitrary requests of root and of users to the socket of a complete agent, with emulated GPUs and a
+// slurmctld in memory. Requests of users change nothing. After any request of root, the agent still runs, its lease
+// files are readable, and no two jobs hold the same slice.
 func FuzzAgent(f *testing.F) {
 	if os.Getuid() != 0 {
 		f.Skip("needs root to be another user")
@@ -54,7 +54,7 @@ func FuzzAgent(f *testing.F) {
 		f.Add(s.root, s.method, s.path, []byte(s.body))
 	}
 	w := newWorld(f, 1)
-	// Job 1 has its lease, 2 and 3 run without one, 4 waits for room, 5 is gone.
+	// Job 1 has its lease. Jobs 2 and 3 run without a lease. Job 4 waits for room, and slurmctld has forgotten job 5.
 	for range 2 {
 		w.submit(job(1, "1g.5gb:1"))
 		w.publish()
@@ -113,11 +113,11 @@ func FuzzAgent(f *testing.F) {
 			t.Fatalf("no answer: %v", err)
 		}
 		errLog.mu.Lock()
-		said := errs.String()
+		logged := errs.String()
 		errs.Reset()
 		errLog.mu.Unlock()
-		if strings.Contains(said, "panic") {
-			t.Fatal(said)
+		if strings.Contains(logged, "panic") {
+			t.Fatal(logged)
 		}
 		if !root {
 			if after := w.everything(t); after != before {
@@ -140,8 +140,8 @@ func FuzzAgent(f *testing.F) {
 	})
 }
 
-// reset gives every job but the first its state before the prolog, so that what is found does not depend on what went
-// before.
+// reset restores the leases of the start, when only job 1 has a lease, so that the result of a request does not depend
+// on earlier requests.
 func (w *world) reset(t *testing.T) {
 	leases, err := w.agent.ledger.Leases()
 	if err != nil {
@@ -163,15 +163,15 @@ func (w *world) reset(t *testing.T) {
 	}
 }
 
-// everything is all that a call could change: what the agent says, its files, the GPU, what it has written into
-// slurmctld.
+// everything returns a text of all that a call could change: the agent's status, its lease files, the GPU's instances,
+// and the number of writes into slurmctld.
 func (w *world) everything(t *testing.T) string {
 	var b strings.Builder
 	status, err := w.agent.Status(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	status.PublishedAt = 0 // a pass of its own may come at any time
+	status.PublishedAt = 0 // the agent can start a pass at any time
 	text, _ := json.Marshal(status)
 	b.Write(text)
 	files := w.leaseFiles(t)
@@ -203,8 +203,8 @@ func (w *world) leaseFiles(t *testing.T) map[string]string {
 	return all
 }
 
-// checkHolds: every lease has its file, of the form that the plugin takes, and no two jobs hold one slice or
-// overlapping ones.
+// checkHolds checks that every lease has a file in the form that the plugin accepts, and that no two jobs hold the same
+// or overlapping slices.
 func (w *world) checkHolds(t *testing.T) {
 	leases, err := w.agent.ledger.Leases()
 	if err != nil {
@@ -231,7 +231,7 @@ func (w *world) checkHolds(t *testing.T) {
 			}
 			for u := s.Start; u < s.Start+s.Size; u++ {
 				if units[u] != 0 {
-					t.Fatalf("unit %d is job %d's and job %d's", u, units[u], l.Job)
+					t.Fatalf("unit %d belongs to jobs %d and %d", u, units[u], l.Job)
 				}
 				units[u] = l.Job
 			}

@@ -18,9 +18,10 @@ import (
 	"caelum/internal/slurm"
 )
 
-// write sets the node's gres/mig counts; what is not named is 0, and closed takes the rest of the constant total.
-// Nothing is written when it stands so already, what stands on the GPUs too. Every write is logged with its plan, so
-// that it can be checked later.
+// write sets the node's gres/mig counts and the agent's text in the node's Extra field. Profiles without a total get 0,
+// and the type closed gets the rest of the constant total. If slurmctld already shows the same counts and text, nothing
+// is written. Every write is logged with its plan, so that the log can be checked later. wrote is true if an update was
+// sent, even if it failed.
 func (a *Agent) write(
 	ctx context.Context,
 	phase string,
@@ -31,7 +32,8 @@ func (a *Agent) write(
 	gres, ok := a.gresLine(node, totals)
 	if !ok {
 		return false, fmt.Errorf(
-			"node %s: more of gres/mig in use and on offer than its total of %d; raise the count of mig:closed in slurm.conf and gres.conf",
+			"node %s: the used and offered gres/mig exceed the node's total of %d; "+
+				"raise the count of mig:closed in slurm.conf and gres.conf",
 			node.Name,
 			a.total,
 		)
@@ -59,16 +61,20 @@ func (a *Agent) write(
 	return true, nil
 }
 
-// fresh is the age up to which a reading of the node is written on: slurmctld takes longer to end and to start.
+// fresh limits the age of a reading of the node that a write relies on without a second reading. A restart of slurmctld
+// takes longer.
 const fresh = 250 * time.Millisecond
 
-// errOutdated is a pass whose write would not fit what slurmctld has by now.
-var errOutdated = errors.New("slurmctld's counts of this node changed during the pass, as at its restart")
+// errOutdated ends a pass whose write would no longer match slurmctld's counts.
+var errOutdated = errors.New(
+	"slurmctld's counts of this node changed during the pass, for example because slurmctld restarted",
+)
 
-// unchanged reads a node again that was read some time ago. If slurmctld was restarted since, it has forgotten what is
-// used, and slurmd has not registered: a write that fits what was read would offer slices that are not free, to jobs
-// that get no slots. Slurm's commands take up to 9 s, and succeed, if slurmctld goes away in the midst of a reading
-// (22.05.8: they ask for the partitions last). So the second reading may be an old one too, and the third one is not.
+// unchanged returns errOutdated if the node has changed since it was read. If the reading is not fresh, it reads the
+// node again. A restarted slurmctld has forgotten the used counts, and slurmd has not registered with it: a write based
+// on the earlier reading would offer slices that are not free, to jobs that would get no slots. If slurmctld ends in
+// the middle of a reading, Slurm's commands take up to 9 s and then succeed (22.05.8: they ask for the partitions
+// last). The second reading may therefore be an old one too, but the third is not.
 func (a *Agent) unchanged(ctx context.Context, node slurm.Node) error {
 	last := node
 	for range 2 {
@@ -86,7 +92,7 @@ func (a *Agent) unchanged(ctx context.Context, node slurm.Node) error {
 	return nil
 }
 
-// lowers reports whether a write of these totals takes anything off offer.
+// lowers reports whether writing these totals withdraws any offer.
 func lowers(node slurm.Node, low map[string]int) bool {
 	for profile, total := range count(node.Gres) {
 		if profile != slurm.ClosedType && low[profile] < total {
@@ -96,8 +102,8 @@ func lowers(node slurm.Node, low map[string]int) bool {
 	return false
 }
 
-// sameCounts compares two lists in any order: slurmctld shows a type that slurm.conf does not have behind closed,
-// wherever it was written (22.05.8).
+// sameCounts reports whether two lists have the same entries, in any order. slurmctld lists a type that slurm.conf
+// lacks after closed, independent of the type's place in the update (22.05.8).
 func sameCounts(x, y []slurm.GRES) bool {
 	order := func(a, b slurm.GRES) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Count, b.Count))
@@ -105,10 +111,11 @@ func sameCounts(x, y []slurm.GRES) bool {
 	return slices.Equal(slices.SortedFunc(slices.Values(x), order), slices.SortedFunc(slices.Values(y), order))
 }
 
-// taken is what the offers are added to: by profile, what slurmctld counts as used, as far as jobs really hold it. An
-// --exclusive job is allocated everything that was on offer, and a refused one what it asked for: counted in full, that
-// would be free on top of the offers from their end until the epilog has published. Less than used is always sound.
-// extra is the part of the excess that is used on top of that.
+// taken returns the counts to which the offers are added: by profile, the slices that slurmctld counts as used, limited
+// to the slices that jobs hold or will hold. An --exclusive job is allocated every offered slice, and a refused job is
+// allocated its request. If these slices counted in full, they would be free in addition to the offers from the job's
+// end until the epilog has published. A count below the used count is always safe. extra is the part of the excess that
+// is used beyond taken.
 func (a *Agent) taken(node slurm.Node) (taken, extra map[string]int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -123,8 +130,8 @@ func (a *Agent) taken(node slurm.Node) (taken, extra map[string]int) {
 	return taken, extra
 }
 
-// slicesHeld counts what jobs hold or will hold here, by the profile that slurmctld counts it as. The caller holds
-// a.mu.
+// slicesHeld counts the slices that jobs hold or will hold here, by the profile under which slurmctld counts them. The
+// caller holds a.mu.
 func (a *Agent) slicesHeld() map[string]int {
 	held := map[string]int{}
 	for _, l := range a.leases {
@@ -140,7 +147,7 @@ func (a *Agent) slicesHeld() map[string]int {
 	return held
 }
 
-// exceeds reports whether slurmctld has more free of a profile than a plan offers.
+// exceeds reports whether slurmctld shows more free slices of any profile than the plan offers.
 func exceeds(node slurm.Node, offers map[string]int) bool {
 	used := count(node.GresUsed)
 	for profile, total := range count(node.Gres) {
@@ -151,8 +158,8 @@ func exceeds(node slurm.Node, offers map[string]int) bool {
 	return false
 }
 
-// gresLine is the node's whole GRES list with new counts of gres/mig: an update replaces the list, so what else the
-// node has must be named as it stands. It is not ok if the counts exceed the node's total.
+// gresLine returns the node's complete GRES list with new counts of gres/mig. An update replaces the list, so the
+// node's other GRES are in it unchanged. ok is false if the counts exceed the node's total.
 func (a *Agent) gresLine(node slurm.Node, totals map[string]int) (line []slurm.GRES, ok bool) {
 	names := slices.Clone(a.profiles)
 	for _, g := range node.Gres {
@@ -178,12 +185,14 @@ func (a *Agent) gresLine(node slurm.Node, totals map[string]int) (line []slurm.G
 	return append(line, slurm.GRES{Name: "mig", Type: slurm.ClosedType, Count: max(rest, 0)}), rest >= 0
 }
 
-// learnTotal finds N, the node's constant total of gres/mig, which is slurm.conf's. slurmctld shows it as CfgTRES,
-// which no update changes. CfgTRES lacks it where AccountingStorageTRES lacks gres/mig. Then N is what closed has after
-// slurmctld has set the record to slurm.conf's: the ledger has no N yet, or this agent had something on offer and
-// everything is closed now. Everything closed at the start of an agent may be what the last one wrote (CloseOffers),
-// and the sum beside offers is not N either (after a restart of slurmd, 22.05 puts the filler back to N beside what is
-// on offer).
+// learnTotal finds N, the node's constant total of gres/mig in slurm.conf, and stores it in the ledger. slurmctld shows
+// N in CfgTRES, which no update changes. CfgTRES does not contain gres/mig if AccountingStorageTRES does not. In that
+// case N is the count of closed in a record that slurmctld has reset to slurm.conf's values. Such a reset has happened
+// if this agent had offers and everything is closed now. If the ledger has no N yet, guessTotal decides.
+//
+// A record with everything closed at the start of an agent proves nothing, because CloseOffers may have written it. The
+// sum of a record with offers is not always N either: after a restart of slurmd, 22.05 sets closed back to N beside the
+// offers.
 func (a *Agent) learnTotal(node slurm.Node) error {
 	if _, ok := count(node.Gres)[slurm.ClosedType]; !ok {
 		return fmt.Errorf(
@@ -210,8 +219,8 @@ func (a *Agent) learnTotal(node slurm.Node) error {
 	return a.ledger.SetMeta("total", strconv.Itoa(total))
 }
 
-// guessTotal guesses N from a node's record alone: the sum of all types, or, after a restart of slurmd, the filler
-// beside what is on offer. If these differ, the one that `caelum slurm-config` would have printed is taken.
+// guessTotal guesses N from a node's record: the count of closed if that is the count that `caelum slurm-config` prints
+// for the node's slots, as after a restart of slurmd, else the sum of all types.
 func guessTotal(node slurm.Node) int {
 	has := count(node.Gres)
 	if has[slurm.ClosedType] == Total(gpus(node.Gres)) {
@@ -224,7 +233,7 @@ func guessTotal(node slurm.Node) int {
 	return sum
 }
 
-// offering reports whether any profile has a count.
+// offering reports whether the count of any profile is above 0.
 func offering(counts map[string]int) bool {
 	for profile, n := range counts {
 		if profile != slurm.ClosedType && n > 0 {
@@ -234,7 +243,7 @@ func offering(counts map[string]int) bool {
 	return false
 }
 
-// count sums gres/mig by type.
+// count returns the sums of gres/mig by type.
 func count(gres []slurm.GRES) map[string]int {
 	n := map[string]int{}
 	for _, g := range gres {
@@ -245,7 +254,7 @@ func count(gres []slurm.GRES) map[string]int {
 	return n
 }
 
-// describe is a plan for the log: per GPU what is busy and what is on offer, as placements.
+// describe returns a plan for the log: the busy and the offered placements of each GPU.
 func (a *Agent) describe(d nodePlan) []map[string]string {
 	var all []map[string]string
 	for i, g := range d.gpus {
@@ -271,8 +280,8 @@ func (a *Agent) describe(d nodePlan) []map[string]string {
 	return all
 }
 
-// CloseOffers takes everything off offer: what the command `caelumd close` does when the agent has stopped. known is N
-// as the ledger has it, or 0; what slurmctld has of slurm.conf comes first.
+// CloseOffers withdraws all offers of a node. The command `caelumd close` does this when the agent has stopped. known
+// is N from the ledger, or 0. N from slurmctld's CfgTRES takes precedence.
 func CloseOffers(ctx context.Context, ctl Controller, nodeName string, known int) error {
 	node, err := ctl.Node(ctx, nodeName)
 	if err != nil {

@@ -10,25 +10,26 @@ import (
 	"caelum/internal/gpu"
 )
 
-// A process that has a capability file open can use every instance that is ever made at its placement: the driver
-// checks the descriptor's device number, which follows from GPU and GPU instance id. The agent looks for such processes
-// at the release and again before the next lease. The files are root's by then, so no process can open them between the
-// scan and the lease. A process of the instance's last user is ended (see Config.Foreign); while another process holds
-// the instance, it is set aside.
+// A process that has a capability file open can use every later instance with the same GPU instance id: the driver
+// checks the descriptor's device number, which follows from the GPU and the GPU instance id. The agent scans for such
+// processes at the release and again before the next lease. At that time the files belong to root, so no process can
+// open them between the scan and the lease. The agent ends such processes of the instance's last user (see
+// Config.Foreign). While other processes hold the instance, the instance is set aside.
 
-// minorsOf names the capabilities of a GPU instance id, which are the same for every instance that has it.
+// minorsOf identifies the capabilities of a GPU instance id. Every instance with this id has the same capabilities.
 type minorsOf struct {
 	gpu string // UUID
 	gi  int
 }
 
-// placed is an instance of a GPU.
+// placed is an instance and the index of its GPU.
 type placed struct {
 	gpu int
 	in  *instance
 }
 
-// holders returns the processes that hold the capabilities of instances whose files are closed, in one scan.
+// holders returns, for each instance, the processes that have its capability files open. It scans /proc once. The files
+// must be closed to users.
 func (a *Agent) holders(all []placed) (map[*instance][]gpu.Process, error) {
 	if len(all) == 0 {
 		return nil, nil
@@ -48,7 +49,7 @@ func (a *Agent) holders(all []placed) (map[*instance][]gpu.Process, error) {
 	return a.holdersIn(held, all)
 }
 
-// ignoreNoCapabilities takes a kernel without capability devices for one on which no process holds any.
+// ignoreNoCapabilities returns nil for a kernel without capability devices, on which no process can hold any.
 func ignoreNoCapabilities(err error) error {
 	if errors.Is(err, gpu.ErrNoCapabilities) {
 		return nil
@@ -66,7 +67,7 @@ func (a *Agent) scan(wanted []gpu.Device) (gpu.Held, error) {
 	return held, err
 }
 
-// holdersIn returns the processes of a scan that hold instances.
+// holdersIn returns, for each instance, the processes of a scan that have its capability files open.
 func (a *Agent) holdersIn(held gpu.Held, all []placed) (map[*instance][]gpu.Process, error) {
 	found := map[*instance][]gpu.Process{}
 	for _, p := range all {
@@ -87,7 +88,8 @@ func (a *Agent) holdersIn(held gpu.Held, all []placed) (map[*instance][]gpu.Proc
 	return found, nil
 }
 
-// devicesOf are the capabilities of an instance. Its compute instances are not known before the first look at the GPU.
+// devicesOf returns the capabilities of an instance. The compute instances of a loaded instance are unknown until the
+// agent has listed the GPU's instances. Until then devicesOf assumes compute instance 0.
 func (a *Agent) devicesOf(p placed) ([]gpu.Device, error) {
 	in := a.hwOf(p.in)
 	if len(in.CIs) == 0 {
@@ -96,9 +98,9 @@ func (a *Agent) devicesOf(p placed) ([]gpu.Device, error) {
 	return a.caps.Devices(a.cards[p.gpu].Minor, in)
 }
 
-// setAsideBeforeGrant is setHeldAside for the instances of a lease. A search that found no holder is enough for
-// instances whose files no process could open since then. The driver may have made the files of a new instance with
-// mode 0666.
+// setAsideBeforeGrant is like setHeldAside, for the instances of a lease. If no process can have opened the files of
+// the instances since the search began, and the search found no holder, it does not scan again. It scans again after
+// the creation of an instance if the driver may have made the instance's files with mode 0666.
 func (a *Agent) setAsideBeforeGrant(all []placed, created bool, search *search) ([]placed, error) {
 	if created && a.caps.Modifies() {
 		return a.setHeldAside(all)
@@ -113,13 +115,14 @@ func (a *Agent) setAsideBeforeGrant(all []placed, created bool, search *search) 
 	return a.setHeldAside(all)
 }
 
-// setHeldAside sets aside the instances that processes hold and that these processes cannot be ended for, and returns
-// them. If the processes cannot be listed, it sets all aside.
+// setHeldAside ends the processes that hold instances, as far as the agent may end them. It sets aside the instances
+// that are still held, and returns them. If the processes cannot be listed, it sets all instances aside.
 func (a *Agent) setHeldAside(all []placed) (held []placed, _ error) {
 	found, err := a.clear(all, clearRounds)
 	if err != nil {
 		a.log.WithError(err).
-			Error("couldn't list the processes that hold slices open; the slices are out of the offers until they can be listed")
+			Error("couldn't list the processes that hold slices open; the slices are not offered until the processes " +
+				"can be listed")
 	}
 	for _, p := range all {
 		if err == nil && len(found[p.in]) == 0 {
@@ -134,13 +137,13 @@ func (a *Agent) setHeldAside(all []placed) (held []placed, _ error) {
 	return held, nil
 }
 
-// clearRounds limits how often a release or a lease ends processes and scans again: while a scan runs, a descriptor can
-// move to a process that the scan has passed already.
+// clearRounds limits how often a release or a lease ends processes and scans again. One scan is not enough: while it
+// runs, a process can send its descriptor to a process that the scan has already passed.
 const clearRounds = 2
 
-// clear ends the processes that hold instances and may be ended for it, in this many rounds at most, and returns those
-// that still hold one. A user can start new holders as long as she likes, and each round takes time, for which others
-// wait.
+// clear ends the processes that hold instances, as far as the agent may end them, and returns the processes that still
+// hold an instance. The rounds are limited, because a user can start new holders all the time, and prologs and epilogs
+// wait meanwhile.
 func (a *Agent) clear(all []placed, rounds int) (found map[*instance][]gpu.Process, err error) {
 	for range rounds {
 		if found, err = a.holders(all); err != nil || !a.endHolders(all, found) {
@@ -150,13 +153,14 @@ func (a *Agent) clear(all []placed, rounds int) (found map[*instance][]gpu.Proce
 	return a.holders(all)
 }
 
-// stillOpen returns the instances among a GPU's stuck ones that processes hold open and cannot be ended for.
+// stillOpen ends the processes that hold a GPU's stuck instances open, as far as the agent may end them. It returns the
+// instances that are still open. If the processes cannot be listed, it returns all.
 func (a *Agent) stillOpen(g int, stuck []*instance) map[*instance]bool {
 	var all []placed
 	for _, in := range stuck {
 		all = append(all, placed{g, in})
 	}
-	found, err := a.clear(all, 1) // the GPU's lock is held, and the next look comes soon
+	found, err := a.clear(all, 1) // a single round: the GPU's lock is held, and the next comparison comes soon
 	open := map[*instance]bool{}
 	for _, p := range all {
 		open[p.in] = err != nil || len(found[p.in]) > 0
@@ -165,8 +169,9 @@ func (a *Agent) stillOpen(g int, stuck []*instance) map[*instance]bool {
 	return open
 }
 
-// endHolders ends processes of its last user that hold an instance open, and reports whether one that held it is gone.
-// Processes of other users are left alone: a descriptor can be sent to a process that did not ask for it.
+// endHolders ends the processes that hold an instance open and belong to the instance's last user. It reports whether
+// any of them has ended. It ends no processes of other users: a process can receive a descriptor that it did not ask
+// for.
 func (a *Agent) endHolders(all []placed, found map[*instance][]gpu.Process) (some bool) {
 	if len(found) == 0 || !a.endsHolders() {
 		return false
@@ -177,7 +182,7 @@ func (a *Agent) endHolders(all []placed, found map[*instance][]gpu.Process) (som
 			continue
 		}
 		own := slices.DeleteFunc(slices.Clone(found[p.in]), func(h gpu.Process) bool { return !startedBy(h, uid) })
-		// They are ended even if they have handed their descriptors on since the scan.
+		// The processes are ended even if they have passed their descriptors on since the scan.
 		ended, left := a.procs.Kill(own, func(now gpu.Process) bool { return startedBy(now, uid) })
 		a.ended(p.gpu, p.in.UUID, ended, left)
 		some = some || len(left) < len(own)
@@ -185,8 +190,9 @@ func (a *Agent) endHolders(all []placed, found map[*instance][]gpu.Process) (som
 	return some
 }
 
-// endsHolders reports whether processes that keep a released slice open are ended. By default they are where Slurm
-// confines jobs to their devices: there, a process cannot have opened a slice of another job of its user by accident.
+// endsHolders reports whether the agent ends processes that keep a released slice open. By default the agent does so if
+// Slurm confines jobs to their devices: in that case, a process cannot have opened the slice of its user's other job by
+// accident.
 func (a *Agent) endsHolders() bool {
 	switch a.cfg.Foreign {
 	case foreignKill:
@@ -199,7 +205,8 @@ func (a *Agent) endsHolders() bool {
 	return false
 }
 
-// formerUser returns the last user of an instance's capabilities. Root needs no descriptor.
+// formerUser returns the last user of an instance's capabilities. ok is false if there is none, or if it is root, who
+// needs no descriptor.
 func (a *Agent) formerUser(in *instance) (uid uint32, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -207,11 +214,11 @@ func (a *Agent) formerUser(in *instance) (uid uint32, ok bool) {
 	return uid, ok && uid != 0
 }
 
-// startedBy reports whether a user could end a process herself, by its real user id: a setuid program that still runs
-// for her too.
+// startedBy reports whether a user started a process and could end it. The real user id decides, so that a setuid
+// program that the user started counts too.
 func startedBy(p gpu.Process, uid uint32) bool { return p.UIDs[0] == uid }
 
-// note keeps the text for `caelum status`, and logs it.
+// note stores an instance's note for `caelum status`, and logs a new note.
 func (a *Agent) note(p placed, note string) {
 	a.mu.Lock()
 	same := p.in.note == note
@@ -219,14 +226,16 @@ func (a *Agent) note(p placed, note string) {
 	a.mu.Unlock()
 	if !same && note != "" && a.mayLog(minorsOf{p.in.GPU, p.in.GI}) {
 		a.log.WithField("gpu", p.gpu).WithField("job", p.in.Job).WithField("uuid", p.in.UUID).Warnf(
-			"%s at %d was set aside: %s; its units are out of the offers until they are gone", p.in.Profile, p.in.Start, note)
+			"%s at %d was set aside: %s; its units are not offered until no process holds it open",
+			p.in.Profile, p.in.Start, note)
 	}
 }
 
-// logInterval is the shortest time between two log lines about one instance or one user that the user can bring about.
+// logInterval is the shortest time between two log lines about the same instance or user. It limits the lines that a
+// user can cause.
 const logInterval = time.Minute
 
-// mayLog reports whether nothing was logged about key within logInterval.
+// mayLog reports whether the last log line about key is at least logInterval ago. If so, the caller writes a line now.
 func (a *Agent) mayLog(key any) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -239,7 +248,7 @@ func (a *Agent) mayLog(key any) bool {
 	return true
 }
 
-// heldNote is the note of an instance with these holders, empty if there are none.
+// heldNote returns the note for an instance with these holders, or "" if there are none.
 func heldNote(holders []gpu.Process, err error) string {
 	switch {
 	case err != nil:
@@ -250,9 +259,10 @@ func heldNote(holders []gpu.Process, err error) string {
 	return "held open by " + describe(holders)
 }
 
-// maxNoted is the number of processes that a message names.
+// maxNoted limits the number of processes that a message names.
 const maxNoted = 5
 
+// describe lists processes for a message.
 func describe(holders []gpu.Process) string {
 	var names []string
 	for _, h := range holders[:min(len(holders), maxNoted)] {

@@ -12,7 +12,7 @@ import (
 	"caelum/internal/gpu"
 )
 
-// held is a world whose processes are those that a test writes.
+// held is a world whose /proc has only the processes that a test writes.
 type held struct {
 	*world
 	proc string
@@ -26,10 +26,11 @@ func newHeld(t *testing.T, gpus int) *held {
 	return h
 }
 
-// madeUp is the PID of a process that only the test's /proc has: Linux's largest is 4194304.
+// madeUp is the PID of a process that only the test's /proc has. The largest PID of Linux is 4194304.
 const madeUp = 9999999
 
-// process writes a process of a user, with these targets of its descriptors and the fdinfo of each.
+// process writes a process of a user into the test's /proc. fds has the target and the fdinfo of each of its
+// descriptors. end removes the process.
 func (h *held) process(pid, uid int, fds ...[2]string) (end func()) {
 	h.t.Helper()
 	dir := filepath.Join(h.proc, fmt.Sprint(pid))
@@ -56,7 +57,7 @@ func (h *held) process(pid, uid int, fds ...[2]string) (end func()) {
 	return func() { os.RemoveAll(dir) }
 }
 
-// file is the capability file of a slice's compute instance.
+// file returns the capability file of a slice's compute instance.
 func (h *held) file(s api.Slice) string {
 	h.t.Helper()
 	for _, in := range h.agent.cards[s.GPU].ours {
@@ -85,8 +86,8 @@ func (h *held) note() string {
 
 func (h *held) logged() string { return h.log.String() }
 
-// A descriptor that outlives its job keeps the slice from the next jobs, over a restart of the agent too, until it is
-// closed.
+// TestDescriptorOutlivesItsJob: no job gets a slice while a descriptor of an ended job is open, also after a restart of
+// the agent.
 func TestDescriptorOutlivesItsJob(t *testing.T) {
 	h := newHeld(t, 1)
 	id := h.startNow("2g.10gb:1")
@@ -118,11 +119,11 @@ func TestDescriptorOutlivesItsJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	if h.note() != "" || h.stuck() != 0 {
-		t.Errorf("when it is closed: %q, %d stuck", h.note(), h.stuck())
+		t.Errorf("after the close: %q, %d stuck", h.note(), h.stuck())
 	}
 }
 
-// wholeFile is the capability file of a 7g.40gb, whose instance is idle and on offer.
+// wholeFile returns the capability file of a 7g.40gb instance that is idle and offered.
 func (h *held) wholeFile() string {
 	id := h.startNow("7g.40gb:1")
 	file := h.file(h.lease(id).Slices[0])
@@ -132,9 +133,9 @@ func (h *held) wholeFile() string {
 	return file
 }
 
-// A user who opens a slice between its offer and its lease can delay another user's batch job, and cannot have it held
-// for good.
-func TestHolderSendsJobBack(t *testing.T) {
+// TestHolderRequeuesJob: a user who opens a slice between its offer and its lease can delay another user's batch job,
+// but cannot cause the agent to give the job up.
+func TestHolderRequeuesJob(t *testing.T) {
 	h := newHeld(t, 1)
 	file := h.wholeFile()
 	id, req := h.startedOnly("7g.40gb:1")
@@ -160,7 +161,7 @@ func TestHolderSendsJobBack(t *testing.T) {
 	}
 }
 
-// The prolog of a job that cannot be requeued waits until the slice is free.
+// TestHolderDelaysProlog: the prolog of a job that cannot be requeued waits until the slice is free.
 func TestHolderDelaysProlog(t *testing.T) {
 	h := newHeld(t, 1)
 	file := h.wholeFile()
@@ -183,7 +184,7 @@ func TestHolderDelaysProlog(t *testing.T) {
 	}
 }
 
-// A holder that changes its name all the time does not fill the log.
+// TestHolderLoggedOnce: a holder that changes its name again and again does not fill the log.
 func TestHolderLoggedOnce(t *testing.T) {
 	h := newHeld(t, 1)
 	file := h.wholeFile()
@@ -206,7 +207,8 @@ func TestHolderLoggedOnce(t *testing.T) {
 	}
 }
 
-// A stranger opened the files of a new instance before they were closed: the job gets another slice.
+// TestDescriptorOfNewInstance: if a process of another user opened the files of a new instance before the agent closed
+// them, the job gets another slice.
 func TestDescriptorOfNewInstance(t *testing.T) {
 	h := newHeld(t, 1)
 	id := h.startNow("2g.10gb:1")
@@ -230,7 +232,7 @@ func TestDescriptorOfNewInstance(t *testing.T) {
 	}
 }
 
-// Processes that cannot be listed are not taken for none.
+// TestDescriptorsUnreadable: if the processes cannot be listed, the slice is set aside.
 func TestDescriptorsUnreadable(t *testing.T) {
 	h := newHeld(t, 1)
 	id := h.startNow("2g.10gb:1")
@@ -243,23 +245,23 @@ func TestDescriptorsUnreadable(t *testing.T) {
 	}
 	os.Rename(h.proc+".away", h.proc)
 	if err := h.agent.compareGPUs(); err != nil || h.stuck() != 0 {
-		t.Errorf("%d stuck when they can be listed, %v", h.stuck(), err)
+		t.Errorf("%d stuck when the processes can be listed, %v", h.stuck(), err)
 	}
 }
 
-// Prologs share a scan only if it begins after each of them has asked.
+// TestSharedSearch: prologs share a scan only if it begins after all of them have asked for it.
 func TestSharedSearch(t *testing.T) {
 	a := newHeld(t, 1).agent
 	a.searches.running.Lock() // a scan runs
 	first, second := a.search(), a.search()
 	if first != second {
-		t.Error("two prologs that wait for the same scan have one each")
+		t.Error("two prologs that wait for the next scan do not share it")
 	}
 	a.searches.running.Unlock()
 	if _, err := first.wait(); err != nil {
 		t.Fatal(err)
 	}
 	if third := a.search(); third == first {
-		t.Error("a prolog is answered by a scan that began before it asked")
+		t.Error("a prolog got a scan that began before the prolog asked")
 	}
 }

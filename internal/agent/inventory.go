@@ -9,42 +9,43 @@ import (
 	"caelum/internal/mig"
 )
 
-// Inventory is what a node's GPUs add up to in Slurm's terms.
+// Inventory describes a node's GPUs in Slurm's terms.
 type Inventory struct {
-	// Slots are the units of gres/gpu, by Type and in the order of their device files.
+	// Slots counts the slots of gres/gpu by type, in the order of their device files.
 	Slots []TypedCount `json:"slots"`
-	// Most is how many instances of each profile the node can hold at most, smallest profile first.
+	// Most has the largest number of instances of each profile that the node can hold, smallest profile first.
 	Most []Offered `json:"most"`
-	// Models are the profiles that each model can put on offer.
+	// Models lists the profiles that each GPU model of the node can offer.
 	Models []Model `json:"models"`
 	// Total is N, the constant total of gres/mig.
 	Total int `json:"total"`
-	// Problems are the GPUs that are left out, and why.
+	// Problems lists the GPUs that are not managed, with the reason.
 	Problems []string `json:"problems,omitempty"`
 }
 
-// TypedCount is a count of one GRES type.
+// TypedCount is the count of one GRES type.
 type TypedCount struct {
 	Type  string `json:"type"`
 	Count int    `json:"count"`
 }
 
-// Offered is a profile that a node can put on offer.
+// Offered is a profile that a node can offer.
 type Offered struct {
 	TypedCount
-	// MemoryMiB is what an instance surely has: of GPU models that differ, the least.
+	// MemoryMiB is the memory of an instance in MiB: the smallest among the node's GPU models.
 	MemoryMiB int `json:"memory_mib"`
-	// Whole is the largest profile on offer of the same GPU model: a whole GPU.
+	// Whole is the largest profile that the site offers on the same GPU model: a whole GPU.
 	Whole string `json:"whole"`
 }
 
-// Model is a kind of GPU.
+// Model is a GPU model of a node.
 type Model struct {
 	Type     string   `json:"type"`     // in gres.conf
 	Profiles []string `json:"profiles"` // smallest first
 }
 
-// TakeInventory asks the hardware. Profiles are those put on offer, or none for every plain one.
+// TakeInventory reads the inventory from the hardware. profiles lists the profiles that the site offers. If it is
+// empty, the site offers every plain profile (mig.Plain).
 func TakeInventory(hw gpu.Hardware, profiles []string) (Inventory, error) {
 	var inv Inventory
 	found, err := hw.GPUs()
@@ -85,7 +86,7 @@ func TakeInventory(hw gpu.Hardware, profiles []string) (Inventory, error) {
 	return inv, nil
 }
 
-// offered describes one of a node's profiles, which are ordered smallest first.
+// offered describes a profile of a node. names has the node's profiles, smallest first.
 func offered(cards []*card, names []string, name string) Offered {
 	o := Offered{TypedCount: TypedCount{Type: name}}
 	for _, c := range cards {
@@ -107,7 +108,7 @@ func offered(cards []*card, names []string, name string) Offered {
 	return o
 }
 
-// largest is the last of the profiles that the GPU model has.
+// largest returns the last profile in names that the GPU model has.
 func largest(b *mig.Model, names []string) (last string) {
 	for _, name := range names {
 		if _, ok := b.ProfileIndex(name); ok {
@@ -117,7 +118,7 @@ func largest(b *mig.Model, names []string) (last string) {
 	return last
 }
 
-// mostOf is the largest number of placements of a set that a GPU can hold at once.
+// mostOf returns the largest number of placements of a set that fit on a GPU together.
 func mostOf(b *mig.Model, set mig.Layout) int {
 	most := 0
 	for _, l := range b.Maximal() {
@@ -126,8 +127,9 @@ func mostOf(b *mig.Model, set mig.Layout) int {
 	return most
 }
 
-// inventory turns what discovery found into cards. The profiles put on offer are those named, or every plain one;
-// they are answered smallest first.
+// inventory makes the cards of the GPUs that discovery found, and returns them with the profiles that the site offers,
+// smallest first. These are the named profiles, or every plain profile if none is named. It returns an error if no GPU
+// has a named profile.
 func inventory(found []gpu.GPU, named []string) ([]*card, []string, error) {
 	var cards []*card
 	var profiles []string
@@ -167,7 +169,7 @@ func inventory(found []gpu.GPU, named []string) ([]*card, []string, error) {
 	return cards, profiles, nil
 }
 
-// namesOf are the profiles that the driver reports, each once.
+// namesOf returns the profiles that the driver reports, without duplicates.
 func namesOf(found []gpu.GPU) []string {
 	var all []string
 	for _, g := range found {
@@ -183,7 +185,7 @@ func namesOf(found []gpu.GPU) []string {
 	return all
 }
 
-// Total is N, the constant total of gres/mig on a node with so many slots. What is in use and what is on offer add up
-// to at most twice the most instances that the node can hold; as much again covers what slurmctld still counts as used
-// of jobs that have ended.
+// Total returns N, the constant total of gres/mig on a node with this number of slots. Used slices and offers add up to
+// at most twice the instances that the node can hold. The other half covers the slices that slurmctld still counts as
+// used for jobs that have ended.
 func Total(slots int) int { return 4 * slots }

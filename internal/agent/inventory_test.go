@@ -8,8 +8,8 @@ import (
 	"caelum/internal/mig"
 )
 
-// Of two GPU models that call different amounts the same, a profile has the least that either has; a whole GPU is the
-// GPU model's own.
+// TestOfferedByTwoModels: a profile name that two GPU models have with different memory gets the smaller memory. The
+// whole GPU of a profile is the largest profile of the profile's GPU model.
 func TestOfferedByTwoModels(t *testing.T) {
 	var found []gpu.GPU
 	for i, name := range []string{"A100-40GB", "A100-80GB"} {

@@ -8,22 +8,25 @@ import (
 	"time"
 )
 
-// keepInterval is how often the open observations are written: so much of a run is lost if the agent is killed.
+// keepInterval is the time between two writes of all open observations. If the agent is killed, the observations lose
+// at most this time.
 const keepInterval = time.Minute
 
-// mostEnded is how many runs wait in memory for a repository that cannot be opened.
-const mostEnded = 1000
+// maxUnstored limits how many ended runs wait in memory for a repository that cannot be read. Older runs are dropped.
+const maxUnstored = 1000
 
-// Keep gives the agent a repository for what it learns of jobs, and slurmdbd to write their summaries into. It is
-// called before Run, if at all. Runs that ended while no agent was there end now, with what was seen of them.
+// Keep gives the agent a repository for the runs of jobs, and access to slurmdbd for their summaries. It must be called
+// before Run, or not at all. Runs that ended while no agent was running are stored with the usage that an earlier agent
+// observed.
 func (a *Agent) Keep(repo Repository, accounting Accounting) {
 	a.repo, a.accounting = repo, accounting
 	a.takeOver()
 	a.countWaiting()
 }
 
-// takeOver goes on with the observations that an earlier agent left; false: the repository cannot be read, and is to be
-// tried again before anything is written over them.
+// takeOver continues the observations that an earlier agent left in the repository. It returns false if the repository
+// cannot be read. The caller must then write nothing into the repository, which would replace these observations, and
+// try again later.
 func (a *Agent) takeOver() bool {
 	if a.tookOver {
 		return true
@@ -40,7 +43,7 @@ func (a *Agent) takeOver() bool {
 		if err != nil {
 			a.log.WithError(err).
 				WithField("job", l.Job).
-				Warn("couldn't go on with what was seen of a job; beginning anew")
+				Warn("couldn't continue an earlier agent's observation of a job; started a new one")
 			a.reportRepository(a.repo.Dismiss(l.Job, l.Restart))
 			continue
 		}
@@ -53,7 +56,7 @@ func (a *Agent) takeOver() bool {
 	return true
 }
 
-// continues takes over what an earlier agent saw of the same run.
+// continues adds an earlier agent's observation of the same run.
 func (o *observation) continues(earlier *observation) {
 	o.Run, o.Began, o.Seen, o.left = earlier.Run, earlier.Began, earlier.Seen, earlier
 	for _, u := range o.Slices {
@@ -64,15 +67,16 @@ func (o *observation) continues(earlier *observation) {
 	}
 }
 
-// keepSoon wakes the keeper.
+// keepSoon notifies the keeper.
 func (a *Agent) keepSoon() {
 	select {
 	case a.toKeep <- struct{}{}:
-	default: // it will come
+	default: // the keeper is notified already
 	}
 }
 
-// keeper writes to the repository what prologs, epilogs and samplers leave, so that none of them waits for a disk.
+// keeper writes the observations and runs of prologs, epilogs and samplers into the repository, so that none of these
+// waits for a disk.
 func (a *Agent) keeper(ctx context.Context) {
 	tick := time.NewTicker(keepInterval)
 	defer tick.Stop()
@@ -88,12 +92,12 @@ func (a *Agent) keeper(ctx context.Context) {
 	}
 }
 
-// keep writes the runs that have ended, and the observations that the repository does not have yet, or all of them. A
-// run that cannot be written is given up: nothing that is learned is worth a job's time or the node's memory.
+// keep writes the ended runs, and the open observations that the repository does not have yet, or all open
+// observations. A run that cannot be written is dropped, so that it costs neither time of jobs nor memory of the node.
 func (a *Agent) keep(all bool) {
 	if !a.takeOver() {
 		a.seen.mu.Lock()
-		a.seen.ended = a.seen.ended[max(len(a.seen.ended)-mostEnded, 0):]
+		a.seen.ended = a.seen.ended[max(len(a.seen.ended)-maxUnstored, 0):]
 		a.seen.mu.Unlock()
 		return
 	}
@@ -108,7 +112,7 @@ func (a *Agent) keep(all bool) {
 		o.kept = true
 		text, err := json.Marshal(o)
 		if err != nil {
-			panic(err) // numbers and texts
+			panic(err) // an observation has only numbers and strings
 		}
 		open = append(open, Observation{Job: o.Run.Job, Restart: o.Run.Restart, Text: text})
 	}
@@ -120,25 +124,26 @@ func (a *Agent) keep(all bool) {
 		a.reportRepository(a.repo.Observe(o))
 	}
 	if len(ended) > 0 || all {
-		a.countWaiting() // and a repository that somebody has spoilt or replaced meanwhile is noticed
+		a.countWaiting() // this also notices a repository that was damaged or replaced
 	}
 	if len(ended) > 0 {
 		select {
 		case a.toRecord <- struct{}{}:
-		default: // the recorder will come
+		default: // the recorder is notified already
 		}
 	}
 }
 
-// reportRepository logs a failure of the repository, once until it works again.
+// reportRepository logs a failure of the repository, once until the repository works again.
 func (a *Agent) reportRepository(err error) {
 	if failed := err != nil; a.repoFailed.Swap(failed) != failed && failed {
 		a.log.WithError(err).
-			Error("couldn't keep what jobs use; they run as ever, and nothing is learned of them until this is put right")
+			Error("couldn't store the usage of jobs; jobs are not affected, but Caelum learns nothing from them " +
+				"until the repository works again")
 	}
 }
 
-// countWaiting notes for `caelum status` how many summaries slurmdbd does not have yet.
+// countWaiting counts the summaries that slurmdbd does not have yet, for `caelum status`.
 func (a *Agent) countWaiting() {
 	n, err := a.repo.Waiting()
 	a.reportRepository(err)

@@ -32,8 +32,8 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// TestMain is also the agent that the campaign kills: a process of its own, with the real socket and ledger on emulated
-// GPUs, whose slurmctld is the test's, over a socket.
+// TestMain also runs the agent that the campaign kills: a separate process with the real socket and ledger and emulated
+// GPUs. Its slurmctld is in the test's process, behind a socket.
 func TestMain(m *testing.M) {
 	if text := os.Getenv("CAELUM_TEST_AGENT"); text != "" {
 		if err := victim(text); err != nil {
@@ -74,10 +74,10 @@ func victim(text string) error {
 	return a.Run(context.Background())
 }
 
-// remote is the test's slurmctld as the agent's process sees it.
+// remote is the agent's Controller. It calls the slurmctld in the test's process.
 type remote struct{ c *rpc.Client }
 
-// Request and Reply carry every call: the method's arguments and answers as JSON.
+// Request is a call of any method, with its arguments.
 type Request struct {
 	Op   string
 	Node string
@@ -85,6 +85,8 @@ type Request struct {
 	Text string
 	GRES []slurm.GRES
 }
+
+// Reply is the answer to a call: the results as JSON, or an error.
 type Reply struct {
 	Body []byte
 	Err  string
@@ -111,7 +113,7 @@ func (r remote) do(req Request, out any) error {
 	return json.Unmarshal(rep.Body, out)
 }
 
-// now is the test's time; the zero time once the test is gone.
+// now returns the test's time, or the zero time if the test has ended.
 func (r remote) now() (t time.Time) {
 	if r.do(Request{Op: "Now"}, &t) != nil {
 		return time.Time{}
@@ -157,7 +159,7 @@ func (r remote) SetAdminComment(_ context.Context, id uint32, text string) error
 	return r.do(Request{Op: "SetAdminComment", Job: id, Text: text}, nil)
 }
 
-// Server is the test's side of remote.
+// Server answers the calls of remote in the test's process.
 type Server struct{ fake *slurmtest.Fake }
 
 // Do runs one call.
@@ -203,9 +205,9 @@ func (s *Server) Do(req Request, rep *Reply) error {
 	return err
 }
 
-// TestKill kills the agent at every failpoint, and half way through a create, under a load of jobs: afterwards no slice
-// is held twice, none has leaked, every running job still has its slice under the same UUID, and jobs that started
-// meanwhile run. CAELUM_KILLS is how often at each point, 2 by default.
+// TestKill kills the agent at every failpoint, and in the middle of a create, while jobs start and end. Afterwards no
+// slice is held twice, no slice has leaked, every running job still has its slice under the same UUID, and jobs that
+// started meanwhile run. CAELUM_KILLS sets the number of kills at each point, 2 by default.
 func TestKill(t *testing.T) {
 	each := 2
 	if text := os.Getenv("CAELUM_KILLS"); text != "" {
@@ -244,9 +246,9 @@ type campaign struct {
 	prologs sync.WaitGroup
 	epilogs sync.WaitGroup
 	mu      sync.Mutex
-	leases  map[uint32]api.Lease // what prologs were answered, of jobs that still run
+	leases  map[uint32]api.Lease // the leases of running jobs, as their prologs got them
 
-	submitted  int // at most so many jobs
+	submitted  int // an upper limit of the job ids
 	recoveries []time.Duration
 	agent      *exec.Cmd
 	died       chan struct{}
@@ -270,7 +272,9 @@ func newCampaign(t testing.TB) *campaign {
 	dir := t.TempDir()
 	k.cfg = Config{
 		Node: "n1", RunDir: filepath.Join(dir, "run"), StateDir: filepath.Join(dir, "state"), DeviceDir: k.node.Dev,
-		PollInterval: 20 * time.Millisecond, SampleInterval: 5 * time.Millisecond, AccountingField: string(slurm.AdminComment), LogLevel: "info", LogFormat: "text", DefaultProfile: "7g.40gb",
+		PollInterval: 20 * time.Millisecond, SampleInterval: 5 * time.Millisecond,
+		AccountingField: string(slurm.AdminComment),
+		LogLevel:        "info", LogFormat: "text", DefaultProfile: "7g.40gb",
 	}
 	k.client = api.NewClient(k.cfg.RunDir)
 	k.rpcPath = filepath.Join(dir, "slurmctld")
@@ -295,7 +299,7 @@ func newCampaign(t testing.TB) *campaign {
 		l.Close()
 		k.kill()
 		if t.Failed() {
-			t.Logf("the agents said:\n%s", tail(k.text.String(), 6000))
+			t.Logf("the agents' logs:\n%s", tail(k.text.String(), 6000))
 		}
 	})
 	return k
@@ -303,7 +307,8 @@ func newCampaign(t testing.TB) *campaign {
 
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
-// start starts an agent that dies at a failpoint, or none.
+// start starts an agent that dies at a failpoint. If point is "", it starts an ordinary agent and waits for right
+// offers.
 func (k *campaign) start(point string) {
 	k.t.Helper()
 	text, err := json.Marshal(
@@ -336,7 +341,7 @@ func (k *campaign) start(point string) {
 	if point != "" {
 		return
 	}
-	// Right offers: published by this agent, with nothing left to say.
+	// The offers are right when this agent has published them without an error.
 	for {
 		s, err := k.client.Status(context.Background())
 		if err == nil && s.PublishedAt != 0 && s.PublishError == "" {
@@ -345,7 +350,7 @@ func (k *campaign) start(point string) {
 		}
 		select {
 		case <-died:
-			k.t.Fatal("the agent ended by itself")
+			k.t.Fatal("the agent ended without a kill")
 		case <-time.After(2 * time.Millisecond):
 		}
 		if time.Since(began) > 20*time.Second {
@@ -362,11 +367,12 @@ func (k *campaign) kill() {
 	}
 }
 
-// killAt runs an agent under load until it dies at the point, and another to recover.
+// killAt runs an agent until it dies at the point, while jobs start and end. Then it runs another agent, which
+// recovers.
 func (k *campaign) killAt(point string) {
 	k.t.Helper()
 	q, _ := k.fake.Queue(context.Background())
-	for _, w := range q.Waiting { // among them those that were given up and would wait for ever
+	for _, w := range q.Waiting { // including jobs that an agent has given up, which would never start
 		k.fake.Cancel(w.ID)
 	}
 	if point == "create.half" {
@@ -400,19 +406,20 @@ func (k *campaign) killAt(point string) {
 	k.agent = nil
 	k.node.Emulator(k.t, "fault", "clear")
 	k.start("")
-	k.epilogs.Wait() // those that were cut off have asked again by now
+	k.epilogs.Wait() // until epilogs and prologs that were cut off have repeated their calls
 	k.prologs.Wait()
 	k.check(point)
 	if k.t.Failed() {
 		k.t.FailNow()
 	}
 	for id := range uint32(k.submitted) {
-		k.fake.Forget(id + 1) // those that are over
+		k.fake.Forget(id + 1) // the ended jobs
 	}
-	k.kill() // and this one at no point in particular
+	k.kill() // kills this agent too, at an arbitrary point
 }
 
-// step is a moment of the cluster's life. What leads to the point is a little likelier than the rest.
+// step does one random event: a submission, a scheduling cycle, a job's end or the advance of time. Events that lead to
+// the point are a little likelier than others.
 func (k *campaign) step(point string) {
 	live := k.running()
 	switch k.rng.IntN(7) {
@@ -422,13 +429,13 @@ func (k *campaign) step(point string) {
 			j := job(1, soakProfiles[k.rng.IntN(6)])
 			switch {
 			case strings.HasPrefix(point, "giveback") && k.rng.IntN(2) == 0:
-				j = job(1, "") // without a size: the default, which seldom has room
+				j = job(1, "") // without a profile: it gets the default, which seldom has room
 			case strings.HasPrefix(point, "held") || k.rng.IntN(10) == 0:
 				j.ReqNodes, j.AdminComment = []string{"n1"}, "caelum:held"
 				k.fake.SubmitHeld(j)
 				return
 			}
-			k.fake.Submit(j) // refused, if no node has ever offered it
+			k.fake.Submit(j) // refused if no node has ever offered its profile
 		}
 	case 2, 3:
 		k.fake.Tick()
@@ -446,12 +453,12 @@ func (k *campaign) step(point string) {
 		}
 	case 6:
 		k.fake.Advance(time.Minute)
-		k.epilogs.Go(k.fake.RunEpilogs) // of what agents have sent back
+		k.epilogs.Go(k.fake.RunEpilogs) // the epilogs of requeued jobs
 	}
 	time.Sleep(time.Millisecond)
 }
 
-// running lists the jobs that hold the node.
+// running lists the jobs that hold resources of the node.
 func (k *campaign) running() []uint32 {
 	q, err := k.fake.Queue(context.Background())
 	jobs := q.On("n1")
@@ -467,7 +474,7 @@ func (k *campaign) running() []uint32 {
 	return ids
 }
 
-// patient repeats a call as the plugin does, but sooner.
+// patient repeats a call as the plugin does, with shorter pauses.
 func patient(call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -505,7 +512,7 @@ func (k *campaign) prolog(j slurm.Job) {
 }
 
 func (k *campaign) epilog(j slurm.Job) {
-	k.prologs.Wait() // slurmd runs a job's epilog after its prolog; one lock for all jobs is enough here
+	k.prologs.Wait() // slurmd runs a job's epilog after its prolog; waiting for all prologs is enough here
 	k.mu.Lock()
 	delete(k.leases, j.ID)
 	k.mu.Unlock()
@@ -514,11 +521,11 @@ func (k *campaign) epilog(j slurm.Job) {
 	}
 }
 
-// check compares what prologs were answered with the recovered agent and with the GPUs themselves.
+// check compares the leases that prologs got with the recovered agent's leases and with the instances on the GPUs.
 func (k *campaign) check(point string) {
 	k.t.Helper()
 	if err := k.verify(); err != nil {
-		// A job may be ending between two looks: what is wrong stays wrong.
+		// A job may have ended between two readings. A real error is still there later.
 		time.Sleep(200 * time.Millisecond)
 		k.prologs.Wait()
 		if err = k.verify(); err != nil {
@@ -551,7 +558,7 @@ func (k *campaign) verify() error {
 	for _, g := range s.GPUs {
 		for _, in := range g.Instances {
 			if in.State == "foreign" || in.State == "stuck" {
-				return fmt.Errorf("GPU %d: %s at %d is %s: it has leaked", g.Index, in.Profile, in.Start, in.State)
+				return fmt.Errorf("GPU %d: %s at %d is %s: leaked", g.Index, in.Profile, in.Start, in.State)
 			}
 		}
 	}
@@ -565,7 +572,7 @@ func (k *campaign) verify() error {
 		}
 		now, err := k.client.Job(context.Background(), id)
 		if err != nil {
-			return fmt.Errorf("job %d runs and has no lease: %w", id, err)
+			return fmt.Errorf("job %d runs without a lease: %w", id, err)
 		}
 		for i, sl := range l.Slices {
 			if other, twice := holder[sl.UUID]; twice {
@@ -586,7 +593,7 @@ func (k *campaign) verify() error {
 	return nil
 }
 
-// settle ends every job: nothing may be held then, and no intent may be left.
+// settle ends every job, and checks that no lease and no intent is left.
 func (k *campaign) settle() {
 	k.t.Helper()
 	k.start("")

@@ -18,13 +18,14 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Lease serves a job's prolog. It may be repeated: the same job and restart count get the same lease.
+// Lease serves a job's prolog. The call may be repeated: the same job and restart count get the same lease.
 //
-// Only a defect of the node itself may fail a prolog, because Slurm drains the node then. So an error of Lease means
-// that the ledger, the disk, a lease file, a capability file or a command of Slurm's on this node does not work. All
-// else ends in a lease file, in whose text task_init finds the reason, or in a requeue: a user's mistake, a job record
-// that cannot be read, a slice that cannot be had, and a slurmctld that does not answer. api.NotNow, "ask again", is
-// for the last of these, and only until req.Wait is over.
+// Slurm drains a node whose prolog fails. Therefore only a defect of the node itself may fail a prolog: an error of
+// Lease means that the ledger, the disk, a lease file, a capability file or one of Slurm's commands on this node does
+// not work. In all other cases the job is requeued, or its lease file contains the reason for task_init: a user's
+// mistake, an unreadable job record, a slice that cannot be carved, and a slurmctld that does not answer. While
+// slurmctld does not answer, a pass fails, or leftover processes keep slices in use, Lease returns api.NotNow, for at
+// most req.Wait seconds, and the plugin repeats its call.
 func (a *Agent) Lease(ctx context.Context, id uint32, req api.LeaseRequest) (*api.Lease, error) {
 	began := time.Now()
 	defer a.jobs.lock(id)()
@@ -58,7 +59,7 @@ func (a *Agent) Lease(ctx context.Context, id uint32, req api.LeaseRequest) (*ap
 	return &lease, err
 }
 
-// attempt is one try to serve a prolog, with what is known of the job so far.
+// attempt is the state of one call of Lease.
 type attempt struct {
 	lease api.Lease
 	job   slurm.Job // zero until slurmctld has answered
@@ -66,28 +67,29 @@ type attempt struct {
 }
 
 const (
-	// maxPatience limits what a plugin may ask for: one hour is longer than any prolog should last.
+	// maxPatience limits the wait that a plugin may request. One hour is longer than any prolog should take.
 	maxPatience = time.Hour
-	// leastPatience is given to a call that comes late, for example because the agent was restarted meanwhile.
-	// It is shorter than what the plugin keeps in reserve.
+	// leastPatience is the time that a late call gets, for example after a restart of the agent. It is shorter than the
+	// plugin's reserve.
 	leastPatience = 2 * time.Second
-	// requeueTimeout limits the requeue of a job whose prolog cannot wait any longer.
+	// requeueTimeout limits the time for the requeue of a job whose prolog cannot wait any longer.
 	requeueTimeout = 2 * time.Second
 )
 
+// isNotNow reports whether an error asks the plugin to repeat its call (api.NotNow).
 func isNotNow(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Code == http.StatusServiceUnavailable
 }
 
-// giveUp ends the wait of a prolog whose time is over: a batch job is requeued if slurmctld answers, any other job is
-// refused.
+// giveUp ends the wait of a prolog whose time is over. A batch job that may be requeued is requeued if slurmctld
+// answers. Any other job is refused.
 func (a *Agent) giveUp(ctx context.Context, t *attempt, cause error) (api.Lease, error) {
 	reason := fmt.Sprintf("%s could not serve the job in time: %v", a.cfg.Node, cause)
 	a.mu.Lock()
 	old := a.leases[t.lease.Job]
 	a.mu.Unlock()
-	if old != nil { // granted, and its lease file could not be written: its slices must be closed to the user first
+	if old != nil { // granted without a lease file: the slices must be closed to the user first
 		if _, err := a.release(*old, true); err != nil {
 			return t.lease, err
 		}
@@ -106,6 +108,7 @@ func (a *Agent) giveUp(ctx context.Context, t *attempt, cause error) (api.Lease,
 	return a.refuse(t.lease, reason+"; submit again")
 }
 
+// lease makes one attempt to serve a prolog.
 func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	id, lease := t.lease.Job, &t.lease
 	a.mu.Lock()
@@ -114,7 +117,7 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	if old != nil && old.Restart == lease.Restart {
 		return *old, a.writeLeaseFile(*old)
 	}
-	if old != nil { // its epilog never came
+	if old != nil { // an earlier run, whose epilog has not run
 		if _, err := a.release(*old, true); err != nil {
 			return api.Lease{}, err
 		}
@@ -130,7 +133,8 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	case errors.Is(err, slurm.ErrAmbiguous):
 		return a.refuse(
 			*lease,
-			"the job's name or comment imitates Slurm's own account of an allocation; submit it under another",
+			"the job's name or comment imitates Slurm's own record of an allocation; "+
+				"submit the job with another name and comment",
 		)
 	case classOf(err) == later:
 		return *lease, api.NotNow(err.Error())
@@ -145,13 +149,8 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	}
 	t.job = job
 	lease.Name, lease.User, lease.Account = job.Name, job.User, job.Account
-	lease.Key, lease.Fingerprint = slurm.TagValue(
-		job.AdminComment,
-		slurm.TagKey,
-	), slurm.TagValue(
-		job.AdminComment,
-		slurm.TagFingerprint,
-	)
+	lease.Key = slurm.TagValue(job.AdminComment, slurm.TagKey)
+	lease.Fingerprint = slurm.TagValue(job.AdminComment, slurm.TagFingerprint)
 	if !job.End.IsZero() {
 		lease.End = job.End.Unix()
 	}
@@ -163,7 +162,7 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 		return a.requeueOrRefuse(ctx, job, *lease, none.Error(), none.sized)
 	case err != nil:
 		return a.refuse(*lease, err.Error())
-	case len(wants) == 0: // an --exclusive job that asked for no GPU
+	case len(wants) == 0: // an --exclusive job that requests no GPU
 		return a.grant(*lease, nil)
 	}
 	defer a.dropPending(id)
@@ -181,12 +180,12 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 			granted.Slices = made
 			return a.grant(granted, held)
 		}
-		if errors.Is(err, syscall.ENOSPC) { // nothing is wrong with the GPU: the ledger cannot take note of it
+		if errors.Is(err, syscall.ENOSPC) { // the GPU works, but the ledger cannot be written
 			return *lease, err
 		}
-		a.log.WithError(err).WithField("job", id).Error("couldn't carve; trying elsewhere")
+		a.log.WithError(err).WithField("job", id).Error("couldn't carve a slice; trying other placements")
 		a.forget(id)
-		if err := a.compareGPUs(); err != nil { // a GPU that is lost is out of the next plan
+		if err := a.compareGPUs(); err != nil { // the next plan does not use a lost GPU
 			a.log.WithError(err).Error("couldn't compare the GPUs with the ledger")
 		}
 	}
@@ -196,21 +195,22 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	return a.requeueOrRefuse(ctx, job, *lease, "no room on "+a.cfg.Node+" for "+list(wants), list(wants))
 }
 
-// carveTries is how many plans for a job are tried in one call. A plan fails when an instance turns out to be in use,
-// or a GPU to be lost.
+// carveTries limits how often one call tries to carve a job's slices, each time at other placements. A try fails if an
+// instance turns out to be in use, or a GPU to be lost.
 const carveTries = 3
 
-// class is what an error of a question to slurmctld about a job means for the job's prolog.
+// class is the meaning of an error for a job's prolog, when the agent has asked slurmctld about the job.
 type class int
 
 const (
 	none    class = iota // no error
-	unclear              // the job's record is inconsistent or unreadable: any user can cause that
-	later                // slurmctld does not answer: no defect of the node
-	defect               // this node cannot ask
+	unclear              // the job's record is inconsistent or unreadable, which any user can cause
+	later                // slurmctld does not answer, which is no defect of the node
+	defect               // this node cannot ask slurmctld
 )
 
-// classOf is the one place that decides it. Whatever is not known is unclear: it is the job's problem, not the node's.
+// classOf returns the class of an error. No other function decides this. An unknown error is unclear, so that it
+// affects the job and not the node.
 func classOf(err error) class {
 	switch {
 	case err == nil:
@@ -225,15 +225,15 @@ func classOf(err error) class {
 	return unclear
 }
 
-// recordTries is how often an unclear record is read: with the pauses between, which double from recordPause, for 1.5
-// s.
+// recordTries limits how often an unclear job record is read, and recordPause is the first pause between two readings.
+// The pauses double, so the readings take 1.5 s.
 const (
 	recordTries = 5
 	recordPause = 100 * time.Millisecond
 )
 
-// readJob reads a job, again while its record is unclear: squeue and scontrol are two questions, and the job's user can
-// change the job between them.
+// readJob reads a job, and repeats this while the job's record is unclear. squeue and scontrol are separate calls, and
+// the job's user can change the job between them.
 func (a *Agent) readJob(ctx context.Context, id uint32) (job slurm.Job, err error) {
 	pause := a.recordPause
 	for range recordTries {
@@ -241,7 +241,7 @@ func (a *Agent) readJob(ctx context.Context, id uint32) (job slurm.Job, err erro
 		if classOf(err) != unclear || errors.Is(err, slurm.ErrNoJob) || errors.Is(err, slurm.ErrAmbiguous) {
 			break
 		}
-		a.log.WithError(err).WithField("job", id).Debug("read an unclear job record")
+		a.log.WithError(err).WithField("job", id).Debug("job record was unclear")
 		select {
 		case <-ctx.Done():
 			return job, ctx.Err()
@@ -252,32 +252,33 @@ func (a *Agent) readJob(ctx context.Context, id uint32) (job slurm.Job, err erro
 	return job, err
 }
 
-// uncounted is a job that is to have slices which slurmctld has not counted for it: limits and billing would not see
-// them.
+// uncounted is the error for a job whose slices slurmctld has not counted as the job's. Limits and billing would not
+// see these slices. sized has the slices as profile:count.
 type uncounted struct{ reason, sized string }
 
 func (u *uncounted) Error() string { return u.reason }
 
-// wants returns the slices that the job is to have on this node: what slurmctld allocated, or what the job requested
-// where the allocation is the whole node. All of it is counted by slurmctld as this job's. Any error is the job's:
-// *uncounted, or the text of the user's mistake. With slots = 0 the number of slots is not checked.
+// wants returns the slices that the job gets on this node: the slices that slurmctld allocated, or the requested slices
+// if the whole node is allocated to the job. slurmctld counts all of them as this job's. Every error concerns the job:
+// it is *uncounted, or its text describes the user's mistake. If slots is 0, the number of slots is not checked.
 func (a *Agent) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 	here := job.Allocated[a.cfg.Node]
 	allocated, requested := some(only(here, "mig")), some(only(job.PerNode, "mig"))
 	wholeNode := slices.ContainsFunc(allocated, func(g slurm.GRES) bool { return g.Type == slurm.ClosedType })
 	untyped := slices.ContainsFunc(requested, func(g slurm.GRES) bool { return g.Type == "" })
-	take := allocated
+	granted := allocated
 	switch {
 	case untyped:
-		// slurmctld checks the limits by what the job asks for, gres/mig alone, and chooses a profile afterwards
-		// (22.05.8): no limit on a profile holds for such a job.
+		// slurmctld checks the limits for the request, which is gres/mig without a profile, and chooses a profile
+		// afterwards (22.05.8). Limits on profiles do not apply to such a job.
 		return nil, fmt.Errorf(
-			"the job asked for gres/mig without a profile, and slurmctld has counted none; name one (--gres=mig:%s:1)",
+			"the job requests gres/mig without a profile, so that slurmctld has counted no profile; "+
+				"name a profile (--gres=mig:%s:1)",
 			a.sizeOf(job),
 		)
 	case wholeNode:
-		// --exclusive is allocated every GRES of the node, the filler too: only what was asked for is carved.
-		take = requested
+		// An --exclusive job is allocated every GRES of the node, including closed. Only the request is carved.
+		granted = requested
 		if len(requested) == 0 && asksForGPU(job) {
 			return nil, a.noSize(job, max(job.GPUsPerNode(), 1))
 		}
@@ -285,18 +286,18 @@ func (a *Agent) wants(job slurm.Job, slots int) (wants []offer.Want, err error) 
 		// job_submit.lua did not see this job, or its slices were removed: it has slots and no size.
 		return nil, a.noSize(job, cmp.Or(job.GPUsPerNode(), gpus(here)))
 	}
-	if !covers(allocated, take) {
+	if !covers(allocated, granted) {
 		return nil, &uncounted{
-			"slurmctld has not counted what the job asked for, " + slurm.FormatGRES(take),
-			slurm.FormatGRES(take),
+			"slurmctld has not counted the slices that the job requests, " + slurm.FormatGRES(granted),
+			slurm.FormatGRES(granted),
 		}
 	}
 	total := 0
-	for _, g := range take {
+	for _, g := range granted {
 		want := offer.Want{Profile: g.Type, Count: g.Count}
 		if !slices.Contains(a.profiles, g.Type) {
 			if want.Alternatives = a.equivalentProfiles(g.Type); want.Alternatives == nil {
-				return nil, fmt.Errorf("no GPU of %s has the profile %q, or one for as much; it has %s",
+				return nil, fmt.Errorf("no GPU of %s has the profile %q or an equivalent profile; the node has %s",
 					a.cfg.Node, g.Type, strings.Join(a.profiles, ", "))
 			}
 		}
@@ -305,7 +306,7 @@ func (a *Agent) wants(job slurm.Job, slots int) (wants []offer.Want, err error) 
 	}
 	if slots > 0 && total > slots {
 		return nil, fmt.Errorf(
-			"the job has %d slices and %d of gres/gpu on %s; ask for as many of gres/gpu as of gres/mig",
+			"the job has %d slices and %d of gres/gpu on %s; request as many of gres/gpu as of gres/mig",
 			total,
 			slots,
 			a.cfg.Node,
@@ -314,12 +315,13 @@ func (a *Agent) wants(job slurm.Job, slots int) (wants []offer.Want, err error) 
 	return wants, nil
 }
 
-// noSize is the error for a job with GPUs and without slices.
+// noSize returns the error for a job with GPU slots and without slices.
 func (a *Agent) noSize(job slurm.Job, gpus int) error {
 	size := fmt.Sprintf("%s:%d", a.sizeOf(job), gpus)
 	return &uncounted{
 		fmt.Sprintf(
-			"the job has %d of gres/gpu on %s and no slice; ask for one (--gres=gpu:%d,mig:%s) or use a partition that Caelum manages",
+			"the job has %d of gres/gpu on %s and no slice; ask for one (--gres=gpu:%d,mig:%s) "+
+				"or use a partition that Caelum manages",
 			gpus,
 			a.cfg.Node,
 			gpus,
@@ -329,8 +331,8 @@ func (a *Agent) noSize(job slurm.Job, gpus int) error {
 	}
 }
 
-// sizeOf is the profile of a job that names none: what job_submit.lua chose when it was submitted, else the node's
-// default.
+// sizeOf returns the profile of a job that names no profile: the profile that job_submit.lua chose at the submission,
+// else the node's default.
 func (a *Agent) sizeOf(job slurm.Job) string {
 	if size := slurm.TagValue(job.AdminComment, slurm.TagSized); slices.Contains(a.profiles, size) {
 		return size
@@ -338,7 +340,7 @@ func (a *Agent) sizeOf(job slurm.Job) string {
 	return a.defaultProfile()
 }
 
-// covers reports whether there is as much of every type in one list as in another.
+// covers reports whether all has at least the counts of part, for every type.
 func covers(all, part []slurm.GRES) bool {
 	left := map[string]int{}
 	for _, g := range all {
@@ -352,11 +354,12 @@ func covers(all, part []slurm.GRES) bool {
 	return true
 }
 
-// some leaves out what counts nothing.
+// some removes the entries without a count.
 func some(list []slurm.GRES) []slurm.GRES {
 	return slices.DeleteFunc(list, func(g slurm.GRES) bool { return g.Count <= 0 })
 }
 
+// gpus returns the number of GPU slots in a list.
 func gpus(list []slurm.GRES) (n int) {
 	for _, g := range only(list, "gpu") {
 		n += g.Count
@@ -364,8 +367,8 @@ func gpus(list []slurm.GRES) (n int) {
 	return n
 }
 
-// equivalentProfiles are the node's own profiles for as much as one that it does not have: what it has put on offer
-// under that name.
+// equivalentProfiles returns the equivalent profiles of a profile that the node does not have, one per GPU model,
+// without duplicates. The node offers slices of these profiles under the given name.
 func (a *Agent) equivalentProfiles(profile string) (names []string) {
 	for _, c := range a.cards {
 		if !a.usable(c) {
@@ -387,7 +390,7 @@ func asksForGPU(job slurm.Job) bool {
 	return false
 }
 
-// asksForSlices reports whether a job may hold slices at all, by what it requested.
+// asksForSlices reports whether a job can hold slices, according to its request.
 func asksForSlices(job slurm.Job) bool { return asksForGPU(job) || len(only(job.PerNode, "mig")) > 0 }
 
 func only(list []slurm.GRES, name string) []slurm.GRES {
@@ -400,9 +403,10 @@ func only(list []slurm.GRES, name string) []slurm.GRES {
 	return some
 }
 
-// preparePending answers the job's promise with spots: the one counted when slurmctld's jobs were read, else out of the
-// offers in force, else, for a job whose slices were not on offer, as much room as a pass can make. nil means there is
-// none.
+// preparePending returns the job's pending lease, with spots. It uses the pending lease from the last reading of
+// slurmctld's jobs, else it takes the spots from the offers in force. If the slices are not among the offers, a pass
+// tries to find room. preparePending returns nil if there is no room, and api.NotNow if the pass failed before it found
+// room.
 func (a *Agent) preparePending(ctx context.Context, id uint32, wants []offer.Want, s *spent) (*pendingLease, error) {
 	a.mu.Lock()
 	pr := a.pending[id]
@@ -428,13 +432,13 @@ func (a *Agent) preparePending(ctx context.Context, id uint32, wants []offer.Wan
 	switch {
 	case pr.spots != nil:
 		return pr, nil
-	case err != nil: // also errBusy: room was not looked for to the end
+	case err != nil: // also errBusy: the pass ended before it had found room
 		return nil, api.NotNow(err.Error())
 	}
 	return nil, nil
 }
 
-// dropPending drops what is left of a job's promise when its prolog has been answered.
+// dropPending removes a job's pending lease when its prolog has been answered.
 func (a *Agent) dropPending(id uint32) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -444,7 +448,7 @@ func (a *Agent) dropPending(id uint32) {
 	}
 }
 
-// forget takes a promise's spots back, so that others are looked for.
+// forget removes the spots of a pending lease, so that the next pass looks for other spots.
 func (a *Agent) forget(id uint32) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -454,7 +458,8 @@ func (a *Agent) forget(id uint32) {
 	}
 }
 
-// carveAll makes every slice that a job was promised. Slices that were made before one fails stay as idle instances.
+// carveAll carves every slice of a pending lease. If it fails, the slices that were carved before stay as idle
+// instances.
 func (a *Agent) carveAll(
 	id uint32,
 	slots []int,
@@ -482,7 +487,7 @@ func (a *Agent) carveAll(
 		at = append(at, placed{s.GPU, in})
 		created = created || !reused
 	}
-	// The files have been root's since the release or the creation: a descriptor that is found is from before.
+	// The files have belonged to root since the release or the creation. A descriptor that is found now is older.
 	if used, err := a.setAsideBeforeGrant(at, created, search); len(used) > 0 || err != nil {
 		for _, u := range used {
 			err = errors.Join(usedError(u.gpu, u.in), err)
@@ -492,8 +497,8 @@ func (a *Agent) carveAll(
 	return all, held, nil
 }
 
-// grant writes the lease: device files, ledger, lease file, in this order, so that a lease that anybody can see is
-// whole.
+// grant writes the lease: first the owners of the device files, then the ledger, then the lease file. In this order, a
+// visible lease is always complete.
 func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 	for k, in := range held {
 		if err := a.caps.Open(a.cards[lease.Slices[k].GPU].Minor, a.hwOf(in), lease.UID); err != nil {
@@ -531,21 +536,22 @@ func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 	return lease, nil
 }
 
-// refuse leaves the reason in the lease file, where task_init finds it: the job fails, the node does not.
+// refuse grants a lease without slices, with the reason in the lease file. task_init reads the reason and fails the
+// job. The node is not drained.
 func (a *Agent) refuse(lease api.Lease, reason string) (api.Lease, error) {
 	lease.Error = reason
 	a.log.WithField("job", lease.Job).Warn("no slice: " + reason)
 	return a.grant(lease, nil)
 }
 
-// Release serves a job's epilog: the slices become idle, and the offers are published before it returns. It may be
-// repeated, late, or come without a prolog. A restart count below the lease's is a late epilog of an earlier run and
-// releases nothing.
+// Release serves a job's epilog: the slices become idle, and new offers are published before Release returns. The call
+// may be repeated, may be late, and may come without a prolog. A restart count below the lease's belongs to a late
+// epilog of an earlier run and releases nothing.
 func (a *Agent) Release(ctx context.Context, id uint32, restart int) error {
 	return a.releaseJob(ctx, id, restart, false)
 }
 
-// releaseJob is Release; gone: there was no epilog, and nobody knows when the run ended.
+// releaseJob is like Release. gone means that there was no epilog, so that the end of the run is unknown.
 func (a *Agent) releaseJob(ctx context.Context, id uint32, restart int, gone bool) error {
 	unlock := a.jobs.lock(id)
 	a.mu.Lock()
@@ -568,17 +574,18 @@ func (a *Agent) releaseJob(ctx context.Context, id uint32, restart int, gone boo
 		a.publishSoon()
 		return nil
 	}
-	// slurmctld may be away: what stands there is sound, since the freed slices are the very ones it thinks free.
-	// The plugin hangs up after 5 s; what is published by then or a little later is published all the same.
+	// If slurmctld does not answer, its counts are still safe, because it counts exactly the released slices as free.
+	// The plugin hangs up after 5 s. Publishing continues, for 10 s in total.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if err := a.Publish(ctx); err != nil && !errors.Is(err, errBusy) {
-		a.log.WithError(err).WithField("job", id).Warn("released, but couldn't publish")
+		a.log.WithError(err).WithField("job", id).Warn("lease released, but couldn't publish the new offers")
 	}
 	return nil
 }
 
-// release takes a lease's slices back. again reports that its slice is on offer already, to the next job that waits.
+// release closes the lease's slices to the user and ends the lease. again reports whether the slice is already offered
+// again, for the next waiting job.
 func (a *Agent) release(lease api.Lease, gone bool) (again bool, err error) {
 	var closed []placed
 	for _, s := range lease.Slices {

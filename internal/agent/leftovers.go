@@ -8,30 +8,31 @@ import (
 	"caelum/internal/api"
 )
 
-// A job's processes are gone when its epilog comes, as a rule. But a job that is cancelled at the end of its prolog can
-// have its epilog run while slurmd is launching its batch script, and the script then runs on with nobody's allocation
-// (Slurm 22.05.8: killed 32 ms after its lease, released 104 ms later, the script ran for its full 3 s). Whoever still
-// uses an instance keeps it: it is stuck, and its units are out of the offers, until the driver shows nobody on it.
+// A job's processes have usually ended when its epilog runs. But if a job is cancelled at the end of its prolog, its
+// epilog can run while slurmd is launching its batch script, and the script then runs without an allocation (Slurm
+// 22.05.8: a job was cancelled 32 ms after its lease and released 104 ms later, and its script ran for its full 3 s).
+// An instance that such leftover processes use is stuck, and its units are not offered, until the driver shows no
+// process on the instance.
 
-// lingerInterval is how often an instance that somebody uses is looked at again.
-const lingerInterval = 2 * time.Second
+// leftoverInterval is the time between two checks of the instances that leftover processes use.
+const leftoverInterval = 2 * time.Second
 
-// inUse marks an instance that no job may have, because processes use it, as stuck. The capability files must be
-// closed: nobody comes to it afterwards. Where the driver does not list processes the answer is false, and the instance
-// is unlisted.
+// inUse reports whether processes use an instance, and marks such an instance as stuck. The capability files must be
+// closed, so that no further process can use the instance. If the driver does not list the processes, inUse returns
+// false, and the instance is unlisted.
 func (a *Agent) inUse(g int, in *instance) (bool, error) {
 	pids, _ := a.processes(g, in)
 	if len(pids) == 0 {
 		return false, nil
 	}
 	a.log.WithField("gpu", g).WithField("job", in.Job).WithField("uuid", in.UUID).Warnf(
-		"%s at %d is in use by processes %v of no job; its units are out of the offers until they are gone", in.Profile, in.Start, pids)
+		"%s at %d is in use by processes %v of no job; its units are not offered until these processes end",
+		in.Profile, in.Start, pids)
 	return true, a.setAside(g, in, true)
 }
 
-// processes lists the processes on an instance; known is false where the driver does not tell. Such an instance is not
-// given to another job as it is. It is destroyed instead, which the driver refuses while a process uses it, and made
-// again.
+// processes lists the processes that use an instance. known is false if the driver does not list them. Such an instance
+// is not reused for another job: it is destroyed, which the driver refuses while a process uses it, and created again.
 func (a *Agent) processes(g int, in *instance) (pids []int, known bool) {
 	pids, err := a.hw.Processes(g, in.GI)
 	a.mu.Lock()
@@ -47,14 +48,15 @@ func (a *Agent) processes(g int, in *instance) (pids []int, known bool) {
 	return pids, err == nil
 }
 
-// unlisted reports whether the driver did not tell, when it was last asked, which processes are on an instance.
+// unlisted reports whether the driver failed to list the processes of an instance when it was last asked.
 func (a *Agent) unlisted(in *instance) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return in.unlisted
 }
 
-// setAside marks an instance as stuck, and has it looked at soon.
+// setAside marks an instance as stuck and notifies the reconciler, which checks the instance soon. used is whether
+// processes use the instance or hold it open.
 func (a *Agent) setAside(g int, in *instance, used bool) error {
 	if err := a.ledger.SetStuck(a.cards[g].UUID, in.GI, true); err != nil {
 		return err
@@ -65,28 +67,29 @@ func (a *Agent) setAside(g int, in *instance, used bool) error {
 	a.mu.Unlock()
 	select {
 	case a.leftovers <- struct{}{}:
-	default: // the reconciler knows
+	default: // the reconciler is notified already
 	}
 	return nil
 }
 
-// closeSlice takes a slice back from a job's user.
+// closeSlice closes a slice's capability files to the job's user, and sets the instance aside if that fails or if
+// processes still use it.
 func (a *Agent) closeSlice(job uint32, s api.Slice) error {
 	in := a.held(job, s)
 	if in == nil {
-		return nil // gone: the reconciliation has said so
+		return nil // gone: compareGPUs has logged it
 	}
 	if err := a.caps.Close(a.cards[s.GPU].Minor, a.hwOf(in)); err != nil {
 		a.log.WithError(err).
 			WithField("job", job).
-			Error("couldn't close a released slice's capability files: the slice will be destroyed")
-		return a.setAside(s.GPU, in, false) // its user could come back to it
+			Error("couldn't close a released slice's capability files; the slice will be destroyed")
+		return a.setAside(s.GPU, in, false) // the job's user could still open it
 	}
 	_, err := a.inUse(s.GPU, in)
 	return err
 }
 
-// retryStuck tries again to destroy what could not be destroyed: what held it may be gone.
+// retryStuck tries again to destroy a GPU's stuck instances that no process uses or holds open any more.
 func (a *Agent) retryStuck(g int, c *card) {
 	a.mu.Lock()
 	var stuck []*instance
@@ -105,7 +108,7 @@ func (a *Agent) retryStuck(g int, c *card) {
 		in.used = used
 		a.mu.Unlock()
 		if used {
-			continue // destroying it would fail, after a second of tries
+			continue // destroying the instance would fail, after a second of tries
 		}
 		if gone {
 			a.log.WithField("gpu", g).Infof("%s at %d is no longer in use", in.Profile, in.Start)
@@ -116,16 +119,16 @@ func (a *Agent) retryStuck(g int, c *card) {
 	}
 }
 
-// lookAgain looks at the GPUs alone, and publishes if something has changed there: slurmctld is not asked for each
-// process that lingers.
-func (a *Agent) lookAgain(ctx context.Context) {
+// checkLeftovers compares the GPUs with the ledger, and publishes if their state has changed. It does not ask slurmctld
+// otherwise, because leftover processes can last long.
+func (a *Agent) checkLeftovers(ctx context.Context) {
 	before := a.stateVersion()
 	err := a.compareGPUs()
 	if err == nil && a.stateVersion() != before {
 		err = a.Publish(ctx)
 	}
 	if err != nil && ctx.Err() == nil {
-		a.log.WithError(err).Warn("couldn't look after what is still in use; trying again")
+		a.log.WithError(err).Warn("couldn't check the instances that are still in use; trying again")
 	}
 }
 
@@ -135,7 +138,7 @@ func (a *Agent) stateVersion() int {
 	return a.version
 }
 
-// hasLeftovers reports whether somebody uses an instance of no job's.
+// hasLeftovers reports whether processes use an instance that no job holds, or hold it open.
 func (a *Agent) hasLeftovers() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -149,7 +152,7 @@ func (a *Agent) hasLeftovers() bool {
 	return false
 }
 
-// usedError says that an idle instance cannot be given to a job.
+// usedError returns the error for an idle instance that cannot be leased because processes use it.
 func usedError(g int, in *instance) error {
-	return fmt.Errorf("GPU %d: %s at %d is idle, but somebody uses it", g, in.Profile, in.Start)
+	return fmt.Errorf("GPU %d: %s at %d is idle but still has processes", g, in.Profile, in.Start)
 }

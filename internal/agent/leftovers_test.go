@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// compute starts a process that uses a MIG device; it is ended by the function that is answered.
+// compute starts a process that uses a MIG device, and returns a function that ends the process.
 func (w *world) compute(uuid string) (kill func()) {
 	w.t.Helper()
 	cmd := exec.Command(filepath.Join(w.node.Build(), "cuda-process"), "--seconds", "3600", "--print")
@@ -46,7 +46,8 @@ func (w *world) stuck() (n int) {
 	return n
 }
 
-// A process that outlives its job keeps the instance, over a restart of the agent too: nobody else gets it.
+// TestProcessOutlivesItsJob: no job gets an instance while a process of an ended job uses it, also after a restart of
+// the agent.
 func TestProcessOutlivesItsJob(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")
@@ -71,28 +72,28 @@ func TestProcessOutlivesItsJob(t *testing.T) {
 		t.Errorf("after a restart %d stuck, the next job is %s", w.stuck(), w.state(whole))
 	}
 	if l := w.lease(small); len(l.Slices) != 1 || l.Slices[0].Start == 6 {
-		t.Errorf("beside it: %+v", l)
+		t.Errorf("beside the stuck instance: %+v", l)
 	}
 	if !w.agent.hasLeftovers() {
-		t.Error("nobody looks again soon")
+		t.Error("no check of the leftover process is scheduled")
 	}
 	kill()
 	if err := w.agent.compareGPUs(); err != nil {
 		t.Fatal(err)
 	}
 	if w.stuck() != 0 || w.agent.hasLeftovers() {
-		t.Errorf("%d stuck when it has gone", w.stuck())
+		t.Errorf("%d stuck after the process has ended", w.stuck())
 	}
 	w.fake.Finish(small)
 	w.fake.RunEpilogs()
 	w.publish()
 	w.fake.Tick()
 	if l := w.lease(whole); len(l.Slices) != 1 {
-		t.Errorf("when it has gone: %+v", l)
+		t.Errorf("after the process has ended: %+v", l)
 	}
 }
 
-// Somebody came to an idle instance: a job gets another one.
+// TestIdleInstanceInUse: if a process uses an idle instance, a job gets another instance.
 func TestIdleInstanceInUse(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")

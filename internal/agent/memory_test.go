@@ -15,8 +15,8 @@ type memory struct {
 	open map[[2]int]Observation
 	runs []predict.Run
 	out  []*errand
-	full error // what every write answers
-	shut error // what it answers when it is asked what an earlier agent left
+	full error // the error of every write
+	shut error // the error of Observations
 }
 
 type errand struct {

@@ -18,30 +18,31 @@ import (
 	"caelum/internal/predict"
 )
 
-// The slices of running jobs are looked at once a second: what a job has used is what its next run is given. Each GPU
-// has a goroutine of its own for it, since a GPU that hangs takes its callers with it, and no lock is held during a
-// call of the driver. Prologs and epilogs leave a note here and go on; the repository is written elsewhere (keep.go).
+// The agent samples the usage of the slices of running jobs, once a second by default. The next run of a job gets a
+// slice that fits this usage. Each GPU has its own sampler goroutine, since a call to a GPU that hangs does not return,
+// and no lock is held during a call to the driver. Prologs and epilogs only begin and end an observation here. keep.go
+// writes the repository.
 //
-// There is no last sample at the release: a job's processes have gone when its epilog comes, and their memory with
-// them.
+// There is no last sample at the release: when the epilog runs, the processes of the job have ended and their memory is
+// free.
 
-// observation is of one run while it lasts.
+// observation has the usage of one run while the run lasts.
 type observation struct {
-	// Run is what was known when it began.
+	// Run has the facts that were known when the run began.
 	Run predict.Run
-	// Began is when it was given its slices, Seen when they were last looked at, by CLOCK_MONOTONIC: it is the same for
-	// all agents between two boots, and no clock that is set changes it.
+	// Began is the time at which the run got its slices, Seen the time of the last sample, both by CLOCK_MONOTONIC.
+	// This clock is the same for all agents between two boots, and setting the system's time does not change it.
 	Began, Seen time.Duration
 	Slices      []*usage
 
-	left *observation // what an earlier agent left; until slurmctld has said that the job still runs
-	kept bool         // in the repository
+	left *observation // the observation of an earlier agent, until slurmctld confirms that the job still runs
+	kept bool         // the repository has the observation
 }
 
-// shortest is how long a run must have been for its peak to say anything: a job needs so long to come to its GPU.
-const shortest = time.Second
+// minObserved is the shortest run whose peak is recorded. A job needs about this time before it uses its GPU.
+const minObserved = time.Second
 
-// run is the run that ended at this time.
+// run returns the run, with its usage, as it ended at this time.
 func (o *observation) run(end time.Duration) predict.Run {
 	r := o.Run
 	r.Seconds, r.Util = max(end-o.Began, 0).Seconds(), -1
@@ -54,12 +55,9 @@ func (o *observation) run(end time.Duration) predict.Run {
 			r.Slices++
 		}
 	}
-	if most.Samples > 0 && end-o.Began >= shortest {
-		r.Samples, r.PeakMiB, r.MedianMiB, r.HighMiB, r.Util = most.Samples, most.PeakMiB, most.quantile(
-			0.5,
-		), most.quantile(
-			0.95,
-		), most.util()
+	if most.Samples > 0 && end-o.Began >= minObserved {
+		r.Samples, r.PeakMiB, r.Util = most.Samples, most.PeakMiB, most.util()
+		r.MedianMiB, r.HighMiB = most.quantile(0.5), most.quantile(0.95)
 		for _, u := range o.Slices {
 			r.Processes = max(r.Processes, u.Most)
 		}
@@ -67,14 +65,14 @@ func (o *observation) run(end time.Duration) predict.Run {
 	return r
 }
 
-// parseObservation reads an observation that an earlier agent has put into the repository.
+// parseObservation parses an observation that an earlier agent wrote into the repository.
 func parseObservation(text []byte) (*observation, error) {
 	o := &observation{}
 	if err := json.Unmarshal(text, o); err != nil {
 		return nil, fmt.Errorf("not an observation: %w", err)
 	}
-	if len(o.Slices) == 0 || slices.ContainsFunc(o.Slices, func(u *usage) bool { return u == nil || !u.sane() }) {
-		return nil, errors.New("not an observation")
+	if len(o.Slices) == 0 || slices.ContainsFunc(o.Slices, func(u *usage) bool { return u == nil || !u.valid() }) {
+		return nil, errors.New("not an observation: its slices or their samples are missing or contradictory")
 	}
 	return o, nil
 }
@@ -82,18 +80,18 @@ func parseObservation(text []byte) (*observation, error) {
 // observer has the observations of the jobs that hold slices.
 type observer struct {
 	mu    sync.Mutex
-	open  map[uint32]*observation
-	ended []predict.Run // to be put into the repository
+	open  map[uint32]*observation // by job
+	ended []predict.Run           // runs that are not in the repository yet
 }
 
-// maxEnded bounds how many runs wait for a repository that does not answer.
+// maxEnded limits the ended runs in memory while the repository does not answer.
 const maxEnded = 10000
 
-// monotonic is CLOCK_MONOTONIC.
+// monotonic returns the time of CLOCK_MONOTONIC.
 func monotonic() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		panic(err) // Linux has it
+		panic(err) // every Linux kernel has this clock
 	}
 	return time.Duration(ts.Nano())
 }
@@ -102,15 +100,17 @@ func monotonic() time.Duration {
 func (a *Agent) observe(l api.Lease) {
 	o := &observation{
 		Run: predict.Run{
-			Job: l.Job, Restart: l.Restart, Node: a.cfg.Node, Key: l.Key, Fingerprint: l.Fingerprint, UID: l.UID, User: l.User, Account: l.Account, Name: l.Name, Start: l.Since,
+			Job: l.Job, Restart: l.Restart, Node: a.cfg.Node, Key: l.Key, Fingerprint: l.Fingerprint,
+			UID: l.UID, User: l.User, Account: l.Account, Name: l.Name, Start: l.Since,
 		},
-		// A lease that is older than this has lost its observation, and nothing but the clock says how old it is.
+		// The lease may have been granted earlier, by an agent whose observation was lost. Only the system's time gives
+		// its age.
 		Began: a.clock() - max(a.now().Sub(time.Unix(l.Since, 0)).Truncate(time.Second), 0),
 	}
 	for _, s := range l.Slices {
 		in := a.held(l.Job, s)
 		if in == nil {
-			continue // gone: the comparison with the GPU has said so
+			continue // the instance is gone; the comparison with the GPU has logged that
 		}
 		o.Run.Board = a.cards[s.GPU].Model.Type
 		o.Slices = append(
@@ -134,8 +134,8 @@ func (a *Agent) observe(l api.Lease) {
 	a.keepSoon()
 }
 
-// observed ends the observation of a job's run, and leaves the run to the keeper. Gone: nobody knows when it ended, but
-// it was there when it was last seen.
+// observed ends the observation of a job's run, and queues the run for the repository. If gone is set, the epilog did
+// not run and the end of the run is not known. The time of the last sample then counts as its end.
 func (a *Agent) observed(job uint32, gone bool) {
 	a.seen.mu.Lock()
 	defer a.seen.mu.Unlock()
@@ -154,20 +154,20 @@ func (a *Agent) observed(job uint32, gone bool) {
 	a.end(o, end)
 }
 
-// end leaves a run to the keeper. The caller holds a.seen.mu.
+// end queues an ended run for the repository. The caller holds a.seen.mu.
 func (a *Agent) end(o *observation, at time.Duration) {
 	if a.repo == nil {
 		return
 	}
 	if len(a.seen.ended) >= maxEnded {
-		a.log.WithField("job", o.Run.Job).Warn("the repository does not answer: what this job used is not kept")
+		a.log.WithField("job", o.Run.Job).Warn("the repository does not answer: the usage of this job is not stored")
 		return
 	}
 	a.seen.ended = append(a.seen.ended, o.run(at))
 	a.keepSoon()
 }
 
-// stillRuns says that slurmctld has a job on the node: what an earlier agent has seen of it goes on.
+// stillRuns records that slurmctld has the job on the node. The observation then continues that of an earlier agent.
 func (a *Agent) stillRuns(job uint32) {
 	a.seen.mu.Lock()
 	defer a.seen.mu.Unlock()
@@ -176,7 +176,8 @@ func (a *Agent) stillRuns(job uint32) {
 	}
 }
 
-// sampleAll starts a sampler for each GPU and answers how to wait for their end. One whose GPU hangs is not waited for.
+// sampleAll starts a sampler for each GPU. The returned function waits for the samplers to end, for at most a second,
+// since the sampler of a GPU that hangs does not end.
 func (a *Agent) sampleAll(ctx context.Context) (wait func()) {
 	var samplers sync.WaitGroup
 	for g, c := range a.cards {
@@ -197,7 +198,7 @@ func (a *Agent) sampleAll(ctx context.Context) (wait func()) {
 	}
 }
 
-// sampler looks at the leased slices of a GPU until ctx ends.
+// sampler samples the leased slices of a GPU until ctx ends.
 func (a *Agent) sampler(ctx context.Context, g int) {
 	meters := map[*usage]gpu.Meter{}
 	defer func() {
@@ -217,7 +218,7 @@ func (a *Agent) sampler(ctx context.Context, g int) {
 	}
 }
 
-// sample looks at the leased slices of a GPU once. The meters are the GPU's sampler's own.
+// sample samples the leased slices of a GPU once. Only the GPU's sampler uses meters.
 func (a *Agent) sample(g int, meters map[*usage]gpu.Meter) {
 	leased := a.seen.on(g)
 	for u, m := range meters {
@@ -228,10 +229,10 @@ func (a *Agent) sample(g int, meters map[*usage]gpu.Meter) {
 	}
 	for _, u := range leased {
 		use, err := a.meter(u, meters)
-		if err := a.took(u, use, err); errors.Is(err, gpu.ErrLost) {
+		if err := a.addSample(u, use, err); errors.Is(err, gpu.ErrLost) {
 			return
 		} else if err == nil {
-			a.judge(u, use.PIDs)
+			a.checkProcesses(u, use.PIDs)
 		}
 	}
 }
@@ -247,7 +248,7 @@ func (a *Agent) meter(u *usage, meters map[*usage]gpu.Meter) (gpu.Use, error) {
 	return meters[u].Read()
 }
 
-// on lists the slices of running jobs on a GPU.
+// on returns the slices of running jobs on a GPU, without those that are gone.
 func (s *observer) on(g int) (leased []*usage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -261,9 +262,9 @@ func (s *observer) on(g int) (leased []*usage) {
 	return leased
 }
 
-// took notes what a slice had in use, if its job still runs, or why that could not be seen: a slice or a GPU that is
-// gone is not looked at again.
-func (a *Agent) took(u *usage, use gpu.Use, err error) error {
+// addSample adds a sample to the usage of a slice if its job still runs, and returns err. If err is set, there is no
+// sample and addSample logs err, once for each slice. A slice that is gone, or whose GPU is gone, is not sampled again.
+func (a *Agent) addSample(u *usage, use gpu.Use, err error) error {
 	a.seen.mu.Lock()
 	defer a.seen.mu.Unlock()
 	for job, o := range a.seen.open {
@@ -277,16 +278,16 @@ func (a *Agent) took(u *usage, use gpu.Use, err error) error {
 			o.Seen = a.clock()
 		case errors.Is(err, gpu.ErrLost), errors.Is(err, gpu.ErrNotFound):
 			u.over = true
-			log.Warn("a job's slice is gone: nothing more is learned of what the job uses")
-		case !u.odd:
-			u.odd = true
-			log.Warn("couldn't see what a job uses; trying again")
+			log.Warn("a job's slice is gone: its usage is no longer sampled")
+		case !u.failed:
+			u.failed = true
+			log.Warn("couldn't sample the usage of a job; trying again")
 		}
 	}
 	return err
 }
 
-// inUseBy is what the slices of a job have in use, by UUID; nil when it is not observed.
+// inUseBy returns the last sample of each slice of a job, by UUID; nil if the job is not observed.
 func (s *observer) inUseBy(job uint32) map[string]*api.Use {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -303,7 +304,7 @@ func (s *observer) inUseBy(job uint32) map[string]*api.Use {
 	return uses
 }
 
-// withUse is a lease with what its slices have in use.
+// withUse returns the lease with the usage of its slices.
 func (a *Agent) withUse(l api.Lease) api.Lease {
 	uses := a.seen.inUseBy(l.Job)
 	l.Slices = slices.Clone(l.Slices)

@@ -20,7 +20,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// learning is a world whose agents have a repository and an accounting, and a clock of the test's.
+// learning is a world whose agents have a repository, an accounting and a clock that the test sets.
 type learning struct {
 	*world
 	repo   *memory
@@ -45,13 +45,13 @@ func (l *learning) start() {
 	l.meters = map[*usage]gpu.Meter{}
 }
 
-// look lets a second pass and looks at a GPU.
+// sample advances the clock by a second and samples a GPU.
 func (l *learning) sample(g int) {
 	l.clock += time.Second
 	l.agent.sample(g, l.meters)
 }
 
-// uses runs a process on a slice until it is ended, and answers when it has its memory.
+// uses starts a process on a slice and returns when the process has its memory. The returned function ends the process.
 func (w *world) uses(uuid string, mib int) (end func()) {
 	w.t.Helper()
 	cmd := exec.Command(
@@ -86,7 +86,7 @@ func (w *world) uses(uuid string, mib int) (end func()) {
 	}
 }
 
-// finish ends a job and answers its run.
+// finish ends a job and returns its run.
 func (l *learning) finish(id uint32) predict.Run {
 	l.t.Helper()
 	if err := l.fake.Finish(id); err != nil {
@@ -96,13 +96,13 @@ func (l *learning) finish(id uint32) predict.Run {
 	runs := l.repo.kept()
 	k := slices.IndexFunc(runs, func(r predict.Run) bool { return r.Job == id })
 	if k < 0 {
-		l.t.Fatalf("no run of job %d is kept: %+v", id, runs)
+		l.t.Fatalf("the repository has no run of job %d: %+v", id, runs)
 	}
 	return runs[k]
 }
 
-// The main story: a job's memory is looked at while it rises and falls, its owner sees it, and at the end a run with
-// its peak, quantiles and time is kept, under the key that job_submit.lua gave the job.
+// TestObservedRun checks the normal case: the memory of a job rises and falls, its owner sees the usage, and at the end
+// the repository has a run with peak, quantiles and duration under the key that job_submit.lua gave the job.
 func TestObservedRun(t *testing.T) {
 	l := newLearning(t, 1)
 	j := job(1, "2g.10gb:1")
@@ -134,7 +134,8 @@ func TestObservedRun(t *testing.T) {
 	}
 	r.Samples, r.PeakMiB, r.MedianMiB, r.HighMiB = 0, 0, 0, 0
 	want := predict.Run{
-		Job: id, Node: "n1", Key: "0123456789abcdef", Fingerprint: "fedcba9876543210", UID: 20001, User: "user1", Account: "physics", Name: "j",
+		Job: id, Node: "n1", Key: "0123456789abcdef", Fingerprint: "fedcba9876543210",
+		UID: 20001, User: "user1", Account: "physics", Name: "j",
 		Board: "a100", Profile: "2g.10gb", Slices: 1, Start: l.fake.Now().Unix(), Seconds: 10, Util: -1, Processes: 1,
 	}
 	if r != want {
@@ -144,11 +145,11 @@ func TestObservedRun(t *testing.T) {
 		t.Errorf("still open: %v", l.repo.open)
 	}
 	if l.sample(0); len(l.meters) != 0 {
-		t.Error("its slice is still looked at")
+		t.Error("the job's slice is still sampled")
 	}
 }
 
-// Of several slices the one that used most is told; each GPU has its own.
+// TestObservedSlices checks that the run of a job with several slices has the usage of the slice that used most.
 func TestObservedSlices(t *testing.T) {
 	l := newLearning(t, 1)
 	id := l.submit(job(2, "1g.5gb:2"))
@@ -163,7 +164,7 @@ func TestObservedSlices(t *testing.T) {
 	}
 }
 
-// A run that nobody looked at, or that was shorter than a second, says nothing of its memory.
+// TestUnobservedRuns checks that a run without samples, or shorter than a second, is stored without a peak.
 func TestUnobservedRuns(t *testing.T) {
 	l := newLearning(t, 1)
 	id := l.startNow("1g.5gb:1")
@@ -177,16 +178,16 @@ func TestUnobservedRuns(t *testing.T) {
 	l.lease(id)
 	l.clock += time.Minute
 	if r := l.finish(id); r.Samples != 0 || r.PeakMiB != 0 || r.Seconds != 60 {
-		t.Errorf("never looked at: %+v", r)
+		t.Errorf("never sampled: %+v", r)
 	}
 	if r := l.startNow("1g.5gb:2"); len(l.lease(r).Slices) != 0 {
 		t.Fatal("two slices with one slot")
 	} else if err := l.fake.Finish(r); err != nil || len(l.repo.kept()) != 2 {
-		t.Errorf("a lease without slices was kept as a run: %v, %+v", err, l.repo.kept())
+		t.Errorf("a lease without slices was stored as a run: %v, %+v", err, l.repo.kept())
 	}
 }
 
-// The clock on the wall may jump, in either direction: a run lasts as long as it lasts.
+// TestClockJumps checks that a jump of the system's time, in either direction, does not change the duration of a run.
 func TestClockJumps(t *testing.T) {
 	l := newLearning(t, 1)
 	for _, jump := range []time.Duration{-1000 * time.Hour, 1000 * time.Hour} {
@@ -201,7 +202,8 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// An agent that is started anew goes on with what the last one saw, from the same start.
+// TestObservationSurvivesARestart checks that a new agent continues the observation of the last one, with the same
+// start.
 func TestObservationSurvivesARestart(t *testing.T) {
 	l := newLearning(t, 1)
 	id := l.startNow("1g.5gb:1")
@@ -220,7 +222,8 @@ func TestObservationSurvivesARestart(t *testing.T) {
 	}
 }
 
-// A repository that cannot be read when the agent starts loses nothing of what an earlier one saw, once it can.
+// TestRepositoryComesLate checks that the observations of an earlier agent are not lost if the repository cannot be
+// read when the agent starts.
 func TestRepositoryComesLate(t *testing.T) {
 	l := newLearning(t, 1)
 	id := l.startNow("1g.5gb:1")
@@ -243,7 +246,8 @@ func TestRepositoryComesLate(t *testing.T) {
 	}
 }
 
-// A run that ended while no agent was there has what was seen before, whether its lease is still there or not.
+// TestEndedWithoutAnAgent checks that a run that ended while no agent was running is stored with the earlier samples,
+// whether its lease still exists or not.
 func TestEndedWithoutAnAgent(t *testing.T) {
 	for name, leased := range map[string]bool{"the epilog never came": true, "killed before the run was kept": false} {
 		t.Run(name, func(t *testing.T) {
@@ -282,8 +286,8 @@ func TestEndedWithoutAnAgent(t *testing.T) {
 	}
 }
 
-// A job that slurmctld had after the agent's start, and whose epilog never came: it has what was seen until it was
-// gone.
+// TestEpilogNeverCame checks a job that slurmctld had after the agent's start and whose epilog never came. Its run has
+// the samples up to its end.
 func TestEpilogNeverCame(t *testing.T) {
 	l := newLearning(t, 1)
 	id := l.startNow("1g.5gb:1")
@@ -314,7 +318,7 @@ func TestEpilogNeverCame(t *testing.T) {
 	}
 }
 
-// An agent that is told to stop leaves what it has seen to the next one.
+// TestAgentEnds checks that an agent that is stopped stores its observations for the next agent.
 func TestAgentEnds(t *testing.T) {
 	l := newLearning(t, 1)
 	id := l.startNow("1g.5gb:1")
@@ -352,7 +356,7 @@ func TestAgentEnds(t *testing.T) {
 	}
 }
 
-// Runs that wait for a repository that does not answer are not more than there is room for.
+// TestTooManyRunsWait checks that at most maxEnded runs wait for a repository that does not answer.
 func TestTooManyRunsWait(t *testing.T) {
 	l := newLearning(t, 1)
 	id := l.startNow("1g.5gb:1")
@@ -366,7 +370,8 @@ func TestTooManyRunsWait(t *testing.T) {
 	}
 }
 
-// What cannot be read is begun anew, and what cannot be written costs no job anything and is said once.
+// TestRepositoryFails checks that an observation that cannot be read is started anew, and that a failure to write is
+// logged once and does not affect jobs.
 func TestRepositoryFails(t *testing.T) {
 	l := newLearning(t, 1)
 	id := l.startNow("1g.5gb:1")
@@ -396,8 +401,8 @@ func TestRepositoryFails(t *testing.T) {
 		}
 		l.agent.keep(true)
 	}
-	if n := strings.Count(l.log.String(), "couldn't keep what jobs use"); n != 2 {
-		t.Errorf("said %d times, want once for each time that it began to fail", n)
+	if n := strings.Count(l.log.String(), "couldn't store the usage of jobs"); n != 2 {
+		t.Errorf("logged %d times, want once for each time that the writes began to fail", n)
 	}
 	if runs := l.repo.kept(); len(runs) != 2 {
 		t.Errorf("kept: %+v", runs)
@@ -407,7 +412,7 @@ func TestRepositoryFails(t *testing.T) {
 	}
 }
 
-// A GPU that is lost ends what can be seen of its jobs, and of no other's.
+// TestObservedGPULost checks that the loss of a GPU ends the samples of the jobs on it, and of no other job.
 func TestObservedGPULost(t *testing.T) {
 	l := newLearning(t, 2)
 	ids := []uint32{l.startNow("7g.40gb:1"), l.startNow("7g.40gb:1")}
@@ -427,11 +432,11 @@ func TestObservedGPULost(t *testing.T) {
 		}
 	}
 	if n := strings.Count(l.log.String(), "a job's slice is gone"); n != 1 {
-		t.Errorf("said %d times", n)
+		t.Errorf("logged %d times", n)
 	}
 }
 
-// hanging is hardware of which one GPU does not answer a meter.
+// hanging is hardware on which one GPU does not answer a meter.
 type hanging struct {
 	gpu.Hardware
 	hang chan struct{}
@@ -455,7 +460,8 @@ func (h hung) Read() (gpu.Use, error) {
 	return gpu.Use{}, errors.New("the GPU hung")
 }
 
-// A GPU that hangs stops neither the other's samples, nor prologs and epilogs, nor the agent's end.
+// TestObservedGPUHangs checks that a GPU that hangs does not block the samples of the other GPU, prologs, epilogs, or
+// the end of the agent.
 func TestObservedGPUHangs(t *testing.T) {
 	l := newLearning(t, 2)
 	h := hanging{l.agent.hw, make(chan struct{})}

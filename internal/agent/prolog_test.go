@@ -16,10 +16,10 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// Only a defect of the node may fail a prolog. Each test is a class of errors (docs/internals.md, "Error
-// classes").
+// The tests in this file check that only a defect of the node fails a prolog. Each tests a class of errors
+// (docs/internals.md, "Error classes").
 
-// failing answers some calls with an error, from the first on until as many have been.
+// failing makes slurmctld fail the first calls of these kinds with err.
 func (w *world) failing(times int, err error, ops ...string) {
 	w.fake.Before(func(c slurmtest.Call) error {
 		for _, op := range ops {
@@ -46,7 +46,8 @@ func TestUnclearRecordIsReadAgain(t *testing.T) {
 	}
 }
 
-// A job whose record stays unclear is refused, and the node goes on publishing and serving others meanwhile.
+// TestUnclearRecordIsRefused checks that a job whose record stays unclear is refused, and that the node continues to
+// publish and to serve other jobs.
 func TestUnclearRecordIsRefused(t *testing.T) {
 	w := newWorld(t, 1)
 	w.agent.recordPause = time.Microsecond
@@ -71,7 +72,7 @@ func TestUnclearRecordIsRefused(t *testing.T) {
 	}
 }
 
-// A job that was shrunk while it started is no longer on the node.
+// TestJobThatLeftTheNode checks a job that was shrunk during its start and is no longer on the node.
 func TestJobThatLeftTheNode(t *testing.T) {
 	w := newWorld(t, 1)
 	id, req := w.startedOnly("2g.10gb:1")
@@ -90,7 +91,7 @@ func (e elsewhere) Job(ctx context.Context, id uint32) (slurm.Job, error) {
 	return j, err
 }
 
-// While slurmctld does not answer the prolog asks again, until its time is over.
+// TestSlurmctldStaysAway checks that the prolog asks again while slurmctld does not answer, until its time has passed.
 func TestSlurmctldStaysAway(t *testing.T) {
 	w := newWorld(t, 1)
 	id, req := w.startedOnly("2g.10gb:1")
@@ -113,7 +114,7 @@ func TestSlurmctldStaysAway(t *testing.T) {
 	w.nothingHeld()
 }
 
-// Where only publishing fails, slurmctld can still be asked for a requeue.
+// TestPublishingImpossible checks that a job is requeued or refused if only the agent's writes to the node fail.
 func TestPublishingImpossible(t *testing.T) {
 	for name, tc := range map[string]struct {
 		requeue bool
@@ -140,7 +141,8 @@ func TestPublishingImpossible(t *testing.T) {
 	}
 }
 
-// A node on which Slurm's commands cannot be run is defect, and so is one whose lease files cannot be written.
+// TestDefectFailsTheProlog checks that a node on which Slurm's commands cannot run, or lease files cannot be written,
+// fails the prolog.
 func TestDefectFailsTheProlog(t *testing.T) {
 	w := newWorld(t, 1)
 	id, req := w.startedOnly("2g.10gb:1")
@@ -151,8 +153,8 @@ func TestDefectFailsTheProlog(t *testing.T) {
 	}
 }
 
-// A lease whose file could not be written is taken back whole before its job is refused: its user must not keep the
-// slice.
+// TestGivenUpAfterGrant checks that a lease whose file cannot be written is released completely before its job is
+// refused, since its user must not keep the slice.
 func TestGivenUpAfterGrant(t *testing.T) {
 	w := newWorld(t, 1)
 	id, req := w.startedOnly("2g.10gb:1")
@@ -169,11 +171,11 @@ func TestGivenUpAfterGrant(t *testing.T) {
 		t.Fatalf("%+v, %v", l, err)
 	}
 	if open := w.openTo(req.UID); len(open) > 0 {
-		t.Errorf("its user can still open %v", open)
+		t.Errorf("the job's user can still open %v", open)
 	}
 }
 
-// openTo lists the capability files that a user owns.
+// openTo returns the capability files that a user owns.
 func (w *world) openTo(uid uint32) (files []string) {
 	w.t.Helper()
 	all, err := filepath.Glob(filepath.Join(w.node.Dev, "nvidia-caps", "*"))

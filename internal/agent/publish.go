@@ -20,20 +20,24 @@ import (
 	"caelum/internal/slurm"
 )
 
-// retryInterval is how soon a pass that failed is tried again.
+// retryInterval is the pause before a failed pass is repeated.
 const retryInterval = time.Second
 
-// A pass is repeated when jobs take something while it runs; this often, then the node stays lowered until the next
-// one.
+// maxReplans limits how often a pass plans again because jobs took slices while it ran. After that the pass gives up,
+// and the offers stay lowered until the next pass.
 const maxReplans = 6
 
-// errUnregistered is a node on which jobs would start without the numbers of their slots.
-var errUnregistered = errors.New("slurmd has not registered since slurmctld's start; nothing is on offer until it has")
+// errUnregistered is the result of a pass on a node whose slurmd has not registered: a job that started there would not
+// get the numbers of its slots.
+var errUnregistered = errors.New(
+	"slurmd has not registered since slurmctld started; this node offers nothing until slurmd registers")
 
-// errBusy is a pass that gave up: sound, but with less on offer than there could be.
-var errBusy = errors.New("jobs kept starting while publishing; the rest follows with the next pass")
+// errBusy is the result of a pass that gave up after maxReplans plans. The published offers are correct, but there are
+// fewer than possible.
+var errBusy = errors.New("jobs kept starting during the pass; the next pass publishes the remaining offers")
 
-// Publish runs a pass that begins after the call and answers its result. Calls that wait at the same time share one.
+// Publish runs a pass that begins after the call, and returns its result. Calls that wait at the same time share a
+// pass.
 func (a *Agent) Publish(ctx context.Context) error {
 	answer := make(chan error, 1)
 	select {
@@ -49,19 +53,21 @@ func (a *Agent) Publish(ctx context.Context) error {
 	}
 }
 
-// settling is how long a change of what stands on the node may wait for others before it is published.
+// settling is the time from a change on the node to the pass that publishes it. Further changes in this time need no
+// pass of their own.
 const settling = 200 * time.Millisecond
 
-// slowdown bounds what a slow slurmctld is asked for: between looks that nobody asked for passes this many times what
-// the last pass took. maxPause limits that pause: however long a pass took, another one begins within about a minute.
+// slowdown limits the load on a slow slurmctld: the pause before the next poll is at least slowdown times the duration
+// of the last pass. maxPause limits this pause, so that after a pass of any duration the next one begins within about a
+// minute.
 const (
 	slowdown = 20
 	maxPause = time.Minute
 )
 
-// publisher runs the passes: on request, when something stands otherwise than was published, and when none has been for
-// the poll interval or up to a tenth longer. Polls begin anywhere in the first: the agents of a cluster are often
-// started together.
+// publisher runs the passes: on request, after a change on the node, and as a poll when there was no pass for the poll
+// interval plus up to a tenth. The first poll begins at a random time within the poll interval, since the agents of a
+// cluster are often started together.
 func (a *Agent) publisher(ctx context.Context) {
 	poll := time.NewTimer(rand.N(a.cfg.PollInterval))
 	defer poll.Stop()
@@ -98,7 +104,8 @@ func (a *Agent) publisher(ctx context.Context) {
 			retry = time.After(retryInterval)
 		}
 		next := pauseAfter(time.Since(began), a.cfg.PollInterval)
-		// agents that were woken together do not poll together, nor just after the comparison of every minute
+		// The random part keeps agents that were notified together from polling together, and keeps the polls apart
+		// from the comparison that runs every minute.
 		poll.Reset(next + rand.N(next/10))
 		for _, answer := range waiting {
 			answer <- err
@@ -106,20 +113,21 @@ func (a *Agent) publisher(ctx context.Context) {
 	}
 }
 
-// pauseAfter is the time from a pass that took so long to the next one that nothing asks for.
+// pauseAfter returns the time from a pass that took this long to the next poll.
 func pauseAfter(took, poll time.Duration) time.Duration {
 	return max(poll, min(slowdown*took, maxPause))
 }
 
-// publishSoon has what stands on the node published in a moment.
+// publishSoon schedules a pass that publishes the node's state after the settling time.
 func (a *Agent) publishSoon() {
 	select {
 	case a.changed <- struct{}{}:
-	default: // it will be
+	default: // a pass is scheduled already
 	}
 }
 
-// pass publishes in two phases (docs/internals.md): lower what the new plan withdraws, read again, and only then raise.
+// pass publishes a new plan in two phases (docs/internals.md): it lowers the totals that the plan withdraws, reads
+// slurmctld's state again, and only then raises the other totals.
 func (a *Agent) pass(ctx context.Context) (err error) {
 	defer func() {
 		a.mu.Lock()
@@ -157,7 +165,7 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 				return err
 			}
 		}
-		// slurmd registered, or something was taken, since the plan was made
+		// Since the plan was made, slurmd may have registered, or a job may have taken slices.
 		if node.Unregistered != d.withheld || !a.apply(d) {
 			if snapshot, node, err = a.read(ctx); err != nil {
 				return err
@@ -171,8 +179,9 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 			return err
 		}
 		failpoint.Hit(failpoint.Raised)
-		// What is used may have dropped between read and write with no epilog to publish anew: a job with a slice and
-		// no slot came and went, or slurmctld forgot (`scontrol reconfigure`). Then more is free than was planned.
+		// slurmctld's used counts may have dropped between read and write without an epilog that would publish again: a
+		// job with a slice and no slot ended, or slurmctld lost its counts (`scontrol reconfigure`). Then more is free
+		// than the plan offers.
 		if wrote {
 			if node, err = a.ctl.Node(ctx, a.cfg.Node); err != nil {
 				return err
@@ -199,7 +208,8 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 	return errBusy
 }
 
-// noteClosed keeps the state of a node on which slurmctld starts nothing, for whoever asks why nothing is on offer.
+// noteClosed records the state of a node on which slurmctld starts no job, so that the status can show why the node
+// offers nothing.
 func (a *Agent) noteClosed(node slurm.Node) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -209,29 +219,29 @@ func (a *Agent) noteClosed(node slurm.Node) {
 	}
 }
 
-// draft is a plan with what it was made from.
+// nodePlan is this node's part of the cluster's plan, with the state from which it was made.
 type nodePlan struct {
-	version  int
-	withheld bool // nothing is on offer: slurmd has not registered
-	first    bool // of all nodes that are planned for
+	version  int  // Agent.version when the plan was made
+	withheld bool // the node offers nothing, since slurmd has not registered
+	first    bool // this node is the first of the plan's nodes
 	gpus     []offer.GPU
-	text     string     // what stands on them, for the other agents
-	back     string     // the jobs that stand behind the others, for caelum explain
+	text     string     // the state of the GPUs, for the other agents
+	back     string     // the jobs that the plan puts behind the others, for caelum explain
 	mine     offer.Plan // this node's part of the plan
-	served   []uint32   // jobs that find on offer here all that they want on this node
+	served   []uint32   // the jobs for which this node offers all slices that they are to get here
 	reserved *api.Reservation
 	offers   map[string]int
-	claims   map[uint32][]offer.Spot
+	pending  map[uint32][]offer.Spot // places found for pending leases that had none
 	next     next
 }
 
-// plan makes a draft of the state as it is, as this node's part of the cluster's plan. Withheld, it keeps what jobs
-// hold and offers nothing; so it does on a node that slurmctld starts nothing on. Prologs go on meanwhile: adopt finds
-// out whether the state still is what the draft was made from.
+// plan plans from the present state for all nodes, and returns this node's part. If slurmd has not registered, or if
+// slurmctld starts no job on the node, the plan keeps the slices that jobs hold and offers nothing. Prologs run in the
+// meantime. apply therefore checks whether the state is still the one from which the plan was made.
 func (a *Agent) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
 	a.mu.Lock()
 	d := nodePlan{version: a.version, withheld: node.Unregistered, gpus: a.view()}
-	d.claims = a.settleClaims(d.gpus)
+	d.pending = a.placePending(d.gpus)
 	a.mu.Unlock()
 	d.text = a.text(d.gpus)
 	nothing := offer.Plan{Offers: make([]mig.Layout, len(d.gpus))}
@@ -254,13 +264,14 @@ func (a *Agent) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
 	if me := v.Member(node.Name); me >= 0 {
 		d.first = me == 0
 		d.mine = a.carry(d.gpus, v, all, me)
-		d.served, d.reserved = a.share(v, all, me, d)
+		d.served, d.reserved = a.servedAndReserved(v, all, me, d)
 		d.next = nextOn(v, all, me)
 	} else if node.Schedulable() && !node.Unregistered {
-		a.log.WithField("extra", d.text).Error("what this node publishes of itself cannot be read; offering nothing; please report this")
+		a.log.WithField("extra", d.text).
+			Error("couldn't read back the state that this node publishes; offering nothing; please report this")
 	}
 	if err := d.mine.Check(d.gpus); err != nil {
-		// It cannot be; if it is, the queue waits rather than two jobs sharing a slice.
+		// This would be a defect of the planner. Then jobs must wait, so that no two jobs get the same slice.
 		a.log.WithError(err).Error("the plan is unsound; offering nothing; please report this")
 		d.mine, d.served, d.next = nothing, nil, next{}
 	}
@@ -272,14 +283,14 @@ func (a *Agent) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
 	return d
 }
 
-// text is the node's state as every user may read it in slurmctld. The plan is made from the same text, since other
-// agents plan from it too.
+// text returns the node's state in the form that every user can read in slurmctld. This agent plans from the same text,
+// since the other agents plan from it too.
 func (a *Agent) text(gpus []offer.GPU) string {
 	return plan.Text(plan.State{GPUs: gpus, Since: a.offersSince, Private: a.hidesJobs()})
 }
 
-// carry translates a member's part of the plan to its own GPU models, which may have profiles that are not published.
-// What does not fit beside an instance of one of these is left out.
+// carry translates this node's part of the plan to the GPU models of its driver, which may have profiles that the node
+// does not publish. It omits an offer that does not fit beside an instance of such a profile.
 func (a *Agent) carry(gpus []offer.GPU, v *plan.View, all offer.Plan, me int) offer.Plan {
 	mine := offer.Plan{Offers: make([]mig.Layout, len(gpus)), AdvertisedAs: map[offer.Spot]string{}}
 	for k, on := range v.Offers(all, me) {
@@ -304,8 +315,11 @@ func (a *Agent) carry(gpus []offer.GPU, v *plan.View, all offer.Plan, me int) of
 	return mine
 }
 
-// share is whom a plan serves on a member with what a draft offers there, and what it reserves there.
-func (a *Agent) share(v *plan.View, all offer.Plan, me int, d nodePlan) (served []uint32, reserved *api.Reservation) {
+// servedAndReserved returns the jobs for which node me offers all slices that the plan gives them on that node, and the
+// slices that the plan reserves there.
+func (a *Agent) servedAndReserved(
+	v *plan.View, all offer.Plan, me int, d nodePlan,
+) (served []uint32, reserved *api.Reservation) {
 	on := v.Nodes[me]
 	here := func(s offer.Spot) bool { return slices.Contains(on, s.GPU) }
 	missing := func(s offer.Spot) bool {
@@ -342,7 +356,8 @@ func (a *Agent) share(v *plan.View, all offer.Plan, me int, d nodePlan) (served 
 	return served, reserved
 }
 
-// apply puts a plan in force, unless something was taken since it was made.
+// apply puts a plan into force. It returns false, and changes nothing, if the state has changed since the plan was
+// made.
 func (a *Agent) apply(d nodePlan) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -350,13 +365,14 @@ func (a *Agent) apply(d nodePlan) bool {
 		return false
 	}
 	a.offers, a.as, a.reserved, a.next = d.mine.Offers, d.mine.AdvertisedAs, d.reserved, d.next
-	for job, spots := range d.claims {
+	for job, spots := range d.pending {
 		a.pending[job].spots = spots
 	}
 	return true
 }
 
-// read asks slurmctld for the nodes and the jobs, and counts every job here without a lease as holding what it took.
+// read reads the nodes and the jobs from slurmctld. It records a pending lease for every job on this node that has no
+// lease yet.
 func (a *Agent) read(ctx context.Context) (snapshot plan.Snapshot, node slurm.Node, err error) {
 	if snapshot, err = plan.Read(ctx, a.ctl, a.now); err != nil {
 		return snapshot, node, err
@@ -375,7 +391,7 @@ func (a *Agent) read(ctx context.Context) (snapshot plan.Snapshot, node slurm.No
 	return snapshot, node, a.findExcess(ctx, node)
 }
 
-// recount asks for what a plan that is made already needs to know: this node, then the jobs.
+// recount reads this node and the jobs again after the lowering write. It updates the pending leases like read.
 func (a *Agent) recount(ctx context.Context) (node slurm.Node, err error) {
 	if node, err = a.ctl.Node(ctx, a.cfg.Node); err != nil {
 		return node, err
@@ -387,13 +403,14 @@ func (a *Agent) recount(ctx context.Context) (node slurm.Node, err error) {
 	return node, a.account(ctx, slurm.On(jobs, a.cfg.Node))
 }
 
-// account counts the jobs that are on the node.
+// account compares the pending leases with the jobs that slurmctld has on the node: it adds those of new jobs and
+// removes those of jobs that are gone.
 func (a *Agent) account(ctx context.Context, jobs []slurm.Job) error {
 	here := map[uint32]slurm.Job{}
 	for _, j := range jobs {
 		here[j.ID] = j
-		// A job that is ending takes nothing any more: a prolog that still comes is refused. What a job with an
-		// unreadable record asked for is not known, and slurmctld may have given it slices.
+		// A job that is ending takes no slices: its prolog is refused if it still comes. The request of a job with an
+		// unreadable record is not known, so slurmctld may have given it slices.
 		if !j.Holds() || !asksForSlices(j) && j.Problem == "" || a.accounted(j.ID, j.Restarts) {
 			continue
 		}
@@ -419,6 +436,7 @@ func (a *Agent) account(ctx context.Context, jobs []slurm.Job) error {
 	return nil
 }
 
+// accounted reports whether a run of a job has a lease or a pending lease, or is known to need none.
 func (a *Agent) accounted(job uint32, restarts int) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -431,9 +449,10 @@ func (a *Agent) accounted(job uint32, restarts int) bool {
 	return a.pending[job] != nil
 }
 
-// preLease counts a job that slurmctld has started here and that has no lease yet. Of a job whose record is unclear the
-// request counts: one user's job must not keep the node from publishing. Its promise ends with its prolog, so a job
-// without GPU slots, which has no prolog, gets no promise.
+// preLease records a pending lease for a job that slurmctld has started here and that has no lease yet. If the job's
+// record is unclear, the listed request counts instead, since one user's job must not keep the node from publishing.
+// The job's prolog ends the pending lease. A job without GPU slots has no prolog that asks for a lease, and therefore
+// gets no pending lease.
 func (a *Agent) preLease(ctx context.Context, listed slurm.Job) error {
 	id, slots := listed.ID, 0
 	job, err := a.ctl.Job(ctx, id)
@@ -461,10 +480,10 @@ func (a *Agent) preLease(ctx context.Context, listed slurm.Job) error {
 	if l := a.leases[id]; a.pending[id] != nil || l != nil && l.Restart >= job.Restarts {
 		return nil
 	}
-	if err != nil || len(wants) == 0 || slots == 0 { // there will be no prolog, or one that carves nothing
+	if err != nil || len(wants) == 0 || slots == 0 { // no prolog will carve slices for the job
 		if slots == 0 && len(wants) > 0 {
 			a.log.WithField("job", id).
-				Warn("job has slices and no gres/gpu, so it gets no device; slurmctld starts as many fewer jobs until it ends")
+				Warn("job has gres/mig but no gres/gpu, so it gets no device; its slices count as used until it ends")
 		}
 		a.unserved[id] = job.Restarts
 		return nil
@@ -476,7 +495,7 @@ func (a *Agent) preLease(ctx context.Context, listed slurm.Job) error {
 	return nil
 }
 
-// slotsAsked is the most GPU slots of this node that a job can have by its request.
+// slotsAsked returns the highest number of GPU slots of this node that a job can have by its request.
 func (a *Agent) slotsAsked(job slurm.Job) int {
 	if job.Exclusive {
 		return a.slotCount()
@@ -484,8 +503,8 @@ func (a *Agent) slotsAsked(job slurm.Job) int {
 	return min(job.GPUsPerNode(), a.slotCount())
 }
 
-// pause sleeps where a test asks for it, between a read and the write that builds on it:
-// CAELUM_TEST_PUBLISH_PAUSE=100ms.
+// pause sleeps between a read and the write that relies on it, for the duration in CAELUM_TEST_PUBLISH_PAUSE (100ms).
+// Only tests set this variable.
 func pause() {
 	if d, err := time.ParseDuration(os.Getenv("CAELUM_TEST_PUBLISH_PAUSE")); err == nil {
 		time.Sleep(d)

@@ -10,9 +10,9 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// Each test is a row of "Races" in docs/internals.md. TestSoak mixes them all.
+// Each test in this file checks a row of "Races" in docs/internals.md. TestSoak combines them.
 
-// once calls do when slurmctld has answered the first call of this kind.
+// once calls do after slurmctld has answered the first call of this kind.
 func (w *world) once(op string, do func()) {
 	done := false
 	w.fake.After(func(c slurmtest.Call) {
@@ -23,8 +23,8 @@ func (w *world) once(op string, do func()) {
 	})
 }
 
-// A job starts on an offer that a pass is about to withdraw: it has its slice, and what the pass meant to offer instead
-// is not on offer.
+// TestJobTakesWithdrawnOffer starts a job on an offer that a pass is about to withdraw. The job gets its slice, and the
+// pass does not publish the offers that would replace it.
 func TestJobTakesWithdrawnOffer(t *testing.T) {
 	w := newWorld(t, 1)
 	small := w.submit(job(1, "1g.5gb:1"))
@@ -53,8 +53,8 @@ func TestJobTakesWithdrawnOffer(t *testing.T) {
 	}
 }
 
-// A job starts while a pass only adds to what is on offer: it is given what both plans have, and the rest can still be
-// carved.
+// TestJobStartsWhileOffersRise starts a job while a pass only adds offers. The job gets a slice that both plans have,
+// and the remaining offers can still be carved.
 func TestJobStartsWhileOffersRise(t *testing.T) {
 	w := newWorld(t, 1)
 	w.submit(job(1, "3g.20gb:1"))
@@ -72,7 +72,7 @@ func TestJobStartsWhileOffersRise(t *testing.T) {
 	}
 }
 
-// Everything that is on offer starts in one cycle.
+// TestAllStartInOneCycle starts jobs on all offers in one scheduling cycle.
 func TestAllStartInOneCycle(t *testing.T) {
 	w := newWorld(t, 1)
 	var ids []uint32
@@ -102,7 +102,8 @@ func (w *world) startedOnly(slices string) (id uint32, req api.LeaseRequest) {
 	return id, api.LeaseRequest{UID: 20001, Slots: []int{0}}
 }
 
-// nothingHeld: after its epilog a job holds nothing, and all of the GPU is on offer to one that wants all.
+// nothingHeld checks that a job holds nothing after its epilog, and that the whole GPU is then offered to a job that
+// wants it.
 func (w *world) nothingHeld() {
 	w.t.Helper()
 	w.fake.RunEpilogs()
@@ -117,7 +118,7 @@ func (w *world) nothingHeld() {
 	}
 }
 
-// A job is cancelled when its prolog has asked slurmctld for it: the lease goes with the epilog.
+// TestCancelledDuringProlog cancels a job after its prolog has read its record. The epilog releases the lease.
 func TestCancelledDuringProlog(t *testing.T) {
 	w := newWorld(t, 1)
 	id, req := w.startedOnly("2g.10gb:1")
@@ -132,7 +133,8 @@ func TestCancelledDuringProlog(t *testing.T) {
 	w.nothingHeld()
 }
 
-// ... and before it has: it is refused, and the node is not drained for it.
+// TestCancelledBeforeProlog cancels a job before its prolog has read its record. The job is refused, and the node is
+// not drained.
 func TestCancelledBeforeProlog(t *testing.T) {
 	w := newWorld(t, 1)
 	id, req := w.startedOnly("2g.10gb:1")
@@ -145,8 +147,8 @@ func TestCancelledBeforeProlog(t *testing.T) {
 	w.nothingHeld()
 }
 
-// A job is requeued while its slice is being made: its epilog, which knows the next restart count already, takes the
-// slice back; the next run has a slice of its own, which the first run's epilog, should it come late, leaves alone.
+// TestRequeuedDuringProlog requeues a job while its slice is made. The epilog, which already has the next restart
+// count, releases the slice. The next run gets its own slice, which a late epilog of the first run does not release.
 func TestRequeuedDuringProlog(t *testing.T) {
 	w := newWorld(t, 1)
 	id, req := w.startedOnly("2g.10gb:1")
@@ -186,7 +188,7 @@ func TestRequeuedDuringProlog(t *testing.T) {
 	w.nothingHeld()
 }
 
-// A node that is draining offers nothing new, and takes nothing from who runs there.
+// TestDrainingNodeOffersNothing checks that a draining node offers no slices, and that running jobs keep theirs.
 func TestDrainingNodeOffersNothing(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("2g.10gb:1")

@@ -16,7 +16,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// load reads the ledger into memory. After a reboot no instance and no job of before exists: a clean start.
+// load reads the ledger into memory, and reports whether the node was rebooted since the last start. After a reboot it
+// clears the ledger, since none of the earlier instances and jobs exists.
 func (a *Agent) load() (rebooted bool, err error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -64,11 +65,11 @@ func (a *Agent) load() (rebooted bool, err error) {
 	return rebooted, err
 }
 
-// closeIdle makes sure that nobody but root can open an instance that no job holds: a crash may have come between
-// opening it and writing the lease, or between making it and closing it.
+// closeIdle makes sure that only root can open an instance that no job holds. The agent may have crashed after it
+// opened the instance and before it wrote the lease, or after it made the instance and before it closed it.
 func (a *Agent) closeIdle() { a.closeIdleOn(a.cards) }
 
-// closeIdleOn is closeIdle for some GPUs, which must serve no prolog meanwhile.
+// closeIdleOn is like closeIdle, for some GPUs. No prolog may use these GPUs during the call.
 func (a *Agent) closeIdleOn(cards []*card) {
 	var idle []placed
 	a.mu.Lock()
@@ -86,28 +87,29 @@ func (a *Agent) closeIdleOn(cards []*card) {
 		}
 	}
 	if _, err := a.setHeldAside(idle); err != nil {
-		a.log.WithError(err).Error("couldn't set an instance aside that processes hold")
+		a.log.WithError(err).Error("couldn't set aside the instances that processes hold")
 	}
 }
 
-// look compares every GPU with what the agent knows to be on it, and repairs:
+// compareGPUs compares the instances on every GPU with the ledger, and corrects the ledger or the GPU:
 //
 //	on the GPU, in the ledger       ours
-//	on the GPU, intent to create    made before the crash: adopted as idle, or undone if it has no compute instance
+//	on the GPU, intent to create    made before a crash: adopted as idle, or destroyed if it has no compute instance
 //	on the GPU, neither             foreign: counted as occupied, never touched
-//	in the ledger only              gone: forgotten, and said aloud if a job held it
-//	intent only                     never happened, or finished: settled
+//	in the ledger only              gone: removed from the ledger, and logged if a job held it
+//	intent only                     the call was not made, or it finished: settled
 func (a *Agent) compareGPUs() error {
 	var all error
 	for g, c := range a.cards {
-		if err := a.lookAt(g, c); err != nil {
+		if err := a.compareGPU(g, c); err != nil {
 			all = errors.Join(all, fmt.Errorf("GPU %d: %w", g, err))
 		}
 	}
 	return all
 }
 
-func (a *Agent) lookAt(g int, c *card) error {
+// compareGPU does the work of compareGPUs for one GPU. If the GPU was lost, compareGPU checks whether it is back.
+func (a *Agent) compareGPU(g int, c *card) error {
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
 	if a.usable(c) {
@@ -116,7 +118,7 @@ func (a *Agent) lookAt(g int, c *card) error {
 	return a.takeBack(g, c)
 }
 
-// repair is look for a GPU that answers. The caller holds its hardware lock.
+// repair is compareGPU for a usable GPU. The caller holds the GPU's hardware lock.
 func (a *Agent) repair(g int, c *card) error {
 	found, err := a.hw.Instances(g)
 	if errors.Is(err, gpu.ErrLost) {
@@ -128,7 +130,7 @@ func (a *Agent) repair(g int, c *card) error {
 	} else if err != nil {
 		return err
 	}
-	// No call is under way on this GPU, so what intents there are were left by a crash or by a ledger that could not be
+	// No call is under way on this GPU, so its intents remain from a crash, or from a time when the ledger could not be
 	// written.
 	intents, err := a.ledger.Intents()
 	if err != nil {
@@ -153,7 +155,8 @@ func (a *Agent) repair(g int, c *card) error {
 	return nil
 }
 
-// compare takes note of what was found on a GPU, and returns what was not: the instances that are gone, by placement.
+// compare records the instances that were found on a GPU. It returns the agent's instances that were not found, by
+// placement.
 func (a *Agent) compare(g int, c *card, found []gpu.Instance) (missing map[int]*instance) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -173,7 +176,8 @@ func (a *Agent) compare(g int, c *card, found []gpu.Instance) (missing map[int]*
 			if !isForeign(c.foreign, f) {
 				a.log.WithField("gpu", g).
 					WithField("gi", f.GI).
-					Warnf("%s at %d was made by somebody else: left alone, its room is not offered", f.Profile, f.Start)
+					Warnf("%s at %d was made by another program: left alone, its units are not offered",
+						f.Profile, f.Start)
 			}
 		}
 		c.foreign = foreign
@@ -182,7 +186,9 @@ func (a *Agent) compare(g int, c *card, found []gpu.Instance) (missing map[int]*
 	return missing
 }
 
-// settle finishes or undoes a hardware call that was begun and not settled.
+// settle settles an intent that remained from an earlier hardware call. If the instance is on the GPU and complete,
+// settle records it as idle. If its compute instance is missing, settle destroys it. If it is not on the GPU, settle
+// only corrects the ledger.
 func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) error {
 	log := a.log.WithField("gpu", g).WithField("intent", i.Op)
 	p, ok := c.Model.Placement(i.Profile, i.Start)
@@ -204,7 +210,7 @@ func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) er
 		a.mu.Unlock()
 		return a.ledger.Destroyed(i.ID, c.UUID, i.GI)
 	case len(there.CIs) == 1 && there.UUID != "":
-		log.Infof("adopting %s at %d", i.Profile, i.Start)
+		log.Infof("adopting %s at %d, which the ledger has only as an intent", i.Profile, i.Start)
 		if err := a.caps.Make(c.Minor, *there); err != nil {
 			return err
 		}
@@ -226,7 +232,7 @@ func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) er
 			return a.ledger.Failed(i.ID)
 		}
 		if err := a.ledger.Created(i.ID, in.Instance); err != nil {
-			return err // the intent stays, and the next comparison comes back to it
+			return err // the intent remains for the next comparison
 		}
 		a.mu.Lock()
 		c.ours[p] = in
@@ -234,7 +240,7 @@ func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) er
 		a.mu.Unlock()
 		return nil
 	default: // a GPU instance without its compute instance
-		log.Infof("undoing %s at %d", i.Profile, i.Start)
+		log.Infof("destroying %s at %d, which the ledger has only as an intent", i.Profile, i.Start)
 		if err := a.hw.Destroy(g, there.GI); err != nil {
 			return err
 		}
@@ -254,8 +260,8 @@ func isForeign(list []gpu.Instance, in gpu.Instance) bool {
 	return false
 }
 
-// releaseGone releases the leases of jobs that slurmctld no longer has on this node: their epilog never came. The last
-// pass has listed its jobs.
+// releaseGone releases the leases of jobs that slurmctld no longer has on this node, and whose epilog therefore never
+// came. It uses the job list of the last pass, and asks slurmctld again before it releases a lease.
 func (a *Agent) releaseGone(ctx context.Context) error {
 	a.mu.Lock()
 	held := make([]api.Lease, 0, len(a.leases))
@@ -264,8 +270,8 @@ func (a *Agent) releaseGone(ctx context.Context) error {
 	}
 	here := a.here
 	a.mu.Unlock()
-	// A job that is completing keeps its slices until its epilog, and in a requeue its restart count is already the
-	// next run's then; a job that runs with a higher count than the lease's is another run.
+	// A completing job keeps its slices until its epilog. In a requeue it already has the restart count of the next run
+	// then. If a job holds resources with a higher restart count than the lease, the lease belongs to an earlier run.
 	keeps := func(l api.Lease, j slurm.Job) bool { return !j.Holds() || j.Restarts <= l.Restart }
 	for _, l := range held {
 		if j, ok := here[l.Job]; ok && keeps(l, j) {
@@ -276,14 +282,15 @@ func (a *Agent) releaseGone(ctx context.Context) error {
 		switch class := classOf(err); {
 		case errors.Is(err, slurm.ErrNoJob):
 		case class == unclear && j.ID != l.Job:
-			a.log.WithError(err).WithField("job", l.Job).Debug("couldn't see whether a job is gone; its lease stays")
-			continue // the other leases are looked after all the same
+			a.log.WithError(err).WithField("job", l.Job).
+				Debug("couldn't find out whether a job is gone; its lease remains")
+			continue // the unclear record of one job must not keep the other leases from being checked
 		case class == later, class == defect:
 			return err
 		}
 		if !errors.Is(err, slurm.ErrNoJob) && j.Present() && slices.Contains(j.Nodes, a.cfg.Node) && keeps(l, j) {
 			a.stillRuns(l.Job)
-			continue // it is here after all: the list was read in between
+			continue // the job is here: it started after the list was read
 		}
 		a.log.WithField("job", l.Job).Warn("the job is gone and its epilog never came: releasing its slices")
 		if err := a.releaseJob(ctx, l.Job, l.Restart, true); err != nil {

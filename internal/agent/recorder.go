@@ -14,39 +14,40 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Pauses between two tries for one run, and how many there are: ten that grow, then one an hour for 30 days.
+// These constants limit the attempts to record one run: the pause before an attempt grows from firstPause to
+// longestPause in ten attempts. After that there is one attempt an hour, for 30 days.
 const (
 	firstPause   = 5 * time.Second
 	longestPause = time.Hour
-	mostTries    = 10 + 30*24
+	maxTries     = 10 + 30*24
 )
 
-// backoff is how long to wait after so many tries. Two agents that have overwritten one another's summaries of a job do
-// not meet again: it is drawn.
+// backoff returns the pause after this number of attempts. It has a random part, so that two agents that have
+// overwritten each other's summaries of a job do not write again at the same time.
 func backoff(tries int) time.Duration {
 	d := firstPause << min(tries, 10)
 	d = min(d, longestPause)
 	return d - rand.N(d/2)
 }
 
-// recorder asks slurmdbd how runs ended and writes their summaries into it, one call at a time. A summary counts as
-// written when a later look finds it: two nodes' agents may write the same job's field at the same time, and slurmdbd
-// keeps the last.
+// recorder reads from slurmdbd how runs ended, and writes their summaries into slurmdbd, one call at a time. A summary
+// counts as recorded when a later call reads it back: the agents of two nodes may write the field of the same job at
+// the same time, and slurmdbd keeps the last text.
 func (a *Agent) recorder(ctx context.Context) {
-	wait := firstPause // what earlier agents have left
+	wait := firstPause // the outbox may have runs from before the start
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-a.toRecord:
-			wait = backoff(0) // slurmctld tells slurmdbd of the end after the last node's epilog
+			wait = backoff(0) // slurmctld reports the end to slurmdbd after the epilog of the last node
 		case <-time.After(wait):
 			wait = a.recordDue(ctx)
 		}
 	}
 }
 
-// recordDue does what is due and answers when to come again.
+// recordDue makes the attempts that are due, and returns the time until the next call.
 func (a *Agent) recordDue(ctx context.Context) time.Duration {
 	defer a.countWaiting()
 	for ctx.Err() == nil {
@@ -56,11 +57,12 @@ func (a *Agent) recordDue(ctx context.Context) time.Duration {
 			break
 		}
 		if err := a.record(ctx, due[0]); err != nil {
-			// A run that has just ended may not be in slurmdbd yet.
+			// The first attempts are not logged, since the end of a run may reach slurmdbd late.
 			if due[0].Tries >= 2 && !a.dbdFailed.Swap(true) {
 				a.log.WithError(err).
 					WithField("job", due[0].Run.Job).
-					Warn("couldn't write what a job used into its accounting record; trying again, at last once an hour, and saying nothing more until it works")
+					Warn("couldn't write the usage of a job into its accounting record; trying again with pauses of " +
+						"up to an hour; further failures are not logged until an attempt succeeds")
 			}
 			return firstPause
 		}
@@ -73,15 +75,17 @@ func (a *Agent) recordDue(ctx context.Context) time.Duration {
 	return min(max(next.Sub(a.now()), time.Second), longestPause)
 }
 
-// record does one step for one run: the summary is there, or it is written and looked for later. The error is
-// slurmdbd's or the repository's.
+// record makes one attempt for one run. If slurmdbd has the summary, record removes the run from the outbox. Else it
+// writes the summary and postpones the run, so that a later attempt reads it back. The error comes from slurmdbd or
+// from the repository.
 func (a *Agent) record(ctx context.Context, p Pending) error {
-	if p.Tries >= mostTries {
+	if p.Tries >= maxTries {
 		a.log.WithField("job", p.Run.Job).
-			Warn("gave up writing what a job used into its accounting record, after 30 days; this node's repository has it")
+			Warn("gave up writing the usage of a job into its accounting record after 30 days; " +
+				"only this node's repository has the usage")
 		return a.repo.Recorded(p.Run)
 	}
-	again := func(written bool, why error) error {
+	postpone := func(written bool, why error) error {
 		if err := a.repo.Postpone(p.Run, a.now().Add(backoff(p.Tries)), written); err != nil {
 			a.reportRepository(err)
 			return err
@@ -90,49 +94,50 @@ func (a *Agent) record(ctx context.Context, p Pending) error {
 	}
 	field := slurm.AccountingField(a.cfg.AccountingField)
 	if field == NoField {
-		field = slurm.AdminComment // to be read alone
+		field = slurm.AdminComment // it is only read
 	}
 	records, err := a.accounting.RecordsOf(ctx, field, p.Run.Job)
 	if err != nil || len(records) == 0 {
-		return again(false, err)
+		return postpone(false, err)
 	}
 	own, newest := recordOf(records, p.Run), records[len(records)-1]
 	if own.End.IsZero() {
-		return again(false, nil)
+		return postpone(false, nil)
 	}
 	if p.Run.State == "" {
 		p.Run.State, p.Run.Exit = own.State, own.Exit
 		if _, err := a.repo.Add(p.Run); err != nil {
-			return again(false, fmt.Errorf("couldn't note how it ended: %w", err))
+			return postpone(false, fmt.Errorf("couldn't store how the run ended: %w", err))
 		}
 	}
 	switch {
-	case a.cfg.AccountingField == NoField, has(newest.Text, p.Run.Summary()):
+	case a.cfg.AccountingField == NoField, hasSummary(newest.Text, p.Run.Summary()):
 		return a.repo.Recorded(p.Run)
-	case newest.End.IsZero(): // it was requeued, and runs again
-		return again(false, nil)
+	case newest.End.IsZero(): // the job was requeued and runs again
+		return postpone(false, nil)
 	}
 	err = a.accounting.SetAccounting(ctx, newest, field, predict.WithSummary(newest.Text, p.Run))
 	if errors.Is(err, slurm.ErrSpoils) {
 		a.spoils.Do(func() {
 			a.log.WithError(err).
 				WithField("job", p.Run.Job).
-				Warn("what this job used is not written into its accounting record, nor that of others like it; set accounting_field to a field that no other tool uses")
+				Warn("the usage of this job, and of jobs like it, is not written into the accounting record; " +
+					"set accounting_field to a field that no other tool uses")
 		})
 		return a.repo.Recorded(p.Run)
 	}
-	return again(err == nil, err)
+	return postpone(err == nil, err)
 }
 
-// recordOf is the record of a run, by when it began: the node's clock and slurmctld's may differ a little, and a job's
-// id may have been given out before.
+// recordOf returns the record of a run: the one whose start is nearest to the run's. The clocks of the node and of
+// slurmctld may differ a little, and an earlier job may have had the same id.
 func recordOf(records []slurm.Record, run predict.Run) slurm.Record {
 	away := func(r slurm.Record) time.Duration { return r.Start.Sub(time.Unix(run.Start, 0)).Abs() }
 	return slices.MinFunc(records, func(x, y slurm.Record) int { return cmp.Compare(away(x), away(y)) })
 }
 
-// has reports whether a record has this summary, in whatever case.
-func has(record, summary string) bool {
+// hasSummary reports whether the text of a record contains this summary, in upper or lower case.
+func hasSummary(record, summary string) bool {
 	return slices.ContainsFunc(
 		strings.Fields(record),
 		func(word string) bool { return strings.EqualFold(word, summary) },

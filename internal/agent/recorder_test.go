@@ -15,13 +15,13 @@ import (
 	"caelum/internal/slurm"
 )
 
-// dbd is slurmdbd in memory, as sacct and sacctmgr of 22.05.8 show it.
+// dbd is a slurmdbd in memory that behaves like sacct and sacctmgr 22.05.8.
 type dbd struct {
 	mu      sync.Mutex
 	records map[uint32][]slurm.Record
 	away    error
 	calls   int
-	refused int    // writes that were none of the newest record, or of one that is not over
+	refused int    // writes to a record that is not the newest, or whose run has not ended
 	wrote   func() // runs after each write, without the lock
 }
 
@@ -50,7 +50,7 @@ func (d *dbd) SetAccounting(_ context.Context, r slurm.Record, _ slurm.Accountin
 	case err != nil:
 	case newest.Start != r.Start || newest.End.IsZero():
 		d.refused++
-		err = errors.New("not the newest record, or not over")
+		err = errors.New("not the newest record, or its run has not ended")
 	case strings.HasPrefix(text, "Another"):
 		err = slurm.ErrSpoils
 	default:
@@ -69,19 +69,20 @@ func (d *dbd) text(job uint32) string {
 	return d.records[job][len(d.records[job])-1].Text
 }
 
-// began is when the runs of these tests did.
+// began is the start of the runs in these tests.
 var began = time.Unix(1795339216, 0)
 
-// runs is a record of a run that lasts, completed one of a run that is over.
+// runs returns the record of a run that has not ended.
 func runs(job uint32, start time.Time, text string) slurm.Record {
 	return slurm.Record{ID: job, State: "RUNNING", Start: start, Text: text}
 }
 
+// completed returns the records of a job with one run, which has ended.
 func completed(job uint32, text string) []slurm.Record {
 	return []slurm.Record{{ID: job, State: "COMPLETED", Start: began, End: began.Add(time.Minute), Text: text}}
 }
 
-// notes is an agent of a node that has nothing but a repository, slurmdbd and a clock.
+// notes returns an agent that has only a repository, a slurmdbd and a clock.
 func notes(node string, d *dbd, now *time.Time) (*Agent, *memory) {
 	repo := newMemory()
 	log := logrus.New()
@@ -113,8 +114,8 @@ func ran(node string, job uint32) predict.Run {
 	}
 }
 
-// A run becomes known when slurmdbd says how it ended, written behind what stands in its record, and recorded when a
-// later look finds it there.
+// TestRecorder checks the steps for one run: slurmdbd reports how it ended, the summary is written behind the text in
+// the record, and the run leaves the outbox when a later call reads the summary back.
 func TestRecorder(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)
@@ -129,7 +130,7 @@ func TestRecorder(t *testing.T) {
 	step := func(wantWaiting int, wantState string) {
 		t.Helper()
 		if wait := a.recordDue(ctx); wait <= 0 || wait > longestPause {
-			t.Errorf("the next look is in %v", wait)
+			t.Errorf("the next attempt is in %v", wait)
 		}
 		now = now.Add(longestPause)
 		if n, _ := repo.Waiting(); n != wantWaiting || repo.kept()[0].State != wantState {
@@ -144,7 +145,7 @@ func TestRecorder(t *testing.T) {
 		t.Errorf("written: %q, want %q", got, want)
 	}
 	if a.waiting.Load() != 1 {
-		t.Error("written counts as recorded before anybody has seen it")
+		t.Error("the summary counts as recorded before it was read back")
 	}
 	step(0, "CANCELLED")
 	calls := d.calls
@@ -154,9 +155,9 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
-// A requeued job has a record for each of its runs, and only the newest can be written, when it is over. How a run
-// ended stands in its own, whose time the node's clock may miss by a little; an older job of the same id is none of
-// them.
+// TestRecorderRequeued checks a requeued job, which has a record for each run. Only the newest record can be written,
+// after its run has ended. The end of a run comes from its own record, whose start may differ a little from the node's
+// clock. The record of an older job with the same id is not used.
 func TestRecorderRequeued(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)
@@ -183,7 +184,7 @@ func TestRecorderRequeued(t *testing.T) {
 		now = now.Add(longestPause)
 	}
 	if n, _ := repo.Waiting(); n != 1 || d.text(7) != "again" || repo.kept()[0].State != "REQUEUED" {
-		t.Errorf("while the second run lasts: %d wait, %q, %+v", n, d.text(7), repo.kept()[0])
+		t.Errorf("during the second run: %d wait, %q, %+v", n, d.text(7), repo.kept()[0])
 	}
 	d.records[7][2].State, d.records[7][2].End = "COMPLETED", now
 	if err := repo.Ended(second, now); err != nil {
@@ -207,8 +208,8 @@ func TestRecorderRequeued(t *testing.T) {
 	}
 }
 
-// What another tool keeps in the field, and sacctmgr would change, stays; the run is known, and nobody comes back to
-// it.
+// TestRecorderSpoilsNothing checks that the recorder does not write if sacctmgr would change the text of another tool
+// in the field. The run is stored with its state, and there is no further attempt.
 func TestRecorderSpoilsNothing(t *testing.T) {
 	now := time.Unix(1795339300, 0)
 	d := newDBD()
@@ -223,7 +224,8 @@ func TestRecorderSpoilsNothing(t *testing.T) {
 	}
 }
 
-// With accounting_field none the end is asked for, and nothing is written.
+// TestRecorderWritesNothing checks that with accounting_field none the recorder reads the end of a run and writes
+// nothing.
 func TestRecorderWritesNothing(t *testing.T) {
 	now := time.Unix(1795339300, 0)
 	d := newDBD()
@@ -239,8 +241,8 @@ func TestRecorderWritesNothing(t *testing.T) {
 	}
 }
 
-// While slurmdbd is away each run is tried again after pauses that grow, one call at a time, and given up after 30 days
-// of them; the run itself is kept.
+// TestRecorderRetries checks that the recorder repeats failed attempts after growing pauses, one call at a time, and
+// gives up after 30 days. The repository keeps the run.
 func TestRecorderRetries(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)
@@ -254,7 +256,7 @@ func TestRecorderRetries(t *testing.T) {
 		}
 	}
 	if wait := a.recordDue(ctx); wait != firstPause || d.calls != 1 {
-		t.Errorf("%d calls at once to a slurmdbd that is away, and the next after %v", d.calls, wait)
+		t.Errorf("%d calls without a pause to a slurmdbd that does not answer, the next after %v", d.calls, wait)
 	}
 	for range 30 {
 		a.recordDue(ctx)
@@ -270,7 +272,7 @@ func TestRecorderRetries(t *testing.T) {
 	}
 	if n, _ := repo.Waiting(); n != 0 || !strings.Contains(d.text(7), "caelum:run=n1,") ||
 		!strings.Contains(d.text(8), "caelum:run=n1,") {
-		t.Errorf("%d wait after slurmdbd has come back: %q, %q", n, d.text(7), d.text(8))
+		t.Errorf("%d wait after slurmdbd answers again: %q, %q", n, d.text(7), d.text(8))
 	}
 
 	d.away = errors.New("not allowed")
@@ -286,12 +288,12 @@ func TestRecorderRetries(t *testing.T) {
 		}
 	}
 	if days := now.Sub(since).Hours() / 24; days < 15 || days > 31 || len(repo.kept()) != 3 {
-		t.Errorf("given up after %.1f days, %d runs kept", days, len(repo.kept()))
+		t.Errorf("given up after %.1f days, %d runs in the repository", days, len(repo.kept()))
 	}
 }
 
-// Two nodes' agents that write one job's field at the same moment overwrite one another; both summaries stand there in
-// the end.
+// TestTwoRecorders checks two agents that write the field of the same job at the same time and overwrite each other's
+// text. In the end the field has both summaries.
 func TestTwoRecorders(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)
@@ -304,7 +306,7 @@ func TestTwoRecorders(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// What the first writes is lost: the second has read before that, and writes after it.
+	// The text of the first write is lost, since the second agent reads before and writes after it.
 	lost := false
 	d.wrote = func() {
 		if !lost {
@@ -331,9 +333,10 @@ func TestTwoRecorders(t *testing.T) {
 	}
 }
 
-// Pauses grow from seconds to an hour and are drawn, so that two agents part.
+// TestBackoff checks that pauses grow from seconds to an hour and have a random part.
 func TestBackoff(t *testing.T) {
-	for tries, most := range map[int]time.Duration{0: firstPause, 3: 8 * firstPause, 10: longestPause, 700: longestPause} {
+	longest := map[int]time.Duration{0: firstPause, 3: 8 * firstPause, 10: longestPause, 700: longestPause}
+	for tries, most := range longest {
 		seen := map[time.Duration]bool{}
 		for range 20 {
 			d := backoff(tries)

@@ -16,29 +16,29 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// records is a slurmctld with one job of which squeue and scontrol say what the test wants. All else is the Fake's.
+// records is a Fake with one additional job, for which squeue and scontrol print the output that the test sets.
 type records struct {
 	*slurmtest.Fake
 	client *slurm.Client
 
 	mu sync.Mutex
-	play
+	output
 	asked int
 }
 
-// play is what Slurm's commands answer. Without fields there is no such job.
-type play struct {
+// output is the output of Slurm's commands. Without fields the job does not exist.
+type output struct {
 	fields map[string]string // of squeue, by column
-	show   string            // what scontrol prints
-	nodes  string            // the node list of every second answer of squeue
-	failAt int               // the command that fails, and all after it
-	says   string            // what it prints then
+	show   string            // of scontrol show job
+	nodes  string            // the node list in every second answer of squeue
+	failAt int               // the number of the first command that fails; all later commands fail too
+	stderr string            // the message of a command that fails
 }
 
-func (r *records) set(p play) {
+func (r *records) set(o output) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.play, r.asked = p, 0
+	r.output, r.asked = o, 0
 }
 
 func (r *records) on() bool {
@@ -85,7 +85,7 @@ func (r *records) run(_ context.Context, env []string, name string, args ...stri
 	defer r.mu.Unlock()
 	r.asked++
 	if r.failAt > 0 && r.asked >= r.failAt {
-		return "", r.says, errors.New("exit status 1")
+		return "", r.stderr, errors.New("exit status 1")
 	}
 	if strings.HasSuffix(name, "scontrol") {
 		if strings.Contains(strings.Join(args, " "), "show job") {
@@ -117,17 +117,20 @@ func (r *records) run(_ context.Context, env []string, name string, args ...stri
 
 const fuzzedJob = 77
 
-// record is a healthy job of one 1g.5gb on n1, as 22.05.8 shows it.
+// The record of a healthy job with one 1g.5gb on n1, in the form of squeue and scontrol 22.05.8.
 const (
-	healthyFields = "jobid=77\narrayjobid=77\nstate=RUNNING\nreason=Prolog\nuserid=20001\nusername=user1\npartition=gpu\nprioritylong=5\n" +
-		"restartcnt=0\nbatchflag=1\nrequeue=1\noversubscribe=OK\ntimelimit=10:00\nstarttime=1795233592\nendtime=1795234192\nnodelist=n1\nnumnodes=1\n" +
+	healthyFields = "jobid=77\narrayjobid=77\nstate=RUNNING\nreason=Prolog\nuserid=20001\nusername=user1\n" +
+		"partition=gpu\nprioritylong=5\nrestartcnt=0\nbatchflag=1\nrequeue=1\noversubscribe=OK\n" +
+		"timelimit=10:00\nstarttime=1795233592\nendtime=1795234192\nnodelist=n1\nnumnodes=1\n" +
 		"tres-per-node=gres:gpu:1,gres:mig:1g.5gb:1\nname=j"
-	healthyShow = "JobId=77 JobName=j\n   JobState=RUNNING Reason=Prolog\n   StartTime=1795233592 EndTime=1795234192\n   NodeList=n1\n   JOB_GRES=gpu:a100:1,mig:1g.5gb:1\n" +
-		"     Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:a100:1(IDX:0),mig:1g.5gb(CNT:1)\n   MinCPUsNode=1 MinMemoryNode=0 MinTmpDiskNode=0\n   Power=\n"
+	healthyShow = "JobId=77 JobName=j\n   JobState=RUNNING Reason=Prolog\n" +
+		"   StartTime=1795233592 EndTime=1795234192\n   NodeList=n1\n   JOB_GRES=gpu:a100:1,mig:1g.5gb:1\n" +
+		"     Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:a100:1(IDX:0),mig:1g.5gb(CNT:1)\n" +
+		"   MinCPUsNode=1 MinMemoryNode=0 MinTmpDiskNode=0\n   Power=\n"
 )
 
-// FuzzRecords: whatever Slurm shows of a job, and whatever its commands say when they fail, the prolog on a healthy
-// node succeeds: the job has its lease, or is refused through its lease file, or is requeued.
+// FuzzRecords checks that the prolog on a healthy node succeeds for any record of a job and any error of Slurm's
+// commands. The job gets its lease, is refused through its lease file, or is requeued.
 func FuzzRecords(f *testing.F) {
 	if os.Getuid() != 0 {
 		f.Skip("needs root to own devices")
@@ -137,8 +140,8 @@ func FuzzRecords(f *testing.F) {
 		return strings.Replace(healthyShow, "gpu:a100:1(IDX:0),mig:1g.5gb(CNT:1)", gres, 1)
 	}
 	for _, s := range []struct {
-		fields, show, nodes, says string
-		failAt, slots             uint8
+		fields, show, nodes, stderr string
+		failAt, slots               uint8
 	}{
 		{healthyFields, healthyShow, "", "", 0, 1},
 		{with("numnodes=2\nnodelist=n[1-2]"), healthyShow, "n1", "", 0, 1},
@@ -146,7 +149,8 @@ func FuzzRecords(f *testing.F) {
 		{with("nodelist=n[1-"), healthyShow, "", "", 0, 1},
 		{with("nodelist=n[1-4294967295]"), healthyShow, "n2", "", 0, 1},
 		{with("tres-per-node=gres:mig:x y(:1\nname=\n   JOB_GRES=x"), healthyShow + healthyShow, "", "", 0, 1},
-		{with("oversubscribe=NO\ntres-per-node=gres:gpu:1"), gave("gpu:a100:7,mig:7g.40gb:1,mig:closed:27"), "", "", 0, 7},
+		{with("oversubscribe=NO\ntres-per-node=gres:gpu:1"), gave("gpu:a100:7,mig:7g.40gb:1,mig:closed:27"),
+			"", "", 0, 7},
 		{with("tres-per-node=gres:mig:28"), gave("gpu:a100:1,mig:closed(CNT:28)"), "", "", 0, 1},
 		{with("tres-per-node=gres:gpu:1"), gave("gpu:a100:1(IDX:0)"), "", "", 0, 1},
 		{with("batchflag=0"), gave("gpu:a100:1(IDX:0)"), "", "", 0, 1},
@@ -155,14 +159,16 @@ func FuzzRecords(f *testing.F) {
 		{healthyFields, healthyShow[:120], "", "", 0, 1},
 		{with("state=PENDING"), "", "", "", 0, 1},
 		{with("jobid=x"), healthyShow, "", "", 0, 1},
-		{with("arraytaskid=3\narrayjobid=70\nhetjobid=77\nrestartcnt=70000\nprioritylong=-1\nstarttime=never"), healthyShow, "", "", 0, 1},
+		{with("arraytaskid=3\narrayjobid=70\nhetjobid=77\nrestartcnt=70000\nprioritylong=-1\nstarttime=never"),
+			healthyShow, "", "", 0, 1},
 		{healthyFields, healthyShow, "", "slurm_load_jobs error: Invalid job id specified", 1, 1},
-		{healthyFields, healthyShow, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)", 1, 1},
+		{healthyFields, healthyShow, "",
+			"slurm_load_jobs error: Unable to contact slurm controller (connect failure)", 1, 1},
 		{healthyFields, healthyShow, "", "slurm_load_jobs error: something new", 2, 1},
 		{healthyFields, gave("gpu:a100:1(IDX:0)"), "", "Job has already finished", 5, 1},
 		{"", "", "", "", 0, 1},
 	} {
-		f.Add(s.fields, s.show, s.nodes, s.says, s.failAt, s.slots)
+		f.Add(s.fields, s.show, s.nodes, s.stderr, s.failAt, s.slots)
 	}
 	w := newWorld(f, 1)
 	w.fake.Prolog(nil)
@@ -176,13 +182,13 @@ func FuzzRecords(f *testing.F) {
 	a.log.Logger.SetOutput(io.Discard)
 	w.publish() // reads slurmctld's configuration
 
-	f.Fuzz(func(t *testing.T, fields, show, nodes, says string, failAt, slots uint8) {
-		p := play{fields: map[string]string{}, show: show, nodes: nodes, failAt: int(failAt), says: says}
+	f.Fuzz(func(t *testing.T, fields, show, nodes, stderr string, failAt, slots uint8) {
+		o := output{fields: map[string]string{}, show: show, nodes: nodes, failAt: int(failAt), stderr: stderr}
 		for line := range strings.Lines(fields) {
 			name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
-			p.fields[name] = strings.ReplaceAll(value, `\n`, "\n")
+			o.fields[name] = strings.ReplaceAll(value, `\n`, "\n")
 		}
-		r.set(p)
+		r.set(o)
 		req := api.LeaseRequest{UID: 20001, GID: 20001, Wait: 1e-9}
 		for k := range max(int(slots)%8, 1) {
 			req.Slots = append(req.Slots, k)
@@ -201,7 +207,7 @@ func FuzzRecords(f *testing.F) {
 			t.Fatalf("the lease file:\n%s", text)
 		}
 		w.checkHolds(t)
-		r.set(play{})
+		r.set(output{})
 		if err := a.Release(t.Context(), fuzzedJob, 0); err != nil {
 			t.Fatal(err)
 		}

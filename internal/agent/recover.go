@@ -18,26 +18,26 @@ import (
 	"caelum/internal/ledger"
 )
 
-// A lease file is written after the lease is in the ledger, and removed before the lease leaves it. So a lease file
-// whose lease the ledger does not have says that the ledger was lost or is older than it should be: its file was
-// removed or emptied, or SQLite dropped the end of a damaged journal, which it does in silence. What the lease files
-// and the GPUs prove together is put back, before anything is made of what the ledger says is idle.
+// The agent writes a lease file after the lease is in the ledger, and removes the file before it removes the lease from
+// the ledger. If the ledger lacks the lease of a lease file, the ledger was therefore lost or is too old: its file was
+// removed or emptied, or SQLite silently dropped the end of a damaged journal. The agent then restores the lease from
+// the lease file and the instances on the GPUs, before it uses any instance that is idle by the ledger.
 //
-// The idle instances of a lost ledger cannot be told from another tool's, and stay foreign until root adopts them
-// (adopt.go).
+// The idle instances of a lost ledger cannot be distinguished from those of another tool. They stay foreign until root
+// adopts them (adopt.go).
 
-// recoverLeases puts back the leases that the ledger has lost. An error is a contradiction that nobody but the admin
-// can solve.
+// recoverLeases restores the leases that the ledger has lost. It returns an error if lease files contradict each other,
+// which only the administrator can resolve.
 func (a *Agent) recoverLeases() error {
 	files, err := os.ReadDir(filepath.Join(a.cfg.RunDir, "jobs"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("couldn't look for lease files: %w", err)
+		return fmt.Errorf("couldn't list the lease files: %w", err)
 	}
 	var lost []api.Lease
 	for _, f := range files {
 		id, err := strconv.ParseUint(f.Name(), 10, 32)
 		if err != nil {
-			continue // half written by an agent that was killed
+			continue // a temporary file of an agent that was killed
 		}
 		l, err := readLeaseFile(a.leaseFile(uint32(id)), uint32(id))
 		if err != nil {
@@ -62,12 +62,13 @@ func (a *Agent) recoverLeases() error {
 	return nil
 }
 
-// spotted is an instance where it was found.
+// spotted is an instance and the GPU on which it was found.
 type spotted struct {
 	card *card
 	gpu.Instance
 }
 
+// foundByUUID returns the instances on all usable GPUs by UUID.
 func (a *Agent) foundByUUID() map[string]spotted {
 	found := map[string]spotted{}
 	for g, c := range a.cards {
@@ -76,7 +77,7 @@ func (a *Agent) foundByUUID() map[string]spotted {
 		}
 		list, err := a.hw.Instances(g)
 		if err != nil {
-			a.log.WithError(err).WithField("gpu", g).Error("couldn't look for lost leases")
+			a.log.WithError(err).WithField("gpu", g).Error("couldn't list the instances to restore lost leases")
 		}
 		for _, in := range list {
 			found[in.UUID] = spotted{c, in}
@@ -85,7 +86,7 @@ func (a *Agent) foundByUUID() map[string]spotted {
 	return found
 }
 
-// recoverLease puts one lease back, with those of its slices that are there.
+// recoverLease restores one lease with those of its slices that still exist.
 func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 	log := a.log.WithField("job", l.Job)
 	var held []*instance
@@ -98,14 +99,16 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 			p, known = in.card.Model.Placement(in.Profile, in.Start)
 		}
 		if !known {
-			log.WithField("uuid", s.UUID).Error("its lease file names a slice that is on no GPU; the job will fail")
+			log.WithField("uuid", s.UUID).
+				Error("the job's lease file names a slice that is on no GPU; the job will fail")
 			continue
 		}
 		if old := in.card.ours[p]; old != nil && old.UUID == s.UUID && old.Job != 0 && old.Job != l.Job {
-			// The other one's file is gone, so it was released; the ledger has forgotten that.
+			// If the other job has no lease file, it was released, and the ledger has lost that release.
 			if _, err := os.Lstat(a.leaseFile(old.Job)); err == nil {
 				return fmt.Errorf(
-					"the lease files of jobs %d and %d name the same slice %s: drain %s, wait until it is empty, remove %s and start caelumd again",
+					"the lease files of jobs %d and %d name the same slice %s: "+
+						"drain %s, wait until it is empty, remove %s and start caelumd again",
 					old.Job,
 					l.Job,
 					s.UUID,
@@ -124,7 +127,8 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 			MemoryMiB: model.Profiles[model.Placements[p].Profile].MemoryMiB, UUID: in.UUID,
 		})
 		made := &instance{Instance: ledger.Instance{
-			GPU: in.card.UUID, GI: in.GI, Profile: in.Profile, Start: in.Start, Size: in.Size, UUID: in.UUID, Job: l.Job,
+			GPU: in.card.UUID, GI: in.GI, Profile: in.Profile,
+			Start: in.Start, Size: in.Size, UUID: in.UUID, Job: l.Job,
 		}, cis: in.CIs}
 		in.card.ours[p] = made
 		held = append(held, made)
@@ -135,11 +139,12 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 	a.leases[l.Job] = &l
 	log.WithField("restart", l.Restart).
 		WithField("slices", len(l.Slices)).
-		Warn("the ledger had lost the lease of this job; taken back from its lease file")
+		Warn("the ledger had lost the lease of this job; restored from its lease file")
 	return nil
 }
 
-// dropLease takes a lease out of memory; its instances are idle then. The caller holds a.mu, or is alone.
+// dropLease removes a lease from memory and makes its instances idle. The caller holds a.mu, unless no other goroutine
+// runs yet.
 func (a *Agent) dropLease(job uint32) {
 	delete(a.leases, job)
 	for _, c := range a.cards {
@@ -151,8 +156,8 @@ func (a *Agent) dropLease(job uint32) {
 	}
 }
 
-// readLeaseFile reads what writeLeaseFile wrote. It asks for less than the plugin does: lines that only matter to a
-// task may be of any form.
+// readLeaseFile reads a file of writeLeaseFile. It checks less than the plugin does: the lines that only a task uses
+// may have any form.
 func readLeaseFile(path string, job uint32) (l api.Lease, err error) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -193,11 +198,11 @@ func readLeaseFile(path string, job uint32) (l api.Lease, err error) {
 			}
 		}
 		if err != nil || !whole {
-			return l, fmt.Errorf("%s: not a whole lease (line %d)", path, i+1)
+			return l, fmt.Errorf("%s: the lease is incomplete or malformed (line %d)", path, i+1)
 		}
 	}
 	if l.Job != job {
-		return l, fmt.Errorf("%s: it is of job %d", path, l.Job)
+		return l, fmt.Errorf("%s: it is the lease file of job %d", path, l.Job)
 	}
 	if u, err := user.LookupId(strconv.FormatUint(uint64(l.UID), 10)); err == nil {
 		l.User = u.Username

@@ -16,7 +16,7 @@ import (
 
 func (w *world) ledgerFile() string { return filepath.Join(w.cfg.StateDir, "ledger.db") }
 
-// removeLedger removes the database and what SQLite keeps beside it.
+// removeLedger removes the database and its -wal and -shm files.
 func (w *world) removeLedger() {
 	w.t.Helper()
 	files, _ := filepath.Glob(w.ledgerFile() + "*")
@@ -27,8 +27,8 @@ func (w *world) removeLedger() {
 	}
 }
 
-// An agent whose ledger was lost takes the leases of running jobs back from their files: the same slices, nobody else
-// gets them, and the jobs' epilogs find them.
+// TestLostLedger checks that an agent whose ledger was lost restores the leases of running jobs from their lease files.
+// The jobs keep the same slices, no other job gets them, and the jobs' epilogs release them.
 func TestLostLedger(t *testing.T) {
 	for name, lose := range map[string]func(*world){
 		"removed": (*world).removeLedger,
@@ -62,7 +62,7 @@ func TestLostLedger(t *testing.T) {
 				t.Fatalf("held %+v, holds %+v, %v", before, after, err)
 			}
 			if w.leaseFile(two) != file {
-				t.Error("its lease file was changed")
+				t.Error("the lease file was changed")
 			}
 			status, _ := w.agent.Status(context.Background())
 			states := map[string]string{}
@@ -81,9 +81,9 @@ func TestLostLedger(t *testing.T) {
 				t.Errorf("on offer: %v, although jobs run", o)
 			}
 			if n := strings.Count(w.log.String(), "the ledger had lost the lease of this job"); n != 1 {
-				t.Errorf("said %d times", n)
+				t.Errorf("logged %d times", n)
 			}
-			// A prolog that asks again gets the same, and so does the next agent.
+			// The next agent has the same lease.
 			w.stop()
 			w.start()
 			if again, err := w.agent.Job(context.Background(), two); err != nil ||
@@ -101,7 +101,7 @@ func TestLostLedger(t *testing.T) {
 	}
 }
 
-// spotsOf is what a lease is about.
+// spotsOf returns the slices of a lease in a form that can be compared.
 func spotsOf(l api.Lease) (all []string) {
 	for _, s := range l.Slices {
 		all = append(all, fmt.Sprint(s.Slot, s.GPU, s.Profile, s.Start, s.Size, s.MemoryMiB, s.UUID))
@@ -109,8 +109,8 @@ func spotsOf(l api.Lease) (all []string) {
 	return all
 }
 
-// A ledger that is older than it should be, as when SQLite drops the end of a damaged journal: what it says is idle, or
-// another job's, is the job's whose lease file names it.
+// TestOldLedger checks a ledger that is too old, for example because SQLite dropped the end of a damaged journal. An
+// instance that is idle by the ledger, or leased to another job, belongs to the job whose lease file names it.
 func TestOldLedger(t *testing.T) {
 	for name, between := range map[string]func(*world) (old uint32){
 		"from before any job": func(*world) uint32 { return 0 },
@@ -163,7 +163,7 @@ func TestOldLedger(t *testing.T) {
 	}
 }
 
-// granted is the slice of a job that starts now.
+// granted starts a job for one slice of a profile and returns its slice.
 func (w *world) granted(profile string) api.Slice {
 	w.t.Helper()
 	id := w.startNow(profile + ":1")
@@ -174,7 +174,7 @@ func (w *world) granted(profile string) api.Slice {
 	return l.Slices[0]
 }
 
-// newAgent is an agent that may fail to start; one that starts is stopped.
+// newAgent starts an agent and returns its error. It stops an agent that starts.
 func (w *world) newAgent() error {
 	log := logrus.New()
 	log.SetOutput(&syncWriter{w: &w.log})
@@ -185,7 +185,7 @@ func (w *world) newAgent() error {
 	return err
 }
 
-// Two lease files that name one slice: nobody can know whose it is, and the agent does not start.
+// TestContradictingLeaseFiles checks that the agent does not start if two lease files name the same slice.
 func TestContradictingLeaseFiles(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("3g.20gb:1")
@@ -210,14 +210,16 @@ func TestContradictingLeaseFiles(t *testing.T) {
 	}
 }
 
-// What is no lease file of this node's is named in the log and left alone; nothing is made of it.
+// TestOddLeaseFiles checks that the agent logs the path of a file that is not a valid lease file, and neither uses nor
+// removes the file.
 func TestOddLeaseFiles(t *testing.T) {
 	w := newWorld(t, 1)
 	w.stop()
 	dir := filepath.Join(w.cfg.RunDir, "jobs")
 	const head = "caelum-lease 1\njob 21\nrestart 0\nuid 0\nindex absolute\n"
 	for name, text := range map[string]string{
-		"20": "", "21": head + "slot 0 MIG-", "22": head + "slot 0 MIG-1\nend\n", "23": "garbage\nend\n", "24": strings.Replace(head, "21", "99999999999", 1) + "slot 0 -\nend\n",
+		"20": "", "21": head + "slot 0 MIG-", "22": head + "slot 0 MIG-1\nend\n", "23": "garbage\nend\n",
+		"24":     strings.Replace(head, "21", "99999999999", 1) + "slot 0 -\nend\n",
 		".new-1": head, "notes": "mine",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -237,7 +239,7 @@ func TestOddLeaseFiles(t *testing.T) {
 	}
 	for _, id := range []string{"20", "21", "22", "23", "24", "25", "26"} {
 		if !strings.Contains(w.log.String(), "no job "+id+" runs here, remove "+filepath.Join(dir, id)) {
-			t.Errorf("nothing is said of %s:\n%s", id, w.log.String())
+			t.Errorf("%s is not in the log:\n%s", id, w.log.String())
 		}
 		if _, err := os.Lstat(filepath.Join(dir, id)); err != nil {
 			t.Error(err)

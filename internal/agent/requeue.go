@@ -12,22 +12,23 @@ import (
 	"caelum/internal/slurm"
 )
 
-// maxRequeues is how often a job is sent back because its slice could not be had; after that it is held with the
-// reason. While processes of ended jobs keep slices in use, the job is sent back uncounted: another user could have
-// started these processes.
+// maxRequeues limits how often a job is requeued because its slices are not available. After that the job stays held
+// with the reason. Requeues are not counted while processes of ended jobs keep slices in use, since another user could
+// have started these processes.
 const maxRequeues = 3
 
-// requeueOrRefuse deals with a job whose slices cannot be had just now, for a reason. A batch job that allows it goes
-// back to the queue, held with the mark by which an agent releases it once its slices are on offer; any other job is
-// told. What could not be had is noted in the job when it is given up.
+// requeueOrRefuse handles a job whose slices are not available now, for this reason. It requeues a batch job that
+// allows a requeue, held with the tag by which an agent releases the job when its slices are on offer. For any other
+// job the lease has the reason as its error. When requeueOrRefuse gives a job up, it writes missing and the node into
+// the job's admin_comment.
 func (a *Agent) requeueOrRefuse(
 	ctx context.Context,
 	job slurm.Job,
 	lease api.Lease,
 	reason, missing string,
 ) (api.Lease, error) {
-	// A ledger that cannot be written keeps slices from being cut as well as a lack of room does, and is no reason to
-	// send jobs away.
+	// The slices may be missing only because the ledger cannot be written. Then the prolog must ask again, and the job
+	// must not be requeued.
 	if err := a.ledger.Writable(); err != nil {
 		return lease, err
 	}
@@ -43,9 +44,10 @@ func (a *Agent) requeueOrRefuse(
 	if uncounted || times < maxRequeues {
 		comment = replaceTag(comment, slurm.TagReleased, slurm.TagHeld)
 	} else {
-		// The job is gone from here before anything could show the reason, so it stands where `scontrol show job` does.
+		// The job has left the node before its lease can show the reason. `scontrol show job` shows the tag instead.
 		comment = replaceTag(comment, "", tagNoRoom+missing+"@"+a.cfg.Node)
-		reason += fmt.Sprintf("; tried %d times, held: ask an administrator to look at `caelum status` on %s", times, a.cfg.Node)
+		reason += fmt.Sprintf("; tried %d times, held: ask an administrator to check `caelum status` on %s",
+			times, a.cfg.Node)
 	}
 	if err := a.ctl.SetAdminComment(ctx, job.ID, comment); err != nil {
 		return lease, api.NotNow(err.Error())
@@ -58,7 +60,7 @@ func (a *Agent) requeueOrRefuse(
 	return a.refuse(lease, reason+"; the job was requeued")
 }
 
-// assignProfile gives a size to the jobs that were sent back without one.
+// assignProfile sets the profile of requeued jobs that have none.
 func (a *Agent) assignProfile(ctx context.Context, waiting []slurm.Waiting) {
 	for i := range waiting {
 		w := &waiting[i]
@@ -68,7 +70,7 @@ func (a *Agent) assignProfile(ctx context.Context, waiting []slurm.Waiting) {
 		n := max(w.GPUsPerNode(), 1)
 		gres := append(only(w.PerNode, "gpu"), slurm.GRES{Name: "mig", Type: a.sizeOf(w.Job), Count: n})
 		if err := a.ctl.SetJobGRES(ctx, w.ID, gres); err != nil {
-			a.log.WithError(err).WithField("job", w.ID).Warn("couldn't give a requeued job its size")
+			a.log.WithError(err).WithField("job", w.ID).Warn("couldn't set the profile of a requeued job")
 			continue
 		}
 		a.changes.Add(1)
@@ -76,6 +78,7 @@ func (a *Agent) assignProfile(ctx context.Context, waiting []slurm.Waiting) {
 	}
 }
 
+// list formats slices as PROFILE:COUNT,...
 func list(wants []offer.Want) string {
 	var all []string
 	for _, w := range wants {
@@ -84,6 +87,7 @@ func list(wants []offer.Want) string {
 	return strings.Join(all, ",")
 }
 
+// requeuedTag returns the tag of a job that was requeued this many times, empty for 0.
 func requeuedTag(times int) string {
 	if times == 0 {
 		return ""
@@ -91,6 +95,7 @@ func requeuedTag(times int) string {
 	return tagRequeued + strconv.Itoa(times)
 }
 
+// requeues returns how many counted requeues a job has by its admin_comment.
 func requeues(comment string) int {
 	n, err := strconv.Atoi(slurm.TagValue(comment, tagRequeued))
 	if err != nil || n < 0 {

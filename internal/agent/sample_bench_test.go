@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpu is the processor time of this process so far.
+// cpu returns the processor time of this process so far.
 func cpu(b *testing.B) time.Duration {
 	var r unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {
@@ -16,8 +16,8 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// What a look at a full GPU costs for each of its seven slices in processor time, and that as a share of a core at one
-// look a second.
+// BenchmarkSample samples a GPU with seven busy slices. It reports the processor time of a sample per slice, and the
+// share of a core that one sample a second takes.
 func BenchmarkSample(b *testing.B) {
 	l := newLearning(b, 1)
 	for range 7 {

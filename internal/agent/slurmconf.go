@@ -7,8 +7,9 @@ import (
 	"caelum/internal/slurm"
 )
 
-// slurmConfig is slurmctld's configuration. It is read once: what of it matters here changes only with a restart of
-// every slurmd. The error names a setting under which leases cannot work; nothing is published then.
+// slurmConfig returns slurmctld's configuration. It is read once, since the settings that matter here change only with
+// a restart of every slurmd. If leases cannot work with a setting, the error names the setting, and the agent publishes
+// nothing.
 func (a *Agent) slurmConfig(ctx context.Context) (slurm.Config, error) {
 	a.slurmMu.Lock()
 	defer a.slurmMu.Unlock()
@@ -20,15 +21,13 @@ func (a *Agent) slurmConfig(ctx context.Context) (slurm.Config, error) {
 		return c, err
 	}
 	if c.Has("PrologFlags", "RunInJob") {
-		// From 24.11 it skips SPANK's prolog and epilog without a word: jobs would run with no slice.
-		return c, errors.New(
-			"PrologFlags=RunInJob in slurm.conf keeps the SPANK prolog from running; remove it, restart slurmctld and every slurmd, then caelumd",
-		)
+		// From 24.11 on, slurmd then silently skips SPANK's prolog and epilog: jobs would run without slices.
+		return c, errors.New("PrologFlags=RunInJob in slurm.conf keeps the SPANK prolog from running; " +
+			"remove it, restart slurmctld and every slurmd, then caelumd")
 	}
 	if !c.Has("PrologFlags", "Alloc") {
-		a.log.Warn(
-			"PrologFlags in slurm.conf is without Alloc: a job on several nodes gets its slices only where a step reaches; add it",
-		)
+		a.log.Warn("PrologFlags in slurm.conf does not include Alloc: " +
+			"a job on several nodes gets its slices only on nodes where a step runs; add Alloc")
 	}
 	if err := a.confine(c); err != nil {
 		return c, err

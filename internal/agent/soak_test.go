@@ -15,9 +15,9 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// TestSoak plays users, slurmctld and crashes against the agent at random, with jobs starting between any two calls
-// that the agent makes, and holds every write against a plain oracle: whatever slurmctld may start after it can be
-// carved beside what runs. No job may be sent back, no two jobs may hold overlapping slices.
+// TestSoak runs the agent against random actions of users and slurmctld and against crashes. Jobs may start between any
+// two calls of the agent. A simple oracle checks every write: the jobs that slurmctld may start after the write can be
+// carved beside the running jobs. No job may be requeued, and no two jobs may hold overlapping slices.
 func TestSoak(t *testing.T) {
 	steps := 150
 	if testing.Short() {
@@ -30,15 +30,15 @@ func TestSoak(t *testing.T) {
 
 type soaker struct {
 	*world
-	mu  sync.Mutex // the generator's: hooks run in other goroutines
+	mu  sync.Mutex // protects rng, since hooks run in other goroutines
 	rng *rand.Rand
-	// scheduler is held while slurmctld starts jobs, and by the oracle, which must see one moment.
+	// scheduler is held while slurmctld starts jobs, and by the oracle, whose reads must be consistent.
 	scheduler sync.Mutex
-	// quiet keeps slurmctld from starting anything while prologs are waited for.
+	// quiet keeps slurmctld from starting jobs while the test waits for prologs.
 	quiet atomic.Bool
-	// restart has slurmctld restart before the next pass.
+	// restart makes slurmctld restart before the next pass.
 	restart atomic.Bool
-	// oracle counts the writes it has looked at.
+	// writes counts the writes that the oracle has checked.
 	writes int
 }
 
@@ -49,7 +49,7 @@ var soakProfiles = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb"
 
 func soak(t *testing.T, seed uint64, steps int) {
 	s := &soaker{world: newWorld(t, 2), rng: rand.New(rand.NewPCG(seed, 42))}
-	// Prologs outlive an agent: one that is cut off asks the next.
+	// Prologs outlive an agent: a prolog that is cut off asks the next agent.
 	s.fake.Prolog(func(j slurm.Job, _ string) {
 		s.prologs.Add(1)
 		go func() {
@@ -58,9 +58,9 @@ func soak(t *testing.T, seed uint64, steps int) {
 			s.prolog(j)
 		}()
 	})
-	// slurmctld restarts before a pass reads it. Between a pass's read and its write, used would be forgotten that the
-	// write counts on: more is then free for the moment until the pass has looked again (docs/internals.md, step 6;
-	// TestReconfigureBeforeTheRaise), which the oracle would find.
+	// slurmctld restarts only before a pass reads its state. A restart between a pass's read and its write would clear
+	// used counts on which the write relies. More would then be free until the pass has read again (docs/internals.md,
+	// step 6; TestReconfigureBeforeTheRaise), and the oracle would report that.
 	s.fake.Before(func(c slurmtest.Call) error {
 		if c.Op == "Nodes" && s.restart.Swap(false) {
 			if nodes := s.below(4); nodes > 0 {
@@ -118,7 +118,7 @@ func soak(t *testing.T, seed uint64, steps int) {
 				s.prologs.Wait()
 				s.stop()
 				s.quiet.Store(false)
-				s.tick() // what was on offer may start while there is no agent: its prolog waits for the next
+				s.tick() // jobs may start while there is no agent; their prologs wait for the next one
 				s.start()
 			case 1:
 				s.restart.Store(true)
@@ -146,7 +146,7 @@ func soak(t *testing.T, seed uint64, steps int) {
 	t.Logf("%d writes checked", s.writes)
 }
 
-// tick has slurmctld start what fits, unless the oracle is looking.
+// tick makes slurmctld start the jobs that fit, unless the oracle is checking a write.
 func (s *soaker) tick() {
 	if !s.quiet.Load() && s.scheduler.TryLock() {
 		defer s.scheduler.Unlock()
@@ -154,14 +154,14 @@ func (s *soaker) tick() {
 	}
 }
 
-// publish2 publishes; that jobs keep starting is no failure here.
+// publish2 publishes, and accepts errBusy.
 func (s *soaker) publish2() {
 	if err := s.agent.Publish(context.Background()); err != nil && !errors.Is(err, errBusy) {
 		s.t.Fatalf("publish: %v", err)
 	}
 }
 
-// overlaps looks at the leases: no job was refused a slice, and none shares units with another.
+// overlaps checks that no lease has an error and that no two leases share units.
 func (s *soaker) overlaps() {
 	s.t.Helper()
 	s.world.mu.Lock()
@@ -182,9 +182,9 @@ func (s *soaker) overlaps() {
 	}
 }
 
-// check is the oracle. After a write slurmctld may start totals less used of each profile; together with the jobs that
-// it runs, those with a lease where they are and the others anywhere, all of it must fit on the GPUs. A job that is
-// completing does not count: nothing starts on the node before its epilog has published.
+// check is the oracle. After a write slurmctld may start as many slices of each profile as its total minus its used
+// count. These slices must fit on the GPUs together with the running jobs: a job with a lease at its place, any other
+// job anywhere. A completing job does not count, since no job starts on the node before its epilog has published.
 func (s *soaker) check(c slurmtest.Call) {
 	s.scheduler.Lock()
 	defer s.scheduler.Unlock()
@@ -239,8 +239,8 @@ func (s *soaker) check(c slurmtest.Call) {
 	}
 }
 
-// fits packs profiles onto two A100s by trying every start, largest first: sizes and starts as NVIDIA's user guide has
-// them.
+// fits reports whether the profiles fit on two A100s. It tries every start, largest profile first. Sizes and starts are
+// those of NVIDIA's user guide.
 func fits(taken *[2][8]bool, loose []string) bool {
 	size := map[string]int{"1g.5gb": 1, "1g.10gb": 2, "2g.10gb": 2, "3g.20gb": 4, "4g.20gb": 4, "7g.40gb": 8}
 	starts := map[string][]int{

@@ -8,7 +8,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// odd is a slurmctld that shows an odd record of each of these jobs.
+// odd is a slurmctld that returns an unclear record of these jobs.
 type odd struct {
 	Controller
 	unclear map[uint32]bool   // the record of the allocation is ambiguous
@@ -47,9 +47,10 @@ func (o odd) shown(jobs []slurm.Job) []slurm.Job {
 	return jobs
 }
 
-// A job without GPU slots has no prolog, so a promise to it would last as long as the job: it gets none, also if
-// Slurm's record of it is ambiguous. A job with slots gets one, for no more slices than slots.
-func TestPromises(t *testing.T) {
+// TestPendingLeases checks that a job without GPU slots gets no pending lease, even if its record is ambiguous. Such a
+// job has no prolog, so the pending lease would last as long as the job. A job with slots gets a pending lease for at
+// most as many slices as slots.
+func TestPendingLeases(t *testing.T) {
 	slices7, exclusive := job(7, "1g.5gb:7"), job(1, "2g.10gb:1")
 	exclusive.PerNode = only(exclusive.PerNode, "mig")
 	exclusive.Exclusive = true
@@ -83,7 +84,7 @@ func TestPromises(t *testing.T) {
 			o := odd{w.fake, map[uint32]bool{}, map[uint32]string{}}
 			w.ctl = o
 			w.start()
-			w.fake.Prolog(func(slurm.Job, string) {}) // it is late
+			w.fake.Prolog(func(slurm.Job, string) {}) // the prolog never asks for a lease
 			id := w.submit(tc.job)
 			w.publish()
 			w.fake.Tick()
@@ -101,7 +102,7 @@ func TestPromises(t *testing.T) {
 			}
 			w.agent.mu.Unlock()
 			if got != tc.wants {
-				t.Errorf("the job is promised %q, not %q", got, tc.wants)
+				t.Errorf("the pending lease has %q, want %q", got, tc.wants)
 			}
 			reads := 0
 			for _, c := range w.fake.Calls() {
@@ -109,21 +110,21 @@ func TestPromises(t *testing.T) {
 					reads++
 				}
 			}
-			if reads > 1+1 { // one is the test's
-				t.Errorf("the job is read %d times", reads)
+			if reads > 1+1 { // the test itself reads the job once
+				t.Errorf("the job was read %d times", reads)
 			}
 			w.fake.Finish(id)
 			w.fake.RunEpilogs()
 			w.fake.Advance(10 * 60e9)
 			w.publish()
 			if _, left := w.agent.unserved[id]; left || w.agent.pending[id] != nil {
-				t.Error("the job is gone, and still counted")
+				t.Error("the job is gone but still counted")
 			}
 		})
 	}
 }
 
-// Slices of a job without slots keep no GPU from other jobs.
+// TestSlicesWithoutSlots checks that a job with slices and no slots does not keep other jobs from the GPU.
 func TestSlicesWithoutSlots(t *testing.T) {
 	w := newWorld(t, 1)
 	j := job(1, "1g.5gb:7")

@@ -12,31 +12,32 @@ import (
 	"caelum/internal/place"
 )
 
-// card is one GPU of the node: what the driver says it is, and what the agent knows to be on it.
+// card is one GPU of the node: its properties by the driver, and the instances on it.
 type card struct {
-	// Of it only Problem changes, under Agent.mu: see [Agent.usable].
+	// GPU has the properties of the GPU. Of its fields only Problem changes, under Agent.mu: see [Agent.usable].
 	gpu.GPU
-	// hardware serialises the calls that change this GPU. It is taken before Agent.mu, never under it.
+	// hardware serialises the calls that change this GPU. It must be locked before Agent.mu, never while Agent.mu is
+	// held.
 	hardware sync.Mutex
-	// offerable are the placements of the profiles that the site puts on offer.
+	// offerable are the placements of the profiles that the site offers.
 	offerable mig.Layout
 	// ours are the instances that the agent made, by placement.
 	ours map[int]*instance
-	// foreign are the instances that somebody else made: occupied, never touched.
+	// foreign are the instances that another program made. They occupy their units, and the agent never changes them.
 	foreign []gpu.Instance
-	// slots are the indices of gres/gpu that this GPU contributes. Slurm's binding of slots is anonymous: the
-	// numbers only make as many of them as the GPU can hold instances.
+	// slots are the indices of gres/gpu that this GPU contributes: as many as the GPU can hold instances. Slurm does
+	// not bind a slot to a particular instance.
 	slots []int
-	// unlisted: the driver did not list the GPU's processes when it was last asked.
+	// unlisted is set if the driver did not list the GPU's processes at the last attempt.
 	unlisted bool
-	// asked gets the answer of a discovery that is under way. It is used under hardware.
+	// asked receives the result of a discovery that is under way. It is used under hardware.
 	asked chan gpu.GPU
 }
 
-// usable reports whether a GPU can be managed. One that is lost stops being so, until it is back.
+// usable reports whether the agent can manage a GPU. It returns false for a lost GPU until that GPU is back.
 func (a *Agent) usable(c *card) bool { return a.problem(c) == "" }
 
-// problem is why a GPU cannot be managed, empty if it can.
+// problem returns the reason why the agent cannot manage a GPU, empty if it can.
 func (a *Agent) problem(c *card) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -46,24 +47,24 @@ func (a *Agent) problem(c *card) string {
 // instance is an instance that the agent made.
 type instance struct {
 	ledger.Instance
-	cis  []int  // its compute instances, which name its capability files
-	used bool   // processes were seen on it that are no job's, or that hold its capability files open
-	note string // which processes hold its capability files open
-	// unlisted: the driver did not tell which processes are on it when it was last asked.
+	cis  []int  // the ids of its compute instances, which are part of the names of its capability files
+	used bool   // processes without a job were seen on it, or processes hold its capability files open
+	note string // names the processes that hold its capability files open
+	// unlisted is set if the driver did not list the processes on the instance at the last attempt.
 	unlisted bool
 }
 
 func (in *instance) idle() bool { return in.Job == 0 && !in.Stuck }
 
-// hwOf is an instance as the hardware package knows it.
+// hwOf returns the instance in the form of package gpu.
 func (a *Agent) hwOf(in *instance) gpu.Instance {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return gpu.Instance{GI: in.GI, Profile: in.Profile, Start: in.Start, Size: in.Size, CIs: in.cis, UUID: in.UUID}
 }
 
-// stands is what exists on the GPU at this moment, promises left out.
-func (c *card) stands() place.GPU {
+// existing returns the instances that exist on the GPU, without pending leases.
+func (c *card) existing() place.GPU {
 	g := place.GPU{Model: c.Model}
 	for p, in := range c.ours {
 		switch {
@@ -85,24 +86,24 @@ func (c *card) stands() place.GPU {
 	return g
 }
 
-// pendingLease is what a job takes that slurmctld has started here and that has no lease yet. Without spots it is a
-// claim: no room has been found for it.
+// pendingLease has the slices of a job that slurmctld has started here and that has no lease yet. If spots is nil, the
+// pending lease is unplaced: the agent has not found room for it.
 type pendingLease struct {
 	wants []offer.Want
 	spots []offer.Spot
-	// leasing is set while the job's prolog is being served: the promise is then not dropped for a job that has left
-	// slurmctld's list.
+	// leasing is set while the agent serves the job's prolog. The pending lease is then not removed if the job is
+	// missing in slurmctld's list.
 	leasing bool
 }
 
-// view is the state as the planner needs it. The caller holds a.mu.
+// view returns the state of the GPUs in the form of the planner, with pending leases. The caller holds a.mu.
 func (a *Agent) view() []offer.GPU {
 	gpus := make([]offer.GPU, len(a.cards))
 	for i, c := range a.cards {
 		if c.Problem != "" {
 			continue
 		}
-		s := c.stands()
+		s := c.existing()
 		gpus[i] = offer.GPU{Model: c.Model, Offerable: c.offerable, Busy: s.Layout, Blocked: s.Blocked, Idle: s.Idle}
 		for p, in := range c.ours {
 			if s.Layout.Has(p) {
@@ -120,7 +121,8 @@ func (a *Agent) view() []offer.GPU {
 	return gpus
 }
 
-// endOf is when a job on the node is expected to end, in Unix seconds; +Inf: unknown. The caller holds a.mu.
+// endOf returns the time at which a job on the node is expected to end, in Unix seconds; +Inf if it is unknown. The
+// caller holds a.mu.
 func (a *Agent) endOf(job uint32) float64 {
 	if end := a.here[job].ExpectedEnd(a.now()); !end.IsZero() {
 		return float64(end.Unix())
@@ -128,8 +130,8 @@ func (a *Agent) endOf(job uint32) float64 {
 	return math.Inf(1)
 }
 
-// takeOffers gives a job the slices that it took from the offers in force; ok is false, and nothing is taken, when they
-// are not all there. The caller holds a.mu.
+// takeOffers records a pending lease for a job at offers in force, which it withdraws. If the offers do not have all
+// wanted slices, it changes nothing and returns false. The caller holds a.mu.
 func (a *Agent) takeOffers(job uint32, wants []offer.Want) (*pendingLease, bool) {
 	gpus := a.view()
 	offers := slices.Clone(a.offers)
@@ -152,8 +154,8 @@ func (a *Agent) takeOffers(job uint32, wants []offer.Want) (*pendingLease, bool)
 	return pr, true
 }
 
-// pick chooses among the placements that are on offer as a profile: an idle instance first, then where most maximal
-// layouts stay reachable.
+// pick returns the best placement among the offers of a profile: an idle instance if there is one, else the placement
+// after which most maximal layouts stay reachable. ok is false if the profile is not offered.
 func pick(gpus []offer.GPU, p offer.Plan, profile string) (best offer.Spot, ok bool) {
 	top := -1
 	for gi, g := range gpus {
@@ -176,34 +178,34 @@ func pick(gpus []offer.GPU, p offer.Plan, profile string) (best offer.Spot, ok b
 	return best, ok
 }
 
-// settleClaims finds room for the jobs that have none yet, all at once if that can be, else as many as fit in
-// the order of their ids. It changes the view it is given, not the agent. The caller holds a.mu.
-func (a *Agent) settleClaims(gpus []offer.GPU) map[uint32][]offer.Spot {
-	var claims []*offer.Job
+// placePending finds room for the unplaced pending leases. If not all fit, it places as many as fit, in the order of
+// the job ids. It changes gpus but not the agent. The caller holds a.mu.
+func (a *Agent) placePending(gpus []offer.GPU) map[uint32][]offer.Spot {
+	var unplaced []*offer.Job
 	for job, pr := range a.pending {
 		if pr.spots == nil {
-			claims = append(claims, &offer.Job{ID: job, Wants: pr.wants, Runs: math.Inf(1), Limit: math.Inf(1)})
+			unplaced = append(unplaced, &offer.Job{ID: job, Wants: pr.wants, Runs: math.Inf(1), Limit: math.Inf(1)})
 		}
 	}
-	slices.SortFunc(claims, func(x, y *offer.Job) int { return int(x.ID) - int(y.ID) })
-	settled, all := offer.Pack(gpus, claims)
+	slices.SortFunc(unplaced, func(x, y *offer.Job) int { return int(x.ID) - int(y.ID) })
+	found, all := offer.Pack(gpus, unplaced)
 	if !all {
-		settled = map[uint32][]offer.Spot{}
-		for _, c := range claims {
-			if spots, _ := offer.NewCluster(a.policy, gpus).Find(c, nil); spots != nil {
-				settled[c.ID] = spots
-				a.hold(gpus, c.ID, spots)
+		found = map[uint32][]offer.Spot{}
+		for _, j := range unplaced {
+			if spots, _ := offer.NewCluster(a.policy, gpus).Find(j, nil); spots != nil {
+				found[j.ID] = spots
+				a.hold(gpus, j.ID, spots)
 			}
 		}
-		return settled
+		return found
 	}
-	for job, spots := range settled {
+	for job, spots := range found {
 		a.hold(gpus, job, spots)
 	}
-	return settled
+	return found
 }
 
-// hold counts a job's spots as busy in a view. The caller holds a.mu.
+// hold counts a job's spots as busy in gpus. The caller holds a.mu.
 func (a *Agent) hold(gpus []offer.GPU, job uint32, spots []offer.Spot) {
 	for _, s := range spots {
 		gpus[s.GPU].Hold(s.Placement, a.endOf(job))

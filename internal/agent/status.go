@@ -10,7 +10,7 @@ import (
 	"caelum/internal/offer"
 )
 
-// Version is set at link time.
+// Version is the release of Caelum. It is set at link time.
 var Version = "development"
 
 // Status implements api.Handler.
@@ -43,6 +43,7 @@ func (a *Agent) Status(context.Context) (*api.Status, error) {
 	return s, nil
 }
 
+// statusOf returns the status of GPU i. The caller holds a.mu.
 func (a *Agent) statusOf(i int, c *card) api.GPU {
 	g := api.GPU{Index: c.Index, UUID: c.UUID, Model: c.Name, Slots: c.slots, Problem: c.Problem, Unlisted: c.unlisted}
 	if c.Model == nil {
@@ -98,8 +99,8 @@ func (a *Agent) statusOf(i int, c *card) api.GPU {
 	return g
 }
 
-// countedAs is another GPU model's profile that slurmctld counts an instance as, empty if it is none. The caller holds
-// a.mu.
+// countedAs returns the profile of another GPU model as which slurmctld counts a leased instance; empty if slurmctld
+// counts the instance as its own profile. The caller holds a.mu.
 func (a *Agent) countedAs(in *instance) string {
 	l := a.leases[in.Job]
 	if l == nil {

@@ -9,31 +9,33 @@ import (
 	"caelum/internal/gpu"
 )
 
-// The values of foreign_processes: what is done about a process that uses a slice of another job, or keeps one open
-// after its job.
+// The values of foreign_processes. They select the action against a process that uses the slice of another job, or that
+// keeps a slice open after its job has ended.
 const (
-	foreignReport     = "report"           // it is named in the log and in `caelum status`
-	foreignKillOthers = "kill-other-users" // it is also ended if it can harm another user
-	foreignKill       = "kill"             // it is also ended if it is of the job's user
+	foreignReport     = "report"           // name the process in the log and in `caelum status`
+	foreignKillOthers = "kill-other-users" // also end the process if it can harm another user
+	foreignKill       = "kill"             // also end the process if it belongs to the job's user
 )
 
-// stranger is a process on a leased slice that is not its job's. Start tells it from a later process with its pid.
+// stranger is a process on a leased slice that does not belong to the slice's job. Process.Start distinguishes it from
+// a later process with the same pid.
 type stranger struct {
 	gpu.Process
 	why string
 }
 
-// strangerOn is the key of log lines about strangers: a user can start many.
+// strangerOn is the key that limits log lines about strangers, since a user can start many.
 type strangerOn struct {
 	uuid string
 	job  uint32
 }
 
-// endedOn is the key of log lines about ended processes.
+// endedOn is the key that limits log lines about ended processes.
 type endedOn struct{ uuid string }
 
-// judge compares the processes on a job's slice with the job. The caller is the GPU's sampler.
-func (a *Agent) judge(u *usage, pids []int) {
+// checkProcesses checks whether the processes on a job's slice belong to the job. It logs those that do not, and ends
+// them if foreign_processes requires that. The caller is the GPU's sampler.
+func (a *Agent) checkProcesses(u *usage, pids []int) {
 	job, uid, ok := a.seen.owner(u)
 	if !ok {
 		return
@@ -48,7 +50,7 @@ func (a *Agent) judge(u *usage, pids []int) {
 			p = before.Process
 		} else if a.mayLog(strangerOn{u.UUID, job}) {
 			a.log.WithField("job", job).WithField("gpu", u.GPU).WithField("uuid", u.UUID).Warnf(
-				"a process that is not the job's uses its slice: %v, %s", p, why)
+				"a process outside the job uses its slice: %v, %s", p, why)
 		}
 		found[pid] = stranger{p, why}
 	}
@@ -64,7 +66,7 @@ func (a *Agent) judge(u *usage, pids []int) {
 	a.endStrangers(u, end, job, uid)
 }
 
-// owner is the job that holds an observed slice, and its user; ok is false once the job is released.
+// owner returns the job that holds an observed slice and the job's user. ok is false after the release of the job.
 func (s *observer) owner(u *usage) (job, uid uint32, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +78,8 @@ func (s *observer) owner(u *usage) (job, uid uint32, ok bool) {
 	return 0, 0, false
 }
 
-// strange says why a process is not a job's; empty when it is, is root's, or has ended.
+// strange returns a process and the reason why it does not belong to a job. The reason is empty if the process belongs
+// to the job or to root, or has ended.
 func (a *Agent) strange(pid int, job, uid uint32) (gpu.Process, string) {
 	p, err := a.procs.Read(pid)
 	if err != nil || p.Root() {
@@ -89,8 +92,9 @@ func (a *Agent) strange(pid int, job, uid uint32) (gpu.Process, string) {
 	return p, strangeness(p, paths, job, uid, a.jobCgroups())
 }
 
-// strangeness says why a process is not a job's. Where Slurm names the cgroups of jobs by their id, the cgroup decides,
-// else the user.
+// strangeness returns the reason why a process with these cgroups does not belong to a job of user uid; empty if it
+// does. If the cgroup's name has a job id, the cgroup decides, else the user. jobCgroups is set if Slurm puts every
+// process of a job into a cgroup.
 func strangeness(p gpu.Process, cgroups []string, job, uid uint32, jobCgroups bool) string {
 	in, named := slurmJob(cgroups)
 	switch {
@@ -106,10 +110,10 @@ func strangeness(p gpu.Process, cgroups []string, job, uid uint32, jobCgroups bo
 	return ""
 }
 
-// slurmJob is the job that a process belongs to by its cgroups: /slurm/uid_U/job_J/... or
-// /system.slice/slurmstepd.scope/job_J/..., where the names have slurmd's node if several run on one host. Named is
-// whether it is below one of Slurm's; job is 0 where a job's cgroup has another name (its SLUID, from Slurm 26.05 on).
-// A user can make cgroups below user.slice, under any name.
+// slurmJob returns the job to which a process belongs by its cgroups: /slurm/uid_U/job_J/... or
+// /system.slice/slurmstepd.scope/job_J/... If several slurmd run on one host, these names contain the NodeName. named
+// reports whether the process is in a cgroup of Slurm. job is 0 if the name of the job's cgroup is not the job id (from
+// Slurm 26.05 on it is the SLUID). Cgroups below user.slice are ignored, since users can make them with any name.
 func slurmJob(paths []string) (job uint32, named bool) {
 	for _, path := range paths {
 		parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
@@ -138,7 +142,8 @@ func (a *Agent) jobCgroups() bool {
 	return a.slurm != nil && a.slurm.Has("ProctrackType", "proctrack/cgroup")
 }
 
-// endStrangers ends processes that use a job's slice, those that still do. A process with a root id is left alone.
+// endStrangers ends those processes of list that still use the job's slice and still do not belong to the job. It never
+// ends a process that has a user id of root.
 func (a *Agent) endStrangers(u *usage, list []gpu.Process, job, uid uint32) {
 	list = slices.DeleteFunc(list, func(p gpu.Process) bool { return slices.Contains(p.UIDs[:], 0) })
 	if len(list) == 0 {
@@ -158,21 +163,22 @@ func (a *Agent) endStrangers(u *usage, list []gpu.Process, job, uid uint32) {
 	a.ended(u.GPU, u.UUID, ended, left)
 }
 
-// ended logs that processes were ended, or could not be, once in a while for each instance.
+// ended logs the processes that were ended, and those that could not be ended. It logs at most once per logInterval for
+// each instance.
 func (a *Agent) ended(g int, uuid string, ended, left []gpu.Process) {
 	if len(ended)+len(left) == 0 || !a.mayLog(endedOn{uuid}) {
 		return
 	}
 	log := a.log.WithField("gpu", g).WithField("uuid", uuid)
 	if len(ended) > 0 {
-		log.Warnf("ended a process on a slice that is not its: %s", describe(ended))
+		log.Warnf("ended a process on a slice that it may not use: %s", describe(ended))
 	}
 	if len(left) > 0 {
-		log.Errorf("couldn't end a process on a slice that is not its: %s", describe(left))
+		log.Errorf("couldn't end a process on a slice that it may not use: %s", describe(left))
 	}
 }
 
-// noteOn names the processes that hold or use an instance and are not its job's. The caller holds a.mu.
+// noteOn names the processes that hold or use an instance but do not belong to its job. The caller holds a.mu.
 func (a *Agent) noteOn(in *instance) string {
 	note := in.note
 	a.seen.mu.Lock()

@@ -22,20 +22,24 @@ func TestStrangeness(t *testing.T) {
 		want    string
 	}{
 		{"of the job, v2", "/system.slice/slurmstepd.scope/job_12/step_0/user/task_0", uid, true, ""},
-		{"of the job, several slurmds", "/system.slice/n1_slurmstepd.scope/job_12/step_batch/user/task_special", uid, true, ""},
+		{"of the job, several slurmds",
+			"/system.slice/n1_slurmstepd.scope/job_12/step_batch/user/task_special", uid, true, ""},
 		{"of the job, v1", "/user.slice /slurm/uid_1000/job_12/step_0", uid, true, ""},
 		{"of the job, v1, several slurmds", "/slurm_n1/uid_1000/job_12/step_0/task_0 /", uid, true, ""},
-		{"of the job, with a user id of a container", "/system.slice/slurmstepd.scope/job_12/step_0/user", 100000, true, ""},
+		{"of the job, with a user id of a container",
+			"/system.slice/slurmstepd.scope/job_12/step_0/user", 100000, true, ""},
 		{"of another job of the user", "/system.slice/slurmstepd.scope/job_13/step_0/user", uid, true, "of job 13"},
 		{"of another job, v1", "/slurm/uid_1000/job_121/step_0", uid, false, "of job 121"},
 		{"of the user and no job", "/user.slice/user-1000.slice/session-1.scope", uid, true, "of no job"},
-		{"in a cgroup that the user made", "/user.slice/user-1000.slice/user@1000.service/slurmstepd.scope/job_12", uid, true, "of no job"},
+		{"in a cgroup that the user made",
+			"/user.slice/user-1000.slice/user@1000.service/slurmstepd.scope/job_12", uid, true, "of no job"},
 		{"the same, v1 names", "/user.slice/user@1000.service/slurm/uid_1000/job_12", uid, true, "of no job"},
-		{"at the root, as Slurm does not", "/job_12", uid, true, "of no job"},
+		{"at the root, where Slurm makes no job cgroups", "/job_12", uid, true, "of no job"},
 		{"no cgroups, the user's", "/", uid, false, ""},
 		{"no cgroups, another user's", "/", 1001, false, "of another user than the job's (uid 1000)"},
 		{"named by SLUID, the user's", "/system.slice/slurmstepd.scope/s1A2B3C/step_0", uid, true, ""},
-		{"named by SLUID, another user's", "/system.slice/slurmstepd.scope/s1A2B3C/step_0", 1001, true, "of another user than the job's (uid 1000)"},
+		{"named by SLUID, another user's", "/system.slice/slurmstepd.scope/s1A2B3C/step_0", 1001, true,
+			"of another user than the job's (uid 1000)"},
 		{"a number too large", "/system.slice/slurmstepd.scope/job_99999999999/step_0", uid, true, ""},
 		{"slurmstepd before it moves", "/system.slice/slurmstepd.scope", uid, true, "of no job"},
 	} {
@@ -46,7 +50,7 @@ func TestStrangeness(t *testing.T) {
 	}
 }
 
-// computes starts a process that computes on a slice and that /proc shows as one of this user, in this cgroup.
+// computes starts a process that computes on a slice. The emulated /proc shows the process with this user and cgroup.
 func (h *held) computes(uuid string, uid int, cgroup string) (pid int, ended chan error) {
 	h.t.Helper()
 	cmd := exec.Command(filepath.Join(h.node.Build(), "cuda-process"), "--seconds", "3600", "--print")
@@ -65,15 +69,17 @@ func (h *held) computes(uuid string, uid int, cgroup string) (pid int, ended cha
 	go func() { ended <- cmd.Wait() }()
 	h.t.Cleanup(func() { cmd.Process.Kill() })
 	h.process(pid, uid)
-	if err := os.WriteFile(filepath.Join(h.proc, fmt.Sprint(pid), "cgroup"), []byte("0::"+cgroup+"\n"), 0o644); err != nil {
+	file := filepath.Join(h.proc, fmt.Sprint(pid), "cgroup")
+	if err := os.WriteFile(file, []byte("0::"+cgroup+"\n"), 0o644); err != nil {
 		h.t.Fatal(err)
 	}
 	return pid, ended
 }
 
-// A process that is not the job's is reported once and shown; it is ended only where the site has asked for that, and
-// root's never.
+// TestStranger checks that a process outside the job is logged once and shown in the status. It is ended only if
+// foreign_processes says so. A process of root is never ended.
 func TestStranger(t *testing.T) {
+	const otherJob = "/system.slice/slurmstepd.scope/job_999999/step_0"
 	for _, c := range []struct {
 		name, foreign  string
 		uid            int
@@ -82,9 +88,9 @@ func TestStranger(t *testing.T) {
 	}{
 		{"reported", foreignReport, 20002, "/", true, false},
 		{"of another user", foreignKillOthers, 20002, "/", true, true},
-		{"of the user's other job, by default", foreignKillOthers, 20001, "/system.slice/slurmstepd.scope/job_999999/step_0", true, false},
+		{"of the user's other job, by default", foreignKillOthers, 20001, otherJob, true, false},
 		{"ended", foreignKill, 20002, "/", true, true},
-		{"of the user's other job", foreignKill, 20001, "/system.slice/slurmstepd.scope/job_999999/step_0", true, true},
+		{"of the user's other job", foreignKill, 20001, otherJob, true, true},
 		{"the user's", foreignKill, 20001, "/", false, false},
 		{"root's", foreignKill, 0, "/", false, false},
 	} {
@@ -96,7 +102,8 @@ func TestStranger(t *testing.T) {
 			pid, ended := h.computes(slice.UUID, c.uid, c.cgroup)
 			meters := map[*usage]gpu.Meter{}
 			h.agent.sample(0, meters)
-			if got := strings.Contains(h.note(), fmt.Sprintf("leased: used by pid %d, uid %d", pid, c.uid)); got != c.strange {
+			note := fmt.Sprintf("leased: used by pid %d, uid %d", pid, c.uid)
+			if got := strings.Contains(h.note(), note); got != c.strange {
 				t.Errorf("status: %q", h.note())
 			}
 			h.agent.sample(0, meters)
@@ -109,22 +116,22 @@ func TestStranger(t *testing.T) {
 			}
 			if c.ended {
 				if err := <-ended; err == nil || !strings.Contains(err.Error(), "killed") {
-					t.Errorf("it ended with %v", err)
+					t.Errorf("the process ended with %v", err)
 				}
 				h.agent.sample(0, meters)
 				if h.note() != "" {
-					t.Errorf("when it has gone: %q", h.note())
+					t.Errorf("status after its end: %q", h.note())
 				}
 				return
 			}
 			if len(ended) > 0 || strings.Contains(h.logged(), "ended a process") {
-				t.Errorf("it was ended:\n%s", h.logged())
+				t.Errorf("the process was ended:\n%s", h.logged())
 			}
 		})
 	}
 }
 
-// A process that took over the pid of a stranger is not ended for it.
+// TestStrangerPidTakenOver checks that a later process with the pid of a stranger is not ended.
 func TestStrangerPidTakenOver(t *testing.T) {
 	h := newHeld(t, 1)
 	id := h.startNow("2g.10gb:1")
@@ -140,11 +147,11 @@ func TestStrangerPidTakenOver(t *testing.T) {
 	}
 	h.agent.endStrangers(u, []gpu.Process{u.strangers[pid].Process}, id, 20001)
 	if err := <-ended; err == nil {
-		t.Error("it was not ended")
+		t.Error("the stranger was not ended")
 	}
 }
 
-// setuid makes a process one with root's ids behind its real one.
+// setuid gives a process in the emulated /proc the ids of root, except for the real user id.
 func (h *held) setuid(pid int) {
 	h.t.Helper()
 	path := filepath.Join(h.proc, fmt.Sprint(pid), "status")
@@ -161,11 +168,12 @@ func (h *held) setuid(pid int) {
 	}
 }
 
-// setuid stands for the ids of a root program that user 20001 started.
+// setuid selects the user ids of a setuid-root program that user 20001 started.
 const setuid = -20001
 
-// A process of the last user that keeps a slice open is ended before the slice is given to another job; by default only
-// where Slurm confines jobs to their devices. Another user's process is not: it may have been sent the descriptor.
+// TestHolderEnded checks that a process of the last user that keeps a slice open is ended before another job gets the
+// slice, by default only if Slurm confines jobs to their devices. A process of another user is not ended, since it may
+// have received the descriptor from the last user.
 func TestHolderEnded(t *testing.T) {
 	for _, c := range []struct {
 		name, foreign string

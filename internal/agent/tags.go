@@ -6,15 +6,16 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Words in a job's admin_comment that only agents write; see also package slurm's.
+// Tags in a job's admin_comment that only agents write. Package slurm has the other tags.
 const (
-	// tagRequeued counts how often the job was sent back because its slice could not be had.
+	// tagRequeued has the number of times that the job was requeued because its slice was not available.
 	tagRequeued = "caelum:requeued="
-	// tagNoRoom says what could not be had, and where, when an agent gave up and left the job held.
+	// tagNoRoom has the slices that were not available and the node. An agent writes it when it gives up and leaves the
+	// job held.
 	tagNoRoom = "caelum:no-room="
 )
 
-// replaceTag puts one tag in the place of another, or at the end. An empty word is none.
+// replaceTag returns comment without the tag old and with the tag new at its end. An empty tag means no tag.
 func replaceTag(comment, old, new string) string {
 	if old != "" {
 		comment = slurm.RemoveTag(comment, old)

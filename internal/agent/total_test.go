@@ -6,10 +6,11 @@ import (
 	"testing"
 )
 
-// N, the node's constant total of gres/mig, is slurm.conf's. What an agent or `caelumd close` wrote never becomes N.
+// The tests in this file check N, the node's constant total of gres/mig. N comes from slurm.conf, never from counts
+// that an agent or `caelumd close` wrote.
 
-// TestSlurmdAndAgentRestarted: slurmd's registration puts closed back to N beside what is on offer, and before the next
-// pass the agent ends and `caelumd close` runs.
+// TestSlurmdAndAgentRestarted restarts slurmd, whose registration sets the closed count back to N beside the published
+// offers. Before the next pass the agent ends and `caelumd close` runs.
 func TestSlurmdAndAgentRestarted(t *testing.T) {
 	for _, tc := range []struct{ name, tres string }{
 		{"CfgTRES shows N", "gres/gpu,gres/mig"},
@@ -53,14 +54,15 @@ func TestSlurmdAndAgentRestarted(t *testing.T) {
 	}
 }
 
-// TestWrongTotalIsNotLearned: everything is closed, and the sum is not slurm.conf's.
+// TestWrongTotalIsNotLearned starts an agent on a closed node whose sum of counts is not the total of slurm.conf.
 func TestWrongTotalIsNotLearned(t *testing.T) {
 	for _, tres := range []string{"gres/mig", ""} {
 		w := newWorld(t, 1)
 		w.fake.SetConfig("AccountingStorageTRES", tres)
 		w.publish()
 		w.stop()
-		if err := w.fake.UpdateNode(context.Background(), "n1", gres(t, "gpu:a100:7,mig:1g.5gb:0,mig:closed:34"), ""); err != nil {
+		wrong := gres(t, "gpu:a100:7,mig:1g.5gb:0,mig:closed:34")
+		if err := w.fake.UpdateNode(context.Background(), "n1", wrong, ""); err != nil {
 			t.Fatal(err)
 		}
 		w.start()
@@ -71,7 +73,8 @@ func TestWrongTotalIsNotLearned(t *testing.T) {
 	}
 }
 
-// TestOtherTotalInSlurmConf: slurm.conf may give more than four times the slots. A restarted slurmctld shows it.
+// TestOtherTotalInSlurmConf changes the total in slurm.conf to more than four times the slots. The agent uses the new
+// total after a restart of slurmctld.
 func TestOtherTotalInSlurmConf(t *testing.T) {
 	for _, tres := range []string{"gres/mig", ""} {
 		w := newWorld(t, 1)

@@ -9,7 +9,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// requeued lets a job that was given back become due again, and publishes.
+// requeued advances the clock until a requeued job may be released, publishes, and returns the job.
 func (w *world) requeued(id uint32) slurm.Job {
 	w.t.Helper()
 	w.prologs.Wait()
@@ -23,13 +23,13 @@ func (w *world) requeued(id uint32) slurm.Job {
 	return j
 }
 
-// A job with GPUs and without a slice is given a size before it has a slice: its own, if job_submit.lua chose one at
-// the submission, else the node's default.
+// TestJobWithoutASize checks that a job with GPUs and no slice is refused, and gets a profile before its next run: the
+// profile that job_submit.lua chose at submission, else the node's default.
 func TestJobWithoutASize(t *testing.T) {
 	for name, tc := range map[string]struct{ comment, size string }{
-		"not seen by job_submit.lua":       {"", "3g.20gb"},
-		"its slices were removed":          {"x caelum:sized=1g.10gb", "1g.10gb"},
-		"sized with what the node has not": {"caelum:sized=1g.23gb", "3g.20gb"},
+		"not seen by job_submit.lua":    {"", "3g.20gb"},
+		"its slices were removed":       {"x caelum:sized=1g.10gb", "1g.10gb"},
+		"sized with an unknown profile": {"caelum:sized=1g.23gb", "3g.20gb"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1)
@@ -44,17 +44,18 @@ func TestJobWithoutASize(t *testing.T) {
 				t.Fatalf("%+v", l)
 			}
 			if got := w.requeued(id); !slices.Contains(got.PerNode, slurm.GRES{Name: "mig", Type: tc.size, Count: 1}) {
-				t.Fatalf("it asks for %v", got.PerNode)
+				t.Fatalf("the job asks for %v", got.PerNode)
 			}
 			w.fake.Tick()
 			if l := w.lease(id); len(l.Slices) != 1 || l.Slices[0].Profile != tc.size {
-				t.Errorf("its next run has %+v", l)
+				t.Errorf("the next run has %+v", l)
 			}
 		})
 	}
 }
 
-// No job holds a slice that slurmctld has not counted as the job's: one that may be requeued is, any other is told.
+// TestUncountedSlices checks that no job gets a slice that slurmctld has not allocated to it. The job is requeued if it
+// allows that, else refused with the reason.
 func TestUncountedSlices(t *testing.T) {
 	exclusive := func(j slurm.Job) slurm.Job { j.Exclusive = true; return j }
 	interactive := func(j slurm.Job) slurm.Job { j.Batch = false; return j }
@@ -68,8 +69,10 @@ func TestUncountedSlices(t *testing.T) {
 		job  slurm.Job
 		says string
 	}{
-		"srun":                    {interactive(job(1, "")), "ask for one (--gres=gpu:1,mig:7g.40gb:1) or use a partition that Caelum manages; submit again"},
-		"--no-requeue":            {stays(job(2, "")), "ask for one (--gres=gpu:2,mig:7g.40gb:2) or use a partition that Caelum manages; submit again"},
+		"srun": {interactive(job(1, "")),
+			"ask for one (--gres=gpu:1,mig:7g.40gb:1) or use a partition that Caelum manages; submit again"},
+		"--no-requeue": {stays(job(2, "")),
+			"ask for one (--gres=gpu:2,mig:7g.40gb:2) or use a partition that Caelum manages; submit again"},
 		"--exclusive":             {exclusive(job(1, "")), "the job was requeued"},
 		"--exclusive srun":        {exclusive(interactive(job(1, ""))), "submit again"},
 		"--exclusive --gpus":      {exclusive(perJob), "submit again"},
@@ -89,7 +92,8 @@ func TestUncountedSlices(t *testing.T) {
 	}
 }
 
-// What an --exclusive job asks for is carved as far as it is in the job's allocation.
+// TestAllocationCovers checks that the agent carves the slices that an --exclusive job requests only if the job's
+// allocation contains all of them.
 func TestAllocationCovers(t *testing.T) {
 	w := newWorld(t, 1)
 	all := gres(t, "gpu:a100:7,mig:1g.5gb:1,mig:2g.10gb:2,mig:closed:25")
@@ -111,7 +115,8 @@ func TestAllocationCovers(t *testing.T) {
 	}
 }
 
-// A user who removes the job's slices whenever an agent has put them back does that three times.
+// TestSlicesRemovedAgainAndAgain checks that a job is held after maxRequeues requeues if its user removes the slices
+// whenever an agent has added them.
 func TestSlicesRemovedAgainAndAgain(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()

@@ -14,7 +14,7 @@ type mute struct{ gpu.Hardware }
 
 func (mute) Processes(int, int) ([]int, error) { return nil, errors.New("NVML_ERROR_NO_PERMISSION") }
 
-// An instance is not given to the next job as it is while the driver does not tell which processes are on it.
+// TestProcessesNotListed checks that an instance is not reused while the driver does not list the processes on it.
 func TestProcessesNotListed(t *testing.T) {
 	w := newWorld(t, 1)
 	w.agent.hw = mute{w.node.NVML}
@@ -28,7 +28,7 @@ func TestProcessesNotListed(t *testing.T) {
 		t.Fatalf("the next job has %+v again", second)
 	}
 
-	// One that is in use cannot be destroyed: the job gets another.
+	// An instance with a process cannot be destroyed, so the next job gets another one.
 	kill := w.compute(second.UUID)
 	if err := w.fake.Finish(2); err != nil {
 		t.Fatal(err)
@@ -36,14 +36,14 @@ func TestProcessesNotListed(t *testing.T) {
 	w.publish()
 	third := w.granted("1g.5gb")
 	if third.UUID == second.UUID || third.Start == second.Start || w.stuck() != 1 {
-		t.Errorf("beside a process that the driver does not tell of: %+v, %d stuck", third, w.stuck())
+		t.Errorf("beside a process that the driver does not list: %+v, %d stuck", third, w.stuck())
 	}
 	kill()
 	if err := w.agent.compareGPUs(); err != nil || w.stuck() != 0 {
-		t.Errorf("when it has gone: %v, %d stuck", err, w.stuck())
+		t.Errorf("after the end of the process: %v, %d stuck", err, w.stuck())
 	}
 	if n := strings.Count(w.log.String(), "couldn't list the processes on a GPU"); n != 1 {
-		t.Errorf("said %d times", n)
+		t.Errorf("logged %d times", n)
 	}
 	unlisted := func() bool {
 		t.Helper()
@@ -54,10 +54,10 @@ func TestProcessesNotListed(t *testing.T) {
 		return s.GPUs[0].Unlisted
 	}
 	if !unlisted() {
-		t.Error("the agent's status does not say so")
+		t.Error("the status does not show that processes are not listed")
 	}
 
-	// Where it tells again, instances are used again.
+	// When the driver lists processes again, instances are reused.
 	w.agent.hw = w.node.NVML
 	if err := w.fake.Finish(3); err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestProcessesNotListed(t *testing.T) {
 		t.Errorf("the driver lists processes, and the job has %+v", fifth)
 	}
 	if unlisted() {
-		t.Error("the driver lists processes, and the agent's status denies it")
+		t.Error("the status shows that processes are not listed, but the driver lists them")
 	}
 }
 
@@ -81,7 +81,7 @@ type lost struct{ gpu.Hardware }
 
 func (lost) Instances(int) ([]gpu.Instance, error) { return nil, gpu.ErrLost }
 
-// A GPU is lost while jobs are served and the plan is logged: the race detector watches.
+// TestLostWhileServing loses a GPU while jobs are served and the plan is logged, for the race detector.
 func TestLostWhileServing(t *testing.T) {
 	w := newWorld(t, 1)
 	w.agent.hw = lost{w.node.NVML}

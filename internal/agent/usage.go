@@ -4,36 +4,38 @@ import (
 	"caelum/internal/gpu"
 )
 
-// usageBins is into how many bins of equal width a slice's memory is divided. A quantile is told as the upper edge of
-// the bin that it lies in, so at most 1/128 of the slice's memory too high (38 MiB of a 1g.5gb, 320 MiB of a 7g.40gb)
-// and never too low.
+// usageBins is the number of bins of equal width into which the histogram divides a slice's memory. A quantile is
+// reported as the upper edge of its bin. It is therefore at most 1/128 of the slice's memory too high (38 MiB of a
+// 1g.5gb, 320 MiB of a 7g.40gb) and never too low.
 const usageBins = 128
 
-// usage is what a slice was seen to have in use: a histogram, so that it needs no more room after a week than after a
-// second. It is kept as JSON while its job runs.
+// usage has the samples of a slice. They are stored as a histogram, so that they take no more memory after a week than
+// after a second. The repository has the usage as JSON while the job runs.
 type usage struct {
 	GPU       int
 	UUID      string
 	Profile   string
-	MemoryMiB float64 // of the slice
-	// Samples is how often it was looked at, Bins how often its memory in use was in each bin.
+	MemoryMiB float64 // the memory of the slice
+	// Samples is the number of samples, Bins the number of samples whose memory in use was in each bin.
 	Samples int
 	Bins    [usageBins]uint32
-	// PeakMiB is exact; LastMiB, LastUtil and Last are the last sample's.
+	// PeakMiB is the exact highest memory in use. LastMiB and LastUtil are values of the last sample.
 	PeakMiB, LastMiB, LastUtil float64
-	// Most is the largest number of processes that was seen on it, Last the last.
+	// Most is the highest number of processes in a sample, Last the number in the last sample.
 	Most, Last int
-	// Busy is the sum of the utilisations of those samples that had one.
+	// Busy is the sum of the utilisations of the BusySamples samples that had one.
 	Busy        float64
 	BusySamples int
 
-	in   gpu.Instance
-	over bool // it, or its GPU, is gone
-	odd  bool // an error of its GPU has been logged
-	// strangers are the processes on it that are not its job's, by pid. The GPU's sampler writes it under observer.mu.
+	in     gpu.Instance
+	over   bool // the slice or its GPU is gone
+	failed bool // an error of the GPU has been logged
+	// strangers are the processes on the slice that do not belong to its job, by pid. The GPU's sampler writes the map
+	// under observer.mu.
 	strangers map[int]stranger
 }
 
+// add adds a sample.
 func (u *usage) add(use gpu.Use) {
 	bin := int(use.MemoryMiB / u.MemoryMiB * usageBins)
 	u.Bins[min(max(bin, 0), usageBins-1)]++
@@ -46,13 +48,13 @@ func (u *usage) add(use gpu.Use) {
 	}
 }
 
-// quantile is the memory in MiB that was not exceeded in a share q of the samples, 0 without any.
+// quantile returns the memory in MiB that a share q of the samples did not exceed, 0 if there are no samples.
 func (u *usage) quantile(q float64) float64 {
 	seen := 0.0
 	for k, n := range u.Bins {
 		if seen += float64(n); n > 0 && seen >= q*float64(u.Samples) {
 			if k == usageBins-1 {
-				return u.PeakMiB // what is more than the slice's memory is counted here too
+				return u.PeakMiB // the last bin also counts samples above the slice's memory
 			}
 			return min(float64(k+1)*u.MemoryMiB/usageBins, u.PeakMiB)
 		}
@@ -60,7 +62,7 @@ func (u *usage) quantile(q float64) float64 {
 	return 0
 }
 
-// util is the mean utilisation, -1 if the GPU never told one.
+// util returns the mean utilisation, from 0 to 1; -1 if the GPU never reported one.
 func (u *usage) util() float64 {
 	if u.BusySamples == 0 {
 		return -1
@@ -68,7 +70,7 @@ func (u *usage) util() float64 {
 	return u.Busy / float64(u.BusySamples)
 }
 
-// continues adds what an earlier agent saw of the same slice.
+// continues adds the samples of the same slice by an earlier agent.
 func (u *usage) continues(earlier *usage) {
 	if u.Samples == 0 {
 		u.LastMiB, u.LastUtil, u.Last = earlier.LastMiB, earlier.LastUtil, earlier.Last
@@ -80,14 +82,13 @@ func (u *usage) continues(earlier *usage) {
 	u.PeakMiB, u.Most = max(u.PeakMiB, earlier.PeakMiB), max(u.Most, earlier.Most)
 }
 
-// sane reports whether a usage that was read from the repository can be one.
-func (u *usage) sane() bool {
+// valid reports whether the values of a usage that was read from the repository are consistent.
+func (u *usage) valid() bool {
 	total := 0
 	for _, n := range u.Bins {
 		total += int(n)
 	}
-	return u.MemoryMiB > 0 && total == u.Samples && u.PeakMiB >= 0 && u.Most >= 0 && u.BusySamples >= 0 &&
-		u.BusySamples <= u.Samples &&
-		u.Busy >= 0 &&
-		u.Busy <= float64(u.BusySamples)
+	return u.MemoryMiB > 0 && total == u.Samples && u.PeakMiB >= 0 && u.Most >= 0 &&
+		u.BusySamples >= 0 && u.BusySamples <= u.Samples &&
+		u.Busy >= 0 && u.Busy <= float64(u.BusySamples)
 }

@@ -10,8 +10,8 @@ import (
 	"caelum/internal/gpu"
 )
 
-// Whatever a slice had in use, the peak is exact, and a quantile is at most one bin above the one of all samples, and
-// never below it.
+// TestUsageQuantiles checks that the peak is exact, and that a quantile is never below the exact quantile of the
+// samples and at most one bin above it.
 func TestUsageQuantiles(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
@@ -30,20 +30,20 @@ func TestUsageQuantiles(t *testing.T) {
 		for _, q := range []float64{0.01, 0.5, 0.95, 1} {
 			want := all[max(int(math.Ceil(q*float64(len(all)))), 1)-1]
 			bin := u.MemoryMiB / usageBins
-			if want > u.MemoryMiB-bin { // told as the peak
+			if want > u.MemoryMiB-bin { // the last bin reports the peak
 				bin = u.PeakMiB - (u.MemoryMiB - bin)
 			}
 			if got := u.quantile(q); got < want || got > want+bin {
-				t.Fatalf("quantile %v of %d samples is %v, told as %v with bins of %v", q, len(all), want, got, bin)
+				t.Fatalf("quantile %v of %d samples is %v, want %v with bins of %v", q, len(all), got, want, bin)
 			}
 		}
 	}
 	if q := new(usage).quantile(0.5); q != 0 {
-		t.Errorf("the median of nothing is %v", q)
+		t.Errorf("the median of no samples is %v", q)
 	}
 }
 
-// A reading without a utilisation does not count in its mean.
+// TestUsageUtil checks that a sample without a utilisation does not count in the mean.
 func TestUsageUtil(t *testing.T) {
 	u := &usage{MemoryMiB: 1000}
 	for _, util := range []float64{-1, 0.2, -1, 0.6} {
@@ -53,11 +53,11 @@ func TestUsageUtil(t *testing.T) {
 		t.Errorf("mean of 0.2 and 0.6 is %v", got)
 	}
 	if got := new(usage).util(); got != -1 {
-		t.Errorf("never told: %v", got)
+		t.Errorf("without samples: %v", got)
 	}
 }
 
-// What the repository hands back is an observation that can go on, or refused.
+// FuzzParseObservation checks that parseObservation refuses a text, or returns an observation that can be continued.
 func FuzzParseObservation(f *testing.F) {
 	u := &usage{MemoryMiB: 1000, UUID: "MIG-1", Profile: "1g.5gb"}
 	u.add(gpu.Use{MemoryMiB: 10, Util: 0.5})
@@ -68,7 +68,10 @@ func FuzzParseObservation(f *testing.F) {
 	if _, err := parseObservation(text); err != nil {
 		f.Fatal(err)
 	}
-	for _, seed := range []string{string(text), "", "{}", "null", `{"Slices":[null]}`, `{"Slices":[{"MemoryMiB":1,"Samples":-1}]}`, `{"Slices":[{"MemoryMiB":1,"Samples":3,"Bins":[3],"BusySamples":3,"Busy":1e300}]}`} {
+	for _, seed := range []string{
+		string(text), "", "{}", "null", `{"Slices":[null]}`, `{"Slices":[{"MemoryMiB":1,"Samples":-1}]}`,
+		`{"Slices":[{"MemoryMiB":1,"Samples":3,"Bins":[3],"BusySamples":3,"Busy":1e300}]}`,
+	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

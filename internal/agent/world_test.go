@@ -21,8 +21,9 @@ import (
 )
 
 const (
-	closedA100 = "gpu:a100:%d,mig:1g.5gb:0,mig:1g.10gb:0,mig:2g.10gb:0,mig:3g.20gb:0,mig:4g.20gb:0,mig:7g.40gb:0,mig:closed:%d"
-	fullA100   = "gpu:a100:14,mig:1g.5gb:14,mig:1g.10gb:8,mig:2g.10gb:6,mig:3g.20gb:4,mig:4g.20gb:2,mig:7g.40gb:2"
+	closedA100 = "gpu:a100:%d,mig:1g.5gb:0,mig:1g.10gb:0,mig:2g.10gb:0,mig:3g.20gb:0,mig:4g.20gb:0,mig:7g.40gb:0," +
+		"mig:closed:%d"
+	fullA100 = "gpu:a100:14,mig:1g.5gb:14,mig:1g.10gb:8,mig:2g.10gb:6,mig:3g.20gb:4,mig:4g.20gb:2,mig:7g.40gb:2"
 )
 
 // world is one node with emulated A100s, a slurmctld in memory, and the agent between them.
@@ -33,11 +34,11 @@ type world struct {
 	cfg   Config
 	agent *Agent
 	stop  func()
-	ctl   Controller // of agents that start from now on; the fake by default
+	ctl   Controller // for agents that start from now on; fake by default
 
 	prologs sync.WaitGroup
 	mu      sync.Mutex
-	leases  map[uint32]api.Lease // what the prologs were answered
+	leases  map[uint32]api.Lease // the answers to the prologs
 	log     strings.Builder
 }
 
@@ -83,9 +84,10 @@ func newWorld(t testing.TB, gpus int) *world {
 	})
 	dir := t.TempDir()
 	w.cfg = Config{
-		Node: "n1", RunDir: filepath.Join(dir, "run"), StateDir: filepath.Join(dir, "state"), DeviceDir: w.node.Dev, procDir: w.node.Proc,
+		Node: "n1", RunDir: filepath.Join(dir, "run"), StateDir: filepath.Join(dir, "state"),
+		DeviceDir: w.node.Dev, procDir: w.node.Proc,
 		PollInterval: time.Hour, LogLevel: "debug", LogFormat: "text",
-		procs: &gpu.Processes{Proc: t.TempDir()}, // the machine's own processes are no part of a test
+		procs: &gpu.Processes{Proc: t.TempDir()}, // a test must not see the machine's own processes
 	}
 	w.start()
 	t.Cleanup(func() {
@@ -95,7 +97,7 @@ func newWorld(t testing.TB, gpus int) *world {
 	return w
 }
 
-// start starts an agent, as systemd does, with what the last one left in its ledger and on the GPUs.
+// start starts an agent, as systemd does, with the ledger and the GPUs as the last agent left them.
 func (w *world) start() {
 	w.t.Helper()
 	log := logrus.New()
@@ -136,14 +138,14 @@ func (w *world) prolog(j slurm.Job) {
 		slots += g.Count
 	}
 	if slots == 0 {
-		return // the plugin returns at once
+		return // the plugin does not call the agent
 	}
 	req := api.LeaseRequest{Restart: j.Restarts, UID: 20001, GID: 20001}
 	for i := range slots {
 		req.Slots = append(req.Slots, i)
 	}
 	a := w.current()
-	for a == nil { // it is restarting: the plugin asks again
+	for a == nil { // the agent is restarting: the plugin asks again
 		time.Sleep(time.Millisecond)
 		a = w.current()
 	}
@@ -176,7 +178,7 @@ func (w *world) publish() {
 	}
 }
 
-// job is a request of n GPU slots and the slices that job_submit.lua added.
+// job returns a job with n GPU slots and the slices that job_submit.lua added.
 func job(n int, mig string) slurm.Job {
 	j := slurm.Job{Name: "j", User: "user1", Batch: true, Requeue: true, PerNode: []slurm.GRES{{Name: "gpu", Count: n}}}
 	for _, part := range strings.Fields(mig) {
@@ -197,7 +199,7 @@ func (w *world) submit(j slurm.Job) uint32 {
 	return id
 }
 
-// startNow submits a job of one node for these slices and lets slurmctld start what it can.
+// startNow submits a job for one GPU slot and these slices, publishes, and makes slurmctld start the jobs that fit.
 func (w *world) startNow(slices string) uint32 {
 	w.t.Helper()
 	id := w.submit(job(1, slices))
@@ -215,7 +217,8 @@ func (w *world) state(id uint32) string {
 	return j.State
 }
 
-// offers is what slurmctld could start now: totals less used.
+// offers returns the number of slices of each profile that slurmctld could allocate now: the total minus the used
+// count.
 func (w *world) offers() map[string]int {
 	w.t.Helper()
 	n, err := w.fake.Node(context.Background(), "n1")
@@ -231,7 +234,7 @@ func (w *world) offers() map[string]int {
 	return free
 }
 
-// total is the node's whole count of gres/mig.
+// total returns the node's total of gres/mig over all types.
 func (w *world) total() int {
 	n, _ := w.fake.Node(context.Background(), "n1")
 	sum := 0

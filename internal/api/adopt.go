@@ -6,9 +6,10 @@ import (
 	"net/http"
 )
 
-// AdoptRequest names foreign instances that the agent shall manage.
+// AdoptRequest names the foreign instances that the agent shall manage.
 type AdoptRequest struct {
-	// UUIDs are their MIG devices; none means every foreign instance of the node.
+	// UUIDs are the UUIDs of the MIG devices of these instances. An empty list means every foreign instance of the
+	// node.
 	UUIDs []string `json:"uuids,omitempty"`
 }
 
@@ -25,7 +26,7 @@ type Adopter interface {
 	Adopt(ctx context.Context, req AdoptRequest) ([]Adoption, error)
 }
 
-// serveAdopt serves POST /v1/adopt.
+// serveAdopt returns the handler of POST /v1/adopt.
 func serveAdopt(h Handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if refuseUser(h, w, r, "only root may adopt instances") {
@@ -33,12 +34,12 @@ func serveAdopt(h Handler) http.HandlerFunc {
 		}
 		adopter, ok := h.(Adopter)
 		if !ok {
-			answer(w, nil, NotFound("couldn't adopt: this agent cannot"))
+			answer(w, nil, NotFound("couldn't adopt: this agent does not support it"))
 			return
 		}
 		var req AdoptRequest
 		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(&req); err != nil {
-			answer(w, nil, bad("couldn't read the request to adopt: "+err.Error()))
+			answer(w, nil, badRequest("couldn't read the request to adopt: "+err.Error()))
 			return
 		}
 		all, err := adopter.Adopt(r.Context(), req)
@@ -46,7 +47,7 @@ func serveAdopt(h Handler) http.HandlerFunc {
 	}
 }
 
-// Adopt has the agent manage foreign instances. The answer has one entry for each of them.
+// Adopt makes the agent manage foreign instances. The result has one entry for each of them.
 func (c *Client) Adopt(ctx context.Context, req AdoptRequest) ([]Adoption, error) {
 	var all []Adoption
 	err := c.call(ctx, http.MethodPost, "/v1/adopt", req, &all)

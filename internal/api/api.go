@@ -1,20 +1,17 @@
-// Package api is what passes over the agent's Unix socket: wire types, a client and a server.
-//
-// It is linked into the Go object that the SPANK plugin opens inside Slurm's prolog, so it reaches nothing but
-// the standard library: no go-nvml, no SQLite, no viper, no child processes.
 package api
 
 // DefaultRunDir holds the agent's socket and the lease files.
 const DefaultRunDir = "/run/caelum"
 
-// SocketName is the name of the socket for all users inside the run directory.
+// SocketName is the name of the socket for all users in the run directory.
 const SocketName = "caelumd.sock"
 
-// RootSocketName is the name of root's own socket inside the run directory. Both serve the same calls. A Unix socket
-// has one queue of connections that wait to be accepted, and any user can fill that of the socket for all users.
+// RootSocketName is the name of the socket for root in the run directory. Both sockets serve the same calls. Root has
+// its own socket because a Unix socket has one queue of connections that wait to be accepted, and any user can fill the
+// queue of the socket for all users.
 const RootSocketName = "root.sock"
 
-// LeaseRequest is what the prolog knows of a job.
+// LeaseRequest describes a job for which the prolog requests a lease.
 type LeaseRequest struct {
 	// Restart is SLURM_JOB_RESTART_COUNT: a requeued job keeps its id.
 	Restart   int    `json:"restart"`
@@ -23,20 +20,22 @@ type LeaseRequest struct {
 	Partition string `json:"partition,omitempty"`
 	// Slots are the indices of gres/gpu that Slurm bound to the job on this node (SLURM_JOB_GPUS).
 	Slots []int `json:"slots"`
-	// MIG is the value of the submission's --mig, a profile or "auto", empty without one. It comes from the
-	// user's environment: its characters and length are checked, nothing else.
+	// MIG is the value of --mig at submission: a profile, "auto", or empty if the option was not given. The value comes
+	// from the user's environment. Only its characters and length are checked.
 	MIG string `json:"mig,omitempty"`
-	// Wait is for how many more seconds the plugin is glad of the answer "not now". After that the agent refuses the
-	// job, or has it requeued, so that the prolog succeeds. 0: an older plugin, whose prolog then fails.
+	// Wait is the time in seconds for which the plugin will still ask again after status 503. When it has passed, the
+	// agent refuses the job or requeues it, so that the prolog succeeds. 0 comes from an older plugin, whose prolog
+	// then fails.
 	Wait float64 `json:"wait,omitempty"`
 }
 
-// Slice is a GPU instance with its compute instance as a job holds it.
+// Slice is a GPU instance, with its compute instance, that a job holds.
 type Slice struct {
 	Slot    int    `json:"slot"`
 	GPU     int    `json:"gpu"`
 	Profile string `json:"profile"`
-	// As is the profile that slurmctld counts it as, where that is another GPU model's that this one has as much as.
+	// AdvertisedAs is the profile of another GPU model as which slurmctld counts the slice; Profile is its equivalent
+	// on this GPU model. AdvertisedAs is empty if slurmctld counts the slice as Profile.
 	AdvertisedAs string `json:"as,omitempty"`
 	// Start and Size are in placement units of the GPU model's grid.
 	Start     int    `json:"start"`
@@ -44,21 +43,22 @@ type Slice struct {
 	MemoryMiB uint64 `json:"memory_mib"`
 	UUID      string `json:"uuid"`
 	Reused    bool   `json:"reused,omitempty"`
-	// Use is what it has in use, in answers to Job and Status; nil if it has not been looked at.
+	// Use is the last usage sample, in answers to Job and Status; nil if there is no sample yet.
 	Use *Use `json:"use,omitempty"`
 }
 
-// Use is what a slice of a running job has in use.
+// Use is the usage of a slice of a running job.
 type Use struct {
 	MemoryMiB float64 `json:"memory_mib"`
-	PeakMiB   float64 `json:"peak_mib"` // the most so far
-	// Util is the share of its SMs that was busy during the last second, from 0 to 1; -1: the GPU does not tell.
+	PeakMiB   float64 `json:"peak_mib"` // the highest MemoryMiB so far
+	// Util is the share of the slice's SMs that was busy during the last second, from 0 to 1; -1 if the GPU does not
+	// report it.
 	Util float64 `json:"util"`
-	// Processes is how many compute processes the driver shows on it; -1: it does not say.
+	// Processes is the number of compute processes on the slice; -1 if the driver does not report it.
 	Processes int `json:"processes"`
 }
 
-// Lease is a job's hold on slices of this node.
+// Lease records that a job holds slices of this node.
 type Lease struct {
 	Job     uint32 `json:"job"`
 	Restart int    `json:"restart"`
@@ -66,42 +66,47 @@ type Lease struct {
 	Name    string `json:"name,omitempty"`
 	User    string `json:"user,omitempty"`
 	Account string `json:"account,omitempty"`
-	// Key and Work are what job_submit.lua has put into the job's admin_comment, empty if it has not.
+	// Key and Fingerprint are the job key and the script fingerprint that job_submit.lua wrote into the job's
+	// admin_comment; empty if it did not.
 	Key         string  `json:"key,omitempty"`
 	Fingerprint string  `json:"work,omitempty"`
 	Slots       []int   `json:"slots"`
 	Slices      []Slice `json:"slices"`
-	// Error is the text that task_init shows instead of starting the task.
+	// Error, if not empty, is the message that task_init shows instead of starting the task.
 	Error string `json:"error,omitempty"`
-	// Since is when the lease was granted, Unix seconds; End is when Slurm ends the job at the latest, 0 if never.
+	// Since is the time at which the lease was granted, End the latest time at which Slurm ends the job, both in Unix
+	// seconds. End is 0 if the job has no time limit.
 	Since int64 `json:"since"`
 	End   int64 `json:"end,omitempty"`
 }
 
-// Status is a node as its agent sees it.
+// Status is the state of a node, as its agent knows it.
 type Status struct {
 	Node    string  `json:"node"`
 	Version string  `json:"version"`
 	GPUs    []GPU   `json:"gpus"`
 	Leases  []Lease `json:"leases"`
-	// Profiles are those put on offer, by the driver's names, smallest first. Stale are those that slurm.conf gives the
-	// node and the driver does not report.
+	// Profiles are the profiles that the agent offers, by the driver's names, smallest first. Stale are the profiles
+	// that slurm.conf gives the node but the driver does not report.
 	Profiles []string `json:"profiles"`
 	Stale    []string `json:"stale_profiles,omitempty"`
-	// Reserved is what is kept free here for the first waiting job that has to wait, if it is to get it here.
+	// Reserved describes the slices on this node that are reserved for the first job that has to wait; nil if there are
+	// none.
 	Reserved *Reservation `json:"reserved,omitempty"`
-	// Published is what stood in slurmctld when it last was as planned: profile -> total.
+	// Published has the total of each profile in slurmctld when the last pass succeeded.
 	Published map[string]int `json:"published"`
-	// PublishedAt is that time, Unix seconds; PublishError is why publishing has failed since.
+	// PublishedAt is the time of that pass, in Unix seconds. PublishError is the error of the last pass, empty if it
+	// succeeded.
 	PublishedAt  int64  `json:"published_at"`
 	PublishError string `json:"publish_error,omitempty"`
-	// Closed is why nothing is put on offer: the state in which slurmctld starts nothing here.
+	// Closed is the state in which slurmctld starts no job on the node, so that the agent offers nothing; else empty.
 	Closed string `json:"closed,omitempty"`
-	// Excess is what slurmctld counts as used and has allocated to no job: profile -> count. The published totals have
-	// as many more, less ExcessShort, for which the node's total of gres/mig has no room.
+	// Excess is, for each profile, the number of slices that slurmctld counts as used but has allocated to no job. The
+	// published totals are higher by Excess minus ExcessShort. ExcessShort is the part for which the node's total of
+	// gres/mig has no room.
 	Excess      map[string]int `json:"excess,omitempty"`
 	ExcessShort map[string]int `json:"excess_short,omitempty"`
-	// SummariesWaiting is how many ended runs have not got their summary into slurmdbd yet.
+	// SummariesWaiting is the number of ended runs whose summary is not in slurmdbd yet.
 	SummariesWaiting int `json:"summaries_waiting,omitempty"`
 }
 
@@ -110,36 +115,40 @@ type GPU struct {
 	Index int    `json:"index"`
 	UUID  string `json:"uuid"`
 	Model string `json:"model"`
-	// Type is the Type= of its slots in gres.conf; Model is the name of the matching table, if any.
+	// Type is the Type= of the GPU's slots in gres.conf, Grid the number of its placement units. Both are unset if the
+	// agent does not know the GPU model.
 	Type      string      `json:"type"`
 	Grid      int         `json:"grid"`
 	Slots     []int       `json:"slots"`
 	Layout    string      `json:"layout"`
 	Instances []Instance  `json:"instances"`
 	Offers    []Placement `json:"offers"`
-	// Problem is empty for a GPU in use, or says why the agent leaves it alone.
+	// Problem is the reason why the agent does not manage the GPU; empty if the agent manages it.
 	Problem string `json:"problem,omitempty"`
-	// Unlisted: the driver did not list the GPU's processes when it was last asked. Idle instances are not reused then.
+	// Unlisted is set if the driver did not list the GPU's processes at the last attempt. The agent does not reuse idle
+	// instances then.
 	Unlisted bool `json:"processes_unlisted,omitempty"`
 }
 
-// Placement is a profile at a start.
+// Placement is a profile at a position of a GPU's grid. Start and Size are in placement units.
 type Placement struct {
 	Profile string `json:"profile"`
-	// of an offer: what it is on offer as, where that is another GPU model's profile
+	// As is the profile of another GPU model as which slurmctld counts the slice; empty if slurmctld counts it as
+	// Profile.
 	As    string `json:"as,omitempty"`
 	Start int    `json:"start"`
 	Size  int    `json:"size"`
 }
 
-// Reservation is what is kept for a waiting job on a node. Others may have it if they end before.
+// Reservation describes the slices of a node that are reserved for a waiting job. Other jobs may use these slices if
+// they end before the waiting job is expected to start.
 type Reservation struct {
 	Job    uint32          `json:"job"`
-	At     int64           `json:"at"` // when the job is expected to start, Unix seconds
+	At     int64           `json:"at"` // expected start of the job, in Unix seconds
 	Slices []ReservedSlice `json:"slices"`
 }
 
-// ReservedSlice is where it will be.
+// ReservedSlice is the place of one reserved slice.
 type ReservedSlice struct {
 	GPU int `json:"gpu"`
 	Placement
@@ -150,13 +159,13 @@ type Instance struct {
 	Placement
 	GI    int    `json:"gi"`
 	UUID  string `json:"uuid,omitempty"`
-	State string `json:"state"` // leased, promised (to a job that is starting), idle, foreign, stuck
+	State string `json:"state"` // leased, promised (pending lease of a job that is starting), idle, foreign, stuck
 	Job   uint32 `json:"job,omitempty"`
-	// Note names processes, by pid, uid and command, that hold or use it and are not its job's.
+	// Note names the processes that hold or use the instance but do not belong to its job, by pid, uid and command.
 	Note string `json:"note,omitempty"`
 }
 
-// Problem is the body of every answer that is not 200.
+// Problem is the body of every answer whose status is not 200.
 type Problem struct {
 	Error string `json:"error"`
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// fake answers like an agent that knows one job; failing holds what Lease answers first.
+// fake is a handler that records the calls. Lease returns the errors of failing first, then leases.
 type fake struct {
 	failing  []error
 	asked    []LeaseRequest
@@ -90,7 +90,7 @@ func TestCallsReachTheHandler(t *testing.T) {
 	}
 }
 
-func TestRetryAsksAgainOnlyWhatMayYetSucceed(t *testing.T) {
+func TestRetryRepeatsOnlyTemporaryErrors(t *testing.T) {
 	f := &fake{failing: []error{NotNow("slurmctld is down"), NotNow("slurmctld is down")}}
 	c := NewClient(serve(t, f))
 	lease := func(ctx context.Context) error { _, err := c.Lease(ctx, 1, LeaseRequest{Slots: []int{0}}); return err }
@@ -105,7 +105,7 @@ func TestRetryAsksAgainOnlyWhatMayYetSucceed(t *testing.T) {
 	}
 }
 
-func TestRetryKeepsTheReasonPastTheDeadline(t *testing.T) {
+func TestRetryReturnsTheReasonAtTheDeadline(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
 	c := NewClient(t.TempDir())
@@ -142,7 +142,8 @@ func TestListenReplacesADeadSocketButNotALiveOne(t *testing.T) {
 	}
 }
 
-// A user who is not root may read and may not change: seen from a child process with another uid.
+// TestOnlyRootChangesLeases checks with a child process of another user that such a user may read the status but not
+// change leases.
 func TestOnlyRootChangesLeases(t *testing.T) {
 	if socket := os.Getenv("CAELUM_TEST_DIR"); socket != "" {
 		c := NewClient(socket)

@@ -19,8 +19,7 @@ import (
 	"time"
 )
 
-// talk sends bytes to the agent and answers everything that comes back until the agent closes or the answers are all
-// there.
+// talk sends bytes to the agent, and returns the status and the body of the given number of answers.
 func talk(t *testing.T, dir, request string, answers int) (codes []int, bodies []string) {
 	t.Helper()
 	c, err := net.Dial("unix", filepath.Join(dir, SocketName))
@@ -45,11 +44,17 @@ func post(path, body string) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: caelumd\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
 }
 
-// What makes no sense is refused with the reason and never reaches the agent.
+// TestMalformedRequests checks that the server refuses a malformed request with the reason and does not call the
+// handler.
 func TestMalformedRequests(t *testing.T) {
 	f := &fake{}
 	dir := serve(t, f)
-	const path = "/v1/jobs/12/lease"
+	const path, unreadable = "/v1/jobs/12/lease", "couldn't read the lease request"
+	release := func(query string) string {
+		return "DELETE " + path + query + " HTTP/1.1\r\nHost: c\r\n\r\n"
+	}
+	longHeader := "GET /v1/status HTTP/1.1\r\nHost: c\r\nX: " + strings.Repeat("x", 64<<10) + "\r\n\r\n"
+	endless := "POST " + path + " HTTP/1.1\r\nHost: c\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n"
 	many := "0"
 	for i := 1; i <= 256; i++ {
 		many += fmt.Sprint(",", i)
@@ -59,16 +64,17 @@ func TestMalformedRequests(t *testing.T) {
 		code    int
 		says    string
 	}{
-		"10 MB":                   {post(path, `{"partition":"`+strings.Repeat("x", 10<<20)), 400, "too large"},
-		"no body":                 {post(path, ""), 400, "EOF"},
-		"half a body":             {post(path, `{"restart":0,"slots":[0`), 400, "unexpected EOF"},
-		"null":                    {post(path, "null"), 400, "0 slots"},
-		"a list":                  {post(path, "[]"), 400, "couldn't read the lease request"},
-		"two requests in one":     {post(path, `{"slots":[0]}{"slots":[1]}`), 400, "something follows it"},
-		"a negative restart":      {post(path, `{"restart":-1,"slots":[0]}`), 400, "restart -1 is not between 0 and 65535"},
+		"10 MB":               {post(path, `{"partition":"`+strings.Repeat("x", 10<<20)), 400, "too large"},
+		"no body":             {post(path, ""), 400, "EOF"},
+		"half a body":         {post(path, `{"restart":0,"slots":[0`), 400, "unexpected EOF"},
+		"null":                {post(path, "null"), 400, "0 slots"},
+		"a list":              {post(path, "[]"), 400, unreadable},
+		"two requests in one": {post(path, `{"slots":[0]}{"slots":[1]}`), 400, "unexpected data after it"},
+		"a negative restart": {post(path, `{"restart":-1,"slots":[0]}`), 400,
+			"restart -1 is not between 0 and 65535"},
 		"a huge restart":          {post(path, `{"restart":65536,"slots":[0]}`), 400, "restart 65536"},
-		"a restart beyond an int": {post(path, `{"restart":99999999999999999999,"slots":[0]}`), 400, "couldn't read the lease request"},
-		"a negative uid":          {post(path, `{"uid":-1,"slots":[0]}`), 400, "couldn't read the lease request"},
+		"a restart beyond an int": {post(path, `{"restart":99999999999999999999,"slots":[0]}`), 400, unreadable},
+		"a negative uid":          {post(path, `{"uid":-1,"slots":[0]}`), 400, unreadable},
 		"no slots":                {post(path, `{"slots":[]}`), 400, "0 slots are not between 1 and 256"},
 		"too many slots":          {post(path, `{"slots":[`+many+`]}`), 400, "257 slots"},
 		"a slot twice":            {post(path, `{"slots":[3,3]}`), 400, "slot 3"},
@@ -76,16 +82,16 @@ func TestMalformedRequests(t *testing.T) {
 		"job 0":                   {post("/v1/jobs/0/lease", `{"slots":[0]}`), 400, "a job id is a number above 0"},
 		"job -1":                  {post("/v1/jobs/-1/lease", `{"slots":[0]}`), 400, "a job id"},
 		"job 2^32":                {post("/v1/jobs/4294967296/lease", `{"slots":[0]}`), 400, "a job id"},
-		"a job in words":          {post("/v1/jobs/$(id)/lease", `{"slots":[0]}`), 400, "a job id"},
+		"a job with a shell word": {post("/v1/jobs/$(id)/lease", `{"slots":[0]}`), 400, "a job id"},
 		"a path in the job":       {"GET /v1/jobs/..%2f..%2fstatus HTTP/1.1\r\nHost: c\r\n\r\n", 400, "a job id"},
-		"release without restart": {"DELETE /v1/jobs/12/lease HTTP/1.1\r\nHost: c\r\n\r\n", 400, "couldn't read restart="},
-		"release with restart -1": {"DELETE /v1/jobs/12/lease?restart=-1 HTTP/1.1\r\nHost: c\r\n\r\n", 400, "couldn't read restart="},
-		"release, huge restart":   {"DELETE /v1/jobs/12/lease?restart=65536 HTTP/1.1\r\nHost: c\r\n\r\n", 400, "couldn't read restart="},
+		"release without restart": {release(""), 400, "couldn't read restart="},
+		"release with restart -1": {release("?restart=-1"), 400, "couldn't read restart="},
+		"release, huge restart":   {release("?restart=65536"), 400, "couldn't read restart="},
 		"another method":          {"PUT /v1/jobs/12/lease HTTP/1.1\r\nHost: c\r\nContent-Length: 0\r\n\r\n", 405, ""},
 		"another path":            {"GET /v2/status HTTP/1.1\r\nHost: c\r\n\r\n", 404, ""},
-		"a long header":           {"GET /v1/status HTTP/1.1\r\nHost: c\r\nX: " + strings.Repeat("x", 64<<10) + "\r\n\r\n", 431, ""},
+		"a long header":           {longHeader, 431, ""},
 		"not HTTP":                {"caelum-lease 1\njob 12\n\n", 400, ""},
-		"a chunk without an end":  {"POST " + path + " HTTP/1.1\r\nHost: c\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n", 400, ""},
+		"a chunk without an end":  {endless, 400, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			codes, bodies := talk(t, dir, c.request, 1)
@@ -95,15 +101,17 @@ func TestMalformedRequests(t *testing.T) {
 		})
 	}
 	if len(f.asked) != 0 || len(f.released) != 0 {
-		t.Errorf("the agent was asked %+v, and to release %v", f.asked, f.released)
+		t.Errorf("the handler was called: leases %+v, releases %v", f.asked, f.released)
 	}
 }
 
-// What is unusual and makes sense is served: calls one behind the other, a body in chunks, a key of a newer plugin's.
+// TestUnusualRequests checks that unusual but valid requests are served: several calls on one connection, a body in
+// chunks, a key of a newer plugin.
 func TestUnusualRequests(t *testing.T) {
 	f := &fake{}
 	dir := serve(t, f)
-	chunked := "POST /v1/jobs/12/lease HTTP/1.1\r\nHost: c\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n{\"sl\r\nb\r\nots\":[1,2]}\r\n0\r\n\r\n"
+	chunked := "POST /v1/jobs/12/lease HTTP/1.1\r\nHost: c\r\nTransfer-Encoding: chunked\r\n\r\n" +
+		"4\r\n{\"sl\r\nb\r\nots\":[1,2]}\r\n0\r\n\r\n"
 	codes, _ := talk(
 		t,
 		dir,
@@ -116,8 +124,9 @@ func TestUnusualRequests(t *testing.T) {
 	}
 }
 
-// A disk is full until somebody makes room: the prolog shall ask again. A message in it says which folder.
-func TestFullDiskMayPass(t *testing.T) {
+// TestFullDiskIsTemporary checks that a full disk gives status 503, so that the prolog asks again, and that the message
+// names the file.
+func TestFullDiskIsTemporary(t *testing.T) {
 	f := &fake{
 		failing: []error{
 			fmt.Errorf(
@@ -135,13 +144,14 @@ func TestFullDiskMayPass(t *testing.T) {
 	}
 }
 
-// dialAs connects as another user: the kernel takes the id of a connection from the thread that connects.
+// dialAs connects as another user. The kernel takes the user id of a connection from the thread that connects.
 func dialAs(t *testing.T, dir string, uid int) net.Conn {
 	t.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	effective := func(uid int) {
-		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0)); errno != 0 {
+		const same = ^uintptr(0)
+		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, same, uintptr(uid), same); errno != 0 {
 			panic(errno)
 		}
 	}
@@ -164,11 +174,11 @@ func dialAs(t *testing.T, dir string, uid int) net.Conn {
 	return c
 }
 
-// publicDir is a folder that other users can enter.
+// publicDir returns a new directory that other users can enter.
 func publicDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, d := range []string{dir, filepath.Dir(dir)} { // both are the test's own, 0700
+	for _, d := range []string{dir, filepath.Dir(dir)} { // the test made both, with mode 0700
 		if err := os.Chmod(d, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -176,8 +186,9 @@ func publicDir(t *testing.T) string {
 	return dir
 }
 
-// kept is how many of the connections the agent keeps. Those that it closed say so at once: it looks without waiting.
-func kept(t *testing.T, all []net.Conn) (n int) {
+// countOpen returns how many of the connections the agent keeps open. It reads without waiting, since a closed
+// connection gives its end of file immediately.
+func countOpen(t *testing.T, all []net.Conn) (n int) {
 	t.Helper()
 	for _, c := range all {
 		raw, err := c.(*net.UnixConn).SyscallConn()
@@ -194,7 +205,7 @@ func kept(t *testing.T, all []net.Conn) (n int) {
 	return n
 }
 
-// Users who hold connections and say nothing, or little, keep each other out in the end, and never root.
+// TestIdleConnections opens many idle connections as other users. The limits then shut out users, but never root.
 func TestIdleConnections(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root to connect as others")
@@ -206,7 +217,7 @@ func TestIdleConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := NewServer(f)
-	s.ReadHeaderTimeout = time.Hour // they are there for as long as the test takes
+	s.ReadHeaderTimeout = time.Hour // longer than the test, so that the connections stay open
 	go s.Serve(l)
 	t.Cleanup(func() { s.Close() })
 	root := NewClient(dir)
@@ -219,21 +230,21 @@ func TestIdleConnections(t *testing.T) {
 	var one, others []net.Conn
 	for range 1500 {
 		c := dialAs(t, dir, 20001)
-		io.WriteString(c, "POST /v1/jobs/12/lease HTTP/1.1\r\nX-a: ") // fails when it is closed already
+		io.WriteString(c, "POST /v1/jobs/12/lease HTTP/1.1\r\nX-a: ") // fails if the connection is closed already
 		one = append(one, c)
 	}
 	served("1500 connections of one user")
-	if n := kept(t, one); n != maxPerUser {
+	if n := countOpen(t, one); n != maxPerUser {
 		t.Errorf("one user holds %d connections, want %d", n, maxPerUser)
 	}
 	for uid := range 1500 {
 		others = append(others, dialAs(t, dir, 100000+uid))
 	}
 	served("1500 connections of as many users")
-	if n := kept(t, others) + maxPerUser; n != maxAllUsers {
+	if n := countOpen(t, others) + maxPerUser; n != maxAllUsers {
 		t.Errorf("all users hold %d connections, want %d", n, maxAllUsers)
 	}
-	// Who lets go makes room, also for others.
+	// When a user closes connections, other users can connect again.
 	for _, c := range one {
 		c.Close()
 	}
@@ -246,7 +257,7 @@ func TestIdleConnections(t *testing.T) {
 	}
 }
 
-// Who does not finish what he began to say is cut off.
+// TestSlowClients checks that the server closes the connection of a client that does not finish its call.
 func TestSlowClients(t *testing.T) {
 	for name, begun := range map[string]string{
 		"nothing":       "",
@@ -263,9 +274,10 @@ func TestSlowClients(t *testing.T) {
 			}
 			s := NewServer(f)
 			if s.ReadHeaderTimeout == 0 || s.ReadTimeout == 0 || s.IdleTimeout == 0 {
-				t.Error("there is no limit")
+				t.Error("the server has no timeout")
 			}
-			s.ReadHeaderTimeout, s.ReadTimeout, s.IdleTimeout = 20*time.Millisecond, 20*time.Millisecond, 20*time.Millisecond
+			const short = 20 * time.Millisecond
+			s.ReadHeaderTimeout, s.ReadTimeout, s.IdleTimeout = short, short, short
 			go s.Serve(l)
 			t.Cleanup(func() { s.Close() })
 			c, err := net.Dial("unix", filepath.Join(dir, SocketName))
@@ -276,28 +288,28 @@ func TestSlowClients(t *testing.T) {
 			io.WriteString(c, begun)
 			c.SetReadDeadline(time.Now().Add(time.Minute)) // only keeps a broken test from hanging
 			if _, err := io.ReadAll(c); err != nil {
-				t.Errorf("it is not cut off: %v", err)
+				t.Errorf("the connection is not closed: %v", err)
 			}
 			if len(f.asked) > 0 {
-				t.Errorf("the agent was asked %+v", f.asked)
+				t.Errorf("the handler was called: %+v", f.asked)
 			}
 		})
 	}
 }
 
-// watching is a fake that is told of what was refused.
-type watching struct {
+// refuser is a fake that counts refused calls.
+type refuser struct {
 	*fake
 	refused atomic.Int32
 	by      atomic.Uint32
 }
 
-func (w *watching) Refused(uid uint32, call string) {
+func (w *refuser) Refused(uid uint32, call string) {
 	w.refused.Add(1)
 	w.by.Store(uid)
 }
 
-// Root of a user namespace is the user who made it.
+// TestNamespaceRootIsNotRoot checks that the server treats root of a user namespace as the user who made the namespace.
 func TestNamespaceRootIsNotRoot(t *testing.T) {
 	if dir := os.Getenv("CAELUM_TEST_NAMESPACE"); dir != "" {
 		err := NewClient(dir).Release(context.Background(), 12, 0)
@@ -310,7 +322,7 @@ func TestNamespaceRootIsNotRoot(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root to map another user's id")
 	}
-	w := &watching{fake: &fake{}}
+	w := &refuser{fake: &fake{}}
 	dir := publicDir(t)
 	l, err := Listen(dir)
 	if err != nil {

@@ -16,20 +16,21 @@ import (
 	"time"
 )
 
-// maxAnswer bounds what a client reads of an answer, in bytes: a status of 16 GPUs with 112 leases is about 100 KiB.
+// maxAnswer limits the bytes that a client reads of an answer. The status of 16 GPUs with 112 leases has about 100 KiB.
 const maxAnswer = 4 << 20
 
-// retryEvery is the pause between two tries of a call that may yet succeed.
+// retryEvery is the pause between two attempts of Retry.
 const retryEvery = 250 * time.Millisecond
 
-// Client calls the agent of this node. It keeps no connection between calls, so it holds no goroutine when idle.
+// Client calls the agent of this node. It keeps no connection between calls, so an idle client has no goroutine.
 type Client struct {
 	socket string
 	http   *http.Client
 }
 
-// NewClient returns a client of the agent whose sockets are in runDir. It does not connect yet. Root connects to root's
-// socket, and to the other where that fails: an agent of an earlier release has one socket only.
+// NewClient returns a client of the agent whose sockets are in runDir. It does not connect yet. A client that runs as
+// root connects to the socket for root. If that fails, the client connects to the socket for all users, since an agent
+// of an earlier release has no other.
 func NewClient(runDir string) *Client {
 	socket := filepath.Join(runDir, SocketName)
 	dialer := net.Dialer{}
@@ -49,10 +50,10 @@ func NewClient(runDir string) *Client {
 	}
 }
 
-// Socket is the path of the agent's socket for all users, which every release of the agent has.
+// Socket returns the path of the agent's socket for all users, which every release of the agent has.
 func (c *Client) Socket() string { return c.socket }
 
-// Lease asks for the job's slices. It is idempotent: the same job and restart count get the same lease.
+// Lease requests a lease for the job. It is idempotent: the same job and restart count get the same lease.
 func (c *Client) Lease(ctx context.Context, job uint32, r LeaseRequest) (*Lease, error) {
 	lease := new(Lease)
 	if err := c.call(ctx, http.MethodPost, fmt.Sprintf("/v1/jobs/%d/lease", job), r, lease); err != nil {
@@ -61,13 +62,13 @@ func (c *Client) Lease(ctx context.Context, job uint32, r LeaseRequest) (*Lease,
 	return lease, nil
 }
 
-// Release gives back the slices of the job's lease with this restart count or a lower one (see Handler).
-// Releasing a lease that is not there succeeds.
+// Release releases the job's lease if its restart count is restart or lower (see Handler). It also succeeds if there is
+// no such lease.
 func (c *Client) Release(ctx context.Context, job uint32, restart int) error {
 	return c.call(ctx, http.MethodDelete, fmt.Sprintf("/v1/jobs/%d/lease?restart=%d", job, restart), nil, nil)
 }
 
-// Job returns the job's lease; the error is a *Error with code 404 when it has none.
+// Job returns the job's lease. If the job has none, the error is a *Error with code 404.
 func (c *Client) Job(ctx context.Context, job uint32) (*Lease, error) {
 	lease := new(Lease)
 	if err := c.call(ctx, http.MethodGet, fmt.Sprintf("/v1/jobs/%d", job), nil, lease); err != nil {
@@ -76,7 +77,7 @@ func (c *Client) Job(ctx context.Context, job uint32) (*Lease, error) {
 	return lease, nil
 }
 
-// Status returns the node as its agent sees it.
+// Status returns the state of the node, as its agent knows it.
 func (c *Client) Status(ctx context.Context) (*Status, error) {
 	status := new(Status)
 	if err := c.call(ctx, http.MethodGet, "/v1/status", nil, status); err != nil {
@@ -85,9 +86,9 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 	return status, nil
 }
 
-// Retry repeats call until it succeeds, fails for good, or ctx ends; it then returns call's last error.
-// What may yet succeed is an agent that is not there (no socket, connection refused, connection cut while it
-// restarts) and an answer of 503. Calls are idempotent, so one that was cut off may be sent again.
+// Retry repeats call until it succeeds, fails with a permanent error, or ctx ends. It returns the last error of call.
+// The temporary errors are status 503 and a missing agent (no socket, connection refused, connection cut while the
+// agent restarts). Calls are idempotent, so a call that was cut off may be sent again.
 func Retry(ctx context.Context, call func(context.Context) error) error {
 	var last error
 	for {
@@ -95,7 +96,7 @@ func Retry(ctx context.Context, call func(context.Context) error) error {
 		if err == nil || !temporary(err) {
 			return err
 		}
-		// Once the time is up, the error before says more than "deadline exceeded" does.
+		// When ctx has ended, the previous error is more helpful than "deadline exceeded".
 		if last == nil || ctx.Err() == nil {
 			last = err
 		}
@@ -115,7 +116,7 @@ func temporary(err error) bool {
 	return true
 }
 
-// Reason is err without the method and address that net/http and net put before it.
+// Reason returns the text of err without the method and address that packages net/http and net put before it.
 func Reason(err error) string {
 	var errno syscall.Errno
 	var e *Error
@@ -141,7 +142,7 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 		}
 		body = bytes.NewReader(text)
 	}
-	// The host name is a filler: the dialer knows only the socket.
+	// The host name has no meaning: the dialer always connects to the socket.
 	req, err := http.NewRequestWithContext(ctx, method, "http://caelumd"+path, body)
 	if err != nil {
 		return err

@@ -20,7 +20,8 @@ import (
 	"caelum/internal/api/apitest"
 )
 
-// recorder is a handler that answers in every way an agent may.
+// recorder is a handler that gives every kind of answer that an agent can give. It counts the calls and records a call
+// that it should not get.
 type recorder struct {
 	mu            sync.Mutex
 	asked, others int
@@ -39,7 +40,7 @@ func (r *recorder) Lease(ctx context.Context, job uint32, q LeaseRequest) (*Leas
 	}
 	switch q.Restart % 4 {
 	case 1:
-		return nil, NotNow("slurmctld is away")
+		return nil, NotNow("slurmctld does not answer")
 	case 2:
 		return nil, errors.New("GPU 0 fell off the bus\n\x00\xff<&>")
 	}
@@ -84,8 +85,8 @@ func (r *recorder) Refused(uid uint32, call string) {
 
 var codes = []int{200, 301, 307, 400, 403, 404, 405, 408, 413, 414, 415, 417, 431, 500, 501, 503, 505}
 
-// FuzzServer: whatever a user sends, no handler panics, only root's requests reach what changes leases, only requests
-// that make sense reach it at all, and every answer is HTTP with the JSON that its code promises.
+// FuzzServer sends arbitrary requests. No handler may panic, only valid requests of root may reach Lease and Release,
+// and every answer must be HTTP with the JSON that belongs to its status.
 func FuzzServer(f *testing.F) {
 	if os.Getuid() != 0 {
 		f.Skip("needs root to be another user")
@@ -116,7 +117,7 @@ func FuzzServer(f *testing.F) {
 	} {
 		f.Add(s.root, s.method, s.target, s.header, []byte(s.body), s.pad)
 	}
-	dir, err := os.MkdirTemp("", "api") // f.TempDir's are closed to users
+	dir, err := os.MkdirTemp("", "api") // other users cannot enter a directory of f.TempDir
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -162,7 +163,7 @@ func FuzzServer(f *testing.F) {
 		if text := errs.take(); strings.Contains(text, "panic") {
 			t.Fatal(text)
 		}
-		if bytes.Contains(request, []byte("HEAD")) { // answers without the body that their header counts
+		if bytes.Contains(request, []byte("HEAD")) { // the answer has a length in its header but no body
 			return
 		}
 		answers, err := apitest.Answers(raw)

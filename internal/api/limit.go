@@ -6,24 +6,29 @@ import (
 	"time"
 )
 
-// How often each user may call. Root, who is the prolog and the epilog, is not limited.
+// These constants limit the rate of calls of each user. Root is not limited, since the prolog and the epilog run as
+// root.
 const (
-	callBurst = 50                     // tasks of a job may all ask at the same time
-	callEvery = 100 * time.Millisecond // one more call
-	// users; further ones share a count, as a user namespace gives one user many ids
+	// callBurst limits the calls that a user can make without a pause, since all tasks of a job may call at the same
+	// time.
+	callBurst = 50
+	// callEvery is the interval after which the user may make one more call.
+	callEvery = 100 * time.Millisecond
+	// maxCounted limits the users that are counted separately. All further users share one count, since a user
+	// namespace gives one user many ids.
 	maxCounted  = 1024
 	tooManyText = "too many calls to the agent by this user; wait a second between calls"
 )
 
-// limiter counts calls by user.
+// limiter counts the calls of each user.
 type limiter struct {
 	mu sync.Mutex
-	// due is by user when the last call so far would have come at a pace of one in callEvery. Users whose time is
-	// past are not kept.
+	// due is, for each user, the time of the next call at a rate of one call in callEvery. A user whose time has passed
+	// needs no entry.
 	due map[uint32]time.Time
 }
 
-// admit reports whether a user may call now, and counts the call if so.
+// admit reports whether a user may call at this time. It counts the call if so.
 func (l *limiter) admit(uid uint32, now time.Time) bool {
 	if uid == 0 {
 		return true
@@ -51,7 +56,8 @@ func (l *limiter) admit(uid uint32, now time.Time) bool {
 	return true
 }
 
-// limited serves what the peer's rate allows. A refused call is not read.
+// limited returns a handler that answers status 429 to a peer that calls too often, without reading the call, and
+// otherwise calls next.
 func limited(next http.Handler) http.Handler {
 	l := limiter{due: map[uint32]time.Time{}}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

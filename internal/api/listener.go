@@ -6,18 +6,19 @@ import (
 	"syscall"
 )
 
-// How many connections users may hold at once, each of them and all together. Root, who is the prolog and the epilog,
-// is not counted: no user can keep them from being served. All together, since with a user namespace one user has many
-// ids. Each connection costs the agent a file descriptor for ten seconds at most.
+// maxPerUser limits the open connections of one user, maxAllUsers those of all users together. The second limit is
+// needed because one user can have many ids in a user namespace. Connections of root are not counted, so that users
+// cannot block the prolog and the epilog. Each connection takes a file descriptor of the agent for at most ten
+// seconds.
 const (
 	maxPerUser  = 64
 	maxAllUsers = 512
 )
 
-// limits are how many connections users may hold on one socket.
+// limits are the numbers of connections that each user and all users together may have open on one socket.
 type limits struct{ each, all int }
 
-// listener accepts connections, and closes at once what is too much.
+// listener accepts connections, and immediately closes a connection above the limits.
 type listener struct {
 	*net.UnixListener
 	users limits
@@ -66,7 +67,7 @@ func (l *listener) leave(uid uint32) {
 	}
 }
 
-// conn is a connection whose other end is known.
+// conn is a connection with the user id of its peer. Closing the connection calls leave.
 type conn struct {
 	*net.UnixConn
 	uid   uint32
@@ -78,10 +79,11 @@ func (c *conn) Close() error {
 	return c.UnixConn.Close()
 }
 
-// nobody is the uid of a peer that the kernel would not name; it is never root.
+// nobody is the uid of a peer whose uid the kernel did not report. It is never root.
 const nobody = ^uint32(0)
 
-// peerUID is who connected. The kernel translates ids: root of a user namespace is the user who made it.
+// peerUID returns the uid of the process that connected, or nobody. The kernel translates ids: root of a user namespace
+// has the uid of the user who made the namespace.
 func peerUID(c *net.UnixConn) uint32 {
 	uid := nobody
 	if raw, err := c.SyscallConn(); err == nil {

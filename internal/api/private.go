@@ -2,18 +2,20 @@ package api
 
 import "slices"
 
-// Sight is how much of the jobs on a node a peer may see. The zero value is the least.
+// Visibility is the amount of information about the jobs on a node that a peer may see. The zero value is the least.
 type Visibility int
 
-// The sights.
+// The levels of visibility.
 const (
-	SeesOwn  Visibility = iota // its own jobs; others' slices are in use, by nothing that is named
-	SeesJobs                   // of other users' jobs also what squeue shows
-	SeesAll
+	SeesOwn  Visibility = iota // the user's own jobs; other slices in use appear without a job
+	SeesJobs                   // in addition, the facts about other users' jobs that squeue shows
+	SeesAll                    // everything
 )
 
-// Private is a Handler that knows how much peers may see. Without it only root sees other users' jobs.
+// Private is a Handler that decides what peers may see. If a Handler does not implement Private, only root sees other
+// users' jobs.
 type Private interface {
+	// Sight returns what the user may see.
 	Sight(uid uint32) Visibility
 }
 
@@ -27,8 +29,8 @@ func visibility(h Handler, uid uint32) Visibility {
 	return SeesOwn
 }
 
-// shownTo returns what a peer may see of a lease; false: nothing. What a job has in use only its owner and root are
-// told, as by sstat.
+// shownTo returns the part of a lease that a peer may see, and false if the peer may see nothing of it. Only the job's
+// owner and root may see the job's usage, as with sstat.
 func (l Lease) shownTo(uid uint32, visible Visibility) (Lease, bool) {
 	switch {
 	case visible == SeesAll, l.UID == uid && uid != nobody:
@@ -44,10 +46,10 @@ func (l Lease) shownTo(uid uint32, visible Visibility) (Lease, bool) {
 	return l, true
 }
 
-// hiddenError stands for a text that may name other users' jobs.
+// hiddenError replaces a message that may name other users' jobs.
 const hiddenError = "the agent cannot publish its offers; tell the admin to run `caelum status` as root"
 
-// shownTo returns what a peer may see of a node.
+// shownTo returns the part of a node's status that a peer may see.
 func (s Status) shownTo(uid uint32, visible Visibility) Status {
 	if visible == SeesAll {
 		return s
@@ -73,7 +75,7 @@ func (s Status) shownTo(uid uint32, visible Visibility) Status {
 		g.Instances = slices.Clone(g.Instances)
 		for k := range g.Instances {
 			in := &g.Instances[k]
-			in.Note = "" // processes of any user
+			in.Note = "" // it names processes of any user
 			if visible != SeesJobs && !own[in.Job] {
 				in.Job = 0
 			}

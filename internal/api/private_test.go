@@ -14,12 +14,12 @@ import (
 	"caelum/internal/api/apitest"
 )
 
-// sharedNode is a node where alice (1001) has job 1 and bob (1002) job 2; job 3 is starting.
+// sharedNode returns the status of a node on which alice (1001) has job 1 and bob (1002) has job 2. Job 3 is starting.
 func sharedNode() Status {
 	lease := func(job, uid uint32, user string) Lease {
 		return Lease{
-			Job: job, UID: uid, Name: "name-of-" + user, User: user, Account: "account-of-" + user, Key: "key-of-" + user,
-			Fingerprint: "work-of-" + user, Error: "error-of-" + user, Slots: []int{0},
+			Job: job, UID: uid, Name: "name-of-" + user, User: user, Account: "account-of-" + user,
+			Key: "key-of-" + user, Fingerprint: "fingerprint-of-" + user, Error: "error-of-" + user, Slots: []int{0},
 			Slices: []Slice{{Profile: "1g.5gb", UUID: "MIG-" + user, Use: &Use{MemoryMiB: 4321}}},
 		}
 	}
@@ -42,43 +42,42 @@ func text(t *testing.T, v any) string {
 	return string(out)
 }
 
-// What alice sees of bob's job, by what the agent says she may see. Her own job she sees whole, root everything.
+// TestShownTo checks what alice sees of bob's job at each visibility. She always sees her own job completely.
 func TestShownTo(t *testing.T) {
 	whole := text(t, sharedNode())
 	for _, c := range []struct {
-		sight  Visibility
-		sees   []string
-		hidden []string
+		visible Visibility
+		sees    []string
+		hidden  []string
 	}{
 		{SeesAll, []string{"of-bob", "4321", `"job":4`}, nil},
 		{SeesJobs, []string{"name-of-bob", "account-of-bob", "MIG-bob", `"job":3`, `"job":4`},
-			[]string{"key-of-bob", "work-of-bob", "error-of-bob", "job 2 of bob", "process-of-bob"}},
+			[]string{"key-of-bob", "fingerprint-of-bob", "error-of-bob", "job 2 of bob", "process-of-bob"}},
 		{SeesOwn, []string{`"state":"leased"`, `"state":"promised"`, `"state":"idle"`},
 			[]string{"bob", `"job":2`, `"job":3`, `"job":4`}},
 	} {
 		s := sharedNode()
-		got := text(t, s.shownTo(1001, c.sight))
-		for _, want := range append(c.sees, "name-of-alice", "key-of-alice", "work-of-alice", "error-of-alice", `"job":1`) {
+		got := text(t, s.shownTo(1001, c.visible))
+		own := []string{"name-of-alice", "key-of-alice", "fingerprint-of-alice", "error-of-alice", `"job":1`}
+		for _, want := range append(c.sees, own...) {
 			if !strings.Contains(got, want) {
-				t.Errorf("sight %d does not see %s: %s", c.sight, want, got)
+				t.Errorf("visibility %d does not show %s: %s", c.visible, want, got)
 			}
 		}
 		for _, secret := range c.hidden {
 			if strings.Contains(got, secret) {
-				t.Errorf("sight %d sees %s: %s", c.sight, secret, got)
+				t.Errorf("visibility %d shows %s: %s", c.visible, secret, got)
 			}
 		}
-		if want := map[Visibility]int{SeesAll: 2, SeesJobs: 1, SeesOwn: 1}[c.sight]; strings.Count(
-			got,
-			"4321",
-		) != want {
-			t.Errorf("sight %d sees what jobs use: %s", c.sight, got)
+		want := map[Visibility]int{SeesAll: 2, SeesJobs: 1, SeesOwn: 1}[c.visible]
+		if strings.Count(got, "4321") != want {
+			t.Errorf("visibility %d does not show the usage of %d jobs: %s", c.visible, want, got)
 		}
 		if text(t, s) != whole {
 			t.Error("the agent's own status was changed")
 		}
 	}
-	// A peer that the kernel would not name is no job's owner.
+	// A peer whose uid the kernel did not report owns no job.
 	s := sharedNode()
 	s.Leases[0].UID = nobody
 	if got := text(t, s.shownTo(nobody, SeesOwn)); strings.Contains(got, "alice") {
@@ -86,7 +85,7 @@ func TestShownTo(t *testing.T) {
 	}
 }
 
-// shared is a handler of sharedNode that does not say what peers may see.
+// shared is a handler that serves sharedNode and does not implement Private.
 type shared struct{ fake }
 
 func (*shared) Status(context.Context) (*Status, error) { s := sharedNode(); return &s, nil }
@@ -100,8 +99,8 @@ func (*shared) Job(_ context.Context, job uint32) (*Lease, error) {
 	return nil, NoLease(job)
 }
 
-// Over the socket: a hidden job is answered like one that is not there, and calls of a user end at her limit while
-// root's are served.
+// TestPeers checks over the socket that the answer for a hidden job is the same as for a job without a lease, and that
+// the limit of a user's calls does not apply to root or to other users.
 func TestPeers(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root to call as others")
@@ -145,7 +144,7 @@ func TestPeers(t *testing.T) {
 		}
 	}
 	if !strings.Contains(refused, tooManyText) {
-		t.Error("a user's calls were never too many")
+		t.Error("no call of the user was refused as one too many")
 	}
 	for range 3 * callBurst {
 		if got := get(0, "/v1/jobs/2"); !strings.Contains(got, "bob") {
@@ -153,7 +152,7 @@ func TestPeers(t *testing.T) {
 		}
 	}
 	if got := get(1002, "/v1/status"); !strings.Contains(got, "bob") {
-		t.Errorf("another user pays for it: %s", got)
+		t.Errorf("another user's call is refused too: %s", got)
 	}
 }
 
@@ -162,7 +161,8 @@ func body(answer string) string {
 	return body
 }
 
-// A burst, then one call in callEvery; with too many users the further ones share a count.
+// TestLimiter checks that a user may make callBurst calls, then one call in callEvery, and that users beyond maxCounted
+// share a count.
 func TestLimiter(t *testing.T) {
 	l := limiter{due: map[uint32]time.Time{}}
 	now := time.Unix(1e9, 0)
@@ -187,14 +187,14 @@ func TestLimiter(t *testing.T) {
 	want("another user", admitted(2, 1000), callBurst)
 	now = now.Add(time.Hour)
 	want("after a rest", admitted(1, 1000), callBurst)
-	for uid := range uint32(maxCounted - 1) { // all but user 1, who is known
+	for uid := range uint32(maxCounted - 1) { // user 1 has a count already
 		admitted(10+uid, 1)
 	}
-	want("a crowd of further users", admitted(20000, 30)+admitted(20001, 30), callBurst)
-	want("a user that is known", admitted(10, 1000), callBurst-1)
+	want("further users together", admitted(20000, 30)+admitted(20001, 30), callBurst)
+	want("a user with a count", admitted(10, 1000), callBurst-1)
 	if len(l.due) > maxCounted+1 {
-		t.Errorf("%d users are kept", len(l.due))
+		t.Errorf("%d users have a count", len(l.due))
 	}
 	now = now.Add(time.Hour)
-	want("a user when the crowd has gone", admitted(30000, 1000), callBurst)
+	want("a new user after an hour", admitted(30000, 1000), callBurst)
 }

@@ -9,55 +9,50 @@ import (
 	"strconv"
 )
 
-// maxRequest bounds a request's body, in bytes: a lease request for 256 slots is about 1.5 KiB.
+// maxRequest limits the body of a request, in bytes. A lease request for 256 slots has about 1.5 KiB.
 const maxRequest = 64 << 10
 
-// maxSlots is how many slots a lease file can hold; the largest nodes have 112.
+// maxSlots is the number of slots that a lease file can hold. The largest nodes have 112.
 const maxSlots = 256
 
-// maxCount bounds a restart count and the index of a slot: Slurm's own counts have 16 bits.
+// maxCount limits a restart count and the index of a slot. Slurm's own counts have 16 bits.
 const maxCount = 1<<16 - 1
 
-func bad(what string) error { return &Error{http.StatusBadRequest, what} }
+func badRequest(message string) error { return &Error{http.StatusBadRequest, message} }
 
-// readLeaseRequest reads a prolog's question. Keys that it does not know are let pass: in an upgrade the plugin may be
-// newer than the agent for a while, and a refusal would drain the node.
+// readLeaseRequest reads the lease request of a prolog. It ignores unknown keys: during an upgrade the plugin may be
+// newer than the agent, and a refusal would drain the node.
 func readLeaseRequest(w http.ResponseWriter, r *http.Request) (LeaseRequest, error) {
 	var req LeaseRequest
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest))
 	err := d.Decode(&req)
 	if err == nil {
 		if _, more := d.Token(); more != io.EOF {
-			err = errors.New("something follows it")
+			err = errors.New("unexpected data after it")
 		}
 	}
 	if err != nil {
-		return req, bad("couldn't read the lease request: " + err.Error())
+		return req, badRequest("couldn't read the lease request: " + err.Error())
 	}
 	return req, req.check()
 }
 
 func (r LeaseRequest) check() error {
 	if r.Restart < 0 || r.Restart > maxCount {
-		return bad(
+		return badRequest(
 			fmt.Sprintf("couldn't read the lease request: restart %d is not between 0 and %d", r.Restart, maxCount),
 		)
 	}
 	if len(r.Slots) == 0 || len(r.Slots) > maxSlots {
-		return bad(
+		return badRequest(
 			fmt.Sprintf("couldn't read the lease request: %d slots are not between 1 and %d", len(r.Slots), maxSlots),
 		)
 	}
 	seen := map[int]bool{}
 	for _, s := range r.Slots {
 		if s < 0 || s > maxCount || seen[s] {
-			return bad(
-				fmt.Sprintf(
-					"couldn't read the lease request: slot %d is not between 0 and %d, or named twice",
-					s,
-					maxCount,
-				),
-			)
+			return badRequest(fmt.Sprintf(
+				"couldn't read the lease request: slot %d is not between 0 and %d, or named twice", s, maxCount))
 		}
 		seen[s] = true
 	}
@@ -67,7 +62,7 @@ func (r LeaseRequest) check() error {
 func readRestart(r *http.Request) (int, error) {
 	n, err := strconv.ParseUint(r.URL.Query().Get("restart"), 10, 16)
 	if err != nil {
-		return 0, bad("couldn't read restart=: " + err.Error())
+		return 0, badRequest("couldn't read restart=: " + err.Error())
 	}
 	return int(n), nil
 }
@@ -75,7 +70,7 @@ func readRestart(r *http.Request) (int, error) {
 func readJob(r *http.Request) (uint32, error) {
 	job, err := strconv.ParseUint(r.PathValue("id"), 10, 32)
 	if err != nil || job == 0 {
-		return 0, bad("a job id is a number above 0 and below 4294967296")
+		return 0, badRequest("a job id is a number above 0 and below 4294967296")
 	}
 	return uint32(job), nil
 }

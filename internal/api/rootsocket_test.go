@@ -13,7 +13,7 @@ import (
 	"caelum/internal/api/apitest"
 )
 
-// fill connects to a socket that accepts nothing, and hangs up, until its queue is full.
+// fill makes and closes connections to a socket whose listener accepts none, until the queue is full.
 func fill(t *testing.T, path string) {
 	t.Helper()
 	for n := 0; ; n++ {
@@ -33,15 +33,16 @@ func fill(t *testing.T, path string) {
 	}
 }
 
-// asRoot skips a test that root alone can run.
+// asRoot skips a test that only root can run.
 func asRoot(t *testing.T) {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("needs root, who has a socket of her own")
+		t.Skip("needs root: it uses the socket for root")
 	}
 }
 
-// Root's calls, which are the prolog's and the epilog's, are answered while the queue of the users' socket is full.
+// TestFullQueue checks that calls of root, and so of the prolog and the epilog, are answered while the queue of the
+// users' socket is full.
 func TestFullQueue(t *testing.T) {
 	asRoot(t)
 	dir := t.TempDir()
@@ -65,11 +66,12 @@ func TestFullQueue(t *testing.T) {
 	}
 }
 
-// Users get no answer on root's socket: not by its mode, and not if they connected before the mode was set.
+// TestRootSocket checks that users get no answer on the socket for root. Its mode keeps them from connecting, and a
+// user who connected before the mode was set is not served.
 func TestRootSocket(t *testing.T) {
 	asRoot(t)
 	defer syscall.Umask(syscall.Umask(0))
-	dir, err := os.MkdirTemp("", "api") // a user of the test must reach it
+	dir, err := os.MkdirTemp("", "api") // user 1001 must be able to enter it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +95,7 @@ func TestRootSocket(t *testing.T) {
 	}
 	os.Chmod(path, 0o666)
 	if answer, _ := apitest.Send(path, 1001, []byte(request)); len(answer) != 0 {
-		t.Errorf("a user who connected before is answered %q", answer)
+		t.Errorf("a user who connected before the mode was set is answered %q", answer)
 	}
 	if answer, err := apitest.Send(path, 0, []byte(request)); err != nil ||
 		!strings.HasPrefix(string(answer), "HTTP/1.1 200") {
@@ -101,8 +103,8 @@ func TestRootSocket(t *testing.T) {
 	}
 }
 
-// Root calls an agent of an earlier release, which has no socket for root: none was ever there, or an agent that was
-// killed left one behind.
+// TestRootFallsBack checks that root can call an agent of an earlier release, which has no socket for root. Either no
+// such socket exists, or an agent that was killed has left one.
 func TestRootFallsBack(t *testing.T) {
 	asRoot(t)
 	dir := serve(t, &fake{})

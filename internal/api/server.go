@@ -13,19 +13,20 @@ import (
 	"time"
 )
 
-// How long the agent waits for a caller: for the head of a call, for all of it and between two calls, and until an
-// answer is taken. A call itself may last: the prolog of a job waits for its slices.
+// These constants limit the time for which the agent waits for a caller. There is no limit for the handling of a call,
+// since the prolog of a job waits for its slices.
 const (
-	headTimeout  = 5 * time.Second
-	callTimeout  = 10 * time.Second
-	writeTimeout = 10 * time.Second
+	headTimeout  = 5 * time.Second  // to receive the header of a call
+	callTimeout  = 10 * time.Second // to receive the whole call, and between two calls
+	writeTimeout = 10 * time.Second // until the caller has read the answer
 )
 
-// Handler is what the agent does for each call. An error that is a *Error goes out with its code, any other as 500.
-// For Lease, 503 (see NotNow) means "ask again", and everything else but 200 drains the node: see CodeOf.
+// Handler serves the calls. The server answers an error that is a *Error with its code, and any other with the result
+// of CodeOf. For Lease, 503 (see NotNow) means "ask again"; any other status except 200 drains the node.
 //
-// Release gives back the job's lease of that restart count or of a lower one. A requeue counts before the epilog of the
-// run that it ends: Slurm 22.05 was seen to run the prolog with restart 0, and the epilog of the same run with 1.
+// Release releases the job's lease if its restart count is restart or lower. A lower count must match too, because
+// slurmctld counts a requeue before the epilog of the run that it ends: Slurm 22.05 ran the prolog with restart 0 and
+// the epilog of the same run with 1.
 type Handler interface {
 	Lease(ctx context.Context, job uint32, r LeaseRequest) (*Lease, error)
 	Release(ctx context.Context, job uint32, restart int) error
@@ -33,19 +34,21 @@ type Handler interface {
 	Status(ctx context.Context) (*Status, error)
 }
 
-// Refuser is a Handler that is told of each call which only root may make and somebody else did: anybody can, as often
-// as they like.
+// Refuser is a Handler whose Refused method the server calls when a user other than root makes a call that only root
+// may make. Any user can cause any number of such calls.
 type Refuser interface {
 	Refused(uid uint32, call string)
 }
 
-// Listen makes the socket for all users in runDir, which must exist, and takes the place of one that a dead agent left.
-// Who may change things is decided per call by SO_PEERCRED.
+// Listen makes the socket for all users in runDir and listens on it. The directory must exist. Listen replaces a socket
+// that a dead agent left, and fails if another agent answers there. The server checks by SO_PEERCRED whether a caller
+// may change leases.
 func Listen(runDir string) (net.Listener, error) {
 	return listen(filepath.Join(runDir, SocketName), 0o666, limits{maxPerUser, maxAllUsers})
 }
 
-// ListenRoot makes root's own socket in runDir, like Listen. A user who connects before its mode is set is turned away.
+// ListenRoot is like Listen, for the socket for root. It closes the connection of a user who connects before the
+// socket's mode is set.
 func ListenRoot(runDir string) (net.Listener, error) {
 	return listen(filepath.Join(runDir, RootSocketName), 0o600, limits{})
 }
@@ -69,7 +72,8 @@ func listen(path string, mode os.FileMode, users limits) (net.Listener, error) {
 	return &listener{UnixListener: l, users: users, held: map[uint32]int{}}, nil
 }
 
-// NewServer returns a server of h; run it with Serve on what Listen returned, end it with Shutdown.
+// NewServer returns a server of h. The caller runs it with Serve on the listeners of Listen and ListenRoot, and ends it
+// with Shutdown.
 func NewServer(h Handler) *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc(
@@ -137,7 +141,7 @@ func NewServer(h Handler) *http.Server {
 
 type peerKey struct{}
 
-// Peer is the user id of the process that made the call of ctx.
+// Peer returns the user id of the process that made the call of ctx.
 func Peer(ctx context.Context) uint32 {
 	if uid, ok := ctx.Value(peerKey{}).(uint32); ok {
 		return uid
@@ -145,7 +149,8 @@ func Peer(ctx context.Context) uint32 {
 	return nobody
 }
 
-// refuseUser answers the call of a user who is not root, of which nothing else is read.
+// refuseUser answers status 403 with message if the caller is not root, and reports whether it did. It does not read
+// the body of the call.
 func refuseUser(h Handler, w http.ResponseWriter, r *http.Request, message string) bool {
 	uid := Peer(r.Context())
 	if uid == 0 {
@@ -159,7 +164,8 @@ func refuseUser(h Handler, w http.ResponseWriter, r *http.Request, message strin
 	return true
 }
 
-// rootOnly serves a call that changes a job's lease. Nothing of anybody else's call is read but who makes it.
+// rootOnly returns the handler of a call that changes a job's lease. It refuses other users before it reads the job id
+// or the body.
 func rootOnly(h Handler, f func(w http.ResponseWriter, r *http.Request, job uint32) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if refuseUser(h, w, r, "only root may change leases") {
@@ -187,9 +193,10 @@ func answer(w http.ResponseWriter, body any, err error) {
 	json.NewEncoder(w).Encode(body)
 }
 
-// CodeOf is the one place that decides whether an error may pass, so that the prolog asks again, or drains the node.
-// Only a defect of the node itself may drain it: a Handler answers nothing else with an error that is not a *Error. A
-// disk is full until somebody makes room, and the prolog that waits meanwhile carries the message.
+// CodeOf returns the HTTP status for an error of a Handler. This decides whether the prolog asks again (503) or drains
+// the node (500). Only a defect of the node itself may drain it, so a Handler must return a *Error for every other
+// failure. A full disk gives 503: the prolog asks again until an administrator makes room, and its own error contains
+// the message.
 func CodeOf(err error) int {
 	var e *Error
 	switch {

@@ -18,9 +18,9 @@ func publishing(f *Facts) []Finding {
 		}
 	case f.Agent.PublishedAt == 0:
 		return []Finding{
-			concern(
+			warning(
 				"the agent has published nothing yet",
-				"ask again in some seconds; then see `journalctl -u caelumd`",
+				"run `caelum doctor` again after some seconds; then see `journalctl -u caelumd`",
 			),
 		}
 	}
@@ -33,9 +33,9 @@ func gpus(f *Facts) []Finding {
 		if g.Problem != "" {
 			found = append(
 				found,
-				concern(
+				warning(
 					fmt.Sprintf("GPU %d is not managed: %s", g.Index, g.Problem),
-					"with the node drained, do so; the agent looks again every minute",
+					"drain the node and do what the message says; the agent checks the GPU again every minute",
 				),
 			)
 		}
@@ -44,7 +44,7 @@ func gpus(f *Facts) []Finding {
 		found = append(
 			found,
 			fault(
-				"the agent manages no GPU: this node has no slice to give",
+				"the agent manages no GPU: this node offers no slices",
 				"see `nvidia-smi -L` and `journalctl -u caelumd`",
 			),
 		)
@@ -53,9 +53,12 @@ func gpus(f *Facts) []Finding {
 		if g.Unlisted {
 			found = append(
 				found,
-				concern(fmt.Sprintf("the driver does not list the processes on GPU %d: idle slices are destroyed and "+
-					"made again for each job, which takes some tenths of a second, and strangers on slices are not found", g.Index),
-					"see the error in `journalctl -u caelumd`; the check ends when the driver lists processes again"),
+				warning(fmt.Sprintf("the driver does not list the processes on GPU %d: idle slices are destroyed and "+
+					"made again for each job, which takes some tenths of a second, and processes that use another "+
+					"job's "+
+					"slice are not found", g.Index),
+					"see the error in `journalctl -u caelumd`; this warning ends when the driver lists processes "+
+						"again"),
 			)
 		}
 	}
@@ -66,25 +69,28 @@ func instances(f *Facts) []Finding {
 	var found []Finding
 	for _, g := range f.Agent.GPUs {
 		for _, in := range g.Instances {
-			what := fmt.Sprintf("%s at %d of GPU %d", in.Profile, in.Start, g.Index)
+			name := fmt.Sprintf("%s at %d of GPU %d", in.Profile, in.Start, g.Index)
 			switch in.State {
 			case "stuck":
 				if in.Note != "" {
-					found = append(found, concern(what+" is stuck: "+in.Note+"; its room is not offered",
-						"end these processes; the agent looks again every 2 s"))
+					found = append(found, warning(name+" is stuck: "+in.Note+"; its units are not offered",
+						"end these processes; the agent checks again every 2 s"))
 					continue
 				}
-				found = append(found, concern(
-					what+" is stuck: it could not be destroyed, and its room is not offered",
-					"find and end what holds it (`nvidia-smi`, `fuser /dev/nvidia*`); the agent tries again every minute",
+				found = append(found, warning(
+					name+" is stuck: the agent could not destroy it; its units are not offered",
+					"find and end the process that uses it (`nvidia-smi`, `fuser /dev/nvidia*`); the agent tries "+
+						"again "+
+						"every minute",
 				))
 			case "foreign":
 				found = append(
 					found,
-					concern(
-						what+" is foreign: the agent's ledger does not have it, and its room is not offered",
+					warning(
+						name+" is foreign: the agent's ledger does not have it; its units are not offered",
 						fmt.Sprintf(
-							"if the ledger was lost, `caelum adopt "+in.UUID+"`; if it is not wanted, `nvidia-smi mig -dci -gi %d -i %d`, then `nvidia-smi mig -dgi -gi %d -i %d`",
+							"if the ledger was lost, `caelum adopt "+in.UUID+"`; if the instance is not wanted, "+
+								"`nvidia-smi mig -dci -gi %d -i %d`, then `nvidia-smi mig -dgi -gi %d -i %d`",
 							in.GI,
 							g.Index,
 							in.GI,
@@ -98,24 +104,26 @@ func instances(f *Facts) []Finding {
 	return found
 }
 
-// CapFile is a capability file of an instance that the agent made.
+// CapFile is a capability file of an instance that the agent created.
 type CapFile struct {
 	Path    string
 	Missing bool
 	Mode    fs.FileMode
 	Owner   uint32
-	// Job holds the instance, and User is who may open it; root (0) where no job does.
+	// Job is the job that holds the instance, 0 for none. User is the user that may open the file: the job's, or root.
 	Job, User uint32
 }
 
 func deviceFiles(f *Facts) []Finding {
 	var found []Finding
 	for _, c := range f.Files {
-		whose, repair := "of a slice that no job holds", "`systemctl restart caelumd` closes it; find out who changed it (DeviceFileModify of the driver must be 0 where nvidia-modprobe resets modes)"
+		whose, repair := "of a slice that no job holds", "run `systemctl restart caelumd`, which closes the file; "+
+			"find out "+
+			"what changed it (if nvidia-modprobe resets modes, the driver's DeviceFileModify must be 0)"
 		if c.Job != 0 {
 			whose = fmt.Sprintf("of job %d, whose user is %d,", c.Job, c.User)
 			repair = fmt.Sprintf(
-				"`chown %d:root %s && chmod 400 %s`, and find out who changed it",
+				"`chown %d:root %s && chmod 400 %s`, and find out what changed the file",
 				c.User,
 				c.Path,
 				c.Path,
@@ -126,25 +134,29 @@ func deviceFiles(f *Facts) []Finding {
 			found = append(
 				found,
 				fault(
-					fmt.Sprintf("%s %s is not there: the job cannot use its slice", c.Path, whose),
-					"find out who removed it; the job must be started again",
+					fmt.Sprintf("%s %s is missing: the job cannot use its slice", c.Path, whose),
+					"find out what removed the file, and start the job again",
 				),
 			)
-		case c.Missing: // nobody can open it
+		case c.Missing: // closed to all users
 		case c.Owner != c.User:
 			found = append(found, fault(fmt.Sprintf("%s %s belongs to user %d", c.Path, whose, c.Owner), repair))
 		case c.Mode.Perm()&0o077 != 0:
 			found = append(
 				found,
-				fault(fmt.Sprintf("%s %s has mode %04o: others can open it", c.Path, whose, c.Mode.Perm()), repair),
+				fault(
+					fmt.Sprintf("%s %s has mode %04o: other users can open it", c.Path, whose, c.Mode.Perm()),
+					repair,
+				),
 			)
 		}
 	}
 	return found
 }
 
-// steady are the instances that stood alike in two looks at the agent: what was read of their files in between is of
-// that state. Those that are promised or foreign are left out: the agent has not set their files.
+// steady returns the instances that are the same in two replies of the agent, by instanceKey. Files that were read in
+// between belong to this state. Instances in the states promised and foreign are left out, because the agent has not
+// set the owners of their files.
 func steady(before, after api.Status) map[string]api.Instance {
 	states := map[string]api.Instance{}
 	for _, g := range before.GPUs {

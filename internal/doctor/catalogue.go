@@ -8,13 +8,14 @@ import (
 	"caelum/internal/slurm"
 )
 
-// isCatalogue: another node, which has profiles of gres/mig and nothing to close them with.
+// isCatalogue reports whether n is a catalogue node: a node other than this node, with profiles of gres/mig and without
+// gres/mig:closed.
 func (f *Facts) isCatalogue(n slurm.Node) bool {
 	return n.Name != f.Node.Name && sumOf(n.Gres, "mig") > 0 && !slices.ContainsFunc(n.Gres, isClosed)
 }
 
-// likenesses are the catalogue nodes that share a partition with this node.
-func (f *Facts) likenesses() []slurm.Node {
+// catalogueNodes returns the catalogue nodes that share a partition with this node.
+func (f *Facts) catalogueNodes() []slurm.Node {
 	return slices.DeleteFunc(slices.Clone(f.Nodes), func(n slurm.Node) bool {
 		return !f.isCatalogue(n) ||
 			!slices.ContainsFunc(n.Partitions, func(p string) bool { return slices.Contains(f.Node.Partitions, p) })
@@ -23,12 +24,12 @@ func (f *Facts) likenesses() []slurm.Node {
 
 func catalogue(f *Facts) []Finding {
 	var found []Finding
-	some, reached := false, false
+	exists, reached := false, false
 	for _, n := range f.Nodes {
 		if !f.isCatalogue(n) {
 			continue
 		}
-		some = true
+		exists = true
 		for _, p := range n.Partitions {
 			reached = reached || slices.Contains(f.Node.Partitions, p)
 		}
@@ -42,7 +43,8 @@ func catalogue(f *Facts) []Finding {
 						strings.Join(n.States, "+"),
 					),
 					fmt.Sprintf(
-						"`scontrol update nodename=%s state=down reason=\"MIG catalogue\"`; its line in slurm.conf needs Port=1 and State=DOWN",
+						"`scontrol update nodename=%s state=down reason=\"MIG catalogue\"`; "+
+							"its line in slurm.conf needs Port=1 and State=DOWN",
 						n.Name,
 					),
 				),
@@ -50,7 +52,7 @@ func catalogue(f *Facts) []Finding {
 		}
 	}
 	switch {
-	case !some:
+	case !exists:
 		found = append(
 			found,
 			fault("there is no catalogue node: jobs whose slice is not on offer at their submission are refused",
@@ -60,7 +62,8 @@ func catalogue(f *Facts) []Finding {
 		found = append(
 			found,
 			fault(fmt.Sprintf(
-				"no partition of %s (%s) has a catalogue node: jobs whose slice is not on offer at their submission are refused",
+				"no partition of %s (%s) has a catalogue node: "+
+					"jobs whose slice is not on offer at their submission are refused",
 				f.Node.Name,
 				strings.Join(f.Node.Partitions, ", "),
 			), "add the catalogue nodes to the partition's Nodes= in slurm.conf"+reconfigure),
@@ -69,27 +72,29 @@ func catalogue(f *Facts) []Finding {
 	return found
 }
 
-// features: a request with a constraint is accepted, while its slice is not on offer, only if a catalogue node meets
-// it.
+// features compares the features of the catalogue with those of the nodes. While a slice is not on offer, slurmctld
+// accepts a request for it with a constraint only if a catalogue node meets the constraint.
 func features(f *Facts) []Finding {
-	likenesses := f.likenesses()
-	if len(likenesses) == 0 {
+	catalogue := f.catalogueNodes()
+	if len(catalogue) == 0 {
 		return []Finding{note("there is no catalogue node to compare this node's features with")}
 	}
-	const next = "give the catalogue nodes the Features= of the real ones in slurm.conf" + reconfigure
+	const next = "in slurm.conf, give the catalogue nodes the Features= of the real nodes" + reconfigure
 	var found []Finding
 	missing := f.Node.Features
-	for _, n := range likenesses {
-		if lacks := without(f.Node.Features, n.Features); len(lacks) < len(missing) {
+	for _, n := range catalogue {
+		if lacks := difference(f.Node.Features, n.Features); len(lacks) < len(missing) {
 			missing = lacks
 		}
 	}
 	if len(missing) > 0 {
 		found = append(
 			found,
-			concern(
+			warning(
 				fmt.Sprintf(
-					"no catalogue node has all features of %s, the nearest lacks %s: a job that asks for them is refused while its slice is not on offer",
+					"no catalogue node has all features of %s (the closest lacks %s): jobs that request these "+
+						"features are "+
+						"refused while their slices are not on offer",
 					f.Node.Name,
 					strings.Join(missing, ", "),
 				),
@@ -103,36 +108,45 @@ func features(f *Facts) []Finding {
 			real = append(real, n.Features...)
 		}
 	}
-	for _, n := range likenesses {
-		if extra := without(n.Features, real); len(extra) > 0 {
+	for _, n := range catalogue {
+		if extra := difference(n.Features, real); len(extra) > 0 {
 			found = append(
 				found,
-				concern(
+				warning(
 					fmt.Sprintf(
-						"catalogue node %s has the features %s, which no real node has: a job that asks for them waits for ever instead of being refused",
+						"catalogue node %s has the features %s, which no real node has: jobs that request these "+
+							"features "+
+							"wait forever instead of being refused",
 						n.Name,
 						strings.Join(extra, ", "),
 					),
 					next,
 				),
 			)
-		} else if !slices.ContainsFunc(f.Nodes, func(r slurm.Node) bool { return !f.isCatalogue(r) && len(without(n.Features, r.Features)) == 0 }) {
-			found = append(found, concern(fmt.Sprintf("catalogue node %s has the features %s, and no real node has all of them: a job that asks for them together waits for ever instead of being refused",
-				n.Name, strings.Join(n.Features, ", ")), "give each catalogue node the Features= of one kind of real node in slurm.conf"+reconfigure))
+		} else if !slices.ContainsFunc(f.Nodes, func(r slurm.Node) bool {
+			return !f.isCatalogue(r) && len(difference(n.Features, r.Features)) == 0
+		}) {
+			found = append(found, warning(fmt.Sprintf("catalogue node %s has the features %s, and no real node has "+
+				"all of "+
+				"them: jobs that request them together wait forever instead of being refused",
+				n.Name, strings.Join(n.Features, ", ")),
+				"in slurm.conf, give each catalogue node the Features= of one kind of real node"+reconfigure))
 		}
 	}
 	return found
 }
 
-// without is what of a list another one lacks.
-func without(list, other []string) []string {
+// difference returns the elements of list that other does not have.
+func difference(list, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
 }
 
-// again is what to do when the driver's profiles are not slurm.conf's.
-const again = "`caelum slurm-config` again, and its lines into slurm.conf (with the node drained and empty; restart slurmctld) and into the decision table; jobs that wait for the old name: `scancel`, or `scontrol update job=ID gres=...`"
+// renewConfig is the remedy if slurm.conf or the decision table has other profiles than the driver.
+const renewConfig = "put the lines that `caelum slurm-config` prints now into slurm.conf (with the node drained and " +
+	"empty; restart slurmctld) and into the decision table; `scancel` jobs that wait for an old name, or use " +
+	"`scontrol update job=ID gres=...`"
 
-// profiles: their names drift with the driver's release, and slurm.conf does not follow.
+// profiles compares the profiles in slurm.conf with those of the driver: a new driver release can rename profiles.
 func profiles(f *Facts) []Finding {
 	var found []Finding
 	if stale := f.Agent.Stale; len(stale) > 0 {
@@ -140,30 +154,34 @@ func profiles(f *Facts) []Finding {
 			found,
 			fault(
 				fmt.Sprintf(
-					"slurm.conf gives %s %s, which its driver does not report (it has %s): jobs that ask for that wait for ever",
+					"slurm.conf gives %s %s, which its driver does not report (it reports %s): jobs that request "+
+						"such a "+
+						"slice wait forever",
 					f.Node.Name,
 					strings.Join(stale, ", "),
 					strings.Join(f.Agent.Profiles, ", "),
 				),
-				again,
+				renewConfig,
 			),
 		)
 	}
 	var known []string
-	likenesses := f.likenesses()
-	for _, n := range likenesses {
+	catalogue := f.catalogueNodes()
+	for _, n := range catalogue {
 		known = append(known, types(n)...)
 	}
-	if lacks := without(f.Agent.Profiles, known); len(likenesses) > 0 && len(lacks) > 0 {
+	if lacks := difference(f.Agent.Profiles, known); len(catalogue) > 0 && len(lacks) > 0 {
 		found = append(
 			found,
 			fault(
 				fmt.Sprintf(
-					"no catalogue node has %s, which %s has: jobs that ask for that are refused while it is not on offer",
+					"no catalogue node has %s, which %s has: jobs that request such a slice are refused while it is "+
+						"not on "+
+						"offer",
 					strings.Join(lacks, ", "),
 					f.Node.Name,
 				),
-				again,
+				renewConfig,
 			),
 		)
 	}
@@ -175,9 +193,11 @@ func profiles(f *Facts) []Finding {
 		if len(lacks) > 0 {
 			found = append(
 				found,
-				concern(
+				warning(
 					fmt.Sprintf(
-						"AccountingStorageTRES is without %s: sacct does not show of which size these slices are, and no limit can name them",
+						"AccountingStorageTRES does not include %s: sacct does not show the size of these slices, "+
+							"and limits "+
+							"cannot refer to them",
 						strings.Join(lacks, ", "),
 					),
 					"put the AccountingStorageTRES of `caelum slurm-config` into slurm.conf and restart slurmctld",
@@ -188,7 +208,7 @@ func profiles(f *Facts) []Finding {
 	return found
 }
 
-// types are the profiles of gres/mig that a node has some of.
+// types returns the profiles of which the node has at least one in gres/mig.
 func types(n slurm.Node) []string {
 	var all []string
 	for _, g := range n.Gres {

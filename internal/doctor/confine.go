@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Confinement is what keeps two jobs of one user apart on this host.
+// Confinement describes how this host isolates two jobs of one user. Program, Tasks and Problem apply to version 2.
 type Confinement struct {
-	// Cgroup is the version that refuses devices here; 0 if there is none.
+	// Cgroup is the version of the cgroups that control access to devices; 0 if there are none.
 	Cgroup int
-	// Program is set if a program of the plugin's is attached above all steps. This and what follows is for version 2.
+	// Program is set if the plugin's BPF program is attached to the cgroup of all steps.
 	Program bool
 	// Tasks is set if tasks of jobs run.
 	Tasks bool
-	// Problem is why the programs could not be seen.
+	// Problem is the reason for which the BPF programs could not be listed.
 	Problem string
 }
 
@@ -40,8 +40,8 @@ func readConfinement(mountpoint, node string) Confinement {
 	return Confinement{}
 }
 
-// readScope looks at the cgroup of all steps, where the plugin attaches its program. Where several slurmds run on a
-// host its name has the node's. Slurm makes it when slurmd starts.
+// readScope reads the cgroup of all steps, to which the plugin attaches its program. slurmd creates this cgroup when it
+// starts; if several slurmds run on a host, the node's name is part of the cgroup's name.
 func readScope(mountpoint, node string) Confinement {
 	c := Confinement{Cgroup: 2}
 	for _, name := range []string{node + "_slurmstepd.scope", "slurmstepd.scope"} {
@@ -58,7 +58,7 @@ func readScope(mountpoint, node string) Confinement {
 		})
 		names, err := devicePrograms(dir)
 		if err != nil {
-			c.Problem = fmt.Sprintf("couldn't see the BPF programs of %s: %v", path, err)
+			c.Problem = fmt.Sprintf("couldn't list the BPF programs of %s: %v", path, err)
 		}
 		c.Program = slices.Contains(names, programName)
 		return c
@@ -69,7 +69,8 @@ func readScope(mountpoint, node string) Confinement {
 // maxPrograms is BPF_CGROUP_MAX_PROGS of the kernel.
 const maxPrograms = 64
 
-// devicePrograms are the names of the BPF programs for devices that are attached to a cgroup. Only root may ask.
+// devicePrograms returns the names of the cgroup device BPF programs that are attached to a cgroup. The kernel answers
+// root only.
 func devicePrograms(cgroup *os.File) ([]string, error) {
 	var ids [maxPrograms]uint32
 	query := struct {
@@ -83,7 +84,7 @@ func devicePrograms(cgroup *os.File) ([]string, error) {
 	runtime.KeepAlive(&ids)
 	var names []string
 	for _, id := range ids[:min(query.count, maxPrograms)] {
-		name, err := programNamed(id)
+		name, err := nameOfProgram(id)
 		if err == unix.ENOENT {
 			continue // detached since
 		} else if err != nil {
@@ -94,8 +95,8 @@ func devicePrograms(cgroup *os.File) ([]string, error) {
 	return names, nil
 }
 
-// programNamed is the name of the BPF program with an id.
-func programNamed(id uint32) (string, error) {
+// nameOfProgram returns the name of the BPF program with this id.
+func nameOfProgram(id uint32) (string, error) {
 	get := struct{ id, next, flags, _ uint32 }{id: id}
 	fd, err := bpf(unix.BPF_PROG_GET_FD_BY_ID, &get)
 	if err != nil {
@@ -118,7 +119,7 @@ func programNamed(id uint32) (string, error) {
 
 func address[T any](p *T) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
 
-// bpf is bpf(2) with the beginning of a union bpf_attr.
+// bpf calls bpf(2). attr holds the first fields of union bpf_attr.
 func bpf[T any](command uintptr, attr *T) (int, error) {
 	n, _, errno := unix.Syscall(unix.SYS_BPF, command, uintptr(unsafe.Pointer(attr)), unsafe.Sizeof(*attr))
 	if errno != 0 {

@@ -26,7 +26,7 @@ func TestReadConfinement(t *testing.T) {
 	}
 }
 
-// cgroup2 makes a cgroup of version 2 with what is below it.
+// cgroup2 creates a cgroup of version 2 with the path below in it, and returns its path.
 func cgroup2(t *testing.T, below string) string {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mounts")
@@ -56,7 +56,7 @@ func cgroup2(t *testing.T, below string) string {
 	return path
 }
 
-// attach attaches a BPF program for devices, which allows all, to a cgroup.
+// attach attaches a device BPF program that allows every access to a cgroup.
 func attach(t *testing.T, cgroup, name string) {
 	t.Helper()
 	insn := [2]uint64{0x1_0000_00b7, unix.BPF_JMP | unix.BPF_EXIT} // r0 = 1
@@ -67,13 +67,18 @@ func attach(t *testing.T, cgroup, name string) {
 		_               [24]byte
 		name            [16]byte
 		_, expectedType uint32
-	}{kind: unix.BPF_PROG_TYPE_CGROUP_DEVICE, count: uint32(len(insn)), insns: address(&insn), license: address(&license)}
+	}{
+		kind:    unix.BPF_PROG_TYPE_CGROUP_DEVICE,
+		count:   uint32(len(insn)),
+		insns:   address(&insn),
+		license: address(&license),
+	}
 	copy(load.name[:], name)
 	program, err := bpf(unix.BPF_PROG_LOAD, &load)
 	runtime.KeepAlive(&insn)
 	runtime.KeepAlive(&license)
 	if err != nil {
-		t.Skipf("this machine takes no BPF program for devices: %v", err)
+		t.Skipf("this kernel does not support cgroup device BPF programs: %v", err)
 	}
 	defer unix.Close(program)
 	dir, err := os.Open(cgroup)
@@ -92,10 +97,10 @@ func attach(t *testing.T, cgroup, name string) {
 	}
 }
 
-// What counts is the program that is attached to the scope of this node's steps.
+// TestReadScope verifies that only the program on the scope of this node's steps counts.
 func TestReadScope(t *testing.T) {
 	const none = "not known yet"
-	const unconfined = "no BPF program"
+	const unconfined = "BPF program is not attached"
 	for _, c := range []struct {
 		name, below, program, says string
 	}{
@@ -103,10 +108,15 @@ func TestReadScope(t *testing.T) {
 		{"no job", "system.slice/slurmstepd.scope/system", "", none},
 		{"a job without a task", "system.slice/slurmstepd.scope/job_1/step_extern/user/task_special", "", none},
 		{"tasks and no program", "system.slice/slurmstepd.scope/job_1/step_batch/user/task_0", "", unconfined},
-		{"tasks and Slurm's program alone", "system.slice/slurmstepd.scope/job_1/step_0/user/task_0", "Slurm_Cgroup_v2", unconfined},
+		{
+			"tasks and only Slurm's program",
+			"system.slice/slurmstepd.scope/job_1/step_0/user/task_0",
+			"Slurm_Cgroup_v2",
+			unconfined,
+		},
 		{"tasks and the program", "system.slice/slurmstepd.scope/job_1/step_0/user/task_0", programName, ""},
 		{"the program and no task", "system.slice/n1_slurmstepd.scope/system", programName, ""},
-		{"another node's", "system.slice/n2_slurmstepd.scope/job_1/step_0/user/task_0", "", none},
+		{"another node's scope", "system.slice/n2_slurmstepd.scope/job_1/step_0/user/task_0", "", none},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := cgroup2(t, c.below)

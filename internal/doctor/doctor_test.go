@@ -15,7 +15,7 @@ import (
 
 var noon = time.Unix(1795233835, 0)
 
-// healthy is a node with an A100 whose one slice job 7 of user 20001 holds, and nothing wrong.
+// healthy returns the facts of a node without faults. It has an A100 with one slice, which job 7 of user 20001 holds.
 func healthy() *Facts {
 	gres := []slurm.GRES{
 		{Name: "gpu", Type: "a100", Count: 7},
@@ -35,10 +35,17 @@ func healthy() *Facts {
 		Missing: map[Source]Finding{},
 		RunDir:  "/run/caelum",
 		Config: slurm.Config{AsOf: noon, Values: map[string]string{
-			"PrologFlags": "Alloc", "BatchStartTimeout": "120 sec", "SelectType": "select/cons_tres", "SchedulerType": "sched/backfill",
-			"SchedulerParameters": "sched_min_interval=0,bf_continue,bf_hetjob_prio=min", "GresTypes": "gpu,mig", "SLURM_VERSION": "22.05.8",
-			"AccountingStorageType": "accounting_storage/slurmdbd", "AccountingStorageTRES": "cpu,gres/gpu,gres/mig,gres/mig:1g.5gb",
-			"TaskPlugin": "task/cgroup,task/affinity", "ConstrainDevices": "yes",
+			"PrologFlags":           "Alloc",
+			"BatchStartTimeout":     "120 sec",
+			"SelectType":            "select/cons_tres",
+			"SchedulerType":         "sched/backfill",
+			"SchedulerParameters":   "sched_min_interval=0,bf_continue,bf_hetjob_prio=min",
+			"GresTypes":             "gpu,mig",
+			"SLURM_VERSION":         "22.05.8",
+			"AccountingStorageType": "accounting_storage/slurmdbd",
+			"AccountingStorageTRES": "cpu,gres/gpu,gres/mig,gres/mig:1g.5gb",
+			"TaskPlugin":            "task/cgroup,task/affinity",
+			"ConstrainDevices":      "yes",
 		}},
 		Asked: noon, Answered: noon.Add(time.Second),
 		Node: own,
@@ -84,7 +91,8 @@ func set(key, value string) func(*Facts) {
 	return func(f *Facts) { f.Config.Values[key] = value }
 }
 
-// cases are what can be wrong: one change to a healthy node, the check that finds it and a piece of what it says.
+// cases has one entry per fault: a change to a healthy node, the check that reports it, and a part of the finding's
+// text.
 var cases = []struct {
 	check    string
 	severity Severity
@@ -111,8 +119,9 @@ var cases = []struct {
 		"1g.5gb at 0 of GPU 0 is stuck",
 		func(f *Facts) { f.Agent.GPUs[0].Instances[0].State = "stuck" },
 	},
-	{"instances", Warning, `1g.5gb at 0 of GPU 0 is stuck: held open by pid 7, uid 5, "x"; its room`, func(f *Facts) {
-		f.Agent.GPUs[0].Instances[0].State, f.Agent.GPUs[0].Instances[0].Note = "stuck", `held open by pid 7, uid 5, "x"`
+	{"instances", Warning, `1g.5gb at 0 of GPU 0 is stuck: held open by pid 7, uid 5, "x"; its units`, func(f *Facts) {
+		in := &f.Agent.GPUs[0].Instances[0]
+		in.State, in.Note = "stuck", `held open by pid 7, uid 5, "x"`
 	}},
 	{
 		"instances",
@@ -127,10 +136,10 @@ var cases = []struct {
 		func(f *Facts) { f.Files[0].Owner = 20002 },
 	},
 	{"device files", Error, "of job 7, whose user is 20001, has mode 0444", func(f *Facts) { f.Files[0].Mode = 0o444 }},
-	{"device files", Error, "is not there: the job cannot", func(f *Facts) { f.Files[0].Missing = true }},
+	{"device files", Error, "is missing: the job cannot", func(f *Facts) { f.Files[0].Missing = true }},
 	{"device files", Error, "that no job holds has mode 0444", func(f *Facts) { f.Files[1].Mode = 0o444 }},
 	{"device files", Error, "that no job holds belongs to user 20001", func(f *Facts) { f.Files[1].Owner = 20001 }},
-	{"prolog", Error, "without Alloc", set("PrologFlags", "Contain")},
+	{"prolog", Error, "does not include Alloc", set("PrologFlags", "Contain")},
 	{"prolog", Error, "RunInJob", set("PrologFlags", "Alloc,RunInJob")},
 	{"batch start", Error, `BatchStartTimeout is "60 sec"`, set("BatchStartTimeout", "60 sec")},
 	{"batch start", Error, "may wait 200 s", func(f *Facts) { f.Plugin.Args = map[string]string{"wait": "200"} }},
@@ -138,12 +147,12 @@ var cases = []struct {
 	{"select", Error, "select/linear", set("SelectType", "select/linear")},
 	{"backfill", Warning, "bf_continue", set("SchedulerParameters", "bf_interval=1,bf_hetjob_prio=min")},
 	{"het jobs", Warning, "bf_hetjob_prio=min", set("SchedulerParameters", "bf_continue,bf_hetjob_prio=max")},
-	{"gres types", Error, "without mig", set("GresTypes", "gpu")},
-	{"gres types", Error, "without gpu", set("GresTypes", "mig")},
-	{"accounting", Warning, "without gres/mig", set("AccountingStorageTRES", "cpu,gres/mig:1g.5gb")},
+	{"gres types", Error, "does not include mig", set("GresTypes", "gpu")},
+	{"gres types", Error, "does not include gpu", set("GresTypes", "mig")},
+	{"accounting", Warning, "does not include gres/mig", set("AccountingStorageTRES", "cpu,gres/mig:1g.5gb")},
 	{"accounting", Info, "no slurmdbd", set("AccountingStorageType", "accounting_storage/none")},
-	{"clock", Warning, "1m0s apart", func(f *Facts) { f.Config.AsOf = noon.Add(-time.Minute) }},
-	{"clock", Warning, "59s apart", func(f *Facts) { f.Config.AsOf = noon.Add(time.Minute) }},
+	{"clock", Warning, "differ by 1m0s", func(f *Facts) { f.Config.AsOf = noon.Add(-time.Minute) }},
+	{"clock", Warning, "differ by 59s", func(f *Facts) { f.Config.AsOf = noon.Add(time.Minute) }},
 	{"clock", Warning, "not compared", func(f *Facts) { f.Config.AsOf = time.Time{} }},
 	{
 		"node",
@@ -217,7 +226,7 @@ var cases = []struct {
 	{
 		"features",
 		Warning,
-		"no catalogue node has all features of n1, the nearest lacks big, nvlink",
+		"no catalogue node has all features of n1 (the closest lacks big, nvlink)",
 		func(f *Facts) { f.Node.Features = []string{"a100", "big", "nvlink"} },
 	},
 	{"features", Warning, "mig-catalog1 has the features a100, big, and no real node has all of them", func(f *Facts) {
@@ -235,28 +244,29 @@ var cases = []struct {
 	{
 		"profiles",
 		Error,
-		"slurm.conf gives n1 1g.23gb, which its driver does not report (it has 1g.5gb)",
+		"slurm.conf gives n1 1g.23gb, which its driver does not report (it reports 1g.5gb)",
 		func(f *Facts) { f.Agent.Stale = []string{"1g.23gb"} },
 	},
 	{"profiles", Error, "no catalogue node has 1g.6gb, which n1 has", func(f *Facts) {
 		f.Agent.Profiles = []string{"1g.6gb"}
 		f.Config.Values["AccountingStorageTRES"] += ",gres/mig:1g.6gb"
 	}},
-	{"profiles", Warning, "AccountingStorageTRES is without 1g.5gb", set("AccountingStorageTRES", "gres/mig")},
+	{"profiles", Warning, "AccountingStorageTRES does not include 1g.5gb", set("AccountingStorageTRES", "gres/mig")},
 	{
 		"decision table",
 		Error,
 		"/etc/caelum/decisions: line 2 is not understood",
 		func(f *Facts) { f.Table.Problem = "line 2 is not understood" },
 	},
-	{"decision table", Error, "mode 0600 and slurmctld runs as nobody: it cannot read it", func(f *Facts) {
+	{"decision table", Error, "slurmctld runs as nobody and cannot read /etc/caelum/decisions (mode " +
+		"0600)", func(f *Facts) {
 		f.Config.Values["SlurmUser"], f.Table.Mode = "nobody(65534)", 0o600
 	}},
 	{"decision table", Error, "no partition", func(f *Facts) { f.Table.Partitions = nil }},
 	{
 		"decision table",
 		Warning,
-		"partition big, which slurm.conf has not",
+		"partition big, which slurm.conf does not have",
 		func(f *Facts) { f.Table.Partitions = []string{"gpu", "big"} },
 	},
 	{
@@ -275,12 +285,12 @@ var cases = []struct {
 	{
 		"decision table",
 		Error,
-		"has 1g.6gb, and no catalogue node of its partitions has",
+		"lists 1g.6gb, which no catalogue node of its partitions has",
 		func(f *Facts) { f.Table.Profiles = append(f.Table.Profiles, decisions.Profile{Name: "1g.6gb"}) },
 	},
 	{"decision table", Warning, "has 3 key lines without a user", func(f *Facts) { f.Table.OldKeys = 3 }},
 	{"decision table", Warning, "jobs with --mig-mem are refused", func(f *Facts) { f.Table.Profiles[0].MiB = 0 }},
-	{"decision table", Warning, "the catalogue has 2g.10gb, and /etc/caelum/decisions has not", func(f *Facts) {
+	{"decision table", Warning, "the catalogue has 2g.10gb, which /etc/caelum/decisions does not list", func(f *Facts) {
 		f.Nodes[1].Gres = append(f.Nodes[1].Gres, slurm.GRES{Name: "mig", Type: "2g.10gb", Count: 3})
 	}},
 	{"driver", Warning, "ModifyDeviceFiles is 1", func(f *Facts) { f.Driver.Modifies = true }},
@@ -288,30 +298,31 @@ var cases = []struct {
 	{
 		"driver",
 		Error,
-		"nobody makes /dev/nvidiactl, and it is not there",
+		"cannot use this node's GPUs without /dev/nvidiactl",
 		func(f *Facts) { f.Driver.Missing = []string{"/dev/nvidiactl"} },
 	},
-	{"plugin", Error, "which is not there", func(f *Facts) { f.Plugin.File = "" }},
+	{"plugin", Error, "which does not exist", func(f *Facts) { f.Plugin.File = "" }},
 	{"plugin", Error, "optional", func(f *Facts) { f.Plugin.Required = false }},
 	{
 		"plugin",
 		Error,
-		"built for Slurm 24.11, and slurmd 22.05.8 runs here",
+		"built for Slurm 24.11, but slurmd 22.05.8 runs here",
 		func(f *Facts) { f.Plugin.Version = 24<<16 | 11<<8 },
 	},
 	{
 		"plugin",
 		Error,
-		"built for Slurm 22.05, and slurmd 21.08.8 runs here",
+		"built for Slurm 22.05, but slurmd 21.08.8 runs here",
 		func(f *Facts) { f.Node.Version = "21.08.8" },
 	},
 	{
 		"plugin",
 		Error,
-		"built for Slurm 24.11, and Slurm 22.05.8 runs",
+		"built for Slurm 24.11, but Slurm 22.05.8 runs",
 		func(f *Facts) { f.Plugin.Version, f.Node.Version = 24<<16|11<<8, "" },
 	},
-	{"plugin", Error, "no plugin: bad magic", func(f *Facts) { f.Plugin.Version, f.Plugin.Problem = 0, "bad magic" }},
+	{"plugin", Error, "not a Slurm plugin: bad " +
+		"magic", func(f *Facts) { f.Plugin.Version, f.Plugin.Problem = 0, "bad magic" }},
 	{"plugin", Error, "every prolog fails", func(f *Facts) { f.Plugin.ObjectFound = false }},
 	{
 		"plugin",
@@ -320,17 +331,18 @@ var cases = []struct {
 		func(f *Facts) { f.Plugin.Args = map[string]string{"run_dir": "/run/other"} },
 	},
 	{"plugin", Error, "looks for the agent in /run/caelum", func(f *Facts) { f.RunDir = "/run/other" }},
-	{"isolation", Warning, "this host has no cgroups", func(f *Facts) { f.Confinement = Confinement{} }},
+	{"isolation", Warning, "this host has no devices cgroup", func(f *Facts) { f.Confinement = Confinement{} }},
 	{
 		"isolation",
 		Warning,
 		"not permitted",
 		func(f *Facts) { f.Confinement = Confinement{Cgroup: 2, Tasks: true, Problem: "not permitted"} },
 	},
-	{"isolation", Warning, "no BPF program", func(f *Facts) { f.Confinement = Confinement{Cgroup: 2, Tasks: true} }},
+	{"isolation", Warning, "BPF program is not " +
+		"attached", func(f *Facts) { f.Confinement = Confinement{Cgroup: 2, Tasks: true} }},
 	{"isolation", Info, "not known yet", func(f *Facts) { f.Confinement = Confinement{Cgroup: 2} }},
 	{"isolation", Warning, "ConstrainDevices is not yes", set("ConstrainDevices", "no")},
-	{"isolation", Warning, "TaskPlugin is without", set("TaskPlugin", "task/affinity")},
+	{"isolation", Warning, "TaskPlugin does not include", set("TaskPlugin", "task/affinity")},
 	{
 		"wake key",
 		Warning,
@@ -340,7 +352,7 @@ var cases = []struct {
 	{
 		"limits",
 		Info,
-		"gres/gpu=4; none is in force",
+		"gres/gpu=4; they are not enforced",
 		func(f *Facts) { f.Limits = []string{"account research GrpTRES gres/gpu=4"} },
 	},
 	{
@@ -388,7 +400,7 @@ func TestEachFault(t *testing.T) {
 	}
 }
 
-// A check that nothing makes fail would be no check.
+// TestEachCheckCanFail verifies that cases has an entry for each check.
 func TestEachCheckCanFail(t *testing.T) {
 	can := map[string]bool{}
 	for _, c := range cases {
@@ -417,11 +429,11 @@ func TestHealthy(t *testing.T) {
 	}
 }
 
-// On slurmctld's host nothing is said of what only GPU nodes have, and the rest is judged.
+// TestController verifies that the checks of GPU nodes are left out on slurmctld's host, and the others are made.
 func TestController(t *testing.T) {
 	f := healthy()
 	f.Controller, f.Node, f.Agent, f.Plugin, f.Files = true, slurm.Node{}, api.Status{}, Plugin{}, nil
-	for _, s := range ofNode {
+	for _, s := range nodeSources {
 		f.Missing[s] = fault("it is not here", "nothing")
 	}
 	f.Table.MaxNodes = 2
@@ -437,7 +449,7 @@ func TestController(t *testing.T) {
 	}
 }
 
-// What is no fault: a slot count that a broken GPU explains, and files that nobody can open.
+// TestNoFault: a slot count that a broken GPU explains and files that do not exist are not faults.
 func TestNoFault(t *testing.T) {
 	f := healthy()
 	f.Agent.GPUs = append(f.Agent.GPUs, api.GPU{Index: 1, Problem: "the GPU is lost"})
@@ -449,28 +461,34 @@ func TestNoFault(t *testing.T) {
 	}
 }
 
-// A check whose source is missing is named, and not passed.
+// TestUnreadSources verifies that a finding names the checks whose source is missing, and that they do not pass.
 func TestUnreadSources(t *testing.T) {
 	gap := fault("it cannot be read", "repair it")
-	for source, unmade := range map[Source]string{
-		Slurmctld: "prolog, batch start, select, backfill, het jobs, gres types, accounting, clock, node, closed, total, used, slots, partitions, catalogue, features, profiles, decision table, plugin, isolation, wake key, whole GPUs, limits",
+	for source, skipped := range map[Source]string{
+		Slurmctld: "prolog, batch start, select, backfill, het jobs, gres types, accounting, clock, node, closed, " +
+			"total, used, slots, partitions, catalogue, features, profiles, decision table, plugin, isolation, wake " +
+			"key, whole GPUs, limits",
 		OwnNode:   "node, closed, total, used, slots, partitions, catalogue, features, profiles, isolation",
 		Agent:     "agent, gpus, instances, device files, used, slots, profiles, whole GPUs",
-		Plugstack: "plugin", Devices: "device files, whole GPUs", Module: "driver, memory", Decisions: "decision table", Slurmdbd: "limits",
+		Plugstack: "plugin",
+		Devices:   "device files, whole GPUs",
+		Module:    "driver, memory",
+		Decisions: "decision table",
+		Slurmdbd:  "limits",
 	} {
 		f := healthy()
 		f.Missing[source] = gap
 		if source == Slurmctld {
-			f.Missing[OwnNode] = gap // as Read has it
+			f.Missing[OwnNode] = gap // as Read sets it
 		}
 		found := Examine(f)
-		if want := "it cannot be read; not checked: " + unmade; found[0].Text != want ||
+		if want := "it cannot be read; not checked: " + skipped; found[0].Text != want ||
 			found[0].Check != string(source) ||
 			Count(found, Error) != 1 {
 			t.Errorf("%s: %+v, want first %q", source, found, want)
 		}
 		for _, g := range found[1:] {
-			if slices.Contains(strings.Split(unmade, ", "), g.Check) {
+			if slices.Contains(strings.Split(skipped, ", "), g.Check) {
 				t.Errorf("without %s: %+v", source, g)
 			}
 		}
@@ -485,7 +503,12 @@ func TestSteady(t *testing.T) {
 	for _, c := range []struct {
 		after api.Instance
 		kept  bool
-	}{{leased, true}, {api.Instance{GI: 7, State: "idle"}, false}, {api.Instance{GI: 7, State: "leased", Job: 8}, false}, {api.Instance{GI: 8, State: "leased", Job: 7}, false}} {
+	}{
+		{leased, true},
+		{api.Instance{GI: 7, State: "idle"}, false},
+		{api.Instance{GI: 7, State: "leased", Job: 8}, false},
+		{api.Instance{GI: 8, State: "leased", Job: 7}, false},
+	} {
 		if got := steady(status(leased), status(c.after)); (len(got) == 1) != c.kept {
 			t.Errorf("%+v: kept %v", c.after, slices.Collect(maps.Keys(got)))
 		}

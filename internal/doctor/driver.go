@@ -7,38 +7,38 @@ import (
 	"strings"
 )
 
-// Driver is what NVIDIA's kernel module says of itself.
+// Driver describes the parameters of NVIDIA's kernel module and its device files.
 type Driver struct {
-	// Modifies is NVreg_ModifyDeviceFiles, the module's default: nvidia-modprobe may make device files and set their
-	// owner and mode.
+	// Modifies is set if NVreg_ModifyDeviceFiles is not 0, which is the module's default: nvidia-modprobe may then
+	// create device files and set their owner and mode.
 	Modifies bool
-	// Missing are the device files that every client of the GPUs needs and that are not there.
+	// Missing lists the missing device files that every client of the GPUs needs.
 	Missing []string
-	// Unscrubbed is whether freed GPU memory keeps its contents.
+	// Unscrubbed is set if freed GPU memory keeps its contents.
 	Unscrubbed bool
 }
 
-// readDriver reads PROC/driver/nvidia/params, "ModifyDeviceFiles: 1" (os-registry.c and nv-caps.c of the open kernel
-// modules 595.45.04), and looks for the files of so many GPUs under dev.
+// readDriver reads the line "ModifyDeviceFiles: 1" of PROC/driver/nvidia/params (os-registry.c and nv-caps.c of the
+// open kernel modules 595.45.04) and looks in dev for nvidiactl and for the device files of this number of GPUs.
 func readDriver(proc, dev string, gpus int) (Driver, error) {
 	path := filepath.Join(proc, "driver/nvidia/params")
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return Driver{}, err
 	}
-	d, said := Driver{Unscrubbed: unscrubbed(string(data))}, false
+	d, found := Driver{Unscrubbed: unscrubbed(string(data))}, false
 	for line := range strings.Lines(string(data)) {
 		if value, ok := strings.CutPrefix(line, "ModifyDeviceFiles:"); ok {
-			d.Modifies, said = strings.TrimSpace(value) != "0", true
+			d.Modifies, found = strings.TrimSpace(value) != "0", true
 		}
 	}
-	if !said {
-		return d, fmt.Errorf("%s does not say ModifyDeviceFiles", path)
+	if !found {
+		return d, fmt.Errorf("%s has no line ModifyDeviceFiles", path)
 	}
 	if _, err := os.Stat(filepath.Join(dev, "nvidiactl")); err != nil {
 		d.Missing = append(d.Missing, filepath.Join(dev, "nvidiactl"))
 	}
-	// A minor is mostly, not always, the GPU's index: that there are as many is what counts.
+	// A GPU's minor number is not always its index, so only the number of files is compared.
 	files, _ := filepath.Glob(filepath.Join(dev, "nvidia[0-9]*"))
 	for n := len(files); n < gpus; n++ {
 		d.Missing = append(d.Missing, filepath.Join(dev, "nvidia<N>"))
@@ -46,8 +46,8 @@ func readDriver(proc, dev string, gpus int) (Driver, error) {
 	return d, nil
 }
 
-// driver: once an instance is made, and until the agent has told the driver that its capability files are Caelum's,
-// nvidia-modprobe makes them for everybody.
+// driver checks NVreg_ModifyDeviceFiles. If it is 1, nvidia-modprobe creates the capability files of a new instance
+// with access for all users, until the agent has written DeviceFileModify: 0 for them.
 func driver(f *Facts) []Finding {
 	const made = "the driver's ModifyDeviceFiles is "
 	switch {
@@ -55,18 +55,22 @@ func driver(f *Facts) []Finding {
 		return []Finding{
 			modifies(
 				f,
-				made+"1: nvidia-modprobe, which is setuid root, makes a new slice's device files readable by everybody, until the agent closes them some milliseconds later",
-				"`options nvidia NVreg_ModifyDeviceFiles=0` in /etc/modprobe.d/caelum.conf, `c /dev/nvidiactl 0666 root root - 195:255` and, for each GPU, `c /dev/nvidia0 0666 root root - 195:0` in /etc/tmpfiles.d/nvidia.conf; then reboot the node",
+				made+"1: nvidia-modprobe, which is setuid root, makes a new slice's device files readable by all "+
+					"users, "+
+					"until the agent closes them some milliseconds later",
+				"put `options nvidia NVreg_ModifyDeviceFiles=0` into /etc/modprobe.d/caelum.conf; put "+
+					"`c /dev/nvidiactl 0666 root root - 195:255` and, for each GPU, "+
+					"`c /dev/nvidia0 0666 root root - 195:0` into /etc/tmpfiles.d/nvidia.conf; reboot the node",
 			),
 		}
 	case len(f.Driver.Missing) > 0:
 		return []Finding{
 			fault(
-				made+"0, so nobody makes "+strings.Join(
-					f.Driver.Missing,
-					", ",
-				)+", and it is not there: jobs cannot use this node's GPUs",
-				"a line for each in /etc/tmpfiles.d/nvidia.conf (`c /dev/nvidiactl 0666 root root - 195:255`, `c /dev/nvidia0 0666 root root - 195:0`), then `systemd-tmpfiles --create nvidia.conf`",
+				made+"0, so no program creates missing device files: jobs cannot use this node's GPUs without "+
+					strings.Join(f.Driver.Missing, ", "),
+				"add a line for each missing file to /etc/tmpfiles.d/nvidia.conf "+
+					"(`c /dev/nvidiactl 0666 root root - 195:255`, `c /dev/nvidia0 0666 root root - 195:0`), then "+
+					"`systemd-tmpfiles --create nvidia.conf`",
 			),
 		}
 	}

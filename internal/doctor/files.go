@@ -16,25 +16,24 @@ import (
 	"caelum/internal/trust"
 )
 
-// Files are the paths that root's processes read, load or write, as they are on this host.
+// Files describes the faults of the files that root's processes read, load or write on this host.
 type Files struct {
-	// Untrusted are the refusals of package trust: paths that others than root can change.
+	// Untrusted lists the errors of package trust, each about a path that users other than root can change.
 	Untrusted []string
-	// Wrong are the agent's files with another owner or mode than the agent gives them.
+	// Wrong lists the agent's files whose owner or mode differs from those that the agent sets.
 	Wrong []WrongFile
-	// Unit is the setting DevicePolicy of the loaded caelumd.service; empty where systemd does not have the unit.
+	// Unit is the setting DevicePolicy of the loaded caelumd.service; empty if systemd does not have the unit.
 	Unit string
 }
 
-// WrongFile is a file of the agent's that somebody has changed.
+// WrongFile is a file of the agent whose owner or mode has been changed. Right is the mode that the agent sets.
 type WrongFile struct {
 	Path        string
 	Owner       uint32
 	Mode, Right fs.FileMode
 }
 
-// agentFiles are the paths that the agent makes, with their modes. All are root's. A path that does not exist is none
-// that is wrong.
+// agentFiles returns the paths that the agent creates, with their modes. Root owns all of them. Some need not exist.
 func agentFiles(cfg agent.Config, runDir string) map[string]fs.FileMode {
 	return map[string]fs.FileMode{
 		runDir:                                   0o755,
@@ -68,7 +67,7 @@ func (f *Facts) readOwners(ctx context.Context, p Place) {
 	for path, right := range agentFiles(p.Config, p.RunDir) {
 		info, err := os.Stat(path)
 		if err != nil {
-			continue // not made yet, or not this user's to see
+			continue // not created yet, or not visible to this user
 		}
 		owner := info.Sys().(*syscall.Stat_t).Uid
 		if owner != 0 || info.Mode().Perm() != right {
@@ -78,12 +77,13 @@ func (f *Facts) readOwners(ctx context.Context, p Place) {
 	f.Owners.Unit = devicePolicy(ctx)
 }
 
-// devicePolicy asks systemd for one setting that the shipped caelumd.service has and systemd's default is not.
+// devicePolicy returns the DevicePolicy of the loaded caelumd.service. The shipped unit sets it to a value other than
+// systemd's default, so it shows whether the loaded unit has the shipped restrictions.
 func devicePolicy(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "systemctl", "show", "--property=LoadState", "--property=DevicePolicy", "caelumd.service").
-		Output()
+	args := []string{"show", "--property=LoadState", "--property=DevicePolicy", "caelumd.service"}
+	out, err := exec.CommandContext(ctx, "systemctl", args...).Output()
 	if err != nil || !strings.Contains(string(out), "LoadState=loaded") {
 		return ""
 	}
@@ -101,11 +101,12 @@ func owners(f *Facts) []Finding {
 		reason, next, _ := strings.Cut(refusal, "; ")
 		reason = strings.TrimPrefix(reason, "couldn't use ")
 		if strings.Contains(next, "chown") {
-			next += "`; the decision table that SlurmUser's watcher writes belongs into /var/lib/caelum-watch, with a link to it as `/etc/caelum/decisions"
+			next += "`; the decision table that SlurmUser's watcher writes belongs in /var/lib/caelum-watch, with a " +
+				"link to it at `/etc/caelum/decisions"
 		}
 		found = append(
 			found,
-			fault(reason+": root's processes read or load it, so whoever can change it becomes root", "`"+next+"`"),
+			fault(reason+": root's processes read or load it, so a user who can change it becomes root", "`"+next+"`"),
 		)
 	}
 	for _, w := range f.Owners.Wrong {
@@ -119,16 +120,18 @@ func owners(f *Facts) []Finding {
 					w.Mode,
 					w.Right,
 				),
-				fmt.Sprintf("`chown root %s && chmod %04o %[1]s`, and find out who changed it", w.Path, w.Right),
+				fmt.Sprintf("`chown root %s && chmod %04o %[1]s`, and find out what changed it", w.Path, w.Right),
 			),
 		)
 	}
 	if f.Owners.Unit != "" && f.Owners.Unit != "closed" {
 		found = append(
 			found,
-			concern(
+			warning(
 				"caelumd.service has DevicePolicy="+f.Owners.Unit+": it lacks the restrictions of the shipped unit",
-				"install etc/caelumd.service of this release, `systemctl daemon-reload`, `systemctl restart caelumd`; local changes belong into `systemctl edit caelumd`",
+				"install etc/caelumd.service of this release, then `systemctl daemon-reload` and `systemctl restart "+
+					"caelumd`; "+
+					"make local changes with `systemctl edit caelumd`",
 			),
 		)
 	}

@@ -10,7 +10,7 @@ import (
 	"caelum/internal/agent"
 )
 
-// TestReadOwners spoils one file of the agent's and the library that caelum.yaml names.
+// TestReadOwners changes the mode of one of the agent's files and of the library that caelum.yaml names.
 func TestReadOwners(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: the agent's files are root's")
@@ -49,16 +49,14 @@ func TestReadOwners(t *testing.T) {
 	if want := (WrongFile{jobs, 0, 0o755, 0o700}); !slices.Contains(got.Wrong, want) || len(got.Wrong) != 1 {
 		t.Errorf("jobs/ is open: %+v", got.Wrong)
 	}
-	if want := "couldn't use " + library + ": " + library + " is writable by group and others; chmod go-w " + library; !slices.Contains(
-		got.Untrusted,
-		want,
-	) {
+	want := "couldn't use " + library + ": " + library + " is writable by group and others; chmod go-w " + library
+	if !slices.Contains(got.Untrusted, want) {
 		t.Errorf("the library is open: %q", got.Untrusted)
 	}
 }
 
-// Without a devices cgroup, nothing keeps jobs from a GPU that is left out of MIG; a GPU that root alone may open is
-// none of them.
+// TestWholeGPUsWithoutConstrainDevices: without a devices cgroup, jobs can open a GPU that is left out of MIG. A GPU
+// that only root may open is not reported.
 func TestWholeGPUsWithoutConstrainDevices(t *testing.T) {
 	f := healthy()
 	f.Config.Values["ConstrainDevices"] = "no"

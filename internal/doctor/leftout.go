@@ -20,7 +20,7 @@ type WholeGPU struct {
 	Owner uint32
 }
 
-// readWhole looks at the device files of the GPUs that the agent leaves alone.
+// readWhole reads the mode and owner of the device files of the GPUs in leftOut.
 func readWhole(cfg agent.Config, leftOut map[int]bool) ([]WholeGPU, error) {
 	if len(leftOut) == 0 {
 		return nil, nil
@@ -46,7 +46,7 @@ func readWhole(cfg agent.Config, leftOut map[int]bool) ([]WholeGPU, error) {
 	return whole, nil
 }
 
-// leftOut are the indices of the GPUs that the agent does not manage.
+// leftOut returns the indices of the GPUs that the agent does not manage.
 func (f *Facts) leftOut() map[int]bool {
 	indices := map[int]bool{}
 	for _, g := range f.Agent.GPUs {
@@ -57,35 +57,42 @@ func (f *Facts) leftOut() map[int]bool {
 	return indices
 }
 
-// wholeGPUs finds GPUs without slices that any process may open. The agent cannot close them: a site may give such a
-// GPU to jobs by its own gres.conf, and the driver's daemons and monitors open it too.
+// wholeGPUs reports GPUs without slices that every process may open. The agent cannot close their device files: a site
+// may give such a GPU to jobs with its own gres.conf, and the driver's daemons and monitors open these files too.
 func wholeGPUs(f *Facts) []Finding {
 	var found []Finding
 	for _, g := range f.Whole {
 		if g.Mode.Perm()&0o066 == 0 {
 			continue
 		}
-		denied := "no devices cgroup confines jobs here (ConstrainDevices=yes in cgroup.conf, TaskPlugin=task/cgroup), and"
+		denied := "no devices cgroup confines jobs here (ConstrainDevices=yes in cgroup.conf, " +
+			"TaskPlugin=task/cgroup), and"
 		if f.Config.RelativeIndex() {
 			denied = "unless gres.conf names the file,"
 		}
 		found = append(
 			found,
-			concern(
+			warning(
 				fmt.Sprintf(
-					"GPU %d is not cut into slices and %s has mode %04o: %s every job on this node can use the whole GPU, without asking Slurm for it",
+					"GPU %d is not cut into slices and %s has mode %04o: %s every job on this node can use the "+
+						"whole GPU "+
+						"without requesting it from Slurm",
 					g.Index,
 					g.Path,
 					g.Mode.Perm(),
 					denied,
 				),
-				strings.Join([]string{"one of: MIG mode on, so that Caelum manages it",
+				strings.Join([]string{"one of: turn MIG mode on, so that Caelum manages the GPU",
 					fmt.Sprintf(
-						"`Name=gpu Type=whole File=%s` in gres.conf with ConstrainDevices=yes in cgroup.conf, so that Slurm gives it to one job and denies it to all others",
+						"put `Name=gpu Type=whole File=%s` into gres.conf and set ConstrainDevices=yes in "+
+							"cgroup.conf, so that "+
+							"Slurm gives the GPU to one job and denies it to all other jobs",
 						g.Path,
 					),
 					fmt.Sprintf(
-						"`z %s 0600 root root -` in /etc/tmpfiles.d/nvidia.conf with NVreg_ModifyDeviceFiles=0, if no job shall use it",
+						"put `z %s 0600 root root -` into /etc/tmpfiles.d/nvidia.conf and set "+
+							"NVreg_ModifyDeviceFiles=0, if no "+
+							"job may use the GPU",
 						g.Path,
 					)}, "; "),
 			),

@@ -9,17 +9,19 @@ import (
 	"time"
 )
 
-// limitsTimeout bounds sacctmgr, which tries an unreachable slurmdbd for longer.
+// limitsTimeout limits the run of sacctmgr, which retries an unreachable slurmdbd for longer than that.
 const limitsTimeout = 5 * time.Second
 
-// readLimits asks slurmdbd for limits on gres/gpu. Nothing depends on the answer.
+// readLimits returns the limits on gres/gpu that sacctmgr shows.
 func readLimits(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limitsTimeout)
 	defer cancel()
 	var all []string
 	for _, args := range [][]string{
-		{"-nP", "show", "assoc", "format=Account,User,GrpTRES,GrpTRESMins,GrpTRESRunMins,MaxTRES,MaxTRESPerNode,MaxTRESMins"},
-		{"-nP", "show", "qos", "format=Name,GrpTRES,GrpTRESMins,GrpTRESRunMins,MaxTRES,MaxTRESPerNode,MaxTRESMins,MaxTRESPerUser,MaxTRESPerAccount,MinTRES"},
+		{"-nP", "show", "assoc", "format=Account,User,GrpTRES,GrpTRESMins,GrpTRESRunMins,MaxTRES,MaxTRESPerNode," +
+			"MaxTRESMins"},
+		{"-nP", "show", "qos", "format=Name,GrpTRES,GrpTRESMins,GrpTRESRunMins,MaxTRES,MaxTRESPerNode,MaxTRESMins," +
+			"MaxTRESPerUser,MaxTRESPerAccount,MinTRES"},
 	} {
 		cmd := exec.CommandContext(ctx, "/usr/bin/sacctmgr", args...)
 		cmd.WaitDelay = time.Second
@@ -42,12 +44,13 @@ func limits(f *Facts) []Finding {
 		[]string{"limits", "safe", "all"},
 		func(w string) bool { return f.Config.Has("AccountingStorageEnforce", w) },
 	) {
-		text += "; none is in force, since AccountingStorageEnforce is without limits"
+		text += "; they are not enforced, because AccountingStorageEnforce does not include limits"
 	}
 	return []Finding{note(text)}
 }
 
-// parseLimits keeps the rows of sacctmgr -nP that limit gres/gpu: "account research GrpTRES gres/gpu=4".
+// parseLimits returns the limits on gres/gpu in the output of sacctmgr -nP, in the form "account research GrpTRES
+// gres/gpu=4".
 func parseLimits(kind string, columns []string, out string) []string {
 	var all []string
 	for line := range strings.Lines(out) {

@@ -11,7 +11,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-const slurmConfig = "put the lines that `caelum slurm-config` prints into slurm.conf and gres.conf, with the node drained and empty, and restart slurmctld and slurmd"
+const slurmConfig = "put the lines that `caelum slurm-config` prints into slurm.conf and gres.conf, with the node " +
+	"drained and empty, and restart slurmctld and slurmd"
 
 func nodeState(f *Facts) []Finding {
 	var bad []string
@@ -25,8 +26,8 @@ func nodeState(f *Facts) []Finding {
 	if f.Node.Reason != "" {
 		reason = " (" + f.Node.Reason + ")"
 	}
-	return one(concern(fmt.Sprintf("%s is %s%s: no job starts here", f.Node.Name, strings.Join(bad, "+"), reason),
-		fmt.Sprintf("once the reason is gone, `scontrol update nodename=%s state=resume`", f.Node.Name)), len(bad) > 0)
+	return findingIf(warning(fmt.Sprintf("%s is %s%s: no job starts here", f.Node.Name, strings.Join(bad, "+"), reason),
+		fmt.Sprintf("remove the cause, then `scontrol update nodename=%s state=resume`", f.Node.Name)), len(bad) > 0)
 }
 
 func sumOf(list []slurm.GRES, name string) (sum int) {
@@ -41,7 +42,7 @@ func sumOf(list []slurm.GRES, name string) (sum int) {
 func isClosed(g slurm.GRES) bool { return g.Name == "mig" && g.Type == "closed" }
 
 func closed(f *Facts) []Finding {
-	return one(
+	return findingIf(
 		fault(
 			fmt.Sprintf("%s has no gres/mig:closed in slurmctld: the agent publishes nothing", f.Node.Name),
 			slurmConfig,
@@ -59,28 +60,29 @@ func total(f *Facts) []Finding {
 	switch {
 	case cmp.Or(configured, mig) < agent.Total(gpus):
 		return []Finding{fault(fmt.Sprintf("gres/mig adds up to %d on %s, and its %d slots need %d: "+
-			"the agent will not be able to publish all it could",
+			"the agent cannot publish all of its offers",
 			cmp.Or(configured, mig), f.Node.Name, gpus, agent.Total(gpus)), slurmConfig)}
 	case configured == 0:
 		return []Finding{note(fmt.Sprintf("gres/mig adds up to %d on %s; not compared with slurm.conf, "+
-			"because AccountingStorageTRES lacks gres/mig", mig, f.Node.Name))}
+			"because AccountingStorageTRES does not include gres/mig", mig, f.Node.Name))}
 	case mig == configured:
 		return nil
 	case closed == configured: // slurmd has registered since the agent's last pass
-		return []Finding{concern(fmt.Sprintf(
+		return []Finding{warning(fmt.Sprintf(
 			"gres/mig adds up to %d on %s, and slurm.conf has %d: "+
 				"slurmd has restarted, and the agent has not published since",
 			mig,
 			f.Node.Name,
 			configured,
-		), "ask again after the agent's poll_interval; then see `journalctl -u caelumd`")}
+		), "run `caelum doctor` again after the agent's poll_interval; then see `journalctl -u caelumd`")}
 	}
 	return []Finding{fault(fmt.Sprintf("gres/mig adds up to %d on %s, and slurm.conf has %d: "+
 		"slurmctld drains the node when its slurmd restarts",
 		mig, f.Node.Name, configured), "`systemctl restart caelumd`; if the sum stays, see `journalctl -u caelumd`")}
 }
 
-// excess finds slices that slurmctld counts as used and that no job has. No update of the node clears that count.
+// excess reports slices that slurmctld counts as used although no job has them. No update of the node clears that
+// count.
 func excess(f *Facts) []Finding {
 	if len(f.Agent.Excess) == 0 {
 		return nil
@@ -104,9 +106,9 @@ func excess(f *Facts) []Finding {
 			": jobs wait although slices are free", clear)}
 	}
 	return []Finding{
-		concern(
-			text+"; the agent has raised its totals by as many",
-			"nothing, unless --exclusive jobs are to run here; "+clear,
+		warning(
+			text+"; the agent has raised its totals by the same number",
+			"nothing to do unless --exclusive jobs must run here; "+clear,
 		),
 	}
 }
@@ -123,7 +125,7 @@ func slots(f *Facts) []Finding {
 		return []Finding{
 			fault(
 				fmt.Sprintf(
-					"gres/gpu is %d on %s, and its GPUs hold up to %d slices: some can never be given out",
+					"gres/gpu is %d on %s, and its GPUs hold up to %d slices: some slices can never be allocated",
 					has,
 					f.Node.Name,
 					can,
@@ -135,7 +137,8 @@ func slots(f *Facts) []Finding {
 		return []Finding{
 			fault(
 				fmt.Sprintf(
-					"gres/gpu is %d on %s, and its GPUs hold only %d slices: jobs start that cannot have theirs",
+					"gres/gpu is %d on %s, and its GPUs hold only %d slices: slurmctld starts jobs that cannot get "+
+						"slices",
 					has,
 					f.Node.Name,
 					can,
@@ -153,14 +156,16 @@ func exclusive(f *Facts) []Finding {
 		if p.Exclusive && slices.Contains(f.Node.Partitions, p.Name) {
 			found = append(
 				found,
-				concern(
+				warning(
 					fmt.Sprintf(
-						"partition %s has OverSubscribe=EXCLUSIVE: each of its jobs takes the whole of %s, whatever slice it asked for",
+						"partition %s has OverSubscribe=EXCLUSIVE: each of its jobs occupies the whole node %s, "+
+							"even if it "+
+							"requests a slice",
 						p.Name,
 						f.Node.Name,
 					),
 					fmt.Sprintf(
-						"take OverSubscribe=EXCLUSIVE out of partition %s, or %s out of the partition",
+						"remove OverSubscribe=EXCLUSIVE from partition %s, or remove %s from the partition",
 						p.Name,
 						f.Node.Name,
 					),

@@ -11,28 +11,30 @@ import (
 
 const pluginName, objectName = "spank_caelum.so", "libcaelum_spank.so"
 
-// Plugin is what plugstack.conf says of the SPANK plugin, and what its files are.
+// Plugin describes the SPANK plugin: its line in plugstack.conf and its files.
 type Plugin struct {
-	// Plugstack is the file that was read.
+	// Plugstack is the path of plugstack.conf.
 	Plugstack string
-	// Named is whether it names the plugin, with Path as written there and its words key=value.
+	// Named is set if plugstack.conf or a file that it includes names the plugin. Path is the path in that line, Args
+	// are its arguments of the form key=value, and Required is set if the line begins with "required".
 	Named, Required bool
 	Path            string
 	Args            map[string]string
-	// File is where it was found, or empty; Version is its plugin_version, as SLURM_VERSION_NUM: major<<16 | minor<<8 |
-	// micro.
+	// File is the path of the plugin's file, empty if it was not found. Version is its plugin_version, in the form of
+	// SLURM_VERSION_NUM: major<<16 | minor<<8 | micro.
 	File    string
 	Version uint32
-	// Problem is why Version could not be read.
+	// Problem is the reason for which Version could not be read.
 	Problem string
-	// Object is where the Go object must be, and whether it is.
+	// Object is the path at which the plugin loads the Go object. ObjectFound is set if the file exists.
 	Object      string
 	ObjectFound bool
 }
 
 func plugin(f *Facts) []Finding {
 	p := f.Plugin
-	const install = "`make install` of Caelum built for this Slurm release, on every host that reads this plugstack.conf"
+	const install = "build Caelum for this Slurm release, and `make install` it on every host that reads this " +
+		"plugstack.conf"
 	if !p.Named {
 		return []Finding{
 			fault(
@@ -45,7 +47,7 @@ func plugin(f *Facts) []Finding {
 		return []Finding{
 			fault(
 				fmt.Sprintf(
-					"%s names %s, which is not there (PluginDir is %s)",
+					"%s names %s, which does not exist (PluginDir is %s)",
 					p.Plugstack,
 					p.Path,
 					f.Config.Values["PluginDir"],
@@ -59,27 +61,32 @@ func plugin(f *Facts) []Finding {
 		found = append(
 			found,
 			fault(
-				p.Plugstack+" has the plugin as optional: a job whose slice cannot be had would run without one instead of being stopped",
+				p.Plugstack+" has the plugin as optional: a job that cannot get its slice would run without it "+
+					"instead of "+
+					"being stopped",
 				"write `required` instead",
 			),
 		)
 	}
-	// slurmd loads it, whose release may be older than slurmctld's.
+	// slurmd loads the plugin. Its release may be older than slurmctld's.
 	loads, runs := f.Node.Version, "slurmd "+f.Node.Version+" runs here"
 	if loads == "" {
 		loads, runs = f.Config.Version(), "Slurm "+f.Config.Version()+" runs"
 	}
 	switch built, running := release(p.Version), majorMinor(loads); {
 	case p.Problem != "":
-		found = append(found, fault(fmt.Sprintf("%s is no plugin: %s", p.File, p.Problem), install))
+		found = append(found, fault(fmt.Sprintf("%s is not a Slurm plugin: %s", p.File, p.Problem), install))
 	case built != running:
 		found = append(
 			found,
-			fault(fmt.Sprintf("%s was built for Slurm %s, and %s: it is not loaded", p.File, built, runs), install),
+			fault(
+				fmt.Sprintf("%s was built for Slurm %s, but %s: Slurm does not load it", p.File, built, runs),
+				install,
+			),
 		)
 	}
 	if !p.ObjectFound {
-		found = append(found, fault(p.Object+" is not there: every prolog fails", install))
+		found = append(found, fault(p.Object+" does not exist: every prolog fails", install))
 	}
 	if dir, ok := p.Args["run_dir"]; f.RunDir != "" &&
 		(ok && filepath.Clean(dir) != filepath.Clean(f.RunDir) || !ok && f.RunDir != defaultRunDir) {
@@ -89,31 +96,32 @@ func plugin(f *Facts) []Finding {
 		found = append(
 			found,
 			fault(
-				fmt.Sprintf("the plugin looks for the agent in %s, which is in %s", dir, f.RunDir),
-				"give both the same: run_dir= in "+p.Plugstack+", run_dir: in caelum.yaml",
+				fmt.Sprintf("the plugin looks for the agent in %s, but the agent's run_dir is %s", dir, f.RunDir),
+				"set run_dir= in "+p.Plugstack+" and run_dir: in caelum.yaml to the same directory",
 			),
 		)
 	}
 	return found
 }
 
+// release returns the release of a plugin_version in Slurm's form, for example 22.05.
 func release(version uint32) string {
 	return fmt.Sprintf("%02d.%02d", version>>16&0xff, version>>8&0xff)
 }
 
-// majorMinor is 22.05 of 22.05.8.
+// majorMinor returns the release of a version, for example 22.05 for 22.05.8.
 func majorMinor(version string) string {
 	parts := strings.SplitN(version, ".", 3)
 	return strings.Join(parts[:min(2, len(parts))], ".")
 }
 
-// stackLine is one line of plugstack.conf as Slurm reads it: option, path, words.
+// stackLine is one line of plugstack.conf: an option, a path and words.
 type stackLine struct {
 	option, path string
 	words        []string
 }
 
-// parsePlugstack reads lines; from # on all is comment.
+// parsePlugstack returns the lines of plugstack.conf. A # begins a comment.
 func parsePlugstack(text string) []stackLine {
 	var lines []stackLine
 	for line := range strings.Lines(text) {
@@ -125,8 +133,8 @@ func parsePlugstack(text string) []stackLine {
 	return lines
 }
 
-// wordsOf are the words key=value.
-func wordsOf(words []string) map[string]string {
+// pairs returns the words of the form key=value as a map.
+func pairs(words []string) map[string]string {
 	m := map[string]string{}
 	for _, w := range words {
 		if key, value, ok := strings.Cut(w, "="); ok {
@@ -136,8 +144,8 @@ func wordsOf(words []string) map[string]string {
 	return m
 }
 
-// pluginVersion reads the exported unsigned int plugin_version of a shared object, which Slurm compares when it loads
-// it.
+// pluginVersion reads the exported unsigned int plugin_version of a shared object. Slurm compares it with its own
+// version when it loads a plugin.
 func pluginVersion(r io.ReaderAt) (uint32, error) {
 	file, err := elf.NewFile(r)
 	if err != nil {
@@ -161,5 +169,5 @@ func pluginVersion(r io.ReaderAt) (uint32, error) {
 		}
 		return file.ByteOrder.Uint32(data), nil
 	}
-	return 0, fmt.Errorf("it exports no plugin_version")
+	return 0, fmt.Errorf("the file exports no plugin_version")
 }

@@ -21,21 +21,22 @@ import (
 
 const defaultRunDir = api.DefaultRunDir
 
-// Place says where to look. The configuration is the agent's.
+// Place names the host's part in the cluster and the paths that Read uses.
 type Place struct {
+	// Config is the agent's configuration.
 	Config agent.Config
 	// RunDir holds the agent's socket.
 	RunDir string
-	// Controller: this is slurmctld's host, and no GPU node.
+	// Controller is set if this host runs slurmctld and is not a GPU node.
 	Controller bool
 	// Decisions is the decision table's path on slurmctld's host.
 	Decisions string
 }
 
-// agentTimeout bounds a question to the agent, which answers from memory.
+// agentTimeout limits a request to the agent, which answers from memory.
 const agentTimeout = 10 * time.Second
 
-// Read collects the facts. What cannot be read is in Facts.Missing; there is no other error.
+// Read collects the facts. Sources that cannot be read are in Facts.Missing; Read returns no other error.
 func Read(ctx context.Context, p Place, ctl *slurm.Client) *Facts {
 	f := &Facts{Missing: map[Source]Finding{}, RunDir: p.RunDir, Controller: p.Controller}
 	client := api.NewClient(p.RunDir)
@@ -67,7 +68,8 @@ func (f *Facts) readAgent(ctx context.Context, client *api.Client) {
 	}
 }
 
-// readModule: a machine without the driver has no such files, and what follows from that is said by the agent's checks.
+// readModule reads the parameters of the driver's kernel module. Their lack is only noted: on a machine without the
+// driver, the checks of the agent report the consequences.
 func (f *Facts) readModule(p Place) {
 	var err error
 	if f.Driver, err = readDriver("/proc", p.Config.DeviceDir, len(f.Agent.GPUs)); err != nil {
@@ -75,30 +77,33 @@ func (f *Facts) readModule(p Place) {
 	}
 }
 
-// readDecisions: a GPU node need not have the table.
+// readDecisions reads the decision table, which a GPU node need not have.
 func (f *Facts) readDecisions(p Place) {
 	var err error
 	if f.Table, err = readTable(p.Decisions); err == nil {
 		return
 	}
 	if errors.Is(err, fs.ErrNotExist) && !p.Controller {
-		f.Missing[Decisions] = note("it is not on this host; `caelum doctor --controller` looks at it on slurmctld's")
+		f.Missing[Decisions] = note(
+			"the table is not on this host; run `caelum doctor --controller` on slurmctld's host to check it",
+		)
 		return
 	}
 	f.Missing[Decisions] = fault(
-		fmt.Sprintf("%v: job_submit.lua refuses every request for GPUs once slurmctld restarts", err),
-		"put there what `caelum slurm-config --section decisions` prints on a GPU node",
+		fmt.Sprintf("%v: job_submit.lua refuses every request for GPUs after slurmctld restarts", err),
+		"create it with the output of `caelum slurm-config --section decisions` on a GPU node",
 	)
 }
 
-// readSlurmdbd: where slurmctld is away, sacctmgr is only waited for.
+// readSlurmdbd reads the limits in slurmdbd. It does not run sacctmgr if slurmctld does not answer, because Read would
+// then only wait for sacctmgr's time limit.
 func (f *Facts) readSlurmdbd(ctx context.Context) {
-	if f.without(Slurmctld) || f.Config.Values["AccountingStorageType"] != slurmdbd {
+	if f.lacks(Slurmctld) || f.Config.Values["AccountingStorageType"] != slurmdbd {
 		return
 	}
 	var err error
 	if f.Limits, err = readLimits(ctx); err != nil {
-		f.Missing[Slurmdbd] = note(fmt.Sprintf("it cannot be asked for limits (%v)", err))
+		f.Missing[Slurmdbd] = note(fmt.Sprintf("the limits in slurmdbd cannot be read (%v)", err))
 	}
 }
 
@@ -119,8 +124,8 @@ func (f *Facts) readSlurmctld(ctx context.Context, p Place, ctl *slurm.Client) {
 	}
 	if err = errors.Join(err, errNodes, errPartitions); err != nil {
 		f.Missing[Slurmctld] = fault(
-			fmt.Sprintf("slurmctld cannot be asked: %v", err),
-			"`scontrol ping`, `munge -n | unmunge`",
+			fmt.Sprintf("slurmctld cannot be queried: %v", err),
+			"see `scontrol ping` and `munge -n | unmunge`",
 		)
 		f.Missing[OwnNode] = Finding{}
 		return
@@ -136,19 +141,24 @@ func (f *Facts) readSlurmctld(ctx context.Context, p Place, ctl *slurm.Client) {
 		}
 	}
 	f.Missing[OwnNode] = fault(
-		"slurmctld knows no node "+name,
-		"set `node:` in caelum.yaml to this host's NodeName, or give it one in slurm.conf",
+		"slurmctld does not have a node "+name,
+		"set `node:` in caelum.yaml to this host's NodeName, or add the node to slurm.conf",
 	)
 }
 
-// readPlugin follows Slurm (plugstack.c, 22.05.8): PlugStackConfig, else plugstack.conf beside slurm.conf, which a
-// configless slurmd keeps in its cache.
+// readPlugin finds plugstack.conf as Slurm does (plugstack.c, 22.05.8): at PlugStackConfig, else beside slurm.conf. A
+// configless slurmd has slurm.conf in its cache.
 func (f *Facts) readPlugin() {
 	var paths []string
 	if path := f.Config.Values["PlugStackConfig"]; path != "" {
 		paths = []string{path}
 	} else {
-		for _, conf := range []string{os.Getenv("SLURM_CONF"), f.Config.Values["SLURM_CONF"], "/run/slurm/conf/slurm.conf", "/etc/slurm/slurm.conf"} {
+		for _, conf := range []string{
+			os.Getenv("SLURM_CONF"),
+			f.Config.Values["SLURM_CONF"],
+			"/run/slurm/conf/slurm.conf",
+			"/etc/slurm/slurm.conf",
+		} {
 			if conf != "" {
 				paths = append(paths, filepath.Join(filepath.Dir(conf), "plugstack.conf"))
 			}
@@ -160,19 +170,20 @@ func (f *Facts) readPlugin() {
 			f.Plugin.resolve(f.Config.Values["PluginDir"])
 			return
 		} else if !errors.Is(err, fs.ErrNotExist) {
-			f.Missing[Plugstack] = fault(err.Error(), "make it readable")
+			f.Missing[Plugstack] = fault(err.Error(), "make the file readable")
 			return
 		}
 	}
 	f.Missing[Plugstack] = fault(
-		"there is no "+strings.Join(paths, " nor "),
-		"make it, with the line `required "+pluginName+"`, on every host of the cluster",
+		"there is no plugstack.conf (searched: "+strings.Join(paths, ", ")+")",
+		"create it, with the line `required "+pluginName+"`, on every host of the cluster",
 	)
 }
 
-// maxIncludes bounds files that include each other.
+// maxIncludes limits the depth of includes, because files can include each other.
 const maxIncludes = 8
 
+// find looks for the plugin's line in the file at path and in the files that it includes.
 func (p *Plugin) find(path string, depth int) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -192,13 +203,13 @@ func (p *Plugin) find(path string, depth int) error {
 				}
 			}
 		case filepath.Base(line.path) == pluginName:
-			p.Named, p.Required, p.Path, p.Args = true, line.option == "required", line.path, wordsOf(line.words)
+			p.Named, p.Required, p.Path, p.Args = true, line.option == "required", line.path, pairs(line.words)
 		}
 	}
 	return nil
 }
 
-// resolve looks for the plugin's files. PluginDir may be a list with colons.
+// resolve finds the plugin's files. pluginDir may be a list of directories, separated by colons.
 func (p *Plugin) resolve(pluginDir string) {
 	candidates := []string{p.Path}
 	if !filepath.IsAbs(p.Path) {
@@ -227,14 +238,14 @@ func (p *Plugin) resolve(pluginDir string) {
 	}
 }
 
-// readFiles looks at the capability files between two looks at the agent, so that a job that starts or ends meanwhile
-// is no finding. The driver lists instances to root only.
+// readFiles reads the capability files between two requests to the agent, so that a job that starts or ends meanwhile
+// causes no finding. The driver lists instances to root only.
 func (f *Facts) readFiles(ctx context.Context, p Place, client *api.Client) {
 	if os.Geteuid() != 0 {
-		f.Missing[Devices] = concern("the driver shows instances to root only", "run `caelum doctor` as root")
+		f.Missing[Devices] = warning("the driver shows instances to root only", "run `caelum doctor` as root")
 		return
 	}
-	if f.without(Agent) {
+	if f.lacks(Agent) {
 		return
 	}
 	files, err := capFiles(p.Config)
@@ -252,7 +263,7 @@ func (f *Facts) readFiles(ctx context.Context, p Place, client *api.Client) {
 	again, err := status(ctx, client)
 	if err != nil {
 		f.Missing[Devices] = fault(
-			fmt.Sprintf("the agent went away meanwhile: %v", api.Reason(err)),
+			fmt.Sprintf("the agent stopped answering during the check: %v", api.Reason(err)),
 			"run `caelum doctor` again",
 		)
 		return
@@ -273,7 +284,7 @@ func (f *Facts) readFiles(ctx context.Context, p Place, client *api.Client) {
 	}
 }
 
-// capFiles are the capability files as they stand, by instanceKey.
+// capFiles returns the capability files of all instances, with their present owners and modes, by instanceKey.
 func capFiles(cfg agent.Config) (map[string][]CapFile, error) {
 	hw, err := gpu.OpenNVML(cfg.NVMLLibrary)
 	if err != nil {

@@ -86,11 +86,12 @@ func TestPluginVersionNeedsTheSymbol(t *testing.T) {
 	}
 }
 
-// As sacctmgr -nP of 22.05.8 prints associations.
+// TestLimitsOnGPUs parses associations as sacctmgr -nP of 22.05.8 prints them.
 func TestLimitsOnGPUs(t *testing.T) {
 	got := parseLimits("assoc", []string{"Account", "User", "GrpTRES", "MaxTRES"},
 		"root|||\nresearch||cpu=10,gres/gpu=4,gres/mig:1g.5gb=3|\nresearch|user1||gres/gpu:a100=1\nodd\n")
-	if want := []string{"account research GrpTRES gres/gpu=4", "user user1 of account research MaxTRES gres/gpu:a100=1"}; !slices.Equal(
+	if want := []string{"account research GrpTRES gres/gpu=4", "user user1 of account research MaxTRES " +
+		"gres/gpu:a100=1"}; !slices.Equal(
 		got,
 		want,
 	) {
@@ -124,7 +125,7 @@ func TestReadDriver(t *testing.T) {
 	}
 	write(t, params, "ResmanDebugLevel: 1\n")
 	if d, err := readDriver(proc, dev, 2); err == nil {
-		t.Errorf("%+v of a driver that does not say", d)
+		t.Errorf("%+v of a driver without the parameter", d)
 	}
 }
 

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// scrubKey is the registry key of NVIDIA's driver that keeps freed GPU memory as it is (nvrm_registry.h of the open
-// kernel modules). By default the driver overwrites memory before another process gets it.
+// scrubKey is the registry key with which NVIDIA's driver does not overwrite freed GPU memory (nvrm_registry.h of the
+// open kernel modules). By default the driver overwrites memory before another process gets it.
 const scrubKey = "RMDisableScrubOnFree"
 
-// unscrubbed reports whether the driver's parameters switch scrubbing off: RegistryDwords and RegistryDwordsPerDevice
-// in /proc/driver/nvidia/params hold "KEY=NUMBER;KEY=NUMBER" in quotation marks.
+// unscrubbed reports whether the driver's parameters switch scrubbing off. RegistryDwords and RegistryDwordsPerDevice
+// in /proc/driver/nvidia/params have the form "KEY=NUMBER;KEY=NUMBER", in quotation marks.
 func unscrubbed(params string) bool {
 	for line := range strings.Lines(params) {
 		name, value, _ := strings.Cut(line, ":")
@@ -31,18 +31,19 @@ func unscrubbed(params string) bool {
 }
 
 func scrubbing(f *Facts) []Finding {
-	return one(fault("the driver's parameter "+scrubKey+" is set: a job can read what earlier jobs left in GPU memory",
+	return findingIf(fault(
+		"the driver's parameter "+scrubKey+" is set: jobs can read what earlier jobs left in GPU memory",
 		"remove "+scrubKey+" from NVreg_RegistryDwords in /etc/modprobe.d, then reboot the node"), f.Driver.Unscrubbed)
 }
 
-// modifies judges NVreg_ModifyDeviceFiles=1. Where no devices cgroup confines jobs, every user's job can open a new
-// slice's files in the moment before the agent closes them, and an open descriptor stays usable.
+// modifies returns the finding for NVreg_ModifyDeviceFiles=1. Without a devices cgroup, the jobs of all users can open
+// a new slice's files before the agent closes them, and an open descriptor stays usable.
 func modifies(f *Facts, text, next string) Finding {
-	if !f.without(Slurmctld) && !f.Config.RelativeIndex() {
+	if !f.lacks(Slurmctld) && !f.Config.RelativeIndex() {
 		return fault(
 			text+"; ConstrainDevices is not yes in cgroup.conf, so any process can open them first and keep them open",
 			next,
 		)
 	}
-	return concern(text, next)
+	return warning(text, next)
 }

@@ -23,7 +23,7 @@ func TestUnscrubbed(t *testing.T) {
 	}
 }
 
-// Where no cgroup refuses devices, device files that the driver opens to all are an error; otherwise a warning.
+// TestModifiedDeviceFiles: ModifyDeviceFiles=1 is an error without a devices cgroup, and a warning with it.
 func TestModifiedDeviceFiles(t *testing.T) {
 	for constrain, want := range map[string]Severity{"yes": Warning, "no": Error} {
 		f := healthy()
@@ -39,7 +39,9 @@ func TestModifiedDeviceFiles(t *testing.T) {
 	f := healthy()
 	f.Driver.Modifies = true
 	f.Missing[Slurmctld] = fault("no answer", "start it")
-	if i := slices.IndexFunc(Examine(f), func(g Finding) bool { return g.Check == "driver" }); Examine(f)[i].Severity != Warning {
-		t.Errorf("without slurmctld: %+v", Examine(f)[i])
+	found := Examine(f)
+	i := slices.IndexFunc(found, func(g Finding) bool { return g.Check == "driver" })
+	if found[i].Severity != Warning {
+		t.Errorf("without slurmctld: %+v", found[i])
 	}
 }

@@ -13,21 +13,24 @@ func prologFlags(f *Facts) []Finding {
 	if f.Config.Has("PrologFlags", "RunInJob") {
 		return []Finding{
 			fault(
-				"PrologFlags in slurm.conf has RunInJob, under which Slurm runs no SPANK prolog: no job would get its slice, and nothing is published",
+				"PrologFlags in slurm.conf includes RunInJob, so Slurm runs no SPANK prologs: no job would get its "+
+					"slice, "+
+					"and the agent publishes nothing",
 				"remove it, restart slurmctld and every slurmd, then caelumd",
 			),
 		}
 	}
-	return one(
+	return findingIf(
 		fault(
-			"PrologFlags in slurm.conf is without Alloc: a job on several nodes gets its slices only on nodes that a step reaches",
+			"PrologFlags in slurm.conf does not include Alloc: a job on several nodes gets slices only on those nodes "+
+				"where it runs a step",
 			"add Alloc to PrologFlags and restart slurmctld and every slurmd",
 		),
 		!f.Config.Has("PrologFlags", "Alloc"),
 	)
 }
 
-// defaultWait is how long a prolog waits for the agent without wait= in plugstack.conf, seconds.
+// defaultWait is the time in seconds that a prolog waits for the agent if plugstack.conf does not set wait=.
 const defaultWait = 60
 
 func batchStart(f *Facts) []Finding {
@@ -38,10 +41,12 @@ func batchStart(f *Facts) []Finding {
 	text := f.Config.Values["BatchStartTimeout"] // "10 sec"
 	number, _, _ := strings.Cut(text, " ")
 	n, err := strconv.Atoi(number)
-	return one(
+	return findingIf(
 		fault(
 			fmt.Sprintf(
-				"BatchStartTimeout is %q, and a prolog may wait %d s for an agent that restarts: slurmctld would take the job's start for failed",
+				"BatchStartTimeout is %q, and a prolog may wait %d s for an agent that restarts: slurmctld would "+
+					"treat "+
+					"the job's start as failed",
 				text,
 				wait,
 			),
@@ -52,29 +57,32 @@ func batchStart(f *Facts) []Finding {
 }
 
 func selectType(f *Facts) []Finding {
-	return one(fault(
-		"SelectType=select/linear gives out whole nodes: two jobs never share this node's GPUs",
+	return findingIf(fault(
+		"SelectType=select/linear allocates whole nodes: two jobs never share this node's GPUs",
 		"set SelectType=select/cons_tres in slurm.conf and restart slurmctld and every slurmd",
 	), f.Config.Values["SelectType"] == "select/linear")
 }
 
 func backfill(f *Facts) []Finding {
-	return one(
-		concern(
-			"SchedulerParameters is without bf_continue: each time an agent publishes, backfill gives up and starts over",
+	return findingIf(
+		warning(
+			"SchedulerParameters does not include bf_continue: each time an agent publishes, backfill stops and "+
+				"starts over",
 			"add bf_continue to SchedulerParameters in slurm.conf"+reconfigure,
 		),
 		f.Config.Values["SchedulerType"] == "sched/backfill" && !f.Config.Has("SchedulerParameters", "bf_continue"),
 	)
 }
 
-// hetPriority: while the components of a het job have different priorities, backfill reserves nodes for the first of
-// them and starts the jobs between on what is left (22.05.8: four idle GPUs, one job at a time). Under priority/basic a
-// user brings that about by releasing the components one after the other.
+// hetPriority checks bf_hetjob_prio. While the components of a heterogeneous job have different priorities, backfill
+// reserves nodes for the first component and starts jobs of a priority in between on the remaining nodes (measured with
+// 22.05.8: one job at a time on four idle GPUs). With priority/basic, releasing the components one after the other
+// gives them different priorities.
 func hetPriority(f *Facts) []Finding {
-	return one(
-		concern(
-			"SchedulerParameters does not include bf_hetjob_prio=min: backfill can keep nodes idle for a heterogeneous job "+
+	return findingIf(
+		warning(
+			"SchedulerParameters does not include bf_hetjob_prio=min: backfill can keep nodes idle for a "+
+				"heterogeneous job "+
 				"whose components have different priorities",
 			"add bf_hetjob_prio=min to SchedulerParameters in slurm.conf"+reconfigure,
 		),
@@ -90,7 +98,7 @@ func gresTypes(f *Facts) []Finding {
 			found = append(
 				found,
 				fault(
-					"GresTypes in slurm.conf is without "+name,
+					"GresTypes in slurm.conf does not include "+name,
 					"set GresTypes=gpu,mig and restart slurmctld and every slurmd",
 				),
 			)
@@ -101,30 +109,34 @@ func gresTypes(f *Facts) []Finding {
 
 const slurmdbd = "accounting_storage/slurmdbd"
 
-// Without slurmdbd there is nothing to account to, and slurmctld refuses GRES in AccountingStorageTRES (22.05.8).
+// accounting checks AccountingStorageTRES. Without slurmdbd, slurmctld does not accept GRES in that setting (22.05.8).
 func accounting(f *Facts) []Finding {
 	if f.Config.Values["AccountingStorageType"] != slurmdbd {
-		return []Finding{note("there is no slurmdbd: sacct shows no slices, and no limit can name them")}
+		return []Finding{note("there is no slurmdbd: sacct does not show slices, and limits cannot refer to them")}
 	}
-	return one(
-		concern(
-			"AccountingStorageTRES is without gres/mig: sacct does not show slices, and no limit can name them",
+	return findingIf(
+		warning(
+			"AccountingStorageTRES does not include gres/mig: sacct does not show slices, and limits cannot refer "+
+				"to them",
 			"put the AccountingStorageTRES of `caelum slurm-config` into slurm.conf and restart slurmctld",
 		),
 		!f.Config.Has("AccountingStorageTRES", "gres/mig"),
 	)
 }
 
-// maxSkew is far from munge's own limit (credentials live 300 s) and far above what a busy slurmctld adds.
+// maxSkew is the largest accepted difference of the clocks. It is far below munge's limit (a credential is valid for
+// 300 s) and far above the delay that a busy slurmctld adds.
 const maxSkew = 30 * time.Second
 
-// A skew beyond munge's limit is not seen here: slurmctld then refuses to answer at all.
+// clock compares the clocks of slurmctld and this host. It cannot report a skew above munge's limit, because slurmctld
+// then rejects every request.
 func clock(f *Facts) []Finding {
 	at := f.Config.AsOf
 	if at.IsZero() {
 		return []Finding{
-			concern(
-				"scontrol does not say when slurmctld answered, so its clock is not compared with this host's",
+			warning(
+				"scontrol does not show when slurmctld answered, so the clocks of slurmctld and this host are not "+
+					"compared",
 				"compare `date` on both hosts",
 			),
 		}
@@ -136,10 +148,12 @@ func clock(f *Facts) []Finding {
 	case at.After(f.Answered):
 		skew = at.Sub(f.Answered)
 	}
-	return one(
-		concern(
+	return findingIf(
+		warning(
 			fmt.Sprintf(
-				"slurmctld's clock and this host's are %s apart; from 300 s on munge refuses, and with it every prolog's question and every publication fails",
+				"the clocks of slurmctld and this host differ by %s; from 300 s on, munge rejects credentials, and "+
+					"every "+
+					"prolog's request and every publication fails",
 				skew.Round(time.Second),
 			),
 			"see `timedatectl` on both hosts",
@@ -148,47 +162,49 @@ func clock(f *Facts) []Finding {
 	)
 }
 
-// The files' owner keeps users apart. Two jobs of one user are kept apart by the plugin, where Slurm has a devices
-// cgroup.
+// isolation checks that a job cannot open the slice of another job of its user. The owners of the device files isolate
+// users from each other. The plugin isolates the jobs of one user if Slurm uses a devices cgroup.
 func isolation(f *Facts) []Finding {
-	const own = "other users cannot open a job's slice, but a user's own other jobs on this node can: "
-	const trust = "nothing, where users may trust their own jobs; else "
+	const own = "other users cannot open a job's slice, but other jobs of the same user on this node can: "
+	const trust = "nothing to do if users may trust their own jobs; otherwise "
 	switch {
 	case !f.Config.Has("TaskPlugin", "task/cgroup") && !f.Config.Has("TaskPlugin", "cgroup"):
 		return []Finding{
-			concern(
-				own+"no devices cgroup confines a task (TaskPlugin is without task/cgroup)",
-				trust+"TaskPlugin=task/cgroup, and ConstrainDevices=yes in cgroup.conf",
+			warning(
+				own+"no devices cgroup confines a task (TaskPlugin does not include task/cgroup)",
+				trust+"set TaskPlugin=task/cgroup, and ConstrainDevices=yes in cgroup.conf",
 			),
 		}
 	case !f.Config.RelativeIndex():
 		return []Finding{
-			concern(
+			warning(
 				own+"no devices cgroup confines a task (ConstrainDevices is not yes)",
-				trust+"ConstrainDevices=yes in cgroup.conf",
+				trust+"set ConstrainDevices=yes in cgroup.conf",
 			),
 		}
 	case f.Confinement.Cgroup == 0:
 		return []Finding{
-			concern(
-				own+"this host has no cgroups for devices where Slurm looks for them",
-				trust+"look at CgroupMountpoint in cgroup.conf",
+			warning(
+				own+"this host has no devices cgroup where Slurm looks for it",
+				trust+"check CgroupMountpoint in cgroup.conf",
 			),
 		}
 	case f.Confinement.Cgroup == 1 || f.Confinement.Program:
 		return nil
 	case f.Confinement.Problem != "":
-		return []Finding{concern(f.Confinement.Problem, "run `caelum doctor` as root")}
+		return []Finding{warning(f.Confinement.Problem, "run `caelum doctor` as root")}
 	case f.Confinement.Tasks:
-		return []Finding{concern(
-			own+"tasks run, and no BPF program of the plugin's is attached above them",
-			trust+"slurmd's log has the reason (`caelum: task: ... BPF`); a kernel that is too old needs a newer one (6.18 is known to do) or cgroup v1",
+		return []Finding{warning(
+			own+"tasks run, but the plugin's BPF program is not attached to their cgroup",
+			trust+"see slurmd's log for the reason (`caelum: task: ... BPF`); if the kernel is too old, use a newer "+
+				"kernel "+
+				"(6.18 is known to work) or cgroup v1",
 		)}
 	}
 	return []Finding{
 		note(
-			"not known yet whether a user's own other jobs can open a job's slice: the plugin attaches its BPF program with the first task " +
-				"after a boot; ask again while a job runs",
+			"not known yet whether other jobs of the same user can open a job's slice: the plugin attaches its BPF " +
+				"program when the first task after a boot starts; run `caelum doctor` again while a job runs",
 		),
 	}
 }

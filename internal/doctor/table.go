@@ -15,18 +15,19 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Table is the decision table, as it lies on this host.
+// Table is the decision table's file on this host.
 type Table struct {
 	decisions.Table
 	Path  string
 	Mode  fs.FileMode
 	Owner uint32
-	// Problem is why job_submit.lua does not read it.
+	// Problem is the reason for which job_submit.lua rejects the table; empty if it is accepted.
 	Problem string
 }
 
 func readTable(path string) (Table, error) {
-	path, err := filepath.EvalSymlinks(path) // to replace the link would take the table from the watcher
+	// The remedies replace the file at this path. They must not replace a link to the table that the watcher writes.
+	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return Table{}, err
 	}
@@ -45,7 +46,8 @@ func readTable(path string) (Table, error) {
 	return t, nil
 }
 
-// readableBy reports whether the user that slurmctld runs as can read the file, by its owner or for everybody.
+// readableBy reports whether slurmctld can read the file as this user: the user is root, owns a file that its owner can
+// read, or the file is readable by all users.
 func (t Table) readableBy(name string) bool {
 	if t.Mode.Perm()&0o004 != 0 {
 		return true
@@ -54,23 +56,29 @@ func (t Table) readableBy(name string) bool {
 	return err == nil && (u.Uid == "0" || u.Uid == strconv.Itoa(int(t.Owner)) && t.Mode.Perm()&0o400 != 0)
 }
 
-const changeTable = "correct it in a new file with a higher generation, and `mv` that over "
+const changeTable = "correct a copy of the table, raise its generation, and `mv` the copy over "
 
 func decisionTable(f *Facts) []Finding {
 	t := f.Table
-	who, _, _ := strings.Cut(f.Config.Values["SlurmUser"], "(") // "slurm(64030)"
+	slurmUser, _, _ := strings.Cut(f.Config.Values["SlurmUser"], "(") // "slurm(64030)"
 	switch {
 	case t.Problem != "":
 		return []Finding{
 			fault(
-				t.Path+": "+t.Problem+": job_submit.lua keeps the last good one, and refuses every request for GPUs once slurmctld restarts",
+				t.Path+": "+t.Problem+": job_submit.lua keeps the last good table, and refuses every request for GPUs "+
+					"after slurmctld restarts",
 				changeTable+t.Path,
 			),
 		}
-	case !t.readableBy(who):
+	case !t.readableBy(slurmUser):
 		return []Finding{
 			fault(
-				fmt.Sprintf("%s has mode %04o and slurmctld runs as %s: it cannot read it", t.Path, t.Mode.Perm(), who),
+				fmt.Sprintf(
+					"slurmctld runs as %s and cannot read %s (mode %04o)",
+					slurmUser,
+					t.Path,
+					t.Mode.Perm(),
+				),
 				"`chmod 644 "+t.Path+"`",
 			),
 		}
@@ -83,8 +91,8 @@ func decisionTable(f *Facts) []Finding {
 		if !slices.ContainsFunc(f.Partitions, func(has slurm.Partition) bool { return has.Name == p }) {
 			found = append(
 				found,
-				concern(
-					fmt.Sprintf("%s has the partition %s, which slurm.conf has not", t.Path, p),
+				warning(
+					fmt.Sprintf("%s names the partition %s, which slurm.conf does not have", t.Path, p),
 					changeTable+t.Path,
 				),
 			)
@@ -98,13 +106,15 @@ func decisionTable(f *Facts) []Finding {
 			}
 		}
 		switch {
-		case size == 0 && slices.Contains(f.Node.Partitions, p): // the check of the catalogue says so
+		case size == 0 && slices.Contains(f.Node.Partitions, p): // the catalogue check reports this
 		case size == 0:
 			found = append(
 				found,
 				fault(
 					fmt.Sprintf(
-						"partition %s of %s has no catalogue node: jobs whose slice is not on offer at their submission are refused",
+						"partition %s of %s has no catalogue node: jobs whose slice is not on offer at their "+
+							"submission "+
+							"are refused",
 						p,
 						t.Path,
 					),
@@ -116,17 +126,18 @@ func decisionTable(f *Facts) []Finding {
 				found,
 				fault(
 					fmt.Sprintf(
-						"max_nodes is %d in %s and partition %s has %d catalogue nodes: jobs for more nodes than that are refused instead of held",
+						"max_nodes is %d in %s and partition %s has %d catalogue nodes: jobs for more nodes than the "+
+							"catalogue has are refused instead of held",
 						t.MaxNodes,
 						t.Path,
 						p,
 						size,
 					),
 					fmt.Sprintf(
-						"max_nodes %d, or more catalogue nodes in slurm.conf; %s%s",
-						max(size, 1),
+						"%s%s with max_nodes %d, or add catalogue nodes to slurm.conf",
 						changeTable,
 						t.Path,
+						max(size, 1),
 					),
 				),
 			)
@@ -135,7 +146,9 @@ func decisionTable(f *Facts) []Finding {
 				found,
 				note(
 					fmt.Sprintf(
-						"max_nodes is %d in %s and partition %s has %d catalogue nodes: jobs for more nodes than %d are held first, which they need not be",
+						"max_nodes is %d in %s and partition %s has %d catalogue nodes: jobs for more than %d nodes "+
+							"are "+
+							"held first, which is not necessary",
 						t.MaxNodes,
 						t.Path,
 						p,
@@ -148,38 +161,39 @@ func decisionTable(f *Facts) []Finding {
 	}
 	slices.Sort(served)
 	served = slices.Compact(served)
-	if lacks := without(t.Names(), served); len(served) > 0 && len(lacks) > 0 {
+	if lacks := difference(t.Names(), served); len(served) > 0 && len(lacks) > 0 {
 		found = append(
 			found,
 			fault(
 				fmt.Sprintf(
-					"%s has %s, and no catalogue node of its partitions has: jobs that get that are refused",
+					"%s lists %s, which no catalogue node of its partitions has: jobs that are given such a slice are "+
+						"refused",
 					t.Path,
 					strings.Join(lacks, ", "),
 				),
-				again,
+				renewConfig,
 			),
 		)
 	}
-	if lacks := without(served, t.Names()); len(lacks) > 0 {
+	if lacks := difference(served, t.Names()); len(lacks) > 0 {
 		found = append(
 			found,
-			concern(
+			warning(
 				fmt.Sprintf(
-					"the catalogue has %s, and %s has not: jobs that ask for that by name are refused",
+					"the catalogue has %s, which %s does not list: jobs that request such a slice by name are refused",
 					strings.Join(lacks, ", "),
 					t.Path,
 				),
-				again,
+				renewConfig,
 			),
 		)
 	}
 	if t.OldKeys > 0 {
 		found = append(
 			found,
-			concern(
+			warning(
 				fmt.Sprintf(
-					"%s has %d key lines without a user, which have no effect: a key counts for its user only",
+					"%s has %d key lines without a user ID, which have no effect: a key applies to one user only",
 					t.Path,
 					t.OldKeys,
 				),
@@ -190,9 +204,9 @@ func decisionTable(f *Facts) []Finding {
 	if !slices.ContainsFunc(t.Profiles, func(p decisions.Profile) bool { return p.MiB > 0 }) {
 		found = append(
 			found,
-			concern(
+			warning(
 				t.Path+" does not say how much memory profiles have: jobs with --mig-mem are refused",
-				"put its profile lines as `caelum slurm-config --section decisions` prints them; "+changeTable+t.Path,
+				"take the profile lines from `caelum slurm-config --section decisions`; "+changeTable+t.Path,
 			),
 		)
 	}

@@ -11,9 +11,9 @@ import (
 
 // Wake is the wake port of this host and its key file.
 type Wake struct {
-	Port int // 0: none
+	Port int // 0: no wake port
 	Path string
-	// Info is the key file's; Err is why there is none.
+	// Info describes the key file. Err is the error of reading it.
 	Info fs.FileInfo
 	Err  error
 }
@@ -23,7 +23,8 @@ func readWake(cfg agent.Config) Wake {
 	return Wake{Port: cfg.WakePort, Path: cfg.WakeKey, Info: info, Err: err}
 }
 
-// wakeKey judges the key as agent and watcher do, whose log has what can be seen only by reading it.
+// wakeKey checks the path, owner and mode of the key file as the agent and the watcher do. It does not read the key:
+// those daemons log faults of the contents.
 func wakeKey(f *Facts) []Finding {
 	if f.Wake.Port == 0 {
 		return nil
@@ -37,16 +38,18 @@ func wakeKey(f *Facts) []Finding {
 		err = wake.CheckKey(f.Wake.Path, f.Wake.Info, owners...)
 	}
 	if err != nil {
-		return []Finding{concern(
-			"the wake port is not opened, jobs wait up to poll_interval longer: "+err.Error(),
-			"(umask 077; head -c 32 /dev/urandom >"+f.Wake.Path+"), the same file on slurmctld's host (owner SlurmUser) and "+
-				"on every GPU node (owner root), mode 0400; then restart caelumd and caelum-watch",
+		return []Finding{warning(
+			"the wake port is not opened, so jobs wait up to poll_interval longer: "+err.Error(),
+			"create the key with `(umask 077; head -c 32 /dev/urandom >"+f.Wake.Path+")`, put the same file on "+
+				"slurmctld's "+
+				"host (owner SlurmUser) and on every GPU node (owner root) with mode 0400, and restart caelumd and "+
+				"caelum-watch",
 		)}
 	}
 	return nil
 }
 
-// wakeOwners are the users whom the key file may belong to: SlurmUser, and root where the agent reads it.
+// wakeOwners returns the users that may own the key file: SlurmUser, and root where the agent reads the file.
 func wakeOwners(c slurm.Config, controller bool) (owners []uint32) {
 	uid, known := c.SlurmUser()
 	if !controller || !known {

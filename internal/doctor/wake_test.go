@@ -10,7 +10,8 @@ import (
 	"caelum/internal/agent"
 )
 
-// A wake port without a key that only its daemon can read is a warning with the command that makes one.
+// TestWakeKey: a wake port without a key file that only its daemon can read causes a warning, and the remedy has the
+// command that creates the key.
 func TestWakeKey(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "wake.key")
 	me := strconv.Itoa(os.Geteuid())
@@ -26,10 +27,10 @@ func TestWakeKey(t *testing.T) {
 		}
 		return ""
 	}
-	want := func(what, got, text string) {
+	want := func(state, got, text string) {
 		t.Helper()
 		if !strings.Contains(got, text) {
-			t.Errorf("%s: %q, want %q", what, got, text)
+			t.Errorf("%s: %q, want %q", state, got, text)
 		}
 	}
 	want("no port", judge(0, me), "ok:")

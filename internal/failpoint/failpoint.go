@@ -1,6 +1,6 @@
-// Package failpoint lets a test stop the agent at a named point between two effects, as a crash would. It does nothing
-// unless the environment variable CAELUM_FAILPOINT names a point: "create.done" kills the process with SIGKILL when the
-// point is reached, "create.done:3" the third time.
+// Package failpoint lets a test kill the agent at a named point between two lasting effects, as a crash would. The
+// package does nothing unless the environment variable CAELUM_FAILPOINT names a point. "create.done" kills the process
+// with SIGKILL when it reaches the point for the first time, "create.done:3" when it does so for the third time.
 package failpoint
 
 import (
@@ -11,32 +11,33 @@ import (
 	"syscall"
 )
 
-// The points, by what has just become true when each is reached. Every effect of the agent that lasts lies between two
-// of them.
+// The failpoints. Each comment gives the state at that point. Every lasting effect of the agent lies between two of
+// these points.
 const (
 	CreateIntended  = "create.intended"   // the intent is durable, the driver has not been called
 	Created         = "create.done"       // the instance exists, the ledger has only the intent
-	CreateSettled   = "create.settled"    // the ledger has the instance, nobody holds it
+	CreateSettled   = "create.settled"    // the ledger has the instance, no job holds it
 	DestroyIntended = "destroy.intended"  // the intent is durable, the instance still exists
 	Destroyed       = "destroy.done"      // the instance is gone, the ledger still has it
-	DestroySettled  = "destroy.settled"   // the ledger has forgotten it
-	GrantOpened     = "grant.opened"      // the device files are the user's, there is no lease
+	DestroySettled  = "destroy.settled"   // the ledger no longer has the instance
+	GrantOpened     = "grant.opened"      // the device files belong to the user, there is no lease
 	GrantWritten    = "grant.written"     // the lease is in the ledger, there is no lease file
-	Granted         = "grant.done"        // the lease file is written, the prolog has no answer
-	ReleaseClosed   = "release.closed"    // the device files are root's, the lease stands
-	ReleaseUnlinked = "release.unlinked"  // the lease file is gone, the lease stands
-	Released        = "release.done"      // the ledger has no lease, the offers are not published
-	Lowered         = "publish.lowered"   // what the plan withdraws is off offer
+	Granted         = "grant.done"        // the lease file is written, the prolog has no answer yet
+	ReleaseClosed   = "release.closed"    // the device files belong to root, the ledger still has the lease
+	ReleaseUnlinked = "release.unlinked"  // the lease file is gone, the ledger still has the lease
+	Released        = "release.done"      // the ledger has no lease, the offers are not published yet
+	Lowered         = "publish.lowered"   // the offers that the plan withdraws are no longer published
 	Raised          = "publish.raised"    // the plan is published
-	RequeueTagged   = "giveback.marked"   // the job bears its mark, and still runs
-	Requeued        = "giveback.requeued" // the job is back in the queue, its prolog has no answer
-	HeldReleased    = "held.released"     // a held job is released, its mark still says held
+	RequeueTagged   = "giveback.marked"   // the job has its tag, and still runs
+	Requeued        = "giveback.requeued" // the job is back in the queue, its prolog has no answer yet
+	HeldReleased    = "held.released"     // a held job is released, its tag still says held
 )
 
-// Points lists them all.
+// Points lists all failpoints.
 var Points = []string{
-	CreateIntended, Created, CreateSettled, DestroyIntended, Destroyed, DestroySettled, GrantOpened, GrantWritten, Granted,
-	ReleaseClosed, ReleaseUnlinked, Released, Lowered, Raised, RequeueTagged, Requeued, HeldReleased,
+	CreateIntended, Created, CreateSettled, DestroyIntended, Destroyed, DestroySettled,
+	GrantOpened, GrantWritten, Granted, ReleaseClosed, ReleaseUnlinked, Released,
+	Lowered, Raised, RequeueTagged, Requeued, HeldReleased,
 }
 
 var (
@@ -56,13 +57,14 @@ func parse(text string) (name string, nth int64) {
 	return name, n
 }
 
-// Hit is where a point lies.
+// Hit marks the place of a failpoint. It kills the process if CAELUM_FAILPOINT names this point and its count is
+// reached.
 func Hit(name string) {
 	if armed != name || armed == "" {
 		return
 	}
 	if reached.Add(1) == nth {
 		syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {} // the signal is on its way
+		select {} // the process must not go on before the signal arrives
 	}
 }

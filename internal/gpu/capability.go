@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// Device numbers a character device.
+// Device is the number of a character device.
 type Device struct{ Major, Minor uint32 }
 
 func (d Device) String() string { return fmt.Sprintf("%d:%d", d.Major, d.Minor) }
 
-// Devices are the capabilities of an instance of a GPU with this minor.
+// Devices returns the capabilities of an instance on the GPU with this minor number.
 func (c Caps) Devices(minor int, in Instance) ([]Device, error) {
 	major, err := c.major()
 	if err != nil {
@@ -28,11 +28,12 @@ func (c Caps) Devices(minor int, in Instance) ([]Device, error) {
 	return all, nil
 }
 
-// maxGI bounds the ids of GPU instances: 15 on an 8-unit grid (nv-caps.c of the open kernel modules 595.45.04).
+// maxGI is the number of GPU instance ids: 15 on an 8-unit grid (nv-caps.c of the open kernel modules 595.45.04).
 const maxGI = 15
 
-// Possible are the capabilities of every GPU instance that a GPU with this minor can hold, and of its first compute
-// instance, the only one that Caelum makes. Who may open neither can use no part of the instance.
+// Possible returns the capabilities of every GPU instance that the GPU with this minor number can hold, and of the
+// first compute instance of each, which is the only one that Caelum creates. A process that can open none of these can
+// use no part of the GPU instance.
 func (c Caps) Possible(minor int) ([]Device, error) {
 	var all []Device
 	for gi := range maxGI {
@@ -45,16 +46,17 @@ func (c Caps) Possible(minor int) ([]Device, error) {
 	return all, nil
 }
 
-// capability is one of an instance's: its device minor, its file under /proc, and whether nvidia-modprobe sets its
-// device file's owner and mode.
+// capability is a capability of an instance: its device's minor number, its file under /proc, and whether
+// nvidia-modprobe sets the owner and mode of its device file.
 type capability struct {
 	minor  int
 	access string
 	modify bool
 }
 
-// of are the capabilities of an instance's GI and CIs: what the driver says under /proc, else its formula (nv-caps.c of
-// the open kernel modules 595.45.04): GI M of gpu N has minor 3 + 135 N + 9 M, its CI K that + 1 + K.
+// of returns the capabilities of an instance's GI and CIs, from the driver's files under /proc. Without these files, it
+// uses the driver's formula (nv-caps.c of the open kernel modules 595.45.04): GI M of GPU N has the minor number
+// 3 + 135 N + 9 M, and its CI K has that number + 1 + K.
 func (c Caps) of(minor int, in Instance) []capability {
 	dir := filepath.Join(c.Proc, "driver/nvidia/capabilities", fmt.Sprintf("gpu%d/mig/gi%d", minor, in.GI))
 	gi := 3 + 135*minor + 9*in.GI
@@ -65,8 +67,8 @@ func (c Caps) of(minor int, in Instance) []capability {
 	return all
 }
 
-// readAccess reads a capability's file under /proc: "DeviceFileMinor: 111", "DeviceFileMode: 292", "DeviceFileModify:
-// 1". Without one the minor is the given one, and there is nothing to tell the driver.
+// readAccess reads a capability's file under /proc, with the lines "DeviceFileMinor: 111", "DeviceFileMode: 292" and
+// "DeviceFileModify: 1". Without the file, the capability has the given minor number, and modify is false.
 func readAccess(path string, minor int) capability {
 	cp := capability{minor: minor, access: path}
 	data, err := os.ReadFile(path)
@@ -89,10 +91,10 @@ func readAccess(path string, minor int) capability {
 	return cp
 }
 
-// ErrNoCapabilities means that the kernel has no capability devices: no process can have one open.
+// ErrNoCapabilities means that the kernel has no capability devices, so that no process can have one open.
 var ErrNoCapabilities = errors.New("the kernel lists no device nvidia-caps; is the driver loaded with MIG support?")
 
-// major is the number of the character device class nvidia-caps, which the kernel hands out at load time.
+// major returns the major number of nvidia-caps, which the kernel assigns when the driver is loaded.
 func (c Caps) major() (uint32, error) {
 	f, err := os.Open(filepath.Join(c.Proc, "devices"))
 	if err != nil {

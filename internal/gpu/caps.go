@@ -12,27 +12,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Caps opens and closes the capability files that let a process use an instance. The driver makes them readable by
-// all (0444), so a slice is open to every job of the node until somebody owns its files.
+// Caps opens and closes the capability files, which a process needs to use an instance. The driver creates them with
+// mode 0444, so every job on the node can use a slice until Caelum sets the owner and mode of its files.
 type Caps struct {
 	// Dev is the device directory, /dev on a real node; Proc is /proc.
 	Dev, Proc string
 }
 
-// Open gives the files of an instance to a user alone, and makes those that are missing.
+// Open gives access to the files of an instance to one user only. It creates missing files.
 func (c Caps) Open(minor int, in Instance, uid uint32) error { return c.own(minor, in, int(uid), true) }
 
-// Make gives the files of a new instance to root alone, and makes those that are missing.
+// Make gives access to the files of a new instance to root only. It creates missing files.
 func (c Caps) Make(minor int, in Instance) error { return c.own(minor, in, 0, true) }
 
-// Close gives the files of an instance to root alone. It makes none: the instance may have been removed meanwhile, and
-// its files with it.
+// Close gives access to the files of an instance to root only. It creates no files, because the instance and its files
+// may have been removed meanwhile.
 func (c Caps) Close(minor int, in Instance) error { return c.own(minor, in, 0, false) }
 
-// own sets owner and mode of an instance's files; those that are missing are made or left out.
+// own sets the owner and mode of an instance's files. Missing files are created if create is set, and skipped
+// otherwise.
 func (c Caps) own(minor int, in Instance, uid int, create bool) error {
 	for _, cp := range c.of(minor, in) {
-		if err := c.keep(cp); err != nil {
+		if err := c.forbidModify(cp); err != nil {
 			return fmt.Errorf("couldn't keep nvidia-modprobe from a capability file: %w", err)
 		}
 		path := c.file(cp.minor)
@@ -53,25 +54,26 @@ func (c Caps) own(minor int, in Instance, uid int, create bool) error {
 	return nil
 }
 
-// keep tells the driver that this file is somebody else's. Until then nvidia-modprobe, setuid root and run by whoever
-// wants to use the instance, gives the file back to everybody (mknod_helper of nvidia-modprobe-utils.c). The kernel
-// reads the first line of what is written (nv_cap_procfs_release of nv-caps.c, 595.45.04).
-func (c Caps) keep(cp capability) error {
+// forbidModify sets the driver's DeviceFileModify of a capability to 0. While it is 1, nvidia-modprobe, which is setuid
+// root and which every user can run, makes the file readable by all users again (mknod_helper of
+// nvidia-modprobe-utils.c). The kernel reads only the first line that is written (nv_cap_procfs_release of nv-caps.c,
+// 595.45.04).
+func (c Caps) forbidModify(cp capability) error {
 	if !cp.modify {
 		return nil
 	}
 	return os.WriteFile(cp.access, fmt.Appendf(nil, "DeviceFileModify: 0\nDeviceFileMinor: %d\n", cp.minor), 0)
 }
 
-// Modifies reports whether the driver may let nvidia-modprobe make a new instance's files, readable by all
-// (NVreg_ModifyDeviceFiles).
+// Modifies reports whether nvidia-modprobe may create a new instance's files, readable by all users
+// (NVreg_ModifyDeviceFiles). It returns true if the driver's parameters cannot be read.
 func (c Caps) Modifies() bool {
 	params, err := os.ReadFile(filepath.Join(c.Proc, "driver/nvidia/params"))
 	return err != nil || !bytes.Contains(params, []byte("ModifyDeviceFiles: 0\n"))
 }
 
-// Prepare makes the capability files that root needs to change the configuration and to watch it, where the driver is
-// told to make none (NVreg_ModifyDeviceFiles=0). Where it makes them itself there is nothing to do.
+// Prepare creates the capability files that root needs to change the MIG configuration and to monitor it, if the driver
+// has NVreg_ModifyDeviceFiles=0. Otherwise nvidia-modprobe creates them, and Prepare does nothing.
 func (c Caps) Prepare() error {
 	for _, name := range []string{"config", "monitor"} {
 		cp := readAccess(filepath.Join(c.Proc, "driver/nvidia/capabilities/mig", name), 0)
@@ -85,7 +87,7 @@ func (c Caps) Prepare() error {
 	return nil
 }
 
-// Files are the paths of the capability files of an instance of a GPU with this minor.
+// Files returns the paths of the capability files of an instance on the GPU with this minor number.
 func (c Caps) Files(minor int, in Instance) []string {
 	var paths []string
 	for _, cp := range c.of(minor, in) {
@@ -98,7 +100,7 @@ func (c Caps) file(minor int) string {
 	return filepath.Join(c.Dev, "nvidia-caps", "nvidia-cap"+strconv.Itoa(minor))
 }
 
-// ensure makes the file if nobody has yet: nvidia-modprobe does it only when some client first needs it, or never.
+// ensure creates the file if it does not exist. nvidia-modprobe creates it only when a client first needs it, or never.
 func (c Caps) ensure(path string, minor int) error {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -109,7 +111,7 @@ func (c Caps) ensure(path string, minor int) error {
 	}
 	dir := filepath.Dir(path)
 	if err := os.Mkdir(dir, 0o755); err == nil {
-		err = os.Chmod(dir, 0o755) // clients search it, whatever the umask
+		err = os.Chmod(dir, 0o755) // clients need access, and the umask may have removed it
 		if err != nil {
 			return err
 		}

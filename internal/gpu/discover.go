@@ -38,7 +38,7 @@ func (n *NVML) Discover(gpu int) GPU {
 	return g
 }
 
-// discover asks a GPU for everything, and fills its device.
+// discover reads the properties of GPU i and fills d.
 func (n *NVML) discover(i int, d *device) GPU {
 	g := GPU{Index: i, Minor: i}
 	dev, ret := n.lib.DeviceGetHandleByIndex(i)
@@ -55,7 +55,7 @@ func (n *NVML) discover(i int, d *device) GPU {
 	current, pending, ret := dev.GetMigMode()
 	switch {
 	case ret == nvml.ERROR_NOT_SUPPORTED:
-		g.Problem = "this GPU has no MIG"
+		g.Problem = "this GPU does not support MIG"
 	case ret != nvml.SUCCESS:
 		g.Problem = fmt.Sprintf("couldn't read the MIG mode: %s", nvml.ErrorString(ret))
 	case current != nvml.DEVICE_MIG_ENABLE && pending == nvml.DEVICE_MIG_ENABLE:
@@ -74,8 +74,8 @@ func (n *NVML) discover(i int, d *device) GPU {
 	return g
 }
 
-// model asks the driver for every profile and its possible placements. The driver is the authority: names and
-// memory drift between releases.
+// model returns the profiles and placements that the driver reports. The driver is the authority, because names and
+// memory sizes change between its releases.
 func (d *device) model(name string) (*mig.Model, error) {
 	d.profiles = map[string]nvml.GpuInstanceProfileInfo{}
 	d.names = map[uint32]string{}
@@ -89,9 +89,8 @@ func (d *device) model(name string) (*mig.Model, error) {
 		p := mig.Profile{
 			Name: fmt.Sprintf("profile-%d", info.Id), ID: int(info.Id), Compute: int(info.SliceCount),
 			MemoryMiB: info.MemorySizeMB, SM: int(info.MultiprocessorCount), CE: int(info.CopyEngineCount),
-			DEC: int(
-				info.DecoderCount,
-			), ENC: int(info.EncoderCount), JPEG: int(info.JpegCount), OFA: int(info.OfaCount),
+			DEC: int(info.DecoderCount), ENC: int(info.EncoderCount),
+			JPEG: int(info.JpegCount), OFA: int(info.OfaCount),
 		}
 		if v2, ret := d.handle.GetGpuInstanceProfileInfoV(k).V2(); ret == nvml.SUCCESS {
 			p.Name = strings.TrimPrefix(text(v2.Name[:]), "MIG ")
@@ -101,7 +100,7 @@ func (d *device) model(name string) (*mig.Model, error) {
 		}
 		places, ret := d.handle.GetGpuInstancePossiblePlacements(&info)
 		if ret == nvml.ERROR_NO_PERMISSION {
-			return nil, errors.New("the driver tells placements to root only; run this as root")
+			return nil, errors.New("the driver reports placements to root only; run this as root")
 		}
 		if ret != nvml.SUCCESS || len(places) == 0 {
 			continue
@@ -112,7 +111,8 @@ func (d *device) model(name string) (*mig.Model, error) {
 			grid = max(grid, int(pl.Start+pl.Size))
 		}
 		sort.Ints(p.Starts)
-		// Some drivers report a wrong instance count on A30 (noted in mig-parted's discovery); the starts bound it.
+		// Some drivers report a wrong instance count on A30 (noted in mig-parted's discovery). It is at most the number
+		// of starts.
 		p.Max = int(info.InstanceCount)
 		if p.Max < 1 || p.Max > len(p.Starts) {
 			p.Max = len(p.Starts)

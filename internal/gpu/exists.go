@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Exists implements Hardware. It asks the instance's GPU only: nvmlDeviceGetHandleByUUID may initialize others on its
-// way (nvml.h).
+// Exists implements Hardware. It queries only the instance's GPU; nvmlDeviceGetHandleByUUID may initialize other GPUs
+// (nvml.h).
 func (n *NVML) Exists(gpu int, in Instance) (bool, error) {
 	d, err := n.device(gpu)
 	if err != nil {

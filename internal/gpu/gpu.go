@@ -1,5 +1,3 @@
-// Package gpu is the node's MIG hardware behind one small interface: what is there, make an instance at a placement,
-// destroy one. It decides nothing: which placement, and what may be destroyed, is the agent's.
 package gpu
 
 import (
@@ -8,11 +6,11 @@ import (
 	"caelum/internal/mig"
 )
 
-// Sentinel errors. Every error of a Hardware wraps one of them or is a fault of the driver that names its NVML code.
+// Sentinel errors. Every error of a Hardware wraps one of them, or is an error of the driver with its NVML code.
 var (
-	// ErrNoRoom is NVML_ERROR_INSUFFICIENT_RESOURCES: no room, or the placement is taken.
+	// ErrNoRoom is NVML_ERROR_INSUFFICIENT_RESOURCES: the GPU has no free units, or the placement is taken.
 	ErrNoRoom = errors.New("no room at that placement")
-	// ErrInUse is NVML_ERROR_IN_USE that outlasted the retries: a process or a monitor holds the instance.
+	// ErrInUse is NVML_ERROR_IN_USE after all retries: a process or a monitor uses the instance.
 	ErrInUse = errors.New("in use")
 	// ErrLost is NVML_ERROR_GPU_IS_LOST: the GPU has fallen off the bus.
 	ErrLost = errors.New("GPU is lost")
@@ -23,37 +21,38 @@ var (
 // Hardware is the MIG side of one node. Calls on different GPUs may run at the same time; calls that change one GPU
 // must not.
 type Hardware interface {
-	// GPUs discovers the GPUs and what MIG layouts each of them allows.
+	// GPUs discovers the GPUs and the MIG layouts that each of them allows.
 	GPUs() ([]GPU, error)
-	// Discover asks one GPU again. If it has no problem, later calls use what was found. It may hang with the GPU.
+	// Discover discovers one GPU again. If the GPU has no problem, later calls use the result. The call may hang if the
+	// GPU does.
 	Discover(gpu int) GPU
-	// Instances lists the GPU instances of a GPU, those without a compute instance included.
+	// Instances lists the GPU instances of a GPU, including those without a compute instance.
 	Instances(gpu int) ([]Instance, error)
-	// Exists reports whether the MIG device of an instance is still there, by its UUID and GI. It asks less than
-	// Instances does.
+	// Exists reports whether the MIG device of an instance still exists, by its UUID and GI. It needs fewer calls of
+	// the driver than Instances.
 	Exists(gpu int, in Instance) (bool, error)
-	// Create makes a GPU instance at exactly this placement and one compute instance of its full size.
-	// What it made is undone when it fails half way, unless that fails too.
+	// Create creates a GPU instance at exactly this placement, and one compute instance of its full size. If it fails
+	// halfway, it destroys the GPU instance again; the error reports it if that fails too.
 	Create(gpu int, profile string, start int) (Instance, error)
-	// Destroy removes a GPU instance with its compute instances, retrying while it is in use.
+	// Destroy destroys a GPU instance and its compute instances. It retries while the instance is in use.
 	Destroy(gpu, gi int) error
-	// Processes lists the ids of the processes that compute on a GPU instance, those of other PID namespaces too.
+	// Processes lists the ids of the processes that compute on a GPU instance, including those of other PID namespaces.
 	Processes(gpu, gi int) ([]int, error)
-	// Meter makes a meter of an instance, for its GI and UUID; it asks nothing of the instance yet.
+	// Meter returns a meter of the instance with this GI and UUID. It does not query the instance yet.
 	Meter(gpu int, in Instance) (Meter, error)
 }
 
-// GPU is a GPU as discovery found it.
+// GPU describes a GPU at its discovery.
 type GPU struct {
 	Index int
-	// Minor is N of /dev/nvidiaN, which also numbers the capability files.
+	// Minor is the N of /dev/nvidiaN. The numbers of the capability files follow from it.
 	Minor int
 	UUID  string
 	// Name is the device name of NVML, such as "NVIDIA A100-SXM4-40GB".
 	Name string
-	// Model is what the driver says the GPU can hold; nil if Problem is set.
+	// Model has the profiles and placements that the driver reports; nil if Problem is set.
 	Model *mig.Model
-	// Problem says why the GPU cannot be managed and what to do, or is empty.
+	// Problem is the reason for which the GPU cannot be managed, with a remedy; empty if it can.
 	Problem string
 }
 
@@ -63,11 +62,11 @@ type Instance struct {
 	Profile string // the driver's name without "MIG ", or "profile <id>" if the driver does not name it
 	// Start and Size are in placement units of the GPU model's grid.
 	Start, Size int
-	// CIs are the ids of its compute instances: exactly one in an instance that Caelum made, none in one left by a
-	// crash.
+	// CIs are the ids of its compute instances. An instance that Caelum created has exactly one; an instance that a
+	// crash left behind can have none.
 	CIs []int
-	// Whole is set if its only compute instance spans it. Create and Instances set it.
+	// Whole is set by Create and Instances if the only compute instance spans the GPU instance.
 	Whole bool
-	// UUID names the MIG device of the first compute instance. It lives no longer than the instance.
+	// UUID is the UUID of the MIG device of the first compute instance. The next instance has another UUID.
 	UUID string
 }

@@ -18,36 +18,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An open descriptor of a capability file outlives every change of the file's owner and mode, and the devices cgroup
-// checks open() only. The capability's device number follows from GPU and placement, so the descriptor also opens the
-// next instance there.
+// An open descriptor of a capability file stays valid after every change of the file's owner and mode, and the devices
+// cgroup checks open() only. The capability's device number follows from the GPU and the placement, so the descriptor
+// also gives access to the next instance there.
 //
-// Only a descriptor whose device number is seen counts. The kernel does not show which files are in flight in a
-// socket's queue or registered with an io_uring, and every process can have some: to count them would let any user take
-// GPUs out of use.
+// A scan counts only descriptors whose device number it can read. The kernel does not show which files are in flight in
+// a socket's queue or registered with an io_uring, and every process can have such files. If they counted, any user
+// could take GPUs out of use.
 
 // Processes finds the processes that hold device files open. One scan runs at a time.
 type Processes struct {
 	// Proc is /proc of the initial PID namespace.
 	Proc string
-	// Limit is the number of descriptors that are read per user and scan; 0 means scanLimit. It keeps a user from
-	// delaying a scan.
+	// Limit is the number of descriptors that a scan reads per user; 0 means scanLimit. It keeps a user from delaying a
+	// scan.
 	Limit int
 
 	mu sync.Mutex
-	// hung are the ids of processes with an open file whose file system does not describe it even from memory. Each
-	// keeps a thread of this process until it does.
+	// hung has the ids of processes with an open file on a file system that does not answer statx, not even from its
+	// cache. Each blocks a thread of this process until the file system answers.
 	hung sync.Map
 }
 
-// scanLimit is about half a second of one core.
+// scanLimit is the default of Processes.Limit. To read that many descriptors takes about half a second of one core.
 const scanLimit = 200_000
 
-// processCost is the cost of a process, in descriptors, beside those that it has.
+// processCost is the cost of a process in addition to its descriptors, in descriptors.
 const processCost = 10
 
-// maxScanners is the number of CPUs that one scan may use, and never much more than a quarter of them: others wait for
-// a prolog too.
+// maxScanners limits the number of CPUs that one scan uses. A scan also uses at most about a quarter of the node's
+// CPUs, because other jobs' prologs need them too.
 const maxScanners = 4
 
 // hangLimit is the time without any progress after which a process is left out of a scan.
@@ -55,13 +55,13 @@ const hangLimit = 2 * time.Second
 
 // Held is the result of a scan.
 type Held struct {
-	// Open are the processes with an open descriptor, by device.
+	// Open lists the processes with an open descriptor, by device.
 	Open map[Device][]Process
-	// Unread has, by real user id, why the descriptors of some of the user's processes were not read.
+	// Unread has, by real user id, the reason for which descriptors of some of the user's processes were not read.
 	Unread map[uint32]string
 }
 
-// Scan reads the descriptor tables of all processes but root's.
+// Scan reads the descriptor tables of all processes except root's.
 func (s *Processes) Scan(devices []Device) (Held, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +80,7 @@ func (s *Processes) Scan(devices []Device) (Held, error) {
 			pids = append(pids, pid)
 		}
 	}
-	// Each CPU that takes part counts for itself what it reads of a user.
+	// Each part of the scan counts the descriptors of a user separately.
 	parts := min(runtime.GOMAXPROCS(0)/4+1, maxScanners, len(pids)/50+1)
 	found := make([]Held, parts)
 	var done sync.WaitGroup
@@ -98,19 +98,20 @@ func (s *Processes) Scan(devices []Device) (Held, error) {
 	return all, nil
 }
 
-// result is what one process was found to hold.
+// result is the result of the scan of one process.
 type result struct {
 	Process
 	cost   int // in descriptors
 	open   []Device
-	unread string // why not all of its descriptors were read
+	unread string // the reason for which not all of its descriptors were read
 }
 
-// scan reads processes one after the other, in a goroutine that is left behind when it hangs.
+// scan reads processes one after the other, in a goroutine. If the goroutine hangs, scan abandons it and continues with
+// a new one.
 func (s *Processes) scan(pids []int, devices []Device) Held {
 	held := Held{Open: map[Device][]Process{}, Unread: map[uint32]string{}}
 	spent := map[uint32]int{}
-	take := func(r result) {
+	add := func(r result) {
 		spent[r.UIDs[0]] += r.cost
 		if r.unread != "" {
 			held.Unread[r.UIDs[0]] = r.unread
@@ -129,7 +130,7 @@ func (s *Processes) scan(pids []int, devices []Device) Held {
 			select {
 			case r := <-c.results:
 				pids = pids[1:]
-				take(r)
+				add(r)
 				continue
 			case <-time.After(hangLimit):
 			}
@@ -138,10 +139,10 @@ func (s *Processes) scan(pids []int, devices []Device) Held {
 				continue
 			}
 			r := result{Process: *c.current.Load(), unread: hangs}
-			r.cost = c.limit/20 + 1 // with 20 of them no more of this user's are read
+			r.cost = c.limit/20 + 1 // 20 such processes use up the user's limit
 			s.hung.Store(r.PID, true)
 			pids = pids[1:]
-			take(r)
+			add(r)
 			break
 		}
 		close(c.left)
@@ -151,19 +152,19 @@ func (s *Processes) scan(pids []int, devices []Device) Held {
 
 const hangs = "one of a process's open files is on a file system that does not answer"
 
-// scan is a run over processes.
+// scan is one goroutine's run over processes.
 type scan struct {
 	s        *Processes
 	limit    int
 	devices  []Device
 	spent    map[uint32]int // by real user id
 	results  chan result
-	left     chan struct{} // closed when results are not wanted any more
+	left     chan struct{} // closed when the run is abandoned
 	current  atomic.Pointer[Process]
 	progress atomic.Uint64
 }
 
-// run answers one result for each process.
+// run sends one result for each process.
 func (c *scan) run(pids []int) {
 	for _, pid := range pids {
 		c.current.Store(&Process{PID: pid})
@@ -203,8 +204,8 @@ func (c *scan) process(pid int) (r result) {
 	return r
 }
 
-// tables reads the descriptor tables of a process. Threads may have tables of their own (unshare(CLONE_FILES)), and the
-// first thread none at all when it has ended.
+// tables reads the descriptor tables of a process. Threads may have tables of their own (unshare(CLONE_FILES)), and a
+// first thread that has ended has no table.
 func (c *scan) tables(r *result, dir string) {
 	if r.threads <= 1 {
 		c.table(r, dir)
@@ -231,8 +232,8 @@ func (c *scan) tables(r *result, dir string) {
 	}
 }
 
-// kernelThread reports whether a process is a kernel thread, or has ended: it has no program, and one task. It spares
-// the reading of its status, which costs several times as much; a large node has thousands of them.
+// kernelThread reports whether a process is a kernel thread or has ended: it has no program, and one task. This check
+// costs a fraction of reading the status, and a large node has thousands of kernel threads.
 func kernelThread(dir string) bool {
 	var one [1]byte
 	if _, err := unix.Readlink(filepath.Join(dir, "exe"), one[:]); !errors.Is(err, unix.ENOENT) {
@@ -242,7 +243,7 @@ func kernelThread(dir string) bool {
 	return unix.Stat(filepath.Join(dir, "task"), &st) == nil && st.Nlink == 3
 }
 
-// order compares the descriptor tables of two tasks. A kernel without kcmp gives each task a table of its own.
+// order compares the descriptor tables of two tasks. Without kcmp in the kernel, the tables of two tasks always differ.
 func order(a, b int) int {
 	const files = 2 // KCMP_FILES of linux/kcmp.h
 	n, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(a), uintptr(b), files, 0, 0, 0)
@@ -286,11 +287,12 @@ func (c *scan) table(r *result, dir string) {
 	}
 }
 
-// descriptor looks at one descriptor. Its path says nothing: a device may be bound to any name.
+// descriptor checks one descriptor by its device number. Its path is no evidence, because a device can be mounted under
+// any name.
 func (c *scan) descriptor(r *result, dir string, fds int, fd string) {
 	var st unix.Statx_t
 	if err := unix.Statx(fds, fd, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, &st); err != nil {
-		// A FUSE file system of another user refuses: then it is no device. Or /proc refuses.
+		// Either a FUSE file system of another user denies the access, and the file is no device, or /proc denies it.
 		var one [1]byte
 		if _, err := unix.Readlinkat(fds, fd, one[:]); !errors.Is(err, unix.ENAMETOOLONG) {
 			r.failed(err)
@@ -306,7 +308,7 @@ func (c *scan) descriptor(r *result, dir string, fds int, fd string) {
 	}
 }
 
-// opened reports whether a descriptor is more than O_PATH, which opens no device; every user can have one of those.
+// opened reports whether a descriptor has opened its device. An O_PATH descriptor has not, and every user can get one.
 func opened(fdinfo string) bool {
 	data, err := os.ReadFile(fdinfo)
 	if err != nil {
@@ -316,10 +318,10 @@ func opened(fdinfo string) bool {
 	return err == nil && flags&unix.O_PATH == 0
 }
 
-// failed notes that a process could not be read and has not ended, for example because of a security module or because
-// the agent lacks CAP_SYS_PTRACE.
+// failed records that the descriptors of a running process could not be read, for example because of a security module
+// or because the agent lacks CAP_SYS_PTRACE.
 func (r *result) failed(err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
-		r.unread = "descriptors couldn't be read: " + err.Error()
+		r.unread = "couldn't read the descriptors of a process: " + err.Error()
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asHolder in the environment makes the test binary a process that holds a device, in the way that is named.
+// asHolder is the environment variable that makes the test binary a process that holds a device. Its value says how.
 const asHolder = "HOLDERS_TEST_WAY"
 
 func TestMain(m *testing.M) {
@@ -88,7 +88,8 @@ func beHolder(way, path string) {
 		}
 		bufio.NewReader(out).ReadString('\n')
 		const seize, traceExit = 0x4206, 0x40 // PTRACE_SEIZE, PTRACE_O_TRACEEXIT of linux/ptrace.h
-		if _, _, errno := unix.Syscall6(unix.SYS_PTRACE, seize, uintptr(cmd.Process.Pid), 0, traceExit, 0, 0); errno != 0 {
+		pid := uintptr(cmd.Process.Pid)
+		if _, _, errno := unix.Syscall6(unix.SYS_PTRACE, seize, pid, 0, traceExit, 0, 0); errno != 0 {
 			fmt.Println(errno)
 			os.Exit(1)
 		}
@@ -149,7 +150,7 @@ func holder(t testing.TB, way, path string, uid uint32) (pid int, end func()) {
 	return cmd.Process.Pid, end
 }
 
-// node makes a device node under a name that says nothing of it.
+// node creates a device node under a name that does not show the device.
 func node(t testing.TB, d Device) string {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -169,7 +170,7 @@ func node(t testing.TB, d Device) string {
 	return path
 }
 
-// full is /dev/full under another name: a device that no other process of a test machine has open.
+// full is the device of /dev/full, which no other process of a test machine has open.
 var full = Device{1, 7}
 
 func TestHolders(t *testing.T) {
@@ -225,7 +226,7 @@ func contains(list []Process, pid int) bool {
 	return false
 }
 
-// The scan says of which user it did not read all processes, and reads those of other users.
+// TestHoldersLimit: the scan names the user whose processes it did not read completely, and reads those of other users.
 func TestHoldersLimit(t *testing.T) {
 	path := node(t, full)
 	s := &Processes{Proc: "/proc", Limit: processCost}
@@ -240,7 +241,7 @@ func TestHoldersLimit(t *testing.T) {
 	}
 }
 
-// fakeProcess writes what /proc shows of a process.
+// fakeProcess writes the files of a process under /proc.
 func fakeProcess(t *testing.T, proc string, pid int, uids string, fds map[string][2]string) {
 	t.Helper()
 	dir := filepath.Join(proc, fmt.Sprint(pid))
@@ -263,7 +264,7 @@ func fakeProcess(t *testing.T, proc string, pid int, uids string, fds map[string
 	}
 }
 
-// A setuid program that a user started is not root's.
+// TestHoldersOfMixedIDs: a setuid program that a user started is not a process of root.
 func TestHoldersOfMixedIDs(t *testing.T) {
 	proc := t.TempDir()
 	const device = "pos:\t0\nflags:\t02\nmnt_id:\t7\nino:\t5\n"
@@ -306,11 +307,12 @@ func TestKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := func(Process) bool { return true }
+	none := func(Process) bool { return false }
 	later := p
 	later.Start++
 	for name, kill := range map[string]func() (ended, left []Process){
-		"not meant any more":        func() (_, _ []Process) { return s.Kill([]Process{p}, func(Process) bool { return false }) },
-		"another one with this pid": func() (_, _ []Process) { return s.Kill([]Process{later}, all) },
+		"not meant any more":            func() (_, _ []Process) { return s.Kill([]Process{p}, none) },
+		"another process with this pid": func() (_, _ []Process) { return s.Kill([]Process{later}, all) },
 	} {
 		if gone, left := kill(); len(gone)+len(left) > 0 {
 			t.Errorf("%s: ended %v, left %v", name, gone, left)
@@ -332,7 +334,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// A traced process stops in its exit with its files open, for as long as its tracer lives.
+// TestKillTraced: a traced process stops in its exit, with its files open, until its tracer ends.
 func TestKillTraced(t *testing.T) {
 	path := node(t, full)
 	s := &Processes{Proc: "/proc"}
@@ -346,7 +348,7 @@ func TestKillTraced(t *testing.T) {
 	if len(traced) != 1 || traced[0].PID == tracer {
 		t.Fatalf("no traced holder: %v", traced)
 	}
-	// On a busy machine it takes the kernel longer than Kill waits; the agent asks again at its next search, too.
+	// On a busy machine the kernel takes longer than Kill waits. The agent too calls Kill again at its next search.
 	for tries := 0; ; tries++ {
 		_, left := s.Kill(traced, func(Process) bool { return true })
 		if len(left) == 0 {
@@ -361,7 +363,7 @@ func TestKillTraced(t *testing.T) {
 	}
 }
 
-// BenchmarkScan: 2,000 processes of a user with 50 descriptors each, 30 of them files and 20 sockets.
+// BenchmarkScan scans 2,000 processes of a user with 50 descriptors each: 30 files and 20 sockets.
 func BenchmarkScan(b *testing.B) {
 	path := node(b, full)
 	const processes = 2000

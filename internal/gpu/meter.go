@@ -7,40 +7,43 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// Use is what an instance has in use at a moment.
+// Use is a usage sample of an instance.
 type Use struct {
-	// MemoryMiB is the memory in use, with what the driver itself keeps of the instance (nvmlMemory_t).
+	// MemoryMiB is the memory in use in MiB, including the memory that the driver itself reserves on the instance
+	// (nvmlMemory_t).
 	MemoryMiB float64
-	// Util is the share of its SMs that was busy since the reading before, from 0 to 1; -1: the GPU does not tell, or
-	// not yet.
+	// Util is the share of the instance's SMs that were busy since the previous reading, from 0 to 1. It is -1 if the
+	// GPU does not report it, and at the first reading.
 	Util float64
-	// Processes is how many compute processes the driver shows on it; -1: it does not say.
+	// Processes is the number of compute processes that the driver shows on the instance; -1 if it does not report
+	// them.
 	Processes int
-	// PIDs are their ids.
+	// PIDs are the ids of these processes.
 	PIDs []int
 }
 
-// Meter reads what one instance has in use. One goroutine uses it at a time.
+// Meter reads the usage of one instance. One goroutine uses it at a time.
 type Meter interface {
-	// Read asks the driver: ErrNotFound when the instance is gone, ErrLost when its GPU is. Two readings should lie
-	// more than 100 ms apart, since the GPU's counters are not refreshed sooner (nvml.h, nvmlGpmMigSampleGet).
+	// Read returns a sample. The error wraps ErrNotFound if the instance no longer exists, and ErrLost if its GPU is
+	// lost. Readings should be more than 100 ms apart, because the GPU refreshes its counters no sooner (nvml.h,
+	// nvmlGpmMigSampleGet).
 	Read() (Use, error)
-	// Close gives back what the meter keeps.
+	// Close frees the meter's buffers.
 	Close()
 }
 
-// meter keeps the place where it found the instance's MIG device last, and on GPUs that count the counters of the
-// reading before. Both are memory of this process: nothing of the instance is open between two readings, so that it can
-// be destroyed.
+// meter remembers the index at which it last found the instance's MIG device and, on GPUs with counters, the counters
+// of the previous reading. Both are in this process's memory. The meter opens nothing of the instance between two
+// readings, so that the instance can be destroyed.
 type meter struct {
 	n     *NVML
 	gpu   int
 	gi    int
 	uuid  string
 	index int
-	// before and now are buffers of counters; nil where the GPU has none.
+	// before and now are the counters of the previous and the present reading; nil if the GPU has no counters.
 	before, now nvml.GpmSample
-	counted     bool // before is filled
+	counted     bool // before has valid counters
 	metrics     *nvml.GpmMetricsGetType
 }
 
@@ -66,8 +69,8 @@ func (n *NVML) Meter(gpu int, in Instance) (Meter, error) {
 	return m, nil
 }
 
-// counts reports whether the GPU counts what its instances compute: GPM, of Hopper and later. A driver from before GPM
-// lacks the functions, and go-nvml would end the process for calling one.
+// counts reports whether the GPU has counters of its instances' computation (GPM, from Hopper on). A driver older than
+// GPM lacks the functions, and go-nvml ends the process if one of them is called.
 func (n *NVML) counts(d *device) bool {
 	if n.lib.Extensions().LookupSymbol("nvmlGpmMigSampleGet") != nil {
 		return false
@@ -110,8 +113,8 @@ func (m *meter) Read() (Use, error) {
 	return use, nil
 }
 
-// find opens the instance's MIG device: where it was last, else wherever it is among those of its GPU. Another GPU is
-// never asked: it may hang.
+// find opens the instance's MIG device: at its last index, else at any index of its GPU. It does not query other GPUs,
+// because they may hang.
 func (m *meter) find(parent nvml.Device) (nvml.Device, error) {
 	if dev, ok, err := m.at(parent, m.index); ok || err != nil {
 		return dev, err
@@ -129,7 +132,7 @@ func (m *meter) find(parent nvml.Device) (nvml.Device, error) {
 	return nil, fmt.Errorf("MIG device %s: %w", m.uuid, ErrNotFound)
 }
 
-// at opens a MIG device of the GPU if it is the meter's.
+// at opens the GPU's MIG device at this index and reports whether it is the meter's instance.
 func (m *meter) at(parent nvml.Device, index int) (nvml.Device, bool, error) {
 	dev, ret := parent.GetMigDeviceHandleByIndex(index)
 	if ret == nvml.ERROR_NOT_FOUND || ret == nvml.ERROR_INVALID_ARGUMENT {
@@ -142,7 +145,7 @@ func (m *meter) at(parent nvml.Device, index int) (nvml.Device, bool, error) {
 	return dev, ret == nvml.SUCCESS && uuid == m.uuid, nil
 }
 
-// util is the share of the instance's SMs that was busy since the reading before, or -1.
+// util returns Use.Util.
 func (m *meter) util(parent nvml.Device) float64 {
 	if m.now == nil {
 		return -1

@@ -15,7 +15,7 @@ import (
 	"caelum/internal/gpu/gputest"
 )
 
-// compute runs a process on a MIG device, and answers when it holds what it was told to.
+// compute starts a process on a MIG device, and returns when the process holds the device.
 func compute(t testing.TB, node *gputest.Node, uuid string, args ...string) (end func()) {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(node.Build(), "cuda-process"), append(args, "--seconds", "3600", "--print")...)
@@ -38,7 +38,7 @@ func compute(t testing.TB, node *gputest.Node, uuid string, args ...string) (end
 	return end
 }
 
-// metered makes an instance and a meter of it.
+// metered creates an instance and a meter of it.
 func metered(t testing.TB, node *gputest.Node, profile string, start int) (gpu.Instance, gpu.Meter) {
 	t.Helper()
 	in, err := node.Create(0, profile, start)
@@ -62,7 +62,7 @@ func discovered(t testing.TB, board string) *gputest.Node {
 	return node
 }
 
-// until reads until the memory in use is so much: a process takes it shortly after it holds its device.
+// until reads until this much memory is in use. A process allocates its memory shortly after it has opened its device.
 func until(t testing.TB, m gpu.Meter, mib float64) gpu.Use {
 	t.Helper()
 	for before := -1.0; ; {
@@ -80,8 +80,8 @@ func until(t testing.TB, m gpu.Meter, mib float64) gpu.Use {
 	}
 }
 
-// Each instance has its own memory, wherever its MIG device stands among the others as they come and go; an A100 tells
-// no utilisation.
+// TestMeterMemory: a meter follows its instance while the indices of the MIG devices change. An A100 reports no
+// utilisation.
 func TestMeterMemory(t *testing.T) {
 	node := discovered(t, "A100-40GB")
 	front, _ := metered(t, node, "1g.5gb", 0)
@@ -101,7 +101,7 @@ func TestMeterMemory(t *testing.T) {
 	}
 }
 
-// Hopper counts: from the second reading on the share of busy SMs is told.
+// TestMeterUtil: Hopper GPUs have counters, so that Util is known from the second reading on.
 func TestMeterUtil(t *testing.T) {
 	node := discovered(t, "H100-80GB")
 	in, m := metered(t, node, "1g.10gb", 0)
@@ -109,27 +109,28 @@ func TestMeterUtil(t *testing.T) {
 		t.Errorf("the first reading: %+v, %v", use, err)
 	}
 	if use, err := m.Read(); err != nil || use.Util != 0 {
-		t.Errorf("nobody is there: %+v, %v", use, err)
+		t.Errorf("no process: %+v, %v", use, err)
 	}
 	end := compute(t, node, in.UUID, "--util", "0.37")
 	if use, err := m.Read(); err != nil || math.Abs(use.Util-0.37) > 1e-4 {
 		t.Errorf("one process of 0.37: %+v, %v", use, err)
 	}
-	// Counters that cannot be read leave the memory, and a gap of two readings.
+	// If the counters cannot be read, the memory is still reported, and Util is missing in two readings.
 	node.Emulator(t, "fault", "add", "--call", "GPM", "--error", "UNKNOWN")
 	for _, want := range []float64{-1, -1, 0.37} {
 		if use, err := m.Read(); err != nil || math.Abs(use.Util-want) > 1e-4 {
 			t.Errorf("%+v, %v, want %v", use, err, want)
 		}
 	}
-	// A meter holds nothing that keeps an instance from being destroyed.
+	// An open meter does not prevent the destruction of its instance.
 	end()
 	if err := node.Destroy(0, in.GI); err != nil {
 		t.Error(err)
 	}
 }
 
-// A meter outlives neither its instance, also if another one stands in its place, nor its GPU.
+// TestMeterOfWhatIsGone: a meter returns errors after its instance was destroyed, even with another instance in the
+// same place, and after its GPU was lost.
 func TestMeterOfWhatIsGone(t *testing.T) {
 	node := discovered(t, "H100-80GB")
 	in, m := metered(t, node, "1g.10gb", 0)
@@ -154,7 +155,7 @@ func TestMeterOfWhatIsGone(t *testing.T) {
 	}
 }
 
-// cpu is the processor time of this process so far.
+// cpu returns the processor time of this process.
 func cpu(b *testing.B) time.Duration {
 	var r unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {
@@ -163,8 +164,8 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// What a reading of a slice costs in processor time, as a share of a core at one a second too. The emulator's calls
-// open, lock and read a file each.
+// BenchmarkMeter measures the processor time of a reading, also as a share of a core at one reading a second. Each call of
+// the emulator opens, locks and reads a file.
 func BenchmarkMeter(b *testing.B) {
 	for board, profile := range map[string]string{"A100-40GB": "1g.5gb", "H100-80GB": "1g.10gb"} {
 		b.Run(board, func(b *testing.B) {

@@ -14,25 +14,25 @@ import (
 	"caelum/internal/trust"
 )
 
-// NVML is Hardware by the driver's libnvidia-ml.so.1.
+// NVML implements Hardware with the driver's libnvidia-ml.so.1.
 type NVML struct {
 	lib     nvml.Interface
 	devices []atomic.Pointer[device]
 }
 
-// device is a GPU's handle with what creating an instance on it needs. It does not change once it is among the devices.
+// device is a GPU's handle and the profiles that Create needs. It does not change after it is stored in NVML.devices.
 type device struct {
 	handle   nvml.Device
 	profiles map[string]nvml.GpuInstanceProfileInfo
 	names    map[uint32]string
 }
 
-// OpenNVML loads the library, from the linker's search path if path is empty. Root's process loads only a library that
-// only root can change.
+// OpenNVML loads the library at path, or from the linker's search path if path is empty. If this process is root's, it
+// returns an error for a path that other users can change.
 func OpenNVML(path string) (*NVML, error) {
 	lib := nvml.New()
 	if path != "" {
-		if os.Geteuid() == 0 && strings.Contains(path, "/") { // dlopen(3) looks for a bare name where the linker does
+		if os.Geteuid() == 0 && strings.Contains(path, "/") { // dlopen(3) searches the linker's path for a bare name
 			var err error
 			if path, err = trust.Path(path); err != nil {
 				return nil, fmt.Errorf("couldn't open NVML: %w", err)
@@ -164,7 +164,7 @@ func (n *NVML) Create(gpu int, profile string, start int) (Instance, error) {
 	}
 	in, err := d.create(profile, start)
 	if err != nil {
-		return in, fmt.Errorf("couldn't make %s at start %d of GPU %d: %w", profile, start, gpu, err)
+		return in, fmt.Errorf("couldn't create %s at start %d of GPU %d: %w", profile, start, gpu, err)
 	}
 	return in, nil
 }
@@ -188,7 +188,7 @@ func (d *device) create(profile string, start int) (Instance, error) {
 		return Instance{}, fmt.Errorf("placement %w", ErrNotFound)
 	}
 	var gi nvml.GpuInstance
-	err := patiently(func() (err error) {
+	err := retryInUse(func() (err error) {
 		gi, ret = d.handle.CreateGpuInstanceWithPlacement(&info, place)
 		return check(ret, "create the GPU instance")
 	})
@@ -204,7 +204,7 @@ func (d *device) create(profile string, start int) (Instance, error) {
 	}
 	in, err := d.describe(gi, uuids)
 	if err == nil && in.UUID == "" {
-		err = errors.New("the driver shows no MIG device for it")
+		err = errors.New("the driver shows no MIG device for the new instance")
 	}
 	if err != nil {
 		return in, errors.Join(err, destroy(gi))
@@ -212,14 +212,14 @@ func (d *device) create(profile string, start int) (Instance, error) {
 	return in, nil
 }
 
-// createFullCI makes the compute instance that spans the whole GPU instance.
+// createFullCI creates the compute instance that spans the whole GPU instance.
 func createFullCI(gi nvml.GpuInstance, slices uint32) error {
 	for k := range nvml.COMPUTE_INSTANCE_PROFILE_COUNT {
 		info, ret := gi.GetComputeInstanceProfileInfo(k, nvml.COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
 		if ret != nvml.SUCCESS || info.SliceCount != slices {
 			continue
 		}
-		return patiently(func() error {
+		return retryInUse(func() error {
 			_, ret := gi.CreateComputeInstance(&info)
 			return check(ret, "create the compute instance")
 		})
@@ -250,14 +250,14 @@ func destroy(gi nvml.GpuInstance) error {
 		return err
 	}
 	for _, ci := range cis {
-		if err := patiently(func() error { return check(ci.Destroy(), "destroy the compute instance") }); err != nil {
+		if err := retryInUse(func() error { return check(ci.Destroy(), "destroy the compute instance") }); err != nil {
 			return err
 		}
 	}
-	return patiently(func() error { return check(gi.Destroy(), "destroy the GPU instance") })
+	return retryInUse(func() error { return check(gi.Destroy(), "destroy the GPU instance") })
 }
 
-// Processes implements Hardware. The GPU's own list covers all of its instances, for root (nvml.h).
+// Processes implements Hardware. The GPU's list covers all of its instances if the caller is root (nvml.h).
 func (n *NVML) Processes(gpu, gi int) ([]int, error) {
 	d, err := n.device(gpu)
 	if err != nil {
@@ -276,9 +276,10 @@ func (n *NVML) Processes(gpu, gi int) ([]int, error) {
 	return pids, nil
 }
 
-// patiently repeats a call that answers IN_USE: about one destroy in 40 does right after a job ended, and a create
-// does while a channel of a profiler is alive; both pass within a second or so, or not at all.
-func patiently(call func() error) error {
+// retryInUse repeats a call while it returns ErrInUse, for about 1.3 s. About one destroy in 40 returns it directly
+// after a job ended, and a create returns it while a channel of a profiler exists. Both succeed within about a second,
+// or not at all.
+func retryInUse(call func() error) error {
 	wait := 10 * time.Millisecond
 	for {
 		err := call()
@@ -299,8 +300,8 @@ func (n *NVML) device(gpu int) (*device, error) {
 	return nil, fmt.Errorf("GPU %d: %w", gpu, ErrNotFound)
 }
 
-// check turns an NVML return code into an error of this package.
-func check(ret nvml.Return, what string) error {
+// check returns the error of this package for an NVML return code. action completes the text "couldn't".
+func check(ret nvml.Return, action string) error {
 	var class error
 	switch ret {
 	case nvml.SUCCESS:
@@ -314,7 +315,7 @@ func check(ret nvml.Return, what string) error {
 	case nvml.ERROR_NOT_FOUND:
 		class = ErrNotFound
 	default:
-		return fmt.Errorf("couldn't %s: %s (NVML error %d)", what, nvml.ErrorString(ret), int(ret))
+		return fmt.Errorf("couldn't %s: %s (NVML error %d)", action, nvml.ErrorString(ret), int(ret))
 	}
-	return fmt.Errorf("couldn't %s: %w", what, class)
+	return fmt.Errorf("couldn't %s: %w", action, class)
 }

@@ -95,7 +95,7 @@ func TestFaults(t *testing.T) {
 	if _, err := node.GPUs(); err != nil {
 		t.Fatal(err)
 	}
-	// A compute instance that cannot be made leaves no GPU instance behind.
+	// If the compute instance cannot be created, no GPU instance remains.
 	node.Emulator(t, "fault", "add", "--call", "CREATE_CI", "--nth", "1", "--error", "UNKNOWN")
 	if _, err := node.Create(0, "1g.5gb", 0); err == nil {
 		t.Error("created although its compute instance failed")
@@ -105,7 +105,7 @@ func TestFaults(t *testing.T) {
 	}
 	node.Emulator(t, "fault", "clear")
 
-	// A monitor that holds on to an instance.
+	// A monitor holds an instance.
 	in, err := node.Create(0, "1g.5gb", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func TestMIGModeOff(t *testing.T) {
 	}
 }
 
-// create2g makes GI 4 of gpu 0.
+// create2g creates GI 4 of GPU 0.
 func create2g(t *testing.T, node *gputest.Node) gpu.Instance {
 	t.Helper()
 	if _, err := node.GPUs(); err != nil {
@@ -179,7 +179,7 @@ func TestCaps(t *testing.T) {
 	check(12345)
 }
 
-// nvidia-modprobe gives a file back to everybody unless the driver says that it is somebody else's.
+// TestCapsKeepsModprobeOut: nvidia-modprobe makes a file readable by all users unless DeviceFileModify is 0.
 func TestCapsKeepsModprobeOut(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	in := create2g(t, node)
@@ -218,7 +218,8 @@ func TestCapsKeepsModprobeOut(t *testing.T) {
 	}
 }
 
-// With NVreg_ModifyDeviceFiles=0 nobody makes the files but Caelum, and they are nobody's before they are a job's.
+// TestCapsMakesFiles: with NVreg_ModifyDeviceFiles=0 only Caelum creates the files, and no user can open them before
+// they belong to a job.
 func TestCapsMakesFiles(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	node.Emulator(
@@ -276,7 +277,8 @@ func TestCapDevices(t *testing.T) {
 	}
 }
 
-// gpu0 gi12 has 111 and its ci0 112 (the kernel modules' formula); what the driver itself says counts more.
+// TestCapFiles: by the kernel modules' formula, gi12 of gpu0 has 111 and its ci0 112. The driver's files under /proc
+// take precedence.
 func TestCapFiles(t *testing.T) {
 	proc := t.TempDir()
 	caps := gpu.Caps{Dev: "/dev", Proc: proc}
@@ -305,7 +307,7 @@ func TestCapFiles(t *testing.T) {
 	}
 }
 
-// A library that others can change is not loaded by root, whatever it is.
+// TestOpenNVMLOfOthers: root does not load a library that other users can change.
 func TestOpenNVMLOfOthers(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: it makes a file of another user")

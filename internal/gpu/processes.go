@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is a running process. PID and Start together identify it: a later process with the same PID has another
-// Start.
+// Process is a running process. PID and Start together identify it, because a later process with the same PID has
+// another Start.
 type Process struct {
 	PID int
 	// UIDs are the real, effective, saved and file-system user ids.
@@ -28,17 +28,17 @@ type Process struct {
 	threads int
 }
 
-// Root reports whether the process has no other user's id.
+// Root reports whether all user ids of the process are root's.
 func (p Process) Root() bool { return p.UIDs == [4]uint32{} }
 
-// Is reports whether the process acts for a user, or can.
+// Is reports whether one of the process's user ids is uid, so that the process acts or can act for this user.
 func (p Process) Is(uid uint32) bool { return slices.Contains(p.UIDs[:], uid) }
 
 func (p Process) String() string {
 	return fmt.Sprintf("pid %d, uid %d, %q", p.PID, p.UIDs[0], p.Command)
 }
 
-// Read describes a process. The error is fs.ErrNotExist when it has ended.
+// Read returns a process with all fields. The error is fs.ErrNotExist if the process has ended.
 func (s *Processes) Read(pid int) (Process, error) {
 	p, err := s.read(pid)
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *Processes) start(pid int) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The command, in parentheses, may hold anything.
+	// The command, in parentheses, may contain any character.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 20 {
 		return 0, fmt.Errorf("/proc/%d/stat is cut short", pid)
@@ -83,7 +83,7 @@ func (s *Processes) read(pid int) (Process, error) {
 				}
 			}
 			if p.Root() {
-				return p, nil // the rest matters of others only
+				return p, nil // a scan does not read root's processes
 			}
 		case "Threads":
 			p.threads, _ = strconv.Atoi(string(bytes.TrimSpace(value)))
@@ -93,7 +93,7 @@ func (s *Processes) read(pid int) (Process, error) {
 	return p, fmt.Errorf("/proc/%d/status has no user ids or no number of threads", pid)
 }
 
-// small reads a file of a process. A process that ends meanwhile is fs.ErrNotExist.
+// small reads a small file of a process under /proc. The error is fs.ErrNotExist if the process ends meanwhile.
 func (s *Processes) small(pid int, name string) ([]byte, error) {
 	data, err := os.ReadFile(filepath.Join(s.Proc, strconv.Itoa(pid), name))
 	if errors.Is(err, unix.ESRCH) {
@@ -102,7 +102,7 @@ func (s *Processes) small(pid int, name string) ([]byte, error) {
 	return data, err
 }
 
-// Cgroups are the cgroups of a process, one path for each hierarchy.
+// Cgroups returns the cgroups of a process, one path for each hierarchy.
 func (s *Processes) Cgroups(pid int) ([]string, error) {
 	data, err := s.small(pid, "cgroup")
 	if err != nil {
@@ -119,25 +119,26 @@ func (s *Processes) Cgroups(pid int) ([]string, error) {
 }
 
 const (
-	// endLimit is the time that Kill waits, twice at most. A process in a system call that cannot be interrupted takes
-	// longer.
+	// endLimit is the time that Kill waits for the end of processes, at most twice. A process in a system call that
+	// cannot be interrupted takes longer.
 	endLimit = 250 * time.Millisecond
-	// maxKilled is the number of processes that one call of Kill ends: each takes a descriptor meanwhile.
+	// maxKilled limits the processes that one call of Kill ends, because Kill has a descriptor open for each.
 	maxKilled = 200
 )
 
-// pinned is a process behind a pidfd: a process that takes over its PID is not meant.
+// pinned is a process with a pidfd, which never refers to a later process with the same PID. PID is 0 if the process
+// must not be killed.
 type pinned struct {
 	Process
 	fd int
 }
 
-// Kill sends SIGKILL to processes and waits until they have closed their files. It asks still about each of them when
-// it is pinned, and leaves out those that are not meant any more. A process that is traced stays until its tracer ends
-// (PTRACE_O_TRACEEXIT), so tracers of the same real user id are killed too. It takes 2 x endLimit at most for all of
-// them together, and leaves out those beyond maxKilled. ended are those that it killed, left those that have not ended
-// yet.
-func (s *Processes) Kill(list []Process, still func(Process) bool) (ended, left []Process) {
+// Kill sends SIGKILL to processes and waits until they have closed their files. It calls stillMeant for each process
+// after its pidfd is open, and leaves out those for which stillMeant returns false. A traced process stays until its
+// tracer ends (PTRACE_O_TRACEEXIT), so Kill ends tracers with the same real user id too. It takes at most 2 x endLimit
+// for all processes together, and leaves out those beyond maxKilled. ended are the processes that it killed; left are
+// those that have not ended yet.
+func (s *Processes) Kill(list []Process, stillMeant func(Process) bool) (ended, left []Process) {
 	var all []pinned
 	defer func() {
 		for _, p := range all {
@@ -150,7 +151,7 @@ func (s *Processes) Kill(list []Process, still func(Process) bool) (ended, left 
 			continue // it has ended
 		}
 		all = append(all, pinned{p, fd})
-		if now, err := s.Read(p.PID); err != nil || now.Start != p.Start || !still(now) {
+		if now, err := s.Read(p.PID); err != nil || now.Start != p.Start || !stillMeant(now) {
 			all[len(all)-1].PID = 0
 			continue
 		}
@@ -176,7 +177,7 @@ func (s *Processes) Kill(list []Process, still func(Process) bool) (ended, left 
 	return ended, left
 }
 
-// allEnded waits up to endLimit until all of them have ended.
+// allEnded waits up to endLimit for the end of all processes and reports whether they have ended.
 func allEnded(all []pinned) bool {
 	deadline := time.Now().Add(endLimit)
 	ended := true
@@ -186,13 +187,13 @@ func allEnded(all []pinned) bool {
 	return ended
 }
 
-// hasEnded reports whether the process behind a pidfd ends within a time.
+// hasEnded reports whether the process of a pidfd ends within a time.
 func hasEnded(fd int, within time.Duration) bool {
 	n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(max(within, 0).Milliseconds()))
 	return n > 0
 }
 
-// killTracer ends the process that traces another one, if both have the same real user id.
+// killTracer ends the tracer of p if both have the same real user id.
 func (s *Processes) killTracer(p Process) {
 	tid := s.statusOf(p.PID, "TracerPid:")
 	if tid <= 0 {
@@ -204,14 +205,14 @@ func (s *Processes) killTracer(p Process) {
 		return
 	}
 	defer unix.Close(fd)
-	// It is pinned: if it still traces the process, the pidfd is the tracer's.
+	// With the pidfd open, the process is the tracer if it still traces p now.
 	if tracer, err := s.Read(pid); err != nil || tracer.UIDs[0] != p.UIDs[0] || s.statusOf(p.PID, "TracerPid:") != tid {
 		return
 	}
 	unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 }
 
-// statusOf returns a number of /proc/PID/status, 0 if it cannot be read.
+// statusOf returns a number in /proc/PID/status, or 0 if it cannot be read.
 func (s *Processes) statusOf(pid int, key string) int {
 	data, err := s.small(pid, "status")
 	if err != nil {

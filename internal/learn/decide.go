@@ -11,22 +11,23 @@ import (
 	"caelum/internal/repo"
 )
 
-// Written is what Write has done.
+// Written is the result of Write.
 type Written struct {
 	Table      string `json:"table"`
 	Generation uint64 `json:"generation"`
-	Learned    int    `json:"learned"` // lines
+	Learned    int    `json:"learned"` // number of learned lines
 	LeftOut    int    `json:"left_out,omitempty"`
 	Changed    bool   `json:"changed"`
 }
 
-// errUnread is a repository that knows less than slurmdbd: what it does not know yet would be gone from the table.
-var errUnread = errors.New(
-	"the repository is new, and has not been filled from slurmdbd to the end: `caelum repo sync` does so; the decision table is left as it is",
-)
+// errUnread is returned for a repository that is not filled from slurmdbd yet. Writing its predictions would remove
+// learned lines from the table.
+var errUnread = errors.New("the repository is new and was never filled completely from slurmdbd; " +
+	"the decision table is left as it is: run `caelum repo sync`")
 
-// Write writes what the repository predicts into the decision table at path, below the admin's lines, under the next
-// generation; nothing where that changes nothing. errUnread.
+// Write writes the predictions of the repository into the decision table at path, below the administrator's lines, with
+// the next generation. It does not write a table that would not change. It fails with errUnread if the repository is
+// not filled yet.
 func Write(path string, r *repo.Repo, site predict.Site) (Written, error) {
 	t, was, err := readTable(path)
 	if err != nil {
@@ -53,8 +54,8 @@ func Write(path string, r *repo.Repo, site predict.Site) (Written, error) {
 	return done, replace(path, was, text)
 }
 
-// unread reports whether a repository has been begun and not filled: its first sync has not come to an end, or there
-// was none and nothing is in it.
+// unread reports whether a repository is not filled yet: its first sync has not completed, or there was no sync and the
+// repository is empty.
 func unread(r *repo.Repo) (bool, error) {
 	if deep, err := noteTime(r, noteDeep); err != nil || !deep.IsZero() {
 		return false, err
@@ -62,8 +63,8 @@ func unread(r *repo.Repo) (bool, error) {
 	if synced, err := noteTime(r, noteSynced); err != nil || !synced.IsZero() {
 		return true, err
 	}
-	works, err := r.Scripts()
-	return len(works) == 0, err
+	scripts, err := r.Scripts()
+	return len(scripts) == 0, err
 }
 
 func count(text string) (lines int) {
@@ -75,27 +76,28 @@ func count(text string) (lines int) {
 	return lines
 }
 
-// decision is a profile and an expected run time in seconds, 0 if that is not known.
+// decision is a profile and an expected run time in seconds, 0 if unknown.
 type decision struct {
 	profile string
 	seconds int
 }
 
-// alike: a line of its own would say no more. Run times scatter, so a quarter more or less is the same.
+// alike reports whether a line for d is redundant if o applies without it. Run times vary, so a difference of at most a
+// quarter does not count.
 func (d decision) alike(o decision) bool {
 	near := d.seconds == 0 || o.seconds > 0 && math.Abs(float64(d.seconds-o.seconds)) <= 0.25*float64(o.seconds)
 	return d.profile == o.profile && near
 }
 
-// learnedLine is a line of the table, of work that last ran then.
+// learnedLine is a learned line of the table. last is when the newest of its runs began, in Unix seconds.
 type learnedLine struct {
-	kind, who string
+	kind, subject string
 	decision
 	last  int64
-	owner int64 // the id of the user for whom it is; allUsers for a site line
+	owner int64 // user id; allUsers for a site line
 }
 
-// allUsers owns the lines that rest on the runs of several users.
+// allUsers owns the lines that depend on the runs of several users.
 const allUsers = -1
 
 func (l learnedLine) text() string {
@@ -103,28 +105,28 @@ func (l learnedLine) text() string {
 	if l.seconds > 0 {
 		seconds = fmt.Sprintf(" %d", l.seconds)
 	}
-	return fmt.Sprintf("%s %s %s%s\n", l.kind, l.who, l.profile, seconds)
+	return fmt.Sprintf("%s %s %s%s\n", l.kind, l.subject, l.profile, seconds)
 }
 
-// rank puts lines in an order in which no line is left out before one that falls back on it.
+// rank orders the kinds of lines so that no line is left out before a line that falls back on it.
 var rank = map[string]int{"site": 0, "user": 1, "key": 2}
 
-// decider makes the lines, from what serves most to what serves least: each says only what the one that a job would
-// fall back on does not.
+// decider creates the learned lines, from the most general to the most specific. A line is left out if the line that a
+// job would otherwise fall back on is equivalent.
 type decider struct {
 	repo   *repo.Repo
 	table  table
 	site   predict.Site
-	boards []*mig.Model
+	models []*mig.Model
 	lines  []learnedLine
-	shared map[string]decision // by work
-	sited  map[string]bool     // work that has a site line
-	users  map[string]decision // by user and work
+	shared map[string]decision // by script fingerprint
+	sited  map[string]bool     // script fingerprints with a site line
+	users  map[string]decision // by user and script fingerprint
 }
 
-// decide makes the learned lines, those of what ran last first.
+// decide returns the learned lines, the one with the newest run first.
 func decide(r *repo.Repo, t table, site predict.Site) ([]learnedLine, error) {
-	works, err := r.Scripts()
+	scripts, err := r.Scripts()
 	if err != nil {
 		return nil, err
 	}
@@ -132,13 +134,13 @@ func decide(r *repo.Repo, t table, site predict.Site) ([]learnedLine, error) {
 		repo:   r,
 		table:  t,
 		site:   site,
-		boards: t.gpuModels(),
+		models: t.gpuModels(),
 		shared: map[string]decision{},
 		sited:  map[string]bool{},
 		users:  map[string]decision{},
 	}
-	for _, step := range []func(repo.Script) error{d.everybody, d.user, d.key} {
-		for _, w := range works { // what ran last is first, and so the newest of each user's, and of each work
+	for _, step := range []func(repo.Script) error{d.siteLine, d.userLine, d.keyLine} {
+		for _, w := range scripts { // newest first, so the newest of each user and of each script fingerprint counts
 			if err := step(w); err != nil {
 				return nil, err
 			}
@@ -148,13 +150,14 @@ func decide(r *repo.Repo, t table, site predict.Site) ([]learnedLine, error) {
 	return d.lines, nil
 }
 
-func (d *decider) everybody(w repo.Script) error {
+// siteLine creates the line of a script fingerprint for all users.
+func (d *decider) siteLine(w repo.Script) error {
 	if _, seen := d.shared[w.Fingerprint]; seen || w.Fingerprint == "" {
 		return nil
 	}
 	base := decision{profile: d.table.fallback}
 	d.shared[w.Fingerprint] = base
-	if own, ok := d.table.taken["site "+w.Fingerprint]; ok {
+	if own, ok := d.table.decided["site "+w.Fingerprint]; ok {
 		d.shared[w.Fingerprint], d.sited[w.Fingerprint] = own, true
 		return nil
 	}
@@ -178,16 +181,16 @@ func (d *decider) everybody(w repo.Script) error {
 
 func userFingerprint(w repo.Script) string { return fmt.Sprintf("%d:%s", w.UID, w.Fingerprint) }
 
-// user makes the line of a user's work. Where she has runs of her own that say what she needs and the work has a site
-// line, she has a line too, also if the two agree: a site line may be dropped, or change, by what other users do.
-func (d *decider) user(w repo.Script) error {
+// userLine creates the line of a user's script fingerprint. If the user has complete runs of her own and there is a
+// site line, she gets a line even if the two agree: other users' runs may change or remove the site line.
+func (d *decider) userLine(w repo.Script) error {
 	who := userFingerprint(w)
 	if _, seen := d.users[who]; seen || w.Fingerprint == "" {
 		return nil
 	}
-	base := d.other(d.shared, w.Fingerprint)
+	base := d.orDefault(d.shared, w.Fingerprint)
 	d.users[who] = base
-	if own, ok := d.table.taken["user "+who]; ok {
+	if own, ok := d.table.decided["user "+who]; ok {
 		d.users[who] = own
 		return nil
 	}
@@ -203,13 +206,14 @@ func (d *decider) user(w repo.Script) error {
 	return nil
 }
 
-// key makes the line of a user's key. One without work was submitted without a script, and does not say what it runs.
-func (d *decider) key(w repo.Script) error {
+// keyLine creates the line of a user's key. A run without a script fingerprint was submitted without a script: its key
+// does not identify what it ran, so it gets no line.
+func (d *decider) keyLine(w repo.Script) error {
 	if w.Fingerprint == "" {
 		return nil
 	}
 	who := fmt.Sprintf("%d:%s", w.UID, w.Key)
-	if _, ok := d.table.taken["key "+who]; ok {
+	if _, ok := d.table.decided["key "+who]; ok {
 		return nil
 	}
 	h, err := d.repo.ByKey(w.UID, w.Key)
@@ -224,9 +228,9 @@ func (d *decider) key(w repo.Script) error {
 	return nil
 }
 
-// decision is what a need comes to, for a job that would get base without it.
+// decision converts a need into a decision, for a job that would otherwise get base.
 func (d *decider) decision(need predict.Need, complete bool, base decision) decision {
-	given := Give(need, complete, d.boards, base.profile)
+	given := Give(need, complete, d.models, base.profile)
 	now := decision{profile: given.Profile}
 	if complete {
 		now.seconds = int(min(math.Ceil(given.Seconds), maxSeconds))
@@ -234,25 +238,25 @@ func (d *decider) decision(need predict.Need, complete bool, base decision) deci
 	return now
 }
 
-// other is what a job gets where nothing else is said.
-func (d *decider) other(said map[string]decision, who string) decision {
-	if s, ok := said[who]; ok {
+// orDefault returns the decision for a script fingerprint, or the table's default profile if there is none.
+func (d *decider) orDefault(decisions map[string]decision, fingerprint string) decision {
+	if s, ok := decisions[fingerprint]; ok {
 		return s
 	}
 	return decision{profile: d.table.fallback}
 }
 
-// Given is what a job would be given, and how long it is expected to run on it, in seconds, with the 10% and the 90%
-// quantile; on no GPU model, as long as on what it had last.
+// Given is the profile that a job would get, and its expected run time on that profile in seconds, with the 10% and 90%
+// quantiles. If Model is nil, the run times are those on the profile of the last run.
 type Given struct {
 	Profile            string
 	Model              *mig.Model
 	Seconds, Low, High float64
 }
 
-// Give answers the tightest profile of the first of the GPU models on which one holds what is needed; else the profile
-// that a job gets without a prediction. Where no run was complete (Predict says so) only what was too little is known:
-// the profile is then no smaller than without.
+// Give returns the smallest sufficient profile of the first of the GPU models that has one; otherwise without, the
+// profile of a job without a prediction. If no run was complete (see predict.Predict), only a lower bound of the need
+// is known: the profile is then never smaller than without.
 func Give(need predict.Need, complete bool, models []*mig.Model, without string) Given {
 	g := Given{Seconds: need.Seconds, Low: need.Low, High: need.High}
 	g.Profile, g.Model = tightest(need, complete, models, without)
@@ -284,7 +288,7 @@ func tightest(need predict.Need, complete bool, models []*mig.Model, without str
 	return without, nil
 }
 
-// memory is a profile's, in MiB; 0 if the GPU model does not have it.
+// memory returns the memory of a profile in MiB, 0 if the GPU model does not have the profile.
 func memory(b *mig.Model, profile string) float64 {
 	k, ok := b.ProfileIndex(profile)
 	if !ok {
@@ -293,5 +297,5 @@ func memory(b *mig.Model, profile string) float64 {
 	return b.Profiles[k].Memory()
 }
 
-// maxSeconds is the longest time that a table can say: nine digits.
+// maxSeconds is the longest run time that the format of the table allows: nine digits.
 const maxSeconds = 999_999_999

@@ -12,13 +12,13 @@ import (
 	"caelum/internal/slurm"
 )
 
-// idle is how many times as long as its work takes a Loop rests at least: of a repository with 100,000 runs of 5,000
-// keys the work takes 3 s.
+// idle is the minimum rest of a Loop, as a multiple of the time that its last pass took. A pass takes 3 s for a
+// repository with 100,000 runs of 5,000 keys.
 const idle = 10
 
-// Loop does a sync and writes the decision table, again and again.
+// Loop runs a sync and writes the decision table periodically.
 type Loop struct {
-	Every time.Duration // at most so long, and as long as it takes, a run is unknown to the next submission
+	Every time.Duration // minimum pause between passes
 	DBD   Accounting
 	Repo  string // path
 	Table string // path
@@ -26,10 +26,10 @@ type Loop struct {
 	Site  predict.Site
 	Log   *logrus.Entry
 
-	failing bool // it has been said
+	failing bool // a failure was logged
 }
 
-// Run works until ctx ends. Nothing ends it before: slurmdbd may be away for hours.
+// Run works until ctx ends. Errors do not stop it: slurmdbd may be unreachable for hours.
 func (l *Loop) Run(ctx context.Context) {
 	for next := time.NewTimer(0); ; {
 		select {
@@ -44,7 +44,7 @@ func (l *Loop) Run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil && !l.failing:
-			l.Log.WithError(err).Warn("couldn't learn from earlier runs; what was learned before stays in force")
+			l.Log.WithError(err).Warn("couldn't learn from earlier runs; previously learned lines stay in force")
 		case err != nil:
 			l.Log.WithError(err).Debug("still couldn't learn from earlier runs")
 		}
@@ -52,7 +52,7 @@ func (l *Loop) Run(ctx context.Context) {
 	}
 }
 
-// once opens the repository anew each time: it may have been moved away meanwhile.
+// once runs one pass. It opens the repository each time, because the file may have been moved since.
 func (l *Loop) once(ctx context.Context) error {
 	r, err := repo.Open(l.Repo, func(text string) { l.Log.Error(text) })
 	if err != nil {
@@ -61,12 +61,12 @@ func (l *Loop) once(ctx context.Context) error {
 	defer r.Close()
 	done, syncErr := Sync(ctx, l.DBD, r, l.Field, time.Time{}, time.Now())
 	if done.New > 0 {
-		l.Log.WithFields(logrus.Fields{"new": done.New, "jobs": done.Jobs}).Info("read what earlier runs have used")
+		l.Log.WithFields(logrus.Fields{"new": done.New, "jobs": done.Jobs}).Info("earlier runs read from slurmdbd")
 	}
 	wrote, err := Write(l.Table, r, l.Site)
 	if err == nil && wrote.Changed {
 		l.Log.WithFields(logrus.Fields{"learned": wrote.Learned, "generation": wrote.Generation}).
-			Info("wrote the decision table")
+			Info("decision table written")
 	}
 	return errors.Join(syncErr, err)
 }

@@ -18,8 +18,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestLoopOnce: what slurmdbd has goes into the table; a damaged repository is set aside, said so and filled again; a
-// slurmdbd that is away costs nothing that was learned.
+// TestLoopOnce: the runs in slurmdbd reach the table. A damaged repository is set aside, reported and filled again. If
+// slurmdbd is unreachable, learned lines stay.
 func TestLoopOnce(t *testing.T) {
 	d := &dbd{names: map[uint64]string{}}
 	now := time.Now().Truncate(time.Second).Add(-24 * time.Hour)
@@ -28,7 +28,7 @@ func TestLoopOnce(t *testing.T) {
 		n := seen(uint32(i+1), "n1", at)
 		d.records = append(d.records, record(uint64(i+1), uint32(i+1), at, []string{"n1"}, n))
 	}
-	log, said := test.NewNullLogger()
+	log, logged := test.NewNullLogger()
 	l := Loop{
 		DBD:   d,
 		Repo:  filepath.Join(t.TempDir(), "repo.db"),
@@ -49,17 +49,17 @@ func TestLoopOnce(t *testing.T) {
 	if err := os.WriteFile(l.Repo, []byte(strings.Repeat("junk", 5000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	said.Reset()
+	logged.Reset()
 	if err := l.once(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if e := said.Entries; len(e) != 2 || e[0].Level != logrus.ErrorLevel ||
+	if e := logged.Entries; len(e) != 2 || e[0].Level != logrus.ErrorLevel ||
 		!strings.Contains(e[0].Message, "set aside") ||
 		e[1].Data["new"] != 10 {
 		t.Errorf("%+v", e)
 	}
 	if now, err := os.Stat(l.Table); err != nil || !os.SameFile(table, now) {
-		t.Errorf("the table was written anew: %v", err)
+		t.Errorf("the table was written again: %v", err)
 	}
 
 	d.err = slurm.ErrNoAccounting
@@ -76,8 +76,7 @@ func TestLoopOnce(t *testing.T) {
 	}
 }
 
-// TestUnread: a repository that has just been begun, or not been filled to the end, takes nothing away that was
-// learned.
+// TestUnread: a new repository, or one that is not filled completely, removes no learned line.
 func TestUnread(t *testing.T) {
 	d := &dbd{names: map[uint64]string{}}
 	at := time.Now().Truncate(time.Second).Add(-24 * time.Hour)
@@ -108,7 +107,7 @@ func TestUnread(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.err = slurm.ErrNoAccounting
-	for range 2 { // it is damaged, and then it is new
+	for range 2 { // first the repository is damaged, then it is new
 		if err := l.once(t.Context()); !errors.Is(err, errUnread) || learned(t, l.Table) != want {
 			t.Errorf("%v\n%s", err, learned(t, l.Table))
 		}
@@ -130,11 +129,11 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// TestLoopSaysOnce: a failure that lasts is one warning, and the loop ends when it is told to.
-func TestLoopSaysOnce(t *testing.T) {
+// TestLoopLogsOnce: a lasting failure is logged as one warning, and the loop ends with its context.
+func TestLoopLogsOnce(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	said := test.NewLocal(log)
+	logged := test.NewLocal(log)
 	ctx, cancel := context.WithCancel(t.Context())
 	d := &failing{cancel: cancel}
 	l := Loop{
@@ -146,12 +145,12 @@ func TestLoopSaysOnce(t *testing.T) {
 		Every: time.Nanosecond,
 	}
 	l.Run(ctx)
-	if e := said.AllEntries(); len(e) != 1 || e[0].Level != logrus.WarnLevel || d.asked < 3 {
-		t.Errorf("%d times asked: %+v", d.asked, e)
+	if e := logged.AllEntries(); len(e) != 1 || e[0].Level != logrus.WarnLevel || d.asked < 3 {
+		t.Errorf("%d queries: %+v", d.asked, e)
 	}
 }
 
-// failing is a slurmdbd that is away, and after which the loop is stopped when it was asked three times.
+// failing is an unreachable slurmdbd that stops the loop at the third query.
 type failing struct {
 	dbd
 	asked  int

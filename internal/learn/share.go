@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// share returns the lines that fit into so many lines and bytes, in the order in which they came: newest first. Owners
-// keep equal shares: lines are dropped from the owner with the most, the oldest first. So an owner who has no more than
-// an equal share of the room loses none to the others.
+// share returns the lines that fit into room lines and the given number of bytes, in their order: newest first. Owners
+// get equal shares: the oldest lines of the owner with the most lines are dropped first. So an owner with at most an
+// equal share of the room loses no line to the others.
 func share(lines []learnedLine, room, bytes int) []learnedLine {
-	nth := make([]int, len(lines)) // of its owner's
+	nth := make([]int, len(lines)) // position among the lines of its owner
 	owners := map[int64]int{}
 	for i, l := range lines {
 		nth[i] = owners[l.owner]
@@ -25,7 +25,7 @@ func share(lines []learnedLine, room, bytes int) []learnedLine {
 		}
 		return left, leftBytes, left >= 0 && leftBytes >= 0
 	}
-	low, high := 0, len(lines) // the greatest share that fits is in between
+	low, high := 0, len(lines) // binary search for the largest share that fits
 	for low < high {
 		middle := (low + high + 1) / 2
 		if _, _, ok := fits(middle); ok {
@@ -37,7 +37,7 @@ func share(lines []learnedLine, room, bytes int) []learnedLine {
 	left, leftBytes, _ := fits(low)
 	var kept []learnedLine
 	for i, l := range lines {
-		// What is left over is less than a line for each owner: the newest of the next lines get it.
+		// The rest is less than one line for each owner. The newest of the next lines get it.
 		if size := len(l.text()); nth[i] == low && left > 0 && leftBytes >= size {
 			left, leftBytes = left-1, leftBytes-size
 		} else if nth[i] >= low {
@@ -48,9 +48,13 @@ func share(lines []learnedLine, room, bytes int) []learnedLine {
 	return kept
 }
 
-// byAge sorts lines newest first, so that none comes before one that it falls back on.
+// byAge sorts the lines newest first. Of lines of the same age, a line comes after those that it falls back on.
 func byAge(lines []learnedLine) {
 	slices.SortFunc(lines, func(a, b learnedLine) int {
-		return cmp.Or(cmp.Compare(b.last, a.last), cmp.Compare(rank[a.kind], rank[b.kind]), cmp.Compare(a.who, b.who))
+		return cmp.Or(
+			cmp.Compare(b.last, a.last),
+			cmp.Compare(rank[a.kind], rank[b.kind]),
+			cmp.Compare(a.subject, b.subject),
+		)
 	})
 }

@@ -15,7 +15,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Accounting is what a sync asks of slurmdbd.
+// Accounting is the part of slurmdbd that a sync reads.
 type Accounting interface {
 	Records(ctx context.Context, field slurm.AccountingField, from, to time.Time) ([]slurm.Record, error)
 	RecordsOf(ctx context.Context, field slurm.AccountingField, id uint32) ([]slurm.Record, error)
@@ -23,33 +23,34 @@ type Accounting interface {
 }
 
 const (
-	// Slurmdbd is asked for a day at once, and for more while it has few jobs to tell of: it reads them all before it
-	// answers.
+	// A query covers one day, and longer spans after a query with few jobs: slurmdbd reads all jobs of a query before
+	// it answers.
 	page, largestPage = 24 * time.Hour, 32 * 24 * time.Hour
 	fewJobs           = 5000
-	// Some jobs are in slurmdbd late, and some summaries: a node that could not write one goes on trying for 30 days.
-	// So a sync looks an hour back each time, and once a day 30 days.
+	// Some jobs reach slurmdbd late, and so do some summaries: a node that cannot write a summary tries for 30 days. So
+	// each sync reads the last hour before the previous sync again, and the last 30 days once a day.
 	overlap, deepOverlap = time.Hour, 30 * 24 * time.Hour
 	deepEvery            = 24 * time.Hour
-	first                = 400 * 24 * time.Hour // what a new repository is filled with: as much as it keeps
-	// A node's clock and slurmctld's may differ by so much.
+	first                = 400 * 24 * time.Hour // the span of the first sync: as long as a repository keeps runs
+	// clocks is the largest difference allowed between the clocks of a node and of slurmctld.
 	clocks = time.Hour
 )
 
-// The repository's notes: until when everything has been read, and when a sync last looked far back. Unix seconds.
+// noteSynced and noteDeep are notes in the repository, in Unix seconds: the time until which everything was read, and
+// the time of the last sync that read 30 days again.
 const noteSynced, noteDeep = "synced", "synced deep"
 
-// Synced is what a sync has done.
+// Synced is the result of Sync.
 type Synced struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
-	Jobs int       `json:"jobs"` // records of slurmdbd
-	Runs int       `json:"runs"` // with a summary, of runs that are over
+	Jobs int       `json:"jobs"` // records in slurmdbd
+	Runs int       `json:"runs"` // ended runs with a summary
 	New  int       `json:"new"`
 }
 
-// Sync reads what slurmdbd has since a time, or, with the zero time, since the last sync, into the repository. What it
-// has read when it fails stays, and the next goes on from there.
+// Sync reads the runs of slurmdbd into the repository, from since on, or from the last sync on if since is zero. If it
+// fails, the runs read so far are kept, and the next sync continues from there.
 func Sync(
 	ctx context.Context,
 	dbd Accounting,
@@ -83,7 +84,7 @@ func Sync(
 		if span = page; done.Jobs-before < fewJobs {
 			span = min(2*to.Sub(from), largestPage)
 		}
-		if since.IsZero() || !from.After(synced) { // else something between them has not been read
+		if since.IsZero() || !from.After(synced) { // otherwise the time before from was not read
 			if err := r.SetNote(noteSynced, strconv.FormatInt(to.Unix(), 10)); err != nil {
 				return done, err
 			}
@@ -101,8 +102,8 @@ func Sync(
 	return done, err
 }
 
-// due is from when a sync has to read, and whether that is far back. A clock that has been set back makes it read more,
-// never less.
+// due returns the time from which a sync must read, and whether that includes the last 30 days. If the clock was set
+// back, the sync reads more, never less.
 func due(r *repo.Repo, synced, now time.Time) (from time.Time, deep bool, err error) {
 	if synced.IsZero() {
 		return now.Add(-first), true, nil
@@ -124,7 +125,7 @@ func noteTime(r *repo.Repo, name string) (time.Time, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return time.Time{}, nil // as if there were none: everything is read anew
+		return time.Time{}, nil // an invalid note counts as none: everything is read again
 	}
 	return time.Unix(n, 0), nil
 }
@@ -146,10 +147,10 @@ func (done *Synced) read(
 	if err != nil || len(runs) == 0 {
 		return err
 	}
-	// Users write the names: an odd one costs the others theirs, not the runs.
+	// Users choose the names. If a name makes the answer unreadable, all names of this page are lost, but no run.
 	names, err := dbd.Names(ctx, from, to)
 	if errors.Is(err, slurm.ErrNoAccounting) || ctx.Err() != nil {
-		return fmt.Errorf("couldn't read the jobs' names of %s: %w", from.Format(time.DateTime), err)
+		return fmt.Errorf("couldn't read the job names of %s: %w", from.Format(time.DateTime), err)
 	}
 	for i := range runs {
 		runs[i].Name = names[of[i]]
@@ -159,8 +160,8 @@ func (done *Synced) read(
 	return err
 }
 
-// runsOf are the runs of which the records have summaries, and by Index the record of each. Whose run it was and how it
-// ended the record says; a summary that fits none of the job's runs is nobody's.
+// runsOf returns the runs whose summaries are in the records, and the Index of each run's record. The owner and the end
+// of a run come from the record. A summary that matches none of the job's runs is ignored.
 func runsOf(
 	ctx context.Context,
 	dbd Accounting,
@@ -172,15 +173,15 @@ func runsOf(
 		jobs[rec.ID] = append(jobs[rec.ID], rec)
 	}
 	for _, rec := range records {
-		said := predict.Summaries(rec.Text)
-		if len(said) == 0 || rec.End.IsZero() {
+		summaries := predict.Summaries(rec.Text)
+		if len(summaries) == 0 || rec.End.IsZero() {
 			continue
 		}
 		all := jobs[rec.ID]
-		for _, n := range said {
+		for _, n := range summaries {
 			own, ok := runOf(all, n)
 			if !ok && time.Unix(n.Start, 0).Before(rec.Start) {
-				// The last run's record has the summaries of the earlier runs too, and their records may be on an
+				// The record of the last run also has the summaries of the earlier runs. Their records may be on an
 				// earlier page.
 				if all, err = dbd.RecordsOf(ctx, field, rec.ID); err != nil && !errors.Is(err, slurm.ErrNoJob) {
 					return nil, nil, fmt.Errorf("couldn't read job %d: %w", rec.ID, err)
@@ -197,7 +198,8 @@ func runsOf(
 	return runs, of, nil
 }
 
-// runOf is the record of the run that a summary is of: over, on its node, and the one that began nearest to it.
+// runOf returns the record that a summary belongs to: that of an ended run on the summary's node, the one with the
+// nearest start.
 func runOf(all []slurm.Record, n predict.Run) (slurm.Record, bool) {
 	var fit []slurm.Record
 	for _, rec := range all {
@@ -215,7 +217,7 @@ func runOf(all []slurm.Record, n predict.Run) (slurm.Record, bool) {
 	}), true
 }
 
-// nodeOf is the node's name as slurmctld writes it: sacctmgr has written the summary in lower case.
+// nodeOf returns the name of the summary's node as slurmctld writes it: sacctmgr changed the summary to lower case.
 func nodeOf(rec slurm.Record, n predict.Run) string {
 	i := slices.IndexFunc(rec.Nodes, func(name string) bool { return strings.EqualFold(name, n.Node) })
 	if i < 0 {
@@ -224,6 +226,7 @@ func nodeOf(rec slurm.Record, n predict.Run) string {
 	return rec.Nodes[i]
 }
 
+// complete adds to a run the fields that only the record has.
 func complete(n predict.Run, rec slurm.Record) predict.Run {
 	n.Job, n.Node = rec.ID, nodeOf(rec, n)
 	n.UID, n.User, n.Account = rec.UID, rec.User, rec.Account
@@ -232,9 +235,9 @@ func complete(n predict.Run, rec slurm.Record) predict.Run {
 	return n
 }
 
-// hash is a key or a work in a comment; empty if there is none.
-func hash(comment, mark string) string {
-	if h := slurm.TagValue(comment, mark); repo.IsHash(h) {
+// hash returns the key or the script fingerprint in a comment, or an empty string.
+func hash(comment, tag string) string {
+	if h := slurm.TagValue(comment, tag); repo.IsHash(h) {
 		return h
 	}
 	return ""

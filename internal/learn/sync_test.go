@@ -18,11 +18,11 @@ import (
 type dbd struct {
 	records []slurm.Record
 	names   map[uint64]string
-	busy    bool  // it has many jobs of others on every page
-	err     error // of every call
+	busy    bool  // every page has many jobs of others
+	err     error // returned by every call
 	nameErr error
-	pages   []string // "from-to" of each page, in hours from began
-	asked   int      // for single jobs
+	pages   []string // "from-to" of each query, in hours relative to began
+	asked   int      // number of queries for single jobs
 }
 
 const key, work = "0123456789abcdef", "fedcba9876543210"
@@ -60,15 +60,17 @@ func (d *dbd) Names(context.Context, time.Time, time.Time) (map[uint64]string, e
 	return d.names, errors.Join(d.err, d.nameErr)
 }
 
-// seen is a run as its node saw it.
+// seen returns a run as the agent of its node observed it.
 func seen(job uint32, node string, start time.Time) predict.Run {
 	return predict.Run{
-		Job: job, Node: node, Key: key, Fingerprint: work, UID: 1001, User: "user1", Account: "research", Name: "train", Board: "a100", Profile: "7g.40gb", Slices: 1, Start: start.Unix(),
-		Seconds: 600, Samples: 600, PeakMiB: 5000, MedianMiB: 4000, HighMiB: 4900, Util: 0.5, State: "COMPLETED",
+		Job: job, Node: node, Key: key, Fingerprint: work,
+		UID: 1001, User: "user1", Account: "research", Name: "train",
+		Board: "a100", Profile: "7g.40gb", Slices: 1, Start: start.Unix(), Seconds: 600,
+		Samples: 600, PeakMiB: 5000, MedianMiB: 4000, HighMiB: 4900, Util: 0.5, State: "COMPLETED",
 	}
 }
 
-// record is slurmdbd's of a job that ran for ten minutes and has these summaries, in lower case.
+// record returns slurmdbd's record of a job that ran for ten minutes and has these summaries, in lower case.
 func record(index uint64, job uint32, start time.Time, nodes []string, runs ...predict.Run) slurm.Record {
 	text := "caelum:key=" + key + " caelum:work=" + work + " caelum:sized=7g.40gb"
 	for _, n := range runs {
@@ -116,7 +118,7 @@ func add(t *testing.T, r *repo.Repo, runs ...predict.Run) {
 	}
 }
 
-// requeued is a job that was requeued: its last record has both summaries, as its agents write them.
+// requeued returns a job that was requeued: the last of its records has both summaries, as the agents write them.
 func requeued() (*dbd, []predict.Run) {
 	later := began.Add(30 * time.Hour)
 	first, second := seen(8, "GPU1", began.Add(2*time.Second)), seen(8, "gpu2", later)
@@ -132,8 +134,8 @@ func requeued() (*dbd, []predict.Run) {
 		}
 }
 
-// TestSyncEqualsTheNode: a repository that is made from slurmdbd is, byte for byte, the one of the nodes that saw the
-// runs: with a job on two nodes, a requeued one, a name with a newline, and a run that nobody looked at.
+// TestSyncEqualsTheNode: the repository that a sync creates equals, byte for byte, that of the nodes that observed the
+// runs. The runs include a job on two nodes, a requeued job, a name with a newline, and a run without samples.
 func TestSyncEqualsTheNode(t *testing.T) {
 	d, runs := requeued()
 	at := began.Add(time.Hour)
@@ -155,7 +157,7 @@ func TestSyncEqualsTheNode(t *testing.T) {
 		t.Fatalf("%+v %v", done, err)
 	}
 	if a, b := export(t, node), export(t, host); a != b {
-		t.Errorf("the nodes saw\n%sslurmdbd made\n%s", a, b)
+		t.Errorf("observed on the nodes:\n%sread from slurmdbd:\n%s", a, b)
 	}
 	again, err := Sync(t.Context(), d, host, slurm.AdminComment, time.Time{}, began.Add(48*time.Hour))
 	if err != nil || again.New != 0 || export(t, node) != export(t, host) {
@@ -163,36 +165,42 @@ func TestSyncEqualsTheNode(t *testing.T) {
 	}
 }
 
-// TestSyncIgnores: summaries of which slurmdbd's own account says that they cannot be, and other tools' texts.
+// TestSyncIgnores: summaries that contradict slurmdbd's record are ignored, and so are the texts of other tools.
 func TestSyncIgnores(t *testing.T) {
 	good := seen(1, "n1", began)
 	for name, spoil := range map[string]func(*slurm.Record){
-		"a node that it did not have": func(r *slurm.Record) { r.Nodes = []string{"n2"} },
-		"a start that it did not have": func(r *slurm.Record) {
+		"a node that the job did not have": func(r *slurm.Record) { r.Nodes = []string{"n2"} },
+		"a start that the job did not have": func(r *slurm.Record) {
 			r.Start, r.End = r.Start.Add(2*time.Hour), r.End.Add(2*time.Hour)
 		},
-		"a job that still runs":   func(r *slurm.Record) { r.End = time.Time{} },
-		"a job that never began":  func(r *slurm.Record) { r.Start = time.Time{} },
-		"half a summary":          func(r *slurm.Record) { r.Text = good.Summary()[:30] },
-		"another tool's":          func(r *slurm.Record) { r.Text = "js1:h4siaaaa caelum:run=forged caelum:run= caelum:run=,,,at=1,ran=1s" },
-		"another field's":         func(r *slurm.Record) { r.Text = "" },
-		"a time that is too much": func(r *slurm.Record) { r.Text = "caelum:run=n1,7g.40gb,a100,at=99999999999999999999,ran=1s" },
+		"a job that still runs":  func(r *slurm.Record) { r.End = time.Time{} },
+		"a job that never began": func(r *slurm.Record) { r.Start = time.Time{} },
+		"half a summary":         func(r *slurm.Record) { r.Text = good.Summary()[:30] },
+		"another tool's": func(r *slurm.Record) {
+			r.Text = "js1:h4siaaaa caelum:run=forged caelum:run= caelum:run=,,,at=1,ran=1s"
+		},
+		"another field's": func(r *slurm.Record) { r.Text = "" },
+		"a time that is too large": func(r *slurm.Record) {
+			r.Text = "caelum:run=n1,7g.40gb,a100,at=99999999999999999999,ran=1s"
+		},
 	} {
 		rec := record(1, 1, began, []string{"n1"}, good)
 		spoil(&rec)
 		r := fresh(t)
-		if done, err := Sync(t.Context(), &dbd{records: []slurm.Record{rec}}, r, slurm.AdminComment, began.Add(-time.Hour), began.Add(3*time.Hour)); err != nil ||
-			done.Runs != 0 ||
-			export(t, r) != "" {
+		d := &dbd{records: []slurm.Record{rec}}
+		from, to := began.Add(-time.Hour), began.Add(3*time.Hour)
+		done, err := Sync(t.Context(), d, r, slurm.AdminComment, from, to)
+		if err != nil || done.Runs != 0 || export(t, r) != "" {
 			t.Errorf("%s: %+v %v\n%s", name, done, err, export(t, r))
 		}
 	}
-	// A key that is none is not known; the run is.
+	// An invalid key is ignored; the run is not.
 	rec := record(1, 1, began, []string{"n1"}, good)
 	rec.Comment = "caelum:key=';drop caelum:work=" + strings.ToUpper(work)
 	r := fresh(t)
-	if done, err := Sync(t.Context(), &dbd{records: []slurm.Record{rec}, nameErr: errors.New("imitated")}, r, slurm.AdminComment, began.Add(-time.Hour), began.Add(3*time.Hour)); err != nil ||
-		done.New != 1 {
+	d := &dbd{records: []slurm.Record{rec}, nameErr: errors.New("injected")}
+	done, err := Sync(t.Context(), d, r, slurm.AdminComment, began.Add(-time.Hour), began.Add(3*time.Hour))
+	if err != nil || done.New != 1 {
 		t.Errorf("%+v %v", done, err)
 	}
 	if text := export(t, r); strings.Contains(text, `"key"`) || strings.Contains(text, `"work"`) ||
@@ -201,8 +209,8 @@ func TestSyncIgnores(t *testing.T) {
 	}
 }
 
-// TestSyncGoesOn: each sync begins where the last one ended, an hour back; 30 days back once a day; and anew with a
-// clock that was set back. One that fails goes on where it failed.
+// TestSyncGoesOn: each sync begins one hour before the end of the previous one, or 30 days before it once a day, and
+// earlier if the clock was set back. After a failure, the next sync continues where the failed one stopped.
 func TestSyncGoesOn(t *testing.T) {
 	r, d := fresh(t), &dbd{}
 	sync := func(now time.Time, since time.Time) string {
@@ -223,7 +231,7 @@ func TestSyncGoesOn(t *testing.T) {
 	}
 	d.err = slurm.ErrNoAccounting
 	if got := sync(began, time.Time{}); got != "1 pages from -9600 to 9576" {
-		t.Errorf("slurmdbd is away: %s", got)
+		t.Errorf("slurmdbd is unreachable: %s", got)
 	}
 	d.err = nil
 	for _, c := range []struct {
@@ -247,18 +255,18 @@ func TestSyncGoesOn(t *testing.T) {
 		t.Errorf("since: %s", got)
 	}
 	if got := sync(began.Add(101*time.Hour), time.Time{}); got != "1 pages from 99 to 101" {
-		t.Errorf("what lies between has not been read: %s", got)
+		t.Errorf("the time in between has not been read: %s", got)
 	}
 	d.busy = true
 	if got := sync(began, began.Add(-240*time.Hour)); got != "10 pages from -240 to 0" {
 		t.Errorf("with many jobs: %s", got)
 	}
 	if got := sync(began, began.Add(time.Hour)); got != "none" {
-		t.Errorf("since a time to come: %s", got)
+		t.Errorf("since a future time: %s", got)
 	}
 }
 
-// FuzzSync: whatever stands in an admin's field, the other runs are read.
+// FuzzSync: whatever text is in an admin_comment, the other runs are read.
 func FuzzSync(f *testing.F) {
 	f.Add(
 		"caelum:run=n1,2g.10gb,a100,at=1795339216,ran=3590s,peak=5321m,p95=5100m,median=4800m,util=37%,samples=3590",

@@ -19,25 +19,27 @@ import (
 	"caelum/internal/trust"
 )
 
-// What stands below the marker is written anew each time; what stands above it is the admin's.
 const (
-	marker = "# What stands below this line is learned from earlier runs (caelum repo decisions): it is written anew each time. Above it, write what you like.\n"
-	head   = "caelum-decisions 1 "
+	// marker separates the administrator's lines above it from the learned lines below it, which each Write replaces.
+	// Existing tables contain this text, so it never changes.
+	marker = "# What stands below this line is learned from earlier runs (caelum repo decisions): " +
+		"it is written anew each time. Above it, write what you like.\n"
+	head = "caelum-decisions 1 "
 )
 
-// table is a decision table, cut at the marker.
+// table is a decision table, split at the marker.
 type table struct {
 	generation uint64
-	own        string // the admin's lines, without the first
+	own        string // the administrator's lines, without the first
 	learned    string
-	// those that may be given, and their memory in MiB as the table has it; 0: it has none
+	// profiles holds the profiles that may be given and their memory in MiB in the table; 0: not in the table.
 	profiles map[string]float64
-	gpuTypes []string            // GPU types that it names
+	gpuTypes []string            // GPU types in the table
 	fallback string              // the default profile
-	taken    map[string]decision // what the admin has decided, by "key <user id>:<key>" and the like
+	decided  map[string]decision // the administrator's decisions, by "key <user id>:<key>" and similar
 }
 
-// parseTable reads a table; what stands below the marker is only kept apart.
+// parseTable parses a table. The learned lines are split off but not parsed.
 func parseTable(text string) (t table, err error) {
 	first, rest, ok := strings.Cut(text, "\n")
 	number, is := strings.CutPrefix(first, head)
@@ -49,22 +51,23 @@ func parseTable(text string) (t table, err error) {
 	if err != nil {
 		return t, err
 	}
-	t.fallback, t.profiles, t.taken = d.Default, map[string]float64{}, map[string]decision{}
+	t.fallback, t.profiles, t.decided = d.Default, map[string]float64{}, map[string]decision{}
 	for _, p := range d.Profiles {
 		t.profiles[p.Name] = float64(p.MiB)
 	}
 	t.gpuTypes = slices.Sorted(maps.Keys(d.Models))
 	for kind, lines := range map[string]map[string]decisions.Learned{"key": d.Key, "user": d.User, "site": d.Site} {
 		for who, l := range lines {
-			t.taken[kind+" "+who] = decision{profile: l.Profile, seconds: l.Seconds}
+			t.decided[kind+" "+who] = decision{profile: l.Profile, seconds: l.Seconds}
 		}
 	}
 	return t, nil
 }
 
-// gpuModels are those that the table is for, with the profiles that it lists: the one that its default is of, and then
-// those whose whole GPU it lists. Models that share names are told apart by the models that it names, then by how many
-// of theirs are listed; else the one with the least memory is meant.
+// gpuModels returns the GPU models that the table is for, each with the profiles that the table lists: the models that
+// have the default profile, and those whose whole-GPU profile is listed. Models with the default profile come first,
+// then models whose type the table names, then those with more listed profiles, then those with less memory. Models may
+// share profile names.
 func (t table) gpuModels() []*mig.Model {
 	var list []*mig.Model
 	for _, b := range mig.Models() {
@@ -73,7 +76,7 @@ func (t table) gpuModels() []*mig.Model {
 		for _, p := range b.Profiles {
 			memory, ok := t.profiles[p.Name]
 			if !ok || !mig.Plain(p) {
-				continue // media engines and graphics are for who asks for them
+				continue // profiles with media engines or graphics are given on request only
 			}
 			if memory > 0 {
 				p.MemoryMiB = uint64(memory)
@@ -109,22 +112,23 @@ func (t table) gpuModels() []*mig.Model {
 	return list
 }
 
-// Table is what a decision table says of predictions.
+// Table is the part of a decision table that predictions use.
 type Table struct {
-	// those that it is for, with the profiles that it lists and may be given without being asked for
+	// Models are the GPU models that the table is for, each with the listed profiles that a job may get by prediction.
 	Models  []*mig.Model
 	Default string
-	taken   map[string]decision
+	decided map[string]decision
 }
 
 // ReadTable reads the table at path.
 func ReadTable(path string) (Table, error) {
 	t, _, err := readTable(path)
-	return Table{t.gpuModels(), t.fallback, t.taken}, err
+	return Table{t.gpuModels(), t.fallback, t.decided}, err
 }
 
-// Own is the profile that an admin's line gives a job of which runs at this level are known; empty: none does. What is
-// learned of its key goes before a line for its user's work, and that of its user's work before a line for anybody's.
+// Own returns the profile of the administrator's line that takes precedence over a prediction at this level, or an
+// empty string. A line for the key takes precedence over all predictions, a line for the user's script fingerprint over
+// all except ByKey, and a site line over BySite and Unknown.
 func (t Table) Own(job repo.Of, level predict.Level) string {
 	lines := []string{
 		fmt.Sprintf("key %d:%s", job.UID, job.Key),
@@ -138,14 +142,14 @@ func (t Table) Own(job repo.Of, level predict.Level) string {
 		lines = lines[:2]
 	}
 	for _, line := range lines {
-		if own, ok := t.taken[line]; ok {
+		if own, ok := t.decided[line]; ok {
 			return own.profile
 		}
 	}
 	return ""
 }
 
-// with is the table with other learned lines, as many as there is room for: the next generation's.
+// with returns the text of the table's next generation with other learned lines, as many as fit.
 func (t table) with(lines []learnedLine) string {
 	text := fmt.Sprintf("%s%d\n%s%s", head, t.generation+1, t.own, marker)
 	room, bytes := decisions.MaxLines-strings.Count(text, "\n"), decisions.MaxBytes-len(text)
@@ -157,7 +161,7 @@ func (t table) with(lines []learnedLine) string {
 	return b.String()
 }
 
-// readTable reads the table at path, which an admin has begun.
+// readTable reads the table at path. The administrator must have created it.
 func readTable(path string) (table, os.FileInfo, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -166,11 +170,8 @@ func readTable(path string) (table, os.FileInfo, error) {
 		return table{}, nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > decisions.MaxBytes {
-		return table{}, nil, fmt.Errorf(
-			"%s is no file of at most %d bytes: it is no decision table",
-			path,
-			decisions.MaxBytes,
-		)
+		return table{}, nil, fmt.Errorf("%s is not a decision table: it must be a regular file of at most %d bytes",
+			path, decisions.MaxBytes)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -183,23 +184,22 @@ func readTable(path string) (table, os.FileInfo, error) {
 	return t, info, nil
 }
 
-// noTable is an fs.ErrNotExist that says what to do.
+// noTable is an fs.ErrNotExist whose message contains the remedy.
 type noTable struct{ path string }
 
 func (e *noTable) Error() string {
 	return fmt.Sprintf(
-		"there is no decision table %s: begin it with what `caelum slurm-config --section decisions` prints",
-		e.path,
-	)
+		"there is no decision table %s: create it from the output of `caelum slurm-config --section decisions`",
+		e.path)
 }
 
 func (e *noTable) Unwrap() error { return os.ErrNotExist }
 
-// errChanged: somebody has written the table meanwhile.
-var errChanged = errors.New("it has just been changed by somebody else; try again")
+// errChanged is returned if another program has written the table since it was read.
+var errChanged = errors.New("another program has just changed it; try again")
 
-// replace puts a text in the place of the file that was read, under the same mode and, as far as that is allowed,
-// owner, by rename: slurmctld never sees half of it.
+// replace replaces the file by rename, so that slurmctld never reads an incomplete table. The mode stays the same, and
+// so does the owner as far as permissions allow.
 func replace(path string, was os.FileInfo, text string) (err error) {
 	defer func() {
 		if err != nil {
@@ -216,7 +216,7 @@ func replace(path string, was os.FileInfo, text string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // when it has been renamed there is none
+	defer os.Remove(f.Name()) // fails after the rename
 	defer f.Close()
 	if _, err := f.WriteString(text); err != nil {
 		return err
@@ -225,8 +225,9 @@ func replace(path string, was os.FileInfo, text string) (err error) {
 	if mine, err := f.Stat(); err != nil {
 		return err
 	} else if is := mine.Sys().(*syscall.Stat_t); is.Uid != owner.Uid || is.Gid != owner.Gid {
-		// Who is not root, and may replace it, may not always give it away.
-		if err := f.Chown(int(owner.Uid), int(owner.Gid)); err != nil && (os.Getuid() == 0 || !errors.Is(err, os.ErrPermission)) {
+		// A user other than root may be allowed to replace the file but not to change its owner.
+		err := f.Chown(int(owner.Uid), int(owner.Gid))
+		if err != nil && (os.Getuid() == 0 || !errors.Is(err, os.ErrPermission)) {
 			return err
 		}
 	}

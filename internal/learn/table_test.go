@@ -16,7 +16,7 @@ import (
 	"caelum/internal/repo"
 )
 
-// own is what an admin has begun: an A100-40GB's profiles.
+// own is the administrator's part of a table, with the profiles of an A100-40GB.
 const own = `partition gpu   # GPUs
 profile 1g.5gb 4864
 profile 1g.10gb
@@ -47,7 +47,7 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// ten are ten runs of some work with one peak.
+// ten returns ten runs of a script fingerprint with the same peak.
 func ten(key, work string, uid uint32, peak float64, last time.Time) (runs []predict.Run) {
 	for i := range 10 {
 		n := seen(uint32(1000+i), "n"+key[12:], last.Add(time.Duration(i-9)*time.Hour))
@@ -59,7 +59,7 @@ func ten(key, work string, uid uint32, peak float64, last time.Time) (runs []pre
 
 var lineSeconds = regexp.MustCompile(`(?m)^((?:key|user|site) \S+ \S+) [0-9]+$`)
 
-// learned are the learned lines, without expected run times.
+// learned returns the learned lines without expected run times.
 func learned(t *testing.T, path string) string {
 	t.Helper()
 	_, text, ok := strings.Cut(read(t, path), marker)
@@ -72,16 +72,17 @@ func learned(t *testing.T, path string) string {
 func taught(t *testing.T) *repo.Repo {
 	r := fresh(t)
 	add(t, r, ten("00000000000000a1", work, 1001, 5000, began)...) // needs 1g.10gb, the newest
-	// the same under another name: says nothing more
+	// the same script under another name: no additional line
 	add(t, r, ten("00000000000000a2", work, 1001, 5000, began.Add(-24*time.Hour))...)
 	add(t, r, ten("00000000000000b1", work, 1002, 100, began.Add(-48*time.Hour))...) // another user's
-	// no script: its key does not say what it ran
+	// no script: the key does not identify what it ran
 	add(t, r, ten("00000000000000d1", "", 1003, 20000-9000, began.Add(-72*time.Hour))...)
-	add(t, r, ten("00000000000000aa", "", 1004, 100, began.Add(-80*time.Hour))...) // the admin has decided
+	add(t, r, ten("00000000000000aa", "", 1004, 100, began.Add(-80*time.Hour))...) // decided by the administrator
 	return r
 }
 
-// TestWrite: what the admin wrote stays; below it each line says what its fall-back does not; the newest first.
+// TestWrite: the administrator's lines stay. Below them are the learned lines that differ from their fall-back, newest
+// first.
 func TestWrite(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 41\n"+own)
 	done, err := Write(path, taught(t), predict.DefaultSite)
@@ -100,7 +101,7 @@ user 1002:fedcba9876543210 1g.5gb
 	}
 }
 
-// TestOwn: an admin's line is in force where lua comes to it before what is learned.
+// TestOwn: an administrator's line takes precedence if job_submit.lua reads it before the learned line.
 func TestOwn(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own+"user 1002:"+work+" 3g.20gb\nsite "+work+" 4g.20gb\n")
 	tab, err := ReadTable(path)
@@ -125,8 +126,8 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// TestWriteShared: where the site shares and enough users have run a work, it has a site line; a user with runs of her
-// own has a line as well.
+// TestWriteShared: if the site shares runs and enough users have run a script, the script has a site line. A user with
+// runs of her own also has a line.
 func TestWriteShared(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own+"user 1002:"+work+" 3g.20gb\n")
 	site := predict.DefaultSite
@@ -148,8 +149,7 @@ func TestWriteShared(t *testing.T) {
 	}
 }
 
-// TestWriteChangesNothing: the same repository leaves the file alone; a new run changes what is learned, and never what
-// stands above.
+// TestWriteChangesNothing: with the same repository the file is not written. New runs change the learned lines only.
 func TestWriteChangesNothing(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own)
 	r := taught(t)
@@ -162,7 +162,7 @@ func TestWriteChangesNothing(t *testing.T) {
 		t.Fatalf("%+v %v", done, err)
 	}
 	if now, err := os.Stat(path); err != nil || !os.SameFile(before, now) || before.ModTime() != now.ModTime() {
-		t.Errorf("it was written anew: %v", err)
+		t.Errorf("the table was written again: %v", err)
 	}
 	if _, err := r.ForgetUser(1001, began.Add(time.Hour)); err != nil {
 		t.Fatal(err)
@@ -174,7 +174,8 @@ func TestWriteChangesNothing(t *testing.T) {
 	}
 }
 
-// TestWriteKeepsOwnerAndMode: slurmctld's user goes on reading it; a link stays one; nothing is left beside it.
+// TestWriteKeepsOwnerAndMode: slurmctld's user can still read the file, a link stays a link, and no other file is left
+// in the folder.
 func TestWriteKeepsOwnerAndMode(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own)
 	if os.Geteuid() == 0 {
@@ -200,14 +201,14 @@ func TestWriteKeepsOwnerAndMode(t *testing.T) {
 		t.Errorf("the link: %s %v", target, err)
 	}
 	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
-		t.Errorf("left beside it: %v %v", left, err)
+		t.Errorf("other files in the folder: %v %v", left, err)
 	}
 	if err := replace(path, was, "mine"); !errors.Is(err, errChanged) || read(t, path) == "mine" {
-		t.Errorf("somebody else's change was overwritten: %v", err)
+		t.Errorf("another program's change was overwritten: %v", err)
 	}
 }
 
-// TestWriteBounds: 20,000 lines and 1 MiB, whatever there is to say; what ran longest ago is left out.
+// TestWriteBounds: a table has at most 20,000 lines and 1 MiB. The lines with the oldest runs are left out.
 func TestWriteBounds(t *testing.T) {
 	tab, err := parseTable("caelum-decisions 1 1\n" + own)
 	if err != nil {
@@ -215,9 +216,9 @@ func TestWriteBounds(t *testing.T) {
 	}
 	var short, long []learnedLine
 	for i := range 30000 {
-		l := learnedLine{kind: "key", who: fmt.Sprintf("1001:%016x", i), decision: decision{profile: "2g.10gb"}}
+		l := learnedLine{kind: "key", subject: fmt.Sprintf("1001:%016x", i), decision: decision{profile: "2g.10gb"}}
 		short = append(short, l)
-		l.who += " " + strings.Repeat("x", 60)
+		l.subject += " " + strings.Repeat("x", 60)
 		long = append(long, l)
 	}
 	text := tab.with(short)
@@ -230,7 +231,7 @@ func TestWriteBounds(t *testing.T) {
 	}
 }
 
-// TestWriteRefuses: what is no table is named, and left as it is.
+// TestWriteRefuses: the error names a file that is not a table, and the file is not changed.
 func TestWriteRefuses(t *testing.T) {
 	r := taught(t)
 	for text, want := range map[string]string{
@@ -242,7 +243,7 @@ func TestWriteRefuses(t *testing.T) {
 		"caelum-decisions 1 1\n":            "it names no default",
 		"caelum-decisions 1 1\n" + own[:90]: "the last line is not complete",
 		"caelum-decisions 1 1\nprofile 1g.5gb\ndefault 2g.10gb\n": "the profile of line 3 is not one of its profiles",
-		strings.Repeat("x", decisions.MaxBytes+1):                 "it is no decision table",
+		strings.Repeat("x", decisions.MaxBytes+1):                 "is not a decision table",
 	} {
 		path := begin(t, text)
 		if _, err := Write(path, r, predict.DefaultSite); err == nil || !strings.Contains(err.Error(), want) ||
@@ -260,8 +261,8 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// TestBoards: the GPU model of the default comes first, then those whose whole GPU is listed too; where names are
-// shared, what the table says of memory counts.
+// TestModels: the GPU model of the default profile comes first, then those whose whole-GPU profile is also listed. The
+// memory in the table counts.
 func TestModels(t *testing.T) {
 	tab, err := parseTable("caelum-decisions 1 1\n" + own + "profile 7g.80gb\nprofile 3g.40gb\nprofile 1g.5gb+me\n")
 	if err != nil {
@@ -270,7 +271,7 @@ func TestModels(t *testing.T) {
 	models := tab.gpuModels()
 	if len(models) < 2 || models[0].Name != "A100-40GB" || len(models[0].Profiles) != 6 ||
 		models[0].Profiles[0].Memory() != 4864 {
-		t.Fatalf("%d boards, first %+v", len(models), models[0])
+		t.Fatalf("%d GPU models, first %+v", len(models), models[0])
 	}
 	for _, c := range []struct {
 		peak float64
@@ -280,7 +281,7 @@ func TestModels(t *testing.T) {
 		if got := Give(need, true, models, "3g.20gb").Profile; got != c.want {
 			t.Errorf("%.0f MiB: %q, want %q", c.peak, got, c.want)
 		}
-		// No run was complete: what was too little makes it larger, and nothing makes it smaller.
+		// No run was complete: a profile that was too small makes the result larger, and no run makes it smaller.
 		want := c.want
 		if c.peak < 19000 {
 			want = "3g.20gb"
@@ -291,16 +292,16 @@ func TestModels(t *testing.T) {
 	}
 	if got := Give(predict.Need{}, false, models, "3g.20gb"); got.Profile != "3g.20gb" ||
 		got.Model.Name != "A100-40GB" {
-		t.Errorf("nothing is known: %+v", got)
+		t.Errorf("without runs: %+v", got)
 	}
 
 	tab, err = parseTable("caelum-decisions 1 1\nprofile 1g.5gb\nprofile 3g.20gb\ndefault 3g.20gb\n")
 	if models := tab.gpuModels(); err != nil || len(models) == 0 || models[0].Name != "A100-40GB" {
-		t.Errorf("a site that gives no whole GPU: %d boards, %v", len(models), err)
+		t.Errorf("a site that gives no whole GPU: %d GPU models, %v", len(models), err)
 	}
 }
 
-// In a directory of another user, that user could put a link in the way of what root writes.
+// In a directory of another user, that user could redirect root's write with a link.
 func TestReplaceInADirectoryOfAnother(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: it gives a directory away")

@@ -15,7 +15,7 @@ import (
 	"caelum/internal/api"
 )
 
-// made is a ledger with leases in it, closed.
+// made writes a ledger with 40 leases, closes it and returns its path.
 func made(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "state", "ledger.db")
@@ -42,8 +42,8 @@ func edit(t *testing.T, path, statement string) {
 	}
 }
 
-// What is not a whole ledger is refused with its name and a remedy, and stays as it is for whoever wants to look into
-// it.
+// TestRefused checks that Open refuses a file that is not a whole ledger, with the path and a remedy, and does not
+// change the file.
 func TestRefused(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -52,19 +52,26 @@ func TestRefused(t *testing.T) {
 	}{
 		{"half of it", func(p string) { os.Truncate(p, 3*4096) }, kind.Damaged},
 		{"a header", func(p string) { os.Truncate(p, 100) }, kind.Damaged},
-		{"garbage", func(p string) { os.WriteFile(p, bytes.Repeat([]byte("not a database "), 1000), 0o600) }, kind.Damaged},
+		{"garbage", func(p string) {
+			os.WriteFile(p, bytes.Repeat([]byte("not a database "), 1000), 0o600)
+		}, kind.Damaged},
 		{"a page of garbage", func(p string) {
 			f, _ := os.OpenFile(p, os.O_WRONLY, 0)
 			f.WriteAt(bytes.Repeat([]byte{0xff}, 4096), 4*4096)
 			f.Close()
 		}, kind.Damaged},
-		{"a newer release's", func(p string) { edit(t, p, "PRAGMA user_version = 99") }, "install that release again"},
-		{"another program's", func(p string) { os.Remove(p); edit(t, p, "CREATE TABLE contacts (name TEXT)") }, "another program's"},
+		{"a newer release's", func(p string) {
+			edit(t, p, "PRAGMA user_version = 99")
+		}, "install the newer release again"},
+		{"another program's", func(p string) {
+			os.Remove(p)
+			edit(t, p, "CREATE TABLE contacts (name TEXT)")
+		}, "another program's"},
 		{"another program's with a version", func(p string) {
 			os.Remove(p)
 			edit(t, p, "CREATE TABLE lease (tenant TEXT); PRAGMA user_version = 1")
 		}, "another program's"},
-		{"a directory", func(p string) { os.Remove(p); os.Mkdir(p, 0o700) }, "see that its folder is there"},
+		{"a directory", func(p string) { os.Remove(p); os.Mkdir(p, 0o700) }, "check that its directory exists"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := made(t)
@@ -76,17 +83,16 @@ func TestRefused(t *testing.T) {
 				strings.Contains(err.Error(), "\n") {
 				t.Errorf("%v", err)
 			}
-			// The mode of the journal is the one thing that another program's database may find changed: bytes 18 and
-			// 19.
+			// Only the journal mode of another program's database may be changed: bytes 18 and 19.
 			if after, _ := os.ReadFile(path); len(before) > 100 && !bytes.Equal(before[100:4096], after[100:4096]) ||
 				len(before) != len(after) {
-				t.Error("it was changed")
+				t.Error("the file was changed")
 			}
 		})
 	}
 }
 
-// A lease whose text is damaged inside a database that is whole.
+// TestDamagedLease damages the text of one lease in a database that SQLite considers whole.
 func TestDamagedLease(t *testing.T) {
 	path := made(t)
 	edit(t, path, "UPDATE lease SET lease = '{' WHERE job = 7")
@@ -95,7 +101,7 @@ func TestDamagedLease(t *testing.T) {
 	}
 }
 
-// A journal that is no journal has nothing in it that was ever written: the database counts.
+// TestDamagedJournal checks that SQLite ignores a -wal file that is not a journal: the leases in the database remain.
 func TestDamagedJournal(t *testing.T) {
 	path := made(t)
 	if err := os.WriteFile(path+"-wal", bytes.Repeat([]byte("garbage "), 5000), 0o600); err != nil {
@@ -106,7 +112,7 @@ func TestDamagedJournal(t *testing.T) {
 	}
 }
 
-// mounted is a file system of its own.
+// mounted mounts a tmpfs with the given options and returns its directory.
 func mounted(t *testing.T, options string) string {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -127,7 +133,7 @@ func TestFullDisk(t *testing.T) {
 	if err := errors.Join(l.SetMeta("slots", "7"), l.Grant(api.Lease{Job: 1}, nil)); err != nil {
 		t.Fatal(err)
 	}
-	// SQLite may have room left inside its files for a small write or two.
+	// SQLite's files may have free pages for a few small writes.
 	filler := filepath.Join(dir, "filler")
 	os.WriteFile(filler, make([]byte, 256<<10), 0o600)
 	var err error
@@ -140,7 +146,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatalf("after %d leases: %v", last, err)
 	}
 	if err := l.SetMeta("slots", "7"); err != nil {
-		t.Errorf("a note that stands there already: %v", err)
+		t.Errorf("a value that is stored already: %v", err)
 	}
 	leases, err := l.Leases()
 	if err != nil || len(leases) != int(last)-1 {
@@ -155,7 +161,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := l.Grant(api.Lease{Job: last}, nil); err != nil {
-		t.Errorf("with room again: %v", err)
+		t.Errorf("after the filler was removed: %v", err)
 	}
 }
 
@@ -173,7 +179,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// A lock that another process keeps may go away: whoever asked shall ask again.
+// TestLocked checks that a lock of another process gives status 503, so that the caller asks again.
 func TestLocked(t *testing.T) {
 	path := made(t)
 	other := open(t, path)
@@ -197,6 +203,6 @@ func TestLocked(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if err := l.Release(1); err != nil {
-		t.Errorf("with the lock gone: %v", err)
+		t.Errorf("after the lock was released: %v", err)
 	}
 }

@@ -1,8 +1,9 @@
-// Package ledger is what must survive a crash of the agent: the instances it made, the leases that jobs hold on
-// them, and the intents of hardware calls under way. It stores and answers; it never decides.
+// Package ledger stores the state that must survive a crash of the agent: the instances that the agent made, the leases
+// of jobs on these instances, and the intents of hardware calls under way. The package never decides anything and never
+// calls the driver.
 //
-// An intent is written before each hardware call and settled after it, so that after a crash the GPU can be
-// compared with what was being attempted.
+// The agent writes an intent before each hardware call and settles the intent after the call. After a crash the agent
+// compares the GPU with the intents that were not settled.
 package ledger
 
 import (
@@ -22,33 +23,33 @@ type Instance struct {
 	Start, Size int // placement units
 	UUID        string
 	Job         uint32 // the job that holds it, 0 when idle
-	Stuck       bool   // it could not be destroyed and nobody may have it
+	Stuck       bool   // the instance could not be destroyed, and no job may have it
 }
 
-// Intent is a hardware call that was about to be made.
+// Intent is a hardware call that the agent was about to make.
 type Intent struct {
 	ID          int64
 	Op          string // OpCreate or OpDestroy
 	GPU         string
-	GI          int // of a destroy
+	GI          int // the instance's id, for OpDestroy
 	Profile     string
 	Start, Size int
 	Job         uint32
 }
 
-// The two hardware calls.
+// The values of Intent.Op.
 const (
 	OpCreate  = "create"
 	OpDestroy = "destroy"
 )
 
-// Ledger is the database. Its methods may be called concurrently; their errors say what to do: see kind.
+// Ledger is the open database. Several goroutines may call its methods. The errors name the file and the remedy.
 type Ledger struct{ db *sqlite.DB }
 
 // Close closes the database.
 func (l *Ledger) Close() error { return l.db.Close() }
 
-// Meta reads a note such as the boot id, "" when it was never set.
+// Meta returns the value that SetMeta stored under key, such as the boot id; "" if there is none.
 func (l *Ledger) Meta(key string) (string, error) {
 	var v string
 	err := l.db.Read(func(q *sql.DB) error {
@@ -61,8 +62,8 @@ func (l *Ledger) Meta(key string) (string, error) {
 	return v, err
 }
 
-// SetMeta writes a note. One that stands there already needs no room on the disk: an agent can be started on a full
-// one.
+// SetMeta stores a value under key. It writes nothing if the value is stored already, so that an agent can be started
+// on a full disk.
 func (l *Ledger) SetMeta(key, value string) error {
 	if has, err := l.Meta(key); err == nil && has == value && value != "" {
 		return nil
@@ -74,17 +75,17 @@ func (l *Ledger) SetMeta(key, value string) error {
 	)
 }
 
-// Writable tries whether anything can be written.
+// Writable tests with a write whether the ledger can be written.
 func (l *Ledger) Writable() error {
 	return l.SetMeta("tried", time.Now().Format(time.RFC3339Nano))
 }
 
-// Clear forgets instances, leases and intents: after a reboot none of them exists.
+// Clear removes all instances, leases, intents and former users, since none of them exists after a reboot.
 func (l *Ledger) Clear() error {
 	return l.db.Exec("DELETE FROM instance; DELETE FROM lease; DELETE FROM intent; DELETE FROM former")
 }
 
-// Instances lists the instances that the agent made.
+// Instances returns the instances that the agent made.
 func (l *Ledger) Instances() ([]Instance, error) {
 	return query(
 		l,
@@ -96,7 +97,7 @@ func (l *Ledger) Instances() ([]Instance, error) {
 	)
 }
 
-// Leases lists the leases in force.
+// Leases returns the leases in force.
 func (l *Ledger) Leases() ([]api.Lease, error) {
 	return query(l, "SELECT lease FROM lease ORDER BY job", func(r *sql.Rows) (lease api.Lease, err error) {
 		var text []byte
@@ -107,14 +108,15 @@ func (l *Ledger) Leases() ([]api.Lease, error) {
 	})
 }
 
-// Former is the last user of a GPU instance id. It outlives the instance, as the user's open descriptors do.
+// Former is the last user of a GPU instance id. The record outlives the instance, since descriptors that the user
+// opened may outlive it too.
 type Former struct {
 	GPU string
 	GI  int
 	UID uint32
 }
 
-// FormerUsers lists the last user of each GPU instance id since the boot.
+// FormerUsers returns the last user of each GPU instance id since the boot.
 func (l *Ledger) FormerUsers() ([]Former, error) {
 	return query(l, "SELECT gpu, gi, uid FROM former", func(r *sql.Rows) (f Former, err error) {
 		err = r.Scan(&f.GPU, &f.GI, &f.UID)
@@ -122,7 +124,7 @@ func (l *Ledger) FormerUsers() ([]Former, error) {
 	})
 }
 
-// Intents lists the hardware calls that were begun and not settled.
+// Intents returns the hardware calls that were begun and not settled.
 func (l *Ledger) Intents() ([]Intent, error) {
 	return query(
 		l,
@@ -134,19 +136,11 @@ func (l *Ledger) Intents() ([]Intent, error) {
 	)
 }
 
-// Begin writes an intent and answers its id.
+// Begin writes an intent and returns its id.
 func (l *Ledger) Begin(i Intent) (id int64, err error) {
 	err = l.db.Do(func(tx *sql.Tx) error {
-		r, err := tx.Exec(
-			"INSERT INTO intent (op, gpu, gi, profile, start, size, job) VALUES (?, ?, ?, ?, ?, ?, ?)",
-			i.Op,
-			i.GPU,
-			i.GI,
-			i.Profile,
-			i.Start,
-			i.Size,
-			i.Job,
-		)
+		r, err := tx.Exec("INSERT INTO intent (op, gpu, gi, profile, start, size, job) VALUES (?, ?, ?, ?, ?, ?, ?)",
+			i.Op, i.GPU, i.GI, i.Profile, i.Start, i.Size, i.Job)
 		if err != nil {
 			return err
 		}
@@ -156,10 +150,13 @@ func (l *Ledger) Begin(i Intent) (id int64, err error) {
 	return id, err
 }
 
-// Created settles a create: the instance exists.
+const insertInstance = "INSERT OR REPLACE INTO instance (gpu, gi, profile, start, size, uuid, job, stuck) " +
+	"VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+
+// Created writes a new instance and settles the intent to create it.
 func (l *Ledger) Created(intent int64, i Instance) error {
 	return l.db.Do(func(tx *sql.Tx) error {
-		if _, err := tx.Exec("INSERT OR REPLACE INTO instance (gpu, gi, profile, start, size, uuid, job, stuck) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+		if _, err := tx.Exec(insertInstance,
 			i.GPU, i.GI, i.Profile, i.Start, i.Size, i.UUID, i.Job, i.Stuck); err != nil {
 			return err
 		}
@@ -167,7 +164,7 @@ func (l *Ledger) Created(intent int64, i Instance) error {
 	})
 }
 
-// Destroyed settles a destroy: the instance is gone.
+// Destroyed removes an instance and settles the intent to destroy it.
 func (l *Ledger) Destroyed(intent int64, gpu string, gi int) error {
 	return l.db.Do(func(tx *sql.Tx) error {
 		if _, err := tx.Exec("DELETE FROM instance WHERE gpu = ? AND gi = ?", gpu, gi); err != nil {
@@ -177,7 +174,7 @@ func (l *Ledger) Destroyed(intent int64, gpu string, gi int) error {
 	})
 }
 
-// Failed settles a call that changed nothing.
+// Failed settles the intent of a hardware call that changed nothing.
 func (l *Ledger) Failed(intent int64) error {
 	return l.db.Do(func(tx *sql.Tx) error { return drop(tx, intent) })
 }
@@ -187,28 +184,29 @@ func drop(tx *sql.Tx, intent int64) error {
 	return err
 }
 
-// SetStuck marks an instance that could not be destroyed, or takes the mark back.
+// SetStuck records whether an instance could not be destroyed.
 func (l *Ledger) SetStuck(gpu string, gi int, stuck bool) error {
 	return l.db.Exec("UPDATE instance SET stuck = ? WHERE gpu = ? AND gi = ?", stuck, gpu, gi)
 }
 
-// Forget drops an instance that is no longer on the GPU.
+// Forget removes an instance that is no longer on the GPU.
 func (l *Ledger) Forget(gpu string, gi int) error {
 	return l.db.Exec("DELETE FROM instance WHERE gpu = ? AND gi = ?", gpu, gi)
 }
 
-// Grant writes a lease and ties the instances to its job, at once.
+// Grant atomically records a lease and assigns the held instances to its job.
 func (l *Ledger) Grant(lease api.Lease, held []Instance) error {
 	text, err := json.Marshal(lease)
 	if err != nil {
 		return err
 	}
 	return l.db.Do(func(tx *sql.Tx) error {
-		if _, err := tx.Exec("INSERT OR REPLACE INTO lease VALUES (?, ?, ?)", lease.Job, lease.Restart, string(text)); err != nil {
+		if _, err := tx.Exec(insertLease, lease.Job, lease.Restart, string(text)); err != nil {
 			return err
 		}
 		for _, i := range held {
-			if _, err := tx.Exec("UPDATE instance SET job = ? WHERE gpu = ? AND gi = ?", lease.Job, i.GPU, i.GI); err != nil {
+			const assign = "UPDATE instance SET job = ? WHERE gpu = ? AND gi = ?"
+			if _, err := tx.Exec(assign, lease.Job, i.GPU, i.GI); err != nil {
 				return err
 			}
 			if _, err := tx.Exec("INSERT OR REPLACE INTO former VALUES (?, ?, ?)", i.GPU, i.GI, lease.UID); err != nil {
@@ -219,7 +217,9 @@ func (l *Ledger) Grant(lease api.Lease, held []Instance) error {
 	})
 }
 
-// Recover writes a lease that was lost, and the instances that its job holds.
+const insertLease = "INSERT OR REPLACE INTO lease VALUES (?, ?, ?)"
+
+// Recover atomically records a lost lease and the instances that its job holds.
 func (l *Ledger) Recover(lease api.Lease, held []Instance) error {
 	text, err := json.Marshal(lease)
 	if err != nil {
@@ -227,17 +227,17 @@ func (l *Ledger) Recover(lease api.Lease, held []Instance) error {
 	}
 	return l.db.Do(func(tx *sql.Tx) error {
 		for _, i := range held {
-			if _, err := tx.Exec("INSERT OR REPLACE INTO instance (gpu, gi, profile, start, size, uuid, job, stuck) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+			if _, err := tx.Exec(insertInstance,
 				i.GPU, i.GI, i.Profile, i.Start, i.Size, i.UUID, lease.Job, i.Stuck); err != nil {
 				return err
 			}
 		}
-		_, err := tx.Exec("INSERT OR REPLACE INTO lease VALUES (?, ?, ?)", lease.Job, lease.Restart, string(text))
+		_, err := tx.Exec(insertLease, lease.Job, lease.Restart, string(text))
 		return err
 	})
 }
 
-// Release drops a job's lease and leaves its instances idle.
+// Release atomically removes the lease of a job and makes its instances idle.
 func (l *Ledger) Release(job uint32) error {
 	return l.db.Do(func(tx *sql.Tx) error {
 		if _, err := tx.Exec("UPDATE instance SET job = 0 WHERE job = ?", job); err != nil {

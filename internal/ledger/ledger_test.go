@@ -19,7 +19,8 @@ func open(t *testing.T, path string) *Ledger {
 	return l
 }
 
-// The whole life of a slice, each step read back through a second opening of the file: nothing lives in memory only.
+// TestLifeOfASlice follows a slice from its intent to its end. It reads each step back through a second opening of the
+// file, since nothing may be in memory only.
 func TestLifeOfASlice(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state", "ledger.db")
 	l := open(t, path)
@@ -72,7 +73,7 @@ func TestLifeOfASlice(t *testing.T) {
 	want(0, 1, 0, 0)
 	ok(l.SetStuck("GPU-0", 4, true))
 	if _, instances, _ := reread(); !instances[0].Stuck {
-		t.Fatal("stuck mark lost")
+		t.Fatal("the instance is no longer stuck")
 	}
 	id, err = l.Begin(Intent{Op: OpDestroy, GPU: "GPU-0", GI: 4})
 	ok(err)
@@ -95,7 +96,8 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestSizeOnDisk: however much is written, the ledger and its -wal stay small: the disk of a node can be.
+// TestSizeOnDisk checks that the ledger and its -wal stay below 512 KiB after many writes, since a node may have a
+// small disk.
 func TestSizeOnDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	l := open(t, path)

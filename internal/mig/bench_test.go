@@ -2,7 +2,7 @@ package mig
 
 import "testing"
 
-// Making every GPU model of the tables, and its table of layouts.
+// BenchmarkAllModels makes every GPU model of the tables and its table of layouts.
 func BenchmarkAllModels(b *testing.B) {
 	for b.Loop() {
 		models, err := parseModels(modelsText)

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Draw draws the GPU's units, one line, every unit equally wide: an instance bears its profile's name, filled up with
-// =, and a free unit is a cell of dots.
+// Draw returns a drawing of the GPU's units in one line, in which all units have the same width. The cell of an
+// instance has the name of its profile, filled up with =. The cell of a free unit has dots.
 //
 //	|3g.20gb====================|1g.5gb|......|......|......|
 func (b *Model) Draw(l Layout) string { return b.DrawBeside(l, 0) }
 
-// DrawBeside is Draw, with the blocked units as cells of #.
+// DrawBeside is like Draw, with the blocked units as cells of #.
 func (b *Model) DrawBeside(l Layout, blocked uint64) string {
 	at := make([]int, b.Grid) // by unit: 1 + the placement that begins there
 	for i := range l.Indices() {
@@ -35,15 +35,15 @@ func (b *Model) DrawBeside(l Layout, blocked uint64) string {
 	return s.String() + "|"
 }
 
-// width of a cell of size units, in characters: the bars that it covers are part of it.
+// width returns the width of a cell of size units, in characters, including the bars between its units.
 func (b *Model) width(size int) int { return size*b.cell + size - 1 }
 
-// Parse reads a drawing. Widths do not matter, since a name tells its size, so a person may write
-// |3g.20gb|1g.5gb|.|.|.| for the drawing above. The layout returned is legal; the error says which cell is wrong.
+// Parse reads a drawing. Widths do not matter, since the name of a profile determines its size: |3g.20gb|1g.5gb|.|.|.|
+// is the same as the drawing above. The returned layout is legal. The error names the wrong cell.
 func (b *Model) Parse(drawing string) (Layout, error) {
 	l, blocked, err := b.ParseBeside(drawing)
 	if err == nil && blocked != 0 {
-		err = fmt.Errorf("drawing %q: unit %d is blocked; want a layout of %s alone",
+		err = fmt.Errorf("drawing %q: unit %d is blocked; want a layout of %s without blocked units",
 			drawing, bits.TrailingZeros64(blocked), b.Name)
 	}
 	if err != nil {
@@ -52,7 +52,7 @@ func (b *Model) Parse(drawing string) (Layout, error) {
 	return l, nil
 }
 
-// ParseBeside reads a drawing in which units may be blocked.
+// ParseBeside reads a drawing in which units may be blocked, and also returns the mask of these units.
 func (b *Model) ParseBeside(drawing string) (l Layout, blocked uint64, err error) {
 	fail := func(format string, args ...any) (Layout, uint64, error) {
 		return 0, 0, fmt.Errorf("drawing %q: %s", drawing, fmt.Sprintf(format, args...))
@@ -87,12 +87,12 @@ func (b *Model) ParseBeside(drawing string) (l Layout, blocked uint64, err error
 		return fail("%d units; %s has %d", u, b.Name, b.Grid)
 	}
 	if !b.Legal(l) {
-		return fail("over the instance limits or engines of %s", b.Name)
+		return fail("the instance limits or engines of %s are exceeded", b.Name)
 	}
 	return l, blocked, nil
 }
 
-// List names the placements of a layout in the order of their units: 3g.20gb@0 1g.5gb@4. The empty layout is "-".
+// List returns the placements of a layout in the order of their units: 3g.20gb@0 1g.5gb@4. The empty layout is "-".
 func (b *Model) List(l Layout) string {
 	at := slices.Collect(l.Indices())
 	slices.SortStableFunc(at, func(i, j int) int { return cmp.Compare(b.Placements[i].Start, b.Placements[j].Start) })

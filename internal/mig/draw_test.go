@@ -16,7 +16,7 @@ func TestDrawParseRoundTrip(t *testing.T) {
 					t.Errorf("%s: %s parsed as %s, %v", b.Name, s, b.List(got), err)
 				}
 				if len(s) != width {
-					t.Errorf("%s: %s is %d wide, the empty GPU %d", b.Name, s, len(s), width)
+					t.Errorf("%s: %s has %d characters, the empty GPU %d", b.Name, s, len(s), width)
 				}
 			}
 		}
@@ -39,7 +39,7 @@ func TestDrawBlockedRoundTrip(t *testing.T) {
 	})
 }
 
-// What parses is legal, and drawing it again loses nothing.
+// FuzzParse checks that every parsed layout is legal, and that drawing and parsing it again gives the same layout.
 func FuzzParse(f *testing.F) {
 	models := Models()
 	for n, b := range models {

@@ -2,9 +2,10 @@ package mig
 
 import "testing"
 
-// TestAsMuch: never less than the name promises, nothing larger than it must be, and nothing that may not be given out.
-func TestAsMuch(t *testing.T) {
-	for _, c := range []struct{ name, board, want string }{
+// TestEquivalentProfile checks that the result is never less than the name promises, no larger than necessary, and
+// never a profile that may not be offered.
+func TestEquivalentProfile(t *testing.T) {
+	for _, c := range []struct{ name, model, want string }{
 		{"2g.10gb", "A100-40GB", "2g.10gb"},
 		{"2g.10gb", "H100-80GB", "2g.20gb"},
 		{"1g.5gb", "H100-80GB", "1g.10gb"},
@@ -18,12 +19,12 @@ func TestAsMuch(t *testing.T) {
 		{"2g.10gb", "A30-24GB", "2g.12gb"},
 		{"3g.20gb", "A30-24GB", "4g.24gb"},
 		{"7g.40gb", "A30-24GB", ""},
-		{"1g.10gb+me", "A100-40GB", ""}, // its media engines have no equal among the plain
+		{"1g.10gb+me", "A100-40GB", ""}, // no plain profile has its media engines
 		{"1g.5gb+me", "H100-80GB", ""},
 		{"whole", "H100-80GB", ""},
 		{"", "H100-80GB", ""},
 	} {
-		b, err := ModelByName(c.board)
+		b, err := ModelByName(c.model)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,17 +33,17 @@ func TestAsMuch(t *testing.T) {
 			of |= b.OfProfile(p)
 		}
 		if got, ok := b.EquivalentProfile(c.name, of); got != c.want || ok != (c.want != "") {
-			t.Errorf("%s on %s: %q, want %q", c.name, c.board, got, c.want)
+			t.Errorf("%s on %s: %q, want %q", c.name, c.model, got, c.want)
 		}
 		if _, ok := b.EquivalentProfile(c.name, 0); ok {
-			t.Errorf("%s on %s: there is one although none may be given out", c.name, c.board)
+			t.Errorf("%s on %s: a profile is returned although none may be offered", c.name, c.model)
 		}
 		p, ok := b.ProfileIndex(c.want)
 		if !ok {
 			continue
 		}
 		if got, _ := b.EquivalentProfile(c.name, of&^b.OfProfile(p)); got == c.want {
-			t.Errorf("%s on %s: %s, which may not be given out", c.name, c.board, got)
+			t.Errorf("%s on %s: %s, which may not be offered", c.name, c.model, got)
 		}
 	}
 }

@@ -2,16 +2,16 @@ package mig
 
 import "math"
 
-// budget counts what instances share besides units: compute slices, then the media engines. Copy engines are left out:
-// on every GPU model of the tables they come to no more than the compute slices allow.
+// budget counts the resources that instances share apart from units: compute slices, then the media engines. Copy
+// engines are left out: on every GPU model of the tables the compute slices are the stricter limit.
 type budget [5]int
 
 func needs(p Profile) budget {
 	return budget{p.Compute, max(p.DEC, 0), max(p.ENC, 0), max(p.JPEG, 0), max(p.OFA, 0)}
 }
 
-// totals is what the whole GPU has: what the profile that takes every unit has. A number that it does not know binds
-// nothing.
+// totals returns the resources of the whole GPU, which are those of the profiles that take every unit. A number that is
+// unknown there does not limit anything.
 func totals(grid int, profiles []Profile) budget {
 	const unlimited = math.MaxInt
 	t := budget{-1, -1, -1, -1, -1}
@@ -46,10 +46,10 @@ func (have budget) less(need budget) budget {
 	return have
 }
 
-// Units is the mask of the units that placement i takes.
+// Units returns the mask of the units that placement i takes.
 func (b *Model) Units(i int) uint64 { return b.units[i] }
 
-// Occupied is the mask of the units that a set of placements takes.
+// Occupied returns the mask of the units that a set of placements takes.
 func (b *Model) Occupied(l Layout) uint64 {
 	var u uint64
 	for i := range l.Indices() {
@@ -58,10 +58,10 @@ func (b *Model) Occupied(l Layout) uint64 {
 	return u
 }
 
-// Conflicts is the set of the placements that share a unit with placement i, itself included.
+// Conflicts returns the placements that share a unit with placement i, including i.
 func (b *Model) Conflicts(i int) Layout { return b.conflicts[i] }
 
-// Overlapping is the set of the placements that take any of these units.
+// Overlapping returns the placements that take any of these units.
 func (b *Model) Overlapping(units uint64) Layout { return b.touching(units) }
 
 func (b *Model) touching(units uint64) Layout {
@@ -74,11 +74,11 @@ func (b *Model) touching(units uint64) Layout {
 	return l
 }
 
-// all is the set of every placement.
+// all returns the set of all placements.
 func (b *Model) all() Layout { return Layout(span(0, len(b.Placements))) }
 
-// room is what a layout leaves: the placements that still fit beside it, and what is left to share out. Every question
-// about a layout is answered by taking its placements out of an empty GPU model's room one by one.
+// room is a layout with the placements that still fit beside it and the shared resources that are left. Every question
+// about a layout is answered by adding its placements to the room of an empty GPU one by one.
 type room struct {
 	layout, open Layout
 	left         budget
@@ -86,7 +86,7 @@ type room struct {
 
 func (b *Model) empty() room { return b.prune(room{open: b.all(), left: b.total}) }
 
-// take puts placement i, which must be open, into the layout.
+// take adds placement i, which must be open, to the layout.
 func (b *Model) take(r room, i int) room {
 	p := b.Placements[i].Profile
 	r.layout = r.layout.With(i)
@@ -98,7 +98,7 @@ func (b *Model) take(r room, i int) room {
 	return b.prune(r)
 }
 
-// prune closes the profiles for which there is not enough left.
+// prune closes the profiles for which too few shared resources are left.
 func (b *Model) prune(r room) room {
 	for p, of := range b.ofProfile {
 		if r.open&of != 0 && !r.left.covers(b.need[p]) {
@@ -108,7 +108,7 @@ func (b *Model) prune(r room) room {
 	return r
 }
 
-// beside is the room that l leaves; false when l is no legal layout of the GPU model.
+// beside returns the room beside l; false if l is not a legal layout of the GPU model.
 func (b *Model) beside(l Layout) (room, bool) {
 	r := b.empty()
 	for i := range l.Indices() {
@@ -120,15 +120,15 @@ func (b *Model) beside(l Layout) (room, bool) {
 	return r, true
 }
 
-// Legal reports whether the placements can stand on the GPU together.
+// Legal reports whether the placements fit on the GPU together.
 func (b *Model) Legal(l Layout) bool {
 	_, ok := b.beside(l)
 	return ok
 }
 
-// Open is the set of the placements of which each (not necessarily two of them) fits beside l and avoids the blocked
-// units: units taken by something that is not one of this GPU model's placements. Nothing fits beside an illegal
-// layout.
+// Open returns the placements that fit beside l and avoid the blocked units. Each of them fits, but two of them may not
+// fit together. Blocked units are taken by something that is no placement of this GPU model. Nothing fits beside an
+// illegal layout.
 func (b *Model) Open(l Layout, blocked uint64) Layout {
 	r, _ := b.beside(l)
 	if blocked != 0 {
@@ -137,6 +137,6 @@ func (b *Model) Open(l Layout, blocked uint64) Layout {
 	return r.open
 }
 
-// Fits reports whether placement i can be added to l: no overlap, instance limit not reached, enough compute slices and
-// media engines left.
+// Fits reports whether placement i can be added to l: no overlap, the instance limit is not reached, and enough compute
+// slices and media engines are left.
 func (b *Model) Fits(l Layout, i int) bool { return b.Open(l, 0).Has(i) }

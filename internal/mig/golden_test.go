@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The golden numbers of this file were fixed before the package was written; the code is what gives way. Those that
-// depend on the six profiles of the A100-40GB leave its +me variant out.
+// The golden numbers of this file were computed before the package was written. If a test fails, the package is wrong.
+// The numbers for the six profiles of the A100-40GB do not include its +me variant.
 
 func model(t testing.TB, name string, keep func(Profile) bool) *Model {
 	t.Helper()
@@ -23,7 +23,7 @@ func without(name string) func(Profile) bool {
 
 func TestGoldenLayouts(t *testing.T) {
 	for _, c := range []struct {
-		board            string
+		model            string
 		keep             func(Profile) bool
 		layouts, maximal int
 	}{
@@ -32,17 +32,17 @@ func TestGoldenLayouts(t *testing.T) {
 		{"A30-24GB", Plain, 26, 5},
 		{"RTX-PRO-6000-96GB", Plain, 26, 5},
 	} {
-		b := model(t, c.board, c.keep)
+		b := model(t, c.model, c.keep)
 		if n := len(b.Layouts()); n != c.layouts {
-			t.Errorf("%s: %d layouts, want %d", c.board, n, c.layouts)
+			t.Errorf("%s: %d layouts, want %d", c.model, n, c.layouts)
 		}
 		if n := len(b.Maximal()); n != c.maximal {
-			t.Errorf("%s: %d maximal layouts, want %d", c.board, n, c.maximal)
+			t.Errorf("%s: %d maximal layouts, want %d", c.model, n, c.maximal)
 		}
 	}
 }
 
-// Compute slices need no check of their own on an A100: units run out first.
+// No layout of an A100 exceeds its compute slices: the units run out first.
 func TestGoldenMostCompute(t *testing.T) {
 	b := model(t, "A100-40GB", Plain)
 	most := 0
@@ -82,7 +82,7 @@ func TestGoldenFirstSlice(t *testing.T) {
 	}
 }
 
-// arrangement is what two ways of placing the same profiles may differ in.
+// arrangement is what may differ between two ways to place the same profiles.
 type arrangement struct {
 	cc   int
 	room [6]int // by profile: open placements
@@ -121,8 +121,8 @@ func (g groups) add(multiset [6]int, a arrangement) {
 	g[multiset][a]++
 }
 
-// beaten counts the arrangements which another one of the same profiles, with a CC no larger, beats in room for at
-// least one profile.
+// beaten counts the arrangements for which another arrangement of the same profiles has more room for at least one
+// profile, although its CC is not larger.
 func (g groups) beaten() int {
 	n := 0
 	for _, group := range g {
@@ -139,7 +139,7 @@ func (g groups) beaten() int {
 	return n
 }
 
-// CC alone does not tell what a GPU can still serve.
+// CC alone does not determine which profiles a GPU still has room for.
 func TestGoldenCC(t *testing.T) {
 	b := model(t, "A100-40GB", Plain)
 	one := groups{}

@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// Layout is a set of placements of one GPU model: bit i stands for Placements[i]. The zero Layout is the empty GPU. It
-// also serves as a plain set of placements (candidates, idle instances), which need not be able to stand together.
+// Layout is a set of placements of one GPU model: bit i is Placements[i]. The zero Layout is the empty GPU. A Layout is
+// also used for other sets of placements (candidates, idle instances), which need not fit together.
 type Layout uint64
 
 // Has reports whether placement i is in the set.
@@ -15,10 +15,10 @@ func (l Layout) Has(i int) bool { return l&(1<<i) != 0 }
 // With returns the set with placement i added.
 func (l Layout) With(i int) Layout { return l | 1<<i }
 
-// Without returns the set with placement i taken out.
+// Without returns the set without placement i.
 func (l Layout) Without(i int) Layout { return l &^ (1 << i) }
 
-// Count is the number of placements in the set.
+// Count returns the number of placements in the set.
 func (l Layout) Count() int { return bits.OnesCount64(uint64(l)) }
 
 // Indices yields the placements of the set, ascending: in the order of the GPU model's profiles, then by start.
@@ -32,7 +32,7 @@ func (l Layout) Indices() iter.Seq[int] {
 	}
 }
 
-// span is the mask of the units [start, start+size).
+// span returns the mask of the units [start, start+size).
 func span(start, size int) uint64 {
 	return (^uint64(0) >> (64 - size)) << start
 }

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// MaxPlacements is how many placements a GPU model can have, so that a set of them is one machine word. The largest GPU
-// model of the tables, the RTX PRO 6000 with every variant, has 30.
+// MaxPlacements limits the placements of a GPU model, so that a set of them is one machine word. The largest GPU model
+// of the tables, the RTX PRO 6000 with every variant, has 30.
 const MaxPlacements = 64
 
 // Placement is a profile at a start: it takes the units [Start, Start+Size) of the GPU model's grid.
@@ -17,53 +17,56 @@ type Placement struct {
 	Start, Size int // units
 }
 
-// Model is a GPU model as MIG sees it. It is immutable, and safe for concurrent use: change none of its fields.
+// Model is the MIG geometry of a GPU model. It is immutable and safe for concurrent use: its fields must not be
+// changed.
 type Model struct {
 	Name     string // A100-40GB
-	Type     string // of the model in gres.conf: a100
-	Device   string // what NVML calls it: NVIDIA A100-SXM4-40GB
+	Type     string // the Type in gres.conf: a100
+	Device   string // the name in NVML: NVIDIA A100-SXM4-40GB
 	PCI      string // PCI device id, 0x20B010DE; empty: unknown
-	Reset    bool   // changing MIG mode takes a reset of the GPU (Ampere); later GPU models change live
+	Reset    bool   // a change of the MIG mode requires a reset of the GPU (Ampere); later models do not need it
 	Grid     int    // units
 	Profiles []Profile
 
 	// Placements holds every profile at every start, in the order of Profiles, then by start.
 	Placements []Placement
 
-	total     budget   // what the whole GPU has
+	total     budget   // the resources of the whole GPU
 	need      []budget // by profile
 	units     []uint64 // by placement
-	conflicts []Layout // by placement: those that overlap it, itself included
+	conflicts []Layout // by placement: those that overlap it, including itself
 	ofProfile []Layout // by profile
-	cell      int      // characters per unit in a drawing: with the bars covered, enough for every name
+	cell      int      // characters per unit in a drawing: together with the bars, enough for every name
 
 	futures func() futures
 	table   func() *Table
 	tables  *sync.Map // blocked units -> func() *Table
 }
 
-// Compute is how many compute slices the GPU has; math.MaxInt if no profile takes all of it, and nobody knows.
+// Compute returns how many compute slices the GPU has; math.MaxInt if that is unknown because no profile takes the
+// whole GPU.
 func (b *Model) Compute() int { return b.total[0] }
 
-// NewModel makes a GPU model of these profiles. Grid is in units, at most 64. The profile that takes the whole grid
-// says how many compute slices and media engines there are to share out; without such a profile only units and instance
-// limits bind. The error names the profile that cannot be.
+// NewModel returns a GPU model with these profiles. The grid is in units, at most 64. The profile that takes the whole
+// grid determines the compute slices and media engines of the GPU. Without such a profile, only units and instance
+// limits are checked. The error names the invalid profile.
 func NewModel(name, typ, device string, grid int, profiles []Profile) (*Model, error) {
 	return newModel(Model{Name: name, Type: typ, Device: device, Grid: grid, total: totals(grid, profiles)}, profiles)
 }
 
-// newBoard completes a GPU model whose totals are known: a selection keeps those of the GPU model it was selected from.
+// newModel completes a GPU model whose totals are known. A selection keeps the totals of the model from which it was
+// selected.
 func newModel(b Model, profiles []Profile) (*Model, error) {
 	if b.Grid < 1 || b.Grid > 64 {
-		return nil, fmt.Errorf("board %s: a grid of %d units; want 1 to 64", b.Name, b.Grid)
+		return nil, fmt.Errorf("GPU model %s: a grid of %d units; want 1 to 64", b.Name, b.Grid)
 	}
 	seen := map[string]bool{}
 	for _, p := range profiles {
 		if err := p.check(b.Grid); err != nil {
-			return nil, fmt.Errorf("board %s: %w", b.Name, err)
+			return nil, fmt.Errorf("GPU model %s: %w", b.Name, err)
 		}
 		if seen[p.Name] {
-			return nil, fmt.Errorf("board %s: profile %s twice", b.Name, p.Name)
+			return nil, fmt.Errorf("GPU model %s: profile %s occurs twice", b.Name, p.Name)
 		}
 		seen[p.Name] = true
 
@@ -81,7 +84,7 @@ func newModel(b Model, profiles []Profile) (*Model, error) {
 	}
 	if n := len(b.Placements); n > MaxPlacements {
 		return nil, fmt.Errorf(
-			"board %s: %d placements; at most %d fit: select fewer profiles",
+			"GPU model %s: %d placements, and at most %d are supported; select fewer profiles",
 			b.Name,
 			n,
 			MaxPlacements,
@@ -97,9 +100,8 @@ func newModel(b Model, profiles []Profile) (*Model, error) {
 	return &b, nil
 }
 
-// Select returns the GPU model with only the profiles to keep. It is still the same GPU: compute slices and media
-// engines to share out are the whole GPU model's. Indices of profiles and placements are the selection's own; use
-// [Model.Carry] to take a layout along.
+// Select returns the GPU model with only the profiles to keep. The compute slices and media engines are still those of
+// the whole GPU. The selection has its own indices of profiles and placements; [Model.Carry] translates layouts.
 func (b *Model) Select(keep func(Profile) bool) *Model {
 	var kept []Profile
 	for _, p := range b.Profiles {
@@ -110,13 +112,13 @@ func (b *Model) Select(keep func(Profile) bool) *Model {
 	s, err := newModel(Model{Name: b.Name, Type: b.Type, Device: b.Device, PCI: b.PCI, Reset: b.Reset, Grid: b.Grid,
 		total: b.total}, kept)
 	if err != nil {
-		panic("mig: a selection from a valid board is valid: " + err.Error())
+		panic("mig: a selection from a valid GPU model is valid: " + err.Error())
 	}
 	return s
 }
 
-// Carry translates a layout of GPU model from into one of b. Placements that b does not have come back as the units
-// they take, to be passed on as blocked.
+// Carry translates a layout of GPU model from into a layout of b. The units of placements that b does not have are
+// returned as blocked units.
 func (b *Model) Carry(from *Model, l Layout) (carried Layout, blocked uint64) {
 	for i := range l.Indices() {
 		pl := from.Placements[i]
@@ -129,7 +131,8 @@ func (b *Model) Carry(from *Model, l Layout) (carried Layout, blocked uint64) {
 	return carried, blocked
 }
 
-// ProfileIndex finds a profile by name. It is asked at every placement: slices.IndexFunc would copy each profile.
+// ProfileIndex returns the index of a profile by name. It is called for every placement, and slices.IndexFunc would
+// copy each profile.
 func (b *Model) ProfileIndex(name string) (int, bool) {
 	for i := range b.Profiles {
 		if b.Profiles[i].Name == name {
@@ -139,9 +142,10 @@ func (b *Model) ProfileIndex(name string) (int, bool) {
 	return -1, false
 }
 
-// EquivalentProfile is the GPU model's profile for who asks for one by name that may be another GPU model's: that
-// profile if it is among them, else the smallest plain one whose name promises as many compute slices and as much
-// memory; a variant has no such equal. Only profiles of which a placement is in of count. False: there is none.
+// EquivalentProfile returns the smallest profile of b at least as large as name, which may be a profile of another GPU
+// model. This is name itself if b has it. Otherwise it is the smallest plain profile whose name promises at least as
+// many compute slices and as much memory. Variants of other GPU models have no equivalent. Only profiles with a
+// placement in of count; false: there is none.
 func (b *Model) EquivalentProfile(name string, of Layout) (string, bool) {
 	if p, ok := b.ProfileIndex(name); ok && b.ofProfile[p]&of != 0 {
 		return name, true
@@ -167,7 +171,7 @@ func (b *Model) EquivalentProfile(name string, of Layout) (string, bool) {
 	return b.Profiles[best].Name, true
 }
 
-// Placement finds the index in Placements of a profile at a start.
+// Placement returns the index in Placements of a profile at a start.
 func (b *Model) Placement(profile string, start int) (int, bool) {
 	p, ok := b.ProfileIndex(profile)
 	if !ok {
@@ -177,13 +181,13 @@ func (b *Model) Placement(profile string, start int) (int, bool) {
 	return i, i >= 0
 }
 
-// OfProfile is the set of placements of profile p (an index in Profiles).
+// OfProfile returns the placements of profile p (an index in Profiles).
 func (b *Model) OfProfile(p int) Layout { return b.ofProfile[p] }
 
-// ProfileOf is the name of the profile of placement i.
+// ProfileOf returns the name of the profile of placement i.
 func (b *Model) ProfileOf(i int) string { return b.Profiles[b.Placements[i].Profile].Name }
 
-// Label names placement i as people write it: 3g.20gb@4.
+// Label returns the usual name of placement i: 3g.20gb@4.
 func (b *Model) Label(i int) string {
 	pl := b.Placements[i]
 	return fmt.Sprintf("%s@%d", b.Profiles[pl.Profile].Name, pl.Start)

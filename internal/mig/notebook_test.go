@@ -9,13 +9,13 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// The notebooks in testdata. Commands, each about the GPU model named last:
+// TestNotebook runs testdata/notebook. Each command is about the GPU model of the last board command:
 //
-//	GPU model NAME [all] [without=PROFILE]   its profiles and how many layouts there are; the plain profiles unless all
-//	draw      lines of placements (3g.20gb@0 1g.5gb@4), each drawn
-//	open      drawings; for each the starts still open, by profile
-//	reach     drawings; for each its reach, then as drawn
-//	cc        drawings; likewise
+//	board NAME [all] [without=PROFILE]   its profiles and number of layouts; the plain profiles, with all every profile
+//	draw      lines of placements (3g.20gb@0 1g.5gb@4): each drawn
+//	open      drawings: for each the starts that are still open, by profile
+//	reach     drawings: for each its reach
+//	cc        drawings: for each its CC
 //
 // Rewrite with: go test ./internal/mig -run Notebook -rewrite
 func TestNotebook(t *testing.T) {
@@ -86,7 +86,7 @@ func answer(t *testing.T, b *Model, cmd, line string) string {
 	return ""
 }
 
-// placements reads what List writes.
+// placements reads the output of List.
 func placements(b *Model, line string) (Layout, error) {
 	var l Layout
 	if line == "-" {

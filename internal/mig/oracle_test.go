@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The oracle: the rules of MIG once more, over sets of intervals, as plainly as they can be said. It shares only the
-// tables with the package.
+// The oracle: a plain implementation of the rules of MIG on sets of intervals. It shares only the tables with the
+// package.
 
 type interval struct {
 	name     string
@@ -22,7 +22,7 @@ type oracle struct {
 	whole    Profile // the plain profile of the whole GPU
 }
 
-// newOracle takes the profiles of b and the whole GPU from the GPU model that b was selected from.
+// newOracle returns the oracle for b, with the whole GPU of the model from which b was selected.
 func newOracle(b, from *Model) oracle {
 	o := oracle{profiles: map[string]Profile{}}
 	for _, p := range b.Profiles {
@@ -66,7 +66,7 @@ func (o oracle) legal(set []interval) bool {
 		within(jpeg, o.whole.JPEG) && within(ofa, o.whole.OFA)
 }
 
-// fits reports whether x can be added to set, on a GPU of which some units are blocked.
+// fits reports whether x can be added to set on a GPU with blocked units.
 func (o oracle) fits(set []interval, x interval, blocked uint64) bool {
 	for u := x.from; u < x.to; u++ {
 		if blocked>>u&1 == 1 {
@@ -76,7 +76,7 @@ func (o oracle) fits(set []interval, x interval, blocked uint64) bool {
 	return !slices.Contains(set, x) && o.legal(append(slices.Clone(set), x))
 }
 
-// layouts lists all legal sets, by choosing or skipping every interval in turn.
+// layouts returns all legal sets.
 func (o oracle) layouts() [][]interval {
 	all := [][]interval{nil}
 	for _, x := range o.every {
@@ -89,7 +89,7 @@ func (o oracle) layouts() [][]interval {
 	return all
 }
 
-// reach counts the sets that contain l, avoid the blocked units and to which nothing more can be added.
+// reach returns how many maximal sets contain l and avoid the blocked units.
 func (o oracle) reach(all [][]interval, l []interval, blocked uint64) int {
 	n := 0
 	for _, set := range all {
@@ -114,7 +114,7 @@ func intervals(b *Model, l Layout) []interval {
 	return set
 }
 
-// subject is a GPU model under test with its oracle.
+// subject is a GPU model under test with its oracle and the layouts according to the oracle.
 type subject struct {
 	*Model
 	name string
@@ -122,8 +122,8 @@ type subject struct {
 	all [][]interval
 }
 
-// subjects are every GPU model of the tables three times: whole, with its plain profiles, and without the profile of
-// the whole GPU, whose totals must bind all the same.
+// subjects returns every GPU model of the tables three times: with all profiles, with the plain profiles, and without
+// the profile of the whole GPU, whose totals still apply.
 func subjects() []subject {
 	var subs []subject
 	for _, from := range Models() {
@@ -161,7 +161,7 @@ func TestLayoutsAgainstOracle(t *testing.T) {
 		}
 		for _, l := range got {
 			if !want[l] {
-				t.Errorf("%s: %s is no layout", s.name, s.Draw(l))
+				t.Errorf("%s: %s is not legal", s.name, s.Draw(l))
 			}
 		}
 		t.Logf("%s: %d placements, %d layouts, %d maximal", s.name, len(s.Placements), len(got), len(s.Maximal()))
@@ -179,7 +179,7 @@ func TestAgainstOracle(t *testing.T) {
 		for i, x := range s.every {
 			if got, want := s.Open(l, blocked).Has(i), s.fits(set, x, blocked); got != want {
 				t.Errorf(
-					"%s: open beside %s: %v, the intervals say %v",
+					"%s: open beside %s: %v, the oracle has %v",
 					s.Label(i),
 					s.DrawBeside(l, blocked),
 					got,
@@ -187,7 +187,7 @@ func TestAgainstOracle(t *testing.T) {
 				)
 			}
 			if got, want := s.Fits(l, i), s.fits(set, x, 0); got != want {
-				t.Errorf("%s: fits %s: %v, the intervals say %v", s.Label(i), s.Draw(l), got, want)
+				t.Errorf("%s: fits %s: %v, the oracle has %v", s.Label(i), s.Draw(l), got, want)
 			}
 		}
 		if got, want := s.Reach(l), s.reach(s.all, set, 0); got != want {
@@ -200,7 +200,7 @@ func TestAgainstOracle(t *testing.T) {
 		first, second := every.Draw(t, "any"), every.Draw(t, "of which") // both: a quarter of the bits
 		some := Layout(first & second & uint64(span(0, len(s.Placements))))
 		if got, want := s.Legal(some), s.legal(intervals(s.Model, some)); got != want {
-			t.Errorf("%s legal: %v, the intervals say %v", s.List(some), got, want)
+			t.Errorf("%s legal: %v, the oracle has %v", s.List(some), got, want)
 		}
 	})
 }

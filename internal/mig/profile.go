@@ -7,29 +7,29 @@ import (
 	"strings"
 )
 
-// Profile is a kind of GPU instance, under NVIDIA's name for it (1g.5gb, 1g.5gb+me).
+// Profile is a size of GPU instance, under NVIDIA's name for it (1g.5gb, 1g.5gb+me).
 type Profile struct {
 	Name      string
-	ID        int    // the GPU instance profile id; not universal: 14 is 2g on an A100 and 1g on an A30
+	ID        int    // the GPU instance profile id; it depends on the GPU model: 14 is 2g on an A100 and 1g on an A30
 	Compute   int    // compute slices
 	Size      int    // units of the GPU model's grid
-	Max       int    // most instances at a time
+	Max       int    // the largest number of instances at the same time
 	Starts    []int  // units where an instance may begin, ascending
-	MemoryMiB uint64 // MiB, as an instance reports it; drifts with the driver; 0: unknown
+	MemoryMiB uint64 // the memory that an instance reports, in MiB; it depends on the driver version; 0: unknown
 
 	// Multiprocessors, copy engines and media engines of one instance; -1: unknown.
 	SM, CE, DEC, ENC, JPEG, OFA int
 
 	Gfx  bool   // can render (graphics APIs)
-	Enum string // what follows NVML_GPU_INSTANCE_PROFILE_ in nvml.h; empty: unknown
+	Enum string // the name in nvml.h without NVML_GPU_INSTANCE_PROFILE_; empty: unknown
 }
 
-// Plain tells the profiles that are on offer by default from their variants with other engines (+me, +me.all, -me) or
-// with graphics (+gfx).
+// Plain reports whether a profile is offered by default. Variants with other engines (+me, +me.all, -me) or with
+// graphics (+gfx) are not.
 func Plain(p Profile) bool { return !strings.ContainsAny(p.Name, "+-") }
 
-// Memory is how much memory an instance surely has, in MiB: MemoryMiB where that is known, else 88% of what the name
-// says. Of the profiles whose memory is known those have the least for their name that are called 1g.18gb on an H200
+// Memory returns how much memory an instance has at least, in MiB: MemoryMiB if that is known, otherwise 88% of the
+// size in the name. Of the profiles whose memory is known, the 1g.18gb of an H200 has the least in relation to its name
 // (88.9%).
 func (p Profile) Memory() float64 {
 	if p.MemoryMiB > 0 {
@@ -41,8 +41,9 @@ func (p Profile) Memory() float64 {
 	return math.Floor(0.88 * 1024 * gb)
 }
 
-// Claims is what a profile's name says: 2g.10gb is two compute slices and 10 GB. Names are the same under every driver
-// where sizes in MiB are not; both are 0 in a name that says nothing.
+// Claims returns the compute slices and the memory in GB according to a profile's name: 2g.10gb has 2 compute slices
+// and 10 GB. Names do not depend on the driver version; sizes in MiB do. Both results are 0 if the name has no such
+// numbers.
 func Claims(name string) (compute int, gb float64) {
 	if n, _ := fmt.Sscanf(name, "%dg.%fgb", &compute, &gb); n != 2 {
 		return 0, 0
@@ -53,7 +54,7 @@ func Claims(name string) (compute int, gb float64) {
 func (p Profile) check(grid int) error {
 	switch {
 	case !validName(p.Name):
-		return fmt.Errorf("profile name %q: want letters, digits and .+-_ after a letter or digit", p.Name)
+		return fmt.Errorf("profile name %q: want letters, digits and .+-_, with a letter or digit first", p.Name)
 	case p.Compute < 1:
 		return fmt.Errorf("profile %s: %d compute slices", p.Name, p.Compute)
 	case p.Size < 1 || p.Size > grid:
@@ -61,20 +62,21 @@ func (p Profile) check(grid int) error {
 	case p.Max < 1:
 		return fmt.Errorf("profile %s: at most %d instances", p.Name, p.Max)
 	case len(p.Starts) == 0:
-		return fmt.Errorf("profile %s: no start; leave it out of the board", p.Name)
+		return fmt.Errorf("profile %s: no start; leave the profile out of the GPU model", p.Name)
 	}
 	for i, s := range p.Starts {
 		if s < 0 || s+p.Size > grid {
-			return fmt.Errorf("profile %s: size %d at start %d leaves a grid of %d units", p.Name, p.Size, s, grid)
+			const format = "profile %s: size %d at start %d does not fit on a grid of %d units"
+			return fmt.Errorf(format, p.Name, p.Size, s, grid)
 		}
 		if slices.Contains(p.Starts[:i], s) {
-			return fmt.Errorf("profile %s: start %d twice", p.Name, s)
+			return fmt.Errorf("profile %s: start %d occurs twice", p.Name, s)
 		}
 	}
 	return nil
 }
 
-// validName keeps to the characters that a drawing, a GRES type and a file name can carry.
+// validName reports whether a name has only characters that are allowed in drawings, GRES types and file names.
 func validName(s string) bool {
 	for i, c := range []byte(s) {
 		alnum := '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'

@@ -26,7 +26,7 @@ func TestRemovingKeepsLegal(t *testing.T) {
 	})
 }
 
-// Adding an instance never opens a future: neither a maximal layout nor a placement.
+// TestAddingNeverOpens checks that adding an instance never increases the reach or opens a placement.
 func TestAddingNeverOpens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := drawModel(t)
@@ -36,16 +36,16 @@ func TestAddingNeverOpens(t *testing.T) {
 		for i := range open.Indices() {
 			more := l.With(i)
 			if !b.Legal(more) {
-				t.Fatalf("%s is open beside %s, together they are not legal", b.Label(i), b.Draw(l))
+				t.Fatalf("%s is open beside %s, but together they are not legal", b.Label(i), b.Draw(l))
 			}
 			if b.Open(more, blocked)&^open != 0 || b.CC(more) >= b.CC(l) {
 				t.Errorf("%s opens placements beside %s", b.Label(i), b.Draw(l))
 			}
 			if b.Reach(more) > b.Reach(l) || b.ReachBeside(more, blocked) > b.ReachBeside(l, blocked) {
-				t.Errorf("%s gives %s more reach", b.Label(i), b.Draw(l))
+				t.Errorf("%s increases the reach of %s", b.Label(i), b.Draw(l))
 			}
 			if b.Reach(more) == 0 {
-				t.Errorf("%s is legal and part of no maximal layout", b.Draw(more))
+				t.Errorf("%s is legal, but part of no maximal layout", b.Draw(more))
 			}
 		}
 	})
@@ -77,7 +77,7 @@ func TestCarry(t *testing.T) {
 	})
 }
 
-// Nothing is known to have less memory than would be said of it if it were not known.
+// TestMemory checks that no known memory is less than Memory would return if it were unknown.
 func TestMemory(t *testing.T) {
 	for _, b := range Models() {
 		for _, p := range b.Profiles {

@@ -7,7 +7,7 @@ import (
 	"caelum/internal/place"
 )
 
-// counted counts what a plan asks of its policy.
+// counted is a policy that counts how often it is asked.
 type counted struct{ n *int }
 
 func (c counted) Choose(s *place.Situation, r place.Request) place.Choice {
@@ -31,8 +31,8 @@ func het(id, het uint32, nodes int, profile string) *Job {
 	return j
 }
 
-// A component that wants no slices asks for a million nodes, which are elsewhere. It costs as much as one that asks for
-// as many nodes as there are.
+// A component without slices that requests a million nodes, which are outside the cluster, costs as much as one that
+// requests as many nodes as there are.
 func TestComponentOfAnySize(t *testing.T) {
 	cost := func(nodes int) (n int) {
 		jobs := []*Job{het(1, 1, 1, "1g.5gb"), het(2, 1, nodes, "")}
@@ -48,7 +48,7 @@ func TestComponentOfAnySize(t *testing.T) {
 	}
 }
 
-// A het job has as many components as there are nodes, and each may run on each node. They are alike, and searched for
+// The components of a het job with one component per node, which may all run on every node, are alike and searched for
 // once.
 func TestManyComponents(t *testing.T) {
 	const nodes = 64
@@ -70,8 +70,8 @@ func TestManyComponents(t *testing.T) {
 	}
 }
 
-// Jobs that can be served stand behind jobs that cannot, each of which is costly to search for. What a plan costs is
-// bounded: the search is not repeated whenever one of the others has been served.
+// The cost of a plan is limited when many jobs that can be placed are behind jobs that cannot be placed and are costly
+// to search for: the search is not repeated after every job that is placed.
 func TestCostlyJobsInFront(t *testing.T) {
 	const nodes, small = 64, 100
 	all := emptyNodes(t, nodes)

@@ -11,50 +11,53 @@ import (
 	"caelum/internal/place"
 )
 
-// Cluster is the GPUs that are planned for, those of one node or of many, and how they are used.
+// Cluster holds the GPUs of one or more nodes that a plan covers, and what is on them.
 type Cluster struct {
-	// Situation is what the policy looks at. Its Pool holds the GPUs of all nodes. Who waits behind a job that is
-	// looked at is filled in by Make; who calls Find himself does so too.
+	// Situation is the input of the policy. Its Pool holds the GPUs of all nodes. Make sets Behind, the jobs that wait
+	// behind the one that is placed. Other callers of Find set it themselves.
 	place.Situation
 	Policy place.Policy
 	Nodes  [][]int // the GPUs of each node, as indices in the pool
-	// Offerable are, by GPU, the placements that may be given out (the site's profiles); nil: all.
+	// Offerable has, by GPU, the placements that may be offered (the profiles that the site configures); nil: all.
 	Offerable []mig.Layout
-	parts     map[string]*part // of the pool, by its nodes: jobs that can run on the same nodes look at the same one
-	// Making is the longest that it can take from a job's start until its slices are made, in seconds.
+	parts     map[string]*part // parts of the pool, by nodes: jobs that can run on the same nodes share one
+	// Making is the longest time from a job's start until its slices exist, in seconds.
 	Making float64
 }
 
-// Job is one that waits.
+// Job is a job that waits.
 type Job struct {
 	ID            uint32
-	Wants         []Want // on each of its nodes
-	Nodes         int    // how many nodes; 0 is 1
-	EligibleNodes []int  // nodes that it can run on; nil: all
-	// of these, nodes on which something else keeps it from starting now: it is placed elsewhere if it can be
+	Wants         []Want // the slices that the job needs on each of its nodes
+	Nodes         int    // the number of nodes; 0 counts as 1
+	EligibleNodes []int  // the nodes on which the job can run; nil: all
+	// DeferredNodes are the eligible nodes on which something other than slices keeps the job from starting now. The
+	// job is placed on other nodes if possible.
 	DeferredNodes []int
-	// Unkept are the nodes of Later on which no slices are kept for it until it can start.
+	// Unkept are the nodes of DeferredNodes on which no slices are kept for the job until it can start.
 	Unkept []int
-	// Ready is, for other nodes of Later, when what else it lacks is expected to be free. Until then the slices that
-	// are kept for it there are lent to jobs that end before. A node that is missing is expected to be ready at any
-	// moment.
+	// Ready has, for the other nodes of DeferredNodes, when the resources that the job lacks are expected to be free.
+	// Until then the slices that are kept for the job are lent to jobs that end before. On a node without an entry, the
+	// job is expected to be ready at any time.
 	Ready map[int]float64
-	// After is, for nodes of Later, when what else it lacks is expected to be free by the ends of jobs with slices.
-	// Elsewhere on Later no room is reserved for it.
+	// After has, for nodes of DeferredNodes, when jobs with slices are expected to leave the resources that the job
+	// lacks. On other nodes of DeferredNodes no room is reserved for the job.
 	After map[int]float64
-	// Turn is the same for jobs of which a plan places one at most; 0: any number.
+	// Turn groups jobs: a plan places at most one job of each Turn. 0: the job is in no group.
 	Turn  uint64
-	Runs  float64 // how long it is expected to run, in seconds; +Inf: unknown
-	Limit float64 // how long it can run at most, in seconds; +Inf: for ever
-	// Het is the same for the components of a het job, which stand next to each other; 0: it is none's. All start at
-	// the same time or none does, and no two on one node: slurmctld's backfill, which alone starts them, keeps the
-	// nodes of each from the others (backfill.c, 22.05.8). One of them may want no slices, nodes only; Elsewhere: if
-	// none of these nodes is left there is one outside the cluster.
+	Runs  float64 // the expected run time, in seconds; +Inf: unknown
+	Limit float64 // the time limit, in seconds; +Inf: none
+	// Het is the same for all components of a het job, which are neighbours in the queue; 0: the job is no component.
+	// All components start at the same time or none does. No two of them start on the same node: only slurmctld's
+	// backfill starts them, and it reserves the nodes of each component (backfill.c, 22.05.8). A component may want
+	// nodes only and no slices. OutsideCluster means that such a component can start on a node outside the cluster when
+	// none of its nodes here is left.
 	Het            uint32
 	OutsideCluster bool
 }
 
-// Components are those that start when the k-th does, it among them, and the first one's place.
+// Components returns the jobs that start together with the k-th, including that job, and the index of the first of
+// them.
 func Components(jobs []*Job, k int) (first int, all []*Job) {
 	first, next := k, k+1
 	if het := jobs[k].Het; het != 0 {
@@ -68,7 +71,7 @@ func Components(jobs []*Job, k int) (first int, all []*Job) {
 	return first, jobs[first:next]
 }
 
-// byStart yields those that start at the same time, with the first one's place.
+// byStart yields the groups of jobs that start together, each with the index of its first job.
 func byStart(jobs []*Job) iter.Seq2[int, []*Job] {
 	return func(yield func(int, []*Job) bool) {
 		for k := 0; k < len(jobs); {
@@ -85,13 +88,13 @@ func byStart(jobs []*Job) iter.Seq2[int, []*Job] {
 type Want struct {
 	Profile string
 	Count   int
-	// what other GPU models have for as much: it will do where there is no room for Profile, and is then on offer as
-	// Profile
+	// Alternatives are the equivalent profiles on other GPU models. One of them is used if there is no room for
+	// Profile. It is then offered under the name Profile.
 	Alternatives []string
 }
 
-// RequestedAs is under which name a job with these wants asked for what it was given as a profile, and what slurmctld
-// counts it as.
+// RequestedAs returns the name under which a job with these wants requested what it was given as profile. slurmctld
+// counts the slice under this name.
 func RequestedAs(wants []Want, profile string) string {
 	for _, w := range wants {
 		if w.Profile == profile {
@@ -106,10 +109,10 @@ func RequestedAs(wants []Want, profile string) string {
 	return profile
 }
 
-// Spot is a placement on a GPU, an index in the pool.
+// Spot is a placement on a GPU, where the GPU is an index in the pool.
 type Spot = place.Spot
 
-// nodes is how many nodes the job needs.
+// nodes returns how many nodes the job needs.
 func (j *Job) nodes() int { return max(j.Nodes, 1) }
 
 func (j *Job) slices() (n int) {
@@ -119,13 +122,14 @@ func (j *Job) slices() (n int) {
 	return n * j.nodes()
 }
 
-// request is what the policy is told of a job.
+// request returns a job in the form that the policy needs.
 func (j *Job) request() place.Request {
 	return place.Request{Profile: j.Wants[0].Profile, Duration: j.Runs}
 }
 
-// Find asks the policy where a job goes, and keeps what is reserved (nil: nothing) away from it if it might still run
-// then. Nothing is changed. Without spots why says what the policy said, of a job of several slices nothing.
+// Find asks the policy where a job goes. It withholds the room of the reservation r (nil: none) from the job, unless
+// the job ends before the reservation begins. Nothing is changed. Without spots, why is the policy's answer. It is
+// empty for a job of several slices.
 func (c *Cluster) Find(j *Job, r *Reservation) (spots []Spot, why place.Choice) {
 	if len(j.Wants) == 0 {
 		return nil, why
@@ -152,12 +156,12 @@ func (c *Cluster) Find(j *Job, r *Reservation) (spots []Spot, why place.Choice) 
 	return spots, why
 }
 
-// FindAll finds where jobs go that start at the same time, all or none. Each of several has nodes of its own, the
-// policy says where on these.
+// FindAll finds spots for jobs that start together, for all or none. If there are several jobs, each gets nodes of its
+// own, and the policy chooses the spots on these nodes.
 func (c *Cluster) FindAll(jobs []*Job, r *Reservation) (all [][]Spot, why place.Choice) {
 	if len(jobs) > 1 {
 		return c.Apart(jobs, alike(jobs, func(j *Job, n int) []Spot {
-			spots, _ := c.Find(j.only(n), r)
+			spots, _ := c.Find(j.onNode(n), r)
 			return spots
 		})), why
 	}
@@ -168,14 +172,16 @@ func (c *Cluster) FindAll(jobs []*Job, r *Reservation) (all [][]Spot, why place.
 	return [][]Spot{spots}, why
 }
 
-// Alike reports whether two jobs have the same on a node, as they want and run for the same.
+// Alike reports whether two jobs have the same spots on every node, because they want the same slices and have the same
+// run times.
 func (j *Job) Alike(o *Job) bool {
 	return j.Runs == o.Runs && j.Limit == o.Limit && slices.EqualFunc(j.Wants, o.Wants, func(a, b Want) bool {
 		return a.Profile == b.Profile && a.Count == b.Count && slices.Equal(a.Alternatives, b.Alternatives)
 	})
 }
 
-// alike answers for the k-th of some jobs on a node what find does, which is asked once for all jobs that are alike.
+// alike returns a function that gives the result of find for the k-th job on a node. It calls find once for all jobs
+// that are alike.
 func alike[T any](jobs []*Job, find func(j *Job, n int) T) func(k, n int) T {
 	first := make([]int, len(jobs))
 	for k, j := range jobs {
@@ -194,23 +200,23 @@ func alike[T any](jobs []*Job, find func(j *Job, n int) T) func(k, n int) T {
 	}
 }
 
-// only is a job's share on one of its nodes, as a job.
-func (j *Job) only(node int) *Job {
+// onNode returns the share of a job on one of its nodes as a job.
+func (j *Job) onNode(node int) *Job {
 	one := *j
 	one.EligibleNodes, one.DeferredNodes, one.Nodes = []int{node}, nil, 1
 	return &one
 }
 
-// Apart gives each of some jobs nodes that no other job has, if slurmctld would start them there: the first job gets
-// the first nodes that leave enough for the others, and so on. room returns the spots of the k-th job on a node, nil if
-// there are none; it is called once for each job and node. A job with Elsewhere takes what the others leave of its
-// nodes. nil: there is no such choice.
+// Apart gives each job nodes that no other of the jobs has, provided that slurmctld would start them there. The first
+// job gets the first nodes that leave enough nodes for the others, and so on. room returns the spots of the k-th job on
+// a node, nil if there are none; Apart calls it once for each job and node. A job with OutsideCluster gets the nodes
+// that the others leave. The result is nil if there is no such choice.
 func (c *Cluster) Apart(jobs []*Job, room func(k, n int) []Spot) [][]Spot {
 	m := matching{rooms: make([][]int, len(jobs)), holder: slices.Repeat([]int{vacant}, len(c.Nodes))}
 	spots := make([]map[int][]Spot, len(jobs))
 	for k, j := range jobs {
 		spots[k] = map[int][]Spot{}
-		for _, n := range c.now(j) {
+		for _, n := range c.nodesNow(j) {
 			if len(j.Wants) == 0 {
 				spots[k][n] = []Spot{}
 			} else if found := room(k, n); found != nil {
@@ -245,21 +251,22 @@ func (c *Cluster) Apart(jobs []*Job, room func(k, n int) []Spot) [][]Spot {
 	return all
 }
 
-// matching gives nodes to jobs, each node to one job at most. Its methods cost at most one visit of every job's rooms
-// for each node that they give.
+// matching assigns nodes to jobs, each node to at most one job. For each node that they assign, its methods visit the
+// rooms of every job at most once.
 type matching struct {
-	rooms  [][]int // by job, the nodes that would do, ascending
-	holder []int   // by node, the job that has it
+	rooms  [][]int // by job, the nodes on which there is room, ascending
+	holder []int   // by node, the job to which it is assigned, or vacant or settled
 }
 
-// A node that no job has, and one that a job keeps.
+// vacant is the holder of a node that no job has. settled is the holder of a node that is not moved to another job any
+// more.
 const (
 	vacant  = -1
 	settled = -2
 )
 
-// augment gives the k-th job one node more, and moves other jobs for that if need be. seen are the jobs that cannot be
-// moved; when augment fails it adds those that it has tried.
+// augment assigns one more node to the k-th job, and moves other jobs if necessary. seen are the jobs that cannot be
+// moved. If augment fails, it adds the jobs that it has tried to move.
 func (m *matching) augment(k int, seen []bool) bool {
 	seen[k] = true
 	for _, n := range m.rooms[k] {
@@ -277,8 +284,8 @@ func (m *matching) augment(k int, seen []bool) bool {
 	return false
 }
 
-// settle lets the k-th job keep its first so many nodes with which the others still have theirs. Unless extra is set
-// the job has as many nodes already, and gives one back for each that it keeps.
+// settle lets the k-th job keep the first nodes, up to need, that leave enough nodes for the others. Unless extra is
+// set, the job already has this number of nodes, and gives up one of them for each node that it keeps.
 func (m *matching) settle(k, need int, extra bool) (kept []int) {
 	seen := make([]bool, len(m.rooms))
 	for _, n := range m.rooms[k] {
@@ -290,7 +297,7 @@ func (m *matching) settle(k, need int, extra bool) (kept []int) {
 			continue
 		}
 		m.holder[n] = settled
-		back := vacant // a node that the job gives back for this one
+		back := vacant // a node that the job gives up in exchange
 		if !extra && holder != k {
 			back = m.last(k)
 			m.holder[back] = vacant
@@ -307,7 +314,7 @@ func (m *matching) settle(k, need int, extra bool) (kept []int) {
 	return kept
 }
 
-// last is the last node that the k-th job has.
+// last returns the last node that is assigned to the k-th job.
 func (m *matching) last(k int) int {
 	for _, n := range slices.Backward(m.rooms[k]) {
 		if m.holder[n] == k {
@@ -317,9 +324,9 @@ func (m *matching) last(k int) int {
 	return vacant
 }
 
-// starts reports whether slurmctld would start jobs on what was found for them, once that is on offer: it takes the
-// jobs in their order, and for each the first nodes that have what it wants and that none before it has (backfill.c,
-// 22.05.8).
+// starts reports whether slurmctld would start jobs on the spots that were found for them, once these are on offer.
+// slurmctld takes the jobs in their order. For each it takes the first nodes that have the slices and that no earlier
+// job has (backfill.c, 22.05.8).
 func (c *Cluster) starts(jobs []*Job, all [][]Spot) bool {
 	nodeOf := c.nodeOf()
 	free := map[wanted]int{}
@@ -331,7 +338,7 @@ func (c *Cluster) starts(jobs []*Job, all [][]Spot) bool {
 	taken := map[int]bool{}
 	for _, j := range jobs {
 		need := j.nodes()
-		for _, n := range c.now(j) {
+		for _, n := range c.nodesNow(j) {
 			if need == 0 || taken[n] ||
 				slices.ContainsFunc(j.Wants, func(w Want) bool { return free[wanted{w.Profile, n}] < w.Count }) {
 				continue
@@ -350,8 +357,8 @@ func (c *Cluster) offerable(s Spot) bool {
 	return c.Offerable == nil || c.Offerable[s.GPU].Has(s.Placement)
 }
 
-// choose asks the policy for the profile and then for its equivalents on other GPU models, until one can start now. A
-// job is held for the first of these only if none can.
+// choose asks the policy for the profile and then for its equivalent profiles on other GPU models, until one can start
+// now. Otherwise it returns the first answer that is not Nowhere.
 func (c *Cluster) choose(s *place.Situation, w Want, runs float64) (choice place.Choice) {
 	for _, name := range append([]string{w.Profile}, w.Alternatives...) {
 		next := c.Policy.Choose(s, place.Request{Profile: name, Duration: runs})
@@ -365,9 +372,9 @@ func (c *Cluster) choose(s *place.Situation, w Want, runs float64) (choice place
 	return choice
 }
 
-// one asks the policy where the slice of a job goes that can run on some nodes only.
+// one asks the policy where a job of one slice goes that can run on some nodes only.
 func (c *Cluster) one(j *Job) place.Choice {
-	p := c.part(c.now(j))
+	p := c.part(c.nodesNow(j))
 	s := c.Situation
 	s.Pool = p.pool
 	choice := c.choose(&s, j.Wants[0], j.Runs)
@@ -377,10 +384,10 @@ func (c *Cluster) one(j *Job) place.Choice {
 	return choice
 }
 
-// part is the pool of some nodes.
+// part is the pool of some of the nodes.
 type part struct {
 	gpus  []int
-	index map[int]int // of these
+	index map[int]int // by GPU, its index in gpus
 	pool  *place.Pool
 }
 
@@ -404,7 +411,7 @@ func (c *Cluster) part(nodes []int) *part {
 	return p
 }
 
-// set changes what stands on a GPU, in the pool and in its parts.
+// set replaces the state of a GPU, in the pool and in its parts.
 func (c *Cluster) set(gpu int, g place.GPU) {
 	c.Pool.Set(gpu, g)
 	for _, p := range c.parts {
@@ -414,7 +421,7 @@ func (c *Cluster) set(gpu int, g place.GPU) {
 	}
 }
 
-// begin makes a placement busy until end, in the pool and in its parts.
+// begin makes a placement busy until end (seconds), in the pool and in its parts.
 func (c *Cluster) begin(at Spot, end float64) {
 	c.Pool.Start(at.GPU, at.Placement, end)
 	for _, p := range c.parts {
@@ -424,7 +431,7 @@ func (c *Cluster) begin(at Spot, end float64) {
 	}
 }
 
-// among is the situation on some of the GPUs.
+// among returns the situation on some of the GPUs.
 func (c *Cluster) among(gpus []int) place.Situation {
 	stand := make([]place.GPU, len(gpus))
 	for k, g := range gpus {
@@ -435,9 +442,9 @@ func (c *Cluster) among(gpus []int) place.Situation {
 	return s
 }
 
-// several finds places for a job of several slices, all or none: on the fullest nodes that hold its share.
+// several finds spots for a job of several slices, for all or none: on the fullest nodes that hold its share.
 func (c *Cluster) several(j *Job) (all []Spot) {
-	nodes := c.now(j)
+	nodes := c.nodesNow(j)
 	free := make([]int, len(c.Nodes))
 	for _, n := range nodes {
 		for _, g := range c.Nodes[n] {
@@ -459,7 +466,7 @@ func (c *Cluster) several(j *Job) (all []Spot) {
 	return nil
 }
 
-// nodeOf is, by GPU, its node.
+// nodeOf returns the node of each GPU.
 func (c *Cluster) nodeOf() []int {
 	all := make([]int, c.Pool.Len())
 	for n, gpus := range c.Nodes {
@@ -470,7 +477,7 @@ func (c *Cluster) nodeOf() []int {
 	return all
 }
 
-// nodesOf are the nodes that a job can run on.
+// nodesOf returns the nodes on which a job can run.
 func (c *Cluster) nodesOf(j *Job) []int {
 	if j.EligibleNodes != nil {
 		return slices.Clone(j.EligibleNodes)
@@ -482,10 +489,10 @@ func (c *Cluster) nodesOf(j *Job) []int {
 	return all
 }
 
-// now are the nodes of these on which nothing but slices keeps a job from starting.
-func (c *Cluster) now(j *Job) []int { return without(c.nodesOf(j), j.DeferredNodes) }
+// nodesNow returns the nodes of a job on which nothing but slices keeps it from starting.
+func (c *Cluster) nodesNow(j *Job) []int { return without(c.nodesOf(j), j.DeferredNodes) }
 
-// without removes some nodes from a list, which it changes.
+// without removes some nodes from a list. It changes the list.
 func without(nodes, some []int) []int {
 	if len(some) == 0 {
 		return nodes
@@ -502,7 +509,7 @@ func (j *Job) CanStartOn(node int) bool {
 	return (j.EligibleNodes == nil || slices.Contains(j.EligibleNodes, node)) && !slices.Contains(j.DeferredNodes, node)
 }
 
-// together finds places on some GPUs for what a job wants on one node, all or none.
+// together finds spots on some GPUs for the slices that a job wants on one node, for all or none.
 func (c *Cluster) together(gpus []int, j *Job) (all []Spot) {
 	s := c.among(gpus)
 	for _, w := range c.bySize(j.Wants) {
@@ -511,14 +518,15 @@ func (c *Cluster) together(gpus []int, j *Job) (all []Spot) {
 			if choice.Verdict != place.Here {
 				return nil
 			}
-			s.Pool.Start(choice.GPU, choice.Placement, math.Inf(1)) // no slice waits for another of the same job
+			// The end is +Inf, because a slice never waits for another slice of the same job.
+			s.Pool.Start(choice.GPU, choice.Placement, math.Inf(1))
 			all = append(all, Spot{GPU: gpus[choice.GPU], Placement: choice.Placement})
 		}
 	}
 	return all
 }
 
-// bySize puts the largest profiles first: what is hardest to place goes where there is most room.
+// bySize puts the largest profiles first, because they are hardest to place.
 func (c *Cluster) bySize(wants []Want) []Want {
 	if len(wants) == 1 {
 		return wants

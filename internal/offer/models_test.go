@@ -22,7 +22,7 @@ func (h holding) Choose(s *place.Situation, r place.Request) place.Choice {
 	return choice
 }
 
-// TestModels plays testdata/models/*.txt: one node for each GPU model, and jobs whose profile has equivalents on
+// TestModels runs testdata/models/*.txt: one node for each GPU model, and jobs whose profile has equivalent profiles on
 // other models.
 func TestModels(t *testing.T) {
 	datadriven.Walk(t, "testdata/models", func(t *testing.T, path string) {
@@ -40,7 +40,7 @@ func TestModels(t *testing.T) {
 					policy = arg.Vals
 				}
 			}
-			var jobs []*Job // one a line: id profile equivalent...
+			var jobs []*Job // one per line: id profile equivalent...
 			for line := range strings.Lines(d.Input) {
 				f := strings.Fields(line)
 				jobs = append(jobs, demands(f[0]+" "+f[1]+" 1")...)

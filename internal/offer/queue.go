@@ -2,10 +2,11 @@ package offer
 
 import "slices"
 
-// queue is what jobs in front wait for, and of how many on one node the job with the smallest request does.
+// queue has, by profile and node, the smallest number of slices on one node that an earlier job waits for.
 type queue map[wanted]int
 
-// wanted is a profile on a node, by the name that it is on offer as; anywhere if it is everywhere.
+// wanted is a profile on a node, by the name under which it is offered. With the node everywhere it is a profile on any
+// node.
 type wanted struct {
 	profile string
 	node    int
@@ -21,14 +22,14 @@ func (q queue) add(j *Job) {
 	}
 }
 
-// leaves returns a job on those nodes where slurmctld could not start a job in front of it with the slices that it
-// wants; nil if these nodes are too few. A job in front that wants more of a profile than would be on offer there
-// cannot start.
+// leaves restricts a job to the nodes on which slurmctld could not start an earlier job with the slices of this one. It
+// returns nil if these nodes are too few. An earlier job that wants more slices of a profile than would be on offer on
+// a node cannot start there.
 func (q queue) leaves(c *Cluster, plan *Plan, j *Job) *Job {
 	if len(j.Wants) == 0 {
 		return j
 	}
-	nodes := c.now(j)
+	nodes := c.nodesNow(j)
 	on := slices.DeleteFunc(slices.Clone(nodes), func(n int) bool {
 		return slices.ContainsFunc(j.Wants, func(w Want) bool {
 			least := q.least(w.Profile, n)
@@ -46,7 +47,7 @@ func (q queue) leaves(c *Cluster, plan *Plan, j *Job) *Job {
 	return &left
 }
 
-// leavesAll is leaves for jobs that start at the same time; nil if it is for one of them.
+// leavesAll is like leaves for jobs that start together. It returns nil if leaves returns nil for one of them.
 func (q queue) leavesAll(c *Cluster, plan *Plan, jobs []*Job) (all []*Job) {
 	for _, j := range jobs {
 		left := q.leaves(c, plan, j)
@@ -58,10 +59,11 @@ func (q queue) leavesAll(c *Cluster, plan *Plan, jobs []*Job) (all []*Job) {
 	return all
 }
 
-// has reports whether a job that could have a profile on this node waits for it.
+// has reports whether an earlier job that could use a profile on this node waits for it.
 func (q queue) has(profile string, node int) bool { return q.least(profile, node) > 0 }
 
-// least returns the smallest number of slices of a profile on this node that a job waits for, 0 if none does.
+// least returns the smallest number of slices of a profile on this node for which a job waits; 0 if there is no such
+// job.
 func (q queue) least(profile string, node int) int {
 	here, anywhere := q[wanted{profile, node}], q[wanted{profile, everywhere}]
 	if here == 0 || anywhere == 0 {
@@ -70,7 +72,7 @@ func (q queue) least(profile string, node int) int {
 	return min(here, anywhere)
 }
 
-// Offered returns how many slices of a profile a plan has on offer on a node.
+// Offered returns how many slices of a profile a plan offers on a node.
 func (c *Cluster) Offered(plan *Plan, profile string, node int) (n int) {
 	for _, g := range c.Nodes[node] {
 		b := c.Pool.GPU(g).Model
@@ -83,7 +85,7 @@ func (c *Cluster) Offered(plan *Plan, profile string, node int) (n int) {
 	return n
 }
 
-// wanted yields what a job wants and where, and how many slices on one node.
+// wanted yields the profiles and nodes that a job wants, with the number of slices on one node.
 func (j *Job) wanted(yield func(wanted, int) bool) {
 	nodes := j.EligibleNodes
 	if nodes == nil {

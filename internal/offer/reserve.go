@@ -10,17 +10,18 @@ import (
 	"caelum/internal/place"
 )
 
-// Reservation is what is kept for the first job that cannot start: EASY backfill. Others may have it if they end
-// before.
+// Reservation is the room that is reserved for the first job that cannot start, as in EASY backfill. Other jobs may use
+// the room if they end before.
 type Reservation struct {
-	Job   int     // its place in the queue
-	At    float64 // when it is expected to start, in seconds; +Inf: nobody knows, and nothing is kept
-	Spots []Spot  // what it gets then
+	Job   int     // the index of the job in the queue
+	At    float64 // when the job is expected to start, in seconds; +Inf: unknown, and no room is reserved
+	Spots []Spot  // the spots that the job gets then
 
-	Beside *Reservation // what is kept for another job at the same time; nil: nothing
+	Beside *Reservation // the reservation of another job that also applies; nil: none
 }
 
-// Reserve is where a job can start first, by what is expected of ends, that Find had no spots for.
+// Reserve returns the earliest room for a job for which Find had no spots, according to the expected ends. why is the
+// answer of Find.
 func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 	if why.Verdict == place.Hold {
 		return &Reservation{
@@ -42,8 +43,8 @@ func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 			if later && !known {
 				continue
 			}
-			// Room that is free before the job can start would be empty until then. It is kept in another way: see
-			// keep.go.
+			// Room that is free before the job can start would be empty until then. That room is kept in another way:
+			// see keep.go.
 			if r := c.first(c.Nodes[n], j); r != nil && (!later || after <= r.At && r.At > c.Now) {
 				nodes = append(nodes, r)
 			}
@@ -60,21 +61,22 @@ func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 	return r
 }
 
-// ReserveAll is where jobs that start at the same time can start first, that FindAll had no spots for.
+// ReserveAll returns the earliest room for jobs that start together and for which FindAll had no spots. why is the
+// answer of FindAll.
 func (c *Cluster) ReserveAll(jobs []*Job, why place.Choice) *Reservation {
 	if len(jobs) == 1 {
 		return c.Reserve(jobs[0], why)
 	}
 	on := alike(jobs, func(j *Job, n int) *Reservation {
-		spots, _ := c.Find(j.only(n), nil)
+		spots, _ := c.Find(j.onNode(n), nil)
 		if spots == nil {
-			return c.Reserve(j.only(n), place.Choice{})
+			return c.Reserve(j.onNode(n), place.Choice{})
 		}
 		return &Reservation{At: c.Now, Spots: spots}
 	})
 	var times []float64
 	for k, j := range jobs {
-		for _, n := range c.now(j) {
+		for _, n := range c.nodesNow(j) {
 			times = append(times, on(k, n).At)
 		}
 	}
@@ -88,9 +90,9 @@ func (c *Cluster) ReserveAll(jobs []*Job, why place.Choice) *Reservation {
 			return on(k, n).Spots
 		})
 	}
-	// Room only grows with time, so that the first time can be searched for. Where slurmctld would have the components
-	// on other nodes than Apart, a time may fail though an earlier one does not: then the reservation is a later one
-	// than need be.
+	// Room only grows with time, so bisection finds the first time. If slurmctld would start the components on other
+	// nodes than Apart chose, the search may fail for a time although it succeeds for an earlier one. The reservation
+	// is then later than necessary.
 	first := sort.Search(len(times), func(i int) bool { return found(times[i]) != nil })
 	if first == len(times) {
 		return &Reservation{At: math.Inf(1)}
@@ -98,7 +100,7 @@ func (c *Cluster) ReserveAll(jobs []*Job, why place.Choice) *Reservation {
 	return &Reservation{At: times[first], Spots: slices.Concat(found(times[first])...)}
 }
 
-// first is where what a job wants on one node is free first on some GPUs; nil: never.
+// first returns the earliest room on some GPUs for the slices that a job wants on one node; nil: there is never room.
 func (c *Cluster) first(gpus []int, j *Job) *Reservation {
 	r := &Reservation{At: c.Now}
 	taken := map[int]mig.Layout{}
@@ -107,7 +109,7 @@ func (c *Cluster) first(gpus []int, j *Job) *Reservation {
 		for range w.Count {
 			k := slices.IndexFunc(
 				all,
-				func(x slot) bool { return c.Pool.GPU(x.GPU).Model.Fits(taken[x.GPU], x.Placement) },
+				func(x freeSlot) bool { return c.Pool.GPU(x.GPU).Model.Fits(taken[x.GPU], x.Placement) },
 			)
 			if k < 0 {
 				return nil
@@ -120,14 +122,15 @@ func (c *Cluster) first(gpus []int, j *Job) *Reservation {
 	return r
 }
 
-type slot struct {
+// freeSlot is a spot with the time when it becomes free, in seconds.
+type freeSlot struct {
 	Spot
 	free float64
 }
 
-// slots are the placements on some GPUs that would do, by when they are free; if refused, only those that are busy: the
-// policy has turned the others down.
-func (c *Cluster) slots(gpus []int, w Want, refused bool) (all []slot) {
+// slots returns the placements on some GPUs that w accepts, in the order in which they become free. If refused, it
+// returns only the busy ones, because the policy has refused the others.
+func (c *Cluster) slots(gpus []int, w Want, refused bool) (all []freeSlot) {
 	for _, g := range gpus {
 		b := c.Pool.GPU(g).Model
 		if b == nil {
@@ -143,16 +146,16 @@ func (c *Cluster) slots(gpus []int, w Want, refused bool) (all []slot) {
 			}
 			for i := range of.Indices() {
 				if s := (Spot{GPU: g, Placement: i}); c.offerable(s) {
-					all = append(all, slot{s, max(c.Now, c.Pool.Free(g, i))})
+					all = append(all, freeSlot{s, max(c.Now, c.Pool.Free(g, i))})
 				}
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b slot) int { return cmp.Compare(a.free, b.free) })
+	slices.SortStableFunc(all, func(a, b freeSlot) int { return cmp.Compare(a.free, b.free) })
 	return all
 }
 
-// withhold blocks what is reserved until the function that it returns is called.
+// withhold blocks the reserved room until the caller calls the returned function.
 func (c *Cluster) withhold(r *Reservation) func() {
 	if math.IsInf(r.At, 1) {
 		return func() {}
@@ -162,7 +165,7 @@ func (c *Cluster) withhold(r *Reservation) func() {
 		g := c.Pool.GPU(at.GPU)
 		saved = append(saved, g)
 		g.Blocked |= g.Model.Units(at.Placement) &^ g.Model.Occupied(g.Layout)
-		g.Idle &^= g.Model.Overlapping(g.Blocked) // an idle instance there is not to be had either
+		g.Idle &^= g.Model.Overlapping(g.Blocked) // an idle instance there cannot be used either
 		c.set(at.GPU, g)
 	}
 	return func() {

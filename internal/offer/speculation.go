@@ -9,21 +9,22 @@ import (
 	"caelum/internal/place"
 )
 
-// speculation is what is offered to whoever comes next: what the queue leaves free and nothing is reserved on, but no
-// profile that somebody waits for already, and each profile on one node only: which of several gets a job is
-// slurmctld's choice, not the policy's.
+// speculation chooses what is offered to jobs that are yet to come: the room that the queue leaves free and that is not
+// reserved. It offers no profile for which a job waits already. It offers each profile on one node only: if several
+// nodes offered it, slurmctld would choose between them, not the policy.
 type speculation struct {
 	*Cluster
 	waited queue
 	nodeOf []int // by GPU
-	// where the policy would place one of each profile; those whose GPU has had its turn are gone
+	// best is where the policy would place one slice of each profile. GPUs that are already filled are removed from it.
 	best map[string]Spot
-	on   map[string]int // on how many GPUs each is on offer
-	home map[string]int // on which node it is
+	on   map[string]int // on how many GPUs each profile is on offer
+	home map[string]int // the node on which each profile is on offer
 }
 
-// addSpeculative adds it to a plan. The GPUs on which the policy would place one of any profile have their turn first,
-// then the full ones, so that small profiles are offered there, and large ones where there is room for them.
+// addSpeculative adds the speculative offers to a plan. It fills first the GPUs on which the policy would place a slice
+// of any profile, then the other GPUs, the fullest first. Small profiles are then offered on full GPUs, and large ones
+// where there is room for them.
 func (c *Cluster) addSpeculative(plan *Plan, waited queue) {
 	if plan.Reserved != nil {
 		defer c.withhold(plan.Reserved)()
@@ -66,7 +67,8 @@ func (c *Cluster) addSpeculative(plan *Plan, waited queue) {
 	}
 }
 
-// choose asks the policy where it would place one of each profile, and answers how many of these each GPU has.
+// choose asks the policy where it would place one slice of each profile. It returns how many of these placements each
+// GPU has.
 func (s *speculation) choose() map[int]int {
 	preferred := map[int]int{}
 	var seen []*mig.Model
@@ -95,9 +97,9 @@ func (s *speculation) choose() map[int]int {
 	return preferred
 }
 
-// fill chooses what to offer on a GPU. Of the ways of filling it up, it takes the one whose kinds of profile are worth
-// most; among equals the one whose kinds leave the most maximal layouts reachable once one of them has started; then
-// the one that reuses most idle instances.
+// fill returns the placements to offer on a GPU. Among all ways to fill the GPU, it takes the one whose profiles are
+// worth most. Ties are broken by the number of maximal layouts that are still reachable after one of the placements has
+// started, then by the number of idle instances that are reused.
 func (s *speculation) fill(k int, g place.GPU) (best mig.Layout) {
 	b, taken := g.Model, g.Layout
 	room := b.Open(taken, g.Blocked)
@@ -156,7 +158,7 @@ func (s *speculation) fill(k int, g place.GPU) (best mig.Layout) {
 	return best
 }
 
-// elsewhere reports whether a profile is on offer on another node, or the policy would rather have it there.
+// elsewhere reports whether a profile is on offer on another node, or the policy would place it on another node.
 func (s *speculation) elsewhere(profile string, node int) bool {
 	if at, ok := s.best[profile]; ok {
 		return s.nodeOf[at.GPU] != node
@@ -165,8 +167,8 @@ func (s *speculation) elsewhere(profile string, node int) bool {
 	return ok && home != node
 }
 
-// worth is what placements of a profile on a GPU are worth, of 1: less if the profile is on offer elsewhere already, or
-// if the policy would rather have it there.
+// worth returns the worth of placements of a profile on a GPU, at most 1. It is less if the profile is already on offer
+// on another GPU, or if the policy would place it on another GPU.
 func (s *speculation) worth(profile string, gpu int, placements mig.Layout) float64 {
 	elsewhere := s.on[profile]
 	if at, ok := s.best[profile]; ok {

@@ -21,8 +21,8 @@ func plainA100(t testing.TB) *mig.Model {
 	return b.Select(mig.Plain)
 }
 
-// loaded is a pool in the middle of its work: jobs of the uniform mix arrive at the offered load and stay for an hour
-// on average, those that find no room are gone.
+// loaded returns a pool under load: jobs of the uniform mix arrive at the offered load and stay for an hour on average.
+// Jobs that find no room leave.
 func loaded(b testing.TB, gpus int, load float64) *Situation {
 	model := plainA100(b)
 	pool := NewPool(make([]GPU, gpus))
@@ -72,7 +72,7 @@ func benchmark(b *testing.B, s *Situation, policy Policy, profiles ...string) {
 	}
 }
 
-// cpuTime reports what of the time was this thread's own, which a busy machine does not change.
+// cpuTime reports the CPU time of the thread, which does not depend on other load on the machine.
 func cpuTime(b *testing.B) (stop func()) {
 	used := func() time.Duration {
 		var t unix.Timespec
@@ -87,7 +87,7 @@ func cpuTime(b *testing.B) (stop func()) {
 	}
 }
 
-// One decision on one GPU that has a 3g.20gb.
+// BenchmarkOneGPU makes a decision on one GPU that has a 3g.20gb.
 func BenchmarkOneGPU(b *testing.B) {
 	model := plainA100(b)
 	i, _ := model.Placement("3g.20gb", 4)
@@ -98,11 +98,11 @@ func BenchmarkOneGPU(b *testing.B) {
 	}
 }
 
-// The best of 6,212 GPUs under load.
+// Benchmark6212 makes a decision among 6212 GPUs under load.
 func Benchmark6212(b *testing.B) {
 	s := loaded(b, 6212, 1)
 	groups := 0
-	for _, of := range s.Pool.boards {
+	for _, of := range s.Pool.models {
 		groups += len(of.groups)
 	}
 	b.Logf("%d groups", groups)
@@ -113,7 +113,7 @@ func Benchmark6212(b *testing.B) {
 		policy, _ := ByName(name)
 		b.Run(name, func(b *testing.B) { benchmark(b, s, policy, trace.ChurnProfiles[:]...) })
 	}
-	// The same decisions by their definitions.
+	// The same decisions according to the definitions of the policies.
 	q := question{now: s.Now, d: 1800, futures: futures{}}
 	for k := range s.Pool.Len() {
 		q.gpus = append(q.gpus, plainly(s.Pool.GPU(k)))
@@ -130,7 +130,7 @@ func Benchmark6212(b *testing.B) {
 	}
 }
 
-// The head of a long queue on 16 GPUs.
+// Benchmark16 makes a decision for the head of a long queue on 16 GPUs.
 func Benchmark16(b *testing.B) {
 	s := loaded(b, 16, 0.95)
 	for _, name := range Names() {

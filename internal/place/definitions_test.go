@@ -10,10 +10,11 @@ import (
 	"caelum/internal/mig"
 )
 
-// The policies by their definitions, over the oracle's sets of intervals.
+// The definitions of the policies, in terms of the sets of intervals of the oracle.
 
-// means is by which an instance is to be had, 0 (an idle one) to 2 (idle ones have to go); -1: not at all.
-func (o plainGPU) means(x interval) int {
+// acquisition returns how an instance can be acquired, from 0 (an idle one) to 2 (idle ones have to be destroyed); -1:
+// it cannot.
+func (o plainGPU) acquisition(x interval) int {
 	switch {
 	case !o.fits(o.busy, x):
 		return -1
@@ -25,14 +26,14 @@ func (o plainGPU) means(x interval) int {
 	return 2
 }
 
-// spot is a candidate: by how much it is worse than others, in the order of these numbers.
+// spot is a candidate. The numbers of cost are compared in their order; less is better.
 type spot struct {
 	gpu  int
 	at   interval
 	cost []float64
 }
 
-// question is what a policy is asked.
+// question is the input of a definition.
 type question struct {
 	gpus    []plainGPU
 	profile string
@@ -41,16 +42,16 @@ type question struct {
 	futures futures
 }
 
-// by ranks what is to be had by the cheapest means that anything admitted can be had by.
+// by ranks the candidates that can be acquired in the cheapest way that any admitted candidate can be acquired in.
 func (q question) by(
 	admitted func(k int, x interval) bool,
 	costs func(o plainGPU, k int, x interval) []float64,
 ) []spot {
-	for means := range 3 {
+	for kind := range 3 {
 		var found []spot
 		for k, o := range q.gpus {
-			for _, x := range every(o.board) {
-				if o.board.Profiles[x.profile].Name == q.profile && o.means(x) == means && admitted(k, x) {
+			for _, x := range every(o.model) {
+				if o.model.Profiles[x.profile].Name == q.profile && o.acquisition(x) == kind && admitted(k, x) {
 					found = append(found, spot{k, x, costs(o, k, x)})
 				}
 			}
@@ -63,12 +64,12 @@ func (q question) by(
 	return nil
 }
 
-// all ranks what is to be had by any means.
+// all ranks the candidates that can be acquired in any way.
 func (q question) all(costs func(o plainGPU, k int, x interval) []float64) []spot {
 	var found []spot
 	for k, o := range q.gpus {
-		for _, x := range every(o.board) {
-			if o.board.Profiles[x.profile].Name == q.profile && o.means(x) >= 0 {
+		for _, x := range every(o.model) {
+			if o.model.Profiles[x.profile].Name == q.profile && o.acquisition(x) >= 0 {
 				found = append(found, spot{k, x, costs(o, k, x)})
 			}
 		}
@@ -79,7 +80,7 @@ func (q question) all(costs func(o plainGPU, k int, x interval) []float64) []spo
 
 func anywhere(int, interval) bool { return true }
 
-// shares are the weights of a GPU model's profiles: how often each was asked for, of all.
+// shares returns the weights of a GPU model's profiles: the share of each in all requests.
 func (q question) shares(b *mig.Model) []float64 {
 	sum := 0.0
 	for _, p := range b.Profiles {
@@ -96,8 +97,7 @@ func (q question) shares(b *mig.Model) []float64 {
 	return w
 }
 
-// definitions are the policies, each with how it ranks the candidates. Equal ones go to the lowest GPU, then to the
-// lowest start.
+// definitions rank the candidates, by policy. Ties go to the lowest GPU, then to the lowest start.
 var definitions = map[string]func(q question) []spot{
 	"first-fit": func(q question) []spot {
 		return q.by(anywhere, func(plainGPU, int, interval) []float64 { return nil })
@@ -129,28 +129,28 @@ var definitions = map[string]func(q question) []spot{
 		return q.by(anywhere, func(o plainGPU, k int, x interval) []float64 {
 			sum := 0.0
 			for p, n := range o.cc(with(o.busy, x)) {
-				sum -= q.shares(o.board)[p] * float64(n)
+				sum -= q.shares(o.model)[p] * float64(n)
 			}
 			return []float64{sum}
 		})
 	},
 	"fgd": func(q question) []spot {
 		return q.by(anywhere, func(o plainGPU, k int, x interval) []float64 {
-			w := q.shares(o.board)
+			w := q.shares(o.model)
 			return []float64{o.lost(with(o.busy, x), w) - o.lost(o.busy, w)}
 		})
 	},
 	"fragaware": func(q question) []spot {
 		return q.all(func(o plainGPU, k int, x interval) []float64 {
 			loaded := 0.0
-			if taken := o.board.Grid - o.freeUnits(o.busy); float64(taken) >= 0.4*float64(o.board.Grid) {
+			if taken := o.model.Grid - o.freeUnits(o.busy); float64(taken) >= 0.4*float64(o.model.Grid) {
 				loaded = 1
 			}
-			return []float64{loaded, math.Round(o.frag(with(o.busy, x)) * 1e9), float64(o.means(x))}
+			return []float64{loaded, math.Round(o.frag(with(o.busy, x)) * 1e9), float64(o.acquisition(x))}
 		})
 	},
 	"grmu": func(q question) []spot {
-		isWhole := func(k int, x interval) bool { return x.to-x.from == q.gpus[k].board.Grid }
+		isWhole := func(k int, x interval) bool { return x.to-x.from == q.gpus[k].model.Grid }
 		heavy, light := 0, 0
 		for k, o := range q.gpus {
 			if len(o.busy) > 0 && isWhole(k, o.busy[0]) {
@@ -176,7 +176,7 @@ var definitions = map[string]func(q question) []spot{
 	"lifetime": func(q question) []spot {
 		return q.all(func(o plainGPU, k int, x interval) []float64 {
 			sum := 0.0
-			for _, slot := range every(o.board) {
+			for _, slot := range every(o.model) {
 				if !overlap(slot, x) {
 					continue
 				}
@@ -193,13 +193,13 @@ var definitions = map[string]func(q question) []spot{
 				}
 				sum += float64(slot.to-slot.from) * max(0, q.now+q.d-free)
 			}
-			return []float64{sum, float64(o.means(x)), -float64(q.futures.reach(o, with(o.busy, x)))}
+			return []float64{sum, float64(o.acquisition(x)), -float64(q.futures.reach(o, with(o.busy, x)))}
 		})
 	},
 }
 
-// rounded are the policies whose costs are sums of fractions: equal ones may be told apart by the order in which they
-// were added.
+// rounded are the policies whose costs are sums of fractions. Equal costs may differ slightly, depending on the order
+// of the summands.
 var rounded = []string{"mecc", "fgd"}
 
 func TestPoliciesAgainstOracle(t *testing.T) {
@@ -234,7 +234,7 @@ func TestPoliciesAgainstOracle(t *testing.T) {
 			got := policy.Choose(s, Request{q.profile, q.d})
 			want := define(q)
 			if (got.Verdict == Here) != (len(want) > 0) {
-				t.Fatalf("%s: %v, by definition %d candidates", name, got, len(want))
+				t.Fatalf("%s: %v; the definition has %d candidates", name, got, len(want))
 			}
 			if len(want) == 0 {
 				continue
@@ -246,7 +246,7 @@ func TestPoliciesAgainstOracle(t *testing.T) {
 				continue
 			}
 			t.Fatalf(
-				"%s: %v on GPU %d, by definition %v on GPU %d of %v",
+				"%s: %v on GPU %d; the definition has %v on GPU %d of %v",
 				name,
 				at,
 				got.GPU,

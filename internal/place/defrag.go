@@ -7,22 +7,25 @@ import (
 	"caelum/internal/mig"
 )
 
-// Moves of busy instances. A MIG instance cannot be moved: its job is stopped, and starts again in another one (a
-// requeue, or a site's checkpoint command). So these are plans, for a caller to carry out, or only to report.
+// This file plans moves of busy instances. A MIG instance cannot be moved: its job is stopped and starts again in
+// another instance (by a requeue, or by a checkpoint command of the site). A caller carries out these plans or only
+// reports them.
 
-// Movable says which job holds a busy instance, and whether it may be moved: an index in the caller's list, which the
-// plan's steps bear.
+// Movable returns the job that holds a busy instance, and whether the instance may be moved. The job is an index in the
+// caller's list. The steps of the plan name it.
 type Movable func(at Spot) (job int, ok bool)
 
-// lessFrag is by how much fragmentation must fall for a move: more than what the sums of fractions are rounded by.
+// lessFrag is by how much fragmentation must decrease for a move. It is larger than the rounding errors of the sums of
+// fractions.
 const lessFrag = 1e-9
 
-// Depart is what FragAware does when a job has left GPU k (arXiv 2512.16099): while some move lowers fragmentation, the
-// one that leaves the least. A busy GPU, whose load is at least the threshold (0.4 in the policy), is tidied up inside;
-// to a lazy one instances move from busy GPUs, as long as its load stays below that of the GPU that they come from:
-// moves are to spread load, not to pass it on. Fragmentation is the sum of that of the GPUs concerned, so what is
-// mended on one is not broken on another. A GPU that has been filled up counts as busy from then on. An instance moves
-// once at most. Ties prefer an idle instance that stands there, then the lowest GPU and start.
+// Depart returns the plan of FragAware after a job has left GPU k (arXiv 2512.16099). As long as some move reduces
+// fragmentation, it makes the move that leaves the least. If the load of the GPU is at least the threshold (0.4 in the
+// policy), the GPU is busy, and instances move within it. Otherwise instances move to it from busy GPUs, as long as its
+// load remains below the load of the GPU from which they come, because moves should spread load. Fragmentation is the
+// sum over the GPUs concerned, so a move does not improve one GPU at the expense of another. A GPU that has become full
+// enough counts as busy from then on. An instance moves at most once. Ties prefer a placement with an idle instance,
+// then the lowest GPU and start.
 func (p *Pool) Depart(k int, threshold float64, movable Movable) Plan {
 	if p.GPU(k).Model == nil {
 		return nil
@@ -50,14 +53,14 @@ func (p *Pool) Depart(k int, threshold float64, movable Movable) Plan {
 	}
 }
 
-// Reject is what GRMU does when a request was rejected (arXiv 2502.01909, Algorithm 4): the instances of the most
-// fragmented GPU of the light basket (the lowest, if several are) are placed once more, in the order of their starts,
-// each as the driver would, on an empty GPU of the same GPU model; those that land elsewhere move. Not from there:
-// fragmentation is measured as everywhere in this package, what cannot be moved stays where it is, and the plan is nil
-// if it would leave no less fragmentation than before.
+// Reject returns the plan of GRMU after a request was rejected (arXiv 2502.01909, Algorithm 4). It takes the most
+// fragmented GPU of the light basket (the lowest of equal ones) and places its instances again on an empty GPU of the
+// same model, in the order of their starts, each as the driver would. The instances that get another placement move.
+// Unlike in the paper, fragmentation is measured as everywhere in this package, instances that cannot be moved stay
+// where they are, and the plan is nil if it would not reduce fragmentation.
 func (p *Pool) Reject(movable Movable) Plan {
 	most, frag := -1, 0.0
-	for _, b := range p.boards {
+	for _, b := range p.models {
 		for _, g := range b.groups {
 			if g.Busy.Layout == 0 || isWhole(g) {
 				continue
@@ -71,16 +74,16 @@ func (p *Pool) Reject(movable Movable) Plan {
 		return nil
 	}
 	d := draft{gpus: p.snapshot(), movable: movable}
-	if mock, ok := d.again(most); ok && d.frag(most, mock) < frag-lessFrag {
+	if mock, ok := d.repack(most); ok && d.frag(most, mock) < frag-lessFrag {
 		d.shift(most, mock)
 	}
 	return d.plan
 }
 
-// Merge is GRMU's consolidation (arXiv 2502.01909): two GPUs, on each of which nothing is busy but one instance of half
-// the units (a 3g or a 4g of an A100), become one that is full and one that is empty. GPUs with the fewest partners
-// choose first: a 4g.20gb, which has one start only, never goes with another 4g.20gb. The instance on the higher GPU
-// moves if it can, else the other one.
+// Merge returns the plan of GRMU's consolidation (arXiv 2502.01909). It considers GPUs with exactly one busy instance,
+// of half the units (a 3g or a 4g of an A100). Two of them become one full and one empty GPU. GPUs with the fewest
+// possible partners are paired first: a 4g.20gb, which has only one start, never fits beside another 4g.20gb. The
+// instance on the higher GPU moves if it can, otherwise the other one.
 func (p *Pool) Merge(movable Movable) Plan {
 	d := draft{gpus: p.snapshot(), movable: movable}
 	var halves []int
@@ -89,7 +92,7 @@ func (p *Pool) Merge(movable Movable) Plan {
 			halves = append(halves, k)
 		}
 	}
-	joins := map[[2]int]move{} // by target and source, in that order of preference
+	joins := map[[2]int]move{} // by the two GPUs, the lower first
 	partners := map[int]int{}
 	for a, low := range halves {
 		for _, high := range halves[a+1:] {
@@ -101,14 +104,14 @@ func (p *Pool) Merge(movable Movable) Plan {
 			}
 		}
 	}
-	pickiest := func(among []int) int {
+	fewestPartners := func(among []int) int {
 		return slices.MinFunc(
 			among,
 			func(a, b int) int { return cmp.Or(cmp.Compare(partners[a], partners[b]), cmp.Compare(a, b)) },
 		)
 	}
 	for len(halves) > 0 {
-		a := pickiest(halves)
+		a := fewestPartners(halves)
 		halves = slices.DeleteFunc(halves, func(k int) bool { return k == a })
 		var with []int
 		for _, b := range halves {
@@ -118,7 +121,7 @@ func (p *Pool) Merge(movable Movable) Plan {
 		}
 		gone := []int{a}
 		if len(with) > 0 {
-			b := pickiest(with)
+			b := fewestPartners(with)
 			d.make(joins[[2]int{min(a, b), max(a, b)}])
 			halves = slices.DeleteFunc(halves, func(k int) bool { return k == b })
 			gone = append(gone, b)
@@ -134,7 +137,7 @@ func (p *Pool) Merge(movable Movable) Plan {
 	return d.plan
 }
 
-// single is the placement in a set that has exactly one.
+// single returns the placement in a set, and whether the set has exactly one.
 func single(l mig.Layout) (i int, one bool) {
 	for i = range l.Indices() {
 		return i, l.Count() == 1

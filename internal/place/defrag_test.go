@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// standingJobs are the busy instances by profile, all GPUs together, and those that must stay where they are.
-func standingJobs(gpus []GPU) (profiles []string, at map[Spot]bool) {
+// busyInstances returns the profiles of the busy instances of all GPUs, sorted, and their spots.
+func busyInstances(gpus []GPU) (profiles []string, at map[Spot]bool) {
 	at = map[Spot]bool{}
 	for k, g := range gpus {
 		for i := range g.Layout.Indices() {
@@ -20,7 +20,7 @@ func standingJobs(gpus []GPU) (profiles []string, at map[Spot]bool) {
 	return profiles, at
 }
 
-// totalFrag is by the plain definition.
+// totalFrag returns the sum of the fragmentation of the GPUs by the plain definition.
 func totalFrag(gpus []GPU) float64 {
 	sum := 0.0
 	for _, g := range gpus {
@@ -30,18 +30,19 @@ func totalFrag(gpus []GPU) float64 {
 	return sum
 }
 
-// Every plan of moves: what runs afterwards is what ran before, what must stay has stayed, and nobody was stopped
-// twice.
+// mustKeepJobs checks that the same instances are busy after a plan of moves, that no instance in stay has moved, and
+// that no job was stopped twice. It returns the GPUs after the plan.
 func mustKeepJobs(t tb, gpus []GPU, stay []Spot, plan Plan) []GPU {
 	after := carryOut(t, gpus, plan)
-	was, _ := standingJobs(gpus)
-	is, at := standingJobs(after)
+	was, _ := busyInstances(gpus)
+	is, at := busyInstances(after)
 	if !slices.Equal(was, is) {
-		t.Fatalf("%v: %v ran, %v run", plan, was, is)
+		t.Fatalf("%v: busy before: %v, after: %v", plan, was, is)
 	}
 	for _, s := range stay {
 		if !at[s] {
-			t.Fatalf("%v: moved what must stay on GPU %d: %s", plan, s.GPU, gpus[s.GPU].Model.Label(s.Placement))
+			label := gpus[s.GPU].Model.Label(s.Placement)
+			t.Fatalf("%v: %s on GPU %d must stay and has moved", plan, label, s.GPU)
 		}
 	}
 	stopped := map[int]int{}
@@ -70,8 +71,8 @@ func TestDepart(t *testing.T) {
 			o := plainly(g)
 			return 1 - float64(o.freeUnits(o.busy))/float64(g.Model.Grid)
 		}
-		// Every move lowers fragmentation; no GPU is filled as far as the one that an instance leaves for it; its
-		// destination is the GPU that was left, and its source is too, if that is busy.
+		// Every move reduces fragmentation. A move to GPU k loads it less than its source was loaded. The target of
+		// every move is GPU k. The source is GPU k if that is busy, otherwise another GPU.
 		now := gpus
 		for n, from := 0, 0; n < len(plan); n++ {
 			if plan[n].Do == Destroy {
@@ -79,12 +80,12 @@ func TestDepart(t *testing.T) {
 			}
 			after := carryOut(t, now, plan[from:n+1])
 			if totalFrag(after) >= totalFrag(now) {
-				t.Fatalf("%v: from %v to %v", plan[from:n+1], totalFrag(now), totalFrag(after))
+				t.Fatalf("%v: fragmentation from %v to %v", plan[from:n+1], totalFrag(now), totalFrag(after))
 			}
 			source := plan[from].GPU
 			if source != k && load(after[k]) >= load(now[source])-1e-9 {
 				t.Fatalf(
-					"%v: loads of %v and %v become %v and %v",
+					"%v: the loads %v and %v become %v and %v",
 					plan[from:n+1],
 					load(now[source]),
 					load(now[k]),
@@ -93,7 +94,7 @@ func TestDepart(t *testing.T) {
 				)
 			}
 			if plan[n].GPU != k || (source == k) != busy(now[k]) || !busy(now[source]) {
-				t.Fatalf("%v when GPU %d was left", plan[from:n+1], k)
+				t.Fatalf("%v, after a job has left GPU %d", plan[from:n+1], k)
 			}
 			now, from = after, n+1
 		}
@@ -102,12 +103,12 @@ func TestDepart(t *testing.T) {
 			return
 		}
 		if totalFrag(after) >= totalFrag(gpus) {
-			t.Fatalf("%v: from %v to %v", plan, totalFrag(gpus), totalFrag(after))
+			t.Fatalf("%v: fragmentation from %v to %v", plan, totalFrag(gpus), totalFrag(after))
 		}
 	})
 }
 
-// The move that is made leaves the least: no single move inside a busy GPU lowers fragmentation more than the first of
+// TestDepartTakesTheBest checks that no single move within a busy GPU reduces fragmentation more than the first move of
 // the plan.
 func TestDepartTakesTheBest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -121,7 +122,7 @@ func TestDepartTakesTheBest(t *testing.T) {
 		o := plainly(gpus[0])
 		for n, x := range o.busy {
 			rest := slices.Delete(slices.Clone(o.busy), n, n+1)
-			for _, y := range every(o.board) {
+			for _, y := range every(o.model) {
 				if y.profile == x.profile && o.fits(rest, y) && o.frag(with(rest, y)) < left-1e-9 {
 					t.Fatalf("%v leaves %v, but %v to %v leaves %v", plan[:first], left, x, y, o.frag(with(rest, y)))
 				}
@@ -138,11 +139,11 @@ func TestReject(t *testing.T) {
 		after := mustKeepJobs(t, gpus, stay, plan)
 		for _, s := range plan {
 			if s.GPU != plan[0].GPU {
-				t.Fatalf("%v: more than one GPU", plan)
+				t.Fatalf("%v: steps on more than one GPU", plan)
 			}
 		}
 		if len(plan) > 0 && totalFrag(after) >= totalFrag(gpus) {
-			t.Fatalf("%v: from %v to %v", plan, totalFrag(gpus), totalFrag(after))
+			t.Fatalf("%v: fragmentation from %v to %v", plan, totalFrag(gpus), totalFrag(after))
 		}
 	})
 }
@@ -178,10 +179,10 @@ func TestMerge(t *testing.T) {
 		}
 		for _, s := range plan {
 			if s.Job != Nobody && 2*s.Model.Placements[s.Placement].Size != s.Model.Grid {
-				t.Fatalf("%v: moves what is no half", plan)
+				t.Fatalf("%v: the moved instance does not have half of the units", plan)
 			}
 		}
-		// What is left cannot be merged any further.
+		// No further merge is possible.
 		for a, x := range after {
 			for b, y := range after {
 				if a == b || x.Layout.Count() != 1 || y.Layout.Count() != 1 {
@@ -191,11 +192,11 @@ func TestMerge(t *testing.T) {
 					at, o := Spot{a, i}, plainly(y)
 					pl := x.Model.Placements[i]
 					for _, z := range every(y.Model) {
-						if gpus[a].Layout == x.Layout && 2*pl.Size == x.Model.Grid && 2*(o.busy[0].to-o.busy[0].from) == y.Model.Grid &&
-							!slices.Contains(stay, at) &&
+						if gpus[a].Layout == x.Layout && 2*pl.Size == x.Model.Grid &&
+							2*(o.busy[0].to-o.busy[0].from) == y.Model.Grid && !slices.Contains(stay, at) &&
 							y.Model.Profiles[z.profile].Name == x.Model.Profiles[pl.Profile].Name &&
 							o.fits(o.busy, z) {
-							t.Fatalf("%v leaves GPUs %d and %d apart:\n%s", plan, a, b, drawing(after))
+							t.Fatalf("%v does not merge GPUs %d and %d:\n%s", plan, a, b, drawing(after))
 						}
 					}
 				}

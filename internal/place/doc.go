@@ -1,69 +1,96 @@
-// Package place chooses the GPU and the start for one GPU instance. It is pure: it takes what stands on the GPUs and
-// returns a choice. It never makes or destroys an instance (package gpu does), never decides whose turn it is, and
-// never decides what goes on offer (package offer does).
+// Package place chooses the GPU and the start for one GPU instance. It is pure: it takes the state of the GPUs and
+// returns a choice. It never makes or destroys an instance (package gpu does), never decides which job is next, and
+// never decides what is offered (package offer does).
 //
 // # Why the start matters
 //
-// MIG instances cannot be moved. A 1g.5gb put on the first unit of an empty A100 closes the only start of 4g.20gb for
-// as long as its job runs, though seven units are free; put on the seventh it leaves room for a 4g.20gb and a 2g.10gb
-// beside it:
+// MIG instances cannot be moved. A 1g.5gb on the first unit of an empty A100 blocks the only start of 4g.20gb as long
+// as its job runs, although seven units are free. On the seventh unit it leaves room for a 4g.20gb and a 2g.10gb:
 //
 //	|1g.5gb|......|......|......|......|......|......|......|   21 of 78 maximal layouts within reach
 //	|......|......|......|......|......|......|1g.5gb|......|   33 of 78
 //
-// The driver's own choice is not an answer: asked for seven 1g instances, an H100 put them at 6, 4, 5, 0, 1, 2, 3.
+// The driver's own choice does not help: when asked for seven 1g instances, an H100 put them at 6, 4, 5, 0, 1, 2, 3.
 //
-// # Order of means
+// # Acquisition cost
 //
-// Making an instance takes 0.13 to 0.24 s, destroying one 0.10 to 0.22 s (A30, A100), so the cheapest means comes
-// first, on whichever GPU it is to be had ([Acquisition]):
+// Creating an instance takes 0.13 to 0.24 s, destroying one 0.10 to 0.22 s (A30, A100). There are three ways to get a
+// placement, from cheap to expensive ([Acquisition]). The cheapest comes first, on whichever GPU has it:
 //
-//	Reuse    an idle instance of the profile stands there already
+//	Reuse    there is an idle instance of the profile
 //	Carve    the units are free
-//	Reclaim  idle instances are in the way and have to be destroyed first; only those ([GPU.InTheWay])
+//	Reclaim  idle instances are in the way and have to be destroyed first; no others are destroyed ([GPU.InTheWay])
 //
-// Among the candidates of one means a [Policy] decides. fragaware compares load and fragmentation first. Policies that
-// look at when things end (lifetime, scarcity, qla) weigh all candidates, and let the means decide between equal ones:
-// half a second is nothing to the hour that a job may wait for a place that was filled because an idle instance stood
-// there. Simulated with instances that stay (churn on 16 A100s, FIFO, exact ends), the cheapest means first costs
-// lifetime 29 to 55% longer waits, and qla 24 to 128%.
+// Among the candidates of the cheapest way, the [Policy] decides. The exceptions are fragaware, which compares load and
+// fragmentation first, and the policies that use the expected ends (lifetime, scarcity, qla). The latter consider all
+// candidates, and use the acquisition cost as a tie-break. Half a second is little compared with the hour that a job
+// may wait for a placement that was used because an idle instance was there. In simulations with instances that stay
+// (churn on 16 A100s, FIFO, exact ends), taking the cheapest way first makes waits 29 to 55% longer with lifetime, and
+// 24 to 128% longer with qla.
 //
 // # Policies
 //
-// What they look at, from little to much:
+// The policies and their inputs, from few to many:
 //
 //	first-fit, driver        the lowest GPU
 //	best-fit                 free units
-//	reach, mcc, fragaware    what the layout becomes (package mig: Node)
-//	mecc, fgd                ... and how often each profile is asked for
-//	grmu                     which basket the GPU is in
-//	lifetime                 when what stands beside it ends
-//	scarcity                 ... and how many slots of each profile will be free when
-//	qla                      ... and who waits: it may hold a job that could start
+//	reach, mcc, fragaware    the resulting layout (package mig: Node)
+//	mecc, fgd                ... and how often each profile is requested
+//	grmu                     the basket of the GPU
+//	lifetime                 when the neighbouring instances end
+//	scarcity                 ... and how many slots of each profile will be free at each time
+//	qla                      ... and the waiting jobs; it may hold a job that could start
 //
-// The first ones cost the same on every GPU with the same layout, so they are asked once for each layout that there is
-// ([Pool]).
+// With the policies up to fgd, all GPUs with the same layout cost the same, and the lowest of them is taken. These
+// policies therefore evaluate each layout in the pool once ([Pool]).
 //
 // # Plans
 //
-// What takes more than one instance is planned as a value ([Plan]): what to destroy and what to create, in order. To
-// serve a request ([Pool.Serve]); to stop jobs that may be requeued, as the last resort ([Reconfigure]); to move
-// instances where that leaves less fragmentation ([Pool.Depart], [Pool.Reject], [Pool.Merge]). Nothing here carries one
-// out on a GPU. [Pack] and [Optimum] are exact, for questions of feasibility and for holding policies against the best
-// there is.
+// Changes of more than one instance are planned as a value ([Plan]): which instances to destroy and to create, in
+// order. There are plans to serve a request ([Pool.Serve]), to stop jobs that may be requeued, as the last resort
+// ([Reconfigure]), and to move instances where that reduces fragmentation ([Pool.Depart], [Pool.Reject], [Pool.Merge]).
+// This package never carries out a plan on a GPU. [Pack] and [Optimum] are exact. They answer questions of feasibility,
+// and are the reference with which policies are compared.
 //
 // # Reach over several GPUs
 //
-// On one GPU the reach policy takes the start whose successor keeps the most maximal layouts reachable. Over several
-// GPUs the thing that has a future is the cluster: a maximal layout of it is one maximal layout for each GPU, so its
-// reach is the product of theirs. To keep the product largest, take the candidate that leaves its own GPU the largest
-// share of its reach, after/before. An instance that completes a GPU whose future is settled anyway costs nothing
-// (1/1), the first one on an empty A100 costs more than half (33/78): so the policy packs without being told to, and it
-// compares unlike GPU models fairly. Placing one 1g.5gb:
+// On one GPU the reach policy takes the start after which the most maximal layouts remain reachable. With several GPUs
+// it considers the whole cluster: a maximal layout of the cluster is one maximal layout for each GPU, so its reach is
+// the product of the reaches of the GPUs. The product remains largest with the candidate that leaves its own GPU the
+// largest share of its reach, after/before. An instance that completes a GPU with only one layout left costs nothing
+// (1/1). The first instance on an empty A100 costs more than half (33/78). The policy therefore packs instances without
+// a rule for that, and it compares different GPU models fairly. An example with one 1g.5gb:
 //
 //	gpu 0  |......|......|......|......|......|......|......|......|   78 -> 33
 //	gpu 1  |4g.20gb====================|2g.10gb======|......|......|    2 -> 1
 //	gpu 2  |7g.40gb================================================|    full
 //
-// goes to GPU 1. Ties go to the candidate that closes fewer placements (CC), then to the lowest GPU and start.
+// It goes to GPU 1. Ties go to the candidate that closes fewer placements (CC), then to the lowest GPU and start.
+//
+// # Files
+//
+// State of the GPUs, and the interface of a policy:
+//
+//	gpu.go          GPU; the ways to get a placement: reuse, carve, reclaim (Acquisition); instances in the way
+//	pool.go         Pool: groups of GPUs with the same layout; start and end of a placement, when a slot is free
+//	place.go        Request, Situation, Policy, Choice; names of the policies (ByName) and the default; cost and ties
+//	inputs.go       the parts of a situation that each policy uses (InputsOf)
+//	recent.go       the recent requests: frequency of profiles and mean duration (recentKept 200)
+//	weights.go      the frequency of profiles as weights on a GPU model
+//
+// Policies:
+//
+//	layouts.go      first-fit, driver, best-fit, reach, mcc, mecc, fgd, fragaware, grmu: costs by resulting layout
+//	lifetime.go     lifetime, the default; how much of a duration counts (maxMeanDurations 2)
+//	scarcity.go     scarcity: the price of time in a slot, and its fitted constants
+//	qla.go          qla: simulates the jobs behind the head, may hold the head; constants (qlaAhead, qlaHold)
+//
+// Plans of several changes, and exact searches:
+//
+//	plan.go         Spot, Plan and Step: the actions destroy, leave, create, take; Apply on a copy of a pool; Serve
+//	reconfigure.go  stops jobs that may be requeued to make room for a request (Reconfigure: Fixed, Beta)
+//	defrag.go       moves of busy instances that reduce fragmentation: Depart, Reject, Merge
+//	draft.go        an unfinished plan of moves: the candidates for a move, packing a GPU again
+//	exact.go        Pack: an exact search for placements that fit together
+//	optimum.go      Optimum: the smallest total wait of all schedules, the reference for policies
 package place

@@ -7,23 +7,23 @@ import (
 	"caelum/internal/mig"
 )
 
-// draft is a plan in the making, and the GPUs as they will be after it.
+// draft is an unfinished plan, with the GPUs as they will be after it.
 type draft struct {
 	gpus    []GPU
 	plan    Plan
 	movable Movable
-	moved   map[Spot]bool // instances that moved already, where they are now
+	moved   map[Spot]bool // the new spots of the instances that moved already
 }
 
-// move is one of a busy instance.
+// move is the move of a busy instance.
 type move struct {
 	from, to Spot
 	job      int
-	gain     float64 // by how much the fragmentation of the GPUs concerned falls
-	idle     bool    // an idle instance of the profile stands there
+	gain     float64 // by how much the fragmentation of the GPUs concerned decreases
+	idle     bool    // there is an idle instance of the profile at the target
 }
 
-// better orders moves by the fragmentation that they leave on all GPUs together.
+// better reports whether m leaves less fragmentation on all GPUs together than o.
 func (m move) better(o move) bool {
 	if d := m.gain - o.gain; d > lessFrag || d < -lessFrag {
 		return d > 0
@@ -44,7 +44,7 @@ func (p *Pool) snapshot() []GPU {
 	return gpus
 }
 
-// node is what can be said of a GPU when this is busy on it.
+// node returns the node of a GPU for these busy placements.
 func (d *draft) node(k int, busy mig.Layout) *mig.Node {
 	g := d.gpus[k]
 	return g.Model.TableBeside(g.Blocked).Node(busy)
@@ -52,7 +52,7 @@ func (d *draft) node(k int, busy mig.Layout) *mig.Node {
 
 func (d *draft) frag(k int, busy mig.Layout) float64 { return d.node(k, busy).Frag }
 
-// load is the share of a GPU's units that is taken.
+// load returns the share of the units of a GPU that is busy or blocked.
 func (d *draft) load(k int) float64 {
 	g := d.gpus[k]
 	return 1 - float64(d.node(k, g.Layout).Units)/float64(g.Model.Grid)
@@ -64,7 +64,7 @@ func (d *draft) lightens(m move) bool {
 	return d.load(m.to.GPU)+float64(b.Placements[m.to.Placement].Size)/float64(b.Grid) < d.load(m.from.GPU)-lessFrag
 }
 
-// moves are all those of one instance from GPU f to GPU t, which may be the same.
+// moves returns all moves of one instance from GPU f to GPU t, which may be the same GPU.
 func (d *draft) moves(f, t int) []move {
 	var all []move
 	from, to := d.gpus[f], d.gpus[t]
@@ -115,14 +115,14 @@ func (d *draft) put(at Spot, job int) {
 
 func (d *draft) step(s Step) {
 	if err := s.apply(d.gpus, map[int]float64{}); err != nil {
-		panic("place: a step of our own making: " + err.Error())
+		panic("place: a planned step is impossible: " + err.Error())
 	}
 	d.plan = append(d.plan, s)
 }
 
-// again is what GPU k would look like if the instances that can be moved were placed anew; false when they find no room
-// that way.
-func (d *draft) again(k int) (mig.Layout, bool) {
+// repack returns the layout of GPU k after the instances that can be moved have been placed again; false if they do not
+// all find room in this way.
+func (d *draft) repack(k int) (mig.Layout, bool) {
 	g := d.gpus[k]
 	var stays, moves mig.Layout
 	for i := range g.Layout.Indices() {
@@ -152,8 +152,8 @@ func (d *draft) again(k int) (mig.Layout, bool) {
 	return mock.Layout, true
 }
 
-// shift makes GPU k look like that. Instances of one profile are alike, so only where the sets of placements differ
-// somebody moves; they all go before the first comes back.
+// shift adds the moves to the plan that give GPU k this layout. Instances of one profile are alike, so instances move
+// only where the sets of placements differ. All of them are destroyed before the first one is created again.
 func (d *draft) shift(k int, mock mig.Layout) {
 	g := d.gpus[k]
 	type shifted struct{ from, to, job int }

@@ -11,7 +11,7 @@ import (
 	"caelum/internal/mig"
 )
 
-// everyBoard is every GPU model of the tables twice: with all its profiles, and with the plain ones.
+// everyModel returns every GPU model of the tables twice: with all its profiles, and with the plain ones.
 var everyModel = sync.OnceValue(func() []*mig.Model {
 	var all []*mig.Model
 	for _, b := range mig.Models() {
@@ -20,8 +20,8 @@ var everyModel = sync.OnceValue(func() []*mig.Model {
 	return all
 })
 
-// drawGPUs makes one to four GPUs of one or two GPU models: what is busy, idle and blocked on them, and, of some, until
-// when.
+// drawGPUs makes one to four GPUs of one or two GPU models with busy and idle instances and blocked units. Some GPUs
+// have the expected ends.
 func drawGPUs(t *rapid.T) []GPU {
 	kinds := rapid.SliceOfN(rapid.IntRange(0, len(everyModel())-1), 1, 2).Draw(t, "boards")
 	gpus := make([]GPU, rapid.IntRange(1, 4).Draw(t, "gpus"))
@@ -53,7 +53,7 @@ func drawGPUs(t *rapid.T) []GPU {
 	return gpus
 }
 
-// drawRunning gives the busy instances to jobs, one or two to each; some instances are nobody's that is known.
+// drawRunning assigns the busy instances to jobs, one or two to each. Some instances belong to no known job.
 func drawRunning(t *rapid.T, gpus []GPU) []Running {
 	var jobs []Running
 	for k, g := range gpus {
@@ -77,7 +77,8 @@ func drawRunning(t *rapid.T, gpus []GPU) []Running {
 	return jobs
 }
 
-// allBut says that every busy instance may be moved but these. The jobs are numbered by GPU, then by unit.
+// allBut returns a Movable that allows every busy instance to move except these. The jobs are numbered by GPU, then by
+// unit.
 func allBut(gpus []GPU, stay ...Spot) Movable {
 	number := map[Spot]int{}
 	for k, g := range gpus {
@@ -95,7 +96,7 @@ func allBut(gpus []GPU, stay ...Spot) Movable {
 	return func(at Spot) (int, bool) { return number[at], !slices.Contains(stay, at) }
 }
 
-// drawStay picks instances that must not be moved.
+// drawStay chooses instances that must not be moved.
 func drawStay(t *rapid.T, gpus []GPU) []Spot {
 	var stay []Spot
 	for k, g := range gpus {
@@ -108,8 +109,8 @@ func drawStay(t *rapid.T, gpus []GPU) []Spot {
 	return stay
 }
 
-// mustStand holds GPUs against the plain rules.
-func mustStand(t tb, what string, gpus []GPU) {
+// mustBeLegal checks GPUs against the plain rules.
+func mustBeLegal(t tb, what string, gpus []GPU) {
 	t.Helper()
 	for k, g := range gpus {
 		if g.Model == nil {
@@ -117,7 +118,7 @@ func mustStand(t tb, what string, gpus []GPU) {
 		}
 		o := plainly(g)
 		if g.Layout&g.Idle != 0 || !o.legal(slices.Concat(o.busy, o.idle)) {
-			t.Fatalf("%s: GPU %d cannot look like that: busy %s, idle %s", what, k,
+			t.Fatalf("%s: GPU %d has an illegal layout: busy %s, idle %s", what, k,
 				g.Model.DrawBeside(g.Layout, g.Blocked), g.Model.Draw(g.Idle))
 		}
 	}

@@ -8,16 +8,16 @@ import (
 	"caelum/internal/mig"
 )
 
-// Pack answers whether instances of these profiles can all stand on the GPUs at once, beside what is busy and blocked,
-// and where: one spot for each profile, in the order given. Idle instances are no obstacle, and those of the profile
-// are tried first. It is exact: when it says no there is no way. GPUs without a GPU model, and profiles that none has,
-// are allowed.
+// Pack returns spots for instances of these profiles that fit on the GPUs together, beside the busy instances and
+// blocked units: one spot for each profile, in the order given. Idle instances are no obstacle, and those of the
+// profile are tried first. The search is exact: if Pack returns false, there are no such spots. GPUs without a GPU
+// model, and profiles that no GPU has, are allowed.
 //
-// The search places the largest first. What remains to be placed fixes what has been placed, so a state of the search
-// is what stands on the GPUs, and equal GPUs may change places in it: a state that failed is recognised however it is
-// reached again, by whichever order of like instances on whichever of like GPUs. And a state fails at once when the
-// compute slices or units that the rest needs are more than all GPUs can still give, each for itself: two 3g.20gb on an
-// A100 waste a compute slice.
+// The search places the largest profiles first. The instances that remain determine which ones have been placed. A
+// state of the search is therefore given by the layouts of the GPUs, and equal GPUs are interchangeable. A state that
+// has failed is recognised again, whatever the order of equal instances and equal GPUs that leads to it. A state also
+// fails immediately if the remaining instances need more compute slices or units than all GPUs can still give. Each GPU
+// counts with the most that it can give in any layout: two 3g.20gb on an A100, for example, waste a compute slice.
 func Pack(gpus []GPU, profiles []string) ([]Spot, bool) {
 	p := packing{gpus: gpus, at: make([]Spot, len(profiles)), failed: map[string]bool{}, gives: map[*mig.Node]amount{}}
 	for _, g := range gpus {
@@ -42,19 +42,19 @@ func Pack(gpus []GPU, profiles []string) ([]Spot, bool) {
 type packing struct {
 	gpus   []GPU
 	items  []item
-	now    []*mig.Node // by GPU, with what has been placed; nil: no GPU model
-	at     []Spot      // by the order in which the profiles were given
+	now    []*mig.Node // by GPU, including the instances placed so far; nil: no GPU model
+	at     []Spot      // in the order in which the profiles were given
 	failed map[string]bool
 	gives  map[*mig.Node]amount
 }
 
-// amount is how much of what instances share.
+// amount is a number of compute slices and units, which instances share.
 type amount struct{ compute, units int }
 
 type item struct {
 	order   int
 	profile string
-	amount  // what an instance takes; of unlike GPU models the least
+	amount  // the needs of an instance; the smallest of all GPU models
 }
 
 func (p *packing) least(profile string) amount {
@@ -74,7 +74,7 @@ func (p *packing) least(profile string) amount {
 	return least
 }
 
-// place puts the k-th item and all after it.
+// place places the k-th item and all after it.
 func (p *packing) place(k int) bool {
 	if k == len(p.items) {
 		return true
@@ -110,8 +110,8 @@ func (p *packing) place(k int) bool {
 	return false
 }
 
-// enough is a bound on what remains: as many of the k-th item and those like it as are to come still fit, were there no
-// others; and there are compute slices and units for all.
+// enough is a bound for the rest. The remaining items of the same profile as the k-th must fit, without regard to the
+// others. There must also be enough compute slices and units for all items.
 func (p *packing) enough(k int) bool {
 	like, room := 0, 0
 	var need, have amount
@@ -136,8 +136,8 @@ func (p *packing) enough(k int) bool {
 	return room >= like && have.compute >= need.compute && have.units >= need.units
 }
 
-// give is the most compute slices, and the most units, that a GPU can still give to instances of the profiles that were
-// asked for.
+// give returns the largest number of compute slices, and of units, that a GPU can still give to instances of the
+// requested profiles.
 func (p *packing) give(b *mig.Model, n *mig.Node) amount {
 	most, known := p.gives[n]
 	if !known {
@@ -154,8 +154,8 @@ func (p *packing) give(b *mig.Model, n *mig.Node) amount {
 	return most
 }
 
-// state is what stands on the GPUs when the k-th item is to be placed, whichever of like GPUs it stands on. Models and
-// blocked units are told apart by the number of the first GPU that has them.
+// state returns a key for the layouts of the GPUs when the k-th item is to be placed. Equal GPUs are interchangeable in
+// it. GPU models and blocked units are distinguished by the number of the first GPU that has them.
 func (p *packing) state(k int) string {
 	kinds := make([][2]uint64, 0, len(p.now))
 	for g, n := range p.now {

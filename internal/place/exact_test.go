@@ -9,14 +9,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// plainPack tries every instance on every GPU at every start, in the order given, and nothing else.
+// plainPack tries every instance on every GPU at every start, in the order given.
 func plainPack(gpus []plainGPU, profiles []string) bool {
 	if len(profiles) == 0 {
 		return true
 	}
 	for k, o := range gpus {
-		for _, x := range every(o.board) {
-			if o.board.Profiles[x.profile].Name == profiles[0] && o.fits(o.busy, x) {
+		for _, x := range every(o.model) {
+			if o.model.Profiles[x.profile].Name == profiles[0] && o.fits(o.busy, x) {
 				then := slices.Clone(gpus)
 				then[k].busy = with(o.busy, x)
 				if plainPack(then, profiles[1:]) {
@@ -29,7 +29,7 @@ func plainPack(gpus []plainGPU, profiles []string) bool {
 }
 
 func TestPackAgainstOracle(t *testing.T) {
-	said := map[bool]int{}
+	answers := map[bool]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := drawGPUs(t)
 		gpus = gpus[:min(len(gpus), 2)]
@@ -46,17 +46,17 @@ func TestPackAgainstOracle(t *testing.T) {
 		if want := plainPack(plain, profiles); ok != want {
 			t.Fatalf("%v: %v, want %v\n%s", profiles, ok, want, drawing(gpus))
 		}
-		said[ok]++
+		answers[ok]++
 		if ok {
 			mustHold(t, gpus, profiles, at)
 		}
 	})
-	if said[true] == 0 || said[false] == 0 {
-		t.Errorf("answers: %v", said)
+	if answers[true] == 0 || answers[false] == 0 {
+		t.Errorf("answers: %v", answers)
 	}
 }
 
-// mustHold looks at what Pack answered, idle instances aside.
+// mustHold checks the spots that Pack returned, without regard to idle instances.
 func mustHold(t tb, gpus []GPU, profiles []string, at []Spot) {
 	t.Helper()
 	after := slices.Clone(gpus)
@@ -68,10 +68,11 @@ func mustHold(t tb, gpus []GPU, profiles []string, at []Spot) {
 		}
 		g.Layout, g.Idle = g.Layout.With(s.Placement), 0
 	}
-	mustStand(t, fmt.Sprint(profiles), after)
+	mustBeLegal(t, fmt.Sprint(profiles), after)
 }
 
-// Sixteen GPUs, and one instance too many, or just not: what no search could answer that goes wherever it can.
+// TestPackOfLargeNode has 16 GPUs with exactly as many instances as fit, or one too many. A search that tries all
+// placements could not answer this.
 func TestPackOfLargeNode(t *testing.T) {
 	b := plainA100(t)
 	var gpus []GPU
@@ -86,7 +87,7 @@ func TestPackOfLargeNode(t *testing.T) {
 	}
 	mustHold(t, gpus, fits, at)
 	if _, ok := Pack(gpus, append(fits, "2g.10gb")); ok {
-		t.Error("a 2g.10gb more: compute slices are 7 each")
+		t.Error("room for another 2g.10gb, but each GPU has 7 compute slices")
 	}
 	var full []string // 4g, 2g, 1g fill a GPU's 7 compute slices
 	for range 16 {
@@ -100,13 +101,14 @@ func TestPackOfLargeNode(t *testing.T) {
 	}
 }
 
-// plainOptimum tries, minute by minute, every set of spots for those that have arrived. Times are small whole numbers.
+// plainOptimum tries, time step by time step, every set of spots for the jobs that have arrived. Times are small whole
+// numbers.
 func plainOptimum(gpus []plainGPU, jobs []Job, fifo bool, now float64, sum, best float64) float64 {
 	left := slices.ContainsFunc(jobs, func(j Job) bool { return j.Profile != "" })
 	if !left || sum >= best {
 		return min(sum, best)
 	}
-	for n, j := range jobs { // start one now, and look again
+	for n, j := range jobs { // start one job now, and go on with the others
 		if j.Profile == "" {
 			continue
 		}
@@ -118,8 +120,8 @@ func plainOptimum(gpus []plainGPU, jobs []Job, fifo bool, now float64, sum, best
 						still = append(still, y)
 					}
 				}
-				for _, x := range every(o.board) {
-					if o.board.Profiles[x.profile].Name != j.Profile || !o.fits(still, x) {
+				for _, x := range every(o.model) {
+					if o.model.Profiles[x.profile].Name != j.Profile || !o.fits(still, x) {
 						continue
 					}
 					then, rest := slices.Clone(gpus), slices.Clone(jobs)
@@ -139,11 +141,10 @@ func plainOptimum(gpus []plainGPU, jobs []Job, fifo bool, now float64, sum, best
 	if now > 40 {
 		return best
 	}
-	return plainOptimum(gpus, jobs, fifo, now+1, sum, best) // or wait
+	return plainOptimum(gpus, jobs, fifo, now+1, sum, best) // start no more jobs now
 }
 
-// drawCase makes a small case whose every job fits on one of the GPUs, which are of one GPU model and, but for blocked
-// units, empty.
+// drawCase makes a small case. The GPUs are of one GPU model and empty, and every job fits on them.
 func drawCase(t *rapid.T, mostJobs int) ([]GPU, []Job) {
 	b := everyModel()[rapid.IntRange(0, len(everyModel())-1).Draw(t, "board")]
 	gpus := make([]GPU, rapid.IntRange(1, 2).Draw(t, "gpus"))
@@ -179,20 +180,13 @@ func TestOptimumAgainstOracle(t *testing.T) {
 	})
 }
 
-// FIFO costs, and placing without migration costs.
+// TestOptimaInOrder checks that FIFO order never shortens the waits, and that migration never lengthens them.
 func TestOptimaInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus, jobs := drawCase(t, 5)
 		fifo, anyOrder := Optimum(gpus, jobs, Rules{FIFO: true}), Optimum(gpus, jobs, Rules{})
-		fifoMoves, moves := Optimum(
-			gpus,
-			jobs,
-			Rules{FIFO: true, Migration: true},
-		), Optimum(
-			gpus,
-			jobs,
-			Rules{Migration: true},
-		)
+		fifoMoves := Optimum(gpus, jobs, Rules{FIFO: true, Migration: true})
+		moves := Optimum(gpus, jobs, Rules{Migration: true})
 		if !(fifo >= anyOrder && anyOrder >= moves && fifo >= fifoMoves && fifoMoves >= moves && moves >= 0) ||
 			math.IsInf(fifo, 1) {
 			t.Fatalf("%v: FIFO %v, any order %v; with migration %v and %v", jobs, fifo, anyOrder, fifoMoves, moves)
@@ -200,7 +194,7 @@ func TestOptimaInOrder(t *testing.T) {
 	})
 }
 
-// Cases that can be followed by hand.
+// TestOptimumByHand has cases whose results can be checked by hand.
 func TestOptimumByHand(t *testing.T) {
 	b := plainA100(t)
 	gpus := []GPU{{Model: b}}
@@ -211,26 +205,31 @@ func TestOptimumByHand(t *testing.T) {
 	}{
 		{"room for all", []Job{{"1g.5gb", 0, 9}, {"4g.20gb", 1, 9}, {"2g.10gb", 1, 9}}, 0, 0, 0, 0},
 		{"behind the whole GPU", []Job{{"1g.5gb", 0, 10}, {"7g.40gb", 1, 10}, {"1g.5gb", 2, 8}}, 9 + 18, 9, 9 + 18, 9},
-		// The 3g.20gb that ends first stands in the first half, for the 4g.20gb.
+		// The 3g.20gb that ends first has to be in the first half, for the 4g.20gb.
 		{"the right half", []Job{{"3g.20gb", 0, 4}, {"3g.20gb", 0, 9}, {"4g.20gb", 1, 5}}, 3, 3, 3, 3},
-		// In any order the 4g.20gb goes first and two of the 2g.10gb wait until 2 for it.
+		// In any order the 4g.20gb starts first, and two of the 2g.10gb wait for it until 2.
 		{"held back", []Job{{"2g.10gb", 0, 4}, {"2g.10gb", 0, 8}, {"2g.10gb", 0, 8}, {"4g.20gb", 1, 1}}, 7, 4, 7, 4},
-		// At 4 the 3g.20gb needs a half. If it takes the second, the 2g.10gb that stays until 10 stands in the first
-		// and the 4g.20gb waits for it; if the first, that 2g.10gb has no room before 5. Moved at 6 it is in nobody's
-		// way.
-		{"nowhere right", []Job{{"2g.10gb", 2, 3}, {"3g.20gb", 4, 2}, {"2g.10gb", 4, 6}, {"4g.20gb", 5, 2}}, 2, 2, 1, 1},
-		{"no time at all", []Job{{"7g.40gb", 0, 0}, {"7g.40gb", 0, 0}, {"1g.5gb", 0, 0}}, 0, 0, 0, 0},
+		// At 4 the 3g.20gb needs a half. In the second half, it leaves the first half to the 2g.10gb that runs until
+		// 10, and the 4g.20gb waits for that. In the first half, it leaves that 2g.10gb no room before 5. With
+		// migration, the 2g.10gb moves at 6 and is not in the way.
+		{"no good half", []Job{{"2g.10gb", 2, 3}, {"3g.20gb", 4, 2}, {"2g.10gb", 4, 6}, {"4g.20gb", 5, 2}}, 2, 2, 1, 1},
+		{"durations of 0", []Job{{"7g.40gb", 0, 0}, {"7g.40gb", 0, 0}, {"1g.5gb", 0, 0}}, 0, 0, 0, 0},
 	} {
 		for _, r := range []struct {
 			rules Rules
 			want  float64
-		}{{Rules{FIFO: true}, c.fifo}, {Rules{}, c.anyOrder}, {Rules{FIFO: true, Migration: true}, c.migration}, {Rules{Migration: true}, c.moves}} {
+		}{
+			{Rules{FIFO: true}, c.fifo},
+			{Rules{}, c.anyOrder},
+			{Rules{FIFO: true, Migration: true}, c.migration},
+			{Rules{Migration: true}, c.moves},
+		} {
 			if got := Optimum(gpus, c.jobs, r.rules); got != r.want {
 				t.Errorf("%s, %+v: %v, want %v", c.what, r.rules, got, r.want)
 			}
 		}
 	}
 	if got := Optimum(gpus, []Job{{"1g.24gb", 0, 1}}, Rules{}); !math.IsInf(got, 1) {
-		t.Errorf("a profile of another board waits %v, want +Inf", got)
+		t.Errorf("a profile of another GPU model waits %v, want +Inf", got)
 	}
 }

@@ -1,11 +1,11 @@
 package place
 
-// Inputs are the parts of a [Situation] that a policy uses besides the pool. The others need not be gathered.
+// Inputs are the parts of a [Situation] that a policy uses besides the pool. A caller can leave out the others.
 type Inputs struct {
-	Ends    bool // when what is busy is expected to end
+	Ends    bool // when the busy instances are expected to end
 	Weights bool
 	Mean    bool // MeanDuration
-	Behind  int  // how many of those that wait behind
+	Behind  int  // how many of the jobs that wait behind
 }
 
 // InputsOf returns the inputs of a policy.

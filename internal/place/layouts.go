@@ -2,13 +2,14 @@ package place
 
 import "math"
 
-// The policies that ask no more than what a layout becomes: g is what stands now, i the placement.
+// The policies whose cost depends on the resulting layout only. g is the group before the placement, i the placement.
 
 // firstFit takes the lowest GPU, and on it the lowest start.
 func firstFit(*Group, int) cost { return cost{} }
 
-// driver takes the lowest GPU, and on it what NVIDIA's driver would: the start that leaves most placements open. It
-// gives the order that was seen on an H100, where seven 1g instances landed at 6, 4, 5, 0, 1, 2, 3.
+// driver takes the lowest GPU, and on it the start that NVIDIA's driver would take: the one that leaves the most
+// placements open. This rule gives the order that was observed on an H100, where seven 1g instances were put at 6, 4,
+// 5, 0, 1, 2, 3.
 func driver(g *Group, i int) cost { return cost{float64(g.GPUs[0]), -float64(g.Busy.With(i).CC)} }
 
 // bestFit takes the GPU that has the fewest free units left, and the driver's start on it.
@@ -17,30 +18,30 @@ func bestFit(g *Group, i int) cost {
 	return cost{float64(n.Units), -float64(n.CC)}
 }
 
-// mostReach keeps the most futures of all GPUs together: see the essay of the package. Equal ratios of whole numbers
-// are equal as floating-point numbers, so ties are ties.
+// mostReach keeps the largest reach of all GPUs together: see the package comment. Equal ratios of whole numbers are
+// equal as floating-point numbers, so ties are recognised.
 func mostReach(g *Group, i int) cost {
 	n := g.Busy.With(i)
 	return cost{-float64(n.Reach) / float64(g.Busy.Reach), float64(g.Busy.CC - n.CC)}
 }
 
-// mostCC leaves the most placements open on its GPU (GRMU's MCC).
+// mostCC leaves the most placements open on its GPU (MCC of GRMU).
 func mostCC(g *Group, i int) cost { return cost{first: -float64(g.Busy.With(i).CC)} }
 
-// mostECC is mostCC with each placement weighted by how often its profile is asked for (GRMU's MECC).
+// mostECC is mostCC with each placement weighted by how often its profile is requested (MECC of GRMU).
 func mostECC(g *Group, i int, weights []float64) cost {
 	return cost{first: -g.Busy.With(i).WeightedCC(weights)}
 }
 
-// leastLost makes the least room useless: the weighted sum of the free units that no instances of a profile can use
-// grows least (fragmentation gradient descent).
+// leastLost minimises the increase of the free units that no instances of a profile can use, summed with weights over
+// the profiles (fragmentation gradient descent).
 func leastLost(g *Group, i int, weights []float64) cost {
 	return cost{first: g.Busy.With(i).Lost(weights) - g.Busy.Lost(weights)}
 }
 
-// FragAware takes, of the GPUs whose load is below the threshold, else of the others, the placement that leaves its GPU
-// least fragmented; of equal ones one that takes the cheaper means (arXiv 2512.16099). Load is the share of a GPU's
-// units that is busy.
+// FragAware prefers the GPUs whose load is below the threshold. Among these, or otherwise among the rest, it takes the
+// placement that leaves its GPU least fragmented. Ties go to the cheaper acquisition (arXiv 2512.16099). Load is the
+// share of a GPU's units that is busy.
 type FragAware struct{ Threshold float64 }
 
 func (FragAware) with(share float64) Policy { return FragAware{Threshold: share} }
@@ -49,10 +50,10 @@ func (FragAware) with(share float64) Policy { return FragAware{Threshold: share}
 func (f FragAware) Choose(s *Situation, r Request) Choice {
 	best := none
 	s.Pool.every(r.Profile, func(g *Group, i int, m Acquisition) {
-		// Rounded, since the same sum of fractions may come out differently for two layouts.
+		// The value is rounded because the same sum of fractions may differ slightly between two layouts.
 		c := candidate{cost{math.Round(g.Busy.With(i).Frag / lessFrag), float64(m)}, g.GPUs[0], i}
 		if load := 1 - float64(g.Busy.Units)/float64(g.Model.Grid); load >= f.Threshold {
-			c.first += 2 / lessFrag // no fragmentation is larger than 1
+			c.first += 2 / lessFrag // fragmentation is at most 1
 		}
 		if c.before(best) {
 			best = c
@@ -61,9 +62,9 @@ func (f FragAware) Choose(s *Situation, r Request) Choice {
 	return best.choice()
 }
 
-// GRMU keeps two baskets of GPUs: instances of a whole GPU go into the heavy one, which may have at most a share of all
-// GPUs, everything else into the light one; a basket takes an empty GPU when nothing in it has room. First fit inside
-// (arXiv 2502.01909). A GPU is in the basket that what is busy on it belongs to.
+// GRMU has two baskets of GPUs. Instances of a whole GPU go into the heavy basket, which may have at most a share of
+// all GPUs. All other instances go into the light basket. A basket takes an empty GPU when none of its GPUs has room.
+// Within a basket the policy is first fit (arXiv 2502.01909). The busy instances of a GPU determine its basket.
 type GRMU struct{ Heavy float64 }
 
 func (GRMU) with(share float64) Policy { return GRMU{Heavy: share} }
@@ -71,7 +72,7 @@ func (GRMU) with(share float64) Policy { return GRMU{Heavy: share} }
 // Choose implements [Policy].
 func (f GRMU) Choose(s *Situation, r Request) Choice {
 	var heavy, light, all int
-	for _, b := range s.Pool.boards {
+	for _, b := range s.Pool.models {
 		for _, g := range b.groups {
 			all += len(g.GPUs)
 			switch {

@@ -11,9 +11,9 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// The commands of the notebooks that are about plans.
+// The commands for plans in testdata/notebook.
 
-// show prints a plan, a step a line, and carries it out.
+// show prints the steps of a plan, one per line, and carries the plan out.
 func show(t *testing.T, out *strings.Builder, gpus []GPU, plan Plan) []GPU {
 	if len(plan) == 0 {
 		fmt.Fprintln(out, plan)
@@ -63,7 +63,7 @@ func packed(gpus []GPU, profiles []string) string {
 	return out.String()
 }
 
-// readSpots reads GPU PROFILE@START, as often as they come, and answers what follows.
+// readSpots reads GPU PROFILE@START, as often as it occurs, and returns the spots and the remaining fields.
 func readSpots(t *testing.T, gpus []GPU, fields []string) (spots []Spot, rest []string) {
 	for len(fields) >= 2 && strings.Contains(fields[1], "@") {
 		k, err := strconv.Atoi(fields[0])

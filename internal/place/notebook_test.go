@@ -11,19 +11,23 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// The notebooks in testdata. Commands:
+// TestNotebook runs testdata/notebook. Commands:
 //
-//	gpus BOARD [all]       one GPU a line, numbered from 0: what is busy, drawn (# for blocked units), then, where there are any,
-//	                       the idle instances, drawn likewise. The GPU model's plain profiles, unless all
-//	choose POLICY [asked=(PROFILE:N,...)]   lines of profiles, placed one after the other; how often each was asked for lately; the
-//	                       GPUs afterwards
-//	end                    lines GPU PROFILE@START: a job ends, its instance stays behind idle; the GPUs afterwards
-//	plan POLICY            lines of profiles: for each the plan that serves it where the policy wants it; the GPUs afterwards
-//	pack                   lines of profiles: all at once, or not; the GPUs as they would be
-//	jobs                   lines GPU PROFILE@START [GPU PROFILE@START ...] START+DURATION [DEADLINE|keep]: who holds what, numbered
-//	                       from 0; keep: may not be stopped
-//	reconfigure NOW FIXED BETA   lines PROFILE DURATION: a plan, or until when to wait; the GPUs afterwards
-//	depart GPU             a job has left it; lines GPU PROFILE@START: what must not move. The plan, and the GPUs afterwards
+//	gpus MODEL [all]       one GPU per line, numbered from 0: the busy instances, drawn (# for blocked units), then
+//	                       the idle instances, if any, drawn in the same way. The GPUs have the plain profiles, with
+//	                       all every profile
+//	choose POLICY [asked=(PROFILE:N,...)]
+//	                       lines of profiles, placed one after the other; asked is how often each was requested
+//	                       recently. Then the GPUs
+//	end                    lines GPU PROFILE@START: a job ends, its instance remains, idle. Then the GPUs
+//	plan POLICY            lines of profiles: for each the plan that serves it where the policy places it. Then the GPUs
+//	pack                   lines of profiles: placed all together or not at all. Then the GPUs as they would be
+//	jobs                   lines GPU PROFILE@START [GPU PROFILE@START ...] START+DURATION [DEADLINE|keep]: the
+//	                       instances of each job, numbered from 0. keep: the job may not be stopped
+//	reconfigure NOW FIXED BETA
+//	                       lines PROFILE DURATION: a plan, or until when to wait. Then the GPUs
+//	depart GPU             a job has left the GPU; lines GPU PROFILE@START: instances that must not move. The plan,
+//	                       then the GPUs
 //	reject, merge          likewise
 //
 // Rewrite with: go test ./internal/place -run Notebook -rewrite
@@ -119,18 +123,18 @@ func choose(t *testing.T, gpus []GPU, policy Policy, profile string, weights *We
 	}
 	k, i := c.GPU, c.Placement
 	g := &gpus[k]
-	means, ok := g.AcquisitionOf(i)
+	how, ok := g.AcquisitionOf(i)
 	if !ok {
-		t.Fatalf("%s on GPU %d is not to be had", g.Model.Label(i), k)
+		t.Fatalf("%s on GPU %d is not possible", g.Model.Label(i), k)
 	}
-	said := fmt.Sprintf("%s on GPU %d: %s", g.Model.Label(i), k, means)
+	text := fmt.Sprintf("%s on GPU %d: %s", g.Model.Label(i), k, how)
 	if gone := g.InTheWay(i); gone != 0 {
-		said += " " + g.Model.List(gone)
+		text += " " + g.Model.List(gone)
 		g.Idle &^= gone
 	}
 	g.Idle = g.Idle.Without(i)
 	g.Layout = g.Layout.With(i)
-	return said
+	return text
 }
 
 func end(t *testing.T, gpus []GPU, line string) {

@@ -8,30 +8,31 @@ import (
 	"caelum/internal/mig"
 )
 
-// Job is one of a case for [Optimum]: an instance of a profile for a time.
+// Job is a job of a case for [Optimum]: an instance of a profile for a time.
 type Job struct {
 	Profile  string
 	Arrival  float64 // seconds
 	Duration float64 // seconds
 }
 
-// Rules say what a schedule may do.
+// Rules limit which schedules are allowed.
 type Rules struct {
-	// FIFO: jobs start in the order in which they are given (the queue's), which must be that of their arrival.
-	// Otherwise in any.
+	// FIFO means that jobs start in the order in which they are given, which must be that of their arrival. Otherwise
+	// they start in any order.
 	FIFO bool
-	// Migration: instances may be moved at any time for nothing, so that at every moment only packability counts: the
-	// reference that no placement can beat.
+	// Migration means that instances can be moved at any time without cost, so that only packability counts. No
+	// placement policy can do better than this reference.
 	Migration bool
 }
 
-// Optimum is the least total wait, in seconds, of any schedule of these jobs on these GPUs that knows everything in
-// advance; +Inf when one of them fits on no GPU. What is busy on the GPUs stays for good; idle instances do not matter.
-// Nothing is stopped. The search is exact, for cases of some ten jobs in FIFO order and some seven in any order.
+// Optimum returns the smallest total wait, in seconds, of all schedules of these jobs on these GPUs that know
+// everything in advance; +Inf if a job fits on no GPU. Busy instances never leave the GPUs; idle instances do not
+// matter. No job is stopped. The search is exact. It is practical for cases of about ten jobs in FIFO order and about
+// seven in any order.
 //
-// It goes through the orders of starts and, without migration, the placements of each job. Once those are given, every
-// job starts as soon as it can: an earlier start ends earlier, and takes no room from those that start later. Waits
-// that are certain bound a branch: nobody starts before those that have.
+// The search tries the orders of starts and, without migration, the placements of each job. Once these are given, every
+// job starts as soon as possible: an earlier start ends earlier and takes no room from later jobs. A branch is bounded
+// by the waits that are certain: no job starts before the jobs that have already started.
 func Optimum(gpus []GPU, jobs []Job, rules Rules) float64 {
 	s := schedule{
 		gpus:    gpus,
@@ -58,7 +59,7 @@ type schedule struct {
 	jobs    []Job
 	rules   Rules
 	started []bool
-	running []run // in the order of their starts; some have ended
+	running []run // in the order of their starts; some may have ended
 	best    float64
 	packed  map[string]bool
 }
@@ -70,14 +71,15 @@ type run struct {
 	end float64
 }
 
-// start is a way for a job to be the next that starts.
+// start is a possible next start of a job.
 type start struct {
 	job  int
 	at   Spot
 	from float64
 }
 
-// search starts the next job in every way. n have started, the last of them at the time last; they waited for sum.
+// search tries every possible next start. n jobs have started, the last of them at the time last. They waited for sum,
+// in seconds.
 func (s *schedule) search(n int, last, sum float64) {
 	if n == len(s.jobs) {
 		s.best = min(s.best, sum)
@@ -95,7 +97,7 @@ func (s *schedule) search(n int, last, sum float64) {
 	}
 }
 
-// certain is what those that have not started will wait at least, when nobody starts before this time any more.
+// certain returns the smallest possible wait of the jobs that have not started, if no job starts before this time.
 func (s *schedule) certain(from float64) float64 {
 	sum := 0.0
 	for j, job := range s.jobs {
@@ -106,7 +108,7 @@ func (s *schedule) certain(from float64) float64 {
 	return sum
 }
 
-// starts are the ways for the next start, soonest first.
+// starts returns the possible next starts, the soonest first.
 func (s *schedule) starts(n int, last float64) []start {
 	var all []start
 	for j, job := range s.jobs {
@@ -126,7 +128,8 @@ func (s *schedule) starts(n int, last float64) []start {
 	if s.rules.FIFO {
 		return all
 	}
-	// Who starts when another, who could have started, would have ended by then, loses nothing if that one does start.
+	// If a job starts when another job, which could have started before, would have ended already, it loses nothing if
+	// the other job does start first. Such starts are left out.
 	soonest := math.Inf(1)
 	for _, x := range all {
 		soonest = min(soonest, x.from+s.jobs[x.job].Duration)
@@ -137,8 +140,8 @@ func (s *schedule) starts(n int, last float64) []start {
 	)
 }
 
-// likeAnEarlier: of jobs that differ in their arrival only, the one that came first starts first; else they could
-// change places.
+// likeAnEarlier reports whether a job that has not started differs from job j only in its earlier arrival. Such a job
+// starts first, since the two are interchangeable.
 func (s *schedule) likeAnEarlier(j int) bool {
 	for i, o := range s.jobs {
 		if i != j && !s.started[i] && o.Profile == s.jobs[j].Profile && o.Duration == s.jobs[j].Duration &&
@@ -149,8 +152,8 @@ func (s *schedule) likeAnEarlier(j int) bool {
 	return false
 }
 
-// placements are all those of a job, each from when it can be had. Of GPUs that are alike, with everything on them, one
-// is enough.
+// placements returns the possible placements of a job, each with the time from which it is free. Only one of several
+// equal GPUs is considered.
 func (s *schedule) placements(j int, earliest float64) []start {
 	var all []start
 	var seen []int
@@ -170,7 +173,7 @@ func (s *schedule) placements(j int, earliest float64) []start {
 	return all
 }
 
-// roomAt is when a spot can be had: at the earliest time, or when one of those that run then has ended.
+// roomAt returns when a spot is free: at the earliest time, or when one of the jobs that run then has ended.
 func (s *schedule) roomAt(at Spot, earliest float64) float64 {
 	for from := earliest; ; {
 		now, next := s.gpus[at.GPU].Layout, math.Inf(1)
@@ -186,31 +189,31 @@ func (s *schedule) roomAt(at Spot, earliest float64) float64 {
 	}
 }
 
-// alike reports whether the same stands on two GPUs until the same times.
+// alike reports whether two GPUs have the same instances until the same times.
 func (s *schedule) alike(a, b int, now float64) bool {
 	if s.empty[a] != s.empty[b] {
 		return false
 	}
-	return slices.Equal(s.standing(a, now), s.standing(b, now))
+	return slices.Equal(s.busy(a, now), s.busy(b, now))
 }
 
-type standingUntil struct {
+type busyUntil struct {
 	placement int
 	end       float64
 }
 
-func (s *schedule) standing(k int, now float64) []standingUntil {
-	var all []standingUntil
+func (s *schedule) busy(k int, now float64) []busyUntil {
+	var all []busyUntil
 	for _, r := range s.running {
 		if r.at.GPU == k && r.end > now {
-			all = append(all, standingUntil{r.at.Placement, r.end})
+			all = append(all, busyUntil{r.at.Placement, r.end})
 		}
 	}
-	slices.SortFunc(all, func(a, b standingUntil) int { return cmp.Compare(a.placement, b.placement) })
+	slices.SortFunc(all, func(a, b busyUntil) int { return cmp.Compare(a.placement, b.placement) })
 	return all
 }
 
-// packable is when a job and all that run then can stand on the GPUs together; +Inf: never.
+// packable returns when a job fits on the GPUs together with all jobs that run then; +Inf: never.
 func (s *schedule) packable(j int, earliest float64) float64 {
 	for from := earliest; ; {
 		need, next := []string{s.jobs[j].Profile}, math.Inf(1)
@@ -228,7 +231,7 @@ func (s *schedule) packable(j int, earliest float64) float64 {
 	}
 }
 
-// fits is Pack, asked once for each set of profiles.
+// fits returns the result of Pack. It calls Pack once for each set of profiles.
 func (s *schedule) fits(need []string) bool {
 	slices.Sort(need)
 	key := ""

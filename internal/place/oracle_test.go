@@ -7,8 +7,8 @@ import (
 	"caelum/internal/mig"
 )
 
-// The oracle: the rules of MIG and what is counted of a GPU, over sets of intervals, as plainly as it can be said. It
-// takes the profiles from the GPU model and nothing else: no table, no pool, no set of placements.
+// The oracle: a plain implementation of the rules of MIG and of the measures of a GPU, on sets of intervals. It takes
+// only the profiles from the GPU model, and uses no table, pool or set of placements.
 
 // interval is an instance: a profile on the units [from, to).
 type interval struct {
@@ -16,16 +16,16 @@ type interval struct {
 	from, to int
 }
 
-// plainGPU is a GPU.
+// plainGPU is the state of a GPU.
 type plainGPU struct {
-	board      *mig.Model
+	model      *mig.Model
 	busy, idle []interval
 	blocked    []int                // units
 	until      map[interval]float64 // when the busy ones end
 }
 
 func plainly(g GPU) plainGPU {
-	o := plainGPU{board: g.Model, until: map[interval]float64{}}
+	o := plainGPU{model: g.Model, until: map[interval]float64{}}
 	for i, pl := range g.Model.Placements {
 		x := interval{pl.Profile, pl.Start, pl.Start + pl.Size}
 		if g.Layout.Has(i) {
@@ -47,7 +47,7 @@ func plainly(g GPU) plainGPU {
 	return o
 }
 
-// every lists all instances there could be of a GPU model, by profile, then by start.
+// every returns all possible instances of a GPU model, by profile, then by start.
 func every(b *mig.Model) []interval {
 	var all []interval
 	for p, pr := range b.Profiles {
@@ -60,7 +60,7 @@ func every(b *mig.Model) []interval {
 
 func overlap(x, y interval) bool { return x.from < y.to && y.from < x.to }
 
-// whole is the plain profile that takes the whole GPU: what there is to share out.
+// whole returns the plain profile of the whole GPU. It has the resources that instances share.
 func whole(b *mig.Model) mig.Profile {
 	for _, p := range b.Profiles {
 		if p.Size == b.Grid && mig.Plain(p) {
@@ -70,9 +70,9 @@ func whole(b *mig.Model) mig.Profile {
 	panic(b.Name + " has no profile of the whole GPU")
 }
 
-// legal reports whether the instances can stand on a GPU together, beside its blocked units.
+// legal reports whether the instances fit on a GPU together, beside its blocked units.
 func (o plainGPU) legal(set []interval) bool {
-	all := whole(o.board)
+	all := whole(o.model)
 	left := [5]int{all.Compute, all.DEC, all.ENC, all.JPEG, all.OFA}
 	for k, x := range set {
 		same := 0
@@ -89,7 +89,7 @@ func (o plainGPU) legal(set []interval) bool {
 				return false
 			}
 		}
-		p := o.board.Profiles[x.profile]
+		p := o.model.Profiles[x.profile]
 		if same > p.Max {
 			return false
 		}
@@ -108,17 +108,17 @@ func with(set []interval, x interval) []interval { return append(slices.Clone(se
 func (o plainGPU) fits(set []interval, x interval) bool { return o.legal(with(set, x)) }
 
 func (o plainGPU) freeUnits(set []interval) int {
-	n := o.board.Grid - len(o.blocked)
+	n := o.model.Grid - len(o.blocked)
 	for _, x := range set {
 		n -= x.to - x.from
 	}
 	return n
 }
 
-// cc counts what still fits, by profile.
+// cc returns how many placements still fit, by profile.
 func (o plainGPU) cc(set []interval) []int {
-	n := make([]int, len(o.board.Profiles))
-	for _, x := range every(o.board) {
+	n := make([]int, len(o.model.Profiles))
+	for _, x := range every(o.model) {
 		if o.fits(set, x) {
 			n[x.profile]++
 		}
@@ -134,12 +134,11 @@ func total(n []int) int {
 	return sum
 }
 
-// placeable is how many instances of a profile still fit together, beginning at unit from or later: all choices are
-// tried.
+// placeable returns how many instances of a profile still fit together, from unit from on. It tries all choices.
 func (o plainGPU) placeable(set []interval, p, from int) int {
 	most := 0
-	for _, s := range o.board.Profiles[p].Starts {
-		x := interval{p, s, s + o.board.Profiles[p].Size}
+	for _, s := range o.model.Profiles[p].Starts {
+		x := interval{p, s, s + o.model.Profiles[p].Size}
 		if s >= from && o.fits(set, x) {
 			most = max(most, 1+o.placeable(with(set, x), p, s+1))
 		}
@@ -148,12 +147,12 @@ func (o plainGPU) placeable(set []interval, p, from int) int {
 }
 
 func (o plainGPU) frag(set []interval) float64 {
-	compute := whole(o.board).Compute
+	compute := whole(o.model).Compute
 	for _, x := range set {
-		compute -= o.board.Profiles[x.profile].Compute
+		compute -= o.model.Profiles[x.profile].Compute
 	}
 	sum, n := 0.0, 0.0
-	for p, pr := range o.board.Profiles {
+	for p, pr := range o.model.Profiles {
 		if ideal := min(compute/pr.Compute, o.freeUnits(set)/pr.Size); ideal > 0 {
 			sum, n = sum+1-float64(o.placeable(set, p, 0))/float64(ideal), n+1
 		}
@@ -166,19 +165,18 @@ func (o plainGPU) frag(set []interval) float64 {
 
 func (o plainGPU) lost(set []interval, weights []float64) float64 {
 	sum := 0.0
-	for p, pr := range o.board.Profiles {
+	for p, pr := range o.model.Profiles {
 		sum += weights[p] * float64(o.freeUnits(set)-o.placeable(set, p, 0)*pr.Size)
 	}
 	return sum
 }
 
-// layouts lists all sets of instances that can stand on an empty GPU of the GPU model, by choosing or skipping each in
-// turn.
+// layouts returns all legal sets of instances on an empty GPU of the GPU model.
 func layouts(b *mig.Model) [][]interval {
 	all := [][]interval{nil}
 	for _, x := range every(b) {
 		for _, set := range all {
-			if (plainGPU{board: b}).fits(set, x) {
+			if (plainGPU{model: b}).fits(set, x) {
 				all = append(all, with(set, x))
 			}
 		}
@@ -186,19 +184,19 @@ func layouts(b *mig.Model) [][]interval {
 	return all
 }
 
-// futures are made once for each GPU model, since there are some thousand layouts.
+// futures has the layouts of each GPU model, which are computed once: there are several thousand.
 type futures map[*mig.Model][][]interval
 
-// reach counts the sets that contain this one and avoid the blocked units, and to which nothing can be added that does.
+// reach returns the number of maximal sets that contain this one and avoid the blocked units.
 func (f futures) reach(o plainGPU, set []interval) int {
-	if f[o.board] == nil {
-		f[o.board] = layouts(o.board)
+	if f[o.model] == nil {
+		f[o.model] = layouts(o.model)
 	}
 	n := 0
-	for _, l := range f[o.board] {
+	for _, l := range f[o.model] {
 		missing := func(x interval) bool { return !slices.Contains(l, x) }
 		if !slices.ContainsFunc(set, missing) && o.legal(l) &&
-			!slices.ContainsFunc(every(o.board), func(x interval) bool { return o.fits(l, x) }) {
+			!slices.ContainsFunc(every(o.model), func(x interval) bool { return o.fits(l, x) }) {
 			n++
 		}
 	}

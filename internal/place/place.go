@@ -16,49 +16,49 @@ type Request struct {
 	Duration float64
 }
 
-// Situation is what a policy may look at.
+// Situation is the input of a policy.
 type Situation struct {
 	Pool *Pool
 	Now  float64 // seconds, on the scale of the GPUs' Ends
 
-	// Weights says how often each profile was asked for lately; nil: all alike.
+	// Weights has how often each profile was requested recently; nil: all equally often.
 	Weights *Weights
 	// MeanDuration is the mean duration of the recent jobs whose duration is known, in seconds; 0: unknown.
 	MeanDuration float64
 
-	// Ordered says that no job starts before the jobs in front of it, as in a FIFO queue. Only then may a job be held:
-	// with backfill the jobs behind a held one start without it.
+	// Ordered means that no job starts before the jobs in front of it, as in a FIFO queue. Only then may a policy hold
+	// a job: with backfill the jobs behind a held job start first.
 	Ordered bool
 	// Behind are the requests that wait behind the one to be placed, in order.
 	Behind []Request
 }
 
-// Choice is a policy's answer.
+// Choice is the answer of a policy.
 type Choice struct {
 	Verdict   Verdict
 	GPU       int // index in the pool
 	Placement int // index in the Placements of that GPU's GPU model
 }
 
-// Verdict is what to do with a request now.
+// Verdict is the decision about a request.
 type Verdict int
 
 const (
 	Nowhere Verdict = iota // there is no room that the policy would use
-	Here                   // place it
-	Hold                   // there is room, but waiting for this placement, which is not free yet, pays
+	Here                   // the placement is free: start the job on it
+	Hold                   // there is room, but it is better to wait for this placement, which is not free yet
 )
 
-// Policy chooses where one GPU instance goes.
+// Policy chooses the placement of a GPU instance.
 type Policy interface {
 	Choose(s *Situation, r Request) Choice
 }
 
-// Reach keeps the most futures of all GPUs together: see the essay of the package.
+// Reach keeps the largest reach of all GPUs together: see the package comment.
 var Reach Policy = byLayout(mostReach)
 
-// DefaultPolicy is the name of the policy that agents use unless the configuration names another. docs/results.md, "The
-// default policy", has the figures.
+// DefaultPolicy is the name of the policy that agents use if the configuration names no other. docs/results.md, "The
+// default policy", has the measurements.
 const DefaultPolicy = "lifetime"
 
 var policies = []struct {
@@ -91,8 +91,8 @@ func Names() []string {
 // adjustable is a policy with a parameter, a share from 0 to 1: fragaware's threshold, grmu's quota.
 type adjustable interface{ with(share float64) Policy }
 
-// ByName returns the policy of a name. NAME=SHARE sets the parameter of a policy that has one, as in
-// fragaware=0.6. The error for an unknown name lists the known ones.
+// ByName returns the policy with this name. NAME=SHARE sets the parameter of a policy that has one, as in
+// fragaware=0.6. The error for an unknown name lists the known names.
 func ByName(name string) (Policy, error) {
 	base, value, given := strings.Cut(name, "=")
 	for _, p := range policies {
@@ -115,7 +115,7 @@ func ByName(name string) (Policy, error) {
 	return nil, fmt.Errorf("no placement policy %q; there are %s", name, strings.Join(Names(), ", "))
 }
 
-// cost of a candidate; the least is taken. Equal ones go to the lowest GPU, then to the lowest start.
+// cost is the cost of a candidate. The smallest is taken. Ties go to the lowest GPU, then to the lowest start.
 type cost struct{ first, second float64 }
 
 func (c cost) less(o cost) bool {
@@ -147,18 +147,18 @@ func (c candidate) choice() Choice {
 	return Choice{Here, c.gpu, c.placement}
 }
 
-// each calls visit for every group and placement of the profile that the cheapest means available anywhere can have;
-// groups that are not admitted (nil: all are) do not count.
+// each calls visit for every group and placement of the profile that can be acquired in the cheapest way that is
+// available on any GPU. Groups that are not admitted (nil: all are) do not count.
 func (p *Pool) each(profile string, admitted func(*Group) bool, visit func(g *Group, placement int)) {
-	for means := range endOfAcquisitions {
+	for m := range endOfAcquisitions {
 		found := false
-		for _, b := range p.boards {
-			k, ok := b.board.ProfileIndex(profile)
+		for _, b := range p.models {
+			k, ok := b.model.ProfileIndex(profile)
 			if !ok {
 				continue
 			}
 			for _, g := range b.groups {
-				set := g.By(means, k)
+				set := g.By(m, k)
 				if set == 0 || admitted != nil && !admitted(g) {
 					continue
 				}
@@ -174,11 +174,11 @@ func (p *Pool) each(profile string, admitted func(*Group) bool, visit func(g *Gr
 	}
 }
 
-// every calls visit for every group and placement of the profile that can be had, by whatever means: to make an
-// instance takes half a second at most, and a place that is wrong for a job may cost others hours.
+// every calls visit for every group and placement of the profile that can be acquired in any way. Making an instance
+// takes at most half a second, but an unsuitable placement may cost other jobs hours.
 func (p *Pool) every(profile string, visit func(g *Group, placement int, m Acquisition)) {
-	for _, b := range p.boards {
-		k, ok := b.board.ProfileIndex(profile)
+	for _, b := range p.models {
+		k, ok := b.model.ProfileIndex(profile)
 		if !ok {
 			continue
 		}
@@ -192,12 +192,12 @@ func (p *Pool) every(profile string, visit func(g *Group, placement int, m Acqui
 	}
 }
 
-// dear orders placements of equal cost: first by what it takes to have them, then by the reach that is left.
+// acquisitionCost orders placements of equal cost: first by how they are acquired, then by the reach that is left.
 func acquisitionCost(g *Group, i int, m Acquisition) float64 {
 	return float64(m)*1e6 - float64(g.Busy.With(i).Reach)
 }
 
-// byLayout is a policy whose cost depends on what stands on the GPU and nothing else.
+// byLayout is a policy whose cost depends on the layout of the GPU only.
 type byLayout func(g *Group, placement int) cost
 
 // Choose implements [Policy].
@@ -211,7 +211,7 @@ func (f byLayout) Choose(s *Situation, r Request) Choice {
 	return best.choice()
 }
 
-// weighted is one that also looks at how often each profile was asked for.
+// weighted is a policy whose cost also depends on how often each profile was requested.
 type weighted func(g *Group, placement int, weights []float64) cost
 
 // Choose implements [Policy].

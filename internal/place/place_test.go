@@ -26,8 +26,8 @@ func drawGPU(t *rapid.T) GPU {
 	return g
 }
 
-// plainMeans says once more, without sets of placements, by which means placement i is to be had.
-func plainMeans(g GPU, i int) (Acquisition, bool) {
+// plainAcquisition returns how placement i can be acquired. It uses no sets of placements.
+func plainAcquisition(g GPU, i int) (Acquisition, bool) {
 	switch b := g.Model; {
 	case g.Layout.Has(i) || b.Units(i)&g.Blocked != 0 || !b.Legal(g.Layout.With(i)):
 		return 0, false
@@ -39,12 +39,12 @@ func plainMeans(g GPU, i int) (Acquisition, bool) {
 	return Reclaim, true
 }
 
-func TestMeans(t *testing.T) {
+func TestAcquisition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGPU(t)
 		for i := range g.Model.Placements {
 			got, ok := g.AcquisitionOf(i)
-			want, wantOK := plainMeans(g, i)
+			want, wantOK := plainAcquisition(g, i)
 			if got != want || ok != wantOK {
 				t.Errorf("%s beside %s, idle %s: %v %v, want %v %v", g.Model.Label(i),
 					g.Model.DrawBeside(g.Layout, g.Blocked), g.Model.Draw(g.Idle), got, ok, want, wantOK)
@@ -54,23 +54,24 @@ func TestMeans(t *testing.T) {
 			}
 			gone := g.InTheWay(i)
 			if (gone != 0) != (got == Reclaim) || gone&^g.Idle != 0 {
-				t.Errorf("%s by %v: %s goes", g.Model.Label(i), got, g.Model.List(gone))
+				t.Errorf("%s by %v destroys %s", g.Model.Label(i), got, g.Model.List(gone))
 			}
 			if !g.Model.Legal((g.Layout | g.Idle&^gone).With(i)) {
-				t.Errorf("%s does not fit when %s is gone", g.Model.Label(i), g.Model.List(gone))
+				t.Errorf("%s does not fit without %s", g.Model.Label(i), g.Model.List(gone))
 			}
 			for j := range gone.Indices() {
 				if g.Model.Legal((g.Layout | g.Idle&^gone.Without(j)).With(i)) {
-					t.Errorf("%s need not go for %s", g.Model.Label(j), g.Model.Label(i))
+					t.Errorf("%s is not in the way of %s", g.Model.Label(j), g.Model.Label(i))
 				}
 			}
 		}
 	})
 }
 
-// Every policy chooses what is to be had, by the cheapest means there are unless it looks at when things end or
-// compares fragmentation first, and finds something whenever there is something.
-func TestPoliciesChooseByCheapestMeans(t *testing.T) {
+// TestPoliciesChooseCheapestAcquisition checks that every policy chooses a possible placement, and finds one whenever
+// there is one. The choice has the cheapest acquisition, unless the policy uses the expected ends or compares
+// fragmentation first.
+func TestPoliciesChooseCheapestAcquisition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := rapid.SliceOfN(rapid.Custom(drawGPU), 0, 4).Draw(t, "gpus")
 		some := rapid.SampledFrom(mig.Models()).Draw(t, "profile of")
@@ -81,7 +82,7 @@ func TestPoliciesChooseByCheapestMeans(t *testing.T) {
 		cheapest, any := endOfAcquisitions, false
 		for _, g := range gpus {
 			for i, pl := range g.Model.Placements {
-				if m, ok := plainMeans(g, i); ok && g.Model.Profiles[pl.Profile].Name == profile {
+				if m, ok := plainAcquisition(g, i); ok && g.Model.Profiles[pl.Profile].Name == profile {
 					cheapest, any = min(cheapest, m), true
 				}
 			}
@@ -92,7 +93,7 @@ func TestPoliciesChooseByCheapestMeans(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := policy.Choose(&Situation{Pool: NewPool(gpus)}, Request{Profile: profile, Duration: 3600})
-			// grmu keeps some GPUs from some profiles; the others find something whenever there is something.
+			// grmu keeps some GPUs from some profiles. The other policies find a placement whenever there is one.
 			if found := c.Verdict == Here; found != any && (found || name != "grmu") {
 				t.Fatalf("%s: found %v, want %v", name, found, any)
 			}
@@ -101,16 +102,17 @@ func TestPoliciesChooseByCheapestMeans(t *testing.T) {
 			}
 			k, i := c.GPU, c.Placement
 			first := name != "grmu" && name != "fragaware" && !InputsOf(policy).Ends
-			if m, had := plainMeans(gpus[k], i); !had || first && m != cheapest ||
+			if m, had := plainAcquisition(gpus[k], i); !had || first && m != cheapest ||
 				gpus[k].Model.Profiles[gpus[k].Model.Placements[i].Profile].Name != profile {
-				t.Errorf("%s chose %s on GPU %d by %v (%v); %s was to be had by %v", name,
+				t.Errorf("%s chose %s on GPU %d by %v (%v); %s was available by %v", name,
 					gpus[k].Model.Label(i), k, m, had, profile, cheapest)
 			}
 		}
 	})
 }
 
-// Over several GPUs: no candidate leaves the cluster a larger reach, the product of its GPUs'.
+// TestMostReachKeepsTheProduct checks with several GPUs that no candidate leaves the cluster a larger reach, the
+// product of the reaches of the GPUs.
 func TestMostReachKeepsTheProduct(t *testing.T) {
 	a100, err := mig.ModelByName("A100-40GB")
 	if err != nil {
@@ -140,7 +142,7 @@ func TestMostReachKeepsTheProduct(t *testing.T) {
 			for j := range (a100.Open(g.Layout, 0) & a100.OfProfile(p)).Indices() {
 				if !ok || product(m, j) > product(k, i) {
 					t.Errorf(
-						"%s on GPU %d leaves the cluster %d; chosen: %v, GPU %d",
+						"%s on GPU %d leaves the cluster a reach of %d; chosen: %v, GPU %d",
 						a100.Label(j),
 						m,
 						product(m, j),

@@ -9,41 +9,41 @@ import (
 	"caelum/internal/mig"
 )
 
-// Spot is a placement on one of the GPUs.
+// Spot is a placement on one of the GPUs of a pool.
 type Spot struct {
 	GPU       int // index in the pool
 	Placement int // index in the Placements of that GPU's GPU model
 }
 
-// Nobody is the job of an instance that is idle.
+// Nobody is the job of an idle instance.
 const Nobody = -1
 
-// Plan says what to destroy and what to create, in order. It is a value: nothing happens until somebody carries it out,
-// and [Plan.Apply] does that on paper.
+// Plan lists which instances to destroy and to create, in order. It is a value: nothing happens until a caller carries
+// it out. [Plan.Apply] carries it out on a copy of a pool.
 //
-// A job that is moved appears twice: its instance is destroyed where it stands, and created (or taken) where it goes.
-// Both steps bear the job, as an index in whatever list the caller keeps. Every state on the way is legal.
+// A job that is moved appears in two steps: its instance is destroyed at the source, and created (or taken) at the
+// target. Both steps have the job, as an index in the caller's list. Every state between two steps is legal.
 type Plan []Step
 
 // Step is one change of one GPU.
 type Step struct {
 	Do Action
 	Spot
-	Model *mig.Model // of the GPU: a plan that was made for another GPU model is refused
-	Job   int        // whose instance it is; [Nobody]: an idle one
+	Model *mig.Model // the model of the GPU; a plan for another GPU model is refused
+	Job   int        // the job that holds the instance; [Nobody]: it is idle
 }
 
 // Action is what a step does.
 type Action int
 
 const (
-	// Destroy an instance: a job's, which is stopped by that, or an idle one.
+	// Destroy destroys an instance: an idle one, or a job's, which stops the job.
 	Destroy Action = iota
-	// Leave stops the job, and its instance stays behind, idle.
+	// Leave stops the job. Its instance remains, idle.
 	Leave
-	// Create an instance for a job; for Nobody, one that is idle.
+	// Create creates an instance for a job; for Nobody, an idle one.
 	Create
-	// Take an idle instance for a job. The GPU does not change.
+	// Take gives an idle instance to a job. The GPU does not change.
 	Take
 	endOfActions
 )
@@ -73,7 +73,7 @@ func (p Plan) String() string {
 	return strings.Join(steps, "; ")
 }
 
-// Stops lists the jobs that are stopped, ascending: those that are moved and those that only make room.
+// Stops returns the jobs that are stopped, ascending: those that are moved and those that only make room.
 func (p Plan) Stops() []int {
 	var jobs []int
 	for _, s := range p {
@@ -85,15 +85,15 @@ func (p Plan) Stops() []int {
 	return slices.Compact(jobs)
 }
 
-// Apply carries the plan out on a copy of the pool, which stays as it is. The error names the first step that cannot be
-// done: the GPUs are not what the plan was made for. A job that is moved keeps the end that was expected of it (a
-// caller that starts it from the beginning knows better); of any other instance that becomes busy it is unknown.
+// Apply carries the plan out on a copy of the pool. The error names the first step that is not possible, because the
+// GPUs are not those for which the plan was made. A job that is moved keeps its expected end; a caller that starts the
+// job from its beginning has to correct the end. For any other instance that becomes busy the end is unknown.
 func (p Plan) Apply(pool *Pool) (*Pool, error) {
 	gpus := pool.snapshot()
 	ends := map[int]float64{} // by job
 	for n, s := range p {
 		if err := s.apply(gpus, ends); err != nil {
-			return nil, fmt.Errorf("step %d: %w; look at the GPUs again and plan anew", n+1, err)
+			return nil, fmt.Errorf("step %d: %w; read the state of the GPUs again and make a new plan", n+1, err)
 		}
 	}
 	return NewPool(gpus), nil
@@ -101,17 +101,17 @@ func (p Plan) Apply(pool *Pool) (*Pool, error) {
 
 func (s Step) apply(gpus []GPU, ends map[int]float64) error {
 	if s.GPU < 0 || s.GPU >= len(gpus) {
-		return fmt.Errorf("no GPU %d among %d", s.GPU, len(gpus))
+		return fmt.Errorf("there is no GPU %d, only %d GPUs", s.GPU, len(gpus))
 	}
 	g := &gpus[s.GPU]
 	if s.Model == nil || g.Model != s.Model {
-		return fmt.Errorf("GPU %d is not the board that was planned for", s.GPU)
+		return fmt.Errorf("GPU %d is not of the GPU model in the plan", s.GPU)
 	}
 	if s.Placement < 0 || s.Placement >= len(s.Model.Placements) {
 		return fmt.Errorf("%s has no placement %d", s.Model.Name, s.Placement)
 	}
 	if s.Do < 0 || s.Do >= endOfActions || s.Job < Nobody || s.Job == Nobody && (s.Do == Leave || s.Do == Take) {
-		return fmt.Errorf("action %d for job %d: no such step", s.Do, s.Job)
+		return fmt.Errorf("action %d for job %d is not a valid step", s.Do, s.Job)
 	}
 	i, from := s.Placement, &g.Idle
 	if s.Job != Nobody && s.Do != Take {
@@ -122,7 +122,7 @@ func (s Step) apply(gpus []GPU, ends map[int]float64) error {
 			return fmt.Errorf("%s: no room beside %s", s, g.Model.List(g.Layout|g.Idle))
 		}
 	} else if !from.Has(i) {
-		return fmt.Errorf("%s: it is not there", s)
+		return fmt.Errorf("%s: there is no such instance", s)
 	}
 	switch s.Do {
 	case Destroy, Leave:
@@ -148,14 +148,14 @@ func (s Step) apply(gpus []GPU, ends map[int]float64) error {
 	return nil
 }
 
-// occupy makes placement i busy until end (+Inf: unknown). The list of ends is not shared with the GPU it was copied
-// from.
+// occupy makes placement i busy until end (seconds; +Inf: unknown). It copies the list of ends first, because other
+// GPUs may share it.
 func (g *GPU) occupy(i int, end float64) {
 	g.Layout = g.Layout.With(i)
 	g.Ends = g.withEnd(i, end)
 }
 
-// withEnd is the ends with that of one placement changed; who has the old ones keeps them.
+// withEnd returns a copy of the ends with that of one placement changed.
 func (g *GPU) withEnd(i int, end float64) []float64 {
 	if g.Ends == nil && math.IsInf(end, 1) {
 		return nil
@@ -168,13 +168,13 @@ func (g *GPU) withEnd(i int, end float64) []float64 {
 	return ends
 }
 
-// Serve is how a request is met at a spot that is to be had: the idle instances in the way are destroyed and the
-// instance is created, or the idle one that stands there is taken.
+// Serve returns the plan that gives a spot to a job. It destroys the idle instances in the way and creates the
+// instance, or takes the idle instance at the spot. The spot must be possible.
 func (p *Pool) Serve(at Spot, job int) Plan {
 	return p.gpus[at.GPU].GPU.serve(nil, at, job)
 }
 
-// serve adds to a plan what makes placement at busy on g.
+// serve adds the steps to a plan that make placement at busy on g.
 func (g GPU) serve(p Plan, at Spot, job int) Plan {
 	if g.Idle.Has(at.Placement) {
 		return append(p, Step{Take, at, g.Model, job})

@@ -12,14 +12,13 @@ import (
 	"caelum/internal/mig"
 )
 
-// tb is what rapid.T and testing.T have in common.
+// tb has the methods that rapid.T and testing.T have in common.
 type tb interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-// carryOut applies a plan step by step, looks at every state on the way, and answers the last. The pool must stay as it
-// was.
+// carryOut applies a plan step by step, checks every state, and returns the last one. The pool must not change.
 func carryOut(t tb, gpus []GPU, plan Plan) []GPU {
 	t.Helper()
 	pool := NewPool(gpus)
@@ -29,9 +28,9 @@ func carryOut(t tb, gpus []GPU, plan Plan) []GPU {
 			t.Fatalf("%v: %v\n%s", plan, err, drawing(gpus))
 		}
 		now := after.snapshot()
-		mustStand(t, fmt.Sprintf("%v, after %d steps", plan, n), now)
+		mustBeLegal(t, fmt.Sprintf("%v, after %d steps", plan, n), now)
 		if !reflect.DeepEqual(pool.snapshot(), gpus) {
-			t.Fatalf("%v changed what it was applied to", plan)
+			t.Fatalf("%v changed the pool", plan)
 		}
 		if n == len(plan) {
 			return now
@@ -40,15 +39,15 @@ func carryOut(t tb, gpus []GPU, plan Plan) []GPU {
 	panic("unreachable")
 }
 
-// A request that can be served is served, at its spot, and nothing that is busy is touched, nor more than is in the
-// way.
+// TestServe checks that a possible request is served at its spot, that no busy instance changes, and that only the idle
+// instances in the way are destroyed.
 func TestServe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := drawGPUs(t)
 		k := rapid.IntRange(0, len(gpus)-1).Draw(t, "gpu")
 		g := gpus[k]
 		for i := range g.Model.Placements {
-			means, ok := plainMeans(g, i)
+			how, ok := plainAcquisition(g, i)
 			if !ok {
 				continue
 			}
@@ -58,16 +57,16 @@ func TestServe(t *testing.T) {
 				t.Fatalf("%v: busy %s, want %s", plan, g.Model.List(after[k].Layout), g.Model.List(want))
 			}
 			if gone := g.Idle &^ after[k].Idle; gone.Without(i) != g.InTheWay(i) || len(plan.Stops()) > 0 {
-				t.Fatalf("%v: %s is gone", plan, g.Model.List(gone))
+				t.Fatalf("%v destroys %s", plan, g.Model.List(gone))
 			}
-			if means == Reuse != (len(plan) == 1 && plan[0].Do == Take) {
-				t.Fatalf("%v, to be had by %v", plan, means)
+			if how == Reuse != (len(plan) == 1 && plan[0].Do == Take) {
+				t.Fatalf("%v, acquired by %v", plan, how)
 			}
 		}
 	})
 }
 
-// What a plan refuses: each step that cannot be done, by name, and the state stays as it was.
+// TestApplyRefuses checks that Apply refuses every step that is not possible, and changes nothing.
 func TestApplyRefuses(t *testing.T) {
 	b, other := plainA100(t), mig.Models()[0]
 	at := func(profile string, start int) int {
@@ -82,12 +81,12 @@ func TestApplyRefuses(t *testing.T) {
 	for what, s := range map[string]Step{
 		"no such GPU":                 {Destroy, Spot{2, idle}, b, Nobody},
 		"negative GPU":                {Destroy, Spot{-1, idle}, b, Nobody},
-		"GPU without board":           {Create, Spot{1, idle}, b, 1},
-		"no board":                    {Create, Spot{1, idle}, nil, 1},
-		"another board":               {Destroy, Spot{0, idle}, other, Nobody},
+		"GPU without a model":         {Create, Spot{1, idle}, b, 1},
+		"no model":                    {Create, Spot{1, idle}, nil, 1},
+		"another model":               {Destroy, Spot{0, idle}, other, Nobody},
 		"no such placement":           {Destroy, Spot{0, len(b.Placements)}, b, Nobody},
 		"no such action":              {endOfActions, Spot{0, idle}, b, 1},
-		"destroy what is not there":   {Destroy, Spot{0, at("1g.5gb", 2)}, b, Nobody},
+		"destroy a missing one":       {Destroy, Spot{0, at("1g.5gb", 2)}, b, Nobody},
 		"destroy a busy one as idle":  {Destroy, Spot{0, busy}, b, Nobody},
 		"destroy an idle one as busy": {Destroy, Spot{0, idle}, b, 1},
 		"leave an idle one":           {Leave, Spot{0, idle}, b, 1},
@@ -97,19 +96,20 @@ func TestApplyRefuses(t *testing.T) {
 		"create over a busy one":      {Create, Spot{0, at("1g.5gb", 5)}, b, 1},
 		"create over an idle one":     {Create, Spot{0, at("1g.5gb", 1)}, b, 1},
 		"create on a blocked unit":    {Create, Spot{0, at("1g.5gb", 3)}, b, 1},
-		"create it twice":             {Create, Spot{0, busy}, b, 1},
+		"create a busy one again":     {Create, Spot{0, busy}, b, 1},
 	} {
 		before := slices.Clone(gpus)
 		if after, err := (Plan{s}).Apply(NewPool(gpus)); err == nil {
 			t.Errorf("%s: carried out:\n%s", what, drawing(after.snapshot()))
 		}
 		if !reflect.DeepEqual(before, gpus) {
-			t.Errorf("%s: something changed", what)
+			t.Errorf("%s: the GPUs have changed", what)
 		}
 	}
 }
 
-// A moved job keeps its end, any other has none that is known, and the pool that the plan was applied to keeps its own.
+// TestApplyEnds checks that a moved job keeps its end, that any other job gets an unknown end, and that the ends in the
+// pool do not change.
 func TestApplyEnds(t *testing.T) {
 	b := plainA100(t)
 	small, _ := b.Placement("1g.5gb", 0)
@@ -129,11 +129,11 @@ func TestApplyEnds(t *testing.T) {
 		t.Errorf("the moved job ends at %v, want 500; the new one at %v, want +Inf", ends[last], ends[large])
 	}
 	if ends := pool.GPU(0).Ends; ends[small] != 500 || !math.IsInf(ends[last], 1) {
-		t.Errorf("the pool's own ends are now %v", ends)
+		t.Errorf("the ends in the pool are now %v", ends)
 	}
 }
 
-// FuzzPlan: whatever is asked of whatever GPUs, a plan is refused or leaves what can stand.
+// FuzzPlan checks that any plan on any GPUs is refused or leads to legal layouts.
 func FuzzPlan(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{0, 0, 0, 0, 2, 2, 0, 3, 1, 0, 0, 3, 1})
@@ -152,7 +152,7 @@ func FuzzPlan(f *testing.F) {
 			b := everyModel()[next()%len(everyModel())]
 			layout := b.Layouts()[(next()<<8|next())%len(b.Layouts())]
 			idle := mig.Layout(next()<<8|next()) & layout
-			// One unit at most: a GPU model's tables are kept for every set of blocked units that was ever seen.
+			// At most one unit is blocked, because the tables of a GPU model are kept for every set of blocked units.
 			blocked := uint64(1) << (next() % (2 * b.Grid)) & (1<<b.Grid - 1)
 			gpus[k] = GPU{Model: b, Layout: layout &^ idle, Idle: idle, Blocked: blocked &^ b.Occupied(layout)}
 		}
@@ -171,14 +171,14 @@ func FuzzPlan(f *testing.F) {
 			if err != nil {
 				break
 			}
-			mustStand(t, plan[:n+1].String(), after.snapshot())
+			mustBeLegal(t, plan[:n+1].String(), after.snapshot())
 			if slices.ContainsFunc(plan[:n+1], func(s Step) bool { return s.Model == nil }) {
-				t.Fatalf("%d steps carried out, one of them on no board", n+1)
+				t.Fatalf("%d steps carried out, one of them without a GPU model", n+1)
 			}
 		}
-		mustStand(t, "what the plan was applied to", pool.snapshot())
+		mustBeLegal(t, "the pool of the plan", pool.snapshot())
 		if !reflect.DeepEqual(pool.snapshot(), gpus) {
-			t.Fatal("the plan changed what it was applied to")
+			t.Fatal("the plan changed the pool")
 		}
 	})
 }

@@ -7,68 +7,68 @@ import (
 	"caelum/internal/mig"
 )
 
-// Pool is any number of GPUs of any GPU models. GPUs on which the same stands form a group: there are thousands of GPUs
-// in a large cluster and only hundreds of layouts, so what depends on the layout alone is judged once a group. Not safe
-// for concurrent use.
+// Pool is a number of GPUs of any GPU models. GPUs with the same contents form a group. A large cluster has thousands
+// of GPUs but only hundreds of layouts, so costs that depend on the layout alone are computed once for each group. A
+// Pool is not safe for concurrent use.
 type Pool struct {
 	gpus   []member
-	groups map[standing]*Group
-	boards []modelGroups
-	yard   simState // scratch
-	alike  Weights
+	groups map[contents]*Group
+	models []modelGroups
+	sim    simState // scratch space of QLA
+	alike  Weights  // the weights of a situation without weights
 }
 
-// standing is what makes a group.
-type standing struct {
-	board   *mig.Model
+// contents is what the GPUs of a group have in common.
+type contents struct {
+	model   *mig.Model
 	layout  mig.Layout
 	idle    mig.Layout
 	blocked uint64
 }
 
 type modelGroups struct {
-	board  *mig.Model
+	model  *mig.Model
 	groups []*Group
-	shape  *shape // made when something is played on it
+	shape  *shape // set when QLA first simulates a GPU of this model
 }
 
 // member is a GPU of the pool.
 type member struct {
 	GPU
 	group *Group
-	// free is, by placement, when everything that overlaps it will have ended (seconds; 0: nothing does, +Inf:
-	// unknown). The F of lifetime and qla.
+	// free has, by placement, when everything that overlaps it will have ended (seconds; 0: nothing overlaps it, +Inf:
+	// unknown): the F of lifetime and qla.
 	free []float64
 }
 
-// Group is the GPUs on which the same stands.
+// Group is a set of GPUs with the same contents.
 type Group struct {
 	Model *mig.Model
-	Busy  *mig.Node // what is busy
+	Busy  *mig.Node // the busy placements
 	Idle  mig.Layout
 	GPUs  []int // indices in the pool, ascending
 
-	both  *mig.Node  // busy and idle
-	clear mig.Layout // placements that share no unit with what is busy or blocked
-	place int        // index in its GPU model's groups
+	both  *mig.Node  // the busy and idle placements
+	clear mig.Layout // the placements that share no unit with busy placements or blocked units
+	index int        // in the groups of its GPU model
 }
 
-// NewPool makes a pool of GPUs. A GPU without a GPU model is in no group: nothing can be placed on it.
+// NewPool returns a pool of GPUs. A GPU without a GPU model is in no group: nothing can be placed on it.
 func NewPool(gpus []GPU) *Pool {
-	p := &Pool{groups: map[standing]*Group{}, gpus: make([]member, len(gpus))}
+	p := &Pool{groups: map[contents]*Group{}, gpus: make([]member, len(gpus))}
 	for k, g := range gpus {
 		p.Set(k, g)
 	}
 	return p
 }
 
-// Len is the number of GPUs.
+// Len returns the number of GPUs.
 func (p *Pool) Len() int { return len(p.gpus) }
 
-// GPU is what stands on the k-th GPU.
+// GPU returns the state of the k-th GPU.
 func (p *Pool) GPU(k int) GPU { return p.gpus[k].GPU }
 
-// Busy is what is busy on the k-th GPU, as a node of its GPU model's table; nil for a GPU without a GPU model.
+// Busy returns the node for the busy placements of the k-th GPU; nil for a GPU without a GPU model.
 func (p *Pool) Busy(k int) *mig.Node {
 	if p.gpus[k].group == nil {
 		return nil
@@ -76,7 +76,7 @@ func (p *Pool) Busy(k int) *mig.Node {
 	return p.gpus[k].group.Busy
 }
 
-// Set says what stands on the k-th GPU now.
+// Set replaces the state of the k-th GPU.
 func (p *Pool) Set(k int, g GPU) {
 	m := &p.gpus[k]
 	if m.group != nil {
@@ -90,8 +90,8 @@ func (p *Pool) Set(k int, g GPU) {
 	m.free = g.frees(m.free)
 }
 
-// Start makes placement i of the k-th GPU busy until end (seconds; +Inf: unknown). The idle instances in its way are
-// gone then.
+// Start makes placement i of the k-th GPU busy until end (seconds; +Inf: unknown). It removes the idle instances in its
+// way.
 func (p *Pool) Start(k, i int, end float64) {
 	g := p.gpus[k].GPU
 	g.Idle &^= g.InTheWay(i)
@@ -100,7 +100,7 @@ func (p *Pool) Start(k, i int, end float64) {
 	p.Set(k, g)
 }
 
-// Finish frees placement i of the k-th GPU. If keep, its instance stays behind, idle.
+// Finish frees placement i of the k-th GPU. If keep is set, its instance remains, idle.
 func (p *Pool) Finish(k, i int, keep bool) {
 	g := p.gpus[k].GPU
 	g.Layout = g.Layout.Without(i)
@@ -119,12 +119,12 @@ func (p *Pool) Expect(k, i int, end float64) {
 	}
 }
 
-// Free is when everything that overlaps placement i of the k-th GPU is expected to have ended (seconds; 0: it is free,
-// +Inf: unknown).
+// Free returns when everything that overlaps placement i of the k-th GPU is expected to have ended (seconds; 0: the
+// placement is free, +Inf: unknown).
 func (p *Pool) Free(k, i int) float64 { return p.gpus[k].free[i] }
 
 func (p *Pool) join(k int, g GPU) *Group {
-	key := standing{g.Model, g.Layout, g.Idle, g.Blocked}
+	key := contents{g.Model, g.Layout, g.Idle, g.Blocked}
 	group := p.groups[key]
 	if group == nil {
 		table := g.Model.TableBeside(g.Blocked)
@@ -134,7 +134,7 @@ func (p *Pool) join(k int, g GPU) *Group {
 	}
 	if len(group.GPUs) == 0 {
 		b := p.of(g.Model)
-		group.place = len(b.groups)
+		group.index = len(b.groups)
 		b.groups = append(b.groups, group)
 	}
 	at, _ := slices.BinarySearch(group.GPUs, k)
@@ -142,47 +142,47 @@ func (p *Pool) join(k int, g GPU) *Group {
 	return group
 }
 
-// leave takes a GPU out of its group. An empty group is kept for the next that comes along, but out of every search.
+// leave removes a GPU from its group. An empty group is kept for later GPUs, but is left out of all searches.
 func (p *Pool) leave(k int, group *Group) {
 	at, _ := slices.BinarySearch(group.GPUs, k)
 	group.GPUs = slices.Delete(group.GPUs, at, at+1)
 	if len(group.GPUs) == 0 {
 		b := p.of(group.Model)
 		last := b.groups[len(b.groups)-1]
-		b.groups[group.place], last.place = last, group.place
+		b.groups[group.index], last.index = last, group.index
 		b.groups = b.groups[:len(b.groups)-1]
 	}
 }
 
 func (p *Pool) of(model *mig.Model) *modelGroups {
-	for i := range p.boards {
-		if p.boards[i].board == model {
-			return &p.boards[i]
+	for i := range p.models {
+		if p.models[i].model == model {
+			return &p.models[i]
 		}
 	}
-	p.boards = append(p.boards, modelGroups{board: model})
-	return &p.boards[len(p.boards)-1]
+	p.models = append(p.models, modelGroups{model: model})
+	return &p.models[len(p.models)-1]
 }
 
 // has reports whether a placement of the profile is free on any GPU.
 func (p *Pool) has(profile string) bool {
-	for _, b := range p.boards {
-		k, ok := b.board.ProfileIndex(profile)
-		if ok && slices.ContainsFunc(b.groups, func(g *Group) bool { return g.Busy.Open&b.board.OfProfile(k) != 0 }) {
+	for _, b := range p.models {
+		k, ok := b.model.ProfileIndex(profile)
+		if ok && slices.ContainsFunc(b.groups, func(g *Group) bool { return g.Busy.Open&b.model.OfProfile(k) != 0 }) {
 			return true
 		}
 	}
 	return false
 }
 
-// By is the set of the placements of profile p (an index in the GPU model's Profiles) that are to be had by exactly
-// these means.
+// By returns the placements of profile p (an index in the GPU model's Profiles) that can be acquired in exactly this
+// way.
 func (g *Group) By(m Acquisition, p int) mig.Layout {
 	return m.of(g.Busy.Open&g.Model.OfProfile(p), g.both.Open, g.Idle)
 }
 
-// meansOf is how placement i of profile p, which can be had, is had.
-func (g *Group) meansOf(i, p int) Acquisition {
+// acquisitionOf returns how placement i of profile p, which must be possible, can be acquired.
+func (g *Group) acquisitionOf(i, p int) Acquisition {
 	switch {
 	case g.Idle.Has(i):
 		return Reuse
@@ -192,7 +192,7 @@ func (g *Group) meansOf(i, p int) Acquisition {
 	return Reclaim
 }
 
-// frees computes, by placement, when everything that overlaps it will have ended.
+// frees computes, by placement, when everything that overlaps it will have ended (seconds). It reuses into.
 func (g GPU) frees(into []float64) []float64 {
 	into = append(into[:0], make([]float64, len(g.Model.Placements))...)
 	for j := range g.Layout.Indices() {

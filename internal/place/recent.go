@@ -1,17 +1,17 @@
 package place
 
-// Recent remembers what was asked for lately: some policies, and offers, prepare for more of the same. The zero value
-// remembers nothing.
+// Recent records the recent requests. Some policies, and the offers, prepare for more requests of the same kind. The
+// zero value has no requests.
 type Recent struct {
 	asked   []Request // a ring
 	next    int
-	weights *Weights // of what has been asked for so far; nil: to be made
+	weights *Weights // the result of Weights; nil: it has to be computed
 }
 
-// recentKept is how many requests are remembered.
+// recentKept limits how many requests are kept.
 const recentKept = 200
 
-// Asked tells of a request.
+// Asked records a request.
 func (r *Recent) Asked(request Request) {
 	r.weights = nil
 	if len(r.asked) < recentKept {
@@ -22,7 +22,7 @@ func (r *Recent) Asked(request Request) {
 	r.next = (r.next + 1) % recentKept
 }
 
-// Weights is how often each profile was asked for.
+// Weights returns how often each profile was requested.
 func (r *Recent) Weights() *Weights {
 	if r.weights == nil {
 		w := map[string]float64{}

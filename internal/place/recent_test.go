@@ -9,7 +9,7 @@ import (
 func TestRecent(t *testing.T) {
 	var r Recent
 	if len(r.Weights().asked) != 0 || r.MeanDuration() != 0 {
-		t.Errorf("nothing yet: %v, %v", r.Weights(), r.MeanDuration())
+		t.Errorf("without requests: %v, %v", r.Weights(), r.MeanDuration())
 	}
 	for range 3 {
 		r.Asked(Request{"1g.5gb", 100})
@@ -27,12 +27,12 @@ func TestRecent(t *testing.T) {
 		r.Asked(Request{"2g.10gb", 7})
 	}
 	if w := r.Weights().asked; len(w) != 1 || r.MeanDuration() != 7 {
-		t.Errorf("long ago still counts: %v, %v", w, r.MeanDuration())
+		t.Errorf("old requests still count: %v, %v", w, r.MeanDuration())
 	}
 }
 
-// What a policy says it looks at is all that it looks at.
-func TestLook(t *testing.T) {
+// TestInputs checks that a policy uses no other inputs than those that InputsOf returns.
+func TestInputs(t *testing.T) {
 	s := loaded(t, 16, 0.95)
 	s.Weights = NewWeights(map[string]float64{"1g.5gb": 1, "3g.20gb": 4})
 	for _, name := range Names() {
@@ -61,12 +61,12 @@ func TestLook(t *testing.T) {
 			r := Request{profile, 1800}
 			if all, some := p.Choose(s, r), p.Choose(&less, r); all != some {
 				t.Errorf(
-					"%s places %s at %+v, and with only what it looks at, %+v: %+v",
+					"%s places %s at %+v; with only the inputs %+v: %+v",
 					name,
 					profile,
 					all,
-					some,
 					inputs,
+					some,
 				)
 			}
 		}

@@ -12,35 +12,36 @@ import (
 type Running struct {
 	Holds    []Spot
 	Start    float64 // seconds, on the scale of Situation.Now
-	Duration float64 // seconds that it takes from its beginning; +Inf: unknown
-	Deadline float64 // seconds, when it must have ended; +Inf: none
-	// Requeue: it may be stopped and started from its beginning. A caller that lets no job be stopped twice needs no
-	// other guard against two jobs that stop each other in turn.
+	Duration float64 // the run time from its beginning, in seconds; +Inf: unknown
+	Deadline float64 // when it must have ended, in seconds; +Inf: none
+	// Requeue means that the job may be stopped and started from its beginning. A caller that never stops a job twice
+	// needs no other protection against two jobs that stop each other in turn.
 	Requeue bool
 }
 
-// Reconfigure is the last of the means (DynaP's reconfiguration-last): a request that fits nowhere waits, or running
-// jobs are stopped to make room for it. Stopping pays when
+// Reconfigure decides between waiting and stopping jobs for a request that fits nowhere: the last resort
+// (reconfiguration-last of DynaP). Jobs are stopped if
 //
 //	C_r - C_w <= Beta
 //
-// C_r is Fixed plus the longest time that a job which would be stopped has run already, and is lost; C_w is how long
-// the request waits otherwise: until what is in its way has ended, where that is soonest. (Over several GPUs it must be
-// the soonest of all, not that of the candidate: nothing is gained by stopping jobs on one GPU when another has room in
-// a minute.)
+// C_r is Fixed plus the longest time that one of the stopped jobs has run already, and loses. C_w is how long the
+// request waits otherwise: until the jobs in its way have ended, on the GPU where that is soonest. (With several GPUs
+// it must be the soonest of all GPUs, not of the candidate only. Stopping jobs on one GPU gains nothing if another GPU
+// has room in a minute.)
 //
-// Only jobs that may be requeued, and would still meet their deadline if they started again when there is room for
-// them, are stopped. A job is not stopped for another of its own profile in its own place: that would be preemption,
-// and the GPU the same.
+// Only jobs are stopped that may be requeued, and that would still meet their deadline if they started again when there
+// is room for them. A job is not stopped for another job of its own profile in its own place. That would be preemption,
+// and the layout of the GPU would not change.
 type Reconfigure struct {
-	// seconds: to stop jobs, to destroy, to create, and before a requeued job may start (22.05: about 120)
+	// Fixed is the time in seconds to stop jobs, to destroy and create instances, and until a requeued job may start
+	// (22.05: about 120 in all).
 	Fixed float64
-	Beta  float64 // seconds
+	Beta  float64 // in seconds
 }
 
-// Plan answers how to make room for the request now, for the job with this index (its steps bear it), or, if there is
-// no plan that pays, when there is room anyway: +Inf when nobody knows, now when it fits as it is. Cheapest first; ties
-// go to the lowest GPU, then to the lowest start.
+// Plan returns how to make room now for the request of the job with this index, which the steps of the plan name. It
+// also returns when there is room without a plan, in seconds: +Inf if that is unknown, Now if the request fits already.
+// The plan is nil if no plan pays. The cheapest plan comes first. Ties go to the lowest GPU, then to the lowest start.
 func (c Reconfigure) Plan(s *Situation, r Request, job int, jobs []Running) (plan Plan, until float64) {
 	until = math.Inf(1)
 	owner := map[Spot]int{}
@@ -64,7 +65,8 @@ func (c Reconfigure) Plan(s *Situation, r Request, job int, jobs []Running) (pla
 				continue
 			}
 			o := option{Spot: at}
-			for b := range g.busyInTheWay(i, func(b int) float64 { return c.worth(owner, jobs, Spot{k, b}) }).Indices() {
+			worth := func(b int) float64 { return c.worth(owner, jobs, Spot{k, b}) }
+			for b := range g.busyInTheWay(i, worth).Indices() {
 				j, known := owner[Spot{k, b}]
 				if !known || !jobs[j].Requeue {
 					o.lost = math.Inf(1)
@@ -83,7 +85,7 @@ func (c Reconfigure) Plan(s *Situation, r Request, job int, jobs []Running) (pla
 	if until <= s.Now {
 		return nil, s.Now
 	}
-	// The order of the indices, which breaks ties, is that of the GPUs, then of the starts.
+	// The sort is stable: ties remain in the order of the GPUs, then of the starts.
 	slices.SortStableFunc(options, func(a, b option) int { return cmp.Compare(a.lost, b.lost) })
 	for _, o := range options {
 		if c.Fixed+o.lost-(until-s.Now) > c.Beta {
@@ -97,8 +99,8 @@ func (c Reconfigure) Plan(s *Situation, r Request, job int, jobs []Running) (pla
 	return nil, until
 }
 
-// worth orders what is in the way by how much one would rather leave it there: by the time it has run, and above all
-// what must not be stopped.
+// worth orders the instances in the way. An instance is worth more the longer its job has run, and most if its job must
+// not be stopped.
 func (c Reconfigure) worth(owner map[Spot]int, jobs []Running, at Spot) float64 {
 	if j, known := owner[at]; known && jobs[j].Requeue {
 		return -jobs[j].Start
@@ -106,7 +108,7 @@ func (c Reconfigure) worth(owner map[Spot]int, jobs []Running, at Spot) float64 
 	return math.Inf(1)
 }
 
-// candidates are all placements of a profile that no blocked unit rules out.
+// candidates returns all placements of a profile that overlap no blocked unit.
 func (g GPU) candidates(profile string) mig.Layout {
 	if g.Model == nil {
 		return 0
@@ -118,7 +120,8 @@ func (g GPU) candidates(profile string) mig.Layout {
 	return g.Model.Open(0, g.Blocked) & g.Model.OfProfile(p)
 }
 
-// roomFrom is when placement i can be had if nothing is stopped: what ends first goes first, until it fits.
+// roomFrom returns when placement i is free if no job is stopped: the instances in the way end in the order of their
+// expected ends until it fits.
 func (g GPU) roomFrom(i int, now float64) float64 {
 	end := func(b int) float64 {
 		if g.Ends == nil {
@@ -144,8 +147,8 @@ func (g GPU) roomFrom(i int, now float64) float64 {
 	return from
 }
 
-// busyInTheWay are the busy instances that have to go for placement i: those that overlap it, and of those that hold
-// what it needs besides units (instance limit, media engines) the least worth.
+// busyInTheWay returns the busy instances that have to go for placement i: those that overlap it, and, among those that
+// hold other resources that it needs (instance limit, media engines), the ones that are worth least.
 func (g GPU) busyInTheWay(i int, worth func(b int) float64) mig.Layout {
 	busy := slices.Collect(g.Layout.Indices())
 	slices.SortStableFunc(busy, func(a, b int) int { return cmp.Compare(worth(b), worth(a)) })
@@ -158,8 +161,8 @@ func (g GPU) busyInTheWay(i int, worth func(b int) float64) mig.Layout {
 	return g.Layout &^ stay
 }
 
-// evict stops jobs and gives a spot to another: what they held goes if it is in the way, and stays behind idle if it is
-// not.
+// evict returns the plan that stops jobs and gives a spot to another job. Instances of the stopped jobs are destroyed
+// if they are in the way. Otherwise they remain, idle.
 func (p *Pool) evict(at Spot, stop []int, jobs []Running, job int) Plan {
 	g := p.GPU(at.GPU)
 	for _, j := range stop {
@@ -183,8 +186,8 @@ func (p *Pool) evict(at Spot, stop []int, jobs []Running, job int) Plan {
 	return g.serve(plan, at, job)
 }
 
-// inTime reports whether all stopped jobs would meet their deadlines: each in turn starts again where there is room for
-// it first, but not before the fixed time is over, and each slot takes one after the other.
+// inTime reports whether all stopped jobs would meet their deadlines. The jobs start again one after another, each
+// where there is room first, but not before the fixed time has passed. A slot takes one job after another.
 func (c Reconfigure) inTime(s *Situation, plan Plan, r Request, at Spot, stop []int, jobs []Running) bool {
 	after, err := plan.Apply(s.Pool)
 	if err != nil {
@@ -200,7 +203,7 @@ func (c Reconfigure) inTime(s *Situation, plan Plan, r Request, at Spot, stop []
 			b := s.Pool.GPU(h.GPU).Model
 			spot, free := slots.soonest(b.ProfileOf(h.Placement), chosen)
 			if start = max(start, free); math.IsInf(start, 1) {
-				break // nobody knows when: too late for any deadline
+				break // the time is unknown: too late for any deadline
 			}
 			chosen = append(chosen, spot)
 		}
@@ -215,7 +218,7 @@ func (c Reconfigure) inTime(s *Situation, plan Plan, r Request, at Spot, stop []
 	return true
 }
 
-// slots is, for every spot of a pool, when everything that overlaps it will have ended.
+// slots has, for every spot of a pool, when everything that overlaps it will have ended (seconds).
 type slots struct {
 	pool *Pool
 	free [][]float64
@@ -237,7 +240,8 @@ func (s slots) take(at Spot, until float64) {
 	}
 }
 
-// soonest is the spot of a profile that is free first, beside those already chosen; +Inf when there is none.
+// soonest returns the spot of a profile that is free first and does not overlap those already chosen; +Inf: there is
+// none.
 func (s slots) soonest(profile string, chosen []Spot) (at Spot, free float64) {
 	free = math.Inf(1)
 	for k := range s.free {

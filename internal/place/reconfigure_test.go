@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// plainWait is when an instance can be had if nothing is stopped: every end is tried.
+// plainWait returns when an instance fits if no job is stopped. It tries every end.
 func (o plainGPU) plainWait(x interval, now float64) float64 {
 	times := []float64{now}
 	for _, y := range o.busy {
@@ -31,7 +31,7 @@ func (o plainGPU) plainWait(x interval, now float64) float64 {
 
 func TestReconfigure(t *testing.T) {
 	made := 0
-	for tries := 0; made == 0 && tries < 20; tries++ { // few requests fit nowhere and are worth a plan
+	for runs := 0; made == 0 && runs < 20; runs++ { // few requests need a plan that pays
 		rapid.Check(t, func(t *rapid.T) {
 			gpus := drawGPUs(t)
 			jobs := drawRunning(t, gpus)
@@ -51,14 +51,14 @@ func TestReconfigure(t *testing.T) {
 				}
 			}
 			if until != soonest {
-				t.Fatalf("%s at %v, by every end %v:\n%s", profile, until, soonest, drawing(gpus))
+				t.Fatalf("%s at %v; trying every end gives %v:\n%s", profile, until, soonest, drawing(gpus))
 			}
 			if len(plan) == 0 {
 				return
 			}
 			made++
 			if until <= s.Now {
-				t.Fatalf("%v, though %s fits as it is", plan, profile)
+				t.Fatalf("%v, although %s fits already", plan, profile)
 			}
 			lost := 0.0
 			for _, j := range plan.Stops() {
@@ -77,8 +77,8 @@ func TestReconfigure(t *testing.T) {
 				gpus[last.GPU].Model.Profiles[gpus[last.GPU].Model.Placements[last.Placement].Profile].Name != profile {
 				t.Fatalf("%v does not serve %s", plan, profile)
 			}
-			// Whoever was stopped holds nothing, and everybody else what he held.
-			_, at := standingJobs(after)
+			// A stopped job holds nothing. Every other job holds what it held before.
+			_, at := busyInstances(after)
 			for j, run := range jobs {
 				for _, h := range run.Holds {
 					if stopped := slices.Contains(plan.Stops(), j); at[h] == stopped && h != last.Spot {
@@ -89,11 +89,12 @@ func TestReconfigure(t *testing.T) {
 		})
 	}
 	if made == 0 {
-		t.Error("no plan at all among the cases")
+		t.Error("none of the cases has a plan")
 	}
 }
 
-// Without deadlines and other people's jobs the cheapest plan is found: all sets of jobs are tried, on each GPU.
+// TestReconfigureTakesTheCheapest checks that the cheapest plan is found if there are no deadlines and all jobs may be
+// stopped. It tries all sets of jobs on each GPU.
 func TestReconfigureTakesTheCheapest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := drawGPUs(t)
@@ -128,7 +129,8 @@ func TestReconfigureTakesTheCheapest(t *testing.T) {
 							continue
 						}
 						for _, run := range jobs {
-							if i, _ := g.Model.Placement(g.Model.Profiles[y.profile].Name, y.from); run.Holds[0] == (Spot{k, i}) {
+							i, _ := g.Model.Placement(g.Model.Profiles[y.profile].Name, y.from)
+							if run.Holds[0] == (Spot{k, i}) {
 								lost = max(lost, s.Now-run.Start)
 							}
 						}

@@ -8,16 +8,17 @@ import (
 	"caelum/internal/mig"
 )
 
-// Scarcity puts a price on time in a slot: the fewer slots of a profile are free at a moment, the dearer it is to keep
-// one of them from being used, and the farther away the moment, the cheaper, since nobody knows what will be asked for
-// then. A placement costs the sum, over the slots j of profile p that overlap it, of
+// Scarcity gives time in a slot a price. The fewer slots of a profile are free at a time, the more it costs to keep one
+// of them from being used. The later the time, the less it costs, because later requests are unknown. The cost of a
+// placement is the sum, over the slots j of profile p that overlap it, of
 //
 //	the integral from max(now, F_j) to the expected end of
 //	    w_p * exp(-(t-now) / (1.12 * mean duration)) * (N_p(t) / (G n_p) + 0.263)^-1.88 dt
 //
-// with N_p(t) the slots of p free at t if nothing else arrives, G the GPUs that have the profile, n_p its starts, and
-// w_p = size^0.26, times 1.71 for the profile of a whole GPU. The constants were fitted on churn without a queue (load
-// 1.0 on 32 A100s), where it accepts slightly more slice-hours than [Lifetime]; with a queue [QLA] is better.
+// Here N_p(t) is the number of slots of p that are free at t if no other job arrives, G is the number of GPUs that have
+// the profile, n_p is the number of its starts, and w_p = size^0.26, times 1.71 for the profile of a whole GPU. The
+// constants were fitted on churn without a queue (load 1.0 on 32 A100s), where the policy accepts slightly more
+// slice-hours than [Lifetime]. With a queue, [QLA] is better.
 type Scarcity struct{}
 
 const (
@@ -51,24 +52,25 @@ func (Scarcity) Choose(s *Situation, r Request) Choice {
 				best = c
 			}
 			if g.Model.Conflicts(i)&^g.clear == 0 {
-				break // the same on every GPU of the group
+				break // the cost is the same on every GPU of the group
 			}
 		}
 	})
 	return best.choice()
 }
 
-// market holds, by profile name, what time in one of its slots costs.
+// market has the price of time in a slot, by profile name.
 type market struct {
 	now, far float64
 	curves   map[string]*curve
 }
 
-// curve is the price of a profile's time: constant up to the discount between the moments at which slots become free.
+// curve is the price of the time of a profile. Apart from the discount, it is constant between the times at which slots
+// become free.
 type curve struct {
 	slots   int
 	frees   []float64 // when slots become free, ascending; now or later
-	dear    []float64 // the price from frees[k-1] (now, for 0) to frees[k]
+	prices  []float64 // the price from frees[k-1] (now, for 0) to frees[k]
 	sum     []float64 // the integral up to frees[k]
 	perUnit float64   // w_p
 }
@@ -96,13 +98,13 @@ func newMarket(p *Pool, now, far float64) *market {
 	}
 	for _, c := range m.curves {
 		slices.Sort(c.frees)
-		c.dear = make([]float64, len(c.frees)+1)
+		c.prices = make([]float64, len(c.frees)+1)
 		c.sum = make([]float64, len(c.frees))
 		from, total := now, 0.0
-		for k := range c.dear {
-			c.dear[k] = c.perUnit * math.Pow(float64(k)/float64(c.slots)+scarcityOffset, scarcityExponent)
+		for k := range c.prices {
+			c.prices[k] = c.perUnit * math.Pow(float64(k)/float64(c.slots)+scarcityOffset, scarcityExponent)
 			if k < len(c.frees) {
-				total += c.dear[k] * m.discount(from, c.frees[k])
+				total += c.prices[k] * m.discount(from, c.frees[k])
 				c.sum[k], from = total, c.frees[k]
 			}
 		}
@@ -110,22 +112,22 @@ func newMarket(p *Pool, now, far float64) *market {
 	return m
 }
 
-// discount is the integral of exp(-(t-now)/far) from a to b.
+// discount returns the integral of exp(-(t-now)/far) from a to b.
 func (m *market) discount(a, b float64) float64 {
 	return m.far * (math.Exp(-(a-m.now)/m.far) - math.Exp(-(b-m.now)/m.far))
 }
 
-// price of a slot of profile p from a to b.
+// price returns the price of a slot of profile p from a to b (seconds).
 func (m *market) price(model *mig.Model, p int, a, b float64) float64 {
 	c := m.curves[model.Profiles[p].Name]
 	return c.until(m, b) - c.until(m, a)
 }
 
-// until is the integral from now to t.
+// until returns the integral from now to t.
 func (c *curve) until(m *market, t float64) float64 {
 	k, _ := slices.BinarySearchFunc(c.frees, t, func(f, t float64) int { return cmp.Compare(f, t) })
 	if k == 0 {
-		return c.dear[0] * m.discount(m.now, t)
+		return c.prices[0] * m.discount(m.now, t)
 	}
-	return c.sum[k-1] + c.dear[k]*m.discount(c.frees[k-1], t)
+	return c.sum[k-1] + c.prices[k]*m.discount(c.frees[k-1], t)
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// The notebooks in testdata/time, of the policies that look at when things end. Commands:
+// TestTime runs testdata/time, with the policies that use the expected ends. Commands:
 //
-//	gpus BOARD       one GPU a line, numbered from 0: what is busy, drawn, then when each of these instances ends, in the order
-//	                 of the GPU model's profiles and then by start; "?" is nobody knows
+//	gpus MODEL       one GPU per line, numbered from 0: the busy instances, drawn, then the end of each in the order
+//	                 of the GPU model's profiles and then by start; "?" is unknown
 //	choose POLICY [now=T] [mean=S]
-//	                 the first line is the head of the queue, the others wait behind it: PROFILE DURATION. The head's place is
-//	                 not taken
+//	                 the first line is the head of the queue, the others wait behind it: PROFILE DURATION. The head is
+//	                 not placed on the GPUs
 //
 // Times are in seconds. Rewrite with: go test ./internal/place -run Time -rewrite
 func TestTime(t *testing.T) {
@@ -43,7 +43,7 @@ func TestTime(t *testing.T) {
 				d.MaybeScanArgs(t, "now", &s.Now)
 				d.MaybeScanArgs(t, "mean", &s.MeanDuration)
 				head := readQueue(t, d, s, lines)
-				return say(gpus, policy.Choose(s, head)) + "\n"
+				return describe(gpus, policy.Choose(s, head)) + "\n"
 			}
 			d.Fatalf(t, "no command %q", d.Cmd)
 			return ""
@@ -51,7 +51,7 @@ func TestTime(t *testing.T) {
 	})
 }
 
-func say(gpus []GPU, c Choice) string {
+func describe(gpus []GPU, c Choice) string {
 	switch c.Verdict {
 	case Nowhere:
 		return "nowhere"

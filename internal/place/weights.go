@@ -2,30 +2,30 @@ package place
 
 import "caelum/internal/mig"
 
-// Weights is how often each profile was asked for, in any unit; a profile that is not there was not. Not safe for
-// concurrent use.
+// Weights has how often each profile was requested, in any unit. A profile without an entry was not requested. Weights
+// is not safe for concurrent use.
 type Weights struct {
 	asked map[string]float64
 	on    []modelWeights
 }
 
 type modelWeights struct {
-	board *mig.Model
+	model *mig.Model
 	of    []float64 // by profile of the GPU model; they sum to 1
 }
 
-// NewWeights takes the counts by profile name.
+// NewWeights returns weights from counts by profile name.
 func NewWeights(asked map[string]float64) *Weights { return &Weights{asked: asked} }
 
-// WeightsOn are the weights by profile of a GPU model. They are made once for each, so that a decision allocates
-// nothing.
+// WeightsOn returns the weights by profile of a GPU model. They are computed once for each model, so that a decision
+// allocates no memory.
 func (s *Situation) WeightsOn(b *mig.Model) []float64 {
 	w := s.Weights
 	if w == nil {
 		w = &s.Pool.alike
 	}
 	for _, on := range w.on {
-		if on.board == b {
+		if on.model == b {
 			return on.of
 		}
 	}
@@ -38,7 +38,7 @@ func (s *Situation) WeightsOn(b *mig.Model) []float64 {
 	for i := range of {
 		if sum > 0 {
 			of[i] /= sum
-		} else { // none of this GPU model's was asked for: all alike
+		} else { // no profile of this GPU model was requested: all have the same weight
 			of[i] = 1 / float64(len(of))
 		}
 	}

@@ -15,7 +15,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// BenchmarkPlan makes the plan of 64 nodes of eight A100-40GB, of which a share is busy, for 500 waiting jobs.
+// BenchmarkPlan makes the plan of 64 nodes with eight A100-40GB each for 500 waiting jobs. A share of the GPUs' slices
+// is busy.
 func BenchmarkPlan(b *testing.B) {
 	for _, name := range []string{"best-fit", "lifetime", "qla"} {
 		policy, err := place.ByName(name)
@@ -36,7 +37,7 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// cpuTime reports the thread's own time, which other load on the machine does not change.
+// cpuTime reports the CPU time of the thread, which does not depend on other load on the machine.
 func cpuTime(b *testing.B) (stop func()) {
 	used := func() time.Duration {
 		var t unix.Timespec
@@ -81,5 +82,5 @@ func crowd(b *testing.B, busy float64, without int) Snapshot {
 		w.CPUs, w.TimeLimit = 1, time.Duration(1+rng.IntN(600))*time.Minute
 		jobs = append(jobs, w)
 	}
-	return looking(nodes, jobs...)
+	return snapshotOf(nodes, jobs...)
 }

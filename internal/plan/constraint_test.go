@@ -9,8 +9,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// A job whose constraint the nodes do not satisfy takes no room from the job behind it, and caelum explain says why it
-// waits.
+// A job whose constraint no node satisfies takes no room from the next job, and caelum explain says why the job waits.
 func TestConstraints(t *testing.T) {
 	for _, c := range []struct {
 		text  string
@@ -25,7 +24,7 @@ func TestConstraints(t *testing.T) {
 		{"(a&b)|c", 1, "n3", ""},
 		{"[b|c]", 2, "n2 n3", ""},
 		{"[a|b]", 2, "n2 n3", ""},
-		{"[a|c]", 2, "", "n1 would do for one of the 2 nodes"},
+		{"[a|c]", 2, "", "n1 could be one of the 2 nodes"},
 		{"a|b", 3, "n1 n2 n3", ""},
 		{"a*1&b*1", 2, "", "n3 does not have the features"},
 		{"[a*1&b*1]", 2, "", "use a heterogeneous job"},
@@ -36,7 +35,7 @@ func TestConstraints(t *testing.T) {
 		nodes[0].Features, nodes[1].Features, nodes[2].Features = []string{"a"}, []string{"b"}, []string{"b", "c"}
 		w, behind := waits(1, "7g.40gb", 1, c.nodes), waits(2, "3g.20gb", 1, 3)
 		w.Features = slurm.ParseConstraint(c.text)
-		snapshot := looking(nodes, w, behind)
+		snapshot := snapshotOf(nodes, w, behind)
 		v := New(snapshot, place.QLA{}, nil)
 		p := v.Plan()
 		on := map[uint32]string{}
@@ -44,7 +43,7 @@ func TestConstraints(t *testing.T) {
 			on[v.Waiting[k].ID] = strings.Join(slices.Sorted(slices.Values(v.On(spots))), " ")
 		}
 		if on[1] != c.on || (on[2] != "") != (c.on == "") {
-			t.Errorf("%s on %d nodes: planned on %q, the one behind it on %q", c.text, c.nodes, on[1], on[2])
+			t.Errorf("%s on %d nodes: planned on %q, the next job on %q", c.text, c.nodes, on[1], on[2])
 		}
 		snapshot.Queue.All = []slurm.Job{w.Job}
 		e, err := Explain(snapshot, place.Reach, 1)

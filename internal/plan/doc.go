@@ -1,23 +1,38 @@
-// Package plan makes the plan for the whole cluster out of what slurmctld shows: the nodes, with what their agents have
-// published of their GPUs, and the queue. Every agent, the watcher and `caelum explain` make it by this code from the
-// same answers, so that they agree without asking one another, and no node leads. What an agent does about its own part
-// of the plan, and how, is package agent's.
+// Package plan makes the plan for the whole cluster from slurmctld's answers: the nodes, with the state of their GPUs
+// as their agents have published it, and the queue. Every agent, the watcher and `caelum explain` use this code on the
+// same answers. They therefore agree without exchanging messages, and no node is a leader. Package agent decides how a
+// node carries out its part of the plan.
 //
-//	Text, Parse  what stands on a node's GPUs, as its agent writes it into the node's Extra
-//	Look         slurmctld's answers at one moment
-//	View         a look as package offer wants it: the GPUs of all nodes, and who waits for them
-//	Explain      why a job waits
+//	Text, Parse   the state of a node's GPUs, as its agent writes it into the node's Extra
+//	Snapshot      slurmctld's answers to one reading
+//	View          a snapshot in the form that package offer needs: the GPUs of all nodes, and the jobs that wait
+//	Explain       why a job waits
+//	Unresponsive  the nodes that do not follow the plan
+//	Unstarted     the jobs that slurmctld does not start although their slices are on offer
 //
-// # When they do not agree
+// # When two plans differ
 //
-// Two agents that looked at different moments may have different plans: a job may be on offer on two nodes, or on none
-// until one of them looks again. That costs time, never a slice: what a node offers can be carved there whatever the
-// others do. Whoever changes what stands on a node publishes it, and the watcher then tells those whose offers are not
-// what they should be by now.
+// Two agents that read slurmctld at different times may make different plans. A job may then be on offer on two nodes,
+// or on none until one of the two agents reads slurmctld again. This costs time, but never a slice: a node can carve
+// everything that it offers, whatever the other nodes do. An agent publishes every change of its node's state. The
+// watcher then notifies the agents whose offers differ from the plan.
 //
-// A node whose agent does not follow (it hangs, or cannot reach slurmctld) would have jobs planned on it that never
-// start: after a while the other agents plan without it ([Laggards]). A node that slurmctld starts nothing on is never
-// planned for.
+// The agent of a node may not follow the plan because it hangs or cannot reach slurmctld. Jobs that are planned on such
+// a node never start, so the other agents leave the node out of their plans after a while ([Unresponsive]). Nodes on
+// which slurmctld starts no jobs are never part of a plan.
 //
-// All but Read is pure but for a cache of GPU models: values in, values out; no clock, no I/O.
+// The package is pure except for Read and a cache of GPU models: values in, values out, no clock, no I/O. It never
+// changes anything in slurmctld.
+//
+// # Files
+//
+//	extra_back.go    the entry caelum-back= in Extra: jobs that slurmctld did not start, for `caelum explain`
+//	ends.go          expected ends of slices from the queue, where a node's text hides them (PrivateData)
+//	explain.go       `caelum explain`: the verdicts and every sentence that a user sees
+//	het.go           het jobs: which components slurmctld would start alone (Stray)
+//	lacks.go         jobs that lack CPUs or memory: when they can start, time accounts of users (maxPause 24 h)
+//	extra_state.go   the entry caelum= in Extra, the state of a node's GPUs: format, version, Text and Parse
+//	unresponsive.go  nodes that do not publish the plan's offers; when they are left out (Patience: 2 polls + 5 s)
+//	unstarted.go     jobs not started although their slices are on offer (patience 3 minutes, backTime 10 minutes)
+//	view.go          snapshot (Read) and view: jobs in order, their nodes, equivalent profiles; maxWants, maxKinds
 package plan

@@ -10,13 +10,13 @@ import (
 	"caelum/internal/slurm"
 )
 
-// running is a slice that a job has on a node, by slurmctld's account.
+// running is a slice that slurmctld shows as allocated to a job on a node.
 type running struct {
-	profile string  // as the job asked for it
+	profile string  // as the job requested it
 	end     float64 // when the job is expected to end, in Unix seconds; +Inf: unknown
 }
 
-// runningOn returns by node which slices jobs have there, the first to end first.
+// runningOn returns the slices of jobs by node, in the order of their expected ends.
 func runningOn(jobs []slurm.Job, now time.Time) map[string][]running {
 	on := map[string][]running{}
 	for _, j := range jobs {
@@ -39,12 +39,13 @@ func runningOn(jobs []slurm.Job, now time.Time) map[string][]running {
 	return on
 }
 
-// maxSlices limits how many slices of a job count on a node: 16 GPUs hold no more, and the number is the user's.
+// maxSlices limits how many slices of a job count on a node, because the number comes from the user's request. 16 GPUs
+// hold at most 112 slices.
 const maxSlices = 112
 
-// fillEnds gives the busy slices of a node whose text shows no ends those of the node's jobs. An agent leaves ends out
-// of the text where users may not see other users' jobs. Of several slices of one profile it is not known which ends
-// first: they get the ends in the order of their GPUs and starts.
+// fillEnds sets the expected ends of the busy slices of a node from the jobs on the node, if the node's text shows no
+// ends. An agent leaves the ends out of the text where users may not see the jobs of other users. It is not known which
+// of several slices of the same profile ends first: they get the ends in the order of their GPUs and starts.
 func fillEnds(gpus []offer.GPU, jobs []running) {
 	for _, g := range gpus {
 		if slices.ContainsFunc(g.Ends, func(end float64) bool { return !math.IsInf(end, 1) }) {

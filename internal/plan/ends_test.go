@@ -10,8 +10,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestPrivateEnds: where nodes do not publish the ends of jobs, planners take them from slurmctld's queue and reserve
-// the same. Without the queue nothing is known, and nothing is reserved.
+// TestPrivateEnds checks that planners take the ends of jobs from slurmctld's queue and make the same reservation where
+// nodes do not publish the ends. Without the queue the ends are unknown, and nothing is reserved.
 func TestPrivateEnds(t *testing.T) {
 	const now = 1e9
 	busy := func(end map[string]float64) offer.GPU {
@@ -42,7 +42,7 @@ func TestPrivateEnds(t *testing.T) {
 			PerNode: []slurm.GRES{{Name: "mig", Type: profile, Count: 1}},
 		}
 	}
-	learned := runs(4, "n2", "2g.20gb", 9000) // another GPU model's name for as much
+	learned := runs(4, "n2", "2g.20gb", 9000) // the equivalent profile of another GPU model
 	learned.AdminComment = "caelum:runs=660"
 	pending := runs(6, "n2", "2g.10gb", 1)
 	pending.State = "PENDING"
@@ -57,7 +57,7 @@ func TestPrivateEnds(t *testing.T) {
 			n.Extra = Into("", Text(State{GPUs: gpus[name], Since: time.Unix(now-60, 0), Private: private}))
 			nodes = append(nodes, n)
 		}
-		snapshot := looking(nodes, waits(9, "7g.40gb", 1, 1))
+		snapshot := snapshotOf(nodes, waits(9, "7g.40gb", 1, 1))
 		snapshot.Queue.All = jobs
 		return New(snapshot, place.QLA{}, nil).Plan().Reserved
 	}
@@ -70,7 +70,7 @@ func TestPrivateEnds(t *testing.T) {
 		t.Errorf("with the ends in the queue: %+v, want %+v", got, want)
 	}
 	if got := reserved(true, nil); got != nil && !math.IsInf(got.At, 1) {
-		t.Errorf("the text alone shows that slices end at %v", got.At)
+		t.Errorf("without the queue, slices are expected to end at %v", got.At)
 	}
 	huge := runs(7, "n2", "3g.20gb", 1)
 	huge.PerNode[0].Count = math.MaxInt

@@ -11,50 +11,51 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Verdict is why a job has no slice yet, or has one.
+// Verdict is the reason why a job waits, in one word. It also covers jobs that do not wait.
 type Verdict string
 
 const (
-	Started     Verdict = "started"      // it has its slices, or they are being made
-	Over        Verdict = "over"         // it has ended, or is ending
-	NoSlice     Verdict = "no-slice"     // it asks for none
-	Unreadable  Verdict = "unreadable"   // its request cannot be read
-	NotEligible Verdict = "not-eligible" // slurmctld would not start it if it had a GPU to itself
-	Nowhere     Verdict = "nowhere"      // no node would take it now, whatever slices were free
-	OnOffer     Verdict = "on-offer"     // slurmctld may start it at its next turn
-	Planned     Verdict = "planned"      // its slices are about to be put on offer
-	First       Verdict = "first"        // it is the first that has to wait: room is kept for it
-	Behind      Verdict = "behind"       // there would be room, but it is for somebody in front
-	Lacks       Verdict = "lacks"        // there would be room, but something else keeps it from starting there
-	NoRoom      Verdict = "no-room"      // there is none
+	Started     Verdict = "started"      // the job has its slices, or they are being carved
+	Over        Verdict = "over"         // the job has ended or is ending
+	NoSlice     Verdict = "no-slice"     // the job requests no slice
+	Unreadable  Verdict = "unreadable"   // the job's request cannot be read
+	NotEligible Verdict = "not-eligible" // slurmctld would not start the job even on an empty cluster
+	Nowhere     Verdict = "nowhere"      // no eligible node, even if all slices were free
+	OnOffer     Verdict = "on-offer"     // slurmctld can start the job when it next goes through the queue
+	Planned     Verdict = "planned"      // the job's slices will shortly be on offer
+	First       Verdict = "first"        // the first job that has to wait: room is reserved for it
+	Behind      Verdict = "behind"       // there is room, but an earlier job gets it
+	Lacks       Verdict = "lacks"        // there is room, but something else keeps the job from starting there
+	NoRoom      Verdict = "no-room"      // there is no room
 )
 
-// Explanation says why a job waits, or that it does not.
+// Explanation is the answer of Explain about one job.
 type Explanation struct {
 	Job     uint32  `json:"job"`
 	State   string  `json:"state"`
-	Reason  string  `json:"reason"`          // slurmctld's
-	Sized   string  `json:"sized,omitempty"` // the profile, where the job named none and Caelum chose it
+	Reason  string  `json:"reason"`          // the reason that slurmctld shows
+	Sized   string  `json:"sized,omitempty"` // the profile that Caelum chose, if the job named none
 	Verdict Verdict `json:"verdict"`
-	// Text is one sentence for people.
+	// Text is the explanation as a sentence for users.
 	Text string `json:"text"`
-	// Place is its place among those that wait for slices, of Of; 0: it is none of them.
+	// Place is the position of the job among the Of jobs that wait for slices; 0: the job is not among them.
 	Place int `json:"place,omitempty"`
 	Of    int `json:"of,omitempty"`
-	// On are the nodes that it has, or is planned on, or will be.
+	// On are the nodes on which the job's slices are, are planned or are reserved.
 	On []string `json:"on,omitempty"`
-	// At is when it can start by the time limits of those in its way, Unix seconds; 0: nobody knows.
+	// At is when the job can start if the jobs in its way end as expected, in Unix seconds; 0: unknown.
 	At int64 `json:"at,omitempty"`
-	// Before is the waiting job that is served first.
+	// Before is the id of the waiting job that gets the room first.
 	Before uint32 `json:"before,omitempty"`
-	// BackUntil is until when it comes after all other jobs, Unix seconds, because slurmctld did not start it while its
-	// slices were on offer; 0: it does not, or its agents have not published it.
+	// BackUntil is until when the job comes after all other jobs, in Unix seconds, because slurmctld did not start it
+	// while its slices were on offer. 0: it does not come after them, or no agent has published it.
 	BackUntil int64 `json:"back_until,omitempty"`
-	// Held: job_submit.lua or an agent holds it, and an agent releases it.
+	// Held is true if job_submit.lua or an agent holds the job. An agent then releases it.
 	Held bool `json:"held,omitempty"`
 }
 
-// Explain says why the job with this id waits, by the plan that agents make from the same look. ErrNoJob.
+// Explain returns why the job with this id waits, according to the plan that the agents make from the same snapshot.
+// The error is slurm.ErrNoJob if the snapshot has no such job.
 func Explain(snapshot Snapshot, policy place.Policy, id uint32) (Explanation, error) {
 	k := slices.IndexFunc(snapshot.Queue.All, func(j slurm.Job) bool { return j.ID == id })
 	if k < 0 {
@@ -63,43 +64,44 @@ func Explain(snapshot Snapshot, policy place.Policy, id uint32) (Explanation, er
 	j := snapshot.Queue.All[k]
 	e := Explanation{Job: id, State: j.State, Reason: j.Reason, Sized: slurm.TagValue(j.AdminComment, slurm.TagSized)}
 	wants := list(j.SlicesPerNode())
-	say := func(v Verdict, format string, args ...any) (Explanation, error) {
+	explained := func(v Verdict, format string, args ...any) (Explanation, error) {
 		e.Verdict, e.Text = v, fmt.Sprintf(format, args...)
 		return e, nil
 	}
 	switch {
 	case j.Holds() && wants == "":
 		e.On = j.Nodes
-		return say(
+		return explained(
 			Started,
-			"it has started on %s, and has asked for no slice of a known size",
+			"the job has started on %s; it requested no slice of a known size",
 			strings.Join(j.Nodes, ", "),
 		)
 	case j.Holds():
 		e.On = j.Nodes
-		return say(
+		return explained(
 			Started,
-			"it has started on %s and has %s there, as Slurm counts it; `caelum job %d` on the node shows the slices",
+			"the job has started on %s and has %s there, as Slurm counts it; "+
+				"`caelum job %d` on the node shows its slices",
 			strings.Join(j.Nodes, ", "),
 			wants,
 			id,
 		)
 	case j.State != "PENDING":
-		return say(Over, "it is %s", j.State)
+		return explained(Over, "the job has ended or is ending: its state is %s", j.State)
 	}
 	at := slices.IndexFunc(snapshot.Queue.Waiting, func(w slurm.Waiting) bool { return w.ID == id })
-	if at < 0 { // it was waiting at the first of two looks at the queue
-		return say(Started, "it is starting, or has been cancelled")
+	if at < 0 { // the job was pending when its record was read, but not when the queue was read
+		return explained(Started, "the job is starting, or has been cancelled")
 	}
 	w := snapshot.Queue.Waiting[at]
 	e.Held = w.HeldByTag()
 	if w.HetJob != 0 {
 		if ended := snapshot.hetJobs()[w.HetJob].ended; len(ended) > 0 {
 			e.Held = false
-			return say(
+			return explained(
 				NotEligible,
-				"it can never start: slurmctld starts the components of het job %d together, and of these %s ended; "+
-					"cancel it with `scancel %d` and submit the het job again",
+				"the job can never start: slurmctld starts the components of het job %d together, and %s ended; "+
+					"cancel the het job with `scancel %d` and submit it again",
 				w.HetJob,
 				components(ended),
 				w.HetJob,
@@ -108,54 +110,65 @@ func Explain(snapshot Snapshot, policy place.Policy, id uint32) (Explanation, er
 	}
 	switch {
 	case w.Problem != "":
-		return say(Unreadable, "what it asks for cannot be read: %s", w.Problem)
+		return explained(Unreadable, "the job's request cannot be read: %s", w.Problem)
 	case e.Held && len(Job(w).Wants) == 0:
-		return say(
+		return explained(
 			NotEligible,
-			"no slice could be had for it when it started, and it named no size: an agent gives it one and releases it%s",
+			"the job named no profile, and no slice was available when it started: "+
+				"an agent assigns a profile and releases the job%s",
 			notBefore(w, snapshot.At),
 		)
 	case len(Job(w).Wants) == 0 && w.HetJob != 0:
-		return say(
+		return explained(
 			NoSlice,
-			"it asks for no slice of a known size; all components of het job %d start together, and another may wait for one",
+			"the job requests no slice of a known size, but all components of het job %d start together, "+
+				"and another component may wait for a slice",
 			w.HetJob,
 		)
 	case len(Job(w).Wants) == 0:
-		return say(NoSlice, "it asks for no slice of a known size, so no slice keeps it waiting")
+		return explained(NoSlice, "the job requests no slice of a known size, so it does not wait for a slice")
 	case e.Held && held(snapshot, w) != nil:
 		o := held(snapshot, w)
-		return say(
+		return explained(
 			NotEligible,
-			"Caelum holds it because it starts with job %d, which slurmctld would not start now: %s. Both are released "+
-				"when all components of het job %d can start and their slices are on offer",
+			"Caelum holds the job because it starts together with job %d, which slurmctld would not start now: %s. "+
+				"Caelum releases the job when all components of het job %d can start and their slices are on offer",
 			o.ID,
 			o.Reason,
 			w.HetJob,
 		)
 	case w.Priority == 0 && !w.Releasable(snapshot.At) && e.Held:
-		return say(NotEligible, "it is released when its slices are on offer%s", notBefore(w, snapshot.At))
-	case w.Priority == 0 && !w.Releasable(snapshot.At):
-		return say(NotEligible, "it is held (%s): whoever holds it has to release it", w.Reason)
-	case snapshot.Queue.LacksLicense(w) != "":
-		return say(
+		return explained(
 			NotEligible,
-			"it asks for the licences %s, and other jobs have left too few of %s; no slice is kept for it until then",
+			"the job is held; an agent releases it when its slices are on offer%s",
+			notBefore(w, snapshot.At),
+		)
+	case w.Priority == 0 && !w.Releasable(snapshot.At):
+		return explained(
+			NotEligible,
+			"the job is held (%s): the user or administrator who held it must release it",
+			w.Reason,
+		)
+	case snapshot.Queue.LacksLicense(w) != "":
+		return explained(
+			NotEligible,
+			"the job requests the licences %s, and too few of %s are free; "+
+				"no slice is reserved for the job until enough are free",
 			w.Licenses,
 			snapshot.Queue.LacksLicense(w),
 		)
 	case !snapshot.ready(w):
-		return say(
+		return explained(
 			NotEligible,
-			"slurmctld would not start it now, whatever is free: %s%s",
+			"slurmctld would not start the job now even if its slices were free: %s%s",
 			w.Reason,
 			notBefore(w, snapshot.At),
 		)
 	}
 	if o := held(snapshot, w); o != nil {
-		return say(
+		return explained(
 			NotEligible,
-			"it starts with job %d, which slurmctld would not start now, whatever is free: %s",
+			"the job starts together with job %d, which slurmctld would not start now even if its slices were free: %s",
 			o.ID,
 			o.Reason,
 		)
@@ -166,23 +179,24 @@ func Explain(snapshot Snapshot, policy place.Policy, id uint32) (Explanation, er
 	p := v.Plan()
 	seen := map[uint32]bool{}
 	at = -1
-	for k, one := range v.Waiting {
-		if seen[one.ID] || len(v.Jobs[k].Wants) == 0 {
+	for k, o := range v.Waiting {
+		if seen[o.ID] || len(v.Jobs[k].Wants) == 0 {
 			continue
 		}
-		seen[one.ID] = true
-		if e.Of++; one.ID == id {
+		seen[o.ID] = true
+		if e.Of++; o.ID == id {
 			at, e.Place = k, e.Of
 		}
 	}
 	if at < 0 {
-		return say(Nowhere, "no node takes it, whatever slices are free: %s", v.why(w, snapshot.Nodes))
+		return explained(Nowhere, "no eligible node: %s", v.why(w, snapshot.Nodes))
 	}
 	e, err := v.explain(e, p, at, wants)
 	if until := back[entry(w)]; snapshot.At.Before(until) {
 		e.BackUntil = until.Unix()
 		e.Text += fmt.Sprintf(
-			"; its slices were on offer for %d minutes and slurmctld did not start it: until %s it comes after all other jobs",
+			"; the job's slices were on offer for %d minutes, but slurmctld did not start the job: "+
+				"until %s the job comes after all other jobs",
 			int(patience.Minutes()),
 			clock(e.BackUntil),
 		)
@@ -190,14 +204,16 @@ func Explain(snapshot Snapshot, policy place.Policy, id uint32) (Explanation, er
 	if het := hetInFront(snapshot, w); e.Verdict == OnOffer && het != 0 {
 		e.Before = het
 		e.Text += fmt.Sprintf(
-			"; but het job %d waits in front of it, and behind one slurmctld starts jobs by backfill only, on nodes that its components could not have",
+			"; but het job %d is earlier in the queue, and slurmctld starts the jobs behind a het job "+
+				"by backfill only, on nodes that the components of the het job cannot use",
 			het,
 		)
 	}
 	return e, err
 }
 
-// hetInFront is a het job that waits in front of another job, in one of its partitions; 0: there is none.
+// hetInFront returns the id of the first het job that is earlier in the queue than w and has a partition in common with
+// it; 0: there is none.
 func hetInFront(snapshot Snapshot, w slurm.Waiting) uint32 {
 	for _, o := range snapshot.Queue.InOrder() {
 		common := slices.ContainsFunc(o.Partitions(), func(p string) bool { return slices.Contains(w.Partitions(), p) })
@@ -211,7 +227,8 @@ func hetInFront(snapshot Snapshot, w slurm.Waiting) uint32 {
 	return 0
 }
 
-// held is another component of a het job that keeps all of it from starting, by itself; nil: none does.
+// held returns another component of the same het job that could not start even if it had its slices, and therefore
+// keeps w from starting; nil: there is none.
 func held(snapshot Snapshot, w slurm.Waiting) *slurm.Waiting {
 	for k := range snapshot.Queue.Waiting {
 		o := &snapshot.Queue.Waiting[k]
@@ -222,7 +239,7 @@ func held(snapshot Snapshot, w slurm.Waiting) *slurm.Waiting {
 	return nil
 }
 
-// components lists components of a het job that have ended, by job id.
+// components lists the components of a het job that have ended, by job id, with the verb.
 func components(ids []uint32) string {
 	text := make([]string, len(ids))
 	for k, id := range ids {
@@ -234,21 +251,22 @@ func components(ids []uint32) string {
 	return "jobs " + strings.Join(text, ", ") + " have"
 }
 
-// explain is for a job that waits for its slices, the k-th.
+// explain completes the explanation of the k-th job, which waits for its slices.
 func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explanation, error) {
 	j, w := v.Jobs[k], v.Waiting[k]
 	e.On = v.On(p.Spots[k])
 	nodes := strings.Join(e.On, ", ")
 	switch {
-	case p.Spots[k] != nil && !slices.ContainsFunc(e.On, func(n string) bool { return !v.Members[v.Member(n)].HasFree(w) }):
+	case p.Spots[k] != nil &&
+		!slices.ContainsFunc(e.On, func(n string) bool { return !v.Members[v.Member(n)].HasFree(w) }):
 		e.Verdict, e.Text = OnOffer, fmt.Sprintf(
-			"%s is on offer for it on %s: slurmctld starts it when it next goes through the queue",
+			"%s is on offer for the job on %s: slurmctld starts the job when it next goes through the queue",
 			wants,
 			nodes,
 		)
 		if later := v.later(w, p.Spots[k]); later != "" {
 			e.Text = fmt.Sprintf(
-				"%s is kept for it, on offer on %s, until nothing else keeps it from starting there: %s",
+				"%s is reserved for the job and on offer on %s, but the job cannot start there yet: %s",
 				wants,
 				nodes,
 				later,
@@ -256,7 +274,7 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 		}
 		return e, nil
 	case p.Spots[k] != nil:
-		e.Verdict, e.Text = Planned, fmt.Sprintf("%s is being put on offer for it on %s", wants, nodes)
+		e.Verdict, e.Text = Planned, fmt.Sprintf("%s will shortly be on offer for the job on %s", wants, nodes)
 		return e, nil
 	}
 	r := p.Reserved
@@ -269,13 +287,14 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 			}
 		}
 		if j.Het != 0 {
-			wants = fmt.Sprintf("what all components of het job %d want", j.Het)
+			wants = fmt.Sprintf("the slices of all components of het job %d", j.Het)
 		}
 		e.On, e.Verdict = v.On(r.Spots), First
-		e.Text = fmt.Sprintf("it is the first that has to wait: there is no room for %s%s", wants, nobodyKnows)
+		e.Text = "the job is the first that has to wait: there is no room for " + wants + timeUnknown
 		if e.At = v.unix(r.At); e.At > 0 {
 			e.Text = fmt.Sprintf(
-				"it is the first that has to wait: %s is kept for it on %s from %s, when those in its way are expected to have ended",
+				"the job is the first that has to wait: room for %s is reserved on %s from %s, "+
+					"when the jobs in its way are expected to have ended",
 				wants,
 				strings.Join(e.On, ", "),
 				clock(e.At),
@@ -285,11 +304,15 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 	}
 	if kept := p.Kept; kept != nil && kept.Job == leader {
 		e.Verdict, e.On = Lacks, v.On(kept.Spots)
-		e.Text = fmt.Sprintf("its slices on %s are lent to jobs that end before it is expected to start there: %s",
-			strings.Join(e.On, ", "), v.later(w, kept.Spots))
+		e.Text = fmt.Sprintf(
+			"the job's slices on %s are reserved, "+
+				"but lent to jobs that end before the job is expected to start there: %s",
+			strings.Join(e.On, ", "),
+			v.later(w, kept.Spots),
+		)
 		return e, nil
 	}
-	// Who is served first, and what is then left?
+	// The jobs that the plan serves start first. The rest of the room is then left for this job.
 	v.startAll(p.Spots)
 	room, why := v.FindAll(together, nil)
 	if room != nil {
@@ -300,17 +323,18 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 		case front != nil:
 			e.Before = front.ID
 			e.Text = fmt.Sprintf(
-				"job %d is in front of it and waits for the same profile: slurmctld would start that one",
+				"job %[1]d is earlier in the queue and waits for the same profile: "+
+					"slurmctld would start job %[1]d instead",
 				front.ID,
 			)
 		case r != nil:
 			e.Before = v.Jobs[r.Job].ID
-			e.Text = fmt.Sprintf("the room that there is for it is kept for job %d, which is in front of it", e.Before)
+			e.Text = fmt.Sprintf("the room for the job is reserved for job %d, which is earlier in the queue", e.Before)
 			if e.At = v.unix(r.At); e.At > 0 {
-				e.Text += fmt.Sprintf("; it would have to end before %s to have it first", clock(e.At))
+				e.Text += "; the job can use the room first only if its time limit ends before " + clock(e.At)
 			}
 		default:
-			e.Text = "it has its turn when those in front of it have started"
+			e.Text = "the job's turn comes when the earlier jobs in the queue have started"
 		}
 		return e, nil
 	}
@@ -319,33 +343,34 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 	}
 	e.Verdict, e.Text = NoRoom, fmt.Sprintf("there is no room for %s", wants)
 	if j.Het != 0 {
-		e.Text = fmt.Sprintf("there is no room for all components of het job %d, each on a node of its own", j.Het)
+		e.Text = fmt.Sprintf("there is no room for all components of het job %d, each on its own node", j.Het)
 	}
 	first := v.ReserveAll(together, why)
 	if e.At = v.unix(first.At); e.At == 0 {
-		e.Text += nobodyKnows
+		e.Text += timeUnknown
 		return e, nil
 	}
 	e.On = v.On(first.Spots)
 	e.Text += fmt.Sprintf(
-		"; on %s there may be from %s, when those in its way are expected to have ended, and who is in front of it comes first",
+		"; there may be room on %s from %s, when the jobs in its way are expected to have ended, "+
+			"but earlier jobs in the queue get it first",
 		strings.Join(e.On, ", "),
 		clock(e.At),
 	)
 	return e, nil
 }
 
-const nobodyKnows = ", and nobody knows when there will be"
+const timeUnknown = ", and the time when there will be room is unknown"
 
-// notBefore says from when slurmctld would start a job, if that is still to come.
+// notBefore returns from when slurmctld would start a job, as an addition to a sentence; empty if that time has passed.
 func notBefore(w slurm.Waiting, now time.Time) string {
 	if !w.Job.Eligible.After(now) {
 		return ""
 	}
-	return ", at " + w.Job.Eligible.Format(time.DateTime) + " at the earliest"
+	return " (not before " + w.Job.Eligible.Format(time.DateTime) + ")"
 }
 
-// startAll starts planned jobs on the pool, from the first of the queue on.
+// startAll makes the spots of planned jobs busy in the pool. all begins with the first job of the queue.
 func (v *View) startAll(all [][]offer.Spot) {
 	for i, spots := range all {
 		for _, s := range spots {
@@ -354,8 +379,8 @@ func (v *View) startAll(all [][]offer.Spot) {
 	}
 }
 
-// explainLacking fills in an explanation if a job would have room on the pool if it lacked nothing else, and reports
-// whether it did.
+// explainLacking fills in an explanation if there is room for a job in the pool and only something else keeps the job
+// from starting there. It reports whether it did.
 func (v *View) explainLacking(e *Explanation, j *offer.Job, w slurm.Waiting, wants string) bool {
 	if j.DeferredNodes == nil {
 		return false
@@ -367,12 +392,13 @@ func (v *View) explainLacking(e *Explanation, j *offer.Job, w slurm.Waiting, wan
 		return false
 	}
 	e.Verdict, e.On = Lacks, v.On(spots)
-	e.Text = fmt.Sprintf("there is room for %s on %s, where something else keeps it from starting: %s",
+	e.Text = fmt.Sprintf("there is room for %s on %s, but something else keeps the job from starting there: %s",
 		wants, strings.Join(e.On, ", "), v.later(w, spots))
 	return true
 }
 
-// later says what but slices keeps a job from starting on the nodes where it is planned.
+// later returns the reason, other than slices, why a job cannot start on the nodes of these spots. It begins with the
+// name of the first such node; empty: there is none.
 func (v *View) later(w slurm.Waiting, spots []offer.Spot) string {
 	for _, name := range v.On(spots) {
 		m := v.Member(name)
@@ -383,8 +409,9 @@ func (v *View) later(w slurm.Waiting, spots []offer.Spot) string {
 	return ""
 }
 
-// sameProfile returns the first of so many jobs in front of the k-th that waits for a profile that it wants too, and
-// that slurmctld could start with as many slices of it on one of the nodes where there is room.
+// sameProfile returns the first of the jobs before the k-th that waits for one of the same profiles, and that slurmctld
+// could start on one of the nodes of room with the slices that would be on offer there; nil: there is none. front is
+// how many jobs are considered.
 func (v *View) sameProfile(p offer.Plan, front, k int, room []offer.Spot) *offer.Job {
 	for i := range front {
 		common := slices.ContainsFunc(v.Jobs[i].Wants, func(w offer.Want) bool {
@@ -402,19 +429,19 @@ func (v *View) sameProfile(p offer.Plan, front, k int, room []offer.Spot) *offer
 	return nil
 }
 
-// why says of each managed node why it cannot run a job.
+// why lists the managed nodes with the reason why each cannot run a job.
 func (v *View) why(w slurm.Waiting, nodes []slurm.Node) string {
 	var all []string
 	for _, n := range nodes {
 		_, closed := n.Free("mig")[slurm.ClosedType]
-		if In(n.Extra) == "" && !closed { // the catalogue's, or none of ours
+		if In(n.Extra) == "" && !closed { // a catalogue node, or a node without managed GPUs
 			continue
 		}
 		m := v.Member(n.Name)
 		why := n.RejectReason(w)
 		switch {
 		case In(n.Extra) == "":
-			why = "has no agent that publishes anything (ask `caelum doctor` there)"
+			why = "has no agent that publishes offers (run `caelum doctor` there)"
 		case why != "":
 		case m < 0:
 			why = "is not ready"
@@ -422,16 +449,16 @@ func (v *View) why(w slurm.Waiting, nodes []slurm.Node) string {
 			why = "cannot hold " + list(w.SlicesPerNode())
 		case w.HetJob != 0:
 			why = fmt.Sprintf(
-				"would do for it, but all components of het job %d start together, each on a node of its own",
+				"could run the job, but all components of het job %d start together, each on its own node",
 				w.HetJob,
 			)
 		default:
-			why = fmt.Sprintf("would do for one of the %d nodes that it needs", w.NumNodes)
+			why = fmt.Sprintf("could be one of the %d nodes that the job needs", w.NumNodes)
 		}
 		all = append(all, n.Name+" "+why)
 	}
 	if all == nil {
-		return "no agent has published anything"
+		return "no agent has published offers"
 	}
 	return strings.Join(all, "; ")
 }
@@ -448,10 +475,11 @@ func list(gres []slurm.GRES) string {
 	return strings.Join(all, ", ")
 }
 
-// never is further away than a time limit: slurmctld takes a job that has none to run for a year.
+// never is farther away than any time limit, in seconds. slurmctld expects a job without a time limit to run for a
+// year.
 const never = 300 * 24 * 3600
 
-// unix is a time in Unix seconds, 0 if nobody knows it.
+// unix returns a time in Unix seconds; 0 if it is unknown.
 func (v *View) unix(at float64) int64 {
 	if at-v.Now > never {
 		return 0

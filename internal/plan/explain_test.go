@@ -11,7 +11,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// offering is a node that has these free.
+// offering returns the node with these free counts added.
 func offering(n slurm.Node, gres string) slurm.Node {
 	list, err := slurm.ParseGRES(gres)
 	if err != nil {
@@ -21,17 +21,17 @@ func offering(n slurm.Node, gres string) slurm.Node {
 	return n
 }
 
-// TestExplain: each verdict, and what the sentence names.
+// TestExplain checks every verdict, and that the text names the jobs, nodes, times and reasons.
 func TestExplain(t *testing.T) {
-	until := time.Unix(1e9+100, 0).Format(time.DateTime) // when what a100 has there ends
+	until := time.Unix(1e9+100, 0).Format(time.DateTime) // when the busy slices of a100 end
 	full := node(t, "n1", a100(t, "7g.40gb@0"))
 	half := node(t, "n2", a100(t, "4g.20gb@0"))
 	idle := node(t, "n3", a100(t))
 	held := waits(1, "7g.40gb", 1, 1)
 	held.Priority, held.Reason = 0, "JobHeldUser"
-	marked := held
-	marked.AdminComment = slurm.TagHeld
-	later := marked
+	tagged := held
+	tagged.AdminComment = slurm.TagHeld
+	later := tagged
 	later.Job.Eligible = time.Unix(1e9+500, 0)
 	blocked := waits(1, "7g.40gb", 1, 1)
 	blocked.Reason = "AssocGrpGRES"
@@ -70,41 +70,69 @@ func TestExplain(t *testing.T) {
 		verdict Verdict
 		says    []string
 	}{
-		{"it runs", []slurm.Node{full}, nil, []slurm.Job{runs}, Started, []string{"n1", "7g.40gb"}},
-		{"it started between two looks", []slurm.Node{full}, nil, []slurm.Job{held.Job}, Started, []string{"starting"}},
-		{"it runs without slices", []slurm.Node{full}, nil, []slurm.Job{{ID: 1, State: "RUNNING", Nodes: []string{"n1"}}}, Started, []string{"n1"}},
-		{"it has ended", []slurm.Node{full}, nil, []slurm.Job{{ID: 1, State: "COMPLETED"}}, Over, []string{"COMPLETED"}},
+		{"the job runs", []slurm.Node{full}, nil, []slurm.Job{runs}, Started, []string{"n1", "7g.40gb"}},
+		{"the job started between the two readings", []slurm.Node{full}, nil, []slurm.Job{held.Job}, Started,
+			[]string{"starting"}},
+		{"the job runs without slices", []slurm.Node{full}, nil,
+			[]slurm.Job{{ID: 1, State: "RUNNING", Nodes: []string{"n1"}}}, Started, []string{"n1"}},
+		{"the job has ended", []slurm.Node{full}, nil, []slurm.Job{{ID: 1, State: "COMPLETED"}}, Over,
+			[]string{"COMPLETED"}},
 		{"no GPU", []slurm.Node{full}, []slurm.Waiting{cpu}, nil, NoSlice, nil},
-		{"a request that cannot be read", []slurm.Node{full}, []slurm.Waiting{odd}, nil, Unreadable, []string{"no such thing"}},
+		{"a request that cannot be read", []slurm.Node{full}, []slurm.Waiting{odd}, nil, Unreadable,
+			[]string{"no such thing"}},
 		{"held by its user", []slurm.Node{idle}, []slurm.Waiting{held}, nil, NotEligible, []string{"JobHeldUser"}},
-		{"held until later", []slurm.Node{idle}, []slurm.Waiting{later}, nil, NotEligible, []string{later.Job.Eligible.Format(time.DateTime)}},
+		{"held until later", []slurm.Node{idle}, []slurm.Waiting{later}, nil, NotEligible,
+			[]string{later.Job.Eligible.Format(time.DateTime)}},
 		{"a limit", []slurm.Node{idle}, []slurm.Waiting{blocked}, nil, NotEligible, []string{"AssocGrpGRES"}},
-		{"held until its slice is on offer", []slurm.Node{idle}, []slurm.Waiting{marked}, nil, Planned, []string{"n3"}},
-		{"on offer", []slurm.Node{offering(idle, "mig:7g.40gb:1")}, []slurm.Waiting{waits(1, "7g.40gb", 1, 1)}, nil, OnOffer, []string{"n3"}},
-		{"a profile of no board", []slurm.Node{idle}, []slurm.Waiting{waits(1, "9g.90gb", 1, 1)}, nil, Nowhere, []string{"n3 cannot hold 9g.90gb"}},
-		{"more nodes than there are", []slurm.Node{idle}, []slurm.Waiting{waits(1, "1g.5gb", 1, 2)}, nil, Nowhere, []string{"n3 would do for one of the 2 nodes"}},
-		{"a node without agent", []slurm.Node{silent, full}, []slurm.Waiting{there}, nil, Nowhere, []string{"n3 has no agent", "n1 is not among the nodes"}},
-		{"sent back without a size", []slurm.Node{idle}, []slurm.Waiting{unsized}, nil, NotEligible, []string{"gives it one", unsized.Job.Eligible.Format(time.DateTime)}},
-		{"no CPUs, behind another", []slurm.Node{busy}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1), many}, nil, Lacks, []string{"n3 has 1 CPUs free, and it needs 4"}},
-		{"another waits for the same on another node", []slurm.Node{half, full}, []slurm.Waiting{pinned, waits(1, "3g.20gb", 1, 1)}, nil, Planned, []string{"n2"}},
-		{"a node that is down", []slurm.Node{down}, []slurm.Waiting{waits(1, "1g.5gb", 1, 1)}, nil, Nowhere, []string{"n3 is DOWN"}},
-		{"a partition without nodes", []slurm.Node{idle}, []slurm.Waiting{elsewhere}, nil, Nowhere, []string{"n3 is not in other"}},
-		{"the first that waits", []slurm.Node{full}, []slurm.Waiting{waits(1, "1g.5gb", 1, 1)}, nil, First, []string{"n1", until}},
-		{"no room", []slurm.Node{full}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1), waits(1, "1g.5gb", 1, 1)}, nil, NoRoom, []string{"n1", until}},
-		{"a component that has room, but not the other", []slurm.Node{idle, full}, []slurm.Waiting{het(waits(7, "1g.5gb", 1, 1)), het(waits(1, "2g.10gb", 1, 1))}, nil, First,
-			[]string{"what all components of het job 7 want", "n1", "n3", until}},
-		{"components behind who is served", []slurm.Node{idle, full}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1), het(waits(7, "1g.5gb", 1, 1)), het(waits(1, "2g.10gb", 1, 1))}, nil, First,
-			[]string{"what all components of het job 7 want", "n1", "n3"}},
-		{"components, on one node", []slurm.Node{full}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1), het(waits(7, "1g.5gb", 1, 1)), het(waits(1, "2g.10gb", 1, 1))}, nil, Nowhere,
-			[]string{"n1 would do for it, but all components of het job 7 start together"}},
-		{"components behind the first", []slurm.Node{half, full}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1), het(waits(7, "1g.5gb", 1, 1)), het(waits(1, "2g.10gb", 1, 1))}, nil, NoRoom,
+		{"held until its slice is on offer", []slurm.Node{idle}, []slurm.Waiting{tagged}, nil, Planned,
+			[]string{"n3"}},
+		{"on offer", []slurm.Node{offering(idle, "mig:7g.40gb:1")}, []slurm.Waiting{waits(1, "7g.40gb", 1, 1)}, nil,
+			OnOffer, []string{"n3"}},
+		{"a profile of no GPU model", []slurm.Node{idle}, []slurm.Waiting{waits(1, "9g.90gb", 1, 1)}, nil, Nowhere,
+			[]string{"n3 cannot hold 9g.90gb"}},
+		{"more nodes than there are", []slurm.Node{idle}, []slurm.Waiting{waits(1, "1g.5gb", 1, 2)}, nil, Nowhere,
+			[]string{"n3 could be one of the 2 nodes"}},
+		{"a node without an agent", []slurm.Node{silent, full}, []slurm.Waiting{there}, nil, Nowhere,
+			[]string{"n3 has no agent", "n1 is not among the nodes"}},
+		{"requeued without a profile", []slurm.Node{idle}, []slurm.Waiting{unsized}, nil, NotEligible,
+			[]string{"assigns a profile", unsized.Job.Eligible.Format(time.DateTime)}},
+		{"no CPUs, behind another job", []slurm.Node{busy}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1), many}, nil,
+			Lacks, []string{"n3 has 1 CPUs free, and the job needs 4"}},
+		{"another job waits for the same profile on another node", []slurm.Node{half, full},
+			[]slurm.Waiting{pinned, waits(1, "3g.20gb", 1, 1)}, nil, Planned, []string{"n2"}},
+		{"a node that is down", []slurm.Node{down}, []slurm.Waiting{waits(1, "1g.5gb", 1, 1)}, nil, Nowhere,
+			[]string{"n3 is DOWN"}},
+		{"a partition without nodes", []slurm.Node{idle}, []slurm.Waiting{elsewhere}, nil, Nowhere,
+			[]string{"n3 is not in other"}},
+		{"the first that waits", []slurm.Node{full}, []slurm.Waiting{waits(1, "1g.5gb", 1, 1)}, nil, First,
+			[]string{"n1", until}},
+		{"no room", []slurm.Node{full}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1), waits(1, "1g.5gb", 1, 1)}, nil,
+			NoRoom, []string{"n1", until}},
+		{"a component that has room, but the other does not", []slurm.Node{idle, full},
+			[]slurm.Waiting{het(waits(7, "1g.5gb", 1, 1)), het(waits(1, "2g.10gb", 1, 1))}, nil, First,
+			[]string{"the slices of all components of het job 7", "n1", "n3", until}},
+		{"components behind a job that is planned", []slurm.Node{idle, full}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1),
+			het(waits(7, "1g.5gb", 1, 1)), het(waits(1, "2g.10gb", 1, 1))}, nil, First,
+			[]string{"the slices of all components of het job 7", "n1", "n3"}},
+		{"components, on one node", []slurm.Node{full}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1),
+			het(waits(7, "1g.5gb", 1, 1)), het(waits(1, "2g.10gb", 1, 1))}, nil, Nowhere,
+			[]string{"n1 could run the job, but all components of het job 7 start together"}},
+		{"components behind the first", []slurm.Node{half, full}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1),
+			het(waits(7, "1g.5gb", 1, 1)), het(waits(1, "2g.10gb", 1, 1))}, nil, NoRoom,
 			[]string{"all components of het job 7", "n1", "n2", until}},
-		{"on offer, behind a het job that can never start", []slurm.Node{offering(idle, "mig:1g.5gb:1")}, []slurm.Waiting{het(waits(7, "1g.5gb", 1, 1)), het(waits(8, "1g.5gb", 1, 1)), waits(1, "1g.5gb", 1, 1)}, nil, OnOffer, []string{"het job 7 waits in front of it"}},
-		{"the other component is held back", []slurm.Node{idle, full}, []slurm.Waiting{limited, het(waits(1, "2g.10gb", 1, 1))}, nil, NotEligible, []string{"job 7", "AssocGrpGRES"}},
-		{"behind one for the same", []slurm.Node{half}, []slurm.Waiting{waits(2, "3g.20gb", 2, 1), waits(1, "3g.20gb", 1, 1)}, nil, Behind, []string{"job 2"}},
-		{"the room is kept", []slurm.Node{half}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1), waits(1, "3g.20gb", 1, 1)}, nil, Behind, []string{"job 2", until}},
+		{"on offer, behind a het job that can never start", []slurm.Node{offering(idle, "mig:1g.5gb:1")},
+			[]slurm.Waiting{het(waits(7, "1g.5gb", 1, 1)), het(waits(8, "1g.5gb", 1, 1)), waits(1, "1g.5gb", 1, 1)},
+			nil, OnOffer, []string{"het job 7 is earlier in the queue"}},
+		{"the other component has reached a limit", []slurm.Node{idle, full},
+			[]slurm.Waiting{limited, het(waits(1, "2g.10gb", 1, 1))}, nil, NotEligible,
+			[]string{"job 7", "AssocGrpGRES"}},
+		{"behind a job that waits for the same profile", []slurm.Node{half},
+			[]slurm.Waiting{waits(2, "3g.20gb", 2, 1), waits(1, "3g.20gb", 1, 1)}, nil, Behind, []string{"job 2"}},
+		{"the room is reserved", []slurm.Node{half},
+			[]slurm.Waiting{waits(2, "7g.40gb", 1, 1), waits(1, "3g.20gb", 1, 1)}, nil, Behind,
+			[]string{"job 2", until}},
 	} {
-		snapshot := looking(c.nodes, c.queue...)
+		snapshot := snapshotOf(c.nodes, c.queue...)
 		snapshot.Queue.All = c.over
 		for _, w := range c.queue {
 			snapshot.Queue.All = append(snapshot.Queue.All, w.Job)
@@ -112,18 +140,22 @@ func TestExplain(t *testing.T) {
 		e, err := Explain(snapshot, place.Reach, 1)
 		if err != nil || e.Verdict != c.verdict ||
 			slices.ContainsFunc(c.says, func(s string) bool { return !strings.Contains(e.Text, s) }) {
-			t.Errorf("%s: %s (%s), %v; want %s that says %q", c.what, e.Verdict, e.Text, err, c.verdict, c.says)
+			t.Errorf("%s: %s (%s), %v; want %s and a text with %q", c.what, e.Verdict, e.Text, err, c.verdict, c.says)
 		}
 	}
-	if _, err := Explain(looking(nil), place.Reach, 7); !errors.Is(err, slurm.ErrNoJob) {
-		t.Errorf("a job that is not there: %v", err)
+	if _, err := Explain(snapshotOf(nil), place.Reach, 7); !errors.Is(err, slurm.ErrNoJob) {
+		t.Errorf("a job that does not exist: %v", err)
 	}
 }
 
-// TestExplainSized: whether Caelum chose the profile, also of a job that is over.
+// TestExplainSized checks that the explanation names the profile that Caelum chose, also for a job that has ended.
 func TestExplainSized(t *testing.T) {
-	for comment, want := range map[string]string{"": "", "other caelum:sized=2g.10gb": "2g.10gb", "caelum:key=0123456789abcdef": ""} {
-		snapshot := looking(nil)
+	for comment, want := range map[string]string{
+		"":                            "",
+		"other caelum:sized=2g.10gb":  "2g.10gb",
+		"caelum:key=0123456789abcdef": "",
+	} {
+		snapshot := snapshotOf(nil)
 		snapshot.Queue.All = []slurm.Job{{ID: 1, State: "COMPLETED", AdminComment: comment}}
 		if e, err := Explain(snapshot, place.Reach, 1); err != nil || e.Sized != want {
 			t.Errorf("%q: %q %v", comment, e.Sized, err)

@@ -7,18 +7,18 @@ import (
 	"caelum/internal/slurm"
 )
 
-// slurmctld starts the components of a het job together, and only while every component of the job as it was
-// submitted is pending and runnable, or runs (_het_job_full in backfill.c, 22.05.8). A component of which another has
-// ended, or is held, never starts.
+// slurmctld starts the components of a het job together, and only while every component of the job as it was submitted
+// is either pending and runnable, or running (_het_job_full in backfill.c, 22.05.8). If one component has ended or is
+// held, the others never start.
 
-// hetJob is a het job of which a component waits.
+// hetJob is a het job with at least one pending component.
 type hetJob struct {
 	pending []slurm.Waiting
-	ended   []uint32 // the ids of the components that neither wait nor run
-	whole   bool     // whether slurmctld would start it once its slices are on offer
+	ended   []uint32 // the ids of the components that are neither pending nor running
+	whole   bool     // whether slurmctld would start the het job once its slices are on offer
 }
 
-// hetJobs returns the het jobs by id.
+// hetJobs returns the het jobs with pending components, by id.
 func (s Snapshot) hetJobs() map[uint32]*hetJob {
 	all := map[uint32]*hetJob{}
 	for _, w := range s.Queue.Waiting {
@@ -51,13 +51,13 @@ func (s Snapshot) hetJobs() map[uint32]*hetJob {
 	return all
 }
 
-// requeuing is how much later than another a component of a requeued het job may become eligible.
+// requeuing is how much later than the other components a component of a requeued het job may become eligible.
 const requeuing = 5 * time.Second
 
-// Stray returns the components that want to start while another component of their het job cannot. Backfill does not
-// ask for the other components before it plans one: it keeps nodes for a stray component, in front of all jobs of
-// lower priority, for as long as the component waits (backfill.c, 22.05.8). An agent therefore holds stray components
-// until the whole het job can start. Het jobs without slices are left alone.
+// Stray returns the components that slurmctld would start although another component of their het job cannot start.
+// Backfill does not consider the other components before it plans one of them. It reserves nodes for a stray component,
+// ahead of all jobs of lower priority, as long as the component waits (backfill.c, 22.05.8). An agent therefore holds
+// stray components until the whole het job can start. Het jobs without slices are left alone.
 func Stray(snapshot Snapshot) (all []slurm.Waiting) {
 	jobs := snapshot.hetJobs()
 	for _, w := range snapshot.Queue.Waiting {

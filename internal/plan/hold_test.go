@@ -9,8 +9,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestNoHoldBesideAnEmptyGPU checks that a job starts where a GPU is empty, though a slot on another GPU will cost less
-// in six hours. Nine of ten GPUs are busy, most of them with jobs that have no time limit.
+// TestNoHoldBesideAnEmptyGPU checks that a job starts on an empty GPU, even if a slot on another GPU will cost less in
+// six hours. Nine of ten GPUs are busy, most of them with jobs that have no time limit.
 func TestNoHoldBesideAnEmptyGPU(t *testing.T) {
 	busy := func(label string, end float64) offer.GPU {
 		g := a100(t, label)
@@ -28,7 +28,7 @@ func TestNoHoldBesideAnEmptyGPU(t *testing.T) {
 	}
 	job := waits(1, "3g.20gb", 1, 1)
 	job.TimeLimit = 0
-	v := New(looking([]slurm.Node{node(t, "n1", append(gpus, a100(t))...)}, job), place.QLA{}, nil)
+	v := New(snapshotOf([]slurm.Node{node(t, "n1", append(gpus, a100(t))...)}, job), place.QLA{}, nil)
 	p := v.Plan()
 	if len(p.Spots[0]) != 1 || p.Spots[0][0].GPU != 9 {
 		t.Errorf("planned on %v, reserved %+v", p.Spots[0], p.Reserved)

@@ -11,20 +11,23 @@ import (
 	"caelum/internal/slurm"
 )
 
-// A job that lacks CPUs or memory on a node, while its slices are free there, has them kept only if it is expected to
-// start within patience: longer than that, nobody could use them who runs longer. The expectation can be wrong, or
-// made by the job's own user, so each user has an account of the time for which room was kept: after patience in all
-// none is kept for the user's jobs for standsBack, and each time for twice as long, up to longestBack.
-const longestBack = 24 * time.Hour
+// maxPause limits for how long no room is reserved for a user's jobs that lack CPUs or memory.
+//
+// If a job lacks CPUs or memory on a node where its slices are free, the slices are reserved only if the job is
+// expected to start within patience. While a reservation lasts, jobs that run longer cannot use the slices. The
+// expectation can be wrong, and the job's own user can influence it. Each user therefore has an account of the time for
+// which room was reserved. After patience in all, no room is reserved for the user's jobs for backTime, then for twice
+// as long each time, up to maxPause.
+const maxPause = 24 * time.Hour
 
-// occupant is a running job on a node.
+// occupant is a job that runs on a node.
 type occupant struct {
-	end          float64 // when it is expected to end, in seconds; +Inf: unknown
-	cpus, memory int     // what it has there, taken to be the same on all its nodes
-	slices       bool    // whether it has slices
+	end          float64 // when the job is expected to end, in seconds; +Inf: unknown
+	cpus, memory int     // its share of the node, memory in MiB; taken to be the same on all its nodes
+	slices       bool    // whether the job has slices
 }
 
-// occupants lists the jobs that hold CPUs and memory, by node and in the order of their expected ends.
+// occupants returns the jobs that hold CPUs and memory, by node and in the order of their expected ends.
 func occupants(jobs []slurm.Job, now float64) map[string][]occupant {
 	all := map[string][]occupant{}
 	for _, j := range jobs {
@@ -49,10 +52,11 @@ func occupants(jobs []slurm.Job, now float64) map[string][]occupant {
 	return all
 }
 
-// lacks notes what becomes of the slices of a job on a member on which it lacks something else. Room that is free is
-// kept if the job is expected to start there soon. Room that is still busy is reserved if the jobs with slices there
-// leave what it lacks when they end: what other jobs have, their user could have again before the job starts.
-func (v *View) lacks(job *offer.Job, w slurm.Waiting, member int) {
+// setLacking records what happens to the slices of a job on a member (an index) where the job lacks something else.
+// Free room is reserved if the job is expected to start there soon. Busy room is reserved if the jobs with slices there
+// leave enough CPUs and memory when they end. CPUs and memory of other jobs do not count: their users could use them
+// again before the job starts.
+func (v *View) setLacking(job *offer.Job, w slurm.Waiting, member int) {
 	n := v.Members[member]
 	cpus, memory := n.Share(w)
 	free := func(count func(occupant) bool) float64 {
@@ -72,7 +76,7 @@ func (v *View) lacks(job *offer.Job, w slurm.Waiting, member int) {
 		return math.Inf(1)
 	}
 	if n.LacksGRES(w) && !slices.ContainsFunc(v.running[n.Name], func(o occupant) bool { return o.slices }) {
-		job.Unkept = append(job.Unkept, member) // no job's end changes that count
+		job.Unkept = append(job.Unkept, member) // the end of a job does not change that count
 		return
 	}
 	if v.unkept[w.UID] && free(func(occupant) bool { return false }) > v.Now {
@@ -97,18 +101,18 @@ func set(times *map[int]float64, member int, at float64) {
 	(*times)[member] = at
 }
 
-// account is for how long room has been kept for a user's jobs that lacked something else than slices.
+// account records for how long room has been reserved for the jobs of a user that lacked something other than slices.
 type account struct {
 	kept  time.Duration
-	last  time.Time     // when room was last kept
-	until time.Time     // until when none is kept
-	back  time.Duration // for how long none is kept the next time
+	last  time.Time     // when room was last reserved
+	until time.Time     // until when no room is reserved
+	pause time.Duration // the last such pause; the next one is twice as long
 }
 
-// gap is the longest time between two plans that counts as time for which room was kept.
+// gap is the longest time between two plans that counts as time for which room was reserved.
 const gap = 2 * time.Minute
 
-// charge notes for which user a plan keeps room.
+// charge records for which user a plan reserves room. at is the time of the plan.
 func (u *Unstarted) charge(v *View, p offer.Plan, at time.Time) {
 	if p.Kept != nil && p.Kept.At > v.Now {
 		if u.users == nil {
@@ -120,15 +124,15 @@ func (u *Unstarted) charge(v *View, p offer.Plan, at time.Time) {
 			a.kept += since
 		}
 		if a.last = at; a.kept > patience {
-			a.back = min(max(2*a.back, standsBack), longestBack)
-			a.kept, a.until = 0, at.Add(a.back)
+			a.pause = min(max(2*a.pause, backTime), maxPause)
+			a.kept, a.until = 0, at.Add(a.pause)
 		}
 		u.users[uid] = a
 	}
-	maps.DeleteFunc(u.users, func(_ uint32, a account) bool { return at.Sub(a.last) > longestBack })
+	maps.DeleteFunc(u.users, func(_ uint32, a account) bool { return at.Sub(a.last) > maxPause })
 }
 
-// unkept returns the users for whose jobs no room is kept at this time.
+// unkept returns the users for whose jobs no room is reserved at this time.
 func (u *Unstarted) unkept(at time.Time) map[uint32]bool {
 	users := map[uint32]bool{}
 	for uid, a := range u.users {

@@ -35,7 +35,8 @@ func plain(b *mig.Model) (l mig.Layout) {
 	return l
 }
 
-// drawGPUs makes a node: any GPU models, any layouts with variants and all, some instances idle, some units blocked.
+// drawGPUs makes the GPUs of a node: any GPU models, any layouts including variants, some instances idle, some units
+// blocked.
 func drawGPUs(t *rapid.T) []offer.GPU {
 	gpus := make([]offer.GPU, rapid.IntRange(1, 4).Draw(t, "gpus"))
 	for k := range gpus {
@@ -65,7 +66,8 @@ func drawGPUs(t *rapid.T) []offer.GPU {
 	return gpus
 }
 
-// TestTextTells: who reads a node's text knows what is taken, until when, and what may be given out.
+// TestTextTells checks that the text of a node gives the units that are taken, their expected ends and the placements
+// that may be offered.
 func TestTextTells(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := drawGPUs(t)
@@ -101,7 +103,7 @@ func TestTextTells(t *testing.T) {
 					continue
 				}
 				if g.Busy.Has(i) != r.Busy.Has(j) || g.Idle.Has(i) != r.Idle.Has(j) {
-					t.Fatalf("GPU %d: %s stands otherwise", k, g.Model.Label(i))
+					t.Fatalf("GPU %d: %s is in another state", k, g.Model.Label(i))
 				}
 				if private && r.Ends != nil {
 					t.Fatalf("GPU %d: ends are private: %s", k, text)
@@ -111,14 +113,15 @@ func TestTextTells(t *testing.T) {
 				}
 			}
 		}
-		// What is read is what is written: everybody plans with the same.
+		// Reading and writing a text again changes nothing, so all planners use the same state.
 		if again, err := Parse(Text(read)); err != nil || !reflect.DeepEqual(again, read) {
-			t.Fatalf("%v: another node than it was: %s", err, text)
+			t.Fatalf("%v: the state has changed: %s", err, text)
 		}
 	})
 }
 
-// TestSameBoardOnce: policies tell GPU models apart by pointer, and two nodes of one model have one.
+// TestSameModelOnce checks that two nodes of one GPU model have the same *mig.Model, because policies compare GPU
+// models by pointer.
 func TestSameModelOnce(t *testing.T) {
 	b := model(t, "H100-80GB")
 	text := Text(State{GPUs: []offer.GPU{{Model: b, Offerable: plain(b)}}})
@@ -129,7 +132,7 @@ func TestSameModelOnce(t *testing.T) {
 	}
 }
 
-// TestExtraOfOthers: what an admin keeps in Extra stays there.
+// TestExtraOfOthers checks that the administrator's entries in Extra are left as they are.
 func TestExtraOfOthers(t *testing.T) {
 	for _, c := range []struct{ extra, with, without string }{
 		{"", "caelum=1;none", ""},
@@ -143,7 +146,8 @@ func TestExtraOfOthers(t *testing.T) {
 	}
 }
 
-// FuzzParse: a node's text is an admin's to write, and no text makes anybody fall over.
+// FuzzParse checks that no text makes Parse panic or return a GPU that is not legal. An administrator can write any
+// text.
 func FuzzParse(f *testing.F) {
 	b := model(f, "A30-24GB")
 	f.Add(Text(State{GPUs: []offer.GPU{{Model: b, Offerable: plain(b), Blocked: 1}, {}}}))
@@ -156,7 +160,7 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, g := range s.GPUs {
 			if g.Model != nil && (!g.Model.Legal(g.Busy|g.Idle) || g.Busy&g.Idle != 0) {
-				t.Errorf("%q: an unsound GPU", text)
+				t.Errorf("%q: a GPU with an illegal layout", text)
 			}
 		}
 	})
@@ -164,7 +168,7 @@ func FuzzParse(f *testing.F) {
 
 const closed = "gpu:a100:7,mig:closed:28"
 
-// node is an able node with these GPUs, all closed.
+// node returns a node that can start jobs, with these GPUs and all of gres/mig closed.
 func node(t testing.TB, name string, gpus ...offer.GPU) slurm.Node {
 	t.Helper()
 	list, err := slurm.ParseGRES(closed)
@@ -203,11 +207,11 @@ func waits(id uint32, profile string, count, nodes int) slurm.Waiting {
 	}
 }
 
-func looking(nodes []slurm.Node, waiting ...slurm.Waiting) Snapshot {
+func snapshotOf(nodes []slurm.Node, waiting ...slurm.Waiting) Snapshot {
 	return Snapshot{Nodes: nodes, Queue: slurm.Queue{Waiting: waiting}, At: time.Unix(1e9, 0)}
 }
 
-// TestOneNodeServes: a job is on offer on as many nodes as it wants, whoever plans.
+// TestOneNodeServes checks that a job's slices are on offer on exactly as many nodes as it requests.
 func TestOneNodeServes(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t)), node(t, "n3", a100(t))}
 	for _, c := range []struct {
@@ -216,7 +220,7 @@ func TestOneNodeServes(t *testing.T) {
 	}{
 		{waits(1, "7g.40gb", 1, 0), 1}, {waits(1, "7g.40gb", 1, 2), 2}, {waits(1, "7g.40gb", 1, 3), 3},
 	} {
-		v := New(looking(nodes, c.wants), place.QLA{}, nil)
+		v := New(snapshotOf(nodes, c.wants), place.QLA{}, nil)
 		p := v.Plan()
 		offered := 0
 		for m := range v.Members {
@@ -228,8 +232,8 @@ func TestOneNodeServes(t *testing.T) {
 	}
 }
 
-// TestWhoIsPlannedFor: nobody waits for a node that starts nothing, cannot be read, or is left out.
-func TestWhoIsPlannedFor(t *testing.T) {
+// TestMembers checks that no job is planned on a node that starts nothing, cannot be read, or is left out.
+func TestMembers(t *testing.T) {
 	const profile = "7g.40gb"
 	for _, c := range []struct {
 		what string
@@ -246,7 +250,7 @@ func TestWhoIsPlannedFor(t *testing.T) {
 		nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t))}
 		c.do(&nodes[0])
 		v := New(
-			looking(nodes, waits(1, profile, 1, 1), waits(2, profile, 1, 1)),
+			snapshotOf(nodes, waits(1, profile, 1, 1), waits(2, profile, 1, 1)),
 			place.QLA{},
 			func(n slurm.Node) bool { return n.Reason == "left out" },
 		)
@@ -264,56 +268,68 @@ func TestWhoIsPlannedFor(t *testing.T) {
 			)
 		}
 	}
-	// Of a partition, or a node list, only those.
+	// A job with a node list is planned on these nodes only.
 	there := waits(1, profile, 1, 1)
 	there.ReqNodes = []string{"n2"}
 	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t))}
-	v := New(looking(nodes, there), place.QLA{}, nil)
+	v := New(snapshotOf(nodes, there), place.QLA{}, nil)
 	if on := v.On(v.Plan().Spots[0]); !slices.Equal(on, []string{"n2"}) {
 		t.Errorf("a job for n2 is planned on %v", on)
 	}
 }
 
-// TestNotForIt: a job is not planned on a node that has no CPU for it, that a reservation holds, or that slurmctld
-// would not have for it.
-func TestNotForIt(t *testing.T) {
+// TestNodeNotForJob checks that a job is not planned on a node that has no CPUs for it, that a reservation holds, or on
+// which slurmctld would not start it.
+func TestNodeNotForJob(t *testing.T) {
 	const profile = "7g.40gb"
 	for _, c := range []struct {
 		what string
 		do   func(n *slurm.Node, w *slurm.Waiting)
 		on   string
 	}{
-		{"nothing is in its way", func(*slurm.Node, *slurm.Waiting) {}, "n1"},
-		{"its CPUs are taken", func(n *slurm.Node, w *slurm.Waiting) { n.CPUs, n.CPUsFree, w.CPUs = 64, 3, 4 }, "n2"},
-		{"it has too few", func(n *slurm.Node, w *slurm.Waiting) { n.CPUs, n.CPUsFree, w.CPUs = 2, 2, 4 }, "n2"},
-		{"it wants all of the node", func(n *slurm.Node, w *slurm.Waiting) { n.CPUs, n.CPUsFree, w.Exclusive = 64, 63, true }, "n2"},
-		{"the node is reserved", func(n *slurm.Node, w *slurm.Waiting) { n.Reservations = []slurm.Reservation{{Name: "r", Whole: true}} }, "n2"},
-		{"a part of it is", func(n *slurm.Node, w *slurm.Waiting) { n.Reservations = []slurm.Reservation{{Name: "r"}} }, "n1"},
-		{"for this job", func(n *slurm.Node, w *slurm.Waiting) {
+		{"no obstacle", func(*slurm.Node, *slurm.Waiting) {}, "n1"},
+		{"too few CPUs are free", func(n *slurm.Node, w *slurm.Waiting) {
+			n.CPUs, n.CPUsFree, w.CPUs = 64, 3, 4
+		}, "n2"},
+		{"the node has too few CPUs", func(n *slurm.Node, w *slurm.Waiting) {
+			n.CPUs, n.CPUsFree, w.CPUs = 2, 2, 4
+		}, "n2"},
+		{"the job needs the whole node", func(n *slurm.Node, w *slurm.Waiting) {
+			n.CPUs, n.CPUsFree, w.Exclusive = 64, 63, true
+		}, "n2"},
+		{"the node is reserved", func(n *slurm.Node, w *slurm.Waiting) {
+			n.Reservations = []slurm.Reservation{{Name: "r", Whole: true}}
+		}, "n2"},
+		{"a part of the node is reserved", func(n *slurm.Node, w *slurm.Waiting) {
+			n.Reservations = []slurm.Reservation{{Name: "r"}}
+		}, "n1"},
+		{"the node is reserved for this job", func(n *slurm.Node, w *slurm.Waiting) {
 			n.Reservations, w.Reservation = []slurm.Reservation{{Name: "r", Whole: true}}, "r"
 		}, "n1"},
-		{"it names another model", func(n *slurm.Node, w *slurm.Waiting) {
+		{"the job names another GPU model", func(n *slurm.Node, w *slurm.Waiting) {
 			n.Gres, w.PerNode = slices.Clone(n.Gres), append(w.PerNode, slurm.GRES{Name: "gpu", Type: "a100", Count: 1})
 			n.Gres[0].Type = "h100"
 		}, "n2"},
-		{"it names none", func(n *slurm.Node, w *slurm.Waiting) {
+		{"the job names no GPU model", func(n *slurm.Node, w *slurm.Waiting) {
 			w.PerNode = append(w.PerNode, slurm.GRES{Name: "gpu", Count: 1})
 		}, "n1"},
-		{"another one is for this job", func(n *slurm.Node, w *slurm.Waiting) { w.Reservation = "elsewhere" }, ""},
-		{"it was on offer and passed over", func(n *slurm.Node, w *slurm.Waiting) {
+		{"another reservation is for this job", func(n *slurm.Node, w *slurm.Waiting) {
+			w.Reservation = "elsewhere"
+		}, ""},
+		{"slurmctld has passed the offer over", func(n *slurm.Node, w *slurm.Waiting) {
 			*n, w.LastSchedEval = offering(*n, "mig:7g.40gb:1"), time.Unix(1e9, 0)
 		}, "n2"},
-		{"only just", func(n *slurm.Node, w *slurm.Waiting) {
+		{"slurmctld has seen the offer for 3 s only", func(n *slurm.Node, w *slurm.Waiting) {
 			*n, w.LastSchedEval = offering(*n, "mig:7g.40gb:1"), time.Unix(1e9-57, 0)
 		}, "n1"},
-		{"for one in front", func(n *slurm.Node, w *slurm.Waiting) {
+		{"slurmctld has passed the job over for an earlier one", func(n *slurm.Node, w *slurm.Waiting) {
 			*n, w.LastSchedEval, w.Reason = offering(*n, "mig:7g.40gb:1"), time.Unix(1e9, 0), "Priority"
 		}, "n1"},
 	} {
 		nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t))}
 		w := waits(1, profile, 1, 1)
 		c.do(&nodes[0], &w)
-		v := New(looking(nodes, w), place.QLA{}, nil)
+		v := New(snapshotOf(nodes, w), place.QLA{}, nil)
 		var on string
 		if p := v.Plan(); len(v.Jobs) > 0 {
 			on = strings.Join(v.On(p.Spots[0]), " ")
@@ -324,7 +340,8 @@ func TestNotForIt(t *testing.T) {
 	}
 }
 
-// The first job that waits is told that it lacks memory where there is room for it, though no room be kept for it.
+// The explanation of the first waiting job says that the job lacks memory where there is room for it, even if no room
+// is reserved for it.
 func TestFirstLacksMemory(t *testing.T) {
 	held := a100(t)
 	whole, _ := held.Model.Placement("7g.40gb", 0)
@@ -344,7 +361,7 @@ func TestFirstLacksMemory(t *testing.T) {
 		Start:     time.Unix(1e9-10, 0),
 		TimeLimit: 5 * time.Minute,
 	}
-	snapshot := looking([]slurm.Node{full, roomy}, first, second)
+	snapshot := snapshotOf([]slurm.Node{full, roomy}, first, second)
 	snapshot.Queue.All = []slurm.Job{first.Job, second.Job, other}
 	for _, id := range []uint32{1, 2} {
 		e, err := Explain(snapshot, place.Lifetime{}, id)
@@ -354,14 +371,14 @@ func TestFirstLacksMemory(t *testing.T) {
 	}
 }
 
-// slurmctld starts no --exclusive job on a node of which it counts GRES as used, though it be of no job.
+// slurmctld starts no --exclusive job on a node of which it counts GRES as used, even if no job holds them.
 func TestLacksUnusedNode(t *testing.T) {
 	w := waits(1, "7g.40gb", 1, 1)
 	w.Exclusive = true
 	n := node(t, "n1", a100(t), a100(t))
 	for _, used := range []int{0, 1} {
 		n.GresUsed = []slurm.GRES{{Name: "mig", Type: "2g.10gb", Count: used}}
-		snapshot := looking([]slurm.Node{n}, w)
+		snapshot := snapshotOf([]slurm.Node{n}, w)
 		snapshot.Queue.All = []slurm.Job{w.Job}
 		e, err := Explain(snapshot, place.Lifetime{}, 1)
 		if err != nil || (e.Verdict == Lacks) != (used > 0) || used > 0 && !strings.Contains(e.Text, "--exclusive") {
@@ -370,8 +387,8 @@ func TestLacksUnusedNode(t *testing.T) {
 	}
 }
 
-// A job that lacks memory keeps no GPU from others, on however many nodes and for whatever reason slurmctld says that
-// it waits.
+// A job that lacks memory keeps no GPU from other jobs, on any number of nodes and with any reason for which slurmctld
+// lets it wait.
 func TestLacksMemory(t *testing.T) {
 	one, two := waits(1, "7g.40gb", 2, 1), waits(1, "7g.40gb", 2, 2)
 	one.Memory, two.Memory = 200_000, 400_000
@@ -392,7 +409,7 @@ func TestLacksMemory(t *testing.T) {
 			for k := range lack {
 				lack[k].Reason = reason
 			}
-			v := New(looking(nodes, append(slices.Clone(lack), small)...), place.QLA{}, nil)
+			v := New(snapshotOf(nodes, append(slices.Clone(lack), small)...), place.QLA{}, nil)
 			p := v.Plan()
 			if last := len(p.Spots) - 1; len(p.Spots[last]) != 2 {
 				t.Errorf("%s, %s: the small job is planned at %v", what, reason, p.Spots[last])
@@ -404,17 +421,17 @@ func TestLacksMemory(t *testing.T) {
 			}
 		}
 	}
-	// Where its memory is free it has its room, and all of a node's memory is no more than the node has.
+	// The job has room where its memory is free. A request for more memory than a node has counts as all of its memory.
 	nodes := []slurm.Node{node(t, "n1", a100(t), a100(t)), node(t, "n2", a100(t), a100(t))}
 	nodes[0].Memory, nodes[0].MemoryFree = 256_000, 56_000
 	nodes[1].Memory, nodes[1].MemoryFree = 128_000, 128_000
-	v := New(looking(nodes, one, small), place.QLA{}, nil)
+	v := New(snapshotOf(nodes, one, small), place.QLA{}, nil)
 	if p := v.Plan(); !slices.Equal(v.On(p.Spots[0]), []string{"n2"}) || p.Spots[1] == nil {
 		t.Errorf("planned at %v", p.Spots)
 	}
 }
 
-// Of each user's held jobs a plan places one, and the others keep nothing from anybody.
+// A plan places one held job of each user. The user's other held jobs keep nothing from other jobs.
 func TestHeldInTurn(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t)), node(t, "n3", a100(t))}
 	held := func(id, uid uint32, on string) slurm.Waiting {
@@ -432,7 +449,7 @@ func TestHeldInTurn(t *testing.T) {
 		{"root", []slurm.Waiting{held(1, 0, "n1"), held(2, 0, "n2")}, []uint32{1}},
 		{"behind a job of another user", []slurm.Waiting{waits(9, "7g.40gb", 1, 3), held(1, 1000, "n1")}, []uint32{9}},
 	} {
-		v := New(looking(nodes, c.jobs...), place.QLA{}, nil)
+		v := New(snapshotOf(nodes, c.jobs...), place.QLA{}, nil)
 		p := v.Plan()
 		var served []uint32
 		for k, spots := range p.Spots {
@@ -444,16 +461,16 @@ func TestHeldInTurn(t *testing.T) {
 			t.Errorf("%s: served %v, want %v", c.what, served, c.served)
 		}
 	}
-	// The first cannot have its room: the second has its turn.
+	// There is no room for the first job: the second is placed.
 	nodes[0] = node(t, "n1", a100(t, "1g.5gb@0"))
-	v := New(looking(nodes, held(1, 1000, "n1"), held(2, 1000, "n2")), place.QLA{}, nil)
+	v := New(snapshotOf(nodes, held(1, 1000, "n1"), held(2, 1000, "n2")), place.QLA{}, nil)
 	if p := v.Plan(); p.Spots[0] != nil || p.Spots[1] == nil {
 		t.Errorf("planned at %v", p.Spots)
 	}
 }
 
-// A job that slurmctld does not start, though its slices have been on offer for minutes, stands behind the others for a
-// while.
+// A job that slurmctld does not start, although its slices have been on offer for minutes, comes after all other jobs
+// for a while.
 func TestUnstarted(t *testing.T) {
 	shows := offering(node(t, "n1", a100(t)), "mig:7g.40gb:1")
 	stuck, other := waits(1, "7g.40gb", 1, 1), waits(2, "3g.20gb", 1, 1)
@@ -463,7 +480,7 @@ func TestUnstarted(t *testing.T) {
 	var u Unstarted
 	served := func(after time.Duration, first slurm.Waiting, evaluated time.Duration) uint32 {
 		first.LastSchedEval = time.Unix(1e9, 0).Add(evaluated)
-		snapshot := looking([]slurm.Node{shows}, first, other)
+		snapshot := snapshotOf([]slurm.Node{shows}, first, other)
 		snapshot.At = time.Unix(1e9, 0).Add(after)
 		v := New(u.Behind(snapshot), place.QLA{}, nil)
 		p := v.Plan()
@@ -483,12 +500,12 @@ func TestUnstarted(t *testing.T) {
 	}{
 		{"at first", 0, 0, stuck, 1},
 		{"before its time", patience, patience, stuck, 1},
-		{"slurmctld has not looked at it", 2 * patience, 0, stuck, 1},
-		{"it has", 2*patience + time.Second, patience, stuck, 1},
-		{"it stands back", 2*patience + 2*time.Second, patience, stuck, 2},
+		{"slurmctld has not considered it", 2 * patience, 0, stuck, 1},
+		{"slurmctld has considered it", 2*patience + time.Second, patience, stuck, 1},
+		{"it comes last", 2*patience + 2*time.Second, patience, stuck, 2},
 		{"another task of the array", 2*patience + 3*time.Second, patience, task, 1},
-		{"it still does", 2*patience + standsBack, patience, stuck, 2},
-		{"it has its turn again", 2*patience + standsBack + 2*time.Second, patience, stuck, 1},
+		{"it still comes last", 2*patience + backTime, patience, stuck, 2},
+		{"the time is over", 2*patience + backTime + 2*time.Second, patience, stuck, 1},
 	} {
 		if got := served(c.after, c.job, c.evaluated); got != c.want {
 			t.Errorf("%s: job %d is served", c.what, got)
@@ -496,14 +513,14 @@ func TestUnstarted(t *testing.T) {
 	}
 }
 
-// TestHeadHasItsRoom: what frees first is kept for the first that has to wait, on one node only; who ends before may
-// have it.
+// TestHeadHasItsRoom checks that the room that becomes free first is reserved for the first job that has to wait, on
+// one node only, and that jobs that end before may use it.
 func TestHeadHasItsRoom(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t, "4g.20gb@0")), node(t, "n2", a100(t, "4g.20gb@0"))}
 	short := waits(3, "3g.20gb", 1, 1)
 	short.TimeLimit = time.Minute
 	v := New(
-		looking(nodes, waits(1, "7g.40gb", 1, 1), waits(2, "2g.10gb", 1, 1), waits(4, "2g.10gb", 1, 1), short),
+		snapshotOf(nodes, waits(1, "7g.40gb", 1, 1), waits(2, "2g.10gb", 1, 1), waits(4, "2g.10gb", 1, 1), short),
 		place.Reach,
 		nil,
 	)
@@ -523,52 +540,53 @@ func TestHeadHasItsRoom(t *testing.T) {
 			}
 		}
 		if p.Spots[k] == nil && k == 1 {
-			t.Errorf("job %d has no room, on the other node there is", v.Jobs[k].ID)
+			t.Errorf("job %d is not planned; there is room on the other node", v.Jobs[k].ID)
 		}
 	}
 	if len(p.Spots[3]) != 1 {
-		t.Errorf("a minute's job has to wait, and is over before the reservation: %v", p.Spots[3])
+		t.Errorf("a job of a minute has to wait, but ends before the reservation: %v", p.Spots[3])
 	}
 }
 
-// TestOverrun: what should have ended will end soon, not long ago.
+// TestOverrun checks that a slice whose expected end has passed is expected to end soon.
 func TestOverrun(t *testing.T) {
 	g := a100(t, "7g.40gb@0")
 	for i := range g.Busy.Indices() {
 		g.Expect(i, 1e9-500)
 	}
-	v := New(looking([]slurm.Node{node(t, "n1", g)}, waits(1, "7g.40gb", 1, 1)), place.QLA{}, nil)
+	v := New(snapshotOf([]slurm.Node{node(t, "n1", g)}, waits(1, "7g.40gb", 1, 1)), place.QLA{}, nil)
 	if p := v.Plan(); p.Spots[0] != nil || p.Reserved == nil || p.Reserved.At != 1e9+overdue {
 		t.Errorf("%v, %+v", p.Spots[0], p.Reserved)
 	}
 }
 
-// TestArray: the tasks that are one entry of the queue are as many jobs, up to what the cluster could hold.
+// TestArray checks that the tasks of an array that are one entry of the queue count as separate jobs, up to what the
+// cluster can hold.
 func TestArray(t *testing.T) {
 	w := waits(1, "1g.5gb", 1, 1)
 	w.Elements = 5
-	v := New(looking([]slurm.Node{node(t, "n1", a100(t))}, w), place.Reach, nil)
+	v := New(snapshotOf([]slurm.Node{node(t, "n1", a100(t))}, w), place.Reach, nil)
 	p := v.Plan()
 	if len(v.Jobs) != 5 || v.Counts(p, 0)["1g.5gb"] != 5 {
 		t.Errorf("%d jobs, %v on offer", len(v.Jobs), v.Counts(p, 0))
 	}
 	w.Elements = 1000
-	if v = New(looking([]slurm.Node{node(t, "n1", a100(t))}, w), place.Reach, nil); len(v.Jobs) != 7 {
+	if v = New(snapshotOf([]slurm.Node{node(t, "n1", a100(t))}, w), place.Reach, nil); len(v.Jobs) != 7 {
 		t.Errorf("%d jobs for seven slots", len(v.Jobs))
 	}
 	w.Job.TimeLimit = 0
-	if v = New(looking([]slurm.Node{node(t, "n1", a100(t))}, w), place.Reach, nil); !math.IsInf(v.Jobs[0].Limit, 1) {
-		t.Errorf("no limit is %v", v.Jobs[0].Limit)
+	if v = New(snapshotOf([]slurm.Node{node(t, "n1", a100(t))}, w), place.Reach, nil); !math.IsInf(v.Jobs[0].Limit, 1) {
+		t.Errorf("without a time limit, Limit is %v", v.Jobs[0].Limit)
 	}
 }
 
-// TestLaggards: a node that does not offer what it should is left out in the end, and comes back when it shows
-// something else.
-func TestLaggards(t *testing.T) {
+// TestUnresponsive checks that a node that does not offer what it should is left out after a while, and is in the plan
+// again when its state changes.
+func TestUnresponsive(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t))}
 	l := Unresponsive{Patience: 10 * time.Second}
 	follow := func(after time.Duration) (members int) {
-		snapshot := looking(nodes, waits(1, "7g.40gb", 1, 1))
+		snapshot := snapshotOf(nodes, waits(1, "7g.40gb", 1, 1))
 		snapshot.At = snapshot.At.Add(after)
 		v := New(snapshot, place.QLA{}, func(n slurm.Node) bool { return n.Name != "n2" && l.Out(n, snapshot.At) })
 		l.Follow(v, v.Plan(), "n2", snapshot.At)
@@ -584,31 +602,31 @@ func TestLaggards(t *testing.T) {
 	}
 	nodes[0].Gres = append(nodes[0].Gres, slurm.GRES{Name: "mig", Type: "7g.40gb", Count: 1})
 	if n := follow(61 * time.Second); n != 2 {
-		t.Errorf("it shows something, and is one of %d members", n)
+		t.Errorf("the node's state has changed: %d members, want 2", n)
 	}
 }
 
-// TestNobodyWaitsForTheImpossible: who could never run keeps nobody from his profile.
-func TestNobodyWaitsForTheImpossible(t *testing.T) {
+// TestImpossibleJobKeepsNothing checks that a job that could never run keeps no profile from other jobs.
+func TestImpossibleJobKeepsNothing(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t))}
 	both := waits(1, "7g.40gb", 1, 1)
 	both.PerNode = append(both.PerNode, slurm.GRES{Name: "mig", Type: "1g.5gb", Count: 1})
 	for _, impossible := range []slurm.Waiting{waits(1, "1g.5gb", 1, 3), waits(1, "1g.5gb", 8, 1), both} {
-		v := New(looking(nodes, impossible, waits(2, "1g.5gb", 1, 1)), place.QLA{}, nil)
+		v := New(snapshotOf(nodes, impossible, waits(2, "1g.5gb", 1, 1)), place.QLA{}, nil)
 		if p := v.Plan(); len(v.Jobs) != 1 || v.Jobs[0].ID != 2 || p.Spots[0] == nil {
 			t.Errorf("%v on %d nodes: %d jobs planned", impossible.PerNode, impossible.NumNodes, len(v.Jobs))
 		}
 	}
 }
 
-// TestHet: a het job is planned at the place of its last component that is not held, and not at all while one component
-// cannot start.
+// TestHet checks that a het job is planned at the place of its last component that is not held, and not at all while
+// one component cannot start.
 func TestHet(t *testing.T) {
 	one, two := waits(10, "1g.5gb", 1, 1), waits(11, "2g.10gb", 1, 1)
 	one.HetJob, two.HetJob, one.Priority, two.Priority = 10, 10, 1, 5
 	other := waits(7, "1g.5gb", 1, 1)
 	other.Priority = 3
-	snapshot := looking([]slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t))}, two, other, one)
+	snapshot := snapshotOf([]slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t))}, two, other, one)
 	ids := func() (all []uint32) {
 		for _, j := range New(snapshot, place.QLA{}, nil).Jobs {
 			all = append(all, j.ID)
@@ -635,7 +653,7 @@ func TestHet(t *testing.T) {
 	}
 }
 
-// A het job that asks for more than a plan searches for is left out, however much it asks for.
+// A het job that exceeds the limits of a search is left out of the plan.
 func TestHetBounds(t *testing.T) {
 	nodes := make([]slurm.Node, 20)
 	for k := range nodes {
@@ -670,14 +688,14 @@ func TestHetBounds(t *testing.T) {
 		{"all nodes", []slurm.Waiting{job(1, "1g.5gb", 19), job(2, "1g.5gb", 1)}, true},
 		{"a long request", []slurm.Waiting{long}, false},
 	} {
-		v := New(looking(nodes, c.jobs...), place.QLA{}, nil)
+		v := New(snapshotOf(nodes, c.jobs...), place.QLA{}, nil)
 		if got := len(v.Jobs) > 0; got != c.planned {
 			t.Errorf("%s: planned: %v", c.what, got)
 		}
 	}
 }
 
-// TestHetWithoutSlices: a component that wants no slices takes the first node that slurmctld comes to.
+// TestHetWithoutSlices checks that a component without slices gets the first node that slurmctld would use for it.
 func TestHetWithoutSlices(t *testing.T) {
 	slice, cpus := waits(10, "1g.5gb", 1, 1), waits(11, "", 1, 1)
 	cpus.PerNode = nil
@@ -705,16 +723,16 @@ func TestHetWithoutSlices(t *testing.T) {
 		{"slices first", two, []slurm.Waiting{slice, cpus}, "n1"},
 		{"slices second", two, []slurm.Waiting{cpus, slice}, "n2"},
 		{"another on the second node", two, []slurm.Waiting{pinned, slice}, "n1"},
-		{"a node without GPUs is before it", append([]slurm.Node{plain}, two...), []slurm.Waiting{cpus, slice}, "n1"},
-		{"a node without GPUs is taken last", append([]slurm.Node{heavy}, two...), []slurm.Waiting{cpus, slice}, "n2"},
+		{"a node without GPUs comes first", append([]slurm.Node{plain}, two...), []slurm.Waiting{cpus, slice}, "n1"},
+		{"a node without GPUs comes last", append([]slurm.Node{heavy}, two...), []slurm.Waiting{cpus, slice}, "n2"},
 		{"between two with slices", three, []slurm.Waiting{slice, cpus, another}, "n1,n3"},
-		{"no CPUs for it now: the slices are kept on offer for one such job", busy, []slurm.Waiting{slice, many}, "n1"},
+		{"no CPUs now: the slices are kept on offer for one such job", busy, []slurm.Waiting{slice, many}, "n1"},
 		{"one node", two[:1], []slurm.Waiting{slice, cpus}, ""},
 	} {
 		for k := range c.jobs {
 			c.jobs[k].HetJob = c.jobs[0].ID
 		}
-		v := New(looking(c.nodes, c.jobs...), place.QLA{}, nil)
+		v := New(snapshotOf(c.nodes, c.jobs...), place.QLA{}, nil)
 		p := v.Plan()
 		var on []string
 		for k, j := range v.Jobs {
@@ -728,8 +746,8 @@ func TestHetWithoutSlices(t *testing.T) {
 	}
 }
 
-// TestSized: a job whose profile Caelum chose may have another GPU model's for as much, where it is on offer as what
-// was asked for.
+// TestSized checks that a job whose profile Caelum chose can get the equivalent profile of another GPU model, which is
+// then offered under the name of the requested profile.
 func TestSized(t *testing.T) {
 	h100 := func() slurm.Node {
 		b := model(t, "H100-80GB")
@@ -747,14 +765,14 @@ func TestSized(t *testing.T) {
 		wants slurm.Waiting
 		on    []string
 	}{
-		{"no room on its own", node(t, "n1", a100(t, "7g.40gb@0")), sized, []string{"n2"}},
-		{"no node of its own at all", slurm.Node{Name: "n1", States: []string{"DOWN"}}, sized, []string{"n2"}},
-		{"room on its own", node(t, "n1", a100(t)), sized, []string{"n1"}},
-		{"it named its profile", node(t, "n1", a100(t, "7g.40gb@0")), waits(1, "2g.10gb", 1, 1), nil},
-		{"it has been given another since", node(t, "n1", a100(t, "7g.40gb@0")), changed, nil},
+		{"no room on its own GPU model", node(t, "n1", a100(t, "7g.40gb@0")), sized, []string{"n2"}},
+		{"no node with its own GPU model", slurm.Node{Name: "n1", States: []string{"DOWN"}}, sized, []string{"n2"}},
+		{"room on its own GPU model", node(t, "n1", a100(t)), sized, []string{"n1"}},
+		{"the job named its profile", node(t, "n1", a100(t, "7g.40gb@0")), waits(1, "2g.10gb", 1, 1), nil},
+		{"the job has been given another profile since", node(t, "n1", a100(t, "7g.40gb@0")), changed, nil},
 		{"on two nodes", node(t, "n1", a100(t)), two, []string{"n1", "n2"}},
 	} {
-		v := New(looking([]slurm.Node{c.first, h100()}, c.wants), place.QLA{}, nil)
+		v := New(snapshotOf([]slurm.Node{c.first, h100()}, c.wants), place.QLA{}, nil)
 		p := v.Plan()
 		var on []string
 		if len(v.Jobs) > 0 {
@@ -770,8 +788,8 @@ func TestSized(t *testing.T) {
 	}
 }
 
-// TestForgotten: a node is left alone for a name that slurmctld has forgotten the use of, until it counts all who have
-// it there.
+// TestForgotten checks that a node offers nothing under the name of another GPU model's profile while slurmctld counts
+// fewer such slices as used than jobs hold there.
 func TestForgotten(t *testing.T) {
 	b := model(t, "H100-80GB")
 	n := node(t, "n2", offer.GPU{Model: b, Offerable: plain(b)})
@@ -787,9 +805,14 @@ func TestForgotten(t *testing.T) {
 		used    int
 		there   slurm.Job
 		planned bool
-	}{{"forgotten", 0, has, false}, {"counted", 1, has, true}, {"over", 0, ending, true}, {"of its own", 0, own, true}} {
+	}{
+		{"forgotten", 0, has, false},
+		{"counted", 1, has, true},
+		{"ended", 0, ending, true},
+		{"a profile of its own GPU model", 0, own, true},
+	} {
 		n.GresUsed = []slurm.GRES{{Name: "mig", Type: "2g.10gb", Count: c.used}}
-		snapshot := looking([]slurm.Node{n}, sized)
+		snapshot := snapshotOf([]slurm.Node{n}, sized)
 		snapshot.Queue.All = []slurm.Job{c.there, sized.Job}
 		v := New(snapshot, place.QLA{}, nil)
 		if p := v.Plan(); (len(v.Jobs) > 0 && p.Spots[0] != nil) != c.planned {
@@ -798,7 +821,7 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
-// TestLearned: a job is expected to run as long as was learned, and may run to its limit.
+// TestLearned checks that a job is expected to run as long as was learned, and that its limit remains its time limit.
 func TestLearned(t *testing.T) {
 	w := waits(1, "1g.5gb", 1, 1)
 	w.AdminComment = slurm.TagRuns + "600"

@@ -25,7 +25,7 @@ func line(text string) (name string, set map[string]string) {
 	return f[0], set
 }
 
-// job reads a job: its id, profile or "-", limit in seconds, and what it has or needs besides.
+// jobOf reads a job: its id and its properties.
 func jobOf(t *testing.T, text string) slurm.Job {
 	id, set := line(text)
 	number := func(key string) int {
@@ -73,19 +73,20 @@ func jobOf(t *testing.T, text string) slurm.Job {
 	if j.Reason == "JobHeldUser" {
 		j.Priority = 0
 	}
-	if _, ok := set["marked"]; ok {
+	if _, ok := set["tagged"]; ok {
 		j.AdminComment = slurm.TagHeld
 	}
 	return j
 }
 
-// TestQueue plays testdata/queue/*.txt. Times are seconds from the time of the look.
+// TestQueue runs testdata/queue/*.txt. Times are seconds after the time of the snapshot.
 //
-//	nodes        one a line: name, gpus, busy placements with their ends, CPUs and memory, in all and free
-//	jobs         one a line: running jobs have a node
-//	plan         where each waiting job is planned, what is kept and reserved, and which components have to be held; minutes=N: and
-//	             what has changed when this plan was made every 30 s for N minutes
-//	explain      what Explain says of a job
+//	nodes        one per line: name, number of GPUs, busy placements with their ends, free CPUs and memory (MiB)
+//	licenses     one per line: name, how many are free
+//	jobs         one per line: running jobs have a node
+//	plan         where each waiting job is planned, what is kept and reserved, and which components have to be held.
+//	             With minutes=N: the changes of the plan when it is made every 30 s for N minutes
+//	explain      the verdict and text of Explain for a job
 func TestQueue(t *testing.T) {
 	datadriven.Walk(t, "testdata/queue", func(t *testing.T, path string) {
 		var snapshot Snapshot
@@ -142,7 +143,7 @@ func TestQueue(t *testing.T) {
 					if _, set := line(text); set["on"] != "" {
 						j.State, j.Nodes, j.Start = "RUNNING", []string{set["on"]}, snapshot.At.Add(-time.Minute)
 						if j.TimeLimit > 0 {
-							j.TimeLimit += time.Minute // it has run for one
+							j.TimeLimit += time.Minute // it has run for a minute
 						}
 					} else if set["state"] != "" {
 						j.State = set["state"]
@@ -181,8 +182,8 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-// planned draws the plan that is made when everything has stood for some time. The ends of the running jobs stay as
-// far away as they are.
+// planned draws the plan that is made when the snapshot has been unchanged for some time. The ends of the running jobs
+// remain as far away as they are.
 func planned(u *Unstarted, snapshot Snapshot, after time.Duration) string {
 	var out strings.Builder
 	at := snapshot.At.Add(after)

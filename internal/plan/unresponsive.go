@@ -8,34 +8,35 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Unresponsive are the nodes that have not had on offer for a while what the plan has them offer.
+// Unresponsive records the nodes that are behind the plan: they have not published the offers that the plan has for
+// them.
 type Unresponsive struct {
-	// Patience is how long that may last before a node is left out.
+	// Patience is how long a node may be behind the plan before it is left out.
 	Patience time.Duration
 
 	behind map[string]lag
 }
 
-// Patience is how long that is for agents that look at the queue so often: two polls, but not of those that look rarely
-// because a watcher tells them to, and some.
+// Patience returns how long a node may be behind the plan before other agents leave it out. The time is two polls plus
+// 5 s. An agent may poll rarely because a watcher notifies it of changes, so a poll counts as 15 s at most.
 func Patience(poll time.Duration) time.Duration {
 	return 2*min(poll, 15*time.Second) + 5*time.Second
 }
 
 type lag struct {
-	shows string // what the node showed then: it is given another chance when it shows something else
+	shows string // the counts and Extra of the node at that time; when they change, its time begins again
 	since time.Time
 }
 
 func shows(n slurm.Node) string { return slurm.FormatGRES(n.Gres) + n.Extra }
 
-// Out reports whether a node is to be left out at this time.
+// Out reports whether a node has to be left out of the plan at this time.
 func (l *Unresponsive) Out(n slurm.Node, at time.Time) bool {
 	b, ok := l.behind[n.Name]
 	return ok && b.shows == shows(n) && at.Sub(b.since) > l.Patience
 }
 
-// Follow notes which nodes do not have on offer at this time what the plan has them offer, but for one.
+// Follow records which nodes, except the node but, do not publish at this time the offers that the plan has for them.
 func (l *Unresponsive) Follow(v *View, p offer.Plan, but string, at time.Time) {
 	if l.behind == nil {
 		l.behind = map[string]lag{}
@@ -51,7 +52,7 @@ func (l *Unresponsive) Follow(v *View, p offer.Plan, but string, at time.Time) {
 	}
 }
 
-// lacks reports whether a node has less free than the plan would have it offer.
+// lacks reports whether a node has fewer free slices than the plan has it offer.
 func lacks(n slurm.Node, planned map[string]int) bool {
 	free := n.Free("mig")
 	for profile, count := range planned {
@@ -62,7 +63,7 @@ func lacks(n slurm.Node, planned map[string]int) bool {
 	return false
 }
 
-// Differs reports whether a node has not exactly on offer what the plan would have it offer.
+// Differs reports whether the offers of a node are not exactly those of the plan.
 func Differs(n slurm.Node, planned map[string]int) bool {
 	free := n.Free("mig")
 	delete(free, slurm.ClosedType)

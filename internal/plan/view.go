@@ -14,54 +14,54 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Snapshot is slurmctld's answers to one read: the nodes first, then the queue.
+// Snapshot holds slurmctld's answers to one reading: the nodes first, then the queue.
 type Snapshot struct {
 	Nodes []slurm.Node
 	Queue slurm.Queue
-	At    time.Time // when, by the clock of the host that asked
+	At    time.Time // the time of the reading, by the clock of the host that read
 
-	unkept map[uint32]bool // users for whose jobs no room is kept while they lack something else than slices
+	unkept map[uint32]bool // users for whose jobs no room is reserved while they lack something other than slices
 }
 
-// ready reports whether a waiting job could start if it had its slices: slurmctld would start it, or an agent releases
-// it.
+// ready reports whether a waiting job could start if it had its slices: slurmctld would start it, or an agent would
+// release it.
 func (s Snapshot) ready(w slurm.Waiting) bool {
 	return (w.Eligible() || w.Releasable(s.At)) && s.Queue.LacksLicense(w) == ""
 }
 
-// View is a look as package offer wants it.
+// View is a snapshot in the form that package offer needs.
 type View struct {
 	*offer.Cluster
-	// Members are the nodes that are planned for, by their index in the cluster.
+	// Members are the nodes in the plan, by their index in the cluster.
 	Members []slurm.Node
-	since   []time.Time                     // by member, since when its offers have been what they are
-	bare    *offer.Cluster                  // the GPUs with nothing on them
+	since   []time.Time                     // by member: since when its offers have been what they are
+	bare    *offer.Cluster                  // the same GPUs, all empty
 	running map[string][]occupant           // by node, in the order of their ends
 	unkept  map[uint32]bool                 // users, see Snapshot
-	like    []int                           // by member, the first member that has the same GPUs
-	could   map[string]map[int][]offer.Spot // by request, where its slices go on such members
-	// Jobs are those that could start if their slices were on offer, in slurmctld's order, and Waiting what each is
-	// there. The pending tasks of an array that are one entry there are several here.
+	like    []int                           // by member: the first member that has the same GPUs
+	could   map[string]map[int][]offer.Spot // by request and first member: where the slices fit on empty GPUs
+	// Jobs are the jobs that could start if their slices were on offer, in slurmctld's order. Waiting has the record of
+	// each. The pending tasks of an array that are one entry in Waiting of the snapshot are several jobs here.
 	Jobs    []*offer.Job
 	Waiting []slurm.Waiting
 }
 
-// making is the longest that it takes from slurmctld's start of a job until its slices are made, in seconds: seven
-// instances to destroy and one to create take 2 s on an A100, the rest is what slurmd does before it asks.
+// making is the longest time from slurmctld's start of a job until its slices exist, in seconds. Destroying seven
+// instances and creating one takes 2 s on an A100. The rest is for the work of slurmd before it asks for the slices.
 const making = 5
 
-// overdue is how much longer a job is taken to run that should have ended, in seconds: slurmctld looks for such jobs
-// every 30 s.
+// overdue is after how many seconds a job is expected to end that should have ended already: slurmctld checks for such
+// jobs every 30 s.
 const overdue = 30
 
-// New makes a view of a look. Nodes that without says yes to are left out.
+// New makes a view of a snapshot. It leaves out the nodes that without selects; nil selects none.
 func New(snapshot Snapshot, policy place.Policy, without func(slurm.Node) bool) *View {
 	v := &View{}
 	snapshot.Nodes = slices.Clone(snapshot.Nodes)
 	slices.SortStableFunc(snapshot.Nodes, func(a, b slurm.Node) int { return cmp.Compare(a.Weight, b.Weight) })
 	now := float64(snapshot.At.UnixMilli()) / 1000
 	on := runningOn(snapshot.Queue.All, snapshot.At)
-	var stands [][]offer.GPU
+	var gpus [][]offer.GPU
 	for _, n := range snapshot.Nodes {
 		text := In(n.Extra)
 		if text == "" || !n.Schedulable() || n.Unregistered || without != nil && without(n) {
@@ -75,9 +75,9 @@ func New(snapshot Snapshot, policy place.Policy, without func(slurm.Node) bool) 
 		for k := range state.GPUs {
 			overrun(&state.GPUs[k], now)
 		}
-		v.Members, v.since, stands = append(v.Members, n), append(v.since, state.Since), append(stands, state.GPUs)
+		v.Members, v.since, gpus = append(v.Members, n), append(v.since, state.Since), append(gpus, state.GPUs)
 	}
-	v.Cluster = offer.NewCluster(policy, stands...)
+	v.Cluster = offer.NewCluster(policy, gpus...)
 	v.Now, v.Making = now, making
 	v.recent(snapshot.Queue.All)
 	v.running, v.unkept = occupants(snapshot.Queue.All, v.Now), snapshot.unkept
@@ -85,7 +85,7 @@ func New(snapshot Snapshot, policy place.Policy, without func(slurm.Node) bool) 
 	return v
 }
 
-// overrun expects what should have ended to end soon.
+// overrun sets the ends that have passed already to a time shortly after now.
 func overrun(g *offer.GPU, now float64) {
 	for i := range g.Ends {
 		if g.Ends[i] < now {
@@ -94,7 +94,8 @@ func overrun(g *offer.GPU, now float64) {
 	}
 }
 
-// recent tells what was asked for lately: by the jobs that slurmctld has not forgotten yet.
+// recent sets the weights of the profiles and the mean duration from the requests of all jobs that slurmctld still
+// knows.
 func (v *View) recent(all []slurm.Job) {
 	jobs := slices.DeleteFunc(slices.Clone(all), func(j slurm.Job) bool { return len(j.SlicesPerNode()) == 0 })
 	slices.SortStableFunc(
@@ -108,7 +109,7 @@ func (v *View) recent(all []slurm.Job) {
 	v.Weights, v.MeanDuration = recent.Weights(), recent.MeanDuration()
 }
 
-// seconds of a time that is infinite if it is 0.
+// seconds returns a duration in seconds; +Inf for 0.
 func seconds(d time.Duration) float64 {
 	if d == 0 {
 		return math.Inf(1)
@@ -116,7 +117,7 @@ func seconds(d time.Duration) float64 {
 	return d.Seconds()
 }
 
-// queue notes who waits, in the look's order; its nodes are in slurmctld's.
+// queue sets Jobs and Waiting in the order of the snapshot. The nodes of the snapshot are in slurmctld's order.
 func (v *View) queue(snapshot Snapshot) {
 	slots := 0
 	for _, n := range v.Members {
@@ -138,12 +139,12 @@ func (v *View) queue(snapshot Snapshot) {
 		}
 		for k, w := range waiting {
 			if len(jobs[k].Wants) > 0 {
-				v.may(jobs[k], w, held)
+				v.setNodes(jobs[k], w, held)
 			} else {
-				v.takes(jobs[k], w, snapshot.Nodes)
+				v.setNodesWithoutSlices(jobs[k], w, snapshot.Nodes)
 			}
 		}
-		if !v.fit(jobs) { // they would keep others from their profiles for nothing
+		if !v.fit(jobs) { // jobs that never fit would keep their profiles from other jobs
 			continue
 		}
 		for _, j := range jobs {
@@ -151,21 +152,21 @@ func (v *View) queue(snapshot Snapshot) {
 				j.EligibleNodes = nil
 			}
 		}
-		// More of an array's tasks than the cluster has slots cannot start.
+		// At most as many tasks of an array can start as the cluster has slots.
 		for range min(waiting[0].Elements, slots) {
 			for k := range jobs {
-				one := *jobs[k]
+				j := *jobs[k]
 				if waiting[0].Priority == 0 {
-					one.Turn = uint64(waiting[0].UID) + 1
+					j.Turn = uint64(waiting[0].UID) + 1
 				}
-				v.Jobs, v.Waiting = append(v.Jobs, &one), append(v.Waiting, waiting[k])
+				v.Jobs, v.Waiting = append(v.Jobs, &j), append(v.Waiting, waiting[k])
 			}
 		}
 	}
 }
 
-// may notes on which members a job can run.
-func (v *View) may(job *offer.Job, w slurm.Waiting, held map[string]map[string]int) {
+// setNodes sets the members on which a job can run. held is the result of heldOn.
+func (v *View) setNodes(job *offer.Job, w slurm.Waiting, held map[string]map[string]int) {
 	if w.Sized() {
 		job.Wants[0].Alternatives = v.equivalentProfiles(job.Wants[0].Profile)
 	}
@@ -176,7 +177,7 @@ func (v *View) may(job *offer.Job, w slurm.Waiting, held map[string]map[string]i
 		job.EligibleNodes = append(job.EligibleNodes, k)
 		if n.DeferReason(w, v.since[k]) != "" {
 			job.DeferredNodes = append(job.DeferredNodes, k)
-			v.lacks(job, w, k)
+			v.setLacking(job, w, k)
 		}
 	}
 	if w.NumNodes > 1 {
@@ -184,8 +185,9 @@ func (v *View) may(job *offer.Job, w slurm.Waiting, held map[string]map[string]i
 	}
 }
 
-// oneAlternative leaves a job on several nodes those members that have the same alternative of its constraint ([a|b]):
-// the alternative that most members have on which the job could start now, else on which it could run.
+// oneAlternative restricts a job on several nodes to the members that satisfy the same alternative of its constraint
+// ([a|b]). It chooses the alternative with the most members on which the job could start now. Among equals, it chooses
+// the one with the most members on which the job could run.
 func (v *View) oneAlternative(job *offer.Job, c slurm.Constraint) {
 	var best []int
 	most := 0
@@ -206,19 +208,15 @@ func (v *View) oneAlternative(job *offer.Job, c slurm.Constraint) {
 	}
 	if c.Alternatives() > 0 {
 		other := func(m int) bool { return !slices.Contains(best, m) }
-		job.EligibleNodes, job.DeferredNodes, job.Unkept = best, slices.DeleteFunc(
-			job.DeferredNodes,
-			other,
-		), slices.DeleteFunc(
-			job.Unkept,
-			other,
-		)
+		job.EligibleNodes = best
+		job.DeferredNodes = slices.DeleteFunc(job.DeferredNodes, other)
+		job.Unkept = slices.DeleteFunc(job.Unkept, other)
 	}
 }
 
-// takes notes on which members a component that wants no slices may start: those that slurmctld comes to before any
-// other node that would do now.
-func (v *View) takes(job *offer.Job, w slurm.Waiting, nodes []slurm.Node) {
+// setNodesWithoutSlices sets the members on which a component without slices may start. These are the members that
+// slurmctld tries before any other node on which the component could start now.
+func (v *View) setNodesWithoutSlices(job *offer.Job, w slurm.Waiting, nodes []slurm.Node) {
 	job.EligibleNodes = []int{}
 	for _, n := range nodes {
 		if !n.Accepts(w) {
@@ -238,7 +236,8 @@ func (v *View) takes(job *offer.Job, w slurm.Waiting, nodes []slurm.Node) {
 	}
 }
 
-// equivalentProfiles are the names of the cluster's GPU models for as much as a profile that they do not have.
+// equivalentProfiles returns, for each GPU model of the cluster that does not have this profile, the name of the
+// equivalent profile.
 func (v *View) equivalentProfiles(profile string) (names []string) {
 	seen := map[*mig.Model]bool{}
 	for g := range v.Pool.Len() {
@@ -255,7 +254,7 @@ func (v *View) equivalentProfiles(profile string) (names []string) {
 	return names
 }
 
-// heldOn is, by node and type, what slurmctld's own records say that its jobs have of gres/mig.
+// heldOn returns the slices of gres/mig that jobs hold according to slurmctld's job records, by node and type.
 func heldOn(jobs []slurm.Job) map[string]map[string]int {
 	held := map[string]map[string]int{}
 	for _, j := range jobs {
@@ -274,9 +273,10 @@ func heldOn(jobs []slurm.Job) map[string]map[string]int {
 	return held
 }
 
-// forgotten reports whether slurmctld counts less of another GPU model's profile as used on a member than is held
-// there: started anew, it forgets what is used of types that slurm.conf does not give the node, and at the end of such
-// a job it takes off what it counts of the next (22.05.8). Until then nothing more is on offer under that name.
+// forgotten reports whether slurmctld counts fewer slices of a profile as used on a member than jobs hold there, where
+// the profile is that of another GPU model. After a restart, slurmctld forgets the used count of types that slurm.conf
+// does not give the node. At the end of such a job it then subtracts from the count of the next job (22.05.8). Until
+// the counts agree again, nothing more is offered under that name.
 func (v *View) forgotten(member int, profile string, held map[string]int) bool {
 	for _, g := range v.Nodes[member] {
 		if b := v.Pool.GPU(g).Model; b != nil {
@@ -294,15 +294,15 @@ func (v *View) forgotten(member int, profile string, held map[string]int) bool {
 	return used < held[profile]
 }
 
-// startable returns the waiting jobs that could start if they had their slices, in order, grouped by what starts
-// together. All components of a het job start at the same time, or none does. They are placed where the last component
-// that is not held is (if all are held, where the first is), because backfill considers the het job there with
-// bf_hetjob_prio=min (backfill.c, 22.05.8). Slices that are offered to it earlier go to the jobs between its
-// components, and the het job keeps GPUs idle without getting them.
+// startable returns the waiting jobs that could start if they had their slices, in order. Jobs that start together form
+// a group. All components of a het job start at the same time, or none does. Their place is that of the last component
+// that is not held, because backfill considers the het job there with bf_hetjob_prio=min (backfill.c, 22.05.8). If all
+// components are held, their place is that of the first. Slices that were offered to a het job earlier would go to the
+// jobs between its components, and the het job would keep GPUs idle without getting them.
 func startable(snapshot Snapshot) (all [][]slurm.Waiting) {
 	het := snapshot.hetJobs()
 	order := snapshot.Queue.InOrder()
-	last := map[uint32]uint32{} // by het job, the component that decides its place
+	last := map[uint32]uint32{} // by het job: the component that decides its place
 	for _, w := range order {
 		if _, some := last[w.HetJob]; w.Priority > 0 || !some {
 			last[w.HetJob] = w.ID
@@ -319,7 +319,7 @@ func startable(snapshot Snapshot) (all [][]slurm.Waiting) {
 	return all
 }
 
-// Job is what a waiting job needs.
+// Job returns the needs of a waiting job in the form of package offer.
 func Job(w slurm.Waiting) *offer.Job {
 	j := &offer.Job{
 		ID:    w.ID,
@@ -336,15 +336,15 @@ func Job(w slurm.Waiting) *offer.Job {
 	return j
 }
 
-// Plan plans the view.
+// Plan makes the plan of the view.
 func (v *View) Plan() offer.Plan { return offer.Make(v.Cluster, v.Jobs, false) }
 
-// Member is a node's index among those that are planned for; -1: it is none.
+// Member returns a node's index among the members; -1 if the node is not a member.
 func (v *View) Member(name string) int {
 	return slices.IndexFunc(v.Members, func(n slurm.Node) bool { return n.Name == name })
 }
 
-// Offers is what a plan puts on offer on a member, by its GPUs.
+// Offers returns the placements that a plan offers on a member, by its GPUs.
 func (v *View) Offers(p offer.Plan, member int) (offers []mig.Layout) {
 	for _, g := range v.Nodes[member] {
 		offers = append(offers, p.Offers[g])
@@ -352,7 +352,7 @@ func (v *View) Offers(p offer.Plan, member int) (offers []mig.Layout) {
 	return offers
 }
 
-// Counts is what a plan puts on offer on a member, by name.
+// Counts returns how many slices a plan offers on a member, by the name under which they are offered.
 func (v *View) Counts(p offer.Plan, member int) map[string]int {
 	n := map[string]int{}
 	for _, g := range v.Nodes[member] {
@@ -363,7 +363,7 @@ func (v *View) Counts(p offer.Plan, member int) map[string]int {
 	return n
 }
 
-// On are the nodes of some spots.
+// On returns the names of the nodes of these spots.
 func (v *View) On(spots []offer.Spot) (all []string) {
 	for m, gpus := range v.Nodes {
 		if slices.ContainsFunc(spots, func(s offer.Spot) bool { return slices.Contains(gpus, s.GPU) }) {
@@ -373,15 +373,14 @@ func (v *View) On(spots []offer.Spot) (all []string) {
 	return all
 }
 
-// Controller is what a look needs of slurmctld; *slurm.Client is the real one.
+// Controller is the part of slurmctld that Read needs. *slurm.Client implements it.
 type Controller interface {
 	Nodes(ctx context.Context) ([]slurm.Node, error)
 	Queue(ctx context.Context) (slurm.Queue, error)
 }
 
-// Read asks slurmctld for the nodes, then for the jobs. The order matters to an agent: a job that starts between the
-// two is then among the jobs; read the other way round it would only be in GresUsed, and its slice would be offered
-// once more.
+// Read reads the nodes from slurmctld, then the jobs. The order matters to an agent: a job that starts between the two
+// is then among the jobs. In the other order, it would appear only in GresUsed, and its slice would be offered again.
 func Read(ctx context.Context, ctl Controller, now func() time.Time) (snapshot Snapshot, err error) {
 	if snapshot.Nodes, err = ctl.Nodes(ctx); err != nil {
 		return snapshot, err
@@ -391,13 +390,14 @@ func Read(ctx context.Context, ctl Controller, now func() time.Time) (snapshot S
 	return snapshot, err
 }
 
-// fit reports whether jobs that start at the same time ever could: each on as many nodes as it wants, if nothing stood
-// anywhere. What one job asks for is searched for once on each kind of node, however many nodes it asks for.
+// fit reports whether jobs that start at the same time could ever start: each on as many nodes as it requests, if all
+// GPUs were empty. The slices of a job are searched for once on each kind of node, whatever number of nodes the job
+// requests.
 func (v *View) fit(jobs []*offer.Job) bool {
 	total, kinds := 0, 0
 	bare, rooms := make([]*offer.Job, len(jobs)), make([]func(int) []offer.Spot, len(jobs))
 	for k, j := range jobs {
-		one := offer.Job{
+		on := offer.Job{
 			Wants:          j.Wants,
 			Nodes:          j.Nodes,
 			EligibleNodes:  j.EligibleNodes,
@@ -411,7 +411,7 @@ func (v *View) fit(jobs []*offer.Job) bool {
 				}
 				rooms[k] = v.room(j.Wants)
 			}
-			one.EligibleNodes = slices.DeleteFunc(
+			on.EligibleNodes = slices.DeleteFunc(
 				slices.Clone(j.EligibleNodes),
 				func(n int) bool { return rooms[k](n) == nil },
 			)
@@ -419,23 +419,25 @@ func (v *View) fit(jobs []*offer.Job) bool {
 		if !j.OutsideCluster {
 			total += j.Nodes
 		}
-		if (len(one.EligibleNodes) < j.Nodes || total > len(v.Members)) && !j.OutsideCluster {
+		if (len(on.EligibleNodes) < j.Nodes || total > len(v.Members)) && !j.OutsideCluster {
 			return false
 		}
-		bare[k] = &one
+		bare[k] = &on
 	}
 	return len(jobs) == 1 || v.bare.Apart(bare, func(k, n int) []offer.Spot { return rooms[k](n) }) != nil
 }
 
-// What a plan searches for is bounded, since any user may ask for it. maxWants limits the entries for slices in one
-// request: more than there are profiles, far fewer than a request may have. maxKinds limits the components of a het job
-// that want different slices, or run for different times: the others are found together.
+// The cost of a plan is limited, because any user may submit any request. maxWants limits the entries for slices in one
+// request: more than there are profiles, but far fewer than Slurm accepts. maxKinds limits the kinds of components of a
+// het job. Components that request the same slices and have the same expected run time and limit are of the same kind
+// and are searched for together.
 const (
 	maxWants = 64
 	maxKinds = 16
 )
 
-// room returns where slices go on a member if nothing stood there; nil: it cannot hold them.
+// room returns a function that finds where slices would fit on a member if its GPUs were empty; nil: they would not
+// fit.
 func (v *View) room(wants []offer.Want) func(member int) []offer.Spot {
 	if v.bare == nil {
 		v.clear()
@@ -468,7 +470,7 @@ func (v *View) room(wants []offer.Want) func(member int) []offer.Spot {
 	}
 }
 
-// clear makes the cluster with nothing on its GPUs.
+// clear makes bare, the cluster with empty GPUs.
 func (v *View) clear() {
 	var bare [][]offer.GPU
 	first := map[string]int{}

@@ -9,43 +9,44 @@ import (
 )
 
 const (
-	// near is how full a slice was when a run that failed is taken to have been killed for memory, as a share of what
-	// its profile's name promises. The allocation that fails is not seen, and instances have 89 to 99% of what their
-	// names say (models.txt of internal/mig).
-	near = 0.75
-	// full is what most instances have of what their names promise.
-	full = 0.95
-	// still is the share of its peak that a run's memory had at least half of the time, if it had reached its peak long
-	// before it ended.
-	still = 0.9
-	// half is the share of the lowest peak of complete runs that a run has reached which came as far as they.
-	half = 0.5
-	// again is how long a run was that ran into its time limit once more, compared with the longest that had before.
-	again = 0.9
+	// nearlyFull is the share of the memory in its profile's name from which a run that failed counts as killed for
+	// memory. The share is not closer to 1 because the allocation that fails does not show in the samples, and because
+	// instances have 89 to 99% of the memory in their names (models.txt of internal/mig).
+	nearlyFull = 0.75
+	// usable is the share of the memory in its profile's name that most instances have.
+	usable = 0.95
+	// steady is the share of its peak that the median memory of a run must reach. The run had then reached its peak
+	// long before it ended.
+	steady = 0.9
+	// asFar is the share of the lowest peak of complete runs from which a run counts as having come as far as these.
+	asFar = 0.5
+	// sameLimit is the run time from which a run counts as having reached the time limit again, as a share of the
+	// longest run that reached it before.
+	sameLimit = 0.9
 )
 
-// attempt is a run of a job, on whichever of its nodes most was used.
+// attempt is a run of a job, with the values of the node that used most.
 type attempt struct {
 	Run
-	complete bool // it shows how much is enough
-	short    bool // it was killed for memory
-	doubtful bool // it failed, and may have been: an allocation that fails at once leaves no trace in what was in use
+	complete bool // the run shows how much memory is enough
+	short    bool // the run was killed for memory
+	doubtful bool // the run failed, perhaps for memory: the samples do not show an allocation that fails immediately
 }
 
-// attempts are the runs that were looked at, and those that failed before, oldest first.
+// attempts returns the runs that were sampled, and those that failed before the first sample, oldest first.
 func attempts(runs []Run) []attempt {
 	all := together(runs)
-	cut := 0.0              // seconds of the longest run so far that ran into its time limit
-	least := math.Inf(1)    // the smallest slice on which a run was complete
-	usual := math.Inf(1)    // the lowest peak of a complete run
-	complete, inRow := 0, 0 // how many were, and how many have failed since
+	cut := 0.0              // the longest run so far that reached its time limit, in seconds
+	least := math.Inf(1)    // the smallest slice on which a run was complete, in MiB
+	usual := math.Inf(1)    // the lowest peak of a complete run, in MiB
+	complete, inRow := 0, 0 // how many runs were complete, and how many have failed since the last of them
 	for k := range all {
 		a := &all[k]
 		switch state, _, _ := strings.Cut(a.State, " "); state { // "CANCELLED by 1001"
 		case "COMPLETED":
 			a.complete = true
 		case "TIMEOUT":
-			a.complete = a.MedianMiB >= still*a.PeakMiB || cut > 0 && a.Seconds >= again*cut
+			a.complete = a.MedianMiB >= steady*a.PeakMiB || cut > 0 && a.Seconds >= sameLimit*cut
 			cut = max(cut, a.Seconds)
 		case "FAILED":
 			a.short = a.OutOfMemory()
@@ -53,7 +54,7 @@ func attempts(runs []Run) []attempt {
 				break
 			}
 			if inRow++; !a.short {
-				early := a.PeakMiB < half*usual // it had not come as far as those that were complete
+				early := a.PeakMiB < asFar*usual // the run had not come as far as the complete ones
 				a.doubtful = inRow > 2 || early && (inRow > 1 || complete < 2 && a.promised() < least)
 			}
 		}
@@ -67,34 +68,35 @@ func attempts(runs []Run) []attempt {
 	return all
 }
 
-// Exit statuses of a shell that could not run the command: sh(1).
+// The exit statuses of a shell that could not run the command: sh(1).
 const notExecutable, notFound = 126, 127
 
-// OutOfMemory reports whether a run is taken to have been killed for memory: CUDA's out-of-memory ends a job as FAILED,
-// and Slurm's OUT_OF_MEMORY is the host's.
+// OutOfMemory reports whether a run counts as killed for memory of the GPU. An out-of-memory error of CUDA ends a job
+// as FAILED. The state OUT_OF_MEMORY of Slurm is about the memory of the host.
 func (r Run) OutOfMemory() bool {
-	return r.State == "FAILED" && r.promised() > 0 && r.PeakMiB >= near*r.promised()
+	return r.State == "FAILED" && r.promised() > 0 && r.PeakMiB >= nearlyFull*r.promised()
 }
 
-// since is the attempts from the first of the last so many complete ones on.
-func since(all []attempt, complete int) []attempt {
+// since returns the attempts from the n-th last complete one on.
+func since(all []attempt, n int) []attempt {
 	first := len(all)
-	for first > 0 && complete > 0 {
+	for first > 0 && n > 0 {
 		if first--; all[first].complete {
-			complete--
+			n--
 		}
 	}
 	return all[first:]
 }
 
-// proved reports whether a run was killed for memory for sure: the next complete one used what its slice did not have.
+// proved reports whether a run was certainly killed for memory: the next complete run used more memory than the slice
+// of the killed one had.
 func proved(all []attempt) bool {
 	less := 0.0
 	for _, a := range all {
 		switch {
 		case a.short:
 			less = max(less, a.promised())
-		case a.complete && less > 0 && a.PeakMiB > full*less:
+		case a.complete && less > 0 && a.PeakMiB > usable*less:
 			return true
 		case a.complete:
 			less = 0
@@ -103,7 +105,7 @@ func proved(all []attempt) bool {
 	return false
 }
 
-// together makes one of the runs of a job on several nodes.
+// together joins the runs of a job on several nodes into one, with the largest values of all nodes.
 func together(runs []Run) (all []attempt) {
 	type id struct {
 		job     uint32
@@ -111,7 +113,7 @@ func together(runs []Run) (all []attempt) {
 	}
 	at := map[id]int{}
 	for _, r := range runs {
-		if r.Samples == 0 && r.State != "FAILED" { // one that failed may have been too short to be looked at
+		if r.Samples == 0 && r.State != "FAILED" { // a run that failed may have been too short for a sample
 			continue
 		}
 		k, known := at[id{r.Job, r.Restart}]
@@ -127,7 +129,7 @@ func together(runs []Run) (all []attempt) {
 	return all
 }
 
-// promised is what the name of a run's profile says, in MiB: no instance has more.
+// promised returns the memory in the name of a run's profile, in MiB. No instance has more.
 func (r Run) promised() float64 {
 	_, gb := mig.Claims(r.Profile)
 	return 1024 * gb
@@ -141,7 +143,7 @@ func (r Run) whole() bool {
 	})
 }
 
-// slices are the compute slices that a run had, by its profile's name; 0: it does not say.
+// slices returns the compute slices of a run, according to its profile's name; 0: unknown.
 func (r Run) slices() float64 {
 	compute, _ := mig.Claims(r.Profile)
 	return float64(compute)

@@ -7,20 +7,21 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// enough is how many runs there are at least on slices of one size, if their run times are compared with those on
-// another.
+// enough is the smallest number of runs on slices of one size for which their run times are compared with those on
+// another size.
 const enough = 3
 
-// takes is how long work runs on so many compute slices, compared with one: the part that kept one slice busy is shared
-// out, the rest stays (Amdahl's law). It is pessimistic where work could not have used more than its slice had: who
-// keeps all of a small slice busy need not be twice as fast on twice as much.
+// takes returns the run time on a number of compute slices, relative to one slice. The part of the time for which one
+// slice is busy is divided by the slices, the rest remains (Amdahl's law). The model assumes that a script can use
+// larger slices, so it errs towards larger ones: a script that keeps all of a small slice busy need not be twice as
+// fast on two.
 func takes(busy, slices float64) float64 { return 1 - busy + busy/slices }
 
-// busyOn is the share of its time on one compute slice that work would keep that busy, by the share of its time on so
-// many that it kept these busy.
+// busyOn returns the share of its run time for which a script would keep one compute slice busy. util is the share for
+// which it kept this number of slices busy.
 func busyOn(util, slices float64) float64 { return util * slices / (1 - util + util*slices) }
 
-// busy is Need's, from run times on slices of several sizes, else from utilisation; -1: neither is known.
+// busy returns Need.Busy, from run times on slices of several sizes, otherwise from utilisation; -1: both are unknown.
 func busy(runs []attempt) float64 {
 	if b, ok := busyByTimes(runs); ok {
 		return b
@@ -37,8 +38,8 @@ func busy(runs []attempt) float64 {
 	return median(all)
 }
 
-// busyByTimes fits a line through the median run times by the inverse of the compute slices, on the GPU model of the
-// last run.
+// busyByTimes fits a line through the median run times as a function of the inverse of the compute slices, for the runs
+// on the GPU model of the last run.
 func busyByTimes(runs []attempt) (float64, bool) {
 	seconds := map[float64][]float64{}
 	for _, r := range runs {
@@ -60,8 +61,8 @@ func busyByTimes(runs []attempt) (float64, bool) {
 	return shared / (rest + shared), true
 }
 
-// limit is how long the last run had that ran into its time limit, if others were done before theirs; 0: no need to
-// ask.
+// limit returns the run time of the last run that reached its time limit, in seconds, if other runs completed; 0: there
+// is none, or no run completed.
 func limit(runs []attempt) (seconds float64) {
 	done := false
 	for _, r := range runs {
@@ -78,8 +79,9 @@ func limit(runs []attempt) (seconds float64) {
 	return seconds
 }
 
-// fast reports whether so many of a GPU model's compute slices are enough. The whole GPU model always is: there is no
-// more. A limit that would be too short there too was a mistake, or a try.
+// fast reports whether this number of a GPU model's compute slices is enough. The whole GPU always is, because there
+// are no more. If a time limit would be too short on the whole GPU as well, it was a mistake or a test, and does not
+// count.
 func (n Need) fast(compute, all int) bool {
 	if compute >= all || n.Busy < 0 {
 		return true

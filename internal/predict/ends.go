@@ -5,34 +5,34 @@ import (
 	"slices"
 )
 
-// Ends learns how long jobs run, compared with what was said of them: a time limit, or a prediction. Users' limits are
-// several times too long, and a job that has outlived most of its kind is likely to run on; so what is expected of a
-// running job is the mean of those of the past that ran at least as long, in proportion. The zero value knows nothing
-// and believes what is said.
+// Ends learns how long jobs run in relation to their stated duration, which is a time limit or a prediction. Users'
+// limits are several times too long, and a job that has run longer than most others is likely to run on. The expected
+// duration of a running job is therefore the mean of those past jobs that ran at least as long, as a ratio to the
+// stated duration. The zero value has learned nothing and expects the stated duration.
 type Ends struct {
-	ratios    []float64 // of the last finished jobs, ran / said, a ring
+	ratios    []float64 // ran / stated of the last finished jobs, a ring
 	next      int
 	finished  int
-	updated   int // finished when the quantiles were made
+	updated   int // the value of finished when the quantiles were computed
 	quantiles []float64
-	means     []float64 // of the quantiles from this one on
+	means     []float64 // by quantile: the mean from this one on
 }
 
 const (
-	endsKept      = 4096
-	endsFew       = 32 // before so many have finished, what is said is believed
+	endsKept      = 4096 // how many finished jobs are kept
+	endsFew       = 32   // until this number of jobs has finished, the stated duration is expected
 	endsQuantiles = 64
 )
 
-// Finished tells of a job that has ended by itself: what was said of it, and how long it ran, in seconds.
-func (e *Ends) Finished(said, ran float64) {
-	if said <= 0 || math.IsInf(said, 1) {
+// Finished records a job that has ended by itself: its stated duration and how long it ran, in seconds.
+func (e *Ends) Finished(stated, ran float64) {
+	if stated <= 0 || math.IsInf(stated, 1) {
 		return
 	}
 	if len(e.ratios) < endsKept {
-		e.ratios = append(e.ratios, ran/said)
+		e.ratios = append(e.ratios, ran/stated)
 	} else {
-		e.ratios[e.next] = ran / said
+		e.ratios[e.next] = ran / stated
 		e.next = (e.next + 1) % endsKept
 	}
 	e.finished++
@@ -41,7 +41,7 @@ func (e *Ends) Finished(said, ran float64) {
 	}
 }
 
-// learn makes the quantiles, at (k + 1/2) / 64.
+// learn computes the quantiles, at (k + 1/2) / 64.
 func (e *Ends) learn() {
 	e.updated = e.finished
 	sorted := slices.Sorted(slices.Values(e.ratios))
@@ -54,29 +54,29 @@ func (e *Ends) learn() {
 	}
 }
 
-// Version changes when expectations may.
+// Version returns a number that changes when expectations may change.
 func (e *Ends) Version() int { return e.updated }
 
-// Expect is how long a job is expected to run in all, in seconds, of which said was said (+Inf: nothing) and which has
-// run for so long already; and until when (seconds that it has run) that is the answer, if it has not ended before and
-// nothing is learned. A job that has outlived all that were ever seen is expected to run for a quarter of its time so
-// far once more.
-func (e *Ends) Expect(said, ran float64) (total, until float64) {
-	if math.IsInf(said, 1) {
-		return said, said
+// Expect returns the expected total duration of a job with this stated duration (+Inf: none) that has run for ran
+// seconds. It also returns until when this answer is valid, in seconds of run time, if the job does not end before and
+// nothing is learned. A job that has run longer than all others is expected to run for another quarter of its time so
+// far.
+func (e *Ends) Expect(stated, ran float64) (total, until float64) {
+	if math.IsInf(stated, 1) {
+		return stated, stated
 	}
 	if e.updated == 0 {
-		if ran < said {
-			return said, said
+		if ran < stated {
+			return stated, stated
 		}
 		return ran * 1.25, ran * 1.25
 	}
-	k, _ := slices.BinarySearch(e.quantiles, ran/said)
-	for k < endsQuantiles && e.quantiles[k]*said <= ran {
+	k, _ := slices.BinarySearch(e.quantiles, ran/stated)
+	for k < endsQuantiles && e.quantiles[k]*stated <= ran {
 		k++
 	}
 	if k == endsQuantiles {
 		return ran * 1.25, ran * 1.25
 	}
-	return said * e.means[k], said * e.quantiles[k]
+	return stated * e.means[k], stated * e.quantiles[k]
 }

@@ -8,26 +8,26 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Before anything is known, and for what is exact, what is said is believed.
-func TestEndsBelieved(t *testing.T) {
+// TestEndsStated checks that the stated duration is expected until enough jobs have ended, and where it is exact.
+func TestEndsStated(t *testing.T) {
 	var e Ends
 	if total, until := e.Expect(100, 0); total != 100 || until != 100 {
-		t.Errorf("nothing known: %v until %v", total, until)
+		t.Errorf("without jobs: %v until %v", total, until)
 	}
 	if total, _ := e.Expect(100, 120); total != 150 {
-		t.Errorf("it has outlived what was said: %v", total)
+		t.Errorf("after the stated duration: %v", total)
 	}
 	for range 40 {
 		e.Finished(100, 100)
-		e.Finished(0, 100) // nothing was said
+		e.Finished(0, 100) // no stated duration
 		e.Finished(math.Inf(1), 100)
 	}
 	if total, until := e.Expect(50, 0); total != 50 || until != 50 {
-		t.Errorf("always exact: %v until %v", total, until)
+		t.Errorf("exact durations: %v until %v", total, until)
 	}
 }
 
-// Where nothing is said, nothing is expected.
+// TestEndsUnknown checks that a job without a stated duration has no expected end.
 func TestEndsUnknown(t *testing.T) {
 	var e Ends
 	for range 100 {
@@ -38,7 +38,7 @@ func TestEndsUnknown(t *testing.T) {
 	}
 }
 
-// Limits are 1 to 6 times too long: the ratio is 1/x with x uniform, its mean ln(6)/5.
+// TestEndsLearned has limits that are 1 to 6 times too long: the ratio is 1/x with x uniform, and its mean is ln(6)/5.
 func TestEndsLearned(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var e Ends
@@ -52,16 +52,16 @@ func TestEndsLearned(t *testing.T) {
 	} {
 		if total, until := e.Expect(3600, 3600*c.ran); math.Abs(total/3600-c.want) > 0.02 || until <= 3600*c.ran ||
 			until > total {
-			t.Errorf("after %v of its limit: %v of it until %v, want %v", c.ran, total/3600, until/3600, c.want)
+			t.Errorf("after %v of the limit: %v of the limit until %v, want %v", c.ran, total/3600, until/3600, c.want)
 		}
 	}
 	if total, _ := e.Expect(3600, 3600); total != 4500 {
-		t.Errorf("it has outlived all others: %v", total)
+		t.Errorf("after the end of all other jobs: %v", total)
 	}
 }
 
-// What is expected is the mean of the quantiles beyond what a job has run, it stays until it says it does, and it is
-// never in the past.
+// TestEndsAgainstDefinition checks that the expected duration is the mean of the quantiles beyond the run time so far,
+// that the answer is the same until the time that it states, and that it is never in the past.
 func TestEndsAgainstDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var e Ends
@@ -84,16 +84,16 @@ func TestEndsAgainstDefinition(t *testing.T) {
 			t.Fatalf("%v after %v, want %v", total, ran, want)
 		}
 		if total < ran || until < ran {
-			t.Fatalf("after %v it is expected to have ended at %v, until %v", ran, total, until)
+			t.Fatalf("after %v the expected duration is %v, until %v", ran, total, until)
 		}
 		later := ran + (until-ran)*0.99
 		if again, _ := e.Expect(100, later); n > 0 && later < until && again != total {
-			t.Fatalf("%v at %v, %v a little before %v", total, ran, again, until)
+			t.Fatalf("%v at %v, but %v shortly before %v", total, ran, again, until)
 		}
 	})
 }
 
-// The last 4,096 count.
+// TestEndsForget checks that only the last 4096 jobs count.
 func TestEndsForget(t *testing.T) {
 	var e Ends
 	for range endsKept {

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// KeyInput is what a job's key is made of: what makes two submissions runs of the same work, and no more. The slice and
-// the GPU model are left out, as a job's need does not depend on them.
+// KeyInput is the input of a job's key. It has what makes two submissions runs of the same kind, and nothing else. The
+// slice and the GPU model are left out, because the needs of a job do not depend on them.
 type KeyInput struct {
 	UID     uint32
-	Account string // as given, else the user's default account
+	Account string // as given, otherwise the user's default account
 	JobName string
 	Script  string // empty for srun and salloc
 
@@ -20,13 +20,14 @@ type KeyInput struct {
 	CPUsPerTask int // 0: not given
 }
 
+// KEY.md of contrib/job_submit limits the hashed bytes of each field to these numbers.
 const (
 	keyNameBytes   = 256
 	keyScriptBytes = 4096
 )
 
-// Key returns the job's key, 16 hexadecimal digits. contrib/job_submit/KEY.md specifies it byte by byte, and
-// contrib/job_submit.lua computes the same inside slurmctld: the two share their test vectors.
+// Key returns the job's key, 16 hexadecimal digits. contrib/job_submit/KEY.md specifies every byte of its input.
+// contrib/job_submit.lua computes the same key in slurmctld. Both are tested with the same vectors.
 func Key(in KeyInput) string {
 	var m message
 	m.text("caelum-key-1", keyNameBytes)
@@ -38,8 +39,9 @@ func Key(in KeyInput) string {
 	return m.hash()
 }
 
-// Work returns what the job does, whoever does it and whatever he calls it: 16 hexadecimal digits, empty for a job
-// without a script. It is specified with the key.
+// Fingerprint returns the script fingerprint: 16 hexadecimal digits that depend on the script and the size of the job,
+// but not on its user, account, name and CPUs. It is empty for a job without a script. KEY.md specifies it with the
+// key.
 func Fingerprint(in KeyInput) string {
 	if in.Script == "" {
 		return ""
@@ -51,7 +53,7 @@ func Fingerprint(in KeyInput) string {
 	return m.hash()
 }
 
-// message is what is hashed, in netstrings.
+// message is the input of a hash, in netstrings.
 type message struct{ strings.Builder }
 
 func (m *message) text(s string, most int) {
@@ -66,7 +68,7 @@ func (m *message) numbers(all ...int) {
 }
 
 func (m *message) hash() string {
-	// Lua 5.1 has doubles only: with bases below 2^20 every product stays below 2^53.
+	// Lua 5.1 has only doubles: with bases below 2^20 every product is below 2^53.
 	const prime, base1, base2 = 4294967291, 1000003, 786433
 	var h1, h2 uint64
 	for _, c := range []byte(m.String()) {
@@ -76,8 +78,8 @@ func (m *message) hash() string {
 	return fmt.Sprintf("%08x%08x", h1, h2)
 }
 
-// lowerASCII is Lua's string.lower in the C locale, in which slurmctld runs; strings.ToLower would fold other letters
-// too.
+// lowerASCII is string.lower of Lua in the C locale, in which slurmctld runs. strings.ToLower would change other
+// letters too.
 func lowerASCII(s string) string {
 	b := []byte(s)
 	for i, c := range b {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The vectors are shared with contrib/job_submit/test.lua, which puts them through job_submit.lua.
+// TestKeyVectors uses the same vectors as contrib/job_submit/test.lua, which tests job_submit.lua.
 func TestKeyVectors(t *testing.T) {
 	f, err := os.Open("testdata/keys.txt")
 	if err != nil {
@@ -25,7 +25,7 @@ func TestKeyVectors(t *testing.T) {
 		}
 		w := strings.Fields(line)
 		if len(w) != 10 {
-			t.Fatalf("want 10 words, have %d: %s", len(w), line)
+			t.Fatalf("%d words, want 10: %s", len(w), line)
 		}
 		in := KeyInput{
 			UID: uint32(number(t, w[0])), Account: text(t, w[1]), JobName: text(t, w[2]), Script: text(t, w[3]),
@@ -35,7 +35,7 @@ func TestKeyVectors(t *testing.T) {
 			t.Errorf("key of %s\n got %s", line, got)
 		}
 		if got := Fingerprint(in); got != text(t, w[9]) {
-			t.Errorf("work of %s\n got %s", line, got)
+			t.Errorf("script fingerprint of %s\n got %s", line, got)
 		}
 		seen++
 	}
@@ -44,7 +44,7 @@ func TestKeyVectors(t *testing.T) {
 	}
 }
 
-// What makes two jobs different makes their keys different; what lies beyond the bounds does not.
+// TestKeyFields checks that every field changes the key, and that bytes beyond the limits do not.
 func TestKeyFields(t *testing.T) {
 	base := KeyInput{UID: 1001, Account: "phys", JobName: "train", Script: "#!/bin/sh\n", GPUs: 1, Nodes: 1}
 	change := map[string]func(*KeyInput){
@@ -82,20 +82,21 @@ func TestKeyFields(t *testing.T) {
 	}
 }
 
-// What is the same work has the same Work, and no other has.
-func TestWorkFields(t *testing.T) {
+// TestFingerprintFields checks that the script and the size of a job change its script fingerprint, and that the other
+// fields do not.
+func TestFingerprintFields(t *testing.T) {
 	base := KeyInput{UID: 1001, Account: "phys", JobName: "train", Script: "#!/bin/sh\n", GPUs: 1, Nodes: 1}
 	same, other := base, []KeyInput{base, base, base, base}
 	same.UID, same.Account, same.JobName, same.CPUsPerTask = 1002, "chem", "other", 4
 	if Fingerprint(same) != Fingerprint(base) {
-		t.Error("user, account, name or CPUs change the work")
+		t.Error("user, account, name or CPUs change the fingerprint")
 	}
 	other[0].Script += "exit\n"
 	other[1].GPUs, other[2].Nodes, other[3].Tasks = 2, 2, 1
 	seen := map[string]bool{Fingerprint(base): true, Key(base): true}
 	for _, k := range other {
 		if seen[Fingerprint(k)] {
-			t.Errorf("%+v is the work of another", k)
+			t.Errorf("%+v has the fingerprint of another input", k)
 		}
 		seen[Fingerprint(k)] = true
 	}
@@ -113,7 +114,7 @@ func number(t *testing.T, word string) int {
 	return n
 }
 
-// text reads the vectors' notation: "-" is empty, %XX a byte, and a last "*n" repeats the whole n times.
+// text reads the notation of the vectors: "-" is empty, %XX is a byte, and a last "*n" repeats the word n times.
 func text(t *testing.T, word string) string {
 	if word == "-" {
 		return ""

@@ -6,70 +6,71 @@ import (
 	"caelum/internal/mig"
 )
 
-// Level says whose runs a prediction rests on.
+// Level is whose runs a prediction is based on.
 type Level string
 
 const (
-	Unknown Level = ""     // nobody's: the site's default
-	ByKey   Level = "key"  // the same work
-	ByUser  Level = "user" // the same user's runs of the same script, under another name or account
-	BySite  Level = "site" // anybody's runs of the same script
+	Unknown Level = ""     // no runs: the default of the site applies
+	ByKey   Level = "key"  // runs with the same key
+	ByUser  Level = "user" // runs of the same script by the same user, with another job name or account
+	BySite  Level = "site" // runs of the same script by all users
 )
 
-// Site is what a site has decided.
+// Site has the settings of a site.
 type Site struct {
-	// Margin is what is added to the highest peak of work of which one run is known, as a share of it, and the most
-	// that is ever added.
+	// Margin is the safety margin on the highest peak when one run is known, as a share of the peak. It is also the
+	// largest margin.
 	Margin float64
-	// Share: other users' runs of the same script count for those who have none.
+	// Share means that other users' runs of the same script count for a user who has none.
 	Share bool
 	// Users is how many users must have a complete run of a script before their runs count for others; 0: 3.
 	Users int
-	// MaxSlowdown is how much longer than on the whole GPU a job may run, at most, as a factor; 0: memory alone
-	// decides.
+	// MaxSlowdown limits how much longer a job may run than on the whole GPU, as a factor; 0: no limit, only memory
+	// counts.
 	MaxSlowdown float64
 
-	// Window is how many complete runs count, twice as many for work that was killed for memory, and Quantile which of
-	// the changes between them makes the margin; 0: 5 and 0.15.
+	// Window is how many complete runs count; if a run was certainly killed for memory, twice as many. Quantile selects
+	// the margin among the changes between these runs. 0: 5 and 0.15.
 	Window   int
 	Quantile float64
 }
 
-// DefaultSite is in force where nobody has decided.
+// DefaultSite has the default settings.
 var DefaultSite = Site{Margin: 0.05, Users: 3}
 
 func (s Site) window() int       { return cmp.Or(s.Window, 5) }
 func (s Site) quantile() float64 { return cmp.Or(s.Quantile, 0.15) }
 
-// History is the runs of one piece of work, oldest first, and whose they are.
+// History is the runs of one key or script, oldest first, and whose they are.
 type History struct {
 	Level Level
 	Runs  []Run
 }
 
-// Need is what a job is predicted to need.
+// Need is the predicted need of a job.
 type Need struct {
 	Level Level
-	Runs  int // complete ones that it rests on
-	// PeakMiB is the memory that it needs of one slice, margin included; HighestMiB without it, which some run has had
-	// in use.
+	Runs  int // the number of complete runs on which it is based
+	// PeakMiB is the memory that the job needs on each slice, including the margin. HighestMiB is the memory without
+	// the margin.
 	PeakMiB, HighestMiB float64
-	// Seconds is how long it is expected to run on a slice with so many Compute slices, Low and High the 10% and 90%
-	// quantiles; 0: not known.
+	// Seconds is the expected run time on a slice with Compute compute slices. Low and High are its 10% and 90%
+	// quantiles. 0: unknown.
 	Seconds, Low, High float64
 	Compute            int
-	// Busy is the share of its time on a single compute slice for which it would keep that busy, from 0 to 1; -1: not
-	// known.
+	// Busy is the share of its run time on one compute slice for which the job would keep that slice busy, from 0 to 1;
+	// -1: unknown.
 	Busy float64
-	// MaxSlowdown is the site's. Limit is a time limit in seconds that others of its runs ran into, 0: none did; who
-	// knows its own puts that here.
+	// MaxSlowdown is that of the site. Limit is a time limit in seconds that other runs of the job reached; 0: none. A
+	// caller that knows the limit of the job itself replaces it.
 	MaxSlowdown, Limit float64
-	// Why says what PeakMiB rests on, in one sentence.
+	// Why is one sentence that explains PeakMiB.
 	Why string
 }
 
-// Predict says what a job needs by its history. False: no run was complete, so that none says how little is enough, and
-// the site's default stands; what was seen or was too little is in PeakMiB all the same, for [Need.AtLeast].
+// Predict returns the need of a job according to its history. It returns false if no run was complete. How little
+// memory is enough is then unknown, and the default of the site applies. PeakMiB still has the memory that was in use
+// or was too little, for [Need.AtLeast].
 func Predict(h History, site Site) (Need, bool) {
 	all := attempts(h.Runs)
 	window := site.window()
@@ -83,9 +84,9 @@ func Predict(h History, site Site) (Need, bool) {
 	return n, n.Runs > 0
 }
 
-// On is the tightest profile of a GPU model that holds what a job needs, of those of which a placement is in of; false:
-// none does. Where no profile of the GPU model has room for the margin, the one with the most memory will do if it
-// holds what was seen.
+// On returns the smallest profile of a GPU model that satisfies the need, among those with a placement in of; false:
+// there is none. If no profile of the GPU model has room for the margin, the one with the most memory is enough if it
+// has room for HighestMiB.
 func (n Need) On(b *mig.Model, of mig.Layout) (string, bool) {
 	most := 0.0
 	for k := range b.Profiles {
@@ -108,8 +109,8 @@ func (n Need) On(b *mig.Model, of mig.Layout) (string, bool) {
 	return best.Name, true
 }
 
-// AtLeast is this profile of a GPU model, or the one that On names where that has more memory: for a job of whose work
-// no run was complete.
+// AtLeast returns this profile of a GPU model, or the result of On if that has more memory. It is for a job without
+// complete runs.
 func (n Need) AtLeast(b *mig.Model, of mig.Layout, profile string) string {
 	more, ok := n.On(b, of)
 	if !ok {

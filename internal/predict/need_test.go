@@ -13,16 +13,16 @@ import (
 	"caelum/internal/mig"
 )
 
-// TestNeed is the notebook of the rules: histories, a run a line, and what follows from them on a few GPU models.
+// TestNeed runs testdata/need: histories, one run per line, and the resulting needs and profiles on a few GPU models.
 func TestNeed(t *testing.T) {
 	datadriven.Walk(t, "testdata/need", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			site := DefaultSite
-			boards, fallback, own := []string{"A100-40GB"}, "7g.40gb", 0.0
+			names, fallback, own := []string{"A100-40GB"}, "7g.40gb", 0.0
 			for _, arg := range d.CmdArgs {
 				switch arg.Key {
 				case "boards":
-					boards = arg.Vals
+					names = arg.Vals
 				case "default":
 					fallback = arg.Vals[0]
 				case "margin":
@@ -32,7 +32,7 @@ func TestNeed(t *testing.T) {
 				case "limit":
 					own = decimal(t, arg.Vals[0])
 				default:
-					d.Fatalf(t, "no such argument: %s", arg.Key)
+					d.Fatalf(t, "unknown argument: %s", arg.Key)
 				}
 			}
 			n, ok := Predict(History{Level: ByKey, Runs: past(t, d.Input)}, site)
@@ -41,7 +41,7 @@ func TestNeed(t *testing.T) {
 			}
 			var b strings.Builder
 			fmt.Fprintf(&b, "%s\n", n.Why)
-			for _, name := range boards {
+			for _, name := range names {
 				model, all := plain(t, name)
 				given, fits := n.On(model, all)
 				switch {
@@ -65,7 +65,7 @@ func TestNeed(t *testing.T) {
 	})
 }
 
-// past reads a run a line: profile, state, peak, and what else is known of it.
+// past reads one run per line: profile, state, peak, and other values.
 func past(t *testing.T, lines string) (runs []Run) {
 	for k, line := range strings.Split(strings.TrimSpace(lines), "\n") {
 		w := strings.Fields(line)
@@ -105,7 +105,7 @@ func past(t *testing.T, lines string) (runs []Run) {
 			case "exit":
 				r.Exit = int(v)
 			default:
-				t.Fatalf("no such word: %s", more)
+				t.Fatalf("unknown word: %s", more)
 			}
 		}
 		runs = append(runs, r)
@@ -150,21 +150,22 @@ var (
 
 func drawRun(t *rapid.T) Run {
 	r := Run{
-		Job: rapid.Uint32Range(0, 40).
-			Draw(t, "job"),
-		State: rapid.SampledFrom(states).Draw(t, "state"), Profile: rapid.SampledFrom(profiles).Draw(t, "profile"),
-		Board: "a100", Samples: rapid.IntRange(0, 3).Draw(t, "samples"), PeakMiB: rapid.Float64Range(0, 40000).Draw(t, "peak"),
-		Seconds: rapid.Float64Range(0, 1e6).
-			Draw(t, "seconds"),
-		Util: rapid.SampledFrom([]float64{-1, 0, 0.3, 1}).Draw(t, "util"),
+		Job:     rapid.Uint32Range(0, 40).Draw(t, "job"),
+		State:   rapid.SampledFrom(states).Draw(t, "state"),
+		Profile: rapid.SampledFrom(profiles).Draw(t, "profile"),
+		Board:   "a100",
+		Samples: rapid.IntRange(0, 3).Draw(t, "samples"),
+		PeakMiB: rapid.Float64Range(0, 40000).Draw(t, "peak"),
+		Seconds: rapid.Float64Range(0, 1e6).Draw(t, "seconds"),
+		Util:    rapid.SampledFrom([]float64{-1, 0, 0.3, 1}).Draw(t, "util"),
 	}
 	r.MedianMiB = r.PeakMiB * rapid.Float64Range(0, 1).Draw(t, "median")
 	return r
 }
 
-// Whatever the past: no less than what the last complete run used, no more than the most that was seen or was too
-// little and the margin, a run time in the order low, middle, high, and never fewer compute slices on offer for a
-// stricter site.
+// TestNeedBounds checks limits of the need for any history. The memory is at least the peak of the last complete run.
+// It is at most the highest peak, or the largest slice that was too small, with the margin. The run times are in the
+// order low, middle, high. A limit on the slowdown never leads to fewer compute slices.
 func TestNeedBounds(t *testing.T) {
 	model, all := plain(t, "A100-40GB")
 	rapid.Check(t, func(t *rapid.T) {
@@ -181,10 +182,10 @@ func TestNeedBounds(t *testing.T) {
 			}
 		}
 		if n.PeakMiB < least || n.PeakMiB > most*(1+site.Margin) {
-			t.Fatalf("%v MiB of what was between %v and %v", n.PeakMiB, least, most)
+			t.Fatalf("%v MiB, want %v to %v", n.PeakMiB, least, most)
 		}
 		if ok != (complete > 0) || n.Runs > min(complete, 2*site.window()) {
-			t.Fatalf("%v, by %d of %d complete runs", ok, n.Runs, complete)
+			t.Fatalf("%v, from %d of %d complete runs", ok, n.Runs, complete)
 		}
 		if !(n.Low <= n.Seconds && n.Seconds <= n.High) {
 			t.Fatalf("between %v and %v: %v", n.Low, n.High, n.Seconds)
@@ -193,7 +194,7 @@ func TestNeedBounds(t *testing.T) {
 			n.MaxSlowdown = rapid.Float64Range(1, 7).Draw(t, "slowdown")
 			strict, fits := n.On(model, all)
 			if !fits || compute(t, model, strict) < compute(t, model, p) {
-				t.Fatalf("%s, but %s with a bound of %v", p, strict, n.MaxSlowdown)
+				t.Fatalf("%s, but %s with a slowdown of at most %v", p, strict, n.MaxSlowdown)
 			}
 		}
 	})
@@ -207,7 +208,7 @@ func compute(t *rapid.T, b *mig.Model, name string) int {
 	return b.Profiles[k].Compute
 }
 
-// A run that was not complete never makes the next one smaller, whenever it comes.
+// TestIncompleteOnlyRaises checks that a run that was not complete never makes the need smaller.
 func TestIncompleteOnlyRaises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		runs := rapid.SliceOfN(rapid.Custom(drawRun), 1, 12).Draw(t, "runs")
@@ -219,16 +220,16 @@ func TestIncompleteOnlyRaises(t *testing.T) {
 		}
 		before, _ := Predict(History{Runs: runs}, DefaultSite)
 		more := drawRun(t)
-		more.Job, more.State = 100, rapid.SampledFrom([]string{"FAILED", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY", ""}).
-			Draw(t, "more")
+		incomplete := []string{"FAILED", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY", ""}
+		more.Job, more.State = 100, rapid.SampledFrom(incomplete).Draw(t, "more")
 		after, _ := Predict(History{Runs: append(runs, more)}, DefaultSite)
 		if after.PeakMiB < before.PeakMiB {
-			t.Fatalf("%v MiB, %v after one more", before.PeakMiB, after.PeakMiB)
+			t.Fatalf("%v MiB, but %v after another run", before.PeakMiB, after.PeakMiB)
 		}
 	})
 }
 
-// Who is killed for memory on a slice is given a larger one, on every GPU model.
+// TestKilledGetsMore checks on every GPU model that a job that was killed for memory gets a larger slice.
 func TestKilledGetsMore(t *testing.T) {
 	for _, b := range mig.Models() {
 		model, all := plain(t, b.Name)
@@ -240,7 +241,7 @@ func TestKilledGetsMore(t *testing.T) {
 			n, _ := Predict(History{Runs: runs}, DefaultSite)
 			given, ok := n.On(model, all)
 			if !ok {
-				t.Errorf("%s: nothing after %s", b.Name, p.Name)
+				t.Errorf("%s: no profile after %s", b.Name, p.Name)
 				continue
 			}
 			k, _ := model.ProfileIndex(given)
@@ -252,7 +253,8 @@ func TestKilledGetsMore(t *testing.T) {
 	}
 }
 
-// The margin: what is believed of one run, half of what runs change by, and never more than the site's.
+// TestScatter checks the margin: it is large for one run, half of the changes between runs, and never more than that of
+// the site.
 func TestScatter(t *testing.T) {
 	site := Site{Margin: 0.1, Quantile: 0.5}
 	for _, c := range []struct {

@@ -7,30 +7,30 @@ import (
 	"caelum/internal/mig"
 )
 
-// Measured is what a model was seen to do with one batch size on one profile.
+// Measured is a measurement of a machine-learning model with one batch size on one profile.
 type Measured struct {
 	Batch      int
 	Profile    string
 	Latency    float64 // seconds of a step
-	Throughput float64 // samples a second
-	MiB        float64 // memory in use; 0: not known, but it ran
+	Throughput float64 // samples per second
+	MiB        float64 // memory in use; 0: unknown, but the model ran
 }
 
-// Goal is what a partition is chosen for: Lambda, from 0 to 1, weighs latency against throughput; a step and Margin
-// must be done within Deadline, in seconds, 0: any time.
+// Goal is the goal of a choice. Lambda, from 0 to 1, is the weight of latency against throughput. A step and Margin
+// must end within Deadline, in seconds; 0: no deadline.
 type Goal struct{ Lambda, Deadline, Margin float64 }
 
-// Partition is a choice and what it is worth: more is better.
+// Partition is a choice with its worth: more is better.
 type Partition struct {
 	Measured
 	Worth float64
 }
 
-// Partitions is DynaP's batch-aware choice of a profile, best first, for a model of which these are the measurements;
-// with batch 0 it chooses that too. On each profile the base is the largest batch that fits, and a choice is worth
-// lambda times the share by which its step is shorter, and 1 - lambda times the share by which it does more in a
-// second. Who does not fit or misses the deadline is no choice; of choices worth as much the smallest profile comes
-// first.
+// Partitions returns the choices of a profile for a model with these measurements, best first (the batch-aware choice
+// of DynaP). With batch 0 the batch size is chosen too. The base on each profile is the largest batch that fits. A
+// choice is worth lambda times the share by which its step is shorter than that of the base, plus 1 - lambda times the
+// share by which its throughput is higher. Measurements that do not fit or miss the deadline are no choices. Of equal
+// choices the smallest profile comes first.
 func Partitions(b *mig.Model, all []Measured, batch int, g Goal) []Partition {
 	base := map[string]Measured{}
 	for _, m := range all {
@@ -54,7 +54,7 @@ func Partitions(b *mig.Model, all []Measured, batch int, g Goal) []Partition {
 	return choices
 }
 
-// fits reports whether the measurement makes sense on this GPU model: the profile is there and has the memory.
+// fits reports whether the measurement is possible on this GPU model: the profile exists and has enough memory.
 func (m Measured) fits(b *mig.Model) bool {
 	p := profile(b, m.Profile)
 	return p != nil && m.MiB <= p.Memory() && m.Batch > 0 && m.Latency > 0 && m.Throughput > 0

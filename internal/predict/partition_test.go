@@ -7,7 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What was measured of a model: with batch 32 it needs more memory than the smallest profile has.
+// resnet has measurements of a machine-learning model. With batch 32 it needs more memory than the smallest profile
+// has.
 var resnet = []Measured{
 	{8, "1g.5gb", 0.2, 40, 3000}, {8, "2g.10gb", 0.1, 80, 3000}, {8, "7g.40gb", 0.08, 100, 3000},
 	{32, "1g.5gb", 0.5, 64, 9000}, {32, "2g.10gb", 0.32, 100, 9000}, {32, "7g.40gb", 0.16, 200, 9000},
@@ -22,15 +23,16 @@ func TestPartitions(t *testing.T) {
 		worth   float64
 		all     int
 	}{
-		// On 1g.5gb the base is batch 8 itself, on the others batch 32: there 8 has the shorter step, and does less in
-		// a second.
+		// On 1g.5gb the base is batch 8 itself, on the other profiles batch 32. There batch 8 has a shorter step and a
+		// lower throughput.
 		{8, Goal{Lambda: 1}, "2g.10gb", (0.32 - 0.1) / 0.32, 3},
 		{8, Goal{Lambda: 0}, "1g.5gb", 0, 3},
 		{8, Goal{Lambda: 0.5}, "2g.10gb", 0.5*(0.32-0.1)/0.32 + 0.5*(80.-100)/100, 3},
-		// It is late on the smallest.
+		// On the smallest profile it misses the deadline.
 		{8, Goal{Lambda: 0, Deadline: 0.15}, "2g.10gb", -0.2, 2},
 		{8, Goal{Lambda: 0, Deadline: 0.11, Margin: 0.02}, "7g.40gb", -0.5, 1},
-		// It does not fit on the smallest; the others are the base themselves, and the smaller one comes first.
+		// It does not fit on the smallest profile. The other choices are the base themselves, and the smaller profile
+		// comes first.
 		{32, Goal{Lambda: 0.5}, "2g.10gb", 0, 2},
 		{0, Goal{Lambda: 1}, "2g.10gb", (0.32 - 0.1) / 0.32, 5},
 		{16, Goal{}, "", 0, 0},
@@ -47,16 +49,15 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
-// Nothing is chosen that misses the deadline, does not fit or is no measurement, and nothing that remains is worth more
-// than the first.
+// TestPartitionsHold checks that every choice fits, meets the deadline and is a valid measurement, and that the first
+// one has the highest worth.
 func TestPartitionsHold(t *testing.T) {
 	b, _ := plain(t, "A100-40GB")
 	rapid.Check(t, func(t *rapid.T) {
 		all := rapid.SliceOf(rapid.Custom(func(t *rapid.T) Measured {
 			return Measured{
 				rapid.IntRange(0, 4).Draw(t, "batch"), rapid.SampledFrom(append(profiles, "1g.6gb")).Draw(t, "profile"),
-				rapid.Float64Range(0, 2).
-					Draw(t, "latency"),
+				rapid.Float64Range(0, 2).Draw(t, "latency"),
 				rapid.Float64Range(0, 100).Draw(t, "throughput"), rapid.Float64Range(0, 50000).Draw(t, "mib"),
 			}
 		})).Draw(t, "all")

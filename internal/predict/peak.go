@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// memory says how much of it is needed: the most of what the last complete run used and the second most in the window,
-// with a margin; what a run has used since that was not complete; and more than what a run was killed with. What
-// happened once may have been chance, and is forgotten when the next run has completed; what happened twice is a need
-// as long as it is in the window.
+// memory sets the memory need. It is the larger of two peaks, with a margin: that of the last complete run and the
+// second highest in the window. It is at least what an incomplete run has used since, and more than the slice of a run
+// that was killed for memory. A single high peak may be chance, and is forgotten after the next complete run. A peak
+// that occurred twice counts as long as it is in the window.
 func (n *Need) memory(runs []attempt, site Site) {
 	var peaks []float64 // of complete runs
-	open := 0.0         // the highest since the last of these
+	open := 0.0         // the highest peak after the last complete run
 	for _, r := range runs {
 		if open = max(open, r.PeakMiB); r.complete {
 			open = 0
@@ -34,7 +34,7 @@ func (n *Need) memory(runs []attempt, site Site) {
 	}
 }
 
-// second is the second largest; 0: there are not so many.
+// second returns the second largest number; 0: there are fewer than two.
 func second(of []float64) float64 {
 	if len(of) < 2 {
 		return 0
@@ -43,8 +43,9 @@ func second(of []float64) float64 {
 	return sorted[len(sorted)-2]
 }
 
-// scatter is the margin, as a share: half of what the peak changes by from one run to the next, of the changes the one
-// at site's quantile, at most site's margin. What is believed before there are any is two deviations of site's margin.
+// scatter returns the margin, as a share of the peak. It is half of the change of the peak from one run to the next, at
+// the quantile of the site among all changes, and at most the margin of the site. Two changes of the site's margin are
+// assumed in addition, so that few runs have a large margin.
 func scatter(peaks []float64, site Site) float64 {
 	half := []float64{site.Margin, site.Margin}
 	for k := 1; k < len(peaks); k++ {
@@ -54,9 +55,10 @@ func scatter(peaks []float64, site Site) float64 {
 	return min(site.Margin, half[int(site.quantile()*float64(len(half)-1))])
 }
 
-// tooLittle is the largest slice that was too little, in MiB, by the runs that were killed for memory or may have been:
-// of all since the last complete one, and the second largest in the window. (One that may have been was, if the next
-// complete one had a larger slice.) 0: none was.
+// tooLittle returns the memory of the largest slice that had too little memory, in MiB, according to the runs that were
+// killed for memory or may have been; 0: there is none. All such runs since the last complete run count. Of the others
+// in the window, the second largest counts. (A run that may have been killed for memory counts there only if the next
+// complete run had a larger slice.)
 func tooLittle(runs []attempt) (most float64) {
 	var short []float64
 	doubt := 0.0
@@ -64,7 +66,7 @@ func tooLittle(runs []attempt) (most float64) {
 		switch {
 		case r.complete:
 			if doubt > 0 && doubt < r.promised() {
-				short = append(short, doubt) // once for all that failed in a row
+				short = append(short, doubt) // once for all runs that failed in a row
 			}
 			most, doubt = 0, 0
 		case r.short:
@@ -78,9 +80,9 @@ func tooLittle(runs []attempt) (most float64) {
 	return max(most, second(short))
 }
 
-// why is the sentence.
+// why sets the sentence Why.
 func (n *Need) why(runs []attempt, margin float64, short bool) {
-	var last attempt // that was too little, since the last complete one
+	var last attempt // the last run with too little memory, after the last complete run
 	for _, r := range runs {
 		switch {
 		case r.complete:
@@ -91,20 +93,21 @@ func (n *Need) why(runs []attempt, margin float64, short bool) {
 	}
 	switch {
 	case short && last.short:
-		n.Why = "a run failed with its slice's memory nearly full: it needs a larger one"
+		n.Why = "a run failed with its slice's memory nearly full: the job needs a larger slice"
 	case short && last.doubtful:
-		n.Why = "it has failed on a slice on which it may have had too little memory: it is given a larger one until it completes"
+		n.Why = "a run failed, possibly for lack of memory: the job gets a larger slice until a run completes"
 	case short:
-		n.Why = "it has failed on smaller slices more than once, as far as is known for want of memory"
+		n.Why = "runs failed on smaller slices more than once, probably for lack of memory"
 	case len(runs) == 0:
-		n.Why = "no run was looked at"
+		n.Why = "no run was sampled"
 	case n.Runs == 0:
-		n.Why = fmt.Sprintf("none of %s was complete; it needs at least %.0f MiB", count(len(runs)), n.HighestMiB)
+		n.Why = fmt.Sprintf("%s complete; the job needs at least %.0f MiB", noneOf(len(runs)), n.HighestMiB)
 	case n.Runs == 1:
-		n.Why = fmt.Sprintf("at most %.0f MiB, by 1 run; %.1f%% more is the margin", n.HighestMiB, 100*margin)
+		n.Why = fmt.Sprintf("the peak is %.0f MiB, with 1 complete run; the margin is %.1f%%", n.HighestMiB, 100*margin)
 	default:
 		n.Why = fmt.Sprintf(
-			"%.0f MiB is the most of the last run and the second most of the last %d; %.1f%% more is the margin",
+			"%.0f MiB is the larger of the last peak and the second highest peak of %d complete runs; "+
+				"the margin is %.1f%%",
 			n.HighestMiB,
 			n.Runs,
 			100*margin,
@@ -112,9 +115,9 @@ func (n *Need) why(runs []attempt, margin float64, short bool) {
 	}
 }
 
-func count(runs int) string {
+func noneOf(runs int) string {
 	if runs == 1 {
-		return "1 run"
+		return "the only run was not"
 	}
-	return fmt.Sprintf("%d runs", runs)
+	return fmt.Sprintf("none of %d runs was", runs)
 }

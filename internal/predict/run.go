@@ -8,56 +8,57 @@ import (
 	"strings"
 )
 
-// Run is one run of a job on one node: what it was given, and what it used of that.
+// Run is one run of a job on one node: its slices and what it used of them.
 type Run struct {
 	Job     uint32
-	Restart int // which of a requeued job's runs, from 0
+	Restart int // the number of the run of a requeued job, from 0
 	Node    string
 
-	// Key says which work it is a run of, and Work the same without the user, the account and the job's name:
-	// contrib/job_submit/KEY.md. Empty: not known.
+	// Key is the job key, and Fingerprint the script fingerprint: contrib/job_submit/KEY.md. Empty: unknown.
 	Key, Fingerprint    string
 	UID                 uint32
 	User, Account, Name string
 
 	Board   string // gres.conf's Type of the GPU: a100
 	Profile string
-	Slices  int // how many, all of this profile; at least 1
+	Slices  int // the number of slices of this profile, at least 1
 
-	Start   int64   // when it was given its slices, Unix seconds
-	Seconds float64 // how long it had them
+	Start   int64   // when the job got its slices, in Unix seconds
+	Seconds float64 // how long the job had them
 
-	// Samples is how often its slices were looked at; with 0 nobody knows what it used. PeakMiB is the most memory that
-	// one of its slices had in use, MedianMiB and HighMiB the median and the 95% quantile over time of the one that
-	// used most.
+	// Samples is how often the slices were sampled; 0: the usage is unknown. PeakMiB is the highest memory in use on
+	// one of the slices. MedianMiB and HighMiB are the median and the 95% quantile over time, for the slice with the
+	// highest usage.
 	Samples                     int
 	PeakMiB, MedianMiB, HighMiB float64
-	// Util is the mean share of the slice's compute that was busy, from 0 to 1; -1: the GPU does not tell.
+	// Util is the mean share of the compute of the slice that was busy, from 0 to 1; -1: the GPU does not report it.
 	Util float64
-	// Processes is the largest number of processes that was seen on one of its slices; 0: none was, or nobody knows.
+	// Processes is the largest number of processes on one of the slices in any sample; 0: none, or unknown.
 	Processes int
 
-	// State is Slurm's, COMPLETED or FAILED or ...; empty: not known yet. Exit is the batch script's exit status.
+	// State is the state of the job in Slurm, such as COMPLETED or FAILED; empty: not known yet. Exit is the exit
+	// status of the batch script.
 	State string
 	Exit  int
 }
 
-// markRun comes before the summary of a run in a job's accounting record.
-const markRun = "caelum:run="
+// tagRun begins the summary of a run in a job's accounting record.
+const tagRun = "caelum:run="
 
-// errSummary is a summary that cannot be read.
+// errSummary is the error for a summary that cannot be read.
 var errSummary = errors.New("not a summary of a run")
 
-// Summary is the run as one word for the job's accounting record:
+// Summary returns the run as text without spaces for the job's accounting record:
 //
-//	caelum:run=n1,2g.10gb,a100,at=1795339216,ran=3590s,peak=5321M,p95=5100M,median=4800M,util=37%,processes=1,samples=3590
+//	caelum:run=n1,2g.10gb,a100,at=1795339216,ran=3590s,peak=5321M,p95=5100M,median=4800M,util=37%,processes=1,
+//	samples=3590
 //
-// with x2 behind the profile for two slices, restart=1 for a requeued job's second run, and without what is not known.
-// What else is in Run stands in the record already. sacctmgr writes it in lower case (22.05.8), so its letters' case
-// means nothing.
+// This is one line. With two slices, x2 follows the profile. The second run of a requeued job has restart=1. Unknown
+// values are left out, and so are the fields of Run that the record has already. sacctmgr writes the text in lower case
+// (22.05.8), so the case of its letters has no meaning.
 func (r Run) Summary() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s%s,%s", markRun, r.Node, r.Profile)
+	fmt.Fprintf(&b, "%s%s,%s", tagRun, r.Node, r.Profile)
 	if r.Slices > 1 {
 		fmt.Fprintf(&b, "x%d", r.Slices)
 	}
@@ -78,11 +79,11 @@ func (r Run) Summary() string {
 	return b.String()
 }
 
-// Summaries reads the summaries that stand in a job's accounting record, among what others keep there, each as far as
-// it says; what cannot be read is left out.
+// Summaries reads the summaries in a job's accounting record, which may also contain other text. Fields that a summary
+// does not have are zero. Summaries that cannot be read are left out.
 func Summaries(record string) (runs []Run) {
 	for _, word := range strings.Fields(record) {
-		if text, ok := strings.CutPrefix(word, markRun); ok {
+		if text, ok := strings.CutPrefix(word, tagRun); ok {
 			if r, err := parseSummary(text); err == nil {
 				runs = append(runs, r)
 			}
@@ -133,7 +134,7 @@ func parseSummary(text string) (Run, error) {
 			r.Samples, err = strconv.Atoi(value)
 		case "restart":
 			r.Restart, err = strconv.Atoi(value)
-		} // what a later version says beside is passed over
+		} // fields of a later version are ignored
 		if err != nil {
 			return Run{}, errSummary
 		}
@@ -145,7 +146,7 @@ func parseSummary(text string) (Run, error) {
 	return r, nil
 }
 
-// measure reads a number with its unit, in either case; it is finite and not negative.
+// measure reads a number with its unit, in either case. The number is finite and not negative.
 func measure(text, unit string) (float64, error) {
 	number, ok := strings.CutSuffix(strings.ToLower(text), strings.ToLower(unit))
 	v, err := strconv.ParseFloat(number, 64)
@@ -155,12 +156,11 @@ func measure(text, unit string) (float64, error) {
 	return v, nil
 }
 
-// WithSummary puts a run's summary into a job's accounting record: in the place of an earlier one of the same run, else
-// behind what stands there.
+// WithSummary adds a run's summary to a job's accounting record. It replaces an earlier summary of the same run.
 func WithSummary(record string, r Run) string {
 	words := strings.Split(record, " ")
 	words = slices.DeleteFunc(words, func(w string) bool {
-		text, ok := strings.CutPrefix(w, markRun)
+		text, ok := strings.CutPrefix(w, tagRun)
 		if !ok {
 			return false
 		}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestSummaryInLowerCase: as sacctmgr 22.05.8 writes it, a summary says the same, and is replaced by the next of its
-// run.
+// TestSummaryInLowerCase checks that a summary in lower case, as sacctmgr 22.05.8 writes it, has the same values, and
+// that the next summary of the same run replaces it.
 func TestSummaryInLowerCase(t *testing.T) {
 	r := Run{
 		Node:      "GPU01",

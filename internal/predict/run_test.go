@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSummary: what a summary says is read back, whatever stands around it.
+// TestSummary checks that a summary is read back correctly from a record with other text.
 func TestSummary(t *testing.T) {
 	r := Run{
 		Node:      "n1",
@@ -25,7 +25,8 @@ func TestSummary(t *testing.T) {
 		Util:      0.37,
 		Restart:   1,
 	}
-	const word = "caelum:run=n1,2g.10gbx2,a100,at=1795339216,ran=3590s,peak=5321M,p95=5100M,median=4800M,util=37%,samples=3589,restart=1"
+	const word = "caelum:run=n1,2g.10gbx2,a100,at=1795339216,ran=3590s," +
+		"peak=5321M,p95=5100M,median=4800M,util=37%,samples=3589,restart=1"
 	if got := r.Summary(); got != word {
 		t.Errorf("%s", got)
 	}
@@ -38,21 +39,20 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// drawSummarized is a run as a summary can say it.
+// drawSummarized makes a run that a summary can represent.
 func drawSummarized(t *rapid.T) Run {
 	whole := func(name string, most int) float64 { return float64(rapid.IntRange(0, most).Draw(t, name)) }
+	names := []string{"1g.5gb", "7g.40gb", "1g.5gb+me", "1g.5gb-me", "4g.71gb+gfx"}
 	r := Run{
-		Node: rapid.StringMatching(`[a-z][a-z0-9.-]{0,8}`).
-			Draw(t, "node"),
-		Profile: rapid.SampledFrom([]string{"1g.5gb", "7g.40gb", "1g.5gb+me", "1g.5gb-me", "4g.71gb+gfx"}).
-			Draw(t, "profile"),
-		Board: rapid.SampledFrom([]string{"a100", "h100", "rtx_pro_6000"}).
-			Draw(t, "board"),
-		Slices: rapid.IntRange(1, 8).Draw(t, "slices"),
-		Start: rapid.Int64Range(1, 4e9).
-			Draw(t, "start"),
-		Seconds: whole("seconds", 1e7), Samples: rapid.IntRange(0, 3).Draw(t, "samples"),
-		Restart: rapid.IntRange(0, 2).Draw(t, "restart"), Util: -1,
+		Node:    rapid.StringMatching(`[a-z][a-z0-9.-]{0,8}`).Draw(t, "node"),
+		Profile: rapid.SampledFrom(names).Draw(t, "profile"),
+		Board:   rapid.SampledFrom([]string{"a100", "h100", "rtx_pro_6000"}).Draw(t, "board"),
+		Slices:  rapid.IntRange(1, 8).Draw(t, "slices"),
+		Start:   rapid.Int64Range(1, 4e9).Draw(t, "start"),
+		Seconds: whole("seconds", 1e7),
+		Samples: rapid.IntRange(0, 3).Draw(t, "samples"),
+		Restart: rapid.IntRange(0, 2).Draw(t, "restart"),
+		Util:    -1,
 	}
 	if r.Samples > 0 {
 		r.PeakMiB, r.HighMiB, r.MedianMiB = whole("peak", 200000), whole("high", 200000), whole("median", 200000)
@@ -63,11 +63,12 @@ func drawSummarized(t *rapid.T) Run {
 	return r
 }
 
-// Every run is read back from its summary as it was; a record of several has them all, in their order, and none twice.
+// TestSummaryRoundTrip checks that every run is read back unchanged from its summary, and that a record of several runs
+// has each of them once, in their order.
 func TestSummaryRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		runs := rapid.SliceOfNDistinct(rapid.Custom(drawSummarized), 1, 5, func(r Run) [2]any { return [2]any{r.Node, r.Start} }).
-			Draw(t, "runs")
+		identity := func(r Run) [2]any { return [2]any{r.Node, r.Start} }
+		runs := rapid.SliceOfNDistinct(rapid.Custom(drawSummarized), 1, 5, identity).Draw(t, "runs")
 		record := ""
 		for _, r := range runs {
 			record = WithSummary(record, r)
@@ -87,8 +88,8 @@ func TestSummaryRoundTrip(t *testing.T) {
 	})
 }
 
-// Other tools' text stays byte for byte, in front of the summaries, and a run's later summary takes the place of its
-// earlier one.
+// TestSummaryKeepsText checks that other text in a record stays byte for byte before the summaries, and that a later
+// summary of a run replaces its earlier one.
 func TestSummaryKeepsText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringOf(rapid.SampledFrom([]rune("ab:=,\n\t \"'\\;é"))).Draw(t, "text")
@@ -106,29 +107,31 @@ func TestSummaryKeepsText(t *testing.T) {
 	})
 }
 
-// What is not a summary is left out, and what stands beside it is read.
+// TestSummaryMalformed checks that text that is not a summary is left out, and that the summaries around it are read.
 func TestSummaryMalformed(t *testing.T) {
 	const good = "caelum:run=n1,1g.5gb,a100,at=1,ran=2s"
 	for _, bad := range []string{
-		"", "n1", "n1,1g.5gb,a100", ",1g.5gb,a100,at=1,ran=2s", "n1,,a100,at=1,ran=2s", "n1,1g.5gb,,at=1,ran=2s", "n1,1g.5gb,a100,at=1", "n1,1g.5gb,a100,ran=2s",
-		"n1,1g.5gb,a100,at=0,ran=2s", "n1,1g.5gb,a100,at=-1,ran=2s", "n1,1g.5gb,a100,at=1,ran=2", "n1,1g.5gb,a100,at=1,ran=NaNs", "n1,1g.5gb,a100,at=1,ran=-2s",
-		"n1,1g.5gb,a100,at=1,ran=1e99s", "n1,1g.5gb,a100,at=1,ran=Infs", "n1,1g.5gb,a100,at=1,ran=2s,peak=3M", "n1,1g.5gb,a100,at=1,ran=2s,samples=3", "n1,1g.5gb,a100,at=1,at=1,ran=2s",
-		"n1,1g.5gb,a100,at=1,ran=2s,peak=1M,util=101%,samples=3", "n1,1g.5gb,a100,at=1,ran=2s,restart=-1", "n1,1g.5gb,a100,at=1,ran=2s,what",
+		"", "n1", "n1,1g.5gb,a100", ",1g.5gb,a100,at=1,ran=2s", "n1,,a100,at=1,ran=2s", "n1,1g.5gb,,at=1,ran=2s",
+		"n1,1g.5gb,a100,at=1", "n1,1g.5gb,a100,ran=2s", "n1,1g.5gb,a100,at=0,ran=2s", "n1,1g.5gb,a100,at=-1,ran=2s",
+		"n1,1g.5gb,a100,at=1,ran=2", "n1,1g.5gb,a100,at=1,ran=NaNs", "n1,1g.5gb,a100,at=1,ran=-2s",
+		"n1,1g.5gb,a100,at=1,ran=1e99s", "n1,1g.5gb,a100,at=1,ran=Infs", "n1,1g.5gb,a100,at=1,ran=2s,peak=3M",
+		"n1,1g.5gb,a100,at=1,ran=2s,samples=3", "n1,1g.5gb,a100,at=1,at=1,ran=2s",
+		"n1,1g.5gb,a100,at=1,ran=2s,peak=1M,util=101%,samples=3", "n1,1g.5gb,a100,at=1,ran=2s,restart=-1",
+		"n1,1g.5gb,a100,at=1,ran=2s,what",
 	} {
 		if got := Summaries(good + " caelum:run=" + bad + " " + good); len(got) != 2 {
 			t.Errorf("%q: %d summaries", bad, len(got))
 		}
 	}
 	if got := Summaries(good + ",new=thing"); len(got) != 1 {
-		t.Error("what a later version says beside is not passed over")
+		t.Error("a field of a later version is not ignored")
 	}
 }
 
-// FuzzSummaries: whatever stands in a record, what is read makes sense and is said again in the same words.
+// FuzzSummaries checks that the runs read from any record are valid, and that their summaries are read back unchanged.
 func FuzzSummaries(f *testing.F) {
-	f.Add(
-		"caelum:run=n1,2g.10gbx2,a100,at=1795339216,ran=3590s,peak=5321M,p95=5100M,median=4800M,util=37%,samples=3589,restart=1",
-	)
+	f.Add("caelum:run=n1,2g.10gbx2,a100,at=1795339216,ran=3590s," +
+		"peak=5321M,p95=5100M,median=4800M,util=37%,samples=3589,restart=1")
 	f.Add("x caelum:run=n1,1g.5gb,a100,at=1,ran=0.5s caelum:run=,,,")
 	f.Fuzz(func(t *testing.T, record string) {
 		for _, r := range Summaries(record) {
@@ -138,10 +141,10 @@ func FuzzSummaries(f *testing.F) {
 			}
 			again := Summaries(r.Summary())
 			if len(again) != 1 || !reflect.DeepEqual(Summaries(again[0].Summary()), again) {
-				t.Fatalf("%+v is said as %s", r, r.Summary())
+				t.Fatalf("%+v has the summary %s", r, r.Summary())
 			}
 			if n, _ := Predict(History{Runs: []Run{r}}, DefaultSite); n.PeakMiB < r.PeakMiB && r.Samples > 0 {
-				t.Fatalf("%v MiB of %v", n.PeakMiB, r.PeakMiB)
+				t.Fatalf("%v MiB, the run used %v", n.PeakMiB, r.PeakMiB)
 			}
 		}
 	})

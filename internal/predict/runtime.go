@@ -6,18 +6,19 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// timeWindow is how many complete runs count for run times and compute: these harm nobody where they are old.
+// timeWindow is how many complete runs count for run times and compute. It is larger than the window for memory,
+// because old run times do no harm.
 const timeWindow = 20
 
-// What is believed of the scatter of run times before there is any: a standard deviation of the logarithm, and how many
-// runs it counts for.
+// The assumed scatter of run times before there are any: a standard deviation of the logarithm, and how many runs it
+// counts as.
 const (
 	priorSigma = 0.2
 	priorRuns  = 2
 )
 
-// time says how long the next run takes: the median of those in the window, each as long as it would have been on what
-// the last one had; Low and High by Student's prediction interval on the logarithms.
+// time sets the expected run time of the next run: the median of the runs in the window, each scaled to the slice of
+// the last run. Low and High are the bounds of Student's prediction interval on the logarithms.
 func (n *Need) time(runs []attempt) {
 	last := 0.0
 	for _, r := range runs {
@@ -46,7 +47,7 @@ func (n *Need) time(runs []attempt) {
 	n.Seconds, n.Low, n.High = math.Exp(middle), math.Exp(middle-off), math.Exp(middle+off)
 }
 
-// scale is how many times longer a run is on other compute slices; 1 where nobody knows.
+// scale returns the factor of the run time on another number of compute slices; 1 if it is unknown.
 func (n Need) scale(from, to float64) float64 {
 	if n.Busy < 0 || from <= 0 || to <= 0 {
 		return 1
@@ -54,7 +55,7 @@ func (n Need) scale(from, to float64) float64 {
 	return takes(n.Busy, to) / takes(n.Busy, from)
 }
 
-// Takes is Seconds, Low and High on a slice with so much compute.
+// Takes returns Seconds, Low and High on a slice with this number of compute slices.
 func (n Need) Takes(compute int) (seconds, low, high float64) {
 	f := n.scale(float64(n.Compute), float64(compute))
 	return f * n.Seconds, f * n.Low, f * n.High

@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// PredictShared returns what a job needs by other users' runs of the same work, from one history per user. Each user
-// counts once, however many runs she has: her own need is predicted first, and every figure of the result is the upper
-// median of the users' figures. So as long as fewer than half of the users are hostile, each figure lies between the
-// least and the greatest of the others'. False: fewer than [Site.Users] users have a complete run, and the result is
-// empty.
+// PredictShared returns the need of a job according to other users' runs of the same script, with one history per user.
+// Each user counts once, however many runs they have: the need of each user is predicted first, and every figure of the
+// result is the upper median of the users' figures. As long as fewer than half of the users are hostile, each figure is
+// between the smallest and the largest of the other users. It returns false and an empty result if fewer than
+// [Site.Users] users have a complete run.
 func PredictShared(users []History, site Site) (Need, bool) {
 	var needs []Need
 	for _, h := range users {
@@ -41,11 +41,11 @@ func PredictShared(users []History, site Site) (Need, bool) {
 	n.Seconds = times(func(seconds, _, _ float64) float64 { return seconds })
 	n.Low = times(func(_, low, _ float64) float64 { return low })
 	n.High = times(func(_, _, high float64) float64 { return high })
-	n.Why = fmt.Sprintf("each of %d users counts once, and half of them need no more", len(needs))
+	n.Why = fmt.Sprintf("each of %d users counts once, and at least half of them need no more than this", len(needs))
 	return n, true
 }
 
-// upperMedian returns the middle figure of the needs, the greater of two.
+// upperMedian returns the middle figure of the needs, the larger of two.
 func upperMedian(needs []Need, figure func(Need) float64) float64 {
 	all := make([]float64, len(needs))
 	for i, n := range needs {

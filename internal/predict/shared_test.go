@@ -6,21 +6,21 @@ import (
 	"testing"
 )
 
-// userRuns are the runs of one user, each with this peak and run time.
+// userRuns returns n runs of one user, each with this peak and run time.
 func userRuns(uid uint32, n int, peak, seconds float64) History {
 	h := History{Level: BySite}
 	for i := range n {
 		h.Runs = append(h.Runs, Run{
 			Job: uint32(i + 1), Node: "n1", UID: uid, Board: "a100", Profile: "7g.40gb", Slices: 1, State: "COMPLETED",
-			Start: int64(
-				1000 + i,
-			), Seconds: seconds, Samples: 60, PeakMiB: peak, MedianMiB: peak, HighMiB: peak, Util: -1,
+			Start: int64(1000 + i), Seconds: seconds,
+			Samples: 60, PeakMiB: peak, MedianMiB: peak, HighMiB: peak, Util: -1,
 		})
 	}
 	return h
 }
 
-// TestSharedNeedsUsers: fewer users than the site asks for say nothing, however many runs they have.
+// TestSharedNeedsUsers checks that fewer users than the site requires give no result, whatever number of runs they
+// have.
 func TestSharedNeedsUsers(t *testing.T) {
 	users := []History{
 		userRuns(1, 60, 5000, 60),
@@ -28,25 +28,25 @@ func TestSharedNeedsUsers(t *testing.T) {
 		{Level: BySite, Runs: []Run{{State: "OUT_OF_MEMORY", Samples: 1, PeakMiB: 9000}}},
 	}
 	if n, ok := PredictShared(users, DefaultSite); ok || n.PeakMiB != 0 {
-		t.Errorf("two users of whom something is known: %+v", n)
+		t.Errorf("two users with complete runs: %+v", n)
 	}
 	site := DefaultSite
 	site.Users = 2
 	if n, ok := PredictShared(users, site); !ok || n.PeakMiB < 5000 || n.Level != BySite {
-		t.Errorf("two are enough here: %+v, %v", n, ok)
+		t.Errorf("a site that requires two users: %+v, %v", n, ok)
 	}
 	if n, ok := PredictShared(append(users, userRuns(3, 1, 4000, 60)), DefaultSite); !ok || n.HighestMiB != 5000 {
 		t.Errorf("three users: %+v, %v", n, ok)
 	}
 }
 
-// TestSharedMinority: whatever a minority of the users has run, each figure lies between the least and the greatest of
-// the others'.
+// TestSharedMinority checks that each figure is between the smallest and the largest of the honest users, whatever a
+// minority of the users has run.
 func TestSharedMinority(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		honest := 2 + random.IntN(6)
-		hostile := random.IntN(honest) // fewer than the others
+		hostile := random.IntN(honest) // fewer than the honest users
 		var users []History
 		var least, most Need
 		for i := range honest {
@@ -73,10 +73,14 @@ func TestSharedMinority(t *testing.T) {
 			continue
 		}
 		const rounding = 1e-6
-		for _, f := range [][3]float64{{least.PeakMiB, n.PeakMiB, most.PeakMiB}, {least.HighestMiB, n.HighestMiB, most.HighestMiB}, {least.Seconds, n.Seconds, most.Seconds}} {
+		for _, f := range [][3]float64{
+			{least.PeakMiB, n.PeakMiB, most.PeakMiB},
+			{least.HighestMiB, n.HighestMiB, most.HighestMiB},
+			{least.Seconds, n.Seconds, most.Seconds},
+		} {
 			if f[1] < f[0]-rounding || f[1] > f[2]+rounding {
 				t.Fatalf(
-					"%d hostile users of %d moved a figure to %v, beyond %v to %v",
+					"%d hostile users of %d moved a figure to %v, want %v to %v",
 					hostile,
 					len(users),
 					f[1],
@@ -86,7 +90,7 @@ func TestSharedMinority(t *testing.T) {
 			}
 		}
 		if again, _ := PredictShared(slices.Clone(users), DefaultSite); again != n {
-			t.Fatalf("not the same twice: %+v, %+v", n, again)
+			t.Fatalf("a different result the second time: %+v, %+v", n, again)
 		}
 	}
 }

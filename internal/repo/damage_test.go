@@ -19,7 +19,7 @@ import (
 
 func quiet(string) {}
 
-// testDir is for properties, which have no folder of their own.
+// testDir is the folder for property tests, which have no folder of their own.
 var testDir string
 
 func TestMain(m *testing.M) {
@@ -41,18 +41,20 @@ func mustOpen(t *rapid.T, path string) *Repo {
 	return r
 }
 
-// damages are files in which there is no repository.
+// damages turn a repository into a file that is not one.
 var damages = map[string]func(t *testing.T, path string){
-	"text":          func(t *testing.T, path string) { write(t, path, []byte(strings.Repeat("not a database\n", 1000))) },
+	"text": func(t *testing.T, path string) {
+		write(t, path, []byte(strings.Repeat("not a database\n", 1000)))
+	},
 	"a few bytes":   func(t *testing.T, path string) { write(t, path, []byte("x")) },
 	"a broken page": func(t *testing.T, path string) { spoil(t, path, 4096, 6*4096) },
 	"a broken head": func(t *testing.T, path string) { spoil(t, path, 0, 50) },
 	"cut in half":   func(t *testing.T, path string) { cut(t, path) },
-	"another's": func(t *testing.T, path string) {
+	"another program's": func(t *testing.T, path string) {
 		os.Remove(path)
 		edit(t, path, "CREATE TABLE secrets (a); INSERT INTO secrets VALUES (1)")
 	},
-	"ours, half": func(t *testing.T, path string) {
+	"incomplete": func(t *testing.T, path string) {
 		edit(t, path, "PRAGMA foreign_keys=off; DROP TABLE outbox; DROP TABLE run")
 	},
 	"version, empty": func(t *testing.T, path string) { os.Remove(path); edit(t, path, "PRAGMA user_version = 1") },
@@ -98,7 +100,7 @@ func edit(t *testing.T, path, text string) {
 	}
 }
 
-// whole is the path of a repository with a run in it that nobody has open.
+// whole returns the path of a repository with runs that no process has open.
 func whole(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "repo.db")
@@ -117,8 +119,8 @@ func whole(t *testing.T) string {
 	return path
 }
 
-// TestSetAside: what is no repository is kept beside a new one, byte for byte, and said so; a path that a person typed
-// is left alone.
+// TestSetAside: a file that is not a repository is kept, byte for byte, beside a new repository, and reported. At a
+// path that a person typed, the file is not changed.
 func TestSetAside(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
@@ -135,16 +137,16 @@ func TestSetAside(t *testing.T) {
 			if now, err := os.ReadFile(path); err != nil || string(now) != string(before) {
 				t.Fatalf("it was touched: %v", err)
 			}
-			said := ""
-			r, err := Open(path, func(text string) { said += text })
+			reported := ""
+			r, err := Open(path, func(text string) { reported += text })
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer r.Close()
 			aside, err := filepath.Glob(path + ".damaged-????????T??????.???")
-			if err != nil || len(aside) != 1 || !strings.Contains(said, aside[0]) ||
-				!strings.Contains(said, "caelum repo sync") {
-				t.Fatalf("%v %q %v", aside, said, err)
+			if err != nil || len(aside) != 1 || !strings.Contains(reported, aside[0]) ||
+				!strings.Contains(reported, "caelum repo sync") {
+				t.Fatalf("%v %q %v", aside, reported, err)
 			}
 			if now, err := os.ReadFile(aside[0]); err != nil || string(now) != string(before) {
 				t.Errorf("set aside, and changed: %v", err)
@@ -153,14 +155,14 @@ func TestSetAside(t *testing.T) {
 				t.Error("the new one is not new")
 			}
 			if r := open(t, path); len(job(t, r, 7)) != 1 {
-				t.Error("opened again: it is gone")
+				t.Error("opened again: the run is gone")
 			}
 		})
 	}
 }
 
-// TestDamagedInUse: who has a repository open that becomes damaged, is set aside by another or taken away goes on with
-// the one that stands there then.
+// TestDamagedInUse: if an open repository is damaged, replaced or removed, its user continues with the file that is
+// then at the path.
 func TestDamagedInUse(t *testing.T) {
 	replaced := func(t *testing.T, path string) {
 		os.Rename(path, path+".old")
@@ -171,9 +173,9 @@ func TestDamagedInUse(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		what   string
-		damage func(t *testing.T, path string)
-		said   bool
+		what     string
+		damage   func(t *testing.T, path string)
+		reported bool
 	}{
 		{"text", damages["text"], true},
 		{"cut", func(t *testing.T, path string) {
@@ -191,8 +193,8 @@ func TestDamagedInUse(t *testing.T) {
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			path := filepath.Join(filepath.Dir(whole(t)), "repo.db")
-			said := ""
-			r := At(path, func(text string) { said += text })
+			reported := ""
+			r := At(path, func(text string) { reported += text })
 			defer r.Close()
 			if _, err := r.Scripts(); err != nil {
 				t.Fatal(err)
@@ -204,17 +206,17 @@ func TestDamagedInUse(t *testing.T) {
 			if err := r.Ended(aRun(), time.Unix(1795342816, 0)); err != nil {
 				t.Errorf("add: %v", err)
 			}
-			if said == "" || c.said != strings.Contains(said, "set aside") {
-				t.Errorf("it said %q", said)
+			if reported == "" || c.reported != strings.Contains(reported, "set aside") {
+				t.Errorf("reported %q", reported)
 			}
 			if now := open(t, path); len(job(t, now, 7)) != 1 || len(job(t, now, 8)) != 0 {
-				t.Error("what stands there is not what was written")
+				t.Error("the new file does not have the new run, or has an old one")
 			}
 		})
 	}
 }
 
-// TestAt: a repository that cannot be opened yet is, once it can.
+// TestAt: a repository that cannot be opened at first is opened as soon as possible.
 func TestAt(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "sub", "repo.db")
@@ -230,8 +232,8 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// TestSetAsideOnce: of several processes that meet the damage at once, one sets it aside, and all have the same new
-// one.
+// TestSetAsideOnce: if several processes find the damage at the same time, one of them sets the file aside, and all use
+// the same new repository.
 func TestSetAsideOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo.db")
 	write(t, path, []byte(strings.Repeat("junk", 5000)))
@@ -253,12 +255,13 @@ func TestSetAsideOnce(t *testing.T) {
 	}
 	all.Wait()
 	aside, _ := filepath.Glob(path + ".damaged-*T??????.???")
-	if works, err := open(t, path).Scripts(); err != nil || len(works) != 1 || works[0].Runs != 8 || len(aside) != 1 {
-		t.Errorf("%+v %v, set aside %v", works, err, aside)
+	scripts, err := open(t, path).Scripts()
+	if err != nil || len(scripts) != 1 || scripts[0].Runs != 8 || len(aside) != 1 {
+		t.Errorf("%+v %v, set aside %v", scripts, err, aside)
 	}
 }
 
-// TestNewer: a newer release's is refused, and not touched.
+// TestNewer: a repository of a newer release is refused and not changed.
 func TestNewer(t *testing.T) {
 	path := whole(t)
 	edit(t, path, "PRAGMA user_version = 99")
@@ -274,8 +277,8 @@ func TestNewer(t *testing.T) {
 	}
 }
 
-// TestOpenSays: what cannot be opened is said with what to do, and nothing is set aside.
-func TestOpenSays(t *testing.T) {
+// TestOpenErrors: the error of a path that cannot be opened includes the remedy, and no file is set aside.
+func TestOpenErrors(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := Open(dir, quiet); err == nil || !strings.Contains(err.Error(), "is a directory") ||
 		!strings.Contains(err.Error(), dir) {
@@ -291,7 +294,7 @@ func TestOpenSays(t *testing.T) {
 		}
 	}
 	typed := filepath.Join(dir, "none", "repo.db")
-	if _, err := OpenAsItIs(typed); err == nil || !strings.Contains(err.Error(), "see that its folder is there") ||
+	if _, err := OpenAsItIs(typed); err == nil || !strings.Contains(err.Error(), "check that its directory exists") ||
 		!strings.Contains(err.Error(), typed) {
 		t.Errorf("%v", err)
 	}
@@ -304,11 +307,11 @@ func TestOpenSays(t *testing.T) {
 	}
 }
 
-// TestFull: on a full disk the error says what to do, and what was there stays and can be read.
+// TestFull: on a full disk the error includes the remedy, and existing runs stay readable.
 func TestFull(t *testing.T) {
 	r := open(t, whole(t))
 	if err := r.read(func(q *sql.DB) error {
-		_, err := q.Exec("PRAGMA max_page_count = 1") // as many as there are
+		_, err := q.Exec("PRAGMA max_page_count = 1") // raised to the current number of pages
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -324,11 +327,11 @@ func TestFull(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if len(job(t, r, 7)) != 1 || len(job(t, r, 1000)) != 0 {
-		t.Error("some of it was kept, or what was there is gone")
+		t.Error("some of the runs were stored, or existing ones are gone")
 	}
 }
 
-// TestMode: nobody but its owner reads what users run.
+// TestMode: only the owner can read the repository.
 func TestMode(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a repo?mode=memory&x#y%41.db") // SQLite reads its file names as URIs
@@ -345,7 +348,7 @@ func TestMode(t *testing.T) {
 	}
 }
 
-// FuzzOpen: whatever bytes stand there, a repository can be opened and used, or an error says why not.
+// FuzzOpen: whatever bytes the file has, a repository can be opened and used, or Open returns an error.
 func FuzzOpen(f *testing.F) {
 	f.Add([]byte("x"))
 	f.Add([]byte("SQLite format 3\x00"))

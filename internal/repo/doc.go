@@ -1,11 +1,19 @@
-// Package repo is the profile repository: what earlier runs of each piece of work used, and what of that is still on
-// its way to slurmdbd.
+// Package repo is the repository of earlier runs: it stores what each run used, and which summaries slurmdbd does not
+// have yet.
 //
-// It is one SQLite file, by default /var/lib/caelum/repo.db. On a node it holds the runs that the agent saw there, the
-// open observations of running jobs, and the summaries that slurmdbd does not have yet (the outbox); on the host of a
-// sync it holds every run of the cluster. What stands of a run is what its summary says (predict.Run.Summary), so both
-// say the same of it, and a repository that is lost is made again from slurmdbd.
+// It is one SQLite file, by default /var/lib/caelum/repo.db. On a node it holds the runs that the agent observed there,
+// the open observations of running jobs, and the summaries still to be written to slurmdbd (the outbox). On the host
+// that runs the sync it holds every run of the cluster. A run is stored exactly as its summary describes it
+// (predict.Run.Summary), so both repositories agree, and a lost repository can be restored from slurmdbd.
 //
-// Names, accounts and keys in it come from users, by way of slurmdbd: they are parameters of statements, never part of
-// one. The package stores and answers; what a history means, package predict says.
+// Names, accounts and keys come from users by way of slurmdbd. They are always parameters of SQL statements, never part
+// of the text. The package never interprets a history: package predict does.
+//
+// Files:
+//
+//	export.go  export and import: one JSON object per line (Line), at most 64 KiB each
+//	list.go    lists of scripts and users; forgetting runs; number of runs kept (keepOfKey 128, keepFor, keepInAll)
+//	open.go    database schema and its versions, default path; opening, and setting a damaged file aside
+//	outbox.go  open observations, the runs whose summary slurmdbd may lack, and notes on the progress of the sync
+//	run.go     adds and completes runs; histories of a key or fingerprint (Window 64 runs); Predict for a job
 package repo

@@ -10,24 +10,27 @@ import (
 	"caelum/internal/sqlite"
 )
 
-// Script is one script of a user: its user and key, and what is known of it in short.
+// Script is one key of a user, with a summary of its runs.
 type Script struct {
 	Of
 	User, Account, Name string // of the newest run
 	Runs                int
-	Last                int64   // when the newest began, Unix seconds
+	Last                int64   // start of the newest run, Unix seconds
 	PeakMiB             float64 // the highest
 }
 
-// Scripts lists the work that has a key, that which ran last first. The same key of two users is two pieces of work.
+// Scripts lists the keys with runs, the most recently started first. The same key of two users gives two entries.
 func (r *Repo) Scripts() ([]Script, error) {
 	// With max(start) in it, the columns that are not aggregated are those of the newest run
 	// (sqlite.org/lang_select.html#bareagg).
 	return query(r, func(rows *sql.Rows) (w Script, err error) {
 		err = rows.Scan(&w.Key, &w.Fingerprint, &w.UID, &w.User, &w.Account, &w.Name, &w.Runs, &w.Last, &w.PeakMiB)
 		return
-	}, `SELECT key, work, uid, user, account, name, runs, last, (SELECT max(peak) FROM run WHERE run.key = newest.key AND run.uid = newest.uid) FROM (
-		SELECT key, work, uid, user, account, name, count(*) AS runs, max(start) AS last FROM run WHERE key <> '' GROUP BY key, uid) AS newest ORDER BY last DESC, key, uid`)
+	}, `SELECT key, work, uid, user, account, name, runs, last,
+			(SELECT max(peak) FROM run WHERE run.key = newest.key AND run.uid = newest.uid)
+		FROM (SELECT key, work, uid, user, account, name, count(*) AS runs, max(start) AS last
+			FROM run WHERE key <> '' GROUP BY key, uid) AS newest
+		ORDER BY last DESC, key, uid`)
 }
 
 // Job lists the runs of a job, oldest first.
@@ -37,7 +40,7 @@ func (r *Repo) Job(id uint32) ([]predict.Run, error) {
 	return runs, err
 }
 
-// Users are the ids of those who have runs under this name.
+// Users returns the ids of the users with runs under this name.
 func (r *Repo) Users(name string) ([]uint32, error) {
 	return query(r, func(rows *sql.Rows) (uid uint32, err error) {
 		err = rows.Scan(&uid)
@@ -45,32 +48,33 @@ func (r *Repo) Users(name string) ([]uint32, error) {
 	}, "SELECT DISTINCT uid FROM run WHERE user = ? ORDER BY uid", name)
 }
 
-// everybody stands for any user in what is forgotten, as the empty key stands for any key.
-const everybody = -1
+// allUsers means any user in the table of forgotten runs, as the empty key means any key.
+const allUsers = -1
 
-// ForgetKey forgets every user's runs of a key that began before now, and returns how many there were. What is
-// forgotten stays so when it is read from slurmdbd again.
+// ForgetKey removes every user's runs of a key that began before now, and returns their number. A sync does not add
+// them again.
 func (r *Repo) ForgetKey(key string, now time.Time) (int, error) {
-	return r.forget(key, everybody, now)
+	return r.forget(key, allUsers, now)
 }
 
-// ForgetKeyOf is ForgetKey for one user's runs.
+// ForgetKeyOf is like ForgetKey, for one user's runs.
 func (r *Repo) ForgetKeyOf(uid uint32, key string, now time.Time) (int, error) {
 	return r.forget(key, int64(uid), now)
 }
 
-// ForgetUser is ForgetKey for all runs of a user.
+// ForgetUser is like ForgetKey, for all runs of a user.
 func (r *Repo) ForgetUser(uid uint32, now time.Time) (int, error) {
 	return r.forget("", int64(uid), now)
 }
 
-// ForgetBefore is ForgetKey for all runs that began before a time.
-func (r *Repo) ForgetBefore(at time.Time) (int, error) { return r.forget("", everybody, at) }
+// ForgetBefore is like ForgetKey, for all runs that began before a time.
+func (r *Repo) ForgetBefore(at time.Time) (int, error) { return r.forget("", allUsers, at) }
 
 func (r *Repo) forget(key string, uid int64, before time.Time) (n int, err error) {
 	err = r.do(func(tx *sql.Tx) error {
-		if _, err := tx.Exec(`INSERT INTO forgotten (key, uid, before) VALUES (?, ?, ?)
-			ON CONFLICT (key, uid) DO UPDATE SET before = max(before, excluded.before)`, key, uid, before.Unix()); err != nil {
+		_, err := tx.Exec(`INSERT INTO forgotten (key, uid, before) VALUES (?, ?, ?)
+			ON CONFLICT (key, uid) DO UPDATE SET before = max(before, excluded.before)`, key, uid, before.Unix())
+		if err != nil {
 			return err
 		}
 		n, err = deleted(tx, "start < ?1 AND ?2 IN ('', key) AND ?3 IN (-1, uid)", before.Unix(), key, uid)
@@ -88,16 +92,17 @@ func deleted(tx *sql.Tx, where string, args ...any) (int, error) {
 	return int(n), err
 }
 
-// What a repository keeps: the newest runs of each user's key, for so long, and so many in all (some 100 MB).
+// A repository keeps the newest runs of each user's key, for a limited time, and a limited number in all (about 100
+// MB).
 const (
 	keepOfKey = 128
 	keepFor   = 400 * 24 * time.Hour
 	keepInAll = 400_000
 )
 
-// Prune drops the runs that are too old, or too many, and returns how many. Where there are too many in all, users keep
-// equal shares: each user's oldest runs go, and a user who has no more than her share loses none. Age counts from the
-// newest run or from now, whichever is earlier, so that a clock that is ahead costs nothing.
+// Prune removes runs that are too old or too many, and returns their number. If there are too many in all, users get
+// equal shares: each user's oldest runs are removed, and a user with at most her share loses none. Age counts from the
+// newest run or from now, whichever is earlier, so a clock that is ahead removes no run.
 func (r *Repo) Prune(now time.Time) (n int, err error) {
 	return r.prune(now, keepOfKey, keepInAll)
 }
@@ -134,7 +139,8 @@ func (r *Repo) prune(now time.Time, ofKey, inAll int) (n int, err error) {
 		more, err := deleted(
 			tx,
 			`(job, restart, node, start) IN (SELECT job, restart, node, start FROM (SELECT job, restart, node, start,
-			row_number() OVER (PARTITION BY uid ORDER BY start DESC, job DESC, restart DESC, node DESC) AS nth FROM run) WHERE nth > ?1)`,
+			row_number() OVER (PARTITION BY uid ORDER BY start DESC, job DESC, restart DESC, node DESC) AS nth
+			FROM run) WHERE nth > ?1)`,
 			share,
 		)
 		n = old + many + more
@@ -143,7 +149,7 @@ func (r *Repo) prune(now time.Time, ofKey, inAll int) (n int, err error) {
 	return n, err
 }
 
-// userShare is how many runs each user may have when there is room for so many in all: the most with which they fit.
+// userShare returns how many runs each user may have: the largest number for which all runs fit into room.
 func userShare(tx *sql.Tx, room int) (int, error) {
 	counts, err := sqlite.List(tx, func(rows *sql.Rows) (n int, err error) {
 		err = rows.Scan(&n)

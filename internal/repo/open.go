@@ -13,22 +13,25 @@ import (
 	"caelum/internal/sqlite"
 )
 
-// DefaultPath is the repository, unless caelum.yaml names another.
+// DefaultPath is the path of the repository, unless caelum.yaml sets another.
 const DefaultPath = "/var/lib/caelum/repo.db"
 
-// schema is one statement list per version; user_version counts how many have been applied.
+// schema has one list of statements per version. The user_version of a database is the number of versions applied.
 var schema = []string{`
 CREATE TABLE meta      (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE run       (job INTEGER NOT NULL, restart INTEGER NOT NULL, node TEXT NOT NULL, start INTEGER NOT NULL,
-                        key TEXT NOT NULL, work TEXT NOT NULL, uid INTEGER NOT NULL, user TEXT NOT NULL, account TEXT NOT NULL, name TEXT NOT NULL,
-                        board TEXT NOT NULL, profile TEXT NOT NULL, slices INTEGER NOT NULL, seconds REAL NOT NULL,
-                        samples INTEGER NOT NULL, peak REAL NOT NULL, median REAL NOT NULL, high REAL NOT NULL, util REAL NOT NULL,
-                        state TEXT NOT NULL, exit INTEGER NOT NULL, PRIMARY KEY (job, restart, node, start)) WITHOUT ROWID;
+                        key TEXT NOT NULL, work TEXT NOT NULL, uid INTEGER NOT NULL, user TEXT NOT NULL,
+                        account TEXT NOT NULL, name TEXT NOT NULL, board TEXT NOT NULL, profile TEXT NOT NULL,
+                        slices INTEGER NOT NULL, seconds REAL NOT NULL, samples INTEGER NOT NULL, peak REAL NOT NULL,
+                        median REAL NOT NULL, high REAL NOT NULL, util REAL NOT NULL, state TEXT NOT NULL,
+                        exit INTEGER NOT NULL, PRIMARY KEY (job, restart, node, start)) WITHOUT ROWID;
 CREATE INDEX run_key   ON run (key, start);
 CREATE INDEX run_work  ON run (work, uid, start);
 CREATE INDEX run_start ON run (start);
-CREATE TABLE forgotten (key TEXT NOT NULL, uid INTEGER NOT NULL, before INTEGER NOT NULL, PRIMARY KEY (key, uid)) WITHOUT ROWID;
-CREATE TABLE open      (job INTEGER NOT NULL, restart INTEGER NOT NULL, observation BLOB NOT NULL, PRIMARY KEY (job, restart)) WITHOUT ROWID;
+CREATE TABLE forgotten (key TEXT NOT NULL, uid INTEGER NOT NULL, before INTEGER NOT NULL,
+                        PRIMARY KEY (key, uid)) WITHOUT ROWID;
+CREATE TABLE open      (job INTEGER NOT NULL, restart INTEGER NOT NULL, observation BLOB NOT NULL,
+                        PRIMARY KEY (job, restart)) WITHOUT ROWID;
 CREATE TABLE outbox    (job INTEGER NOT NULL, restart INTEGER NOT NULL, node TEXT NOT NULL, start INTEGER NOT NULL,
                         since INTEGER NOT NULL, due INTEGER NOT NULL, tries INTEGER NOT NULL, written INTEGER NOT NULL,
                         PRIMARY KEY (job, restart, node, start),
@@ -41,37 +44,45 @@ CREATE INDEX run_key   ON run (key, uid, start);
 CREATE INDEX run_user  ON run (uid, start);
 `}
 
-// kind is what a repository is. What the last transactions before a crash of the machine said slurmdbd has too.
+// kind describes the database. The last transactions before a machine crash may be lost: slurmdbd has their contents
+// too.
 var kind = sqlite.Kind{
-	Name: "repository", Schema: schema, Tables: []string{"meta", "run", "forgotten", "open", "outbox"}, Options: "_busy_timeout=30000&_foreign_keys=on",
+	Name:    "repository",
+	Schema:  schema,
+	Tables:  []string{"meta", "run", "forgotten", "open", "outbox"},
+	Options: "_busy_timeout=30000&_foreign_keys=on",
 }
 
-// Repo is the repository. Its methods may be called concurrently, and by several processes; their errors say what to
-// do.
+// Repo is the repository of earlier runs. Several goroutines and several processes may use it at the same time. Its
+// errors include the remedy.
 //
-// A repository can be filled anew, so that nobody has to be asked what to do about a damaged one: it is set aside when
-// it is opened, and a new one begun.
+// A repository can be filled again from slurmdbd, so a damaged one needs no decision by an administrator: when it is
+// opened, it is set aside and a new one is created.
 type Repo struct {
-	path string
-	say  func(string) // nil: what is no repository is left as it is
-	// it goes over to what stands at the path whenever that is another file, or found to be damaged
-	follows bool
+	path    string
+	report  func(string) // nil: a file that is not a repository is left unchanged
+	reopens bool         // opens the path again when the file there was replaced or is damaged
 	mu      sync.Mutex
 	db      *sqlite.DB
 	file    os.FileInfo // of db, when it was last used
 }
 
-// Open opens or makes the repository at path, root's alone. A file that is damaged, or another program's, is set aside
-// as <path>.damaged-<time> and a new one begun; say is then told so in one sentence. One of a newer release is refused
-// and left as it is. Its folder is made root-only if it does not exist.
-func Open(path string, say func(string)) (*Repo, error) { return opened(&Repo{path: path, say: say}) }
+// Open opens the repository at path, or creates it, readable by root only. A damaged file, or another program's
+// database, is renamed to <path>.damaged-<time> and a new repository is created; report is then called with one
+// sentence about this. A repository of a newer release is refused and not changed. Open creates a missing folder,
+// readable by root only.
+func Open(path string, report func(string)) (*Repo, error) {
+	return opened(&Repo{path: path, report: report})
+}
 
-// At is Open for who has it open for ever: it is opened when it is first used, tried again after an error, and opened
-// anew when it is damaged, or when another file stands at the path.
-func At(path string, say func(string)) *Repo { return &Repo{path: path, say: say, follows: true} }
+// At is like Open, for long-lived callers. The repository is opened at its first use, after an error at the next use,
+// and again if it is damaged or if the file at the path was replaced.
+func At(path string, report func(string)) *Repo {
+	return &Repo{path: path, report: report, reopens: true}
+}
 
-// OpenAsItIs is Open for a path that a person typed: what is no repository is refused and left as it is, and no folder
-// is made.
+// OpenAsItIs is like Open, for a path that a person typed: a file that is not a repository is refused and not changed,
+// and no folder is created.
 func OpenAsItIs(path string) (*Repo, error) { return opened(&Repo{path: path}) }
 
 func opened(r *Repo) (*Repo, error) {
@@ -81,10 +92,10 @@ func opened(r *Repo) (*Repo, error) {
 	return r, nil
 }
 
-// open opens what stands at the path while no other process does so in that folder: else one might set aside what
-// another has just begun.
+// open opens the file at the path while it holds a lock on the folder. Without the lock, two processes could set aside
+// the same damaged file, and the second one would set aside the new repository of the first.
 func (r *Repo) open() error {
-	if r.say != nil {
+	if r.report != nil {
 		if err := os.MkdirAll(filepath.Dir(r.path), 0o700); err != nil {
 			return kind.ExplainFile(r.path, err)
 		}
@@ -98,18 +109,13 @@ func (r *Repo) open() error {
 		return kind.ExplainFile(r.path, err)
 	}
 	db, err := sqlite.Open(r.path, kind)
-	if r.say != nil && (errors.Is(err, sqlite.ErrDamaged) || errors.Is(err, sqlite.ErrForeign)) {
+	if r.report != nil && (errors.Is(err, sqlite.ErrDamaged) || errors.Is(err, sqlite.ErrForeign)) {
 		aside, asideErr := setAside(r.path)
 		if asideErr != nil {
 			return asideErr
 		}
-		r.say(
-			fmt.Sprintf(
-				"%v; it was set aside as %s, and a new one begun: `caelum repo sync` fills it from slurmdbd",
-				err,
-				aside,
-			),
-		)
+		r.report(fmt.Sprintf("%v; it was set aside as %s and a new one was created: "+
+			"`caelum repo sync` fills it from slurmdbd", err, aside))
 		db, err = sqlite.Open(r.path, kind)
 	}
 	if err != nil {
@@ -120,7 +126,7 @@ func (r *Repo) open() error {
 	return err
 }
 
-// setAside renames what stands at path, with its journals, and says as what.
+// setAside renames the file at path, with its journals, and returns the new name.
 func setAside(path string) (string, error) {
 	aside := path + ".damaged-" + time.Now().UTC().Format("20060102T150405.000")
 	for _, end := range []string{"-wal", "-shm", ""} {
@@ -141,18 +147,18 @@ func (r *Repo) Close() error {
 	return r.db.Close()
 }
 
-// with has f use what stands at the path. If f finds that damaged it is opened anew the next time, and set aside then.
+// with calls f with the database. If f finds it damaged, the next call opens the path again, which sets the file aside.
 func (r *Repo) with(f func(*sqlite.DB) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.follows {
+	if !r.reopens {
 		return f(r.db)
 	}
 	if file, err := os.Stat(r.path); r.db != nil {
-		// no database of SQLite's becomes smaller by itself
+		// SQLite never shrinks a database file by itself
 		if err != nil || !os.SameFile(file, r.file) || file.Size() < r.file.Size() {
-			r.shut()
-			r.say("another repository stands at " + r.path + ", or none: what is kept from now on goes there")
+			r.closeDB()
+			r.report("the repository " + r.path + " was replaced, truncated or removed; it is opened again")
 		} else {
 			r.file = file
 		}
@@ -164,35 +170,35 @@ func (r *Repo) with(f func(*sqlite.DB) error) error {
 	}
 	err := f(r.db)
 	if errors.Is(err, sqlite.ErrDamaged) {
-		r.shut()
+		r.closeDB()
 	}
 	return err
 }
 
-func (r *Repo) shut() {
+func (r *Repo) closeDB() {
 	r.db.Close()
 	r.db = nil
 }
 
-// twice is with, and with again what stands in the place of a damaged one.
-func (r *Repo) twice(f func(*sqlite.DB) error) error {
+// retry is like with, but calls f again with the new database if the old one is damaged.
+func (r *Repo) retry(f func(*sqlite.DB) error) error {
 	err := r.with(f)
-	if r.follows && errors.Is(err, sqlite.ErrDamaged) {
+	if r.reopens && errors.Is(err, sqlite.ErrDamaged) {
 		return r.with(f)
 	}
 	return err
 }
 
 func (r *Repo) do(f func(*sql.Tx) error) error {
-	return r.twice(func(db *sqlite.DB) error { return db.Do(f) })
+	return r.retry(func(db *sqlite.DB) error { return db.Do(f) })
 }
 
 func (r *Repo) exec(text string, args ...any) error {
-	return r.twice(func(db *sqlite.DB) error { return db.Exec(text, args...) })
+	return r.retry(func(db *sqlite.DB) error { return db.Exec(text, args...) })
 }
 
 func (r *Repo) read(f func(*sql.DB) error) error {
-	return r.twice(func(db *sqlite.DB) error { return db.Read(f) })
+	return r.retry(func(db *sqlite.DB) error { return db.Read(f) })
 }
 
 func query[T any](r *Repo, row func(*sql.Rows) (T, error), text string, args ...any) (all []T, err error) {

@@ -8,19 +8,19 @@ import (
 	"caelum/internal/predict"
 )
 
-// Observation is an open one: of a lease whose job still runs. What is in it is its writer's business.
+// Observation is the open observation of a lease whose job still runs. Only the agent interprets Text.
 type Observation struct {
 	Job     uint32
 	Restart int
 	Text    []byte
 }
 
-// Observe writes an open observation, in the place of an earlier one of the same job and restart.
+// Observe stores an open observation, and replaces an earlier one of the same job and restart.
 func (r *Repo) Observe(o Observation) error {
 	return r.exec("INSERT OR REPLACE INTO open (job, restart, observation) VALUES (?, ?, ?)", o.Job, o.Restart, o.Text)
 }
 
-// Observations lists the open ones, by job.
+// Observations lists the open observations, by job.
 func (r *Repo) Observations() ([]Observation, error) {
 	return query(r, func(rows *sql.Rows) (o Observation, err error) {
 		err = rows.Scan(&o.Job, &o.Restart, &o.Text)
@@ -28,13 +28,13 @@ func (r *Repo) Observations() ([]Observation, error) {
 	}, "SELECT job, restart, observation FROM open ORDER BY job, restart")
 }
 
-// Dismiss drops an open observation of which no run is to be kept.
+// Dismiss removes an open observation without storing a run.
 func (r *Repo) Dismiss(job uint32, restart int) error {
 	return r.exec("DELETE FROM open WHERE job = ? AND restart = ?", job, restart)
 }
 
-// Ended keeps a run that has ended at this time, in the place of its open observation, and puts its summary into the
-// outbox, due at once.
+// Ended stores a run that has ended at this time, removes its open observation, and puts its summary into the outbox,
+// due now.
 func (r *Repo) Ended(n predict.Run, at time.Time) error {
 	return r.do(func(tx *sql.Tx) error {
 		if _, err := tx.Exec("DELETE FROM open WHERE job = ? AND restart = ?", n.Job, n.Restart); err != nil {
@@ -47,24 +47,25 @@ func (r *Repo) Ended(n predict.Run, at time.Time) error {
 		if err := a.add(n); err != nil {
 			return err
 		}
-		// A run that is to be forgotten is not there, and so has no summary to write.
+		// A forgotten run was not stored, so this adds no summary for it.
 		_, err = tx.Exec(`INSERT OR IGNORE INTO outbox (job, restart, node, start, since, due, tries, written)
-			SELECT job, restart, node, start, ?5, ?5, 0, 0 FROM run WHERE job = ?1 AND restart = ?2 AND node = ?3 AND start = ?4`,
+			SELECT job, restart, node, start, ?5, ?5, 0, 0 FROM run
+			WHERE job = ?1 AND restart = ?2 AND node = ?3 AND start = ?4`,
 			n.Job, n.Restart, n.Node, n.Start, at.Unix())
 		return err
 	})
 }
 
-// Pending is a run whose summary slurmdbd does not have for certain.
+// Pending is a run whose summary slurmdbd may not have.
 type Pending struct {
 	Run     predict.Run
-	Since   time.Time // when the run had ended
-	Tries   int       // how often Postpone was called
-	Written bool      // it is to be read back
+	Since   time.Time // end of the run
+	Tries   int       // number of calls of Postpone
+	Written bool      // the summary was written and must be verified
 }
 
-// Due lists the runs in the outbox whose time has come, those that have waited longest first, n at most. A time more
-// than a day ahead is one of a clock that has been set back since, and has come too.
+// Due lists at most n runs in the outbox that are due, those that are due longest first. A due time more than a day
+// ahead was set before the clock was set back; it counts as due.
 func (r *Repo) Due(now time.Time, n int) ([]Pending, error) {
 	return query(r, func(rows *sql.Rows) (p Pending, err error) {
 		var since int64
@@ -75,24 +76,25 @@ func (r *Repo) Due(now time.Time, n int) ([]Pending, error) {
 		WHERE due <= ?1 OR due > ?1 + 86400 ORDER BY due, job, restart, start LIMIT ?2`, now.Unix(), n)
 }
 
-// Next is when the next run in the outbox is due; false: it is empty.
+// Next returns when the next run in the outbox is due, and false if the outbox is empty.
 func (r *Repo) Next() (time.Time, bool, error) {
 	var due sql.NullInt64
 	err := r.read(func(q *sql.DB) error { return q.QueryRow("SELECT min(due) FROM outbox").Scan(&due) })
 	return time.Unix(due.Int64, 0), due.Valid, err
 }
 
-// Waiting is how many runs are in the outbox.
+// Waiting returns the number of runs in the outbox.
 func (r *Repo) Waiting() (n int, err error) {
 	err = r.read(func(q *sql.DB) error { return q.QueryRow("SELECT count(*) FROM outbox").Scan(&n) })
 	return n, err
 }
 
-// Postpone counts a try and puts a run off until this time. Written says whether its summary has been written, and is
-// to be read back then.
+// Postpone counts a try and makes a run due at this time. written says that its summary was written and must be
+// verified then.
 func (r *Repo) Postpone(n predict.Run, until time.Time, written bool) error {
 	return r.exec(
-		"UPDATE outbox SET tries = tries + 1, due = ?, written = ? WHERE job = ? AND restart = ? AND node = ? AND start = ?",
+		"UPDATE outbox SET tries = tries + 1, due = ?, written = ? "+
+			"WHERE job = ? AND restart = ? AND node = ? AND start = ?",
 		until.Unix(),
 		written,
 		n.Job,
@@ -102,7 +104,7 @@ func (r *Repo) Postpone(n predict.Run, until time.Time, written bool) error {
 	)
 }
 
-// Recorded takes a run out of the outbox: slurmdbd has its summary, or never will.
+// Recorded removes a run from the outbox: slurmdbd has its summary, or will never have it.
 func (r *Repo) Recorded(n predict.Run) error {
 	return r.exec(
 		"DELETE FROM outbox WHERE job = ? AND restart = ? AND node = ? AND start = ?",
@@ -113,7 +115,7 @@ func (r *Repo) Recorded(n predict.Run) error {
 	)
 }
 
-// Note reads a note such as how far a sync has come; empty if there is none.
+// Note returns a note, such as the progress of the sync, or an empty string.
 func (r *Repo) Note(name string) (value string, err error) {
 	err = r.read(func(q *sql.DB) error {
 		err := q.QueryRow("SELECT value FROM meta WHERE name = ?", name).Scan(&value)
@@ -125,7 +127,7 @@ func (r *Repo) Note(name string) (value string, err error) {
 	return value, err
 }
 
-// SetNote writes a note.
+// SetNote stores a note.
 func (r *Repo) SetNote(name, value string) error {
 	return r.exec("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)", name, value)
 }

@@ -26,11 +26,13 @@ func open(t *testing.T, path string) *Repo {
 
 func fresh(t *testing.T) *Repo { return open(t, filepath.Join(t.TempDir(), "repo.db")) }
 
-// aRun is a complete run: job 7 of user1.
+// aRun returns a complete run: job 7 of user1.
 func aRun() predict.Run {
 	return predict.Run{
-		Job: 7, Node: "n1", Key: "0123456789abcdef", Fingerprint: "fedcba9876543210", UID: 1001, User: "user1", Account: "research", Name: "train",
-		Board: "a100", Profile: "2g.10gb", Slices: 1, Start: 1795339216, Seconds: 3590, Samples: 3589, PeakMiB: 5321, MedianMiB: 4800, HighMiB: 5100, Util: 0.37, Processes: 2,
+		Job: 7, Node: "n1", Key: "0123456789abcdef", Fingerprint: "fedcba9876543210",
+		UID: 1001, User: "user1", Account: "research", Name: "train",
+		Board: "a100", Profile: "2g.10gb", Slices: 1, Start: 1795339216, Seconds: 3590,
+		Samples: 3589, PeakMiB: 5321, MedianMiB: 4800, HighMiB: 5100, Util: 0.37, Processes: 2,
 		State: "COMPLETED",
 	}
 }
@@ -53,20 +55,28 @@ func job(t *testing.T, r *Repo, id uint32) []predict.Run {
 	return runs
 }
 
-// TestAddCompletes: in whatever order the parts of a run become known, and however often, it is the same run in the
-// end.
+// TestAddCompletes: the parts of a run give the same run in any order, however often they are added.
 func TestAddCompletes(t *testing.T) {
 	whole := aRun()
-	seen := whole // what the agent knows at the release
+	seen := whole // as the agent observes it, at the release
 	seen.State, seen.Exit = "", 0
-	read := predict.Summaries(whole.Summary())[0] // what slurmdbd says
-	read.Job, read.Key, read.UID, read.User, read.Account, read.Name, read.State = whole.Job, whole.Key, whole.UID, whole.User, whole.Account, whole.Name, whole.State
-	short := seen // an agent that was killed saw less
+	read := predict.Summaries(whole.Summary())[0] // as slurmdbd has it
+	read.Job, read.Key, read.UID = whole.Job, whole.Key, whole.UID
+	read.User, read.Account, read.Name, read.State = whole.User, whole.Account, whole.Name, whole.State
+	short := seen // from an agent that was killed early
 	short.Seconds, short.Samples, short.PeakMiB = 10, 10, 100
 	blind := seen
-	seen.Board = "A100" // gres.conf's; slurmdbd has lower case
+	seen.Board = "A100" // the Type in gres.conf; slurmdbd has lower case
 	blind.Samples, blind.PeakMiB, blind.MedianMiB, blind.HighMiB, blind.Util, blind.Fingerprint = 0, 0, 0, 0, -1, ""
-	for _, order := range [][]predict.Run{{seen, read}, {read, seen}, {short, whole}, {whole, short}, {whole, blind}, {blind, read, seen}, {whole, whole}} {
+	for _, order := range [][]predict.Run{
+		{seen, read},
+		{read, seen},
+		{short, whole},
+		{whole, short},
+		{whole, blind},
+		{blind, read, seen},
+		{whole, whole},
+	} {
 		r := fresh(t)
 		added := 0
 		for _, n := range order {
@@ -88,14 +98,18 @@ func TestAddTellsApart(t *testing.T) {
 	}
 }
 
-// TestAddRefuses: what could not be made again from its summary is refused, and nothing of that call is kept.
+// TestAddRefuses: a run that its summary could not restore is refused, and no run of that call is stored.
 func TestAddRefuses(t *testing.T) {
 	r := fresh(t)
 	for name, spoil := range map[string]func(*predict.Run){
-		"no job": func(n *predict.Run) { n.Job = 0 }, "no node": func(n *predict.Run) { n.Node = "" }, "blank in a node": func(n *predict.Run) { n.Node = "n 1" },
-		"comma in a profile": func(n *predict.Run) { n.Profile = "1g,5gb" }, "no start": func(n *predict.Run) { n.Start = 0 },
-		"a key that is none": func(n *predict.Run) { n.Key = "0123456789ABCDEF" }, "a work that is none": func(n *predict.Run) { n.Fingerprint = "' OR 1=1 --" },
-		"negative peak": func(n *predict.Run) { n.PeakMiB = -1 },
+		"no job":              func(n *predict.Run) { n.Job = 0 },
+		"no node":             func(n *predict.Run) { n.Node = "" },
+		"blank in a node":     func(n *predict.Run) { n.Node = "n 1" },
+		"comma in a profile":  func(n *predict.Run) { n.Profile = "1g,5gb" },
+		"no start":            func(n *predict.Run) { n.Start = 0 },
+		"invalid key":         func(n *predict.Run) { n.Key = "0123456789ABCDEF" },
+		"invalid fingerprint": func(n *predict.Run) { n.Fingerprint = "' OR 1=1 --" },
+		"negative peak":       func(n *predict.Run) { n.PeakMiB = -1 },
 	} {
 		n := aRun()
 		spoil(&n)
@@ -105,11 +119,19 @@ func TestAddRefuses(t *testing.T) {
 	}
 }
 
-// TestTextIsData: names with quotes, SQL, newlines, NUL and bytes that are no text come back as they were, as far as
-// they are text.
+// TestTextIsData: names with quotes, SQL, newlines, NUL and invalid UTF-8 are stored unchanged, except for invalid
+// UTF-8.
 func TestTextIsData(t *testing.T) {
 	r := fresh(t)
-	for i, name := range []string{`'; DROP TABLE run; --`, "a\nb\tc", "\x00nul\x00", `"$(id)"`, "\xff\xfe", strings.Repeat("é", 300), "caelum:run=forged"} {
+	for i, name := range []string{
+		`'; DROP TABLE run; --`,
+		"a\nb\tc",
+		"\x00nul\x00",
+		`"$(id)"`,
+		"\xff\xfe",
+		strings.Repeat("é", 300),
+		"caelum:run=forged",
+	} {
 		n := aRun()
 		n.Job, n.User, n.Account, n.Name, n.Key = uint32(i+1), name, name, name, fmt.Sprintf("%016x", i)
 		add1(t, r, n)
@@ -123,12 +145,12 @@ func TestTextIsData(t *testing.T) {
 			t.Errorf("%q has the ids %v, %v", name, uids, err)
 		}
 	}
-	if works, err := r.Scripts(); err != nil || len(works) != 7 {
-		t.Errorf("%d works, %v", len(works), err)
+	if scripts, err := r.Scripts(); err != nil || len(scripts) != 7 {
+		t.Errorf("%d scripts, %v", len(scripts), err)
 	}
 }
 
-// TestHistory: the newest runs, oldest first, of whom they should be.
+// TestHistory: a history has the newest runs of the right users, oldest first.
 func TestHistory(t *testing.T) {
 	r := fresh(t)
 	var runs []predict.Run
@@ -137,7 +159,7 @@ func TestHistory(t *testing.T) {
 		n.Job, n.Start = uint32(100+i), n.Start+int64(i)
 		runs = append(runs, n)
 	}
-	other := aRun() // the same work, and by a crafted script the same key, of somebody else
+	other := aRun() // another user's run with the same fingerprint and, by a crafted script, the same key
 	other.Job, other.UID, other.User, other.Start, other.PeakMiB = 5, 1002, "user2", other.Start+1000, 1
 	renamed := aRun()
 	renamed.Job, renamed.Key, renamed.Start = 6, "1111111111111111", renamed.Start+2000
@@ -148,16 +170,22 @@ func TestHistory(t *testing.T) {
 		ask  func() (predict.History, error)
 		want []predict.Run
 	}{
-		predict.ByKey:  {func() (predict.History, error) { return r.ByKey(1001, runs[0].Key) }, newest},
-		predict.ByUser: {func() (predict.History, error) { return r.ByUser(1001, runs[0].Fingerprint) }, append(slices.Clone(newest[1:]), renamed)},
+		predict.ByKey: {func() (predict.History, error) { return r.ByKey(1001, runs[0].Key) }, newest},
+		predict.ByUser: {
+			func() (predict.History, error) { return r.ByUser(1001, runs[0].Fingerprint) },
+			append(slices.Clone(newest[1:]), renamed),
+		},
 	} {
 		if h, err := c.ask(); err != nil || h.Level != level || !slices.Equal(h.Runs, c.want) {
 			t.Errorf("%s: %v, %d runs, want %d", level, err, len(h.Runs), len(c.want))
 		}
 	}
-	for _, h := range []func() (predict.History, error){func() (predict.History, error) { return r.ByKey(1001, "") }, func() (predict.History, error) { return r.ByUser(1001, "") }} {
+	for _, h := range []func() (predict.History, error){
+		func() (predict.History, error) { return r.ByKey(1001, "") },
+		func() (predict.History, error) { return r.ByUser(1001, "") },
+	} {
 		if h, err := h(); err != nil || len(h.Runs) != 0 {
-			t.Errorf("what is not known has a history: %v %v", h, err)
+			t.Errorf("an empty key or fingerprint has a history: %v %v", h, err)
 		}
 	}
 	if h, err := r.ByKey(1002, other.Key); err != nil || !slices.Equal(h.Runs, []predict.Run{other}) {
@@ -169,10 +197,10 @@ func TestHistory(t *testing.T) {
 		t.Errorf("by user: %v, %d users", err, len(users))
 	}
 	if users, err := r.BySite(""); err != nil || len(users) != 0 {
-		t.Errorf("unknown work has the runs of %d users, %v", len(users), err)
+		t.Errorf("the empty fingerprint has runs of %d users, %v", len(users), err)
 	}
 	if uids, err := r.Owners(other.Key); err != nil || !slices.Equal(uids, []uint32{1001, 1002}) {
-		t.Errorf("the key is of %v, %v", uids, err)
+		t.Errorf("the key has the owners %v, %v", uids, err)
 	}
 }
 
@@ -208,15 +236,15 @@ func TestPredictFallsBack(t *testing.T) {
 	}
 }
 
-// ofUser is a run of the same work by another user, who has the same key.
+// ofUser returns another user's run with the same key and script fingerprint.
 func ofUser(uid, job uint32, peak float64) predict.Run {
 	n := aRun()
 	n.UID, n.User, n.Job, n.PeakMiB, n.HighMiB, n.MedianMiB = uid, fmt.Sprint("user", uid), job, peak, peak, peak
 	return n
 }
 
-// TestKeysOfUsers: runs of another user under the same key neither teach, nor push out, nor hide the first user's,
-// whoever began.
+// TestKeysOfUsers: runs of another user under the same key do not change, displace or hide the first user's history,
+// whichever user ran first.
 func TestKeysOfUsers(t *testing.T) {
 	r := fresh(t)
 	own := aRun()
@@ -234,10 +262,11 @@ func TestKeysOfUsers(t *testing.T) {
 	if h, err := r.ByKey(own.UID, own.Key); err != nil || !slices.Equal(h.Runs, []predict.Run{own}) {
 		t.Errorf("%v, %+v", err, h.Runs)
 	}
-	works, err := r.Scripts()
-	if err != nil || len(works) != 2 || works[0].UID != 1002 || works[0].PeakMiB != 100 || works[1].UID != own.UID ||
-		works[1].PeakMiB != own.PeakMiB {
-		t.Errorf("%v, %+v", err, works)
+	scripts, err := r.Scripts()
+	if err != nil || len(scripts) != 2 || scripts[0].UID != 1002 || scripts[0].PeakMiB != 100 ||
+		scripts[1].UID != own.UID ||
+		scripts[1].PeakMiB != own.PeakMiB {
+		t.Errorf("%v, %+v", err, scripts)
 	}
 	if n, err := r.ForgetKeyOf(1002, own.Key, time.Unix(own.Start+1000, 0)); err != nil || n != keepOfKey ||
 		len(job(t, r, own.Job)) != 1 {
@@ -245,8 +274,8 @@ func TestKeysOfUsers(t *testing.T) {
 	}
 }
 
-// TestPruneShares: where there are too many runs in all, a user with no more than an equal share loses none, and the
-// others keep equal numbers of their newest.
+// TestPruneShares: if there are too many runs in all, a user with at most an equal share loses none, and the other
+// users keep equal numbers of their newest runs.
 func TestPruneShares(t *testing.T) {
 	r := fresh(t)
 	for uid, n := range map[uint32]int{1001: 3, 1002: 40, 1003: 7, 1004: 25} {
@@ -271,23 +300,24 @@ func TestPruneShares(t *testing.T) {
 	}
 }
 
-func TestWorks(t *testing.T) {
+func TestScripts(t *testing.T) {
 	r := fresh(t)
 	old, last, other, unknown := aRun(), aRun(), aRun(), aRun()
 	old.Start, old.PeakMiB, old.Name = old.Start-100, 9000, "before"
 	last.Job = 8
-	other.Job, other.Key, other.Start, other.Samples, other.PeakMiB, other.Util = 9, "1111111111111111", other.Start+5, 0, 0, -1
+	other.Job, other.Key, other.Start = 9, "1111111111111111", other.Start+5
+	other.Samples, other.PeakMiB, other.Util = 0, 0, -1
 	other.MedianMiB, other.HighMiB = 0, 0
 	unknown.Job, unknown.Key = 10, ""
 	add1(t, r, old, last, other, unknown)
-	works, err := r.Scripts()
-	if err != nil || len(works) != 2 {
-		t.Fatalf("%v %+v", err, works)
+	scripts, err := r.Scripts()
+	if err != nil || len(scripts) != 2 {
+		t.Fatalf("%v %+v", err, scripts)
 	}
-	if w := works[0]; w.Key != other.Key || w.Runs != 1 || w.PeakMiB != 0 {
+	if w := scripts[0]; w.Key != other.Key || w.Runs != 1 || w.PeakMiB != 0 {
 		t.Errorf("first %+v", w)
 	}
-	if w := works[1]; w.Key != last.Key || w.Runs != 2 || w.PeakMiB != 9000 || w.Name != "train" ||
+	if w := scripts[1]; w.Key != last.Key || w.Runs != 2 || w.PeakMiB != 9000 || w.Name != "train" ||
 		w.Last != last.Start ||
 		w.UID != 1001 ||
 		w.Fingerprint != last.Fingerprint {
@@ -295,7 +325,7 @@ func TestWorks(t *testing.T) {
 	}
 }
 
-// TestForget: what is forgotten does not come back with the next sync; what runs later is learnt.
+// TestForget: a sync does not add forgotten runs again, and later runs are stored.
 func TestForget(t *testing.T) {
 	now := time.Unix(aRun().Start+100, 0)
 	for name, c := range map[string]struct {
@@ -348,7 +378,7 @@ func TestPrune(t *testing.T) {
 	ancient.Job, ancient.Start = 99, start-int64(keepFor/time.Second)
 	add1(t, r, append(runs, ancient)...)
 
-	// A clock at 1970 or a century ahead drops nothing that one which is right would not.
+	// A clock at 1970 or a century ahead removes no run that a correct clock would not.
 	for _, now := range []time.Time{time.Unix(0, 0), time.Unix(start+3e9, 0)} {
 		if n, err := r.prune(now, 10, 20); err != nil || n > 1 || len(job(t, r, 1)) != 1 {
 			t.Errorf("%d dropped, %v", n, err)
@@ -367,7 +397,7 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// TestOutbox: a run's way from an open observation to slurmdbd, over restarts of the agent.
+// TestOutbox: a run passes from an open observation to slurmdbd across restarts of the agent.
 func TestOutbox(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo.db")
 	r := open(t, path)
@@ -402,7 +432,7 @@ func TestOutbox(t *testing.T) {
 	}
 	check(r.Postpone(n, end.Add(time.Minute), true))
 	if due, err := r.Due(end, 10); err != nil || len(due) != 0 {
-		t.Errorf("put off, and due: %+v %v", due, err)
+		t.Errorf("postponed, but due: %+v %v", due, err)
 	}
 	if next, some, err := r.Next(); err != nil || !some || !next.Equal(end.Add(time.Minute)) {
 		t.Errorf("next at %v %v %v", next, some, err)
@@ -447,8 +477,7 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// TestExport: an export imported elsewhere gives the same export; and a repository made from the summaries alone is the
-// one of the node.
+// TestExport: an export imported into another repository gives the same export.
 func TestExport(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dir := filepath.Join(testDir, fmt.Sprint(time.Now().UnixNano()))
@@ -483,16 +512,19 @@ func TestExport(t *testing.T) {
 
 func drawRun(t *rapid.T) predict.Run {
 	n := predict.Run{
-		Job: rapid.Uint32Range(1, 5).
-			Draw(t, "job"),
-		Restart: rapid.IntRange(0, 2).Draw(t, "restart"), Node: rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "node"),
-		Key: rapid.SampledFrom([]string{"", "0123456789abcdef"}).
-			Draw(t, "key"),
-		UID: rapid.Uint32().Draw(t, "uid"), Name: rapid.String().Draw(t, "name"),
-		Board: "a100", Profile: "1g.5gb", Slices: rapid.IntRange(1, 8).Draw(t, "slices"), Start: rapid.Int64Range(1, 1<<33).Draw(t, "start"),
-		Seconds: rapid.Float64Range(0, 1e7).
-			Draw(t, "seconds"),
-		State: rapid.SampledFrom([]string{"", "COMPLETED", "FAILED"}).Draw(t, "state"), Util: -1,
+		Job:     rapid.Uint32Range(1, 5).Draw(t, "job"),
+		Restart: rapid.IntRange(0, 2).Draw(t, "restart"),
+		Node:    rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "node"),
+		Key:     rapid.SampledFrom([]string{"", "0123456789abcdef"}).Draw(t, "key"),
+		UID:     rapid.Uint32().Draw(t, "uid"),
+		Name:    rapid.String().Draw(t, "name"),
+		Board:   "a100",
+		Profile: "1g.5gb",
+		Slices:  rapid.IntRange(1, 8).Draw(t, "slices"),
+		Start:   rapid.Int64Range(1, 1<<33).Draw(t, "start"),
+		Seconds: rapid.Float64Range(0, 1e7).Draw(t, "seconds"),
+		State:   rapid.SampledFrom([]string{"", "COMPLETED", "FAILED"}).Draw(t, "state"),
+		Util:    -1,
 	}
 	if n.Samples = rapid.IntRange(0, 100).Draw(t, "samples"); n.Samples > 0 {
 		n.PeakMiB, n.Util = rapid.Float64Range(0, 80000).Draw(t, "peak"), rapid.Float64Range(-1, 1).Draw(t, "util")
@@ -500,7 +532,7 @@ func drawRun(t *rapid.T) predict.Run {
 	return n
 }
 
-// TestImportRefuses: nothing of a file with a mistake in it is imported, and the error names the line.
+// TestImportRefuses: a file with an invalid line is not imported at all, and the error names the line.
 func TestImportRefuses(t *testing.T) {
 	r := fresh(t)
 	add1(t, r, aRun())
@@ -510,8 +542,14 @@ func TestImportRefuses(t *testing.T) {
 	}
 	good := b.String()
 	for name, bad := range map[string]string{
-		"no JSON": "x\n", "empty line": "\n", "another object": `{"a":1}` + "\n", "cut short": good[:40], "negative": strings.Replace(good, `"peak_mib":5321`, `"peak_mib":-1`, 1),
-		"two in a line": strings.TrimSpace(good) + good, "too long": strings.Repeat("x", maxLine+1), "a key that is none": strings.Replace(good, "0123456789abcdef", "0123", 1),
+		"no JSON":        "x\n",
+		"empty line":     "\n",
+		"another object": `{"a":1}` + "\n",
+		"cut short":      good[:40],
+		"negative":       strings.Replace(good, `"peak_mib":5321`, `"peak_mib":-1`, 1),
+		"two in a line":  strings.TrimSpace(good) + good,
+		"too long":       strings.Repeat("x", maxLine+1),
+		"invalid key":    strings.Replace(good, "0123456789abcdef", "0123", 1),
 	} {
 		r := fresh(t)
 		if _, _, err := r.Import(strings.NewReader(good + bad)); err == nil ||
@@ -522,14 +560,14 @@ func TestImportRefuses(t *testing.T) {
 	}
 }
 
-// TestMigratesKeys: version 2 grouped runs by key; under version 3 the runs of one key belong to their users, and a key
-// that an admin has made it forget stays forgotten.
+// TestMigratesKeys: version 2 grouped runs by key. In version 3 the runs of one key belong to their users, and a key
+// that an administrator has forgotten stays forgotten.
 func TestMigratesKeys(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo.db")
 	values := func(id, uid int) string {
 		return fmt.Sprintf(
-			`(%d, 0, 'n1', 1795339216, '0123456789abcdef', 'fedcba9876543210', %d, 'user', 'research', 'train', 'a100', '2g.10gb', 1, 3590,
-			3589, 5321, 4800, 5100, 0.37, 'COMPLETED', 0, 1)`,
+			`(%d, 0, 'n1', 1795339216, '0123456789abcdef', 'fedcba9876543210', %d, 'user', 'research', 'train',
+			'a100', '2g.10gb', 1, 3590, 3589, 5321, 4800, 5100, 0.37, 'COMPLETED', 0, 1)`,
 			id,
 			uid,
 		)
@@ -553,12 +591,12 @@ func TestMigratesKeys(t *testing.T) {
 	}
 }
 
-// TestMigrates: a repository of an earlier release keeps its runs.
+// TestMigrates: the repository of an earlier release keeps its runs.
 func TestMigrates(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo.db")
 	edit(t, path, schema[0]+`; PRAGMA user_version = 1;
-		INSERT INTO run VALUES (7, 0, 'n1', 1795339216, '0123456789abcdef', 'fedcba9876543210', 1001, 'user1', 'research', 'train', 'a100', '2g.10gb', 1, 3590,
-		3589, 5321, 4800, 5100, 0.37, 'COMPLETED', 0)`)
+		INSERT INTO run VALUES (7, 0, 'n1', 1795339216, '0123456789abcdef', 'fedcba9876543210', 1001, 'user1',
+		'research', 'train', 'a100', '2g.10gb', 1, 3590, 3589, 5321, 4800, 5100, 0.37, 'COMPLETED', 0)`)
 	r := open(t, path)
 	want := aRun()
 	want.Processes = 0
@@ -573,7 +611,7 @@ func TestMigrates(t *testing.T) {
 	}
 }
 
-// TestTogether: several processes open a new repository and write to it at the same time; nothing is lost.
+// TestTogether: several processes open a new repository and write to it at the same time, and no run is lost.
 func TestTogether(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo.db")
 	var all sync.WaitGroup
@@ -596,7 +634,7 @@ func TestTogether(t *testing.T) {
 	}
 	all.Wait()
 	r := open(t, path)
-	if works, err := r.Scripts(); err != nil || len(works) != 1 || works[0].Runs != 120 {
-		t.Errorf("%+v %v", works, err)
+	if scripts, err := r.Scripts(); err != nil || len(scripts) != 1 || scripts[0].Runs != 120 {
+		t.Errorf("%+v %v", scripts, err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// columns are those of a run, in the order of fields.
+// columns are the columns of a run, in the order of fields.
 const columns = `job, restart, node, start, key, work, uid, user, account, name, board, profile, slices, seconds,
 	samples, peak, median, high, util, state, exit, processes`
 
@@ -42,21 +42,25 @@ func fields(n *predict.Run) []any {
 	}
 }
 
-// insert puts a run in that is not there yet, unless it is to be forgotten.
-const insert = `INSERT OR IGNORE INTO run (` + columns + `) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22
+// insert adds a run that does not exist yet, unless it is forgotten.
+const insert = `INSERT OR IGNORE INTO run (` + columns + `)
+	SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22
 	WHERE NOT EXISTS (SELECT 1 FROM forgotten WHERE key IN ('', ?5) AND uid IN (-1, ?7) AND before > ?4)`
 
-// complete adds what is known now to a run that is there: what is not known leaves what was.
+// complete updates an existing run. Unknown values do not overwrite known ones.
 const complete = `UPDATE run SET
-	key = iif(?5 <> '', ?5, key), work = iif(?6 <> '', ?6, work), uid = iif(?5 <> '' OR ?8 <> '', ?7, uid), user = iif(?8 <> '', ?8, user),
-	account = iif(?9 <> '', ?9, account), name = iif(?10 <> '', ?10, name), board = ?11, profile = ?12, slices = ?13, seconds = max(seconds, ?14),
-	peak = iif(?15 >= samples, ?16, peak), median = iif(?15 >= samples, ?17, median), high = iif(?15 >= samples, ?18, high),
-	util = iif(?15 >= samples, ?19, util), processes = max(processes, ?22), samples = max(samples, ?15),
+	key = iif(?5 <> '', ?5, key), work = iif(?6 <> '', ?6, work), uid = iif(?5 <> '' OR ?8 <> '', ?7, uid),
+	user = iif(?8 <> '', ?8, user), account = iif(?9 <> '', ?9, account), name = iif(?10 <> '', ?10, name),
+	board = ?11, profile = ?12, slices = ?13, seconds = max(seconds, ?14),
+	peak = iif(?15 >= samples, ?16, peak), median = iif(?15 >= samples, ?17, median),
+	high = iif(?15 >= samples, ?18, high), util = iif(?15 >= samples, ?19, util),
+	processes = max(processes, ?22), samples = max(samples, ?15),
 	exit = iif(?20 <> '', ?21, exit), state = iif(?20 <> '', ?20, state)
 	WHERE job = ?1 AND restart = ?2 AND node = ?3 AND start = ?4`
 
-// Add keeps runs, all or none, and says how many of them were new. A run that is there already (the same job, restart,
-// node and start) is completed: what is known is not overwritten by what is not. A run that was forgotten stays so.
+// Add stores runs, all or none, and returns how many of them were new. A run that exists already (the same job,
+// restart, node and start) is completed: unknown values do not overwrite known ones. A forgotten run is not stored
+// again.
 func (r *Repo) Add(runs ...predict.Run) (added int, err error) {
 	err = r.do(func(tx *sql.Tx) error {
 		a, err := newAdder(tx)
@@ -77,18 +81,18 @@ func (r *Repo) Add(runs ...predict.Run) (added int, err error) {
 // adder adds runs within a transaction.
 type adder struct {
 	insert, complete *sql.Stmt
-	added            int // that were new
+	added            int // number of new runs
 }
 
 func newAdder(tx *sql.Tx) (a adder, err error) {
 	if a.insert, err = tx.Prepare(insert); err == nil {
 		a.complete, err = tx.Prepare(complete)
 	}
-	return a, err // the transaction's end closes them
+	return a, err // the end of the transaction closes the statements
 }
 
 func (a *adder) add(n predict.Run) error {
-	n, err := kept(n)
+	n, err := fromSummary(n)
 	if err != nil {
 		return err
 	}
@@ -104,41 +108,42 @@ func (a *adder) add(n predict.Run) error {
 	return err
 }
 
-// errNotKept: a run whose summary cannot be read back could not be made again from slurmdbd.
-var errNotKept = errors.New("is not one that can be kept")
+// errInvalid is returned for a run that could not be restored from its summary in slurmdbd.
+var errInvalid = errors.New("is invalid; nothing was recorded")
 
-// kept is the run as its summary says it, with texts of bounded length: the same whether it was seen here or comes from
-// slurmdbd.
-func kept(n predict.Run) (predict.Run, error) {
-	said := predict.Summaries(n.Summary())
-	if len(said) != 1 || n.Job == 0 || !IsHash(n.Key) || !IsHash(n.Fingerprint) {
-		return n, fmt.Errorf("the run of job %d on %.64q at %d %w", n.Job, n.Node, n.Start, errNotKept)
+// fromSummary returns the run as its summary describes it, with texts of limited length. So a run that was observed on
+// this node equals the same run read from slurmdbd.
+func fromSummary(n predict.Run) (predict.Run, error) {
+	summaries := predict.Summaries(n.Summary())
+	if len(summaries) != 1 || n.Job == 0 || !IsHash(n.Key) || !IsHash(n.Fingerprint) {
+		return n, fmt.Errorf("the run of job %d on %.64q at %d %w", n.Job, n.Node, n.Start, errInvalid)
 	}
-	k := said[0]
+	k := summaries[0]
 	k.Board = strings.ToLower(k.Board) // as sacctmgr writes it
 	k.Job, k.Key, k.Fingerprint, k.UID, k.Exit = n.Job, n.Key, n.Fingerprint, n.UID, n.Exit
 	k.User, k.Account, k.Name, k.State = text(n.User), text(n.Account), text(n.Name), text(n.State)
 	return k, nil
 }
 
-// IsHash reports whether a text can be a key or a work: 16 hexadecimal digits, or empty where it is not known.
+// IsHash reports whether a text can be a key or a script fingerprint: 16 hexadecimal digits, or empty if unknown.
 func IsHash(s string) bool {
 	return s == "" || len(s) == 16 && strings.Trim(s, "0123456789abcdef") == ""
 }
 
+// textBytes is the maximum length of a stored name.
 const textBytes = 256
 
-// text is a name as it is kept. slurmdbd has ` for a double quote (22.05.8).
+// text returns a name as it is stored. slurmdbd replaces a double quote by ` (22.05.8).
 func text(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s[:min(len(s), textBytes)], "?"), `"`, "`")
 }
 
-// Window is how many runs a history has at most, the newest.
+// Window is the maximum number of runs in a history, the newest ones.
 const Window = 64
 
-// ByKey returns the history of a user's key, the newest runs. The key is no cryptographic hash: another user can craft
-// a script with the same key, and her runs are not in it. Runs without a script do not count: their key does not say
-// what they ran.
+// ByKey returns the history of a user's key. The key is not a cryptographic hash: another user can craft a script with
+// the same key, so other users' runs are excluded. Runs without a script are excluded, because their key does not
+// identify what they ran.
 func (r *Repo) ByKey(uid uint32, key string) (predict.History, error) {
 	if key == "" {
 		return predict.History{}, nil
@@ -146,13 +151,13 @@ func (r *Repo) ByKey(uid uint32, key string) (predict.History, error) {
 	return r.history(predict.ByKey, "key = ? AND uid = ? AND work <> ''", key, uid)
 }
 
-// OfKey lists the newest runs of a user's key, oldest first, also those without a script.
+// OfKey lists the newest runs of a user's key, oldest first, including those without a script.
 func (r *Repo) OfKey(uid uint32, key string) ([]predict.Run, error) {
 	h, err := r.history(predict.ByKey, "key = ? AND uid = ?", key, uid)
 	return h.Runs, err
 }
 
-// Owners lists the ids of the users with runs of a key.
+// Owners returns the ids of the users with runs of a key.
 func (r *Repo) Owners(key string) ([]uint32, error) {
 	return query(r, func(rows *sql.Rows) (uid uint32, err error) {
 		err = rows.Scan(&uid)
@@ -160,7 +165,7 @@ func (r *Repo) Owners(key string) ([]uint32, error) {
 	}, "SELECT DISTINCT uid FROM run WHERE key = ? ORDER BY uid", key)
 }
 
-// ByUser is the history of a user's runs of a work, whatever they were called.
+// ByUser returns the history of a user's runs with a script fingerprint, whatever their job names.
 func (r *Repo) ByUser(uid uint32, fingerprint string) (predict.History, error) {
 	if fingerprint == "" {
 		return predict.History{}, nil
@@ -168,14 +173,16 @@ func (r *Repo) ByUser(uid uint32, fingerprint string) (predict.History, error) {
 	return r.history(predict.ByUser, "work = ? AND uid = ?", fingerprint, uid)
 }
 
-// BySite returns the histories of a work, one for each user, by user id.
+// BySite returns the histories of a script fingerprint, one for each user, by user id.
 func (r *Repo) BySite(fingerprint string) (users []predict.History, err error) {
 	if fingerprint == "" {
 		return nil, nil
 	}
 	runs, err := r.runs(
-		`work = ?1 AND (job, restart, node, start) IN (SELECT job, restart, node, start FROM (SELECT job, restart, node, start,
-		row_number() OVER (PARTITION BY uid ORDER BY start DESC, job DESC, restart DESC, node DESC) AS nth FROM run WHERE work = ?1) WHERE nth <= ?2)
+		`work = ?1 AND (job, restart, node, start) IN (SELECT job, restart, node, start FROM (
+			SELECT job, restart, node, start,
+				row_number() OVER (PARTITION BY uid ORDER BY start DESC, job DESC, restart DESC, node DESC) AS nth
+			FROM run WHERE work = ?1) WHERE nth <= ?2)
 		ORDER BY uid, start, job, restart, node`,
 		fingerprint,
 		Window,
@@ -198,7 +205,8 @@ func (r *Repo) history(level predict.Level, where string, args ...any) (predict.
 	return predict.History{Level: level, Runs: runs}, err
 }
 
-// runs reads the runs that a condition of ours, with the arguments in it, selects.
+// runs returns the runs that a condition selects. The condition is always a constant of this package; user text is in
+// args.
 func (r *Repo) runs(where string, args ...any) ([]predict.Run, error) {
 	return query(r, func(rows *sql.Rows) (n predict.Run, err error) {
 		err = rows.Scan(fields(&n)...)
@@ -206,14 +214,16 @@ func (r *Repo) runs(where string, args ...any) ([]predict.Run, error) {
 	}, "SELECT "+columns+" FROM run WHERE "+where, args...)
 }
 
-// Of is what a job is known by; what is not known is empty.
+// Of identifies a job for predictions. Unknown fields are empty.
 type Of struct {
 	Key, Fingerprint string
 	UID              uint32
 }
 
-// Predict says what a job needs by the runs of its key, else of its user's of the same work, else, where the site
-// shares them, of everybody's; and by which runs. False: none of them says anything.
+// Predict predicts the need of a job, and returns the history that the prediction is based on: the runs of the job's
+// key, otherwise the user's runs with the same script fingerprint, otherwise, if the site shares them, the runs of all
+// users with that fingerprint. It returns false if none of these has a complete run; the need is then at most a lower
+// bound.
 func (r *Repo) Predict(job Of, site predict.Site) (predict.Need, predict.History, bool, error) {
 	ask := []func() (predict.History, error){
 		func() (predict.History, error) { return r.ByKey(job.UID, job.Key) },
@@ -246,7 +256,7 @@ func (r *Repo) Predict(job Of, site predict.Site) (predict.Need, predict.History
 	return least, of, false, nil
 }
 
-// together is one history of several users' runs, the newest.
+// together merges the histories of several users and keeps the newest runs.
 func together(users []predict.History) predict.History {
 	h := predict.History{Level: predict.BySite}
 	for _, u := range users {
@@ -257,7 +267,7 @@ func together(users []predict.History) predict.History {
 	return h
 }
 
-// compare is the order in which runs are listed: by start, and then by what tells them apart.
+// compare orders runs by start, then by the other fields of their identity.
 func compare(a, b predict.Run) int {
 	return cmp.Or(
 		cmp.Compare(a.Start, b.Start),

@@ -1,3 +1,3 @@
-// Package report draws what came out of a simulation: one HTML page that needs nothing else, no script and no network.
-// It decides nothing and reads nothing.
+// Package report draws the results of a simulation as one HTML page with SVG drawings. The page has no scripts and
+// loads nothing. The package never runs a simulation and reads no files: its caller passes all results in.
 package report

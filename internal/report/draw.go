@@ -9,26 +9,29 @@ import (
 	"strings"
 )
 
-// The drawings, as SVG. Coordinates are those of a page 960 wide, which browsers scale.
+// The drawings are SVG, in coordinates of a page that is 960 units wide. Browsers scale them.
 const (
 	pageWidth = 960
-	left      = 150 // of the axis' beginning
-	right     = 48
+	left      = 150 // left margin, for labels
+	right     = 48  // right margin
 )
 
-// colours are Okabe and Ito's, which colour-blind readers can tell apart; they stand out on white and on black.
+// colours are those of Okabe and Ito, which colour-blind readers can distinguish. They are visible on white and on
+// black.
 var colours = []string{"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#7f7f7f", "#b8a800"}
 
 func colour(k int) string { return colours[k%len(colours)] }
 
 type drawing struct{ strings.Builder }
 
-func draw(height int, what string) *drawing {
+// draw begins a drawing. label is its description for screen readers.
+func draw(height int, label string) *drawing {
 	d := &drawing{}
-	fmt.Fprintf(d, `<svg viewBox="0 0 %d %d" role="img" aria-label="%s">`, pageWidth, height, html.EscapeString(what))
+	fmt.Fprintf(d, `<svg viewBox="0 0 %d %d" role="img" aria-label="%s">`, pageWidth, height, html.EscapeString(label))
 	return d
 }
 
+// done ends the drawing and returns it.
 func (d *drawing) done() template.HTML {
 	d.WriteString("</svg>")
 	return template.HTML(d.String())
@@ -42,7 +45,8 @@ func (d *drawing) grid(x1, y1, x2, y2 float64) {
 	fmt.Fprintf(d, `<line class="grid" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`, x1, y1, x2, y2)
 }
 
-// time draws an axis of time up to end under a drawing, and its grid, and answers where on it a time is.
+// time draws an axis of time from 0 to end, in seconds, below a drawing, and vertical grid lines from top to bottom. It
+// returns a function from a time in seconds to its x coordinate.
 func (d *drawing) time(end, top, bottom float64) (x func(seconds float64) float64) {
 	x = func(t float64) float64 { return left + (pageWidth-left-right)*min(t, end)/end }
 	name, seconds := unit(end)
@@ -54,7 +58,7 @@ func (d *drawing) time(end, top, bottom float64) (x func(seconds float64) float6
 	return x
 }
 
-// number writes 12,345 and 0.125.
+// number formats a number as in 12,345 and 0.125.
 func number(x float64) string {
 	whole, part, _ := strings.Cut(strconv.FormatFloat(x, 'f', -1, 64), ".")
 	for k := len(whole) - 3; k > 0; k -= 3 {
@@ -66,7 +70,7 @@ func number(x float64) string {
 	return whole
 }
 
-// round takes off what floating point adds to a tick.
+// round removes the floating-point error of a tick.
 func round(x float64) float64 { return math.Round(x*1e6) / 1e6 }
 
 // waits draws, for each policy, the median, mean, 95th percentile and longest wait on a logarithmic axis of seconds.
@@ -114,9 +118,10 @@ func waits(policies []Policy) template.HTML {
 	return d.done()
 }
 
-// mark is a sign at a point, with what it stands for.
-func mark(x, y float64, sign, colour, what string, s float64) string {
-	title := fmt.Sprintf("<title>%s %s s</title>", what, number(math.Round(s*10)/10))
+// mark returns a sign at a point: o is a circle, < a diamond, | a bar. Its tooltip is the name of the value and s,
+// which is in seconds.
+func mark(x, y float64, sign, colour, name string, s float64) string {
+	title := fmt.Sprintf("<title>%s %s s</title>", name, number(math.Round(s*10)/10))
 	switch sign {
 	case "o":
 		return fmt.Sprintf(`<circle cx="%.1f" cy="%.1f" r="7" fill="%s">%s</circle>`, x, y, colour, title)
@@ -126,8 +131,8 @@ func mark(x, y float64, sign, colour, what string, s float64) string {
 	return fmt.Sprintf(`<rect x="%.1f" y="%.1f" width="4" height="18" fill="%s">%s</rect>`, x-2, y-9, colour, title)
 }
 
-// lines draws a value over time, a line for each policy that has one.
-func lines(policies []Policy, what string, end float64, percent bool, value func(step) float64) template.HTML {
+// lines draws a value over time, with one line for each policy that has recorded it.
+func lines(policies []Policy, label string, end float64, percent bool, value func(step) float64) template.HTML {
 	const top, height = 12.0, 220.0
 	all := make([][]float64, len(policies))
 	most := 0.0
@@ -145,14 +150,14 @@ func lines(policies []Policy, what string, end float64, percent bool, value func
 	}
 	most = max(most, 1e-9)
 	y := func(v float64) float64 { return top + height*(1-v/most) }
-	d := draw(int(top+height)+48, what)
+	d := draw(int(top+height)+48, label)
 	for _, v := range ticks(most) {
-		label := number(round(v))
+		tick := number(round(v))
 		if percent {
-			label = fmt.Sprintf("%.0f%%", 100*v)
+			tick = fmt.Sprintf("%.0f%%", 100*v)
 		}
 		d.grid(left, y(v), pageWidth-right, y(v))
-		d.text(left-10, y(v)+5, "end", label)
+		d.text(left-10, y(v)+5, "end", tick)
 	}
 	x := d.time(end, top, top+height)
 	for k, line := range all {

@@ -11,42 +11,44 @@ import (
 	"slices"
 )
 
-// Page is what a page shows.
+// Page is the content of a page.
 type Page struct {
 	Title    string   // the workload
-	Facts    []string // what else was given: GPUs, queue, what was left out
+	Facts    []string // lines about the cluster, the options and the jobs that were left out
 	Policies []Policy
-	Grids    []int // by GPU, its units
-	Loss     bool  // nobody waits
+	Grids    []int // number of units of each GPU
+	Loss     bool  // there is no queue: jobs that cannot start are refused
 }
 
-// Policy is what came out under one. Times are in seconds, shares from 0 to 1.
+// Policy is the result of one policy. Times are in seconds, shares from 0 to 1.
 type Policy struct {
 	Name, Note                                          string
 	Started, Refused, Created                           int
 	MeanWait, MedianWait, P95Wait, P99Wait, LongestWait float64
 	Utilisation, Frag, Accepted                         float64
-	Recorded                                            *Recorder // nil: nothing was
+	Recorded                                            *Recorder // nil: nothing was recorded
 }
 
 //go:embed page.html
 var pageHTML string
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"colour": colour, "number": number, "percent": func(x float64) string { return number(float64(int(1000*x+0.5))/10) + "%" },
+	"colour":  colour,
+	"number":  number,
+	"percent": func(x float64) string { return number(float64(int(1000*x+0.5))/10) + "%" },
 	"seconds": func(x float64) string { return number(float64(int(x + 0.5))) },
 }).Parse(pageHTML))
 
-// File is where a page will stand. Whatever stood there before stands until the page is whole.
+// File is a file to which a page will be written. An older file at the path remains until the new page is complete.
 type File struct {
 	path string
 	temp *os.File
 }
 
-// Create finds out whether a page can be written to a file.
+// Create begins a page at path. It returns an error if no file can be written there.
 func Create(path string) (*File, error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no file that could be replaced", path)
+		return nil, fmt.Errorf("%s is not a regular file", path)
 	}
 	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if failed := (*os.PathError)(nil); errors.As(err, &failed) {
@@ -57,13 +59,13 @@ func Create(path string) (*File, error) {
 	return &File{path, temp}, nil
 }
 
-// Drop leaves everything as it was; after a Write it does nothing.
+// Drop discards the page and leaves an older file at the path. After Write it does nothing.
 func (f *File) Drop() {
 	f.temp.Close()
 	os.Remove(f.temp.Name())
 }
 
-// Write puts the page there, for all to read.
+// Write writes the page and makes it readable for all users.
 func (f *File) Write(p Page) error {
 	if err := errors.Join(p.Write(f.temp), f.temp.Chmod(0o644), f.temp.Close()); err != nil {
 		return err
@@ -71,7 +73,7 @@ func (f *File) Write(p Page) error {
 	return os.Rename(f.temp.Name(), f.path)
 }
 
-// Write writes the page.
+// Write writes the page as HTML.
 func (p Page) Write(w io.Writer) error {
 	end, units := 0.0, 0.0
 	var profiles []string

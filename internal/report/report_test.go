@@ -52,8 +52,16 @@ func TestPage(t *testing.T) {
 		},
 	)
 	for _, want := range []string{
-		"<h1>jobs of &lt;us&gt; &amp; &#34;them&#34;</h1>", "left out: 1, no GPU", "<td>12,346<td>", "<td>62.5%<td>0.00<td>2", "job &lt;script&gt;alert(1)&lt;/script&gt;: 1g.5gb, 50 s",
-		">GPU 1</text>", "seconds since the first submission", ">10,000</text>", "<title>mean 12,345.6 s</title>", "What stood on each GPU",
+		"<h1>jobs of &lt;us&gt; &amp; &#34;them&#34;</h1>",
+		"left out: 1, no GPU",
+		"<td>12,346<td>",
+		"<td>62.5%<td>0.00<td>2",
+		"job &lt;script&gt;alert(1)&lt;/script&gt;: 1g.5gb, 50 s",
+		">GPU 1</text>",
+		"seconds since the first submission",
+		">10,000</text>",
+		"<title>mean 12,345.6 s</title>",
+		"Slices on each GPU",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
@@ -65,21 +73,18 @@ func TestPage(t *testing.T) {
 		}
 	}
 	if n := len(regexp.MustCompile(`class="slice"`).FindAllString(page, -1)); n != 2 {
-		t.Errorf("%d slices are drawn", n)
+		t.Errorf("%d slices are drawn, want 2", n)
 	}
 	if n := strings.Count(page, "<polyline"); n != 3 {
 		t.Errorf("%d lines are drawn, want use, queue and fragmentation", n)
 	}
 }
 
-// Nothing, and too much, are drawn all the same.
+// TestPageAtTheEdges draws a page without jobs, and a page with more GPUs and slices than are drawn.
 func TestPageAtTheEdges(t *testing.T) {
-	if page := write(t, Page{Title: "nothing", Policies: []Policy{{Name: "qla", Recorded: &Recorder{}}}}); strings.Contains(
-		page,
-		"NaN",
-	) ||
-		strings.Contains(page, "Inf") {
-		t.Error("an empty page has numbers that are none")
+	empty := write(t, Page{Title: "nothing", Policies: []Policy{{Name: "qla", Recorded: &Recorder{}}}})
+	if strings.Contains(empty, "NaN") || strings.Contains(empty, "Inf") {
+		t.Error("a page without jobs contains NaN or Inf")
 	}
 	r := &Recorder{}
 	for k := range mostSpans + 10 {
@@ -98,15 +103,15 @@ func TestPageAtTheEdges(t *testing.T) {
 	if !strings.Contains(page, "<summary>reach, the beginning</summary>") ||
 		!strings.Contains(page, "The first 16 of 20 GPUs.") ||
 		strings.Contains(page, "How long jobs waited") {
-		t.Error("a page of very many jobs does not say what it leaves out, or has waits where nobody waits")
+		t.Error("a page with very many jobs does not mention the omitted parts, or has waits without a queue")
 	}
 }
 
-// A line is the mean over each of its parts.
+// TestMeans: each point of a line is the mean over its part of the time.
 func TestMeans(t *testing.T) {
 	line := recorded().means(400, func(s step) float64 { return s.busy })
 	if line[0] != 8 || line[points/4-1] != 8 || line[points/4] != 4 || line[points-1] != 4 {
-		t.Errorf("%v", line)
+		t.Errorf("the means are %v", line)
 	}
 	sum := 0.0
 	for _, v := range line {
@@ -119,7 +124,12 @@ func TestMeans(t *testing.T) {
 
 func TestTicks(t *testing.T) {
 	for most, want := range map[float64][]float64{
-		0: {0}, 1: {0, 0.2, 0.4, 0.6, 0.8, 1}, 7: {0, 1, 2, 3, 4, 5, 6, 7}, 12: {0, 2, 4, 6, 8, 10, 12}, 205: {0, 50, 100, 150, 200}, 0.5: {0, 0.1, 0.2, 0.3, 0.4, 0.5},
+		0:   {0},
+		1:   {0, 0.2, 0.4, 0.6, 0.8, 1},
+		7:   {0, 1, 2, 3, 4, 5, 6, 7},
+		12:  {0, 2, 4, 6, 8, 10, 12},
+		205: {0, 50, 100, 150, 200},
+		0.5: {0, 0.1, 0.2, 0.3, 0.4, 0.5},
 	} {
 		got := ticks(most)
 		for k := range got {
@@ -129,9 +139,15 @@ func TestTicks(t *testing.T) {
 			t.Errorf("up to %v: %v, want %v", most, got, want)
 		}
 	}
-	for n, want := range map[float64]string{0: "0", 999: "999", 1000: "1,000", 1234567.5: "1,234,567.5", 0.125: "0.125"} {
+	for n, want := range map[float64]string{
+		0:         "0",
+		999:       "999",
+		1000:      "1,000",
+		1234567.5: "1,234,567.5",
+		0.125:     "0.125",
+	} {
 		if got := number(n); got != want {
-			t.Errorf("%v is written %s", n, got)
+			t.Errorf("number(%v) is %s, want %s", n, got, want)
 		}
 	}
 }

@@ -6,19 +6,21 @@ import (
 	"caelum/internal/sim"
 )
 
-// Recorder keeps what a simulation tells its observer, for a page.
+// Recorder records a simulation as its [sim.Observer], for a page.
 type Recorder struct {
 	steps []step
 	spans []sim.Span
-	cut   bool // more spans than are drawn
+	cut   bool // spans were omitted, because there were more than mostSpans
 }
 
+// step is a period in which nothing changed. Times are in seconds.
 type step struct {
 	from, to            float64
 	busy, waiting, frag float64
 }
 
-// mostSpans is how many slices a page draws: more would be larger than browsers like, and finer than anybody sees.
+// mostSpans limits the number of slices that a page draws. A page with more slices would be slow in browsers, and the
+// boxes would be too small to see.
 const mostSpans = 4000
 
 // Passed implements [sim.Observer].
@@ -26,7 +28,7 @@ func (r *Recorder) Passed(from, to float64, busy, waiting int, frag float64) {
 	r.steps = append(r.steps, step{from, to, float64(busy), float64(waiting), frag})
 }
 
-// Waited implements [sim.Observer]: nothing of it is drawn.
+// Waited implements [sim.Observer]. It records nothing, because the page does not draw single waits.
 func (r *Recorder) Waited(string, float64) {}
 
 // Ran implements [sim.Observer].
@@ -38,10 +40,11 @@ func (r *Recorder) Ran(s sim.Span) {
 	r.spans = append(r.spans, s)
 }
 
-// points is how many a line has.
+// points is the number of points of a line.
 const points = 400
 
-// means are those of a value over as many equal parts of the time up to end.
+// means divides the time from 0 to end into equal parts, one for each point, and returns the mean of a value in each
+// part.
 func (r *Recorder) means(end float64, value func(step) float64) []float64 {
 	all := make([]float64, points)
 	width := end / points
@@ -56,7 +59,7 @@ func (r *Recorder) means(end float64, value func(step) float64) []float64 {
 	return all
 }
 
-// end is the last moment that it knows of, in seconds.
+// end returns the end of the last recorded step, in seconds.
 func (r *Recorder) end() (end float64) {
 	for _, s := range r.steps {
 		end = max(end, s.to)
@@ -64,7 +67,7 @@ func (r *Recorder) end() (end float64) {
 	return end
 }
 
-// unit is what times are given in on an axis up to end: its name and its length in seconds.
+// unit returns the unit of time for an axis from 0 to end seconds: its name and its length in seconds.
 func unit(end float64) (name string, seconds float64) {
 	switch {
 	case end < 600:
@@ -77,7 +80,7 @@ func unit(end float64) (name string, seconds float64) {
 	return "days", 86400
 }
 
-// ticks are some four to eight round numbers from 0 to most.
+// ticks returns about four to eight round numbers from 0 to most.
 func ticks(most float64) []float64 {
 	if !(most > 0) {
 		return []float64{0}

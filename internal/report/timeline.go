@@ -7,17 +7,18 @@ import (
 	"slices"
 )
 
-// mostGPUs is how many GPUs a timeline shows.
+// mostGPUs limits the number of GPUs in a timeline, to keep the page short. The page mentions omitted GPUs.
 const mostGPUs = 16
 
-// timeline draws what stood on each GPU: units from top to bottom, a slice as a box from its start to its end.
+// timeline draws the slices on each GPU over time. Units are from top to bottom, and a slice is a box from the time at
+// which its job started to the time at which the job ended.
 func timeline(r *Recorder, grids []int, profiles []string) template.HTML {
-	const lane, gap, top = 6.0, 8.0, 8.0
+	const unitHeight, gap, top = 6.0, 8.0, 8.0
 	n := min(len(grids), mostGPUs)
 	y := make([]float64, n+1)
 	y[0] = top
 	for k := range n {
-		y[k+1] = y[k] + lane*float64(grids[k]) + gap
+		y[k+1] = y[k] + unitHeight*float64(grids[k]) + gap
 	}
 	end := 0.0
 	for _, s := range r.spans {
@@ -30,14 +31,14 @@ func timeline(r *Recorder, grids []int, profiles []string) template.HTML {
 	d := draw(int(y[n])+48, "slices of each GPU over time")
 	x := d.time(end, top, y[n])
 	for k := range n {
-		d.text(left-12, y[k]+lane*float64(grids[k])/2+5, "end", fmt.Sprintf("GPU %d", k))
+		d.text(left-12, y[k]+unitHeight*float64(grids[k])/2+5, "end", fmt.Sprintf("GPU %d", k))
 		fmt.Fprintf(
 			d,
 			`<rect class="gpu" x="%d" y="%.1f" width="%d" height="%.1f"/>`,
 			left,
 			y[k],
 			pageWidth-left-right,
-			lane*float64(grids[k]),
+			unitHeight*float64(grids[k]),
 		)
 	}
 	for _, s := range r.spans {
@@ -46,14 +47,12 @@ func timeline(r *Recorder, grids []int, profiles []string) template.HTML {
 		}
 		fmt.Fprintf(
 			d,
-			`<rect x="%.2f" y="%.1f" width="%.2f" height="%.1f" fill="%s" class="slice"><title>job %s: %s, %.0f s</title></rect>`,
+			`<rect x="%.2f" y="%.1f" width="%.2f" height="%.1f" fill="%s" class="slice">`+
+				`<title>job %s: %s, %.0f s</title></rect>`,
 			x(s.From),
-			y[s.GPU]+lane*float64(s.Start),
-			max(
-				x(s.To)-x(s.From),
-				0.3,
-			),
-			lane*float64(s.Size),
+			y[s.GPU]+unitHeight*float64(s.Start),
+			max(x(s.To)-x(s.From), 0.3),
+			unitHeight*float64(s.Size),
 			colour(slices.Index(profiles, s.Profile)),
 			html.EscapeString(s.Job),
 			html.EscapeString(s.Profile),

@@ -8,50 +8,51 @@ import (
 	"caelum/internal/place"
 )
 
-// batches takes jobs from the queue several at a time, as DynaP does (DynaP, placement-aware dynamic partitioning,
-// 2025): of the first W that wait, W being the number of instances that a GPU can hold (7 on an A100), the subset
-// starts that fits on one GPU beside what is busy there and makes the system throughput largest:
+// batches starts several jobs of the queue together, as DynaP does (DynaP, placement-aware dynamic partitioning, 2025).
+// The window is the first W waiting jobs, where W is the number of instances that a GPU can hold (7 on an A100). Of all
+// subsets of the window that fit on one GPU beside its busy slices, the subset with the largest system throughput
+// starts:
 //
-//	the share of the GPU's units that is in use then x the sum of the relative speeds of the jobs that are on it then
+//	the share of the GPU's units that is then in use x the sum of the relative speeds of the jobs that then run on it
 //
-// The relative speed of a job is that on its profile compared with a whole GPU (trace.Job.Speed), 1 where it runs as
-// fast on all. It is found by branch and bound, pruned by the free units and compute slices. Of two subsets with the
-// same throughput the one with the earlier jobs is taken: the first job that only one of them has decides. A job of
-// several slices starts on one GPU or not at all.
+// The relative speed of a job is its speed on its profile compared with a whole GPU (trace.Job.Speed), or 1 if it runs
+// equally fast on all profiles. The search is branch and bound, pruned by the free units and compute slices. Among
+// subsets with the same throughput, the one with the earlier jobs wins: the first job that only one of them has
+// decides. A job of several slices starts on a single GPU or not at all.
 //
-// GPUs are looked at in the order of their free shares, the least above 0 first, then in their own; where a subset
-// fits, it starts at once, and the next turn begins. Where on the GPU each job goes is the policy's choice on a pool of
-// this GPU alone, the largest profiles first; a subset for which that finds no room, or would rather hold a job, does
-// not fit. A job that makes less of a GPU than others may wait for ever.
+// GPUs are searched by their free shares: the smallest share above 0 first, equal shares in the order of the GPUs. If a
+// subset fits, it starts, and the search begins again. The policy chooses the position of each job on a pool of this
+// GPU alone, the largest profiles first. A subset does not fit if the policy finds no room for one of its jobs, or
+// would hold it. A job that uses a GPU worse than other jobs may never start.
 type batches struct {
 	s    *simulation
 	cut  *cut
-	most []int           // by kind of GPU model, W
-	one  *place.Pool     // one GPU, as it would be with a subset
-	sit  place.Situation // of it
+	most []int           // W, by GPU model
+	one  *place.Pool     // one GPU with a candidate subset on it
+	sit  place.Situation // the policy's view of one
 
 	// The search on one GPU.
 	gpu    int
 	window []*member // in the order of submission
-	dense  []*member // the same by falling speed per unit
-	taken  []*member // the subset in the making
-	best   float64   // throughput
-	found  []member  // the subset that has it, in the order of placing; empty: none fits
+	dense  []*member // the window by falling speed per unit
+	taken  []*member // the subset under construction
+	best   float64   // throughput of found
+	found  []member  // the best subset, in the order of placing; empty: none fits
 }
 
 // member is a job of the window.
 type member struct {
 	*job
-	at      int // in the queue
-	order   int // in the window
+	at      int // index in the queue
+	order   int // index in the window
 	profile mig.Profile
-	takes   resources // all its slices together
+	takes   resources // of all its slices together
 	speed   float64
 	request place.Request
-	spots   []place.Spot // of found: where its slices go
+	spots   []place.Spot // in found: where its slices go
 }
 
-// resources of a GPU.
+// resources counts memory units and compute slices of a GPU.
 type resources struct{ units, compute int }
 
 func (r resources) less(o resources) resources {
@@ -60,7 +61,8 @@ func (r resources) less(o resources) resources {
 
 func (r resources) cover(o resources) bool { return r.units >= o.units && r.compute >= o.compute }
 
-// throughput of a GPU has two factors. The units stand for their share of all the GPU's.
+// throughput of a GPU is the product of its two fields. The units are those in use; value omits the division by the
+// GPU's units.
 type throughput struct {
 	units int
 	speed float64
@@ -72,7 +74,7 @@ func (t throughput) with(m *member) throughput {
 	return throughput{t.units + m.takes.units, t.speed + m.speed}
 }
 
-// lessThroughput is a share of a throughput by which another must exceed it to be better: sums of speeds are rounded.
+// lessThroughput is the share by which a throughput must exceed another to be better: sums of speeds are rounded.
 const lessThroughput = 1e-9
 
 func newBatches(c *cut) *batches {
@@ -87,7 +89,7 @@ func newBatches(c *cut) *batches {
 	return b
 }
 
-// batch starts the jobs whose turn it is; false when no subset fits anywhere.
+// batch starts the best subset. It returns false if no subset fits on any GPU.
 func (s *simulation) batch() bool {
 	all := s.batches.next()
 	var left []int
@@ -103,7 +105,8 @@ func (s *simulation) batch() bool {
 	return len(all) > 0
 }
 
-// next is the subset whose turn it is, in the order of placing; empty when none fits anywhere.
+// next returns the best subset of the first GPU on which one fits, in the order of placing. It is empty if no subset
+// fits on any GPU.
 func (b *batches) next() []member {
 	b.cut.foresee()
 	b.cut.gather(0)
@@ -118,7 +121,7 @@ func (b *batches) next() []member {
 	return nil
 }
 
-// speeds is, by GPU, the sum of the relative speeds of what runs there.
+// speeds returns, for each GPU, the sum of the relative speeds of the jobs that run on it.
 func (b *batches) speeds() []float64 {
 	all := make([]float64, len(b.s.GPUs))
 	for _, j := range b.s.running {
@@ -128,22 +131,23 @@ func (b *batches) speeds() []float64 {
 	return all
 }
 
-// kind is the number of a GPU's kind of GPU model.
+// kind returns the index of a GPU's model in simulation.kinds.
 func (b *batches) kind(gpu int) int { return slices.Index(b.s.kinds, b.s.GPUs[gpu]) }
 
-// order is the GPUs that are worth a look, in their order: the first of those on which the same stands, since what does
-// not fit there fits on none of them; but all of them where the policy looks at when things end.
+// order returns the GPUs to search, in their order. Of GPUs in the same state only the first is searched: a subset that
+// does not fit on it fits on none of them. If the policy considers when jobs end, each GPU that is not empty is a state
+// of its own.
 func (b *batches) order() (all []int) {
-	type standing struct {
-		board        *mig.Model
+	type gpuState struct {
+		model        *mig.Model
 		layout, idle mig.Layout
-		gpu          int // where ends count
+		gpu          int // if the policy considers ends
 	}
 	pool := b.cut.Pool
-	seen := map[standing]bool{}
+	seen := map[gpuState]bool{}
 	for k := range pool.Len() {
 		g := pool.GPU(k)
-		s := standing{board: g.Model, layout: g.Layout, idle: g.Idle}
+		s := gpuState{model: g.Model, layout: g.Layout, idle: g.Idle}
 		if b.cut.inputs.Ends && g.Layout != 0 {
 			s.gpu = k
 		}
@@ -157,18 +161,18 @@ func (b *batches) order() (all []int) {
 	return all
 }
 
-// search finds the best subset for a GPU, given the sum of the speeds of what runs there.
+// search finds the best subset for a GPU. speed is the sum of the relative speeds of the jobs that run on it.
 func (b *batches) search(gpu int, speed float64) {
 	model, node := b.s.GPUs[gpu], b.cut.Pool.Busy(gpu)
 	b.gpu = gpu
 	b.inspect(model, node)
 	busy := throughput{model.Grid - node.Units, speed}
 	b.taken, b.found = b.taken[:0], nil
-	b.best = busy.value() // of nobody, whom every subset exceeds
+	b.best = busy.value() // the throughput of the empty subset, which every other subset exceeds
 	b.visit(0, resources{node.Units, node.Compute}, busy)
 }
 
-// look makes the window of a GPU: of the first who wait, those who would fit alone.
+// inspect fills the window of a GPU with those of the first waiting jobs that would fit on it without the others.
 func (b *batches) inspect(model *mig.Model, node *mig.Node) {
 	b.window = b.window[:0]
 	kind := b.kind(b.gpu)
@@ -190,8 +194,8 @@ func (b *batches) inspect(model *mig.Model, node *mig.Node) {
 	})
 }
 
-// visit decides on the k-th of the window and all after it, with the subset in the making and what it leaves free.
-// Subsets with the earlier jobs come first.
+// visit tries the subset under construction with and without the k-th job of the window, then the later jobs. free is
+// what the subset leaves of the GPU. Subsets with the earlier jobs come first.
 func (b *batches) visit(k int, free resources, t throughput) {
 	if !b.better(b.bound(k, free, t)) {
 		return
@@ -212,10 +216,9 @@ func (b *batches) visit(k int, free resources, t throughput) {
 
 func (b *batches) better(value float64) bool { return value > b.best*(1+lessThroughput) }
 
-// bound is at least the throughput of every subset that adds some of the window from the k-th on to one of throughput
-// t: what is added takes at most the free units, so it adds no more units than are free and no more speed than these
-// units filled with the fastest for their size first, the last of them in part. It is the throughput itself when all
-// are decided.
+// bound returns an upper limit for the throughput of every subset that adds jobs from the k-th on to a subset of
+// throughput t. The added jobs take at most the free units. They add at most the speed of these units filled with the
+// fastest jobs per unit, the last of them in part. If all jobs are decided, bound returns the throughput itself.
 func (b *batches) bound(k int, free resources, t throughput) float64 {
 	left := free.units
 	for _, m := range b.dense {
@@ -233,7 +236,7 @@ func (b *batches) bound(k int, free resources, t throughput) float64 {
 	return t.value()
 }
 
-// fits has the policy place the subset in the making on the GPU, and answers with it in the order of placing.
+// fits lets the policy place the subset under construction on the GPU, and returns it in the order of placing.
 func (b *batches) fits() ([]member, bool) {
 	var all []member
 	for _, m := range b.taken {

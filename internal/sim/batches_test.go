@@ -15,7 +15,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// drawBoards draws one to three GPUs of one or two kinds.
+// drawModels draws one to three GPUs of one or two models.
 func drawModels(t *rapid.T) []*mig.Model {
 	kinds := rapid.SliceOfN(rapid.SampledFrom(plainModels), 1, 2).Draw(t, "kinds")
 	return rapid.SliceOfN(rapid.SampledFrom(kinds), 1, 3).Draw(t, "GPUs")
@@ -28,9 +28,9 @@ var plainModels = func() (all []*mig.Model) {
 	return all
 }()
 
-// drawNeeds draws a job that needs a profile of one of the GPU models or shares of any, one to three slices, and that
-// may run slower on some profiles. Few speeds and sizes, so that subsets often tie; durations far apart, so that a
-// policy may hold a job.
+// drawNeeds draws a job that needs a profile of one of the GPU models, or shares of any. The job has one to three
+// slices and may run slower on some profiles. There are few speeds and sizes, so that subsets often tie. Durations are
+// far apart, so that a policy may hold a job.
 func drawNeeds(t *rapid.T, models []*mig.Model, submit float64) trace.Job {
 	j := trace.Job{Submit: submit, Slices: max(0, rapid.IntRange(-6, 3).Draw(t, "slices"))}
 	j.Duration = rapid.SampledFrom([]float64{1, 2, 5, 50, 500}).Draw(t, "duration")
@@ -50,7 +50,7 @@ func drawNeeds(t *rapid.T, models []*mig.Model, submit float64) trace.Job {
 	return j
 }
 
-// occupy draws what stands on the GPUs, often the same on two, and whose it is.
+// occupy draws the instances on the GPUs, often the same on two GPUs, and the jobs that hold them.
 func occupy(t *rapid.T, s *simulation) {
 	c := s.room.(*cut)
 	for k, b := range s.GPUs {
@@ -59,7 +59,7 @@ func occupy(t *rapid.T, s *simulation) {
 		if k > 0 && s.GPUs[k-1] == b && rapid.Bool().Draw(t, "the same again") {
 			busy, g.Idle = c.Pool.GPU(k-1).Layout, c.Pool.GPU(k-1).Idle
 		} else {
-			busy, g.Idle = drawStanding(t, b)
+			busy, g.Idle = drawInstances(t, b)
 		}
 		c.Pool.Set(k, g)
 		var last *job
@@ -74,7 +74,7 @@ func occupy(t *rapid.T, s *simulation) {
 	}
 }
 
-func drawStanding(t *rapid.T, b *mig.Model) (busy, idle mig.Layout) {
+func drawInstances(t *rapid.T, b *mig.Model) (busy, idle mig.Layout) {
 	for i := range rapid.SampledFrom(b.Layouts()).Draw(t, "instances").Indices() {
 		switch rapid.IntRange(0, 4).Draw(t, "is") {
 		case 0:
@@ -86,15 +86,15 @@ func drawStanding(t *rapid.T, b *mig.Model) (busy, idle mig.Layout) {
 	return busy, idle
 }
 
-// chosen is a subset, as the queue's numbers of its jobs and their slices.
+// chosen is a subset: the positions of its jobs in the queue, and their slices.
 type chosen struct {
 	jobs  []int
 	spots string // by GPU, placement and job
 	value float64
 }
 
-// plainly tries every subset of the window on one GPU after the other.
-func plainly(s *simulation) (best chosen) {
+// exhaustive finds the best subset by trying every subset of the window on one GPU after the other.
+func exhaustive(s *simulation) (best chosen) {
 	c := s.room.(*cut)
 	left := make([]int, len(s.GPUs))
 	for k := range left {
@@ -133,7 +133,7 @@ func plainly(s *simulation) (best chosen) {
 	return best
 }
 
-// earlier reports whether the first job that only one of two subsets has is a's.
+// earlier reports whether the first job that only one of two subsets has is in a.
 func earlier(a, b []int) bool {
 	for at := range 64 {
 		if has := slices.Contains(a, at); has != slices.Contains(b, at) {
@@ -182,15 +182,15 @@ func tried(s *simulation, k int, jobs []int) (got chosen, ok bool) {
 		for _, behind := range order[n+1:] {
 			sit.Behind = append(
 				sit.Behind,
-				place.Request{Profile: profile(behind).Name, Duration: s.queue.at(behind).said},
+				place.Request{Profile: profile(behind).Name, Duration: s.queue.at(behind).estimate},
 			)
 		}
 		for range max(1, j.Slices) {
-			choice := s.Policy.Choose(&sit, place.Request{Profile: profile(at).Name, Duration: j.said})
+			choice := s.Policy.Choose(&sit, place.Request{Profile: profile(at).Name, Duration: j.estimate})
 			if choice.Verdict != place.Here {
 				return got, false
 			}
-			one.Start(0, choice.Placement, s.now+j.said)
+			one.Start(0, choice.Placement, s.now+j.estimate)
 			spots = append(spots, fmt.Sprint(k, choice.Placement, at))
 		}
 		speed += speedOn(j, profile(at).Name)
@@ -212,7 +212,7 @@ func speedOn(j *job, profile string) float64 {
 	return j.Speed[profile]
 }
 
-// Branch and bound finds what trying every subset finds, whatever stands on the GPUs.
+// Branch and bound finds the same subset as an exhaustive search, whatever instances the GPUs hold.
 func TestBatchesAreTheBest(t *testing.T) {
 	policies(t, func(t *testing.T, p place.Policy) {
 		several, none := 0, 0
@@ -228,7 +228,7 @@ func TestBatchesAreTheBest(t *testing.T) {
 				s.queue.push(j)
 				s.recent.Asked(s.request(j))
 			}
-			want := plainly(s)
+			want := exhaustive(s)
 			var jobs []int
 			var spots []string
 			for _, m := range s.batches.next() {
@@ -239,14 +239,8 @@ func TestBatchesAreTheBest(t *testing.T) {
 			}
 			slices.Sort(jobs)
 			if !slices.Equal(jobs, want.jobs) || strings.Join(spots, ", ") != want.spots {
-				t.Fatalf(
-					"jobs %v at %v, want %v at %v with a throughput of %v",
-					jobs,
-					spots,
-					want.jobs,
-					want.spots,
-					want.value,
-				)
+				t.Fatalf("jobs %v at %v, want %v at %v with a throughput of %v",
+					jobs, spots, want.jobs, want.spots, want.value)
 			}
 			switch {
 			case len(jobs) == 0:
@@ -260,13 +254,14 @@ func TestBatchesAreTheBest(t *testing.T) {
 			}
 		})
 		if !t.Failed() && (several == 0 || none == 0) {
-			t.Errorf("%d batches of several jobs, %d times none: the cases say nothing", several, none)
+			t.Errorf("%d batches of several jobs, %d times none: the cases do not test enough", several, none)
 		}
 	})
 }
 
-// While the GPU is taken whole, others come. Then three start that use 7/8 of it rather than two that use all, since
-// 7/8 x 3 > 1 x 2, with the 4g.20gb rather than the 3g.20gb, since it came first.
+// While one job holds the whole GPU, other jobs arrive. Then three jobs start that use 7/8 of the GPU, rather than two
+// that use all of it, since 7/8 x 3 > 1 x 2. They include the 4g.20gb rather than the 3g.20gb, which was submitted
+// later.
 func TestBatchesByHand(t *testing.T) {
 	jobs := []trace.Job{
 		{ID: "whole", Submit: 0, Duration: 100, Profile: "7g.40gb"},
@@ -277,8 +272,9 @@ func TestBatchesByHand(t *testing.T) {
 		{ID: "one", Submit: 5, Duration: 30, Profile: "1g.5gb"},
 	}
 	slow := slices.Clone(jobs)
-	slow[2].Speed = map[string]float64{"4g.20gb": 0.5} // takes 20 s: 7/8 x 2.5 with it, 7/8 x 3 with the 3g.20gb
-	many := slices.Repeat(jobs[1:2], 8)                // seven that need a whole GPU, and a small one
+	// It runs for 20 s. The throughput is 7/8 x 2.5 with the 4g.20gb, and 7/8 x 3 with the 3g.20gb.
+	slow[2].Speed = map[string]float64{"4g.20gb": 0.5}
+	many := slices.Repeat(jobs[1:2], 8) // seven that need a whole GPU, and a small one
 	many[7] = trace.Job{ID: "small", Submit: 1, Duration: 10, Profile: "1g.5gb"}
 	apart := []trace.Job{
 		{ID: "brief", Submit: 0, Duration: 10, Profile: "4g.20gb"},
@@ -293,10 +289,11 @@ func TestBatchesByHand(t *testing.T) {
 		want string
 	}{
 		{"three rather than two", 1, jobs, "whole 0:0, four 0:100, two 0:100, one 0:100, three 0:110, next 0:130"},
-		{"a slow one", 1, slow, "whole 0:0, three 0:100, two 0:100, one 0:100, four 0:110, next 0:130"},
-		// 7/8 of GPU 0 are free at first, but nobody behind the seventh counts; then a whole GPU in use is worth more.
+		{"a slow job", 1, slow, "whole 0:0, three 0:100, two 0:100, one 0:100, four 0:110, next 0:130"},
+		// At first 7/8 of GPU 0 are free, but only the first seven jobs count. Later a whole GPU in use is worth more.
 		{"the eighth", 2, append([]trace.Job{{ID: "little", Duration: 5, Profile: "1g.5gb"}, jobs[0]}, many...),
-			"little 0:0, whole 1:0, next 0:5, next 0:15, next 0:25, next 0:35, next 0:45, next 0:55, next 0:65, small 0:75"},
+			"little 0:0, whole 1:0, next 0:5, next 0:15, next 0:25, next 0:35, next 0:45, next 0:55, " +
+				"next 0:65, small 0:75"},
 		{"the fuller GPU, and both slices on one", 2, apart, "brief 0:0, long 1:1, late 1:20, pair 0:21, pair 0:21"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -320,16 +317,14 @@ func TestBatchesByHand(t *testing.T) {
 		})
 	}
 	apart[3].Slices = 3
-	if _, err := Run(Config{GPUs: gpus(t, "A100-40GB", 2), Policy: place.Reach, Discipline: Batches}, slices.Values(apart)); !errors.Is(
-		err,
-		ErrNever,
-	) {
+	c := Config{GPUs: gpus(t, "A100-40GB", 2), Policy: place.Reach, Discipline: Batches}
+	if _, err := Run(c, slices.Values(apart)); !errors.Is(err, ErrNever) {
 		t.Errorf("three on one GPU: %v", err)
 	}
 }
 
-// Who can start does so once, with all his slices on one GPU, and nothing overlaps; instances that stand are used
-// again.
+// Every job that can start does so once, with all its slices on one GPU. Slices do not overlap, and idle instances are
+// reused.
 func TestBatchesOverlapNothing(t *testing.T) {
 	policies(t, func(t *testing.T, p place.Policy) {
 		rapid.Check(t, func(t *rapid.T) {
@@ -386,14 +381,14 @@ func TestBatchesOverlapNothing(t *testing.T) {
 	})
 }
 
-// Only a policy can be asked for batches.
+// Batches require a policy.
 func TestBatchesNeedAPolicy(t *testing.T) {
 	models := gpus(t, "A100-40GB", 1)
 	whole, _ := Whole(models[0])
 	for _, c := range []Config{{GPUs: models}, {GPUs: models, Static: []mig.Layout{whole}}} {
 		c.Discipline = Batches
 		if _, err := Run(c, slices.Values([]trace.Job{})); err == nil ||
-			!strings.HasPrefix(err.Error(), "batches are for GPUs that are cut on demand") {
+			!strings.HasPrefix(err.Error(), "batches require GPUs that are cut on demand") {
 			t.Errorf("%v", err)
 		}
 	}

@@ -11,9 +11,9 @@ import (
 	"caelum/internal/trace"
 )
 
-func gpus(t testing.TB, board string, n int) []*mig.Model {
+func gpus(t testing.TB, model string, n int) []*mig.Model {
 	t.Helper()
-	b, err := mig.ModelByName(board)
+	b, err := mig.ModelByName(model)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,11 +34,11 @@ func policy(t testing.TB, name string) place.Policy {
 	return p
 }
 
-// said are the ways in which policies know when jobs end.
-var said = []struct {
-	name  string
-	learn bool
-	said  func(seed uint64) func(trace.Job) float64
+// endEstimates are the kinds of knowledge that policies have of the ends of jobs.
+var endEstimates = []struct {
+	name     string
+	learn    bool
+	estimate func(seed uint64) func(trace.Job) float64
 }{
 	{"exact ends", false, func(uint64) func(trace.Job) float64 { return nil }},
 	{"limits 1 to 6 times too long", false, func(seed uint64) func(trace.Job) float64 { return Limits(1, 6, seed) }},
@@ -50,23 +50,25 @@ var said = []struct {
 	},
 }
 
-// TestChurn holds the policies against each other on churn, long enough for a queue to form. The figures of
-// docs/results.md, mean of seeds 101 to 100+CHURN_SEEDS:
+// TestChurn compares the policies on churn that is long enough for a queue to form. The figures of docs/results.md are
+// the means of the seeds 101 to 100+CHURN_SEEDS:
 //
 //	CHURN=4000 CHURN_SEEDS=20 go test -run Churn -v ./internal/sim
 //	CHURN=4000 CHURN_SEEDS=20 CHURN_LOAD=0.7 go test -run Churn -v ./internal/sim
 //
-// CHURN_LOAD is that of the runs with a queue.
+// CHURN_LOAD is the load of the runs with a queue.
 func TestChurn(t *testing.T) {
 	jobs, seeds, load := 4000, 1, 0.85
 	fmt.Sscan(os.Getenv("CHURN_LOAD"), &load)
 	fmt.Sscan(os.Getenv("CHURN"), &jobs)
 	fmt.Sscan(os.Getenv("CHURN_SEEDS"), &seeds)
 	names := []string{"best-fit", "reach", "fgd", "lifetime", "scarcity", "qla"}
-	mean := func(mix trace.Mix, name string, c Config, load float64, know int, value func(*Result) float64) (sum float64) {
+	mean := func(
+		mix trace.Mix, name string, c Config, load float64, know int, value func(*Result) float64,
+	) (sum float64) {
 		c.Policy = policy(t, name)
 		for seed := uint64(101); seed <= 100+uint64(seeds); seed++ {
-			c.Learn, c.Said = said[know].learn, said[know].said(seed)
+			c.Learn, c.Said = endEstimates[know].learn, endEstimates[know].estimate(seed)
 			r, err := Run(c, trace.Churn{Mix: mix, Jobs: jobs, GPUs: len(c.GPUs), Load: load, Seed: seed}.All())
 			if err != nil {
 				t.Fatal(err)
@@ -89,12 +91,12 @@ func TestChurn(t *testing.T) {
 			}
 			t.Log(line)
 			if !judge(got) {
-				t.Errorf("%s, %s: not the order that the policies promise: %v", what, m.Name, got)
+				t.Errorf("%s, %s: not the expected order of the policies: %v", what, m.Name, got)
 			}
 		}
 	}
-	for know, k := range said[:min(len(said), 2*seeds-1)] {
-		// At low load qla is not better than lifetime in every mix.
+	for know, k := range endEstimates[:min(len(endEstimates), 2*seeds-1)] {
+		// At low load, qla is not better than lifetime in every mix.
 		table(
 			"FIFO, "+k.name,
 			func(r row) bool { return (r["qla"] < r["lifetime"] || load < 0.8) && r["lifetime"] < r["best-fit"] },
@@ -110,7 +112,7 @@ func TestChurn(t *testing.T) {
 			},
 		)
 	}
-	for know, k := range said[:min(2, seeds)] {
+	for know, k := range endEstimates[:min(2, seeds)] {
 		table(
 			"EASY, "+k.name,
 			func(r row) bool { return r["qla"] < r["best-fit"] && r["lifetime"] < r["best-fit"] },
@@ -126,7 +128,7 @@ func TestChurn(t *testing.T) {
 			},
 		)
 	}
-	for know, k := range said[:min(2, seeds)] {
+	for know, k := range endEstimates[:min(2, seeds)] {
 		table(
 			"no queue, accepted, "+k.name,
 			func(r row) bool { return r["scarcity"] > r["best-fit"] },
@@ -163,7 +165,7 @@ func BenchmarkChurn(b *testing.B) {
 	}
 }
 
-// A run takes memory for the jobs that run and wait, not for those that have ended.
+// The memory of a run depends on the running and waiting jobs, not on the number of ended jobs.
 func TestMemoryOfARun(t *testing.T) {
 	const few, many = 2000, 60000
 	live := map[int]uint64{}
@@ -187,14 +189,8 @@ func TestMemoryOfARun(t *testing.T) {
 		}
 	}
 	if perJob := float64(live[many]-min(live[few], live[many])) / (many - few); perJob > 4 {
-		t.Errorf(
-			"%d jobs take %d bytes, %d take %d: %.1f for each that has ended",
-			few,
-			live[few],
-			many,
-			live[many],
-			perJob,
-		)
+		t.Errorf("%d jobs take %d bytes, %d take %d: %.1f for each ended job",
+			few, live[few], many, live[many], perJob)
 	}
 	t.Logf("%d jobs: %d bytes; %d: %d", few, live[few], many, live[many])
 }

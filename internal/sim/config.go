@@ -10,104 +10,106 @@ import (
 	"caelum/internal/trace"
 )
 
-// Config is what is simulated.
+// Config describes a simulation.
 type Config struct {
 	GPUs []*mig.Model // one for each GPU
 
-	// Nodes is how many of the GPUs each node has, in their order; nil: nobody asks which node a GPU is in. A job has
-	// its slices on one node, or on as many as it asks for. The reference that moves everything does not know of nodes.
+	// Nodes lists how many of the GPUs each node has, in the order of GPUs. nil: nodes do not matter. A job has its
+	// slices on one node, or on as many nodes as it asks for. The reference that moves all jobs ignores nodes.
 	Nodes []int
 
-	// One of these: a policy that cuts slices on demand; the layouts into which each GPU is cut once and for all; or,
-	// with neither, the reference that may re-arrange all running jobs at any time for nothing.
+	// At most one of these is set: a policy that cuts slices on demand, or fixed layouts. With neither, the reference
+	// may rearrange all running jobs at any time without cost.
 	Policy place.Policy
-	Static []mig.Layout // by GPU
+	Static []mig.Layout // one for each GPU
 
 	Discipline Discipline
 
-	// Offers has the policy act as in production, through what agents put on offer and slurmctld gives out; else it
-	// places jobs by itself, the moment that they come or go. For FIFO and EASY.
+	// Offers makes the policy act as in production: agents publish offers, and slurmctld assigns them. Otherwise the
+	// policy places jobs directly when they come or go. Requires FIFO or EASY.
 	Offers bool
 
-	Observer Observer // nil: nobody watches
+	Observer Observer // may be nil
 
-	// Stay has nobody leave: durations are ignored, and what is accepted counts by units alone.
+	// Stay makes jobs hold their slices until the end of the simulation: durations are ignored, and acceptance counts
+	// by units only.
 	Stay bool
 
-	// Create and Destroy are how long it takes to make an instance and to destroy one, in seconds. If either is not 0,
-	// instances of jobs that have ended stand until their room is wanted, and are used again.
+	// Create and Destroy are the times to create and to destroy an instance, in seconds. If either is not 0, the
+	// instances of ended jobs are kept until their place is needed, and are reused.
 	Create, Destroy float64
 
-	// Said is what is said of how long a job will run, in seconds; nil: its duration.
+	// Said returns the estimated run time of a job in seconds, +Inf if unknown. nil: the true duration.
 	Said func(trace.Job) float64
-	// Learn corrects what is said by how long the jobs before it ran, compared with what was said of them. Agents do
-	// not.
+	// Learn corrects the estimates by the run times of earlier jobs compared with their estimates. Agents do not do
+	// this.
 	Learn bool
 
-	// Memory is how well it is foreseen how much memory jobs need; nil: jobs ask for what they need.
+	// Memory describes how well the peak memory of jobs is predicted. nil: jobs ask for what they need.
 	Memory *Memory
 }
 
-// Discipline says whose turn it is.
+// Discipline is the order in which waiting jobs may start.
 type Discipline int
 
 const (
-	FIFO Discipline = iota // in the order of submission; nobody starts before the one in front of him
-	// the head has a reservation where it can start first; others may start if they do not delay it
+	FIFO Discipline = iota // in the order of submission; no job starts before the job in front of it
+	// EASY reserves the earliest possible start for the head of the queue. Other jobs may start if they do not delay
+	// the head.
 	EASY
-	Loss     // nobody waits: who cannot start at once is turned away
-	Skip     // in the order of submission, passing over those that do not fit
-	Smallest // the smallest that fits first, the large ones when nobody smaller waits
-	Batches  // of the first few, those together that make the most of one GPU (DynaP)
+	Loss     // no queue: a job that cannot start at its submission is rejected
+	Skip     // in the order of submission, passing over jobs that do not fit
+	Smallest // the smallest job that fits first
+	Batches  // the subset of the first few jobs that uses one GPU best (DynaP)
 )
 
 func (c *Config) check() error {
 	if len(c.GPUs) == 0 {
-		return fmt.Errorf("no GPUs")
+		return fmt.Errorf("the cluster has no GPUs")
 	}
 	for k, b := range c.GPUs {
 		if b == nil {
-			return fmt.Errorf("GPU %d has no board", k)
+			return fmt.Errorf("GPU %d has no GPU model", k)
 		}
 	}
 	if c.Policy != nil && c.Static != nil {
-		return fmt.Errorf("a policy and fixed layouts: give one")
+		return fmt.Errorf("a policy and fixed layouts exclude each other: give one of them")
 	}
 	all := 0
 	for _, n := range c.Nodes {
 		all += n
 	}
 	if c.Nodes != nil && (slices.Min(c.Nodes) < 1 || all != len(c.GPUs)) {
-		return fmt.Errorf("nodes with %v GPUs: there are %d", c.Nodes, len(c.GPUs))
+		return fmt.Errorf("the nodes have %v GPUs, but the cluster has %d: the numbers must add up and be at least 1",
+			c.Nodes, len(c.GPUs))
 	}
 	if c.Offers && (c.Policy == nil || c.Discipline != FIFO && c.Discipline != EASY) {
-		return fmt.Errorf("offers are for policies that cut slices on demand, with a queue that is FIFO or EASY")
+		return fmt.Errorf("offers require a policy that cuts slices on demand, and a FIFO or EASY queue")
 	}
 	if c.Memory != nil && c.Stay {
-		return fmt.Errorf("nobody runs out of memory where nobody runs")
+		return fmt.Errorf("memory prediction requires jobs that end")
 	}
 	if !(c.Create >= 0 && c.Destroy >= 0 && c.Create+c.Destroy < math.Inf(1)) {
 		return fmt.Errorf(
-			"it takes %v s to make an instance and %v s to destroy one: give times of at least 0",
+			"creating an instance takes %v s and destroying it %v s: give finite times of at least 0",
 			c.Create,
 			c.Destroy,
 		)
 	}
 	if c.Policy == nil && c.Static == nil && !Alike(c.GPUs) {
-		return fmt.Errorf("the reference that moves everything knows one board at a time")
+		return fmt.Errorf("the reference that moves all jobs supports only a single GPU model")
 	}
 	if c.Discipline == Batches && c.Policy == nil {
-		return fmt.Errorf(
-			"batches are for GPUs that are cut on demand: give a policy, not fixed layouts or the reference that moves everything",
-		)
+		return fmt.Errorf("batches require GPUs that are cut on demand: give a policy, " +
+			"not fixed layouts or the reference that moves all jobs")
 	}
 	if c.Static != nil && len(c.Static) != len(c.GPUs) {
-		return fmt.Errorf("%d fixed layouts for %d GPUs", len(c.Static), len(c.GPUs))
+		return fmt.Errorf("%d fixed layouts for %d GPUs: give one for each GPU", len(c.Static), len(c.GPUs))
 	}
 	return nil
 }
 
-// Kinds are the GPU models that there are, each once.
+// Kinds returns the different GPU models, in the order of their first GPU.
 func Kinds(gpus []*mig.Model) (kinds []*mig.Model) {
 	for _, b := range gpus {
 		if !slices.Contains(kinds, b) {
@@ -125,7 +127,8 @@ func Alike(gpus []*mig.Model) bool {
 // keeps reports whether instances outlive their jobs.
 func (c *Config) keeps() bool { return c.Create > 0 || c.Destroy > 0 }
 
-func (c *Config) said(j trace.Job) float64 {
+// estimate returns the estimated run time of a job in seconds.
+func (c *Config) estimate(j trace.Job) float64 {
 	if c.Said == nil {
 		return j.Duration
 	}

@@ -1,18 +1,46 @@
-// Package sim plays workloads on clusters that do not exist, in no time: which jobs would have waited, how long, and
-// what for. It runs the packages that decide in production (mig, place, predict), so that what it says of a policy is
-// said of the code that sites run. It reads no trace (package trace does) and prints nothing.
+// Package sim simulates workloads on clusters that do not exist. It computes which jobs would have waited, and for how
+// long. It runs the packages that decide in production (mig, place, offer, predict), so a result about a policy is a
+// result about the code that sites run. It never reads a trace file (package trace does) and never prints.
 //
 // # Time
 //
-// There are two kinds of events: a job is submitted, a job ends. The clock jumps from one to the next; at each, ends
-// come before submissions; the queue is asked after all ends of a moment, and after each submission, again and again,
-// whether something can start. The same configuration and the same jobs give the same result.
+// There are two kinds of events: a job is submitted, and a job ends. The clock jumps from one event to the next. Ends
+// come before submissions of the same time. After all ends of one time, and after each submission, the simulation
+// starts jobs from the queue until no further job can start. The same configuration with the same jobs always gives the
+// same result.
 //
 // # Parts
 //
-//	Config      the cluster, the policy, the order of the queue, what is known of ends
-//	queue       whose turn it is: first in first out, EASY backfill, batches, or nobody waits
-//	room        where: GPUs cut on demand by a policy; fixed layouts; or the reference that may move everything at any time
-//	foresight   when what runs is expected to end, as far as anybody could know
-//	Result      what came out
+//	Config      the cluster, the policy, the queue discipline, and what is known of the ends of jobs
+//	queue       the order of the jobs: first in first out, EASY backfill, batches, or no queue at all
+//	room        the GPUs: cut on demand, in fixed layouts, or the reference, which may move all jobs at any time
+//	foresight   when a running job is expected to end
+//	Result      the figures of a run
+//
+// # Files
+//
+// The simulation:
+//
+//	config.go   Config: cluster, policy, queue disciplines, their valid combinations and error texts
+//	sim.go      the events: submission, start, end, requeue; ErrNever for a job that can never start
+//	queue.go    the waiting jobs, and which of them may start in each discipline; backfill (EASY)
+//	batches.go  the discipline Batches: the subset of the first jobs that uses one GPU best (DynaP)
+//	endings.go  running jobs in the order of their ends
+//	estimates.go estimated run times: users' limits, predictions with an error, correction by ended jobs
+//	memory.go   memory predictions with an error: a job runs out of memory and is requeued (requeueDelay 121 s)
+//
+// The GPUs:
+//
+//	room.go     the interface room, and the reservation for the head of the queue
+//	ondemand.go GPUs that a policy cuts on demand; the time to create and destroy instances
+//	offers.go   the same through published offers, as in production (publishing 0.1 s)
+//	fixed.go    GPUs with fixed layouts
+//	beststatic.go search for the best fixed layouts (BestStatic), and the text form of a pattern
+//	migration.go the reference that moves running jobs without cost
+//
+// Results:
+//
+//	observe.go  Observer: the events of a run, for drawings
+//	result.go   Result: jobs, waits, utilisation, accepted share, instances
+//	waits.go    the distribution of waits: mean and quantiles with three digits
 package sim

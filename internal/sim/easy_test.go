@@ -16,13 +16,13 @@ import (
 	"caelum/internal/trace"
 )
 
-// watched is a room that notes what was reserved for the head of the queue and whose turn came when.
+// watched is a room that records the reservations for the head of the queue and the time at which each job got room.
 type watched struct {
 	room
 	s          *simulation
-	reserved   map[*job]float64 // the earliest start that was ever reserved for it
-	turn       map[*job]float64 // when it was given room, which making its instance may follow
-	order      []*job           // as they were given room
+	reserved   map[*job]float64 // the earliest start that was ever reserved for the job
+	turn       map[*job]float64 // when the job got room; its instance may still have to be created
+	order      []*job           // in the order in which they got room
 	backfilled int
 	after      func() // called after every attempt
 }
@@ -46,7 +46,7 @@ func (w *watched) place(k int, r *reservation) (bool, *reservation) {
 	return got, first
 }
 
-// watch does what Run does, in a room that is watched.
+// watch does what Run does, in a watched room.
 func watch(c Config, jobs iter.Seq[trace.Job], after func(*watched)) (*watched, error) {
 	s := newSimulation(c)
 	w := &watched{room: s.room, s: s, reserved: map[*job]float64{}, turn: map[*job]float64{}}
@@ -54,13 +54,13 @@ func watch(c Config, jobs iter.Seq[trace.Job], after func(*watched)) (*watched, 
 		w.after = func() { after(w) }
 	}
 	s.room = w
-	if err := s.play(jobs); err != nil {
+	if err := s.submitAll(jobs); err != nil {
 		return nil, err
 	}
 	return w, nil
 }
 
-// policies runs a test for each policy, those that are excepted left out.
+// policies runs a test for each policy that is not excepted.
 func policies(t *testing.T, test func(*testing.T, place.Policy), except ...string) {
 	for _, name := range place.Names() {
 		if !slices.Contains(except, name) {
@@ -69,42 +69,43 @@ func policies(t *testing.T, test func(*testing.T, place.Policy), except ...strin
 	}
 }
 
-// keepsItsPromise fails if somebody was given room later than was ever reserved for him.
+// checkReservations fails if a job got room later than the earliest time that was reserved for it.
 //
-// To compare with a run without the jobs behind the head would be simpler and wrong: EASY promises nothing to those who
-// are not at the head yet, and a job that overtakes them may well delay them. What is promised, and when, only the run
-// itself can say.
-func (w *watched) keepsItsPromise(t *rapid.T) {
+// Comparing with a run without the jobs behind the head would be simpler and wrong. EASY guarantees nothing to jobs
+// that are not at the head yet, and a job that is backfilled before them may delay them. Only the run itself shows the
+// reservations.
+func (w *watched) checkReservations(t *rapid.T) {
 	for _, j := range w.order {
 		if at, ok := w.reserved[j]; ok && w.turn[j] > at {
-			t.Fatalf("%s, submitted at %v, was to start at %v and started at %v", j.Profile, j.Submit, at, w.turn[j])
+			t.Fatalf("%s, submitted at %v: a start at %v was reserved, and it started at %v",
+				j.Profile, j.Submit, at, w.turn[j])
 		}
 	}
 }
 
-// With exact ends nobody delays the head: it starts by the earliest time that was ever reserved for it. Not so with
-// qla, which may hold the head again when that time has come, nor with grmu, which may turn down room outside a job's
+// With exact ends, no job delays the head of the queue: the head starts by the earliest time that was ever reserved for
+// it. Two policies are exempt: qla may hold the head again at that time, and grmu may reject room outside a job's
 // basket.
 func TestBackfillDoesNotDelayTheHead(t *testing.T) {
 	policies(t, func(t *testing.T, p place.Policy) {
 		backfilled := 0
 		rapid.Check(t, func(t *rapid.T) {
 			models, jobs := drawCase(t, 14)
-			w, err := watch(Config{GPUs: models, Policy: p, Discipline: EASY}, played(jobs), nil)
+			w, err := watch(Config{GPUs: models, Policy: p, Discipline: EASY}, traceJobs(jobs), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.keepsItsPromise(t)
+			w.checkReservations(t)
 			backfilled += w.backfilled
 		})
 		if !t.Failed() && backfilled == 0 {
-			t.Error("nobody overtook anybody: the cases say nothing")
+			t.Error("no job was backfilled: the cases do not test enough")
 		}
 	}, "qla", "grmu")
 }
 
-// The same where instances outlive their jobs, stand where room is reserved, and take time to make.
-func TestBackfillBesideStandingInstances(t *testing.T) {
+// The same holds if instances outlive their jobs, occupy reserved room, and take time to create.
+func TestBackfillBesideIdleInstances(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		models, jobs := drawCase(t, 14)
 		times := rapid.SampledFrom([]float64{0, 0.25, 2})
@@ -115,21 +116,21 @@ func TestBackfillBesideStandingInstances(t *testing.T) {
 			Create:     times.Draw(t, "create"),
 			Destroy:    times.Draw(t, "destroy"),
 		}
-		w, err := watch(c, played(jobs), nil)
+		w, err := watch(c, traceJobs(jobs), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.keepsItsPromise(t)
+		w.checkReservations(t)
 	})
 }
 
-// What is withheld for the head is given back whole: no unit stays blocked, and the account of the fragmentation is
-// that of the GPUs as they stand.
-func TestWithholdingLeavesNoTrace(t *testing.T) {
+// Units that are blocked for a reservation are all unblocked afterwards, and the running sum of the fragmentation
+// equals that of the GPUs.
+func TestReservationUnblocksUnits(t *testing.T) {
 	policies(t, func(t *testing.T, p place.Policy) {
 		rapid.Check(t, func(t *rapid.T) {
 			models, jobs := drawCase(t, 14)
-			_, err := watch(Config{GPUs: models, Policy: p, Discipline: EASY}, played(jobs), func(w *watched) {
+			_, err := watch(Config{GPUs: models, Policy: p, Discipline: EASY}, traceJobs(jobs), func(w *watched) {
 				c := w.room.(*cut)
 				frag := 0.0
 				for k := range models {
@@ -139,7 +140,8 @@ func TestWithholdingLeavesNoTrace(t *testing.T) {
 					frag += c.Pool.Busy(k).Frag
 				}
 				if math.Abs(frag-c.frag) > 1e-9 {
-					t.Fatalf("at %v: fragmentation %v on the books, %v on the GPUs", w.s.now, c.frag, frag)
+					t.Fatalf("at %v: the running sum of the fragmentation is %v, that of the GPUs %v",
+						w.s.now, c.frag, frag)
 				}
 			})
 			if err != nil {
@@ -149,8 +151,8 @@ func TestWithholdingLeavesNoTrace(t *testing.T) {
 	})
 }
 
-// drawConfig draws a discipline and GPUs that are cut by any policy, once and for all, or as the reference likes.
-// Batches are for policies.
+// drawConfig draws a discipline, and GPUs that are cut by any policy, in fixed layouts, or by the reference that moves
+// jobs. Batches are drawn for policies only.
 func drawConfig(t *rapid.T, models []*mig.Model) Config {
 	c := Config{
 		GPUs:       models,
@@ -175,11 +177,11 @@ func drawConfig(t *rapid.T, models []*mig.Model) Config {
 	return c
 }
 
-// named gives the jobs names by which errors can tell them.
+// named gives each job an ID, which errors then contain.
 func named(jobs []place.Job) iter.Seq[trace.Job] {
 	return func(yield func(trace.Job) bool) {
 		k := 0
-		for j := range played(jobs) {
+		for j := range traceJobs(jobs) {
 			k++
 			if j.ID = fmt.Sprintf("#%d#", k); !yield(j) {
 				return
@@ -188,7 +190,7 @@ func named(jobs []place.Job) iter.Seq[trace.Job] {
 	}
 }
 
-// Whoever is submitted starts once, is refused where nobody waits, or is why the whole run is an error.
+// Every submitted job starts once, is rejected if there is no queue, or is named in the error of the whole run.
 func TestNoJobIsLost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		models, jobs := drawCase(t, 10)
@@ -206,7 +208,7 @@ func TestNoJobIsLost(t *testing.T) {
 			return
 		case err != nil:
 			if c.Discipline == Loss || w.s.queue.len() == 0 ||
-				!strings.Contains(err.Error(), "job "+w.s.queue.at(0).ID+" waits for ever") {
+				!strings.Contains(err.Error(), "job "+w.s.queue.at(0).ID+" can never start") {
 				t.Fatalf("%v, and %d wait", err, w.s.queue.len())
 			}
 		case w.s.queue.len() > 0 || r.Started != len(w.order):
@@ -222,27 +224,20 @@ func TestNoJobIsLost(t *testing.T) {
 		got := &w.s.result
 		if got.Submitted != len(jobs) || got.Started+got.Refused+w.s.queue.len() != len(jobs) || len(w.s.running) > 0 ||
 			got.Refused > 0 && c.Discipline != Loss {
-			t.Fatalf(
-				"of %d jobs %d were submitted, %d started, %d were refused, %d wait, %d run",
-				len(jobs),
-				got.Submitted,
-				got.Started,
-				got.Refused,
-				w.s.queue.len(),
-				len(w.s.running),
-			)
+			t.Fatalf("of %d jobs %d were submitted, %d started, %d were rejected, %d wait, %d run",
+				len(jobs), got.Submitted, got.Started, got.Refused, w.s.queue.len(), len(w.s.running))
 		}
 	})
 }
 
-// A run can be repeated, with the very same Config: the best fixed layouts are found by playing one again and again.
+// A run can be repeated with the same Config. BestStatic depends on this.
 func TestTheSameAgain(t *testing.T) {
-	for _, know := range said {
+	for _, know := range endEstimates {
 		t.Run(know.name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				models, jobs := drawCase(t, 10)
 				c := drawConfig(t, models)
-				c.Said, c.Learn = know.said(1), know.learn
+				c.Said, c.Learn = know.estimate(1), know.learn
 				first, err := Run(c, named(jobs))
 				again, failed := Run(c, named(jobs))
 				if fmt.Sprint(err) != fmt.Sprint(failed) || !reflect.DeepEqual(first, again) {

@@ -2,11 +2,11 @@ package sim
 
 import "math"
 
-// endings is a [container/heap] of running jobs by their ends; of those that end at once the one that started first is
-// first.
+// endings is a [container/heap] of running jobs by their ends. Of jobs with the same end, the one that started first
+// comes first.
 type endings []*job
 
-// next is when the first ends; +Inf: nobody does.
+// next returns the earliest end, +Inf if there are no jobs.
 func (e endings) next() float64 {
 	if len(e) == 0 {
 		return math.Inf(1)

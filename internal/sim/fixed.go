@@ -6,21 +6,21 @@ import (
 	"slices"
 )
 
-// fixed is GPUs that were cut once and for all. A job takes the smallest free slice that holds
-// it and on which it can run, a larger one too.
+// fixed is the room of GPUs with fixed layouts. A job takes the smallest free slice on which it fits and can run, which
+// may be larger than its profile.
 type fixed struct {
 	s      *simulation
 	slices []slice
 	free   int
 }
 
-// slice of a fixed layout.
+// slice is an instance of a fixed layout.
 type slice struct {
 	kind, size, compute int
 	gpu, start          int // units
 	profile             string
 	memory              float64        // MiB
-	holds               map[string]int // profiles that it is large enough for, and their sizes in units
+	holds               map[string]int // the profiles that fit into it, with their sizes in units
 	job                 *job
 }
 
@@ -56,7 +56,7 @@ func newFixed(s *simulation) *fixed {
 
 func (f *fixed) idle() int { return f.free }
 
-// fragmentation is no question here: what is cut stays cut.
+// fragmentation is 0: fixed layouts never change.
 func (f *fixed) fragmentation() float64 { return 0 }
 
 func (f *fixed) place(k int, r *reservation) (bool, *reservation) {
@@ -67,7 +67,7 @@ func (f *fixed) place(k int, r *reservation) (bool, *reservation) {
 	for i := range f.slices {
 		sl := &f.slices[i]
 		if sl.holds[j.profiles[sl.kind]] == 0 || !j.RunsOn(sl.profile) ||
-			r != nil && s.now+j.said > r.at && slices.Contains(r.numbers, i) {
+			r != nil && s.now+j.estimate > r.at && slices.Contains(r.numbers, i) {
 			continue
 		}
 		n := s.nodeOf[sl.gpu]
@@ -91,8 +91,8 @@ func (f *fixed) place(k int, r *reservation) (bool, *reservation) {
 	return false, f.reserve(j, free, busy)
 }
 
-// several picks the slices for a job of several from those that are free, by node: on the first nodes that have its
-// share.
+// several picks the slices for a job of several slices: on the first nodes with enough free slices for the job's share
+// on each node.
 func several(j *job, free [][]int) (got []int) {
 	each := j.offer.Wants[0].Count
 	for _, on := range free {
@@ -121,7 +121,7 @@ func (f *fixed) start(j *job, numbers []int) {
 	f.s.start(j, 0, least)
 }
 
-// reserve is where the job can start first, by what is said of ends.
+// reserve returns the earliest start of the job by the estimated ends of the others, and the slices for it.
 func (f *fixed) reserve(j *job, free, busy [][]int) *reservation {
 	var nodes []*reservation
 	for n := range free {
@@ -137,12 +137,12 @@ func (f *fixed) reserve(j *job, free, busy [][]int) *reservation {
 	return firstOf(nodes, j)
 }
 
-// end is when the slice is said to be free, in seconds; 0: it is.
+// end returns when the slice is expected to be free, in seconds. 0: it is free.
 func (sl *slice) end() float64 {
 	if sl.job == nil {
 		return 0
 	}
-	return sl.job.started + sl.job.said
+	return sl.job.started + sl.job.estimate
 }
 
 func (f *fixed) leave(j *job) {

@@ -12,10 +12,10 @@ import (
 	"caelum/internal/trace"
 )
 
-// ownLimit is the job's own time limit; a job without one may run for ever.
+// ownLimit returns the job's own time limit, +Inf for a job without one.
 func ownLimit(j trace.Job) float64 { return cmp.Or(j.Limit, math.Inf(1)) }
 
-// unlimited says limits 1 to 6 times too long, and nothing of a share of the jobs.
+// unlimited returns limits that are 1 to 6 times too long, and no limit for a share of the jobs.
 func unlimited(share float64, seed uint64) func(trace.Job) float64 {
 	limit := Limits(1, 6, seed)
 	return func(j trace.Job) float64 {
@@ -26,8 +26,8 @@ func unlimited(share float64, seed uint64) func(trace.Job) float64 {
 	}
 }
 
-// A job starts where a GPU is empty, though another slot would cost less in six hours: ten jobs leave one of ten GPUs
-// empty, most of them without a time limit, and the eleventh needs a 3g.20gb. It is alone in the queue.
+// A job starts on an empty GPU, even if another slot would cost less in six hours. Ten jobs leave one of ten GPUs
+// empty, and most of them have no time limit. The eleventh job needs a 3g.20gb, and no other job waits.
 func TestNoJobWaitsBesideAnEmptyGPU(t *testing.T) {
 	const long = 1e5
 	jobs := []trace.Job{
@@ -42,7 +42,9 @@ func TestNoJobWaitsBesideAnEmptyGPU(t *testing.T) {
 	}
 	last := trace.Job{ID: "last", Submit: 60, Duration: long, Profile: "3g.20gb"}
 	for _, name := range []string{"qla", place.DefaultPolicy} {
-		for _, c := range []Config{{Discipline: FIFO}, {Discipline: EASY}, {Discipline: FIFO, Offers: true}, {Discipline: EASY, Offers: true}} {
+		for _, c := range []Config{
+			{Discipline: FIFO}, {Discipline: EASY}, {Discipline: FIFO, Offers: true}, {Discipline: EASY, Offers: true},
+		} {
 			c.GPUs, c.Policy, c.Said = gpus(t, "A100-40GB", 10), policy(t, name), ownLimit
 			var seen spans
 			c.Observer = &seen
@@ -51,36 +53,23 @@ func TestNoJobWaitsBesideAnEmptyGPU(t *testing.T) {
 			}
 			for _, s := range seen.all {
 				if s.Job == last.ID && s.From > last.Submit+1 {
-					t.Errorf(
-						"%s, discipline %d, offers %v: the job starts after %v s",
-						name,
-						c.Discipline,
-						c.Offers,
-						s.From-last.Submit,
-					)
+					t.Errorf("%s, discipline %d, offers %v: the job starts after %v s",
+						name, c.Discipline, c.Offers, s.From-last.Submit)
 				}
 			}
 		}
 	}
 }
 
-// Neither holds nor misleading ends make the waits longer where jobs have no limits: at a site whose GPUs are a third
-// busy, and on churn. Waits are rare at that site and come in bursts, so only the mean of many seeds says something.
+// Neither holds nor misleading ends make the waits longer if jobs have no limits: at a site whose GPUs are one third
+// busy, and on churn. Waits at that site are rare and come in bursts, so only the mean of many seeds is conclusive.
 func TestHoldsPay(t *testing.T) {
 	site := func(seed uint64) (iter.Seq[trace.Job], func(trace.Job) float64) {
 		return trace.Site{Jobs: 1000, GPUs: 24, Load: 0.32, Seed: seed}.All(), ownLimit
 	}
 	churn := func(seed uint64) (iter.Seq[trace.Job], func(trace.Job) float64) {
-		return trace.Churn{
-				Mix:  trace.Mixes[0].Mix,
-				Jobs: 600,
-				GPUs: 8,
-				Load: 0.7,
-				Seed: seed,
-			}.All(), unlimited(
-				0.3,
-				seed,
-			)
+		c := trace.Churn{Mix: trace.Mixes[0].Mix, Jobs: 600, GPUs: 8, Load: 0.7, Seed: seed}
+		return c.All(), unlimited(0.3, seed)
 	}
 	for _, w := range []struct {
 		name  string
@@ -96,8 +85,8 @@ func TestHoldsPay(t *testing.T) {
 		waits := func(name string) (mean, longest float64) {
 			for seed := uint64(1); seed <= w.seeds; seed++ {
 				c := w.c
-				jobs, said := w.jobs(seed)
-				c.Policy, c.Said = policy(t, name), said
+				jobs, estimate := w.jobs(seed)
+				c.Policy, c.Said = policy(t, name), estimate
 				r, err := Run(c, jobs)
 				if err != nil {
 					t.Fatal(err)

@@ -9,8 +9,8 @@ import (
 	"caelum/internal/trace"
 )
 
-// TestLossNeverHolds: where no job waits, no policy turns a job away beside room for it. The last job is a long one,
-// which qla would hold until the slices around the free one have ended.
+// TestLossNeverHolds: without a queue, no policy rejects a job for which there is room. The last job is long; qla would
+// hold it until the slices around the free slot have ended.
 func TestLossNeverHolds(t *testing.T) {
 	b, err := mig.ModelByName("A100-40GB")
 	if err != nil {

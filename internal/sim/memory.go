@@ -8,28 +8,27 @@ import (
 	"caelum/internal/trace"
 )
 
-// Memory is how well it is foreseen how much memory a job needs at its peak: the truth with a lognormal error, and a
-// share of that on top as a margin. The job asks for the smallest profile that holds what is foreseen. If that is too
-// small it runs out of memory at some moment of its run, all of which are equally likely, and comes back to ask for the
-// next larger one.
+// Memory describes a prediction of each job's peak memory: the true peak with a lognormal error, plus a share of that
+// as a margin. The job asks for the smallest profile that holds the prediction. If that is too small, the job runs out
+// of memory at a uniformly random time of its run, is requeued, and asks for the next larger profile.
 //
-// A job whose peak the workload does not tell is given one at random: more than the next smaller memory there is among
-// the profiles, and no more than its own profile has.
+// If the workload does not state the peak of a job, the peak is random: more than the next smaller memory among the
+// profiles, and at most the memory of the job's own profile.
 type Memory struct {
 	Error  float64 // standard deviation of the logarithm
 	Margin float64
 	Seed   uint64
 }
 
-// requeueDelay is how long a job that was requeued may not start, in seconds: slurmctld lets its credentials expire
-// first, after 120 s (cred_expire of AuthInfo, slurm.conf(5)).
+// requeueDelay is how long a requeued job cannot start, in seconds: slurmctld first lets its credentials expire, after
+// 120 s (cred_expire of AuthInfo, slurm.conf(5)).
 const requeueDelay = 121
 
-// foresee has a job ask for what is foreseen that it needs.
+// foresee draws a job's peak, if it is not known, and makes the job ask for the predicted memory.
 func (m *Memory) foresee(s *simulation, j *job) {
 	chance := chance(m.Seed, j.Job)
 	u, z := chance.Float64(), chance.NormFloat64()
-	j.dies = chance.Float64()
+	j.failShare = chance.Float64()
 	for k, b := range s.kinds {
 		if p, ok := b.ProfileIndex(j.profiles[k]); ok {
 			if j.peak = j.MemoryMiB; j.peak == 0 {
@@ -42,8 +41,8 @@ func (m *Memory) foresee(s *simulation, j *job) {
 	s.ask(j, j.peak*math.Exp(m.Error*z)*(1+m.Margin))
 }
 
-// ask has a job ask for profiles with this much memory, in MiB: its own where that has no more than it takes, else the
-// smallest.
+// ask makes a job ask for profiles with this much memory, in MiB. The job keeps its own profile if no smaller memory
+// suffices; otherwise it asks for the smallest profile that does.
 func (s *simulation) ask(j *job, memory float64) {
 	for k, b := range s.kinds {
 		name, ok := j.Job.On(b)
@@ -64,7 +63,7 @@ func (s *simulation) ask(j *job, memory float64) {
 	s.settle(j)
 }
 
-// requeue has a job that is out of memory come back and ask for more than it had.
+// requeue returns a job that ran out of memory to the queue, asking for more than it had.
 func (s *simulation) requeue(j *job) {
 	s.ask(j, j.memory+1)
 	j.units, j.spots, j.numbers = 0, nil, nil
@@ -72,7 +71,7 @@ func (s *simulation) requeue(j *job) {
 	heap.Push(&s.away, j)
 }
 
-// below is the most memory of a profile that has less than this, in MiB; 0 if there is none.
+// below returns the largest memory among the profiles that have less than this, in MiB; 0 if there is none.
 func below(b *mig.Model, memory float64) (most float64) {
 	for _, p := range b.Profiles {
 		if has := p.Memory(); has < memory {
@@ -82,6 +81,7 @@ func below(b *mig.Model, memory float64) (most float64) {
 	return most
 }
 
+// mostMemory returns the index of the profile with the most memory.
 func mostMemory(b *mig.Model) (most int) {
 	for p := range b.Profiles {
 		if b.Profiles[p].Memory() > b.Profiles[most].Memory() {

@@ -11,7 +11,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// Who runs out of memory comes back, not at once, and asks for more, until it has enough.
+// A job that runs out of memory returns after a delay and asks for more, until it has enough.
 func TestOutOfMemory(t *testing.T) {
 	requeued := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -26,14 +26,14 @@ func TestOutOfMemory(t *testing.T) {
 		}
 		r, err := Run(c, named(jobs))
 		if err != nil {
-			if c.Static != nil || c.Policy != nil { // a layout or a policy that does not hold every job
+			if c.Static != nil || c.Policy != nil { // a layout or a policy that cannot hold every job
 				t.Skip(err)
 			}
 			t.Fatal(err)
 		}
 		requeued += r.Requeued
 		if r.Submitted != len(jobs) || r.Started+r.Refused != len(jobs) || c.Discipline != Loss && r.Refused > 0 {
-			t.Fatalf("of %d jobs %d started and %d were refused", len(jobs), r.Started, r.Refused)
+			t.Fatalf("of %d jobs %d started and %d were rejected", len(jobs), r.Started, r.Refused)
 		}
 		if c.Policy == nil {
 			return
@@ -56,19 +56,19 @@ func TestOutOfMemory(t *testing.T) {
 		for k, j := range jobs {
 			id := "#" + strconv.Itoa(k+1) + "#"
 			if s := last[id]; math.Abs(s.To-s.From-j.Duration) > 1e-9 {
-				t.Fatalf("%+v at the last runs from %v to %v", j, s.From, s.To)
+				t.Fatalf("the last run of %+v is from %v to %v", j, s.From, s.To)
 			}
 			if memory(last[id].Profile) < below(models[0], memory(j.Profile)) {
-				t.Fatalf("%+v ends well on %s", j, last[id].Profile)
+				t.Fatalf("%+v did not run out of memory on %s", j, last[id].Profile)
 			}
 		}
 	})
 	if !t.Failed() && requeued == 0 {
-		t.Error("nobody ran out of memory: the cases say nothing")
+		t.Error("no job ran out of memory: the cases do not test enough")
 	}
 }
 
-// Without error and margin jobs ask for what they need, and everything is as if nobody had foreseen anything.
+// Without error and margin, jobs ask for what they need, and the waits are the same as without a prediction.
 func TestForeseenExactly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		models, jobs := drawCase(t, 12)
@@ -82,7 +82,8 @@ func TestForeseenExactly(t *testing.T) {
 	})
 }
 
-// A job that tells its peak is held to it: 9,000 MiB do not fit 1g.5gb, which it gets if half is foreseen.
+// A peak that the workload states is enforced: 9,000 MiB do not fit in the 1g.5gb that the job gets if only half of it
+// is predicted.
 func TestPeakThatIsKnown(t *testing.T) {
 	job := trace.Job{ID: "a", Duration: 1000, MemoryMiB: 9000}
 	c := Config{GPUs: gpus(t, "A100-40GB", 1), Policy: policy(t, "reach")}
@@ -105,5 +106,5 @@ func TestPeakThatIsKnown(t *testing.T) {
 		}
 		return
 	}
-	t.Error("it was never foreseen to need half of what it needs")
+	t.Error("no seed predicted half of the peak")
 }

@@ -13,7 +13,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// spans notes who ran where.
+// spans records the slices of jobs.
 type spans struct {
 	waited
 	all []Span
@@ -21,29 +21,31 @@ type spans struct {
 
 func (s *spans) Ran(span Span) { s.all = append(s.all, span) }
 
-// drawNodes draws up to four nodes with up to three GPUs of any two GPU models, and the GPU models by node.
-func drawNodes(t *rapid.T) (c Config, boards [][]*mig.Model) {
+// drawNodes draws up to four nodes with up to three GPUs of one of two GPU models, and returns the GPU models by node.
+func drawNodes(t *rapid.T) (c Config, models [][]*mig.Model) {
 	all := mig.Models()
 	two := []*mig.Model{}
 	for range 2 {
-		two = append(two, all[rapid.IntRange(0, len(all)-1).Draw(t, "board")].Select(mig.Plain))
+		two = append(two, all[rapid.IntRange(0, len(all)-1).Draw(t, "model")].Select(mig.Plain))
 	}
 	for range rapid.IntRange(1, 4).Draw(t, "nodes") {
 		of := slices.Repeat([]*mig.Model{two[rapid.IntRange(0, 1).Draw(t, "of")]}, rapid.IntRange(1, 3).Draw(t, "gpus"))
-		c.Nodes, c.GPUs, boards = append(c.Nodes, len(of)), append(c.GPUs, of...), append(boards, of)
+		c.Nodes, c.GPUs, models = append(c.Nodes, len(of)), append(c.GPUs, of...), append(models, of)
 	}
-	return c, boards
+	return c, models
 }
 
 func drawJob(t *rapid.T, models []*mig.Model) trace.Job {
 	b := models[rapid.IntRange(0, len(models)-1).Draw(t, "for")]
 	return trace.Job{
-		Profile: b.Profiles[rapid.IntRange(0, len(b.Profiles)-1).Draw(t, "profile")].Name, Duration: float64(rapid.IntRange(1, 6).Draw(t, "duration")),
-		Slices: rapid.IntRange(0, 5).Draw(t, "slices"), Nodes: rapid.IntRange(0, 3).Draw(t, "on nodes"),
+		Profile:  b.Profiles[rapid.IntRange(0, len(b.Profiles)-1).Draw(t, "profile")].Name,
+		Duration: float64(rapid.IntRange(1, 6).Draw(t, "duration")),
+		Slices:   rapid.IntRange(0, 5).Draw(t, "slices"),
+		Nodes:    rapid.IntRange(0, 3).Draw(t, "on nodes"),
 	}
 }
 
-// drawRoom has the GPUs cut by a policy that turns nothing down, or once and for all.
+// drawRoom draws a policy that rejects no job, or fixed layouts.
 func drawRoom(t *rapid.T, c *Config) {
 	c.Discipline = rapid.SampledFrom([]Discipline{FIFO, EASY, Skip, Smallest}).Draw(t, "discipline")
 	if rapid.Bool().Draw(t, "static") {
@@ -55,10 +57,10 @@ func drawRoom(t *rapid.T, c *Config) {
 	c.Policy = rapid.SampledFrom([]place.Policy{place.Reach, place.Lifetime{}, place.QLA{}}).Draw(t, "policy")
 }
 
-// Jobs of several slices have them at the same time, disjoint, on as many nodes as they asked for and evenly.
+// Jobs of several slices hold them at the same time, without overlap, evenly on as many nodes as they asked for.
 func TestNodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c, boards := drawNodes(t)
+		c, models := drawNodes(t)
 		drawRoom(t, &c)
 		w := trace.Workload{}
 		at := 0.0
@@ -68,12 +70,12 @@ func TestNodes(t *testing.T) {
 			j.ID, j.Submit = strconv.Itoa(k), at
 			w.Jobs = append(w.Jobs, j)
 		}
-		w.Only(boards, false)
+		w.Only(models, false)
 		var seen spans
 		c.Observer = &seen
 		if _, err := Run(c, slices.Values(w.Jobs)); err != nil {
 			if c.Static != nil {
-				t.Skip("a layout that does not hold every job")
+				t.Skip("the layouts cannot hold every job")
 			}
 			t.Fatal(err)
 		}
@@ -105,20 +107,21 @@ func TestNodes(t *testing.T) {
 	})
 }
 
-// Who says nothing of how long he runs, on instances that take time to make, beside one who does.
-func TestNobodyKnowsHowLong(t *testing.T) {
+// A job without an estimated run time starts beside a job with one, on instances that take time to create.
+func TestUnknownRunTime(t *testing.T) {
 	jobs := []trace.Job{
-		{ID: "never says", Profile: "1g.5gb", Duration: 100},
-		{ID: "says", Submit: 1, Profile: "1g.5gb", Duration: 100, Limit: 300},
+		{ID: "unknown", Profile: "1g.5gb", Duration: 100},
+		{ID: "known", Submit: 1, Profile: "1g.5gb", Duration: 100, Limit: 300},
 	}
-	said := func(j trace.Job) float64 {
+	estimate := func(j trace.Job) float64 {
 		if j.Limit == 0 {
 			return math.Inf(1)
 		}
 		return j.Limit
 	}
 	for _, p := range []place.Policy{place.Reach, place.Lifetime{}, place.QLA{}, place.Scarcity{}} {
-		c := Config{GPUs: gpus(t, "A100-40GB", 1), Policy: p, Said: said, Learn: true, Create: 0.2, Discipline: EASY}
+		c := Config{GPUs: gpus(t, "A100-40GB", 1), Policy: p, Said: estimate, Learn: true, Create: 0.2,
+			Discipline: EASY}
 		for _, offers := range []bool{false, true} {
 			c.Offers = offers
 			if r, err := Run(c, slices.Values(jobs)); err != nil || r.Started != 2 {
@@ -128,15 +131,15 @@ func TestNobodyKnowsHowLong(t *testing.T) {
 	}
 }
 
-// What Only leaves out could never run, and what it keeps can, on GPUs where nobody else is.
+// The jobs that Only leaves out could never run, and the jobs that it keeps can run on empty GPUs.
 func TestOnlyWhatCanRun(t *testing.T) {
 	never, can := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
-		c, boards := drawNodes(t)
+		c, models := drawNodes(t)
 		c.Policy = place.Reach
 		w := trace.Workload{Jobs: []trace.Job{drawJob(t, c.GPUs)}}
 		_, err := Run(c, slices.Values(w.Jobs))
-		w.Only(boards, false)
+		w.Only(models, false)
 		if len(w.Jobs) == 1 {
 			can++
 		} else {
@@ -147,6 +150,6 @@ func TestOnlyWhatCanRun(t *testing.T) {
 		}
 	})
 	if never == 0 || can == 0 {
-		t.Errorf("%d could run, %d never: the cases say nothing", can, never)
+		t.Errorf("%d could run, %d never: the cases do not test enough", can, never)
 	}
 }

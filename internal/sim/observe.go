@@ -1,29 +1,29 @@
 package sim
 
-// Observer is told what happens, for drawings of it. Times are in seconds.
+// Observer receives the events of a simulation. Times are in seconds.
 type Observer interface {
-	// Passed is a time in which nothing changed: so many units held jobs, so many jobs waited, and the GPUs were so
-	// fragmented on average (0 to 1).
+	// Passed reports an interval without changes: the number of busy units, the number of waiting jobs, and the mean
+	// fragmentation of the GPUs (0 to 1).
 	Passed(from, to float64, busy, waiting int, frag float64)
-	// Ran is a slice of a job, on which GPU and which of its units. The reference that moves everything tells of none.
+	// Ran reports a slice of a job. The reference that moves all jobs reports none.
 	Ran(s Span)
-	// Waited is a job that has started, and will end well, and how long it waited in all.
+	// Waited reports the total wait of a job that has started and will not run out of memory.
 	Waited(job string, wait float64)
 }
 
-// Span is a slice while a job holds it.
+// Span is the time in which a job holds a slice.
 type Span struct {
 	Job, Profile     string
 	GPU, Start, Size int // units
 	From, To         float64
 }
 
-// tell the observer of a job's slices, which it has just got.
-func (s *simulation) tell(j *job) {
+// observe reports the slices of a job that has just started.
+func (s *simulation) observe(j *job) {
 	if s.Observer == nil {
 		return
 	}
-	if !j.dead {
+	if !j.outOfMemory {
 		s.Observer.Waited(j.ID, j.waited)
 	}
 	span := Span{Job: j.ID, Profile: j.asksFor, From: j.started, To: j.ends}

@@ -10,28 +10,28 @@ import (
 	"caelum/internal/place"
 )
 
-// offers is GPUs that are cut on demand as it is in production: agents put slices on offer, and slurmctld gives out
-// what is on offer, knowing nothing else.
+// offers is the room of GPUs that are cut on demand as in production: agents publish offers, and slurmctld assigns jobs
+// to offers without any other knowledge.
 //
-//	an event                 a job is submitted, starts, ends, comes back
-//	publishing later         the agents' offers follow it: package offer plans for what stands and who waits then
-//	at the next whole second slurmctld goes through the queue, and starts everybody who finds what he wants on offer: on the first node
-//	                         that has it, where on the node is the agent's choice
+//	an event                  a job is submitted, starts, ends or returns from a requeue
+//	publishing later          the agents publish new offers: package offer plans for the jobs and slices of that time
+//	at the next whole second  slurmctld goes through the queue and starts each job that finds its profile among the
+//	                          offers: on the first node that offers it; the agent chooses where on the node
 //
-// So offers may be old when slurmctld looks, several jobs may start on one plan, and a job may start in another place
-// than was planned for it, or although nobody planned for it. What never happens is that a job finds its slice gone:
-// every subset of the offers can be carved.
+// So offers may be outdated when slurmctld reads them, several jobs may start on one plan, and a job may start
+// elsewhere than planned or without being planned. A job never lacks its slice, because every subset of the offers can
+// be carved.
 type offers struct {
 	*cut
-	on        offer.Plan // what is on offer
+	on        offer.Plan // the current offers
 	planned   map[*job][]place.Spot
-	found     map[*job]bool    // submitted since the last plan: whether what it wants was on offer then
-	publishAt float64          // +Inf: nothing has happened since the last plan
-	tick      float64          // when slurmctld looks next; +Inf: not before something happens
-	watch     func(offer.Plan) // nil, or told of every plan
+	found     map[*job]bool    // jobs submitted since the last plan; true: the offers of that time satisfied the job
+	publishAt float64          // +Inf: no event since the last plan
+	tick      float64          // when slurmctld reads the queue next; +Inf: not before the next event
+	onPlan    func(offer.Plan) // called with every plan; may be nil
 }
 
-// publishing is how long it takes from an event to the offers that follow it, in seconds: agents that a watcher wakes.
+// publishing is the time from an event to the offers that follow it, in seconds, for agents that the watcher notifies.
 const publishing = 0.1
 
 func newOffers(s *simulation) *offers {
@@ -44,22 +44,22 @@ func newOffers(s *simulation) *offers {
 	}
 }
 
-// next is when the agents or slurmctld act next.
+// next returns when the agents or slurmctld act next.
 func (o *offers) next() float64 { return min(o.publishAt, o.tick) }
 
-// happened has everybody look again.
+// happened schedules the next publishing and the next pass of slurmctld after an event.
 func (o *offers) happened() {
 	now := o.s.now
 	o.publishAt, o.tick = min(o.publishAt, now+publishing), min(o.tick, math.Floor(now)+1)
 }
 
-// submitted notes whether a job finds what it wants on offer.
+// submitted records whether the offers satisfy a new job.
 func (o *offers) submitted(j *job) {
 	o.found[j] = o.grant(j) != nil
 	o.happened()
 }
 
-// act does what is due now.
+// act publishes and schedules if it is time to.
 func (o *offers) act() {
 	if o.publishAt <= o.s.now {
 		o.publish()
@@ -69,6 +69,7 @@ func (o *offers) act() {
 	}
 }
 
+// publish plans for the current queue and replaces the offers.
 func (o *offers) publish() {
 	s := o.s
 	o.foresee()
@@ -76,12 +77,12 @@ func (o *offers) publish() {
 	var jobs []*offer.Job
 	for k := range s.queue.len() {
 		j := s.queue.at(k)
-		j.offer.Runs, _ = s.total(j.said, 0)
+		j.offer.Runs, _ = s.total(j.estimate, 0)
 		jobs = append(jobs, &j.offer)
 	}
 	plan := offer.Make(&o.Cluster, jobs, s.Discipline == FIFO)
-	if o.watch != nil {
-		o.watch(plan)
+	if o.onPlan != nil {
+		o.onPlan(plan)
 	}
 	o.on, o.planned = plan, map[*job][]place.Spot{}
 	for k, spots := range plan.Spots {
@@ -96,7 +97,7 @@ func (o *offers) publish() {
 	o.tick = min(o.tick, math.Floor(s.now)+1)
 }
 
-// prompt counts a job that could start as soon as it was submitted.
+// prompt counts a job that can start without waiting for other jobs.
 func (o *offers) prompt(j *job) {
 	found, fresh := o.found[j]
 	if !fresh {
@@ -109,7 +110,7 @@ func (o *offers) prompt(j *job) {
 	delete(o.found, j)
 }
 
-// schedule is slurmctld's.
+// schedule is the scheduling pass of slurmctld.
 func (o *offers) schedule() {
 	s := o.s
 	o.tick = math.Inf(1)
@@ -130,8 +131,8 @@ func (o *offers) schedule() {
 	}
 }
 
-// grant is what a job gets of what is on offer; nil: not all that it wants is. It goes to the first nodes that have its
-// share.
+// grant returns the offers that a job gets, on the first nodes that offer the job's share for a node. nil: the offers
+// do not satisfy the job.
 func (o *offers) grant(j *job) (got []place.Spot) {
 	planned := o.planned[j]
 	each := j.offer.Wants[0].Count
@@ -147,7 +148,7 @@ func (o *offers) grant(j *job) (got []place.Spot) {
 		if len(here) < each {
 			continue
 		}
-		slices.SortStableFunc(here, func(a, b place.Spot) int { // first what was planned for it
+		slices.SortStableFunc(here, func(a, b place.Spot) int { // the planned spots first
 			return cmp.Compare(slices.Index(planned, b), slices.Index(planned, a))
 		})
 		if got = append(got, here[:each]...); len(got) == j.slices() {

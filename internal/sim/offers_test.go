@@ -15,7 +15,7 @@ import (
 
 // drawOffers draws a cluster of some nodes whose agents act through offers.
 func drawOffers(t *rapid.T) (c Config, jobs []trace.Job) {
-	c, boards := drawNodes(t)
+	c, models := drawNodes(t)
 	c.Policy = rapid.SampledFrom([]place.Policy{place.Reach, place.Lifetime{}, place.QLA{}}).Draw(t, "policy")
 	c.Discipline = rapid.SampledFrom([]Discipline{FIFO, EASY}).Draw(t, "discipline")
 	c.Offers = true
@@ -28,7 +28,7 @@ func drawOffers(t *rapid.T) (c Config, jobs []trace.Job) {
 		j.Duration = rapid.SampledFrom([]float64{0.01, 1, 10, 100, 1000}).Draw(t, "runs")
 		w.Jobs = append(w.Jobs, j)
 	}
-	w.Only(boards, false)
+	w.Only(models, false)
 	return c, w.Jobs
 }
 
@@ -39,7 +39,7 @@ func shortly(jobs []trace.Job) (text string) {
 	return text
 }
 
-// Whatever slurmctld starts of the offers can be carved, and everybody starts, in a whole second.
+// All jobs that slurmctld starts on offers can be carved, and all jobs start, each in a whole second.
 func TestOffers(t *testing.T) {
 	stale := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -51,18 +51,13 @@ func TestOffers(t *testing.T) {
 			t.Fatalf("%v: %T, %d, nodes of %v: %s", err, c.Policy, c.Discipline, c.Nodes, shortly(jobs))
 		}
 		if r.Started != len(jobs) || r.Found > r.Prompt || r.Prompt > len(jobs) {
-			t.Fatalf(
-				"of %d jobs %d started, %d at once, %d found what they wanted on offer",
-				len(jobs),
-				r.Started,
-				r.Prompt,
-				r.Found,
-			)
+			t.Fatalf("of %d jobs %d started, %d could start at their submission, %d of them on existing offers",
+				len(jobs), r.Started, r.Prompt, r.Found)
 		}
 		stale += r.Found
 		for k, s := range seen.all {
 			if s.From != math.Floor(s.From) {
-				t.Fatalf("slurmctld has %+v started between two looks at the queue", s)
+				t.Fatalf("slurmctld started %+v between two passes", s)
 			}
 			for _, o := range seen.all[:k] {
 				if s.GPU == o.GPU && s.From < o.To && o.From < s.To && s.Start < o.Start+o.Size &&
@@ -73,16 +68,16 @@ func TestOffers(t *testing.T) {
 		}
 	})
 	if !t.Failed() && stale == 0 {
-		t.Error("nobody found what he wants on offer: the cases say nothing")
+		t.Error("no job found its slices on offer: the cases do not test enough")
 	}
 }
 
-// With exact ends whoever is at the head starts by the earliest time that was ever reserved for him, and the moment
-// that offers and slurmctld take to start those for whom it was planned with him, and then him. Not so with qla, which
-// may hold him again when the time has come, nor where jobs have several slices: slurmctld may give two nodes' offers
-// to others in such a way that no node has enough left for one that was planned for, until the next plan.
-func TestOffersKeepPromises(t *testing.T) {
-	promised := 0
+// With exact ends, the job at the head of the queue starts by the earliest time that was ever reserved for it, plus the
+// time that offers and slurmctld need to start the jobs planned with it and then the job itself. There are two
+// exceptions. qla may hold the job again at that time. Jobs with several slices are not guaranteed this: slurmctld may
+// assign the offers of two nodes in such a way that neither has enough left for a planned job, until the next plan.
+func TestOffersKeepReservations(t *testing.T) {
+	reserved := 0
 	rapid.Check(t, func(t *rapid.T) {
 		c, jobs := drawOffers(t)
 		if c.Discipline = EASY; c.Policy == (place.Policy)(place.QLA{}) {
@@ -93,7 +88,7 @@ func TestOffersKeepPromises(t *testing.T) {
 		}
 		s := newSimulation(c)
 		first := map[*job]float64{}
-		s.offers.watch = func(p offer.Plan) {
+		s.offers.onPlan = func(p offer.Plan) {
 			if p.Reserved == nil || math.IsInf(p.Reserved.At, 1) {
 				return
 			}
@@ -102,37 +97,29 @@ func TestOffersKeepPromises(t *testing.T) {
 				first[j] = p.Reserved.At
 			}
 		}
-		if err := s.play(slices.Values(jobs)); err != nil {
+		if err := s.submitAll(slices.Values(jobs)); err != nil {
 			t.Fatal(err)
 		}
 		for j, at := range first {
-			promised++
-			if late := j.started - at; late > float64(len(jobs))*(1+publishing) { // each job in front may take its turn
-				t.Fatalf(
-					"%s was to start at %v and started %v s later: %T, %d, nodes of %v: %s",
-					j.ID,
-					at,
-					late,
-					c.Policy,
-					c.Discipline,
-					c.Nodes,
-					shortly(jobs),
-				)
+			reserved++
+			if late := j.started - at; late > float64(len(jobs))*(1+publishing) { // each job in front may start first
+				t.Fatalf("%s: a start at %v was reserved, and it started %v s later: %T, %d, nodes of %v: %s",
+					j.ID, at, late, c.Policy, c.Discipline, c.Nodes, shortly(jobs))
 			}
 		}
 	})
-	if !t.Failed() && promised == 0 {
-		t.Error("nobody was promised anything: the cases say nothing")
+	if !t.Failed() && reserved == 0 {
+		t.Error("no job had a reservation: the cases do not test enough")
 	}
 }
 
-// Offers give a job to the first node that has its profile, and do not need to be planned for it: what is spare is
-// given out by slurmctld alone.
+// A job starts on the first node that offers its profile. The offers need not be planned for the job: slurmctld assigns
+// spare offers without the agents.
 func TestFoundOnOffer(t *testing.T) {
 	c := Config{GPUs: gpus(t, "A100-40GB", 2), Policy: place.Reach, Discipline: EASY, Offers: true}
 	jobs := []trace.Job{
 		{ID: "first", Submit: 0, Duration: 100, Profile: "1g.5gb"}, // nothing has been published yet
-		// the offers that follow its submission come after slurmctld's look
+		// slurmctld reads the queue before the offers that follow this submission
 		{ID: "found", Submit: 50.95, Duration: 100, Profile: "1g.5gb"},
 		{ID: "whole", Submit: 60, Duration: 10, Profile: "7g.40gb"},
 	}
@@ -142,8 +129,8 @@ func TestFoundOnOffer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Prompt != 3 || r.Found != 1 { // an idle GPU is offered in parts: more kinds
-		t.Errorf("%d could start at once, %d of them found it on offer", r.Prompt, r.Found)
+	if r.Prompt != 3 || r.Found != 1 { // an idle GPU is offered in parts, for more profiles
+		t.Errorf("%d could start at their submission, %d of them on existing offers", r.Prompt, r.Found)
 	}
 	for k, from := range []float64{1, 51, 61} {
 		if seen.all[k].From != from {
@@ -151,6 +138,6 @@ func TestFoundOnOffer(t *testing.T) {
 		}
 	}
 	if seen.all[0].GPU != seen.all[1].GPU {
-		t.Errorf("the small ones are not together: %+v", seen.all)
+		t.Errorf("the small slices are on different GPUs: %+v", seen.all)
 	}
 }

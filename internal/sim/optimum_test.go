@@ -15,7 +15,7 @@ import (
 
 // drawCase draws a few jobs on one or two GPUs of any GPU model.
 func drawCase(t *rapid.T, most int) (all []*mig.Model, jobs []place.Job) {
-	b := rapid.SampledFrom(mig.Models()).Draw(t, "board").Select(mig.Plain)
+	b := rapid.SampledFrom(mig.Models()).Draw(t, "model").Select(mig.Plain)
 	for range rapid.IntRange(1, 2).Draw(t, "gpus") {
 		all = append(all, b)
 	}
@@ -31,7 +31,7 @@ func drawCase(t *rapid.T, most int) (all []*mig.Model, jobs []place.Job) {
 	return all, jobs
 }
 
-func played(jobs []place.Job) iter.Seq[trace.Job] {
+func traceJobs(jobs []place.Job) iter.Seq[trace.Job] {
 	return func(yield func(trace.Job) bool) {
 		for _, j := range jobs {
 			if !yield(trace.Job{Profile: j.Profile, Submit: j.Arrival, Duration: j.Duration}) {
@@ -41,7 +41,7 @@ func played(jobs []place.Job) iter.Seq[trace.Job] {
 	}
 }
 
-// waited notes how long jobs waited, in the order of their starts.
+// waited records how long jobs waited, in the order of their starts.
 type waited []float64
 
 func (*waited) Passed(_, _ float64, _, _ int, _ float64) {}
@@ -62,7 +62,7 @@ func sum(all []float64) (s float64) {
 	return s
 }
 
-// No policy beats the FIFO optimum, and on these cases some policy does no worse: the bound is not idle.
+// No policy beats the FIFO optimum. In some cases a policy reaches it, so the bound is tight.
 func TestNoPolicyBeatsTheOptimum(t *testing.T) {
 	reached, worse := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -77,7 +77,7 @@ func TestNoPolicyBeatsTheOptimum(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			waits, err := waits(Config{GPUs: models, Policy: p}, played(jobs))
+			waits, err := waits(Config{GPUs: models, Policy: p}, traceJobs(jobs))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -86,15 +86,8 @@ func TestNoPolicyBeatsTheOptimum(t *testing.T) {
 			}
 			switch waited := sum(waits); {
 			case waited < best-1e-6:
-				t.Fatalf(
-					"%s waits %v, the optimum is %v: %v on %d of %s",
-					name,
-					waited,
-					best,
-					jobs,
-					len(models),
-					models[0].Name,
-				)
+				t.Fatalf("%s waits %v, the optimum is %v: %v on %d of %s",
+					name, waited, best, jobs, len(models), models[0].Name)
 			case waited < best+1e-6:
 				reached++
 			default:
@@ -104,11 +97,11 @@ func TestNoPolicyBeatsTheOptimum(t *testing.T) {
 	})
 	t.Logf("optimal in %d of %d runs", reached, reached+worse)
 	if reached == 0 || worse == 0 {
-		t.Errorf("optimal in %d runs, worse in %d: the cases say nothing", reached, worse)
+		t.Errorf("optimal in %d runs, worse in %d: the cases do not test enough", reached, worse)
 	}
 }
 
-// starts are when the jobs of a FIFO run started.
+// starts returns when the jobs of a FIFO run started.
 func starts(waits []float64, jobs []place.Job) (all []float64) {
 	for k, w := range waits {
 		all = append(all, jobs[k].Arrival+w)
@@ -116,8 +109,8 @@ func starts(waits []float64, jobs []place.Job) (all []float64) {
 	return all
 }
 
-// The reference that may move everything is the optimum with migration: in FIFO order each job starts as soon as it can
-// be packed.
+// The reference that may move all jobs is the optimum with migration: in FIFO order, each job starts as soon as all
+// running jobs can be packed with it.
 func TestMovedIsTheOptimumWithMigration(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		models, jobs := drawCase(t, 6)
@@ -125,13 +118,12 @@ func TestMovedIsTheOptimumWithMigration(t *testing.T) {
 		for k := range empty {
 			empty[k].Model = models[k]
 		}
-		waits, err := waits(Config{GPUs: models}, played(jobs))
+		waits, err := waits(Config{GPUs: models}, traceJobs(jobs))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if best := place.Optimum(empty, jobs, place.Rules{FIFO: true, Migration: true}); math.Abs(
-			sum(waits)-best,
-		) > 1e-6 {
+		best := place.Optimum(empty, jobs, place.Rules{FIFO: true, Migration: true})
+		if math.Abs(sum(waits)-best) > 1e-6 {
 			t.Fatalf("waits %v, the optimum is %v: %v on %d of %s", sum(waits), best, jobs, len(models), models[0].Name)
 		}
 	})

@@ -7,17 +7,17 @@ import (
 	"caelum/internal/offer"
 )
 
-// queue holds those that wait, in the order of submission.
+// queue holds the waiting jobs in the order of submission.
 type queue struct {
 	jobs []*job
-	head int // those before it have left
+	head int // index of the first waiting job
 }
 
 func (q *queue) len() int      { return len(q.jobs) - q.head }
 func (q *queue) at(k int) *job { return q.jobs[q.head+k] }
 func (q *queue) push(j *job)   { q.jobs = append(q.jobs, j) }
 
-// insert puts one back that has been in it: in front of those that were submitted later.
+// insert returns a job to the queue, in front of all jobs that were submitted later.
 func (q *queue) insert(j *job) {
 	k := len(q.jobs)
 	for k > q.head && q.jobs[k-1].Submit > j.Submit {
@@ -26,7 +26,7 @@ func (q *queue) insert(j *job) {
 	q.jobs = slices.Insert(q.jobs, k, j)
 }
 
-// remove takes out the k-th.
+// remove removes the k-th job.
 func (q *queue) remove(k int) {
 	copy(q.jobs[q.head+1:q.head+k+1], q.jobs[q.head:q.head+k])
 	q.jobs[q.head] = nil
@@ -36,7 +36,7 @@ func (q *queue) remove(k int) {
 	}
 }
 
-// schedule starts what can start now.
+// schedule starts all jobs that can start now.
 func (s *simulation) schedule() {
 	if s.offers != nil {
 		s.offers.happened()
@@ -50,7 +50,7 @@ func (s *simulation) schedule() {
 	}
 }
 
-// turn gives the queue one turn; false when nothing more can start now.
+// turn starts at most one job, or one batch. It returns false if no further job can start now.
 func (s *simulation) turn() bool {
 	switch s.Discipline {
 	case Batches:
@@ -70,28 +70,28 @@ func (s *simulation) turn() bool {
 		s.queue.remove(0)
 		return true
 	}
-	return s.Discipline == EASY && s.any(1, r, func(k int) int { return k }) // who does not delay the head
+	return s.Discipline == EASY && s.any(1, r, func(k int) int { return k }) // backfill
 }
 
-// any starts the first job in an order that has room beside what is reserved, beginning with the from-th.
+// any starts the first job, in the given order and beginning with the from-th, that fits beside the reservation.
 func (s *simulation) any(from int, r *reservation, order func(int) int) bool {
 	type need struct {
 		profiles string
 		slices   int
 	}
-	tried := map[need]float64{} // the least said duration of those that found no room
+	tried := map[need]float64{} // by need, the shortest estimate that found no room
 	for k := from; k < min(s.queue.len(), from+offer.Depth); k++ {
 		at := order(k)
 		j := s.queue.at(at)
 		n := need{j.asks, j.slices()}
-		if least, ok := tried[n]; ok && j.said >= least {
+		if least, ok := tried[n]; ok && j.estimate >= least {
 			continue
 		}
 		if got, _ := s.room.place(at, r); got {
 			s.queue.remove(at)
 			return true
 		}
-		tried[n] = j.said
+		tried[n] = j.estimate
 	}
 	return false
 }

@@ -1,24 +1,25 @@
 package sim
 
-// Result is what came out of a simulation. Times are in seconds; unit-seconds count the units of a profile times the
-// time.
+// Result holds the figures of a simulation. Times are in seconds. Unit-seconds are the units of a profile times a
+// duration.
 type Result struct {
 	Submitted, Started, Refused int // jobs
-	Requeued                    int // how often a job ran out of memory
-	// of those that started; for one that was requeued, all the time in which it did not run
+	Requeued                    int // how often jobs ran out of memory
+	// Waits are those of the jobs that started. The wait of a requeued job is all the time in which it did not run.
 	Waits Waits
-	// with offers: jobs that could start when they were submitted; of these, that found what they want on offer
+	// Prompt counts, with offers, the jobs that could start when they were submitted; Found those among them whose
+	// slices were on offer already.
 	Prompt, Found int
-	Turnaround    float64 // from submission to end, the sum of those that started
+	Turnaround    float64 // sum over the jobs that started, from submission to end
 
 	UnitSecondsAsked, UnitSecondsGot float64
 	Profiles                         map[string]*ProfileResult
 
 	Makespan    float64 // from the first submission to the last end
-	Utilisation float64 // share of all units that held a job, over the makespan
-	Lost        float64 // the share of what was busy that jobs had which ran out of memory
-	Held        int     // how often a job was held though there was room
-	Frag        float64 // FragAware's measure, mean over the GPUs and the makespan
+	Utilisation float64 // busy share of all units, over the makespan
+	Lost        float64 // share of the busy unit-seconds in runs that ended out of memory
+	Held        int     // how often the head of the queue was held although there was room
+	Frag        float64 // the measure of FragAware, mean over the GPUs and the makespan
 
 	Created, Destroyed, Reused int // instances
 
@@ -26,11 +27,12 @@ type Result struct {
 	units                         int
 }
 
-// ProfileResult is the part of one profile.
+// ProfileResult counts the jobs of one profile.
 type ProfileResult struct {
 	Submitted, Started int
 }
 
+// of returns the counts of the profile that a job needs.
 func (r *Result) of(j *job) *ProfileResult {
 	p := r.Profiles[j.needs]
 	if p == nil {
@@ -49,11 +51,11 @@ func (r *Result) submitted(j *job) {
 	}
 	r.Submitted++
 	r.of(j).Submitted++
-	r.UnitSecondsAsked += j.work
+	r.UnitSecondsAsked += j.unitSeconds
 }
 
 func (r *Result) started(j *job) {
-	if j.dead {
+	if j.outOfMemory {
 		r.Requeued++
 		r.lost += float64(j.units) * j.runs
 		return
@@ -62,12 +64,12 @@ func (r *Result) started(j *job) {
 	r.Waits.Add(j.waited)
 	r.Turnaround += j.ends - j.Submit
 	r.of(j).Started++
-	r.UnitSecondsGot += j.work
+	r.UnitSecondsGot += j.unitSeconds
 }
 
 func (r *Result) ended(j *job) { r.last = max(r.last, j.ends) }
 
-// pass accounts for a time in which nothing happens.
+// pass accounts for an interval of d seconds without changes.
 func (r *Result) pass(s *simulation, d float64) {
 	if d > 0 {
 		if s.Observer != nil {
@@ -93,10 +95,10 @@ func (r *Result) close() {
 	}
 }
 
-// MeanTurnaround is from submission to end, of those that started; 0 when none did.
+// MeanTurnaround returns the mean time from submission to end of the jobs that started, in seconds; 0 if none did.
 func (r *Result) MeanTurnaround() float64 { return r.Turnaround / float64(max(r.Started, 1)) }
 
-// Worst is the share of its jobs that started of the profile that fared worst; 1 when there were no jobs.
+// Worst returns the smallest share of started jobs among the profiles; 1 if there were no jobs.
 func (r *Result) Worst() float64 {
 	worst := 1.0
 	for _, p := range r.Profiles {
@@ -105,7 +107,7 @@ func (r *Result) Worst() float64 {
 	return worst
 }
 
-// Accepted is the share of the unit-seconds asked for that were got.
+// Accepted returns the accepted share of the requested unit-seconds.
 func (r *Result) Accepted() float64 {
 	if r.UnitSecondsAsked == 0 {
 		return 1

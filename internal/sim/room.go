@@ -9,27 +9,27 @@ import (
 	"caelum/internal/place"
 )
 
-// room is where jobs run.
+// room is the set of GPUs on which jobs run.
 type room interface {
-	// place starts the k-th of the queue, if there is room that r leaves (nil: no reservation). If not, and it is the
-	// head, it answers with where and when it could start.
+	// place starts the k-th job of the queue if there is room beside the reservation r (nil: none). Otherwise, for the
+	// head of an EASY queue, it returns where and when the job could start.
 	place(k int, r *reservation) (bool, *reservation)
-	// leave frees what a job that has ended holds.
+	// leave frees the slices of a job that has ended.
 	leave(j *job)
-	// idle is how many units hold no job, and fragmentation how fragmented the GPUs are, summed over them.
+	// idle returns the number of units without a job, and fragmentation the sum of the fragmentation of the GPUs.
 	idle() int
 	fragmentation() float64
 }
 
-// reservation is what is kept for the head of the queue.
+// reservation is the planned start of the head of the queue.
 type reservation struct {
-	at      float64      // when it is expected to start
-	spots   []place.Spot // with a policy: what it gets then
-	numbers []int        // with fixed layouts: the slices that it gets
-	counts  []int        // where jobs are moved: how many of each profile stand then, its own included
+	at      float64      // time in seconds
+	spots   []place.Spot // the job's slices, with a policy
+	numbers []int        // the job's slices, with fixed layouts
+	counts  []int        // slices of each profile at that time including the job's, in the reference that moves jobs
 }
 
-// onCut is it as package offer has it.
+// onCut converts the reservation for package offer.
 func (r *reservation) onCut() *offer.Reservation {
 	if r == nil {
 		return nil

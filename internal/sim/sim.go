@@ -17,74 +17,74 @@ import (
 	"caelum/internal/trace"
 )
 
-// job is one that waits or runs.
+// job is a job that waits or runs.
 type job struct {
 	trace.Job
-	profiles []string // what it asks for, by kind of GPU model; empty: that kind has none for it
-	asksFor  string   // that of the first kind that has any
-	asks     string   // all in one string
-	size     int      // units, on the first kind that has
-	units    int      // units of all its slices, where they are
-	said     float64  // how long it is said to run, in seconds
-	runs     float64  // how long it will, on the slice that it has or asks for
-	needs    string   // the profile that it needs, of the first kind that has any
-	work     float64  // unit-seconds that it needs
+	profiles    []string // the requested profile on each of kinds; empty: that GPU model has none for the job
+	asksFor     string   // the first of profiles that is not empty
+	asks        string   // all profiles, joined
+	size        int      // units of asksFor
+	units       int      // units of all slices that the job holds
+	estimate    float64  // estimated run time in seconds; +Inf: unknown
+	runs        float64  // true run time in seconds, on the slice that the job has or asks for
+	needs       string   // asksFor at the submission; a job that ran out of memory asks for more
+	unitSeconds float64  // units times run time that the job needs
 
-	since         float64 // when it began to wait
-	waited        float64 // how long it waited until it started last
+	since         float64 // when the job began to wait
+	waited        float64 // seconds until the last start
 	started, ends float64
 
-	offer offer.Job // it, as the plan of offers has it
+	offer offer.Job // the job as package offer sees it
 
-	peak   float64 // MiB of memory; 0: it never needs more than it asks for
-	dies   float64 // the share of its run after which it is out of memory, if its slice has less
-	memory float64 // MiB that the slice has on which it ran last
-	dead   bool    // that was too little
+	peak        float64 // MiB of memory; 0: the job never needs more than it asks for
+	failShare   float64 // the share of the run after which a job with less memory than peak fails
+	memory      float64 // MiB of the smallest slice of the last run
+	outOfMemory bool    // memory is less than peak
 
-	// What is expected of it while it runs: the end, and until when that is what is expected.
+	// While the job runs: its expected end, and the time until which this expectation holds.
 	expected, until float64
-	version         int
+	version         int // of predict.Ends when expected was computed
 
-	spots   []place.Spot // with a policy: its slices
-	numbers []int        // with fixed layouts: its slices
-	kind    int          // where jobs are moved: its profile
+	spots   []place.Spot // slices, with a policy
+	numbers []int        // indices of the slices, with fixed layouts
+	kind    int          // index of the profile, in the reference that moves jobs
 }
 
-// slices is how many it needs, at once.
+// slices returns how many slices the job needs at the same time.
 func (j *job) slices() int { return max(j.Slices, 1) }
 
-// simulation is a run of it.
+// simulation is the state of one run.
 type simulation struct {
 	Config
 	foresight
 	now     float64
-	kinds   []*mig.Model // the GPU models that there are
+	kinds   []*mig.Model // the different GPU models, in the order of their first GPU
 	room    room
 	queue   queue
-	batches *batches // nil: another discipline
-	offers  *offers  // nil: jobs are placed directly
+	batches *batches // nil: the discipline is not Batches
+	offers  *offers  // nil: the policy places jobs directly
 	running endings
-	away    endings // requeued; they end when they may start again
+	away    endings // requeued jobs; ends is when they may start again
 	recent  place.Recent
 
-	nodes   [][]int // their GPUs; one node of all if nobody asks
-	nodeOf  []int   // by GPU
-	borders bool    // somebody asks
+	nodes   [][]int // the GPUs of each node; a single node if Config.Nodes is nil
+	nodeOf  []int   // the node of each GPU
+	perNode bool    // jobs have their slices on as many nodes as they ask for
 	result  Result
 }
 
-// ErrNever is why a run has no result: a job that never got room though everything else had ended, since there is none
-// for it or the policy turns it down.
-var ErrNever = errors.New("waits for ever")
+// ErrNever is the error of a run in which a job could not start even after all other jobs had ended. No GPU can hold
+// the job, or the policy rejects it.
+var ErrNever = errors.New("can never start")
 
-// Run plays the jobs, which must come in the order of submission. The error names the job that is impossible, and what
-// is wrong with the configuration.
+// Run simulates the jobs, which must come in the order of their submission. It fails if the configuration is invalid or
+// a job is impossible; the error names the job.
 func Run(c Config, jobs iter.Seq[trace.Job]) (*Result, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
 	s := newSimulation(c)
-	if err := s.play(jobs); err != nil {
+	if err := s.submitAll(jobs); err != nil {
 		return nil, err
 	}
 	s.result.last = max(s.result.last, s.now)
@@ -101,7 +101,7 @@ func newSimulation(c Config) *simulation {
 		s.learned = &predict.Ends{}
 	}
 	s.kinds = Kinds(s.GPUs)
-	if s.borders = s.Nodes != nil; !s.borders {
+	if s.perNode = s.Nodes != nil; !s.perNode {
 		s.Nodes = []int{len(s.GPUs)}
 	}
 	first := 0
@@ -120,8 +120,8 @@ func newSimulation(c Config) *simulation {
 	return s
 }
 
-// play submits the jobs, and lets all end that can.
-func (s *simulation) play(jobs iter.Seq[trace.Job]) error {
+// submitAll submits the jobs and then runs until no more job can end.
+func (s *simulation) submitAll(jobs iter.Seq[trace.Job]) error {
 	for j := range jobs {
 		if err := s.submit(j); err != nil {
 			return err
@@ -131,16 +131,16 @@ func (s *simulation) play(jobs iter.Seq[trace.Job]) error {
 	return nil
 }
 
-// submit lets time go on until a job comes.
+// submit advances the time to the submission of a job and queues the job.
 func (s *simulation) submit(t trace.Job) error {
 	if !(math.Abs(t.Submit) < math.Inf(1)) {
-		return fmt.Errorf("job %s is submitted at %v s", t.ID, t.Submit)
+		return fmt.Errorf("job %s: the time of submission is %v s; it must be finite", t.ID, t.Submit)
 	}
 	if t.Submit < s.now {
-		return fmt.Errorf("job %s is submitted before the one in front of it", t.ID)
+		return fmt.Errorf("job %s is submitted before the previous job; sort the jobs by submission", t.ID)
 	}
 	if !(t.Duration >= 0) || math.IsInf(t.Duration, 1) {
-		return fmt.Errorf("job %s runs for %v s", t.ID, t.Duration)
+		return fmt.Errorf("job %s: the duration is %v s; it must be finite and at least 0", t.ID, t.Duration)
 	}
 	j, err := s.newJob(t)
 	if err != nil {
@@ -161,7 +161,7 @@ func (s *simulation) submit(t trace.Job) error {
 	return nil
 }
 
-// newJob finds out what a job needs on each kind of GPU model.
+// newJob determines the profile that a job needs on each GPU model.
 func (s *simulation) newJob(t trace.Job) (*job, error) {
 	j := &job{Job: t, since: t.Submit}
 	if s.Stay {
@@ -177,11 +177,11 @@ func (s *simulation) newJob(t trace.Job) (*job, error) {
 	if s.settle(j); j.size == 0 {
 		return nil, fmt.Errorf("job %s: no GPU has %s", t.ID, cmp.Or(t.Profile, "what it needs"))
 	}
-	j.needs, j.work = j.asksFor, float64(j.size*j.slices())*j.runs
+	j.needs, j.unitSeconds = j.asksFor, float64(j.size*j.slices())*j.runs
 	return j, nil
 }
 
-// settle works out what follows from the profiles that a job asks for.
+// settle computes the fields of a job that depend on the profiles that it asks for.
 func (s *simulation) settle(j *job) {
 	j.size = 0
 	for k, b := range s.kinds {
@@ -192,14 +192,14 @@ func (s *simulation) settle(j *job) {
 	}
 	j.asks = strings.Join(j.profiles, " ")
 	j.runs = j.Takes(j.asksFor)
-	switch j.said = s.said(j.Job); {
+	switch j.estimate = s.estimate(j.Job); {
 	case s.Stay:
-		j.said = math.Inf(1)
+		j.estimate = math.Inf(1)
 	case j.Duration > 0:
-		j.said *= j.runs / j.Duration
+		j.estimate *= j.runs / j.Duration
 	}
 	nodes, each := 1, j.slices()
-	if s.borders {
+	if s.perNode {
 		nodes, each = j.Spread()
 	}
 	want := offer.Want{Profile: j.asksFor, Count: each}
@@ -208,10 +208,10 @@ func (s *simulation) settle(j *job) {
 			want.Alternatives = append(want.Alternatives, name)
 		}
 	}
-	j.offer = offer.Job{Wants: []offer.Want{want}, Nodes: nodes, Limit: j.said}
+	j.offer = offer.Job{Wants: []offer.Want{want}, Nodes: nodes, Limit: j.estimate}
 }
 
-// until lets everything end that ends by then, and everybody come back who comes back by then.
+// until processes all ends, returns of requeued jobs and offer events up to a time.
 func (s *simulation) until(then float64) {
 	for {
 		next := min(s.running.next(), s.away.next())
@@ -240,15 +240,15 @@ func (s *simulation) until(then float64) {
 	}
 }
 
-// end takes a job away that has ended, or that is out of memory.
+// end frees the slices of a job that has ended. A job that is out of memory is requeued.
 func (s *simulation) end(j *job) {
 	s.room.leave(j)
 	s.result.ended(j)
 	switch {
-	case j.dead:
+	case j.outOfMemory:
 		s.requeue(j)
 	case s.learned != nil:
-		s.learned.Finished(j.said, j.runs)
+		s.learned.Finished(j.estimate, j.runs)
 	}
 }
 
@@ -257,26 +257,26 @@ func (s *simulation) advance(to float64) {
 	s.now = to
 }
 
-// start is called by the room when it has made room for a job, which takes some seconds, on slices of which the
-// smallest has this much memory, in MiB.
+// start records that the room has found slices for a job. The slices are ready after takes seconds; memory is that of
+// the smallest of them, in MiB.
 func (s *simulation) start(j *job, takes float64, memory float64) {
 	j.started = s.now + takes
 	j.waited += j.started - j.since
 	j.memory = memory
-	if j.dead = memory < j.peak; j.dead {
-		j.runs *= j.dies
+	if j.outOfMemory = memory < j.peak; j.outOfMemory {
+		j.runs *= j.failShare
 	}
 	j.ends = j.started + j.runs
 	if !s.Stay {
 		heap.Push(&s.running, j)
 	}
 	s.result.started(j)
-	s.tell(j)
+	s.observe(j)
 }
 
-// request is what a policy is told of a job that waits. On unlike GPU models it is told what the job needs on the first
-// that has it.
+// request returns a waiting job as the policy sees it. With different GPU models, the profile is that of the first
+// model that has one for the job.
 func (s *simulation) request(j *job) place.Request {
-	total, _ := s.total(j.said, 0)
+	total, _ := s.total(j.estimate, 0)
 	return place.Request{Profile: j.asksFor, Duration: total}
 }

@@ -9,7 +9,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// A job of several slices starts when all of them are to be had, in every kind of room.
+// A job of several slices starts when all of them are free, in every kind of room.
 func TestSeveralSlices(t *testing.T) {
 	two := gpus(t, "A100-40GB", 2)
 	half, err := two[0].Parse("|4g.20gb|3g.20gb|")
@@ -20,10 +20,10 @@ func TestSeveralSlices(t *testing.T) {
 		{ID: "a", Submit: 0, Duration: 100, Profile: "4g.20gb"},
 		{ID: "b", Submit: 0, Duration: 30, Profile: "4g.20gb"},
 		{ID: "pair", Submit: 10, Duration: 50, Profile: "4g.20gb", Slices: 2}, // when both have ended
-		// behind it; beside b's half it would delay the pair
+		// submitted after the pair; in the half of b, this job would delay the pair
 		{ID: "long", Submit: 20, Duration: 90, Profile: "4g.20gb"},
-		{ID: "short", Submit: 25, Duration: 20, Profile: "4g.20gb"},  // fits before it
-		{ID: "other", Submit: 26, Duration: 500, Profile: "3g.20gb"}, // the other halves are nobody's
+		{ID: "short", Submit: 25, Duration: 20, Profile: "4g.20gb"},  // fits before the pair starts
+		{ID: "other", Submit: 26, Duration: 500, Profile: "3g.20gb"}, // no other job needs the other halves
 	}
 	for _, c := range []struct {
 		name string
@@ -37,7 +37,11 @@ func TestSeveralSlices(t *testing.T) {
 		{"moved, EASY", Config{Discipline: EASY}, []float64{0, 0, 0, 5, 90, 130}},
 		{"fixed, EASY", Config{Static: []mig.Layout{half, half}, Discipline: EASY}, []float64{0, 0, 0, 5, 90, 130}},
 		{"best-fit, skip", Config{Policy: policy(t, "best-fit"), Discipline: Skip}, []float64{0, 0, 0, 10, 75, 110}},
-		{"best-fit, smallest", Config{Policy: policy(t, "best-fit"), Discipline: Smallest}, []float64{0, 0, 0, 10, 75, 110}},
+		{
+			"best-fit, smallest",
+			Config{Policy: policy(t, "best-fit"), Discipline: Smallest},
+			[]float64{0, 0, 0, 10, 75, 110},
+		},
 		{"best-fit, no queue", Config{Policy: policy(t, "best-fit"), Discipline: Loss}, []float64{0, 0, 0}},
 	} {
 		c.c.GPUs = two
@@ -51,16 +55,14 @@ func TestSeveralSlices(t *testing.T) {
 	}
 	three := jobs[2]
 	three.Slices = 3
-	if _, err := Run(Config{GPUs: two, Policy: policy(t, "best-fit")}, slices.Values([]trace.Job{three})); !errors.Is(
-		err,
-		ErrNever,
-	) {
+	_, err = Run(Config{GPUs: two, Policy: policy(t, "best-fit")}, slices.Values([]trace.Job{three}))
+	if !errors.Is(err, ErrNever) {
 		t.Errorf("three on two GPUs: %v", err)
 	}
 }
 
-// Whole GPUs go last where the smallest goes first, and in their turn where those that do not fit are passed over.
-func TestWhoseTurn(t *testing.T) {
+// Jobs that need whole GPUs start last under Smallest, and in their order under Skip.
+func TestQueueOrder(t *testing.T) {
 	jobs := []trace.Job{
 		{ID: "first", Submit: 0, Duration: 100, Profile: "7g.40gb"},
 		{ID: "whole", Submit: 1, Duration: 10, Profile: "7g.40gb"},

@@ -9,10 +9,10 @@ import (
 	"caelum/internal/trace"
 )
 
-// A job that was measured on some profiles runs on these only: no speed is assumed for the others, not
-// even on a slice that is large enough.
+// A job that was measured on some profiles runs only on these. No speed is assumed for the others, not even for a slice
+// that is large enough.
 func TestNoSpeedWithoutMeasurement(t *testing.T) {
-	board := gpus(t, "A100-40GB", 1)
+	cluster := gpus(t, "A100-40GB", 1)
 	speed := map[string]float64{"1g.5gb": 0.25, "3g.20gb": 0.5, "7g.40gb": 1}
 	jobs := []trace.Job{
 		{ID: "a", Duration: 100, Speed: speed},
@@ -23,13 +23,13 @@ func TestNoSpeedWithoutMeasurement(t *testing.T) {
 		want   []float64 // turnarounds of both
 	}{
 		{"|1g.10gb|1g.5gb|.|3g.20gb|", []float64{400, 200}}, // the 1g.10gb stays empty
-		{"|1g.10gb|1g.10gb|3g.20gb|", []float64{200, 400}},  // and the second job waits
+		{"|1g.10gb|1g.10gb|3g.20gb|", []float64{200, 400}},  // the second job waits
 	} {
-		layout, err := board[0].Parse(c.layout)
+		layout, err := cluster[0].Parse(c.layout)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := Run(Config{GPUs: board, Static: []mig.Layout{layout}}, slices.Values(jobs))
+		r, err := Run(Config{GPUs: cluster, Static: []mig.Layout{layout}}, slices.Values(jobs))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,15 +37,17 @@ func TestNoSpeedWithoutMeasurement(t *testing.T) {
 			t.Errorf("%s: turnarounds of %v s in all, want %v", c.layout, r.Turnaround, want)
 		}
 	}
-	none, err := board[0].Parse("|1g.10gb|1g.10gb|2g.10gb|1g.10gb|")
+	none, err := cluster[0].Parse("|1g.10gb|1g.10gb|2g.10gb|1g.10gb|")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Run(Config{GPUs: board, Static: []mig.Layout{none}}, slices.Values(jobs)); !errors.Is(err, ErrNever) {
+	_, err = Run(Config{GPUs: cluster, Static: []mig.Layout{none}}, slices.Values(jobs))
+	if !errors.Is(err, ErrNever) {
 		t.Errorf("only slices without a measurement: %v", err)
 	}
 	named := trace.Job{ID: "named", Duration: 100, Profile: "1g.10gb", Speed: speed}
-	if _, err := Run(Config{GPUs: board, Policy: policy(t, "best-fit")}, slices.Values([]trace.Job{named})); err == nil {
+	_, err = Run(Config{GPUs: cluster, Policy: policy(t, "best-fit")}, slices.Values([]trace.Job{named}))
+	if err == nil {
 		t.Error("a job started on a profile that it was not measured on")
 	}
 }

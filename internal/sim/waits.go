@@ -6,7 +6,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Waits is how long jobs waited, in as much memory for a million of them as for a hundred. The zero value is nobody.
+// Waits is the distribution of waiting times. Its size does not depend on the number of jobs. The zero value holds no
+// jobs.
 type Waits struct {
 	Count   int
 	Sum     float64 // seconds
@@ -14,14 +15,14 @@ type Waits struct {
 	by      *hdrhistogram.Histogram
 }
 
-// The waits are counted in milliseconds, to three digits, up to some three hundred years.
+// Waits are counted in milliseconds with three significant digits, up to about three hundred years.
 const (
 	waitUnit   = 1e-3 // seconds
 	mostUnits  = 1e13
 	waitDigits = 3
 )
 
-// Add counts a wait, in seconds.
+// Add adds a wait, in seconds.
 func (w *Waits) Add(seconds float64) {
 	w.Count++
 	w.Sum += seconds
@@ -32,11 +33,11 @@ func (w *Waits) Add(seconds float64) {
 	w.by.RecordValue(int64(min(seconds/waitUnit, mostUnits)))
 }
 
-// Mean is in seconds; 0 when nobody waited.
+// Mean returns the mean in seconds, 0 without jobs.
 func (w *Waits) Mean() float64 { return w.Sum / float64(max(w.Count, 1)) }
 
-// At is the wait that share q of the jobs did not exceed, 0 < q <= 1, in seconds and to three digits; 0 when nobody
-// waited.
+// At returns the wait that a share q of the jobs did not exceed, 0 < q <= 1, in seconds with three significant digits;
+// 0 without jobs.
 func (w *Waits) At(q float64) float64 {
 	if w.by == nil {
 		return 0

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What is said of waits is true of them, to three digits.
+// Waits agrees with the waits that were added, to three significant digits.
 func TestWaits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := rapid.SliceOfN(rapid.Float64Range(0, 1e7), 1, 200).Draw(t, "waits")
@@ -29,9 +29,9 @@ func TestWaits(t *testing.T) {
 			}
 		}
 	})
-	var nobody Waits
-	if nobody.Mean() != 0 || nobody.At(0.5) != 0 {
-		t.Errorf("nobody waited %v, %v", nobody.Mean(), nobody.At(0.5))
+	var none Waits
+	if none.Mean() != 0 || none.At(0.5) != 0 {
+		t.Errorf("no jobs, but waits of %v, %v", none.Mean(), none.At(0.5))
 	}
 	var three Waits
 	for _, x := range []float64{18, 18, 3590, 109_199} {

@@ -7,18 +7,19 @@ import (
 	"time"
 )
 
-// Schedulable reports whether slurmctld starts jobs on a node in this state. It starts none on a node that is
-// completing either, but that passes.
+// Schedulable reports whether slurmctld starts jobs on a node in this state. A node that is completing counts as
+// schedulable, although slurmctld starts no jobs there until the completion.
 func (n Node) Schedulable() bool {
 	return !slices.ContainsFunc([]string{"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "INVALID_REG"}, n.Is)
 }
 
-// Accepts reports whether a job could run on the node but for its slices, as far as can be seen: see Refuses.
+// Accepts reports whether a job could run on the node if it had its slices. See RejectReason.
 func (n Node) Accepts(w Waiting) bool { return n.RejectReason(w) == "" }
 
-// RejectReason says why a job could not run on the node even if it had its slices, empty if it could: the node's state,
-// partition, node lists, features, GPU model, reservations, CPUs, sockets, cores, threads, temporary disk. (How much
-// memory a node has is left to slurmctld: of a job that asks for all of a node's, it shows that of another node.)
+// RejectReason returns the reason for which a job could not run on the node even if it had its slices; empty if it
+// could. It compares the node's state, partition, node lists, features, GPU model, reservations, CPUs, sockets, cores,
+// threads and temporary disk. It does not compare the node's memory: if a job requests all memory of a node, slurmctld
+// may show the memory of another node as the request.
 func (n Node) RejectReason(w Waiting) string {
 	common := slices.ContainsFunc(w.Partitions(), func(p string) bool { return slices.Contains(n.Partitions, p) })
 	switch {
@@ -29,13 +30,13 @@ func (n Node) RejectReason(w Waiting) string {
 	case slices.Contains(w.ExcNodes, n.Name):
 		return "is excluded"
 	case len(w.ReqNodes) > 0 && !slices.Contains(w.ReqNodes, n.Name):
-		return "is not among the nodes that it names"
+		return "is not among the nodes that the job names"
 	case n.lacksModel(w) != "":
 		return "has no GPU of type " + n.lacksModel(w)
 	case !n.reservedFor(w):
-		return "is reserved for others, or not in its reservation"
+		return "is reserved for other jobs, or is not in the job's reservation"
 	case n.CPUs > 0 && n.CPUs < n.cpus(w):
-		return fmt.Sprintf("has %d CPUs, and it needs %d", n.CPUs, n.cpus(w))
+		return fmt.Sprintf("has %d CPUs, and the job needs %d", n.CPUs, n.cpus(w))
 	}
 	if why := w.Features.Lacking(n.Features, w.NumNodes); why != "" {
 		return why
@@ -43,11 +44,11 @@ func (n Node) RejectReason(w Waiting) string {
 	return n.tooSmall(w)
 }
 
-// tooSmall says what of the node's hardware is less than the job asks for (job_req_node_filter in slurmctld); empty if
-// nothing is.
+// tooSmall names the first property of the node's hardware that is less than the job requests (job_req_node_filter in
+// slurmctld); empty if there is none.
 func (n Node) tooSmall(w Waiting) string {
 	for _, c := range []struct {
-		what      string
+		unit      string
 		has, asks int
 		unknown   bool
 	}{
@@ -58,31 +59,33 @@ func (n Node) tooSmall(w Waiting) string {
 		{"MiB of temporary disk", n.TmpDisk, w.TmpDisk, false},
 	} {
 		if c.asks > c.has && !c.unknown {
-			return fmt.Sprintf("has %d %s, and the job needs %d", c.has, c.what, c.asks)
+			return fmt.Sprintf("has %d %s, and the job needs %d", c.has, c.unit, c.asks)
 		}
 	}
 	return ""
 }
 
-// DeferReason says why a job that the node does not refuse cannot start there now even if it had its slices, empty if
-// it could: no CPUs, no memory, GRES in use where it needs a whole node, or something that cannot be seen, as slurmctld
-// has looked at the job when its slices had been on offer here since a while ago, and has not started it. (It does not
-// say so of jobs that it left for somebody in front, and one that needs several nodes may have lacked another.)
+// DeferReason returns the reason for which a job that the node accepts cannot start there now even if it had its
+// slices; empty if it could. The reasons are a lack of CPUs or memory, and GRES in use if the job needs a whole node. A
+// further reason is unknown to Caelum: the slices have been on offer here since the time since, and slurmctld has
+// evaluated the job later without starting it. This reason does not apply to jobs that wait behind another job, nor to
+// jobs on several nodes, which may have lacked another node.
 func (n Node) DeferReason(w Waiting, since time.Time) string {
 	switch {
 	case n.CPUs > 0 && n.CPUsFree < n.cpus(w):
-		return fmt.Sprintf("has %d CPUs free, and it needs %d", n.CPUsFree, n.cpus(w))
+		return fmt.Sprintf("has %d CPUs free, and the job needs %d", n.CPUsFree, n.cpus(w))
 	case n.LacksGRES(w):
-		return "has GRES in use by slurmctld's count, and it needs a node without any (--exclusive)"
+		return "has GRES in use by slurmctld's count, and the job needs a node without any (--exclusive)"
 	case n.LacksMemory(w):
-		return fmt.Sprintf("has %d MiB of memory free, and it needs %d", n.MemoryFree, n.memory(w))
-	case w.Reason == "Resources" && w.NumNodes <= 1 && w.HetJob == 0 && !n.Is("COMPLETING") && n.HasFree(w) && w.LastSchedEval.Sub(since) > passedOver:
-		return "has had it on offer, and slurmctld did not start it there"
+		return fmt.Sprintf("has %d MiB of memory free, and the job needs %d", n.MemoryFree, n.memory(w))
+	case w.Reason == "Resources" && w.NumNodes <= 1 && w.HetJob == 0 && !n.Is("COMPLETING") && n.HasFree(w) &&
+		w.LastSchedEval.Sub(since) > passedOver:
+		return "has had the job's slices on offer, but slurmctld did not start the job there"
 	}
 	return ""
 }
 
-// lacksModel is the first type of GPU that the job names and the node has not, empty if there is none.
+// lacksModel returns the first GPU type that the job names and the node does not have; empty if there is none.
 func (n Node) lacksModel(w Waiting) string {
 	for _, g := range slices.Concat(w.PerNode, w.PerJob, w.PerTask, w.PerSocket) {
 		if g.Name == "gpu" && g.Type != "" &&
@@ -93,7 +96,7 @@ func (n Node) lacksModel(w Waiting) string {
 	return ""
 }
 
-// reservedFor reports whether the node's reservations let a job run there.
+// reservedFor reports whether the node's reservations allow a job to run there.
 func (n Node) reservedFor(w Waiting) bool {
 	mine := strings.Split(w.Reservation, ",")
 	if w.Reservation != "" {
@@ -102,7 +105,7 @@ func (n Node) reservedFor(w Waiting) bool {
 	return !slices.ContainsFunc(n.Reservations, func(r Reservation) bool { return r.Whole })
 }
 
-// cpus is how many CPUs of the node the job needs.
+// cpus returns the number of CPUs of the node that the job needs.
 func (n Node) cpus(w Waiting) int {
 	if w.Exclusive {
 		return n.CPUs
@@ -111,11 +114,11 @@ func (n Node) cpus(w Waiting) int {
 	return (w.CPUs + nodes - 1) / nodes
 }
 
-// memory is how much of the node's memory the job needs, in MiB. Over several nodes it is taken to be spread evenly.
+// memory returns the memory of the node that the job needs, in MiB. It assumes that the job spreads its memory evenly
+// over its nodes.
 func (n Node) memory(w Waiting) int { return min(w.Memory/max(w.NumNodes, 1), n.Memory) }
 
-// Share returns how many of the node's CPUs and how much of its memory, in MiB, the job needs. CPUs are 0 where the
-// node's are unknown.
+// Share returns the node's CPUs and memory in MiB that the job needs. cpus is 0 if the node's CPUs are unknown.
 func (n Node) Share(w Waiting) (cpus, memory int) {
 	if n.CPUs > 0 {
 		cpus = n.cpus(w)
@@ -123,19 +126,20 @@ func (n Node) Share(w Waiting) (cpus, memory int) {
 	return cpus, n.memory(w)
 }
 
-// LacksMemory reports whether other jobs have so much of the node's memory that the job cannot start there now.
+// LacksMemory reports whether the node has too little free memory for the job.
 func (n Node) LacksMemory(w Waiting) bool { return n.MemoryFree < n.memory(w) }
 
-// LacksGRES reports whether the job asks for whole nodes and slurmctld counts GRES of this one as used, by whatever job
-// or by none (gres_node_state_list_has_alloc_gres in _verify_node_state, 22.05.8).
+// LacksGRES reports whether the job requests whole nodes and slurmctld counts GRES of this node as used, by any job or
+// by none (gres_node_state_list_has_alloc_gres in _verify_node_state, 22.05.8).
 func (n Node) LacksGRES(w Waiting) bool {
 	return w.Exclusive && slices.ContainsFunc(n.GresUsed, func(g GRES) bool { return g.Count > 0 })
 }
 
-// passedOver is more than the clocks of two hosts differ and a scheduling cycle takes.
+// passedOver is the time after which slurmctld must have seen an offer before it evaluated a job. It is longer than the
+// difference between the clocks of two hosts and than a scheduling cycle.
 const passedOver = 5 * time.Second
 
-// Free is how much of each type of a GRES the node has that is not in use; of the untyped the type is empty.
+// Free returns the unused count of each type of a GRES on the node. An untyped GRES has the type "".
 func (n Node) Free(name string) map[string]int {
 	free := map[string]int{}
 	for _, g := range n.Gres {
@@ -151,7 +155,7 @@ func (n Node) Free(name string) map[string]int {
 	return free
 }
 
-// HasFree reports whether the node has all slices free that the job needs on each of its nodes.
+// HasFree reports whether the node has free all slices that the job needs on each of its nodes.
 func (n Node) HasFree(w Waiting) bool {
 	free := n.Free("mig")
 	for _, g := range w.SlicesPerNode() {

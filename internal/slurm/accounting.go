@@ -16,45 +16,46 @@ import (
 type AccountingField string
 
 const (
-	// AdminComment is written by slurmctld too, which has job_submit.lua's words there, at the end of each run.
+	// AdminComment is also written by slurmctld at the end of each run, with the tags of job_submit.lua.
 	AdminComment AccountingField = "AdminComment"
 	// SystemComment is empty unless a burst buffer's plugin writes it.
 	SystemComment AccountingField = "SystemComment"
 )
 
-// AccountingFields are those that Caelum can keep its summaries in. (Comment is the user's own, and Extra cannot be set
-// in 22.05.)
+// AccountingFields are the fields in which Caelum can store its summaries. (Users write Comment, and Extra cannot be
+// set in 22.05.)
 var AccountingFields = []AccountingField{AdminComment, SystemComment}
 
 var (
-	// ErrNoAccounting: slurmdbd did not answer. The call may be repeated.
+	// ErrNoAccounting means that slurmdbd did not answer. The call may be repeated.
 	ErrNoAccounting = errors.New("slurmdbd cannot be reached")
-	// ErrSpoils: the text would not be in the record as it was given.
+	// ErrSpoils means that the record would not have the text as it was given.
 	ErrSpoils = errors.New(
-		"sacctmgr would change what another tool keeps in the field: it writes lower-case letters only, and ` for quotes (22.05.8)",
+		"sacctmgr would change another tool's text in the field: it writes letters in lower case and quotes as ` " +
+			"(22.05.8)",
 	)
 )
 
-// Record is what slurmdbd has of one run of a job; each task of an array and each component of a het job is a job of
-// its own, and a requeued job has one for each of its runs.
+// Record is slurmdbd's record of one run of a job. Each task of an array and each component of a heterogeneous job is a
+// job of its own. A requeued job has a record for each of its runs.
 type Record struct {
-	ID      uint32 // the raw one
-	Ref     string // as sacct and sacctmgr name it: 12, 12_3, 12+0
-	Index   uint64 // slurmdbd's own
+	ID      uint32 // JobIDRaw
+	Ref     string // the job's name for sacct and sacctmgr: 12, 12_3, 12+0
+	Index   uint64 // slurmdbd's index of the record
 	UID     uint32
 	User    string
 	Account string
 	State   string    // RUNNING, COMPLETED, CANCELLED, REQUEUED, ...
-	Exit    int       // the batch script's exit status, 128 and the signal's number if that ended it
-	Start   time.Time // zero: it never started
-	End     time.Time // zero: it is not over
+	Exit    int       // the batch script's exit status; 128 plus the signal's number if a signal ended it
+	Start   time.Time // zero if the job never started
+	End     time.Time // zero if the job has not ended
 	Nodes   []string
 	Comment string // admin_comment
-	Text    string // of the field that was asked for
+	Text    string // the text of the requested field
 }
 
-// recordFields are those that users do not write, so that none of them can become another: sacct's delimiter stands on
-// its command line, which everybody on the host can read.
+// recordFields are fields that users do not write. A user could imitate the end of a field, because all users of the
+// host can read sacct's delimiter in its command line.
 var recordFields = []struct {
 	name string
 	set  func(*Record, string) error
@@ -73,7 +74,7 @@ var recordFields = []struct {
 	{"AdminComment", func(r *Record, s string) error { r.Comment = s; return nil }},
 }
 
-// recordNodes: a job that never started has "None assigned".
+// recordNodes reads a NodeList, which is "None assigned" for a job that never started.
 func recordNodes(s string) ([]string, error) {
 	if s == "None assigned" {
 		return nil, nil
@@ -81,7 +82,7 @@ func recordNodes(s string) ([]string, error) {
 	return ExpandHosts(s)
 }
 
-// exitStatus reads "status:signal".
+// exitStatus reads an ExitCode of the form "status:signal".
 func exitStatus(s string) (int, error) {
 	status, signal, _ := strings.Cut(s, ":")
 	n, err1 := strconv.Atoi(status)
@@ -95,21 +96,21 @@ func exitStatus(s string) (int, error) {
 	return n, nil
 }
 
-// Records lists the runs of jobs that were in the queue or ran at some time from one time to another, whoever's they
-// are, with a field of theirs. Ask for a day or so at once: slurmdbd reads them all before it answers. Whoever is no
-// operator is shown his own where slurmdbd.conf hides the others'. ErrNoAccounting.
+// Records lists the runs of all users' jobs that were in the queue or ran between two times, with the text of a field.
+// A request should cover about a day, because slurmdbd reads all records before it answers. If slurmdbd.conf hides
+// other users' jobs, a caller who is not an operator gets only his own. Errors: ErrNoAccounting.
 func (c *Client) Records(ctx context.Context, field AccountingField, from, to time.Time) ([]Record, error) {
 	return c.records(ctx, field, "-S", uts(from), "-E", uts(to))
 }
 
-// RecordsOf lists the runs of one job, oldest first; none is ErrNoJob. An id that was given out anew after slurmctld
-// lost its state has those of both jobs. ErrNoAccounting.
+// RecordsOf lists the runs of one job, oldest first. If slurmctld lost its state and assigned the id again, the list
+// has the runs of both jobs. Errors: ErrNoJob if there is no run, ErrNoAccounting.
 func (c *Client) RecordsOf(ctx context.Context, field AccountingField, id uint32) ([]Record, error) {
 	all, err := c.records(ctx, field, "-S", uts(time.Time{}), "-j", strconv.FormatUint(uint64(id), 10))
 	if err != nil {
 		return nil, err
 	}
-	// Asked for the id of an array, sacct lists its tasks.
+	// For the id of an array, sacct lists all its tasks.
 	all = slices.DeleteFunc(all, func(r Record) bool { return r.ID != id })
 	slices.SortFunc(all, func(a, b Record) int { return cmp.Compare(a.Index, b.Index) })
 	if len(all) == 0 {
@@ -118,8 +119,8 @@ func (c *Client) RecordsOf(ctx context.Context, field AccountingField, id uint32
 	return all, nil
 }
 
-// Names are the job names of Records with the same times, by Record.Index. They are asked for apart, since users write
-// them: a name that imitates what ends a field is an error here, and nothing more.
+// Names returns the job names of Records with the same times, by Record.Index. They need a request of their own,
+// because users write them: a name that imitates the end of a field causes an error in this request only.
 func (c *Client) Names(ctx context.Context, from, to time.Time) (map[uint64]string, error) {
 	sep := newSeparator()
 	out, err := c.sacct(ctx, sep, "DBIndex,JobName", "-S", uts(from), "-E", uts(to))
@@ -146,7 +147,7 @@ func (c *Client) Names(ctx context.Context, from, to time.Time) (map[uint64]stri
 
 func (c *Client) records(ctx context.Context, field AccountingField, args ...string) ([]Record, error) {
 	if !slices.Contains(AccountingFields, field) {
-		return nil, fmt.Errorf("accounting field %q: there are %v", field, AccountingFields)
+		return nil, fmt.Errorf("accounting field %q: use one of %v", field, AccountingFields)
 	}
 	sep := newSeparator()
 	var names []string
@@ -160,8 +161,8 @@ func (c *Client) records(ctx context.Context, field AccountingField, args ...str
 	return parseRecords(out, sep)
 }
 
-// sacct lists each run once (-X: without its steps), those that a requeue ended too (-D), each field ended by the
-// separator (-p).
+// sacct runs sacct. The output has each run once (-X: without steps), including those that a requeue ended (-D), with
+// the separator after each field (-p).
 func (c *Client) sacct(ctx context.Context, sep, fields string, args ...string) (string, error) {
 	out, err := c.run(
 		ctx,
@@ -171,8 +172,8 @@ func (c *Client) sacct(ctx context.Context, sep, fields string, args ...string) 
 	return out, ofAccounting(err)
 }
 
-// parseRecords reads what sacct printed, with the field that was asked for last. A record that cannot be read is left
-// out: it shall not keep the others from being read.
+// parseRecords reads the output of sacct; the requested field is the last of each record. It leaves out a record that
+// it cannot read, so that one bad record does not hide the others.
 func parseRecords(out, sep string) ([]Record, error) {
 	records, err := splitRecords(out, sep, len(recordFields)+1)
 	if err != nil {
@@ -193,12 +194,13 @@ func parseRecords(out, sep string) ([]Record, error) {
 	return list, nil
 }
 
-// uts is a time as Slurm's commands read it wherever they run; less than a million seconds is none to them (22.05.8).
+// uts returns a time in a form that Slurm's commands read independently of the time zone. They do not accept less than
+// a million seconds (22.05.8).
 func uts(t time.Time) string {
 	return "uts" + strconv.FormatInt(max(t.Unix(), 1e6), 10)
 }
 
-// ofAccounting says of what did not answer that it is slurmdbd.
+// ofAccounting replaces ErrUnreachable in the error of an accounting command by ErrNoAccounting.
 func ofAccounting(err error) error {
 	var e *CommandError
 	if errors.As(err, &e) && errors.Is(e.Err, ErrUnreachable) {
@@ -207,24 +209,25 @@ func ofAccounting(err error) error {
 	return err
 }
 
-// textMost is what MariaDB's column holds, bytes; what is longer is cut without a word (22.05.8).
+// textMost is the size of MariaDB's column in bytes. Longer text is truncated without an error (22.05.8).
 const textMost = 65535
 
-// SetAccounting writes a field of a job's accounting record, which must be its newest, and over: sacctmgr finds no
-// other, and slurmctld writes AdminComment anew when a run ends (22.05.8). It takes some 0.3 s. ErrJobState: it is not
-// over. ErrSpoils: nothing is written. ErrNoAccounting.
+// SetAccounting writes a field of a job's accounting record, which must be the job's newest record and of a run that
+// has ended: sacctmgr finds no other record, and slurmctld writes AdminComment again when a run ends (22.05.8). The
+// call takes about 0.3 s. Errors: ErrJobState if the run has not ended; ErrSpoils, with nothing written;
+// ErrNoAccounting.
 func (c *Client) SetAccounting(ctx context.Context, r Record, field AccountingField, text string) error {
 	if !slices.Contains(AccountingFields, field) {
-		return fmt.Errorf("accounting field %q: there are %v", field, AccountingFields)
+		return fmt.Errorf("accounting field %q: use one of %v", field, AccountingFields)
 	}
 	if !recordRef.MatchString(r.Ref) {
-		return fmt.Errorf("job %d: %.40q names no job to sacctmgr", r.ID, r.Ref)
+		return fmt.Errorf("job %d: %.40q is not a job name that sacctmgr accepts", r.ID, r.Ref)
 	}
 	if r.End.IsZero() {
 		return fmt.Errorf("job %s is %s: %w", r.Ref, r.State, ErrJobState)
 	}
 	if strings.ContainsRune(text, 0) || len(text) > textMost {
-		return fmt.Errorf("job %s: a text of %d bytes cannot be its %s", r.Ref, len(text), field)
+		return fmt.Errorf("job %s: %s cannot hold a text of %d bytes or with a NUL", r.Ref, field, len(text))
 	}
 	if spoils(text) {
 		return fmt.Errorf("job %s, %s: %w", r.Ref, field, ErrSpoils)
@@ -233,11 +236,11 @@ func (c *Client) SetAccounting(ctx context.Context, r Record, field AccountingFi
 	return ofAccounting(err)
 }
 
-// recordRef is how sacctmgr names one record. The bare id of an array is all its tasks, and that of a het job all its
-// components (22.05.8).
+// recordRef matches sacctmgr's name of one record. The id of an array stands for all its tasks, and that of a
+// heterogeneous job for all its components (22.05.8).
 var recordRef = regexp.MustCompile(`^[0-9]+([_+][0-9]+)?$`)
 
-// spoils reports whether sacctmgr would change words that are not Caelum's.
+// spoils reports whether sacctmgr would change words of other tools.
 func spoils(text string) bool {
 	for _, word := range strings.Fields(text) {
 		if !strings.HasPrefix(word, "caelum:") && strings.ContainsAny(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ'\"") {

@@ -21,8 +21,10 @@ func accounted(lines ...string) scene {
 }
 
 var sacctLines = []string{
-	"1|1|1|20001|user1|research|COMPLETED|0:0|1795341816|1795341817|n1|caelum:key=c5c7ae8f58618928 caelum:sized=7g.40gb|",
-	"3|2_0|2|20001|user1|research|FAILED|3:0|1795341816|1795341817|n1|caelum:key=3a91e4b646352ca3|a\n2 2_1 3 several lines",
+	"1|1|1|20001|user1|research|COMPLETED|0:0|1795341816|1795341817|n1|caelum:key=c5c7ae8f58618928 " +
+		"caelum:sized=7g.40gb|",
+	"3|2_0|2|20001|user1|research|FAILED|3:0|1795341816|1795341817|n1|caelum:key=3a91e4b646352ca3|a\n2 2_1 3 " +
+		"several lines",
 	"2|2_1|3|20001|user1|research|CANCELLED by 20001|0:9|1795341817|1795341819|n[1-2]|caelum:key=3a91e4b646352ca3|x",
 	"8|8|13|20001|user1|research|REQUEUED|0:0|1795341951|1795341954|n2|caelum:key=cb432307e0242363|",
 	"8|8|15|20001|user1|research|RUNNING|0:0|1795341956|Unknown|n2|caelum:key=cb432307e0242363|",
@@ -179,7 +181,8 @@ func TestSetAccounting(t *testing.T) {
 
 // TestNoAccounting: slurmdbd is away.
 func TestNoAccounting(t *testing.T) {
-	const said = "sacctmgr: error: slurm_persist_conn_open_without_init: failed to open persistent connection to host:127.0.0.1:6819: Connection refused\n"
+	const said = "sacctmgr: error: slurm_persist_conn_open_without_init: failed to open persistent connection to " +
+		"host:127.0.0.1:6819: Connection refused\n"
 	c, _ := stage(t, scene{err: said}, scene{err: said}, scene{err: said})
 	_, err := c.Records(context.Background(), AdminComment, time.Now(), time.Now())
 	_, err2 := c.Names(context.Background(), time.Now(), time.Now())

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// allocHead opens the section of `scontrol -d show job` that says what each node gave:
+// allocHead begins the section of `scontrol -d show job` that lists the GRES of each node:
 //
 //	JOB_GRES=gpu:a100:3
 //	  Nodes=n1 CPU_IDs=1-4 Mem=0 GRES=gpu:a100:2(IDX:4-5)
 //	  Nodes=n2 CPU_IDs=2-3 Mem=0 GRES=gpu:a100:1(IDX:5)
 //	MinCPUsNode=1 MinMemoryNode=0 MinTmpDiskNode=0
 //
-// slurmctld writes all of it; the nodes appear in hostlist form where neighbours gave the same.
+// slurmctld writes the whole section. Neighbouring nodes with the same GRES appear as a hostlist.
 const allocHead = "\n   JOB_GRES="
 
 var (
@@ -22,11 +22,11 @@ var (
 	allocTail = regexp.MustCompile(`^   MinCPUsNode=[0-9]+ `)
 )
 
-// parseAllocation reads the section out of the details of one job that holds the given nodes.
+// parseAllocation reads the section in the details of one job that holds the given nodes.
 //
-// The section stands once in the record of every job that holds nodes, whatever the job is called; text of the user's
-// can add an imitation, before or behind it, but remove nothing. So one section is the true one, and with two
-// we do not guess.
+// The record of every job that holds nodes has this section once. A user's text can add an imitation before or after
+// it, but cannot remove it. So a single section is genuine, and parseAllocation returns ErrAmbiguous if there are
+// several.
 func parseAllocation(out string, nodes []string) (map[string][]GRES, error) {
 	switch n := strings.Count(out, allocHead); {
 	case n == 0:
@@ -55,7 +55,7 @@ func parseAllocation(out string, nodes []string) (map[string][]GRES, error) {
 		}
 		for _, h := range hosts {
 			if _, dup := alloc[h]; dup {
-				return nil, fmt.Errorf("scontrol: node %s stands twice in an allocation", h)
+				return nil, fmt.Errorf("scontrol: node %s appears twice in an allocation", h)
 			}
 			alloc[h] = gres
 		}
@@ -63,15 +63,16 @@ func parseAllocation(out string, nodes []string) (map[string][]GRES, error) {
 	return nil, fmt.Errorf("scontrol: an allocation without an end")
 }
 
-// The lines that tell one run of a job from another. slurmctld writes each once, of every job (22.05.8 to 26.05.3,
+// These lines distinguish the runs of a job. slurmctld writes each of them once for every job (22.05.8 to 26.05.3,
 // scontrol's info_job.c).
 var (
 	stateLine = regexp.MustCompile(`\n   JobState=(\S*) `)
 	startLine = regexp.MustCompile(`\n   StartTime=(\S*) `)
 )
 
-// checkRun compares the details of a job with squeue's record of it: ErrChanging if they are not of the same run. As in
-// parseAllocation, text of the user's can add such a line and remove none, so that a single one is the true one.
+// checkRun compares the details of a job with squeue's record of it. It returns ErrChanging if they are not of the same
+// run. As in parseAllocation, a user's text can add such a line but cannot remove one, so that a single line is
+// genuine.
 func checkRun(out string, j Job) error {
 	state, start := stateLine.FindAllStringSubmatch(out, 2), startLine.FindAllStringSubmatch(out, 2)
 	switch {
@@ -85,7 +86,7 @@ func checkRun(out string, j Job) error {
 	return nil
 }
 
-// covers checks the section's nodes against squeue's, which no text can change.
+// covers compares the section's nodes with those of squeue, which no text can change.
 func covers(alloc map[string][]GRES, nodes []string) error {
 	if len(alloc) != len(nodes) {
 		return fmt.Errorf("scontrol shows an allocation on %d nodes, squeue on %d", len(alloc), len(nodes))

@@ -11,45 +11,48 @@ import (
 	"time"
 )
 
-// DefaultTimeout is longer than the 9 s for which 22.05.8's commands try an unreachable slurmctld (MessageTimeout=10).
+// DefaultTimeout limits the run of one command. It is longer than the 9 s for which the commands of 22.05.8 retry an
+// unreachable slurmctld (MessageTimeout=10).
 const DefaultTimeout = 15 * time.Second
 
-// Options say how to reach slurmctld. The zero value serves a node with Slurm's packages.
+// Options say how to reach slurmctld. The zero value fits a node with Slurm's packages.
 type Options struct {
-	// Scontrol and the others are the commands, by default those in /usr/bin.
+	// Scontrol and the others are the paths of the commands, by default in /usr/bin.
 	Scontrol, Squeue, Sacct, Sacctmgr string
-	// Timeout is for one command.
+	// Timeout is the time limit of one command; 0 means DefaultTimeout.
 	Timeout time.Duration
-	// SlurmConf is slurm.conf's path; by default that of this process's SLURM_CONF, or Slurm's own.
+	// SlurmConf is the path of slurm.conf, by default the value of SLURM_CONF, else Slurm's own default.
 	SlurmConf string
 	// Env is added to the commands' environment ("NAME=value").
 	Env []string
-	// Run, if set, takes the place of running commands: tests answer for Slurm with it.
+	// Run, if set, replaces the execution of commands, for tests.
 	Run func(ctx context.Context, env []string, name string, args ...string) (stdout, stderr string, err error)
 }
 
-// Client talks to slurmctld, and to slurmdbd where a method says so. It may be used by several goroutines.
+// Client sends requests to slurmctld, and to slurmdbd if a method says so. Several goroutines may use it.
 type Client struct {
 	scontrol, squeue    string
 	sacctPath, sacctmgr string
 	timeout             time.Duration
 	env                 []string
-	whose               []string // sacct's options for whose jobs
+	whose               []string // sacct's options that select users
 	command             runner
-	once                runner // for what is said now or never
+	once                runner // for requests that must not reach a later slurmctld
 }
 
 type runner func(ctx context.Context, env []string, name string, args ...string) (stdout, stderr string, err error)
 
-// New makes a Client; it runs nothing yet.
+// New returns a Client. It runs no command yet.
 func New(opt Options) *Client {
 	c := &Client{
-		scontrol: cmp.Or(opt.Scontrol, "/usr/bin/scontrol"), squeue: cmp.Or(opt.Squeue, "/usr/bin/squeue"),
-		sacctPath: cmp.Or(
-			opt.Sacct,
-			"/usr/bin/sacct",
-		), sacctmgr: cmp.Or(opt.Sacctmgr, "/usr/bin/sacctmgr"), timeout: opt.Timeout,
-		whose: []string{"-a"}, command: opt.Run, once: opt.Run,
+		scontrol:  cmp.Or(opt.Scontrol, "/usr/bin/scontrol"),
+		squeue:    cmp.Or(opt.Squeue, "/usr/bin/squeue"),
+		sacctPath: cmp.Or(opt.Sacct, "/usr/bin/sacct"),
+		sacctmgr:  cmp.Or(opt.Sacctmgr, "/usr/bin/sacctmgr"),
+		timeout:   opt.Timeout,
+		whose:     []string{"-a"},
+		command:   opt.Run,
+		once:      opt.Run,
 	}
 	if c.command == nil {
 		c.command, c.once = command, commandOnce
@@ -57,7 +60,7 @@ func New(opt Options) *Client {
 	if c.timeout <= 0 {
 		c.timeout = DefaultTimeout
 	}
-	// Nothing else of our environment gets through: SQUEUE_* and SLURM_CLUSTERS would change what the commands do.
+	// The commands inherit no other variable of this process: SQUEUE_* and SLURM_CLUSTERS would change their behaviour.
 	c.env = []string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C", "SLURM_TIME_FORMAT=%s"}
 	conf := opt.SlurmConf
 	if conf == "" {
@@ -70,14 +73,14 @@ func New(opt Options) *Client {
 	return c
 }
 
-// OfUser is the same client, to whom slurmdbd has one user's jobs only.
+// OfUser returns a copy of the client whose accounting requests cover one user's jobs only.
 func (c *Client) OfUser(uid uint32) *Client {
 	own := *c
 	own.whose = []string{"-u", strconv.FormatUint(uint64(uid), 10)}
 	return &own
 }
 
-// run runs a command and returns what it wrote to stdout. env is added for this call.
+// run runs a command and returns its standard output. env is added to the environment for this call.
 func (c *Client) run(ctx context.Context, env []string, name string, args ...string) (string, error) {
 	return c.runWith(ctx, c.command, env, name, args...)
 }
@@ -89,7 +92,7 @@ func (c *Client) runWith(ctx context.Context, how runner, env []string, name str
 	if err == nil {
 		return stdout, nil
 	}
-	// scontrol says "Node x not found" on stdout.
+	// scontrol prints "Node x not found" on stdout.
 	if strings.TrimSpace(text) == "" {
 		text = stdout
 	}
@@ -100,7 +103,7 @@ func (c *Client) runWith(ctx context.Context, how runner, env []string, name str
 	}
 }
 
-// command runs a command with this environment and no other.
+// command runs a command with exactly this environment.
 func command(ctx context.Context, env []string, name string, args ...string) (string, string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env, cmd.Dir = env, "/"

@@ -163,7 +163,8 @@ func TestJobReadsAllocation(t *testing.T) {
 // Between the two requests the job is requeued, or starts again elsewhere: what scontrol shows may be an imitation
 // alone, and is not used.
 func TestJobRequeuedMeanwhile(t *testing.T) {
-	imitation := "\n   JOB_GRES=mig:7g.40gb:1\n     Nodes=n3 CPU_IDs=0 Mem=0 GRES=mig:7g.40gb(CNT:1)\n   MinCPUsNode=1 \n"
+	imitation := "\n   JOB_GRES=mig:7g.40gb:1\n     Nodes=n3 CPU_IDs=0 Mem=0 GRES=mig:7g.40gb(CNT:1)\n   " +
+		"MinCPUsNode=1 \n"
 	for _, show := range []string{"   JobState=PENDING Reason=x\n   StartTime=1795233592 EndTime=x\n",
 		"   JobState=RUNNING Reason=x\n   StartTime=1795239999 EndTime=x\n"} {
 		pending := recordOf(map[string]string{"state": "PENDING", "nodelist": ""})
@@ -178,7 +179,8 @@ func TestJobRequeuedMeanwhile(t *testing.T) {
 // Text of the user's that looks like another run's state or start makes the record ambiguous, and hides nothing.
 func TestJobImitatingARun(t *testing.T) {
 	real := mustRead(t, "job-arraytask.txt")
-	for _, text := range []string{"\n   JobState=PENDING ", "\n   StartTime=1795233592 ", "\n   JobState= \n   StartTime= "} {
+	for _, text := range []string{"\n   JobState=PENDING ", "\n   StartTime=1795233592 ", "\n   JobState= \n   " +
+		"StartTime= "} {
 		c, _ := stage(t, recordOf(nil), scene{out: strings.Replace(real, "JobName=arr", "JobName=arr"+text, 1)})
 		if j, err := c.Job(context.Background(), 7); !errors.Is(err, ErrAmbiguous) || j.ID != 7 || j.Allocated != nil {
 			t.Errorf("%q: %+v %v", text, j, err)

@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// Constraint is a job's --constraint: an expression of features that nodes must have. The zero value is met by every
-// node.
+// Constraint is a job's --constraint: an expression of features that nodes must have. Every node meets the zero value.
 //
 // It is evaluated as slurmctld does it (job_scheduler.c, build_feature_list, and node_scheduler.c,
 // valid_feature_counts, of 22.05.8 and 26.05.3): & and | have the same precedence and are applied from left to right,
@@ -17,18 +16,18 @@ import (
 // a job must have the same one.
 type Constraint struct {
 	text string
-	// always is what every node must have, and anyOf the alternatives in brackets.
+	// always has the groups that every node must meet, and anyOf has the alternatives in brackets.
 	always []group
 	anyOf  []group
-	// nodes is the largest count (*n): the job needs so many nodes with that feature.
+	// nodes is the largest count (*n): the job needs this many nodes with the feature.
 	nodes int
-	// problem is why the expression cannot be decided for one node; empty if it can.
+	// problem is the reason for which the expression cannot be evaluated for a single node; empty if it can.
 	problem string
 }
 
 // group is a feature, or several in parentheses.
 type group struct {
-	or    bool // how the group is joined with what is left of it
+	or    bool // joined by | with the groups before it, else by &
 	names []joined
 }
 
@@ -37,13 +36,15 @@ type joined struct {
 	name string
 }
 
-// maxFeatures limits the features of an expression: each is looked for on every node in every plan.
+// maxFeatures limits the features of an expression, because every plan searches each of them on every node.
 const maxFeatures = 64
 
-// maxShown limits what a reason shows of an expression: a reason is made for each node, and a user may write 100 kB.
+// maxShown limits the length in bytes of an expression in a reason. A reason is made for each node, and a user can
+// write an expression of 100 kB.
 const maxShown = 200
 
-// ParseConstraint reads an expression. One that cannot be decided for one node is no error: Lacking then says why.
+// ParseConstraint reads an expression. It returns no error: if an expression cannot be evaluated for a single node,
+// Lacking returns the reason.
 func ParseConstraint(text string) Constraint {
 	if isNull(text) {
 		return Constraint{}
@@ -59,10 +60,11 @@ func ParseConstraint(text string) Constraint {
 	return c
 }
 
-// String returns the expression as slurmctld shows it, at most maxShown bytes of it.
+// String returns the expression as slurmctld shows it, truncated after maxShown bytes.
 func (c Constraint) String() string { return c.text }
 
-// Lacking returns why a node with these features cannot be one of a job's so many nodes; empty if it can.
+// Lacking returns the reason for which a node with these features cannot be one of a job's nodes; empty if it can.
+// nodes is the number of the job's nodes.
 func (c Constraint) Lacking(features []string, nodes int) string {
 	switch {
 	case c.problem != "":
@@ -76,10 +78,10 @@ func (c Constraint) Lacking(features []string, nodes int) string {
 	return ""
 }
 
-// Alternatives returns how many alternatives in brackets a constraint has: all nodes of a job must have the same one.
+// Alternatives returns the number of alternatives in brackets. All nodes of a job must meet the same alternative.
 func (c Constraint) Alternatives() int { return len(c.anyOf) }
 
-// Alternative reports whether a node with these features has the alternative k.
+// Alternative reports whether a node with these features meets alternative k.
 func (c Constraint) Alternative(k int, features []string) bool { return c.anyOf[k].met(features) }
 
 func met(features []string) func(group) bool {
@@ -112,8 +114,8 @@ func (g group) met(features []string) bool {
 	return met
 }
 
-// constraintParser reads an expression, whose text it uses up. slurmctld accepts more than this: what it then ignores,
-// or reads in another way by its release, is an error here.
+// constraintParser reads an expression from left to right; rest is the unread text. slurmctld accepts more expressions:
+// those that it ignores in part, or reads differently in different releases, are errors here.
 type constraintParser struct {
 	rest     string
 	c        *Constraint
@@ -189,7 +191,7 @@ func (p *constraintParser) alternatives() error {
 	}
 }
 
-// group reads a feature, or several in parentheses, and the count behind it.
+// group reads a feature, or several in parentheses, and the count after it.
 func (p *constraintParser) group(or bool) (g group, count int, err error) {
 	g.or = or
 	if p.next("(") {

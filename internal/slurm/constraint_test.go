@@ -233,7 +233,8 @@ func TestTooSmall(t *testing.T) {
 // TestTopology: what squeue shows of the hardware that a job asks for.
 func TestTopology(t *testing.T) {
 	for text, want := range map[string]string{
-		"*:*:*": "0 0 0", "2:*:1": "2 0 1", "2K:1:1": "2048 1 1", "1:2": "error", "a:1:1": "error", "-1:1:1": "error", "": "error",
+		"*:*:*": "0 0 0", "2:*:1": "2 0 1", "2K:1:1": "2048 1 " +
+			"1", "1:2": "error", "a:1:1": "error", "-1:1:1": "error", "": "error",
 	} {
 		var j Job
 		got := "error"

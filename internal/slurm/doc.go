@@ -1,24 +1,63 @@
 // Package slurm reads and writes slurmctld through scontrol and squeue, and slurmdbd through sacct and sacctmgr.
 //
-// The commands are run with argument arrays, a fixed environment and a deadline; there is never a shell. What
-// they print is treated as hostile, because much of it is: Slurm 22.05.8 stores a job's name, account, comment,
+// The package runs the commands with argument arrays, a fixed environment and a deadline, and never through a shell. It
+// treats their output as hostile, because users write much of it: Slurm 22.05.8 stores a job's name, account, comment,
 // network, wckey and paths as the user gave them, newlines included, and prints them unescaped. A job may be named
 //
 //	x
 //	   JOB_GRES=mig:7g.40gb:9
 //	     Nodes=n9 CPU_IDs=0 Mem=0 GRES=mig:7g.40gb:9
 //
-// and `scontrol show job` prints exactly that. So:
+// and `scontrol show job` prints exactly that. Therefore:
 //
-//   - Everything about a job comes from squeue, each field ending in a separator that is drawn at random for the
-//     call and handed over in the environment (squeue's argv would be world-readable). Nobody who writes a job's text
-//     can know the separator, so no text can end a field. See record.go.
-//   - What each node gave to a job stands nowhere but in `scontrol -d show job`. Only that section is read, only for a
-//     job that held its nodes before and after, and only if there is exactly one candidate. See alloc.go.
+//   - The properties of a job come from squeue. Each field ends with a separator that is drawn at random for the call
+//     and passed in the environment (squeue's argv is world-readable). A user who writes a job's text cannot know the
+//     separator, so no text can end a field. See record.go.
+//   - The GRES that each node gave to a job are only in `scontrol -d show job`. Only that section is read, only for a
+//     job that held its nodes before and after the request, and only if there is exactly one candidate. See alloc.go.
 //
-// What squeue calls tres-alloc is no substitute: it knows gres/mig only where slurmdbd runs and
-// AccountingStorageTRES lists it (without slurmdbd, slurmctld refuses such a configuration).
+// squeue's field tres-alloc cannot replace this section: it has gres/mig only if slurmdbd runs and
+// AccountingStorageTRES lists gres/mig (without slurmdbd, slurmctld does not accept such a configuration).
 //
-// The package keeps no state, starts nothing in the background and decides nothing. Only accounting.go asks slurmdbd,
-// which may be away, or slow, for hours: nothing that a job waits for goes there.
+// The package keeps no state, starts nothing in the background and decides nothing. Only accounting.go queries
+// slurmdbd, which may be slow or unreachable for hours. No job ever waits for these queries.
+//
+// Files:
+//
+// Running the commands:
+//
+//	client.go        Options and Client; runs a command with its environment and time limit (DefaultTimeout 15 s)
+//	once.go          runs an update that must not reach a slurmctld started later (connecting 0.9 s)
+//	errors.go        the errors of the package, and the messages of Slurm's commands that mean them
+//
+// Reading slurmctld:
+//
+//	read.go          the requests for a node, the queue and a job (jobTries 5); the jobs on a node (On)
+//	job.go           Job; which states hold or occupy a node; expected run time and end (caelum:runs=, time limit)
+//	record.go        the columns of squeue, its random separator, and the tasks of an array as one job
+//	alloc.go         the GRES that each node gave to a job (`scontrol -d show job`); imitations in users' texts
+//	node.go          Node and its record in `scontrol -d show node`; a node whose slurmd has not registered
+//	nodes.go         all nodes in one request, with their reservations
+//	partitions.go    partitions, and which of them allocate whole nodes
+//	reservations.go  active reservations, and which of them keep other jobs out
+//	licenses.go      free licences, and the first that a job lacks
+//	config.go        `scontrol show config`: version, slurmctld's hosts, SlurmUser, PrivateData, device cgroups
+//
+// Waiting jobs:
+//
+//	waiting.go       Waiting: eligible and held jobs; order of held jobs (Queue.InOrder, yield 1 h); Releasable
+//	accepts.go       whether a job could run on a node (RejectReason) and start there now (DeferReason); texts
+//	constraint.go    --constraint: parser and evaluation for a node (maxFeatures 64)
+//
+// Formats of values:
+//
+//	gres.go          GRES lists and TRES: reader, writer, valid names; the type closed (ClosedType)
+//	hostlist.go      expands hostlists such as n[1-3] (MaxHosts 65536)
+//	values.go        times, time limits, numbers, memory sizes and null values
+//	tags.go          the tags in admin_comment that job_submit.lua and agents share, and how to find and remove one
+//
+// Writing, and slurmdbd:
+//
+//	write.go         changes a node or a job: counts, requeue, hold, release, gres, comments; names one job (ref)
+//	accounting.go    sacct and sacctmgr: records of runs, accounting fields, writing one (SetAccounting, ErrSpoils)
 package slurm

@@ -11,29 +11,30 @@ import (
 )
 
 var (
-	// ErrUnreachable: slurmctld, or munge on the way to it, did not answer. The call may be repeated; a write may or
-	// may not have happened.
+	// ErrUnreachable means that slurmctld, or munge on the way to it, did not answer. The call may be repeated. A write may
+	// or may not have happened.
 	ErrUnreachable = errors.New("slurmctld cannot be reached")
-	// ErrNoJob: slurmctld does not know the job (any more: it forgets finished jobs after MinJobAge, 300 s by default).
+	// ErrNoJob means that slurmctld does not know the job. It forgets finished jobs after MinJobAge, 300 s by default.
 	ErrNoJob = errors.New("no such job")
-	// ErrNoNode: slurmctld does not know the node.
+	// ErrNoNode means that slurmctld does not know the node.
 	ErrNoNode = errors.New("no such node")
-	// ErrJobState: the job is not in a state that allows what was asked: a requeue of a pending job, a change of a
-	// finished one.
+	// ErrJobState means that the job's state does not allow the request, for example the requeue of a pending job or the
+	// change of a finished one.
 	ErrJobState = errors.New("the job's state does not allow that")
-	// ErrAmbiguous: the job's own text imitates slurmctld's account of its allocation. Only a user who means it does
-	// that.
+	// ErrAmbiguous means that the job's own text imitates slurmctld's section on its allocation. This happens only if the
+	// user intends it.
 	ErrAmbiguous = errors.New("the job's text imitates an allocation")
-	// ErrChanging: the job started, ended or was requeued at every look. Ask again.
+	// ErrChanging means that the job started, ended or was requeued during each attempt to read it. The call may be
+	// repeated.
 	ErrChanging = errors.New("the job changes too fast to be read")
-	// ErrCommand: one of Slurm's commands is not there or cannot be run: a defect of this machine, which no job can
-	// cause.
-	ErrCommand = errors.New("couldn't run a command of Slurm's")
+	// ErrCommand means that a command of Slurm does not exist or cannot be run. This is a defect of the host, which no job
+	// can cause.
+	ErrCommand = errors.New("couldn't run a Slurm command")
 )
 
-// said maps what Slurm's commands print, in any release from 22.05, to a class of error. The order matters: hold and
-// requeuehold print "Unexpected message received" and no more where others say "Unable to contact" (22.05.8).
-var said = []struct {
+// messages maps the output of Slurm's commands, of all releases from 22.05 on, to errors. The order matters: hold and
+// requeuehold print only "Unexpected message received" where other commands print "Unable to contact" (22.05.8).
+var messages = []struct {
 	text string
 	err  error
 }{
@@ -58,8 +59,8 @@ var said = []struct {
 	{"Requested operation not supported", ErrJobState},
 }
 
-// CommandError is a command that failed: what was run and what it printed. It unwraps to one of the errors above,
-// to a context's error, or to the *exec.ExitError.
+// CommandError is the error of a command that failed, with its arguments and output. It unwraps to one of the errors
+// above, to a context's error, or to the *exec.ExitError.
 type CommandError struct {
 	Args   []string
 	Stderr string
@@ -74,13 +75,13 @@ func (e *CommandError) Error() string {
 	if s == "" {
 		return fmt.Sprintf("%q: %v", e.Args, e.Err)
 	}
-	return fmt.Sprintf("%q: %v: it said %q", e.Args, e.Err, s)
+	return fmt.Sprintf("%q: %v: it printed %q", e.Args, e.Err, s)
 }
 
 func (e *CommandError) Unwrap() error { return e.Err }
 
-// classify says what kind of failure a command's exit with this output was. A deadline of ours counts as
-// unreachable: with slurmctld down, 22.05.8's commands try for 9 s (MessageTimeout=10) before they say so.
+// classify returns the error for a command that failed with this output. The client's own time limit counts as
+// ErrUnreachable: if slurmctld is down, the commands of 22.05.8 retry for 9 s (MessageTimeout=10) before they report it.
 func classify(ctx context.Context, parent error, stderr string, exit error) error {
 	if parent != nil {
 		return parent
@@ -88,23 +89,25 @@ func classify(ctx context.Context, parent error, stderr string, exit error) erro
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: no answer in time", ErrUnreachable)
 	}
-	// No process could be started. Users can use up processes and memory, but they cannot change the commands.
+	// No process could be started. Users can exhaust processes and memory, but they cannot change the commands. So only
+	// an error of the command's file is ErrCommand.
 	var start *fs.PathError
 	var missing *exec.Error
 	switch {
 	case errors.As(exit, &missing):
 		return fmt.Errorf("%w: %w", ErrCommand, exit)
 	case errors.As(exit, &start):
-		for _, defect := range []error{syscall.ENOENT, syscall.ENOTDIR, syscall.EACCES, syscall.EPERM, syscall.ENOEXEC} {
+		defects := []error{syscall.ENOENT, syscall.ENOTDIR, syscall.EACCES, syscall.EPERM, syscall.ENOEXEC}
+		for _, defect := range defects {
 			if errors.Is(exit, defect) {
 				return fmt.Errorf("%w: %w", ErrCommand, exit)
 			}
 		}
 		return fmt.Errorf("%w: %w", ErrUnreachable, exit)
 	}
-	for _, s := range said {
-		if strings.Contains(stderr, s.text) {
-			return s.err
+	for _, m := range messages {
+		if strings.Contains(stderr, m.text) {
+			return m.err
 		}
 	}
 	return exit

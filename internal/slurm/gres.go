@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// GRES is a count of one generic resource: {"mig", "2g.10gb", 1}. Type is empty where Slurm gives none.
+// GRES is a count of one generic resource: {"mig", "2g.10gb", 1}. Type is empty for a GRES without a type.
 type GRES struct {
 	Name, Type string
 	Count      int
 }
 
-// String writes it as scontrol and sbatch take it: mig:2g.10gb:1.
+// String returns g in the form that scontrol and sbatch accept: mig:2g.10gb:1.
 func (g GRES) String() string {
 	if g.Type == "" {
 		return g.Name + ":" + strconv.Itoa(g.Count)
@@ -22,7 +22,7 @@ func (g GRES) String() string {
 	return g.Name + ":" + g.Type + ":" + strconv.Itoa(g.Count)
 }
 
-// FormatGRES writes a list as scontrol and sbatch take it.
+// FormatGRES returns a list in the form that scontrol and sbatch accept.
 func FormatGRES(list []GRES) string {
 	s := make([]string, len(list))
 	for i, g := range list {
@@ -31,19 +31,19 @@ func FormatGRES(list []GRES) string {
 	return strings.Join(s, ",")
 }
 
-// Slurm takes a number with a suffix for a count, also where a type could stand; "2g.10gb" is a type because of its
-// dot.
+// countRE matches a count. Slurm reads a number with a suffix as a count, even in the place of a type; "2g.10gb" is a type
+// because of its dot.
 var countRE = regexp.MustCompile(`^[0-9]+[kKmMgGtTpP]?$`)
 
 // ParseGRES reads every form in which Slurm writes generic resources:
 //
 //	gpu:a100:14(S:0),mig:1g.5gb:0             a node's Gres
 //	gpu:a100:1(IDX:0),mig:2g.10gb:1           its GresUsed; (IDX:N/A) when none is used
-//	gpu:a100:1(IDX:4),mig:1g.5gb(CNT:1)       a job's share of a node (scontrol -d); count-only GRES have the count there
+//	gpu:a100:1(IDX:4),mig:1g.5gb(CNT:1)       a job's share of a node (scontrol -d); CNT is the count of a count-only GRES
 //	gres:gpu:1,gres:mig:2g.10gb:1             a job's request, to 22.05
-//	gres/gpu:1, gres/mig:2g.10gb=1            the same later, and in TRES
+//	gres/gpu:1, gres/mig:2g.10gb=1            a job's request in later releases, and TRES
 //
-// A resource with no count counts once. Suffixes are powers of 1024. "(null)", "N/A" and "" are no resources.
+// A resource without a count has the count 1. Suffixes are powers of 1024. "(null)", "N/A" and "" give an empty list.
 func ParseGRES(s string) ([]GRES, error) {
 	if isNull(s) {
 		return nil, nil
@@ -63,7 +63,7 @@ func ParseGRES(s string) ([]GRES, error) {
 	return list, nil
 }
 
-// splitGRES cuts at commas outside parentheses: an index list (IDX:0-1,4) has commas of its own.
+// splitGRES splits at the commas outside parentheses, because an index list (IDX:0-1,4) contains commas.
 func splitGRES(s string) ([]string, error) {
 	var items []string
 	depth, start := 0, 0
@@ -92,7 +92,7 @@ func splitGRES(s string) ([]string, error) {
 func parseOneGRES(item string) (GRES, error) {
 	bare, note, _ := strings.Cut(item, "(")
 	if note != "" && !strings.HasSuffix(note, ")") {
-		return GRES{}, fmt.Errorf("text behind the parenthesis in %q", item)
+		return GRES{}, fmt.Errorf("text after the parenthesis in %q", item)
 	}
 	bare = strings.TrimPrefix(strings.TrimPrefix(bare, "gres:"), "gres/")
 	g := GRES{Count: 1}
@@ -123,25 +123,25 @@ var (
 	gresType = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
 )
 
-// valid is what may go into a command line and what is believed from one.
+// valid returns an error unless the GRES may be part of a command line. Commands' output must pass the same test.
 func (g GRES) valid() error {
 	switch {
-	case !gresName.MatchString(g.Name) || g.Name == "gres": // which is the prefix
-		return fmt.Errorf("%q is no GRES name", g.Name)
+	case !gresName.MatchString(g.Name) || g.Name == "gres": // "gres" is Slurm's prefix
+		return fmt.Errorf("%q is not a GRES name", g.Name)
 	case g.Type != "" && (!gresType.MatchString(g.Type) || countRE.MatchString(g.Type)):
-		return fmt.Errorf("%q is no GRES type", g.Type)
+		return fmt.Errorf("%q is not a GRES type", g.Type)
 	case g.Count < 0:
-		return fmt.Errorf("count %d of %s", g.Count, g.Name)
+		return fmt.Errorf("the count %d of %s is negative", g.Count, g.Name)
 	}
 	return nil
 }
 
-// maxCount keeps sums of counts, which a user may choose freely, from overflowing.
+// maxCount limits a count, which a user may choose freely, so that sums of counts do not overflow.
 const maxCount = 1 << 48
 
 func parseCount(s string) (int, error) {
 	if !countRE.MatchString(s) {
-		return 0, fmt.Errorf("%q is no count", s)
+		return 0, fmt.Errorf("%q is not a count", s)
 	}
 	mult := 1
 	if i := strings.IndexByte("KMGTP", s[len(s)-1]&^0x20); i >= 0 {
@@ -154,8 +154,8 @@ func parseCount(s string) (int, error) {
 	return n * mult, nil
 }
 
-// ParseTRES reads the generic resources of a TRES list such as "cpu=2,mem=8000M,gres/gpu=1,gres/mig:2g.10gb=1". The
-// sum over all types that slurmdbd keeps beside them (gres/mig=1) is an entry of its own, with no type.
+// ParseTRES reads the generic resources of a TRES list such as "cpu=2,mem=8000M,gres/gpu=1,gres/mig:2g.10gb=1". The sum
+// over all types, which slurmdbd has too (gres/mig=1), is an entry without a type.
 func ParseTRES(s string) ([]GRES, error) {
 	if isNull(s) {
 		return nil, nil
@@ -174,8 +174,8 @@ func ParseTRES(s string) ([]GRES, error) {
 	return list, nil
 }
 
-// requestGRES reads a request; from 23.11 it may also name TRES that are no GRES (cpu:1), which are left out. Of
-// several counts of one type the last is the request, as in slurmctld, which passes over counts of 0.
+// requestGRES reads a request. It leaves out TRES that are not GRES (cpu:1), which requests can have from 23.11 on. Of
+// several counts of one type, it returns the last that is not 0, as slurmctld does.
 func requestGRES(s string) ([]GRES, error) {
 	if isNull(s) {
 		return nil, nil
@@ -206,5 +206,5 @@ func requestGRES(s string) ([]GRES, error) {
 	return last, nil
 }
 
-// ClosedType is the filler of gres/mig: what is not on offer, so that the node's total never changes.
+// ClosedType is the type of gres/mig that counts the slices that are not offered, so that the node's total never changes.
 const ClosedType = "closed"

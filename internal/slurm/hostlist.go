@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// MaxHosts bounds what ExpandHosts makes of one hostlist.
+// MaxHosts limits the names that ExpandHosts returns for one hostlist, because a short hostlist can stand for very many.
 const MaxHosts = 1 << 16
 
-// ExpandHosts expands Slurm's "n[1-3,07],login1,r[0-1]c[0-3]" to names, in the order written. Leading zeros keep their
-// width, as Slurm means them. "" and "(null)" are no hosts.
+// ExpandHosts returns the names in a hostlist of Slurm, such as "n[1-3,07],login1,r[0-1]c[0-3]", in the order written.
+// Numbers keep the width that leading zeros give them, as in Slurm. "" and "(null)" have no names.
 func ExpandHosts(s string) ([]string, error) {
 	if isNull(s) {
 		return nil, nil

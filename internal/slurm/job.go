@@ -6,17 +6,16 @@ import (
 	"time"
 )
 
-// Job is a job as slurmctld has it. Times that are not known are zero.
+// Job is a job of slurmctld. Unknown times are zero.
 type Job struct {
 	ID uint32
-	// ArrayJob is the array's id, or 0. ArrayTask is a task's index; the pending tasks that slurmctld has not split
-	// off yet are one Job, with the array's own id, which the last of them keeps ("3-5,9").
+	// ArrayJob is the array's id, or 0. ArrayTask is a task's index. The pending tasks that slurmctld has not split off yet
+	// are one Job with the array's own id and several indices ("3-5,9"); the last of them keeps that id.
 	ArrayJob  uint32
 	ArrayTask string
 	// HetJob is the first component's id, or 0.
 	HetJob uint32
-	// HetJobs are the ids of all components that were submitted as one het job, also of those that have ended. Empty:
-	// unknown.
+	// HetJobs are the ids of all components of a heterogeneous job, including those that have ended. Empty if unknown.
 	HetJobs []uint32
 
 	Name, User, Account, Partition, QOS string
@@ -25,16 +24,17 @@ type Job struct {
 	// State is squeue's long form: PENDING, CONFIGURING, RUNNING, SUSPENDED, COMPLETING, ...
 	State, Reason string
 	Priority      uint64
-	// Restarts counts requeues. It rises when the job is requeued, not when it starts again: in the epilog of
-	// the run that a requeue ends it is already one more than it was in that run's prolog (22.05.8).
+	// Restarts counts requeues. It rises when the job is requeued, not when it starts again. So it is one higher in the
+	// epilog of a run that a requeue ends than in the prolog of that run (22.05.8).
 	Restarts int
-	// Batch: submitted by sbatch. Requeue: Slurm may requeue it. Exclusive: asked for whole nodes.
+	// Batch is set for jobs of sbatch, Requeue if Slurm may requeue the job, and Exclusive if it requests whole nodes.
 	Batch, Requeue, Exclusive bool
 	// TimeLimit is 0 if there is none.
 	TimeLimit                    time.Duration
 	Submit, Eligible, Start, End time.Time
 
-	// Nodes holds the nodes, for a COMPLETING job those still completing; NumNodes what is allocated or asked for.
+	// Nodes are the job's nodes; for a COMPLETING job, those that are still completing. NumNodes is the allocated or
+	// requested number.
 	Nodes              []string
 	NumNodes           int
 	ReqNodes, ExcNodes []string
@@ -42,41 +42,41 @@ type Job struct {
 	Features                           Constraint
 	Reservation, AdminComment, Comment string
 
-	// What each node must have at least; 0: not asked for. TmpDisk is in MiB.
+	// The minimum of each node's hardware; 0 if not requested. TmpDisk is in MiB.
 	MinCPUs, TmpDisk                        int
 	Sockets, CoresPerSocket, ThreadsPerCore int
 
-	// What was requested, by --gres and --gpus-per-node, --gpus, --gpus-per-task, --gpus-per-socket.
+	// The requested GRES. The options are --gres and --gpus-per-node, --gpus, --gpus-per-task, --gpus-per-socket.
 	PerNode, PerJob, PerTask, PerSocket []GRES
 	// Tasks is 0 if not set.
 	Tasks int
-	// CPUs is how many it has, or asks for at least, on all its nodes.
+	// CPUs is the number of CPUs on all its nodes that the job has, or requests at least.
 	CPUs int
-	// LastSchedEval is when slurmctld last came to the job in its queue. It need not have tried to start it: while
-	// Reason is Priority it may have left it for somebody in front (22.05, _schedule).
+	// LastSchedEval is the time at which slurmctld last evaluated the job. slurmctld need not have tried to start it: while
+	// Reason is Priority, it may have skipped the job because of a job before it (22.05, _schedule).
 	LastSchedEval time.Time
-	// Dependency is what the job still waits for, as slurmctld writes it ("afterany:1(unfulfilled)"), empty once
-	// nothing is left. Reason does not show it while the job is held.
+	// Dependency has the unfulfilled dependencies in slurmctld's form ("afterany:1(unfulfilled)"). Reason does not show
+	// them while the job is held.
 	Dependency string
-	// Nice is what the user or an admin has taken off the job's priority. It can be seen while the job is held, the
-	// priority cannot.
+	// Nice is the job's nice value, which lowers its priority. slurmctld shows it also for a held job, whose priority it
+	// shows as 0.
 	Nice int64
-	// Memory is how much it has, or asks for at least, on all its nodes, in MiB. 0: unknown.
+	// Memory is the memory in MiB on all its nodes that the job has, or requests at least. 0 if unknown.
 	Memory int
 
-	// Licenses is what the job asks for of the cluster's licences, as slurmctld writes it ("matlab:2,ansys:1").
+	// Licenses are the requested licences of the cluster in slurmctld's form ("matlab:2,ansys:1").
 	Licenses string
 
-	// Problem says why a part of the record could not be read; that part is empty then. It happens to what nobody has
-	// checked: 22.05.8 stores `sbatch -H --gres='mig:x y(:1'` as it stands. Such a job can be served by no node.
+	// Problem is the reason for which a part of the record could not be read; that part is empty then. slurmctld does not
+	// check all requests: 22.05.8 stores `sbatch -H --gres='mig:x y(:1'` unchanged. No node can run such a job.
 	Problem string
 
-	// Allocated holds what each node gave to the job. It is nil unless the job holds its nodes: from COMPLETING on,
-	// slurmctld shows none.
+	// Allocated has the GRES of the job by node. It is nil unless the job holds its nodes: from COMPLETING on, slurmctld
+	// shows no allocation.
 	Allocated map[string][]GRES
 }
 
-// SlicesPerNode is what the job requested of gres/mig on each of its nodes, in the order written. An untyped request
+// SlicesPerNode returns the gres/mig that the job requests on each of its nodes, in the order written. An untyped request
 // has an empty Type.
 func (j Job) SlicesPerNode() []GRES {
 	var list []GRES
@@ -88,8 +88,8 @@ func (j Job) SlicesPerNode() []GRES {
 	return list
 }
 
-// GPUsPerNode is how many GPUs the job requested on a node. --gpus and --gpus-per-task may fall unequally; then it is
-// the mean, rounded up, and Allocated tells the truth once the job has started.
+// GPUsPerNode returns the number of GPUs that the job requests on a node. --gpus and --gpus-per-task may give the nodes
+// different numbers; the result is then the mean, rounded up. Allocated has the exact numbers once the job has started.
 func (j Job) GPUsPerNode() int {
 	if n := gpus(j.PerNode); n > 0 {
 		return n
@@ -115,8 +115,8 @@ func gpus(list []GRES) int {
 	return n
 }
 
-// Holds reports whether a job in this state has GRES of its nodes in slurmctld's "used". COMPLETING has not: used
-// drops when a job enters it, before its epilog.
+// Holds reports whether slurmctld counts the GRES of a job in this state as used. It does not for COMPLETING: the count
+// drops when the job enters this state, before its epilog.
 func (j Job) Holds() bool {
 	switch j.State {
 	case "RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING":
@@ -125,18 +125,19 @@ func (j Job) Holds() bool {
 	return false
 }
 
-// Present reports whether the job may still be on its nodes. A state that is not known here counts: what is thought
-// to be there is never given away.
+// Present reports whether the job may still be on its nodes. It returns true for unknown states, so that slices of a job
+// that may still run are never given to another job.
 func (j Job) Present() bool {
 	switch j.State {
 	case "PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "REVOKED", "RESV_DEL_HOLD",
-		"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY":
+		"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE",
+		"OUT_OF_MEMORY":
 		return false
 	}
 	return true
 }
 
-// Learned is how long earlier runs say that the job will run, at most its time limit; 0: nothing.
+// Learned returns the run time of the job that earlier runs predict, at most its time limit; 0 if there is no prediction.
 func (j Job) Learned() time.Duration {
 	seconds, err := strconv.ParseUint(TagValue(j.AdminComment, TagRuns), 10, 31)
 	if err != nil {
@@ -149,11 +150,11 @@ func (j Job) Learned() time.Duration {
 	return learned
 }
 
-// Expected is how long the job is expected to run: what was learned, else its time limit; 0: nobody knows.
+// Expected returns the expected run time of the job: the learned time, else its time limit; 0 if both are unknown.
 func (j Job) Expected() time.Duration { return cmp.Or(j.Learned(), j.TimeLimit) }
 
-// ExpectedEnd is when a running job is expected to end: by its earlier runs, else, and if it has run for longer than
-// they did, at its time limit. Zero: it has none.
+// ExpectedEnd returns the time at which a running job is expected to end, by its earlier runs. Without earlier runs, or
+// if it has run for longer than they predict, this is the end of its time limit; zero if it has no limit.
 func (j Job) ExpectedEnd(now time.Time) time.Time {
 	if end := j.Start.Add(j.Learned()); end.After(now) && !j.Start.IsZero() && j.Learned() > 0 {
 		return end

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// licenses reads how many of each of the cluster's licences no job has, if a waiting job asks for any.
+// licenses reads the number of free licences of each kind in the cluster, if a waiting job requests any.
 func (c *Client) licenses(ctx context.Context, waiting []Waiting) (map[string]int, error) {
 	if !slices.ContainsFunc(waiting, func(w Waiting) bool { return w.Licenses != "" }) {
 		return nil, nil
@@ -20,7 +20,7 @@ func (c *Client) licenses(ctx context.Context, waiting []Waiting) (map[string]in
 	return parseLicenses(out)
 }
 
-// parseLicenses reads `scontrol show licenses`: an admin's key=value words, a licence's name first.
+// parseLicenses reads `scontrol show licenses`: key=value words, which only an admin writes, with a licence's name first.
 func parseLicenses(out string) (map[string]int, error) {
 	free := map[string]int{}
 	name := ""
@@ -39,10 +39,10 @@ func parseLicenses(out string) (map[string]int, error) {
 	return free, nil
 }
 
-// LacksLicense returns the first licence of which jobs have left fewer than the job asks for; empty if there is none.
-// slurmctld keeps nothing for such a job, and marks it with the reason Licenses only once it comes to it in its
-// queue: a job behind another one waits with the reason Priority (job_scheduler.c, 22.05.8). A job that accepts
-// alternatives (|) is left to slurmctld.
+// LacksLicense returns the first licence of which fewer are free than the job requests; empty if there is none. slurmctld
+// reserves nothing for such a job. It sets the reason Licenses only when it evaluates the job; a job behind another one
+// waits with the reason Priority (job_scheduler.c, 22.05.8). For a job that accepts alternatives (|), the result is
+// empty, and slurmctld decides.
 func (q Queue) LacksLicense(w Waiting) string {
 	if strings.Contains(w.Licenses, "|") {
 		return ""

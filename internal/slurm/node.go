@@ -9,45 +9,47 @@ import (
 	"time"
 )
 
-// Node is a node as slurmctld has it.
+// Node is a node of slurmctld.
 type Node struct {
 	Name string
-	// RequestedAs is when slurmctld was asked: what happened before is in the answer.
+	// Asked is the time of the request to slurmctld. The answer includes all earlier changes.
 	Asked time.Time
 	// States is the base state and its flags: IDLE, MIXED, DOWN; DRAIN, COMPLETING, NOT_RESPONDING, INVALID_REG, ...
 	States     []string
 	Reason     string
 	Partitions []string
-	// Gres is what may be given out in all, GresUsed what is given out by slurmctld's reckoning. It forgets some of the
-	// latter when it restarts.
+	// Gres are the node's totals, and GresUsed is the used part by slurmctld's count. slurmctld forgets some of the used
+	// GRES when it restarts.
 	Gres, GresUsed []GRES
-	// MIGTotal is the node's count of gres/mig by slurm.conf, from CfgTRES. `scontrol update` and slurmd's registration
-	// do not change it (22.05.8). 0: unknown, because AccountingStorageTRES lacks gres/mig.
+	// MIGTotal is the node's count of gres/mig in slurm.conf, from CfgTRES. `scontrol update` and slurmd's registration do
+	// not change it (22.05.8). 0 means unknown: AccountingStorageTRES does not include gres/mig.
 	MIGTotal int
-	// Unregistered is true from a restart of slurmctld until slurmd has registered: slurmctld does not know the node's
-	// device files yet, and a job that it starts there has gres/gpu without the numbers of its slots, so neither
-	// SLURM_JOB_GPUS nor CUDA_VISIBLE_DEVICES (22.05.8: seen for 5 s). SlurmdStartTime is None then; in 22.05 GresUsed
-	// also lacks its "(IDX:...)". From 23.02 on slurmctld saves the indices, so they prove nothing (24.11.5, 26.05.5).
+	// Unregistered is set from a restart of slurmctld until slurmd has registered. In this time slurmctld does not know the
+	// node's device files, and a job that it starts there gets gres/gpu without the numbers of its slots: SLURM_JOB_GPUS
+	// and CUDA_VISIBLE_DEVICES are not set (22.05.8: seen for 5 s). SlurmdStartTime is then None. In 22.05 GresUsed also
+	// lacks its "(IDX:...)". From 23.02 on slurmctld saves the indices, so their presence proves nothing (24.11.5,
+	// 26.05.5).
 	Unregistered              bool
 	BootTime, SlurmdStartTime time.Time
-	// Features are the active ones: slurmctld starts a job on them without booting the node.
+	// Features are the active features: slurmctld starts jobs that request them without a reboot of the node.
 	Features []string
 	// Addr is NodeAddr: a name or an address.
 	Addr string
-	// CPUs is how many slurmctld gives out, CPUsFree how many of them it has not. 0: unknown.
+	// CPUs is the number of CPUs that slurmctld can allocate, and CPUsFree is the number of those that no job has. 0 means
+	// unknown.
 	CPUs, CPUsFree int
-	// Memory is how much memory slurmctld gives out, MemoryFree how much of it no job has, in MiB. Where memory is not
-	// a consumable resource, no job has any. 0: unknown.
+	// Memory is the memory that slurmctld can allocate, and MemoryFree is the part that no job has, in MiB. If memory is
+	// not a consumable resource, all of it counts as free. 0 means unknown.
 	Memory, MemoryFree int
-	// TmpDisk is in MiB. Of sockets, cores and threads, 0: unknown.
+	// TmpDisk is in MiB. For sockets, cores and threads, 0 means unknown.
 	TmpDisk, Sockets, CoresPerSocket, ThreadsPerCore int
-	// Reservations are those that hold the node now. [Client.Nodes] alone fills it in.
+	// Reservations are the active reservations that hold the node. Only [Client.Nodes] sets them.
 	Reservations []Reservation
-	// Weight orders nodes: of those that would do, slurmctld takes the ones with the lowest.
+	// Weight orders the nodes: slurmctld prefers suitable nodes with a lower weight.
 	Weight int
-	// Extra is an admin's or a program's text, free of newlines (since 22.05).
+	// Extra is a text of an admin or a program, without newlines (since 22.05).
 	Extra string
-	// Version is the release of its slurmd, such as 22.05.8; empty if it has never registered.
+	// Version is the release of the node's slurmd, such as 22.05.8; empty if slurmd has never registered.
 	Version string
 }
 
@@ -61,9 +63,9 @@ func (n Node) Is(state string) bool {
 	return false
 }
 
-// parseNode reads `scontrol -d show node NAME`: lines of key=value words. Nothing in it is a user's. Some values have
-// spaces (OS, Reason, Comment), so a key counts only where slurmctld writes it: at the start of a line, or, for three
-// of them, behind another value that has none.
+// parseNode reads the output of `scontrol -d show node NAME`: lines of key=value words, none of which users write. Some
+// values contain spaces (OS, Reason, Comment), so a key counts only where slurmctld writes it: at the start of a line, or
+// for some keys after a value without spaces.
 func parseNode(out, name string) (Node, error) {
 	lines := strings.Split(out, "\n")
 	first, _, _ := strings.Cut(lines[0], " ")
@@ -72,12 +74,12 @@ func parseNode(out, name string) (Node, error) {
 	}
 	n := Node{Name: name}
 	var err error
-	keep := func(e error) {
+	record := func(e error) { // the first error counts
 		if err == nil {
 			err = e
 		}
 	}
-	keep(words(lines[0], map[string]*int{"CoresPerSocket": &n.CoresPerSocket}))
+	record(words(lines[0], map[string]*int{"CoresPerSocket": &n.CoresPerSocket}))
 	seen := make(map[string]bool)
 	for _, line := range lines[1:] {
 		key, value, ok := strings.Cut(strings.TrimLeft(line, " "), "=")
@@ -113,7 +115,7 @@ func parseNode(out, name string) (Node, error) {
 			n.Partitions = list(word)
 		case "BootTime":
 			n.BootTime, e = parseTime(word)
-			keep(e)
+			record(e)
 			started, _, _ := strings.Cut(rest, " ")
 			if s, ok := strings.CutPrefix(started, "SlurmdStartTime="); ok {
 				n.SlurmdStartTime, e = parseTime(s)
@@ -131,7 +133,7 @@ func parseNode(out, name string) (Node, error) {
 			if used, e = strconv.Atoi(word); e != nil {
 				break
 			}
-			// CPUEfctv is without those that slurmd keeps for itself (22.05 and later)
+			// CPUEfctv does not include the CPUs that are reserved for slurmd (22.05 and later).
 			for w := range strings.FieldsSeq(rest) {
 				if v, ok := strings.CutPrefix(w, "CPUEfctv="); ok {
 					n.CPUs, e = strconv.Atoi(v)
@@ -153,7 +155,7 @@ func parseNode(out, name string) (Node, error) {
 		case "Extra":
 			n.Extra = value
 		}
-		keep(e)
+		record(e)
 	}
 	if err != nil {
 		return Node{}, fmt.Errorf("node %s: %w", name, err)
@@ -164,7 +166,7 @@ func parseNode(out, name string) (Node, error) {
 	return n, nil
 }
 
-// words reads those of a line's key=value words that are numbers of interest.
+// words sets each of the numbers to the value of its key in a line of key=value words.
 func words(line string, numbers map[string]*int) error {
 	for w := range strings.FieldsSeq(line) {
 		key, value, _ := strings.Cut(w, "=")

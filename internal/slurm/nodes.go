@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Nodes reads every node, the catalogue's too, and, if one is reserved, the reservations. ErrUnreachable.
+// Nodes reads all nodes, including the catalogue's, and the reservations if a node is reserved. Errors: ErrUnreachable.
 func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 	asked := time.Now()
 	out, err := c.run(ctx, nil, c.scontrol, "-d", "show", "node")
@@ -17,7 +17,7 @@ func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 	reserved := false
 	for i := range nodes {
 		nodes[i].Asked = asked
-		reserved = reserved || nodes[i].Is("RESERVED") // under maintenance too
+		reserved = reserved || nodes[i].Is("RESERVED") // maintenance sets this flag too
 	}
 	if !reserved || err != nil {
 		return nodes, err
@@ -28,7 +28,7 @@ func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 	return nodes, reserve(nodes, out)
 }
 
-// parseNodes cuts the output at the lines that begin with NodeName=: no other line of a record begins at the margin.
+// parseNodes splits the output at the lines that begin with NodeName=. All other lines of a record are indented.
 func parseNodes(out string) ([]Node, error) {
 	var nodes []Node
 	for record := range strings.SplitSeq("\n"+out, "\nNodeName=") {

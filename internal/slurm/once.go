@@ -10,13 +10,14 @@ import (
 	"time"
 )
 
-// connecting is how long a command may be without a connection: long enough to start on a busy node, and shorter than
-// the second after which Slurm's commands try again.
+// connecting limits the time that a command runs without a connection. It is long enough for the start of a command on a
+// busy node, and shorter than the second after which Slurm's commands retry.
 const connecting = 900 * time.Millisecond
 
-// commandOnce is command for what must not be said to a slurmctld that was started since. Where slurmctld does not
-// listen, Slurm's commands try again every second, for 9 s (MessageTimeout=10), and would tell the next one. A command
-// that has no connection has sent nothing and is killed. One that has is waited for: slurmctld may carry it out yet.
+// commandOnce is like command, for requests that must not reach a slurmctld that was started later. If slurmctld does not
+// listen, Slurm's commands retry every second for 9 s (MessageTimeout=10), and could reach the next slurmctld.
+// commandOnce kills a command that has no connection, because it has sent nothing. It waits for a command that has one,
+// because slurmctld may still execute the request.
 func commandOnce(ctx context.Context, env []string, name string, args ...string) (string, string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env, cmd.Dir = env, "/"
@@ -51,7 +52,8 @@ func commandOnce(ctx context.Context, env []string, name string, args ...string)
 	return stdout.String(), stderr.String(), err
 }
 
-// hasConnection reports whether a process has a TCP socket. Others do not count: a name service may keep one.
+// hasConnection reports whether a process has a TCP socket. Other sockets do not count, because a name service may have
+// one open.
 func hasConnection(pid int) (bool, error) {
 	proc := fmt.Sprintf("/proc/%d/", pid)
 	fds, err := os.ReadDir(proc + "fd")

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Partition is a partition as slurmctld has it. Which nodes are in it stands in Node.Partitions.
+// Partition is a partition of slurmctld. Node.Partitions says which nodes are in it.
 type Partition struct {
 	Name string
-	// Exclusive is OverSubscribe=EXCLUSIVE: every job is allocated whole nodes.
+	// Exclusive is set if the partition has OverSubscribe=EXCLUSIVE: every job is allocated whole nodes.
 	Exclusive bool
 }
 
-// Partitions reads every partition, hidden ones too. ErrUnreachable.
+// Partitions reads all partitions, including hidden ones. Errors: ErrUnreachable.
 func (c *Client) Partitions(ctx context.Context) ([]Partition, error) {
 	out, err := c.run(ctx, nil, c.scontrol, "-a", "show", "partition")
 	if err != nil {
@@ -22,8 +22,8 @@ func (c *Client) Partitions(ctx context.Context) ([]Partition, error) {
 	return parsePartitions(out)
 }
 
-// parsePartitions reads lines of key=value words, an admin's, not a user's. A record begins where a line begins with
-// PartitionName=.
+// parsePartitions reads lines of key=value words, which only an admin writes. A record begins with a line that begins
+// with PartitionName=.
 func parsePartitions(out string) ([]Partition, error) {
 	var list []Partition
 	for line := range strings.SplitSeq(out, "\n") {

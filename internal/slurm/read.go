@@ -17,12 +17,12 @@ func ValidNode(name string) bool { return nodeName.MatchString(name) }
 
 func checkNode(name string) error {
 	if !ValidNode(name) {
-		return fmt.Errorf("%w: %.80q is no node name", ErrNoNode, name)
+		return fmt.Errorf("%w: %.80q is not a node name", ErrNoNode, name)
 	}
 	return nil
 }
 
-// Node reads a node. ErrNoNode, ErrUnreachable.
+// Node reads a node. Errors: ErrNoNode, ErrUnreachable.
 func (c *Client) Node(ctx context.Context, name string) (Node, error) {
 	if err := checkNode(name); err != nil {
 		return Node{}, err
@@ -37,7 +37,7 @@ func (c *Client) Node(ctx context.Context, name string) (Node, error) {
 	return n, err
 }
 
-// Config reads slurmctld's configuration. ErrUnreachable.
+// Config reads slurmctld's configuration. Errors: ErrUnreachable.
 func (c *Client) Config(ctx context.Context) (Config, error) {
 	out, err := c.run(ctx, nil, c.scontrol, "show", "config")
 	if err != nil {
@@ -46,10 +46,11 @@ func (c *Client) Config(ctx context.Context) (Config, error) {
 	return parseConfig(out)
 }
 
-// squeueArgs: no header, each task of an array, hidden partitions too, and no other cluster of a federation.
+// squeueArgs select an output without a header, with each task of an array and with hidden partitions, of this cluster
+// only.
 var squeueArgs = []string{"-h", "-r", "-a", "--local"}
 
-// queue lists jobs.
+// queue returns the jobs that squeue lists with these arguments.
 func (c *Client) queue(ctx context.Context, args ...string) ([]Job, error) {
 	sep := newSeparator()
 	out, err := c.run(
@@ -92,23 +93,22 @@ func (e exclusion) addTo(j *Job) {
 	}
 }
 
-// Queue is all jobs at one moment.
+// Queue has all jobs of slurmctld at one time.
 type Queue struct {
 	// Waiting are the pending jobs, highest priority first.
 	Waiting []Waiting
-	// All has those and every other, also those that are over and that slurmctld has not forgotten yet (MinJobAge).
-	// What only [Client.Job] reads, ExcNodes and Allocated, is not filled in.
+	// All are all jobs, including ended jobs that slurmctld has not forgotten yet (MinJobAge). ExcNodes and Allocated,
+	// which only [Client.Job] reads, are not set.
 	All []Job
-	// Licenses is how many of each of the cluster's licences no job has. It is read only while a job that waits asks
-	// for any.
+	// Licenses is the number of free licences of each kind. It is read only while a waiting job requests licences.
 	Licenses map[string]int
 }
 
-// On lists the jobs that may be on a node: running, starting, suspended or completing. A job that runs on several nodes
-// and is still completing elsewhere only is not listed: slurmctld shows a completing job's remaining nodes.
+// On returns the jobs that may be on a node: running, starting, suspended or completing. It leaves out a job on several
+// nodes that is still completing on other nodes only, because slurmctld shows only the nodes that are completing.
 func (q Queue) On(node string) []Job { return On(q.All, node) }
 
-// On does the same with a list of jobs.
+// On returns those of the jobs that may be on a node, as [Queue.On].
 func On(jobs []Job, node string) (on []Job) {
 	for _, j := range jobs {
 		if j.Present() && slices.Contains(j.Nodes, node) {
@@ -118,8 +118,8 @@ func On(jobs []Job, node string) (on []Job) {
 	return on
 }
 
-// Queue reads all jobs: one request, a second one while jobs wait, and a third one while one of these asks for
-// licences. ErrUnreachable.
+// Queue reads all jobs. It makes one request, a second one if jobs wait, and a third one if a waiting job requests
+// licences. Errors: ErrUnreachable.
 func (c *Client) Queue(ctx context.Context) (q Queue, err error) {
 	if q.All, err = c.Jobs(ctx); err != nil {
 		return q, err
@@ -131,10 +131,10 @@ func (c *Client) Queue(ctx context.Context) (q Queue, err error) {
 	return q, err
 }
 
-// Jobs reads all jobs with one request, as [Queue].All has them. ErrUnreachable.
+// Jobs returns [Queue].All with one request. Errors: ErrUnreachable.
 func (c *Client) Jobs(ctx context.Context) ([]Job, error) { return c.queue(ctx, "-t", "all") }
 
-// complete adds what 22.05 shows in another format only.
+// complete adds the excluded nodes, which 22.05 shows in another format only.
 func (c *Client) complete(ctx context.Context, waiting []Waiting) ([]Waiting, error) {
 	if len(waiting) == 0 {
 		return nil, nil
@@ -145,7 +145,7 @@ func (c *Client) complete(ctx context.Context, waiting []Waiting) ([]Waiting, er
 	}
 	kept := waiting[:0]
 	for _, w := range waiting {
-		// A job that is not there any more has started or gone.
+		// A job that is missing in the second output has started or ended meanwhile.
 		if e, ok := exclusions[w.ID]; ok {
 			e.addTo(&w.Job)
 			kept = append(kept, w)
@@ -154,7 +154,7 @@ func (c *Client) complete(ctx context.Context, waiting []Waiting) ([]Waiting, er
 	return kept, nil
 }
 
-// record finds the one job with this id. Asked for the id of an array, squeue lists all its tasks.
+// record returns the job with this id. For the id of an array, squeue lists all tasks.
 func (c *Client) record(ctx context.Context, id uint32) (Job, error) {
 	jobs, err := c.queue(ctx, "-t", "all", "-j", strconv.FormatUint(uint64(id), 10))
 	if err != nil {
@@ -167,11 +167,11 @@ func (c *Client) record(ctx context.Context, id uint32) (Job, error) {
 	return jobs[i], nil
 }
 
-// jobTries bounds how often Job reads a job that changes between two requests.
+// jobTries limits how often Job reads a job that changes between two requests.
 const jobTries = 5
 
-// Job reads a job with two requests: with its allocation if it holds its nodes, else with ExcNodes. With ErrAmbiguous
-// the Job is returned too, complete but for these. ErrNoJob, ErrUnreachable, ErrChanging.
+// Job reads a job with two requests. The second reads Allocated if the job holds its nodes, and ExcNodes otherwise.
+// Errors: ErrNoJob, ErrUnreachable, ErrChanging, and ErrAmbiguous, with which Job also returns the job without Allocated.
 func (c *Client) Job(ctx context.Context, id uint32) (Job, error) {
 	for range jobTries {
 		j, err := c.record(ctx, id)
@@ -193,7 +193,7 @@ func (c *Client) Job(ctx context.Context, id uint32) (Job, error) {
 	return Job{}, fmt.Errorf("job %d: %w", id, ErrChanging)
 }
 
-// readAllocated adds to a job what each node gave it. ErrChanging: slurmctld's account is not of the run that j is of.
+// readAllocated sets j.Allocated. It returns ErrChanging if slurmctld shows another run than that of j.
 func (c *Client) readAllocated(ctx context.Context, j *Job) error {
 	out, err := c.run(ctx, nil, c.scontrol, "-d", "show", "job", ref(*j))
 	if errors.Is(err, ErrNoJob) {
@@ -211,7 +211,7 @@ func (c *Client) readAllocated(ctx context.Context, j *Job) error {
 	return err
 }
 
-// readExcluded adds to a job the nodes that it excludes. ErrChanging: it has another state meanwhile.
+// readExcluded sets j.ExcNodes. It returns ErrChanging if the job has another state meanwhile.
 func (c *Client) readExcluded(ctx context.Context, j *Job) error {
 	exclusions, err := c.excludedNodes(ctx, "-t", "all", "-j", strconv.FormatUint(uint64(j.ID), 10))
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// field is one column of `squeue -O` and what to do with it.
+// field is one column of `squeue -O` and the function that sets it in a Job.
 type field struct {
 	name string
 	set  func(*Job, string) error
 }
 
-// jobFields all exist in 22.05 and in 26.05. The excluded nodes are missing in 22.05's -O; see excludeFormat.
+// jobFields are columns that exist in 22.05 and in 26.05. The -O of 22.05 lacks the excluded nodes; see excludeFormat.
 var jobFields = []field{
 	{"jobid", func(j *Job, s string) error { return id32(&j.ID, s) }},
 	{"arrayjobid", func(j *Job, s string) error { return id32(&j.ArrayJob, s) }},
@@ -87,7 +87,8 @@ func id32(to *uint32, s string) error {
 	return err
 }
 
-// maxHetJobs limits the ids that are read of one het job: Slurm knows 128 components at most (MAX_HET_JOB_COMPONENTS).
+// maxHetJobs limits the ids that are read for one heterogeneous job. Slurm allows 128 components
+// (MAX_HET_JOB_COMPONENTS).
 const maxHetJobs = 1024
 
 // idSet reads a set of job ids such as "4-5,8".
@@ -120,11 +121,12 @@ func flag(to *bool, s string) error {
 	return err
 }
 
-// newSeparator draws what ends each field of one call: no user can have put it into a job beforehand. It begins
-// with no digit, because squeue reads "name:0<separator>" with strtol, and has none of the characters , : %.
+// newSeparator draws the separator that ends each field of one call, so that no user can have put it into a job before.
+// It does not begin with a digit, because squeue reads "name:0<separator>" with strtol, and it does not contain any of
+// the characters , : %.
 func newSeparator() string {
 	var b [16]byte
-	rand.Read(b[:]) // never fails: crypto/rand ends the program instead
+	rand.Read(b[:]) // returns no error: crypto/rand ends the program instead
 	return "|" + hex.EncodeToString(b[:]) + "|"
 }
 
@@ -137,7 +139,8 @@ func jobFormat(sep string) string {
 	return strings.Join(cols, ",")
 }
 
-// splitRecords cuts a command's output into records of n fields, each field ended by sep and each record by a newline.
+// splitRecords splits a command's output into records of n fields. Each field ends with sep and each record with a
+// newline.
 func splitRecords(out, sep string, n int) ([][]string, error) {
 	if out == "" {
 		return nil, nil
@@ -161,8 +164,8 @@ func splitRecords(out, sep string, n int) ([][]string, error) {
 	return records, nil
 }
 
-// parseJobs reads what squeue printed for jobFormat(sep). A field that cannot be read spoils its own job only: else any
-// user could blind us with one odd request.
+// parseJobs reads the output of squeue for jobFormat(sep). A field that cannot be read sets Problem of its own job only,
+// so that one odd request of a user does not hide all other jobs.
 func parseJobs(out, sep string) ([]Job, error) {
 	records, err := splitRecords(out, sep, len(jobFields))
 	if err != nil {
@@ -181,16 +184,16 @@ func parseJobs(out, sep string) ([]Job, error) {
 			j.ArrayJob = 0
 		}
 		if j.ID == 0 {
-			return nil, fmt.Errorf("squeue: %.20q is no job id", rec[0])
+			return nil, fmt.Errorf("squeue: %.20q is not a job id", rec[0])
 		}
 		jobs = append(jobs, j)
 	}
 	return joinTasks(jobs), nil
 }
 
-// joinTasks makes one Job of the records with one id: the tasks of an array that have not been split off yet. squeue
-// lists them singly under -r. Left to itself it joins more, tasks with ids, holds and requests of their own too, and
-// shows them as one (22.05.8); --array-unique, which would do, is gone in 24.11.
+// joinTasks joins the records with the same id into one Job: the tasks of an array that have not been split off yet, which
+// squeue -r lists singly. Without -r, squeue also joins tasks with ids, holds and requests of their own (22.05.8). The
+// option --array-unique would list the right records, but 24.11 no longer has it.
 func joinTasks(jobs []Job) []Job {
 	at := make(map[uint32]int, len(jobs))
 	tasks := make(map[uint32][]string)
@@ -212,7 +215,7 @@ func joinTasks(jobs []Job) []Job {
 	return joined
 }
 
-// taskRanges writes task indices as scontrol takes them: "3-5,9".
+// taskRanges returns task indices in the form that scontrol accepts: "3-5,9".
 func taskRanges(list []string) string {
 	var nums []int
 	for _, s := range list {
@@ -239,7 +242,7 @@ func taskRanges(list []string) string {
 	return strings.Join(parts, ",")
 }
 
-// exclusion is the nodes that a job excludes, with its state when they were read.
+// exclusion has the nodes that a job excludes, and the job's state at that time.
 type exclusion struct {
 	id       uint32
 	excluded []string
@@ -247,7 +250,7 @@ type exclusion struct {
 	problem  string
 }
 
-// excludeFormat is a SQUEUE_FORMAT: job id, excluded nodes, long state.
+// excludeFormat returns the SQUEUE_FORMAT for job id, excluded nodes and long state.
 func excludeFormat(sep string) string {
 	return "%A" + sep + "%x" + sep + "%T" + sep
 }

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// Reservation is one of slurmctld's that holds nodes at this moment.
+// Reservation is a reservation of slurmctld that is active now.
 type Reservation struct {
 	Name string
-	// Whole reservations have all CPUs of their nodes: jobs that do not ask for them run nothing there, but for those
-	// that a MAGNETIC one attracts.
+	// Whole is set if the reservation has all CPUs of its nodes and is not MAGNETIC: jobs that do not name it cannot run
+	// on its nodes.
 	Whole bool
 }
 
-// reserve reads `scontrol show reservation`, records of an admin's key=value words, and notes on each node which active
-// ones hold it.
+// reserve reads the output of `scontrol show reservation`, which only an admin writes, and sets Reservations of each node
+// to the active reservations that hold it.
 func reserve(nodes []Node, out string) error {
 	for record := range strings.SplitSeq("\n"+out, "\nReservationName=") {
 		name, rest, ok := strings.Cut(record, " ")

@@ -2,18 +2,17 @@ package slurm
 
 import "strings"
 
-// The words that Caelum keeps in a job's admin_comment, among what others keep there. Only an admin or
-// job_submit.lua can write that field: slurmctld refuses it from a user, at submission and later.
+// The tags that Caelum writes into a job's admin_comment, beside the text of other tools. Only an admin or job_submit.lua
+// can write that field: slurmctld does not let users change it, neither at submission nor later.
 const (
-	// TagHeld is on a job that job_submit.lua submitted held and that an agent shall release. A hold without it is a
-	// user's or an admin's own.
+	// TagHeld marks a job that job_submit.lua submitted held and that an agent must release. A hold without this tag was
+	// set by a user or an admin.
 	TagHeld = "caelum:held"
-	// TagReleased takes the place of TagHeld when an agent has released the job: a hold from then on is a user's or an
-	// admin's own.
+	// TagReleased replaces TagHeld when an agent has released the job. Any later hold was set by a user or an admin.
 	TagReleased = "caelum:released"
-	// TagSized comes before the profile that Caelum chose for a job that named none.
+	// TagSized comes before the profile that Caelum chose for a job without a profile.
 	TagSized = "caelum:sized="
-	// TagRuns comes before how long the job is expected to run, in seconds.
+	// TagRuns comes before the expected run time of the job, in seconds.
 	TagRuns = "caelum:runs="
 	// TagKey comes before the job's key, 16 hexadecimal digits.
 	TagKey = "caelum:key="
@@ -41,8 +40,8 @@ func TagValue(comment, prefix string) string {
 	return ""
 }
 
-// RemoveTag takes every occurrence of the tag out, with one blank beside it, and leaves everything else as it stands:
-// other tools keep structured text in the field.
+// RemoveTag returns the comment without the tag, each occurrence with one blank beside it. It changes nothing else,
+// because other tools have structured text in the field.
 func RemoveTag(comment, word string) string {
 	parts := strings.Split(comment, " ")
 	kept := parts[:0]

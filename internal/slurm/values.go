@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// isNull: how Slurm prints a value that is not there. A user's own text may read the same; it never means more.
+// isNull reports whether Slurm prints a missing value like this. A user's own text may be the same; it then counts as
+// missing too.
 func isNull(s string) bool { return s == "" || s == "(null)" || s == "N/A" }
 
 func orEmpty(s string) string {
@@ -25,7 +26,7 @@ func list(s string) []string {
 	return strings.Split(s, ",")
 }
 
-// parseTime reads a time under SLURM_TIME_FORMAT=%s, which scontrol and squeue honour. Never is the zero time.
+// parseTime reads a time as scontrol and squeue print it with SLURM_TIME_FORMAT=%s. A missing time is the zero time.
 func parseTime(s string) (time.Time, error) {
 	switch s {
 	case "", "(null)", "N/A", "NONE", "None", "Unknown":
@@ -34,14 +35,14 @@ func parseTime(s string) (time.Time, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
 		return time.Time{}, fmt.Errorf(
-			"time %.40q is no count of seconds (does the command honour SLURM_TIME_FORMAT?)",
+			"time %.40q is not a number of seconds (does the command honour SLURM_TIME_FORMAT?)",
 			s,
 		)
 	}
 	return time.Unix(n, 0), nil
 }
 
-// parseLimit reads squeue's time limits, [D-][H:]MM:SS. Unlimited, and not set, are 0.
+// parseLimit reads a time limit of squeue, [D-][H:]MM:SS. It returns 0 for no limit.
 func parseLimit(s string) (time.Duration, error) {
 	if isNull(s) || s == "UNLIMITED" || s == "NOT_SET" || s == "Partition_Limit" {
 		return 0, nil
@@ -70,7 +71,8 @@ func parseLimit(s string) (time.Duration, error) {
 	return time.Duration(d*86400+secs) * time.Second, nil
 }
 
-// parseCount32 reads one of Slurm's unsigned numbers; the two highest values mean "not set" and "unlimited".
+// parseCount32 reads an unsigned number of Slurm. It returns 0 for the two highest values, which mean "not set" and
+// "unlimited".
 func parseCount32(s string) (int, error) {
 	if isNull(s) {
 		return 0, nil
@@ -97,7 +99,7 @@ func parseNice(s string) (int64, error) {
 	return strconv.ParseInt(s, 10, 64)
 }
 
-// tresMemory reads the memory of a list such as "cpu=2,mem=400000M,node=2", in MiB. 0: the list has none.
+// tresMemory returns the memory in a list such as "cpu=2,mem=400000M,node=2", in MiB; 0 if the list has no memory.
 func tresMemory(s string) (int, error) {
 	for item := range strings.SplitSeq(s, ",") {
 		text, ok := strings.CutPrefix(item, "mem=")
@@ -113,14 +115,14 @@ func tresMemory(s string) (int, error) {
 	return 0, nil
 }
 
-// mebibytes reads a size as Slurm writes it, such as 400000M or 1.50T. A number without a unit counts MiB.
+// mebibytes reads a size as Slurm writes it, such as 400000M or 1.50T. A number without a unit is in MiB.
 func mebibytes(s string) (int, error) { return scaled(s, []string{"K", "M", "G", "T", "P"}, 1.0/1024) }
 
 // parseUnits reads a number that squeue may have shortened, such as 2K for 2048 CPUs.
 func parseUnits(s string) (int, error) { return scaled(s, []string{"", "K", "M", "G", "T"}, 1) }
 
-// scaled reads a number with one of these suffixes, the first of which is worth so much and each other 1024 times the
-// one before.
+// scaled reads a number with one of the suffixes. The first suffix multiplies by first, and each later one by 1024 times
+// the factor of the one before.
 func scaled(s string, suffixes []string, first float64) (int, error) {
 	text, unit := s, 1.0
 	for k, suffix := range suffixes {

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// Waiting is a pending job. The tasks of an array that slurmctld has not split off yet are one.
+// Waiting is a pending job. The tasks of an array that slurmctld has not split off yet are one Waiting.
 type Waiting struct {
 	Job
-	// Elements is 1, or how many tasks of the array are pending.
+	// Elements is 1, or the number of the array's pending tasks.
 	Elements int
 }
 
-// Partitions lists the partitions the job may run in.
+// Partitions lists the partitions in which the job may run.
 func (w Waiting) Partitions() []string { return list(w.Partition) }
 
-// Eligible reports whether nothing but nodes and GRES keeps the job from starting. Only reasons that are known to say
-// so count; limits, holds, dependencies, begin times, licences and reasons nobody has heard of do not. (When a
-// job became eligible stands in w.Job.Eligible.)
+// Eligible reports whether the job waits only for nodes or GRES, by its reason in slurmctld. It returns false for limits,
+// holds, dependencies, begin times, licences and unknown reasons. (w.Job.Eligible is the time from which the job is
+// eligible.)
 //
-// A job whose slices are on offer nowhere waits with "ReqNodeNotAvail, UnavailableNodes:mig-catalog[1-2]" when the
-// catalogue nodes could take it (22.05.8), or with the long reason below.
+// A job whose slices no node offers waits with "ReqNodeNotAvail, UnavailableNodes:mig-catalog[1-2]" if the catalogue
+// nodes could run it (22.05.8), or with the long reason below.
 func (w Waiting) Eligible() bool {
 	if w.State != "PENDING" || w.Priority == 0 || w.Problem != "" || w.Dependency != "" {
 		return false
@@ -39,9 +39,10 @@ func (w Waiting) Eligible() bool {
 		strings.HasPrefix(reason, "Nodes required for job are DOWN, DRAINED or reserved")
 }
 
-// HeldByTag reports whether the job is held by job_submit.lua until an agent releases it. BadConstraints counts: a
-// released job whose slice goes away before it starts ends there, with priority 0, and can be released again. So does a
-// job that was requeued and held. JobHeldAdmin does not: that is root's own hold on top of the mark (22.05.8).
+// HeldByTag reports whether job_submit.lua holds the job until an agent releases it. The reason BadConstraints counts: a
+// released job whose slice is withdrawn before it starts gets this reason and priority 0, and can be released again. A
+// job that was requeued and held counts too. JobHeldAdmin does not count: it is root's own hold in addition to the tag
+// (22.05.8).
 func (w Waiting) HeldByTag() bool {
 	switch w.Reason {
 	case "JobHeldUser", "BadConstraints", "job requeued in held state":
@@ -50,14 +51,15 @@ func (w Waiting) HeldByTag() bool {
 	return false
 }
 
-// Sized reports whether Caelum chose the job's profile, so that another GPU model's for as much will do.
+// Sized reports whether Caelum chose the job's profile, so that an equivalent profile of another GPU model may replace
+// it.
 func (w Waiting) Sized() bool {
 	mig := w.SlicesPerNode()
 	return len(mig) == 1 && HasTag(w.AdminComment, TagSized+mig[0].Type)
 }
 
-// toWaiting keeps the pending jobs, in the order in which slurmctld looks at those of one partition tier: priority
-// first, then age by id.
+// toWaiting returns the pending jobs in the order in which slurmctld evaluates those of one partition tier: by priority,
+// then by id.
 func toWaiting(jobs []Job) []Waiting {
 	var list []Waiting
 	for _, j := range jobs {
@@ -76,7 +78,8 @@ func SortWaiting(list []Waiting) {
 	})
 }
 
-// arrayElements counts the tasks in "3-5,9". What it cannot read, and no array, is one.
+// arrayElements returns the number of tasks in "3-5,9". It returns 1 for a job outside an array and for text that it
+// cannot read.
 func arrayElements(tasks string) int {
 	n := 0
 	for part := range strings.SplitSeq(tasks, ",") {
@@ -94,16 +97,16 @@ func arrayElements(tasks string) int {
 	return n
 }
 
-// yield is how much later than a held job another one may have become eligible and still stand in front of it.
+// yield is the time within which jobs that became eligible after a held job still come before it.
 const yield = time.Hour
 
-// InOrder returns the waiting jobs in the order in which they are to have room. Held jobs come last: what priority
-// slurmctld would give them cannot be seen (it shows 0), and whoever asks for a node by name must not be served before
-// jobs of higher priority for that. So that they do not wait for ever, a held job stands in front of jobs that became
-// eligible more than an hour later and are as nice as it or nicer. The hour begins anew when another held job of its
-// user has been released and starts, so that of each user's held jobs one an hour comes before others.
+// InOrder returns the waiting jobs in the order in which the plan serves them. Held jobs come last: slurmctld shows their
+// priority as 0, and a request for a node by name must not move a job before jobs of higher priority. So that held jobs
+// do not wait forever, a held job comes before jobs that became eligible more than an hour later and whose nice value is
+// not lower. When another held job of its user has been released and starts, the hour begins anew. Thus at most one held
+// job of each user per hour comes before other jobs.
 func (q Queue) InOrder() []Waiting {
-	last := map[uint32]time.Time{} // by user, the latest start of a job that had been held
+	last := map[uint32]time.Time{} // by user: the latest start of a job that had been held
 	for _, j := range q.All {
 		if j.State != "PENDING" && HasTag(j.AdminComment, TagReleased) && j.Start.After(last[j.UID]) {
 			last[j.UID] = j.Start
@@ -118,14 +121,14 @@ func (q Queue) InOrder() []Waiting {
 		}
 	}
 	slices.SortStableFunc(held, func(a, b Waiting) int { return cmp.Compare(a.ID, b.ID) })
-	places := make([][]Waiting, len(sorted)+1) // by place, the held jobs in front of it
+	places := make([][]Waiting, len(sorted)+1) // by index in sorted: the held jobs before that job
 	for _, h := range held {
-		since := h.waits()
+		since := h.waitsSince()
 		if last[h.UID].After(since) {
 			since = last[h.UID]
 		}
 		at := len(sorted)
-		for at > 0 && sorted[at-1].waits().Sub(since) > yield && sorted[at-1].Nice >= h.Nice {
+		for at > 0 && sorted[at-1].waitsSince().Sub(since) > yield && sorted[at-1].Nice >= h.Nice {
 			at--
 		}
 		places[at] = append(places[at], h)
@@ -139,26 +142,26 @@ func (q Queue) InOrder() []Waiting {
 	return all
 }
 
-// waits is since when the job waits: a held job has no time from which it is eligible, unless one was asked for.
-func (w Waiting) waits() time.Time {
+// waitsSince returns the time since which the job waits. A held job has no eligible time, unless its user set one.
+func (w Waiting) waitsSince() time.Time {
 	if w.Job.Eligible.After(w.Submit) {
 		return w.Job.Eligible
 	}
 	return w.Submit
 }
 
-// forgetting is how much later than it might start a requeued job is released. slurmd runs no prolog for a job of which
-// it still knows an earlier run, and 22.05 may know it for two seconds longer than slurmctld keeps the job waiting
-// (_clear_expired_job_states in slurm_cred.c; gone by 24.11).
+// forgetting is the additional delay before the release of a requeued job. slurmd runs no prolog for a job while it
+// remembers an earlier run of it, and in 22.05 it may do so for two seconds longer than slurmctld keeps the job waiting
+// (_clear_expired_job_states in slurm_cred.c; fixed by 24.11).
 const forgetting = 3 * time.Second
 
-// Releasable reports whether an agent may release the job at this time: job_submit.lua submitted it held because
-// slurmctld would have refused it while its slices are not on offer, or slurmctld has since given it up as
-// BadConstraints because they went off offer again. A user's or an admin's own hold bears no such mark. A job that
-// waits for another one is not released.
+// Releasable reports whether an agent may release the job at this time. It may if job_submit.lua submitted the job held,
+// because slurmctld would have refused it while its slices were not on offer. It also may if slurmctld has set the job to
+// BadConstraints after its release, because the slices were no longer on offer. Jobs that a user or an admin holds do not
+// have the tag. A job with an unfulfilled dependency is not releasable.
 func (w Waiting) Releasable(at time.Time) bool {
 	if w.Dependency != "" {
-		return false // it would wait on, with its slices on offer
+		return false // it would still wait while its slices are on offer
 	}
 	due := w.Job.Eligible
 	if w.Restarts > 0 {

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// UpdateNode writes a node's GRES, all of them, and its Extra, in one. slurmctld replaces the node's whole list and
-// answers nothing to what it drops: a GRES left out, or misspelt, is gone (rc=0, 22.05.8), one with File= until
-// slurmctld restarts. A GRES with File= takes its own count or 0 only. A slurmctld that does not listen is not waited
-// for. ErrNoNode, ErrUnreachable.
+// UpdateNode writes all GRES of a node and its Extra in one request. slurmctld replaces the node's whole list: it drops a
+// GRES that is missing in the request or misspelt, without an error (rc=0, 22.05.8), and one with File= until slurmctld
+// restarts. For a GRES with File=, slurmctld accepts only its configured count or 0. UpdateNode does not wait for a
+// slurmctld that does not listen. Errors: ErrNoNode, ErrUnreachable.
 func (c *Client) UpdateNode(ctx context.Context, node string, gres []GRES, extra string) error {
 	if err := checkNode(node); err != nil {
 		return err
@@ -20,7 +20,7 @@ func (c *Client) UpdateNode(ctx context.Context, node string, gres []GRES, extra
 		return fmt.Errorf("node %s: %w", node, err)
 	}
 	if strings.ContainsAny(extra, "\n\r") {
-		return fmt.Errorf("node %s: a text of several lines cannot be its Extra", node)
+		return fmt.Errorf("node %s: Extra cannot have several lines", node)
 	}
 	_, err := c.runWith(
 		ctx,
@@ -47,9 +47,11 @@ func checkGRES(list []GRES) error {
 	return nil
 }
 
-// RequeueHold ends the job's run and puts it back, held. ErrJobState if it has no run, or may not be requeued.
+// RequeueHold ends the job's run and returns the job to the queue, held. It returns ErrJobState if the job does not run
+// or must not be requeued.
 //
-// A job that is over is refused here: slurmctld would do it and bring back a job that its user has cancelled (22.05.8).
+// RequeueHold itself refuses a job that has ended, because slurmctld would requeue a job that its user has cancelled
+// (22.05.8).
 func (c *Client) RequeueHold(ctx context.Context, id uint32) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) {
 		if !j.Present() {
@@ -59,19 +61,21 @@ func (c *Client) RequeueHold(ctx context.Context, id uint32) error {
 	})
 }
 
-// Hold keeps a pending job from starting, by a hold that its user may lift (JobHeldUser). It does nothing to a run.
+// Hold keeps a pending job from starting, with a hold that its user may lift (JobHeldUser). It does not change a running
+// job.
 func (c *Client) Hold(ctx context.Context, id uint32) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"uhold", ref(j)}, nil })
 }
 
-// Release lifts a hold, also one that slurmctld set with BadConstraints. It gives the job a new, lower priority under
-// priority/basic, also if it was not held.
+// Release lifts a hold, including one that slurmctld set with BadConstraints. With priority/basic it gives the job a new,
+// lower priority, even if the job was not held.
 func (c *Client) Release(ctx context.Context, id uint32) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"release", ref(j)}, nil })
 }
 
-// SetJobGRES changes what a pending job requests per node: name the GPUs too. From 23.11 on that is then all that it
-// requests (source); through 23.02 the counts of types that are named are replaced and those of others stay (22.05.8).
+// SetJobGRES changes the GRES that a pending job requests per node; gres must include the GPUs. From 23.11 on, the job
+// then requests these GRES only (by Slurm's source). Up to 23.02, slurmctld replaces the counts of the named types and
+// keeps those of other types (22.05.8).
 func (c *Client) SetJobGRES(ctx context.Context, id uint32, gres []GRES) error {
 	if err := checkGRES(gres); err != nil {
 		return fmt.Errorf("job %d: %w", id, err)
@@ -79,18 +83,18 @@ func (c *Client) SetJobGRES(ctx context.Context, id uint32, gres []GRES) error {
 	return c.update(ctx, id, "gres="+FormatGRES(gres))
 }
 
-// SetJobComment replaces the comment that the user sees and may have written.
+// SetJobComment replaces the job's comment, which the user sees and may have written.
 func (c *Client) SetJobComment(ctx context.Context, id uint32, text string) error {
 	return c.update(ctx, id, "comment="+text)
 }
 
-// SetAdminComment replaces the admin's comment. It is too late in the epilog of a job on one node (ErrJobState).
+// SetAdminComment replaces the job's admin_comment. In the epilog of a job on one node it returns ErrJobState.
 func (c *Client) SetAdminComment(ctx context.Context, id uint32, text string) error {
 	return c.update(ctx, id, "admincomment="+text)
 }
 
-// update changes one attribute. scontrol takes an argument's first = for the end of its name and the rest as it stands,
-// blanks, quotes and further = too (22.05.8), so text in an argument of its own cannot become another attribute.
+// update changes one attribute. In an argument of scontrol, the first = ends the attribute's name; the rest is the value,
+// including blanks, quotes and further = (22.05.8). So a text in an argument of its own cannot set another attribute.
 func (c *Client) update(ctx context.Context, id uint32, attr string) error {
 	if strings.ContainsRune(attr, 0) {
 		return fmt.Errorf("job %d: a NUL in %.40q", id, attr)
@@ -98,8 +102,8 @@ func (c *Client) update(ctx context.Context, id uint32, attr string) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"update", "jobid=" + ref(j), attr}, nil })
 }
 
-// onJob runs scontrol on one job. The id alone would not do: the last task of an array carries the array's own id, and
-// scontrol takes that for all its tasks (22.05.8: requeuehold of the last task requeued the other two).
+// onJob runs scontrol on one job. The id does not suffice: the last task of an array has the array's own id, which
+// scontrol applies to all tasks (22.05.8: requeuehold of the last task requeued the other two).
 func (c *Client) onJob(ctx context.Context, id uint32, args func(Job) ([]string, error)) error {
 	j, err := c.record(ctx, id)
 	if err != nil {
@@ -113,9 +117,9 @@ func (c *Client) onJob(ctx context.Context, id uint32, args func(Job) ([]string,
 	return err
 }
 
-// ref names exactly one record to scontrol: "12", "12_3", "12_[4-9]" for what is left of a pending array, or "12+0" for
-// the first component of a het job, whose id is the whole job's too (22.05.8: show and update of 12 take every
-// component).
+// ref returns the name of exactly one record for scontrol: "12", "12_3", "12_[4-9]" for the remaining tasks of a pending
+// array, or "12+0" for the first component of a heterogeneous job, whose id is also that of the whole job (22.05.8: show
+// and update of 12 apply to every component).
 func ref(j Job) string {
 	if j.HetJob != 0 && j.HetJob == j.ID {
 		return strconv.FormatUint(uint64(j.ID), 10) + "+0"

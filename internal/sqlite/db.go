@@ -13,45 +13,49 @@ import (
 	_ "github.com/mattn/go-sqlite3"
 )
 
-// Kind is what a database is.
+// Kind describes a kind of database.
 type Kind struct {
-	Name   string   // "ledger"
-	Schema []string // one list of statements per version; user_version counts how many have been applied
-	Tables []string // of the schema
-	// Options are of the connection, as go-sqlite3 has them: "_busy_timeout=5000".
+	Name   string   // as error messages name the database, such as "ledger"
+	Schema []string // the SQL statements of each version; PRAGMA user_version counts the applied versions
+	Tables []string // the tables that every database of this kind has
+	// Options are connection options of go-sqlite3, such as "_busy_timeout=5000".
 	Options string
-	// What to do about one that is damaged, and about another program's.
+	// Damaged and Foreign are the remedies for a damaged file and for another program's database.
 	Damaged, Foreign string
-	// Busy makes the error of a lock that another process keeps; nil: as it comes.
+	// Busy converts the error that SQLite reports when another process holds a lock. If Busy is nil, the error stays as
+	// it is.
 	Busy func(text string) error
 }
 
-// DB is an open database. Its methods may be called concurrently, and by several processes.
+// DB is an open database. Several goroutines may call its methods, and several processes may open the same file.
 type DB struct {
 	kind Kind
 	path string
 	sql  *sql.DB
 }
 
-// checkpointPages is after how many pages of 4 KiB the -wal is written into the database and begun anew. Ledgers and
-// repositories are smaller than that; a larger -wal would only take room on the disk.
+// checkpointPages limits the -wal file, in pages of 4 KiB. When the file has this many pages, SQLite writes them into
+// the database and starts the -wal file from its beginning. Ledgers and repositories are smaller than 64 pages; a
+// larger -wal file would only take disk space.
 const checkpointPages = 64
 
-// Open opens or makes the database at path, for its owner alone; its folder is there. ErrDamaged, ErrForeign and
-// ErrNewer leave the file as it is.
+// Open opens the database at path, or makes it with mode 0600. The directory must exist. If the error is ErrDamaged,
+// ErrForeign or ErrNewer, the file is unchanged.
 func Open(path string, kind Kind) (*DB, error) {
 	d := &DB{kind: kind, path: path}
-	// SQLite would make it as the umask says; its -wal and -shm get the mode of the file itself.
+	// SQLite would create the file with a mode that depends on the umask. SQLite gives the -wal and -shm files the mode
+	// of the database.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, kind.ExplainFile(path, err)
 	}
-	err = looksRight(f)
+	err = checkHeader(f)
 	f.Close()
 	if err != nil {
 		return nil, kind.ExplainFile(path, err)
 	}
-	// synchronous=NORMAL loses nothing over a crash of a process; over one of the machine the last transactions.
+	// With synchronous=NORMAL a crash of the process loses nothing. A crash of the machine can lose the last
+	// transactions.
 	d.sql, err = sql.Open(
 		"sqlite3",
 		"file:"+(&url.URL{Path: path}).EscapedPath()+"?_synchronous=NORMAL&_txlock=immediate&"+kind.Options,
@@ -62,8 +66,8 @@ func Open(path string, kind Kind) (*DB, error) {
 	d.sql.SetMaxOpenConns(1)
 	err = d.migrate()
 	if err == nil {
-		// Now that the file is known to be ours: this changes it. The -wal grows to checkpointPages, SQLite's default
-		// being 4 MiB.
+		// These statements change the file, so they run only after migrate has checked it. SQLite's default limit of
+		// the -wal file is 4 MiB.
 		_, err = d.sql.Exec(fmt.Sprintf("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = %d", checkpointPages))
 	}
 	if err == nil {
@@ -76,11 +80,11 @@ func Open(path string, kind Kind) (*DB, error) {
 	return d, nil
 }
 
-// looksRight reports what is no database: SQLite would take one of less than a page for an empty one, and write over
-// it.
-func looksRight(f *os.File) error {
+// checkHeader returns an error if f is not a regular file that is empty or begins like an SQLite database. SQLite
+// itself would take a file of less than one page for an empty database, and overwrite it.
+func checkHeader(f *os.File) error {
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return cmp.Or(err, errors.New("it is a device, a pipe or the like; name a file"))
+		return cmp.Or(err, errors.New("it is not a regular file; name a file"))
 	}
 	const magic = "SQLite format 3\x00"
 	head := make([]byte, len(magic))
@@ -93,7 +97,7 @@ func looksRight(f *os.File) error {
 	return ErrDamaged
 }
 
-// migrate brings the schema up to date, in one transaction: another process may be about to do the same.
+// migrate brings the schema up to date. It uses one transaction, since another process may do the same concurrently.
 func (d *DB) migrate() error {
 	return d.Do(func(tx *sql.Tx) error {
 		version, err := d.kind.version(tx)
@@ -110,10 +114,12 @@ func (d *DB) migrate() error {
 	})
 }
 
-// version is how many lists of the schema have been applied to a database that is whole, and of this kind or empty.
+// version returns how many entries of k.Schema have been applied to a database. It returns ErrDamaged, ErrForeign or
+// ErrNewer if the database is damaged, is neither empty nor of this kind, or has a later version.
 func (k Kind) version(tx *sql.Tx) (version int, err error) {
 	var health string
-	if err := tx.QueryRow("SELECT (SELECT * FROM pragma_quick_check LIMIT 1), (SELECT * FROM pragma_user_version)").Scan(&health, &version); err != nil {
+	const check = "SELECT (SELECT * FROM pragma_quick_check LIMIT 1), (SELECT * FROM pragma_user_version)"
+	if err := tx.QueryRow(check).Scan(&health, &version); err != nil {
 		return 0, err
 	}
 	tables, err := List(tx, func(r *sql.Rows) (name string, err error) {
@@ -130,7 +136,8 @@ func (k Kind) version(tx *sql.Tx) (version int, err error) {
 		return 0, ErrForeign
 	case version > len(k.Schema):
 		return 0, fmt.Errorf(
-			"%w: its schema is version %d and this one knows up to %d; install that release again",
+			"%w: its schema is version %d, but this release supports at most version %d; "+
+				"install the newer release again",
 			ErrNewer,
 			version,
 			len(k.Schema),
@@ -142,7 +149,7 @@ func (k Kind) version(tx *sql.Tx) (version int, err error) {
 // Close closes the database.
 func (d *DB) Close() error { return d.sql.Close() }
 
-// Do runs f in one transaction.
+// Do runs f in one transaction, which it rolls back if f returns an error.
 func (d *DB) Do(f func(*sql.Tx) error) error {
 	tx, err := d.sql.Begin()
 	if err != nil {
@@ -163,10 +170,11 @@ func (d *DB) Exec(text string, args ...any) error {
 	})
 }
 
-// Read runs f, which changes nothing.
+// Read runs f, which must only read the database.
 func (d *DB) Read(f func(*sql.DB) error) error { return d.explain(f(d.sql)) }
 
-// List lists what a query finds. Its errors are explained by Do and Read, in which it is used.
+// List returns the rows of a query, each converted by row. Its callers run inside Do or Read, which add the name of the
+// database and the remedy to the error.
 func List[T any](q interface {
 	Query(text string, args ...any) (*sql.Rows, error)
 }, row func(*sql.Rows) (T, error), text string, args ...any) (all []T, err error) {

@@ -1,11 +1,11 @@
-// Package sqlite opens the databases that Caelum keeps, each in one file of root's, and says what is wrong with one and
-// what to do about it.
+// Package sqlite opens the SQLite databases of Caelum, the ledger and the repository of runs. Each is one file with
+// mode 0600. The errors name the file and the remedy.
 //
-//	Kind   what a database is: its name, its schema by version
-//	Open   the database at a path, whole and of that kind, or an error
-//	DB     transactions and queries, whose errors are explained
+//	Kind   describes a kind of database: its name, its schema by version, its remedies
+//	Open   opens the database at a path, or fails if the file is damaged or of another kind
+//	DB     runs transactions and queries
 //
-// What somebody wants to look into is not changed: a file that is damaged, of another program or of a newer release is
-// refused as it is. What then becomes of it is the caller's: the ledger's is left to an admin, the repository's is set
-// aside.
+// The package never changes a file that is damaged, belongs to another program or was written by a newer release, since
+// an administrator may want to examine the file. The caller decides what to do next: the agent leaves the ledger to the
+// administrator, package repo sets the repository aside.
 package sqlite

@@ -10,75 +10,71 @@ import (
 	"github.com/mattn/go-sqlite3"
 )
 
-// What a file may be instead of a database of a kind.
+// The reasons for which Open refuses a file.
 var (
 	ErrDamaged = errors.New("its contents are damaged")
-	ErrForeign = errors.New("it is another program's")
+	ErrForeign = errors.New("it is another program's database")
 	ErrNewer   = errors.New("it was written by a newer release")
 )
 
-// remedies say what to do about the errors of SQLite that somebody can do something about.
+// remedies are the remedies for the errors of SQLite that an administrator can correct.
 var remedies = map[sqlite3.ErrNo]string{
 	sqlite3.ErrReadonly: "make the file and its file system writable",
 	sqlite3.ErrPerm:     "make the file and its file system writable",
-	sqlite3.ErrCantOpen: "see that its folder is there and writable, and that the file is a file",
-	sqlite3.ErrIoErr:    "see what the kernel says about the disk with `dmesg`",
+	sqlite3.ErrCantOpen: "check that its directory exists and is writable, and that it is a regular file",
+	sqlite3.ErrIoErr:    "check the kernel's messages about the disk with `dmesg`",
 }
 
-// Explain names the database at path and adds what to do. A full disk is a syscall.ENOSPC.
+// Explain returns err with the name and path of the database and a remedy. An error that already has them is returned
+// unchanged. If the disk is full, the result wraps syscall.ENOSPC.
 func (k Kind) Explain(path string, err error) error {
 	var e sqlite3.Error
-	var said *explained
+	var done *explained
 	switch {
-	case err == nil, errors.As(err, &said):
+	case err == nil, errors.As(err, &done):
 		return err
 	case errors.Is(err, ErrDamaged):
-		return k.say(path, err, k.Damaged)
+		return k.withRemedy(path, err, k.Damaged)
 	case errors.Is(err, ErrForeign):
-		return k.say(path, err, k.Foreign)
+		return k.withRemedy(path, err, k.Foreign)
 	case !errors.As(err, &e):
-		return k.say(path, err, "")
+		return k.withRemedy(path, err, "")
 	case e.Code == sqlite3.ErrCorrupt, e.Code == sqlite3.ErrNotADB:
-		return k.say(path, ErrDamaged, k.Damaged)
+		return k.withRemedy(path, ErrDamaged, k.Damaged)
 	case e.Code == sqlite3.ErrFull, e.SystemErrno == syscall.ENOSPC:
-		return k.say(path, syscall.ENOSPC, "make room in "+filepath.Dir(path))
+		return k.withRemedy(path, syscall.ENOSPC, "make room in "+filepath.Dir(path))
 	case e.Code == sqlite3.ErrBusy, e.Code == sqlite3.ErrLocked:
 		if k.Busy != nil {
 			err = k.Busy(err.Error())
 		}
-		return k.say(path, err, "another process holds it: `fuser "+path+"`")
+		return k.withRemedy(path, err, "another process holds it: `fuser "+path+"`")
 	}
-	return k.say(path, err, remedies[e.Code])
+	return k.withRemedy(path, err, remedies[e.Code])
 }
 
-// ExplainFile is Explain for what the file system says of the file itself.
+// ExplainFile is like Explain, for an error of the file system when it opens or examines the file itself.
 func (k Kind) ExplainFile(path string, err error) error {
 	var file *os.PathError
 	switch {
 	case errors.Is(err, syscall.EROFS):
-		return k.say(path, syscall.EROFS, remedies[sqlite3.ErrReadonly])
+		return k.withRemedy(path, syscall.EROFS, remedies[sqlite3.ErrReadonly])
 	case errors.As(err, &file):
-		return k.say(
-			path,
-			file.Err,
-			fmt.Sprintf(
-				"see that its folder is there and writable, and that the file is a file (the %s is root's)",
-				k.Name,
-			),
-		)
+		remedy := remedies[sqlite3.ErrCantOpen] + fmt.Sprintf(" (the %s belongs to root)", k.Name)
+		return k.withRemedy(path, file.Err, remedy)
 	}
 	return k.Explain(path, err)
 }
 
 func (d *DB) explain(err error) error { return d.kind.Explain(d.path, err) }
 
-// explained is an error that needs no more words.
+// explained is an error that already names the database and the remedy.
 type explained struct {
 	text string
 	err  error
 }
 
-func (k Kind) say(path string, err error, remedy string) error {
+// withRemedy returns err with the name and path of the database and the remedy, if there is one.
+func (k Kind) withRemedy(path string, err error, remedy string) error {
 	text := fmt.Sprintf("%s %s: %v", k.Name, path, err)
 	if remedy != "" {
 		text += "; " + remedy

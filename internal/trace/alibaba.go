@@ -8,14 +8,14 @@ import (
 	"slices"
 )
 
-// pod is a row of Alibaba's gpu-v2023 pod lists (openb_pod_list_*.csv).
+// pod is a row of the pod lists of Alibaba's gpu-v2023 trace (openb_pod_list_*.csv).
 type pod struct {
 	name             string
 	gpus, milli      float64 // milli: thousandths of each GPU
 	created, deleted float64 // seconds
 }
 
-// readPods reads a list. A name that comes twice is an error.
+// readPods reads a pod list. A duplicate name is an error.
 func readPods(file string, r io.Reader) ([]pod, error) {
 	t, err := openTable(file, r, commas, "name", "num_gpu", "gpu_milli", "creation_time", "deletion_time")
 	if err != nil {
@@ -33,10 +33,10 @@ func readPods(file string, r io.Reader) ([]pod, error) {
 		}
 		p.gpus, p.milli, p.created, p.deleted = n[0], n[1], n[2], n[3]
 		if p.gpus != math.Trunc(p.gpus) {
-			return t.bad(fmt.Errorf("num_gpu is %v: not a whole number", p.gpus))
+			return t.bad(fmt.Errorf("num_gpu is %v: it must be a whole number", p.gpus))
 		}
 		if p.milli > 1000 {
-			return t.bad(fmt.Errorf("gpu_milli is %v: a GPU has 1000", p.milli))
+			return t.bad(fmt.Errorf("gpu_milli is %v: it must be at most 1000", p.milli))
 		}
 		all = append(all, p)
 		return nil
@@ -47,10 +47,10 @@ func readPods(file string, r io.Reader) ([]pod, error) {
 	return all, err
 }
 
-// Alibaba reads a pod list of Alibaba's gpu-v2023 trace as jobs that each need their share of one GPU's compute and
-// memory, created when the pod was and running until it was deleted. Left out are pods with no GPU or several, pods
-// that were deleted before they were created, and those whose creation time is an outlier: the few services that had
-// been running since long before the others came.
+// Alibaba reads a pod list of Alibaba's gpu-v2023 trace. Each pod becomes a job that needs its share of one GPU's
+// compute and memory, is submitted when the pod was created, and runs until the pod was deleted. It leaves out pods
+// without a GPU or with several GPUs, pods that were deleted before they were created, and pods whose creation time is
+// an outlier: a few services that ran long before all others.
 func Alibaba(file string, r io.Reader) (*Workload, error) {
 	pods, err := readPods(file, r)
 	if err != nil {
@@ -66,32 +66,31 @@ func Alibaba(file string, r io.Reader) (*Workload, error) {
 		case p.deleted < p.created:
 			w.leave("deleted before it was created", 1)
 		default:
-			w.Jobs = append(
-				w.Jobs,
-				Job{
-					ID:       p.name,
-					Submit:   p.created,
-					Duration: p.deleted - p.created,
-					Compute:  p.milli / 1000,
-					Memory:   p.milli / 1000,
-				},
-			)
+			w.Jobs = append(w.Jobs, Job{
+				ID:       p.name,
+				Submit:   p.created,
+				Duration: p.deleted - p.created,
+				Compute:  p.milli / 1000,
+				Memory:   p.milli / 1000,
+			})
 		}
 	}
 	w.settle()
 	return w, nil
 }
 
-// grmuProfiles are those of an A100-40GB with their share of a GPU as GRMU counts it: compute slices times units, of 7
-// x 8.
+// grmuProfiles are the profiles of an A100-40GB with their shares of a GPU as GRMU counts them: compute slices times
+// units, of 7 x 8.
 var grmuProfiles = []struct {
 	name  string
 	share float64
 }{
-	{
-		"1g.5gb",
-		1. * 1 / 56,
-	}, {"1g.10gb", 1. * 2 / 56}, {"2g.10gb", 2. * 2 / 56}, {"3g.20gb", 3. * 4 / 56}, {"4g.20gb", 4. * 4 / 56}, {"7g.40gb", 1},
+	{"1g.5gb", 1. * 1 / 56},
+	{"1g.10gb", 1. * 2 / 56},
+	{"2g.10gb", 2. * 2 / 56},
+	{"3g.20gb", 3. * 4 / 56},
+	{"4g.20gb", 4. * 4 / 56},
+	{"7g.40gb", 1},
 }
 
 // withoutOutliers leaves out the pods that were created more than 1.5 interquartile ranges before the first quartile or
@@ -112,9 +111,9 @@ func (w *Workload) withoutOutliers(pods []pod) []pod {
 	return kept
 }
 
-// GRMU reads a pod list as that paper does (arXiv 2502.01909): outliers are left out, pods with several GPUs, and pods
-// that were deleted before they were created; what a pod asked for, its share of the most that any did, becomes the
-// profile with the nearest share. Pods without a GPU count as a share of 0.
+// GRMU reads a pod list as the GRMU paper does (arXiv 2502.01909). It leaves out outliers, pods with several GPUs, and
+// pods that were deleted before they were created. The request of a pod, divided by the largest request of any pod,
+// becomes the profile with the nearest share. Pods without a GPU count as a share of 0.
 func GRMU(file string, r io.Reader) (*Workload, error) {
 	pods, err := readPods(file, r)
 	if err != nil {
@@ -148,7 +147,7 @@ func GRMU(file string, r io.Reader) (*Workload, error) {
 	return w, nil
 }
 
-// quartile is the linear one of sorted values.
+// quartile returns the quantile q of sorted values, interpolated linearly.
 func quartile(sorted []float64, q float64) float64 {
 	at := q * float64(len(sorted)-1)
 	k := int(at)

@@ -10,7 +10,8 @@ import (
 	"caelum/internal/mig"
 )
 
-const podHead = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
+const podHead = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase," +
+	"creation_time,deletion_time,scheduled_time\n"
 
 func podLine(name string, gpus, milli int, created, deleted any) string {
 	return fmt.Sprintf("%s,4000,8192,%d,%d,,LS,Running,%v,%v,\n", name, gpus, milli, created, deleted)
@@ -47,22 +48,29 @@ func TestAlibaba(t *testing.T) {
 	}
 }
 
-// A job with shares needs the smallest profile that holds both.
+// A job with shares needs the smallest profile that satisfies both.
 func TestShares(t *testing.T) {
-	board := func(name string) *mig.Model {
+	model := func(name string) *mig.Model {
 		b, err := mig.ModelByName(name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return b.Select(mig.Plain)
 	}
-	a100, a30 := board("A100-40GB"), board("A30-24GB")
+	a100, a30 := model("A100-40GB"), model("A30-24GB")
 	for _, c := range []struct {
 		share     float64
 		a100, a30 string
 	}{
-		{0, "1g.5gb", "1g.6gb"}, {.125, "1g.5gb", "1g.6gb"}, {.13, "1g.10gb", "1g.6gb"}, {.2, "2g.10gb", "1g.6gb"}, {.26, "3g.20gb", "2g.12gb"},
-		{.43, "4g.20gb", "2g.12gb"}, {.5, "4g.20gb", "2g.12gb"}, {.51, "7g.40gb", "4g.24gb"}, {1, "7g.40gb", "4g.24gb"},
+		{0, "1g.5gb", "1g.6gb"},
+		{.125, "1g.5gb", "1g.6gb"},
+		{.13, "1g.10gb", "1g.6gb"},
+		{.2, "2g.10gb", "1g.6gb"},
+		{.26, "3g.20gb", "2g.12gb"},
+		{.43, "4g.20gb", "2g.12gb"},
+		{.5, "4g.20gb", "2g.12gb"},
+		{.51, "7g.40gb", "4g.24gb"},
+		{1, "7g.40gb", "4g.24gb"},
 	} {
 		j := Job{Compute: c.share, Memory: c.share}
 		big, _ := j.On(a100)
@@ -75,24 +83,24 @@ func TestShares(t *testing.T) {
 		t.Errorf("more than a GPU: %s", p)
 	}
 	if p, ok := (Job{Profile: "1g.6gb"}).On(a100); ok {
-		t.Errorf("another board's profile: %s", p)
+		t.Errorf("a profile of another GPU model: %s", p)
 	}
 }
 
-// GRMU's mapping: the nearest of compute x memory / 56 to the share of the most that any pod asked for.
+// GRMU maps a pod to the profile whose compute x memory / 56 is nearest to the pod's request divided by the largest
+// request.
 func TestGRMU(t *testing.T) {
 	w, err := GRMU("pods.csv", strings.NewReader(podHead+
-		podLine(
-			"a",
-			1,
-			500,
-			100,
-			200,
-		)+podLine("b", 0, 0, 110, 200)+podLine("c", 1, 240, 120, 200)+podLine("d", 1, 20, 130, 130)+podLine("e", 2, 1000, 140, 200)+podLine("f", 1, 1000, 140, 139)))
+		podLine("a", 1, 500, 100, 200)+
+		podLine("b", 0, 0, 110, 200)+
+		podLine("c", 1, 240, 120, 200)+
+		podLine("d", 1, 20, 130, 130)+
+		podLine("e", 2, 1000, 140, 200)+
+		podLine("f", 1, 1000, 140, 139)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Job{ // the most is 0.5, so c asks for 0.48 and d for 0.04 of it
+	want := []Job{ // the largest request is 0.5, so the share of c is 0.48 and that of d 0.04
 		{ID: "a", Submit: 0, Duration: 100, Profile: "7g.40gb"},
 		{ID: "b", Submit: 10, Duration: 90, Profile: "1g.5gb"},
 		{ID: "c", Submit: 20, Duration: 80, Profile: "4g.20gb"},
@@ -106,26 +114,37 @@ func TestGRMU(t *testing.T) {
 
 func TestMalformed(t *testing.T) {
 	good := podLine("a", 1, 500, 100, 200)
-	for _, c := range []struct{ text, want string }{ // want: how the error begins, $ for its end
+	const range1e12 = "is not a number from 0 to 1e12"
+	for _, c := range []struct{ text, want string }{ // want: the beginning of the error; $ marks its end
 		{"", "pods.csv:1: the file is empty; the first line names the columns"},
 		{podHead, "pods.csv:1: no pods"},
 		{"name,num_gpu\n", "pods.csv:1: no column gpu_milli, creation_time, deletion_time; there are name, num_gpu"},
-		{"name,name\n", "pods.csv:1: column \"name\" twice"},
-		{podHead + good + good, "pods.csv:3: pod a is on line 2 already"},
+		{"name,name\n", "pods.csv:1: column \"name\" appears twice"},
+		{podHead + good + good, "pods.csv:3: pod a is already on line 2"},
 		{podHead + good + podLine("", 1, 500, 100, 200), "pods.csv:3: a pod without a name"},
 		{podHead + good + "b,1,2\n", "pods.csv:3: 3 values for 11 columns"},
-		{podHead + podLine("a", 1, 500, "soon", 200), `pods.csv:2: creation_time: "soon" is not a number from 0 to 1e12`},
-		{podHead + podLine("a", 1, 500, "NaN", 200), `pods.csv:2: creation_time: "NaN" is not a number from 0 to 1e12`},
-		{podHead + podLine("a", 1, 500, -1, 200), `pods.csv:2: creation_time: "-1" is not a number from 0 to 1e12`},
-		{podHead + podLine("a", 1, 500, 1, "1e999"), `pods.csv:2: deletion_time: "1e999" is not a number from 0 to 1e12`},
-		{podHead + podLine("a", 1, 1500, 1, 2), "pods.csv:2: gpu_milli is 1500: a GPU has 1000"},
-		{podHead + podLine("a", 1, 500, 1, "1e308"), `pods.csv:2: deletion_time: "1e308" is not a number from 0 to 1e12`},
-		{podHead + podLine("a", 1, 500, strings.Repeat("9", 1000), 2), `pods.csv:2: creation_time: "` + strings.Repeat("9", 60) + `" is not a number`},
-		{podHead + good + "b,4000,8192,0.5,500,,LS,Running,100,200,\n", "pods.csv:3: num_gpu is 0.5: not a whole number"},
+		{podHead + podLine("a", 1, 500, "soon", 200), `pods.csv:2: creation_time: "soon" ` + range1e12},
+		{podHead + podLine("a", 1, 500, "NaN", 200), `pods.csv:2: creation_time: "NaN" ` + range1e12},
+		{podHead + podLine("a", 1, 500, -1, 200), `pods.csv:2: creation_time: "-1" ` + range1e12},
+		{podHead + podLine("a", 1, 500, 1, "1e999"), `pods.csv:2: deletion_time: "1e999" ` + range1e12},
+		{podHead + podLine("a", 1, 1500, 1, 2), "pods.csv:2: gpu_milli is 1500: it must be at most 1000"},
+		{podHead + podLine("a", 1, 500, 1, "1e308"), `pods.csv:2: deletion_time: "1e308" ` + range1e12},
+		{
+			podHead + podLine("a", 1, 500, strings.Repeat("9", 1000), 2),
+			`pods.csv:2: creation_time: "` + strings.Repeat("9", 60) + `" is not a number`,
+		},
+		{
+			podHead + good + "b,4000,8192,0.5,500,,LS,Running,100,200,\n",
+			"pods.csv:3: num_gpu is 0.5: it must be a whole number",
+		},
 		{podHead + good + "\"b,1\n" + good + good, `pods.csv:3: extraneous or missing " in quoted-field`},
-		{"\x00\x01\x02", "pods.csv:1: this is no text, or none in UTF-8; unpack or convert it first"},
-		{podHead + good + "\x00", "pods.csv:3: this is no text"},
-		{strings.Repeat("x", 1000) + "\n", "pods.csv:1: no column name, num_gpu, gpu_milli, creation_time, deletion_time; there are " + strings.Repeat("x", 300) + "$"},
+		{"\x00\x01\x02", "pods.csv:1: the file is not UTF-8 text; unpack or convert it first"},
+		{podHead + good + "\x00", "pods.csv:3: the file is not UTF-8 text"},
+		{
+			strings.Repeat("x", 1000) + "\n",
+			"pods.csv:1: no column name, num_gpu, gpu_milli, creation_time, deletion_time; there are " +
+				strings.Repeat("x", 300) + "$",
+		},
 	} {
 		_, err := Alibaba("pods.csv", strings.NewReader(c.text))
 		var at *LineError
@@ -133,7 +152,7 @@ func TestMalformed(t *testing.T) {
 			t.Errorf("%.60q: %v, want %s", c.text, err, c.want)
 		}
 		if _, err := GRMU("pods.csv", strings.NewReader(c.text)); err == nil {
-			t.Errorf("%.60q: GRMU reads it", c.text)
+			t.Errorf("%.60q: GRMU returns no error", c.text)
 		}
 	}
 }

@@ -6,16 +6,16 @@ import (
 	"strconv"
 )
 
-// Mix is how often each of [ChurnProfiles] is asked for, in any unit.
+// Mix is the relative frequency of each of [ChurnProfiles], in any unit.
 type Mix [6]float64
 
-// ChurnProfiles are those of an A100-40GB, and ChurnUnits their sizes in units.
+// ChurnProfiles are the profiles of an A100-40GB; churnUnits are their sizes in units.
 var (
 	ChurnProfiles = [6]string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 	churnUnits    = [6]float64{1, 2, 2, 4, 4, 8}
 )
 
-// Mixes are the four that policies are compared on.
+// Mixes are the four mixes on which policies are compared.
 var Mixes = []struct {
 	Name string
 	Mix  Mix
@@ -26,17 +26,17 @@ var Mixes = []struct {
 	{"four-equal", Mix{1, 0, 1, 1, 1, 0}},
 }
 
-// Churn is a synthetic workload: Poisson arrivals of instances of a mix, exponential durations.
+// Churn is a synthetic workload: Poisson arrivals of jobs with the profiles of a mix, and exponential durations.
 type Churn struct {
 	Mix          Mix
 	Jobs         int
-	GPUs         int     // that the load is for, 8 units each
-	Load         float64 // the share of all units that is asked for on average
-	MeanDuration float64 // seconds; 0: an hour
+	GPUs         int     // the GPUs for which Load is meant, 8 units each
+	Load         float64 // the share of all units that is requested on average
+	MeanDuration float64 // seconds; 0: one hour
 	Seed         uint64
 }
 
-// All makes the jobs, the same ones for the same seed.
+// All generates the jobs, the same jobs for the same seed.
 func (c Churn) All() iter.Seq[Job] {
 	return func(yield func(Job) bool) {
 		rng := rand.New(rand.NewPCG(c.Seed, 0))
@@ -62,7 +62,7 @@ func (c Churn) All() iter.Seq[Job] {
 	}
 }
 
-// pick is the profile at x of the mix's sum.
+// pick returns the profile at position x in the cumulative sum of the mix.
 func (m Mix) pick(x float64) int {
 	last := 0
 	for p, w := range m {

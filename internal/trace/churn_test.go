@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// The offered load, the mix and the durations are those asked for.
+// The offered load, the mix and the durations are the configured ones.
 func TestChurn(t *testing.T) {
 	for _, m := range Mixes {
 		c := Churn{Mix: m.Mix, Jobs: 100000, GPUs: 16, Load: 0.85, Seed: 1}
 		jobs := slices.Collect(c.All())
 		if again := slices.Collect(c.All()); len(jobs) != c.Jobs || !reflect.DeepEqual(jobs, again) {
-			t.Fatalf("%s: %d jobs, or not the same ones again", m.Name, len(jobs))
+			t.Fatalf("%s: %d jobs, or other jobs for the same seed", m.Name, len(jobs))
 		}
 		count, units, time, work := map[string]float64{}, 0.0, 0.0, 0.0
 		for _, j := range jobs {
@@ -43,6 +43,6 @@ func TestChurn(t *testing.T) {
 	other := Churn{Mix: Mixes[0].Mix, Jobs: 10, GPUs: 16, Load: 0.85, Seed: 2}
 	first := Churn{Mix: Mixes[0].Mix, Jobs: 10, GPUs: 16, Load: 0.85, Seed: 1}
 	if reflect.DeepEqual(slices.Collect(other.All()), slices.Collect(first.All())) {
-		t.Error("another seed gives the same jobs")
+		t.Error("two seeds give the same jobs")
 	}
 }

@@ -8,10 +8,11 @@ import (
 	"strings"
 )
 
-// MISO makes a workload of the measurements that came with that paper (arXiv 2207.11428): a list of training jobs
-// (model with batch size, number of iterations), and how long an iteration of each took on each profile of an
-// A100-40GB. A job can run on every profile on which it was measured; on the others it had not enough memory. The list
-// has no times of submission: jobs come at random, exponentially, every so many seconds on average, all at once for 0.
+// MISO creates a workload from the measurements that were published with the MISO paper (arXiv 2207.11428): a list of
+// training jobs (model with batch size, number of iterations), and the duration of an iteration of each model on each
+// profile of an A100-40GB. A job can run on every profile on which it was measured; on the others it lacked memory. The
+// list has no submission times: the time between jobs is exponential with a mean of every seconds. If every is 0, all
+// jobs are submitted at the same time.
 func MISO(
 	jobsFile string,
 	jobs io.Reader,
@@ -55,8 +56,8 @@ func MISO(
 	return w, err
 }
 
-// model is one with a batch size: seconds of an iteration on a whole GPU, and the speed on each profile relative to
-// that.
+// model is a training model with a batch size: the seconds of an iteration on a whole GPU, and the speed on each
+// profile relative to that.
 type model struct {
 	step  float64
 	speed map[string]float64
@@ -83,7 +84,7 @@ func readSteps(file string, r io.Reader) (map[string]model, error) {
 				return err
 			}
 			if s == 0 {
-				return t.bad(fmt.Errorf("%s is 0, not the seconds of an iteration", column))
+				return t.bad(fmt.Errorf("%s is 0; it must be the seconds of an iteration", column))
 			}
 			m.speed[p] = m.step / s
 		}

@@ -35,16 +35,31 @@ func TestMISOMalformed(t *testing.T) {
 	for _, c := range []struct{ jobs, steps, want string }{
 		{misoHead, stepsHead + step, "jobs:1: no jobs"},
 		{misoHead + job, stepsHead, "steps:1: no models"},
-		{misoHead + job + job, stepsHead + step, "jobs:3: job 0 is on line 2 already"},
+		{misoHead + job + job, stepsHead + step, "jobs:3: job 0 is already on line 2"},
 		{misoHead + job[1:], stepsHead + step, "jobs:2: a job without a name"},
-		{misoHead + "0,bert_train8,120,346,1000\n", stepsHead + step, `jobs:2: steps has no model "bert" with batch "8"`},
+		{
+			misoHead + "0,bert_train8,120,346,1000\n", stepsHead + step,
+			`jobs:2: steps has no model "bert" with batch "8"`,
+		},
 		{misoHead + "0,bert,120,346,1000\n", stepsHead + step, `jobs:2: steps has no model "bert" with batch ""`},
-		{misoHead + "0,bert_train6,120,346,NaN\n", stepsHead + step, `jobs:2: num_iters: "NaN" is not a number from 0 to 1e12`},
-		{misoHead + job, stepsHead + step + step, "steps:3: model bert 6 is on line 2 already"},
-		{misoHead + job, stepsHead + "bert,6,0,0.2,1\n", "steps:2: 7g.40gb_mean_s is 0, not the seconds of an iteration"},
-		{misoHead + job, stepsHead + "bert,6,0.1,0.2,0\n", "steps:2: 1g.5gb_mean_s is 0, not the seconds of an iteration"},
+		{
+			misoHead + "0,bert_train6,120,346,NaN\n", stepsHead + step,
+			`jobs:2: num_iters: "NaN" is not a number from 0 to 1e12`,
+		},
+		{misoHead + job, stepsHead + step + step, "steps:3: model bert 6 is already on line 2"},
+		{
+			misoHead + job, stepsHead + "bert,6,0,0.2,1\n",
+			"steps:2: 7g.40gb_mean_s is 0; it must be the seconds of an iteration",
+		},
+		{
+			misoHead + job, stepsHead + "bert,6,0.1,0.2,0\n",
+			"steps:2: 1g.5gb_mean_s is 0; it must be the seconds of an iteration",
+		},
 		{misoHead + job, stepsHead + "bert,6,,0.2,1\n", `steps:2: 7g.40gb_mean_s: "" is not a number from 0 to 1e12`},
-		{misoHead + job, stepsHead + "bert,6,0.1,-1,\n", `steps:2: 3g.20gb_mean_s: "-1" is not a number from 0 to 1e12`},
+		{
+			misoHead + job, stepsHead + "bert,6,0.1,-1,\n",
+			`steps:2: 3g.20gb_mean_s: "-1" is not a number from 0 to 1e12`,
+		},
 	} {
 		_, err := MISO("jobs", strings.NewReader(c.jobs), "steps", strings.NewReader(c.steps), 60, 1)
 		var at *LineError
@@ -54,7 +69,7 @@ func TestMISOMalformed(t *testing.T) {
 	}
 }
 
-// A profile without a measurement is none that a job can have, whether or not its request names it.
+// A job cannot have a profile without a measurement, whether or not its request names the profile.
 func TestOnlyMeasuredProfiles(t *testing.T) {
 	a100, err := mig.ModelByName("A100-40GB")
 	if err != nil {
@@ -67,10 +82,10 @@ func TestOnlyMeasuredProfiles(t *testing.T) {
 		}
 		j.Profile = profile
 		if _, got := j.On(a100); got != want {
-			t.Errorf("%s by name: %v, want %v", profile, got, want)
+			t.Errorf("%s, named: %v, want %v", profile, got, want)
 		}
 	}
 	if j.Slowest = 0.5; j.RunsOn("1g.5gb") {
-		t.Error("runs on a profile slower than its bound")
+		t.Error("runs on a profile slower than Slowest")
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// SacctColumns are what to ask sacct for: sacct -a -P -o with these, commas between. Without -X, since only steps know
-// how much of a GPU was used (gres/gpumem and gres/gpuutil in TRESUsageInMax, with a Slurm that was built with NVML).
+// SacctColumns are the columns to request from sacct: sacct -a -P -o, followed by these separated by commas. Do not use
+// -X: only steps show the GPU usage (gres/gpumem and gres/gpuutil in TRESUsageInMax, if Slurm was built with NVML).
 var SacctColumns = []string{
 	"JobID",
 	"State",
@@ -27,23 +27,24 @@ var SacctColumns = []string{
 	"TRESUsageInMax",
 }
 
-// Sacct reads the site's own jobs from sacct -P. Each needs what it was given by profile (gres/mig:2g.10gb, or
-// gres/gpu:a100_2g.10gb as Slurm itself has slices), else the smallest profile that holds the most memory and
-// utilisation that any of its steps had, else a whole GPU. It is submitted when it became eligible, so that waits are
-// Slurm's, and runs as long as it did. One that began before that did not wait. Every task of an array and every
-// component of a heterogeneous job is a job. A job with several GPUs needs as many slices, or, if they were not given
-// by profile, whole GPUs: what its steps used is the sum over theirs. Times are seconds since 1970
-// (SLURM_TIME_FORMAT=%s) or as sacct prints them by itself.
+// Sacct reads a site's own jobs from the output of sacct -P. Each job needs its allocation, if that is by profile
+// (gres/mig:2g.10gb, or gres/gpu:a100_2g.10gb of Slurm's own MIG support). Otherwise it needs the smallest profile that
+// holds the largest memory and utilisation of its steps; without these, a whole GPU. The submission is the time at
+// which the job became eligible, so that waits are those that Slurm caused, and the duration is the true one. A job
+// that began before it was eligible did not wait. Every task of an array and every component of a heterogeneous job is
+// a job of its own. A job with several GPUs needs as many slices. If they were not allocated by profile, it needs whole
+// GPUs, because the usage of a step is the sum over its GPUs. Times are seconds since 1970 (SLURM_TIME_FORMAT=%s) or
+// sacct's default format.
 //
-// Left out are jobs without a GPU, that never started, that still run, and with slices of several profiles or of one
-// that AllocTRES does not say.
+// It leaves out jobs without a GPU, jobs that never started or still run, and jobs with slices of several profiles or
+// of a profile that is not in AllocTRES.
 func Sacct(file string, r io.Reader) (*Workload, error) {
 	t, err := openTable(file, r, bars, "JobID", "State", "Submit", "Start", "ElapsedRaw", "AllocTRES")
 	if err != nil {
 		return nil, err
 	}
 	w := &Workload{}
-	at := map[string]int{} // job -> index in Jobs, -1: left out
+	at := map[string]int{} // job -> index in Jobs, or -1 if left out
 	err = t.each(func() error {
 		id, step, isStep := strings.Cut(t.text("JobID"), ".")
 		if id == "" {
@@ -94,7 +95,7 @@ func Sacct(file string, r io.Reader) (*Workload, error) {
 	return w, nil
 }
 
-// sacctJob reads the line of a job; why says why it is left out.
+// sacctJob reads the line of a job. If why is not empty, it is the reason to leave the job out.
 func (t *table) sacctJob(id string) (j Job, why string, err error) {
 	given, err := allocated(t.text("AllocTRES"))
 	start, state := t.text("Start"), firstWord(t.text("State"))
@@ -144,10 +145,10 @@ func firstWord(s string) string {
 	return s
 }
 
-// never is what sacct prints for a time that has not come.
+// never reports whether sacct printed no time.
 func never(s string) bool { return s == "" || s == "Unknown" || s == "None" || s == "0" }
 
-// moment reads a time, in seconds.
+// moment parses a time, in seconds since 1970.
 func moment(s string) (float64, error) {
 	if n, err := number(s); err == nil {
 		return n, nil
@@ -155,28 +156,28 @@ func moment(s string) (float64, error) {
 	at, err := time.Parse("2006-01-02T15:04:05", s)
 	if err != nil {
 		return 0, fmt.Errorf(
-			"%.60q is no time; it is 2026-11-21T04:57:35, or seconds since 1970 with SLURM_TIME_FORMAT=%%s",
+			"%.60q is not a time; write 2026-11-21T04:57:35, or seconds since 1970 (SLURM_TIME_FORMAT=%%s)",
 			s,
 		)
 	}
 	return float64(at.Unix()), nil
 }
 
-// ofGPU finds the profile in a type of gres/gpu: 1g.5gb, a100_1g.5gb.
+// ofGPU matches the profile in a type of gres/gpu: 1g.5gb, a100_1g.5gb.
 var ofGPU = regexp.MustCompile(`[0-9]+g\.[0-9]+gb.*$`)
 
-// allocation is what AllocTRES says: how many GPUs, or slices of a profile if that is said, and on how many nodes.
+// allocation is the content of AllocTRES: the number of GPUs, or of slices of a profile, and the number of nodes.
 type allocation struct {
 	gpus    int
 	profile string
 	nodes   int
-	unclear string // why the slices cannot be told
+	unclear string // why the profile cannot be determined
 }
 
 func allocated(tres string) (a allocation, err error) {
-	slots, models, untold := 0, 0, 0 // gres/gpu; of it those whose model is said; gres/mig of no profile
-	cut := map[string]int{}          // slices by profile: gres/mig:1g.5gb
-	own := map[string]int{}          // Slurm's own: gres/gpu:a100_1g.5gb
+	slots, models, unnamed := 0, 0, 0 // gres/gpu; gres/gpu with a model; gres/mig without a profile
+	cut := map[string]int{}           // slices by profile: gres/mig:1g.5gb
+	own := map[string]int{}           // the same with Slurm's own MIG support: gres/gpu:a100_1g.5gb
 	for _, item := range strings.Split(tres, ",") {
 		name, value, _ := strings.Cut(item, "=")
 		name, kind, _ := strings.Cut(name, ":")
@@ -185,14 +186,14 @@ func allocated(tres string) (a allocation, err error) {
 		}
 		n, err := strconv.Atoi(value)
 		if err != nil || n < 0 {
-			return a, fmt.Errorf("%.60s is no count", item)
+			return a, fmt.Errorf("%.60s is not a count", item)
 		}
 		switch profile := ofGPU.FindString(kind); {
 		case n == 0:
 		case name == "node":
 			a.nodes = n
 		case name == "gres/mig" && kind == "":
-			untold = n
+			unnamed = n
 		case name == "gres/mig":
 			cut[kind] += n
 		case kind == "":
@@ -204,7 +205,7 @@ func allocated(tres string) (a allocation, err error) {
 		}
 	}
 	profiles := own
-	if len(cut) > 0 { // whose gres/gpu are but slots
+	if len(cut) > 0 { // then gres/gpu counts slots
 		profiles = cut
 	}
 	for a.profile, a.gpus = range profiles {
@@ -212,15 +213,15 @@ func allocated(tres string) (a allocation, err error) {
 	switch {
 	case len(profiles) > 1 || len(cut) == 0 && len(own) == 1 && models > 0:
 		a.unclear = "slices of several profiles"
-	case len(profiles) == 0 && untold > 0:
-		a.unclear = "slices of a profile that AllocTRES does not say"
+	case len(profiles) == 0 && unnamed > 0:
+		a.unclear = "slices whose profile is not in AllocTRES"
 	case len(profiles) == 0:
 		a.gpus = cmp.Or(slots, models)
 	}
 	return a, nil
 }
 
-// uses keeps the most memory and utilisation that a step of the job had.
+// uses raises the job's memory and utilisation to those of a step.
 func (j *Job) uses(tres string) error {
 	for _, item := range strings.Split(tres, ",") {
 		name, value, _ := strings.Cut(item, "=")
@@ -242,12 +243,12 @@ func (j *Job) uses(tres string) error {
 	return nil
 }
 
-// amount reads 1234, 512K, 9.5G: in units of 1024.
+// amount parses an amount such as 1234, 512K or 9.5G, with suffixes of base 1024.
 func amount(s string) (float64, error) {
 	digits := strings.TrimRight(s, "KMGTP")
 	x, err := strconv.ParseFloat(digits, 64)
 	if err != nil || x < 0 || x-x != 0 || len(s)-len(digits) > 1 {
-		return 0, fmt.Errorf("%.60q is no amount", s)
+		return 0, fmt.Errorf("%.60q is not an amount", s)
 	}
 	if unit := s[len(digits):]; unit != "" {
 		for range 1 + strings.Index("KMGTP", unit) {

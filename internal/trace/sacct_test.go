@@ -52,10 +52,11 @@ func TestSacct(t *testing.T) {
 	}
 }
 
-// sacct's own times, and few columns.
+// Sacct reads the default format of times, and a table with few columns.
 func TestSacctTimes(t *testing.T) {
 	w, err := Sacct("jobs", strings.NewReader("JobID|State|Submit|Start|ElapsedRaw|AllocTRES\n"+
-		"1|COMPLETED|2026-11-21T04:57:35|2026-11-21T04:58:35|10|gres/gpu=1\n2|COMPLETED|2026-11-21T04:57:45|2026-11-21T04:58:35|20|gres/gpu=1\n"))
+		"1|COMPLETED|2026-11-21T04:57:35|2026-11-21T04:58:35|10|gres/gpu=1\n"+
+		"2|COMPLETED|2026-11-21T04:57:45|2026-11-21T04:58:35|20|gres/gpu=1\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +70,7 @@ func TestSacctTimes(t *testing.T) {
 }
 
 func TestAllocated(t *testing.T) {
-	several, unsaid := "slices of several profiles", "slices of a profile that AllocTRES does not say"
+	several, unnamed := "slices of several profiles", "slices whose profile is not in AllocTRES"
 	for _, c := range []struct {
 		tres string
 		want allocation
@@ -82,7 +83,7 @@ func TestAllocated(t *testing.T) {
 		{"gres/gpu:a100=2,gres/gpu=2", allocation{gpus: 2}},
 		{"gres/gpu:a100=2,gres/gpu:h100=1", allocation{gpus: 3}}, // AccountingStorageTRES without gres/gpu
 		{"gres/gpu=1,gres/mig:2g.10gb=1,gres/mig=1", allocation{gpus: 1, profile: "2g.10gb"}},
-		// slots
+		// gres/gpu counts slots
 		{"gres/gpu:a100=2,gres/gpu=2,gres/mig:2g.10gb=2,node=1", allocation{gpus: 2, profile: "2g.10gb", nodes: 1}},
 		{"gres/mig:1g.10gb+me=3,gres/mig:2g.10gb=0", allocation{gpus: 3, profile: "1g.10gb+me"}},
 		{"gres/mig:closed=3", allocation{}},
@@ -95,7 +96,7 @@ func TestAllocated(t *testing.T) {
 	}
 	for tres, want := range map[string]string{
 		"gres/mig:2g.10gb=1,gres/mig:1g.5gb=2,gres/mig=3":    several,
-		"gres/gpu=1,gres/mig=1":                              unsaid,
+		"gres/gpu=1,gres/mig=1":                              unnamed,
 		"gres/gpu:a100_3g.20gb=1,gres/gpu:a100=1,gres/gpu=2": several,
 	} {
 		if got, err := allocated(tres); err != nil || got.unclear != want {
@@ -104,8 +105,8 @@ func TestAllocated(t *testing.T) {
 	}
 }
 
-// Quotes mean nothing to sacct: a name with one swallows no other job. Nor do empty lines, a bar at the end (sacct -p)
-// and Windows.
+// Quotes have no meaning in the output of sacct: a name with a quote does not swallow other jobs. Empty lines, a bar at
+// the end of a line (sacct -p) and Windows line ends are accepted.
 func TestSacctQuotes(t *testing.T) {
 	head := "JobName|JobID|State|Submit|Start|ElapsedRaw|AllocTRES|\r\n"
 	row := func(name, id string) string {
@@ -128,26 +129,45 @@ func TestSacctQuotes(t *testing.T) {
 }
 
 func TestSacctMalformed(t *testing.T) {
-	const good = "7|COMPLETED|1000|1010|1040|1100|60|30|gres/gpu=1|\n"
+	const (
+		good    = "7|COMPLETED|1000|1010|1040|1100|60|30|gres/gpu=1|\n"
+		notTime = " is not a time; write 2026-11-21T04:57:35, or seconds since 1970 (SLURM_TIME_FORMAT=%s)"
+	)
 	for _, c := range []struct{ text, want string }{
-		{"7|COMPLETED|1000\n", "jobs:1: no column JobID, State, Submit, Start, ElapsedRaw, AllocTRES; there are 7, COMPLETED, 1000"},
-		{sacctHead + good + good, "jobs:3: job 7 is on line 2 already; leave -D (--duplicates) out"},
+		{
+			"7|COMPLETED|1000\n",
+			"jobs:1: no column JobID, State, Submit, Start, ElapsedRaw, AllocTRES; there are 7, COMPLETED, 1000",
+		},
+		{sacctHead + good + good, "jobs:3: job 7 is already on line 2; leave -D (--duplicates) out"},
 		{sacctHead + "7.batch" + good[1:], "jobs:2: step batch of job 7 comes before the job"},
 		{sacctHead + good[1:], "jobs:2: no JobID"},
 		{sacctHead + "\n" + good + "8|COMP\"LETED\n", "jobs:4: 2 values for 10 columns"},
 		{sacctHead + good + "8|COMPLETED\n", "jobs:3: 2 values for 10 columns"},
-		{sacctHead + strings.Replace(good, "1010", "soon", 1), `jobs:2: column Eligible: "soon" is no time; it is 2026-11-21T04:57:35, or seconds since 1970 with SLURM_TIME_FORMAT=%s`},
+		{sacctHead + strings.Replace(good, "1010", "soon", 1), `jobs:2: column Eligible: "soon"` + notTime},
 		{sacctHead + strings.Replace(good, "1040", "2026-13-01T00:00:00", 1),
-			`jobs:2: column Start: "2026-13-01T00:00:00" is no time; it is 2026-11-21T04:57:35, or seconds since 1970 with SLURM_TIME_FORMAT=%s`},
+			`jobs:2: column Start: "2026-13-01T00:00:00"` + notTime},
 		{sacctHead + strings.Replace(good, "1040", "9223372036854775807", 1),
-			`jobs:2: column Start: "9223372036854775807" is no time; it is 2026-11-21T04:57:35, or seconds since 1970 with SLURM_TIME_FORMAT=%s`},
-		{sacctHead + strings.Replace(good, "|60|", "|1:00|", 1), `jobs:2: column ElapsedRaw: "1:00" is not a number from 0 to 1e12`},
-		{sacctHead + strings.Replace(good, "|60|", "|1e308|", 1), `jobs:2: column ElapsedRaw: "1e308" is not a number from 0 to 1e12`},
+			`jobs:2: column Start: "9223372036854775807"` + notTime},
+		{
+			sacctHead + strings.Replace(good, "|60|", "|1:00|", 1),
+			`jobs:2: column ElapsedRaw: "1:00" is not a number from 0 to 1e12`,
+		},
+		{
+			sacctHead + strings.Replace(good, "|60|", "|1e308|", 1),
+			`jobs:2: column ElapsedRaw: "1e308" is not a number from 0 to 1e12`,
+		},
 		{sacctHead + strings.Replace(good, "|30|", "|1-00:00:00|", 1),
-			`jobs:2: column TimelimitRaw: "1-00:00:00" is not a number from 0 to 1e12, nor UNLIMITED or Partition_Limit`},
-		{sacctHead + strings.Replace(good, "gpu=1", "gpu=one", 1), "jobs:2: column AllocTRES: gres/gpu=one is no count"},
-		{sacctHead + strings.Replace(good, "gpu=1", "gpu", 1), "jobs:2: column AllocTRES: gres/gpu is no count"},
-		{sacctHead + good + "7.0|COMPLETED|||||||cpu=1|gres/gpumem=many\n", `jobs:3: column TRESUsageInMax: "many" is no amount`},
+			`jobs:2: column TimelimitRaw: "1-00:00:00" is not a number from 0 to 1e12, ` +
+				`nor UNLIMITED or Partition_Limit`},
+		{
+			sacctHead + strings.Replace(good, "gpu=1", "gpu=one", 1),
+			"jobs:2: column AllocTRES: gres/gpu=one is not a count",
+		},
+		{sacctHead + strings.Replace(good, "gpu=1", "gpu", 1), "jobs:2: column AllocTRES: gres/gpu is not a count"},
+		{
+			sacctHead + good + "7.0|COMPLETED|||||||cpu=1|gres/gpumem=many\n",
+			`jobs:3: column TRESUsageInMax: "many" is not an amount`,
+		},
 	} {
 		_, err := Sacct("jobs", strings.NewReader(c.text))
 		var at *LineError
@@ -158,12 +178,10 @@ func TestSacctMalformed(t *testing.T) {
 }
 
 func FuzzSacct(f *testing.F) {
-	f.Add(
-		sacctHead + "7|COMPLETED|1000|1010|1040|1100|60|30|gres/gpu=1|\n7.0|COMPLETED|||||||cpu=1|gres/gpumem=3G,gres/gpuutil=20\n",
-	)
-	f.Add(
-		"JobID|State|Submit|Start|ElapsedRaw|AllocTRES\n1|COMPLETED|2026-11-21T04:57:35|2026-11-21T04:58:35|10|gres/gpu=1\n",
-	)
+	f.Add(sacctHead + "7|COMPLETED|1000|1010|1040|1100|60|30|gres/gpu=1|\n" +
+		"7.0|COMPLETED|||||||cpu=1|gres/gpumem=3G,gres/gpuutil=20\n")
+	f.Add("JobID|State|Submit|Start|ElapsedRaw|AllocTRES\n" +
+		"1|COMPLETED|2026-11-21T04:57:35|2026-11-21T04:58:35|10|gres/gpu=1\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		w, err := Sacct("jobs", strings.NewReader(text))
 		if err != nil {

@@ -7,27 +7,27 @@ import (
 	"strconv"
 )
 
-// Site is a synthetic workload like a site's own: jobs come in bursts of the same profile, as job arrays do, their
-// durations spread over four orders of magnitude, their limits are one of a few round ones, and two of seven jobs have
+// Site is a synthetic workload that resembles a site's own. Jobs come in bursts of the same profile, like job arrays.
+// Their durations span four orders of magnitude. Their time limits are a few round values, and two of seven jobs have
 // no limit.
 type Site struct {
 	Jobs int
-	GPUs int     // that the load is for, 8 units each
-	Load float64 // the share of all units that is asked for on average; one long job moves it by some percent
+	GPUs int     // the GPUs for which Load is meant, 8 units each
+	Load float64 // the share of all units that is requested on average; one long job changes it by some percent
 	Seed uint64
 }
 
 const (
-	siteMedian = 2400.0 // of the durations, in seconds
-	siteSpread = 1.5    // the standard deviation of their logarithms
-	siteBurst  = 8.0    // the mean number of jobs in a burst, beyond the first
-	siteFree   = 2. / 7 // the share of the jobs that have no limit
+	siteMedian = 2400.0 // median duration in seconds
+	siteSpread = 1.5    // standard deviation of the logarithm of the durations
+	siteBurst  = 8.0    // mean number of jobs in a burst after the first
+	siteFree   = 2. / 7 // share of the jobs without a time limit
 )
 
-// siteLimits are the limits that users choose from, in seconds; no job runs for longer than the last.
+// siteLimits are the time limits that users choose, in seconds. No job runs for longer than the last.
 var siteLimits = [...]float64{3600, 4 * 3600, 12 * 3600, 86400, 3 * 86400, 7 * 86400}
 
-// All makes the jobs, the same ones for the same seed.
+// All generates the jobs, the same jobs for the same seed.
 func (s Site) All() iter.Seq[Job] {
 	return func(yield func(Job) bool) {
 		rng := rand.New(rand.NewPCG(s.Seed, 99))
@@ -36,7 +36,8 @@ func (s Site) All() iter.Seq[Job] {
 		for p, w := range mix {
 			units += w * churnUnits[p]
 		}
-		gap := units * siteMedian * math.Exp(siteSpread*siteSpread/2) / (s.Load * float64(s.GPUs) * 8) // seconds a job
+		// gap is the mean time between jobs, in seconds.
+		gap := units * siteMedian * math.Exp(siteSpread*siteSpread/2) / (s.Load * float64(s.GPUs) * 8)
 		at, left, profile := 0.0, 0, ""
 		for k := range s.Jobs {
 			if left == 0 {

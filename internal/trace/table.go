@@ -12,20 +12,20 @@ import (
 	"strings"
 )
 
-// table is a file of values with a line of names above them.
+// table reads a file of rows below a line of column names.
 type table struct {
 	file    string
 	read    rows
 	columns map[string]int
 	row     []string
 	line    int
-	seen    map[string]int // name -> the line that it was on
+	seen    map[string]int // name -> line number
 }
 
-// rows gives the next row and its line; the row is good until the next call.
+// rows returns the next row and its line number. The row is valid until the next call.
 type rows func() (row []string, line int, err error)
 
-// commas are rows of comma-separated values, which may be quoted.
+// commas splits rows of comma-separated values, which may be quoted.
 func commas(text *bufio.Reader) rows {
 	c := csv.NewReader(text)
 	c.ReuseRecord, c.FieldsPerRecord = true, -1
@@ -42,8 +42,8 @@ func commas(text *bufio.Reader) rows {
 	}
 }
 
-// bars are rows of values with bars between, as sacct -P prints them: a quote means nothing, and no value may hold a
-// bar or the end of a line.
+// bars splits rows of values separated by bars, as sacct -P prints them. Quotes have no meaning, and no value may
+// contain a bar or a line end.
 func bars(text *bufio.Reader) rows {
 	line := 0
 	return func() ([]string, int, error) {
@@ -60,16 +60,16 @@ func bars(text *bufio.Reader) rows {
 	}
 }
 
-// openTable reads the names; each of those wanted must be there, in any order, beside any others. Empty lines are
-// passed over.
+// openTable reads the column names. All wanted columns must exist, in any order; other columns are ignored. Empty lines
+// are skipped.
 func openTable(file string, r io.Reader, split func(*bufio.Reader) rows, want ...string) (*table, error) {
 	text := bufio.NewReader(r)
-	start, _ := text.Peek(512) // what is wrong comes again
+	start, _ := text.Peek(512) // a read error returns at the next read
 	if before, _, binary := bytes.Cut(start, []byte{0}); binary {
 		return nil, &LineError{
 			file,
 			1 + bytes.Count(before, []byte("\n")),
-			errors.New("this is no text, or none in UTF-8; unpack or convert it first"),
+			errors.New("the file is not UTF-8 text; unpack or convert it first"),
 		}
 	}
 	if bytes.HasPrefix(start, []byte("\ufeff")) {
@@ -83,7 +83,7 @@ func openTable(file string, r io.Reader, split func(*bufio.Reader) rows, want ..
 	}
 	for k, name := range t.row {
 		if _, twice := t.columns[name]; twice {
-			return nil, t.bad(fmt.Errorf("column %.60q twice", name))
+			return nil, t.bad(fmt.Errorf("column %.60q appears twice", name))
 		}
 		t.columns[name] = k
 	}
@@ -101,7 +101,7 @@ func openTable(file string, r io.Reader, split func(*bufio.Reader) rows, want ..
 	return t, nil
 }
 
-// each goes through the rows, up to the first for which do has an error.
+// each calls do for every row, and stops at the first error.
 func (t *table) each(do func() error) error {
 	for {
 		if more, err := t.next(); err != nil || !more {
@@ -116,19 +116,19 @@ func (t *table) each(do func() error) error {
 	}
 }
 
-// once notes that a row is of somebody, who must have a name and not have been in one before.
-func (t *table) once(who, name, advice string) error {
+// once checks that the row has a name and that no earlier row has the same name.
+func (t *table) once(kind, name, advice string) error {
 	if name == "" {
-		return t.bad(fmt.Errorf("a %s without a name", who))
+		return t.bad(fmt.Errorf("a %s without a name", kind))
 	}
 	if first, twice := t.seen[name]; twice {
-		return t.bad(fmt.Errorf("%s %.60s is on line %d already%s", who, name, first, advice))
+		return t.bad(fmt.Errorf("%s %.60s is already on line %d%s", kind, name, first, advice))
 	}
 	t.seen[name] = t.line
 	return nil
 }
 
-// next goes to the next row; false at the end.
+// next reads the next row. It returns false at the end of the file.
 func (t *table) next() (bool, error) {
 	row, line, err := t.read()
 	if errors.Is(err, io.EOF) {
@@ -141,15 +141,15 @@ func (t *table) next() (bool, error) {
 	return true, nil
 }
 
-// bad is what is wrong with the row.
+// bad adds the file and line of the row to an error.
 func (t *table) bad(err error) error { return &LineError{t.file, t.line, err} }
 
-// has reports whether there is a column.
+// has reports whether the table has a column.
 func (t *table) has(column string) bool { _, ok := t.columns[column]; return ok }
 
 func (t *table) text(column string) string { return t.row[t.columns[column]] }
 
-// number reads a column's value.
+// number parses the value of a column.
 func (t *table) number(column string) (float64, error) {
 	x, err := number(t.text(column))
 	if err != nil {
@@ -158,7 +158,7 @@ func (t *table) number(column string) (float64, error) {
 	return x, nil
 }
 
-// numbers reads several columns.
+// numbers parses the values of several columns.
 func (t *table) numbers(columns ...string) ([]float64, error) {
 	all := make([]float64, len(columns))
 	for k, c := range columns {
@@ -170,7 +170,8 @@ func (t *table) numbers(columns ...string) ([]float64, error) {
 	return all, nil
 }
 
-// number reads a number of at least 0. As seconds the most is 30,000 years; the sum of all a file has is finite.
+// number parses a number from 0 to 1e12. In seconds, that is 30,000 years. The bound keeps the sum over all rows of a
+// file finite.
 func number(s string) (float64, error) {
 	x, err := strconv.ParseFloat(s, 64)
 	if err != nil || !(x >= 0 && x <= 1e12) {

@@ -1,9 +1,3 @@
-// Package trace reads and makes workloads: lists of jobs that asked for GPU instances. It never plays them; package sim
-// does.
-//
-// A reader that meets what it cannot read says which line of which file and what is wrong with it. What it leaves out
-// for a reason that is no mistake (a job without a GPU, one that never ended) it counts, by reason: nothing is dropped
-// silently.
 package trace
 
 import (
@@ -15,32 +9,33 @@ import (
 	"caelum/internal/mig"
 )
 
-// Job is one of a workload.
+// Job is one job of a workload.
 type Job struct {
 	ID       string
-	Submit   float64 // seconds since the workload's beginning
-	Duration float64 // how long it runs once it has started, in seconds; with Speed, on a whole GPU
-	Limit    float64 // its time limit, in seconds; 0: unknown
+	Submit   float64 // seconds since the beginning of the workload
+	Duration float64 // run time in seconds; with Speed, that on a whole GPU
+	Limit    float64 // time limit in seconds; 0: unknown
 
-	// Profile is the GPU instance that it needs. If empty, it needs these shares of a GPU's compute and memory, from 0
-	// to 1, and this much memory.
+	// Profile is the GPU instance that the job needs. If empty, the job needs these shares of a GPU's compute and
+	// memory, from 0 to 1, and MemoryMiB.
 	Profile         string
 	Compute, Memory float64
 	MemoryMiB       float64
 
-	// Speed is how fast it runs on each profile, relative to a whole GPU; it cannot run on others. nil: as fast on all.
+	// Speed is the job's speed on each profile relative to a whole GPU; the job cannot run on profiles that are
+	// missing. nil: it runs equally fast on all profiles.
 	Speed map[string]float64
-	// Slowest is the least speed that it may be given, from 0 to 1.
+	// Slowest is the lowest acceptable speed, from 0 to 1.
 	Slowest float64
 
-	Slices int // how many of these it needs, all at once; 0 is 1
-	Nodes  int // on how many nodes it has them; 0 is 1
+	Slices int // the number of slices, all at the same time; 0 is 1
+	Nodes  int // the number of nodes for these slices; 0 is 1
 
-	Waited float64 // how long it really waited, in seconds, where that is known
+	Waited float64 // the true wait in seconds; 0 if unknown
 }
 
-// Spread is on how many nodes the job has its slices, and how many on each: as many nodes as it asks for, more if they
-// do not come out even.
+// Spread returns the number of nodes on which the job has its slices, and the number of slices on each. The number of
+// nodes is the requested one, or the next larger one that divides the slices evenly.
 func (j Job) Spread() (nodes, each int) {
 	n := max(j.Slices, 1)
 	nodes = min(max(j.Nodes, 1), n)
@@ -50,8 +45,8 @@ func (j Job) Spread() (nodes, each int) {
 	return nodes, n / nodes
 }
 
-// On is the profile that the job needs on a GPU model, false if the GPU model has none for it: the one that is named,
-// else the smallest that holds what it needs.
+// On returns the profile that the job needs on a GPU model: the named profile, otherwise the smallest that satisfies
+// the job's shares and memory. It returns false if the GPU model has no such profile.
 func (j Job) On(b *mig.Model) (string, bool) {
 	if j.Profile != "" {
 		_, ok := b.ProfileIndex(j.Profile)
@@ -60,7 +55,8 @@ func (j Job) On(b *mig.Model) (string, bool) {
 	var best *mig.Profile
 	for k := range b.Profiles {
 		p := &b.Profiles[k]
-		if float64(p.Compute) < j.Compute*float64(b.Compute())-1e-9 || float64(p.Size) < j.Memory*float64(b.Grid)-1e-9 ||
+		if float64(p.Compute) < j.Compute*float64(b.Compute())-1e-9 ||
+			float64(p.Size) < j.Memory*float64(b.Grid)-1e-9 ||
 			p.Memory() < j.MemoryMiB ||
 			!j.RunsOn(p.Name) {
 			continue
@@ -75,15 +71,15 @@ func (j Job) On(b *mig.Model) (string, bool) {
 	return best.Name, true
 }
 
-// RunsOn reports whether the job can run on a profile. Where speeds are given, a profile without one is
-// one that the job was not measured on: it may lack the memory, and no speed can be assumed for it.
+// RunsOn reports whether the job can run on a profile. If Speed is set, a profile without a speed is one on which the
+// job was not measured: it may lack the memory, and no speed can be assumed.
 func (j Job) RunsOn(profile string) bool {
 	s := j.SpeedOn(profile)
 	return s > 0 && s >= j.Slowest
 }
 
-// SpeedOn returns how fast the job runs on a profile, relative to a whole GPU: 1 without speeds, 0 on a
-// profile for which no speed is given.
+// SpeedOn returns the job's speed on a profile, relative to a whole GPU: 1 if Speed is nil, 0 for a profile that is
+// missing in Speed.
 func (j Job) SpeedOn(profile string) float64 {
 	if j.Speed == nil {
 		return 1
@@ -91,26 +87,26 @@ func (j Job) SpeedOn(profile string) float64 {
 	return j.Speed[profile]
 }
 
-// Takes returns how long the job runs on a profile that it can run on, in seconds.
+// Takes returns the run time on a profile on which the job can run, in seconds.
 func (j Job) Takes(profile string) float64 { return j.Duration / j.SpeedOn(profile) }
 
-// Workload is what a reader made of a file.
+// Workload is the result of a reader.
 type Workload struct {
 	Jobs []Job // in the order of submission
 	Left []Left
-	// Assumed is how many jobs are taken to need whole GPUs because nobody measured what they need, Several how many
-	// because what was measured is the sum over several GPUs.
+	// Assumed counts the jobs that are assumed to need a whole GPU because their usage was not measured. Several counts
+	// those with several GPUs, for which only the sum of the usage is known.
 	Assumed, Several int
 }
 
-// Left says how many of a file's jobs were left out for one reason.
+// Left counts the jobs of a file that were left out for one reason.
 type Left struct {
 	Reason string `json:"reason"`
 	Jobs   int    `json:"jobs"`
 }
 
-// Only leaves out the jobs that these nodes could never run; of a node only its GPUs' GPU models are asked for. If
-// anywhere, nobody asks which node a GPU is in, and there is one of all.
+// Only leaves out the jobs that could never run on these nodes, given as the GPU models of each node. If anywhere is
+// true, nodes do not matter, and nodes holds a single node with all GPUs.
 func (w *Workload) Only(nodes [][]*mig.Model, anywhere bool) {
 	kinds := kindsOf(nodes)
 	kept := w.Jobs[:0:0]
@@ -124,28 +120,28 @@ func (w *Workload) Only(nodes [][]*mig.Model, anywhere bool) {
 	w.Jobs = kept
 }
 
-// kind is nodes that are alike: how many GPUs of each GPU model one has.
+// kind is a set of equal nodes.
 type kind struct {
-	boards map[*mig.Model]int
+	models map[*mig.Model]int // number of GPUs of each model on one node
 	nodes  int
 }
 
 func kindsOf(nodes [][]*mig.Model) (kinds []kind) {
 	for _, gpus := range nodes {
-		boards := map[*mig.Model]int{}
+		models := map[*mig.Model]int{}
 		for _, b := range gpus {
-			boards[b]++
+			models[b]++
 		}
-		k := slices.IndexFunc(kinds, func(k kind) bool { return maps.Equal(k.boards, boards) })
+		k := slices.IndexFunc(kinds, func(k kind) bool { return maps.Equal(k.models, models) })
 		if k < 0 {
-			k, kinds = len(kinds), append(kinds, kind{boards: boards})
+			k, kinds = len(kinds), append(kinds, kind{models: models})
 		}
 		kinds[k].nodes++
 	}
 	return kinds
 }
 
-// impossible says why the job can never run on nodes of these kinds, or nothing.
+// impossible returns why the job can never run on nodes of these kinds, or an empty string.
 func (j Job) impossible(kinds []kind, anywhere bool) string {
 	spread, each := 1, max(j.Slices, 1)
 	if !anywhere {
@@ -154,7 +150,7 @@ func (j Job) impossible(kinds []kind, anywhere bool) string {
 	any, enough := false, 0
 	for _, k := range kinds {
 		room := 0
-		for b, gpus := range k.boards {
+		for b, gpus := range k.models {
 			if name, ok := j.On(b); ok {
 				p, _ := b.ProfileIndex(name)
 				room += gpus * b.Table().Node(0).Placeable(p)
@@ -167,9 +163,9 @@ func (j Job) impossible(kinds []kind, anywhere bool) string {
 	}
 	switch {
 	case !any:
-		return "no GPU here has what it needs"
+		return "no GPU has a suitable profile"
 	case enough < spread:
-		return "it needs more GPUs than are here"
+		return "it needs more GPUs than the cluster has"
 	}
 	return ""
 }
@@ -187,7 +183,8 @@ func (w *Workload) leave(reason string, jobs int) {
 	w.Left = append(w.Left, Left{reason, jobs})
 }
 
-// settle sorts the jobs by submission, those at the same time in the file's order, and lets time begin with the first.
+// settle sorts the jobs by submission, keeping the order of the file for equal times, and makes the first submission
+// the time 0.
 func (w *Workload) settle() {
 	slices.SortStableFunc(w.Jobs, func(a, b Job) int { return cmp.Compare(a.Submit, b.Submit) })
 	if len(w.Jobs) == 0 {
@@ -199,7 +196,7 @@ func (w *Workload) settle() {
 	}
 }
 
-// LineError is a line that cannot be read.
+// LineError is the error of a line that cannot be read.
 type LineError struct {
 	File string
 	Line int // the first is 1
@@ -208,5 +205,5 @@ type LineError struct {
 
 func (e *LineError) Error() string { return fmt.Sprintf("%s:%d: %v", e.File, e.Line, e.Err) }
 
-// Unwrap gives what is wrong with the line.
+// Unwrap returns the reason.
 func (e *LineError) Unwrap() error { return e.Err }

@@ -1,5 +1,5 @@
-// Package trust decides whether a file that root reads or loads may be used: that nobody but root, and the users
-// named, can change it.
+// Package trust decides whether root may read or load a file. It accepts a file that only root and the given owners can
+// change. It never changes a file.
 package trust
 
 import (
@@ -15,17 +15,18 @@ import (
 	"syscall"
 )
 
-// Path resolves the symbolic links of path, and checks what it leads to and every directory above that. Each must be
-// owned by root or one of owners, and not be writable by group or others. It returns the resolved path: use that one,
-// since links of path itself may be changed by others at any time.
+// Path resolves the symbolic links of path, and checks the resulting file and every directory above it. Each must be
+// owned by root or one of owners, and must not be writable by group or others. Path returns the resolved path. The
+// caller must use the resolved path, since other users may be able to change links of path at any time.
 //
-// A directory that others may write to is accepted for one case: it has the sticky bit (/tmp), it is owned by root or
-// one of owners, and the next component is a directory that is so owned. The kernel lets no other user remove or
+// A directory that others may write to is accepted in one case: it has the sticky bit (/tmp), it is owned by root or
+// one of owners, and the next component is a directory with such an owner. The kernel lets no other user remove or
 // rename such a directory, and directories cannot be hard links. A file directly in /tmp is refused.
 //
-// An access control list that gives others write access shows as the group's, so it is refused too.
+// If an access control list gives others write access, the mode shows that access as the group's. Path therefore
+// refuses it too.
 //
-// The error names the component at fault and the command that corrects it. For a file that does not exist it is an
+// The error names the component at fault and the command that corrects it. If the file does not exist, the error wraps
 // fs.ErrNotExist.
 func Path(path string, owners ...int) (string, error) {
 	absolute, err := filepath.Abs(path)
@@ -64,13 +65,14 @@ func components(path string) []string {
 	return list
 }
 
-// check judges one component, and returns it if it is a sticky directory that others may write to.
+// check checks one component of a path. It returns the component if it is a sticky directory that others may write to,
+// else "". shared is the result for the directory above; last is set for the file itself.
 func check(component string, info os.FileInfo, shared string, last bool, owners []int) (string, error) {
 	owner := int(info.Sys().(*syscall.Stat_t).Uid)
 	mode := info.Mode()
 	switch {
 	case mode.Type() == os.ModeSymlink:
-		return "", fmt.Errorf("%s has just become a symbolic link; try again", component)
+		return "", fmt.Errorf("%s became a symbolic link during the check; try again", component)
 	case owner != 0 && !slices.Contains(owners, owner):
 		return "", fmt.Errorf(
 			"%s belongs to %s, not to %s; chown root %s",
@@ -81,7 +83,7 @@ func check(component string, info os.FileInfo, shared string, last bool, owners 
 		)
 	case shared != "" && !mode.IsDir():
 		return "", fmt.Errorf(
-			"it is in %s, where every user may make files; move it into a directory of %s",
+			"it is in %s, where every user may make files; move it into a directory that belongs to %s",
 			shared,
 			anyOf(owners),
 		)
@@ -104,7 +106,7 @@ func refuse(path, reason string) error {
 	return fmt.Errorf("couldn't use %s: %s", path, reason)
 }
 
-// anyOf names the owners that are accepted.
+// anyOf returns the names of the accepted owners: root and owners.
 func anyOf(owners []int) string {
 	names := []string{"root"}
 	for _, id := range owners {
@@ -115,7 +117,7 @@ func anyOf(owners []int) string {
 	return strings.Join(names, " or ")
 }
 
-// name is a user's name, or "uid N" without one.
+// name returns the name of a user, or "uid N" if the user has no name.
 func name(id int) string {
 	if u, err := user.LookupId(strconv.Itoa(id)); err == nil {
 		return u.Username
@@ -123,9 +125,9 @@ func name(id int) string {
 	return fmt.Sprintf("uid %d", id)
 }
 
-// Directory is Path for a process that is about to make or rename a file in the directory of path. In a directory of
-// another user that user could put a link in the way of root's write. For processes of other users than root there is
-// nothing to protect: it then always succeeds.
+// Directory checks the directory of path like Path, for a process that is about to make or rename a file there. In a
+// directory of another user, that user could redirect root's write with a link. Directory always succeeds if the
+// process does not run as root, and if the directory does not exist.
 func Directory(path string) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -133,12 +135,13 @@ func Directory(path string) error {
 	dir := filepath.Dir(path)
 	_, err := Path(dir)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		return nil // what does not exist has no owner yet, and is made by the caller or refused
+		return nil // a missing directory has no owner yet; the caller makes it or fails
 	}
 	if info, errStat := os.Stat(dir); errStat == nil {
 		if owner := int(info.Sys().(*syscall.Stat_t).Uid); owner != 0 {
 			return fmt.Errorf(
-				"couldn't use %s as root: its directory belongs to %s; run this command as that user (runuser -u %[2]s -- COMMAND)",
+				"couldn't use %s as root: its directory belongs to %s; "+
+					"run this command as that user (runuser -u %[2]s -- COMMAND)",
 				path,
 				name(owner),
 			)

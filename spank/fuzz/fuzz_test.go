@@ -1,5 +1,5 @@
-// Package fuzz keeps what fuzzing the parsers of the agent's files has found, and the seeds it starts from: every file
-// of testdata runs here with gcc's sanitizers. `make fuzz` looks for more.
+// Package fuzz holds the seeds for fuzzing the parsers of the agent's files, and the inputs that fuzzing has found. The
+// test runs every file of testdata with gcc's sanitizers. `make fuzz` searches for more inputs.
 package fuzz
 
 import (
@@ -18,7 +18,8 @@ func TestLeaseCases(t *testing.T) {
 	if err != nil || len(cases) == 0 {
 		t.Fatalf("no cases (%v)", err)
 	}
-	// go test takes an answer from its cache unless a file that the test itself opened has changed.
+	// go test uses a cached result unless a file that the test itself opened has changed. So the test opens the
+	// sources.
 	sources := []string{"c/lease_fuzz.c", "../lease.c", "../text.c", "../devices.c", "../slots.c"}
 	headers, _ := filepath.Glob("../*.h")
 	for _, name := range slices.Concat(sources, headers) {

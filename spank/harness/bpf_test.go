@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// hangs is how long a task may take to be confined: it only keeps a test of a plugin that waits from waiting too.
+// hangs limits the time that bpf_check may take, so that the test fails if the plugin hangs.
 const hangs = 20 * time.Second
 
-// scope makes the cgroups of a slurmstepd.scope with n jobs of one step each, in version 2, and answers its path;
-// empty where there is no such hierarchy to write to.
+// scope makes the v2 cgroups of a slurmstepd.scope with the given number of jobs, each with one step. It returns the
+// path of the scope, or "" if there is no cgroup v2 hierarchy that the test can write to.
 func scope(t *testing.T, jobs int) string {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mounts")
@@ -35,7 +35,7 @@ func scope(t *testing.T, jobs int) string {
 	if root == "" || err != nil {
 		return ""
 	}
-	if err := os.Chmod(path, 0o755); err != nil { // as Slurm makes it
+	if err := os.Chmod(path, 0o755); err != nil { // Slurm makes the scope with this mode
 		t.Fatal(err)
 	}
 	made := []string{path}
@@ -58,7 +58,7 @@ func scope(t *testing.T, jobs int) string {
 	return path
 }
 
-// openStep is the cgroup of a step, nil where there can be none.
+// openStep opens the cgroup of a new step. It returns nil if the test cannot make cgroups.
 func openStep(t *testing.T) *os.File {
 	t.Helper()
 	path := scope(t, 1)
@@ -72,12 +72,13 @@ func openStep(t *testing.T) *os.File {
 	return f
 }
 
-// attrOf matches a declaration of a union that the kernel reads whole, or of what it fills.
+// attrOf matches a declaration of union bpf_attr, which the kernel reads completely, or of struct bpf_prog_info, which
+// the kernel fills.
 var attrOf = regexp.MustCompile(`(?m)^\s*(?:static )?(?:union bpf_attr|struct bpf_prog_info) \w+\s*[;=,].*`)
 
-// An initializer of a union need not clear the rest of it, and gcc 15 does not: the kernel then refuses the command
-// with EINVAL. So every one is declared by CLEARED; bpf_check is compiled so that one that is not cleared at all is
-// refused with any gcc.
+// An initializer of a union need not clear the bytes beyond the named member, and gcc 15 does not: the kernel then
+// refuses the command with EINVAL. Each such variable must therefore be declared with CLEARED. bpf_check is compiled so
+// that the kernel refuses an uninitialized variable with every gcc.
 func TestAttributesCleared(t *testing.T) {
 	for _, path := range []string{"../bpf.c", "c/bpf_check.c"} {
 		text, err := os.ReadFile(path)
@@ -90,7 +91,7 @@ func TestAttributesCleared(t *testing.T) {
 	}
 }
 
-// bpfScope is scope on a machine that takes BPF programs.
+// bpfScope returns the result of scope. It skips the test if the machine does not allow BPF programs.
 func bpfScope(t *testing.T, jobs int) string {
 	t.Helper()
 	program(t, "bpf_check")
@@ -101,12 +102,11 @@ func bpfScope(t *testing.T, jobs int) string {
 	if path == "" {
 		t.Skip("needs root and cgroup v2")
 	}
-	if got := bpfCheck(t, nil, "refuse", filepath.Join(path, "job_0", "step_0"), "1:9"); strings.Contains(
-		got,
-		"not permitted",
-	) {
+	got := bpfCheck(t, nil, "refuse", filepath.Join(path, "job_0", "step_0"), "1:9")
+	if strings.Contains(got, "not permitted") {
 		t.Skip(got)
-	} else if got != "ok" {
+	}
+	if got != "ok" {
 		t.Fatal(got)
 	}
 	return path
@@ -127,8 +127,8 @@ func bpfCheck(t *testing.T, cgroup *os.File, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// judge tries both devices as a user in every job: each job may open the one that it was given.
-func judge(t *testing.T, path string, jobs int) {
+// checkAccess opens both devices as a user in every job. Each job must be able to open its own device only.
+func checkAccess(t *testing.T, path string, jobs int) {
 	t.Helper()
 	if n := bpfCheck(t, nil, "programs", path); n != "1" {
 		t.Errorf("%s programs are attached, want 1", n)
@@ -146,11 +146,11 @@ func judge(t *testing.T, path string, jobs int) {
 	}
 }
 
-// device is the one that judge expects a job to have.
+// device returns the device that checkAccess expects a job to have.
 func device(job int) string { return []string{"1:9", "1:8"}[job%2] }
 
-// The scope can be locked by every user until the first task. No task of ours waits for that, and users cannot lock
-// it afterwards.
+// Until the first task, every user can lock the scope. The plugin does not wait for that lock, and users cannot lock
+// the scope afterwards.
 func TestScopeLocked(t *testing.T) {
 	path := bpfScope(t, 2)
 	dir, err := os.Open(path)
@@ -162,36 +162,39 @@ func TestScopeLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	for j := range 2 {
-		if got := bpfCheck(t, nil, "refuse", filepath.Join(path, fmt.Sprint("job_", j), "step_0"), device(j)); got != "ok" {
+		step := filepath.Join(path, fmt.Sprint("job_", j), "step_0")
+		if got := bpfCheck(t, nil, "refuse", step, device(j)); got != "ok" {
 			t.Errorf("job %d: %s", j, got)
 		}
 	}
-	judge(t, path, 2)
+	checkAccess(t, path, 2)
 	if info, err := dir.Stat(); err != nil || info.Mode().Perm() != 0o711 {
 		t.Errorf("the scope's mode is %v, %v", info.Mode(), err)
 	}
 }
 
-// Tasks that start at the same moment on a node without a program agree on one, and each job gets its device.
+// Tasks that start at the same time on a node without a program agree on one program, and each job gets its device.
 func TestFirstTasks(t *testing.T) {
 	const jobs = 12
-	bpfScope(t, 1) // skips
+	bpfScope(t, 1) // skips the test if the machine does not allow BPF programs
 	for range 5 {
 		path := scope(t, jobs)
 		var all sync.WaitGroup
 		for j := range jobs {
 			all.Go(func() {
-				if got := bpfCheck(t, nil, "refuse", filepath.Join(path, fmt.Sprint("job_", j), "step_0"), device(j)); got != "ok" {
+				step := filepath.Join(path, fmt.Sprint("job_", j), "step_0")
+				if got := bpfCheck(t, nil, "refuse", step, device(j)); got != "ok" {
 					t.Errorf("job %d: %s", j, got)
 				}
 			})
 		}
 		all.Wait()
-		judge(t, path, jobs)
+		checkAccess(t, path, jobs)
 	}
 }
 
-// A task that was killed after it had attached a second program leaves nothing behind that refuses a job its device.
+// A task that was killed after it had attached a second program leaves a program that denies every job its device. The
+// next task removes that program.
 func TestStrayProgram(t *testing.T) {
 	path := bpfScope(t, 2)
 	for range 3 {
@@ -205,5 +208,5 @@ func TestStrayProgram(t *testing.T) {
 	if got := bpfCheck(t, nil, "refuse", filepath.Join(path, "job_1", "step_0"), device(1)); got != "ok" {
 		t.Error(got)
 	}
-	judge(t, path, 2)
+	checkAccess(t, path, 2)
 }

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// built is the folder with the plugin, its Go object and the test programs; why says why there is none.
-var built, why string
+// built is the folder with the plugin, its Go object and the test programs. If it is empty, missing names the
+// prerequisite that the machine lacks.
+var built, missing string
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "caelum-spank")
@@ -26,31 +27,33 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build makes everything; a machine without a C compiler or Slurm's headers gets skipped tests, any other failure an
-// error.
+// build compiles all programs into dir. Without a C compiler or Slurm's headers it sets missing, and the tests are
+// skipped; every other failure is an error.
 func build(dir string) error {
 	if _, err := exec.LookPath("gcc"); err != nil {
-		why = "needs gcc"
+		missing = "needs gcc"
 		return nil
 	}
 	if exec.Command("sh", "-c", "echo '#include <slurm/spank.h>' | gcc -E - >/dev/null").Run() != nil {
-		why = "needs Slurm's headers (libslurm-dev)"
+		missing = "needs Slurm's headers (libslurm-dev)"
 		return nil
 	}
 	const flags = "-std=gnu11 -g -D_GNU_SOURCE -Wall -Wextra -Werror "
-	// Variables that nothing sets hold a pattern: gcc 15 does not clear what an initializer of a union leaves out
-	// either.
+	// Uninitialized variables hold a pattern instead of zeros, as the bytes that gcc 15 leaves uncleared in a union
+	// might.
 	const dirty = "-ftrivial-auto-var-init=pattern "
 	const sanitize = "-Wno-format-truncation -fsanitize=address,undefined -fno-sanitize-recover=all "
 	for _, step := range []string{
 		"make -s -C .. B=" + dir,
 		"gcc " + flags + "-rdynamic -o " + dir + "/harness c/harness.c -ldl",
 		"gcc " + flags + sanitize + "-o " + dir + "/lease_check c/lease_check.c ../lease.c ../text.c",
-		"gcc " + flags + sanitize + "-o " + dir + "/cgroup_check c/cgroup_check.c ../cgroup.c ../devices.c ../bpf.c ../lease.c ../text.c",
+		"gcc " + flags + sanitize + "-o " + dir + "/cgroup_check " +
+			"c/cgroup_check.c ../cgroup.c ../devices.c ../bpf.c ../lease.c ../text.c",
 		"gcc " + flags + dirty + sanitize + "-o " + dir + "/bpf_check c/bpf_check.c ../lease.c ../text.c",
 		"gcc " + flags + "-shared -fPIC -o " + dir + "/old.so c/old.c",
 		"cp " + dir + "/old.so " + dir + "/open.so && chmod 666 " + dir + "/open.so",
-		"mkdir " + dir + "/shared && cp " + dir + "/old.so " + dir + "/shared && chmod 1777 " + dir + "/shared && ln -s shared/old.so " + dir + "/link.so",
+		"mkdir " + dir + "/shared && cp " + dir + "/old.so " + dir + "/shared && chmod 1777 " + dir + "/shared && " +
+			"ln -s shared/old.so " + dir + "/link.so",
 	} {
 		if out, err := exec.Command("sh", "-c", step).CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w\n%s", step, err, out)
@@ -60,11 +63,11 @@ func build(dir string) error {
 	return nil
 }
 
-// program is the path of a file that build made.
+// program returns the path of a file that build made. It skips the test if the machine lacks a prerequisite.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	if built == "" {
-		t.Skip(why)
+		t.Skip(missing)
 	}
 	return filepath.Join(built, name)
 }

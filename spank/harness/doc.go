@@ -1,7 +1,7 @@
 // Package harness tests the SPANK plugin without Slurm.
 //
-// c/harness.c loads spank_caelum.so as Slurm does, stands in for the functions that it expects of Slurm and plays
-// callbacks in the order of a script; the scripts, the leases and what the plugin did are in testdata. The Go object is
-// the real one and talks over a real socket to an agent that the test plays. fakeagent is that agent as a program, for
-// trials on a real Slurm. Nothing here is installed.
+// c/harness.c loads spank_caelum.so as Slurm does, implements the functions that the plugin expects from Slurm, and
+// calls the callbacks in the order of a script. The scripts, the leases and the expected actions of the plugin are in
+// testdata. The tests use the real Go object, which talks over a real socket to an agent in the test. fakeagent is such
+// an agent as a program, for trials on a real Slurm. Nothing in this package is installed.
 package harness

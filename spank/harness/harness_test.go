@@ -21,7 +21,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// agent answers the plugin and notes what it was asked.
+// agent answers the plugin and logs its requests.
 type agent struct {
 	mu   sync.Mutex
 	mode string
@@ -32,14 +32,14 @@ func (a *agent) note(format string, args ...any) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	line := fmt.Sprintf(format, args...)
-	// A plugin that waits repeats itself; how often is timing.
+	// A plugin that waits repeats its request; the number of repetitions depends on timing.
 	if !slices.Contains(a.log, line) {
 		a.log = append(a.log, line)
 	}
 	return a.mode
 }
 
-// calls returns what was asked since the last time.
+// calls returns the requests since the last call.
 func (a *agent) calls() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -49,7 +49,7 @@ func (a *agent) calls() []string {
 }
 
 func (a *agent) Lease(ctx context.Context, job uint32, r api.LeaseRequest) (*api.Lease, error) {
-	r.Wait = math.Ceil(r.Wait) // how far it is below depends on the machine
+	r.Wait = math.Ceil(r.Wait) // the difference from the next integer depends on the speed of the machine
 	switch a.note("agent: lease %d %+v", job, r) {
 	case "later":
 		return nil, api.NotNow("slurmctld does not answer")
@@ -72,7 +72,7 @@ func (a *agent) Job(context.Context, uint32) (*api.Lease, error) { return nil, a
 
 func (a *agent) Status(context.Context) (*api.Status, error) { return &api.Status{}, nil }
 
-// node is a run directory with an agent that can be stopped.
+// node is a run directory with an agent that the test can stop.
 type node struct {
 	t      *testing.T
 	dir    string
@@ -111,7 +111,7 @@ func (n *node) setAgent(mode string) {
 
 func (n *node) leasePath() string { return filepath.Join(n.dir, "jobs", "12") }
 
-// put writes a file of the agent's; with no text it removes it.
+// put writes a file of the agent, or removes the file if text is empty.
 func (n *node) put(path, text string) {
 	os.Remove(path)
 	if text == "" {
@@ -126,9 +126,10 @@ func (n *node) expand(s string) string {
 	return strings.NewReplacer("$RUN", n.dir, "$LIB", built).Replace(s)
 }
 
-// play runs a script in a process whose environment is empty: like a prolog's, it has no PATH and no HOME. Its cgroup
-// of version 2 is the one given, or else the test's.
-func (n *node) play(script string, words []string, cgroup *os.File) string {
+// runScript runs a script in a process with an empty environment: as in a prolog, there is no PATH and no HOME. The
+// process runs in the given v2 cgroup, or in the test's own cgroup if cgroup is nil. runScript returns the actions of
+// the plugin and the requests to the agent.
+func (n *node) runScript(script string, words []string, cgroup *os.File) string {
 	path := filepath.Join(n.t.TempDir(), "script")
 	if err := os.WriteFile(path, []byte(n.expand(script)+"\n"), 0o600); err != nil {
 		n.t.Fatal(err)
@@ -155,18 +156,18 @@ func (n *node) play(script string, words []string, cgroup *os.File) string {
 	return strings.NewReplacer(names...).Replace(text)
 }
 
-// TestPlugin plays testdata/*.txt. Commands:
+// TestPlugin runs the scripts of testdata/plugin. Commands:
 //
-//	agent MODE        ok, later (503), broken (500), hang, down
-//	lease [uid=N]     writes the job's lease file; with no text it removes it
-//	devices           writes the device list; with no text it removes it
-//	file              shows whether the lease file is there
-//	run [words]       plays a script with these words behind the plugin's name in plugstack.conf; "unmanaged" instead
-//	                  of words is a run directory that does not exist, and "step" runs it in a step's cgroup
+//	agent MODE        sets the agent's behaviour: ok, later (503), broken (500), hang, down
+//	lease [uid=N]     writes the job's lease file, or removes the file if there is no text
+//	devices           writes the device list, or removes the file if there is no text
+//	file              prints whether the lease file exists
+//	run [words]       runs a script with these arguments of the plugin in plugstack.conf; "unmanaged" sets a run
+//	                  directory that does not exist, and "step" runs the script in a step's cgroup
 func TestPlugin(t *testing.T) {
 	program(t, "harness")
 	if os.Getuid() != 0 {
-		t.Skip("needs root: lease files are root's")
+		t.Skip("needs root, which must own lease files")
 	}
 	datadriven.Walk(t, "testdata/plugin", func(t *testing.T, path string) {
 		n := newNode(t)
@@ -202,7 +203,7 @@ func TestPlugin(t *testing.T) {
 					}
 					words = append(words, a.String())
 				}
-				return n.play(d.Input, words, cgroup)
+				return n.runScript(d.Input, words, cgroup)
 			default:
 				t.Fatalf("no such command: %s", d.Cmd)
 			}
@@ -211,11 +212,12 @@ func TestPlugin(t *testing.T) {
 	})
 }
 
-// Loading the plugin and calling everything that runs in Slurm's own processes adds no thread and touches no signal.
+// Loading the plugin, and calling all code that runs in Slurm's own processes, adds no thread and changes no signal
+// handler.
 func TestNoThreadNoSignal(t *testing.T) {
 	program(t, "harness")
 	if os.Getuid() != 0 {
-		t.Skip("needs root: lease files are root's")
+		t.Skip("needs root, which must own lease files")
 	}
 	n := newNode(t)
 	defer n.setAgent("down")
@@ -238,20 +240,20 @@ call job_prolog
 item job 13
 call job_epilog
 census`
-	out := n.play(script, words, nil)
+	out := n.runScript(script, words, nil)
 	if want := "threads 1, signals changed 0"; strings.Count(out, want) != 2 ||
 		!strings.Contains(out, "set CUDA_VISIBLE_DEVICES=MIG-") {
 		t.Errorf("want %q before and after:\n%s", want, out)
 	}
-	// The same census sees a Go runtime where there is one.
-	out = n.play("context job_script\nprocess SLURM_JOB_GPUS=0\ncall job_prolog\ncensus", words, nil)
+	// The same census detects the Go runtime after a prolog has opened the Go object.
+	out = n.runScript("context job_script\nprocess SLURM_JOB_GPUS=0\ncall job_prolog\ncensus", words, nil)
 	if strings.Contains(out, "threads 1,") || strings.Contains(out, "changed 0\n") ||
 		!strings.Contains(out, "changed") {
 		t.Errorf("a prolog with the Go object:\n%s", out)
 	}
 }
 
-// Every row of docs/plugin-errors.md has a case in testdata, and every case that names a row has one.
+// Every row of docs/plugin-errors.md has a case in testdata, and every row that testdata names exists.
 func TestEveryRowOfTheErrorTable(t *testing.T) {
 	rows := func(pattern, expr string) []string {
 		paths, err := filepath.Glob(pattern)

@@ -30,8 +30,8 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
-// TestLease parses the texts of testdata/lease.txt under the address and undefined-behaviour sanitizers.
-// "cut" takes away the last newline; \x00, \x1b, \t and \r in a text stand for that byte.
+// TestLease parses the texts of testdata/lease.txt with the address and undefined-behaviour sanitizers. "cut" removes
+// the last newline. \x00, \x1b, \t and \r in a text are replaced by that byte.
 func TestLease(t *testing.T) {
 	program(t, "lease_check")
 	datadriven.RunTest(t, "testdata/lease.txt", func(t *testing.T, d *datadriven.TestData) string {
@@ -53,10 +53,12 @@ slot 3 -
 end
 `
 
-// No prefix of a lease is a lease, and no changed byte makes the parser read or write where it must not.
+// The parser accepts no prefix of a lease, and a changed byte never makes it read or write out of bounds.
 func TestLeaseMutations(t *testing.T) {
-	for _, text := range []string{whole, strings.Replace(whole, "slot 0 MIG-11111111-2222-3333-4444-555555555555\nslot 3 -", "error no room", 1)} {
-		if got, want := check(t, "mutate", write(t, text)), "prefixes taken: 0, whole: 1, changed taken: some\n"; got != want {
+	const slots = "slot 0 MIG-11111111-2222-3333-4444-555555555555\nslot 3 -"
+	for _, text := range []string{whole, strings.Replace(whole, slots, "error no room", 1)} {
+		const want = "accepted prefixes: 0, complete: 1, accepted mutations: some\n"
+		if got := check(t, "mutate", write(t, text)); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
@@ -81,21 +83,17 @@ func TestLeaseBounds(t *testing.T) {
 		t.Errorf("257 slots: %s", got)
 	}
 	head, _, _ := strings.Cut(whole, "slot")
-	if got := check(t, "parse", write(t, head+"error "+strings.Repeat("x", 1024)+"\nend\n")); !strings.HasPrefix(
-		got,
-		"refused",
-	) {
-		t.Errorf("a long error: %s", got)
+	got := check(t, "parse", write(t, head+"error "+strings.Repeat("x", 1024)+"\nend\n"))
+	if !strings.HasPrefix(got, "refused") {
+		t.Errorf("an error of 1024 bytes: %s", got)
 	}
-	if got := check(t, "parse", write(t, head+"error "+strings.Repeat("x", 1023)+"\nend\n")); !strings.HasPrefix(
-		got,
-		"job 12",
-	) {
+	got = check(t, "parse", write(t, head+"error "+strings.Repeat("x", 1023)+"\nend\n"))
+	if !strings.HasPrefix(got, "job 12") {
 		t.Errorf("an error of 1023 bytes: %s", got)
 	}
 }
 
-// What stands at the lease's path must be a file that only root can have written.
+// The plugin accepts a lease file only if no other user than root can have written it.
 func TestLeaseFile(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root to own files")
@@ -107,7 +105,9 @@ func TestLeaseFile(t *testing.T) {
 	}{
 		{"a lease", func(p string) error { return os.WriteFile(p, []byte(whole), 0o600) }, "job 12 restart 0"},
 		{"nothing", func(p string) error { return nil }, "refused: No such file"},
-		{"a link", func(p string) error { return os.Symlink(write(t, whole), p) }, "refused: Too many levels of symbolic links"},
+		{"a link", func(p string) error {
+			return os.Symlink(write(t, whole), p)
+		}, "refused: Too many levels of symbolic links"},
 		{"a directory", func(p string) error { return os.Mkdir(p, 0o700) }, "refused: not a regular file"},
 		{"a fifo", func(p string) error { return syscall.Mkfifo(p, 0o600) }, "refused: not a regular file"},
 		{"a user's file", func(p string) error {
@@ -116,8 +116,10 @@ func TestLeaseFile(t *testing.T) {
 		{"writable by all", func(p string) error {
 			return errors.Join(os.WriteFile(p, []byte(whole), 0o600), os.Chmod(p, 0o606))
 		}, "refused: not owned by root, or writable by others"},
-		{"too long", func(p string) error { return os.WriteFile(p, make([]byte, 40000), 0o600) }, "refused: longer than 32768 bytes"},
-		{"empty", func(p string) error { return os.WriteFile(p, nil, 0o600) }, "refused: not a whole lease"},
+		{"too long", func(p string) error {
+			return os.WriteFile(p, make([]byte, 40000), 0o600)
+		}, "refused: longer than 32768 bytes"},
+		{"empty", func(p string) error { return os.WriteFile(p, nil, 0o600) }, "refused: not a complete lease"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "12")

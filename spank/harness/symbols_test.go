@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// exported lists the dynamic symbols that an object defines.
+// exported returns the dynamic symbols that an object defines.
 func exported(t *testing.T, object string) []string {
 	t.Helper()
 	out, err := exec.Command("nm", "-D", "--defined-only", "-f", "posix", object).Output()
@@ -24,7 +24,7 @@ func exported(t *testing.T, object string) []string {
 	return names
 }
 
-// scripted lists the global symbols of a version script.
+// scripted returns the global symbols of a version script.
 func scripted(t *testing.T, path string) []string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -45,12 +45,12 @@ func TestSymbolsAreThoseOfTheVersionScript(t *testing.T) {
 	} {
 		got, want := exported(t, program(t, object)), scripted(t, script)
 		if len(want) == 0 || !slices.Equal(got, want) {
-			t.Errorf("%s exports\n%v, its version script says\n%v", object, got, want)
+			t.Errorf("%s exports\n%v, its version script lists\n%v", object, got, want)
 		}
 	}
 }
 
-// The plugin needs no Go: nothing but libc, and Slurm's functions left open.
+// The plugin depends on no library but libc, and in particular on no Go object. Slurm's functions stay undefined.
 func TestPluginNeedsNothingButLibc(t *testing.T) {
 	out, err := exec.Command("readelf", "-d", program(t, "spank_caelum.so")).Output()
 	if err != nil {
@@ -62,7 +62,8 @@ func TestPluginNeedsNothingButLibc(t *testing.T) {
 	}
 }
 
-// Only what plugins have always been given is needed; of Slurm's client library, what is not there is done without.
+// The plugin requires only functions that Slurm provides to every plugin. It uses Slurm's client library through weak
+// symbols, and loads without that library.
 func TestClientLibraryIsNotNeeded(t *testing.T) {
 	out, err := exec.Command("nm", "-D", "--undefined-only", "-f", "posix", program(t, "spank_caelum.so")).Output()
 	if err != nil {
@@ -76,44 +77,44 @@ func TestClientLibraryIsNotNeeded(t *testing.T) {
 		case kind == "w":
 			weak++
 		default:
-			t.Errorf("%s is %s: without it the plugin would not load", name, kind)
+			t.Errorf("%s has symbol type %s, want w: the plugin cannot load without the client library", name, kind)
 		}
 	}
 	if weak == 0 {
-		t.Error("the plugin uses nothing of the client library: this test looks at the wrong file")
+		t.Error("the plugin uses no function of the client library: the test has read the wrong file")
 	}
 }
 
-// What the Go object may not reach, and why.
+// banned maps the packages that the Go object must not import to the reason.
 var banned = map[string]string{
 	"os/exec":                          "children of a prolog are killed when it returns",
-	"os/signal":                        "the process's signals are Slurm's",
-	"github.com/NVIDIA/go-nvml":        "needs lazy binding of its own and belongs to the agent",
-	"github.com/mattn/go-sqlite3":      "the ledger is the agent's",
-	"github.com/spf13/viper":           "the plugin's settings stand in plugstack.conf",
-	"github.com/sirupsen/logrus":       "slurm_error is the log",
-	"caelum/internal/ledger":           "the ledger is the agent's",
-	"caelum/internal/gpu":              "the hardware is the agent's",
+	"os/signal":                        "Slurm handles the signals of the process",
+	"github.com/NVIDIA/go-nvml":        "only the agent uses NVML, which also requires lazy binding",
+	"github.com/mattn/go-sqlite3":      "only the agent uses the ledger",
+	"github.com/spf13/viper":           "the plugin's settings are in plugstack.conf",
+	"github.com/sirupsen/logrus":       "the plugin logs with slurm_error",
+	"caelum/internal/ledger":           "only the agent uses the ledger",
+	"caelum/internal/gpu":              "only the agent uses the hardware",
 	"github.com/coreos/go-systemd/v22": "a prolog talks to the agent only",
 }
 
-func TestGoObjectReachesOnlyTheSocket(t *testing.T) {
+func TestGoObjectImports(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "../job").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
 	deps := strings.Fields(string(out))
 	if !slices.Contains(deps, "caelum/internal/api") {
-		t.Fatal("the list of packages is not the object's")
+		t.Fatal("the list of packages does not contain internal/api: it is not the Go object's list")
 	}
 	for _, d := range deps {
 		for b, why := range banned {
 			if d == b || strings.HasPrefix(d, b+"/") {
-				t.Errorf("spank/job reaches %s: %s", d, why)
+				t.Errorf("spank/job imports %s: %s", d, why)
 			}
 		}
 		if domain, _, _ := strings.Cut(d, "/"); strings.Contains(domain, ".") {
-			t.Errorf("spank/job reaches %s: only the standard library and internal/api", d)
+			t.Errorf("spank/job imports %s: only the standard library and internal/api are allowed", d)
 		}
 	}
 }

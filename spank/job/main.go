@@ -1,8 +1,8 @@
-// The Go part of the SPANK plugin: what a job's prolog and epilog ask of the node's agent.
+// The Go object of the SPANK plugin, which sends the requests of a job's prolog and epilog to the node's agent.
 //
-// It is built as a C shared object and lives only in the process that Slurm forks and execs for one prolog or epilog.
-// It holds nothing but a client of the agent's socket: no NVML, no database, no configuration file, no child process,
-// no signal handling. Work that must outlast the call is the agent's.
+// It is built as a C shared object and is loaded only in the process that Slurm forks and execs for one prolog or
+// epilog. It contains only a client of the agent's socket. It never uses NVML, a database, a configuration file, a
+// child process or a signal handler. The agent does all work that outlasts the call.
 package main
 
 // #include "job.h"
@@ -13,7 +13,7 @@ import (
 	"unsafe"
 )
 
-// A c-shared object needs a main; nobody calls it.
+// main is required in a c-shared object, but is never called.
 func main() {}
 
 //export caelum_job_prolog
@@ -26,7 +26,7 @@ func caelum_job_epilog(job *C.struct_caelum_job, message *C.char, size C.size_t)
 	return run(epilog, job, message, size)
 }
 
-// run calls f and turns its error, or its panic, into the C side's -1 and message.
+// run calls f and converts its error or panic to -1 and a message for the C code.
 func run(f func(call) error, job *C.struct_caelum_job, message *C.char, size C.size_t) (rc C.int) {
 	fail := func(text string) {
 		buf := unsafe.Slice((*byte)(unsafe.Pointer(message)), int(size))
@@ -36,7 +36,7 @@ func run(f func(call) error, job *C.struct_caelum_job, message *C.char, size C.s
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			fail(fmt.Sprintf("couldn't go on: %v; report this", p))
+			fail(fmt.Sprintf("couldn't complete the call: %v; report this", p))
 		}
 	}()
 	if err := f(fromC(job)); err != nil {

@@ -15,14 +15,15 @@ import (
 	"caelum/internal/api"
 )
 
-// call is one prolog or epilog. wait is in seconds; restart and slots are the text that Slurm set.
+// call holds the arguments of one prolog or epilog. wait is in seconds; restart and slots are the texts that Slurm set.
 type call struct {
 	id, uid, gid                                 uint32
 	wait                                         int
 	restart, slots, partition, node, mig, runDir string
 }
 
-// prolog gets the job its lease. Its errors fail the prolog, so Slurm drains the node: each is a broken node's.
+// prolog requests the job's lease. Slurm drains the node on an error, so prolog returns an error only for a defect of
+// the node.
 func prolog(c call) error {
 	restart, err := parseRestart(c.restart)
 	if err != nil {
@@ -38,7 +39,8 @@ func prolog(c call) error {
 	client := api.NewClient(c.runDir)
 	err = within(c.wait, func(ctx context.Context) error {
 		_, err := client.Lease(ctx, c.id, api.LeaseRequest{
-			Restart: restart, UID: c.uid, GID: c.gid, Partition: c.partition, Slots: slots, MIG: c.mig, Wait: patience(ctx, c.wait),
+			Restart: restart, UID: c.uid, GID: c.gid, Partition: c.partition, Slots: slots, MIG: c.mig,
+			Wait: retrySeconds(ctx, c.wait),
 		})
 		return err
 	})
@@ -75,18 +77,19 @@ func prolog(c call) error {
 	)
 }
 
-// mostReserve is kept of the prolog's time for the answer that ends it: the agent refuses the job or has it requeued.
-const mostReserve = 5 * time.Second
+// maxReserve limits the part of the prolog's time that is reserved for the agent's last answer, with which the agent
+// refuses the job or requeues it.
+const maxReserve = 5 * time.Second
 
-// patience is for how many seconds the prolog can still be told to ask again: a quarter of its time, at most
-// mostReserve, is left then. It is never 0.
-func patience(ctx context.Context, wait int) float64 {
+// retrySeconds returns the number of seconds for which the agent may still answer "not now". A quarter of the prolog's
+// time, at most maxReserve, then remains for the last answer. The result is never 0.
+func retrySeconds(ctx context.Context, wait int) float64 {
 	end, _ := ctx.Deadline()
-	reserve := min(time.Duration(wait)*time.Second/4, mostReserve)
+	reserve := min(time.Duration(wait)*time.Second/4, maxReserve)
 	return max((time.Until(end) - reserve).Seconds(), 0.001)
 }
 
-// epilog gives the job's slices back. Its errors are only logged.
+// epilog releases the job's slices. Its errors are only logged.
 func epilog(c call) error {
 	restart, err := parseRestart(c.restart)
 	if err != nil {
@@ -95,21 +98,21 @@ func epilog(c call) error {
 	client := api.NewClient(c.runDir)
 	err = within(c.wait, func(ctx context.Context) error { return client.Release(ctx, c.id, restart) })
 	if err != nil {
-		return fmt.Errorf("couldn't give the slices back at %s in %d s: %s", client.Socket(), c.wait, api.Reason(err))
+		return fmt.Errorf("couldn't release the slices at %s in %d s: %s", client.Socket(), c.wait, api.Reason(err))
 	}
 	return nil
 }
 
-// within repeats f until it succeeds, fails for good or the deadline has passed. There is no limit of Slurm's to rely
-// on: it has none by default, and at one it kills within 10 ms.
+// within repeats f until it succeeds, fails permanently, or the deadline has passed. Slurm's own limit cannot be used:
+// there is none by default, and at the limit Slurm kills the process within 10 ms.
 func within(seconds int, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(seconds)*time.Second)
 	defer cancel()
 	return api.Retry(ctx, f)
 }
 
-// removeStale removes a lease file that an earlier run of the same job left: a requeued job keeps its id, and the task
-// that reads the file cannot know its own restart count.
+// removeStale removes a lease file of an earlier run of the same job. A requeued job keeps its id, and the task that
+// reads the file cannot determine its own restart count.
 func removeStale(c call, restart int) error {
 	path := filepath.Join(c.runDir, "jobs", strconv.FormatUint(uint64(c.id), 10))
 	text, err := os.ReadFile(path)
@@ -121,7 +124,8 @@ func removeStale(c call, restart int) error {
 	}
 	if err := os.Remove(path); err != nil {
 		return fmt.Errorf(
-			"couldn't remove the lease file of an earlier run: %w; remove it, then scontrol update nodename=%s state=resume",
+			"couldn't remove the lease file of an earlier run: %w; remove it, then scontrol update nodename=%s "+
+				"state=resume",
 			err,
 			c.node,
 		)
@@ -129,7 +133,7 @@ func removeStale(c call, restart int) error {
 	return nil
 }
 
-// parseRestart reads SLURM_JOB_RESTART_COUNT. Without one the job has never been restarted.
+// parseRestart parses SLURM_JOB_RESTART_COUNT. An empty text means that the job has never been restarted.
 func parseRestart(text string) (int, error) {
 	if text == "" {
 		return 0, nil
@@ -141,7 +145,7 @@ func parseRestart(text string) (int, error) {
 	return int(n), nil
 }
 
-// parseSlots reads SLURM_JOB_GPUS, "0,3,4".
+// parseSlots parses SLURM_JOB_GPUS, for example "0,3,4".
 func parseSlots(text string) ([]int, error) {
 	var slots []int
 	for word := range strings.SplitSeq(text, ",") {
@@ -154,7 +158,7 @@ func parseSlots(text string) ([]int, error) {
 	return slots, nil
 }
 
-// oneLine keeps a message in one line of slurmd's log.
+// oneLine replaces control characters with spaces, so that a message fits in one line of slurmd's log.
 func oneLine(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

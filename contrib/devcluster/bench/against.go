@@ -10,13 +10,14 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// rounds is how often benchAgainst changes between the two builds, so that a busy moment of the machine meets both.
+// rounds is the number of times that benchAgainst alternates between the two builds, so that a busy period of the
+// machine affects both.
 const rounds = 4
 
-// alone is how many jobs serveAlone runs.
+// alone is the number of jobs that serveAlone runs.
 const alone = 50
 
-// serveAlone runs jobs of which each is over before the next is submitted.
+// serveAlone runs jobs one after the other: each ends before the next is submitted.
 func serveAlone(ctx context.Context, c *cluster.Cluster) error {
 	for range alone {
 		if _, stderr, err := c.Exec(ctx, "root", "srun", "--gres=mig:2g.10gb:1", "true"); err != nil {
@@ -26,8 +27,8 @@ func serveAlone(ctx context.Context, c *cluster.Cluster) error {
 	return gone(ctx, c, time.Second)
 }
 
-// benchAgainst compares this build with another one: sbatch and a step with the plugin of each, and prologs served by
-// the agent of each. other is the build folder of the other one.
+// benchAgainst compares this build with another one: sbatch and a step with the plugin of each build, and prologs with
+// the agent of each build. other is the folder of the other build.
 func benchAgainst(ctx context.Context, other string) error {
 	other, err := filepath.Abs(other)
 	if err != nil {
@@ -38,7 +39,7 @@ func benchAgainst(ctx context.Context, other string) error {
 	return errors.Join(benchPlugin(ctx, plugin), prologsAgainst(ctx, other))
 }
 
-// prologsAgainst serves jobs on one cluster of each build in turn, and prints what the agents' logs say of both.
+// prologsAgainst runs jobs on a cluster of each build in turn, and prints the prolog times from the agents' logs.
 func prologsAgainst(ctx context.Context, other string) (err error) {
 	var clusters [2]*cluster.Cluster
 	for k, build := range []string{"", other} {
@@ -77,7 +78,7 @@ func prologsAgainst(ctx context.Context, other string) (err error) {
 			}
 		}
 		fmt.Printf(
-			"\nPrologs, %s, %d of each build in %d rounds, milliseconds (median, p99); the driver answers at once:\n",
+			"\nPrologs, %s, %d of each build in %d rounds, milliseconds (median, p99); the driver has no delays:\n",
 			way.name,
 			rounds*way.each,
 			rounds,

@@ -1,5 +1,5 @@
-// Command bench is `make bench`: what Caelum costs, measured on a devcluster. Machines differ and are noisy: what
-// counts are the differences and ratios within one run.
+// Command bench implements `make bench`, which measures the cost of Caelum on a devcluster. Machines differ and their
+// timings are noisy, so only differences and ratios within one run are meaningful.
 package main
 
 import (
@@ -34,19 +34,20 @@ func main() {
 	submissions := flag.Int(
 		"submissions",
 		0,
-		"measure what so many submissions cost slurmctld without job_submit.lua, with it, and with a large decision table, and nothing else; 0: not",
+		"measure only the cost of this many submissions for slurmctld: without job_submit.lua, with it, "+
+			"and with a large decision table",
 	)
 	w := ways{nodes: 4, gpus: 4}
 	against := flag.String(
 		"against",
 		"",
-		"compare with the build in this folder (build/ of another checkout), and measure nothing else",
+		"only compare with the build in this folder (build/ of another checkout)",
 	)
 	flag.IntVar(
 		&w.jobs,
 		"ways",
 		0,
-		"play a trace of so many jobs with whole GPUs, fixed layouts and Caelum, and measure nothing else; 0: not",
+		"only run a trace of this many jobs with whole GPUs, fixed layouts and Caelum",
 	)
 	flag.Uint64Var(&w.seed, "ways-seed", 1, "its seed")
 	flag.Float64Var(&w.load, "ways-load", 0.85, "the share of all units that it asks for")
@@ -55,7 +56,7 @@ func main() {
 	short := flag.Int(
 		"short",
 		0,
-		"measure how long so many short jobs take with gres/gpu alone, with static slices and with Caelum, and nothing else; 0: not",
+		"measure only the time of this many short jobs with gres/gpu only, with static slices and with Caelum",
 	)
 	rounds := flag.Int("rounds", 3, "... in so many rounds")
 	flag.StringVar(&p.conf, "conf", "/etc/slurm", "the folder of slurm.conf without the plugin")
@@ -92,7 +93,7 @@ func main() {
 	}
 }
 
-// up starts a cluster whose agents have this caelum.yaml; down ends it.
+// up starts a cluster whose agents use this caelum.yaml. down stops the cluster.
 func up(ctx context.Context, config string, o cluster.Options) (c *cluster.Cluster, down func() error, err error) {
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
@@ -122,7 +123,7 @@ func bench(ctx context.Context) (err error) {
 	if _, _, err := c.Exec(ctx, "root", "sdiag", "--reset"); err != nil {
 		return err
 	}
-	fmt.Printf("The agent, over %d leases; the driver answers at once:\n", leases)
+	fmt.Printf("The agent, over %d leases; the driver has no delays:\n", leases)
 	if err := prologs(ctx, c); err != nil {
 		return err
 	}
@@ -132,11 +133,11 @@ func bench(ctx context.Context) (err error) {
 	if _, stderr, err := c.ExecNode(ctx, "n1", "root", "nvml-emulator", "latency", "realistic"); err != nil {
 		return fmt.Errorf("latency: %w: %s", err, stderr)
 	}
-	fmt.Printf("\nThe agent, over %d leases; the driver takes as long as an A100's:\n", leases)
+	fmt.Printf("\nThe agent, over %d leases; the driver has the delays of an A100:\n", leases)
 	return prologs(ctx, c)
 }
 
-// columns are where a prolog's time goes, by the fields of the agent's log line.
+// columns are the parts of a prolog's time, with the fields of the agent's log line.
 var columns = []struct{ name, field string }{
 	{
 		"the agent's own time",
@@ -144,20 +145,21 @@ var columns = []struct{ name, field string }{
 	}, {"waiting for slurmctld", "slurmctld_ms"}, {"waiting for the driver", "driver_ms"}, {"the whole call", "ms"},
 }
 
-// serve has as many short jobs of random profiles run, always the same ones.
+// serve runs short jobs with random profiles, which are the same in every call.
 func serve(ctx context.Context, c *cluster.Cluster) error {
 	profiles := []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range leases {
 		p := profiles[rng.IntN(len(profiles))]
-		if _, stderr, err := c.Exec(ctx, "root", "sbatch", "-o", "/dev/null", "--gres=mig:"+p+":1", "--wrap", "true"); err != nil {
+		if _, stderr, err := c.Exec(ctx, "root", "sbatch", "-o", "/dev/null", "--gres=mig:"+p+":1", "--wrap",
+			"true"); err != nil {
 			return fmt.Errorf("sbatch: %w: %s", err, stderr)
 		}
 	}
 	return gone(ctx, c, time.Second)
 }
 
-// prologs runs jobs and reads from the agent's log where each prolog's time went.
+// prologs runs jobs and prints the parts of the prologs' times from the agent's log.
 func prologs(ctx context.Context, c *cluster.Cluster) error {
 	before, err := served(c)
 	if err != nil {
@@ -189,7 +191,7 @@ func quantiles(all []map[string]float64, field string) (p50, p99 float64) {
 	return v[len(v)/2], v[min(len(v)-1, len(v)*99/100)]
 }
 
-// served reads the agent's lines "prolog served".
+// served returns the fields of the lines "prolog served" in the agents' logs.
 func served(c *cluster.Cluster) ([]map[string]float64, error) {
 	text, err := c.Log("agent-n1")
 	if err != nil {
@@ -212,13 +214,13 @@ func served(c *cluster.Cluster) ([]map[string]float64, error) {
 	return all, nil
 }
 
-// publication prints what slurmctld says of the calls by which agents publish.
+// publication prints slurmctld's statistics of the requests with which agents publish.
 func publication(ctx context.Context, c *cluster.Cluster) error {
 	out, _, err := c.Exec(ctx, "root", "sdiag")
 	if err != nil {
 		return err
 	}
-	fmt.Println("\nWhat publishing cost slurmctld meanwhile (sdiag):")
+	fmt.Println("\nThe cost of publishing for slurmctld in this time (sdiag):")
 	byType := false
 	for s := bufio.NewScanner(strings.NewReader(out)); s.Scan(); {
 		line := strings.TrimSpace(s.Text())
@@ -226,7 +228,9 @@ func publication(ctx context.Context, c *cluster.Cluster) error {
 		if strings.HasPrefix(line, "Remote Procedure Call statistics by user") {
 			break
 		}
-		for _, rpc := range []string{"REQUEST_UPDATE_NODE", "REQUEST_NODE_INFO_SINGLE", "REQUEST_JOB_INFO", "REQUEST_JOB_INFO_SINGLE"} {
+		for _, rpc := range []string{
+			"REQUEST_UPDATE_NODE", "REQUEST_NODE_INFO_SINGLE", "REQUEST_JOB_INFO", "REQUEST_JOB_INFO_SINGLE",
+		} {
 			if byType && strings.HasPrefix(line, rpc+" ") {
 				fmt.Println("  " + strings.Join(strings.Fields(line), " "))
 			}

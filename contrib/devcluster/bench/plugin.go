@@ -17,16 +17,16 @@ import (
 
 const (
 	sbatchPairs = 200
-	srunPairs   = 400 // a step's start is noisy: slurmctld, slurmd and two slurmstepds take part
+	srunPairs   = 400 // many, because the start of a step is noisy: it involves slurmctld, slurmd and two slurmstepds
 	warmUp      = 10
 )
 
 // otherConf is the folder of the second configuration.
 const otherConf = "/etc/slurm/other"
 
-// benchPlugin measures what the plugin costs sbatch, which loads it, and a step, for which srun and slurmstepd do. Of
-// two equal nodes one loses the plugin, or gets the one at the path other instead; before that, the same pairs on both
-// say what the difference of two equals looks like.
+// benchPlugin measures the cost of the plugin for sbatch, which loads the plugin, and for a step, where srun and
+// slurmstepd load it. One of two equal nodes then runs without the plugin, or with the plugin at the path other. Before
+// that, the same pairs with the plugin on both nodes show the noise of the measurement.
 func benchPlugin(ctx context.Context, other string) (err error) {
 	c, err := cluster.Start(ctx, cluster.Options{Nodes: 2, GPUs: 1})
 	if err != nil {
@@ -52,7 +52,7 @@ func benchPlugin(ctx context.Context, other string) (err error) {
 	if other != "" {
 		second = "with the other one"
 	}
-	fmt.Printf("\nThe plugin, over pairs of a command with it and %s, in turn:\n", second)
+	fmt.Printf("\nThe plugin, over alternating pairs of a command with the plugin and %s:\n", second)
 	const sbatch = "-H -o /dev/null --wrap true"
 	if err := pair(ctx, c, "sbatch", sbatch, sbatch, otherConf); err != nil {
 		return err
@@ -60,8 +60,9 @@ func benchPlugin(ctx context.Context, other string) (err error) {
 	if err := pair(ctx, c, "srun", jobs[0], jobs[1], "/etc/slurm"); err != nil {
 		return err
 	}
-	fmt.Println("  ... that was srun with the plugin on both sides; now " + second + " on one:")
-	if _, stderr, err := c.ExecNode(ctx, "n2", "root", "mount", "--bind", otherConf+"/plugstack.conf", "/etc/slurm/plugstack.conf"); err != nil {
+	fmt.Println("  ... the last line is srun with the plugin on both nodes; now " + second + " on one:")
+	if _, stderr, err := c.ExecNode(ctx, "n2", "root", "mount", "--bind", otherConf+"/plugstack.conf",
+		"/etc/slurm/plugstack.conf"); err != nil {
 		return fmt.Errorf("mount: %w: %s", err, stderr)
 	}
 	if err := c.RestartUnit("slurmd-n2"); err != nil {
@@ -91,7 +92,7 @@ func pair(ctx context.Context, c *cluster.Cluster, command, with, without, conf 
 	return nil
 }
 
-// otherPlugin makes a second configuration, the same but for the plugin: the one at the path other, or none.
+// otherPlugin makes a second configuration that differs only in the plugin: the plugin at the path other, or none.
 func otherPlugin(ctx context.Context, c *cluster.Cluster, other string) error {
 	const script = `mkdir "$1" && cp /etc/slurm/*.conf "$1" && echo "PlugStackConfig=$1/plugstack.conf" >>"$1/slurm.conf" &&
 		{ [ -z "$2" ] || echo "required $2"; } >"$1/plugstack.conf"`
@@ -101,10 +102,10 @@ func otherPlugin(ctx context.Context, c *cluster.Cluster, other string) error {
 	return nil
 }
 
-// pairing is a command in two ways: with /etc/slurm's configuration, and with another one.
+// pairing is a command with two configurations: that of /etc/slurm, and another one.
 type pairing struct{ command, with, without, conf string }
 
-// measure runs inside the cluster: the two in turn and in random order.
+// measure runs inside the cluster. It runs the two commands of each pair in random order.
 func (p pairing) measure() error {
 	pairs := sbatchPairs
 	if p.command == "srun" {
@@ -158,7 +159,7 @@ func median(v []float64) float64 {
 	return s[len(s)/2]
 }
 
-// interval is the bootstrap's 95% interval of the median.
+// interval returns the 95% bootstrap interval of the median.
 func interval(v []float64) (low, high float64) {
 	var medians []float64
 	for range 2000 {

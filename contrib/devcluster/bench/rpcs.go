@@ -15,9 +15,9 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// benchRPCs measures what agents and watcher ask of slurmctld on a cluster of so many nodes of one GPU, with the
-// watcher and agents that look by themselves every minute: for two minutes at rest, and for one under a load of short
-// jobs, two a second.
+// benchRPCs measures the requests of agents and watcher to slurmctld on a cluster with the given number of nodes of one
+// GPU. The watcher runs, and the agents poll every minute. It measures two minutes at rest, and one minute with two
+// short jobs per second.
 func benchRPCs(ctx context.Context, nodes int) (err error) {
 	c, down, err := up(
 		ctx,
@@ -28,8 +28,8 @@ func benchRPCs(ctx context.Context, nodes int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, down()) }()
-	time.Sleep(30 * time.Second) // until all have published and heard of the others
-	fmt.Printf("\nWhat %d nodes ask of slurmctld:\n", nodes)
+	time.Sleep(30 * time.Second) // until all agents have published and read the offers of the others
+	fmt.Printf("\nThe requests of %d nodes to slurmctld:\n", nodes)
 	if err := asked(ctx, c, "at rest, two minutes", 2*time.Minute, nil); err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ var rpcLine = regexp.MustCompile(
 	`(?m)^\s+(REQUEST_\S+|MESSAGE_\S+)\s+\(\s*\d+\) count:(\d+)\s+ave_time:(\d+)\s+total_time:(\d+)`,
 )
 
-// asked prints slurmctld's account of the requests of a time in which do is done again and again; nil: nothing.
+// asked prints slurmctld's statistics of the requests in a period in which it calls do repeatedly, if do is not nil.
 func asked(ctx context.Context, c *cluster.Cluster, what string, d time.Duration, do func() error) error {
 	if _, stderr, err := c.Exec(ctx, "root", "sdiag", "--reset"); err != nil {
 		return fmt.Errorf("%w: %s", err, stderr)

@@ -16,7 +16,7 @@ import (
 var shortWays = []struct {
 	name    string
 	noAgent bool
-	gres    string // of the node, where no agent writes it
+	gres    string // of the node, if no agent writes it
 	ask     string
 }{
 	{"gres/gpu alone", true, "gpu:a100:28", "--gres=gpu:1"},
@@ -24,7 +24,8 @@ var shortWays = []struct {
 	{"caelum", false, "", "--gres=gpu:1,mig:1g.5gb:1"},
 }
 
-// shortLoads are the loads: as many jobs of so many seconds, as one array or each with its own sbatch.
+// shortLoads are the loads: the duration of the jobs in seconds, and whether they are one array or separate
+// submissions.
 var shortLoads = []struct {
 	name    string
 	seconds int
@@ -35,8 +36,8 @@ var shortLoads = []struct {
 	{"2 s, one array", 2, true},
 }
 
-// benchShort measures the time from the first submission to the end of the last of so many short jobs, in rounds that
-// have all ways in random order. It prints the medians in seconds, and their ratios to static slices.
+// benchShort measures the time from the first submission of a number of short jobs to the end of the last job. Each
+// round contains all clusters in random order. It prints the medians in seconds, and their ratios to static slices.
 func benchShort(ctx context.Context, jobs, rounds int) (err error) {
 	var clusters []*cluster.Cluster
 	for _, way := range shortWays {
@@ -47,14 +48,16 @@ func benchShort(ctx context.Context, jobs, rounds int) (err error) {
 		}
 		defer func() { err = errors.Join(err, down()) }()
 		if way.noAgent {
-			if _, stderr, err := c.Exec(ctx, "root", "scontrol", "update", "nodename=n1", "gres="+way.gres); err != nil {
+			if _, stderr, err := c.Exec(ctx, "root", "scontrol", "update", "nodename=n1",
+				"gres="+way.gres); err != nil {
 				return fmt.Errorf("%w: %s", err, stderr)
 			}
 		}
 		clusters = append(clusters, c)
 	}
 	fmt.Printf(
-		"\n%d short jobs on 28 slots of one node, from the first submission to the last end (s, medians of %d rounds; ratio to static slices):\n",
+		"\n%d short jobs on 28 slots of one node, from the first submission to the last end "+
+			"(s, medians of %d rounds; ratio to static slices):\n",
 		jobs,
 		rounds,
 	)
@@ -78,12 +81,12 @@ func benchShort(ctx context.Context, jobs, rounds int) (err error) {
 	return nil
 }
 
-// shortLogged finds submissions and ends, of array tasks too.
+// shortLogged matches submissions and ends of jobs, including array tasks.
 var shortLogged = regexp.MustCompile(
 	`(?m)^\[([^\]]+)\] .*?(_slurm_rpc_submit_batch_job:|_job_complete:) JobId=\S+ (?:InitPrio|done)`,
 )
 
-// runShort runs one load and returns its seconds, by slurmctld's log.
+// runShort runs one load and returns its duration in seconds, according to slurmctld's log.
 func runShort(ctx context.Context, c *cluster.Cluster, jobs, seconds int, array bool, ask string) (float64, error) {
 	before, err := c.Log("slurmctld")
 	if err != nil {
@@ -120,7 +123,7 @@ func runShort(ctx context.Context, c *cluster.Cluster, jobs, seconds int, array 
 		}
 	}
 	if first.IsZero() || ended < jobs {
-		return 0, fmt.Errorf("slurmctld's log has the ends of %d jobs of %d", ended, jobs)
+		return 0, fmt.Errorf("slurmctld's log contains the ends of only %d of %d jobs", ended, jobs)
 	}
 	return last.Sub(first).Seconds(), nil
 }

@@ -16,7 +16,7 @@ const (
 	learnedLines     = 10000
 )
 
-// ways to submit: what slurmctld has of Caelum.
+// submitWays are the configurations of slurmctld that are compared.
 var submitWays = []struct {
 	name    string
 	plugin  string // JobSubmitPlugins
@@ -27,9 +27,10 @@ var submitWays = []struct {
 	{fmt.Sprintf("with %d learned lines", learnedLines), "lua", learnedLines},
 }
 
-// benchSubmissions measures by slurmctld's own account (sdiag) what a submission costs it in each way, over so many of
-// each: in rounds that have all ways in random order, of held jobs that are cancelled after. The scripts are as long as
-// are hashed at all. The agent looks at the queue once an hour: not meanwhile.
+// benchSubmissions measures slurmctld's cost of a submission in each configuration with its own statistics (sdiag).
+// Each round contains all configurations in random order. The jobs are held, and cancelled afterwards. The scripts have
+// the maximum length that is hashed. The agent polls once an hour, so it does not read the queue during the
+// measurement.
 func benchSubmissions(ctx context.Context, each int) (err error) {
 	c, down, err := up(ctx, "poll_interval: 1h\n", cluster.Options{Nodes: 1, GPUs: 1})
 	if err != nil {
@@ -45,7 +46,7 @@ func benchSubmissions(ctx context.Context, each int) (err error) {
 			if err := s.prepare(ctx, way.plugin, way.learned); err != nil {
 				return err
 			}
-			if _, err := s.submit(ctx, 3); err != nil { // a Lua that is new reads the table
+			if _, err := s.submit(ctx, 3); err != nil { // a new Lua state first reads the table
 				return err
 			}
 			us, err := s.submit(ctx, each/submissionRounds)
@@ -67,7 +68,8 @@ func benchSubmissions(ctx context.Context, each int) (err error) {
 		}
 	}
 	fmt.Printf(
-		"\nWhat a submission costs slurmctld, %d of each way in %d rounds (us, medians of the rounds' means):\n",
+		"\nThe cost of a submission for slurmctld, %d in each configuration in %d rounds "+
+			"(us, medians of the rounds' means):\n",
 		each,
 		submissionRounds,
 	)
@@ -89,17 +91,17 @@ func benchSubmissions(ctx context.Context, each int) (err error) {
 	return nil
 }
 
-// compare prints what a is more than b, round by round.
+// compare prints the median difference of a and b over the rounds.
 func compare(a, b []float64) {
 	var diff []float64
 	for i := range a {
 		diff = append(diff, a[i]-b[i])
 	}
 	low, high := interval(diff)
-	fmt.Printf(", %+.0f to the line above (95%% interval %+.0f to %+.0f)", median(diff), low, high)
+	fmt.Printf(", %+.0f compared with the line above (95%% interval %+.0f to %+.0f)", median(diff), low, high)
 }
 
-// submitter is a cluster whose slurmctld is made to run job_submit.lua or not to.
+// submitter is a cluster whose slurmctld runs with or without job_submit.lua.
 type submitter struct {
 	*cluster.Cluster
 	generation int
@@ -125,12 +127,15 @@ func (s *submitter) prepare(ctx context.Context, plugin string, learned int) err
 	_, err := s.root(
 		ctx,
 		"",
-		"sed -i '/^JobSubmitPlugins=/d' /etc/slurm/slurm.conf && { [ -z '"+plugin+"' ] || echo JobSubmitPlugins="+plugin+" >>/etc/slurm/slurm.conf; } && scontrol reconfigure",
+		"sed -i '/^JobSubmitPlugins=/d' /etc/slurm/slurm.conf && "+
+			"{ [ -z '"+plugin+"' ] || echo JobSubmitPlugins="+plugin+" >>/etc/slurm/slurm.conf; } && "+
+			"scontrol reconfigure",
 	)
 	return err
 }
 
-// table writes a decision table of the next generation with so many lines about other work, a third of each kind.
+// table writes a decision table of the next generation with the given number of lines about other scripts, a third of
+// each kind.
 func (s *submitter) table(ctx context.Context, learned int) error {
 	s.generation++
 	var b strings.Builder
@@ -153,7 +158,7 @@ func (s *submitter) table(ctx context.Context, learned int) error {
 	return err
 }
 
-// submit submits held jobs, cancels them, and says how long slurmctld took for each, in microseconds.
+// submit submits held jobs and cancels them. It returns slurmctld's mean time for a submission in microseconds.
 func (s *submitter) submit(ctx context.Context, jobs int) (float64, error) {
 	if _, err := s.root(ctx, "", "sdiag --reset"); err != nil {
 		return 0, err
@@ -182,7 +187,7 @@ func (s *submitter) submit(ctx context.Context, jobs int) (float64, error) {
 		return 0, err
 	}
 	if sized := strings.Count(comments, "caelum:key="); s.plugin == "" && sized > 0 || s.plugin != "" && sized != jobs {
-		return 0, fmt.Errorf("JobSubmitPlugins is %q, and %d of %d jobs have met job_submit.lua", s.plugin, sized, jobs)
+		return 0, fmt.Errorf("JobSubmitPlugins is %q, but job_submit.lua changed %d of %d jobs", s.plugin, sized, jobs)
 	}
 	byType, _, _ := strings.Cut(stats, "Remote Procedure Call statistics by user")
 	for _, m := range rpcLine.FindAllStringSubmatch(byType, -1) {
@@ -191,5 +196,5 @@ func (s *submitter) submit(ctx context.Context, jobs int) (float64, error) {
 			return float64(total) / float64(jobs), err
 		}
 	}
-	return 0, fmt.Errorf("sdiag does not tell of %d submissions: %s", jobs, byType)
+	return 0, fmt.Errorf("sdiag does not show %d submissions: %s", jobs, byType)
 }

@@ -13,22 +13,23 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// benchWaits measures from the submission to the start of a batch job on an idle cluster, by slurmctld's log: of a
-// profile that is on offer, and of one that is not, in turn, each at a random moment of slurmctld's second; with a
-// watcher and agents that look by themselves once an hour, and, a tenth as often since it takes long, with agents that
-// look every 15 seconds.
+// benchWaits measures the time from the submission to the start of a batch job on an idle cluster, according to
+// slurmctld's log. It alternates between an offered profile and a profile that is not offered, and submits each job at
+// a random time within slurmctld's cycle of one second. It measures with the watcher and agents that poll once an hour,
+// and with agents that poll every 15 seconds without a watcher. The second case takes long, so it has a tenth of the
+// jobs.
 func benchWaits(ctx context.Context, pairs int) error {
 	if pairs == 0 {
 		return nil
 	}
 	fmt.Printf(
-		"\nFrom submission to start, %d jobs whose profile is on offer and %d whose is not, in turn:\n",
+		"\nFrom submission to start, %d jobs whose profile is offered and %d whose profile is not, in turn:\n",
 		pairs,
 		pairs,
 	)
 	return errors.Join(
 		waits(ctx, pairs, "with a watcher", "poll_interval: 1h\nwake_port: 6873\n"),
-		waits(ctx, (pairs+9)/10, "a tenth of them without, looking every 15 s", "poll_interval: 15s\n"),
+		waits(ctx, (pairs+9)/10, "a tenth of them without, polling every 15 s", "poll_interval: 15s\n"),
 	)
 }
 
@@ -40,7 +41,8 @@ func waits(ctx context.Context, pairs int, name, config string) (err error) {
 			Nodes: 1,
 			GPUs:  1,
 			Conf: []string{
-				"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1",
+				"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0," +
+					"bf_continue,bf_hetjob_prio=min,bf_interval=1",
 			},
 		},
 	)
@@ -51,7 +53,7 @@ func waits(ctx context.Context, pairs int, name, config string) (err error) {
 	var on, off, published []float64
 	found := 0
 	for range pairs {
-		// An idle GPU is offered in parts, as small slices are asked for twice as often.
+		// The agent offers an idle GPU in parts, because small slices are requested twice as often.
 		for k, profile := range []string{"1g.5gb", "1g.5gb", "7g.40gb"} {
 			time.Sleep(time.Duration(rand.IntN(1000)) * time.Millisecond)
 			if k == 0 {
@@ -85,7 +87,7 @@ func waits(ctx context.Context, pairs int, name, config string) (err error) {
 				return err
 			}
 			switch k {
-			case 0: // after the whole GPU was taken and given back, like the other
+			case 0: // after the whole GPU was used and released, as in the other case
 				on = append(on, waited)
 			case 2:
 				off, published = append(off, waited), append(published, publishing)
@@ -94,7 +96,8 @@ func waits(ctx context.Context, pairs int, name, config string) (err error) {
 	}
 	low, high := apart(on, off)
 	fmt.Printf(
-		"  %s: medians %.2f and %.2f s, difference %+.2f s (95%% interval %+.2f to %+.2f); p99 %.2f and %.2f s, longest %.2f and %.2f s\n",
+		"  %s: medians %.2f and %.2f s, difference %+.2f s (95%% interval %+.2f to %+.2f); "+
+			"p99 %.2f and %.2f s, longest %.2f and %.2f s\n",
 		name,
 		median(
 			on,
@@ -108,9 +111,9 @@ func waits(ctx context.Context, pairs int, name, config string) (err error) {
 		slices.Max(on),
 		slices.Max(off),
 	)
-	fmt.Printf("    %d of %d found it on offer;", found, pairs)
+	fmt.Printf("    the profile was offered for %d of %d jobs;", found, pairs)
 	fmt.Printf(
-		" of those not on offer, from submission to publication: median %.3f s, p99 %.3f s, longest %.3f s\n",
+		" for the others, from submission to publication: median %.3f s, p99 %.3f s, longest %.3f s\n",
 		median(published),
 		high99(published),
 		slices.Max(published),
@@ -118,7 +121,7 @@ func waits(ctx context.Context, pairs int, name, config string) (err error) {
 	return nil
 }
 
-// gone waits until there is no job, and looks every so often.
+// gone polls the queue until there is no job.
 func gone(ctx context.Context, c *cluster.Cluster, every time.Duration) error {
 	for {
 		out, _, err := c.Exec(ctx, "root", "squeue", "-h")
@@ -129,8 +132,8 @@ func gone(ctx context.Context, c *cluster.Cluster, every time.Duration) error {
 	}
 }
 
-// started is how long a job waited until it started, and until its profile was first on offer if it was not when it was
-// submitted, in seconds, as slurmctld logs it.
+// started returns a job's wait until its start, and until its profile was offered if it was not offered at the
+// submission, in seconds, according to slurmctld's log.
 func started(c *cluster.Cluster, id, profile string) (start, published float64, err error) {
 	log, err := c.Log("slurmctld")
 	if err != nil {
@@ -140,7 +143,7 @@ func started(c *cluster.Cluster, id, profile string) (start, published float64, 
 	at := func(what string) (time.Time, error) {
 		line := regexp.MustCompile(`(?m)^\[([^\]]+)\] .*(?:` + what + `)`).FindStringSubmatch(log)
 		if line == nil {
-			return time.Time{}, fmt.Errorf("slurmctld's log says nothing of %s", what)
+			return time.Time{}, fmt.Errorf("slurmctld's log does not contain %s", what)
 		}
 		return time.Parse("2006-01-02T15:04:05.000", line[1])
 	}
@@ -158,7 +161,7 @@ func high99(v []float64) float64 {
 	return s[min(len(s)-1, len(s)*99/100)]
 }
 
-// apart is the bootstrap's 95% interval of the difference of two medians.
+// apart returns the 95% bootstrap interval of the difference of two medians.
 func apart(a, b []float64) (low, high float64) {
 	again := func(v []float64) float64 {
 		w := make([]float64, len(v))

@@ -17,20 +17,20 @@ import (
 	"caelum/internal/trace"
 )
 
-// ways is one job trace on a real Slurm, three ways: whole GPUs, the best fixed layouts, and Caelum. Everything is
-// settled before the first job is submitted: the jobs by seed, mix, load and mean duration, the layouts by the
-// simulator's search for this very trace.
+// ways describes a comparison on a real Slurm: one job trace with whole GPUs, with the best fixed layouts, and with
+// Caelum. All decisions are made before the first submission: seed, mix, load and mean duration determine the jobs, and
+// the simulator searches for the best layouts for this trace.
 type ways struct {
 	jobs  int
 	seed  uint64
 	load  float64
 	mean  float64 // seconds
 	nodes int
-	gpus  int // of each node
+	gpus  int // per node
 	mixed bool
 }
 
-// board is a part of the cluster: nodes of one model and the jobs for it.
+// board is a part of the cluster: the nodes of one GPU model, and the jobs for them.
 type board struct {
 	*mig.Model
 	nodes  []string
@@ -38,8 +38,8 @@ type board struct {
 	work   []trace.Job
 }
 
-// waysConf is slurm.conf's scheduling in all three: slurmctld's own defaults, but backfill every 2 s, as jobs are that
-// much shorter than real ones.
+// waysConf is the scheduling configuration in all scenarios: slurmctld's defaults, except for backfill every 2 s,
+// because the jobs are much shorter than real jobs.
 const waysConf = "SchedulerParameters=bf_interval=2,bf_continue,bf_hetjob_prio=min"
 
 func benchWays(ctx context.Context, w ways) error {
@@ -48,7 +48,9 @@ func benchWays(ctx context.Context, w ways) error {
 		return err
 	}
 	fmt.Printf(
-		"\nOne trace three ways on a real Slurm: %d jobs, %s by size, load %.2f, durations of %.0f s in the mean, seed %d, on %d nodes of %d GPUs:\n",
+		"\nOne trace in three scenarios on a real Slurm: %d jobs, %s by size, load %.2f, mean duration %.0f s, "+
+			"seed %d, "+
+			"on %d nodes of %d GPUs:\n",
 		w.jobs,
 		trace.Mixes[0].Name,
 		w.load,
@@ -74,7 +76,8 @@ func benchWays(ctx context.Context, w ways) error {
 	return nil
 }
 
-// profileOf is the profile of as many compute slices and units on a GPU model as churn's names say on an A100-40GB.
+// profileOf returns the profile of a GPU model that has as many compute slices and units as the named profile has on an
+// A100-40GB, whose names the trace uses.
 func profileOf(b *mig.Model, name string) string {
 	a100, _ := mig.ModelByName("A100-40GB")
 	i, _ := a100.ProfileIndex(name)
@@ -128,11 +131,11 @@ func (w ways) boards() (all []*board, err error) {
 	return all, nil
 }
 
-// limit is a job's time limit in seconds: Slurm's are whole minutes.
+// limit returns a job's time limit in seconds, a whole number of minutes as Slurm requires.
 func limit(j trace.Job) float64 { return 60 * math.Ceil((j.Duration+1)/60) }
 
-// asks is the profile that a job asks for: its own, or the smallest that holds it among those that the GPU model is cut
-// into.
+// asks returns the profile that a job requests: its own, or with fixed layouts the smallest sufficient profile of the
+// layouts.
 func (b *board) asks(way string, j trace.Job) (string, error) {
 	p, _ := b.ProfileIndex(j.Profile)
 	need := b.Profiles[p]
@@ -154,14 +157,14 @@ func (b *board) asks(way string, j trace.Job) (string, error) {
 		}
 	}
 	if len(fits) == 0 {
-		return "", fmt.Errorf("no slice holds %s", j.Profile)
+		return "", fmt.Errorf("no slice of the fixed layouts is large enough for %s", j.Profile)
 	}
 	return slices.MinFunc(fits, func(x, y mig.Profile) int {
 		return cmp.Or(cmp.Compare(x.Size, y.Size), cmp.Compare(x.Compute, y.Compute))
 	}).Name, nil
 }
 
-// fixed is a node's GRES cut once and for all; the k-th of the GPU model's nodes.
+// fixed returns the constant GRES of the k-th node of the GPU model.
 func (b *board) fixed(way string, k, gpus int) string {
 	layouts := b.static.Deal(len(b.nodes) * gpus)[k*gpus : (k+1)*gpus]
 	if way == "whole" {
@@ -198,7 +201,8 @@ func (w ways) run(ctx context.Context, way string, boards []*board) (err error) 
 	if way != "caelum" {
 		for _, b := range boards {
 			for k, node := range b.nodes {
-				if _, stderr, err := c.Exec(ctx, "root", "scontrol", "update", "nodename="+node, "gres="+b.fixed(way, k, w.gpus)); err != nil {
+				if _, stderr, err := c.Exec(ctx, "root", "scontrol", "update", "nodename="+node,
+					"gres="+b.fixed(way, k, w.gpus)); err != nil {
 					return fmt.Errorf("%w: %s", err, stderr)
 				}
 			}
@@ -234,15 +238,15 @@ func (w ways) run(ctx context.Context, way string, boards []*board) (err error) 
 	return w.report(ctx, way, c, work)
 }
 
-// submission is a job as it is submitted.
+// submission is a job of the trace and the result of its submission.
 type submission struct {
 	at      time.Duration
 	args    []string
 	id      string
-	found   bool    // its profile was on offer just before
-	profile string  // that it needs
-	seconds float64 // that it runs
-	units   float64 // that it needs, as a share of a GPU
+	found   bool    // its profile was offered immediately before the submission
+	profile string  // the profile that the job needs
+	seconds float64 // the duration of the job
+	units   float64 // the units that the job needs, as a share of a GPU
 }
 
 func (w ways) submissions(way string, boards []*board) (all []*submission, err error) {
@@ -271,10 +275,11 @@ func (w ways) submissions(way string, boards []*board) (all []*submission, err e
 }
 
 var logged = regexp.MustCompile(
-	`(?m)^\[([^\]]+)\] .*?(_slurm_rpc_submit_batch_job:|sched: Allocate|_start_job: Started|_job_complete:) JobId=(\d+)\b.*$`,
+	`(?m)^\[([^\]]+)\] .*?` +
+		`(_slurm_rpc_submit_batch_job:|sched: Allocate|_start_job: Started|_job_complete:) JobId=(\d+)\b.*$`,
 )
 
-// report prints a way's row: by slurmctld's log, whose times are in milliseconds.
+// report prints the row of a scenario, from the times of slurmctld's log, which are in milliseconds.
 func (w ways) report(ctx context.Context, way string, c *cluster.Cluster, work []*submission) error {
 	log, err := c.Log("slurmctld")
 	if err != nil {
@@ -309,7 +314,7 @@ func (w ways) report(ctx context.Context, way string, c *cluster.Cluster, work [
 	for _, s := range work {
 		t := jobs[s.id]
 		if t == nil || t.submit.IsZero() || t.start.IsZero() || t.end.IsZero() {
-			return fmt.Errorf("slurmctld's log does not tell when job %s began and ended", s.id)
+			return fmt.Errorf("slurmctld's log does not contain the start and the end of job %s", s.id)
 		}
 		wait := t.start.Sub(t.submit).Seconds()
 		waits = append(waits, wait)
@@ -349,7 +354,8 @@ func (w ways) report(ctx context.Context, way string, c *cluster.Cluster, work [
 	)
 	if way == "caelum" {
 		fmt.Printf(
-			"  %-8s of %d jobs that found their profile on offer or started within %.1f s, %d did find it: %.1f%%\n",
+			"  %-8s of %d jobs whose profile was offered or that started within %.1f s, it was offered for %d: "+
+				"%.1f%%\n",
 			"",
 			prompt,
 			atOnce,
@@ -360,11 +366,11 @@ func (w ways) report(ctx context.Context, way string, c *cluster.Cluster, work [
 	return w.cost(ctx, way, c)
 }
 
-// atOnce is the wait in seconds below which there was room for a job when it came: an agent's publication and
-// slurmctld's next two looks.
+// atOnce is the longest wait in seconds of a job for which there was room at its submission: one publication of an
+// agent and slurmctld's next two scheduling cycles.
 const atOnce = 2.5
 
-// onOffer reports whether a profile is free on some node, by slurmctld's counts.
+// onOffer returns whether a slice of the profile is free on any node, according to slurmctld's counts.
 func onOffer(ctx context.Context, c *cluster.Cluster, profile string) (bool, error) {
 	out, stderr, err := c.Exec(ctx, "root", "scontrol", "-d", "show", "node")
 	if err != nil {
@@ -379,7 +385,7 @@ func onOffer(ctx context.Context, c *cluster.Cluster, profile string) (bool, err
 	for line := range strings.Lines(out) {
 		line = strings.TrimSpace(line)
 		switch {
-		case strings.HasPrefix(line, "NodeName=mig-catalog"): // no real node
+		case strings.HasPrefix(line, "NodeName=mig-catalog"): // the catalogue node is not a real node
 			total = -1 << 30
 		case strings.HasPrefix(line, "NodeName="):
 			total = 0
@@ -394,7 +400,7 @@ func onOffer(ctx context.Context, c *cluster.Cluster, profile string) (bool, err
 	return false, nil
 }
 
-// cost prints what the way has cost slurmctld, by sdiag.
+// cost prints the cost of the scenario for slurmctld, from sdiag.
 func (w ways) cost(ctx context.Context, way string, c *cluster.Cluster) error {
 	out, _, err := c.Exec(ctx, "root", "sdiag")
 	if err != nil {
@@ -407,7 +413,7 @@ func (w ways) cost(ctx context.Context, way string, c *cluster.Cluster) error {
 		return strings.TrimSpace(value)
 	}
 	fmt.Printf(
-		"  %-8s main cycle %s us in the mean; backfill %s us in the mean, depth %s\n",
+		"  %-8s mean main cycle %s us; mean backfill cycle %s us, depth %s\n",
 		"",
 		line("Main schedule", "Mean cycle"),
 		line("Backfilling stats", "Mean cycle"),

@@ -78,7 +78,8 @@ func newCampaign(ctx context.Context, o options) (*campaign, error) {
 		cluster.Options{Nodes: o.nodes, GPUs: o.gpus, Board: o.board, Build: o.build, Cgroup: o.cgroup,
 			AgentConfig: filepath.Join(here, "chaos", "caelum.yaml"),
 			Conf: []string{credExpires, "Licenses=chaos:2", "SlurmdTimeout=30",
-				"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1"}},
+				"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0," +
+					"bf_continue,bf_hetjob_prio=min,bf_interval=1"}},
 	)
 	if err != nil {
 		return nil, err

@@ -93,8 +93,8 @@ func TestSuspicionMustLast(t *testing.T) {
 func TestOverlaps(t *testing.T) {
 	jobs := jobsOf(
 		"n1",
-		"ran job=1 node=n1 uuid=MIG-a pid=100\nran job=2 node=n1 uuid=MIG-a pid=200\nran job=3 node=n2 uuid=MIG-a "+
-			"pid=300\n",
+		"ran job=1 node=n1 uuid=MIG-a pid=100\nran job=2 node=n1 uuid=MIG-a pid=200\n"+
+			"ran job=3 node=n2 uuid=MIG-a pid=300\n",
 	)
 	if len(jobs) != 2 {
 		t.Fatalf("%v", jobs)
@@ -265,8 +265,8 @@ func TestExplainedEnds(t *testing.T) {
 // launchedBefore detects that slurmctld was killed between two launches with the same id.
 func TestLaunchedBefore(t *testing.T) {
 	dir := t.TempDir()
-	const text = "[2026-11-23T02:38:07.736] launch task StepId=555.0 request from " +
-		"UID:20001\n[2026-11-23T02:38:20.000] Launching batch job 556 for UID 20002\n" +
+	const text = "[2026-11-23T02:38:07.736] launch task StepId=555.0 request from UID:20001\n" +
+		"[2026-11-23T02:38:20.000] Launching batch job 556 for UID 20002\n" +
 		"[2026-11-23T02:38:27.866] Launching batch job 555 for UID 20002\n"
 	if err := os.MkdirAll(filepath.Join(dir, "log"), 0o755); err != nil {
 		t.Fatal(err)
@@ -398,7 +398,8 @@ func TestDrawRepeats(t *testing.T) {
 
 func TestRuns(t *testing.T) {
 	runs := parseRuns(
-		"12|user1-3|CANCELLED by 20001|0:15|1000|1010|n[1-2]|gres/gpu=1|cpu=1,gres/gpu=1\n13|user2-4|PENDING|0:0|Unknown|Unknown|None assigned|gres/gpu=1|\n",
+		"12|user1-3|CANCELLED by 20001|0:15|1000|1010|n[1-2]|gres/gpu=1|cpu=1,gres/gpu=1\n" +
+			"13|user2-4|PENDING|0:0|Unknown|Unknown|None assigned|gres/gpu=1|\n",
 	)
 	if len(runs) != 2 || runs[0].state != "CANCELLED" || !slices.Equal(runs[0].nodes, []string{"n1", "n2"}) ||
 		runs[0].end.Unix() != 1010 ||

@@ -1,7 +1,8 @@
 // Package cluster starts private Slurm clusters with emulated MIG nodes for tests and demonstrations.
 //
-// It only runs contrib/devcluster/devcluster, which needs root and the packages that contrib/devcluster/prerequisites
-// installs. Nothing outside the cluster's folder is written, and any number of clusters may run side by side.
+// It runs the script contrib/devcluster/devcluster, which needs root and the packages that
+// contrib/devcluster/prerequisites installs. It never writes outside the cluster's folder, and any number of clusters
+// can run at the same time.
 package cluster
 
 import (
@@ -17,32 +18,32 @@ import (
 	"time"
 )
 
-// Options says what the cluster is made of. The zero value is a cluster with the defaults of `devcluster up`.
+// Options describes a cluster. The zero value is a cluster with the defaults of `devcluster up`.
 type Options struct {
-	// Dir is the cluster's folder, empty or not there yet; by default one is made under $TMPDIR.
+	// Dir is the cluster's folder, which must be empty or not exist. By default a new folder is made under $TMPDIR.
 	Dir string
-	// Nodes and GPUs (per node) default to 2 each.
+	// Nodes is the number of nodes and GPUs the number of GPUs per node. Both default to 2.
 	Nodes, GPUs int
-	// Model is a name of internal/mig/models.txt, by default A100-40GB. With a comma-separated list node i gets the
-	// i-th GPU model and the nodes beyond the list its last.
+	// Board is the name of a GPU model in internal/mig/models.txt, by default A100-40GB. In a comma-separated list,
+	// node i gets the i-th GPU model, and the nodes beyond the list get the last one.
 	Board string
-	// Build holds the binaries; by default build/ of the repository.
+	// Build is the folder of the binaries, by default build/ of the repository.
 	Build string
 	// AgentConfig is the nodes' caelum.yaml, by default etc/caelum.yaml of the repository.
 	AgentConfig string
-	// AgentEnv is put into the agents' environment ("NAME=value").
+	// AgentEnv is added to the agents' environment ("NAME=value").
 	AgentEnv []string
 	// JobSubmit is the job_submit.lua, by default contrib/job_submit.lua of the repository.
 	JobSubmit string
-	// NoAgent leaves Caelum out: slots exist, but there is no agent, no plugin and no job_submit.lua.
+	// NoAgent starts the cluster without Caelum: slots exist, but there is no agent, no plugin and no job_submit.lua.
 	NoAgent bool
-	// PrologDelay, in whole seconds, holds up each job's prolog before it reaches the agent.
+	// PrologDelay delays each job's prolog before its request to the agent, in whole seconds.
 	PrologDelay time.Duration
-	// Cgroup puts jobs into cgroups with ConstrainDevices=yes: "v1" or "v2"; by default there are none.
+	// Cgroup is "v1" or "v2" and puts jobs into cgroups with ConstrainDevices=yes. By default jobs have no cgroups.
 	Cgroup string
-	// KeepDeviceFiles is the driver's NVreg_ModifyDeviceFiles=0.
+	// KeepDeviceFiles corresponds to the driver's NVreg_ModifyDeviceFiles=0.
 	KeepDeviceFiles bool
-	// Conf holds lines to add to slurm.conf; the last value of a key wins.
+	// Conf contains additional lines of slurm.conf; the last value of a key applies.
 	Conf []string
 }
 
@@ -82,28 +83,29 @@ func (o Options) args() []string {
 	return args
 }
 
-// Cluster is a running cluster. Its methods may be used from several goroutines.
+// Cluster is a running cluster. Several goroutines can use its methods at the same time.
 type Cluster struct {
-	// Dir is the cluster's folder: Dir/log/*.log are the daemons' logs, Dir/home/user1 is a user's home.
+	// Dir is the cluster's folder. Dir/log/*.log are the daemons' logs, and Dir/home/user1 is a user's home.
 	Dir string
 
 	script string
 }
 
-// Start returns once slurmctld answers, every node is idle and slurmdbd knows the cluster. On an error nothing is
-// left running, and the error carries the ends of the logs. Ending ctx before Start returns ends the start.
+// Start starts a cluster. It returns when slurmctld answers, every node is idle and slurmdbd has registered the
+// cluster. On an error no process is left, and the error contains the ends of the logs. Canceling ctx before Start
+// returns interrupts the start.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	script, err := Script()
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, script, o.args()...)
-	// The script takes the cluster down when it is asked to end, but not when it is killed.
+	// The script stops the cluster when it is interrupted, but not when it is killed.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = time.Minute
 	stdout, stderr, err := run(cmd)
 	if err != nil {
-		return nil, fmt.Errorf("start a devcluster: %w\n%s", err, stderr)
+		return nil, fmt.Errorf("couldn't start a devcluster: %w\n%s", err, stderr)
 	}
 	return &Cluster{Dir: strings.TrimSpace(stdout), script: script}, nil
 }
@@ -113,19 +115,19 @@ func (c *Cluster) Stop() error {
 	return c.do("down")
 }
 
-// Exec runs a command on the login node as a user (root, user1 or user2), in that user's home. Nothing is put
-// through a shell. When the command ends with a status other than 0, err is an *exec.ExitError.
+// Exec runs a command on the login node as a user (root, user1 or user2), in that user's home, without a shell. If the
+// command ends with a status other than 0, err is an *exec.ExitError.
 func (c *Cluster) Exec(ctx context.Context, user string, args ...string) (stdout, stderr string, err error) {
 	return c.exec(ctx, "", user, args)
 }
 
-// ExecNode is Exec on a node (n1, n2, ...).
+// ExecNode does the same as Exec, on a node (n1, n2, ...).
 func (c *Cluster) ExecNode(ctx context.Context, node, user string, args ...string) (stdout, stderr string, err error) {
 	return c.exec(ctx, node, user, args)
 }
 
-// Command is what Exec would run, for callers that need its input or its output as it comes. An empty node means
-// the login node. Killing it sends SIGTERM to the command inside.
+// Command returns the command that Exec runs, for callers that need its stdin, or its output before it ends. An empty
+// node means the login node. Killing the returned command sends SIGTERM to the command inside the cluster.
 func (c *Cluster) Command(ctx context.Context, node, user string, args ...string) *exec.Cmd {
 	full := []string{"exec", "--dir", c.Dir, "--user", user}
 	if node != "" {
@@ -138,21 +140,21 @@ func (c *Cluster) exec(ctx context.Context, node, user string, args []string) (s
 	return run(c.Command(ctx, node, user, args...))
 }
 
-// StartUnit, StopUnit and RestartUnit act on a daemon: slurmctld, slurmdbd, mariadbd, munged, slurmd-n1, agent-n1, ...
-// StartUnit and RestartUnit return when the daemon answers, StopUnit (SIGTERM) when it has ended.
+// StartUnit starts a daemon and returns when the daemon answers. The daemons are slurmctld, slurmdbd, mariadbd, munged,
+// slurmd-n1, agent-n1, ...
 func (c *Cluster) StartUnit(unit string) error { return c.do("start", unit) }
 
-// StopUnit: see StartUnit.
+// StopUnit stops a daemon with SIGTERM and returns when the daemon has ended.
 func (c *Cluster) StopUnit(unit string) error { return c.do("stop", unit) }
 
-// RestartUnit: see StartUnit.
+// RestartUnit restarts a daemon and returns when the daemon answers.
 func (c *Cluster) RestartUnit(unit string) error { return c.do("restart", unit) }
 
-// KillUnit sends a signal, by its name without SIG. An agent that ends by it is started again, as systemd would; the
-// other daemons stay down until StartUnit.
+// KillUnit sends a signal to a daemon; signal is a name without SIG. An agent that the signal ends is restarted, as
+// with systemd. Other daemons stay down until StartUnit.
 func (c *Cluster) KillUnit(unit, signal string) error { return c.do("kill", "--signal", signal, unit) }
 
-// Log is what a daemon has logged so far.
+// Log returns the log of a daemon.
 func (c *Cluster) Log(unit string) (string, error) {
 	data, err := os.ReadFile(filepath.Join(c.Dir, "log", unit+".log"))
 	return string(data), err
@@ -173,7 +175,8 @@ func run(cmd *exec.Cmd) (string, string, error) {
 	return stdout.String(), stderr.String(), err
 }
 
-// Script finds the devcluster script of the repository that holds the working directory, as it does in a test.
+// Script returns the path of the devcluster script in the repository that contains the working directory, which a test
+// does.
 func Script() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// within polls until the condition holds. The limit is generous: it only keeps a broken test from hanging.
+// within waits until the condition holds. The limit is generous, because it only ends a broken test.
 func within(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !holds(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not in time: %s", what)
+			t.Fatalf("timeout: %s", what)
 		}
 	}
 }
@@ -39,7 +39,7 @@ func start(t *testing.T, o Options) *Cluster {
 	return c
 }
 
-// must runs a command inside as a user and returns its output without the last newline.
+// must runs a command in the cluster as a user and returns its output without the spaces around it.
 func must(t *testing.T, c *Cluster, node, user string, args ...string) string {
 	t.Helper()
 	stdout, stderr, err := c.ExecNode(t.Context(), node, user, args...)
@@ -66,7 +66,7 @@ func TestTypedJobStartsWhenItsTypeIsOffered(t *testing.T) {
 	first := submit("--gres=gpu:1,mig:1g.5gb:1")
 	second := submit("--gres=gpu:1,mig:1g.5gb:1")
 	if got := state(first); got != "PENDING" {
-		t.Fatalf("nothing is on offer, but job %s is %s", first, got)
+		t.Fatalf("no slice is offered, but job %s is %s", first, got)
 	}
 	must(
 		t,
@@ -76,7 +76,8 @@ func TestTypedJobStartsWhenItsTypeIsOffered(t *testing.T) {
 		"scontrol",
 		"update",
 		"nodename=n2",
-		"gres=gpu:a100:14,mig:1g.5gb:1,mig:1g.10gb:0,mig:2g.10gb:0,mig:3g.20gb:0,mig:4g.20gb:0,mig:7g.40gb:0,mig:closed:55",
+		"gres=gpu:a100:14,mig:1g.5gb:1,mig:1g.10gb:0,mig:2g.10gb:0,"+
+			"mig:3g.20gb:0,mig:4g.20gb:0,mig:7g.40gb:0,mig:closed:55",
 	)
 	within(t, "both jobs run, one after the other", func() bool { return state(second) == "COMPLETED" })
 
@@ -84,7 +85,7 @@ func TestTypedJobStartsWhenItsTypeIsOffered(t *testing.T) {
 	if err != nil || string(output) != "n2\nslot 0\n" {
 		t.Errorf("the job's output, in its user's home: %q, %v", output, err)
 	}
-	within(t, "sacct knows the slice and the account", func() bool {
+	within(t, "sacct shows the slice and the account", func() bool {
 		line := must(t, c, "", "user1", "sacct", "-nPX", "-j", first, "-o", "account,state,alloctres")
 		return strings.HasPrefix(line, "research|COMPLETED|") && strings.Contains(line, "gres/mig:1g.5gb=1")
 	})
@@ -118,7 +119,8 @@ func TestCommandsRunAsOnARealCluster(t *testing.T) {
 	if out, err := cmd.Output(); err != nil || string(out) != "two  blanks, $HOME, * and \"quotes\"" {
 		t.Errorf("stdin to stdout: %q, %v", out, err)
 	}
-	if got := must(t, c, "", "user1", "printf", "%s|", "two  blanks", "", "$HOME", "*"); got != "two  blanks||$HOME|*|" {
+	if got := must(t, c, "", "user1", "printf", "%s|", "two  blanks", "", "$HOME",
+		"*"); got != "two  blanks||$HOME|*|" {
 		t.Errorf("arguments arrive as %q", got)
 	}
 
@@ -133,7 +135,7 @@ func TestCommandsRunAsOnARealCluster(t *testing.T) {
 	}
 	within(t, "a command runs on a node", sleeps)
 	cancel()
-	within(t, "it ends with the exec that wanted it", func() bool { return !sleeps() })
+	within(t, "the command ends when its exec is killed", func() bool { return !sleeps() })
 }
 
 func TestDaemonsAreStoppedKilledAndStarted(t *testing.T) {
@@ -145,7 +147,7 @@ func TestDaemonsAreStoppedKilledAndStarted(t *testing.T) {
 	}
 	within(t, "a killed slurmctld stays down", func() bool { return !ping() })
 	if err := c.StartUnit("slurmctld"); err != nil || !ping() {
-		t.Fatalf("slurmctld does not answer when start returns: %v", err)
+		t.Fatalf("slurmctld does not answer after start has returned: %v", err)
 	}
 	for _, unit := range []string{"slurmdbd", "slurmd-n1"} {
 		if err := c.RestartUnit(unit); err != nil {
@@ -170,7 +172,8 @@ func TestTwoClustersRunSideBySide(t *testing.T) {
 		return must(t, c, "", "user1", "sinfo", "-h", "-n", node, "-p", "plain", "-o", "%G")
 	}
 	const a30 = "gpu:a30:8,mig:1g.6gb:0,mig:2g.12gb:0,mig:4g.24gb:0,mig:closed:32"
-	const h100 = "gpu:h100:14,mig:1g.10gb:0,mig:1g.20gb:0,mig:2g.20gb:0,mig:3g.40gb:0,mig:4g.40gb:0,mig:7g.80gb:0,mig:closed:56"
+	const h100 = "gpu:h100:14,mig:1g.10gb:0,mig:1g.20gb:0,mig:2g.20gb:0," +
+		"mig:3g.40gb:0,mig:4g.40gb:0,mig:7g.80gb:0,mig:closed:56"
 	for _, test := range []struct {
 		c          *Cluster
 		node, want string

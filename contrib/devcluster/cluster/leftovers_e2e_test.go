@@ -18,7 +18,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		c := start(t, Options{NoAgent: true})
 		namespace := namespaceOf(t, c.Dir)
 		if !inUse(t, namespace) {
-			t.Fatal("this test does not see the processes of a running cluster")
+			t.Fatal("the test cannot find the processes of a running cluster")
 		}
 		if err := c.Stop(); err != nil {
 			t.Fatal(err)
@@ -87,7 +87,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	})
 }
 
-// emptyDir is not t.TempDir(), whose parent is closed to the cluster's users.
+// emptyDir returns a new folder. It does not use t.TempDir(), whose parent the cluster's users cannot access.
 func emptyDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "devcluster-test.")
@@ -114,7 +114,7 @@ func initOf(t *testing.T, dir string) int {
 	return pid
 }
 
-// namespaceOf names the PID namespace of a cluster, which every process of it is in.
+// namespaceOf returns the name of a cluster's PID namespace, which contains all processes of the cluster.
 func namespaceOf(t *testing.T, dir string) string {
 	t.Helper()
 	name, err := os.Readlink("/proc/" + strconv.Itoa(initOf(t, dir)) + "/ns/pid")
@@ -124,7 +124,7 @@ func namespaceOf(t *testing.T, dir string) string {
 	return name
 }
 
-// inUse says whether a process lives in that PID namespace, or is about to make children there. Zombies hold none.
+// inUse returns whether a process is in the PID namespace or will make its children there. Zombies are in no namespace.
 func inUse(t *testing.T, namespace string) bool {
 	t.Helper()
 	links, err := filepath.Glob("/proc/[0-9]*/ns/pid*")
@@ -139,7 +139,7 @@ func inUse(t *testing.T, namespace string) bool {
 	return false
 }
 
-// checkGone fails when something of a cluster is left: a process, a mount in any namespace, or its folder.
+// checkGone fails if a cluster has left a process, a mount in any namespace, or its folder.
 func checkGone(t *testing.T, dir, namespace string) {
 	t.Helper()
 	if exists(dir) {

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// The agent and the plugin are stubs here (testdata): this is about what devcluster does around them.
+// The agent and the plugin are stubs (testdata), because these tests check only how devcluster runs them.
 
-// stubs puts a build folder together: testdata/build and the plugin, which has to be compiled for this Slurm.
+// stubs makes a build folder from testdata/build and the stub plugin, which must be compiled for the installed Slurm.
 func stubs(t *testing.T) Options {
 	t.Helper()
 	build := emptyDir(t)
@@ -24,7 +24,7 @@ func stubs(t *testing.T) Options {
 	if err := os.CopyFS(build, os.DirFS("testdata/build")); err != nil {
 		t.Fatal(err)
 	}
-	// `caelum slurm-config` on emulated GPUs writes the configuration: these two are the real ones.
+	// `caelum slurm-config` on emulated GPUs writes the configuration, so these files are the real ones.
 	for _, name := range []string{"caelum", "nvml-emulator", "libnvidia-ml.so.1"} {
 		data, err := os.ReadFile(filepath.Join("..", "..", "..", "build", name))
 		if err != nil {
@@ -47,7 +47,7 @@ func stubs(t *testing.T) Options {
 	if output, err := plugin.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
-	// Absolute, because the cluster runs elsewhere.
+	// The paths must be absolute, because the cluster has another working directory.
 	file := func(name string) string {
 		path, err := filepath.Abs(filepath.Join("testdata", name))
 		if err != nil {
@@ -98,13 +98,14 @@ func TestAgentIsSupervised(t *testing.T) {
 			"[[ -f /etc/caelum/caelum.yaml && ! -e /etc/caelum/decisions && ! -s /etc/slurm/job_submit.lua ]]",
 		)
 	}
-	if got := must(t, c, "", "user1", "bash", "-c", "id=$(sbatch --parsable -H --wrap true); squeue -h -j $id -o %k"); got != "submitted under caelum-decisions 1 1" {
+	const submit = "id=$(sbatch --parsable -H --wrap true); squeue -h -j $id -o %k"
+	if got := must(t, c, "", "user1", "bash", "-c", submit); got != "submitted under caelum-decisions 1 1" {
 		t.Errorf("job_submit.lua and the decision table: %q", got)
 	}
 }
 
 func TestPrologIsDelayed(t *testing.T) {
-	// The delay is longer than any test takes: that the prolog holds the job shows without a stopwatch.
+	// The delay is longer than any test takes, so the test need not measure times.
 	const delay = 1000
 	plugin, none := stubs(t), Options{NoAgent: true}
 	for name, o := range map[string]Options{"before the plugin": plugin, "without a plugin": none} {

@@ -1,8 +1,9 @@
-// Package clustertest is a running devcluster as the end-to-end tests use it: commands by user, waiting, and what must
-// hold at the end.
+// Package clustertest starts a devcluster for an end-to-end test, with functions to run commands as a user, to wait for
+// a condition, and to check the cluster at the end.
 //
-// FAULTS_KEEP names a folder for the daemons' logs of what failed, FAULTS_BUILD the binaries (default: build/ of the
-// repository), and FAULTS_POLL is the agents' poll_interval (default: 1s, the devcluster's; 15s is what a site has).
+// FAULTS_KEEP is a folder for the daemons' logs of failed tests. FAULTS_BUILD is the folder of the binaries (default:
+// build/ of the repository). FAULTS_POLL is the agents' poll_interval (default: 1s, as in the devcluster; the default
+// of the agent is 15s).
 package clustertest
 
 import (
@@ -20,13 +21,13 @@ import (
 	"caelum/internal/api"
 )
 
-// User submits the jobs of most tests; Stranger is another ordinary user.
+// User submits the jobs of most tests. Stranger is another user without privileges.
 const User, Stranger = "user1", "user2"
 
-// Limit is how long anything may take. It only keeps a broken test from hanging.
+// Limit is the maximum time for any condition. It is generous, because it only ends a broken test.
 const Limit = 60 * time.Second
 
-// hold NAME: keeps its device until end.NAME is there; fails when the device is taken from it.
+// hold is a script `hold NAME`, which uses its device until the file end.NAME exists. It fails if it loses the device.
 const hold = `#!/bin/bash
 cuda-process --exclusive --seconds 3600 &
 device=$!
@@ -37,12 +38,12 @@ done
 kill $device
 `
 
-// conf makes slurmctld start what can start within a second.
+// conf makes slurmctld start every job that can start within a second.
 var conf = []string{
 	"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1",
 }
 
-// Site is a running cluster. Its methods end the test when something does not come to be.
+// Site is a running cluster. Its methods end the test if a command or a wait fails.
 type Site struct {
 	*cluster.Cluster
 	Nodes []string
@@ -50,7 +51,7 @@ type Site struct {
 	t *testing.T
 }
 
-// Start starts a cluster and takes it down at the test's end. The test runs beside others (t.Parallel).
+// Start starts a cluster and stops it at the end of the test. The test runs in parallel with others (t.Parallel).
 func Start(t *testing.T, o cluster.Options) *Site {
 	t.Helper()
 	t.Parallel()
@@ -64,7 +65,8 @@ func Start(t *testing.T, o cluster.Options) *Site {
 	}
 	if poll := os.Getenv("FAULTS_POLL"); poll != "" {
 		o.AgentConfig = filepath.Join(t.TempDir(), "caelum.yaml")
-		if err := os.WriteFile(o.AgentConfig, []byte("log_format: json\npoll_interval: "+poll+"\n"), 0o644); err != nil {
+		if err := os.WriteFile(o.AgentConfig, []byte("log_format: json\npoll_interval: "+poll+"\n"),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -88,7 +90,7 @@ func Start(t *testing.T, o cluster.Options) *Site {
 	return s
 }
 
-// explain logs what a failure can be understood by.
+// explain logs the state of the cluster after a failure.
 func (s *Site) explain() {
 	s.t.Logf(
 		"%s\n%s",
@@ -109,7 +111,7 @@ func (s *Site) explain() {
 			}
 		}
 		s.t.Logf(
-			"the agent of %s said:\n%s%s",
+			"the agent of %s logged:\n%s%s",
 			node,
 			strings.Join(lines[max(0, len(lines)-30):], ""),
 			s.Try(node, "caelum", "status"),
@@ -128,13 +130,13 @@ func (s *Site) Write(name, text string) {
 	}
 }
 
-// Try runs a command as root and answers whatever it prints, also when it fails.
+// Try runs a command as root and returns its output and error output, also if the command fails.
 func (s *Site) Try(node string, args ...string) string {
 	out, stderr, _ := s.ExecNode(context.Background(), node, "root", args...)
 	return strings.TrimSpace(out + stderr)
 }
 
-// Must runs a command and answers its output without blanks around it.
+// Must runs a command, which must succeed, and returns its output without the spaces around it.
 func (s *Site) Must(node, who string, args ...string) string {
 	s.t.Helper()
 	out, stderr, err := s.ExecNode(s.t.Context(), node, who, args...)
@@ -144,31 +146,31 @@ func (s *Site) Must(node, who string, args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// Submit answers the id of a batch job of the user's that runs one command.
+// Submit submits a batch job of User that runs one command, and returns its id.
 func (s *Site) Submit(command string, options ...string) string {
 	s.t.Helper()
 	return s.Must("", User, append(append([]string{"sbatch", "--parsable"}, options...), "--wrap", command)...)
 }
 
-// End lets the runs of `hold NAME` end.
+// End makes the runs of `hold NAME` end.
 func (s *Site) End(name string) { s.t.Helper(); s.Write("end."+name, "") }
 
-// Within waits until something holds, 60 seconds at most.
+// Within waits until a condition holds, at most for Limit.
 func (s *Site) Within(what string, holds func() bool) {
 	s.t.Helper()
 	for end := time.Now().Add(Limit); !holds(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
-			s.t.Fatalf("not in time: %s", what)
+			s.t.Fatalf("timeout: %s", what)
 		}
 	}
 }
 
-// State is a job's state in squeue, which may be away.
+// State returns a job's state in squeue. If slurmctld does not answer, it returns squeue's error.
 func (s *Site) State(id string) string {
 	return s.Try("", "squeue", "-h", "-t", "all", "-j", id, "-o", "%T")
 }
 
-// Lives is State, and ends the test when the job has failed.
+// Lives returns the same as State, and ends the test if the job has failed.
 func (s *Site) Lives(id string) string {
 	s.t.Helper()
 	state := s.State(id)
@@ -180,7 +182,7 @@ func (s *Site) Lives(id string) string {
 	return state
 }
 
-// Running waits until jobs run.
+// Running waits until all jobs are running.
 func (s *Site) Running(ids ...string) {
 	s.t.Helper()
 	for _, id := range ids {
@@ -188,7 +190,7 @@ func (s *Site) Running(ids ...string) {
 	}
 }
 
-// Completed waits until jobs have ended well, in their first run.
+// Completed waits until all jobs have completed in their first run.
 func (s *Site) Completed(ids ...string) {
 	s.t.Helper()
 	for _, id := range ids {
@@ -201,7 +203,7 @@ func (s *Site) Completed(ids ...string) {
 	}
 }
 
-// Status is what `caelum status` on a node prints.
+// Status returns the result of `caelum status` on a node.
 func (s *Site) Status(node string) (status api.Status, err error) {
 	out, stderr, err := s.ExecNode(context.Background(), node, "root", "caelum", "status", "--json")
 	if err != nil {
@@ -210,26 +212,26 @@ func (s *Site) Status(node string) (status api.Status, err error) {
 	return status, json.Unmarshal([]byte(out), &status)
 }
 
-// Slice is the one slice of a job.
+// Slice returns the slice of a job, which must have exactly one.
 func (s *Site) Slice(node, id string) (slice api.Slice) {
 	s.t.Helper()
 	s.Within("caelum job "+id, func() bool {
 		var lease api.Lease
 		out, _, err := s.ExecNode(s.t.Context(), node, "root", "caelum", "job", id, "--json")
 		if err != nil || json.Unmarshal([]byte(out), &lease) != nil {
-			return false // the agent may be away
+			return false // the agent may not be running
 		}
 		if len(lease.Slices) != 1 {
 			s.t.Fatalf("job %s holds %+v", id, lease)
 		}
 		slice = lease.Slices[0]
-		slice.Use = nil // another at every look
+		slice.Use = nil // the use changes with every reading
 		return true
 	})
 	return slice
 }
 
-// NoneDrained fails when slurmctld has a reason against a node.
+// NoneDrained fails if a node has a reason in slurmctld.
 func (s *Site) NoneDrained() {
 	s.t.Helper()
 	for _, node := range s.Nodes {
@@ -239,7 +241,7 @@ func (s *Site) NoneDrained() {
 	}
 }
 
-// NothingLeft waits until no job holds anything, and no instance is anybody's but the agent's.
+// NothingLeft waits until no job and no lease is left and every instance is idle.
 func (s *Site) NothingLeft() {
 	s.t.Helper()
 	var left string
@@ -249,7 +251,7 @@ func (s *Site) NothingLeft() {
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
-	s.t.Errorf("this is left:\n%s", left)
+	s.t.Errorf("left at the end:\n%s", left)
 }
 
 func (s *Site) leftovers() string {

@@ -1,5 +1,5 @@
-// Command demo is `make demo`: a private Slurm of two nodes with two emulated A100-40GB each, 24 jobs by an ordinary
-// user whose scripts say no more than --gres=gpu:1, and a table of what each of them got.
+// Command demo implements `make demo`. It starts a private Slurm with two nodes of two emulated A100-40GB each, submits
+// 24 jobs whose scripts contain only --gres=gpu:1, and prints a table with the slice of each job.
 package main
 
 import (
@@ -17,14 +17,14 @@ import (
 	"caelum/internal/predict"
 )
 
-// work is a script that the user runs again and again.
-type work struct {
+// script is a script that the user submits several times.
+type script struct {
 	name    string
-	memory  int    // MiB that it allocates on its GPU
-	profile string // what the decision table says it needs; empty: it is not in the table
+	memory  int    // MiB that the script allocates on its GPU
+	profile string // its profile in the decision table; empty if the script is not in the table
 }
 
-var works = []work{
+var scripts = []script{
 	{"notebook", 3000, "1g.5gb"},
 	{"tokenize", 4500, "1g.5gb"},
 	{"embed", 9000, "1g.10gb"},
@@ -33,7 +33,7 @@ var works = []work{
 	{"unknown", 30000, ""},
 }
 
-// rounds is how often each of them is submitted.
+// rounds is the number of submissions of each script.
 const rounds = 4
 
 const user, uid = "user1", 20001
@@ -51,18 +51,18 @@ func run(ctx context.Context) (err error) {
 	fmt.Println(
 		"Starting a private Slurm: slurmctld, slurmdbd, MariaDB, munge, 2 nodes with 2 emulated A100-40GB each ...",
 	)
-	script, err := cluster.Script()
+	path, err := cluster.Script()
 	if err != nil {
 		return err
 	}
-	config := filepath.Join(filepath.Dir(script), "caelum.yaml")
+	config := filepath.Join(filepath.Dir(path), "caelum.yaml")
 	c, err := cluster.Start(ctx, cluster.Options{Nodes: 2, GPUs: 2, AgentConfig: config})
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err == nil {
-			fmt.Println("\nTearing it down ...")
+			fmt.Println("\nStopping the cluster ...")
 		}
 		if serr := c.Stop(); err == nil {
 			err = serr
@@ -76,7 +76,7 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	fmt.Printf(
-		"%s submitted %d jobs, every script with no more than \"#SBATCH --gres=gpu:1\". One node meanwhile:\n\n",
+		"%s submitted %d jobs. Their only option is \"#SBATCH --gres=gpu:1\". One of the nodes now:\n\n",
 		user,
 		len(ids),
 	)
@@ -88,14 +88,14 @@ func run(ctx context.Context) (err error) {
 	return report(c, jobs)
 }
 
-func batch(w work) string {
+func batch(w script) string {
 	return fmt.Sprintf(
 		"#!/bin/bash\n#SBATCH --gres=gpu:1\ncuda-process --exclusive --memory %d --seconds 3 --print\n",
 		w.memory,
 	)
 }
 
-// writeDecisions replaces the decision table by one that knows the user's scripts, as an admin would who has looked at
+// writeDecisions adds the profiles of the user's scripts to the decision table, as Caelum does after it has observed
 // earlier runs.
 func writeDecisions(ctx context.Context, c *cluster.Cluster) error {
 	old, _, err := c.Exec(ctx, "root", "cat", "/etc/caelum/decisions")
@@ -104,7 +104,7 @@ func writeDecisions(ctx context.Context, c *cluster.Cluster) error {
 	}
 	_, rest, _ := strings.Cut(old, "\n")
 	table := "caelum-decisions 1 2\n" + rest
-	for _, w := range works {
+	for _, w := range scripts {
 		if w.profile != "" {
 			key := predict.Key(
 				predict.KeyInput{UID: uid, Account: "research", JobName: w.name, Script: batch(w), GPUs: 1, Nodes: 1},
@@ -127,17 +127,17 @@ func writeDecisions(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// submit answers the job ids in the order of submission.
+// submit submits all jobs and returns their ids in the order of submission.
 func submit(ctx context.Context, c *cluster.Cluster) ([]string, error) {
 	home := filepath.Join(c.Dir, "home", user)
-	for _, w := range works {
+	for _, w := range scripts {
 		if err := os.WriteFile(filepath.Join(home, w.name), []byte(batch(w)), 0o644); err != nil {
 			return nil, err
 		}
 	}
 	var ids []string
 	for range rounds {
-		for _, w := range works {
+		for _, w := range scripts {
 			out, stderr, err := c.Exec(ctx, user, "sbatch", "--parsable", w.name)
 			if err != nil {
 				return nil, fmt.Errorf("sbatch %s: %w: %s", w.name, err, stderr)
@@ -161,15 +161,15 @@ func indent(text string) string {
 	return "    " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    ")
 }
 
-// job is what sacct and the job's own output say.
+// job is the data of a job from sacct and from the job's own output.
 type job struct {
 	id, name, state, node string
 	waited                time.Duration
 	tres                  string
-	ran                   map[string]string // what cuda-process printed: uuid, gpu, profile, start
+	ran                   map[string]string // the values that cuda-process printed: uuid, gpu, profile, start
 }
 
-// wait returns when slurmdbd has every job as ended.
+// wait returns when every job has ended in slurmdbd's accounting.
 func wait(ctx context.Context, c *cluster.Cluster, ids []string) ([]job, error) {
 	for deadline := time.Now().Add(4 * time.Minute); ; {
 		out, stderr, err := c.Exec(ctx, user, "sacct", "-X", "-n", "-P", "-j", strings.Join(ids, ","),
@@ -216,7 +216,7 @@ func parse(c *cluster.Cluster, out string) (jobs []job, ended int) {
 	return jobs, ended
 }
 
-// gresOnly leaves out of AllocTRES what is no GRES.
+// gresOnly returns the GRES of an AllocTRES.
 func gresOnly(tres string) string {
 	var some []string
 	for _, t := range strings.Split(tres, ",") {
@@ -239,7 +239,7 @@ func ran(c *cluster.Cluster, id string) map[string]string {
 	return words
 }
 
-// report prints the table, and fails when a job did not get what it should have.
+// report prints the table. It returns an error if a job did not complete on a slice of the expected profile.
 func report(c *cluster.Cluster, jobs []job) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "JOB\tNAME\tSTATE\tPROFILE\tNODE\tGPU\tSTART UNIT\tWAITED\tSACCT ALLOCTRES")
@@ -274,10 +274,11 @@ func report(c *cluster.Cluster, jobs []job) error {
 				fmt.Printf("\noutput of job %s:\n%s", j.id, indent(string(text)))
 			}
 		}
-		return fmt.Errorf("%d of %d jobs did not get what they should have", bad, len(jobs))
+		return fmt.Errorf("%d of %d jobs did not complete on a slice of the expected profile", bad, len(jobs))
 	}
 	fmt.Printf(
-		"\nAll %d jobs ran on exactly one slice each, of the profile that the decision table gives them (%q is not in it and gets the default).\n",
+		"\nEach of the %d jobs ran on one slice of its profile in the decision table. "+
+			"%q is not in the table and got the default.\n",
 		len(jobs),
 		"unknown",
 	)
@@ -285,7 +286,7 @@ func report(c *cluster.Cluster, jobs []job) error {
 }
 
 func expected(name string) string {
-	for _, w := range works {
+	for _, w := range scripts {
 		if w.name == name && w.profile != "" {
 			return w.profile
 		}

@@ -10,14 +10,15 @@ import (
 	"caelum/internal/api"
 )
 
-// TestCommandLine calls caelum as an ordinary user does: on a node, in a job and on the login node.
+// TestCommandLine runs caelum as a user without privileges: on a node, in a job and on the login node.
 func TestCommandLine(t *testing.T) {
 	s := quietly(t, shared)
 	id := s.submit(t, "caelum job $SLURM_JOB_ID >cli.out\n./task cli 1 600", "-w", "n1", "--gres=mig:2g.10gb:1")
 	s.holding(t, "cli", 1)
 
 	status := s.must(t, "n1", stranger, "caelum", "status")
-	for _, want := range []string{"node n1, offers published ", "GPU 0  NVIDIA A100", "GPU 1  NVIDIA A100", "2g.10gb", "job " + id, user, "on offer: "} {
+	for _, want := range []string{"node n1, offers published ", "GPU 0  NVIDIA A100", "GPU 1  NVIDIA A100", "2g.10gb",
+		"job " + id, user, "on offer: "} {
 		if !strings.Contains(status, want) {
 			t.Errorf("caelum status has no %q:\n%s", want, status)
 		}
@@ -35,9 +36,9 @@ func TestCommandLine(t *testing.T) {
 		}
 	}
 	in := strings.TrimSpace(s.read(t, "cli.out"))
-	before := func(text string) string { return strings.Split(text, " MIG-")[0] } // what a slice has in use changes
+	before := func(text string) string { return strings.Split(text, " MIG-")[0] } // the use of a slice changes
 	if before(in) != before(out) {
-		t.Errorf("in the job caelum job says\n%s\nand beside it\n%s", in, out)
+		t.Errorf("caelum job prints in the job\n%s\nand outside of it\n%s", in, out)
 	}
 	var lease api.Lease
 	decode(t, s.must(t, "n1", user, "caelum", "job", id, "--json"), &lease)
@@ -52,7 +53,7 @@ func TestCommandLine(t *testing.T) {
 		says   string
 	}{
 		{"n1", "job", 2, "arg"},
-		{"n1", "job twelve", 2, "no job id"},
+		{"n1", "job twelve", 2, "not a job id"},
 		{"n1", "status now", 2, "now"},
 		{"n1", "status --jsom", 2, "--jsom"},
 		{"n1", "statu", 2, "statu"},
@@ -84,13 +85,15 @@ func TestCommandLine(t *testing.T) {
 	})
 }
 
-// slurm-config is for admins: the driver tells what a GPU can hold to root only.
+// slurm-config is for administrators: only root can read the properties of a GPU from the driver.
 func TestSlurmConfig(t *testing.T) {
 	s := shared
 	conf := s.must(t, "n1", "root", "caelum", "slurm-config", "--nodes", "n[1-2]", "--cpus", "64", "--memory", "256000")
 	for _, want := range []string{
-		"GresTypes=gpu,mig", "PrologFlags=Alloc", "JobSubmitPlugins=lua", "required spank_caelum.so", "caelum-decisions 1 1",
-		"NodeName=n[1-2] Gres=gpu:a100:14,mig:1g.5gb:0,mig:1g.10gb:0,mig:2g.10gb:0,mig:3g.20gb:0,mig:4g.20gb:0,mig:7g.40gb:0,mig:closed:56",
+		"GresTypes=gpu,mig", "PrologFlags=Alloc", "JobSubmitPlugins=lua", "required spank_caelum.so",
+		"caelum-decisions 1 1",
+		"NodeName=n[1-2] Gres=gpu:a100:14,mig:1g.5gb:0,mig:1g.10gb:0,mig:2g.10gb:0," +
+			"mig:3g.20gb:0,mig:4g.20gb:0,mig:7g.40gb:0,mig:closed:56",
 		"File=/dev/caelum/slot[0-13]",
 	} {
 		if !strings.Contains(conf, want) {

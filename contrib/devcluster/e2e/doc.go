@@ -1,10 +1,11 @@
-// Package e2e holds the tests of the whole on a real Slurm: unchanged scripts by an ordinary user, and what slurmctld,
-// the agents and the GPUs make of them. Only the GPUs are emulated. It has no code of its own.
+// Package e2e tests Caelum on a real Slurm: it submits unchanged scripts of a user, and checks the results in slurmctld,
+// the agents and the GPUs. Only the GPUs are emulated. The package contains only tests. They need root,
+// contrib/devcluster/prerequisites and `make all`.
 //
-//	go test -tags e2e ./contrib/devcluster/e2e              # needs root, contrib/devcluster/prerequisites and `make all`
-//	go test -tags e2e ./contrib/devcluster/e2e -rewrite     # writes docs/script-matrix.md as measured
+//	go test -tags e2e ./contrib/devcluster/e2e
+//	go test -tags e2e ./contrib/devcluster/e2e -rewrite     # writes the measured docs/script-matrix.md
 //
-// Every task runs testdata/task, which holds its device with `cuda-process --exclusive`. After each test the cluster
-// must be as if nothing had run (quiet_test.go), and the agents' and the drivers' own logs are searched for a device
-// that two jobs or two processes held at once.
+// Every task runs testdata/task, which holds its device with `cuda-process --exclusive`. After each test no job or lease
+// may be left (quiet_test.go), and the logs of the agents and the emulated drivers must not show a device that two jobs
+// or two processes held at the same time.
 package e2e

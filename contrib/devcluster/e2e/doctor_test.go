@@ -32,7 +32,7 @@ func has(findings []doctor.Finding, check string, severity doctor.Severity, text
 	return false
 }
 
-// TestDoctor looks at a healthy node while a job holds a slice, and then at what has been broken by hand.
+// TestDoctor runs the doctor on a healthy node while a job holds a slice, and then after deliberate damage.
 func TestDoctor(t *testing.T) {
 	s := quietly(t, shared)
 	id := s.submit(t, "./task doctor 1 600", "-w", "n1", "--gres=mig:2g.10gb:1")
@@ -42,14 +42,15 @@ func TestDoctor(t *testing.T) {
 	if status != 0 || doctor.Count(findings, doctor.Error) != 0 {
 		t.Errorf("healthy: status %d: %+v", status, findings)
 	}
-	for _, check := range []string{"agent", "gpus", "instances", "device files", "prolog", "batch start", "gres types", "accounting", "clock",
+	for _, check := range []string{"agent", "gpus", "instances", "device files", "prolog", "batch start", "gres types",
+		"accounting", "clock",
 		"closed", "total", "slots", "partitions", "catalogue", "features", "profiles", "plugin"} {
 		if !has(findings, check, doctor.OK, "") {
 			t.Errorf("healthy: %s is not ok: %+v", check, findings)
 		}
 	}
-	if !has(findings, "isolation", doctor.Warning, "a user's own other jobs") {
-		t.Errorf("the cluster has no cgroups, and nothing says so: %+v", findings)
+	if !has(findings, "isolation", doctor.Warning, "other jobs of the same user") {
+		t.Errorf("no finding about the missing cgroups: %+v", findings)
 	}
 	if a := s.call(t, "n1", user, "", "caelum", "doctor"); a.status != 0 ||
 		!strings.Contains(
@@ -110,7 +111,7 @@ func TestDoctor(t *testing.T) {
 		}
 	})
 
-	// With the agent stopped, so that it meets the instance when it starts, and not up to a minute later.
+	// The agent is stopped meanwhile, so that it finds the instance at its start and not up to a minute later.
 	t.Run("an instance of somebody else", func(t *testing.T) {
 		restart := func(meanwhile ...string) {
 			if err := s.StopUnit("agent-n1"); err != nil {

@@ -22,7 +22,7 @@ func number(t *testing.T, id string) float64 {
 	return n
 }
 
-// holding waits until so many runs of `task NAME` hold their device.
+// holding waits until the given number of runs of `task NAME` hold their device.
 func (s *site) holding(t *testing.T, name string, many int) {
 	t.Helper()
 	within(t, name+" holds its device", func() bool {
@@ -31,7 +31,7 @@ func (s *site) holding(t *testing.T, name string, many int) {
 	})
 }
 
-// A requeued job keeps its id: its second run is another lease, and the first run's slice is free again.
+// A requeued job keeps its id. Its second run has a new lease, and the slice of the first run is free again.
 func TestRequeue(t *testing.T) {
 	s := quietly(t, shared)
 	id := s.submit(
@@ -49,7 +49,7 @@ func TestRequeue(t *testing.T) {
 		return err == nil && len(status.Leases) == 0
 	})
 	s.completed(t, id)
-	all := s.held(t, "requeue", "1g.5gb") // the first run was killed before it noted anything
+	all := s.held(t, "requeue", "1g.5gb") // the first run was killed before it recorded its device
 	if len(all) == 1 && all[0].restart != "1" {
 		t.Errorf("the run that ended is number %s", all[0].restart)
 	}
@@ -64,10 +64,12 @@ func TestRequeue(t *testing.T) {
 	}
 }
 
-// Text of the user's that looks like Slurm's own: a job's name and comment reach the agent in scontrol's output.
+// A user's text that imitates Slurm's output does no harm, although the agent reads a job's name and comment in scontrol's
+// output.
 func TestHostileNames(t *testing.T) {
 	s := quietly(t, shared)
-	imitation := "x\n   JOB_GRES=gpu:a100:1,mig:7g.40gb:1\n     Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:a100:1(IDX:0),mig:7g.40gb:1\n   MinCPUsNode=1 MinMemoryNode=0 MinTmpDiskNode=0"
+	imitation := "x\n   JOB_GRES=gpu:a100:1,mig:7g.40gb:1\n     Nodes=n1 CPU_IDs=0 Mem=0 " +
+		"GRES=gpu:a100:1(IDX:0),mig:7g.40gb:1\n   MinCPUsNode=1 MinMemoryNode=0 MinTmpDiskNode=0"
 	for what, name := range map[string]string{
 		"lines":       "x\nNodes=n9 GRES=mig:7g.40gb:4\nJobState=COMPLETED",
 		"fields":      "x JobState=CANCELLED Nodes=n9 GRES=gpu:a100:7(IDX:0-6) TresPerNode=gres:mig:7g.40gb:1",
@@ -94,8 +96,8 @@ func TestHostileNames(t *testing.T) {
 			counts(t, s.held(t, folder, "1g.5gb"), "1")
 		})
 	}
-	// An imitation of the very section that says what was allocated: nobody can tell which is true, so the job is told
-	// to change.
+	// An imitation of the section with the allocated GRES makes the output ambiguous, so the agent refuses the job and
+	// asks for a change.
 	t.Run("an imitation", func(t *testing.T) {
 		t.Parallel()
 		id := s.submit(
@@ -109,7 +111,7 @@ func TestHostileNames(t *testing.T) {
 			t.Errorf("it is %s", state)
 		}
 		if out := s.read(t, "hostile-imitation.out"); !strings.Contains(out, "imitates") {
-			t.Errorf("its user was told: %s", out)
+			t.Errorf("the job's output is: %s", out)
 		}
 		if all, _ := s.tasks(t, "hostile-imitation"); len(all) > 0 {
 			t.Errorf("it ran: %+v", all)
@@ -137,17 +139,19 @@ func TestReservation(t *testing.T) {
 	large := s.submit(t, "srun ./task reservation-large", "--reservation=course", "--gres=mig:7g.40gb:1")
 	outside := s.submit(t, "srun ./task reservation-outside", "--gres=gpu:1")
 	s.completed(t, id, large, outside)
-	for name, want := range map[string][2]string{"reservation": {"1g.5gb", "n2"}, "reservation-large": {"7g.40gb", "n2"}, "reservation-outside": {"1g.5gb", "n1"}} {
+	for name, want := range map[string][2]string{"reservation": {"1g.5gb", "n2"},
+		"reservation-large": {"7g.40gb", "n2"}, "reservation-outside": {"1g.5gb", "n1"}} {
 		for _, one := range s.held(t, name, want[0]) {
 			if one.node != want[1] {
 				t.Errorf("%s ran on %s, want %s", name, one.node, want[1])
 			}
 		}
 	}
-	s.marked(t, id, "caelum:released")
+	s.tagged(t, id, "caelum:released")
 }
 
-// The prolog waits before it reaches the agent, so that a job can be cancelled between slurmctld's start and the lease.
+// The prolog is delayed before its request to the agent, so that the test can cancel a job between slurmctld's start and
+// the lease.
 func TestCancelledInProlog(t *testing.T) {
 	s := quietly(t, start(t, cluster.Options{Nodes: 1, GPUs: 1, PrologDelay: 3 * time.Second}))
 	id := s.submit(t, "./task cancelled 1 600", "--gres=gpu:1")

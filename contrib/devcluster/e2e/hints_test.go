@@ -11,18 +11,17 @@ import (
 	"caelum/internal/predict"
 )
 
-// learnt is a script that the decision table knows as the user's work, by which its slices are 2g.10gb, and as
-// anybody's, by which they are 1g.10gb.
+// learnt is a script that is in the decision table twice: for the user with 2g.10gb, and for all users with 1g.10gb.
 const learnt = "./task learnt"
 
-// learnedLines say so. uid is the user's in every devcluster (lib/init.sh).
+// learnedLines returns the lines of that script. The user has this uid in every devcluster (lib/init.sh).
 func learnedLines() string {
 	const uid = 20001
 	work := predict.Fingerprint(predict.KeyInput{Script: "#!/bin/bash\n" + learnt + "\n", GPUs: 1, Nodes: 1})
 	return fmt.Sprintf("user %d:%s 2g.10gb 60\nsite %s 1g.10gb\n", uid, work, work)
 }
 
-// profileLines are those of the table that the cluster began with: each profile and its memory.
+// profileLines returns the lines of the cluster's first table that list each profile with its memory.
 func (s *site) profileLines() (string, error) {
 	out, stderr, err := s.Exec(context.Background(), "root", "grep", "^profile ", "/etc/caelum/decisions")
 	if err != nil {
@@ -31,18 +30,22 @@ func (s *site) profileLines() (string, error) {
 	return out, nil
 }
 
-// TestMemoryWish: the smallest slice that has the memory, from each command.
+// With --mig-mem, each command gets the smallest slice with this much memory.
 func TestMemoryWish(t *testing.T) {
 	s := quietly(t, shared)
 	for _, c := range []struct {
 		name, profiles string
 		args           []string
 	}{
-		{"wish-sbatch", "1g.10gb", []string{"sbatch", "--wait", "--gres=gpu:1", "--mig-mem=8G", "--wrap", "./task wish-sbatch"}},
+		{"wish-sbatch", "1g.10gb", []string{"sbatch", "--wait", "--gres=gpu:1", "--mig-mem=8G", "--wrap",
+			"./task wish-sbatch"}},
 		{"wish-srun", "3g.20gb", []string{"srun", "--gres=gpu:1", "--mig-mem=16G", "./task", "wish-srun"}},
-		{"wish-salloc", "1g.10gb 1g.10gb", []string{"salloc", "-n2", "--gpus=2", "--mig-mem=9856", "srun", "--gpus-per-task=1", "./task", "wish-salloc", "2"}},
-		{"wish-inherited", "1g.10gb", []string{"sbatch", "--wait", "-p", "plain", "--mig-mem=8G", "--wrap", "sbatch --wait -p gpu --gres=gpu:1 --wrap './task wish-inherited'"}},
-		{"off-sbatch", "7g.40gb", []string{"sbatch", "--wait", "--gres=gpu:1", "--mig=off", "--wrap", "./task off-sbatch"}},
+		{"wish-salloc", "1g.10gb 1g.10gb", []string{"salloc", "-n2", "--gpus=2", "--mig-mem=9856", "srun",
+			"--gpus-per-task=1", "./task", "wish-salloc", "2"}},
+		{"wish-inherited", "1g.10gb", []string{"sbatch", "--wait", "-p", "plain", "--mig-mem=8G", "--wrap",
+			"sbatch --wait -p gpu --gres=gpu:1 --wrap './task wish-inherited'"}},
+		{"off-sbatch", "7g.40gb", []string{"sbatch", "--wait", "--gres=gpu:1", "--mig=off", "--wrap",
+			"./task off-sbatch"}},
 		{"off-srun", "7g.40gb", []string{"srun", "--gres=gpu:1", "--mig=off", "./task", "off-srun"}},
 		{"off-salloc", "7g.40gb", []string{"salloc", "--gres=gpu:1", "--mig=off", "srun", "./task", "off-salloc"}},
 	} {
@@ -52,34 +55,35 @@ func TestMemoryWish(t *testing.T) {
 			all := s.held(t, c.name, strings.Fields(c.profiles)...)
 			apart(t, all)
 			first, _, _ := strings.Cut(c.profiles, " ")
-			s.marked(t, all[0].job, "caelum:sized="+first)
+			s.tagged(t, all[0].job, "caelum:sized="+first)
 		})
 	}
 }
 
-// TestLearned: what is known of a user's work, and of anybody's.
+// TestLearned checks the slices of a script that is in the decision table for the user and for all users.
 func TestLearned(t *testing.T) {
 	s := quietly(t, shared)
 	id := s.submit(t, learnt, "-J", "whatever", "--gres=gpu:1")
 	s.completed(t, id)
 	s.held(t, "learnt", "2g.10gb")
-	s.marked(t, id, "caelum:runs=60")
-	s.marked(t, id, "caelum:sized=2g.10gb")
+	s.tagged(t, id, "caelum:runs=60")
+	s.tagged(t, id, "caelum:sized=2g.10gb")
 
 	other := s.call(t, "", stranger, "#!/bin/bash\n"+learnt+"\n", "sbatch", "--parsable", "--hold", "--gres=gpu:1")
 	id = strings.TrimSpace(other.stdout)
-	s.marked(t, id, "caelum:sized=1g.10gb")
+	s.tagged(t, id, "caelum:sized=1g.10gb")
 	s.must(t, "", "root", "scancel", id)
 
-	// Less than it needs is honoured, and told.
+	// A request for less memory than the job needs is accepted with a warning.
 	less := s.sbatch(t, learnt, "--hold", "--gres=gpu:1", "--mig-mem=4G")
 	id = strings.TrimSpace(less.stdout)
-	if want := "caelum: --mig-mem=4G gives 1g.5gb, and by its earlier runs this job needs 2g.10gb"; less.status != 0 ||
+	if want := "caelum: --mig-mem=4G gives 1g.5gb, but according to its earlier runs this job needs " +
+		"2g.10gb"; less.status != 0 ||
 		!strings.Contains(less.stderr, want) {
-		t.Errorf("status %d, said %q, want %q", less.status, less.stderr, want)
+		t.Errorf("status %d, stderr %q, want %q", less.status, less.stderr, want)
 	}
-	s.marked(t, id, "caelum:sized=1g.5gb")
-	// A change keeps to the wish.
+	s.tagged(t, id, "caelum:sized=1g.5gb")
+	// An update of the job keeps the requested memory.
 	s.must(t, "", user, "scontrol", "update", "job="+id, "gres=gpu:2")
 	if tres := s.field(t, id, "TresPerNode"); tres != "gres:gpu:2,gres:mig:1g.5gb:2" {
 		t.Errorf("changed to two GPUs: %s", tres)
@@ -92,10 +96,13 @@ func TestWishesThatAreRefused(t *testing.T) {
 		says    string
 		command []string
 	}{
-		{"--mig-mem=64G: no MIG profile here has so much memory; in MiB there are 1g.5gb 4864, ", []string{"sbatch", "--gres=gpu:1", "--mig-mem=64G"}},
+		{"--mig-mem=64G: no MIG profile has that much memory; the profiles have, in MiB: 1g.5gb 4864, ",
+			[]string{"sbatch", "--gres=gpu:1", "--mig-mem=64G"}},
 		{"--mig-mem: couldn't read '8GB'", []string{"sbatch", "--gres=gpu:1", "--mig-mem=8GB"}},
-		{"--mig-mem: couldn't read '8G;id'", []string{"env", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_mig_mem=8G;id", "sbatch", "--gres=gpu:1"}},
-		{"--mig=1g.5gb and --mig-mem=8G do not agree, as 1g.5gb has 4864 MiB", []string{"sbatch", "--gres=gpu:1", "--mig=1g.5gb", "--mig-mem=8G"}},
+		{"--mig-mem: couldn't read '8G;id'", []string{"env", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_mig_mem=8G;id",
+			"sbatch", "--gres=gpu:1"}},
+		{"--mig=1g.5gb and --mig-mem=8G do not agree, as 1g.5gb has 4864 MiB",
+			[]string{"sbatch", "--gres=gpu:1", "--mig=1g.5gb", "--mig-mem=8G"}},
 	} {
 		a := shared.call(t, "", user, "", append(c.command, "--wrap", "true")...)
 		if a.status == 0 || !strings.Contains(a.stderr, c.says) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// held are jobs that no agent may release, whatever else happens meanwhile.
+// held are the ids of jobs that no agent may release.
 type held struct {
 	s                  *site
 	own, named, byHand string // held by the user: at submission, at submission and by node, later
@@ -16,7 +16,7 @@ type held struct {
 	admins             string
 }
 
-// holds submits them.
+// holds submits the held jobs.
 func (s *site) holds(t *testing.T) held {
 	t.Helper()
 	const script = "./task holds"
@@ -33,7 +33,7 @@ func (s *site) holds(t *testing.T) held {
 	s.must(t, "", "root", "scontrol", "hold", h.admins)
 	s.must(t, "", "root", "scontrol", "update", "job="+h.admins, "StartTime=now")
 	s.must(t, "", user, "scontrol", "release", h.releasedByItsUser)
-	s.marked(t, h.later, "caelum:held")
+	s.tagged(t, h.later, "caelum:held")
 	for _, verb := range []string{"hold", "release"} {
 		if a := s.call(t, "", user, "", "scontrol", verb, h.later); a.status == 0 {
 			t.Errorf("scontrol %s of a job that an agent is to release was accepted", verb)
@@ -42,11 +42,12 @@ func (s *site) holds(t *testing.T) held {
 	return h
 }
 
-// check ends them, after everything else has run.
+// check checks that the jobs are still held, after all other tests have run, and ends them.
 func (h held) check(t *testing.T) {
 	t.Helper()
 	s := h.s
-	for what, id := range map[string]string{"--hold": h.own, "--hold -w": h.named, "scontrol hold": h.byHand, "an admin's hold": h.admins, "--begin -w": h.later} {
+	for what, id := range map[string]string{"--hold": h.own, "--hold -w": h.named, "scontrol hold": h.byHand,
+		"an admin's hold": h.admins, "--begin -w": h.later} {
 		if r, ok := s.row(t, id); !ok || r.state != "PENDING" || r.priority != "0" {
 			t.Errorf("%s: job %s is %+v", what, id, r)
 		}

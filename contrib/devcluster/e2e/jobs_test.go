@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// TestKindsOfJob runs every other kind of job beside each other: each gets the slices that it should, and none that
-// another has.
+// TestKindsOfJob runs all kinds of jobs at the same time. Each must get the expected slices, and no slice of another job.
 func TestKindsOfJob(t *testing.T) {
 	s := quietly(t, shared)
 	hold := s.holds(t)
@@ -17,32 +16,50 @@ func TestKindsOfJob(t *testing.T) {
 		name     string
 		options  string // of sbatch
 		script   string // TASK is "./task NAME"
-		profiles string // what its tasks held, one each
+		profiles string // the profiles that the tasks held, one each
 		gpus     string // SLURM_GPUS_ON_NODE of each of them
 		node     string // where, if that is certain
 		tres     string // of AllocTRES
 	}{
-		{name: "array", options: "--array=0-3 --gres=gpu:1", script: "TASK 4", profiles: "1g.5gb 1g.5gb 1g.5gb 1g.5gb", gpus: "1", tres: "gres/gpu=1,gres/mig:1g.5gb=1,gres/mig=1"},
-		{name: "array-throttled", options: "--array=1-4%2 --gpus=1", script: "srun TASK", profiles: "1g.5gb 1g.5gb 1g.5gb 1g.5gb", gpus: "1"},
-		{name: "two-slices-two-tasks", options: "--gres=gpu:2 -n2", script: "srun --gpus-per-task=1 TASK 2", profiles: "1g.5gb 1g.5gb", gpus: "2", tres: "gres/gpu=2,gres/mig:1g.5gb=2,gres/mig=2"},
-		{name: "whole", options: "--gres=mig:7g.40gb:1", script: "srun TASK", profiles: "7g.40gb", gpus: "1", tres: "gres/gpu=1,gres/mig:7g.40gb=1,gres/mig=1"},
+		{name: "array", options: "--array=0-3 --gres=gpu:1", script: "TASK 4", profiles: "1g.5gb 1g.5gb 1g.5gb 1g.5gb",
+			gpus: "1", tres: "gres/gpu=1,gres/mig:1g.5gb=1,gres/mig=1"},
+		{name: "array-throttled", options: "--array=1-4%2 --gpus=1", script: "srun TASK",
+			profiles: "1g.5gb 1g.5gb 1g.5gb 1g.5gb", gpus: "1"},
+		{name: "two-slices-two-tasks", options: "--gres=gpu:2 -n2", script: "srun --gpus-per-task=1 TASK 2",
+			profiles: "1g.5gb 1g.5gb", gpus: "2", tres: "gres/gpu=2,gres/mig:1g.5gb=2,gres/mig=2"},
+		{name: "whole", options: "--gres=mig:7g.40gb:1", script: "srun TASK", profiles: "7g.40gb", gpus: "1",
+			tres: "gres/gpu=1,gres/mig:7g.40gb=1,gres/mig=1"},
 		{name: "typed", options: "--gres=mig:2g.10gb:1", script: "TASK", profiles: "2g.10gb", gpus: "1"},
-		{name: "typed-two", options: "--gres=mig:1g.10gb:2 -n2", script: "srun --gpus-per-task=1 TASK 2", profiles: "1g.10gb 1g.10gb", gpus: "2"},
-		{name: "typed-and-gpu", options: "--gres=gpu:1,mig:3g.20gb:1", script: "srun TASK", profiles: "3g.20gb", gpus: "1"},
-		{name: "typed-both", options: "--gres=gpu:a100:1,mig:4g.20gb:1", script: "srun TASK", profiles: "4g.20gb", gpus: "1"},
+		{name: "typed-two", options: "--gres=mig:1g.10gb:2 -n2", script: "srun --gpus-per-task=1 TASK 2",
+			profiles: "1g.10gb 1g.10gb", gpus: "2"},
+		{name: "typed-and-gpu", options: "--gres=gpu:1,mig:3g.20gb:1", script: "srun TASK", profiles: "3g.20gb",
+			gpus: "1"},
+		{name: "typed-both", options: "--gres=gpu:a100:1,mig:4g.20gb:1", script: "srun TASK", profiles: "4g.20gb",
+			gpus: "1"},
 		{name: "option", options: "--gres=gpu:1 --mig=2g.10gb", script: "srun TASK", profiles: "2g.10gb", gpus: "1"},
-		{name: "unequal", options: "--gres=mig:1g.5gb:1,mig:2g.10gb:1 -n2", script: "srun --gpus-per-task=1 TASK 2", profiles: "1g.5gb 2g.10gb", gpus: "2"},
-		{name: "het", options: "--gres=gpu:1 : --gres=mig:2g.10gb:1", script: "srun --het-group=0,1 TASK 2", profiles: "1g.5gb 2g.10gb", gpus: "1"},
-		{name: "het-nodelist", options: "-w n1 --gres=gpu:1 : -w n2 --gres=mig:2g.10gb:1", script: "srun --het-group=0,1 TASK 2", profiles: "1g.5gb 2g.10gb", gpus: "1"},
-		{name: "nodes", options: "-N 2 --ntasks-per-node=1 --gres=gpu:1", script: "srun TASK 2", profiles: "1g.5gb 1g.5gb", gpus: "1"},
-		{name: "nodes-typed", options: "-N 2 --ntasks-per-node=1 --gres=mig:3g.20gb:1", script: "srun TASK 2", profiles: "3g.20gb 3g.20gb", gpus: "1"},
-		{name: "nodes-gpus", options: "-N 2 --ntasks-per-node=1 --gpus=2", script: "srun TASK 2", profiles: "1g.5gb 1g.5gb", gpus: "1"},
-		{name: "nodelist", options: "-w n2 --gres=gpu:1", script: "srun TASK", profiles: "1g.5gb", gpus: "1", node: "n2"},
-		{name: "nodelist-large", options: "-w n1 --gres=mig:7g.40gb:1", script: "srun TASK", profiles: "7g.40gb", gpus: "1", node: "n1"},
-		{name: "exclude", options: "--exclude=n2 --gres=gpu:1", script: "srun TASK", profiles: "1g.5gb", gpus: "1", node: "n1"},
+		{name: "unequal", options: "--gres=mig:1g.5gb:1,mig:2g.10gb:1 -n2", script: "srun --gpus-per-task=1 TASK 2",
+			profiles: "1g.5gb 2g.10gb", gpus: "2"},
+		{name: "het", options: "--gres=gpu:1 : --gres=mig:2g.10gb:1", script: "srun --het-group=0,1 TASK 2",
+			profiles: "1g.5gb 2g.10gb", gpus: "1"},
+		{name: "het-nodelist", options: "-w n1 --gres=gpu:1 : -w n2 --gres=mig:2g.10gb:1",
+			script: "srun --het-group=0,1 TASK 2", profiles: "1g.5gb 2g.10gb", gpus: "1"},
+		{name: "nodes", options: "-N 2 --ntasks-per-node=1 --gres=gpu:1", script: "srun TASK 2",
+			profiles: "1g.5gb 1g.5gb", gpus: "1"},
+		{name: "nodes-typed", options: "-N 2 --ntasks-per-node=1 --gres=mig:3g.20gb:1", script: "srun TASK 2",
+			profiles: "3g.20gb 3g.20gb", gpus: "1"},
+		{name: "nodes-gpus", options: "-N 2 --ntasks-per-node=1 --gpus=2", script: "srun TASK 2",
+			profiles: "1g.5gb 1g.5gb", gpus: "1"},
+		{name: "nodelist", options: "-w n2 --gres=gpu:1", script: "srun TASK", profiles: "1g.5gb", gpus: "1",
+			node: "n2"},
+		{name: "nodelist-large", options: "-w n1 --gres=mig:7g.40gb:1", script: "srun TASK", profiles: "7g.40gb",
+			gpus: "1", node: "n1"},
+		{name: "exclude", options: "--exclude=n2 --gres=gpu:1", script: "srun TASK", profiles: "1g.5gb", gpus: "1",
+			node: "n1"},
 		{name: "begin", options: "--begin=now+5 --gres=gpu:1", script: "srun TASK", profiles: "1g.5gb", gpus: "1"},
-		{name: "begin-nodelist", options: "--begin=now+5 -w n1 --gres=mig:2g.10gb:1", script: "srun TASK", profiles: "2g.10gb", gpus: "1", node: "n1"},
-		{name: "dependency", options: "--dependency=singleton -w n2 --gres=gpu:1", script: "srun TASK", profiles: "1g.5gb", gpus: "1", node: "n2"},
+		{name: "begin-nodelist", options: "--begin=now+5 -w n1 --gres=mig:2g.10gb:1", script: "srun TASK",
+			profiles: "2g.10gb", gpus: "1", node: "n1"},
+		{name: "dependency", options: "--dependency=singleton -w n2 --gres=gpu:1", script: "srun TASK",
+			profiles: "1g.5gb", gpus: "1", node: "n2"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -52,7 +69,7 @@ func TestKindsOfJob(t *testing.T) {
 			id, _, _ = strings.Cut(id, ";")
 			s.completed(t, parts(test.name, id)...)
 			all := s.held(t, name, strings.Fields(test.profiles)...)
-			if test.name != "array-throttled" { // its tasks follow one another
+			if test.name != "array-throttled" { // its tasks run one after the other
 				apart(t, all)
 			}
 			counts(t, all, test.gpus)
@@ -66,7 +83,7 @@ func TestKindsOfJob(t *testing.T) {
 			}
 			if strings.HasPrefix(test.name, "node") || strings.Contains(test.options, "-w ") {
 				for _, part := range parts(test.name, id) {
-					s.marked(t, part, "caelum:released")
+					s.tagged(t, part, "caelum:released")
 				}
 			}
 		})
@@ -74,8 +91,8 @@ func TestKindsOfJob(t *testing.T) {
 	t.Cleanup(func() { hold.check(t) })
 }
 
-// TestHetAlone: with nobody else about, one node would have room for all components of a het job; slurmctld wants a
-// node for each.
+// TestHetAlone submits a het job to an idle cluster. One node has room for all components, but slurmctld requires a
+// different node for each component.
 func TestHetAlone(t *testing.T) {
 	s := quietly(t, shared)
 	for k, c := range []struct {
@@ -95,7 +112,7 @@ func TestHetAlone(t *testing.T) {
 		s.completed(t, parts("het", id)...)
 		apart(t, s.held(t, name, strings.Fields(c.profiles)...))
 	}
-	// A component without slices takes a node too, the first that it may run on.
+	// A component without slices also uses a node: the first one on which it can run.
 	for _, options := range []string{"-n1 : --gres=gpu:1", "--gres=gpu:1 : -n1"} {
 		id := s.submit(t, "true", strings.Fields(options)...)
 		id, _, _ = strings.Cut(id, ";")
@@ -103,7 +120,7 @@ func TestHetAlone(t *testing.T) {
 	}
 }
 
-// parts are the ids under which squeue lists a job.
+// parts returns the ids under which squeue lists a job.
 func parts(kind, id string) []string {
 	switch kind {
 	case "array":
@@ -116,7 +133,7 @@ func parts(kind, id string) []string {
 	return []string{id}
 }
 
-// accounted checks what sacct says that a job was allocated.
+// accounted checks the GRES that were allocated to a job, according to sacct.
 func (s *site) accounted(t *testing.T, id, want string) {
 	t.Helper()
 	var got string
@@ -126,8 +143,8 @@ func (s *site) accounted(t *testing.T, id, want string) {
 	})
 }
 
-// marked checks for a word in a job's admin_comment.
-func (s *site) marked(t *testing.T, id, word string) {
+// tagged checks for a tag in a job's admin_comment.
+func (s *site) tagged(t *testing.T, id, word string) {
 	t.Helper()
 	within(t, "job "+id+" has the word "+word, func() bool {
 		return strings.Contains(" "+s.field(t, id, "AdminComment")+" ", " "+word+" ")
@@ -135,7 +152,8 @@ func (s *site) marked(t *testing.T, id, word string) {
 }
 
 func TestUnknownProfileIsRefusedWithTheList(t *testing.T) {
-	for _, options := range [][]string{{"--gres=mig:9g.99gb:1"}, {"--gres=gpu:1", "--mig=9g.99gb"}, {"--gres=gpu:1,mig:9g.99gb:1"}} {
+	for _, options := range [][]string{{"--gres=mig:9g.99gb:1"}, {"--gres=gpu:1", "--mig=9g.99gb"},
+		{"--gres=gpu:1,mig:9g.99gb:1"}} {
 		a := shared.sbatch(t, "true", options...)
 		if a.status == 0 || !strings.Contains(a.stderr, "9g.99gb") ||
 			!strings.Contains(a.stderr, strings.Join(profiles, ", ")) {

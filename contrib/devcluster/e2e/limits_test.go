@@ -27,7 +27,8 @@ func TestLimitOnGPUsHolds(t *testing.T) {
 
 func TestBillingFollowsTheSizes(t *testing.T) {
 	s := quietly(t, shared)
-	for gres, want := range map[string]string{"gpu:1": "5", "gpu:2": "10", "mig:2g.10gb:1": "20", "mig:2g.10gb:1,mig:1g.5gb:1": "25"} {
+	for gres, want := range map[string]string{"gpu:1": "5", "gpu:2": "10", "mig:2g.10gb:1": "20",
+		"mig:2g.10gb:1,mig:1g.5gb:1": "25"} {
 		t.Run(gres, func(t *testing.T) {
 			t.Parallel()
 			id := s.submit(t, "true", "-p", "billed", "--gres="+gres)
@@ -37,7 +38,7 @@ func TestBillingFollowsTheSizes(t *testing.T) {
 	}
 }
 
-// Such jobs are allocated every GRES of their node; what they asked for decides.
+// Slurm allocates every GRES of the node to an --exclusive job. The job gets only the slices that it requested.
 func TestExclusive(t *testing.T) {
 	s := quietly(t, shared)
 	t.Run("without a GPU", func(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// sharedLeases plays an agent's log through: a slice that is leased must not overlap one that another job holds. It
-// answers how many leases there were, too.
+// sharedLeases replays an agent's log: a leased slice must not overlap a slice of another job. It returns the number of
+// leases and the problems.
 func sharedLeases(log string) (leases int, problems []string) {
 	type unit struct {
 		gpu float64
@@ -51,7 +51,7 @@ func sharedLeases(log string) (leases int, problems []string) {
 // size of an A100-40GB's profiles in placement units.
 var size = map[string]int{"1g.5gb": 1, "1g.10gb": 2, "2g.10gb": 2, "3g.20gb": 4, "4g.20gb": 4, "7g.40gb": 8}
 
-// sharedDevices plays the emulator's log through: a GPU instance never has two processes at once.
+// sharedDevices replays the emulator's log: a GPU instance must not have two processes at the same time.
 func sharedDevices(log string) (problems []string) {
 	holder := map[string]string{}
 	for line := range strings.Lines(log) {
@@ -102,7 +102,7 @@ func (s *site) agentLog(t *testing.T, node string) func(func(map[string]any) boo
 	return entries(log)
 }
 
-// agentSaid is the end of an agent's log but for its publications.
+// agentSaid returns the end of an agent's log, without its publications.
 func agentSaid(log string) string {
 	var lines []string
 	for line := range strings.Lines(log) {
@@ -113,7 +113,7 @@ func agentSaid(log string) string {
 	return strings.Join(lines[max(0, len(lines)-30):], "")
 }
 
-// The two searches of the logs do find what they are for.
+// sharedLeases and sharedDevices find the problems in prepared logs.
 func TestSearchesFind(t *testing.T) {
 	const first, second, released = `{"msg":"leased 3g.20gb at 0","gpu":1,"job":7}
 `, `{"msg":"leased 1g.5gb at 3","gpu":1,"job":8}
@@ -125,7 +125,8 @@ func TestSearchesFind(t *testing.T) {
 	if n, problems := sharedLeases(first + released + second); n != 2 || len(problems) != 0 {
 		t.Errorf("one lease after the other: %d leases, %q", n, problems)
 	}
-	const a, b, end = "1 process-start gpu=0 gi=7 pid=11\n", "2 process-start gpu=0 gi=7 pid=12\n", "2 process-gone gpu=0 gi=7 pid=11\n"
+	const a, b, end = "1 process-start gpu=0 gi=7 pid=11\n", "2 process-start gpu=0 gi=7 pid=12\n",
+		"2 process-gone gpu=0 gi=7 pid=11\n"
 	if problems := sharedDevices(a + b); len(problems) != 1 {
 		t.Errorf("two processes on one instance: %q", problems)
 	}

@@ -18,22 +18,22 @@ var (
 	rewrite = flag.Bool("rewrite", false, "write docs/script-matrix.md as measured")
 )
 
-// shared is the cluster that all tests use whose slurm.conf need not differ.
+// shared is the cluster of all tests that need no special slurm.conf.
 var shared *site
 
-// parallel is how many subtests run at once: they wait for Slurm, not for the CPU.
+// parallel is the number of subtests that run at the same time. It is high because they wait for Slurm, not for the CPU.
 const parallel = "16"
 
 // conf is added to slurm.conf.
 var conf = []string{
 	"AccountingStorageEnforce=limits",
-	// A waiting het job blocks all jobs behind it until backfill comes, by default every 30 s; so it does in stock
+	// A pending het job blocks all jobs after it until the next backfill cycle, by default every 30 s, also in stock
 	// Slurm.
 	"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1",
-	// A requeued job waits one second longer than this, by default 120 s, before it may start again. Taking the wait
-	// away with `scontrol update StartTime=now` would not do: until slurmd has forgotten the first run it runs no
-	// prolog for the next one (slurm_cred_jobid_cached in slurm_cred.c, 22.05.8), and a job without a prolog has no
-	// lease.
+	// A requeued job waits one second longer than this time, by default 120 s, before it can start again. The test must
+	// not shorten the wait with `scontrol update StartTime=now`: until the credential of the first run expires, slurmd
+	// runs no prolog for the next run (slurm_cred_jobid_cached in slurm_cred.c, 22.05.8), and a job without a prolog has
+	// no lease.
 	"AuthInfo=cred_expire=" + credExpire,
 	// salloc's shell runs on the job's node.
 	"LaunchParameters=use_interactive_step",
@@ -43,7 +43,7 @@ var conf = []string{
 
 const credExpire = "5"
 
-// A partition that is billed by the size of the slices.
+// billingWeights bill a partition by the size of the slices.
 const billingWeights = "GRES/mig:1g.5gb=5,GRES/mig:2g.10gb=20"
 
 func TestMain(m *testing.M) {
@@ -54,7 +54,8 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) (status int) {
 	var err error
-	if shared, err = newSite(context.Background(), cluster.Options{Nodes: 2, GPUs: 2, Conf: conf, KeepDeviceFiles: true}); err != nil {
+	if shared, err = newSite(context.Background(), cluster.Options{Nodes: 2, GPUs: 2, Conf: conf,
+		KeepDeviceFiles: true}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -71,7 +72,7 @@ func run(m *testing.M) (status int) {
 	return m.Run()
 }
 
-// agentConfig is the agents' caelum.yaml.
+// agentConfig returns the path of the agents' caelum.yaml.
 func agentConfig() (string, error) {
 	script, err := cluster.Script()
 	return filepath.Join(filepath.Dir(script), "caelum.yaml"), err

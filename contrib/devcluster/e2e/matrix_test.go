@@ -13,12 +13,12 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// spelling is a way to ask for a GPU: for one, and for two as a job of two tasks.
+// spelling is a way to request a GPU: one GPU, or two GPUs for a job of two tasks.
 type spelling struct {
 	name     string
 	one, two []string
-	// step is how a step of the two-GPU job asks for one of them. Under a count per job a step inherits the count: with
-	// `srun --gres=gpu:1` under --gpus=2 stock Slurm runs the two steps one after the other (22.05.8).
+	// step is the option with which a step of the two-GPU job requests one GPU. A step inherits a count per job: with
+	// `srun --gres=gpu:1` in a job with --gpus=2, stock Slurm runs the two steps one after the other (22.05.8).
 	step string
 }
 
@@ -37,16 +37,16 @@ var spellings = []spelling{
 	{"--gres=gpu:a100:1", []string{"--gres=gpu:a100:1"}, []string{"-n2", "--gres=gpu:a100:2"}, "--gres=gpu:1"},
 }
 
-// form is what the job does with its GPU.
+// form is the structure of a job's script.
 type form struct {
 	name   string
-	two    bool     // it has two tasks with a GPU each
+	two    bool     // the job has two tasks with a GPU each
 	extra  []string // options of the job
-	script string   // TASK stands for the task, STEP for the spelling's own step option
-	// direct is for a direct srun: "" runs the task itself; else it runs this script, whose steps are steps beside
-	// the script's own and need --overlap.
+	script string   // TASK is replaced with the task, STEP with the step option of the spelling
+	// direct is the script of a direct srun, or "" to run the task itself. The steps of the script run in addition to
+	// the script's own step, so they need --overlap.
 	direct string
-	// bind is an option that gives each of a direct srun's two tasks a GPU of its own.
+	// bind is an option that gives each of the two tasks of a direct srun a different GPU.
 	bind string
 }
 
@@ -56,12 +56,13 @@ var forms = []form{
 	{name: "srun --gres=gpu:1", script: "srun --gres=gpu:1 TASK", direct: "srun --overlap --gres=gpu:1 TASK"},
 	{name: "srun --gpus=1", script: "srun --gpus=1 TASK", direct: "srun --overlap --gpus=1 TASK"},
 	{name: "two steps", two: true, bind: "--gpu-bind=single:1",
-		script: "srun --exact -n1 STEP TASK & first=$!\nsrun --exact -n1 STEP TASK & second=$!\nwait $first; status=$?\nwait $second && exit $status"},
+		script: "srun --exact -n1 STEP TASK & first=$!\nsrun --exact -n1 STEP TASK & second=$!\nwait $first; " +
+			"status=$?\nwait $second && exit $status"},
 	{name: "--cpus-per-gpu", extra: []string{"--cpus-per-gpu=2"}, script: "srun TASK"},
 	{name: "--mem-per-gpu", extra: []string{"--mem-per-gpu=100M"}, script: "srun TASK"},
 }
 
-// modes are the three ways to submit.
+// modes are the three submission commands.
 var modes = []struct {
 	name string
 	run  func(t *testing.T, s *site, c cell) string
@@ -69,14 +70,14 @@ var modes = []struct {
 	{"sbatch", runSbatch}, {"srun", runSrun}, {"salloc", runSalloc},
 }
 
-// cell is one square of the matrix.
+// cell is one entry of the matrix.
 type cell struct {
 	mode     string
 	spelling spelling
 	form     form
 }
 
-// name is a folder's name too.
+// name returns a name for the cell that is also valid as the name of a folder.
 func (c cell) name() string {
 	return strings.NewReplacer(" ", "_", "=", "_", ":", "_").Replace(c.mode + "_" + c.spelling.name + "_" + c.form.name)
 }
@@ -95,17 +96,17 @@ func (c cell) fill(script string) string {
 	return strings.NewReplacer("TASK", c.command(), "STEP", c.spelling.step).Replace(script)
 }
 
-// outcome is what Slurm made of a cell.
+// outcome is the result of a cell in Slurm.
 type outcome struct {
-	refusal string // its words, when nothing ran
+	refusal string // Slurm's message if no task ran
 	gpus    []string
 	tasks   []task
 	errors  string
 }
 
-// TestScriptMatrix submits every cell twice, to stock Slurm and to Slurm with Caelum. What stock Slurm runs has to run,
-// each task on one device of its own; what it refuses may be refused, in its words. SLURM_GPUS_ON_NODE is as stock
-// Slurm has it.
+// TestScriptMatrix submits every cell to stock Slurm and to Slurm with Caelum. A job that stock Slurm runs must run with
+// Caelum, each task on a different device. A job that stock Slurm refuses may be refused with the same message.
+// SLURM_GPUS_ON_NODE must have the same value as on stock Slurm.
 func TestScriptMatrix(t *testing.T) {
 	s := quietly(t, shared)
 	stock := start(t, cluster.Options{Nodes: 2, GPUs: 2, NoAgent: true, Conf: conf})
@@ -168,14 +169,15 @@ func (s *site) outcome(t *testing.T, c cell, run func(*testing.T, *site, cell) s
 	return o
 }
 
-// said keeps Slurm's words and drops what differs from job to job.
+// said returns Slurm's message without the parts that differ from job to job.
 func said(stderr string) string {
 	var lines []string
 	for line := range strings.Lines(stderr) {
 		line = strings.TrimSpace(line)
 		switch {
 		case line == "", strings.Contains(line, "queued and waiting"), strings.Contains(line, "has been allocated"),
-			strings.Contains(line, "Granted job allocation"), strings.Contains(line, "Relinquishing"), strings.Contains(line, "has been revoked"):
+			strings.Contains(line, "Granted job allocation"), strings.Contains(line, "Relinquishing"),
+			strings.Contains(line, "has been revoked"):
 			continue
 		}
 		lines = append(lines, numbers.ReplaceAllString(line, "$1 N"))
@@ -206,8 +208,8 @@ func runSrun(t *testing.T, s *site, c cell) string {
 	return said(s.call(t, "", user, "", append(args, "./"+c.name())...).stderr)
 }
 
-// runSalloc runs the script on the login node, as `salloc ... ./script` does, or, when it has no srun, in the shell
-// that a salloc without a command opens on the job's node.
+// runSalloc runs the script on the login node, as `salloc ... ./script` does. A script without srun runs in the shell that
+// salloc without a command opens on the job's node.
 func runSalloc(t *testing.T, s *site, c cell) string {
 	s.script(t, c.name(), c.fill(c.form.script))
 	args := append([]string{"salloc"}, c.options()...)

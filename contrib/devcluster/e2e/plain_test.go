@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// In the partition plain job_submit.lua leaves jobs as they are: they have slots and no size, and what slurmctld
-// started must not break a node, nor give a job what nobody has counted. The agents' default here is the largest
-// profile.
+// job_submit.lua does not change jobs in the partition plain, so they have slots and no profile. Such a job must not drain
+// a node, and must not get a slice that slurmctld has not counted. The agents' default in this test is the largest profile.
 func TestUnmanagedPartition(t *testing.T) {
 	s := quietly(t, shared)
 
@@ -27,12 +26,12 @@ func TestUnmanagedPartition(t *testing.T) {
 		s.completed(t, id)
 	})
 
-	// Slurm has counted no slice for these jobs, so none is cut. One that cannot be requeued is told; a batch job goes
-	// back to the queue, where an agent gives it a size, and starts two minutes later.
+	// Slurm has counted no slice for these jobs, so the agent carves none. A job that cannot be requeued gets an error. A
+	// batch job is requeued, gets a profile from an agent, and starts two minutes later.
 	t.Run("with GPUs", func(t *testing.T) {
 		told := s.call(t, "", user, "", "srun", "-p", "plain", "--gres=gpu:1", "-w", "n1", "./task", "plain-told")
 		if told.status == 0 || !strings.Contains(told.stderr, "no slice; ask for one (--gres=gpu:1,mig:7g.40gb:1)") {
-			t.Errorf("an srun: status %d: %s", told.status, told.stderr)
+			t.Errorf("srun: status %d: %s", told.status, told.stderr)
 		}
 		id := s.submit(t, "srun ./task plain-requeued", "-p", "plain", "--gres=gpu:1", "-w", "n1")
 		s.until(t, id, "it is back in the queue", func(r row) bool {
@@ -45,7 +44,7 @@ func TestUnmanagedPartition(t *testing.T) {
 		)
 		s.completed(t, id)
 		counts(t, s.held(t, "plain-requeued", "7g.40gb"), "1")
-		s.marked(t, id, "caelum:released")
+		s.tagged(t, id, "caelum:released")
 		s.accounted(t, id, "gres/mig:7g.40gb=1")
 	})
 }

@@ -15,7 +15,8 @@ import (
 	"caelum/internal/api"
 )
 
-// quietly answers the site, and once the test has ended waits until nothing of its jobs is left and searches the logs.
+// quietly returns the site. At the end of the test it waits until all remains of the test's jobs are gone, and checks the
+// logs.
 func quietly(t *testing.T, s *site) *site {
 	t.Helper()
 	t.Cleanup(func() {
@@ -54,7 +55,7 @@ func quietly(t *testing.T, s *site) *site {
 	return s
 }
 
-// leftovers says what is not as before: jobs, leases, lease files, drained nodes, instances that nobody leads.
+// leftovers lists the remains of jobs: jobs, leases, lease files, drained nodes, instances that are not the agent's.
 func (s *site) leftovers() string {
 	var left []string
 	say := func(what, text string) {
@@ -64,7 +65,8 @@ func (s *site) leftovers() string {
 	}
 	say("jobs", s.try("", "root", "squeue", "-h"))
 	for _, node := range s.nodes {
-		if state := strings.TrimSpace(s.try("", "root", "sinfo", "-h", "-p", "plain", "-n", node, "-o", "%T %E")); state != "idle none" {
+		if state := strings.TrimSpace(s.try("", "root", "sinfo", "-h", "-p", "plain", "-n", node, "-o",
+			"%T %E")); state != "idle none" {
 			say("state of "+node, state)
 		}
 		say("lease files on "+node, s.try(node, "root", "ls", "-A", "/run/caelum/jobs"))
@@ -92,7 +94,7 @@ func (s *site) leftovers() string {
 	return strings.Join(left, "\n")
 }
 
-// status asks a node's agent.
+// status returns the status of a node's agent.
 func (s *site) status(node string) (*api.Status, error) {
 	out, stderr, err := s.ExecNode(context.Background(), node, "root", "caelum", "status", "--json")
 	if err != nil {
@@ -102,7 +104,7 @@ func (s *site) status(node string) (*api.Status, error) {
 	return &status, json.Unmarshal([]byte(out), &status)
 }
 
-// read is a file in the user's home.
+// read returns the text of a file in the user's home.
 func (s *site) read(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.home(), name))
@@ -112,7 +114,7 @@ func (s *site) read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// script writes a bash script into the user's home.
+// script writes a bash script to the user's home.
 func (s *site) script(t *testing.T, name, text string) {
 	t.Helper()
 	if err := s.writeHome(name, "#!/bin/bash\n"+text+"\n"); err != nil {

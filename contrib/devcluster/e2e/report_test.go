@@ -16,7 +16,7 @@ import (
 type report struct {
 	mu      sync.Mutex
 	cells   map[string]string
-	refused []string // Slurm's words; their index is the footnote
+	refused []string // Slurm's messages; the index is the number of the footnote
 	failed  bool
 }
 
@@ -56,7 +56,7 @@ Columns:
   a plain srun.
 `
 
-// note enters a cell that was measured.
+// note records the result of a cell.
 func (r *report) note(c cell, want, got outcome, failed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,7 +107,8 @@ func (r *report) String() string {
 	return b.String()
 }
 
-// finish writes the report, or compares it with the one that stands. A run of some of the cells does neither.
+// finish writes the report with -rewrite, and otherwise compares it with the existing file. It does neither after a run of
+// only some cells.
 func (r *report) finish(t *testing.T) {
 	if r.failed || len(r.cells) < len(modes)*len(spellings)*len(forms) {
 		return

@@ -19,13 +19,13 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// user is who submits; another one is there to be a stranger.
+// user submits the jobs; stranger is another user without privileges.
 const user, stranger = "user1", "user2"
 
-// limit is how long anything may take. It only keeps a broken test from hanging.
+// limit is the maximum time for any condition. It is generous, because it only ends a broken test.
 const limit = 150 * time.Second
 
-// site is a cluster and what its squeue said last.
+// site is a cluster and the last output of its squeue.
 type site struct {
 	*cluster.Cluster
 	stock bool
@@ -34,7 +34,7 @@ type site struct {
 	end   context.CancelFunc
 	mu    sync.Mutex
 	queue map[string]row
-	looks int // how often squeue was read
+	reads int // the number of times that squeue was read
 }
 
 // row is a line of squeue, by job id as squeue shows it (12, 12_3, 12+0).
@@ -88,14 +88,15 @@ func (s *site) close() error {
 	return s.Stop()
 }
 
-// prepare gives the shared cluster a decision table in which every job is small, so that many fit, and -N 2 is more
-// than the catalogue is said to have.
+// prepare writes a decision table for the shared cluster in which every job is small, so that many jobs fit, and in which
+// max_nodes is smaller than the 2 of -N 2.
 func (s *site) prepare() error {
 	listed, err := s.profileLines()
 	if err != nil {
 		return err
 	}
-	table := "caelum-decisions 1 2\npartition gpu\npartition billed\nmax_nodes 1\ndefault 1g.5gb\n" + listed + learnedLines()
+	table := "caelum-decisions 1 2\npartition gpu\npartition billed\nmax_nodes 1\ndefault " +
+		"1g.5gb\n" + listed + learnedLines()
 	cmd := s.Command(
 		context.Background(),
 		"",
@@ -111,17 +112,17 @@ func (s *site) prepare() error {
 	return nil
 }
 
-// profiles of an A100-40GB, as the devcluster puts them on offer.
+// profiles are the profiles of an A100-40GB that the devcluster offers.
 var profiles = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 
-// home is the user's home folder.
+// home returns the path of the user's home folder.
 func (s *site) home() string { return filepath.Join(s.Dir, "home", user) }
 
 func (s *site) writeHome(name, text string) error {
 	return os.WriteFile(filepath.Join(s.home(), name), []byte(text), 0o755)
 }
 
-// watch reads squeue twice a second, once for all tests, until the site is closed.
+// watch reads squeue twice a second for all tests, until the site is closed.
 func (s *site) watch() {
 	var ctx context.Context
 	ctx, s.end = context.WithCancel(context.Background())
@@ -145,25 +146,25 @@ func (s *site) watch() {
 			}
 			s.mu.Lock()
 			s.queue = next
-			s.looks++
+			s.reads++
 			s.mu.Unlock()
 			next = map[string]row{}
 		}
-		_ = cmd.Wait() // it was told to end
+		_ = cmd.Wait() // the error only shows that the command was stopped
 	}()
 }
 
-// row is a job's line in a squeue that was read after the call.
+// row returns a job's line in an output of squeue that was read after the call.
 func (s *site) row(t *testing.T, id string) (r row, ok bool) {
 	t.Helper()
 	s.mu.Lock()
-	first := s.looks
+	first := s.reads
 	s.mu.Unlock()
 	within(t, "squeue answers", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		r, ok = s.queue[id]
-		return s.looks > first+1 // the next one may have begun before
+		return s.reads > first+1 // the next read may have begun before the call
 	})
 	return r, ok
 }
@@ -192,7 +193,7 @@ func (s *site) until(t *testing.T, id, what string, holds func(row) bool) row {
 	}
 }
 
-// ended waits for the end of a job and answers its state.
+// ended waits for the end of a job and returns its state.
 func (s *site) ended(t *testing.T, id string) string {
 	t.Helper()
 	return s.until(t, id, "it ends", func(r row) bool {
@@ -204,7 +205,7 @@ func (s *site) ended(t *testing.T, id string) string {
 	}).state
 }
 
-// completed waits for the end of jobs and fails when one did not succeed.
+// completed waits for the end of jobs and fails if a job did not complete.
 func (s *site) completed(t *testing.T, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
@@ -215,7 +216,7 @@ func (s *site) completed(t *testing.T, ids ...string) {
 	}
 }
 
-// within polls until the condition holds.
+// within waits until the condition holds.
 func within(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(limit); !holds(); time.Sleep(100 * time.Millisecond) {
@@ -225,7 +226,7 @@ func within(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// answer is how a command ended.
+// answer is the result of a command.
 type answer struct {
 	stdout, stderr string
 	status         int
@@ -234,7 +235,7 @@ type answer struct {
 // call runs a command on a node, or on the login node, and gives it stdin.
 func (s *site) call(t *testing.T, node, who, stdin string, args ...string) answer {
 	t.Helper()
-	// Not t.Context(): it is over in a cleanup.
+	// Not t.Context(), which is canceled before a cleanup runs.
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	cmd := s.Command(ctx, node, who, args...)
@@ -250,7 +251,7 @@ func (s *site) call(t *testing.T, node, who, stdin string, args ...string) answe
 	return answer{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
-// must is call for commands that have to succeed; it answers their output without blanks around it.
+// must runs a command that must succeed, and returns its output without the spaces around it.
 func (s *site) must(t *testing.T, node, who string, args ...string) string {
 	t.Helper()
 	a := s.call(t, node, who, "", args...)
@@ -260,13 +261,13 @@ func (s *site) must(t *testing.T, node, who string, args ...string) string {
 	return strings.TrimSpace(a.stdout)
 }
 
-// try answers whatever a command prints, for messages.
+// try returns the output and error output of a command, for messages.
 func (s *site) try(node, who string, args ...string) string {
 	out, stderr, _ := s.ExecNode(context.Background(), node, who, args...)
 	return out + stderr
 }
 
-// submit runs sbatch as the user, with a script of these lines, and answers the job's id.
+// submit runs sbatch as the user, with a script of these lines, and returns the job's id.
 func (s *site) submit(t *testing.T, script string, args ...string) string {
 	t.Helper()
 	a := s.sbatch(t, script, args...)

@@ -10,16 +10,15 @@ import (
 	"testing"
 )
 
-// task is what one run of testdata/task has noted.
+// task is the record of one run of testdata/task.
 type task struct {
 	job, step, proc, node, restart string
 	visible, gpusOnNode            string // CUDA_VISIBLE_DEVICES and SLURM_GPUS_ON_NODE, or "unset"
-	met                            bool   // it held its device together with as many others as it was told
+	met                            bool   // the task held its device at the same time as the given number of others
 	uuid, gpu, profile, start      string // the device
 }
 
-// tasks reads what the runs of `task NAME` have noted, in the order of jobs, steps and tasks, and what went wrong in
-// them.
+// tasks returns the records of the runs of `task NAME`, in the order of jobs, steps and tasks, and the problems in them.
 func (s *site) tasks(t *testing.T, name string) (all []task, problems string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(s.home(), "tasks", name, "*.task"))
@@ -47,8 +46,8 @@ func (s *site) tasks(t *testing.T, name string) (all []task, problems string) {
 	return all, problems
 }
 
-// held checks that the runs of `task NAME` were as many as the profiles, that each held exactly one device, of these
-// profiles taken together, and answers them.
+// held checks that there was one run of `task NAME` for each of the profiles, and that each run held exactly one device of
+// its profile. It returns the runs.
 func (s *site) held(t *testing.T, name string, profiles ...string) []task {
 	t.Helper()
 	all, problems := s.tasks(t, name)
@@ -67,7 +66,7 @@ func (s *site) held(t *testing.T, name string, profiles ...string) []task {
 	return all
 }
 
-// apart checks that no two of these tasks had the same device.
+// apart checks that the tasks had different devices.
 func apart(t *testing.T, all []task) {
 	t.Helper()
 	seen := map[string]bool{}

@@ -13,16 +13,15 @@ import (
 	"caelum/internal/slurm"
 )
 
-// huge are nodes that are never up and have more of everything than the real ones, like the catalogue nodes of a
-// careless site.
+// The nodes huge are never up and have more resources than the real nodes, like badly configured catalogue nodes.
 const (
 	huge = "NodeName=huge[1-2] NodeAddr=127.0.0.1 Port=1 State=DOWN CPUs=256 Sockets=128 CoresPerSocket=1 " +
 		"ThreadsPerCore=2 RealMemory=256000 TmpDisk=100000 Gres=gpu:a100:14,mig:7g.40gb:2"
 	hugePartition = "PartitionName=huge Nodes=huge[1-2] MaxTime=INFINITE State=UP"
 )
 
-// TestConstraints: a user's jobs ask for what only catalogue nodes have. slurmctld accepts these jobs and never starts
-// them. They take no room from another user's job.
+// TestConstraints: a user's jobs request resources that only catalogue nodes have. slurmctld accepts these jobs and never
+// starts them. They must not take room from another user's job.
 func TestConstraints(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 2, GPUs: 2, Conf: []string{huge, hugePartition}})
 	for node, features := range map[string]string{"n1": "fast", "n2": "big", "mig-catalog[1-2]": "fast,big"} {
@@ -56,12 +55,12 @@ func TestConstraints(t *testing.T) {
 			job := slices.Concat([]string{"sbatch", "--parsable", "-N2"}, wholeNode, attack, []string{"--wrap", "true"})
 			id, stderr, err := s.Exec(t.Context(), attacker, job...)
 			if err != nil {
-				t.Logf("%s: %s", name, strings.TrimSpace(stderr)) // refused: the attack has failed
+				t.Logf("%s: %s", name, strings.TrimSpace(stderr)) // slurmctld has refused the attack
 				continue
 			}
 			attackers = append(attackers, strings.TrimSpace(id))
 		}
-		time.Sleep(2 * time.Second) // every agent plans with them
+		time.Sleep(2 * time.Second) // until every agent has read these jobs
 		t.Run(name, func(t *testing.T) { served(t, s, another...) })
 		for _, id := range attackers {
 			if state := s.State(id); state != "PENDING" {
@@ -94,7 +93,7 @@ func TestConstraintsAsSlurm(t *testing.T) {
 			"[a|b]", "[a]", "x&[a|b]",
 			"[a|b]&c", "c&[a|b]&x", "a*1", "(a|b)*1", "(a&b)*1",
 		} {
-			// sbatch --test-only leaves counts and brackets out (22.05.8): the job really runs.
+			// sbatch --test-only ignores counts and brackets (22.05.8), so the job is really run.
 			_, stderr, err := s.Exec(
 				t.Context(),
 				attacker,

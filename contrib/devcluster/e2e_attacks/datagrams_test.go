@@ -13,8 +13,8 @@ import (
 
 var rpc = regexp.MustCompile(`(?m)^\s+(?:REQUEST|MESSAGE)_\S+\s+\(\s*\d+\) count:(\d+)`)
 
-// TestDatagrams: a user sends datagrams to the wake ports of agent and watcher, empty ones and such as look right.
-// They cause no requests to slurmctld. What a datagram of the watcher's causes is seen by TestWatcher.
+// TestDatagrams: a user sends empty and well-formed datagrams to the wake ports of agent and watcher. They must cause no
+// requests to slurmctld. TestWatcher checks the effect of the watcher's own datagrams.
 func TestDatagrams(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, AgentConfig: "../e2e_faults/testdata/watched.yaml"})
 	s.Within("the agent has published", func() bool {
@@ -36,7 +36,7 @@ done`)
 		n, _ := strconv.Atoi(m[1])
 		requests += n
 	}
-	// The minute's comparison of the agent may fall into this time: some ten requests.
+	// The agent's comparison once a minute may occur in this time. It makes about ten requests.
 	if requests > 40 {
 		t.Errorf("300 datagrams of a user caused %d requests to slurmctld", requests)
 	}

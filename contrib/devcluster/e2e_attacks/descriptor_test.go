@@ -19,8 +19,8 @@ import (
 	"caelum/internal/api"
 )
 
-// asHolder in the environment makes this test binary the attacker's program: it opens every capability file that it
-// may, keeps the descriptors in this way, writes how many there are to the file "held", and stays.
+// asHolder in the environment makes this test binary the attacker's program. It opens every capability file that it can,
+// keeps the descriptors in the given way, writes their number to the file "held", and does not end.
 const asHolder = "ATTACK_HOLD"
 
 // The ways to keep descriptors: in the process's own table; in flight in a socket that the process has open; in the
@@ -115,7 +115,7 @@ func received(path string) []int {
 // descriptors.
 const swapSocket = "ATTACK_SWAP"
 
-// swap starts a second process and hands the descriptors to it and back, until one of the two is ended.
+// swap starts a second process, and the two send the descriptors to each other until one of them is ended.
 func swap(held []int) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
@@ -140,9 +140,9 @@ func pass(socket int) {
 	}
 }
 
-// openable starts a cluster whose capability files can be opened. No driver answers at the emulator's own device
-// numbers; the kernel's virtual terminals have the minors of the instances that this test uses (30, 31 and so on, of
-// 63), and open.
+// openable starts a cluster whose capability files can be opened. The emulator's own device numbers have no driver. The
+// capability files therefore get the device numbers of the kernel's virtual terminals (minors up to 63), which include the
+// minors of this test's instances (30, 31 and so on) and can be opened.
 func openable(t *testing.T, o cluster.Options) *clustertest.Site {
 	t.Helper()
 	o.Nodes, o.GPUs, o.KeepDeviceFiles = 1, 1, true
@@ -166,7 +166,7 @@ func openable(t *testing.T, o cluster.Options) *clustertest.Site {
 	return s
 }
 
-// holder waits for the attacker's program, which must have some descriptors.
+// holder waits for the attacker's program and returns its pid. The program must have some descriptors.
 func holder(t *testing.T, s *clustertest.Site) (pid string) {
 	t.Helper()
 	var n int
@@ -183,7 +183,7 @@ func holder(t *testing.T, s *clustertest.Site) (pid string) {
 	return pid
 }
 
-// instance is the instance behind a job's slice.
+// instance returns the instance of a job's slice.
 func instance(t *testing.T, s *clustertest.Site, job string) (found api.Instance) {
 	t.Helper()
 	slice := s.Slice("n1", job)
@@ -206,7 +206,7 @@ func victimJob(s *clustertest.Site) (id string) {
 	return strings.TrimSpace(out)
 }
 
-// note is what the agent says of an instance, by its GPU instance id.
+// note returns the state of an instance in the agent's status, by its GPU instance id.
 func note(s *clustertest.Site, gi int) (state, text string) {
 	out := s.Try("n1", "caelum", "status", "--json")
 	var status struct {
@@ -234,7 +234,8 @@ func TestDescriptorOutlivesLease(t *testing.T) {
 	s := openable(t, cluster.Options{})
 	s.Write(
 		"attack",
-		"#!/bin/bash\n"+asHolder+"="+inTable+" setsid --fork ./holder >/dev/null 2>&1\nuntil [[ -e held && -e go ]]; do sleep 0.1; done\n",
+		"#!/bin/bash\n"+asHolder+"="+inTable+" setsid --fork ./holder >/dev/null 2>&1\nuntil [[ -e held && -e go "+
+			"]]; do sleep 0.1; done\n",
 	)
 	job := s.Submit("./attack", "--gres=mig:2g.10gb:1")
 	pid := holder(t, s)
@@ -279,7 +280,8 @@ func TestHolderOutsideJob(t *testing.T) {
 			go func() { ended <- process.Run() }()
 			s.Write(
 				"attack",
-				"#!/bin/bash\nexport "+asHolder+"="+inSender+"\nuntil ./holder; do sleep 0.1; done\nuntil [[ -e go ]]; do sleep 0.1; done\n",
+				"#!/bin/bash\nexport "+asHolder+"="+inSender+"\nuntil ./holder; do sleep 0.1; done\nuntil [[ -e go "+
+					"]]; do sleep 0.1; done\n",
 			)
 			job := s.Submit("./attack", "--gres=mig:7g.40gb:1")
 			pid := holder(t, s)
@@ -290,7 +292,7 @@ func TestHolderOutsideJob(t *testing.T) {
 			}
 			if way == outside {
 				if log, err := s.Log("agent-n1"); err != nil ||
-					!strings.Contains(log, "ended a process on a slice that is not its: pid "+pid) {
+					!strings.Contains(log, "ended a process on a slice that it may not use: pid "+pid) {
 					t.Errorf("the agent's log does not name process %s (%v)", pid, err)
 				}
 				select {
@@ -304,13 +306,14 @@ func TestHolderOutsideJob(t *testing.T) {
 	}
 }
 
-// TestDescriptorsInFlight: a process that has descriptors in flight takes no slice from other users. Which files they
-// are of cannot be seen, and every process can have some.
+// TestDescriptorsInFlight: a process with descriptors in flight must not take a slice from other users. Their files are
+// not visible, and every process can have descriptors in flight.
 func TestDescriptorsInFlight(t *testing.T) {
 	s := openable(t, cluster.Options{})
 	s.Write(
 		"attack",
-		"#!/bin/bash\n"+asHolder+"="+inFlight+" setsid --fork ./holder >/dev/null 2>&1\nuntil [[ -e held && -e go ]]; do sleep 0.1; done\n",
+		"#!/bin/bash\n"+asHolder+"="+inFlight+" setsid --fork ./holder >/dev/null 2>&1\nuntil [[ -e held && -e go "+
+			"]]; do sleep 0.1; done\n",
 	)
 	job := s.Submit("./attack", "--gres=mig:7g.40gb:1")
 	pid := holder(t, s)
@@ -321,9 +324,9 @@ func TestDescriptorsInFlight(t *testing.T) {
 	s.NoneDrained()
 }
 
-// TestDescriptorOfNewInstance: with NVreg_ModifyDeviceFiles=1 the driver makes a new instance's files for everybody. A
-// user who has opened them before the agent closed them keeps the next user's job from getting that instance, and has
-// no use of it.
+// TestDescriptorOfNewInstance: with NVreg_ModifyDeviceFiles=1 the driver makes the files of a new instance with access for
+// all users. If a user opens them before the agent restricts them, the next user's job must not get that instance, and
+// the first user cannot use it.
 func TestDescriptorOfNewInstance(t *testing.T) {
 	s := openable(t, cluster.Options{})
 	first := victimJob(s)
@@ -331,7 +334,7 @@ func TestDescriptorOfNewInstance(t *testing.T) {
 	before := instance(t, s, first)
 	s.Must("", victim, "scancel", first)
 	s.Within("the slice is idle", func() bool { state, _ := note(s, before.GI); return state == "idle" })
-	whole := s.Submit("true", "--gres=mig:7g.40gb:1") // so that the instance is made anew
+	whole := s.Submit("true", "--gres=mig:7g.40gb:1") // so that the instance is made again
 	s.Completed(whole)
 	s.Must(
 		"n1",
@@ -359,10 +362,11 @@ func TestDescriptorOfNewInstance(t *testing.T) {
 	s.NoneDrained()
 }
 
-// TestStrangerOnSlice: a process of another user that came to a job's slice is ended, or only reported where the site
-// asks for that.
+// TestStrangerOnSlice: the agent ends a process of another user on a job's slice, or only reports the process if the site
+// has configured that.
 func TestStrangerOnSlice(t *testing.T) {
-	for cgroup, why := range map[string]string{"": "of another user than the job's", "v1": "of no job", "v2": "of no job"} {
+	for cgroup, why := range map[string]string{"": "of another user than the job's", "v1": "of no job",
+		"v2": "of no job"} {
 		t.Run("cgroup"+cgroup, func(t *testing.T) { strangerOnSlice(t, cgroup, why) })
 	}
 }
@@ -382,7 +386,7 @@ func strangerOnSlice(t *testing.T, cgroup, why string) {
 	job := s.Submit("./hold keep", "--gres=mig:2g.10gb:1")
 	s.Running(job)
 	mine := instance(t, s, job)
-	// As if the descriptors came from elsewhere: the files are open to all for the moment in which the process starts.
+	// This simulates descriptors from another source: all users can open the files while the process starts.
 	s.Must("n1", "root", "sh", "-c", "chmod 444 $(find /dev/nvidia-caps -user "+attacker+")")
 	ended := make(chan error, 1)
 	stranger := s.Command(
@@ -396,14 +400,14 @@ func strangerOnSlice(t *testing.T, cgroup, why string) {
 		"3600",
 	)
 	go func() { ended <- stranger.Run() }()
-	// The job's own process is one, the stranger the other.
+	// One process belongs to the job, the other to the stranger.
 	s.Within("the agent sees two processes", func() bool {
 		slice := api.Lease{}
 		json.Unmarshal([]byte(s.Try("n1", "caelum", "job", job, "--json")), &slice)
 		return len(slice.Slices) == 1 && slice.Slices[0].Use != nil && slice.Slices[0].Use.Processes == 2
 	})
 	s.Must("n1", "root", "sh", "-c", "chmod 400 $(find /dev/nvidia-caps -user "+attacker+")")
-	time.Sleep(2 * time.Second) // two samples more
+	time.Sleep(2 * time.Second) // two more samples
 	want := `uid 20002, "cuda-process", ` + why
 	if state, text := note(s, mine.GI); state != "leased" || !strings.Contains(text, want) ||
 		strings.Count(text, "pid ") != 1 {
@@ -415,7 +419,7 @@ func strangerOnSlice(t *testing.T, cgroup, why string) {
 		)
 	}
 	log, err := s.Log("agent-n1")
-	if n := strings.Count(log, "a process that is not the job's uses its slice: "); err != nil || n != 1 {
+	if n := strings.Count(log, "a process outside the job uses its slice: "); err != nil || n != 1 {
 		t.Errorf("the log names the stranger %d times, %v", n, err)
 	}
 	if len(ended) > 0 {

@@ -12,8 +12,8 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// slowScontrol takes the place of scontrol on a node: it asks slurmctld for a job only after the attack, as if
-// slurmctld were busy. The agent has asked with squeue by then.
+// slowScontrol replaces scontrol on a node. It asks slurmctld for a job only after the attack, as if slurmctld were busy.
+// The agent has run squeue by then.
 const slowScontrol = `#!/bin/bash
 if [[ "$*" == *"show job"* && ! -e HOME/attacked ]]; then
     : >HOME/asking
@@ -25,8 +25,8 @@ fi
 exec /run/scontrol "$@"
 `
 
-// A user shrinks the job between the agent's two questions about it: squeue and scontrol disagree. No node drains for
-// that.
+// A user shrinks the job between the agent's two requests about it, so that squeue and scontrol disagree. This must not
+// drain a node.
 func TestDrainByShrinkingJob(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 2, GPUs: 1})
 	s.Write("scontrol", strings.ReplaceAll(slowScontrol, "HOME", s.Home()))

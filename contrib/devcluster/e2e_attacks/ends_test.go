@@ -11,8 +11,8 @@ import (
 	"caelum/internal/plan"
 )
 
-// TestEndsPrivate: where slurmctld shows users nothing of other users' jobs, a node's record does not show when they
-// end. The agent still knows: it reserves a GPU for the time when they have.
+// TestEndsPrivate: if slurmctld hides other users' jobs, a node's record does not show when they end. The agent still
+// knows these times, and reserves a GPU for the time after the jobs have ended.
 func TestEndsPrivate(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, Conf: []string{"PrivateData=jobs"}})
 	job := occupy(s, "--time=10")
@@ -23,7 +23,7 @@ func TestEndsPrivate(t *testing.T) {
 		return err == nil && status.Reserved != nil && end != "" &&
 			strings.Contains(
 				s.Try("n1", "caelum", "status"),
-				"kept for job "+waiting+", from "+strings.Replace(end, "T", " ", 1),
+				"reserved for job "+waiting+", from "+strings.Replace(end, "T", " ", 1),
 			)
 	})
 	extra := s.Must("", attacker, "bash", "-c", "scontrol show node n1 | sed -n 's/^ *Extra=//p'")

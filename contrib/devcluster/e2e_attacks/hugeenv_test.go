@@ -11,7 +11,7 @@ import (
 )
 
 // TestFloodOfOptions: a user submits a job with a million variables of SPANK plugins. job_submit.lua, which runs under
-// slurmctld's locks, refuses the job by their number. To read them took it seconds.
+// slurmctld's locks, must refuse the job by their number. Reading them would take seconds.
 func TestFloodOfOptions(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	client := buildClient(t, s)

@@ -22,13 +22,14 @@ __attribute__((constructor)) static void own(void)
 }
 `
 
-// TestConfigurationOfAnother lets a user who owns /etc/caelum, as SlurmUser did at sites where the watcher wrote the
-// decision table there, name a library of his own in caelum.yaml. The agent is root.
+// TestConfigurationOfAnother: a user who owns /etc/caelum sets his own library in caelum.yaml. SlurmUser owned this folder
+// at sites where the watcher wrote the decision table there. The agent, which runs as root, must not load the library.
 func TestConfigurationOfAnother(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	home := s.Home()
 	marker := filepath.Join(home, "marker")
-	if err := os.WriteFile(filepath.Join(home, "evil.c"), []byte(strings.ReplaceAll(library, "MARKER", marker)), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(home, "evil.c"), []byte(strings.ReplaceAll(library, "MARKER", marker)),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	s.Must("", attacker, "gcc", "-shared", "-fPIC", "-o", "evil.so", "evil.c")
@@ -42,14 +43,14 @@ func TestConfigurationOfAnother(t *testing.T) {
 		"echo nvml_library: "+home+"/evil.so >/etc/caelum/new && mv -f /etc/caelum/new /etc/caelum/caelum.yaml",
 	)
 	restart := func(what string) {
-		s.RestartUnit("agent-n1") // an agent that refuses to start is an error here
+		s.RestartUnit("agent-n1") // returns an error, because the agent refuses to start
 		if text, err := os.ReadFile(marker); err == nil {
 			t.Errorf("%s: the attacker's library ran in the agent: %s", what, text)
 			os.Remove(marker)
 		}
 	}
 	restart("caelum.yaml in a directory of the attacker's")
-	s.Within("the agent says why it does not start", func() bool {
+	s.Within("the agent logs why it does not start", func() bool {
 		log, _ := s.Log("agent-n1")
 		return strings.Contains(log, "couldn't use /etc/caelum/caelum.yaml: /etc/caelum belongs to "+attacker)
 	})

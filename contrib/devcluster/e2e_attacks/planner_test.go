@@ -13,18 +13,18 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// wholeGPU asks for a slice of which nothing is on offer unless a plan puts it there for a job.
+// wholeGPU requests a profile that is offered only if an agent plans it for a job.
 var wholeGPU = []string{"-p", "gpu", "--gres=gpu:1", "--mig=7g.40gb", "-t", "10"}
 
-// another asks for a profile that the attackers do not ask for: of theirs, slurmctld would give the victim what is on
-// offer for them.
+// another requests a profile that the attackers do not request. Of the attackers' profile, slurmctld would give the victim
+// the slices that are offered for the attackers.
 var another = []string{"-p", "gpu", "--gres=gpu:1", "--mig=3g.20gb", "-t", "10"}
 
-// wholeNode asks for all GPUs of a node.
+// wholeNode requests all GPUs of a node.
 var wholeNode = []string{"-p", "gpu", "--gres=gpu:2", "--mig=7g.40gb", "-t", "10"}
 
-// TestPlanner: a user submits jobs that wait, and that cost the plan much or cannot start. Another user's jobs get the
-// idle GPUs.
+// TestPlanner: a user submits pending jobs that are expensive to plan or cannot start. Another user's jobs must still get
+// the idle GPUs.
 func TestPlanner(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 3, Conf: []string{
 		"NodeName=c[1-300] NodeAddr=127.0.0.1 Port=1 State=DOWN CPUs=64 RealMemory=256000",
@@ -38,7 +38,8 @@ func TestPlanner(t *testing.T) {
 		name string
 		run  func(*testing.T, *clustertest.Site)
 	}{
-		{"het job of 290 nodes", hetOfManyNodes}, {"dependency", unmetDependency}, {"memory", lacksMemory}, {"queue order", namesNodes},
+		{"het job of 290 nodes", hetOfManyNodes}, {"dependency", unmetDependency}, {"memory", lacksMemory},
+		{"queue order", namesNodes},
 	} {
 		t.Run(attack.name, func(t *testing.T) { attack.run(t, s) })
 		s.Must("", "root", "bash", "-c", "scancel -f $(squeue -h -o %A) 2>/dev/null; true")
@@ -47,7 +48,7 @@ func TestPlanner(t *testing.T) {
 	}
 }
 
-// served waits until a job of the victim's runs.
+// served waits until a job of the victim runs.
 func served(t *testing.T, s *clustertest.Site, options ...string) {
 	t.Helper()
 	id := s.Must(
@@ -61,8 +62,8 @@ func served(t *testing.T, s *clustertest.Site, options ...string) {
 	}
 }
 
-// hetOfManyNodes: one component of a het job asks for more nodes than are up. The agents go on publishing. (The het
-// jobs stand behind the victim's: behind one, slurmctld starts jobs by backfill only.)
+// hetOfManyNodes: one component of a het job requests more nodes than are up. The agents must continue to publish. The het
+// jobs are after the victim's job in the queue, because slurmctld starts jobs after a het job only by backfill.
 func hetOfManyNodes(t *testing.T, s *clustertest.Site) {
 	for range 3 {
 		s.Must(
@@ -87,7 +88,7 @@ func hetOfManyNodes(t *testing.T, s *clustertest.Site) {
 			"true",
 		)
 	}
-	time.Sleep(2 * time.Second) // every agent plans with them
+	time.Sleep(2 * time.Second) // until every agent has read these jobs
 	served(t, s, wholeGPU...)
 	for _, node := range s.Nodes[:2] {
 		if status, err := s.Status(node); err != nil || status.PublishError != "" {
@@ -96,8 +97,8 @@ func hetOfManyNodes(t *testing.T, s *clustertest.Site) {
 	}
 }
 
-// unmetDependency: jobs that name a node are held until their slices are on offer; these wait for a job that never
-// runs.
+// unmetDependency: jobs that name a node are held until their slices are offered. These jobs also depend on a job that
+// never runs.
 func unmetDependency(t *testing.T, s *clustertest.Site) {
 	never := s.Submit("true", "-p", "plain", "--hold")
 	var attack []string
@@ -116,7 +117,7 @@ func unmetDependency(t *testing.T, s *clustertest.Site) {
 	}
 }
 
-// lacksMemory: one job without GPUs has most of the nodes' memory; others of the same user ask for all GPUs and for as
+// lacksMemory: one job without GPUs has most of the nodes' memory. Other jobs of the same user request all GPUs and as
 // much memory.
 func lacksMemory(t *testing.T, s *clustertest.Site) {
 	s.Running(s.Submit("sleep 600", "-p", "plain", "-w", "n1,n2", "-N2", "-n2", "--mem=200000"))
@@ -129,8 +130,8 @@ func lacksMemory(t *testing.T, s *clustertest.Site) {
 	}
 }
 
-// namesNodes: jobs that name a node are held, and slurmctld shows no priority for them. They do not come before the
-// jobs of others.
+// namesNodes: jobs that name a node are held, and slurmctld shows no priority for them. They must not be planned before
+// the jobs of other users.
 func namesNodes(t *testing.T, s *clustertest.Site) {
 	var first []string
 	for k := range 4 {

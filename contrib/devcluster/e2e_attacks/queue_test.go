@@ -21,8 +21,8 @@ const hangUps = `
 	}
 	$!{EAGAIN} or die "connect: $!";`
 
-// TestSocketQueue: a user fills the queue of the users' socket while the agent is late to accept: it is stopped, which
-// makes sure of it. Root's calls, such as the prolog's, wait in a queue of their own, and are not refused.
+// TestSocketQueue: a user fills the queue of the users' socket while the agent does not accept connections, because the
+// test has stopped it. Root's calls, such as the prolog's, have a separate queue and must not be refused.
 func TestSocketQueue(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	s.Must("n1", "root", "caelum", "status") // the agent listens
@@ -32,7 +32,7 @@ func TestSocketQueue(t *testing.T) {
 	s.Must("n1", attacker, "perl", "-Mstrict", "-MSocket=:DEFAULT,SOCK_NONBLOCK", "-e", hangUps)
 	refused := make(chan string, 1)
 	go func() {
-		// Unlike the prolog, it calls once.
+		// Unlike the prolog, this command does not repeat its call.
 		out, text, err := s.ExecNode(context.WithoutCancel(t.Context()), "n1", "root", "caelum", "status", "--json")
 		if err != nil {
 			refused <- out + text

@@ -10,10 +10,10 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// attacker is an ordinary user; victim is another one.
+// attacker and victim are two users without privileges.
 const attacker, victim = clustertest.User, clustertest.Stranger
 
-// parallel is how many clusters run at the same time.
+// parallel is the number of clusters that run at the same time.
 const parallel = "3"
 
 func TestMain(m *testing.M) {

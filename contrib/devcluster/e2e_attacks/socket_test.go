@@ -13,7 +13,7 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// occupy starts a job of the victim's with a slice and a name.
+// occupy starts a job of the victim with a slice and a name.
 func occupy(s *clustertest.Site, options ...string) string {
 	args := append([]string{"sbatch", "--parsable", "--job-name=thesis", "--gres=gpu:1,mig:2g.10gb:1"}, options...)
 	job := s.Must("", victim, append(args, "--wrap", "cuda-process --exclusive --memory 1234 --seconds 3600")...)
@@ -24,8 +24,8 @@ func occupy(s *clustertest.Site, options ...string) string {
 	return job
 }
 
-// TestSocketPrivate: where slurmctld shows users nothing of other users' jobs, the agent's socket does not either;
-// its owner and root see all of it.
+// TestSocketPrivate: if slurmctld hides other users' jobs, the agent's socket must also hide them. The owner of a job and
+// root see all data of the job.
 func TestSocketPrivate(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, Conf: []string{"PrivateData=jobs"}})
 	job := occupy(s)
@@ -33,7 +33,8 @@ func TestSocketPrivate(t *testing.T) {
 		t.Fatalf("slurmctld itself shows users: %s", got)
 	}
 	seen := s.Must("n1", attacker, "caelum", "status", "--json") + s.Must("n1", attacker, "caelum", "status")
-	for _, secret := range []string{"thesis", victim, "research", `"job": ` + job, "job " + job, "peak_mib", "in use, "} {
+	for _, secret := range []string{"thesis", victim, "research", `"job": ` + job, "job " + job, "peak_mib",
+		"in use, "} {
 		if strings.Contains(seen, secret) {
 			t.Errorf("another user sees %q:\n%s", secret, seen)
 		}
@@ -58,7 +59,7 @@ func TestSocketPrivate(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestSocketUse: where slurmctld shows all jobs, other users see the job on the drawing but not what it has in use.
+// TestSocketUse: if slurmctld shows all jobs, other users see the job in the drawing, but not the memory that it uses.
 func TestSocketUse(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	job := occupy(s)
@@ -83,8 +84,8 @@ func TestSocketUse(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestSocketFlood: a user calls the agent as fast as she can. She is answered at a limited rate, and jobs of others
-// start and end meanwhile.
+// TestSocketFlood: a user calls the agent as fast as possible. The agent answers her at a limited rate, and jobs of other
+// users still start and end.
 func TestSocketFlood(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	const seconds, loops = 10, 12
@@ -107,7 +108,7 @@ wait`, loops, seconds)))
 	}
 	seen := <-out
 	served, refused := strings.Count(seen, `"node": "n1"`), strings.Count(seen, "too many calls")
-	// 50 at once and 10 a second; the loops' own start takes some time too.
+	// 50 immediately and then 10 a second; the start of the loops also takes some time.
 	if served > 50+10*3*seconds || refused == 0 {
 		t.Errorf("%d calls were answered and %d refused in %d s", served, refused, seconds)
 	}

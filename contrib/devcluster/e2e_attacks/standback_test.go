@@ -12,9 +12,9 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// TestStandsBack: a user's job asks for more memory than a real node has. slurmctld accepts it, because a node that is
-// down has as much, and the agents cannot see it: squeue shows the memory of another node for --mem=0. Its slices are
-// on offer for three minutes; then another user's job gets them, and caelum explain says why.
+// TestStandsBack: a user's job requests more memory than a real node has. slurmctld accepts the job, because a node that is
+// down has as much memory. The agents cannot detect this: squeue shows the memory of another node for --mem=0. The slices
+// of the job are offered for three minutes. Then another user's job gets them, and caelum explain shows the reason.
 func TestStandsBack(t *testing.T) {
 	bigger := strings.Replace(huge, "RealMemory=256000", "RealMemory=512000", 1)
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, Conf: []string{bigger, hugePartition}})
@@ -34,8 +34,8 @@ func TestStandsBack(t *testing.T) {
 		time.Sleep(time.Second)
 	}
 	t.Logf("another job has the GPU after %v", time.Since(began).Round(time.Second))
-	if text := s.Try("", "caelum", "explain", stuck); !strings.Contains(text, "it comes after all other jobs") {
-		t.Errorf("caelum explain says:\n%s", text)
+	if text := s.Try("", "caelum", "explain", stuck); !strings.Contains(text, "the job comes after all other jobs") {
+		t.Errorf("caelum explain prints:\n%s", text)
 	}
 	if state := s.State(stuck); state != "PENDING" {
 		t.Errorf("the attacker's job is %s", state)

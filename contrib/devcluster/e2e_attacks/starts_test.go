@@ -11,9 +11,9 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// TestSlicesWithoutGPU: a user asks for slices and for no GPU in a partition that job_submit.lua does not manage, with
-// a name that makes the job's record ambiguous. Such a job has no prolog. The node's slices stay on offer to other
-// users while it would run.
+// TestSlicesWithoutGPU: a user requests slices without a GPU in a partition that job_submit.lua does not manage, with a
+// name that makes the job's record ambiguous. Such a job has no prolog. The node's slices must stay available to other
+// users.
 func TestSlicesWithoutGPU(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	s.Completed(s.Submit("true", "--gres=gpu:1", "--mig=1g.5gb"))
@@ -34,8 +34,9 @@ func TestSlicesWithoutGPU(t *testing.T) {
 	if id, err := submit("--gres=" + seven); err == nil {
 		s.Running(id)
 	}
-	if id, err := submit("-H", "--gres=gpu:1"); err == nil { // an update is judged like a submission
-		for _, update := range []string{"Gres=gpu:0," + seven, "TresPerNode=gres:" + strings.ReplaceAll(seven, ",", ",gres:"), "TresPerNode=gres:mig:1g.5gb"} {
+	if id, err := submit("-H", "--gres=gpu:1"); err == nil { // job_submit.lua checks an update like a submission
+		for _, update := range []string{"Gres=gpu:0," + seven,
+			"TresPerNode=gres:" + strings.ReplaceAll(seven, ",", ",gres:"), "TresPerNode=gres:mig:1g.5gb"} {
 			_, stderr, err := s.Exec(t.Context(), attacker, "scontrol", "update", "job="+id, update)
 			t.Log(update, strings.TrimSpace(stderr), err)
 		}
@@ -69,9 +70,9 @@ func TestSlicesWithoutGPU(t *testing.T) {
 	s.Completed(whole)
 }
 
-// TestUnreadableRequest: slurmctld keeps the text of an entry that has a count of 0 and starts the job. The agents,
-// which could not read the job's request, would not count the job's slices before its lease. job_submit.lua refuses
-// such text, in updates too.
+// TestUnreadableRequest: slurmctld keeps the text of a GRES entry with the count 0 and starts the job. The agents cannot
+// parse such a request, so they would not count the job's slices before its lease. job_submit.lua must refuse such text,
+// also in updates.
 func TestUnreadableRequest(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	for _, text := range []string{"mig:x(:0", "gpu:x y:0", "mig:-x:0"} {

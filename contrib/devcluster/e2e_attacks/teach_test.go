@@ -24,7 +24,7 @@ import (
 
 const script = "#!/bin/bash\ncuda-process --memory 15000 --seconds 1\n"
 
-// school is a cluster of which the repository is filled by import, as a sync would fill it from slurmdbd.
+// school is a cluster whose repository the test fills by import. A sync fills it from slurmdbd in the same way.
 type school struct {
 	*clustertest.Site
 	t    *testing.T
@@ -37,7 +37,7 @@ func open(t *testing.T) school {
 	return school{s, t, filepath.Join(s.Dir, "school.db")}
 }
 
-// ask submits a script as a held job, and answers the tags that it was given and its slices.
+// ask submits a script as a held job, and returns the job's tags and slices.
 func (s school) ask(user, name, text string) (key, work, slices string) {
 	s.t.Helper()
 	path := filepath.Join(s.Dir, "home", user, name)
@@ -62,7 +62,7 @@ func (s school) uid(user string) uint32 {
 	return uint32(n)
 }
 
-// learn puts runs into the repository, and what they teach into the decision table.
+// learn adds runs to the repository and updates the decision table from them.
 func (s school) learn(config string, runs []repo.Line) {
 	s.t.Helper()
 	var text bytes.Buffer
@@ -86,7 +86,7 @@ func (s school) learn(config string, runs []repo.Line) {
 	s.t.Log(s.Must("", "root", "caelum", "repo", "decisions", "--repo", s.repo, "--config", yaml))
 }
 
-// many are n runs of one user's work, with one peak, the first at this time.
+// many returns n runs of one script of a user with the same peak; start is the time of the first run.
 func many(n int, uid uint32, key, work string, peak float64, start int64) (runs []repo.Line) {
 	for i := range n {
 		runs = append(
@@ -108,8 +108,8 @@ func many(n int, uid uint32, key, work string, peak float64, start int64) (runs 
 // 19,968 MiB hold 15,000 and a margin; 100 fit into the smallest slice.
 const needed, crafted = ",gres:mig:3g.20gb:1", ",gres:mig:1g.5gb:1"
 
-// TestCollidingKey: the attacker knows the victim's script, crafts one with the same key, and runs it before and more
-// often than the victim. The victim gets what her own runs need.
+// TestCollidingKey: the attacker knows the victim's script, crafts a script with the same key, and runs it before and more
+// often than the victim. The victim must get the profile that her own runs need.
 func TestCollidingKey(t *testing.T) {
 	s := open(t)
 	key, work, _ := s.ask(victim, "train.sh", script)
@@ -133,8 +133,8 @@ func TestCollidingKey(t *testing.T) {
 	}
 }
 
-// TestSharedByOne: where the site shares, one user's runs do not decide what other users get for the same script,
-// however many there are.
+// TestSharedByOne: if the site shares profiles between users, one user's runs, in any number, must not determine the
+// profile of other users' jobs with the same script.
 func TestSharedByOne(t *testing.T) {
 	s := open(t)
 	_, work, before := s.ask(victim, "train.sh", script)
@@ -230,7 +230,7 @@ const (
 	base2 = 786433
 )
 
-// part is a piece of a script, and what it adds to both numbers of the hash.
+// part is a piece of a script, with its contribution to both numbers of the hash.
 type part struct {
 	text   string
 	h1, h2 uint64
@@ -240,8 +240,8 @@ func (p part) and(o part) part {
 	return part{p.text + o.text, (p.h1 + o.h1) % prime, (p.h2 + o.h2) % prime}
 }
 
-// collide makes a script that has a key, by the generalised birthday attack: eight blocks of letters behind a "#",
-// joined so that the first number comes out right in two steps, and the second in the third.
+// collide makes a script with the given key by the generalized birthday attack: eight blocks of letters after a "#". Two
+// joining steps match the first number of the hash, and the third step matches the second number.
 func collide(t *testing.T, key string, of func(script string) string) string {
 	t.Helper()
 	const (
@@ -260,7 +260,7 @@ func collide(t *testing.T, key string, of func(script string) string) string {
 		}
 		return k >> 32, k & 0xffffffff
 	}
-	// A letter's weight is what the hash gains when it becomes the next one.
+	// The weight of a letter is the increase of the hash if the letter is replaced with the next one.
 	plain := []byte(head + strings.Repeat("a", 8*block) + tail)
 	zero1, zero2 := numbers(string(plain))
 	var weight1, weight2 [8 * block]uint64
@@ -289,7 +289,7 @@ func collide(t *testing.T, key string, of func(script string) string) string {
 	var pairs [4][]part
 	for k := range pairs {
 		a, b := list(2*k), list(2*k+1)
-		if k == 0 { // the lists' sum is to be what is missing: it is taken away from the first
+		if k == 0 { // the lists must sum to the missing amount, so it is subtracted from the first list
 			for i := range a {
 				a[i].h1 = (a[i].h1 + zero1 + prime - target>>32) % prime
 				a[i].h2 = (a[i].h2 + zero2 + prime - target&0xffffffff) % prime
@@ -307,8 +307,7 @@ func collide(t *testing.T, key string, of func(script string) string) string {
 	return ""
 }
 
-// join returns the sums of one part of each list of which a number is within reach of 0 modulo prime; half a million at
-// most.
+// join returns the sums of one part of each list whose number is within reach of 0 modulo prime, at most half a million.
 func join(a, b []part, reach uint64, number func(part) uint64) (sums []part) {
 	slices.SortFunc(b, func(x, y part) int { return cmp.Compare(number(x), number(y)) })
 	for _, p := range a {

@@ -12,9 +12,9 @@ import (
 	"caelum/internal/api"
 )
 
-// A user moves a job with GPUs and without slices into the managed partition, or leaves it where job_submit.lua does
-// not look. Either way the job gets no slice that slurmctld has not counted: limits and billing see all that a job
-// holds.
+// A user moves a job with GPUs and without slices into the managed partition, or submits it to a partition that
+// job_submit.lua does not manage. In both cases the job must not get a slice that slurmctld has not counted, so that
+// limits and billing include all slices of a job.
 func TestUncountedSlice(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	for _, attack := range []struct {
@@ -27,7 +27,7 @@ func TestUncountedSlice(t *testing.T) {
 		{"unmanaged", "Partition=plain", []string{"-p", "plain", "--gres=gpu:2", "--no-requeue"}},
 	} {
 		id := s.Submit("sleep 600", append(attack.options, "--hold")...)
-		// job_submit.lua may refuse the update: then the job is as it was.
+		// job_submit.lua may refuse the update; the job is then unchanged.
 		_, stderr, err := s.Exec(t.Context(), attacker, "scontrol", "update", "job="+id, attack.update)
 		s.Must("", attacker, "scontrol", "release", id)
 		held, job := decided(t, s, id)
@@ -43,7 +43,7 @@ func TestUncountedSlice(t *testing.T) {
 	s.NoneDrained()
 }
 
-// decided waits until a job holds slices, was sent back or has failed, and returns its slices and slurmctld's record.
+// decided waits until a job holds slices, was requeued or has failed. It returns its slices and slurmctld's record.
 func decided(t *testing.T, s *clustertest.Site, id string) (held []api.Slice, job string) {
 	s.Within("job "+id+" is decided", func() bool {
 		job = s.Must("", "root", "scontrol", "show", "job", id)

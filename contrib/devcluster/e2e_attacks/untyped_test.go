@@ -12,14 +12,14 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// TestUntypedSlice: a user asks for a slice without its profile, at submission or by an update, in a partition that
-// Caelum does not manage. slurmctld checks limits by the request and chooses a profile afterwards: a limit on that
-// profile does not hold for the job. This user may have no slice of any profile, and gets none, also where
-// job_submit.lua has not seen the job.
+// TestUntypedSlice: a user requests a slice without a profile, at submission or by an update, in a partition that Caelum
+// does not manage. slurmctld checks limits by the request and chooses a profile afterwards, so a limit on that profile
+// does not apply to the job. Limits allow this user no slice of any profile, and the user must get none, also if the job
+// has bypassed job_submit.lua.
 func TestUntypedSlice(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		lua  string // in the place of job_submit.lua
+		lua  string // replaces job_submit.lua
 	}{
 		{"seen by job_submit.lua", ""},
 		{"not seen", `function slurm_job_submit() return slurm.SUCCESS end
@@ -40,8 +40,8 @@ return slurm.SUCCESS
 	}
 }
 
-// untyped tries each way on a cluster. Unseen, most of them lead to a job: slurmctld itself refuses a mix of typed and
-// untyped slices.
+// untyped tries each request on a cluster. If unseen is set, job_submit.lua does not check the jobs, and most requests
+// lead to a job: slurmctld itself refuses only a mix of typed and untyped slices.
 func untyped(t *testing.T, s *clustertest.Site, unseen bool) {
 	var none []string
 	for _, profile := range []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"} {

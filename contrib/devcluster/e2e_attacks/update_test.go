@@ -14,7 +14,7 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// limited is a cluster whose slurmctld enforces limits; the attacker may have no slice of a whole GPU.
+// limited starts a cluster whose slurmctld enforces limits. They allow the attacker no slice of a whole GPU.
 func limited(t *testing.T) *clustertest.Site {
 	t.Helper()
 	s := clustertest.Start(t, cluster.Options{Nodes: 2, GPUs: 2, Conf: []string{"AccountingStorageEnforce=limits"}})
@@ -22,15 +22,15 @@ func limited(t *testing.T) *clustertest.Site {
 	return s
 }
 
-// TestUpdatedJobKeepsItsSlices: a user holds a job, takes its slices away or moves it between partitions, and releases
-// it. The job does not run, or it runs on a slice that slurmctld counts; the limit on slices of whole GPUs holds.
+// TestUpdatedJobKeepsItsSlices: a user holds a job, removes its slices or moves it between partitions, and releases it. The
+// job must not run, or must run on a slice that slurmctld counts. The limit on slices of whole GPUs must apply.
 func TestUpdatedJobKeepsItsSlices(t *testing.T) {
 	s := limited(t)
 	client := buildClient(t, s)
 	for _, c := range []struct {
 		name    string
 		submit  string
-		updates []string // of %s, the job
+		updates []string // arguments of scontrol update; %s is the job id
 	}{
 		{"slices emptied", "--gpus=1", []string{"job=%s TresPerNode="}},
 		{"slices emptied, profile by option", "--gpus=1 --mig=1g.5gb", []string{"job=%s TresPerNode="}},
@@ -42,8 +42,10 @@ func TestUpdatedJobKeepsItsSlices(t *testing.T) {
 		{"moved into a list", "-p plain --gres=gpu:1", []string{"job=%s partition=plain,gpu", "job=%s partition=gpu"}},
 		{"moved in, counts per job", "-p plain --gpus=1", []string{"job=%s partition=gpu"}},
 		{"moved in, tasks per GPU", "-p plain --ntasks-per-gpu=1 -n1", []string{"job=%s partition=gpu"}},
-		{"moved in with a hidden GPU", "-p plain --gres=gpu:1", []string{"job=%s TresPerNode=gres:mig:2g.10gb:0", "job=%s partition=gpu"}},
-		{"moved out, emptied, moved in", "--gpus=1", []string{"job=%s partition=plain TresPerNode=", "job=%s partition=gpu"}},
+		{"moved in with a hidden GPU", "-p plain --gres=gpu:1",
+			[]string{"job=%s TresPerNode=gres:mig:2g.10gb:0", "job=%s partition=gpu"}},
+		{"moved out, emptied, moved in", "--gpus=1", []string{"job=%s partition=plain TresPerNode=",
+			"job=%s partition=gpu"}},
 		{"tasks per GPU, by the protocol", "-n1", []string{"tasks %s"}},
 		{"the same, moved in", "-p plain -n1", []string{"tasks %s", "job=%s partition=gpu"}},
 		{"an element of an array", "-p plain --gres=gpu:1 --array=7", []string{"job=%s_7 partition=gpu"}},
@@ -59,7 +61,7 @@ func TestUpdatedJobKeepsItsSlices(t *testing.T) {
 			_, stderr, err := s.Exec(t.Context(), attacker, args...)
 			t.Logf("%s: %s: %v %s", c.name, update, err, strings.TrimSpace(stderr))
 		}
-		if s.Try("", "squeue", "-h", "-j", id, "-o", "%P") == "plain" { // the attack has failed
+		if s.Try("", "squeue", "-h", "-j", id, "-o", "%P") == "plain" { // slurmctld has refused the attack
 			s.Must("", attacker, "scancel", id)
 			continue
 		}
@@ -71,18 +73,19 @@ func TestUpdatedJobKeepsItsSlices(t *testing.T) {
 	s.NoneDrained()
 }
 
-// buildClient builds testdata/client.c where users of the cluster can run it.
+// buildClient builds testdata/client.c in a folder from which users of the cluster can run it.
 func buildClient(t *testing.T, s *clustertest.Site) string {
 	t.Helper()
 	path := filepath.Join(s.Home(), "client")
-	if out, err := exec.Command("gcc", "-O1", "-Wall", "-Werror", "-o", path, "testdata/client.c", "-lslurm").CombinedOutput(); err != nil {
+	if out, err := exec.Command("gcc", "-O1", "-Wall", "-Werror", "-o", path, "testdata/client.c",
+		"-lslurm").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return path
 }
 
-// settle waits until a released job has started or waits for the limit; slurmctld counts the slice of a job that runs.
-// A job without a GPU may have failed already: its script finds no device.
+// settle waits until a released job has started or waits for the limit. slurmctld must count the slice of a running job. A
+// job without a GPU may have failed already, because its script finds no device.
 func settle(t *testing.T, s *clustertest.Site, name, id string) {
 	t.Helper()
 	end := time.Now().Add(clustertest.Limit)
@@ -91,7 +94,7 @@ func settle(t *testing.T, s *clustertest.Site, name, id string) {
 		if strings.HasPrefix(state, "RUNNING") || strings.HasPrefix(state, "FAILED") {
 			break
 		}
-		if strings.HasSuffix(state, " AssocGrpGRES") { // the limit counts it
+		if strings.HasSuffix(state, " AssocGrpGRES") { // the limit applies to the job
 			return
 		}
 		if time.Now().After(end) {

@@ -24,7 +24,8 @@ func TestBadInput(t *testing.T) {
 		name string
 		run  func(*site, string)
 	}{
-		{"requests", badRequests}, {"decision table", badTable}, {"names", badNames}, {"socket", badCallers}, {"lease file", badLeaseFile},
+		{"requests", badRequests}, {"decision table", badTable}, {"names", badNames}, {"socket", badCallers},
+		{"lease file", badLeaseFile},
 		{"full disks", fullDisks}, {"configuration", badConfiguration}, {"ledger", badLedger},
 	} {
 		t.Run(part.name, func(t *testing.T) {
@@ -49,7 +50,7 @@ func TestBadInput(t *testing.T) {
 // badRequests: what no GPU model has, what another GPU model has, what is no profile at all.
 func badRequests(s *site, _ string) {
 	for _, c := range []struct{ options, says string }{
-		{"--gres=mig:nonsense:1", "there is no MIG profile nonsense here; known are 1g.5gb,"},
+		{"--gres=mig:nonsense:1", "there is no MIG profile nonsense here; the profiles are 1g.5gb,"},
 		{"--gres=mig:1g.24gb:1", "there is no MIG profile 1g.24gb here"},
 		{"--gres=mig:closed:1", "there is no MIG profile closed"},
 		{"--gres=mig:1g.5gb:-1", ""},
@@ -122,8 +123,10 @@ func badTable(s *site, _ string) {
 	s.table(generation(100, small))
 	given("a new table", "1g.5gb")
 	for i, damaged := range []string{
-		generation(101, good)[:len(good)/2], "", "\x7fELF\x02\x01\x01\x00", generation(102, strings.Replace(good, "default ", "default 9g.99gb#", 1)),
-		strings.ReplaceAll(generation(103, good), "\n", "\r\n"), generation(104, good) + strings.Repeat("# x\n", 300000), "caelum-decisions 9 105\n",
+		generation(101, good)[:len(good)/2], "", "\x7fELF\x02\x01\x01\x00",
+		generation(102, strings.Replace(good, "default ", "default 9g.99gb#", 1)),
+		strings.ReplaceAll(generation(103, good), "\n", "\r\n"),
+		generation(104, good) + strings.Repeat("# x\n", 300000), "caelum-decisions 9 105\n",
 	} {
 		s.table(damaged)
 		given(fmt.Sprint("damage ", i), "1g.5gb")
@@ -155,7 +158,8 @@ func badTable(s *site, _ string) {
 
 // badNames: what users name reaches neither a terminal nor a log as more than text.
 func badNames(s *site, _ string) {
-	const forged = "x\x1b]0;title\x07\x1b[2J\xc2\x9b31m\r\n" + `{"level":"error","msg":"forged","job":1}` + "\ntime=\"2026\" level=error msg=forged\nerror: caelum: prolog: forged"
+	const forged = "x\x1b]0;title\x07\x1b[2J\xc2\x9b31m\r\n" + `{"level":"error","msg":"forged","job":1}` +
+		"\ntime=\"2026\" level=error msg=forged\nerror: caelum: prolog: forged"
 	name := forged + strings.Repeat("%s%n", 50)
 	id := s.Submit("./hold named", "--gres=mig:1g.5gb:1", "--job-name="+name, "--comment="+name)
 	s.Running(id)
@@ -238,7 +242,7 @@ func badCallers(s *site, keep string) {
 	}
 	s.Completed(ids...)
 	log, _ := s.Log("agent-n1")
-	if n := strings.Count(log, "wanted to change a lease; refused"); n != 1 {
+	if n := strings.Count(log, "lease change refused: caller is not root"); n != 1 {
 		s.t.Errorf("the log has %d lines about 300 refused calls", n)
 	}
 }
@@ -360,7 +364,8 @@ func badConfiguration(s *site, _ string) {
 	if s.offered() {
 		s.t.Error("the offers stand after a stop with a broken configuration")
 	}
-	s.startFails(`unknown key "poll_intervall"; the keys are accounting_field`, "closing the offers of n1 without it")
+	s.startFails(`unknown key "poll_intervall"; the keys are accounting_field`,
+		"closing the offers of n1 without the configuration")
 	s.Must("n1", "root", "mv", "/etc/caelum/good", path)
 	if err := s.StartUnit("agent-n1"); err != nil {
 		s.t.Fatal(err)

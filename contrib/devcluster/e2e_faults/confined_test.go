@@ -104,7 +104,8 @@ func TestBoundTasksUnderConstrainDevices(t *testing.T) {
 				s.Submit("./hold keep", "--gres=mig:1g.5gb:1"),
 			}
 			s.Running(keep...)
-			const see = "echo $SLURM_PROCID $CUDA_VISIBLE_DEVICES; [[ $CUDA_VISIBLE_DEVICES == *,* ]] || cuda-process --exclusive --seconds 0.2"
+			const see = "echo $SLURM_PROCID $CUDA_VISIBLE_DEVICES; [[ $CUDA_VISIBLE_DEVICES == *,* ]] || " +
+				"cuda-process --exclusive --seconds 0.2"
 			for _, c := range []struct {
 				name, options string
 				tasks, each   int

@@ -1,10 +1,10 @@
-// Package e2efaults breaks things under running jobs on a real Slurm, and shows what of it a user or an admin would
-// see. Only the GPUs are emulated. It has no code of its own.
+// Package e2efaults causes faults during running jobs on a real Slurm, and checks their effects for users and
+// administrators. Only the GPUs are emulated. The package contains only tests.
 //
-//	go test -tags e2e -v ./contrib/devcluster/e2e_faults                     # three rounds of restarts, under three minutes
+//	go test -tags e2e -v ./contrib/devcluster/e2e_faults            # three rounds of restarts, under three minutes
 //	FAULTS_ROUNDS=10 go test -tags e2e -v -timeout 20m -run Restarts ./contrib/devcluster/e2e_faults
 //	FAULTS_KILLS=100 go test -tags e2e -v -timeout 20m -run Recovery ./contrib/devcluster/e2e_faults
 //
-// Needs root, contrib/devcluster/prerequisites and `make all`. The times that it prints are measured and not
-// judged. Package clustertest names the variables that change how its clusters run.
+// The tests need root, contrib/devcluster/prerequisites and `make all`. They print measured times, but do not check them.
+// Package clustertest describes the environment variables that change the clusters.
 package e2efaults

@@ -58,7 +58,7 @@ func TestDrift(t *testing.T) {
 	}
 	if !s.findings("slurm.conf gives n1 1g.5gb, "+said, doctor.Error) ||
 		!s.findings("no catalogue node has 1g.6gb", doctor.Error) ||
-		!s.findings("AccountingStorageTRES is without 1g.6gb", doctor.Warning) {
+		!s.findings("AccountingStorageTRES does not include 1g.6gb", doctor.Warning) {
 		t.Errorf("caelum doctor:\n%s", s.Try("n1", "caelum", "doctor"))
 	}
 
@@ -72,7 +72,8 @@ func TestDrift(t *testing.T) {
 		"root",
 		"bash",
 		"-c",
-		`gres=$(scontrol show node n1 | sed -n 's/^ *Gres=//p'); scontrol update nodename=n1 gres="${gres/1g.5gb:0/1g.5gb:2}"`,
+		`gres=$(scontrol show node n1 | sed -n 's/^ *Gres=//p'); `+
+			`scontrol update nodename=n1 gres="${gres/1g.5gb:0/1g.5gb:2}"`,
 	)
 	old := s.Submit("./hold old", "--gres=mig:1g.5gb:1")
 	s.Within("slurmctld has started it", func() bool { return s.State(old) != "PENDING" })
@@ -104,7 +105,7 @@ func TestDrift(t *testing.T) {
 		t.Errorf("caelum doctor, afterwards:\n%s", s.Try("n1", "caelum", "doctor"))
 	}
 	if _, refused, err := s.Exec(t.Context(), user, "sbatch", "--gres=mig:1g.5gb:1", "--wrap", "true"); err == nil ||
-		!strings.Contains(refused, "there is no MIG profile 1g.5gb here; known are 1g.6gb, ") {
+		!strings.Contains(refused, "there is no MIG profile 1g.5gb here; the profiles are 1g.6gb, ") {
 		t.Errorf("the old name at submission: %q, %v", refused, err)
 	}
 	s.Completed(s.Submit("cuda-process --exclusive", "--gres=mig:1g.6gb:1"))

@@ -111,7 +111,7 @@ func (s *site) reported(id string) bool {
 			Job        int
 		}
 		if json.Unmarshal([]byte(line), &entry) == nil && entry.Level == "error" && strconv.Itoa(entry.Job) == id &&
-			strings.Contains(entry.Msg, "removed by somebody else") {
+			strings.Contains(entry.Msg, "removed by another program") {
 			return true
 		}
 	}

@@ -53,7 +53,7 @@ func TestIncompleteHetJob(t *testing.T) {
 		leader, other := s.het("-H")
 		s.Must("", user, "scontrol", "release", other)
 		s.othersRun(t)
-		if text := s.Try("", "caelum", "explain", other); !strings.Contains(text, "starts with job "+leader) {
+		if text := s.Try("", "caelum", "explain", other); !strings.Contains(text, "starts together with job "+leader) {
 			t.Errorf("explain says of the component that was released:\n%s", text)
 		}
 		s.Must("", user, "scontrol", "release", leader+"+0")

@@ -15,7 +15,8 @@ import (
 func TestAgentKilled(t *testing.T) {
 	// Counts leave each agent the time for some progress.
 	for _, point := range []string{
-		failpoint.Created + ":2", failpoint.Destroyed, failpoint.GrantOpened + ":2", failpoint.Granted + ":2", failpoint.Released + ":2", failpoint.Lowered + ":3",
+		failpoint.Created + ":2", failpoint.Destroyed, failpoint.GrantOpened + ":2", failpoint.Granted + ":2",
+		failpoint.Released + ":2", failpoint.Lowered + ":3",
 	} {
 		t.Run(point, func(t *testing.T) {
 			s := start(t, cluster.Options{Nodes: 1, GPUs: 1, AgentEnv: []string{"CAELUM_FAILPOINT=" + point}})

@@ -223,7 +223,8 @@ func TestStranger(t *testing.T) {
 		t.Error("no lease came while the stranger tried")
 	}
 	t.Logf(
-		"by another user: %d of %d opens got through, %d of %d changes were refused by the socket, while %d leases came",
+		"by another user: %d of %d opens got through, %d of %d changes were refused by the socket, while %d leases "+
+			"came",
 		len(total.Opened),
 		total.Refused+len(total.Opened),
 		refused,

@@ -27,7 +27,7 @@ func (s *site) watch() *watch {
 	s.t.Helper()
 	w := &watch{looks: map[string][]oracle.Snapshot{}}
 	ctx, cancel := context.WithCancel(context.Background())
-	cmd := s.Command(ctx, "", "root", "bash", "-c", oracle.LookScript)
+	cmd := s.Command(ctx, "", "root", "bash", "-c", oracle.SnapshotScript)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.StdoutPipe()

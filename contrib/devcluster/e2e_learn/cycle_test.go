@@ -40,7 +40,8 @@ func (s site) run(user, name, script string) (id, profile string) {
 	id = strings.TrimSpace(s.must(user, "sbatch", "--parsable", "-o", "/dev/null", path))
 	s.until("", "squeue", "-h")
 	s.until("COMPLETED", "sacct", "-X", "-n", "-P", "-j", id, "-o", "State")
-	for _, tres := range strings.Split(strings.TrimSpace(s.must("root", "sacct", "-X", "-n", "-P", "-j", id, "-o", "AllocTRES")), ",") {
+	for _, tres := range strings.Split(strings.TrimSpace(s.must("root", "sacct", "-X", "-n", "-P", "-j", id, "-o",
+		"AllocTRES")), ",") {
 		if typed, ok := strings.CutPrefix(tres, "gres/mig:"); ok {
 			profile, _, _ = strings.Cut(typed, "=")
 		}
@@ -72,7 +73,8 @@ func TestUnchangedScript(t *testing.T) {
 		return path
 	}
 	c, err := cluster.Start(t.Context(), cluster.Options{
-		Nodes: 2, GPUs: 1, AgentConfig: write("agent.yaml", "poll_interval: 1s\nsample_interval: 200ms\nlog_format: json\n"),
+		Nodes: 2, GPUs: 1, AgentConfig: write("agent.yaml",
+			"poll_interval: 1s\nsample_interval: 200ms\nlog_format: json\n"),
 		Conf: []string{
 			"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1",
 		},

@@ -68,8 +68,10 @@ func recordJob(r *repo.Repo, dbd *slurm.Client, id uint32) error {
 	for restart, rec := range records {
 		for _, node := range rec.Nodes {
 			n := predict.Run{
-				Job: id, Restart: restart, Node: node, Key: slurm.TagValue(rec.Comment, slurm.TagKey), Fingerprint: slurm.TagValue(rec.Comment, slurm.TagFingerprint),
-				UID: rec.UID, User: rec.User, Account: rec.Account, Name: names, Board: "a100", Profile: "7g.40gb", Slices: 1, Start: rec.Start.Unix() + 1, Seconds: 60,
+				Job: id, Restart: restart, Node: node, Key: slurm.TagValue(rec.Comment, slurm.TagKey),
+				Fingerprint: slurm.TagValue(rec.Comment, slurm.TagFingerprint),
+				UID:         rec.UID, User: rec.User, Account: rec.Account, Name: names, Board: "a100", Profile: "7g.40gb",
+				Slices: 1, Start: rec.Start.Unix() + 1, Seconds: 60,
 				Samples: 60, PeakMiB: 5000, MedianMiB: 4000, HighMiB: 4900, Util: -1, State: rec.State, Exit: rec.Exit,
 			}
 			if _, err := r.Add(n); err != nil {
@@ -144,7 +146,8 @@ func TestLearned(t *testing.T) {
 		cluster.Options{
 			AgentConfig: config,
 			Conf: []string{
-				"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1",
+				"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0," +
+					"bf_continue,bf_hetjob_prio=min,bf_interval=1",
 				"AuthInfo=cred_expire=5",
 			},
 		},
@@ -190,7 +193,8 @@ func TestLearned(t *testing.T) {
 		t.Fatal(err)
 	}
 	var synced struct{ Runs, New int }
-	if err := json.Unmarshal([]byte(s.must("root", "caelum", "repo", "sync", "--config", off, "--json")), &synced); err != nil ||
+	if err := json.Unmarshal([]byte(s.must("root", "caelum", "repo", "sync", "--config", off, "--json")),
+		&synced); err != nil ||
 		synced.New != 16 {
 		t.Fatalf("%+v %v", synced, err) // ten tasks, two runs of a requeued job, one on two nodes, two components
 	}
@@ -236,8 +240,9 @@ func TestLearned(t *testing.T) {
 	if text := as("user2", "repo", "export"); text != "" {
 		t.Errorf("user2 has runs:\n%s", text)
 	}
-	if _, stderr, err := s.Exec(t.Context(), "user2", "caelum", "predict", next, "--config", filepath.Join(c.Dir, "home", "user2", "learn.yaml")); err == nil ||
-		!strings.Contains(stderr, "another user's") {
+	if _, stderr, err := s.Exec(t.Context(), "user2", "caelum", "predict", next, "--config",
+		filepath.Join(c.Dir, "home", "user2", "learn.yaml")); err == nil ||
+		!strings.Contains(stderr, "belongs to another user") {
 		t.Errorf("user2 of user1's job: %v %s", err, stderr)
 	}
 	// Who is not root writes a table that is his, though its group is not, as the watcher does.

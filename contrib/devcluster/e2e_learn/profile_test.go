@@ -96,7 +96,8 @@ func TestProfileJob(t *testing.T) {
 		batch          int
 		least, most    float64 // MiB
 	}{
-		{"1g.5gb", "COMPLETED", 4, 2000, 2000}, {"2g.10gb", "COMPLETED", 4, 2000, 2000}, {"1g.5gb", "FAILED", 16, 4500, 4864}, {"2g.10gb", "COMPLETED", 16, 8000, 8000},
+		{"1g.5gb", "COMPLETED", 4, 2000, 2000}, {"2g.10gb", "COMPLETED", 4, 2000, 2000},
+		{"1g.5gb", "FAILED", 16, 4500, 4864}, {"2g.10gb", "COMPLETED", 16, 8000, 8000},
 	} {
 		r := p.Runs[i]
 		if r.Profile != want.profile || r.State != want.state || r.Batch != want.batch || r.PeakMiB < want.least ||
@@ -105,7 +106,8 @@ func TestProfileJob(t *testing.T) {
 			t.Errorf("%+v, want %+v", r, want)
 		}
 		tres := s.must("root", "sacct", "-X", "-n", "-P", "-j", fmt.Sprint(r.Job), "-o", "AllocTRES")
-		if name := s.must("root", "sacct", "-X", "-n", "-P", "-j", fmt.Sprint(r.Job), "-o", "JobName"); !strings.Contains(
+		if name := s.must("root", "sacct", "-X", "-n", "-P", "-j", fmt.Sprint(r.Job), "-o",
+			"JobName"); !strings.Contains(
 			tres,
 			"gres/mig:"+want.profile+"=1",
 		) ||

@@ -1,9 +1,9 @@
-// Package e2eoracle loads real Slurm clusters with a random mix of jobs and has package oracle judge what was
-// published.
+// Package e2eoracle loads real Slurm clusters with a random mix of jobs, and checks the published offers with package
+// oracle.
 //
 //	go test -tags e2e -v ./contrib/devcluster/e2e_oracle
 //
-// Needs root and contrib/devcluster/prerequisites. ORACLE_SEED chooses another mix, ORACLE_CLUSTER=4x4x300 another
-// cluster (nodes, GPUs of each, jobs), ORACLE_AWAY for how long slurmctld is away in one of the runs (60s), ORACLE_KEEP
-// a folder for what the runs left behind.
+// The tests need root and contrib/devcluster/prerequisites. ORACLE_SEED selects another mix. ORACLE_CLUSTER=4x4x300
+// selects another cluster (nodes, GPUs per node, jobs). ORACLE_AWAY is the time for which slurmctld is stopped in one
+// of the runs, for example 60s. ORACLE_KEEP is a folder for the records of the runs.
 package e2eoracle

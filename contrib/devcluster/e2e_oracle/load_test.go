@@ -15,13 +15,14 @@ const user, uid = "user1", 20001
 
 var profiles = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 
-// requeueSeconds is how long a requeued job is held. 22.05.8's slurmd skips the prolog of a job that returns in the
-// first second after its first run's credential expired, if it has looked through its credentials in the second before
-// (they are purged every two seconds at most): on a busy node 4 of 6 requeued jobs started so, and failed for want of a
-// lease file. This waits well past that second: a 4 s prolog, credSeconds, and some.
+// requeueSeconds is the time for which a requeued job is held, and credSeconds the lifetime of a credential. slurmd of
+// 22.05.8 skips the prolog of a job that returns in the first second after the credential of its first run expired, if
+// slurmd has checked its credentials in the second before (it purges them at most every two seconds). On a busy node, 4
+// of 6 requeued jobs started this way and failed, because they had no lease file. requeueSeconds avoids that second: it
+// is longer than a 4 s prolog and credSeconds together.
 const requeueSeconds, credSeconds = 24, 15
 
-// worker is what runs on every node of every job: a CUDA process on each slice it finds.
+// worker is the script that runs on every node of every job. It starts a CUDA process on each of the job's slices.
 const worker = `#!/bin/bash
 # worker SECONDS
 status=0
@@ -35,27 +36,27 @@ for pid in "${pids[@]}"; do wait "$pid" || status=1; done
 exit $status
 `
 
-// load is a shell script for the login node that plays users, and what it amounts to.
+// load is a shell script for the login node that submits jobs as users do.
 type load struct {
 	script strings.Builder
 	rng    *rand.Rand
-	// jobs is how many start if nothing goes wrong: a pending job that is cancelled may not.
+	// jobs is the number of submitted jobs. A job that is cancelled while it is pending does not start.
 	jobs int
 	// keys are the lines of the decision table.
 	keys []string
 	kinds
 }
 
-// kinds says which kinds of jobs there are.
+// kinds selects the kinds of jobs.
 type kinds struct {
-	// unlike: not all nodes have all profiles, so fewer jobs name one.
+	// unlike is set if not all nodes have all profiles; fewer jobs then request a profile.
 	unlike bool
-	// batch: no srun, no salloc and no requeues. slurmctld 22.05.8, started anew, may not be told of the end of an
-	// allocation that came meanwhile, and may refuse changes of a requeued job for ever ("the DB index is being set").
+	// batch excludes srun, salloc and requeues. A restarted slurmctld 22.05.8 may not get the end of an allocation that
+	// ended while it was stopped, and may refuse changes of a requeued job permanently ("the DB index is being set").
 	batch bool
 }
 
-// mix makes a load of at least n jobs, spread over the given seconds.
+// mix returns a load of at least n jobs, which are submitted over the given number of seconds.
 func mix(seed uint64, n int, seconds float64, k kinds) *load {
 	l := &load{rng: rand.New(rand.NewPCG(seed, 1)), kinds: k}
 	l.script.WriteString("cd; exec 2>>load.err\n")
@@ -68,7 +69,7 @@ func mix(seed uint64, n int, seconds float64, k kinds) *load {
 		l.one(before < n/2)
 		fmt.Fprintf(&l.script, "sleep %.2f\n", seconds/float64(n)*float64(l.jobs-before)*2*l.rng.Float64())
 	}
-	if k.unlike { // more at once than the first GPU model has room for
+	if k.unlike { // more jobs at the same time than fit on the first GPU model
 		l.jobs += 12
 		l.line("sbatch --parsable --array=1-12 --job-name=known-2g.10gb known-2g.10gb")
 	}
@@ -76,13 +77,13 @@ func mix(seed uint64, n int, seconds float64, k kinds) *load {
 	return l
 }
 
-// known is a script that the decision table knows: unchanged, with no more than --gres=gpu:1.
+// known returns a script that is in the decision table. Its only option is --gres=gpu:1.
 func known(i int) string {
 	return fmt.Sprintf("#!/bin/bash\n#SBATCH --gres=gpu:1\n# uses a %s\n./worker 1\n", profiles[i])
 }
 
-// one adds a submission. Profiles are drawn evenly, so the large ones take most of the room and the small ones have
-// to be fitted in between. Only an early one is requeued, since that takes long.
+// one adds a submission. The profiles have equal probability, so the large profiles use most of the units, and the
+// small ones must fit in between. Only early jobs are requeued, because a requeue takes long.
 func (l *load) one(early bool) {
 	i := l.rng.IntN(len(profiles))
 	p := profiles[i]
@@ -93,10 +94,10 @@ func (l *load) one(early bool) {
 	l.jobs++
 	both := l.rng.IntN(4)
 	if l.unlike {
-		both = slices.Index(profiles, "1g.10gb") // an A100-40GB and an H100-80GB have no other in common
+		both = slices.Index(profiles, "1g.10gb") // the only profile that A100-40GB and H100-80GB have in common
 	}
 	switch kind := l.rng.IntN(100); {
-	case l.unlike && kind < 60, kind >= 30 && kind < 42: // by the table
+	case l.unlike && kind < 60, kind >= 30 && kind < 42: // a profile from the decision table
 		l.line("sbatch --parsable --requeue --open-mode=append --job-name=known-%s known-%s", p, p)
 	case kind < 30:
 		l.line("%s", sbatch("--gres=mig:"+p+":1"))
@@ -112,15 +113,16 @@ func (l *load) one(early bool) {
 		l.line("salloc --gres=mig:%s:1 srun ./worker %.1f >salloc-%d.out &", p, seconds, l.jobs)
 	case kind < 76 && !l.batch: // at the same time on both nodes
 		l.line("srun -N2 -n2 --gres=gpu:1,mig:%s:1 ./worker %.1f >srun-%d.out &", profiles[both], seconds, l.jobs)
-	case kind < 88 || !early || l.batch: // cancelled: waiting, in its prolog, or running
+	case kind < 88 || !early || l.batch: // cancelled while pending, in its prolog, or running
 		l.line(
 			"id=$(%s); echo $id >>cancelled; (sleep %.1f; scancel $id) &",
 			sbatch("--gres=mig:"+p+":1"),
 			4*l.rng.Float64(),
 		)
-	default: // sent back, if it runs by then; slurmctld may be away when it is to be released
+	default: // requeued, if it is running by then; the release is repeated because slurmctld may be stopped
 		l.line(
-			"id=$(%s); (sleep %.1f; scontrol requeuehold $id && sleep %d && until scontrol release $id; do sleep 1; done) &",
+			"id=$(%s); (sleep %.1f; scontrol requeuehold $id && sleep %d && "+
+				"until scontrol release $id; do sleep 1; done) &",
 			sbatch("--gres=mig:"+p+":1"),
 			1+3*l.rng.Float64(),
 			requeueSeconds,

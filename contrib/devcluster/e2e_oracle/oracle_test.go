@@ -16,20 +16,20 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// pause is put between read and write where the agent is told to.
+// pause is a delay between the agent's read and write, in the cases that request it.
 const pause = 100 * time.Millisecond
 
-// TestNothingExceedsWhatCanBeCarved is the promise of the project. The 4 s prolog makes the time long in which
-// slurmctld has started a job and the agent has not leased it; the pause makes every read of the agent's old when it is
-// used.
-func TestNothingExceedsWhatCanBeCarved(t *testing.T) {
+// TestOffersCanBeCarved checks the central guarantee of Caelum: all offered slices can be carved. The 4 s prolog
+// extends the time between the start of a job in slurmctld and its lease. The pause makes the data of every read old
+// when the agent uses it.
+func TestOffersCanBeCarved(t *testing.T) {
 	for _, v := range []struct {
 		name    string
 		prolog  time.Duration
 		pause   time.Duration
 		jobs    int
-		seconds float64       // over which they are submitted
-		away    time.Duration // slurmctld is stopped in the midst of it and started again so much later
+		seconds float64       // the time over which the jobs are submitted
+		away    time.Duration // slurmctld is stopped for this time during the submissions
 		boards  string
 	}{
 		{"plain", 0, 0, 150, 40, 0, "A100-40GB"},
@@ -37,7 +37,7 @@ func TestNothingExceedsWhatCanBeCarved(t *testing.T) {
 		{"pause", 0, pause, 130, 40, 0, "A100-40GB"},
 		{"slow prolog and pause", 4 * time.Second, pause, 60, 35, 0, "A100-40GB"},
 		{"slurmctld away", 0, 0, 100, 40, away(t), "A100-40GB"},
-		{"unlike boards", 0, pause, 100, 40, 0, "A100-40GB,H100-80GB"},
+		{"different GPU models", 0, pause, 100, 40, 0, "A100-40GB,H100-80GB"},
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
@@ -54,23 +54,22 @@ func TestNothingExceedsWhatCanBeCarved(t *testing.T) {
 			if v.away > 0 {
 				s.stopController(time.Duration(v.seconds/3*float64(time.Second)), v.away)
 			}
-			s.play(l, 4*time.Minute)
+			s.submit(l, 4*time.Minute)
 			took := time.Since(began).Round(time.Second)
-			looks := stop()
-			run := s.run(v.name, looks)
+			snapshots := stop()
+			run := s.run(v.name, snapshots)
 
 			report, err := oracle.Check(run)
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("%d jobs submitted, over after %v\n%v", l.jobs, took, report)
+			t.Logf("%d jobs submitted, ended after %v\n%v", l.jobs, took, report)
 			if starts, longest := oracle.Delays(run); len(starts) > 0 {
 				t.Logf(
-					"from an offer, or a later submission, to the start of %d batch jobs: median %v, p99 %v, longest %v; longest waits %v",
+					"time from an offer, or a later submission, to the start of %d batch jobs: "+
+						"median %v, p99 %v, longest %v; longest waits %v",
 					len(starts),
-					starts[len(starts)/2].Round(
-						time.Millisecond,
-					),
+					starts[len(starts)/2].Round(time.Millisecond),
 					starts[len(starts)*99/100].Round(time.Millisecond),
 					starts[len(starts)-1].Round(time.Millisecond),
 					longest,
@@ -80,11 +79,11 @@ func TestNothingExceedsWhatCanBeCarved(t *testing.T) {
 				t.Errorf("%d findings: %s", len(report.Findings), strings.Join(report.Rules(), ", "))
 			}
 			least := l.jobs * 3 / 4
-			if v.away > 0 { // nothing is submitted meanwhile
+			if v.away > 0 { // no job can be submitted while slurmctld is stopped
 				least = l.jobs / 4
 			}
-			if report.Writes == 0 || report.Looks == 0 || report.Seen == 0 || report.Starts < least {
-				t.Errorf("too little happened to be judged: %d jobs submitted", l.jobs)
+			if report.Writes == 0 || report.Snapshots == 0 || report.Seen == 0 || report.Starts < least {
+				t.Errorf("too few events for a check: %d jobs submitted", l.jobs)
 			}
 			if v.prolog > 0 && report.Waits == 0 {
 				t.Error("no write was made while a job waited for its prolog: the delay had no effect")
@@ -113,7 +112,8 @@ func seed(t *testing.T) uint64 {
 	return n
 }
 
-// away is how long slurmctld is: ORACLE_AWAY, or long enough for agents and prologs to try in vain.
+// away returns the time for which slurmctld is stopped: ORACLE_AWAY, or 10 s, which is long enough for requests of
+// agents and prologs to fail.
 func away(t *testing.T) time.Duration {
 	text := os.Getenv("ORACLE_AWAY")
 	if text == "" {
@@ -126,8 +126,8 @@ func away(t *testing.T) time.Duration {
 	return d
 }
 
-// run collects and reads what the run left behind; slurmdbd may be some seconds late.
-func (s *site) run(name, looks string) oracle.Run {
+// run collects and reads the record of the run. slurmdbd may be some seconds late.
+func (s *site) run(name, snapshots string) oracle.Run {
 	s.t.Helper()
 	dir := s.t.TempDir()
 	if keep := os.Getenv("ORACLE_KEEP"); keep != "" {
@@ -137,14 +137,14 @@ func (s *site) run(name, looks string) oracle.Run {
 		}
 	}
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Second) {
-		s.collect(dir, looks)
+		s.collect(dir, snapshots)
 		run, err := oracle.Read(os.DirFS(dir))
 		if err == nil &&
 			!slices.ContainsFunc(run.Starts, func(st oracle.Start) bool { return st.End == oracle.Never }) {
 			break
 		}
 		if time.Now().After(end) {
-			s.t.Fatalf("the run's logs do not agree: %v", err)
+			s.t.Fatalf("the logs of the run do not agree: %v", err)
 		}
 	}
 	for n := 1; n <= nodes; n++ {
@@ -160,11 +160,11 @@ func (s *site) run(name, looks string) oracle.Run {
 	return run
 }
 
-// endedWell: no node was drained, and no job failed that nobody cancelled.
+// endedWell checks that no node was drained, and that every job completed or was cancelled by the load.
 func (s *site) endedWell(run oracle.Run) {
 	s.t.Helper()
 	for _, state := range strings.Fields(s.must("", "root", "sinfo", "-h", "-N", "-p", "plain", "-o", "%T")) {
-		if state != "idle" && state != "planned" { // planned: backfill had a job in mind that is gone
+		if state != "idle" && state != "planned" { // planned: backfill had planned a job that has ended
 			s.t.Errorf("a node is %s at the end", state)
 		}
 	}

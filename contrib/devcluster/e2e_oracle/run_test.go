@@ -17,8 +17,8 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// nodes is how many nodes a cluster has, gpus how many GPUs each. ORACLE_CLUSTER=4x4x300 has all runs on another, with
-// so many jobs each.
+// nodes is the number of nodes of a cluster, gpus the number of GPUs per node, and atLeast the minimum number of jobs.
+// ORACLE_CLUSTER=4x4x300 sets all three.
 var nodes, gpus, atLeast = size()
 
 func size() (nodes, gpus, jobs int) {
@@ -32,7 +32,7 @@ func size() (nodes, gpus, jobs int) {
 type site struct {
 	t *testing.T
 	*cluster.Cluster
-	boards []string // of the nodes, the last of all that follow too
+	boards []string // the GPU models of the nodes; the last one applies to all further nodes
 }
 
 func start(t *testing.T, o cluster.Options) *site {
@@ -42,7 +42,8 @@ func start(t *testing.T, o cluster.Options) *site {
 		t.Fatal(err)
 	}
 	o.Nodes, o.GPUs, o.AgentConfig = nodes, gpus, filepath.Join(filepath.Dir(script), "caelum.yaml")
-	// A requeued job waits until its first run's credential has expired, two minutes by default (22.05, source).
+	// A requeued job waits until the credential of its first run has expired, by default for two minutes (22.05,
+	// source).
 	o.Conf = append(o.Conf, fmt.Sprintf("AuthInfo=cred_expire=%d", credSeconds))
 	c, err := cluster.Start(t.Context(), o)
 	if err != nil {
@@ -56,7 +57,7 @@ func start(t *testing.T, o cluster.Options) *site {
 	return &site{t, c, strings.Split(o.Board, ",")}
 }
 
-// must runs a command inside and answers its output.
+// must runs a command in the cluster and returns its output.
 func (s *site) must(node, as string, args ...string) string {
 	s.t.Helper()
 	out, stderr, err := s.ExecNode(s.t.Context(), node, as, args...)
@@ -96,12 +97,12 @@ func (s *site) write(path, text string) {
 	}
 }
 
-// watch takes looks at slurmctld until stop is called, which answers them.
+// watch takes snapshots of slurmctld until stop is called. stop returns their text.
 func (s *site) watch() (stop func() string) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
 	var out, errs strings.Builder
-	cmd := s.Command(ctx, "", "root", "bash", "-c", oracle.LookScript)
+	cmd := s.Command(ctx, "", "root", "bash", "-c", oracle.SnapshotScript)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	in, err := cmd.StdinPipe()
 	if err == nil {
@@ -111,17 +112,17 @@ func (s *site) watch() (stop func() string) {
 		s.t.Fatal(err)
 	}
 	return func() string {
-		in.Close() // and the script ends
+		in.Close() // ends the script
 		if err := cmd.Wait(); err != nil {
-			s.t.Errorf("the looks: %v: %s", err, errs.String())
+			s.t.Errorf("the snapshots: %v: %s", err, errs.String())
 		}
 		cancel()
 		return out.String()
 	}
 }
 
-// play runs the load and waits until no job is left.
-func (s *site) play(l *load, limit time.Duration) {
+// submit runs the script of the load and waits until no job is left.
+func (s *site) submit(l *load, limit time.Duration) {
 	s.t.Helper()
 	end := time.Now().Add(limit)
 	ctx, cancel := context.WithDeadline(s.t.Context(), end)
@@ -154,7 +155,7 @@ func (s *site) play(l *load, limit time.Duration) {
 					"status",
 				)
 			}
-			s.t.Errorf("after %v there are jobs left:\n%s", limit, left)
+			s.t.Errorf("jobs are left after %v:\n%s", limit, left)
 			s.must("", "root", "scancel", "--user="+user)
 			end = end.Add(time.Minute)
 		}
@@ -162,9 +163,9 @@ func (s *site) play(l *load, limit time.Duration) {
 	}
 }
 
-// stopController stops slurmctld after a while, and starts it again when it has been away so long. (Killed with SIGKILL
-// it forgets its last seconds, gives the same ids to other jobs, and drains nodes for "Duplicate jobid": 22.05.8, with
-// or without Caelum.)
+// stopController stops slurmctld after the given time and restarts it after the time away. It does not use SIGKILL: a
+// killed slurmctld loses its last seconds, reuses job ids, and drains nodes for "Duplicate jobid" (22.05.8, with or
+// without Caelum).
 func (s *site) stopController(after, away time.Duration) {
 	s.t.Helper()
 	done := make(chan error, 1)
@@ -181,8 +182,8 @@ func (s *site) stopController(after, away time.Duration) {
 	})
 }
 
-// collect puts what the run left behind into a folder that oracle.Read understands.
-func (s *site) collect(dir, looks string) {
+// collect writes the record of the run to a folder for oracle.Read.
+func (s *site) collect(dir, snapshots string) {
 	s.t.Helper()
 	run := ""
 	for n := 1; n <= nodes; n++ {
@@ -193,7 +194,7 @@ func (s *site) collect(dir, looks string) {
 	}
 	s.logs(dir)
 	s.write(filepath.Join(dir, "run"), run)
-	s.write(filepath.Join(dir, "looks"), looks)
+	s.write(filepath.Join(dir, "looks"), snapshots)
 	s.write(
 		filepath.Join(dir, "seen"),
 		s.must("", "root", "bash", "-c", "cat "+filepath.Join(s.Dir, "home", user)+"/*.out | grep '^ran '"),
@@ -219,8 +220,8 @@ func (s *site) collect(dir, looks string) {
 	)
 }
 
-// logs writes what agents and slurmctld have logged into a folder. They agree once the agents have ended: until then
-// there is always another write.
+// logs copies the logs of agents and slurmctld to a folder. The logs agree only after the agents have ended, because
+// until then further writes can follow.
 func (s *site) logs(dir string) {
 	s.t.Helper()
 	names := map[string]string{"slurmctld": "slurmctld"}
@@ -236,7 +237,7 @@ func (s *site) logs(dir string) {
 	}
 }
 
-// final lists the instances that the node's agent answers for.
+// final lists the instances in the status of the node's agent.
 func (s *site) final(node string) string {
 	s.t.Helper()
 	var status struct {

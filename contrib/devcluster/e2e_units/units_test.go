@@ -176,7 +176,8 @@ var exposure = map[string]int{"caelumd": 30, "caelum-watch": 20}
 
 func TestExposure(t *testing.T) {
 	for unit, most := range exposure {
-		out, err := exec.Command("systemd-analyze", "security", "--no-pager", "--offline=true", "--threshold="+strconv.Itoa(most), "../../../etc/"+unit+".service").
+		out, err := exec.Command("systemd-analyze", "security", "--no-pager", "--offline=true",
+			"--threshold="+strconv.Itoa(most), "../../../etc/"+unit+".service").
 			CombinedOutput()
 		if err != nil {
 			t.Errorf("%s is rated above %d/10: %v\n%s", unit, most, err, out)
@@ -210,10 +211,13 @@ func TestUnits(t *testing.T) {
 	) {
 		t.Errorf("the driver was not told that the capability files are the agent's: %s", access)
 	}
-	for path, want := range map[string]string{"/dev/caelum": "755 root", "/dev/caelum/slot0": "444 root", "/run/caelum": "755 root", "/run/caelum/jobs": "700 root",
-		"/run/caelum/jobs/" + job: "600 root", "/run/caelum/caelumd.sock": "666 root", "/run/caelum/root.sock": "600 root",
-		"/var/lib/caelum": "700 root", "/var/lib/caelum/ledger.db": "600 root",
-		"/var/lib/caelum/repo.db": "600 root", "/var/lib/caelum-watch": "700 slurm", "/var/lib/caelum-watch/repo.db": "600 slurm", "/run/caelum-watch": "700 slurm",
+	for path, want := range map[string]string{"/dev/caelum": "755 root", "/dev/caelum/slot0": "444 root",
+		"/run/caelum": "755 root", "/run/caelum/jobs": "700 root",
+		"/run/caelum/jobs/" + job: "600 root", "/run/caelum/caelumd.sock": "666 root",
+		"/run/caelum/root.sock": "600 root",
+		"/var/lib/caelum":       "700 root", "/var/lib/caelum/ledger.db": "600 root",
+		"/var/lib/caelum/repo.db": "600 root", "/var/lib/caelum-watch": "700 slurm",
+		"/var/lib/caelum-watch/repo.db": "600 slurm", "/run/caelum-watch": "700 slurm",
 		"/run/caelum-watch/poke": "600 slurm"} {
 		if got := m.must("stat", "-c", "%a %U", path); got != want {
 			t.Errorf("%s is %s, not %s", path, got, want)
@@ -260,9 +264,11 @@ func TestUnits(t *testing.T) {
 func TestRestrictions(t *testing.T) {
 	m := boot(t)
 	for unit, commands := range map[string][]string{
-		"caelumd": {"touch /etc/caelum/x", "touch /usr/x", "touch /root/x", "mknod /dev/disk b 8 0", "mount -t tmpfs tmpfs /mnt", "unshare --user true", "chmod u+s /run/caelum",
+		"caelumd": {"touch /etc/caelum/x", "touch /usr/x", "touch /root/x", "mknod /dev/disk b 8 0",
+			"mount -t tmpfs tmpfs /mnt", "unshare --user true", "chmod u+s /run/caelum",
 			"hostname n1", "dmesg", "echo n1 >/proc/sys/kernel/hostname"},
-		"caelum-watch": {"touch /etc/caelum/x", "touch /var/lib/x", "touch /root/x", "test -c /dev/caelum/slot0", "mknod /run/caelum-watch/n c 1 3", "unshare --user true",
+		"caelum-watch": {"touch /etc/caelum/x", "touch /var/lib/x", "touch /root/x", "test -c /dev/caelum/slot0",
+			"mknod /run/caelum-watch/n c 1 3", "unshare --user true",
 			"chown 0 /run/caelum-watch/poke", "dmesg", "test -e /proc/1/status", "chmod u+s /run/caelum-watch"},
 	} {
 		for _, command := range commands {
@@ -273,8 +279,11 @@ func TestRestrictions(t *testing.T) {
 		}
 	}
 	for unit, commands := range map[string][]string{
-		"caelumd":      {"touch /run/caelum/x /var/lib/caelum/x", "mknod /dev/nvidia-caps/nvidia-cap999 c 60 999", "mknod /dev/caelum/slot999 c 42 999", "ls /proc/1/fd", "scontrol ping"},
-		"caelum-watch": {"touch /run/caelum-watch/x /var/lib/caelum-watch/x", "scontrol ping", "cd /var/lib/caelum-watch && cp decisions .decisions-1 && mv .decisions-1 decisions && grep -q partition /etc/caelum/decisions"},
+		"caelumd": {"touch /run/caelum/x /var/lib/caelum/x", "mknod /dev/nvidia-caps/nvidia-cap999 c 60 999",
+			"mknod /dev/caelum/slot999 c 42 999", "ls /proc/1/fd", "scontrol ping"},
+		"caelum-watch": {"touch /run/caelum-watch/x /var/lib/caelum-watch/x", "scontrol ping",
+			"cd /var/lib/caelum-watch && cp decisions .decisions-1 && mv .decisions-1 decisions && grep -q " +
+				"partition /etc/caelum/decisions"},
 	} {
 		for _, command := range commands {
 			if out, err := m.under(unit, command); err != nil {
@@ -313,7 +322,8 @@ func (m *machine) under(unit, command string) (string, error) {
 	file := strings.Join(
 		kept,
 		"",
-	) + "\nReadWritePaths=-/run/caelum-watch -/var/lib/caelum-watch -/var/lib/caelum\nType=oneshot\nExecStart=/bin/sh -c " + strconv.Quote(
+	) + "\nReadWritePaths=-/run/caelum-watch -/var/lib/caelum-watch " +
+		"-/var/lib/caelum\nType=oneshot\nExecStart=/bin/sh -c " + strconv.Quote(
 		command,
 	) + "\n"
 	write := m.command("sh", "-c", "cat >/run/systemd/system/"+name+".service && systemctl daemon-reload")

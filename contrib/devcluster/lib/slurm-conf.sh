@@ -122,6 +122,7 @@ decisions() {
 # slurmstepd LINE: what slurmd is to start instead of slurmstepd (its option -d).
 slurmstepd() {
     local unified=
+    # shellcheck disable=SC2154 # the script that sources this file sets $here
     [[ $CGROUP != v2 ]] || unified=$here/unified.sh
     printf '#!/bin/sh\n%s\nexec %s slurmstepd "$@"\n' "$1" "$unified" >"$SLURMSTEPD"
     chmod 755 "$SLURMSTEPD"

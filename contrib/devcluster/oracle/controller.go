@@ -12,11 +12,14 @@ import (
 	"time"
 )
 
-// The lines of slurmctld 22.05.8 by which a job starts (main scheduler, backfill, at once for srun and salloc) and by
-// which a node's GRES changes. All hold the lock under which it happens, so their times are those of the change.
+// The lines of slurmctld 22.05.8 for the start of a job (main scheduler, backfill, immediate allocations of srun and
+// salloc) and for a change of a node's GRES. slurmctld logs them under the lock of the change, so their times are
+// exact.
 var (
 	startLine = regexp.MustCompile(
-		`^\[(\S+)\] (?:sched: Allocate JobId=(\S+) NodeList=(\S+) |sched/backfill: _start_job: Started JobId=(\S+) in \S+ on (\S+)$|sched: _slurm_rpc_allocate_resources JobId=(\S+) NodeList=(\S+) )`,
+		`^\[(\S+)\] (?:sched: Allocate JobId=(\S+) NodeList=(\S+) |` +
+			`sched/backfill: _start_job: Started JobId=(\S+) in \S+ on (\S+)$|` +
+			`sched: _slurm_rpc_allocate_resources JobId=(\S+) NodeList=(\S+) )`,
 	)
 	submitted = regexp.MustCompile(`^\[(\S+)\] _slurm_rpc_submit_batch_job: JobId=(\d+) `)
 	setLine   = regexp.MustCompile(`^\[(\S+)\] _update_node_gres: nodes (\S+) gres set to: (\S+)$`)
@@ -24,21 +27,22 @@ var (
 	hostRange = regexp.MustCompile(`^([^\[\],]*)\[([0-9,-]+)\]$`)
 )
 
-// Allocation is a start by slurmctld's log.
+// Allocation is the start of a job in slurmctld's log.
 type Allocation struct {
 	Job   uint32
 	Nodes []string
 	At    int64
 }
 
-// Controller is what slurmctld logged.
+// Controller is the content of slurmctld's log.
 type Controller struct {
 	Starts  []Allocation
 	Sets    []Set
 	Submits map[uint32]int64
 }
 
-// ReadController reads slurmctld's log (SlurmctldDebug=verbose, LogTimeFormat=iso8601_ms, which has no zone).
+// ReadController reads slurmctld's log (SlurmctldDebug=verbose, LogTimeFormat=iso8601_ms). Its times contain no time
+// zone, so the caller passes the zone.
 func ReadController(r io.Reader, zone *time.Location) (c Controller, err error) {
 	c.Submits = map[uint32]int64{}
 	s := bufio.NewScanner(r)
@@ -66,7 +70,7 @@ func ReadController(r io.Reader, zone *time.Location) (c Controller, err error) 
 			continue
 		}
 		id, list := m[2]+m[4]+m[6], m[3]+m[5]+m[7]
-		if list == "(null)" { // srun or salloc that has to wait
+		if list == "(null)" { // srun or salloc without an immediate allocation
 			continue
 		}
 		if raw := rawID.FindStringSubmatch(id); raw != nil {
@@ -93,7 +97,7 @@ func stamp(text string, zone *time.Location) (int64, error) {
 	return t.UnixNano(), nil
 }
 
-// hosts expands n1 and n[1-3,5], which is all that slurmctld writes of a devcluster's nodes.
+// hosts expands host lists such as n1 and n[1-3,5]. slurmctld uses no other forms for a devcluster's nodes.
 func hosts(list string) []string {
 	m := hostRange.FindStringSubmatch(list)
 	if m == nil {
@@ -114,7 +118,7 @@ func hosts(list string) []string {
 	return all
 }
 
-// SacctFields is what ReadAccounting expects of `sacct -a -D -X -n -P -o`; times as SLURM_TIME_FORMAT=%s gives them.
+// SacctFields are the fields that ReadAccounting expects from `sacct -a -D -X -n -P -o`, with SLURM_TIME_FORMAT=%s.
 const SacctFields = "JobIDRaw,State,Start,End,NNodes,AllocTRES"
 
 // Record is a run of a job in slurmdbd.
@@ -126,7 +130,7 @@ type Record struct {
 	Profiles   map[string]int // over all its nodes
 }
 
-// ReadAccounting reads sacct's answer, and leaves out what never started.
+// ReadAccounting reads sacct's output. It leaves out runs that never started.
 func ReadAccounting(r io.Reader) ([]Record, error) {
 	var all []Record
 	s := bufio.NewScanner(r)
@@ -165,8 +169,8 @@ func ReadAccounting(r io.Reader) ([]Record, error) {
 	return all, s.Err()
 }
 
-// Account joins slurmctld's log, which knows the moment, with the accounting, which knows what was allocated. Both list
-// the runs of a job in their order.
+// Account joins slurmctld's log, which has the exact times, with the accounting, which has the allocated GRES. Both
+// contain the runs of a job in order.
 func Account(starts []Allocation, records []Record) ([]Start, error) {
 	runs := map[uint32][]Record{}
 	for _, rec := range records {
@@ -180,7 +184,7 @@ func Account(starts []Allocation, records []Record) ([]Start, error) {
 	for _, a := range starts {
 		if len(runs[a.Job]) == 0 {
 			return nil, fmt.Errorf(
-				"job %d started at %v by slurmctld's log, and sacct knows no such run",
+				"job %d started at %v according to slurmctld's log, but sacct does not show such a run",
 				a.Job,
 				time.Unix(0, a.At),
 			)
@@ -189,7 +193,7 @@ func Account(starts []Allocation, records []Record) ([]Start, error) {
 		runs[a.Job] = runs[a.Job][1:]
 		if d := a.At - rec.Start; d < -int64(2*time.Second) || d > int64(2*time.Second) {
 			return nil, fmt.Errorf(
-				"job %d started at %v by slurmctld's log, and at %v by sacct",
+				"job %d started at %v according to slurmctld's log, but at %v according to sacct",
 				a.Job,
 				time.Unix(0, a.At),
 				time.Unix(0, rec.Start),
@@ -210,7 +214,7 @@ func Account(starts []Allocation, records []Record) ([]Start, error) {
 	}
 	for job, r := range runs {
 		if len(r) > 0 {
-			return nil, fmt.Errorf("sacct knows %d runs of job %d that slurmctld's log does not", len(r), job)
+			return nil, fmt.Errorf("sacct shows %d runs of job %d that are not in slurmctld's log", len(r), job)
 		}
 	}
 	return all, nil

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Delays are how long batch jobs waited that had nothing to wait for but slurmctld: from the write that last put their
-// profile on offer where they started, or from their submission if that came later, to their start. Jobs that found it
-// on offer but taken by others, or were held, waited for more: so these are at most too long. Longest is the longest
-// wait from submission to start of each profile.
+// Delays returns the delays of slurmctld, sorted, and for each profile the longest wait from submission to start. A
+// delay is the time from the write that last raised the offer of a batch job's profile on its node, or from the
+// submission if that was later, to the job's start. The delay of a job that was held, or whose slices other jobs took
+// first, includes that wait. A delay is therefore an upper bound.
 func Delays(run Run) (starts []time.Duration, longest map[string]time.Duration) {
 	longest = map[string]time.Duration{}
 	writes := map[string][]Write{}

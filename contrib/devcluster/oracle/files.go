@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// Read reads a run from a folder of these files; those marked with * may be missing.
+// Read reads a run from a folder with these files; those marked with * are optional.
 //
-//	run              lines "node NAME BOARD GPUS" and "zone NAME", slurmctld's time zone (none: this machine's)
+//	run              lines "node NAME BOARD GPUS" and "zone NAME", slurmctld's time zone (default: this machine's)
 //	NODE.agent       the agent's log
 //	NODE.emulator    the emulator's log
 //	NODE.final *     lines "GPU PROFILE START STATE": the instances of `caelum status` at the end
-//	slurmctld        its log
+//	slurmctld        slurmctld's log
 //	sacct            `sacct -a -D -X -n -P -o` SacctFields, with SLURM_TIME_FORMAT=%s
-//	looks *          the output of LookScript
-//	seen *           lines that jobs wrote, of the form "ran job=ID node=NODE uuid=MIG-..."
+//	looks *          the output of SnapshotScript
+//	seen *           lines "ran job=ID node=NODE uuid=MIG-..." from the output of the jobs
 func Read(dir fs.FS) (Run, error) {
 	run := Run{}
 	zone := time.Local
@@ -111,7 +111,7 @@ func readSlurm(dir fs.FS, run *Run, zone *time.Location) error {
 	} else if err != nil {
 		return err
 	}
-	run.Looks, err = ReadSnapshots(bytes.NewReader(text))
+	run.Snapshots, err = ReadSnapshots(bytes.NewReader(text))
 	return err
 }
 

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Hardware is what the emulated GPUs logged of themselves (contrib/nvml-emulator/README.md).
+// Hardware is the content of the emulated GPUs' log (contrib/nvml-emulator/README.md).
 type Hardware struct {
 	Instances []Instance
 	Processes []Process
 }
 
-// Instance is a GPU instance; UUID is that of its compute instance, empty while it had none.
+// Instance is a GPU instance. UUID is that of its compute instance, or empty if there was none.
 type Instance struct {
 	GPU, GI     int
 	Profile     string
@@ -23,7 +23,7 @@ type Instance struct {
 	Born, Died  int64
 }
 
-// Process is a CUDA process that held an instance. Killed says that its end was noticed later than it was.
+// Process is a CUDA process that held an instance. For a killed process, To is later than the actual end.
 type Process struct {
 	PID         int
 	GPU         int
@@ -103,7 +103,8 @@ func ReadHardware(r io.Reader) (Hardware, error) {
 				delete(runs, number("pid"))
 			}
 		case "reset", "lose":
-			return h, fmt.Errorf("emulator's log: %s of GPU %d: the oracle does not follow that", event, place[0])
+			return h, fmt.Errorf("emulator's log: %s of GPU %d: the oracle does not support this event", event,
+				place[0])
 		}
 	}
 	return h, s.Err()

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// Never is the end of what has not ended.
+// Never is the end time of an event that has not ended.
 const Never = math.MaxInt64
 
-// Journal is what an agent logged (log_format: json).
+// Journal is the content of an agent's log (log_format: json).
 type Journal struct {
 	Writes   []Write
 	Leases   []Lease
@@ -28,15 +28,16 @@ type Journal struct {
 type Write struct {
 	Phase string // lower or raise
 	Gres  string
-	Total map[string]int // of gres/mig by type, closed too
+	Total map[string]int // of gres/mig by type, including closed
 	Used  map[string]int
-	// Read is when the agent asked slurmctld for what the write builds on, At and Done when it wrote.
+	// Read is the time of the agent's read of slurmctld on which the write is based. At and Done are the begin and the
+	// end of the write.
 	Read, At, Done int64
-	// Failed: nobody knows whether slurmctld has carried it out.
+	// Failed writes may or may not have taken effect in slurmctld.
 	Failed bool
 }
 
-// Lease is one slice that a job held from From to To, with the time in which its processes held it afterwards.
+// Lease is one slice that a job held from From to To. The time in which leftover processes used the slice is included.
 type Lease struct {
 	Job      uint32
 	Restart  int
@@ -47,14 +48,14 @@ type Lease struct {
 	From, To int64
 }
 
-// Refusal is a run that was given no slice.
+// Refusal is a run whose lease the agent refused.
 type Refusal struct {
 	Job    uint32
 	At     int64
 	Reason string
 }
 
-// line is a line of the agent's log with all the fields that are looked at.
+// line is a line of the agent's log with all fields that ReadJournal uses.
 type line struct {
 	Msg, Time, Phase, Gres, Used, UUID, Error string
 	Read, At, Done                            int64
@@ -62,12 +63,12 @@ type line struct {
 	Restart, GPU                              int
 }
 
-// ReadJournal reads an agent's log. Lines that are no JSON are its keeper's and are passed over; a line of a kind
-// that is known and cannot be read is an error.
+// ReadJournal reads an agent's log. It ignores lines that are not JSON, which the devcluster's supervisor writes. It
+// returns an error for a line of a known kind that it cannot parse.
 func ReadJournal(r io.Reader) (Journal, error) {
 	var j Journal
-	open := map[uint32][]int{}  // job -> its leases
-	lingers := map[string]int{} // "GPU profile at start" -> the lease whose processes are still there
+	open := map[uint32][]int{} // job -> its leases
+	inUse := map[string]int{}  // "GPU profile at start" -> the lease with leftover processes
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, 1<<20)
 	for s.Scan() {
@@ -88,7 +89,7 @@ func ReadJournal(r io.Reader) (Journal, error) {
 			if l.Read == 0 || l.At == 0 {
 				return j, fmt.Errorf("agent's log: a write without its times in %.200s", s.Text())
 			}
-			// A write that failed may have been carried out all the same: it counts.
+			// A failed write may have taken effect, so it is checked like the others.
 			failed := l.Done == 0
 			if failed {
 				l.Done = at
@@ -128,7 +129,7 @@ func ReadJournal(r io.Reader) (Journal, error) {
 			)
 		case l.Msg == "released" && l.Job != 0:
 			for _, k := range open[l.Job] {
-				if !slices.Contains(slices.Collect(maps.Values(lingers)), k) {
+				if !slices.Contains(slices.Collect(maps.Values(inUse)), k) {
 					j.Leases[k].To = at
 				}
 			}
@@ -136,14 +137,14 @@ func ReadJournal(r io.Reader) (Journal, error) {
 		case strings.Contains(l.Msg, " is in use by processes "):
 			for _, k := range open[l.Job] {
 				if j.Leases[k].UUID == l.UUID {
-					lingers[fmt.Sprintf("%d %s at %d", l.GPU, j.Leases[k].Profile, j.Leases[k].Start)] = k
+					inUse[fmt.Sprintf("%d %s at %d", l.GPU, j.Leases[k].Profile, j.Leases[k].Start)] = k
 				}
 			}
 		case strings.HasSuffix(l.Msg, " is no longer in use"):
 			key := fmt.Sprintf("%d %s", l.GPU, strings.TrimSuffix(l.Msg, " is no longer in use"))
-			if k, ok := lingers[key]; ok {
+			if k, ok := inUse[key]; ok {
 				j.Leases[k].To = at
-				delete(lingers, key)
+				delete(inUse, key)
 			}
 		case strings.HasPrefix(l.Msg, "no slice: "):
 			j.Refusals = append(j.Refusals, Refusal{l.Job, at, strings.TrimPrefix(l.Msg, "no slice: ")})
@@ -154,7 +155,8 @@ func ReadJournal(r io.Reader) (Journal, error) {
 	return j, s.Err()
 }
 
-// slicesOf sums gres/mig by type in a GRES list as Slurm and the agent write it: gpu:a100:2(IDX:0,2),mig:1g.5gb:1.
+// slicesOf returns the sums of gres/mig by type in a GRES list of Slurm or the agent, such as
+// gpu:a100:2(IDX:0,2),mig:1g.5gb:1.
 func slicesOf(list string) map[string]int {
 	n := map[string]int{}
 	for _, item := range strings.Split(list, ",") {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// judge is the check of one node.
-type judge struct {
+// check is the state of the check of one node.
+type check struct {
 	*Report
 	run  *Run
 	node Node
@@ -17,11 +17,11 @@ type judge struct {
 // closedType is the filler of gres/mig.
 const closedType = "closed"
 
-// offered checks that all of an offer can be carved at once beside what is held, as it stood from t0 to t1: slices that
-// are leased or in use stay where they are, and each run that slurmctld has started and the agent has not leased yet
-// must find room too. A run that started between t0 and t1 may be in the offer or already out of it, so it is taken to
-// be in it.
-func (j *judge) offered(t0, t1 int64, free map[string]int) (stand []Interval, want map[string]int, ok bool) {
+// offered checks that all slices of an offer that was valid from t0 to t1 can be carved at the same time. Slices that
+// are leased or in use keep their places, and there must also be room for each run that slurmctld has started and the
+// agent has not leased yet. The offer may or may not still contain the slices of a run that started between t0 and t1,
+// so offered assumes that it does.
+func (j *check) offered(t0, t1 int64, free map[string]int) (stand []Interval, want map[string]int, ok bool) {
 	want = map[string]int{}
 	for p, n := range free {
 		if p != closedType && n > 0 {
@@ -60,8 +60,8 @@ func (j *judge) offered(t0, t1 int64, free map[string]int) (stand []Interval, wa
 	return stand, want, j.gpus.Pack(stand, want)
 }
 
-// answered is when a run was leased its first slice, and when it was refused; Never if not.
-func (j *judge) answered(s Start) (leased, refused int64) {
+// answered returns the time when a run was leased its first slice, and the time when it was refused, or Never.
+func (j *check) answered(s Start) (leased, refused int64) {
 	leased, refused = Never, Never
 	until := j.next(s)
 	for _, l := range j.node.Leases {
@@ -77,8 +77,8 @@ func (j *judge) answered(s Start) (leased, refused int64) {
 	return leased, refused
 }
 
-// next is when the job's next run started, here or elsewhere.
-func (j *judge) next(s Start) int64 {
+// next returns the start time of the job's next run on any node, or Never.
+func (j *check) next(s Start) int64 {
 	next := int64(Never)
 	for _, o := range j.run.Starts {
 		if o.Job == s.Job && o.At > s.At {
@@ -88,13 +88,13 @@ func (j *judge) next(s Start) int64 {
 	return next
 }
 
-func (j *judge) interval(l Lease) Interval {
+func (j *check) interval(l Lease) Interval {
 	return Interval{l.GPU, l.Start, j.gpus.kinds[l.Profile].size, l.Profile}
 }
 
-// writes: in every write the total is the same, types exist, and what is free can be carved whatever slurmctld starts
-// of it; what is written to lower raises nothing.
-func (j *judge) writes() {
+// writes checks that all writes have the same total and only existing types, that the free slices of a write can be
+// carved whichever of them slurmctld allocates, and that a write of the phase "lower" raises no type.
+func (j *check) writes() {
 	name, n := j.node.Name, -1
 	j.GaveUp += j.node.GaveUp
 	var before map[string]int
@@ -105,7 +105,7 @@ func (j *judge) writes() {
 		for p, total := range w.Total {
 			sum += total
 			if p != closedType && total > 0 && !j.gpus.Has(p) {
-				j.add("profile", name, w.At, "%s:%d is written, and the board has no such profile", p, total)
+				j.add("profile", name, w.At, "%s:%d was written, but the GPU model has no such profile", p, total)
 			}
 			free[p] = max(total-w.Used[p], 0)
 		}
@@ -113,14 +113,15 @@ func (j *judge) writes() {
 			n = sum
 		}
 		if sum != n {
-			j.add("total", name, w.At, "the total is %d, it was %d", sum, n)
+			j.add("total", name, w.At, "the total is %d, but was %d before", sum, n)
 		}
 		switch w.Phase {
 		case "lower":
 			j.Lowered++
 			for p, total := range w.Total {
 				if p != closedType && before != nil && total > before[p] {
-					j.add("phase", name, w.At, "%s rises from %d to %d in a write that lowers", p, before[p], total)
+					j.add("phase", name, w.At, "%s rises from %d to %d in a write of the phase lower", p, before[p],
+						total)
 				}
 			}
 		case "raise":
@@ -146,15 +147,15 @@ func (j *judge) writes() {
 	}
 }
 
-// looks: at every look from outside, what slurmctld could start at that moment can be carved.
-func (j *judge) snapshots() {
+// snapshots checks that all slices which slurmctld could allocate at the time of a snapshot can be carved.
+func (j *check) snapshots() {
 	waits := j.Waits // counted over writes only
 	defer func() { j.Waits = waits }()
-	for _, l := range j.run.Looks {
+	for _, l := range j.run.Snapshots {
 		if l.Node != j.node.Name {
 			continue
 		}
-		j.Looks++
+		j.Snapshots++
 		if l.shut() {
 			j.Shut++
 			continue
@@ -165,7 +166,7 @@ func (j *judge) snapshots() {
 		}
 		if stand, want, ok := j.offeredWithin(l.From-int64(time.Millisecond), l.To, free); !ok {
 			j.add(
-				"look",
+				"snapshot",
 				j.node.Name,
 				l.From,
 				"slurmctld has %s free: with the runs not leased yet %s cannot be carved beside %v",
@@ -177,10 +178,10 @@ func (j *judge) snapshots() {
 	}
 }
 
-// offeredWithin checks an offer that stood at some moment from one time to another, nobody knows which: there must be
-// one at which all of it could be carved. On a busy machine an answer of slurmctld's may be so old when it is there
-// that a pass has raised something since, and a job has started on that.
-func (j *judge) offeredWithin(from, to int64, free map[string]int) (stand []Interval, want map[string]int, ok bool) {
+// offeredWithin checks an offer that was valid at an unknown time between from and to: at one of these times it must be
+// possible to carve all of its slices. On a busy machine an answer of slurmctld can arrive so late that in the meantime
+// the agent has raised the offer and a job has started on the new slices.
+func (j *check) offeredWithin(from, to int64, free map[string]int) (stand []Interval, want map[string]int, ok bool) {
 	if stand, want, ok = j.offered(from, to, free); ok {
 		return stand, want, true
 	}
@@ -202,9 +203,9 @@ func (j *judge) offeredWithin(from, to int64, free map[string]int) (stand []Inte
 	return stand, want, false
 }
 
-// logged: slurmctld and the agent tell of the same writes, so that no write escapes the other checks. Closing
-// everything is the business of `caelumd close`, which logs nothing.
-func (j *judge) logged() {
+// logged checks that slurmctld and the agent logged the same writes, so that the other checks cover every write. Writes
+// that close all types are exempt: `caelumd close` makes them and does not log them.
+func (j *check) logged() {
 	name := j.node.Name
 	missing := slices.Clone(j.node.Writes)
 	for _, s := range j.run.Sets {
@@ -212,7 +213,7 @@ func (j *judge) logged() {
 			continue
 		}
 		k := slices.IndexFunc(missing, func(w Write) bool {
-			// slurmctld cuts its times to the millisecond.
+			// slurmctld truncates its times to milliseconds.
 			return w.Gres == s.Gres && w.At-int64(time.Millisecond) < s.At && s.At <= w.Done
 		})
 		if k >= 0 {
@@ -226,18 +227,18 @@ func (j *judge) logged() {
 			}
 		}
 		if open > 0 {
-			j.add("logged", name, s.At, "slurmctld was written %s, and no agent says so", s.Gres)
+			j.add("logged", name, s.At, "slurmctld logged a write of %s, but no agent did", s.Gres)
 		}
 	}
 	for _, w := range missing {
 		if w.Failed {
 			continue
 		}
-		j.add("logged", name, w.At, "the agent wrote %s, and slurmctld does not say so", w.Gres)
+		j.add("logged", name, w.At, "the agent logged a write of %s, but slurmctld did not", w.Gres)
 	}
 }
 
-// ending are the refusals that are no failing: the run was over before its prolog had asked.
+// ending returns whether a refusal is correct because the run ended before its prolog requested a lease.
 func ending(reason string) bool {
 	return strings.HasPrefix(reason, "the job is ending") ||
 		strings.HasPrefix(reason, "slurmctld does not know this job any more")

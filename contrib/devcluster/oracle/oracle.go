@@ -1,16 +1,16 @@
-// Package oracle says, after a run, whether the agents ever published what could not have been carved.
+// Package oracle checks after a run whether the agents ever offered slices that could not have been carved.
 //
-// It reads what was left behind by parties that know nothing of each other: the agents' logs, the emulated GPUs' own
-// log, slurmctld's log, slurmdbd's accounting, looks at slurmctld taken from outside, and what the jobs saw. It shares
-// no code with what it judges: profiles are intervals from the GPU model table, packing is trying everything. It never
-// runs anything; package e2e_oracle's test does.
+// It reads independent records of the run: the agents' logs, the emulated GPUs' log, slurmctld's log, slurmdbd's
+// accounting, snapshots of slurmctld taken by a separate process, and the devices that the jobs saw. It shares no code
+// with the agent: it represents profiles as intervals from the table of GPU models, and it packs by exhaustive search.
+// It never runs a cluster; the test of package e2e_oracle does.
 //
-// # What it cannot see
+// # Limits
 //
-// A job that started between an agent's read of slurmctld and the write that builds on it is taken for one that the
-// write did not know: its slice is then among those that the write offers. The looks have no such gap, since total and
-// used come from slurmctld in one answer. Whole-node allocations (--exclusive) are given every type and want only some:
-// leave them out of a run that is to be judged.
+// If a job starts between an agent's read of slurmctld and the write that is based on it, the oracle assumes that the
+// agent did not know the job: the job's slice is then among the slices that the write offers. Snapshots do not have
+// this gap, because total and used come from one answer of slurmctld. A whole-node allocation (--exclusive) gets every
+// type but uses only some, so a run must not contain such jobs.
 package oracle
 
 import (
@@ -20,33 +20,33 @@ import (
 	"time"
 )
 
-// Run is what a run left behind. All times are nanoseconds of CLOCK_REALTIME.
+// Run is the record of a run. All times are nanoseconds of CLOCK_REALTIME.
 type Run struct {
 	Nodes []Node
 	// Starts are slurmctld's allocations, one for each node of each run of a job; see Account.
 	Starts []Start
-	// Submits are when batch jobs were submitted.
+	// Submits are the submission times of batch jobs.
 	Submits map[uint32]int64
 	// Sets are the changes of GRES counts that slurmctld logged.
 	Sets []Set
-	// Looks are the answers of `scontrol show node` taken during the run.
-	Looks []Snapshot
-	// Seen is what the jobs found in CUDA_VISIBLE_DEVICES.
+	// Snapshots are the answers of `scontrol show node` taken during the run.
+	Snapshots []Snapshot
+	// Seen are the UUIDs that the jobs found in CUDA_VISIBLE_DEVICES.
 	Seen []Seen
 }
 
-// Node is one node.
+// Node is the record of one node.
 type Node struct {
 	Name  string
-	Board string // a name of models.txt
+	Board string // the name of a GPU model in models.txt
 	GPUs  int
 	Journal
 	Hardware
-	// Final are the instances that the agent answered for when every job was over; nil leaves the check out.
+	// Final are the instances in the agent's status after all jobs had ended; nil skips the check.
 	Final []Final
 }
 
-// Final is an instance as `caelum status` shows it at the end.
+// Final is an instance in the output of `caelum status` at the end.
 type Final struct {
 	GPU            int
 	Profile, State string
@@ -58,10 +58,10 @@ type Start struct {
 	Job      uint32
 	Node     string
 	At       int64
-	End      int64 // when the run entered COMPLETING, rounded down to the second
+	End      int64 // the time when the run entered COMPLETING, rounded down to the second
 	State    string
-	Requeued bool           // it is not the job's first
-	Profiles map[string]int // what was allocated of gres/mig on this node
+	Requeued bool           // this is not the first run of the job
+	Profiles map[string]int // the allocated gres/mig on this node, by type
 }
 
 // Set is a change of a node's GRES in slurmctld's log.
@@ -70,7 +70,7 @@ type Set struct {
 	At         int64
 }
 
-// Look is a node as slurmctld showed it at some moment from From to To.
+// Snapshot is the state of a node in slurmctld at an unknown time between From and To.
 type Snapshot struct {
 	Node        string
 	From, To    int64
@@ -85,7 +85,7 @@ type Seen struct {
 	UUID string
 }
 
-// Finding is something that must not be.
+// Finding is a broken rule.
 type Finding struct {
 	Rule, Node string
 	At         int64
@@ -100,16 +100,17 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s %s %s: %s", f.Rule, f.Node, at, f.Text)
 }
 
-// Report is the verdict. A run is good if Findings is empty and the counts say that there was something to judge.
+// Report is the result of Check. A run is good if Findings is empty and the counts show that the run contained enough
+// events.
 type Report struct {
 	Writes, Lowered, Raised int
-	Looks, Shut             int // Shut: on a node that starts nothing just then
-	Starts, Leases, Refused int // Refused: runs that ended before their prolog had asked
+	Snapshots, Shut         int // Shut: snapshots of a node on which slurmctld started no jobs at that time
+	Starts, Leases, Refused int // Refused: runs that ended before their prolog requested a lease
 	Created, Destroyed      int
 	Processes, Seen         int
-	// runs that slurmctld had started and the agent had not leased yet, summed over the writes
+	// Waits are the runs that slurmctld had started and the agent had not leased yet, summed over the writes.
 	Waits    int
-	GaveUp   int // passes that stayed lowered because jobs kept starting
+	GaveUp   int // passes that only lowered, because jobs kept starting
 	Findings []Finding
 }
 
@@ -117,7 +118,7 @@ func (r *Report) add(rule, node string, at int64, format string, args ...any) {
 	r.Findings = append(r.Findings, Finding{rule, node, at, fmt.Sprintf(format, args...)})
 }
 
-// Rules are the rules that were broken, each once.
+// Rules returns the names of the broken rules, sorted and without duplicates.
 func (r *Report) Rules() []string {
 	var all []string
 	for _, f := range r.Findings {
@@ -127,21 +128,22 @@ func (r *Report) Rules() []string {
 	return slices.Compact(all)
 }
 
-// String is the report for people.
+// String returns the report in readable form.
 func (r *Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(
 		&b,
-		"writes %d (lowered %d, raised %d), looks %d (%d of them at a node that starts nothing)\n",
+		"writes %d (lowered %d, raised %d), snapshots %d (%d of them of a node that could start no job)\n",
 		r.Writes,
 		r.Lowered,
 		r.Raised,
-		r.Looks,
+		r.Snapshots,
 		r.Shut,
 	)
 	fmt.Fprintf(
 		&b,
-		"starts %d, slices leased %d, instances created %d and destroyed %d, runs that ended before their prolog had asked %d\n",
+		"starts %d, slices leased %d, instances created %d and destroyed %d, runs that ended before their prolog's "+
+			"request %d\n",
 		r.Starts,
 		r.Leases,
 		r.Created,
@@ -150,7 +152,8 @@ func (r *Report) String() string {
 	)
 	fmt.Fprintf(
 		&b,
-		"runs started and not yet leased, over all writes %d; passes that gave up %d; processes %d, devices seen by jobs %d\n",
+		"runs started and not yet leased, over all writes %d; passes that gave up %d; processes %d, devices seen "+
+			"by jobs %d\n",
 		r.Waits,
 		r.GaveUp,
 		r.Processes,
@@ -163,7 +166,7 @@ func (r *Report) String() string {
 	return b.String()
 }
 
-// Check judges a run. The error says that the run cannot be judged: a GPU model that nobody knows.
+// Check checks a run by all rules. It returns an error only for an unknown GPU model.
 func Check(run Run) (*Report, error) {
 	r := &Report{Seen: len(run.Seen), Starts: len(run.Starts)}
 	for _, n := range run.Nodes {
@@ -171,7 +174,7 @@ func Check(run Run) (*Report, error) {
 		if err != nil {
 			return nil, err
 		}
-		j := judge{Report: r, run: &run, node: n, gpus: gpus}
+		j := check{Report: r, run: &run, node: n, gpus: gpus}
 		j.writes()
 		j.logged()
 		j.snapshots()

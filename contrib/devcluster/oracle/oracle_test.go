@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// testdata/run is what 24 jobs with a 4 s prolog left behind on two nodes of two A100-40GB, shortened to what is read;
-// when the agents had read what they wrote was not logged then, and stands here as 0.3 s before.
+// recorded returns testdata/run, the record of 24 jobs with a 4 s prolog on two nodes of two A100-40GB, reduced to the
+// lines that the oracle reads. The agents did not yet log the time of the read on which a write is based; the record
+// assumes 0.3 s before the write.
 func recorded(t *testing.T) fstest.MapFS {
 	t.Helper()
 	files := fstest.MapFS{}
@@ -31,7 +32,7 @@ func recorded(t *testing.T) fstest.MapFS {
 	return files
 }
 
-func judged(t *testing.T, files fs.FS) *Report {
+func checked(t *testing.T, files fs.FS) *Report {
 	t.Helper()
 	run, err := Read(files)
 	if err != nil {
@@ -45,14 +46,16 @@ func judged(t *testing.T, files fs.FS) *Report {
 }
 
 func TestRecordedRunIsSound(t *testing.T) {
-	r := judged(t, recorded(t))
+	r := checked(t, recorded(t))
 	if len(r.Findings) > 0 {
 		t.Errorf("%v", r)
 	}
 	for what, n := range map[string][2]int{
-		"writes": {r.Writes, 52}, "looks": {r.Looks, 108}, "looks at a node that starts nothing": {r.Shut, 4}, "starts": {r.Starts, 23}, "leases": {r.Leases, 26},
-		"created": {r.Created, 25}, "destroyed": {r.Destroyed, 18}, "refused": {r.Refused, 2}, "processes": {r.Processes, 26},
-		"seen": {r.Seen, 26}, "runs not leased yet": {r.Waits, 71},
+		"writes": {r.Writes, 52}, "snapshots": {r.Snapshots, 108},
+		"snapshots of a node that starts no job": {r.Shut, 4},
+		"starts":                                 {r.Starts, 23}, "leases": {r.Leases, 26}, "created": {r.Created, 25}, "destroyed": {r.Destroyed, 18},
+		"refused": {r.Refused, 2}, "processes": {r.Processes, 26}, "seen": {r.Seen, 26},
+		"runs not leased yet": {r.Waits, 71},
 	} {
 		if n[0] != n[1] {
 			t.Errorf("%s: %d, want %d", what, n[0], n[1])
@@ -60,7 +63,7 @@ func TestRecordedRunIsSound(t *testing.T) {
 	}
 }
 
-// edit is a forgery: in a file, the first occurrence of old behind the text after becomes new.
+// edit is a forgery: it replaces the first occurrence of old after the text in after.
 type edit struct{ file, after, old, new string }
 
 func (e edit) apply(t *testing.T, files fstest.MapFS) {
@@ -73,138 +76,158 @@ func (e edit) apply(t *testing.T, files fstest.MapFS) {
 	at += len(e.after)
 	k := strings.Index(text[at:], e.old)
 	if k < 0 {
-		t.Fatalf("%s has no %q behind %q", e.file, e.old, e.after)
+		t.Fatalf("%s has no %q after %q", e.file, e.old, e.after)
 	}
 	at += k
 	files[e.file] = &fstest.MapFile{Data: []byte(text[:at] + e.new + text[at+len(e.old):])}
 }
 
-// At 57:34.074 n1 writes one 2g.10gb free while slurmctld has started 3g.20gb x2, 2g.10gb, 1g.10gb and 1g.5gb x2 there
-// and none of them has a lease: 8 units of each GPU but one are spoken for.
+// At 57:34.074 n1 writes one free 2g.10gb. At that time slurmctld has started jobs with 3g.20gb x2, 2g.10gb, 1g.10gb
+// and 1g.5gb x2 on n1, and none of them has a lease. Only one of the units is then free.
 const (
 	waitingWrite = `"at":1795237054074225312`
 	waitingSet   = "[2026-11-21T04:57:34.076]"
 )
 
-// At 57:42.694 2g.10gb x2, 1g.10gb and 1g.5gb are leased on GPU 1 of n1, and it writes 1g.5gb x1 and 4g.20gb x1 free.
+// At 57:42.694 2g.10gb x2, 1g.10gb and 1g.5gb are leased on GPU 1 of n1, and n1 writes one free 1g.5gb and one free
+// 4g.20gb.
 const leasedWrite = `no slice: the job is ending","node":"n1","time":"2026-11-21T04:57:42.647`
 
-// Job 2 gives its slice back at 57:38.151.
+// Job 2 releases its slice at 57:38.151.
 const (
 	releasedLine = `{"job":2,"level":"info","msg":"released","node":"n1","time":"2026-11-21T04:57:38.15119417Z"}` + "\n"
-	inUseLine    = `{"gpu":1,"job":2,"level":"warning","msg":"2g.10gb at 4 is in use by processes [1484] of no job; its units are out of the offers until they are gone",` +
+	inUseLine    = `{"gpu":1,"job":2,"level":"warning","msg":"2g.10gb at 4 is in use by processes [1484] of no job; ` +
+		`its units are not offered until these processes end",` +
 		`"node":"n1","time":"2026-11-21T04:57:38.150Z","uuid":"MIG-b9a916e7-f1a0-5519-8305-1cd072051e20"}` + "\n"
-	noLongerLine = `{"gpu":1,"level":"info","msg":"2g.10gb at 4 is no longer in use","node":"n1","time":"2026-11-21T04:57:38.153Z"}` + "\n"
+	noLongerLine = `{"gpu":1,"level":"info","msg":"2g.10gb at 4 is no longer in use","node":"n1",` +
+		`"time":"2026-11-21T04:57:38.153Z"}` + "\n"
 )
 
-// TestForgeries changes the record in one point, and the oracle must find that, and what follows from it.
+// TestForgeries changes one detail of the record. The oracle must report the change and its consequences.
 func TestForgeries(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		edits []edit
 		rules string
 	}{
-		{"one more on offer than the jobs that wait for their prolog leave", []edit{
-			{"n1.agent", waitingWrite, "mig:2g.10gb:2", "mig:2g.10gb:3"}, {"n1.agent", waitingWrite, "mig:closed:49", "mig:closed:48"},
-			{"slurmctld", waitingSet, "mig:2g.10gb:2", "mig:2g.10gb:3"}, {"slurmctld", waitingSet, "mig:closed:49", "mig:closed:48"},
+		{"an offer that ignores the jobs that wait for their prolog", []edit{
+			{"n1.agent", waitingWrite, "mig:2g.10gb:2", "mig:2g.10gb:3"},
+			{"n1.agent", waitingWrite, "mig:closed:49", "mig:closed:48"},
+			{"slurmctld", waitingSet, "mig:2g.10gb:2", "mig:2g.10gb:3"},
+			{"slurmctld", waitingSet, "mig:closed:49", "mig:closed:48"},
 		}, "offer"},
-		{"the same as a job that waits, offered as if it did not", []edit{
-			{"n1.agent", waitingWrite, "mig:3g.20gb:2", "mig:3g.20gb:3"}, {"n1.agent", waitingWrite, "mig:closed:49", "mig:closed:48"},
-			{"slurmctld", waitingSet, "mig:3g.20gb:2", "mig:3g.20gb:3"}, {"slurmctld", waitingSet, "mig:closed:49", "mig:closed:48"},
+		{"an offer that ignores a waiting job with the same profile", []edit{
+			{"n1.agent", waitingWrite, "mig:3g.20gb:2", "mig:3g.20gb:3"},
+			{"n1.agent", waitingWrite, "mig:closed:49", "mig:closed:48"},
+			{"slurmctld", waitingSet, "mig:3g.20gb:2", "mig:3g.20gb:3"},
+			{"slurmctld", waitingSet, "mig:closed:49", "mig:closed:48"},
 		}, "offer"},
-		{"a write that believes less used than there is", []edit{
-			{"n1.agent", waitingWrite, "mig:1g.10gb:1,mig:2g.10gb:1,mig:3g.20gb:2", "mig:1g.10gb:1,mig:2g.10gb:1,mig:3g.20gb:1"},
+		{"a write with a used count that is too low", []edit{
+			{
+				"n1.agent", waitingWrite,
+				"mig:1g.10gb:1,mig:2g.10gb:1,mig:3g.20gb:2", "mig:1g.10gb:1,mig:2g.10gb:1,mig:3g.20gb:1",
+			},
 		}, "offer"},
-		{"an offer beside what is leased that does not fit", []edit{
+		{"an offer that does not fit beside the leases", []edit{
 			{"n1.agent", leasedWrite, "mig:7g.40gb:0,mig:closed:48", "mig:7g.40gb:1,mig:closed:47"},
 			{"slurmctld", "04:57:42.69", "mig:7g.40gb:0,mig:closed:48", "mig:7g.40gb:1,mig:closed:47"},
 		}, "offer"},
 		{"slurmctld has more free than was written", []edit{
 			{"looks", "1795237054", "mig:3g.20gb:2", "mig:3g.20gb:4"},
-		}, "look"},
-		{"slurmctld counts less used than there is", []edit{
-			{"looks", "State=MIXED", "mig:3g.20gb:2,mig:4g.20gb:0,mig:7g.40gb:0,mig:closed:0", "mig:3g.20gb:0,mig:4g.20gb:0,mig:7g.40gb:0,mig:closed:0"},
-		}, "look"},
-		{"a type rises in the phase that lowers", []edit{
+		}, "snapshot"},
+		{"slurmctld has a used count that is too low", []edit{
+			{
+				"looks", "State=MIXED",
+				"mig:3g.20gb:2,mig:4g.20gb:0,mig:7g.40gb:0,mig:closed:0",
+				"mig:3g.20gb:0,mig:4g.20gb:0,mig:7g.40gb:0,mig:closed:0",
+			},
+		}, "snapshot"},
+		{"a type rises in the phase lower", []edit{
 			{"n1.agent", waitingWrite, `"phase":"raise"`, `"phase":"lower"`},
 		}, "phase"},
 		{"the total changes", []edit{
-			{"n1.agent", waitingWrite, "mig:closed:49", "mig:closed:50"}, {"slurmctld", waitingSet, "mig:closed:49", "mig:closed:50"},
+			{"n1.agent", waitingWrite, "mig:closed:49", "mig:closed:50"},
+			{"slurmctld", waitingSet, "mig:closed:49", "mig:closed:50"},
 		}, "total"},
-		{"a profile of another board", []edit{
+		{"a profile of another GPU model", []edit{
 			{"n1.agent", waitingWrite, "mig:7g.40gb:0,mig:closed:49", "mig:7g.80gb:1,mig:closed:48"},
 			{"slurmctld", waitingSet, "mig:7g.40gb:0,mig:closed:49", "mig:7g.80gb:1,mig:closed:48"},
 		}, "offer profile"},
 		{"a write that no agent logged", []edit{
 			{"n1.agent", waitingWrite, `"msg":"published"`, `"msg":"something"`},
 		}, "logged phase"},
-		{"a write that slurmctld did not get", []edit{
+		{"a write that slurmctld did not log", []edit{
 			{"slurmctld", waitingSet, "_update_node_gres", "something"},
 		}, "logged"},
-		{"a write of which the agent says so itself", []edit{
+		{"a write that slurmctld did not log and that failed for the agent", []edit{
 			{"slurmctld", waitingSet, "_update_node_gres", "something"},
-			{"n1.agent", waitingWrite, `"msg":"published"`, `"msg":"couldn't write the offers"`}, {"n1.agent", waitingWrite, `"done":`, `"was":`},
+			{"n1.agent", waitingWrite, `"msg":"published"`, `"msg":"couldn't write the offers"`},
+			{"n1.agent", waitingWrite, `"done":`, `"was":`},
 		}, ""},
 		{"a job leased another profile than slurmctld allocated", []edit{
 			{"sacct", "1|COMPLETED|1795237051|1795237058|1|", "mig:3g.20gb=1", "mig:2g.10gb=1"},
 		}, "carved"},
 		{"a job leased less than slurmctld allocated", []edit{
 			{"sacct", "", "mig:1g.5gb=2", "mig:1g.5gb=3"},
-		}, "carved look offer"},
+		}, "carved offer snapshot"},
 		{"a job that ran without a lease", []edit{
 			{"n1.agent", "", "leased 2g.10gb", "something 2g.10gb"},
-		}, "carved look offer process seen"},
-		{"a lease that slurmctld knows nothing of", []edit{
-			{"slurmctld", "", "Allocate JobId=23 ", "something JobId=23 "}, {"sacct", "", "23|COMPLETED|1795237067", "23|PENDING|Unknown"},
+		}, "carved offer process seen snapshot"},
+		{"a lease of a job that slurmctld did not start", []edit{
+			{"slurmctld", "", "Allocate JobId=23 ", "something JobId=23 "},
+			{"sacct", "", "23|COMPLETED|1795237067", "23|PENDING|Unknown"},
 		}, "carved"},
 		{"a job refused for lack of room", []edit{
 			{"n1.agent", "", "no slice: the job is ending", "no slice: no room on n1 for 1g.10gb:1"},
 		}, "carved"},
 		{"an instance made over another", []edit{
-			{"n1.emulator", "", "1795237055991298773", "1795237055990000000 create-gi gpu=1 gi=12 profile=1g.5gb start=5 size=1 uuid=- rc=SUCCESS ci=- pid=-\n" +
-				"1795237057990000000 destroy-gi gpu=1 gi=12 profile=1g.5gb start=5 size=1 uuid=- rc=SUCCESS ci=- pid=-\n1795237055991298773"},
+			{"n1.emulator", "", "1795237055991298773", "1795237055990000000 create-gi gpu=1 gi=12 " +
+				"profile=1g.5gb start=5 size=1 uuid=- rc=SUCCESS ci=- pid=-\n" +
+				"1795237057990000000 destroy-gi gpu=1 gi=12 " +
+				"profile=1g.5gb start=5 size=1 uuid=- rc=SUCCESS ci=- pid=-\n1795237055991298773"},
 		}, "overlap"},
-		{"an instance destroyed under its job", []edit{
-			{"n1.emulator", "1795237056078096664", "\n", "\n1795237056080000000 destroy-gi gpu=1 gi=5 profile=2g.10gb start=4 size=2 uuid=- rc=SUCCESS ci=- pid=-\n"},
+		{"an instance destroyed during its lease", []edit{
+			{"n1.emulator", "1795237056078096664", "\n", "\n1795237056080000000 destroy-gi gpu=1 gi=5 " +
+				"profile=2g.10gb start=4 size=2 uuid=- rc=SUCCESS ci=- pid=-\n"},
 		}, "instance"},
 		{"two jobs leased overlapping slices", []edit{
 			{"n1.agent", "", "leased 3g.20gb at 0", "leased 3g.20gb at 4"},
-		}, "instance look offer twice"},
-		{"a process on a slice that its job has given back", []edit{
+		}, "instance offer snapshot twice"},
+		{"a process on a slice that its job has released", []edit{
 			{"n1.emulator", "1795237056040886442", "1795237058", "1795237068"},
-		}, "look offer process"},
-		{"a process that outlives its job for a moment", []edit{
+		}, "offer process snapshot"},
+		{"a process that ends shortly after its job", []edit{
 			{"n1.emulator", "", "1795237058141189706 process-exit", "1795237058152000000 process-exit"},
 		}, "process"},
-		{"the same, and the agent keeps the slice for it", []edit{
+		{"a process that ends shortly after its job, and that the agent detected", []edit{
 			{"n1.emulator", "", "1795237058141189706 process-exit", "1795237058152000000 process-exit"},
 			{"n1.agent", "", releasedLine, inUseLine + releasedLine + noLongerLine},
 		}, ""},
-		{"a process that nobody's lease allows", []edit{
+		{"a process on a slice without a lease", []edit{
 			{"n1.emulator", "1795237056040886442 process-start", "uuid=MIG-", "uuid=MIG-f"},
 		}, "process"},
-		{"a job that sees another's slice", []edit{
+		{"a job that sees the slice of another job", []edit{
 			{"seen", "", "ran job=1 ", "ran job=2 "},
 		}, "seen"},
-		{"an instance left on the GPU that the agent has forgotten", []edit{
+		{"an instance on the GPU that the agent does not show", []edit{
 			{"n1.final", "", "0 1g.10gb 6 idle\n", ""},
 		}, "end"},
-		{"an instance in the agent's books only", []edit{
+		{"an instance that only the agent shows", []edit{
 			{"n2.final", "", "0 3g.20gb 0 idle\n", "0 3g.20gb 0 idle\n0 1g.5gb 6 idle\n"},
 		}, "end"},
-		{"a slice that is still leased when every job is over", []edit{
+		{"a slice that is still leased after all jobs have ended", []edit{
 			{"n2.final", "", "0 3g.20gb 0 idle", "0 3g.20gb 0 leased"},
 		}, "end"},
 		{"a lease that was never released", []edit{
 			{"n1.agent", `"job":23,"level":"info","msg":"leased`, `"msg":"released"`, `"msg":"something"`},
-		}, "end instance look offer twice"},
+		}, "end instance offer snapshot twice"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			files := recorded(t)
 			for _, e := range c.edits {
 				e.apply(t, files)
 			}
-			r := judged(t, files)
+			r := checked(t, files)
 			if got := strings.Join(r.Rules(), " "); got != c.rules {
 				t.Errorf("found %q, want %q\n%v", got, c.rules, r)
 			}
@@ -212,9 +235,8 @@ func TestForgeries(t *testing.T) {
 	}
 }
 
-// TestStartBetweenReadAndWrite: a job that started when the agent had read what is used and not written yet has taken
-// its slice out of what the write seems to leave free, even if it has its lease by then and is over within the same
-// second.
+// If a job starts after the agent's read of the used counts and before its write, its slice is among those that the
+// write seems to leave free. This also applies if the job has its lease by then and ends within the same second.
 func TestStartBetweenReadAndWrite(t *testing.T) {
 	const second = int64(time.Second)
 	begin, write := 10*second+300e6, 10*second+500e6
@@ -263,15 +285,18 @@ func TestStartBetweenReadAndWrite(t *testing.T) {
 	}
 }
 
-// TestUnreadable: a record that contradicts itself is not judged at all.
+// Read returns an error for a record that contradicts itself.
 func TestUnreadable(t *testing.T) {
 	for name, e := range map[string]edit{
-		"a start that the accounting has not": {"sacct", "", "23|COMPLETED|1795237067", "23|PENDING|Unknown"},
-		"a run that slurmctld did not start":  {"slurmctld", "", "Allocate JobId=23 ", "something JobId=23 "},
-		"a start at another time":             {"sacct", "", "23|COMPLETED|1795237067", "23|COMPLETED|1795237017"},
-		"a line of the agent's cut short":     {"n1.agent", waitingWrite, `mig:closed`, "\n"},
-		"a GPU that fell off the bus":         {"n1.emulator", "", "1795237055991298773", "1795237055990000000 lose gpu=0 gi=- rc=SUCCESS\n1795237055991298773"},
-		"a word in the list of nodes":         {"run", "", "node", "nodes"},
+		"a start that is not in the accounting": {"sacct", "", "23|COMPLETED|1795237067", "23|PENDING|Unknown"},
+		"a run that slurmctld did not start":    {"slurmctld", "", "Allocate JobId=23 ", "something JobId=23 "},
+		"a start at another time":               {"sacct", "", "23|COMPLETED|1795237067", "23|COMPLETED|1795237017"},
+		"a truncated line of the agent":         {"n1.agent", waitingWrite, `mig:closed`, "\n"},
+		"a GPU that fell off the bus": {
+			"n1.emulator", "", "1795237055991298773",
+			"1795237055990000000 lose gpu=0 gi=- rc=SUCCESS\n1795237055991298773",
+		},
+		"an unknown word in the list of nodes": {"run", "", "node", "nodes"},
 	} {
 		files := recorded(t)
 		e.apply(t, files)
@@ -316,8 +341,8 @@ func TestLinesOfSlurmctld(t *testing.T) {
 	}
 }
 
-// TestDelays: from the offer, or from the submission if that is later; of several nodes and of later runs nothing is
-// said.
+// A delay begins with the offer, or with the submission if that is later. Requeued runs and jobs without a submission
+// are left out.
 func TestDelays(t *testing.T) {
 	const second = int64(time.Second)
 	one := map[string]int{"1g.5gb": 1}

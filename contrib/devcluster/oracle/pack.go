@@ -9,20 +9,20 @@ import (
 	"caelum/internal/mig"
 )
 
-// GPUs are a node's GPUs of one GPU model, known by nothing but intervals.
+// GPUs are a node's GPUs of one GPU model, described only by intervals.
 type GPUs struct {
 	n     int
 	grid  int
 	kinds map[string]kind
 }
 
-// kind is a profile: what it takes and where it may begin, in units, and how many there may be on a GPU.
+// kind is a profile: its size and its possible starts in units, and the maximum number of instances on a GPU.
 type kind struct {
 	size, most int
 	starts     []int
 }
 
-// Interval is what a slice takes of a GPU.
+// Interval is the part of a GPU that a slice occupies.
 type Interval struct {
 	GPU, Start, Size int // units
 	Profile          string
@@ -36,7 +36,7 @@ func (i Interval) overlaps(k Interval) bool {
 	return i.GPU == k.GPU && i.Start < k.Start+k.Size && k.Start < i.Start+i.Size
 }
 
-// NewGPUs takes the facts of a GPU model from models.txt.
+// NewGPUs reads the properties of a GPU model from models.txt.
 func NewGPUs(board string, n int) (*GPUs, error) {
 	b, err := mig.ModelByName(board)
 	if err != nil {
@@ -49,8 +49,8 @@ func NewGPUs(board string, n int) (*GPUs, error) {
 	return g, nil
 }
 
-// Own is what a slice of this name is on the GPU model: that profile, or where the GPU model has none of the name the
-// least that its own names promise as much of; empty if nothing does.
+// Own returns the profile itself if the GPU model has it. Otherwise it returns the smallest profile of the GPU model
+// whose name has at least as many compute slices and GB, or "" if there is none.
 func (g *GPUs) Own(profile string) (own string) {
 	if _, ok := g.kinds[profile]; ok {
 		return profile
@@ -70,11 +70,12 @@ func (g *GPUs) Own(profile string) (own string) {
 	return own
 }
 
-// Has reports whether the GPU model has a profile, or one for as much.
+// Has returns whether the GPU model has the profile or an equivalent one.
 func (g *GPUs) Has(profile string) bool { return g.Own(profile) != "" }
 
-// Pack reports whether all slices of some profiles can be made at once beside those that stand. It tries everything,
-// the largest first. Slices of one profile are alike, so each is tried only behind the one before it.
+// Pack returns whether all wanted slices can exist at the same time in addition to those of stand. It searches
+// exhaustively, the largest profiles first. Slices of one profile are interchangeable, so Pack tries each only at
+// places after the previous one.
 func (g *GPUs) Pack(stand []Interval, want map[string]int) bool {
 	var list []string
 	for _, p := range slices.Sorted(maps.Keys(want)) {
@@ -104,7 +105,7 @@ func (g *GPUs) Pack(stand []Interval, want map[string]int) bool {
 	return g.pack(taken, count, list, 0)
 }
 
-// pack places list[0] at a place from first on; places are numbered over all GPUs.
+// pack tries all places from first on for list[0]; places are numbered across all GPUs.
 func (g *GPUs) pack(taken [][]bool, count []map[string]int, list []string, first int) bool {
 	if len(list) == 0 {
 		return true
@@ -140,7 +141,7 @@ func fill(units []bool, v bool) {
 	}
 }
 
-// list draws a multiset of profiles; the filler is none.
+// list formats a multiset of profiles, without the filler.
 func list(n map[string]int) string {
 	var all []string
 	for _, p := range slices.Sorted(maps.Keys(n)) {

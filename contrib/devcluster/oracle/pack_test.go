@@ -7,8 +7,8 @@ import (
 	"caelum/internal/mig"
 )
 
-// TestPackAgainstLayouts: on an empty GPU a multiset of profiles can be made if and only if some layout holds it. The
-// layouts are package mig's, which shares no code with Pack.
+// On an empty GPU, Pack accepts a multiset of profiles if and only if some layout contains it. The layouts come from
+// package mig, which shares no code with Pack.
 func TestPackAgainstLayouts(t *testing.T) {
 	for _, name := range []string{"A100-40GB", "A30-24GB"} {
 		b, err := mig.ModelByName(name)
@@ -51,7 +51,7 @@ func TestPackAgainstLayouts(t *testing.T) {
 	}
 }
 
-func TestPackBesideWhatStands(t *testing.T) {
+func TestPackBesideInstances(t *testing.T) {
 	g, err := NewGPUs("A100-40GB", 2)
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestPackBesideWhatStands(t *testing.T) {
 		{[]Interval{at(0, 3, "1g.5gb"), at(1, 3, "1g.5gb")}, "4g.20gb", false}, // a 4g starts at 0 only
 		{[]Interval{at(0, 3, "1g.5gb"), at(1, 3, "1g.5gb")}, "3g.20gb 3g.20gb", true},
 		{[]Interval{at(0, 0, "3g.20gb"), at(0, 4, "3g.20gb"), at(1, 0, "7g.40gb")}, "1g.5gb", false},
-		{[]Interval{at(0, 0, "7g.40gb"), at(0, 4, "1g.5gb")}, "", false}, // what stands overlaps
+		{[]Interval{at(0, 0, "7g.40gb"), at(0, 4, "1g.5gb")}, "", false}, // the instances overlap
 		{nil, "7g.80gb", false},
 		{nil, "1g.6gb 1g.6gb 1g.6gb 1g.6gb 2g.20gb 2g.20gb", true}, // four 1g.10gb, two 3g.20gb
 		{nil, "2g.20gb 2g.20gb 2g.20gb 2g.20gb 1g.5gb", false},
@@ -86,7 +86,7 @@ func TestPackBesideWhatStands(t *testing.T) {
 	}
 }
 
-// TestOwn: the same answer as the agents', by other means.
+// Own returns the same profile as package mig's EquivalentProfile, which the agents use.
 func TestOwn(t *testing.T) {
 	names := map[string]bool{}
 	for _, b := range mig.Models() {
@@ -107,12 +107,12 @@ func TestOwn(t *testing.T) {
 		for name := range names {
 			want, _ := b.EquivalentProfile(name, all)
 			if got := g.Own(name); got != want {
-				t.Errorf("%s on %s is %q, and %q to the agents", name, b.Name, got, want)
+				t.Errorf("%s on %s is %q, but %q for the agents", name, b.Name, got, want)
 			}
 			asked++
 		}
 	}
 	if asked < 100 {
-		t.Errorf("%d asked", asked)
+		t.Errorf("only %d profiles compared", asked)
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// carved: every run was given exactly the slices that slurmctld allocated, or the GPU model's own for as much where it
-// has none of the name, and nobody else was given any.
-func (j *judge) carved() {
+// carved checks that every run was leased exactly the slices that slurmctld allocated, or equivalent profiles if the
+// GPU model lacks a profile, and that there are no other leases.
+func (j *check) carved() {
 	name := j.node.Name
 	j.Leases += len(j.node.Leases)
 	claimed := map[int]bool{}
@@ -44,7 +44,7 @@ func (j *judge) carved() {
 		stopped := strings.HasPrefix(s.State, "CANCELLED") || s.State == "REQUEUED"
 		switch {
 		case len(got) > 0:
-			j.add("carved", name, s.At, "job %d was allocated %s and leased %s", s.Job, list(want), list(got))
+			j.add("carved", name, s.At, "job %d was allocated %s but leased %s", s.Job, list(want), list(got))
 		case len(reasons) > 0 && !slices.ContainsFunc(reasons, func(r string) bool { return !ending(r) }),
 			len(reasons) == 0 && stopped:
 			j.Refused++
@@ -53,13 +53,13 @@ func (j *judge) carved() {
 				"carved",
 				name,
 				s.At,
-				"job %d was allocated %s and refused: %s",
+				"job %d was allocated %s but refused: %s",
 				s.Job,
 				list(want),
 				strings.Join(reasons, "; "),
 			)
 		default:
-			j.add("carved", name, s.At, "job %d (%s) was allocated %s and has no lease", s.Job, s.State, list(want))
+			j.add("carved", name, s.At, "job %d (%s) was allocated %s but has no lease", s.Job, s.State, list(want))
 		}
 	}
 	for k, l := range j.node.Leases {
@@ -68,7 +68,7 @@ func (j *judge) carved() {
 				"carved",
 				name,
 				l.From,
-				"job %d was leased %v, and slurmctld had not started it",
+				"job %d was leased %v, but slurmctld had not started it",
 				l.Job,
 				j.interval(l),
 			)
@@ -76,8 +76,9 @@ func (j *judge) carved() {
 	}
 }
 
-// heldTwice: no two instances overlap, no two leases do, and each lease is of an instance that existed all the while.
-func (j *judge) heldTwice() {
+// heldTwice checks that instances do not overlap, that leases do not overlap, and that the instance of each lease
+// existed throughout the lease.
+func (j *check) heldTwice() {
 	name := j.node.Name
 	for a, x := range j.node.Instances {
 		j.Created++
@@ -86,7 +87,7 @@ func (j *judge) heldTwice() {
 		}
 		for _, y := range j.node.Instances[a+1:] {
 			if x.interval().overlaps(y.interval()) && x.Born < y.Died && y.Born < x.Died {
-				j.add("overlap", name, y.Born, "%v was made while %v stood", y.interval(), x.interval())
+				j.add("overlap", name, y.Born, "%v was made while %v existed", y.interval(), x.interval())
 			}
 		}
 	}
@@ -113,7 +114,7 @@ func (j *judge) heldTwice() {
 				"instance",
 				name,
 				x.From,
-				"job %d holds %v, %s, which was not on the GPU all the while",
+				"job %d holds %v, %s, which did not exist throughout the lease",
 				x.Job,
 				j.interval(x),
 				x.UUID,
@@ -124,14 +125,15 @@ func (j *judge) heldTwice() {
 
 func (in Instance) interval() Interval { return Interval{in.GPU, in.Start, in.Size, in.Profile} }
 
-// processes: a process uses an instance only while one job holds it, and a job sees only what it was leased.
-func (j *judge) processes() {
+// processes checks that a process uses an instance only while exactly one job holds it, and that a job sees only slices
+// of its lease.
+func (j *check) processes() {
 	name := j.node.Name
 	j.Processes += len(j.node.Processes)
 	for _, p := range j.node.Processes {
 		var holders []string
 		for _, l := range j.node.Leases {
-			// The end of a process that was killed is seen late.
+			// The end of a killed process is logged late.
 			if l.UUID == p.UUID && l.From <= p.From && (p.To <= l.To || p.Killed && p.From < l.To) {
 				holders = append(holders, fmt.Sprint(l.Job))
 			}
@@ -141,7 +143,7 @@ func (j *judge) processes() {
 				"process",
 				name,
 				p.From,
-				"process %d used %s on GPU %d at %d; jobs that held it all the while: [%s]",
+				"process %d used %s on GPU %d at %d; jobs that held it throughout: [%s]",
 				p.PID,
 				p.UUID,
 				p.GPU,
@@ -153,13 +155,13 @@ func (j *judge) processes() {
 	for _, s := range j.run.Seen {
 		if s.Node == name &&
 			!slices.ContainsFunc(j.node.Leases, func(l Lease) bool { return l.Job == s.Job && l.UUID == s.UUID }) {
-			j.add("seen", name, 0, "job %d found %s in its environment, which it was not leased", s.Job, s.UUID)
+			j.add("seen", name, 0, "job %d found %s in its environment, which is not in its lease", s.Job, s.UUID)
 		}
 	}
 }
 
-// accounted: what stands on the GPUs at the end is what the agent answers for, all of it idle.
-func (j *judge) accounted() {
+// accounted checks that at the end the agent's status contains exactly the instances on the GPUs, and all are idle.
+func (j *check) accounted() {
 	if j.node.Final == nil {
 		return
 	}
@@ -169,7 +171,7 @@ func (j *judge) accounted() {
 		in := Interval{f.GPU, f.Start, j.gpus.kinds[f.Profile].size, f.Profile}
 		known[in] = true
 		if f.State != "idle" {
-			j.add("end", name, 0, "%v is %s when every job is over", in, f.State)
+			j.add("end", name, 0, "%v is %s after all jobs have ended", in, f.State)
 		}
 	}
 	for _, in := range j.node.Instances {
@@ -177,7 +179,7 @@ func (j *judge) accounted() {
 			continue
 		}
 		if !known[in.interval()] {
-			j.add("end", name, in.Born, "%v stands on the GPU, and the agent does not know it", in.interval())
+			j.add("end", name, in.Born, "%v is on the GPU, but the agent does not show it", in.interval())
 		}
 		delete(known, in.interval())
 	}

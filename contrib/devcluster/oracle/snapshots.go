@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// LookScript prints looks at slurmctld until its stdin ends, for ReadLooks: a shell script to be run where scontrol
-// works. One answer of scontrol is one moment for all nodes: slurmctld packs them under one lock.
-const LookScript = `
+// SnapshotScript is a shell script that prints snapshots of slurmctld for ReadSnapshots until its stdin ends. It must
+// run on a machine where scontrol works. An answer of scontrol shows all nodes at the same time, because slurmctld
+// packs them under one lock.
+const SnapshotScript = `
 while read -r -t 0.1 _; [ $? -gt 128 ]; do
     echo "look $(date +%s%N)"
     scontrol -o -d show node
@@ -18,7 +19,8 @@ while read -r -t 0.1 _; [ $? -gt 128 ]; do
 done
 `
 
-// ReadLooks reads what LookScript printed. A look that is cut off, or that slurmctld did not answer, is left out.
+// ReadSnapshots reads the output of SnapshotScript. It leaves out truncated snapshots and those without an answer of
+// slurmctld.
 func ReadSnapshots(r io.Reader) ([]Snapshot, error) {
 	var all, now []Snapshot
 	var from int64
@@ -30,7 +32,7 @@ func ReadSnapshots(r io.Reader) ([]Snapshot, error) {
 		case word == "look" || word == "done":
 			at, err := strconv.ParseInt(rest, 10, 64)
 			if err != nil {
-				return nil, fmt.Errorf("looks: %w", err)
+				return nil, fmt.Errorf("couldn't read the snapshots: %w", err)
 			}
 			if word == "done" {
 				for _, l := range now {
@@ -58,7 +60,7 @@ func ReadSnapshots(r io.Reader) ([]Snapshot, error) {
 	return all, s.Err()
 }
 
-// shut reports whether slurmctld starts nothing on the node in this state.
+// shut returns whether slurmctld starts no jobs on the node in this state.
 func (l Snapshot) shut() bool {
 	for _, s := range l.States {
 		switch strings.TrimRight(s, "*") {

@@ -1,9 +1,10 @@
--- sha256.lua: what SHA-256 of a script would cost inside slurmctld, beside the polynomial hash that job_submit.lua uses.
+-- sha256.lua: the cost of SHA-256 of a script inside slurmctld, compared with the polynomial hash of job_submit.lua.
 --
 --   lua sha256.lua <tables, native or polynomial> <bytes> <rounds>
 --
--- "tables" works in every Lua: words are doubles, and xor, and, majority come from sums of bits that are spread out to base 4.
--- "native" needs the operators of Lua 5.3 and later. Prints the digest of <bytes> letters x, then the median microseconds of a round.
+-- "tables" works in every Lua: words are doubles, and xor, and, majority come from sums of bits that are spread out to
+-- base 4. "native" needs the operators of Lua 5.3 and later. The program prints the digest of <bytes> letters x, then
+-- the median microseconds of a round.
 
 local floor, byte, char, rep = math.floor, string.byte, string.char, string.rep
 

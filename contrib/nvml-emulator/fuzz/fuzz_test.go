@@ -1,5 +1,5 @@
-// Package fuzz keeps what fuzzing the emulator's state file has found, and some good machines: every file of testdata
-// runs here with gcc's sanitizers. `make fuzz` looks for more.
+// Package fuzz holds inputs for fuzzing the emulator's state file: those that fuzzing has found, and some with valid
+// machines. The test runs every file of testdata with gcc's sanitizers. `make fuzz` searches for more inputs.
 package fuzz
 
 import (
@@ -11,13 +11,14 @@ import (
 
 func TestStateCases(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root: NVML lets nobody else change instances")
+		t.Skip("needs root, which alone may change instances")
 	}
 	cases, err := filepath.Glob("testdata/state/*")
 	if err != nil || len(cases) == 0 {
 		t.Fatalf("no cases (%v)", err)
 	}
-	// go test takes an answer from its cache unless a file that the test itself opened has changed.
+	// go test uses a cached result unless a file that the test itself opened has changed. So the test opens the
+	// sources.
 	for _, pattern := range []string{"Makefile", "c/*", "../src/*", "../../../internal/mig/models.txt"} {
 		names, _ := filepath.Glob(pattern)
 		if len(names) == 0 {
@@ -30,7 +31,8 @@ func TestStateCases(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	if out, err := exec.Command("make", "-s", "-j2", "program", "CC=gcc", "ENGINE=-DREPLAY", "OPT=-O0", "B="+dir).CombinedOutput(); err != nil {
+	build := exec.Command("make", "-s", "-j2", "program", "CC=gcc", "ENGINE=-DREPLAY", "OPT=-O0", "B="+dir)
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, name := range cases {
@@ -38,7 +40,8 @@ func TestStateCases(t *testing.T) {
 			if _, err := os.ReadFile(name); err != nil {
 				t.Fatal(err)
 			}
-			if out, err := exec.Command(filepath.Join(dir, "fuzz", "gcc", "state_fuzz"), name).CombinedOutput(); err != nil {
+			if out, err := exec.Command(filepath.Join(dir, "fuzz", "gcc", "state_fuzz"),
+				name).CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})

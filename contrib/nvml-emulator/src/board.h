@@ -1,4 +1,4 @@
-/* What each board can hold: the table that boards.awk makes from internal/mig/models.txt. */
+/* The GPU models and their MIG profiles: the table that boards.awk makes from internal/mig/models.txt. */
 #ifndef EMU_BOARD_H
 #define EMU_BOARD_H
 
@@ -16,10 +16,10 @@ enum media { MEDIA_DEC, MEDIA_ENC, MEDIA_JPEG, MEDIA_OFA, MEDIA_KINDS };
 
 struct profile {
     const char *name; /* 1g.5gb */
-    unsigned id;      /* what NVML calls the profile id; not universal between boards */
+    unsigned id;      /* NVML's profile id; GPU models may use different ids for one profile */
     unsigned slices;  /* compute slices */
-    unsigned size;    /* units of the board's grid */
-    unsigned limit;   /* most instances on one GPU */
+    unsigned size;    /* units of the GPU's grid */
+    unsigned limit;   /* the maximum number of instances on one GPU */
     unsigned sms, memory_mib, ce;
     unsigned media[MEDIA_KINDS];
     bool gfx;
@@ -31,10 +31,10 @@ struct profile {
 struct board {
     const char *name;   /* A100-40GB */
     const char *type;   /* its Type in gres.conf */
-    const char *device; /* what nvmlDeviceGetName answers */
+    const char *device; /* the result of nvmlDeviceGetName */
     unsigned grid;      /* units: 4, 8 or 12 */
     unsigned pci_id;
-    bool live_mode; /* MIG mode changes at once (Hopper and later); otherwise only after a reset */
+    bool live_mode; /* MIG mode changes immediately (Hopper and later); otherwise only after a reset */
     unsigned total_mib;
     unsigned nprofiles;
     struct profile profiles[BOARD_MAX_PROFILES];

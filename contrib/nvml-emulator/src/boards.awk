@@ -1,10 +1,10 @@
-# Makes the C table of boards from internal/mig/models.txt, whose head describes the columns.
+# Makes the C table of GPU models from internal/mig/models.txt, whose head describes the columns.
 #
-# A dash is a number that nobody has shown. The emulator has to answer something, so it approximates:
-#   memory          1000 MiB for each GB of the profile's name (the printed boards lie between 998 and 1014)
-#   SMs             the least that a known profile of the board has for one compute slice
-#   CE, DEC...      the first profile's number (1g) for each compute slice
-#   OFA             one, in the profile that is the whole GPU
+# A dash is an unpublished number. The emulator needs a value, so it approximates:
+#   memory          1000 MiB for each GB of the profile's name (published values are between 998 and 1014)
+#   SMs             the smallest number per compute slice of any known profile of the GPU model
+#   CE, DEC...      the number of the first profile (1g) for each compute slice
+#   OFA             one, in the profile of the whole GPU
 
 function known(x) { return x != "-" && x != "" }
 
@@ -14,8 +14,8 @@ function nominal(name,    s) {
     return s + 0
 }
 
-# per_slice is the least that a known profile of this board has of column c for one compute slice (profiles with twice
-# the memory have more SMs for it than the others).
+# per_slice returns the smallest value of column c per compute slice of any known profile of this GPU model. Profiles with
+# twice the memory have more SMs per compute slice than the others.
 function per_slice(c,    i, least) {
     least = 0
     for (i = 0; i < n; i++)

@@ -1,4 +1,4 @@
-/* Which of the registered processes still live. */
+/* Checks whether registered processes are still alive. */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,8 @@
 
 #include "state.h"
 
-/* read_stat: 1 and the state letter and start time; 0 when there is no such process; -1 when /proc may not be read. */
+/* read_stat reads a process's state letter and start time. It returns 1, 0 if there is no such process, or -1 if this
+ * process may not read /proc. */
 static int read_stat(uint32_t pid, char *letter, uint64_t *start)
 {
     char path[64], text[1024];
@@ -23,7 +24,7 @@ static int read_stat(uint32_t pid, char *letter, uint64_t *start)
     if (n <= 0)
         return 0;
     text[n] = 0;
-    /* The command name may hold spaces and parentheses; everything after its last ')' is plain. */
+    /* The command name may contain spaces and parentheses. The fields after the last ')' contain neither. */
     char *p = strrchr(text, ')');
     if (!p || p[1] != ' ')
         return 0;
@@ -58,7 +59,7 @@ bool client_live(const struct client *c)
     case 1:
         return letter != 'Z' && letter != 'X' && start == c->start_time;
     case 0:
-        /* /proc mounted with hidepid shows other users' processes to nobody but root: ask the kernel instead. */
+        /* With the mount option hidepid, /proc hides other users' processes. kill() still detects them. */
         return kill((pid_t)c->pid, 0) != 0 && errno == EPERM;
     default:
         return true;

@@ -11,41 +11,47 @@ static const struct command {
 } commands[] = {
     {"init", "--board BOARD [--gpus N] [--board BOARD ...] [--dev-root DIR|none] [--proc-root DIR]\n"
      "            [--modify-device-files 0|1] [--mig on|off] [--seed N]",
-     "Make a new machine, in place of any that stands in the state file. Each --board starts a group of GPUs and\n"
-     "--gpus says how many (1). Device files go under DIR (/dev); what the driver shows of them in /proc under the\n"
-     "other DIR (nowhere). --modify-device-files 0 is the driver's NVreg_ModifyDeviceFiles=0: it neither makes nor\n"
-     "removes cap files (1). UUIDs follow from the seed (random). Boards:", cmd_init},
-    {"show", "[--json]", "Draw the GPUs, and list instances, clients and faults.", cmd_show},
+     "Create a new machine. It replaces the machine in the state file, if there is one. Each --board begins a group of GPUs\n"
+     "of one model, and --gpus sets their number (1). --dev-root is the folder of the device files (/dev). --proc-root is\n"
+     "the folder of the driver's /proc files (default: none are made). --modify-device-files 0 corresponds to the driver's\n"
+     "NVreg_ModifyDeviceFiles=0: the driver neither makes nor removes capability files (1). The UUIDs depend on the seed\n"
+     "(random). GPU models:", cmd_init},
+    {"show", "[--json]", "Draw the GPUs, and list their instances and clients.", cmd_show},
     {"create", "GPU PROFILE [START] [--no-ci]",
-     "Make an instance as an admin would with nvidia-smi, by default where the driver would put it, with a compute\n"
-     "instance of its full size. Prints its id and the UUID.", cmd_create},
+     "Create an instance, as an administrator does with nvidia-smi, with a compute instance of its full size. Without\n"
+     "START, the driver chooses the placement. Prints the id and the UUID.", cmd_create},
     {"destroy", "GPU GI", "Destroy an instance and its compute instances.", cmd_destroy},
-    {"hold", "GPU GI", "Let an artificial client hold the instance: destroying it fails with IN_USE.", cmd_hold},
-    {"unhold", "GPU GI", "End that.", cmd_hold},
+    {"hold", "GPU GI", "Make an artificial client hold the instance: destroying the instance fails with IN_USE.", cmd_hold},
+    {"unhold", "GPU GI", "Remove the artificial client of `hold`.", cmd_hold},
     {"latency", "[--board BOARD|--gpu N] --call CALL MS | [--board BOARD|--gpu N] realistic|off",
-     "Let calls take time: MS milliseconds for CALL (0: none of its own), what was measured on real boards, or nothing.\n"
-     "Calls:", cmd_latency},
+     "Set the duration of calls: MS milliseconds for CALL (0 removes its setting), the durations measured on real GPUs\n"
+     "(realistic), or no delay (off). Calls:", cmd_latency},
     {"fault", "add --call CALL [--gpu N] [--nth K] [--times M] (--error ERR [--after] | --kill before|torn|after) | list | clear",
-     "Let the Kth CALL from now (1), and the M-1 after it, fail with ERR, in whatever process. --after: the work is done\n"
-     "all the same (a failed create that leaves an instance behind). --kill: the calling process is killed before its\n"
-     "change, while writing it (which undoes it), or after it and before the log. --times 0: until `fault clear`.", cmd_fault},
-    {"lose", "GPU", "Let the GPU fall off the bus: Xid 79, then every call answers GPU_IS_LOST.", cmd_lose},
-    {"find", "GPU", "Bring it back, with its instances.", cmd_lose},
+     "Make the Kth CALL from now (1), and the M-1 calls after it, fail with ERR, in any process. --after: the call fails\n"
+     "after the change is made (a failed create leaves an instance behind). --kill: the calling process is killed before the\n"
+     "change, while writing it (which undoes it), or after the change and before the log. --times 0: until `fault clear`.",
+     cmd_fault},
+    {"lose", "GPU", "Make the GPU fall off the bus: Xid 79, then every call returns GPU_IS_LOST.", cmd_lose},
+    {"find", "GPU", "Bring a lost GPU back, with its instances.", cmd_lose},
     {"xid", "GPU CODE [GI]", "Raise a critical error event.", cmd_xid},
-    {"mig-mode", "GPU on|off", "Set the mode as nvidia-smi does: at once, or pending until a reset, as the board has it.", cmd_mig_mode},
-    {"reset", "GPU", "Reset: all instances go, the pending mode comes, a lost GPU is back. Refused while a process uses the GPU.",
-     cmd_reset},
+    {"mig-mode", "GPU on|off",
+     "Set the MIG mode, as nvidia-smi does. Depending on the GPU model, the change is immediate or pending until a reset.",
+     cmd_mig_mode},
+    {"reset", "GPU",
+     "Reset a GPU: remove all instances, apply the pending MIG mode, and bring a lost GPU back. Refused while a process\n"
+     "uses the GPU.", cmd_reset},
     {"drift", "[--gpu N] --profile PROFILE [--name NAME] [--memory MIB]",
-     "Let the driver call a profile by another name, or report another memory size, as releases of it do. Neither: undo.", cmd_drift},
-    {"uuid", "fresh|repeat", "Whether an instance made again at the same place gets a new MIG UUID or the same one.", cmd_uuid},
-    {"check", "", "Check that the state obeys the rules of the hardware and that the device files fit it.", cmd_check},
-    {"log", "[--path]", "Print the event log, or where it is.", cmd_log},
-    {"lock", "SECONDS", "Hold the lock of the state for so long (for tests of what happens when the holder is killed).", cmd_lock},
+     "Make the driver report another name or memory size for a profile, as new driver releases do. Without --name and\n"
+     "--memory: restore the original.", cmd_drift},
+    {"uuid", "fresh|repeat", "Set whether a new instance at a used place gets a new MIG UUID or the same as before.", cmd_uuid},
+    {"check", "", "Check that the state obeys the rules of the hardware and that the device files match the state.", cmd_check},
+    {"log", "[--path]", "Print the event log, or its path.", cmd_log},
+    {"lock", "SECONDS", "Hold the lock of the state for some seconds (for tests that kill the holder of the lock).", cmd_lock},
 };
 
 #define NCOMMANDS (sizeof commands / sizeof commands[0])
 
-static const char statuses[] = "Exit status: 0 done; 1 refused, or a rule is broken (check); 2 wrong usage; 3 the state cannot be read.\n"
+static const char statuses[] = "Exit status: 0 success; 1 refused, or a broken rule (check); 2 wrong usage; 3 the state cannot be read.\n"
                                "The state file is $NVML_EMULATOR_STATE, or " EMU_DEFAULT_STATE ".\n";
 
 static void help_command(const struct command *c)
@@ -60,10 +66,10 @@ static void help_command(const struct command *c)
 
 static void help(void)
 {
-    printf("nvml-emulator: control an emulated machine with NVIDIA GPUs and MIG\n\n");
+    printf("nvml-emulator: control an emulated machine with NVIDIA GPUs and MIG.\n\n");
     for (size_t i = 0; i < NCOMMANDS; i++)
         printf("    nvml-emulator %s %s\n", commands[i].name, commands[i].arguments);
-    printf("\n`nvml-emulator COMMAND --help` says more.\n%s", statuses);
+    printf("\n`nvml-emulator COMMAND --help` describes a command.\n%s", statuses);
 }
 
 _Noreturn void ctl_fail(int status, const char *fmt, ...)

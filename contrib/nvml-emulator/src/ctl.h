@@ -8,14 +8,14 @@
 /* Exit statuses, the same for all subcommands; printed by --help. */
 enum { EXIT_OK = 0, EXIT_REFUSED = 1, EXIT_USAGE = 2, EXIT_STATE = 3 };
 
-/* Arguments after the subcommand's name are argv[1..]; argv[0] is the name. The answer is the exit status. */
+/* argv[0] is the name of the subcommand, argv[1..] are its arguments. The functions return the exit status. */
 int cmd_init(int argc, char **argv);
 int cmd_latency(int argc, char **argv);
 int cmd_fault(int argc, char **argv);
 int cmd_drift(int argc, char **argv);
 int cmd_uuid(int argc, char **argv);
-int cmd_hold(int argc, char **argv); /* and unhold */
-int cmd_lose(int argc, char **argv); /* and find */
+int cmd_hold(int argc, char **argv); /* also for unhold */
+int cmd_lose(int argc, char **argv); /* also for find */
 int cmd_xid(int argc, char **argv);
 int cmd_mig_mode(int argc, char **argv);
 int cmd_reset(int argc, char **argv);
@@ -29,13 +29,17 @@ int cmd_lock(int argc, char **argv);
 /* ctl_fail prints a message and ends the program with the status. */
 _Noreturn void ctl_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* ctl_begin ends the program with EXIT_STATE if the state cannot be read. ctl_done commits and answers EXIT_OK. */
+/* ctl_begin begins a transaction, or ends the program with EXIT_STATE if the state cannot be read. ctl_done commits and
+ * returns EXIT_OK. */
 void ctl_begin(struct txn *t, enum txn_mode mode);
 int ctl_done(struct txn *t);
 
+/* ctl_number and ctl_gpu parse a number and the index of a GPU. They end the program with EXIT_USAGE for an invalid
+ * text. */
 unsigned ctl_number(const char *text, const char *what, unsigned max);
 unsigned ctl_gpu(const struct txn *t, const char *text);
-/* ctl_gi is the id of an existing instance of the GPU. */
+/* ctl_gi parses the id of an instance of the GPU. It ends the program with EXIT_REFUSED if there is no such
+ * instance. */
 unsigned ctl_gi(const struct txn *t, unsigned gpu, const char *text);
 
 #endif

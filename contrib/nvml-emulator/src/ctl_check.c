@@ -1,4 +1,5 @@
-/* check: does the state obey the rules that the library enforces, and do the device files fit it? */
+/* check: reports where the state breaks the rules that the library enforces, and where the device files differ from
+ * it. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,11 +32,11 @@ static void check_file(const struct state *st, unsigned gpu, unsigned gi, int ci
     device_cap_path(st, gpu, gi, ci, path, sizeof path);
     bool there = lstat(path, &sb) == 0;
     if (there && !wanted)
-        complain("%s: no instance stands behind this file", path);
+        complain("%s: this file belongs to no instance", path);
     else if (!there && wanted)
         complain("%s is missing", path);
     else if (there && (!S_ISCHR(sb.st_mode) || sb.st_rdev != makedev(EMU_MAJOR, rules_cap_minor(gpu, gi, ci))))
-        complain("%s is not the device that it should be", path);
+        complain("%s is not the expected device", path);
 }
 
 static void check_gpu(const struct state *st, unsigned gpu)
@@ -51,7 +52,7 @@ static void check_gpu(const struct state *st, unsigned gpu)
         for (int c = 0; c < EMU_MAX_CI; c++) {
             check_file(st, gpu, i, c, gi->used && gi->ci[c].used);
             if (gi->ci[c].used && !gi->used)
-                complain("GPU %u: compute instance %d of GI %u, which does not exist", gpu, c, i);
+                complain("GPU %u: compute instance %d belongs to GI %u, which does not exist", gpu, c, i);
         }
         if (!gi->used)
             continue;
@@ -83,7 +84,7 @@ static void check_gpu(const struct state *st, unsigned gpu)
             if (b->profiles[i].media[m] > pool)
                 pool = b->profiles[i].media[m];
         if (media[m] > pool)
-            complain("GPU %u: %u media engines of kind %d in use, it has %u", gpu, media[m], m, pool);
+            complain("GPU %u: %u media engines of kind %d are in use, but the GPU has %u", gpu, media[m], m, pool);
     }
 }
 
@@ -103,7 +104,7 @@ int cmd_check(int argc, char **argv)
             continue;
         const struct gi_state *gi = &st->gpu[c->gpu].gi[c->gi];
         if (!gi->used || !gi->ci[c->ci].used || gi->ci[c->ci].serial != c->ci_serial)
-            complain("process %u uses GPU %u GI %u CI %u, which is gone", c->pid, c->gpu, c->gi, c->ci);
+            complain("process %u uses GPU %u GI %u CI %u, which no longer exists", c->pid, c->gpu, c->gi, c->ci);
     }
     txn_end(&t);
     return complaints ? EXIT_REFUSED : EXIT_OK;

@@ -1,4 +1,5 @@
-/* create, destroy, hold, lose, xid, mig-mode, reset: what an admin, a monitor or the hardware does beside Caelum. */
+/* create, destroy, hold, lose, xid, mig-mode, reset: actions of an administrator, a monitor or the hardware besides the
+ * agent's. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,7 +130,7 @@ int cmd_xid(int argc, char **argv)
 int cmd_mig_mode(int argc, char **argv)
 {
     if (argc != 3 || (strcmp(argv[2], "on") != 0 && strcmp(argv[2], "off") != 0))
-        ctl_fail(EXIT_USAGE, "mig-mode GPU on|off");
+        ctl_fail(EXIT_USAGE, "mig-mode needs GPU, and on or off");
     struct txn t;
     ctl_begin(&t, TXN_WRITE);
     unsigned gpu = ctl_gpu(&t, argv[1]);
@@ -140,7 +141,7 @@ int cmd_mig_mode(int argc, char **argv)
     if (g->mig_pending == g->mig)
         return end_with(&t, &e, NVML_SUCCESS, argv[0]);
     if (!rules_board(g)->live_mode) {
-        printf("pending until: nvml-emulator reset %u\n", gpu);
+        printf("pending until `nvml-emulator reset %u`\n", gpu);
         return end_with(&t, &e, NVML_SUCCESS, argv[0]);
     }
     for (int i = 0; i < EMU_MAX_GI; i++)

@@ -1,4 +1,4 @@
-/* init, latency, fault, drift, uuid: how the emulated machine is made and how it misbehaves. */
+/* init, latency, fault, drift, uuid: create the emulated machine and configure its faults. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static int call_or_fail(const char *name)
     return call;
 }
 
-/* The folder of the default state is ours to make; any other is the caller's. */
+/* Makes the folder of the default state. The caller must make the folder of any other state. */
 static void make_default_folder(void)
 {
     if (strcmp(state_path(), EMU_DEFAULT_STATE) == 0)
@@ -42,7 +42,7 @@ int cmd_init(int argc, char **argv)
     unsigned count[EMU_MAX_GPUS] = {0}, kind[EMU_MAX_GPUS] = {0}, groups = 0;
     strcpy(st.dev_root, "/dev");
     if (getrandom(&st.seed, sizeof st.seed, 0) != sizeof st.seed)
-        ctl_fail(EXIT_REFUSED, "no random numbers; choose a --seed");
+        ctl_fail(EXIT_REFUSED, "couldn't get random numbers; give a --seed");
     for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (o) {
         case 'b':
@@ -55,7 +55,7 @@ int cmd_init(int argc, char **argv)
             break;
         case 'g':
             if (!pending)
-                ctl_fail(EXIT_USAGE, "--gpus comes after the --board it counts");
+                ctl_fail(EXIT_USAGE, "--gpus must follow the --board that it applies to");
             count[groups - 1] = ctl_number(optarg, "--gpus", EMU_MAX_GPUS);
             pending = 0;
             break;
@@ -74,7 +74,7 @@ int cmd_init(int argc, char **argv)
             break;
         case 'm':
             if (strcmp(optarg, "on") != 0 && strcmp(optarg, "off") != 0)
-                ctl_fail(EXIT_USAGE, "--mig is on or off");
+                ctl_fail(EXIT_USAGE, "--mig must be on or off");
             mig = strcmp(optarg, "on") == 0;
             break;
         case 's':
@@ -107,7 +107,7 @@ int cmd_init(int argc, char **argv)
     return ctl_done(&t);
 }
 
-/* The GPUs that --board or --gpu selects, all without either. */
+/* Returns whether --board or --gpu selects the GPU. Without either, every GPU is selected. */
 static bool selected(const struct txn *t, unsigned gpu, int board, const char *number)
 {
     if (board >= 0)
@@ -136,7 +136,7 @@ int cmd_latency(int argc, char **argv)
     bool realistic = strcmp(what, "realistic") == 0, off = strcmp(what, "off") == 0;
     unsigned ms = call >= 0 ? ctl_number(what, "milliseconds", 600000) : 0;
     if (call < 0 && !realistic && !off)
-        ctl_fail(EXIT_USAGE, "%s: realistic or off, or a number of milliseconds with --call", what);
+        ctl_fail(EXIT_USAGE, "%s: must be realistic or off, or a number of milliseconds with --call", what);
     struct txn t;
     ctl_begin(&t, TXN_WRITE);
     for (unsigned i = 0; i < t.st->ngpus; i++) {
@@ -193,7 +193,7 @@ int cmd_fault(int argc, char **argv)
         return ctl_done(&t);
     }
     if (strcmp(verb, "add") != 0)
-        ctl_fail(EXIT_USAGE, "fault add, list or clear; see nvml-emulator fault --help");
+        ctl_fail(EXIT_USAGE, "fault needs add, list or clear; see nvml-emulator fault --help");
     struct fault f = {.used = 1, .gpu = -1, .nth = 1, .times = 1, .rc = -1};
     int call = -1;
     const char *gpu = NULL;
@@ -215,7 +215,7 @@ int cmd_fault(int argc, char **argv)
                       : strcmp(optarg, "after") == 0 ? CRASH_AFTER
                                                      : CRASH_NONE;
             if (!f.crash)
-                ctl_fail(EXIT_USAGE, "--kill before, torn or after");
+                ctl_fail(EXIT_USAGE, "--kill must be before, torn or after");
             break;
         default:
             return EXIT_USAGE;
@@ -226,7 +226,7 @@ int cmd_fault(int argc, char **argv)
     if (f.crash && !changes_state(call))
         ctl_fail(EXIT_USAGE, "--kill is for calls that change something: CREATE_GI, DESTROY_GI, CREATE_CI, DESTROY_CI, SET_MIG_MODE");
     f.call = (uint8_t)call;
-    if (f.crash) { /* the work is done, up to the point of the kill */
+    if (f.crash) { /* the call proceeds up to the point of the kill */
         f.after = 1;
         f.rc = NVML_SUCCESS;
     }
@@ -271,14 +271,14 @@ int cmd_drift(int argc, char **argv)
         changed++;
     }
     if (!changed)
-        ctl_fail(EXIT_REFUSED, "no such GPU has a profile %s", profile);
+        ctl_fail(EXIT_REFUSED, "no selected GPU has a profile %s", profile);
     return ctl_done(&t);
 }
 
 int cmd_uuid(int argc, char **argv)
 {
     if (argc != 2 || (strcmp(argv[1], "fresh") != 0 && strcmp(argv[1], "repeat") != 0))
-        ctl_fail(EXIT_USAGE, "uuid fresh or uuid repeat");
+        ctl_fail(EXIT_USAGE, "uuid needs fresh or repeat");
     struct txn t;
     ctl_begin(&t, TXN_WRITE);
     t.st->repeat_uuids = strcmp(argv[1], "repeat") == 0;

@@ -5,7 +5,7 @@
 
 #include "ctl.h"
 
-/* draw writes the layout, three characters to a unit: |1g|1g|  |  |3g         | */
+/* draw prints the layout, with three characters for each unit: |1g|1g|  |  |3g         | */
 static void draw(const struct gpu_state *g)
 {
     const struct gi_state *at[16] = {0};
@@ -61,7 +61,8 @@ static void show_text(const struct state *st)
         }
 }
 
-/* Nothing printed here needs JSON escapes: names come from the table, or from `drift`, where quotes are left out. */
+/* json_name prints a profile name without JSON escapes, which no name from the table needs. Quotes in a name from
+ * `drift` are left out. */
 static void json_name(const char *name)
 {
     putchar('"');
@@ -138,7 +139,8 @@ int cmd_log(int argc, char **argv)
     }
     if (argc != 1)
         ctl_fail(EXIT_USAGE, "log [--path]");
-    /* As a writer, so that the lines of a killed process are completed and the dead are noted first. */
+    /* A write transaction, so that first the log lines of a killed process are completed and dead clients are
+     * logged. */
     struct txn t;
     ctl_begin(&t, TXN_WRITE);
     ctl_done(&t);

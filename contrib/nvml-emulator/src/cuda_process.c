@@ -1,5 +1,5 @@
-/* cuda-process: what a CUDA program is to the driver. It takes the MIG device that CUDA_VISIBLE_DEVICES names, holds
- * it, and uses memory of it along a curve. It runs as any user. */
+/* cuda-process acts towards the driver like a CUDA program. It opens the MIG device that CUDA_VISIBLE_DEVICES names,
+ * holds the device, and uses its memory according to a curve. Any user can run it. */
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
@@ -18,17 +18,18 @@
 
 enum { EXIT_CUDA = 1, EXIT_USAGE = 2, EXIT_NO_DEVICE = 3, EXIT_SHARED = 4, EXIT_UNEXPECTED = 5 };
 
-#define TICK_MS 50
+#define TICK_MS 50 /* interval between changes of the memory use */
 
 static const char usage[] =
     "Usage: cuda-process [--memory MIB | --curve S:MIB,S:MIB,...] [--util SHARE] [--seconds S] [--expect PROFILE] [--exclusive]\n"
     "                    [--print]\n\n"
-    "Hold the MIG device of CUDA_VISIBLE_DEVICES, and memory of it, for S seconds (to the end of the curve; else 0).\n"
-    "Memory between the points of a curve is linear. --util: keep this share of its SMs busy, 0 to 1. --expect: the\n"
-    "device must be of this profile. --exclusive: no other process may hold it. --print: a line about the device.\n\n"
-    "Exit status: 0 done; 1 CUDA failed (out of memory, device gone); 2 wrong usage; 3 CUDA_VISIBLE_DEVICES is not exactly\n"
-    "one MIG device that this user may open; 4 another process holds it (--exclusive); 5 not the profile of --expect.\n"
-    "A signal ends it as the signal does.\n";
+    "Hold the MIG device of CUDA_VISIBLE_DEVICES and some of its memory for S seconds. The default is the end of the\n"
+    "curve, or 0. The memory between two points of a curve is linear. --util: keep this share of the device's SMs busy,\n"
+    "0 to 1. --expect: fail unless the device has this profile. --exclusive: fail if another process holds the device.\n"
+    "--print: print a line about the device.\n\n"
+    "Exit status: 0 success; 1 CUDA failed (out of memory, device removed); 2 wrong usage; 3 CUDA_VISIBLE_DEVICES is not\n"
+    "exactly one MIG device that this user may open; 4 another process holds the device (--exclusive); 5 the device does\n"
+    "not have the profile of --expect. A process that gets a signal ends with that signal.\n";
 
 static struct curve curve = {.n = 1};
 static double seconds = -1, util;
@@ -81,7 +82,7 @@ static void options(int argc, char **argv)
             break;
         case 'c':
             if (!curve_parse(optarg, &curve))
-                fail(EXIT_USAGE, "--curve %s is not SECONDS:MIB,SECONDS:MIB,... with rising times", optarg);
+                fail(EXIT_USAGE, "--curve %s is not SECONDS:MIB,SECONDS:MIB,... with increasing times", optarg);
             break;
         case 'u':
             util = strtod(optarg, &end);
@@ -112,12 +113,12 @@ static void may_open(const char *path)
         fail(EXIT_NO_DEVICE, "no CUDA-capable device: %s: %s", path, strerror(errno));
 }
 
-/* acquire finds the device, checks that this process may use it, and enters it as a client. */
+/* acquire finds the device, checks that this process may use it, and registers the process as a client. */
 static void acquire(void)
 {
     const char *uuid = getenv("CUDA_VISIBLE_DEVICES");
     if (!uuid || strncasecmp(uuid, "MIG-", 4) != 0 || strchr(uuid, ','))
-        fail(EXIT_NO_DEVICE, "CUDA_VISIBLE_DEVICES must be exactly one MIG UUID, and is %s", uuid ? uuid : "not set");
+        fail(EXIT_NO_DEVICE, "CUDA_VISIBLE_DEVICES must be exactly one MIG UUID, but is %s", uuid ? uuid : "not set");
     struct txn t;
     unsigned gpu, gi, ci;
     begin(&t, TXN_WRITE);
@@ -147,7 +148,7 @@ static void acquire(void)
         if (t.st->client[i].pid == 0)
             slot = &t.st->client[i];
     if (!slot)
-        fail(EXIT_CUDA, "the emulator keeps at most %d processes", EMU_MAX_CLIENTS);
+        fail(EXIT_CUDA, "the emulator allows at most %d processes", EMU_MAX_CLIENTS);
     me = (struct client){.pid = (uint32_t)getpid(),
                          .start_time = process_start_time((uint32_t)getpid()),
                          .ci_serial = instance->ci[ci].serial,
@@ -156,7 +157,7 @@ static void acquire(void)
                          .gi = (uint8_t)gi,
                          .ci = (uint8_t)ci};
     if (me.start_time == 0)
-        fail(EXIT_NO_DEVICE, "no CUDA driver: the emulator tells processes apart by /proc, which cannot be read here");
+        fail(EXIT_NO_DEVICE, "no CUDA driver: the emulator identifies processes by /proc, which cannot be read here");
     *slot = me;
     struct event e = EVENT("process-start");
     e.gpu = (int)gpu, e.gi = (int)gi, e.ci = (int)ci, e.pid = (int)me.pid;
@@ -203,7 +204,7 @@ static void leave(struct txn *t, const char *why, nvmlReturn_t rc)
     commit(t);
 }
 
-/* use sets this process's memory, or ends it as CUDA ends a program. */
+/* use sets this process's memory. It ends the process if the device is gone or has too little memory. */
 static void use(unsigned mib)
 {
     struct txn t;

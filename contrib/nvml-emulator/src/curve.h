@@ -1,5 +1,6 @@
-/* How much memory a process uses over time: "0:500,2:3000" is 500 MiB at the start and 3000 from second 2 on, linear
- * in between. Before the first point it is that point's, after the last the last one's. */
+/* The memory that a process uses over time: "0:500,2:3000" is 500 MiB at the start, 3000 MiB from second 2 on, and
+ * linear in between. The value before the first point is that of the first point; the value after the last point is
+ * that of the last. */
 #ifndef EMU_CURVE_H
 #define EMU_CURVE_H
 
@@ -13,8 +14,10 @@ struct curve {
     unsigned mib[CURVE_MAX];
 };
 
-/* curve_parse is false for a text that is none, or whose times do not rise. */
+/* curve_parse returns false if text is not a curve or its times do not increase. */
 bool curve_parse(const char *text, struct curve *c);
+
+/* curve_at returns the memory at a time, in MiB. */
 unsigned curve_at(const struct curve *c, double seconds);
 
 #endif

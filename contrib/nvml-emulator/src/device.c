@@ -12,7 +12,7 @@
 
 #include "rules.h"
 
-/* Cap minors end at 3 + 135*16; the other nodes use minors far above them. */
+/* The minors of capability files end at 3 + 135*16. The other device files use minors far above them. */
 #define MINOR_GPU 60000
 #define MINOR_CTL 60255
 
@@ -21,7 +21,7 @@ static int make_node(const char *path, unsigned minor, mode_t mode)
     unlink(path);
     if (mknod(path, S_IFCHR | mode, makedev(EMU_MAJOR, minor)) != 0)
         return -1;
-    return chmod(path, mode); /* mknod's mode went through the umask */
+    return chmod(path, mode); /* mknod applied the umask */
 }
 
 static bool ours(const char *path)
@@ -69,7 +69,7 @@ int device_setup(const struct state *st, char *error, size_t size)
         if (make_node(path, MINOR_GPU + i, 0666) != 0)
             goto fail;
     }
-    /* The driver's own two: cap1 for changing the configuration, cap2 for monitoring. */
+    /* The driver's own two capabilities: cap1 to change the MIG configuration, cap2 to monitor it. */
     for (unsigned i = 1; i <= 2; i++) {
         snprintf(path, sizeof path, "%s/nvidia-cap%u", caps, i);
         if (make_node(path, i, i == 1 ? 0400 : 0444) != 0)
@@ -77,7 +77,7 @@ int device_setup(const struct state *st, char *error, size_t size)
     }
     return 0;
 fail:
-    snprintf(error, size, "%s: %s (device files need root; --dev-root none goes without them)", what, strerror(errno));
+    snprintf(error, size, "%s: %s (device files need root; use --dev-root none for a machine without them)", what, strerror(errno));
     return -1;
 }
 
@@ -108,7 +108,7 @@ bool device_may_open(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return errno == ENXIO; /* allowed, and nobody home */
+        return errno == ENXIO; /* access is allowed, but there is no driver */
     close(fd);
     return true;
 }

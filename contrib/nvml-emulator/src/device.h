@@ -1,5 +1,5 @@
-/* Device files: character devices that no driver stands behind. open() answers ENXIO to who may open them and EACCES
- * to who may not, which is all that a test of permissions needs. */
+/* Device files: character devices without a driver. open() fails with ENXIO for a process that may open the file, and
+ * with EACCES for a process that may not. That is sufficient to test permissions. */
 #ifndef EMU_DEVICE_H
 #define EMU_DEVICE_H
 
@@ -7,20 +7,20 @@
 
 #define EMU_MAJOR 60 /* LOCAL/EXPERIMENTAL USE in the kernel's list: no driver ever owns it */
 
-/* device_setup makes nvidia<N>, nvidiactl and nvidia-caps/nvidia-cap{1,2}, after removing what an earlier init left.
- * It refuses a folder with the device files of a real driver. 0, or -1 with a message in error. */
+/* device_setup removes the files of an earlier init, and makes nvidia<N>, nvidiactl and nvidia-caps/nvidia-cap{1,2}. It
+ * refuses a folder with the device files of a real driver. It returns 0, or -1 with a message in error. */
 int device_setup(const struct state *st, char *error, size_t size);
 
-/* device_add_cap makes the cap file of a GPU instance (ci -1) or compute instance, mode 0444 as the real driver does.
- * device_remove_cap removes one by its minor. Both do nothing in a state without device files, or where the driver is told to
- * leave them alone (keep_device_files). 0, or -1 with errno. */
+/* device_add_cap makes the capability file of a GPU instance (ci -1) or a compute instance, with mode 0444 like the
+ * real driver. device_remove_cap removes a capability file by its minor. Both do nothing in a state without device
+ * files, or if the driver must not manage device files (keep_device_files). They return 0, or -1 with errno. */
 int device_add_cap(const struct state *st, unsigned gpu, unsigned gi, int ci);
 int device_remove_cap(const struct state *st, unsigned minor);
 
-/* device_cap_path writes the path of the cap file. */
+/* device_cap_path writes the path of the capability file. */
 void device_cap_path(const struct state *st, unsigned gpu, unsigned gi, int ci, char *path, size_t size);
 
-/* device_may_open: may this process use the device? */
+/* device_may_open returns whether this process may open the device file. */
 bool device_may_open(const char *path);
 
 #endif

@@ -1,36 +1,36 @@
-/* Inside libnvidia-ml.so.1: handles, and the frame that every call runs in. */
+/* Internals of libnvidia-ml.so.1: handles, and the begin and end of every call. */
 #ifndef EMU_LIB_H
 #define EMU_LIB_H
 
 #include "ops.h"
 #include "rules.h"
 
-/* A call, from entering the library to leaving it. The caller sets id, and write or root where they apply; call_*
- * resolves the handle, begins the transaction, and fills in the rest; call_end commits and ends it.
+/* One call of the library. The caller sets id, and write or root where they apply. call_* resolves the handle, begins
+ * the transaction and fills the other fields. call_end commits and ends the transaction.
  *
- * Half of the latency passes before the transaction and half after it, without the lock, so a caller that is killed
- * inside a slow call may find either outcome, as with a driver. */
+ * Half of the latency passes before the transaction and half after it, without the lock. If a caller is killed inside a
+ * slow call, the change may therefore be made or not, as with a driver. */
 struct call {
     enum emu_call id;
     bool write; /* changes instances */
     bool root;  /* "requires privileged user" in NVML's documentation */
-    int profile; /* NVML's id of the profile to be made, for the latency; set by creates only */
-    struct event event; /* logged by call_end if it has a name */
+    int profile; /* NVML's id of the new instance's profile, for the latency; set only by calls that create */
+    struct event event; /* call_end logs the event if it has a name */
 
     struct txn t;
     struct state *st;
-    int gpu, gi_id, ci_id; /* -1 where the handle names none */
+    int gpu, gi_id, ci_id; /* -1 if not part of the handle */
     struct gpu_state *g;
     const struct board *b;
     struct gi_state *gi;
     struct ci_state *ci;
-    nvmlReturn_t instead; /* a fault: do the work, answer this */
+    nvmlReturn_t instead; /* a fault: the code to return after the change is made */
     unsigned tail_ms;
 };
 
 #define CALL(kind) {.id = (kind), .profile = -1, .gpu = -1, .gi_id = -1, .ci_id = -1}
 
-/* Each answers NVML_SUCCESS with the transaction open, or an error with nothing left to do. */
+/* Each function returns NVML_SUCCESS with an open transaction, or an error after it has ended the call. */
 nvmlReturn_t call_system(struct call *c);
 nvmlReturn_t call_any_device(struct call *c, nvmlDevice_t device); /* a GPU, or a MIG device */
 nvmlReturn_t call_gpu(struct call *c, nvmlDevice_t device);        /* a GPU only */
@@ -39,9 +39,9 @@ nvmlReturn_t call_gi(struct call *c, nvmlGpuInstance_t gi);
 nvmlReturn_t call_ci(struct call *c, nvmlComputeInstance_t ci);
 nvmlReturn_t call_end(struct call *c, nvmlReturn_t rc);
 
-/* Handles are places in static tables, one for each place of the hardware. An instance's handle is stamped with the
- * instance it was given out for; after that one's destruction it is invalid until the place is handed out again,
- * which NVML allows ("Handles may be reused"). */
+/* Handles point into static tables with one entry for each place of the hardware. The entry of an instance records the
+ * instance for which the handle was returned. When that instance is destroyed, the handle becomes invalid until a
+ * handle for the same place is returned again. NVML allows this ("Handles may be reused"). */
 enum kind { KIND_GPU = 1, KIND_MIG, KIND_GI, KIND_CI };
 
 struct place {
@@ -54,10 +54,11 @@ nvmlDevice_t handle_mig(unsigned gpu, unsigned gi, unsigned ci, uint64_t serial)
 nvmlGpuInstance_t handle_gi(unsigned gpu, unsigned gi, uint64_t serial);
 nvmlComputeInstance_t handle_ci(unsigned gpu, unsigned gi, unsigned ci, uint64_t serial);
 
-/* handle_place copies a handle's place; false for a pointer that is no handle of ours, or none given out yet. */
+/* handle_place copies a handle's place. It returns false for a pointer that is not a handle, or one not yet
+ * returned. */
 bool handle_place(const void *handle, struct place *p);
 
-/* lib_copy answers a string, or NVML_ERROR_INSUFFICIENT_SIZE. */
+/* lib_copy copies a string to the caller's buffer, or returns NVML_ERROR_INSUFFICIENT_SIZE. */
 nvmlReturn_t lib_copy(char *to, unsigned length, const char *text);
 
 bool lib_initialized(void);

@@ -1,4 +1,4 @@
-/* nvmlInit and nvmlShutdown, and the frame of a call: permission, latency, faults, a lost GPU, the log. */
+/* nvmlInit and nvmlShutdown, and the begin and end of a call: permission, latency, faults, lost GPUs, the log. */
 #include "lib.h"
 
 #include <pthread.h>
@@ -79,8 +79,8 @@ static unsigned latency(const struct call *c)
     return rules_latency_ms(g, (int)c->id, profile);
 }
 
-/* take_fault counts this call against a fault and makes that durable at once: it must not be met again by a caller
- * that this very fault kills. */
+/* take_fault counts this call for a fault and commits immediately. Otherwise a fault that kills its caller would not be
+ * counted and would occur again. */
 static nvmlReturn_t take_fault(struct call *c)
 {
     struct fault *f = fault_for(c);
@@ -141,7 +141,7 @@ static nvmlReturn_t enter(struct call *c, uint64_t serial)
             return rc;
     }
     if (c->gpu >= 0) {
-        /* A handle from before an init that made fewer GPUs. */
+        /* A handle from before an init with fewer GPUs. */
         if ((unsigned)c->gpu >= c->st->ngpus)
             return call_end(c, NVML_ERROR_INVALID_ARGUMENT);
         c->g = &c->st->gpu[c->gpu];
@@ -259,7 +259,7 @@ nvmlReturn_t nvmlInit(void)
 
 nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
 {
-    (void)flags; /* they decide what happens without GPUs or attached ones: always possible here */
+    (void)flags; /* they allow nvmlInit without GPUs or without attached GPUs, which always succeeds here */
     return init();
 }
 

@@ -27,7 +27,7 @@ static void fill_v3(const struct call *c, unsigned slices, nvmlComputeInstancePr
         snprintf(info->name, sizeof info->name, "MIG %uc.%s", slices, rules_name(c->g, c->gi->profile));
 }
 
-/* begin_profile enters a call about a CI profile of a GPU instance, and leaves it again if there is no such profile. */
+/* begin_profile begins a call on a CI profile of a GPU instance, and ends the call if there is no such profile. */
 static nvmlReturn_t begin_profile(struct call *c, nvmlGpuInstance_t gi, unsigned profile, unsigned *slices)
 {
     nvmlReturn_t rc = call_gi(c, gi);
@@ -72,7 +72,7 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfo(nvmlGpuInstance_t gpuI
     return rc;
 }
 
-/* Version 3 is version 2 with a field at its end. */
+/* Version 3 is version 2 with an additional field at its end. */
 _Static_assert(offsetof(nvmlComputeInstanceProfileInfo_v3_t, capabilities) >= offsetof(nvmlComputeInstanceProfileInfo_v2_t, name) +
                    sizeof(((nvmlComputeInstanceProfileInfo_v2_t *)0)->name), "v3 extends v2");
 

@@ -8,7 +8,7 @@
 
 struct nvmlEventSet_st {
     bool watched[EMU_MAX_GPUS];
-    uint64_t seen[EMU_MAX_GPUS]; /* xid_seq of the last event that was delivered, or at registration */
+    uint64_t seen[EMU_MAX_GPUS]; /* xid_seq at registration, or of the last delivered event */
 };
 
 nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set)
@@ -58,8 +58,9 @@ nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long ev
     return call_end(&c, rc);
 }
 
-/* look delivers one event; NVML_ERROR_TIMEOUT means there was none. A lost GPU's own Xid comes before the error. */
-static nvmlReturn_t look(nvmlEventSet_t set, nvmlEventData_t *data)
+/* deliver copies one event to data, or returns NVML_ERROR_TIMEOUT if there is none. For a lost GPU it delivers the Xid
+ * before it returns the error. */
+static nvmlReturn_t deliver(nvmlEventSet_t set, nvmlEventData_t *data)
 {
     struct call c = CALL(CALL_EVENTS);
     nvmlReturn_t rc = call_system(&c);
@@ -92,7 +93,7 @@ nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsi
     if (!set || !data)
         return NVML_ERROR_INVALID_ARGUMENT;
     for (;;) {
-        nvmlReturn_t rc = look(set, data);
+        nvmlReturn_t rc = deliver(set, data);
         if (rc != NVML_ERROR_TIMEOUT || timeoutms == 0)
             return rc;
         unsigned ms = timeoutms < POLL_MS ? timeoutms : POLL_MS;

@@ -1,15 +1,15 @@
-/* GPM: the utilisation of a GPU instance between two samples, on Hopper and later. Of the metrics there is the share of
- * busy SMs, as the instance's processes say it when the second sample is taken. */
+/* GPM: the utilization of a GPU instance between two samples, on Hopper and later. The only metric is the share of busy
+ * SMs, which the instance's processes report. Its value is the one at the time of the second sample. */
 #include <stdlib.h>
 
 #include "lib.h"
 
 struct nvmlGpmSample_st {
-    uint64_t serial; /* of the instance; 0: never filled */
+    uint64_t serial; /* of the instance; 0 if the sample has not been taken */
     unsigned busy;
 };
 
-/* nvml.h has GPM "for Hopper or newer", which are also the boards whose MIG mode changes live. */
+/* nvml.h provides GPM "for Hopper or newer". These are also the GPU models whose MIG mode changes without a reset. */
 static bool supported(const struct board *b)
 {
     return b->live_mode;
@@ -73,7 +73,7 @@ nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *metricsGet)
     if (metricsGet->version != NVML_GPM_METRICS_GET_VERSION)
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     if (metricsGet->sample1->serial == 0 || metricsGet->sample1->serial != metricsGet->sample2->serial)
-        return NVML_ERROR_INVALID_ARGUMENT; /* samples of two instances, or of none */
+        return NVML_ERROR_INVALID_ARGUMENT; /* the samples are of two instances, or were not taken */
     for (unsigned i = 0; i < metricsGet->numMetrics; i++) {
         nvmlGpmMetric_t *m = &metricsGet->metrics[i];
         m->nvmlReturn = NVML_ERROR_NOT_SUPPORTED;

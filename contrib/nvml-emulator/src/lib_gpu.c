@@ -1,4 +1,4 @@
-/* What can be asked of a GPU or a MIG device: identity, memory, processes, utilization. */
+/* Queries of a GPU or a MIG device: identity, memory, processes, utilization. */
 #include <stdio.h>
 #include <strings.h>
 
@@ -89,7 +89,7 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
     return call_end(&c, c.st->gpu[gpu].lost ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS);
 }
 
-/* GPUs sit on buses of their own, one after the other. */
+/* Returns the PCI bus number of a GPU. Each GPU has its own bus. */
 static unsigned bus_of(unsigned gpu)
 {
     return 0x10 + gpu;
@@ -231,7 +231,7 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *in
     return rc;
 }
 
-/* MIG-enabled GPUs and MIG devices have no utilization rates: the driver answers NOT_SUPPORTED for both. */
+/* Returns the utilization. The driver returns NOT_SUPPORTED for GPUs with MIG on and for MIG devices. */
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
 {
     struct call c = CALL(CALL_UTILIZATION);
@@ -244,7 +244,7 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
     return call_end(&c, c.g->mig ? NVML_ERROR_NOT_SUPPORTED : NVML_SUCCESS);
 }
 
-/* The versions differ only in what follows the first two fields. */
+/* Lists processes for both versions of the structure, which differ only after the first two fields. */
 static nvmlReturn_t processes(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *v1, nvmlProcessInfo_v2_t *v2)
 {
     struct call c = CALL(CALL_PROCESSES);

@@ -1,4 +1,4 @@
-/* Handles: the tables of places, and what each was last stamped with. */
+/* Handles: the tables of places, and the instance recorded in each. */
 #include "lib.h"
 
 #include <pthread.h>

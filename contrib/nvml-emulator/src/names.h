@@ -4,7 +4,8 @@
 
 #include "board.h"
 
-/* One name for all the versions and variants of a call: CREATE_GI is nvmlDeviceCreateGpuInstance and ...WithPlacement. */
+/* One name for all the versions and variants of a call: CREATE_GI is nvmlDeviceCreateGpuInstance and
+ * ...WithPlacement. */
 #define EMU_CALLS(X)                                                                                                   \
     X(INIT) X(COUNT) X(HANDLE) X(IDENTITY) X(MEMORY) X(PROCESSES) X(UTILIZATION) X(EVENTS)                             \
     X(GET_MIG_MODE) X(SET_MIG_MODE) X(MIG_DEVICES) X(ATTRIBUTES) X(PROFILES) X(PLACEMENTS) X(CAPACITY)                 \
@@ -18,12 +19,12 @@ enum emu_call {
     CALL_KINDS
 };
 
-/* call_name(c) is "CREATE_GI"; call_by_name answers -1 for a name that is none. */
+/* call_name returns the name of a call, such as "CREATE_GI". call_by_name returns -1 for an unknown name. */
 const char *call_name(int call);
 int call_by_name(const char *name);
 
-/* rc_name is a return code without its NVML_ERROR_ ("IN_USE"), rc_text the sentence that nvmlErrorString answers.
- * rc_by_name takes either form of the name and answers -1 for one that is none. */
+/* rc_name returns the name of a return code without NVML_ERROR_ ("IN_USE"), and rc_text the result of nvmlErrorString.
+ * rc_by_name accepts the name with or without NVML_ERROR_, and returns -1 for an unknown name. */
 const char *rc_name(nvmlReturn_t rc);
 const char *rc_text(nvmlReturn_t rc);
 int rc_by_name(const char *name);

@@ -33,7 +33,7 @@ void ops_log(struct txn *t, const struct event *e, nvmlReturn_t rc)
             number(e->size, size), uuid, rc_name(rc), number(e->ci, ci), number(e->pid, pid));
 }
 
-/* splitmix64: a well-known mixing step; nothing here needs to be hard to guess. */
+/* mix is the mixing step of splitmix64. Its results are easy to guess, which is acceptable for an emulator. */
 static uint64_t mix(uint64_t x)
 {
     x += 0x9e3779b97f4a7c15u;
@@ -125,8 +125,9 @@ void ops_reap(struct txn *t)
     }
 }
 
-/* The file comes before the state, and goes after it: a kill in between leaves a file too many, which the next
- * creation makes anew, and never an instance without its file. */
+/* doom schedules the removal of a capability file for after the commit. A file is made before the commit and removed
+ * after it. A process that is killed in between leaves at most a surplus file, which the next creation replaces, and
+ * never an instance without its file. */
 static void doom(struct txn *t, unsigned gpu, unsigned gi, int ci)
 {
     t->doomed[t->ndoomed++] = (uint16_t)rules_cap_minor(gpu, gi, ci);
@@ -134,7 +135,7 @@ static void doom(struct txn *t, unsigned gpu, unsigned gi, int ci)
 
 static nvmlReturn_t no_device_file(void)
 {
-    fprintf(stderr, "nvml-emulator: device file: %s\n", strerror(errno));
+    fprintf(stderr, "nvml-emulator: couldn't make a device file: %s\n", strerror(errno));
     return NVML_ERROR_OPERATING_SYSTEM;
 }
 

@@ -1,5 +1,5 @@
-/* What changes instances, for the library and for the control command alike. Each works inside a write transaction;
- * the caller commits, and logs an event whatever the outcome. */
+/* Changes of instances, for the library and for the control command. Each function works inside a write transaction.
+ * The caller commits, and logs an event also for a failed change. */
 #ifndef EMU_OPS_H
 #define EMU_OPS_H
 
@@ -17,37 +17,39 @@ struct event {
 
 void ops_log(struct txn *t, const struct event *e, nvmlReturn_t rc);
 
-/* ops_create_gi: start -1 leaves the choice to the driver. The id of the new instance goes to *id. */
+/* ops_create_gi creates a GPU instance and sets *id. With start -1 the emulated driver chooses the placement. */
 nvmlReturn_t ops_create_gi(struct txn *t, unsigned gpu, int profile, int start, unsigned *id);
 nvmlReturn_t ops_destroy_gi(struct txn *t, unsigned gpu, unsigned gi);
 
-/* ops_create_ci: start -1 takes the first free start of the CI profile. */
+/* ops_create_ci creates a compute instance. With start -1 it uses the first free start of the CI profile. */
 nvmlReturn_t ops_create_ci(struct txn *t, unsigned gpu, unsigned gi, unsigned slices, int start, unsigned *id);
 nvmlReturn_t ops_destroy_ci(struct txn *t, unsigned gpu, unsigned gi, unsigned ci);
 
 /* ops_wipe removes every instance of a GPU, as a reset does. */
 void ops_wipe(struct txn *t, unsigned gpu);
 
-/* ops_reap forgets the clients whose process is gone, with an event for each. */
+/* ops_reap removes the clients whose process has ended, and logs an event for each. */
 void ops_reap(struct txn *t);
 
-/* Live clients of an instance; ci -1 means any of the GPU instance, gi -1 any of the GPU. */
+/* ops_clients returns the number of live clients of an instance. ci -1 counts the whole GPU instance, gi -1 the whole
+ * GPU. */
 unsigned ops_clients(const struct state *st, unsigned gpu, int gi, int ci);
 
-/* Memory that live clients of the GPU instance use, MiB. */
+/* ops_used_mib returns the memory that live clients of the GPU instance use, in MiB. */
 unsigned ops_used_mib(const struct state *st, unsigned gpu, int gi);
 
-/* How much of the GPU instance's SMs live clients keep busy, at most EMU_BUSY. */
+/* ops_busy returns the share of the GPU instance's SMs that live clients keep busy, in units of 1/EMU_BUSY, at most
+ * EMU_BUSY. */
 unsigned ops_busy(const struct state *st, unsigned gpu, unsigned gi);
 
-/* ops_uuid_text writes the 36 characters after the prefix ("MIG-" or "GPU-"). */
+/* ops_uuid_text writes the prefix ("MIG-" or "GPU-") and the 36 characters of the UUID. */
 #define UUID_TEXT 48
 void ops_uuid_text(const char *prefix, const uint8_t uuid[16], char text[UUID_TEXT]);
 
-/* ops_make_uuid derives an id from the seed of the state and two numbers. */
+/* ops_make_uuid derives a UUID from the seed of the state and two numbers. */
 void ops_make_uuid(const struct state *st, uint64_t a, uint64_t b, uint8_t uuid[16]);
 
-/* ops_find_ci looks an instance up by the text of its UUID. */
+/* ops_find_ci finds a compute instance by the text of its UUID. */
 bool ops_find_ci(const struct state *st, const char *uuid, unsigned *gpu, unsigned *gi, unsigned *ci);
 
 #endif

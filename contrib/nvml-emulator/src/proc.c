@@ -10,7 +10,7 @@
 #include "device.h"
 #include "rules.h"
 
-/* make_parents makes the folders above a file. */
+/* make_parents makes the parent folders of a file. */
 static int make_parents(char *path)
 {
     for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
@@ -37,7 +37,7 @@ static FILE *create(const struct state *st, const char *fmt, ...)
         return NULL;
     FILE *f = fopen(path, "we");
     if (f)
-        fchmod(fileno(f), 0444); /* as the kernel's: root writes all the same */
+        fchmod(fileno(f), 0444); /* the mode of the kernel's file, which root can nevertheless write */
     return f;
 }
 
@@ -94,7 +94,7 @@ int proc_setup(const struct state *st, char *error, size_t size)
     return -1;
 }
 
-/* access_path writes the path below proc_root of a capability's file. */
+/* access_path writes the path of a capability's access file, relative to proc_root. */
 static void access_path(unsigned gpu, unsigned gi, int ci, char *path, size_t size)
 {
     char sub[16] = "";

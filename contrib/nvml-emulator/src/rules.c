@@ -75,7 +75,8 @@ bool rules_units_free(const struct gpu_state *g, unsigned start, unsigned size)
     return true;
 }
 
-/* admits_more: how many more the limit and the engines allow, room left aside. */
+/* admits_more returns how many more instances the profile's limit and the media engines allow, regardless of free
+ * units. */
 static unsigned admits_more(const struct gpu_state *g, int profile)
 {
     const struct board *b = rules_board(g);
@@ -109,7 +110,7 @@ unsigned rules_capacity(const struct gpu_state *g, int profile)
 {
     const struct profile *p = &rules_board(g)->profiles[profile];
     unsigned room = 0, end = 0;
-    /* Starts are in ascending order and all of one size, so taking each that fits is the most that fits. */
+    /* All placements have the same size and the starts are in ascending order, so a greedy choice gives the maximum. */
     for (unsigned i = 0; i < p->nstarts; i++)
         if (p->starts[i] >= end && rules_units_free(g, p->starts[i], p->size)) {
             room++;
@@ -161,7 +162,7 @@ unsigned rules_ci_slices(unsigned gi_slices, unsigned ci_profile)
     if (ci_profile >= NVML_COMPUTE_INSTANCE_PROFILE_COUNT)
         return 0;
     unsigned slices = ci_sizes[ci_profile];
-    /* A 4g instance is printed with 1c, 2c and 4g only. */
+    /* NVIDIA's documentation lists only 1c, 2c and 4g for a 4g instance. */
     if (slices > gi_slices || (gi_slices == 4 && slices == 3))
         return 0;
     return slices;
@@ -201,8 +202,9 @@ unsigned rules_ci_capacity(const struct gi_state *gi, unsigned gi_slices, unsign
     return room;
 }
 
-/* Measured, GI and CI together: A100 create 160 (1g) to 240 ms (7g), destroy 200 to 220; A30 create 130 to 160,
- * destroy 100 to 110. Nobody printed how GI and CI share it, so each gets half; other boards are taken as an A100. */
+/* Measured, GI and CI together: A100 create 160 (1g) to 240 ms (7g), destroy 200 to 220; A30 create 130 to 160, destroy
+ * 100 to 110. The division between GI and CI is unpublished, so each gets half. Other GPU models use the values of the
+ * A100. */
 unsigned rules_latency_ms(const struct gpu_state *g, int call, int profile)
 {
     if (g->latency_ms[call])

@@ -1,11 +1,11 @@
-/* What a state must be like so that nothing that is done with it can go wrong: every index within its table, every text
- * ended, instances where the hardware has them. A checksum says that a state was written whole, not by whom: the file's
- * mode is 0666. */
+/* Checks that a state is valid: every index is within its table, every text is terminated, and every instance has a
+ * legal placement. The checksum does not replace this check: it shows that the state was written completely, but any
+ * user can write the file, whose mode is 0666. */
 #include <string.h>
 
 #include "rules.h"
 
-#define MAX_LATENCY_MS 600000 /* what `nvml-emulator latency` takes */
+#define MAX_LATENCY_MS 600000 /* the maximum of `nvml-emulator latency` */
 
 static bool sane_ci(const struct profile *p, const struct ci_state *ci)
 {
@@ -39,7 +39,7 @@ static bool sane_gi(const struct gpu_state *g, unsigned id)
     return true;
 }
 
-/* Instances keep the rules that creating them does: each may stand beside those before it. */
+/* sane_layout returns whether the instances could have been created one after another by the rules. */
 static bool sane_layout(const struct gpu_state *g)
 {
     struct gpu_state before = *g;

@@ -88,12 +88,12 @@ static bool read_copy(struct txn *t, int slot)
     return t->copy->seq != 0 && t->copy->sum == checksum(t->copy);
 }
 
-/* put_log writes the state's pending lines where they belong. */
+/* put_log writes the state's pending lines to their place in the log. */
 static int put_log(struct txn *t, bool repair)
 {
     char path[600];
     snprintf(path, sizeof path, "%s.log", t->path);
-    /* Not O_CREAT at first: fs.protected_regular refuses that on another user's file in a sticky directory. */
+    /* First without O_CREAT, which fs.protected_regular refuses for another user's file in a sticky directory. */
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)
         fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
@@ -106,7 +106,8 @@ static int put_log(struct txn *t, bool repair)
     }
     struct state *st = t->st;
     int rc = 0;
-    /* A log that is shorter than the place we left off was truncated by somebody: nothing of it can be completed. */
+    /* If the log ends before the place of the pending lines, another program has truncated it. Nothing is written
+     * then. */
     bool cut_short = (uint64_t)sb.st_size >= st->log_off && (uint64_t)sb.st_size < st->log_off + st->log_len;
     if (st->log_len && (!repair || cut_short) &&
         pwrite(fd, st->log, st->log_len, (off_t)st->log_off) != (ssize_t)st->log_len) {
@@ -141,9 +142,9 @@ enum txn_error txn_begin(struct txn *t, const char *path, enum txn_mode mode)
             seq[i] = 0;
     int newer = seq[1] > seq[0];
     if (!read_copy(t, newer) && !read_copy(t, !newer))
-        return fail(t, TXN_DAMAGED, "%s is damaged (no copy of the state has a right checksum); make a new one with: nvml-emulator init", path);
+        return fail(t, TXN_DAMAGED, "%s is damaged (no copy of the state has a valid checksum); make a new one with: nvml-emulator init", path);
     if (!state_sane(t->st))
-        return fail(t, TXN_DAMAGED, "%s describes no machine of this build; make a new one with: nvml-emulator init", path);
+        return fail(t, TXN_DAMAGED, "%s is not valid for this build; make a new one with: nvml-emulator init", path);
     if (mode == TXN_WRITE) {
         if (put_log(t, true) != 0) {
             txn_end(t);
@@ -164,7 +165,7 @@ enum txn_error txn_create(struct txn *t, const char *path)
     int fd = open(log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     struct header h = {.version = EMU_VERSION, .size = sizeof(struct state)};
     memcpy(h.magic, magic, sizeof magic);
-    /* 0666 whatever the umask: a CUDA process of any user registers itself here. */
+    /* 0666 regardless of the umask: the CUDA processes of all users register themselves here. */
     bool ok = fd >= 0 && fchmod(fd, 0666) == 0 && fchmod(t->fd, 0666) == 0 && ftruncate(t->fd, 0) == 0 &&
               ftruncate(t->fd, COPY_AT(2)) == 0 && pwrite(t->fd, &h, sizeof h, 0) == (ssize_t)sizeof h;
     int saved = errno;
@@ -184,7 +185,7 @@ void txn_log(struct txn *t, const char *fmt, ...)
     int n = vsnprintf(st->log + st->log_len, room, fmt, ap);
     va_end(ap);
     if (n < 0 || (size_t)n >= room) {
-        fprintf(stderr, "nvml-emulator: no room for a line of the log\n");
+        fprintf(stderr, "nvml-emulator: log line dropped: the buffer is full\n");
         memset(st->log + st->log_len, 0, room);
         return;
     }

@@ -1,4 +1,5 @@
-// Package apitest lets a test send bytes to an API server as any user, and reads what comes back with no mercy.
+// Package apitest lets a test send bytes to an API server as any user, and parses the answers strictly. Only tests
+// import it.
 package apitest
 
 import (
@@ -16,12 +17,12 @@ import (
 	"time"
 )
 
-// patience is how long an exchange may take. The server's own limits are 5 s for the header and 10 s for the whole
-// request.
+// patience limits the time of an exchange. It is longer than the server's own limits: 5 s for the header and 10 s for
+// the whole request.
 const patience = 20 * time.Second
 
-// Send connects to the socket as the user, sends the bytes, says that there are no more, and returns all that the
-// server answers. The socket's directory must be open to the user.
+// Send connects to the socket as the user, sends the bytes, closes its side for writing, and returns everything that
+// the server sends. The user must be able to enter the socket's directory.
 func Send(socket string, uid uint32, request []byte) ([]byte, error) {
 	conn, err := dial(socket, uid)
 	if err != nil {
@@ -30,17 +31,18 @@ func Send(socket string, uid uint32, request []byte) ([]byte, error) {
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(patience))
 	go func() {
-		conn.Write(request) // fails when the server has heard enough
+		conn.Write(request) // fails when the server stops reading
 		conn.CloseWrite()
 	}()
 	answer, err := io.ReadAll(conn)
-	if errors.Is(err, syscall.ECONNRESET) { // it closed with some of the request unread
+	if errors.Is(err, syscall.ECONNRESET) { // the server closed the connection before it had read the whole request
 		err = nil
 	}
 	return answer, err
 }
 
-// dial makes a connection whose SO_PEERCRED names the user: the kernel takes that from the thread that connects.
+// dial returns a connection whose SO_PEERCRED names the user. The kernel takes the user id from the thread that
+// connects.
 func dial(socket string, uid uint32) (*net.UnixConn, error) {
 	runtime.LockOSThread()
 	if err := effective(uid); err != nil {
@@ -75,7 +77,7 @@ func connect(socket string) (int, error) {
 	return fd, nil
 }
 
-// effective changes this thread's effective user alone; syscall.Setresuid would change every thread's.
+// effective changes the effective user of this thread only. syscall.Setresuid would change that of every thread.
 func effective(uid uint32) error {
 	const same = ^uintptr(0)
 	if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, same, uintptr(uid), same); errno != 0 {
@@ -87,11 +89,11 @@ func effective(uid uint32) error {
 // Answer is one answer of a server.
 type Answer struct {
 	Code int
-	JSON bool // else it is net/http's own, a line of text
+	JSON bool // false for an answer of net/http itself, a line of text
 	Body []byte
 }
 
-// Answers takes apart what Send returned. An error is something that is no HTTP answer.
+// Answers splits the bytes that Send returned into answers. It fails at bytes that are not an HTTP answer.
 func Answers(raw []byte) ([]Answer, error) {
 	var all []Answer
 	in := bufio.NewReader(bytes.NewReader(raw))

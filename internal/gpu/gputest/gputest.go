@@ -1,5 +1,5 @@
-// Package gputest gives a test a node's worth of emulated GPUs: contrib/nvml-emulator's libnvidia-ml.so.1 with a state
-// of its own, used through the same code as a real driver's.
+// Package gputest gives a test a node with emulated GPUs. It loads the libnvidia-ml.so.1 of contrib/nvml-emulator, with
+// a state of its own, through the same code as a real driver's library.
 package gputest
 
 import (
@@ -18,11 +18,11 @@ import (
 // Node is an emulated node.
 type Node struct {
 	*gpu.NVML
-	// Dev is its device directory, with nvidia-caps in it.
+	// Dev is the node's device directory, which contains nvidia-caps.
 	Dev string
-	// Proc is what its /proc has of the driver.
+	// Proc is a directory with the driver's files of /proc.
 	Proc string
-	// State is the emulator's state file; State + ".log" is its own log of what happened.
+	// State is the emulator's state file; State + ".log" is the emulator's log.
 	State string
 	build string
 }
@@ -39,8 +39,8 @@ var build = sync.OnceValues(func() (string, error) {
 	return out, nil
 })
 
-// New makes a node of n GPUs of a GPU model. Only one can be in use at a time in a process: the library finds its state
-// through the environment.
+// New creates a node with n GPUs of a GPU model. A process can use only one node at a time, because the library finds
+// its state through the environment.
 func New(t testing.TB, board string, n int) *Node {
 	t.Helper()
 	dir, err := build()
@@ -75,7 +75,7 @@ func (n *Node) open(t testing.TB) {
 	n.NVML = hw
 }
 
-// Emulator runs the emulator's control command and answers what it prints.
+// Emulator runs the emulator's control command and returns its output.
 func (n *Node) Emulator(t testing.TB, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(n.build, "nvml-emulator"), args...)
@@ -88,5 +88,5 @@ func (n *Node) Emulator(t testing.TB, args ...string) string {
 	return string(out)
 }
 
-// Build is the directory that holds the emulator's library, for a process of its own.
+// Build returns the directory of the emulator's library, for tests that start processes which load it.
 func (n *Node) Build() string { return n.build }

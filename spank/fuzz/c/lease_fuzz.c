@@ -1,6 +1,7 @@
 /*
- * lease_parse, and devices_parse for what begins like its files, on arbitrary bytes. A text that it takes must be the one text that says what it understood: the form has
- * no freedom, so the lease is written out again and compared. With libFuzzer, or -DREPLAY to run files once.
+ * Runs lease_parse on arbitrary bytes, and devices_parse on texts that begin like a device list. Each lease has exactly
+ * one valid text, so an accepted lease is written out again and must equal the input. Build with libFuzzer, or with
+ * -DREPLAY to run files once.
  */
 #include "../../devices.h"
 #include "../../lease.h"
@@ -22,7 +23,10 @@ static char again[2 * TEXT_MAX];
 		} \
 	} while (0)
 
-/* In memory of exactly that length, so that a read past the end is seen. What was there before must not matter. */
+/*
+ * Parses a copy in memory of exactly this length, so that the sanitizer detects a read past the end. The lease is
+ * filled with the byte before, which must not change the result.
+ */
 static int parse(struct lease *lease, const uint8_t *data, size_t size, uint8_t before)
 {
 	char why[80], *text = malloc(size ? size : 1);
@@ -58,7 +62,10 @@ static void must_be_again(const uint8_t *data, size_t size, size_t n)
 	must(n == size && memcmp(again, data, size) == 0);
 }
 
-/* What reaches CUDA_VISIBLE_DEVICES: a list that shows each slice once and nothing else, or a refusal. */
+/*
+ * Checks the value of CUDA_VISIBLE_DEVICES: it lists each slice once and nothing else. A buffer that is too small
+ * fails.
+ */
 static void check_translation(const struct lease *lease)
 {
 	static char out[LEASE_SLOTS_MAX * LEASE_UUID_MAX];
@@ -92,7 +99,7 @@ static void check_translation(const struct lease *lease)
 	}
 }
 
-/* The other file of the same kind: the devices that need a lease. */
+/* Checks devices_parse, for the list of the devices that need a lease. */
 static void check_devices(const uint8_t *data, size_t size)
 {
 	static struct devices devices;
@@ -138,7 +145,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check_translation(&lease);
 	must(parse(&other, data, size, 0) == 0);
 	must(other.slots == lease.slots && strcmp(other.error, lease.error) == 0);
-	must(parse(&other, data, size - 1, 0) < 0); /* cut off */
+	must(parse(&other, data, size - 1, 0) < 0); /* truncated */
 	return 0;
 }
 

@@ -1,10 +1,10 @@
 /*
- * bpf.c on a real cgroup of version 2.
+ * Tests bpf.c on a real cgroup of version 2.
  *
- *   bpf_check refuse STEP MAJOR:MINOR   confines the step of a job whose lease has this one device; prints "ok" or the reason
- *   bpf_check stray SCOPE               attaches a program as a task leaves it that is killed right afterwards
- *   bpf_check programs SCOPE            prints how many programs of ours are attached
- *   bpf_check open DEVICE               as uid 65534; prints "ok" or the error
+ *   bpf_check refuse STEP MAJOR:MINOR   confines the step of a job whose lease has one device; prints "ok" or the reason
+ *   bpf_check stray SCOPE               attaches a program and exits, like a task that is killed after the attachment
+ *   bpf_check programs SCOPE            prints the number of the plugin's programs that are attached
+ *   bpf_check open DEVICE               opens the device as uid 65534; prints "ok" or the error
  */
 #include "../../bpf.c"
 

@@ -1,8 +1,8 @@
 /*
- * What has no effect of devices.c and cgroup.c, for the sanitizers.
+ * Tests the parsers of devices.c and cgroup.c with the sanitizers.
  *
- *   cgroup_check devices FILE      the device list
- *   cgroup_check step FILE         the step's cgroup, by the text of a /proc/self/cgroup
+ *   cgroup_check devices FILE      parses a device list and prints it
+ *   cgroup_check step FILE         prints the step's cgroup from the text of a /proc/self/cgroup
  */
 #include "../../cgroup.h"
 
@@ -44,7 +44,7 @@ int main(int argc, char **argv)
 		return 2;
 	length = fread(text, 1, sizeof(text), f);
 	fclose(f);
-	exact = malloc(length ? length : 1); /* so that a read past the end is seen */
+	exact = malloc(length ? length : 1); /* so that the sanitizer detects a read past the end */
 	memcpy(exact, text, length);
 	if (strcmp(argv[1], "devices") == 0)
 		show_devices(exact, length);

@@ -1,22 +1,23 @@
 /*
- * Plays Slurm to the plugin: loads it as Slurm does, has the functions that it expects of Slurm, and follows a script.
+ * Replaces Slurm in the plugin's tests: loads the plugin as Slurm does, implements the functions that the plugin
+ * expects from Slurm, and runs a script.
  *
- *   harness PLUGIN SCRIPT [plugstack words...]
+ *   harness PLUGIN SCRIPT [plugstack arguments...]
  *
- *   context NAME            what spank_context() says: local, remote, allocator, slurmd, job_script
- *   item NAME VALUE         what spank_get_item() says: job, uid, gid, step, restart
- *   env NAME=VALUE          the task's environment, for spank_getenv(); "env NAME" takes it away
- *   process NAME=VALUE      this process's own environment, as a prolog finds it
- *   option NAME VALUE       the user gave --NAME=VALUE
- *   device N deny|closed    what access() says of /dev/caelum/slotN: EPERM as a devices cgroup, EACCES as a mode
- *   node-reason TEXT        slurmctld has this reason for the node; "node-reason" takes it away
- *   slurmctld away          it does not answer; "slurmctld back"
- *   close-stdin
- *   call NAME               slurm_spank_NAME()
- *   choose NAME VALUE       the callback of --NAME, as a submission calls it
- *   census                  threads, and signals that no longer stand as they stood before the plugin was loaded
+ *   context NAME            sets the result of spank_context(): local, remote, allocator, slurmd, job_script
+ *   item NAME VALUE         sets a result of spank_get_item(): job, uid, gid, step, restart
+ *   env NAME=VALUE          sets a variable of the task's environment, for spank_getenv(); "env NAME" unsets it
+ *   process NAME=VALUE      sets a variable of this process's own environment, which a prolog reads
+ *   option NAME VALUE       sets --NAME=VALUE as the user's option
+ *   device N deny|closed    makes access() fail for /dev/caelum/slotN: EPERM (devices cgroup) or EACCES (file mode)
+ *   node-reason TEXT        sets the node's reason in slurmctld; "node-reason" removes the reason
+ *   slurmctld away          makes slurmctld not answer, until "slurmctld back"
+ *   close-stdin             closes file descriptor 0
+ *   call NAME               calls slurm_spank_NAME()
+ *   choose NAME VALUE       calls the callback of --NAME, as a submission does
+ *   census                  prints the number of threads, and of signal handlers changed since the plugin was loaded
  *
- * Every line of output is something that the plugin did.
+ * Every line of output is an action of the plugin or the result of a step.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -42,7 +43,7 @@ static uint32_t items[5] = { 12, 0, 0, 0, 0 };
 static const char *const item_names[5] = { "job", "uid", "gid", "step", "restart" };
 static char *vars[VARS];
 
-/* The plugin's options, and what the user gave for each. A prolog asks for them without registering them. */
+/* The plugin's options and the user's values. A prolog reads options without registering them first. */
 static struct {
 	struct spank_option *option;
 	const char *name;
@@ -105,7 +106,7 @@ const char *spank_strerror(spank_err_t err)
 	return err == ESPANK_NOT_AVAIL ? "not available" : "some error";
 }
 
-/* The entry of an option; a new one for a new name. */
+/* Returns the index of an option's entry, and adds an entry for a new name. */
 static int option_at(const char *name)
 {
 	int i = 0;
@@ -181,7 +182,7 @@ spank_err_t spank_unsetenv(spank_t sp, const char *name)
 	return ESPANK_SUCCESS;
 }
 
-/* slurmctld, as Slurm's client library has it. */
+/* The functions of Slurm's client library that the plugin calls. */
 void slurm_init(const char *conf)
 {
 	(void)conf;
@@ -223,7 +224,7 @@ int slurm_update_node(update_node_msg_t *update)
 	return SLURM_SUCCESS;
 }
 
-/* The plugin's access() ends here: a devices cgroup is more than a unit test should make. */
+/* Replaces access() in the plugin, so that the tests need no real devices cgroup. */
 int access(const char *path, int mode)
 {
 	unsigned slot;
@@ -253,7 +254,7 @@ static int signals_changed(void)
 
 	for (int sig = 1; sig < 65; sig++) {
 		memset(&now, 0, sizeof(now));
-		/* The kernel fills 8 bytes of the mask; glibc copies what its stack held into the rest. */
+		/* The kernel fills 8 bytes of the mask; glibc fills the rest from uninitialized stack memory. */
 		if (sigaction(sig, NULL, &now) == 0)
 			n += now.sa_handler != before[sig].sa_handler || now.sa_flags != before[sig].sa_flags ||
 			     memcmp(&now.sa_mask, &before[sig].sa_mask, 8) != 0;

@@ -1,9 +1,9 @@
 /*
- * The lease parser alone, for the sanitizers.
+ * Tests the lease parser with the sanitizers.
  *
- *   lease_check parse FILE     one lease
- *   lease_check read FILE      the same through lease_read
- *   lease_check mutate FILE    every prefix, and every byte replaced: prints how many of each were taken for a lease
+ *   lease_check parse FILE     parses a lease and prints it
+ *   lease_check read FILE      does the same with lease_read
+ *   lease_check mutate FILE    parses every prefix, and the lease with each byte replaced; prints how many are accepted
  */
 #include "../../lease.h"
 
@@ -14,7 +14,7 @@
 static struct lease lease;
 static char why[256];
 
-/* In memory of exactly that length, so that a read past the end is seen. */
+/* Parses a copy in memory of exactly this length, so that the sanitizer detects a read past the end. */
 static bool parse(const char *text, size_t length)
 {
 	char *copy = malloc(length ? length : 1);
@@ -56,7 +56,8 @@ static void mutate(char *text, size_t length)
 		}
 		text[i] = was;
 	}
-	printf("prefixes taken: %u, whole: %d, changed taken: %s\n", prefixes, parse(text, length), changed ? "some" : "none");
+	printf("accepted prefixes: %u, complete: %d, accepted mutations: %s\n", prefixes, parse(text, length),
+	       changed ? "some" : "none");
 }
 
 int main(int argc, char **argv)

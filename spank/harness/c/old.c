@@ -1,2 +1,2 @@
-/* A Go object of another release, as far as the plugin looks. */
+/* A replacement for the Go object of another release: the plugin only reads this version and does not call it. */
 const int caelum_job_abi = 0;

@@ -1,14 +1,14 @@
-// Command fakeagent stands in for caelumd where the plugin is tried on a real Slurm: it makes no slice, it only
-// answers the plugin and writes lease files. Never install it.
+// Command fakeagent replaces caelumd for trials of the plugin on a real Slurm: it answers the plugin and writes lease
+// files, but makes no slices. Never install it.
 //
-// It reads <run dir>/mode for every call, so that a script can change what it does:
+// For every call it reads <run dir>/mode, so that a script can change its behaviour:
 //
-//	ok             a slice behind every slot
-//	some N         a slice behind the first N slots, none behind the others
-//	error TEXT     a lease that could not be had
-//	nothing        200 and no lease file
-//	later          503
-//	broken TEXT    500
+//	ok             writes a lease with a slice for every slot
+//	some N         writes a lease with slices for the first N slots only
+//	error TEXT     writes a lease with this error
+//	nothing        answers 200 and writes no lease file
+//	later          answers 503
+//	broken TEXT    answers 500
 package main
 
 import (
@@ -90,7 +90,7 @@ func (a agent) Release(_ context.Context, job uint32, restart int) error {
 }
 
 func (a agent) Job(context.Context, uint32) (*api.Lease, error) {
-	return nil, api.NotFound("this agent keeps no leases")
+	return nil, api.NotFound("fakeagent does not record leases")
 }
 
 func (a agent) Status(context.Context) (*api.Status, error) { return &api.Status{Node: "fake"}, nil }

@@ -13,7 +13,7 @@
         } \
     } while (0)
 
-/* fuzz_process runs body as if it were a process: it may exit or be killed. Its status. */
+/* fuzz_process runs body as an emulated process, which may exit or be killed. It returns the exit status. */
 int fuzz_process(int (*body)(void *), void *argument);
 
 /* The main function of ctl.c. */
@@ -22,7 +22,8 @@ int ctl_main(int argc, char **argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 
-/* A client of the library. The byte says which GPU it looks at, and whether at its profiles, instances or MIG devices. */
+/* A client of the library. The byte selects the GPU, and whether the client reads profiles, instances or MIG
+ * devices. */
 int use_library(void *which);
 
 #endif

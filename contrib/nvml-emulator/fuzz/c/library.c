@@ -4,7 +4,7 @@
 
 #include "../../src/names.h"
 
-/* Unversioned names that names.h leaves alone. */
+/* The versioned names are used directly, because board.h sets NVML_NO_UNVERSIONED_FUNC_DEFS. */
 nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count);
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device);
 
@@ -87,7 +87,7 @@ static void use_compute_instances(nvmlGpuInstance_t gi)
         nvmlGpuInstanceGetComputeInstancePossiblePlacements(gi, p, places, &n);
         if (nvmlGpuInstanceGetComputeInstanceRemainingCapacity(gi, p, &n) == NVML_SUCCESS)
             must(n <= v3.instanceCount);
-        all = malloc(v3.instanceCount * sizeof *all + 1); /* NVML's contract: room for instanceCount */
+        all = malloc(v3.instanceCount * sizeof *all + 1); /* NVML requires room for instanceCount entries */
         if (nvmlGpuInstanceGetComputeInstances(gi, p, all, &n) == NVML_SUCCESS)
             for (unsigned i = 0; i < n; i++)
                 nvmlComputeInstanceGetInfo_v2(all[i], &info);
@@ -152,7 +152,7 @@ int use_library(void *which)
     uint8_t byte = *(const uint8_t *)which;
     unsigned n;
     nvmlDevice_t d;
-    while (nvmlShutdown() == NVML_SUCCESS) /* a client that was killed has left it open */
+    while (nvmlShutdown() == NVML_SUCCESS) /* a killed client has not called nvmlShutdown */
         ;
     if (nvmlInit_v2() != NVML_SUCCESS || nvmlDeviceGetCount_v2(&n) != NVML_SUCCESS)
         return 1;

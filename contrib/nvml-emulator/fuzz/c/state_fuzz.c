@@ -1,11 +1,10 @@
 /*
- * A damaged state file, and everything that reads it. The input is not the file, which has 200 kB of which most says
- * nothing: it names a good machine, says whether the checksums are made right again and which command and calls follow,
- * and lists what is written where.
- * With libFuzzer, or -DREPLAY to run files once.
+ * Tests all readers of the state file with damaged files. The input is not the file itself, which has 200 kB with
+ * little information. It selects a valid machine, the changes to its file, whether the checksums are corrected
+ * afterwards, and the command and calls that follow. Build with libFuzzer, or with -DREPLAY to run files once.
  *
- * Only a file with wrong checksums is one that an accident makes; the state's mode is 0666, so that any program can make
- * the other kind, and a test must not be ended by either.
+ * An accident produces only files with wrong checksums. But the state's mode is 0666, so any program can also write a
+ * damaged file with valid checksums. Neither kind may crash a process.
  */
 #include "fuzz.h"
 
@@ -21,7 +20,7 @@
 
 extern FILE *fuzz_stderr;
 
-/* The file's layout, state.c's own. */
+/* The layout of the file, copied from state.c. */
 struct copy {
     uint64_t seq, sum;
     struct state st;
@@ -98,7 +97,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     return 0;
 }
 
-/* change writes one item of the input over the file: two bytes choose the place, one the length, then the bytes. */
+/* change applies one item of the input to the file: two bytes select the place, one the length, then come the bytes. */
 static void change(uint8_t kind, uint8_t a, uint8_t b, const uint8_t *bytes, size_t n)
 {
     size_t at, size = sizeof(struct state);
@@ -157,7 +156,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     write_file(file, length);
 
     must(fuzz_process(look, &rc) == (rc != TXN_OK));
-    /* By accident, damage in both copies does not pass for a state. */
+    /* Without corrected checksums, damage in both copies must be detected. */
     if (!seal && length == FILE_SIZE && rc == TXN_OK)
         for (int slot = 0;; slot++) {
             must(slot < 2);
@@ -185,7 +184,7 @@ int main(int argc, char **argv)
         size_t size = fread(data, 1, sizeof data, f);
         fclose(f);
         fprintf(stderr, "%s\n", argv[i]);
-        alarm(300); /* against a hang */
+        alarm(300); /* ends the program if it hangs */
         LLVMFuzzerTestOneInput(data, size);
     }
     return argc > 1 ? 0 : 2;

@@ -17,7 +17,7 @@ FILE *fuzz_stderr;
 
 static jmp_buf ended;
 static bool running;
-static void *held[8]; /* what the emulator has allocated: a process that ends without freeing it leaks nothing */
+static void *held[8]; /* the emulator's allocations, which are freed when the emulated process ends */
 
 int fuzz_touch(const char *path, ...)
 {
@@ -41,7 +41,7 @@ int fuzz_kill(pid_t pid, int sig)
 int fuzz_nanosleep(const struct timespec *want, struct timespec *left)
 {
     (void)left;
-    must(want->tv_sec <= 600); /* the most that `nvml-emulator latency` takes */
+    must(want->tv_sec <= 600); /* the maximum of `nvml-emulator latency` */
     return 0;
 }
 
@@ -59,7 +59,7 @@ void *fuzz_calloc(size_t n, size_t size)
             held[i] = p;
             return p;
         }
-    must(!"a process that holds no more than a few things");
+    must(!"a process with few allocations");
     return NULL;
 }
 
@@ -73,7 +73,7 @@ void fuzz_free(void *p)
 
 int fuzz_process(int (*body)(void *), void *argument)
 {
-    int first = dup(0), status; /* the lowest free descriptor: all above it are the process's */
+    int first = dup(0), status; /* the lowest free descriptor; the process opens descriptors from this one on */
     close(first);
     running = true;
     status = setjmp(ended);

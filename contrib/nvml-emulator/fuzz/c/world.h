@@ -1,6 +1,6 @@
 /*
- * Included before every source of the emulator when it is fuzzed: what a damaged state could make it do to this machine
- * is taken note of, not done. A process's end is a jump back to the fuzz target.
+ * Included before every source of the emulator when it is fuzzed. It replaces functions that a damaged state could use
+ * to change this machine. The end of an emulated process is a jump back to the fuzz target.
  */
 #ifndef FUZZ_WORLD_H
 #define FUZZ_WORLD_H

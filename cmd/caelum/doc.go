@@ -1,0 +1,39 @@
+// Command caelum is the command-line client of Caelum. It shows what the agent of a node does, explains why jobs wait,
+// prints the configuration that Slurm needs, and calculates and simulates how GPUs can be partitioned. It never creates
+// or destroys a GPU instance and never changes a node in slurmctld: caelumd does both.
+//
+// Files:
+//
+// All commands:
+//
+//	main.go               the root command, exit statuses, calls to the agent (callTimeout 10 s), JSON output
+//	models.go             what profiles, layouts, place and simulate share: GPU models by name, drawings, tables
+//
+// Jobs and the node:
+//
+//	status.go             caelum status; also the replacement of unprintable characters (printable)
+//	job.go                caelum job
+//	explain.go            caelum explain; also how every command reads a job id (12_3, 12+1), and slurmTimeout
+//	adopt.go              caelum adopt
+//	doctor.go             caelum doctor
+//	slurm_config.go       caelum slurm-config; the text is in slurm_config.tmpl
+//
+// Earlier runs:
+//
+//	predict.go            caelum predict: the job of an id, key or script, and the printed prediction
+//	repo.go               caelum repo list and show; opening the repository, a user's own runs without it
+//	repo_maintain.go      caelum repo export, import, forget, sync and decisions (dbdTimeout 5 minutes)
+//	profile_job.go        caelum profile-job: flags, submits and awaits the jobs (pollInterval, summaryWait)
+//	profile_evaluate.go   caelum profile-job: the file of measurements (--out, --from), speeds, verdicts, the table
+//
+// Planning without an agent:
+//
+//	profiles.go           caelum profiles
+//	layouts.go            caelum layouts
+//	place.go              caelum place: flags, and the placement of each request
+//	place_read.go         caelum place: reads --board, --gpu, --idle, --ends and PROFILE[:TIME]
+//	place_print.go        caelum place: prints drawings, the comparison of policies (--compare), JSON
+//	simulate.go           caelum simulate: flags, their combinations, default policies, the cluster (mostGPUs)
+//	simulate_workload.go  caelum simulate: the workload of --churn, --alibaba, --grmu, --miso, --sacct, --from-sacct
+//	simulate_print.go     caelum simulate: the table and its columns, CSV, JSON, the HTML page, progress
+package main

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+const referenceDir = "../../docs/reference"
+
+// TestReference compares docs/reference, one page for each command, with the help texts. -update rewrites the pages.
+func TestReference(t *testing.T) {
+	pages := map[string]string{"README.md": referenceIndex(newRoot())}
+	for _, cmd := range documented(newRoot()) {
+		pages[referenceName(cmd)] = referencePage(t, cmd)
+	}
+	old, err := filepath.Glob(filepath.Join(referenceDir, "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range old {
+		if _, ok := pages[filepath.Base(path)]; ok {
+			continue
+		}
+		if !*update {
+			t.Errorf("%s belongs to no command", path)
+		} else if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range pages {
+		path := filepath.Join(referenceDir, name)
+		if *update {
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if now, err := os.ReadFile(path); err != nil || string(now) != text {
+			t.Errorf("%s is not what the command prints (%v); run: go test ./cmd/caelum -run TestReference -update", path, err)
+		}
+	}
+}
+
+// documented returns the commands that have a page: all but cobra's own.
+func documented(cmd *cobra.Command) (all []*cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		if sub.Name() != "help" && sub.Name() != "completion" {
+			all = append(append(all, sub), documented(sub)...)
+		}
+	}
+	return all
+}
+
+func referenceName(cmd *cobra.Command) string {
+	return strings.ReplaceAll(cmd.CommandPath(), " ", "_") + ".md"
+}
+
+// referencePage returns the page of a command: what `--help` prints, indented.
+func referencePage(t *testing.T, cmd *cobra.Command) string {
+	t.Helper()
+	var help bytes.Buffer
+	root := cmd.Root()
+	root.SetOut(&help)
+	root.SetArgs(append(strings.Fields(cmd.CommandPath())[1:], "--help"))
+	if err := root.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	var page strings.Builder
+	fmt.Fprintf(&page, "# %s\n\n%s.\n\n`%s --help` prints:\n\n", cmd.CommandPath(), upperFirst(cmd.Short), cmd.CommandPath())
+	for line := range strings.Lines(help.String()) {
+		page.WriteString(strings.TrimRight("    "+line, " \n") + "\n")
+	}
+	return page.String()
+}
+
+// referenceIndex returns the list of all commands.
+func referenceIndex(root *cobra.Command) string {
+	var page strings.Builder
+	page.WriteString("# Commands\n\nThe help text of each command of `caelum`. The agent's own commands are in\n" +
+		"[install](../install.md) and [troubleshoot](../troubleshoot.md).\n\n| command | purpose |\n|---|---|\n")
+	for _, cmd := range documented(root) {
+		fmt.Fprintf(&page, "| [%s](%s) | %s |\n", cmd.CommandPath(), referenceName(cmd), cmd.Short)
+	}
+	return page.String()
+}
+
+func upperFirst(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

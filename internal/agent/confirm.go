@@ -1,0 +1,49 @@
+package agent
+
+// confirm reports whether an idle instance is still on its GPU as the agent made it. `nvidia-smi mig -dci` and `-dgi`
+// can remove an instance without the agent. If only its compute instance was removed, confirm destroys the rest.
+// Otherwise it removes the instance from the ledger and leaves the GPU unchanged, since another instance may have the
+// same id by now. The caller holds the card's hardware lock.
+func (a *Agent) confirm(g int, in *instance, t *spent) (bool, error) {
+	made := a.hwOf(in)
+	exists, err := a.hw.Exists(g, made)
+	if exists || err != nil {
+		return exists, err
+	}
+	found, err := a.hw.Instances(g)
+	if err != nil {
+		return false, err
+	}
+	for _, f := range found {
+		switch {
+		case f.GI != made.GI || f.Profile != made.Profile || f.Start != made.Start:
+		case len(f.CIs) == 0:
+			a.log.WithField("gpu", g).WithField("uuid", in.UUID).Warnf(
+				"the compute instance of %s at %d was removed by another program: the GPU instance is destroyed",
+				in.Profile, in.Start)
+			return false, a.destroy(g, in, t)
+		}
+	}
+	return false, a.forgetGone(g, in)
+}
+
+// forgetGone removes an instance that is no longer on its GPU, first from the ledger and then from memory. It does not
+// hold the agent's lock while it writes the ledger.
+func (a *Agent) forgetGone(g int, in *instance) error {
+	c := a.cards[g]
+	a.mu.Lock()
+	was := in.Instance
+	a.mu.Unlock()
+	if err := a.gone(g, c, was); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for p, other := range c.ours {
+		if other == in {
+			delete(c.ours, p)
+		}
+	}
+	a.version++
+	return nil
+}

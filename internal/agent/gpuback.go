@@ -1,0 +1,53 @@
+package agent
+
+import (
+	"fmt"
+	"reflect"
+	"time"
+
+	"caelum/internal/gpu"
+)
+
+// discoverTimeout limits the time for which a comparison waits for a GPU that was not usable, since driver calls to it
+// may hang.
+const discoverTimeout = time.Second
+
+// takeBack manages a GPU again after it was lost, if it answers. The agent does not know the slots and profiles of a
+// GPU that had a problem when the agent started, nor those of another GPU at the same index. In these cases the agent
+// ends, and systemd starts it again. The caller holds the card's hardware lock.
+func (a *Agent) takeBack(g int, c *card) error {
+	patience := time.Duration(0) // an earlier call has already waited for a discovery that is under way
+	if c.asked == nil {
+		patience = discoverTimeout
+		c.asked = make(chan gpu.GPU, 1)
+		go func(answer chan<- gpu.GPU) { answer <- a.hw.Discover(g) }(c.asked)
+	}
+	var found gpu.GPU
+	select {
+	case found = <-c.asked:
+		c.asked = nil
+	case <-time.After(patience):
+		return nil // the next comparison reads the answer
+	}
+	if found.Problem != "" {
+		return nil
+	}
+	if c.Model == nil || found.UUID != c.UUID || found.Minor != c.Minor ||
+		!reflect.DeepEqual(found.Model.Profiles, c.Model.Profiles) {
+		select {
+		case a.outdated <- fmt.Errorf("GPU %d can be managed now: the agent restarts to read its profiles", g):
+		default:
+		}
+		return nil
+	}
+	if err := a.repair(g, c); err != nil {
+		return err
+	}
+	a.closeIdleOn([]*card{c})
+	a.mu.Lock()
+	c.Problem = ""
+	a.version++
+	a.mu.Unlock()
+	a.log.WithField("gpu", g).Warn("the GPU is back: managed again")
+	return nil
+}

@@ -1,0 +1,55 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"caelum/internal/predict"
+	"caelum/internal/repo"
+	"caelum/internal/slurm"
+)
+
+// Repository stores the runs of jobs, the observations of runs that have not ended, and the outbox: the runs whose
+// summary is not in slurmdbd yet. Several goroutines may call its methods.
+type Repository interface {
+	// Observe stores the observation of a run that has not ended. It replaces an earlier observation of the same job
+	// and restart.
+	Observe(o Observation) error
+	// Observations returns all stored observations.
+	Observations() ([]Observation, error)
+	// Dismiss removes the observation of a job and restart.
+	Dismiss(job uint32, restart int) error
+	// Ended stores a run that ended at this time, removes its observation, and puts the run into the outbox, due
+	// immediately.
+	Ended(run predict.Run, at time.Time) error
+	// Add completes a stored run.
+	Add(runs ...predict.Run) (added int, err error)
+	// Due returns at most n runs of the outbox that are due, the longest waiting first.
+	Due(now time.Time, n int) ([]Pending, error)
+	// Next returns the time at which the next run of the outbox is due, and false if the outbox is empty.
+	Next() (time.Time, bool, error)
+	// Waiting returns the number of runs in the outbox.
+	Waiting() (int, error)
+	// Postpone counts an attempt for a run of the outbox and sets the time of the next one. written is set if the
+	// summary was written, so that the next attempt must read it back.
+	Postpone(run predict.Run, until time.Time, written bool) error
+	// Recorded removes a run from the outbox.
+	Recorded(run predict.Run) error
+}
+
+// Observation is the stored observation of a run that has not ended. Only the agent interprets its text.
+type Observation = repo.Observation
+
+// Pending is a run in the outbox: it is not certain that slurmdbd has its summary.
+type Pending = repo.Pending
+
+// Accounting is the part of slurmdbd that the recorder uses.
+type Accounting interface {
+	// RecordsOf returns the records of a job in slurmdbd, one for each of its runs, oldest first, with the text of one
+	// field. It returns an error if there are none.
+	RecordsOf(ctx context.Context, field slurm.AccountingField, job uint32) ([]slurm.Record, error)
+	// SetAccounting replaces the field of a job's newest record, whose run must have ended. The text is stored in lower
+	// case (sacctmgr 22.05.8). If that would change text of another tool in the field, SetAccounting writes nothing and
+	// returns ErrSpoils.
+	SetAccounting(ctx context.Context, r slurm.Record, field slurm.AccountingField, text string) error
+}

@@ -1,0 +1,180 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"caelum/internal/api"
+	"caelum/internal/gpu"
+)
+
+// slotMajor is the major number of the placeholder devices of gres/gpu. 42 is in the kernel's range for demo and sample
+// use, and no driver serves it. The placeholders must be character devices, because Slurm sets no CUDA_VISIBLE_DEVICES
+// for regular files. They must not share a number with a device that jobs need, because ConstrainDevices would deny
+// that device.
+const slotMajor = 42
+
+// slotMode is the mode of the placeholder devices. It lets a task find out with access(2) which slots its devices
+// cgroup allows. The files give access to nothing, because no driver answers an open.
+const slotMode = 0o444
+
+// makeSlots makes the device files of the slots before slurmd looks for them. It never makes fewer than an earlier
+// agent did: slurmd does not start if a file in gres.conf is missing, and a broken GPU must not make the other GPUs
+// unavailable.
+func (a *Agent) makeSlots() error {
+	text, err := a.ledger.Meta("slots")
+	if err != nil {
+		return err
+	}
+	had, _ := strconv.Atoi(text)
+	n := max(had, a.slotCount())
+	dir := filepath.Join(a.cfg.DeviceDir, "caelum")
+	if err := makeDir(dir, 0o755); err != nil {
+		return err
+	}
+	for i := range n {
+		path := filepath.Join(dir, "slot"+strconv.Itoa(i))
+		if err := unix.Mknod(path, unix.S_IFCHR|slotMode, int(unix.Mkdev(slotMajor, uint32(i)))); err != nil &&
+			!errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("couldn't make %s: %w", path, err)
+		}
+		if err := os.Chmod(path, slotMode); err != nil { // independent of the umask
+			return err
+		}
+	}
+	return a.ledger.SetMeta("slots", strconv.Itoa(n))
+}
+
+// makeDir makes a directory and its parents, and sets the directory's mode independently of the umask. An existing
+// directory gets the mode too.
+func makeDir(path string, mode os.FileMode) error {
+	if err := os.MkdirAll(path, mode); err != nil {
+		return err
+	}
+	return os.Chmod(path, mode)
+}
+
+func (a *Agent) prepareRunDir() error {
+	if err := makeDir(a.cfg.RunDir, 0o755); err != nil {
+		return err
+	}
+	jobs := filepath.Join(a.cfg.RunDir, "jobs")
+	if err := makeDir(jobs, 0o700); err != nil {
+		return err
+	}
+	for _, l := range a.leases {
+		if _, err := os.Stat(a.leaseFile(l.Job)); err == nil {
+			continue
+		}
+		// A failure here is harmless: the job's prolog has had no answer and repeats its call, or the epilog does.
+		if err := a.writeLeaseFile(*l); err != nil {
+			a.log.WithError(err).WithField("job", l.Job).Warn("couldn't write a missing lease file")
+		}
+	}
+	return nil
+}
+
+func (a *Agent) leaseFile(job uint32) string {
+	return filepath.Join(a.cfg.RunDir, "jobs", strconv.FormatUint(uint64(job), 10))
+}
+
+// writeLeaseFile writes the lease file that task_init reads (docs/internals.md). It replaces the file atomically. It
+// returns api.NotNow if slurmctld's configuration is needed and cannot be read.
+func (a *Agent) writeLeaseFile(l api.Lease) error {
+	index := "absolute"
+	var own []gpu.Device
+	if l.Error == "" && len(l.Slices) > 0 {
+		c, err := a.slurmConfig(context.Background())
+		if err != nil {
+			return api.NotNow(err.Error())
+		}
+		if c.RelativeIndex() {
+			index = "relative"
+			if own, err = a.ownDevices(l); err != nil {
+				return err
+			}
+		}
+	}
+	if err := writeFile(a.leaseFile(l.Job), leaseText(l, index, own)); err != nil {
+		return fmt.Errorf("couldn't write the lease file: %w", err)
+	}
+	return nil
+}
+
+// unfinished is the pattern of the temporary names that writeFile uses until a file is complete.
+const unfinished = ".new-*"
+
+// removeUnfinished removes the unfinished files of an agent that was killed. No agent may be serving meanwhile, because
+// it could be writing such a file.
+func (a *Agent) removeUnfinished() {
+	for _, dir := range []string{a.cfg.RunDir, filepath.Join(a.cfg.RunDir, "jobs")} {
+		left, _ := filepath.Glob(filepath.Join(dir, unfinished))
+		for _, path := range left {
+			if err := os.Remove(path); err != nil {
+				a.log.WithError(err).Warn("couldn't remove an unfinished file of an earlier agent")
+			}
+		}
+	}
+}
+
+// writeFile replaces a file atomically. The file gets mode 0600 and belongs to the agent's user.
+func writeFile(path, text string) error {
+	f, err := os.CreateTemp(filepath.Dir(path), unfinished)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+func leaseText(l api.Lease, index string, own []gpu.Device) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "caelum-lease 1\njob %d\nrestart %d\nuid %d\nindex %s\n", l.Job, l.Restart, l.UID, index)
+	if l.Error != "" {
+		fmt.Fprintf(&b, "error %s\n", oneLine(l.Error))
+	} else {
+		behind := map[int]string{}
+		for _, s := range l.Slices {
+			behind[s.Slot] = s.UUID
+		}
+		for _, slot := range l.Slots {
+			uuid := behind[slot]
+			if uuid == "" {
+				uuid = "-"
+			}
+			fmt.Fprintf(&b, "slot %d %s\n", slot, uuid)
+		}
+		writeDevices(&b, own)
+	}
+	b.WriteString("end\n")
+	return b.String()
+}
+
+// oneLine replaces the control characters of a text by spaces, so that it is a single line.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+func (a *Agent) removeLeaseFile(job uint32) error {
+	if err := os.Remove(a.leaseFile(job)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("couldn't remove a lease file: %w", err)
+	}
+	return nil
+}

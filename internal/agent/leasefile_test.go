@@ -1,0 +1,50 @@
+package agent
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/sirupsen/logrus"
+)
+
+// unserved returns a new agent whose Run has not been called. No other agent may run.
+func (w *world) unserved() *Agent {
+	w.t.Helper()
+	log := logrus.New()
+	log.SetOutput(&syncWriter{w: &w.log})
+	a, err := New(w.cfg, w.node.NVML, w.fake, log.WithField("node", "n1"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	a.now = w.fake.Now
+	return a
+}
+
+// TestUnfinishedFilesRemoved: the next agent removes the unfinished files of an agent that was killed while it wrote
+// files, and keeps the lease files.
+func TestUnfinishedFilesRemoved(t *testing.T) {
+	w := newWorld(t, 1)
+	id := w.startNow("1g.5gb:1")
+	w.lease(id)
+	w.stop()
+	left := []string{filepath.Join(w.cfg.RunDir, ".new-1"), filepath.Join(w.cfg.RunDir, "jobs", ".new-2345")}
+	for _, path := range left {
+		if err := os.WriteFile(path, []byte("caelum-lease 1\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // the agent starts, and stops
+	if err := w.unserved().Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	for _, path := range left {
+		if _, err := os.Lstat(path); !os.IsNotExist(err) {
+			t.Errorf("%s is still there: %v", path, err)
+		}
+	}
+	w.leaseFile(id) // fails the test if the file is missing
+}

@@ -1,0 +1,94 @@
+package agent
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"caelum/internal/slurm"
+	"caelum/internal/wake"
+)
+
+// maxNotifyPause limits the pause after notifications of the watcher whose pass changed nothing.
+const maxNotifyPause = 15 * time.Second
+
+// listen runs a pass for each notification of the watcher, until ctx ends. It reads the key file as soon as the
+// configuration of slurmctld is known.
+func (a *Agent) listen(ctx context.Context) {
+	for ctx.Err() == nil && a.knownConfig() == nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryInterval):
+		}
+	}
+	c := a.knownConfig()
+	if c == nil {
+		return
+	}
+	key, err := readWakeKey(a.cfg, *c)
+	if err != nil {
+		a.log.WithError(err).WithField("poll_interval", a.cfg.PollInterval).
+			Warn("wake port not opened: the agent only polls the queue")
+		return
+	}
+	a.sender.Store(&wake.Sender{Key: key, Name: a.cfg.Node, Address: a.cfg.WakeAddress})
+	l := wake.Listener{
+		Key: key, Name: a.cfg.Node, Address: a.cfg.WakeAddress, Port: a.cfg.WakePort,
+		MaxPause: min(a.cfg.PollInterval, maxNotifyPause),
+		Hosts: func(sender string) []string {
+			if !strings.HasPrefix(sender, wake.Watcher) {
+				return nil
+			}
+			return c.Controllers()
+		},
+		Refused: func(n int, from netip.AddrPort, reason string) {
+			a.log.WithField("datagrams", n).WithField("from", from).WithField("reason", reason).
+				Warn("datagrams to the wake port refused")
+		},
+	}
+	// The publisher logs the error of a pass and repeats the pass.
+	seen := a.changes.Load()
+	err = l.Listen(ctx, func() bool {
+		a.Publish(ctx)
+		now := a.changes.Load()
+		changed := now != seen
+		seen = now
+		return changed
+	})
+	if err != nil {
+		a.log.WithError(err).WithField("poll_interval", a.cfg.PollInterval).
+			Error("couldn't listen for notifications of the watcher; the agent only polls the queue")
+	}
+}
+
+// readWakeKey reads the key file. The file must belong to the user of this process or to SlurmUser, as which the
+// watcher may run on the same host.
+func readWakeKey(cfg Config, c slurm.Config) (wake.Key, error) {
+	owners := []uint32{uint32(os.Geteuid())}
+	if uid, ok := c.SlurmUser(); ok {
+		owners = append(owners, uid)
+	}
+	return wake.ReadKey(cfg.WakeKey, owners...)
+}
+
+// knownConfig returns slurmctld's configuration, nil if it has not been read yet.
+func (a *Agent) knownConfig() *slurm.Config {
+	a.slurmMu.Lock()
+	defer a.slurmMu.Unlock()
+	return a.slurm
+}
+
+// wakeWatcher notifies the watcher on each host of slurmctld that this node has published a change.
+func (a *Agent) wakeWatcher() {
+	sender, c := a.sender.Load(), a.knownConfig()
+	if sender == nil || c == nil {
+		return
+	}
+	for _, host := range c.Controllers() {
+		if err := sender.Send(wake.Watcher, host, a.cfg.WakePort); err != nil {
+			a.log.WithError(err).WithField("host", host).Debug("couldn't notify the watcher")
+		}
+	}
+}

@@ -1,0 +1,103 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"caelum/internal/wake"
+)
+
+// freePort returns a UDP port of the loopback interface on which no program listens.
+func freePort(t *testing.T) int {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	return conn.LocalAddr().(*net.UDPAddr).Port
+}
+
+// listening opens the agent's wake port, with the key if there is one, and returns a sender that acts as the watcher.
+func listening(t *testing.T, w *world, key wake.Key) *wake.Sender {
+	a := w.current()
+	a.cfg.WakeAddress, a.cfg.WakePort = "127.0.0.1", freePort(t)
+	a.cfg.WakeKey = filepath.Join(t.TempDir(), "wake.key")
+	if key != nil {
+		if err := os.WriteFile(a.cfg.WakeKey, key, 0o400); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { a.listen(ctx); close(done) }()
+	t.Cleanup(func() { stop(); <-done })
+	return &wake.Sender{Key: key, Name: wake.Watcher + "ctl", Address: "127.0.0.1"}
+}
+
+// TestWoken checks that a datagram of the watcher makes the agent publish, and that other datagrams do not.
+func TestWoken(t *testing.T) {
+	w := newWorld(t, 1)
+	w.fake.SetConfig("SlurmctldHost[0]", "ctl(127.0.0.1)")
+	w.publish()
+	key := wake.Key(strings.Repeat("k", 32))
+	watcher := listening(t, w, key)
+	a := w.current()
+	w.submit(job(1, "7g.40gb:1")) // its profile is not offered beside the present offers
+	if n := w.offers()["7g.40gb"]; n != 0 {
+		t.Fatalf("%d of 7g.40gb are on offer already", n)
+	}
+	for a.sender.Load() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	for _, other := range []*wake.Sender{
+		{Key: wake.Key(strings.Repeat("l", 32)), Name: watcher.Name, Address: "127.0.0.1"},
+		{Key: key, Name: "n2", Address: "127.0.0.1"},
+		{Key: key, Name: watcher.Name, Address: "127.0.0.7"},
+	} {
+		for range 20 {
+			other.Send(a.cfg.Node, "127.0.0.1", a.cfg.WakePort)
+			time.Sleep(5 * time.Millisecond)
+		}
+		if n := w.offers()["7g.40gb"]; n != 0 {
+			t.Fatalf("%s from %s was answered", other.Name, other.Address)
+		}
+	}
+	for range 2000 {
+		watcher.Send(a.cfg.Node, "127.0.0.1", a.cfg.WakePort) // the first may come before the agent listens
+		if w.offers()["7g.40gb"] == 1 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if n := w.offers()["7g.40gb"]; n != 1 {
+		t.Fatalf("%d of 7g.40gb are on offer", n)
+	}
+}
+
+// TestNoWakeKey checks that the agent does not open the port without a key file, and logs the command that makes one.
+func TestNoWakeKey(t *testing.T) {
+	w := newWorld(t, 1)
+	w.publish()
+	a := w.current()
+	var out bytes.Buffer
+	log := logrus.New()
+	log.SetOutput(&out)
+	a.log = log.WithField("", "")
+	a.cfg.WakeAddress, a.cfg.WakePort, a.cfg.WakeKey = "127.0.0.1", freePort(t), filepath.Join(t.TempDir(), "wake.key")
+	a.listen(t.Context()) // returns without waiting
+	for _, want := range []string{"wake port not opened", "head -c 32 /dev/urandom >" + a.cfg.WakeKey} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the log has no %q: %s", want, out.String())
+		}
+	}
+	a.wakeWatcher()
+}

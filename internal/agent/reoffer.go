@@ -1,0 +1,59 @@
+package agent
+
+import (
+	"slices"
+
+	"caelum/internal/api"
+	"caelum/internal/offer"
+	"caelum/internal/plan"
+)
+
+// If the first waiting job requests a slice like the one that is being released, no plan is needed: slurmctld counts
+// the released slice as free once the epilog is over. The epilog itself offers the slice again, and does not wait for
+// slurmctld. A pass follows, as after any other change.
+
+// next describes the first jobs in the queue that the plan in force has no room for. Each of them requests one slice of
+// the same profile.
+type next struct {
+	profile string
+	jobs    int // consecutive jobs of this kind
+}
+
+// nextOn returns next for a member of a plan. It is empty unless the first job without room requests a single slice of
+// a profile that the member offers under the profile's own name, and the member accepts the job.
+func nextOn(v *plan.View, all offer.Plan, me int) (n next) {
+	for k, spots := range all.Spots {
+		if spots != nil {
+			continue
+		}
+		w := v.Waiting[k]
+		wants := v.Jobs[k].Wants
+		if len(wants) != 1 || wants[0].Count != 1 || wants[0].Alternatives != nil || w.NumNodes > 1 || w.HetJob != 0 ||
+			n.jobs > 0 && wants[0].Profile != n.profile || !v.Members[me].Accepts(w) {
+			break
+		}
+		n = next{wants[0].Profile, n.jobs + 1}
+	}
+	return n
+}
+
+// offerAgain offers the slice of a lease that has just been dropped, if the next waiting job requests such a slice. It
+// reports whether it did. The caller holds a.mu.
+func (a *Agent) offerAgain(lease api.Lease) bool {
+	if len(lease.Slices) != 1 || a.next.jobs == 0 || len(a.offers) != len(a.cards) {
+		return false
+	}
+	s := lease.Slices[0]
+	c := a.cards[s.GPU]
+	if s.AdvertisedAs != "" || s.Profile != a.next.profile || c.Problem != "" {
+		return false
+	}
+	p, ok := c.Model.Placement(s.Profile, s.Start)
+	if in := c.ours[p]; !ok || in == nil || in.UUID != s.UUID || !in.idle() || !c.Model.Fits(a.offers[s.GPU], p) {
+		return false
+	}
+	a.offers = slices.Clone(a.offers) // the plan that the slice came from still uses it
+	a.offers[s.GPU] = a.offers[s.GPU].With(p)
+	a.next.jobs--
+	return true
+}

@@ -1,0 +1,63 @@
+package agent
+
+import (
+	"sync"
+
+	"caelum/internal/gpu"
+)
+
+// searches lets the prologs that begin while a scan runs share the next scan. The running scan does not serve them,
+// since it may have begun before their instances were closed.
+type searches struct {
+	mu      sync.Mutex
+	next    *search
+	running sync.Mutex
+}
+
+// search is a scan for the processes that hold any capability that can exist on the node.
+type search struct {
+	done chan struct{}
+	held gpu.Held
+	err  error
+}
+
+// wait waits for the end of the scan and returns its result.
+func (s *search) wait() (gpu.Held, error) {
+	<-s.done
+	return s.held, s.err
+}
+
+// search starts a scan, or returns the scan that waits to begin. The scan runs while the prolog waits for slurmctld.
+// Its result is valid for every instance whose files were closed before the call.
+func (a *Agent) search() *search {
+	a.searches.mu.Lock()
+	defer a.searches.mu.Unlock()
+	if s := a.searches.next; s != nil {
+		return s // this scan has not begun
+	}
+	s := &search{done: make(chan struct{})}
+	a.searches.next = s
+	go func() {
+		defer close(s.done)
+		a.searches.running.Lock()
+		defer a.searches.running.Unlock()
+		a.searches.mu.Lock()
+		a.searches.next = nil
+		a.searches.mu.Unlock()
+		s.held, s.err = a.scanAll()
+	}()
+	return s
+}
+
+// scanAll scans for the processes that hold the capabilities of any instance that can exist on the node.
+func (a *Agent) scanAll() (gpu.Held, error) {
+	var wanted []gpu.Device
+	for _, c := range a.cards {
+		all, err := a.caps.Possible(c.Minor)
+		if err != nil {
+			return gpu.Held{}, ignoreNoCapabilities(err)
+		}
+		wanted = append(wanted, all...)
+	}
+	return a.scan(wanted)
+}

@@ -1,0 +1,43 @@
+package agent
+
+import (
+	"context"
+
+	"caelum/internal/api"
+	"caelum/internal/slurm"
+)
+
+// Sight implements api.Private. It returns what a user may see of other users' jobs, which is no more than slurmctld
+// shows that user. slurmctld shows more to operators and coordinators of accounts; the agent does not.
+func (a *Agent) Sight(uid uint32) api.Visibility {
+	c := a.privacy.Load()
+	switch slurmUser, known := slurmUserOf(c); {
+	case uid == 0, known && uid == slurmUser:
+		return api.SeesAll
+	case a.hidesJobs():
+		return api.SeesOwn
+	}
+	return api.SeesJobs
+}
+
+// hidesJobs reports whether users may not see other users' jobs. It returns true until slurmctld has answered.
+func (a *Agent) hidesJobs() bool {
+	c := a.privacy.Load()
+	return c == nil || c.HidesJobs()
+}
+
+// slurmUserOf returns the uid of SlurmUser, and false if it is not known.
+func slurmUserOf(c *slurm.Config) (uint32, bool) {
+	if c == nil {
+		return 0, false
+	}
+	return c.SlurmUser()
+}
+
+// learnPrivacy reads PrivateData, which `scontrol reconfigure` may change. While slurmctld does not answer, its last
+// answer remains in force.
+func (a *Agent) learnPrivacy(ctx context.Context) {
+	if c, err := a.ctl.Config(ctx); err == nil {
+		a.privacy.Store(&c)
+	}
+}

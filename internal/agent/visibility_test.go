@@ -1,0 +1,84 @@
+package agent
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"caelum/internal/api"
+	"caelum/internal/plan"
+)
+
+// TestSight checks that users see of other users' jobs what slurmctld's configuration allows, and nothing while the
+// configuration is unknown.
+func TestSight(t *testing.T) {
+	w := newWorld(t, 1)
+	a := w.current()
+	see := func(what string, uid uint32, want api.Visibility) {
+		t.Helper()
+		if got := a.Sight(uid); got != want {
+			t.Errorf("%s: %d, want %d", what, got, want)
+		}
+	}
+	see("root before slurmctld answers", 0, api.SeesAll)
+	see("a user before slurmctld answers", 20001, api.SeesOwn)
+	see("SlurmUser before slurmctld answers", 64030, api.SeesOwn)
+	w.fake.SetConfig("SlurmUser", "slurm(64030)")
+	w.publish()
+	see("a user", 20001, api.SeesJobs)
+	see("SlurmUser", 64030, api.SeesAll)
+	for _, c := range []struct {
+		key, value string
+		want       api.Visibility
+	}{
+		{"PrivateData", "accounts,jobs", api.SeesOwn},
+		{"PrivateData", "accounts,usage,users", api.SeesJobs},
+		{"MCSParameters", "enforced,select,privatedata", api.SeesOwn},
+	} {
+		w.fake.SetConfig(c.key, c.value)
+		a.learnPrivacy(t.Context())
+		see(c.key+"="+c.value, 20001, c.want)
+		see("root with "+c.key+"="+c.value, 0, api.SeesAll)
+		w.fake.SetConfig(c.key, "")
+	}
+}
+
+// TestEndsPrivate checks that the Extra of the node does not show when jobs end if users may not see other users' jobs.
+// The setting may change while jobs run.
+func TestEndsPrivate(t *testing.T) {
+	w := newWorld(t, 1)
+	shown := func() (ends int) {
+		t.Helper()
+		w.publish()
+		n, err := w.fake.Node(t.Context(), "n1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := plan.Parse(plan.In(n.Extra))
+		if err != nil || s.GPUs[0].Busy.Count() != 1 {
+			t.Fatalf("%v: %+v", err, s)
+		}
+		for _, end := range s.GPUs[0].Ends {
+			if !math.IsInf(end, 1) {
+				ends++
+			}
+		}
+		return ends
+	}
+	j := job(1, "2g.10gb:1")
+	j.TimeLimit = time.Hour
+	w.submit(j)
+	w.publish()
+	w.fake.Tick()
+	w.prologs.Wait()
+	for _, c := range []struct {
+		private string
+		ends    int
+	}{{"", 1}, {"jobs", 0}, {"nodes", 1}} {
+		w.fake.SetConfig("PrivateData", c.private)
+		w.current().learnPrivacy(t.Context())
+		if got := shown(); got != c.ends {
+			t.Errorf("PrivateData=%s: the node shows %d ends, want %d", c.private, got, c.ends)
+		}
+	}
+}

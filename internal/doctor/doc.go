@@ -1,0 +1,33 @@
+// Package doctor checks the installation of Caelum on a node: Slurm's configuration, the node and the catalogue in
+// slurmctld, the plugin's files, the agent, and the device files of slices. On slurmctld's host it checks the decision
+// table.
+//
+// Read collects the facts and Examine judges them, so that every check is a function over values. The package changes
+// nothing, and it never reports a check as passed that could not be made.
+//
+// Files:
+//
+// The frame:
+//
+//	doctor.go     Finding and Severity; the list of checks with their OK texts and the sources that they need; Examine
+//	read.go       collects the facts from slurmctld, agent, files, driver, slurmdbd; texts for a missing source
+//
+// Checks of Slurm:
+//
+//	slurmconf.go  slurm.conf: PrologFlags, timeouts, scheduler, GresTypes, accounting, clocks, isolation of jobs
+//	node.go       the node in slurmctld: state, gres/mig:closed, total N, excess, slots, exclusive partitions
+//	catalogue.go  catalogue nodes: state, partitions, features; profiles of slurm.conf and of the driver
+//	limits.go     limits on gres/gpu in slurmdbd, which count slices
+//	table.go      the decision table: readable, partitions, profiles, max_nodes
+//
+// Checks of the node:
+//
+//	agent.go      the agent's status: publishing, GPUs, instances; owners and modes of capability files
+//	plugin.go     plugstack.conf, the plugin's release (plugin_version), its Go object and run_dir
+//	files.go      owners and modes of files that root uses; the restrictions of caelumd.service
+//	confine.go    whether the plugin's BPF program is attached to the cgroup of all steps
+//	driver.go     NVreg_ModifyDeviceFiles, and device files that are missing
+//	scrub.go      whether the driver overwrites freed GPU memory (RMDisableScrubOnFree)
+//	leftout.go    device files of GPUs that the agent does not manage (check "whole GPUs")
+//	wake.go       the key file of the notifications
+package doctor

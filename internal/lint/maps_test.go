@@ -1,0 +1,55 @@
+package lint
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// mapped are the packages whose comment, in doc.go, has a line for each of their files.
+var mapped = []string{
+	"internal/agent", "internal/predict", "internal/repo", "internal/plan", "internal/offer", "internal/slurm",
+	"internal/place", "internal/mig", "internal/sim", "internal/gpu", "internal/doctor", "internal/api",
+	"internal/learn", "internal/trace", "cmd/caelum",
+}
+
+// entry is the beginning of a line of a map.
+var entry = regexp.MustCompile(`(?m)^//\t(\w+\.go) `)
+
+func TestFileMaps(t *testing.T) {
+	for _, dir := range mapped {
+		text, err := os.ReadFile(filepath.Join(root, dir, "doc.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var named []string
+		for _, m := range entry.FindAllStringSubmatch(string(text), -1) {
+			named = append(named, m[1])
+		}
+		paths, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("%s: no files (%v)", dir, err)
+		}
+		var files []string
+		for _, path := range paths {
+			name := filepath.Base(path)
+			if name == "doc.go" || strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			files = append(files, name)
+			if !slices.Contains(named, name) {
+				t.Errorf("%s/doc.go does not say what %s is for; add a line", dir, name)
+			}
+		}
+		for k, name := range named {
+			if !slices.Contains(files, name) {
+				t.Errorf("%s/doc.go names %s, which does not exist; remove or rename the line", dir, name)
+			} else if slices.Contains(named[:k], name) {
+				t.Errorf("%s/doc.go names %s twice; remove one of the lines", dir, name)
+			}
+		}
+	}
+}

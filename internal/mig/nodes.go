@@ -1,0 +1,155 @@
+package mig
+
+import (
+	"slices"
+	"sync"
+)
+
+// Table has, for every layout of a GPU model, the values that policies need again and again. The layouts are the nodes
+// of a graph; an edge leads from a layout to the layout with one more placement. Computing a table takes about a
+// millisecond for an A100 and about twenty for the largest GPU model. A table is immutable.
+type Table struct {
+	Model   *Model
+	Blocked uint64 // units that no layout of the table takes
+
+	nodes []Node
+}
+
+// Node is a layout of a GPU model with the values that depend on it.
+type Node struct {
+	Layout Layout
+	Open   Layout // the placements that fit beside it
+	Units  int    // free units: neither taken nor blocked
+	// Compute is the number of compute slices that are left.
+	Compute int
+	// Reach is the number of maximal layouts that contain the layout (future configuration reachability of MIGPro).
+	Reach int
+	// CC is the number of open placements (configuration capability of GRMU).
+	CC int
+	// Frag is the fragmentation of FragAware (arXiv 2512.16099), from 0 to 1. It is the mean of 1 - placeable/ideal
+	// over the profiles with an ideal above 0; 0 if there is no such profile.
+	Frag float64
+
+	table     *Table
+	placeable []int8  // by profile
+	next      []int32 // by placement: the index of the node with this placement added; -1: it is not open
+}
+
+// Table returns the GPU model's table. It is computed once, at first use.
+func (b *Model) Table() *Table { return b.table() }
+
+// TableBeside returns the table of the layouts that avoid the blocked units. Its Reach counts the ways to fill the
+// other units. The table is kept, since a node has few different sets of blocked units.
+func (b *Model) TableBeside(blocked uint64) *Table {
+	if blocked &= span(0, b.Grid); blocked == 0 {
+		return b.Table()
+	}
+	made, _ := b.tables.LoadOrStore(blocked, sync.OnceValue(func() *Table { return newTable(b, blocked) }))
+	return made.(func() *Table)()
+}
+
+func newTable(b *Model, blocked uint64) *Table {
+	t := &Table{Model: b, Blocked: blocked}
+	var layouts []Layout
+	hit := b.touching(blocked)
+	for _, l := range b.Layouts() {
+		if l&hit == 0 {
+			layouts = append(layouts, l)
+		}
+	}
+	maximal := b.MaximalBeside(blocked)
+	t.nodes = make([]Node, len(layouts))
+	next := make([]int32, len(layouts)*len(b.Placements))
+	placeable := make([]int8, len(layouts)*len(b.Profiles))
+	// A successor of a layout has a larger index than the layout.
+	for k := len(layouts) - 1; k >= 0; k-- {
+		l := layouts[k]
+		r, _ := b.beside(l)
+		n := &t.nodes[k]
+		*n = Node{Layout: l, Open: r.open &^ hit, Compute: r.left[0], Reach: Containing(maximal, l), table: t}
+		n.CC = n.Open.Count()
+		n.Units = Layout(span(0, b.Grid) &^ (blocked | b.Occupied(l))).Count()
+		n.next, next = next[:len(b.Placements):len(b.Placements)], next[len(b.Placements):]
+		n.placeable, placeable = placeable[:len(b.Profiles):len(b.Profiles)], placeable[len(b.Profiles):]
+		for i := range n.next {
+			n.next[i] = -1
+		}
+		for i := range n.Open.Indices() {
+			j, _ := slices.BinarySearch(layouts, l.With(i))
+			n.next[i] = int32(j)
+			p := b.Placements[i].Profile
+			n.placeable[p] = max(n.placeable[p], 1+t.nodes[j].placeable[p])
+		}
+		n.Frag = n.frag()
+	}
+	return t
+}
+
+// Node returns the node of a layout; nil if the layout is illegal or takes blocked units.
+func (t *Table) Node(l Layout) *Node {
+	i, ok := slices.BinarySearchFunc(t.nodes, l, func(n Node, l Layout) int {
+		switch {
+		case n.Layout < l:
+			return -1
+		case n.Layout > l:
+			return 1
+		}
+		return 0
+	})
+	if !ok {
+		return nil
+	}
+	return &t.nodes[i]
+}
+
+// Nodes returns the nodes of all layouts, ascending. The caller must not change them.
+func (t *Table) Nodes() []Node { return t.nodes }
+
+// Table returns the table of the node.
+func (n *Node) Table() *Table { return n.table }
+
+// With returns the node with placement i added, which must be open.
+func (n *Node) With(i int) *Node { return &n.table.nodes[n.next[i]] }
+
+// Placeable returns how many instances of profile p (an index in Profiles) still fit together.
+func (n *Node) Placeable(p int) int { return int(n.placeable[p]) }
+
+// Ideal returns how many instances of profile p would fit if only the number of free compute slices and units counted,
+// not their position (FragAware).
+func (n *Node) Ideal(p int) int {
+	pr := n.table.Model.Profiles[p]
+	return min(n.Compute/pr.Compute, n.Units/pr.Size)
+}
+
+func (n *Node) frag() float64 {
+	sum, count := 0.0, 0
+	for p := range n.table.Model.Profiles {
+		if ideal := n.Ideal(p); ideal > 0 {
+			sum += 1 - float64(n.Placeable(p))/float64(ideal)
+			count++
+		}
+	}
+	if count == 0 {
+		return 0
+	}
+	return sum / float64(count)
+}
+
+// Lost returns the sum, over the profiles, of the weight times the free units that no instances of the profile can use.
+// Fragmentation gradient descent keeps this sum small. Weights are by profile.
+func (n *Node) Lost(weights []float64) float64 {
+	sum := 0.0
+	for p, pr := range n.table.Model.Profiles {
+		sum += weights[p] * float64(n.Units-n.Placeable(p)*pr.Size)
+	}
+	return sum
+}
+
+// WeightedCC returns the number of open placements of each profile times its weight, summed (ECC of GRMU).
+func (n *Node) WeightedCC(weights []float64) float64 {
+	sum := 0.0
+	for p, of := range n.table.Model.ofProfile {
+		sum += weights[p] * float64((n.Open & of).Count())
+	}
+	return sum
+}

@@ -1,0 +1,221 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+
+	"caelum/internal/mig"
+	"caelum/internal/trace"
+)
+
+// Pattern is a set of fixed layouts for GPUs: the first GPU gets the first layout, the second GPU the second, and so
+// on, starting again when all layouts are used.
+type Pattern []mig.Layout
+
+// Deal returns the layouts of n GPUs.
+func (p Pattern) Deal(n int) []mig.Layout {
+	all := make([]mig.Layout, n)
+	for k := range all {
+		all[k] = p[k%len(p)]
+	}
+	return all
+}
+
+// Names writes the layouts as their profiles: 7g.40gb / 4g.20gb 3g.20gb.
+func (p Pattern) Names(b *mig.Model) string {
+	var all []string
+	for k, l := range p {
+		if k > 0 && l == p[k-1] {
+			continue
+		}
+		times := 1
+		for k+times < len(p) && p[k+times] == l {
+			times++
+		}
+		var names []string
+		for i := range l.Indices() {
+			names = append(names, b.ProfileOf(i))
+		}
+		slices.Reverse(names) // profiles ascend
+		name := strings.Join(names, " ")
+		if times > 1 {
+			name = fmt.Sprintf("%d x (%s)", times, name)
+		}
+		all = append(all, name)
+	}
+	return strings.Join(all, " / ")
+}
+
+// ParsePattern parses the format of Names: 7g.40gb / 3 x (4g.20gb 3g.20gb). The error names the layout that the GPU
+// model does not support.
+func ParsePattern(b *mig.Model, text string) (Pattern, error) {
+	var p Pattern
+	for _, part := range strings.Split(text, "/") {
+		times, inner := 1, strings.TrimSpace(part)
+		if n, rest, ok := strings.Cut(inner, " x ("); ok && strings.HasSuffix(rest, ")") {
+			var err error
+			if times, err = strconv.Atoi(n); err != nil || times < 1 || times > 1000 {
+				return nil, fmt.Errorf("%q: give a number from 1 to 1000 before x", inner)
+			}
+			inner = strings.TrimSuffix(rest, ")")
+		}
+		names := strings.Fields(inner)
+		slices.Sort(names)
+		k := slices.IndexFunc(b.Layouts(), func(l mig.Layout) bool {
+			return l != 0 && slices.Equal(slices.Sorted(slices.Values(strings.Fields((Pattern{l}).Names(b)))), names)
+		})
+		if k < 0 {
+			return nil, fmt.Errorf("%s cannot be cut into %q", b.Name, inner)
+		}
+		p = append(p, slices.Repeat(Pattern{b.Layouts()[k]}, times)...)
+	}
+	return p, nil
+}
+
+// BestStatic searches for the pattern under which the jobs do best. This is what an administrator could achieve with
+// fixed layouts if the workload were known beforehand. It tries whole GPUs; every maximal layout L with a different set
+// of profiles; whole GPUs and L in the ratios 1:1, 2:1 and 1:2; a single GPU of one kind and all others of the other;
+// and each pair of the four best L, with and without whole GPUs between them. That is not every pattern. Patterns that
+// cannot hold every job are left out. All GPUs must be of one GPU model; better reports whether result a is better than
+// b. The Observer is not called.
+func BestStatic(c Config, jobs iter.Seq[trace.Job], better func(a, b *Result) bool) (Pattern, error) {
+	model := c.GPUs[0]
+	if !Alike(c.GPUs) {
+		return nil, errors.New("couldn't search for the best fixed layouts: " +
+			"the GPUs are of several GPU models; give one model at a time")
+	}
+	c.Observer = nil
+	s := &search{c: c, jobs: jobs, better: better, needs: map[string]bool{}}
+	for j := range jobs {
+		if name, ok := j.On(model); ok {
+			s.needs[name] = true
+		}
+	}
+	whole, ok := Whole(model)
+	if !ok {
+		return nil, fmt.Errorf("couldn't search for the best fixed layouts: %s has no profile of a whole GPU",
+			model.Name)
+	}
+	s.evaluate(Pattern{whole})
+	var ranked []found
+	n := len(c.GPUs)
+	for _, l := range contents(model, whole) {
+		var best *Result
+		one := append(Pattern{whole}, slices.Repeat(Pattern{l}, n-1)...)
+		all := append(Pattern{l}, slices.Repeat(Pattern{whole}, n-1)...)
+		for _, p := range []Pattern{{l}, {whole, l}, {whole, whole, l}, {whole, l, l}, one, all} {
+			if r := s.evaluate(p); r != nil && (best == nil || better(r, best)) {
+				best = r
+			}
+		}
+		if best != nil {
+			ranked = append(ranked, found{l, best})
+		}
+	}
+	slices.SortStableFunc(ranked, func(a, b found) int {
+		switch {
+		case better(a.result, b.result):
+			return -1
+		case better(b.result, a.result):
+			return 1
+		}
+		return 0
+	})
+	ranked = ranked[:min(len(ranked), 4)]
+	for i, a := range ranked {
+		for _, b := range ranked[i+1:] {
+			s.evaluate(Pattern{a.layout, b.layout})
+			s.evaluate(Pattern{whole, a.layout, whole, b.layout})
+		}
+	}
+	if s.best == nil && s.err == nil {
+		s.err = fmt.Errorf("no pattern of fixed layouts can hold every job")
+	}
+	return s.pattern, s.err
+}
+
+// found is a layout with the best result of its patterns.
+type found struct {
+	layout mig.Layout
+	result *Result
+}
+
+// search is the state of BestStatic.
+type search struct {
+	c      Config
+	jobs   iter.Seq[trace.Job]
+	better func(a, b *Result) bool
+	needs  map[string]bool
+	err    error
+
+	pattern Pattern // the best so far
+	best    *Result
+}
+
+// evaluate simulates the jobs under a pattern and keeps the pattern if it is the best so far. It returns nil if the
+// pattern cannot hold all jobs.
+func (s *search) evaluate(p Pattern) *Result {
+	b := s.c.GPUs[0]
+	for name := range s.needs {
+		if !slices.ContainsFunc(p[:min(len(p), len(s.c.GPUs))], func(l mig.Layout) bool { return holds(b, l, name) }) {
+			return nil
+		}
+	}
+	c := s.c
+	c.Policy, c.Static = nil, p.Deal(len(c.GPUs))
+	r, err := Run(c, s.jobs)
+	if errors.Is(err, ErrNever) {
+		return nil // a job needs more slices at the same time than the pattern has
+	} else if err != nil {
+		s.err = err
+		return nil
+	}
+	if s.best == nil || s.better(r, s.best) {
+		s.pattern, s.best = p, r
+	}
+	return r
+}
+
+// holds reports whether a slice of the layout is large enough for a profile.
+func holds(b *mig.Model, l mig.Layout, profile string) bool {
+	p, ok := b.ProfileIndex(profile)
+	if !ok {
+		return false
+	}
+	for i := range l.Indices() {
+		if enough(b.Profiles[b.Placements[i].Profile], b.Profiles[p]) {
+			return true
+		}
+	}
+	return false
+}
+
+// enough reports whether an instance of one profile suffices for a job that needs another.
+func enough(has, needs mig.Profile) bool {
+	return needs.Size <= has.Size && needs.Compute <= has.Compute
+}
+
+// contents returns the maximal layouts except the whole GPU, one for each different set of profiles.
+func contents(b *mig.Model, whole mig.Layout) (all []mig.Layout) {
+	seen := map[string]bool{}
+	for _, l := range b.Maximal() {
+		if name := (Pattern{l}).Names(b); l != whole && !seen[name] {
+			seen[name] = true
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// Whole returns the layout of one instance that takes the whole GPU, and false if the GPU model has no such profile.
+func Whole(b *mig.Model) (mig.Layout, bool) {
+	i := slices.IndexFunc(b.Placements, func(p mig.Placement) bool { return p.Size == b.Grid })
+	if i < 0 {
+		return 0, false
+	}
+	return mig.Layout(0).With(i), true
+}

@@ -1,0 +1,44 @@
+package sim
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+
+	"caelum/internal/predict"
+	"caelum/internal/trace"
+)
+
+// Limits returns time limits as users set them: uniformly between from and to times the true duration.
+func Limits(from, to float64, seed uint64) func(trace.Job) float64 {
+	return func(j trace.Job) float64 { return j.Duration * (from + (to-from)*chance(seed, j).Float64()) }
+}
+
+// Predictions returns the estimates of a predictor: the true duration with a lognormal error of this sigma.
+func Predictions(sigma float64, seed uint64) func(trace.Job) float64 {
+	return func(j trace.Job) float64 { return j.Duration * math.Exp(sigma*chance(seed, j).NormFloat64()) }
+}
+
+// chance returns a random source that depends on the seed and the job only: the numbers drawn for a job are the same in
+// every run.
+func chance(seed uint64, j trace.Job) *rand.Rand {
+	h := fnv.New64a()
+	h.Write([]byte(j.ID))
+	h.Write(binary.LittleEndian.AppendUint64(nil, math.Float64bits(j.Submit)))
+	return rand.New(rand.NewPCG(seed, h.Sum64()))
+}
+
+// foresight computes the expected end of running jobs.
+type foresight struct {
+	learned *predict.Ends // nil: estimates are not corrected
+}
+
+// total returns the expected run time of a job with this estimate that has run for ran seconds, and the run time until
+// which this expectation holds, in seconds.
+func (f foresight) total(estimate, ran float64) (total, until float64) {
+	if f.learned == nil {
+		return estimate, estimate
+	}
+	return f.learned.Expect(estimate, ran)
+}

@@ -1,0 +1,111 @@
+package sim
+
+import (
+	"cmp"
+	"encoding/binary"
+	"math"
+	"slices"
+
+	"caelum/internal/place"
+)
+
+// moved is the room of the reference: running jobs may be moved at any time without cost, so a job fits if all running
+// jobs can be packed together with it.
+type moved struct {
+	s        *simulation
+	gpus     []place.GPU
+	free     int
+	profiles []string        // all that were requested so far
+	count    []int           // number of running slices of each profile
+	fits     map[string]bool // results of packable, by count
+}
+
+func newMoved(s *simulation) *moved {
+	m := &moved{s: s, fits: map[string]bool{}}
+	for _, b := range s.GPUs {
+		m.gpus = append(m.gpus, place.GPU{Model: b})
+		m.free += b.Grid
+	}
+	return m
+}
+
+func (m *moved) idle() int { return m.free }
+
+// fragmentation is 0: slices can always be moved together.
+func (m *moved) fragmentation() float64 { return 0 }
+
+func (m *moved) place(k int, r *reservation) (bool, *reservation) {
+	j := m.s.queue.at(k)
+	m.number(j)
+	if !m.packable(m.with(j)) || r != nil && m.s.now+j.estimate > r.at && !m.packable(add(r.counts, j)) {
+		return false, m.reserve(k)
+	}
+	m.count = m.with(j)
+	j.units = j.size * j.slices()
+	m.free -= j.units
+	p, _ := m.s.GPUs[0].ProfileIndex(j.asksFor)
+	m.s.start(j, 0, m.s.GPUs[0].Profiles[p].Memory())
+	return true, nil
+}
+
+// number assigns an index to the profile of a job.
+func (m *moved) number(j *job) {
+	j.kind = slices.Index(m.profiles, j.asksFor)
+	if j.kind < 0 {
+		j.kind = len(m.profiles)
+		m.profiles, m.count = append(m.profiles, j.asksFor), append(m.count, 0)
+	}
+}
+
+func (m *moved) with(j *job) []int { return add(m.count, j) }
+
+// add returns the counts with the slices of one more job. counts may be older than the job's profile.
+func add(counts []int, j *job) []int {
+	all := append(slices.Clone(counts), make([]int, max(0, j.kind+1-len(counts)))...)
+	all[j.kind] += j.slices()
+	return all
+}
+
+// reserve returns when the head of the queue can be packed, by the estimated ends, and the counts at that time.
+func (m *moved) reserve(k int) *reservation {
+	if m.s.Discipline != EASY || k > 0 {
+		return nil
+	}
+	r := &reservation{at: m.s.now, counts: m.with(m.s.queue.at(0))}
+	running := slices.Clone(m.s.running)
+	slices.SortFunc(running, func(a, b *job) int { return cmp.Compare(a.started+a.estimate, b.started+b.estimate) })
+	for _, j := range running {
+		if m.packable(r.counts) {
+			return r
+		}
+		r.counts[j.kind] -= j.slices()
+		r.at = max(r.at, j.started+j.estimate)
+	}
+	if !m.packable(r.counts) {
+		r.at = math.Inf(1)
+	}
+	return r
+}
+
+// packable reports whether slices in these numbers fit on the GPUs together.
+func (m *moved) packable(count []int) bool {
+	var key []byte
+	for _, n := range count {
+		key = binary.AppendUvarint(key, uint64(n))
+	}
+	fits, known := m.fits[string(key)]
+	if !known {
+		var all []string
+		for p, n := range count {
+			all = append(all, slices.Repeat(m.profiles[p:p+1], n)...)
+		}
+		_, fits = place.Pack(m.gpus, all)
+		m.fits[string(key)] = fits
+	}
+	return fits
+}
+
+func (m *moved) leave(j *job) {
+	m.count[j.kind] -= j.slices()
+	m.free += j.units
+}

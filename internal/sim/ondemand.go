@@ -1,0 +1,190 @@
+package sim
+
+import (
+	"slices"
+
+	"caelum/internal/mig"
+	"caelum/internal/offer"
+	"caelum/internal/place"
+)
+
+// cut is the room of GPUs that a policy cuts on demand.
+type cut struct {
+	s *simulation
+	offer.Cluster
+	inputs  place.Inputs
+	free    int
+	frag    float64      // sum over the GPUs
+	done    []float64    // for each GPU, when its pending creations and destructions end
+	decided []place.Spot // where the next job goes; nil: the policy decides
+}
+
+func newCut(s *simulation) *cut {
+	c := &cut{s: s, inputs: place.InputsOf(s.Policy)}
+	gpus := make([]place.GPU, len(s.GPUs))
+	for k, b := range s.GPUs {
+		gpus[k].Model = b
+		c.free += b.Grid
+	}
+	c.done = make([]float64, len(gpus))
+	c.Pool, c.Nodes, c.Policy = place.NewPool(gpus), s.nodes, s.Policy
+	if s.Discipline == Loss {
+		c.Policy = unheld{s.Policy}
+	}
+	for k := range gpus {
+		c.frag += c.Pool.Busy(k).Frag // not 0 if the model allows some profile only once
+	}
+	return c
+}
+
+// unheld is a policy that never holds a job: it places a job that its policy would hold where [place.Lifetime] places
+// it. Under Loss, a held job would be rejected although there is room for it.
+type unheld struct{ place.Policy }
+
+// Choose implements [place.Policy].
+func (u unheld) Choose(s *place.Situation, r place.Request) place.Choice {
+	choice := u.Policy.Choose(s, r)
+	if choice.Verdict == place.Hold {
+		return place.Lifetime{}.Choose(s, r)
+	}
+	return choice
+}
+
+func (c *cut) idle() int              { return c.free }
+func (c *cut) fragmentation() float64 { return c.frag }
+
+func (c *cut) place(k int, r *reservation) (bool, *reservation) {
+	s, j := c.s, c.s.queue.at(k)
+	spots, why := c.decided, place.Choice{}
+	if c.decided = nil; spots == nil {
+		c.foresee()
+		c.gather(k)
+		j.offer.Runs, _ = s.total(j.estimate, 0)
+		spots, why = c.Find(&j.offer, r.onCut())
+	}
+	if spots == nil {
+		if why.Verdict == place.Hold && k == 0 {
+			s.result.Held++
+		}
+		if s.Discipline != EASY || k > 0 {
+			return false, nil
+		}
+		first := c.Reserve(&j.offer, why)
+		return false, &reservation{at: first.At, spots: first.Spots}
+	}
+	c.start(j, spots)
+	return true, nil
+}
+
+// start gives a job its slices.
+func (c *cut) start(j *job, spots []place.Spot) {
+	s := c.s
+	total, until := s.total(j.estimate, 0)
+	takes := 0.0
+	for _, at := range spots {
+		takes = max(takes, c.account(at))
+		c.change(at.GPU, func() { c.Pool.Start(at.GPU, at.Placement, s.now+total) })
+		j.units += s.GPUs[at.GPU].Placements[at.Placement].Size
+	}
+	c.free -= j.units
+	j.spots = spots
+	got := s.profile(spots[0])
+	if j.Speed != nil {
+		j.runs = j.Takes(got.Name)
+	}
+	s.start(j, takes, got.Memory())
+	j.expected, j.until = j.started+total, j.started+until
+	if takes > 0 {
+		c.expect(j)
+	}
+}
+
+// profile returns the profile of a slice.
+func (s *simulation) profile(at place.Spot) *mig.Profile {
+	b := s.GPUs[at.GPU]
+	return &b.Profiles[b.Placements[at.Placement].Profile]
+}
+
+// slowest returns an upper limit for the time until a new slice is ready, in seconds: all pending work, then the
+// destruction of all instances of a GPU and the creation of one.
+func (c *cut) slowest() float64 {
+	if !c.s.keeps() {
+		return 0
+	}
+	return max(0, slices.Max(c.done)-c.s.now) + c.s.Create + float64(mostInTheWay)*c.s.Destroy
+}
+
+// mostInTheWay is the largest number of instances on any GPU model, reached on an A100.
+const mostInTheWay = 7
+
+// gather fills in what the policy may consider for the k-th job of the queue.
+func (c *cut) gather(k int) {
+	s := c.s
+	c.Now, c.Making, c.Ordered = s.now, c.slowest(), s.Discipline == FIFO
+	c.Behind = c.Behind[:0]
+	for i := k + 1; i < s.queue.len() && i <= k+c.inputs.Behind; i++ {
+		c.Behind = append(c.Behind, s.request(s.queue.at(i)))
+	}
+	if c.inputs.Weights || c.s.Offers {
+		c.Weights = s.recent.Weights()
+	}
+	if c.inputs.Mean || c.s.Offers {
+		c.MeanDuration = s.recent.MeanDuration()
+	}
+}
+
+// foresee updates the expected ends of the running jobs.
+func (c *cut) foresee() {
+	if !c.inputs.Ends && c.s.Discipline != EASY || c.s.learned == nil {
+		return
+	}
+	version := c.s.learned.Version()
+	for _, j := range c.s.running {
+		if j.version == version && c.s.now < j.until {
+			continue
+		}
+		total, until := c.s.total(j.estimate, c.s.now-j.started)
+		j.expected, j.until, j.version = j.started+total, j.started+until, version
+		c.expect(j)
+	}
+}
+
+// expect passes the expected end of a job to the pool.
+func (c *cut) expect(j *job) {
+	for _, at := range j.spots {
+		c.Pool.Expect(at.GPU, at.Placement, j.expected)
+	}
+}
+
+func (c *cut) leave(j *job) {
+	for _, at := range j.spots {
+		if !c.s.keeps() {
+			c.s.result.Destroyed++
+		}
+		c.change(at.GPU, func() { c.Pool.Finish(at.GPU, at.Placement, c.s.keeps()) })
+	}
+	c.free += j.units
+}
+
+// account counts the reuse, creation and destruction of instances for a slice. It returns the time until the slice is
+// ready, in seconds. A GPU does only one of these at a time.
+func (c *cut) account(spot place.Spot) (takes float64) {
+	before := c.Pool.GPU(spot.GPU)
+	if before.Idle.Has(spot.Placement) {
+		c.s.result.Reused++
+		return 0
+	}
+	gone := before.InTheWay(spot.Placement).Count()
+	c.s.result.Created++
+	c.s.result.Destroyed += gone
+	at := &c.done[spot.GPU]
+	*at = max(*at, c.s.now) + float64(gone)*c.s.Destroy + c.s.Create
+	return *at - c.s.now
+}
+
+// change applies a change to a GPU and updates the sum of the fragmentation.
+func (c *cut) change(gpu int, do func()) {
+	before := c.Pool.Busy(gpu).Frag
+	do()
+	c.frag += c.Pool.Busy(gpu).Frag - before
+}
