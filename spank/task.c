@@ -7,8 +7,8 @@
  *
  * task_init_privileged reads the lease file, which only root can read, and denies the step the slices of other jobs.
  * task_init then sets the environment. It is the last callback before the site's TaskProlog, and the only callback
- * after Slurm has bound single tasks. task_init also reports the errors of task_init_privileged, because only messages
- * from task_init reach the user's stderr.
+ * after Slurm has bound single tasks. task_init_privileged only records its errors, and task_init reports them, because
+ * the messages of task_init reach the user's stderr.
  */
 #include "config.h"
 #include "cgroup.h"

@@ -21,7 +21,7 @@ func newExplain(g *globals) *cobra.Command {
 	var config string
 	cmd := &cobra.Command{
 		Use:   "explain ID",
-		Short: "Explain why a job waits: no free slice, slices reserved for another job, or a reason other than slices",
+		Short: "Explain why a job waits: no free slice, reserved slices, or another reason",
 		Long: `explain reads the nodes and the queue from slurmctld, makes the same plan as the agents, and
 prints what the plan contains for a job. It runs on every host on which squeue and scontrol
 work.

@@ -83,7 +83,7 @@ profile.`,
 		"profiles to measure; default: all of the GPU model, without variants")
 	f.IntSliceVar(&o.batches, "batches", nil, "batch sizes to measure")
 	f.IntVar(&o.steps, "steps", 0, "number of steps that the script runs")
-	f.Float64Var(&o.lambda, "lambda", 0.5, "weight of a short step against a high throughput, from 0 to 1")
+	f.Float64Var(&o.lambda, "lambda", 0.5, "weight of the step time relative to the throughput, from 0 to 1")
 	f.Float64Var(&o.deadline, "deadline", 0, "maximum duration of a step in seconds; 0: no limit")
 	f.StringVar(&o.out, "out", "", "write the measurements to this file, one JSON object a line")
 	f.StringVar(&o.from, "from", "", "evaluate the measurements in this file, and submit no jobs")

@@ -267,7 +267,7 @@ func printSynced(w io.Writer, done learn.Synced) error {
 func newRepoDecisions(g *globals, o *repoOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "decisions",
-		Short: "Write the learned lines into the decision table",
+		Short: "Write the learned lines to the decision table",
 		Long: `decisions writes learned lines into the decision table. It writes a line for each key and for
 each script fingerprint of a user if the prediction for it differs from what the job would get
 without this line. With share: true it also writes lines for script fingerprints of all users.

@@ -305,7 +305,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	patience, cancel := context.WithTimeout(working, stopTimeout)
 	defer cancel()
 	if err := server.Shutdown(patience); err != nil {
-		a.log.WithError(err).Warn("calls cut off at the stop; clients will repeat them")
+		a.log.WithError(err).Warn("calls interrupted by the shutdown; clients will retry them")
 	}
 	return why
 }

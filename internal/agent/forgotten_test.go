@@ -8,8 +8,8 @@ import (
 )
 
 // The write that raises the counts adds the offers to the used counts that slurmctld showed before. If a used count
-// drops in between and no epilog publishes, more slices are free than can be carved. The same pass must find this and
-// withdraw the surplus.
+// drops between the read and the write and no epilog publishes, slurmctld has more free slices than the agent can
+// carve. The same pass must find this and withdraw the surplus.
 
 // TestJobComesAndGoesWithinARead: a job with a slice and without a slot (srun --gres=mig:7g.40gb:1) has no epilog that
 // calls the agent. This job is counted when the pass reads the node, and has ended when the pass reads the jobs.

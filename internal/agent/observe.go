@@ -42,7 +42,7 @@ type observation struct {
 // minObserved is the shortest run whose peak is recorded. A job needs about this time before it uses its GPU.
 const minObserved = time.Second
 
-// run returns the run, with its usage, as it ended at this time.
+// run returns the run and its usage, with end as the time at which it ended.
 func (o *observation) run(end time.Duration) predict.Run {
 	r := o.Run
 	r.Seconds, r.Util = max(end-o.Began, 0).Seconds(), -1

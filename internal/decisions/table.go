@@ -1,6 +1,6 @@
-// Package decisions reads the decision table, in which job_submit.lua looks up what a job is given. The form is in
-// docs/internals.md ("The decision table"); contrib/job_submit.lua reads the same, refuses the same and gives the same
-// reasons, and contrib/job_submit's FuzzTable holds the two against each other.
+// Package decisions reads the decision table, from which job_submit.lua takes the profile of a job. It never writes the
+// table. docs/internals.md ("The decision table") describes the format. contrib/job_submit.lua reads the same format
+// and rejects the same tables with the same reasons; FuzzTable in contrib/job_submit compares the two readers.
 package decisions
 
 import (
@@ -13,50 +13,51 @@ import (
 	"strings"
 )
 
-// The bounds are job_submit.lua's: slurmctld waits while it reads.
+// The limits are those of job_submit.lua, because slurmctld waits while it reads the table.
 const (
 	MaxLines = 20000
 	MaxBytes = 1 << 20
-	maxHead  = 64 // bytes of the first line, with its end
+	maxHead  = 64 // bytes of the first line, including the newline
 )
 
 // Table is a decision table.
 type Table struct {
-	Partitions []string // whose jobs are given slices
+	Partitions []string // the partitions whose jobs get slices
 	Profiles   []Profile
-	Default    string // profile of a job of which nothing is known
-	Whole      string // profile of a whole GPU
-	// Models are the profiles that a model of GPU has, by its Type in gres.conf, smallest first.
+	Default    string // the profile of a job without earlier runs
+	Whole      string // the profile of a whole GPU
+	// Models has the profiles of each GPU model, smallest first, by the model's Type in gres.conf.
 	Models   map[string][]string
 	MaxNodes int // the number of catalogue nodes
-	// What earlier runs have taught, by "<user id>:<key>", by "<user id>:<work>", and by work.
+	// The results of earlier runs. Key is by "<user id>:<job key>", User by "<user id>:<script fingerprint>", and Site
+	// by script fingerprint.
 	Key, User, Site map[string]Learned
-	// OldKeys counts key lines without a user, as earlier releases wrote them: they have no effect.
+	// OldKeys is the number of key lines without a user id. Earlier releases wrote such lines; they have no effect.
 	OldKeys int
 }
 
-// Profile is one that may be asked for by name.
+// Profile is a profile that jobs may request by name.
 type Profile struct {
 	Name string
-	MiB  int // memory of an instance; 0: not known
+	MiB  int // memory of an instance; 0 if unknown
 }
 
-// Learned is what a piece of work needs.
+// Learned is the result of a job's earlier runs.
 type Learned struct {
 	Profile string
-	Seconds int // that it is expected to run; 0: not known
+	Seconds int // expected run time; 0 if unknown
 }
 
 var (
-	headForm    = regexp.MustCompile(`^caelum-decisions 1 [0-9]+\n`)
-	numberForm  = regexp.MustCompile(`^[1-9][0-9]{0,8}$`)
-	profileForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+-]*$`)
-	nodesForm   = regexp.MustCompile(`^[0-9]{1,4}$`)
-	workForm    = regexp.MustCompile(`^[0-9a-f]{16}$`)
-	userForm    = regexp.MustCompile(`^(0|[1-9][0-9]*):[0-9a-f]{16}$`)
+	headForm     = regexp.MustCompile(`^caelum-decisions 1 [0-9]+\n`)
+	numberForm   = regexp.MustCompile(`^[1-9][0-9]{0,8}$`)
+	profileForm  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+-]*$`)
+	nodesForm    = regexp.MustCompile(`^[0-9]{1,4}$`)
+	hashForm     = regexp.MustCompile(`^[0-9a-f]{16}$`)
+	userHashForm = regexp.MustCompile(`^(0|[1-9][0-9]*):[0-9a-f]{16}$`)
 )
 
-// Names are those of the profiles, in the table's order.
+// Names returns the names of the profiles, in the table's order.
 func (t Table) Names() (names []string) {
 	for _, p := range t.Profiles {
 		names = append(names, p.Name)
@@ -64,7 +65,7 @@ func (t Table) Names() (names []string) {
 	return names
 }
 
-// Parse reads a table. The error says what job_submit.lua has against it, in the words of slurmctld's log.
+// Parse reads a table. The error is the reason for which job_submit.lua rejects the table, as in slurmctld's log.
 func Parse(text string) (Table, error) {
 	head, _, _ := strings.Cut(text[:min(len(text), maxHead)], "\n")
 	switch {
@@ -104,16 +105,16 @@ func Parse(text string) (Table, error) {
 	return r.whole()
 }
 
-// blank is C's isspace, as Lua has it.
+// blank reports whether r is white space for C's isspace, which Lua uses.
 func blank(r rune) bool { return strings.ContainsRune(" \t\n\v\f\r", r) }
 
-// reader is a table that is being read.
+// reader is the state of Parse.
 type reader struct {
 	Table
-	named map[string]int // the first line that names a profile which should be listed
+	named map[string]int // by profile: the first line that names it; the profile must have a profile line
 }
 
-// understand takes a line; false: it says nothing that a table can say.
+// understand reads line n of the table. It returns false if the line is not valid.
 func (r *reader) understand(n int, words []string) bool {
 	if len(words) < 2 {
 		return false
@@ -121,15 +122,15 @@ func (r *reader) understand(n int, words []string) bool {
 	value, rest := words[1], words[2:]
 	switch words[0] {
 	case "key":
-		if workForm.MatchString(value) {
+		if hashForm.MatchString(value) {
 			r.OldKeys++
-			return r.learn(n, map[string]Learned{}, workForm, value, rest)
+			return r.learn(n, map[string]Learned{}, hashForm, value, rest)
 		}
-		return r.learn(n, r.Key, userForm, value, rest)
+		return r.learn(n, r.Key, userHashForm, value, rest)
 	case "user":
-		return r.learn(n, r.User, userForm, value, rest)
+		return r.learn(n, r.User, userHashForm, value, rest)
 	case "site":
-		return r.learn(n, r.Site, workForm, value, rest)
+		return r.learn(n, r.Site, hashForm, value, rest)
 	case "profile":
 		return r.list(value, rest)
 	case "model":
@@ -161,22 +162,22 @@ func (r *reader) understand(n int, words []string) bool {
 	return true
 }
 
-// learn takes "<profile> [seconds]" for a piece of work.
-func (r *reader) learn(n int, lines map[string]Learned, form *regexp.Regexp, work string, rest []string) bool {
-	if _, twice := lines[work]; twice || !form.MatchString(work) || len(rest) < 1 || len(rest) > 2 {
+// learn reads "<profile> [seconds]", the rest of a line whose second word is id.
+func (r *reader) learn(n int, lines map[string]Learned, form *regexp.Regexp, id string, rest []string) bool {
+	if _, twice := lines[id]; twice || !form.MatchString(id) || len(rest) < 1 || len(rest) > 2 {
 		return false
 	}
 	l := Learned{Profile: rest[0]}
 	if len(rest) == 2 && !positive(rest[1], &l.Seconds) {
 		return false
 	}
-	lines[work] = l
+	lines[id] = l
 	r.note(n, l.Profile)
 	return true
 }
 
-// list takes a profile that may be asked for. Two GPU models may call as many MiB the same: the least is what a job
-// surely has.
+// list reads the rest of a profile line. Two GPU models can have a profile of the same name with different memory. MiB
+// is then the smallest, which a job has on both.
 func (r *reader) list(name string, rest []string) bool {
 	p := Profile{Name: name}
 	if !profileForm.MatchString(name) || name == "closed" || len(rest) > 1 ||
@@ -193,12 +194,12 @@ func (r *reader) list(name string, rest []string) bool {
 	return true
 }
 
-// name takes a profile that may be named once.
-func (r *reader) name(n int, what *string, profile string) bool {
-	if *what != "" {
+// name sets a profile that only one line may set.
+func (r *reader) name(n int, to *string, profile string) bool {
+	if *to != "" {
 		return false
 	}
-	*what = profile
+	*to = profile
 	r.note(n, profile)
 	return true
 }
@@ -209,7 +210,7 @@ func (r *reader) note(n int, profile string) {
 	}
 }
 
-// whole is the table, at its end.
+// whole completes and returns the table after the last line.
 func (r *reader) whole() (Table, error) {
 	if r.Default == "" {
 		return Table{}, errors.New("it names no default")

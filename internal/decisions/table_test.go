@@ -7,17 +7,23 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	const text = "caelum-decisions 1 7\n# a comment\n\npartition gpu\npartition big # and one behind a word\nprofile 1g.5gb 4864\nprofile 1g.5gb+me\nprofile 2g.10gb 9984\n" +
-		"profile 2g.10gb 9856\nprofile 2g.10gb\ndefault 2g.10gb\nwhole 1g.5gb\nmodel a100 1g.5gb\nmodel a100  2g.10gb # as well\nmax_nodes 4\nkey 1001:0123456789abcdef 1g.5gb+me  # train\nkey 0123456789abcdef 2g.10gb 60 # no user\n" +
+	const text = "caelum-decisions 1 7\n# a comment\n\npartition gpu\npartition big # and one behind a word\n" +
+		"profile 1g.5gb 4864\nprofile 1g.5gb+me\nprofile 2g.10gb 9984\n" +
+		"profile 2g.10gb 9856\nprofile 2g.10gb\ndefault 2g.10gb\nwhole 1g.5gb\n" +
+		"model a100 1g.5gb\nmodel a100  2g.10gb # as well\nmax_nodes 4\n" +
+		"key 1001:0123456789abcdef 1g.5gb+me  # train\nkey 0123456789abcdef 2g.10gb 60 # no user\n" +
 		"user 1001:0123456789abcdef\t2g.10gb 3600\nsite 0123456789abcdef 1g.5gb 60\n"
 	want := Table{
-		Partitions: []string{
-			"gpu",
-			"big",
-		}, Profiles: []Profile{{"1g.5gb", 4864}, {"1g.5gb+me", 0}, {"2g.10gb", 9856}}, Default: "2g.10gb", Whole: "1g.5gb", MaxNodes: 4, Models: map[string][]string{"a100": {"1g.5gb", "2g.10gb"}},
-		Key: map[string]Learned{"1001:0123456789abcdef": {"1g.5gb+me", 0}}, OldKeys: 1,
-		User: map[string]Learned{"1001:0123456789abcdef": {"2g.10gb", 3600}},
-		Site: map[string]Learned{"0123456789abcdef": {"1g.5gb", 60}},
+		Partitions: []string{"gpu", "big"},
+		Profiles:   []Profile{{"1g.5gb", 4864}, {"1g.5gb+me", 0}, {"2g.10gb", 9856}},
+		Default:    "2g.10gb",
+		Whole:      "1g.5gb",
+		MaxNodes:   4,
+		Models:     map[string][]string{"a100": {"1g.5gb", "2g.10gb"}},
+		Key:        map[string]Learned{"1001:0123456789abcdef": {"1g.5gb+me", 0}},
+		OldKeys:    1,
+		User:       map[string]Learned{"1001:0123456789abcdef": {"2g.10gb", 3600}},
+		Site:       map[string]Learned{"0123456789abcdef": {"1g.5gb", 60}},
 	}
 	if got, err := Parse(text); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v\nwant %+v", got, err, want)
@@ -30,43 +36,48 @@ func TestParse(t *testing.T) {
 
 func TestNoTable(t *testing.T) {
 	const head, some = "caelum-decisions 1 7\n", "profile 1g.5gb\ndefault 1g.5gb\n"
+	const site, user = "site 0123456789abcdef 2g.10gb\n", "user 7:0123456789abcdef 3g.20gb\n"
 	for text, says := range map[string]string{
-		"":                                                                               "its first line is not",
-		"caelum-decisions 2 7\n":                                                         "its first line is not",
-		"caelum-decisions 1 x\n":                                                         "its first line is not",
-		"caelum-decisions 1 7 #\n":                                                       "its first line is not",
-		"caelum-decisions 1 7\r\n":                                                       "CR LF",
-		head + "profile 1g.5gb":                                                          "the last line is not complete",
-		head + some + "partition\n":                                                      "line 4 is not understood",
-		head + some + " partition gpu\n":                                                 "line 4 is not understood",
-		head + some + "profile closed\n":                                                 "line 4 is not understood",
-		head + some + "profile 2g.10gb 0\n":                                              "line 4 is not understood",
-		head + some + "profile 2g.10gb 9G\n":                                             "line 4 is not understood",
-		head + some + "default 1g.5gb\n":                                                 "line 4 is not understood",
-		head + some + "whole 1g.5gb\nwhole 1g.5gb\n":                                     "line 5 is not understood",
-		head + some + "max_nodes many\n":                                                 "line 4 is not understood",
-		head + some + "max_nodes 0\nmax_nodes 3\n":                                       "line 5 is not understood",
-		head + some + "partition a b\n":                                                  "line 4 is not understood",
-		head + some + "model a100\n":                                                     "line 4 is not understood",
-		head + some + "model a100 1g.5gb 7\n":                                            "line 4 is not understood",
-		head + some + "model a100 2g.10gb\n":                                             "the profile of line 4 is not",
-		head + some + "key 0123 1g.5gb\n":                                                "line 4 is not understood",
-		head + some + "profile 2g.10gb 1000000000\n":                                     "line 4 is not understood",
-		head + some + "key 0123456789abcdef 1g.5gb 1000000000\n":                         "line 4 is not understood",
-		head + some + "key 0123456789abcdef 1g.5gb 060\n":                                "line 4 is not understood",
-		head + some + "key 0123456789abcdef 1g.5gb 60s\n":                                "line 4 is not understood",
-		head + some + "key 0123456789abcdef 1g.5gb 60 60\n":                              "line 4 is not understood",
-		head + some + "key 01:0123456789abcdef 1g.5gb\n":                                 "line 4 is not understood",
-		head + some + "key 7:0123456789ABCDEF 1g.5gb\n":                                  "line 4 is not understood",
-		head + some + "site 0123456789abcdef 1g.5gb\nsite 0123456789abcdef 1g.5gb\n":     "line 5 is not understood",
-		head + some + "user 0123456789abcdef 1g.5gb\n":                                   "line 4 is not understood",
-		head + some + "user 01:0123456789abcdef 1g.5gb\n":                                "line 4 is not understood",
-		head + "profile 1g.5gb\n":                                                        "it names no default",
-		head + "default 1g.5gb\n":                                                        "the profile of line 2 is not one of its profiles",
-		head + some + "whole 7g.40gb\n":                                                  "the profile of line 4 is not",
-		head + some + "site 0123456789abcdef 2g.10gb\nuser 7:0123456789abcdef 3g.20gb\n": "the profile of line 4 is not",
-		head + some + strings.Repeat("#\n", MaxLines):                                    "more than 20000 lines",
-		head + some + strings.Repeat("#", MaxBytes) + "\n":                               "longer than 1048576 bytes",
+		"":                         "its first line is not",
+		"caelum-decisions 2 7\n":   "its first line is not",
+		"caelum-decisions 1 x\n":   "its first line is not",
+		"caelum-decisions 1 7 #\n": "its first line is not",
+		"caelum-decisions 1 7\r\n": "CR LF",
+		head + "profile 1g.5gb": "the last line is not " +
+			"complete",
+		head + some + "partition\n":                  "line 4 is not understood",
+		head + some + " partition gpu\n":             "line 4 is not understood",
+		head + some + "profile closed\n":             "line 4 is not understood",
+		head + some + "profile 2g.10gb 0\n":          "line 4 is not understood",
+		head + some + "profile 2g.10gb 9G\n":         "line 4 is not understood",
+		head + some + "default 1g.5gb\n":             "line 4 is not understood",
+		head + some + "whole 1g.5gb\nwhole 1g.5gb\n": "line 5 is not understood",
+		head + some + "max_nodes many\n":             "line 4 is not understood",
+		head + some + "max_nodes 0\nmax_nodes 3\n":   "line 5 is not understood",
+		head + some + "partition a b\n":              "line 4 is not understood",
+		head + some + "model a100\n":                 "line 4 is not understood",
+		head + some + "model a100 1g.5gb 7\n":        "line 4 is not understood",
+		head + some + "model a100 2g.10gb\n": "the profile of line 4 is " +
+			"not",
+		head + some + "key 0123 1g.5gb\n":                                 "line 4 is not understood",
+		head + some + "profile 2g.10gb 1000000000\n":                      "line 4 is not understood",
+		head + some + "key 0123456789abcdef 1g.5gb 1000000000\n":          "line 4 is not understood",
+		head + some + "key 0123456789abcdef 1g.5gb 060\n":                 "line 4 is not understood",
+		head + some + "key 0123456789abcdef 1g.5gb 60s\n":                 "line 4 is not understood",
+		head + some + "key 0123456789abcdef 1g.5gb 60 60\n":               "line 4 is not understood",
+		head + some + "key 01:0123456789abcdef 1g.5gb\n":                  "line 4 is not understood",
+		head + some + "key 7:0123456789ABCDEF 1g.5gb\n":                   "line 4 is not understood",
+		head + some + strings.Repeat("site 0123456789abcdef 1g.5gb\n", 2): "line 5 is not understood",
+		head + some + "user 0123456789abcdef 1g.5gb\n":                    "line 4 is not understood",
+		head + some + "user 01:0123456789abcdef 1g.5gb\n":                 "line 4 is not understood",
+		head + "profile 1g.5gb\n":                                         "it names no default",
+		head + "default 1g.5gb\n": "the profile of line 2 is " +
+			"not one of its profiles",
+		head + some + "whole 7g.40gb\n": "the profile of line 4 is " +
+			"not",
+		head + some + site + user:                          "the profile of line 4 is not",
+		head + some + strings.Repeat("#\n", MaxLines):      "more than 20000 lines",
+		head + some + strings.Repeat("#", MaxBytes) + "\n": "longer than 1048576 bytes",
 	} {
 		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%.60q: %v, want %q", text, err, says)

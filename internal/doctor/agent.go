@@ -55,8 +55,7 @@ func gpus(f *Facts) []Finding {
 				found,
 				warning(fmt.Sprintf("the driver does not list the processes on GPU %d: idle slices are destroyed and "+
 					"made again for each job, which takes some tenths of a second, and processes that use another "+
-					"job's "+
-					"slice are not found", g.Index),
+					"job's slice are not found", g.Index),
 					"see the error in `journalctl -u caelumd`; this warning ends when the driver lists processes "+
 						"again"),
 			)
@@ -80,8 +79,7 @@ func instances(f *Facts) []Finding {
 				found = append(found, warning(
 					name+" is stuck: the agent could not destroy it; its units are not offered",
 					"find and end the process that uses it (`nvidia-smi`, `fuser /dev/nvidia*`); the agent tries "+
-						"again "+
-						"every minute",
+						"again every minute",
 				))
 			case "foreign":
 				found = append(
@@ -118,8 +116,7 @@ func deviceFiles(f *Facts) []Finding {
 	var found []Finding
 	for _, c := range f.Files {
 		whose, repair := "of a slice that no job holds", "run `systemctl restart caelumd`, which closes the file; "+
-			"find out "+
-			"what changed it (if nvidia-modprobe resets modes, the driver's DeviceFileModify must be 0)"
+			"find out what changed it (if nvidia-modprobe resets modes, the driver's DeviceFileModify must be 0)"
 		if c.Job != 0 {
 			whose = fmt.Sprintf("of job %d, whose user is %d,", c.Job, c.User)
 			repair = fmt.Sprintf(

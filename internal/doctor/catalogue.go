@@ -93,8 +93,7 @@ func features(f *Facts) []Finding {
 			warning(
 				fmt.Sprintf(
 					"no catalogue node has all features of %s (the closest lacks %s): jobs that request these "+
-						"features are "+
-						"refused while their slices are not on offer",
+						"features are refused while their slices are not on offer",
 					f.Node.Name,
 					strings.Join(missing, ", "),
 				),
@@ -115,8 +114,7 @@ func features(f *Facts) []Finding {
 				warning(
 					fmt.Sprintf(
 						"catalogue node %s has the features %s, which no real node has: jobs that request these "+
-							"features "+
-							"wait forever instead of being refused",
+							"features wait forever instead of being refused",
 						n.Name,
 						strings.Join(extra, ", "),
 					),
@@ -127,8 +125,7 @@ func features(f *Facts) []Finding {
 			return !f.isCatalogue(r) && len(difference(n.Features, r.Features)) == 0
 		}) {
 			found = append(found, warning(fmt.Sprintf("catalogue node %s has the features %s, and no real node has "+
-				"all of "+
-				"them: jobs that request them together wait forever instead of being refused",
+				"all of them: jobs that request them together wait forever instead of being refused",
 				n.Name, strings.Join(n.Features, ", ")),
 				"in slurm.conf, give each catalogue node the Features= of one kind of real node"+reconfigure))
 		}
@@ -155,8 +152,7 @@ func profiles(f *Facts) []Finding {
 			fault(
 				fmt.Sprintf(
 					"slurm.conf gives %s %s, which its driver does not report (it reports %s): jobs that request "+
-						"such a "+
-						"slice wait forever",
+						"such a slice wait forever",
 					f.Node.Name,
 					strings.Join(stale, ", "),
 					strings.Join(f.Agent.Profiles, ", "),
@@ -176,8 +172,7 @@ func profiles(f *Facts) []Finding {
 			fault(
 				fmt.Sprintf(
 					"no catalogue node has %s, which %s has: jobs that request such a slice are refused while it is "+
-						"not on "+
-						"offer",
+						"not on offer",
 					strings.Join(lacks, ", "),
 					f.Node.Name,
 				),
@@ -196,8 +191,7 @@ func profiles(f *Facts) []Finding {
 				warning(
 					fmt.Sprintf(
 						"AccountingStorageTRES does not include %s: sacct does not show the size of these slices, "+
-							"and limits "+
-							"cannot refer to them",
+							"and limits cannot refer to them",
 						strings.Join(lacks, ", "),
 					),
 					"put the AccountingStorageTRES of `caelum slurm-config` into slurm.conf and restart slurmctld",

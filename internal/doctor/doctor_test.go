@@ -258,8 +258,7 @@ var cases = []struct {
 		"/etc/caelum/decisions: line 2 is not understood",
 		func(f *Facts) { f.Table.Problem = "line 2 is not understood" },
 	},
-	{"decision table", Error, "slurmctld runs as nobody and cannot read /etc/caelum/decisions (mode " +
-		"0600)", func(f *Facts) {
+	{"decision table", Error, "runs as nobody and cannot read /etc/caelum/decisions (mode 0600)", func(f *Facts) {
 		f.Config.Values["SlurmUser"], f.Table.Mode = "nobody(65534)", 0o600
 	}},
 	{"decision table", Error, "no partition", func(f *Facts) { f.Table.Partitions = nil }},
@@ -321,8 +320,9 @@ var cases = []struct {
 		"built for Slurm 24.11, but Slurm 22.05.8 runs",
 		func(f *Facts) { f.Plugin.Version, f.Node.Version = 24<<16|11<<8, "" },
 	},
-	{"plugin", Error, "not a Slurm plugin: bad " +
-		"magic", func(f *Facts) { f.Plugin.Version, f.Plugin.Problem = 0, "bad magic" }},
+	{"plugin", Error, "not a Slurm plugin: bad magic", func(f *Facts) {
+		f.Plugin.Version, f.Plugin.Problem = 0, "bad magic"
+	}},
 	{"plugin", Error, "every prolog fails", func(f *Facts) { f.Plugin.ObjectFound = false }},
 	{
 		"plugin",
@@ -338,8 +338,12 @@ var cases = []struct {
 		"not permitted",
 		func(f *Facts) { f.Confinement = Confinement{Cgroup: 2, Tasks: true, Problem: "not permitted"} },
 	},
-	{"isolation", Warning, "BPF program is not " +
-		"attached", func(f *Facts) { f.Confinement = Confinement{Cgroup: 2, Tasks: true} }},
+	{
+		"isolation",
+		Warning,
+		"BPF program is not attached",
+		func(f *Facts) { f.Confinement = Confinement{Cgroup: 2, Tasks: true} },
+	},
 	{"isolation", Info, "not known yet", func(f *Facts) { f.Confinement = Confinement{Cgroup: 2} }},
 	{"isolation", Warning, "ConstrainDevices is not yes", set("ConstrainDevices", "no")},
 	{"isolation", Warning, "TaskPlugin does not include", set("TaskPlugin", "task/affinity")},

@@ -106,7 +106,10 @@ func owners(f *Facts) []Finding {
 		}
 		found = append(
 			found,
-			fault(reason+": root's processes read or load it, so a user who can change it becomes root", "`"+next+"`"),
+			fault(
+				reason+": root's processes read or load it, so a user who can change it can become root",
+				"`"+next+"`",
+			),
 		)
 	}
 	for _, w := range f.Owners.Wrong {
@@ -130,8 +133,7 @@ func owners(f *Facts) []Finding {
 			warning(
 				"caelumd.service has DevicePolicy="+f.Owners.Unit+": it lacks the restrictions of the shipped unit",
 				"install etc/caelumd.service of this release, then `systemctl daemon-reload` and `systemctl restart "+
-					"caelumd`; "+
-					"make local changes with `systemctl edit caelumd`",
+					"caelumd`; make local changes with `systemctl edit caelumd`",
 			),
 		)
 	}

@@ -74,9 +74,8 @@ func wholeGPUs(f *Facts) []Finding {
 			found,
 			warning(
 				fmt.Sprintf(
-					"GPU %d is not cut into slices and %s has mode %04o: %s every job on this node can use the "+
-						"whole GPU "+
-						"without requesting it from Slurm",
+					"GPU %d is not cut into slices and %s has mode %04o: %s every job on this node can use the whole "+
+						"GPU without requesting it from Slurm",
 					g.Index,
 					g.Path,
 					g.Mode.Perm(),
@@ -85,14 +84,12 @@ func wholeGPUs(f *Facts) []Finding {
 				strings.Join([]string{"one of: turn MIG mode on, so that Caelum manages the GPU",
 					fmt.Sprintf(
 						"put `Name=gpu Type=whole File=%s` into gres.conf and set ConstrainDevices=yes in "+
-							"cgroup.conf, so that "+
-							"Slurm gives the GPU to one job and denies it to all other jobs",
+							"cgroup.conf, so that Slurm gives the GPU to one job and denies it to all other jobs",
 						g.Path,
 					),
 					fmt.Sprintf(
 						"put `z %s 0600 root root -` into /etc/tmpfiles.d/nvidia.conf and set "+
-							"NVreg_ModifyDeviceFiles=0, if no "+
-							"job may use the GPU",
+							"NVreg_ModifyDeviceFiles=0, if no job may use the GPU",
 						g.Path,
 					)}, "; "),
 			),

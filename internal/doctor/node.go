@@ -158,9 +158,8 @@ func exclusive(f *Facts) []Finding {
 				found,
 				warning(
 					fmt.Sprintf(
-						"partition %s has OverSubscribe=EXCLUSIVE: each of its jobs occupies the whole node %s, "+
-							"even if it "+
-							"requests a slice",
+						"partition %s has OverSubscribe=EXCLUSIVE: each of its jobs occupies the whole node %s, even "+
+							"if it requests a slice",
 						p.Name,
 						f.Node.Name,
 					),

@@ -62,8 +62,7 @@ func plugin(f *Facts) []Finding {
 			found,
 			fault(
 				p.Plugstack+" has the plugin as optional: a job that cannot get its slice would run without it "+
-					"instead of "+
-					"being stopped",
+					"instead of being stopped",
 				"write `required` instead",
 			),
 		)

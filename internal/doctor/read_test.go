@@ -90,11 +90,11 @@ func TestPluginVersionNeedsTheSymbol(t *testing.T) {
 func TestLimitsOnGPUs(t *testing.T) {
 	got := parseLimits("assoc", []string{"Account", "User", "GrpTRES", "MaxTRES"},
 		"root|||\nresearch||cpu=10,gres/gpu=4,gres/mig:1g.5gb=3|\nresearch|user1||gres/gpu:a100=1\nodd\n")
-	if want := []string{"account research GrpTRES gres/gpu=4", "user user1 of account research MaxTRES " +
-		"gres/gpu:a100=1"}; !slices.Equal(
-		got,
-		want,
-	) {
+	want := []string{
+		"account research GrpTRES gres/gpu=4",
+		"user user1 of account research MaxTRES gres/gpu:a100=1",
+	}
+	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	got = parseLimits("qos", []string{"Name", "GrpTRES", "MaxTRESPerUser", "MaxTRES"}, "normal||gres/gpu=2|\n")

@@ -14,8 +14,7 @@ func prologFlags(f *Facts) []Finding {
 		return []Finding{
 			fault(
 				"PrologFlags in slurm.conf includes RunInJob, so Slurm runs no SPANK prologs: no job would get its "+
-					"slice, "+
-					"and the agent publishes nothing",
+					"slice, and the agent publishes nothing",
 				"remove it, restart slurmctld and every slurmd, then caelumd",
 			),
 		}
@@ -45,8 +44,7 @@ func batchStart(f *Facts) []Finding {
 		fault(
 			fmt.Sprintf(
 				"BatchStartTimeout is %q, and a prolog may wait %d s for an agent that restarts: slurmctld would "+
-					"treat "+
-					"the job's start as failed",
+					"treat the job's start as failed",
 				text,
 				wait,
 			),
@@ -82,8 +80,7 @@ func hetPriority(f *Facts) []Finding {
 	return findingIf(
 		warning(
 			"SchedulerParameters does not include bf_hetjob_prio=min: backfill can keep nodes idle for a "+
-				"heterogeneous job "+
-				"whose components have different priorities",
+				"heterogeneous job whose components have different priorities",
 			"add bf_hetjob_prio=min to SchedulerParameters in slurm.conf"+reconfigure,
 		),
 		f.Config.Values["SchedulerType"] == "sched/backfill" &&
@@ -152,8 +149,7 @@ func clock(f *Facts) []Finding {
 		warning(
 			fmt.Sprintf(
 				"the clocks of slurmctld and this host differ by %s; from 300 s on, munge rejects credentials, and "+
-					"every "+
-					"prolog's request and every publication fails",
+					"every prolog's request and every publication fails",
 				skew.Round(time.Second),
 			),
 			"see `timedatectl` on both hosts",
@@ -195,10 +191,9 @@ func isolation(f *Facts) []Finding {
 		return []Finding{warning(f.Confinement.Problem, "run `caelum doctor` as root")}
 	case f.Confinement.Tasks:
 		return []Finding{warning(
-			own+"tasks run, but the plugin's BPF program is not attached to their cgroup",
+			own+"tasks run, but the plugin's BPF program is not attached to the cgroup of all steps",
 			trust+"see slurmd's log for the reason (`caelum: task: ... BPF`); if the kernel is too old, use a newer "+
-				"kernel "+
-				"(6.18 is known to work) or cgroup v1",
+				"kernel (6.18 is known to work) or cgroup v1",
 		)}
 	}
 	return []Finding{

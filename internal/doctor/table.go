@@ -113,8 +113,7 @@ func decisionTable(f *Facts) []Finding {
 				fault(
 					fmt.Sprintf(
 						"partition %s of %s has no catalogue node: jobs whose slice is not on offer at their "+
-							"submission "+
-							"are refused",
+							"submission are refused",
 						p,
 						t.Path,
 					),
@@ -147,8 +146,7 @@ func decisionTable(f *Facts) []Finding {
 				note(
 					fmt.Sprintf(
 						"max_nodes is %d in %s and partition %s has %d catalogue nodes: jobs for more than %d nodes "+
-							"are "+
-							"held first, which is not necessary",
+							"are held first, which is not necessary",
 						t.MaxNodes,
 						t.Path,
 						p,

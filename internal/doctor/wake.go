@@ -41,9 +41,8 @@ func wakeKey(f *Facts) []Finding {
 		return []Finding{warning(
 			"the wake port is not opened, so jobs wait up to poll_interval longer: "+err.Error(),
 			"create the key with `(umask 077; head -c 32 /dev/urandom >"+f.Wake.Path+")`, put the same file on "+
-				"slurmctld's "+
-				"host (owner SlurmUser) and on every GPU node (owner root) with mode 0400, and restart caelumd and "+
-				"caelum-watch",
+				"slurmctld's host (owner SlurmUser) and on every GPU node (owner root) with mode 0400, and restart "+
+				"caelumd and caelum-watch",
 		)}
 	}
 	return nil

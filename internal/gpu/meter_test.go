@@ -164,8 +164,8 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// BenchmarkMeter measures the processor time of a reading, also as a share of a core at one reading a second. Each call of
-// the emulator opens, locks and reads a file.
+// BenchmarkMeter measures the processor time of a reading, also as a share of a core at one reading a second. Each call
+// of the emulator opens, locks and reads a file.
 func BenchmarkMeter(b *testing.B) {
 	for board, profile := range map[string]string{"A100-40GB": "1g.5gb", "H100-80GB": "1g.10gb"} {
 		b.Run(board, func(b *testing.B) {

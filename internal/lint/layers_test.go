@@ -1,4 +1,5 @@
-// Package lint holds the rules of the code that no linter knows.
+// Package lint tests rules of the code that no linter can check: which packages a package may import. It has no code of
+// its own.
 package lint
 
 import (
@@ -10,35 +11,48 @@ import (
 	"testing"
 )
 
-// layers is the order of DESIGN's layout: a package imports only packages that stand above it.
+// layers is the order of the packages: a package imports only packages that come before it.
 var layers = []string{
-	"internal/failpoint", "internal/trust", "internal/sqlite", "internal/mig", "internal/place", "internal/offer", "internal/predict", "internal/decisions", "internal/ledger", "internal/repo", "internal/gpu", "internal/slurm", "internal/learn",
-	"internal/plan", "internal/wake", "internal/api", "internal/agent", "internal/watch", "internal/doctor", "internal/trace", "internal/sim", "internal/report",
+	"internal/failpoint", "internal/trust", "internal/sqlite", "internal/mig", "internal/place", "internal/offer",
+	"internal/predict", "internal/decisions", "internal/ledger", "internal/repo", "internal/gpu", "internal/slurm",
+	"internal/learn", "internal/plan", "internal/wake", "internal/api", "internal/agent", "internal/watch",
+	"internal/doctor", "internal/trace", "internal/sim", "internal/report",
 }
 
-// lower are the imports that the order does not allow but a reason does.
-var lower = map[[2]string]string{
-	{"internal/ledger", "internal/api"}: "a lease is stored as it goes over the socket",
+// exceptions are imports that the order does not allow, with the reason for each.
+var exceptions = map[[2]string]string{
+	{"internal/ledger", "internal/api"}: "the ledger stores a lease in the form that the socket transmits",
 }
 
-// pure packages decide, in production and in simulation alike: the same values in, the same decision out.
+// pure are packages without I/O that decide both in production and in simulation. The same values must give the same
+// decision.
 var pure = map[string]string{
-	"internal/mig": "geometry", "internal/place": "placing", "internal/offer": "offers", "internal/predict": "prediction",
+	"internal/mig":     "geometry",
+	"internal/place":   "placement",
+	"internal/offer":   "offers",
+	"internal/predict": "prediction",
 }
 
-// forbidden to pure packages, and why.
+// forbidden are imports that pure packages must not have, with the reason for each.
 var forbidden = map[string]string{
-	"os": "I/O", "net": "I/O", "net/http": "I/O", "os/exec": "processes", "database/sql": "I/O", "log": "I/O",
-	"math/rand": "decisions must be repeatable", "math/rand/v2": "decisions must be repeatable", "context": "nothing pure waits",
+	"os":           "I/O",
+	"net":          "I/O",
+	"net/http":     "I/O",
+	"os/exec":      "processes",
+	"database/sql": "I/O",
+	"log":          "I/O",
+	"math/rand":    "randomness",
+	"math/rand/v2": "randomness",
+	"context":      "waiting",
 }
 
-// spankBans keep the Go object small and quiet inside Slurm's prolog.
+// spankBans are imports that the Go object in Slurm's prolog must not have, with the reason for each.
 var spankBans = map[string]string{
-	"github.com/NVIDIA/go-nvml": "needs lazy binding and opens the driver in Slurm's process",
-	"github.com/mattn":          "a database has no business in a prolog",
-	"github.com/spf13":          "configuration is the agent's",
-	"github.com/sirupsen":       "messages go through Slurm's own log",
-	"os/signal":                 "installs handlers in Slurm's process",
+	"github.com/NVIDIA/go-nvml": "it needs lazy binding and opens the driver in Slurm's process",
+	"github.com/mattn":          "a prolog needs no database",
+	"github.com/spf13":          "only the agent reads the configuration",
+	"github.com/sirupsen":       "messages go to Slurm's own log",
+	"os/signal":                 "it installs handlers in Slurm's process",
 	"os/exec":                   "children of the prolog are killed when it returns",
 }
 
@@ -83,11 +97,11 @@ func TestLayers(t *testing.T) {
 			if why, banned := forbidden[imported]; banned && pure[p.ImportPath] != "" {
 				t.Errorf("%s imports %s: %s is pure, no %s", p.ImportPath, imported, pure[p.ImportPath], why)
 			}
-			if !ours || at < 0 || lower[[2]string{p.ImportPath, name}] != "" {
+			if !ours || at < 0 || exceptions[[2]string{p.ImportPath, name}] != "" {
 				continue
 			}
 			if k := slices.Index(layers, name); k < 0 || k >= at {
-				t.Errorf("%s imports %s, which does not stand above it", p.ImportPath, name)
+				t.Errorf("%s imports %s, which does not come before it in layers", p.ImportPath, name)
 			}
 		}
 	}

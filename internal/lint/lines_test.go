@@ -13,7 +13,7 @@ import (
 
 const (
 	root       = "../.."
-	goWidth    = 120 // columns of a line of Go; a tab counts tabWidth
+	goWidth    = 120 // columns of a line of Go, with tab stops every tabWidth columns
 	textWidth  = 100 // columns of a line of Markdown
 	tabWidth   = 4
 	quoteStart = "`" // a list item that quotes one message is as long as the message
@@ -59,10 +59,21 @@ func lines(t *testing.T, name string, check func(n int, line string)) {
 	}
 }
 
+// columns returns the width of a line, with tab stops every tabWidth columns.
+func columns(line string) (w int) {
+	for _, r := range line {
+		if r == '\t' {
+			w += tabWidth - 1 - w%tabWidth
+		}
+		w++
+	}
+	return w
+}
+
 func TestGoLines(t *testing.T) {
 	for _, name := range tracked(t, "*.go") {
 		lines(t, name, func(n int, line string) {
-			if w := utf8.RuneCountInString(line) + (tabWidth-1)*strings.Count(line, "\t"); w > goWidth {
+			if w := columns(line); w > goWidth {
 				t.Errorf("%s:%d has %d columns, more than %d", name, n, w, goWidth)
 			}
 		})

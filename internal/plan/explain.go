@@ -331,7 +331,7 @@ func (v *View) explain(e Explanation, p offer.Plan, k int, wants string) (Explan
 			e.Before = v.Jobs[r.Job].ID
 			e.Text = fmt.Sprintf("the room for the job is reserved for job %d, which is earlier in the queue", e.Before)
 			if e.At = v.unix(r.At); e.At > 0 {
-				e.Text += "; the job can use the room first only if its time limit ends before " + clock(e.At)
+				e.Text += "; the job can start there earlier only if its time limit expires before " + clock(e.At)
 			}
 		default:
 			e.Text = "the job's turn comes when the earlier jobs in the queue have started"

@@ -275,8 +275,8 @@ func heldOn(jobs []slurm.Job) map[string]map[string]int {
 
 // forgotten reports whether slurmctld counts fewer slices of a profile as used on a member than jobs hold there, where
 // the profile is that of another GPU model. After a restart, slurmctld forgets the used count of types that slurm.conf
-// does not give the node. At the end of such a job it then subtracts from the count of the next job (22.05.8). Until
-// the counts agree again, nothing more is offered under that name.
+// does not give the node. When such a job ends, slurmctld then subtracts its slices from those of the next job
+// (22.05.8). Until the counts agree again, nothing more is offered under that name.
 func (v *View) forgotten(member int, profile string, held map[string]int) bool {
 	for _, g := range v.Nodes[member] {
 		if b := v.Pool.GPU(g).Model; b != nil {

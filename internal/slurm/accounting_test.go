@@ -56,7 +56,8 @@ func TestRecords(t *testing.T) {
 			r.Text,
 		)
 	}
-	const want = `1 1 1 20001 user1 COMPLETED 0 1795341816-1795341817 [n1] "caelum:key=c5c7ae8f58618928 caelum:sized=7g.40gb" ""
+	const sized = `"caelum:key=c5c7ae8f58618928 caelum:sized=7g.40gb"`
+	const want = `1 1 1 20001 user1 COMPLETED 0 1795341816-1795341817 [n1] ` + sized + ` ""
 3 2_0 2 20001 user1 FAILED 3 1795341816-1795341817 [n1] "caelum:key=3a91e4b646352ca3" "a\n2 2_1 3 several lines"
 2 2_1 3 20001 user1 CANCELLED 137 1795341817-1795341819 [n1 n2] "caelum:key=3a91e4b646352ca3" "x"
 8 8 13 20001 user1 REQUEUED 0 1795341951-1795341954 [n2] "caelum:key=cb432307e0242363" ""
@@ -67,14 +68,18 @@ func TestRecords(t *testing.T) {
 		t.Errorf("\n%s", b.String())
 	}
 	call := calls()[0]
-	for _, part := range []string{`"-a" "-D" "-X" "-n" "-p"`, `"-S" "uts1795341000" "-E" "uts1795342000"`, `,AdminComment,SystemComment"`} {
+	for _, part := range []string{
+		`"-a" "-D" "-X" "-n" "-p"`,
+		`"-S" "uts1795341000" "-E" "uts1795342000"`,
+		`,AdminComment,SystemComment"`,
+	} {
 		if !strings.Contains(call, part) {
 			t.Errorf("%s lacks %s", call, part)
 		}
 	}
 	if strings.Contains(call, "JobName") ||
 		strings.Contains(strings.ReplaceAll(call, "AdminComment,SystemComment", ""), "Comment") {
-		t.Errorf("what users write is asked for beside what they do not: %s", call)
+		t.Errorf("the request has fields that users write: %s", call)
 	}
 }
 
@@ -93,11 +98,15 @@ func TestRecordsOf(t *testing.T) {
 	}
 }
 
-// TestRecordsSpoilt: a record that cannot be read is left out; output that was cut short is refused whole.
+// TestRecordsSpoilt: a record that cannot be read is left out. Truncated output is an error.
 func TestRecordsSpoilt(t *testing.T) {
 	for _, bad := range []string{
-		"x|1|1|1|u|a|COMPLETED|0:0|1|2|n1||", "0|1|1|1|u|a|COMPLETED|0:0|1|2|n1||", "1|1|1|1|u|a|COMPLETED|zero|1|2|n1||", "1|1|1|1|u|a|COMPLETED|0:0|today|2|n1||",
-		"1|1|1|1|u|a|COMPLETED|0:0|1|2|n[1||", "1|1|-1|1|u|a|COMPLETED|0:0|1|2|n1||",
+		"x|1|1|1|u|a|COMPLETED|0:0|1|2|n1||",
+		"0|1|1|1|u|a|COMPLETED|0:0|1|2|n1||",
+		"1|1|1|1|u|a|COMPLETED|zero|1|2|n1||",
+		"1|1|1|1|u|a|COMPLETED|0:0|today|2|n1||",
+		"1|1|1|1|u|a|COMPLETED|0:0|1|2|n[1||",
+		"1|1|-1|1|u|a|COMPLETED|0:0|1|2|n1||",
 	} {
 		c, _ := stage(t, accounted(bad, sacctLines[0]))
 		if got, err := c.Records(context.Background(), AdminComment, time.Now(), time.Now()); err != nil ||
@@ -116,14 +125,14 @@ func TestRecordsSpoilt(t *testing.T) {
 		}
 	}
 	forged := slices.Clone(sacctLines)
-	forged[1] += "|x\n9|9|9" // by somebody who has guessed the separator
+	forged[1] += "|x\n9|9|9" // by a user who has guessed the separator
 	c, _ := stage(t, accounted(forged...))
 	if got, err := c.Records(context.Background(), AdminComment, time.Now(), time.Now()); err == nil {
 		t.Errorf("a text with separators in it: %d records", len(got))
 	}
 	c, calls := stage(t)
 	if _, err := c.Records(context.Background(), "Comment", time.Now(), time.Now()); err == nil || len(calls()) != 0 {
-		t.Errorf("the user's own field was asked for: %v", err)
+		t.Errorf("the user's own field was accepted: %v", err)
 	}
 }
 
@@ -144,7 +153,8 @@ func TestSetAccounting(t *testing.T) {
 	over := Record{ID: 2, Ref: "2_1", End: time.Unix(1795341819, 0)}
 	text := "caelum:key=ab JS1:é caelum:run=N1,7g.40gb,A100,at=1,ran=2s,peak=5M,samples=2 $(id) ; x"
 	c, calls := stage(t, scene{out: " Modified jobs...\n"})
-	if err := c.SetAccounting(context.Background(), over, AdminComment, strings.ReplaceAll(text, "JS1", "js1")); err != nil {
+	lower := strings.ReplaceAll(text, "JS1", "js1")
+	if err := c.SetAccounting(context.Background(), over, AdminComment, lower); err != nil {
 		t.Fatal(err)
 	}
 	want := fmt.Sprintf(
@@ -179,7 +189,7 @@ func TestSetAccounting(t *testing.T) {
 	}
 }
 
-// TestNoAccounting: slurmdbd is away.
+// TestNoAccounting: slurmdbd does not answer.
 func TestNoAccounting(t *testing.T) {
 	const said = "sacctmgr: error: slurm_persist_conn_open_without_init: failed to open persistent connection to " +
 		"host:127.0.0.1:6819: Connection refused\n"

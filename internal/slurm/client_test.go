@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// The test binary plays scontrol and squeue: with playEnv set it answers its n-th call with the n-th scene of that
-// folder and notes how it was called.
+// playEnv is the environment variable that makes the test binary act as scontrol and squeue. Its value is a directory:
+// the n-th call prints the n-th scene in it and records its arguments there.
 const playEnv = "CAELUM_TEST_PLAY"
 
 func TestMain(m *testing.M) {
@@ -43,7 +43,7 @@ func play(dir string) int {
 		fmt.Fprintln(os.Stderr, "no scene", n)
 		return 99
 	}
-	// squeue ends its fields as the format says: after "jobid:0" or "%A". sacct is told with an argument.
+	// squeue ends its fields as the format says: after "jobid:0" or "%A". sacct has an argument for it.
 	sep := recordedSep
 	for _, arg := range os.Args {
 		if given, ok := strings.CutPrefix(arg, "--delimiter="); ok {
@@ -111,7 +111,7 @@ func stage(t *testing.T, scenes ...scene) (*Client, func() []string) {
 	}
 }
 
-// record is one job as squeue would print it, with some fields set.
+// record returns one job in the form that squeue prints, with some fields set.
 func recordOf(set map[string]string) scene {
 	var b strings.Builder
 	defaults := map[string]string{
@@ -160,8 +160,8 @@ func TestJobReadsAllocation(t *testing.T) {
 	}
 }
 
-// Between the two requests the job is requeued, or starts again elsewhere: what scontrol shows may be an imitation
-// alone, and is not used.
+// TestJobRequeuedMeanwhile requeues the job between the two requests, or starts it on another node. The details of
+// scontrol may then be only an imitation, and Job does not use them.
 func TestJobRequeuedMeanwhile(t *testing.T) {
 	imitation := "\n   JOB_GRES=mig:7g.40gb:1\n     Nodes=n3 CPU_IDs=0 Mem=0 GRES=mig:7g.40gb(CNT:1)\n   " +
 		"MinCPUsNode=1 \n"
@@ -176,7 +176,8 @@ func TestJobRequeuedMeanwhile(t *testing.T) {
 	}
 }
 
-// Text of the user's that looks like another run's state or start makes the record ambiguous, and hides nothing.
+// TestJobImitatingARun: A user's text that looks like the state or start of another run makes the record ambiguous, but
+// hides nothing.
 func TestJobImitatingARun(t *testing.T) {
 	real := mustRead(t, "job-arraytask.txt")
 	for _, text := range []string{"\n   JobState=PENDING ", "\n   StartTime=1795233592 ", "\n   JobState= \n   " +
@@ -209,7 +210,7 @@ func TestJobImitatingAnAllocation(t *testing.T) {
 	}
 }
 
-// The last task of an array has the array's id: scontrol is told which task.
+// TestWritesNameOneTask: The last task of an array has the array's id, so the arguments of scontrol name the task.
 func TestWritesNameOneTask(t *testing.T) {
 	ctx := context.Background()
 	array := map[string]string{"jobid": "7", "arrayjobid": "7", "arraytaskid": "3"}
@@ -239,7 +240,7 @@ func TestWritesNameOneTask(t *testing.T) {
 	}
 }
 
-// slurmctld would bring a cancelled job back.
+// TestRequeueOfTheDead: A cancelled job is not requeued, although slurmctld would do it.
 func TestRequeueOfTheDead(t *testing.T) {
 	c, calls := stage(t, recordOf(map[string]string{"state": "CANCELLED"}))
 	if err := c.RequeueHold(context.Background(), 7); !errors.Is(err, ErrJobState) || len(calls()) != 1 {
@@ -247,7 +248,7 @@ func TestRequeueOfTheDead(t *testing.T) {
 	}
 }
 
-// What goes into a command line is refused before any command runs.
+// TestNothingOddIsRun: Invalid arguments are refused before any command runs.
 func TestNothingOddIsRun(t *testing.T) {
 	ctx := context.Background()
 	c, calls := stage(t)
@@ -272,7 +273,7 @@ func TestNothingOddIsRun(t *testing.T) {
 	}
 }
 
-// What the commands of 22.05.8 print, by the class of error it means.
+// TestErrors has messages of the commands of 22.05.8 and the errors that they mean.
 func TestErrors(t *testing.T) {
 	ctx := context.Background()
 	for _, tc := range []struct {
@@ -303,7 +304,7 @@ func TestErrors(t *testing.T) {
 	if _, err := c.Queue(ctx); !errors.Is(err, ErrCommand) || errors.Is(err, ErrUnreachable) {
 		t.Errorf("a missing command became %v", err)
 	}
-	// Users can use up processes: that passes.
+	// Users can exhaust the processes, so this error is temporary.
 	c = New(Options{Run: func(context.Context, []string, string, ...string) (string, string, error) {
 		return "", "", &fs.PathError{Op: "fork/exec", Path: "/usr/bin/squeue", Err: syscall.EAGAIN}
 	}})

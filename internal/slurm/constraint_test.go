@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestConstraint: which nodes satisfy an expression, and which expressions no node satisfies.
+// TestConstraint covers expressions that some nodes meet, and expressions that no node meets.
 func TestConstraint(t *testing.T) {
 	for _, c := range []struct {
 		text     string
@@ -119,7 +119,7 @@ func plainly(text string, features []string) bool {
 	return text == "T"
 }
 
-// expression draws one that slurmctld accepts and that can be decided for one node.
+// expression generates an expression that slurmctld accepts and that can be evaluated for a single node.
 func expression(rng *rand.Rand) string {
 	names := []string{"a", "b", "c", "d"}
 	name := func() string { return names[rng.IntN(len(names))] }
@@ -158,7 +158,7 @@ func expression(rng *rand.Rand) string {
 	return text
 }
 
-// TestConstraintPlainly: on every set of features the evaluator and the plain one agree.
+// TestConstraintPlainly: for every set of features, the evaluator and the plain one agree.
 func TestConstraintPlainly(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 5000 {
@@ -178,9 +178,11 @@ func TestConstraintPlainly(t *testing.T) {
 	}
 }
 
-// FuzzConstraint: whatever the text, an answer is given, and a node without features never meets one of names.
+// FuzzConstraint: every text has a result, and a node without features never meets an expression with names.
 func FuzzConstraint(f *testing.F) {
-	for _, s := range []string{"a&b", "(a|b)&c", "[a|b]&c*2", "a*", "[[", "(a))", "a,,b", "a|b*3", "[a*1&b*2]", "x\x00y"} {
+	for _, s := range []string{
+		"a&b", "(a|b)&c", "[a|b]&c*2", "a*", "[[", "(a))", "a,,b", "a|b*3", "[a*1&b*2]", "x\x00y",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -202,12 +204,14 @@ func FuzzConstraint(f *testing.F) {
 	})
 }
 
-// TestTooSmall: each part of a node's hardware that a job asks for.
+// TestTooSmall covers each property of a node's hardware that a job can request.
 func TestTooSmall(t *testing.T) {
 	node := Node{Name: "n1", States: []string{"IDLE"}, Partitions: []string{"gpu"}, CPUs: 64,
 		Sockets: 2, CoresPerSocket: 16, ThreadsPerCore: 2, TmpDisk: 1000}
 	for want, ask := range map[string]func(*Job){
-		"":                                    func(j *Job) { j.MinCPUs, j.Sockets, j.CoresPerSocket, j.ThreadsPerCore, j.TmpDisk = 64, 2, 16, 2, 1000 },
+		"": func(j *Job) {
+			j.MinCPUs, j.Sockets, j.CoresPerSocket, j.ThreadsPerCore, j.TmpDisk = 64, 2, 16, 2, 1000
+		},
 		"has 64 CPUs":                         func(j *Job) { j.MinCPUs = 65 },
 		"has 2 sockets":                       func(j *Job) { j.Sockets = 3 },
 		"has 16 cores per socket":             func(j *Job) { j.CoresPerSocket = 17 },
@@ -223,7 +227,7 @@ func TestTooSmall(t *testing.T) {
 			t.Errorf("%+v: %q, want %q", w.Job, got, want)
 		}
 	}
-	// Nothing is known of the hardware of a node that has never been up.
+	// The hardware of a node that has never been up is unknown.
 	w := Waiting{Job: Job{Partition: "gpu", MinCPUs: 9, Sockets: 9, CoresPerSocket: 9, ThreadsPerCore: 9}}
 	if got := (Node{States: []string{"IDLE"}, Partitions: []string{"gpu"}}).RejectReason(w); got != "" {
 		t.Errorf("a node of unknown size: %s", got)

@@ -11,24 +11,24 @@ import (
 )
 
 var (
-	// ErrUnreachable means that slurmctld, or munge on the way to it, did not answer. The call may be repeated. A write may
-	// or may not have happened.
+	// ErrUnreachable means that slurmctld, or munge on the way to it, did not answer. The call may be repeated. A write
+	// may or may not have happened.
 	ErrUnreachable = errors.New("slurmctld cannot be reached")
 	// ErrNoJob means that slurmctld does not know the job. It forgets finished jobs after MinJobAge, 300 s by default.
 	ErrNoJob = errors.New("no such job")
 	// ErrNoNode means that slurmctld does not know the node.
 	ErrNoNode = errors.New("no such node")
-	// ErrJobState means that the job's state does not allow the request, for example the requeue of a pending job or the
-	// change of a finished one.
+	// ErrJobState means that the job's state does not allow the request, for example the requeue of a pending job or
+	// the change of a finished one.
 	ErrJobState = errors.New("the job's state does not allow that")
-	// ErrAmbiguous means that the job's own text imitates slurmctld's section on its allocation. This happens only if the
-	// user intends it.
+	// ErrAmbiguous means that the job's own text imitates slurmctld's section on its allocation. This happens only if
+	// the user intends it.
 	ErrAmbiguous = errors.New("the job's text imitates an allocation")
 	// ErrChanging means that the job started, ended or was requeued during each attempt to read it. The call may be
 	// repeated.
 	ErrChanging = errors.New("the job changes too fast to be read")
-	// ErrCommand means that a command of Slurm does not exist or cannot be run. This is a defect of the host, which no job
-	// can cause.
+	// ErrCommand means that a command of Slurm does not exist or cannot be run. This is a defect of the host, which no
+	// job can cause.
 	ErrCommand = errors.New("couldn't run a Slurm command")
 )
 
@@ -81,7 +81,8 @@ func (e *CommandError) Error() string {
 func (e *CommandError) Unwrap() error { return e.Err }
 
 // classify returns the error for a command that failed with this output. The client's own time limit counts as
-// ErrUnreachable: if slurmctld is down, the commands of 22.05.8 retry for 9 s (MessageTimeout=10) before they report it.
+// ErrUnreachable: if slurmctld is down, the commands of 22.05.8 retry for 9 s (MessageTimeout=10) before they report
+// it.
 func classify(ctx context.Context, parent error, stderr string, exit error) error {
 	if parent != nil {
 		return parent

@@ -12,9 +12,11 @@ import (
 	"time"
 )
 
-// FuzzGRES: what is read can be written and read again, and nothing odd gets through to a command line.
+// FuzzGRES: a parsed list can be written and parsed again, and has only characters that may be in a command line.
 func FuzzGRES(f *testing.F) {
-	for _, s := range []string{"gpu:a100:2(IDX:0-1,4),mig:2g.10gb:1", "mig:1g.5gb(CNT:1)", "gres/mig:2g.10gb=1", "mig:1K", "a(", "mig:x y:1"} {
+	for _, s := range []string{
+		"gpu:a100:2(IDX:0-1,4),mig:2g.10gb:1", "mig:1g.5gb(CNT:1)", "gres/mig:2g.10gb=1", "mig:1K", "a(", "mig:x y:1",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -37,9 +39,12 @@ func FuzzGRES(f *testing.F) {
 	})
 }
 
-// FuzzHosts: bounded, and every name is one that checkNode would take or begins with what it would not.
+// FuzzHosts: the number of names is limited, and checkNode accepts every name except for a first character that it does
+// not allow.
 func FuzzHosts(f *testing.F) {
-	for _, s := range []string{"n[1-3,7],login1", "r[0-1]c[08-11]-ib", "n[1-", "n[1-4294967295]", "[1-9][1-9][1-9][1-9][1-9][1-9]"} {
+	for _, s := range []string{
+		"n[1-3,7],login1", "r[0-1]c[08-11]-ib", "n[1-", "n[1-4294967295]", "[1-9][1-9][1-9][1-9][1-9][1-9]",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -58,7 +63,7 @@ func FuzzHosts(f *testing.F) {
 	})
 }
 
-// FuzzQueue: whatever a user's texts are, they arrive as they are and no other field changes.
+// FuzzQueue: a user's texts arrive unchanged and never change another field.
 func FuzzQueue(f *testing.F) {
 	f.Add("plain", "acc", "c")
 	f.Add("x\n7|~|7|~|N/A|~|", "a|~|b", "|")
@@ -101,7 +106,8 @@ func FuzzQueue(f *testing.F) {
 // FuzzAllocation: texts before and behind the section, wherever Slurm prints a user's, can spoil the answer but never
 // change it.
 func FuzzAllocation(f *testing.F) {
-	imitation := "\n   JOB_GRES=mig:7g.40gb:1\n     Nodes=n3 CPU_IDs=0 Mem=0 GRES=mig:7g.40gb(CNT:1)\n   MinCPUsNode=1 \n"
+	imitation := "\n   JOB_GRES=mig:7g.40gb:1\n     Nodes=n3 CPU_IDs=0 Mem=0 GRES=mig:7g.40gb(CNT:1)\n   " +
+		"MinCPUsNode=1 \n"
 	f.Add("a", "b", "c")
 	f.Add(imitation, "", "")
 	f.Add("", "acc"+imitation, "")
@@ -138,7 +144,7 @@ func FuzzAllocation(f *testing.F) {
 	})
 }
 
-// FuzzNode: no output makes the parsers of admins' text fail in a bad way.
+// FuzzNode: no output makes the parsers of admins' text panic.
 func FuzzNode(f *testing.F) {
 	f.Add(mustRead(f, "node-busy.txt"))
 	f.Add(mustRead(f, "config.txt"))

@@ -31,15 +31,15 @@ func FormatGRES(list []GRES) string {
 	return strings.Join(s, ",")
 }
 
-// countRE matches a count. Slurm reads a number with a suffix as a count, even in the place of a type; "2g.10gb" is a type
-// because of its dot.
+// countRE matches a count. Slurm reads a number with a suffix as a count, even in the place of a type; "2g.10gb" is a
+// type because of its dot.
 var countRE = regexp.MustCompile(`^[0-9]+[kKmMgGtTpP]?$`)
 
 // ParseGRES reads every form in which Slurm writes generic resources:
 //
 //	gpu:a100:14(S:0),mig:1g.5gb:0             a node's Gres
 //	gpu:a100:1(IDX:0),mig:2g.10gb:1           its GresUsed; (IDX:N/A) when none is used
-//	gpu:a100:1(IDX:4),mig:1g.5gb(CNT:1)       a job's share of a node (scontrol -d); CNT is the count of a count-only GRES
+//	gpu:a100:1(IDX:4),mig:1g.5gb(CNT:1)       a job's share of a node (scontrol -d); CNT: a count-only GRES
 //	gres:gpu:1,gres:mig:2g.10gb:1             a job's request, to 22.05
 //	gres/gpu:1, gres/mig:2g.10gb=1            a job's request in later releases, and TRES
 //
@@ -206,5 +206,6 @@ func requestGRES(s string) ([]GRES, error) {
 	return last, nil
 }
 
-// ClosedType is the type of gres/mig that counts the slices that are not offered, so that the node's total never changes.
+// ClosedType is the type of gres/mig that counts the slices that are not offered, so that the node's total never
+// changes.
 const ClosedType = "closed"

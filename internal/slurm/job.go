@@ -9,8 +9,8 @@ import (
 // Job is a job of slurmctld. Unknown times are zero.
 type Job struct {
 	ID uint32
-	// ArrayJob is the array's id, or 0. ArrayTask is a task's index. The pending tasks that slurmctld has not split off yet
-	// are one Job with the array's own id and several indices ("3-5,9"); the last of them keeps that id.
+	// ArrayJob is the array's id, or 0. ArrayTask is a task's index. The pending tasks that slurmctld has not split off
+	// yet are one Job with the array's own id and several indices ("3-5,9"); the last of them keeps that id.
 	ArrayJob  uint32
 	ArrayTask string
 	// HetJob is the first component's id, or 0.
@@ -52,14 +52,14 @@ type Job struct {
 	Tasks int
 	// CPUs is the number of CPUs on all its nodes that the job has, or requests at least.
 	CPUs int
-	// LastSchedEval is the time at which slurmctld last evaluated the job. slurmctld need not have tried to start it: while
-	// Reason is Priority, it may have skipped the job because of a job before it (22.05, _schedule).
+	// LastSchedEval is the time at which slurmctld last evaluated the job. slurmctld need not have tried to start it:
+	// while Reason is Priority, it may have skipped the job because of a job before it (22.05, _schedule).
 	LastSchedEval time.Time
 	// Dependency has the unfulfilled dependencies in slurmctld's form ("afterany:1(unfulfilled)"). Reason does not show
 	// them while the job is held.
 	Dependency string
-	// Nice is the job's nice value, which lowers its priority. slurmctld shows it also for a held job, whose priority it
-	// shows as 0.
+	// Nice is the job's nice value, which lowers its priority. slurmctld shows it also for a held job, whose priority
+	// it shows as 0.
 	Nice int64
 	// Memory is the memory in MiB on all its nodes that the job has, or requests at least. 0 if unknown.
 	Memory int
@@ -67,17 +67,17 @@ type Job struct {
 	// Licenses are the requested licences of the cluster in slurmctld's form ("matlab:2,ansys:1").
 	Licenses string
 
-	// Problem is the reason for which a part of the record could not be read; that part is empty then. slurmctld does not
-	// check all requests: 22.05.8 stores `sbatch -H --gres='mig:x y(:1'` unchanged. No node can run such a job.
+	// Problem is the reason for which a part of the record could not be read; that part is empty then. slurmctld does
+	// not check all requests: 22.05.8 stores `sbatch -H --gres='mig:x y(:1'` unchanged. No node can run such a job.
 	Problem string
 
-	// Allocated has the GRES of the job by node. It is nil unless the job holds its nodes: from COMPLETING on, slurmctld
-	// shows no allocation.
+	// Allocated has the GRES of the job by node. It is nil unless the job holds its nodes: from COMPLETING on,
+	// slurmctld shows no allocation.
 	Allocated map[string][]GRES
 }
 
-// SlicesPerNode returns the gres/mig that the job requests on each of its nodes, in the order written. An untyped request
-// has an empty Type.
+// SlicesPerNode returns the gres/mig that the job requests on each of its nodes, in the order written. An untyped
+// request has an empty Type.
 func (j Job) SlicesPerNode() []GRES {
 	var list []GRES
 	for _, g := range j.PerNode {
@@ -125,8 +125,8 @@ func (j Job) Holds() bool {
 	return false
 }
 
-// Present reports whether the job may still be on its nodes. It returns true for unknown states, so that slices of a job
-// that may still run are never given to another job.
+// Present reports whether the job may still be on its nodes. It returns true for unknown states, so that slices of a
+// job that may still run are never given to another job.
 func (j Job) Present() bool {
 	switch j.State {
 	case "PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "REVOKED", "RESV_DEL_HOLD",
@@ -137,7 +137,8 @@ func (j Job) Present() bool {
 	return true
 }
 
-// Learned returns the run time of the job that earlier runs predict, at most its time limit; 0 if there is no prediction.
+// Learned returns the run time of the job that earlier runs predict, at most its time limit; 0 if there is no
+// prediction.
 func (j Job) Learned() time.Duration {
 	seconds, err := strconv.ParseUint(TagValue(j.AdminComment, TagRuns), 10, 31)
 	if err != nil {

@@ -2,7 +2,7 @@ package slurm
 
 import "testing"
 
-// TestLacksLicense: what `scontrol show licenses` of 22.05.8 printed, and what jobs ask for.
+// TestLacksLicense uses the output of `scontrol show licenses` of 22.05.8.
 func TestLacksLicense(t *testing.T) {
 	free, err := parseLicenses("LicenseName=ansys\n    Total=4 Used=1 Free=3 Reserved=0 Remote=no\n" +
 		"LicenseName=matlab@flex\n    Total=1 Used=1 Free=0 Reserved=0 Remote=yes\n")
@@ -11,7 +11,8 @@ func TestLacksLicense(t *testing.T) {
 	}
 	q := Queue{Licenses: free}
 	for asks, want := range map[string]string{
-		"": "", "ansys": "", "ansys:3": "", "ansys:4": "ansys", "ansys:1,matlab@flex:1": "matlab@flex", "matlab@flex": "matlab@flex",
+		"": "", "ansys": "", "ansys:3": "", "ansys:4": "ansys",
+		"ansys:1,matlab@flex:1": "matlab@flex", "matlab@flex": "matlab@flex",
 		"unknown:1": "", "ansys:4|matlab@flex:1": "", "ansys:x": "",
 	} {
 		if got := q.LacksLicense(Waiting{Job: Job{Licenses: asks}}); got != want {

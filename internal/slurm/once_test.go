@@ -29,7 +29,7 @@ func playSlowly() {
 	}
 }
 
-// While slurmctld does not listen, a change of a node ends before scontrol could try again.
+// TestUpdateIsSaidOnce: if slurmctld does not listen, a change of a node ends before scontrol can retry.
 func TestUpdateIsSaidOnce(t *testing.T) {
 	ctx := context.Background()
 	gres := []GRES{{"mig", "closed", 1}}

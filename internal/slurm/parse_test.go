@@ -12,11 +12,11 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// recordedSep stands in the recordings where a call would have its random separator.
+// recordedSep is the separator in the recordings.
 const recordedSep = "|~|"
 
-// TestStory feeds what Slurm 22.05.8 printed (testdata/22.05.8, machine names and paths replaced) to the parsers and
-// compares what they make of it with the files in testdata/story. Rewrite those with -rewrite.
+// TestStory feeds output of Slurm 22.05.8 (testdata/22.05.8, with host names and paths replaced) to the parsers and
+// compares the results with the files in testdata/story. The flag -rewrite rewrites these files.
 func TestStory(t *testing.T) {
 	datadriven.Walk(t, "testdata/story", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -75,7 +75,7 @@ func TestStory(t *testing.T) {
 				for _, w := range toWaiting(jobs) {
 					fmt.Fprintf(
 						&b,
-						"%d %q x%d eligible=%v held-by-mark=%v %s\n",
+						"%d %q x%d eligible=%v held-by-tag=%v %s\n",
 						w.ID,
 						w.Name,
 						w.Elements,
@@ -197,7 +197,7 @@ func sortedKeys(m map[string][]GRES) []string {
 	return keys
 }
 
-// describe draws a job, leaving out what is not set.
+// describe returns the fields of a job that are set, as text.
 func describe(j Job) string {
 	var b strings.Builder
 	fmt.Fprintf(
@@ -235,9 +235,11 @@ func describe(j Job) string {
 	for _, o := range []struct {
 		name, value string
 	}{
-		{"array", fmt.Sprint(j.ArrayJob, "_", j.ArrayTask)}, {"het", fmt.Sprint(j.HetJob)}, {"account", j.Account}, {"qos", j.QOS}, {"features", j.Features.String()}, {"reservation", j.Reservation},
+		{"array", fmt.Sprint(j.ArrayJob, "_", j.ArrayTask)}, {"het", fmt.Sprint(j.HetJob)},
+		{"account", j.Account}, {"qos", j.QOS}, {"features", j.Features.String()}, {"reservation", j.Reservation},
 		{"per-node", FormatGRES(j.PerNode)}, {"per-job", FormatGRES(j.PerJob)}, {"per-task", FormatGRES(j.PerTask)},
-		{"per-socket", FormatGRES(j.PerSocket)}, {"admin-comment", j.AdminComment}, {"comment", j.Comment}, {"problem", j.Problem},
+		{"per-socket", FormatGRES(j.PerSocket)}, {"admin-comment", j.AdminComment}, {"comment", j.Comment},
+		{"problem", j.Problem},
 	} {
 		if o.value != "" && o.value != "0" && o.value != "0_" {
 			fmt.Fprintf(&b, "\n  %s=%q", o.name, o.value)

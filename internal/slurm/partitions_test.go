@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// As 22.05.8 prints two partitions, in part.
+// twoPartitions is a part of the output of 22.05.8 for two partitions.
 const twoPartitions = `PartitionName=gpu
    AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL
    Default=YES QoS=N/A
@@ -41,8 +41,8 @@ func TestConfigHasItsTime(t *testing.T) {
 	}
 }
 
-// TestReservations: what scontrol of 22.05.8 prints, one that has all of its node, one that has a part, one that is to
-// come.
+// TestReservations uses the output of scontrol of 22.05.8 for three reservations: one has all of its node, one has a
+// part, and one is not active yet.
 func TestReservations(t *testing.T) {
 	nodes := []Node{{Name: "n1", CPUs: 64}, {Name: "n2", CPUs: 64}, {Name: "n3", CPUs: 64}}
 	err := reserve(

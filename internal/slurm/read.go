@@ -171,7 +171,8 @@ func (c *Client) record(ctx context.Context, id uint32) (Job, error) {
 const jobTries = 5
 
 // Job reads a job with two requests. The second reads Allocated if the job holds its nodes, and ExcNodes otherwise.
-// Errors: ErrNoJob, ErrUnreachable, ErrChanging, and ErrAmbiguous, with which Job also returns the job without Allocated.
+// Errors: ErrNoJob, ErrUnreachable, ErrChanging, and ErrAmbiguous, with which Job also returns the job without
+// Allocated.
 func (c *Client) Job(ctx context.Context, id uint32) (Job, error) {
 	for range jobTries {
 		j, err := c.record(ctx, id)

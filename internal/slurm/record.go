@@ -164,8 +164,8 @@ func splitRecords(out, sep string, n int) ([][]string, error) {
 	return records, nil
 }
 
-// parseJobs reads the output of squeue for jobFormat(sep). A field that cannot be read sets Problem of its own job only,
-// so that one odd request of a user does not hide all other jobs.
+// parseJobs reads the output of squeue for jobFormat(sep). A field that cannot be read sets Problem of its own job
+// only, so that one odd request of a user does not hide all other jobs.
 func parseJobs(out, sep string) ([]Job, error) {
 	records, err := splitRecords(out, sep, len(jobFields))
 	if err != nil {
@@ -191,9 +191,9 @@ func parseJobs(out, sep string) ([]Job, error) {
 	return joinTasks(jobs), nil
 }
 
-// joinTasks joins the records with the same id into one Job: the tasks of an array that have not been split off yet, which
-// squeue -r lists singly. Without -r, squeue also joins tasks with ids, holds and requests of their own (22.05.8). The
-// option --array-unique would list the right records, but 24.11 no longer has it.
+// joinTasks joins the records with the same id into one Job: the tasks of an array that have not been split off yet,
+// which squeue -r lists singly. Without -r, squeue also joins tasks with ids, holds and requests of their own
+// (22.05.8). The option --array-unique would list the right records, but 24.11 no longer has it.
 func joinTasks(jobs []Job) []Job {
 	at := make(map[uint32]int, len(jobs))
 	tasks := make(map[uint32][]string)

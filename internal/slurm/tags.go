@@ -2,11 +2,11 @@ package slurm
 
 import "strings"
 
-// The tags that Caelum writes into a job's admin_comment, beside the text of other tools. Only an admin or job_submit.lua
-// can write that field: slurmctld does not let users change it, neither at submission nor later.
+// The tags that Caelum writes into a job's admin_comment, beside the text of other tools. Only an admin or
+// job_submit.lua can write that field: slurmctld does not let users change it, neither at submission nor later.
 const (
-	// TagHeld marks a job that job_submit.lua submitted held and that an agent must release. A hold without this tag was
-	// set by a user or an admin.
+	// TagHeld marks a job that job_submit.lua submitted held and that an agent must release. A hold without this tag
+	// was set by a user or an admin.
 	TagHeld = "caelum:held"
 	// TagReleased replaces TagHeld when an agent has released the job. Any later hold was set by a user or an admin.
 	TagReleased = "caelum:released"

@@ -121,8 +121,8 @@ func mebibytes(s string) (int, error) { return scaled(s, []string{"K", "M", "G",
 // parseUnits reads a number that squeue may have shortened, such as 2K for 2048 CPUs.
 func parseUnits(s string) (int, error) { return scaled(s, []string{"", "K", "M", "G", "T"}, 1) }
 
-// scaled reads a number with one of the suffixes. The first suffix multiplies by first, and each later one by 1024 times
-// the factor of the one before.
+// scaled reads a number with one of the suffixes. The first suffix multiplies by first, and each later one by 1024
+// times the factor of the one before.
 func scaled(s string, suffixes []string, first float64) (int, error) {
 	text, unit := s, 1.0
 	for k, suffix := range suffixes {

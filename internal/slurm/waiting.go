@@ -18,9 +18,9 @@ type Waiting struct {
 // Partitions lists the partitions in which the job may run.
 func (w Waiting) Partitions() []string { return list(w.Partition) }
 
-// Eligible reports whether the job waits only for nodes or GRES, by its reason in slurmctld. It returns false for limits,
-// holds, dependencies, begin times, licences and unknown reasons. (w.Job.Eligible is the time from which the job is
-// eligible.)
+// Eligible reports whether the job waits only for nodes or GRES, by its reason in slurmctld. It returns false for
+// limits, holds, dependencies, begin times, licences and unknown reasons. (w.Job.Eligible is the time from which the
+// job is eligible.)
 //
 // A job whose slices no node offers waits with "ReqNodeNotAvail, UnavailableNodes:mig-catalog[1-2]" if the catalogue
 // nodes could run it (22.05.8), or with the long reason below.
@@ -39,10 +39,10 @@ func (w Waiting) Eligible() bool {
 		strings.HasPrefix(reason, "Nodes required for job are DOWN, DRAINED or reserved")
 }
 
-// HeldByTag reports whether job_submit.lua holds the job until an agent releases it. The reason BadConstraints counts: a
-// released job whose slice is withdrawn before it starts gets this reason and priority 0, and can be released again. A
-// job that was requeued and held counts too. JobHeldAdmin does not count: it is root's own hold in addition to the tag
-// (22.05.8).
+// HeldByTag reports whether job_submit.lua holds the job until an agent releases it. The reason BadConstraints counts:
+// a released job whose slice is withdrawn before it starts gets this reason and priority 0, and can be released again.
+// A job that was requeued and held counts too. JobHeldAdmin does not count: it is root's own hold in addition to the
+// tag (22.05.8).
 func (w Waiting) HeldByTag() bool {
 	switch w.Reason {
 	case "JobHeldUser", "BadConstraints", "job requeued in held state":
@@ -58,8 +58,8 @@ func (w Waiting) Sized() bool {
 	return len(mig) == 1 && HasTag(w.AdminComment, TagSized+mig[0].Type)
 }
 
-// toWaiting returns the pending jobs in the order in which slurmctld evaluates those of one partition tier: by priority,
-// then by id.
+// toWaiting returns the pending jobs in the order in which slurmctld evaluates those of one partition tier: by
+// priority, then by id.
 func toWaiting(jobs []Job) []Waiting {
 	var list []Waiting
 	for _, j := range jobs {
@@ -100,11 +100,11 @@ func arrayElements(tasks string) int {
 // yield is the time within which jobs that became eligible after a held job still come before it.
 const yield = time.Hour
 
-// InOrder returns the waiting jobs in the order in which the plan serves them. Held jobs come last: slurmctld shows their
-// priority as 0, and a request for a node by name must not move a job before jobs of higher priority. So that held jobs
-// do not wait forever, a held job comes before jobs that became eligible more than an hour later and whose nice value is
-// not lower. When another held job of its user has been released and starts, the hour begins anew. Thus at most one held
-// job of each user per hour comes before other jobs.
+// InOrder returns the waiting jobs in the order in which the plan serves them. Held jobs come last: slurmctld shows
+// their priority as 0, and a request for a node by name must not move a job before jobs of higher priority. So that
+// held jobs do not wait forever, a held job comes before jobs that became eligible more than an hour later and whose
+// nice value is not lower. When another held job of its user has been released and starts, the hour begins anew. Thus
+// at most one held job of each user per hour comes before other jobs.
 func (q Queue) InOrder() []Waiting {
 	last := map[uint32]time.Time{} // by user: the latest start of a job that had been held
 	for _, j := range q.All {
@@ -155,10 +155,10 @@ func (w Waiting) waitsSince() time.Time {
 // (_clear_expired_job_states in slurm_cred.c; fixed by 24.11).
 const forgetting = 3 * time.Second
 
-// Releasable reports whether an agent may release the job at this time. It may if job_submit.lua submitted the job held,
-// because slurmctld would have refused it while its slices were not on offer. It also may if slurmctld has set the job to
-// BadConstraints after its release, because the slices were no longer on offer. Jobs that a user or an admin holds do not
-// have the tag. A job with an unfulfilled dependency is not releasable.
+// Releasable reports whether an agent may release the job at this time. It may if job_submit.lua submitted the job
+// held, because slurmctld would have refused it while its slices were not on offer. It also may if slurmctld has set
+// the job to BadConstraints after its release, because the slices were no longer on offer. Jobs that a user or an admin
+// holds do not have the tag. A job with an unfulfilled dependency is not releasable.
 func (w Waiting) Releasable(at time.Time) bool {
 	if w.Dependency != "" {
 		return false // it would still wait while its slices are on offer

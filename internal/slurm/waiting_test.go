@@ -20,7 +20,10 @@ func TestEligible(t *testing.T) {
 		{"ReqNodeNotAvail, UnavailableNodes:mig-catalog[1-2]", "", 9, "", true, false},
 		{"ReqNodeNotAvail, May be reserved for other job", "", 9, "", true, false},
 		{"ReqNodeNotAvail, Reserved for maintenance", "", 9, "", false, false},
-		{"Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions", "", 9, "", true, false},
+		{
+			"Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",
+			"", 9, "", true, false,
+		},
 		{"Resources", "", 9, "tres-per-node: unreadable", false, false},
 		{"Resources", "", 0, "", false, false},
 		{"QOSMaxGRESPerUser", "", 9, "", false, false},
@@ -47,12 +50,12 @@ func TestEligible(t *testing.T) {
 			},
 		}
 		if w.Eligible() != tc.eligible || w.HeldByTag() != tc.held {
-			t.Errorf("%+v: eligible %v, held by mark %v", tc, w.Eligible(), w.HeldByTag())
+			t.Errorf("%+v: eligible %v, held by tag %v", tc, w.Eligible(), w.HeldByTag())
 		}
 	}
 }
 
-// TestLearned: what earlier runs say counts up to the time limit, and nonsense is nothing.
+// TestLearned: the learned run time is at most the time limit, and an invalid value counts as unknown.
 func TestLearned(t *testing.T) {
 	for _, c := range []struct {
 		comment           string
@@ -75,7 +78,7 @@ func TestLearned(t *testing.T) {
 	}
 }
 
-// A held job shows no reason but the hold: what it waits for besides stands in its dependency.
+// TestReleasable: the reason of a held job is the hold only. A job that it waits for is in its dependency.
 func TestReleasable(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	for _, c := range []struct {
@@ -83,9 +86,11 @@ func TestReleasable(t *testing.T) {
 		do         func(*Waiting)
 		releasable bool
 	}{
-		{"held by mark", func(*Waiting) {}, true},
+		{"held by tag", func(*Waiting) {}, true},
 		{"waits for another job", func(w *Waiting) { w.Dependency = "afterany:7(unfulfilled)" }, false},
-		{"given up, released before", func(w *Waiting) { w.Reason, w.AdminComment = "BadConstraints", TagReleased }, true},
+		{"BadConstraints after a release", func(w *Waiting) {
+			w.Reason, w.AdminComment = "BadConstraints", TagReleased
+		}, true},
 		{"the same, waits for another job", func(w *Waiting) {
 			w.Reason, w.AdminComment, w.Dependency = "BadConstraints", TagReleased, "singleton(unfulfilled)"
 		}, false},
@@ -103,7 +108,7 @@ func TestReleasable(t *testing.T) {
 	}
 }
 
-// Held jobs, whose priority cannot be seen, stand behind the others, and are not overtaken for ever.
+// TestInOrder: held jobs, whose priority is unknown, come after the others, but not forever.
 func TestInOrder(t *testing.T) {
 	at := func(minutes int) time.Time { return time.Unix(1e9, 0).Add(time.Duration(minutes) * time.Minute) }
 	job := func(id uint32, priority uint64, submit int) Waiting {
@@ -113,6 +118,8 @@ func TestInOrder(t *testing.T) {
 	started := func(uid uint32, minute int, comment string) Job {
 		return Job{ID: 99, UID: uid, State: "COMPLETED", Start: at(minute), AdminComment: comment}
 	}
+	released, unheld := started(1000, 40, TagReleased), started(1000, 40, "")
+	other := started(1001, 40, TagReleased)
 	for _, c := range []struct {
 		what    string
 		waiting []Waiting
@@ -121,14 +128,19 @@ func TestInOrder(t *testing.T) {
 	}{
 		{"behind a younger one", []Waiting{job(5, 1, 30), job(1, 0, 0)}, nil, []uint32{5, 1}},
 		{"before one that came more than an hour later", []Waiting{job(5, 1, 61), job(1, 0, 0)}, nil, []uint32{1, 5}},
-		{"not before one that came earlier", []Waiting{job(9, 9, 90), job(5, 5, 30), job(8, 4, 80), job(1, 0, 0)}, nil, []uint32{9, 5, 1, 8}},
+		{
+			"not before one that came earlier",
+			[]Waiting{job(9, 9, 90), job(5, 5, 30), job(8, 4, 80), job(1, 0, 0)},
+			nil,
+			[]uint32{9, 5, 1, 8},
+		},
 		{"nicer than the other one", []Waiting{job(5, 1, 61), nice(job(1, 0, 0), 1)}, nil, []uint32{5, 1}},
 		{"both are nice", []Waiting{nice(job(5, 1, 61), 1), nice(job(1, 0, 0), 1)}, nil, []uint32{1, 5}},
 		{"by age among themselves", []Waiting{job(5, 1, 90), job(2, 0, 1), job(1, 0, 0)}, nil, []uint32{1, 2, 5}},
-		{"its user has had a turn", []Waiting{job(5, 1, 90), job(1, 0, 0)}, []Job{started(1000, 40, TagReleased)}, []uint32{5, 1}},
-		{"longer ago", []Waiting{job(5, 1, 120), job(1, 0, 0)}, []Job{started(1000, 40, TagReleased)}, []uint32{1, 5}},
-		{"another user has", []Waiting{job(5, 1, 90), job(1, 0, 0)}, []Job{started(1001, 40, TagReleased)}, []uint32{1, 5}},
-		{"with a job that was not held", []Waiting{job(5, 1, 90), job(1, 0, 0)}, []Job{started(1000, 40, "")}, []uint32{1, 5}},
+		{"a held job of its user has started", []Waiting{job(5, 1, 90), job(1, 0, 0)}, []Job{released}, []uint32{5, 1}},
+		{"longer ago", []Waiting{job(5, 1, 120), job(1, 0, 0)}, []Job{released}, []uint32{1, 5}},
+		{"a held job of another user", []Waiting{job(5, 1, 90), job(1, 0, 0)}, []Job{other}, []uint32{1, 5}},
+		{"a job that was not held", []Waiting{job(5, 1, 90), job(1, 0, 0)}, []Job{unheld}, []uint32{1, 5}},
 	} {
 		var got []uint32
 		for _, w := range (Queue{Waiting: c.waiting, All: c.all}).InOrder() {
@@ -142,8 +154,10 @@ func TestInOrder(t *testing.T) {
 
 func TestMemoryOfAJob(t *testing.T) {
 	for text, want := range map[string]int{
-		"cpu=2,mem=400000M,node=2,billing=2": 400000, "cpu=3,mem=250G,node=1": 256000, "mem=1.50T": 1572864, "mem=512K": 0, "mem=7": 7,
-		"cpu=1,node=1": 0, "N/A": 0, "": 0, "mem=0": 0, "mem=": -1, "mem=xG": -1, "mem=-1G": -1, "mem=NaN": -1, "mem=1e300P": -1,
+		"cpu=2,mem=400000M,node=2,billing=2": 400000, "cpu=3,mem=250G,node=1": 256000,
+		"mem=1.50T": 1572864, "mem=512K": 0, "mem=7": 7,
+		"cpu=1,node=1": 0, "N/A": 0, "": 0, "mem=0": 0, "mem=": -1, "mem=xG": -1, "mem=-1G": -1, "mem=NaN": -1,
+		"mem=1e300P": -1,
 	} {
 		got, err := tresMemory(text)
 		if (err != nil) != (want < 0) || err == nil && got != want {

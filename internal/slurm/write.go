@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// UpdateNode writes all GRES of a node and its Extra in one request. slurmctld replaces the node's whole list: it drops a
-// GRES that is missing in the request or misspelt, without an error (rc=0, 22.05.8), and one with File= until slurmctld
-// restarts. For a GRES with File=, slurmctld accepts only its configured count or 0. UpdateNode does not wait for a
-// slurmctld that does not listen. Errors: ErrNoNode, ErrUnreachable.
+// UpdateNode writes all GRES of a node and its Extra in one request. slurmctld replaces the node's whole list: it drops
+// a GRES that is missing in the request or misspelt, without an error (rc=0, 22.05.8), and one with File= until
+// slurmctld restarts. For a GRES with File=, slurmctld accepts only its configured count or 0. UpdateNode does not wait
+// for a slurmctld that does not listen. Errors: ErrNoNode, ErrUnreachable.
 func (c *Client) UpdateNode(ctx context.Context, node string, gres []GRES, extra string) error {
 	if err := checkNode(node); err != nil {
 		return err
@@ -61,14 +61,14 @@ func (c *Client) RequeueHold(ctx context.Context, id uint32) error {
 	})
 }
 
-// Hold keeps a pending job from starting, with a hold that its user may lift (JobHeldUser). It does not change a running
-// job.
+// Hold keeps a pending job from starting, with a hold that its user may lift (JobHeldUser). It does not change a
+// running job.
 func (c *Client) Hold(ctx context.Context, id uint32) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"uhold", ref(j)}, nil })
 }
 
-// Release lifts a hold, including one that slurmctld set with BadConstraints. With priority/basic it gives the job a new,
-// lower priority, even if the job was not held.
+// Release lifts a hold, including one that slurmctld set with BadConstraints. With priority/basic it gives the job a
+// new, lower priority, even if the job was not held.
 func (c *Client) Release(ctx context.Context, id uint32) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"release", ref(j)}, nil })
 }
@@ -93,8 +93,9 @@ func (c *Client) SetAdminComment(ctx context.Context, id uint32, text string) er
 	return c.update(ctx, id, "admincomment="+text)
 }
 
-// update changes one attribute. In an argument of scontrol, the first = ends the attribute's name; the rest is the value,
-// including blanks, quotes and further = (22.05.8). So a text in an argument of its own cannot set another attribute.
+// update changes one attribute. In an argument of scontrol, the first = ends the attribute's name; the rest is the
+// value, including blanks, quotes and further = (22.05.8). So a text in an argument of its own cannot set another
+// attribute.
 func (c *Client) update(ctx context.Context, id uint32, attr string) error {
 	if strings.ContainsRune(attr, 0) {
 		return fmt.Errorf("job %d: a NUL in %.40q", id, attr)
@@ -117,9 +118,9 @@ func (c *Client) onJob(ctx context.Context, id uint32, args func(Job) ([]string,
 	return err
 }
 
-// ref returns the name of exactly one record for scontrol: "12", "12_3", "12_[4-9]" for the remaining tasks of a pending
-// array, or "12+0" for the first component of a heterogeneous job, whose id is also that of the whole job (22.05.8: show
-// and update of 12 apply to every component).
+// ref returns the name of exactly one record for scontrol: "12", "12_3", "12_[4-9]" for the remaining tasks of a
+// pending array, or "12+0" for the first component of a heterogeneous job, whose id is also that of the whole job
+// (22.05.8: show and update of 12 apply to every component).
 func ref(j Job) string {
 	if j.HetJob != 0 && j.HetJob == j.ID {
 		return strconv.FormatUint(uint64(j.ID), 10) + "+0"

@@ -53,7 +53,7 @@ func Sacct(file string, r io.Reader) (*Workload, error) {
 		k, known := at[id]
 		if isStep {
 			if !known {
-				return t.bad(fmt.Errorf("step %.60s of job %.60s comes before the job", step, id))
+				return t.bad(fmt.Errorf("the record of step %.60s precedes the record of its job %.60s", step, id))
 			}
 			if k >= 0 && w.Jobs[k].Slices == 0 && t.has("TRESUsageInMax") {
 				if err := w.Jobs[k].uses(t.text("TRESUsageInMax")); err != nil {

@@ -139,7 +139,7 @@ func TestSacctMalformed(t *testing.T) {
 			"jobs:1: no column JobID, State, Submit, Start, ElapsedRaw, AllocTRES; there are 7, COMPLETED, 1000",
 		},
 		{sacctHead + good + good, "jobs:3: job 7 is already on line 2; leave -D (--duplicates) out"},
-		{sacctHead + "7.batch" + good[1:], "jobs:2: step batch of job 7 comes before the job"},
+		{sacctHead + "7.batch" + good[1:], "jobs:2: the record of step batch precedes the record of its job 7"},
 		{sacctHead + good[1:], "jobs:2: no JobID"},
 		{sacctHead + "\n" + good + "8|COMP\"LETED\n", "jobs:4: 2 values for 10 columns"},
 		{sacctHead + good + "8|COMPLETED\n", "jobs:3: 2 values for 10 columns"},

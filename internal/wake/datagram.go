@@ -13,10 +13,10 @@ import (
 // the receiver's name and the HMAC-SHA256 of all that.
 const (
 	magic     = "caelum-wake 1\n"
-	maxLength = 1024 // two names of 253 bytes at most, and 56 bytes
+	maxLength = 1024 // two names of at most 253 bytes, and 56 bytes
 )
 
-// window is how much the time in a datagram may differ from the receiver's clock.
+// window is the largest accepted difference between the time in a datagram and the receiver's clock.
 const window = 30 * time.Second
 
 type datagram struct {
@@ -30,7 +30,7 @@ func (k Key) seal(d datagram) []byte {
 	return append(b, k.mac(b)...)
 }
 
-// open returns what is in a datagram; false unless it was sealed with this key.
+// open returns the contents of a datagram, and whether it was sealed with this key.
 func (k Key) open(data []byte) (d datagram, ok bool) {
 	const head = len(magic) + 8
 	at := len(data) - sha256.Size

@@ -13,17 +13,17 @@ import (
 	"caelum/internal/trust"
 )
 
-// Key is the site's secret, the same on slurmctld's host and on every GPU node.
+// Key is the secret that slurmctld's host and all GPU nodes share.
 type Key []byte
 
-// The length of a key file in bytes.
+// The limits of a key file's length, in bytes.
 const (
 	minKey = 32
 	maxKey = 4096
 )
 
-// ReadKey reads the key file at path, which must be a regular file of one of the owners and closed to group and
-// others, in a directory that only root and the owners can change. The error says what to do.
+// ReadKey reads the key file at path. It must be a regular file of one of the owners, without access for group and
+// others, in a directory that only root and the owners can change. The error contains a remedy.
 func ReadKey(path string, owners ...uint32) (Key, error) {
 	file, err := Locate(path, owners...)
 	if err != nil {
@@ -46,14 +46,19 @@ func ReadKey(path string, owners ...uint32) (Key, error) {
 	case err != nil:
 		return nil, fmt.Errorf("couldn't read the wake key: %w", err)
 	case len(key) < minKey || len(key) > maxKey:
-		return nil, fmt.Errorf("couldn't use the wake key %s: it has not %d to %d bytes; %s", path, minKey, maxKey,
-			remedy(fs.ErrNotExist, path))
+		return nil, fmt.Errorf(
+			"couldn't use the wake key %s: its length is not %d to %d bytes; %s",
+			path,
+			minKey,
+			maxKey,
+			remedy(fs.ErrNotExist, path),
+		)
 	}
 	return key, nil
 }
 
-// Locate checks the directories above a key file and returns the file's path without symbolic links in these. A user
-// who can change one of them can put an old key in the place of a new one.
+// Locate checks the directories of a key file and returns the file's path without symbolic links in the directories. A
+// user who can change one of the directories could replace a new key by an old one.
 func Locate(path string, owners ...uint32) (string, error) {
 	var also []int
 	for _, uid := range owners {
@@ -69,7 +74,7 @@ func Locate(path string, owners ...uint32) (string, error) {
 	return filepath.Join(dir, filepath.Base(path)), nil
 }
 
-// CheckKey judges owner and mode of a key file.
+// CheckKey returns an error with a remedy unless the type, owner and mode of a key file are right.
 func CheckKey(path string, info fs.FileInfo, owners ...uint32) error {
 	owner := info.Sys().(*syscall.Stat_t).Uid
 	switch {
@@ -91,8 +96,8 @@ func CheckKey(path string, info fs.FileInfo, owners ...uint32) error {
 
 func remedy(err error, path string) string {
 	if errors.Is(err, fs.ErrPermission) {
-		return "give it to this daemon's user with mode 0400"
+		return "make the file readable for this daemon's user only (mode 0400)"
 	}
-	return fmt.Sprintf("make one, `(umask 077; head -c 32 /dev/urandom >%s)`, "+
-		"the same on slurmctld's host and every GPU node", path)
+	return fmt.Sprintf("create it with `(umask 077; head -c 32 /dev/urandom >%s)`, "+
+		"the same file on slurmctld's host and every GPU node", path)
 }

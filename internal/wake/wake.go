@@ -1,14 +1,15 @@
-// Package wake sends and accepts datagrams that say "read the queue now" and nothing else: the watcher sends them to
-// agents, agents to the watcher. They may be lost.
+// Package wake sends and accepts notifications: datagrams that ask the receiver to read the queue, and carry no other
+// data. The watcher sends them to agents, and agents send them to the watcher. They may be lost.
 //
-// A datagram carries the sender's name, the receiver's name and a time, under an HMAC-SHA256 with the site's key. A
-// receiver accepts it once: if the MAC is right, the receiver is itself, the time is within 30 seconds of its own
-// clock, later than its own start and later than that of the last datagram of this sender, and the datagram comes
-// from an address of the sender. So a captured datagram is worth nothing after it has arrived, and a forged one costs
-// the receiver one MAC. Clocks that differ by more make datagrams useless; agents then poll.
+// A datagram has the sender's name, the receiver's name and a time, with an HMAC-SHA256 by the site's key. A receiver
+// accepts a datagram once, and only under these conditions: the MAC is right, and the datagram names this receiver. Its
+// time is within 30 seconds of the receiver's clock, after the receiver's start, and after the last datagram of the
+// same sender. The datagram comes from an address of the sender. Thus a captured datagram has no effect after its
+// arrival, and a forged one costs the receiver one MAC. If the clocks differ by more than 30 seconds, receivers reject
+// all datagrams, and agents poll instead.
 //
-// What follows a datagram is limited too: 20 reactions at once and then two a second, with a pause that doubles while
-// they change nothing.
+// The package also limits the reactions to datagrams: at most 20 in a burst and then two per second, with a pause that
+// doubles while they change nothing.
 package wake
 
 import (
@@ -24,29 +25,29 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Watcher is the name under which agents address the watcher. A watcher's own name is Watcher and its host; no node's
-// name has a slash.
+// Watcher is the name by which agents address the watcher. As a sender, a watcher has the name Watcher followed by its
+// host. The slash distinguishes it from node names, which have none.
 const Watcher = "watcher/"
 
 const (
-	burst      = 20
-	every      = 500 * time.Millisecond
-	firstPause = 100 * time.Millisecond // after one reaction that changed nothing
-	slowdown   = 4                      // a pause is at least this many times what the reaction took
-	lookUp     = 2 * time.Second        // for the addresses of a sender
+	burst         = 20                     // reactions without delay
+	every         = 500 * time.Millisecond // per reaction after a burst
+	firstPause    = 100 * time.Millisecond // after one reaction that changed nothing
+	slowdown      = 4                      // a pause is at least this many times the duration of the reaction
+	lookupTimeout = 2 * time.Second        // for the addresses of a sender
 )
 
-// Sender sends datagrams of one sender.
+// Sender sends datagrams under one name.
 type Sender struct {
 	Key     Key
 	Name    string
-	Address string // to send from; empty: the kernel chooses
+	Address string // the local address; if empty, the kernel chooses one
 
 	mu   sync.Mutex
 	last int64
 }
 
-// Send tells the receiver named to, at a host, to read the queue.
+// Send notifies the receiver with the name to, on this host and port.
 func (s *Sender) Send(to, host string, port int) error {
 	dialer := net.Dialer{}
 	if s.Address != "" {
@@ -69,20 +70,20 @@ func (s *Sender) Send(to, host string, port int) error {
 type Listener struct {
 	Key     Key
 	Name    string // the receiver's
-	Address string // to listen on; empty: all of this host
+	Address string // the local address; if empty, all addresses of this host
 	Port    int
-	// Hosts returns the names or addresses of a sender's hosts; none for an unknown sender. It is called for
-	// datagrams with a right MAC only.
+	// Hosts returns the names or addresses of a sender's hosts, and none for an unknown sender. Listen calls it only
+	// for datagrams with a right MAC.
 	Hosts func(sender string) []string
-	// MaxPause bounds the pause after reactions that change nothing or take long.
+	// MaxPause limits the pause after reactions that change nothing or take long.
 	MaxPause time.Duration
-	// Refused is told of refused datagrams, at most once a minute: how many since the last call, and of the last one
-	// its origin and the reason.
+	// Refused is called for refused datagrams, at most once a minute, with their number since the last call, and the
+	// origin of the last one and the reason for its refusal.
 	Refused func(n int, from netip.AddrPort, reason string)
 }
 
-// Listen calls react for datagrams until ctx ends. React returns whether it changed anything. Datagrams that come
-// while it runs or has to wait are answered by one call more. The error says why Listen cannot begin or go on.
+// Listen calls react for datagrams until ctx ends. react returns whether it changed anything. All datagrams that arrive
+// during a call or a pause cause one more call. The error is the reason for which Listen cannot start or continue.
 func (l *Listener) Listen(ctx context.Context, react func() (changed bool)) error {
 	packets, err := net.ListenPacket("udp", net.JoinHostPort(l.Address, strconv.Itoa(l.Port)))
 	if err != nil {
@@ -91,11 +92,11 @@ func (l *Listener) Listen(ctx context.Context, react func() (changed bool)) erro
 	conn := packets.(*net.UDPConn)
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	woken := make(chan struct{}, 1)
+	notified := make(chan struct{}, 1)
 	failed := make(chan error, 1)
 	go func() {
-		defer close(woken)
-		failed <- l.receive(ctx, conn, woken)
+		defer close(notified)
+		failed <- l.receive(ctx, conn, notified)
 	}()
 	limit := rate.NewLimiter(rate.Every(every), burst)
 	var pause time.Duration
@@ -104,7 +105,7 @@ func (l *Listener) Listen(ctx context.Context, react func() (changed bool)) erro
 		select {
 		case <-ctx.Done():
 			return nil
-		case _, open := <-woken:
+		case _, open := <-notified:
 			if !open {
 				return <-failed
 			}
@@ -133,10 +134,10 @@ func (l *Listener) nextPause(pause time.Duration, changed bool, took time.Durati
 	return max(pause, slowdown*took)
 }
 
-// receive puts a token into woken for each accepted datagram until conn is closed.
-func (l *Listener) receive(ctx context.Context, conn *net.UDPConn, woken chan<- struct{}) error {
+// receive sends to notified after accepted datagrams until conn is closed. It sends nothing while a call is pending.
+func (l *Listener) receive(ctx context.Context, conn *net.UDPConn, notified chan<- struct{}) error {
 	a := acceptor{Listener: l, start: time.Now(), last: map[string]int64{}}
-	refused, told := 0, time.Time{}
+	refused, reported := 0, time.Time{}
 	var data [maxLength + 1]byte
 	for {
 		n, from, err := conn.ReadFromUDPAddrPort(data[:])
@@ -147,49 +148,50 @@ func (l *Listener) receive(ctx context.Context, conn *net.UDPConn, woken chan<- 
 			return err
 		}
 		if reason := a.accept(ctx, data[:n], from.Addr().Unmap(), time.Now()); reason != "" {
-			if refused++; time.Since(told) >= time.Minute && l.Refused != nil {
+			if refused++; time.Since(reported) >= time.Minute && l.Refused != nil {
 				l.Refused(refused, from, reason)
-				refused, told = 0, time.Now()
+				refused, reported = 0, time.Now()
 			}
 			continue
 		}
 		select {
-		case woken <- struct{}{}:
-		default: // a call is due already
+		case notified <- struct{}{}:
+		default: // a call is pending already
 		}
 	}
 }
 
-// acceptor judges datagrams in the order of their arrival.
+// acceptor accepts or refuses datagrams in the order of their arrival.
 type acceptor struct {
 	*Listener
 	start time.Time
 	last  map[string]int64 // by sender: the time in its last accepted datagram
 }
 
-// accept returns why a datagram is refused, "" for one that is accepted.
+// accept returns the reason for refusing a datagram; "" if it is accepted.
 func (a *acceptor) accept(ctx context.Context, data []byte, from netip.Addr, now time.Time) string {
 	d, ok := a.Key.open(data)
 	at := time.Unix(0, d.at)
 	switch {
 	case !ok:
-		return "its MAC is wrong: the sender has no key, or another one"
+		return "its MAC is wrong: the sender has no key or another key"
 	case d.to != a.Name:
 		return "it is for " + strconv.Quote(d.to)
 	case at.Before(now.Add(-window)) || at.After(now.Add(window)):
-		return "its time differs from this host's by more than " + window.String() + ": an old datagram, or a clock is wrong"
+		return "its time differs from this host's by more than " + window.String() +
+			": the datagram is old, or a clock is wrong"
 	case !at.After(a.start), d.at <= a.last[d.from]:
-		return "it is not newer than what was received before"
+		return "it is not newer than the last accepted datagram of its sender or the start of this daemon"
 	case !slices.Contains(a.addresses(ctx, d.from), from):
 		return "it does not come from an address of " + strconv.Quote(d.from) +
-			": set wake_address there to an address that slurm.conf has"
+			": set wake_address on that host to an address in slurm.conf"
 	}
 	a.last[d.from] = d.at
 	return ""
 }
 
 func (a *acceptor) addresses(ctx context.Context, sender string) (all []netip.Addr) {
-	ctx, cancel := context.WithTimeout(ctx, lookUp)
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	for _, host := range a.Hosts(sender) {
 		found, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", host)

@@ -32,7 +32,7 @@ func hosts(sender string) []string {
 	return nil
 }
 
-// Every way in which a datagram can be wrong.
+// TestAccept sends datagrams with each possible fault.
 func TestAccept(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	a := acceptor{
@@ -93,7 +93,7 @@ func run(t *testing.T, at int, changes bool) (reactions *atomic.Int32, refused *
 	return reactions, refused
 }
 
-// A datagram is answered; a thousand are not answered a thousand times. Forged ones are not answered at all.
+// TestListen: a datagram causes a reaction, a thousand cause far fewer than a thousand, and forged ones cause none.
 func TestListen(t *testing.T) {
 	at := port(t)
 	began := time.Now()
@@ -110,7 +110,7 @@ func TestListen(t *testing.T) {
 	}
 	time.Sleep(100 * time.Millisecond)
 	if n, most := int(reactions.Load()), burst+1+int(time.Since(began)/every); n > most {
-		t.Errorf("%d reactions to a thousand datagrams, at most %d may have been by now", n, most)
+		t.Errorf("%d reactions to a thousand datagrams, want at most %d by now", n, most)
 	}
 	for end := time.Now().Add(20 * time.Second); refused.Load() == 0 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
@@ -121,7 +121,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// The pause doubles while nothing changes, and is never shorter than a slow reaction asks for.
+// TestPause: the pause doubles while nothing changes, and is at least slowdown times the duration of a reaction.
 func TestPause(t *testing.T) {
 	var l Listener
 	pause := time.Duration(0)
@@ -143,7 +143,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// Reactions that change nothing become rare long before the limit of two a second.
+// TestBackOff: the pauses make reactions that change nothing much rarer than the limit of two per second.
 func TestBackOff(t *testing.T) {
 	at := port(t)
 	began := time.Now()
@@ -153,13 +153,13 @@ func TestBackOff(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		sender.Send("n1", "127.0.0.1", at)
 	}
-	// At 0, 100, 300, 700 ms and so on; without the pause all of the first 20.
+	// At 0, 100, 300, 700 ms and so on; without the pauses, the whole burst of 20.
 	n, most := int(reactions.Load()), 1
 	for at := firstPause; at < time.Since(began); at = 2*at + firstPause {
 		most++
 	}
 	if n > most {
-		t.Errorf("%d reactions that changed nothing, at most %d may have been by now", n, most)
+		t.Errorf("%d reactions that changed nothing, want at most %d by now", n, most)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestTakenPort(t *testing.T) {
 	}
 }
 
-// A key that others could read, or have written, is not used.
+// TestReadKey: a key file that other users can read or could have written is not used.
 func TestReadKey(t *testing.T) {
 	me := uint32(os.Geteuid())
 	dir := filepath.Join(t.TempDir(), "caelum")

@@ -1,25 +1,26 @@
-// Package watch runs on slurmctld's host, so that nobody waits for an agent's next look at the queue. It sees that
-// something has been submitted (job_submit.lua touches a file), reads the queue and the nodes once for all, and sends
-// the nodes concerned a datagram that says "look now" and nothing else: an agent that gets one makes a pass as it would
-// at its next poll, and believes nothing. Without a watcher everything works, later.
+// Package watch is the watcher, which runs on slurmctld's host so that a submitted job need not wait for an agent's
+// next poll. job_submit.lua writes to the trigger file at each submission. The watcher then reads the queue and the
+// nodes once for the whole cluster, and notifies the nodes in the notification set. A notification carries no data: the
+// agent makes a pass, as at its next poll. Without a watcher, agents notice submissions only when they poll. The
+// watcher never writes to slurmctld.
 //
-// # Whom it tells
+// # The notification set
 //
-// It makes the plan that the agents make (package plan), and tells those nodes that have not exactly on offer what the
-// plan has them offer, or are to release a held job; and once a node of Caelum's that it cannot plan for and on which
-// everything is closed: slurmctld has read slurm.conf anew. Who has been told is told again only when he shows
-// something else or is to offer something else, so that nobody who sees it otherwise is woken without end.
+// The watcher makes the same plan as the agents (package plan). It notifies a node if the node's offers differ from the
+// plan, or if the node must release a held job. It also notifies a node of Caelum that it cannot plan for and that
+// offers no slices, as after slurmctld has read slurm.conf again. It notifies a node again only after the node's GRES,
+// its Extra or its part of the plan have changed. Thus a node whose agent makes another plan is not notified forever.
 //
-// Agents send it the same datagrams when they have published, as that may change what others have to offer.
+// Agents notify the watcher after they have published, because their offers can change the plan for other nodes.
 //
 // # Failure cases
 //
-//	slurmctld does not answer      the look is repeated after a second; agents poll as ever
-//	slurmctld is slow              a look is not begun before four times what the last one took has passed, two seconds at most
-//	a datagram is lost             the agent's next poll
-//	a user sends datagrams         they are refused: package wake
+//	slurmctld does not answer      the watcher tries again after a second; agents poll
+//	slurmctld is slow              the watcher pauses for four times the duration of a reading, at most two seconds
+//	a datagram is lost             the agent reads the queue at its next poll
+//	a user sends datagrams         package wake refuses them
 //	there is no key file           nothing is sent or accepted; agents poll
-//	reactions change nothing       each waits twice as long as the one before, two seconds at most here and 15 at the agents
-//	the watcher ends               systemd restarts it; it knows nothing from before and tells every node once more that is not as it should be
-//	the file is removed            it is made again with the next look, at the latest after the interval
+//	reactions change nothing       the pause between them doubles, up to two seconds here and 15 seconds at the agents
+//	the watcher ends               systemd restarts it; it then notifies every node whose offers differ from the plan
+//	the trigger file is removed    the watcher creates it at its next reading, at the latest after the interval
 package watch

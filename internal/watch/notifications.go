@@ -9,7 +9,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// notifications remembers whom it has told: of each node what it showed then, and what it was to offer.
+// notifications computes the notification set. notified has, by notified node, the node's GRES and Extra at that time
+// and the reason for the notification.
 type notifications struct {
 	policy       place.Policy
 	unresponsive plan.Unresponsive
@@ -17,10 +18,10 @@ type notifications struct {
 	notified     map[string]string
 }
 
-// next answers the nodes that have not on offer what the plan would have them offer, or of which nothing can be planned
-// and everything is closed, as after slurmctld has read slurm.conf anew; and those that are to release a held job. A
-// node that has been told is told again when it shows something else, or is to offer something else.
-func (c *notifications) next(snapshot plan.Snapshot) (wake []slurm.Node) {
+// next returns the nodes to notify: those whose offers differ from the plan, those that must release a held job, and
+// those that have no plan and offer no slices, as after slurmctld has read slurm.conf again. It returns a notified node
+// again only if the node's GRES, its Extra or the reason have changed.
+func (c *notifications) next(snapshot plan.Snapshot) (notify []slurm.Node) {
 	v := plan.New(
 		c.unstarted.Behind(snapshot),
 		c.policy,
@@ -29,7 +30,7 @@ func (c *notifications) next(snapshot plan.Snapshot) (wake []slurm.Node) {
 	p := v.Plan()
 	c.unresponsive.Follow(v, p, "", snapshot.At)
 	c.unstarted.Follow(v, p, snapshot.At)
-	release := map[string]string{} // by node, the held jobs that it is to release: their slices may be on offer already
+	release := map[string]string{} // by node: the held jobs to release, whose slices may be on offer already
 	for k, spots := range p.Spots {
 		if spots != nil && v.Waiting[k].Releasable(snapshot.At) {
 			for _, name := range v.On(spots) {
@@ -37,7 +38,7 @@ func (c *notifications) next(snapshot plan.Snapshot) (wake []slurm.Node) {
 			}
 		}
 	}
-	told := map[string]string{}
+	notified := map[string]string{}
 	for _, n := range snapshot.Nodes {
 		k := v.Member(n.Name)
 		why := release[n.Name]
@@ -50,15 +51,15 @@ func (c *notifications) next(snapshot plan.Snapshot) (wake []slurm.Node) {
 			continue
 		}
 		why += slurm.FormatGRES(n.Gres) + slurm.FormatGRES(n.GresUsed) + n.Extra
-		if told[n.Name] = why; c.notified[n.Name] != why {
-			wake = append(wake, n)
+		if notified[n.Name] = why; c.notified[n.Name] != why {
+			notify = append(notify, n)
 		}
 	}
-	c.notified = told
-	return wake
+	c.notified = notified
+	return notify
 }
 
-// shut reports whether a node of ours has nothing at all on offer.
+// shut reports whether a node of Caelum is up and offers no slices.
 func shut(n slurm.Node) bool {
 	managed := slices.ContainsFunc(n.Gres, func(g slurm.GRES) bool { return g.Name == "mig" })
 	return managed && !n.Is("DOWN") && !slices.ContainsFunc(n.Gres, func(g slurm.GRES) bool {

@@ -22,8 +22,9 @@ func gres(t testing.TB, text string) []slurm.GRES {
 	return list
 }
 
-// node is an idle node with one A100-40GB whose agent has published what stands there ("3g.20gb@0"; empty: nothing).
-func node(t testing.TB, name, stands, has, used string) slurm.Node {
+// node returns an idle node with one A100-40GB whose agent has published these placements ("3g.20gb@0"; empty for
+// none).
+func node(t testing.TB, name, placements, has, used string) slurm.Node {
 	t.Helper()
 	b, err := mig.ModelByName("A100-40GB")
 	if err != nil {
@@ -33,7 +34,7 @@ func node(t testing.TB, name, stands, has, used string) slurm.Node {
 	for i := range g.Model.Profiles {
 		g.Offerable |= g.Model.OfProfile(i)
 	}
-	for label := range strings.FieldsSeq(stands) {
+	for label := range strings.FieldsSeq(placements) {
 		profile, start, _ := strings.Cut(label, "@")
 		i, ok := g.Model.Placement(profile, int(start[0]-'0'))
 		if !ok {
@@ -82,7 +83,7 @@ func names(nodes []slurm.Node) string {
 	return strings.Join(all, " ")
 }
 
-// follow is a node that offers what the plan of a look would have it offer.
+// follow returns the node with the offers that the plan of a snapshot has for it.
 func follow(snapshot plan.Snapshot, name string) slurm.Node {
 	v := plan.New(snapshot, place.Reach, nil)
 	k := v.Member(name)
@@ -94,7 +95,7 @@ func follow(snapshot plan.Snapshot, name string) slurm.Node {
 	return n
 }
 
-// settled are nodes that offer what the plan for this queue would have them offer.
+// settled returns the nodes with the offers that the plan for this queue has for them.
 func settled(nodes []slurm.Node, waiting ...slurm.Waiting) (all []slurm.Node) {
 	for _, n := range nodes {
 		all = append(all, follow(snapshotOf(nodes, waiting...), n.Name))
@@ -102,56 +103,56 @@ func settled(nodes []slurm.Node, waiting ...slurm.Waiting) (all []slurm.Node) {
 	return all
 }
 
-// Nobody is told who offers what he should; a job concerns the node that is to run it, and whoever has to stop offering
-// what it waits for.
-func TestWhoIsTold(t *testing.T) {
+// TestNotificationSet: the watcher does not notify nodes whose offers match the plan. It notifies the node that must
+// offer a job's slices, and nodes that must withdraw offers.
+func TestNotificationSet(t *testing.T) {
 	const closed = "mig:closed:28"
 	idle := []slurm.Node{node(t, "n1", "", closed, ""), node(t, "n2", "", closed, "")}
 	rest := settled(idle)
 	full := node(t, "n1", "7g.40gb@0", "mig:7g.40gb:1,mig:closed:27", "gpu:a100:1,mig:7g.40gb:1")
 	down := slices.Clone(rest)
 	down[0].States = []string{"DOWN"}
-	held := job(t, 1, "mig:7g.40gb:1")
+	big, held := job(t, 1, "mig:7g.40gb:1"), job(t, 1, "mig:7g.40gb:1")
 	held.Priority, held.Reason, held.AdminComment = 0, "JobHeldUser", slurm.TagHeld
 	shut := []slurm.Node{node(t, "n1", "7g.40gb@0", closed, "gpu:a100:1"), rest[1]}
 	shut[0].Extra = ""
 	for _, c := range []struct {
-		what string
-		look plan.Snapshot
-		told string
+		what     string
+		snapshot plan.Snapshot
+		notified string
 	}{
 		{"as it should be", snapshotOf(rest), ""},
 		{"more than a node has", snapshotOf(settled(rest), job(t, 1, "mig:7g.40gb:2")), ""},
-		{"it is on offer", snapshotOf(settled(idle, job(t, 1, "mig:7g.40gb:1")), job(t, 1, "mig:7g.40gb:1")), ""},
-		{"it is on offer, and the job is held until it is", snapshotOf(settled(idle, held), held), "n1"},
-		{"a job that waits for a slice", snapshotOf(settled([]slurm.Node{full, idle[1]}), job(t, 1, "mig:7g.40gb:1")), "n2"},
+		{"the slice is on offer", snapshotOf(settled(idle, big), big), ""},
+		{"the slice of a held job is on offer", snapshotOf(settled(idle, held), held), "n1"},
+		{"a job that waits for a slice", snapshotOf(settled([]slurm.Node{full, idle[1]}), big), "n2"},
 		{"all are full", snapshotOf([]slurm.Node{full}, job(t, 1, "mig:1g.5gb:1")), ""},
 		{"nothing on offer yet", snapshotOf(idle), "n1 n2"},
 		{"a node is down", snapshotOf(down), "n2"},
-		{"slurmctld has read slurm.conf anew", snapshotOf(shut), "n1 n2"},
+		{"slurmctld has read slurm.conf again", snapshotOf(shut), "n1 n2"},
 	} {
 		known := notifications{policy: place.Reach}
-		if told := names(known.next(c.look)); told != c.told {
-			t.Errorf("%s: told %q, want %q", c.what, told, c.told)
+		if got := names(known.next(c.snapshot)); got != c.notified {
+			t.Errorf("%s: notified %q, want %q", c.what, got, c.notified)
 		}
 	}
 }
 
-// Who has been told is told again only when he shows something else or is to do something else.
-func TestToldOnce(t *testing.T) {
+// TestNotifiedOnce: a node is notified again only after its state in slurmctld or its part of the plan has changed.
+func TestNotifiedOnce(t *testing.T) {
 	known := notifications{policy: place.Reach}
 	n := node(t, "n1", "", "mig:closed:28", "")
-	want := func(what, told string, s plan.Snapshot) {
+	want := func(what, notified string, s plan.Snapshot) {
 		t.Helper()
-		if got := names(known.next(s)); got != told {
-			t.Errorf("%s: told %q, want %q", what, got, told)
+		if got := names(known.next(s)); got != notified {
+			t.Errorf("%s: notified %q, want %q", what, got, notified)
 		}
 	}
 	want("first", "n1", snapshotOf([]slurm.Node{n}))
 	want("again", "", snapshotOf([]slurm.Node{n}))
-	want("somebody waits", "n1", snapshotOf([]slurm.Node{n}, job(t, 1, "mig:7g.40gb:1")))
+	want("a job waits", "n1", snapshotOf([]slurm.Node{n}, job(t, 1, "mig:7g.40gb:1")))
 	n.Gres = gres(t, "gpu:a100:7,mig:1g.5gb:1,mig:closed:27")
-	want("it shows something else", "n1", snapshotOf([]slurm.Node{n}, job(t, 1, "mig:7g.40gb:1")))
+	want("the node's GRES have changed", "n1", snapshotOf([]slurm.Node{n}, job(t, 1, "mig:7g.40gb:1")))
 	want("again", "", snapshotOf([]slurm.Node{n}, job(t, 1, "mig:7g.40gb:1")))
-	want("he has gone", "n1", snapshotOf([]slurm.Node{n}))
+	want("the job has ended", "n1", snapshotOf([]slurm.Node{n}))
 }

@@ -20,24 +20,27 @@ import (
 	"caelum/internal/wake"
 )
 
-// Config is what a watcher is told.
+// Config is the configuration of a watcher.
 type Config struct {
-	TriggerFile string        // job_submit.lua writes to it
-	WakePort    int           // agents and the watcher listen there, UDP
-	Address     string        // where the watcher listens; empty: on all addresses of the host
-	Name        string        // this host's
-	Key         wake.Key      // nil: the watcher tells nothing to agents and accepts nothing from them
-	Interval    time.Duration // between looks that nothing has asked for
-	Policy      place.Policy  // the agents'
+	TriggerFile string        // job_submit.lua writes to this file
+	WakePort    int           // the UDP port of agents and watcher
+	Address     string        // the address at which the watcher listens; if empty, all addresses of the host
+	Name        string        // the name of this host
+	Key         wake.Key      // if nil, the watcher sends and accepts no datagrams
+	Interval    time.Duration // between readings without a notification or a submission
+	Policy      place.Policy  // the policy of the agents
 }
 
 const (
-	retry    = time.Second     // after slurmctld has not answered
-	slowdown = 4               // a look is not begun before this many times what the last one took, ...
-	rest     = 2 * time.Second // ... or this: it may have waited for a slurmctld that was just starting
+	// retry is the delay after slurmctld has not answered.
+	retry = time.Second
+	// slowdown is the pause after a reading, as a multiple of its duration.
+	slowdown = 4
+	// maxPause limits this pause, because a reading may have waited for the start of slurmctld.
+	maxPause = 2 * time.Second
 )
 
-// Watcher tells agents to look.
+// Watcher notifies agents. See the package comment.
 type Watcher struct {
 	cfg           Config
 	ctl           plan.Controller
@@ -45,10 +48,10 @@ type Watcher struct {
 	notifications notifications
 	sender        wake.Sender
 	sent          atomic.Int64                      // datagrams sent
-	hosts         atomic.Pointer[map[string]string] // by node: its address as slurmctld has it
+	hosts         atomic.Pointer[map[string]string] // by node: its address in slurmctld
 }
 
-// New makes a watcher. It needs neither slurmctld nor the file yet.
+// New returns a watcher. slurmctld and the trigger file need not be available yet.
 func New(cfg Config, ctl plan.Controller, log *logrus.Entry) *Watcher {
 	return &Watcher{
 		cfg:    cfg,
@@ -62,7 +65,7 @@ func New(cfg Config, ctl plan.Controller, log *logrus.Entry) *Watcher {
 	}
 }
 
-// Run watches until ctx ends. The error says why it cannot begin.
+// Run watches the trigger file until ctx ends. The error is the reason for which it cannot start or continue.
 func (w *Watcher) Run(ctx context.Context) error {
 	events, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -88,7 +91,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 			return nil
 		case e, ok := <-events.Events:
 			if !ok {
-				return errors.New("the watch on " + w.cfg.TriggerFile + " has ended")
+				return errors.New("the watch on the trigger file " + w.cfg.TriggerFile + " has ended")
 			}
 			if e.Name == w.cfg.TriggerFile && e.Has(fsnotify.Write) {
 				next.Reset(max(0, time.Until(earliest)))
@@ -105,21 +108,21 @@ func (w *Watcher) Run(ctx context.Context) error {
 		began := time.Now()
 		if err := w.check(ctx); err != nil {
 			if ctx.Err() == nil {
-				w.log.WithError(err).Warn("couldn't look at the queue; agents look by themselves meanwhile")
+				w.log.WithError(err).Warn("couldn't read the queue; agents poll meanwhile")
 			}
 			next.Reset(retry)
 			continue
 		}
-		pause := min(slowdown*time.Since(began), rest)
+		pause := min(slowdown*time.Since(began), maxPause)
 		earliest = time.Now().Add(pause)
 		next.Reset(w.cfg.Interval)
 	}
 }
 
-// listen accepts datagrams of agents that have published. Without them the watcher sees submissions only.
+// listen accepts the datagrams of agents that have published.
 func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
 	l := wake.Listener{
-		Key: w.cfg.Key, Name: wake.Watcher, Address: w.cfg.Address, Port: w.cfg.WakePort, MaxPause: rest,
+		Key: w.cfg.Key, Name: wake.Watcher, Address: w.cfg.Address, Port: w.cfg.WakePort, MaxPause: maxPause,
 		Hosts: func(node string) []string {
 			if hosts := w.hosts.Load(); hosts != nil && (*hosts)[node] != "" {
 				return []string{(*hosts)[node]}
@@ -139,21 +142,22 @@ func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
 		case published <- struct{}{}:
 		case <-ctx.Done():
 		}
-		now := w.sent.Load() // of the reactions before: this one is still to come
+		now := w.sent.Load() // counts earlier reactions; Run has not sent the datagrams of this reaction yet
 		changed := now != seen
 		seen = now
 		return changed
 	})
 	if err != nil {
 		w.log.WithError(err).
-			Error("couldn't listen for agents; some look at the queue late when a slice is freed on another node")
+			Error("couldn't listen for agents; some agents react late when a slice is freed on another node")
 	}
 }
 
-// look tells whom it concerns.
+// check reads slurmctld and notifies the nodes in the notification set.
 func (w *Watcher) check(ctx context.Context) error {
 	if err := w.makeFile(); err != nil {
-		w.log.WithError(err).Error("couldn't make the file that job_submit.lua writes to; submissions are seen late")
+		w.log.WithError(err).
+			Error("couldn't create the trigger file, to which job_submit.lua writes; submissions are seen late")
 	}
 	if w.cfg.Key == nil {
 		return nil
@@ -176,18 +180,18 @@ func (w *Watcher) check(ctx context.Context) error {
 func (w *Watcher) notify(n slurm.Node) {
 	log := w.log.WithField("node", n.Name)
 	if err := w.sender.Send(n.Name, n.Addr, w.cfg.WakePort); err != nil {
-		log.WithError(err).Warn("couldn't tell an agent to look")
+		log.WithError(err).Warn("couldn't notify an agent")
 		return
 	}
 	w.sent.Add(1)
-	log.Debug("told to look")
+	log.Debug("agent notified")
 }
 
-// makeFile makes the file where it is missing: for its owner alone, who must be slurmctld's user.
+// makeFile creates the trigger file if it is missing. Only its owner may write to it, who must be slurmctld's user.
 func (w *Watcher) makeFile() error {
 	f, err := os.OpenFile(w.cfg.TriggerFile, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
-		return fmt.Errorf("%w; the watcher's unit makes its folder", err)
+		return fmt.Errorf("%w; the watcher's unit creates its directory", err)
 	}
 	return f.Close()
 }

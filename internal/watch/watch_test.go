@@ -26,13 +26,13 @@ type queue struct {
 	waiting []slurm.Waiting
 	fails   bool
 	hangs   time.Duration // before it answers
-	looks   int
+	reads   int
 }
 
 func (q *queue) Nodes(context.Context) ([]slurm.Node, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.looks++
+	q.reads++
 	time.Sleep(q.hangs)
 	if q.fails {
 		return nil, errors.New("away")
@@ -52,7 +52,7 @@ func (q *queue) set(f func()) {
 	f()
 }
 
-// agent is a socket that takes datagrams, and its port.
+// agent opens a socket for datagrams and returns it with its port.
 func agent(t *testing.T) (net.PacketConn, int) {
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -62,7 +62,7 @@ func agent(t *testing.T) (net.PacketConn, int) {
 	return conn, conn.LocalAddr().(*net.UDPAddr).Port
 }
 
-func told(t *testing.T, conn net.PacketConn) {
+func notified(t *testing.T, conn net.PacketConn) {
 	t.Helper()
 	conn.SetReadDeadline(time.Now().Add(20 * time.Second))
 	var data [1024]byte
@@ -71,7 +71,7 @@ func told(t *testing.T, conn net.PacketConn) {
 	}
 }
 
-func poke(t *testing.T, path string) {
+func trigger(t *testing.T, path string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte("."), 0o600); err != nil {
 		t.Fatal(err)
@@ -80,15 +80,24 @@ func poke(t *testing.T, path string) {
 
 var key = wake.Key(strings.Repeat("k", 32))
 
-// run starts a watcher that looks by itself once an hour.
-func run(t *testing.T, q *queue, port int) (poke string) {
-	poke = filepath.Join(t.TempDir(), "poke")
+// run starts a watcher with an interval of an hour, and returns the path of its trigger file.
+func run(t *testing.T, q *queue, port int) (path string) {
+	path = filepath.Join(t.TempDir(), "poke")
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() {
-		done <- New(Config{TriggerFile: poke, WakePort: port, Address: "127.0.0.2", Name: "ctl", Key: key, Interval: time.Hour, Policy: place.Reach}, q, log.WithField("", "")).Run(ctx)
+		cfg := Config{
+			TriggerFile: path,
+			WakePort:    port,
+			Address:     "127.0.0.2",
+			Name:        "ctl",
+			Key:         key,
+			Interval:    time.Hour,
+			Policy:      place.Reach,
+		}
+		done <- New(cfg, q, log.WithField("", "")).Run(ctx)
 	}()
 	t.Cleanup(func() {
 		stop()
@@ -98,29 +107,30 @@ func run(t *testing.T, q *queue, port int) (poke string) {
 	})
 	for range 2000 {
 		q.mu.Lock()
-		checked := q.looks > 0
+		checked := q.reads > 0
 		q.mu.Unlock()
 		if checked {
-			return poke
+			return path
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatal("it does not look")
+	t.Fatal("the watcher does not read the nodes")
 	return ""
 }
 
-// A submission wakes the agent that could serve it.
-func TestSubmissionWakesAnAgent(t *testing.T) {
+// TestSubmissionNotifiesAnAgent: after a submission, the watcher notifies the agent that can run the job.
+func TestSubmissionNotifiesAnAgent(t *testing.T) {
 	conn, port := agent(t)
 	q := &queue{node: settled([]slurm.Node{node(t, "127.0.0.1", "", "mig:closed:28", "")})[0]}
 	path := run(t, q, port)
 	q.set(func() { q.waiting = []slurm.Waiting{job(t, 1, "mig:7g.40gb:1")} })
-	poke(t, path)
-	told(t, conn)
+	trigger(t, path)
+	notified(t, conn)
 }
 
-// An agent that has published wakes those who have to do something about it.
-func TestPublicationWakesAnAgent(t *testing.T) {
+// TestPublicationNotifiesAnAgent: after a datagram of an agent that has published, the watcher notifies the agents
+// whose part of the plan has changed.
+func TestPublicationNotifiesAnAgent(t *testing.T) {
 	conn, port := agent(t)
 	q := &queue{node: settled([]slurm.Node{node(t, "127.0.0.1", "", "mig:closed:28", "")})[0]}
 	run(t, q, port)
@@ -134,38 +144,38 @@ func TestPublicationWakesAnAgent(t *testing.T) {
 			return
 		}
 	}
-	t.Error("nobody was told")
+	t.Error("no agent was notified")
 }
 
-// slurmctld away, and the file removed: the watcher goes on.
+// TestWatcherGoesOn: the watcher continues after slurmctld did not answer and the trigger file was removed.
 func TestWatcherGoesOn(t *testing.T) {
 	conn, port := agent(t)
 	q := &queue{node: settled([]slurm.Node{node(t, "127.0.0.1", "", "mig:closed:28", "")})[0], fails: true}
 	path := run(t, q, port)
 	os.Remove(path)
 	q.set(func() { q.waiting, q.fails = []slurm.Waiting{job(t, 1, "mig:7g.40gb:1")}, false })
-	told(t, conn) // at the next try
+	notified(t, conn) // at the next try
 	q.set(func() { q.waiting = []slurm.Waiting{job(t, 2, "mig:1g.10gb:4")} })
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Fatalf("the file was not made again: %v, %v", info, err)
+		t.Fatalf("the trigger file was not created again: %v, %v", info, err)
 	}
-	poke(t, path)
-	told(t, conn)
+	trigger(t, path)
+	notified(t, conn)
 }
 
-// A look that took long, as one that had to wait for slurmctld to start, does not make the next submission wait as much
-// longer.
-func TestSlowLook(t *testing.T) {
+// TestSlowReading: after a reading that took long, for example because slurmctld was starting, the next submission
+// waits at most maxPause.
+func TestSlowReading(t *testing.T) {
 	conn, port := agent(t)
 	q := &queue{node: settled([]slurm.Node{node(t, "127.0.0.1", "", "mig:closed:28", "")})[0], hangs: 6 * time.Second}
 	path := run(t, q, port)
 	q.set(func() { q.waiting, q.hangs = []slurm.Waiting{job(t, 1, "mig:7g.40gb:1")}, 0 })
-	poke(t, path)
-	told(t, conn) // within 20 s; four times what the first look took are 24
+	trigger(t, path)
+	notified(t, conn) // within 20 s; four times the duration of the first reading is 24 s
 }
 
-// A folder that is not there is said, with what makes it.
+// TestNoFolder: a missing directory of the trigger file is an error.
 func TestNoFolder(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)

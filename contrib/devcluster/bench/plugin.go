@@ -94,7 +94,8 @@ func pair(ctx context.Context, c *cluster.Cluster, command, with, without, conf 
 
 // otherPlugin makes a second configuration that differs only in the plugin: the plugin at the path other, or none.
 func otherPlugin(ctx context.Context, c *cluster.Cluster, other string) error {
-	const script = `mkdir "$1" && cp /etc/slurm/*.conf "$1" && echo "PlugStackConfig=$1/plugstack.conf" >>"$1/slurm.conf" &&
+	const script = `mkdir "$1" && cp /etc/slurm/*.conf "$1" &&
+echo "PlugStackConfig=$1/plugstack.conf" >>"$1/slurm.conf" &&
 		{ [ -z "$2" ] || echo "required $2"; } >"$1/plugstack.conf"`
 	if _, stderr, err := c.Exec(ctx, "root", "sh", "-c", script, "sh", otherConf, other); err != nil {
 		return fmt.Errorf("%w: %s", err, stderr)

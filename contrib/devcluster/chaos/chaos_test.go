@@ -324,8 +324,9 @@ func TestQueue(t *testing.T) {
 		{"depends", strings.Replace(line("1", ""), "(null)", "afterany:3", 1), false, false},
 		{"depends on a held job", strings.Replace(line("1", ""), "(null)", "afterany:3(unfulfilled)", 1) +
 			strings.Replace(line("3", ""), "Priority=100", "Priority=0", 1), false, true},
-		{"depends on an array with a held task", strings.Replace(line("1", ""), "(null)", "afterany:3_*(unfulfilled)", 1) +
-			strings.Replace(line("4", "ArrayJobId=3 ArrayTaskId=2"), "Priority=100", "Priority=0", 1), false, true},
+		{"depends on an array with a held task",
+			strings.Replace(line("1", ""), "(null)", "afterany:3_*(unfulfilled)", 1) +
+				strings.Replace(line("4", "ArrayJobId=3 ArrayTaskId=2"), "Priority=100", "Priority=0", 1), false, true},
 		{"depends on a job that waits", strings.Replace(line("1", ""), "(null)", "afterany:3(unfulfilled)",
 			1) + line("3", ""), false, false},
 		{"held", strings.Replace(line("1", ""), "Priority=100", "Priority=0", 1), false, true},

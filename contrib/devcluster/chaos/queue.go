@@ -139,12 +139,13 @@ func (q queue) never(j queued) bool {
 	after := afterJob.FindAllStringSubmatch(j.dependency, -1)
 	return held || q.incomplete(j) || j.exclusive && q.miscounted() || slices.ContainsFunc(q.jobs, func(o queued) bool {
 		array, _, _ := strings.Cut(o.id, "_")
-		return slices.ContainsFunc(after, func(id []string) bool { return o.raw == id[1] || array == id[1] }) && q.never(o)
+		return slices.ContainsFunc(after, func(id []string) bool { return o.raw == id[1] || array == id[1] }) &&
+			q.never(o)
 	})
 }
 
-// miscounted returns whether slurmctld counts slices of no job as used on every node that is up. An --exclusive job
-// then cannot start until slurmctld is restarted.
+// miscounted returns whether slurmctld counts slices as used that belong to no job, on every node that is up. An
+// --exclusive job then cannot start until slurmctld is restarted.
 func (q queue) miscounted() bool {
 	nodes := 0
 	for _, l := range q.nodes {

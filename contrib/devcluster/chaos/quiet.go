@@ -95,8 +95,8 @@ func (n nodeState) leftovers(node string, killed bool) (all []left) {
 		say("the file %s is among the lease files", name)
 	}
 	for _, f := range n.Caps {
-		_, stands := n.instance(func(gpu int, in instance) bool { return gpu == f.GPU && in.GI == f.GI })
-		if f.UID != 0 || f.Mode&0o077 != 0 && (stands || !killed) {
+		_, exists := n.instance(func(gpu int, in instance) bool { return gpu == f.GPU && in.GI == f.GI })
+		if f.UID != 0 || f.Mode&0o077 != 0 && (exists || !killed) {
 			say("%s of instance %d on GPU %d has owner %d and mode %o", f.Name, f.GI, f.GPU, f.UID, f.Mode)
 		}
 	}

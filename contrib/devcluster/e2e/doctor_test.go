@@ -112,7 +112,7 @@ func TestDoctor(t *testing.T) {
 	})
 
 	// The agent is stopped meanwhile, so that it finds the instance at its start and not up to a minute later.
-	t.Run("an instance of somebody else", func(t *testing.T) {
+	t.Run("a foreign instance", func(t *testing.T) {
 		restart := func(meanwhile ...string) {
 			if err := s.StopUnit("agent-n1"); err != nil {
 				t.Fatal(err)

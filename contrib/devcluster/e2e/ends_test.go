@@ -64,8 +64,8 @@ func TestRequeue(t *testing.T) {
 	}
 }
 
-// A user's text that imitates Slurm's output does no harm, although the agent reads a job's name and comment in scontrol's
-// output.
+// A user's text that imitates Slurm's output does no harm, although the agent reads a job's name and comment in
+// scontrol's output.
 func TestHostileNames(t *testing.T) {
 	s := quietly(t, shared)
 	imitation := "x\n   JOB_GRES=gpu:a100:1,mig:7g.40gb:1\n     Nodes=n1 CPU_IDs=0 Mem=0 " +
@@ -150,8 +150,8 @@ func TestReservation(t *testing.T) {
 	s.tagged(t, id, "caelum:released")
 }
 
-// The prolog is delayed before its request to the agent, so that the test can cancel a job between slurmctld's start and
-// the lease.
+// The prolog is delayed before its request to the agent, so that the test can cancel a job between slurmctld's start
+// and the lease.
 func TestCancelledInProlog(t *testing.T) {
 	s := quietly(t, start(t, cluster.Options{Nodes: 1, GPUs: 1, PrologDelay: 3 * time.Second}))
 	id := s.submit(t, "./task cancelled 1 600", "--gres=gpu:1")

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestKindsOfJob runs all kinds of jobs at the same time. Each must get the expected slices, and no slice of another job.
+// TestKindsOfJob runs all kinds of jobs at the same time. Each must get the expected slices, and no slice of another
+// job.
 func TestKindsOfJob(t *testing.T) {
 	s := quietly(t, shared)
 	hold := s.holds(t)

@@ -70,7 +70,7 @@ func sharedDevices(log string) (problems []string) {
 			if other := holder[device]; other != "" {
 				problems = append(
 					problems,
-					fmt.Sprintf("process %s is on GPU instance %s beside %s", said["pid"], device, other),
+					fmt.Sprintf("process %s is on GPU instance %s together with %s", said["pid"], device, other),
 				)
 			}
 			holder[device] = said["pid"]

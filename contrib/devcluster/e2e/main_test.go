@@ -21,7 +21,8 @@ var (
 // shared is the cluster of all tests that need no special slurm.conf.
 var shared *site
 
-// parallel is the number of subtests that run at the same time. It is high because they wait for Slurm, not for the CPU.
+// parallel is the number of subtests that run at the same time. It is high because they wait for Slurm, not for the
+// CPU.
 const parallel = "16"
 
 // conf is added to slurm.conf.
@@ -32,8 +33,8 @@ var conf = []string{
 	"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1",
 	// A requeued job waits one second longer than this time, by default 120 s, before it can start again. The test must
 	// not shorten the wait with `scontrol update StartTime=now`: until the credential of the first run expires, slurmd
-	// runs no prolog for the next run (slurm_cred_jobid_cached in slurm_cred.c, 22.05.8), and a job without a prolog has
-	// no lease.
+	// runs no prolog for the next run (slurm_cred_jobid_cached in slurm_cred.c, 22.05.8), and a job without a prolog
+	// has no lease.
 	"AuthInfo=cred_expire=" + credExpire,
 	// salloc's shell runs on the job's node.
 	"LaunchParameters=use_interactive_step",

@@ -56,8 +56,8 @@ var forms = []form{
 	{name: "srun --gres=gpu:1", script: "srun --gres=gpu:1 TASK", direct: "srun --overlap --gres=gpu:1 TASK"},
 	{name: "srun --gpus=1", script: "srun --gpus=1 TASK", direct: "srun --overlap --gpus=1 TASK"},
 	{name: "two steps", two: true, bind: "--gpu-bind=single:1",
-		script: "srun --exact -n1 STEP TASK & first=$!\nsrun --exact -n1 STEP TASK & second=$!\nwait $first; " +
-			"status=$?\nwait $second && exit $status"},
+		script: "srun --exact -n1 STEP TASK & first=$!\nsrun --exact -n1 STEP TASK & second=$!\n" +
+			"wait $first; status=$?\nwait $second && exit $status"},
 	{name: "--cpus-per-gpu", extra: []string{"--cpus-per-gpu=2"}, script: "srun TASK"},
 	{name: "--mem-per-gpu", extra: []string{"--mem-per-gpu=100M"}, script: "srun TASK"},
 }
@@ -104,8 +104,8 @@ type outcome struct {
 	errors  string
 }
 
-// TestScriptMatrix submits every cell to stock Slurm and to Slurm with Caelum. A job that stock Slurm runs must run with
-// Caelum, each task on a different device. A job that stock Slurm refuses may be refused with the same message.
+// TestScriptMatrix submits every cell to stock Slurm and to Slurm with Caelum. A job that stock Slurm runs must run
+// with Caelum, each task on a different device. A job that stock Slurm refuses may be refused with the same message.
 // SLURM_GPUS_ON_NODE must have the same value as on stock Slurm.
 func TestScriptMatrix(t *testing.T) {
 	s := quietly(t, shared)
@@ -208,8 +208,8 @@ func runSrun(t *testing.T, s *site, c cell) string {
 	return said(s.call(t, "", user, "", append(args, "./"+c.name())...).stderr)
 }
 
-// runSalloc runs the script on the login node, as `salloc ... ./script` does. A script without srun runs in the shell that
-// salloc without a command opens on the job's node.
+// runSalloc runs the script on the login node, as `salloc ... ./script` does. A script without srun runs in the shell
+// that salloc without a command opens on the job's node.
 func runSalloc(t *testing.T, s *site, c cell) string {
 	s.script(t, c.name(), c.fill(c.form.script))
 	args := append([]string{"salloc"}, c.options()...)

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// job_submit.lua does not change jobs in the partition plain, so they have slots and no profile. Such a job must not drain
-// a node, and must not get a slice that slurmctld has not counted. The agents' default in this test is the largest profile.
+// job_submit.lua does not change jobs in the partition plain, so they have slots and no profile. Such a job must not
+// drain a node, and must not get a slice that slurmctld has not counted. The agents' default in this test is the
+// largest profile.
 func TestUnmanagedPartition(t *testing.T) {
 	s := quietly(t, shared)
 
@@ -26,8 +27,8 @@ func TestUnmanagedPartition(t *testing.T) {
 		s.completed(t, id)
 	})
 
-	// Slurm has counted no slice for these jobs, so the agent carves none. A job that cannot be requeued gets an error. A
-	// batch job is requeued, gets a profile from an agent, and starts two minutes later.
+	// Slurm has counted no slice for these jobs, so the agent carves none. A job that cannot be requeued gets an error.
+	// A batch job is requeued, gets a profile from an agent, and starts two minutes later.
 	t.Run("with GPUs", func(t *testing.T) {
 		told := s.call(t, "", user, "", "srun", "-p", "plain", "--gres=gpu:1", "-w", "n1", "./task", "plain-told")
 		if told.status == 0 || !strings.Contains(told.stderr, "no slice; ask for one (--gres=gpu:1,mig:7g.40gb:1)") {

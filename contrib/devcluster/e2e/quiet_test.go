@@ -15,8 +15,8 @@ import (
 	"caelum/internal/api"
 )
 
-// quietly returns the site. At the end of the test it waits until all remains of the test's jobs are gone, and checks the
-// logs.
+// quietly returns the site. At the end of the test it waits until all remains of the test's jobs are gone, and checks
+// the logs.
 func quietly(t *testing.T, s *site) *site {
 	t.Helper()
 	t.Cleanup(func() {

@@ -107,8 +107,8 @@ func (r *report) String() string {
 	return b.String()
 }
 
-// finish writes the report with -rewrite, and otherwise compares it with the existing file. It does neither after a run of
-// only some cells.
+// finish writes the report with -rewrite, and otherwise compares it with the existing file. It does neither after a run
+// of only some cells.
 func (r *report) finish(t *testing.T) {
 	if r.failed || len(r.cells) < len(modes)*len(spellings)*len(forms) {
 		return
@@ -119,8 +119,8 @@ func (r *report) finish(t *testing.T) {
 		}
 		return
 	}
-	stands, err := os.ReadFile(reportFile)
-	if err != nil || string(stands) != r.String() {
+	existing, err := os.ReadFile(reportFile)
+	if err != nil || string(existing) != r.String() {
 		t.Errorf(
 			"%s is not what was measured (%v); look at what -rewrite changes:\n%s",
 			filepath.Base(reportFile),

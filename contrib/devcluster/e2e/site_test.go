@@ -88,15 +88,15 @@ func (s *site) close() error {
 	return s.Stop()
 }
 
-// prepare writes a decision table for the shared cluster in which every job is small, so that many jobs fit, and in which
-// max_nodes is smaller than the 2 of -N 2.
+// prepare writes a decision table for the shared cluster in which every job is small, so that many jobs fit, and in
+// which max_nodes is smaller than the 2 of -N 2.
 func (s *site) prepare() error {
 	listed, err := s.profileLines()
 	if err != nil {
 		return err
 	}
-	table := "caelum-decisions 1 2\npartition gpu\npartition billed\nmax_nodes 1\ndefault " +
-		"1g.5gb\n" + listed + learnedLines()
+	table := "caelum-decisions 1 2\npartition gpu\npartition billed\nmax_nodes 1\n" +
+		"default 1g.5gb\n" + listed + learnedLines()
 	cmd := s.Command(
 		context.Background(),
 		"",

@@ -18,7 +18,8 @@ type task struct {
 	uuid, gpu, profile, start      string // the device
 }
 
-// tasks returns the records of the runs of `task NAME`, in the order of jobs, steps and tasks, and the problems in them.
+// tasks returns the records of the runs of `task NAME`, in the order of jobs, steps and tasks, and the problems in
+// them.
 func (s *site) tasks(t *testing.T, name string) (all []task, problems string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(s.home(), "tasks", name, "*.task"))
@@ -46,8 +47,8 @@ func (s *site) tasks(t *testing.T, name string) (all []task, problems string) {
 	return all, problems
 }
 
-// held checks that there was one run of `task NAME` for each of the profiles, and that each run held exactly one device of
-// its profile. It returns the runs.
+// held checks that there was one run of `task NAME` for each of the profiles, and that each run held exactly one device
+// of its profile. It returns the runs.
 func (s *site) held(t *testing.T, name string, profiles ...string) []task {
 	t.Helper()
 	all, problems := s.tasks(t, name)

@@ -20,8 +20,8 @@ const (
 	hugePartition = "PartitionName=huge Nodes=huge[1-2] MaxTime=INFINITE State=UP"
 )
 
-// TestConstraints: a user's jobs request resources that only catalogue nodes have. slurmctld accepts these jobs and never
-// starts them. They must not take room from another user's job.
+// TestConstraints: a user's jobs request resources that only catalogue nodes have. slurmctld accepts these jobs and
+// never starts them. They must not take room from another user's job.
 func TestConstraints(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 2, GPUs: 2, Conf: []string{huge, hugePartition}})
 	for node, features := range map[string]string{"n1": "fast", "n2": "big", "mig-catalog[1-2]": "fast,big"} {

@@ -13,8 +13,8 @@ import (
 
 var rpc = regexp.MustCompile(`(?m)^\s+(?:REQUEST|MESSAGE)_\S+\s+\(\s*\d+\) count:(\d+)`)
 
-// TestDatagrams: a user sends empty and well-formed datagrams to the wake ports of agent and watcher. They must cause no
-// requests to slurmctld. TestWatcher checks the effect of the watcher's own datagrams.
+// TestDatagrams: a user sends empty and well-formed datagrams to the wake ports of agent and watcher. They must cause
+// no requests to slurmctld. TestWatcher checks the effect of the watcher's own datagrams.
 func TestDatagrams(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, AgentConfig: "../e2e_faults/testdata/watched.yaml"})
 	s.Within("the agent has published", func() bool {

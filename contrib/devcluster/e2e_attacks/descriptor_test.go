@@ -19,8 +19,8 @@ import (
 	"caelum/internal/api"
 )
 
-// asHolder in the environment makes this test binary the attacker's program. It opens every capability file that it can,
-// keeps the descriptors in the given way, writes their number to the file "held", and does not end.
+// asHolder in the environment makes this test binary the attacker's program. It opens every capability file that it
+// can, keeps the descriptors in the given way, writes their number to the file "held", and does not end.
 const asHolder = "ATTACK_HOLD"
 
 // The ways to keep descriptors: in the process's own table; in flight in a socket that the process has open; in the
@@ -141,8 +141,8 @@ func pass(socket int) {
 }
 
 // openable starts a cluster whose capability files can be opened. The emulator's own device numbers have no driver. The
-// capability files therefore get the device numbers of the kernel's virtual terminals (minors up to 63), which include the
-// minors of this test's instances (30, 31 and so on) and can be opened.
+// capability files therefore get the device numbers of the kernel's virtual terminals (minors up to 63), which include
+// the minors of this test's instances (30, 31 and so on) and can be opened.
 func openable(t *testing.T, o cluster.Options) *clustertest.Site {
 	t.Helper()
 	o.Nodes, o.GPUs, o.KeepDeviceFiles = 1, 1, true
@@ -234,8 +234,8 @@ func TestDescriptorOutlivesLease(t *testing.T) {
 	s := openable(t, cluster.Options{})
 	s.Write(
 		"attack",
-		"#!/bin/bash\n"+asHolder+"="+inTable+" setsid --fork ./holder >/dev/null 2>&1\nuntil [[ -e held && -e go "+
-			"]]; do sleep 0.1; done\n",
+		"#!/bin/bash\n"+asHolder+"="+inTable+" setsid --fork ./holder >/dev/null 2>&1\n"+
+			"until [[ -e held && -e go ]]; do sleep 0.1; done\n",
 	)
 	job := s.Submit("./attack", "--gres=mig:2g.10gb:1")
 	pid := holder(t, s)
@@ -280,8 +280,8 @@ func TestHolderOutsideJob(t *testing.T) {
 			go func() { ended <- process.Run() }()
 			s.Write(
 				"attack",
-				"#!/bin/bash\nexport "+asHolder+"="+inSender+"\nuntil ./holder; do sleep 0.1; done\nuntil [[ -e go "+
-					"]]; do sleep 0.1; done\n",
+				"#!/bin/bash\nexport "+asHolder+"="+inSender+"\nuntil ./holder; do sleep 0.1; done\n"+
+					"until [[ -e go ]]; do sleep 0.1; done\n",
 			)
 			job := s.Submit("./attack", "--gres=mig:7g.40gb:1")
 			pid := holder(t, s)
@@ -312,8 +312,8 @@ func TestDescriptorsInFlight(t *testing.T) {
 	s := openable(t, cluster.Options{})
 	s.Write(
 		"attack",
-		"#!/bin/bash\n"+asHolder+"="+inFlight+" setsid --fork ./holder >/dev/null 2>&1\nuntil [[ -e held && -e go "+
-			"]]; do sleep 0.1; done\n",
+		"#!/bin/bash\n"+asHolder+"="+inFlight+" setsid --fork ./holder >/dev/null 2>&1\n"+
+			"until [[ -e held && -e go ]]; do sleep 0.1; done\n",
 	)
 	job := s.Submit("./attack", "--gres=mig:7g.40gb:1")
 	pid := holder(t, s)
@@ -324,9 +324,9 @@ func TestDescriptorsInFlight(t *testing.T) {
 	s.NoneDrained()
 }
 
-// TestDescriptorOfNewInstance: with NVreg_ModifyDeviceFiles=1 the driver makes the files of a new instance with access for
-// all users. If a user opens them before the agent restricts them, the next user's job must not get that instance, and
-// the first user cannot use it.
+// TestDescriptorOfNewInstance: with NVreg_ModifyDeviceFiles=1 the driver makes the files of a new instance with access
+// for all users. If a user opens them before the agent restricts them, the next user's job must not get that instance,
+// and the first user cannot use it.
 func TestDescriptorOfNewInstance(t *testing.T) {
 	s := openable(t, cluster.Options{})
 	first := victimJob(s)
@@ -362,8 +362,8 @@ func TestDescriptorOfNewInstance(t *testing.T) {
 	s.NoneDrained()
 }
 
-// TestStrangerOnSlice: the agent ends a process of another user on a job's slice, or only reports the process if the site
-// has configured that.
+// TestStrangerOnSlice: the agent ends a process of another user on a job's slice, or only reports the process if the
+// site has configured that.
 func TestStrangerOnSlice(t *testing.T) {
 	for cgroup, why := range map[string]string{"": "of another user than the job's", "v1": "of no job",
 		"v2": "of no job"} {

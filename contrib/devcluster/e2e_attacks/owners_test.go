@@ -22,8 +22,9 @@ __attribute__((constructor)) static void own(void)
 }
 `
 
-// TestConfigurationOfAnother: a user who owns /etc/caelum sets his own library in caelum.yaml. SlurmUser owned this folder
-// at sites where the watcher wrote the decision table there. The agent, which runs as root, must not load the library.
+// TestConfigurationOfAnother: a user who owns /etc/caelum sets his own library in caelum.yaml. SlurmUser owned this
+// folder at sites where the watcher wrote the decision table there. The agent, which runs as root, must not load the
+// library.
 func TestConfigurationOfAnother(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	home := s.Home()

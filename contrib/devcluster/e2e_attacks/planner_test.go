@@ -16,15 +16,15 @@ import (
 // wholeGPU requests a profile that is offered only if an agent plans it for a job.
 var wholeGPU = []string{"-p", "gpu", "--gres=gpu:1", "--mig=7g.40gb", "-t", "10"}
 
-// another requests a profile that the attackers do not request. Of the attackers' profile, slurmctld would give the victim
-// the slices that are offered for the attackers.
+// another requests a profile that the attackers do not request. Of the attackers' profile, slurmctld would give the
+// victim the slices that are offered for the attackers.
 var another = []string{"-p", "gpu", "--gres=gpu:1", "--mig=3g.20gb", "-t", "10"}
 
 // wholeNode requests all GPUs of a node.
 var wholeNode = []string{"-p", "gpu", "--gres=gpu:2", "--mig=7g.40gb", "-t", "10"}
 
-// TestPlanner: a user submits pending jobs that are expensive to plan or cannot start. Another user's jobs must still get
-// the idle GPUs.
+// TestPlanner: a user submits pending jobs that are expensive to plan or cannot start. Another user's jobs must still
+// get the idle GPUs.
 func TestPlanner(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 3, Conf: []string{
 		"NodeName=c[1-300] NodeAddr=127.0.0.1 Port=1 State=DOWN CPUs=64 RealMemory=256000",
@@ -62,8 +62,8 @@ func served(t *testing.T, s *clustertest.Site, options ...string) {
 	}
 }
 
-// hetOfManyNodes: one component of a het job requests more nodes than are up. The agents must continue to publish. The het
-// jobs are after the victim's job in the queue, because slurmctld starts jobs after a het job only by backfill.
+// hetOfManyNodes: one component of a het job requests more nodes than are up. The agents must continue to publish. The
+// het jobs are after the victim's job in the queue, because slurmctld starts jobs after a het job only by backfill.
 func hetOfManyNodes(t *testing.T, s *clustertest.Site) {
 	for range 3 {
 		s.Must(

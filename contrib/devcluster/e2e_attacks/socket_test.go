@@ -24,8 +24,8 @@ func occupy(s *clustertest.Site, options ...string) string {
 	return job
 }
 
-// TestSocketPrivate: if slurmctld hides other users' jobs, the agent's socket must also hide them. The owner of a job and
-// root see all data of the job.
+// TestSocketPrivate: if slurmctld hides other users' jobs, the agent's socket must also hide them. The owner of a job
+// and root see all data of the job.
 func TestSocketPrivate(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, Conf: []string{"PrivateData=jobs"}})
 	job := occupy(s)
@@ -84,8 +84,8 @@ func TestSocketUse(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestSocketFlood: a user calls the agent as fast as possible. The agent answers her at a limited rate, and jobs of other
-// users still start and end.
+// TestSocketFlood: a user calls the agent as fast as possible. The agent answers her at a limited rate, and jobs of
+// other users still start and end.
 func TestSocketFlood(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	const seconds, loops = 10, 12

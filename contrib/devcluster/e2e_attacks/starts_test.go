@@ -70,9 +70,9 @@ func TestSlicesWithoutGPU(t *testing.T) {
 	s.Completed(whole)
 }
 
-// TestUnreadableRequest: slurmctld keeps the text of a GRES entry with the count 0 and starts the job. The agents cannot
-// parse such a request, so they would not count the job's slices before its lease. job_submit.lua must refuse such text,
-// also in updates.
+// TestUnreadableRequest: slurmctld keeps the text of a GRES entry with the count 0 and starts the job. The agents
+// cannot parse such a request, so they would not count the job's slices before its lease. job_submit.lua must refuse
+// such text, also in updates.
 func TestUnreadableRequest(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	for _, text := range []string{"mig:x(:0", "gpu:x y:0", "mig:-x:0"} {

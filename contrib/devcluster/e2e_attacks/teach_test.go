@@ -108,8 +108,8 @@ func many(n int, uid uint32, key, work string, peak float64, start int64) (runs 
 // 19,968 MiB hold 15,000 and a margin; 100 fit into the smallest slice.
 const needed, crafted = ",gres:mig:3g.20gb:1", ",gres:mig:1g.5gb:1"
 
-// TestCollidingKey: the attacker knows the victim's script, crafts a script with the same key, and runs it before and more
-// often than the victim. The victim must get the profile that her own runs need.
+// TestCollidingKey: the attacker knows the victim's script, crafts a script with the same key, and runs it before and
+// more often than the victim. The victim must get the profile that her own runs need.
 func TestCollidingKey(t *testing.T) {
 	s := open(t)
 	key, work, _ := s.ask(victim, "train.sh", script)
@@ -240,8 +240,8 @@ func (p part) and(o part) part {
 	return part{p.text + o.text, (p.h1 + o.h1) % prime, (p.h2 + o.h2) % prime}
 }
 
-// collide makes a script with the given key by the generalized birthday attack: eight blocks of letters after a "#". Two
-// joining steps match the first number of the hash, and the third step matches the second number.
+// collide makes a script with the given key by the generalized birthday attack: eight blocks of letters after a "#".
+// Two joining steps match the first number of the hash, and the third step matches the second number.
 func collide(t *testing.T, key string, of func(script string) string) string {
 	t.Helper()
 	const (
@@ -307,7 +307,8 @@ func collide(t *testing.T, key string, of func(script string) string) string {
 	return ""
 }
 
-// join returns the sums of one part of each list whose number is within reach of 0 modulo prime, at most half a million.
+// join returns the sums of one part of each list whose number is within reach of 0 modulo prime, at most half a
+// million.
 func join(a, b []part, reach uint64, number func(part) uint64) (sums []part) {
 	slices.SortFunc(b, func(x, y part) int { return cmp.Compare(number(x), number(y)) })
 	for _, p := range a {

@@ -12,10 +12,10 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// TestUntypedSlice: a user requests a slice without a profile, at submission or by an update, in a partition that Caelum
-// does not manage. slurmctld checks limits by the request and chooses a profile afterwards, so a limit on that profile
-// does not apply to the job. Limits allow this user no slice of any profile, and the user must get none, also if the job
-// has bypassed job_submit.lua.
+// TestUntypedSlice: a user requests a slice without a profile, at submission or by an update, in a partition that
+// Caelum does not manage. slurmctld checks limits by the request and chooses a profile afterwards, so a limit on that
+// profile does not apply to the job. Limits allow this user no slice of any profile, and the user must get none, also
+// if the job has bypassed job_submit.lua.
 func TestUntypedSlice(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -22,8 +22,8 @@ func limited(t *testing.T) *clustertest.Site {
 	return s
 }
 
-// TestUpdatedJobKeepsItsSlices: a user holds a job, removes its slices or moves it between partitions, and releases it. The
-// job must not run, or must run on a slice that slurmctld counts. The limit on slices of whole GPUs must apply.
+// TestUpdatedJobKeepsItsSlices: a user holds a job, removes its slices or moves it between partitions, and releases it.
+// The job must not run, or must run on a slice that slurmctld counts. The limit on slices of whole GPUs must apply.
 func TestUpdatedJobKeepsItsSlices(t *testing.T) {
 	s := limited(t)
 	client := buildClient(t, s)
@@ -84,8 +84,8 @@ func buildClient(t *testing.T, s *clustertest.Site) string {
 	return path
 }
 
-// settle waits until a released job has started or waits for the limit. slurmctld must count the slice of a running job. A
-// job without a GPU may have failed already, because its script finds no device.
+// settle waits until a released job has started or waits for the limit. slurmctld must count the slice of a running
+// job. A job without a GPU may have failed already, because its script finds no device.
 func settle(t *testing.T, s *clustertest.Site, name, id string) {
 	t.Helper()
 	end := time.Now().Add(clustertest.Limit)

@@ -9,8 +9,8 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// TestAdoptAfterLostLedger: the idle instances of a lost ledger are the agent's again once root has adopted them, and
-// users cannot adopt any.
+// TestAdoptAfterLostLedger: after the loss of the ledger, root can adopt the idle instances for the agent, and users
+// cannot.
 func TestAdoptAfterLostLedger(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	s.Completed(s.Submit("cuda-process --exclusive --seconds 0.5", "--gres=mig:3g.20gb:1"))
@@ -44,7 +44,7 @@ func TestAdoptAfterLostLedger(t *testing.T) {
 	s.NothingLeft()
 }
 
-// instances counts those of n1 in a state.
+// instances returns the number of instances of n1 in a state.
 func (s *site) instances(state string) (n int) {
 	s.t.Helper()
 	status, err := s.Status("n1")

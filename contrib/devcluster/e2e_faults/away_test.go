@@ -13,16 +13,16 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// TestAwayDuringAPass stops slurmctld between an agent's read of it and the write that builds on it, and starts it
-// again while scontrol would still try to write. A job that waits for the same slice must not start until slurmd has
-// registered: it would get no device. The pause makes that time long, and the epilog keeps the node from starting the
-// job before slurmctld is stopped.
+// TestAwayDuringAPass stops slurmctld between an agent's read and the write that is based on it, and restarts slurmctld
+// while scontrol still tries to write. A job that waits for the same slice must not start before slurmd has registered,
+// because it would get no device. The pause extends the time between read and write. The epilog keeps the node from
+// starting the job before slurmctld is stopped.
 func TestAwayDuringAPass(t *testing.T) {
 	epilog := filepath.Join(t.TempDir(), "epilog")
 	if err := os.WriteFile(epilog, []byte("#!/bin/sh\nsleep 4\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	const pause = 2 * time.Second // a pass has two
+	const pause = 2 * time.Second // a pass contains two pauses
 	s := start(t, cluster.Options{
 		Nodes: 1, GPUs: 1, Conf: []string{"Epilog=" + epilog},
 		AgentEnv: []string{"CAELUM_TEST_PUBLISH_PAUSE=" + pause.String()},
@@ -32,10 +32,10 @@ func TestAwayDuringAPass(t *testing.T) {
 	for n := 1; n <= rounds; n++ {
 		s.Running(id)
 		next := s.Submit("./hold "+name(n), "--gres=mig:7g.40gb:1")
-		time.Sleep(3 * pause) // a pass knows both
+		time.Sleep(3 * pause) // until a pass has read both
 		s.End(name(n - 1))
 		s.Within("job "+id+" ends", func() bool { return strings.HasPrefix(s.Lives(id), "COMPLET") })
-		time.Sleep(3 * pause / 2) // the pass under way has ended, the next one has read that there is room
+		time.Sleep(3 * pause / 2) // the current pass has ended, and the next pass has read that there is room
 		if err := s.StopUnit("slurmctld"); err != nil {
 			t.Fatal(err)
 		}

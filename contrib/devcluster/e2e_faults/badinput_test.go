@@ -12,9 +12,9 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// TestBadInput: while one job runs, users ask for what there is not, and configuration, decision table, ledger, lease
-// file and disks are damaged as an admin or a full disk would. Everything is named with its remedy, the remedy helps,
-// and the job holds its slice to the end.
+// TestBadInput: while one job runs, users submit invalid requests, and the test damages configuration, decision table,
+// ledger, lease file and disks like a mistake of an administrator or a full disk. Every error must name a remedy, the
+// remedy must work, and the job must hold its slice to the end.
 func TestBadInput(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1, Board: "A100-40GB,A30-24GB"})
 	keep := s.Submit("./hold keep", "--gres=mig:2g.10gb:1", "--job-name=keep")
@@ -47,7 +47,8 @@ func TestBadInput(t *testing.T) {
 	s.NoneDrained()
 }
 
-// badRequests: what no GPU model has, what another GPU model has, what is no profile at all.
+// badRequests submits requests for profiles of no GPU model, profiles of another GPU model, and text that is not a
+// profile.
 func badRequests(s *site, _ string) {
 	for _, c := range []struct{ options, says string }{
 		{"--gres=mig:nonsense:1", "there is no MIG profile nonsense here; the profiles are 1g.5gb,"},
@@ -60,7 +61,7 @@ func badRequests(s *site, _ string) {
 		{"--gres=gpu:1 --mig=$(id)", "--mig: couldn't read '$(id)': give a profile such as 1g.5gb, auto, or off"},
 		{"--gres=gpu:1 --mig-mem=$(id)", "--mig-mem: couldn't read '$(id)': give the memory of a slice such as 8G"},
 		{"--gres=gpu:1 --mig=" + strings.Repeat("x", 5000), "--mig: couldn't read"},
-		{"-p plain --gres=gpu:1,mig:nonsense:1", ""}, // not Caelum's partition: slurmctld says it in its own words
+		{"-p plain --gres=gpu:1,mig:nonsense:1", ""}, // not a partition of Caelum: slurmctld refuses it itself
 	} {
 		_, stderr, err := s.Exec(
 			s.t.Context(),
@@ -70,7 +71,7 @@ func badRequests(s *site, _ string) {
 			s.t.Errorf("sbatch %.80s: %v, %s", c.options, err, stderr)
 		}
 	}
-	// The other GPU model's: it runs there, and waits for ever where it is not.
+	// A profile of the other GPU model: the job runs on that node, and never starts on the first one.
 	a30 := s.Submit("cuda-process --exclusive --seconds 0", "--gres=mig:2g.12gb:1")
 	never := s.Submit("true", "--gres=mig:2g.12gb:1", "-w", "n1")
 	s.Completed(a30)
@@ -83,7 +84,7 @@ func badRequests(s *site, _ string) {
 	s.Must("", user, "scancel", never)
 }
 
-// table writes the decision table as it stands, not by a rename: as an editor would.
+// table overwrites the decision table without a rename, as an editor does.
 func (s *site) table(text string) {
 	s.t.Helper()
 	cmd := s.Command(s.t.Context(), "", "root", "sh", "-c", "cat > /etc/caelum/decisions")
@@ -93,8 +94,7 @@ func (s *site) table(text string) {
 	}
 }
 
-// submits is sbatch of a job with a GPU, held so that it never starts; the answer is what it is given, or why it was
-// refused.
+// submits runs sbatch for a held job with a GPU. It returns the job's GRES, or the error.
 func (s *site) submits() string {
 	s.t.Helper()
 	out, stderr, err := s.Exec(s.t.Context(), user, "sbatch", "--parsable", "--hold", "--gres=gpu:1", "--wrap", "true")
@@ -134,12 +134,12 @@ func badTable(s *site, _ string) {
 	s.Must("", "root", "rm", "/etc/caelum/decisions")
 	given("no table any more", "1g.5gb")
 	log, _ := s.Log("slurmctld")
-	// Two of the eight have the same reason, one after the other: it is logged once.
+	// Two consecutive tables of the eight have the same error, which is logged once.
 	if n := strings.Count(log, "the last good table stays in force"); n != 7 {
 		s.t.Errorf("slurmctld has logged %d of 7 reasons", n)
 	}
-	// A slurmctld that starts with a damaged one has none: only jobs with GPUs are refused, until the table is whole
-	// under the same generation.
+	// A slurmctld that starts with a damaged table has no table. It refuses only jobs with GPUs, until the table is
+	// complete, also with the same generation.
 	s.table(generation(106, small)[:len(small)-9])
 	if err := s.RestartUnit("slurmctld"); err != nil {
 		s.t.Fatal(err)
@@ -156,7 +156,7 @@ func badTable(s *site, _ string) {
 	s.table(generation(107, good))
 }
 
-// badNames: what users name reaches neither a terminal nor a log as more than text.
+// badNames checks that users' names reach terminals and logs only as plain text.
 func badNames(s *site, _ string) {
 	const forged = "x\x1b]0;title\x07\x1b[2J\xc2\x9b31m\r\n" + `{"level":"error","msg":"forged","job":1}` +
 		"\ntime=\"2026\" level=error msg=forged\nerror: caelum: prolog: forged"
@@ -177,7 +177,7 @@ func badNames(s *site, _ string) {
 	}
 	s.End("named")
 	s.Completed(id)
-	// 64 KiB: Slurm's commands refuse it, or slurmctld cuts it; either way the next job is served.
+	// 64 KiB: Slurm's commands refuse such a name, or slurmctld truncates it. In both cases the next job must run.
 	s.Exec(
 		s.t.Context(),
 		user,
@@ -203,7 +203,8 @@ func badNames(s *site, _ string) {
 	}
 }
 
-// callers holds 3000 connections and says half a header on each, and then asks 300 times for another's lease to end.
+// callers opens 3000 connections with half a header on each, and then requests 300 times the end of another user's
+// lease.
 const callers = `ulimit -n 4096; exec perl -MIO::Socket::UNIX -e '
 	$SIG{PIPE} = "IGNORE"; $| = 1;
 	sub call { IO::Socket::UNIX->new(Peer => "/run/caelum/caelumd.sock") }
@@ -216,7 +217,7 @@ const callers = `ulimit -n 4096; exec perl -MIO::Socket::UNIX -e '
 	print join(" ", map { "$_=$codes{$_}" } sort keys %codes), " held=", scalar(@held), "\n";
 	while (1) { my @new = map { my $c = call(); print $c "POST" if $c; $c } 1..50; select undef, undef, undef, 0.05; push @more, @new; splice @more, 0, 400 if @more > 400 }' "$0"`
 
-// badCallers: a user who storms the socket keeps no prolog from being served, and is one line in the log.
+// badCallers checks that a user who floods the socket does not delay prologs and causes only one line in the log.
 func badCallers(s *site, keep string) {
 	cmd := s.Command(s.t.Context(), "n1", stranger, "bash", "-c", callers, keep)
 	out, err := cmd.StdoutPipe()
@@ -229,12 +230,12 @@ func badCallers(s *site, keep string) {
 	defer func() {
 		cmd.Process.Signal(os.Interrupt)
 		s.Try("n1", "pkill", "-u", stranger, "perl")
-		cmd.Wait() // it was told to end
+		cmd.Wait() // the error only shows that the command was stopped
 	}()
 	var line [200]byte
 	n, err := out.Read(line[:])
 	if said := string(line[:n]); err != nil || !regexp.MustCompile(`^403=\d+ 429=\d+ held=3000`).MatchString(said) {
-		s.t.Fatalf("the callers say %q, %v", said, err)
+		s.t.Fatalf("the callers printed %q, %v", said, err)
 	}
 	var ids []string
 	for range 4 {
@@ -247,8 +248,8 @@ func badCallers(s *site, keep string) {
 	}
 }
 
-// badLeaseFile: the file of a running job is damaged. Its next step is told; removing the file and restarting the agent
-// brings it back.
+// badLeaseFile damages the file of a running job. The job's next step must get an error. Removing the file and
+// restarting the agent must restore the file.
 func badLeaseFile(s *site, keep string) {
 	path := "/run/caelum/jobs/" + keep
 	step := func() string {
@@ -281,7 +282,7 @@ func badLeaseFile(s *site, keep string) {
 	}
 }
 
-// fullDisks: the prolog waits, and the job starts when there is room.
+// fullDisks checks that the prolog waits while a disk is full, and that the job starts when there is space.
 func fullDisks(s *site, _ string) {
 	waits := func(where, says string) string {
 		s.t.Helper()
@@ -323,13 +324,13 @@ func fullDisks(s *site, _ string) {
 	}
 }
 
-// offered reports whether anything stands on offer on n1, in slurmctld.
+// offered returns whether slurmctld has any slice on offer on n1.
 func (s *site) offered() bool {
 	return regexp.MustCompile(`mig:[^,(]*b:[1-9]`).
 		MatchString(s.Must("", "root", "sinfo", "-h", "-p", "plain", "-n", "n1", "-O", "Gres:300"))
 }
 
-// startFails starts the agent of n1, which must end with a reason that the log tells; its offers must be closed then.
+// startFails starts the agent of n1, which must end with the given errors in its log. Its offers must then be closed.
 func (s *site) startFails(says ...string) {
 	s.t.Helper()
 	if err := s.StartUnit("agent-n1"); err == nil {
@@ -352,7 +353,7 @@ func (s *site) startFails(says ...string) {
 	}
 }
 
-// badConfiguration: a mistake in caelum.yaml is noticed at the next restart, when there is nothing else to read it by.
+// badConfiguration checks that the next restart detects a mistake in caelum.yaml and still closes the offers.
 func badConfiguration(s *site, _ string) {
 	const path = "/etc/caelum/caelum.yaml"
 	s.Must("n1", "root", "cp", path, "/etc/caelum/good")
@@ -362,7 +363,7 @@ func badConfiguration(s *site, _ string) {
 		s.t.Fatal(err)
 	}
 	if s.offered() {
-		s.t.Error("the offers stand after a stop with a broken configuration")
+		s.t.Error("the offers are not closed after a stop with a broken configuration")
 	}
 	s.startFails(`unknown key "poll_intervall"; the keys are accounting_field`,
 		"closing the offers of n1 without the configuration")
@@ -373,7 +374,8 @@ func badConfiguration(s *site, _ string) {
 	s.Within("n1 offers something", s.offered)
 }
 
-// badLedger: damaged, it is refused; moved away, the lease of the running job comes back from its file.
+// badLedger checks that the agent refuses a damaged ledger. After the ledger is moved away, the agent must restore the
+// lease of the running job from its lease file.
 func badLedger(s *site, _ string) {
 	const path = "/var/lib/caelum/ledger.db"
 	if err := s.StopUnit("agent-n1"); err != nil {
@@ -385,7 +387,8 @@ func badLedger(s *site, _ string) {
 	if err := s.StartUnit("agent-n1"); err != nil {
 		s.t.Fatal(err)
 	}
-	// What was idle cannot be told from somebody else's any more: the admin removes it.
+	// Without the ledger, the agent cannot distinguish its idle instances from foreign ones. The administrator removes
+	// them.
 	status, err := s.Status("n1")
 	if err != nil {
 		s.t.Fatal(err)

@@ -9,8 +9,7 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// TestRestartsInCgroups: a slurmd that was restarted in a cluster with cgroups runs GPU jobs, which are confined as
-// before.
+// TestRestartsInCgroups: after a restart in a cluster with cgroups, slurmd runs GPU jobs, and they are still confined.
 func TestRestartsInCgroups(t *testing.T) {
 	for _, version := range []string{"v1", "v2"} {
 		t.Run(version, func(t *testing.T) {
@@ -24,7 +23,7 @@ func TestRestartsInCgroups(t *testing.T) {
 			}
 			s.Completed(s.Submit(job, "--gres=mig:1g.5gb:1"))
 			if said := s.Try("n1", "caelum", "doctor"); !strings.Contains(said, "ok       isolation:") {
-				t.Errorf("while jobs are confined doctor says:\n%s", said)
+				t.Errorf("doctor prints although jobs are confined:\n%s", said)
 			}
 			s.End("keep")
 			s.Completed(keep)

@@ -14,9 +14,9 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// TestOtherJobOfTheUser: where Slurm has a devices cgroup, a job opens none of the slices of the same user's other
-// jobs, whose capability files it owns. One job with a slice of its own and one with none try, while slices come and
-// go.
+// TestOtherJobOfTheUser: if Slurm confines devices, a job cannot open the slices of the same user's other jobs,
+// although the user owns their capability files. A job with a slice and a job without one try this while other jobs
+// start and end.
 func TestOtherJobOfTheUser(t *testing.T) {
 	for _, version := range []string{"v1", "v2"} {
 		t.Run(version, func(t *testing.T) {
@@ -29,7 +29,7 @@ func TestOtherJobOfTheUser(t *testing.T) {
 			for range 12 {
 				churn = append(churn, s.Submit("cuda-process --exclusive --seconds 0.3", "--gres=mig:1g.5gb:1"))
 			}
-			// In a batch script and in steps: Slurm refuses devices in different cgroups for them.
+			// In a batch script and in steps, because Slurm denies their devices in different cgroups.
 			try := fmt.Sprintf("%s=%d ./stranger >", asStranger, opens/3)
 			s.Write("try", "#!/bin/bash\n"+try+"$1.batch && srun -n1 bash -c '"+try+"'$1.step\n")
 			tries := map[string]string{
@@ -53,7 +53,7 @@ func TestOtherJobOfTheUser(t *testing.T) {
 	}
 }
 
-// judgeOther reads what a try wrote: it may have opened its own slice's two files, and no more.
+// judgeOther checks the result of an attempt: it may have opened only the two files of its own slice.
 func (s *site) judgeOther(name string, hasSlice bool) {
 	s.t.Helper()
 	data, err := os.ReadFile(filepath.Join(s.Home(), name))
@@ -92,13 +92,13 @@ func (s *site) judgeOther(name string, hasSlice bool) {
 	}
 }
 
-// TestBoundTasksUnderConstrainDevices: Slurm numbers the devices of a step from 0 there, and each task still sees its
-// own slice.
+// TestBoundTasksUnderConstrainDevices: with ConstrainDevices, Slurm numbers the devices of a step from 0. Each task
+// must still see its own slice.
 func TestBoundTasksUnderConstrainDevices(t *testing.T) {
 	for _, version := range []string{"v1", "v2"} {
 		t.Run(version, func(t *testing.T) {
 			s := start(t, cluster.Options{Nodes: 1, GPUs: 1, Cgroup: version})
-			// Slots 0 and 1 are taken, so that numbers within the step differ from the slots'.
+			// Slots 0 and 1 are in use, so that the numbers within the step differ from the slots.
 			keep := []string{
 				s.Submit("./hold keep", "--gres=mig:1g.5gb:1"),
 				s.Submit("./hold keep", "--gres=mig:1g.5gb:1"),

@@ -5,6 +5,6 @@
 //	FAULTS_ROUNDS=10 go test -tags e2e -v -timeout 20m -run Restarts ./contrib/devcluster/e2e_faults
 //	FAULTS_KILLS=100 go test -tags e2e -v -timeout 20m -run Recovery ./contrib/devcluster/e2e_faults
 //
-// The tests need root, contrib/devcluster/prerequisites and `make all`. They print measured times, but do not check them.
-// Package clustertest describes the environment variables that change the clusters.
+// The tests need root, contrib/devcluster/prerequisites and `make all`. They print measured times, but do not check
+// them. Package clustertest describes the environment variables that change the clusters.
 package e2efaults

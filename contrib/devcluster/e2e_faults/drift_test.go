@@ -12,8 +12,8 @@ import (
 	"caelum/internal/doctor"
 )
 
-// TestDrift lets the driver call 1g.5gb 1g.6gb from one start of the agent to the next, while a job runs on one. Then
-// it does what `caelum doctor` says.
+// TestDrift makes the driver rename 1g.5gb to 1g.6gb between two starts of the agent, while a job runs on such a slice.
+// Then it follows the remedy of `caelum doctor`.
 func TestDrift(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 1, KeepDeviceFiles: true})
 	keep := s.Submit("./hold keep", "--gres=mig:1g.5gb:1")
@@ -34,14 +34,14 @@ func TestDrift(t *testing.T) {
 		"the agent publishes the new name",
 		func() bool { return s.published("n1") && s.planned("n1")["1g.6gb"] > 0 },
 	)
-	// slurmctld shows the new name behind closed; it is not written again and again for that.
+	// slurmctld lists the new name after closed. The agent must not write repeatedly for that reason.
 	s.writesNothing("n1")
 	now := s.Slice("n1", keep)
 	if now.UUID != before.UUID || now.Start != before.Start || now.Profile != "1g.6gb" || now.MemoryMiB != 5888 {
 		t.Errorf("the running job held %+v and holds %+v", before, now)
 	}
 
-	// It is said in three places.
+	// Three places report the change.
 	const said = "which its driver does not report"
 	log, err := s.Log("agent-n1")
 	if err != nil {
@@ -62,8 +62,8 @@ func TestDrift(t *testing.T) {
 		t.Errorf("caelum doctor:\n%s", s.Try("n1", "caelum", "doctor"))
 	}
 
-	// A job with the old name that gets here all the same has what is as much. Only an admin can bring it here: nothing
-	// offers that name.
+	// A job with the old name that starts on the node gets an equivalent profile. Only an administrator can make it
+	// start, because the agent does not offer that name.
 	if err := s.StopUnit("agent-n1"); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestDrift(t *testing.T) {
 	s.End("keep")
 	s.Completed(keep)
 
-	// What the doctor says to do.
+	// The remedy of the doctor.
 	lines := s.Must("n1", "root", "caelum", "slurm-config", "--nodes", "n1", "--catalogue", "1", "--section", "nodes")
 	if !strings.Contains(lines, "mig:1g.6gb:0") || strings.Contains(lines, "1g.5gb") {
 		t.Fatalf("caelum slurm-config:\n%s", lines)
@@ -113,7 +113,7 @@ func TestDrift(t *testing.T) {
 	s.NothingLeft()
 }
 
-// writesNothing: in two looks of the agent's at a queue that does not change nothing is written.
+// writesNothing checks that the agent writes nothing in two passes with an unchanged queue.
 func (s *site) writesNothing(node string) {
 	s.t.Helper()
 	before, then := s.writes(node), time.Now()
@@ -126,7 +126,7 @@ func (s *site) writesNothing(node string) {
 	}
 }
 
-// writes counts what the node's agent has written to slurmctld.
+// writes returns the number of the agent's writes to slurmctld.
 func (s *site) writes(node string) int {
 	s.t.Helper()
 	log, err := s.Log("agent-" + node)
@@ -136,7 +136,7 @@ func (s *site) writes(node string) int {
 	return strings.Count(log, `"msg":"published"`)
 }
 
-// findings reports whether caelum doctor on n1 finds something so bad that says so.
+// findings returns whether caelum doctor on n1 has a finding of this severity with the given text.
 func (s *site) findings(says string, severity doctor.Severity) bool {
 	s.t.Helper()
 	text, stderr, _ := s.ExecNode(s.t.Context(), "n1", "root", "caelum", "doctor", "--json")

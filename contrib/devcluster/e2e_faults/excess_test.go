@@ -12,9 +12,8 @@ import (
 	"caelum/internal/doctor"
 )
 
-// TestExcess has slurmctld count a job on two nodes twice on each of them, which it does when it is reconfigured or
-// restarted while the job runs. A job for one of the empty GPUs starts all the same, during the job on two nodes and
-// after it.
+// TestExcess makes slurmctld count the slices of a job on two nodes twice on each node, by a reconfiguration or a
+// restart while the job runs. A job for one of the empty GPUs must still start, both during that job and after it.
 func TestExcess(t *testing.T) {
 	for _, fault := range []struct {
 		name string
@@ -62,7 +61,7 @@ func TestExcess(t *testing.T) {
 				return s.writes("n1") == before
 			})
 
-			// A restart clears it: no job on two nodes runs. Every GPU of n1 is in use, so nothing is on offer there.
+			// A restart without a job on two nodes clears the excess. Every GPU of n1 is in use, so n1 offers nothing.
 			if err := s.RestartUnit("slurmctld"); err != nil {
 				t.Fatal(err)
 			}
@@ -70,7 +69,7 @@ func TestExcess(t *testing.T) {
 				return s.published("n1") && !strings.Contains(s.Try("n1", "caelum", "status"), "that no job has")
 			})
 			if n := s.planned("n1"); len(n) != 0 {
-				t.Errorf("on offer beside jobs on all GPUs: %v", n)
+				t.Errorf("offered although jobs are on all GPUs: %v", n)
 			}
 			waits := s.Submit("./hold waits", "-w", "n1", "--gres=mig:7g.40gb:1")
 			s.End("third")

@@ -13,10 +13,10 @@ import (
 	"caelum/internal/api"
 )
 
-// TestByHand makes an instance that the agent did not make, and removes one under a running job.
+// TestByHand makes an instance without the agent, and removes the instance of a running job.
 func TestByHand(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2})
-	// It holds no device: the driver would not let go of one.
+	// The job holds no device, because the driver does not remove an instance in use.
 	robbed := s.Submit("until [ -e end.robbed ]; do sleep 0.2; done", "--gres=mig:1g.5gb:1")
 	s.Running(robbed)
 	theirs := s.Slice("n1", robbed)
@@ -47,7 +47,7 @@ func TestByHand(t *testing.T) {
 	})
 	s.Within("the removed instance is reported with its job", func() bool { return s.reported(robbed) })
 
-	// Everything that fits is taken, and more: what goes beyond waits.
+	// More jobs than fit: the others must wait.
 	ids := []string{}
 	for range 10 {
 		ids = append(ids, s.Submit("./hold fill", "--gres=mig:1g.5gb:1"))
@@ -61,7 +61,7 @@ func TestByHand(t *testing.T) {
 		for _, p := range status.GPUs[other].Offers {
 			if p.Start < foreign.Start+foreign.Size && p.Start+p.Size > foreign.Start {
 				t.Fatalf(
-					"%s at %d is on offer, and %s at %d is somebody else's",
+					"%s at %d is offered, but overlaps the foreign instance %s at %d",
 					p.Profile,
 					p.Start,
 					foreign.Profile,
@@ -72,7 +72,7 @@ func TestByHand(t *testing.T) {
 		for _, l := range status.Leases {
 			for _, sl := range l.Slices {
 				if sl.GPU == other && sl.Start < foreign.Start+foreign.Size && sl.Start+sl.Size > foreign.Start {
-					t.Fatalf("job %d holds %+v, which is somebody else's", l.Job, sl)
+					t.Fatalf("job %d holds %+v, which is a foreign instance", l.Job, sl)
 				}
 			}
 		}
@@ -93,13 +93,13 @@ func TestByHand(t *testing.T) {
 	s.NoneDrained()
 
 	s.Must("n1", "root", "nvml-emulator", "destroy", strconv.Itoa(other), strconv.Itoa(foreign.GI))
-	if err := s.RestartUnit("agent-n1"); err != nil { // it looks at its start, else once a minute
+	if err := s.RestartUnit("agent-n1"); err != nil { // the agent reads the GPUs at its start and then once a minute
 		t.Fatal(err)
 	}
 	s.NothingLeft()
 }
 
-// reported says whether the agent has logged an error about the job's instance.
+// reported returns whether the agent has logged an error about the job's instance.
 func (s *site) reported(id string) bool {
 	log, err := s.Log("agent-n1")
 	if err != nil {

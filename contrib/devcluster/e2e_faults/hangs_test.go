@@ -15,7 +15,8 @@ import (
 	"caelum/internal/plan"
 )
 
-// onOfferOn is a profile that one node offers and the other does not: a job for it starts there, and names no node.
+// onOfferOn returns a profile that one node offers and the other does not, so that a job starts there without naming
+// the node.
 func (s *site) onOfferOn(node, other string) string {
 	s.t.Helper()
 	var profile string
@@ -51,7 +52,7 @@ func (s *site) started(id, node string) {
 	})
 }
 
-// explained waits until `caelum explain`, asked by the user on the login node, has this verdict.
+// explained waits until `caelum explain`, run by the user on the login node, prints this verdict.
 func (s *site) explained(id, verdict string) {
 	s.t.Helper()
 	var e plan.Explanation
@@ -66,8 +67,8 @@ func (s *site) explained(id, verdict string) {
 	s.t.Logf("job %s: %s", id, e.Text)
 }
 
-// hang is how long an agent is stopped: as long as prologs wait for it, or three times that. FAULTS_HANG=60s is the
-// shipped patience.
+// hang returns the time that prologs wait for an agent, from which the test derives how long it stops the agent. 60s in
+// FAULTS_HANG is the plugin's default.
 func hang(t *testing.T) (patience time.Duration) {
 	text := os.Getenv("FAULTS_HANG")
 	if text == "" {
@@ -80,9 +81,9 @@ func hang(t *testing.T) (patience time.Duration) {
 	return d
 }
 
-// TestAgentHangs stops an agent in its tracks, for half as long as prologs wait for it and for half as long again.
-// First the prolog waits and nothing drains; then the node drains and the job goes back. All the while the other node
-// serves, what was planned on this one too.
+// TestAgentHangs suspends an agent, first for half of the time that prologs wait, and then for one and a half times
+// that time. In the first case the prolog must wait and no node drains. In the second case the node drains and the job
+// is requeued. The other node must run jobs meanwhile, including those that were planned on this node.
 func TestAgentHangs(t *testing.T) {
 	wait := hang(t)
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1})
@@ -130,7 +131,7 @@ func TestAgentHangs(t *testing.T) {
 	began = time.Now()
 	second := s.Submit("cuda-process", "--gres=mig:"+profile+":1")
 	s.started(second, "n1")
-	other := s.Submit("cuda-process", "--gres=mig:7g.40gb:1") // which n1 does not offer
+	other := s.Submit("cuda-process", "--gres=mig:7g.40gb:1") // a profile that n1 does not offer
 	for end := began.Add(wait * 3); !drained(); time.Sleep(time.Second) {
 		if time.Now().After(end) {
 			t.Fatal("n1 does not drain")
@@ -152,8 +153,8 @@ func TestAgentHangs(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestNodeLost takes a node away for good: its daemons answer no more, and nothing has been closed. What ran there runs
-// elsewhere, what was planned there is planned elsewhere.
+// TestNodeLost makes a node fail permanently: its daemons no longer answer, and its offers were not closed. The jobs
+// that ran or were planned there must run on another node.
 func TestNodeLost(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1, Conf: []string{"SlurmdTimeout=5"}})
 	first := s.Submit("./hold first", "--gres=mig:7g.40gb:1", "--requeue")

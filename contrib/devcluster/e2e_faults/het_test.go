@@ -11,10 +11,10 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// wholeGPU asks for all of a GPU.
+// wholeGPU requests a whole GPU.
 var wholeGPU = []string{"-p", "gpu", "--gres=gpu:1", "--mig=7g.40gb", "-t", "10"}
 
-// het submits a het job of two components that want a whole GPU each, and returns their ids.
+// het submits a het job of two components with a whole GPU each, and returns their ids.
 func (s *site) het(options ...string) (leader, other string) {
 	args := append([]string{"sbatch", "--parsable"}, options...)
 	args = append(append(append(args, wholeGPU...), ":"), wholeGPU...)
@@ -26,7 +26,7 @@ func (s *site) het(options ...string) (leader, other string) {
 	return leader, strconv.Itoa(id + 1)
 }
 
-// component returns the state of one component. squeue shows both for the id of the first.
+// component returns the state of one component. squeue lists both components for the id of the first.
 func (s *site) component(id string) string {
 	for line := range strings.Lines(s.Try("", "squeue", "-h", "-t", "all", "-o", "%A %T")) {
 		if f := strings.Fields(line); len(f) == 2 && f[0] == id {
@@ -44,9 +44,9 @@ func (s *site) bothRun(leader, other string) {
 	})
 }
 
-// TestIncompleteHetJob: a component of a het job whose other component is held, or has ended, takes no idle GPU from
-// another user, and `caelum explain` says why it does not start. A het job that was held in part starts once it is
-// released.
+// TestIncompleteHetJob: a component of a het job whose other component is held or has ended must not take an idle GPU
+// from another user, and `caelum explain` must show why it does not start. A partly held het job must start after its
+// release.
 func TestIncompleteHetJob(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1})
 	t.Run("held in part", func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestIncompleteHetJob(t *testing.T) {
 		s.Must("", user, "scontrol", "release", other)
 		s.othersRun(t)
 		if text := s.Try("", "caelum", "explain", other); !strings.Contains(text, "starts together with job "+leader) {
-			t.Errorf("explain says of the component that was released:\n%s", text)
+			t.Errorf("explain prints for the released component:\n%s", text)
 		}
 		s.Must("", user, "scontrol", "release", leader+"+0")
 		s.bothRun(leader, other)
@@ -82,7 +82,7 @@ func TestIncompleteHetJob(t *testing.T) {
 		s.othersRun(t)
 		text := s.Try("", "caelum", "explain", leader)
 		if !strings.Contains(text, "can never start") || !strings.Contains(text, "job "+other+" has ended") {
-			t.Errorf("explain says of the component that is left:\n%s", text)
+			t.Errorf("explain prints for the remaining component:\n%s", text)
 		}
 		s.Must("", "root", "scancel", leader)
 	})
@@ -90,8 +90,8 @@ func TestIncompleteHetJob(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestHetPriorities: while the components of a het job have different priorities, because its user released them one
-// after the other, the jobs between them run on every GPU, and the het job starts after them.
+// TestHetPriorities: the components of a het job have different priorities, because its user released them one after
+// the other. The jobs with priorities between them must run on every GPU, and the het job must start after them.
 func TestHetPriorities(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1})
 	leader, other := s.het("-H")
@@ -123,10 +123,10 @@ func TestHetPriorities(t *testing.T) {
 	s.NothingLeft()
 }
 
-// othersRun has another user ask for every GPU of the cluster, and ends these jobs when all of them run.
+// othersRun submits jobs of another user for every GPU of the cluster, and ends them when all are running.
 func (s *site) othersRun(t *testing.T) {
 	t.Helper()
-	time.Sleep(3 * time.Second) // slurmctld has looked at the queue, and every agent plans with it
+	time.Sleep(3 * time.Second) // until slurmctld and every agent have processed the queue
 	var ids []string
 	for range s.Nodes {
 		ids = append(

@@ -10,10 +10,10 @@ import (
 	"caelum/internal/failpoint"
 )
 
-// TestAgentKilled kills the agent between two of its effects, again and again: each agent that the supervisor starts
-// dies at the same point. Meanwhile one job runs and others start, run and end; each of them waits for its prolog.
+// TestAgentKilled kills the agent repeatedly between two of its effects: each agent that the supervisor starts dies at
+// the same point. Meanwhile one job runs, and others start, run and end. Each of them waits in its prolog.
 func TestAgentKilled(t *testing.T) {
-	// Counts leave each agent the time for some progress.
+	// With a count, each agent can make some progress before it dies.
 	for _, point := range []string{
 		failpoint.Created + ":2", failpoint.Destroyed, failpoint.GrantOpened + ":2", failpoint.Granted + ":2",
 		failpoint.Released + ":2", failpoint.Lowered + ":3",
@@ -24,7 +24,7 @@ func TestAgentKilled(t *testing.T) {
 			s.Running(keep)
 			slice := s.Slice("n1", keep)
 			ids := []string{}
-			// The larger ones need room that idle small slices stand in.
+			// The larger profiles need units that idle small slices occupy.
 			for _, profile := range []string{"1g.5gb", "1g.5gb", "1g.5gb", "1g.5gb", "3g.20gb", "1g.5gb", "1g.10gb"} {
 				ids = append(ids, s.Submit("cuda-process --exclusive --seconds 1", "--gres=mig:"+profile+":1"))
 			}

@@ -10,8 +10,8 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// TestLacksSomethingElse: a job that lacks memory or a licence keeps no idle GPU from a job of another user that ends
-// before it could start, and it starts once it has what it lacked.
+// TestLacksSomethingElse: a job that lacks memory or a licence must not block an idle GPU for a job of another user
+// that ends before the first job could start. The first job must start as soon as the memory or licence is available.
 func TestLacksSomethingElse(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2, Conf: []string{
 		"SelectTypeParameters=CR_Core_Memory", "DefMemPerCPU=100", "Licenses=matlab:1",
@@ -20,10 +20,10 @@ func TestLacksSomethingElse(t *testing.T) {
 		hog := s.Submit("sleep 600", "-p", "plain", "--mem=200000", "-t", "3")
 		s.Running(hog)
 		lacks := s.Submit("sleep 600", "-p", "gpu", "--gres=gpu:2", "--mig=7g.40gb", "--mem=200000", "-t", "10")
-		time.Sleep(2 * time.Second) // every agent plans with it
+		time.Sleep(2 * time.Second) // until every agent has read this job
 		s.runs(t, stranger, "-p", "gpu", "--gres=gpu:1", "--mig=3g.20gb", "-t", "1")
 		if text := s.Try("", "caelum", "explain", lacks); !strings.Contains(text, "memory free") {
-			t.Errorf("explain says of the job that lacks memory:\n%s", text)
+			t.Errorf("explain prints for the job that lacks memory:\n%s", text)
 		}
 		s.Must("", user, "scancel", hog)
 		s.Running(lacks)
@@ -34,7 +34,7 @@ func TestLacksSomethingElse(t *testing.T) {
 		holder := s.Submit("sleep 600", "-p", "plain", "-L", "matlab:1", "-t", "10")
 		first := s.Submit("sleep 600", append(wholeGPU, "--mem=100")...)
 		s.Running(holder, first)
-		// The slices of the job that lacks the licence would fill the GPU that is idle.
+		// The slices of the job that lacks the licence would fill the idle GPU.
 		lacks := s.Submit(
 			"sleep 600",
 			"-p",
@@ -50,7 +50,7 @@ func TestLacksSomethingElse(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		s.runs(t, stranger, "-p", "gpu", "--gres=gpu:1", "--mig=4g.20gb", "-t", "1")
 		if text := s.Try("", "caelum", "explain", lacks); !strings.Contains(text, "matlab") {
-			t.Errorf("explain says of the job that lacks a licence:\n%s", text)
+			t.Errorf("explain prints for the job that lacks a licence:\n%s", text)
 		}
 		s.Must("", user, "scancel", holder)
 		s.Running(lacks)
@@ -60,7 +60,7 @@ func TestLacksSomethingElse(t *testing.T) {
 	s.NothingLeft()
 }
 
-// runs has a user ask for a slice, and ends the job when it runs.
+// runs submits a job of a user with a slice, and ends the job when it is running.
 func (s *site) runs(t *testing.T, who string, options ...string) {
 	t.Helper()
 	args := append(append([]string{"sbatch", "--parsable", "--mem=100"}, options...), "--wrap", "sleep 600")
@@ -68,7 +68,7 @@ func (s *site) runs(t *testing.T, who string, options ...string) {
 	for end := time.Now().Add(30 * time.Second); s.State(id) != "RUNNING"; time.Sleep(200 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Errorf(
-				"a job waits beside an idle GPU:\n%s\n%s",
+				"a job waits although a GPU is idle:\n%s\n%s",
 				s.Try("", "squeue", "-o", "%A %u %T %r %Q %N"),
 				s.Try("", "caelum", "explain", id),
 			)

@@ -15,9 +15,9 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// TestRecovery kills the agent with SIGKILL at any moment under a load of short jobs, FAULTS_KILLS times (5), and
-// measures how long it takes from the death until the offers are right: the next agent has finished a pass, and what
-// slurmctld has is what it published.
+// TestRecovery kills the agent with SIGKILL at random times under a load of short jobs, FAULTS_KILLS times (5). It
+// measures the time from the kill until the offers are correct: the next agent has finished a pass, and slurmctld has
+// the offers that the agent published.
 func TestRecovery(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2})
 	keep := s.Submit("./hold keep", "--gres=mig:2g.10gb:1")
@@ -84,8 +84,8 @@ func TestRecovery(t *testing.T) {
 	t.Logf("%d jobs", len(ends)+1)
 }
 
-// published reports whether the node's agent has finished a pass, and slurmctld has what it published. An agent that
-// has just started has published nothing yet.
+// published returns whether the node's agent has finished a pass since its start, and slurmctld has the offers that the
+// agent published.
 func (s *site) published(node string) bool {
 	status, err := s.Status(node)
 	if err != nil || status.PublishedAt == 0 || status.PublishError != "" {

@@ -14,10 +14,9 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// TestRestarts takes Slurm's daemons away under jobs that run and jobs that are about to: a job that runs on each node
-// all the time, and one for n1 that is submitted shortly before the fault. Times are n2's, where nothing starts: what
-// is on offer there is right once there is some and the node's total is the constant that it must be, and stays so; in
-// the end slurmctld's and the agent's reckoning of it must agree.
+// TestRestarts stops Slurm's daemons while a job runs on each node, and shortly after the submission of another job for
+// n1. The times are measured on n2, where no job starts: its offers are correct when there are some and the node's
+// total has its constant value, and both remain so. At the end slurmctld and the agent must agree on the offers.
 func TestRestarts(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 2})
 	w := s.watch()
@@ -56,7 +55,7 @@ func TestRestarts(t *testing.T) {
 		}},
 	}
 	took, disturbed, ids := map[string]times{}, map[string]int{}, []string{}
-	defer func() { // also when a later round fails
+	defer func() { // also if a later round fails
 		for _, fault := range faults {
 			took[fault.name].print(
 				t,
@@ -73,7 +72,7 @@ func TestRestarts(t *testing.T) {
 			name := fmt.Sprintf("%d-%s", round, strings.ReplaceAll(fault.name, " ", "-"))
 			w.settled(s, "n2")
 			id := s.Submit("./hold "+name, "-w", "n1", "--gres=mig:1g.5gb:1")
-			time.Sleep(time.Duration(round%3) * 700 * time.Millisecond) // waiting, in its prolog or running
+			time.Sleep(time.Duration(round%3) * 700 * time.Millisecond) // pending, in its prolog or running
 
 			began := time.Now()
 			if err := fault.do(); err != nil {
@@ -87,7 +86,8 @@ func TestRestarts(t *testing.T) {
 				if len(snapshots) == 0 {
 					return false
 				}
-				// A slurmd registers a moment after its start: what is right is judged by two seconds of looks.
+				// A slurmd registers shortly after its start, so the offers must be correct in snapshots over two
+				// seconds.
 				end := snapshots[len(snapshots)-1].To
 				from := end
 				for _, l := range slices.Backward(snapshots) {
@@ -117,7 +117,7 @@ func TestRestarts(t *testing.T) {
 		}
 	}
 	s.End("keep")
-	// The others were looked at in their turn: slurmctld forgets a job 300 s after its end.
+	// The other jobs were checked in their round, because slurmctld purges a job 300 s after its end.
 	s.Completed(keep["n1"], keep["n2"])
 	ids = append(ids, keep["n1"], keep["n2"])
 	s.Within("sacct knows every end", func() bool {
@@ -127,14 +127,14 @@ func TestRestarts(t *testing.T) {
 	})
 	s.NoneDrained()
 	s.NothingLeft()
-	// Without this the test would pass with looks that see nothing. After a restart of slurmctld the agents are often
-	// there first.
+	// This check shows that the snapshots detect a change. A restart of slurmctld is not sufficient, because the agents
+	// often publish before the first snapshot.
 	if disturbed["scontrol reconfigure"] == 0 {
-		t.Error("scontrol reconfigure never changed the offers: it had no effect, or the looks are blind")
+		t.Error("no snapshot shows a change of the offers by scontrol reconfigure")
 	}
 }
 
-// planned is what the node's agent means to be on offer.
+// planned returns the offers in the plan of the node's agent.
 func (s *site) planned(node string) map[string]int {
 	status, err := s.Status(node)
 	if err != nil {

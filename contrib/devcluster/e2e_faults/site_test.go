@@ -12,10 +12,10 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// user is who submits; stranger is another one.
+// user submits the jobs; stranger is another user without privileges.
 const user, stranger = clustertest.User, clustertest.Stranger
 
-// parallel is how many clusters there are at once.
+// parallel is the number of clusters that run at the same time.
 const parallel = "3"
 
 func TestMain(m *testing.M) {
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// atLeastOne is a number from the environment.
+// atLeastOne returns a number of at least 1 from the environment, or otherwise if the variable is not set.
 func atLeastOne(t *testing.T, name string, otherwise int) int {
 	text := os.Getenv(name)
 	if text == "" {

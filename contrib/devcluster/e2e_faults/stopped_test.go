@@ -12,8 +12,8 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// TestAgentStopped stops the agent for good while one job runs and the prolog of another is under way. The prolog waits
-// for 6 s here, not for 60.
+// TestAgentStopped stops the agent permanently while one job runs and another is in its prolog. In this test the prolog
+// waits for 6 s instead of 60 s.
 func TestAgentStopped(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 1, PrologDelay: 3 * time.Second})
 	s.Must("", "root", "sed", "-i", "s/spank_caelum.so.*/& wait=6/", "/etc/slurm/plugstack.conf")
@@ -37,7 +37,7 @@ func TestAgentStopped(t *testing.T) {
 		t.Fatal("the agent still answers")
 	}
 	open := func(l oracle.Snapshot) bool { return len(offers(l)) > 0 }
-	s.Within("two looks at slurmctld", func() bool { return len(w.since("n1", stopped)) > 1 })
+	s.Within("two snapshots of slurmctld", func() bool { return len(w.since("n1", stopped)) > 1 })
 	if after := w.since("n1", stopped); slices.ContainsFunc(after, open) {
 		t.Errorf("the agent and its ExecStopPost have ended, and this is on offer: %v", offers(after[0]))
 	}
@@ -55,7 +55,7 @@ func TestAgentStopped(t *testing.T) {
 	s.Within("the prolog gives up and the node drains", func() bool {
 		return strings.Contains(s.Must("", "root", "sinfo", "-h", "-p", "plain", "-n", "n1", "-o", "%T"), "drain")
 	})
-	// By then Slurm has drained it too, with a reason of its own, which must not take the place of ours.
+	// By then Slurm has also drained the node, with its own reason, which must not replace the plugin's reason.
 	s.Within("the job is back in the queue", func() bool { return s.State(starting) == "PENDING" })
 	reason := s.Must("", "root", "sinfo", "-hR", "-p", "plain", "-n", "n1", "-o", "%E")
 	t.Logf("the node's reason: %s", reason)

@@ -21,26 +21,28 @@ import (
 	"caelum/internal/gpu"
 )
 
-// asStranger in the environment makes this test binary the program of a user who tries what is not his: so many opens.
+// asStranger in the environment makes this test binary the program of a user who attacks other users' slices. Its value
+// is the number of opens.
 const asStranger = "FAULTS_OPENS"
 
-// attempts is what became of them.
+// attempts are the results of the attacks.
 type attempts struct {
 	Refused  int      // opens: EACCES by the file's owner and mode, EPERM by the devices cgroup
-	ByCgroup int      // those that the cgroup refused
-	Gone     int      // the file went away between the listing and the open
-	Opened   []string // opens that got past both: success, or the ENXIO of a file that has no driver
-	Own      []string // files that were opened, of the slice of the job itself
-	Changes  []int    // HTTP status of what the socket was asked to change
+	ByCgroup int      // the refused opens that the cgroup refused
+	Gone     int      // the file was removed between the listing and the open
+	Opened   []string // opens that were not refused: success, or the ENXIO of a file without a driver
+	Own      []string // opened files of the job's own slice
+	Changes  []int    // HTTP status of the requests for changes at the socket
 	Other    []string
 }
 
 const opens = 1500
 
-// monitor is the capability to watch all of MIG, which the driver gives to everybody; no slice is behind it.
+// monitor is the capability to monitor MIG, which the driver gives to all users. It belongs to no slice.
 const monitor = "/dev/nvidia-caps/nvidia-cap2"
 
-// beStranger opens every capability file of the node over and over, and asks the agent for other people's leases.
+// beStranger repeatedly opens every capability file of the node, and requests changes of other users' leases from the
+// agent.
 func beStranger() int {
 	var wanted int
 	fmt.Sscan(os.Getenv(asStranger), &wanted)
@@ -82,7 +84,7 @@ func beStranger() int {
 	return 0
 }
 
-// ownFiles are the capability files of the job that this process runs in, if it has a slice.
+// ownFiles returns the capability files of the job of this process, if the job has a slice.
 func ownFiles(agent *api.Client) (files []string) {
 	status, err := agent.Status(context.Background())
 	if err != nil {
@@ -100,13 +102,13 @@ func ownFiles(agent *api.Client) (files []string) {
 	return files
 }
 
-// askForChanges asks for a lease of its own and for the end of every lease that there is.
+// askForChanges requests a lease for itself and the end of every existing lease.
 func (got *attempts) askForChanges(agent *api.Client) {
 	ctx := context.Background()
 	status, err := agent.Status(ctx)
 	var limited *api.Error
 	if errors.As(err, &limited) && limited.Code == http.StatusTooManyRequests {
-		return // the next round asks again
+		return // the next round repeats the requests
 	}
 	if err != nil {
 		got.Other = append(got.Other, err.Error())
@@ -140,7 +142,7 @@ func (got *attempts) askForChanges(agent *api.Client) {
 	note(err)
 }
 
-// copyStranger puts this test's program into the user's home.
+// copyStranger copies this test's program to the user's home.
 func (s *site) copyStranger() {
 	s.t.Helper()
 	self, err := os.Executable()
@@ -167,17 +169,17 @@ func (s *site) be(who string, opens int) (got attempts) {
 	return got
 }
 
-// TestStranger: while slices of one user's come and go, another one of the same node opens none of them and changes
-// nothing.
+// TestStranger: while jobs of one user start and end, another user on the same node can open none of their slices and
+// change nothing.
 func TestStranger(t *testing.T) {
-	// As the admin guide recommends: no capability file is anybody's before it is a job's.
+	// This is the recommendation of the documentation: no user can access a capability file before it belongs to a job.
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2, KeepDeviceFiles: true})
 	s.copyStranger()
 	keep := s.Submit("./hold keep", "--gres=mig:2g.10gb:1")
 	s.Running(keep)
 	slice := s.Slice("n1", keep)
 
-	// The program can see an open that succeeds: its owner's.
+	// The program detects a successful open: here it opens the files of its own slice.
 	if own := s.be(user, 1); len(own.Opened) == 0 {
 		t.Fatalf("the owner of a slice opens none of its files: %+v", own)
 	}
@@ -204,7 +206,7 @@ func TestStranger(t *testing.T) {
 	s.Completed(churn...)
 	if len(total.Opened) > 0 {
 		t.Errorf(
-			"%d opens got through, beside %d that were refused: %.300q",
+			"%d opens succeeded, and %d were refused: %.300q",
 			len(total.Opened),
 			total.Refused,
 			total.Opened,
@@ -239,7 +241,7 @@ func TestStranger(t *testing.T) {
 	s.NothingLeft()
 }
 
-// leased are the leases that the agent of n1 has logged so far.
+// leased returns the log lines about leases of the agent of n1.
 func (s *site) leased() (lines []string) {
 	s.t.Helper()
 	log, err := s.Log("agent-n1")

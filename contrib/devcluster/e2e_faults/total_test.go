@@ -12,8 +12,9 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestSlurmdAndAgentRestarted restarts the agent just after slurmd's registration has put closed back to slurm.conf's
-// count beside what is on offer. The sum of gres/mig is slurm.conf's again after the agent's end and after its start.
+// TestSlurmdAndAgentRestarted restarts the agent immediately after slurmd's registration has reset closed to the count
+// in slurm.conf while slices are offered. The sum of gres/mig must be that of slurm.conf after the agent's end and
+// after its start.
 func TestSlurmdAndAgentRestarted(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2, KeepDeviceFiles: true})
 	keep := s.Submit("./hold keep", "--gres=mig:1g.5gb:1")
@@ -24,7 +25,8 @@ func TestSlurmdAndAgentRestarted(t *testing.T) {
 		t.Fatalf("gres/mig adds up to %d, want %d", got, n)
 	}
 
-	// A frozen agent does not correct the filler before it is killed: its next pass comes after the registration.
+	// The suspended agent cannot correct the filler before it is killed, because its next pass is after the
+	// registration.
 	if err := s.KillUnit("agent-n1", "STOP"); err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +45,7 @@ func TestSlurmdAndAgentRestarted(t *testing.T) {
 		t.Errorf("caelum doctor:\n%s", s.Try("n1", "caelum", "doctor"))
 	}
 
-	// The doctor compares the sum with slurm.conf's, whoever wrote it.
+	// The doctor compares the sum with slurm.conf, regardless of the program that wrote it.
 	if err := s.StopUnit("agent-n1"); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +69,7 @@ func TestSlurmdAndAgentRestarted(t *testing.T) {
 
 var nodeGres = regexp.MustCompile(`(?m)^ *Gres=(\S+)`)
 
-// migSum adds up gres/mig of n1, as slurmctld has it.
+// migSum returns the sum of gres/mig of n1 in slurmctld.
 func (s *site) migSum() (sum int) {
 	s.t.Helper()
 	m := nodeGres.FindStringSubmatch(s.Must("", "root", "scontrol", "show", "node", "n1"))

@@ -17,15 +17,16 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// watch looks at slurmctld's nodes about seven times a second. While slurmctld is away there are no looks.
+// watch takes snapshots of slurmctld's nodes about seven times a second. While slurmctld is down there are no
+// snapshots.
 type watch struct {
-	mu    sync.Mutex
-	looks map[string][]oracle.Snapshot // by node
+	mu        sync.Mutex
+	snapshots map[string][]oracle.Snapshot // by node
 }
 
 func (s *site) watch() *watch {
 	s.t.Helper()
-	w := &watch{looks: map[string][]oracle.Snapshot{}}
+	w := &watch{snapshots: map[string][]oracle.Snapshot{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := s.Command(ctx, "", "root", "bash", "-c", oracle.SnapshotScript)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -54,23 +55,23 @@ func (s *site) watch() *watch {
 			if read, err := oracle.ReadSnapshots(strings.NewReader(look.String())); err == nil {
 				w.mu.Lock()
 				for _, l := range read {
-					w.looks[l.Node] = append(w.looks[l.Node], l)
+					w.snapshots[l.Node] = append(w.snapshots[l.Node], l)
 				}
 				w.mu.Unlock()
 			}
 			look.Reset()
 		}
-		_ = cmd.Wait() // it was told to end
+		_ = cmd.Wait() // the error only shows that the command was stopped
 	}()
 	s.t.Cleanup(func() { cancel(); <-over })
 	return w
 }
 
-// since answers the looks at a node that began after a moment.
+// since returns the snapshots of a node that began after the given time.
 func (w *watch) since(node string, at time.Time) []oracle.Snapshot {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	all := w.looks[node]
+	all := w.snapshots[node]
 	i := slices.IndexFunc(all, func(l oracle.Snapshot) bool { return l.From >= at.UnixNano() })
 	if i < 0 {
 		return nil
@@ -78,7 +79,7 @@ func (w *watch) since(node string, at time.Time) []oracle.Snapshot {
 	return slices.Clone(all[i:])
 }
 
-// offers are the slices that slurmctld may still give out, as it reckons itself.
+// offers returns the slices that slurmctld can still allocate, according to its own counts.
 func offers(l oracle.Snapshot) map[string]int {
 	free := map[string]int{}
 	for profile, total := range l.Total {
@@ -89,7 +90,7 @@ func offers(l oracle.Snapshot) map[string]int {
 	return free
 }
 
-// settled waits until a node's offers have been the same, and some, for a second.
+// settled waits until a node's offers have been constant and not empty for a second.
 func (w *watch) settled(s *site, node string) (now map[string]int) {
 	s.t.Helper()
 	s.Within("the offers of "+node+" stay", func() bool {
@@ -104,7 +105,7 @@ func (w *watch) settled(s *site, node string) (now map[string]int) {
 	return now
 }
 
-// times are what was measured; they are printed and not judged.
+// times are measured times, which are printed but not checked.
 type times []time.Duration
 
 func (all times) print(t *testing.T, what string) {

@@ -9,12 +9,13 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// prompt is well below the minute after which an agent looks in any case, when it compares GPU, ledger and slurmctld.
+// prompt is the maximum time to a start. It is well below one minute, the interval at which an agent compares GPU,
+// ledger and slurmctld in any case.
 const prompt = 25 * time.Second
 
-// TestWatcher has agents that look at the queue by themselves once an hour: what is not on offer starts promptly
-// because the watcher tells them of a submission, of one that is held until its slice can be made, of one on two nodes;
-// after the watcher was killed; and after slurmctld was restarted.
+// TestWatcher uses agents that poll the queue only once an hour. Jobs whose slices are not offered must still start
+// promptly, because the watcher notifies the agents of submissions: of a job, of a job that is held until its slice can
+// be made, of a job on two nodes, after the watcher was killed, and after slurmctld was restarted.
 func TestWatcher(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 2, AgentConfig: "testdata/watched.yaml"})
 	starts := func(what string, options ...string) {

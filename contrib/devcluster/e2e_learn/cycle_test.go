@@ -29,8 +29,7 @@ func (s site) on(node string, args ...string) string {
 	return out
 }
 
-// run submits a script as a user under its own name, and answers the job's id and the profile that it was given, when
-// it is over.
+// run submits a script as a user under its own name and waits for the job's end. It returns the job's id and profile.
 func (s site) run(user, name, script string) (id, profile string) {
 	s.Helper()
 	path := filepath.Join(s.Dir, "home", user, name)
@@ -49,7 +48,7 @@ func (s site) run(user, name, script string) (id, profile string) {
 	return id, profile
 }
 
-// learned waits for a job's summary in its record, and brings it into the decision table.
+// learned waits for a job's summary in its record, and updates the decision table from it.
 func (s site) learned(id, config string) {
 	s.Helper()
 	s.until("1", "sh", "-c", "sacct -X -n -P -j "+id+" -o AdminComment | grep -c caelum:run=")
@@ -57,9 +56,10 @@ func (s site) learned(id, config string) {
 	s.on("", "caelum", "repo", "decisions", "--config", config)
 }
 
-// TestUnchangedScript: a script that nobody describes gets the site's default once, and then the tightest slice that
-// holds what it uses; nobody else's and no other script of hers is taken for it, until the site shares what is learned;
-// and every host knows the same after one sync, also one that has lost its repository.
+// TestUnchangedScript: an unknown script gets the site's default in its first run, and then the smallest slice that is
+// sufficient for it. Other users' scripts and other scripts of the same user get no prediction from it, until the site
+// shares the learned profiles between users. After one sync every host has the same data, also a host that has lost its
+// repository.
 func TestUnchangedScript(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.Chmod(folder, 0o755); err != nil {
@@ -110,7 +110,7 @@ func TestUnchangedScript(t *testing.T) {
 	}
 	s.learned(last, shared)
 
-	// What was seen is in sacct.
+	// sacct shows the measurements.
 	record := s.must("root", "sacct", "-X", "-n", "-P", "-j", first, "-o", "AdminComment")
 	var peak float64
 	if _, at, ok := strings.Cut(record, ",peak="); !ok || !strings.Contains(record, "7g.40gb,a100,") {

@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 
 const names = "tr\nain'\"; |x"
 
-// record writes what the runs of these jobs have used into their records, as their agents would, and into a repository
-// of its own, folder/nodes.db.
+// record writes the measurements of these jobs' runs into the jobs' records, as agents do, and into a separate
+// repository, folder/nodes.db.
 func record(folder string, ids []string) error {
 	r, err := repo.Open(filepath.Join(folder, "nodes.db"), func(text string) { fmt.Fprintln(os.Stderr, text) })
 	if err != nil {
@@ -70,8 +70,8 @@ func recordJob(r *repo.Repo, dbd *slurm.Client, id uint32) error {
 			n := predict.Run{
 				Job: id, Restart: restart, Node: node, Key: slurm.TagValue(rec.Comment, slurm.TagKey),
 				Fingerprint: slurm.TagValue(rec.Comment, slurm.TagFingerprint),
-				UID:         rec.UID, User: rec.User, Account: rec.Account, Name: names, Board: "a100", Profile: "7g.40gb",
-				Slices: 1, Start: rec.Start.Unix() + 1, Seconds: 60,
+				UID:         rec.UID, User: rec.User, Account: rec.Account, Name: names, Board: "a100",
+				Profile: "7g.40gb", Slices: 1, Start: rec.Start.Unix() + 1, Seconds: 60,
 				Samples: 60, PeakMiB: 5000, MedianMiB: 4000, HighMiB: 4900, Util: -1, State: rec.State, Exit: rec.Exit,
 			}
 			if _, err := r.Add(n); err != nil {
@@ -83,7 +83,7 @@ func recordJob(r *repo.Repo, dbd *slurm.Client, id uint32) error {
 	if err := dbd.SetAccounting(ctx, newest, slurm.AdminComment, text); err != nil {
 		return err
 	}
-	// Another tool's text would be spoilt, and is left; one that would not is kept.
+	// The text of another tool is left unchanged if the summary would damage it. Otherwise both are kept.
 	if err := dbd.SetAccounting(ctx, newest, slurm.SystemComment, "JS1:H4sI "+text); !errors.Is(err, slurm.ErrSpoils) {
 		return fmt.Errorf("another tool's text: %v", err)
 	}
@@ -92,7 +92,7 @@ func recordJob(r *repo.Repo, dbd *slurm.Client, id uint32) error {
 		return err
 	}
 	if got := again[len(again)-1].Text; !strings.EqualFold(got, text) {
-		return fmt.Errorf("there stands %q instead of %q", got, text)
+		return fmt.Errorf("the comment is %q instead of %q", got, text)
 	}
 	if len(again) != len(records) || len(again) > 1 && len(predict.Summaries(again[0].Text)) != 0 {
 		return errors.New("an earlier run's record was written")
@@ -115,14 +115,14 @@ func (s site) must(user string, args ...string) string {
 	return out
 }
 
-// submit answers the job's id.
+// submit submits a job and returns its id.
 func (s site) submit(args ...string) string {
 	s.Helper()
 	out := s.must("user1", append([]string{"sbatch", "--parsable", "--job-name=" + names}, args...)...)
 	return strings.TrimSpace(out)
 }
 
-// until waits for a command to print what it should.
+// until waits until a command prints the wanted text.
 func (s site) until(want string, args ...string) {
 	s.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
@@ -188,7 +188,7 @@ func TestLearned(t *testing.T) {
 		t.Errorf("a job that runs was written: %v %s", err, stderr)
 	}
 
-	off := filepath.Join(folder, "learn.yaml") // the agents of this cluster use no field; a sync does
+	off := filepath.Join(folder, "learn.yaml") // the agents of this cluster use no accounting field, but a sync does
 	if err := os.WriteFile(off, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +206,7 @@ func TestLearned(t *testing.T) {
 		t.Errorf("the nodes saw\n%sslurmdbd made\n%s", nodes, host)
 	}
 
-	// The next job of the array's kind is given what was learned.
+	// The next job like the array gets the learned profile.
 	s.must("root", "scancel", running)
 	s.must("root", "caelum", "repo", "decisions", "--config", off)
 	next := s.submit("--gres=gpu:1", "--wrap=sleep 1")
@@ -223,7 +223,7 @@ func TestLearned(t *testing.T) {
 	) {
 		t.Error(text)
 	}
-	// Users are told by their own runs.
+	// Users get predictions from their own runs.
 	as := func(user string, args ...string) string {
 		own := filepath.Join(c.Dir, "home", user, "learn.yaml")
 		if err := os.WriteFile(own, nil, 0o644); err != nil {
@@ -245,7 +245,7 @@ func TestLearned(t *testing.T) {
 		!strings.Contains(stderr, "belongs to another user") {
 		t.Errorf("user2 of user1's job: %v %s", err, stderr)
 	}
-	// Who is not root writes a table that is his, though its group is not, as the watcher does.
+	// A user other than root can write a table that the user owns although its group differs, as the watcher does.
 	home := filepath.Join(c.Dir, "home", "user1")
 	table, own := filepath.Join(home, "decisions"), filepath.Join(home, "own.db")
 	s.must("root", "sh", "-c", "sed '/^# What stands/,$d' /etc/caelum/decisions > "+table+" && chown user1:root "+table)

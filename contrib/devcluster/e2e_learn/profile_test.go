@@ -41,8 +41,8 @@ type profiled struct {
 	}
 }
 
-// TestProfileJob: the table says of a user's script what was true of it on each profile, a second look says the same,
-// and who stops it leaves no job behind.
+// TestProfileJob: the table shows the correct measurements of a user's script on each profile, a second run shows the
+// same table, and an interrupted run leaves no job.
 func TestProfileJob(t *testing.T) {
 	folder := t.TempDir()
 	config := filepath.Join(folder, "agent.yaml")

@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// limit keeps a broken test from hanging.
+// limit is the maximum time for any condition. It only ends a broken test.
 const limit = 60 * time.Second
 
 // machine is a booted systemd.
 type machine struct {
 	t   *testing.T
-	pid int // of its PID 1, as this machine sees it
+	pid int // the pid of its PID 1 outside of its namespace
 }
 
 func boot(t *testing.T) *machine {
@@ -78,7 +78,7 @@ func boot(t *testing.T) *machine {
 				),
 			)
 		}
-		cmd.Process.Kill() // --kill-child ends PID 1, and with it everything
+		cmd.Process.Kill() // --kill-child ends PID 1, and with it all processes of the machine
 		<-ended
 		if t.Failed() {
 			t.Logf("the console:\n%s", console.String())
@@ -122,7 +122,7 @@ func (m *machine) command(args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, "nsenter", append(enter, args...)...)
 }
 
-// try answers what a command prints, also when it fails.
+// try returns the output of a command, also if the command fails.
 func (m *machine) try(args ...string) string {
 	out, _ := m.command(args...).CombinedOutput()
 	return string(out)
@@ -146,7 +146,7 @@ func (m *machine) within(what string, holds func() bool) {
 	}
 }
 
-// user runs a shell command as an ordinary user in her home.
+// user runs a shell command as a user without privileges in the user's home.
 func (m *machine) user(command string) string {
 	m.t.Helper()
 	return m.must(
@@ -171,7 +171,7 @@ func (m *machine) property(unit, name string) string {
 	return m.must("systemctl", "show", "--property="+name, "--value", unit)
 }
 
-// exposure is the highest that `systemd-analyze security` may give a unit, times ten.
+// exposure is the maximum exposure level of each unit in `systemd-analyze security`, times ten.
 var exposure = map[string]int{"caelumd": 30, "caelum-watch": 20}
 
 func TestExposure(t *testing.T) {
@@ -187,8 +187,8 @@ func TestExposure(t *testing.T) {
 	}
 }
 
-// TestUnits runs jobs while agent and watcher run under the shipped units, and looks for everything that a
-// restriction could have taken from them.
+// TestUnits runs jobs while agent and watcher run under the shipped units, and checks all functions that a restriction
+// of the units could prevent.
 func TestUnits(t *testing.T) {
 	m := boot(t)
 	submit := func(command string) string { return m.user("sbatch --parsable --gres=gpu:1 --wrap '" + command + "'") }
@@ -209,7 +209,7 @@ func TestUnits(t *testing.T) {
 		access,
 		"DeviceFileModify: 0",
 	) {
-		t.Errorf("the driver was not told that the capability files are the agent's: %s", access)
+		t.Errorf("the driver still manages the capability files: %s", access)
 	}
 	for path, want := range map[string]string{"/dev/caelum": "755 root", "/dev/caelum/slot0": "444 root",
 		"/run/caelum": "755 root", "/run/caelum/jobs": "700 root",
@@ -224,7 +224,7 @@ func TestUnits(t *testing.T) {
 		}
 	}
 
-	// An agent that was killed closes the offers, is started again and keeps the job's slice.
+	// After an agent was killed, its offers are closed, a new agent starts, and the job keeps its slice.
 	m.must("systemctl", "kill", "--signal=KILL", "caelumd")
 	m.within("systemd starts the agent again", func() bool {
 		return m.property("caelumd", "NRestarts") == "1" && m.property("caelumd", "ActiveState") == "active"
@@ -237,7 +237,7 @@ func TestUnits(t *testing.T) {
 		t.Errorf("the job is %s and printed %s", state, out)
 	}
 
-	// The watcher hears of submissions, and reads the queue as SlurmUser.
+	// The watcher detects submissions, and reads the queue as SlurmUser.
 	if log := m.must("journalctl", "--no-pager", "-u", "caelum-watch"); strings.Contains(log, "level=error") ||
 		!strings.Contains(log, "watching") {
 		t.Errorf("the watcher: %s", log)
@@ -247,7 +247,7 @@ func TestUnits(t *testing.T) {
 		t.Errorf("the agent lacks a permission: %s", log)
 	}
 
-	// Stopped for good: nothing is on offer.
+	// After the agent is stopped permanently, no slice is offered.
 	m.must("systemctl", "stop", "caelumd")
 	gres := m.must("scontrol", "-d", "show", "node", "n1")
 	for _, offered := range []string{"mig:1g.5gb:0", "mig:7g.40gb:0"} {
@@ -260,7 +260,7 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// TestRestrictions asks the kernel, from inside the units, for what they must not have.
+// TestRestrictions checks that the units' restrictions deny actions that the daemons do not need.
 func TestRestrictions(t *testing.T) {
 	m := boot(t)
 	for unit, commands := range map[string][]string{
@@ -275,7 +275,7 @@ func TestRestrictions(t *testing.T) {
 			if out, err := m.under(unit, command); err == nil {
 				t.Errorf("%s may %s: %s", unit, command, out)
 			}
-			m.must("sh", "-c", command) // root, unrestricted, may: the refusal was the unit's
+			m.must("sh", "-c", command) // allowed for root without restrictions, so the unit refused the command
 		}
 	}
 	for unit, commands := range map[string][]string{

@@ -21,7 +21,7 @@ const closedType = "closed"
 // are leased or in use keep their places, and there must also be room for each run that slurmctld has started and the
 // agent has not leased yet. The offer may or may not still contain the slices of a run that started between t0 and t1,
 // so offered assumes that it does.
-func (j *check) offered(t0, t1 int64, free map[string]int) (stand []Interval, want map[string]int, ok bool) {
+func (j *check) offered(t0, t1 int64, free map[string]int) (present []Interval, want map[string]int, ok bool) {
 	want = map[string]int{}
 	for p, n := range free {
 		if p != closedType && n > 0 {
@@ -30,13 +30,13 @@ func (j *check) offered(t0, t1 int64, free map[string]int) (stand []Interval, wa
 	}
 	for _, l := range j.node.Leases {
 		if l.From <= t1 && l.To > t1 {
-			stand = append(stand, j.interval(l))
+			present = append(present, j.interval(l))
 		}
 	}
 	for _, p := range j.node.Processes {
 		in := Interval{p.GPU, p.Start, p.Size, p.UUID}
-		if p.From <= t1 && p.To > t1 && !p.Killed && !slices.ContainsFunc(stand, in.overlaps) {
-			stand = append(stand, in)
+		if p.From <= t1 && p.To > t1 && !p.Killed && !slices.ContainsFunc(present, in.overlaps) {
+			present = append(present, in)
 		}
 	}
 	for _, s := range j.run.Starts {
@@ -57,7 +57,7 @@ func (j *check) offered(t0, t1 int64, free map[string]int) (stand []Interval, wa
 			}
 		}
 	}
-	return stand, want, j.gpus.Pack(stand, want)
+	return present, want, j.gpus.Pack(present, want)
 }
 
 // answered returns the time when a run was leased its first slice, and the time when it was refused, or Never.
@@ -131,7 +131,7 @@ func (j *check) writes() {
 		}
 		before = w.Total
 		waits := j.Waits
-		if stand, want, ok := j.offered(w.Read-int64(time.Millisecond), w.At, free); !ok {
+		if present, want, ok := j.offered(w.Read-int64(time.Millisecond), w.At, free); !ok {
 			j.add(
 				"offer",
 				name,
@@ -141,7 +141,7 @@ func (j *check) writes() {
 				list(free),
 				j.Waits-waits,
 				list(want),
-				stand,
+				present,
 			)
 		}
 	}
@@ -164,7 +164,7 @@ func (j *check) snapshots() {
 		for p, total := range l.Total {
 			free[p] = max(total-l.Used[p], 0)
 		}
-		if stand, want, ok := j.offeredWithin(l.From-int64(time.Millisecond), l.To, free); !ok {
+		if present, want, ok := j.offeredWithin(l.From-int64(time.Millisecond), l.To, free); !ok {
 			j.add(
 				"snapshot",
 				j.node.Name,
@@ -172,7 +172,7 @@ func (j *check) snapshots() {
 				"slurmctld has %s free: with the runs not leased yet %s cannot be carved beside %v",
 				list(free),
 				list(want),
-				stand,
+				present,
 			)
 		}
 	}
@@ -181,9 +181,9 @@ func (j *check) snapshots() {
 // offeredWithin checks an offer that was valid at an unknown time between from and to: at one of these times it must be
 // possible to carve all of its slices. On a busy machine an answer of slurmctld can arrive so late that in the meantime
 // the agent has raised the offer and a job has started on the new slices.
-func (j *check) offeredWithin(from, to int64, free map[string]int) (stand []Interval, want map[string]int, ok bool) {
-	if stand, want, ok = j.offered(from, to, free); ok {
-		return stand, want, true
+func (j *check) offeredWithin(from, to int64, free map[string]int) (present []Interval, want map[string]int, ok bool) {
+	if present, want, ok = j.offered(from, to, free); ok {
+		return present, want, true
 	}
 	moments := []int64{from, to}
 	for _, s := range j.run.Starts {
@@ -197,10 +197,10 @@ func (j *check) offeredWithin(from, to int64, free map[string]int) (stand []Inte
 			continue
 		}
 		if _, _, ok := j.offered(at, at, free); ok {
-			return stand, want, true
+			return present, want, true
 		}
 	}
-	return stand, want, false
+	return present, want, false
 }
 
 // logged checks that slurmctld and the agent logged the same writes, so that the other checks cover every write. Writes

@@ -53,7 +53,8 @@ func TestRecordedRunIsSound(t *testing.T) {
 	for what, n := range map[string][2]int{
 		"writes": {r.Writes, 52}, "snapshots": {r.Snapshots, 108},
 		"snapshots of a node that starts no job": {r.Shut, 4},
-		"starts":                                 {r.Starts, 23}, "leases": {r.Leases, 26}, "created": {r.Created, 25}, "destroyed": {r.Destroyed, 18},
+
+		"starts": {r.Starts, 23}, "leases": {r.Leases, 26}, "created": {r.Created, 25}, "destroyed": {r.Destroyed, 18},
 		"refused": {r.Refused, 2}, "processes": {r.Processes, 26}, "seen": {r.Seen, 26},
 		"runs not leased yet": {r.Waits, 71},
 	} {

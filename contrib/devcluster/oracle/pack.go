@@ -73,10 +73,10 @@ func (g *GPUs) Own(profile string) (own string) {
 // Has returns whether the GPU model has the profile or an equivalent one.
 func (g *GPUs) Has(profile string) bool { return g.Own(profile) != "" }
 
-// Pack returns whether all wanted slices can exist at the same time in addition to those of stand. It searches
+// Pack returns whether all wanted slices can exist at the same time in addition to those of present. It searches
 // exhaustively, the largest profiles first. Slices of one profile are interchangeable, so Pack tries each only at
 // places after the previous one.
-func (g *GPUs) Pack(stand []Interval, want map[string]int) bool {
+func (g *GPUs) Pack(present []Interval, want map[string]int) bool {
 	var list []string
 	for _, p := range slices.Sorted(maps.Keys(want)) {
 		if !g.Has(p) && want[p] > 0 {
@@ -93,7 +93,7 @@ func (g *GPUs) Pack(stand []Interval, want map[string]int) bool {
 		taken[i] = make([]bool, g.grid)
 		count[i] = map[string]int{}
 	}
-	for _, s := range stand {
+	for _, s := range present {
 		for u := s.Start; u < s.Start+s.Size; u++ {
 			if s.GPU >= g.n || u >= g.grid || taken[s.GPU][u] {
 				return false

@@ -60,9 +60,9 @@ func TestPackBesideInstances(t *testing.T) {
 		return Interval{gpu, start, g.kinds[profile].size, profile}
 	}
 	for _, c := range []struct {
-		stand []Interval
-		want  string
-		ok    bool
+		present []Interval
+		want    string
+		ok      bool
 	}{
 		{nil, "7g.40gb 7g.40gb", true},
 		{nil, "7g.40gb 7g.40gb 1g.5gb", false},
@@ -80,8 +80,8 @@ func TestPackBesideInstances(t *testing.T) {
 		for _, p := range strings.Fields(c.want) {
 			want[p]++
 		}
-		if got := g.Pack(c.stand, want); got != c.ok {
-			t.Errorf("Pack(%v, %s) is %v", c.stand, c.want, got)
+		if got := g.Pack(c.present, want); got != c.ok {
+			t.Errorf("Pack(%v, %s) is %v", c.present, c.want, got)
 		}
 	}
 }

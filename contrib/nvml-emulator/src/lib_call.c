@@ -151,8 +151,8 @@ static nvmlReturn_t enter(struct call *c, uint64_t serial)
         c->gi = &c->g->gi[c->gi_id];
         if (c->ci_id >= 0)
             c->ci = &c->gi->ci[c->ci_id];
-        bool stands = c->gi->used && (c->ci ? c->ci->used && c->ci->serial == serial : c->gi->serial == serial);
-        if (!stands)
+        bool exists = c->gi->used && (c->ci ? c->ci->used && c->ci->serial == serial : c->gi->serial == serial);
+        if (!exists)
             c->gi = NULL, c->ci = NULL;
     }
     if (c->write)

@@ -11,7 +11,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Node answers like slurm.Client.Node.
+// Node behaves like slurm.Client.Node.
 func (f *Fake) Node(_ context.Context, name string) (out slurm.Node, err error) {
 	err = f.call(Call{Op: "Node", Node: name}, func() error {
 		n, err := f.node(name)
@@ -23,7 +23,7 @@ func (f *Fake) Node(_ context.Context, name string) (out slurm.Node, err error) 
 	return out, err
 }
 
-// Nodes answers like slurm.Client.Nodes.
+// Nodes behaves like slurm.Client.Nodes.
 func (f *Fake) Nodes(context.Context) (out []slurm.Node, err error) {
 	err = f.call(Call{Op: "Nodes"}, func() error {
 		for _, n := range f.nodes {
@@ -37,8 +37,16 @@ func (f *Fake) Nodes(context.Context) (out []slurm.Node, err error) {
 func (f *Fake) show(n *node) slurm.Node {
 	used := f.used(n)
 	out := slurm.Node{
-		Name: n.Name, Asked: time.Now(), Extra: n.extra, Reason: n.reason, Partitions: slices.Clone(n.Partitions), Features: slices.Clone(n.Features),
-		Unregistered: n.unregistered, Gres: slices.Clone(n.gres), BootTime: n.boot, SlurmdStartTime: n.slurmd,
+		Name:            n.Name,
+		Asked:           time.Now(),
+		Extra:           n.extra,
+		Reason:          n.reason,
+		Partitions:      slices.Clone(n.Partitions),
+		Features:        slices.Clone(n.Features),
+		Unregistered:    n.unregistered,
+		Gres:            slices.Clone(n.gres),
+		BootTime:        n.boot,
+		SlurmdStartTime: n.slurmd,
 	}
 	if strings.Contains(f.config["AccountingStorageTRES"], "gres/mig") {
 		out.MIGTotal = total(n.Gres)
@@ -61,8 +69,8 @@ func (f *Fake) show(n *node) slurm.Node {
 		out.States = append(out.States, "COMPLETING")
 	}
 	out.States = append(out.States, n.drain...)
-	// Used is shown for every type slurm.conf has, also for one that an update left out, and for those that an update
-	// brought.
+	// The used count is shown for all types in slurm.conf, including those that an update left out, and for the types
+	// that an update added.
 	shown := slices.Clone(n.Gres)
 	for _, g := range n.gres {
 		if !slices.ContainsFunc(shown, func(s slurm.GRES) bool { return s.Name == g.Name && s.Type == g.Type }) {
@@ -75,7 +83,7 @@ func (f *Fake) show(n *node) slurm.Node {
 	return out
 }
 
-// UpdateNode does what slurm.Client.UpdateNode has slurmctld do.
+// UpdateNode simulates the effect of slurm.Client.UpdateNode.
 func (f *Fake) UpdateNode(_ context.Context, name string, gres []slurm.GRES, extra string) error {
 	return f.call(Call{Op: "UpdateNode", Node: name, GRES: gres}, func() error {
 		n, err := f.node(name)
@@ -86,7 +94,7 @@ func (f *Fake) UpdateNode(_ context.Context, name string, gres []slurm.GRES, ext
 		for _, g := range gres {
 			known := slices.IndexFunc(n.Gres, func(c slurm.GRES) bool { return c.Name == g.Name })
 			if known < 0 {
-				continue // rc=0 and gone
+				continue // dropped without an error (rc=0)
 			}
 			if g.Name == "gpu" && g.Count != 0 && g.Count != n.Gres[known].Count {
 				return fmt.Errorf("invalid generic resource (gres) specification: %v", g)
@@ -98,7 +106,7 @@ func (f *Fake) UpdateNode(_ context.Context, name string, gres []slurm.GRES, ext
 	})
 }
 
-// Job answers like slurm.Client.Job.
+// Job behaves like slurm.Client.Job.
 func (f *Fake) Job(_ context.Context, id uint32) (out slurm.Job, err error) {
 	err = f.call(Call{Op: "Job", Job: id}, func() error {
 		j, err := f.job(id)
@@ -110,7 +118,7 @@ func (f *Fake) Job(_ context.Context, id uint32) (out slurm.Job, err error) {
 	return out, err
 }
 
-// view copies a job as slurmctld shows it.
+// view returns a copy of the job as slurmctld shows it.
 func (j *job) view(allocation bool) slurm.Job {
 	out := j.Job
 	out.Nodes = slices.Clone(j.Nodes)
@@ -123,7 +131,7 @@ func (j *job) view(allocation bool) slurm.Job {
 	return out
 }
 
-// Queue answers like slurm.Client.Queue.
+// Queue behaves like slurm.Client.Queue.
 func (f *Fake) Queue(context.Context) (out slurm.Queue, err error) {
 	err = f.call(Call{Op: "Queue"}, func() error {
 		for _, j := range f.sorted() {
@@ -135,7 +143,7 @@ func (f *Fake) Queue(context.Context) (out slurm.Queue, err error) {
 	return out, err
 }
 
-// Jobs answers like slurm.Client.Jobs.
+// Jobs behaves like slurm.Client.Jobs.
 func (f *Fake) Jobs(context.Context) (all []slurm.Job, err error) {
 	err = f.call(Call{Op: "Jobs"}, func() error {
 		for _, j := range f.sorted() {
@@ -155,7 +163,7 @@ func (f *Fake) waiting() (all []slurm.Waiting) {
 	return all
 }
 
-// Config answers like slurm.Client.Config.
+// Config behaves like slurm.Client.Config.
 func (f *Fake) Config(context.Context) (out slurm.Config, err error) {
 	err = f.call(Call{Op: "Config"}, func() error {
 		out.Values = maps.Clone(f.config)
@@ -164,7 +172,7 @@ func (f *Fake) Config(context.Context) (out slurm.Config, err error) {
 	return out, err
 }
 
-// RequeueHold does what slurm.Client.RequeueHold has slurmctld do. The run's epilogs follow with RunEpilogs.
+// RequeueHold simulates the effect of slurm.Client.RequeueHold. RunEpilogs runs the epilogs of the ended run.
 func (f *Fake) RequeueHold(_ context.Context, id uint32) error {
 	return f.call(Call{Op: "RequeueHold", Job: id}, func() error {
 		j, err := f.job(id)
@@ -180,7 +188,7 @@ func (f *Fake) RequeueHold(_ context.Context, id uint32) error {
 	})
 }
 
-// Hold does what slurm.Client.Hold has slurmctld do.
+// Hold simulates the effect of slurm.Client.Hold.
 func (f *Fake) Hold(_ context.Context, id uint32) error {
 	return f.call(Call{Op: "Hold", Job: id}, func() error {
 		j, err := f.job(id)
@@ -191,7 +199,7 @@ func (f *Fake) Hold(_ context.Context, id uint32) error {
 	})
 }
 
-// queued: pending, or requeued and still completing.
+// queued reports whether the job is pending, or requeued and still completing.
 func (j *job) queued() bool {
 	return j.State == "PENDING" || j.State == "COMPLETING" && j.final == "PENDING"
 }
@@ -200,7 +208,7 @@ func (j *job) hold(reason string) {
 	j.held, j.Priority, j.Reason = true, 0, reason
 }
 
-// Release does what slurm.Client.Release has slurmctld do.
+// Release simulates the effect of slurm.Client.Release.
 func (f *Fake) Release(_ context.Context, id uint32) error {
 	return f.call(Call{Op: "Release", Job: id}, func() error {
 		j, err := f.job(id)
@@ -211,7 +219,7 @@ func (f *Fake) Release(_ context.Context, id uint32) error {
 	})
 }
 
-// SetJobGRES does what slurm.Client.SetJobGRES has slurmctld do.
+// SetJobGRES simulates the effect of slurm.Client.SetJobGRES.
 func (f *Fake) SetJobGRES(_ context.Context, id uint32, gres []slurm.GRES) error {
 	return f.call(Call{Op: "SetJobGRES", Job: id, GRES: gres}, func() error {
 		j, err := f.job(id)
@@ -226,21 +234,21 @@ func (f *Fake) SetJobGRES(_ context.Context, id uint32, gres []slurm.GRES) error
 	})
 }
 
-// SetJobComment does what slurm.Client.SetJobComment has slurmctld do.
+// SetJobComment simulates the effect of slurm.Client.SetJobComment.
 func (f *Fake) SetJobComment(_ context.Context, id uint32, text string) error {
 	return f.call(Call{Op: "SetJobComment", Job: id, Text: text}, func() error {
 		return f.comment(id, func(j *job) { j.Comment = text })
 	})
 }
 
-// SetAdminComment does what slurm.Client.SetAdminComment has slurmctld do.
+// SetAdminComment simulates the effect of slurm.Client.SetAdminComment.
 func (f *Fake) SetAdminComment(_ context.Context, id uint32, text string) error {
 	return f.call(Call{Op: "SetAdminComment", Job: id, Text: text}, func() error {
 		return f.comment(id, func(j *job) { j.AdminComment = text })
 	})
 }
 
-// comment is too late once a job of one node completes.
+// comment changes a comment of a job. It returns slurm.ErrJobState unless the job is pending or holds its nodes.
 func (f *Fake) comment(id uint32, set func(*job)) error {
 	j, err := f.job(id)
 	if err != nil {

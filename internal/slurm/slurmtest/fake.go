@@ -1,28 +1,32 @@
-// Package slurmtest is a slurmctld in memory, for tests of what talks to one. It has the methods of slurm.Client and,
-// for the test, the hands of users, jobs and daemons: Submit, Tick, End, RunEpilogs, Restart.
+// Package slurmtest is a slurmctld in memory, for tests. It has the methods of slurm.Client, and methods that do what
+// users, jobs and daemons do: Submit, Tick, End, RunEpilogs, Restart. It never runs a program.
 //
-// It follows what was measured on Slurm 22.05.8 (24.11 and 26.05 alike, but for what is marked):
+// Its behaviour was measured with Slurm 22.05.8. Releases 24.11 and 26.05 behave in the same way, except as noted:
 //
-//   - A node's counts of a count-only GRES change at once, also below what is used; slurmctld then starts nothing more of
-//     that type. An update replaces the node's whole list. gres/gpu takes its own count or 0.
-//   - Used rises when a job starts, before its prolog, and drops when the job enters COMPLETING, before its epilog. A node
-//     with a COMPLETING job starts nothing.
-//   - An untyped request takes the first types with a free count, the filler `closed` too. An --exclusive job needs an
-//     empty node and is given every GRES of it, the filler too.
-//   - A submission that no node could ever take is refused, unless it is held; catalogue nodes, which are never up,
-//     count as able. A pending job that has become impossible turns to BadConstraints with priority 0; a release gives it
-//     another chance.
-//   - After a restart of slurmctld, or scontrol reconfigure, every type is back at slurm.conf's count and the running jobs' typed
-//     uses are forgotten, or counted once for each node of the job (Recount; the excess stays after the job's end, 22.05). After one of slurmd the filler alone is back (22.05), and if the last update did not add up to
-//     slurm.conf's total while jobs use some of it, the node drains as INVALID_REG.
-//   - A requeue counts as a restart at once, while the run it ends still completes; the job may start again two minutes later.
+//   - An update changes a node's counts of a count-only GRES immediately, even to less than the used count; slurmctld
+//     then starts no more jobs with that type. An update replaces the node's whole list. gres/gpu accepts its own count
+//     or 0.
+//   - The used count rises when a job starts, before its prolog, and drops when the job enters COMPLETING, before its
+//     epilog. slurmctld starts no job on a node with a COMPLETING job.
+//   - An untyped request takes the first types with a free count, including the filler `closed`. An --exclusive job
+//     needs an empty node and gets all of the node's GRES, including the filler.
+//   - slurmctld refuses a submission that no node can ever run, unless the job is held. Catalogue nodes, which are
+//     never up, count as nodes that can run it. A pending job that no node can run any more gets the reason
+//     BadConstraints and priority 0; after a release, slurmctld tries again.
+//   - After a restart of slurmctld, or scontrol reconfigure, every type has slurm.conf's count again. The typed GRES of
+//     running jobs are no longer counted as used, or are counted once for each node of the job (Recount; the excess
+//     stays after the job's end, 22.05). After a restart of slurmd, only the filler has slurm.conf's count again
+//     (22.05). If the last update did not add up to slurm.conf's total while jobs use a part of it, the node drains as
+//     INVALID_REG.
+//   - A requeue counts as a restart while the run that it ends still completes. The job may start again two minutes
+//     later.
 //
-// It does not: time limits, priorities that change, reservations, dependencies, arrays, het jobs, plans for the future.
-// Every job that fits starts, in the order of priority, as the main scheduler and backfill together would have it
-// where nothing has a time limit to plan with.
+// It does not support time limits, changing priorities, reservations, dependencies, arrays, heterogeneous jobs and
+// plans for the future. Every job that fits starts, in the order of priority, as the main scheduler and backfill
+// together would start jobs without time limits.
 //
-// Nothing happens by itself: time stands unless Advance is called, jobs start in Tick, epilogs run in RunEpilogs. All
-// methods may be called by several goroutines; hooks run without a lock held and may call back.
+// Nothing happens without a call: Advance moves the time, Tick starts jobs, and RunEpilogs runs epilogs. Several
+// goroutines may call the methods. Hooks run without a lock and may call the methods too.
 package slurmtest
 
 import (
@@ -34,7 +38,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// requeueDelay is how long a requeued job waits at least.
+// requeueDelay is the minimum wait of a requeued job.
 const requeueDelay = 121 * time.Second
 
 // Node describes a node of the Fake.
@@ -42,9 +46,10 @@ type Node struct {
 	Name       string
 	Partitions []string
 	Features   []string
-	// Gres is what slurm.conf says, and what stands there at first: mig:1g.5gb:0, ..., mig:closed:28.
+	// Gres is the node's GRES in slurm.conf and its initial GRES in slurmctld: mig:1g.5gb:0, ..., mig:closed:28.
 	Gres []slurm.GRES
-	// Catalogue marks a node that is never up: what it has keeps jobs waiting that would be refused.
+	// Catalogue marks a node that is never up. Because of its GRES, slurmctld accepts jobs that it would refuse
+	// otherwise.
 	Catalogue bool
 }
 
@@ -57,11 +62,11 @@ type Call struct {
 	Job  uint32
 	GRES []slurm.GRES
 	Text string
-	// Err is what the call answered; it is not set yet in the Before hook.
+	// Err is the error that the call returned; it is not set yet in the Before hook.
 	Err error
 }
 
-// String draws a call for logs and golden files.
+// String returns the call as text for logs and golden files.
 func (c Call) String() string {
 	s := c.Op
 	if c.Node != "" {
@@ -82,7 +87,7 @@ func (c Call) String() string {
 	return s
 }
 
-// Fake is the slurmctld.
+// Fake is a slurmctld in memory.
 type Fake struct {
 	mu       sync.Mutex
 	now      time.Time
@@ -113,7 +118,7 @@ type node struct {
 type job struct {
 	slurm.Job
 	held bool
-	// alloc is what each node gave. forgotten is set when slurmctld does not count it as used any more.
+	// alloc has the job's GRES by node. forgotten is set when slurmctld no longer counts them as used.
 	alloc     map[string][]slurm.GRES
 	forgotten bool
 	// final is the state that follows COMPLETING.
@@ -121,7 +126,7 @@ type job struct {
 	basic uint64
 }
 
-// New makes a Fake with these nodes at the time 2030-01-01 00:00 UTC.
+// New returns a Fake with these nodes, at the time 2030-01-01 00:00 UTC.
 func New(nodes ...Node) *Fake {
 	f := &Fake{
 		now:      time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
@@ -141,31 +146,32 @@ func New(nodes ...Node) *Fake {
 	return f
 }
 
-// Before sets a hook that runs before every call takes effect. An error of it becomes the call's answer, and the call
-// does nothing; slurm.ErrUnreachable plays a slurmctld that is down.
+// Before sets a hook that runs before each call takes effect. If the hook returns an error, the call returns this error
+// and does nothing; slurm.ErrUnreachable simulates a slurmctld that is down.
 func (f *Fake) Before(hook func(Call) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.before = hook
 }
 
-// After sets a hook that runs after every call took effect, before its answer is seen. Tick in it starts jobs between
-// two calls.
+// After sets a hook that runs after each call has taken effect, before it returns. With Tick in the hook, jobs start
+// between two calls.
 func (f *Fake) After(hook func(Call)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.after = hook
 }
 
-// Prolog sets what runs on each node of a job that starts, in Tick's goroutine. Until all have returned the
-// job is RUNNING for the reason Prolog.
+// Prolog sets a hook that Tick calls for each node of a job that starts. Until all calls have returned, the job is
+// RUNNING with the reason Prolog.
 func (f *Fake) Prolog(hook func(j slurm.Job, node string)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.prolog = hook
 }
 
-// Epilog sets what runs on each node of a job that ends. Until it has returned the job is COMPLETING there.
+// Epilog sets a hook that is called for each node of a job that ends. Until it has returned, the job is COMPLETING on
+// that node.
 func (f *Fake) Epilog(hook func(j slurm.Job, node string)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -179,7 +185,7 @@ func (f *Fake) SetConfig(key, value string) {
 	f.config[key] = value
 }
 
-// Now is the Fake's time.
+// Now returns the Fake's time.
 func (f *Fake) Now() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -193,14 +199,14 @@ func (f *Fake) Advance(d time.Duration) {
 	f.now = f.now.Add(d)
 }
 
-// Calls lists every call so far.
+// Calls returns all calls so far.
 func (f *Fake) Calls() []Call {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.calls)
 }
 
-// Writes lists the calls that change something.
+// Writes returns the calls that change the state of slurmctld.
 func (f *Fake) Writes() []Call {
 	return slices.DeleteFunc(f.Calls(), func(c Call) bool {
 		switch c.Op {
@@ -211,7 +217,7 @@ func (f *Fake) Writes() []Call {
 	})
 }
 
-// call runs one call between its hooks and logs it.
+// call runs one call between its hooks and records it.
 func (f *Fake) call(c Call, do func() error) error {
 	f.mu.Lock()
 	c.Seq = len(f.calls) + 1
@@ -254,7 +260,7 @@ func (f *Fake) job(id uint32) (*job, error) {
 	return nil, fmt.Errorf("job %d: %w", id, slurm.ErrNoJob)
 }
 
-// sorted lists the jobs in the order in which slurmctld looks at them.
+// sorted returns the jobs in the order in which slurmctld evaluates them.
 func (f *Fake) sorted() []*job {
 	var list []*job
 	for _, j := range f.jobs {

@@ -14,7 +14,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// controller is what the Fake and the real client share.
+// controller has the methods that the Fake and the real client share.
 type controller interface {
 	Node(ctx context.Context, name string) (slurm.Node, error)
 	Nodes(ctx context.Context) ([]slurm.Node, error)
@@ -168,7 +168,8 @@ func draw(t *testing.T, f *Fake) string {
 	return b.String()
 }
 
-// Hooks run between calls with no lock held: they may start jobs, end them, fail calls and look.
+// TestHooks: hooks run between calls and without a lock. They may start and end jobs, let calls fail, and read the
+// state.
 func TestHooks(t *testing.T) {
 	ctx := context.Background()
 	f := New(testNodes(t)...)
@@ -226,7 +227,7 @@ func TestHooks(t *testing.T) {
 	}
 }
 
-// Several goroutines at once: for the race detector, and nothing is given out twice.
+// TestConcurrent uses several goroutines, for the race detector. No slice must be allocated twice.
 func TestConcurrent(t *testing.T) {
 	ctx := context.Background()
 	f := New(testNodes(t)...)

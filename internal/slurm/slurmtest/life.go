@@ -11,9 +11,9 @@ import (
 // ErrRefused is slurmctld's "Requested node configuration is not available".
 var ErrRefused = errors.New("requested node configuration is not available")
 
-// Submit puts a job into the queue and answers its id. Of j it takes what a submission says: name, user, partition,
-// GRES, nodes, batch and requeue, begin time (Eligible), admin_comment; a Priority of 0 means one below all before it.
-// It is refused if no node, the catalogue's counted, could ever take it.
+// Submit puts a job into the queue and returns its id. It uses those fields of j that a submission sets: name, user,
+// partition, GRES, nodes, batch and requeue, begin time (Eligible), admin_comment. A Priority of 0 means a priority
+// below those of all earlier jobs. It returns ErrRefused if no node, including the catalogue's, can ever run the job.
 func (f *Fake) Submit(j slurm.Job) (uint32, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -25,7 +25,7 @@ func (f *Fake) Submit(j slurm.Job) (uint32, error) {
 	return added.ID, nil
 }
 
-// SubmitHeld is Submit with --hold, which refuses nothing.
+// SubmitHeld is like Submit, with --hold: slurmctld does not refuse such a job.
 func (f *Fake) SubmitHeld(j slurm.Job) uint32 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -53,11 +53,11 @@ func (f *Fake) add(j slurm.Job) *job {
 	return added
 }
 
-// End has a job enter COMPLETING, from where RunEpilogs takes it to COMPLETED: its tasks are gone and so is its part of
-// GresUsed. A pending job is over at once.
+// End sets a running job to COMPLETING: its tasks have ended, and its GRES no longer count as used. RunEpilogs then
+// sets it to COMPLETED. A pending job becomes COMPLETED directly.
 func (f *Fake) End(id uint32) error { return f.end(id, "COMPLETED") }
 
-// Cancel is scancel: End with the state CANCELLED.
+// Cancel simulates scancel: it is like End, with the state CANCELLED.
 func (f *Fake) Cancel(id uint32) error { return f.end(id, "CANCELLED") }
 
 func (f *Fake) end(id uint32, final string) error {
@@ -79,7 +79,7 @@ func (f *Fake) end(id uint32, final string) error {
 	return nil
 }
 
-// requeue ends a run so that the job is pending after it.
+// requeue ends a run, after which the job is pending.
 func (f *Fake) requeue(j *job) {
 	j.State, j.final = "COMPLETING", "PENDING"
 	j.Restarts++
@@ -87,8 +87,8 @@ func (f *Fake) requeue(j *job) {
 	j.Start = j.Eligible
 }
 
-// RunEpilogs runs the epilogs of every COMPLETING job, node by node, lowest id first. A node is free for others when
-// its epilog is done.
+// RunEpilogs runs the epilogs of all COMPLETING jobs, node by node, lowest id first. A node is free for other jobs
+// after its epilog.
 func (f *Fake) RunEpilogs() {
 	for {
 		f.mu.Lock()
@@ -122,7 +122,7 @@ func (f *Fake) epilogDone(id uint32, node string) {
 	}
 }
 
-// Finish is End and then RunEpilogs.
+// Finish calls End and then RunEpilogs.
 func (f *Fake) Finish(id uint32) error {
 	if err := f.End(id); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (f *Fake) Finish(id uint32) error {
 	return nil
 }
 
-// Forget drops a finished job's record, as slurmctld does after MinJobAge.
+// Forget removes a finished job's record, as slurmctld does after MinJobAge.
 func (f *Fake) Forget(id uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -140,8 +140,9 @@ func (f *Fake) Forget(id uint32) {
 	}
 }
 
-// Restart is a restart of slurmctld, or scontrol reconfigure: every node's GRES is slurm.conf's again, and what the
-// running jobs hold is not in "used" any more. (The real one forgets one job, all or none; this is the worst.)
+// Restart simulates a restart of slurmctld, or scontrol reconfigure: every node has the GRES of slurm.conf again, and
+// the GRES of running jobs no longer count as used. (slurmctld forgets one job, all jobs or none; all is the worst
+// case.)
 func (f *Fake) Restart() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -151,7 +152,7 @@ func (f *Fake) Restart() {
 	}
 }
 
-// Configure changes a node's GRES in slurm.conf, which counts from the next Restart on.
+// Configure changes a node's GRES in slurm.conf. The change takes effect at the next Restart.
 func (f *Fake) Configure(name string, gres []slurm.GRES) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -162,9 +163,9 @@ func (f *Fake) Configure(name string, gres []slurm.GRES) error {
 	return err
 }
 
-// Recount is a restart of slurmctld, or scontrol reconfigure, that counts the slices of running jobs as it does for
-// jobs on that many nodes: once for each node, if slurm.conf gives their type as 0. A job's end subtracts them once,
-// and the rest stays in used.
+// Recount simulates a restart of slurmctld, or scontrol reconfigure, that counts the slices of running jobs as for jobs
+// on this number of nodes: once for each node, if the count of their type in slurm.conf is 0. The end of a job
+// subtracts them once; the rest stays counted as used.
 func (f *Fake) Recount(nodes int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -189,10 +190,10 @@ func (f *Fake) reset() {
 	}
 }
 
-// Unregister has slurmctld wait for a node's slurmd, as it does after its own restart; Register is slurmd's coming.
+// Unregister sets a node to the state before its slurmd has registered, as after a restart of slurmctld.
 func (f *Fake) Unregister(name string) error { return f.register(name, true) }
 
-// Register: see Unregister.
+// Register simulates the registration of a node's slurmd after Unregister.
 func (f *Fake) Register(name string) error { return f.register(name, false) }
 
 func (f *Fake) register(name string, un bool) error {
@@ -205,9 +206,9 @@ func (f *Fake) register(name string, un bool) error {
 	return err
 }
 
-// RestartSlurmd is a restart of a node's slurmd, which registers anew: the filler jumps back to slurm.conf's count
-// while the other types keep theirs (22.05). If what was last written did not add up to slurm.conf's total while jobs
-// use some of it, the node drains; that the filler is too large by then has no such consequence.
+// RestartSlurmd simulates a restart of a node's slurmd, which registers again: the filler gets slurm.conf's count
+// again, and the other types keep their counts (22.05). If the last update did not add up to slurm.conf's total while
+// jobs use a part of it, the node drains. The sum that is too large after the registration does not drain it.
 func (f *Fake) RestartSlurmd(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -248,7 +249,7 @@ func total(gres []slurm.GRES) int {
 	return n
 }
 
-// Drain keeps jobs off a node; an empty reason resumes it.
+// Drain drains a node, or resumes it if the reason is empty.
 func (f *Fake) Drain(name, reason string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

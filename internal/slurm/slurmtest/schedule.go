@@ -11,7 +11,7 @@ import (
 
 type kind struct{ name, typ string }
 
-// used is a node's GresUsed by slurmctld's reckoning.
+// used returns the node's GRES that slurmctld counts as used.
 func (f *Fake) used(n *node) map[kind]int {
 	used := maps.Clone(n.excess)
 	if used == nil {
@@ -27,7 +27,7 @@ func (f *Fake) used(n *node) map[kind]int {
 	return used
 }
 
-// wants is what a job needs on each node.
+// wants returns the GRES that a job needs on each node.
 func (j *job) wants() []slurm.GRES {
 	list := slices.Clone(j.PerNode)
 	if !slices.ContainsFunc(list, func(g slurm.GRES) bool { return g.Name == "gpu" }) {
@@ -38,7 +38,7 @@ func (j *job) wants() []slurm.GRES {
 	return list
 }
 
-// fit takes what is wanted out of totals less used, or answers that it is not there.
+// fit returns an allocation of the wanted GRES from the unused ones, and whether there are enough.
 func fit(gres []slurm.GRES, used map[kind]int, wants []slurm.GRES) ([]slurm.GRES, bool) {
 	left := make([]int, len(gres))
 	for i, g := range gres {
@@ -66,7 +66,7 @@ func fit(gres []slurm.GRES, used map[kind]int, wants []slurm.GRES) ([]slurm.GRES
 	return alloc, true
 }
 
-// named reports whether partition, features and the lists of nodes let the job use the node.
+// named reports whether partition, features and excluded nodes allow the job to use the node.
 func (j *job) named(n *node) bool {
 	if !slices.ContainsFunc(
 		strings.Split(j.Partition, ","),
@@ -80,7 +80,7 @@ func (j *job) named(n *node) bool {
 	return !slices.Contains(j.ExcNodes, n.Name)
 }
 
-// able lists the nodes whose totals would do for the job, whatever is used of them: real ones and the catalogue's.
+// able returns the nodes whose total GRES are enough for the job, used or not: the real nodes and the catalogue's.
 func (f *Fake) able(j *job) (up, catalogue []*node) {
 	for _, n := range f.nodes {
 		if _, ok := fit(n.gres, nil, j.wants()); !ok || !j.named(n) {
@@ -95,7 +95,7 @@ func (f *Fake) able(j *job) (up, catalogue []*node) {
 	return up, catalogue
 }
 
-// possible reports whether the job could run at all as the totals stand.
+// possible reports whether the present totals are enough for the job.
 func (f *Fake) possible(j *job) bool {
 	up, catalogue := f.able(j)
 	all := append(up, catalogue...)
@@ -107,7 +107,7 @@ func (f *Fake) possible(j *job) bool {
 	return len(all) >= j.NumNodes
 }
 
-// place finds nodes for the job, and what each gives, at this moment.
+// place returns the job's GRES by node and the names of its nodes, and whether it can start now.
 func (f *Fake) place(j *job) (map[string][]slurm.GRES, []string, bool) {
 	alloc := make(map[string][]slurm.GRES)
 	var names []string
@@ -168,8 +168,8 @@ func (f *Fake) empty(n *node) bool {
 	return true
 }
 
-// Tick is one round of slurmctld's scheduler: every pending job that fits starts, highest priority first; then their
-// prologs run. It answers the ids of what started.
+// Tick simulates one cycle of slurmctld's scheduler: every pending job that fits starts, highest priority first; then
+// their prologs run. It returns the ids of the started jobs.
 func (f *Fake) Tick() []uint32 {
 	f.mu.Lock()
 	var started []slurm.Job
@@ -223,7 +223,7 @@ func (f *Fake) Tick() []uint32 {
 	return ids
 }
 
-// waitReason is what squeue says of a job that waits for nodes.
+// waitReason returns the reason that squeue shows for a job that waits for nodes.
 func (f *Fake) waitReason(j *job, passed bool) string {
 	up, catalogue := f.able(j)
 	switch {
