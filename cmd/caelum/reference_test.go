@@ -41,7 +41,7 @@ func TestReference(t *testing.T) {
 			}
 		}
 		if now, err := os.ReadFile(path); err != nil || string(now) != text {
-			t.Errorf("%s is not what the command prints (%v); run: go test ./cmd/caelum -run TestReference -update", path, err)
+			t.Errorf("%s differs from the help text (%v); run: go test ./cmd/caelum -run TestReference -update", path, err)
 		}
 	}
 }
@@ -71,7 +71,8 @@ func referencePage(t *testing.T, cmd *cobra.Command) string {
 		t.Fatal(err)
 	}
 	var page strings.Builder
-	fmt.Fprintf(&page, "# %s\n\n%s.\n\n`%s --help` prints:\n\n", cmd.CommandPath(), upperFirst(cmd.Short), cmd.CommandPath())
+	path := cmd.CommandPath()
+	fmt.Fprintf(&page, "# %s\n\n%s.\n\n`%s --help` prints:\n\n", path, upperFirst(cmd.Short), path)
 	for line := range strings.Lines(help.String()) {
 		page.WriteString(strings.TrimRight("    "+line, " \n") + "\n")
 	}

@@ -70,10 +70,11 @@ func columns(line string) (w int) {
 	return w
 }
 
+// TestGoLines: rows of tables in raw strings may be longer.
 func TestGoLines(t *testing.T) {
 	for _, name := range tracked(t, "*.go") {
 		lines(t, name, func(n int, line string) {
-			if w := columns(line); w > goWidth {
+			if w := columns(line); w > goWidth && !strings.HasPrefix(line, "|") {
 				t.Errorf("%s:%d has %d columns, more than %d", name, n, w, goWidth)
 			}
 		})

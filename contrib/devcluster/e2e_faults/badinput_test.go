@@ -215,7 +215,10 @@ const callers = `ulimit -n 4096; exec perl -MIO::Socket::UNIX -e '
 	}
 	push @held, grep { $_ } map { my $c = call(); print $c "POST /v1/jobs/1/lease HTTP/1.1\r\nX-a" if $c; $c } 1..3000;
 	print join(" ", map { "$_=$codes{$_}" } sort keys %codes), " held=", scalar(@held), "\n";
-	while (1) { my @new = map { my $c = call(); print $c "POST" if $c; $c } 1..50; select undef, undef, undef, 0.05; push @more, @new; splice @more, 0, 400 if @more > 400 }' "$0"`
+	while (1) {
+		my @new = map { my $c = call(); print $c "POST" if $c; $c } 1..50;
+		select undef, undef, undef, 0.05; push @more, @new; splice @more, 0, 400 if @more > 400
+	}' "$0"`
 
 // badCallers checks that a user who floods the socket does not delay prologs and causes only one line in the log.
 func badCallers(s *site, keep string) {
@@ -295,7 +298,9 @@ func fullDisks(s *site, _ string) {
 				"-MIO::Socket::UNIX",
 				"-e",
 				`my $c = IO::Socket::UNIX->new(Peer => "/run/caelum/caelumd.sock");
-				my $b = "{\"uid\":20001,\"slots\":[0]}"; print $c "POST /v1/jobs/$ARGV[0]/lease HTTP/1.1\r\nHost: c\r\nConnection: close\r\nContent-Length: " . length($b) . "\r\n\r\n$b"; print <$c>`,
+				my $b = "{\"uid\":20001,\"slots\":[0]}";
+				print $c "POST /v1/jobs/$ARGV[0]/lease HTTP/1.1\r\nHost: c\r\nConnection: close\r\n";
+				print $c "Content-Length: " . length($b) . "\r\n\r\n$b"; print <$c>`,
 				id,
 			)
 			return strings.Contains(answer, "503") && strings.Contains(answer, "no space left on device") &&
