@@ -41,7 +41,7 @@ func TestReference(t *testing.T) {
 			}
 		}
 		if now, err := os.ReadFile(path); err != nil || string(now) != text {
-			t.Errorf("%s differs from the help text (%v); run: go test ./cmd/caelum -run TestReference -update", path, err)
+			t.Errorf("%s differs from the help (%v); run: go test ./cmd/caelum -run TestReference -update", path, err)
 		}
 	}
 }
