@@ -3,6 +3,8 @@
 #   make demo    a private two-node Slurm with emulated GPUs, jobs by an unchanged user, and a table of what they got
 #   make test    every check: lint, unit tests, the plugin's harness, the whole on a real Slurm, and five minutes of chaos
 #
+# make check is the part of make test that needs no Slurm.
+#
 # Both install what they need (Debian packages, Go modules). Go 1.26 must be there.
 
 B       := $(CURDIR)/build
@@ -13,7 +15,7 @@ export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X caelum/internal/agent.Version=$(VERSION)
 
-.PHONY: all demo test bench chaos learn fuzz unit e2e units lint prerequisites install clean FORCE
+.PHONY: all demo test check bench chaos learn fuzz unit e2e units lint prerequisites install clean FORCE
 all: $(B)/caelumd $(B)/caelum plugin emulator
 
 prerequisites:
@@ -36,7 +38,7 @@ demo: prerequisites
 # slurmctld 22.05.8 forgets runs when it is killed, with or without Caelum, so the test leaves that fault of chaos out.
 test: prerequisites
 	$(MAKE) all
-	$(MAKE) lint unit e2e
+	$(MAKE) check e2e
 	$(MAKE) chaos CHAOS="-without slurmctld-kill"
 
 # Random load under faults, judged from first principles: contrib/devcluster/README.md, "Chaos". CHAOS has further options,
@@ -73,6 +75,8 @@ fuzz: prerequisites
 	$(MAKE) -C spank/fuzz fuzz B=$(B) FUZZTIME=$(FUZZTIME)
 	$(MAKE) -C contrib/nvml-emulator/fuzz fuzz B=$(B) FUZZTIME=$(FUZZTIME)
 
+check: lint unit
+
 # With the race detector, except for packages that start no goroutine and compute for minutes under it.
 PURE := ./internal/sim ./internal/place ./contrib/learn
 unit:
@@ -88,10 +92,13 @@ units: prerequisites
 	$(MAKE) all
 	$(GO) test -count=1 -v -tags e2e ./contrib/devcluster/e2e_units
 
+SHELL_SCRIPTS := contrib/git-hooks/commit-msg $(addprefix contrib/devcluster/,devcluster prerequisites e2e_units/boot) $(wildcard contrib/devcluster/lib/*.sh)
 lint:
 	@test -z "$$(gofmt -l cmd internal spank contrib docs)" || { gofmt -l cmd internal spank contrib docs; echo "not gofmt-ed"; exit 1; }
 	$(GO) vet -tags e2e ./...
 	$(GO) tool staticcheck -tags e2e ./...
+	shellcheck -S warning .ci/run $(SHELL_SCRIPTS)
+	luacheck --no-color -q contrib/job_submit.lua contrib/job_submit
 
 # PLUGINDIR is where this host's Slurm looks for plugins; the Go object of the plugin lies beside it.
 PLUGINDIR ?= $(shell scontrol show config 2>/dev/null | sed -n 's/^PluginDir *= *//p')
