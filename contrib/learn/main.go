@@ -1,13 +1,3 @@
-// Command learn measures internal/predict against simple rules, by simulation. It prints tables; docs/results.md shows
-// them.
-//
-//	go run ./contrib/learn population [-seeds 101,102] [-tune]   profiles of recurring jobs, in a random population
-//	go run ./contrib/learn runtimes [-seeds 101,102]             run times in that population, used for placement
-//	go run ./contrib/learn miso PATH                             profiles and speeds from MISO's measurements
-//	                                                             (a100_40gb_mig_step_time.csv)
-//
-// The comment of type work describes the population. The rules were chosen on seeds 1 to 3 (-tune), before any result
-// on other seeds was seen.
 package main
 
 import (

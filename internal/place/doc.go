@@ -2,6 +2,33 @@
 // returns a choice. It never makes or destroys an instance (package gpu does), never decides which job is next, and
 // never decides what is offered (package offer does).
 //
+// Files:
+//
+// State of the GPUs, and the interface of a policy:
+//
+//	gpu.go          GPU; the ways to get a placement: reuse, carve, reclaim (Acquisition); instances in the way
+//	pool.go         Pool: groups of GPUs with the same layout; start and end of a placement, when a slot is free
+//	place.go        Request, Situation, Policy, Choice; names of the policies (ByName) and the default; cost and ties
+//	inputs.go       the parts of a situation that each policy uses (InputsOf)
+//	recent.go       the recent requests: frequency of profiles and mean duration (recentKept 200)
+//	weights.go      the frequency of profiles as weights on a GPU model
+//
+// Policies:
+//
+//	layouts.go      first-fit, driver, best-fit, reach, mcc, mecc, fgd, fragaware, grmu: costs by resulting layout
+//	lifetime.go     lifetime, the default; how much of a duration counts (maxMeanDurations 2)
+//	scarcity.go     scarcity: the price of time in a slot, and its fitted constants
+//	qla.go          qla: simulates the jobs behind the head, may hold the head; constants (qlaAhead, qlaHold)
+//
+// Plans of several changes, and exact searches:
+//
+//	plan.go         Spot, Plan and Step: the actions destroy, leave, create, take; Apply on a copy of a pool; Serve
+//	reconfigure.go  stops jobs that may be requeued to make room for a request (Reconfigure: Fixed, Beta)
+//	defrag.go       moves of busy instances that reduce fragmentation: Depart, Reject, Merge
+//	draft.go        an unfinished plan of moves: the candidates for a move, packing a GPU again
+//	exact.go        Pack: an exact search for placements that fit together
+//	optimum.go      Optimum: the smallest total wait of all schedules, the reference for policies
+//
 // # Why the start matters
 //
 // MIG instances cannot be moved. A 1g.5gb on the first unit of an empty A100 blocks the only start of 4g.20gb as long
@@ -30,16 +57,16 @@
 //
 // # Policies
 //
-// The policies and their inputs, from few to many:
+// The policies with their files and their inputs, from few to many:
 //
-//	first-fit, driver        the lowest GPU
-//	best-fit                 free units
-//	reach, mcc, fragaware    the resulting layout (package mig: Node)
-//	mecc, fgd                ... and how often each profile is requested
-//	grmu                     the basket of the GPU
-//	lifetime                 when the neighbouring instances end
-//	scarcity                 ... and how many slots of each profile will be free at each time
-//	qla                      ... and the waiting jobs; it may hold a job that could start
+//	first-fit, driver        layouts.go     the lowest GPU
+//	best-fit                 layouts.go     free units
+//	reach, mcc, fragaware    layouts.go     the resulting layout (package mig: Node)
+//	mecc, fgd                layouts.go     ... and how often each profile is requested
+//	grmu                     layouts.go     the basket of the GPU
+//	lifetime                 lifetime.go    when the neighbouring instances end
+//	scarcity                 scarcity.go    ... and how many slots of each profile will be free at each time
+//	qla                      qla.go         ... and the waiting jobs; it may hold a job that could start
 //
 // With the policies up to fgd, all GPUs with the same layout cost the same, and the lowest of them is taken. These
 // policies therefore evaluate each layout in the pool once ([Pool]).
@@ -66,31 +93,4 @@
 //	gpu 2  |7g.40gb================================================|    full
 //
 // It goes to GPU 1. Ties go to the candidate that closes fewer placements (CC), then to the lowest GPU and start.
-//
-// # Files
-//
-// State of the GPUs, and the interface of a policy:
-//
-//	gpu.go          GPU; the ways to get a placement: reuse, carve, reclaim (Acquisition); instances in the way
-//	pool.go         Pool: groups of GPUs with the same layout; start and end of a placement, when a slot is free
-//	place.go        Request, Situation, Policy, Choice; names of the policies (ByName) and the default; cost and ties
-//	inputs.go       the parts of a situation that each policy uses (InputsOf)
-//	recent.go       the recent requests: frequency of profiles and mean duration (recentKept 200)
-//	weights.go      the frequency of profiles as weights on a GPU model
-//
-// Policies:
-//
-//	layouts.go      first-fit, driver, best-fit, reach, mcc, mecc, fgd, fragaware, grmu: costs by resulting layout
-//	lifetime.go     lifetime, the default; how much of a duration counts (maxMeanDurations 2)
-//	scarcity.go     scarcity: the price of time in a slot, and its fitted constants
-//	qla.go          qla: simulates the jobs behind the head, may hold the head; constants (qlaAhead, qlaHold)
-//
-// Plans of several changes, and exact searches:
-//
-//	plan.go         Spot, Plan and Step: the actions destroy, leave, create, take; Apply on a copy of a pool; Serve
-//	reconfigure.go  stops jobs that may be requeued to make room for a request (Reconfigure: Fixed, Beta)
-//	defrag.go       moves of busy instances that reduce fragmentation: Depart, Reject, Merge
-//	draft.go        an unfinished plan of moves: the candidates for a move, packing a GPU again
-//	exact.go        Pack: an exact search for placements that fit together
-//	optimum.go      Optimum: the smallest total wait of all schedules, the reference for policies
 package place

@@ -8,4 +8,9 @@
 // The package never changes a file that is damaged, belongs to another program or was written by a newer release, since
 // an administrator may want to examine the file. The caller decides what to do next: the agent leaves the ledger to the
 // administrator, package repo sets the repository aside.
+//
+// Files:
+//
+//	db.go       Kind; Open, its checks and the migration of the schema; transactions and queries; checkpointPages 64
+//	explain.go  the error texts and their remedies; damaged, foreign and newer files (ErrDamaged, ErrForeign, ErrNewer)
 package sqlite

@@ -1,5 +1,3 @@
-// Package trust decides whether root may read or load a file. It accepts a file that only root and the given owners can
-// change. It never changes a file.
 package trust
 
 import (

@@ -4,6 +4,11 @@
 // agent makes a pass, as at its next poll. Without a watcher, agents notice submissions only when they poll. The
 // watcher never writes to slurmctld.
 //
+// Files:
+//
+//	watch.go          Config; trigger file, reading of slurmctld, sending; pauses (retry 1 s, slowdown 4, maxPause 2 s)
+//	notifications.go  the notification set: which nodes to notify, and when a node is notified again
+//
 // # The notification set
 //
 // The watcher makes the same plan as the agents (package plan). It notifies a node if the node's offers differ from the

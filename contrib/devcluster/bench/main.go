@@ -1,5 +1,3 @@
-// Command bench implements `make bench`, which measures the cost of Caelum on a devcluster. Machines differ and their
-// timings are noisy, so only differences and ratios within one run are meaningful.
 package main
 
 import (

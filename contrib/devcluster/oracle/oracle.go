@@ -1,16 +1,3 @@
-// Package oracle checks after a run whether the agents ever offered slices that could not have been carved.
-//
-// It reads independent records of the run: the agents' logs, the emulated GPUs' log, slurmctld's log, slurmdbd's
-// accounting, snapshots of slurmctld taken by a separate process, and the devices that the jobs saw. It shares no code
-// with the agent: it represents profiles as intervals from the table of GPU models, and it packs by exhaustive search.
-// It never runs a cluster; the test of package e2e_oracle does.
-//
-// # Limits
-//
-// If a job starts between an agent's read of slurmctld and the write that is based on it, the oracle assumes that the
-// agent did not know the job: the job's slice is then among the slices that the write offers. Snapshots do not have
-// this gap, because total and used come from one answer of slurmctld. A whole-node allocation (--exclusive) gets every
-// type but uses only some, so a run must not contain such jobs.
 package oracle
 
 import (

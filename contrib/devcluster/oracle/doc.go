@@ -1,0 +1,33 @@
+// Package oracle checks after a run whether the agents ever offered slices that could not have been carved.
+//
+// It reads independent records of the run: the agents' logs, the emulated GPUs' log, slurmctld's log, slurmdbd's
+// accounting, snapshots of slurmctld taken by a separate process, and the devices that the jobs saw. It shares no code
+// with the agent: it represents profiles as intervals from the table of GPU models, and it packs by exhaustive search.
+// It never runs a cluster; the test of package e2e_oracle does.
+//
+// Files:
+//
+//	oracle.go      the record of a run (Run); Check, which applies all rules to each node; Report, its counts and text
+//
+// Reading the records:
+//
+//	files.go       reads a run from a folder: the names and formats of its files
+//	journal.go     the agent's log: writes, leases, refusals, passes that gave up; the log messages that it relies on
+//	hardware.go    the emulator's log: instances and CUDA processes
+//	controller.go  slurmctld's log (starts, submissions, changes of GRES), sacct (SacctFields); joins both (Account)
+//	snapshots.go   the script that takes snapshots of slurmctld (SnapshotScript); states in which no job starts (shut)
+//
+// Rules and measurements:
+//
+//	judge.go       rules about writes and snapshots: offer, snapshot, profile, total, phase, logged
+//	slices.go      rules about leases, instances and processes: carved, overlap, twice, instance, process, seen, end
+//	pack.go        GPUs as intervals, equivalent profiles (Own), and the exhaustive search for room (Pack)
+//	delays.go      slurmctld's delays from offer or submission to start (Delays)
+//
+// # Limits
+//
+// If a job starts between an agent's read of slurmctld and the write that is based on it, the oracle assumes that the
+// agent did not know the job: the job's slice is then among the slices that the write offers. Snapshots do not have
+// this gap, because total and used come from one answer of slurmctld. A whole-node allocation (--exclusive) gets every
+// type but uses only some, so a run must not contain such jobs.
+package oracle

@@ -1,0 +1,21 @@
+// Command learn measures internal/predict against simple rules, by simulation. It prints tables; docs/results.md shows
+// them.
+//
+//	go run ./contrib/learn population [-seeds 101,102] [-tune]   profiles of recurring jobs, in a random population
+//	go run ./contrib/learn runtimes [-seeds 101,102]             run times in that population, used for placement
+//	go run ./contrib/learn miso PATH                             profiles and speeds from MISO's measurements
+//	                                                             (a100_40gb_mig_step_time.csv)
+//
+// The comment of type work describes the population. The rules were chosen on seeds 1 to 3 (-tune), before any result
+// on other seeds was seen.
+//
+// Files:
+//
+//	main.go        the commands and options; prints tables as Markdown
+//	work.go        the random population: users, recurring jobs, their submissions, and what a run shows of its memory
+//	population.go  the command population: share of tightest profiles and of kills for memory by rule; -tune
+//	rules.go       the rules for profiles: the whole GPU, the highest of the last runs, Caelum (learned, informed)
+//	runtimes.go    the command runtimes: errors of predicted run times (strangers, acquaintances); 80% intervals
+//	placement.go   the end of the command runtimes: mean waits with qla, by the limits, by earlier runs, by the truth
+//	miso.go        the command miso: predicted speeds (predictors) and DynaP's choice against MISO's measurements
+package main

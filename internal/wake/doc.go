@@ -1,0 +1,19 @@
+// Package wake sends and accepts notifications: datagrams that ask the receiver to read the queue, and carry no other
+// data. The watcher sends them to agents, and agents send them to the watcher. They may be lost.
+//
+// A datagram has the sender's name, the receiver's name and a time, with an HMAC-SHA256 by the site's key. A receiver
+// accepts a datagram once, and only under these conditions: the MAC is right, and the datagram names this receiver. Its
+// time is within 30 seconds of the receiver's clock, after the receiver's start, and after the last datagram of the
+// same sender. The datagram comes from an address of the sender. Thus a captured datagram has no effect after its
+// arrival, and a forged one costs the receiver one MAC. If the clocks differ by more than 30 seconds, receivers reject
+// all datagrams, and agents poll instead.
+//
+// The package also limits the reactions to datagrams: at most 20 in a burst and then two per second, with a pause that
+// doubles while they change nothing.
+//
+// Files:
+//
+//	wake.go      Sender, Listener; why a datagram is refused; limits of reactions (burst 20, every 0.5 s) and pauses
+//	datagram.go  the format of a datagram (magic, maxLength), its MAC, the accepted difference of clocks (window 30 s)
+//	key.go       the key file: its owner, mode and length (minKey 32, maxKey 4096 bytes); the error texts and remedies
+package wake
