@@ -44,7 +44,7 @@ func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 				continue
 			}
 			// Room that is free before the job can start would be empty until then. That room is kept in another way:
-			// see keep.go.
+			// see lend.go.
 			if r := c.first(c.Nodes[n], j); r != nil && (!later || after <= r.At && r.At > c.Now) {
 				nodes = append(nodes, r)
 			}
