@@ -58,8 +58,7 @@ func (w Waiting) Sized() bool {
 	return len(mig) == 1 && HasTag(w.AdminComment, TagSized+mig[0].Type)
 }
 
-// toWaiting returns the pending jobs in the order in which slurmctld evaluates those of one partition tier: by
-// priority, then by id.
+// toWaiting returns the pending jobs in the order in which slurmctld evaluates those of one partition tier.
 func toWaiting(jobs []Job) []Waiting {
 	var list []Waiting
 	for _, j := range jobs {
@@ -71,10 +70,17 @@ func toWaiting(jobs []Job) []Waiting {
 	return list
 }
 
-// SortWaiting sorts by priority, highest first, then by job id.
+// SortWaiting sorts jobs as slurmctld does (sort_job_queue2 in job_scheduler.c, 22.05.8 to 26.05.3): by priority,
+// highest first, then by submission, which a requeue renews, then by job id. Jobs of equal priority do occur under
+// priority/basic: after slurmctld was killed, new jobs had priority 1 (22.05.8).
 func SortWaiting(list []Waiting) {
 	slices.SortStableFunc(list, func(a, b Waiting) int {
-		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(
+			cmp.Compare(b.Priority, a.Priority),
+			a.Submit.Compare(b.Submit),
+			cmp.Compare(cmp.Or(a.ArrayJob, a.ID), cmp.Or(b.ArrayJob, b.ID)),
+			cmp.Compare(a.ID, b.ID),
+		)
 	})
 }
 

@@ -165,3 +165,19 @@ func TestMemoryOfAJob(t *testing.T) {
 		}
 	}
 }
+
+// TestSortWaiting: of jobs of the same priority, slurmctld considers the one that was submitted or requeued first.
+func TestSortWaiting(t *testing.T) {
+	job := func(id, array uint32, priority uint64, submit int64) Waiting {
+		return Waiting{Job: Job{ID: id, ArrayJob: array, Priority: priority, Submit: time.Unix(submit, 0)}}
+	}
+	list := []Waiting{job(5, 0, 1, 30), job(6, 0, 1, 20), job(9, 4, 1, 20), job(3, 0, 1, 40), job(8, 0, 2, 50)}
+	SortWaiting(list)
+	var ids []uint32
+	for _, w := range list {
+		ids = append(ids, w.ID)
+	}
+	if want := []uint32{8, 9, 6, 5, 3}; !slices.Equal(ids, want) {
+		t.Errorf("order %v, want %v", ids, want)
+	}
+}
