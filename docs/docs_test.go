@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 const root = ".."
@@ -48,11 +49,7 @@ func files(t *testing.T, extensions ...string) []string {
 
 // adminPages are the pages for administrators.
 var adminPages = []string{
-	"docs/install.md",
-	"docs/configure.md",
-	"docs/operate.md",
-	"docs/troubleshoot.md",
-	"docs/plan-capacity.md",
+	"docs/install.md", "docs/configure.md", "docs/operate.md", "docs/troubleshoot.md", "docs/plan-capacity.md",
 }
 
 // adminText returns the text of all pages for administrators.
@@ -116,6 +113,25 @@ func TestLinksResolve(t *testing.T) {
 				t.Errorf("%s: the link %s leads nowhere", page, target)
 			} else if anchor != "" && !slices.Contains(anchors(read(t, path)), anchor) {
 				t.Errorf("%s: %s has no heading for #%s", page, path, anchor)
+			}
+		}
+	}
+}
+
+// textWidth limits the columns of a line of Markdown.
+const textWidth = 100
+
+// TestMarkdownLines: tables, code and quoted messages may be longer.
+func TestMarkdownLines(t *testing.T) {
+	for _, page := range pages(t) {
+		n := 0
+		for line := range strings.SplitSeq(read(t, page), "\n") {
+			n++
+			_, item, numbered := strings.Cut(line, ". ")
+			long := strings.HasPrefix(line, "|") || strings.HasPrefix(line, "    ") ||
+				numbered && strings.HasPrefix(item, "`")
+			if w := utf8.RuneCountInString(line); w > textWidth && !long {
+				t.Errorf("%s:%d has %d columns, more than %d", page, n, w, textWidth)
 			}
 		}
 	}

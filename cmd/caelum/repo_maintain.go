@@ -296,12 +296,8 @@ learned lines, decisions omits the oldest lines of the users with the most lines
 				verb = "written"
 			}
 			_, err = fmt.Fprintf(
-				cmd.OutOrStdout(),
-				"%s: generation %d, %d learned lines, %s\n",
-				done.Table,
-				done.Generation,
-				done.Learned,
-				verb,
+				cmd.OutOrStdout(), "%s: generation %d, %d learned lines, %s\n", done.Table, done.Generation,
+				done.Learned, verb,
 			)
 			if err == nil && done.LeftOut > 0 {
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d learned lines omitted: the table is full\n", done.LeftOut)

@@ -274,30 +274,9 @@ func (s simulation) csv(w io.Writer) error {
 	c := csv.NewWriter(w)
 	c.Write(
 		[]string{
-			"policy",
-			"never",
-			"layouts",
-			"started",
-			"refused",
-			"mean_turnaround",
-			"mean_wait",
-			"median_wait",
-			"p95_wait",
-			"p99_wait",
-			"longest_wait",
-			"makespan",
-			"utilisation",
-			"fragmentation",
-			"accepted",
-			"worst_profile",
-			"created",
-			"destroyed",
-			"reused",
-			"held",
-			"requeued",
-			"lost",
-			"prompt",
-			"found",
+			"policy", "never", "layouts", "started", "refused", "mean_turnaround", "mean_wait", "median_wait",
+			"p95_wait", "p99_wait", "longest_wait", "makespan", "utilisation", "fragmentation", "accepted",
+			"worst_profile", "created", "destroyed", "reused", "held", "requeued", "lost", "prompt", "found",
 		},
 	)
 	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }

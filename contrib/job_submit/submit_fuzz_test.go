@@ -268,11 +268,8 @@ func (m maker) change() fields {
 	}
 	if m.IntN(2) == 0 {
 		record["tres_per_node"] = m.one(
-			"gres:gpu:1,gres:mig:2g.10gb:1",
-			"gres/gpu:1,gres/mig:2g.10gb:1",
-			"gres:gpu:a100:2,gres:mig:1g.5gb:2",
-			"gres:gpu:1",
-			"gres/gpu:2",
+			"gres:gpu:1,gres:mig:2g.10gb:1", "gres/gpu:1,gres/mig:2g.10gb:1", "gres:gpu:a100:2,gres:mig:1g.5gb:2",
+			"gres:gpu:1", "gres/gpu:2",
 		)
 		record["admin_comment"] = m.one(
 			"caelum:key=0123456789abcdef",

@@ -223,15 +223,7 @@ func TestCapsKeepsModprobeOut(t *testing.T) {
 func TestCapsMakesFiles(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	node.Emulator(
-		t,
-		"init",
-		"--board",
-		"A100-40GB",
-		"--dev-root",
-		node.Dev,
-		"--proc-root",
-		node.Proc,
-		"--modify-device-files",
+		t, "init", "--board", "A100-40GB", "--dev-root", node.Dev, "--proc-root", node.Proc, "--modify-device-files",
 		"0",
 	)
 	in := create2g(t, node)

@@ -58,13 +58,14 @@ var spankBans = map[string]string{
 
 type pkg struct {
 	ImportPath string
+	Dir        string
 	Imports    []string
 	Deps       []string
 }
 
 func list(t *testing.T) []pkg {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,Deps", "caelum/...")
+	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Imports,Deps", "caelum/...")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -302,18 +302,18 @@ func (v *View) forgotten(member int, profile string, held map[string]int) bool {
 func startable(snapshot Snapshot) (all [][]slurm.Waiting) {
 	het := snapshot.hetJobs()
 	order := snapshot.Queue.InOrder()
-	last := map[uint32]uint32{} // by het job: the component that decides its place
+	place := map[*hetJob]uint32{} // the component at whose place the het job is planned
 	for _, w := range order {
-		if _, some := last[w.HetJob]; w.Priority > 0 || !some {
-			last[w.HetJob] = w.ID
+		if h := het[w.HetJob]; h != nil && (w.Priority > 0 || place[h] == 0) {
+			place[h] = w.ID
 		}
 	}
 	for _, w := range order {
-		switch {
+		switch h := het[w.HetJob]; {
 		case w.HetJob == 0 && snapshot.ready(w):
 			all = append(all, []slurm.Waiting{w})
-		case het[w.HetJob] != nil && het[w.HetJob].whole && last[w.HetJob] == w.ID:
-			all = append(all, het[w.HetJob].pending)
+		case h != nil && h.whole && place[h] == w.ID:
+			all = append(all, h.pending)
 		}
 	}
 	return all

@@ -136,14 +136,7 @@ func plain(t testing.TB, name string) (*mig.Model, mig.Layout) {
 
 var (
 	states = []string{
-		"COMPLETED",
-		"FAILED",
-		"CANCELLED",
-		"CANCELLED by 1001",
-		"TIMEOUT",
-		"NODE_FAIL",
-		"OUT_OF_MEMORY",
-		"",
+		"COMPLETED", "FAILED", "CANCELLED", "CANCELLED by 1001", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "",
 	}
 	profiles = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 )

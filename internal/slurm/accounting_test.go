@@ -101,12 +101,9 @@ func TestRecordsOf(t *testing.T) {
 // TestRecordsSpoilt: a record that cannot be read is left out. Truncated output is an error.
 func TestRecordsSpoilt(t *testing.T) {
 	for _, bad := range []string{
-		"x|1|1|1|u|a|COMPLETED|0:0|1|2|n1||",
-		"0|1|1|1|u|a|COMPLETED|0:0|1|2|n1||",
-		"1|1|1|1|u|a|COMPLETED|zero|1|2|n1||",
-		"1|1|1|1|u|a|COMPLETED|0:0|today|2|n1||",
-		"1|1|1|1|u|a|COMPLETED|0:0|1|2|n[1||",
-		"1|1|-1|1|u|a|COMPLETED|0:0|1|2|n1||",
+		"x|1|1|1|u|a|COMPLETED|0:0|1|2|n1||", "0|1|1|1|u|a|COMPLETED|0:0|1|2|n1||",
+		"1|1|1|1|u|a|COMPLETED|zero|1|2|n1||", "1|1|1|1|u|a|COMPLETED|0:0|today|2|n1||",
+		"1|1|1|1|u|a|COMPLETED|0:0|1|2|n[1||", "1|1|-1|1|u|a|COMPLETED|0:0|1|2|n1||",
 	} {
 		c, _ := stage(t, accounted(bad, sacctLines[0]))
 		if got, err := c.Records(context.Background(), AdminComment, time.Now(), time.Now()); err != nil ||

@@ -74,14 +74,8 @@ func TestStory(t *testing.T) {
 				}
 				for _, w := range toWaiting(jobs) {
 					fmt.Fprintf(
-						&b,
-						"%d %q x%d eligible=%v held-by-tag=%v %s\n",
-						w.ID,
-						w.Name,
-						w.Elements,
-						w.Eligible(),
-						w.HeldByTag(),
-						w.Reason,
+						&b, "%d %q x%d eligible=%v held-by-tag=%v %s\n", w.ID, w.Name, w.Elements, w.Eligible(),
+						w.HeldByTag(), w.Reason,
 					)
 				}
 			case "looks":

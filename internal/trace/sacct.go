@@ -15,15 +15,7 @@ import (
 // SacctColumns are the columns to request from sacct: sacct -a -P -o, followed by these separated by commas. Do not use
 // -X: only steps show the GPU usage (gres/gpumem and gres/gpuutil in TRESUsageInMax, if Slurm was built with NVML).
 var SacctColumns = []string{
-	"JobID",
-	"State",
-	"Submit",
-	"Eligible",
-	"Start",
-	"End",
-	"ElapsedRaw",
-	"TimelimitRaw",
-	"AllocTRES",
+	"JobID", "State", "Submit", "Eligible", "Start", "End", "ElapsedRaw", "TimelimitRaw", "AllocTRES",
 	"TRESUsageInMax",
 }
 

@@ -73,17 +73,7 @@ func benchPlugin(ctx context.Context, other string) (err error) {
 
 func pair(ctx context.Context, c *cluster.Cluster, command, with, without, conf string) error {
 	out, stderr, err := c.Exec(
-		ctx,
-		"root",
-		"devcluster-bench",
-		"-paired",
-		command,
-		"-with",
-		with,
-		"-without",
-		without,
-		"-conf",
-		conf,
+		ctx, "root", "devcluster-bench", "-paired", command, "-with", with, "-without", without, "-conf", conf,
 	)
 	if err != nil {
 		return fmt.Errorf("%s: %w: %s", command, err, stderr)

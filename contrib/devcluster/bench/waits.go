@@ -99,9 +99,7 @@ func waits(ctx context.Context, pairs int, name, config string) (err error) {
 		"  %s: medians %.2f and %.2f s, difference %+.2f s (95%% interval %+.2f to %+.2f); "+
 			"p99 %.2f and %.2f s, longest %.2f and %.2f s\n",
 		name,
-		median(
-			on,
-		),
+		median(on),
 		median(off),
 		median(off)-median(on),
 		low,

@@ -74,18 +74,7 @@ func (c *campaign) judgeEnds(began time.Time) {
 	for range 15 { // slurmdbd may be some seconds behind
 		runs = parseRuns(
 			c.tell(
-				"",
-				"env",
-				"SLURM_TIME_FORMAT=%s",
-				"sacct",
-				"-a",
-				"-D",
-				"-X",
-				"-n",
-				"-P",
-				"-S",
-				"now-1days",
-				"-o",
+				"", "env", "SLURM_TIME_FORMAT=%s", "sacct", "-a", "-D", "-X", "-n", "-P", "-S", "now-1days", "-o",
 				sacctFields,
 			),
 		)

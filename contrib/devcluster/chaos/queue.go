@@ -74,17 +74,15 @@ func parseJob(line string) queued {
 		return strings.TrimSpace(value)
 	}
 	j := queued{
-		name:     field("JobName"),
-		state:    field("JobState"),
-		reason:   field("Reason"),
-		required: field("ReqNodeList"),
-		dependency: field(
-			"Dependency",
-		),
-		eligible: field("EligibleTime"),
-		het:      field("HetJobId"),
-		hetSet:   field("HetJobIdSet"),
-		wants:    map[string]int{},
+		name:       field("JobName"),
+		state:      field("JobState"),
+		reason:     field("Reason"),
+		required:   field("ReqNodeList"),
+		dependency: field("Dependency"),
+		eligible:   field("EligibleTime"),
+		het:        field("HetJobId"),
+		hetSet:     field("HetJobIdSet"),
+		wants:      map[string]int{},
 	}
 	j.id, _, _ = strings.Cut(strings.TrimPrefix(line, "JobId="), " ")
 	j.raw = j.id
@@ -115,15 +113,8 @@ func (q queue) live() []queued {
 	return slices.DeleteFunc(slices.Clone(q.jobs), func(j queued) bool {
 		return !slices.Contains(
 			[]string{
-				"PENDING",
-				"RUNNING",
-				"COMPLETING",
-				"CONFIGURING",
-				"SUSPENDED",
-				"REQUEUED",
-				"REQUEUE_HOLD",
-				"STAGE_OUT",
-				"SIGNALING",
+				"PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "REQUEUED", "REQUEUE_HOLD",
+				"STAGE_OUT", "SIGNALING",
 			},
 			j.state,
 		)

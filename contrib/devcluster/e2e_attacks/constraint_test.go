@@ -95,17 +95,7 @@ func TestConstraintsAsSlurm(t *testing.T) {
 		} {
 			// sbatch --test-only ignores counts and brackets (22.05.8), so the job is really run.
 			_, stderr, err := s.Exec(
-				t.Context(),
-				attacker,
-				"srun",
-				"-I10",
-				"-p",
-				"plain",
-				"-N1",
-				"-n1",
-				"-C",
-				text,
-				"true",
+				t.Context(), attacker, "srun", "-I10", "-p", "plain", "-N1", "-n1", "-C", text, "true",
 			)
 			here := slurm.ParseConstraint(text).Lacking(features, 1)
 			if (err == nil) != (here == "") {

@@ -67,25 +67,8 @@ func served(t *testing.T, s *clustertest.Site, options ...string) {
 func hetOfManyNodes(t *testing.T, s *clustertest.Site) {
 	for range 3 {
 		s.Must(
-			"",
-			attacker,
-			"sbatch",
-			"--nice=1000",
-			"-p",
-			"gpu",
-			"--gres=gpu:1",
-			"-t",
-			"10",
-			":",
-			"--nice=1000",
-			"-p",
-			"cpu",
-			"-N",
-			"290",
-			"-t",
-			"10",
-			"--wrap",
-			"true",
+			"", attacker, "sbatch", "--nice=1000", "-p", "gpu", "--gres=gpu:1", "-t", "10", ":", "--nice=1000", "-p",
+			"cpu", "-N", "290", "-t", "10", "--wrap", "true",
 		)
 	}
 	time.Sleep(2 * time.Second) // until every agent has read these jobs

@@ -64,18 +64,9 @@ func TestSocketUse(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	job := occupy(s)
 	seen := s.Must(
-		"n1",
-		attacker,
-		"caelum",
-		"status",
-		"--json",
+		"n1", attacker, "caelum", "status", "--json",
 	) + s.Must(
-		"n1",
-		attacker,
-		"caelum",
-		"job",
-		job,
-		"--json",
+		"n1", attacker, "caelum", "job", job, "--json",
 	)
 	if !strings.Contains(seen, "thesis") || strings.Contains(seen, "peak_mib") || strings.Contains(seen, `"work"`) {
 		t.Errorf("another user sees:\n%s", seen)

@@ -43,29 +43,13 @@ func TestSlicesWithoutGPU(t *testing.T) {
 		s.Must("", attacker, "scontrol", "release", id)
 	}
 	id := s.Must(
-		"",
-		victim,
-		"sbatch",
-		"--parsable",
-		"--gres=gpu:1",
-		"--mig=1g.5gb",
-		"--chdir=/",
-		"--output=/dev/null",
-		"--wrap",
-		"true",
+		"", victim, "sbatch", "--parsable", "--gres=gpu:1", "--mig=1g.5gb", "--chdir=/", "--output=/dev/null",
+		"--wrap", "true",
 	)
 	s.Completed(id)
 	whole := s.Must(
-		"",
-		victim,
-		"sbatch",
-		"--parsable",
-		"--gres=gpu:1",
-		"--mig=7g.40gb",
-		"--chdir=/",
-		"--output=/dev/null",
-		"--wrap",
-		"true",
+		"", victim, "sbatch", "--parsable", "--gres=gpu:1", "--mig=7g.40gb", "--chdir=/", "--output=/dev/null",
+		"--wrap", "true",
 	)
 	s.Completed(whole)
 }

@@ -36,16 +36,7 @@ func TestLacksSomethingElse(t *testing.T) {
 		s.Running(holder, first)
 		// The slices of the job that lacks the licence would fill the idle GPU.
 		lacks := s.Submit(
-			"sleep 600",
-			"-p",
-			"gpu",
-			"--gres=gpu:2",
-			"--mig=3g.20gb",
-			"--mem=100",
-			"-t",
-			"1",
-			"-L",
-			"matlab:1",
+			"sleep 600", "-p", "gpu", "--gres=gpu:2", "--mig=3g.20gb", "--mem=100", "-t", "1", "-L", "matlab:1",
 		)
 		time.Sleep(2 * time.Second)
 		s.runs(t, stranger, "-p", "gpu", "--gres=gpu:1", "--mig=4g.20gb", "-t", "1")

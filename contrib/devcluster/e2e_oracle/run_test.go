@@ -141,13 +141,7 @@ func (s *site) submit(l *load, limit time.Duration) {
 			for n := 1; n <= nodes; n++ {
 				node := fmt.Sprint("n", n)
 				left += s.must(
-					"",
-					"root",
-					"scontrol",
-					"-d",
-					"show",
-					"node",
-					node,
+					"", "root", "scontrol", "-d", "show", "node", node,
 				) + s.must(
 					node,
 					"root",
@@ -202,19 +196,7 @@ func (s *site) collect(dir, snapshots string) {
 	s.write(
 		filepath.Join(dir, "sacct"),
 		s.must(
-			"",
-			"root",
-			"env",
-			"SLURM_TIME_FORMAT=%s",
-			"sacct",
-			"-a",
-			"-D",
-			"-X",
-			"-n",
-			"-P",
-			"-S",
-			"now-1days",
-			"-o",
+			"", "root", "env", "SLURM_TIME_FORMAT=%s", "sacct", "-a", "-D", "-X", "-n", "-P", "-S", "now-1days", "-o",
 			oracle.SacctFields,
 		),
 	)

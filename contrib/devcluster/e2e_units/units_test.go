@@ -64,17 +64,8 @@ func boot(t *testing.T) *machine {
 		if t.Failed() {
 			t.Log(
 				m.try(
-					"journalctl",
-					"--no-pager",
-					"--lines=80",
-					"-u",
-					"caelumd",
-					"-u",
-					"caelum-watch",
-					"-u",
-					"slurmd",
-					"-u",
-					"slurmctld",
+					"journalctl", "--no-pager", "--lines=80", "-u", "caelumd", "-u", "caelum-watch", "-u", "slurmd",
+					"-u", "slurmctld",
 				),
 			)
 		}
@@ -150,16 +141,8 @@ func (m *machine) within(what string, holds func() bool) {
 func (m *machine) user(command string) string {
 	m.t.Helper()
 	return m.must(
-		"setpriv",
-		"--reuid=20001",
-		"--regid=20001",
-		"--clear-groups",
-		"env",
-		"--chdir=/home/user1",
-		"HOME=/home/user1",
-		"sh",
-		"-c",
-		command,
+		"setpriv", "--reuid=20001", "--regid=20001", "--clear-groups", "env", "--chdir=/home/user1",
+		"HOME=/home/user1", "sh", "-c", command,
 	)
 }
 

@@ -50,16 +50,7 @@ func New(t testing.TB, board string, n int) *Node {
 	node := &Node{Dev: t.TempDir(), Proc: t.TempDir(), State: filepath.Join(t.TempDir(), "state"), build: dir}
 	t.Setenv("NVML_EMULATOR_STATE", node.State)
 	node.Emulator(
-		t,
-		"init",
-		"--board",
-		board,
-		"--gpus",
-		strconv.Itoa(n),
-		"--dev-root",
-		node.Dev,
-		"--proc-root",
-		node.Proc,
+		t, "init", "--board", board, "--gpus", strconv.Itoa(n), "--dev-root", node.Dev, "--proc-root", node.Proc,
 	)
 	node.open(t)
 	return node
