@@ -237,9 +237,9 @@ func TestNamedCommandsExist(t *testing.T) {
 // keys are the agent's configuration keys.
 func keys(t *testing.T) []string {
 	t.Helper()
-	all := matches(read(t, "internal/agent/config.go"), "`mapstructure:\"([a-z_]+)\"`")
+	all := matches(read(t, "internal/config/config.go"), "`mapstructure:\"([a-z_]+)\"`")
 	if len(all) == 0 {
-		t.Fatal("no keys found in internal/agent/config.go")
+		t.Fatal("no keys found in internal/config/config.go")
 	}
 	return all
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"caelum/internal/agent"
+	"caelum/internal/config"
 	"caelum/internal/doctor"
 	"caelum/internal/slurm"
 )
@@ -38,14 +38,14 @@ doctor found an error. It is 0 if doctor found only warnings, or nothing.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDoctor(cmd, g, o) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.config, "config", agent.DefaultConfig, "the agent's configuration")
+	f.StringVar(&o.config, "config", config.DefaultPath, "the agent's configuration")
 	f.BoolVar(&o.controller, "controller", false, "this is slurmctld's host: omit the checks of GPU nodes")
 	f.StringVar(&o.decisions, "decisions", "/etc/caelum/decisions", "the decision table that job_submit.lua reads")
 	return cmd
 }
 
 func runDoctor(cmd *cobra.Command, g *globals, o doctorOptions) error {
-	cfg, err := agent.LoadConfig(o.config)
+	cfg, err := config.Load(o.config)
 	if err != nil {
 		return err
 	}

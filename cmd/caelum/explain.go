@@ -11,14 +11,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"caelum/internal/agent"
+	"caelum/internal/config"
 	"caelum/internal/place"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
 )
 
 func newExplain(g *globals) *cobra.Command {
-	var config string
+	var path string
 	cmd := &cobra.Command{
 		Use:   "explain ID",
 		Short: "Explain why a job waits: no free slice, reserved slices, or another reason",
@@ -37,7 +37,7 @@ other users slurmctld omits these jobs, and the plan can differ from that of the
 			if _, _, err := jobRef(args[0]); err != nil {
 				return err
 			}
-			cfg, err := agent.LoadConfig(config)
+			cfg, err := config.Load(path)
 			if err != nil {
 				return err
 			}
@@ -61,7 +61,7 @@ other users slurmctld omits these jobs, and the plan can differ from that of the
 			return printExplanation(cmd.OutOrStdout(), e)
 		},
 	}
-	cmd.Flags().StringVar(&config, "config", agent.DefaultConfig,
+	cmd.Flags().StringVar(&path, "config", config.DefaultPath,
 		"caelumd's configuration, for the key policy; without this file the default policy")
 	return cmd
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"caelum/internal/agent"
+	"caelum/internal/config"
 	"caelum/internal/learn"
 	"caelum/internal/predict"
 	"caelum/internal/repo"
@@ -49,7 +49,7 @@ With --script, give the options of its submission on the command line, including
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.config, "config", agent.DefaultConfig,
+	f.StringVar(&o.config, "config", config.DefaultPath,
 		"caelumd's configuration, for the keys repo, table, margin, share, share_users and max_slowdown")
 	f.StringVar(&o.path, "repo", "", "the repository; default: the configuration's repo")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the configuration's table")

@@ -17,7 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"caelum/internal/agent"
+	"caelum/internal/config"
 	"caelum/internal/mig"
 	"caelum/internal/predict"
 	"caelum/internal/slurm"
@@ -73,7 +73,7 @@ profile.`,
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false) // flags after the script are arguments of the script
-	f.StringVar(&o.config, "config", agent.DefaultConfig,
+	f.StringVar(&o.config, "config", config.DefaultPath,
 		"caelumd's configuration, for the keys table and accounting_field")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the configuration's table")
 	f.StringVar(&o.board, "board", "",
@@ -122,7 +122,7 @@ func (o profileJobOptions) check(args []string) error {
 }
 
 func runProfileJob(ctx context.Context, w io.Writer, g *globals, o profileJobOptions, script []string) error {
-	cfg, err := agent.LoadConfig(o.config)
+	cfg, err := config.Load(o.config)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func runProfileJob(ctx context.Context, w io.Writer, g *globals, o profileJobOpt
 
 // defaultProfiles sets the profiles if --profiles is not given: all profiles without variants of the model of --board,
 // else of the GPU model of the decision table's default profile.
-func (o *profileJobOptions) defaultProfiles(cfg agent.Config) error {
+func (o *profileJobOptions) defaultProfiles(cfg config.Config) error {
 	if len(o.profiles) > 0 {
 		return nil
 	}
@@ -178,7 +178,7 @@ func (o *profileJobOptions) defaultProfiles(cfg agent.Config) error {
 
 // modelWith returns the GPU model of --board; else the first model that has all of the profiles, first among those of
 // the decision table and then among all. It is an error if the model does not have all of the profiles.
-func (o profileJobOptions) modelWith(cfg agent.Config, profiles []string) (*mig.Model, error) {
+func (o profileJobOptions) modelWith(cfg config.Config, profiles []string) (*mig.Model, error) {
 	var candidates []*mig.Model
 	if o.board != "" {
 		b, err := modelNamed(o.board)
@@ -211,7 +211,7 @@ func (o profileJobOptions) modelWith(cfg agent.Config, profiles []string) (*mig.
 // cancels the jobs that have not ended.
 func (o profileJobOptions) measure(
 	ctx context.Context,
-	cfg agent.Config,
+	cfg config.Config,
 	script []string,
 ) (ended []measurement, err error) {
 	out := io.Discard
@@ -284,7 +284,7 @@ func (o profileJobOptions) submit(ctx context.Context, m measurement, script []s
 }
 
 // await polls slurmdbd until the job of m has ended, and returns m with the result.
-func await(ctx context.Context, cfg agent.Config, m measurement) (measurement, error) {
+func await(ctx context.Context, cfg config.Config, m measurement) (measurement, error) {
 	ctl, wait := slurm.New(slurm.Options{Sacct: "sacct"}), summaryWait
 	field, err := cfg.Field()
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"caelum/internal/agent"
+	"caelum/internal/config"
 	"caelum/internal/learn"
 	"caelum/internal/mig"
 	"caelum/internal/predict"
@@ -48,7 +48,7 @@ the whole cluster from slurmdbd into the repository of the host on which it runs
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f := cmd.PersistentFlags()
-	f.StringVar(&o.config, "config", agent.DefaultConfig,
+	f.StringVar(&o.config, "config", config.DefaultPath,
 		"caelumd's configuration, for the keys repo, table, accounting_field, margin, share and max_slowdown")
 	f.StringVar(&o.path, "repo", "", "the repository; default: the configuration's repo")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the configuration's table")
@@ -67,8 +67,8 @@ the whole cluster from slurmdbd into the repository of the host on which it runs
 // open reads the configuration and opens the repository. It sets a file that is not a repository aside if caelum.yaml
 // names the file, and leaves it unchanged if --repo does. Without mustExist it creates a repository that does not
 // exist.
-func (o repoOptions) open(mustExist bool) (*repo.Repo, agent.Config, error) {
-	cfg, err := agent.LoadConfig(o.config)
+func (o repoOptions) open(mustExist bool) (*repo.Repo, config.Config, error) {
+	cfg, err := config.Load(o.config)
 	if err != nil {
 		return nil, cfg, err
 	}
@@ -91,8 +91,8 @@ func (o repoOptions) open(mustExist bool) (*repo.Repo, agent.Config, error) {
 
 // read opens the repository for a command that does not change it. Ordinary users may not read the repository, and
 // login nodes have none: for them, read returns their own runs from slurmdbd.
-func (o repoOptions) read(ctx context.Context) (*repo.Repo, agent.Config, error) {
-	cfg, err := agent.LoadConfig(o.config)
+func (o repoOptions) read(ctx context.Context) (*repo.Repo, config.Config, error) {
+	cfg, err := config.Load(o.config)
 	if err != nil {
 		return nil, cfg, err
 	}
@@ -105,7 +105,7 @@ func (o repoOptions) read(ctx context.Context) (*repo.Repo, agent.Config, error)
 
 // ownOnly reports whether the caller cannot use the repository of the configuration and gets only the caller's own
 // runs.
-func (o repoOptions) ownOnly(cfg agent.Config) bool {
+func (o repoOptions) ownOnly(cfg config.Config) bool {
 	return o.path == "" && os.Getuid() != 0 && !mayUse(cfg.Repo)
 }
 
@@ -120,7 +120,7 @@ func mayUse(path string) bool {
 
 // ownRuns returns a temporary repository with the caller's own runs from slurmdbd. It disappears when this process
 // ends.
-func ownRuns(ctx context.Context, cfg agent.Config) (*repo.Repo, error) {
+func ownRuns(ctx context.Context, cfg config.Config) (*repo.Repo, error) {
 	field, err := cfg.Field()
 	if err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func openOwn(path string) (*repo.Repo, error) {
 
 // decisions returns the GPU models and the default profile for predictions: the model of --board, else the decision
 // table. Without both, the result has no GPU model, and only memory and run time can be predicted.
-func (o repoOptions) decisions(cfg agent.Config) (learn.Table, error) {
+func (o repoOptions) decisions(cfg config.Config) (learn.Table, error) {
 	if o.board != "" {
 		b, err := modelNamed(o.board)
 		if err != nil {
@@ -165,7 +165,7 @@ func (o repoOptions) decisions(cfg agent.Config) (learn.Table, error) {
 	return t, err
 }
 
-func (o repoOptions) tablePath(cfg agent.Config) string {
+func (o repoOptions) tablePath(cfg config.Config) string {
 	if o.table != "" {
 		return o.table
 	}

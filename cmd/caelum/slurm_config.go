@@ -13,8 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"caelum/internal/agent"
+	"caelum/internal/config"
 	"caelum/internal/gpu"
+	"caelum/internal/inventory"
 )
 
 //go:embed slurm_config.tmpl
@@ -49,7 +50,7 @@ for each kind of GPU node. With --json it prints only the slots and the numbers 
 	host, _ := os.Hostname()
 	host, _, _ = strings.Cut(host, ".")
 	f := cmd.Flags()
-	f.StringVar(&o.config, "config", agent.DefaultConfig,
+	f.StringVar(&o.config, "config", config.DefaultPath,
 		"caelumd's configuration, for the profiles and the NVML library")
 	f.StringVar(&o.nodes, "nodes", host, "NodeName expression for the nodes with the same GPUs")
 	f.StringVar(&o.partition, "partition", "gpu", "partition whose jobs get slices")
@@ -68,7 +69,7 @@ func runSlurmConfig(w io.Writer, g *globals, o slurmConfigOptions) error {
 			fmt.Errorf("unknown section %q; the sections are %s", o.section, strings.Join(sections, ", ")),
 		}
 	}
-	cfg, err := agent.LoadConfig(o.config)
+	cfg, err := config.Load(o.config)
 	if err != nil {
 		return err
 	}
@@ -77,7 +78,7 @@ func runSlurmConfig(w io.Writer, g *globals, o slurmConfigOptions) error {
 		return err
 	}
 	defer hw.Close()
-	inv, err := agent.TakeInventory(hw, cfg.Profiles)
+	inv, err := inventory.Read(hw, cfg.Profiles)
 	if err != nil {
 		return err
 	}
@@ -93,7 +94,7 @@ func runSlurmConfig(w io.Writer, g *globals, o slurmConfigOptions) error {
 	return renderSlurmConfig(w, o, cfg, inv)
 }
 
-func renderSlurmConfig(w io.Writer, o slurmConfigOptions, cfg agent.Config, inv agent.Inventory) error {
+func renderSlurmConfig(w io.Writer, o slurmConfigOptions, cfg config.Config, inv inventory.Inventory) error {
 	funcs := template.FuncMap{"gres": gresOf, "tres": tresOf, "slots": slotLines}
 	t, err := template.New("").Funcs(funcs).Parse(slurmConfigText)
 	if err != nil {
@@ -103,7 +104,7 @@ func renderSlurmConfig(w io.Writer, o slurmConfigOptions, cfg agent.Config, inv 
 	if def == "" {
 		def = inv.Most[len(inv.Most)-1].Type
 	}
-	at := slices.IndexFunc(inv.Most, func(p agent.Offered) bool { return p.Type == def })
+	at := slices.IndexFunc(inv.Most, func(p inventory.Offered) bool { return p.Type == def })
 	if at < 0 {
 		return fmt.Errorf("default_profile: no GPU of this node puts %q on offer", def)
 	}
@@ -132,7 +133,7 @@ func renderSlurmConfig(w io.Writer, o slurmConfigOptions, cfg agent.Config, inv 
 
 // gresOf returns the value of Gres= for a node. A catalogue node has each profile at its maximum count. A real node has
 // all slices closed, until its agent publishes.
-func gresOf(inv agent.Inventory, catalogue bool) string {
+func gresOf(inv inventory.Inventory, catalogue bool) string {
 	var parts []string
 	for _, s := range inv.Slots {
 		parts = append(parts, fmt.Sprintf("gpu:%s:%d", s.Type, s.Count))
@@ -151,7 +152,7 @@ func gresOf(inv agent.Inventory, catalogue bool) string {
 }
 
 // tresOf returns the value of AccountingStorageTRES.
-func tresOf(inv agent.Inventory) string {
+func tresOf(inv inventory.Inventory) string {
 	parts := []string{"gres/gpu", "gres/mig"}
 	for _, p := range inv.Most {
 		parts = append(parts, "gres/mig:"+p.Type)
@@ -160,7 +161,7 @@ func tresOf(inv agent.Inventory) string {
 }
 
 // slotLines returns the lines of gres.conf for the slots: one line for each sequence of GPUs of the same Type.
-func slotLines(nodes, dev string, inv agent.Inventory) string {
+func slotLines(nodes, dev string, inv inventory.Inventory) string {
 	var b strings.Builder
 	first := 0
 	for _, s := range inv.Slots {

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"caelum/internal/agent"
+	"caelum/internal/config"
 	"caelum/internal/gpu"
 	"caelum/internal/learn"
 	"caelum/internal/ledger"
@@ -26,6 +27,7 @@ import (
 	"caelum/internal/repo"
 	"caelum/internal/slurm"
 	"caelum/internal/trust"
+	"caelum/internal/version"
 	"caelum/internal/wake"
 	"caelum/internal/watch"
 )
@@ -38,7 +40,7 @@ func main() {
 }
 
 func command() *cobra.Command {
-	var config string
+	var path string
 	cmd := &cobra.Command{
 		Use:   "caelumd",
 		Short: "Node agent of Caelum: cuts MIG slices for Slurm jobs",
@@ -49,12 +51,12 @@ EXIT STATUS
   0  a signal stopped caelumd (SIGTERM, SIGINT)
   1  caelumd could not start or continue; the reason is on standard error`,
 		Args:          cobra.NoArgs,
-		Version:       agent.Version,
+		Version:       version.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE:          func(*cobra.Command, []string) error { return serve(config) },
+		RunE:          func(*cobra.Command, []string) error { return serve(path) },
 	}
-	cmd.PersistentFlags().StringVar(&config, "config", agent.DefaultConfig, "configuration file")
+	cmd.PersistentFlags().StringVar(&path, "config", config.DefaultPath, "configuration file")
 	cmd.AddCommand(&cobra.Command{
 		Use:   "watch",
 		Short: "Notify the agents of changes in the queue; runs on slurmctld's host",
@@ -71,7 +73,7 @@ EXIT STATUS
   0  a signal stopped watch (SIGTERM, SIGINT)
   1  watch could not start or continue; the reason is on standard error`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return watchQueue(config) },
+		RunE: func(*cobra.Command, []string) error { return watchQueue(path) },
 	}, &cobra.Command{
 		Use:   "close",
 		Short: "Withdraw all offers of this node, after the agent has stopped",
@@ -83,13 +85,13 @@ EXIT STATUS
   0  the offers are withdrawn
   1  slurmctld could not be updated; the reason is on standard error`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return closeOffers(config) },
+		RunE: func(*cobra.Command, []string) error { return closeOffers(path) },
 	})
 	return cmd
 }
 
 func serve(path string) error {
-	cfg, err := agent.LoadConfig(path)
+	cfg, err := config.Load(path)
 	if err != nil {
 		return err
 	}
@@ -124,7 +126,7 @@ func serve(path string) error {
 	return a.Run(ctx)
 }
 
-func logger(cfg agent.Config) *logrus.Logger {
+func logger(cfg config.Config) *logrus.Logger {
 	log := logrus.New()
 	level, _ := logrus.ParseLevel(cfg.LogLevel) // checked by LoadConfig
 	log.SetLevel(level)
@@ -137,7 +139,7 @@ func logger(cfg agent.Config) *logrus.Logger {
 }
 
 func watchQueue(path string) error {
-	cfg, err := agent.LoadOwnConfig(path)
+	cfg, err := config.LoadOwn(path)
 	if err != nil {
 		return err
 	}
@@ -178,7 +180,7 @@ func watchQueue(path string) error {
 const dbdTimeout = 5 * time.Minute
 
 // learning returns the loop that keeps the decision table up to date.
-func learning(cfg agent.Config) (*learn.Loop, error) {
+func learning(cfg config.Config) (*learn.Loop, error) {
 	field, err := cfg.Field()
 	if err != nil {
 		return nil, fmt.Errorf("learn: %w", err)
@@ -198,10 +200,10 @@ func learning(cfg agent.Config) (*learn.Loop, error) {
 // name in the ledger: the agent cannot run with this configuration, and no job may start on slices that no agent
 // manages.
 func closeOffers(path string) error {
-	cfg, err := agent.LoadConfig(path)
+	cfg, err := config.Load(path)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "caelumd:", err)
-		cfg = agent.Defaults()
+		cfg = config.Defaults()
 		cfg.Node = cmp.Or(known(cfg.StateDir, "node"), cfg.Node)
 		fmt.Fprintf(os.Stderr, "caelumd: closing the offers of %s without the configuration\n", cfg.Node)
 	}

@@ -18,7 +18,9 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"caelum/internal/api"
+	"caelum/internal/config"
 	"caelum/internal/gpu"
+	"caelum/internal/inventory"
 	"caelum/internal/ledger"
 	"caelum/internal/mig"
 	"caelum/internal/offer"
@@ -49,7 +51,7 @@ type Controller interface {
 
 // Agent is one node's agent.
 type Agent struct {
-	cfg       Config
+	cfg       config.Config
 	hw        gpu.Hardware
 	caps      gpu.Caps
 	procs     *gpu.Processes
@@ -130,15 +132,27 @@ type Agent struct {
 }
 
 // New discovers the node's GPUs, opens the ledger and repairs the state after a crash. It does not need slurmctld.
-func New(cfg Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) (*Agent, error) {
+func New(cfg config.Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) (*Agent, error) {
+	return newAgent(cfg, hw, ctl, log, "/proc", &gpu.Processes{Proc: "/proc"})
+}
+
+// newAgent is New for a node whose driver has its files in proc and whose processes are in procs.
+func newAgent(
+	cfg config.Config,
+	hw gpu.Hardware,
+	ctl Controller,
+	log *logrus.Entry,
+	proc string,
+	procs *gpu.Processes,
+) (*Agent, error) {
 	a := &Agent{
 		cfg:          cfg,
 		hw:           hw,
 		ctl:          ctl,
 		log:          log,
 		now:          time.Now,
-		caps:         gpu.Caps{Dev: cfg.DeviceDir, Proc: cmp.Or(cfg.procDir, "/proc")},
-		procs:        cmp.Or(cfg.procs, &gpu.Processes{Proc: "/proc"}),
+		caps:         gpu.Caps{Dev: cfg.DeviceDir, Proc: proc},
+		procs:        procs,
 		former:       map[minorsOf]uint32{},
 		lastLogged:   map[any]time.Time{},
 		publish:      make(chan chan error),
@@ -168,9 +182,14 @@ func New(cfg Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) (*Agent
 	if err != nil {
 		return nil, err
 	}
-	if a.cards, a.profiles, err = inventory(found, cfg.Profiles); err != nil {
+	gpus, profiles, err := inventory.Divide(found, cfg.Profiles)
+	if err != nil {
 		return nil, err
 	}
+	for _, g := range gpus {
+		a.cards = append(a.cards, &card{GPU: g, ours: map[int]*instance{}})
+	}
+	a.profiles = profiles
 	if d := cfg.DefaultProfile; d != "" && len(a.profiles) > 0 && !slices.Contains(a.profiles, d) {
 		return nil, fmt.Errorf(
 			"default_profile: no GPU of this node offers %q; this node offers %s",
@@ -230,7 +249,7 @@ func (a *Agent) start() error {
 func (a *Agent) slotCount() int {
 	n := 0
 	for _, c := range a.cards {
-		n += len(c.slots)
+		n += len(c.Slots)
 	}
 	return n
 }

@@ -8,10 +8,8 @@
 // The agent as a whole:
 //
 //	agent.go       the Agent's state; start, Run, stop (stopTimeout 5 s); comparison every minute (reconcileInterval)
-//	config.go      the keys of caelum.yaml: defaults, ranges, error texts; the check of the file's owner
 //	state.go       GPUs, instances and pending leases in memory; the choice among the offers for a job (pick)
 //	slurmconf.go   the settings of slurmctld without which leases do not work (PrologFlags), and their error texts
-//	inventory.go   the GPUs in Slurm's terms, for `caelum slurm-config`; N, the total of gres/mig (Total)
 //	status.go      the answers to `caelum status` and `caelum job`
 //	visibility.go  the check of what a user may see of other users' jobs (PrivateData)
 //	refusallog.go  the log line for a call of a user other than root, at most one a minute (refusalsEvery)
@@ -49,7 +47,7 @@
 //	holders.go     processes with an open capability file: search before a lease, ending them, logInterval 1 minute
 //	sharedscan.go  shares one search of /proc between the prologs that wait at the same time
 //	leftovers.go   leftover processes and stuck instances; checks them every 2 s (leftoverInterval)
-//	strangers.go   processes that use another job's slice; the values of foreign_processes; Slurm's cgroup names
+//	strangers.go   processes that use another job's slice; Slurm's cgroup names
 //
 // Usage of running jobs:
 //

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"caelum/internal/inventory"
 	"caelum/internal/offer"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
@@ -223,7 +224,7 @@ func (a *Agent) learnTotal(node slurm.Node) error {
 // for the node's slots, as after a restart of slurmd, else the sum of all types.
 func guessTotal(node slurm.Node) int {
 	has := count(node.Gres)
-	if has[slurm.ClosedType] == Total(gpus(node.Gres)) {
+	if has[slurm.ClosedType] == inventory.Total(gpus(node.Gres)) {
 		return has[slurm.ClosedType]
 	}
 	sum := 0

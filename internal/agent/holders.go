@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"caelum/internal/config"
 	"caelum/internal/gpu"
 )
 
@@ -14,7 +15,7 @@ import (
 // checks the descriptor's device number, which follows from the GPU and the GPU instance id. The agent scans for such
 // processes at the release and again before the next lease. At that time the files belong to root, so no process can
 // open them between the scan and the lease. The agent ends such processes of the instance's last user (see
-// Config.Foreign). While other processes hold the instance, the instance is set aside.
+// config.Config.Foreign). While other processes hold the instance, the instance is set aside.
 
 // minorsOf identifies the capabilities of a GPU instance id. Every instance with this id has the same capabilities.
 type minorsOf struct {
@@ -195,9 +196,9 @@ func (a *Agent) endHolders(all []placed, found map[*instance][]gpu.Process) (som
 // accident.
 func (a *Agent) endsHolders() bool {
 	switch a.cfg.Foreign {
-	case foreignKill:
+	case config.ForeignKill:
 		return true
-	case foreignKillOthers:
+	case config.ForeignKillOthers:
 		a.slurmMu.Lock()
 		defer a.slurmMu.Unlock()
 		return a.slurm != nil && a.slurm.RelativeIndex()

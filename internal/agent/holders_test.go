@@ -21,7 +21,7 @@ type held struct {
 func newHeld(t *testing.T, gpus int) *held {
 	h := &held{newWorld(t, gpus), t.TempDir()}
 	h.stop()
-	h.cfg.procs = &gpu.Processes{Proc: h.proc}
+	h.procs = &gpu.Processes{Proc: h.proc}
 	h.start()
 	return h
 }

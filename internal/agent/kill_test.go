@@ -24,6 +24,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"caelum/internal/api"
+	"caelum/internal/config"
 	"caelum/internal/failpoint"
 	"caelum/internal/gpu"
 	"caelum/internal/gpu/gputest"
@@ -46,7 +47,7 @@ func TestMain(m *testing.M) {
 }
 
 type victimConfig struct {
-	Config     Config
+	Config     config.Config
 	Library    string
 	Controller string // socket
 }
@@ -240,7 +241,7 @@ type campaign struct {
 	rng     *rand.Rand
 	node    *gputest.Node
 	fake    *slurmtest.Fake
-	cfg     Config
+	cfg     config.Config
 	rpcPath string
 	client  *api.Client
 	prologs sync.WaitGroup
@@ -270,7 +271,7 @@ func newCampaign(t testing.TB) *campaign {
 	k.fake.Prolog(func(j slurm.Job, _ string) { k.prologs.Go(func() { k.prolog(j) }) })
 	k.fake.Epilog(func(j slurm.Job, _ string) { k.epilog(j) })
 	dir := t.TempDir()
-	k.cfg = Config{
+	k.cfg = config.Config{
 		Node: "n1", RunDir: filepath.Join(dir, "run"), StateDir: filepath.Join(dir, "state"), DeviceDir: k.node.Dev,
 		PollInterval: 20 * time.Millisecond, SampleInterval: 5 * time.Millisecond,
 		AccountingField: string(slurm.AdminComment),

@@ -374,7 +374,7 @@ func (a *Agent) equivalentProfiles(profile string) (names []string) {
 		if !a.usable(c) {
 			continue
 		}
-		if name, ok := c.Model.EquivalentProfile(profile, c.offerable); ok && !slices.Contains(names, name) {
+		if name, ok := c.Model.EquivalentProfile(profile, c.Offerable); ok && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

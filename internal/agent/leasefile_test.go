@@ -14,7 +14,7 @@ func (w *world) unserved() *Agent {
 	w.t.Helper()
 	log := logrus.New()
 	log.SetOutput(&syncWriter{w: &w.log})
-	a, err := New(w.cfg, w.node.NVML, w.fake, log.WithField("node", "n1"))
+	a, err := w.newAgent(log)
 	if err != nil {
 		w.t.Fatal(err)
 	}

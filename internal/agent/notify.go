@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"caelum/internal/config"
 	"caelum/internal/slurm"
 	"caelum/internal/wake"
 )
@@ -65,7 +66,7 @@ func (a *Agent) listen(ctx context.Context) {
 
 // readWakeKey reads the key file. The file must belong to the user of this process or to SlurmUser, as which the
 // watcher may run on the same host.
-func readWakeKey(cfg Config, c slurm.Config) (wake.Key, error) {
+func readWakeKey(cfg config.Config, c slurm.Config) (wake.Key, error) {
 	owners := []uint32{uint32(os.Geteuid())}
 	if uid, ok := c.SlurmUser(); ok {
 		owners = append(owners, uid)

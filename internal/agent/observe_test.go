@@ -327,7 +327,7 @@ func TestAgentEnds(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(&syncWriter{w: &l.log})
 	l.cfg.SampleInterval = 5 * time.Millisecond
-	a, err := New(l.cfg, l.node.NVML, l.fake, log.WithField("node", "n1"))
+	a, err := l.newAgent(log)
 	if err != nil {
 		t.Fatal(err)
 	}

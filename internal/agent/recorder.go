@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"caelum/internal/config"
 	"caelum/internal/predict"
 	"caelum/internal/slurm"
 )
@@ -93,7 +94,7 @@ func (a *Agent) record(ctx context.Context, p Pending) error {
 		return why
 	}
 	field := slurm.AccountingField(a.cfg.AccountingField)
-	if field == NoField {
+	if field == config.NoField {
 		field = slurm.AdminComment // it is only read
 	}
 	records, err := a.accounting.RecordsOf(ctx, field, p.Run.Job)
@@ -111,7 +112,7 @@ func (a *Agent) record(ctx context.Context, p Pending) error {
 		}
 	}
 	switch {
-	case a.cfg.AccountingField == NoField, hasSummary(newest.Text, p.Run.Summary()):
+	case a.cfg.AccountingField == config.NoField, hasSummary(newest.Text, p.Run.Summary()):
 		return a.repo.Recorded(p.Run)
 	case newest.End.IsZero(): // the job was requeued and runs again
 		return postpone(false, nil)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"caelum/internal/config"
 	"caelum/internal/predict"
 	"caelum/internal/slurm"
 )
@@ -88,7 +89,7 @@ func notes(node string, d *dbd, now *time.Time) (*Agent, *memory) {
 	log := logrus.New()
 	log.SetLevel(logrus.PanicLevel)
 	a := &Agent{
-		cfg: Config{
+		cfg: config.Config{
 			Node:            node,
 			AccountingField: string(slurm.AdminComment),
 		}, log: logrus.NewEntry(log), now: func() time.Time { return *now }, repo: repo, accounting: d,
@@ -231,7 +232,7 @@ func TestRecorderWritesNothing(t *testing.T) {
 	d := newDBD()
 	d.records[7] = []slurm.Record{{ID: 7, State: "FAILED", Exit: 1, Start: began, End: now, Text: "x"}}
 	a, repo := notes("n1", d, &now)
-	a.cfg.AccountingField = NoField
+	a.cfg.AccountingField = config.NoField
 	if err := repo.Ended(ran("n1", 7), now); err != nil {
 		t.Fatal(err)
 	}

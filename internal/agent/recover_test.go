@@ -174,11 +174,11 @@ func (w *world) granted(profile string) api.Slice {
 	return l.Slices[0]
 }
 
-// newAgent starts an agent and returns its error. It stops an agent that starts.
-func (w *world) newAgent() error {
+// startError starts an agent and returns its error. It stops an agent that starts.
+func (w *world) startError() error {
 	log := logrus.New()
 	log.SetOutput(&syncWriter{w: &w.log})
-	a, err := New(w.cfg, w.node.NVML, w.fake, log.WithField("node", "n1"))
+	a, err := w.newAgent(log)
 	if err == nil {
 		a.ledger.Close()
 	}
@@ -196,7 +196,7 @@ func TestContradictingLeaseFiles(t *testing.T) {
 	if err := os.WriteFile(path, []byte(forged), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.newAgent(); err == nil ||
+	if err := w.startError(); err == nil ||
 		!strings.Contains(err.Error(), fmt.Sprintf("jobs %d and 4711 name the same slice", id)) ||
 		!strings.Contains(err.Error(), path) {
 		t.Errorf("%v", err)

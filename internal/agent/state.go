@@ -6,8 +6,8 @@ import (
 	"sync"
 
 	"caelum/internal/gpu"
+	"caelum/internal/inventory"
 	"caelum/internal/ledger"
-	"caelum/internal/mig"
 	"caelum/internal/offer"
 	"caelum/internal/place"
 )
@@ -15,19 +15,14 @@ import (
 // card is one GPU of the node: its properties by the driver, and the instances on it.
 type card struct {
 	// GPU has the properties of the GPU. Of its fields only Problem changes, under Agent.mu: see [Agent.usable].
-	gpu.GPU
+	inventory.GPU
 	// hardware serialises the calls that change this GPU. It must be locked before Agent.mu, never while Agent.mu is
 	// held.
 	hardware sync.Mutex
-	// offerable are the placements of the profiles that the site offers.
-	offerable mig.Layout
 	// ours are the instances that the agent made, by placement.
 	ours map[int]*instance
 	// foreign are the instances that another program made. They occupy their units, and the agent never changes them.
 	foreign []gpu.Instance
-	// slots are the indices of gres/gpu that this GPU contributes: as many as the GPU can hold instances. Slurm does
-	// not bind a slot to a particular instance.
-	slots []int
 	// unlisted is set if the driver did not list the GPU's processes at the last attempt.
 	unlisted bool
 	// asked receives the result of a discovery that is under way. It is used under hardware.
@@ -104,7 +99,7 @@ func (a *Agent) view() []offer.GPU {
 			continue
 		}
 		s := c.existing()
-		gpus[i] = offer.GPU{Model: c.Model, Offerable: c.offerable, Busy: s.Layout, Blocked: s.Blocked, Idle: s.Idle}
+		gpus[i] = offer.GPU{Model: c.Model, Offerable: c.Offerable, Busy: s.Layout, Blocked: s.Blocked, Idle: s.Idle}
 		for p, in := range c.ours {
 			if s.Layout.Has(p) {
 				gpus[i].Expect(p, a.endOf(in.Job))

@@ -8,10 +8,8 @@ import (
 
 	"caelum/internal/api"
 	"caelum/internal/offer"
+	"caelum/internal/version"
 )
-
-// Version is the release of Caelum. It is set at link time.
-var Version = "development"
 
 // Status implements api.Handler.
 func (a *Agent) Status(context.Context) (*api.Status, error) {
@@ -19,7 +17,7 @@ func (a *Agent) Status(context.Context) (*api.Status, error) {
 	defer a.mu.Unlock()
 	s := &api.Status{
 		Node:             a.cfg.Node,
-		Version:          Version,
+		Version:          version.Version,
 		Profiles:         a.profiles,
 		Stale:            a.stale,
 		Published:        maps.Clone(a.published),
@@ -45,7 +43,7 @@ func (a *Agent) Status(context.Context) (*api.Status, error) {
 
 // statusOf returns the status of GPU i. The caller holds a.mu.
 func (a *Agent) statusOf(i int, c *card) api.GPU {
-	g := api.GPU{Index: c.Index, UUID: c.UUID, Model: c.Name, Slots: c.slots, Problem: c.Problem, Unlisted: c.unlisted}
+	g := api.GPU{Index: c.Index, UUID: c.UUID, Model: c.Name, Slots: c.Slots, Problem: c.Problem, Unlisted: c.unlisted}
 	if c.Model == nil {
 		return g
 	}

@@ -6,15 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"caelum/internal/config"
 	"caelum/internal/gpu"
-)
-
-// The values of foreign_processes. They select the action against a process that uses the slice of another job, or that
-// keeps a slice open after its job has ended.
-const (
-	foreignReport     = "report"           // name the process in the log and in `caelum status`
-	foreignKillOthers = "kill-other-users" // also end the process if it can harm another user
-	foreignKill       = "kill"             // also end the process if it belongs to the job's user
 )
 
 // stranger is a process on a leased slice that does not belong to the slice's job. Process.Start distinguishes it from
@@ -59,7 +52,7 @@ func (a *Agent) checkProcesses(u *usage, pids []int) {
 	a.seen.mu.Unlock()
 	var end []gpu.Process
 	for _, s := range found {
-		if a.cfg.Foreign == foreignKill || a.cfg.Foreign == foreignKillOthers && !s.Is(uid) {
+		if a.cfg.Foreign == config.ForeignKill || a.cfg.Foreign == config.ForeignKillOthers && !s.Is(uid) {
 			end = append(end, s.Process)
 		}
 	}

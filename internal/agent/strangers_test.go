@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"caelum/internal/config"
 	"caelum/internal/gpu"
 )
 
@@ -86,13 +87,13 @@ func TestStranger(t *testing.T) {
 		cgroup         string
 		strange, ended bool
 	}{
-		{"reported", foreignReport, 20002, "/", true, false},
-		{"of another user", foreignKillOthers, 20002, "/", true, true},
-		{"of the user's other job, by default", foreignKillOthers, 20001, otherJob, true, false},
-		{"ended", foreignKill, 20002, "/", true, true},
-		{"of the user's other job", foreignKill, 20001, otherJob, true, true},
-		{"the user's", foreignKill, 20001, "/", false, false},
-		{"root's", foreignKill, 0, "/", false, false},
+		{"reported", config.ForeignReport, 20002, "/", true, false},
+		{"of another user", config.ForeignKillOthers, 20002, "/", true, true},
+		{"of the user's other job, by default", config.ForeignKillOthers, 20001, otherJob, true, false},
+		{"ended", config.ForeignKill, 20002, "/", true, true},
+		{"of the user's other job", config.ForeignKill, 20001, otherJob, true, true},
+		{"the user's", config.ForeignKill, 20001, "/", false, false},
+		{"root's", config.ForeignKill, 0, "/", false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHeld(t, 1)
@@ -181,13 +182,13 @@ func TestHolderEnded(t *testing.T) {
 		uid           int
 		ended         bool
 	}{
-		{"by default", foreignKillOthers, "yes", 20001, true},
-		{"another user's", foreignKillOthers, "yes", 20002, false},
-		{"without ConstrainDevices", foreignKillOthers, "no", 20001, false},
-		{"kill, without ConstrainDevices", foreignKill, "no", 20001, true},
-		{"kill, another user's", foreignKill, "yes", 20002, false},
-		{"report", foreignReport, "yes", 20001, false},
-		{"a setuid program's", foreignKillOthers, "yes", setuid, true},
+		{"by default", config.ForeignKillOthers, "yes", 20001, true},
+		{"another user's", config.ForeignKillOthers, "yes", 20002, false},
+		{"without ConstrainDevices", config.ForeignKillOthers, "no", 20001, false},
+		{"kill, without ConstrainDevices", config.ForeignKill, "no", 20001, true},
+		{"kill, another user's", config.ForeignKill, "yes", 20002, false},
+		{"report", config.ForeignReport, "yes", 20001, false},
+		{"a setuid program's", config.ForeignKillOthers, "yes", setuid, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHeld(t, 1)

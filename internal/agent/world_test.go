@@ -14,6 +14,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"caelum/internal/api"
+	"caelum/internal/config"
 	"caelum/internal/gpu"
 	"caelum/internal/gpu/gputest"
 	"caelum/internal/slurm"
@@ -31,7 +32,8 @@ type world struct {
 	t     testing.TB
 	node  *gputest.Node
 	fake  *slurmtest.Fake
-	cfg   Config
+	cfg   config.Config
+	procs *gpu.Processes
 	agent *Agent
 	stop  func()
 	ctl   Controller // for agents that start from now on; fake by default
@@ -83,12 +85,12 @@ func newWorld(t testing.TB, gpus int) *world {
 		delete(w.leases, j.ID)
 	})
 	dir := t.TempDir()
-	w.cfg = Config{
+	w.cfg = config.Config{
 		Node: "n1", RunDir: filepath.Join(dir, "run"), StateDir: filepath.Join(dir, "state"),
-		DeviceDir: w.node.Dev, procDir: w.node.Proc,
+		DeviceDir:    w.node.Dev,
 		PollInterval: time.Hour, LogLevel: "debug", LogFormat: "text",
-		procs: &gpu.Processes{Proc: t.TempDir()}, // a test must not see the machine's own processes
 	}
+	w.procs = &gpu.Processes{Proc: t.TempDir()} // a test must not see the machine's own processes
 	w.start()
 	t.Cleanup(func() {
 		w.prologs.Wait()
@@ -105,7 +107,7 @@ func (w *world) start() {
 	if w.ctl == nil {
 		w.ctl = w.fake
 	}
-	a, err := New(w.cfg, w.node.NVML, w.ctl, log.WithField("node", "n1"))
+	a, err := w.newAgent(log)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -124,6 +126,11 @@ func (w *world) start() {
 		done.Wait()
 		a.ledger.Close()
 	}
+}
+
+// newAgent makes an agent of the node that the caller runs.
+func (w *world) newAgent(log *logrus.Logger) (*Agent, error) {
+	return newAgent(w.cfg, w.node.NVML, w.ctl, log.WithField("node", "n1"), w.node.Proc, w.procs)
 }
 
 func (w *world) current() *Agent {

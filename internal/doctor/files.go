@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"caelum/internal/agent"
+	"caelum/internal/config"
 	"caelum/internal/trust"
 )
 
@@ -34,7 +34,7 @@ type WrongFile struct {
 }
 
 // agentFiles returns the paths that the agent creates, with their modes. Root owns all of them. Some need not exist.
-func agentFiles(cfg agent.Config, runDir string) map[string]fs.FileMode {
+func agentFiles(cfg config.Config, runDir string) map[string]fs.FileMode {
 	return map[string]fs.FileMode{
 		runDir:                                   0o755,
 		filepath.Join(runDir, "jobs"):            0o700,
@@ -49,7 +49,7 @@ func agentFiles(cfg agent.Config, runDir string) map[string]fs.FileMode {
 }
 
 func (f *Facts) readOwners(ctx context.Context, p Place) {
-	paths := []string{filepath.Dir(agent.DefaultConfig)}
+	paths := []string{filepath.Dir(config.DefaultPath)}
 	if object := f.Plugin.Args["job_object"]; object != "" {
 		paths = append(paths, object)
 	}

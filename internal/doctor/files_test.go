@@ -1,13 +1,12 @@
 package doctor
 
 import (
+	"caelum/internal/config"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	"caelum/internal/agent"
 )
 
 // TestReadOwners changes the mode of one of the agent's files and of the library that caelum.yaml names.
@@ -24,7 +23,7 @@ func TestReadOwners(t *testing.T) {
 	}
 	p := Place{
 		RunDir: filepath.Join(dir, "run"),
-		Config: agent.Config{
+		Config: config.Config{
 			StateDir:    dir + "/state",
 			DeviceDir:   dir + "/dev",
 			Repo:        dir + "/repo.db",

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"syscall"
 
-	"caelum/internal/agent"
+	"caelum/internal/config"
 	"caelum/internal/gpu"
 )
 
@@ -21,7 +21,7 @@ type WholeGPU struct {
 }
 
 // readWhole reads the mode and owner of the device files of the GPUs in leftOut.
-func readWhole(cfg agent.Config, leftOut map[int]bool) ([]WholeGPU, error) {
+func readWhole(cfg config.Config, leftOut map[int]bool) ([]WholeGPU, error) {
 	if len(leftOut) == 0 {
 		return nil, nil
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"caelum/internal/agent"
+	"caelum/internal/inventory"
 	"caelum/internal/slurm"
 )
 
@@ -58,10 +58,10 @@ func total(f *Facts) []Finding {
 	}
 	configured := f.Node.MIGTotal
 	switch {
-	case cmp.Or(configured, mig) < agent.Total(gpus):
+	case cmp.Or(configured, mig) < inventory.Total(gpus):
 		return []Finding{fault(fmt.Sprintf("gres/mig adds up to %d on %s, and its %d slots need %d: "+
 			"the agent cannot publish all of its offers",
-			cmp.Or(configured, mig), f.Node.Name, gpus, agent.Total(gpus)), slurmConfig)}
+			cmp.Or(configured, mig), f.Node.Name, gpus, inventory.Total(gpus)), slurmConfig)}
 	case configured == 0:
 		return []Finding{note(fmt.Sprintf("gres/mig adds up to %d on %s; not compared with slurm.conf, "+
 			"because AccountingStorageTRES does not include gres/mig", mig, f.Node.Name))}

@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"caelum/internal/agent"
 	"caelum/internal/api"
+	"caelum/internal/config"
 	"caelum/internal/gpu"
 	"caelum/internal/slurm"
 )
@@ -24,7 +24,7 @@ const defaultRunDir = api.DefaultRunDir
 // Place names the host's part in the cluster and the paths that Read uses.
 type Place struct {
 	// Config is the agent's configuration.
-	Config agent.Config
+	Config config.Config
 	// RunDir holds the agent's socket.
 	RunDir string
 	// Controller is set if this host runs slurmctld and is not a GPU node.
@@ -285,7 +285,7 @@ func (f *Facts) readFiles(ctx context.Context, p Place, client *api.Client) {
 }
 
 // capFiles returns the capability files of all instances, with their present owners and modes, by instanceKey.
-func capFiles(cfg agent.Config) (map[string][]CapFile, error) {
+func capFiles(cfg config.Config) (map[string][]CapFile, error) {
 	hw, err := gpu.OpenNVML(cfg.NVMLLibrary)
 	if err != nil {
 		return nil, err

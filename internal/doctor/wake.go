@@ -4,7 +4,7 @@ import (
 	"io/fs"
 	"os"
 
-	"caelum/internal/agent"
+	"caelum/internal/config"
 	"caelum/internal/slurm"
 	"caelum/internal/wake"
 )
@@ -18,7 +18,7 @@ type Wake struct {
 	Err  error
 }
 
-func readWake(cfg agent.Config) Wake {
+func readWake(cfg config.Config) Wake {
 	info, err := os.Lstat(cfg.WakeKey)
 	return Wake{Port: cfg.WakePort, Path: cfg.WakeKey, Info: info, Err: err}
 }

@@ -1,13 +1,12 @@
 package doctor
 
 import (
+	"caelum/internal/config"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
-
-	"caelum/internal/agent"
 )
 
 // TestWakeKey: a wake port without a key file that only its daemon can read causes a warning, and the remedy has the
@@ -19,7 +18,7 @@ func TestWakeKey(t *testing.T) {
 		f := healthy()
 		f.Controller = true
 		f.Config.Values["SlurmUser"] = "slurm(" + slurmUser + ")"
-		f.Wake = readWake(agent.Config{WakePort: port, WakeKey: path})
+		f.Wake = readWake(config.Config{WakePort: port, WakeKey: path})
 		for _, found := range Examine(f) {
 			if found.Check == "wake key" {
 				return string(found.Severity) + ": " + found.Text + found.Next

@@ -13,9 +13,11 @@ import (
 
 // layers is the order of the packages: a package imports only packages that come before it.
 var layers = []string{
+	"internal/version",
 	"internal/failpoint", "internal/trust", "internal/sqlite", "internal/mig", "internal/place", "internal/offer",
 	"internal/predict", "internal/decisions", "internal/ledger", "internal/repo", "internal/gpu", "internal/slurm",
-	"internal/learn", "internal/plan", "internal/wake", "internal/api", "internal/agent", "internal/watch",
+	"internal/learn", "internal/plan", "internal/wake", "internal/api",
+	"internal/inventory", "internal/config", "internal/agent", "internal/watch",
 	"internal/doctor", "internal/trace", "internal/sim", "internal/report",
 }
 
@@ -125,5 +127,15 @@ func TestSpankObject(t *testing.T) {
 	}
 	if !seen {
 		t.Fatal("no package spank/job")
+	}
+}
+
+// TestCommandLineWithoutAgent checks that the command line does not contain the agent: a command needs neither NVML's
+// samplers nor the agent's ledger to read a file or to ask an agent.
+func TestCommandLineWithoutAgent(t *testing.T) {
+	for _, p := range list(t) {
+		if p.ImportPath == "cmd/caelum" && slices.Contains(p.Deps, "caelum/internal/agent") {
+			t.Error("cmd/caelum reaches internal/agent")
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package agent
+package config
 
 import (
 	"os"
@@ -21,7 +21,7 @@ func TestConfigOfOthers(t *testing.T) {
 		}
 	}
 	write()
-	if c, err := LoadConfig(path); err != nil || c.NVMLLibrary != "/tmp/evil.so" {
+	if c, err := Load(path); err != nil || c.NVMLLibrary != "/tmp/evil.so" {
 		t.Fatalf("root's own file: %+v, %v", c, err)
 	}
 	for name, spoil := range map[string]func() error{
@@ -41,12 +41,12 @@ func TestConfigOfOthers(t *testing.T) {
 		if err := spoil(); err != nil {
 			t.Fatal(err)
 		}
-		if c, err := LoadConfig(path); err == nil || !strings.Contains(err.Error(), name) ||
+		if c, err := Load(path); err == nil || !strings.Contains(err.Error(), name) ||
 			!strings.Contains(err.Error(), "couldn't use "+path) ||
 			c.NVMLLibrary != "" {
 			t.Errorf("want %q, got %v", name, err)
 		}
-		if _, err := loadConfig(path, user); err != nil {
+		if _, err := load(path, user); err != nil {
 			t.Errorf("a command that a user runs refuses the file: %v", err)
 		}
 		path = was
@@ -57,7 +57,7 @@ func TestConfigOfOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := LoadOwnConfig(filepath.Join(t.TempDir(), "none.yaml")); err == nil {
+	if _, err := LoadOwn(filepath.Join(t.TempDir(), "none.yaml")); err == nil {
 		t.Error("a file that does not exist was loaded")
 	}
 }

@@ -1,4 +1,4 @@
-package agent
+package inventory
 
 import (
 	"slices"
@@ -19,13 +19,13 @@ func TestOfferedByTwoModels(t *testing.T) {
 		}
 		found = append(found, gpu.GPU{Index: i, Model: b})
 	}
-	cards, names, err := inventory(found, nil)
+	gpus, names, err := Divide(found, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []Offered
 	for _, name := range []string{"1g.5gb", "1g.10gb", "7g.80gb"} {
-		got = append(got, offered(cards, names, name))
+		got = append(got, offered(gpus, names, name))
 	}
 	want := []Offered{
 		{TypedCount{"1g.5gb", 7}, 4864, "7g.40gb"},

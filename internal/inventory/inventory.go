@@ -1,4 +1,6 @@
-package agent
+// Package inventory describes a node's GPUs in Slurm's terms: the slots of gres/gpu, the profiles that the site offers,
+// and N, the constant total of gres/mig. It calls the hardware only to discover the GPUs.
+package inventory
 
 import (
 	"fmt"
@@ -44,29 +46,29 @@ type Model struct {
 	Profiles []string `json:"profiles"` // smallest first
 }
 
-// TakeInventory reads the inventory from the hardware. profiles lists the profiles that the site offers. If it is
+// Read reads the inventory from the hardware. profiles lists the profiles that the site offers. If it is
 // empty, the site offers every plain profile (mig.Plain).
-func TakeInventory(hw gpu.Hardware, profiles []string) (Inventory, error) {
+func Read(hw gpu.Hardware, profiles []string) (Inventory, error) {
 	var inv Inventory
 	found, err := hw.GPUs()
 	if err != nil {
 		return inv, err
 	}
-	cards, names, err := inventory(found, profiles)
+	gpus, names, err := Divide(found, profiles)
 	if err != nil {
 		return inv, err
 	}
 	slots := 0
-	for _, c := range cards {
+	for _, c := range gpus {
 		if c.Problem != "" {
 			inv.Problems = append(inv.Problems, fmt.Sprintf("GPU %d: %s", c.Index, c.Problem))
 			continue
 		}
-		slots += len(c.slots)
+		slots += len(c.Slots)
 		if k := len(inv.Slots) - 1; k >= 0 && inv.Slots[k].Type == c.Model.Type {
-			inv.Slots[k].Count += len(c.slots)
+			inv.Slots[k].Count += len(c.Slots)
 		} else {
-			inv.Slots = append(inv.Slots, TypedCount{c.Model.Type, len(c.slots)})
+			inv.Slots = append(inv.Slots, TypedCount{c.Model.Type, len(c.Slots)})
 		}
 		if !slices.ContainsFunc(inv.Models, func(m Model) bool { return m.Type == c.Model.Type }) {
 			has := func(name string) bool { _, ok := c.Model.ProfileIndex(name); return ok }
@@ -81,15 +83,15 @@ func TakeInventory(hw gpu.Hardware, profiles []string) (Inventory, error) {
 	}
 	inv.Total = Total(slots)
 	for _, name := range names {
-		inv.Most = append(inv.Most, offered(cards, names, name))
+		inv.Most = append(inv.Most, offered(gpus, names, name))
 	}
 	return inv, nil
 }
 
 // offered describes a profile of a node. names has the node's profiles, smallest first.
-func offered(cards []*card, names []string, name string) Offered {
+func offered(gpus []GPU, names []string, name string) Offered {
 	o := Offered{TypedCount: TypedCount{Type: name}}
-	for _, c := range cards {
+	for _, c := range gpus {
 		if c.Problem != "" {
 			continue
 		}
@@ -127,34 +129,45 @@ func mostOf(b *mig.Model, set mig.Layout) int {
 	return most
 }
 
-// inventory makes the cards of the GPUs that discovery found, and returns them with the profiles that the site offers,
-// smallest first. These are the named profiles, or every plain profile if none is named. It returns an error if no GPU
-// has a named profile.
-func inventory(found []gpu.GPU, named []string) ([]*card, []string, error) {
-	var cards []*card
+// GPU is a GPU of the node, with what the site offers of it.
+type GPU struct {
+	gpu.GPU
+	// Offerable are the placements of the profiles that the site offers.
+	Offerable mig.Layout
+	// Slots are the indices of gres/gpu that this GPU contributes: as many as the GPU can hold instances. Slurm does
+	// not bind a slot to a particular instance.
+	Slots []int
+}
+
+// Divide gives each of the GPUs that discovery found its offerable placements and its slots. It also returns the
+// profiles that the site offers, smallest first. These are the named profiles, or every plain profile if none is named.
+// It returns an error if no GPU has a named profile.
+func Divide(found []gpu.GPU, named []string) ([]GPU, []string, error) {
+	var gpus []GPU
 	var profiles []string
 	size := map[string]int{}
 	slots := 0
 	for _, g := range found {
-		c := &card{GPU: g, ours: map[int]*instance{}}
-		cards = append(cards, c)
+		c := GPU{GPU: g}
 		if g.Problem != "" {
+			gpus = append(gpus, c)
 			continue
 		}
 		for i, p := range g.Model.Profiles {
 			if len(named) > 0 && !slices.Contains(named, p.Name) || len(named) == 0 && !mig.Plain(p) {
 				continue
 			}
-			c.offerable |= g.Model.OfProfile(i)
+			c.Offerable |= g.Model.OfProfile(i)
 			if !slices.Contains(profiles, p.Name) {
 				profiles = append(profiles, p.Name)
 				size[p.Name] = p.Size*100 + p.Compute
 			}
 		}
-		for range mostOf(g.Model, c.offerable) {
-			c.slots = append(c.slots, slots)
+		for range mostOf(g.Model, c.Offerable) {
+			c.Slots = append(c.Slots, slots)
 			slots++
 		}
+		gpus = append(gpus, c)
 	}
 	for _, name := range named {
 		if known := namesOf(found); len(known) > 0 && !slices.Contains(known, name) {
@@ -166,7 +179,7 @@ func inventory(found []gpu.GPU, named []string) ([]*card, []string, error) {
 		}
 	}
 	slices.SortStableFunc(profiles, func(x, y string) int { return size[x] - size[y] })
-	return cards, profiles, nil
+	return gpus, profiles, nil
 }
 
 // namesOf returns the profiles that the driver reports, without duplicates.

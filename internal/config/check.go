@@ -1,0 +1,123 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"caelum/internal/place"
+	"caelum/internal/slurm"
+)
+
+// check returns an error for the first invalid value. The error names the key, the value and the valid values.
+func (c Config) check() error {
+	for _, check := range []func() error{
+		c.checkNode, c.checkPaths, c.checkPlanning, c.checkIntervals, c.checkWatcher, c.checkUsage, c.checkLog,
+	} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkNode checks the node's name.
+func (c Config) checkNode() error {
+	if c.Node == "" {
+		return errors.New("node: is empty and the host has no name; set it to this node's NodeName in slurm.conf")
+	}
+	if !slurm.ValidNode(c.Node) {
+		return fmt.Errorf("node: %q is not the name of one node; set it to this node's NodeName in slurm.conf", c.Node)
+	}
+	return nil
+}
+
+// checkPaths checks that the paths are absolute.
+func (c Config) checkPaths() error {
+	for _, path := range []struct{ key, value string }{
+		{"run_dir", c.RunDir},
+		{"state_dir", c.StateDir},
+		{"device_dir", c.DeviceDir},
+		{"repo", c.Repo},
+		{"table", c.Table},
+		{"wake_key", c.WakeKey},
+		{"poke_file", c.PokeFile},
+	} {
+		if !strings.HasPrefix(path.value, "/") {
+			return fmt.Errorf("%s: %q is not an absolute path", path.key, path.value)
+		}
+	}
+	return nil
+}
+
+// checkPlanning checks the placement policy and the profiles.
+func (c Config) checkPlanning() error {
+	if _, err := place.ByName(c.Policy); err != nil {
+		return fmt.Errorf("policy: %w", err)
+	}
+	if c.DefaultProfile != "" && len(c.Profiles) > 0 && !slices.Contains(c.Profiles, c.DefaultProfile) {
+		return fmt.Errorf(
+			"default_profile: %q is not among profiles (%s)", c.DefaultProfile, strings.Join(c.Profiles, ", "))
+	}
+	return nil
+}
+
+// checkIntervals checks the times between two polls of slurmctld and between two samples of a slice.
+func (c Config) checkIntervals() error {
+	if c.PollInterval < 100*time.Millisecond || c.PollInterval > time.Hour {
+		return fmt.Errorf("poll_interval: %v is not between 100ms and 1h (write it like 15s)", c.PollInterval)
+	}
+	if s := c.SampleInterval; s != 0 && (s < 200*time.Millisecond || s > time.Minute) {
+		return fmt.Errorf(
+			"sample_interval: %v is not between 200ms and 1m (write it like 1s; 0 turns sampling off)", s)
+	}
+	return nil
+}
+
+// checkWatcher checks the port and the address for the notifications of the watcher.
+func (c Config) checkWatcher() error {
+	if c.WakePort < 0 || c.WakePort > 65535 {
+		return fmt.Errorf("wake_port: %d is not a UDP port (0: no watcher)", c.WakePort)
+	}
+	if c.WakeAddress != "" && net.ParseIP(c.WakeAddress) == nil {
+		return fmt.Errorf(
+			"wake_address: %q is not an IP address (omit the key to use all addresses of this node)", c.WakeAddress)
+	}
+	return nil
+}
+
+// checkUsage checks the settings for processes on slices, for accounting and for predictions.
+func (c Config) checkUsage() error {
+	if f := c.Foreign; !slices.Contains([]string{ForeignReport, ForeignKillOthers, ForeignKill}, f) {
+		return fmt.Errorf("foreign_processes: %q is not report, kill-other-users or kill", f)
+	}
+	if f := slurm.AccountingField(c.AccountingField); f != NoField && !slices.Contains(slurm.AccountingFields, f) {
+		return fmt.Errorf("accounting_field: %q is not AdminComment, SystemComment or none", f)
+	}
+	if !(c.Margin >= 0 && c.Margin <= 10) {
+		return fmt.Errorf("margin: %v is not between 0 and 10 (0.1: 10 %% more than the measured peak)", c.Margin)
+	}
+	if c.ShareUsers < 1 || c.ShareUsers > 1000 {
+		return fmt.Errorf("share_users: %d is not between 1 and 1000 "+
+			"(3: a script's size is shared once three users have run it)", c.ShareUsers)
+	}
+	if c.MaxSlowdown != 0 && !(c.MaxSlowdown >= 1 && c.MaxSlowdown <= 1000) {
+		return fmt.Errorf("max_slowdown: %v is not between 1 and 1000 "+
+			"(1.5: up to 50 %% longer than on the whole GPU; 0: only memory counts)", c.MaxSlowdown)
+	}
+	return nil
+}
+
+// checkLog checks level and format of the log.
+func (c Config) checkLog() error {
+	if !slices.Contains([]string{"debug", "info", "warning", "error"}, c.LogLevel) {
+		return fmt.Errorf("log_level: %q is not debug, info, warning or error", c.LogLevel)
+	}
+	if !slices.Contains([]string{"text", "json"}, c.LogFormat) {
+		return fmt.Errorf("log_format: %q is not text or json", c.LogFormat)
+	}
+	return nil
+}
