@@ -27,6 +27,7 @@ import (
 	"caelum/internal/place"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
+	"caelum/internal/usage"
 	"caelum/internal/wake"
 )
 
@@ -116,19 +117,8 @@ type Agent struct {
 
 	refusals refusals
 
-	// The usage of jobs: observe.go, keep.go, recorder.go. Without a repository, the agent shows the usage and does not
-	// store it.
-	seen       observer
-	clock      func() time.Duration // CLOCK_MONOTONIC
-	repo       Repository
-	accounting Accounting
-	toKeep     chan struct{} // the keeper has work
-	toRecord   chan struct{} // the recorder has work
-	repoFailed atomic.Bool   // the repository's last answer was an error
-	tookOver   bool          // the observations of an earlier agent have been read; only the keeper uses it
-	waiting    atomic.Int64  // summaries that slurmdbd does not have yet
-	dbdFailed  atomic.Bool   // slurmdbd's failure has been logged
-	spoils     sync.Once     // has logged that another tool uses the accounting field
+	usage *usage.Monitor
+	clock func() time.Duration // CLOCK_MONOTONIC, for usage
 }
 
 // New discovers the node's GPUs, opens the ledger and repairs the state after a crash. It does not need slurmctld.
@@ -165,12 +155,20 @@ func newAgent(
 		pending:      map[uint32]*pendingLease{},
 		unserved:     map[uint32]int{},
 		allocations:  map[uint32]allocation{},
-		seen:         observer{open: map[uint32]*observation{}},
-		clock:        monotonic,
-		toKeep:       make(chan struct{}, 1),
-		toRecord:     make(chan struct{}, 1),
+		clock:        usage.Monotonic,
 		recordPause:  recordPause,
 	}
+	field, _ := cfg.Field() // "" if the site writes no summaries
+	a.usage = usage.NewMonitor(usage.Options{
+		Node:      cfg.Node,
+		Interval:  cfg.SampleInterval,
+		Field:     field,
+		Meter:     func(g int, in gpu.Instance) (gpu.Meter, error) { return a.hw.Meter(g, in) },
+		Processes: a.checkProcesses,
+		Now:       func() time.Time { return a.now() },
+		Clock:     func() time.Duration { return a.clock() },
+		Log:       log,
+	})
 	var err error
 	if a.policy, err = place.ByName(cmp.Or(cfg.Policy, place.DefaultPolicy)); err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
@@ -266,6 +264,27 @@ func (a *Agent) defaultProfile() string {
 	return a.profiles[len(a.profiles)-1]
 }
 
+// Keep gives the agent a repository for the runs of jobs, and access to slurmdbd for their summaries. It must be called
+// before Run, or not at all.
+func (a *Agent) Keep(repo usage.Repository, accounting usage.Accounting) {
+	a.usage.SetRepository(repo, accounting)
+}
+
+// observe begins to observe the usage of a lease.
+func (a *Agent) observe(l api.Lease) {
+	var held []usage.Slice
+	model := ""
+	for _, s := range l.Slices {
+		in := a.held(l.Job, s)
+		if in == nil {
+			continue // the instance is gone; the comparison with the GPU has logged that
+		}
+		model = a.cards[s.GPU].Model.Type
+		held = append(held, usage.Slice{GPU: s.GPU, Instance: a.hwOf(in), MemoryMiB: float64(s.MemoryMiB)})
+	}
+	a.usage.Begin(l, model, held)
+}
+
 // stopTimeout limits how long a stopping agent waits for the calls that it is serving. A prolog that is cut off repeats
 // its call: the ledger has its result, or the next start undoes it.
 const stopTimeout = 5 * time.Second
@@ -289,21 +308,14 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer server.Close()
 	var tasks sync.WaitGroup
 	working, stop := context.WithCancel(context.Background())
-	samplers := a.sampleAll(working)
+	finish := a.usage.Start(working, a.usableGPUs())
 	defer func() {
 		stop()
 		tasks.Wait()
-		samplers()
-		if a.repo != nil {
-			a.keep(true)
-		}
+		finish()
 	}()
 	tasks.Go(func() { a.publisher(working) })
 	tasks.Go(func() { a.reconciler(working) })
-	if a.repo != nil {
-		tasks.Go(func() { a.keeper(working) })
-		tasks.Go(func() { a.recorder(working) })
-	}
 	if a.cfg.WakePort > 0 {
 		tasks.Go(func() { a.listen(working) })
 	}
@@ -312,7 +324,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	tasks.Go(func() { failed <- server.Serve(rootListener) })
 	daemon.SdNotify(false, daemon.SdNotifyReady)
 	a.log.WithField("gpus", len(a.cards)).WithField("slots", a.slotCount()).Info("ready")
-	go a.Publish(working) // without waiting for the first poll
+	tasks.Go(func() { a.Publish(working) }) // without waiting for the first poll
 	var why error
 	select {
 	case <-ctx.Done():

@@ -48,12 +48,4 @@
 //	sharedscan.go  shares one search of /proc between the prologs that wait at the same time
 //	leftovers.go   leftover processes and stuck instances; checks them every 2 s (leftoverInterval)
 //	strangers.go   processes that use another job's slice; Slurm's cgroup names
-//
-// Usage of running jobs:
-//
-//	observe.go     the samplers, and the observation of a run from lease to release (minObserved 1 s)
-//	usage.go       the histogram of a slice's samples: memory quantiles, utilisation (usageBins 128)
-//	keep.go        writes observations and ended runs into the repository (keepInterval 1 minute, maxUnstored 1000)
-//	recorder.go    writes summaries into slurmdbd and reads them back; pauses from 5 s to an hour, for 30 days
-//	interfaces.go  the interfaces of repository and slurmdbd
 package agent

@@ -31,6 +31,7 @@ import (
 	"caelum/internal/ledger"
 	"caelum/internal/slurm"
 	"caelum/internal/slurm/slurmtest"
+	"caelum/internal/usage/usagetest"
 )
 
 // TestMain also runs the agent that the campaign kills: a separate process with the real socket and ledger and emulated
@@ -71,7 +72,7 @@ func victim(text string) error {
 		return err
 	}
 	a.now = remote{client}.now
-	a.Keep(newMemory(), newDBD())
+	a.Keep(usagetest.NewRepository(), usagetest.NewAccounting())
 	return a.Run(context.Background())
 }
 

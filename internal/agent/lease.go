@@ -608,7 +608,7 @@ func (a *Agent) release(lease api.Lease, gone bool) (again bool, err error) {
 		return false, err
 	}
 	failpoint.Hit(failpoint.Released)
-	a.observed(lease.Job, gone)
+	a.usage.End(lease.Job, gone)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.dropLease(lease.Job)

@@ -275,7 +275,7 @@ func (a *Agent) releaseGone(ctx context.Context) error {
 	keeps := func(l api.Lease, j slurm.Job) bool { return !j.Holds() || j.Restarts <= l.Restart }
 	for _, l := range held {
 		if j, ok := here[l.Job]; ok && keeps(l, j) {
-			a.stillRuns(l.Job)
+			a.usage.Confirm(l.Job)
 			continue
 		}
 		j, err := a.ctl.Job(ctx, l.Job)
@@ -289,7 +289,7 @@ func (a *Agent) releaseGone(ctx context.Context) error {
 			return err
 		}
 		if !errors.Is(err, slurm.ErrNoJob) && j.Present() && slices.Contains(j.Nodes, a.cfg.Node) && keeps(l, j) {
-			a.stillRuns(l.Job)
+			a.usage.Confirm(l.Job)
 			continue // the job is here: it started after the list was read
 		}
 		a.log.WithField("job", l.Job).Warn("the job is gone and its epilog never came: releasing its slices")

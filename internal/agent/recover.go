@@ -150,7 +150,7 @@ func (a *Agent) dropLease(job uint32) {
 	for _, c := range a.cards {
 		for in := range maps.Values(c.ours) {
 			if in.Job == job {
-				in.Job = 0
+				in.Job, in.strangers = 0, nil
 			}
 		}
 	}

@@ -32,6 +32,16 @@ type card struct {
 // usable reports whether the agent can manage a GPU. It returns false for a lost GPU until that GPU is back.
 func (a *Agent) usable(c *card) bool { return a.problem(c) == "" }
 
+// usableGPUs returns the indices of the GPUs that the agent can manage.
+func (a *Agent) usableGPUs() (gpus []int) {
+	for g, c := range a.cards {
+		if a.usable(c) {
+			gpus = append(gpus, g)
+		}
+	}
+	return gpus
+}
+
 // problem returns the reason why the agent cannot manage a GPU, empty if it can.
 func (a *Agent) problem(c *card) string {
 	a.mu.Lock()
@@ -47,6 +57,8 @@ type instance struct {
 	note string // names the processes that hold its capability files open
 	// unlisted is set if the driver did not list the processes on the instance at the last attempt.
 	unlisted bool
+	// strangers are the processes on the instance that do not belong to its job, by pid.
+	strangers map[int]stranger
 }
 
 func (in *instance) idle() bool { return in.Job == 0 && !in.Stuck }

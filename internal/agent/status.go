@@ -23,7 +23,7 @@ func (a *Agent) Status(context.Context) (*api.Status, error) {
 		Published:        maps.Clone(a.published),
 		Reserved:         a.reserved,
 		Closed:           a.closed,
-		SummariesWaiting: int(a.waiting.Load()),
+		SummariesWaiting: a.usage.SummariesWaiting(),
 	}
 	s.Excess, s.ExcessShort = maps.Clone(a.excess), maps.Clone(a.short)
 	if !a.publishedAt.IsZero() {
@@ -36,7 +36,7 @@ func (a *Agent) Status(context.Context) (*api.Status, error) {
 		s.GPUs = append(s.GPUs, a.statusOf(i, c))
 	}
 	for _, id := range slices.Sorted(maps.Keys(a.leases)) {
-		s.Leases = append(s.Leases, a.withUse(*a.leases[id]))
+		s.Leases = append(s.Leases, a.usage.WithUse(*a.leases[id]))
 	}
 	return s, nil
 }
@@ -64,7 +64,7 @@ func (a *Agent) statusOf(i int, c *card) api.GPU {
 		at.As = a.countedAs(in)
 		g.Instances = append(
 			g.Instances,
-			api.Instance{Placement: at, GI: in.GI, UUID: in.UUID, State: state, Job: in.Job, Note: a.noteOn(in)},
+			api.Instance{Placement: at, GI: in.GI, UUID: in.UUID, State: state, Job: in.Job, Note: noteOn(in)},
 		)
 	}
 	for _, f := range c.foreign {
@@ -117,7 +117,7 @@ func (a *Agent) Job(_ context.Context, id uint32) (*api.Lease, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if l := a.leases[id]; l != nil {
-		lease := a.withUse(*l)
+		lease := a.usage.WithUse(*l)
 		return &lease, nil
 	}
 	return nil, api.NoLease(id)

@@ -6,8 +6,10 @@ import (
 	"strconv"
 	"strings"
 
+	"caelum/internal/api"
 	"caelum/internal/config"
 	"caelum/internal/gpu"
+	"caelum/internal/usage"
 )
 
 // stranger is a process on a leased slice that does not belong to the slice's job. Process.Start distinguishes it from
@@ -28,47 +30,40 @@ type endedOn struct{ uuid string }
 
 // checkProcesses checks whether the processes on a job's slice belong to the job. It logs those that do not, and ends
 // them if foreign_processes requires that. The caller is the GPU's sampler.
-func (a *Agent) checkProcesses(u *usage, pids []int) {
-	job, uid, ok := a.seen.owner(u)
-	if !ok {
-		return
+func (a *Agent) checkProcesses(job, uid uint32, s usage.Slice, pids []int) {
+	in := a.held(job, api.Slice{GPU: s.GPU, UUID: s.UUID})
+	if in == nil {
+		return // released since the sample
 	}
+	a.mu.Lock()
+	before := in.strangers
+	a.mu.Unlock()
 	found := map[int]stranger{}
 	for _, pid := range pids {
 		p, why := a.strange(pid, job, uid)
 		if why == "" {
 			continue
 		}
-		if before, ok := u.strangers[pid]; ok && before.Start == p.Start {
-			p = before.Process
-		} else if a.mayLog(strangerOn{u.UUID, job}) {
-			a.log.WithField("job", job).WithField("gpu", u.GPU).WithField("uuid", u.UUID).Warnf(
+		if known, ok := before[pid]; ok && known.Start == p.Start {
+			p = known.Process
+		} else if a.mayLog(strangerOn{s.UUID, job}) {
+			a.log.WithField("job", job).WithField("gpu", s.GPU).WithField("uuid", s.UUID).Warnf(
 				"a process outside the job uses its slice: %v, %s", p, why)
 		}
 		found[pid] = stranger{p, why}
 	}
-	a.seen.mu.Lock()
-	u.strangers = found
-	a.seen.mu.Unlock()
+	a.mu.Lock()
+	if in.Job == job {
+		in.strangers = found
+	}
+	a.mu.Unlock()
 	var end []gpu.Process
-	for _, s := range found {
-		if a.cfg.Foreign == config.ForeignKill || a.cfg.Foreign == config.ForeignKillOthers && !s.Is(uid) {
-			end = append(end, s.Process)
+	for _, f := range found {
+		if a.cfg.Foreign == config.ForeignKill || a.cfg.Foreign == config.ForeignKillOthers && !f.Is(uid) {
+			end = append(end, f.Process)
 		}
 	}
-	a.endStrangers(u, end, job, uid)
-}
-
-// owner returns the job that holds an observed slice and the job's user. ok is false after the release of the job.
-func (s *observer) owner(u *usage) (job, uid uint32, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for job, o := range s.open {
-		if slices.Contains(o.Slices, u) {
-			return job, o.Run.UID, true
-		}
-	}
-	return 0, 0, false
+	a.endStrangers(s, end, job, uid)
 }
 
 // strange returns a process and the reason why it does not belong to a job. The reason is empty if the process belongs
@@ -137,12 +132,9 @@ func (a *Agent) jobCgroups() bool {
 
 // endStrangers ends those processes of list that still use the job's slice and still do not belong to the job. It never
 // ends a process that has a user id of root.
-func (a *Agent) endStrangers(u *usage, list []gpu.Process, job, uid uint32) {
+func (a *Agent) endStrangers(s usage.Slice, list []gpu.Process, job, uid uint32) {
 	list = slices.DeleteFunc(list, func(p gpu.Process) bool { return slices.Contains(p.UIDs[:], 0) })
-	if len(list) == 0 {
-		return
-	}
-	if _, _, ok := a.seen.owner(u); !ok {
+	if len(list) == 0 || a.held(job, api.Slice{GPU: s.GPU, UUID: s.UUID}) == nil {
 		return
 	}
 	ended, left := a.procs.Kill(list, func(now gpu.Process) bool {
@@ -150,10 +142,10 @@ func (a *Agent) endStrangers(u *usage, list []gpu.Process, job, uid uint32) {
 		if why == "" || slices.Contains(now.UIDs[:], 0) {
 			return false
 		}
-		pids, err := a.hw.Processes(u.GPU, u.in.GI)
+		pids, err := a.hw.Processes(s.GPU, s.GI)
 		return err == nil && slices.Contains(pids, now.PID)
 	})
-	a.ended(u.GPU, u.UUID, ended, left)
+	a.ended(s.GPU, s.UUID, ended, left)
 }
 
 // ended logs the processes that were ended, and those that could not be ended. It logs at most once per logInterval for
@@ -172,22 +164,10 @@ func (a *Agent) ended(g int, uuid string, ended, left []gpu.Process) {
 }
 
 // noteOn names the processes that hold or use an instance but do not belong to its job. The caller holds a.mu.
-func (a *Agent) noteOn(in *instance) string {
-	note := in.note
-	a.seen.mu.Lock()
-	defer a.seen.mu.Unlock()
-	o := a.seen.open[in.Job]
-	if o == nil {
-		return note
-	}
+func noteOn(in *instance) string {
 	var names []string
-	for _, u := range o.Slices {
-		if u.UUID != in.UUID {
-			continue
-		}
-		for _, s := range u.strangers {
-			names = append(names, fmt.Sprintf("%v, %s", s.Process, s.why))
-		}
+	for _, s := range in.strangers {
+		names = append(names, fmt.Sprintf("%v, %s", s.Process, s.why))
 	}
 	slices.Sort(names)
 	if len(names) > maxNoted {
@@ -196,5 +176,5 @@ func (a *Agent) noteOn(in *instance) string {
 	if len(names) > 0 {
 		return "used by " + strings.Join(names, "; ")
 	}
-	return note
+	return in.note
 }

@@ -11,6 +11,7 @@ import (
 
 	"caelum/internal/config"
 	"caelum/internal/gpu"
+	"caelum/internal/usage"
 )
 
 func TestStrangeness(t *testing.T) {
@@ -101,13 +102,13 @@ func TestStranger(t *testing.T) {
 			id := h.startNow("2g.10gb:1")
 			slice := h.lease(id).Slices[0]
 			pid, ended := h.computes(slice.UUID, c.uid, c.cgroup)
-			meters := map[*usage]gpu.Meter{}
-			h.agent.sample(0, meters)
+			sampler := h.agent.usage.Sampler(0)
+			sampler.Sample()
 			note := fmt.Sprintf("leased: used by pid %d, uid %d", pid, c.uid)
 			if got := strings.Contains(h.note(), note); got != c.strange {
 				t.Errorf("status: %q", h.note())
 			}
-			h.agent.sample(0, meters)
+			sampler.Sample()
 			want := 0
 			if c.strange {
 				want = 1
@@ -119,7 +120,7 @@ func TestStranger(t *testing.T) {
 				if err := <-ended; err == nil || !strings.Contains(err.Error(), "killed") {
 					t.Errorf("the process ended with %v", err)
 				}
-				h.agent.sample(0, meters)
+				sampler.Sample()
 				if h.note() != "" {
 					t.Errorf("status after its end: %q", h.note())
 				}
@@ -138,15 +139,16 @@ func TestStrangerPidTakenOver(t *testing.T) {
 	id := h.startNow("2g.10gb:1")
 	slice := h.lease(id).Slices[0]
 	pid, ended := h.computes(slice.UUID, 20002, "/")
-	h.agent.sample(0, map[*usage]gpu.Meter{})
-	u := h.agent.seen.on(0)[0]
-	s := u.strangers[pid]
+	h.agent.usage.Sampler(0).Sample()
+	in := h.agent.held(id, slice)
+	u := usage.Slice{GPU: 0, Instance: h.agent.hwOf(in)}
+	s := in.strangers[pid]
 	s.Start++
 	h.agent.endStrangers(u, []gpu.Process{s.Process}, id, 20001)
 	if len(ended) > 0 || strings.Contains(h.logged(), "ended a process") {
 		t.Error("another process was ended")
 	}
-	h.agent.endStrangers(u, []gpu.Process{u.strangers[pid].Process}, id, 20001)
+	h.agent.endStrangers(u, []gpu.Process{in.strangers[pid].Process}, id, 20001)
 	if err := <-ended; err == nil {
 		t.Error("the stranger was not ended")
 	}

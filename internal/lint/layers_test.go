@@ -17,7 +17,8 @@ var layers = []string{
 	"internal/failpoint", "internal/trust", "internal/sqlite", "internal/mig", "internal/place", "internal/offer",
 	"internal/predict", "internal/decisions", "internal/ledger", "internal/repo", "internal/gpu", "internal/slurm",
 	"internal/learn", "internal/plan", "internal/wake", "internal/api",
-	"internal/inventory", "internal/config", "internal/agent", "internal/watch",
+	"internal/inventory", "internal/config",
+	"internal/usage", "internal/agent", "internal/watch",
 	"internal/doctor", "internal/trace", "internal/sim", "internal/report",
 }
 

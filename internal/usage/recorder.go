@@ -1,4 +1,4 @@
-package agent
+package usage
 
 import (
 	"cmp"
@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"caelum/internal/config"
 	"caelum/internal/predict"
 	"caelum/internal/slurm"
 )
@@ -34,70 +33,67 @@ func backoff(tries int) time.Duration {
 // recorder reads from slurmdbd how runs ended, and writes their summaries into slurmdbd, one call at a time. A summary
 // counts as recorded when a later call reads it back: the agents of two nodes may write the field of the same job at
 // the same time, and slurmdbd keeps the last text.
-func (a *Agent) recorder(ctx context.Context) {
+func (m *Monitor) recorder(ctx context.Context) {
 	wait := firstPause // the outbox may have runs from before the start
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-a.toRecord:
+		case <-m.toRecord:
 			wait = backoff(0) // slurmctld reports the end to slurmdbd after the epilog of the last node
 		case <-time.After(wait):
-			wait = a.recordDue(ctx)
+			wait = m.recordDue(ctx)
 		}
 	}
 }
 
 // recordDue makes the attempts that are due, and returns the time until the next call.
-func (a *Agent) recordDue(ctx context.Context) time.Duration {
-	defer a.countWaiting()
+func (m *Monitor) recordDue(ctx context.Context) time.Duration {
+	defer m.countWaiting()
 	for ctx.Err() == nil {
-		due, err := a.repo.Due(a.now(), 1)
-		a.reportRepository(err)
+		due, err := m.repo.Due(m.Now(), 1)
+		m.reportRepository(err)
 		if err != nil || len(due) == 0 {
 			break
 		}
-		if err := a.record(ctx, due[0]); err != nil {
+		if err := m.record(ctx, due[0]); err != nil {
 			// The first attempts are not logged, since the end of a run may reach slurmdbd late.
-			if due[0].Tries >= 2 && !a.dbdFailed.Swap(true) {
-				a.log.WithError(err).
+			if due[0].Tries >= 2 && !m.dbdFailed.Swap(true) {
+				m.Log.WithError(err).
 					WithField("job", due[0].Run.Job).
 					Warn("couldn't write the usage of a job into its accounting record; trying again with pauses of " +
 						"up to an hour; further failures are not logged until an attempt succeeds")
 			}
 			return firstPause
 		}
-		a.dbdFailed.Store(false)
+		m.dbdFailed.Store(false)
 	}
-	next, any, err := a.repo.Next()
+	next, any, err := m.repo.Next()
 	if err != nil || !any {
 		return longestPause
 	}
-	return min(max(next.Sub(a.now()), time.Second), longestPause)
+	return min(max(next.Sub(m.Now()), time.Second), longestPause)
 }
 
 // record makes one attempt for one run. If slurmdbd has the summary, record removes the run from the outbox. Else it
 // writes the summary and postpones the run, so that a later attempt reads it back. The error comes from slurmdbd or
 // from the repository.
-func (a *Agent) record(ctx context.Context, p Pending) error {
+func (m *Monitor) record(ctx context.Context, p Pending) error {
 	if p.Tries >= maxTries {
-		a.log.WithField("job", p.Run.Job).
+		m.Log.WithField("job", p.Run.Job).
 			Warn("gave up writing the usage of a job into its accounting record after 30 days; " +
 				"only this node's repository has the usage")
-		return a.repo.Recorded(p.Run)
+		return m.repo.Recorded(p.Run)
 	}
 	postpone := func(written bool, why error) error {
-		if err := a.repo.Postpone(p.Run, a.now().Add(backoff(p.Tries)), written); err != nil {
-			a.reportRepository(err)
+		if err := m.repo.Postpone(p.Run, m.Now().Add(backoff(p.Tries)), written); err != nil {
+			m.reportRepository(err)
 			return err
 		}
 		return why
 	}
-	field := slurm.AccountingField(a.cfg.AccountingField)
-	if field == config.NoField {
-		field = slurm.AdminComment // it is only read
-	}
-	records, err := a.accounting.RecordsOf(ctx, field, p.Run.Job)
+	field := cmp.Or(m.Field, slurm.AdminComment) // without Options.Field it is only read
+	records, err := m.accounting.RecordsOf(ctx, field, p.Run.Job)
 	if err != nil || len(records) == 0 {
 		return postpone(false, err)
 	}
@@ -107,25 +103,25 @@ func (a *Agent) record(ctx context.Context, p Pending) error {
 	}
 	if p.Run.State == "" {
 		p.Run.State, p.Run.Exit = own.State, own.Exit
-		if _, err := a.repo.Add(p.Run); err != nil {
+		if _, err := m.repo.Add(p.Run); err != nil {
 			return postpone(false, fmt.Errorf("couldn't store how the run ended: %w", err))
 		}
 	}
 	switch {
-	case a.cfg.AccountingField == config.NoField, hasSummary(newest.Text, p.Run.Summary()):
-		return a.repo.Recorded(p.Run)
+	case m.Field == "", hasSummary(newest.Text, p.Run.Summary()):
+		return m.repo.Recorded(p.Run)
 	case newest.End.IsZero(): // the job was requeued and runs again
 		return postpone(false, nil)
 	}
-	err = a.accounting.SetAccounting(ctx, newest, field, predict.WithSummary(newest.Text, p.Run))
+	err = m.accounting.SetAccounting(ctx, newest, field, predict.WithSummary(newest.Text, p.Run))
 	if errors.Is(err, slurm.ErrSpoils) {
-		a.spoils.Do(func() {
-			a.log.WithError(err).
+		m.spoils.Do(func() {
+			m.Log.WithError(err).
 				WithField("job", p.Run.Job).
 				Warn("the usage of this job, and of jobs like it, is not written into the accounting record; " +
 					"set accounting_field to a field that no other tool uses")
 		})
-		return a.repo.Recorded(p.Run)
+		return m.repo.Recorded(p.Run)
 	}
 	return postpone(err == nil, err)
 }

@@ -1,4 +1,4 @@
-package agent
+package usage
 
 import (
 	"caelum/internal/gpu"
@@ -9,9 +9,9 @@ import (
 // 1g.5gb, 320 MiB of a 7g.40gb) and never too low.
 const usageBins = 128
 
-// usage has the samples of a slice. They are stored as a histogram, so that they take no more memory after a week than
-// after a second. The repository has the usage as JSON while the job runs.
-type usage struct {
+// sliceUsage has the samples of a slice. They are stored as a histogram, so that they take no more memory after a week
+// than after a second. The repository has the usage as JSON while the job runs.
+type sliceUsage struct {
 	GPU       int
 	UUID      string
 	Profile   string
@@ -27,16 +27,13 @@ type usage struct {
 	Busy        float64
 	BusySamples int
 
-	in     gpu.Instance
+	slice  Slice
 	over   bool // the slice or its GPU is gone
 	failed bool // an error of the GPU has been logged
-	// strangers are the processes on the slice that do not belong to its job, by pid. The GPU's sampler writes the map
-	// under observer.mu.
-	strangers map[int]stranger
 }
 
 // add adds a sample.
-func (u *usage) add(use gpu.Use) {
+func (u *sliceUsage) add(use gpu.Use) {
 	bin := int(use.MemoryMiB / u.MemoryMiB * usageBins)
 	u.Bins[min(max(bin, 0), usageBins-1)]++
 	u.Samples++
@@ -49,7 +46,7 @@ func (u *usage) add(use gpu.Use) {
 }
 
 // quantile returns the memory in MiB that a share q of the samples did not exceed, 0 if there are no samples.
-func (u *usage) quantile(q float64) float64 {
+func (u *sliceUsage) quantile(q float64) float64 {
 	seen := 0.0
 	for k, n := range u.Bins {
 		if seen += float64(n); n > 0 && seen >= q*float64(u.Samples) {
@@ -63,7 +60,7 @@ func (u *usage) quantile(q float64) float64 {
 }
 
 // util returns the mean utilisation, from 0 to 1; -1 if the GPU never reported one.
-func (u *usage) util() float64 {
+func (u *sliceUsage) util() float64 {
 	if u.BusySamples == 0 {
 		return -1
 	}
@@ -71,7 +68,7 @@ func (u *usage) util() float64 {
 }
 
 // continues adds the samples of the same slice by an earlier agent.
-func (u *usage) continues(earlier *usage) {
+func (u *sliceUsage) continues(earlier *sliceUsage) {
 	if u.Samples == 0 {
 		u.LastMiB, u.LastUtil, u.Last = earlier.LastMiB, earlier.LastUtil, earlier.Last
 	}
@@ -83,7 +80,7 @@ func (u *usage) continues(earlier *usage) {
 }
 
 // valid reports whether the values of a usage that was read from the repository are consistent.
-func (u *usage) valid() bool {
+func (u *sliceUsage) valid() bool {
 	total := 0
 	for _, n := range u.Bins {
 		total += int(n)

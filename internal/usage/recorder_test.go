@@ -1,74 +1,18 @@
-package agent
+package usage
 
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/sirupsen/logrus"
 
-	"caelum/internal/config"
 	"caelum/internal/predict"
 	"caelum/internal/slurm"
+	"caelum/internal/usage/usagetest"
 )
-
-// dbd is a slurmdbd in memory that behaves like sacct and sacctmgr 22.05.8.
-type dbd struct {
-	mu      sync.Mutex
-	records map[uint32][]slurm.Record
-	away    error
-	calls   int
-	refused int    // writes to a record that is not the newest, or whose run has not ended
-	wrote   func() // runs after each write, without the lock
-}
-
-func newDBD() *dbd { return &dbd{records: map[uint32][]slurm.Record{}} }
-
-func (d *dbd) RecordsOf(_ context.Context, _ slurm.AccountingField, job uint32) ([]slurm.Record, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.calls++
-	switch {
-	case d.away != nil:
-		return nil, d.away
-	case d.records[job] == nil:
-		return nil, errors.New("no such job")
-	}
-	return slices.Clone(d.records[job]), nil
-}
-
-func (d *dbd) SetAccounting(_ context.Context, r slurm.Record, _ slurm.AccountingField, text string) error {
-	d.mu.Lock()
-	d.calls++
-	err := d.away
-	records := d.records[r.ID]
-	newest := &records[len(records)-1]
-	switch {
-	case err != nil:
-	case newest.Start != r.Start || newest.End.IsZero():
-		d.refused++
-		err = errors.New("not the newest record, or its run has not ended")
-	case strings.HasPrefix(text, "Another"):
-		err = slurm.ErrSpoils
-	default:
-		newest.Text = strings.ToLower(text)
-	}
-	d.mu.Unlock()
-	if d.wrote != nil && err == nil {
-		d.wrote()
-	}
-	return err
-}
-
-func (d *dbd) text(job uint32) string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.records[job][len(d.records[job])-1].Text
-}
 
 // began is the start of the runs in these tests.
 var began = time.Unix(1795339216, 0)
@@ -83,19 +27,16 @@ func completed(job uint32, text string) []slurm.Record {
 	return []slurm.Record{{ID: job, State: "COMPLETED", Start: began, End: began.Add(time.Minute), Text: text}}
 }
 
-// notes returns an agent that has only a repository, a slurmdbd and a clock.
-func notes(node string, d *dbd, now *time.Time) (*Agent, *memory) {
-	repo := newMemory()
+// newRecorder returns a Monitor that has only a repository, a slurmdbd and a clock.
+func newRecorder(node string, d *usagetest.Accounting, now *time.Time) (*Monitor, *usagetest.Repository) {
+	repo := usagetest.NewRepository()
 	log := logrus.New()
 	log.SetLevel(logrus.PanicLevel)
-	a := &Agent{
-		cfg: config.Config{
-			Node:            node,
-			AccountingField: string(slurm.AdminComment),
-		}, log: logrus.NewEntry(log), now: func() time.Time { return *now }, repo: repo, accounting: d,
-		toRecord: make(chan struct{}, 1),
-	}
-	return a, repo
+	m := NewMonitor(Options{
+		Node: node, Field: slurm.AdminComment, Log: logrus.NewEntry(log), Now: func() time.Time { return *now },
+	})
+	m.SetRepository(repo, d)
+	return m, repo
 }
 
 func ran(node string, job uint32) predict.Run {
@@ -121,38 +62,38 @@ func TestRecorder(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)
 	const others = `other's {"text": 1}  two blanks`
-	d := newDBD()
-	d.records[7] = []slurm.Record{runs(7, began.Add(time.Second), others)}
-	a, repo := notes("n1", d, &now)
+	d := usagetest.NewAccounting()
+	d.Records[7] = []slurm.Record{runs(7, began.Add(time.Second), others)}
+	m, repo := newRecorder("n1", d, &now)
 	r := ran("n1", 7)
 	if err := repo.Ended(r, now); err != nil {
 		t.Fatal(err)
 	}
 	step := func(wantWaiting int, wantState string) {
 		t.Helper()
-		if wait := a.recordDue(ctx); wait <= 0 || wait > longestPause {
+		if wait := m.recordDue(ctx); wait <= 0 || wait > longestPause {
 			t.Errorf("the next attempt is in %v", wait)
 		}
 		now = now.Add(longestPause)
-		if n, _ := repo.Waiting(); n != wantWaiting || repo.kept()[0].State != wantState {
-			t.Errorf("%d wait and the state is %q, want %d and %q", n, repo.kept()[0].State, wantWaiting, wantState)
+		if n, _ := repo.Waiting(); n != wantWaiting || repo.Kept()[0].State != wantState {
+			t.Errorf("%d wait and the state is %q, want %d and %q", n, repo.Kept()[0].State, wantWaiting, wantState)
 		}
 	}
 	step(1, "")
-	d.records[7][0].State, d.records[7][0].Exit, d.records[7][0].End = "CANCELLED", 3, now
+	d.Records[7][0].State, d.Records[7][0].Exit, d.Records[7][0].End = "CANCELLED", 3, now
 	step(1, "CANCELLED")
 	want := others + " " + strings.ToLower(r.Summary())
-	if got := d.text(7); got != want {
+	if got := d.Text(7); got != want {
 		t.Errorf("written: %q, want %q", got, want)
 	}
-	if a.waiting.Load() != 1 {
+	if m.waiting.Load() != 1 {
 		t.Error("the summary counts as recorded before it was read back")
 	}
 	step(0, "CANCELLED")
-	calls := d.calls
+	calls := d.Calls
 	step(0, "CANCELLED")
-	if d.calls != calls || d.text(7) != want || repo.kept()[0].Exit != 3 || a.waiting.Load() != 0 {
-		t.Errorf("%d calls after it was recorded, %q, %+v", d.calls-calls, d.text(7), repo.kept()[0])
+	if d.Calls != calls || d.Text(7) != want || repo.Kept()[0].Exit != 3 || m.waiting.Load() != 0 {
+		t.Errorf("%d calls after it was recorded, %q, %+v", d.Calls-calls, d.Text(7), repo.Kept()[0])
 	}
 }
 
@@ -162,10 +103,10 @@ func TestRecorder(t *testing.T) {
 func TestRecorderRequeued(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)
-	d := newDBD()
+	d := usagetest.NewAccounting()
 	first, second := ran("n1", 7), ran("n1", 7)
 	second.Restart, second.Start = 1, began.Add(5*time.Minute).Unix()
-	d.records[7] = []slurm.Record{
+	d.Records[7] = []slurm.Record{
 		{
 			ID:    7,
 			State: "FAILED",
@@ -176,36 +117,36 @@ func TestRecorderRequeued(t *testing.T) {
 		{ID: 7, State: "REQUEUED", Start: began.Add(-2 * time.Second), End: now},
 		runs(7, began.Add(5*time.Minute), "again"),
 	}
-	a, repo := notes("n1", d, &now)
+	m, repo := newRecorder("n1", d, &now)
 	if err := repo.Ended(first, now); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
-		a.recordDue(ctx)
+		m.recordDue(ctx)
 		now = now.Add(longestPause)
 	}
-	if n, _ := repo.Waiting(); n != 1 || d.text(7) != "again" || repo.kept()[0].State != "REQUEUED" {
-		t.Errorf("during the second run: %d wait, %q, %+v", n, d.text(7), repo.kept()[0])
+	if n, _ := repo.Waiting(); n != 1 || d.Text(7) != "again" || repo.Kept()[0].State != "REQUEUED" {
+		t.Errorf("during the second run: %d wait, %q, %+v", n, d.Text(7), repo.Kept()[0])
 	}
-	d.records[7][2].State, d.records[7][2].End = "COMPLETED", now
+	d.Records[7][2].State, d.Records[7][2].End = "COMPLETED", now
 	if err := repo.Ended(second, now); err != nil {
 		t.Fatal(err)
 	}
 	for range 5 {
-		a.recordDue(ctx)
+		m.recordDue(ctx)
 		now = now.Add(longestPause)
 	}
-	words := strings.Fields(d.text(7))
+	words := strings.Fields(d.Text(7))
 	if n, _ := repo.Waiting(); n != 0 || len(words) != 3 || strings.Contains(words[1], "restart=") ||
 		!strings.Contains(words[2], "restart=1") ||
-		repo.kept()[1].State != "COMPLETED" {
-		t.Errorf("%d wait, %q, %+v", n, d.text(7), repo.kept())
+		repo.Kept()[1].State != "COMPLETED" {
+		t.Errorf("%d wait, %q, %+v", n, d.Text(7), repo.Kept())
 	}
-	if d.refused != 0 {
-		t.Errorf("%d writes were refused", d.refused)
+	if d.Refused != 0 {
+		t.Errorf("%d writes were refused", d.Refused)
 	}
-	if d.records[7][0].Text != "another job" {
-		t.Errorf("an older job's record: %q", d.records[7][0].Text)
+	if d.Records[7][0].Text != "another job" {
+		t.Errorf("an older job's record: %q", d.Records[7][0].Text)
 	}
 }
 
@@ -213,15 +154,15 @@ func TestRecorderRequeued(t *testing.T) {
 // in the field. The run is stored with its state, and there is no further attempt.
 func TestRecorderSpoilsNothing(t *testing.T) {
 	now := time.Unix(1795339300, 0)
-	d := newDBD()
-	d.records[7] = completed(7, "Another tool's")
-	a, repo := notes("n1", d, &now)
+	d := usagetest.NewAccounting()
+	d.Records[7] = completed(7, "Another tool's")
+	m, repo := newRecorder("n1", d, &now)
 	if err := repo.Ended(ran("n1", 7), now); err != nil {
 		t.Fatal(err)
 	}
-	a.recordDue(context.Background())
-	if n, _ := repo.Waiting(); n != 0 || d.text(7) != "Another tool's" || repo.kept()[0].State != "COMPLETED" {
-		t.Errorf("%d wait, %q, %+v", n, d.text(7), repo.kept()[0])
+	m.recordDue(context.Background())
+	if n, _ := repo.Waiting(); n != 0 || d.Text(7) != "Another tool's" || repo.Kept()[0].State != "COMPLETED" {
+		t.Errorf("%d wait, %q, %+v", n, d.Text(7), repo.Kept()[0])
 	}
 }
 
@@ -229,16 +170,16 @@ func TestRecorderSpoilsNothing(t *testing.T) {
 // nothing.
 func TestRecorderWritesNothing(t *testing.T) {
 	now := time.Unix(1795339300, 0)
-	d := newDBD()
-	d.records[7] = []slurm.Record{{ID: 7, State: "FAILED", Exit: 1, Start: began, End: now, Text: "x"}}
-	a, repo := notes("n1", d, &now)
-	a.cfg.AccountingField = config.NoField
+	d := usagetest.NewAccounting()
+	d.Records[7] = []slurm.Record{{ID: 7, State: "FAILED", Exit: 1, Start: began, End: now, Text: "x"}}
+	m, repo := newRecorder("n1", d, &now)
+	m.Field = ""
 	if err := repo.Ended(ran("n1", 7), now); err != nil {
 		t.Fatal(err)
 	}
-	a.recordDue(context.Background())
-	if n, _ := repo.Waiting(); n != 0 || d.text(7) != "x" || repo.kept()[0].State != "FAILED" {
-		t.Errorf("%d wait, %q, %+v", n, d.text(7), repo.kept()[0])
+	m.recordDue(context.Background())
+	if n, _ := repo.Waiting(); n != 0 || d.Text(7) != "x" || repo.Kept()[0].State != "FAILED" {
+		t.Errorf("%d wait, %q, %+v", n, d.Text(7), repo.Kept()[0])
 	}
 }
 
@@ -247,49 +188,49 @@ func TestRecorderWritesNothing(t *testing.T) {
 func TestRecorderRetries(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)
-	d := newDBD()
-	d.records[7], d.records[8] = completed(7, ""), completed(8, "")
-	d.away = errors.New("slurmdbd: connection refused")
-	a, repo := notes("n1", d, &now)
+	d := usagetest.NewAccounting()
+	d.Records[7], d.Records[8] = completed(7, ""), completed(8, "")
+	d.Away = errors.New("slurmdbd: connection refused")
+	m, repo := newRecorder("n1", d, &now)
 	for _, job := range []uint32{7, 8} {
 		if err := repo.Ended(ran("n1", job), now); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if wait := a.recordDue(ctx); wait != firstPause || d.calls != 1 {
-		t.Errorf("%d calls without a pause to a slurmdbd that does not answer, the next after %v", d.calls, wait)
+	if wait := m.recordDue(ctx); wait != firstPause || d.Calls != 1 {
+		t.Errorf("%d calls without a pause to a slurmdbd that does not answer, the next after %v", d.Calls, wait)
 	}
 	for range 30 {
-		a.recordDue(ctx)
+		m.recordDue(ctx)
 		now = now.Add(20 * time.Minute)
 	}
-	if n, _ := repo.Waiting(); n != 2 || d.calls > 60 {
-		t.Errorf("%d wait after %d calls in 10 h", n, d.calls)
+	if n, _ := repo.Waiting(); n != 2 || d.Calls > 60 {
+		t.Errorf("%d wait after %d calls in 10 h", n, d.Calls)
 	}
-	d.away = nil
+	d.Away = nil
 	for range 4 {
 		now = now.Add(longestPause)
-		a.recordDue(ctx)
+		m.recordDue(ctx)
 	}
-	if n, _ := repo.Waiting(); n != 0 || !strings.Contains(d.text(7), "caelum:run=n1,") ||
-		!strings.Contains(d.text(8), "caelum:run=n1,") {
-		t.Errorf("%d wait after slurmdbd answers again: %q, %q", n, d.text(7), d.text(8))
+	if n, _ := repo.Waiting(); n != 0 || !strings.Contains(d.Text(7), "caelum:run=n1,") ||
+		!strings.Contains(d.Text(8), "caelum:run=n1,") {
+		t.Errorf("%d wait after slurmdbd answers again: %q, %q", n, d.Text(7), d.Text(8))
 	}
 
-	d.away = errors.New("not allowed")
+	d.Away = errors.New("not allowed")
 	if err := repo.Ended(ran("n1", 9), now); err != nil {
 		t.Fatal(err)
 	}
 	since := now
 	for n := 1; n > 0 && now.Sub(since) < 60*24*time.Hour; n, _ = repo.Waiting() {
-		a.recordDue(ctx)
+		m.recordDue(ctx)
 		next, _, _ := repo.Next()
 		if next.After(now) {
 			now = next
 		}
 	}
-	if days := now.Sub(since).Hours() / 24; days < 15 || days > 31 || len(repo.kept()) != 3 {
-		t.Errorf("given up after %.1f days, %d runs in the repository", days, len(repo.kept()))
+	if days := now.Sub(since).Hours() / 24; days < 15 || days > 31 || len(repo.Kept()) != 3 {
+		t.Errorf("given up after %.1f days, %d runs in the repository", days, len(repo.Kept()))
 	}
 }
 
@@ -298,23 +239,21 @@ func TestRecorderRetries(t *testing.T) {
 func TestTwoRecorders(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)
-	d := newDBD()
-	d.records[7] = completed(7, "kept")
-	one, r1 := notes("n1", d, &now)
-	two, r2 := notes("n2", d, &now)
-	for node, repo := range map[string]*memory{"n1": r1, "n2": r2} {
+	d := usagetest.NewAccounting()
+	d.Records[7] = completed(7, "kept")
+	one, r1 := newRecorder("n1", d, &now)
+	two, r2 := newRecorder("n2", d, &now)
+	for node, repo := range map[string]*usagetest.Repository{"n1": r1, "n2": r2} {
 		if err := repo.Ended(ran(node, 7), now); err != nil {
 			t.Fatal(err)
 		}
 	}
 	// The text of the first write is lost, since the second agent reads before and writes after it.
 	lost := false
-	d.wrote = func() {
+	d.Wrote = func() {
 		if !lost {
 			lost = true
-			d.mu.Lock()
-			d.records[7][0].Text = strings.ToLower(predict.WithSummary("kept", ran("n2", 7)))
-			d.mu.Unlock()
+			d.Records[7][0].Text = strings.ToLower(predict.WithSummary("kept", ran("n2", 7)))
 		}
 	}
 	for range 6 {
@@ -322,12 +261,12 @@ func TestTwoRecorders(t *testing.T) {
 		two.recordDue(ctx)
 		now = now.Add(time.Minute)
 	}
-	if got := d.text(7); !lost || !strings.HasPrefix(got, "kept ") || strings.Count(got, "caelum:run=") != 2 ||
+	if got := d.Text(7); !lost || !strings.HasPrefix(got, "kept ") || strings.Count(got, "caelum:run=") != 2 ||
 		!strings.Contains(got, "caelum:run=n1,") ||
 		!strings.Contains(got, "caelum:run=n2,") {
 		t.Errorf("%q", got)
 	}
-	for node, repo := range map[string]*memory{"n1": r1, "n2": r2} {
+	for node, repo := range map[string]*usagetest.Repository{"n1": r1, "n2": r2} {
 		if n, _ := repo.Waiting(); n != 0 {
 			t.Errorf("%s: still waits", node)
 		}

@@ -1,0 +1,177 @@
+package usage
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+
+	"caelum/internal/api"
+	"caelum/internal/gpu"
+	"caelum/internal/predict"
+	"caelum/internal/slurm"
+)
+
+// Options are the parts of the agent that a Monitor uses.
+type Options struct {
+	// Node is the node's name in slurm.conf.
+	Node string
+	// Interval is the time between two samples of a slice. 0 turns sampling off.
+	Interval time.Duration
+	// Field is the field of a job's accounting record for the summaries. If it is empty, no summary is written.
+	Field slurm.AccountingField
+	// Meter opens the counters of an instance on a GPU.
+	Meter func(g int, in gpu.Instance) (gpu.Meter, error)
+	// Processes receives the processes of a job's slice after each sample. It is called without a lock, and the slice
+	// may have been released in the meantime.
+	Processes func(job, uid uint32, s Slice, pids []int)
+	// Now returns the time, Clock the time of CLOCK_MONOTONIC ([Monotonic]).
+	Now   func() time.Time
+	Clock func() time.Duration
+	Log   *logrus.Entry
+}
+
+// Slice is a slice of a job.
+type Slice struct {
+	GPU int // the index of the GPU
+	gpu.Instance
+	MemoryMiB float64
+}
+
+// Monitor observes the slices of running jobs. Several goroutines may call its methods.
+type Monitor struct {
+	Options
+
+	mu    sync.Mutex
+	open  map[uint32]*observation // by job
+	ended []predict.Run           // runs that are not in the repository yet
+
+	repo       Repository // nil: the usage is shown and not stored
+	accounting Accounting
+	toStore    chan struct{} // observations or runs wait to be stored
+	toRecord   chan struct{} // summaries wait to be written
+	repoFailed atomic.Bool   // the repository's last answer was an error
+	tookOver   bool          // the observations of an earlier agent have been read; only one goroutine uses it
+	waiting    atomic.Int64  // summaries that slurmdbd does not have yet
+	dbdFailed  atomic.Bool   // slurmdbd's failure has been logged
+	spoils     sync.Once     // has logged that another tool uses the accounting field
+}
+
+// NewMonitor returns a Monitor without a repository: it shows the usage of jobs and does not store it.
+func NewMonitor(o Options) *Monitor {
+	return &Monitor{
+		Options:  o,
+		open:     map[uint32]*observation{},
+		toStore:  make(chan struct{}, 1),
+		toRecord: make(chan struct{}, 1),
+	}
+}
+
+// Monotonic returns the time of CLOCK_MONOTONIC. This clock is the same for all agents between two boots, and setting
+// the system's time does not change it.
+func Monotonic() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic(err) // every Linux kernel has this clock
+	}
+	return time.Duration(ts.Nano())
+}
+
+// Start samples the slices on these GPUs and stores the usage until ctx ends. The caller then calls finish, when no
+// observation begins or ends any more. finish waits for the goroutines, at most a second for the samplers, since the
+// sampler of a GPU that hangs does not end. It stores the observations for the next agent.
+func (m *Monitor) Start(ctx context.Context, gpus []int) (finish func()) {
+	samplersEnd := m.startSamplers(ctx, gpus)
+	var tasks sync.WaitGroup
+	if m.repo != nil {
+		tasks.Go(func() { m.storer(ctx) })
+		tasks.Go(func() { m.recorder(ctx) })
+	}
+	return func() {
+		tasks.Wait()
+		samplersEnd()
+		if m.repo != nil {
+			m.Flush(true)
+		}
+	}
+}
+
+// Begin begins the observation of a lease. model is the GPU model of the slices, by its type in gres.conf.
+func (m *Monitor) Begin(l api.Lease, model string, held []Slice) {
+	if len(held) == 0 {
+		return
+	}
+	o := &observation{
+		Run: predict.Run{
+			Job: l.Job, Restart: l.Restart, Node: m.Node, Key: l.Key, Fingerprint: l.Fingerprint, Board: model,
+			UID: l.UID, User: l.User, Account: l.Account, Name: l.Name, Start: l.Since,
+		},
+		// The lease may have been granted earlier, by an agent whose observation was lost. Only the system's time gives
+		// its age.
+		Began: m.Clock() - max(m.Now().Sub(time.Unix(l.Since, 0)).Truncate(time.Second), 0),
+	}
+	for _, s := range held {
+		o.Slices = append(
+			o.Slices,
+			&sliceUsage{GPU: s.GPU, UUID: s.UUID, Profile: s.Profile, MemoryMiB: s.MemoryMiB, LastUtil: -1, slice: s},
+		)
+	}
+	m.mu.Lock()
+	m.open[l.Job] = o
+	m.mu.Unlock()
+	m.storeSoon()
+}
+
+// End ends the observation of a job's run, and queues the run for the repository. If gone is set, the epilog did not
+// run and the end of the run is not known. The time of the last sample then counts as its end.
+func (m *Monitor) End(job uint32, gone bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	o := m.open[job]
+	if o == nil {
+		return
+	}
+	delete(m.open, job)
+	end := m.Clock()
+	if gone && o.left != nil {
+		o = o.left
+	}
+	if gone && o.Seen > 0 {
+		end = o.Seen
+	}
+	m.queue(o, end)
+}
+
+// Confirm records that slurmctld has the job on the node. The observation then continues that of an earlier agent.
+func (m *Monitor) Confirm(job uint32) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if o := m.open[job]; o != nil {
+		o.left = nil
+	}
+}
+
+// WithUse returns the lease with the last samples of its slices.
+func (m *Monitor) WithUse(l api.Lease) api.Lease {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	o := m.open[l.Job]
+	if o == nil {
+		return l
+	}
+	l.Slices = slices.Clone(l.Slices)
+	for _, u := range o.Slices {
+		k := slices.IndexFunc(l.Slices, func(s api.Slice) bool { return s.UUID == u.UUID })
+		if k >= 0 && u.Samples > 0 {
+			l.Slices[k].Use = &api.Use{MemoryMiB: u.LastMiB, PeakMiB: u.PeakMiB, Util: u.LastUtil, Processes: u.Last}
+		}
+	}
+	return l
+}
+
+// SummariesWaiting returns the number of summaries that slurmdbd does not have yet.
+func (m *Monitor) SummariesWaiting() int { return int(m.waiting.Load()) }

@@ -1,0 +1,143 @@
+package usage
+
+import (
+	"caelum/internal/gpu"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Each GPU has its own sampler goroutine, since a call to a GPU that hangs does not return. No lock is held during a
+// call to the driver. There is no last sample at the release: when the epilog runs, the processes of the job have ended
+// and their memory is free.
+
+// startSamplers starts a sampler for each of these GPUs. The returned function waits for the samplers to end, for at
+// most a second.
+func (m *Monitor) startSamplers(ctx context.Context, gpus []int) (wait func()) {
+	var samplers sync.WaitGroup
+	for _, g := range gpus {
+		if m.Interval > 0 {
+			samplers.Go(func() { m.Sampler(g).run(ctx) })
+		}
+	}
+	return func() {
+		ended := make(chan struct{})
+		go func() {
+			samplers.Wait()
+			close(ended)
+		}()
+		select {
+		case <-ended:
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// Sampler samples the slices of running jobs on one GPU. Only one goroutine may use it.
+type Sampler struct {
+	m      *Monitor
+	gpu    int
+	meters map[*sliceUsage]gpu.Meter
+}
+
+// Sampler returns a sampler for the slices on GPU g.
+func (m *Monitor) Sampler(g int) *Sampler { return &Sampler{m, g, map[*sliceUsage]gpu.Meter{}} }
+
+// Slices returns the number of slices whose counters the sampler has open.
+func (s *Sampler) Slices() int { return len(s.meters) }
+
+// run samples the GPU until ctx ends.
+func (s *Sampler) run(ctx context.Context) {
+	defer func() {
+		for meter := range maps.Values(s.meters) {
+			meter.Close()
+		}
+	}()
+	tick := time.NewTicker(s.m.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			s.Sample()
+		}
+	}
+}
+
+// Sample samples the slices of the GPU once.
+func (s *Sampler) Sample() {
+	held := s.m.on(s.gpu)
+	for u, meter := range s.meters {
+		if !slices.ContainsFunc(held, func(h heldSlice) bool { return h.sliceUsage == u }) {
+			meter.Close()
+			delete(s.meters, u)
+		}
+	}
+	for _, h := range held {
+		use, err := s.read(h.sliceUsage)
+		if err := s.m.addSample(h, use, err); errors.Is(err, gpu.ErrLost) {
+			return
+		} else if err == nil && s.m.Processes != nil {
+			s.m.Processes(h.job, h.uid, h.slice, use.PIDs)
+		}
+	}
+}
+
+func (s *Sampler) read(u *sliceUsage) (gpu.Use, error) {
+	if s.meters[u] == nil {
+		meter, err := s.m.Meter(u.GPU, u.slice.Instance)
+		if err != nil {
+			return gpu.Use{}, err
+		}
+		s.meters[u] = meter
+	}
+	return s.meters[u].Read()
+}
+
+// heldSlice is a slice with the job that holds it and the job's user.
+type heldSlice struct {
+	*sliceUsage
+	job, uid uint32
+}
+
+// on returns the slices of running jobs on a GPU, without those that are gone.
+func (m *Monitor) on(g int) (held []heldSlice) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for job, o := range m.open {
+		for _, u := range o.Slices {
+			if u.GPU == g && !u.over {
+				held = append(held, heldSlice{u, job, o.Run.UID})
+			}
+		}
+	}
+	return held
+}
+
+// addSample adds a sample to the usage of a slice if its job still runs, and returns err. If err is set, there is no
+// sample and addSample logs err, once for each slice. A slice that is gone, or whose GPU is gone, is not sampled again.
+func (m *Monitor) addSample(h heldSlice, use gpu.Use, err error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	u, o := h.sliceUsage, m.open[h.job]
+	if o == nil || !slices.Contains(o.Slices, u) {
+		return err
+	}
+	log := m.Log.WithError(err).WithField("job", h.job).WithField("gpu", u.GPU).WithField("uuid", u.UUID)
+	switch {
+	case err == nil:
+		u.add(use)
+		o.Seen = m.Clock()
+	case errors.Is(err, gpu.ErrLost), errors.Is(err, gpu.ErrNotFound):
+		u.over = true
+		log.Warn("a job's slice is gone: its usage is no longer sampled")
+	case !u.failed:
+		u.failed = true
+		log.Warn("couldn't sample the usage of a job; trying again")
+	}
+	return err
+}

@@ -1,0 +1,158 @@
+package usage
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"time"
+)
+
+// storeInterval is the time between two writes of all open observations. If the agent is killed, the observations lose
+// at most this time.
+const storeInterval = time.Minute
+
+// maxEnded limits how many ended runs wait in memory for a repository that does not answer: about 3 MB.
+const maxEnded = 10000
+
+// SetRepository gives the Monitor a repository for the runs of jobs, and access to slurmdbd for their summaries. It
+// must be called before Start, or not at all. Runs that ended while no agent was running are stored with the usage that
+// an earlier agent observed.
+func (m *Monitor) SetRepository(repo Repository, accounting Accounting) {
+	m.repo, m.accounting = repo, accounting
+	m.takeOver()
+	m.countWaiting()
+}
+
+// takeOver continues the observations that an earlier agent left in the repository. It returns false if the repository
+// cannot be read. The caller must then write nothing into the repository, which would replace these observations, and
+// try again later.
+func (m *Monitor) takeOver() bool {
+	if m.tookOver {
+		return true
+	}
+	left, err := m.repo.Observations()
+	if m.reportRepository(err); err != nil {
+		return false
+	}
+	m.tookOver = true
+	for _, l := range left {
+		o, err := parseObservation(l.Text)
+		if err != nil {
+			m.Log.WithError(err).
+				WithField("job", l.Job).
+				Warn("couldn't continue an earlier agent's observation of a job; started a new one")
+			m.reportRepository(m.repo.Dismiss(l.Job, l.Restart))
+			continue
+		}
+		m.takeOverRun(l, o)
+	}
+	return true
+}
+
+// takeOverRun continues an earlier agent's observation of a run, or ends it if the run has ended since.
+func (m *Monitor) takeOverRun(stored Observation, o *observation) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now := m.open[stored.Job]; now != nil && now.Run.Restart == stored.Restart {
+		now.continues(o)
+		return
+	}
+	m.queue(o, o.Seen)
+}
+
+// queue queues an ended run for the repository. If too many wait, the oldest is dropped. The caller holds m.mu.
+func (m *Monitor) queue(o *observation, end time.Duration) {
+	if m.repo == nil {
+		return
+	}
+	if len(m.ended) >= maxEnded {
+		m.Log.WithField("job", m.ended[0].Job).
+			Warn("the repository does not answer: the usage of this job is not stored")
+		m.ended = m.ended[1:]
+	}
+	m.ended = append(m.ended, o.run(end))
+	m.storeSoon()
+}
+
+// storeSoon notifies the storer.
+func (m *Monitor) storeSoon() {
+	select {
+	case m.toStore <- struct{}{}:
+	default: // the storer is notified already
+	}
+}
+
+// storer writes the observations and runs of prologs, epilogs and samplers into the repository, so that none of these
+// waits for a disk.
+func (m *Monitor) storer(ctx context.Context) {
+	tick := time.NewTicker(storeInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.toStore:
+			m.Flush(false)
+		case <-tick.C:
+			m.Flush(true)
+		}
+	}
+}
+
+// Flush writes the ended runs and the open observations into the repository: all open observations, or only those that
+// the repository does not have yet. A run that cannot be written is dropped, so that it costs neither time of jobs nor
+// memory of the node.
+func (m *Monitor) Flush(all bool) {
+	if !m.takeOver() {
+		return
+	}
+	m.mu.Lock()
+	ended := m.ended
+	m.ended = nil
+	var open []Observation
+	for o := range maps.Values(m.open) {
+		if o.stored && !all {
+			continue
+		}
+		o.stored = true
+		text, err := json.Marshal(o)
+		if err != nil {
+			panic(err) // an observation has only numbers and strings
+		}
+		open = append(open, Observation{Job: o.Run.Job, Restart: o.Run.Restart, Text: text})
+	}
+	m.mu.Unlock()
+	for _, run := range ended {
+		m.reportRepository(m.repo.Ended(run, m.Now()))
+	}
+	for _, o := range open {
+		m.reportRepository(m.repo.Observe(o))
+	}
+	if len(ended) > 0 || all {
+		m.countWaiting() // this also notices a repository that was damaged or replaced
+	}
+	if len(ended) > 0 {
+		select {
+		case m.toRecord <- struct{}{}:
+		default: // the recorder is notified already
+		}
+	}
+}
+
+// reportRepository logs a failure of the repository, once until the repository works again.
+func (m *Monitor) reportRepository(err error) {
+	if failed := err != nil; m.repoFailed.Swap(failed) != failed && failed {
+		m.Log.WithError(err).
+			Error("couldn't store the usage of jobs; jobs are not affected, but Caelum learns nothing from them " +
+				"until the repository works again")
+	}
+}
+
+// countWaiting counts the summaries that slurmdbd does not have yet, for `caelum status`.
+func (m *Monitor) countWaiting() {
+	n, err := m.repo.Waiting()
+	m.reportRepository(err)
+	if err == nil {
+		m.waiting.Store(int64(n))
+	}
+}

@@ -1,0 +1,49 @@
+package usage
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"caelum/internal/api"
+	"caelum/internal/gpu"
+	"caelum/internal/usage/usagetest"
+)
+
+// TestTooManyRunsWait checks that at most maxEnded runs wait in memory for a repository that cannot be read, that the
+// newest are kept, and that they are stored when it can be read again.
+func TestTooManyRunsWait(t *testing.T) {
+	var log strings.Builder
+	logger := logrus.New()
+	logger.SetOutput(&log)
+	repo := usagetest.NewRepository()
+	repo.Unreadable = errors.New("not yet")
+	now := time.Unix(1795339300, 0)
+	m := NewMonitor(Options{
+		Node: "n1", Log: logrus.NewEntry(logger),
+		Now: func() time.Time { return now }, Clock: func() time.Duration { return time.Hour },
+	})
+	m.SetRepository(repo, usagetest.NewAccounting())
+	const extra = 5
+	slice := Slice{GPU: 0, Instance: gpu.Instance{UUID: "MIG-1", Profile: "1g.5gb"}, MemoryMiB: 4864}
+	for k := range uint32(maxEnded + extra) {
+		m.Begin(api.Lease{Job: k + 1, Since: now.Unix()}, "a100", []Slice{slice})
+		m.End(k+1, false)
+	}
+	m.Flush(false)
+	if n := strings.Count(log.String(), "the usage of this job is not stored"); n != extra {
+		t.Errorf("%d runs were dropped, want %d", n, extra)
+	}
+	if len(m.ended) != maxEnded || m.ended[0].Job != extra+1 {
+		t.Errorf("%d runs wait, the first of job %d", len(m.ended), m.ended[0].Job)
+	}
+	m.ended = m.ended[maxEnded-3:]
+	repo.Unreadable = nil
+	m.Flush(false)
+	if len(m.ended) != 0 || len(repo.Kept()) != 3 {
+		t.Errorf("%d runs wait, %d are stored", len(m.ended), len(repo.Kept()))
+	}
+}

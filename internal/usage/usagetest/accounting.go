@@ -1,0 +1,68 @@
+package usagetest
+
+import (
+	"caelum/internal/slurm"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Accounting is a slurmdbd in memory that behaves like sacct and sacctmgr 22.05.8.
+type Accounting struct {
+	mu      sync.Mutex
+	Records map[uint32][]slurm.Record
+	Away    error
+	Calls   int
+	Refused int    // writes to a record that is not the newest, or whose run has not ended
+	Wrote   func() // runs after each write, without the lock
+}
+
+// NewAccounting returns a slurmdbd without records.
+func NewAccounting() *Accounting { return &Accounting{Records: map[uint32][]slurm.Record{}} }
+
+// RecordsOf returns the records of a job.
+func (d *Accounting) RecordsOf(_ context.Context, _ slurm.AccountingField, job uint32) ([]slurm.Record, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.Calls++
+	switch {
+	case d.Away != nil:
+		return nil, d.Away
+	case d.Records[job] == nil:
+		return nil, errors.New("no such job")
+	}
+	return slices.Clone(d.Records[job]), nil
+}
+
+// SetAccounting replaces the text in a job's newest record. It refuses a text that begins with Another.
+func (d *Accounting) SetAccounting(_ context.Context, r slurm.Record, _ slurm.AccountingField, text string) error {
+	d.mu.Lock()
+	d.Calls++
+	err := d.Away
+	records := d.Records[r.ID]
+	newest := &records[len(records)-1]
+	switch {
+	case err != nil:
+	case newest.Start != r.Start || newest.End.IsZero():
+		d.Refused++
+		err = errors.New("not the newest record, or its run has not ended")
+	case strings.HasPrefix(text, "Another"):
+		err = slurm.ErrSpoils
+	default:
+		newest.Text = strings.ToLower(text)
+	}
+	d.mu.Unlock()
+	if d.Wrote != nil && err == nil {
+		d.Wrote()
+	}
+	return err
+}
+
+// Text returns the text in a job's newest record.
+func (d *Accounting) Text(job uint32) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.Records[job][len(d.Records[job])-1].Text
+}
