@@ -114,7 +114,7 @@ func (a *Agent) noteStale(node slurm.Node) {
 	a.mu.Lock()
 	reported := a.reported()
 	var stale []string
-	for _, profile := range slices.Sorted(maps.Keys(count(node.Gres))) {
+	for _, profile := range slices.Sorted(maps.Keys(node.Gres.Profiles())) {
 		if len(reported) > 0 && profile != slurm.ClosedType && !reported[profile] &&
 			!slices.Contains(a.advertised, profile) {
 			stale = append(stale, profile)

@@ -38,7 +38,7 @@ const reconcileInterval = time.Minute
 type Controller interface {
 	Node(ctx context.Context, name string) (slurm.Node, error)
 	Nodes(ctx context.Context) ([]slurm.Node, error)
-	UpdateNode(ctx context.Context, node string, gres []slurm.GRES, extra string) error
+	UpdateNode(ctx context.Context, node string, gres slurm.GRESList, extra string) error
 	Job(ctx context.Context, id uint32) (slurm.Job, error)
 	Queue(ctx context.Context) (slurm.Queue, error)
 	Jobs(ctx context.Context) ([]slurm.Job, error)
@@ -46,7 +46,7 @@ type Controller interface {
 	RequeueHold(ctx context.Context, id uint32) error
 	Hold(ctx context.Context, id uint32) error
 	Release(ctx context.Context, id uint32) error
-	SetJobGRES(ctx context.Context, id uint32, gres []slurm.GRES) error
+	SetJobGRES(ctx context.Context, id uint32, gres slurm.GRESList) error
 	SetAdminComment(ctx context.Context, id uint32, text string) error
 }
 

@@ -468,7 +468,7 @@ func TestCloseOffers(t *testing.T) {
 		t.Errorf("offers %v, total %d", w.offers(), w.total())
 	}
 	n, _ := w.fake.Node(context.Background(), "n1")
-	if len(only(n.Gres, "gpu")) != 1 || n.Gres[0].Count != 7 {
+	if len(n.Gres.Named("gpu")) != 1 || n.Gres[0].Count != 7 {
 		t.Errorf("the slots were removed too: %v", n.Gres)
 	}
 }

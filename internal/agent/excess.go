@@ -79,7 +79,7 @@ func (a *Agent) findExcess(ctx context.Context, node slurm.Node) error {
 // beyond returns, by profile, how far the node's used counts exceed the given counts.
 func beyond(node slurm.Node, counts map[string]int) map[string]int {
 	more := map[string]int{}
-	for profile, n := range count(node.GresUsed) {
+	for profile, n := range node.GresUsed.Profiles() {
 		if profile != slurm.ClosedType && n > counts[profile] {
 			more[profile] = n - counts[profile]
 		}
@@ -135,9 +135,9 @@ func (a *Agent) noteAllocation(listed, job slurm.Job, err error) {
 		delete(a.allocations, listed.ID)
 		return
 	case err == nil:
-		has.counts, has.known = count(job.Allocated[a.cfg.Node]), true
+		has.counts, has.known = job.Allocated[a.cfg.Node].Profiles(), true
 	case !listed.Exclusive && listed.Problem == "":
-		has.counts = count(listed.PerNode)
+		has.counts = listed.PerNode.Profiles()
 		_, untyped := has.counts[""]
 		has.known = !untyped
 	}

@@ -47,7 +47,7 @@ func (a *Agent) write(
 		return false, err
 	}
 	entry := a.log.WithFields(logrus.Fields{
-		"phase": phase, "gres": slurm.FormatGRES(gres), "used": slurm.FormatGRES(node.GresUsed),
+		"phase": phase, "gres": gres.String(), "used": node.GresUsed.String(),
 		"plan": a.describe(d), "read": node.Asked.UnixNano(), "at": time.Now().UnixNano(),
 	})
 	if err := a.ctl.UpdateNode(ctx, a.cfg.Node, gres, extra); err != nil {
@@ -95,7 +95,7 @@ func (a *Agent) unchanged(ctx context.Context, node slurm.Node) error {
 
 // lowers reports whether writing these totals withdraws any offer.
 func lowers(node slurm.Node, low map[string]int) bool {
-	for profile, total := range count(node.Gres) {
+	for profile, total := range node.Gres.Profiles() {
 		if profile != slurm.ClosedType && low[profile] < total {
 			return true
 		}
@@ -105,7 +105,7 @@ func lowers(node slurm.Node, low map[string]int) bool {
 
 // sameCounts reports whether two lists have the same entries, in any order. slurmctld lists a type that slurm.conf
 // lacks after closed, independent of the type's place in the update (22.05.8).
-func sameCounts(x, y []slurm.GRES) bool {
+func sameCounts(x, y slurm.GRESList) bool {
 	order := func(a, b slurm.GRES) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Count, b.Count))
 	}
@@ -121,7 +121,7 @@ func (a *Agent) taken(node slurm.Node) (taken, extra map[string]int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	held := a.slicesHeld()
-	taken, extra = count(node.GresUsed), map[string]int{}
+	taken, extra = node.GresUsed.Profiles(), map[string]int{}
 	for profile, used := range taken {
 		taken[profile] = min(used, held[profile])
 		if n := min(used-taken[profile], a.excess[profile]); n > 0 {
@@ -150,8 +150,8 @@ func (a *Agent) slicesHeld() map[string]int {
 
 // exceeds reports whether slurmctld shows more free slices of any profile than the plan offers.
 func exceeds(node slurm.Node, offers map[string]int) bool {
-	used := count(node.GresUsed)
-	for profile, total := range count(node.Gres) {
+	used := node.GresUsed.Profiles()
+	for profile, total := range node.Gres.Profiles() {
 		if profile != slurm.ClosedType && total > used[profile]+offers[profile] {
 			return true
 		}
@@ -161,7 +161,7 @@ func exceeds(node slurm.Node, offers map[string]int) bool {
 
 // gresLine returns the node's complete GRES list with new counts of gres/mig. An update replaces the list, so the
 // node's other GRES are in it unchanged. ok is false if the counts exceed the node's total.
-func (a *Agent) gresLine(node slurm.Node, totals map[string]int) (line []slurm.GRES, ok bool) {
+func (a *Agent) gresLine(node slurm.Node, totals map[string]int) (line slurm.GRESList, ok bool) {
 	names := slices.Clone(a.profiles)
 	for _, g := range node.Gres {
 		if g.Name == "mig" && g.Type != slurm.ClosedType && !slices.Contains(names, g.Type) {
@@ -195,21 +195,21 @@ func (a *Agent) gresLine(node slurm.Node, totals map[string]int) (line []slurm.G
 // sum of a record with offers is not always N either: after a restart of slurmd, 22.05 sets closed back to N beside the
 // offers.
 func (a *Agent) learnTotal(node slurm.Node) error {
-	if _, ok := count(node.Gres)[slurm.ClosedType]; !ok {
+	if _, ok := node.Gres.Profiles()[slurm.ClosedType]; !ok {
 		return fmt.Errorf(
 			"node %s has no gres/mig:closed in slurm.conf; `caelum slurm-config` prints the lines it needs",
 			node.Name,
 		)
 	}
 	a.mu.Lock()
-	reset := offering(a.published) && !offering(count(node.Gres))
+	reset := offering(a.published) && !offering(node.Gres.Profiles())
 	a.mu.Unlock()
 	total := a.total
 	switch {
 	case node.MIGTotal > 0:
 		total = node.MIGTotal
 	case reset:
-		total = count(node.Gres)[slurm.ClosedType]
+		total = node.Gres.Profiles()[slurm.ClosedType]
 	case total == 0:
 		total = guessTotal(node)
 	}
@@ -223,8 +223,8 @@ func (a *Agent) learnTotal(node slurm.Node) error {
 // guessTotal guesses N from a node's record: the count of closed if that is the count that `caelum slurm-config` prints
 // for the node's slots, as after a restart of slurmd, else the sum of all types.
 func guessTotal(node slurm.Node) int {
-	has := count(node.Gres)
-	if has[slurm.ClosedType] == inventory.Total(gpus(node.Gres)) {
+	has := node.Gres.Profiles()
+	if has[slurm.ClosedType] == inventory.Total(node.Gres.Total("gpu")) {
 		return has[slurm.ClosedType]
 	}
 	sum := 0
@@ -242,17 +242,6 @@ func offering(counts map[string]int) bool {
 		}
 	}
 	return false
-}
-
-// count returns the sums of gres/mig by type.
-func count(gres []slurm.GRES) map[string]int {
-	n := map[string]int{}
-	for _, g := range gres {
-		if g.Name == "mig" {
-			n[g.Type] += g.Count
-		}
-	}
-	return n
 }
 
 // describe returns a plan for the log: the busy and the offered placements of each GPU.

@@ -85,7 +85,7 @@ type Request struct {
 	Node string
 	Job  uint32
 	Text string
-	GRES []slurm.GRES
+	GRES slurm.GRESList
 }
 
 // Reply is the answer to a call: the results as JSON, or an error.
@@ -129,7 +129,7 @@ func (r remote) Node(_ context.Context, name string) (n slurm.Node, err error) {
 func (r remote) Nodes(context.Context) (n []slurm.Node, err error) {
 	return n, r.do(Request{Op: "Nodes"}, &n)
 }
-func (r remote) UpdateNode(_ context.Context, node string, gres []slurm.GRES, extra string) error {
+func (r remote) UpdateNode(_ context.Context, node string, gres slurm.GRESList, extra string) error {
 	return r.do(Request{Op: "UpdateNode", Node: node, GRES: gres, Text: extra}, nil)
 }
 func (r remote) Job(_ context.Context, id uint32) (j slurm.Job, err error) {
@@ -154,7 +154,7 @@ func (r remote) Hold(_ context.Context, id uint32) error {
 func (r remote) Release(_ context.Context, id uint32) error {
 	return r.do(Request{Op: "Release", Job: id}, nil)
 }
-func (r remote) SetJobGRES(_ context.Context, id uint32, gres []slurm.GRES) error {
+func (r remote) SetJobGRES(_ context.Context, id uint32, gres slurm.GRESList) error {
 	return r.do(Request{Op: "SetJobGRES", Job: id, GRES: gres}, nil)
 }
 func (r remote) SetAdminComment(_ context.Context, id uint32, text string) error {
@@ -492,7 +492,7 @@ func patient(call func(context.Context) error) error {
 
 func (k *campaign) prolog(j slurm.Job) {
 	slots := 0
-	for _, g := range only(j.Allocated["n1"], "gpu") {
+	for _, g := range j.Allocated["n1"].Named("gpu") {
 		slots += g.Count
 	}
 	req := api.LeaseRequest{Restart: j.Restarts, UID: 20001, GID: 20001}

@@ -263,7 +263,7 @@ func (u *uncounted) Error() string { return u.reason }
 // it is *uncounted, or its text describes the user's mistake. If slots is 0, the number of slots is not checked.
 func (a *Agent) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 	here := job.Allocated[a.cfg.Node]
-	allocated, requested := some(only(here, "mig")), some(only(job.PerNode, "mig"))
+	allocated, requested := here.Named("mig").Positive(), job.PerNode.Named("mig").Positive()
 	wholeNode := slices.ContainsFunc(allocated, func(g slurm.GRES) bool { return g.Type == slurm.ClosedType })
 	untyped := slices.ContainsFunc(requested, func(g slurm.GRES) bool { return g.Type == "" })
 	granted := allocated
@@ -282,14 +282,14 @@ func (a *Agent) wants(job slurm.Job, slots int) (wants []offer.Want, err error) 
 		if len(requested) == 0 && asksForGPU(job) {
 			return nil, a.noSize(job, max(job.GPUsPerNode(), 1))
 		}
-	case len(allocated) == 0 && gpus(here) > 0:
+	case len(allocated) == 0 && here.Total("gpu") > 0:
 		// job_submit.lua did not see this job, or its slices were removed: it has slots and no size.
-		return nil, a.noSize(job, cmp.Or(job.GPUsPerNode(), gpus(here)))
+		return nil, a.noSize(job, cmp.Or(job.GPUsPerNode(), here.Total("gpu")))
 	}
-	if !covers(allocated, granted) {
+	if !allocated.Covers(granted) {
 		return nil, &uncounted{
-			"slurmctld has not counted the slices that the job requests, " + slurm.FormatGRES(granted),
-			slurm.FormatGRES(granted),
+			"slurmctld has not counted the slices that the job requests, " + granted.String(),
+			granted.String(),
 		}
 	}
 	total := 0
@@ -340,33 +340,6 @@ func (a *Agent) sizeOf(job slurm.Job) string {
 	return a.defaultProfile()
 }
 
-// covers reports whether all has at least the counts of part, for every type.
-func covers(all, part []slurm.GRES) bool {
-	left := map[string]int{}
-	for _, g := range all {
-		left[g.Type] += g.Count
-	}
-	for _, g := range part {
-		if left[g.Type] -= g.Count; left[g.Type] < 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// some removes the entries without a count.
-func some(list []slurm.GRES) []slurm.GRES {
-	return slices.DeleteFunc(list, func(g slurm.GRES) bool { return g.Count <= 0 })
-}
-
-// gpus returns the number of GPU slots in a list.
-func gpus(list []slurm.GRES) (n int) {
-	for _, g := range only(list, "gpu") {
-		n += g.Count
-	}
-	return n
-}
-
 // equivalentProfiles returns the equivalent profiles of a profile that the node does not have, one per GPU model,
 // without duplicates. The node offers slices of these profiles under the given name.
 func (a *Agent) equivalentProfiles(profile string) (names []string) {
@@ -382,8 +355,8 @@ func (a *Agent) equivalentProfiles(profile string) (names []string) {
 }
 
 func asksForGPU(job slurm.Job) bool {
-	for _, list := range [][]slurm.GRES{job.PerNode, job.PerJob, job.PerTask, job.PerSocket} {
-		if len(only(list, "gpu")) > 0 {
+	for _, list := range []slurm.GRESList{job.PerNode, job.PerJob, job.PerTask, job.PerSocket} {
+		if len(list.Named("gpu")) > 0 {
 			return true
 		}
 	}
@@ -391,17 +364,7 @@ func asksForGPU(job slurm.Job) bool {
 }
 
 // asksForSlices reports whether a job can hold slices, according to its request.
-func asksForSlices(job slurm.Job) bool { return asksForGPU(job) || len(only(job.PerNode, "mig")) > 0 }
-
-func only(list []slurm.GRES, name string) []slurm.GRES {
-	var some []slurm.GRES
-	for _, g := range list {
-		if g.Name == name {
-			some = append(some, g)
-		}
-	}
-	return some
-}
+func asksForSlices(job slurm.Job) bool { return asksForGPU(job) || len(job.PerNode.Named("mig")) > 0 }
 
 // preparePending returns the job's pending lease, with spots. It uses the pending lease from the last reading of
 // slurmctld's jobs, else it takes the spots from the offers in force. If the slices are not among the offers, a pass

@@ -87,7 +87,7 @@ type elsewhere struct{ *slurmtest.Fake }
 
 func (e elsewhere) Job(ctx context.Context, id uint32) (slurm.Job, error) {
 	j, err := e.Fake.Job(ctx, id)
-	j.Nodes, j.Allocated = []string{"n2"}, map[string][]slurm.GRES{"n2": j.Allocated["n1"]}
+	j.Nodes, j.Allocated = []string{"n2"}, map[string]slurm.GRESList{"n2": j.Allocated["n1"]}
 	return j, err
 }
 

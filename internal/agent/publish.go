@@ -152,7 +152,7 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 		pause()
 		low := map[string]int{}
 		high, _ := a.totals(node, d.offers)
-		for profile, total := range count(node.Gres) {
+		for profile, total := range node.Gres.Profiles() {
 			low[profile] = min(total, high[profile])
 		}
 		lowered := lowers(node, low)
@@ -197,7 +197,7 @@ func (a *Agent) pass(ctx context.Context) (err error) {
 			return errUnregistered
 		}
 		a.mu.Lock()
-		a.published, a.publishedAt, a.short = count(node.Gres), a.now(), short
+		a.published, a.publishedAt, a.short = node.Gres.Profiles(), a.now(), short
 		a.mu.Unlock()
 		a.releaseHeld(ctx, snapshot.Queue.Waiting, d.served)
 		if d.first {
@@ -464,12 +464,12 @@ func (a *Agent) preLease(ctx context.Context, listed slurm.Job) error {
 		return nil
 	case classOf(err) == unclear:
 		job = listed
-		job.Allocated = map[string][]slurm.GRES{a.cfg.Node: some(slices.Clone(job.PerNode))}
+		job.Allocated = map[string]slurm.GRESList{a.cfg.Node: job.PerNode.Positive()}
 		slots = a.slotsAsked(job)
 	case err != nil:
 		return err
 	default:
-		slots = gpus(job.Allocated[a.cfg.Node])
+		slots = job.Allocated[a.cfg.Node].Total("gpu")
 	}
 	if !job.Holds() {
 		return nil

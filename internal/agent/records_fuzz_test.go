@@ -73,7 +73,7 @@ func (r *records) SetAdminComment(ctx context.Context, id uint32, text string) e
 	return r.client.SetAdminComment(ctx, id, text)
 }
 
-func (r *records) SetJobGRES(ctx context.Context, id uint32, gres []slurm.GRES) error {
+func (r *records) SetJobGRES(ctx context.Context, id uint32, gres slurm.GRESList) error {
 	return r.client.SetJobGRES(ctx, id, gres)
 }
 

@@ -64,11 +64,11 @@ func (a *Agent) requeueOrRefuse(
 func (a *Agent) assignProfile(ctx context.Context, waiting []slurm.Waiting) {
 	for i := range waiting {
 		w := &waiting[i]
-		if !w.Releasable(a.now()) || len(only(w.PerNode, "mig")) > 0 {
+		if !w.Releasable(a.now()) || len(w.PerNode.Named("mig")) > 0 {
 			continue
 		}
 		n := max(w.GPUsPerNode(), 1)
-		gres := append(only(w.PerNode, "gpu"), slurm.GRES{Name: "mig", Type: a.sizeOf(w.Job), Count: n})
+		gres := append(w.PerNode.Named("gpu"), slurm.GRES{Name: "mig", Type: a.sizeOf(w.Job), Count: n})
 		if err := a.ctl.SetJobGRES(ctx, w.ID, gres); err != nil {
 			a.log.WithError(err).WithField("job", w.ID).Warn("couldn't set the profile of a requeued job")
 			continue

@@ -215,14 +215,14 @@ func (s *soaker) check(c slurmtest.Call) {
 			}
 			continue
 		}
-		for _, g := range only(j.PerNode, "mig") {
+		for _, g := range j.PerNode.Named("mig") {
 			for range g.Count {
 				loose = append(loose, g.Type)
 			}
 		}
 	}
 	s.world.mu.Unlock()
-	free, used := count(n.Gres), count(n.GresUsed)
+	free, used := n.Gres.Profiles(), n.GresUsed.Profiles()
 	for _, p := range soakProfiles {
 		for range free[p] - used[p] {
 			loose = append(loose, p)
@@ -232,7 +232,7 @@ func (s *soaker) check(c slurmtest.Call) {
 		s.t.Errorf(
 			"after write %d (%s): %v cannot all be carved beside %v",
 			c.Seq,
-			slurm.FormatGRES(c.GRES),
+			c.GRES.String(),
 			loose,
 			taken,
 		)

@@ -52,10 +52,10 @@ func (o odd) shown(jobs []slurm.Job) []slurm.Job {
 // most as many slices as slots.
 func TestPendingLeases(t *testing.T) {
 	slices7, exclusive := job(7, "1g.5gb:7"), job(1, "2g.10gb:1")
-	exclusive.PerNode = only(exclusive.PerNode, "mig")
+	exclusive.PerNode = exclusive.PerNode.Named("mig")
 	exclusive.Exclusive = true
 	noSlots := slices7
-	noSlots.PerNode = only(slices7.PerNode, "mig")
+	noSlots.PerNode = slices7.PerNode.Named("mig")
 	fewSlots := job(1, "1g.5gb:7")
 	perJob := noSlots
 	perJob.PerJob = []slurm.GRES{{Name: "gpu", Count: 7}}
@@ -128,7 +128,7 @@ func TestPendingLeases(t *testing.T) {
 func TestSlicesWithoutSlots(t *testing.T) {
 	w := newWorld(t, 1)
 	j := job(1, "1g.5gb:7")
-	j.PerNode = only(j.PerNode, "mig")
+	j.PerNode = j.PerNode.Named("mig")
 	without := w.submit(j)
 	w.publish()
 	w.fake.Tick()

@@ -107,7 +107,7 @@ func TestAllocationCovers(t *testing.T) {
 		"gpu:1,mig:2g.10gb:0":                           "",
 		"gpu:4,mig:1g.5gb:1,mig:2g.10gb:1,mig:closed:1": "",
 	} {
-		j := slurm.Job{Exclusive: true, PerNode: gres(t, asked), Allocated: map[string][]slurm.GRES{"n1": all}}
+		j := slurm.Job{Exclusive: true, PerNode: gres(t, asked), Allocated: map[string]slurm.GRESList{"n1": all}}
 		wants, err := w.agent.wants(j, 7)
 		if list(wants) != want || (err == nil) != (want != "") {
 			t.Errorf("%s: %v, %v; want %q", asked, wants, err, want)

@@ -44,7 +44,7 @@ type world struct {
 	log     strings.Builder
 }
 
-func gres(t testing.TB, text string) []slurm.GRES {
+func gres(t testing.TB, text string) slurm.GRESList {
 	t.Helper()
 	list, err := slurm.ParseGRES(text)
 	if err != nil {
@@ -141,7 +141,7 @@ func (w *world) current() *Agent {
 
 func (w *world) prolog(j slurm.Job) {
 	slots := 0
-	for _, g := range only(j.Allocated["n1"], "gpu") {
+	for _, g := range j.Allocated["n1"].Named("gpu") {
 		slots += g.Count
 	}
 	if slots == 0 {
@@ -232,7 +232,7 @@ func (w *world) offers() map[string]int {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	free, used := count(n.Gres), count(n.GresUsed)
+	free, used := n.Gres.Profiles(), n.GresUsed.Profiles()
 	for p := range free {
 		if free[p] -= used[p]; free[p] <= 0 || p == slurm.ClosedType {
 			delete(free, p)
@@ -245,7 +245,7 @@ func (w *world) offers() map[string]int {
 func (w *world) total() int {
 	n, _ := w.fake.Node(context.Background(), "n1")
 	sum := 0
-	for _, c := range count(n.Gres) {
+	for _, c := range n.Gres.Profiles() {
 		sum += c
 	}
 	return sum

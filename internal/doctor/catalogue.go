@@ -11,7 +11,7 @@ import (
 // isCatalogue reports whether n is a catalogue node: a node other than this node, with profiles of gres/mig and without
 // gres/mig:closed.
 func (f *Facts) isCatalogue(n slurm.Node) bool {
-	return n.Name != f.Node.Name && sumOf(n.Gres, "mig") > 0 && !slices.ContainsFunc(n.Gres, isClosed)
+	return n.Name != f.Node.Name && n.Gres.Total("mig") > 0 && !slices.ContainsFunc(n.Gres, isClosed)
 }
 
 // catalogueNodes returns the catalogue nodes that share a partition with this node.

@@ -30,15 +30,6 @@ func nodeState(f *Facts) []Finding {
 		fmt.Sprintf("remove the cause, then `scontrol update nodename=%s state=resume`", f.Node.Name)), len(bad) > 0)
 }
 
-func sumOf(list []slurm.GRES, name string) (sum int) {
-	for _, g := range list {
-		if g.Name == name {
-			sum += g.Count
-		}
-	}
-	return sum
-}
-
 func isClosed(g slurm.GRES) bool { return g.Name == "mig" && g.Type == "closed" }
 
 func closed(f *Facts) []Finding {
@@ -52,7 +43,7 @@ func closed(f *Facts) []Finding {
 }
 
 func total(f *Facts) []Finding {
-	gpus, mig, closed := sumOf(f.Node.Gres, "gpu"), sumOf(f.Node.Gres, "mig"), 0
+	gpus, mig, closed := f.Node.Gres.Total("gpu"), f.Node.Gres.Total("mig"), 0
 	if i := slices.IndexFunc(f.Node.Gres, isClosed); i >= 0 {
 		closed = f.Node.Gres[i].Count
 	}
@@ -119,7 +110,7 @@ func slots(f *Facts) []Finding {
 		can += len(g.Slots)
 		broken = broken || g.Problem != ""
 	}
-	has := sumOf(f.Node.Gres, "gpu")
+	has := f.Node.Gres.Total("gpu")
 	switch {
 	case has < can:
 		return []Finding{

@@ -463,7 +463,7 @@ func (v *View) why(w slurm.Waiting, nodes []slurm.Node) string {
 	return strings.Join(all, "; ")
 }
 
-func list(gres []slurm.GRES) string {
+func list(gres slurm.GRESList) string {
 	var all []string
 	for _, g := range gres {
 		text := g.Type

@@ -28,7 +28,7 @@ type lag struct {
 	since time.Time
 }
 
-func shows(n slurm.Node) string { return slurm.FormatGRES(n.Gres) + n.Extra }
+func shows(n slurm.Node) string { return n.Gres.String() + n.Extra }
 
 // Out reports whether a node has to be left out of the plan at this time.
 func (l *Unresponsive) Out(n slurm.Node, at time.Time) bool {

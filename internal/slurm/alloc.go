@@ -27,7 +27,7 @@ var (
 // The record of every job that holds nodes has this section once. A user's text can add an imitation before or after
 // it, but cannot remove it. So a single section is genuine, and parseAllocation returns ErrAmbiguous if there are
 // several.
-func parseAllocation(out string, nodes []string) (map[string][]GRES, error) {
+func parseAllocation(out string, nodes []string) (map[string]GRESList, error) {
 	switch n := strings.Count(out, allocHead); {
 	case n == 0:
 		return nil, fmt.Errorf("scontrol shows no allocation")
@@ -36,7 +36,7 @@ func parseAllocation(out string, nodes []string) (map[string][]GRES, error) {
 	}
 	_, section, _ := strings.Cut(out, allocHead)
 	lines := strings.Split(section, "\n")[1:]
-	alloc := make(map[string][]GRES)
+	alloc := make(map[string]GRESList)
 	for _, line := range lines {
 		if allocTail.MatchString(line) {
 			return alloc, covers(alloc, nodes)
@@ -87,7 +87,7 @@ func checkRun(out string, j Job) error {
 }
 
 // covers compares the section's nodes with those of squeue, which no text can change.
-func covers(alloc map[string][]GRES, nodes []string) error {
+func covers(alloc map[string]GRESList, nodes []string) error {
 	if len(alloc) != len(nodes) {
 		return fmt.Errorf("scontrol shows an allocation on %d nodes, squeue on %d", len(alloc), len(nodes))
 	}

@@ -151,7 +151,7 @@ func TestJobReadsAllocation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := FormatGRES(j.Allocated["n3"]); got != "gpu:a100:1,mig:2g.10gb:1" {
+	if got := j.Allocated["n3"].String(); got != "gpu:a100:1,mig:2g.10gb:1" {
 		t.Errorf("allocated %s", got)
 	}
 	want := []string{`["-h" "-r" "-a" "--local" "-t" "all" "-j" "7"]`, `["-d" "show" "job" "7"]`}

@@ -52,6 +52,7 @@
 // Formats of values:
 //
 //	gres.go          GRES lists and TRES: reader, writer, valid names; the type closed (ClosedType)
+//	greslist.go      lists of GRES: totals, the counts of each profile, formatting
 //	hostlist.go      expands hostlists such as n[1-3] (MaxHosts 65536)
 //	values.go        times, time limits, numbers, memory sizes and null values
 //	tags.go          the tags in admin_comment that job_submit.lua and agents share, and how to find and remove one

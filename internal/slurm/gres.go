@@ -22,15 +22,6 @@ func (g GRES) String() string {
 	return g.Name + ":" + g.Type + ":" + strconv.Itoa(g.Count)
 }
 
-// FormatGRES returns a list in the form that scontrol and sbatch accept.
-func FormatGRES(list []GRES) string {
-	s := make([]string, len(list))
-	for i, g := range list {
-		s[i] = g.String()
-	}
-	return strings.Join(s, ",")
-}
-
 // countRE matches a count. Slurm reads a number with a suffix as a count, even in the place of a type; "2g.10gb" is a
 // type because of its dot.
 var countRE = regexp.MustCompile(`^[0-9]+[kKmMgGtTpP]?$`)
@@ -44,7 +35,7 @@ var countRE = regexp.MustCompile(`^[0-9]+[kKmMgGtTpP]?$`)
 //	gres/gpu:1, gres/mig:2g.10gb=1            a job's request in later releases, and TRES
 //
 // A resource without a count has the count 1. Suffixes are powers of 1024. "(null)", "N/A" and "" give an empty list.
-func ParseGRES(s string) ([]GRES, error) {
+func ParseGRES(s string) (GRESList, error) {
 	if isNull(s) {
 		return nil, nil
 	}
@@ -52,7 +43,7 @@ func ParseGRES(s string) ([]GRES, error) {
 	if err != nil {
 		return nil, err
 	}
-	var list []GRES
+	var list GRESList
 	for _, item := range items {
 		g, err := parseOneGRES(item)
 		if err != nil {
@@ -156,11 +147,11 @@ func parseCount(s string) (int, error) {
 
 // ParseTRES reads the generic resources of a TRES list such as "cpu=2,mem=8000M,gres/gpu=1,gres/mig:2g.10gb=1". The sum
 // over all types, which slurmdbd has too (gres/mig=1), is an entry without a type.
-func ParseTRES(s string) ([]GRES, error) {
+func ParseTRES(s string) (GRESList, error) {
 	if isNull(s) {
 		return nil, nil
 	}
-	var list []GRES
+	var list GRESList
 	for item := range strings.SplitSeq(s, ",") {
 		if !strings.HasPrefix(item, "gres/") {
 			continue
@@ -176,7 +167,7 @@ func ParseTRES(s string) ([]GRES, error) {
 
 // requestGRES reads a request. It leaves out TRES that are not GRES (cpu:1), which requests can have from 23.11 on. Of
 // several counts of one type, it returns the last that is not 0, as slurmctld does.
-func requestGRES(s string) ([]GRES, error) {
+func requestGRES(s string) (GRESList, error) {
 	if isNull(s) {
 		return nil, nil
 	}
@@ -194,7 +185,7 @@ func requestGRES(s string) ([]GRES, error) {
 	if err != nil {
 		return nil, err
 	}
-	var last []GRES
+	var last GRESList
 	for _, g := range list {
 		i := slices.IndexFunc(last, func(o GRES) bool { return o.Name == g.Name && o.Type == g.Type })
 		if i < 0 {

@@ -47,7 +47,7 @@ type Job struct {
 	Sockets, CoresPerSocket, ThreadsPerCore int
 
 	// The requested GRES. The options are --gres and --gpus-per-node, --gpus, --gpus-per-task, --gpus-per-socket.
-	PerNode, PerJob, PerTask, PerSocket []GRES
+	PerNode, PerJob, PerTask, PerSocket GRESList
 	// Tasks is 0 if not set.
 	Tasks int
 	// CPUs is the number of CPUs on all its nodes that the job has, or requests at least.
@@ -73,13 +73,13 @@ type Job struct {
 
 	// Allocated has the GRES of the job by node. It is nil unless the job holds its nodes: from COMPLETING on,
 	// slurmctld shows no allocation.
-	Allocated map[string][]GRES
+	Allocated map[string]GRESList
 }
 
 // SlicesPerNode returns the gres/mig that the job requests on each of its nodes, in the order written. An untyped
 // request has an empty Type.
-func (j Job) SlicesPerNode() []GRES {
-	var list []GRES
+func (j Job) SlicesPerNode() GRESList {
+	var list GRESList
 	for _, g := range j.PerNode {
 		if g.Name == "mig" && g.Count > 0 {
 			list = append(list, g)
@@ -91,28 +91,18 @@ func (j Job) SlicesPerNode() []GRES {
 // GPUsPerNode returns the number of GPUs that the job requests on a node. --gpus and --gpus-per-task may give the nodes
 // different numbers; the result is then the mean, rounded up. Allocated has the exact numbers once the job has started.
 func (j Job) GPUsPerNode() int {
-	if n := gpus(j.PerNode); n > 0 {
+	if n := j.PerNode.Total("gpu"); n > 0 {
 		return n
 	}
 	nodes := max(j.NumNodes, 1)
-	total := gpus(j.PerJob)
+	total := j.PerJob.Total("gpu")
 	if total == 0 {
-		total = gpus(j.PerTask) * max(j.Tasks, 1)
+		total = j.PerTask.Total("gpu") * max(j.Tasks, 1)
 	}
 	if total == 0 {
-		return gpus(j.PerSocket)
+		return j.PerSocket.Total("gpu")
 	}
 	return (total + nodes - 1) / nodes
-}
-
-func gpus(list []GRES) int {
-	n := 0
-	for _, g := range list {
-		if g.Name == "gpu" {
-			n += g.Count
-		}
-	}
-	return n
 }
 
 // Holds reports whether slurmctld counts the GRES of a job in this state as used. It does not for COMPLETING: the count

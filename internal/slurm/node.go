@@ -20,7 +20,7 @@ type Node struct {
 	Partitions []string
 	// Gres are the node's totals, and GresUsed is the used part by slurmctld's count. slurmctld forgets some of the
 	// used GRES when it restarts.
-	Gres, GresUsed []GRES
+	Gres, GresUsed GRESList
 	// MIGTotal is the node's count of gres/mig in slurm.conf, from CfgTRES. `scontrol update` and slurmd's registration
 	// do not change it (22.05.8). 0 means unknown: AccountingStorageTRES does not include gres/mig.
 	MIGTotal int
@@ -99,7 +99,7 @@ func parseNode(out, name string) (Node, error) {
 			n.GresUsed, e = ParseGRES(word)
 			n.Unregistered = n.Unregistered || strings.Contains(word, "gpu:") && !strings.Contains(word, "(IDX:")
 		case "CfgTRES":
-			var all []GRES
+			var all GRESList
 			all, e = ParseTRES(word)
 			if i := slices.IndexFunc(all, func(g GRES) bool { return g == GRES{"mig", "", g.Count} }); i >= 0 {
 				n.MIGTotal = all[i].Count

@@ -25,17 +25,17 @@ func TestStory(t *testing.T) {
 			case "gres":
 				for line := range strings.SplitSeq(d.Input, "\n") {
 					list, err := ParseGRES(line)
-					show(&b, FormatGRES(list), err)
+					show(&b, list.String(), err)
 				}
 			case "request":
 				for line := range strings.SplitSeq(d.Input, "\n") {
 					list, err := requestGRES(line)
-					show(&b, FormatGRES(list), err)
+					show(&b, list.String(), err)
 				}
 			case "tres":
 				for line := range strings.SplitSeq(d.Input, "\n") {
 					list, err := ParseTRES(line)
-					show(&b, FormatGRES(list), err)
+					show(&b, list.String(), err)
 				}
 			case "hosts":
 				for line := range strings.SplitSeq(d.Input, "\n") {
@@ -96,7 +96,7 @@ func TestStory(t *testing.T) {
 					return err.Error() + "\n"
 				}
 				for _, n := range sortedKeys(alloc) {
-					fmt.Fprintf(&b, "%s: %s\n", n, FormatGRES(alloc[n]))
+					fmt.Fprintf(&b, "%s: %s\n", n, alloc[n].String())
 				}
 			case "node":
 				var name string
@@ -116,8 +116,8 @@ func TestStory(t *testing.T) {
 					unix(n.BootTime),
 					unix(n.SlurmdStartTime),
 					n.Version,
-					FormatGRES(n.Gres),
-					FormatGRES(n.GresUsed),
+					n.Gres.String(),
+					n.GresUsed.String(),
 				)
 			case "config":
 				c, err := parseConfig(recorded(t, d))
@@ -182,7 +182,7 @@ func unix(t time.Time) int64 {
 	return t.Unix()
 }
 
-func sortedKeys(m map[string][]GRES) []string {
+func sortedKeys(m map[string]GRESList) []string {
 	var keys []string
 	for k := range m {
 		keys = append(keys, k)
@@ -231,8 +231,8 @@ func describe(j Job) string {
 	}{
 		{"array", fmt.Sprint(j.ArrayJob, "_", j.ArrayTask)}, {"het", fmt.Sprint(j.HetJob)},
 		{"account", j.Account}, {"qos", j.QOS}, {"features", j.Features.String()}, {"reservation", j.Reservation},
-		{"per-node", FormatGRES(j.PerNode)}, {"per-job", FormatGRES(j.PerJob)}, {"per-task", FormatGRES(j.PerTask)},
-		{"per-socket", FormatGRES(j.PerSocket)}, {"admin-comment", j.AdminComment}, {"comment", j.Comment},
+		{"per-node", j.PerNode.String()}, {"per-job", j.PerJob.String()}, {"per-task", j.PerTask.String()},
+		{"per-socket", j.PerSocket.String()}, {"admin-comment", j.AdminComment}, {"comment", j.Comment},
 		{"problem", j.Problem},
 	} {
 		if o.value != "" && o.value != "0" && o.value != "0_" {

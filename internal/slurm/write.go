@@ -12,7 +12,7 @@ import (
 // a GRES that is missing in the request or misspelt, without an error (rc=0, 22.05.8), and one with File= until
 // slurmctld restarts. For a GRES with File=, slurmctld accepts only its configured count or 0. UpdateNode does not wait
 // for a slurmctld that does not listen. Errors: ErrNoNode, ErrUnreachable.
-func (c *Client) UpdateNode(ctx context.Context, node string, gres []GRES, extra string) error {
+func (c *Client) UpdateNode(ctx context.Context, node string, gres GRESList, extra string) error {
 	if err := checkNode(node); err != nil {
 		return err
 	}
@@ -29,13 +29,13 @@ func (c *Client) UpdateNode(ctx context.Context, node string, gres []GRES, extra
 		c.scontrol,
 		"update",
 		"nodename="+node,
-		"gres="+FormatGRES(gres),
+		"gres="+gres.String(),
 		"extra="+extra,
 	)
 	return err
 }
 
-func checkGRES(list []GRES) error {
+func checkGRES(list GRESList) error {
 	if len(list) == 0 {
 		return errors.New("an empty GRES list would remove every GRES")
 	}
@@ -76,11 +76,11 @@ func (c *Client) Release(ctx context.Context, id uint32) error {
 // SetJobGRES changes the GRES that a pending job requests per node; gres must include the GPUs. From 23.11 on, the job
 // then requests these GRES only (by Slurm's source). Up to 23.02, slurmctld replaces the counts of the named types and
 // keeps those of other types (22.05.8).
-func (c *Client) SetJobGRES(ctx context.Context, id uint32, gres []GRES) error {
+func (c *Client) SetJobGRES(ctx context.Context, id uint32, gres GRESList) error {
 	if err := checkGRES(gres); err != nil {
 		return fmt.Errorf("job %d: %w", id, err)
 	}
-	return c.update(ctx, id, "gres="+FormatGRES(gres))
+	return c.update(ctx, id, "gres="+gres.String())
 }
 
 // SetJobComment replaces the job's comment, which the user sees and may have written.

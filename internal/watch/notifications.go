@@ -50,7 +50,7 @@ func (c *notifications) next(snapshot plan.Snapshot) (notify []slurm.Node) {
 		case why == "":
 			continue
 		}
-		why += slurm.FormatGRES(n.Gres) + slurm.FormatGRES(n.GresUsed) + n.Extra
+		why += n.Gres.String() + n.GresUsed.String() + n.Extra
 		if notified[n.Name] = why; c.notified[n.Name] != why {
 			notify = append(notify, n)
 		}

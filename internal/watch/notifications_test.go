@@ -13,7 +13,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-func gres(t testing.TB, text string) []slurm.GRES {
+func gres(t testing.TB, text string) slurm.GRESList {
 	t.Helper()
 	list, err := slurm.ParseGRES(text)
 	if err != nil {

@@ -84,13 +84,13 @@ func (f *Fake) show(n *node) slurm.Node {
 }
 
 // UpdateNode simulates the effect of slurm.Client.UpdateNode.
-func (f *Fake) UpdateNode(_ context.Context, name string, gres []slurm.GRES, extra string) error {
+func (f *Fake) UpdateNode(_ context.Context, name string, gres slurm.GRESList, extra string) error {
 	return f.call(Call{Op: "UpdateNode", Node: name, GRES: gres}, func() error {
 		n, err := f.node(name)
 		if err != nil {
 			return err
 		}
-		var list []slurm.GRES
+		var list slurm.GRESList
 		for _, g := range gres {
 			known := slices.IndexFunc(n.Gres, func(c slurm.GRES) bool { return c.Name == g.Name })
 			if known < 0 {
@@ -123,7 +123,7 @@ func (j *job) view(allocation bool) slurm.Job {
 	out := j.Job
 	out.Nodes = slices.Clone(j.Nodes)
 	if allocation && j.Holds() {
-		out.Allocated = make(map[string][]slurm.GRES)
+		out.Allocated = make(map[string]slurm.GRESList)
 		for n, list := range j.alloc {
 			out.Allocated[n] = slices.Clone(list)
 		}
@@ -220,7 +220,7 @@ func (f *Fake) Release(_ context.Context, id uint32) error {
 }
 
 // SetJobGRES simulates the effect of slurm.Client.SetJobGRES.
-func (f *Fake) SetJobGRES(_ context.Context, id uint32, gres []slurm.GRES) error {
+func (f *Fake) SetJobGRES(_ context.Context, id uint32, gres slurm.GRESList) error {
 	return f.call(Call{Op: "SetJobGRES", Job: id, GRES: gres}, func() error {
 		j, err := f.job(id)
 		if err != nil {

@@ -47,7 +47,7 @@ type Node struct {
 	Partitions []string
 	Features   []string
 	// Gres is the node's GRES in slurm.conf and its initial GRES in slurmctld: mig:1g.5gb:0, ..., mig:closed:28.
-	Gres []slurm.GRES
+	Gres slurm.GRESList
 	// Catalogue marks a node that is never up. Because of its GRES, slurmctld accepts jobs that it would refuse
 	// otherwise.
 	Catalogue bool
@@ -60,7 +60,7 @@ type Call struct {
 	Op   string
 	Node string
 	Job  uint32
-	GRES []slurm.GRES
+	GRES slurm.GRESList
 	Text string
 	// Err is the error that the call returned; it is not set yet in the Before hook.
 	Err error
@@ -76,7 +76,7 @@ func (c Call) String() string {
 		s += fmt.Sprintf(" %d", c.Job)
 	}
 	if c.GRES != nil {
-		s += " " + slurm.FormatGRES(c.GRES)
+		s += " " + c.GRES.String()
 	}
 	if c.Text != "" {
 		s += fmt.Sprintf(" %q", c.Text)
@@ -105,7 +105,7 @@ type Fake struct {
 
 type node struct {
 	Node
-	gres         []slurm.GRES
+	gres         slurm.GRESList
 	extra        string
 	total        int // of gres/mig, as last written or registered
 	excess       map[kind]int
@@ -119,7 +119,7 @@ type job struct {
 	slurm.Job
 	held bool
 	// alloc has the job's GRES by node. forgotten is set when slurmctld no longer counts them as used.
-	alloc     map[string][]slurm.GRES
+	alloc     map[string]slurm.GRESList
 	forgotten bool
 	// final is the state that follows COMPLETING.
 	final string

@@ -18,7 +18,7 @@ import (
 type controller interface {
 	Node(ctx context.Context, name string) (slurm.Node, error)
 	Nodes(ctx context.Context) ([]slurm.Node, error)
-	UpdateNode(ctx context.Context, node string, gres []slurm.GRES, extra string) error
+	UpdateNode(ctx context.Context, node string, gres slurm.GRESList, extra string) error
 	Queue(ctx context.Context) (slurm.Queue, error)
 	Jobs(ctx context.Context) ([]slurm.Job, error)
 	Job(ctx context.Context, id uint32) (slurm.Job, error)
@@ -26,14 +26,14 @@ type controller interface {
 	RequeueHold(ctx context.Context, id uint32) error
 	Hold(ctx context.Context, id uint32) error
 	Release(ctx context.Context, id uint32) error
-	SetJobGRES(ctx context.Context, id uint32, gres []slurm.GRES) error
+	SetJobGRES(ctx context.Context, id uint32, gres slurm.GRESList) error
 	SetJobComment(ctx context.Context, id uint32, text string) error
 	SetAdminComment(ctx context.Context, id uint32, text string) error
 }
 
 var _, _ controller = (*Fake)(nil), (*slurm.Client)(nil)
 
-func gres(t testing.TB, s string) []slurm.GRES {
+func gres(t testing.TB, s string) slurm.GRESList {
 	t.Helper()
 	list, err := slurm.ParseGRES(s)
 	if err != nil {
@@ -161,7 +161,7 @@ func draw(t *testing.T, f *Fake) string {
 		}
 		fmt.Fprintf(&b, "job %d %s %s (%s) restarts=%d", id, j.Name, j.State, j.Reason, j.Restarts)
 		for _, n := range j.Nodes {
-			fmt.Fprintf(&b, " %s[%s]", n, slurm.FormatGRES(j.Allocated[n]))
+			fmt.Fprintf(&b, " %s[%s]", n, j.Allocated[n].String())
 		}
 		b.WriteString("\n")
 	}
@@ -185,14 +185,14 @@ func TestHooks(t *testing.T) {
 		now, _ := f.Job(ctx, j.ID)
 		seen = append(
 			seen,
-			fmt.Sprint("prolog ", node, " ", now.State, " ", now.Reason, " ", slurm.FormatGRES(now.Allocated[node])),
+			fmt.Sprint("prolog ", node, " ", now.State, " ", now.Reason, " ", now.Allocated[node].String()),
 		)
 	})
 	f.Epilog(func(j slurm.Job, node string) {
 		now, _ := f.Node(ctx, node)
 		seen = append(
 			seen,
-			fmt.Sprint("epilog ", node, " ", strings.Join(now.States, "+"), " ", slurm.FormatGRES(now.GresUsed)),
+			fmt.Sprint("epilog ", node, " ", strings.Join(now.States, "+"), " ", now.GresUsed.String()),
 		)
 	})
 	f.Before(func(c Call) error {
@@ -212,7 +212,7 @@ func TestHooks(t *testing.T) {
 	if err := f.UpdateNode(ctx, "n1", gres(t, closed), ""); !errors.Is(err, slurm.ErrUnreachable) {
 		t.Error(err)
 	}
-	if n, _ := f.Node(ctx, "n1"); slurm.FormatGRES(n.Gres) != "gpu:a100:14,mig:2g.10gb:1,mig:closed:27" {
+	if n, _ := f.Node(ctx, "n1"); n.Gres.String() != "gpu:a100:14,mig:2g.10gb:1,mig:closed:27" {
 		t.Errorf("a failed write changed %v", n.Gres)
 	}
 	if err := f.Finish(id); err != nil {

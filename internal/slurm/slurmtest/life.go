@@ -153,7 +153,7 @@ func (f *Fake) Restart() {
 }
 
 // Configure changes a node's GRES in slurm.conf. The change takes effect at the next Restart.
-func (f *Fake) Configure(name string, gres []slurm.GRES) error {
+func (f *Fake) Configure(name string, gres slurm.GRESList) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n, err := f.node(name)
@@ -239,7 +239,7 @@ func (f *Fake) RestartSlurmd(name string) error {
 	return nil
 }
 
-func total(gres []slurm.GRES) int {
+func total(gres slurm.GRESList) int {
 	n := 0
 	for _, g := range gres {
 		if g.Name == "mig" {

@@ -28,7 +28,7 @@ func (f *Fake) used(n *node) map[kind]int {
 }
 
 // wants returns the GRES that a job needs on each node.
-func (j *job) wants() []slurm.GRES {
+func (j *job) wants() slurm.GRESList {
 	list := slices.Clone(j.PerNode)
 	if !slices.ContainsFunc(list, func(g slurm.GRES) bool { return g.Name == "gpu" }) {
 		if n := j.GPUsPerNode(); n > 0 {
@@ -39,7 +39,7 @@ func (j *job) wants() []slurm.GRES {
 }
 
 // fit returns an allocation of the wanted GRES from the unused ones, and whether there are enough.
-func fit(gres []slurm.GRES, used map[kind]int, wants []slurm.GRES) ([]slurm.GRES, bool) {
+func fit(gres slurm.GRESList, used map[kind]int, wants slurm.GRESList) (slurm.GRESList, bool) {
 	left := make([]int, len(gres))
 	for i, g := range gres {
 		left[i] = max(0, g.Count-used[kind{g.Name, g.Type}])
@@ -57,7 +57,7 @@ func fit(gres []slurm.GRES, used map[kind]int, wants []slurm.GRES) ([]slurm.GRES
 			return nil, false
 		}
 	}
-	var alloc []slurm.GRES
+	var alloc slurm.GRESList
 	for i, g := range gres {
 		if taken[i] > 0 {
 			alloc = append(alloc, slurm.GRES{Name: g.Name, Type: g.Type, Count: taken[i]})
@@ -108,8 +108,8 @@ func (f *Fake) possible(j *job) bool {
 }
 
 // place returns the job's GRES by node and the names of its nodes, and whether it can start now.
-func (f *Fake) place(j *job) (map[string][]slurm.GRES, []string, bool) {
-	alloc := make(map[string][]slurm.GRES)
+func (f *Fake) place(j *job) (map[string]slurm.GRESList, []string, bool) {
+	alloc := make(map[string]slurm.GRESList)
 	var names []string
 	try := func(n *node) {
 		if _, twice := alloc[n.Name]; twice || len(names) == j.NumNodes || !j.named(n) || !f.open(n) {
