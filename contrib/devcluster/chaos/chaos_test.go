@@ -232,7 +232,10 @@ func TestExplainedEnds(t *testing.T) {
 	c := &campaign{
 		cluster: &cluster.Cluster{Dir: t.TempDir()},
 		jobs:    map[string]job{"batch": {}, "step": {interactive: true}},
-		causes:  map[string][]cause{"batch": {{at(100), "CANCELLED", "its user"}}},
+		causes: map[string][]cause{
+			"batch":    {{at(100), "CANCELLED", "its user"}},
+			"requeued": {{at(97), "REQUEUED", "its user"}, {at(103), "CANCELLED", "its user"}},
+		},
 		broken: []*breaking{
 			{fault: fault{name: "lost", part: "gpu", ends: []string{"FAILED"}}, node: "n1", from: at(200), to: at(210)},
 			{fault: fault{name: "kill", part: "slurmctld"}, from: at(300), to: at(310)},
@@ -246,6 +249,8 @@ func TestExplainedEnds(t *testing.T) {
 		{"cancelled", "batch", "CANCELLED", "n1", 95, 101, "its user"},
 		{"failed while it was to be cancelled", "batch", "FAILED", "n1", 95, 101, ""},
 		{"cancelled before its user did", "batch", "CANCELLED", "n1", 80, 90, ""},
+		{"cancelled while it was requeued", "requeued", "CANCELLED", "n1", 95, 97, "its user"},
+		{"cancelled, and requeued much later", "requeued", "CANCELLED", "n1", 80, 90, ""},
 		{"on the node of a fault", "batch", "FAILED", "n1", 195, 205, "fault lost"},
 		{"on another node", "batch", "FAILED", "n2", 195, 205, ""},
 		{"before the fault", "batch", "FAILED", "n1", 150, 160, ""},

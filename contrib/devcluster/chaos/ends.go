@@ -172,11 +172,8 @@ func (c *campaign) explain(r jobRun) string {
 	c.mu.Lock()
 	j, causes := c.jobs[r.name], slices.Clone(c.causes[r.name])
 	c.mu.Unlock()
-	for _, one := range causes {
-		// Slurm also requeues a job that has ended, until slurmctld purges it.
-		if one.end == r.state && (r.state == "REQUEUED" || one.at.Before(r.end.Add(2*time.Second))) {
-			return one.why
-		}
+	if why := requested(causes, r); why != "" {
+		return why
 	}
 	if r.noGPU && c.active("slurmctld", "", time.Time{}, r.start) {
 		return "slurmctld, started anew, has allocated no GRES to it"
@@ -201,6 +198,24 @@ func (c *campaign) explain(r jobRun) string {
 		)
 		if here && (slices.Contains(b.ends, r.state) || j.interactive && daemon) {
 			return strings.TrimSpace(fmt.Sprintf("fault %s %s at %s", b.name, b.node, clock(b.from)))
+		}
+	}
+	return ""
+}
+
+// requested returns the request of a user or of the campaign that explains the end of a run, or "" if there is none.
+func requested(causes []cause, r jobRun) string {
+	const late = 2 * time.Second // sacct's times are whole seconds
+	// If a user cancels a job that is being requeued, the run becomes CANCELLED and keeps the time of the requeue as its
+	// end (22.05.8).
+	requeued := slices.ContainsFunc(causes, func(c cause) bool {
+		return c.end == "REQUEUED" && c.at.Sub(r.end).Abs() <= late
+	})
+	for _, one := range causes {
+		// Slurm also requeues a job that has ended, until slurmctld purges it.
+		anyTime := r.state == "REQUEUED" || r.state == "CANCELLED" && requeued
+		if one.end == r.state && (anyTime || one.at.Before(r.end.Add(late))) {
+			return one.why
 		}
 	}
 	return ""
