@@ -70,7 +70,7 @@ func (a *Agent) Adopt(ctx context.Context, req api.AdoptRequest) ([]api.Adoption
 			)
 		}
 	}
-	a.publishSoon()
+	a.publisher.publishSoon()
 	return all, nil
 }
 

@@ -1,13 +1,12 @@
 package agent
 
 import (
-	"maps"
-	"slices"
-	"strings"
-
 	"caelum/internal/gpu"
 	"caelum/internal/ledger"
 	"caelum/internal/slurm"
+	"maps"
+	"slices"
+	"strings"
 )
 
 // Names and memory sizes of profiles depend on the driver's release (a GB200 has 1g.23gb under one release and 1g.24gb
@@ -78,10 +77,10 @@ func (a *Agent) renameLeases() {
 }
 
 // reported returns the names of all profiles that the driver reports, offered or not. It returns nil if a GPU is not
-// managed, because its profiles are not known. The caller holds a.mu.
-func (a *Agent) reported() map[string]bool {
+// managed, because its profiles are not known. The caller holds n.mu.
+func (n *node) reported() map[string]bool {
 	all := map[string]bool{}
-	for _, c := range a.cards {
+	for _, c := range n.cards {
 		if c.Problem != "" {
 			return nil
 		}
@@ -94,43 +93,43 @@ func (a *Agent) reported() map[string]bool {
 
 // recordAdvertised records in the ledger the profile names of other GPU models under which the node offers slices.
 // slurmctld shows these names from then on, mostly with count 0, like the names in slurm.conf.
-func (a *Agent) recordAdvertised(offers map[string]int) error {
-	before := len(a.advertised)
+func (p *publisher) recordAdvertised(offers map[string]int) error {
+	before := len(p.advertised)
 	for name := range offers {
-		if !slices.Contains(a.profiles, name) && !slices.Contains(a.advertised, name) {
-			a.advertised = append(a.advertised, name)
+		if !slices.Contains(p.profiles, name) && !slices.Contains(p.advertised, name) {
+			p.advertised = append(p.advertised, name)
 		}
 	}
-	if len(a.advertised) == before {
+	if len(p.advertised) == before {
 		return nil
 	}
-	slices.Sort(a.advertised)
-	return a.ledger.SetMeta("lent", strings.Join(a.advertised, " "))
+	slices.Sort(p.advertised)
+	return p.ledger.SetMeta("lent", strings.Join(p.advertised, " "))
 }
 
 // noteStale finds the profiles that slurm.conf gives this node and that its driver does not report. Their counts stay
 // 0. slurmctld accepts jobs that request them, because the catalogue has them, but these jobs never start here.
-func (a *Agent) noteStale(node slurm.Node) {
-	a.mu.Lock()
-	reported := a.reported()
+func (p *publisher) noteStale(node slurm.Node) {
+	p.mu.Lock()
+	reported := p.reported()
 	var stale []string
 	for _, profile := range slices.Sorted(maps.Keys(node.Gres.Profiles())) {
 		if len(reported) > 0 && profile != slurm.ClosedType && !reported[profile] &&
-			!slices.Contains(a.advertised, profile) {
+			!slices.Contains(p.advertised, profile) {
 			stale = append(stale, profile)
 		}
 	}
-	changed := !slices.Equal(stale, a.stale)
-	a.stale = stale
-	a.mu.Unlock()
+	p.mu.Unlock()
+	changed := !slices.Equal(stale, p.status.stale)
+	p.set(func(s *publishStatus) { s.stale = stale })
 	if changed && len(stale) > 0 {
-		a.log.Errorf(
+		p.log.Errorf(
 			"slurm.conf gives %s %s, which its driver does not report (it has %s): jobs that request such a profile "+
 				"stay pending; run `caelum slurm-config` again and put its lines into slurm.conf and the "+
 				"decision table",
-			a.cfg.Node,
+			p.cfg.Node,
 			strings.Join(stale, ", "),
-			strings.Join(a.profiles, ", "),
+			strings.Join(p.profiles, ", "),
 		)
 	}
 }

@@ -193,14 +193,14 @@ func TestNameAndInstanceGone(t *testing.T) {
 func TestStaleNeedsEveryGPU(t *testing.T) {
 	w := newWorld(t, 2)
 	node := slurm.Node{Name: "n1", Gres: gres(t, "gpu:a100:14,mig:1g.5gb:0,mig:1g.24gb:0,mig:closed:56")}
-	w.agent.noteStale(node)
-	if !slices.Equal(w.agent.stale, []string{"1g.24gb"}) {
-		t.Errorf("stale: %v", w.agent.stale)
+	w.agent.publisher.noteStale(node)
+	if !slices.Equal(w.agent.publisher.last().stale, []string{"1g.24gb"}) {
+		t.Errorf("stale: %v", w.agent.publisher.last().stale)
 	}
 	w.agent.cards[1].Problem, w.agent.cards[1].Model = "the GPU is lost", nil
-	w.agent.noteStale(node)
-	if len(w.agent.stale) != 0 {
-		t.Errorf("stale beside a lost GPU: %v", w.agent.stale)
+	w.agent.publisher.noteStale(node)
+	if len(w.agent.publisher.last().stale) != 0 {
+		t.Errorf("stale beside a lost GPU: %v", w.agent.publisher.last().stale)
 	}
 }
 

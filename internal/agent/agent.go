@@ -1,13 +1,10 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	stdlog "log"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,11 +17,7 @@ import (
 	"caelum/internal/api"
 	"caelum/internal/config"
 	"caelum/internal/gpu"
-	"caelum/internal/inventory"
 	"caelum/internal/ledger"
-	"caelum/internal/mig"
-	"caelum/internal/offer"
-	"caelum/internal/place"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
 	"caelum/internal/usage"
@@ -52,7 +45,10 @@ type Controller interface {
 
 // Agent is one node's agent.
 type Agent struct {
-	cfg       config.Config
+	*node
+	publisher *publisher
+	usage     *usage.Monitor
+
 	hw        gpu.Hardware
 	caps      gpu.Caps
 	procs     *gpu.Processes
@@ -60,65 +56,19 @@ type Agent struct {
 	ledger    *ledger.Ledger
 	ctl       Controller
 	log       *logrus.Entry
-	now       func() time.Time
+	limit     logLimit
+	refusals  refusals
 	jobs      keyedLock
-	publish   chan chan error
 	leftovers chan struct{} // processes use an instance that no job holds
-	profiles  []string      // of all GPUs, as far as the site offers them, smallest first
-	total     int           // N, the node's constant total of gres/mig, 0 until known; only the publisher uses it
-	// advertised are the profile names of other GPU models under which the node has offered slices. Only the publisher
-	// uses it.
-	advertised   []string
-	unresponsive plan.Unresponsive // only the publisher uses it
-	unstarted    plan.Unstarted    // likewise
-	changed      chan struct{}     // the node's state differs from the published state
-	outdated     chan error        // the reason why the agent has to restart
-	// allocations has slurmctld's answers about jobs on the node. Only the publisher uses it.
-	allocations map[uint32]allocation
-	// offered has the offers of the last plan, and offersSince the time of their last change. Only the publisher uses
-	// them.
-	offered     map[string]int
-	offersSince time.Time
-	policy      place.Policy
-	recordPause time.Duration // before an unclear job record is read again
+	outdated  chan error    // the reason why the agent has to restart
+
+	recordPause time.Duration        // before an unclear job record is read again
+	clock       func() time.Duration // CLOCK_MONOTONIC, for usage
 
 	slurmMu sync.Mutex
 	slurm   *slurm.Config                // slurmctld's configuration, once read
 	privacy atomic.Pointer[slurm.Config] // the configuration as last read, once a minute; nil until read
-
-	sender  atomic.Pointer[wake.Sender] // nil without a key
-	changes atomic.Int64                // writes to slurmctld, all passes together
-
-	mu      sync.Mutex
-	cards   []*card
-	leases  map[uint32]*api.Lease
-	pending map[uint32]*pendingLease
-	// unserved has the jobs on the node that get neither a pending lease nor slices, with their restart counts.
-	unserved map[uint32]int
-	former   map[minorsOf]uint32 // the last user of each GPU instance id
-	// lastLogged has, for each key that mayLog allowed less than logInterval ago, the time of the log line.
-	lastLogged map[any]time.Time
-	offers     []mig.Layout          // in force, by card: slurmctld may now start jobs on these placements only
-	as         map[offer.Spot]string // the names of offers that are advertised under another GPU model's profile
-	here       map[uint32]slurm.Job  // the jobs on the node, by slurmctld's last answer
-	reserved   *api.Reservation      // the slices here that are reserved for a waiting job
-	next       next                  // by the plan in force
-	// version counts the changes of the state that plans are made from. A plan is put in force only if the state has
-	// not changed since.
-	version     int
-	published   map[string]int
-	publishedAt time.Time
-	publishErr  error
-	closed      string // the node's state if slurmctld starts no jobs on it
-	// excess counts, by profile, the slices that slurmctld counts as used and has allocated to no job. short is the
-	// part of the excess that is missing in the published totals, because N has no room for it.
-	excess, short map[string]int
-	stale         []string // profiles that slurm.conf gives the node and the driver does not report
-
-	refusals refusals
-
-	usage *usage.Monitor
-	clock func() time.Duration // CLOCK_MONOTONIC, for usage
+	sender  atomic.Pointer[wake.Sender]  // nil without a key
 }
 
 // New discovers the node's GPUs, opens the ledger and repairs the state after a crash. It does not need slurmctld.
@@ -135,81 +85,77 @@ func newAgent(
 	proc string,
 	procs *gpu.Processes,
 ) (*Agent, error) {
-	a := &Agent{
-		cfg:          cfg,
-		hw:           hw,
-		ctl:          ctl,
-		log:          log,
-		now:          time.Now,
-		caps:         gpu.Caps{Dev: cfg.DeviceDir, Proc: proc},
-		procs:        procs,
-		former:       map[minorsOf]uint32{},
-		lastLogged:   map[any]time.Time{},
-		publish:      make(chan chan error),
-		changed:      make(chan struct{}, 1),
-		outdated:     make(chan error, 1),
-		offersSince:  time.Now(),
-		unresponsive: plan.Unresponsive{Patience: plan.Patience(cfg.PollInterval)},
-		leftovers:    make(chan struct{}, 1),
-		leases:       map[uint32]*api.Lease{},
-		pending:      map[uint32]*pendingLease{},
-		unserved:     map[uint32]int{},
-		allocations:  map[uint32]allocation{},
-		clock:        usage.Monotonic,
-		recordPause:  recordPause,
-	}
-	field, _ := cfg.Field() // "" if the site writes no summaries
-	a.usage = usage.NewMonitor(usage.Options{
-		Node:      cfg.Node,
-		Interval:  cfg.SampleInterval,
-		Field:     field,
-		Meter:     func(g int, in gpu.Instance) (gpu.Meter, error) { return a.hw.Meter(g, in) },
-		Processes: a.checkProcesses,
-		Now:       func() time.Time { return a.now() },
-		Clock:     func() time.Duration { return a.clock() },
-		Log:       log,
-	})
-	var err error
-	if a.policy, err = place.ByName(cmp.Or(cfg.Policy, place.DefaultPolicy)); err != nil {
-		return nil, fmt.Errorf("policy: %w", err)
-	}
-	if err := a.caps.Prepare(); err != nil {
+	if err := (gpu.Caps{Dev: cfg.DeviceDir, Proc: proc}).Prepare(); err != nil {
 		log.WithError(err).Error("couldn't make the capability files that are needed to change instances")
 	}
-	found, err := hw.GPUs()
+	n, err := newNode(cfg, hw)
 	if err != nil {
 		return nil, err
 	}
-	gpus, profiles, err := inventory.Divide(found, cfg.Profiles)
-	if err != nil {
-		return nil, err
-	}
-	for _, g := range gpus {
-		a.cards = append(a.cards, &card{GPU: g, ours: map[int]*instance{}})
-	}
-	a.profiles = profiles
-	if d := cfg.DefaultProfile; d != "" && len(a.profiles) > 0 && !slices.Contains(a.profiles, d) {
-		return nil, fmt.Errorf(
-			"default_profile: no GPU of this node offers %q; this node offers %s",
-			d,
-			strings.Join(a.profiles, ", "),
-		)
-	}
-	a.offers = make([]mig.Layout, len(a.cards))
-	for _, c := range a.cards {
+	for _, c := range n.cards {
 		if c.Problem != "" {
 			log.WithField("gpu", c.Index).Error("not managed: " + c.Problem)
 		}
 	}
+	a := &Agent{
+		node:        n,
+		hw:          hw,
+		ctl:         ctl,
+		log:         log,
+		caps:        gpu.Caps{Dev: cfg.DeviceDir, Proc: proc},
+		procs:       procs,
+		outdated:    make(chan error, 1),
+		leftovers:   make(chan struct{}, 1),
+		clock:       usage.Monotonic,
+		recordPause: recordPause,
+	}
+	a.usage = a.newMonitor()
 	if a.ledger, err = ledger.Open(filepath.Join(cfg.StateDir, "ledger.db")); err != nil {
 		return nil, err
 	}
+	a.publisher = a.newPublisher()
 	if err := a.start(); err != nil {
 		a.ledger.Close()
 		return nil, err
 	}
 	return a, nil
 }
+
+// newMonitor returns the monitor of what the node's jobs use.
+func (a *Agent) newMonitor() *usage.Monitor {
+	field, _ := a.cfg.Field() // "" if the site writes no summaries
+	return usage.NewMonitor(usage.Options{
+		Node:      a.cfg.Node,
+		Interval:  a.cfg.SampleInterval,
+		Field:     field,
+		Meter:     func(g int, in gpu.Instance) (gpu.Meter, error) { return a.hw.Meter(g, in) },
+		Processes: a.checkProcesses,
+		Now:       func() time.Time { return a.now() },
+		Clock:     func() time.Duration { return a.clock() },
+		Log:       a.log,
+	})
+}
+
+// newPublisher returns the node's publisher.
+func (a *Agent) newPublisher() *publisher {
+	return &publisher{
+		node:         a.node,
+		ctl:          a.ctl,
+		ledger:       a.ledger,
+		log:          a.log,
+		config:       a.slurmConfig,
+		hidesJobs:    a.hidesJobs,
+		raised:       a.wakeWatcher,
+		requests:     make(chan chan error),
+		changed:      make(chan struct{}, 1),
+		unresponsive: plan.Unresponsive{Patience: plan.Patience(a.cfg.PollInterval)},
+		allocations:  map[uint32]allocation{},
+		offersSince:  time.Now(),
+	}
+}
+
+// Publish runs a pass that begins after the call, and returns its result.
+func (a *Agent) Publish(ctx context.Context) error { return a.publisher.Publish(ctx) }
 
 func (a *Agent) start() error {
 	rebooted, err := a.load()
@@ -232,36 +178,16 @@ func (a *Agent) start() error {
 	if err != nil {
 		return err
 	}
-	a.total, _ = strconv.Atoi(total) // 0 until slurmctld has been asked
+	a.publisher.total, _ = strconv.Atoi(total) // 0 until slurmctld has been asked
 	advertised, err := a.ledger.Meta("lent")
 	if err != nil {
 		return err
 	}
-	a.advertised = strings.Fields(advertised)
+	a.publisher.advertised = strings.Fields(advertised)
 	if err := a.makeSlots(); err != nil {
 		return err
 	}
 	return a.prepareRunDir()
-}
-
-func (a *Agent) slotCount() int {
-	n := 0
-	for _, c := range a.cards {
-		n += len(c.Slots)
-	}
-	return n
-}
-
-// defaultProfile returns the profile of a job that has no profile: the configured default, else the largest profile. It
-// returns "" if the node has no profiles.
-func (a *Agent) defaultProfile() string {
-	if a.cfg.DefaultProfile != "" {
-		return a.cfg.DefaultProfile
-	}
-	if len(a.profiles) == 0 {
-		return ""
-	}
-	return a.profiles[len(a.profiles)-1]
 }
 
 // Keep gives the agent a repository for the runs of jobs, and access to slurmdbd for their summaries. It must be called
@@ -314,7 +240,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		tasks.Wait()
 		finish()
 	}()
-	tasks.Go(func() { a.publisher(working) })
+	tasks.Go(func() { a.publisher.run(working) })
 	tasks.Go(func() { a.reconciler(working) })
 	if a.cfg.WakePort > 0 {
 		tasks.Go(func() { a.listen(working) })

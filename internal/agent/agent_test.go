@@ -461,7 +461,7 @@ func TestCloseOffers(t *testing.T) {
 	if len(w.offers()) == 0 {
 		t.Fatal("nothing is offered")
 	}
-	if err := CloseOffers(context.Background(), w.fake, "n1", w.agent.total); err != nil {
+	if err := CloseOffers(context.Background(), w.fake, "n1", w.agent.publisher.total); err != nil {
 		t.Fatal(err)
 	}
 	if len(w.offers()) != 0 || w.total() != 28 {

@@ -78,32 +78,7 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	made, err := a.hw.Create(s.GPU, profile, pl.Start)
 	add(&t.driver, asked)
 	if err != nil {
-		// A failed create can leave a GPU instance behind. The intent must then stay until that instance is destroyed.
-		if left, ferr := a.leftover(s.GPU, profile, pl.Start); ferr == nil && left == nil {
-			err = errors.Join(err, a.ledger.Failed(intent))
-		} else if ferr == nil {
-			if derr := a.hw.Destroy(s.GPU, left.GI); derr == nil {
-				err = errors.Join(err, a.ledger.Failed(intent))
-			} else {
-				stuck := &instance{
-					Instance: ledger.Instance{
-						GPU:     c.UUID,
-						GI:      left.GI,
-						Profile: profile,
-						Start:   pl.Start,
-						Size:    pl.Size,
-						UUID:    left.UUID,
-						Stuck:   true,
-					},
-				}
-				err = errors.Join(err, derr, a.ledger.Created(intent, stuck.Instance))
-				a.mu.Lock()
-				c.ours[s.Placement] = stuck
-				a.version++
-				a.mu.Unlock()
-			}
-		}
-		return nil, err
+		return nil, errors.Join(err, a.cleanUp(intent, s))
 	}
 	failpoint.Hit(failpoint.Created)
 	in := &instance{
@@ -131,6 +106,41 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 		return nil, errors.Join(closed, a.setAside(s.GPU, in, false))
 	}
 	return in, nil
+}
+
+// cleanUp settles the intent of a failed create, which can leave a GPU instance behind. The intent must stay until that
+// instance is destroyed. An instance that the driver does not destroy becomes stuck.
+func (a *Agent) cleanUp(intent int64, s offer.Spot) error {
+	c := a.cards[s.GPU]
+	pl := c.Model.Placements[s.Placement]
+	profile := c.Model.Profiles[pl.Profile].Name
+	left, err := a.leftover(s.GPU, profile, pl.Start)
+	switch {
+	case err != nil:
+		return nil // the next comparison settles the intent
+	case left == nil:
+		return a.ledger.Failed(intent)
+	}
+	if err = a.hw.Destroy(s.GPU, left.GI); err == nil {
+		return a.ledger.Failed(intent)
+	}
+	stuck := &instance{
+		Instance: ledger.Instance{
+			GPU:     c.UUID,
+			GI:      left.GI,
+			Profile: profile,
+			Start:   pl.Start,
+			Size:    pl.Size,
+			UUID:    left.UUID,
+			Stuck:   true,
+		},
+	}
+	err = errors.Join(err, a.ledger.Created(intent, stuck.Instance))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c.ours[s.Placement] = stuck
+	a.version++
+	return err
 }
 
 // leftover returns the instance that a failed create left at a placement, nil if it left none. Foreign instances do not

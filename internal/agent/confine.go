@@ -60,18 +60,6 @@ func (a *Agent) ownDevices(l api.Lease) ([]gpu.Device, error) {
 	return all, nil
 }
 
-// held returns the instance of a job's slice, nil if the instance no longer exists.
-func (a *Agent) held(job uint32, s api.Slice) *instance {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, in := range a.cards[s.GPU].ours {
-		if in.Job == job && in.UUID == s.UUID {
-			return in
-		}
-	}
-	return nil
-}
-
 func writeDevices(b *strings.Builder, devices []gpu.Device) {
 	for _, d := range devices {
 		fmt.Fprintf(b, "device %v\n", d)

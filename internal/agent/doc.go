@@ -3,23 +3,35 @@
 // and offers. The agent never touches instances that it did not create, and never carves a slice that slurmctld has not
 // counted for the job.
 //
+// Three types share the work. The node has the state in memory. The publisher writes it into slurmctld. The Agent
+// serves prologs, epilogs and commands, calls the driver, and repairs differences.
+//
 // Files:
 //
 // The agent as a whole:
 //
-//	agent.go       the Agent's state; start, Run, stop (stopTimeout 5 s); comparison every minute (reconcileInterval)
-//	state.go       GPUs, instances and pending leases in memory; the choice among the offers for a job (pick)
+//	agent.go       the Agent; start, Run, stop (stopTimeout 5 s); comparison every minute (reconcileInterval)
 //	slurmconf.go   the settings of slurmctld without which leases do not work (PrologFlags), and their error texts
 //	status.go      the answers to `caelum status` and `caelum job`
 //	visibility.go  the check of what a user may see of other users' jobs (PrivateData)
-//	refusallog.go  the log line for a call of a user other than root, at most one a minute (refusalsEvery)
+//	loglimit.go    limits the log lines that a user can cause (logInterval 1 minute)
+//
+// The state of the node:
+//
+//	node.go        the node: leases, offers in force, version; the state in the form of the planner (view)
+//	card.go        a GPU and the instances on it
+//	pending.go     pending leases: the choice among the offers for a job (pick), room for the unplaced ones
+//	wants.go       the slices that a job gets on this node, and the users' mistakes
 //
 // Prolog and epilog:
 //
-//	lease.go       serves prolog ("prolog served") and epilog: patience (maxPatience), refusals, errors (classOf)
+//	lease.go       serves the prolog ("prolog served"): patience (maxPatience), refusals
+//	record.go      reads a job's record; what an error of slurmctld means for the prolog (classOf)
+//	grant.go       carves the slices of a pending lease, and writes the lease
+//	release.go     serves the epilog
 //	carve.go       creates and destroys an instance, with its intent in the ledger; reuses an idle instance
 //	confirm.go     checks before a lease that an idle instance still exists ("removed by another program")
-//	requeue.go     requeues or refuses a job whose slices are not available (maxRequeues 3); profile of a requeued job
+//	requeue.go     requeues or refuses a job whose slices are not available (maxRequeues 3)
 //	reoffer.go     offers a released slice again in the epilog, without a pass, if the next job requests the same
 //	leasefile.go   lease files (text, mode 0600, atomic writes) and slot devices (major 42, mode 0444)
 //	confine.go     the device list for the plugin, the file "devices" in the run directory
@@ -27,11 +39,15 @@
 //
 // Publishing:
 //
-//	publish.go     the passes: poll, pauses (retryInterval, settling, slowdown), maxReplans 6; plan; pre-leases
-//	gres.go        writes counts and Extra ("published"); type closed; N (learnTotal); CloseOffers; fresh 0.25 s
+//	publisher.go   the publisher; when a pass runs: poll, pauses (retryInterval, settling, slowdown)
+//	pass.go        one pass: plan, lower, check, raise (maxReplans 6)
+//	nodeplan.go    this node's part of the cluster's plan; putting it into force
+//	started.go     the jobs that slurmctld has started here and that have no lease yet
+//	gres.go        writes counts and Extra ("published"); type closed; fresh 0.25 s
+//	total.go       N, the constant total of gres/mig (learnTotal); CloseOffers
 //	excess.go      the slices that slurmctld counts as used and no job has; the totals to publish
 //	advertised.go  profile names of other drivers and GPU models; profiles of slurm.conf that the driver lacks (stale)
-//	heldjobs.go    releases held jobs whose slices are offered; holds components of het jobs that cannot start
+//	heldjobs.go    releases held jobs whose slices are offered; their profiles; holds components of het jobs
 //	tags.go        the tags in admin_comment that only agents write (caelum:requeued=, caelum:no-room=)
 //	notify.go      receives the watcher's notifications, and notifies it of changes (maxNotifyPause 15 s); key file
 //
@@ -44,7 +60,7 @@
 //
 // Processes on slices:
 //
-//	holders.go     processes with an open capability file: search before a lease, ending them, logInterval 1 minute
+//	holders.go     processes with an open capability file: search before a lease, ending them
 //	sharedscan.go  shares one search of /proc between the prologs that wait at the same time
 //	leftovers.go   leftover processes and stuck instances; checks them every 2 s (leftoverInterval)
 //	strangers.go   processes that use another job's slice; Slurm's cgroup names

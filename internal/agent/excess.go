@@ -1,14 +1,13 @@
 package agent
 
 import (
+	"caelum/internal/slurm"
 	"context"
 	"errors"
 	"maps"
 	"slices"
 
 	"github.com/sirupsen/logrus"
-
-	"caelum/internal/slurm"
 )
 
 // After `scontrol reconfigure` or its own restart, slurmctld 22.05.8 counts the count-only GRES of a job on several
@@ -35,15 +34,15 @@ type allocation struct {
 // was read before the jobs: a job that started in between makes the excess too small until the next pass. A job that
 // ended in between would make the excess too large. An excess that is larger than before therefore counts only as far
 // as a second reading of the node shows it too.
-func (a *Agent) findExcess(ctx context.Context, node slurm.Node) error {
-	a.mu.Lock()
-	here, held, before := slices.Collect(maps.Values(a.here)), a.slicesHeld(), a.excess
-	a.mu.Unlock()
+func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
+	p.mu.Lock()
+	here, held, before := slices.Collect(maps.Values(p.here)), p.slicesHeld(), p.status.excess
+	p.mu.Unlock()
 	if len(before) == 0 && len(beyond(node, held)) == 0 {
 		return nil
 	}
 	found := map[string]int{}
-	allocated, known, err := a.allocated(ctx, here)
+	allocated, known, err := p.allocated(ctx, here)
 	if err != nil {
 		return err
 	}
@@ -51,7 +50,7 @@ func (a *Agent) findExcess(ctx context.Context, node slurm.Node) error {
 		found = beyond(node, allocated)
 	}
 	if !within(found, before) {
-		again, err := a.ctl.Node(ctx, a.cfg.Node)
+		again, err := p.ctl.Node(ctx, p.cfg.Node)
 		if err != nil {
 			return err
 		}
@@ -65,14 +64,12 @@ func (a *Agent) findExcess(ctx context.Context, node slurm.Node) error {
 	switch {
 	case maps.Equal(found, before):
 	case len(found) == 0:
-		a.log.Info("slurmctld cleared its count of slices that no job has")
+		p.log.Info("slurmctld cleared its count of slices that no job has")
 	default:
-		a.log.WithFields(logrus.Fields{"before": before, "now": found}).
+		p.log.WithFields(logrus.Fields{"before": before, "now": found}).
 			Warn("slurmctld counts slices as used that no job has; raised the totals by the same number")
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.excess = found
+	p.set(func(s *publishStatus) { s.excess = found })
 	return nil
 }
 
@@ -99,7 +96,7 @@ func within(part, all map[string]int) bool {
 
 // allocated returns, by profile, the sum of slurmctld's allocations to the jobs that run here. known is false if the
 // allocation of any of these jobs is unknown.
-func (a *Agent) allocated(ctx context.Context, here []slurm.Job) (sum map[string]int, known bool, err error) {
+func (p *publisher) allocated(ctx context.Context, here []slurm.Job) (sum map[string]int, known bool, err error) {
 	sum, known = map[string]int{}, true
 	for _, j := range here {
 		if !j.Holds() && j.State != "COMPLETING" { // a job state that this package does not know
@@ -109,14 +106,14 @@ func (a *Agent) allocated(ctx context.Context, here []slurm.Job) (sum map[string
 			continue
 		}
 		// The allocation is not cached if the job began under another agent, or was requeued since.
-		if has, cached := a.allocations[j.ID]; !cached || has.restarts != j.Restarts {
-			job, err := a.ctl.Job(ctx, j.ID)
+		if has, cached := p.allocations[j.ID]; !cached || has.restarts != j.Restarts {
+			job, err := p.ctl.Job(ctx, j.ID)
 			if err != nil && classOf(err) != unclear {
 				return nil, false, err
 			}
-			a.noteAllocation(j, job, err)
+			p.noteAllocation(j, job, err)
 		}
-		has := a.allocations[j.ID]
+		has := p.allocations[j.ID]
 		known = known && has.known && has.restarts == j.Restarts
 		for profile, n := range has.counts {
 			sum[profile] += n
@@ -128,31 +125,31 @@ func (a *Agent) allocated(ctx context.Context, here []slurm.Job) (sum map[string
 // noteAllocation caches slurmctld's answer about a listed job. If the job's record is unclear, the job's request
 // counts: a job without --exclusive is allocated what it requests. If the job has ended since it was listed, its
 // allocation is unknown, because the used counts may still contain it.
-func (a *Agent) noteAllocation(listed, job slurm.Job, err error) {
+func (p *publisher) noteAllocation(listed, job slurm.Job, err error) {
 	has := allocation{restarts: listed.Restarts}
 	switch {
 	case errors.Is(err, slurm.ErrNoJob) || err == nil && (!job.Holds() || job.Restarts != listed.Restarts):
-		delete(a.allocations, listed.ID)
+		delete(p.allocations, listed.ID)
 		return
 	case err == nil:
-		has.counts, has.known = job.Allocated[a.cfg.Node].Profiles(), true
+		has.counts, has.known = job.Allocated[p.cfg.Node].Profiles(), true
 	case !listed.Exclusive && listed.Problem == "":
 		has.counts = listed.PerNode.Profiles()
 		_, untyped := has.counts[""]
 		has.known = !untyped
 	}
-	a.allocations[listed.ID] = has
+	p.allocations[listed.ID] = has
 }
 
 // totals returns the count of each profile to publish: the used slices, including the excess, and the offers. short is
 // the part of the excess that is left out because the node's total N has no room for it.
-func (a *Agent) totals(node slurm.Node, offers map[string]int) (totals, short map[string]int) {
-	taken, extra := a.taken(node)
+func (p *publisher) totals(node slurm.Node, offers map[string]int) (totals, short map[string]int) {
+	taken, extra := p.taken(node)
 	totals, short = maps.Clone(taken), map[string]int{}
 	for profile, n := range offers {
 		totals[profile] += n
 	}
-	room := a.total
+	room := p.total
 	for _, n := range totals {
 		room -= n
 	}

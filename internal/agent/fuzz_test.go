@@ -25,6 +25,27 @@ var leaseForm = regexp.MustCompile(
 		`(error [^\x00-\x1f\x7f]+\n|(slot (\d|[1-9]\d+) (-|MIG-[0-9A-Za-z/-]+)\n)+(device \d+:\d+\n)*)end\n$`,
 )
 
+// agentCalls are the first calls of FuzzAgent.
+var agentCalls = []struct {
+	root         bool
+	method, path string
+	body         string
+}{
+	{true, "POST", "/v1/jobs/2/lease", `{"restart":0,"uid":1001,"gid":1001,"slots":[1]}`},
+	{true, "POST", "/v1/jobs/2/lease", `{"restart":0,"uid":1001,"slots":[]}`},
+	{true, "POST", "/v1/jobs/3/lease", `{"restart":0,"uid":1001,"slots":[5,3]}`},
+	{true, "POST", "/v1/jobs/3/lease", `{"restart":1,"uid":4294967295,"slots":[3,3]}`},
+	{true, "POST", "/v1/jobs/1/lease", `{"restart":7,"uid":1001,"slots":[0,1,2,3,4,5,6]}`},
+	{true, "POST", "/v1/jobs/4/lease", `{"restart":-1,"slots":[-1]}`},
+	{true, "POST", "/v1/jobs/4294967295/lease", `{"slots":[65535],"mig":"../../x\n"}`},
+	{true, "DELETE", "/v1/jobs/1/lease?restart=0", ""},
+	{true, "DELETE", "/v1/jobs/3/lease?restart=65535", ""},
+	{false, "DELETE", "/v1/jobs/1/lease?restart=0", ""},
+	{false, "POST", "/v1/jobs/2/lease", `{"restart":0,"uid":1001,"slots":[1]}`},
+	{false, "GET", "/v1/jobs/1", ""},
+	{true, "GET", "/v1/status", ""},
+}
+
 // FuzzAgent sends arbitrary requests of root and of users to the socket of a complete agent, with emulated GPUs and a
 // slurmctld in memory. Requests of users change nothing. After any request of root, the agent still runs, its lease
 // files are readable, and no two jobs hold the same slice.
@@ -32,64 +53,12 @@ func FuzzAgent(f *testing.F) {
 	if os.Getuid() != 0 {
 		f.Skip("needs root to be another user")
 	}
-	for _, s := range []struct {
-		root         bool
-		method, path string
-		body         string
-	}{
-		{true, "POST", "/v1/jobs/2/lease", `{"restart":0,"uid":1001,"gid":1001,"slots":[1]}`},
-		{true, "POST", "/v1/jobs/2/lease", `{"restart":0,"uid":1001,"slots":[]}`},
-		{true, "POST", "/v1/jobs/3/lease", `{"restart":0,"uid":1001,"slots":[5,3]}`},
-		{true, "POST", "/v1/jobs/3/lease", `{"restart":1,"uid":4294967295,"slots":[3,3]}`},
-		{true, "POST", "/v1/jobs/1/lease", `{"restart":7,"uid":1001,"slots":[0,1,2,3,4,5,6]}`},
-		{true, "POST", "/v1/jobs/4/lease", `{"restart":-1,"slots":[-1]}`},
-		{true, "POST", "/v1/jobs/4294967295/lease", `{"slots":[65535],"mig":"../../x\n"}`},
-		{true, "DELETE", "/v1/jobs/1/lease?restart=0", ""},
-		{true, "DELETE", "/v1/jobs/3/lease?restart=65535", ""},
-		{false, "DELETE", "/v1/jobs/1/lease?restart=0", ""},
-		{false, "POST", "/v1/jobs/2/lease", `{"restart":0,"uid":1001,"slots":[1]}`},
-		{false, "GET", "/v1/jobs/1", ""},
-		{true, "GET", "/v1/status", ""},
-	} {
+	for _, s := range agentCalls {
 		f.Add(s.root, s.method, s.path, []byte(s.body))
 	}
-	w := newWorld(f, 1)
-	// Job 1 has its lease. Jobs 2 and 3 run without a lease. Job 4 waits for room, and slurmctld has forgotten job 5.
-	for range 2 {
-		w.submit(job(1, "1g.5gb:1"))
-		w.publish()
-		w.fake.Tick()
-		w.prologs.Wait()
-		w.fake.Prolog(func(slurm.Job, string) {})
-	}
-	w.submit(job(2, "2g.10gb:2"))
-	w.publish()
-	w.fake.Tick()
-	w.submit(job(1, "7g.40gb:1"))
-	gone := w.submit(job(1, "1g.5gb:1"))
-	if err := w.fake.Cancel(gone); err != nil {
-		f.Fatal(err)
-	}
-	w.fake.Forget(gone)
-
-	dir, err := os.MkdirTemp("", "agent")
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { os.RemoveAll(dir) })
-	os.Chmod(dir, 0o755)
-	l, err := api.Listen(dir)
-	if err != nil {
-		f.Fatal(err)
-	}
-	var errs strings.Builder
-	server := api.NewServer(w.agent)
-	errLog := &syncWriter{w: &errs}
-	server.ErrorLog = log.New(errLog, "", 0)
-	go server.Serve(l)
-	f.Cleanup(func() { server.Close() })
+	w := newBusyWorld(f)
+	socket, errs := w.serve(f)
 	w.agent.log.Logger.SetOutput(io.Discard)
-
 	f.Fuzz(func(t *testing.T, root bool, method, path string, body []byte) {
 		request := fmt.Appendf(
 			nil,
@@ -108,15 +77,11 @@ func FuzzAgent(f *testing.F) {
 		if !root {
 			before = w.everything(t)
 		}
-		raw, err := apitest.Send(filepath.Join(dir, api.SocketName), uid, request)
+		raw, err := apitest.Send(socket, uid, request)
 		if err != nil {
 			t.Fatalf("no answer: %v", err)
 		}
-		errLog.mu.Lock()
-		logged := errs.String()
-		errs.Reset()
-		errLog.mu.Unlock()
-		if strings.Contains(logged, "panic") {
+		if logged := errs(); strings.Contains(logged, "panic") {
 			t.Fatal(logged)
 		}
 		if !root {
@@ -125,19 +90,74 @@ func FuzzAgent(f *testing.F) {
 			}
 		}
 		w.checkHolds(t)
-		if strings.Contains(method, http.MethodHead) {
-			return
-		}
-		answers, err := apitest.Answers(raw)
-		if err != nil {
-			t.Fatalf("%v\n%q", err, raw)
-		}
-		for _, a := range answers {
-			if a.JSON && !json.Valid(a.Body) || a.JSON && a.Code >= 500 && a.Code != http.StatusServiceUnavailable {
-				t.Fatalf("%d: %q", a.Code, a.Body)
-			}
+		if !strings.Contains(method, http.MethodHead) {
+			checkAnswers(t, raw)
 		}
 	})
+}
+
+// checkAnswers checks that every answer is valid JSON, and that none is an error of the agent itself.
+func checkAnswers(t *testing.T, raw []byte) {
+	answers, err := apitest.Answers(raw)
+	if err != nil {
+		t.Fatalf("%v\n%q", err, raw)
+	}
+	for _, a := range answers {
+		if a.JSON && !json.Valid(a.Body) || a.JSON && a.Code >= 500 && a.Code != http.StatusServiceUnavailable {
+			t.Fatalf("%d: %q", a.Code, a.Body)
+		}
+	}
+}
+
+// newBusyWorld returns a world with jobs in every state. Job 1 has its lease. Jobs 2 and 3 run without a lease. Job 4
+// waits for room, and slurmctld has forgotten job 5.
+func newBusyWorld(f *testing.F) *world {
+	w := newWorld(f, 1)
+	for range 2 {
+		w.submit(job(1, "1g.5gb:1"))
+		w.publish()
+		w.fake.Tick()
+		w.prologs.Wait()
+		w.fake.Prolog(func(slurm.Job, string) {})
+	}
+	w.submit(job(2, "2g.10gb:2"))
+	w.publish()
+	w.fake.Tick()
+	w.submit(job(1, "7g.40gb:1"))
+	gone := w.submit(job(1, "1g.5gb:1"))
+	if err := w.fake.Cancel(gone); err != nil {
+		f.Fatal(err)
+	}
+	w.fake.Forget(gone)
+	return w
+}
+
+// serve serves the agent's socket. It returns the path of the socket, and a function that returns what the server has
+// logged since the last call.
+func (w *world) serve(f *testing.F) (socket string, errs func() string) {
+	dir, err := os.MkdirTemp("", "agent")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { os.RemoveAll(dir) })
+	os.Chmod(dir, 0o755)
+	l, err := api.Listen(dir)
+	if err != nil {
+		f.Fatal(err)
+	}
+	var text strings.Builder
+	server := api.NewServer(w.agent)
+	errLog := &syncWriter{w: &text}
+	server.ErrorLog = log.New(errLog, "", 0)
+	go server.Serve(l)
+	f.Cleanup(func() { server.Close() })
+	return filepath.Join(dir, api.SocketName), func() string {
+		errLog.mu.Lock()
+		defer errLog.mu.Unlock()
+		logged := text.String()
+		text.Reset()
+		return logged
+	}
 }
 
 // reset restores the leases of the start, when only job 1 has a lease, so that the result of a request does not depend

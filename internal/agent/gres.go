@@ -1,6 +1,9 @@
 package agent
 
 import (
+	"caelum/internal/offer"
+	"caelum/internal/plan"
+	"caelum/internal/slurm"
 	"cmp"
 	"context"
 	"errors"
@@ -12,52 +15,47 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
-
-	"caelum/internal/inventory"
-	"caelum/internal/offer"
-	"caelum/internal/plan"
-	"caelum/internal/slurm"
 )
 
 // write sets the node's gres/mig counts and the agent's text in the node's Extra field. Profiles without a total get 0,
 // and the type closed gets the rest of the constant total. If slurmctld already shows the same counts and text, nothing
 // is written. Every write is logged with its plan, so that the log can be checked later. wrote is true if an update was
 // sent, even if it failed.
-func (a *Agent) write(
+func (p *publisher) write(
 	ctx context.Context,
 	phase string,
 	node slurm.Node,
 	totals map[string]int,
 	d nodePlan,
 ) (wrote bool, err error) {
-	gres, ok := a.gresLine(node, totals)
+	gres, ok := gresLine(node, p.profiles, p.total, totals)
 	if !ok {
 		return false, fmt.Errorf(
 			"node %s: the used and offered gres/mig exceed the node's total of %d; "+
 				"raise the count of mig:closed in slurm.conf and gres.conf",
 			node.Name,
-			a.total,
+			p.total,
 		)
 	}
 	extra := plan.IntoBack(plan.Into(node.Extra, d.text), d.back)
 	if sameCounts(gres, node.Gres) && extra == node.Extra {
 		return false, nil
 	}
-	if err := a.unchanged(ctx, node); err != nil {
+	if err := p.unchanged(ctx, node); err != nil {
 		return false, err
 	}
-	entry := a.log.WithFields(logrus.Fields{
+	entry := p.log.WithFields(logrus.Fields{
 		"phase": phase, "gres": gres.String(), "used": node.GresUsed.String(),
-		"plan": a.describe(d), "read": node.Asked.UnixNano(), "at": time.Now().UnixNano(),
+		"plan": p.planFields(d), "read": node.Asked.UnixNano(), "at": time.Now().UnixNano(),
 	})
-	if err := a.ctl.UpdateNode(ctx, a.cfg.Node, gres, extra); err != nil {
+	if err := p.ctl.UpdateNode(ctx, p.cfg.Node, gres, extra); err != nil {
 		entry.WithError(err).Error("couldn't write the offers")
 		return true, err
 	}
-	a.changes.Add(1)
+	p.changes.Add(1)
 	entry.WithField("done", time.Now().UnixNano()).Info("published")
 	if phase == "raise" {
-		a.wakeWatcher()
+		p.raised()
 	}
 	return true, nil
 }
@@ -76,14 +74,14 @@ var errOutdated = errors.New(
 // on the earlier reading would offer slices that are not free, to jobs that would get no slots. If slurmctld ends in
 // the middle of a reading, Slurm's commands take up to 9 s and then succeed (22.05.8: they ask for the partitions
 // last). The second reading may therefore be an old one too, but the third is not.
-func (a *Agent) unchanged(ctx context.Context, node slurm.Node) error {
+func (p *publisher) unchanged(ctx context.Context, node slurm.Node) error {
 	last := node
 	for range 2 {
 		if time.Since(last.Asked) < fresh {
 			break
 		}
 		var err error
-		if last, err = a.ctl.Node(ctx, a.cfg.Node); err != nil {
+		if last, err = p.ctl.Node(ctx, p.cfg.Node); err != nil {
 			return err
 		}
 	}
@@ -117,35 +115,18 @@ func sameCounts(x, y slurm.GRESList) bool {
 // allocated its request. If these slices counted in full, they would be free in addition to the offers from the job's
 // end until the epilog has published. A count below the used count is always safe. extra is the part of the excess that
 // is used beyond taken.
-func (a *Agent) taken(node slurm.Node) (taken, extra map[string]int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	held := a.slicesHeld()
+func (p *publisher) taken(node slurm.Node) (taken, extra map[string]int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	held := p.slicesHeld()
 	taken, extra = node.GresUsed.Profiles(), map[string]int{}
 	for profile, used := range taken {
 		taken[profile] = min(used, held[profile])
-		if n := min(used-taken[profile], a.excess[profile]); n > 0 {
+		if n := min(used-taken[profile], p.status.excess[profile]); n > 0 {
 			extra[profile] = n
 		}
 	}
 	return taken, extra
-}
-
-// slicesHeld counts the slices that jobs hold or will hold here, by the profile under which slurmctld counts them. The
-// caller holds a.mu.
-func (a *Agent) slicesHeld() map[string]int {
-	held := map[string]int{}
-	for _, l := range a.leases {
-		for _, s := range l.Slices {
-			held[cmp.Or(s.AdvertisedAs, s.Profile)]++
-		}
-	}
-	for _, pr := range a.pending {
-		for _, w := range pr.wants {
-			held[w.Profile] += w.Count
-		}
-	}
-	return held
 }
 
 // exceeds reports whether slurmctld shows more free slices of any profile than the plan offers.
@@ -160,9 +141,12 @@ func exceeds(node slurm.Node, offers map[string]int) bool {
 }
 
 // gresLine returns the node's complete GRES list with new counts of gres/mig. An update replaces the list, so the
-// node's other GRES are in it unchanged. ok is false if the counts exceed the node's total.
-func (a *Agent) gresLine(node slurm.Node, totals map[string]int) (line slurm.GRESList, ok bool) {
-	names := slices.Clone(a.profiles)
+// node's other GRES are in it unchanged. profiles are the node's own profiles. ok is false if the counts exceed the
+// node's total.
+func gresLine(
+	node slurm.Node, profiles []string, total int, totals map[string]int,
+) (line slurm.GRESList, ok bool) {
+	names := slices.Clone(profiles)
 	for _, g := range node.Gres {
 		if g.Name == "mig" && g.Type != slurm.ClosedType && !slices.Contains(names, g.Type) {
 			names = append(names, g.Type)
@@ -178,7 +162,7 @@ func (a *Agent) gresLine(node slurm.Node, totals map[string]int) (line slurm.GRE
 			line = append(line, g)
 		}
 	}
-	rest := a.total
+	rest := total
 	for _, name := range names {
 		line = append(line, slurm.GRES{Name: "mig", Type: name, Count: totals[name]})
 		rest -= totals[name]
@@ -186,80 +170,22 @@ func (a *Agent) gresLine(node slurm.Node, totals map[string]int) (line slurm.GRE
 	return append(line, slurm.GRES{Name: "mig", Type: slurm.ClosedType, Count: max(rest, 0)}), rest >= 0
 }
 
-// learnTotal finds N, the node's constant total of gres/mig in slurm.conf, and stores it in the ledger. slurmctld shows
-// N in CfgTRES, which no update changes. CfgTRES does not contain gres/mig if AccountingStorageTRES does not. In that
-// case N is the count of closed in a record that slurmctld has reset to slurm.conf's values. Such a reset has happened
-// if this agent had offers and everything is closed now. If the ledger has no N yet, guessTotal decides.
-//
-// A record with everything closed at the start of an agent proves nothing, because CloseOffers may have written it. The
-// sum of a record with offers is not always N either: after a restart of slurmd, 22.05 sets closed back to N beside the
-// offers.
-func (a *Agent) learnTotal(node slurm.Node) error {
-	if _, ok := node.Gres.Profiles()[slurm.ClosedType]; !ok {
-		return fmt.Errorf(
-			"node %s has no gres/mig:closed in slurm.conf; `caelum slurm-config` prints the lines it needs",
-			node.Name,
-		)
-	}
-	a.mu.Lock()
-	reset := offering(a.published) && !offering(node.Gres.Profiles())
-	a.mu.Unlock()
-	total := a.total
-	switch {
-	case node.MIGTotal > 0:
-		total = node.MIGTotal
-	case reset:
-		total = node.Gres.Profiles()[slurm.ClosedType]
-	case total == 0:
-		total = guessTotal(node)
-	}
-	if a.total == total {
-		return nil
-	}
-	a.total = total
-	return a.ledger.SetMeta("total", strconv.Itoa(total))
-}
-
-// guessTotal guesses N from a node's record: the count of closed if that is the count that `caelum slurm-config` prints
-// for the node's slots, as after a restart of slurmd, else the sum of all types.
-func guessTotal(node slurm.Node) int {
-	has := node.Gres.Profiles()
-	if has[slurm.ClosedType] == inventory.Total(node.Gres.Total("gpu")) {
-		return has[slurm.ClosedType]
-	}
-	sum := 0
-	for _, n := range has {
-		sum += n
-	}
-	return sum
-}
-
-// offering reports whether the count of any profile is above 0.
-func offering(counts map[string]int) bool {
-	for profile, n := range counts {
-		if profile != slurm.ClosedType && n > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// describe returns a plan for the log: the busy and the offered placements of each GPU.
-func (a *Agent) describe(d nodePlan) []map[string]string {
+// planFields returns a plan for the log: the busy and the offered placements of each GPU.
+func (p *publisher) planFields(d nodePlan) []map[string]string {
 	var all []map[string]string
 	for i, g := range d.gpus {
 		if g.Model == nil {
-			all = append(all, map[string]string{"gpu": a.cards[i].UUID, "problem": a.problem(a.cards[i])})
+			all = append(all, map[string]string{"gpu": p.cards[i].UUID, "problem": p.problem(p.cards[i])})
 			continue
 		}
 		entry := map[string]string{
-			"gpu": a.cards[i].UUID, "busy": g.Model.List(g.Busy), "offer": g.Model.List(d.mine.Offers[i]),
+			"gpu": p.cards[i].UUID, "busy": g.Model.List(g.Busy), "offer": g.Model.List(d.mine.Offers[i]),
 			"blocked": strconv.FormatUint(g.Blocked, 2),
 		}
 		var as []string
-		for p := range d.mine.Offers[i].Indices() {
-			if name, ok := d.mine.AdvertisedAs[offer.Spot{GPU: i, Placement: p}]; ok {
-				as = append(as, g.Model.Label(p)+"="+name)
+		for at := range d.mine.Offers[i].Indices() {
+			if name, ok := d.mine.AdvertisedAs[offer.Spot{GPU: i, Placement: at}]; ok {
+				as = append(as, g.Model.Label(at)+"="+name)
 			}
 		}
 		if as != nil {
@@ -268,19 +194,4 @@ func (a *Agent) describe(d nodePlan) []map[string]string {
 		all = append(all, entry)
 	}
 	return all
-}
-
-// CloseOffers withdraws all offers of a node. The command `caelumd close` does this when the agent has stopped. known
-// is N from the ledger, or 0. N from slurmctld's CfgTRES takes precedence.
-func CloseOffers(ctx context.Context, ctl Controller, nodeName string, known int) error {
-	node, err := ctl.Node(ctx, nodeName)
-	if err != nil {
-		return err
-	}
-	a := &Agent{total: cmp.Or(node.MIGTotal, known)}
-	if a.total == 0 {
-		a.total = guessTotal(node)
-	}
-	line, _ := a.gresLine(node, nil)
-	return ctl.UpdateNode(ctx, nodeName, line, plan.IntoBack(plan.Into(node.Extra, ""), ""))
 }

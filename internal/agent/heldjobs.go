@@ -1,33 +1,32 @@
 package agent
 
 import (
-	"context"
-	"errors"
-	"slices"
-
 	"caelum/internal/failpoint"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
+	"context"
+	"errors"
+	"slices"
 )
 
 // releaseHeld releases the held jobs whose slices are offered. served lists the jobs for which this node offers all
 // slices that the plan gives them here. A job that needs other nodes too is released when enough nodes offer its
 // slices.
-func (a *Agent) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served []uint32) {
+func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served []uint32) {
 	for _, w := range waiting {
-		log := a.log.WithField("job", w.ID)
+		log := p.log.WithField("job", w.ID)
 		if w.Priority > 0 && slurm.HasTag(w.AdminComment, slurm.TagHeld) {
 			// An administrator released the job, or an agent did and ended before it could replace the tag.
 			comment := replaceTag(w.AdminComment, slurm.TagHeld, slurm.TagReleased)
-			if err := a.ctl.SetAdminComment(ctx, w.ID, comment); err != nil {
+			if err := p.ctl.SetAdminComment(ctx, w.ID, comment); err != nil {
 				log.WithError(err).Warn("couldn't record that a held job is released")
 			}
 			continue
 		}
-		if !w.Releasable(a.now()) || !slices.Contains(served, w.ID) {
+		if !w.Releasable(p.now()) || !slices.Contains(served, w.ID) {
 			continue
 		}
-		if ok, err := a.onOffer(ctx, w); err != nil {
+		if ok, err := p.onOffer(ctx, w); err != nil {
 			log.WithError(err).Warn("couldn't check whether a held job's slices are offered")
 			continue
 		} else if !ok {
@@ -35,16 +34,16 @@ func (a *Agent) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served
 		}
 		// The release comes first: after a crash in between, the next pass replaces the tag of the released job. While
 		// a job has the tag, job_submit.lua lets no user hold it.
-		err := a.ctl.Release(ctx, w.ID)
+		err := p.ctl.Release(ctx, w.ID)
 		failpoint.Hit(failpoint.HeldReleased)
 		if err == nil {
-			err = a.ctl.SetAdminComment(ctx, w.ID, replaceTag(w.AdminComment, slurm.TagHeld, slurm.TagReleased))
+			err = p.ctl.SetAdminComment(ctx, w.ID, replaceTag(w.AdminComment, slurm.TagHeld, slurm.TagReleased))
 		}
 		if err != nil && !errors.Is(err, slurm.ErrJobState) {
 			log.WithError(err).Warn("couldn't release a held job")
 			continue
 		}
-		a.changes.Add(1)
+		p.changes.Add(1)
 		log.Info("held job released: its slices are offered")
 	}
 }
@@ -52,13 +51,13 @@ func (a *Agent) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served
 // holdStray holds the components of het jobs that can start while another component of their job cannot, because
 // slurmctld would keep nodes for them (plan.Stray). They get the tag of held jobs, and releaseHeld releases them like
 // other held jobs. Only the agent of the first node in the plan calls it.
-func (a *Agent) holdStray(ctx context.Context, snapshot plan.Snapshot) {
+func (p *publisher) holdStray(ctx context.Context, snapshot plan.Snapshot) {
 	for _, w := range plan.Stray(snapshot) {
-		log := a.log.WithField("job", w.ID)
+		log := p.log.WithField("job", w.ID)
 		// The hold comes first: a job with the tag and a priority counts as released.
-		err := a.ctl.Hold(ctx, w.ID)
+		err := p.ctl.Hold(ctx, w.ID)
 		if err == nil {
-			err = a.ctl.SetAdminComment(ctx, w.ID, replaceTag(w.AdminComment, slurm.TagReleased, slurm.TagHeld))
+			err = p.ctl.SetAdminComment(ctx, w.ID, replaceTag(w.AdminComment, slurm.TagReleased, slurm.TagHeld))
 		}
 		switch {
 		case errors.Is(err, slurm.ErrJobState), errors.Is(err, slurm.ErrNoJob):
@@ -71,11 +70,11 @@ func (a *Agent) holdStray(ctx context.Context, snapshot plan.Snapshot) {
 }
 
 // onOffer reports whether enough nodes now offer the slices that the job requests.
-func (a *Agent) onOffer(ctx context.Context, w slurm.Waiting) (bool, error) {
+func (p *publisher) onOffer(ctx context.Context, w slurm.Waiting) (bool, error) {
 	if w.NumNodes <= 1 && len(w.ReqNodes) <= 1 {
 		return true, nil // the job is served by this node, which therefore offers its slices
 	}
-	nodes, err := a.ctl.Nodes(ctx)
+	nodes, err := p.ctl.Nodes(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -86,4 +85,22 @@ func (a *Agent) onOffer(ctx context.Context, w slurm.Waiting) (bool, error) {
 		}
 	}
 	return ready >= max(w.NumNodes, len(w.ReqNodes)), nil
+}
+
+// assignProfile sets the profile of requeued jobs that have none.
+func (p *publisher) assignProfile(ctx context.Context, waiting []slurm.Waiting) {
+	for i := range waiting {
+		w := &waiting[i]
+		if !w.Releasable(p.now()) || len(w.PerNode.Named("mig")) > 0 {
+			continue
+		}
+		n := max(w.GPUsPerNode(), 1)
+		gres := append(w.PerNode.Named("gpu"), slurm.GRES{Name: "mig", Type: p.sizeOf(w.Job), Count: n})
+		if err := p.ctl.SetJobGRES(ctx, w.ID, gres); err != nil {
+			p.log.WithError(err).WithField("job", w.ID).Warn("couldn't set the profile of a requeued job")
+			continue
+		}
+		p.changes.Add(1)
+		w.PerNode = gres
+	}
 }

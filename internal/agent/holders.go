@@ -2,10 +2,8 @@ package agent
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"caelum/internal/config"
 	"caelum/internal/gpu"
@@ -230,23 +228,6 @@ func (a *Agent) note(p placed, note string) {
 			"%s at %d was set aside: %s; its units are not offered until no process holds it open",
 			p.in.Profile, p.in.Start, note)
 	}
-}
-
-// logInterval is the shortest time between two log lines about the same instance or user. It limits the lines that a
-// user can cause.
-const logInterval = time.Minute
-
-// mayLog reports whether the last log line about key is at least logInterval ago. If so, the caller writes a line now.
-func (a *Agent) mayLog(key any) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	now := a.now()
-	maps.DeleteFunc(a.lastLogged, func(_ any, last time.Time) bool { return now.Sub(last) >= logInterval })
-	if _, ok := a.lastLogged[key]; ok {
-		return false
-	}
-	a.lastLogged[key] = now
-	return true
 }
 
 // heldNote returns the note for an instance with these holders, or "" if there are none.

@@ -50,10 +50,10 @@ func (a *Agent) listen(ctx context.Context) {
 		},
 	}
 	// The publisher logs the error of a pass and repeats the pass.
-	seen := a.changes.Load()
+	seen := a.publisher.changes.Load()
 	err = l.Listen(ctx, func() bool {
 		a.Publish(ctx)
-		now := a.changes.Load()
+		now := a.publisher.changes.Load()
 		changed := now != seen
 		seen = now
 		return changed

@@ -211,34 +211,7 @@ func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) er
 		return a.ledger.Destroyed(i.ID, c.UUID, i.GI)
 	case len(there.CIs) == 1 && there.UUID != "":
 		log.Infof("adopting %s at %d, which the ledger has only as an intent", i.Profile, i.Start)
-		if err := a.caps.Make(c.Minor, *there); err != nil {
-			return err
-		}
-		in := &instance{
-			Instance: ledger.Instance{
-				GPU:     c.UUID,
-				GI:      there.GI,
-				Profile: i.Profile,
-				Start:   i.Start,
-				Size:    i.Size,
-				UUID:    there.UUID,
-			},
-			cis: there.CIs,
-		}
-		a.mu.Lock()
-		old := c.ours[p]
-		a.mu.Unlock()
-		if old != nil && old.UUID == in.UUID {
-			return a.ledger.Failed(i.ID)
-		}
-		if err := a.ledger.Created(i.ID, in.Instance); err != nil {
-			return err // the intent remains for the next comparison
-		}
-		a.mu.Lock()
-		c.ours[p] = in
-		a.version++
-		a.mu.Unlock()
-		return nil
+		return a.settleMade(c, p, i, *there)
 	default: // a GPU instance without its compute instance
 		log.Infof("destroying %s at %d, which the ledger has only as an intent", i.Profile, i.Start)
 		if err := a.hw.Destroy(g, there.GI); err != nil {
@@ -249,6 +222,38 @@ func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) er
 		a.mu.Unlock()
 		return a.ledger.Destroyed(i.ID, c.UUID, there.GI)
 	}
+}
+
+// settleMade settles an intent whose instance is on the GPU at placement p: it records the instance as idle.
+func (a *Agent) settleMade(c *card, p int, i ledger.Intent, there gpu.Instance) error {
+	if err := a.caps.Make(c.Minor, there); err != nil {
+		return err
+	}
+	in := &instance{
+		Instance: ledger.Instance{
+			GPU:     c.UUID,
+			GI:      there.GI,
+			Profile: i.Profile,
+			Start:   i.Start,
+			Size:    i.Size,
+			UUID:    there.UUID,
+		},
+		cis: there.CIs,
+	}
+	a.mu.Lock()
+	old := c.ours[p]
+	a.mu.Unlock()
+	if old != nil && old.UUID == in.UUID {
+		return a.ledger.Failed(i.ID)
+	}
+	if err := a.ledger.Created(i.ID, in.Instance); err != nil {
+		return err // the intent remains for the next comparison
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c.ours[p] = in
+	a.version++
+	return nil
 }
 
 func isForeign(list []gpu.Instance, in gpu.Instance) bool {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -141,19 +140,6 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 		WithField("slices", len(l.Slices)).
 		Warn("the ledger had lost the lease of this job; restored from its lease file")
 	return nil
-}
-
-// dropLease removes a lease from memory and makes its instances idle. The caller holds a.mu, unless no other goroutine
-// runs yet.
-func (a *Agent) dropLease(job uint32) {
-	delete(a.leases, job)
-	for _, c := range a.cards {
-		for in := range maps.Values(c.ours) {
-			if in.Job == job {
-				in.Job, in.strangers = 0, nil
-			}
-		}
-	}
 }
 
 // readLeaseFile reads a file of writeLeaseFile. It checks less than the plugin does: the lines that only a task uses

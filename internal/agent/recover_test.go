@@ -39,65 +39,67 @@ func TestLostLedger(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 1)
-			gone := w.submit(job(1, "1g.5gb:1"))
-			two := w.submit(job(2, "1g.5gb:1 2g.10gb:1"))
-			w.publish()
-			w.fake.Tick()
-			idle := w.lease(gone).Slices[0]
-			before := w.lease(two)
-			if err := w.fake.Finish(gone); err != nil {
-				t.Fatal(err)
-			}
-			w.stop()
-			file := w.leaseFile(two)
-			lose(w)
-			w.start()
-			w.publish()
+		t.Run(name, func(t *testing.T) { testLostLedger(t, lose) })
+	}
+}
 
-			after, err := w.agent.Job(context.Background(), two)
-			if err != nil || !reflect.DeepEqual(spotsOf(*after), spotsOf(before)) || after.UID != before.UID ||
-				after.Restart != before.Restart {
-				t.Fatalf("held %+v, holds %+v, %v", before, after, err)
-			}
-			if w.leaseFile(two) != file {
-				t.Error("the lease file was changed")
-			}
-			status, _ := w.agent.Status(context.Background())
-			states := map[string]string{}
-			for _, in := range status.GPUs[0].Instances {
-				states[in.UUID] = in.State
-			}
-			want := map[string]string{
-				idle.UUID:             "foreign",
-				before.Slices[0].UUID: "leased",
-				before.Slices[1].UUID: "leased",
-			}
-			if !reflect.DeepEqual(states, want) {
-				t.Errorf("instances are %v, want %v", states, want)
-			}
-			if o := w.offers(); o["7g.40gb"]+o["4g.20gb"] > 0 {
-				t.Errorf("on offer: %v, although jobs run", o)
-			}
-			if n := strings.Count(w.log.String(), "the ledger had lost the lease of this job"); n != 1 {
-				t.Errorf("logged %d times", n)
-			}
-			// The next agent has the same lease.
-			w.stop()
-			w.start()
-			if again, err := w.agent.Job(context.Background(), two); err != nil ||
-				!reflect.DeepEqual(spotsOf(*again), spotsOf(before)) {
-				t.Errorf("the next agent has %+v, %v", again, err)
-			}
-			if err := w.fake.Finish(two); err != nil {
-				t.Fatal(err)
-			}
-			status, _ = w.agent.Status(context.Background())
-			if len(status.Leases) != 0 {
-				t.Errorf("left: %+v", status.Leases)
-			}
-		})
+func testLostLedger(t *testing.T, lose func(*world)) {
+	w := newWorld(t, 1)
+	gone := w.submit(job(1, "1g.5gb:1"))
+	two := w.submit(job(2, "1g.5gb:1 2g.10gb:1"))
+	w.publish()
+	w.fake.Tick()
+	idle := w.lease(gone).Slices[0]
+	before := w.lease(two)
+	if err := w.fake.Finish(gone); err != nil {
+		t.Fatal(err)
+	}
+	w.stop()
+	file := w.leaseFile(two)
+	lose(w)
+	w.start()
+	w.publish()
+
+	after, err := w.agent.Job(context.Background(), two)
+	if err != nil || !reflect.DeepEqual(spotsOf(*after), spotsOf(before)) || after.UID != before.UID ||
+		after.Restart != before.Restart {
+		t.Fatalf("held %+v, holds %+v, %v", before, after, err)
+	}
+	if w.leaseFile(two) != file {
+		t.Error("the lease file was changed")
+	}
+	status, _ := w.agent.Status(context.Background())
+	states := map[string]string{}
+	for _, in := range status.GPUs[0].Instances {
+		states[in.UUID] = in.State
+	}
+	want := map[string]string{
+		idle.UUID:             "foreign",
+		before.Slices[0].UUID: "leased",
+		before.Slices[1].UUID: "leased",
+	}
+	if !reflect.DeepEqual(states, want) {
+		t.Errorf("instances are %v, want %v", states, want)
+	}
+	if o := w.offers(); o["7g.40gb"]+o["4g.20gb"] > 0 {
+		t.Errorf("on offer: %v, although jobs run", o)
+	}
+	if n := strings.Count(w.log.String(), "the ledger had lost the lease of this job"); n != 1 {
+		t.Errorf("logged %d times", n)
+	}
+	// The next agent has the same lease.
+	w.stop()
+	w.start()
+	if again, err := w.agent.Job(context.Background(), two); err != nil ||
+		!reflect.DeepEqual(spotsOf(*again), spotsOf(before)) {
+		t.Errorf("the next agent has %+v, %v", again, err)
+	}
+	if err := w.fake.Finish(two); err != nil {
+		t.Fatal(err)
+	}
+	status, _ = w.agent.Status(context.Background())
+	if len(status.Leases) != 0 {
+		t.Errorf("left: %+v", status.Leases)
 	}
 }
 

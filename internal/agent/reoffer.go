@@ -1,11 +1,10 @@
 package agent
 
 import (
-	"slices"
-
 	"caelum/internal/api"
 	"caelum/internal/offer"
 	"caelum/internal/plan"
+	"slices"
 )
 
 // If the first waiting job requests a slice like the one that is being released, no plan is needed: slurmctld counts
@@ -38,22 +37,22 @@ func nextOn(v *plan.View, all offer.Plan, me int) (n next) {
 }
 
 // offerAgain offers the slice of a lease that has just been dropped, if the next waiting job requests such a slice. It
-// reports whether it did. The caller holds a.mu.
-func (a *Agent) offerAgain(lease api.Lease) bool {
-	if len(lease.Slices) != 1 || a.next.jobs == 0 || len(a.offers) != len(a.cards) {
+// reports whether it did. The caller holds n.mu.
+func (n *node) offerAgain(lease api.Lease) bool {
+	if len(lease.Slices) != 1 || n.next.jobs == 0 || len(n.offers) != len(n.cards) {
 		return false
 	}
 	s := lease.Slices[0]
-	c := a.cards[s.GPU]
-	if s.AdvertisedAs != "" || s.Profile != a.next.profile || c.Problem != "" {
+	c := n.cards[s.GPU]
+	if s.AdvertisedAs != "" || s.Profile != n.next.profile || c.Problem != "" {
 		return false
 	}
 	p, ok := c.Model.Placement(s.Profile, s.Start)
-	if in := c.ours[p]; !ok || in == nil || in.UUID != s.UUID || !in.idle() || !c.Model.Fits(a.offers[s.GPU], p) {
+	if in := c.ours[p]; !ok || in == nil || in.UUID != s.UUID || !in.idle() || !c.Model.Fits(n.offers[s.GPU], p) {
 		return false
 	}
-	a.offers = slices.Clone(a.offers) // the plan that the slice came from still uses it
-	a.offers[s.GPU] = a.offers[s.GPU].With(p)
-	a.next.jobs--
+	n.offers = slices.Clone(n.offers) // the plan that the slice came from still uses it
+	n.offers[s.GPU] = n.offers[s.GPU].With(p)
+	n.next.jobs--
 	return true
 }

@@ -1,15 +1,14 @@
 package agent
 
 import (
-	"context"
-	"fmt"
-	"strconv"
-	"strings"
-
 	"caelum/internal/api"
 	"caelum/internal/failpoint"
 	"caelum/internal/offer"
 	"caelum/internal/slurm"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
 )
 
 // maxRequeues limits how often a job is requeued because its slices are not available. After that the job stays held
@@ -58,24 +57,6 @@ func (a *Agent) requeueOrRefuse(
 	}
 	failpoint.Hit(failpoint.Requeued)
 	return a.refuse(lease, reason+"; the job was requeued")
-}
-
-// assignProfile sets the profile of requeued jobs that have none.
-func (a *Agent) assignProfile(ctx context.Context, waiting []slurm.Waiting) {
-	for i := range waiting {
-		w := &waiting[i]
-		if !w.Releasable(a.now()) || len(w.PerNode.Named("mig")) > 0 {
-			continue
-		}
-		n := max(w.GPUsPerNode(), 1)
-		gres := append(w.PerNode.Named("gpu"), slurm.GRES{Name: "mig", Type: a.sizeOf(w.Job), Count: n})
-		if err := a.ctl.SetJobGRES(ctx, w.ID, gres); err != nil {
-			a.log.WithError(err).WithField("job", w.ID).Warn("couldn't set the profile of a requeued job")
-			continue
-		}
-		a.changes.Add(1)
-		w.PerNode = gres
-	}
 }
 
 // list formats slices as PROFILE:COUNT,...

@@ -38,6 +38,7 @@ type soaker struct {
 	quiet atomic.Bool
 	// restart makes slurmctld restart before the next pass.
 	restart atomic.Bool
+	live    []uint32 // jobs that have not ended
 	// writes counts the writes that the oracle has checked.
 	writes int
 }
@@ -79,56 +80,8 @@ func soak(t *testing.T, seed uint64, steps int) {
 			s.tick()
 		}
 	})
-	var live []uint32
 	for range steps {
-		switch s.below(8) {
-		case 0, 1, 2:
-			j := job(1, soakProfiles[s.below(6)])
-			if s.chance(0.15) {
-				j = job(2, soakProfiles[s.below(4)]+":2")
-			}
-			if id, err := s.fake.Submit(j); err == nil {
-				live = append(live, id)
-			} else if !errors.Is(err, slurmtest.ErrRefused) {
-				t.Fatal(err)
-			}
-		case 3, 4:
-			if len(live) == 0 {
-				continue
-			}
-			k := s.below(len(live))
-			id := live[k]
-			if s.chance(0.3) { // a job that is cancelled while its prolog runs
-				s.fake.Cancel(id)
-			} else {
-				s.prologs.Wait()
-				s.fake.End(id)
-			}
-			live = slices.Delete(live, k, k+1)
-			s.prologs.Wait() // slurmd runs a job's epilog after its prolog
-			s.fake.RunEpilogs()
-		case 5:
-			s.publish2()
-		case 6:
-			s.tick()
-		case 7:
-			switch s.below(6) {
-			case 0:
-				s.quiet.Store(true)
-				s.prologs.Wait()
-				s.stop()
-				s.quiet.Store(false)
-				s.tick() // jobs may start while there is no agent; their prologs wait for the next one
-				s.start()
-			case 1:
-				s.restart.Store(true)
-				s.publish2()
-			case 2:
-				if err := s.fake.RestartSlurmd("n1"); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
+		s.step()
 		s.overlaps()
 	}
 	s.prologs.Wait()
@@ -144,6 +97,63 @@ func soak(t *testing.T, seed uint64, steps int) {
 		t.Errorf("the oracle saw %d writes only", s.writes)
 	}
 	t.Logf("%d writes checked", s.writes)
+}
+
+// step does one random thing: a submission, an end, a pass, a round of the scheduler, or a restart.
+func (s *soaker) step() {
+	switch s.below(8) {
+	case 0, 1, 2:
+		j := job(1, soakProfiles[s.below(6)])
+		if s.chance(0.15) {
+			j = job(2, soakProfiles[s.below(4)]+":2")
+		}
+		if id, err := s.fake.Submit(j); err == nil {
+			s.live = append(s.live, id)
+		} else if !errors.Is(err, slurmtest.ErrRefused) {
+			s.t.Fatal(err)
+		}
+	case 3, 4:
+		if len(s.live) == 0 {
+			return
+		}
+		k := s.below(len(s.live))
+		id := s.live[k]
+		if s.chance(0.3) { // a job that is cancelled while its prolog runs
+			s.fake.Cancel(id)
+		} else {
+			s.prologs.Wait()
+			s.fake.End(id)
+		}
+		s.live = slices.Delete(s.live, k, k+1)
+		s.prologs.Wait() // slurmd runs a job's epilog after its prolog
+		s.fake.RunEpilogs()
+	case 5:
+		s.publish2()
+	case 6:
+		s.tick()
+	case 7:
+		s.restartSomething()
+	}
+}
+
+// restartSomething restarts the agent, slurmctld or slurmd.
+func (s *soaker) restartSomething() {
+	switch s.below(6) {
+	case 0:
+		s.quiet.Store(true)
+		s.prologs.Wait()
+		s.stop()
+		s.quiet.Store(false)
+		s.tick() // jobs may start while there is no agent; their prologs wait for the next one
+		s.start()
+	case 1:
+		s.restart.Store(true)
+		s.publish2()
+	case 2:
+		if err := s.fake.RestartSlurmd("n1"); err != nil {
+			s.t.Fatal(err)
+		}
+	}
 }
 
 // tick makes slurmctld start the jobs that fit, unless the oracle is checking a write.

@@ -47,6 +47,14 @@ func (o odd) shown(jobs []slurm.Job) []slurm.Job {
 	return jobs
 }
 
+// pendingCase is a job and the pending lease that it gets.
+type pendingCase struct {
+	job     slurm.Job
+	unclear bool   // its record is unclear
+	problem string // the field of its listed request that is unreadable
+	wants   string
+}
+
 // TestPendingLeases checks that a job without GPU slots gets no pending lease, even if its record is ambiguous. Such a
 // job has no prolog, so the pending lease would last as long as the job. A job with slots gets a pending lease for at
 // most as many slices as slots.
@@ -59,12 +67,7 @@ func TestPendingLeases(t *testing.T) {
 	fewSlots := job(1, "1g.5gb:7")
 	perJob := noSlots
 	perJob.PerJob = []slurm.GRES{{Name: "gpu", Count: 7}}
-	for name, tc := range map[string]struct {
-		job     slurm.Job
-		unclear bool
-		problem string
-		wants   string
-	}{
+	for name, tc := range map[string]pendingCase{
 		"as many slots":                        {job: slices7, wants: "1g.5gb:7"},
 		"as many slots, unclear":               {job: slices7, unclear: true, wants: "1g.5gb:7"},
 		"slots per job, unclear":               {job: perJob, unclear: true, wants: "1g.5gb:7"},
@@ -78,49 +81,51 @@ func TestPendingLeases(t *testing.T) {
 		"every slot by --exclusive, unclear":   {job: exclusive, unclear: true, wants: "2g.10gb:1"},
 		"slots only and an unreadable request": {job: job(1, ""), problem: "tres-per-node"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 1)
-			w.stop()
-			o := odd{w.fake, map[uint32]bool{}, map[uint32]string{}}
-			w.ctl = o
-			w.start()
-			w.fake.Prolog(func(slurm.Job, string) {}) // the prolog never asks for a lease
-			id := w.submit(tc.job)
-			w.publish()
-			w.fake.Tick()
-			if w.state(id) != "RUNNING" {
-				t.Fatalf("the job is %s", w.state(id))
-			}
-			o.unclear[id], o.problem[id] = tc.unclear, tc.problem
-			for range 2 {
-				w.publish()
-			}
-			got := ""
-			w.agent.mu.Lock()
-			if pr := w.agent.pending[id]; pr != nil {
-				got = list(pr.wants)
-			}
-			w.agent.mu.Unlock()
-			if got != tc.wants {
-				t.Errorf("the pending lease has %q, want %q", got, tc.wants)
-			}
-			reads := 0
-			for _, c := range w.fake.Calls() {
-				if c.Op == "Job" && c.Job == id {
-					reads++
-				}
-			}
-			if reads > 1+1 { // the test itself reads the job once
-				t.Errorf("the job was read %d times", reads)
-			}
-			w.fake.Finish(id)
-			w.fake.RunEpilogs()
-			w.fake.Advance(10 * 60e9)
-			w.publish()
-			if _, left := w.agent.unserved[id]; left || w.agent.pending[id] != nil {
-				t.Error("the job is gone but still counted")
-			}
-		})
+		t.Run(name, func(t *testing.T) { testPendingLease(t, tc) })
+	}
+}
+
+func testPendingLease(t *testing.T, tc pendingCase) {
+	w := newWorld(t, 1)
+	w.stop()
+	o := odd{w.fake, map[uint32]bool{}, map[uint32]string{}}
+	w.ctl = o
+	w.start()
+	w.fake.Prolog(func(slurm.Job, string) {}) // the prolog never asks for a lease
+	id := w.submit(tc.job)
+	w.publish()
+	w.fake.Tick()
+	if w.state(id) != "RUNNING" {
+		t.Fatalf("the job is %s", w.state(id))
+	}
+	o.unclear[id], o.problem[id] = tc.unclear, tc.problem
+	for range 2 {
+		w.publish()
+	}
+	got := ""
+	w.agent.mu.Lock()
+	if pr := w.agent.pending[id]; pr != nil {
+		got = list(pr.wants)
+	}
+	w.agent.mu.Unlock()
+	if got != tc.wants {
+		t.Errorf("the pending lease has %q, want %q", got, tc.wants)
+	}
+	reads := 0
+	for _, c := range w.fake.Calls() {
+		if c.Op == "Job" && c.Job == id {
+			reads++
+		}
+	}
+	if reads > 1+1 { // the test itself reads the job once
+		t.Errorf("the job was read %d times", reads)
+	}
+	w.fake.Finish(id)
+	w.fake.RunEpilogs()
+	w.fake.Advance(10 * 60e9)
+	w.publish()
+	if _, left := w.agent.unserved[id]; left || w.agent.pending[id] != nil {
+		t.Error("the job is gone but still counted")
 	}
 }
 

@@ -13,24 +13,25 @@ import (
 
 // Status implements api.Handler.
 func (a *Agent) Status(context.Context) (*api.Status, error) {
+	pass := a.publisher.last()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := &api.Status{
 		Node:             a.cfg.Node,
 		Version:          version.Version,
 		Profiles:         a.profiles,
-		Stale:            a.stale,
-		Published:        maps.Clone(a.published),
+		Stale:            pass.stale,
+		Published:        pass.published,
 		Reserved:         a.reserved,
-		Closed:           a.closed,
+		Closed:           pass.closed,
 		SummariesWaiting: a.usage.SummariesWaiting(),
 	}
-	s.Excess, s.ExcessShort = maps.Clone(a.excess), maps.Clone(a.short)
-	if !a.publishedAt.IsZero() {
-		s.PublishedAt = a.publishedAt.Unix()
+	s.Excess, s.ExcessShort = pass.excess, pass.short
+	if !pass.at.IsZero() {
+		s.PublishedAt = pass.at.Unix()
 	}
-	if a.publishErr != nil {
-		s.PublishError = a.publishErr.Error()
+	if pass.err != nil {
+		s.PublishError = pass.err.Error()
 	}
 	for i, c := range a.cards {
 		s.GPUs = append(s.GPUs, a.statusOf(i, c))
@@ -95,21 +96,6 @@ func (a *Agent) statusOf(i int, c *card) api.GPU {
 		g.Offers = append(g.Offers, on)
 	}
 	return g
-}
-
-// countedAs returns the profile of another GPU model as which slurmctld counts a leased instance; empty if slurmctld
-// counts the instance as its own profile. The caller holds a.mu.
-func (a *Agent) countedAs(in *instance) string {
-	l := a.leases[in.Job]
-	if l == nil {
-		return ""
-	}
-	for _, s := range l.Slices {
-		if s.UUID == in.UUID {
-			return s.AdvertisedAs
-		}
-	}
-	return ""
 }
 
 // Job implements api.Handler.

@@ -114,7 +114,7 @@ func (w *world) start() {
 	a.now = w.fake.Now
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
-	done.Go(func() { a.publisher(ctx) })
+	done.Go(func() { a.publisher.run(ctx) })
 	w.mu.Lock()
 	w.agent = a
 	w.mu.Unlock()

@@ -1,5 +1,6 @@
-// Package failpoint lets a test kill the agent at a named point between two lasting effects, as a crash would. The
-// package does nothing unless the environment variable CAELUM_FAILPOINT names a point. "create.done" kills the process
+// Package failpoint lets a test kill the agent at a named point between two lasting effects, as a crash would, or slow
+// it down between a read and a write. The package does nothing unless the environment variable CAELUM_FAILPOINT names a
+// point, or CAELUM_FAILPOINT_PAUSE has a duration. "create.done" kills the process
 // with SIGKILL when it reaches the point for the first time, "create.done:3" when it does so for the third time.
 package failpoint
 
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // The failpoints. Each comment gives the state at that point. Every lasting effect of the agent lies between two of
@@ -41,6 +43,7 @@ var Points = []string{
 }
 
 var (
+	pause, _   = time.ParseDuration(os.Getenv("CAELUM_FAILPOINT_PAUSE"))
 	armed, nth = parse(os.Getenv("CAELUM_FAILPOINT"))
 	reached    atomic.Int64
 )
@@ -68,3 +71,6 @@ func Hit(name string) {
 		select {} // the process must not go on before the signal arrives
 	}
 }
+
+// Pause marks a place between a read and the write that relies on it. It sleeps for CAELUM_FAILPOINT_PAUSE (100ms).
+func Pause() { time.Sleep(pause) }

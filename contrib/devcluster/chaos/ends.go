@@ -206,8 +206,8 @@ func (c *campaign) explain(r jobRun) string {
 // requested returns the request of a user or of the campaign that explains the end of a run, or "" if there is none.
 func requested(causes []cause, r jobRun) string {
 	const late = 2 * time.Second // sacct's times are whole seconds
-	// If a user cancels a job that is being requeued, the run becomes CANCELLED and keeps the time of the requeue as its
-	// end (22.05.8).
+	// If a user cancels a job that is being requeued, the run becomes CANCELLED and keeps the time of the requeue as
+	// its end (22.05.8).
 	requeued := slices.ContainsFunc(causes, func(c cause) bool {
 		return c.end == "REQUEUED" && c.at.Sub(r.end).Abs() <= late
 	})

@@ -25,7 +25,7 @@ func TestAwayDuringAPass(t *testing.T) {
 	const pause = 2 * time.Second // a pass contains two pauses
 	s := start(t, cluster.Options{
 		Nodes: 1, GPUs: 1, Conf: []string{"Epilog=" + epilog},
-		AgentEnv: []string{"CAELUM_TEST_PUBLISH_PAUSE=" + pause.String()},
+		AgentEnv: []string{"CAELUM_FAILPOINT_PAUSE=" + pause.String()},
 	})
 	name, rounds := func(n int) string { return fmt.Sprint("run", n) }, atLeastOne(t, "FAULTS_ROUNDS", 3)
 	id := s.Submit("./hold "+name(0), "--gres=mig:7g.40gb:1")

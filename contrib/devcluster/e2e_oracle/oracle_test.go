@@ -44,7 +44,7 @@ func TestOffersCanBeCarved(t *testing.T) {
 			o := cluster.Options{PrologDelay: v.prolog, Board: v.boards}
 			unlike := strings.Contains(v.boards, ",")
 			if v.pause > 0 {
-				o.AgentEnv = []string{"CAELUM_TEST_PUBLISH_PAUSE=" + v.pause.String()}
+				o.AgentEnv = []string{"CAELUM_FAILPOINT_PAUSE=" + v.pause.String()}
 			}
 			s := start(t, o)
 			l := mix(seed(t), max(v.jobs, atLeast), v.seconds, kinds{unlike: unlike, batch: v.away > 0})

@@ -1,0 +1,90 @@
+package agent
+
+import (
+	"caelum/internal/gpu"
+	"caelum/internal/inventory"
+	"caelum/internal/ledger"
+	"caelum/internal/place"
+	"sync"
+)
+
+// card is one GPU of the node: its properties by the driver, and the instances on it.
+type card struct {
+	// GPU has the properties of the GPU. Of its fields only Problem changes, under node.mu: see [node.usable].
+	inventory.GPU
+	// hardware serialises the calls that change this GPU. It must be locked before node.mu, never while Agent.mu is
+	// held.
+	hardware sync.Mutex
+	// ours are the instances that the agent made, by placement.
+	ours map[int]*instance
+	// foreign are the instances that another program made. They occupy their units, and the agent never changes them.
+	foreign []gpu.Instance
+	// unlisted is set if the driver did not list the GPU's processes at the last attempt.
+	unlisted bool
+	// asked receives the result of a discovery that is under way. It is used under hardware.
+	asked chan gpu.GPU
+}
+
+// existing returns the instances that exist on the GPU, without pending leases.
+func (c *card) existing() place.GPU {
+	g := place.GPU{Model: c.Model}
+	for p, in := range c.ours {
+		switch {
+		case in.Stuck:
+			g.Blocked |= c.Model.Units(p)
+		case in.Job != 0:
+			g.Layout = g.Layout.With(p)
+		default:
+			g.Idle = g.Idle.With(p)
+		}
+	}
+	for _, f := range c.foreign {
+		if p, ok := c.Model.Placement(f.Profile, f.Start); ok && c.Model.Fits(g.Layout, p) {
+			g.Layout = g.Layout.With(p)
+		} else {
+			g.Blocked |= (1<<f.Size - 1) << f.Start
+		}
+	}
+	return g
+}
+
+// instance is an instance that the agent made.
+type instance struct {
+	ledger.Instance
+	cis  []int  // the ids of its compute instances, which are part of the names of its capability files
+	used bool   // processes without a job were seen on it, or processes hold its capability files open
+	note string // names the processes that hold its capability files open
+	// unlisted is set if the driver did not list the processes on the instance at the last attempt.
+	unlisted bool
+	// strangers are the processes on the instance that do not belong to its job, by pid.
+	strangers map[int]stranger
+}
+
+func (in *instance) idle() bool { return in.Job == 0 && !in.Stuck }
+
+// hwOf returns the instance in the form of package gpu.
+func (n *node) hwOf(in *instance) gpu.Instance {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return gpu.Instance{GI: in.GI, Profile: in.Profile, Start: in.Start, Size: in.Size, CIs: in.cis, UUID: in.UUID}
+}
+
+// usable reports whether the agent can manage a GPU. It returns false for a lost GPU until that GPU is back.
+func (n *node) usable(c *card) bool { return n.problem(c) == "" }
+
+// usableGPUs returns the indices of the GPUs that the agent can manage.
+func (n *node) usableGPUs() (gpus []int) {
+	for g, c := range n.cards {
+		if n.usable(c) {
+			gpus = append(gpus, g)
+		}
+	}
+	return gpus
+}
+
+// problem returns the reason why the agent cannot manage a GPU, empty if it can.
+func (n *node) problem(c *card) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return c.Problem
+}

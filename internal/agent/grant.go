@@ -1,0 +1,132 @@
+package agent
+
+import (
+	"caelum/internal/api"
+	"caelum/internal/failpoint"
+	"caelum/internal/offer"
+	"context"
+	"errors"
+	"reflect"
+	"time"
+)
+
+// preparePending returns the job's pending lease, with spots. It uses the pending lease from the last reading of
+// slurmctld's jobs, else it takes the spots from the offers in force. If the slices are not among the offers, a pass
+// tries to find room. preparePending returns nil if there is no room, and api.NotNow if the pass failed before it found
+// room.
+func (a *Agent) preparePending(ctx context.Context, id uint32, wants []offer.Want, s *spent) (*pendingLease, error) {
+	a.mu.Lock()
+	pr := a.pending[id]
+	if pr == nil || !reflect.DeepEqual(pr.wants, wants) {
+		var ok bool
+		if pr, ok = a.takeOffers(id, wants); !ok {
+			pr = &pendingLease{wants: wants}
+			a.pending[id] = pr
+			a.version++
+		}
+	}
+	pr.leasing = true
+	has := pr.spots != nil
+	a.mu.Unlock()
+	if has {
+		return pr, nil
+	}
+	asked := time.Now()
+	err := a.Publish(ctx)
+	add(&s.slurmctld, asked)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case pr.spots != nil:
+		return pr, nil
+	case err != nil: // also errBusy: the pass ended before it had found room
+		return nil, api.NotNow(err.Error())
+	}
+	return nil, nil
+}
+
+// carveAll carves every slice of a pending lease. If it fails, the slices that were carved before stay as idle
+// instances.
+func (a *Agent) carveAll(
+	id uint32,
+	slots []int,
+	pr *pendingLease,
+	t *spent,
+	search *search,
+) (all []api.Slice, held []*instance, err error) {
+	var at []placed
+	created := false
+	for k, s := range pr.spots {
+		in, reused, err := a.carve(id, s, t)
+		if err != nil {
+			return nil, nil, err
+		}
+		model := a.cards[s.GPU].Model
+		slice := api.Slice{
+			Slot: slots[k], GPU: s.GPU, Profile: in.Profile, Start: in.Start, Size: in.Size,
+			MemoryMiB: model.Profiles[model.Placements[s.Placement].Profile].MemoryMiB, UUID: in.UUID, Reused: reused,
+		}
+		if asked := offer.RequestedAs(pr.wants, in.Profile); asked != in.Profile {
+			slice.AdvertisedAs = asked
+		}
+		all = append(all, slice)
+		held = append(held, in)
+		at = append(at, placed{s.GPU, in})
+		created = created || !reused
+	}
+	// The files have belonged to root since the release or the creation. A descriptor that is found now is older.
+	if used, err := a.setAsideBeforeGrant(at, created, search); len(used) > 0 || err != nil {
+		for _, u := range used {
+			err = errors.Join(usedError(u.gpu, u.in), err)
+		}
+		return nil, nil, err
+	}
+	return all, held, nil
+}
+
+// grant writes the lease: first the owners of the device files, then the ledger, then the lease file. In this order, a
+// visible lease is always complete.
+func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
+	for k, in := range held {
+		if err := a.caps.Open(a.cards[lease.Slices[k].GPU].Minor, a.hwOf(in), lease.UID); err != nil {
+			return lease, err
+		}
+	}
+	failpoint.Hit(failpoint.GrantOpened)
+	if err := a.ledger.Grant(lease, ledgerInstances(held)); err != nil {
+		return lease, err
+	}
+	failpoint.Hit(failpoint.GrantWritten)
+	a.mu.Lock()
+	for _, in := range held {
+		in.Job = lease.Job
+		a.former[minorsOf{in.GPU, in.GI}] = lease.UID
+	}
+	a.leases[lease.Job] = &lease
+	delete(a.pending, lease.Job)
+	a.version++
+	a.mu.Unlock()
+	for _, s := range lease.Slices {
+		a.log.WithField("job", lease.Job).
+			WithField("restart", lease.Restart).
+			WithField("gpu", s.GPU).
+			WithField("uuid", s.UUID).
+			WithField("reused", s.Reused).
+			Infof("leased %s at %d", s.Profile, s.Start)
+	}
+	if err := a.writeLeaseFile(lease); err != nil {
+		return lease, err
+	}
+	failpoint.Hit(failpoint.Granted)
+	a.observe(lease)
+	a.publisher.publishSoon()
+	return lease, nil
+}
+
+// refuse grants a lease without slices, with the reason in the lease file. task_init reads the reason and fails the
+// job. The node is not drained.
+func (a *Agent) refuse(lease api.Lease, reason string) (api.Lease, error) {
+	lease.Error = reason
+	a.log.WithField("job", lease.Job).Warn("no slice: " + reason)
+	return a.grant(lease, nil)
+}

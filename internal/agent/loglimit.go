@@ -1,0 +1,57 @@
+package agent
+
+import (
+	"maps"
+	"sync"
+	"time"
+)
+
+// logInterval is the shortest time between two log lines about the same instance or user. It limits the lines that a
+// user can cause.
+const logInterval = time.Minute
+
+// logLimit has, for each key that was logged less than logInterval ago, the time of the log line.
+type logLimit struct {
+	mu   sync.Mutex
+	last map[any]time.Time
+}
+
+// mayLog reports whether the last log line about key is at least logInterval ago. If so, the caller writes a line now.
+func (a *Agent) mayLog(key any) bool {
+	l := &a.limit
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := a.now()
+	maps.DeleteFunc(l.last, func(_ any, last time.Time) bool { return now.Sub(last) >= logInterval })
+	if _, ok := l.last[key]; ok {
+		return false
+	}
+	if l.last == nil {
+		l.last = map[any]time.Time{}
+	}
+	l.last[key] = now
+	return true
+}
+
+// refusals counts the calls that were refused since the last log line about them. Any user can make any number of such
+// calls.
+type refusals struct {
+	mu    sync.Mutex
+	last  time.Time
+	since int
+}
+
+// Refused implements api.Refuser. It logs a call that was refused because the caller is not root.
+func (a *Agent) Refused(uid uint32, call string) {
+	r := &a.refusals
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.since++
+	if now := a.now(); now.Sub(r.last) >= logInterval {
+		a.log.WithField("uid", uid).
+			WithField("call", call).
+			WithField("refused", r.since).
+			Warn("lease change refused: caller is not root")
+		r.last, r.since = now, 0
+	}
+}

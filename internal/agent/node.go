@@ -1,0 +1,212 @@
+package agent
+
+import (
+	"caelum/internal/api"
+	"caelum/internal/config"
+	"caelum/internal/gpu"
+	"caelum/internal/inventory"
+	"caelum/internal/mig"
+	"caelum/internal/offer"
+	"caelum/internal/place"
+	"caelum/internal/slurm"
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// node is the state of the node: its GPUs, the instances on them, the leases, and the offers in force. Prologs,
+// epilogs, the publisher and the comparisons share it. Its methods call neither the driver nor slurmctld, and no caller
+// holds mu during such a call.
+type node struct {
+	cfg      config.Config
+	profiles []string // of all GPUs, as far as the site offers them, smallest first
+	policy   place.Policy
+	now      func() time.Time
+
+	mu      sync.Mutex
+	cards   []*card
+	leases  map[uint32]*api.Lease
+	pending map[uint32]*pendingLease
+	// unserved has the jobs on the node that get neither a pending lease nor slices, with their restart counts.
+	unserved map[uint32]int
+	former   map[minorsOf]uint32   // the last user of each GPU instance id
+	offers   []mig.Layout          // in force, by card: slurmctld may now start jobs on these placements only
+	as       map[offer.Spot]string // the names of offers that are advertised under another GPU model's profile
+	here     map[uint32]slurm.Job  // the jobs on the node, by slurmctld's last answer
+	reserved *api.Reservation      // the slices here that are reserved for a waiting job
+	next     next                  // by the plan in force
+	// version counts the changes of the state that plans are made from. A plan is put in force only if the state has
+	// not changed since.
+	version int
+}
+
+// newNode discovers the node's GPUs.
+func newNode(cfg config.Config, hw gpu.Hardware) (*node, error) {
+	policy, err := place.ByName(cmp.Or(cfg.Policy, place.DefaultPolicy))
+	if err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	found, err := hw.GPUs()
+	if err != nil {
+		return nil, err
+	}
+	gpus, profiles, err := inventory.Divide(found, cfg.Profiles)
+	if err != nil {
+		return nil, err
+	}
+	if d := cfg.DefaultProfile; d != "" && len(profiles) > 0 && !slices.Contains(profiles, d) {
+		return nil, fmt.Errorf("default_profile: no GPU of this node offers %q; this node offers %s",
+			d, strings.Join(profiles, ", "))
+	}
+	n := &node{
+		cfg:      cfg,
+		profiles: profiles,
+		policy:   policy,
+		now:      time.Now,
+		leases:   map[uint32]*api.Lease{},
+		pending:  map[uint32]*pendingLease{},
+		unserved: map[uint32]int{},
+		former:   map[minorsOf]uint32{},
+		offers:   make([]mig.Layout, len(gpus)),
+	}
+	for _, g := range gpus {
+		n.cards = append(n.cards, &card{GPU: g, ours: map[int]*instance{}})
+	}
+	return n, nil
+}
+
+func (n *node) slotCount() int {
+	count := 0
+	for _, c := range n.cards {
+		count += len(c.Slots)
+	}
+	return count
+}
+
+// defaultProfile returns the profile of a job that has no profile: the configured default, else the largest profile. It
+// returns "" if the node has no profiles.
+func (n *node) defaultProfile() string {
+	if n.cfg.DefaultProfile != "" {
+		return n.cfg.DefaultProfile
+	}
+	if len(n.profiles) == 0 {
+		return ""
+	}
+	return n.profiles[len(n.profiles)-1]
+}
+
+// view returns the state of the GPUs in the form of the planner, with pending leases. The caller holds n.mu.
+func (n *node) view() []offer.GPU {
+	gpus := make([]offer.GPU, len(n.cards))
+	for i, c := range n.cards {
+		if c.Problem != "" {
+			continue
+		}
+		s := c.existing()
+		gpus[i] = offer.GPU{Model: c.Model, Offerable: c.Offerable, Busy: s.Layout, Blocked: s.Blocked, Idle: s.Idle}
+		for p, in := range c.ours {
+			if s.Layout.Has(p) {
+				gpus[i].Expect(p, n.endOf(in.Job))
+			}
+		}
+	}
+	for job, pr := range n.pending {
+		n.hold(
+			gpus,
+			job,
+			slices.DeleteFunc(slices.Clone(pr.spots), func(s offer.Spot) bool { return gpus[s.GPU].Model == nil }),
+		)
+	}
+	return gpus
+}
+
+// endOf returns the time at which a job on the node is expected to end, in Unix seconds; +Inf if it is unknown. The
+// caller holds n.mu.
+func (n *node) endOf(job uint32) float64 {
+	if end := n.here[job].ExpectedEnd(n.now()); !end.IsZero() {
+		return float64(end.Unix())
+	}
+	return math.Inf(1)
+}
+
+// hold counts a job's spots as busy in gpus. The caller holds n.mu.
+func (n *node) hold(gpus []offer.GPU, job uint32, spots []offer.Spot) {
+	for _, s := range spots {
+		gpus[s.GPU].Hold(s.Placement, n.endOf(job))
+	}
+}
+
+// slicesHeld counts the slices that jobs hold or will hold here, by the profile under which slurmctld counts them. The
+// caller holds n.mu.
+func (n *node) slicesHeld() map[string]int {
+	held := map[string]int{}
+	for _, l := range n.leases {
+		for _, s := range l.Slices {
+			held[cmp.Or(s.AdvertisedAs, s.Profile)]++
+		}
+	}
+	for _, pr := range n.pending {
+		for _, w := range pr.wants {
+			held[w.Profile] += w.Count
+		}
+	}
+	return held
+}
+
+// held returns the instance of a job's slice, nil if the instance no longer exists.
+func (n *node) held(job uint32, s api.Slice) *instance {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, in := range n.cards[s.GPU].ours {
+		if in.Job == job && in.UUID == s.UUID {
+			return in
+		}
+	}
+	return nil
+}
+
+// countedAs returns the profile of another GPU model as which slurmctld counts a leased instance; empty if slurmctld
+// counts the instance as its own profile. The caller holds n.mu.
+func (n *node) countedAs(in *instance) string {
+	l := n.leases[in.Job]
+	if l == nil {
+		return ""
+	}
+	for _, s := range l.Slices {
+		if s.UUID == in.UUID {
+			return s.AdvertisedAs
+		}
+	}
+	return ""
+}
+
+// accounted reports whether a run of a job has a lease or a pending lease, or is known to need none.
+func (n *node) accounted(job uint32, restarts int) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if l := n.leases[job]; l != nil && l.Restart >= restarts {
+		return true
+	}
+	if restart, ok := n.unserved[job]; ok && restart >= restarts {
+		return true
+	}
+	return n.pending[job] != nil
+}
+
+// dropLease removes a lease from memory and makes its instances idle. The caller holds n.mu, unless no other goroutine
+// runs yet.
+func (n *node) dropLease(job uint32) {
+	delete(n.leases, job)
+	for _, c := range n.cards {
+		for in := range maps.Values(c.ours) {
+			if in.Job == job {
+				in.Job, in.strangers = 0, nil
+			}
+		}
+	}
+}

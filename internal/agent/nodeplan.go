@@ -1,0 +1,164 @@
+package agent
+
+import (
+	"caelum/internal/api"
+	"caelum/internal/mig"
+	"caelum/internal/offer"
+	"caelum/internal/plan"
+	"caelum/internal/slurm"
+	"maps"
+	"math"
+	"slices"
+)
+
+// nodePlan is this node's part of the cluster's plan, with the state from which it was made.
+type nodePlan struct {
+	version  int  // Agent.version when the plan was made
+	withheld bool // the node offers nothing, since slurmd has not registered
+	first    bool // this node is the first of the plan's nodes
+	gpus     []offer.GPU
+	text     string     // the state of the GPUs, for the other agents
+	back     string     // the jobs that the plan puts behind the others, for caelum explain
+	mine     offer.Plan // this node's part of the plan
+	served   []uint32   // the jobs for which this node offers all slices that they are to get here
+	reserved *api.Reservation
+	offers   map[string]int
+	pending  map[uint32][]offer.Spot // places found for pending leases that had none
+	next     next
+}
+
+// plan plans from the present state for all nodes, and returns this node's part. If slurmd has not registered, or if
+// slurmctld starts no job on the node, the plan keeps the slices that jobs hold and offers nothing. Prologs run in the
+// meantime. apply therefore checks whether the state is still the one from which the plan was made.
+func (p *publisher) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
+	p.mu.Lock()
+	d := nodePlan{version: p.version, withheld: node.Unregistered, gpus: p.view()}
+	d.pending = p.placePending(d.gpus)
+	p.mu.Unlock()
+	d.text = p.text(d.gpus)
+	nothing := offer.Plan{Offers: make([]mig.Layout, len(d.gpus))}
+	d.mine = nothing
+	snapshot.Nodes = slices.Clone(snapshot.Nodes)
+	for k := range snapshot.Nodes {
+		if snapshot.Nodes[k].Name == node.Name {
+			snapshot.Nodes[k].Extra = plan.Into(node.Extra, d.text)
+		}
+	}
+	v := plan.New(
+		p.unstarted.Behind(snapshot),
+		p.policy,
+		func(n slurm.Node) bool { return n.Name != node.Name && p.unresponsive.Out(n, snapshot.At) },
+	)
+	all := v.Plan()
+	p.unresponsive.Follow(v, all, node.Name, snapshot.At)
+	p.unstarted.Follow(v, all, snapshot.At)
+	d.back = p.unstarted.Back(node.Name, snapshot.At)
+	if me := v.Member(node.Name); me >= 0 {
+		d.first = me == 0
+		d.mine = p.carry(d.gpus, v, all, me)
+		d.served, d.reserved = p.servedAndReserved(v, all, me, d)
+		d.next = nextOn(v, all, me)
+	} else if node.Schedulable() && !node.Unregistered {
+		p.log.WithField("extra", d.text).
+			Error("couldn't read back the state that this node publishes; offering nothing; please report this")
+	}
+	if err := d.mine.Check(d.gpus); err != nil {
+		// This would be a defect of the planner. Then jobs must wait, so that no two jobs get the same slice.
+		p.log.WithError(err).Error("the plan is unsound; offering nothing; please report this")
+		d.mine, d.served, d.next = nothing, nil, next{}
+	}
+	d.offers = d.mine.Counts(d.gpus)
+	if !maps.Equal(d.offers, p.offered) {
+		p.offered, p.offersSince = d.offers, p.now()
+		d.text = p.text(d.gpus)
+	}
+	return d
+}
+
+// text returns the node's state in the form that every user can read in slurmctld. This agent plans from the same text,
+// since the other agents plan from it too.
+func (p *publisher) text(gpus []offer.GPU) string {
+	return plan.Text(plan.State{GPUs: gpus, Since: p.offersSince, Private: p.hidesJobs()})
+}
+
+// carry translates this node's part of the plan to the GPU models of its driver, which may have profiles that the node
+// does not publish. It omits an offer that does not fit beside an instance of such a profile.
+func (p *publisher) carry(gpus []offer.GPU, v *plan.View, all offer.Plan, me int) offer.Plan {
+	mine := offer.Plan{Offers: make([]mig.Layout, len(gpus)), AdvertisedAs: map[offer.Spot]string{}}
+	for k, on := range v.Offers(all, me) {
+		g := gpus[k]
+		if g.Model == nil {
+			continue
+		}
+		from := v.Pool.GPU(v.Nodes[me][k]).Model
+		for i := range on.Indices() {
+			there, _ := g.Model.Carry(from, mig.Layout(0).With(i))
+			for j := range there.Indices() {
+				if !g.Model.Fits(g.Busy|mine.Offers[k], j) || g.Model.Units(j)&g.Blocked != 0 {
+					continue
+				}
+				mine.Offers[k] = mine.Offers[k].With(j)
+				if name, ok := all.AdvertisedAs[offer.Spot{GPU: v.Nodes[me][k], Placement: i}]; ok {
+					mine.AdvertisedAs[offer.Spot{GPU: k, Placement: j}] = name
+				}
+			}
+		}
+	}
+	return mine
+}
+
+// servedAndReserved returns the jobs for which node me offers all slices that the plan gives them on that node, and the
+// slices that the plan reserves there.
+func (p *publisher) servedAndReserved(
+	v *plan.View, all offer.Plan, me int, d nodePlan,
+) (served []uint32, reserved *api.Reservation) {
+	on := v.Nodes[me]
+	here := func(s offer.Spot) bool { return slices.Contains(on, s.GPU) }
+	missing := func(s offer.Spot) bool {
+		if !here(s) {
+			return false
+		}
+		k := s.GPU - on[0]
+		own, _ := d.gpus[k].Model.Carry(v.Pool.GPU(s.GPU).Model, mig.Layout(0).With(s.Placement))
+		return own == 0 || d.mine.Offers[k]&own == 0
+	}
+	for k, spots := range all.Spots {
+		if slices.ContainsFunc(spots, here) && !slices.ContainsFunc(spots, missing) {
+			served = append(served, v.Jobs[k].ID)
+		}
+	}
+	r := all.Reserved
+	if r == nil || math.IsInf(r.At, 1) || !slices.ContainsFunc(r.Spots, here) {
+		return served, nil
+	}
+	reserved = &api.Reservation{Job: v.Jobs[r.Job].ID, At: int64(r.At)}
+	for _, s := range r.Spots {
+		if here(s) {
+			b := v.Pool.GPU(s.GPU).Model
+			pl := b.Placements[s.Placement]
+			reserved.Slices = append(
+				reserved.Slices,
+				api.ReservedSlice{
+					GPU:       s.GPU - on[0],
+					Placement: api.Placement{Profile: b.Profiles[pl.Profile].Name, Start: pl.Start, Size: pl.Size},
+				},
+			)
+		}
+	}
+	return served, reserved
+}
+
+// apply puts a plan into force. It returns false, and changes nothing, if the state has changed since the plan was
+// made.
+func (n *node) apply(d nodePlan) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.version != d.version {
+		return false
+	}
+	n.offers, n.as, n.reserved, n.next = d.mine.Offers, d.mine.AdvertisedAs, d.reserved, d.next
+	for job, spots := range d.pending {
+		n.pending[job].spots = spots
+	}
+	return true
+}

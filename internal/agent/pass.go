@@ -1,0 +1,174 @@
+package agent
+
+import (
+	"caelum/internal/failpoint"
+	"caelum/internal/plan"
+	"caelum/internal/slurm"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// maxReplans limits how often a pass plans again because jobs took slices while it ran. After that the pass gives up,
+// and the offers stay lowered until the next pass.
+const maxReplans = 6
+
+// errUnregistered is the result of a pass on a node whose slurmd has not registered: a job that started there would not
+// get the numbers of its slots.
+var errUnregistered = errors.New(
+	"slurmd has not registered since slurmctld started; this node offers nothing until slurmd registers")
+
+// errBusy is the result of a pass that gave up after maxReplans plans. The published offers are correct, but there are
+// fewer than possible.
+var errBusy = errors.New("jobs kept starting during the pass; the next pass publishes the remaining offers")
+
+// pass publishes a new plan in two phases (docs/internals.md): it lowers the totals that the plan withdraws, checks
+// that the plan still holds, and only then raises the other totals.
+func (p *publisher) pass(ctx context.Context) (err error) {
+	defer func() { p.set(func(s *publishStatus) { s.err = err }) }()
+	if _, err := p.config(ctx); err != nil {
+		return err
+	}
+	snapshot, node, err := p.read(ctx)
+	if err != nil {
+		return err
+	}
+	p.noteStale(node)
+	p.noteClosed(node)
+	p.assignProfile(ctx, snapshot.Queue.Waiting)
+	for range maxReplans {
+		d := p.plan(snapshot, node)
+		if err := p.recordAdvertised(d.offers); err != nil {
+			return err
+		}
+		done, err := p.publishPlan(ctx, d, node)
+		if err != nil {
+			return err
+		}
+		if done {
+			return p.finish(ctx, d, snapshot)
+		}
+		if snapshot, node, err = p.read(ctx); err != nil {
+			return err
+		}
+	}
+	return errBusy
+}
+
+// publishPlan lowers, checks and raises. It returns false if the state has changed since the plan was made: then the
+// counts in slurmctld are safe, and a new plan is needed.
+func (p *publisher) publishPlan(ctx context.Context, d nodePlan, node slurm.Node) (done bool, err error) {
+	failpoint.Pause()
+	if node, err = p.lower(ctx, d, node); err != nil {
+		return false, err
+	}
+	// Since the plan was made, slurmd may have registered, or a job may have taken slices.
+	if node.Unregistered != d.withheld || !p.apply(d) {
+		return false, nil
+	}
+	failpoint.Pause()
+	node, short, err := p.raise(ctx, d, node)
+	if err != nil {
+		return false, err
+	}
+	// slurmctld's used counts may have dropped between read and write without an epilog that would publish again: a job
+	// with a slice and no slot ended, or slurmctld lost its counts (`scontrol reconfigure`). Then more is free than the
+	// plan offers.
+	if node.Unregistered != d.withheld || exceeds(node, d.offers) {
+		return false, nil
+	}
+	if !d.withheld {
+		p.set(func(s *publishStatus) { s.published, s.at, s.short = node.Gres.Profiles(), p.now(), short })
+	}
+	return true, nil
+}
+
+// lower withdraws the offers that the plan does not have. It returns the node as slurmctld shows it afterwards.
+func (p *publisher) lower(ctx context.Context, d nodePlan, node slurm.Node) (slurm.Node, error) {
+	low := map[string]int{}
+	high, _ := p.totals(node, d.offers)
+	for profile, total := range node.Gres.Profiles() {
+		low[profile] = min(total, high[profile])
+	}
+	if !lowers(node, low) {
+		return node, nil
+	}
+	if _, err := p.write(ctx, "lower", node, low, d); err != nil {
+		return node, err
+	}
+	failpoint.Hit(failpoint.Lowered)
+	return p.recount(ctx)
+}
+
+// raise publishes the plan's offers. It returns the node as slurmctld shows it afterwards, and the part of the excess
+// for which N has no room.
+func (p *publisher) raise(
+	ctx context.Context, d nodePlan, node slurm.Node,
+) (after slurm.Node, short map[string]int, err error) {
+	high, short := p.totals(node, d.offers)
+	wrote, err := p.write(ctx, "raise", node, high, d)
+	if err != nil {
+		return node, nil, err
+	}
+	failpoint.Hit(failpoint.Raised)
+	if wrote {
+		node, err = p.ctl.Node(ctx, p.cfg.Node)
+	}
+	return node, short, err
+}
+
+// finish does what follows from a published plan: it releases the held jobs whose slices are offered.
+func (p *publisher) finish(ctx context.Context, d nodePlan, snapshot plan.Snapshot) error {
+	if d.withheld {
+		return errUnregistered
+	}
+	p.releaseHeld(ctx, snapshot.Queue.Waiting, d.served)
+	if d.first {
+		p.holdStray(ctx, snapshot)
+	}
+	return nil
+}
+
+// noteClosed records the state of a node on which slurmctld starts no job, so that the status can show why the node
+// offers nothing.
+func (p *publisher) noteClosed(node slurm.Node) {
+	closed := ""
+	if !node.Schedulable() {
+		closed = strings.Join(node.States, "+")
+	}
+	p.set(func(s *publishStatus) { s.closed = closed })
+}
+
+// read reads the nodes and the jobs from slurmctld. It records a pending lease for every job on this node that has no
+// lease yet.
+func (p *publisher) read(ctx context.Context) (snapshot plan.Snapshot, node slurm.Node, err error) {
+	if snapshot, err = plan.Read(ctx, p.ctl, p.now); err != nil {
+		return snapshot, node, err
+	}
+	own := slices.IndexFunc(snapshot.Nodes, func(n slurm.Node) bool { return n.Name == p.cfg.Node })
+	if own < 0 {
+		return snapshot, node, fmt.Errorf("%s: %w; is this the NodeName in slurm.conf?", p.cfg.Node, slurm.ErrNoNode)
+	}
+	node = snapshot.Nodes[own]
+	if err := p.learnTotal(node); err != nil {
+		return snapshot, node, err
+	}
+	if err := p.account(ctx, snapshot.Queue.On(p.cfg.Node)); err != nil {
+		return snapshot, node, err
+	}
+	return snapshot, node, p.findExcess(ctx, node)
+}
+
+// recount reads this node and the jobs again after the lowering write. It updates the pending leases like read.
+func (p *publisher) recount(ctx context.Context) (node slurm.Node, err error) {
+	if node, err = p.ctl.Node(ctx, p.cfg.Node); err != nil {
+		return node, err
+	}
+	jobs, err := p.ctl.Jobs(ctx)
+	if err != nil {
+		return node, err
+	}
+	return node, p.account(ctx, slurm.On(jobs, p.cfg.Node))
+}

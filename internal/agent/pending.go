@@ -1,0 +1,112 @@
+package agent
+
+import (
+	"caelum/internal/offer"
+	"math"
+	"slices"
+)
+
+// pendingLease has the slices of a job that slurmctld has started here and that has no lease yet. If spots is nil, the
+// pending lease is unplaced: the agent has not found room for it.
+type pendingLease struct {
+	wants []offer.Want
+	spots []offer.Spot
+	// leasing is set while the agent serves the job's prolog. The pending lease is then not removed if the job is
+	// missing in slurmctld's list.
+	leasing bool
+}
+
+// takeOffers records a pending lease for a job at offers in force, which it withdraws. If the offers do not have all
+// wanted slices, it changes nothing and returns false. The caller holds n.mu.
+func (n *node) takeOffers(job uint32, wants []offer.Want) (*pendingLease, bool) {
+	gpus := n.view()
+	offers := slices.Clone(n.offers)
+	var spots []offer.Spot
+	for _, w := range wants {
+		for range w.Count {
+			s, ok := pick(gpus, offer.Plan{Offers: offers, AdvertisedAs: n.as}, w.Profile)
+			if !ok {
+				return nil, false
+			}
+			offers[s.GPU] = offers[s.GPU].Without(s.Placement)
+			gpus[s.GPU].Hold(s.Placement, math.Inf(1))
+			spots = append(spots, s)
+		}
+	}
+	pr := &pendingLease{wants: wants, spots: spots}
+	n.pending[job] = pr
+	n.offers = offers
+	n.version++
+	return pr, true
+}
+
+// pick returns the best placement among the offers of a profile: an idle instance if there is one, else the placement
+// after which most maximal layouts stay reachable. ok is false if the profile is not offered.
+func pick(gpus []offer.GPU, p offer.Plan, profile string) (best offer.Spot, ok bool) {
+	top := -1
+	for gi, g := range gpus {
+		if g.Model == nil {
+			continue
+		}
+		for i := range p.Offers[gi].Indices() {
+			if p.Name(g.Model, offer.Spot{GPU: gi, Placement: i}) != profile {
+				continue
+			}
+			score := g.Model.ReachBeside(g.Busy.With(i), g.Blocked)
+			if g.Idle.Has(i) {
+				score += 1 << 20
+			}
+			if score > top {
+				best, top, ok = offer.Spot{GPU: gi, Placement: i}, score, true
+			}
+		}
+	}
+	return best, ok
+}
+
+// placePending finds room for the unplaced pending leases. If not all fit, it places as many as fit, in the order of
+// the job ids. It changes gpus but not the agent. The caller holds n.mu.
+func (n *node) placePending(gpus []offer.GPU) map[uint32][]offer.Spot {
+	var unplaced []*offer.Job
+	for job, pr := range n.pending {
+		if pr.spots == nil {
+			unplaced = append(unplaced, &offer.Job{ID: job, Wants: pr.wants, Runs: math.Inf(1), Limit: math.Inf(1)})
+		}
+	}
+	slices.SortFunc(unplaced, func(x, y *offer.Job) int { return int(x.ID) - int(y.ID) })
+	found, all := offer.Pack(gpus, unplaced)
+	if !all {
+		found = map[uint32][]offer.Spot{}
+		for _, j := range unplaced {
+			if spots, _ := offer.NewCluster(n.policy, gpus).Find(j, nil); spots != nil {
+				found[j.ID] = spots
+				n.hold(gpus, j.ID, spots)
+			}
+		}
+		return found
+	}
+	for job, spots := range found {
+		n.hold(gpus, job, spots)
+	}
+	return found
+}
+
+// dropPending removes a job's pending lease when its prolog has been answered.
+func (n *node) dropPending(id uint32) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.pending[id] != nil {
+		delete(n.pending, id)
+		n.version++
+	}
+}
+
+// forget removes the spots of a pending lease, so that the next pass looks for other spots.
+func (n *node) forget(id uint32) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if pr := n.pending[id]; pr != nil {
+		pr.spots = nil
+		n.version++
+	}
+}

@@ -1,0 +1,163 @@
+package agent
+
+import (
+	"caelum/internal/ledger"
+	"caelum/internal/plan"
+	"caelum/internal/slurm"
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sirupsen/logrus"
+)
+
+// publisher writes the node's offers into slurmctld. Its fields belong to the goroutine that runs [publisher.run],
+// except for the channels, changes and status.
+type publisher struct {
+	*node
+	ctl    Controller
+	ledger *ledger.Ledger
+	log    *logrus.Entry
+	// config reads slurmctld's configuration, and returns an error if leases cannot work with it.
+	config func(context.Context) (slurm.Config, error)
+	// hidesJobs reports whether users may not see other users' jobs.
+	hidesJobs func() bool
+	// raised is called after a write that may let jobs start.
+	raised func()
+
+	requests chan chan error
+	changed  chan struct{} // the node's state differs from the published state
+	changes  atomic.Int64  // writes to slurmctld, all passes together
+
+	total        int      // N, the node's constant total of gres/mig, 0 until known
+	advertised   []string // the profile names of other GPU models under which the node has offered slices
+	unresponsive plan.Unresponsive
+	unstarted    plan.Unstarted
+	allocations  map[uint32]allocation // slurmctld's answers about jobs on the node
+	offered      map[string]int        // the offers of the last plan
+	offersSince  time.Time             // the time of their last change
+
+	statusMu sync.Mutex // is held by the publisher's goroutine to write status, and by other goroutines to read it
+	status   publishStatus
+}
+
+// publishStatus is the result of the last pass.
+type publishStatus struct {
+	published map[string]int
+	at        time.Time // zero before the first successful pass
+	err       error
+	closed    string // the node's state if slurmctld starts no jobs on it
+	// excess counts, by profile, the slices that slurmctld counts as used and has allocated to no job. short is the
+	// part of the excess that is missing in the published totals, because N has no room for it.
+	excess, short map[string]int
+	stale         []string // profiles that slurm.conf gives the node and the driver does not report
+}
+
+// set changes the status. Only the publisher's goroutine calls it.
+func (p *publisher) set(change func(*publishStatus)) {
+	p.statusMu.Lock()
+	defer p.statusMu.Unlock()
+	change(&p.status)
+}
+
+// last returns the result of the last pass.
+func (p *publisher) last() publishStatus {
+	p.statusMu.Lock()
+	defer p.statusMu.Unlock()
+	return p.status
+}
+
+// retryInterval is the pause before a failed pass is repeated.
+const retryInterval = time.Second
+
+// Publish runs a pass that begins after the call, and returns its result. Calls that wait at the same time share a
+// pass.
+func (p *publisher) Publish(ctx context.Context) error {
+	answer := make(chan error, 1)
+	select {
+	case p.requests <- answer:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// settling is the time from a change on the node to the pass that publishes it. Further changes in this time need no
+// pass of their own.
+const settling = 200 * time.Millisecond
+
+// slowdown limits the load on a slow slurmctld: the pause before the next poll is at least slowdown times the duration
+// of the last pass. maxPause limits this pause, so that after a pass of any duration the next one begins within about a
+// minute.
+const (
+	slowdown = 20
+	maxPause = time.Minute
+)
+
+// run runs the passes: on request, after a change on the node, and as a poll when there was no pass for the poll
+// interval plus up to a tenth. The first poll begins at a random time within the poll interval, since the agents of a
+// cluster are often started together.
+func (p *publisher) run(ctx context.Context) {
+	poll := time.NewTimer(rand.N(p.cfg.PollInterval))
+	defer poll.Stop()
+	var retry, settled <-chan time.Time
+	for {
+		var waiting []chan error
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.changed:
+			if settled == nil {
+				settled = time.After(settling)
+			}
+			continue
+		case <-settled:
+		case <-poll.C:
+		case <-retry:
+		case answer := <-p.requests:
+			waiting = append(waiting, answer)
+		}
+		for more := true; more; {
+			select {
+			case answer := <-p.requests:
+				waiting = append(waiting, answer)
+			default:
+				more = false
+			}
+		}
+		began := time.Now()
+		err := p.pass(ctx)
+		retry, settled = nil, nil
+		if err != nil && ctx.Err() == nil {
+			p.log.WithError(err).Warn("couldn't publish; trying again")
+			retry = time.After(retryInterval)
+		}
+		next := pauseAfter(time.Since(began), p.cfg.PollInterval)
+		// The random part keeps agents that were notified together from polling together, and keeps the polls apart
+		// from the comparison that runs every minute.
+		poll.Reset(next + rand.N(next/10))
+		for _, answer := range waiting {
+			answer <- err
+		}
+	}
+}
+
+// pauseAfter returns the time from a pass that took this long to the next poll.
+func pauseAfter(took, poll time.Duration) time.Duration {
+	return max(poll, min(slowdown*took, maxPause))
+}
+
+// publishSoon schedules a pass that publishes the node's state after the settling time.
+func (p *publisher) publishSoon() {
+	select {
+	case p.changed <- struct{}{}:
+	default: // a pass is scheduled already
+	}
+}

@@ -1,0 +1,61 @@
+package agent
+
+import (
+	"caelum/internal/slurm"
+	"context"
+	"errors"
+	"time"
+)
+
+// class is the meaning of an error for a job's prolog, when the agent has asked slurmctld about the job.
+type class int
+
+const (
+	none    class = iota // no error
+	unclear              // the job's record is inconsistent or unreadable, which any user can cause
+	later                // slurmctld does not answer, which is no defect of the node
+	defect               // this node cannot ask slurmctld
+)
+
+// classOf returns the class of an error. No other function decides this. An unknown error is unclear, so that it
+// affects the job and not the node.
+func classOf(err error) class {
+	switch {
+	case err == nil:
+		return none
+	case errors.Is(err, slurm.ErrCommand):
+		return defect
+	case errors.Is(err, slurm.ErrUnreachable),
+		errors.Is(err, context.Canceled),
+		errors.Is(err, context.DeadlineExceeded):
+		return later
+	}
+	return unclear
+}
+
+// recordTries limits how often an unclear job record is read, and recordPause is the first pause between two readings.
+// The pauses double, so the readings take 1.5 s.
+const (
+	recordTries = 5
+	recordPause = 100 * time.Millisecond
+)
+
+// readJob reads a job, and repeats this while the job's record is unclear. squeue and scontrol are separate calls, and
+// the job's user can change the job between them.
+func (a *Agent) readJob(ctx context.Context, id uint32) (job slurm.Job, err error) {
+	pause := a.recordPause
+	for range recordTries {
+		job, err = a.ctl.Job(ctx, id)
+		if classOf(err) != unclear || errors.Is(err, slurm.ErrNoJob) || errors.Is(err, slurm.ErrAmbiguous) {
+			break
+		}
+		a.log.WithError(err).WithField("job", id).Debug("job record was unclear")
+		select {
+		case <-ctx.Done():
+			return job, ctx.Err()
+		case <-time.After(pause):
+		}
+		pause *= 2
+	}
+	return job, err
+}

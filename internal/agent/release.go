@@ -1,0 +1,82 @@
+package agent
+
+import (
+	"caelum/internal/api"
+	"caelum/internal/failpoint"
+	"context"
+	"errors"
+	"time"
+)
+
+// Release serves a job's epilog: the slices become idle, and new offers are published before Release returns. The call
+// may be repeated, may be late, and may come without a prolog. A restart count below the lease's belongs to a late
+// epilog of an earlier run and releases nothing.
+func (a *Agent) Release(ctx context.Context, id uint32, restart int) error {
+	return a.releaseJob(ctx, id, restart, false)
+}
+
+// releaseJob is like Release. gone means that there was no epilog, so that the end of the run is unknown.
+func (a *Agent) releaseJob(ctx context.Context, id uint32, restart int, gone bool) error {
+	unlock := a.jobs.lock(id)
+	a.mu.Lock()
+	lease := a.leases[id]
+	if pr := a.pending[id]; pr != nil { // the prolog was killed before it had an answer
+		delete(a.pending, id)
+		a.version++
+	}
+	a.mu.Unlock()
+	var err error
+	again := false
+	if lease != nil && restart >= lease.Restart {
+		again, err = a.release(*lease, gone)
+	}
+	unlock()
+	if err != nil {
+		return err
+	}
+	if again {
+		a.publisher.publishSoon()
+		return nil
+	}
+	// If slurmctld does not answer, its counts are still safe, because it counts exactly the released slices as free.
+	// The plugin hangs up after 5 s. Publishing continues, for 10 s in total.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	if err := a.Publish(ctx); err != nil && !errors.Is(err, errBusy) {
+		a.log.WithError(err).WithField("job", id).Warn("lease released, but couldn't publish the new offers")
+	}
+	return nil
+}
+
+// release closes the lease's slices to the user and ends the lease. again reports whether the slice is already offered
+// again, for the next waiting job.
+func (a *Agent) release(lease api.Lease, gone bool) (again bool, err error) {
+	var closed []placed
+	for _, s := range lease.Slices {
+		if err := a.closeSlice(lease.Job, s); err != nil {
+			return false, err
+		}
+		if in := a.held(lease.Job, s); in != nil {
+			closed = append(closed, placed{s.GPU, in})
+		}
+	}
+	if _, err := a.setHeldAside(closed); err != nil {
+		return false, err
+	}
+	failpoint.Hit(failpoint.ReleaseClosed)
+	if err := a.removeLeaseFile(lease.Job); err != nil {
+		return false, err
+	}
+	failpoint.Hit(failpoint.ReleaseUnlinked)
+	if err := a.ledger.Release(lease.Job); err != nil {
+		return false, err
+	}
+	failpoint.Hit(failpoint.Released)
+	a.usage.End(lease.Job, gone)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.dropLease(lease.Job)
+	a.version++
+	a.log.WithField("job", lease.Job).Info("released")
+	return a.offerAgain(lease), nil
+}

@@ -1,0 +1,95 @@
+package agent
+
+import (
+	"caelum/internal/slurm"
+	"context"
+	"errors"
+	"maps"
+)
+
+// account compares the pending leases with the jobs that slurmctld has on the node: it adds those of new jobs and
+// removes those of jobs that are gone.
+func (p *publisher) account(ctx context.Context, jobs []slurm.Job) error {
+	here := map[uint32]slurm.Job{}
+	for _, j := range jobs {
+		here[j.ID] = j
+		// A job that is ending takes no slices: its prolog is refused if it still comes. The request of a job with an
+		// unreadable record is not known, so slurmctld may have given it slices.
+		if !j.Holds() || !asksForSlices(j) && j.Problem == "" || p.accounted(j.ID, j.Restarts) {
+			continue
+		}
+		if err := p.preLease(ctx, j); err != nil {
+			return err
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.here = here
+	for job, pr := range p.pending {
+		if _, present := here[job]; !present && !pr.leasing {
+			delete(p.pending, job)
+			p.version++
+		}
+	}
+	maps.DeleteFunc(p.allocations, func(job uint32, _ allocation) bool { _, present := here[job]; return !present })
+	for job := range p.unserved {
+		if _, present := here[job]; !present {
+			delete(p.unserved, job)
+		}
+	}
+	return nil
+}
+
+// preLease records a pending lease for a job that slurmctld has started here and that has no lease yet. If the job's
+// record is unclear, the listed request counts instead, since one user's job must not keep the node from publishing.
+// The job's prolog ends the pending lease. A job without GPU slots has no prolog that asks for a lease, and therefore
+// gets no pending lease.
+func (p *publisher) preLease(ctx context.Context, listed slurm.Job) error {
+	id, slots := listed.ID, 0
+	job, err := p.ctl.Job(ctx, id)
+	if err == nil || classOf(err) == unclear {
+		p.noteAllocation(listed, job, err)
+	}
+	switch {
+	case errors.Is(err, slurm.ErrNoJob):
+		return nil
+	case classOf(err) == unclear:
+		job = listed
+		job.Allocated = map[string]slurm.GRESList{p.cfg.Node: job.PerNode.Positive()}
+		slots = p.slotsAsked(job)
+	case err != nil:
+		return err
+	default:
+		slots = job.Allocated[p.cfg.Node].Total("gpu")
+	}
+	if !job.Holds() {
+		return nil
+	}
+	wants, err := p.wants(job, slots)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l := p.leases[id]; p.pending[id] != nil || l != nil && l.Restart >= job.Restarts {
+		return nil
+	}
+	if err != nil || len(wants) == 0 || slots == 0 { // no prolog will carve slices for the job
+		if slots == 0 && len(wants) > 0 {
+			p.log.WithField("job", id).
+				Warn("job has gres/mig but no gres/gpu, so it gets no device; its slices count as used until it ends")
+		}
+		p.unserved[id] = job.Restarts
+		return nil
+	}
+	if _, ok := p.takeOffers(id, wants); !ok {
+		p.pending[id] = &pendingLease{wants: wants}
+		p.version++
+	}
+	return nil
+}
+
+// slotsAsked returns the highest number of GPU slots of this node that a job can have by its request.
+func (p *publisher) slotsAsked(job slurm.Job) int {
+	if job.Exclusive {
+		return p.slotCount()
+	}
+	return min(job.GPUsPerNode(), p.slotCount())
+}

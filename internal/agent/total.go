@@ -1,0 +1,82 @@
+package agent
+
+import (
+	"caelum/internal/inventory"
+	"caelum/internal/plan"
+	"caelum/internal/slurm"
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+)
+
+// learnTotal finds N, the node's constant total of gres/mig in slurm.conf, and stores it in the ledger. slurmctld shows
+// N in CfgTRES, which no update changes. CfgTRES does not contain gres/mig if AccountingStorageTRES does not. In that
+// case N is the count of closed in a record that slurmctld has reset to slurm.conf's values. Such a reset has happened
+// if this agent had offers and everything is closed now. If the ledger has no N yet, guessTotal decides.
+//
+// A record with everything closed at the start of an agent proves nothing, because CloseOffers may have written it. The
+// sum of a record with offers is not always N either: after a restart of slurmd, 22.05 sets closed back to N beside the
+// offers.
+func (p *publisher) learnTotal(node slurm.Node) error {
+	if _, ok := node.Gres.Profiles()[slurm.ClosedType]; !ok {
+		return fmt.Errorf(
+			"node %s has no gres/mig:closed in slurm.conf; `caelum slurm-config` prints the lines it needs",
+			node.Name,
+		)
+	}
+	reset := offering(p.status.published) && !offering(node.Gres.Profiles())
+	total := p.total
+	switch {
+	case node.MIGTotal > 0:
+		total = node.MIGTotal
+	case reset:
+		total = node.Gres.Profiles()[slurm.ClosedType]
+	case total == 0:
+		total = guessTotal(node)
+	}
+	if p.total == total {
+		return nil
+	}
+	p.total = total
+	return p.ledger.SetMeta("total", strconv.Itoa(total))
+}
+
+// guessTotal guesses N from a node's record: the count of closed if that is the count that `caelum slurm-config` prints
+// for the node's slots, as after a restart of slurmd, else the sum of all types.
+func guessTotal(node slurm.Node) int {
+	has := node.Gres.Profiles()
+	if has[slurm.ClosedType] == inventory.Total(node.Gres.Total("gpu")) {
+		return has[slurm.ClosedType]
+	}
+	sum := 0
+	for _, n := range has {
+		sum += n
+	}
+	return sum
+}
+
+// offering reports whether the count of any profile is above 0.
+func offering(counts map[string]int) bool {
+	for profile, n := range counts {
+		if profile != slurm.ClosedType && n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// CloseOffers withdraws all offers of a node. The command `caelumd close` does this when the agent has stopped. known
+// is N from the ledger, or 0. N from slurmctld's CfgTRES takes precedence.
+func CloseOffers(ctx context.Context, ctl Controller, nodeName string, known int) error {
+	node, err := ctl.Node(ctx, nodeName)
+	if err != nil {
+		return err
+	}
+	total := cmp.Or(node.MIGTotal, known)
+	if total == 0 {
+		total = guessTotal(node)
+	}
+	line, _ := gresLine(node, nil, total, nil)
+	return ctl.UpdateNode(ctx, nodeName, line, plan.IntoBack(plan.Into(node.Extra, ""), ""))
+}

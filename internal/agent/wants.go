@@ -1,0 +1,124 @@
+package agent
+
+import (
+	"caelum/internal/offer"
+	"caelum/internal/slurm"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// uncounted is the error for a job whose slices slurmctld has not counted as the job's. Limits and billing would not
+// see these slices. sized has the slices as profile:count.
+type uncounted struct{ reason, sized string }
+
+func (u *uncounted) Error() string { return u.reason }
+
+// wants returns the slices that the job gets on this node: the slices that slurmctld allocated, or the requested slices
+// if the whole node is allocated to the job. slurmctld counts all of them as this job's. Every error concerns the job:
+// it is *uncounted, or its text describes the user's mistake. If slots is 0, the number of slots is not checked.
+func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
+	here := job.Allocated[n.cfg.Node]
+	allocated, requested := here.Named("mig").Positive(), job.PerNode.Named("mig").Positive()
+	wholeNode := slices.ContainsFunc(allocated, func(g slurm.GRES) bool { return g.Type == slurm.ClosedType })
+	untyped := slices.ContainsFunc(requested, func(g slurm.GRES) bool { return g.Type == "" })
+	granted := allocated
+	switch {
+	case untyped:
+		// slurmctld checks the limits for the request, which is gres/mig without a profile, and chooses a profile
+		// afterwards (22.05.8). Limits on profiles do not apply to such a job.
+		return nil, fmt.Errorf(
+			"the job requests gres/mig without a profile, so that slurmctld has counted no profile; "+
+				"name a profile (--gres=mig:%s:1)",
+			n.sizeOf(job),
+		)
+	case wholeNode:
+		// An --exclusive job is allocated every GRES of the node, including closed. Only the request is carved.
+		granted = requested
+		if len(requested) == 0 && asksForGPU(job) {
+			return nil, n.noSize(job, max(job.GPUsPerNode(), 1))
+		}
+	case len(allocated) == 0 && here.Total("gpu") > 0:
+		// job_submit.lua did not see this job, or its slices were removed: it has slots and no size.
+		return nil, n.noSize(job, cmp.Or(job.GPUsPerNode(), here.Total("gpu")))
+	}
+	if !allocated.Covers(granted) {
+		return nil, &uncounted{
+			"slurmctld has not counted the slices that the job requests, " + granted.String(),
+			granted.String(),
+		}
+	}
+	total := 0
+	for _, g := range granted {
+		want := offer.Want{Profile: g.Type, Count: g.Count}
+		if !slices.Contains(n.profiles, g.Type) {
+			if want.Alternatives = n.equivalentProfiles(g.Type); want.Alternatives == nil {
+				return nil, fmt.Errorf("no GPU of %s has the profile %q or an equivalent profile; the node has %s",
+					n.cfg.Node, g.Type, strings.Join(n.profiles, ", "))
+			}
+		}
+		wants = append(wants, want)
+		total += g.Count
+	}
+	if slots > 0 && total > slots {
+		return nil, fmt.Errorf(
+			"the job has %d slices and %d of gres/gpu on %s; request as many of gres/gpu as of gres/mig",
+			total,
+			slots,
+			n.cfg.Node,
+		)
+	}
+	return wants, nil
+}
+
+// noSize returns the error for a job with GPU slots and without slices.
+func (n *node) noSize(job slurm.Job, gpus int) error {
+	size := fmt.Sprintf("%s:%d", n.sizeOf(job), gpus)
+	return &uncounted{
+		fmt.Sprintf(
+			"the job has %d of gres/gpu on %s and no slice; ask for one (--gres=gpu:%d,mig:%s) "+
+				"or use a partition that Caelum manages",
+			gpus,
+			n.cfg.Node,
+			gpus,
+			size,
+		),
+		size,
+	}
+}
+
+// sizeOf returns the profile of a job that names no profile: the profile that job_submit.lua chose at the submission,
+// else the node's default.
+func (n *node) sizeOf(job slurm.Job) string {
+	if size := slurm.TagValue(job.AdminComment, slurm.TagSized); slices.Contains(n.profiles, size) {
+		return size
+	}
+	return n.defaultProfile()
+}
+
+// equivalentProfiles returns the equivalent profiles of a profile that the node does not have, one per GPU model,
+// without duplicates. The node offers slices of these profiles under the given name.
+func (n *node) equivalentProfiles(profile string) (names []string) {
+	for _, c := range n.cards {
+		if !n.usable(c) {
+			continue
+		}
+		if name, ok := c.Model.EquivalentProfile(profile, c.Offerable); ok && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func asksForGPU(job slurm.Job) bool {
+	for _, list := range []slurm.GRESList{job.PerNode, job.PerJob, job.PerTask, job.PerSocket} {
+		if len(list.Named("gpu")) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// asksForSlices reports whether a job can hold slices, according to its request.
+func asksForSlices(job slurm.Job) bool { return asksForGPU(job) || len(job.PerNode.Named("mig")) > 0 }
