@@ -199,14 +199,14 @@ func placeAll(policy place.Policy, name string, gpus []place.GPU, waiting []plac
 func hasRoom(pool *place.Pool, profile string) bool {
 	for k := range pool.Len() {
 		g := pool.GPU(k)
-		if p, ok := g.Model.ProfileIndex(profile); ok && g.Model.Open(g.Layout, g.Blocked)&g.Model.OfProfile(p) != 0 {
+		if p, ok := g.Model.ProfileIndex(profile); ok && g.Model.Open(g.Busy, g.Blocked)&g.Model.OfProfile(p) != 0 {
 			return true
 		}
 	}
 	return false
 }
 
-func node(g place.GPU) *mig.Node { return g.Model.TableBeside(g.Blocked).Node(g.Layout) }
+func node(g place.GPU) *mig.Node { return g.Model.TableBeside(g.Blocked).Node(g.Busy) }
 
 // noRoom returns an error that names the requests that have no placement or are held, or nil if there are none.
 func (t trial) noRoom() error {

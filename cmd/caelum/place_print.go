@@ -65,7 +65,7 @@ func printGPUs(w io.Writer, gpus []place.GPU) {
 }
 
 func printGPU(w io.Writer, k int, g place.GPU) {
-	fmt.Fprintf(w, "%4d %s  %s\n", k, g.Model.DrawBeside(g.Layout, g.Blocked), measures(node(g)))
+	fmt.Fprintf(w, "%4d %s  %s\n", k, g.Model.DrawBeside(g.Busy, g.Blocked), measures(node(g)))
 	if g.Idle != 0 {
 		fmt.Fprintf(w, "idle %s\n", g.Model.Draw(g.Idle))
 	}

@@ -46,7 +46,7 @@ func readGPUs(o placeOptions) ([]place.GPU, error) {
 			if err != nil {
 				return nil, err
 			}
-			gpus, bare = append(gpus, place.GPU{Model: model, Layout: l, Blocked: blocked}), false
+			gpus, bare = append(gpus, place.GPU{Model: model, Busy: l, Blocked: blocked}), false
 		case "--idle":
 			if err := addIdle(&gpus[len(gpus)-1], f.value); err != nil {
 				return nil, err
@@ -75,7 +75,7 @@ func addIdle(g *place.GPU, drawing string) error {
 		return err
 	}
 	b := g.Model
-	busy := b.DrawBeside(g.Layout, g.Blocked)
+	busy := b.DrawBeside(g.Busy, g.Blocked)
 	switch {
 	case blocked != 0:
 		return usageError{fmt.Errorf("--idle %s: draw blocked units (#) in --gpu", drawing)}
@@ -83,9 +83,9 @@ func addIdle(g *place.GPU, drawing string) error {
 		return usageError{
 			fmt.Errorf("--idle %s: this GPU already has an --idle; draw all its idle instances in one", drawing),
 		}
-	case b.Occupied(idle)&(b.Occupied(g.Layout)|g.Blocked) != 0:
+	case b.Occupied(idle)&(b.Occupied(g.Busy)|g.Blocked) != 0:
 		return usageError{fmt.Errorf("--idle %s: overlaps busy or blocked units of the GPU, %s", drawing, busy)}
-	case !b.Legal(g.Layout | idle):
+	case !b.Legal(g.Busy | idle):
 		return usageError{
 			fmt.Errorf(
 				"--idle %s: together with %s it exceeds the instance limits or engines of %s",
@@ -106,18 +106,18 @@ func addEnds(g *place.GPU, list string) error {
 	switch {
 	case g.Ends != nil:
 		return usageError{fmt.Errorf("--ends %s: this GPU already has --ends", list)}
-	case len(times) != g.Layout.Count():
+	case len(times) != g.Busy.Count():
 		return usageError{
 			fmt.Errorf(
 				"--ends %s: %d times for %d instances, %s",
 				list,
 				len(times),
-				g.Layout.Count(),
-				g.Model.DrawBeside(g.Layout, g.Blocked),
+				g.Busy.Count(),
+				g.Model.DrawBeside(g.Busy, g.Blocked),
 			),
 		}
 	}
-	drawn := slices.SortedFunc(g.Layout.Indices(), func(i, j int) int {
+	drawn := slices.SortedFunc(g.Busy.Indices(), func(i, j int) int {
 		return cmp.Compare(g.Model.Placements[i].Start, g.Model.Placements[j].Start)
 	})
 	g.Ends = make([]float64, len(g.Model.Placements))

@@ -27,20 +27,20 @@ type card struct {
 
 // existing returns the instances that exist on the GPU, without pending leases.
 func (c *card) existing() place.GPU {
-	g := place.GPU{Model: c.Model}
+	g := place.GPU{Model: c.Model, Offerable: c.Offerable}
 	for p, in := range c.ours {
 		switch {
 		case in.Stuck:
 			g.Blocked |= c.Model.Units(p)
 		case in.Job != 0:
-			g.Layout = g.Layout.With(p)
+			g.Busy = g.Busy.With(p)
 		default:
 			g.Idle = g.Idle.With(p)
 		}
 	}
 	for _, f := range c.foreign {
-		if p, ok := c.Model.Placement(f.Profile, f.Start); ok && c.Model.Fits(g.Layout, p) {
-			g.Layout = g.Layout.With(p)
+		if p, ok := c.Model.Placement(f.Profile, f.Start); ok && c.Model.Fits(g.Busy, p) {
+			g.Busy = g.Busy.With(p)
 		} else {
 			g.Blocked |= (1<<f.Size - 1) << f.Start
 		}

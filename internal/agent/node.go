@@ -101,16 +101,15 @@ func (n *node) defaultProfile() string {
 }
 
 // view returns the state of the GPUs in the form of the planner, with pending leases. The caller holds n.mu.
-func (n *node) view() []offer.GPU {
-	gpus := make([]offer.GPU, len(n.cards))
+func (n *node) view() []place.GPU {
+	gpus := make([]place.GPU, len(n.cards))
 	for i, c := range n.cards {
 		if c.Problem != "" {
 			continue
 		}
-		s := c.existing()
-		gpus[i] = offer.GPU{Model: c.Model, Offerable: c.Offerable, Busy: s.Layout, Blocked: s.Blocked, Idle: s.Idle}
+		gpus[i] = c.existing()
 		for p, in := range c.ours {
-			if s.Layout.Has(p) {
+			if gpus[i].Busy.Has(p) {
 				gpus[i].Expect(p, n.endOf(in.Job))
 			}
 		}
@@ -135,7 +134,7 @@ func (n *node) endOf(job uint32) float64 {
 }
 
 // hold counts a job's spots as busy in gpus. The caller holds n.mu.
-func (n *node) hold(gpus []offer.GPU, job uint32, spots []offer.Spot) {
+func (n *node) hold(gpus []place.GPU, job uint32, spots []offer.Spot) {
 	for _, s := range spots {
 		gpus[s.GPU].Hold(s.Placement, n.endOf(job))
 	}

@@ -4,6 +4,7 @@ import (
 	"caelum/internal/api"
 	"caelum/internal/mig"
 	"caelum/internal/offer"
+	"caelum/internal/place"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
 	"maps"
@@ -16,7 +17,7 @@ type nodePlan struct {
 	version  int  // Agent.version when the plan was made
 	withheld bool // the node offers nothing, since slurmd has not registered
 	first    bool // this node is the first of the plan's nodes
-	gpus     []offer.GPU
+	gpus     []place.GPU
 	text     string     // the state of the GPUs, for the other agents
 	back     string     // the jobs that the plan puts behind the others, for caelum explain
 	mine     offer.Plan // this node's part of the plan
@@ -77,13 +78,13 @@ func (p *publisher) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
 
 // text returns the node's state in the form that every user can read in slurmctld. This agent plans from the same text,
 // since the other agents plan from it too.
-func (p *publisher) text(gpus []offer.GPU) string {
+func (p *publisher) text(gpus []place.GPU) string {
 	return plan.Text(plan.State{GPUs: gpus, Since: p.offersSince, Private: p.hidesJobs()})
 }
 
 // carry translates this node's part of the plan to the GPU models of its driver, which may have profiles that the node
 // does not publish. It omits an offer that does not fit beside an instance of such a profile.
-func (p *publisher) carry(gpus []offer.GPU, v *plan.View, all offer.Plan, me int) offer.Plan {
+func (p *publisher) carry(gpus []place.GPU, v *plan.View, all offer.Plan, me int) offer.Plan {
 	mine := offer.Plan{Offers: make([]mig.Layout, len(gpus)), AdvertisedAs: map[offer.Spot]string{}}
 	for k, on := range v.Offers(all, me) {
 		g := gpus[k]

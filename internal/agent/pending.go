@@ -2,6 +2,7 @@ package agent
 
 import (
 	"caelum/internal/offer"
+	"caelum/internal/place"
 	"math"
 	"slices"
 )
@@ -42,7 +43,7 @@ func (n *node) takeOffers(job uint32, wants []offer.Want) (*pendingLease, bool) 
 
 // pick returns the best placement among the offers of a profile: an idle instance if there is one, else the placement
 // after which most maximal layouts stay reachable. ok is false if the profile is not offered.
-func pick(gpus []offer.GPU, p offer.Plan, profile string) (best offer.Spot, ok bool) {
+func pick(gpus []place.GPU, p offer.Plan, profile string) (best offer.Spot, ok bool) {
 	top := -1
 	for gi, g := range gpus {
 		if g.Model == nil {
@@ -66,7 +67,7 @@ func pick(gpus []offer.GPU, p offer.Plan, profile string) (best offer.Spot, ok b
 
 // placePending finds room for the unplaced pending leases. If not all fit, it places as many as fit, in the order of
 // the job ids. It changes gpus but not the agent. The caller holds n.mu.
-func (n *node) placePending(gpus []offer.GPU) map[uint32][]offer.Spot {
+func (n *node) placePending(gpus []place.GPU) map[uint32][]offer.Spot {
 	var unplaced []*offer.Job
 	for job, pr := range n.pending {
 		if pr.spots == nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"caelum/internal/gpu"
-	"caelum/internal/offer"
+	"caelum/internal/place"
 )
 
 // mute is a driver that does not list processes.
@@ -89,7 +89,7 @@ func TestLostWhileServing(t *testing.T) {
 	go func() { found <- w.agent.compareGPUs() }()
 	for range 100 {
 		w.agent.equivalentProfiles("1g.6gb")
-		w.agent.publisher.planFields(nodePlan{gpus: make([]offer.GPU, 1)})
+		w.agent.publisher.planFields(nodePlan{gpus: make([]place.GPU, 1)})
 	}
 	if err := <-found; !errors.Is(err, gpu.ErrLost) {
 		t.Error(err)

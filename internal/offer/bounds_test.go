@@ -15,10 +15,10 @@ func (c counted) Choose(s *place.Situation, r place.Request) place.Choice {
 	return place.Reach.Choose(s, r)
 }
 
-func emptyNodes(t *testing.T, n int) (nodes [][]GPU) {
+func emptyNodes(t *testing.T, n int) (nodes [][]place.GPU) {
 	b := plain(t, "A100-40GB")
 	for range n {
-		nodes = append(nodes, []GPU{{Model: b, Offerable: everything(b)}, {Model: b, Offerable: everything(b)}})
+		nodes = append(nodes, []place.GPU{{Model: b, Offerable: everything(b)}, {Model: b, Offerable: everything(b)}})
 	}
 	return nodes
 }

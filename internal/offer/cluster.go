@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 
-	"caelum/internal/mig"
 	"caelum/internal/place"
 )
 
@@ -18,9 +17,8 @@ type Cluster struct {
 	place.Situation
 	Policy place.Policy
 	Nodes  [][]int // the GPUs of each node, as indices in the pool
-	// Offerable has, by GPU, the placements that may be offered (the profiles that the site configures); nil: all.
-	Offerable []mig.Layout
-	parts     map[string]*part // parts of the pool, by nodes: jobs that can run on the same nodes share one
+	// parts are the parts of the pool, by nodes. Jobs that can run on the same nodes share one.
+	parts map[string]*part
 	// Making is the longest time from a job's start until its slices exist, in seconds.
 	Making float64
 }
@@ -354,7 +352,7 @@ func (c *Cluster) starts(jobs []*Job, all [][]Spot) bool {
 }
 
 func (c *Cluster) offerable(s Spot) bool {
-	return c.Offerable == nil || c.Offerable[s.GPU].Has(s.Placement)
+	return c.Pool.GPU(s.GPU).Offerable.Has(s.Placement)
 }
 
 // choose asks the policy for the profile and then for its equivalent profiles on other GPU models, until one can start

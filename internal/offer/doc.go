@@ -14,7 +14,7 @@
 //
 //	cluster.go      Cluster, Job, Want; places a job on one or several nodes (Find, FindAll), het jobs (Apart)
 //	lend.go         room that is kept, offered and lent for a job that lacks CPUs or memory (lendReserved)
-//	make.go         GPU, Plan; Make: queue, backfill, node order, limits (Depth 500, maxSearches 8); Check; Pack
+//	make.go         Plan; Make: queue, backfill, node order, limits (Depth 500, maxSearches 8); Check; Pack
 //	queue.go        profiles for which an earlier job waits: they are offered to no later job on the same node
 //	reserve.go      the reservation for the first job that cannot start: earliest room; other jobs avoid it
 //	speculation.go  offers for jobs that are submitted next: which profiles, on which GPU and node

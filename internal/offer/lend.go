@@ -68,7 +68,7 @@ func (c *Cluster) lendReserved(plan *Plan, jobs []*Job, had map[uint64]bool,
 	for _, s := range plan.Kept.Spots {
 		g := c.Pool.GPU(s.GPU)
 		ends[s] = c.Pool.Free(s.GPU, s.Placement)
-		g.Layout = g.Layout.Without(s.Placement)
+		g.Busy = g.Busy.Without(s.Placement)
 		c.set(s.GPU, g)
 		offers[s.GPU] = offers[s.GPU].Without(s.Placement)
 		if name, ok := plan.AdvertisedAs[s]; ok {
@@ -116,5 +116,5 @@ func (c *Cluster) lendReserved(plan *Plan, jobs []*Job, had map[uint64]bool,
 // fits reports whether nothing is on a placement.
 func (c *Cluster) fits(s Spot) bool {
 	g := c.Pool.GPU(s.GPU)
-	return g.Model.Open(g.Layout, g.Blocked)&mig.Layout(0).With(s.Placement) != 0
+	return g.Model.Open(g.Busy, g.Blocked)&mig.Layout(0).With(s.Placement) != 0
 }

@@ -82,7 +82,7 @@ func TestLendSound(t *testing.T) {
 			}
 		}
 		for k := range before {
-			if after := cl.Pool.GPU(k); after.Layout != before[k].Layout || after.Idle != before[k].Idle ||
+			if after := cl.Pool.GPU(k); after.Busy != before[k].Busy || after.Idle != before[k].Idle ||
 				after.Blocked != before[k].Blocked {
 				t.Fatalf("GPU %d: %+v was %+v", k, after, before[k])
 			}

@@ -9,44 +9,6 @@ import (
 	"caelum/internal/place"
 )
 
-// GPU is the state of a GPU as a plan needs it.
-type GPU struct {
-	Model *mig.Model
-	// Busy are the placements that are taken: leased, pending for a job that slurmctld has started, or in use by
-	// something other than Caelum.
-	Busy mig.Layout
-	// Blocked are the units taken by something that is no placement of this GPU model, or by an instance that cannot be
-	// destroyed.
-	Blocked uint64
-	// Ends has, by placement, when the busy ones are expected to end, in seconds on the scale of Cluster.Now; +Inf:
-	// unknown. nil: all are unknown.
-	Ends []float64
-	// Idle are existing instances that no job holds. Offering one of them costs nothing, and an instance that is in the
-	// way can be destroyed.
-	Idle mig.Layout
-	// Offerable are the placements that may be offered (the profiles that the site configures).
-	Offerable mig.Layout
-}
-
-// Hold makes a placement busy until end (seconds; +Inf: unknown). Idle instances in its way count as destroyed.
-func (g *GPU) Hold(placement int, end float64) {
-	g.Idle &^= place.GPU{Model: g.Model, Layout: g.Busy, Blocked: g.Blocked, Idle: g.Idle}.InTheWay(placement)
-	g.Idle = g.Idle.Without(placement)
-	g.Busy = g.Busy.With(placement)
-	g.Expect(placement, end)
-}
-
-// Expect sets when a busy placement is expected to end (seconds; +Inf: unknown).
-func (g *GPU) Expect(placement int, end float64) {
-	if g.Ends == nil {
-		if math.IsInf(end, 1) {
-			return
-		}
-		g.Ends = slices.Repeat([]float64{math.Inf(1)}, len(g.Model.Placements))
-	}
-	g.Ends[placement] = end
-}
-
 // Plan is the result of Make.
 type Plan struct {
 	// Offers has one set of placements per GPU.
@@ -317,27 +279,22 @@ func (t searches) again(k int, jobs []*Job, r *Reservation) bool {
 }
 
 // NewCluster returns a cluster with the GPUs of these nodes, in the order in which slurmctld tries the nodes.
-func NewCluster(policy place.Policy, nodes ...[]GPU) *Cluster {
+func NewCluster(policy place.Policy, nodes ...[]place.GPU) *Cluster {
 	c := &Cluster{Policy: policy}
-	var state []place.GPU
+	n := 0
 	for _, gpus := range nodes {
-		var on []int
-		for _, g := range gpus {
-			on = append(on, len(state))
-			state = append(
-				state,
-				place.GPU{Model: g.Model, Layout: g.Busy, Blocked: g.Blocked, Idle: g.Idle, Ends: g.Ends},
-			)
-			c.Offerable = append(c.Offerable, g.Offerable)
+		on := make([]int, len(gpus))
+		for k := range on {
+			on[k] = n + k
 		}
-		c.Nodes = append(c.Nodes, on)
+		c.Nodes, n = append(c.Nodes, on), n+len(gpus)
 	}
-	c.Pool = place.NewPool(state)
+	c.Pool = place.NewPool(slices.Concat(nodes...))
 	return c
 }
 
 // Counts returns the number of offered placements by the name under which they are offered.
-func (p Plan) Counts(gpus []GPU) map[string]int {
+func (p Plan) Counts(gpus []place.GPU) map[string]int {
 	n := map[string]int{}
 	for k, l := range p.Offers {
 		for i := range l.Indices() {
@@ -349,7 +306,7 @@ func (p Plan) Counts(gpus []GPU) map[string]int {
 
 // Check returns an error if the offers cannot all be carved: every offer must fit beside everything that is busy and
 // every other offer.
-func (p Plan) Check(gpus []GPU) error {
+func (p Plan) Check(gpus []place.GPU) error {
 	if len(p.Offers) != len(gpus) {
 		return fmt.Errorf("the plan has offers for %d GPUs, the node has %d", len(p.Offers), len(gpus))
 	}
@@ -377,9 +334,9 @@ func (p Plan) Check(gpus []GPU) error {
 }
 
 // on returns the first of the names of a want that is a profile of one of the GPUs.
-func (w Want) on(gpus []GPU) string {
+func (w Want) on(gpus []place.GPU) string {
 	for _, name := range append([]string{w.Profile}, w.Alternatives...) {
-		if slices.ContainsFunc(gpus, func(g GPU) bool {
+		if slices.ContainsFunc(gpus, func(g place.GPU) bool {
 			if g.Model == nil {
 				return false
 			}
@@ -395,11 +352,7 @@ func (w Want) on(gpus []GPU) string {
 // Pack finds placements for all demands at the same time beside the busy ones, by job. It is needed after a restart,
 // when jobs hold what an earlier plan offered and that plan is lost. It returns false only if no such placements exist
 // ([place.Pack]).
-func Pack(gpus []GPU, demands []*Job) (map[uint32][]Spot, bool) {
-	state := make([]place.GPU, len(gpus))
-	for i, g := range gpus {
-		state[i] = place.GPU{Model: g.Model, Layout: g.Busy, Blocked: g.Blocked, Idle: g.Idle}
-	}
+func Pack(gpus []place.GPU, demands []*Job) (map[uint32][]Spot, bool) {
 	largest := NewCluster(nil, gpus)
 	var jobs []uint32
 	var profiles []string
@@ -410,7 +363,7 @@ func Pack(gpus []GPU, demands []*Job) (map[uint32][]Spot, bool) {
 			}
 		}
 	}
-	at, ok := place.Pack(state, profiles)
+	at, ok := place.Pack(gpus, profiles)
 	if !ok {
 		return nil, false
 	}

@@ -35,7 +35,7 @@ func everything(b *mig.Model) mig.Layout {
 // TestNotebook runs testdata/node/*.txt: a node drawn GPU by GPU, the queue, and the plan.
 func TestNotebook(t *testing.T) {
 	datadriven.Walk(t, "testdata/node", func(t *testing.T, path string) {
-		var gpus []GPU
+		var gpus []place.GPU
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			switch d.Cmd {
 			case "node": // one drawing per line; an idle instance follows as idle=3g.20gb@4
@@ -49,7 +49,7 @@ func TestNotebook(t *testing.T) {
 					if err != nil {
 						return err.Error()
 					}
-					g := GPU{Model: b, Busy: busy, Blocked: blocked, Offerable: everything(b)}
+					g := place.GPU{Model: b, Busy: busy, Blocked: blocked, Offerable: everything(b)}
 					for _, label := range strings.Fields(idle) {
 						profile, start, _ := strings.Cut(label, "@")
 						n, _ := strconv.Atoi(start)
@@ -120,14 +120,14 @@ func demands(text string) []*Job {
 }
 
 // drawNode makes a random node: any layout of any GPU model's plain profiles, some units blocked, some instances idle.
-func drawNode(t *rapid.T) []GPU {
+func drawNode(t *rapid.T) []place.GPU {
 	models := mig.Models()
-	gpus := make([]GPU, rapid.IntRange(1, 4).Draw(t, "gpus"))
+	gpus := make([]place.GPU, rapid.IntRange(1, 4).Draw(t, "gpus"))
 	for i := range gpus {
 		b := models[rapid.IntRange(0, len(models)-1).Draw(t, "board")].Select(mig.Plain)
 		layouts := b.Layouts()
 		l := layouts[rapid.IntRange(0, len(layouts)-1).Draw(t, "layout")]
-		gpus[i] = GPU{Model: b, Offerable: everything(b)}
+		gpus[i] = place.GPU{Model: b, Offerable: everything(b)}
 		for p := range l.Indices() {
 			switch rapid.IntRange(0, 3).Draw(t, "state") {
 			case 0:
@@ -145,7 +145,7 @@ func drawNode(t *rapid.T) []GPU {
 	return gpus
 }
 
-func drawDemands(t *rapid.T, gpus []GPU) []*Job {
+func drawDemands(t *rapid.T, gpus []place.GPU) []*Job {
 	all := make([]*Job, rapid.IntRange(0, 12).Draw(t, "jobs"))
 	for i := range all {
 		all[i] = &Job{ID: uint32(i + 1), Runs: math.Inf(1), Limit: math.Inf(1)}
@@ -245,19 +245,19 @@ func TestCheckFinds(t *testing.T) {
 	}
 	for _, c := range []struct {
 		why   string
-		gpu   GPU
+		gpu   place.GPU
 		offer mig.Layout
 		want  string
 	}{
-		{"twice", GPU{Model: b, Busy: at("2g.10gb", 0), Offerable: everything(b)}, at("2g.10gb", 0),
+		{"twice", place.GPU{Model: b, Busy: at("2g.10gb", 0), Offerable: everything(b)}, at("2g.10gb", 0),
 			"both busy and on offer"},
-		{"overlap", GPU{Model: b, Busy: at("3g.20gb", 0), Offerable: everything(b)}, at("1g.5gb", 2),
+		{"overlap", place.GPU{Model: b, Busy: at("3g.20gb", 0), Offerable: everything(b)}, at("1g.5gb", 2),
 			"do not form a legal layout"},
-		{"blocked", GPU{Model: b, Blocked: 1, Offerable: everything(b)}, at("1g.5gb", 0), "blocked units"},
-		{"not offerable", GPU{Model: b, Offerable: at("1g.5gb", 0)}, at("1g.5gb", 1), "not among the offerable"},
-		{"unmanaged", GPU{}, 1, "not managed"},
+		{"blocked", place.GPU{Model: b, Blocked: 1, Offerable: everything(b)}, at("1g.5gb", 0), "blocked units"},
+		{"not offerable", place.GPU{Model: b, Offerable: at("1g.5gb", 0)}, at("1g.5gb", 1), "not among the offerable"},
+		{"unmanaged", place.GPU{}, 1, "not managed"},
 	} {
-		err := Plan{Offers: []mig.Layout{c.offer}}.Check([]GPU{c.gpu})
+		err := Plan{Offers: []mig.Layout{c.offer}}.Check([]place.GPU{c.gpu})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.why, err, c.want)
 		}
@@ -270,10 +270,10 @@ func TestPackFindsEarlierLayout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := mig.Models()[1].Select(mig.Plain)
 		layouts := b.Layouts()
-		gpus := make([]GPU, rapid.IntRange(1, 3).Draw(t, "gpus"))
+		gpus := make([]place.GPU, rapid.IntRange(1, 3).Draw(t, "gpus"))
 		var jobs []*Job
 		for i := range gpus {
-			gpus[i] = GPU{Model: b, Offerable: everything(b)}
+			gpus[i] = place.GPU{Model: b, Offerable: everything(b)}
 			for p := range layouts[rapid.IntRange(0, len(layouts)-1).Draw(t, "layout")].Indices() {
 				if rapid.Bool().Draw(t, "busy") {
 					gpus[i].Busy = gpus[i].Busy.With(p)
@@ -303,7 +303,7 @@ func TestPackFindsEarlierLayout(t *testing.T) {
 // jobs are served in the order of the nodes.
 func TestServeInOrder(t *testing.T) {
 	b := plain(t, "A100-40GB")
-	node := func() []GPU { return []GPU{{Model: b, Offerable: everything(b)}} }
+	node := func() []place.GPU { return []place.GPU{{Model: b, Offerable: everything(b)}} }
 	job := func(id uint32, on ...int) *Job {
 		return &Job{
 			ID:            id,
@@ -351,9 +351,9 @@ func TestServeInOrder(t *testing.T) {
 // time, does not keep fewer slices from other jobs: slurmctld could not start it with these.
 func TestFewerThanTheFirstWants(t *testing.T) {
 	b := plain(t, "A100-40GB")
-	node := func(full, empty int) (gpus []GPU) {
+	node := func(full, empty int) (gpus []place.GPU) {
 		for k := range full + empty {
-			g := GPU{Model: b, Offerable: everything(b)}
+			g := place.GPU{Model: b, Offerable: everything(b)}
 			if k < full {
 				whole, _ := b.Placement("7g.40gb", 0)
 				g.Hold(whole, math.Inf(1))
@@ -364,15 +364,15 @@ func TestFewerThanTheFirstWants(t *testing.T) {
 	}
 	for _, c := range []struct {
 		what   string
-		nodes  [][]GPU
+		nodes  [][]place.GPU
 		jobs   string
 		served []uint32
 	}{
-		{"one on each node", [][]GPU{node(1, 1), node(1, 1)},
+		{"one on each node", [][]place.GPU{node(1, 1), node(1, 1)},
 			"1 7g.40gb 2\n2 7g.40gb 1\n3 7g.40gb 1\n4 7g.40gb 1\n", []uint32{2, 3}},
-		{"two of three", [][]GPU{node(1, 2)},
+		{"two of three", [][]place.GPU{node(1, 2)},
 			"1 7g.40gb 3\n2 7g.40gb 1\n3 7g.40gb 1\n", []uint32{2, 3}},
-		{"as many as another earlier job wants", [][]GPU{node(1, 1)},
+		{"as many as another earlier job wants", [][]place.GPU{node(1, 1)},
 			"1 7g.40gb 2\n2 7g.40gb 1 3g.20gb 1\n3 7g.40gb 1\n", []uint32{}},
 	} {
 		jobs := demands(c.jobs)
@@ -386,7 +386,9 @@ func TestFewerThanTheFirstWants(t *testing.T) {
 // something other than slices. For the next such job no room is kept, and jobs that can start get the rest.
 func TestKeptForOne(t *testing.T) {
 	b := plain(t, "A100-40GB")
-	gpus := func() []GPU { return []GPU{{Model: b, Offerable: everything(b)}, {Model: b, Offerable: everything(b)}} }
+	gpus := func() []place.GPU {
+		return []place.GPU{{Model: b, Offerable: everything(b)}, {Model: b, Offerable: everything(b)}}
+	}
 	job := func(id uint32, profile string, later ...int) *Job {
 		return &Job{
 			ID:            id,
@@ -415,19 +417,19 @@ func TestKeptForOne(t *testing.T) {
 // TestComponents checks that either all components of a het job are on offer, each on nodes of its own, or none is.
 func TestComponents(t *testing.T) {
 	b := plain(t, "A100-40GB")
-	free := func() []GPU { return []GPU{{Model: b, Offerable: everything(b)}} }
-	full := func() []GPU { return []GPU{{Model: b, Offerable: everything(b), Blocked: 1<<b.Grid - 1}} }
-	idle := func() []GPU {
-		g := GPU{Model: b, Offerable: everything(b)}
+	free := func() []place.GPU { return []place.GPU{{Model: b, Offerable: everything(b)}} }
+	full := func() []place.GPU { return []place.GPU{{Model: b, Offerable: everything(b), Blocked: 1<<b.Grid - 1}} }
+	idle := func() []place.GPU {
+		g := place.GPU{Model: b, Offerable: everything(b)}
 		small, _ := b.Placement("1g.5gb", 0)
 		g.Idle = g.Idle.With(small)
-		return []GPU{g}
+		return []place.GPU{g}
 	}
-	until := func(end float64) []GPU {
-		g := GPU{Model: b, Offerable: everything(b)}
+	until := func(end float64) []place.GPU {
+		g := place.GPU{Model: b, Offerable: everything(b)}
 		whole, _ := b.Placement("7g.40gb", 0)
 		g.Hold(whole, end)
-		return []GPU{g}
+		return []place.GPU{g}
 	}
 	job := func(id, het uint32, profile string, on ...int) *Job {
 		return &Job{
@@ -445,27 +447,27 @@ func TestComponents(t *testing.T) {
 	}
 	for _, c := range []struct {
 		what   string
-		nodes  [][]GPU
+		nodes  [][]place.GPU
 		jobs   []*Job
 		served []uint32
 		at     float64 // of the reservation; 0: none
 	}{
-		{"one node has room for both", [][]GPU{free(), free()},
+		{"one node has room for both", [][]place.GPU{free(), free()},
 			[]*Job{job(1, 1, "1g.5gb"), job(2, 1, "2g.10gb")}, []uint32{1, 2}, 0},
-		{"the second is limited to the node that the first would get", [][]GPU{free(), free()},
+		{"the second is limited to the node that the first would get", [][]place.GPU{free(), free()},
 			[]*Job{job(1, 1, "1g.5gb"), job(2, 1, "2g.10gb", 0)}, []uint32{1, 2}, 0},
-		{"the policy would give the first an idle instance on the second node", [][]GPU{free(), idle()},
+		{"the policy would give the first an idle instance on the second node", [][]place.GPU{free(), idle()},
 			[]*Job{job(1, 1, "1g.5gb"), two(job(2, 1, "1g.5gb"))}, []uint32{1, 2}, 0},
-		{"one node for two", [][]GPU{free(), full()},
+		{"one node for two", [][]place.GPU{free(), full()},
 			[]*Job{job(1, 1, "1g.5gb"), job(2, 1, "2g.10gb")}, []uint32{}, math.Inf(1)},
-		{"one node for two until 100", [][]GPU{free(), until(100)},
+		{"one node for two until 100", [][]place.GPU{free(), until(100)},
 			[]*Job{job(1, 1, "1g.5gb"), job(2, 1, "2g.10gb")}, []uint32{}, 100},
-		{"a job that ends before", [][]GPU{free(), until(100)},
+		{"a job that ends before", [][]place.GPU{free(), until(100)},
 			[]*Job{job(1, 1, "1g.5gb"), job(2, 1, "2g.10gb"), job(3, 0, "3g.20gb")}, []uint32{3}, 100},
-		{"two het jobs that need the same nodes", [][]GPU{free(), free(), until(100)},
+		{"two het jobs that need the same nodes", [][]place.GPU{free(), free(), until(100)},
 			[]*Job{job(1, 1, "7g.40gb"), job(2, 1, "7g.40gb"), job(3, 3, "4g.20gb"), job(4, 3, "4g.20gb")},
 			[]uint32{1, 2}, 50},
-		{"slurmctld would give the first component the second's node", [][]GPU{free(), free()},
+		{"slurmctld would give the first component the second's node", [][]place.GPU{free(), free()},
 			[]*Job{job(1, 1, "1g.5gb"), job(2, 1, "1g.5gb", 0)}, []uint32{}, math.Inf(1)},
 	} {
 		cl := NewCluster(place.Reach, c.nodes...)
@@ -480,7 +482,7 @@ func TestComponents(t *testing.T) {
 	}
 }
 
-func drawNodes(t *rapid.T) (nodes [][]GPU) {
+func drawNodes(t *rapid.T) (nodes [][]place.GPU) {
 	for range rapid.IntRange(1, 4).Draw(t, "nodes") {
 		nodes = append(nodes, drawNode(t))
 	}
@@ -652,11 +654,11 @@ func TestAnotherModel(t *testing.T) {
 			Limit: math.Inf(1),
 		}
 	}
-	full := GPU{Model: a, Offerable: everything(a), Blocked: 1<<a.Grid - 1}
-	free := GPU{Model: h, Offerable: everything(h)}
+	full := place.GPU{Model: a, Offerable: everything(a), Blocked: 1<<a.Grid - 1}
+	free := place.GPU{Model: h, Offerable: everything(h)}
 	for _, c := range []struct {
 		what   string
-		first  GPU
+		first  place.GPU
 		jobs   []*Job
 		served []uint32
 		as     int // of the H100, how many are on offer as 2g.10gb
@@ -665,9 +667,10 @@ func TestAnotherModel(t *testing.T) {
 		{"the job named its profile", full, []*Job{job(1)}, []uint32{}, 0},
 		{"an earlier job named the same profile: slurmctld would give it the offer", full,
 			[]*Job{job(1), job(2, "2g.20gb")}, []uint32{}, 0},
-		{"room on its own model", GPU{Model: a, Offerable: everything(a)}, []*Job{job(1, "2g.20gb")}, []uint32{1}, 0},
+		{"room on its own model", place.GPU{Model: a, Offerable: everything(a)},
+			[]*Job{job(1, "2g.20gb")}, []uint32{1}, 0},
 	} {
-		gpus := []GPU{c.first, free}
+		gpus := []place.GPU{c.first, free}
 		cl := NewCluster(place.Reach, gpus[:1], gpus[1:])
 		p := Make(cl, c.jobs, false)
 		if got := served(c.jobs, p); !slices.Equal(got, c.served) {
@@ -687,7 +690,7 @@ func TestAnotherModel(t *testing.T) {
 		}
 	}
 	// After a restart the agent finds room for the equivalent profiles that the jobs were given.
-	spots, ok := Pack([]GPU{free}, []*Job{job(1, "2g.20gb"), job(2, "2g.20gb"), job(3, "2g.20gb")})
+	spots, ok := Pack([]place.GPU{free}, []*Job{job(1, "2g.20gb"), job(2, "2g.20gb"), job(3, "2g.20gb")})
 	if !ok || len(spots) != 3 {
 		t.Errorf("three slices on an empty H100: %v", spots)
 	}

@@ -27,14 +27,14 @@ func (h holding) Choose(s *place.Situation, r place.Request) place.Choice {
 func TestModels(t *testing.T) {
 	datadriven.Walk(t, "testdata/models", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			var nodes [][]GPU
+			var nodes [][]place.GPU
 			var policy holding
 			for _, arg := range d.CmdArgs {
 				switch arg.Key {
 				case "models":
 					for _, name := range arg.Vals {
 						b := plain(t, name)
-						nodes = append(nodes, []GPU{{Model: b, Offerable: everything(b)}})
+						nodes = append(nodes, []place.GPU{{Model: b, Offerable: everything(b)}})
 					}
 				case "holds":
 					policy = arg.Vals

@@ -164,7 +164,7 @@ func (c *Cluster) withhold(r *Reservation) func() {
 	for _, at := range r.Spots {
 		g := c.Pool.GPU(at.GPU)
 		saved = append(saved, g)
-		g.Blocked |= g.Model.Units(at.Placement) &^ g.Model.Occupied(g.Layout)
+		g.Blocked |= g.Model.Units(at.Placement) &^ g.Model.Occupied(g.Busy)
 		g.Idle &^= g.Model.Overlapping(g.Blocked) // an idle instance there cannot be used either
 		c.set(at.GPU, g)
 	}

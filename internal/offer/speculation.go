@@ -101,11 +101,8 @@ func (s *speculation) choose() map[int]int {
 // worth most. Ties are broken by the number of maximal layouts that are still reachable after one of the placements has
 // started, then by the number of idle instances that are reused.
 func (s *speculation) fill(k int, g place.GPU) (best mig.Layout) {
-	b, taken := g.Model, g.Layout
-	room := b.Open(taken, g.Blocked)
-	if s.Offerable != nil {
-		room &= s.Offerable[k]
-	}
+	b, taken := g.Model, g.Busy
+	room := b.Open(taken, g.Blocked) & g.Offerable
 	for p := range b.Profiles {
 		if name := b.Profiles[p].Name; s.waited.has(name, s.nodeOf[k]) || s.elsewhere(name, s.nodeOf[k]) {
 			room &^= b.OfProfile(p)

@@ -91,7 +91,7 @@ func cpuTime(b *testing.B) (stop func()) {
 func BenchmarkOneGPU(b *testing.B) {
 	model := plainA100(b)
 	i, _ := model.Placement("3g.20gb", 4)
-	s := &Situation{Pool: NewPool([]GPU{{Model: model, Layout: mig.Layout(0).With(i)}})}
+	s := &Situation{Pool: NewPool([]GPU{{Model: model, Busy: mig.Layout(0).With(i)}})}
 	for _, name := range Names() {
 		policy, _ := ByName(name)
 		b.Run(name, func(b *testing.B) { benchmark(b, s, policy, "1g.5gb") })

@@ -88,7 +88,7 @@ func (p *Pool) Merge(movable Movable) Plan {
 	d := draft{gpus: p.snapshot(), movable: movable}
 	var halves []int
 	for k, g := range d.gpus {
-		if i, one := single(g.Layout); g.Model != nil && one && 2*g.Model.Placements[i].Size == g.Model.Grid {
+		if i, one := single(g.Busy); g.Model != nil && one && 2*g.Model.Placements[i].Size == g.Model.Grid {
 			halves = append(halves, k)
 		}
 	}

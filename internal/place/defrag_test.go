@@ -11,7 +11,7 @@ import (
 func busyInstances(gpus []GPU) (profiles []string, at map[Spot]bool) {
 	at = map[Spot]bool{}
 	for k, g := range gpus {
-		for i := range g.Layout.Indices() {
+		for i := range g.Busy.Indices() {
 			profiles = append(profiles, g.Model.Profiles[g.Model.Placements[i].Profile].Name)
 			at[Spot{k, i}] = true
 		}
@@ -159,8 +159,8 @@ func TestMerge(t *testing.T) {
 				}
 			}
 			if len(halves) > 0 && rapid.IntRange(0, 4).Draw(t, "half") > 0 {
-				gpus[k].Layout, gpus[k].Idle = 0, 0
-				gpus[k].Layout = gpus[k].Layout.With(rapid.SampledFrom(halves).Draw(t, "instance"))
+				gpus[k].Busy, gpus[k].Idle = 0, 0
+				gpus[k].Busy = gpus[k].Busy.With(rapid.SampledFrom(halves).Draw(t, "instance"))
 			}
 		}
 		stay := drawStay(t, gpus)
@@ -168,7 +168,7 @@ func TestMerge(t *testing.T) {
 		after := mustKeepJobs(t, gpus, stay, plan)
 		empty := func(gpus []GPU) (n int) {
 			for _, g := range gpus {
-				if g.Layout == 0 {
+				if g.Busy == 0 {
 					n++
 				}
 			}
@@ -185,14 +185,14 @@ func TestMerge(t *testing.T) {
 		// No further merge is possible.
 		for a, x := range after {
 			for b, y := range after {
-				if a == b || x.Layout.Count() != 1 || y.Layout.Count() != 1 {
+				if a == b || x.Busy.Count() != 1 || y.Busy.Count() != 1 {
 					continue
 				}
-				for i := range x.Layout.Indices() {
+				for i := range x.Busy.Indices() {
 					at, o := Spot{a, i}, plainly(y)
 					pl := x.Model.Placements[i]
 					for _, z := range every(y.Model) {
-						if gpus[a].Layout == x.Layout && 2*pl.Size == x.Model.Grid &&
+						if gpus[a].Busy == x.Busy && 2*pl.Size == x.Model.Grid &&
 							2*(o.busy[0].to-o.busy[0].from) == y.Model.Grid && !slices.Contains(stay, at) &&
 							y.Model.Profiles[z.profile].Name == x.Model.Profiles[pl.Profile].Name &&
 							o.fits(o.busy, z) {

@@ -55,7 +55,7 @@ func (d *draft) frag(k int, busy mig.Layout) float64 { return d.node(k, busy).Fr
 // load returns the share of the units of a GPU that is busy or blocked.
 func (d *draft) load(k int) float64 {
 	g := d.gpus[k]
-	return 1 - float64(d.node(k, g.Layout).Units)/float64(g.Model.Grid)
+	return 1 - float64(d.node(k, g.Busy).Units)/float64(g.Model.Grid)
 }
 
 // lightens reports whether a move from one GPU to another leaves the target less loaded than the source was.
@@ -68,18 +68,18 @@ func (d *draft) lightens(m move) bool {
 func (d *draft) moves(f, t int) []move {
 	var all []move
 	from, to := d.gpus[f], d.gpus[t]
-	before := d.frag(f, from.Layout)
+	before := d.frag(f, from.Busy)
 	if t != f {
-		before += d.frag(t, to.Layout)
+		before += d.frag(t, to.Busy)
 	}
-	for i := range from.Layout.Indices() {
+	for i := range from.Busy.Indices() {
 		at := Spot{f, i}
 		job, ok := d.movable(at)
 		p, has := to.Model.ProfileIndex(from.Model.ProfileOf(i))
 		if !ok || !has || d.moved[at] {
 			continue
 		}
-		stays := to.Layout
+		stays := to.Busy
 		if t == f {
 			stays = stays.Without(i)
 		}
@@ -89,7 +89,7 @@ func (d *draft) moves(f, t int) []move {
 			}
 			after := d.frag(t, stays.With(j))
 			if t != f {
-				after += d.frag(f, from.Layout.Without(i))
+				after += d.frag(f, from.Busy.Without(i))
 			}
 			all = append(all, move{from: at, to: Spot{t, j}, job: job, gain: before - after, idle: to.Idle.Has(j)})
 		}
@@ -125,7 +125,7 @@ func (d *draft) step(s Step) {
 func (d *draft) repack(k int) (mig.Layout, bool) {
 	g := d.gpus[k]
 	var stays, moves mig.Layout
-	for i := range g.Layout.Indices() {
+	for i := range g.Busy.Indices() {
 		if _, ok := d.movable(Spot{k, i}); ok {
 			moves = moves.With(i)
 		} else {
@@ -160,8 +160,8 @@ func (d *draft) shift(k int, mock mig.Layout) {
 	var all []shifted
 	for p := range g.Model.Profiles {
 		of := g.Model.OfProfile(p)
-		to := slices.Collect((mock &^ g.Layout & of).Indices())
-		for i := range (g.Layout &^ mock & of).Indices() {
+		to := slices.Collect((mock &^ g.Busy & of).Indices())
+		for i := range (g.Busy &^ mock & of).Indices() {
 			job, _ := d.movable(Spot{k, i})
 			all = append(all, shifted{i, to[0], job})
 			to = to[1:]

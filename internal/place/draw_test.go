@@ -35,7 +35,7 @@ func drawGPUs(t *rapid.T) []GPU {
 				g.Idle = g.Idle.With(i)
 			case 1:
 			case 2, 3, 4:
-				g.Layout = g.Layout.With(i)
+				g.Busy = g.Busy.With(i)
 			}
 		}
 		if rapid.IntRange(0, 2).Draw(t, "blocked") == 0 {
@@ -57,7 +57,7 @@ func drawGPUs(t *rapid.T) []GPU {
 func drawRunning(t *rapid.T, gpus []GPU) []Running {
 	var jobs []Running
 	for k, g := range gpus {
-		for i := range g.Layout.Indices() {
+		for i := range g.Busy.Indices() {
 			switch n := rapid.IntRange(0, 9).Draw(t, "job"); {
 			case n == 0:
 			case n <= 2 && len(jobs) > 0:
@@ -86,7 +86,7 @@ func allBut(gpus []GPU, stay ...Spot) Movable {
 			continue
 		}
 		for u := range g.Model.Grid {
-			for i := range g.Layout.Indices() {
+			for i := range g.Busy.Indices() {
 				if g.Model.Placements[i].Start == u {
 					number[Spot{k, i}] = len(number)
 				}
@@ -100,7 +100,7 @@ func allBut(gpus []GPU, stay ...Spot) Movable {
 func drawStay(t *rapid.T, gpus []GPU) []Spot {
 	var stay []Spot
 	for k, g := range gpus {
-		for i := range g.Layout.Indices() {
+		for i := range g.Busy.Indices() {
 			if rapid.IntRange(0, 3).Draw(t, "stays") == 0 {
 				stay = append(stay, Spot{k, i})
 			}
@@ -117,9 +117,9 @@ func mustBeLegal(t tb, what string, gpus []GPU) {
 			continue
 		}
 		o := plainly(g)
-		if g.Layout&g.Idle != 0 || !o.legal(slices.Concat(o.busy, o.idle)) {
+		if g.Busy&g.Idle != 0 || !o.legal(slices.Concat(o.busy, o.idle)) {
 			t.Fatalf("%s: GPU %d has an illegal layout: busy %s, idle %s", what, k,
-				g.Model.DrawBeside(g.Layout, g.Blocked), g.Model.Draw(g.Idle))
+				g.Model.DrawBeside(g.Busy, g.Blocked), g.Model.Draw(g.Idle))
 		}
 	}
 }

@@ -23,7 +23,7 @@ func Pack(gpus []GPU, profiles []string) ([]Spot, bool) {
 	for _, g := range gpus {
 		var n *mig.Node
 		if g.Model != nil {
-			n = g.Model.TableBeside(g.Blocked).Node(g.Layout)
+			n = g.Model.TableBeside(g.Blocked).Node(g.Busy)
 		}
 		p.now = append(p.now, n)
 	}

@@ -63,10 +63,10 @@ func mustHold(t tb, gpus []GPU, profiles []string, at []Spot) {
 	for n, s := range at {
 		g := &after[s.GPU]
 		if pl := g.Model.Placements[s.Placement]; g.Model.Profiles[pl.Profile].Name != profiles[n] ||
-			g.Layout.Has(s.Placement) {
+			g.Busy.Has(s.Placement) {
 			t.Fatalf("%s is at %s, GPU %d", profiles[n], g.Model.Label(s.Placement), s.GPU)
 		}
-		g.Layout, g.Idle = g.Layout.With(s.Placement), 0
+		g.Busy, g.Idle = g.Busy.With(s.Placement), 0
 	}
 	mustBeLegal(t, fmt.Sprint(profiles), after)
 }
@@ -165,7 +165,7 @@ func TestOptimumAgainstOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus, jobs := drawCase(t, 3)
 		if rapid.Bool().Draw(t, "one is busy") {
-			gpus[0].Layout = rapid.SampledFrom(gpus[0].Model.Layouts()).Draw(t, "layout")
+			gpus[0].Busy = rapid.SampledFrom(gpus[0].Model.Layouts()).Draw(t, "layout")
 		}
 		var plain []plainGPU
 		for _, g := range gpus {

@@ -57,7 +57,7 @@ func packed(gpus []GPU, profiles []string) string {
 		fmt.Fprintf(&out, "%s on GPU %d%s\n", g.Model.Label(s.Placement), s.GPU, what)
 		g.Idle &^= g.InTheWay(s.Placement)
 		g.Idle = g.Idle.Without(s.Placement)
-		g.Layout = g.Layout.With(s.Placement)
+		g.Busy = g.Busy.With(s.Placement)
 	}
 	draw(&out, after)
 	return out.String()
@@ -73,7 +73,7 @@ func readSpots(t *testing.T, gpus []GPU, fields []string) (spots []Spot, rest []
 			t.Fatalf("%q: want GPU PROFILE@START", fields)
 		}
 		i, ok := gpus[k].Model.Placement(profile, start)
-		if !ok || !gpus[k].Layout.Has(i) {
+		if !ok || !gpus[k].Busy.Has(i) {
 			t.Fatalf("%q: no such busy instance", fields)
 		}
 		spots, fields = append(spots, Spot{k, i}), fields[2:]
@@ -98,7 +98,7 @@ func readJobs(t *testing.T, gpus []GPU, lines []string) []Running {
 			run.Deadline = number(t, rest[1])
 		}
 		for _, h := range run.Holds {
-			gpus[h.GPU].occupy(h.Placement, run.Start+run.Duration)
+			gpus[h.GPU].Expect(h.Placement, run.Start+run.Duration)
 		}
 		jobs = append(jobs, run)
 	}

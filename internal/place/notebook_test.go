@@ -85,10 +85,10 @@ func readGPUs(t *testing.T, d *datadriven.TestData, lines []string) []GPU {
 	for _, line := range lines {
 		g := GPU{Model: b}
 		busy, idle, both := strings.Cut(line, " ")
-		if g.Layout, g.Blocked, err = b.ParseBeside(busy); err == nil && both {
+		if g.Busy, g.Blocked, err = b.ParseBeside(busy); err == nil && both {
 			g.Idle, err = b.Parse(idle)
 		}
-		if err == nil && !b.Legal(g.Layout|g.Idle) {
+		if err == nil && !b.Legal(g.Busy|g.Idle) {
 			err = fmt.Errorf("%s: busy and idle overlap", line)
 		}
 		if err != nil {
@@ -133,7 +133,7 @@ func choose(t *testing.T, gpus []GPU, policy Policy, profile string, weights *We
 		g.Idle &^= gone
 	}
 	g.Idle = g.Idle.Without(i)
-	g.Layout = g.Layout.With(i)
+	g.Busy = g.Busy.With(i)
 	return text
 }
 
@@ -144,15 +144,15 @@ func end(t *testing.T, gpus []GPU, line string) {
 		t.Fatalf("%q: %v", line, err)
 	}
 	i, ok := gpus[k].Model.Placement(profile, start)
-	if !ok || !gpus[k].Layout.Has(i) {
+	if !ok || !gpus[k].Busy.Has(i) {
 		t.Fatalf("%q: no such instance", line)
 	}
-	gpus[k].Layout, gpus[k].Idle = gpus[k].Layout.Without(i), gpus[k].Idle.With(i)
+	gpus[k].Busy, gpus[k].Idle = gpus[k].Busy.Without(i), gpus[k].Idle.With(i)
 }
 
 func draw(out *strings.Builder, gpus []GPU) {
 	for k, g := range gpus {
-		fmt.Fprintf(out, "%d      %s\n", k, g.Model.DrawBeside(g.Layout, g.Blocked))
+		fmt.Fprintf(out, "%d      %s\n", k, g.Model.DrawBeside(g.Busy, g.Blocked))
 		if g.Idle != 0 {
 			fmt.Fprintf(out, "  idle %s\n", g.Model.Draw(g.Idle))
 		}

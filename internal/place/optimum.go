@@ -45,7 +45,7 @@ func Optimum(gpus []GPU, jobs []Job, rules Rules) float64 {
 	for _, g := range gpus {
 		var n *mig.Node
 		if g.Model != nil {
-			n = g.Model.TableBeside(g.Blocked).Node(g.Layout)
+			n = g.Model.TableBeside(g.Blocked).Node(g.Busy)
 		}
 		s.empty = append(s.empty, n)
 	}
@@ -176,7 +176,7 @@ func (s *schedule) placements(j int, earliest float64) []start {
 // roomAt returns when a spot is free: at the earliest time, or when one of the jobs that run then has ended.
 func (s *schedule) roomAt(at Spot, earliest float64) float64 {
 	for from := earliest; ; {
-		now, next := s.gpus[at.GPU].Layout, math.Inf(1)
+		now, next := s.gpus[at.GPU].Busy, math.Inf(1)
 		for _, r := range s.running {
 			if r.end > from && r.at.GPU == at.GPU {
 				now, next = now.With(r.at.Placement), min(next, r.end)

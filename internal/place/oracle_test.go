@@ -28,7 +28,7 @@ func plainly(g GPU) plainGPU {
 	o := plainGPU{model: g.Model, until: map[interval]float64{}}
 	for i, pl := range g.Model.Placements {
 		x := interval{pl.Profile, pl.Start, pl.Start + pl.Size}
-		if g.Layout.Has(i) {
+		if g.Busy.Has(i) {
 			o.busy = append(o.busy, x)
 			o.until[x] = math.Inf(1)
 			if g.Ends != nil {

@@ -19,7 +19,7 @@ func drawGPU(t *rapid.T) GPU {
 		if rapid.Bool().Draw(t, "idle") {
 			g.Idle = g.Idle.With(i)
 		} else {
-			g.Layout = g.Layout.With(i)
+			g.Busy = g.Busy.With(i)
 		}
 	}
 	g.Blocked = rapid.Uint64Range(0, 1<<b.Grid-1).Draw(t, "blocked") &^ b.Occupied(all)
@@ -29,11 +29,11 @@ func drawGPU(t *rapid.T) GPU {
 // plainAcquisition returns how placement i can be acquired. It uses no sets of placements.
 func plainAcquisition(g GPU, i int) (Acquisition, bool) {
 	switch b := g.Model; {
-	case g.Layout.Has(i) || b.Units(i)&g.Blocked != 0 || !b.Legal(g.Layout.With(i)):
+	case g.Busy.Has(i) || b.Units(i)&g.Blocked != 0 || !b.Legal(g.Busy.With(i)):
 		return 0, false
 	case g.Idle.Has(i):
 		return Reuse, true
-	case b.Legal((g.Layout | g.Idle).With(i)):
+	case b.Legal((g.Busy | g.Idle).With(i)):
 		return Carve, true
 	}
 	return Reclaim, true
@@ -47,7 +47,7 @@ func TestAcquisition(t *testing.T) {
 			want, wantOK := plainAcquisition(g, i)
 			if got != want || ok != wantOK {
 				t.Errorf("%s beside %s, idle %s: %v %v, want %v %v", g.Model.Label(i),
-					g.Model.DrawBeside(g.Layout, g.Blocked), g.Model.Draw(g.Idle), got, ok, want, wantOK)
+					g.Model.DrawBeside(g.Busy, g.Blocked), g.Model.Draw(g.Idle), got, ok, want, wantOK)
 			}
 			if !ok {
 				continue
@@ -56,11 +56,11 @@ func TestAcquisition(t *testing.T) {
 			if (gone != 0) != (got == Reclaim) || gone&^g.Idle != 0 {
 				t.Errorf("%s by %v destroys %s", g.Model.Label(i), got, g.Model.List(gone))
 			}
-			if !g.Model.Legal((g.Layout | g.Idle&^gone).With(i)) {
+			if !g.Model.Legal((g.Busy | g.Idle&^gone).With(i)) {
 				t.Errorf("%s does not fit without %s", g.Model.Label(i), g.Model.List(gone))
 			}
 			for j := range gone.Indices() {
-				if g.Model.Legal((g.Layout | g.Idle&^gone.Without(j)).With(i)) {
+				if g.Model.Legal((g.Busy | g.Idle&^gone.Without(j)).With(i)) {
 					t.Errorf("%s is not in the way of %s", g.Model.Label(j), g.Model.Label(i))
 				}
 			}
@@ -122,13 +122,13 @@ func TestMostReachKeepsTheProduct(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var gpus []GPU
 		for range rapid.IntRange(1, 4).Draw(t, "gpus") {
-			gpus = append(gpus, GPU{Model: a100, Layout: rapid.SampledFrom(a100.Layouts()).Draw(t, "layout")})
+			gpus = append(gpus, GPU{Model: a100, Busy: rapid.SampledFrom(a100.Layouts()).Draw(t, "layout")})
 		}
 		p := rapid.IntRange(0, len(a100.Profiles)-1).Draw(t, "profile")
 		product := func(k, i int) int {
 			n := 1
 			for m, g := range gpus {
-				l := g.Layout
+				l := g.Busy
 				if m == k {
 					l = l.With(i)
 				}
@@ -139,7 +139,7 @@ func TestMostReachKeepsTheProduct(t *testing.T) {
 		c := Reach.Choose(&Situation{Pool: NewPool(gpus)}, Request{Profile: a100.Profiles[p].Name})
 		k, i, ok := c.GPU, c.Placement, c.Verdict == Here
 		for m, g := range gpus {
-			for j := range (a100.Open(g.Layout, 0) & a100.OfProfile(p)).Indices() {
+			for j := range (a100.Open(g.Busy, 0) & a100.OfProfile(p)).Indices() {
 				if !ok || product(m, j) > product(k, i) {
 					t.Errorf(
 						"%s on GPU %d leaves the cluster a reach of %d; chosen: %v, GPU %d",

@@ -115,11 +115,11 @@ func (s Step) apply(gpus []GPU, ends map[int]float64) error {
 	}
 	i, from := s.Placement, &g.Idle
 	if s.Job != Nobody && s.Do != Take {
-		from = &g.Layout
+		from = &g.Busy
 	}
 	if s.Do == Create {
-		if !g.Model.Open(g.Layout|g.Idle, g.Blocked).Has(i) {
-			return fmt.Errorf("%s: no room beside %s", s, g.Model.List(g.Layout|g.Idle))
+		if !g.Model.Open(g.Busy|g.Idle, g.Blocked).Has(i) {
+			return fmt.Errorf("%s: no room beside %s", s, g.Model.List(g.Busy|g.Idle))
 		}
 	} else if !from.Has(i) {
 		return fmt.Errorf("%s: there is no such instance", s)
@@ -134,7 +134,6 @@ func (s Step) apply(gpus []GPU, ends map[int]float64) error {
 			g.Idle = g.Idle.With(i)
 		}
 	case Create, Take:
-		g.Idle = g.Idle.Without(i)
 		if s.Job == Nobody {
 			g.Idle = g.Idle.With(i)
 			break
@@ -143,29 +142,9 @@ func (s Step) apply(gpus []GPU, ends map[int]float64) error {
 		if !known {
 			end = math.Inf(1)
 		}
-		g.occupy(i, end)
+		g.Hold(i, end)
 	}
 	return nil
-}
-
-// occupy makes placement i busy until end (seconds; +Inf: unknown). It copies the list of ends first, because other
-// GPUs may share it.
-func (g *GPU) occupy(i int, end float64) {
-	g.Layout = g.Layout.With(i)
-	g.Ends = g.withEnd(i, end)
-}
-
-// withEnd returns a copy of the ends with that of one placement changed.
-func (g *GPU) withEnd(i int, end float64) []float64 {
-	if g.Ends == nil && math.IsInf(end, 1) {
-		return nil
-	}
-	ends := slices.Clone(g.Ends)
-	if ends == nil {
-		ends = slices.Repeat([]float64{math.Inf(1)}, len(g.Model.Placements))
-	}
-	ends[i] = end
-	return ends
 }
 
 // Serve returns the plan that gives a spot to a job. It destroys the idle instances in the way and creates the

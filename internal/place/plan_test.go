@@ -53,8 +53,8 @@ func TestServe(t *testing.T) {
 			}
 			plan := NewPool(gpus).Serve(Spot{k, i}, 7)
 			after := carryOut(t, gpus, plan)
-			if want := g.Layout.With(i); after[k].Layout != want {
-				t.Fatalf("%v: busy %s, want %s", plan, g.Model.List(after[k].Layout), g.Model.List(want))
+			if want := g.Busy.With(i); after[k].Busy != want {
+				t.Fatalf("%v: busy %s, want %s", plan, g.Model.List(after[k].Busy), g.Model.List(want))
 			}
 			if gone := g.Idle &^ after[k].Idle; gone.Without(i) != g.InTheWay(i) || len(plan.Stops()) > 0 {
 				t.Fatalf("%v destroys %s", plan, g.Model.List(gone))
@@ -77,7 +77,7 @@ func TestApplyRefuses(t *testing.T) {
 		return i
 	}
 	busy, idle := at("3g.20gb", 4), at("2g.10gb", 0)
-	gpus := []GPU{{Model: b, Layout: mig.Layout(0).With(busy), Idle: mig.Layout(0).With(idle), Blocked: 1 << 3}, {}}
+	gpus := []GPU{{Model: b, Busy: mig.Layout(0).With(busy), Idle: mig.Layout(0).With(idle), Blocked: 1 << 3}, {}}
 	for what, s := range map[string]Step{
 		"no such GPU":                 {Destroy, Spot{2, idle}, b, Nobody},
 		"negative GPU":                {Destroy, Spot{-1, idle}, b, Nobody},
@@ -154,7 +154,7 @@ func FuzzPlan(f *testing.F) {
 			idle := mig.Layout(next()<<8|next()) & layout
 			// At most one unit is blocked, because the tables of a GPU model are kept for every set of blocked units.
 			blocked := uint64(1) << (next() % (2 * b.Grid)) & (1<<b.Grid - 1)
-			gpus[k] = GPU{Model: b, Layout: layout &^ idle, Idle: idle, Blocked: blocked &^ b.Occupied(layout)}
+			gpus[k] = GPU{Model: b, Busy: layout &^ idle, Idle: idle, Blocked: blocked &^ b.Occupied(layout)}
 		}
 		gpus = append(gpus, GPU{})
 		var plan Plan

@@ -94,16 +94,14 @@ func (p *Pool) Set(k int, g GPU) {
 // way.
 func (p *Pool) Start(k, i int, end float64) {
 	g := p.gpus[k].GPU
-	g.Idle &^= g.InTheWay(i)
-	g.Idle = g.Idle.Without(i)
-	g.occupy(i, end)
+	g.Hold(i, end)
 	p.Set(k, g)
 }
 
 // Finish frees placement i of the k-th GPU. If keep is set, its instance remains, idle.
 func (p *Pool) Finish(k, i int, keep bool) {
 	g := p.gpus[k].GPU
-	g.Layout = g.Layout.Without(i)
+	g.Busy = g.Busy.Without(i)
 	if keep {
 		g.Idle = g.Idle.With(i)
 	}
@@ -114,7 +112,8 @@ func (p *Pool) Finish(k, i int, keep bool) {
 func (p *Pool) Expect(k, i int, end float64) {
 	m := &p.gpus[k]
 	if m.Ends == nil || m.Ends[i] != end {
-		m.Ends = m.withEnd(i, end)
+		m.Ends = slices.Clone(m.Ends)
+		m.GPU.Expect(i, end)
 		m.free = m.frees(m.free)
 	}
 }
@@ -124,12 +123,12 @@ func (p *Pool) Expect(k, i int, end float64) {
 func (p *Pool) Free(k, i int) float64 { return p.gpus[k].free[i] }
 
 func (p *Pool) join(k int, g GPU) *Group {
-	key := contents{g.Model, g.Layout, g.Idle, g.Blocked}
+	key := contents{g.Model, g.Busy, g.Idle, g.Blocked}
 	group := p.groups[key]
 	if group == nil {
 		table := g.Model.TableBeside(g.Blocked)
-		group = &Group{Model: g.Model, Busy: table.Node(g.Layout), Idle: g.Idle, both: table.Node(g.Layout | g.Idle)}
-		group.clear = ^g.Model.Overlapping(g.Model.Occupied(g.Layout) | g.Blocked)
+		group = &Group{Model: g.Model, Busy: table.Node(g.Busy), Idle: g.Idle, both: table.Node(g.Busy | g.Idle)}
+		group.clear = ^g.Model.Overlapping(g.Model.Occupied(g.Busy) | g.Blocked)
 		p.groups[key] = group
 	}
 	if len(group.GPUs) == 0 {
@@ -195,7 +194,7 @@ func (g *Group) acquisitionOf(i, p int) Acquisition {
 // frees computes, by placement, when everything that overlaps it will have ended (seconds). It reuses into.
 func (g GPU) frees(into []float64) []float64 {
 	into = append(into[:0], make([]float64, len(g.Model.Placements))...)
-	for j := range g.Layout.Indices() {
+	for j := range g.Busy.Indices() {
 		end := math.Inf(1)
 		if g.Ends != nil {
 			end = g.Ends[j]

@@ -61,7 +61,7 @@ func (c Reconfigure) Plan(s *Situation, r Request, job int, jobs []Running) (pla
 		for i := range g.candidates(r.Profile).Indices() {
 			at := Spot{k, i}
 			until = min(until, g.roomFrom(i, s.Now))
-			if g.Layout.Has(i) {
+			if g.Busy.Has(i) {
 				continue
 			}
 			o := option{Spot: at}
@@ -129,7 +129,7 @@ func (g GPU) roomFrom(i int, now float64) float64 {
 		}
 		return max(now, g.Ends[b])
 	}
-	from, stay := now, g.Layout
+	from, stay := now, g.Busy
 	for !g.Model.Fits(stay, i) {
 		from = math.Inf(1)
 		for b := range stay.Indices() {
@@ -150,7 +150,7 @@ func (g GPU) roomFrom(i int, now float64) float64 {
 // busyInTheWay returns the busy instances that have to go for placement i: those that overlap it, and, among those that
 // hold other resources that it needs (instance limit, media engines), the ones that are worth least.
 func (g GPU) busyInTheWay(i int, worth func(b int) float64) mig.Layout {
-	busy := slices.Collect(g.Layout.Indices())
+	busy := slices.Collect(g.Busy.Indices())
 	slices.SortStableFunc(busy, func(a, b int) int { return cmp.Compare(worth(b), worth(a)) })
 	stay := mig.Layout(0)
 	for _, b := range busy {
@@ -158,7 +158,7 @@ func (g GPU) busyInTheWay(i int, worth func(b int) float64) mig.Layout {
 			stay = stay.With(b)
 		}
 	}
-	return g.Layout &^ stay
+	return g.Busy &^ stay
 }
 
 // evict returns the plan that stops jobs and gives a spot to another job. Instances of the stopped jobs are destroyed
@@ -168,7 +168,7 @@ func (p *Pool) evict(at Spot, stop []int, jobs []Running, job int) Plan {
 	for _, j := range stop {
 		for _, h := range jobs[j].Holds {
 			if h.GPU == at.GPU {
-				g.Layout, g.Idle = g.Layout.Without(h.Placement), g.Idle.With(h.Placement)
+				g.Busy, g.Idle = g.Busy.Without(h.Placement), g.Idle.With(h.Placement)
 			}
 		}
 	}

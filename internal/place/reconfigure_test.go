@@ -73,7 +73,7 @@ func TestReconfigure(t *testing.T) {
 			}
 			after := carryOut(t, gpus, plan)
 			last := plan[len(plan)-1]
-			if last.Job != 99 || !after[last.GPU].Layout.Has(last.Placement) ||
+			if last.Job != 99 || !after[last.GPU].Busy.Has(last.Placement) ||
 				gpus[last.GPU].Model.Profiles[gpus[last.GPU].Model.Placements[last.Placement].Profile].Name != profile {
 				t.Fatalf("%v does not serve %s", plan, profile)
 			}
@@ -100,7 +100,7 @@ func TestReconfigureTakesTheCheapest(t *testing.T) {
 		gpus := drawGPUs(t)
 		var jobs []Running
 		for k, g := range gpus {
-			for i := range g.Layout.Indices() {
+			for i := range g.Busy.Indices() {
 				jobs = append(
 					jobs,
 					Running{Holds: []Spot{{k, i}}, Start: float64(rapid.IntRange(0, 1000).Draw(t, "start")),

@@ -68,15 +68,15 @@ func readEnds(t *testing.T, d *datadriven.TestData, line string) GPU {
 	}
 	words := strings.Fields(line)
 	g := GPU{Model: b.Select(mig.Plain)}
-	if g.Layout, err = g.Model.Parse(words[0]); err != nil {
+	if g.Busy, err = g.Model.Parse(words[0]); err != nil {
 		d.Fatalf(t, "%s: %v", line, err)
 	}
-	if len(words) != 1+g.Layout.Count() {
-		d.Fatalf(t, "%s: %d instances, %d ends", line, g.Layout.Count(), len(words)-1)
+	if len(words) != 1+g.Busy.Count() {
+		d.Fatalf(t, "%s: %d instances, %d ends", line, g.Busy.Count(), len(words)-1)
 	}
 	g.Ends = make([]float64, len(g.Model.Placements))
 	k := 1
-	for i := range g.Layout.Indices() {
+	for i := range g.Busy.Indices() {
 		g.Ends[i] = math.Inf(1)
 		if words[k] != "?" {
 			fmt.Sscan(words[k], &g.Ends[i])

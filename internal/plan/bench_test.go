@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"caelum/internal/mig"
-	"caelum/internal/offer"
 	"caelum/internal/place"
 	"caelum/internal/slurm"
 )
@@ -58,7 +57,7 @@ func crowd(b *testing.B, busy float64, without int) Snapshot {
 	names := []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 	var nodes []slurm.Node
 	for k := range 64 {
-		gpus := make([]offer.GPU, 8)
+		gpus := make([]place.GPU, 8)
 		for g := range gpus {
 			gpus[g] = a100(b)
 			layouts := small.Layouts()

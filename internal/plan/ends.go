@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"caelum/internal/offer"
+	"caelum/internal/place"
 	"caelum/internal/slurm"
 )
 
@@ -46,7 +46,7 @@ const maxSlices = 112
 // fillEnds sets the expected ends of the busy slices of a node from the jobs on the node, if the node's text shows no
 // ends. An agent leaves the ends out of the text where users may not see the jobs of other users. It is not known which
 // of several slices of the same profile ends first: they get the ends in the order of their GPUs and starts.
-func fillEnds(gpus []offer.GPU, jobs []running) {
+func fillEnds(gpus []place.GPU, jobs []running) {
 	for _, g := range gpus {
 		if slices.ContainsFunc(g.Ends, func(end float64) bool { return !math.IsInf(end, 1) }) {
 			return

@@ -14,7 +14,7 @@ import (
 // nodes do not publish the ends. Without the queue the ends are unknown, and nothing is reserved.
 func TestPrivateEnds(t *testing.T) {
 	const now = 1e9
-	busy := func(end map[string]float64) offer.GPU {
+	busy := func(end map[string]float64) place.GPU {
 		g := a100(t)
 		for label, at := range end {
 			i, ok := g.Model.Placement(label[:len(label)-2], int(label[len(label)-1]-'0'))
@@ -25,7 +25,7 @@ func TestPrivateEnds(t *testing.T) {
 		}
 		return g
 	}
-	gpus := map[string][]offer.GPU{
+	gpus := map[string][]place.GPU{
 		"n1": {
 			busy(map[string]float64{"4g.20gb@0": now + 900, "1g.5gb@4": now + 50}),
 			busy(map[string]float64{"3g.20gb@0": now + 700}),

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"caelum/internal/mig"
-	"caelum/internal/offer"
+	"caelum/internal/place"
 )
 
 // prefix begins Caelum's entry in a node's Extra. The administrator or other programs own the other entries.
@@ -23,7 +23,7 @@ const version = "1"
 
 // State is the state of a node that its agent publishes.
 type State struct {
-	GPUs  []offer.GPU
+	GPUs  []place.GPU
 	Since time.Time // since when the offers have been what they are
 	// Private leaves the ends of jobs out of the text, because every user can read the text. Planners then take the
 	// ends from slurmctld's queue.
@@ -78,7 +78,7 @@ func modelText(b *mig.Model, given func(mig.Profile) bool) string {
 	return strings.Join(items, ";")
 }
 
-func gpuText(of *mig.Model, g offer.GPU, private bool) string {
+func gpuText(of *mig.Model, g place.GPU, private bool) string {
 	busy, blocked := of.Carry(g.Model, g.Busy)
 	idle, _ := of.Carry(g.Model, g.Idle)
 	blocked |= g.Blocked
@@ -160,7 +160,7 @@ func Parse(text string) (s State, err error) {
 			}
 			s.Since = time.Unix(unix, 0)
 		case kind == "none" && rest == "":
-			s.GPUs = append(s.GPUs, offer.GPU{})
+			s.GPUs = append(s.GPUs, place.GPU{})
 		case kind == "gpu" && model.Model != nil:
 			g, err := parseGPU(model, rest)
 			if err != nil {
@@ -258,7 +258,7 @@ func numbersOf(text string, to *[]int) error {
 	return nil
 }
 
-func parseGPU(b described, text string) (g offer.GPU, err error) {
+func parseGPU(b described, text string) (g place.GPU, err error) {
 	g.Model, g.Offerable = b.Model, b.offerable
 	if text == "" {
 		return g, nil

@@ -4,7 +4,6 @@ import (
 	"math"
 	"testing"
 
-	"caelum/internal/offer"
 	"caelum/internal/place"
 	"caelum/internal/slurm"
 )
@@ -12,7 +11,7 @@ import (
 // TestNoHoldBesideAnEmptyGPU checks that a job starts on an empty GPU, even if a slot on another GPU will cost less in
 // six hours. Nine of ten GPUs are busy, most of them with jobs that have no time limit.
 func TestNoHoldBesideAnEmptyGPU(t *testing.T) {
-	busy := func(label string, end float64) offer.GPU {
+	busy := func(label string, end float64) place.GPU {
 		g := a100(t, label)
 		for i := range g.Busy.Indices() {
 			g.Expect(i, end)
@@ -22,7 +21,7 @@ func TestNoHoldBesideAnEmptyGPU(t *testing.T) {
 	shared := busy("4g.20gb@0", math.Inf(1))
 	at, _ := shared.Model.Placement("3g.20gb", 4)
 	shared.Hold(at, 1e9+21600)
-	gpus := []offer.GPU{shared}
+	gpus := []place.GPU{shared}
 	for range 8 {
 		gpus = append(gpus, busy("7g.40gb@0", math.Inf(1)))
 	}

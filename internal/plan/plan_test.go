@@ -12,7 +12,6 @@ import (
 	"pgregory.net/rapid"
 
 	"caelum/internal/mig"
-	"caelum/internal/offer"
 	"caelum/internal/place"
 	"caelum/internal/slurm"
 )
@@ -37,15 +36,15 @@ func plain(b *mig.Model) (l mig.Layout) {
 
 // drawGPUs makes the GPUs of a node: any GPU models, any layouts including variants, some instances idle, some units
 // blocked.
-func drawGPUs(t *rapid.T) []offer.GPU {
-	gpus := make([]offer.GPU, rapid.IntRange(1, 4).Draw(t, "gpus"))
+func drawGPUs(t *rapid.T) []place.GPU {
+	gpus := make([]place.GPU, rapid.IntRange(1, 4).Draw(t, "gpus"))
 	for k := range gpus {
 		if rapid.IntRange(0, 5).Draw(t, "managed") == 0 {
 			continue
 		}
 		all := mig.Models()
 		b := all[rapid.IntRange(0, len(all)-1).Draw(t, "board")]
-		g := offer.GPU{Model: b, Offerable: plain(b)}
+		g := place.GPU{Model: b, Offerable: plain(b)}
 		if rapid.IntRange(0, 3).Draw(t, "few") == 0 {
 			g.Offerable = b.OfProfile(0)
 		}
@@ -124,7 +123,7 @@ func TestTextTells(t *testing.T) {
 // models by pointer.
 func TestSameModelOnce(t *testing.T) {
 	b := model(t, "H100-80GB")
-	text := Text(State{GPUs: []offer.GPU{{Model: b, Offerable: plain(b)}}})
+	text := Text(State{GPUs: []place.GPU{{Model: b, Offerable: plain(b)}}})
 	one, err1 := Parse(text)
 	two, err2 := Parse(text)
 	if err1 != nil || err2 != nil || one.GPUs[0].Model != two.GPUs[0].Model {
@@ -150,7 +149,7 @@ func TestExtraOfOthers(t *testing.T) {
 // text.
 func FuzzParse(f *testing.F) {
 	b := model(f, "A30-24GB")
-	f.Add(Text(State{GPUs: []offer.GPU{{Model: b, Offerable: plain(b), Blocked: 1}, {}}}))
+	f.Add(Text(State{GPUs: []place.GPU{{Model: b, Offerable: plain(b), Blocked: 1}, {}}}))
 	f.Add("1;board/8;profile/1g.5gb/1/1/7/0.0.0.0/0.1.2;gpu/1g.5gb@0=1,~1g.5gb@1,!80")
 	f.Add("1;gpu/;board/99999999999999999999")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -169,7 +168,7 @@ func FuzzParse(f *testing.F) {
 const closed = "gpu:a100:7,mig:closed:28"
 
 // node returns a node that can start jobs, with these GPUs and all of gres/mig closed.
-func node(t testing.TB, name string, gpus ...offer.GPU) slurm.Node {
+func node(t testing.TB, name string, gpus ...place.GPU) slurm.Node {
 	t.Helper()
 	list, err := slurm.ParseGRES(closed)
 	if err != nil {
@@ -184,10 +183,10 @@ func node(t testing.TB, name string, gpus ...offer.GPU) slurm.Node {
 	}
 }
 
-func a100(t testing.TB, busy ...string) offer.GPU {
+func a100(t testing.TB, busy ...string) place.GPU {
 	t.Helper()
 	b := model(t, "A100-40GB")
-	g := offer.GPU{Model: b, Offerable: plain(b)}
+	g := place.GPU{Model: b, Offerable: plain(b)}
 	for _, label := range busy {
 		profile, start, _ := strings.Cut(label, "@")
 		i, ok := b.Placement(profile, int(start[0]-'0'))
@@ -751,7 +750,7 @@ func TestHetWithoutSlices(t *testing.T) {
 func TestSized(t *testing.T) {
 	h100 := func() slurm.Node {
 		b := model(t, "H100-80GB")
-		return node(t, "n2", offer.GPU{Model: b, Offerable: plain(b)})
+		return node(t, "n2", place.GPU{Model: b, Offerable: plain(b)})
 	}
 	sized := waits(1, "2g.10gb", 1, 1)
 	sized.AdminComment = slurm.TagSized + "2g.10gb"
@@ -792,7 +791,7 @@ func TestSized(t *testing.T) {
 // fewer such slices as used than jobs hold there.
 func TestForgotten(t *testing.T) {
 	b := model(t, "H100-80GB")
-	n := node(t, "n2", offer.GPU{Model: b, Offerable: plain(b)})
+	n := node(t, "n2", place.GPU{Model: b, Offerable: plain(b)})
 	sized := waits(1, "2g.10gb", 1, 1)
 	sized.AdminComment = slurm.TagSized + "2g.10gb"
 	has := slurm.Job{ID: 7, State: "RUNNING", Nodes: []string{"n2"}, PerNode: sized.PerNode}

@@ -61,7 +61,7 @@ func New(snapshot Snapshot, policy place.Policy, without func(slurm.Node) bool) 
 	slices.SortStableFunc(snapshot.Nodes, func(a, b slurm.Node) int { return cmp.Compare(a.Weight, b.Weight) })
 	now := float64(snapshot.At.UnixMilli()) / 1000
 	on := runningOn(snapshot.Queue.All, snapshot.At)
-	var gpus [][]offer.GPU
+	var gpus [][]place.GPU
 	for _, n := range snapshot.Nodes {
 		text := In(n.Extra)
 		if text == "" || !n.Schedulable() || n.Unregistered || without != nil && without(n) {
@@ -86,7 +86,7 @@ func New(snapshot Snapshot, policy place.Policy, without func(slurm.Node) bool) 
 }
 
 // overrun sets the ends that have passed already to a time shortly after now.
-func overrun(g *offer.GPU, now float64) {
+func overrun(g *place.GPU, now float64) {
 	for i := range g.Ends {
 		if g.Ends[i] < now {
 			g.Ends[i] = now + overdue
@@ -246,7 +246,7 @@ func (v *View) equivalentProfiles(profile string) (names []string) {
 			continue
 		}
 		seen[b] = true
-		if name, ok := b.EquivalentProfile(profile, v.Offerable[g]); ok && name != profile &&
+		if name, ok := b.EquivalentProfile(profile, v.Pool.GPU(g).Offerable); ok && name != profile &&
 			!slices.Contains(names, name) {
 			names = append(names, name)
 		}
@@ -472,15 +472,15 @@ func (v *View) room(wants []offer.Want) func(member int) []offer.Spot {
 
 // clear makes bare, the cluster with empty GPUs.
 func (v *View) clear() {
-	var bare [][]offer.GPU
+	var bare [][]place.GPU
 	first := map[string]int{}
 	for n, gpus := range v.Nodes {
-		var on []offer.GPU
+		var on []place.GPU
 		key := ""
 		for _, g := range gpus {
-			b, given := v.Pool.GPU(g).Model, v.Offerable[g]
-			on = append(on, offer.GPU{Model: b, Offerable: given})
-			key += fmt.Sprintf("%p/%x ", b, given)
+			g := v.Pool.GPU(g)
+			on = append(on, place.GPU{Model: g.Model, Offerable: g.Offerable})
+			key += fmt.Sprintf("%p/%x ", g.Model, g.Offerable)
 		}
 		if _, known := first[key]; !known {
 			first[key] = n

@@ -147,8 +147,8 @@ func (b *batches) order() (all []int) {
 	seen := map[gpuState]bool{}
 	for k := range pool.Len() {
 		g := pool.GPU(k)
-		s := gpuState{model: g.Model, layout: g.Layout, idle: g.Idle}
-		if b.cut.inputs.Ends && g.Layout != 0 {
+		s := gpuState{model: g.Model, layout: g.Busy, idle: g.Idle}
+		if b.cut.inputs.Ends && g.Busy != 0 {
 			s.gpu = k
 		}
 		if pool.Busy(k).Units > 0 && !seen[s] {

@@ -57,7 +57,7 @@ func occupy(t *rapid.T, s *simulation) {
 		g := place.GPU{Model: b}
 		var busy mig.Layout
 		if k > 0 && s.GPUs[k-1] == b && rapid.Bool().Draw(t, "the same again") {
-			busy, g.Idle = c.Pool.GPU(k-1).Layout, c.Pool.GPU(k-1).Idle
+			busy, g.Idle = c.Pool.GPU(k-1).Busy, c.Pool.GPU(k-1).Idle
 		} else {
 			busy, g.Idle = drawInstances(t, b)
 		}
@@ -144,7 +144,7 @@ func earlier(a, b []int) bool {
 }
 
 func units(g place.GPU) (n int) {
-	for i := range g.Layout.Indices() {
+	for i := range g.Busy.Indices() {
 		n += g.Model.Placements[i].Size
 	}
 	return n

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"caelum/internal/mig"
-	"caelum/internal/offer"
 	"caelum/internal/place"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
@@ -30,7 +29,7 @@ func node(t testing.TB, name, placements, has, used string) slurm.Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := offer.GPU{Model: b.Select(mig.Plain)}
+	g := place.GPU{Model: b.Select(mig.Plain)}
 	for i := range g.Model.Profiles {
 		g.Offerable |= g.Model.OfProfile(i)
 	}
@@ -48,7 +47,7 @@ func node(t testing.TB, name, placements, has, used string) slurm.Node {
 		States:     []string{"IDLE"},
 		Partitions: []string{"gpu"},
 		Gres:       gres(t, "gpu:a100:7,"+has),
-		Extra:      plan.Into("", plan.Text(plan.State{GPUs: []offer.GPU{g}})),
+		Extra:      plan.Into("", plan.Text(plan.State{GPUs: []place.GPU{g}})),
 	}
 	if used != "" {
 		n.GresUsed = gres(t, used)
