@@ -70,7 +70,7 @@ FUZZTIME ?= 3600
 fuzz: prerequisites
 	@command -v clang >/dev/null || { echo "clang is needed: apt-get install clang"; exit 1; }
 	for f in internal/api:FuzzServer internal/agent:FuzzAgent internal/agent:FuzzRecords contrib/job_submit:FuzzTable contrib/job_submit:FuzzSubmit contrib/job_submit:FuzzModify \
-		internal/mig:FuzzParse internal/place:FuzzPlan internal/trace:FuzzSacct internal/predict:FuzzSummaries; do \
+		internal/mig:FuzzParse internal/reconfigure:FuzzPlan internal/trace:FuzzSacct internal/predict:FuzzSummaries; do \
 		$(GO) test ./$${f%:*} -run '^$$' -fuzz "^$${f#*:}\$$" -parallel=1 -fuzztime=$(FUZZTIME)s -fuzzminimizetime=50x || exit 1; done
 	$(MAKE) -C spank/fuzz fuzz B=$(B) FUZZTIME=$(FUZZTIME)
 	$(MAKE) -C contrib/nvml-emulator/fuzz fuzz B=$(B) FUZZTIME=$(FUZZTIME)
@@ -78,9 +78,9 @@ fuzz: prerequisites
 check: lint unit
 
 # With the race detector, except for packages that start no goroutine and compute for minutes under it.
-PURE := ./internal/sim ./internal/place ./contrib/learn
+PURE := ./internal/sim ./internal/place/... ./internal/reconfigure ./contrib/learn
 unit:
-	$(GO) test -race $$($(GO) list ./... | grep -vE '/(internal/(sim|place)|contrib/learn)$$')
+	$(GO) test -race $$($(GO) list ./... | grep -vE '/(internal/(sim|place|place/placetest|reconfigure)|contrib/learn)$$')
 	$(GO) test $(PURE)
 
 # The whole on a real Slurm: slurmctld, slurmd, slurmdbd, MariaDB and munge of Debian; only the GPUs are emulated.

@@ -13,12 +13,10 @@ import (
 
 // layers is the order of the packages: a package imports only packages that come before it.
 var layers = []string{
-	"internal/version",
-	"internal/failpoint", "internal/trust", "internal/sqlite", "internal/mig", "internal/place", "internal/offer",
-	"internal/predict", "internal/decisions", "internal/ledger", "internal/repo", "internal/gpu", "internal/slurm",
-	"internal/learn", "internal/plan", "internal/wake", "internal/api",
-	"internal/inventory", "internal/config",
-	"internal/usage", "internal/agent", "internal/watch",
+	"internal/version", "internal/failpoint", "internal/trust", "internal/sqlite", "internal/mig", "internal/place",
+	"internal/reconfigure", "internal/offer", "internal/predict", "internal/decisions", "internal/ledger",
+	"internal/repo", "internal/gpu", "internal/slurm", "internal/learn", "internal/plan", "internal/wake",
+	"internal/api", "internal/inventory", "internal/config", "internal/usage", "internal/agent", "internal/watch",
 	"internal/doctor", "internal/trace", "internal/sim", "internal/report",
 }
 
@@ -30,10 +28,11 @@ var exceptions = map[[2]string]string{
 // pure are packages without I/O that decide both in production and in simulation. The same values must give the same
 // decision.
 var pure = map[string]string{
-	"internal/mig":     "geometry",
-	"internal/place":   "placement",
-	"internal/offer":   "offers",
-	"internal/predict": "prediction",
+	"internal/mig":         "geometry",
+	"internal/place":       "placement",
+	"internal/reconfigure": "reconfiguration",
+	"internal/offer":       "offers",
+	"internal/predict":     "prediction",
 }
 
 // forbidden are imports that pure packages must not have, with the reason for each.

@@ -12,7 +12,8 @@ import (
 // mapped are the packages whose comment, in doc.go, has a line for each of their files.
 var mapped = []string{
 	"internal/agent", "internal/predict", "internal/repo", "internal/plan", "internal/offer", "internal/slurm",
-	"internal/place", "internal/mig", "internal/sim", "internal/gpu", "internal/doctor", "internal/api",
+	"internal/place", "internal/place/placetest", "internal/reconfigure", "internal/mig", "internal/sim",
+	"internal/gpu", "internal/doctor", "internal/api",
 	"internal/learn", "internal/trace", "internal/report", "internal/watch", "internal/wake", "internal/sqlite",
 	"internal/config", "internal/usage",
 	"internal/ledger", "internal/trust", "internal/decisions", "cmd/caelum", "contrib/learn", "contrib/policies",

@@ -1,4 +1,4 @@
-package place
+package place_test
 
 import (
 	"container/heap"
@@ -10,27 +10,24 @@ import (
 	"golang.org/x/sys/unix"
 
 	"caelum/internal/mig"
+	"caelum/internal/place"
+	"caelum/internal/place/placetest"
 	"caelum/internal/trace"
 )
 
-func plainA100(t testing.TB) *mig.Model {
-	b, err := mig.ModelByName("A100-40GB")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b.Select(mig.Plain)
-}
-
 // loaded returns a pool under load: jobs of the uniform mix arrive at the offered load and stay for an hour on average.
 // Jobs that find no room leave.
-func loaded(b testing.TB, gpus int, load float64) *Situation {
-	model := plainA100(b)
-	pool := NewPool(make([]GPU, gpus))
+func loaded(b testing.TB, gpus int, load float64) *place.Situation {
+	model := placetest.PlainA100(b)
+	pool := place.NewPool(make([]place.GPU, gpus))
 	for k := range gpus {
-		pool.Set(k, GPU{Model: model})
+		pool.Set(k, place.GPU{Model: model})
 	}
-	s := &Situation{Pool: pool, MeanDuration: 3600}
-	policy := byLayout(bestFit)
+	s := &place.Situation{Pool: pool, MeanDuration: 3600}
+	policy, err := place.ByName("best-fit")
+	if err != nil {
+		b.Fatal(err)
+	}
 	var running endings
 	for j := range (trace.Churn{Mix: trace.Mixes[0].Mix, Jobs: 20 * gpus, GPUs: gpus, Load: load, Seed: 1}).All() {
 		s.Now = j.Submit
@@ -38,14 +35,15 @@ func loaded(b testing.TB, gpus int, load float64) *Situation {
 			e := heap.Pop(&running).(ending)
 			pool.Finish(e.gpu, e.i, false)
 		}
-		if c := policy.Choose(s, Request{j.Profile, j.Duration}); c.Verdict == Here {
+		if c := policy.Choose(s, place.Request{Profile: j.Profile, Duration: j.Duration}); c.Verdict == place.Here {
 			pool.Start(c.GPU, c.Placement, s.Now+j.Duration)
 			heap.Push(&running, ending{s.Now + j.Duration, c.GPU, c.Placement})
 		}
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 400 {
-		s.Behind = append(s.Behind, Request{trace.ChurnProfiles[rng.IntN(6)], 3600 * rng.ExpFloat64()})
+		profile := trace.ChurnProfiles[rng.IntN(6)]
+		s.Behind = append(s.Behind, place.Request{Profile: profile, Duration: 3600 * rng.ExpFloat64()})
 	}
 	return s
 }
@@ -62,12 +60,12 @@ func (e endings) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
 func (e *endings) Push(x any)        { *e = append(*e, x.(ending)) }
 func (e *endings) Pop() any          { x := (*e)[len(*e)-1]; *e = (*e)[:len(*e)-1]; return x }
 
-func benchmark(b *testing.B, s *Situation, policy Policy, profiles ...string) {
+func benchmark(b *testing.B, s *place.Situation, policy place.Policy, profiles ...string) {
 	b.ReportAllocs()
 	defer cpuTime(b)()
 	i := 0
 	for b.Loop() {
-		policy.Choose(s, Request{profiles[i%len(profiles)], 1800})
+		policy.Choose(s, place.Request{Profile: profiles[i%len(profiles)], Duration: 1800})
 		i++
 	}
 }
@@ -89,11 +87,11 @@ func cpuTime(b *testing.B) (stop func()) {
 
 // BenchmarkOneGPU makes a decision on one GPU that has a 3g.20gb.
 func BenchmarkOneGPU(b *testing.B) {
-	model := plainA100(b)
+	model := placetest.PlainA100(b)
 	i, _ := model.Placement("3g.20gb", 4)
-	s := &Situation{Pool: NewPool([]GPU{{Model: model, Busy: mig.Layout(0).With(i)}})}
-	for _, name := range Names() {
-		policy, _ := ByName(name)
+	s := &place.Situation{Pool: place.NewPool([]place.GPU{{Model: model, Busy: mig.Layout(0).With(i)}})}
+	for _, name := range place.Names() {
+		policy, _ := place.ByName(name)
 		b.Run(name, func(b *testing.B) { benchmark(b, s, policy, "1g.5gb") })
 	}
 }
@@ -101,22 +99,22 @@ func BenchmarkOneGPU(b *testing.B) {
 // Benchmark6212 makes a decision among 6212 GPUs under load.
 func Benchmark6212(b *testing.B) {
 	s := loaded(b, 6212, 1)
-	groups := 0
-	for _, of := range s.Pool.models {
-		groups += len(of.groups)
+	layouts := map[mig.Layout]bool{}
+	for k := range s.Pool.Len() {
+		layouts[s.Pool.GPU(k).Busy] = true
 	}
-	b.Logf("%d groups", groups)
-	for _, name := range Names() {
+	b.Logf("%d layouts", len(layouts))
+	for _, name := range place.Names() {
 		if name == "qla" || name == "scarcity" {
 			continue
 		}
-		policy, _ := ByName(name)
+		policy, _ := place.ByName(name)
 		b.Run(name, func(b *testing.B) { benchmark(b, s, policy, trace.ChurnProfiles[:]...) })
 	}
 	// The same decisions according to the definitions of the policies.
-	q := question{now: s.Now, d: 1800, futures: futures{}}
+	q := question{now: s.Now, d: 1800, futures: placetest.Futures{}}
 	for k := range s.Pool.Len() {
-		q.gpus = append(q.gpus, plainly(s.Pool.GPU(k)))
+		q.gpus = append(q.gpus, placetest.PlainGPUOf(s.Pool.GPU(k)))
 	}
 	for _, name := range []string{"best-fit", "reach", "lifetime"} {
 		b.Run(name+"/by definition", func(b *testing.B) {
@@ -133,8 +131,8 @@ func Benchmark6212(b *testing.B) {
 // Benchmark16 makes a decision for the head of a long queue on 16 GPUs.
 func Benchmark16(b *testing.B) {
 	s := loaded(b, 16, 0.95)
-	for _, name := range Names() {
-		policy, _ := ByName(name)
+	for _, name := range place.Names() {
+		policy, _ := place.ByName(name)
 		b.Run(name, func(b *testing.B) { benchmark(b, s, policy, "1g.5gb", "2g.10gb") })
 	}
 }

@@ -1,4 +1,4 @@
-package place
+package place_test
 
 import (
 	"math"
@@ -8,19 +8,21 @@ import (
 	"pgregory.net/rapid"
 
 	"caelum/internal/mig"
+	"caelum/internal/place"
+	"caelum/internal/place/placetest"
 )
 
 // The definitions of the policies, in terms of the sets of intervals of the oracle.
 
 // acquisition returns how an instance can be acquired, from 0 (an idle one) to 2 (idle ones have to be destroyed); -1:
 // it cannot.
-func (o plainGPU) acquisition(x interval) int {
+func acquisition(o placetest.PlainGPU, x placetest.Interval) int {
 	switch {
-	case !o.fits(o.busy, x):
+	case !o.Fits(o.Busy, x):
 		return -1
-	case slices.Contains(o.idle, x):
+	case slices.Contains(o.Idle, x):
 		return 0
-	case o.fits(slices.Concat(o.busy, o.idle), x):
+	case o.Fits(slices.Concat(o.Busy, o.Idle), x):
 		return 1
 	}
 	return 2
@@ -29,29 +31,29 @@ func (o plainGPU) acquisition(x interval) int {
 // spot is a candidate. The numbers of cost are compared in their order; less is better.
 type spot struct {
 	gpu  int
-	at   interval
+	at   placetest.Interval
 	cost []float64
 }
 
 // question is the input of a definition.
 type question struct {
-	gpus    []plainGPU
+	gpus    []placetest.PlainGPU
 	profile string
 	now, d  float64
 	weights map[string]float64
-	futures futures
+	futures placetest.Futures
 }
 
 // by ranks the candidates that can be acquired in the cheapest way that any admitted candidate can be acquired in.
 func (q question) by(
-	admitted func(k int, x interval) bool,
-	costs func(o plainGPU, k int, x interval) []float64,
+	admitted func(k int, x placetest.Interval) bool,
+	costs func(o placetest.PlainGPU, k int, x placetest.Interval) []float64,
 ) []spot {
 	for kind := range 3 {
 		var found []spot
 		for k, o := range q.gpus {
-			for _, x := range every(o.model) {
-				if o.model.Profiles[x.profile].Name == q.profile && o.acquisition(x) == kind && admitted(k, x) {
+			for _, x := range placetest.Every(o.Model) {
+				if o.Model.Profiles[x.Profile].Name == q.profile && acquisition(o, x) == kind && admitted(k, x) {
 					found = append(found, spot{k, x, costs(o, k, x)})
 				}
 			}
@@ -65,11 +67,11 @@ func (q question) by(
 }
 
 // all ranks the candidates that can be acquired in any way.
-func (q question) all(costs func(o plainGPU, k int, x interval) []float64) []spot {
+func (q question) all(costs func(o placetest.PlainGPU, k int, x placetest.Interval) []float64) []spot {
 	var found []spot
 	for k, o := range q.gpus {
-		for _, x := range every(o.model) {
-			if o.model.Profiles[x.profile].Name == q.profile && o.acquisition(x) >= 0 {
+		for _, x := range placetest.Every(o.Model) {
+			if o.Model.Profiles[x.Profile].Name == q.profile && acquisition(o, x) >= 0 {
 				found = append(found, spot{k, x, costs(o, k, x)})
 			}
 		}
@@ -78,7 +80,7 @@ func (q question) all(costs func(o plainGPU, k int, x interval) []float64) []spo
 	return found
 }
 
-func anywhere(int, interval) bool { return true }
+func anywhere(int, placetest.Interval) bool { return true }
 
 // shares returns the weights of a GPU model's profiles: the share of each in all requests.
 func (q question) shares(b *mig.Model) []float64 {
@@ -100,100 +102,101 @@ func (q question) shares(b *mig.Model) []float64 {
 // definitions rank the candidates, by policy. Ties go to the lowest GPU, then to the lowest start.
 var definitions = map[string]func(q question) []spot{
 	"first-fit": func(q question) []spot {
-		return q.by(anywhere, func(plainGPU, int, interval) []float64 { return nil })
+		return q.by(anywhere, func(placetest.PlainGPU, int, placetest.Interval) []float64 { return nil })
 	},
 	"best-fit": func(q question) []spot {
-		return q.by(anywhere, func(o plainGPU, k int, x interval) []float64 {
-			after := with(o.busy, x)
-			return []float64{float64(o.freeUnits(after)), -float64(total(o.cc(after)))}
+		return q.by(anywhere, func(o placetest.PlainGPU, k int, x placetest.Interval) []float64 {
+			after := placetest.With(o.Busy, x)
+			return []float64{float64(o.FreeUnits(after)), -float64(total(o.CC(after)))}
 		})
 	},
 	"driver": func(q question) []spot {
-		return q.by(anywhere, func(o plainGPU, k int, x interval) []float64 {
-			return []float64{float64(k), -float64(total(o.cc(with(o.busy, x))))}
+		return q.by(anywhere, func(o placetest.PlainGPU, k int, x placetest.Interval) []float64 {
+			return []float64{float64(k), -float64(total(o.CC(placetest.With(o.Busy, x))))}
 		})
 	},
 	"reach": func(q question) []spot {
-		return q.by(anywhere, func(o plainGPU, k int, x interval) []float64 {
-			after := with(o.busy, x)
-			share := float64(q.futures.reach(o, after)) / float64(q.futures.reach(o, o.busy))
-			return []float64{-share, float64(total(o.cc(o.busy)) - total(o.cc(after)))}
+		return q.by(anywhere, func(o placetest.PlainGPU, k int, x placetest.Interval) []float64 {
+			after := placetest.With(o.Busy, x)
+			share := float64(q.futures.Reach(o, after)) / float64(q.futures.Reach(o, o.Busy))
+			return []float64{-share, float64(total(o.CC(o.Busy)) - total(o.CC(after)))}
 		})
 	},
 	"mcc": func(q question) []spot {
-		return q.by(anywhere, func(o plainGPU, k int, x interval) []float64 {
-			return []float64{-float64(total(o.cc(with(o.busy, x))))}
+		return q.by(anywhere, func(o placetest.PlainGPU, k int, x placetest.Interval) []float64 {
+			return []float64{-float64(total(o.CC(placetest.With(o.Busy, x))))}
 		})
 	},
 	"mecc": func(q question) []spot {
-		return q.by(anywhere, func(o plainGPU, k int, x interval) []float64 {
+		return q.by(anywhere, func(o placetest.PlainGPU, k int, x placetest.Interval) []float64 {
 			sum := 0.0
-			for p, n := range o.cc(with(o.busy, x)) {
-				sum -= q.shares(o.model)[p] * float64(n)
+			for p, n := range o.CC(placetest.With(o.Busy, x)) {
+				sum -= q.shares(o.Model)[p] * float64(n)
 			}
 			return []float64{sum}
 		})
 	},
 	"fgd": func(q question) []spot {
-		return q.by(anywhere, func(o plainGPU, k int, x interval) []float64 {
-			w := q.shares(o.model)
-			return []float64{o.lost(with(o.busy, x), w) - o.lost(o.busy, w)}
+		return q.by(anywhere, func(o placetest.PlainGPU, k int, x placetest.Interval) []float64 {
+			w := q.shares(o.Model)
+			return []float64{o.Lost(placetest.With(o.Busy, x), w) - o.Lost(o.Busy, w)}
 		})
 	},
 	"fragaware": func(q question) []spot {
-		return q.all(func(o plainGPU, k int, x interval) []float64 {
+		return q.all(func(o placetest.PlainGPU, k int, x placetest.Interval) []float64 {
 			loaded := 0.0
-			if taken := o.model.Grid - o.freeUnits(o.busy); float64(taken) >= 0.4*float64(o.model.Grid) {
+			if taken := o.Model.Grid - o.FreeUnits(o.Busy); float64(taken) >= 0.4*float64(o.Model.Grid) {
 				loaded = 1
 			}
-			return []float64{loaded, math.Round(o.frag(with(o.busy, x)) * 1e9), float64(o.acquisition(x))}
+			return []float64{loaded, math.Round(o.Frag(placetest.With(o.Busy, x)) * 1e9), float64(acquisition(o, x))}
 		})
 	},
 	"grmu": func(q question) []spot {
-		isWhole := func(k int, x interval) bool { return x.to-x.from == q.gpus[k].model.Grid }
+		isWhole := func(k int, x placetest.Interval) bool { return x.To-x.From == q.gpus[k].Model.Grid }
 		heavy, light := 0, 0
 		for k, o := range q.gpus {
-			if len(o.busy) > 0 && isWhole(k, o.busy[0]) {
+			if len(o.Busy) > 0 && isWhole(k, o.Busy[0]) {
 				heavy++
-			} else if len(o.busy) > 0 {
+			} else if len(o.Busy) > 0 {
 				light++
 			}
 		}
 		most := max(1, len(q.gpus)*3/10)
-		asDriver := func(o plainGPU, k int, x interval) []float64 {
-			return []float64{float64(k), -float64(total(o.cc(with(o.busy, x))))}
+		asDriver := func(o placetest.PlainGPU, k int, x placetest.Interval) []float64 {
+			return []float64{float64(k), -float64(total(o.CC(placetest.With(o.Busy, x))))}
 		}
-		if found := q.by(func(k int, x interval) bool { return len(q.gpus[k].busy) > 0 }, asDriver); found != nil {
+		inUse := func(k int, x placetest.Interval) bool { return len(q.gpus[k].Busy) > 0 }
+		if found := q.by(inUse, asDriver); found != nil {
 			return found
 		}
-		return q.by(func(k int, x interval) bool {
+		return q.by(func(k int, x placetest.Interval) bool {
 			if isWhole(k, x) {
-				return len(q.gpus[k].busy) == 0 && heavy < most
+				return len(q.gpus[k].Busy) == 0 && heavy < most
 			}
-			return len(q.gpus[k].busy) == 0 && light < max(1, len(q.gpus)-most)
+			return len(q.gpus[k].Busy) == 0 && light < max(1, len(q.gpus)-most)
 		}, asDriver)
 	},
 	"lifetime": func(q question) []spot {
-		return q.all(func(o plainGPU, k int, x interval) []float64 {
+		return q.all(func(o placetest.PlainGPU, k int, x placetest.Interval) []float64 {
 			sum := 0.0
-			for _, slot := range every(o.model) {
-				if !overlap(slot, x) {
+			for _, slot := range placetest.Every(o.Model) {
+				if !placetest.Overlap(slot, x) {
 					continue
 				}
 				free := q.now // F of the slot
-				for _, y := range o.busy {
-					if overlap(slot, y) {
-						free = max(free, o.until[y])
+				for _, y := range o.Busy {
+					if placetest.Overlap(slot, y) {
+						free = max(free, o.Until[y])
 					}
 				}
-				for _, u := range o.blocked {
-					if slot.from <= u && u < slot.to {
+				for _, u := range o.Blocked {
+					if slot.From <= u && u < slot.To {
 						free = math.Inf(1)
 					}
 				}
-				sum += float64(slot.to-slot.from) * max(0, q.now+q.d-free)
+				sum += float64(slot.To-slot.From) * max(0, q.now+q.d-free)
 			}
-			return []float64{sum, float64(o.acquisition(x)), -float64(q.futures.reach(o, with(o.busy, x)))}
+			return []float64{sum, float64(acquisition(o, x)), -float64(q.futures.Reach(o, placetest.With(o.Busy, x)))}
 		})
 	},
 }
@@ -203,9 +206,9 @@ var definitions = map[string]func(q question) []spot{
 var rounded = []string{"mecc", "fgd"}
 
 func TestPoliciesAgainstOracle(t *testing.T) {
-	known := futures{}
+	known := placetest.Futures{}
 	rapid.Check(t, func(t *rapid.T) {
-		gpus := drawGPUs(t)
+		gpus := placetest.DrawGPUs(t)
 		some := gpus[rapid.IntRange(0, len(gpus)-1).Draw(t, "profile of")].Model
 		q := question{now: 1000, d: float64(rapid.IntRange(0, 4).Draw(t, "duration") * 300), futures: known,
 			profile: some.Profiles[rapid.IntRange(0, len(some.Profiles)-1).Draw(t, "profile")].Name}
@@ -216,10 +219,10 @@ func TestPoliciesAgainstOracle(t *testing.T) {
 			}
 		}
 		for _, g := range gpus {
-			q.gpus = append(q.gpus, plainly(g))
+			q.gpus = append(q.gpus, placetest.PlainGPUOf(g))
 		}
-		s := &Situation{Pool: NewPool(gpus), Now: q.now, Weights: NewWeights(q.weights)}
-		for _, name := range Names() {
+		s := &place.Situation{Pool: place.NewPool(gpus), Now: q.now, Weights: place.NewWeights(q.weights)}
+		for _, name := range place.Names() {
 			define, ok := definitions[name]
 			if !ok {
 				if name != "qla" && name != "scarcity" {
@@ -227,20 +230,20 @@ func TestPoliciesAgainstOracle(t *testing.T) {
 				}
 				continue
 			}
-			policy, err := ByName(name)
+			policy, err := place.ByName(name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := policy.Choose(s, Request{q.profile, q.d})
+			got := policy.Choose(s, place.Request{Profile: q.profile, Duration: q.d})
 			want := define(q)
-			if (got.Verdict == Here) != (len(want) > 0) {
+			if (got.Verdict == place.Here) != (len(want) > 0) {
 				t.Fatalf("%s: %v; the definition has %d candidates", name, got, len(want))
 			}
 			if len(want) == 0 {
 				continue
 			}
 			pl := gpus[got.GPU].Model.Placements[got.Placement]
-			at := interval{pl.Profile, pl.Start, pl.Start + pl.Size}
+			at := placetest.Interval{Profile: pl.Profile, From: pl.Start, To: pl.Start + pl.Size}
 			n := slices.IndexFunc(want, func(w spot) bool { return w.gpu == got.GPU && w.at == at })
 			if n == 0 || n > 0 && slices.Contains(rounded, name) && close(want[n].cost, want[0].cost) {
 				continue
@@ -260,4 +263,12 @@ func TestPoliciesAgainstOracle(t *testing.T) {
 
 func close(a, b []float64) bool {
 	return slices.EqualFunc(a, b, func(x, y float64) bool { return math.Abs(x-y) < 1e-9 })
+}
+
+func total(n []int) int {
+	sum := 0
+	for _, x := range n {
+		sum += x
+	}
+	return sum
 }

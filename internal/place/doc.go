@@ -1,13 +1,13 @@
 // Package place chooses the GPU and the start for one GPU instance. It is pure: it takes the state of the GPUs and
-// returns a choice. It never makes or destroys an instance (package gpu does), never decides which job is next, and
-// never decides what is offered (package offer does).
+// returns a choice. It never makes or destroys an instance (package gpu does), never stops or moves a job (package
+// reconfigure plans that), never decides which job is next, and never decides what is offered (package offer does).
 //
 // Files:
 //
 // State of the GPUs, and the interface of a policy:
 //
 //	gpu.go          GPU; the ways to get a placement: reuse, carve, reclaim (Acquisition); instances in the way
-//	pool.go         Pool: groups of GPUs with the same layout; start and end of a placement, when a slot is free
+//	pool.go         Pool, Spot: groups of GPUs with the same layout; start and end of a placement, when a slot is free
 //	place.go        Request, Situation, Policy, Choice; names of the policies (ByName) and the default; cost and ties
 //	inputs.go       the parts of a situation that each policy uses (InputsOf)
 //	recent.go       the recent requests: frequency of profiles and mean duration (recentKept 200)
@@ -20,14 +20,9 @@
 //	scarcity.go     scarcity: the price of time in a slot, and its fitted constants
 //	qla.go          qla: simulates the jobs behind the head, may hold the head; constants (qlaAhead, qlaHold)
 //
-// Plans of several changes, and exact searches:
+// Exact searches:
 //
-//	plan.go         Spot, Plan and Step: the actions destroy, leave, create, take; Apply on a copy of a pool; Serve
-//	reconfigure.go  stops jobs that may be requeued to make room for a request (Reconfigure: Fixed, Beta)
-//	defrag.go       moves of busy instances that reduce fragmentation: Depart, Reject, Merge
-//	draft.go        an unfinished plan of moves: the candidates for a move, packing a GPU again
-//	exact.go        Pack: an exact search for placements that fit together
-//	optimum.go      Optimum: the smallest total wait of all schedules, the reference for policies
+//	pack.go         Pack: spots for several instances that fit together
 //
 // # Why the start matters
 //
@@ -70,14 +65,6 @@
 //
 // With the policies up to fgd, all GPUs with the same layout cost the same, and the lowest of them is taken. These
 // policies therefore evaluate each layout in the pool once ([Pool]).
-//
-// # Plans
-//
-// Changes of more than one instance are planned as a value ([Plan]): which instances to destroy and to create, in
-// order. There are plans to serve a request ([Pool.Serve]), to stop jobs that may be requeued, as the last resort
-// ([Reconfigure]), and to move instances where that reduces fragmentation ([Pool.Depart], [Pool.Reject], [Pool.Merge]).
-// This package never carries out a plan on a GPU. [Pack] and [Optimum] are exact. They answer questions of feasibility,
-// and are the reference with which policies are compared.
 //
 // # Reach over several GPUs
 //

@@ -39,6 +39,10 @@ func leastLost(g *Group, i int, weights []float64) cost {
 	return cost{first: g.Busy.With(i).Lost(weights) - g.Busy.Lost(weights)}
 }
 
+// fragStep is to what fragmentation is rounded, because the same sum of fractions may differ slightly between two
+// layouts.
+const fragStep = 1e-9
+
 // FragAware prefers the GPUs whose load is below the threshold. Among these, or otherwise among the rest, it takes the
 // placement that leaves its GPU least fragmented. Ties go to the cheaper acquisition (arXiv 2512.16099). Load is the
 // share of a GPU's units that is busy.
@@ -50,10 +54,9 @@ func (FragAware) with(share float64) Policy { return FragAware{Threshold: share}
 func (f FragAware) Choose(s *Situation, r Request) Choice {
 	best := none
 	s.Pool.every(r.Profile, func(g *Group, i int, m Acquisition) {
-		// The value is rounded because the same sum of fractions may differ slightly between two layouts.
-		c := candidate{cost{math.Round(g.Busy.With(i).Frag / lessFrag), float64(m)}, g.GPUs[0], i}
+		c := candidate{cost{math.Round(g.Busy.With(i).Frag / fragStep), float64(m)}, g.GPUs[0], i}
 		if load := 1 - float64(g.Busy.Units)/float64(g.Model.Grid); load >= f.Threshold {
-			c.first += 2 / lessFrag // fragmentation is at most 1
+			c.first += 2 / fragStep // fragmentation is at most 1
 		}
 		if c.before(best) {
 			best = c

@@ -1,19 +1,21 @@
-package place
+package place_test
 
 import (
 	"testing"
 
 	"caelum/internal/mig"
+	"caelum/internal/place"
+	"caelum/internal/place/placetest"
 
 	"pgregory.net/rapid"
 )
 
-func drawGPU(t *rapid.T) GPU {
+func drawGPU(t *rapid.T) place.GPU {
 	b := rapid.SampledFrom(mig.Models()).Draw(t, "board")
 	if rapid.Bool().Draw(t, "plain") {
 		b = b.Select(mig.Plain)
 	}
-	g := GPU{Model: b}
+	g := place.GPU{Model: b}
 	all := rapid.SampledFrom(b.Layouts()).Draw(t, "instances")
 	for i := range all.Indices() {
 		if rapid.Bool().Draw(t, "idle") {
@@ -26,25 +28,12 @@ func drawGPU(t *rapid.T) GPU {
 	return g
 }
 
-// plainAcquisition returns how placement i can be acquired. It uses no sets of placements.
-func plainAcquisition(g GPU, i int) (Acquisition, bool) {
-	switch b := g.Model; {
-	case g.Busy.Has(i) || b.Units(i)&g.Blocked != 0 || !b.Legal(g.Busy.With(i)):
-		return 0, false
-	case g.Idle.Has(i):
-		return Reuse, true
-	case b.Legal((g.Busy | g.Idle).With(i)):
-		return Carve, true
-	}
-	return Reclaim, true
-}
-
 func TestAcquisition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawGPU(t)
 		for i := range g.Model.Placements {
 			got, ok := g.AcquisitionOf(i)
-			want, wantOK := plainAcquisition(g, i)
+			want, wantOK := placetest.PlainAcquisition(g, i)
 			if got != want || ok != wantOK {
 				t.Errorf("%s beside %s, idle %s: %v %v, want %v %v", g.Model.Label(i),
 					g.Model.DrawBeside(g.Busy, g.Blocked), g.Model.Draw(g.Idle), got, ok, want, wantOK)
@@ -53,7 +42,7 @@ func TestAcquisition(t *testing.T) {
 				continue
 			}
 			gone := g.InTheWay(i)
-			if (gone != 0) != (got == Reclaim) || gone&^g.Idle != 0 {
+			if (gone != 0) != (got == place.Reclaim) || gone&^g.Idle != 0 {
 				t.Errorf("%s by %v destroys %s", g.Model.Label(i), got, g.Model.List(gone))
 			}
 			if !g.Model.Legal((g.Busy | g.Idle&^gone).With(i)) {
@@ -79,30 +68,31 @@ func TestPoliciesChooseCheapestAcquisition(t *testing.T) {
 			some = gpus[0].Model
 		}
 		profile := rapid.SampledFrom(some.Profiles).Draw(t, "profile").Name
-		cheapest, any := endOfAcquisitions, false
+		cheapest, any := place.Reclaim+1, false
 		for _, g := range gpus {
 			for i, pl := range g.Model.Placements {
-				if m, ok := plainAcquisition(g, i); ok && g.Model.Profiles[pl.Profile].Name == profile {
+				if m, ok := placetest.PlainAcquisition(g, i); ok && g.Model.Profiles[pl.Profile].Name == profile {
 					cheapest, any = min(cheapest, m), true
 				}
 			}
 		}
-		for _, name := range Names() {
-			policy, err := ByName(name)
+		for _, name := range place.Names() {
+			policy, err := place.ByName(name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := policy.Choose(&Situation{Pool: NewPool(gpus)}, Request{Profile: profile, Duration: 3600})
+			s := &place.Situation{Pool: place.NewPool(gpus)}
+			c := policy.Choose(s, place.Request{Profile: profile, Duration: 3600})
 			// grmu keeps some GPUs from some profiles. The other policies find a placement whenever there is one.
-			if found := c.Verdict == Here; found != any && (found || name != "grmu") {
+			if found := c.Verdict == place.Here; found != any && (found || name != "grmu") {
 				t.Fatalf("%s: found %v, want %v", name, found, any)
 			}
-			if c.Verdict != Here {
+			if c.Verdict != place.Here {
 				continue
 			}
 			k, i := c.GPU, c.Placement
-			first := name != "grmu" && name != "fragaware" && !InputsOf(policy).Ends
-			if m, had := plainAcquisition(gpus[k], i); !had || first && m != cheapest ||
+			first := name != "grmu" && name != "fragaware" && !place.InputsOf(policy).Ends
+			if m, had := placetest.PlainAcquisition(gpus[k], i); !had || first && m != cheapest ||
 				gpus[k].Model.Profiles[gpus[k].Model.Placements[i].Profile].Name != profile {
 				t.Errorf("%s chose %s on GPU %d by %v (%v); %s was available by %v", name,
 					gpus[k].Model.Label(i), k, m, had, profile, cheapest)
@@ -120,9 +110,9 @@ func TestMostReachKeepsTheProduct(t *testing.T) {
 	}
 	a100 = a100.Select(mig.Plain)
 	rapid.Check(t, func(t *rapid.T) {
-		var gpus []GPU
+		var gpus []place.GPU
 		for range rapid.IntRange(1, 4).Draw(t, "gpus") {
-			gpus = append(gpus, GPU{Model: a100, Busy: rapid.SampledFrom(a100.Layouts()).Draw(t, "layout")})
+			gpus = append(gpus, place.GPU{Model: a100, Busy: rapid.SampledFrom(a100.Layouts()).Draw(t, "layout")})
 		}
 		p := rapid.IntRange(0, len(a100.Profiles)-1).Draw(t, "profile")
 		product := func(k, i int) int {
@@ -136,8 +126,9 @@ func TestMostReachKeepsTheProduct(t *testing.T) {
 			}
 			return n
 		}
-		c := Reach.Choose(&Situation{Pool: NewPool(gpus)}, Request{Profile: a100.Profiles[p].Name})
-		k, i, ok := c.GPU, c.Placement, c.Verdict == Here
+		s := &place.Situation{Pool: place.NewPool(gpus)}
+		c := place.Reach.Choose(s, place.Request{Profile: a100.Profiles[p].Name})
+		k, i, ok := c.GPU, c.Placement, c.Verdict == place.Here
 		for m, g := range gpus {
 			for j := range (a100.Open(g.Busy, 0) & a100.OfProfile(p)).Indices() {
 				if !ok || product(m, j) > product(k, i) {
@@ -166,12 +157,12 @@ func TestParameters(t *testing.T) {
 		"fragaware=NaN": `placement policy "fragaware=NaN": write a share from 0 to 1, as in fragaware=0.4`,
 		"fragaware=":    `placement policy "fragaware=": write a share from 0 to 1, as in fragaware=0.4`,
 	} {
-		p, err := ByName(name)
+		p, err := place.ByName(name)
 		if (p == nil) != (want != "") || err != nil && err.Error() != want {
 			t.Errorf("%s: %v, %v, want %s", name, p, err, want)
 		}
 	}
-	if p, _ := ByName("fragaware=0.6"); p != (FragAware{0.6}) {
+	if p, _ := place.ByName("fragaware=0.6"); p != (place.FragAware{0.6}) {
 		t.Errorf("fragaware=0.6 is %v", p)
 	}
 }

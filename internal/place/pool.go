@@ -18,6 +18,12 @@ type Pool struct {
 	alike  Weights  // the weights of a situation without weights
 }
 
+// Spot is a placement on one of the GPUs of a pool.
+type Spot struct {
+	GPU       int // index in the pool
+	Placement int // index in the Placements of that GPU's GPU model
+}
+
 // contents is what the GPUs of a group have in common.
 type contents struct {
 	model   *mig.Model

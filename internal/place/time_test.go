@@ -1,4 +1,4 @@
-package place
+package place_test
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"caelum/internal/mig"
+	"caelum/internal/place"
+	"caelum/internal/place/placetest"
 
 	"github.com/cockroachdb/datadriven"
 )
@@ -22,7 +24,7 @@ import (
 // Times are in seconds. Rewrite with: go test ./internal/place -run Time -rewrite
 func TestTime(t *testing.T) {
 	datadriven.Walk(t, "testdata/time", func(t *testing.T, path string) {
-		var gpus []GPU
+		var gpus []place.GPU
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			lines := strings.Split(d.Input, "\n")
 			switch d.Cmd {
@@ -32,14 +34,14 @@ func TestTime(t *testing.T) {
 					gpus = append(gpus, readEnds(t, d, line))
 				}
 				var out strings.Builder
-				draw(&out, gpus)
+				placetest.Draw(&out, gpus)
 				return out.String()
 			case "choose":
-				policy, err := ByName(d.CmdArgs[0].Key)
+				policy, err := place.ByName(d.CmdArgs[0].Key)
 				if err != nil {
 					d.Fatalf(t, "%v", err)
 				}
-				s := &Situation{Pool: NewPool(gpus), Ordered: true}
+				s := &place.Situation{Pool: place.NewPool(gpus), Ordered: true}
 				d.MaybeScanArgs(t, "now", &s.Now)
 				d.MaybeScanArgs(t, "mean", &s.MeanDuration)
 				head := readQueue(t, d, s, lines)
@@ -51,23 +53,23 @@ func TestTime(t *testing.T) {
 	})
 }
 
-func describe(gpus []GPU, c Choice) string {
+func describe(gpus []place.GPU, c place.Choice) string {
 	switch c.Verdict {
-	case Nowhere:
+	case place.Nowhere:
 		return "nowhere"
-	case Hold:
+	case place.Hold:
 		return "hold"
 	}
 	return fmt.Sprintf("%s on GPU %d", gpus[c.GPU].Model.Label(c.Placement), c.GPU)
 }
 
-func readEnds(t *testing.T, d *datadriven.TestData, line string) GPU {
+func readEnds(t *testing.T, d *datadriven.TestData, line string) place.GPU {
 	b, err := mig.ModelByName(d.CmdArgs[0].Key)
 	if err != nil {
 		d.Fatalf(t, "%v", err)
 	}
 	words := strings.Fields(line)
-	g := GPU{Model: b.Select(mig.Plain)}
+	g := place.GPU{Model: b.Select(mig.Plain)}
 	if g.Busy, err = g.Model.Parse(words[0]); err != nil {
 		d.Fatalf(t, "%s: %v", line, err)
 	}
@@ -86,10 +88,10 @@ func readEnds(t *testing.T, d *datadriven.TestData, line string) GPU {
 	return g
 }
 
-func readQueue(t *testing.T, d *datadriven.TestData, s *Situation, lines []string) (head Request) {
+func readQueue(t *testing.T, d *datadriven.TestData, s *place.Situation, lines []string) (head place.Request) {
 	for k, line := range lines {
 		words := strings.Fields(line)
-		r := Request{Profile: words[0], Duration: math.Inf(1)}
+		r := place.Request{Profile: words[0], Duration: math.Inf(1)}
 		if words[1] != "?" {
 			if _, err := fmt.Sscan(words[1], &r.Duration); err != nil {
 				d.Fatalf(t, "%s: %v", line, err)

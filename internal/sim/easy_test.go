@@ -13,6 +13,7 @@ import (
 
 	"caelum/internal/mig"
 	"caelum/internal/place"
+	"caelum/internal/place/placetest"
 	"caelum/internal/trace"
 )
 
@@ -178,7 +179,7 @@ func drawConfig(t *rapid.T, models []*mig.Model) Config {
 }
 
 // named gives each job an ID, which errors then contain.
-func named(jobs []place.Job) iter.Seq[trace.Job] {
+func named(jobs []placetest.Job) iter.Seq[trace.Job] {
 	return func(yield func(trace.Job) bool) {
 		k := 0
 		for j := range traceJobs(jobs) {
@@ -195,7 +196,7 @@ func TestNoJobIsLost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		models, jobs := drawCase(t, 10)
 		if rapid.IntRange(0, 9).Draw(t, "impossible") == 0 {
-			rapid.SampledFrom([]*place.Job{&jobs[0], &jobs[len(jobs)-1]}).Draw(t, "which").Profile = "9g.90gb"
+			rapid.SampledFrom([]*placetest.Job{&jobs[0], &jobs[len(jobs)-1]}).Draw(t, "which").Profile = "9g.90gb"
 		}
 		c := drawConfig(t, models)
 		r, err := Run(c, named(jobs))

@@ -10,11 +10,12 @@ import (
 
 	"caelum/internal/mig"
 	"caelum/internal/place"
+	"caelum/internal/place/placetest"
 	"caelum/internal/trace"
 )
 
 // drawCase draws a few jobs on one or two GPUs of any GPU model.
-func drawCase(t *rapid.T, most int) (all []*mig.Model, jobs []place.Job) {
+func drawCase(t *rapid.T, most int) (all []*mig.Model, jobs []placetest.Job) {
 	b := rapid.SampledFrom(mig.Models()).Draw(t, "model").Select(mig.Plain)
 	for range rapid.IntRange(1, 2).Draw(t, "gpus") {
 		all = append(all, b)
@@ -25,13 +26,13 @@ func drawCase(t *rapid.T, most int) (all []*mig.Model, jobs []place.Job) {
 		p := rapid.SampledFrom(b.Profiles).Draw(t, "profile")
 		jobs = append(
 			jobs,
-			place.Job{Profile: p.Name, Arrival: at, Duration: float64(rapid.IntRange(1, 6).Draw(t, "duration"))},
+			placetest.Job{Profile: p.Name, Arrival: at, Duration: float64(rapid.IntRange(1, 6).Draw(t, "duration"))},
 		)
 	}
 	return all, jobs
 }
 
-func traceJobs(jobs []place.Job) iter.Seq[trace.Job] {
+func traceJobs(jobs []placetest.Job) iter.Seq[trace.Job] {
 	return func(yield func(trace.Job) bool) {
 		for _, j := range jobs {
 			if !yield(trace.Job{Profile: j.Profile, Submit: j.Arrival, Duration: j.Duration}) {
@@ -71,7 +72,7 @@ func TestNoPolicyBeatsTheOptimum(t *testing.T) {
 		for k := range empty {
 			empty[k].Model = models[k]
 		}
-		best := place.Optimum(empty, jobs, place.Rules{FIFO: true})
+		best := placetest.Optimum(empty, jobs, placetest.Rules{FIFO: true})
 		for _, name := range place.Names() {
 			p, err := place.ByName(name)
 			if err != nil {
@@ -102,7 +103,7 @@ func TestNoPolicyBeatsTheOptimum(t *testing.T) {
 }
 
 // starts returns when the jobs of a FIFO run started.
-func starts(waits []float64, jobs []place.Job) (all []float64) {
+func starts(waits []float64, jobs []placetest.Job) (all []float64) {
 	for k, w := range waits {
 		all = append(all, jobs[k].Arrival+w)
 	}
@@ -122,7 +123,7 @@ func TestMovedIsTheOptimumWithMigration(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		best := place.Optimum(empty, jobs, place.Rules{FIFO: true, Migration: true})
+		best := placetest.Optimum(empty, jobs, placetest.Rules{FIFO: true, Migration: true})
 		if math.Abs(sum(waits)-best) > 1e-6 {
 			t.Fatalf("waits %v, the optimum is %v: %v on %d of %s", sum(waits), best, jobs, len(models), models[0].Name)
 		}

@@ -1,4 +1,4 @@
-package place
+package reconfigure
 
 import (
 	"fmt"
@@ -7,16 +7,11 @@ import (
 	"strings"
 
 	"caelum/internal/mig"
+	"caelum/internal/place"
 )
 
-// Spot is a placement on one of the GPUs of a pool.
-type Spot struct {
-	GPU       int // index in the pool
-	Placement int // index in the Placements of that GPU's GPU model
-}
-
-// Nobody is the job of an idle instance.
-const Nobody = -1
+// NoJob is the job of an idle instance.
+const NoJob = -1
 
 // Plan lists which instances to destroy and to create, in order. It is a value: nothing happens until a caller carries
 // it out. [Plan.Apply] carries it out on a copy of a pool.
@@ -28,9 +23,9 @@ type Plan []Step
 // Step is one change of one GPU.
 type Step struct {
 	Do Action
-	Spot
+	place.Spot
 	Model *mig.Model // the model of the GPU; a plan for another GPU model is refused
-	Job   int        // the job that holds the instance; [Nobody]: it is idle
+	Job   int        // the job that holds the instance; [NoJob]: it is idle
 }
 
 // Action is what a step does.
@@ -41,7 +36,7 @@ const (
 	Destroy Action = iota
 	// Leave stops the job. Its instance remains, idle.
 	Leave
-	// Create creates an instance for a job; for Nobody, an idle one.
+	// Create creates an instance for a job; with NoJob, an idle one.
 	Create
 	// Take gives an idle instance to a job. The GPU does not change.
 	Take
@@ -53,7 +48,7 @@ func (a Action) String() string { return [...]string{"destroy", "leave", "create
 func (s Step) String() string {
 	text := fmt.Sprintf("%s %s on GPU %d", s.Do, s.Model.Label(s.Placement), s.GPU)
 	switch {
-	case s.Job == Nobody:
+	case s.Job == NoJob:
 		return text + " (idle)"
 	case s.Do == Destroy || s.Do == Leave:
 		return fmt.Sprintf("%s (stops job %d)", text, s.Job)
@@ -77,7 +72,7 @@ func (p Plan) String() string {
 func (p Plan) Stops() []int {
 	var jobs []int
 	for _, s := range p {
-		if s.Job != Nobody && (s.Do == Destroy || s.Do == Leave) {
+		if s.Job != NoJob && (s.Do == Destroy || s.Do == Leave) {
 			jobs = append(jobs, s.Job)
 		}
 	}
@@ -88,18 +83,18 @@ func (p Plan) Stops() []int {
 // Apply carries the plan out on a copy of the pool. The error names the first step that is not possible, because the
 // GPUs are not those for which the plan was made. A job that is moved keeps its expected end; a caller that starts the
 // job from its beginning has to correct the end. For any other instance that becomes busy the end is unknown.
-func (p Plan) Apply(pool *Pool) (*Pool, error) {
-	gpus := pool.snapshot()
+func (p Plan) Apply(pool *place.Pool) (*place.Pool, error) {
+	gpus := gpusOf(pool)
 	ends := map[int]float64{} // by job
 	for n, s := range p {
 		if err := s.apply(gpus, ends); err != nil {
 			return nil, fmt.Errorf("step %d: %w; read the state of the GPUs again and make a new plan", n+1, err)
 		}
 	}
-	return NewPool(gpus), nil
+	return place.NewPool(gpus), nil
 }
 
-func (s Step) apply(gpus []GPU, ends map[int]float64) error {
+func (s Step) apply(gpus []place.GPU, ends map[int]float64) error {
 	if s.GPU < 0 || s.GPU >= len(gpus) {
 		return fmt.Errorf("there is no GPU %d, only %d GPUs", s.GPU, len(gpus))
 	}
@@ -110,11 +105,11 @@ func (s Step) apply(gpus []GPU, ends map[int]float64) error {
 	if s.Placement < 0 || s.Placement >= len(s.Model.Placements) {
 		return fmt.Errorf("%s has no placement %d", s.Model.Name, s.Placement)
 	}
-	if s.Do < 0 || s.Do >= endOfActions || s.Job < Nobody || s.Job == Nobody && (s.Do == Leave || s.Do == Take) {
+	if s.Do < 0 || s.Do >= endOfActions || s.Job < NoJob || s.Job == NoJob && (s.Do == Leave || s.Do == Take) {
 		return fmt.Errorf("action %d for job %d is not a valid step", s.Do, s.Job)
 	}
 	i, from := s.Placement, &g.Idle
-	if s.Job != Nobody && s.Do != Take {
+	if s.Job != NoJob && s.Do != Take {
 		from = &g.Busy
 	}
 	if s.Do == Create {
@@ -126,7 +121,7 @@ func (s Step) apply(gpus []GPU, ends map[int]float64) error {
 	}
 	switch s.Do {
 	case Destroy, Leave:
-		if s.Job != Nobody && g.Ends != nil {
+		if s.Job != NoJob && g.Ends != nil {
 			ends[s.Job] = g.Ends[i]
 		}
 		*from = from.Without(i)
@@ -134,7 +129,7 @@ func (s Step) apply(gpus []GPU, ends map[int]float64) error {
 			g.Idle = g.Idle.With(i)
 		}
 	case Create, Take:
-		if s.Job == Nobody {
+		if s.Job == NoJob {
 			g.Idle = g.Idle.With(i)
 			break
 		}
@@ -147,19 +142,28 @@ func (s Step) apply(gpus []GPU, ends map[int]float64) error {
 	return nil
 }
 
+// gpusOf copies the GPUs of a pool.
+func gpusOf(pool *place.Pool) []place.GPU {
+	gpus := make([]place.GPU, pool.Len())
+	for k := range gpus {
+		gpus[k] = pool.GPU(k)
+	}
+	return gpus
+}
+
 // Serve returns the plan that gives a spot to a job. It destroys the idle instances in the way and creates the
 // instance, or takes the idle instance at the spot. The spot must be possible.
-func (p *Pool) Serve(at Spot, job int) Plan {
-	return p.gpus[at.GPU].GPU.serve(nil, at, job)
+func Serve(pool *place.Pool, at place.Spot, job int) Plan {
+	return serve(nil, pool.GPU(at.GPU), at, job)
 }
 
 // serve adds the steps to a plan that make placement at busy on g.
-func (g GPU) serve(p Plan, at Spot, job int) Plan {
+func serve(p Plan, g place.GPU, at place.Spot, job int) Plan {
 	if g.Idle.Has(at.Placement) {
 		return append(p, Step{Take, at, g.Model, job})
 	}
 	for j := range g.InTheWay(at.Placement).Indices() {
-		p = append(p, Step{Destroy, Spot{at.GPU, j}, g.Model, Nobody})
+		p = append(p, Step{Destroy, place.Spot{GPU: at.GPU, Placement: j}, g.Model, NoJob})
 	}
 	return append(p, Step{Create, at, g.Model, job})
 }

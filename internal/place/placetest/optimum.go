@@ -1,4 +1,4 @@
-package place
+package placetest
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"caelum/internal/mig"
+	"caelum/internal/place"
 )
 
 // Job is a job of a case for [Optimum]: an instance of a profile for a time.
@@ -33,7 +34,7 @@ type Rules struct {
 // The search tries the orders of starts and, without migration, the placements of each job. Once these are given, every
 // job starts as soon as possible: an earlier start ends earlier and takes no room from later jobs. A branch is bounded
 // by the waits that are certain: no job starts before the jobs that have already started.
-func Optimum(gpus []GPU, jobs []Job, rules Rules) float64 {
+func Optimum(gpus []place.GPU, jobs []Job, rules Rules) float64 {
 	s := schedule{
 		gpus:    gpus,
 		jobs:    jobs,
@@ -54,7 +55,7 @@ func Optimum(gpus []GPU, jobs []Job, rules Rules) float64 {
 }
 
 type schedule struct {
-	gpus    []GPU
+	gpus    []place.GPU
 	empty   []*mig.Node
 	jobs    []Job
 	rules   Rules
@@ -67,14 +68,14 @@ type schedule struct {
 // run is a job that has started. With migration it has no spot.
 type run struct {
 	job int
-	at  Spot
+	at  place.Spot
 	end float64
 }
 
 // start is a possible next start of a job.
 type start struct {
 	job  int
-	at   Spot
+	at   place.Spot
 	from float64
 }
 
@@ -167,14 +168,15 @@ func (s *schedule) placements(j int, earliest float64) []start {
 			continue
 		}
 		for i := range (empty.Open & s.gpus[k].Model.OfProfile(p)).Indices() {
-			all = append(all, start{j, Spot{k, i}, s.roomAt(Spot{k, i}, earliest)})
+			at := place.Spot{GPU: k, Placement: i}
+			all = append(all, start{j, at, s.roomAt(at, earliest)})
 		}
 	}
 	return all
 }
 
 // roomAt returns when a spot is free: at the earliest time, or when one of the jobs that run then has ended.
-func (s *schedule) roomAt(at Spot, earliest float64) float64 {
+func (s *schedule) roomAt(at place.Spot, earliest float64) float64 {
 	for from := earliest; ; {
 		now, next := s.gpus[at.GPU].Busy, math.Inf(1)
 		for _, r := range s.running {
@@ -240,7 +242,7 @@ func (s *schedule) fits(need []string) bool {
 	}
 	fits, known := s.packed[key]
 	if !known {
-		_, fits = Pack(s.gpus, need)
+		_, fits = place.Pack(s.gpus, need)
 		s.packed[key] = fits
 	}
 	return fits

@@ -1,19 +1,22 @@
-package place
+package reconfigure
 
 import (
 	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"caelum/internal/place"
+	"caelum/internal/place/placetest"
 )
 
 // busyInstances returns the profiles of the busy instances of all GPUs, sorted, and their spots.
-func busyInstances(gpus []GPU) (profiles []string, at map[Spot]bool) {
-	at = map[Spot]bool{}
+func busyInstances(gpus []place.GPU) (profiles []string, at map[place.Spot]bool) {
+	at = map[place.Spot]bool{}
 	for k, g := range gpus {
 		for i := range g.Busy.Indices() {
 			profiles = append(profiles, g.Model.Profiles[g.Model.Placements[i].Profile].Name)
-			at[Spot{k, i}] = true
+			at[spot(k, i)] = true
 		}
 	}
 	slices.Sort(profiles)
@@ -21,18 +24,18 @@ func busyInstances(gpus []GPU) (profiles []string, at map[Spot]bool) {
 }
 
 // totalFrag returns the sum of the fragmentation of the GPUs by the plain definition.
-func totalFrag(gpus []GPU) float64 {
+func totalFrag(gpus []place.GPU) float64 {
 	sum := 0.0
 	for _, g := range gpus {
-		o := plainly(g)
-		sum += o.frag(o.busy)
+		o := placetest.PlainGPUOf(g)
+		sum += o.Frag(o.Busy)
 	}
 	return sum
 }
 
 // mustKeepJobs checks that the same instances are busy after a plan of moves, that no instance in stay has moved, and
 // that no job was stopped twice. It returns the GPUs after the plan.
-func mustKeepJobs(t tb, gpus []GPU, stay []Spot, plan Plan) []GPU {
+func mustKeepJobs(t placetest.TB, gpus []place.GPU, stay []place.Spot, plan Plan) []place.GPU {
 	after := carryOut(t, gpus, plan)
 	was, _ := busyInstances(gpus)
 	is, at := busyInstances(after)
@@ -47,7 +50,7 @@ func mustKeepJobs(t tb, gpus []GPU, stay []Spot, plan Plan) []GPU {
 	}
 	stopped := map[int]int{}
 	for _, s := range plan {
-		if s.Do == Destroy && s.Job != Nobody {
+		if s.Do == Destroy && s.Job != NoJob {
 			if stopped[s.Job]++; stopped[s.Job] > 1 {
 				t.Fatalf("%v: job %d moves twice", plan, s.Job)
 			}
@@ -56,20 +59,20 @@ func mustKeepJobs(t tb, gpus []GPU, stay []Spot, plan Plan) []GPU {
 	return after
 }
 
-func TestDepart(t *testing.T) {
+func TestAfterDeparture(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		gpus := drawGPUs(t)
+		gpus := placetest.DrawGPUs(t)
 		stay := drawStay(t, gpus)
 		k := rapid.IntRange(0, len(gpus)-1).Draw(t, "gpu")
 		threshold := rapid.SampledFrom([]float64{0, 0.4, 0.7}).Draw(t, "threshold")
-		plan := NewPool(gpus).Depart(k, threshold, allBut(gpus, stay...))
-		busy := func(g GPU) bool {
-			o := plainly(g)
-			return float64(g.Model.Grid-o.freeUnits(o.busy)) >= threshold*float64(g.Model.Grid)
+		plan := AfterDeparture(place.NewPool(gpus), k, threshold, allBut(gpus, stay...))
+		busy := func(g place.GPU) bool {
+			o := placetest.PlainGPUOf(g)
+			return float64(g.Model.Grid-o.FreeUnits(o.Busy)) >= threshold*float64(g.Model.Grid)
 		}
-		load := func(g GPU) float64 {
-			o := plainly(g)
-			return 1 - float64(o.freeUnits(o.busy))/float64(g.Model.Grid)
+		load := func(g place.GPU) float64 {
+			o := placetest.PlainGPUOf(g)
+			return 1 - float64(o.FreeUnits(o.Busy))/float64(g.Model.Grid)
 		}
 		// Every move reduces fragmentation. A move to GPU k loads it less than its source was loaded. The target of
 		// every move is GPU k. The source is GPU k if that is busy, otherwise another GPU.
@@ -108,34 +111,37 @@ func TestDepart(t *testing.T) {
 	})
 }
 
-// TestDepartTakesTheBest checks that no single move within a busy GPU reduces fragmentation more than the first move of
-// the plan.
-func TestDepartTakesTheBest(t *testing.T) {
+// TestAfterDepartureTakesTheBest checks that no single move within a busy GPU reduces fragmentation more than the first
+// move of the plan.
+func TestAfterDepartureTakesTheBest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		gpus := drawGPUs(t)[:1]
-		plan := NewPool(gpus).Depart(0, 0, allBut(gpus))
+		gpus := placetest.DrawGPUs(t)[:1]
+		plan := AfterDeparture(place.NewPool(gpus), 0, 0, allBut(gpus))
 		first := len(plan)
 		if n := slices.IndexFunc(plan, func(s Step) bool { return s.Do != Destroy }); n >= 0 {
 			first = n + 1
 		}
 		left := totalFrag(carryOut(t, gpus, plan[:first]))
-		o := plainly(gpus[0])
-		for n, x := range o.busy {
-			rest := slices.Delete(slices.Clone(o.busy), n, n+1)
-			for _, y := range every(o.model) {
-				if y.profile == x.profile && o.fits(rest, y) && o.frag(with(rest, y)) < left-1e-9 {
-					t.Fatalf("%v leaves %v, but %v to %v leaves %v", plan[:first], left, x, y, o.frag(with(rest, y)))
+		o := placetest.PlainGPUOf(gpus[0])
+		for n, x := range o.Busy {
+			rest := slices.Delete(slices.Clone(o.Busy), n, n+1)
+			for _, y := range placetest.Every(o.Model) {
+				if y.Profile != x.Profile || !o.Fits(rest, y) {
+					continue
+				}
+				if frag := o.Frag(placetest.With(rest, y)); frag < left-1e-9 {
+					t.Fatalf("%v leaves %v, but %v to %v leaves %v", plan[:first], left, x, y, frag)
 				}
 			}
 		}
 	})
 }
 
-func TestReject(t *testing.T) {
+func TestAfterRejection(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		gpus := drawGPUs(t)
+		gpus := placetest.DrawGPUs(t)
 		stay := drawStay(t, gpus)
-		plan := NewPool(gpus).Reject(allBut(gpus, stay...))
+		plan := AfterRejection(place.NewPool(gpus), allBut(gpus, stay...))
 		after := mustKeepJobs(t, gpus, stay, plan)
 		for _, s := range plan {
 			if s.GPU != plan[0].GPU {
@@ -148,9 +154,9 @@ func TestReject(t *testing.T) {
 	})
 }
 
-func TestMerge(t *testing.T) {
+func TestConsolidate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		gpus := drawGPUs(t)
+		gpus := placetest.DrawGPUs(t)
 		for k := range gpus { // halves are rare among random layouts
 			var halves []int
 			for i, pl := range gpus[k].Model.Placements {
@@ -164,9 +170,9 @@ func TestMerge(t *testing.T) {
 			}
 		}
 		stay := drawStay(t, gpus)
-		plan := NewPool(gpus).Merge(allBut(gpus, stay...))
+		plan := Consolidate(place.NewPool(gpus), allBut(gpus, stay...))
 		after := mustKeepJobs(t, gpus, stay, plan)
-		empty := func(gpus []GPU) (n int) {
+		empty := func(gpus []place.GPU) (n int) {
 			for _, g := range gpus {
 				if g.Busy == 0 {
 					n++
@@ -178,7 +184,7 @@ func TestMerge(t *testing.T) {
 			t.Fatalf("%v: %d moves, %d empty GPUs became %d", plan, moves, empty(gpus), empty(after))
 		}
 		for _, s := range plan {
-			if s.Job != Nobody && 2*s.Model.Placements[s.Placement].Size != s.Model.Grid {
+			if s.Job != NoJob && 2*s.Model.Placements[s.Placement].Size != s.Model.Grid {
 				t.Fatalf("%v: the moved instance does not have half of the units", plan)
 			}
 		}
@@ -189,14 +195,14 @@ func TestMerge(t *testing.T) {
 					continue
 				}
 				for i := range x.Busy.Indices() {
-					at, o := Spot{a, i}, plainly(y)
+					at, o := spot(a, i), placetest.PlainGPUOf(y)
 					pl := x.Model.Placements[i]
-					for _, z := range every(y.Model) {
+					for _, z := range placetest.Every(y.Model) {
 						if gpus[a].Busy == x.Busy && 2*pl.Size == x.Model.Grid &&
-							2*(o.busy[0].to-o.busy[0].from) == y.Model.Grid && !slices.Contains(stay, at) &&
-							y.Model.Profiles[z.profile].Name == x.Model.Profiles[pl.Profile].Name &&
-							o.fits(o.busy, z) {
-							t.Fatalf("%v does not merge GPUs %d and %d:\n%s", plan, a, b, drawing(after))
+							2*(o.Busy[0].To-o.Busy[0].From) == y.Model.Grid && !slices.Contains(stay, at) &&
+							y.Model.Profiles[z.Profile].Name == x.Model.Profiles[pl.Profile].Name &&
+							o.Fits(o.Busy, z) {
+							t.Fatalf("%v does not merge GPUs %d and %d:\n%s", plan, a, b, placetest.Drawing(after))
 						}
 					}
 				}

@@ -1,4 +1,4 @@
-package place
+package reconfigure
 
 import (
 	"math"
@@ -6,52 +6,55 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"caelum/internal/place"
+	"caelum/internal/place/placetest"
 )
 
 // plainWait returns when an instance fits if no job is stopped. It tries every end.
-func (o plainGPU) plainWait(x interval, now float64) float64 {
+func plainWait(o placetest.PlainGPU, x placetest.Interval, now float64) float64 {
 	times := []float64{now}
-	for _, y := range o.busy {
-		times = append(times, max(now, o.until[y]))
+	for _, y := range o.Busy {
+		times = append(times, max(now, o.Until[y]))
 	}
 	slices.Sort(times)
 	for _, from := range times {
-		var still []interval
-		for _, y := range o.busy {
-			if o.until[y] > from {
+		var still []placetest.Interval
+		for _, y := range o.Busy {
+			if o.Until[y] > from {
 				still = append(still, y)
 			}
 		}
-		if (math.IsInf(from, 1)) || o.fits(still, x) && !slices.Contains(still, x) {
+		if (math.IsInf(from, 1)) || o.Fits(still, x) && !slices.Contains(still, x) {
 			return from
 		}
 	}
 	return math.Inf(1)
 }
 
-func TestReconfigure(t *testing.T) {
+func TestLastResort(t *testing.T) {
 	made := 0
 	for runs := 0; made == 0 && runs < 20; runs++ { // few requests need a plan that pays
 		rapid.Check(t, func(t *rapid.T) {
-			gpus := drawGPUs(t)
+			gpus := placetest.DrawGPUs(t)
 			jobs := drawRunning(t, gpus)
 			b := gpus[0].Model
 			profile := b.Profiles[rapid.IntRange(0, len(b.Profiles)-1).Draw(t, "profile")].Name
-			c := Reconfigure{Fixed: 100, Beta: rapid.SampledFrom([]float64{0, 300, 1000}).Draw(t, "beta")}
-			s := &Situation{Pool: NewPool(gpus), Now: 1000}
-			plan, until := c.Plan(s, Request{profile, 600}, 99, jobs)
+			c := LastResort{Fixed: 100, Beta: rapid.SampledFrom([]float64{0, 300, 1000}).Draw(t, "beta")}
+			s := &place.Situation{Pool: place.NewPool(gpus), Now: 1000}
+			plan, until := c.Plan(s, place.Request{Profile: profile, Duration: 600}, 99, jobs)
 
 			soonest := math.Inf(1)
 			for _, g := range gpus {
-				o := plainly(g)
-				for _, x := range every(g.Model) {
-					if g.Model.Profiles[x.profile].Name == profile && o.fits(nil, x) {
-						soonest = min(soonest, o.plainWait(x, s.Now))
+				o := placetest.PlainGPUOf(g)
+				for _, x := range placetest.Every(g.Model) {
+					if g.Model.Profiles[x.Profile].Name == profile && o.Fits(nil, x) {
+						soonest = min(soonest, plainWait(o, x, s.Now))
 					}
 				}
 			}
 			if until != soonest {
-				t.Fatalf("%s at %v; trying every end gives %v:\n%s", profile, until, soonest, drawing(gpus))
+				t.Fatalf("%s at %v; trying every end gives %v:\n%s", profile, until, soonest, placetest.Drawing(gpus))
 			}
 			if len(plan) == 0 {
 				return
@@ -93,17 +96,17 @@ func TestReconfigure(t *testing.T) {
 	}
 }
 
-// TestReconfigureTakesTheCheapest checks that the cheapest plan is found if there are no deadlines and all jobs may be
+// TestLastResortTakesTheCheapest checks that the cheapest plan is found if there are no deadlines and all jobs may be
 // stopped. It tries all sets of jobs on each GPU.
-func TestReconfigureTakesTheCheapest(t *testing.T) {
+func TestLastResortTakesTheCheapest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		gpus := drawGPUs(t)
+		gpus := placetest.DrawGPUs(t)
 		var jobs []Running
 		for k, g := range gpus {
 			for i := range g.Busy.Indices() {
 				jobs = append(
 					jobs,
-					Running{Holds: []Spot{{k, i}}, Start: float64(rapid.IntRange(0, 1000).Draw(t, "start")),
+					Running{Holds: []place.Spot{spot(k, i)}, Start: float64(rapid.IntRange(0, 1000).Draw(t, "start")),
 						Duration: 1, Deadline: math.Inf(1), Requeue: true},
 				)
 			}
@@ -111,31 +114,31 @@ func TestReconfigureTakesTheCheapest(t *testing.T) {
 		}
 		b := gpus[0].Model
 		profile := b.Profiles[rapid.IntRange(0, len(b.Profiles)-1).Draw(t, "profile")].Name
-		s := &Situation{Pool: NewPool(gpus), Now: 1000}
-		plan, until := Reconfigure{Fixed: 100}.Plan(s, Request{profile, 600}, 99, jobs)
+		s := &place.Situation{Pool: place.NewPool(gpus), Now: 1000}
+		plan, until := LastResort{Fixed: 100}.Plan(s, place.Request{Profile: profile, Duration: 600}, 99, jobs)
 		best := math.Inf(1)
 		for k, g := range gpus {
-			o := plainly(g)
-			for _, x := range every(g.Model) {
-				if g.Model.Profiles[x.profile].Name != profile || slices.Contains(o.busy, x) {
+			o := placetest.PlainGPUOf(g)
+			for _, x := range placetest.Every(g.Model) {
+				if g.Model.Profiles[x.Profile].Name != profile || slices.Contains(o.Busy, x) {
 					continue
 				}
-				for mask := range 1 << len(o.busy) {
-					var stay []interval
+				for mask := range 1 << len(o.Busy) {
+					var stay []placetest.Interval
 					lost := 0.0
-					for n, y := range o.busy {
+					for n, y := range o.Busy {
 						if mask>>n&1 == 0 {
 							stay = append(stay, y)
 							continue
 						}
 						for _, run := range jobs {
-							i, _ := g.Model.Placement(g.Model.Profiles[y.profile].Name, y.from)
-							if run.Holds[0] == (Spot{k, i}) {
+							i, _ := g.Model.Placement(g.Model.Profiles[y.Profile].Name, y.From)
+							if run.Holds[0] == (spot(k, i)) {
 								lost = max(lost, s.Now-run.Start)
 							}
 						}
 					}
-					if o.fits(stay, x) {
+					if o.Fits(stay, x) {
 						best = min(best, lost)
 					}
 				}
@@ -152,7 +155,7 @@ func TestReconfigureTakesTheCheapest(t *testing.T) {
 			got = max(got, s.Now-jobs[j].Start)
 		}
 		if got != best {
-			t.Fatalf("%v for %s loses %v, could lose %v:\n%s", plan, profile, got, best, drawing(gpus))
+			t.Fatalf("%v for %s loses %v, could lose %v:\n%s", plan, profile, got, best, placetest.Drawing(gpus))
 		}
 	})
 }

@@ -1,109 +1,18 @@
-package place
+package placetest
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"caelum/internal/place"
 )
-
-// plainPack tries every instance on every GPU at every start, in the order given.
-func plainPack(gpus []plainGPU, profiles []string) bool {
-	if len(profiles) == 0 {
-		return true
-	}
-	for k, o := range gpus {
-		for _, x := range every(o.model) {
-			if o.model.Profiles[x.profile].Name == profiles[0] && o.fits(o.busy, x) {
-				then := slices.Clone(gpus)
-				then[k].busy = with(o.busy, x)
-				if plainPack(then, profiles[1:]) {
-					return true
-				}
-			}
-		}
-	}
-	return false
-}
-
-func TestPackAgainstOracle(t *testing.T) {
-	answers := map[bool]int{}
-	rapid.Check(t, func(t *rapid.T) {
-		gpus := drawGPUs(t)
-		gpus = gpus[:min(len(gpus), 2)]
-		var profiles []string
-		for range rapid.IntRange(0, 4).Draw(t, "instances") {
-			b := gpus[rapid.IntRange(0, len(gpus)-1).Draw(t, "of")].Model
-			profiles = append(profiles, b.Profiles[rapid.IntRange(0, len(b.Profiles)-1).Draw(t, "profile")].Name)
-		}
-		var plain []plainGPU
-		for _, g := range gpus {
-			plain = append(plain, plainly(g))
-		}
-		at, ok := Pack(gpus, profiles)
-		if want := plainPack(plain, profiles); ok != want {
-			t.Fatalf("%v: %v, want %v\n%s", profiles, ok, want, drawing(gpus))
-		}
-		answers[ok]++
-		if ok {
-			mustHold(t, gpus, profiles, at)
-		}
-	})
-	if answers[true] == 0 || answers[false] == 0 {
-		t.Errorf("answers: %v", answers)
-	}
-}
-
-// mustHold checks the spots that Pack returned, without regard to idle instances.
-func mustHold(t tb, gpus []GPU, profiles []string, at []Spot) {
-	t.Helper()
-	after := slices.Clone(gpus)
-	for n, s := range at {
-		g := &after[s.GPU]
-		if pl := g.Model.Placements[s.Placement]; g.Model.Profiles[pl.Profile].Name != profiles[n] ||
-			g.Busy.Has(s.Placement) {
-			t.Fatalf("%s is at %s, GPU %d", profiles[n], g.Model.Label(s.Placement), s.GPU)
-		}
-		g.Busy, g.Idle = g.Busy.With(s.Placement), 0
-	}
-	mustBeLegal(t, fmt.Sprint(profiles), after)
-}
-
-// TestPackOfLargeNode has 16 GPUs with exactly as many instances as fit, or one too many. A search that tries all
-// placements could not answer this.
-func TestPackOfLargeNode(t *testing.T) {
-	b := plainA100(t)
-	var gpus []GPU
-	var fits []string
-	for range 16 {
-		gpus = append(gpus, GPU{Model: b})
-		fits = append(fits, "3g.20gb", "2g.10gb", "1g.5gb", "1g.5gb")
-	}
-	at, ok := Pack(gpus, fits)
-	if !ok {
-		t.Fatal("16 times 3g 2g 1g 1g: no room")
-	}
-	mustHold(t, gpus, fits, at)
-	if _, ok := Pack(gpus, append(fits, "2g.10gb")); ok {
-		t.Error("room for another 2g.10gb, but each GPU has 7 compute slices")
-	}
-	var full []string // 4g, 2g, 1g fill a GPU's 7 compute slices
-	for range 16 {
-		full = append(full, "4g.20gb", "2g.10gb", "1g.5gb")
-	}
-	if _, ok := Pack(gpus, full); !ok {
-		t.Error("16 times 4g 2g 1g: no room")
-	}
-	if _, ok := Pack(gpus, append(full, "1g.5gb")); ok {
-		t.Error("room for a 1g.5gb beside 16 times 4g 2g 1g")
-	}
-}
 
 // plainOptimum tries, time step by time step, every set of spots for the jobs that have arrived. Times are small whole
 // numbers.
-func plainOptimum(gpus []plainGPU, jobs []Job, fifo bool, now float64, sum, best float64) float64 {
+func plainOptimum(gpus []PlainGPU, jobs []Job, fifo bool, now float64, sum, best float64) float64 {
 	left := slices.ContainsFunc(jobs, func(j Job) bool { return j.Profile != "" })
 	if !left || sum >= best {
 		return min(sum, best)
@@ -114,20 +23,20 @@ func plainOptimum(gpus []plainGPU, jobs []Job, fifo bool, now float64, sum, best
 		}
 		if j.Arrival <= now {
 			for k, o := range gpus {
-				var still []interval
-				for _, y := range o.busy {
-					if o.until[y] > now {
+				var still []Interval
+				for _, y := range o.Busy {
+					if o.Until[y] > now {
 						still = append(still, y)
 					}
 				}
-				for _, x := range every(o.model) {
-					if o.model.Profiles[x.profile].Name != j.Profile || !o.fits(still, x) {
+				for _, x := range Every(o.Model) {
+					if o.Model.Profiles[x.Profile].Name != j.Profile || !o.Fits(still, x) {
 						continue
 					}
 					then, rest := slices.Clone(gpus), slices.Clone(jobs)
-					then[k].busy, then[k].until = with(still, x), map[interval]float64{x: now + j.Duration}
+					then[k].Busy, then[k].Until = With(still, x), map[Interval]float64{x: now + j.Duration}
 					for _, y := range still {
-						then[k].until[y] = o.until[y]
+						then[k].Until[y] = o.Until[y]
 					}
 					rest[n].Profile = ""
 					best = plainOptimum(then, rest, fifo, now, sum+now-j.Arrival, best)
@@ -145,9 +54,9 @@ func plainOptimum(gpus []plainGPU, jobs []Job, fifo bool, now float64, sum, best
 }
 
 // drawCase makes a small case. The GPUs are of one GPU model and empty, and every job fits on them.
-func drawCase(t *rapid.T, mostJobs int) ([]GPU, []Job) {
-	b := everyModel()[rapid.IntRange(0, len(everyModel())-1).Draw(t, "board")]
-	gpus := make([]GPU, rapid.IntRange(1, 2).Draw(t, "gpus"))
+func drawCase(t *rapid.T, mostJobs int) ([]place.GPU, []Job) {
+	b := EveryModel()[rapid.IntRange(0, len(EveryModel())-1).Draw(t, "board")]
+	gpus := make([]place.GPU, rapid.IntRange(1, 2).Draw(t, "gpus"))
 	for k := range gpus {
 		gpus[k].Model = b
 	}
@@ -167,14 +76,14 @@ func TestOptimumAgainstOracle(t *testing.T) {
 		if rapid.Bool().Draw(t, "one is busy") {
 			gpus[0].Busy = rapid.SampledFrom(gpus[0].Model.Layouts()).Draw(t, "layout")
 		}
-		var plain []plainGPU
+		var plain []PlainGPU
 		for _, g := range gpus {
-			plain = append(plain, plainly(g))
+			plain = append(plain, PlainGPUOf(g))
 		}
 		for _, fifo := range []bool{true, false} {
 			got := Optimum(gpus, jobs, Rules{FIFO: fifo})
 			if want := plainOptimum(plain, jobs, fifo, 0, 0, math.Inf(1)); got != want {
-				t.Fatalf("FIFO %v: %v waits %v, want %v\n%s", fifo, jobs, got, want, drawing(gpus))
+				t.Fatalf("FIFO %v: %v waits %v, want %v\n%s", fifo, jobs, got, want, Drawing(gpus))
 			}
 		}
 	})
@@ -196,8 +105,8 @@ func TestOptimaInOrder(t *testing.T) {
 
 // TestOptimumByHand has cases whose results can be checked by hand.
 func TestOptimumByHand(t *testing.T) {
-	b := plainA100(t)
-	gpus := []GPU{{Model: b}}
+	b := PlainA100(t)
+	gpus := []place.GPU{{Model: b}}
 	for _, c := range []struct {
 		what                             string
 		jobs                             []Job

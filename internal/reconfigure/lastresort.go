@@ -1,4 +1,4 @@
-package place
+package reconfigure
 
 import (
 	"cmp"
@@ -6,11 +6,12 @@ import (
 	"slices"
 
 	"caelum/internal/mig"
+	"caelum/internal/place"
 )
 
 // Running is a job that holds instances.
 type Running struct {
-	Holds    []Spot
+	Holds    []place.Spot
 	Start    float64 // seconds, on the scale of Situation.Now
 	Duration float64 // the run time from its beginning, in seconds; +Inf: unknown
 	Deadline float64 // when it must have ended, in seconds; +Inf: none
@@ -19,8 +20,8 @@ type Running struct {
 	Requeue bool
 }
 
-// Reconfigure decides between waiting and stopping jobs for a request that fits nowhere: the last resort
-// (reconfiguration-last of DynaP). Jobs are stopped if
+// LastResort decides between waiting and stopping jobs for a request that fits nowhere (reconfiguration-last of DynaP).
+// Jobs are stopped if
 //
 //	C_r - C_w <= Beta
 //
@@ -32,7 +33,7 @@ type Running struct {
 // Only jobs are stopped that may be requeued, and that would still meet their deadline if they started again when there
 // is room for them. A job is not stopped for another job of its own profile in its own place. That would be preemption,
 // and the layout of the GPU would not change.
-type Reconfigure struct {
+type LastResort struct {
 	// Fixed is the time in seconds to stop jobs, to destroy and create instances, and until a requeued job may start
 	// (22.05: about 120 in all).
 	Fixed float64
@@ -42,32 +43,51 @@ type Reconfigure struct {
 // Plan returns how to make room now for the request of the job with this index, which the steps of the plan name. It
 // also returns when there is room without a plan, in seconds: +Inf if that is unknown, Now if the request fits already.
 // The plan is nil if no plan pays. The cheapest plan comes first. Ties go to the lowest GPU, then to the lowest start.
-func (c Reconfigure) Plan(s *Situation, r Request, job int, jobs []Running) (plan Plan, until float64) {
-	until = math.Inf(1)
-	owner := map[Spot]int{}
+func (c LastResort) Plan(s *place.Situation, r place.Request, job int, jobs []Running) (plan Plan, until float64) {
+	options, until := optionsFor(s, r, jobs)
+	if until <= s.Now {
+		return nil, s.Now
+	}
+	for _, o := range options {
+		if c.Fixed+o.lost-(until-s.Now) > c.Beta {
+			break
+		}
+		plan := evict(s.Pool, o.Spot, o.stop, jobs, job)
+		if c.inTime(s, plan, r, o.Spot, o.stop, jobs) {
+			return plan, until
+		}
+	}
+	return nil, until
+}
+
+// option is a spot for a request, with the jobs that have to be stopped for it.
+type option struct {
+	place.Spot
+	stop []int
+	lost float64 // the longest time that one of these jobs has run, in seconds
+}
+
+// optionsFor returns the spots of a request for which jobs can be stopped, by the time that is lost. Ties are in the
+// order of the GPUs, then of the starts. until is when there is room without stopping jobs, in seconds.
+func optionsFor(s *place.Situation, r place.Request, jobs []Running) (all []option, until float64) {
+	owner := map[place.Spot]int{}
 	for j, run := range jobs {
 		for _, at := range run.Holds {
 			owner[at] = j
 		}
 	}
-	type option struct {
-		Spot
-		stop []int
-		lost float64
-	}
-	var options []option
+	until = math.Inf(1)
 	for k := range s.Pool.Len() {
 		g := s.Pool.GPU(k)
-		for i := range g.candidates(r.Profile).Indices() {
-			at := Spot{k, i}
-			until = min(until, g.roomFrom(i, s.Now))
+		for i := range candidates(g, r.Profile).Indices() {
+			until = min(until, roomFrom(g, i, s.Now))
 			if g.Busy.Has(i) {
 				continue
 			}
-			o := option{Spot: at}
-			worth := func(b int) float64 { return c.worth(owner, jobs, Spot{k, b}) }
-			for b := range g.busyInTheWay(i, worth).Indices() {
-				j, known := owner[Spot{k, b}]
+			o := option{Spot: place.Spot{GPU: k, Placement: i}}
+			worthOf := func(b int) float64 { return worth(owner, jobs, place.Spot{GPU: k, Placement: b}) }
+			for b := range busyInTheWay(g, i, worthOf).Indices() {
+				j, known := owner[place.Spot{GPU: k, Placement: b}]
 				if !known || !jobs[j].Requeue {
 					o.lost = math.Inf(1)
 					break
@@ -78,30 +98,17 @@ func (c Reconfigure) Plan(s *Situation, r Request, job int, jobs []Running) (pla
 			slices.Sort(o.stop)
 			o.stop = slices.Compact(o.stop)
 			if !math.IsInf(o.lost, 1) {
-				options = append(options, o)
+				all = append(all, o)
 			}
 		}
 	}
-	if until <= s.Now {
-		return nil, s.Now
-	}
-	// The sort is stable: ties remain in the order of the GPUs, then of the starts.
-	slices.SortStableFunc(options, func(a, b option) int { return cmp.Compare(a.lost, b.lost) })
-	for _, o := range options {
-		if c.Fixed+o.lost-(until-s.Now) > c.Beta {
-			break
-		}
-		plan := s.Pool.evict(o.Spot, o.stop, jobs, job)
-		if c.inTime(s, plan, r, o.Spot, o.stop, jobs) {
-			return plan, until
-		}
-	}
-	return nil, until
+	slices.SortStableFunc(all, func(a, b option) int { return cmp.Compare(a.lost, b.lost) })
+	return all, until
 }
 
 // worth orders the instances in the way. An instance is worth more the longer its job has run, and most if its job must
 // not be stopped.
-func (c Reconfigure) worth(owner map[Spot]int, jobs []Running, at Spot) float64 {
+func worth(owner map[place.Spot]int, jobs []Running, at place.Spot) float64 {
 	if j, known := owner[at]; known && jobs[j].Requeue {
 		return -jobs[j].Start
 	}
@@ -109,7 +116,7 @@ func (c Reconfigure) worth(owner map[Spot]int, jobs []Running, at Spot) float64 
 }
 
 // candidates returns all placements of a profile that overlap no blocked unit.
-func (g GPU) candidates(profile string) mig.Layout {
+func candidates(g place.GPU, profile string) mig.Layout {
 	if g.Model == nil {
 		return 0
 	}
@@ -122,7 +129,7 @@ func (g GPU) candidates(profile string) mig.Layout {
 
 // roomFrom returns when placement i is free if no job is stopped: the instances in the way end in the order of their
 // expected ends until it fits.
-func (g GPU) roomFrom(i int, now float64) float64 {
+func roomFrom(g place.GPU, i int, now float64) float64 {
 	end := func(b int) float64 {
 		if g.Ends == nil {
 			return math.Inf(1)
@@ -149,7 +156,7 @@ func (g GPU) roomFrom(i int, now float64) float64 {
 
 // busyInTheWay returns the busy instances that have to go for placement i: those that overlap it, and, among those that
 // hold other resources that it needs (instance limit, media engines), the ones that are worth least.
-func (g GPU) busyInTheWay(i int, worth func(b int) float64) mig.Layout {
+func busyInTheWay(g place.GPU, i int, worth func(b int) float64) mig.Layout {
 	busy := slices.Collect(g.Busy.Indices())
 	slices.SortStableFunc(busy, func(a, b int) int { return cmp.Compare(worth(b), worth(a)) })
 	stay := mig.Layout(0)
@@ -163,7 +170,7 @@ func (g GPU) busyInTheWay(i int, worth func(b int) float64) mig.Layout {
 
 // evict returns the plan that stops jobs and gives a spot to another job. Instances of the stopped jobs are destroyed
 // if they are in the way. Otherwise they remain, idle.
-func (p *Pool) evict(at Spot, stop []int, jobs []Running, job int) Plan {
+func evict(p *place.Pool, at place.Spot, stop []int, jobs []Running, job int) Plan {
 	g := p.GPU(at.GPU)
 	for _, j := range stop {
 		for _, h := range jobs[j].Holds {
@@ -183,21 +190,28 @@ func (p *Pool) evict(at Spot, stop []int, jobs []Running, job int) Plan {
 			plan = append(plan, Step{do, h, p.GPU(h.GPU).Model, j})
 		}
 	}
-	return g.serve(plan, at, job)
+	return serve(plan, g, at, job)
 }
 
 // inTime reports whether all stopped jobs would meet their deadlines. The jobs start again one after another, each
 // where there is room first, but not before the fixed time has passed. A slot takes one job after another.
-func (c Reconfigure) inTime(s *Situation, plan Plan, r Request, at Spot, stop []int, jobs []Running) bool {
+func (c LastResort) inTime(
+	s *place.Situation,
+	plan Plan,
+	r place.Request,
+	at place.Spot,
+	stop []int,
+	jobs []Running,
+) bool {
 	after, err := plan.Apply(s.Pool)
 	if err != nil {
 		return false
 	}
 	ready := s.Now + c.Fixed
-	slots := after.slots()
+	slots := slotsOf(after)
 	slots.take(at, ready+r.Duration)
 	for _, j := range stop {
-		var chosen []Spot
+		var chosen []place.Spot
 		start := ready
 		for _, h := range jobs[j].Holds {
 			b := s.Pool.GPU(h.GPU).Model
@@ -220,21 +234,26 @@ func (c Reconfigure) inTime(s *Situation, plan Plan, r Request, at Spot, stop []
 
 // slots has, for every spot of a pool, when everything that overlaps it will have ended (seconds).
 type slots struct {
-	pool *Pool
+	pool *place.Pool
 	free [][]float64
 }
 
-func (p *Pool) slots() slots {
+func slotsOf(p *place.Pool) slots {
 	s := slots{p, make([][]float64, p.Len())}
-	for k := range p.gpus {
-		if g := p.GPU(k); g.Model != nil {
-			s.free[k] = g.frees(nil)
+	for k := range s.free {
+		g := p.GPU(k)
+		if g.Model == nil {
+			continue
+		}
+		s.free[k] = make([]float64, len(g.Model.Placements))
+		for i := range s.free[k] {
+			s.free[k][i] = p.Free(k, i)
 		}
 	}
 	return s
 }
 
-func (s slots) take(at Spot, until float64) {
+func (s slots) take(at place.Spot, until float64) {
 	for i := range s.pool.GPU(at.GPU).Model.Conflicts(at.Placement).Indices() {
 		s.free[at.GPU][i] = max(s.free[at.GPU][i], until)
 	}
@@ -242,17 +261,17 @@ func (s slots) take(at Spot, until float64) {
 
 // soonest returns the spot of a profile that is free first and does not overlap those already chosen; +Inf: there is
 // none.
-func (s slots) soonest(profile string, chosen []Spot) (at Spot, free float64) {
+func (s slots) soonest(profile string, chosen []place.Spot) (at place.Spot, free float64) {
 	free = math.Inf(1)
 	for k := range s.free {
 		g := s.pool.GPU(k)
-		for i := range g.candidates(profile).Indices() {
+		for i := range candidates(g, profile).Indices() {
 			taken := slices.ContainsFunc(
 				chosen,
-				func(c Spot) bool { return c.GPU == k && g.Model.Conflicts(c.Placement).Has(i) },
+				func(c place.Spot) bool { return c.GPU == k && g.Model.Conflicts(c.Placement).Has(i) },
 			)
 			if !taken && s.free[k][i] < free {
-				at, free = Spot{k, i}, s.free[k][i]
+				at, free = place.Spot{GPU: k, Placement: i}, s.free[k][i]
 			}
 		}
 	}

@@ -1,23 +1,24 @@
-package place
+package reconfigure
 
 import (
 	"cmp"
 	"slices"
 
 	"caelum/internal/mig"
+	"caelum/internal/place"
 )
 
 // draft is an unfinished plan, with the GPUs as they will be after it.
 type draft struct {
-	gpus    []GPU
+	gpus    []place.GPU
 	plan    Plan
 	movable Movable
-	moved   map[Spot]bool // the new spots of the instances that moved already
+	moved   map[place.Spot]bool // the new spots of the instances that moved already
 }
 
 // move is the move of a busy instance.
 type move struct {
-	from, to Spot
+	from, to place.Spot
 	job      int
 	gain     float64 // by how much the fragmentation of the GPUs concerned decreases
 	idle     bool    // there is an idle instance of the profile at the target
@@ -33,15 +34,6 @@ func (m move) better(o move) bool {
 	}
 	return cmp.Or(cmp.Compare(m.to.GPU, o.to.GPU), cmp.Compare(m.to.Placement, o.to.Placement),
 		cmp.Compare(m.from.GPU, o.from.GPU), cmp.Compare(m.from.Placement, o.from.Placement)) < 0
-}
-
-// snapshot copies the GPUs of the pool.
-func (p *Pool) snapshot() []GPU {
-	gpus := make([]GPU, len(p.gpus))
-	for k := range gpus {
-		gpus[k] = p.gpus[k].GPU
-	}
-	return gpus
 }
 
 // node returns the node of a GPU for these busy placements.
@@ -73,7 +65,7 @@ func (d *draft) moves(f, t int) []move {
 		before += d.frag(t, to.Busy)
 	}
 	for i := range from.Busy.Indices() {
-		at := Spot{f, i}
+		at := place.Spot{GPU: f, Placement: i}
 		job, ok := d.movable(at)
 		p, has := to.Model.ProfileIndex(from.Model.ProfileOf(i))
 		if !ok || !has || d.moved[at] {
@@ -91,7 +83,8 @@ func (d *draft) moves(f, t int) []move {
 			if t != f {
 				after += d.frag(f, from.Busy.Without(i))
 			}
-			all = append(all, move{from: at, to: Spot{t, j}, job: job, gain: before - after, idle: to.Idle.Has(j)})
+			target := place.Spot{GPU: t, Placement: j}
+			all = append(all, move{from: at, to: target, job: job, gain: before - after, idle: to.Idle.Has(j)})
 		}
 	}
 	return all
@@ -107,15 +100,15 @@ func (d *draft) make(m move) {
 	}
 }
 
-func (d *draft) put(at Spot, job int) {
-	for _, s := range d.gpus[at.GPU].serve(nil, at, job) {
+func (d *draft) put(at place.Spot, job int) {
+	for _, s := range serve(nil, d.gpus[at.GPU], at, job) {
 		d.step(s)
 	}
 }
 
 func (d *draft) step(s Step) {
 	if err := s.apply(d.gpus, map[int]float64{}); err != nil {
-		panic("place: a planned step is impossible: " + err.Error())
+		panic("reconfigure: a planned step is impossible: " + err.Error())
 	}
 	d.plan = append(d.plan, s)
 }
@@ -126,7 +119,7 @@ func (d *draft) repack(k int) (mig.Layout, bool) {
 	g := d.gpus[k]
 	var stays, moves mig.Layout
 	for i := range g.Busy.Indices() {
-		if _, ok := d.movable(Spot{k, i}); ok {
+		if _, ok := d.movable(place.Spot{GPU: k, Placement: i}); ok {
 			moves = moves.With(i)
 		} else {
 			stays = stays.With(i)
@@ -162,15 +155,15 @@ func (d *draft) shift(k int, mock mig.Layout) {
 		of := g.Model.OfProfile(p)
 		to := slices.Collect((mock &^ g.Busy & of).Indices())
 		for i := range (g.Busy &^ mock & of).Indices() {
-			job, _ := d.movable(Spot{k, i})
+			job, _ := d.movable(place.Spot{GPU: k, Placement: i})
 			all = append(all, shifted{i, to[0], job})
 			to = to[1:]
 		}
 	}
 	for _, m := range all {
-		d.step(Step{Destroy, Spot{k, m.from}, g.Model, m.job})
+		d.step(Step{Destroy, place.Spot{GPU: k, Placement: m.from}, g.Model, m.job})
 	}
 	for _, m := range all {
-		d.put(Spot{k, m.to}, m.job)
+		d.put(place.Spot{GPU: k, Placement: m.to}, m.job)
 	}
 }

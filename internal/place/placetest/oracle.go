@@ -1,0 +1,204 @@
+package placetest
+
+import (
+	"math"
+	"slices"
+
+	"caelum/internal/mig"
+	"caelum/internal/place"
+)
+
+// The oracle: a plain implementation of the rules of MIG and of the measures of a GPU, on sets of intervals. It takes
+// only the profiles from the GPU model, and uses no table, pool or set of placements.
+
+// Interval is an instance: a profile on the units [from, to).
+type Interval struct {
+	Profile  int
+	From, To int
+}
+
+// PlainGPU is the state of a GPU.
+type PlainGPU struct {
+	Model      *mig.Model
+	Busy, Idle []Interval
+	Blocked    []int                // units
+	Until      map[Interval]float64 // when the busy ones end
+}
+
+// PlainGPUOf returns the state of a GPU in the form of the oracle.
+func PlainGPUOf(g place.GPU) PlainGPU {
+	o := PlainGPU{Model: g.Model, Until: map[Interval]float64{}}
+	for i, pl := range g.Model.Placements {
+		x := Interval{pl.Profile, pl.Start, pl.Start + pl.Size}
+		if g.Busy.Has(i) {
+			o.Busy = append(o.Busy, x)
+			o.Until[x] = math.Inf(1)
+			if g.Ends != nil {
+				o.Until[x] = g.Ends[i]
+			}
+		}
+		if g.Idle.Has(i) {
+			o.Idle = append(o.Idle, x)
+		}
+	}
+	for u := range g.Model.Grid {
+		if g.Blocked>>u&1 == 1 {
+			o.Blocked = append(o.Blocked, u)
+		}
+	}
+	return o
+}
+
+// Every returns all possible instances of a GPU model, by profile, then by start.
+func Every(b *mig.Model) []Interval {
+	var all []Interval
+	for p, pr := range b.Profiles {
+		for _, s := range pr.Starts {
+			all = append(all, Interval{p, s, s + pr.Size})
+		}
+	}
+	return all
+}
+
+// Overlap reports whether two instances have a unit in common.
+func Overlap(x, y Interval) bool { return x.From < y.To && y.From < x.To }
+
+// whole returns the plain profile of the whole GPU. It has the resources that instances share.
+func whole(b *mig.Model) mig.Profile {
+	for _, p := range b.Profiles {
+		if p.Size == b.Grid && mig.Plain(p) {
+			return p
+		}
+	}
+	panic(b.Name + " has no profile of the whole GPU")
+}
+
+// Legal reports whether the instances fit on a GPU together, beside its blocked units.
+func (o PlainGPU) Legal(set []Interval) bool {
+	all := whole(o.Model)
+	left := [5]int{all.Compute, all.DEC, all.ENC, all.JPEG, all.OFA}
+	for k, x := range set {
+		same := 0
+		for m, y := range set {
+			if m != k && Overlap(x, y) {
+				return false
+			}
+			if x.Profile == y.Profile {
+				same++
+			}
+		}
+		for _, u := range o.Blocked {
+			if x.From <= u && u < x.To {
+				return false
+			}
+		}
+		p := o.Model.Profiles[x.Profile]
+		if same > p.Max {
+			return false
+		}
+		for n, need := range [5]int{p.Compute, p.DEC, p.ENC, p.JPEG, p.OFA} {
+			if left[n] -= max(need, 0); left[n] < 0 &&
+				(n == 0 || [5]int{0, all.DEC, all.ENC, all.JPEG, all.OFA}[n] >= 0) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// With returns a copy of a set with one more instance.
+func With(set []Interval, x Interval) []Interval { return append(slices.Clone(set), x) }
+
+// Fits reports whether an instance can be added to a set.
+func (o PlainGPU) Fits(set []Interval, x Interval) bool { return o.Legal(With(set, x)) }
+
+// FreeUnits returns the number of units that neither a set nor blocked units take.
+func (o PlainGPU) FreeUnits(set []Interval) int {
+	n := o.Model.Grid - len(o.Blocked)
+	for _, x := range set {
+		n -= x.To - x.From
+	}
+	return n
+}
+
+// CC returns how many placements still fit, by profile.
+func (o PlainGPU) CC(set []Interval) []int {
+	n := make([]int, len(o.Model.Profiles))
+	for _, x := range Every(o.Model) {
+		if o.Fits(set, x) {
+			n[x.Profile]++
+		}
+	}
+	return n
+}
+
+// placeable returns how many instances of a profile still fit together, from unit from on. It tries all choices.
+func (o PlainGPU) placeable(set []Interval, p, from int) int {
+	most := 0
+	for _, s := range o.Model.Profiles[p].Starts {
+		x := Interval{p, s, s + o.Model.Profiles[p].Size}
+		if s >= from && o.Fits(set, x) {
+			most = max(most, 1+o.placeable(With(set, x), p, s+1))
+		}
+	}
+	return most
+}
+
+// Frag returns the fragmentation of a GPU with these busy instances, from 0 to 1: see [mig.Node].
+func (o PlainGPU) Frag(set []Interval) float64 {
+	compute := whole(o.Model).Compute
+	for _, x := range set {
+		compute -= o.Model.Profiles[x.Profile].Compute
+	}
+	sum, n := 0.0, 0.0
+	for p, pr := range o.Model.Profiles {
+		if ideal := min(compute/pr.Compute, o.FreeUnits(set)/pr.Size); ideal > 0 {
+			sum, n = sum+1-float64(o.placeable(set, p, 0))/float64(ideal), n+1
+		}
+	}
+	if n == 0 {
+		return 0
+	}
+	return sum / n
+}
+
+// Lost returns the free units that no instances of a profile can use, summed over the profiles with these weights.
+func (o PlainGPU) Lost(set []Interval, weights []float64) float64 {
+	sum := 0.0
+	for p, pr := range o.Model.Profiles {
+		sum += weights[p] * float64(o.FreeUnits(set)-o.placeable(set, p, 0)*pr.Size)
+	}
+	return sum
+}
+
+// layouts returns all legal sets of instances on an empty GPU of the GPU model.
+func layouts(b *mig.Model) [][]Interval {
+	all := [][]Interval{nil}
+	for _, x := range Every(b) {
+		for _, set := range all {
+			if (PlainGPU{Model: b}).Fits(set, x) {
+				all = append(all, With(set, x))
+			}
+		}
+	}
+	return all
+}
+
+// Futures has the layouts of each GPU model, which are computed once: there are several thousand.
+type Futures map[*mig.Model][][]Interval
+
+// Reach returns the number of maximal sets that contain this one and avoid the blocked units.
+func (f Futures) Reach(o PlainGPU, set []Interval) int {
+	if f[o.Model] == nil {
+		f[o.Model] = layouts(o.Model)
+	}
+	n := 0
+	for _, l := range f[o.Model] {
+		missing := func(x Interval) bool { return !slices.Contains(l, x) }
+		if !slices.ContainsFunc(set, missing) && o.Legal(l) &&
+			!slices.ContainsFunc(Every(o.Model), func(x Interval) bool { return o.Fits(l, x) }) {
+			n++
+		}
+	}
+	return n
+}

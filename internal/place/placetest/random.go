@@ -1,0 +1,106 @@
+package placetest
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"caelum/internal/mig"
+	"caelum/internal/place"
+)
+
+// EveryModel returns every GPU model of the tables twice: with all its profiles, and with the plain ones.
+var EveryModel = sync.OnceValue(func() []*mig.Model {
+	var all []*mig.Model
+	for _, b := range mig.Models() {
+		all = append(all, b, b.Select(mig.Plain))
+	}
+	return all
+})
+
+// DrawGPUs makes one to four GPUs of one or two GPU models with busy and idle instances and blocked units. Some GPUs
+// have the expected ends.
+func DrawGPUs(t *rapid.T) []place.GPU {
+	kinds := rapid.SliceOfN(rapid.IntRange(0, len(EveryModel())-1), 1, 2).Draw(t, "boards")
+	gpus := make([]place.GPU, rapid.IntRange(1, 4).Draw(t, "gpus"))
+	for k := range gpus {
+		b := EveryModel()[rapid.SampledFrom(kinds).Draw(t, "board")]
+		g := place.GPU{Model: b}
+		layout := rapid.SampledFrom(b.Layouts()).Draw(t, "instances")
+		for i := range layout.Indices() {
+			switch rapid.IntRange(0, 4).Draw(t, "is") {
+			case 0:
+				g.Idle = g.Idle.With(i)
+			case 1:
+			case 2, 3, 4:
+				g.Busy = g.Busy.With(i)
+			}
+		}
+		if rapid.IntRange(0, 2).Draw(t, "blocked") == 0 {
+			g.Blocked = 1 << rapid.IntRange(0, b.Grid-1).Draw(t, "unit") &^ b.Occupied(layout)
+		}
+		if rapid.Bool().Draw(t, "ends") {
+			g.Ends = make([]float64, len(b.Placements))
+			for i := range g.Ends {
+				g.Ends[i] = rapid.SampledFrom([]float64{0, 500, 900, 1000, 1100, 1300, 2000, math.Inf(1)}).
+					Draw(t, "end")
+			}
+		}
+		gpus[k] = g
+	}
+	return gpus
+}
+
+// MustBeLegal checks GPUs against the plain rules.
+func MustBeLegal(t TB, what string, gpus []place.GPU) {
+	t.Helper()
+	for k, g := range gpus {
+		if g.Model == nil {
+			continue
+		}
+		o := PlainGPUOf(g)
+		if g.Busy&g.Idle != 0 || !o.Legal(slices.Concat(o.Busy, o.Idle)) {
+			t.Fatalf("%s: GPU %d has an illegal layout: busy %s, idle %s", what, k,
+				g.Model.DrawBeside(g.Busy, g.Blocked), g.Model.Draw(g.Idle))
+		}
+	}
+}
+
+// Drawing returns the text of Draw.
+func Drawing(gpus []place.GPU) string {
+	var out strings.Builder
+	Draw(&out, gpus)
+	return out.String()
+}
+
+// PlainA100 returns the A100-40GB with its plain profiles.
+func PlainA100(t testing.TB) *mig.Model {
+	b, err := mig.ModelByName("A100-40GB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Select(mig.Plain)
+}
+
+// PlainAcquisition returns how placement i can be acquired; false if it cannot. It uses no sets of placements.
+func PlainAcquisition(g place.GPU, i int) (place.Acquisition, bool) {
+	switch b := g.Model; {
+	case g.Busy.Has(i) || b.Units(i)&g.Blocked != 0 || !b.Legal(g.Busy.With(i)):
+		return 0, false
+	case g.Idle.Has(i):
+		return place.Reuse, true
+	case b.Legal((g.Busy | g.Idle).With(i)):
+		return place.Carve, true
+	}
+	return place.Reclaim, true
+}
+
+// TB has the methods that rapid.T and testing.T have in common.
+type TB interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}

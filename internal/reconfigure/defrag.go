@@ -1,0 +1,144 @@
+package reconfigure
+
+import (
+	"cmp"
+	"slices"
+
+	"caelum/internal/mig"
+	"caelum/internal/place"
+)
+
+// Movable returns the job that holds a busy instance, and whether the instance may be moved. The job is an index in the
+// caller's list. The steps of the plan name it.
+type Movable func(at place.Spot) (job int, ok bool)
+
+// lessFrag is by how much fragmentation must decrease for a move. It is larger than the rounding errors of the sums of
+// fractions.
+const lessFrag = 1e-9
+
+// AfterDeparture returns the plan of FragAware after a job has left GPU k (arXiv 2512.16099). As long as some move
+// reduces fragmentation, it makes the move that leaves the least. If the load of the GPU is at least the threshold (0.4
+// in the policy), the GPU is busy, and instances move within it. Otherwise instances move to it from busy GPUs, as long
+// as its load remains below the load of the GPU from which they come, because moves should spread load. Fragmentation
+// is the sum over the GPUs concerned, so a move does not improve one GPU at the expense of another. A GPU that has
+// become full enough counts as busy from then on. An instance moves at most once. Ties prefer a placement with an idle
+// instance, then the lowest GPU and start.
+func AfterDeparture(pool *place.Pool, k int, threshold float64, movable Movable) Plan {
+	if pool.GPU(k).Model == nil {
+		return nil
+	}
+	d := draft{gpus: gpusOf(pool), movable: movable, moved: map[place.Spot]bool{}}
+	for {
+		best, found := move{}, false
+		for f, g := range d.gpus {
+			if inside := d.load(k) >= threshold; inside != (f == k) || g.Model == nil || d.load(f) < threshold {
+				continue
+			}
+			for _, m := range d.moves(f, k) {
+				if f != k && !d.lightens(m) {
+					continue
+				}
+				if m.gain > lessFrag && (!found || m.better(best)) {
+					best, found = m, true
+				}
+			}
+		}
+		if !found {
+			return d.plan
+		}
+		d.make(best)
+	}
+}
+
+// AfterRejection returns the plan of GRMU after a request was rejected (arXiv 2502.01909, Algorithm 4). It takes the
+// most fragmented GPU of the light basket (the lowest of equal ones) and places its instances again on an empty GPU of
+// the same model, in the order of their starts, each as the driver would. The instances that get another placement
+// move. Unlike in the paper, fragmentation is that of [mig.Node], instances that cannot be moved stay where they are,
+// and the plan is nil if it would not reduce fragmentation.
+func AfterRejection(pool *place.Pool, movable Movable) Plan {
+	most, frag := -1, 0.0
+	for k := range pool.Len() {
+		if n := pool.Busy(k); n != nil && n.Frag > frag && n.Layout != 0 && !isWhole(n.Layout, pool.GPU(k).Model) {
+			most, frag = k, n.Frag
+		}
+	}
+	if most < 0 {
+		return nil
+	}
+	d := draft{gpus: gpusOf(pool), movable: movable}
+	if mock, ok := d.repack(most); ok && d.frag(most, mock) < frag-lessFrag {
+		d.shift(most, mock)
+	}
+	return d.plan
+}
+
+// Consolidate returns the plan of GRMU's consolidation (arXiv 2502.01909). It considers GPUs with exactly one busy
+// instance, of half the units (a 3g or a 4g of an A100). Two of them become one full and one empty GPU. GPUs with the
+// fewest possible partners are paired first: a 4g.20gb, which has only one start, never fits beside another 4g.20gb.
+// The instance on the higher GPU moves if it can, otherwise the other one.
+func Consolidate(pool *place.Pool, movable Movable) Plan {
+	d := draft{gpus: gpusOf(pool), movable: movable}
+	var halves []int
+	for k, g := range d.gpus {
+		if i, one := single(g.Busy); g.Model != nil && one && 2*g.Model.Placements[i].Size == g.Model.Grid {
+			halves = append(halves, k)
+		}
+	}
+	joins := map[[2]int]move{} // by the two GPUs, the lower first
+	partners := map[int]int{}
+	for a, low := range halves {
+		for _, high := range halves[a+1:] {
+			all := append(d.moves(high, low), d.moves(low, high)...)
+			if len(all) > 0 {
+				joins[[2]int{low, high}] = all[0]
+				partners[low]++
+				partners[high]++
+			}
+		}
+	}
+	fewestPartners := func(among []int) int {
+		return slices.MinFunc(
+			among,
+			func(a, b int) int { return cmp.Or(cmp.Compare(partners[a], partners[b]), cmp.Compare(a, b)) },
+		)
+	}
+	for len(halves) > 0 {
+		a := fewestPartners(halves)
+		halves = slices.DeleteFunc(halves, func(k int) bool { return k == a })
+		var with []int
+		for _, b := range halves {
+			if _, ok := joins[[2]int{min(a, b), max(a, b)}]; ok {
+				with = append(with, b)
+			}
+		}
+		gone := []int{a}
+		if len(with) > 0 {
+			b := fewestPartners(with)
+			d.make(joins[[2]int{min(a, b), max(a, b)}])
+			halves = slices.DeleteFunc(halves, func(k int) bool { return k == b })
+			gone = append(gone, b)
+		}
+		for _, x := range gone {
+			for _, k := range halves {
+				if _, ok := joins[[2]int{min(x, k), max(x, k)}]; ok {
+					partners[k]--
+				}
+			}
+		}
+	}
+	return d.plan
+}
+
+// isWhole reports whether one instance takes all units of its GPU.
+func isWhole(l mig.Layout, b *mig.Model) bool {
+	i, one := single(l)
+	return one && b.Placements[i].Size == b.Grid
+}
+
+// single returns the placement in a set, and whether the set has exactly one.
+func single(l mig.Layout) (i int, one bool) {
+	for i = range l.Indices() {
+		return i, l.Count() == 1
+	}
+	return 0, false
+}
