@@ -71,7 +71,8 @@ func (n *node) placePending(gpus []place.GPU) map[uint32][]offer.Spot {
 	var unplaced []*offer.Job
 	for job, pr := range n.pending {
 		if pr.spots == nil {
-			unplaced = append(unplaced, &offer.Job{ID: job, Wants: pr.wants, Runs: math.Inf(1), Limit: math.Inf(1)})
+			j := &offer.Job{ID: job, Wants: pr.wants, RunTime: math.Inf(1), TimeLimit: math.Inf(1)}
+			unplaced = append(unplaced, j)
 		}
 	}
 	slices.SortFunc(unplaced, func(x, y *offer.Job) int { return int(x.ID) - int(y.ID) })

@@ -24,7 +24,7 @@ func emptyNodes(t *testing.T, n int) (nodes [][]place.GPU) {
 }
 
 func het(id, het uint32, nodes int, profile string) *Job {
-	j := &Job{ID: id, Het: het, Nodes: nodes, Runs: math.Inf(1), Limit: math.Inf(1)}
+	j := &Job{ID: id, Het: het, Nodes: nodes, RunTime: math.Inf(1), TimeLimit: math.Inf(1)}
 	if profile != "" {
 		j.Wants = []Want{{Profile: profile, Count: 1}}
 	}
@@ -94,7 +94,7 @@ func TestCostlyJobsInFront(t *testing.T) {
 		jobs := front
 		for k := range uint32(small) {
 			j := het(100+k, 0, 1, "3g.20gb")
-			j.Runs, j.Limit = 10, 10
+			j.RunTime, j.TimeLimit = 10, 10
 			jobs = append(jobs, j)
 		}
 		n := 0

@@ -32,19 +32,19 @@ type Job struct {
 	// DeferredNodes are the eligible nodes on which something other than slices keeps the job from starting now. The
 	// job is placed on other nodes if possible.
 	DeferredNodes []int
-	// Unkept are the nodes of DeferredNodes on which no slices are kept for the job until it can start.
-	Unkept []int
-	// Ready has, for the other nodes of DeferredNodes, when the resources that the job lacks are expected to be free.
-	// Until then the slices that are kept for the job are lent to jobs that end before. On a node without an entry, the
-	// job is expected to be ready at any time.
-	Ready map[int]float64
-	// After has, for nodes of DeferredNodes, when jobs with slices are expected to leave the resources that the job
-	// lacks. On other nodes of DeferredNodes no room is reserved for the job.
-	After map[int]float64
-	// Turn groups jobs: a plan places at most one job of each Turn. 0: the job is in no group.
-	Turn  uint64
-	Runs  float64 // the expected run time, in seconds; +Inf: unknown
-	Limit float64 // the time limit, in seconds; +Inf: none
+	// NoOfferNodes are the nodes of DeferredNodes on which nothing is offered for the job until it can start.
+	NoOfferNodes []int
+	// ReadyAt has, for the other nodes of DeferredNodes, when the resources that the job lacks are expected to be free,
+	// in seconds. Until then the slices that are kept for the job are lent to jobs that end before. On a node without
+	// an entry, the job is expected to be ready at any time.
+	ReadyAt map[int]float64
+	// FreedAt has, for nodes of DeferredNodes, when jobs with slices are expected to leave the resources that the job
+	// lacks, in seconds. On other nodes of DeferredNodes no room is reserved for the job.
+	FreedAt map[int]float64
+	// SingletonKey limits which jobs are placed together: a plan places at most one job of each key. 0: no limit.
+	SingletonKey uint64
+	RunTime      float64 // the expected run time, in seconds; +Inf: unknown
+	TimeLimit    float64 // the time limit, in seconds; +Inf: none
 	// Het is the same for all components of a het job, which are neighbours in the queue; 0: the job is no component.
 	// All components start at the same time or none does. No two of them start on the same node: only slurmctld's
 	// backfill starts them, and it reserves the nodes of each component (backfill.c, 22.05.8). A component may want
@@ -122,7 +122,7 @@ func (j *Job) slices() (n int) {
 
 // request returns a job in the form that the policy needs.
 func (j *Job) request() place.Request {
-	return place.Request{Profile: j.Wants[0].Profile, Duration: j.Runs}
+	return place.Request{Profile: j.Wants[0].Profile, Duration: j.RunTime}
 }
 
 // Find asks the policy where a job goes. It withholds the room of the reservation r (nil: none) from the job, unless
@@ -133,7 +133,7 @@ func (c *Cluster) Find(j *Job, r *Reservation) (spots []Spot, why place.Choice) 
 		return nil, why
 	}
 	for ; r != nil; r = r.Beside {
-		if c.Now+c.Making+j.Limit > r.At {
+		if c.Now+c.Making+j.TimeLimit > r.At {
 			defer c.withhold(r)()
 		}
 	}
@@ -143,7 +143,7 @@ func (c *Cluster) Find(j *Job, r *Reservation) (spots []Spot, why place.Choice) 
 	case j.EligibleNodes != nil || j.DeferredNodes != nil:
 		why = c.one(j)
 	default:
-		why = c.choose(&c.Situation, j.Wants[0], j.Runs)
+		why = c.choose(&c.Situation, j.Wants[0], j.RunTime)
 	}
 	if why.Verdict == place.Here {
 		spots = []Spot{{GPU: why.GPU, Placement: why.Placement}}
@@ -158,7 +158,7 @@ func (c *Cluster) Find(j *Job, r *Reservation) (spots []Spot, why place.Choice) 
 // own, and the policy chooses the spots on these nodes.
 func (c *Cluster) FindAll(jobs []*Job, r *Reservation) (all [][]Spot, why place.Choice) {
 	if len(jobs) > 1 {
-		return c.Apart(jobs, alike(jobs, func(j *Job, n int) []Spot {
+		return c.AssignNodes(jobs, alike(jobs, func(j *Job, n int) []Spot {
 			spots, _ := c.Find(j.onNode(n), r)
 			return spots
 		})), why
@@ -173,9 +173,10 @@ func (c *Cluster) FindAll(jobs []*Job, r *Reservation) (all [][]Spot, why place.
 // Alike reports whether two jobs have the same spots on every node, because they want the same slices and have the same
 // run times.
 func (j *Job) Alike(o *Job) bool {
-	return j.Runs == o.Runs && j.Limit == o.Limit && slices.EqualFunc(j.Wants, o.Wants, func(a, b Want) bool {
+	same := func(a, b Want) bool {
 		return a.Profile == b.Profile && a.Count == b.Count && slices.Equal(a.Alternatives, b.Alternatives)
-	})
+	}
+	return j.RunTime == o.RunTime && j.TimeLimit == o.TimeLimit && slices.EqualFunc(j.Wants, o.Wants, same)
 }
 
 // alike returns a function that gives the result of find for the k-th job on a node. It calls find once for all jobs
@@ -205,11 +206,11 @@ func (j *Job) onNode(node int) *Job {
 	return &one
 }
 
-// Apart gives each job nodes that no other of the jobs has, provided that slurmctld would start them there. The first
-// job gets the first nodes that leave enough nodes for the others, and so on. room returns the spots of the k-th job on
-// a node, nil if there are none; Apart calls it once for each job and node. A job with OutsideCluster gets the nodes
-// that the others leave. The result is nil if there is no such choice.
-func (c *Cluster) Apart(jobs []*Job, room func(k, n int) []Spot) [][]Spot {
+// AssignNodes gives each job nodes that no other of the jobs has, provided that slurmctld would start them there. It
+// returns the spots of each job. The first job gets the first nodes that leave enough nodes for the others, and so on.
+// room returns the spots of the k-th job on a node, nil if there are none; AssignNodes calls it once for each job and
+// node. A job with OutsideCluster gets the nodes that the others leave. The result is nil if there is no such choice.
+func (c *Cluster) AssignNodes(jobs []*Job, room func(k, n int) []Spot) [][]Spot {
 	m := matching{rooms: make([][]int, len(jobs)), holder: slices.Repeat([]int{vacant}, len(c.Nodes))}
 	spots := make([]map[int][]Spot, len(jobs))
 	for k, j := range jobs {
@@ -375,7 +376,7 @@ func (c *Cluster) one(j *Job) place.Choice {
 	p := c.part(c.nodesNow(j))
 	s := c.Situation
 	s.Pool = p.pool
-	choice := c.choose(&s, j.Wants[0], j.Runs)
+	choice := c.choose(&s, j.Wants[0], j.RunTime)
 	if choice.Verdict != place.Nowhere {
 		choice.GPU = p.gpus[choice.GPU]
 	}
@@ -512,7 +513,7 @@ func (c *Cluster) together(gpus []int, j *Job) (all []Spot) {
 	s := c.among(gpus)
 	for _, w := range c.bySize(j.Wants) {
 		for range w.Count {
-			choice := c.choose(&s, w, j.Runs)
+			choice := c.choose(&s, w, j.RunTime)
 			if choice.Verdict != place.Here {
 				return nil
 			}

@@ -12,7 +12,7 @@
 //
 // Files:
 //
-//	cluster.go      Cluster, Job, Want; places a job on one or several nodes (Find, FindAll), het jobs (Apart)
+//	cluster.go      Cluster, Job, Want; places a job on one or several nodes (Find, FindAll), het jobs (AssignNodes)
 //	lend.go         room that is kept, offered and lent for a job that lacks CPUs or memory (lendReserved)
 //	make.go         Plan; Make: queue, backfill, node order, limits (Depth 500, maxSearches 8); Check; Pack
 //	queue.go        profiles for which an earlier job waits: they are offered to no later job on the same node

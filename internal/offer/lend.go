@@ -17,7 +17,7 @@ func ifReady(jobs []*Job) []*Job {
 	all := make([]*Job, len(jobs))
 	for k := range jobs {
 		now := *jobs[k]
-		now.DeferredNodes = now.Unkept
+		now.DeferredNodes = now.NoOfferNodes
 		all[k] = &now
 	}
 	return all
@@ -35,7 +35,7 @@ func (c *Cluster) deferred(jobs []*Job) bool {
 // that is not expected to become free.
 func (c *Cluster) hopeless(jobs []*Job) bool {
 	return slices.ContainsFunc(jobs, func(j *Job) bool {
-		return len(j.DeferredNodes) > 0 && len(c.nodesNow(j))+len(j.After) < j.nodes() && !j.OutsideCluster
+		return len(j.DeferredNodes) > 0 && len(c.nodesNow(j))+len(j.FreedAt) < j.nodes() && !j.OutsideCluster
 	})
 }
 
@@ -46,7 +46,7 @@ func (c *Cluster) kept(head int, group []*Job, plan *Plan) *Reservation {
 	r := &Reservation{Job: head, At: c.Now}
 	for k, j := range group {
 		for _, s := range plan.Spots[head+k] {
-			r.At = max(r.At, j.Ready[nodeOf[s.GPU]])
+			r.At = max(r.At, j.ReadyAt[nodeOf[s.GPU]])
 			r.Spots = append(r.Spots, s)
 		}
 	}
@@ -79,7 +79,7 @@ func (c *Cluster) lendReserved(plan *Plan, jobs []*Job, had map[uint64]bool,
 	plan.Offers = offers
 	waited := queue{}
 	for k, group := range byStart(jobs) {
-		if plan.Spots[k] != nil || k == first || had[group[0].Turn] {
+		if plan.Spots[k] != nil || k == first || had[group[0].SingletonKey] {
 			continue
 		}
 		r := *plan.Kept

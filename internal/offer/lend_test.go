@@ -20,8 +20,8 @@ func TestLendSound(t *testing.T) {
 		gpus := slices.Concat(nodes...)
 		jobs := drawDemands(t, gpus)
 		for _, j := range jobs {
-			j.Limit = float64(rapid.IntRange(1, 300).Draw(t, "limit"))
-			j.Runs = j.Limit
+			j.TimeLimit = float64(rapid.IntRange(1, 300).Draw(t, "limit"))
+			j.RunTime = j.TimeLimit
 			for n := range nodes {
 				if rapid.IntRange(0, 2).Draw(t, "lacks") > 0 {
 					continue
@@ -29,11 +29,11 @@ func TestLendSound(t *testing.T) {
 				j.DeferredNodes = append(j.DeferredNodes, n)
 				switch rapid.IntRange(0, 2).Draw(t, "when") {
 				case 0:
-					j.Unkept = append(j.Unkept, n)
+					j.NoOfferNodes = append(j.NoOfferNodes, n)
 				case 1:
-					j.Ready = map[int]float64{n: float64(rapid.IntRange(0, 180).Draw(t, "ready"))}
+					j.ReadyAt = map[int]float64{n: float64(rapid.IntRange(0, 180).Draw(t, "ready"))}
 				default:
-					j.After = map[int]float64{n: float64(rapid.IntRange(0, 500).Draw(t, "after"))}
+					j.FreedAt = map[int]float64{n: float64(rapid.IntRange(0, 500).Draw(t, "after"))}
 				}
 			}
 		}
@@ -69,11 +69,11 @@ func TestLendSound(t *testing.T) {
 				for k, spots := range p.Spots {
 					for _, s := range spots {
 						overlap := s.GPU == kept.GPU && b.Units(s.Placement)&b.Units(kept.Placement) != 0
-						if overlap && jobs[k].Limit > r.At && !math.IsInf(r.At, 1) {
+						if overlap && jobs[k].TimeLimit > r.At && !math.IsInf(r.At, 1) {
 							t.Fatalf(
 								"job %d ends at %v and has room that is kept from %v",
 								jobs[k].ID,
-								jobs[k].Limit,
+								jobs[k].TimeLimit,
 								r.At,
 							)
 						}

@@ -74,7 +74,7 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 				if _, saved := before[s.GPU]; !saved {
 					before[s.GPU] = c.Pool.GPU(s.GPU)
 				}
-				c.begin(s, c.Now+group[i].Runs)
+				c.begin(s, c.Now+group[i].RunTime)
 				plan.Offers[s.GPU] = plan.Offers[s.GPU].With(s.Placement)
 				profile := c.Pool.GPU(s.GPU).Model.ProfileOf(s.Placement)
 				if as := RequestedAs(group[i].Wants, profile); as != profile {
@@ -83,8 +83,8 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 			}
 			plan.Spots[k+i] = spots
 		}
-		if all != nil && group[0].Turn != 0 {
-			had[group[0].Turn] = true
+		if all != nil && group[0].SingletonKey != 0 {
+			had[group[0].SingletonKey] = true
 		}
 		return all != nil, why
 	}
@@ -96,7 +96,7 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 			continue
 		}
 		_, group := Components(jobs, head)
-		if had[group[0].Turn] {
+		if had[group[0].SingletonKey] {
 			head += len(group)
 			plan.Reserved = nil
 			continue
@@ -112,7 +112,7 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 		plan.Reserved = nil
 		served, why := serve(head, group, nil)
 		if !served && plan.Kept == nil &&
-			slices.ContainsFunc(group, func(j *Job) bool { return len(j.DeferredNodes) > len(j.Unkept) }) {
+			slices.ContainsFunc(group, func(j *Job) bool { return len(j.DeferredNodes) > len(j.NoOfferNodes) }) {
 			// Something else keeps the jobs from starting where there is room. Their slices are kept there and offered,
 			// for one group of jobs in each plan, so that slurmctld can plan the other resources.
 			if served, _ = serve(head, ifReady(group), nil); served {
@@ -144,7 +144,7 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 	}
 	waited := queue{}
 	for k, j := range jobs {
-		if plan.Spots[k] != nil || !had[j.Turn] {
+		if plan.Spots[k] != nil || !had[j.SingletonKey] {
 			waited.add(j)
 		}
 	}
@@ -220,7 +220,7 @@ func (c *Cluster) backfill(
 		if i > Depth {
 			break
 		}
-		if plan.Spots[k] != nil || had[group[0].Turn] {
+		if plan.Spots[k] != nil || had[group[0].SingletonKey] {
 			continue
 		}
 		if i > 0 {

@@ -109,7 +109,7 @@ func demands(text string) []*Job {
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		id, _ := strconv.Atoi(f[0])
-		d := &Job{ID: uint32(id), Runs: math.Inf(1), Limit: math.Inf(1)}
+		d := &Job{ID: uint32(id), RunTime: math.Inf(1), TimeLimit: math.Inf(1)}
 		for k := 1; k+1 < len(f); k += 2 {
 			n, _ := strconv.Atoi(f[k+1])
 			d.Wants = append(d.Wants, Want{Profile: f[k], Count: n})
@@ -148,7 +148,7 @@ func drawNode(t *rapid.T) []place.GPU {
 func drawDemands(t *rapid.T, gpus []place.GPU) []*Job {
 	all := make([]*Job, rapid.IntRange(0, 12).Draw(t, "jobs"))
 	for i := range all {
-		all[i] = &Job{ID: uint32(i + 1), Runs: math.Inf(1), Limit: math.Inf(1)}
+		all[i] = &Job{ID: uint32(i + 1), RunTime: math.Inf(1), TimeLimit: math.Inf(1)}
 		for range rapid.IntRange(1, 2).Draw(t, "kinds") {
 			profiles := gpus[rapid.IntRange(0, len(gpus)-1).Draw(t, "of")].Model.Profiles
 			p := profiles[rapid.IntRange(0, len(profiles)-1).Draw(t, "profile")]
@@ -309,8 +309,8 @@ func TestServeInOrder(t *testing.T) {
 			ID:            id,
 			Wants:         []Want{{Profile: "3g.20gb", Count: 1}},
 			EligibleNodes: on,
-			Runs:          math.Inf(1),
-			Limit:         math.Inf(1),
+			RunTime:       math.Inf(1),
+			TimeLimit:     math.Inf(1),
 		}
 	}
 	for _, c := range []struct {
@@ -394,8 +394,8 @@ func TestKeptForOne(t *testing.T) {
 			ID:            id,
 			Wants:         []Want{{Profile: profile, Count: 1}},
 			DeferredNodes: later,
-			Runs:          math.Inf(1),
-			Limit:         math.Inf(1),
+			RunTime:       math.Inf(1),
+			TimeLimit:     math.Inf(1),
 		}
 	}
 	jobs := []*Job{job(1, "7g.40gb", 0), job(2, "7g.40gb", 0), job(3, "3g.20gb"), job(4, "3g.20gb")}
@@ -437,8 +437,8 @@ func TestComponents(t *testing.T) {
 			Het:           het,
 			Wants:         []Want{{Profile: profile, Count: 1}},
 			EligibleNodes: on,
-			Runs:          50,
-			Limit:         50,
+			RunTime:       50,
+			TimeLimit:     50,
 		}
 	}
 	two := func(j *Job) *Job {
@@ -499,12 +499,12 @@ func TestComponentsStart(t *testing.T) {
 				g := rapid.SampledFrom(slices.Concat(nodes...)).Draw(t, "of")
 				profile := g.Model.Profiles[rapid.IntRange(0, len(g.Model.Profiles)-1).Draw(t, "profile")].Name
 				j := &Job{
-					ID:    uint32(len(jobs) + 1),
-					Het:   het + 1,
-					Wants: []Want{{Profile: profile, Count: rapid.IntRange(1, 2).Draw(t, "count")}},
-					Nodes: rapid.IntRange(1, 2).Draw(t, "nodes"),
-					Runs:  50,
-					Limit: 50,
+					ID:        uint32(len(jobs) + 1),
+					Het:       het + 1,
+					Wants:     []Want{{Profile: profile, Count: rapid.IntRange(1, 2).Draw(t, "count")}},
+					Nodes:     rapid.IntRange(1, 2).Draw(t, "nodes"),
+					RunTime:   50,
+					TimeLimit: 50,
 				}
 				for n := range nodes {
 					if rapid.IntRange(0, 3).Draw(t, "on") > 0 {
@@ -586,8 +586,8 @@ func TestComponentsFindNodes(t *testing.T) {
 						Count:   rapid.IntRange(1, 2).Draw(t, "count"),
 					},
 				},
-				Runs:  50,
-				Limit: 50,
+				RunTime:   50,
+				TimeLimit: 50,
 			}
 			if rapid.Bool().Draw(t, "named") {
 				j.EligibleNodes = []int{rapid.IntRange(0, len(nodes)-1).Draw(t, "on")}
@@ -648,10 +648,10 @@ func TestAnotherModel(t *testing.T) {
 	a, h := plain(t, "A100-40GB"), plain(t, "H100-80GB")
 	job := func(id uint32, or ...string) *Job {
 		return &Job{
-			ID:    id,
-			Wants: []Want{{Profile: "2g.10gb", Count: 1, Alternatives: or}},
-			Runs:  math.Inf(1),
-			Limit: math.Inf(1),
+			ID:        id,
+			Wants:     []Want{{Profile: "2g.10gb", Count: 1, Alternatives: or}},
+			RunTime:   math.Inf(1),
+			TimeLimit: math.Inf(1),
 		}
 	}
 	full := place.GPU{Model: a, Offerable: everything(a), Blocked: 1<<a.Grid - 1}

@@ -39,7 +39,7 @@ func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 	} else {
 		for _, n := range c.nodesOf(j) {
 			later := slices.Contains(j.DeferredNodes, n)
-			after, known := j.After[n]
+			after, known := j.FreedAt[n]
 			if later && !known {
 				continue
 			}
@@ -83,7 +83,7 @@ func (c *Cluster) ReserveAll(jobs []*Job, why place.Choice) *Reservation {
 	slices.Sort(times)
 	times = slices.DeleteFunc(slices.Compact(times), func(at float64) bool { return math.IsInf(at, 1) })
 	found := func(at float64) [][]Spot {
-		return c.Apart(jobs, func(k, n int) []Spot {
+		return c.AssignNodes(jobs, func(k, n int) []Spot {
 			if on(k, n).At > at {
 				return nil
 			}
@@ -91,8 +91,8 @@ func (c *Cluster) ReserveAll(jobs []*Job, why place.Choice) *Reservation {
 		})
 	}
 	// Room only grows with time, so bisection finds the first time. If slurmctld would start the components on other
-	// nodes than Apart chose, the search may fail for a time although it succeeds for an earlier one. The reservation
-	// is then later than necessary.
+	// nodes than AssignNodes chose, the search may fail for a time although it succeeds for an earlier one. The
+	// reservation is then later than necessary.
 	first := sort.Search(len(times), func(i int) bool { return found(times[i]) != nil })
 	if first == len(times) {
 		return &Reservation{At: math.Inf(1)}

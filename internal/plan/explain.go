@@ -374,7 +374,7 @@ func notBefore(w slurm.Waiting, now time.Time) string {
 func (v *View) startAll(all [][]offer.Spot) {
 	for i, spots := range all {
 		for _, s := range spots {
-			v.Pool.Start(s.GPU, s.Placement, v.Now+v.Jobs[i].Runs)
+			v.Pool.Start(s.GPU, s.Placement, v.Now+v.Jobs[i].RunTime)
 		}
 	}
 }

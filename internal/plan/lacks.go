@@ -76,21 +76,21 @@ func (v *View) setLacking(job *offer.Job, w slurm.Waiting, member int) {
 		return math.Inf(1)
 	}
 	if n.LacksGRES(w) && !slices.ContainsFunc(v.running[n.Name], func(o occupant) bool { return o.slices }) {
-		job.Unkept = append(job.Unkept, member) // the end of a job does not change that count
+		job.NoOfferNodes = append(job.NoOfferNodes, member) // the end of a job does not change that count
 		return
 	}
 	if v.unkept[w.UID] && free(func(occupant) bool { return false }) > v.Now {
-		job.Unkept = append(job.Unkept, member)
+		job.NoOfferNodes = append(job.NoOfferNodes, member)
 		return
 	}
 	ready := free(func(occupant) bool { return true })
 	if ready > v.Now+patience.Seconds() {
-		job.Unkept = append(job.Unkept, member)
+		job.NoOfferNodes = append(job.NoOfferNodes, member)
 	} else {
-		set(&job.Ready, member, ready)
+		set(&job.ReadyAt, member, ready)
 	}
 	if after := free(func(o occupant) bool { return o.slices }); !math.IsInf(after, 1) {
-		set(&job.After, member, after)
+		set(&job.FreedAt, member, after)
 	}
 }
 

@@ -574,8 +574,9 @@ func TestArray(t *testing.T) {
 		t.Errorf("%d jobs for seven slots", len(v.Jobs))
 	}
 	w.Job.TimeLimit = 0
-	if v = New(snapshotOf([]slurm.Node{node(t, "n1", a100(t))}, w), place.Reach, nil); !math.IsInf(v.Jobs[0].Limit, 1) {
-		t.Errorf("without a time limit, Limit is %v", v.Jobs[0].Limit)
+	v = New(snapshotOf([]slurm.Node{node(t, "n1", a100(t))}, w), place.Reach, nil)
+	if limit := v.Jobs[0].TimeLimit; !math.IsInf(limit, 1) {
+		t.Errorf("without a time limit, TimeLimit is %v", limit)
 	}
 }
 
@@ -824,7 +825,7 @@ func TestForgotten(t *testing.T) {
 func TestLearned(t *testing.T) {
 	w := waits(1, "1g.5gb", 1, 1)
 	w.AdminComment = slurm.TagRuns + "600"
-	if j := Job(w); j.Runs != 600 || j.Limit != 3600 {
+	if j := Job(w); j.RunTime != 600 || j.TimeLimit != 3600 {
 		t.Errorf("%+v", j)
 	}
 }

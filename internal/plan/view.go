@@ -157,7 +157,7 @@ func (v *View) queue(snapshot Snapshot) {
 			for k := range jobs {
 				j := *jobs[k]
 				if waiting[0].Priority == 0 {
-					j.Turn = uint64(waiting[0].UID) + 1
+					j.SingletonKey = uint64(waiting[0].UID) + 1
 				}
 				v.Jobs, v.Waiting = append(v.Jobs, &j), append(v.Waiting, waiting[k])
 			}
@@ -210,7 +210,7 @@ func (v *View) oneAlternative(job *offer.Job, c slurm.Constraint) {
 		other := func(m int) bool { return !slices.Contains(best, m) }
 		job.EligibleNodes = best
 		job.DeferredNodes = slices.DeleteFunc(job.DeferredNodes, other)
-		job.Unkept = slices.DeleteFunc(job.Unkept, other)
+		job.NoOfferNodes = slices.DeleteFunc(job.NoOfferNodes, other)
 	}
 }
 
@@ -322,11 +322,11 @@ func startable(snapshot Snapshot) (all [][]slurm.Waiting) {
 // Job returns the needs of a waiting job in the form of package offer.
 func Job(w slurm.Waiting) *offer.Job {
 	j := &offer.Job{
-		ID:    w.ID,
-		Het:   w.HetJob,
-		Nodes: max(w.NumNodes, 1),
-		Runs:  seconds(w.Expected()),
-		Limit: seconds(w.TimeLimit),
+		ID:        w.ID,
+		Het:       w.HetJob,
+		Nodes:     max(w.NumNodes, 1),
+		RunTime:   seconds(w.Expected()),
+		TimeLimit: seconds(w.TimeLimit),
 	}
 	for _, g := range w.SlicesPerNode() {
 		if g.Type != "" && g.Type != slurm.ClosedType {
@@ -424,7 +424,7 @@ func (v *View) fit(jobs []*offer.Job) bool {
 		}
 		bare[k] = &on
 	}
-	return len(jobs) == 1 || v.bare.Apart(bare, func(k, n int) []offer.Spot { return rooms[k](n) }) != nil
+	return len(jobs) == 1 || v.bare.AssignNodes(bare, func(k, n int) []offer.Spot { return rooms[k](n) }) != nil
 }
 
 // The cost of a plan is limited, because any user may submit any request. maxWants limits the entries for slices in one
@@ -452,10 +452,13 @@ func (v *View) room(wants []offer.Want) func(member int) []offer.Spot {
 		like := v.like[member]
 		there, known := could[like]
 		if !known {
-			there, _ = v.bare.Find(
-				&offer.Job{Wants: wants, Nodes: 1, EligibleNodes: []int{like}, Runs: math.Inf(1), Limit: math.Inf(1)},
-				nil,
-			)
+			there, _ = v.bare.Find(&offer.Job{
+				Wants:         wants,
+				Nodes:         1,
+				EligibleNodes: []int{like},
+				RunTime:       math.Inf(1),
+				TimeLimit:     math.Inf(1),
+			}, nil)
 			could[like] = there
 		}
 		if member == like || there == nil {

@@ -77,7 +77,7 @@ func (o *offers) publish() {
 	var jobs []*offer.Job
 	for k := range s.queue.len() {
 		j := s.queue.at(k)
-		j.offer.Runs, _ = s.total(j.estimate, 0)
+		j.offer.RunTime, _ = s.total(j.estimate, 0)
 		jobs = append(jobs, &j.offer)
 	}
 	plan := offer.Make(&o.Cluster, jobs, s.Discipline == FIFO)

@@ -59,7 +59,7 @@ func (c *cut) place(k int, r *reservation) (bool, *reservation) {
 	if c.decided = nil; spots == nil {
 		c.foresee()
 		c.gather(k)
-		j.offer.Runs, _ = s.total(j.estimate, 0)
+		j.offer.RunTime, _ = s.total(j.estimate, 0)
 		spots, why = c.Find(&j.offer, r.onCut())
 	}
 	if spots == nil {

@@ -208,7 +208,7 @@ func (s *simulation) settle(j *job) {
 			want.Alternatives = append(want.Alternatives, name)
 		}
 	}
-	j.offer = offer.Job{Wants: []offer.Want{want}, Nodes: nodes, Limit: j.estimate}
+	j.offer = offer.Job{Wants: []offer.Want{want}, Nodes: nodes, TimeLimit: j.estimate}
 }
 
 // until processes all ends, returns of requeued jobs and offer events up to a time.
