@@ -12,10 +12,14 @@
 //
 // Files:
 //
-//	cluster.go      Cluster, Job, Want; places a job on one or several nodes (Find, FindAll), het jobs (AssignNodes)
-//	lend.go         room that is kept, offered and lent for a job that lacks CPUs or memory (lendReserved)
-//	make.go         Plan; Make: queue, backfill, node order, limits (Depth 500, maxSearches 8); Check; Pack
-//	queue.go        profiles for which an earlier job waits: they are offered to no later job on the same node
+//	job.go          Job, Want: what a waiting job needs; groups of jobs that start together (Components)
+//	cluster.go      Cluster: the GPUs of all nodes; places a job on one or several nodes (Find)
+//	het.go          places jobs that start together, each on nodes of its own (FindAll, AssignNodes)
+//	plan.go         Plan: offers, spots, reservation; Check; Pack
+//	make.go         Make: the queue in its order, the head of the queue, the order in which slurmctld gives offers
+//	backfill.go     the jobs behind the head of the queue; limits (Depth 500, maxSearches 8)
+//	lend.go         room that is kept, offered and lent for a job that lacks CPUs or memory
+//	demand.go       profiles for which an earlier job waits: they are offered to no later job on the same node
 //	reserve.go      the reservation for the first job that cannot start: earliest room; other jobs avoid it
 //	speculation.go  offers for jobs that are submitted next: which profiles, on which GPU and node
 package offer

@@ -4,12 +4,25 @@ import (
 	"slices"
 
 	"caelum/internal/mig"
-	"caelum/internal/place"
 )
 
 // This file keeps room for a job that lacks something other than slices, such as CPUs or memory. The slices of the job
 // are on offer, so that slurmctld plans the other resources for the job. They are lent to the jobs that end before it
 // is expected to start.
+
+// keep places a group of jobs that lacks something other than slices, and records that its room is kept. It reports
+// whether it did. A plan keeps the room of one group only.
+func (p *planner) keep(head int, group []*Job) bool {
+	if p.plan.Kept != nil ||
+		!slices.ContainsFunc(group, func(j *Job) bool { return len(j.DeferredNodes) > len(j.NoOfferNodes) }) {
+		return false
+	}
+	placed, _ := p.place(head, ifReady(group), nil)
+	if placed {
+		p.plan.Kept = p.kept(head, group)
+	}
+	return placed
+}
 
 // ifReady returns the jobs as if nothing but slices kept them from starting, on the nodes on which slices are kept for
 // them.
@@ -23,6 +36,19 @@ func ifReady(jobs []*Job) []*Job {
 	return all
 }
 
+// kept returns the room of jobs that were placed as ifReady returned them. At is when they are expected to start.
+func (p *planner) kept(head int, group []*Job) *Reservation {
+	nodeOf := p.nodeOf()
+	r := &Reservation{Job: head, At: p.Now}
+	for k, j := range group {
+		for _, s := range p.plan.Spots[head+k] {
+			r.At = max(r.At, j.ReadyAt[nodeOf[s.GPU]])
+			r.Spots = append(r.Spots, s)
+		}
+	}
+	return r
+}
+
 // deferred reports whether one of these jobs cannot start now because it lacks something other than slices on too many
 // nodes.
 func (c *Cluster) deferred(jobs []*Job) bool {
@@ -31,90 +57,89 @@ func (c *Cluster) deferred(jobs []*Job) bool {
 	})
 }
 
-// hopeless reports whether no reservation is possible for one of these jobs: on too many nodes it lacks something else
-// that is not expected to become free.
-func (c *Cluster) hopeless(jobs []*Job) bool {
+// unreservable reports whether no reservation is possible for one of these jobs: on too many nodes it lacks something
+// else that is not expected to become free.
+func (c *Cluster) unreservable(jobs []*Job) bool {
 	return slices.ContainsFunc(jobs, func(j *Job) bool {
 		return len(j.DeferredNodes) > 0 && len(c.nodesNow(j))+len(j.FreedAt) < j.nodes() && !j.OutsideCluster
 	})
 }
 
-// kept returns the room that a plan keeps for jobs that were placed as ifReady returned them. At is when they are
-// expected to start.
-func (c *Cluster) kept(head int, group []*Job, plan *Plan) *Reservation {
-	nodeOf := c.nodeOf()
-	r := &Reservation{Job: head, At: c.Now}
-	for k, j := range group {
-		for _, s := range plan.Spots[head+k] {
-			r.At = max(r.At, j.ReadyAt[nodeOf[s.GPU]])
-			r.Spots = append(r.Spots, s)
-		}
+// lendKept gives the kept room to jobs that would otherwise wait and that end before the room is needed. If it lends
+// any of the room, the jobs for which the room was kept are no longer planned.
+func (p *planner) lendKept() {
+	first, owners := Components(p.jobs, p.plan.Kept.Job)
+	theirs := p.plan.Spots[first : first+len(owners)]
+	spots := slices.Clone(theirs)
+	clear(theirs)
+	offers := make([]keptOffer, len(p.plan.Kept.Spots))
+	for k, s := range p.plan.Kept.Spots {
+		offers[k] = p.withdraw(s)
 	}
-	return r
+	p.placeBorrowers(first)
+	if slices.ContainsFunc(p.plan.Kept.Spots, func(s Spot) bool { return !p.isFree(s) }) {
+		return
+	}
+	copy(theirs, spots)
+	for _, o := range offers {
+		p.offerAgain(o)
+	}
 }
 
-// lendReserved gives the kept room to jobs that would otherwise wait and that end before the room is needed. If it
-// lends any of the room, the jobs for which the room was kept are no longer planned.
-func (c *Cluster) lendReserved(plan *Plan, jobs []*Job, had map[uint64]bool,
-	serve func(k int, group []*Job, r *Reservation) (bool, place.Choice)) {
-	first, owners := Components(jobs, plan.Kept.Job)
-	var were [][]Spot
-	offers, names := slices.Clone(plan.Offers), map[Spot]string{}
-	for k := range owners {
-		were = append(were, plan.Spots[first+k])
-		plan.Spots[first+k] = nil
-	}
-	ends := map[Spot]float64{}
-	for _, s := range plan.Kept.Spots {
-		g := c.Pool.GPU(s.GPU)
-		ends[s] = c.Pool.Free(s.GPU, s.Placement)
-		g.Busy = g.Busy.Without(s.Placement)
-		c.set(s.GPU, g)
-		offers[s.GPU] = offers[s.GPU].Without(s.Placement)
-		if name, ok := plan.AdvertisedAs[s]; ok {
-			names[s] = name
-			delete(plan.AdvertisedAs, s)
-		}
-	}
-	plan.Offers = offers
-	waited := queue{}
-	for k, group := range byStart(jobs) {
-		if plan.Spots[k] != nil || k == first || had[group[0].SingletonKey] {
+// placeBorrowers places the jobs that end before the kept room is needed. The first of the jobs for which it is kept is
+// the first-th of the queue.
+func (p *planner) placeBorrowers(first int) {
+	earlier := demand{}
+	for k, group := range byStart(p.jobs) {
+		if k == first || p.decided(k) {
 			continue
 		}
-		r := *plan.Kept
-		if plan.Reserved != nil && plan.Reserved.Job != k {
-			r.Beside = plan.Reserved
+		r := *p.plan.Kept
+		reserved := p.plan.Reserved
+		if reserved != nil && reserved.Job != k {
+			r.Beside = reserved
 		}
-		if left := waited.leavesAll(c, plan, group); left != nil {
-			if served, _ := serve(k, left, &r); served {
-				if plan.Reserved != nil && plan.Reserved.Job == k {
-					plan.Reserved = nil
+		if left := earlier.restrictAll(p.Cluster, &p.plan, group); left != nil {
+			if placed, _ := p.place(k, left, &r); placed {
+				if reserved != nil && reserved.Job == k {
+					p.plan.Reserved = nil
 				}
 				continue
 			}
 		}
-		for _, j := range group {
-			waited.add(j)
-		}
-	}
-	if slices.ContainsFunc(plan.Kept.Spots, func(s Spot) bool { return !c.fits(s) }) {
-		return
-	}
-	for k := range owners {
-		plan.Spots[first+k] = were[k]
-	}
-	for _, s := range plan.Kept.Spots {
-		c.begin(s, ends[s])
-		plan.Offers[s.GPU] = plan.Offers[s.GPU].With(s.Placement)
-		if name, ok := names[s]; ok {
-			plan.AdvertisedAs[s] = name
-		}
+		earlier.addAll(group)
 	}
 }
 
-// fits reports whether nothing is on a placement.
-func (c *Cluster) fits(s Spot) bool {
+// keptOffer is an offer that was withdrawn while its room may be lent.
+type keptOffer struct {
+	Spot
+	end  float64 // when the job on the spot is expected to end, in seconds
+	name string  // the name under which the spot is offered; empty: its profile
+}
+
+// withdraw removes the offer of a spot from the plan, and frees the spot.
+func (p *planner) withdraw(s Spot) keptOffer {
+	o := keptOffer{s, p.Pool.Free(s.GPU, s.Placement), p.plan.AdvertisedAs[s]}
+	g := p.Pool.GPU(s.GPU)
+	g.Busy = g.Busy.Without(s.Placement)
+	p.set(s.GPU, g)
+	p.plan.Offers[s.GPU] = p.plan.Offers[s.GPU].Without(s.Placement)
+	delete(p.plan.AdvertisedAs, s)
+	return o
+}
+
+// offerAgain undoes withdraw.
+func (p *planner) offerAgain(o keptOffer) {
+	p.occupy(o.Spot, o.end)
+	p.plan.Offers[o.GPU] = p.plan.Offers[o.GPU].With(o.Placement)
+	if o.name != "" {
+		p.plan.AdvertisedAs[o.Spot] = o.name
+	}
+}
+
+// isFree reports whether a placement overlaps nothing that is busy or blocked.
+func (c *Cluster) isFree(s Spot) bool {
 	g := c.Pool.GPU(s.GPU)
 	return g.Model.Open(g.Busy, g.Blocked)&mig.Layout(0).With(s.Placement) != 0
 }

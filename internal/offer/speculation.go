@@ -14,7 +14,7 @@ import (
 // nodes offered it, slurmctld would choose between them, not the policy.
 type speculation struct {
 	*Cluster
-	waited queue
+	waited demand
 	nodeOf []int // by GPU
 	// best is where the policy would place one slice of each profile. GPUs that are already filled are removed from it.
 	best map[string]Spot
@@ -22,39 +22,39 @@ type speculation struct {
 	home map[string]int // the node on which each profile is on offer
 }
 
-// addSpeculative adds the speculative offers to a plan. It fills first the GPUs on which the policy would place a slice
-// of any profile, then the other GPUs, the fullest first. Small profiles are then offered on full GPUs, and large ones
-// where there is room for them.
-func (c *Cluster) addSpeculative(plan *Plan, waited queue) {
-	if plan.Reserved != nil {
-		defer c.withhold(plan.Reserved)()
+// addSpeculative adds the speculative offers to the plan. It fills first the GPUs on which the policy would place a
+// slice of any profile, then the other GPUs, the fullest first. Small profiles are then offered on full GPUs, and large
+// ones where there is room for them.
+func (p *planner) addSpeculative() {
+	if p.plan.Reserved != nil {
+		defer p.withhold(p.plan.Reserved)()
 	}
 	s := speculation{
-		Cluster: c,
-		waited:  waited,
-		nodeOf:  c.nodeOf(),
+		Cluster: p.Cluster,
+		waited:  p.waited(),
+		nodeOf:  p.nodeOf(),
 		best:    map[string]Spot{},
 		on:      map[string]int{},
 		home:    map[string]int{},
 	}
 	var order []int
-	for _, gpus := range c.Nodes {
+	for _, gpus := range p.Nodes {
 		for _, k := range gpus {
-			if c.Pool.Busy(k) != nil {
+			if p.Pool.Busy(k) != nil {
 				order = append(order, k)
 			}
 		}
 	}
 	preferred := s.choose()
 	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(preferred[b], preferred[a]), cmp.Compare(c.Pool.Busy(a).Units, c.Pool.Busy(b).Units))
+		return cmp.Or(cmp.Compare(preferred[b], preferred[a]), cmp.Compare(p.Pool.Busy(a).Units, p.Pool.Busy(b).Units))
 	})
 	for _, k := range order {
-		l := s.fill(k, c.Pool.GPU(k))
-		plan.Offers[k] |= l
-		b := c.Pool.GPU(k).Model
-		for p := range b.Profiles {
-			if name := b.Profiles[p].Name; l&b.OfProfile(p) != 0 {
+		l := s.fill(k, p.Pool.GPU(k))
+		p.plan.Offers[k] |= l
+		b := p.Pool.GPU(k).Model
+		for i := range b.Profiles {
+			if name := b.Profiles[i].Name; l&b.OfProfile(i) != 0 {
 				s.on[name]++
 				s.home[name] = s.nodeOf[k]
 			}
@@ -65,6 +65,17 @@ func (c *Cluster) addSpeculative(plan *Plan, waited queue) {
 			}
 		}
 	}
+}
+
+// waited returns what the jobs of the queue wait for, including those that are placed: their offers are planned.
+func (p *planner) waited() demand {
+	all := demand{}
+	for k, j := range p.jobs {
+		if p.plan.Spots[k] != nil || !p.singletons[j.SingletonKey] {
+			all.add(j)
+		}
+	}
+	return all
 }
 
 // choose asks the policy where it would place one slice of each profile. It returns how many of these placements each

@@ -2,8 +2,8 @@ package offer
 
 import "slices"
 
-// queue has, by profile and node, the smallest number of slices on one node that an earlier job waits for.
-type queue map[wanted]int
+// demand has, by profile and node, the smallest number of slices on one node that an earlier job waits for.
+type demand map[wanted]int
 
 // wanted is a profile on a node, by the name under which it is offered. With the node everywhere it is a profile on any
 // node.
@@ -14,25 +14,31 @@ type wanted struct {
 
 const everywhere = -1
 
-func (q queue) add(j *Job) {
+func (d demand) add(j *Job) {
 	for w, n := range j.wanted {
-		if q[w] == 0 || n < q[w] {
-			q[w] = n
+		if d[w] == 0 || n < d[w] {
+			d[w] = n
 		}
 	}
 }
 
-// leaves restricts a job to the nodes on which slurmctld could not start an earlier job with the slices of this one. It
-// returns nil if these nodes are too few. An earlier job that wants more slices of a profile than would be on offer on
-// a node cannot start there.
-func (q queue) leaves(c *Cluster, plan *Plan, j *Job) *Job {
+func (d demand) addAll(jobs []*Job) {
+	for _, j := range jobs {
+		d.add(j)
+	}
+}
+
+// restrict restricts a job to the nodes on which slurmctld could not start an earlier job with the slices of this one.
+// It returns nil if these nodes are too few. An earlier job that wants more slices of a profile than would be on offer
+// on a node cannot start there.
+func (d demand) restrict(c *Cluster, plan *Plan, j *Job) *Job {
 	if len(j.Wants) == 0 {
 		return j
 	}
 	nodes := c.nodesNow(j)
 	on := slices.DeleteFunc(slices.Clone(nodes), func(n int) bool {
 		return slices.ContainsFunc(j.Wants, func(w Want) bool {
-			least := q.least(w.Profile, n)
+			least := d.least(w.Profile, n)
 			return least > 0 && least <= w.Count+c.Offered(plan, w.Profile, n)
 		})
 	})
@@ -47,10 +53,10 @@ func (q queue) leaves(c *Cluster, plan *Plan, j *Job) *Job {
 	return &left
 }
 
-// leavesAll is like leaves for jobs that start together. It returns nil if leaves returns nil for one of them.
-func (q queue) leavesAll(c *Cluster, plan *Plan, jobs []*Job) (all []*Job) {
+// restrictAll is like restrict for jobs that start together. It returns nil if restrict returns nil for one of them.
+func (d demand) restrictAll(c *Cluster, plan *Plan, jobs []*Job) (all []*Job) {
 	for _, j := range jobs {
-		left := q.leaves(c, plan, j)
+		left := d.restrict(c, plan, j)
 		if left == nil {
 			return nil
 		}
@@ -60,12 +66,12 @@ func (q queue) leavesAll(c *Cluster, plan *Plan, jobs []*Job) (all []*Job) {
 }
 
 // has reports whether an earlier job that could use a profile on this node waits for it.
-func (q queue) has(profile string, node int) bool { return q.least(profile, node) > 0 }
+func (d demand) has(profile string, node int) bool { return d.least(profile, node) > 0 }
 
 // least returns the smallest number of slices of a profile on this node for which a job waits; 0 if there is no such
 // job.
-func (q queue) least(profile string, node int) int {
-	here, anywhere := q[wanted{profile, node}], q[wanted{profile, everywhere}]
+func (d demand) least(profile string, node int) int {
+	here, anywhere := d[wanted{profile, node}], d[wanted{profile, everywhere}]
 	if here == 0 || anywhere == 0 {
 		return max(here, anywhere)
 	}

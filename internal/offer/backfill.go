@@ -1,0 +1,69 @@
+package offer
+
+import "slices"
+
+// Depth limits how many waiting jobs a plan considers. The value is the default of bf_max_job_test (slurm.conf(5)).
+const Depth = 500
+
+// backfill places the first group of jobs behind the head that does not delay the head. It returns false if there is
+// none. A job that wants a profile for which an earlier job waits on the same node is not placed there, because
+// slurmctld would give the slice to the earlier job, and that job could delay the head.
+func (p *planner) backfill(head int) bool {
+	earlier := demand{}
+	for i, group := range byStart(p.jobs[head:]) {
+		k := head + i
+		if i > Depth {
+			break
+		}
+		if p.decided(k) {
+			continue
+		}
+		if i > 0 {
+			left := earlier.restrictAll(p.Cluster, &p.plan, group)
+			if left != nil && p.searched.again(k, left, p.plan.Reserved) {
+				if placed, _ := p.place(k, left, p.plan.Reserved); placed {
+					return true
+				}
+			}
+		}
+		earlier.addAll(group)
+	}
+	return false
+}
+
+// searches are the failed searches for jobs that need several slices, by the index of the first job.
+type searches map[int]*search
+
+// search is the last of these searches for some jobs, and how many there have been.
+type search struct {
+	jobs []*Job
+	kept *Reservation
+	n    int
+}
+
+// maxSearches limits how often a plan searches for the slices of a job behind the head. Such a search visits every node
+// for each component of a het job. Without a limit it would be repeated after every job that is placed, 500 times in a
+// plan.
+const maxSearches = 8
+
+// again reports whether to search for jobs that start together, and records the search. It returns false if the same
+// search has failed before, since there is less room now, and after maxSearches searches. The next plan begins with new
+// counts.
+func (t searches) again(k int, jobs []*Job, r *Reservation) bool {
+	if len(jobs) == 1 && jobs[0].slices() == 1 {
+		return true
+	}
+	a := t[k]
+	if a == nil {
+		a = &search{}
+		t[k] = a
+	}
+	same := a.n > 0 && a.kept.At == r.At && slices.Equal(a.kept.Spots, r.Spots) &&
+		slices.EqualFunc(a.jobs, jobs, func(x, y *Job) bool { return slices.Equal(x.EligibleNodes, y.EligibleNodes) })
+	if same || a.n == maxSearches {
+		return false
+	}
+	a.jobs, a.kept = jobs, r
+	a.n++
+	return true
+}

@@ -1,0 +1,189 @@
+package offer
+
+import (
+	"slices"
+
+	"caelum/internal/place"
+)
+
+// FindAll finds spots for jobs that start together, for all or none. If there are several jobs, each gets nodes of its
+// own, and the policy chooses the spots on these nodes.
+func (c *Cluster) FindAll(jobs []*Job, r *Reservation) (all [][]Spot, why place.Choice) {
+	if len(jobs) > 1 {
+		return c.AssignNodes(jobs, alike(jobs, func(j *Job, n int) []Spot {
+			spots, _ := c.Find(j.onNode(n), r)
+			return spots
+		})), why
+	}
+	spots, why := c.Find(jobs[0], r)
+	if spots == nil {
+		return nil, why
+	}
+	return [][]Spot{spots}, why
+}
+
+// alike returns a function that gives the result of find for the k-th job on a node. It calls find once for all jobs
+// that are alike.
+func alike[T any](jobs []*Job, find func(j *Job, n int) T) func(k, n int) T {
+	first := make([]int, len(jobs))
+	for k, j := range jobs {
+		first[k] = slices.IndexFunc(jobs, j.Alike)
+	}
+	type place struct{ first, node int }
+	found := map[place]T{}
+	return func(k, n int) T {
+		at := place{first[k], n}
+		answer, known := found[at]
+		if !known {
+			answer = find(jobs[first[k]], n)
+			found[at] = answer
+		}
+		return answer
+	}
+}
+
+// AssignNodes gives each job nodes that no other of the jobs has, provided that slurmctld would start them there. It
+// returns the spots of each job. The first job gets the first nodes that leave enough nodes for the others, and so on.
+// room returns the spots of the k-th job on a node, nil if there are none; AssignNodes calls it once for each job and
+// node. A job with OutsideCluster gets the nodes that the others leave. The result is nil if there is no such choice.
+func (c *Cluster) AssignNodes(jobs []*Job, room func(k, n int) []Spot) [][]Spot {
+	m := matching{rooms: make([][]int, len(jobs)), holder: slices.Repeat([]int{vacant}, len(c.Nodes))}
+	spots := make([]map[int][]Spot, len(jobs))
+	for k, j := range jobs {
+		spots[k] = map[int][]Spot{}
+		for _, n := range c.nodesNow(j) {
+			if len(j.Wants) == 0 {
+				spots[k][n] = []Spot{}
+			} else if found := room(k, n); found != nil {
+				spots[k][n] = found
+			} else {
+				continue
+			}
+			m.rooms[k] = append(m.rooms[k], n)
+		}
+		slices.Sort(m.rooms[k])
+		if len(m.rooms[k]) < j.nodes() && !j.OutsideCluster {
+			return nil
+		}
+	}
+	for k, j := range jobs {
+		for range j.nodes() {
+			if !j.OutsideCluster && !m.augment(k, make([]bool, len(jobs))) {
+				return nil
+			}
+		}
+	}
+	all := make([][]Spot, len(jobs))
+	for k, j := range jobs {
+		all[k] = []Spot{}
+		for _, n := range m.settle(k, min(j.nodes(), len(m.rooms[k])), j.OutsideCluster) {
+			all[k] = append(all[k], spots[k][n]...)
+		}
+	}
+	if !c.starts(jobs, all) {
+		return nil
+	}
+	return all
+}
+
+// matching assigns nodes to jobs, each node to at most one job. For each node that they assign, its methods visit the
+// rooms of every job at most once.
+type matching struct {
+	rooms  [][]int // by job, the nodes on which there is room, ascending
+	holder []int   // by node, the job to which it is assigned, or vacant or settled
+}
+
+// vacant is the holder of a node that no job has. settled is the holder of a node that is not moved to another job any
+// more.
+const (
+	vacant  = -1
+	settled = -2
+)
+
+// augment assigns one more node to the k-th job, and moves other jobs if necessary. seen are the jobs that cannot be
+// moved. If augment fails, it adds the jobs that it has tried to move.
+func (m *matching) augment(k int, seen []bool) bool {
+	seen[k] = true
+	for _, n := range m.rooms[k] {
+		if m.holder[n] == vacant {
+			m.holder[n] = k
+			return true
+		}
+	}
+	for _, n := range m.rooms[k] {
+		if other := m.holder[n]; other != settled && !seen[other] && m.augment(other, seen) {
+			m.holder[n] = k
+			return true
+		}
+	}
+	return false
+}
+
+// settle lets the k-th job keep the first nodes, up to need, that leave enough nodes for the others. Unless extra is
+// set, the job already has this number of nodes, and gives up one of them for each node that it keeps.
+func (m *matching) settle(k, need int, extra bool) (kept []int) {
+	seen := make([]bool, len(m.rooms))
+	for _, n := range m.rooms[k] {
+		if len(kept) == need {
+			break
+		}
+		holder := m.holder[n]
+		if holder == settled {
+			continue
+		}
+		m.holder[n] = settled
+		back := vacant // a node that the job gives up in exchange
+		if !extra && holder != k {
+			back = m.last(k)
+			m.holder[back] = vacant
+		}
+		if holder >= 0 && holder != k && (seen[holder] || !m.augment(holder, seen)) {
+			if m.holder[n] = holder; back != vacant {
+				m.holder[back] = k
+			}
+			continue
+		}
+		kept = append(kept, n)
+		clear(seen)
+	}
+	return kept
+}
+
+// last returns the last node that is assigned to the k-th job.
+func (m *matching) last(k int) int {
+	for _, n := range slices.Backward(m.rooms[k]) {
+		if m.holder[n] == k {
+			return n
+		}
+	}
+	return vacant
+}
+
+// starts reports whether slurmctld would start jobs on the spots that were found for them, once these are on offer.
+// slurmctld takes the jobs in their order. For each it takes the first nodes that have the slices and that no earlier
+// job has (backfill.c, 22.05.8).
+func (c *Cluster) starts(jobs []*Job, all [][]Spot) bool {
+	nodeOf := c.nodeOf()
+	free := map[wanted]int{}
+	for k, spots := range all {
+		for _, s := range spots {
+			free[wanted{RequestedAs(jobs[k].Wants, c.Pool.GPU(s.GPU).Model.ProfileOf(s.Placement)), nodeOf[s.GPU]}]++
+		}
+	}
+	taken := map[int]bool{}
+	for _, j := range jobs {
+		need := j.nodes()
+		for _, n := range c.nodesNow(j) {
+			if need == 0 || taken[n] ||
+				slices.ContainsFunc(j.Wants, func(w Want) bool { return free[wanted{w.Profile, n}] < w.Count }) {
+				continue
+			}
+			taken[n] = true
+			need--
+		}
+		if need > 0 && !j.OutsideCluster {
+			return false
+		}
+	}
+	return true
+}

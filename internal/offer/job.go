@@ -1,0 +1,128 @@
+package offer
+
+import (
+	"iter"
+	"slices"
+
+	"caelum/internal/place"
+)
+
+// Job is a job that waits.
+type Job struct {
+	ID            uint32
+	Wants         []Want // the slices that the job needs on each of its nodes
+	Nodes         int    // the number of nodes; 0 counts as 1
+	EligibleNodes []int  // the nodes on which the job can run; nil: all
+	// DeferredNodes are the eligible nodes on which something other than slices keeps the job from starting now. The
+	// job is placed on other nodes if possible.
+	DeferredNodes []int
+	// NoOfferNodes are the nodes of DeferredNodes on which nothing is offered for the job until it can start.
+	NoOfferNodes []int
+	// ReadyAt has, for the other nodes of DeferredNodes, when the resources that the job lacks are expected to be free,
+	// in seconds. Until then the slices that are kept for the job are lent to jobs that end before. On a node without
+	// an entry, the job is expected to be ready at any time.
+	ReadyAt map[int]float64
+	// FreedAt has, for nodes of DeferredNodes, when jobs with slices are expected to leave the resources that the job
+	// lacks, in seconds. On other nodes of DeferredNodes no room is reserved for the job.
+	FreedAt map[int]float64
+	// SingletonKey limits which jobs are placed together: a plan places at most one job of each key. 0: no limit.
+	SingletonKey uint64
+	RunTime      float64 // the expected run time, in seconds; +Inf: unknown
+	TimeLimit    float64 // the time limit, in seconds; +Inf: none
+	// Het is the same for all components of a het job, which are neighbours in the queue; 0: the job is no component.
+	// All components start at the same time or none does. No two of them start on the same node: only slurmctld's
+	// backfill starts them, and it reserves the nodes of each component (backfill.c, 22.05.8). A component may want
+	// nodes only and no slices. OutsideCluster means that such a component can start on a node outside the cluster when
+	// none of its nodes here is left.
+	Het            uint32
+	OutsideCluster bool
+}
+
+// Want is a number of slices of one profile.
+type Want struct {
+	Profile string
+	Count   int
+	// Alternatives are the equivalent profiles on other GPU models. One of them is used if there is no room for
+	// Profile. It is then offered under the name Profile.
+	Alternatives []string
+}
+
+// Components returns the jobs that start together with the k-th, including that job, and the index of the first of
+// them.
+func Components(jobs []*Job, k int) (first int, all []*Job) {
+	first, next := k, k+1
+	if het := jobs[k].Het; het != 0 {
+		for first > 0 && jobs[first-1].Het == het {
+			first--
+		}
+		for next < len(jobs) && jobs[next].Het == het {
+			next++
+		}
+	}
+	return first, jobs[first:next]
+}
+
+// byStart yields the groups of jobs that start together, each with the index of its first job.
+func byStart(jobs []*Job) iter.Seq2[int, []*Job] {
+	return func(yield func(int, []*Job) bool) {
+		for k := 0; k < len(jobs); {
+			_, group := Components(jobs, k)
+			if !yield(k, group) {
+				return
+			}
+			k += len(group)
+		}
+	}
+}
+
+// RequestedAs returns the name under which a job with these wants requested what it was given as profile. slurmctld
+// counts the slice under this name.
+func RequestedAs(wants []Want, profile string) string {
+	for _, w := range wants {
+		if w.Profile == profile {
+			return profile
+		}
+	}
+	for _, w := range wants {
+		if slices.Contains(w.Alternatives, profile) {
+			return w.Profile
+		}
+	}
+	return profile
+}
+
+// nodes returns how many nodes the job needs.
+func (j *Job) nodes() int { return max(j.Nodes, 1) }
+
+func (j *Job) slices() (n int) {
+	for _, w := range j.Wants {
+		n += w.Count
+	}
+	return n * j.nodes()
+}
+
+// request returns a job in the form that the policy needs.
+func (j *Job) request() place.Request {
+	return place.Request{Profile: j.Wants[0].Profile, Duration: j.RunTime}
+}
+
+// Alike reports whether two jobs have the same spots on every node, because they want the same slices and have the same
+// run times.
+func (j *Job) Alike(o *Job) bool {
+	same := func(a, b Want) bool {
+		return a.Profile == b.Profile && a.Count == b.Count && slices.Equal(a.Alternatives, b.Alternatives)
+	}
+	return j.RunTime == o.RunTime && j.TimeLimit == o.TimeLimit && slices.EqualFunc(j.Wants, o.Wants, same)
+}
+
+// onNode returns the share of a job on one of its nodes as a job.
+func (j *Job) onNode(node int) *Job {
+	one := *j
+	one.EligibleNodes, one.DeferredNodes, one.Nodes = []int{node}, nil, 1
+	return &one
+}
+
+// CanStartOn reports whether a job could start on a node now if it had its slices there.
+func (j *Job) CanStartOn(node int) bool {
+	return (j.EligibleNodes == nil || slices.Contains(j.EligibleNodes, node)) && !slices.Contains(j.DeferredNodes, node)
+}

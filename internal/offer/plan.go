@@ -1,0 +1,114 @@
+package offer
+
+import (
+	"fmt"
+	"slices"
+
+	"caelum/internal/mig"
+	"caelum/internal/place"
+)
+
+// Plan is the result of Make.
+type Plan struct {
+	// Offers has one set of placements per GPU.
+	Offers []mig.Layout
+	// AdvertisedAs has the names of the placements that are offered under the profile that their job requested instead
+	// of their own.
+	AdvertisedAs map[Spot]string
+	// Spots are, by job in the order of the queue, the spots of the job; nil: it has to wait.
+	Spots [][]Spot
+	// Reserved is the room that is reserved for the first job that has to wait; nil: no job has to wait.
+	Reserved *Reservation
+	// Kept is the room that is kept for a job that lacks something other than slices, and until when it is lent; nil:
+	// none.
+	Kept *Reservation
+}
+
+// Name returns the name under which a placement on a GPU of this GPU model is offered.
+func (p Plan) Name(b *mig.Model, at Spot) string {
+	if name, ok := p.AdvertisedAs[at]; ok {
+		return name
+	}
+	return b.ProfileOf(at.Placement)
+}
+
+// Counts returns the number of offered placements by the name under which they are offered.
+func (p Plan) Counts(gpus []place.GPU) map[string]int {
+	n := map[string]int{}
+	for k, l := range p.Offers {
+		for i := range l.Indices() {
+			n[p.Name(gpus[k].Model, Spot{GPU: k, Placement: i})]++
+		}
+	}
+	return n
+}
+
+// Check returns an error if the offers cannot all be carved: every offer must fit beside everything that is busy and
+// every other offer.
+func (p Plan) Check(gpus []place.GPU) error {
+	if len(p.Offers) != len(gpus) {
+		return fmt.Errorf("the plan has offers for %d GPUs, the node has %d", len(p.Offers), len(gpus))
+	}
+	for i, g := range gpus {
+		switch offers := p.Offers[i]; {
+		case offers == 0:
+		case g.Model == nil:
+			return fmt.Errorf("GPU %d: offers on a GPU that is not managed", i)
+		case offers&g.Busy != 0:
+			return fmt.Errorf("GPU %d: %s is both busy and on offer", i, g.Model.Draw(offers&g.Busy))
+		case offers&^g.Offerable != 0:
+			return fmt.Errorf("GPU %d: %s is not among the offerable placements", i, g.Model.Draw(offers&^g.Offerable))
+		case !g.Model.Legal(g.Busy | offers):
+			return fmt.Errorf(
+				"GPU %d: busy %s and offers %s do not form a legal layout",
+				i,
+				g.Model.List(g.Busy),
+				g.Model.List(offers),
+			)
+		case g.Model.Occupied(offers)&g.Blocked != 0:
+			return fmt.Errorf("GPU %d: offers %s overlap blocked units", i, g.Model.List(offers))
+		}
+	}
+	return nil
+}
+
+// Pack finds placements for all demands at the same time beside the busy ones, by job. It is needed after a restart,
+// when jobs hold what an earlier plan offered and that plan is lost. It returns false only if no such placements exist
+// ([place.Pack]).
+func Pack(gpus []place.GPU, demands []*Job) (map[uint32][]Spot, bool) {
+	largest := NewCluster(nil, gpus)
+	var jobs []uint32
+	var profiles []string
+	for _, d := range demands {
+		for _, w := range largest.bySize(d.Wants) {
+			for range w.Count {
+				jobs, profiles = append(jobs, d.ID), append(profiles, w.on(gpus))
+			}
+		}
+	}
+	at, ok := place.Pack(gpus, profiles)
+	if !ok {
+		return nil, false
+	}
+	spots := map[uint32][]Spot{}
+	for k, job := range jobs {
+		spots[job] = append(spots[job], at[k])
+	}
+	return spots, true
+}
+
+// on returns the first of the names of a want that is a profile of one of the GPUs.
+func (w Want) on(gpus []place.GPU) string {
+	for _, name := range append([]string{w.Profile}, w.Alternatives...) {
+		if slices.ContainsFunc(gpus, func(g place.GPU) bool {
+			if g.Model == nil {
+				return false
+			}
+			_, ok := g.Model.ProfileIndex(name)
+			return ok
+		}) {
+			return name
+		}
+	}
+	return w.Profile
+}
