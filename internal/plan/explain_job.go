@@ -1,0 +1,215 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"caelum/internal/slurm"
+)
+
+// The explanations that need no plan: the job has started or ended, or slurmctld would not start it even if its slices
+// were on offer. Each function returns false if it has no explanation.
+
+// explainState explains a job that is not pending.
+func (e *Explanation) explainState(j slurm.Job) bool {
+	wants, nodes := list(j.SlicesPerNode()), strings.Join(j.Nodes, ", ")
+	if j.Holds() {
+		e.On = j.Nodes
+	}
+	switch {
+	case j.Holds() && wants == "":
+		return e.set(Started, "the job has started on %s; it requested no slice of a known size", nodes)
+	case j.Holds():
+		return e.set(
+			Started,
+			"the job has started on %s and has %s there, as Slurm counts it; "+
+				"`caelum job %d` on the node shows its slices",
+			nodes,
+			wants,
+			j.ID,
+		)
+	case j.State != "PENDING":
+		return e.set(Over, "the job has ended or is ending: its state is %s", j.State)
+	}
+	return false
+}
+
+// explainNotEligible explains a job that could not start even if its slices were on offer.
+func (e *Explanation) explainNotEligible(s Snapshot, w slurm.Waiting) bool {
+	return e.explainEndedComponents(s, w) ||
+		e.explainRequest(s, w) ||
+		e.explainHold(s, w) ||
+		e.explainOtherReason(s, w)
+}
+
+// explainEndedComponents explains a component of a het job of which another component has ended.
+func (e *Explanation) explainEndedComponents(s Snapshot, w slurm.Waiting) bool {
+	if w.HetJob == 0 {
+		return false
+	}
+	ended := s.hetJobs()[w.HetJob].ended
+	if len(ended) == 0 {
+		return false
+	}
+	e.Held = false
+	return e.set(
+		NotEligible,
+		"the job can never start: slurmctld starts the components of het job %d together, and %s ended; "+
+			"cancel the het job with `scancel %d` and submit it again",
+		w.HetJob,
+		components(ended),
+		w.HetJob,
+	)
+}
+
+// explainRequest explains a job whose request cannot be read or has no slices.
+func (e *Explanation) explainRequest(s Snapshot, w slurm.Waiting) bool {
+	switch {
+	case w.Problem != "":
+		return e.set(Unreadable, "the job's request cannot be read: %s", w.Problem)
+	case len(Job(w).Wants) > 0:
+		return false
+	case e.Held:
+		return e.set(
+			NotEligible,
+			"the job named no profile, and no slice was available when it started: "+
+				"an agent assigns a profile and releases the job%s",
+			notBefore(w, s.At),
+		)
+	case w.HetJob != 0:
+		return e.set(
+			NoSlice,
+			"the job requests no slice of a known size, but all components of het job %d start together, "+
+				"and another component may wait for a slice",
+			w.HetJob,
+		)
+	}
+	return e.set(NoSlice, "the job requests no slice of a known size, so it does not wait for a slice")
+}
+
+// explainHold explains a job that is held and that no agent would release now.
+func (e *Explanation) explainHold(s Snapshot, w slurm.Waiting) bool {
+	other := unreadyComponent(s, w)
+	switch {
+	case e.Held && other != nil:
+		return e.set(
+			NotEligible,
+			"Caelum holds the job because it starts together with job %d, which slurmctld would not start now: %s. "+
+				"Caelum releases the job when all components of het job %d can start and their slices are on offer",
+			other.ID,
+			other.Reason,
+			w.HetJob,
+		)
+	case w.Priority != 0 || w.Releasable(s.At):
+		return false
+	case e.Held:
+		return e.set(
+			NotEligible,
+			"the job is held; an agent releases it when its slices are on offer%s",
+			notBefore(w, s.At),
+		)
+	}
+	return e.set(
+		NotEligible,
+		"the job is held (%s): the user or administrator who held it must release it",
+		w.Reason,
+	)
+}
+
+// explainOtherReason explains a job that slurmctld would not start for a reason other than slices, or of which another
+// component is such a job.
+func (e *Explanation) explainOtherReason(s Snapshot, w slurm.Waiting) bool {
+	lacking, other := s.Queue.LacksLicense(w), unreadyComponent(s, w)
+	switch {
+	case lacking != "":
+		return e.set(
+			NotEligible,
+			"the job requests the licences %s, and too few of %s are free; "+
+				"no slice is reserved for the job until enough are free",
+			w.Licenses,
+			lacking,
+		)
+	case !s.ready(w):
+		return e.set(
+			NotEligible,
+			"slurmctld would not start the job now even if its slices were free: %s%s",
+			w.Reason,
+			notBefore(w, s.At),
+		)
+	case other != nil:
+		return e.set(
+			NotEligible,
+			"the job starts together with job %d, which slurmctld would not start now even if its slices were free: %s",
+			other.ID,
+			other.Reason,
+		)
+	}
+	return false
+}
+
+// why lists the managed nodes with the reason why each cannot run a job.
+func (v *View) why(w slurm.Waiting, nodes []slurm.Node) string {
+	var all []string
+	for _, n := range nodes {
+		_, closed := n.Free("mig")[slurm.ClosedType]
+		if In(n.Extra) == "" && !closed { // a catalogue node, or a node without managed GPUs
+			continue
+		}
+		m := v.Member(n.Name)
+		why := n.RejectReason(w)
+		switch {
+		case In(n.Extra) == "":
+			why = "has no agent that publishes offers (run `caelum doctor` there)"
+		case why != "":
+		case m < 0:
+			why = "is not ready"
+		case v.room(Job(w).Wants)(m) == nil:
+			why = "cannot hold " + list(w.SlicesPerNode())
+		case w.HetJob != 0:
+			why = fmt.Sprintf(
+				"could run the job, but all components of het job %d start together, each on its own node",
+				w.HetJob,
+			)
+		default:
+			why = fmt.Sprintf("could be one of the %d nodes that the job needs", w.NumNodes)
+		}
+		all = append(all, n.Name+" "+why)
+	}
+	if all == nil {
+		return "no agent has published offers"
+	}
+	return strings.Join(all, "; ")
+}
+
+// unreadyComponent returns another component of the same het job that could not start even if it had its slices, and
+// therefore keeps w from starting; nil: there is none.
+func unreadyComponent(snapshot Snapshot, w slurm.Waiting) *slurm.Waiting {
+	for k := range snapshot.Queue.Waiting {
+		o := &snapshot.Queue.Waiting[k]
+		if w.HetJob != 0 && o.HetJob == w.HetJob && o.ID != w.ID && !snapshot.ready(*o) {
+			return o
+		}
+	}
+	return nil
+}
+
+// components lists the components of a het job that have ended, by job id, with the verb.
+func components(ids []uint32) string {
+	text := make([]string, len(ids))
+	for k, id := range ids {
+		text[k] = fmt.Sprint(id)
+	}
+	if len(ids) == 1 {
+		return "job " + text[0] + " has"
+	}
+	return "jobs " + strings.Join(text, ", ") + " have"
+}
+
+// notBefore returns from when slurmctld would start a job, as an addition to a sentence; empty if that time has passed.
+func notBefore(w slurm.Waiting, now time.Time) string {
+	if !w.Job.Eligible.After(now) {
+		return ""
+	}
+	return " (not before " + w.Job.Eligible.Format(time.DateTime) + ")"
+}

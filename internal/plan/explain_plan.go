@@ -1,0 +1,291 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"caelum/internal/offer"
+	"caelum/internal/place"
+	"caelum/internal/slurm"
+)
+
+// explainByPlan explains a job that could start if its slices were on offer: by its place in the plan. wants are its
+// slices, as text.
+func (e *Explanation) explainByPlan(snapshot Snapshot, policy place.Policy, w slurm.Waiting, wants string) {
+	back := backOf(snapshot.Nodes)
+	snapshot = behind(snapshot, func(w slurm.Waiting) bool { return snapshot.At.Before(back[entry(w)]) })
+	v := New(snapshot, policy, nil)
+	k := e.setPlace(v, w.ID)
+	if k < 0 {
+		e.set(Nowhere, "no eligible node: %s", v.why(w, snapshot.Nodes))
+		return
+	}
+	leader, together := offer.Components(v.Jobs, k)
+	x := inPlan{View: v, plan: v.Plan(), k: k, leader: leader, together: together, wants: wants}
+	x.explain(e)
+	if until := back[entry(w)]; snapshot.At.Before(until) {
+		e.BackUntil = until.Unix()
+		e.Text += fmt.Sprintf(
+			"; the job's slices were on offer for %d minutes, but slurmctld did not start the job: "+
+				"until %s the job comes after all other jobs",
+			int(patience.Minutes()),
+			clock(e.BackUntil),
+		)
+	}
+	if het := hetInFront(snapshot, w); e.Verdict == OnOffer && het != 0 {
+		e.Before = het
+		e.Text += fmt.Sprintf(
+			"; but het job %d is earlier in the queue, and slurmctld starts the jobs behind a het job "+
+				"by backfill only, on nodes that the components of the het job cannot use",
+			het,
+		)
+	}
+}
+
+// setPlace sets the position of the job with this id among the jobs that wait for slices. It returns the index of the
+// job in the view; -1: the job is not among them.
+func (e *Explanation) setPlace(v *View, id uint32) (k int) {
+	k = -1
+	seen := map[uint32]bool{}
+	for i, o := range v.Waiting {
+		if seen[o.ID] || len(v.Jobs[i].Wants) == 0 {
+			continue
+		}
+		seen[o.ID] = true
+		if e.Of++; o.ID == id {
+			k, e.Place = i, e.Of
+		}
+	}
+	return k
+}
+
+// hetInFront returns the id of the first het job that is earlier in the queue than w and has a partition in common with
+// it; 0: there is none.
+func hetInFront(snapshot Snapshot, w slurm.Waiting) uint32 {
+	for _, o := range snapshot.Queue.InOrder() {
+		common := slices.ContainsFunc(o.Partitions(), func(p string) bool { return slices.Contains(w.Partitions(), p) })
+		switch {
+		case o.ID == w.ID:
+			return 0
+		case o.HetJob != 0 && o.HetJob != w.HetJob && o.Eligible() && common:
+			return o.HetJob
+		}
+	}
+	return 0
+}
+
+// inPlan is a job that waits for its slices, in the plan.
+type inPlan struct {
+	*View
+	plan     offer.Plan
+	k        int          // the index of the job
+	leader   int          // the index of the first job that starts together with it
+	together []*offer.Job // all jobs that start together, including the job
+	wants    string       // the job's slices, as text
+}
+
+// explain explains the job: it is planned, it is the first that has to wait, its room is lent, or it has to wait for
+// other jobs or resources.
+func (x *inPlan) explain(e *Explanation) {
+	r, kept := x.plan.Reserved, x.plan.Kept
+	switch spots := x.plan.Spots[x.k]; {
+	case spots != nil:
+		x.explainPlanned(e, spots)
+	case r != nil && r.Job == x.leader:
+		x.explainFirst(e, r)
+	case kept != nil && kept.Job == x.leader:
+		e.On = x.On(kept.Spots)
+		e.set(
+			Lacks,
+			"the job's slices on %s are reserved, "+
+				"but lent to jobs that end before the job is expected to start there: %s",
+			strings.Join(e.On, ", "),
+			x.later(x.Waiting[x.k], kept.Spots),
+		)
+	default:
+		x.explainWaiting(e)
+	}
+}
+
+// explainPlanned explains a job that has spots in the plan.
+func (x *inPlan) explainPlanned(e *Explanation, spots []offer.Spot) {
+	w := x.Waiting[x.k]
+	e.On = x.On(spots)
+	nodes := strings.Join(e.On, ", ")
+	if slices.ContainsFunc(e.On, func(n string) bool { return !x.Members[x.Member(n)].HasFree(w) }) {
+		e.set(Planned, "%s will shortly be on offer for the job on %s", x.wants, nodes)
+		return
+	}
+	if later := x.later(w, spots); later != "" {
+		e.set(
+			OnOffer,
+			"%s is reserved for the job and on offer on %s, but the job cannot start there yet: %s",
+			x.wants,
+			nodes,
+			later,
+		)
+		return
+	}
+	e.set(
+		OnOffer,
+		"%s is on offer for the job on %s: slurmctld starts the job when it next goes through the queue",
+		x.wants,
+		nodes,
+	)
+}
+
+// explainFirst explains the first job that has to wait, which has the reservation r.
+func (x *inPlan) explainFirst(e *Explanation, r *offer.Reservation) {
+	wants := x.wants
+	if het := x.Jobs[x.k].Het; het != 0 {
+		wants = fmt.Sprintf("the slices of all components of het job %d", het)
+	} else if x.unix(r.At) == 0 {
+		x.startAll(x.plan.Spots[:x.leader])
+		if x.explainLacking(e) {
+			return
+		}
+	}
+	e.On = x.On(r.Spots)
+	if e.At = x.unix(r.At); e.At == 0 {
+		e.set(First, "the job is the first that has to wait: there is no room for %s%s", wants, timeUnknown)
+		return
+	}
+	e.set(
+		First,
+		"the job is the first that has to wait: room for %s is reserved on %s from %s, "+
+			"when the jobs in its way are expected to have ended",
+		wants,
+		strings.Join(e.On, ", "),
+		clock(e.At),
+	)
+}
+
+// explainWaiting explains a job that waits behind the first. The jobs that the plan places start first. The rest of the
+// room is then left for this job.
+func (x *inPlan) explainWaiting(e *Explanation) {
+	x.startAll(x.plan.Spots)
+	room, why := x.FindAll(x.together, nil)
+	switch {
+	case room != nil:
+		x.explainBehind(e, room[x.k-x.leader])
+	case !x.explainLacking(e):
+		x.explainNoRoom(e, why)
+	}
+}
+
+// explainBehind explains a job that has room on these spots, which an earlier job gets.
+func (x *inPlan) explainBehind(e *Explanation, spots []offer.Spot) {
+	e.On = x.On(spots)
+	front, r := x.sameProfile(x.plan, x.leader, x.k, spots), x.plan.Reserved
+	switch {
+	case front != nil:
+		e.Before = front.ID
+		e.set(
+			Behind,
+			"job %[1]d is earlier in the queue and waits for the same profile: "+
+				"slurmctld would start job %[1]d instead",
+			front.ID,
+		)
+	case r != nil:
+		e.Before = x.Jobs[r.Job].ID
+		e.set(Behind, "the room for the job is reserved for job %d, which is earlier in the queue", e.Before)
+		if e.At = x.unix(r.At); e.At > 0 {
+			e.Text += "; the job can start there earlier only if its time limit expires before " + clock(e.At)
+		}
+	default:
+		e.set(Behind, "the job's turn comes when the earlier jobs in the queue have started")
+	}
+}
+
+// explainLacking explains a job for which there is room in the pool, if only something else keeps it from starting
+// there. It returns false if that is not so.
+func (x *inPlan) explainLacking(e *Explanation) bool {
+	j := *x.Jobs[x.k]
+	if j.DeferredNodes == nil {
+		return false
+	}
+	j.DeferredNodes = nil
+	spots, _ := x.Find(&j, nil)
+	if spots == nil {
+		return false
+	}
+	e.On = x.On(spots)
+	return e.set(Lacks, "there is room for %s on %s, but something else keeps the job from starting there: %s",
+		x.wants, strings.Join(e.On, ", "), x.later(x.Waiting[x.k], spots))
+}
+
+// explainNoRoom explains a job for which there is no room. why is the answer of the policy.
+func (x *inPlan) explainNoRoom(e *Explanation, why place.Choice) {
+	e.set(NoRoom, "there is no room for %s", x.wants)
+	if het := x.Jobs[x.k].Het; het != 0 {
+		e.set(NoRoom, "there is no room for all components of het job %d, each on its own node", het)
+	}
+	r := x.ReserveAll(x.together, why)
+	if e.At = x.unix(r.At); e.At == 0 {
+		e.Text += timeUnknown
+		return
+	}
+	e.On = x.On(r.Spots)
+	e.Text += fmt.Sprintf(
+		"; there may be room on %s from %s, when the jobs in its way are expected to have ended, "+
+			"but earlier jobs in the queue get it first",
+		strings.Join(e.On, ", "),
+		clock(e.At),
+	)
+}
+
+const timeUnknown = ", and the time when there will be room is unknown"
+
+// startAll makes the spots of planned jobs busy in the pool. all begins with the first job of the queue.
+func (v *View) startAll(all [][]offer.Spot) {
+	for i, spots := range all {
+		for _, s := range spots {
+			v.Pool.Start(s.GPU, s.Placement, v.Now+v.Jobs[i].RunTime)
+		}
+	}
+}
+
+// later returns the reason, other than slices, why a job cannot start on the nodes of these spots. It begins with the
+// name of the first such node; empty: there is none.
+func (v *View) later(w slurm.Waiting, spots []offer.Spot) string {
+	for _, name := range v.On(spots) {
+		m := v.Member(name)
+		if why := v.Members[m].DeferReason(w, v.since[m]); why != "" {
+			return name + " " + why
+		}
+	}
+	return ""
+}
+
+// sameProfile returns the first of the jobs before the k-th that waits for one of the same profiles, and that slurmctld
+// could start on one of the nodes of room with the slices that would be on offer there; nil: there is none. front is
+// how many jobs are considered.
+func (v *View) sameProfile(p offer.Plan, front, k int, room []offer.Spot) *offer.Job {
+	for i := range front {
+		common := slices.ContainsFunc(v.Jobs[i].Wants, func(w offer.Want) bool {
+			return slices.ContainsFunc(v.Jobs[k].Wants, func(x offer.Want) bool {
+				return x.Profile == w.Profile && slices.ContainsFunc(v.On(room), func(n string) bool {
+					return w.Count <= x.Count+v.Offered(&p, x.Profile, v.Member(n))
+				})
+			})
+		})
+		if p.Spots[i] == nil && common &&
+			slices.ContainsFunc(v.On(room), func(n string) bool { return v.Jobs[i].CanStartOn(v.Member(n)) }) {
+			return v.Jobs[i]
+		}
+	}
+	return nil
+}
+
+// never is farther away than any time limit, in seconds. slurmctld expects a job without a time limit to run for a
+// year.
+const never = 300 * 24 * 3600
+
+// unix returns a time in Unix seconds; 0 if it is unknown.
+func (v *View) unix(at float64) int64 {
+	if at-v.Now > never {
+		return 0
+	}
+	return int64(at)
+}
