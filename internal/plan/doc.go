@@ -26,15 +26,18 @@
 //
 // # Files
 //
-//	extra_back.go    the entry caelum-back= in Extra: jobs that slurmctld did not start, for `caelum explain`
+//	snapshot.go      Snapshot, Read; the waiting jobs that could start if they had their slices
+//	view.go          View: the nodes and jobs of a snapshot for package offer; Plan, Counts
+//	nodes.go         the nodes on which a job can run; equivalent profiles
+//	feasible.go      jobs that could never start are left out; maxWants, maxKinds
 //	ends.go          expected ends of slices from the queue, where a node's text hides them (PrivateData)
-//	explain.go       `caelum explain`: Explain, the verdicts, the fields of an explanation
-//	explain_job.go   jobs that have started, or would not start if their slices were free; why no node is eligible
-//	explain_plan.go  jobs that wait for slices, explained by the plan
 //	het.go           het jobs: which components slurmctld would start alone (Stray)
 //	lacks.go         jobs that lack CPUs or memory: when they can start, time accounts of users (maxPause 24 h)
 //	extra_state.go   the entry caelum= in Extra, the state of a node's GPUs: format, version, Text and Parse
+//	extra_back.go    the entry caelum-back= in Extra: jobs that slurmctld did not start, for `caelum explain`
+//	explain.go       `caelum explain`: Explain, the verdicts, the fields of an explanation
+//	explain_job.go   jobs that have started, or would not start if their slices were free; why no node is eligible
+//	explain_plan.go  jobs that wait for slices, explained by the plan
 //	unresponsive.go  nodes that do not publish the plan's offers; when they are left out (Patience: 2 polls + 5 s)
 //	unstarted.go     jobs not started although their slices are on offer (patience 3 minutes, backTime 10 minutes)
-//	view.go          snapshot (Read) and view: jobs in order, their nodes, equivalent profiles; maxWants, maxKinds
 package plan

@@ -79,7 +79,7 @@ func (v *View) setLacking(job *offer.Job, w slurm.Waiting, member int) {
 		job.NoOfferNodes = append(job.NoOfferNodes, member) // the end of a job does not change that count
 		return
 	}
-	if v.unkept[w.UID] && free(func(occupant) bool { return false }) > v.Now {
+	if v.paused[w.UID] && free(func(occupant) bool { return false }) > v.Now {
 		job.NoOfferNodes = append(job.NoOfferNodes, member)
 		return
 	}
@@ -132,8 +132,8 @@ func (u *Unstarted) charge(v *View, p offer.Plan, at time.Time) {
 	maps.DeleteFunc(u.users, func(_ uint32, a account) bool { return at.Sub(a.last) > maxPause })
 }
 
-// unkept returns the users for whose jobs no room is reserved at this time.
-func (u *Unstarted) unkept(at time.Time) map[uint32]bool {
+// paused returns the users for whose jobs no room is reserved at this time.
+func (u *Unstarted) paused(at time.Time) map[uint32]bool {
 	users := map[uint32]bool{}
 	for uid, a := range u.users {
 		if at.Before(a.until) {

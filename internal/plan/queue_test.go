@@ -188,7 +188,7 @@ func planned(u *Unstarted, snapshot Snapshot, after time.Duration) string {
 	var out strings.Builder
 	at := snapshot.At.Add(after)
 	v := New(
-		Snapshot{Nodes: snapshot.Nodes, Queue: snapshot.Queue, At: snapshot.At, unkept: u.unkept(at)},
+		Snapshot{Nodes: snapshot.Nodes, Queue: snapshot.Queue, At: snapshot.At, paused: u.paused(at)},
 		place.Reach,
 		nil,
 	)

@@ -38,7 +38,7 @@ func entry(w slurm.Waiting) string { return fmt.Sprint(w.ID, "_", w.ArrayTask) }
 
 // Behind returns the snapshot with these jobs behind all others that are not held.
 func (u *Unstarted) Behind(snapshot Snapshot) Snapshot {
-	snapshot.unkept = u.unkept(snapshot.At)
+	snapshot.paused = u.paused(snapshot.At)
 	return behind(snapshot, func(w slurm.Waiting) bool { return snapshot.At.Before(u.jobs[entry(w)].until) })
 }
 

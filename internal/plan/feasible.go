@@ -1,0 +1,113 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"caelum/internal/offer"
+	"caelum/internal/place"
+)
+
+// feasible reports whether jobs that start at the same time could ever start: each on as many nodes as it requests, if
+// all GPUs were empty. The slices of a job are searched for once on each kind of node, whatever number of nodes the job
+// requests.
+func (v *View) feasible(jobs []*offer.Job) bool {
+	total, kinds := 0, 0
+	bare, rooms := make([]*offer.Job, len(jobs)), make([]func(int) []offer.Spot, len(jobs))
+	for k, j := range jobs {
+		on := offer.Job{
+			Wants:          j.Wants,
+			Nodes:          j.Nodes,
+			EligibleNodes:  j.EligibleNodes,
+			OutsideCluster: j.OutsideCluster,
+		}
+		if len(j.Wants) > 0 {
+			like := slices.IndexFunc(jobs, j.Alike)
+			if rooms[k] = rooms[like]; like == k {
+				if kinds++; kinds > maxKinds || len(j.Wants) > maxWants {
+					return false
+				}
+				rooms[k] = v.room(j.Wants)
+			}
+			on.EligibleNodes = slices.DeleteFunc(
+				slices.Clone(j.EligibleNodes),
+				func(n int) bool { return rooms[k](n) == nil },
+			)
+		}
+		if !j.OutsideCluster {
+			total += j.Nodes
+		}
+		if (len(on.EligibleNodes) < j.Nodes || total > len(v.Members)) && !j.OutsideCluster {
+			return false
+		}
+		bare[k] = &on
+	}
+	return len(jobs) == 1 || v.empty.AssignNodes(bare, func(k, n int) []offer.Spot { return rooms[k](n) }) != nil
+}
+
+// The cost of a plan is limited, because any user may submit any request. maxWants limits the entries for slices in one
+// request: more than there are profiles, but far fewer than Slurm accepts. maxKinds limits the kinds of components of a
+// het job. Components that request the same slices and have the same expected run time and limit are of the same kind
+// and are searched for together.
+const (
+	maxWants = 64
+	maxKinds = 16
+)
+
+// room returns a function that finds where slices would fit on a member if its GPUs were empty; nil: they would not
+// fit.
+func (v *View) room(wants []offer.Want) func(member int) []offer.Spot {
+	if v.empty == nil {
+		v.setEmpty()
+	}
+	key := fmt.Sprint(wants)
+	could := v.emptyRoom[key]
+	if could == nil {
+		could = map[int][]offer.Spot{}
+		v.emptyRoom[key] = could
+	}
+	return func(member int) []offer.Spot {
+		like := v.firstLike[member]
+		there, known := could[like]
+		if !known {
+			there, _ = v.empty.Find(&offer.Job{
+				Wants:         wants,
+				Nodes:         1,
+				EligibleNodes: []int{like},
+				RunTime:       math.Inf(1),
+				TimeLimit:     math.Inf(1),
+			}, nil)
+			could[like] = there
+		}
+		if member == like || there == nil {
+			return there
+		}
+		spots := make([]offer.Spot, len(there))
+		for i, s := range there {
+			k := slices.Index(v.empty.Nodes[like], s.GPU)
+			spots[i] = offer.Spot{GPU: v.empty.Nodes[member][k], Placement: s.Placement}
+		}
+		return spots
+	}
+}
+
+// setEmpty sets empty, the cluster with empty GPUs.
+func (v *View) setEmpty() {
+	var bare [][]place.GPU
+	first := map[string]int{}
+	for n, gpus := range v.Nodes {
+		var on []place.GPU
+		key := ""
+		for _, g := range gpus {
+			g := v.Pool.GPU(g)
+			on = append(on, place.GPU{Model: g.Model, Offerable: g.Offerable})
+			key += fmt.Sprintf("%p/%x ", g.Model, g.Offerable)
+		}
+		if _, known := first[key]; !known {
+			first[key] = n
+		}
+		bare, v.firstLike = append(bare, on), append(v.firstLike, first[key])
+	}
+	v.empty, v.emptyRoom = offer.NewCluster(place.Reach, bare...), map[string]map[int][]offer.Spot{}
+}

@@ -1,0 +1,139 @@
+package plan
+
+import (
+	"slices"
+	"time"
+
+	"caelum/internal/mig"
+	"caelum/internal/offer"
+	"caelum/internal/slurm"
+)
+
+// setNodes sets the members on which a job can run. held is the result of heldOn.
+func (v *View) setNodes(job *offer.Job, w slurm.Waiting, held map[string]map[string]int) {
+	if w.Sized() {
+		job.Wants[0].Alternatives = v.equivalentProfiles(job.Wants[0].Profile)
+	}
+	for k, n := range v.Members {
+		if !n.Accepts(w) || w.Sized() && v.forgotten(k, job.Wants[0].Profile, held[n.Name]) {
+			continue
+		}
+		job.EligibleNodes = append(job.EligibleNodes, k)
+		if n.DeferReason(w, v.since[k]) != "" {
+			job.DeferredNodes = append(job.DeferredNodes, k)
+			v.setLacking(job, w, k)
+		}
+	}
+	if w.NumNodes > 1 {
+		v.oneAlternative(job, w.Features)
+	}
+}
+
+// oneAlternative restricts a job on several nodes to the members that satisfy the same alternative of its constraint
+// ([a|b]). It chooses the alternative with the most members on which the job could start now. Among equals, it chooses
+// the one with the most members on which the job could run.
+func (v *View) oneAlternative(job *offer.Job, c slurm.Constraint) {
+	var best []int
+	most := 0
+	for k := range c.Alternatives() {
+		has := slices.DeleteFunc(
+			slices.Clone(job.EligibleNodes),
+			func(m int) bool { return !c.Alternative(k, v.Members[m].Features) },
+		)
+		later := 0
+		for _, m := range job.DeferredNodes {
+			if slices.Contains(has, m) {
+				later++
+			}
+		}
+		if rank := (len(has)-later)*(len(v.Members)+1) + len(has); rank > most && len(has) >= job.Nodes {
+			best, most = has, rank
+		}
+	}
+	if c.Alternatives() > 0 {
+		other := func(m int) bool { return !slices.Contains(best, m) }
+		job.EligibleNodes = best
+		job.DeferredNodes = slices.DeleteFunc(job.DeferredNodes, other)
+		job.NoOfferNodes = slices.DeleteFunc(job.NoOfferNodes, other)
+	}
+}
+
+// setNodesWithoutSlices sets the members on which a component without slices may start. These are the members that
+// slurmctld tries before any other node on which the component could start now.
+func (v *View) setNodesWithoutSlices(job *offer.Job, w slurm.Waiting, nodes []slurm.Node) {
+	job.EligibleNodes = []int{}
+	for _, n := range nodes {
+		if !n.Accepts(w) {
+			continue
+		}
+		later := n.DeferReason(w, time.Time{}) != ""
+		switch k := v.Member(n.Name); {
+		case k >= 0:
+			job.EligibleNodes = append(job.EligibleNodes, k)
+			if later {
+				job.DeferredNodes = append(job.DeferredNodes, k)
+			}
+		case !later:
+			job.OutsideCluster = true
+			return
+		}
+	}
+}
+
+// equivalentProfiles returns, for each GPU model of the cluster that does not have this profile, the name of the
+// equivalent profile.
+func (v *View) equivalentProfiles(profile string) (names []string) {
+	seen := map[*mig.Model]bool{}
+	for g := range v.Pool.Len() {
+		b := v.Pool.GPU(g).Model
+		if b == nil || seen[b] {
+			continue
+		}
+		seen[b] = true
+		if name, ok := b.EquivalentProfile(profile, v.Pool.GPU(g).Offerable); ok && name != profile &&
+			!slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// forgotten reports whether slurmctld counts fewer slices of a profile as used on a member than jobs hold there, where
+// the profile is that of another GPU model. After a restart, slurmctld forgets the used count of types that slurm.conf
+// does not give the node. When such a job ends, slurmctld then subtracts its slices from those of the next job
+// (22.05.8). Until the counts agree again, nothing more is offered under that name.
+func (v *View) forgotten(member int, profile string, held map[string]int) bool {
+	for _, g := range v.Nodes[member] {
+		if b := v.Pool.GPU(g).Model; b != nil {
+			if _, own := b.ProfileIndex(profile); own {
+				return false
+			}
+		}
+	}
+	used := 0
+	for _, g := range v.Members[member].GresUsed {
+		if g.Name == "mig" && g.Type == profile {
+			used += g.Count
+		}
+	}
+	return used < held[profile]
+}
+
+// heldOn returns the slices of gres/mig that jobs hold according to slurmctld's job records, by node and type.
+func heldOn(jobs []slurm.Job) map[string]map[string]int {
+	held := map[string]map[string]int{}
+	for _, j := range jobs {
+		if !j.Holds() {
+			continue
+		}
+		for _, n := range j.Nodes {
+			if held[n] == nil {
+				held[n] = map[string]int{}
+			}
+			for _, g := range j.SlicesPerNode() {
+				held[n][g.Type] += g.Count
+			}
+		}
+	}
+	return held
+}
