@@ -20,22 +20,7 @@ func TestLendSound(t *testing.T) {
 		gpus := slices.Concat(nodes...)
 		jobs := drawDemands(t, gpus)
 		for _, j := range jobs {
-			j.TimeLimit = float64(rapid.IntRange(1, 300).Draw(t, "limit"))
-			j.RunTime = j.TimeLimit
-			for n := range nodes {
-				if rapid.IntRange(0, 2).Draw(t, "lacks") > 0 {
-					continue
-				}
-				j.DeferredNodes = append(j.DeferredNodes, n)
-				switch rapid.IntRange(0, 2).Draw(t, "when") {
-				case 0:
-					j.NoOfferNodes = append(j.NoOfferNodes, n)
-				case 1:
-					j.ReadyAt = map[int]float64{n: float64(rapid.IntRange(0, 180).Draw(t, "ready"))}
-				default:
-					j.FreedAt = map[int]float64{n: float64(rapid.IntRange(0, 500).Draw(t, "after"))}
-				}
-			}
+			drawLacking(t, j, len(nodes))
 		}
 		cl := NewCluster(place.Reach, nodes...)
 		var before []place.GPU
@@ -46,41 +31,8 @@ func TestLendSound(t *testing.T) {
 		if err := p.Check(gpus); err != nil {
 			t.Fatal(err)
 		}
-		owner := map[Spot]uint32{}
-		planned := map[int]mig.Layout{}
-		for k, spots := range p.Spots {
-			for _, s := range spots {
-				if by := owner[s]; by != 0 || !p.Offers[s.GPU].Has(s.Placement) ||
-					!gpus[s.GPU].Model.Fits(gpus[s.GPU].Busy|planned[s.GPU], s.Placement) {
-					t.Fatalf(
-						"job %d is planned at %v; job %d is there, on offer are %s",
-						jobs[k].ID,
-						s,
-						by,
-						gpus[s.GPU].Model.List(p.Offers[s.GPU]),
-					)
-				}
-				owner[s], planned[s.GPU] = jobs[k].ID, planned[s.GPU].With(s.Placement)
-			}
-		}
-		if r := p.Kept; r != nil && p.Spots[r.Job] == nil {
-			for _, kept := range r.Spots {
-				b := gpus[kept.GPU].Model
-				for k, spots := range p.Spots {
-					for _, s := range spots {
-						overlap := s.GPU == kept.GPU && b.Units(s.Placement)&b.Units(kept.Placement) != 0
-						if overlap && jobs[k].TimeLimit > r.At && !math.IsInf(r.At, 1) {
-							t.Fatalf(
-								"job %d ends at %v and has room that is kept from %v",
-								jobs[k].ID,
-								jobs[k].TimeLimit,
-								r.At,
-							)
-						}
-					}
-				}
-			}
-		}
+		mustHaveOwnOffers(t, gpus, jobs, p)
+		mustLendInTime(t, gpus, jobs, p)
 		for k := range before {
 			if after := cl.Pool.GPU(k); after.Busy != before[k].Busy || after.Idle != before[k].Idle ||
 				after.Blocked != before[k].Blocked {
@@ -88,4 +40,60 @@ func TestLendSound(t *testing.T) {
 			}
 		}
 	})
+}
+
+// drawLacking sets the time limit of a job, and on which nodes it lacks something other than slices.
+func drawLacking(t *rapid.T, j *Job, nodes int) {
+	j.TimeLimit = float64(rapid.IntRange(1, 300).Draw(t, "limit"))
+	j.RunTime = j.TimeLimit
+	for n := range nodes {
+		if rapid.IntRange(0, 2).Draw(t, "lacks") > 0 {
+			continue
+		}
+		j.DeferredNodes = append(j.DeferredNodes, n)
+		switch rapid.IntRange(0, 2).Draw(t, "when") {
+		case 0:
+			j.NoOfferNodes = append(j.NoOfferNodes, n)
+		case 1:
+			j.ReadyAt = map[int]float64{n: float64(rapid.IntRange(0, 180).Draw(t, "ready"))}
+		default:
+			j.FreedAt = map[int]float64{n: float64(rapid.IntRange(0, 500).Draw(t, "after"))}
+		}
+	}
+}
+
+// mustHaveOwnOffers checks that each planned job has spots of its own, which are free and on offer.
+func mustHaveOwnOffers(t *rapid.T, gpus []place.GPU, jobs []*Job, p Plan) {
+	owner := map[Spot]uint32{}
+	planned := map[int]mig.Layout{}
+	for k, spots := range p.Spots {
+		for _, s := range spots {
+			b := gpus[s.GPU].Model
+			if by := owner[s]; by != 0 || !p.Offers[s.GPU].Has(s.Placement) ||
+				!b.Fits(gpus[s.GPU].Busy|planned[s.GPU], s.Placement) {
+				t.Fatalf("job %d is planned at %v; job %d is there, on offer are %s", jobs[k].ID, s, by,
+					b.List(p.Offers[s.GPU]))
+			}
+			owner[s], planned[s.GPU] = jobs[k].ID, planned[s.GPU].With(s.Placement)
+		}
+	}
+}
+
+// mustLendInTime checks that the jobs to which kept room is lent end before the room is needed.
+func mustLendInTime(t *rapid.T, gpus []place.GPU, jobs []*Job, p Plan) {
+	r := p.Kept
+	if r == nil || p.Spots[r.Job] != nil || math.IsInf(r.At, 1) {
+		return
+	}
+	for _, kept := range r.Spots {
+		b := gpus[kept.GPU].Model
+		for k, spots := range p.Spots {
+			for _, s := range spots {
+				overlap := s.GPU == kept.GPU && b.Units(s.Placement)&b.Units(kept.Placement) != 0
+				if overlap && jobs[k].TimeLimit > r.At {
+					t.Fatalf("job %d ends at %v and has room that is kept from %v", jobs[k].ID, jobs[k].TimeLimit, r.At)
+				}
+			}
+		}
+	}
 }
