@@ -14,33 +14,13 @@ import (
 // nodes do not publish the ends. Without the queue the ends are unknown, and nothing is reserved.
 func TestPrivateEnds(t *testing.T) {
 	const now = 1e9
-	busy := func(end map[string]float64) place.GPU {
-		g := a100(t)
-		for label, at := range end {
-			i, ok := g.Model.Placement(label[:len(label)-2], int(label[len(label)-1]-'0'))
-			if !ok {
-				t.Fatal(label)
-			}
-			g.Hold(i, at)
-		}
-		return g
-	}
+	busy := func(end map[string]float64) place.GPU { return busyUntil(t, end) }
 	gpus := map[string][]place.GPU{
 		"n1": {
 			busy(map[string]float64{"4g.20gb@0": now + 900, "1g.5gb@4": now + 50}),
 			busy(map[string]float64{"3g.20gb@0": now + 700}),
 		},
 		"n2": {busy(map[string]float64{"3g.20gb@0": now + 600, "2g.10gb@4": now + 100})},
-	}
-	runs := func(id uint32, node, profile string, end int64) slurm.Job {
-		return slurm.Job{
-			ID:      id,
-			State:   "RUNNING",
-			Nodes:   []string{node},
-			Start:   time.Unix(now-60, 0),
-			End:     time.Unix(now+end, 0),
-			PerNode: []slurm.GRES{{Name: "mig", Type: profile, Count: 1}},
-		}
 	}
 	learned := runs(4, "n2", "2g.20gb", 9000) // the equivalent profile of another GPU model
 	learned.AdminComment = "caelum:runs=660"
@@ -76,5 +56,30 @@ func TestPrivateEnds(t *testing.T) {
 	huge.PerNode[0].Count = math.MaxInt
 	if on := runningOn([]slurm.Job{huge}, time.Unix(now, 0)); len(on["n2"]) != maxSlices {
 		t.Errorf("a job's request counts as %d slices", len(on["n2"]))
+	}
+}
+
+// busyUntil returns an A100 with busy placements and their ends, by their labels.
+func busyUntil(t *testing.T, ends map[string]float64) place.GPU {
+	g := a100(t)
+	for label, end := range ends {
+		i, ok := g.Model.Placement(label[:len(label)-2], int(label[len(label)-1]-'0'))
+		if !ok {
+			t.Fatal(label)
+		}
+		g.Hold(i, end)
+	}
+	return g
+}
+
+// runs returns a job that has a slice, and that ends so many seconds after the time of the snapshot.
+func runs(id uint32, node, profile string, end int64) slurm.Job {
+	return slurm.Job{
+		ID:      id,
+		State:   "RUNNING",
+		Nodes:   []string{node},
+		Start:   time.Unix(1e9-60, 0),
+		End:     time.Unix(1e9+end, 0),
+		PerNode: []slurm.GRES{{Name: "mig", Type: profile, Count: 1}},
 	}
 }

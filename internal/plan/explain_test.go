@@ -21,18 +21,46 @@ func offering(n slurm.Node, gres string) slurm.Node {
 	return n
 }
 
-// TestExplain checks every verdict, and that the text names the jobs, nodes, times and reasons.
-func TestExplain(t *testing.T) {
-	until := time.Unix(1e9+100, 0).Format(time.DateTime) // when the busy slices of a100 end
+// explainCase is a snapshot and the explanation of job 1 in it.
+type explainCase struct {
+	what    string
+	nodes   []slurm.Node
+	queue   []slurm.Waiting
+	over    []slurm.Job
+	verdict Verdict
+	says    []string
+}
+
+// checkExplanations checks the verdicts, and that the texts name the jobs, nodes, times and reasons.
+func checkExplanations(t *testing.T, cases []explainCase) {
+	t.Helper()
+	for _, c := range cases {
+		snapshot := snapshotOf(c.nodes, c.queue...)
+		snapshot.Queue.All = c.over
+		for _, w := range c.queue {
+			snapshot.Queue.All = append(snapshot.Queue.All, w.Job)
+		}
+		e, err := Explain(snapshot, place.Reach, 1)
+		if err != nil || e.Verdict != c.verdict ||
+			slices.ContainsFunc(c.says, func(s string) bool { return !strings.Contains(e.Text, s) }) {
+			t.Errorf("%s: %s (%s), %v; want %s and a text with %q", c.what, e.Verdict, e.Text, err, c.verdict, c.says)
+		}
+	}
+}
+
+func inHetJob7(w slurm.Waiting) slurm.Waiting {
+	w.HetJob = 7
+	return w
+}
+
+// TestExplainJob has jobs that have started or ended, or that slurmctld would not start if their slices were free.
+func TestExplainJob(t *testing.T) {
 	full := node(t, "n1", a100(t, "7g.40gb@0"))
-	half := node(t, "n2", a100(t, "4g.20gb@0"))
 	idle := node(t, "n3", a100(t))
 	held := waits(1, "7g.40gb", 1, 1)
 	held.Priority, held.Reason = 0, "JobHeldUser"
-	tagged := held
-	tagged.AdminComment = slurm.TagHeld
-	later := tagged
-	later.Job.Eligible = time.Unix(1e9+500, 0)
+	later := held
+	later.AdminComment, later.Job.Eligible = slurm.TagHeld, time.Unix(1e9+500, 0)
 	blocked := waits(1, "7g.40gb", 1, 1)
 	blocked.Reason = "AssocGrpGRES"
 	odd := waits(1, "7g.40gb", 1, 1)
@@ -40,36 +68,11 @@ func TestExplain(t *testing.T) {
 	cpu := waits(1, "7g.40gb", 1, 1)
 	cpu.PerNode = nil
 	runs := slurm.Job{ID: 1, State: "RUNNING", Nodes: []string{"n1"}, PerNode: held.PerNode}
-	down := idle
-	down.States = []string{"DOWN"}
-	silent := idle
-	silent.Extra = ""
-	there := waits(1, "1g.5gb", 1, 1)
-	there.ReqNodes = []string{"n3"}
 	unsized := later
 	unsized.PerNode = []slurm.GRES{{Name: "gpu", Count: 1}}
-	busy := half
-	busy.Name, busy.CPUs, busy.CPUsFree = "n3", 64, 1
-	many := waits(1, "3g.20gb", 1, 1)
-	many.CPUs = 4
-	pinned := waits(3, "3g.20gb", 1, 1)
-	pinned.ReqNodes = []string{"n1"}
-	elsewhere := waits(1, "7g.40gb", 1, 1)
-	elsewhere.Partition = "other"
-	het := func(w slurm.Waiting) slurm.Waiting {
-		w.HetJob = 7
-		return w
-	}
-	limited := het(waits(7, "1g.5gb", 1, 1))
+	limited := inHetJob7(waits(7, "1g.5gb", 1, 1))
 	limited.Reason = "AssocGrpGRES"
-	for _, c := range []struct {
-		what    string
-		nodes   []slurm.Node
-		queue   []slurm.Waiting
-		over    []slurm.Job
-		verdict Verdict
-		says    []string
-	}{
+	checkExplanations(t, []explainCase{
 		{"the job runs", []slurm.Node{full}, nil, []slurm.Job{runs}, Started, []string{"n1", "7g.40gb"}},
 		{"the job started between the two readings", []slurm.Node{full}, nil, []slurm.Job{held.Job}, Started,
 			[]string{"starting"}},
@@ -84,6 +87,40 @@ func TestExplain(t *testing.T) {
 		{"held until later", []slurm.Node{idle}, []slurm.Waiting{later}, nil, NotEligible,
 			[]string{later.Job.Eligible.Format(time.DateTime)}},
 		{"a limit", []slurm.Node{idle}, []slurm.Waiting{blocked}, nil, NotEligible, []string{"AssocGrpGRES"}},
+		{"requeued without a profile", []slurm.Node{idle}, []slurm.Waiting{unsized}, nil, NotEligible,
+			[]string{"assigns a profile", unsized.Job.Eligible.Format(time.DateTime)}},
+		{"the other component has reached a limit", []slurm.Node{idle, full},
+			[]slurm.Waiting{limited, inHetJob7(waits(1, "2g.10gb", 1, 1))}, nil, NotEligible,
+			[]string{"job 7", "AssocGrpGRES"}},
+	})
+	if _, err := Explain(snapshotOf(nil), place.Reach, 7); !errors.Is(err, slurm.ErrNoJob) {
+		t.Errorf("a job that does not exist: %v", err)
+	}
+}
+
+// TestExplainByPlan has jobs that wait for slices.
+func TestExplainByPlan(t *testing.T) {
+	until := time.Unix(1e9+100, 0).Format(time.DateTime) // when the busy slices of a100 end
+	full := node(t, "n1", a100(t, "7g.40gb@0"))
+	half := node(t, "n2", a100(t, "4g.20gb@0"))
+	idle := node(t, "n3", a100(t))
+	tagged := waits(1, "7g.40gb", 1, 1)
+	tagged.Priority, tagged.Reason, tagged.AdminComment = 0, "JobHeldUser", slurm.TagHeld
+	down := idle
+	down.States = []string{"DOWN"}
+	silent := idle
+	silent.Extra = ""
+	there := waits(1, "1g.5gb", 1, 1)
+	there.ReqNodes = []string{"n3"}
+	busy := half
+	busy.Name, busy.CPUs, busy.CPUsFree = "n3", 64, 1
+	many := waits(1, "3g.20gb", 1, 1)
+	many.CPUs = 4
+	pinned := waits(3, "3g.20gb", 1, 1)
+	pinned.ReqNodes = []string{"n1"}
+	elsewhere := waits(1, "7g.40gb", 1, 1)
+	elsewhere.Partition = "other"
+	checkExplanations(t, []explainCase{
 		{"held until its slice is on offer", []slurm.Node{idle}, []slurm.Waiting{tagged}, nil, Planned,
 			[]string{"n3"}},
 		{"on offer", []slurm.Node{offering(idle, "mig:7g.40gb:1")}, []slurm.Waiting{waits(1, "7g.40gb", 1, 1)}, nil,
@@ -94,8 +131,6 @@ func TestExplain(t *testing.T) {
 			[]string{"n3 could be one of the 2 nodes"}},
 		{"a node without an agent", []slurm.Node{silent, full}, []slurm.Waiting{there}, nil, Nowhere,
 			[]string{"n3 has no agent", "n1 is not among the nodes"}},
-		{"requeued without a profile", []slurm.Node{idle}, []slurm.Waiting{unsized}, nil, NotEligible,
-			[]string{"assigns a profile", unsized.Job.Eligible.Format(time.DateTime)}},
 		{"no CPUs, behind another job", []slurm.Node{busy}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1), many}, nil,
 			Lacks, []string{"n3 has 1 CPUs free, and the job needs 4"}},
 		{"another job waits for the same profile on another node", []slurm.Node{half, full},
@@ -108,44 +143,37 @@ func TestExplain(t *testing.T) {
 			[]string{"n1", until}},
 		{"no room", []slurm.Node{full}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1), waits(1, "1g.5gb", 1, 1)}, nil,
 			NoRoom, []string{"n1", until}},
-		{"a component that has room, but the other does not", []slurm.Node{idle, full},
-			[]slurm.Waiting{het(waits(7, "1g.5gb", 1, 1)), het(waits(1, "2g.10gb", 1, 1))}, nil, First,
-			[]string{"the slices of all components of het job 7", "n1", "n3", until}},
-		{"components behind a job that is planned", []slurm.Node{idle, full}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1),
-			het(waits(7, "1g.5gb", 1, 1)), het(waits(1, "2g.10gb", 1, 1))}, nil, First,
-			[]string{"the slices of all components of het job 7", "n1", "n3"}},
-		{"components, on one node", []slurm.Node{full}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1),
-			het(waits(7, "1g.5gb", 1, 1)), het(waits(1, "2g.10gb", 1, 1))}, nil, Nowhere,
-			[]string{"n1 could run the job, but all components of het job 7 start together"}},
-		{"components behind the first", []slurm.Node{half, full}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1),
-			het(waits(7, "1g.5gb", 1, 1)), het(waits(1, "2g.10gb", 1, 1))}, nil, NoRoom,
-			[]string{"all components of het job 7", "n1", "n2", until}},
-		{"on offer, behind a het job that can never start", []slurm.Node{offering(idle, "mig:1g.5gb:1")},
-			[]slurm.Waiting{het(waits(7, "1g.5gb", 1, 1)), het(waits(8, "1g.5gb", 1, 1)), waits(1, "1g.5gb", 1, 1)},
-			nil, OnOffer, []string{"het job 7 is earlier in the queue"}},
-		{"the other component has reached a limit", []slurm.Node{idle, full},
-			[]slurm.Waiting{limited, het(waits(1, "2g.10gb", 1, 1))}, nil, NotEligible,
-			[]string{"job 7", "AssocGrpGRES"}},
 		{"behind a job that waits for the same profile", []slurm.Node{half},
 			[]slurm.Waiting{waits(2, "3g.20gb", 2, 1), waits(1, "3g.20gb", 1, 1)}, nil, Behind, []string{"job 2"}},
 		{"the room is reserved", []slurm.Node{half},
 			[]slurm.Waiting{waits(2, "7g.40gb", 1, 1), waits(1, "3g.20gb", 1, 1)}, nil, Behind,
 			[]string{"job 2", until}},
-	} {
-		snapshot := snapshotOf(c.nodes, c.queue...)
-		snapshot.Queue.All = c.over
-		for _, w := range c.queue {
-			snapshot.Queue.All = append(snapshot.Queue.All, w.Job)
-		}
-		e, err := Explain(snapshot, place.Reach, 1)
-		if err != nil || e.Verdict != c.verdict ||
-			slices.ContainsFunc(c.says, func(s string) bool { return !strings.Contains(e.Text, s) }) {
-			t.Errorf("%s: %s (%s), %v; want %s and a text with %q", c.what, e.Verdict, e.Text, err, c.verdict, c.says)
-		}
-	}
-	if _, err := Explain(snapshotOf(nil), place.Reach, 7); !errors.Is(err, slurm.ErrNoJob) {
-		t.Errorf("a job that does not exist: %v", err)
-	}
+	})
+}
+
+// TestExplainHetJob has components of het jobs that wait for slices, and jobs behind them.
+func TestExplainHetJob(t *testing.T) {
+	until := time.Unix(1e9+100, 0).Format(time.DateTime) // when the busy slices of a100 end
+	full := node(t, "n1", a100(t, "7g.40gb@0"))
+	half := node(t, "n2", a100(t, "4g.20gb@0"))
+	idle := node(t, "n3", a100(t))
+	checkExplanations(t, []explainCase{
+		{"a component that has room, but the other does not", []slurm.Node{idle, full},
+			[]slurm.Waiting{inHetJob7(waits(7, "1g.5gb", 1, 1)), inHetJob7(waits(1, "2g.10gb", 1, 1))}, nil, First,
+			[]string{"the slices of all components of het job 7", "n1", "n3", until}},
+		{"components behind a job that is planned", []slurm.Node{idle, full}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1),
+			inHetJob7(waits(7, "1g.5gb", 1, 1)), inHetJob7(waits(1, "2g.10gb", 1, 1))}, nil, First,
+			[]string{"the slices of all components of het job 7", "n1", "n3"}},
+		{"components, on one node", []slurm.Node{full}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1),
+			inHetJob7(waits(7, "1g.5gb", 1, 1)), inHetJob7(waits(1, "2g.10gb", 1, 1))}, nil, Nowhere,
+			[]string{"n1 could run the job, but all components of het job 7 start together"}},
+		{"components behind the first", []slurm.Node{half, full}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1),
+			inHetJob7(waits(7, "1g.5gb", 1, 1)), inHetJob7(waits(1, "2g.10gb", 1, 1))}, nil, NoRoom,
+			[]string{"all components of het job 7", "n1", "n2", until}},
+		{"on offer, behind a het job that can never start", []slurm.Node{offering(idle, "mig:1g.5gb:1")},
+			[]slurm.Waiting{inHetJob7(waits(7, "1g.5gb", 1, 1)), inHetJob7(waits(8, "1g.5gb", 1, 1)),
+				waits(1, "1g.5gb", 1, 1)}, nil, OnOffer, []string{"het job 7 is earlier in the queue"}},
+	})
 }
 
 // TestExplainSized checks that the explanation names the profile that Caelum chose, also for a job that has ended.

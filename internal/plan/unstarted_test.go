@@ -1,0 +1,53 @@
+package plan
+
+import (
+	"testing"
+	"time"
+
+	"caelum/internal/place"
+	"caelum/internal/slurm"
+)
+
+// A job that slurmctld does not start, although its slices have been on offer for minutes, comes after all other jobs
+// for a while.
+func TestUnstarted(t *testing.T) {
+	shows := offering(node(t, "n1", a100(t)), "mig:7g.40gb:1")
+	stuck, other := waits(1, "7g.40gb", 1, 1), waits(2, "3g.20gb", 1, 1)
+	stuck.Reason = "Priority"
+	task := stuck
+	task.ArrayTask = "3-5"
+	var u Unstarted
+	served := func(after time.Duration, first slurm.Waiting, evaluated time.Duration) uint32 {
+		first.LastSchedEval = time.Unix(1e9, 0).Add(evaluated)
+		snapshot := snapshotOf([]slurm.Node{shows}, first, other)
+		snapshot.At = time.Unix(1e9, 0).Add(after)
+		v := New(u.Behind(snapshot), place.QLA{}, nil)
+		p := v.Plan()
+		u.Follow(v, p, snapshot.At)
+		for k, spots := range p.Spots {
+			if spots != nil && v.Jobs[k].Wants[0].Profile == "7g.40gb" {
+				return 1
+			}
+		}
+		return 2
+	}
+	for _, c := range []struct {
+		what             string
+		after, evaluated time.Duration
+		job              slurm.Waiting
+		want             uint32
+	}{
+		{"at first", 0, 0, stuck, 1},
+		{"before its time", patience, patience, stuck, 1},
+		{"slurmctld has not considered it", 2 * patience, 0, stuck, 1},
+		{"slurmctld has considered it", 2*patience + time.Second, patience, stuck, 1},
+		{"it comes last", 2*patience + 2*time.Second, patience, stuck, 2},
+		{"another task of the array", 2*patience + 3*time.Second, patience, task, 1},
+		{"it still comes last", 2*patience + backTime, patience, stuck, 2},
+		{"the time is over", 2*patience + backTime + 2*time.Second, patience, stuck, 1},
+	} {
+		if got := served(c.after, c.job, c.evaluated); got != c.want {
+			t.Errorf("%s: job %d is served", c.what, got)
+		}
+	}
+}
