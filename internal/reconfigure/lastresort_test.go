@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"caelum/internal/mig"
 	"caelum/internal/place"
 	"caelum/internal/place/placetest"
 )
@@ -32,29 +33,39 @@ func plainWait(o placetest.PlainGPU, x placetest.Interval, now float64) float64 
 	return math.Inf(1)
 }
 
+// plainUntil returns when a profile fits on one of the GPUs if no job is stopped.
+func plainUntil(gpus []place.GPU, profile string, now float64) float64 {
+	soonest := math.Inf(1)
+	for _, g := range gpus {
+		o := placetest.PlainGPUOf(g)
+		for _, x := range placetest.Every(g.Model) {
+			if g.Model.Profiles[x.Profile].Name == profile && o.Fits(nil, x) {
+				soonest = min(soonest, plainWait(o, x, now))
+			}
+		}
+	}
+	return soonest
+}
+
+func drawProfile(t *rapid.T, b *mig.Model) string {
+	return b.Profiles[rapid.IntRange(0, len(b.Profiles)-1).Draw(t, "profile")].Name
+}
+
+// newJob is the index of the job for which the tests make room.
+const newJob = 99
+
 func TestLastResort(t *testing.T) {
 	made := 0
 	for runs := 0; made == 0 && runs < 20; runs++ { // few requests need a plan that pays
 		rapid.Check(t, func(t *rapid.T) {
 			gpus := placetest.DrawGPUs(t)
 			jobs := drawRunning(t, gpus)
-			b := gpus[0].Model
-			profile := b.Profiles[rapid.IntRange(0, len(b.Profiles)-1).Draw(t, "profile")].Name
+			profile := drawProfile(t, gpus[0].Model)
 			c := LastResort{Fixed: 100, Beta: rapid.SampledFrom([]float64{0, 300, 1000}).Draw(t, "beta")}
 			s := &place.Situation{Pool: place.NewPool(gpus), Now: 1000}
-			plan, until := c.Plan(s, place.Request{Profile: profile, Duration: 600}, 99, jobs)
-
-			soonest := math.Inf(1)
-			for _, g := range gpus {
-				o := placetest.PlainGPUOf(g)
-				for _, x := range placetest.Every(g.Model) {
-					if g.Model.Profiles[x.Profile].Name == profile && o.Fits(nil, x) {
-						soonest = min(soonest, plainWait(o, x, s.Now))
-					}
-				}
-			}
-			if until != soonest {
-				t.Fatalf("%s at %v; trying every end gives %v:\n%s", profile, until, soonest, placetest.Drawing(gpus))
+			plan, until := c.Plan(s, place.Request{Profile: profile, Duration: 600}, newJob, jobs)
+			if want := plainUntil(gpus, profile, s.Now); until != want {
+				t.Fatalf("%s at %v; trying every end gives %v:\n%s", profile, until, want, placetest.Drawing(gpus))
 			}
 			if len(plan) == 0 {
 				return
@@ -74,21 +85,7 @@ func TestLastResort(t *testing.T) {
 			if c.Fixed+lost-(until-s.Now) > c.Beta {
 				t.Fatalf("%v loses %v to save %v", plan, lost, until-s.Now)
 			}
-			after := carryOut(t, gpus, plan)
-			last := plan[len(plan)-1]
-			if last.Job != 99 || !after[last.GPU].Busy.Has(last.Placement) ||
-				gpus[last.GPU].Model.Profiles[gpus[last.GPU].Model.Placements[last.Placement].Profile].Name != profile {
-				t.Fatalf("%v does not serve %s", plan, profile)
-			}
-			// A stopped job holds nothing. Every other job holds what it held before.
-			_, at := busyInstances(after)
-			for j, run := range jobs {
-				for _, h := range run.Holds {
-					if stopped := slices.Contains(plan.Stops(), j); at[h] == stopped && h != last.Spot {
-						t.Fatalf("%v: job %d has %v: %v", plan, j, h, at[h])
-					}
-				}
-			}
+			mustServe(t, gpus, jobs, plan, profile)
 		})
 	}
 	if made == 0 {
@@ -96,54 +93,46 @@ func TestLastResort(t *testing.T) {
 	}
 }
 
+// mustServe checks that the plan gives an instance of the profile to the new job, that a stopped job holds nothing
+// afterwards, and that every other job holds what it held before.
+func mustServe(t *rapid.T, gpus []place.GPU, jobs []Running, plan Plan, profile string) {
+	after := carryOut(t, gpus, plan)
+	last := plan[len(plan)-1]
+	if last.Job != newJob || !after[last.GPU].Busy.Has(last.Placement) ||
+		gpus[last.GPU].Model.ProfileOf(last.Placement) != profile {
+		t.Fatalf("%v does not serve %s", plan, profile)
+	}
+	_, at := busyInstances(after)
+	for j, run := range jobs {
+		for _, h := range run.Holds {
+			if stopped := slices.Contains(plan.Stops(), j); at[h] == stopped && h != last.Spot {
+				t.Fatalf("%v: job %d has %v: %v", plan, j, h, at[h])
+			}
+		}
+	}
+}
+
 // TestLastResortTakesTheCheapest checks that the cheapest plan is found if there are no deadlines and all jobs may be
-// stopped. It tries all sets of jobs on each GPU.
+// stopped.
 func TestLastResortTakesTheCheapest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := placetest.DrawGPUs(t)
 		var jobs []Running
 		for k, g := range gpus {
 			for i := range g.Busy.Indices() {
-				jobs = append(
-					jobs,
-					Running{Holds: []place.Spot{spot(k, i)}, Start: float64(rapid.IntRange(0, 1000).Draw(t, "start")),
-						Duration: 1, Deadline: math.Inf(1), Requeue: true},
-				)
+				jobs = append(jobs, Running{
+					Holds:    []place.Spot{spot(k, i)},
+					Start:    float64(rapid.IntRange(0, 1000).Draw(t, "start")),
+					Duration: 1,
+					Deadline: math.Inf(1),
+					Requeue:  true,
+				})
 			}
 			gpus[k].Ends = nil
 		}
-		b := gpus[0].Model
-		profile := b.Profiles[rapid.IntRange(0, len(b.Profiles)-1).Draw(t, "profile")].Name
+		profile := drawProfile(t, gpus[0].Model)
 		s := &place.Situation{Pool: place.NewPool(gpus), Now: 1000}
-		plan, until := LastResort{Fixed: 100}.Plan(s, place.Request{Profile: profile, Duration: 600}, 99, jobs)
-		best := math.Inf(1)
-		for k, g := range gpus {
-			o := placetest.PlainGPUOf(g)
-			for _, x := range placetest.Every(g.Model) {
-				if g.Model.Profiles[x.Profile].Name != profile || slices.Contains(o.Busy, x) {
-					continue
-				}
-				for mask := range 1 << len(o.Busy) {
-					var stay []placetest.Interval
-					lost := 0.0
-					for n, y := range o.Busy {
-						if mask>>n&1 == 0 {
-							stay = append(stay, y)
-							continue
-						}
-						for _, run := range jobs {
-							i, _ := g.Model.Placement(g.Model.Profiles[y.Profile].Name, y.From)
-							if run.Holds[0] == (spot(k, i)) {
-								lost = max(lost, s.Now-run.Start)
-							}
-						}
-					}
-					if o.Fits(stay, x) {
-						best = min(best, lost)
-					}
-				}
-			}
-		}
+		plan, until := LastResort{Fixed: 100}.Plan(s, place.Request{Profile: profile, Duration: 600}, newJob, jobs)
 		if until == s.Now {
 			return
 		}
@@ -154,8 +143,42 @@ func TestLastResortTakesTheCheapest(t *testing.T) {
 		for _, j := range plan.Stops() {
 			got = max(got, s.Now-jobs[j].Start)
 		}
-		if got != best {
+		if best := leastLost(gpus, jobs, profile, s.Now); got != best {
 			t.Fatalf("%v for %s loses %v, could lose %v:\n%s", plan, profile, got, best, placetest.Drawing(gpus))
 		}
 	})
+}
+
+// leastLost returns the least time that is lost if jobs are stopped for a profile. It tries all sets of jobs on each
+// GPU.
+func leastLost(gpus []place.GPU, jobs []Running, profile string, now float64) float64 {
+	started := map[place.Spot]float64{}
+	for _, run := range jobs {
+		started[run.Holds[0]] = run.Start
+	}
+	best := math.Inf(1)
+	for k, g := range gpus {
+		o := placetest.PlainGPUOf(g)
+		for _, x := range placetest.Every(g.Model) {
+			if g.Model.Profiles[x.Profile].Name != profile || slices.Contains(o.Busy, x) {
+				continue
+			}
+			for mask := range 1 << len(o.Busy) {
+				var stay []placetest.Interval
+				lost := 0.0
+				for n, y := range o.Busy {
+					if mask>>n&1 == 0 {
+						stay = append(stay, y)
+						continue
+					}
+					i, _ := g.Model.Placement(g.Model.Profiles[y.Profile].Name, y.From)
+					lost = max(lost, now-started[spot(k, i)])
+				}
+				if o.Fits(stay, x) {
+					best = min(best, lost)
+				}
+			}
+		}
+	}
+	return best
 }

@@ -50,99 +50,100 @@ var endEstimates = []struct {
 	},
 }
 
-// TestChurn compares the policies on churn that is long enough for a queue to form. The figures of docs/results.md are
-// the means of the seeds 101 to 100+CHURN_SEEDS:
+// churn compares the policies on churn that is long enough for a queue to form. The figures of docs/results.md are the
+// means of the seeds 101 to 100+CHURN_SEEDS:
 //
 //	CHURN=4000 CHURN_SEEDS=20 go test -run Churn -v ./internal/sim
 //	CHURN=4000 CHURN_SEEDS=20 CHURN_LOAD=0.7 go test -run Churn -v ./internal/sim
 //
 // CHURN_LOAD is the load of the runs with a queue.
-func TestChurn(t *testing.T) {
-	jobs, seeds, load := 4000, 1, 0.85
-	fmt.Sscan(os.Getenv("CHURN_LOAD"), &load)
-	fmt.Sscan(os.Getenv("CHURN"), &jobs)
-	fmt.Sscan(os.Getenv("CHURN_SEEDS"), &seeds)
+type churn struct {
+	jobs, seeds int
+	load        float64
+}
+
+func readChurn() churn {
+	c := churn{jobs: 4000, seeds: 1, load: 0.85}
+	fmt.Sscan(os.Getenv("CHURN_LOAD"), &c.load)
+	fmt.Sscan(os.Getenv("CHURN"), &c.jobs)
+	fmt.Sscan(os.Getenv("CHURN_SEEDS"), &c.seeds)
+	return c
+}
+
+// compare runs the policies on every mix, and checks the order of their values. know is the index of what the policies
+// know of the ends.
+func (c churn) compare(
+	t *testing.T,
+	what string,
+	config Config,
+	know int,
+	value func(*Result) float64,
+	judge func(map[string]float64) bool,
+) {
+	t.Helper()
+	what += ", " + endEstimates[know].name
 	names := []string{"best-fit", "reach", "fgd", "lifetime", "scarcity", "qla"}
-	mean := func(
-		mix trace.Mix, name string, c Config, load float64, know int, value func(*Result) float64,
-	) (sum float64) {
-		c.Policy = policy(t, name)
-		for seed := uint64(101); seed <= 100+uint64(seeds); seed++ {
-			c.Learn, c.Said = endEstimates[know].learn, endEstimates[know].estimate(seed)
-			r, err := Run(c, trace.Churn{Mix: mix, Jobs: jobs, GPUs: len(c.GPUs), Load: load, Seed: seed}.All())
-			if err != nil {
-				t.Fatal(err)
-			}
-			sum += value(r) / float64(seeds)
+	for _, m := range trace.Mixes {
+		got := map[string]float64{}
+		for _, name := range names {
+			config.Policy = policy(t, name)
+			got[name] = c.mean(t, m.Mix, config, know, value)
 		}
-		return sum
-	}
-	type row = map[string]float64
-	table := func(what string, judge func(row) bool, measure func(trace.Mix, string) float64) {
-		t.Helper()
-		for _, m := range trace.Mixes {
-			got := row{}
-			for _, name := range names {
-				got[name] = measure(m.Mix, name)
-			}
-			line := fmt.Sprintf("%s, %-10s %s %8.4g; of it", what, m.Name, names[0], got[names[0]])
-			for _, name := range names[1:] {
-				line += fmt.Sprintf(" %s %.3f", name, got[name]/got[names[0]])
-			}
-			t.Log(line)
-			if !judge(got) {
-				t.Errorf("%s, %s: not the expected order of the policies: %v", what, m.Name, got)
-			}
+		line := fmt.Sprintf("%s, %-10s %s %8.4g; of it", what, m.Name, names[0], got[names[0]])
+		for _, name := range names[1:] {
+			line += fmt.Sprintf(" %s %.3f", name, got[name]/got[names[0]])
+		}
+		t.Log(line)
+		if !judge(got) {
+			t.Errorf("%s, %s: not the expected order of the policies: %v", what, m.Name, got)
 		}
 	}
-	for know, k := range endEstimates[:min(len(endEstimates), 2*seeds-1)] {
+}
+
+// mean returns the mean of a value over the seeds.
+func (c churn) mean(t *testing.T, mix trace.Mix, config Config, know int, value func(*Result) float64) (sum float64) {
+	for seed := uint64(101); seed <= 100+uint64(c.seeds); seed++ {
+		config.Learn, config.Said = endEstimates[know].learn, endEstimates[know].estimate(seed)
+		jobs := trace.Churn{Mix: mix, Jobs: c.jobs, GPUs: len(config.GPUs), Load: c.load, Seed: seed}
+		r, err := Run(config, jobs.All())
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += value(r) / float64(c.seeds)
+	}
+	return sum
+}
+
+func meanWait(r *Result) float64 { return r.Waits.Mean() }
+
+func TestChurnFIFO(t *testing.T) {
+	c := readChurn()
+	for know := range endEstimates[:min(len(endEstimates), 2*c.seeds-1)] {
 		// At low load, qla is not better than lifetime in every mix.
-		table(
-			"FIFO, "+k.name,
-			func(r row) bool { return (r["qla"] < r["lifetime"] || load < 0.8) && r["lifetime"] < r["best-fit"] },
-			func(mix trace.Mix, name string) float64 {
-				return mean(
-					mix,
-					name,
-					Config{GPUs: gpus(t, "A100-40GB", 16)},
-					load,
-					know,
-					func(r *Result) float64 { return r.Waits.Mean() },
-				)
-			},
-		)
+		c.compare(t, "FIFO", Config{GPUs: gpus(t, "A100-40GB", 16)}, know, meanWait, func(r map[string]float64) bool {
+			return (r["qla"] < r["lifetime"] || c.load < 0.8) && r["lifetime"] < r["best-fit"]
+		})
 	}
-	for know, k := range endEstimates[:min(2, seeds)] {
-		table(
-			"EASY, "+k.name,
-			func(r row) bool { return r["qla"] < r["best-fit"] && r["lifetime"] < r["best-fit"] },
-			func(mix trace.Mix, name string) float64 {
-				return mean(
-					mix,
-					name,
-					Config{GPUs: gpus(t, "A100-40GB", 16), Discipline: EASY},
-					load,
-					know,
-					func(r *Result) float64 { return r.Waits.Mean() },
-				)
-			},
-		)
+}
+
+func TestChurnEASY(t *testing.T) {
+	c := readChurn()
+	config := Config{GPUs: gpus(t, "A100-40GB", 16), Discipline: EASY}
+	for know := range endEstimates[:min(2, c.seeds)] {
+		c.compare(t, "EASY", config, know, meanWait, func(r map[string]float64) bool {
+			return r["qla"] < r["best-fit"] && r["lifetime"] < r["best-fit"]
+		})
 	}
-	for know, k := range endEstimates[:min(2, seeds)] {
-		table(
-			"no queue, accepted, "+k.name,
-			func(r row) bool { return r["scarcity"] > r["best-fit"] },
-			func(mix trace.Mix, name string) float64 {
-				return mean(
-					mix,
-					name,
-					Config{GPUs: gpus(t, "A100-40GB", 32), Discipline: Loss},
-					1,
-					know,
-					(*Result).Accepted,
-				)
-			},
-		)
+}
+
+func TestChurnWithoutQueue(t *testing.T) {
+	c := readChurn()
+	c.load = 1
+	config := Config{GPUs: gpus(t, "A100-40GB", 32), Discipline: Loss}
+	for know := range endEstimates[:min(2, c.seeds)] {
+		c.compare(t, "no queue, accepted", config, know, (*Result).Accepted, func(r map[string]float64) bool {
+			return r["scarcity"] > r["best-fit"]
+		})
 	}
 }
 
