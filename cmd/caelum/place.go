@@ -162,7 +162,7 @@ func placeAll(policy place.Policy, name string, gpus []place.GPU, waiting []plac
 	held := false
 	var recent place.Recent
 	for _, r := range waiting {
-		recent.Asked(r)
+		recent.Add(r)
 	}
 	mean := recent.MeanDuration()
 	for k, r := range waiting {
@@ -181,7 +181,7 @@ func placeAll(policy place.Policy, name string, gpus []place.GPU, waiting []plac
 			s.left = pool.GPU(c.GPU)
 		} else if held = c.Verdict == place.Hold; held {
 			b := pool.GPU(c.GPU).Model
-			free := time.Duration(pool.Free(c.GPU, c.Placement) * float64(time.Second))
+			free := time.Duration(pool.FreeAt(c.GPU, c.Placement) * float64(time.Second))
 			s.held = fmt.Sprintf("held although there is room: %s of GPU %d is free in %v",
 				b.Label(c.Placement), c.GPU, free)
 		} else {

@@ -529,7 +529,7 @@ func TestExpectedEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		state, err := plan.Parse(plan.In(n.Extra))
+		state, err := plan.Parse(plan.StateIn(n.Extra))
 		if err != nil {
 			t.Fatal(err)
 		}

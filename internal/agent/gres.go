@@ -37,7 +37,7 @@ func (p *publisher) write(
 			p.total,
 		)
 	}
-	extra := plan.IntoBack(plan.Into(node.Extra, d.text), d.back)
+	extra := plan.WithBack(plan.WithState(node.Extra, d.text), d.back)
 	if sameCounts(gres, node.Gres) && extra == node.Extra {
 		return false, nil
 	}

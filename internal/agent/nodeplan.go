@@ -42,17 +42,17 @@ func (p *publisher) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
 	snapshot.Nodes = slices.Clone(snapshot.Nodes)
 	for k := range snapshot.Nodes {
 		if snapshot.Nodes[k].Name == node.Name {
-			snapshot.Nodes[k].Extra = plan.Into(node.Extra, d.text)
+			snapshot.Nodes[k].Extra = plan.WithState(node.Extra, d.text)
 		}
 	}
 	v := plan.New(
-		p.unstarted.Behind(snapshot),
+		p.unstarted.Reorder(snapshot),
 		p.policy,
-		func(n slurm.Node) bool { return n.Name != node.Name && p.unresponsive.Out(n, snapshot.At) },
+		func(n slurm.Node) bool { return n.Name != node.Name && p.unresponsive.LeftOut(n, snapshot.At) },
 	)
 	all := v.Plan()
-	p.unresponsive.Follow(v, all, node.Name, snapshot.At)
-	p.unstarted.Follow(v, all, snapshot.At)
+	p.unresponsive.Record(v, all, node.Name, snapshot.At)
+	p.unstarted.Record(v, all, snapshot.At)
 	d.back = p.unstarted.Back(node.Name, snapshot.At)
 	if me := v.Member(node.Name); me >= 0 {
 		d.first = me == 0

@@ -78,5 +78,5 @@ func CloseOffers(ctx context.Context, ctl Controller, nodeName string, known int
 		total = guessTotal(node)
 	}
 	line, _ := gresLine(node, nil, total, nil)
-	return ctl.UpdateNode(ctx, nodeName, line, plan.IntoBack(plan.Into(node.Extra, ""), ""))
+	return ctl.UpdateNode(ctx, nodeName, line, plan.WithBack(plan.WithState(node.Extra, ""), ""))
 }

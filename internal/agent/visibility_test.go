@@ -54,7 +54,7 @@ func TestEndsPrivate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := plan.Parse(plan.In(n.Extra))
+		s, err := plan.Parse(plan.StateIn(n.Extra))
 		if err != nil || s.GPUs[0].Busy.Count() != 1 {
 			t.Fatalf("%v: %+v", err, s)
 		}

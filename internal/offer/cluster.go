@@ -164,7 +164,7 @@ func (c *Cluster) findSeveral(j *Job) (all []Spot) {
 	free := make([]int, len(c.Nodes))
 	for _, n := range nodes {
 		for _, g := range c.Nodes[n] {
-			if on := c.Pool.Busy(g); on != nil {
+			if on := c.Pool.Node(g); on != nil {
 				free[n] += on.Units
 			}
 		}

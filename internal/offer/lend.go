@@ -120,7 +120,7 @@ type keptOffer struct {
 
 // withdraw removes the offer of a spot from the plan, and frees the spot.
 func (p *planner) withdraw(s Spot) keptOffer {
-	o := keptOffer{s, p.Pool.Free(s.GPU, s.Placement), p.plan.AdvertisedAs[s]}
+	o := keptOffer{s, p.Pool.FreeAt(s.GPU, s.Placement), p.plan.AdvertisedAs[s]}
 	g := p.Pool.GPU(s.GPU)
 	g.Busy = g.Busy.Without(s.Placement)
 	p.set(s.GPU, g)

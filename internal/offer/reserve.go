@@ -25,7 +25,7 @@ type Reservation struct {
 func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 	if why.Verdict == place.Hold {
 		return &Reservation{
-			At:    c.Pool.Free(why.GPU, why.Placement),
+			At:    c.Pool.FreeAt(why.GPU, why.Placement),
 			Spots: []Spot{{GPU: why.GPU, Placement: why.Placement}},
 		}
 	}
@@ -142,11 +142,11 @@ func (c *Cluster) slots(gpus []int, w Want, refused bool) (all []freeSlot) {
 			}
 			of := b.OfProfile(p)
 			if refused {
-				of &^= c.Pool.Busy(g).Open
+				of &^= c.Pool.Node(g).Open
 			}
 			for i := range of.Indices() {
 				if s := (Spot{GPU: g, Placement: i}); c.offerable(s) {
-					all = append(all, freeSlot{s, max(c.Now, c.Pool.Free(g, i))})
+					all = append(all, freeSlot{s, max(c.Now, c.Pool.FreeAt(g, i))})
 				}
 			}
 		}

@@ -40,14 +40,14 @@ func (p *planner) addSpeculative() {
 	var order []int
 	for _, gpus := range p.Nodes {
 		for _, k := range gpus {
-			if p.Pool.Busy(k) != nil {
+			if p.Pool.Node(k) != nil {
 				order = append(order, k)
 			}
 		}
 	}
 	preferred := s.choose()
 	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(preferred[b], preferred[a]), cmp.Compare(p.Pool.Busy(a).Units, p.Pool.Busy(b).Units))
+		return cmp.Or(cmp.Compare(preferred[b], preferred[a]), cmp.Compare(p.Pool.Node(a).Units, p.Pool.Node(b).Units))
 	})
 	for _, k := range order {
 		l := s.fill(k, p.Pool.GPU(k))

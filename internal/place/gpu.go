@@ -59,9 +59,9 @@ const (
 
 func (m Acquisition) String() string { return [...]string{"reuse", "carve", "reclaim"}[m] }
 
-// By returns the placements of profile p (an index in the GPU model's Profiles) that can be acquired in exactly this
-// way.
-func (g GPU) By(m Acquisition, p int) mig.Layout {
+// AcquiredBy returns the placements of profile p (an index in the GPU model's Profiles) that can be acquired in exactly
+// this way.
+func (g GPU) AcquiredBy(m Acquisition, p int) mig.Layout {
 	return m.of(
 		g.Model.Open(g.Busy, g.Blocked)&g.Model.OfProfile(p),
 		g.Model.Open(g.Busy|g.Idle, g.Blocked),
@@ -85,7 +85,7 @@ func (m Acquisition) of(possible, carve, idle mig.Layout) mig.Layout {
 // AcquisitionOf returns how placement i can be acquired; false if it cannot.
 func (g GPU) AcquisitionOf(i int) (Acquisition, bool) {
 	for m := range endOfAcquisitions {
-		if g.By(m, g.Model.Placements[i].Profile).Has(i) {
+		if g.AcquiredBy(m, g.Model.Placements[i].Profile).Has(i) {
 			return m, true
 		}
 	}

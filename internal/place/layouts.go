@@ -10,33 +10,33 @@ func firstFit(*Group, int) cost { return cost{} }
 // driver takes the lowest GPU, and on it the start that NVIDIA's driver would take: the one that leaves the most
 // placements open. This rule gives the order that was observed on an H100, where seven 1g instances were put at 6, 4,
 // 5, 0, 1, 2, 3.
-func driver(g *Group, i int) cost { return cost{float64(g.GPUs[0]), -float64(g.Busy.With(i).CC)} }
+func driver(g *Group, i int) cost { return cost{float64(g.GPUs[0]), -float64(g.Node.With(i).CC)} }
 
 // bestFit takes the GPU that has the fewest free units left, and the driver's start on it.
 func bestFit(g *Group, i int) cost {
-	n := g.Busy.With(i)
+	n := g.Node.With(i)
 	return cost{float64(n.Units), -float64(n.CC)}
 }
 
 // mostReach keeps the largest reach of all GPUs together: see the package comment. Equal ratios of whole numbers are
 // equal as floating-point numbers, so ties are recognised.
 func mostReach(g *Group, i int) cost {
-	n := g.Busy.With(i)
-	return cost{-float64(n.Reach) / float64(g.Busy.Reach), float64(g.Busy.CC - n.CC)}
+	n := g.Node.With(i)
+	return cost{-float64(n.Reach) / float64(g.Node.Reach), float64(g.Node.CC - n.CC)}
 }
 
 // mostCC leaves the most placements open on its GPU (MCC of GRMU).
-func mostCC(g *Group, i int) cost { return cost{first: -float64(g.Busy.With(i).CC)} }
+func mostCC(g *Group, i int) cost { return cost{first: -float64(g.Node.With(i).CC)} }
 
 // mostECC is mostCC with each placement weighted by how often its profile is requested (MECC of GRMU).
 func mostECC(g *Group, i int, weights []float64) cost {
-	return cost{first: -g.Busy.With(i).WeightedCC(weights)}
+	return cost{first: -g.Node.With(i).WeightedCC(weights)}
 }
 
 // leastLost minimises the increase of the free units that no instances of a profile can use, summed with weights over
 // the profiles (fragmentation gradient descent).
 func leastLost(g *Group, i int, weights []float64) cost {
-	return cost{first: g.Busy.With(i).Lost(weights) - g.Busy.Lost(weights)}
+	return cost{first: g.Node.With(i).Lost(weights) - g.Node.Lost(weights)}
 }
 
 // fragStep is to what fragmentation is rounded, because the same sum of fractions may differ slightly between two
@@ -54,8 +54,8 @@ func (FragAware) with(share float64) Policy { return FragAware{Threshold: share}
 func (f FragAware) Choose(s *Situation, r Request) Choice {
 	best := none
 	s.Pool.every(r.Profile, func(g *Group, i int, m Acquisition) {
-		c := candidate{cost{math.Round(g.Busy.With(i).Frag / fragStep), float64(m)}, g.GPUs[0], i}
-		if load := 1 - float64(g.Busy.Units)/float64(g.Model.Grid); load >= f.Threshold {
+		c := candidate{cost{math.Round(g.Node.With(i).Frag / fragStep), float64(m)}, g.GPUs[0], i}
+		if load := 1 - float64(g.Node.Units)/float64(g.Model.Grid); load >= f.Threshold {
 			c.first += 2 / fragStep // fragmentation is at most 1
 		}
 		if c.before(best) {
@@ -81,7 +81,7 @@ func (f GRMU) Choose(s *Situation, r Request) Choice {
 			switch {
 			case isWhole(g):
 				heavy += len(g.GPUs)
-			case g.Busy.Layout != 0:
+			case g.Node.Layout != 0:
 				light += len(g.GPUs)
 			}
 		}
@@ -92,7 +92,7 @@ func (f GRMU) Choose(s *Situation, r Request) Choice {
 	}
 	best := none
 	for _, opening := range []bool{false, true} { // a GPU of the basket, else an empty one
-		s.Pool.each(r.Profile, func(g *Group) bool { return (g.Busy.Layout == 0) == opening }, func(g *Group, i int) {
+		s.Pool.each(r.Profile, func(g *Group) bool { return (g.Node.Layout == 0) == opening }, func(g *Group, i int) {
 			whole := g.Model.Placements[i].Size == g.Model.Grid
 			if opening && (whole && heavy >= most || !whole && light >= max(all-most, 1)) {
 				return
@@ -110,7 +110,7 @@ func (f GRMU) Choose(s *Situation, r Request) Choice {
 
 // isWhole reports whether one instance takes all units of the group's GPUs.
 func isWhole(g *Group) bool {
-	for i := range g.Busy.Layout.Indices() {
+	for i := range g.Node.Layout.Indices() {
 		if g.Model.Placements[i].Size == g.Model.Grid {
 			return true
 		}

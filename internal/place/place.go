@@ -158,7 +158,7 @@ func (p *Pool) each(profile string, admitted func(*Group) bool, visit func(g *Gr
 				continue
 			}
 			for _, g := range b.groups {
-				set := g.By(m, k)
+				set := g.AcquiredBy(m, k)
 				if set == 0 || admitted != nil && !admitted(g) {
 					continue
 				}
@@ -184,7 +184,7 @@ func (p *Pool) every(profile string, visit func(g *Group, placement int, m Acqui
 		}
 		for _, g := range b.groups {
 			for m := range endOfAcquisitions {
-				for i := range g.By(m, k).Indices() {
+				for i := range g.AcquiredBy(m, k).Indices() {
 					visit(g, i, m)
 				}
 			}
@@ -194,7 +194,7 @@ func (p *Pool) every(profile string, visit func(g *Group, placement int, m Acqui
 
 // acquisitionCost orders placements of equal cost: first by how they are acquired, then by the reach that is left.
 func acquisitionCost(g *Group, i int, m Acquisition) float64 {
-	return float64(m)*1e6 - float64(g.Busy.With(i).Reach)
+	return float64(m)*1e6 - float64(g.Node.With(i).Reach)
 }
 
 // byLayout is a policy whose cost depends on the layout of the GPU only.

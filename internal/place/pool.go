@@ -50,7 +50,7 @@ type member struct {
 // Group is a set of GPUs with the same contents.
 type Group struct {
 	Model *mig.Model
-	Busy  *mig.Node // the busy placements
+	Node  *mig.Node // the busy placements
 	Idle  mig.Layout
 	GPUs  []int // indices in the pool, ascending
 
@@ -74,12 +74,12 @@ func (p *Pool) Len() int { return len(p.gpus) }
 // GPU returns the state of the k-th GPU.
 func (p *Pool) GPU(k int) GPU { return p.gpus[k].GPU }
 
-// Busy returns the node for the busy placements of the k-th GPU; nil for a GPU without a GPU model.
-func (p *Pool) Busy(k int) *mig.Node {
+// Node returns the node for the busy placements of the k-th GPU; nil for a GPU without a GPU model.
+func (p *Pool) Node(k int) *mig.Node {
 	if p.gpus[k].group == nil {
 		return nil
 	}
-	return p.gpus[k].group.Busy
+	return p.gpus[k].group.Node
 }
 
 // Set replaces the state of the k-th GPU.
@@ -124,16 +124,16 @@ func (p *Pool) Expect(k, i int, end float64) {
 	}
 }
 
-// Free returns when everything that overlaps placement i of the k-th GPU is expected to have ended (seconds; 0: the
+// FreeAt returns when everything that overlaps placement i of the k-th GPU is expected to have ended (seconds; 0: the
 // placement is free, +Inf: unknown).
-func (p *Pool) Free(k, i int) float64 { return p.gpus[k].free[i] }
+func (p *Pool) FreeAt(k, i int) float64 { return p.gpus[k].free[i] }
 
 func (p *Pool) join(k int, g GPU) *Group {
 	key := contents{g.Model, g.Busy, g.Idle, g.Blocked}
 	group := p.groups[key]
 	if group == nil {
 		table := g.Model.TableBeside(g.Blocked)
-		group = &Group{Model: g.Model, Busy: table.Node(g.Busy), Idle: g.Idle, both: table.Node(g.Busy | g.Idle)}
+		group = &Group{Model: g.Model, Node: table.Node(g.Busy), Idle: g.Idle, both: table.Node(g.Busy | g.Idle)}
 		group.clear = ^g.Model.Overlapping(g.Model.Occupied(g.Busy) | g.Blocked)
 		p.groups[key] = group
 	}
@@ -173,17 +173,17 @@ func (p *Pool) of(model *mig.Model) *modelGroups {
 func (p *Pool) has(profile string) bool {
 	for _, b := range p.models {
 		k, ok := b.model.ProfileIndex(profile)
-		if ok && slices.ContainsFunc(b.groups, func(g *Group) bool { return g.Busy.Open&b.model.OfProfile(k) != 0 }) {
+		if ok && slices.ContainsFunc(b.groups, func(g *Group) bool { return g.Node.Open&b.model.OfProfile(k) != 0 }) {
 			return true
 		}
 	}
 	return false
 }
 
-// By returns the placements of profile p (an index in the GPU model's Profiles) that can be acquired in exactly this
-// way.
-func (g *Group) By(m Acquisition, p int) mig.Layout {
-	return m.of(g.Busy.Open&g.Model.OfProfile(p), g.both.Open, g.Idle)
+// AcquiredBy returns the placements of profile p (an index in the GPU model's Profiles) that can be acquired in exactly
+// this way.
+func (g *Group) AcquiredBy(m Acquisition, p int) mig.Layout {
+	return m.of(g.Node.Open&g.Model.OfProfile(p), g.both.Open, g.Idle)
 }
 
 // acquisitionOf returns how placement i of profile p, which must be possible, can be acquired.

@@ -239,7 +239,7 @@ func (sim *simState) setOptions(r Request, d, hold float64) {
 		if !ok {
 			continue
 		}
-		now := g.group.Busy.Open & g.shape.model.OfProfile(p)
+		now := g.group.Node.Open & g.shape.model.OfProfile(p)
 		free := sim.free[g.slots:]
 		for _, i := range g.shape.starts[p] {
 			switch {

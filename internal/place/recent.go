@@ -11,8 +11,8 @@ type Recent struct {
 // recentKept limits how many requests are kept.
 const recentKept = 200
 
-// Asked records a request.
-func (r *Recent) Asked(request Request) {
+// Add records a request.
+func (r *Recent) Add(request Request) {
 	r.weights = nil
 	if len(r.asked) < recentKept {
 		r.asked = append(r.asked, request)

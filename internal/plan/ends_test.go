@@ -34,7 +34,7 @@ func TestPrivateEnds(t *testing.T) {
 		var nodes []slurm.Node
 		for _, name := range []string{"n1", "n2"} {
 			n := node(t, name)
-			n.Extra = Into("", Text(State{GPUs: gpus[name], Since: time.Unix(now-60, 0), Private: private}))
+			n.Extra = WithState("", Text(State{GPUs: gpus[name], Since: time.Unix(now-60, 0), Private: private}))
 			nodes = append(nodes, n)
 		}
 		snapshot := snapshotOf(nodes, waits(9, "7g.40gb", 1, 1))

@@ -148,18 +148,18 @@ func (e *Explanation) explainOtherReason(s Snapshot, w slurm.Waiting) bool {
 	return false
 }
 
-// why lists the managed nodes with the reason why each cannot run a job.
-func (v *View) why(w slurm.Waiting, nodes []slurm.Node) string {
+// ineligibleNodes lists the managed nodes with the reason why each cannot run a job.
+func (v *View) ineligibleNodes(w slurm.Waiting, nodes []slurm.Node) string {
 	var all []string
 	for _, n := range nodes {
 		_, closed := n.Free("mig")[slurm.ClosedType]
-		if In(n.Extra) == "" && !closed { // a catalogue node, or a node without managed GPUs
+		if StateIn(n.Extra) == "" && !closed { // a catalogue node, or a node without managed GPUs
 			continue
 		}
 		m := v.Member(n.Name)
 		why := n.RejectReason(w)
 		switch {
-		case In(n.Extra) == "":
+		case StateIn(n.Extra) == "":
 			why = "has no agent that publishes offers (run `caelum doctor` there)"
 		case why != "":
 		case m < 0:

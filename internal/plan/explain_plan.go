@@ -18,7 +18,7 @@ func (e *Explanation) explainByPlan(snapshot Snapshot, policy place.Policy, w sl
 	v := New(snapshot, policy, nil)
 	k := e.setPlace(v, w.ID)
 	if k < 0 {
-		e.set(Nowhere, "no eligible node: %s", v.why(w, snapshot.Nodes))
+		e.set(Nowhere, "no eligible node: %s", v.ineligibleNodes(w, snapshot.Nodes))
 		return
 	}
 	leader, together := offer.Components(v.Jobs, k)
@@ -101,7 +101,7 @@ func (x *inPlan) explain(e *Explanation) {
 			"the job's slices on %s are reserved, "+
 				"but lent to jobs that end before the job is expected to start there: %s",
 			strings.Join(e.On, ", "),
-			x.later(x.Waiting[x.k], kept.Spots),
+			x.deferReason(x.Waiting[x.k], kept.Spots),
 		)
 	default:
 		x.explainWaiting(e)
@@ -117,7 +117,7 @@ func (x *inPlan) explainPlanned(e *Explanation, spots []offer.Spot) {
 		e.set(Planned, "%s will shortly be on offer for the job on %s", x.wants, nodes)
 		return
 	}
-	if later := x.later(w, spots); later != "" {
+	if later := x.deferReason(w, spots); later != "" {
 		e.set(
 			OnOffer,
 			"%s is reserved for the job and on offer on %s, but the job cannot start there yet: %s",
@@ -212,7 +212,7 @@ func (x *inPlan) explainLacking(e *Explanation) bool {
 	}
 	e.On = x.On(spots)
 	return e.set(Lacks, "there is room for %s on %s, but something else keeps the job from starting there: %s",
-		x.wants, strings.Join(e.On, ", "), x.later(x.Waiting[x.k], spots))
+		x.wants, strings.Join(e.On, ", "), x.deferReason(x.Waiting[x.k], spots))
 }
 
 // explainNoRoom explains a job for which there is no room. why is the answer of the policy.
@@ -246,9 +246,9 @@ func (v *View) startAll(all [][]offer.Spot) {
 	}
 }
 
-// later returns the reason, other than slices, why a job cannot start on the nodes of these spots. It begins with the
-// name of the first such node; empty: there is none.
-func (v *View) later(w slurm.Waiting, spots []offer.Spot) string {
+// deferReason returns the reason, other than slices, why a job cannot start on the nodes of these spots. It begins with
+// the name of the first such node; empty: there is none.
+func (v *View) deferReason(w slurm.Waiting, spots []offer.Spot) string {
 	for _, name := range v.On(spots) {
 		m := v.Member(name)
 		if why := v.Members[m].DeferReason(w, v.since[m]); why != "" {

@@ -39,8 +39,9 @@ func (u *Unstarted) Back(node string, at time.Time) string {
 	return strings.Join(all[:min(len(all), maxBack)], ";")
 }
 
-// IntoBack replaces the entry in a node's Extra and leaves the other entries. An empty text removes the entry.
-func IntoBack(extra, text string) string {
+// WithBack returns a node's Extra with this list in its entry, and with the other entries as they are. An empty text
+// removes the entry.
+func WithBack(extra, text string) string {
 	entries := slices.DeleteFunc(strings.Fields(extra), func(w string) bool { return strings.HasPrefix(w, backPrefix) })
 	if text != "" {
 		entries = append(entries, backPrefix+text)

@@ -22,14 +22,14 @@ func TestExplainBack(t *testing.T) {
 	for _, after := range []time.Duration{0, patience + time.Second} {
 		snapshot.At = start.Add(after)
 		snapshot.Queue.Waiting[0].LastSchedEval = snapshot.At
-		v := New(u.Behind(snapshot), place.Reach, nil)
-		u.Follow(v, v.Plan(), snapshot.At)
+		v := New(u.Reorder(snapshot), place.Reach, nil)
+		u.Record(v, v.Plan(), snapshot.At)
 	}
 	until := snapshot.At.Add(backTime)
 	if u.Back("n2", snapshot.At) != "" || u.Back("n1", until) != "" {
 		t.Errorf("another node publishes %q, this node %q later", u.Back("n2", snapshot.At), u.Back("n1", until))
 	}
-	snapshot.Nodes[0].Extra = IntoBack(snapshot.Nodes[0].Extra, u.Back("n1", snapshot.At))
+	snapshot.Nodes[0].Extra = WithBack(snapshot.Nodes[0].Extra, u.Back("n1", snapshot.At))
 	snapshot.Queue.All = []slurm.Job{stuck.Job, other.Job}
 	e, err := Explain(snapshot, place.Reach, 1)
 	says := "until " + until.Format(time.DateTime) + " the job comes after all"
@@ -48,10 +48,10 @@ func TestExplainBack(t *testing.T) {
 
 // The entry leaves other entries as they are, its length is limited, and a reader skips items that cannot be read.
 func TestBackEntry(t *testing.T) {
-	extra := IntoBack("rack=4 caelum=1;none caelum-back=9_@1", "7_3-5@1700000000;8_@1700000001")
+	extra := WithBack("rack=4 caelum=1;none caelum-back=9_@1", "7_3-5@1700000000;8_@1700000001")
 	if want := "rack=4 caelum=1;none caelum-back=7_3-5@1700000000;8_@1700000001"; extra != want ||
-		In(extra) != "1;none" ||
-		IntoBack(extra, "") != "rack=4 caelum=1;none" {
+		StateIn(extra) != "1;none" ||
+		WithBack(extra, "") != "rack=4 caelum=1;none" {
 		t.Errorf("%q", extra)
 	}
 	nodes := []slurm.Node{{Extra: extra}, {Extra: "caelum-back=8_@1700000009;;@;9_@x;10_@99999999999999999999"}}

@@ -114,8 +114,8 @@ func numbers(list []int) string {
 	return strings.Join(all, ".")
 }
 
-// In returns Caelum's entry in a node's Extra without its prefix; empty if there is none.
-func In(extra string) string {
+// StateIn returns Caelum's entry in a node's Extra without its prefix; empty if there is none.
+func StateIn(extra string) string {
 	for w := range strings.FieldsSeq(extra) {
 		if text, ok := strings.CutPrefix(w, prefix); ok {
 			return text
@@ -124,8 +124,9 @@ func In(extra string) string {
 	return ""
 }
 
-// Into replaces Caelum's entry in a node's Extra and leaves the other entries. An empty text removes the entry.
-func Into(extra, text string) string {
+// WithState returns a node's Extra with this text as Caelum's entry, and with the other entries as they are. An empty
+// text removes the entry.
+func WithState(extra, text string) string {
 	entries := slices.DeleteFunc(strings.Fields(extra), func(w string) bool { return strings.HasPrefix(w, prefix) })
 	if text != "" {
 		entries = append(entries, prefix+text)

@@ -116,9 +116,9 @@ func TestExtraOfOthers(t *testing.T) {
 		{"rack=7", "rack=7 caelum=1;none", "rack=7"},
 		{"caelum=0 rack=7 caelum=x", "rack=7 caelum=1;none", "rack=7"},
 	} {
-		with := Into(c.extra, "1;none")
-		if with != c.with || In(with) != "1;none" || Into(with, "") != c.without {
-			t.Errorf("%q: %q, read %q, without %q", c.extra, with, In(with), Into(with, ""))
+		with := WithState(c.extra, "1;none")
+		if with != c.with || StateIn(with) != "1;none" || WithState(with, "") != c.without {
+			t.Errorf("%q: %q, read %q, without %q", c.extra, with, StateIn(with), WithState(with, ""))
 		}
 	}
 }

@@ -21,7 +21,7 @@ func TestMembers(t *testing.T) {
 		{"draining", func(n *slurm.Node) { n.States = []string{"MIXED", "DRAIN"} }},
 		{"not responding", func(n *slurm.Node) { n.States = []string{"IDLE", "NOT_RESPONDING"} }},
 		{"slurmd has not registered", func(n *slurm.Node) { n.Unregistered = true }},
-		{"its agent has closed it", func(n *slurm.Node) { n.Extra = Into(n.Extra, "") }},
+		{"its agent has closed it", func(n *slurm.Node) { n.Extra = WithState(n.Extra, "") }},
 		{"another version", func(n *slurm.Node) { n.Extra = "caelum=99;none" }},
 		{"left out", func(n *slurm.Node) { n.Reason = "left out" }},
 	} {

@@ -151,7 +151,7 @@ func nodeOf(t *testing.T, text string) slurm.Node {
 		}
 		state.GPUs[k].Hold(p, 1e9+until)
 	}
-	n.Extra = Into("", Text(state))
+	n.Extra = WithState("", Text(state))
 	n.CPUs, n.CPUsFree, n.Memory, n.MemoryFree = 64, 64, 256_000, 256_000
 	for key, to := range map[string]*int{"cpus": &n.CPUsFree, "mem": &n.MemoryFree} {
 		if set[key] != "" {

@@ -24,7 +24,7 @@ func node(t testing.TB, name string, gpus ...place.GPU) slurm.Node {
 		States:     []string{"IDLE"},
 		Partitions: []string{"gpu"},
 		Gres:       list,
-		Extra:      Into("", Text(State{GPUs: gpus, Since: time.Unix(1e9-60, 0)})),
+		Extra:      WithState("", Text(State{GPUs: gpus, Since: time.Unix(1e9-60, 0)})),
 	}
 }
 

@@ -30,14 +30,14 @@ type lag struct {
 
 func shows(n slurm.Node) string { return n.Gres.String() + n.Extra }
 
-// Out reports whether a node has to be left out of the plan at this time.
-func (l *Unresponsive) Out(n slurm.Node, at time.Time) bool {
+// LeftOut reports whether a node has to be left out of the plan at this time.
+func (l *Unresponsive) LeftOut(n slurm.Node, at time.Time) bool {
 	b, ok := l.behind[n.Name]
 	return ok && b.shows == shows(n) && at.Sub(b.since) > l.Patience
 }
 
-// Follow records which nodes, except the node but, do not publish at this time the offers that the plan has for them.
-func (l *Unresponsive) Follow(v *View, p offer.Plan, but string, at time.Time) {
+// Record records which nodes, except the node but, do not publish at this time the offers that the plan has for them.
+func (l *Unresponsive) Record(v *View, p offer.Plan, but string, at time.Time) {
 	if l.behind == nil {
 		l.behind = map[string]lag{}
 	}

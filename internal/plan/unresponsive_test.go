@@ -16,8 +16,8 @@ func TestUnresponsive(t *testing.T) {
 	follow := func(after time.Duration) (members int) {
 		snapshot := snapshotOf(nodes, waits(1, "7g.40gb", 1, 1))
 		snapshot.At = snapshot.At.Add(after)
-		v := New(snapshot, place.QLA{}, func(n slurm.Node) bool { return n.Name != "n2" && l.Out(n, snapshot.At) })
-		l.Follow(v, v.Plan(), "n2", snapshot.At)
+		v := New(snapshot, place.QLA{}, func(n slurm.Node) bool { return n.Name != "n2" && l.LeftOut(n, snapshot.At) })
+		l.Record(v, v.Plan(), "n2", snapshot.At)
 		return len(v.Members)
 	}
 	for _, c := range []struct {

@@ -36,8 +36,8 @@ type shown struct {
 // has started.
 func entry(w slurm.Waiting) string { return fmt.Sprint(w.ID, "_", w.ArrayTask) }
 
-// Behind returns the snapshot with these jobs behind all others that are not held.
-func (u *Unstarted) Behind(snapshot Snapshot) Snapshot {
+// Reorder returns the snapshot with these jobs behind all others that are not held.
+func (u *Unstarted) Reorder(snapshot Snapshot) Snapshot {
 	snapshot.paused = u.paused(snapshot.At)
 	return behind(snapshot, func(w slurm.Waiting) bool { return snapshot.At.Before(u.jobs[entry(w)].until) })
 }
@@ -51,8 +51,8 @@ func behind(snapshot Snapshot, back func(slurm.Waiting) bool) Snapshot {
 	return snapshot
 }
 
-// Follow records the jobs whose slices are on offer at this time where the plan has them.
-func (u *Unstarted) Follow(v *View, p offer.Plan, at time.Time) {
+// Record records the jobs whose slices are on offer at this time where the plan has them.
+func (u *Unstarted) Record(v *View, p offer.Plan, at time.Time) {
 	if u.jobs == nil {
 		u.jobs = map[string]shown{}
 	}

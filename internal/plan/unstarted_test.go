@@ -21,9 +21,9 @@ func TestUnstarted(t *testing.T) {
 		first.LastSchedEval = time.Unix(1e9, 0).Add(evaluated)
 		snapshot := snapshotOf([]slurm.Node{shows}, first, other)
 		snapshot.At = time.Unix(1e9, 0).Add(after)
-		v := New(u.Behind(snapshot), place.QLA{}, nil)
+		v := New(u.Reorder(snapshot), place.QLA{}, nil)
 		p := v.Plan()
-		u.Follow(v, p, snapshot.At)
+		u.Record(v, p, snapshot.At)
 		for k, spots := range p.Spots {
 			if spots != nil && v.Jobs[k].Wants[0].Profile == "7g.40gb" {
 				return 1

@@ -45,7 +45,7 @@ func New(snapshot Snapshot, policy place.Policy, without func(slurm.Node) bool) 
 	on := runningOn(snapshot.Queue.All, snapshot.At)
 	var gpus [][]place.GPU
 	for _, n := range snapshot.Nodes {
-		text := In(n.Extra)
+		text := StateIn(n.Extra)
 		if text == "" || !n.Schedulable() || n.Unregistered || without != nil && without(n) {
 			continue
 		}
@@ -86,7 +86,7 @@ func (v *View) recent(all []slurm.Job) {
 	)
 	var recent place.Recent
 	for _, j := range jobs {
-		recent.Asked(place.Request{Profile: j.SlicesPerNode()[0].Type, Duration: seconds(j.Expected())})
+		recent.Add(place.Request{Profile: j.SlicesPerNode()[0].Type, Duration: seconds(j.Expected())})
 	}
 	v.Weights, v.MeanDuration = recent.Weights(), recent.MeanDuration()
 }

@@ -58,7 +58,7 @@ func AfterDeparture(pool *place.Pool, k int, threshold float64, movable Movable)
 func AfterRejection(pool *place.Pool, movable Movable) Plan {
 	most, frag := -1, 0.0
 	for k := range pool.Len() {
-		if n := pool.Busy(k); n != nil && n.Frag > frag && n.Layout != 0 && !isWhole(n.Layout, pool.GPU(k).Model) {
+		if n := pool.Node(k); n != nil && n.Frag > frag && n.Layout != 0 && !isWhole(n.Layout, pool.GPU(k).Model) {
 			most, frag = k, n.Frag
 		}
 	}

@@ -247,7 +247,7 @@ func slotsOf(p *place.Pool) slots {
 		}
 		s.free[k] = make([]float64, len(g.Model.Placements))
 		for i := range s.free[k] {
-			s.free[k][i] = p.Free(k, i)
+			s.free[k][i] = p.FreeAt(k, i)
 		}
 	}
 	return s

@@ -151,19 +151,19 @@ func (b *batches) order() (all []int) {
 		if b.cut.inputs.Ends && g.Busy != 0 {
 			s.gpu = k
 		}
-		if pool.Busy(k).Units > 0 && !seen[s] {
+		if pool.Node(k).Units > 0 && !seen[s] {
 			seen[s] = true
 			all = append(all, k)
 		}
 	}
-	share := func(k int) float64 { return float64(pool.Busy(k).Units) / float64(b.s.GPUs[k].Grid) }
+	share := func(k int) float64 { return float64(pool.Node(k).Units) / float64(b.s.GPUs[k].Grid) }
 	slices.SortStableFunc(all, func(i, j int) int { return cmp.Compare(share(i), share(j)) })
 	return all
 }
 
 // search finds the best subset for a GPU. speed is the sum of the relative speeds of the jobs that run on it.
 func (b *batches) search(gpu int, speed float64) {
-	model, node := b.s.GPUs[gpu], b.cut.Pool.Busy(gpu)
+	model, node := b.s.GPUs[gpu], b.cut.Pool.Node(gpu)
 	b.gpu = gpu
 	b.inspect(model, node)
 	busy := throughput{model.Grid - node.Units, speed}

@@ -226,7 +226,7 @@ func TestBatchesAreTheBest(t *testing.T) {
 					continue // no GPU has it
 				}
 				s.queue.push(j)
-				s.recent.Asked(s.request(j))
+				s.recent.Add(s.request(j))
 			}
 			want := exhaustive(s)
 			var jobs []int

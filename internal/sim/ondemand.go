@@ -32,7 +32,7 @@ func newCut(s *simulation) *cut {
 		c.Policy = unheld{s.Policy}
 	}
 	for k := range gpus {
-		c.frag += c.Pool.Busy(k).Frag // not 0 if the model allows some profile only once
+		c.frag += c.Pool.Node(k).Frag // not 0 if the model allows some profile only once
 	}
 	return c
 }
@@ -184,7 +184,7 @@ func (c *cut) account(spot place.Spot) (takes float64) {
 
 // change applies a change to a GPU and updates the sum of the fragmentation.
 func (c *cut) change(gpu int, do func()) {
-	before := c.Pool.Busy(gpu).Frag
+	before := c.Pool.Node(gpu).Frag
 	do()
-	c.frag += c.Pool.Busy(gpu).Frag - before
+	c.frag += c.Pool.Node(gpu).Frag - before
 }

@@ -153,7 +153,7 @@ func (s *simulation) submit(t trace.Job) error {
 		s.Memory.foresee(s, j)
 	}
 	s.queue.push(j)
-	s.recent.Asked(s.request(j))
+	s.recent.Add(s.request(j))
 	if s.offers != nil {
 		s.offers.submitted(j)
 	}
@@ -229,7 +229,7 @@ func (s *simulation) until(then float64) {
 		for s.away.next() == next {
 			j := heap.Pop(&s.away).(*job)
 			s.queue.insert(j)
-			s.recent.Asked(s.request(j))
+			s.recent.Add(s.request(j))
 		}
 		if changed {
 			s.schedule()

@@ -23,13 +23,13 @@ type notifications struct {
 // again only if the node's GRES, its Extra or the reason have changed.
 func (c *notifications) next(snapshot plan.Snapshot) (notify []slurm.Node) {
 	v := plan.New(
-		c.unstarted.Behind(snapshot),
+		c.unstarted.Reorder(snapshot),
 		c.policy,
-		func(n slurm.Node) bool { return c.unresponsive.Out(n, snapshot.At) },
+		func(n slurm.Node) bool { return c.unresponsive.LeftOut(n, snapshot.At) },
 	)
 	p := v.Plan()
-	c.unresponsive.Follow(v, p, "", snapshot.At)
-	c.unstarted.Follow(v, p, snapshot.At)
+	c.unresponsive.Record(v, p, "", snapshot.At)
+	c.unstarted.Record(v, p, snapshot.At)
 	release := map[string]string{} // by node: the held jobs to release, whose slices may be on offer already
 	for k, spots := range p.Spots {
 		if spots != nil && v.Waiting[k].Releasable(snapshot.At) {

@@ -47,7 +47,7 @@ func node(t testing.TB, name, placements, has, used string) slurm.Node {
 		States:     []string{"IDLE"},
 		Partitions: []string{"gpu"},
 		Gres:       gres(t, "gpu:a100:7,"+has),
-		Extra:      plan.Into("", plan.Text(plan.State{GPUs: []place.GPU{g}})),
+		Extra:      plan.WithState("", plan.Text(plan.State{GPUs: []place.GPU{g}})),
 	}
 	if used != "" {
 		n.GresUsed = gres(t, used)

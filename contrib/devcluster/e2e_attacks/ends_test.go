@@ -27,7 +27,7 @@ func TestEndsPrivate(t *testing.T) {
 			)
 	})
 	extra := s.Must("", attacker, "bash", "-c", "scontrol show node n1 | sed -n 's/^ *Extra=//p'")
-	if state, err := plan.Parse(plan.In(extra)); err != nil || state.GPUs[0].Busy == 0 {
+	if state, err := plan.Parse(plan.StateIn(extra)); err != nil || state.GPUs[0].Busy == 0 {
 		t.Errorf("the node publishes %q: %v", extra, err)
 	} else if state.GPUs[0].Ends != nil {
 		t.Errorf("a user sees when another user's job ends: %s", extra)
