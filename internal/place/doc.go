@@ -18,7 +18,8 @@
 //	layouts.go      first-fit, driver, best-fit, reach, mcc, mecc, fgd, fragaware, grmu: costs by resulting layout
 //	lifetime.go     lifetime, the default; how much of a duration counts (maxMeanDurations 2)
 //	scarcity.go     scarcity: the price of time in a slot, and its fitted constants
-//	qla.go          qla: simulates the jobs behind the head, may hold the head; constants (qlaAhead, qlaHold)
+//	qla.go          qla: its candidates for the head, may hold the head; constants (qlaAhead, qlaHold)
+//	rollout.go      the simulation of the jobs behind the head, for qla
 //
 // Exact searches:
 //

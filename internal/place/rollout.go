@@ -1,0 +1,221 @@
+package place
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"caelum/internal/mig"
+)
+
+// simState is the state of a simulation: the GPUs of a situation in a form that is quick to change. It belongs to a
+// pool, so that a decision allocates no memory.
+type simState struct {
+	now      float64
+	gpus     []gpuState
+	free     []float64 // of all GPUs, one after the other: the F of every slot
+	simFree  []float64 // the copy of free that a rollout changes
+	first    []float64 // by GPU and profile: the least F of its slots
+	simFirst []float64 // the copy of first that a rollout changes
+
+	// Rollouts differ little. When a job is placed at the same time as in an earlier rollout, most GPUs are unchanged.
+	// version identifies the changes of each GPU since the beginning of the rollout. bestSlots has, by job and GPU, the
+	// best slot that was found for a version and a time.
+	version   []uint64
+	decision  uint64 // the number of this decision, with which every version begins
+	bestSlots []bestSlot
+
+	ready, busy []option // for the head: the best placements that are free now, and the best that are busy
+	behind      []queued // the jobs behind the head
+}
+
+// gpuState is a GPU of a simulation.
+type gpuState struct {
+	index  int // in the pool
+	slots  int // where its slots begin in free and simFree
+	firsts int // where its profiles begin in first and simFirst
+	shape  *shape
+	group  *Group
+}
+
+// shape is what a simulation needs of a GPU model.
+type shape struct {
+	model     *mig.Model
+	starts    [][]int // by profile: its placements
+	conflicts [][]int // by placement: the placements that overlap it, the heaviest first
+	weights   []float64
+}
+
+func shapeOf(b *mig.Model) *shape {
+	sh := &shape{model: b}
+	for p := range b.Profiles {
+		sh.starts = append(sh.starts, slices.Collect(b.OfProfile(p).Indices()))
+	}
+	for i, pl := range b.Placements {
+		sh.conflicts = append(sh.conflicts, slices.Collect(b.Conflicts(i).Indices()))
+		w := float64(pl.Size)
+		if pl.Size == b.Grid {
+			w *= qlaWhole
+		}
+		sh.weights = append(sh.weights, w)
+	}
+	for _, of := range sh.conflicts { // the heaviest first, so that a sum exceeds its limit early
+		slices.SortStableFunc(of, func(i, j int) int { return cmp.Compare(sh.weights[j], sh.weights[i]) })
+	}
+	return sh
+}
+
+// cost returns the slot cost of placement i for a job that runs from start for d seconds, where free has the F of the
+// slots. It stops adding when the sum exceeds the limit.
+func (sh *shape) cost(free []float64, i int, start, d, limit float64) float64 {
+	c := 0.0
+	for _, j := range sh.conflicts[i] {
+		switch wait := free[j] - start; {
+		case wait <= 0:
+			c += sh.weights[j] * d
+		case wait < d:
+			c += sh.weights[j] * (d - wait)
+		default:
+			continue
+		}
+		if c > limit {
+			break
+		}
+	}
+	return c
+}
+
+// enter sets the state to a situation.
+func (sim *simState) enter(s *Situation) {
+	sim.now = s.Now
+	sim.gpus, sim.free, sim.first = sim.gpus[:0], sim.free[:0], sim.first[:0]
+	for k := range s.Pool.gpus {
+		m := &s.Pool.gpus[k]
+		if m.group == nil {
+			continue
+		}
+		b := s.Pool.of(m.Model)
+		if b.shape == nil {
+			b.shape = shapeOf(m.Model)
+		}
+		sim.gpus = append(sim.gpus, gpuState{k, len(sim.free), len(sim.first), b.shape, m.group})
+		sim.free = append(sim.free, m.free...)
+		for _, starts := range b.shape.starts {
+			sim.first = append(sim.first, least(m.free, starts))
+		}
+	}
+	sim.simFree = append(sim.simFree[:0], sim.free...)
+	sim.simFirst = append(sim.simFirst[:0], sim.first...)
+	sim.decision++
+	sim.version = append(sim.version[:0], make([]uint64, len(sim.gpus))...)
+}
+
+func least(free []float64, starts []int) float64 {
+	f := math.Inf(1)
+	for _, i := range starts {
+		if free[i] < f {
+			f = free[i]
+		}
+	}
+	return f
+}
+
+// rollout places the head at o and then the other jobs, in their order, and returns the sum of the waits of the other
+// jobs, in seconds. It returns +Inf as soon as the sum must exceed the limit, because no waiting job starts before the
+// job in front of it.
+func (sim *simState) rollout(o *option, d float64, limit float64) float64 {
+	copy(sim.simFree, sim.free)
+	copy(sim.simFirst, sim.first)
+	for k := range sim.version {
+		sim.version[k] = sim.decision << 32
+	}
+	sim.put(o.gpu, o.placement, o.start+d)
+	sum, last := 0.0, o.start
+	for k := range sim.behind {
+		j := &sim.behind[k]
+		gpu := sim.pick(k, last)
+		if gpu < 0 {
+			continue // no GPU has the profile, or no slot of it becomes free
+		}
+		at := &sim.bestSlots[k*len(sim.gpus)+gpu]
+		start := at.start
+		sim.put(gpu, at.placement, start+j.duration)
+		last = start
+		sum += start - sim.now
+		if sum+float64(len(sim.behind)-k-1)*(start-sim.now) > limit {
+			return math.Inf(1)
+		}
+	}
+	return sum
+}
+
+// bestSlot is the best slot on a GPU for a job that may start at the time from, with its price.
+type bestSlot struct {
+	version      uint64
+	from         float64
+	price, start float64
+	placement    int
+}
+
+// pick returns the GPU with the least price for the k-th job behind the head, which may start at the time from; -1:
+// there is none. bestSlots has the slot.
+func (sim *simState) pick(k int, from float64) (gpu int) {
+	j := &sim.behind[k]
+	gpu, best := -1, math.Inf(1)
+	var model *mig.Model
+	var p int
+	var has bool
+	for n := range sim.gpus {
+		g := &sim.gpus[n]
+		if g.shape.model != model {
+			model = g.shape.model
+			p, has = model.ProfileIndex(j.profile)
+		}
+		if !has || qlaWaitPrice*(sim.simFirst[g.firsts+p]-from) >= best {
+			continue
+		}
+		at := &sim.bestSlots[k*len(sim.gpus)+n]
+		if at.version != sim.version[n] || at.from != from {
+			at.version, at.from = sim.version[n], from
+			at.find(g.shape, sim.simFree[g.slots:], p, j.duration)
+		}
+		if at.price < best {
+			gpu, best = n, at.price
+		}
+	}
+	return gpu
+}
+
+// find finds the best slot for a job of profile p that runs for d seconds.
+func (at *bestSlot) find(sh *shape, free []float64, p int, d float64) {
+	best, from := math.Inf(1), at.from
+	for _, i := range sh.starts[p] {
+		start, price := from, 0.0
+		if f := free[i]; f > from {
+			start, price = f, qlaWaitPrice*(f-from)
+		}
+		if price >= best {
+			continue
+		}
+		if price += sh.cost(free, i, start, d, best-price); price < best {
+			best = price
+			at.start, at.placement = start, i
+		}
+	}
+	at.price = best
+}
+
+// put makes a slot busy until end.
+func (sim *simState) put(gpu, placement int, end float64) {
+	g := &sim.gpus[gpu]
+	free := sim.simFree[g.slots:]
+	for _, j := range g.shape.conflicts[placement] {
+		if free[j] < end {
+			free[j] = end
+		}
+	}
+	for p, starts := range g.shape.starts {
+		sim.simFirst[g.firsts+p] = least(free, starts)
+	}
+	sim.version[gpu] = (sim.version[gpu]+uint64(placement)+1)*0x9e3779b97f4a7c15 ^ math.Float64bits(end)
+}
