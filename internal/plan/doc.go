@@ -33,7 +33,8 @@
 //	ends.go          expected ends of slices from the queue, where a node's text hides them (PrivateData)
 //	het.go           het jobs: which components slurmctld would start alone (Stray)
 //	lacks.go         jobs that lack CPUs or memory: when they can start, time accounts of users (maxPause 24 h)
-//	extra_state.go   the entry caelum= in Extra, the state of a node's GPUs: format, version, Text and Parse
+//	extra_state.go   the entry caelum= in Extra, the state of a node's GPUs: format, version, Text
+//	extra_parse.go   Parse reads that entry
 //	extra_back.go    the entry caelum-back= in Extra: jobs that slurmctld did not start, for `caelum explain`
 //	explain.go       `caelum explain`: Explain, the verdicts, the fields of an explanation
 //	explain_job.go   jobs that have started, or would not start if their slices were free; why no node is eligible
