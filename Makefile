@@ -97,6 +97,7 @@ lint:
 	@test -z "$$(gofmt -l cmd internal spank contrib docs)" || { gofmt -l cmd internal spank contrib docs; echo "not gofmt-ed"; exit 1; }
 	$(GO) vet -tags e2e ./...
 	$(GO) tool staticcheck -tags e2e ./...
+	find spank contrib -name "*.[ch]" | xargs clang-format --dry-run --Werror
 	shellcheck -S warning .ci/run $(SHELL_SCRIPTS)
 	luacheck --no-color -q contrib/job_submit.lua contrib/job_submit
 

@@ -49,7 +49,9 @@ struct key {
  * Declares x with every byte 0. The kernel refuses a bpf_attr with a byte other than 0 after the last member that a
  * command uses. An initializer need not clear those bytes: gcc 15 clears only the named member of a union.
  */
-#define CLEARED(type, x) type x; memset(&(x), 0, sizeof(x))
+#define CLEARED(type, x) \
+	type x; \
+	memset(&(x), 0, sizeof(x))
 
 static long bpf(int command, union bpf_attr *attr)
 {
@@ -155,8 +157,8 @@ static unsigned assemble(struct bpf_insn *insn, int map)
 #define CALL(function) EMIT(.code = BPF_JMP | BPF_CALL, .imm = (function))
 #define LOOK_UP() /* looks up the key at r10 - 16; r0 is NULL if the map does not have it */ \
 	EMIT(.code = BPF_LD | BPF_DW | BPF_IMM, .dst_reg = 1, .src_reg = BPF_PSEUDO_MAP_FD, .imm = map), EMIT(.code = 0), \
-	EMIT(.code = BPF_ALU64 | BPF_MOV | BPF_X, .dst_reg = 2, .src_reg = 10), \
-	EMIT(.code = BPF_ALU64 | BPF_ADD | BPF_K, .dst_reg = 2, .imm = -(int)sizeof(struct key)), CALL(BPF_FUNC_map_lookup_elem)
+		EMIT(.code = BPF_ALU64 | BPF_MOV | BPF_X, .dst_reg = 2, .src_reg = 10), \
+		EMIT(.code = BPF_ALU64 | BPF_ADD | BPF_K, .dst_reg = 2, .imm = -(int)sizeof(struct key)), CALL(BPF_FUNC_map_lookup_elem)
 
 	EMIT(.code = BPF_LDX | BPF_MEM | BPF_W, .dst_reg = 2, .src_reg = 1, .off = 0);
 	EMIT(.code = BPF_ALU | BPF_AND | BPF_K, .dst_reg = 2, .imm = 0xffff);

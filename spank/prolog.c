@@ -81,8 +81,10 @@ static caelum_job_f *find_function(const struct config *config, const char *func
 	}
 	abi = dlsym(object, "caelum_job_abi");
 	if (!abi || *abi != CAELUM_JOB_ABI) {
-		snprintf(message, size, "couldn't use %s: its interface version is %d and the plugin's is %d; "
-					"install both files of one Caelum release", path, abi ? *abi : 0, CAELUM_JOB_ABI);
+		snprintf(message, size,
+			 "couldn't use %s: its interface version is %d and the plugin's is %d; "
+			 "install both files of one Caelum release",
+			 path, abi ? *abi : 0, CAELUM_JOB_ABI);
 		goto done;
 	}
 	if (!(f = (caelum_job_f *)dlsym(object, function)))
@@ -166,8 +168,10 @@ int caelum_prolog(spank_t sp, int ac, char **av)
 		goto done;
 	}
 	if (config_rc < 0) {
-		snprintf(message, sizeof(message), "couldn't read the plugstack.conf line: %s; "
-						   "correct the line, then scontrol update nodename=%s state=resume", why, node());
+		snprintf(message, sizeof(message),
+			 "couldn't read the plugstack.conf line: %s; "
+			 "correct the line, then scontrol update nodename=%s state=resume",
+			 why, node());
 		goto done;
 	}
 	if (!describe(sp, &config, &job, message, sizeof(message)))

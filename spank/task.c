@@ -29,8 +29,8 @@
 #define SLOT_DEVICE "/dev/caelum/slot%u"
 
 static struct {
-	bool bound;          /* Slurm bound slots to the step */
-	const char *list;    /* the environment variable that lists those slots */
+	bool bound;       /* Slurm bound slots to the step */
+	const char *list; /* the environment variable that lists those slots */
 	uint32_t job;
 	struct slots step;
 	struct lease lease;
@@ -90,8 +90,10 @@ static void read_lease(spank_t sp, const struct config *config)
 
 	snprintf(path, sizeof(path), "%s/jobs/%u", config->run_dir, task.job);
 	if (lease_read(&task.lease, path, why, sizeof(why)) < 0)
-		snprintf(task.error, sizeof(task.error), "couldn't read the lease file %s: %s; "
-			 "submit again, and tell the admin to run 'caelum status' on this node", path, why);
+		snprintf(task.error, sizeof(task.error),
+			 "couldn't read the lease file %s: %s; "
+			 "submit again, and tell the admin to run 'caelum status' on this node",
+			 path, why);
 	else
 		check_lease(sp);
 }
@@ -129,8 +131,10 @@ static void confine(const struct config *config)
 	if (rc == CGROUP_UNSUPPORTED)
 		slurm_info("caelum: task: job %u: this kernel does not support cgroup device BPF programs: %s", task.job, why);
 	else if (rc < 0 || (rc == CGROUP_NONE && task.bound))
-		snprintf(task.error, sizeof(task.error), "couldn't deny this job the slices of other jobs (%s): %s; "
-			 "tell the admin to run 'caelum doctor' on this node", path, why);
+		snprintf(task.error, sizeof(task.error),
+			 "couldn't deny this job the slices of other jobs (%s): %s; "
+			 "tell the admin to run 'caelum doctor' on this node",
+			 path, why);
 	else if (rc == CGROUP_NONE)
 		slurm_error("caelum: task: couldn't deny job %u the slices of other jobs (%s): %s", task.job, path, why);
 }
@@ -178,8 +182,10 @@ static bool allowed_slots(struct slots *own)
 		if (access(path, R_OK) == 0)
 			own->slot[own->n++] = task.step.slot[i];
 		else if (errno != EPERM) {
-			snprintf(task.error, sizeof(task.error), "couldn't check this task's access to %s: %s; "
-				 "tell the admin to make the file readable (chmod 0444)", path, strerror(errno));
+			snprintf(task.error, sizeof(task.error),
+				 "couldn't check this task's access to %s: %s; "
+				 "tell the admin to make the file readable (chmod 0444)",
+				 path, strerror(errno));
 			return false;
 		}
 	}
@@ -249,8 +255,10 @@ static bool translate(const struct slots *slots, char *uuids, size_t size, int *
 
 	*slices = slots_translate(slots, &task.lease, uuids, size, &unknown);
 	if (*slices < 0)
-		snprintf(task.error, sizeof(task.error), "couldn't find slot %u in the lease file; "
-			 "submit again, and tell the admin to run 'caelum status' on this node", unknown);
+		snprintf(task.error, sizeof(task.error),
+			 "couldn't find slot %u in the lease file; "
+			 "submit again, and tell the admin to run 'caelum status' on this node",
+			 unknown);
 	return *slices >= 0;
 }
 

@@ -25,8 +25,10 @@ static bool check(const char *path, const char *component, bool last, bool *shar
 		return false;
 	}
 	if (under && !S_ISDIR(st.st_mode)) {
-		snprintf(why, size, "couldn't use %s: it is in a directory where every user may make files; "
-				    "move it into a directory of root", path);
+		snprintf(why, size,
+			 "couldn't use %s: it is in a directory where every user may make files; "
+			 "move it into a directory of root",
+			 path);
 		return false;
 	}
 	open = st.st_mode & (S_IWGRP | S_IWOTH);

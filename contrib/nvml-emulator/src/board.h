@@ -10,9 +10,15 @@
 #include <nvml.h>
 
 #define BOARD_MAX_PROFILES 16
-#define BOARD_MAX_STARTS   8
+#define BOARD_MAX_STARTS 8
 
-enum media { MEDIA_DEC, MEDIA_ENC, MEDIA_JPEG, MEDIA_OFA, MEDIA_KINDS };
+enum media {
+    MEDIA_DEC,
+    MEDIA_ENC,
+    MEDIA_JPEG,
+    MEDIA_OFA,
+    MEDIA_KINDS,
+};
 
 struct profile {
     const char *name; /* 1g.5gb */

@@ -10,22 +10,25 @@ static const struct command {
     int (*run)(int argc, char **argv);
 } commands[] = {
     {"init", "--board BOARD [--gpus N] [--board BOARD ...] [--dev-root DIR|none] [--proc-root DIR]\n"
-     "            [--modify-device-files 0|1] [--mig on|off] [--seed N]",
+             "            [--modify-device-files 0|1] [--mig on|off] [--seed N]",
      "Create a new machine. It replaces the machine in the state file, if there is one. Each --board begins a group of GPUs\n"
      "of one model, and --gpus sets their number (1). --dev-root is the folder of the device files (/dev). --proc-root is\n"
      "the folder of the driver's /proc files (default: none are made). --modify-device-files 0 corresponds to the driver's\n"
      "NVreg_ModifyDeviceFiles=0: the driver neither makes nor removes capability files (1). The UUIDs depend on the seed\n"
-     "(random). GPU models:", cmd_init},
+     "(random). GPU models:",
+     cmd_init},
     {"show", "[--json]", "Draw the GPUs, and list their instances and clients.", cmd_show},
     {"create", "GPU PROFILE [START] [--no-ci]",
      "Create an instance, as an administrator does with nvidia-smi, with a compute instance of its full size. Without\n"
-     "START, the driver chooses the placement. Prints the id and the UUID.", cmd_create},
+     "START, the driver chooses the placement. Prints the id and the UUID.",
+     cmd_create},
     {"destroy", "GPU GI", "Destroy an instance and its compute instances.", cmd_destroy},
     {"hold", "GPU GI", "Make an artificial client hold the instance: destroying the instance fails with IN_USE.", cmd_hold},
     {"unhold", "GPU GI", "Remove the artificial client of `hold`.", cmd_hold},
     {"latency", "[--board BOARD|--gpu N] --call CALL MS | [--board BOARD|--gpu N] realistic|off",
      "Set the duration of calls: MS milliseconds for CALL (0 removes its setting), the durations measured on real GPUs\n"
-     "(realistic), or no delay (off). Calls:", cmd_latency},
+     "(realistic), or no delay (off). Calls:",
+     cmd_latency},
     {"fault", "add --call CALL [--gpu N] [--nth K] [--times M] (--error ERR [--after] | --kill before|torn|after) | list | clear",
      "Make the Kth CALL from now (1), and the M-1 calls after it, fail with ERR, in any process. --after: the call fails\n"
      "after the change is made (a failed create leaves an instance behind). --kill: the calling process is killed before the\n"
@@ -39,10 +42,12 @@ static const struct command {
      cmd_mig_mode},
     {"reset", "GPU",
      "Reset a GPU: remove all instances, apply the pending MIG mode, and bring a lost GPU back. Refused while a process\n"
-     "uses the GPU.", cmd_reset},
+     "uses the GPU.",
+     cmd_reset},
     {"drift", "[--gpu N] --profile PROFILE [--name NAME] [--memory MIB]",
      "Make the driver report another name or memory size for a profile, as new driver releases do. Without --name and\n"
-     "--memory: restore the original.", cmd_drift},
+     "--memory: restore the original.",
+     cmd_drift},
     {"uuid", "fresh|repeat", "Set whether a new instance at a used place gets a new MIG UUID or the same as before.", cmd_uuid},
     {"check", "", "Check that the state obeys the rules of the hardware and that the device files match the state.", cmd_check},
     {"log", "[--path]", "Print the event log, or its path.", cmd_log},

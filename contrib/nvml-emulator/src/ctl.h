@@ -6,7 +6,12 @@
 #include "rules.h"
 
 /* Exit statuses, the same for all subcommands; printed by --help. */
-enum { EXIT_OK = 0, EXIT_REFUSED = 1, EXIT_USAGE = 2, EXIT_STATE = 3 };
+enum {
+    EXIT_OK = 0,
+    EXIT_REFUSED = 1,
+    EXIT_USAGE = 2,
+    EXIT_STATE = 3,
+};
 
 /* argv[0] is the name of the subcommand, argv[1..] are its arguments. The functions return the exit status. */
 int cmd_init(int argc, char **argv);

@@ -35,8 +35,16 @@ static void make_default_folder(void)
 
 int cmd_init(int argc, char **argv)
 {
-    static const struct option options[] = {{"board", 1, 0, 'b'}, {"gpus", 1, 0, 'g'}, {"dev-root", 1, 0, 'd'}, {"proc-root", 1, 0, 'p'},
-                                            {"mig", 1, 0, 'm'},   {"seed", 1, 0, 's'}, {"modify-device-files", 1, 0, 'k'}, {0}};
+    static const struct option options[] = {
+        {"board", 1, 0, 'b'},
+        {"gpus", 1, 0, 'g'},
+        {"dev-root", 1, 0, 'd'},
+        {"proc-root", 1, 0, 'p'},
+        {"mig", 1, 0, 'm'},
+        {"seed", 1, 0, 's'},
+        {"modify-device-files", 1, 0, 'k'},
+        {0},
+    };
     struct state st = {0};
     int board = -1, pending = 0, mig = 1;
     unsigned count[EMU_MAX_GPUS] = {0}, kind[EMU_MAX_GPUS] = {0}, groups = 0;
@@ -177,8 +185,16 @@ static void fault_list(const struct state *st)
 
 int cmd_fault(int argc, char **argv)
 {
-    static const struct option options[] = {{"call", 1, 0, 'c'},  {"gpu", 1, 0, 'g'},   {"nth", 1, 0, 'n'}, {"times", 1, 0, 't'},
-                                            {"error", 1, 0, 'e'}, {"after", 0, 0, 'a'}, {"kill", 1, 0, 'k'}, {0}};
+    static const struct option options[] = {
+        {"call", 1, 0, 'c'},
+        {"gpu", 1, 0, 'g'},
+        {"nth", 1, 0, 'n'},
+        {"times", 1, 0, 't'},
+        {"error", 1, 0, 'e'},
+        {"after", 0, 0, 'a'},
+        {"kill", 1, 0, 'k'},
+        {0},
+    };
     const char *verb = argc > 1 ? argv[1] : "";
     struct txn t;
     if (strcmp(verb, "list") == 0) {

@@ -16,7 +16,13 @@
 #include "ops.h"
 #include "rules.h"
 
-enum { EXIT_CUDA = 1, EXIT_USAGE = 2, EXIT_NO_DEVICE = 3, EXIT_SHARED = 4, EXIT_UNEXPECTED = 5 };
+enum {
+    EXIT_CUDA = 1,
+    EXIT_USAGE = 2,
+    EXIT_NO_DEVICE = 3,
+    EXIT_SHARED = 4,
+    EXIT_UNEXPECTED = 5,
+};
 
 #define TICK_MS 50 /* interval between changes of the memory use */
 
@@ -70,8 +76,17 @@ static void commit(struct txn *t)
 
 static void options(int argc, char **argv)
 {
-    static const struct option list[] = {{"memory", 1, 0, 'm'},    {"curve", 1, 0, 'c'}, {"util", 1, 0, 'u'}, {"seconds", 1, 0, 's'}, {"expect", 1, 0, 'e'},
-                                         {"exclusive", 0, 0, 'x'}, {"print", 0, 0, 'p'}, {"help", 0, 0, 'h'},    {0}};
+    static const struct option list[] = {
+        {"memory", 1, 0, 'm'},
+        {"curve", 1, 0, 'c'},
+        {"util", 1, 0, 'u'},
+        {"seconds", 1, 0, 's'},
+        {"expect", 1, 0, 'e'},
+        {"exclusive", 0, 0, 'x'},
+        {"print", 0, 0, 'p'},
+        {"help", 0, 0, 'h'},
+        {0},
+    };
     char *end, point[64];
     for (int o; (o = getopt_long(argc, argv, "h", list, NULL)) != -1;) {
         switch (o) {

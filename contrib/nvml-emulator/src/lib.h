@@ -12,9 +12,9 @@
  * slow call, the change may therefore be made or not, as with a driver. */
 struct call {
     enum emu_call id;
-    bool write; /* changes instances */
-    bool root;  /* "requires privileged user" in NVML's documentation */
-    int profile; /* NVML's id of the new instance's profile, for the latency; set only by calls that create */
+    bool write;         /* changes instances */
+    bool root;          /* "requires privileged user" in NVML's documentation */
+    int profile;        /* NVML's id of the new instance's profile, for the latency; set only by calls that create */
     struct event event; /* call_end logs the event if it has a name */
 
     struct txn t;
@@ -28,7 +28,7 @@ struct call {
     unsigned tail_ms;
 };
 
-#define CALL(kind) {.id = (kind), .profile = -1, .gpu = -1, .gi_id = -1, .ci_id = -1}
+#define CALL(kind) ((struct call){.id = (kind), .profile = -1, .gpu = -1, .gi_id = -1, .ci_id = -1})
 
 /* Each function returns NVML_SUCCESS with an open transaction, or an error after it has ended the call. */
 nvmlReturn_t call_system(struct call *c);
@@ -42,7 +42,12 @@ nvmlReturn_t call_end(struct call *c, nvmlReturn_t rc);
 /* Handles point into static tables with one entry for each place of the hardware. The entry of an instance records the
  * instance for which the handle was returned. When that instance is destroyed, the handle becomes invalid until a
  * handle for the same place is returned again. NVML allows this ("Handles may be reused"). */
-enum kind { KIND_GPU = 1, KIND_MIG, KIND_GI, KIND_CI };
+enum kind {
+    KIND_GPU = 1,
+    KIND_MIG,
+    KIND_GI,
+    KIND_CI,
+};
 
 struct place {
     uint64_t serial;

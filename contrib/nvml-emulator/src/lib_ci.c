@@ -73,8 +73,9 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfo(nvmlGpuInstance_t gpuI
 }
 
 /* Version 3 is version 2 with an additional field at its end. */
-_Static_assert(offsetof(nvmlComputeInstanceProfileInfo_v3_t, capabilities) >= offsetof(nvmlComputeInstanceProfileInfo_v2_t, name) +
-                   sizeof(((nvmlComputeInstanceProfileInfo_v2_t *)0)->name), "v3 extends v2");
+_Static_assert(offsetof(nvmlComputeInstanceProfileInfo_v3_t, capabilities) >=
+                   offsetof(nvmlComputeInstanceProfileInfo_v2_t, name) + NVML_DEVICE_NAME_V2_BUFFER_SIZE,
+               "v3 extends v2");
 
 nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfoV(nvmlGpuInstance_t gpuInstance, unsigned int profile,
                                                            unsigned int engProfile, nvmlComputeInstanceProfileInfo_v2_t *info)

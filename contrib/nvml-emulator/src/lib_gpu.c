@@ -5,7 +5,7 @@
 #include "lib.h"
 
 #define DRIVER_VERSION "595.45.04"
-#define CUDA_VERSION   13010
+#define CUDA_VERSION 13010
 
 nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
 {

@@ -6,17 +6,18 @@
 
 /* One name for all the versions and variants of a call: CREATE_GI is nvmlDeviceCreateGpuInstance and
  * ...WithPlacement. */
-#define EMU_CALLS(X)                                                                                                   \
-    X(INIT) X(COUNT) X(HANDLE) X(IDENTITY) X(MEMORY) X(PROCESSES) X(UTILIZATION) X(EVENTS)                             \
-    X(GET_MIG_MODE) X(SET_MIG_MODE) X(MIG_DEVICES) X(ATTRIBUTES) X(PROFILES) X(PLACEMENTS) X(CAPACITY)                 \
-    X(LIST_GI) X(GI_INFO) X(CREATE_GI) X(DESTROY_GI) X(LIST_CI) X(CI_INFO) X(CREATE_CI) X(DESTROY_CI)   \
+/* clang-format off */
+#define EMU_CALLS(X) \
+    X(INIT) X(COUNT) X(HANDLE) X(IDENTITY) X(MEMORY) X(PROCESSES) X(UTILIZATION) X(EVENTS) \
+    X(GET_MIG_MODE) X(SET_MIG_MODE) X(MIG_DEVICES) X(ATTRIBUTES) X(PROFILES) X(PLACEMENTS) X(CAPACITY) \
+    X(LIST_GI) X(GI_INFO) X(CREATE_GI) X(DESTROY_GI) X(LIST_CI) X(CI_INFO) X(CREATE_CI) X(DESTROY_CI) \
     X(GPM)
+/* clang-format on */
 
 enum emu_call {
 #define X(name) CALL_##name,
-    EMU_CALLS(X)
+    EMU_CALLS(X) CALL_KINDS
 #undef X
-    CALL_KINDS
 };
 
 /* call_name returns the name of a call, such as "CREATE_GI". call_by_name returns -1 for an unknown name. */

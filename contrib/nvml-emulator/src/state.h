@@ -15,14 +15,14 @@
 #include "names.h"
 
 #define EMU_DEFAULT_STATE "/run/nvml-emulator/state"
-#define EMU_VERSION       2
-#define EMU_MAX_GPUS      16
-#define EMU_MAX_GI        15 /* ids 0 to 14 of an 8-unit grid */
-#define EMU_MAX_CI        8
-#define EMU_MAX_CLIENTS   256
-#define EMU_MAX_FAULTS    32
-#define EMU_LOG_MAX       8192  /* bytes of log lines in one commit */
-#define EMU_BUSY          10000 /* the unit of SM utilization: all SMs of an instance are always busy */
+#define EMU_VERSION 2
+#define EMU_MAX_GPUS 16
+#define EMU_MAX_GI 15 /* ids 0 to 14 of an 8-unit grid */
+#define EMU_MAX_CI 8
+#define EMU_MAX_CLIENTS 256
+#define EMU_MAX_FAULTS 32
+#define EMU_LOG_MAX 8192 /* bytes of log lines in one commit */
+#define EMU_BUSY 10000   /* the unit of SM utilization: all SMs of an instance are always busy */
 
 struct ci_state {
     uint64_t serial; /* unique among all instances ever made */
@@ -55,7 +55,8 @@ struct gpu_state {
     struct gi_state gi[EMU_MAX_GI];
 };
 
-struct client { /* a process that uses an instance */
+/* A process that uses an instance. */
+struct client {
     uint64_t start_time; /* of the process, in clock ticks after boot; distinguishes processes that reuse a pid */
     uint64_t ci_serial;
     uint32_t pid; /* 0 for a free entry */
@@ -64,7 +65,12 @@ struct client { /* a process that uses an instance */
     uint8_t gpu, gi, ci, pad;
 };
 
-enum crash { CRASH_NONE, CRASH_BEFORE, CRASH_TORN, CRASH_AFTER };
+enum crash {
+    CRASH_NONE,
+    CRASH_BEFORE,
+    CRASH_TORN,
+    CRASH_AFTER,
+};
 
 struct fault {
     uint8_t used, call, after, crash; /* after: make the change and then return the error */
@@ -77,8 +83,8 @@ struct fault {
 struct state {
     uint32_t ngpus, repeat_uuids;
     uint64_t seed, serial;
-    char dev_root[256]; /* empty: no device files */
-    char proc_root[248]; /* empty: no /proc files */
+    char dev_root[256];         /* empty: no device files */
+    char proc_root[248];        /* empty: no /proc files */
     uint64_t keep_device_files; /* NVreg_ModifyDeviceFiles=0: capability files are neither made nor removed */
     struct gpu_state gpu[EMU_MAX_GPUS];
     struct client client[EMU_MAX_CLIENTS];
@@ -88,8 +94,17 @@ struct state {
     char log[EMU_LOG_MAX];
 };
 
-enum txn_mode { TXN_READ, TXN_WRITE };
-enum txn_error { TXN_OK, TXN_MISSING, TXN_DENIED, TXN_WRONG_VERSION, TXN_DAMAGED };
+enum txn_mode {
+    TXN_READ,
+    TXN_WRITE,
+};
+enum txn_error {
+    TXN_OK,
+    TXN_MISSING,
+    TXN_DENIED,
+    TXN_WRONG_VERSION,
+    TXN_DAMAGED,
+};
 
 struct txn {
     int fd, slot;

@@ -41,6 +41,7 @@
 static enum spank_context context = S_CTX_REMOTE;
 static uint32_t items[5] = { 12, 0, 0, 0, 0 };
 static const char *const item_names[5] = { "job", "uid", "gid", "step", "restart" };
+static const spank_item_t item_kinds[5] = { S_JOB_ID, S_JOB_UID, S_JOB_GID, S_JOB_STEPID, S_SLURM_RESTART_COUNT };
 static char *vars[VARS];
 
 /* The plugin's options and the user's values. A prolog reads options without registering them first. */
@@ -136,10 +137,12 @@ spank_err_t spank_option_getopt(spank_t sp, struct spank_option *opt, char **val
 spank_err_t spank_get_item(spank_t sp, spank_item_t item, ...)
 {
 	va_list args;
-	int i = item == S_JOB_ID ? 0 : item == S_JOB_UID ? 1 : item == S_JOB_GID ? 2 : item == S_JOB_STEPID ? 3 : item == S_SLURM_RESTART_COUNT ? 4 : -1;
+	int i = 0;
 
 	(void)sp;
-	if (i < 0 || (context == S_CTX_JOB_SCRIPT && i > 2) || context == S_CTX_SLURMD)
+	while (i < 5 && item_kinds[i] != item)
+		i++;
+	if (i == 5 || (context == S_CTX_JOB_SCRIPT && i > 2) || context == S_CTX_SLURMD)
 		return ESPANK_NOT_AVAIL;
 	va_start(args, item);
 	*va_arg(args, uint32_t *) = items[i];
@@ -264,9 +267,15 @@ static int signals_changed(void)
 
 static void set_context(const char *name)
 {
-	static const struct { const char *name; enum spank_context context; } all[] = {
-		{ "local", S_CTX_LOCAL }, { "remote", S_CTX_REMOTE }, { "allocator", S_CTX_ALLOCATOR },
-		{ "slurmd", S_CTX_SLURMD }, { "job_script", S_CTX_JOB_SCRIPT },
+	static const struct {
+		const char *name;
+		enum spank_context context;
+	} all[] = {
+		{ "local", S_CTX_LOCAL },
+		{ "remote", S_CTX_REMOTE },
+		{ "allocator", S_CTX_ALLOCATOR },
+		{ "slurmd", S_CTX_SLURMD },
+		{ "job_script", S_CTX_JOB_SCRIPT },
 	};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {

@@ -10,9 +10,9 @@ int slurm_spank_job_prolog(spank_t sp, int ac, char **av)
 {
 	int fd = open("/run/plugin-prolog", O_CREAT | O_WRONLY, 0600);
 
-	(void) sp;
-	(void) ac;
-	(void) av;
+	(void)sp;
+	(void)ac;
+	(void)av;
 	if (fd < 0)
 		return -1;
 	close(fd);

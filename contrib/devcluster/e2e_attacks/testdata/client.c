@@ -46,7 +46,7 @@ int main(int argc, char **argv)
 		if (rc == SLURM_SUCCESS)
 			printf("%u\n", answer->job_id);
 	} else {
-		job.job_id = (uint32_t) strtoul(argv[2], NULL, 10);
+		job.job_id = (uint32_t)strtoul(argv[2], NULL, 10);
 		job.cpus_per_tres = "gres:gpu:1";
 		job.ntasks_per_tres = 1;
 		rc = slurm_update_job(&job);

@@ -160,7 +160,10 @@ int use_library(void *which)
     if (n == 0 || nvmlDeviceGetHandleByIndex_v2(byte % 16 % n, &d) != NVML_SUCCESS)
         return 1;
     switch (byte / 16 % 4) {
-    case 0: identity(d); events(d); break;
+    case 0:
+        identity(d);
+        events(d);
+        break;
     case 1: profiles(d); break;
     case 2: instances(d); break;
     default: mig_devices(d);
