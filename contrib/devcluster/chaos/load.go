@@ -67,92 +67,90 @@ type job struct {
 // draw makes the n-th submission of a user. earlier are ids of jobs that the user has submitted.
 func draw(rng *rand.Rand, kinds []string, user string, n int, earlier []string) job {
 	j := job{name: fmt.Sprintf("%s-%d", user, n), user: user, kind: drawKind(rng, kinds)}
-	seconds := fmt.Sprintf("%.1f", 0.3+rng.ExpFloat64()*3)
-	limit := fmt.Sprintf("--time=%d", 3+rng.IntN(5))
-	p := profiles[rng.IntN(len(profiles))]
-	small := profiles[rng.IntN(4)]
-	run := "./worker " + seconds
-	sbatch := func(options ...string) {
-		j.args = append(
-			[]string{"sbatch", "--parsable", "--requeue", "--open-mode=append", "--job-name=" + j.name, limit},
-			options...)
+	d := drawVariant(rng)
+	if j.kind == "unlimited" {
+		d.limit = "--time=UNLIMITED"
 	}
-	wrap := func(options ...string) { sbatch(append(options, "--wrap", run)...) }
-	// All numbers are drawn for every kind, so that excluding a kind does not change the other jobs.
-	choice, count := rng.IntN(100), 2+rng.IntN(4)
+	name := "--job-name=" + j.name
+	sbatch := []string{"sbatch", "--parsable", "--requeue", "--open-mode=append", name, d.limit}
 	switch j.kind {
-	case "memory":
-		if choice < 20 {
-			wrap("--gres=gpu:1", "--mig=off")
-		} else {
-			wrap("--gres=gpu:1", fmt.Sprintf("--mig-mem=%dG", 2+choice%16))
-		}
-	case "several":
-		wrap("--gres=mig:" + small + ":2")
-	case "array":
-		at := ""
-		if choice < 40 {
-			at = "%2"
-		}
-		wrap(fmt.Sprintf("--array=1-%d%s", count, at), "--gres=mig:"+p+":1")
-	case "nodes":
-		run = "srun " + run
-		profile := small
-		if choice < 25 {
-			profile = "7g.40gb"
-		}
-		wrap("-N2", "--ntasks-per-node=1", fmt.Sprintf("--gres=mig:%s:%d", profile, 1+choice%2))
 	case "het":
-		j.args = []string{
-			"sbatch",
-			"--parsable",
-			"--requeue",
-			"--open-mode=append",
-			"--job-name=" + j.name,
-			limit,
-			"--gres=mig:" + p + ":1",
-			":",
-			"--job-name=" + j.name,
-			"--gres=mig:" + small + ":1",
-			"--wrap",
-			run,
-		}
+		j.args = append(sbatch, gres(d.profile, 1), ":", name, gres(d.small, 1), "--wrap", "./worker "+d.seconds)
 	case "srun":
 		j.interactive = true
 		j.args = []string{
-			"srun",
-			"--job-name=" + j.name,
-			limit,
-			"--gres=gpu:1,mig:" + small + ":1",
-			fmt.Sprint("-N", 1+choice%2),
-			fmt.Sprint("-n", 1+choice%2),
-			"./worker",
-			seconds,
+			"srun", name, d.limit, "--gres=gpu:1,mig:" + d.small + ":1",
+			fmt.Sprint("-N", 1+d.choice%2), fmt.Sprint("-n", 1+d.choice%2), "./worker", d.seconds,
 		}
-	case "named":
-		wrap(fmt.Sprint("--nodelist=n", 1+choice%2), "--gres=mig:"+p+":1")
-	case "exclusive":
-		wrap("--exclusive", "--gres=mig:"+small+":1")
-	case "depends":
-		options := []string{"--gres=mig:" + p + ":1"}
-		if len(earlier) > 0 {
-			options = append(options, "--dependency=afterany:"+earlier[max(0, len(earlier)-1-choice%5)])
-		}
-		wrap(options...)
-	case "begin":
-		wrap(fmt.Sprintf("--begin=now+%d", 3+choice%10), "--gres=mig:"+p+":1")
-	case "licence":
-		wrap("--licenses=chaos:1", "--gres=mig:"+p+":1")
-	case "plain":
-		run = "sleep " + seconds
-		wrap()
-	case "unlimited":
-		limit = "--time=UNLIMITED"
-		wrap("--gres=mig:" + p + ":1")
 	default:
-		wrap("--gres=mig:" + p + ":1")
+		options, run := d.batch(j.kind, earlier)
+		j.args = append(append(sbatch, options...), "--wrap", run)
 	}
 	return j
+}
+
+// variant is what is drawn for a submission besides its kind: the run time in seconds, the option with its time limit,
+// any profile, one of the small profiles, and two numbers for the options of its kind.
+type variant struct {
+	seconds, limit string
+	profile, small string
+	choice, count  int
+}
+
+// drawVariant draws all numbers for every kind, so that excluding a kind does not change the other jobs.
+func drawVariant(rng *rand.Rand) (v variant) {
+	v.seconds = fmt.Sprintf("%.1f", 0.3+rng.ExpFloat64()*3)
+	v.limit = fmt.Sprintf("--time=%d", 3+rng.IntN(5))
+	v.profile = profiles[rng.IntN(len(profiles))]
+	v.small = profiles[rng.IntN(4)]
+	v.choice, v.count = rng.IntN(100), 2+rng.IntN(4)
+	return v
+}
+
+func gres(profile string, n int) string { return fmt.Sprintf("--gres=mig:%s:%d", profile, n) }
+
+// batch returns the options of a batch job of the kind, and the command that it runs.
+func (v variant) batch(kind string, earlier []string) (options []string, run string) {
+	run = "./worker " + v.seconds
+	slice := gres(v.profile, 1)
+	switch kind {
+	case "memory":
+		if v.choice < 20 {
+			return []string{"--gres=gpu:1", "--mig=off"}, run
+		}
+		return []string{"--gres=gpu:1", fmt.Sprintf("--mig-mem=%dG", 2+v.choice%16)}, run
+	case "several":
+		return []string{gres(v.small, 2)}, run
+	case "array":
+		tasks := fmt.Sprintf("--array=1-%d", v.count)
+		if v.choice < 40 {
+			tasks += "%2"
+		}
+		return []string{tasks, slice}, run
+	case "nodes":
+		profile := v.small
+		if v.choice < 25 {
+			profile = "7g.40gb"
+		}
+		return []string{"-N2", "--ntasks-per-node=1", gres(profile, 1+v.choice%2)}, "srun " + run
+	case "named":
+		return []string{fmt.Sprint("--nodelist=n", 1+v.choice%2), slice}, run
+	case "exclusive":
+		return []string{"--exclusive", gres(v.small, 1)}, run
+	case "depends":
+		if len(earlier) == 0 {
+			return []string{slice}, run
+		}
+		return []string{slice, "--dependency=afterany:" + earlier[max(0, len(earlier)-1-v.choice%5)]}, run
+	case "begin":
+		return []string{fmt.Sprintf("--begin=now+%d", 3+v.choice%10), slice}, run
+	case "licence":
+		return []string{"--licenses=chaos:1", slice}, run
+	case "plain":
+		return nil, "sleep " + v.seconds
+	default:
+		return []string{slice}, run
+	}
 }
 
 // drawKind chooses a kind of job by its weight. An excluded kind is replaced with a plain slice.

@@ -35,77 +35,70 @@ type Process struct {
 
 // ReadHardware reads an emulator's log.
 func ReadHardware(r io.Reader) (Hardware, error) {
-	var h Hardware
-	live := map[[2]int]int{} // gpu, gi -> index of the instance
-	runs := map[int]int{}    // pid -> index of the process
+	h := hardwareReader{instances: map[[2]int]int{}, processes: map[int]int{}}
 	s := bufio.NewScanner(r)
 	for s.Scan() {
-		words := strings.Fields(s.Text())
-		if len(words) < 2 {
-			continue
-		}
-		at, err := strconv.ParseInt(words[0], 10, 64)
-		if err != nil {
-			return h, fmt.Errorf("emulator's log: %w", err)
-		}
-		v := map[string]string{}
-		for _, w := range words[2:] {
-			key, value, _ := strings.Cut(w, "=")
-			v[key] = value
-		}
-		number := func(key string) int { n, _ := strconv.Atoi(v[key]); return n }
-		place := [2]int{number("gpu"), number("gi")}
-		event := words[1]
-		if v["rc"] != "SUCCESS" && !strings.HasPrefix(event, "process-") {
-			continue
-		}
-		switch event {
-		case "create-gi":
-			live[place] = len(h.Instances)
-			h.Instances = append(
-				h.Instances,
-				Instance{
-					GPU:     place[0],
-					GI:      place[1],
-					Profile: v["profile"],
-					Start:   number("start"),
-					Size:    number("size"),
-					Born:    at,
-					Died:    Never,
-				},
-			)
-		case "create-ci":
-			if k, ok := live[place]; ok {
-				h.Instances[k].UUID = v["uuid"]
-			}
-		case "destroy-gi":
-			if k, ok := live[place]; ok {
-				h.Instances[k].Died = at
-				delete(live, place)
-			}
-		case "process-start":
-			runs[number("pid")] = len(h.Processes)
-			h.Processes = append(
-				h.Processes,
-				Process{
-					PID:   number("pid"),
-					GPU:   place[0],
-					Start: number("start"),
-					Size:  number("size"),
-					UUID:  v["uuid"],
-					From:  at,
-					To:    Never,
-				},
-			)
-		case "process-exit", "process-oom", "process-gone":
-			if k, ok := runs[number("pid")]; ok {
-				h.Processes[k].To, h.Processes[k].Killed = at, event == "process-gone"
-				delete(runs, number("pid"))
-			}
-		case "reset", "lose":
-			return h, fmt.Errorf("emulator's log: %s of GPU %d: the oracle does not support this event", event,
-				place[0])
+		if err := h.add(strings.Fields(s.Text())); err != nil {
+			return h.Hardware, fmt.Errorf("emulator's log: %w", err)
 		}
 	}
-	return h, s.Err()
+	return h.Hardware, s.Err()
+}
+
+// hardwareReader is the state of ReadHardware between two lines: the indices of the instances that exist, by GPU and
+// id, and of the processes that run, by pid.
+type hardwareReader struct {
+	Hardware
+	instances map[[2]int]int
+	processes map[int]int
+}
+
+// add adds the event of a line, which consists of the time, the event and key=value words. It ignores failed calls.
+func (h *hardwareReader) add(words []string) error {
+	if len(words) < 2 {
+		return nil
+	}
+	at, err := strconv.ParseInt(words[0], 10, 64)
+	if err != nil {
+		return err
+	}
+	event := words[1]
+	v := map[string]string{}
+	for _, w := range words[2:] {
+		key, value, _ := strings.Cut(w, "=")
+		v[key] = value
+	}
+	number := func(key string) int { n, _ := strconv.Atoi(v[key]); return n }
+	if v["rc"] != "SUCCESS" && !strings.HasPrefix(event, "process-") {
+		return nil
+	}
+	gpu, start, size := number("gpu"), number("start"), number("size")
+	place, pid := [2]int{gpu, number("gi")}, number("pid")
+	switch event {
+	case "create-gi":
+		h.instances[place] = len(h.Instances)
+		h.Instances = append(h.Instances,
+			Instance{GPU: gpu, GI: place[1], Profile: v["profile"], Start: start, Size: size, Born: at, Died: Never})
+	case "create-ci":
+		if k, ok := h.instances[place]; ok {
+			h.Instances[k].UUID = v["uuid"]
+		}
+	case "destroy-gi":
+		if k, ok := h.instances[place]; ok {
+			h.Instances[k].Died = at
+			delete(h.instances, place)
+		}
+	case "process-start":
+		h.processes[pid] = len(h.Processes)
+		h.Processes = append(h.Processes,
+			Process{PID: pid, GPU: gpu, Start: start, Size: size, UUID: v["uuid"], From: at, To: Never})
+	case "process-exit", "process-oom", "process-gone":
+		if k, ok := h.processes[pid]; ok {
+			h.Processes[k].To, h.Processes[k].Killed = at, event == "process-gone"
+			delete(h.processes, pid)
+		}
+	case "reset", "lose":
+		return fmt.Errorf("%s of GPU %d: the oracle does not support this event", event, gpu)
+	}
+	return nil
 }

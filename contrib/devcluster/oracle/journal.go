@@ -3,6 +3,7 @@ package oracle
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -66,93 +67,105 @@ type line struct {
 // ReadJournal reads an agent's log. It ignores lines that are not JSON, which the devcluster's supervisor writes. It
 // returns an error for a line of a known kind that it cannot parse.
 func ReadJournal(r io.Reader) (Journal, error) {
-	var j Journal
-	open := map[uint32][]int{} // job -> its leases
-	inUse := map[string]int{}  // "GPU profile at start" -> the lease with leftover processes
+	j := journalReader{open: map[uint32][]int{}, inUse: map[string]int{}}
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, 1<<20)
 	for s.Scan() {
 		if !strings.HasPrefix(s.Text(), "{") {
 			continue
 		}
-		var l line
-		if err := json.Unmarshal(s.Bytes(), &l); err != nil {
-			return j, fmt.Errorf("agent's log: %w in %.200s", err, s.Text())
-		}
-		stamp, err := time.Parse(time.RFC3339Nano, l.Time)
-		if err != nil {
-			return j, fmt.Errorf("agent's log: %w in %.200s", err, s.Text())
-		}
-		at := stamp.UnixNano()
-		switch {
-		case l.Msg == "published" || l.Msg == "couldn't write the offers":
-			if l.Read == 0 || l.At == 0 {
-				return j, fmt.Errorf("agent's log: a write without its times in %.200s", s.Text())
-			}
-			// A failed write may have taken effect, so it is checked like the others.
-			failed := l.Done == 0
-			if failed {
-				l.Done = at
-			}
-			j.Writes = append(
-				j.Writes,
-				Write{
-					Phase:  l.Phase,
-					Gres:   l.Gres,
-					Total:  slicesOf(l.Gres),
-					Used:   slicesOf(l.Used),
-					Read:   l.Read,
-					At:     l.At,
-					Done:   l.Done,
-					Failed: failed,
-				},
-			)
-		case strings.HasPrefix(l.Msg, "leased "):
-			var profile string
-			var start int
-			if _, err := fmt.Sscanf(l.Msg, "leased %s at %d", &profile, &start); err != nil {
-				return j, fmt.Errorf("agent's log: %w in %.200s", err, s.Text())
-			}
-			open[l.Job] = append(open[l.Job], len(j.Leases))
-			j.Leases = append(
-				j.Leases,
-				Lease{
-					Job:     l.Job,
-					Restart: l.Restart,
-					GPU:     l.GPU,
-					UUID:    l.UUID,
-					Profile: profile,
-					Start:   start,
-					From:    at,
-					To:      Never,
-				},
-			)
-		case l.Msg == "released" && l.Job != 0:
-			for _, k := range open[l.Job] {
-				if !slices.Contains(slices.Collect(maps.Values(inUse)), k) {
-					j.Leases[k].To = at
-				}
-			}
-			delete(open, l.Job)
-		case strings.Contains(l.Msg, " is in use by processes "):
-			for _, k := range open[l.Job] {
-				if j.Leases[k].UUID == l.UUID {
-					inUse[fmt.Sprintf("%d %s at %d", l.GPU, j.Leases[k].Profile, j.Leases[k].Start)] = k
-				}
-			}
-		case strings.HasSuffix(l.Msg, " is no longer in use"):
-			key := fmt.Sprintf("%d %s", l.GPU, strings.TrimSuffix(l.Msg, " is no longer in use"))
-			if k, ok := inUse[key]; ok {
-				j.Leases[k].To = at
-				delete(inUse, key)
-			}
-		case strings.HasPrefix(l.Msg, "no slice: "):
-			j.Refusals = append(j.Refusals, Refusal{l.Job, at, strings.TrimPrefix(l.Msg, "no slice: ")})
-		case strings.HasPrefix(l.Msg, "couldn't publish") && strings.Contains(l.Error, "jobs kept starting"):
-			j.GaveUp++
+		if err := j.add(s.Bytes()); err != nil {
+			return j.Journal, fmt.Errorf("agent's log: %w in %.200s", err, s.Text())
 		}
 	}
-	return j, s.Err()
+	return j.Journal, s.Err()
+}
+
+// journalReader is the state of ReadJournal between two lines. Its leases are indices of Journal.Leases.
+type journalReader struct {
+	Journal
+	open  map[uint32][]int // by job
+	inUse map[string]int   // leases with leftover processes, by "GPU profile at start"
+}
+
+// add adds the event of a line to the journal. It ignores lines of unknown kinds.
+func (j *journalReader) add(text []byte) error {
+	var l line
+	if err := json.Unmarshal(text, &l); err != nil {
+		return err
+	}
+	stamp, err := time.Parse(time.RFC3339Nano, l.Time)
+	if err != nil {
+		return err
+	}
+	at := stamp.UnixNano()
+	switch {
+	case l.Msg == "published" || l.Msg == "couldn't write the offers":
+		return j.written(l, at)
+	case strings.HasPrefix(l.Msg, "leased "):
+		return j.leased(l, at)
+	case l.Msg == "released" && l.Job != 0:
+		j.released(l.Job, at)
+	case strings.Contains(l.Msg, " is in use by processes "):
+		for _, k := range j.open[l.Job] {
+			if j.Leases[k].UUID == l.UUID {
+				j.inUse[fmt.Sprintf("%d %s at %d", l.GPU, j.Leases[k].Profile, j.Leases[k].Start)] = k
+			}
+		}
+	case strings.HasSuffix(l.Msg, " is no longer in use"):
+		key := fmt.Sprintf("%d %s", l.GPU, strings.TrimSuffix(l.Msg, " is no longer in use"))
+		if k, ok := j.inUse[key]; ok {
+			j.Leases[k].To = at
+			delete(j.inUse, key)
+		}
+	case strings.HasPrefix(l.Msg, "no slice: "):
+		j.Refusals = append(j.Refusals, Refusal{l.Job, at, strings.TrimPrefix(l.Msg, "no slice: ")})
+	case strings.HasPrefix(l.Msg, "couldn't publish") && strings.Contains(l.Error, "jobs kept starting"):
+		j.GaveUp++
+	}
+	return nil
+}
+
+func (j *journalReader) written(l line, at int64) error {
+	if l.Read == 0 || l.At == 0 {
+		return errors.New("a write without its times")
+	}
+	// A failed write may have taken effect, so it is checked like the others.
+	failed := l.Done == 0
+	if failed {
+		l.Done = at
+	}
+	j.Writes = append(j.Writes, Write{
+		Phase:  l.Phase,
+		Gres:   l.Gres,
+		Total:  slicesOf(l.Gres),
+		Used:   slicesOf(l.Used),
+		Read:   l.Read,
+		At:     l.At,
+		Done:   l.Done,
+		Failed: failed,
+	})
+	return nil
+}
+
+func (j *journalReader) leased(l line, at int64) error {
+	lease := Lease{Job: l.Job, Restart: l.Restart, GPU: l.GPU, UUID: l.UUID, From: at, To: Never}
+	if _, err := fmt.Sscanf(l.Msg, "leased %s at %d", &lease.Profile, &lease.Start); err != nil {
+		return err
+	}
+	j.open[l.Job] = append(j.open[l.Job], len(j.Leases))
+	j.Leases = append(j.Leases, lease)
+	return nil
+}
+
+// released ends the leases of a job, except for those with leftover processes.
+func (j *journalReader) released(job uint32, at int64) {
+	for _, k := range j.open[job] {
+		if !slices.Contains(slices.Collect(maps.Values(j.inUse)), k) {
+			j.Leases[k].To = at
+		}
+	}
+	delete(j.open, job)
 }
 
 // slicesOf returns the sums of gres/mig by type in a GRES list of Slurm or the agent, such as

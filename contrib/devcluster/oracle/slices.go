@@ -32,47 +32,41 @@ func (j *check) carved() {
 				want[cmp.Or(j.gpus.Own(p), p)] += n
 			}
 		}
-		if maps.Equal(got, want) {
-			continue
-		}
-		var reasons []string
-		for _, r := range j.node.Refusals {
-			if r.Job == s.Job && r.At >= s.At && r.At < until {
-				reasons = append(reasons, r.Reason)
-			}
-		}
-		stopped := strings.HasPrefix(s.State, "CANCELLED") || s.State == "REQUEUED"
 		switch {
+		case maps.Equal(got, want):
 		case len(got) > 0:
 			j.add("carved", name, s.At, "job %d was allocated %s but leased %s", s.Job, list(want), list(got))
-		case len(reasons) > 0 && !slices.ContainsFunc(reasons, func(r string) bool { return !ending(r) }),
-			len(reasons) == 0 && stopped:
-			j.Refused++
-		case len(reasons) > 0:
-			j.add(
-				"carved",
-				name,
-				s.At,
-				"job %d was allocated %s but refused: %s",
-				s.Job,
-				list(want),
-				strings.Join(reasons, "; "),
-			)
 		default:
-			j.add("carved", name, s.At, "job %d (%s) was allocated %s but has no lease", s.Job, s.State, list(want))
+			j.refused(s, until, want)
 		}
 	}
 	for k, l := range j.node.Leases {
 		if !claimed[k] {
-			j.add(
-				"carved",
-				name,
-				l.From,
-				"job %d was leased %v, but slurmctld had not started it",
-				l.Job,
-				j.interval(l),
-			)
+			j.add("carved", name, l.From, "job %d was leased %v, but slurmctld had not started it", l.Job,
+				j.interval(l))
 		}
+	}
+}
+
+// refused checks that a run without a lease, which slurmctld had allocated the slices want, was ending: the agent
+// refused it for that reason, or it ended before it asked. until is the begin of the job's next run.
+func (j *check) refused(s Start, until int64, want map[string]int) {
+	var reasons []string
+	for _, r := range j.node.Refusals {
+		if r.Job == s.Job && r.At >= s.At && r.At < until {
+			reasons = append(reasons, r.Reason)
+		}
+	}
+	stopped := strings.HasPrefix(s.State, "CANCELLED") || s.State == "REQUEUED"
+	switch {
+	case len(reasons) > 0 && !slices.ContainsFunc(reasons, func(r string) bool { return !ending(r) }),
+		len(reasons) == 0 && stopped:
+		j.Refused++
+	case len(reasons) > 0:
+		j.add("carved", s.Node, s.At, "job %d was allocated %s but refused: %s", s.Job, list(want),
+			strings.Join(reasons, "; "))
+	default:
+		j.add("carved", s.Node, s.At, "job %d (%s) was allocated %s but has no lease", s.Job, s.State, list(want))
 	}
 }
 
