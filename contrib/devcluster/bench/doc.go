@@ -10,5 +10,6 @@
 //	short.go        -short, -rounds: many short jobs with gres/gpu only, with static slices, and with Caelum
 //	submissions.go  -submissions: slurmctld's time for one, without job_submit.lua, with it, and with a large table
 //	waits.go        -waits, -only-waits: from submission to start, profile offered or not, with and without a watcher
-//	ways.go         -ways and its options: one trace with whole GPUs, with the best fixed layouts, and with Caelum
+//	scenarios.go    -ways and its options: one trace with whole GPUs, with the best fixed layouts, and with Caelum
+//	outcomes.go     the outcome of each of these scenarios: waits, makespan and utilization, slurmctld's cycles
 package main

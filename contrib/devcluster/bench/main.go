@@ -21,71 +21,69 @@ import (
 
 const leases = 200
 
+// options select what is measured. A number of 0 measures nothing.
+type options struct {
+	paired      pairing
+	pairs       int
+	onlyWaits   bool
+	rpcs        int
+	submissions int
+	scenarios   scenarios
+	against     string
+	short       int
+	rounds      int
+}
+
+func (o *options) flags() {
+	flag.StringVar(&o.paired.command, "paired", "", "measure this command inside a cluster: sbatch or srun")
+	flag.StringVar(&o.paired.with, "with", "", "its arguments with the plugin, and ...")
+	flag.StringVar(&o.paired.without, "without", "", "... without")
+	flag.StringVar(&o.paired.conf, "conf", "/etc/slurm", "the folder of slurm.conf without the plugin")
+	flag.IntVar(&o.pairs, "waits", 100, "measure from submission to start with so many pairs of jobs; 0: not")
+	flag.BoolVar(&o.onlyWaits, "only-waits", false, "measure nothing else")
+	flag.IntVar(&o.rpcs, "rpcs", 0, "measure what so many nodes ask of slurmctld, and nothing else; 0: not")
+	flag.IntVar(&o.submissions, "submissions", 0, "measure only the cost of this many submissions for slurmctld: "+
+		"without job_submit.lua, with it, and with a large decision table")
+	flag.StringVar(&o.against, "against", "", "only compare with the build in this folder (build/ of another checkout)")
+	s := &o.scenarios
+	s.nodes, s.gpus = 4, 4
+	flag.IntVar(&s.jobs, "ways", 0, "only run a trace of this many jobs with whole GPUs, fixed layouts and Caelum")
+	flag.Uint64Var(&s.seed, "ways-seed", 1, "its seed")
+	flag.Float64Var(&s.load, "ways-load", 0.85, "the share of all units that it asks for")
+	flag.Float64Var(&s.mean, "ways-mean", 20, "the mean duration of its jobs, in seconds")
+	flag.BoolVar(&s.mixed, "ways-mixed", false, "on two nodes of A100-40GB and two of H100-80GB")
+	flag.IntVar(&o.short, "short", 0,
+		"measure only the time of this many short jobs with gres/gpu only, with static slices and with Caelum")
+	flag.IntVar(&o.rounds, "rounds", 3, "... in so many rounds")
+}
+
+func (o *options) run(ctx context.Context) error {
+	switch {
+	case o.paired.command != "":
+		return o.paired.measure()
+	case o.rpcs > 0:
+		return benchRPCs(ctx, o.rpcs)
+	case o.submissions > 0:
+		return benchSubmissions(ctx, o.submissions)
+	case o.short > 0:
+		return benchShort(ctx, o.short, o.rounds)
+	case o.scenarios.jobs > 0:
+		return benchScenarios(ctx, o.scenarios)
+	case o.against != "":
+		return benchAgainst(ctx, o.against)
+	case o.onlyWaits:
+		return benchWaits(ctx, o.pairs)
+	}
+	return errors.Join(bench(ctx), benchPlugin(ctx, ""), benchWaits(ctx, o.pairs))
+}
+
 func main() {
-	var p pairing
-	flag.StringVar(&p.command, "paired", "", "measure this command inside a cluster: sbatch or srun")
-	flag.StringVar(&p.with, "with", "", "its arguments with the plugin, and ...")
-	flag.StringVar(&p.without, "without", "", "... without")
-	pairs := flag.Int("waits", 100, "measure from submission to start with so many pairs of jobs; 0: not")
-	only := flag.Bool("only-waits", false, "measure nothing else")
-	rpcs := flag.Int("rpcs", 0, "measure what so many nodes ask of slurmctld, and nothing else; 0: not")
-	submissions := flag.Int(
-		"submissions",
-		0,
-		"measure only the cost of this many submissions for slurmctld: without job_submit.lua, with it, "+
-			"and with a large decision table",
-	)
-	w := ways{nodes: 4, gpus: 4}
-	against := flag.String(
-		"against",
-		"",
-		"only compare with the build in this folder (build/ of another checkout)",
-	)
-	flag.IntVar(
-		&w.jobs,
-		"ways",
-		0,
-		"only run a trace of this many jobs with whole GPUs, fixed layouts and Caelum",
-	)
-	flag.Uint64Var(&w.seed, "ways-seed", 1, "its seed")
-	flag.Float64Var(&w.load, "ways-load", 0.85, "the share of all units that it asks for")
-	flag.Float64Var(&w.mean, "ways-mean", 20, "the mean duration of its jobs, in seconds")
-	flag.BoolVar(&w.mixed, "ways-mixed", false, "on two nodes of A100-40GB and two of H100-80GB")
-	short := flag.Int(
-		"short",
-		0,
-		"measure only the time of this many short jobs with gres/gpu only, with static slices and with Caelum",
-	)
-	rounds := flag.Int("rounds", 3, "... in so many rounds")
-	flag.StringVar(&p.conf, "conf", "/etc/slurm", "the folder of slurm.conf without the plugin")
+	var o options
+	o.flags()
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	run := func(ctx context.Context) error {
-		if *rpcs > 0 {
-			return benchRPCs(ctx, *rpcs)
-		}
-		if *submissions > 0 {
-			return benchSubmissions(ctx, *submissions)
-		}
-		if *short > 0 {
-			return benchShort(ctx, *short, *rounds)
-		}
-		if w.jobs > 0 {
-			return benchWays(ctx, w)
-		}
-		if *against != "" {
-			return benchAgainst(ctx, *against)
-		}
-		if *only {
-			return benchWaits(ctx, *pairs)
-		}
-		return errors.Join(bench(ctx), benchPlugin(ctx, ""), benchWaits(ctx, *pairs))
-	}
-	if p.command != "" {
-		run = func(context.Context) error { return p.measure() }
-	}
-	if err := run(ctx); err != nil {
+	if err := o.run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}

@@ -22,7 +22,7 @@ func benchRPCs(ctx context.Context, nodes int) (err error) {
 	c, down, err := up(
 		ctx,
 		"poll_interval: 1m\nwake_port: 6873\n",
-		cluster.Options{Nodes: nodes, GPUs: 1, Conf: []string{waysConf}},
+		cluster.Options{Nodes: nodes, GPUs: 1, Conf: []string{scenarioConf}},
 	)
 	if err != nil {
 		return err

@@ -34,89 +34,80 @@ func benchWaits(ctx context.Context, pairs int) error {
 }
 
 func waits(ctx context.Context, pairs int, name, config string) (err error) {
-	c, down, err := up(
-		ctx,
-		config,
-		cluster.Options{
-			Nodes: 1,
-			GPUs:  1,
-			Conf: []string{
-				"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0," +
-					"bf_continue,bf_hetjob_prio=min,bf_interval=1",
-			},
-		},
-	)
+	const conf = "SchedulerParameters=sched_min_interval=0,batch_sched_delay=0," +
+		"bf_continue,bf_hetjob_prio=min,bf_interval=1"
+	c, down, err := up(ctx, config, cluster.Options{Nodes: 1, GPUs: 1, Conf: []string{conf}})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, down()) }()
-	var on, off, published []float64
-	found := 0
+	var w waitTimes
 	for range pairs {
-		// The agent offers an idle GPU in parts, because small slices are requested twice as often.
-		for k, profile := range []string{"1g.5gb", "1g.5gb", "7g.40gb"} {
-			time.Sleep(time.Duration(rand.IntN(1000)) * time.Millisecond)
-			if k == 0 {
-				node, _, err := c.Exec(ctx, "root", "scontrol", "-o", "show", "node", "n1")
-				if err != nil {
-					return err
-				}
-				if regexp.MustCompile(` Gres=\S*mig:1g\.5gb:[1-9]`).MatchString(node) {
-					found++
-				}
-			}
-			out, stderr, err := c.Exec(
-				ctx,
-				"root",
-				"sbatch",
-				"--parsable",
-				"-o",
-				"/dev/null",
-				"--gres=mig:"+profile+":1",
-				"--wrap",
-				"true",
-			)
-			if err != nil {
-				return fmt.Errorf("sbatch: %w: %s", err, stderr)
-			}
-			if err := gone(ctx, c, 50*time.Millisecond); err != nil {
-				return err
-			}
-			waited, publishing, err := started(c, strings.TrimSpace(out), profile)
-			if err != nil {
-				return err
-			}
-			switch k {
-			case 0: // after the whole GPU was used and released, as in the other case
-				on = append(on, waited)
-			case 2:
-				off, published = append(off, waited), append(published, publishing)
-			}
+		if err := w.measure(ctx, c); err != nil {
+			return err
 		}
 	}
+	w.print(name)
+	return nil
+}
+
+// waitTimes are seconds from the submission to the start of jobs whose profile was offered and was not offered, and to
+// the publication of an offer for the latter.
+type waitTimes struct {
+	offered, other, published []float64
+	found                     int // jobs of the first kind whose profile slurmctld really showed
+}
+
+// measure submits a job of each kind. The agent offers an idle GPU in parts, because small slices are requested twice
+// as often.
+func (w *waitTimes) measure(ctx context.Context, c *cluster.Cluster) error {
+	for k, profile := range []string{"1g.5gb", "1g.5gb", "7g.40gb"} {
+		time.Sleep(time.Duration(rand.IntN(1000)) * time.Millisecond)
+		if k == 0 {
+			node, _, err := c.Exec(ctx, "root", "scontrol", "-o", "show", "node", "n1")
+			if err != nil {
+				return err
+			}
+			if regexp.MustCompile(` Gres=\S*mig:1g\.5gb:[1-9]`).MatchString(node) {
+				w.found++
+			}
+		}
+		out, stderr, err := c.Exec(ctx, "root", "sbatch", "--parsable", "-o", "/dev/null",
+			"--gres=mig:"+profile+":1", "--wrap", "true")
+		if err != nil {
+			return fmt.Errorf("sbatch: %w: %s", err, stderr)
+		}
+		if err := gone(ctx, c, 50*time.Millisecond); err != nil {
+			return err
+		}
+		waited, publishing, err := started(c, strings.TrimSpace(out), profile)
+		if err != nil {
+			return err
+		}
+		switch k {
+		case 0: // after the whole GPU was used and released, as in the other case
+			w.offered = append(w.offered, waited)
+		case 2:
+			w.other, w.published = append(w.other, waited), append(w.published, publishing)
+		}
+	}
+	return nil
+}
+
+func (w *waitTimes) print(name string) {
+	on, off := w.offered, w.other
 	low, high := apart(on, off)
 	fmt.Printf(
 		"  %s: medians %.2f and %.2f s, difference %+.2f s (95%% interval %+.2f to %+.2f); "+
 			"p99 %.2f and %.2f s, longest %.2f and %.2f s\n",
-		name,
-		median(on),
-		median(off),
-		median(off)-median(on),
-		low,
-		high,
-		high99(on),
-		high99(off),
-		slices.Max(on),
-		slices.Max(off),
+		name, median(on), median(off), median(off)-median(on), low, high,
+		high99(on), high99(off), slices.Max(on), slices.Max(off),
 	)
-	fmt.Printf("    the profile was offered for %d of %d jobs;", found, pairs)
+	fmt.Printf("    the profile was offered for %d of %d jobs;", w.found, len(on))
 	fmt.Printf(
 		" for the others, from submission to publication: median %.3f s, p99 %.3f s, longest %.3f s\n",
-		median(published),
-		high99(published),
-		slices.Max(published),
+		median(w.published), high99(w.published), slices.Max(w.published),
 	)
-	return nil
 }
 
 // gone polls the queue until there is no job.

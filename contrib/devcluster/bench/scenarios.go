@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -17,10 +16,10 @@ import (
 	"caelum/internal/trace"
 )
 
-// ways describes a comparison on a real Slurm: one job trace with whole GPUs, with the best fixed layouts, and with
-// Caelum. All decisions are made before the first submission: seed, mix, load and mean duration determine the jobs, and
-// the simulator searches for the best layouts for this trace.
-type ways struct {
+// scenarios describes a comparison on a real Slurm: one job trace with whole GPUs, with the best fixed layouts, and
+// with Caelum. All decisions are made before the first submission: seed, mix, load and mean duration determine the
+// jobs, and the simulator searches for the best layouts for this trace.
+type scenarios struct {
 	jobs  int
 	seed  uint64
 	load  float64
@@ -38,12 +37,12 @@ type board struct {
 	work   []trace.Job
 }
 
-// waysConf is the scheduling configuration in all scenarios: slurmctld's defaults, except for backfill every 2 s,
+// scenarioConf is the scheduling configuration in all scenarios: slurmctld's defaults, except for backfill every 2 s,
 // because the jobs are much shorter than real jobs.
-const waysConf = "SchedulerParameters=bf_interval=2,bf_continue,bf_hetjob_prio=min"
+const scenarioConf = "SchedulerParameters=bf_interval=2,bf_continue,bf_hetjob_prio=min"
 
-func benchWays(ctx context.Context, w ways) error {
-	boards, err := w.boards()
+func benchScenarios(ctx context.Context, s scenarios) error {
+	boards, err := s.boards()
 	if err != nil {
 		return err
 	}
@@ -51,13 +50,13 @@ func benchWays(ctx context.Context, w ways) error {
 		"\nOne trace in three scenarios on a real Slurm: %d jobs, %s by size, load %.2f, mean duration %.0f s, "+
 			"seed %d, "+
 			"on %d nodes of %d GPUs:\n",
-		w.jobs,
+		s.jobs,
 		trace.Mixes[0].Name,
-		w.load,
-		w.mean,
-		w.seed,
-		w.nodes,
-		w.gpus,
+		s.load,
+		s.mean,
+		s.seed,
+		s.nodes,
+		s.gpus,
 	)
 	for _, b := range boards {
 		fmt.Printf(
@@ -68,9 +67,9 @@ func benchWays(ctx context.Context, w ways) error {
 		)
 	}
 	fmt.Printf("  %-8s %10s %10s %10s %10s %12s\n", "", "MEAN WAIT", "MEDIAN", "P95", "LONGEST", "MAKESPAN, UTIL")
-	for _, way := range []string{"whole", "static", "caelum"} {
-		if err := w.run(ctx, way, boards); err != nil {
-			return fmt.Errorf("%s: %w", way, err)
+	for _, scenario := range []string{"whole", "static", "caelum"} {
+		if err := s.run(ctx, scenario, boards); err != nil {
+			return fmt.Errorf("%s: %w", scenario, err)
 		}
 	}
 	return nil
@@ -89,9 +88,9 @@ func profileOf(b *mig.Model, name string) string {
 	return name
 }
 
-func (w ways) boards() (all []*board, err error) {
+func (s scenarios) boards() (all []*board, err error) {
 	names := []string{"A100-40GB"}
-	if w.mixed {
+	if s.mixed {
 		names = append(names, "H100-80GB")
 	}
 	for k, name := range names {
@@ -100,17 +99,17 @@ func (w ways) boards() (all []*board, err error) {
 			return nil, err
 		}
 		b := &board{Model: of.Select(mig.Plain)}
-		for n := k * w.nodes / len(names); n < (k+1)*w.nodes/len(names); n++ {
+		for n := k * s.nodes / len(names); n < (k+1)*s.nodes/len(names); n++ {
 			b.nodes = append(b.nodes, fmt.Sprint("n", n+1))
 		}
-		gpus := slices.Repeat([]*mig.Model{b.Model}, len(b.nodes)*w.gpus)
+		gpus := slices.Repeat([]*mig.Model{b.Model}, len(b.nodes)*s.gpus)
 		churn := trace.Churn{
 			Mix:          trace.Mixes[0].Mix,
-			Jobs:         w.jobs / len(names),
+			Jobs:         s.jobs / len(names),
 			GPUs:         len(gpus),
-			Load:         w.load,
-			MeanDuration: w.mean,
-			Seed:         w.seed + uint64(k),
+			Load:         s.load,
+			MeanDuration: s.mean,
+			Seed:         s.seed + uint64(k),
 		}
 		for j := range churn.All() {
 			j.Profile = profileOf(b.Model, j.Profile)
@@ -136,11 +135,11 @@ func limit(j trace.Job) float64 { return 60 * math.Ceil((j.Duration+1)/60) }
 
 // asks returns the profile that a job requests: its own, or with fixed layouts the smallest sufficient profile of the
 // layouts.
-func (b *board) asks(way string, j trace.Job) (string, error) {
+func (b *board) asks(scenario string, j trace.Job) (string, error) {
 	p, _ := b.ProfileIndex(j.Profile)
 	need := b.Profiles[p]
 	var of mig.Layout
-	switch way {
+	switch scenario {
 	case "caelum":
 		return j.Profile, nil
 	case "whole":
@@ -165,9 +164,9 @@ func (b *board) asks(way string, j trace.Job) (string, error) {
 }
 
 // fixed returns the constant GRES of the k-th node of the GPU model.
-func (b *board) fixed(way string, k, gpus int) string {
+func (b *board) fixed(scenario string, k, gpus int) string {
 	layouts := b.static.Deal(len(b.nodes) * gpus)[k*gpus : (k+1)*gpus]
-	if way == "whole" {
+	if scenario == "whole" {
 		whole, _ := sim.Whole(b.Model)
 		layouts = slices.Repeat([]mig.Layout{whole}, gpus)
 	}
@@ -184,8 +183,9 @@ func (b *board) fixed(way string, k, gpus int) string {
 	return list
 }
 
-func (w ways) run(ctx context.Context, way string, boards []*board) (err error) {
-	options := cluster.Options{Nodes: w.nodes, GPUs: w.gpus, NoAgent: way != "caelum", Conf: []string{waysConf}}
+func (s scenarios) run(ctx context.Context, scenario string, boards []*board) (err error) {
+	caelum := scenario == "caelum"
+	options := cluster.Options{Nodes: s.nodes, GPUs: s.gpus, NoAgent: !caelum, Conf: []string{scenarioConf}}
 	var models []string
 	for _, b := range boards {
 		for range b.nodes {
@@ -198,17 +198,17 @@ func (w ways) run(ctx context.Context, way string, boards []*board) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, down()) }()
-	if way != "caelum" {
+	if !caelum {
 		for _, b := range boards {
 			for k, node := range b.nodes {
 				if _, stderr, err := c.Exec(ctx, "root", "scontrol", "update", "nodename="+node,
-					"gres="+b.fixed(way, k, w.gpus)); err != nil {
+					"gres="+b.fixed(scenario, k, s.gpus)); err != nil {
 					return fmt.Errorf("%w: %s", err, stderr)
 				}
 			}
 		}
 	}
-	work, err := w.submissions(way, boards)
+	work, err := s.submissions(scenario, boards)
 	if err != nil {
 		return err
 	}
@@ -216,26 +216,26 @@ func (w ways) run(ctx context.Context, way string, boards []*board) (err error) 
 		return err
 	}
 	began := time.Now()
-	for _, s := range work {
-		time.Sleep(time.Until(began.Add(s.at)))
-		if way == "caelum" {
-			if s.found, err = onOffer(ctx, c, s.profile); err != nil {
+	for _, j := range work {
+		time.Sleep(time.Until(began.Add(j.at)))
+		if caelum {
+			if j.found, err = onOffer(ctx, c, j.profile); err != nil {
 				return err
 			}
 		}
 		out, stderr, err := c.Exec(
 			ctx,
 			"user1",
-			append([]string{"sbatch", "--parsable", "-o", "/dev/null"}, s.args...)...)
+			append([]string{"sbatch", "--parsable", "-o", "/dev/null"}, j.args...)...)
 		if err != nil {
-			return fmt.Errorf("sbatch %v: %w: %s", s.args, err, stderr)
+			return fmt.Errorf("sbatch %v: %w: %s", j.args, err, stderr)
 		}
-		s.id = strings.TrimSpace(out)
+		j.id = strings.TrimSpace(out)
 	}
 	if err := gone(ctx, c, time.Second); err != nil {
 		return err
 	}
-	return w.report(ctx, way, c, work)
+	return s.report(ctx, scenario, c, work)
 }
 
 // submission is a job of the trace and the result of its submission.
@@ -249,18 +249,19 @@ type submission struct {
 	units   float64 // the units that the job needs, as a share of a GPU
 }
 
-func (w ways) submissions(way string, boards []*board) (all []*submission, err error) {
+func (s scenarios) submissions(scenario string, boards []*board) (all []*submission, err error) {
 	for _, b := range boards {
 		for _, j := range b.work {
-			profile, err := b.asks(way, j)
+			profile, err := b.asks(scenario, j)
 			if err != nil {
 				return nil, err
 			}
 			p, _ := b.ProfileIndex(j.Profile)
 			all = append(all, &submission{
-				at: time.Duration(
-					j.Submit * float64(time.Second),
-				), profile: j.Profile, seconds: j.Duration, units: float64(b.Profiles[p].Size) / float64(b.Grid),
+				at:      time.Duration(j.Submit * float64(time.Second)),
+				profile: j.Profile,
+				seconds: j.Duration,
+				units:   float64(b.Profiles[p].Size) / float64(b.Grid),
 				args: []string{
 					"--gres=gpu:" + b.Type + ":1,mig:" + profile + ":1",
 					fmt.Sprintf("--time=%.0f", limit(j)/60),
@@ -273,102 +274,6 @@ func (w ways) submissions(way string, boards []*board) (all []*submission, err e
 	slices.SortStableFunc(all, func(a, b *submission) int { return cmp.Compare(a.at, b.at) })
 	return all, nil
 }
-
-var logged = regexp.MustCompile(
-	`(?m)^\[([^\]]+)\] .*?` +
-		`(_slurm_rpc_submit_batch_job:|sched: Allocate|_start_job: Started|_job_complete:) JobId=(\d+)\b.*$`,
-)
-
-// report prints the row of a scenario, from the times of slurmctld's log, which are in milliseconds.
-func (w ways) report(ctx context.Context, way string, c *cluster.Cluster, work []*submission) error {
-	log, err := c.Log("slurmctld")
-	if err != nil {
-		return err
-	}
-	type times struct{ submit, start, end time.Time }
-	jobs := map[string]*times{}
-	for _, m := range logged.FindAllStringSubmatch(log, -1) {
-		at, err := time.Parse("2006-01-02T15:04:05.000", m[1])
-		if err != nil {
-			return err
-		}
-		t := jobs[m[3]]
-		if t == nil {
-			t = &times{}
-			jobs[m[3]] = t
-		}
-		switch m[2] {
-		case "_slurm_rpc_submit_batch_job:":
-			t.submit = at
-		case "_job_complete:":
-			t.end = at
-		default:
-			t.start = at
-		}
-	}
-	var waits []float64
-	var first, last time.Time
-	needed := 0.0
-	large := 0.0
-	found, prompt := 0, 0
-	for _, s := range work {
-		t := jobs[s.id]
-		if t == nil || t.submit.IsZero() || t.start.IsZero() || t.end.IsZero() {
-			return fmt.Errorf("slurmctld's log does not contain the start and the end of job %s", s.id)
-		}
-		wait := t.start.Sub(t.submit).Seconds()
-		waits = append(waits, wait)
-		needed += s.units * s.seconds
-		if first.IsZero() || t.submit.Before(first) {
-			first = t.submit
-		}
-		if t.end.After(last) {
-			last = t.end
-		}
-		if s.units == 1 {
-			large = max(large, wait)
-		}
-		if s.found {
-			found++
-		}
-		if s.found || wait < atOnce {
-			prompt++
-		}
-	}
-	slices.Sort(waits)
-	sum := 0.0
-	for _, x := range waits {
-		sum += x
-	}
-	makespan := last.Sub(first).Seconds()
-	fmt.Printf(
-		"  %-8s %8.1f s %8.1f s %8.1f s %8.1f s %6.0f s, %.0f%%   (longest of a whole GPU %.1f s)\n",
-		way,
-		sum/float64(len(waits)),
-		median(waits),
-		waits[len(waits)*95/100],
-		waits[len(waits)-1],
-		makespan,
-		100*needed/(makespan*float64(w.nodes*w.gpus)),
-		large,
-	)
-	if way == "caelum" {
-		fmt.Printf(
-			"  %-8s of %d jobs whose profile was offered or that started within %.1f s, it was offered for %d: "+
-				"%.1f%%\n",
-			"",
-			prompt,
-			atOnce,
-			found,
-			100*float64(found)/float64(prompt),
-		)
-	}
-	return w.cost(ctx, way, c)
-}
-
-// atOnce is the longest wait in seconds of a job for which there was room at its submission: one publication of an
-// agent and slurmctld's next two scheduling cycles.
-const atOnce = 2.5
 
 // onOffer returns whether a slice of the profile is free on any node, according to slurmctld's counts.
 func onOffer(ctx context.Context, c *cluster.Cluster, profile string) (bool, error) {
@@ -398,26 +303,4 @@ func onOffer(ctx context.Context, c *cluster.Cluster, profile string) (bool, err
 		}
 	}
 	return false, nil
-}
-
-// cost prints the cost of the scenario for slurmctld, from sdiag.
-func (w ways) cost(ctx context.Context, way string, c *cluster.Cluster) error {
-	out, _, err := c.Exec(ctx, "root", "sdiag")
-	if err != nil {
-		return err
-	}
-	line := func(after, name string) string {
-		_, rest, _ := strings.Cut(out, after)
-		_, rest, _ = strings.Cut(rest, name+":")
-		value, _, _ := strings.Cut(rest, "\n")
-		return strings.TrimSpace(value)
-	}
-	fmt.Printf(
-		"  %-8s mean main cycle %s us; mean backfill cycle %s us, depth %s\n",
-		"",
-		line("Main schedule", "Mean cycle"),
-		line("Backfilling stats", "Mean cycle"),
-		line("Backfilling stats", "Depth Mean"),
-	)
-	return nil
 }
