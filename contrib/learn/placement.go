@@ -85,6 +85,49 @@ func (m *memory) estimate(j trace.Job) float64 {
 	return min(need.Seconds, j.Limit)
 }
 
+// estimator is a source of the run times that the scheduler expects. estimate returns a job's run time in seconds, and
+// the observer of the simulation that it needs. ends: the policy gets the estimates too.
+type estimator struct {
+	name     string
+	ends     bool
+	estimate func(scripts map[string]string) (func(trace.Job) float64, sim.Observer)
+}
+
+var estimators = []estimator{
+	{"the truth", false, byTruth},
+	{"the limits", false, byLimits},
+	{"the limits and Ends", true, byLimits},
+	{"the scripts' runs", false, byRuns},
+	{"the scripts' runs and Ends", true, byRuns},
+}
+
+func byTruth(map[string]string) (func(trace.Job) float64, sim.Observer) { return nil, nil }
+
+func byLimits(map[string]string) (func(trace.Job) float64, sim.Observer) {
+	return func(j trace.Job) float64 { return j.Limit }, nil
+}
+
+func byRuns(scripts map[string]string) (func(trace.Job) float64, sim.Observer) {
+	m := &memory{scripts: scripts, past: map[string][]predict.Run{}}
+	return m.estimate, m
+}
+
+// meanWait simulates the built-in workload once per seed and returns the mean of the mean waits in seconds.
+func (e estimator) meanWait(c sim.Config, mix trace.Mix, seeds []uint64) (float64, error) {
+	c.Learn = e.ends
+	sum := 0.0
+	for _, seed := range seeds {
+		jobs, scripts := churn(c.GPUs[0], mix, seed)
+		c.Said, c.Observer = e.estimate(scripts)
+		r, err := sim.Run(c, slices.Values(jobs))
+		if err != nil {
+			return 0, err
+		}
+		sum += r.Waits.Mean()
+	}
+	return sum / float64(len(seeds)), nil
+}
+
 // placements simulates the built-in workload with recurring jobs under different knowledge of run times.
 func placements(w io.Writer, seeds []uint64) error {
 	model, err := mig.ModelByName("A100-40GB")
@@ -95,54 +138,26 @@ func placements(w io.Writer, seeds []uint64) error {
 	if err != nil {
 		return err
 	}
-	models := slices.Repeat([]*mig.Model{model.Select(mig.Plain)}, gpus)
-	limit := func(j trace.Job) float64 { return j.Limit }
-	known := []struct {
-		name     string
-		learn    bool
-		estimate func(scripts map[string]string) (func(trace.Job) float64, sim.Observer)
-	}{
-		{"the truth", false, func(map[string]string) (func(trace.Job) float64, sim.Observer) { return nil, nil }},
-		{"the limits", false, func(map[string]string) (func(trace.Job) float64, sim.Observer) { return limit, nil }},
-		{
-			"the limits and Ends",
-			true,
-			func(map[string]string) (func(trace.Job) float64, sim.Observer) { return limit, nil },
-		},
-		{"the scripts' runs", false, func(scripts map[string]string) (func(trace.Job) float64, sim.Observer) {
-			m := &memory{scripts: scripts, past: map[string][]predict.Run{}}
-			return m.estimate, m
-		}},
-		{"the scripts' runs and Ends", true, func(scripts map[string]string) (func(trace.Job) float64, sim.Observer) {
-			m := &memory{scripts: scripts, past: map[string][]predict.Run{}}
-			return m.estimate, m
-		}},
-	}
+	c := sim.Config{GPUs: slices.Repeat([]*mig.Model{model.Select(mig.Plain)}, gpus), Policy: policy}
 	for _, queue := range []struct {
 		name       string
 		discipline sim.Discipline
 	}{{"FIFO", sim.FIFO}, {"EASY", sim.EASY}} {
+		c.Discipline = queue.discipline
 		var failed error
 		err := table(
 			w,
 			"mean wait in s: "+queue.name+" with qla by, uniform6, skew-small, bimodal, four-equal",
 			func(row func(string, ...any)) {
-				for _, k := range known {
-					values := []any{k.name}
+				for _, e := range estimators {
+					values := []any{e.name}
 					for _, mix := range trace.Mixes {
-						sum := 0.0
-						for _, seed := range seeds {
-							jobs, scripts := churn(models[0], mix.Mix, seed)
-							c := sim.Config{GPUs: models, Policy: policy, Discipline: queue.discipline, Learn: k.learn}
-							c.Said, c.Observer = k.estimate(scripts)
-							r, err := sim.Run(c, slices.Values(jobs))
-							if err != nil {
-								failed = err
-								return
-							}
-							sum += r.Waits.Mean()
+						mean, err := e.meanWait(c, mix.Mix, seeds)
+						if err != nil {
+							failed = err
+							return
 						}
-						values = append(values, sum/float64(len(seeds)))
+						values = append(values, mean)
 					}
 					row("%s, %.0f, %.0f, %.0f, %.0f", values...)
 				}

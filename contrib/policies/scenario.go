@@ -87,26 +87,32 @@ func (s scenario) run(policy string, seed uint64, n int) (*sim.Result, error) {
 	default:
 		return nil, fmt.Errorf("-queues %s: use one of %v", s.queue, queueNames)
 	}
+	c.Learn = s.ends == "learned"
+	if c.Said, err = s.said(seed); err != nil {
+		return nil, err
+	}
+	return sim.Run(c, slices.Values(jobs))
+}
+
+// said returns the function that gives the end that the scheduler expects of a job, in seconds after its start.
+func (s scenario) said(seed uint64) (func(trace.Job) float64, error) {
 	var estimate func(trace.Job) float64
 	switch s.ends {
 	case "exact":
 		estimate = func(j trace.Job) float64 { return j.Duration }
-	case "limits":
+	case "limits", "learned":
 		estimate = sim.Limits(1, 6, seed)
-	case "learned":
-		estimate, c.Learn = sim.Limits(1, 6, seed), true
 	case "own":
 		estimate = func(j trace.Job) float64 { return cmp.Or(j.Limit, math.Inf(1)) }
 	default:
 		return nil, fmt.Errorf("-ends %s: use one of %v", s.ends, endNames)
 	}
-	c.Said = func(j trace.Job) float64 {
+	return func(j trace.Job) float64 {
 		if k, _ := strconv.ParseUint(j.ID, 10, 64); rand.New(rand.NewPCG(seed, k)).Float64() < s.unlimited {
 			return math.Inf(1)
 		}
 		return estimate(j)
-	}
-	return sim.Run(c, slices.Values(jobs))
+	}, nil
 }
 
 // jobs generates the workload. On GPUs of two models, a job needs the same share of either model.
