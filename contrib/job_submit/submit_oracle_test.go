@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"caelum/internal/decisions"
-	"caelum/internal/predict"
 )
 
 // This file implements the rules of README.md a second time, without regard to speed.
@@ -20,30 +19,9 @@ const oracleTable = "caelum-decisions 1 1\npartition gpu\npartition gpu-long\n" 
 	"default 2g.10gb\nmax_nodes 2\n"
 
 var (
-	gresWord    = regexp.MustCompile(`(?s)gres[:/]([^:=]+)(.*)$`)
-	typeWord    = regexp.MustCompile(`(?s)^:([^:=]*[A-Za-z][^:=]*)(.*)$`)
 	profileWord = regexp.MustCompile(`^([0-9]+)g\.([0-9]+)gb$`)
-	countWord   = regexp.MustCompile(`^[:=]([0-9]+)$`)
 	sizeWord    = regexp.MustCompile(`^([0-9]{1,9})([kKmMgGtT]?)$`)
 )
-
-var (
-	plainText  = regexp.MustCompile(`^[A-Za-z0-9._+:=/-]*$`)
-	plainEntry = regexp.MustCompile(
-		`^gres[:/]([A-Za-z][A-Za-z0-9_]*)(?::([A-Za-z0-9][A-Za-z0-9._+-]*?))??(?::no_consume)?` +
-			`(?:[:=](?:[0-9]{1,9}|[0-9]{1,2}[kKmMgGtT]))?$`,
-	)
-	countLike = regexp.MustCompile(`^[0-9]+[kKmMgGtTpP]?$`)
-)
-
-// readable reports whether the agents can read an entry.
-func (e entry) readable() bool {
-	m := plainEntry.FindStringSubmatch(e.text)
-	if m == nil {
-		return plainText.MatchString(e.text) && !strings.Contains(e.text, "gres:") && !strings.Contains(e.text, "gres/")
-	}
-	return m[1] != "gres" && !countLike.MatchString(m[2])
-}
 
 // lacksSlots reports whether a job of an unmanaged partition asks for slices without as many GPUs per node.
 func lacksSlots(q fields) bool {
@@ -65,81 +43,6 @@ func lacksSlots(q fields) bool {
 	return sum > 0 && !node.typed()
 }
 
-type entry struct {
-	text, name, kind string
-	count            int // -1: not understood
-}
-
-func entriesOf(list string) (out []entry) {
-	if len(list) > 1024 {
-		return nil
-	}
-	for _, text := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' }) {
-		e := entry{text: text, count: -1}
-		if m := gresWord.FindStringSubmatch(text); m != nil {
-			e.name = m[1]
-			rest := m[2]
-			if k := typeWord.FindStringSubmatch(rest); k != nil {
-				e.kind, rest = k[1], k[2]
-			}
-			if rest == "" {
-				e.count = 1
-			} else if c := countWord.FindStringSubmatch(rest); c != nil {
-				if n, err := strconv.Atoi(c[1]); err == nil && n <= 65533 {
-					e.count = n
-				}
-			}
-		}
-		out = append(out, e)
-	}
-	return out
-}
-
-// sum is one GRES of a request: counts by type ("" for none), in the order of the request.
-type sum struct {
-	types []string
-	count map[string]int
-}
-
-func (s sum) all() (n int) {
-	for _, c := range s.count {
-		n += c
-	}
-	return n
-}
-
-func sumOf(list []entry, name string) (s sum, ok bool) {
-	s.count = map[string]int{}
-	for _, e := range list {
-		if e.name != name {
-			continue
-		}
-		letter := e.kind == "" || ('a' <= e.kind[0]|0x20 && e.kind[0]|0x20 <= 'z')
-		if e.count < 0 || name == "gpu" && !letter {
-			return s, false
-		}
-		if e.count > 0 {
-			if !slices.Contains(s.types, e.kind) {
-				s.types = append(s.types, e.kind)
-			}
-			s.count[e.kind] = e.count
-		}
-	}
-	return s, true
-}
-
-// times returns n*factor/divisor for every type, and false if a result is not a whole number.
-func (s sum) times(factor, divisor int) (sum, bool) {
-	out := sum{types: s.types, count: map[string]int{}}
-	for kind, n := range s.count {
-		if n*factor%divisor != 0 {
-			return out, false
-		}
-		out.count[kind] = n * factor / divisor
-	}
-	return out, true
-}
-
 // outcome of a request. none: it asks for no GPU. refused: it is refused. Otherwise the other fields describe the job.
 type outcome struct {
 	none, refused bool
@@ -149,19 +52,6 @@ type outcome struct {
 	runs          int    // expected run time in seconds; 0: unknown
 	warning       string // message to the user
 	hold          bool
-}
-
-func text(q fields, name string) string {
-	s, _ := q[name].(string)
-	return s
-}
-
-// set returns a number that is set: Slurm treats 0 and the two highest values of 16 bits as not set.
-func set(q fields, name string) int {
-	if v, ok := q[name].(float64); ok && v >= 1 && v <= 65533 {
-		return int(v)
-	}
-	return 0
 }
 
 // stamp identifies the earlier runs of a job.
@@ -260,85 +150,35 @@ func onModel(d decisions.Table, models []string, profile string) string {
 
 // oracle returns the outcome of a job under a table. stamped is the stamp of a pending job; nil: the job is being
 // submitted.
-func oracle(q fields, d decisions.Table, stamped *stamp) outcome {
-	lists, gpu, mig := map[string][]entry{}, map[string]sum{}, map[string]sum{}
-	asks, understood := false, true
-	for _, per := range []string{"node", "job", "socket", "task"} {
-		lists[per] = entriesOf(text(q, "tres_per_"+per))
-		var ok1, ok2 bool
-		gpu[per], ok1 = sumOf(lists[per], "gpu")
-		mig[per], ok2 = sumOf(lists[per], "mig")
-		if !ok1 || !ok2 || per != "node" && mig[per].all() > 0 {
-			understood = false
-		}
-		asks = asks || gpu[per].all() > 0 || mig[per].all() > 0
-	}
-	tasks, perNode := set(q, "num_tasks"), set(q, "ntasks_per_node")
-	perGPU, minNodes := set(q, "ntasks_per_tres"), set(q, "min_nodes")
-	nodes := max(minNodes, 1)
-	if minNodes == 0 && tasks > 0 && perNode > 0 {
-		nodes = (tasks + perNode - 1) / perNode
-	}
-	if perGPU > 0 && (tasks >= perGPU || tasks == 0 && minNodes > 0) {
-		asks = true
-	}
-	if !understood {
+func oracle(q fields, d decisions.Table, stamped *stamp) (o outcome) {
+	r := requestOf(q)
+	switch {
+	case !r.understood:
+		return outcome{refused: true}
+	case !r.asks:
+		return outcome{none: true}
+	case r.unreadable():
 		return outcome{refused: true}
 	}
-	if !asks {
-		return outcome{none: true}
-	}
-	for _, list := range lists {
-		if slices.ContainsFunc(list, func(e entry) bool { return !e.readable() }) {
-			return outcome{refused: true}
-		}
-	}
-
-	slots, even := gpu["node"], true
-	switch {
-	case slots.all() > 0:
-	case gpu["job"].all() > 0:
-		slots, even = gpu["job"].times(1, nodes)
-	case gpu["socket"].all() > 0:
-		sockets := set(q, "sockets_per_node")
-		slots, even = gpu["socket"].times(sockets, 1)
-		even = even && sockets > 0
-	case gpu["task"].all() > 0:
-		n := tasks
-		if perNode > 0 {
-			n = perNode * nodes
-		} else if tasks == 0 {
-			n = nodes
-		}
-		slots, even = gpu["task"].times(n, nodes)
-	case mig["node"].all() > 0:
-		slots = sum{[]string{""}, map[string]int{"": mig["node"].all()}}
-	default:
-		n := nodes
-		if tasks > 0 {
-			n = tasks / perGPU
-		}
-		slots, even = sum{[]string{""}, map[string]int{"": n}}.times(1, nodes)
-	}
+	slots, even := r.slots(set(q, "sockets_per_node"))
 	if !even {
 		return outcome{refused: true}
 	}
 
-	o := outcome{}
-	slices_, typed := mig["node"], false
-	for _, profile := range slices_.types {
+	profiles, typed := r.mig["node"], false
+	for _, profile := range profiles.types {
 		if profile != "" {
 			typed = true
 			o.refused = o.refused || !slices.Contains(d.Names(), profile)
 		}
 	}
-	o.refused = o.refused || typed && slices_.count[""] > 0 || slices_.all() > 0 && slices_.all() != slots.all()
-	for _, e := range lists["node"] {
+	o.refused = o.refused || typed && profiles.count[""] > 0 || profiles.all() > 0 && profiles.all() != slots.all()
+	for _, e := range r.options["node"] {
 		if e.name != "mig" || e.kind != "" {
 			o.kept = append(o.kept, e.text)
 		}
 	}
-	if gpu["node"].all() == 0 {
+	if r.gpu["node"].all() == 0 {
 		for _, kind := range slots.types {
 			colon := ""
 			if kind != "" {
@@ -347,19 +187,10 @@ func oracle(q fields, d decisions.Table, stamped *stamp) outcome {
 			o.added = append(o.added, fmt.Sprintf("gpu:%s%s%d", kind, colon, slots.count[kind]))
 		}
 	}
-	account, named := q["account"].(string)
-	if !named {
-		account = text(q, "default_account")
-	}
-	uid, _ := q["user_id"].(float64)
-	in := predict.KeyInput{
-		UID: uint32(uid), Account: account[:min(len(account), 256)],
-		JobName: text(q, "name"), Script: text(q, "script"),
-		GPUs: slots.all(), Nodes: nodes, Tasks: tasks, CPUsPerTask: set(q, "cpus_per_task"),
-	}
-	o.stamp = stamp{in.UID, predict.Key(in), predict.Fingerprint(in)}
 	if stamped != nil {
 		o.stamp = *stamped
+	} else {
+		o.stamp = r.stamp(q, slots.all())
 	}
 	known := learned(d, o.stamp)
 	if known != nil {
@@ -375,15 +206,10 @@ func oracle(q fields, d decisions.Table, stamped *stamp) outcome {
 		o.warning = warning
 		o.added = append(o.added, fmt.Sprintf("mig:%s:%d", profile, slots.all()))
 	}
-	o.hold = q["priority"] != float64(0) &&
-		(text(q, "req_nodes") != "" || text(q, "exc_nodes") != "" || text(q, "reservation") != "" || nodes > d.MaxNodes)
+	o.hold = q["priority"] != float64(0) && (text(q, "req_nodes") != "" || text(q, "exc_nodes") != "" ||
+		text(q, "reservation") != "" || r.nodes > d.MaxNodes)
 	return o
 }
-
-// options are the GRES requests of a job by "node", "job", "socket" and "task", as slurmctld stores them.
-type options map[string][]entry
-
-var pers = []string{"node", "job", "socket", "task"}
 
 // recorded returns the options in a job's record.
 func recorded(q fields) options {

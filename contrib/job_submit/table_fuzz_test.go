@@ -155,8 +155,33 @@ func (p probe) gives(q fields, want string) reply {
 // force checks that a table is in force. why is the logged error of the file, or nil.
 func (p probe) force(d decisions.Table, why error) {
 	p.Helper()
-	var log []string
 	known := learned(d, stamp{probed.UID, predict.Key(probed), predict.Fingerprint(probed)})
+	log := p.partitions(d, known)
+	if why == nil && d.OldKeys > 0 { // keys without a user have no effect
+		says := fmt.Sprintf(": %d key lines without a user have no effect;", d.OldKeys)
+		if len(log) != 1 || !strings.Contains(log[0], says) {
+			p.Fatalf("%s, table %q\nlogged %q, want %q", p.lua.name, p.text, log, says)
+		}
+		log = nil
+	}
+	p.logged(log, why, "; the last good table stays in force")
+	managed := ""
+	for _, partition := range d.Partitions {
+		if !strings.Contains(partition, ",") {
+			managed = partition
+		}
+	}
+	if managed != "" {
+		p.profiles(d, managed)
+		p.sizes(d, managed, known)
+		p.nodes(d, managed)
+	}
+}
+
+// partitions checks that only jobs of the table's partitions get slices, of the profile for the probed job. It returns
+// the lines that were logged.
+func (p probe) partitions(d decisions.Table, known *decisions.Learned) (log []string) {
+	p.Helper()
 	profile, runs := d.Default, ""
 	if known != nil {
 		profile = known.Profile
@@ -181,23 +206,12 @@ func (p probe) force(d decisions.Table, why error) {
 			}
 		}
 	}
-	if why == nil && d.OldKeys > 0 { // keys without a user have no effect
-		says := fmt.Sprintf(": %d key lines without a user have no effect;", d.OldKeys)
-		if len(log) != 1 || !strings.Contains(log[0], says) {
-			p.Fatalf("%s, table %q\nlogged %q, want %q", p.lua.name, p.text, log, says)
-		}
-		log = nil
-	}
-	p.logged(log, why, "; the last good table stays in force")
-	managed := ""
-	for _, partition := range d.Partitions {
-		if !strings.Contains(partition, ",") {
-			managed = partition
-		}
-	}
-	if managed == "" {
-		return
-	}
+	return log
+}
+
+// profiles checks that a job can name the table's profiles and no others.
+func (p probe) profiles(d decisions.Table, partition string) {
+	p.Helper()
 	names := d.Names()
 	for _, name := range append(few(names), "9g.99gb", "closed") {
 		want := "gpu:1"
@@ -206,14 +220,20 @@ func (p probe) force(d decisions.Table, why error) {
 		}
 		// Slurm's types contain a letter, and its requests have at most 1024 bytes.
 		if strings.ContainsFunc(name, func(r rune) bool { return r > '9' }) && len(name) < 1000 {
-			p.gives(fields{"tres_per_node": "gres:mig:" + name + ":1", "partition": managed}, want)
+			p.gives(fields{"tres_per_node": "gres:mig:" + name + ":1", "partition": partition}, want)
 		}
 	}
+}
+
+// sizes checks the slices of jobs with --mig-mem, and with --mig=off.
+func (p probe) sizes(d decisions.Table, partition string, known *decisions.Learned) {
+	p.Helper()
 	for _, mem := range []string{"", "4864", "9728", "9856", "60"} {
-		q := fields{"tres_per_node": "gres:gpu:1", "partition": managed, "env.1": "_SLURM_SPANK_OPTION_caelum_mig=off"}
+		option := "_SLURM_SPANK_OPTION_caelum_mig=off"
 		if mem != "" {
-			q["env.1"] = "_SLURM_SPANK_OPTION_caelum_mig_mem=" + mem
+			option = "_SLURM_SPANK_OPTION_caelum_mig_mem=" + mem
 		}
+		q := fields{"tres_per_node": "gres:gpu:1", "partition": partition, "env.1": option}
 		profile, _, _, ok := size(q, d, known)
 		if !ok {
 			p.gives(q, "refused")
@@ -221,8 +241,13 @@ func (p probe) force(d decisions.Table, why error) {
 			p.gives(q, "mig:"+profile+":1")
 		}
 	}
+}
+
+// nodes checks that exactly the jobs of more than max_nodes nodes are held.
+func (p probe) nodes(d decisions.Table, partition string) {
+	p.Helper()
 	for _, nodes := range []int{max(d.MaxNodes, 1), d.MaxNodes + 1} {
-		r := p.submit(fields{"tres_per_node": "gres:gpu:1", "partition": managed, "min_nodes": float64(nodes)})
+		r := p.submit(fields{"tres_per_node": "gres:gpu:1", "partition": partition, "min_nodes": float64(nodes)})
 		held := slices.Contains(r.writes, write{"priority", 0.0})
 		if held != (nodes > d.MaxNodes) {
 			p.Fatalf("%s, table %q\n%d nodes held: %v (%+v)", p.lua.name, p.text, nodes, held, r)
