@@ -32,10 +32,7 @@ func (s site) on(node string, args ...string) string {
 // run submits a script as a user under its own name and waits for the job's end. It returns the job's id and profile.
 func (s site) run(user, name, script string) (id, profile string) {
 	s.Helper()
-	path := filepath.Join(s.Dir, "home", user, name)
-	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
-		s.Fatal(err)
-	}
+	path := s.write(user, name, script)
 	id = strings.TrimSpace(s.must(user, "sbatch", "--parsable", "-o", "/dev/null", path))
 	s.until("", "squeue", "-h")
 	s.until("COMPLETED", "sacct", "-X", "-n", "-P", "-j", id, "-o", "State")
@@ -72,18 +69,7 @@ func TestUnchangedScript(t *testing.T) {
 		}
 		return path
 	}
-	c, err := cluster.Start(t.Context(), cluster.Options{
-		Nodes: 2, GPUs: 1, AgentConfig: write("agent.yaml",
-			"poll_interval: 1s\nsample_interval: 200ms\nlog_format: json\n"),
-		Conf: []string{
-			"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1",
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Stop() })
-	s := site{t, c}
+	s := start(t, "poll_interval: 1s\nsample_interval: 200ms\nlog_format: json\n", cluster.Options{Nodes: 2, GPUs: 1})
 	own, shared := write("own.yaml", ""), write("shared.yaml", "share: true\nshare_users: 1\n")
 
 	first, profile := s.run("user1", "train", train)
@@ -119,36 +105,41 @@ func TestUnchangedScript(t *testing.T) {
 		t.Errorf("a peak of %v MiB: %q", peak, record)
 	}
 
-	// Every host that has the table predicts the same, also when its repository was lost.
 	s.on("", "cp", "/etc/caelum/decisions", filepath.Join(folder, "decisions"))
-	tabled := write("tabled.yaml", "table: "+filepath.Join(folder, "decisions")+"\n")
+	s.predictAlike(first, write("tabled.yaml", "table: "+filepath.Join(folder, "decisions")+"\n"))
+}
+
+// predictAlike checks that every host predicts the same for a job with the table of this configuration, also when its
+// repository was lost.
+func (s site) predictAlike(job, config string) {
+	s.Helper()
 	predicted := func(node string) string {
-		t.Helper()
-		return s.on(node, "caelum", "predict", first, "--config", tabled, "--json")
+		s.Helper()
+		return s.on(node, "caelum", "predict", job, "--config", config, "--json")
 	}
 	want := predicted("")
 	for _, node := range []string{"n1", "n2"} {
 		s.on(node, "caelum", "repo", "sync")
 		if got := predicted(node); got != want {
-			t.Errorf("%s predicts\n%s, the controller\n%s", node, got, want)
+			s.Errorf("%s predicts\n%s, the controller\n%s", node, got, want)
 		}
 	}
-	if err := c.StopUnit("agent-n1"); err != nil {
-		t.Fatal(err)
+	if err := s.StopUnit("agent-n1"); err != nil {
+		s.Fatal(err)
 	}
 	s.on("n1", "sh", "-c", "rm /var/lib/caelum/repo.db*")
 	s.on("n1", "caelum", "repo", "sync")
 	if got := predicted("n1"); got != want {
-		t.Errorf("n1, its repository lost, predicts\n%s, the controller\n%s", got, want)
+		s.Errorf("n1, its repository lost, predicts\n%s, the controller\n%s", got, want)
 	}
-	if err := c.StartUnit("agent-n1"); err != nil {
-		t.Fatal(err)
+	if err := s.StartUnit("agent-n1"); err != nil {
+		s.Fatal(err)
 	}
 	var p struct {
 		Profile string
 		Runs    []json.RawMessage
 	}
 	if err := json.Unmarshal([]byte(predicted("n2")), &p); err != nil || p.Profile != "1g.10gb" || len(p.Runs) != 3 {
-		t.Errorf("predicted %s of %d runs, %v", p.Profile, len(p.Runs), err)
+		s.Errorf("predicted %s of %d runs, %v", p.Profile, len(p.Runs), err)
 	}
 }

@@ -136,57 +136,44 @@ func (s site) until(want string, args ...string) {
 	}
 }
 
-func TestLearned(t *testing.T) {
-	config := filepath.Join(t.TempDir(), "caelum.yaml")
-	if err := os.WriteFile(config, []byte("accounting_field: none\npoll_interval: 1s\n"), 0o644); err != nil {
+// start starts a cluster whose agents have this configuration, and stops it at the end of the test.
+func start(t *testing.T, config string, o cluster.Options) site {
+	t.Helper()
+	o.AgentConfig = filepath.Join(t.TempDir(), "caelum.yaml")
+	if err := os.WriteFile(o.AgentConfig, []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c, err := cluster.Start(
-		t.Context(),
-		cluster.Options{
-			AgentConfig: config,
-			Conf: []string{
-				"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0," +
-					"bf_continue,bf_hetjob_prio=min,bf_interval=1",
-				"AuthInfo=cred_expire=5",
-			},
-		},
-	)
+	o.Conf = append(o.Conf,
+		"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1")
+	c, err := cluster.Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Stop() })
-	s := site{t, c}
+	return site{t, c}
+}
 
-	array := s.submit("--gres=gpu:1", "--array=0-9", "--wrap=sleep 1")
-	requeued := s.submit("--gres=gpu:1", "--requeue", "--wrap=sleep 3; exit $SLURM_RESTART_COUNT")
-	s.until("RUNNING", "squeue", "-h", "-j", requeued, "-o", "%T")
-	s.must("root", "scontrol", "requeue", requeued)
-	wide := s.submit("--gres=gpu:1", "-N2", "--wrap=sleep 1")
-	het := s.submit("--gres=gpu:1", ":", "--gres=gpu:1", "--wrap=sleep 1")
-	s.until("", "squeue", "-h")
-	running := s.submit("--gres=gpu:1", "--wrap=sleep 600")
-	s.until("RUNNING", "squeue", "-h", "-j", running, "-o", "%T")
-
-	ids := strings.Fields(
-		s.must("root", "sacct", "-a", "-X", "-n", "-S", "now-1hour", "-E", "now", "-s", "CD,F", "-o", "JobIDRaw"),
-	)
-	if len(ids) != 14 || !slices.Contains(ids, array) || !slices.Contains(ids, wide) || !slices.Contains(ids, het) {
-		t.Fatalf("these jobs have ended: %v", ids)
+// write makes an executable file in a user's home and returns its path.
+func (s site) write(user, name, text string) string {
+	s.Helper()
+	path := filepath.Join(s.Dir, "home", user, name)
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		s.Fatal(err)
 	}
+	return path
+}
+
+// TestLearned: a host that reads the runs from slurmdbd learns the same as hosts that record them, and users learn from
+// their own runs only.
+func TestLearned(t *testing.T) {
+	s := start(t, "accounting_field: none\npoll_interval: 1s\n",
+		cluster.Options{Conf: []string{"AuthInfo=cred_expire=5"}})
+	ended, running := s.firstRuns()
 	folder := t.TempDir()
 	if err := os.Chmod(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.must("root", append([]string{self, "inside", folder}, ids...)...)
-	if _, stderr, err := s.Exec(t.Context(), "root", self, "inside", t.TempDir(), running); err == nil ||
-		!strings.Contains(stderr, slurm.ErrJobState.Error()) {
-		t.Errorf("a job that runs was written: %v %s", err, stderr)
-	}
+	s.record(folder, ended, running)
 
 	off := filepath.Join(folder, "learn.yaml") // the agents of this cluster use no accounting field, but a sync does
 	if err := os.WriteFile(off, nil, 0o644); err != nil {
@@ -223,35 +210,78 @@ func TestLearned(t *testing.T) {
 	) {
 		t.Error(text)
 	}
-	// Users get predictions from their own runs.
+	s.usersLearn(next)
+}
+
+// firstRuns runs an array, a requeued job, a job on two nodes and a het job. It returns the ids of the ended jobs, and
+// a job that is running.
+func (s site) firstRuns() (ended []string, running string) {
+	s.Helper()
+	array := s.submit("--gres=gpu:1", "--array=0-9", "--wrap=sleep 1")
+	requeued := s.submit("--gres=gpu:1", "--requeue", "--wrap=sleep 3; exit $SLURM_RESTART_COUNT")
+	s.until("RUNNING", "squeue", "-h", "-j", requeued, "-o", "%T")
+	s.must("root", "scontrol", "requeue", requeued)
+	wide := s.submit("--gres=gpu:1", "-N2", "--wrap=sleep 1")
+	het := s.submit("--gres=gpu:1", ":", "--gres=gpu:1", "--wrap=sleep 1")
+	s.until("", "squeue", "-h")
+	running = s.submit("--gres=gpu:1", "--wrap=sleep 600")
+	s.until("RUNNING", "squeue", "-h", "-j", running, "-o", "%T")
+
+	ended = strings.Fields(
+		s.must("root", "sacct", "-a", "-X", "-n", "-S", "now-1hour", "-E", "now", "-s", "CD,F", "-o", "JobIDRaw"),
+	)
+	if len(ended) != 14 || !slices.Contains(ended, array) || !slices.Contains(ended, wide) ||
+		!slices.Contains(ended, het) {
+		s.Fatalf("these jobs have ended: %v", ended)
+	}
+	return ended, running
+}
+
+// record calls this program in the cluster to record the ended jobs, which it must refuse for a running job.
+func (s site) record(folder string, ended []string, running string) {
+	s.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.must("root", append([]string{self, "inside", folder}, ended...)...)
+	if _, stderr, err := s.Exec(s.Context(), "root", self, "inside", s.TempDir(), running); err == nil ||
+		!strings.Contains(stderr, slurm.ErrJobState.Error()) {
+		s.Errorf("a job that runs was written: %v %s", err, stderr)
+	}
+}
+
+// usersLearn checks the predictions and the tables that users get from the runs of user1, of which job is one.
+func (s site) usersLearn(job string) {
+	s.Helper()
 	as := func(user string, args ...string) string {
-		own := filepath.Join(c.Dir, "home", user, "learn.yaml")
+		own := filepath.Join(s.Dir, "home", user, "learn.yaml")
 		if err := os.WriteFile(own, nil, 0o644); err != nil {
-			t.Fatal(err)
+			s.Fatal(err)
 		}
 		return s.must(user, append(append([]string{"caelum"}, args...), "--config", own)...)
 	}
-	if text := as("user1", "predict", next); !strings.Contains(text, "profile 1g.10gb of A100-40GB") {
-		t.Error(text)
+	if text := as("user1", "predict", job); !strings.Contains(text, "profile 1g.10gb of A100-40GB") {
+		s.Error(text)
 	}
 	if runs := as("user1", "repo", "export"); strings.Count(runs, "\n") != 16 {
-		t.Errorf("user1's own runs:\n%s", runs)
+		s.Errorf("user1's own runs:\n%s", runs)
 	}
 	if text := as("user2", "repo", "export"); text != "" {
-		t.Errorf("user2 has runs:\n%s", text)
+		s.Errorf("user2 has runs:\n%s", text)
 	}
-	if _, stderr, err := s.Exec(t.Context(), "user2", "caelum", "predict", next, "--config",
-		filepath.Join(c.Dir, "home", "user2", "learn.yaml")); err == nil ||
+	if _, stderr, err := s.Exec(s.Context(), "user2", "caelum", "predict", job, "--config",
+		filepath.Join(s.Dir, "home", "user2", "learn.yaml")); err == nil ||
 		!strings.Contains(stderr, "belongs to another user") {
-		t.Errorf("user2 of user1's job: %v %s", err, stderr)
+		s.Errorf("user2 of user1's job: %v %s", err, stderr)
 	}
 	// A user other than root can write a table that the user owns although its group differs, as the watcher does.
-	home := filepath.Join(c.Dir, "home", "user1")
+	home := filepath.Join(s.Dir, "home", "user1")
 	table, own := filepath.Join(home, "decisions"), filepath.Join(home, "own.db")
 	s.must("root", "sh", "-c", "sed '/^# What stands/,$d' /etc/caelum/decisions > "+table+" && chown user1:root "+table)
 	as("user1", "repo", "sync", "--repo", own)
 	as("user1", "repo", "decisions", "--repo", own, "--table", table)
 	if text := s.must("user1", "cat", table); !strings.Contains(text, " 1g.10gb") {
-		t.Errorf("user1's table:\n%s", text)
+		s.Errorf("user1's table:\n%s", text)
 	}
 }

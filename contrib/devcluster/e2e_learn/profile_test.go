@@ -5,7 +5,6 @@ package e2elearn
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -44,53 +43,39 @@ type profiled struct {
 // TestProfileJob: the table shows the correct measurements of a user's script on each profile, a second run shows the
 // same table, and an interrupted run leaves no job.
 func TestProfileJob(t *testing.T) {
-	folder := t.TempDir()
-	config := filepath.Join(folder, "agent.yaml")
-	if err := os.WriteFile(config, []byte("poll_interval: 1s\nsample_interval: 200ms\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	c, err := cluster.Start(t.Context(), cluster.Options{
-		Nodes: 1, GPUs: 1, AgentConfig: config,
-		Conf: []string{
-			"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1",
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Stop() })
-	s := site{t, c}
-	home := filepath.Join(s.Dir, "home", "user1")
-	write := func(name, text string) string {
-		path := filepath.Join(home, name)
-		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-
-	out := filepath.Join(home, "runs.jsonl")
-	first := s.must(
-		"user1",
-		"caelum",
-		"profile-job",
-		"--sbatch=--output=/dev/null",
-		"--profiles",
-		"1g.5gb,2g.10gb",
-		"--batches",
-		"4,16",
-		"--steps",
-		"10",
-		"--out",
-		out,
-		"--json",
-		write("batched", batched),
-	)
+	s := start(t, "poll_interval: 1s\nsample_interval: 200ms\n", cluster.Options{Nodes: 1, GPUs: 1})
+	out := filepath.Join(s.Dir, "home", "user1", "runs.jsonl")
+	first := s.must("user1", "caelum", "profile-job", "--sbatch=--output=/dev/null", "--profiles", "1g.5gb,2g.10gb",
+		"--batches", "4,16", "--steps", "10", "--out", out, "--json", s.write("user1", "batched", batched))
 	var p profiled
 	if err := json.Unmarshal([]byte(first), &p); err != nil || p.Board != "A100-40GB" || len(p.Runs) != 4 ||
 		len(p.Verdicts) != 2 {
 		t.Fatalf("%v\n%s", err, first)
 	}
+	s.measured(p)
+	if again := s.must("user1", "caelum", "profile-job", "--from", out, "--json"); again != first {
+		t.Errorf("again\n%s\nwas\n%s", again, first)
+	}
+	t.Log(s.must("user1", "caelum", "profile-job", "--from", out))
+
+	_, stderr, err := s.Exec(t.Context(), "user1", "timeout", "--signal=INT", "4",
+		"caelum", "profile-job", "--sbatch=--output=/dev/null", "--profiles", "1g.5gb,7g.40gb",
+		s.write("user1", "long", "#!/bin/sh\n#SBATCH --gres=gpu:1\nsleep 600\n"))
+	if err == nil || !strings.Contains(stderr, "interrupted; cancelled the jobs 5 6") {
+		t.Errorf("%v: %s", err, stderr)
+	}
+	s.until("", "squeue", "-h")
+	s.until("CANCELLED by 20001\nCANCELLED by 20001", "sacct", "-X", "-n", "-P", "-j", "5,6", "-o", "State")
+	_, stderr, err = s.Exec(t.Context(), "user1", "caelum", "profile-job", "--sbatch=--output=/dev/null",
+		"--profiles", "1g.5gb", s.write("user1", "none", "#!/bin/sh\n"))
+	if err == nil || !strings.Contains(stderr, "job 7 got no slice") {
+		t.Errorf("%v: %s", err, stderr)
+	}
+}
+
+// measured checks the runs of batched and the verdicts.
+func (s site) measured(p profiled) {
+	s.Helper()
 	for i, want := range []struct {
 		profile, state string
 		batch          int
@@ -103,59 +88,21 @@ func TestProfileJob(t *testing.T) {
 		if r.Profile != want.profile || r.State != want.state || r.Batch != want.batch || r.PeakMiB < want.least ||
 			r.PeakMiB > want.most ||
 			r.OutOfMemory != (want.state == "FAILED") {
-			t.Errorf("%+v, want %+v", r, want)
+			s.Errorf("%+v, want %+v", r, want)
 		}
-		tres := s.must("root", "sacct", "-X", "-n", "-P", "-j", fmt.Sprint(r.Job), "-o", "AllocTRES")
-		if name := s.must("root", "sacct", "-X", "-n", "-P", "-j", fmt.Sprint(r.Job), "-o",
-			"JobName"); !strings.Contains(
-			tres,
-			"gres/mig:"+want.profile+"=1",
-		) ||
-			strings.TrimSpace(name) != "batched" {
-			t.Errorf("job %d is %q with %s", r.Job, name, tres)
+		sacct := func(field string) string {
+			return s.must("root", "sacct", "-X", "-n", "-P", "-j", fmt.Sprint(r.Job), "-o", field)
+		}
+		tres, name := sacct("AllocTRES"), sacct("JobName")
+		if !strings.Contains(tres, "gres/mig:"+want.profile+"=1") || strings.TrimSpace(name) != "batched" {
+			s.Errorf("job %d is %q with %s", r.Job, name, tres)
 		}
 	}
 	if small, large := p.Runs[0], p.Runs[1]; small.Speed >= 0.9 || large.Speed != 1 ||
 		small.Latency != small.Seconds/10 {
-		t.Errorf("%+v beside %+v", small, large)
+		s.Errorf("%+v beside %+v", small, large)
 	}
 	if p.Verdicts[0].Tightest != "1g.5gb" || p.Verdicts[1].Tightest != "2g.10gb" || p.Verdicts[1].Choice != "2g.10gb" {
-		t.Errorf("%+v", p.Verdicts)
-	}
-	if again := s.must("user1", "caelum", "profile-job", "--from", out, "--json"); again != first {
-		t.Errorf("again\n%s\nwas\n%s", again, first)
-	}
-	t.Log(s.must("user1", "caelum", "profile-job", "--from", out))
-
-	_, stderr, err := s.Exec(
-		t.Context(),
-		"user1",
-		"timeout",
-		"--signal=INT",
-		"4",
-		"caelum",
-		"profile-job",
-		"--sbatch=--output=/dev/null",
-		"--profiles",
-		"1g.5gb,7g.40gb",
-		write("long", "#!/bin/sh\n#SBATCH --gres=gpu:1\nsleep 600\n"),
-	)
-	if err == nil || !strings.Contains(stderr, "interrupted; cancelled the jobs 5 6") {
-		t.Errorf("%v: %s", err, stderr)
-	}
-	s.until("", "squeue", "-h")
-	s.until("CANCELLED by 20001\nCANCELLED by 20001", "sacct", "-X", "-n", "-P", "-j", "5,6", "-o", "State")
-	_, stderr, err = s.Exec(
-		t.Context(),
-		"user1",
-		"caelum",
-		"profile-job",
-		"--sbatch=--output=/dev/null",
-		"--profiles",
-		"1g.5gb",
-		write("none", "#!/bin/sh\n"),
-	)
-	if err == nil || !strings.Contains(stderr, "job 7 got no slice") {
-		t.Errorf("%v: %s", err, stderr)
+		s.Errorf("%+v", p.Verdicts)
 	}
 }
