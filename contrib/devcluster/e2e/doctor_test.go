@@ -37,7 +37,17 @@ func TestDoctor(t *testing.T) {
 	s := quietly(t, shared)
 	id := s.submit(t, "./task doctor 1 600", "-w", "n1", "--gres=mig:2g.10gb:1")
 	s.holding(t, "doctor", 1)
+	s.doctorHealthy(t)
+	t.Run("on slurmctld's host", s.doctorController)
+	t.Run("a slice open to all", func(t *testing.T) { s.doctorOpenSlice(t, id) })
+	s.must(t, "", user, "scancel", id)
+	s.ended(t, id)
+	t.Run("a catalogue node that is up", s.doctorCatalogueUp)
+	t.Run("no agent", s.doctorNoAgent)
+	t.Run("a foreign instance", s.doctorForeign)
+}
 
+func (s *site) doctorHealthy(t *testing.T) {
 	findings, status := s.diagnosis(t)
 	if status != 0 || doctor.Count(findings, doctor.Error) != 0 {
 		t.Errorf("healthy: status %d: %+v", status, findings)
@@ -59,86 +69,85 @@ func TestDoctor(t *testing.T) {
 		) {
 		t.Errorf("as a user: status %d: %s%s", a.status, a.stdout, a.stderr)
 	}
+}
 
-	t.Run("on slurmctld's host", func(t *testing.T) {
-		a := s.call(t, "", "root", "", "caelum", "doctor", "--controller")
-		if a.status != 0 || !strings.Contains(a.stdout, " decision table: ") ||
-			strings.Contains(a.stdout, "device files") {
-			t.Errorf("status %d: %s%s", a.status, a.stdout, a.stderr)
-		}
-		const broken = "/run/decisions.broken"
-		s.must(t, "", "root", "sh", "-c", "{ grep -v max_nodes /etc/caelum/decisions; echo max_nodes 9; } >"+broken)
-		a = s.call(t, "", "root", "", "caelum", "doctor", "--controller", "--decisions", broken)
-		if a.status != 1 || !strings.Contains(a.stdout, "error    decision table: max_nodes is 9 in "+broken) {
-			t.Errorf("status %d: %s%s", a.status, a.stdout, a.stderr)
-		}
-	})
+func (s *site) doctorController(t *testing.T) {
+	a := s.call(t, "", "root", "", "caelum", "doctor", "--controller")
+	if a.status != 0 || !strings.Contains(a.stdout, " decision table: ") ||
+		strings.Contains(a.stdout, "device files") {
+		t.Errorf("status %d: %s%s", a.status, a.stdout, a.stderr)
+	}
+	const broken = "/run/decisions.broken"
+	s.must(t, "", "root", "sh", "-c", "{ grep -v max_nodes /etc/caelum/decisions; echo max_nodes 9; } >"+broken)
+	a = s.call(t, "", "root", "", "caelum", "doctor", "--controller", "--decisions", broken)
+	if a.status != 1 || !strings.Contains(a.stdout, "error    decision table: max_nodes is 9 in "+broken) {
+		t.Errorf("status %d: %s%s", a.status, a.stdout, a.stderr)
+	}
+}
 
-	t.Run("a slice open to all", func(t *testing.T) {
-		cap := strings.TrimSpace(s.must(t, "n1", "root", "find", "/dev/nvidia-caps", "-user", user, "-print", "-quit"))
-		s.must(t, "n1", "root", "chmod", "444", cap)
-		defer s.must(t, "n1", "root", "chmod", "400", cap)
-		findings, status := s.diagnosis(t)
-		if status != 1 || !has(findings, "device files", doctor.Error, cap+" of job "+id+",") {
-			t.Errorf("status %d: %+v", status, findings)
-		}
-	})
-	s.must(t, "", user, "scancel", id)
-	s.ended(t, id)
+// doctorOpenSlice opens the slice of job id to all users meanwhile.
+func (s *site) doctorOpenSlice(t *testing.T, id string) {
+	cap := strings.TrimSpace(s.must(t, "n1", "root", "find", "/dev/nvidia-caps", "-user", user, "-print", "-quit"))
+	s.must(t, "n1", "root", "chmod", "444", cap)
+	defer s.must(t, "n1", "root", "chmod", "400", cap)
+	findings, status := s.diagnosis(t)
+	if status != 1 || !has(findings, "device files", doctor.Error, cap+" of job "+id+",") {
+		t.Errorf("status %d: %+v", status, findings)
+	}
+}
 
-	t.Run("a catalogue node that is up", func(t *testing.T) {
-		s.must(t, "", "root", "scontrol", "update", "nodename=mig-catalog1", "state=resume")
-		defer s.must(t, "", "root", "scontrol", "update", "nodename=mig-catalog1", "state=down", "reason=MIG catalogue")
-		if findings, status := s.diagnosis(t); status != 1 ||
-			!has(findings, "catalogue", doctor.Error, "mig-catalog1 is ") {
-			t.Errorf("status %d: %+v", status, findings)
-		}
-	})
+func (s *site) doctorCatalogueUp(t *testing.T) {
+	s.must(t, "", "root", "scontrol", "update", "nodename=mig-catalog1", "state=resume")
+	defer s.must(t, "", "root", "scontrol", "update", "nodename=mig-catalog1", "state=down", "reason=MIG catalogue")
+	if findings, status := s.diagnosis(t); status != 1 ||
+		!has(findings, "catalogue", doctor.Error, "mig-catalog1 is ") {
+		t.Errorf("status %d: %+v", status, findings)
+	}
+}
 
-	t.Run("no agent", func(t *testing.T) {
+func (s *site) doctorNoAgent(t *testing.T) {
+	if err := s.StopUnit("agent-n1"); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.StartUnit("agent-n1"); err != nil {
+			t.Error(err)
+		}
+	}()
+	findings, status := s.diagnosis(t)
+	if status != 1 || !has(findings, "agent", doctor.Error, "the agent does not answer") ||
+		has(findings, "instances", doctor.OK, "") {
+		t.Errorf("status %d: %+v", status, findings)
+	}
+}
+
+// doctorForeign creates and destroys the instance while the agent is stopped, so that the agent finds the change at its
+// start and not up to a minute later.
+func (s *site) doctorForeign(t *testing.T) {
+	restart := func(meanwhile ...string) {
 		if err := s.StopUnit("agent-n1"); err != nil {
 			t.Fatal(err)
 		}
-		defer func() {
-			if err := s.StartUnit("agent-n1"); err != nil {
-				t.Error(err)
-			}
-		}()
-		findings, status := s.diagnosis(t)
-		if status != 1 || !has(findings, "agent", doctor.Error, "the agent does not answer") ||
-			has(findings, "instances", doctor.OK, "") {
-			t.Errorf("status %d: %+v", status, findings)
+		s.must(t, "n1", "root", meanwhile...)
+		if err := s.StartUnit("agent-n1"); err != nil {
+			t.Fatal(err)
 		}
+	}
+	restart("sh", "-c", "for i in 0 1 2 3 4 5 6; do nvml-emulator create 1 1g.5gb $i && exit; done; exit 1")
+	within(t, "the agent publishes", func() bool {
+		status, err := s.status("n1")
+		return err == nil && status.PublishedAt != 0 && status.PublishError == ""
 	})
-
-	// The agent is stopped meanwhile, so that it finds the instance at its start and not up to a minute later.
-	t.Run("a foreign instance", func(t *testing.T) {
-		restart := func(meanwhile ...string) {
-			if err := s.StopUnit("agent-n1"); err != nil {
-				t.Fatal(err)
-			}
-			s.must(t, "n1", "root", meanwhile...)
-			if err := s.StartUnit("agent-n1"); err != nil {
-				t.Fatal(err)
-			}
+	findings, status := s.diagnosis(t)
+	gi := ""
+	for _, f := range findings {
+		if f.Check == "instances" && f.Severity == doctor.Warning && strings.Contains(f.Text, "of GPU 1 is foreign") {
+			_, gi, _ = strings.Cut(f.Next, "-gi ")
+			gi, _, _ = strings.Cut(gi, " ")
 		}
-		restart("sh", "-c", "for i in 0 1 2 3 4 5 6; do nvml-emulator create 1 1g.5gb $i && exit; done; exit 1")
-		within(t, "the agent publishes", func() bool {
-			status, err := s.status("n1")
-			return err == nil && status.PublishedAt != 0 && status.PublishError == ""
-		})
-		findings, status := s.diagnosis(t)
-		gi := ""
-		for _, f := range findings {
-			if f.Check == "instances" && f.Severity == doctor.Warning &&
-				strings.Contains(f.Text, "of GPU 1 is foreign") {
-				_, gi, _ = strings.Cut(f.Next, "-gi ")
-				gi, _, _ = strings.Cut(gi, " ")
-			}
-		}
-		if status != 0 || gi == "" {
-			t.Fatalf("status %d: %+v", status, findings)
-		}
-		restart("nvml-emulator", "destroy", "1", gi)
-	})
+	}
+	if status != 0 || gi == "" {
+		t.Fatalf("status %d: %+v", status, findings)
+	}
+	restart("nvml-emulator", "destroy", "1", gi)
 }
