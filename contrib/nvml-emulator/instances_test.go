@@ -72,34 +72,7 @@ func TestLifeOfASlice(t *testing.T) {
 		t.Fatalf("%d MIG devices", len(all))
 	}
 	mig := all[0]
-	if is, ret := mig.IsMigDeviceHandle(); ret != nvml.SUCCESS || !is {
-		t.Errorf("IsMigDeviceHandle: %v, %v", is, ret)
-	}
-	if is, ret := d.IsMigDeviceHandle(); ret != nvml.SUCCESS || is {
-		t.Errorf("IsMigDeviceHandle of the GPU: %v, %v", is, ret)
-	}
-	uuid, ret := mig.GetUUID()
-	m.want(ret, nvml.SUCCESS, "GetUUID")
-	same, ret := m.DeviceGetHandleByUUID(uuid)
-	m.want(ret, nvml.SUCCESS, "DeviceGetHandleByUUID")
-	if id, ret := same.GetGpuInstanceId(); ret != nvml.SUCCESS || id != 2 {
-		t.Errorf("GPU instance id %d, %v", id, ret)
-	}
-	if id, ret := same.GetComputeInstanceId(); ret != nvml.SUCCESS || id != 0 {
-		t.Errorf("compute instance id %d, %v", id, ret)
-	}
-	parent, ret := mig.GetDeviceHandleFromMigDeviceHandle()
-	m.want(ret, nvml.SUCCESS, "GetDeviceHandleFromMigDeviceHandle")
-	if index, _ := parent.GetIndex(); index != 0 {
-		t.Errorf("parent is GPU %d", index)
-	}
-	mem, ret := mig.GetMemoryInfo()
-	m.want(ret, nvml.SUCCESS, "GetMemoryInfo")
-	if mem.Total != 19968<<20 || mem.Used != 0 {
-		t.Errorf("memory %+v", mem)
-	}
-	_, ret = mig.GetUtilizationRates()
-	m.want(ret, nvml.ERROR_NOT_SUPPORTED, "GetUtilizationRates")
+	uuid := m.checkMIGDevice(d, mig)
 	info, ret := ci.GetInfo()
 	m.want(ret, nvml.SUCCESS, "ComputeInstance.GetInfo")
 	if info.Placement.Size != 3 || info.Id != 0 {
@@ -126,6 +99,41 @@ func TestLifeOfASlice(t *testing.T) {
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("log:\n%s\nwant\n%s", got, want)
 	}
+}
+
+// checkMIGDevice checks what the driver says of a MIG device, a 3g.20gb that is the first instance of a GPU, and returns its
+// UUID.
+func (m *machine) checkMIGDevice(gpu, mig nvml.Device) string {
+	m.Helper()
+	if is, ret := mig.IsMigDeviceHandle(); ret != nvml.SUCCESS || !is {
+		m.Errorf("IsMigDeviceHandle: %v, %v", is, ret)
+	}
+	if is, ret := gpu.IsMigDeviceHandle(); ret != nvml.SUCCESS || is {
+		m.Errorf("IsMigDeviceHandle of the GPU: %v, %v", is, ret)
+	}
+	uuid, ret := mig.GetUUID()
+	m.want(ret, nvml.SUCCESS, "GetUUID")
+	same, ret := m.DeviceGetHandleByUUID(uuid)
+	m.want(ret, nvml.SUCCESS, "DeviceGetHandleByUUID")
+	if id, ret := same.GetGpuInstanceId(); ret != nvml.SUCCESS || id != 2 {
+		m.Errorf("GPU instance id %d, %v", id, ret)
+	}
+	if id, ret := same.GetComputeInstanceId(); ret != nvml.SUCCESS || id != 0 {
+		m.Errorf("compute instance id %d, %v", id, ret)
+	}
+	parent, ret := mig.GetDeviceHandleFromMigDeviceHandle()
+	m.want(ret, nvml.SUCCESS, "GetDeviceHandleFromMigDeviceHandle")
+	if index, _ := parent.GetIndex(); index != 0 {
+		m.Errorf("parent is GPU %d", index)
+	}
+	mem, ret := mig.GetMemoryInfo()
+	m.want(ret, nvml.SUCCESS, "GetMemoryInfo")
+	if mem.Total != 19968<<20 || mem.Used != 0 {
+		m.Errorf("memory %+v", mem)
+	}
+	_, ret = mig.GetUtilizationRates()
+	m.want(ret, nvml.ERROR_NOT_SUPPORTED, "GetUtilizationRates")
+	return uuid
 }
 
 // Several smaller compute instances can share a GPU instance.

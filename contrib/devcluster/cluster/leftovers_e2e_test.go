@@ -14,77 +14,83 @@ import (
 )
 
 func TestNothingIsLeftBehind(t *testing.T) {
-	t.Run("after down", func(t *testing.T) {
-		c := start(t, Options{NoAgent: true})
-		namespace := namespaceOf(t, c.Dir)
-		if !inUse(t, namespace) {
-			t.Fatal("the test cannot find the processes of a running cluster")
-		}
-		if err := c.Stop(); err != nil {
-			t.Fatal(err)
-		}
-		checkGone(t, c.Dir, namespace)
-	})
+	t.Run("after down", leftAfterDown)
+	t.Run("after kill -9 of the supervisor", leftAfterKill)
+	t.Run("after an up that fails", leftAfterFailedUp)
+	t.Run("after an up that is interrupted", leftAfterInterruptedUp)
+	t.Run("after down of an up that was killed", leftAfterKilledUp)
+}
 
-	t.Run("after kill -9 of the supervisor", func(t *testing.T) {
-		c := start(t, Options{NoAgent: true})
-		namespace := namespaceOf(t, c.Dir)
-		if err := syscall.Kill(initOf(t, c.Dir), syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Stop(); err != nil {
-			t.Fatal(err)
-		}
-		checkGone(t, c.Dir, namespace)
-	})
+func leftAfterDown(t *testing.T) {
+	c := start(t, Options{NoAgent: true})
+	namespace := namespaceOf(t, c.Dir)
+	if !inUse(t, namespace) {
+		t.Fatal("the test cannot find the processes of a running cluster")
+	}
+	if err := c.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	checkGone(t, c.Dir, namespace)
+}
 
-	t.Run("after an up that fails", func(t *testing.T) {
-		dir := emptyDir(t)
-		_, err := Start(t.Context(), Options{Dir: dir, NoAgent: true, Conf: []string{"SelectType=select/none_such"}})
-		if err == nil || !strings.Contains(err.Error(), "select/none_such") {
-			t.Fatalf("the error does not show slurmctld's reason: %v", err)
-		}
-		checkGone(t, dir, "")
-	})
+func leftAfterKill(t *testing.T) {
+	c := start(t, Options{NoAgent: true})
+	namespace := namespaceOf(t, c.Dir)
+	if err := syscall.Kill(initOf(t, c.Dir), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	checkGone(t, c.Dir, namespace)
+}
 
-	t.Run("after an up that is interrupted", func(t *testing.T) {
-		dir := emptyDir(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() {
-			_, err := Start(ctx, Options{Dir: dir, NoAgent: true})
-			ended <- err
-		}()
-		within(t, "the supervisor is there", func() bool { return exists(filepath.Join(dir, "init.pid")) })
-		namespace := namespaceOf(t, dir)
-		cancel()
-		if err := <-ended; err == nil {
-			t.Fatal("start succeeded although it was interrupted")
-		}
-		checkGone(t, dir, namespace)
-	})
+func leftAfterFailedUp(t *testing.T) {
+	dir := emptyDir(t)
+	_, err := Start(t.Context(), Options{Dir: dir, NoAgent: true, Conf: []string{"SelectType=select/none_such"}})
+	if err == nil || !strings.Contains(err.Error(), "select/none_such") {
+		t.Fatalf("the error does not show slurmctld's reason: %v", err)
+	}
+	checkGone(t, dir, "")
+}
 
-	t.Run("after down of an up that was killed", func(t *testing.T) {
-		dir := emptyDir(t)
-		script, err := Script()
-		if err != nil {
-			t.Fatal(err)
-		}
-		up := exec.Command(script, Options{Dir: dir, NoAgent: true}.args()...)
-		if err := up.Start(); err != nil {
-			t.Fatal(err)
-		}
-		within(t, "the supervisor is there", func() bool { return exists(filepath.Join(dir, "init.pid")) })
-		namespace := namespaceOf(t, dir)
-		if err := up.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		_ = up.Wait() // "signal: killed"
-		if err := (&Cluster{Dir: dir, script: script}).Stop(); err != nil {
-			t.Fatal(err)
-		}
-		checkGone(t, dir, namespace)
-	})
+func leftAfterInterruptedUp(t *testing.T) {
+	dir := emptyDir(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := Start(ctx, Options{Dir: dir, NoAgent: true})
+		ended <- err
+	}()
+	within(t, "the supervisor is there", func() bool { return exists(filepath.Join(dir, "init.pid")) })
+	namespace := namespaceOf(t, dir)
+	cancel()
+	if err := <-ended; err == nil {
+		t.Fatal("start succeeded although it was interrupted")
+	}
+	checkGone(t, dir, namespace)
+}
+
+func leftAfterKilledUp(t *testing.T) {
+	dir := emptyDir(t)
+	script, err := Script()
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := exec.Command(script, Options{Dir: dir, NoAgent: true}.args()...)
+	if err := up.Start(); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "the supervisor is there", func() bool { return exists(filepath.Join(dir, "init.pid")) })
+	namespace := namespaceOf(t, dir)
+	if err := up.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = up.Wait() // "signal: killed"
+	if err := (&Cluster{Dir: dir, script: script}).Stop(); err != nil {
+		t.Fatal(err)
+	}
+	checkGone(t, dir, namespace)
 }
 
 // emptyDir returns a new folder. It does not use t.TempDir(), whose parent the cluster's users cannot access.

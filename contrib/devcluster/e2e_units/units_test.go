@@ -21,10 +21,15 @@ const limit = 60 * time.Second
 
 // machine is a booted systemd.
 type machine struct {
-	t   *testing.T
-	pid int // the pid of its PID 1 outside of its namespace
+	t       *testing.T
+	dir     string
+	boot    *exec.Cmd
+	ended   chan struct{} // closed when boot has ended
+	console bytes.Buffer
+	pid     int // the pid of its PID 1 outside of its namespace
 }
 
+// boot boots a machine, waits until its node and its agent serve, and removes the machine at the end of the test.
 func boot(t *testing.T) *machine {
 	here, err := os.Getwd()
 	if err != nil {
@@ -34,63 +39,26 @@ func boot(t *testing.T) *machine {
 	if from := os.Getenv("FAULTS_BUILD"); from != "" {
 		build = from
 	}
-	dir, err := os.MkdirTemp("", "units.")
-	if err != nil {
+	m := &machine{t: t, ended: make(chan struct{})}
+	if m.dir, err = os.MkdirTemp("", "units."); err != nil {
 		t.Fatal(err)
 	}
-	var console bytes.Buffer
-	cmd := exec.Command(
-		"unshare",
-		"--mount",
-		"--pid",
-		"--uts",
-		"--ipc",
-		"--net",
-		"--fork",
-		"--kill-child",
-		filepath.Join(here, "boot"),
-		dir,
-		build,
-	)
-	cmd.Stdout, cmd.Stderr = &console, &console
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
+	m.boot = exec.Command("unshare", "--mount", "--pid", "--uts", "--ipc", "--net", "--fork", "--kill-child",
+		filepath.Join(here, "boot"), m.dir, build)
+	m.boot.Stdout, m.boot.Stderr = &m.console, &m.console
+	m.boot.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := m.boot.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan struct{})
-	go func() { cmd.Wait(); close(ended) }()
-	m := &machine{t: t}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log(
-				m.try(
-					"journalctl", "--no-pager", "--lines=80", "-u", "caelumd", "-u", "caelum-watch", "-u", "slurmd",
-					"-u", "slurmctld",
-				),
-			)
-		}
-		cmd.Process.Kill() // --kill-child ends PID 1, and with it all processes of the machine
-		<-ended
-		if t.Failed() {
-			t.Logf("the console:\n%s", console.String())
-		}
-		remove := fmt.Sprintf(
-			"source %s; for i in {1..100}; do remove_cgroups v2 %s 2>/dev/null && exit; sleep 0.1; done; exit 1",
-			filepath.Join(here, "../lib/cgroup.sh"),
-			filepath.Base(dir),
-		)
-		if out, err := exec.Command("bash", "-c", remove).CombinedOutput(); err != nil {
-			t.Errorf("the cgroup of %s is left: %v: %s", dir, err, out)
-		}
-		os.RemoveAll(dir)
-	})
+	go func() { m.boot.Wait(); close(m.ended) }()
+	t.Cleanup(func() { m.remove(filepath.Join(here, "../lib/cgroup.sh")) })
 	m.within("systemd runs", func() bool {
 		select {
-		case <-ended:
-			t.Fatalf("boot ended:\n%s", console.String())
+		case <-m.ended:
+			t.Fatalf("boot ended:\n%s", m.console.String())
 		default:
 		}
-		children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", cmd.Process.Pid))
+		children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", m.boot.Process.Pid))
 		m.pid, _ = strconv.Atoi(strings.TrimSpace(string(children)))
 		return m.pid != 0 && strings.TrimSpace(m.try("systemctl", "is-system-running")) == "running"
 	})
@@ -103,6 +71,32 @@ func boot(t *testing.T) *machine {
 		func() bool { return strings.Contains(m.try("caelum", "status"), "on offer: 1g.5gb") },
 	)
 	return m
+}
+
+// remove ends the machine and removes its folder and its cgroup. After a failure it logs the journal and the console.
+func (m *machine) remove(cgroupScript string) {
+	if m.t.Failed() {
+		m.t.Log(
+			m.try(
+				"journalctl", "--no-pager", "--lines=80", "-u", "caelumd", "-u", "caelum-watch", "-u", "slurmd",
+				"-u", "slurmctld",
+			),
+		)
+	}
+	m.boot.Process.Kill() // --kill-child ends PID 1, and with it all processes of the machine
+	<-m.ended
+	if m.t.Failed() {
+		m.t.Logf("the console:\n%s", m.console.String())
+	}
+	remove := fmt.Sprintf(
+		"source %s; for i in {1..100}; do remove_cgroups v2 %s 2>/dev/null && exit; sleep 0.1; done; exit 1",
+		cgroupScript,
+		filepath.Base(m.dir),
+	)
+	if out, err := exec.Command("bash", "-c", remove).CombinedOutput(); err != nil {
+		m.t.Errorf("the cgroup of %s is left: %v: %s", m.dir, err, out)
+	}
+	os.RemoveAll(m.dir)
 }
 
 func (m *machine) command(args ...string) *exec.Cmd {
@@ -194,18 +188,7 @@ func TestUnits(t *testing.T) {
 	) {
 		t.Errorf("the driver still manages the capability files: %s", access)
 	}
-	for path, want := range map[string]string{"/dev/caelum": "755 root", "/dev/caelum/slot0": "444 root",
-		"/run/caelum": "755 root", "/run/caelum/jobs": "700 root",
-		"/run/caelum/jobs/" + job: "600 root", "/run/caelum/caelumd.sock": "666 root",
-		"/run/caelum/root.sock": "600 root",
-		"/var/lib/caelum":       "700 root", "/var/lib/caelum/ledger.db": "600 root",
-		"/var/lib/caelum/repo.db": "600 root", "/var/lib/caelum-watch": "700 slurm",
-		"/var/lib/caelum-watch/repo.db": "600 slurm", "/run/caelum-watch": "700 slurm",
-		"/run/caelum-watch/poke": "600 slurm"} {
-		if got := m.must("stat", "-c", "%a %U", path); got != want {
-			t.Errorf("%s is %s, not %s", path, got, want)
-		}
-	}
+	m.owners(job)
 
 	// After an agent was killed, its offers are closed, a new agent starts, and the job keeps its slice.
 	m.must("systemctl", "kill", "--signal=KILL", "caelumd")
@@ -240,6 +223,23 @@ func TestUnits(t *testing.T) {
 	}
 	if result := m.property("caelumd", "Result"); result != "success" {
 		t.Errorf("the agent's last result is %s", result)
+	}
+}
+
+// owners checks the modes and owners of the files that agent and watcher make.
+func (m *machine) owners(job string) {
+	m.t.Helper()
+	for path, want := range map[string]string{"/dev/caelum": "755 root", "/dev/caelum/slot0": "444 root",
+		"/run/caelum": "755 root", "/run/caelum/jobs": "700 root",
+		"/run/caelum/jobs/" + job: "600 root", "/run/caelum/caelumd.sock": "666 root",
+		"/run/caelum/root.sock": "600 root",
+		"/var/lib/caelum":       "700 root", "/var/lib/caelum/ledger.db": "600 root",
+		"/var/lib/caelum/repo.db": "600 root", "/var/lib/caelum-watch": "700 slurm",
+		"/var/lib/caelum-watch/repo.db": "600 slurm", "/run/caelum-watch": "700 slurm",
+		"/run/caelum-watch/poke": "600 slurm"} {
+		if got := m.must("stat", "-c", "%a %U", path); got != want {
+			m.t.Errorf("%s is %s, not %s", path, got, want)
+		}
 	}
 }
 
