@@ -23,13 +23,9 @@ func TestDrift(t *testing.T) {
 		t.Error("caelum doctor finds errors before there is any")
 	}
 
-	if err := s.StopUnit("agent-n1"); err != nil {
-		t.Fatal(err)
-	}
-	s.Must("n1", "root", "nvml-emulator", "drift", "--profile", "1g.5gb", "--name", "1g.6gb", "--memory", "5888")
-	if err := s.StartUnit("agent-n1"); err != nil {
-		t.Fatal(err)
-	}
+	s.withoutAgent(func() {
+		s.Must("n1", "root", "nvml-emulator", "drift", "--profile", "1g.5gb", "--name", "1g.6gb", "--memory", "5888")
+	})
 	s.Within(
 		"the agent publishes the new name",
 		func() bool { return s.published("n1") && s.planned("n1")["1g.6gb"] > 0 },
@@ -40,77 +36,92 @@ func TestDrift(t *testing.T) {
 	if now.UUID != before.UUID || now.Start != before.Start || now.Profile != "1g.6gb" || now.MemoryMiB != 5888 {
 		t.Errorf("the running job held %+v and holds %+v", before, now)
 	}
+	s.driftReported()
+	s.oldName()
+	s.End("keep")
+	s.Completed(keep)
+	s.driftRemedied()
+	s.NoneDrained()
+	s.NothingLeft()
+}
 
-	// Three places report the change.
+// withoutAgent stops the agent of n1, calls do and starts the agent.
+func (s *site) withoutAgent(do func()) {
+	s.t.Helper()
+	if err := s.StopUnit("agent-n1"); err != nil {
+		s.t.Fatal(err)
+	}
+	do()
+	if err := s.StartUnit("agent-n1"); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// driftReported checks the three places that report the change.
+func (s *site) driftReported() {
+	s.t.Helper()
 	const said = "which its driver does not report"
 	log, err := s.Log("agent-n1")
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	if !strings.Contains(log, "slurm.conf gives n1 1g.5gb, "+said) {
-		t.Error("the agent's log does not name the old profile")
+		s.t.Error("the agent's log does not name the old profile")
 	}
 	if shown := s.Must("n1", "root", "caelum", "status"); !strings.Contains(
 		shown,
 		"slurm.conf has 1g.5gb, which this node's driver does not report",
 	) {
-		t.Errorf("caelum status:\n%s", shown)
+		s.t.Errorf("caelum status:\n%s", shown)
 	}
 	if !s.findings("slurm.conf gives n1 1g.5gb, "+said, doctor.Error) ||
 		!s.findings("no catalogue node has 1g.6gb", doctor.Error) ||
 		!s.findings("AccountingStorageTRES does not include 1g.6gb", doctor.Warning) {
-		t.Errorf("caelum doctor:\n%s", s.Try("n1", "caelum", "doctor"))
+		s.t.Errorf("caelum doctor:\n%s", s.Try("n1", "caelum", "doctor"))
 	}
+}
 
-	// A job with the old name that starts on the node gets an equivalent profile. Only an administrator can make it
-	// start, because the agent does not offer that name.
-	if err := s.StopUnit("agent-n1"); err != nil {
-		t.Fatal(err)
-	}
-	s.Must(
-		"",
-		"root",
-		"bash",
-		"-c",
-		`gres=$(scontrol show node n1 | sed -n 's/^ *Gres=//p'); `+
-			`scontrol update nodename=n1 gres="${gres/1g.5gb:0/1g.5gb:2}"`,
-	)
-	old := s.Submit("./hold old", "--gres=mig:1g.5gb:1")
-	s.Within("slurmctld has started it", func() bool { return s.State(old) != "PENDING" })
-	if err := s.StartUnit("agent-n1"); err != nil {
-		t.Fatal(err)
-	}
+// oldName checks that a job with the old name that starts on the node gets an equivalent profile. Only an administrator
+// can make it start, because the agent does not offer that name.
+func (s *site) oldName() {
+	s.t.Helper()
+	var old string
+	s.withoutAgent(func() {
+		s.Must("", "root", "bash", "-c", `gres=$(scontrol show node n1 | sed -n 's/^ *Gres=//p'); `+
+			`scontrol update nodename=n1 gres="${gres/1g.5gb:0/1g.5gb:2}"`)
+		old = s.Submit("./hold old", "--gres=mig:1g.5gb:1")
+		s.Within("slurmctld has started it", func() bool { return s.State(old) != "PENDING" })
+	})
 	s.Running(old)
 	if has := s.Slice("n1", old); has.Profile != "1g.6gb" || has.AdvertisedAs != "1g.5gb" {
-		t.Errorf("the job with the old name has %+v", has)
+		s.t.Errorf("the job with the old name has %+v", has)
 	}
 	s.End("old")
 	s.Completed(old)
-	s.End("keep")
-	s.Completed(keep)
+}
 
-	// The remedy of the doctor.
+// driftRemedied follows the remedy of the doctor and checks its effect.
+func (s *site) driftRemedied() {
+	s.t.Helper()
 	lines := s.Must("n1", "root", "caelum", "slurm-config", "--nodes", "n1", "--catalogue", "1", "--section", "nodes")
 	if !strings.Contains(lines, "mig:1g.6gb:0") || strings.Contains(lines, "1g.5gb") {
-		t.Fatalf("caelum slurm-config:\n%s", lines)
+		s.t.Fatalf("caelum slurm-config:\n%s", lines)
 	}
 	s.Must("", "root", "sed", "-i", "s/1g[.]5gb/1g.6gb/g", "/etc/slurm/slurm.conf")
 	s.Must("", "root", "sed", "-i", "1s/.*/caelum-decisions 1 2/; s/1g[.]5gb/1g.6gb/", "/etc/caelum/decisions")
 	if err := s.RestartUnit("slurmctld"); err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	s.Within("the agent publishes again", func() bool { return s.published("n1") && s.planned("n1")["1g.6gb"] > 0 })
 	if s.findings("1g.5gb", doctor.Error) || s.findings("1g.6gb", doctor.Error) ||
 		s.findings("AccountingStorageTRES", doctor.Warning) {
-		t.Errorf("caelum doctor, afterwards:\n%s", s.Try("n1", "caelum", "doctor"))
+		s.t.Errorf("caelum doctor, afterwards:\n%s", s.Try("n1", "caelum", "doctor"))
 	}
-	if _, refused, err := s.Exec(t.Context(), user, "sbatch", "--gres=mig:1g.5gb:1", "--wrap", "true"); err == nil ||
+	if _, refused, err := s.Exec(s.t.Context(), user, "sbatch", "--gres=mig:1g.5gb:1", "--wrap", "true"); err == nil ||
 		!strings.Contains(refused, "there is no MIG profile 1g.5gb here; the profiles are 1g.6gb, ") {
-		t.Errorf("the old name at submission: %q, %v", refused, err)
+		s.t.Errorf("the old name at submission: %q, %v", refused, err)
 	}
 	s.Completed(s.Submit("cuda-process --exclusive", "--gres=mig:1g.6gb:1"))
-	s.NoneDrained()
-	s.NothingLeft()
 }
 
 // writesNothing checks that the agent writes nothing in two passes with an unchanged queue.

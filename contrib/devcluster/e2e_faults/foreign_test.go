@@ -32,19 +32,7 @@ func TestByHand(t *testing.T) {
 	other := 1 - theirs.GPU
 	s.Must("n1", "root", "nvml-emulator", "create", fmt.Sprint(other), "3g.20gb", "4")
 
-	var foreign api.Instance
-	s.Within("the foreign instance is noticed", func() bool {
-		status, err := s.Status("n1")
-		if err != nil {
-			return false
-		}
-		for _, in := range status.GPUs[other].Instances {
-			if in.State == "foreign" {
-				foreign = in
-			}
-		}
-		return foreign.Profile != ""
-	})
+	foreign := s.foreignOn(other)
 	s.Within("the removed instance is reported with its job", func() bool { return s.reported(robbed) })
 
 	// More jobs than fit: the others must wait.
@@ -54,28 +42,7 @@ func TestByHand(t *testing.T) {
 	}
 	large := s.Submit("./hold large", "--gres=mig:7g.40gb:1")
 	for range 20 {
-		status, err := s.Status("n1")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range status.GPUs[other].Offers {
-			if p.Start < foreign.Start+foreign.Size && p.Start+p.Size > foreign.Start {
-				t.Fatalf(
-					"%s at %d is offered, but overlaps the foreign instance %s at %d",
-					p.Profile,
-					p.Start,
-					foreign.Profile,
-					foreign.Start,
-				)
-			}
-		}
-		for _, l := range status.Leases {
-			for _, sl := range l.Slices {
-				if sl.GPU == other && sl.Start < foreign.Start+foreign.Size && sl.Start+sl.Size > foreign.Start {
-					t.Fatalf("job %d holds %+v, which is a foreign instance", l.Job, sl)
-				}
-			}
-		}
+		s.avoids(other, foreign)
 	}
 	s.Running(ids...)
 	s.End("fill")
@@ -97,6 +64,49 @@ func TestByHand(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.NothingLeft()
+}
+
+// foreignOn waits until the agent of n1 has noticed a foreign instance on a GPU.
+func (s *site) foreignOn(gpu int) (foreign api.Instance) {
+	s.t.Helper()
+	s.Within("the foreign instance is noticed", func() bool {
+		status, err := s.Status("n1")
+		if err != nil {
+			return false
+		}
+		for _, in := range status.GPUs[gpu].Instances {
+			if in.State == "foreign" {
+				foreign = in
+			}
+		}
+		return foreign.Profile != ""
+	})
+	return foreign
+}
+
+// avoids checks that no offer and no lease of the agent overlaps a foreign instance on a GPU.
+func (s *site) avoids(gpu int, foreign api.Instance) {
+	s.t.Helper()
+	status, err := s.Status("n1")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	overlaps := func(start, size int) bool {
+		return start < foreign.Start+foreign.Size && start+size > foreign.Start
+	}
+	for _, p := range status.GPUs[gpu].Offers {
+		if overlaps(p.Start, p.Size) {
+			s.t.Fatalf("%s at %d is offered, but overlaps the foreign instance %s at %d",
+				p.Profile, p.Start, foreign.Profile, foreign.Start)
+		}
+	}
+	for _, l := range status.Leases {
+		for _, sl := range l.Slices {
+			if sl.GPU == gpu && overlaps(sl.Start, sl.Size) {
+				s.t.Fatalf("job %d holds %+v, which is a foreign instance", l.Job, sl)
+			}
+		}
+	}
 }
 
 // reported returns whether the agent has logged an error about the job's instance.

@@ -82,75 +82,84 @@ func hang(t *testing.T) (patience time.Duration) {
 }
 
 // TestAgentHangs suspends an agent, first for half of the time that prologs wait, and then for one and a half times
-// that time. In the first case the prolog must wait and no node drains. In the second case the node drains and the job
-// is requeued. The other node must run jobs meanwhile, including those that were planned on this node.
+// that time. The other node must run jobs meanwhile, including those that were planned on this node.
 func TestAgentHangs(t *testing.T) {
 	wait := hang(t)
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1})
-	s.Must(
-		"",
-		"root",
-		"sed",
-		"-i",
-		fmt.Sprintf("s/spank_caelum.so.*/& wait=%.0f/", wait.Seconds()),
-		"/etc/slurm/plugstack.conf",
-	)
-	drained := func() bool {
-		return strings.Contains(s.Must("", "root", "sinfo", "-h", "-p", "plain", "-n", "n1", "-o", "%T"), "drain")
-	}
-	signal := func(name string) {
-		t.Helper()
-		if err := s.KillUnit("agent-n1", name); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s.Must("", "root", "sed", "-i", fmt.Sprintf("s/spank_caelum.so.*/& wait=%.0f/", wait.Seconds()),
+		"/etc/slurm/plugstack.conf")
+	s.hangsBriefly(wait)
+	s.hangsLong(wait)
+	s.NothingLeft()
+}
 
+// hangsBriefly suspends the agent of n1 for half of the time that prologs wait: the prolog must wait, and no node
+// drains.
+func (s *site) hangsBriefly(wait time.Duration) {
+	s.t.Helper()
 	profile := s.onOfferOn("n1", "n2")
-	signal("STOP")
+	s.signalAgent("STOP")
 	began := time.Now()
 	first := s.Submit("./hold first", "--gres=mig:"+profile+":1")
 	s.started(first, "n1")
 	s.Completed(s.Submit("cuda-process", "--gres=mig:7g.40gb:1"))
-	t.Logf(
+	s.t.Logf(
 		"a whole GPU on the other node: %v after the agent of one has stopped answering",
 		time.Since(began).Round(100*time.Millisecond),
 	)
 	time.Sleep(time.Until(began.Add(wait / 2)))
-	if drained() {
-		t.Errorf("n1 has drained after %v", time.Since(began))
+	if s.drained() {
+		s.t.Errorf("n1 has drained after %v", time.Since(began))
 	}
-	signal("CONT")
+	s.signalAgent("CONT")
 	s.Running(first)
 	s.Slice("n1", first)
 	s.End("first")
 	s.Completed(first)
 	s.NoneDrained()
+}
 
-	profile = s.onOfferOn("n1", "n2")
-	signal("STOP")
-	began = time.Now()
+// hangsLong suspends the agent of n1 for longer than prologs wait: the node drains and the job is requeued.
+func (s *site) hangsLong(wait time.Duration) {
+	s.t.Helper()
+	profile := s.onOfferOn("n1", "n2")
+	s.signalAgent("STOP")
+	began := time.Now()
 	second := s.Submit("cuda-process", "--gres=mig:"+profile+":1")
 	s.started(second, "n1")
 	other := s.Submit("cuda-process", "--gres=mig:7g.40gb:1") // a profile that n1 does not offer
-	for end := began.Add(wait * 3); !drained(); time.Sleep(time.Second) {
+	for end := began.Add(wait * 3); !s.drained(); time.Sleep(time.Second) {
 		if time.Now().After(end) {
-			t.Fatal("n1 does not drain")
+			s.t.Fatal("n1 does not drain")
 		}
 	}
-	t.Logf(
+	s.t.Logf(
 		"n1 drained %v after its agent had stopped: %s",
 		time.Since(began).Round(time.Second),
 		s.Must("", "root", "sinfo", "-hR", "-p", "plain", "-n", "n1", "-o", "%E"),
 	)
 	s.Completed(other)
 	time.Sleep(time.Until(began.Add(wait * 3 / 2)))
-	signal("CONT")
+	s.signalAgent("CONT")
 	s.Within("the job is back in the queue", func() bool { return s.State(second) == "PENDING" })
 	s.Must("", "root", "scontrol", "update", "nodename=n1", "state=resume")
 	s.Must("", "root", "scancel", second)
 	s.Completed(s.Submit("cuda-process", "--gres=mig:"+profile+":1"))
 	s.NoneDrained()
-	s.NothingLeft()
+}
+
+// drained returns whether n1 drains or has drained.
+func (s *site) drained() bool {
+	s.t.Helper()
+	return strings.Contains(s.Must("", "root", "sinfo", "-h", "-p", "plain", "-n", "n1", "-o", "%T"), "drain")
+}
+
+// signalAgent sends a signal to the agent of n1.
+func (s *site) signalAgent(name string) {
+	s.t.Helper()
+	if err := s.KillUnit("agent-n1", name); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // TestNodeLost makes a node fail permanently: its daemons no longer answer, and its offers were not closed. The jobs

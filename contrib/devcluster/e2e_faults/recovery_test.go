@@ -62,16 +62,7 @@ func TestRecovery(t *testing.T) {
 	s.End("keep")
 	s.Completed(keep)
 	s.Within("every job ends", func() bool { return s.Try("", "squeue", "-h") == "" })
-	ends := []string{}
-	s.Within("sacct knows every end", func() bool {
-		// -D shows every run of a requeued job.
-		ends = strings.Fields(s.Must("", "root", "sacct", "-nPXD", "-o", "state", "-j", strings.Join(arrays, ",")))
-		return len(ends) >= len(arrays)*each && !slices.Contains(ends, "RUNNING") && !slices.Contains(ends, "PENDING")
-	})
-	if len(ends) != len(arrays)*each ||
-		slices.ContainsFunc(ends, func(state string) bool { return state != "COMPLETED" }) {
-		t.Errorf("%d jobs ended %q", len(arrays)*each, ends)
-	}
+	s.completedOnce(arrays, len(arrays)*each)
 	s.NoneDrained()
 	s.NothingLeft()
 	log, err := s.Log("agent-n1")
@@ -81,7 +72,22 @@ func TestRecovery(t *testing.T) {
 	if kills := strings.Count(log, "ended with status 137"); kills != len(took) {
 		t.Errorf("%d kills were sent and the agent died of %d", len(took), kills)
 	}
-	t.Logf("%d jobs", len(ends)+1)
+	t.Logf("%d jobs", len(arrays)*each+1)
+}
+
+// completedOnce waits until sacct knows the end of every job of these arrays, and checks that each of the n jobs ran
+// once and completed.
+func (s *site) completedOnce(arrays []string, n int) {
+	s.t.Helper()
+	ends := []string{}
+	s.Within("sacct knows every end", func() bool {
+		// -D shows every run of a requeued job.
+		ends = strings.Fields(s.Must("", "root", "sacct", "-nPXD", "-o", "state", "-j", strings.Join(arrays, ",")))
+		return len(ends) >= n && !slices.Contains(ends, "RUNNING") && !slices.Contains(ends, "PENDING")
+	})
+	if len(ends) != n || slices.ContainsFunc(ends, func(state string) bool { return state != "COMPLETED" }) {
+		s.t.Errorf("%d jobs ended %q", n, ends)
+	}
 }
 
 // published returns whether the node's agent has finished a pass since its start, and slurmctld has the offers that the

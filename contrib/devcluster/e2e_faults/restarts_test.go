@@ -31,40 +31,12 @@ func TestRestarts(t *testing.T) {
 	}
 	w.settled(s, "n2")
 	total := sum(w.since("n2", time.Now().Add(-time.Second))[0].Total)
-	faults := []struct {
-		name string
-		do   func() error
-	}{
-		{"restart of slurmd", func() error {
-			if err := s.RestartUnit("slurmd-n1"); err != nil {
-				return err
-			}
-			return s.RestartUnit("slurmd-n2")
-		}},
-		{"restart of slurmctld", func() error { return s.RestartUnit("slurmctld") }},
-		{"scontrol reconfigure", func() error {
-			_, _, err := s.Exec(t.Context(), "root", "scontrol", "reconfigure")
-			return err
-		}},
-		{"slurmdbd away for 3 s", func() error {
-			if err := s.StopUnit("slurmdbd"); err != nil {
-				return err
-			}
-			time.Sleep(3 * time.Second)
-			return s.StartUnit("slurmdbd")
-		}},
-	}
+	faults := s.restarts()
 	took, disturbed, ids := map[string]times{}, map[string]int{}, []string{}
 	defer func() { // also if a later round fails
 		for _, fault := range faults {
-			took[fault.name].print(
-				t,
-				fmt.Sprintf(
-					"%s, offers right again after (%d times they were seen wrong)",
-					fault.name,
-					disturbed[fault.name],
-				),
-			)
+			took[fault.name].print(t, fmt.Sprintf("%s, offers right again after (%d times they were seen wrong)",
+				fault.name, disturbed[fault.name]))
 		}
 	}()
 	for round := range atLeastOne(t, "FAULTS_ROUNDS", 3) {
@@ -74,34 +46,9 @@ func TestRestarts(t *testing.T) {
 			id := s.Submit("./hold "+name, "-w", "n1", "--gres=mig:1g.5gb:1")
 			time.Sleep(time.Duration(round%3) * 700 * time.Millisecond) // pending, in its prolog or running
 
-			began := time.Now()
-			if err := fault.do(); err != nil {
-				t.Fatal(err)
-			}
-			back := time.Now()
-			right := func(l oracle.Snapshot) bool { return len(offers(l)) > 0 && sum(l.Total) == total }
-			var after time.Duration
-			s.Within("the offers of n2 are right after "+fault.name, func() bool {
-				snapshots := w.since("n2", began)
-				if len(snapshots) == 0 {
-					return false
-				}
-				// A slurmd registers shortly after its start, so the offers must be correct in snapshots over two
-				// seconds.
-				end := snapshots[len(snapshots)-1].To
-				from := end
-				for _, l := range slices.Backward(snapshots) {
-					if !right(l) {
-						break
-					}
-					from = l.To
-				}
-				after = max(0, time.Unix(0, from).Sub(back))
-				return end-max(from, back.UnixNano()) > (2*time.Second).Nanoseconds() &&
-					maps.Equal(offers(snapshots[len(snapshots)-1]), s.planned("n2"))
-			})
+			after, seen := s.offersAfter(w, fault, total)
 			took[fault.name] = append(took[fault.name], after)
-			if slices.ContainsFunc(w.since("n2", began), func(l oracle.Snapshot) bool { return !right(l) }) {
+			if seen {
 				disturbed[fault.name]++
 			}
 			s.Running(id)
@@ -120,11 +67,7 @@ func TestRestarts(t *testing.T) {
 	// The other jobs were checked in their round, because slurmctld purges a job 300 s after its end.
 	s.Completed(keep["n1"], keep["n2"])
 	ids = append(ids, keep["n1"], keep["n2"])
-	s.Within("sacct knows every end", func() bool {
-		states := strings.Fields(s.Must("", "root", "sacct", "-nPX", "-o", "state", "-j", strings.Join(ids, ",")))
-		return len(states) == len(ids) &&
-			!slices.ContainsFunc(states, func(state string) bool { return state != "COMPLETED" })
-	})
+	s.Within("sacct knows every end", func() bool { return s.accounted(ids) })
 	s.NoneDrained()
 	s.NothingLeft()
 	// This check shows that the snapshots detect a change. A restart of slurmctld is not sufficient, because the agents
@@ -132,6 +75,74 @@ func TestRestarts(t *testing.T) {
 	if disturbed["scontrol reconfigure"] == 0 {
 		t.Error("no snapshot shows a change of the offers by scontrol reconfigure")
 	}
+}
+
+// accounted returns whether all jobs are COMPLETED according to sacct.
+func (s *site) accounted(ids []string) bool {
+	s.t.Helper()
+	states := strings.Fields(s.Must("", "root", "sacct", "-nPX", "-o", "state", "-j", strings.Join(ids, ",")))
+	return len(states) == len(ids) &&
+		!slices.ContainsFunc(states, func(state string) bool { return state != "COMPLETED" })
+}
+
+// fault is a disturbance of Slurm's daemons.
+type fault struct {
+	name string
+	do   func() error
+}
+
+func (s *site) restarts() []fault {
+	return []fault{
+		{"restart of slurmd", func() error {
+			if err := s.RestartUnit("slurmd-n1"); err != nil {
+				return err
+			}
+			return s.RestartUnit("slurmd-n2")
+		}},
+		{"restart of slurmctld", func() error { return s.RestartUnit("slurmctld") }},
+		{"scontrol reconfigure", func() error {
+			_, _, err := s.Exec(s.t.Context(), "root", "scontrol", "reconfigure")
+			return err
+		}},
+		{"slurmdbd away for 3 s", func() error {
+			if err := s.StopUnit("slurmdbd"); err != nil {
+				return err
+			}
+			time.Sleep(3 * time.Second)
+			return s.StartUnit("slurmdbd")
+		}},
+	}
+}
+
+// offersAfter does a fault and waits until the offers of n2 are right: some offers, and this total. It returns how long
+// that took after the fault was done, and whether a snapshot shows other offers.
+func (s *site) offersAfter(w *watch, fault fault, total int) (after time.Duration, seen bool) {
+	s.t.Helper()
+	began := time.Now()
+	if err := fault.do(); err != nil {
+		s.t.Fatal(err)
+	}
+	back := time.Now()
+	right := func(l oracle.Snapshot) bool { return len(offers(l)) > 0 && sum(l.Total) == total }
+	s.Within("the offers of n2 are right after "+fault.name, func() bool {
+		snapshots := w.since("n2", began)
+		if len(snapshots) == 0 {
+			return false
+		}
+		// A slurmd registers shortly after its start, so the offers must be correct in snapshots over two seconds.
+		end := snapshots[len(snapshots)-1].To
+		from := end
+		for _, l := range slices.Backward(snapshots) {
+			if !right(l) {
+				break
+			}
+			from = l.To
+		}
+		after = max(0, time.Unix(0, from).Sub(back))
+		return end-max(from, back.UnixNano()) > (2*time.Second).Nanoseconds() &&
+			maps.Equal(offers(snapshots[len(snapshots)-1]), s.planned("n2"))
+	})
+	return after, slices.ContainsFunc(w.since("n2", began), func(l oracle.Snapshot) bool { return !right(l) })
 }
 
 // planned returns the offers in the plan of the node's agent.

@@ -36,25 +36,9 @@ func TestAgentStopped(t *testing.T) {
 	if _, err := s.Status("n1"); err == nil {
 		t.Fatal("the agent still answers")
 	}
-	open := func(l oracle.Snapshot) bool { return len(offers(l)) > 0 }
-	s.Within("two snapshots of slurmctld", func() bool { return len(w.since("n1", stopped)) > 1 })
-	if after := w.since("n1", stopped); slices.ContainsFunc(after, open) {
-		t.Errorf("the agent and its ExecStopPost have ended, and this is on offer: %v", offers(after[0]))
-	}
-	if during := w.since("n1", began); len(during) > 0 {
-		i := slices.IndexFunc(during, func(l oracle.Snapshot) bool { return !open(l) })
-		t.Logf(
-			"offers closed %v after the agent was told to stop; agent and ExecStopPost ended after %v",
-			time.Unix(0, during[i].To).
-				Sub(began).
-				Round(10*time.Millisecond),
-			stopped.Sub(began).Round(10*time.Millisecond),
-		)
-	}
+	s.closed(w, began, stopped)
 
-	s.Within("the prolog gives up and the node drains", func() bool {
-		return strings.Contains(s.Must("", "root", "sinfo", "-h", "-p", "plain", "-n", "n1", "-o", "%T"), "drain")
-	})
+	s.Within("the prolog gives up and the node drains", s.drained)
 	// By then Slurm has also drained the node, with its own reason, which must not replace the plugin's reason.
 	s.Within("the job is back in the queue", func() bool { return s.State(starting) == "PENDING" })
 	reason := s.Must("", "root", "sinfo", "-hR", "-p", "plain", "-n", "n1", "-o", "%E")
@@ -64,7 +48,7 @@ func TestAgentStopped(t *testing.T) {
 		!strings.Contains(reason, "state=resume") {
 		t.Errorf("the reason %q does not say what to do", reason)
 	}
-	if open := slices.ContainsFunc(w.since("n1", stopped), open); open {
+	if slices.ContainsFunc(w.since("n1", stopped), offered) {
 		t.Error("something was on offer without an agent")
 	}
 	if state := s.State(run); state != "RUNNING" {
@@ -87,4 +71,23 @@ func TestAgentStopped(t *testing.T) {
 	s.Completed(next)
 	s.NoneDrained()
 	s.NothingLeft()
+}
+
+func offered(l oracle.Snapshot) bool { return len(offers(l)) > 0 }
+
+// closed checks that n1 offers nothing after its agent and its ExecStopPost have ended.
+func (s *site) closed(w *watch, began, stopped time.Time) {
+	s.t.Helper()
+	s.Within("two snapshots of slurmctld", func() bool { return len(w.since("n1", stopped)) > 1 })
+	if after := w.since("n1", stopped); slices.ContainsFunc(after, offered) {
+		s.t.Errorf("the agent and its ExecStopPost have ended, and this is on offer: %v", offers(after[0]))
+	}
+	if during := w.since("n1", began); len(during) > 0 {
+		i := slices.IndexFunc(during, func(l oracle.Snapshot) bool { return !offered(l) })
+		s.t.Logf(
+			"offers closed %v after the agent was told to stop; agent and ExecStopPost ended after %v",
+			time.Unix(0, during[i].To).Sub(began).Round(10*time.Millisecond),
+			stopped.Sub(began).Round(10*time.Millisecond),
+		)
+	}
 }

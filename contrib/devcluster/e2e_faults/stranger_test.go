@@ -184,16 +184,8 @@ func TestStranger(t *testing.T) {
 		t.Fatalf("the owner of a slice opens none of its files: %+v", own)
 	}
 
-	leases := func() int { return len(s.leased()) }
-	before := leases()
-	churn := []string{}
-	for range 24 {
-		churn = append(churn, s.Submit("cuda-process --exclusive --seconds 0.3", "--gres=mig:1g.5gb:1"))
-		churn = append(churn, s.Submit("cuda-process --exclusive --seconds 0.3", "--gres=mig:2g.10gb:1"))
-		if len(churn)%12 == 0 {
-			churn = append(churn, s.Submit("cuda-process --exclusive --seconds 0.3", "--gres=mig:4g.20gb:1"))
-		}
-	}
+	before := len(s.leased())
+	churn := s.shortJobs()
 	var total attempts
 	for s.State(churn[len(churn)-1]) != "COMPLETED" || total.Refused < opens {
 		got := s.be(stranger, opens/5)
@@ -202,43 +194,51 @@ func TestStranger(t *testing.T) {
 		total.Changes = append(total.Changes, got.Changes...)
 		total.Other = append(total.Other, got.Other...)
 	}
-	came := leases() - before
+	came := len(s.leased()) - before
 	s.Completed(churn...)
-	if len(total.Opened) > 0 {
-		t.Errorf(
-			"%d opens succeeded, and %d were refused: %.300q",
-			len(total.Opened),
-			total.Refused,
-			total.Opened,
-		)
-	}
-	refused := 0
-	for _, status := range total.Changes {
-		if status == http.StatusForbidden || status == http.StatusTooManyRequests {
-			refused++
-		}
-	}
-	if refused != len(total.Changes) || refused == 0 || len(total.Other) > 0 {
-		t.Errorf("the socket refused %d of %d changes; %q", refused, len(total.Changes), total.Other)
-	}
+	total.check(t)
 	if came == 0 {
 		t.Error("no lease came while the stranger tried")
 	}
-	t.Logf(
-		"by another user: %d of %d opens got through, %d of %d changes were refused by the socket, while %d leases "+
-			"came",
-		len(total.Opened),
-		total.Refused+len(total.Opened),
-		refused,
-		len(total.Changes),
-		came,
-	)
+	t.Logf("%d leases came meanwhile", came)
 	if now := s.Slice("n1", keep); now != slice {
 		t.Errorf("the running job held %+v and holds %+v", slice, now)
 	}
 	s.End("keep")
 	s.Completed(keep)
 	s.NothingLeft()
+}
+
+// shortJobs submits jobs of a fraction of a second and returns their ids.
+func (s *site) shortJobs() (ids []string) {
+	s.t.Helper()
+	for range 24 {
+		ids = append(ids, s.Submit("cuda-process --exclusive --seconds 0.3", "--gres=mig:1g.5gb:1"))
+		ids = append(ids, s.Submit("cuda-process --exclusive --seconds 0.3", "--gres=mig:2g.10gb:1"))
+		if len(ids)%12 == 0 {
+			ids = append(ids, s.Submit("cuda-process --exclusive --seconds 0.3", "--gres=mig:4g.20gb:1"))
+		}
+	}
+	return ids
+}
+
+// check fails if an open or a change succeeded, or if there was no request for a change.
+func (got *attempts) check(t *testing.T) {
+	t.Helper()
+	if len(got.Opened) > 0 {
+		t.Errorf("%d opens succeeded, and %d were refused: %.300q", len(got.Opened), got.Refused, got.Opened)
+	}
+	refused := 0
+	for _, status := range got.Changes {
+		if status == http.StatusForbidden || status == http.StatusTooManyRequests {
+			refused++
+		}
+	}
+	if refused != len(got.Changes) || refused == 0 || len(got.Other) > 0 {
+		t.Errorf("the socket refused %d of %d changes; %q", refused, len(got.Changes), got.Other)
+	}
+	t.Logf("by another user: %d of %d opens got through, %d of %d changes were refused by the socket",
+		len(got.Opened), got.Refused+len(got.Opened), refused, len(got.Changes))
 }
 
 // leased returns the log lines about leases of the agent of n1.
