@@ -371,34 +371,29 @@ func TestStrangerOnSlice(t *testing.T) {
 	}
 }
 
+// configure restarts the agent of n1 after an edit of its configuration by sed.
+func configure(t *testing.T, s *clustertest.Site, edit string) {
+	t.Helper()
+	if err := s.StopUnit("agent-n1"); err != nil {
+		t.Fatal(err)
+	}
+	s.Must("n1", "root", "sed", "-i", edit, "/etc/caelum/caelum.yaml")
+	if err := s.StartUnit("agent-n1"); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func strangerOnSlice(t *testing.T, cgroup, why string) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, KeepDeviceFiles: true, Cgroup: cgroup})
-	configure := func(sed string) {
-		if err := s.StopUnit("agent-n1"); err != nil {
-			t.Fatal(err)
-		}
-		s.Must("n1", "root", "sed", "-i", sed, "/etc/caelum/caelum.yaml")
-		if err := s.StartUnit("agent-n1"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	configure("$ a foreign_processes: report")
+	configure(t, s, "$ a foreign_processes: report")
 	job := s.Submit("./hold keep", "--gres=mig:2g.10gb:1")
 	s.Running(job)
 	mine := instance(t, s, job)
 	// This simulates descriptors from another source: all users can open the files while the process starts.
 	s.Must("n1", "root", "sh", "-c", "chmod 444 $(find /dev/nvidia-caps -user "+attacker+")")
 	ended := make(chan error, 1)
-	stranger := s.Command(
-		t.Context(),
-		"n1",
-		victim,
-		"env",
-		"CUDA_VISIBLE_DEVICES="+mine.UUID,
-		"cuda-process",
-		"--seconds",
-		"3600",
-	)
+	stranger := s.Command(t.Context(), "n1", victim, "env", "CUDA_VISIBLE_DEVICES="+mine.UUID,
+		"cuda-process", "--seconds", "3600")
 	go func() { ended <- stranger.Run() }()
 	// One process belongs to the job, the other to the stranger.
 	s.Within("the agent sees two processes", func() bool {
@@ -411,12 +406,8 @@ func strangerOnSlice(t *testing.T, cgroup, why string) {
 	want := `uid 20002, "cuda-process", ` + why
 	if state, text := note(s, mine.GI); state != "leased" || !strings.Contains(text, want) ||
 		strings.Count(text, "pid ") != 1 {
-		t.Fatalf(
-			"status says %q, %q of a process of user 20002 on a slice of user 20001's job, not %q",
-			state,
-			text,
-			want,
-		)
+		t.Fatalf("status says %q, %q of a process of user 20002 on a slice of user 20001's job, not %q",
+			state, text, want)
 	}
 	log, err := s.Log("agent-n1")
 	if n := strings.Count(log, "a process outside the job uses its slice: "); err != nil || n != 1 {
@@ -426,7 +417,7 @@ func strangerOnSlice(t *testing.T, cgroup, why string) {
 		t.Error("the stranger was ended")
 	}
 
-	configure("/^foreign_processes/ d")
+	configure(t, s, "/^foreign_processes/ d")
 	select {
 	case <-ended:
 	case <-time.After(clustertest.Limit):

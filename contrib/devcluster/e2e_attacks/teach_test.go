@@ -240,71 +240,83 @@ func (p part) and(o part) part {
 	return part{p.text + o.text, (p.h1 + o.h1) % prime, (p.h2 + o.h2) % prime}
 }
 
-// collide makes a script with the given key by the generalized birthday attack: eight blocks of letters after a "#".
-// Two joining steps match the first number of the hash, and the third step matches the second number.
+// A script that collide makes is collisionHead, eight blocks of letters, and collisionTail.
+const (
+	collisionHead = "#!/bin/bash\nexit 0\n#"
+	collisionTail = "\n"
+	blockSize     = 6 // letters
+)
+
+// collide makes a script with the given key by the generalized birthday attack. Two joining steps match the first
+// number of the hash, and the third step matches the second number.
 func collide(t *testing.T, key string, of func(script string) string) string {
 	t.Helper()
-	const (
-		head, tail  = "#!/bin/bash\nexit 0\n#", "\n"
-		block, each = 6, 1 << 17
-		near        = 1 << 15
-	)
-	target, err := strconv.ParseUint(key, 16, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	numbers := func(script string) (h1, h2 uint64) {
-		k, err := strconv.ParseUint(of(script), 16, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return k >> 32, k & 0xffffffff
-	}
-	// The weight of a letter is the increase of the hash if the letter is replaced with the next one.
-	plain := []byte(head + strings.Repeat("a", 8*block) + tail)
-	zero1, zero2 := numbers(string(plain))
-	var weight1, weight2 [8 * block]uint64
-	for i := range weight1 {
-		plain[len(head)+i]++
-		h1, h2 := numbers(string(plain))
-		plain[len(head)+i]--
-		weight1[i], weight2[i] = (h1+prime-zero1)%prime, (h2+prime-zero2)%prime
-	}
+	const near = 1 << 15
+	target := numbers(t, key)
+	zero, weight := weights(t, of)
 	random := rand.New(rand.NewPCG(5, 6))
-	list := func(k int) []part {
-		all := make([]part, each)
-		for n := range all {
-			letters := make([]byte, block)
-			for i := range letters {
-				c := uint64(random.IntN(26))
-				letters[i] = byte('a' + c)
-				all[n].h1 = (all[n].h1 + c*weight1[k*block+i]) % prime
-				all[n].h2 = (all[n].h2 + c*weight2[k*block+i]) % prime
-			}
-			all[n].text = string(letters)
-		}
-		return all
-	}
 	by1 := func(p part) uint64 { return p.h1 }
 	var pairs [4][]part
 	for k := range pairs {
-		a, b := list(2*k), list(2*k+1)
+		a := blocks(random, weight[2*k*blockSize:(2*k+1)*blockSize])
+		b := blocks(random, weight[(2*k+1)*blockSize:(2*k+2)*blockSize])
 		if k == 0 { // the lists must sum to the missing amount, so it is subtracted from the first list
 			for i := range a {
-				a[i].h1 = (a[i].h1 + zero1 + prime - target>>32) % prime
-				a[i].h2 = (a[i].h2 + zero2 + prime - target&0xffffffff) % prime
+				a[i].h1 = (a[i].h1 + zero.h1 + prime - target.h1) % prime
+				a[i].h2 = (a[i].h2 + zero.h2 + prime - target.h2) % prime
 			}
 		}
 		pairs[k] = join(a, b, near, by1)
 	}
 	left, right := join(pairs[0], pairs[1], 0, by1), join(pairs[2], pairs[3], 0, by1)
 	for _, p := range join(left, right, 0, func(p part) uint64 { return p.h2 }) {
-		if script := head + p.text + tail; of(script) == key {
+		if script := collisionHead + p.text + collisionTail; of(script) == key {
 			return script
 		}
 	}
 	t.Fatal("no collision found")
 	return ""
+}
+
+// numbers returns the two numbers of a key.
+func numbers(t *testing.T, key string) part {
+	t.Helper()
+	k, err := strconv.ParseUint(key, 16, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return part{h1: k >> 32, h2: k & 0xffffffff}
+}
+
+// weights returns the hash of the script whose letters are all "a", and the weight of each letter: the increase of the
+// hash if the letter is replaced with the next one.
+func weights(t *testing.T, of func(script string) string) (zero part, weight [8 * blockSize]part) {
+	t.Helper()
+	plain := []byte(collisionHead + strings.Repeat("a", 8*blockSize) + collisionTail)
+	zero = numbers(t, of(string(plain)))
+	for i := range weight {
+		plain[len(collisionHead)+i]++
+		n := numbers(t, of(string(plain)))
+		plain[len(collisionHead)+i]--
+		weight[i] = part{h1: (n.h1 + prime - zero.h1) % prime, h2: (n.h2 + prime - zero.h2) % prime}
+	}
+	return zero, weight
+}
+
+// blocks returns random blocks of letters with these weights, each with its increase of the hash.
+func blocks(random *rand.Rand, weight []part) []part {
+	all := make([]part, 1<<17)
+	for n := range all {
+		letters := make([]byte, len(weight))
+		for i := range letters {
+			c := uint64(random.IntN(26))
+			letters[i] = byte('a' + c)
+			all[n].h1 = (all[n].h1 + c*weight[i].h1) % prime
+			all[n].h2 = (all[n].h2 + c*weight[i].h2) % prime
+		}
+		all[n].text = string(letters)
+	}
+	return all
 }
 
 // join returns the sums of one part of each list whose number is within reach of 0 modulo prime, at most half a

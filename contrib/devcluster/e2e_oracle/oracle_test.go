@@ -64,17 +64,7 @@ func TestOffersCanBeCarved(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Logf("%d jobs submitted, ended after %v\n%v", l.jobs, took, report)
-			if starts, longest := oracle.Delays(run); len(starts) > 0 {
-				t.Logf(
-					"time from an offer, or a later submission, to the start of %d batch jobs: "+
-						"median %v, p99 %v, longest %v; longest waits %v",
-					len(starts),
-					starts[len(starts)/2].Round(time.Millisecond),
-					starts[len(starts)*99/100].Round(time.Millisecond),
-					starts[len(starts)-1].Round(time.Millisecond),
-					longest,
-				)
-			}
+			logDelays(t, run)
 			if len(report.Findings) > 0 {
 				t.Errorf("%d findings: %s", len(report.Findings), strings.Join(report.Rules(), ", "))
 			}
@@ -88,16 +78,30 @@ func TestOffersCanBeCarved(t *testing.T) {
 			if v.prolog > 0 && report.Waits == 0 {
 				t.Error("no write was made while a job waited for its prolog: the delay had no effect")
 			}
-			if unlike &&
-				!slices.ContainsFunc(
-					run.Starts,
-					func(st oracle.Start) bool { return st.Node == "n2" && st.Profiles["2g.10gb"] > 0 },
-				) {
+			onH100 := func(st oracle.Start) bool { return st.Node == "n2" && st.Profiles["2g.10gb"] > 0 }
+			if unlike && !slices.ContainsFunc(run.Starts, onH100) {
 				t.Error("no job for a 2g.10gb ran on the H100 node")
 			}
 			s.endedWell(run)
 		})
 	}
+}
+
+// logDelays logs the delays of slurmctld in a run.
+func logDelays(t *testing.T, run oracle.Run) {
+	starts, longest := oracle.Delays(run)
+	if len(starts) == 0 {
+		return
+	}
+	t.Logf(
+		"time from an offer, or a later submission, to the start of %d batch jobs: "+
+			"median %v, p99 %v, longest %v; longest waits %v",
+		len(starts),
+		starts[len(starts)/2].Round(time.Millisecond),
+		starts[len(starts)*99/100].Round(time.Millisecond),
+		starts[len(starts)-1].Round(time.Millisecond),
+		longest,
+	)
 }
 
 func seed(t *testing.T) uint64 {
