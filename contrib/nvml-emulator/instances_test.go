@@ -101,8 +101,8 @@ func TestLifeOfASlice(t *testing.T) {
 	}
 }
 
-// checkMIGDevice checks what the driver says of a MIG device, a 3g.20gb that is the first instance of a GPU, and returns its
-// UUID.
+// checkMIGDevice checks the driver's data about a MIG device, which is a 3g.20gb and the first instance of a GPU. It
+// returns the UUID.
 func (m *machine) checkMIGDevice(gpu, mig nvml.Device) string {
 	m.Helper()
 	if is, ret := mig.IsMigDeviceHandle(); ret != nvml.SUCCESS || !is {

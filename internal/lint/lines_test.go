@@ -23,14 +23,20 @@ func columns(line string) (w int) {
 	return w
 }
 
+// files returns the paths of a package's Go files, including the tests and the files with build constraints.
+func files(t *testing.T, p pkg) []string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(p.Dir, "*.go"))
+	if err != nil || len(names) == 0 {
+		t.Fatalf("%s: no files (%v)", p.ImportPath, err)
+	}
+	return names
+}
+
 // TestGoLines: rows of tables in raw strings may be longer.
 func TestGoLines(t *testing.T) {
 	for _, p := range list(t) {
-		names, err := filepath.Glob(filepath.Join(p.Dir, "*.go"))
-		if err != nil || len(names) == 0 {
-			t.Fatalf("%s: no files (%v)", p.ImportPath, err)
-		}
-		for _, name := range names {
+		for _, name := range files(t, p) {
 			text, err := os.ReadFile(name)
 			if err != nil {
 				t.Fatal(err)

@@ -1,0 +1,99 @@
+package lint
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// functionLines is the maximum number of lines of a function, so that it fits on a screen.
+const functionLines = 60
+
+// long are the functions that exceed the limit and are still to be split.
+var long = []string{
+	"cmd/caelum.newRepoForget", "cmd/caelum.newSimulate", "cmd/caelum.runSimulate", "cmd/caelum.simulation.print",
+	"cmd/caelum.printStatus",
+	"internal/agent.Config.check", "internal/agent.FuzzAgent", "internal/agent.Agent.lease",
+	"internal/agent.Agent.pass", "internal/agent.TestLostLedger", "internal/agent.soak",
+	"internal/api.FuzzServer", "internal/api.NewServer",
+	"internal/doctor.decisionTable",
+	"internal/gpu.beHolder",
+	"internal/learn.TestShare",
+	"internal/offer.TestLendSound", "internal/offer.Make", "internal/offer.TestSound",
+	"internal/offer.TestComponentsStart",
+	"internal/place.TestReconfigure", "internal/place.TestReconfigureTakesTheCheapest",
+	"internal/plan.Explain", "internal/plan.View.explain", "internal/plan.TestQueue",
+	"internal/repo.TestOutbox",
+	"internal/sim.TestChurn",
+	"internal/slurm.parseNode", "internal/slurm.TestStory",
+	"internal/slurm/slurmtest.TestStory",
+	"internal/trust.TestPath",
+}
+
+// TestFunctionLines: a function has at most functionLines lines, without the lines inside of its data.
+func TestFunctionLines(t *testing.T) {
+	for _, p := range list(t) {
+		for _, name := range files(t, p) {
+			set := token.NewFileSet()
+			file, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range file.Decls {
+				f, ok := d.(*ast.FuncDecl)
+				if !ok {
+					continue
+				}
+				n := 1 + inside(set, f) - dataLines(set, f)
+				if name := p.ImportPath + "." + functionName(f); n > functionLines && !slices.Contains(long, name) {
+					t.Errorf("%v: %s has %d lines, more than %d", set.Position(f.Pos()), name, n, functionLines)
+				}
+			}
+		}
+	}
+}
+
+// inside returns the number of line breaks in a node.
+func inside(set *token.FileSet, n ast.Node) int {
+	return set.Position(n.End()).Line - set.Position(n.Pos()).Line
+}
+
+// dataLines returns the number of lines inside of multi-line strings, and of composite literals without functions, such
+// as the rows of a table.
+func dataLines(set *token.FileSet, root ast.Node) (n int) {
+	ast.Inspect(root, func(node ast.Node) bool {
+		switch node := node.(type) {
+		case *ast.CompositeLit:
+			if containsFunction(node) {
+				return true
+			}
+		case *ast.BasicLit:
+		default:
+			return true
+		}
+		n += max(0, inside(set, node)-1)
+		return false
+	})
+	return n
+}
+
+func containsFunction(root ast.Node) (found bool) {
+	ast.Inspect(root, func(node ast.Node) bool {
+		_, is := node.(*ast.FuncLit)
+		found = found || is
+		return !found
+	})
+	return found
+}
+
+// functionName returns the name of a function, or Type.Method.
+func functionName(f *ast.FuncDecl) string {
+	if f.Recv == nil {
+		return f.Name.Name
+	}
+	return strings.TrimPrefix(types.ExprString(f.Recv.List[0].Type), "*") + "." + f.Name.Name
+}
