@@ -6,7 +6,7 @@
 //
 // All commands:
 //
-//	main.go               the root command, exit statuses, calls to the agent (callTimeout 10 s), JSON output
+//	main.go               the root command, exit statuses, calls to the agent (callTimeout 10 s), JSON output, plurals
 //	models.go             what profiles, layouts, place and simulate share: GPU models by name, drawings, tables
 //
 // Jobs and the node:

@@ -177,3 +177,11 @@ func printJSON(w io.Writer, v any) error {
 	_, err = fmt.Fprintln(w, b.String())
 	return err
 }
+
+// plural returns a number with its noun: "1 job", "2 jobs".
+func plural(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}

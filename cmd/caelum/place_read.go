@@ -109,10 +109,10 @@ func addEnds(g *place.GPU, list string) error {
 	case len(times) != g.Layout.Count():
 		return usageError{
 			fmt.Errorf(
-				"--ends %s: %d times for %d instances, %s",
+				"--ends %s: %s for %s, %s",
 				list,
-				len(times),
-				g.Layout.Count(),
+				plural(len(times), "time"),
+				plural(g.Layout.Count(), "instance"),
 				g.Model.DrawBeside(g.Layout, g.Blocked),
 			),
 		}

@@ -62,7 +62,7 @@ invalid, import reports it and adds nothing.`,
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d runs, %d of them new\n", read, added)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s, %d of them new\n", plural(read, "run"), added)
 			return err
 		},
 	}
@@ -124,7 +124,7 @@ runs.`,
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d runs forgotten\n", n)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s forgotten\n", plural(n, "run"))
 			return err
 		},
 	}
@@ -255,10 +255,10 @@ from ordinary users.`,
 func printSynced(w io.Writer, done learn.Synced) error {
 	_, err := fmt.Fprintf(
 		w,
-		"%d jobs since %s, %d runs with a summary, %d of them new\n",
-		done.Jobs,
+		"%s since %s, %s with a summary, %d of them new\n",
+		plural(done.Jobs, "job"),
 		done.From.Format(time.DateTime),
-		done.Runs,
+		plural(done.Runs, "run"),
 		done.New,
 	)
 	return err
@@ -296,11 +296,13 @@ learned lines, decisions omits the oldest lines of the users with the most lines
 				verb = "written"
 			}
 			_, err = fmt.Fprintf(
-				cmd.OutOrStdout(), "%s: generation %d, %d learned lines, %s\n", done.Table, done.Generation,
-				done.Learned, verb,
+				cmd.OutOrStdout(), "%s: generation %d, %s, %s\n", done.Table, done.Generation,
+				plural(done.Learned, "learned line"), verb,
 			)
 			if err == nil && done.LeftOut > 0 {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d learned lines omitted: the table is full\n", done.LeftOut)
+				_, err = fmt.Fprintf(
+					cmd.OutOrStdout(), "%s omitted: the table is full\n", plural(done.LeftOut, "learned line"),
+				)
 			}
 			return err
 		},

@@ -126,7 +126,7 @@ func share(x float64) string    { return fmt.Sprintf("%.1f%%", 100*x) }
 
 // facts returns lines that describe the cluster, the options and the workload.
 func (s simulation) facts() []string {
-	setting := fmt.Sprintf("%d jobs on %s", s.Jobs, s.Cluster)
+	setting := plural(s.Jobs, "job") + " on " + s.Cluster
 	if s.PerNode > 0 {
 		setting += fmt.Sprintf(", %d a node", s.PerNode)
 	}

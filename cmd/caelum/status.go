@@ -93,7 +93,7 @@ func printStatus(w io.Writer, s *api.Status, now time.Time) error {
 		fmt.Fprintf(w, "reserved for job %d, from %s: %s\n", r.Job, begin, strings.Join(reserved, ", "))
 	}
 	if n := s.SummariesWaiting; n > 0 {
-		fmt.Fprintf(w, "slurmdbd does not have the usage of %d ended runs yet\n", n)
+		fmt.Fprintf(w, "slurmdbd does not have the usage of %s yet\n", plural(n, "ended run"))
 	}
 	users := map[uint32]string{}
 	usage := map[string]*api.Use{}
