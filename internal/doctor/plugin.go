@@ -31,76 +31,73 @@ type Plugin struct {
 	ObjectFound bool
 }
 
+const installPlugin = "build Caelum for this Slurm release, and `make install` it on every host that reads this " +
+	"plugstack.conf"
+
 func plugin(f *Facts) []Finding {
 	p := f.Plugin
-	const install = "build Caelum for this Slurm release, and `make install` it on every host that reads this " +
-		"plugstack.conf"
 	if !p.Named {
-		return []Finding{
-			fault(
-				p.Plugstack+" does not name "+pluginName+": jobs start without slices",
-				"add the line `required "+pluginName+"`",
-			),
-		}
+		return []Finding{fault(
+			p.Plugstack+" does not name "+pluginName+": jobs start without slices",
+			"add the line `required "+pluginName+"`",
+		)}
 	}
 	if p.File == "" {
-		return []Finding{
-			fault(
-				fmt.Sprintf(
-					"%s names %s, which does not exist (PluginDir is %s)",
-					p.Plugstack,
-					p.Path,
-					f.Config.Values["PluginDir"],
-				),
-				install,
-			),
-		}
+		return []Finding{fault(
+			fmt.Sprintf("%s names %s, which does not exist (PluginDir is %s)",
+				p.Plugstack, p.Path, f.Config.Values["PluginDir"]),
+			installPlugin,
+		)}
 	}
 	var found []Finding
 	if !p.Required {
-		found = append(
-			found,
-			fault(
-				p.Plugstack+" has the plugin as optional: a job that cannot get its slice would run without it "+
-					"instead of being stopped",
-				"write `required` instead",
-			),
-		)
+		found = append(found, fault(
+			p.Plugstack+" has the plugin as optional: a job that cannot get its slice would run without it "+
+				"instead of being stopped",
+			"write `required` instead",
+		))
 	}
-	// slurmd loads the plugin. Its release may be older than slurmctld's.
+	found = append(found, f.pluginRelease()...)
+	if !p.ObjectFound {
+		found = append(found, fault(p.Object+" does not exist: every prolog fails", installPlugin))
+	}
+	return append(found, f.pluginRunDir()...)
+}
+
+// pluginRelease reports a plugin that slurmd does not load because of its release. slurmd's release may be older than
+// slurmctld's.
+func (f *Facts) pluginRelease() []Finding {
+	p := f.Plugin
 	loads, runs := f.Node.Version, "slurmd "+f.Node.Version+" runs here"
 	if loads == "" {
 		loads, runs = f.Config.Version(), "Slurm "+f.Config.Version()+" runs"
 	}
-	switch built, running := release(p.Version), majorMinor(loads); {
-	case p.Problem != "":
-		found = append(found, fault(fmt.Sprintf("%s is not a Slurm plugin: %s", p.File, p.Problem), install))
-	case built != running:
-		found = append(
-			found,
-			fault(
-				fmt.Sprintf("%s was built for Slurm %s, but %s: Slurm does not load it", p.File, built, runs),
-				install,
-			),
-		)
+	if p.Problem != "" {
+		return []Finding{fault(fmt.Sprintf("%s is not a Slurm plugin: %s", p.File, p.Problem), installPlugin)}
 	}
-	if !p.ObjectFound {
-		found = append(found, fault(p.Object+" does not exist: every prolog fails", install))
+	built := release(p.Version)
+	return findingIf(
+		fault(
+			fmt.Sprintf("%s was built for Slurm %s, but %s: Slurm does not load it", p.File, built, runs),
+			installPlugin,
+		),
+		built != majorMinor(loads),
+	)
+}
+
+// pluginRunDir compares the plugin's run_dir with the agent's. The agent's is unknown if it is empty.
+func (f *Facts) pluginRunDir() []Finding {
+	dir, ok := f.Plugin.Args["run_dir"]
+	if !ok {
+		dir = defaultRunDir
 	}
-	if dir, ok := p.Args["run_dir"]; f.RunDir != "" &&
-		(ok && filepath.Clean(dir) != filepath.Clean(f.RunDir) || !ok && f.RunDir != defaultRunDir) {
-		if !ok {
-			dir = defaultRunDir
-		}
-		found = append(
-			found,
-			fault(
-				fmt.Sprintf("the plugin looks for the agent in %s, but the agent's run_dir is %s", dir, f.RunDir),
-				"set run_dir= in "+p.Plugstack+" and run_dir: in caelum.yaml to the same directory",
-			),
-		)
-	}
-	return found
+	return findingIf(
+		fault(
+			fmt.Sprintf("the plugin looks for the agent in %s, but the agent's run_dir is %s", dir, f.RunDir),
+			"set run_dir= in "+f.Plugin.Plugstack+" and run_dir: in caelum.yaml to the same directory",
+		),
+		f.RunDir != "" && filepath.Clean(dir) != filepath.Clean(f.RunDir),
+	)
 }
 
 // release returns the release of a plugin_version in Slurm's form, for example 22.05.
