@@ -271,7 +271,7 @@ var cases = []struct {
 	{
 		"decision table",
 		Error,
-		"max_nodes is 2 in /etc/caelum/decisions and partition gpu has 1 catalogue nodes",
+		"max_nodes is 2 in /etc/caelum/decisions and the catalogue of partition gpu has size 1",
 		func(f *Facts) { f.Table.MaxNodes = 2 },
 	},
 	{
@@ -287,7 +287,7 @@ var cases = []struct {
 		"lists 1g.6gb, which no catalogue node of its partitions has",
 		func(f *Facts) { f.Table.Profiles = append(f.Table.Profiles, decisions.Profile{Name: "1g.6gb"}) },
 	},
-	{"decision table", Warning, "has 3 key lines without a user", func(f *Facts) { f.Table.OldKeys = 3 }},
+	{"decision table", Warning, "has key lines without a user ID (3)", func(f *Facts) { f.Table.OldKeys = 3 }},
 	{"decision table", Warning, "jobs with --mig-mem are refused", func(f *Facts) { f.Table.Profiles[0].MiB = 0 }},
 	{"decision table", Warning, "the catalogue has 2g.10gb, which /etc/caelum/decisions does not list", func(f *Facts) {
 		f.Nodes[1].Gres = append(f.Nodes[1].Gres, slurm.GRES{Name: "mig", Type: "2g.10gb", Count: 3})

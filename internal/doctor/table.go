@@ -80,7 +80,7 @@ func decisionTable(f *Facts) []Finding {
 	found = append(found, t.compareProfiles(slices.Compact(served))...)
 	if t.OldKeys > 0 {
 		found = append(found, warning(
-			fmt.Sprintf("%s has %d key lines without a user ID, which have no effect: a key applies to one user only",
+			fmt.Sprintf("%s has key lines without a user ID (%d), which have no effect: a key applies to one user only",
 				t.Path, t.OldKeys),
 			"write them as `key <user id>:<key> <profile>`, or let `caelum repo decisions` write the table",
 		))
@@ -118,8 +118,8 @@ func (t Table) unusable(slurmUser string) []Finding {
 // the partition.
 func (f *Facts) tablePartition(name string, nodes int) []Finding {
 	t := f.Table
-	sizes := fmt.Sprintf("max_nodes is %d in %s and partition %s has %d catalogue nodes: jobs for more ",
-		t.MaxNodes, t.Path, name, nodes)
+	sizes := fmt.Sprintf("max_nodes is %d in %s and the catalogue of partition %s has size %d: jobs for more nodes "+
+		"than ", t.MaxNodes, t.Path, name, nodes)
 	switch {
 	case !slices.ContainsFunc(f.Partitions, func(p slurm.Partition) bool { return p.Name == name }):
 		return []Finding{warning(
@@ -136,11 +136,11 @@ func (f *Facts) tablePartition(name string, nodes int) []Finding {
 		)}
 	case nodes < t.MaxNodes:
 		return []Finding{fault(
-			sizes+"nodes than the catalogue has are refused instead of held",
+			sizes+"the catalogue has are refused instead of held",
 			fmt.Sprintf("%s%s with max_nodes %d, or add catalogue nodes to slurm.conf", changeTable, t.Path, nodes),
 		)}
 	case nodes > t.MaxNodes:
-		return []Finding{note(sizes + fmt.Sprintf("than %d nodes are held first, which is not necessary", t.MaxNodes))}
+		return []Finding{note(sizes + "max_nodes are held first, which is not necessary")}
 	}
 	return nil
 }
