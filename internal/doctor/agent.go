@@ -70,7 +70,7 @@ func instances(f *Facts) []Finding {
 		for _, in := range g.Instances {
 			name := fmt.Sprintf("%s at %d of GPU %d", in.Profile, in.Start, g.Index)
 			switch in.State {
-			case "stuck":
+			case api.StateStuck:
 				if in.Note != "" {
 					found = append(found, warning(name+" is stuck: "+in.Note+"; its units are not offered",
 						"end these processes; the agent checks again every 2 s"))
@@ -81,7 +81,7 @@ func instances(f *Facts) []Finding {
 					"find and end the process that uses it (`nvidia-smi`, `fuser /dev/nvidia*`); the agent tries "+
 						"again every minute",
 				))
-			case "foreign":
+			case api.StateForeign:
 				found = append(
 					found,
 					warning(
@@ -166,7 +166,7 @@ func steady(before, after api.Status) map[string]api.Instance {
 		for _, in := range g.Instances {
 			k := instanceKey(g.UUID, in.GI)
 			if was, ok := states[k]; ok && was == in &&
-				(in.State == "leased" || in.State == "idle" || in.State == "stuck") {
+				(in.State == api.StateLeased || in.State == api.StateIdle || in.State == api.StateStuck) {
 				kept[k] = in
 			}
 		}

@@ -276,7 +276,7 @@ func (f *Facts) readFiles(ctx context.Context, p Place, client *api.Client) {
 	for _, key := range slices.Sorted(maps.Keys(kept)) {
 		in := kept[key]
 		for _, c := range files[key] {
-			if in.State == "leased" {
+			if in.State == api.StateLeased {
 				c.Job, c.User = in.Job, users[in.Job]
 			}
 			f.Files = append(f.Files, c)
