@@ -22,7 +22,8 @@
 //
 //	predict.go            caelum predict: the job of an id, key or script, and the printed prediction
 //	repo.go               caelum repo list and show; opening the repository, a user's own runs without it
-//	repo_maintain.go      caelum repo export, import, forget, sync and decisions (dbdTimeout 5 minutes)
+//	repo_maintain.go      caelum repo export, import, sync and decisions (dbdTimeout 5 minutes)
+//	repo_forget.go        caelum repo forget
 //	profile_job.go        caelum profile-job: flags, submits and awaits the jobs (pollInterval, summaryWait)
 //	profile_evaluate.go   caelum profile-job: the file of measurements (--out, --from), speeds, verdicts, the table
 //
