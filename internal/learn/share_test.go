@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"caelum/internal/predict"
 )
 
 // TestShare: the lines fit and the room is used. An owner with at most an equal share loses no line. Of the other
@@ -17,7 +19,7 @@ func TestShare(t *testing.T) {
 		for owner := range owners {
 			for i := range random.IntN(map[bool]int{true: 400, false: 30}[random.IntN(3) == 0]) {
 				lines = append(lines, learnedLine{
-					kind:     []string{"key", "user"}[random.IntN(2)],
+					kind:     predict.Levels[random.IntN(2)],
 					subject:  fmt.Sprintf("%d:%016x", owner, i),
 					owner:    int64(owner),
 					decision: decision{profile: "1g.5gb"},
