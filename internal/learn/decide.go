@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"caelum/internal/mig"
 	"caelum/internal/predict"
@@ -46,7 +47,7 @@ func Write(path string, r *repo.Repo, site predict.Site) (Written, error) {
 	if err != nil {
 		return Written{}, err
 	}
-	done := Written{Table: path, Generation: t.generation, Learned: count(now.learned)}
+	done := Written{Table: path, Generation: t.generation, Learned: strings.Count(now.learned, "\n")}
 	done.LeftOut = len(lines) - done.Learned
 	if now.learned == t.learned {
 		return done, nil
@@ -66,15 +67,6 @@ func unread(r *repo.Repo) (bool, error) {
 	}
 	scripts, err := r.Scripts()
 	return len(scripts) == 0, err
-}
-
-func count(text string) (lines int) {
-	for _, c := range text {
-		if c == '\n' {
-			lines++
-		}
-	}
-	return lines
 }
 
 // decision is a profile and an expected run time in seconds, 0 if unknown.
