@@ -28,6 +28,6 @@
 //	confine.go    whether the plugin's BPF program is attached to the cgroup of all steps
 //	driver.go     NVreg_ModifyDeviceFiles, and device files that are missing
 //	scrub.go      whether the driver overwrites freed GPU memory (RMDisableScrubOnFree)
-//	leftout.go    device files of GPUs that the agent does not manage (check "whole GPUs")
+//	unmanaged.go  device files of GPUs that the agent does not manage (check "whole GPUs")
 //	wake.go       the key file of the notifications
 package doctor

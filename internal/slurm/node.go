@@ -2,7 +2,9 @@ package slurm
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,6 +63,33 @@ func (n Node) Is(state string) bool {
 		}
 	}
 	return false
+}
+
+var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+// ValidNode reports whether a text can be the name of one node.
+func ValidNode(name string) bool { return nodeName.MatchString(name) }
+
+func checkNode(name string) error {
+	if !ValidNode(name) {
+		return fmt.Errorf("%w: %.80q is not a node name", ErrNoNode, name)
+	}
+	return nil
+}
+
+// Node reads a node. Errors: ErrNoNode, ErrUnreachable.
+func (c *Client) Node(ctx context.Context, name string) (Node, error) {
+	if err := checkNode(name); err != nil {
+		return Node{}, err
+	}
+	asked := time.Now()
+	out, err := c.run(ctx, nil, c.scontrol, "-d", "show", "node", name)
+	if err != nil {
+		return Node{}, err
+	}
+	n, err := parseNode(out, name)
+	n.Asked = asked
+	return n, err
 }
 
 // parseNode reads the output of `scontrol -d show node NAME`: lines of key=value words, none of which users write. Some
