@@ -95,7 +95,7 @@ type predicted struct {
 func runPredict(ctx context.Context, w io.Writer, g *globals, o predictOptions, args []string) error {
 	asking, cancel := context.WithTimeout(ctx, slurmTimeout)
 	defer cancel()
-	of, err := o.of(asking, args)
+	job, err := o.jobKeys(asking, args)
 	if err != nil {
 		return err
 	}
@@ -109,35 +109,35 @@ func runPredict(ctx context.Context, w io.Writer, g *globals, o predictOptions, 
 		return err
 	}
 	if o.key != "" {
-		if of.UID, err = o.keyOwner(r, o.key); err != nil {
+		if job.UID, err = o.keyOwner(r, o.key); err != nil {
 			return err
 		}
 	}
-	if of.UID != uint32(os.Getuid()) && o.ownOnly(cfg) {
+	if job.UID != uint32(os.Getuid()) && o.ownOnly(cfg) {
 		return errors.New("the job belongs to another user, and you can read only your own runs; ask an administrator")
 	}
-	need, h, ok, err := r.Predict(of, cfg.Site())
+	need, h, ok, err := r.Predict(job, cfg.Site())
 	if err != nil {
 		return err
 	}
 	p := predicted{
-		Key:         of.Key,
-		Fingerprint: of.Fingerprint,
+		Key:         job.Key,
+		Fingerprint: job.Fingerprint,
 		Default:     t.Default,
-		Own:         t.Own(of, need.Level),
+		Own:         t.Own(job, need.Level),
 		Runs:        lines(h.Runs),
 		runs:        h.Runs,
-		noScript:    of.Fingerprint == "" && o.key == "",
+		noScript:    job.Fingerprint == "" && o.key == "",
 		anyModel:    len(t.Models) > 0,
 	}
 	if ok || need.PeakMiB > 0 {
 		p.Level, p.NeededMiB, p.HighestMiB = need.Level, need.PeakMiB, need.HighestMiB
 		p.Used, p.Why = need.Runs, need.Why
-		given := learn.Give(need, ok, t.Models, t.Default)
-		p.Profile = given.Profile
-		p.Seconds, p.Low, p.High = tenths(given.Seconds), tenths(given.Low), tenths(given.High)
-		if given.Model != nil {
-			p.Board = given.Model.Name
+		choice := learn.Choose(need, ok, t.Models, t.Default)
+		p.Profile = choice.Profile
+		p.Seconds, p.Low, p.High = tenths(choice.Seconds), tenths(choice.Low), tenths(choice.High)
+		if choice.Model != nil {
+			p.Board = choice.Model.Name
 		}
 	}
 	if g.json {
@@ -146,9 +146,9 @@ func runPredict(ctx context.Context, w io.Writer, g *globals, o predictOptions, 
 	return printPrediction(w, p)
 }
 
-// of returns the key, the script fingerprint and the user of the job that the command line names. With --key the user
-// is not set; see keyOwner.
-func (o predictOptions) of(ctx context.Context, args []string) (repo.Of, error) {
+// jobKeys returns the key, the script fingerprint and the user of the job that the command line names. With --key the
+// user is not set; see keyOwner.
+func (o predictOptions) jobKeys(ctx context.Context, args []string) (repo.JobKeys, error) {
 	given := len(args)
 	for _, s := range []string{o.key, o.script} {
 		if s != "" {
@@ -157,36 +157,36 @@ func (o predictOptions) of(ctx context.Context, args []string) (repo.Of, error) 
 	}
 	switch {
 	case given != 1:
-		return repo.Of{}, usageError{errors.New("give either a job id, or --key, or --script")}
+		return repo.JobKeys{}, usageError{errors.New("give either a job id, or --key, or --script")}
 	case o.key != "":
-		return repo.Of{Key: o.key}, checkKey(o.key)
+		return repo.JobKeys{Key: o.key}, checkKey(o.key)
 	case o.script != "":
-		return o.ofScript()
+		return o.keysOfScript()
 	}
 	id, _, err := jobRef(args[0]) // all tasks of an array have the same key
 	if err != nil {
-		return repo.Of{}, err
+		return repo.JobKeys{}, err
 	}
-	return ofJob(ctx, slurm.New(slurm.Options{}), id)
+	return keysOfJob(ctx, slurm.New(slurm.Options{}), id)
 }
 
-// ofScript calculates the key and the script fingerprint of the job of --script as job_submit.lua does.
-func (o predictOptions) ofScript() (repo.Of, error) {
+// keysOfScript calculates the key and the script fingerprint of the job of --script as job_submit.lua does.
+func (o predictOptions) keysOfScript() (repo.JobKeys, error) {
 	script, err := os.ReadFile(o.script)
 	if err != nil {
-		return repo.Of{}, err
+		return repo.JobKeys{}, err
 	}
 	uid, err := userID(o.user)
 	if err != nil {
-		return repo.Of{}, err
+		return repo.JobKeys{}, err
 	}
 	if o.account == "" {
-		return repo.Of{}, usageError{
+		return repo.JobKeys{}, usageError{
 			errors.New("--account is missing: a job's key includes the account, even if it is the user's default"),
 		}
 	}
 	if o.gpus < 1 || o.nodes < 1 || o.tasks < 0 || o.cpus < 0 {
-		return repo.Of{}, usageError{
+		return repo.JobKeys{}, usageError{
 			errors.New("--gpus and --nodes must be at least 1, --ntasks and --cpus-per-task at least 0"),
 		}
 	}
@@ -203,7 +203,7 @@ func (o predictOptions) ofScript() (repo.Of, error) {
 	if in.JobName == "" {
 		in.JobName = filepath.Base(o.script)
 	}
-	return repo.Of{Key: predict.Key(in), Fingerprint: predict.Fingerprint(in), UID: uid}, nil
+	return repo.JobKeys{Key: predict.Key(in), Fingerprint: predict.Fingerprint(in), UID: uid}, nil
 }
 
 // keyOwner returns the id of the user to whom the key belongs: the user of --user, else the only user with runs of the
@@ -240,9 +240,9 @@ func userID(name string) (uint32, error) {
 	return uint32(id), err
 }
 
-// ofJob returns the key, the script fingerprint and the user of a job. It reads them from slurmctld, or from slurmdbd
-// if slurmctld no longer has the job.
-func ofJob(ctx context.Context, ctl *slurm.Client, id uint32) (repo.Of, error) {
+// keysOfJob returns the key, the script fingerprint and the user of a job. It reads them from slurmctld, or from
+// slurmdbd if slurmctld no longer has the job.
+func keysOfJob(ctx context.Context, ctl *slurm.Client, id uint32) (repo.JobKeys, error) {
 	j, err := ctl.Job(ctx, id)
 	comment, uid := j.AdminComment, j.UID
 	if errors.Is(err, slurm.ErrNoJob) {
@@ -253,20 +253,20 @@ func ofJob(ctx context.Context, ctl *slurm.Client, id uint32) (repo.Of, error) {
 		}
 	}
 	if err != nil {
-		return repo.Of{}, err
+		return repo.JobKeys{}, err
 	}
-	of := repo.Of{
+	job := repo.JobKeys{
 		Key:         slurm.TagValue(comment, slurm.TagKey),
 		Fingerprint: slurm.TagValue(comment, slurm.TagFingerprint),
 		UID:         uid,
 	}
-	if of.Key == "" {
-		return of, fmt.Errorf(
+	if job.Key == "" {
+		return job, fmt.Errorf(
 			"job %d has no caelum:key= in its AdminComment: job_submit.lua did not process it, or it requested no GPU",
 			id,
 		)
 	}
-	return of, nil
+	return job, nil
 }
 
 // levelNames maps the level of a prediction to a description of its runs.

@@ -227,16 +227,16 @@ run time.`,
 					Last:        s.Last,
 					PeakMiB:     s.PeakMiB,
 				}
-				need, _, ok, err := r.Predict(s.Of, cfg.Site())
+				need, _, ok, err := r.Predict(s.JobKeys, cfg.Site())
 				if err != nil {
 					return err
 				}
 				if ok || need.PeakMiB > 0 {
 					l.Level, l.NeededMiB = need.Level, math.Ceil(need.PeakMiB)
-					given := learn.Give(need, ok, t.Models, t.Default)
-					l.Profile, l.Seconds = given.Profile, math.Ceil(given.Seconds)
+					choice := learn.Choose(need, ok, t.Models, t.Default)
+					l.Profile, l.Seconds = choice.Profile, math.Ceil(choice.Seconds)
 				}
-				l.Profile = cmp.Or(t.Own(s.Of, l.Level), l.Profile)
+				l.Profile = cmp.Or(t.Own(s.JobKeys, l.Level), l.Profile)
 				all = append(all, l)
 			}
 			if g.json {
@@ -322,7 +322,7 @@ user only. If several users have runs of the key, show prints one table for each
 			}
 			var all []predict.Run
 			for _, uid := range owners {
-				runs, err := r.OfKey(uid, args[0])
+				runs, err := r.RunsOfKey(uid, args[0])
 				if err != nil {
 					return err
 				}

@@ -103,7 +103,7 @@ func (l learnedLine) text() string {
 }
 
 // subject returns the second word of the line of a kind that applies to a job.
-func subject(kind predict.Level, job repo.Of) string {
+func subject(kind predict.Level, job repo.JobKeys) string {
 	switch kind {
 	case predict.ByKey:
 		return fmt.Sprintf("%d:%s", job.UID, job.Key)
@@ -114,7 +114,9 @@ func subject(kind predict.Level, job repo.Of) string {
 }
 
 // lineName returns the first two words of that line.
-func lineName(kind predict.Level, job repo.Of) string { return string(kind) + " " + subject(kind, job) }
+func lineName(kind predict.Level, job repo.JobKeys) string {
+	return string(kind) + " " + subject(kind, job)
+}
 
 // decider creates the learned lines, from the most general to the most specific. A line is left out if the line that a
 // job would otherwise fall back on is equivalent.
@@ -147,7 +149,7 @@ func decide(r *repo.Repo, t table, site predict.Site) ([]learnedLine, error) {
 	general := predict.Unknown // the kind of line that lines of this kind fall back on
 	for _, kind := range slices.Backward(predict.Levels) {
 		for _, w := range scripts { // newest first, so the newest of each user and of each script fingerprint counts
-			base, ok := d.now[lineName(general, w.Of)]
+			base, ok := d.now[lineName(general, w.JobKeys)]
 			if !ok {
 				base = decision{profile: t.fallback}
 			}
@@ -167,7 +169,7 @@ func decide(r *repo.Repo, t table, site predict.Site) ([]learnedLine, error) {
 // If the user has complete runs of her own and there is a site line, she gets a user line even if the two agree: other
 // users' runs may change or remove the site line.
 func (d *decider) line(kind predict.Level, w repo.Script, base decision) error {
-	name := lineName(kind, w.Of)
+	name := lineName(kind, w.JobKeys)
 	if _, seen := d.now[name]; seen || w.Fingerprint == "" {
 		return nil
 	}
@@ -176,12 +178,12 @@ func (d *decider) line(kind predict.Level, w repo.Script, base decision) error {
 		d.now[name], d.has[name] = own, true
 		return nil
 	}
-	need, _, complete, err := d.repo.PredictAt(kind, w.Of, d.site)
+	need, _, complete, err := d.repo.PredictAt(kind, w.JobKeys, d.site)
 	if err != nil {
 		return err
 	}
 	now := d.decision(need, complete, base)
-	own := kind == predict.ByUser && complete && d.has[lineName(predict.BySite, w.Of)]
+	own := kind == predict.ByUser && complete && d.has[lineName(predict.BySite, w.JobKeys)]
 	if now.alike(base) && !own {
 		return nil
 	}
@@ -190,13 +192,13 @@ func (d *decider) line(kind predict.Level, w repo.Script, base decision) error {
 	if kind == predict.BySite {
 		owner = allUsers
 	}
-	d.lines = append(d.lines, learnedLine{kind, subject(kind, w.Of), now, w.Last, owner})
+	d.lines = append(d.lines, learnedLine{kind, subject(kind, w.JobKeys), now, w.Last, owner})
 	return nil
 }
 
 // decision converts a need into a decision, for a job that would otherwise get base.
 func (d *decider) decision(need predict.Need, complete bool, base decision) decision {
-	given := Give(need, complete, d.models, base.profile)
+	given := Choose(need, complete, d.models, base.profile)
 	now := decision{profile: given.Profile}
 	if complete {
 		now.seconds = int(min(math.Ceil(given.Seconds), maxSeconds))
@@ -204,19 +206,19 @@ func (d *decider) decision(need predict.Need, complete bool, base decision) deci
 	return now
 }
 
-// Given is the profile that a job would get, and its expected run time on that profile in seconds, with the 10% and 90%
-// quantiles. If Model is nil, the run times are those on the profile of the last run.
-type Given struct {
+// Choice is the profile that a job would get, and its expected run time on that profile in seconds, with the 10% and
+// 90% quantiles. If Model is nil, the run times are those on the profile of the last run.
+type Choice struct {
 	Profile            string
 	Model              *mig.Model
 	Seconds, Low, High float64
 }
 
-// Give returns the smallest sufficient profile of the first of the GPU models that has one; otherwise without, the
+// Choose returns the smallest sufficient profile of the first of the GPU models that has one; otherwise without, the
 // profile of a job without a prediction. If no run was complete (see predict.Predict), only a lower bound of the need
 // is known: the profile is then never smaller than without.
-func Give(need predict.Need, complete bool, models []*mig.Model, without string) Given {
-	g := Given{Seconds: need.Seconds, Low: need.Low, High: need.High}
+func Choose(need predict.Need, complete bool, models []*mig.Model, without string) Choice {
+	g := Choice{Seconds: need.Seconds, Low: need.Low, High: need.High}
 	g.Profile, g.Model = tightest(need, complete, models, without)
 	if g.Model != nil {
 		if k, ok := g.Model.ProfileIndex(g.Profile); ok {

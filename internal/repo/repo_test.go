@@ -217,17 +217,17 @@ func TestPredictFallsBack(t *testing.T) {
 	share.Share = true
 	add1(t, r, ofUser(1002, 20, 5000), ofUser(1003, 30, 5000))
 	for _, c := range []struct {
-		of   Of
+		of   JobKeys
 		site predict.Site
 		want predict.Level
 	}{
-		{Of{Key: n.Key, Fingerprint: n.Fingerprint, UID: n.UID}, predict.DefaultSite, predict.ByKey},
-		{Of{Key: "2222222222222222", Fingerprint: n.Fingerprint, UID: n.UID}, predict.DefaultSite, predict.ByUser},
-		{Of{Key: "2222222222222222", Fingerprint: n.Fingerprint, UID: 1004}, share, predict.BySite},
-		{Of{Key: "2222222222222222", Fingerprint: n.Fingerprint, UID: 1004}, predict.DefaultSite, predict.Unknown},
+		{JobKeys{Key: n.Key, Fingerprint: n.Fingerprint, UID: n.UID}, predict.DefaultSite, predict.ByKey},
+		{JobKeys{Key: "2222222222222222", Fingerprint: n.Fingerprint, UID: n.UID}, predict.DefaultSite, predict.ByUser},
+		{JobKeys{Key: "2222222222222222", Fingerprint: n.Fingerprint, UID: 1004}, share, predict.BySite},
+		{JobKeys{Key: "2222222222222222", Fingerprint: n.Fingerprint, UID: 1004}, predict.DefaultSite, predict.Unknown},
 		// another user's key
-		{Of{Key: n.Key, Fingerprint: n.Fingerprint, UID: 1004}, predict.DefaultSite, predict.Unknown},
-		{Of{}, share, predict.Unknown},
+		{JobKeys{Key: n.Key, Fingerprint: n.Fingerprint, UID: 1004}, predict.DefaultSite, predict.Unknown},
+		{JobKeys{}, share, predict.Unknown},
 	} {
 		need, h, ok, err := r.Predict(c.of, c.site)
 		if err != nil || ok != (c.want != predict.Unknown) || need.Level != c.want || h.Level != c.want {

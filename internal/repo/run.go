@@ -151,8 +151,8 @@ func (r *Repo) ByKey(uid uint32, key string) (predict.History, error) {
 	return r.history(predict.ByKey, "key = ? AND uid = ? AND work <> ''", key, uid)
 }
 
-// OfKey lists the newest runs of a user's key, oldest first, including those without a script.
-func (r *Repo) OfKey(uid uint32, key string) ([]predict.Run, error) {
+// RunsOfKey lists the newest runs of a user's key, oldest first, including those without a script.
+func (r *Repo) RunsOfKey(uid uint32, key string) ([]predict.Run, error) {
 	h, err := r.history(predict.ByKey, "key = ? AND uid = ?", key, uid)
 	return h.Runs, err
 }
@@ -214,8 +214,9 @@ func (r *Repo) runs(where string, args ...any) ([]predict.Run, error) {
 	}, "SELECT "+columns+" FROM run WHERE "+where, args...)
 }
 
-// Of identifies a job for predictions. Unknown fields are empty.
-type Of struct {
+// JobKeys has the job key, the script fingerprint and the user of a job, by which its earlier runs are found. Unknown
+// fields are empty.
+type JobKeys struct {
 	Key, Fingerprint string
 	UID              uint32
 }
@@ -223,7 +224,7 @@ type Of struct {
 // Predict predicts the need of a job, and returns the history that the prediction is based on. It uses the first of
 // predict.Levels at which a run was complete. It returns false if there is no such level; the need is then at most a
 // lower bound.
-func (r *Repo) Predict(job Of, site predict.Site) (predict.Need, predict.History, bool, error) {
+func (r *Repo) Predict(job JobKeys, site predict.Site) (predict.Need, predict.History, bool, error) {
 	var least predict.Need
 	var of predict.History
 	for _, level := range predict.Levels {
@@ -241,7 +242,7 @@ func (r *Repo) Predict(job Of, site predict.Site) (predict.Need, predict.History
 // PredictAt is like Predict, for the runs of one level: those of the job's key, the user's runs with the same script
 // fingerprint, or the runs of all users with that fingerprint, if the site shares them.
 func (r *Repo) PredictAt(
-	level predict.Level, job Of, site predict.Site,
+	level predict.Level, job JobKeys, site predict.Site,
 ) (need predict.Need, h predict.History, ok bool, err error) {
 	switch {
 	case level == predict.ByKey:
