@@ -56,7 +56,7 @@ func runDoctor(cmd *cobra.Command, g *globals, o doctorOptions) error {
 	}
 	facts := doctor.Read(
 		context.Background(),
-		doctor.Place{Config: cfg, RunDir: runDir, Controller: o.controller, Decisions: o.decisions},
+		doctor.Host{Config: cfg, RunDir: runDir, Controller: o.controller, Decisions: o.decisions},
 		slurm.New(slurm.Options{}),
 	)
 	found := doctor.Examine(facts)

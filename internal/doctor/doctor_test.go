@@ -369,7 +369,7 @@ var cases = []struct {
 		"whole GPUs",
 		Warning,
 		"unless gres.conf names the file, every job",
-		func(f *Facts) { f.Whole = []WholeGPU{{Index: 1, Path: "/dev/nvidia1", Mode: 0o666}} },
+		func(f *Facts) { f.Unmanaged = []UnmanagedGPU{{Index: 1, Path: "/dev/nvidia1", Mode: 0o666}} },
 	},
 	{"owners", Error, "/etc/caelum: /etc/caelum belongs to slurm, not to root: root's processes", func(f *Facts) {
 		f.Owners.Untrusted = []string{

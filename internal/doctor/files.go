@@ -48,23 +48,23 @@ func agentFiles(cfg agent.Config, runDir string) map[string]fs.FileMode {
 	}
 }
 
-func (f *Facts) readOwners(ctx context.Context, p Place) {
+func (f *Facts) readOwners(ctx context.Context, host Host) {
 	paths := []string{filepath.Dir(agent.DefaultConfig)}
 	if object := f.Plugin.Args["job_object"]; object != "" {
 		paths = append(paths, object)
 	}
-	if p.Config.NVMLLibrary != "" && !p.Controller {
-		paths = append(paths, p.Config.NVMLLibrary)
+	if host.Config.NVMLLibrary != "" && !host.Controller {
+		paths = append(paths, host.Config.NVMLLibrary)
 	}
 	for _, path := range paths {
 		if _, err := trust.Path(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			f.Owners.Untrusted = append(f.Owners.Untrusted, err.Error())
 		}
 	}
-	if p.Controller {
+	if host.Controller {
 		return
 	}
-	for path, right := range agentFiles(p.Config, p.RunDir) {
+	for path, right := range agentFiles(host.Config, host.RunDir) {
 		info, err := os.Stat(path)
 		if err != nil {
 			continue // not created yet, or not visible to this user

@@ -12,17 +12,17 @@ import (
 	"caelum/internal/gpu"
 )
 
-// WholeGPU is the device file of a GPU.
-type WholeGPU struct {
+// UnmanagedGPU is the device file of a GPU.
+type UnmanagedGPU struct {
 	Index int
 	Path  string
 	Mode  fs.FileMode
 	Owner uint32
 }
 
-// readWhole reads the mode and owner of the device files of the GPUs in leftOut.
-func readWhole(cfg agent.Config, leftOut map[int]bool) ([]WholeGPU, error) {
-	if len(leftOut) == 0 {
+// readUnmanaged reads the mode and owner of the device files of the GPUs in unmanaged.
+func readUnmanaged(cfg agent.Config, unmanaged map[int]bool) ([]UnmanagedGPU, error) {
+	if len(unmanaged) == 0 {
 		return nil, nil
 	}
 	hw, err := gpu.OpenNVML(cfg.NVMLLibrary)
@@ -34,20 +34,20 @@ func readWhole(cfg agent.Config, leftOut map[int]bool) ([]WholeGPU, error) {
 	if err != nil {
 		return nil, err
 	}
-	var whole []WholeGPU
+	var found []UnmanagedGPU
 	for _, g := range list {
 		path := filepath.Join(cfg.DeviceDir, fmt.Sprint("nvidia", g.Minor))
 		info, err := os.Stat(path)
-		if !leftOut[g.Index] || err != nil {
+		if !unmanaged[g.Index] || err != nil {
 			continue
 		}
-		whole = append(whole, WholeGPU{g.Index, path, info.Mode(), info.Sys().(*syscall.Stat_t).Uid})
+		found = append(found, UnmanagedGPU{g.Index, path, info.Mode(), info.Sys().(*syscall.Stat_t).Uid})
 	}
-	return whole, nil
+	return found, nil
 }
 
-// leftOut returns the indices of the GPUs that the agent does not manage.
-func (f *Facts) leftOut() map[int]bool {
+// unmanaged returns the indices of the GPUs that the agent does not manage.
+func (f *Facts) unmanaged() map[int]bool {
 	indices := map[int]bool{}
 	for _, g := range f.Agent.GPUs {
 		if g.Problem != "" {
@@ -61,7 +61,7 @@ func (f *Facts) leftOut() map[int]bool {
 // may give such a GPU to jobs with its own gres.conf, and the driver's daemons and monitors open these files too.
 func wholeGPUs(f *Facts) []Finding {
 	var found []Finding
-	for _, g := range f.Whole {
+	for _, g := range f.Unmanaged {
 		if g.Mode.Perm()&0o066 == 0 {
 			continue
 		}
