@@ -30,88 +30,91 @@ func TestMain(m *testing.M) {
 
 const nobody = 65534
 
-// beHolder opens a device, prints a line, and waits for the end of its input.
+// beHolder opens a device in one of the ways, prints a line, and waits for the end of its input.
 func beHolder(way, path string) {
-	flags := unix.O_RDONLY | unix.O_NOCTTY
-	if way == "O_PATH" {
-		flags = unix.O_PATH
-	}
-	open := func() int {
-		fd, err := unix.Open(path, flags, 0)
-		if err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
-		return fd
-	}
-	drop := func() {
-		var uid int
-		fmt.Sscan(os.Getenv("HOLDERS_TEST_UID"), &uid)
-		if err := syscall.Setresuid(uid, uid, uid); err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
-	}
-	if way != "detached" {
-		drop()
-	}
-	switch way {
-	case "nothing":
-	case "open", "O_PATH":
-		open()
-	case "thread": // with a table of its own
-		done := make(chan bool)
-		go func() {
-			runtime.LockOSThread()
-			if err := unix.Unshare(unix.CLONE_FILES); err != nil {
-				fmt.Println(err)
-				os.Exit(1)
-			}
-			open()
-			done <- true
-			select {}
-		}()
-		<-done
-	case "tracer": // of a process that holds it
-		runtime.LockOSThread()
-		cmd := exec.Command("/proc/self/exe")
-		cmd.Env = []string{
-			asHolder + "=open",
-			"HOLDERS_TEST_PATH=" + path,
-			"HOLDERS_TEST_UID=" + os.Getenv("HOLDERS_TEST_UID"),
-		}
-		cmd.Stdin = os.Stdin
-		out, _ := cmd.StdoutPipe()
-		if err := cmd.Start(); err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
-		bufio.NewReader(out).ReadString('\n')
-		const seize, traceExit = 0x4206, 0x40 // PTRACE_SEIZE, PTRACE_O_TRACEEXIT of linux/ptrace.h
-		pid := uintptr(cmd.Process.Pid)
-		if _, _, errno := unix.Syscall6(unix.SYS_PTRACE, seize, pid, 0, traceExit, 0, 0); errno != 0 {
-			fmt.Println(errno)
-			os.Exit(1)
-		}
-	case "detached": // on a mount that is in no namespace any more
-		for _, err := range []error{
-			os.WriteFile(path+".bound", nil, 0o600), unix.Mount(path, path+".bound", "", unix.MS_BIND, ""),
-		} {
-			if err != nil {
-				fmt.Println(err)
-				os.Exit(1)
-			}
-		}
-		path += ".bound"
-		open()
-		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
-		drop()
-	}
+	ways[way](path)
 	fmt.Println("ready")
 	bufio.NewReader(os.Stdin).ReadString('\n')
+}
+
+// ways are the ways in which a process can hold a device. Each function becomes the user of HOLDERS_TEST_UID.
+var ways = map[string]func(path string){
+	"nothing": func(string) { becomeUser() },
+	"open": func(path string) {
+		becomeUser()
+		openDevice(path, unix.O_RDONLY|unix.O_NOCTTY)
+	},
+	"O_PATH": func(path string) {
+		becomeUser()
+		openDevice(path, unix.O_PATH)
+	},
+	"thread":   holdInThread,
+	"tracer":   traceHolder,
+	"detached": holdDetached,
+}
+
+// holdInThread opens the device in a thread with a descriptor table of its own.
+func holdInThread(path string) {
+	becomeUser()
+	done := make(chan bool)
+	go func() {
+		runtime.LockOSThread()
+		must(unix.Unshare(unix.CLONE_FILES))
+		openDevice(path, unix.O_RDONLY|unix.O_NOCTTY)
+		done <- true
+		select {}
+	}()
+	<-done
+}
+
+// traceHolder traces a process that holds the device.
+func traceHolder(path string) {
+	becomeUser()
+	runtime.LockOSThread()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = []string{
+		asHolder + "=open",
+		"HOLDERS_TEST_PATH=" + path,
+		"HOLDERS_TEST_UID=" + os.Getenv("HOLDERS_TEST_UID"),
+	}
+	cmd.Stdin = os.Stdin
+	out, _ := cmd.StdoutPipe()
+	must(cmd.Start())
+	bufio.NewReader(out).ReadString('\n')
+	const seize, traceExit = 0x4206, 0x40 // PTRACE_SEIZE, PTRACE_O_TRACEEXIT of linux/ptrace.h
+	pid := uintptr(cmd.Process.Pid)
+	if _, _, errno := unix.Syscall6(unix.SYS_PTRACE, seize, pid, 0, traceExit, 0, 0); errno != 0 {
+		must(errno)
+	}
+}
+
+// holdDetached opens the device on a mount that is in no namespace any more.
+func holdDetached(path string) {
+	bound := path + ".bound"
+	must(os.WriteFile(bound, nil, 0o600))
+	must(unix.Mount(path, bound, "", unix.MS_BIND, ""))
+	openDevice(bound, unix.O_RDONLY|unix.O_NOCTTY)
+	must(unix.Unmount(bound, unix.MNT_DETACH))
+	becomeUser()
+}
+
+func openDevice(path string, flags int) {
+	_, err := unix.Open(path, flags, 0)
+	must(err)
+}
+
+func becomeUser() {
+	var uid int
+	fmt.Sscan(os.Getenv("HOLDERS_TEST_UID"), &uid)
+	must(syscall.Setresuid(uid, uid, uid))
+}
+
+// must ends the process if there is an error. The error is the line that the test reads.
+func must(err error) {
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
 }
 
 // holder starts a process of a user that holds the device at path.
