@@ -15,45 +15,54 @@ import (
 
 var noon = time.Unix(1795233835, 0)
 
+// healthyConfig is a configuration of slurmctld without faults.
+func healthyConfig() slurm.Config {
+	return slurm.Config{AsOf: noon, Values: map[string]string{
+		"PrologFlags":           "Alloc",
+		"BatchStartTimeout":     "120 sec",
+		"SelectType":            "select/cons_tres",
+		"SchedulerType":         "sched/backfill",
+		"SchedulerParameters":   "sched_min_interval=0,bf_continue,bf_hetjob_prio=min",
+		"GresTypes":             "gpu,mig",
+		"SLURM_VERSION":         "22.05.8",
+		"AccountingStorageType": "accounting_storage/slurmdbd",
+		"AccountingStorageTRES": "cpu,gres/gpu,gres/mig,gres/mig:1g.5gb",
+		"TaskPlugin":            "task/cgroup,task/affinity",
+		"ConstrainDevices":      "yes",
+	}}
+}
+
+// healthyNodes are the own node, with an A100, and its catalogue node.
+func healthyNodes() []slurm.Node {
+	return []slurm.Node{
+		{
+			Name:       "n1",
+			Version:    "22.05.8",
+			Features:   []string{"a100"},
+			States:     []string{"IDLE"},
+			Partitions: []string{"gpu", "plain"},
+			Gres: []slurm.GRES{
+				{Name: "gpu", Type: "a100", Count: 7},
+				{Name: "mig", Type: "1g.5gb", Count: 4},
+				{Name: "mig", Type: "closed", Count: 24},
+			},
+			MIGTotal: 28,
+		},
+		{Name: "mig-catalog1", Features: []string{"a100"}, States: []string{"DOWN"}, Partitions: []string{"gpu"},
+			Gres: []slurm.GRES{{Name: "gpu", Type: "a100", Count: 7}, {Name: "mig", Type: "1g.5gb", Count: 7}}},
+	}
+}
+
 // healthy returns the facts of a node without faults. It has an A100 with one slice, which job 7 of user 20001 holds.
 func healthy() *Facts {
-	gres := []slurm.GRES{
-		{Name: "gpu", Type: "a100", Count: 7},
-		{Name: "mig", Type: "1g.5gb", Count: 4},
-		{Name: "mig", Type: "closed", Count: 24},
-	}
-	own := slurm.Node{
-		Name:       "n1",
-		Version:    "22.05.8",
-		Features:   []string{"a100"},
-		States:     []string{"IDLE"},
-		Partitions: []string{"gpu", "plain"},
-		Gres:       gres,
-		MIGTotal:   28,
-	}
+	nodes := healthyNodes()
 	return &Facts{
 		Missing: map[Source]Finding{},
 		RunDir:  "/run/caelum",
-		Config: slurm.Config{AsOf: noon, Values: map[string]string{
-			"PrologFlags":           "Alloc",
-			"BatchStartTimeout":     "120 sec",
-			"SelectType":            "select/cons_tres",
-			"SchedulerType":         "sched/backfill",
-			"SchedulerParameters":   "sched_min_interval=0,bf_continue,bf_hetjob_prio=min",
-			"GresTypes":             "gpu,mig",
-			"SLURM_VERSION":         "22.05.8",
-			"AccountingStorageType": "accounting_storage/slurmdbd",
-			"AccountingStorageTRES": "cpu,gres/gpu,gres/mig,gres/mig:1g.5gb",
-			"TaskPlugin":            "task/cgroup,task/affinity",
-			"ConstrainDevices":      "yes",
-		}},
-		Asked: noon, Answered: noon.Add(time.Second),
-		Node: own,
-		Nodes: []slurm.Node{
-			own,
-			{Name: "mig-catalog1", Features: []string{"a100"}, States: []string{"DOWN"}, Partitions: []string{"gpu"},
-				Gres: []slurm.GRES{{Name: "gpu", Type: "a100", Count: 7}, {Name: "mig", Type: "1g.5gb", Count: 7}}},
-		},
+		Config:  healthyConfig(),
+		Asked:   noon, Answered: noon.Add(time.Second),
+		Node:       nodes[0],
+		Nodes:      nodes,
 		Partitions: []slurm.Partition{{Name: "gpu"}, {Name: "plain"}, {Name: "elsewhere", Exclusive: true}},
 		Agent: api.Status{
 			Node:        "n1",
