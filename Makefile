@@ -13,7 +13,7 @@ PREFIX  ?= /usr
 # go-nvml's bindings name calls that NVIDIA has deprecated.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -X caelum/internal/agent.Version=$(VERSION)
+LDFLAGS := -X caelum/internal/version.Release=$(VERSION)
 
 .PHONY: all demo test check bench chaos learn fuzz unit e2e units lint prerequisites install clean FORCE
 all: $(B)/caelumd $(B)/caelum plugin emulator

@@ -15,9 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"caelum/internal/agent"
 	"caelum/internal/api"
 	"caelum/internal/slurm"
+	"caelum/internal/version"
 )
 
 // Exit statuses, the same for every command.
@@ -81,7 +81,7 @@ func newRoot() *cobra.Command {
 		Long: `caelum shows the GPUs, slices and jobs of this node, explains why jobs wait, prints the
 configuration that Slurm needs, and calculates how a GPU can be partitioned.
 ` + exitStatusHelp,
-		Version:       agent.Version,
+		Version:       version.Release,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args: func(_ *cobra.Command, args []string) error {

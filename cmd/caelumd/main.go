@@ -26,6 +26,7 @@ import (
 	"caelum/internal/repo"
 	"caelum/internal/slurm"
 	"caelum/internal/trust"
+	"caelum/internal/version"
 	"caelum/internal/wake"
 	"caelum/internal/watch"
 )
@@ -49,7 +50,7 @@ EXIT STATUS
   0  a signal stopped caelumd (SIGTERM, SIGINT)
   1  caelumd could not start or continue; the reason is on standard error`,
 		Args:          cobra.NoArgs,
-		Version:       agent.Version,
+		Version:       version.Release,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE:          func(*cobra.Command, []string) error { return serve(config) },

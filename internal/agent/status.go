@@ -8,10 +8,8 @@ import (
 
 	"caelum/internal/api"
 	"caelum/internal/offer"
+	"caelum/internal/version"
 )
-
-// Version is the release of Caelum. It is set at link time.
-var Version = "development"
 
 // Status implements api.Handler.
 func (a *Agent) Status(context.Context) (*api.Status, error) {
@@ -19,7 +17,7 @@ func (a *Agent) Status(context.Context) (*api.Status, error) {
 	defer a.mu.Unlock()
 	s := &api.Status{
 		Node:             a.cfg.Node,
-		Version:          Version,
+		Version:          version.Release,
 		Profiles:         a.profiles,
 		Stale:            a.stale,
 		Published:        maps.Clone(a.published),

@@ -13,7 +13,8 @@ import (
 
 // layers is the order of the packages: a package imports only packages that come before it.
 var layers = []string{
-	"internal/failpoint", "internal/trust", "internal/sqlite", "internal/mig", "internal/place", "internal/offer",
+	"internal/version", "internal/failpoint", "internal/trust", "internal/sqlite", "internal/mig", "internal/place",
+	"internal/offer",
 	"internal/predict", "internal/decisions", "internal/ledger", "internal/repo", "internal/gpu", "internal/slurm",
 	"internal/learn", "internal/plan", "internal/wake", "internal/api", "internal/agent", "internal/watch",
 	"internal/doctor", "internal/trace", "internal/sim", "internal/report",
