@@ -10,10 +10,24 @@ import (
 	"caelum/internal/slurm"
 )
 
+const endsNow = 1e9 // in Unix seconds
+
+// runs returns a running job with a slice, whose end is so many seconds away.
+func runs(id uint32, node, profile string, end int64) slurm.Job {
+	return slurm.Job{
+		ID:      id,
+		State:   "RUNNING",
+		Nodes:   []string{node},
+		Start:   time.Unix(endsNow-60, 0),
+		End:     time.Unix(endsNow+end, 0),
+		PerNode: []slurm.GRES{{Name: "mig", Type: profile, Count: 1}},
+	}
+}
+
 // TestPrivateEnds checks that planners take the ends of jobs from slurmctld's queue and make the same reservation where
 // nodes do not publish the ends. Without the queue the ends are unknown, and nothing is reserved.
 func TestPrivateEnds(t *testing.T) {
-	const now = 1e9
+	const now = endsNow
 	busy := func(end map[string]float64) offer.GPU {
 		g := a100(t)
 		for label, at := range end {
@@ -31,16 +45,6 @@ func TestPrivateEnds(t *testing.T) {
 			busy(map[string]float64{"3g.20gb@0": now + 700}),
 		},
 		"n2": {busy(map[string]float64{"3g.20gb@0": now + 600, "2g.10gb@4": now + 100})},
-	}
-	runs := func(id uint32, node, profile string, end int64) slurm.Job {
-		return slurm.Job{
-			ID:      id,
-			State:   "RUNNING",
-			Nodes:   []string{node},
-			Start:   time.Unix(now-60, 0),
-			End:     time.Unix(now+end, 0),
-			PerNode: []slurm.GRES{{Name: "mig", Type: profile, Count: 1}},
-		}
 	}
 	learned := runs(4, "n2", "2g.20gb", 9000) // the equivalent profile of another GPU model
 	learned.AdminComment = "caelum:runs=660"
@@ -72,9 +76,13 @@ func TestPrivateEnds(t *testing.T) {
 	if got := reserved(true, nil); got != nil && !math.IsInf(got.At, 1) {
 		t.Errorf("without the queue, slices are expected to end at %v", got.At)
 	}
+}
+
+// TestEndsOfHugeRequest: a job that requests more slices than a node can have costs no more than maxSlices.
+func TestEndsOfHugeRequest(t *testing.T) {
 	huge := runs(7, "n2", "3g.20gb", 1)
 	huge.PerNode[0].Count = math.MaxInt
-	if on := runningOn([]slurm.Job{huge}, time.Unix(now, 0)); len(on["n2"]) != maxSlices {
+	if on := runningOn([]slurm.Job{huge}, time.Unix(endsNow, 0)); len(on["n2"]) != maxSlices {
 		t.Errorf("a job's request counts as %d slices", len(on["n2"]))
 	}
 }

@@ -95,79 +95,20 @@ func TestQueue(t *testing.T) {
 			case "nodes":
 				snapshot = Snapshot{At: time.Unix(1e9, 0)}
 				for text := range strings.Lines(d.Input) {
-					name, set := line(text)
-					gpus, _ := strconv.Atoi(set["gpus"])
-					n := node(t, name)
-					var state State
-					for range gpus {
-						state.GPUs = append(state.GPUs, a100(t))
-					}
-					for spec := range strings.SplitSeq(set["busy"], ",") {
-						at, end, ok := strings.Cut(spec, "+")
-						gpu, label, _ := strings.Cut(at, "/")
-						if !ok {
-							continue
-						}
-						k, _ := strconv.Atoi(gpu)
-						profile, start, _ := strings.Cut(label, "@")
-						first, _ := strconv.Atoi(start)
-						p, found := state.GPUs[k].Model.Placement(profile, first)
-						until, err := strconv.ParseFloat(end, 64)
-						if err != nil || !found {
-							t.Fatal(spec)
-						}
-						state.GPUs[k].Hold(p, 1e9+until)
-					}
-					state.Since = time.Unix(1e9-60, 0)
-					n.Extra = Into("", Text(state))
-					n.CPUs, n.CPUsFree, n.Memory, n.MemoryFree = 64, 64, 256_000, 256_000
-					for key, to := range map[string]*int{"cpus": &n.CPUsFree, "mem": &n.MemoryFree} {
-						if set[key] != "" {
-							*to, _ = strconv.Atoi(set[key])
-						}
-					}
-					snapshot.Nodes = append(snapshot.Nodes, n)
+					snapshot.Nodes = append(snapshot.Nodes, nodeOf(t, text))
 				}
-				return ""
 			case "licenses":
-				_, snapshot.Queue.Licenses = "", map[string]int{}
+				snapshot.Queue.Licenses = map[string]int{}
 				for text := range strings.Lines(d.Input) {
 					name, free, _ := strings.Cut(strings.TrimSpace(text), " ")
 					snapshot.Queue.Licenses[name], _ = strconv.Atoi(free)
 				}
-				return ""
 			case "jobs":
-				snapshot.Queue.All, snapshot.Queue.Waiting = nil, nil
-				for text := range strings.Lines(d.Input) {
-					j := jobOf(t, text)
-					if _, set := line(text); set["on"] != "" {
-						j.State, j.Nodes, j.Start = "RUNNING", []string{set["on"]}, snapshot.At.Add(-time.Minute)
-						if j.TimeLimit > 0 {
-							j.TimeLimit += time.Minute // it has run for a minute
-						}
-					} else if set["state"] != "" {
-						j.State = set["state"]
-					} else {
-						snapshot.Queue.Waiting = append(snapshot.Queue.Waiting, slurm.Waiting{Job: j, Elements: 1})
-					}
-					snapshot.Queue.All = append(snapshot.Queue.All, j)
-				}
-				return ""
+				snapshot.Queue = queueOf(t, d.Input, snapshot)
 			case "plan":
 				minutes := 0
 				d.MaybeScanArgs(t, "minutes", &minutes)
-				var u Unstarted
-				out, last := "", ""
-				for after := time.Duration(0); after <= time.Duration(minutes)*time.Minute; after += 30 * time.Second {
-					if now := planned(&u, snapshot, after); now != last {
-						if minutes > 0 {
-							out += fmt.Sprintf("after %v:\n", after)
-						}
-						out += now
-						last = now
-					}
-				}
-				return out
+				return plans(snapshot, minutes)
 			case "explain":
 				id, _ := strconv.ParseUint(d.CmdArgs[0].Key, 10, 32)
 				e, err := Explain(snapshot, place.Reach, uint32(id))
@@ -175,11 +116,84 @@ func TestQueue(t *testing.T) {
 					return err.Error()
 				}
 				return fmt.Sprintf("%s: %s\n", e.Verdict, e.Text)
+			default:
+				t.Fatalf("unknown command %s", d.Cmd)
 			}
-			t.Fatalf("unknown command %s", d.Cmd)
 			return ""
 		})
 	})
+}
+
+// nodeOf reads a node of A100s: its name and its properties.
+func nodeOf(t *testing.T, text string) slurm.Node {
+	name, set := line(text)
+	number := func(key string, otherwise int) int {
+		if set[key] == "" {
+			return otherwise
+		}
+		n, _ := strconv.Atoi(set[key])
+		return n
+	}
+	state := State{Since: time.Unix(1e9-60, 0)}
+	for range number("gpus", 0) {
+		state.GPUs = append(state.GPUs, a100(t))
+	}
+	for spec := range strings.FieldsFuncSeq(set["busy"], func(r rune) bool { return r == ',' }) {
+		at, end, _ := strings.Cut(spec, "+") // GPU/PROFILE@START+SECONDS
+		gpu, label, _ := strings.Cut(at, "/")
+		profile, start, _ := strings.Cut(label, "@")
+		k, _ := strconv.Atoi(gpu)
+		first, _ := strconv.Atoi(start)
+		p, found := state.GPUs[k].Model.Placement(profile, first)
+		until, err := strconv.ParseFloat(end, 64)
+		if err != nil || !found {
+			t.Fatal(spec)
+		}
+		state.GPUs[k].Hold(p, 1e9+until)
+	}
+	n := node(t, name)
+	n.Extra = Into("", Text(state))
+	n.CPUs, n.CPUsFree = 64, number("cpus", 64)
+	n.Memory, n.MemoryFree = 256_000, number("mem", 256_000)
+	return n
+}
+
+// queueOf reads the jobs of a snapshot, one per line.
+func queueOf(t *testing.T, text string, snapshot Snapshot) slurm.Queue {
+	q := slurm.Queue{Licenses: snapshot.Queue.Licenses}
+	for text := range strings.Lines(text) {
+		j := jobOf(t, text)
+		switch _, set := line(text); {
+		case set["on"] != "":
+			j.State, j.Nodes, j.Start = "RUNNING", []string{set["on"]}, snapshot.At.Add(-time.Minute)
+			if j.TimeLimit > 0 {
+				j.TimeLimit += time.Minute // it has run for a minute
+			}
+		case set["state"] != "":
+			j.State = set["state"]
+		default:
+			q.Waiting = append(q.Waiting, slurm.Waiting{Job: j, Elements: 1})
+		}
+		q.All = append(q.All, j)
+	}
+	return q
+}
+
+// plans draws the plan and, if minutes is not 0, its changes when it is made every 30 s for so many minutes.
+func plans(snapshot Snapshot, minutes int) string {
+	var u Unstarted
+	out, last := "", ""
+	for after := time.Duration(0); after <= time.Duration(minutes)*time.Minute; after += 30 * time.Second {
+		now := planned(&u, snapshot, after)
+		if now != last && minutes > 0 {
+			out += fmt.Sprintf("after %v:\n", after)
+		}
+		if now != last {
+			out += now
+			last = now
+		}
+	}
+	return out
 }
 
 // planned draws the plan that is made when the snapshot has been unchanged for some time. The ends of the running jobs

@@ -34,12 +34,14 @@ func policy(t testing.TB, name string) place.Policy {
 	return p
 }
 
-// endEstimates are the kinds of knowledge that policies have of the ends of jobs.
-var endEstimates = []struct {
+// endEstimate is a kind of knowledge that policies have of the ends of jobs.
+type endEstimate struct {
 	name     string
 	learn    bool
 	estimate func(seed uint64) func(trace.Job) float64
-}{
+}
+
+var endEstimates = []endEstimate{
 	{"exact ends", false, func(uint64) func(trace.Job) float64 { return nil }},
 	{"limits 1 to 6 times too long", false, func(seed uint64) func(trace.Job) float64 { return Limits(1, 6, seed) }},
 	{"the same, corrected", true, func(seed uint64) func(trace.Job) float64 { return Limits(1, 6, seed) }},
@@ -58,92 +60,75 @@ var endEstimates = []struct {
 //
 // CHURN_LOAD is the load of the runs with a queue.
 func TestChurn(t *testing.T) {
-	jobs, seeds, load := 4000, 1, 0.85
+	c := churn{jobs: 4000, seeds: 1}
+	load := 0.85
 	fmt.Sscan(os.Getenv("CHURN_LOAD"), &load)
-	fmt.Sscan(os.Getenv("CHURN"), &jobs)
-	fmt.Sscan(os.Getenv("CHURN_SEEDS"), &seeds)
-	names := []string{"best-fit", "reach", "fgd", "lifetime", "scarcity", "qla"}
-	mean := func(
-		mix trace.Mix, name string, c Config, load float64, know int, value func(*Result) float64,
-	) (sum float64) {
-		c.Policy = policy(t, name)
-		for seed := uint64(101); seed <= 100+uint64(seeds); seed++ {
-			c.Learn, c.Said = endEstimates[know].learn, endEstimates[know].estimate(seed)
-			r, err := Run(c, trace.Churn{Mix: mix, Jobs: jobs, GPUs: len(c.GPUs), Load: load, Seed: seed}.All())
-			if err != nil {
-				t.Fatal(err)
-			}
-			sum += value(r) / float64(seeds)
-		}
-		return sum
-	}
-	type row = map[string]float64
-	table := func(what string, judge func(row) bool, measure func(trace.Mix, string) float64) {
-		t.Helper()
-		for _, m := range trace.Mixes {
-			got := row{}
-			for _, name := range names {
-				got[name] = measure(m.Mix, name)
-			}
-			line := fmt.Sprintf("%s, %-10s %s %8.4g; of it", what, m.Name, names[0], got[names[0]])
-			for _, name := range names[1:] {
-				line += fmt.Sprintf(" %s %.3f", name, got[name]/got[names[0]])
-			}
-			t.Log(line)
-			if !judge(got) {
-				t.Errorf("%s, %s: not the expected order of the policies: %v", what, m.Name, got)
-			}
-		}
-	}
-	for know, k := range endEstimates[:min(len(endEstimates), 2*seeds-1)] {
+	fmt.Sscan(os.Getenv("CHURN"), &c.jobs)
+	fmt.Sscan(os.Getenv("CHURN_SEEDS"), &c.seeds)
+	wait := func(r *Result) float64 { return r.Waits.Mean() }
+	for _, k := range endEstimates[:min(len(endEstimates), 2*c.seeds-1)] {
 		// At low load, qla is not better than lifetime in every mix.
-		table(
-			"FIFO, "+k.name,
-			func(r row) bool { return (r["qla"] < r["lifetime"] || load < 0.8) && r["lifetime"] < r["best-fit"] },
-			func(mix trace.Mix, name string) float64 {
-				return mean(
-					mix,
-					name,
-					Config{GPUs: gpus(t, "A100-40GB", 16)},
-					load,
-					know,
-					func(r *Result) float64 { return r.Waits.Mean() },
-				)
-			},
-		)
+		c.compare(t, "FIFO, ", k, Config{GPUs: gpus(t, "A100-40GB", 16)}, load, wait, func(r results) bool {
+			return (r["qla"] < r["lifetime"] || load < 0.8) && r["lifetime"] < r["best-fit"]
+		})
 	}
-	for know, k := range endEstimates[:min(2, seeds)] {
-		table(
-			"EASY, "+k.name,
-			func(r row) bool { return r["qla"] < r["best-fit"] && r["lifetime"] < r["best-fit"] },
-			func(mix trace.Mix, name string) float64 {
-				return mean(
-					mix,
-					name,
-					Config{GPUs: gpus(t, "A100-40GB", 16), Discipline: EASY},
-					load,
-					know,
-					func(r *Result) float64 { return r.Waits.Mean() },
-				)
-			},
-		)
+	for _, k := range endEstimates[:min(2, c.seeds)] {
+		config := Config{GPUs: gpus(t, "A100-40GB", 16), Discipline: EASY}
+		c.compare(t, "EASY, ", k, config, load, wait, func(r results) bool {
+			return r["qla"] < r["best-fit"] && r["lifetime"] < r["best-fit"]
+		})
+		config = Config{GPUs: gpus(t, "A100-40GB", 32), Discipline: Loss}
+		c.compare(t, "no queue, accepted, ", k, config, 1, (*Result).Accepted, func(r results) bool {
+			return r["scarcity"] > r["best-fit"]
+		})
 	}
-	for know, k := range endEstimates[:min(2, seeds)] {
-		table(
-			"no queue, accepted, "+k.name,
-			func(r row) bool { return r["scarcity"] > r["best-fit"] },
-			func(mix trace.Mix, name string) float64 {
-				return mean(
-					mix,
-					name,
-					Config{GPUs: gpus(t, "A100-40GB", 32), Discipline: Loss},
-					1,
-					know,
-					(*Result).Accepted,
-				)
-			},
-		)
+}
+
+// churn is the number of jobs of a run, and the number of seeds over which a figure is averaged.
+type churn struct{ jobs, seeds int }
+
+// results has a figure for each policy.
+type results map[string]float64
+
+// compare logs a figure of each policy for every mix, and checks the order of the policies.
+func (c churn) compare(
+	t *testing.T, what string, ends endEstimate, config Config, load float64, figure func(*Result) float64,
+	expected func(results) bool,
+) {
+	t.Helper()
+	names := []string{"best-fit", "reach", "fgd", "lifetime", "scarcity", "qla"}
+	for _, m := range trace.Mixes {
+		got := results{}
+		for _, name := range names {
+			config.Policy = policy(t, name)
+			got[name] = c.mean(t, m.Mix, ends, config, load, figure)
+		}
+		line := fmt.Sprintf("%s%s, %-10s %s %8.4g; of it", what, ends.name, m.Name, names[0], got[names[0]])
+		for _, name := range names[1:] {
+			line += fmt.Sprintf(" %s %.3f", name, got[name]/got[names[0]])
+		}
+		t.Log(line)
+		if !expected(got) {
+			t.Errorf("%s%s, %s: not the expected order of the policies: %v", what, ends.name, m.Name, got)
+		}
 	}
+}
+
+// mean returns the mean of a figure over the seeds.
+func (c churn) mean(
+	t *testing.T, mix trace.Mix, ends endEstimate, config Config, load float64, figure func(*Result) float64,
+) (mean float64) {
+	t.Helper()
+	for seed := uint64(101); seed <= 100+uint64(c.seeds); seed++ {
+		config.Learn, config.Said = ends.learn, ends.estimate(seed)
+		jobs := trace.Churn{Mix: mix, Jobs: c.jobs, GPUs: len(config.GPUs), Load: load, Seed: seed}
+		r, err := Run(config, jobs.All())
+		if err != nil {
+			t.Fatal(err)
+		}
+		mean += figure(r) / float64(c.seeds)
+	}
+	return mean
 }
 
 func BenchmarkChurn(b *testing.B) {
