@@ -21,7 +21,8 @@
 // Earlier runs:
 //
 //	predict.go            caelum predict: the job of an id, key or script, and the printed prediction
-//	repo.go               caelum repo list and show; opening the repository, a user's own runs without it
+//	repo.go               caelum repo: opens the repository and the decision table; a user's own runs without it
+//	repo_list.go          caelum repo list and show; how runs are printed
 //	repo_maintain.go      caelum repo export, import, sync and decisions (dbdTimeout 5 minutes)
 //	repo_forget.go        caelum repo forget
 //	profile_job.go        caelum profile-job: flags, submits and awaits the jobs (pollInterval, summaryWait)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -95,37 +96,7 @@ from ordinary users.`,
   caelum repo sync --since 2026-01-01`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var from time.Time
-			if since != "" {
-				var err error
-				if from, err = readTime(since); err != nil {
-					return err
-				}
-			}
-			r, cfg, err := o.open(false)
-			if err != nil {
-				return err
-			}
-			defer r.Close()
-			field, err := cfg.Field()
-			if err != nil {
-				return err
-			}
-			done, err := learn.Sync(
-				cmd.Context(),
-				slurm.New(slurm.Options{Timeout: dbdTimeout}),
-				r,
-				field,
-				from,
-				time.Now(),
-			)
-			if err != nil {
-				return err
-			}
-			if g.json {
-				return printJSON(cmd.OutOrStdout(), done)
-			}
-			return printSynced(cmd.OutOrStdout(), done)
+			return runRepoSync(cmd.Context(), cmd.OutOrStdout(), g, o, since)
 		},
 	}
 	cmd.Flags().StringVar(&since, "since", "",
@@ -133,15 +104,32 @@ from ordinary users.`,
 	return cmd
 }
 
-func printSynced(w io.Writer, done learn.Synced) error {
-	_, err := fmt.Fprintf(
-		w,
-		"%s since %s, %s with a summary, %d of them new\n",
-		plural(done.Jobs, "job"),
-		done.From.Format(time.DateTime),
-		plural(done.Runs, "run"),
-		done.New,
-	)
+func runRepoSync(ctx context.Context, w io.Writer, g *globals, o *repoOptions, since string) error {
+	var from time.Time
+	if since != "" {
+		var err error
+		if from, err = readTime(since); err != nil {
+			return err
+		}
+	}
+	r, cfg, err := o.open(false)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	field, err := cfg.Field()
+	if err != nil {
+		return err
+	}
+	done, err := learn.Sync(ctx, slurm.New(slurm.Options{Timeout: dbdTimeout}), r, field, from, time.Now())
+	if err != nil {
+		return err
+	}
+	if g.json {
+		return printJSON(w, done)
+	}
+	_, err = fmt.Fprintf(w, "%s since %s, %s with a summary, %d of them new\n",
+		plural(done.Jobs, "job"), done.From.Format(time.DateTime), plural(done.Runs, "run"), done.New)
 	return err
 }
 
@@ -159,33 +147,31 @@ table is not written. job_submit.lua reads at most 20,000 lines and 1 MiB. If th
 learned lines, decisions omits the oldest lines of the users with the most lines.`,
 		Example: `  caelum repo sync && caelum repo decisions`,
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			r, cfg, err := o.open(true)
-			if err != nil {
-				return err
-			}
-			defer r.Close()
-			done, err := learn.Write(o.tablePath(cfg), r, cfg.Site())
-			if err != nil {
-				return err
-			}
-			if g.json {
-				return printJSON(cmd.OutOrStdout(), done)
-			}
-			verb := "unchanged"
-			if done.Changed {
-				verb = "written"
-			}
-			_, err = fmt.Fprintf(
-				cmd.OutOrStdout(), "%s: generation %d, %s, %s\n", done.Table, done.Generation,
-				plural(done.Learned, "learned line"), verb,
-			)
-			if err == nil && done.LeftOut > 0 {
-				_, err = fmt.Fprintf(
-					cmd.OutOrStdout(), "%s omitted: the table is full\n", plural(done.LeftOut, "learned line"),
-				)
-			}
-			return err
-		},
+		RunE:    func(cmd *cobra.Command, _ []string) error { return runRepoDecisions(cmd.OutOrStdout(), g, o) },
 	}
+}
+
+func runRepoDecisions(w io.Writer, g *globals, o *repoOptions) error {
+	r, cfg, err := o.open(true)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	done, err := learn.Write(o.tablePath(cfg), r, cfg.Site())
+	if err != nil {
+		return err
+	}
+	if g.json {
+		return printJSON(w, done)
+	}
+	verb := "unchanged"
+	if done.Changed {
+		verb = "written"
+	}
+	_, err = fmt.Fprintf(w, "%s: generation %d, %s, %s\n",
+		done.Table, done.Generation, plural(done.Learned, "learned line"), verb)
+	if err == nil && done.LeftOut > 0 {
+		_, err = fmt.Fprintf(w, "%s omitted: the table is full\n", plural(done.LeftOut, "learned line"))
+	}
+	return err
 }
