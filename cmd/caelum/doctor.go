@@ -91,8 +91,7 @@ func printFindings(w io.Writer, title string, found []doctor.Finding) error {
 	_, err := fmt.Fprintf(
 		w,
 		"%s, %s\n",
-		plural(doctor.Count(found, doctor.Error), "error"),
-		plural(doctor.Count(found, doctor.Warning), "warning"),
+		plural(doctor.Count(found, doctor.Error), "error"), plural(doctor.Count(found, doctor.Warning), "warning"),
 	)
 	return err
 }

@@ -84,8 +84,7 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 			w,
 			"the job named no profile, so Caelum chose %s: for --mig-mem or --mig=off if the job has one of them, "+
 				"else from earlier runs (see `caelum predict %d`), else the default\n",
-			printable(e.Sized),
-			e.Job,
+			printable(e.Sized), e.Job,
 		)
 	}
 	if e.State != "PENDING" || err != nil {

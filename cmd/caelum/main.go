@@ -149,9 +149,7 @@ func askWithin[T any](g *globals, limit time.Duration, call func(context.Context
 		err = fmt.Errorf(
 			"%w on %s (%s); is caelumd running here? try `systemctl status caelumd`; for a job on another node run "+
 				"`srun --jobid ID --overlap caelum job ID`",
-			errNoAgent,
-			client.Socket(),
-			api.Reason(err),
+			errNoAgent, client.Socket(), api.Reason(err),
 		)
 	}
 	return v, err

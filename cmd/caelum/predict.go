@@ -305,11 +305,7 @@ func printPrediction(w io.Writer, p predicted) error {
 	fmt.Fprintf(
 		w,
 		"needs %.0f MiB, from %d of %d runs %s; their highest peak is %.0f MiB\n",
-		p.NeededMiB,
-		p.Used,
-		len(p.runs),
-		levelNames[p.Level],
-		p.HighestMiB,
+		p.NeededMiB, p.Used, len(p.runs), levelNames[p.Level], p.HighestMiB,
 	)
 	if p.Why != "" {
 		fmt.Fprintln(w, printable(p.Why))
@@ -318,9 +314,7 @@ func printPrediction(w io.Writer, p predicted) error {
 		fmt.Fprintf(
 			w,
 			"expected run time %s, most likely between %s and %s\n",
-			inSeconds(p.Seconds),
-			inSeconds(p.Low),
-			inSeconds(p.High),
+			inSeconds(p.Seconds), inSeconds(p.Low), inSeconds(p.High),
 		)
 	}
 	return printRuns(w, p.runs)

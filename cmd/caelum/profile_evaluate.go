@@ -245,9 +245,7 @@ func decide(b *mig.Model, runs []measurement, batch int, g predict.Goal) verdict
 	best := slices.MinFunc(done, func(x, y measurement) int { return cmp.Compare(x.latency(), y.latency()) })
 	v.Late = fmt.Sprintf(
 		"no profile meets the deadline of %g s per step: the shortest step takes %s s, on %s",
-		g.Deadline,
-		short(best.latency()),
-		best.Profile,
+		g.Deadline, short(best.latency()), best.Profile,
 	)
 	return v
 }

@@ -329,10 +329,7 @@ func cancelled(why error, jobs []measurement) error {
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf(
 			"%w; couldn't cancel the jobs %s: %w: %.200s; cancel them with scancel",
-			why,
-			strings.Join(ids, " "),
-			err,
-			text,
+			why, strings.Join(ids, " "), err, text,
 		)
 	}
 	return fmt.Errorf("%w; cancelled the jobs %s", why, strings.Join(ids, " "))

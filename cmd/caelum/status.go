@@ -82,8 +82,7 @@ func printNotes(w io.Writer, s *api.Status) {
 			w,
 			"slurm.conf has %s, which this node's driver does not report (it reports %s): "+
 				"jobs that request such a slice never start here; see `caelum doctor`\n",
-			strings.Join(s.Stale, ", "),
-			strings.Join(s.Profiles, ", "),
+			strings.Join(s.Stale, ", "), strings.Join(s.Profiles, ", "),
 		)
 	}
 	if len(s.Excess) > 0 {

@@ -70,30 +70,24 @@ func wholeGPUs(f *Facts) []Finding {
 		if f.Config.RelativeIndex() {
 			denied = "unless gres.conf names the file,"
 		}
-		found = append(
-			found,
-			warning(
-				fmt.Sprintf(
-					"GPU %d is not cut into slices and %s has mode %04o: %s every job on this node can use the whole "+
-						"GPU without requesting it from Slurm",
-					g.Index,
-					g.Path,
-					g.Mode.Perm(),
-					denied,
-				),
-				strings.Join([]string{"one of: turn MIG mode on, so that Caelum manages the GPU",
-					fmt.Sprintf(
-						"put `Name=gpu Type=whole File=%s` into gres.conf and set ConstrainDevices=yes in "+
-							"cgroup.conf, so that Slurm gives the GPU to one job and denies it to all other jobs",
-						g.Path,
-					),
-					fmt.Sprintf(
-						"put `z %s 0600 root root -` into /etc/tmpfiles.d/nvidia.conf and set "+
-							"NVreg_ModifyDeviceFiles=0, if no job may use the GPU",
-						g.Path,
-					)}, "; "),
+		found = append(found, warning(
+			fmt.Sprintf(
+				"GPU %d is not cut into slices and %s has mode %04o: %s every job on this node can use the whole "+
+					"GPU without requesting it from Slurm",
+				g.Index, g.Path, g.Mode.Perm(), denied,
 			),
-		)
+			strings.Join([]string{"one of: turn MIG mode on, so that Caelum manages the GPU",
+				fmt.Sprintf(
+					"put `Name=gpu Type=whole File=%s` into gres.conf and set ConstrainDevices=yes in "+
+						"cgroup.conf, so that Slurm gives the GPU to one job and denies it to all other jobs",
+					g.Path,
+				),
+				fmt.Sprintf(
+					"put `z %s 0600 root root -` into /etc/tmpfiles.d/nvidia.conf and set "+
+						"NVreg_ModifyDeviceFiles=0, if no job may use the GPU",
+					g.Path,
+				)}, "; "),
+		))
 	}
 	return found
 }

@@ -165,34 +165,17 @@ func describe(j Job) string {
 	fmt.Fprintf(
 		&b,
 		"%d %q %s reason=%q uid=%d(%s) partition=%s priority=%d restarts=%d limit=%v",
-		j.ID,
-		j.Name,
-		j.State,
-		j.Reason,
-		j.UID,
-		j.User,
-		j.Partition,
-		j.Priority,
-		j.Restarts,
-		j.TimeLimit,
+		j.ID, j.Name, j.State, j.Reason, j.UID, j.User, j.Partition, j.Priority, j.Restarts, j.TimeLimit,
 	)
 	fmt.Fprintf(
 		&b,
 		"\n  submit=%d eligible=%d start=%d end=%d",
-		unix(j.Submit),
-		unix(j.Eligible),
-		unix(j.Start),
-		unix(j.End),
+		unix(j.Submit), unix(j.Eligible), unix(j.Start), unix(j.End),
 	)
 	fmt.Fprintf(
 		&b,
 		"\n  nodes=%v of %d required=%v tasks=%d gpus-per-node=%d slices-per-node=%v",
-		j.Nodes,
-		j.NumNodes,
-		j.ReqNodes,
-		j.Tasks,
-		j.GPUsPerNode(),
-		j.SlicesPerNode(),
+		j.Nodes, j.NumNodes, j.ReqNodes, j.Tasks, j.GPUsPerNode(), j.SlicesPerNode(),
 	)
 	for _, o := range []struct {
 		name, value string
@@ -210,12 +193,7 @@ func describe(j Job) string {
 	fmt.Fprintf(
 		&b,
 		"\n  batch=%v requeue=%v exclusive=%v present=%v holds=%v ref=%s\n",
-		j.Batch,
-		j.Requeue,
-		j.Exclusive,
-		j.Present(),
-		j.Holds(),
-		ref(j),
+		j.Batch, j.Requeue, j.Exclusive, j.Present(), j.Holds(), ref(j),
 	)
 	return b.String()
 }
