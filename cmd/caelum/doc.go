@@ -20,7 +20,8 @@
 //
 // Earlier runs:
 //
-//	predict.go            caelum predict: the job of an id, key or script, and the printed prediction
+//	predict.go            caelum predict: the prediction of a job, and how it is printed
+//	predict_job.go        caelum predict: the job of an id, key or script
 //	repo.go               caelum repo: opens the repository and the decision table; a user's own runs without it
 //	repo_list.go          caelum repo list and show; how runs are printed
 //	repo_maintain.go      caelum repo export, import, sync and decisions (dbdTimeout 5 minutes)

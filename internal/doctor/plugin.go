@@ -3,8 +3,11 @@ package doctor
 import (
 	"bytes"
 	"debug/elf"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 )
@@ -166,4 +169,96 @@ func pluginVersion(r io.ReaderAt) (uint32, error) {
 		return file.ByteOrder.Uint32(data), nil
 	}
 	return 0, fmt.Errorf("the file exports no plugin_version")
+}
+
+// readPlugin finds plugstack.conf as Slurm does (plugstack.c, 22.05.8): at PlugStackConfig, else beside slurm.conf. A
+// configless slurmd has slurm.conf in its cache.
+func (f *Facts) readPlugin() {
+	var paths []string
+	if path := f.Config.Values["PlugStackConfig"]; path != "" {
+		paths = []string{path}
+	} else {
+		for _, conf := range []string{
+			os.Getenv("SLURM_CONF"),
+			f.Config.Values["SLURM_CONF"],
+			"/run/slurm/conf/slurm.conf",
+			"/etc/slurm/slurm.conf",
+		} {
+			if conf != "" {
+				paths = append(paths, filepath.Join(filepath.Dir(conf), "plugstack.conf"))
+			}
+		}
+	}
+	for _, path := range paths {
+		if err := f.Plugin.find(path, 0); err == nil {
+			f.Plugin.Plugstack = path
+			f.Plugin.resolve(f.Config.Values["PluginDir"])
+			return
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			f.Missing[Plugstack] = fault(err.Error(), "make the file readable")
+			return
+		}
+	}
+	f.Missing[Plugstack] = fault(
+		"there is no plugstack.conf (searched: "+strings.Join(paths, ", ")+")",
+		"create it, with the line `required "+pluginName+"`, on every host of the cluster",
+	)
+}
+
+// maxIncludes limits the depth of includes, because files can include each other.
+const maxIncludes = 8
+
+// find looks for the plugin's line in the file at path and in the files that it includes.
+func (p *Plugin) find(path string, depth int) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	for _, line := range parsePlugstack(string(text)) {
+		switch {
+		case line.option == "include" && depth < maxIncludes:
+			pattern := line.path
+			if !filepath.IsAbs(pattern) {
+				pattern = filepath.Join(filepath.Dir(path), pattern)
+			}
+			files, _ := filepath.Glob(pattern)
+			for _, file := range files {
+				if err := p.find(file, depth+1); err != nil {
+					return fmt.Errorf("%s includes a file that cannot be read: %s", path, err)
+				}
+			}
+		case filepath.Base(line.path) == pluginName:
+			p.Named, p.Required, p.Path, p.Args = true, line.option == "required", line.path, pairs(line.words)
+		}
+	}
+	return nil
+}
+
+// resolve finds the plugin's files. pluginDir may be a list of directories, separated by colons.
+func (p *Plugin) resolve(pluginDir string) {
+	candidates := []string{p.Path}
+	if !filepath.IsAbs(p.Path) {
+		candidates = nil
+		for dir := range strings.SplitSeq(pluginDir, ":") {
+			candidates = append(candidates, filepath.Join(dir, p.Path))
+		}
+	}
+	for _, path := range candidates {
+		file, err := os.Open(path)
+		if err != nil {
+			continue
+		}
+		defer file.Close()
+		p.File = path
+		if p.Version, err = pluginVersion(file); err != nil {
+			p.Problem = err.Error()
+		}
+		p.Object = p.Args["job_object"]
+		if p.Object == "" {
+			p.Object = filepath.Join(filepath.Dir(path), objectName)
+		}
+		_, err = os.Stat(p.Object)
+		p.ObjectFound = err == nil
+		return
+	}
 }
