@@ -167,13 +167,13 @@ func commands(t *testing.T, name string) (subcommands, flags []string) {
 	return subcommands, flags
 }
 
-// groupOf is the command that those of a file stand below: repo.go and repo_keep.go have "caelum repo" and what is
-// below it. Empty for the others.
+// groupOf returns the command to which the other commands of a file belong: repo.go and repo_*.go have "caelum repo"
+// and its subcommands. It returns "" for a file without such a command.
 func groupOf(t *testing.T, path string) string {
 	t.Helper()
 	stem, _, _ := strings.Cut(strings.TrimSuffix(filepath.Base(path), ".go"), "_")
 	data, err := os.ReadFile(filepath.Join(filepath.Dir(path), stem+".go"))
-	if uses := matches(string(data), `\bUse: +"([a-z-]+)`); err != nil || len(uses) < 2 || uses[0] != stem {
+	if uses := matches(string(data), `\bUse: +"([a-z-]+)`); err != nil || len(uses) == 0 || uses[0] != stem {
 		return ""
 	}
 	return stem

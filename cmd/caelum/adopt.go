@@ -65,7 +65,7 @@ func runAdopt(w io.Writer, g *globals, req api.AdoptRequest) error {
 		}
 	}
 	if err == nil && refused > 0 {
-		err = fmt.Errorf("couldn't adopt %s", count(refused, "instance"))
+		err = fmt.Errorf("couldn't adopt %s", plural(refused, "instance"))
 	}
 	return err
 }

@@ -6,34 +6,41 @@
 //
 // All commands:
 //
-//	main.go               the root command, exit statuses, calls to the agent (callTimeout 10 s), JSON output
-//	models.go             what profiles, layouts, place and simulate share: GPU models by name, drawings, tables
+//	main.go                 the root command, exit statuses, calls to the agent (callTimeout 10 s), JSON output, plurals
+//	models.go               what profiles, layouts, place and simulate share: GPU models by name, drawings, tables
 //
 // Jobs and the node:
 //
-//	status.go             caelum status; also the replacement of unprintable characters (printable)
-//	job.go                caelum job
-//	explain.go            caelum explain; also how every command reads a job id (12_3, 12+1), and slurmTimeout
-//	adopt.go              caelum adopt
-//	doctor.go             caelum doctor
-//	slurm_config.go       caelum slurm-config; the text is in slurm_config.tmpl
+//	status.go               caelum status; also the replacement of unprintable characters (printable)
+//	job.go                  caelum job
+//	explain.go              caelum explain; also how every command reads a job id (12_3, 12+1), and slurmTimeout
+//	adopt.go                caelum adopt
+//	doctor.go               caelum doctor
+//	slurm_config.go         caelum slurm-config; the text is in slurm_config.tmpl
 //
 // Earlier runs:
 //
-//	predict.go            caelum predict: the job of an id, key or script, and the printed prediction
-//	repo.go               caelum repo list and show; opening the repository, a user's own runs without it
-//	repo_maintain.go      caelum repo export, import, forget, sync and decisions (dbdTimeout 5 minutes)
-//	profile_job.go        caelum profile-job: flags, submits and awaits the jobs (pollInterval, summaryWait)
-//	profile_evaluate.go   caelum profile-job: the file of measurements (--out, --from), speeds, verdicts, the table
+//	predict.go              caelum predict: the prediction of a job, and how it is printed
+//	predict_job.go          caelum predict: the job of an id, key or script
+//	repo.go                 caelum repo: opens the repository and the decision table; a user's own runs without it
+//	repo_list.go            caelum repo list and show; how runs are printed
+//	repo_maintain.go        caelum repo export, import, sync and decisions (dbdTimeout 5 minutes)
+//	repo_forget.go          caelum repo forget
+//	profile_job.go          caelum profile-job: flags, and the profiles and GPU model to measure
+//	profile_run.go          caelum profile-job: submits the jobs and waits for their runs (pollInterval, summaryWait)
+//	profile_measurement.go  caelum profile-job: a measurement, its speed, and the file with them (--out, --from)
+//	profile_evaluate.go     caelum profile-job: verdicts on the profiles and batch sizes, and their table
 //
 // Planning without an agent:
 //
-//	profiles.go           caelum profiles
-//	layouts.go            caelum layouts
-//	place.go              caelum place: flags, and the placement of each request
-//	place_read.go         caelum place: reads --board, --gpu, --idle, --ends and PROFILE[:TIME]
-//	place_print.go        caelum place: prints drawings, the comparison of policies (--compare), JSON
-//	simulate.go           caelum simulate: flags, their combinations, default policies, the cluster (mostGPUs)
-//	simulate_workload.go  caelum simulate: the workload of --churn, --alibaba, --grmu, --miso, --sacct, --from-sacct
-//	simulate_print.go     caelum simulate: the table and its columns, CSV, JSON, the HTML page, progress
+//	profiles.go             caelum profiles
+//	layouts.go              caelum layouts
+//	place.go                caelum place: flags, and the placement of each request
+//	place_read.go           caelum place: reads --board, --gpu, --idle, --ends and PROFILE[:TIME]
+//	place_print.go          caelum place: prints drawings, the comparison of policies (--compare), JSON
+//	simulate.go             caelum simulate: help, flags; runs the policies and their simulations
+//	simulate_options.go     caelum simulate: combinations of flags, default policies, the cluster (mostGPUs), --ends
+//	simulate_workload.go    caelum simulate: the workload of --churn, --alibaba, --grmu, --miso, --sacct, --from-sacct
+//	simulate_result.go      caelum simulate: the result as JSON, its facts in words, the HTML page
+//	simulate_print.go       caelum simulate: the table and its columns, CSV, progress
 package main

@@ -56,7 +56,7 @@ func runDoctor(cmd *cobra.Command, g *globals, o doctorOptions) error {
 	}
 	facts := doctor.Read(
 		context.Background(),
-		doctor.Place{Config: cfg, RunDir: runDir, Controller: o.controller, Decisions: o.decisions},
+		doctor.Host{Config: cfg, RunDir: runDir, Controller: o.controller, Decisions: o.decisions},
 		slurm.New(slurm.Options{}),
 	)
 	found := doctor.Examine(facts)
@@ -75,7 +75,7 @@ func runDoctor(cmd *cobra.Command, g *globals, o doctorOptions) error {
 		return err
 	}
 	if n := doctor.Count(found, doctor.Error); n > 0 {
-		return fmt.Errorf("found %s on %s", count(n, "error"), strings.TrimPrefix(title, "node "))
+		return fmt.Errorf("found %s on %s", plural(n, "error"), strings.TrimPrefix(title, "node "))
 	}
 	return nil
 }
@@ -91,15 +91,7 @@ func printFindings(w io.Writer, title string, found []doctor.Finding) error {
 	_, err := fmt.Fprintf(
 		w,
 		"%s, %s\n",
-		count(doctor.Count(found, doctor.Error), "error"),
-		count(doctor.Count(found, doctor.Warning), "warning"),
+		plural(doctor.Count(found, doctor.Error), "error"), plural(doctor.Count(found, doctor.Warning), "warning"),
 	)
 	return err
-}
-
-func count(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }

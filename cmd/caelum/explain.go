@@ -72,7 +72,10 @@ const slurmTimeout = time.Minute
 
 func printExplanation(w io.Writer, e plan.Explanation) error {
 	fmt.Fprintf(w, "job %d, %s", e.Job, printable(e.State))
-	if e.Place > 0 {
+	switch {
+	case e.Place == 1 && e.Of == 1:
+		fmt.Fprint(w, ", is the only job that waits for slices")
+	case e.Place > 0:
 		fmt.Fprintf(w, ", is number %d of %d jobs that wait for slices", e.Place, e.Of)
 	}
 	_, err := fmt.Fprintf(w, "\n%s\n", printable(e.Text))
@@ -81,8 +84,7 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 			w,
 			"the job named no profile, so Caelum chose %s: for --mig-mem or --mig=off if the job has one of them, "+
 				"else from earlier runs (see `caelum predict %d`), else the default\n",
-			printable(e.Sized),
-			e.Job,
+			printable(e.Sized), e.Job,
 		)
 	}
 	if e.State != "PENDING" || err != nil {

@@ -42,10 +42,7 @@ func printLease(w io.Writer, l *api.Lease) error {
 	fmt.Fprintf(
 		w,
 		"job %d (%s) of %s, since %s\n",
-		l.Job,
-		printable(l.Name),
-		printable(l.User),
-		time.Unix(l.Since, 0).Format(time.DateTime),
+		l.Job, printable(l.Name), printable(l.User), time.Unix(l.Since, 0).Format(time.DateTime),
 	)
 	if l.Error != "" {
 		fmt.Fprintf(w, "no slice: %s\n", printable(l.Error))
@@ -55,14 +52,7 @@ func printLease(w io.Writer, l *api.Lease) error {
 		fmt.Fprintf(
 			table,
 			"  slot %d\tGPU %d\t%s at %d%s\t%d MiB\t%s%s\n",
-			s.Slot,
-			s.GPU,
-			s.Profile,
-			s.Start,
-			as(s.AdvertisedAs),
-			s.MemoryMiB,
-			s.UUID,
-			inUse(s.Use),
+			s.Slot, s.GPU, s.Profile, s.Start, as(s.AdvertisedAs), s.MemoryMiB, s.UUID, inUse(s.Use),
 		)
 	}
 	return table.Flush()

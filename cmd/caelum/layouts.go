@@ -111,7 +111,7 @@ func (f found) print(w io.Writer, o layoutsOptions) {
 	b := f.from.Table().Model
 	fmt.Fprintf(w, "%s, cut into %s\n", b.Name, strings.Join(profileNames(b), " "))
 	if o.containing == "" {
-		fmt.Fprintf(w, "%d layouts, %d of them maximal\n\n", len(f.layouts), len(f.maximal))
+		fmt.Fprintf(w, "%s, %d of them maximal\n\n", plural(len(f.layouts), "layout"), len(f.maximal))
 	} else {
 		fmt.Fprintf(w, "%s\n%d of %d layouts contain this; %d of %d maximal ones\n\n", drawNode(f.from).Drawing,
 			len(f.layouts), len(f.from.Table().Nodes()), len(f.maximal), f.from.Table().Node(0).Reach)

@@ -149,9 +149,7 @@ func askWithin[T any](g *globals, limit time.Duration, call func(context.Context
 		err = fmt.Errorf(
 			"%w on %s (%s); is caelumd running here? try `systemctl status caelumd`; for a job on another node run "+
 				"`srun --jobid ID --overlap caelum job ID`",
-			errNoAgent,
-			client.Socket(),
-			api.Reason(err),
+			errNoAgent, client.Socket(), api.Reason(err),
 		)
 	}
 	return v, err
@@ -176,4 +174,12 @@ func printJSON(w io.Writer, v any) error {
 	}
 	_, err = fmt.Fprintln(w, b.String())
 	return err
+}
+
+// plural returns a number with its noun: "1 job", "2 jobs".
+func plural(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
 }

@@ -186,7 +186,8 @@ func (fixed) Status(context.Context) (*api.Status, error) {
 				Problem: "MIG mode is off; turn it on with `nvidia-smi -i 1 -mig 1`",
 			},
 		},
-		Leases: []api.Lease{lease},
+		Leases:           []api.Lease{lease},
+		SummariesWaiting: 1,
 	}, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"caelum/internal/mig"
 	"caelum/internal/place"
@@ -45,10 +46,6 @@ func (flagInOrder) String() string { return "" }
 
 func newPlace(g *globals) *cobra.Command {
 	var o placeOptions
-	o.boards = flagInOrder{"--board", "BOARD", &o.given}
-	o.gpus = flagInOrder{"--gpu", "DRAWING", &o.given}
-	o.idle = flagInOrder{"--idle", "DRAWING", &o.given}
-	o.ends = flagInOrder{"--ends", "TIME,...", &o.given}
 	cmd := &cobra.Command{
 		Use:   "place PROFILE[:TIME]...",
 		Short: "Show where a policy places slices on GPUs that you draw",
@@ -98,7 +95,15 @@ place all requests.
 			return runPlace(cmd.OutOrStdout(), g, o, args)
 		},
 	}
-	f := cmd.Flags()
+	o.addFlags(cmd.Flags())
+	return cmd
+}
+
+func (o *placeOptions) addFlags(f *pflag.FlagSet) {
+	o.boards = flagInOrder{"--board", "BOARD", &o.given}
+	o.gpus = flagInOrder{"--gpu", "DRAWING", &o.given}
+	o.idle = flagInOrder{"--idle", "DRAWING", &o.given}
+	o.ends = flagInOrder{"--ends", "TIME,...", &o.given}
 	f.Var(&o.boards, "board", "the GPU model of the --gpu flags after it")
 	f.Var(&o.gpus, "gpu", "a GPU: a drawing of the instances that jobs hold")
 	f.Var(&o.idle, "idle", "a drawing of the idle instances of the --gpu before it")
@@ -106,7 +111,6 @@ place all requests.
 	f.StringVar(&o.policy, "policy", place.DefaultPolicy, "one of "+strings.Join(place.Names(), ", "))
 	f.BoolVar(&o.compare, "compare", false, "show all policies side by side")
 	f.StringSliceVar(&o.profiles, "profiles", nil, profilesHelp)
-	return cmd
 }
 
 func runPlace(w io.Writer, g *globals, o placeOptions, args []string) error {

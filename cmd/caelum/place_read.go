@@ -89,9 +89,7 @@ func addIdle(g *place.GPU, drawing string) error {
 		return usageError{
 			fmt.Errorf(
 				"--idle %s: together with %s it exceeds the instance limits or engines of %s",
-				drawing,
-				busy,
-				b.Name,
+				drawing, busy, b.Name,
 			),
 		}
 	}
@@ -109,10 +107,10 @@ func addEnds(g *place.GPU, list string) error {
 	case len(times) != g.Busy.Count():
 		return usageError{
 			fmt.Errorf(
-				"--ends %s: %d times for %d instances, %s",
+				"--ends %s: %s for %s, %s",
 				list,
-				len(times),
-				g.Busy.Count(),
+				plural(len(times), "time"),
+				plural(g.Busy.Count(), "instance"),
 				g.Model.DrawBeside(g.Busy, g.Blocked),
 			),
 		}
@@ -162,8 +160,7 @@ func readRequests(gpus []place.GPU, args []string) ([]place.Request, error) {
 			return nil, usageError{
 				fmt.Errorf(
 					"no profile %q here: %s (--profiles adds variants)",
-					profile,
-					strings.Join(everyProfile(models), "; "),
+					profile, strings.Join(everyProfile(models), "; "),
 				),
 			}
 		}

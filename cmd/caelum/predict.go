@@ -7,9 +7,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"os/user"
-	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,7 +15,6 @@ import (
 	"caelum/internal/learn"
 	"caelum/internal/predict"
 	"caelum/internal/repo"
-	"caelum/internal/slurm"
 )
 
 // predictOptions are the flags of caelum predict. Most of them describe the job of --script as the options of sbatch
@@ -95,7 +91,7 @@ type predicted struct {
 func runPredict(ctx context.Context, w io.Writer, g *globals, o predictOptions, args []string) error {
 	asking, cancel := context.WithTimeout(ctx, slurmTimeout)
 	defer cancel()
-	of, err := o.of(asking, args)
+	job, err := o.jobKeys(asking, args)
 	if err != nil {
 		return err
 	}
@@ -109,164 +105,41 @@ func runPredict(ctx context.Context, w io.Writer, g *globals, o predictOptions, 
 		return err
 	}
 	if o.key != "" {
-		if of.UID, err = o.keyOwner(r, o.key); err != nil {
+		if job.UID, err = o.keyOwner(r, o.key); err != nil {
 			return err
 		}
 	}
-	if of.UID != uint32(os.Getuid()) && o.ownOnly(cfg) {
+	if job.UID != uint32(os.Getuid()) && o.ownOnly(cfg) {
 		return errors.New("the job belongs to another user, and you can read only your own runs; ask an administrator")
 	}
-	need, h, ok, err := r.Predict(of, cfg.Site())
+	need, h, ok, err := r.Predict(job, cfg.Site())
 	if err != nil {
 		return err
 	}
 	p := predicted{
-		Key:         of.Key,
-		Fingerprint: of.Fingerprint,
+		Key:         job.Key,
+		Fingerprint: job.Fingerprint,
 		Default:     t.Default,
-		Own:         t.Own(of, need.Level),
+		Own:         t.Own(job, need.Level),
 		Runs:        lines(h.Runs),
 		runs:        h.Runs,
-		noScript:    of.Fingerprint == "" && o.key == "",
+		noScript:    job.Fingerprint == "" && o.key == "",
 		anyModel:    len(t.Models) > 0,
 	}
 	if ok || need.PeakMiB > 0 {
 		p.Level, p.NeededMiB, p.HighestMiB = need.Level, need.PeakMiB, need.HighestMiB
 		p.Used, p.Why = need.Runs, need.Why
-		given := learn.Give(need, ok, t.Models, t.Default)
-		p.Profile = given.Profile
-		p.Seconds, p.Low, p.High = tenths(given.Seconds), tenths(given.Low), tenths(given.High)
-		if given.Model != nil {
-			p.Board = given.Model.Name
+		choice := learn.Choose(need, ok, t.Models, t.Default)
+		p.Profile = choice.Profile
+		p.Seconds, p.Low, p.High = tenths(choice.Seconds), tenths(choice.Low), tenths(choice.High)
+		if choice.Model != nil {
+			p.Board = choice.Model.Name
 		}
 	}
 	if g.json {
 		return printJSON(w, p)
 	}
 	return printPrediction(w, p)
-}
-
-// of returns the key, the script fingerprint and the user of the job that the command line names. With --key the user
-// is not set; see keyOwner.
-func (o predictOptions) of(ctx context.Context, args []string) (repo.Of, error) {
-	given := len(args)
-	for _, s := range []string{o.key, o.script} {
-		if s != "" {
-			given++
-		}
-	}
-	switch {
-	case given != 1:
-		return repo.Of{}, usageError{errors.New("give either a job id, or --key, or --script")}
-	case o.key != "":
-		return repo.Of{Key: o.key}, checkKey(o.key)
-	case o.script != "":
-		return o.ofScript()
-	}
-	id, _, err := jobRef(args[0]) // all tasks of an array have the same key
-	if err != nil {
-		return repo.Of{}, err
-	}
-	return ofJob(ctx, slurm.New(slurm.Options{}), id)
-}
-
-// ofScript calculates the key and the script fingerprint of the job of --script as job_submit.lua does.
-func (o predictOptions) ofScript() (repo.Of, error) {
-	script, err := os.ReadFile(o.script)
-	if err != nil {
-		return repo.Of{}, err
-	}
-	uid, err := userID(o.user)
-	if err != nil {
-		return repo.Of{}, err
-	}
-	if o.account == "" {
-		return repo.Of{}, usageError{
-			errors.New("--account is missing: a job's key includes the account, even if it is the user's default"),
-		}
-	}
-	if o.gpus < 1 || o.nodes < 1 || o.tasks < 0 || o.cpus < 0 {
-		return repo.Of{}, usageError{
-			errors.New("--gpus and --nodes must be at least 1, --ntasks and --cpus-per-task at least 0"),
-		}
-	}
-	in := predict.KeyInput{
-		UID:         uid,
-		Account:     o.account,
-		JobName:     o.jobName,
-		Script:      string(script),
-		GPUs:        o.gpus,
-		Nodes:       o.nodes,
-		Tasks:       o.tasks,
-		CPUsPerTask: o.cpus,
-	}
-	if in.JobName == "" {
-		in.JobName = filepath.Base(o.script)
-	}
-	return repo.Of{Key: predict.Key(in), Fingerprint: predict.Fingerprint(in), UID: uid}, nil
-}
-
-// keyOwner returns the id of the user to whom the key belongs: the user of --user, else the only user with runs of the
-// key, else the caller.
-func (o predictOptions) keyOwner(r *repo.Repo, key string) (uint32, error) {
-	if o.user != "" {
-		return userID(o.user)
-	}
-	owners, err := r.Owners(key)
-	switch {
-	case err != nil:
-		return 0, err
-	case len(owners) > 1:
-		return 0, usageError{fmt.Errorf("%d users have runs of the key %s: name one with --user", len(owners), key)}
-	case len(owners) == 1:
-		return owners[0], nil
-	}
-	return uint32(os.Getuid()), nil
-}
-
-// userID returns the id of a user who is given by name or id. For an empty name it returns the caller's id.
-func userID(name string) (uint32, error) {
-	if name == "" {
-		return uint32(os.Getuid()), nil
-	}
-	if id, err := strconv.ParseUint(name, 10, 32); err == nil {
-		return uint32(id), nil
-	}
-	u, err := user.Lookup(name)
-	if err != nil {
-		return 0, err
-	}
-	id, err := strconv.ParseUint(u.Uid, 10, 32)
-	return uint32(id), err
-}
-
-// ofJob returns the key, the script fingerprint and the user of a job. It reads them from slurmctld, or from slurmdbd
-// if slurmctld no longer has the job.
-func ofJob(ctx context.Context, ctl *slurm.Client, id uint32) (repo.Of, error) {
-	j, err := ctl.Job(ctx, id)
-	comment, uid := j.AdminComment, j.UID
-	if errors.Is(err, slurm.ErrNoJob) {
-		var records []slurm.Record
-		if records, err = ctl.RecordsOf(ctx, slurm.AdminComment, id); err == nil {
-			last := records[len(records)-1]
-			comment, uid = last.Comment, last.UID
-		}
-	}
-	if err != nil {
-		return repo.Of{}, err
-	}
-	of := repo.Of{
-		Key:         slurm.TagValue(comment, slurm.TagKey),
-		Fingerprint: slurm.TagValue(comment, slurm.TagFingerprint),
-		UID:         uid,
-	}
-	if of.Key == "" {
-		return of, fmt.Errorf(
-			"job %d has no caelum:key= in its AdminComment: job_submit.lua did not process it, or it requested no GPU",
-			id,
-		)
-	}
-	return of, nil
 }
 
 // levelNames maps the level of a prediction to a description of its runs.
@@ -305,11 +178,7 @@ func printPrediction(w io.Writer, p predicted) error {
 	fmt.Fprintf(
 		w,
 		"needs %.0f MiB, from %d of %d runs %s; their highest peak is %.0f MiB\n",
-		p.NeededMiB,
-		p.Used,
-		len(p.runs),
-		levelNames[p.Level],
-		p.HighestMiB,
+		p.NeededMiB, p.Used, len(p.runs), levelNames[p.Level], p.HighestMiB,
 	)
 	if p.Why != "" {
 		fmt.Fprintln(w, printable(p.Why))
@@ -318,9 +187,7 @@ func printPrediction(w io.Writer, p predicted) error {
 		fmt.Fprintf(
 			w,
 			"expected run time %s, most likely between %s and %s\n",
-			inSeconds(p.Seconds),
-			inSeconds(p.Low),
-			inSeconds(p.High),
+			inSeconds(p.Seconds), inSeconds(p.Low), inSeconds(p.High),
 		)
 	}
 	return printRuns(w, p.runs)

@@ -2,33 +2,20 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"caelum/internal/config"
 	"caelum/internal/mig"
 	"caelum/internal/predict"
-	"caelum/internal/slurm"
-)
-
-const (
-	// pollInterval is the pause between two queries to slurmdbd about a job.
-	pollInterval = 5 * time.Second
-	// summaryWait limits the time from a job's end until the agents have written its summaries into slurmdbd. After
-	// that time, missing summaries are ignored.
-	summaryWait = time.Minute
 )
 
 // profileJobOptions are the flags of caelum profile-job: what to measure, and how to compare the measurements.
@@ -205,135 +192,4 @@ func (o profileJobOptions) modelWith(cfg config.Config, profiles []string) (*mig
 			printable(strings.Join(profiles, ", ")),
 		),
 	}
-}
-
-// measure submits the script for each batch size and profile, and waits until all jobs have ended. After an error it
-// cancels the jobs that have not ended.
-func (o profileJobOptions) measure(
-	ctx context.Context,
-	cfg config.Config,
-	script []string,
-) (ended []measurement, err error) {
-	out := io.Discard
-	if o.out != "" {
-		f, err := os.Create(o.out)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		out = f
-	}
-	var jobs []measurement
-	defer func() {
-		if err != nil && len(jobs) > len(ended) {
-			err = cancelled(err, jobs[len(ended):])
-		}
-	}()
-	batches := o.batches
-	if len(batches) == 0 {
-		batches = []int{0}
-	}
-	for _, batch := range batches {
-		for _, profile := range o.profiles {
-			m := measurement{Profile: profile, Batch: batch, Steps: o.steps, Util: -1}
-			if m.Job, err = o.submit(ctx, m, script); err != nil {
-				return nil, err
-			}
-			fmt.Fprintf(os.Stderr, "submitted job %d: %s\n", m.Job, m.label())
-			jobs = append(jobs, m)
-		}
-	}
-	lines := json.NewEncoder(out)
-	for _, m := range jobs {
-		if m, err = await(ctx, cfg, m); err != nil {
-			return ended, err
-		}
-		ended = append(ended, m)
-		if err = lines.Encode(m); err != nil {
-			return ended, err
-		}
-	}
-	return ended, nil
-}
-
-var errInterrupted = errors.New("interrupted")
-
-// submit submits the script and returns the job's id. Ctrl-C does not interrupt sbatch: without the id, the job could
-// not be cancelled. The job is not requeued, because a requeued job would be two runs.
-func (o profileJobOptions) submit(ctx context.Context, m measurement, script []string) (uint32, error) {
-	if ctx.Err() != nil {
-		return 0, errInterrupted
-	}
-	args := append(o.sbatch[:len(o.sbatch):len(o.sbatch)], "--parsable", "--no-requeue", "--mig="+m.Profile)
-	if m.Batch > 0 {
-		args = append(args, fmt.Sprintf("--export=ALL,CAELUM_BATCH=%d,CAELUM_STEPS=%d", m.Batch, m.Steps))
-	}
-	cmd := exec.Command("sbatch", append(args, script...)...)
-	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that Ctrl-C in the terminal does not reach sbatch
-	text, err := cmd.Output()
-	if err != nil {
-		return 0, fmt.Errorf("sbatch for %s: %w", m.label(), err)
-	}
-	id, _, _ := strings.Cut(strings.TrimSpace(string(text)), ";") // the cluster may follow
-	n, err := strconv.ParseUint(id, 10, 32)
-	if err != nil || n == 0 {
-		return 0, fmt.Errorf("sbatch for %s printed %.40q instead of a job id", m.label(), text)
-	}
-	return uint32(n), nil
-}
-
-// await polls slurmdbd until the job of m has ended, and returns m with the result.
-func await(ctx context.Context, cfg config.Config, m measurement) (measurement, error) {
-	ctl, wait := slurm.New(slurm.Options{Sacct: "sacct"}), summaryWait
-	field, err := cfg.Field()
-	if err != nil {
-		field, wait = slurm.AdminComment, 0
-	}
-	for warned := false; ; {
-		records, err := ctl.RecordsOf(ctx, field, m.Job)
-		switch {
-		case ctx.Err() != nil:
-			return m, errInterrupted
-		case err == nil && strings.Contains(records[0].Ref, "_"):
-			return m, fmt.Errorf("job %d is an array; submit the script without --array", m.Job)
-		case err == nil:
-			if done, over, err := m.ended(records[len(records)-1], time.Now(), wait); over || err != nil {
-				return done, err
-			}
-		case errors.Is(err, slurm.ErrNoJob): // slurmdbd gets a new job with a delay
-		case errors.Is(err, slurm.ErrNoAccounting):
-			if !warned {
-				fmt.Fprintln(os.Stderr, "caelum: "+printable(err.Error())+"; trying again")
-			}
-			warned = true
-		default:
-			return m, err
-		}
-		select {
-		case <-ctx.Done():
-			return m, errInterrupted
-		case <-time.After(pollInterval):
-		}
-	}
-}
-
-// cancelled cancels the jobs. It returns the error why with a text about the cancelled jobs.
-func cancelled(why error, jobs []measurement) error {
-	var ids []string
-	for _, m := range jobs {
-		ids = append(ids, strconv.FormatUint(uint64(m.Job), 10))
-	}
-	cmd := exec.Command("scancel", append([]string{"--quiet"}, ids...)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that a second Ctrl-C does not end scancel
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf(
-			"%w; couldn't cancel the jobs %s: %w: %.200s; cancel them with scancel",
-			why,
-			strings.Join(ids, " "),
-			err,
-			text,
-		)
-	}
-	return fmt.Errorf("%w; cancelled the jobs %s", why, strings.Join(ids, " "))
 }

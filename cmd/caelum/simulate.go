@@ -2,14 +2,11 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -47,18 +44,6 @@ type simulateOptions struct {
 	csv, stay                bool
 	report                   string
 }
-
-var disciplines = map[string]sim.Discipline{
-	"fifo":     sim.FIFO,
-	"easy":     sim.EASY,
-	"skip":     sim.Skip,
-	"smallest": sim.Smallest,
-	"batches":  sim.Batches,
-	"none":     sim.Loss,
-}
-
-// mostGPUs limits the size of the simulated cluster. The largest public clusters have some ten thousand GPUs.
-const mostGPUs = 100000
 
 func newSimulate(g *globals) *cobra.Command {
 	var o simulateOptions
@@ -164,7 +149,11 @@ OUTPUT
 			return runSimulate(cmd.OutOrStdout(), cmd.ErrOrStderr(), g, o)
 		},
 	}
-	f := cmd.Flags()
+	o.addFlags(cmd.Flags())
+	return cmd
+}
+
+func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.churn, "churn", "", "synthetic workload of this mix")
 	f.StringVar(&o.alibaba, "alibaba", "", "pod list of Alibaba's gpu-v2023 trace")
 	f.StringVar(&o.grmu, "grmu", "", "the same list, with GRMU's profiles")
@@ -205,25 +194,6 @@ OUTPUT
 	f.DurationVar(&o.destroy, "destroy", 0, "time to destroy an instance (an A100: 200ms to 220ms)")
 	f.StringVar(&o.report, "report", "", "also write an HTML page with drawings to this file; it loads no other files")
 	f.BoolVar(&o.csv, "csv", false, "print comma-separated values")
-	return cmd
-}
-
-// checkFlags returns an error if a flag is given without the flag that it depends on.
-func (o simulateOptions) checkFlags(f *pflag.FlagSet) error {
-	for name, requires := range map[string]struct {
-		flag  string
-		given bool
-	}{
-		"jobs": {"--churn", o.churn != ""}, "load": {"--churn", o.churn != ""}, "mean": {"--churn", o.churn != ""},
-		"miso-steps": {"--miso", o.miso != ""}, "every": {"--miso", o.miso != ""}, "slowdown": {"--miso", o.miso != ""},
-		"since": {"--from-sacct", o.fromSacct}, "until": {"--from-sacct", o.fromSacct},
-		"memory-margin": {"--memory-error", o.memoryError > 0},
-	} {
-		if f.Changed(name) && !requires.given {
-			return usageError{fmt.Errorf("--%s requires %s", name, requires.flag)}
-		}
-	}
-	return nil
 }
 
 func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
@@ -237,35 +207,9 @@ func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 	if o.policies, err = o.checkPolicies(c.GPUs); err != nil {
 		return err
 	}
-	workload, err := o.workload(len(c.GPUs))
+	workload, err := o.fitting(c)
 	if err != nil {
 		return err
-	}
-	workload.Only(nodes(c), c.Nodes == nil)
-	if len(workload.Jobs) == 0 {
-		return fmt.Errorf("%s: no jobs to simulate%s", o.describe(), leftOut(workload.Left))
-	}
-	limited := func(j trace.Job) bool { return j.Limit > 0 }
-	if (o.ends == "limits" || o.ends == "corrected") && !slices.ContainsFunc(workload.Jobs, limited) {
-		return usageError{fmt.Errorf("--ends %s: the jobs of this workload have no time limits", o.ends)}
-	}
-	slower := slices.ContainsFunc(workload.Jobs, func(j trace.Job) bool { return j.Speed != nil })
-	result := simulation{
-		Workload: o.describe(),
-		Jobs:     len(workload.Jobs),
-		LeftOut:  workload.Left,
-		Assumed:  workload.Assumed,
-		Several:  workload.Several,
-		Needs:    needs(workload.Jobs, c.GPUs),
-		GPUs:     len(c.GPUs),
-		Cluster:  strings.Join(o.gpus, ","),
-		PerNode:  o.perNode,
-		Queue:    o.queue,
-		Offers:   o.offers,
-		Ends:     o.ends,
-		Create:   c.Create,
-		Destroy:  c.Destroy,
-		Memory:   c.Memory,
 	}
 	var page *report.File
 	if o.report != "" {
@@ -274,12 +218,7 @@ func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 		}
 		defer page.Drop()
 	}
-	if o.sacct != "" || o.fromSacct {
-		if o.queue == "none" {
-			return usageError{errors.New("--queue none: jobs from sacct have waited in a queue; choose another queue")}
-		}
-		result.Policies = append(result.Policies, asItWas(workload.Jobs))
-	}
+	result := newSimulation(o, c, workload)
 	for _, name := range o.policies {
 		run, err := o.runPolicy(c, name, withProgress(progress, name, workload.Jobs))
 		if errors.Is(err, sim.ErrNever) { // other policies may not have this problem
@@ -297,74 +236,48 @@ func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 	case o.csv:
 		err = result.csv(out)
 	default:
-		result.print(out, o.queue == "none", slower || c.Memory != nil, c.Memory != nil, o.offers)
+		result.print(out)
 	}
 	if err = errors.Join(err, out.Flush()); err == nil && page != nil {
-		err = page.Write(result.page(c.GPUs, o.queue == "none"))
+		err = page.Write(result.page(c.GPUs))
 	}
 	return err
 }
 
-// needs counts the jobs by the profile that they need, each on the first GPU model that has a suitable profile.
-func needs(jobs []trace.Job, gpus []*mig.Model) map[string]int {
-	count := map[string]int{}
-	kinds := sim.Kinds(gpus)
-	for _, j := range jobs {
-		for _, b := range kinds {
-			if name, ok := j.On(b); ok {
-				count[name]++
-				break
-			}
-		}
+// fitting returns the workload without the jobs that cannot run on the cluster. It returns an error if no job is left,
+// or if an option needs what the jobs do not have.
+func (o simulateOptions) fitting(c sim.Config) (*trace.Workload, error) {
+	workload, err := o.workload(len(c.GPUs))
+	if err != nil {
+		return nil, err
 	}
-	return count
+	workload.Only(nodes(c), c.Nodes == nil)
+	limited := func(j trace.Job) bool { return j.Limit > 0 }
+	switch {
+	case len(workload.Jobs) == 0:
+		return nil, fmt.Errorf("%s: no jobs to simulate%s", o.describe(), leftOut(workload.Left))
+	case (o.ends == "limits" || o.ends == "corrected") && !slices.ContainsFunc(workload.Jobs, limited):
+		return nil, usageError{fmt.Errorf("--ends %s: the jobs of this workload have no time limits", o.ends)}
+	case o.recorded() && o.queue == "none":
+		return nil, usageError{errors.New("--queue none: jobs from sacct have waited in a queue; choose another queue")}
+	}
+	return workload, nil
 }
 
-// checkPolicies returns the policies to simulate: those of --policies, or the default. It returns an error if one of
-// them cannot be simulated with the other options.
-func (o simulateOptions) checkPolicies(gpus []*mig.Model) ([]string, error) {
-	alike := sim.Alike(gpus)
-	if o.static != "" {
-		if !alike {
-			return nil, usageError{errors.New("--static: only with GPUs of one model")}
-		}
-		if _, err := sim.ParsePattern(gpus[0], o.static); err != nil {
-			return nil, usageError{fmt.Errorf("--static: %w", err)}
-		}
+// recorded reports whether the workload has the actual waits of its jobs.
+func (o simulateOptions) recorded() bool { return o.sacct != "" || o.fromSacct }
+
+// nodes returns, for each node, the GPU models of its GPUs.
+func nodes(c sim.Config) (all [][]*mig.Model) {
+	if c.Nodes == nil {
+		return [][]*mig.Model{c.GPUs}
 	}
-	batches := o.queue == "batches"
-	if o.policies == nil {
-		all := []string{"whole", "static", "reach", "lifetime", "qla"}
-		switch {
-		case batches:
-			all = slices.Delete(all, 0, 2)
-		case !alike:
-			all = slices.Delete(all, 1, 2)
-		}
-		return all, nil
+	first := 0
+	for _, n := range c.Nodes {
+		all = append(all, c.GPUs[first:first+n])
+		first += n
 	}
-	if len(o.policies) == 0 {
-		return nil, usageError{errors.New("--policies is empty; --help lists the policies")}
-	}
-	for _, name := range o.policies {
-		if batches && slices.Contains([]string{"whole", "static", "moved"}, name) {
-			return nil, usageError{
-				fmt.Errorf("--queue batches: not with %s, only with %s", name, strings.Join(place.Names(), ", ")),
-			}
-		}
-		switch name {
-		case "whole":
-		case "static", "moved":
-			if !alike {
-				return nil, usageError{fmt.Errorf("--policies %s: only with GPUs of one model", name)}
-			}
-		default:
-			if _, err := place.ByName(name); err != nil {
-				return nil, usageError{fmt.Errorf("--policies: %w (besides whole, static and moved)", err)}
-			}
-		}
-	}
-	return o.policies, nil
+	return all
 }
 
 // runPolicy simulates one policy.
@@ -417,115 +330,4 @@ func (o simulateOptions) pattern(c sim.Config, jobs iter.Seq[trace.Job]) (sim.Pa
 		}
 		return a.MeanTurnaround() < b.MeanTurnaround()
 	})
-}
-
-// config returns the configuration of the simulation, without a policy.
-func (o simulateOptions) config() (c sim.Config, err error) {
-	var whole []*mig.Model
-	boards := map[string]*mig.Model{}
-	for _, item := range o.gpus {
-		name, count, ok := strings.Cut(item, ":")
-		n, err := strconv.Atoi(count)
-		if !ok || err != nil || n < 1 || len(c.GPUs)+n > mostGPUs {
-			return c, usageError{
-				fmt.Errorf("--gpus %s: write BOARD:COUNT, as in A100-40GB:16; at most %d in all", item, mostGPUs),
-			}
-		}
-		b, err := modelNamed(name)
-		if err != nil {
-			return c, err
-		}
-		if boards[b.Name] == nil {
-			whole = append(whole, b)
-			boards[b.Name] = selected(b, o.profiles)
-		}
-		c.GPUs = append(c.GPUs, slices.Repeat([]*mig.Model{boards[b.Name]}, n)...)
-		for ; o.perNode > 0 && n > 0; n -= o.perNode {
-			c.Nodes = append(c.Nodes, min(n, o.perNode))
-		}
-	}
-	if err := checkProfiles(o.profiles, whole...); err != nil {
-		return c, err
-	}
-	var known bool
-	if c.Discipline, known = disciplines[o.queue]; !known {
-		const queues = "fifo, easy, skip, smallest, batches and none"
-		return c, usageError{fmt.Errorf("--queue %s: unknown queue; the queues are %s", o.queue, queues)}
-	}
-	if o.offers && c.Discipline != sim.FIFO && c.Discipline != sim.EASY {
-		return c, usageError{errors.New("--offers requires --queue fifo or easy")}
-	}
-	if c.Stay = o.stay; o.stay && c.Discipline != sim.Loss {
-		return c, usageError{errors.New("--stay requires --queue none")}
-	}
-	if o.create < 0 || o.destroy < 0 {
-		return c, usageError{errors.New("--create and --destroy must not be negative")}
-	}
-	if o.perNode < 0 {
-		return c, usageError{
-			errors.New("--per-node must not be negative (0: nodes are ignored)"),
-		}
-	}
-	switch e, m := o.memoryError, o.memoryMargin; {
-	case !(e >= 0 && e < 10 && m >= 0 && m < 100):
-		return c, usageError{
-			errors.New("--memory-error must be at least 0 and below 10, --memory-margin at least 0 and below 100"),
-		}
-	case e > 0 && o.stay:
-		return c, usageError{
-			errors.New("--stay: jobs do not run, so they cannot run out of memory; omit --memory-error"),
-		}
-	case e > 0:
-		c.Memory = &sim.Memory{Error: e, Margin: m, Seed: o.seed}
-	}
-	if c.Said, c.Learn, err = o.expected(); err != nil {
-		return c, err
-	}
-	c.Create, c.Destroy = o.create.Seconds(), o.destroy.Seconds()
-	return c, nil
-}
-
-// nodes returns, for each node, the GPU models of its GPUs.
-func nodes(c sim.Config) (all [][]*mig.Model) {
-	if c.Nodes == nil {
-		return [][]*mig.Model{c.GPUs}
-	}
-	first := 0
-	for _, n := range c.Nodes {
-		all = append(all, c.GPUs[first:first+n])
-		first += n
-	}
-	return all
-}
-
-// ownLimits returns the time limit of a job in seconds, +Inf if it had none.
-func ownLimits(j trace.Job) float64 { return cmp.Or(j.Limit, math.Inf(1)) }
-
-// expected parses --ends. It returns the run time in seconds that policies expect of a job, nil for the actual one, and
-// whether the simulation corrects it by the run times of earlier jobs.
-func (o simulateOptions) expected() (seconds func(trace.Job) float64, learn bool, err error) {
-	kind, value, _ := strings.Cut(o.ends, "=")
-	switch kind {
-	case "exact":
-		if value == "" {
-			return nil, false, nil
-		}
-	case "limits", "corrected": // the agents use limits uncorrected
-		learn = kind == "corrected"
-		if value == "" {
-			return ownLimits, learn, nil
-		}
-		from, to, _ := strings.Cut(value, "-")
-		a, err1 := strconv.ParseFloat(from, 64)
-		b, err2 := strconv.ParseFloat(to, 64)
-		if err1 == nil && err2 == nil && a >= 1 && b >= a && b < 1e6 {
-			return sim.Limits(a, b, o.seed), learn, nil
-		}
-	case "error":
-		if s, err := strconv.ParseFloat(value, 64); err == nil && s >= 0 && s < 10 {
-			return sim.Predictions(s, o.seed), true, nil
-		}
-	}
-	const forms = "exact, limits, limits=1-6, corrected, corrected=1-6 or error=0.3"
-	return nil, false, usageError{fmt.Errorf("--ends %s: write %s", o.ends, forms)}
 }

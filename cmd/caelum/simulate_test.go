@@ -22,12 +22,7 @@ func TestLimitsAreNotCorrected(t *testing.T) {
 		fmt.Fprintf(
 			&file,
 			"%d|COMPLETED|%d|%d|%d|%d|gres/gpu=1,gres/mig:%s=1\n",
-			id,
-			submit,
-			submit,
-			runs,
-			limit,
-			profile,
+			id, submit, submit, runs, limit, profile,
 		)
 	}
 	for k := range 40 {

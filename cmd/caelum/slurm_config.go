@@ -168,11 +168,7 @@ func slotLines(nodes, dev string, inv inventory.Inventory) string {
 		fmt.Fprintf(
 			&b,
 			"NodeName=%s Name=gpu Type=%s File=%s/caelum/slot[%d-%d] Flags=nvidia_gpu_env\n",
-			nodes,
-			s.Type,
-			dev,
-			first,
-			first+s.Count-1,
+			nodes, s.Type, dev, first, first+s.Count-1,
 		)
 		first += s.Count
 	}

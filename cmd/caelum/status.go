@@ -50,14 +50,26 @@ of a job, but not the job.`,
 }
 
 func printStatus(w io.Writer, s *api.Status, now time.Time) error {
-	fmt.Fprintf(w, "node %s, ", s.Node)
-	switch {
-	case s.PublishedAt == 0:
-		fmt.Fprint(w, "nothing published yet")
-	default:
-		fmt.Fprintf(w, "offers published %s ago", now.Sub(time.Unix(s.PublishedAt, 0)).Round(time.Second))
+	published := "nothing published yet"
+	if s.PublishedAt != 0 {
+		published = fmt.Sprintf("offers published %s ago", now.Sub(time.Unix(s.PublishedAt, 0)).Round(time.Second))
 	}
-	fmt.Fprintln(w)
+	fmt.Fprintf(w, "node %s, %s\n", s.Node, published)
+	printNotes(w, s)
+	leases := map[uint32]api.Lease{}
+	for _, l := range s.Leases {
+		leases[l.Job] = l
+	}
+	for _, g := range s.GPUs {
+		if err := printGPUStatus(w, g, leases); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printNotes prints the state of the whole node that an administrator should know.
+func printNotes(w io.Writer, s *api.Status) {
 	if s.PublishError != "" {
 		fmt.Fprintf(w, "cannot publish: %s\n", printable(s.PublishError))
 	}
@@ -70,8 +82,7 @@ func printStatus(w io.Writer, s *api.Status, now time.Time) error {
 			w,
 			"slurm.conf has %s, which this node's driver does not report (it reports %s): "+
 				"jobs that request such a slice never start here; see `caelum doctor`\n",
-			strings.Join(s.Stale, ", "),
-			strings.Join(s.Profiles, ", "),
+			strings.Join(s.Stale, ", "), strings.Join(s.Profiles, ", "),
 		)
 	}
 	if len(s.Excess) > 0 {
@@ -93,55 +104,56 @@ func printStatus(w io.Writer, s *api.Status, now time.Time) error {
 		fmt.Fprintf(w, "reserved for job %d, from %s: %s\n", r.Job, begin, strings.Join(reserved, ", "))
 	}
 	if n := s.SummariesWaiting; n > 0 {
-		fmt.Fprintf(w, "slurmdbd does not have the usage of %d ended runs yet\n", n)
+		fmt.Fprintf(w, "slurmdbd does not have the usage of %s yet\n", plural(n, "ended run"))
 	}
-	users := map[uint32]string{}
-	usage := map[string]*api.Use{}
-	for _, l := range s.Leases {
-		users[l.Job] = l.User
-		for _, slice := range l.Slices {
-			usage[slice.UUID] = slice.Use
+}
+
+// printGPUStatus prints a GPU with its instances and offers. leases has the leases of the node by job.
+func printGPUStatus(w io.Writer, g api.GPU, leases map[uint32]api.Lease) error {
+	fmt.Fprintf(w, "\nGPU %d  %s\n", g.Index, g.Model)
+	if g.Problem != "" {
+		_, err := fmt.Fprintf(w, "  not managed: %s\n", printable(g.Problem))
+		return err
+	}
+	fmt.Fprintf(w, "  %s\n", g.Layout)
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, in := range g.Instances {
+		use := holder(in, leases[in.Job])
+		fmt.Fprintf(table, "  %s\tat %d%s\t%s\t%s\n", in.Profile, in.Start, as(in.As), in.UUID, use)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, in := range g.Instances {
+		if in.Note != "" {
+			fmt.Fprintf(w, "  %s at %d: %s\n", in.Profile, in.Start, printable(in.Note))
 		}
 	}
-	for _, g := range s.GPUs {
-		fmt.Fprintf(w, "\nGPU %d  %s\n", g.Index, g.Model)
-		if g.Problem != "" {
-			fmt.Fprintf(w, "  not managed: %s\n", printable(g.Problem))
-			continue
-		}
-		fmt.Fprintf(w, "  %s\n", g.Layout)
-		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		for _, in := range g.Instances {
-			holder := in.State
-			switch {
-			case in.Job == 0 && in.State == "promised":
-				holder = "starting"
-			case in.Job == 0 && in.State == "leased":
-				holder = "in use"
-			case in.State == "promised":
-				holder = fmt.Sprintf("job %d\tstarting", in.Job)
-			case in.Job != 0:
-				holder = fmt.Sprintf("job %d\t%s", in.Job, printable(users[in.Job])) + inUse(usage[in.UUID])
-			}
-			fmt.Fprintf(table, "  %s\tat %d%s\t%s\t%s\n", in.Profile, in.Start, as(in.As), in.UUID, holder)
-		}
-		if err := table.Flush(); err != nil {
-			return err
-		}
-		for _, in := range g.Instances {
-			if in.Note != "" {
-				fmt.Fprintf(w, "  %s at %d: %s\n", in.Profile, in.Start, printable(in.Note))
-			}
-		}
-		if g.Unlisted {
-			fmt.Fprintln(
-				w,
-				"  the driver does not list processes: idle slices are destroyed and made again for each job",
-			)
-		}
-		fmt.Fprintf(w, "  on offer: %s\n", offers(g.Offers))
+	if g.Unlisted {
+		fmt.Fprintln(w, "  the driver does not list processes: idle slices are destroyed and made again for each job")
 	}
-	return nil
+	_, err := fmt.Fprintf(w, "  on offer: %s\n", offers(g.Offers))
+	return err
+}
+
+// holder returns the job that holds an instance, with its user and usage, or the state of the instance, as table cells.
+// lease is the job's lease.
+func holder(in api.Instance, lease api.Lease) string {
+	switch {
+	case in.Job == 0 && in.State == api.StatePromised:
+		return "starting"
+	case in.Job == 0 && in.State == api.StateLeased:
+		return "in use"
+	case in.State == api.StatePromised:
+		return fmt.Sprintf("job %d\tstarting", in.Job)
+	case in.Job == 0:
+		return in.State
+	}
+	text := fmt.Sprintf("job %d\t%s", in.Job, printable(lease.User))
+	if k := slices.IndexFunc(lease.Slices, func(s api.Slice) bool { return s.UUID == in.UUID }); k >= 0 {
+		text += inUse(lease.Slices[k].Use)
+	}
+	return text
 }
 
 // inUse returns the usage of a slice as a table cell that begins with a tab. It returns "" for nil: the slice has not

@@ -141,7 +141,32 @@ func gave(gres string) string {
 var jobRecords = []struct {
 	fields, show, nodes, stderr string
 	failAt, slots               uint8
-}{}
+}{
+	{healthyFields, healthyShow, "", "", 0, 1},
+	{with("numnodes=2\nnodelist=n[1-2]"), healthyShow, "n1", "", 0, 1},
+	{with("numnodes=2\nnodelist=n[1-2]"), healthyShow, "", "", 0, 1},
+	{with("nodelist=n[1-"), healthyShow, "", "", 0, 1},
+	{with("nodelist=n[1-4294967295]"), healthyShow, "n2", "", 0, 1},
+	{with("tres-per-node=gres:mig:x y(:1\nname=\n   JOB_GRES=x"), healthyShow + healthyShow, "", "", 0, 1},
+	{with("oversubscribe=NO\ntres-per-node=gres:gpu:1"), gave("gpu:a100:7,mig:7g.40gb:1,mig:closed:27"),
+		"", "", 0, 7},
+	{with("tres-per-node=gres:mig:28"), gave("gpu:a100:1,mig:closed(CNT:28)"), "", "", 0, 1},
+	{with("tres-per-node=gres:gpu:1"), gave("gpu:a100:1(IDX:0)"), "", "", 0, 1},
+	{with("batchflag=0"), gave("gpu:a100:1(IDX:0)"), "", "", 0, 1},
+	{healthyFields, gave("mig:1g.5gb(CNT:281474976710656),mig:7g.40gb:281474976710656"), "", "", 0, 3},
+	{healthyFields, gave("mig:9g.1gb"), "", "", 0, 1},
+	{healthyFields, healthyShow[:120], "", "", 0, 1},
+	{with("state=PENDING"), "", "", "", 0, 1},
+	{with("jobid=x"), healthyShow, "", "", 0, 1},
+	{with("arraytaskid=3\narrayjobid=70\nhetjobid=77\nrestartcnt=70000\nprioritylong=-1\nstarttime=never"),
+		healthyShow, "", "", 0, 1},
+	{healthyFields, healthyShow, "", "slurm_load_jobs error: Invalid job id specified", 1, 1},
+	{healthyFields, healthyShow, "",
+		"slurm_load_jobs error: Unable to contact slurm controller (connect failure)", 1, 1},
+	{healthyFields, healthyShow, "", "slurm_load_jobs error: something new", 2, 1},
+	{healthyFields, gave("gpu:a100:1(IDX:0)"), "", "Job has already finished", 5, 1},
+	{"", "", "", "", 0, 1},
+}
 
 // FuzzRecords checks that the prolog on a healthy node succeeds for any record of a job and any error of Slurm's
 // commands. The job gets its lease, is refused through its lease file, or is requeued.

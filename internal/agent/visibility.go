@@ -7,9 +7,12 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Sight implements api.Private. It returns what a user may see of other users' jobs, which is no more than slurmctld
-// shows that user. slurmctld shows more to operators and coordinators of accounts; the agent does not.
-func (a *Agent) Sight(uid uint32) api.Visibility {
+// Without this method, only root would see other users' jobs.
+var _ api.Private = (*Agent)(nil)
+
+// VisibleTo implements api.Private. It returns what a user may see of other users' jobs, which is no more than
+// slurmctld shows that user. slurmctld shows more to operators and coordinators of accounts; the agent does not.
+func (a *Agent) VisibleTo(uid uint32) api.Visibility {
 	c := a.privacy.Load()
 	switch slurmUser, known := slurmUserOf(c); {
 	case uid == 0, known && uid == slurmUser:

@@ -9,14 +9,14 @@ import (
 	"caelum/internal/plan"
 )
 
-// TestSight checks that users see of other users' jobs what slurmctld's configuration allows, and nothing while the
+// TestVisibleTo checks that users see of other users' jobs what slurmctld's configuration allows, and nothing while the
 // configuration is unknown.
-func TestSight(t *testing.T) {
+func TestVisibleTo(t *testing.T) {
 	w := newWorld(t, 1)
 	a := w.current()
 	see := func(what string, uid uint32, want api.Visibility) {
 		t.Helper()
-		if got := a.Sight(uid); got != want {
+		if got := a.VisibleTo(uid); got != want {
 			t.Errorf("%s: %d, want %d", what, got, want)
 		}
 	}

@@ -159,11 +159,20 @@ type Instance struct {
 	Placement
 	GI    int    `json:"gi"`
 	UUID  string `json:"uuid,omitempty"`
-	State string `json:"state"` // leased, promised (pending lease of a job that is starting), idle, foreign, stuck
+	State string `json:"state"` // one of the states below
 	Job   uint32 `json:"job,omitempty"`
 	// Note names the processes that hold or use the instance but do not belong to its job, by pid, uid and command.
 	Note string `json:"note,omitempty"`
 }
+
+// The states of an instance.
+const (
+	StateLeased   = "leased"
+	StatePromised = "promised" // reserved by the pending lease of a job that is starting
+	StateIdle     = "idle"
+	StateForeign  = "foreign" // made by another program
+	StateStuck    = "stuck"   // set aside, because a process that is not its job's uses it or it cannot be destroyed
+)
 
 // Problem is the body of every answer whose status is not 200.
 type Problem struct {

@@ -85,67 +85,69 @@ func (r *recorder) Refused(uid uint32, call string) {
 
 var codes = []int{200, 301, 307, 400, 403, 404, 405, 408, 413, 414, 415, 417, 431, 500, 501, 503, 505}
 
+const wholeRequest = `{"restart":0,"uid":1001,"gid":1001,"partition":"gpu","slots":[0,3]}`
+
+// seeds are the requests with which FuzzServer begins: valid ones, and one for each kind of mistake.
+var seeds = []struct {
+	root                         bool
+	method, target, header, body string
+	pad                          uint32
+}{
+	{true, "POST", "/v1/jobs/12/lease", "", wholeRequest, 0},
+	{false, "POST", "/v1/jobs/12/lease", "", wholeRequest, 0},
+	{true, "POST", "/v1/jobs/12/lease", "", strings.Replace(wholeRequest, "0,", "1,", 1), 70000},
+	{true, "POST", "/v1/jobs/12/lease", "", `{"restart":-1,"slots":[]}`, 0},
+	{true, "POST", "/v1/jobs/12/lease", "", `{"slots":[0,0,-1,1e9]}`, 0},
+	{true, "POST", "/v1/jobs/12/lease", "Transfer-Encoding: chunked\r\n", "5\r\n{\"uid\r\n0\r\n\r\n", 0},
+	{true, "POST", "/v1/jobs/4294967296/lease", "Expect: 100-continue\r\n", "null", 0},
+	{true, "DELETE", "/v1/jobs/12/lease?restart=2", "", "", 0},
+	{false, "DELETE", "/v1/jobs/12/lease?restart=65535", "", "", 0},
+	{true, "DELETE", "/v1/jobs/0/lease?restart=-1&restart=1;restart=%zz", "", "", 0},
+	{false, "GET", "/v1/jobs/13", "", "", 0},
+	{false, "HEAD", "/v1/jobs/13", "", "", 0},
+	{false, "GET", "/v1/status", "Host: \r\nConnection: upgrade\r\nUpgrade: h2c\r\n", "", 0},
+	{false, "GET", "/v1/../v1//status", "", "GET /v1/status HTTP/1.0\r\n\r\n", 0},
+	{false, "PRI", "*", "", "SM\r\n\r\n", 0},
+	{false, "CONNECT", "/v1/jobs/12/lease", "X: " + strings.Repeat("y", 20000) + "\r\n", "", 0},
+	{false, "GET /v1/status HTTP/1.1\r\nHost: a\r\n\r\nPOST", "/v1/jobs/1/lease", "Content-Length: 1\r\n", "{}", 0},
+}
+
+// serveAnyone starts a server on a socket that every user can reach. It returns its handler, error log and socket.
+func serveAnyone(t testing.TB) (*recorder, *lines, string) {
+	dir, err := os.MkdirTemp("", "api") // other users cannot enter a directory of t.TempDir
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l, err := Listen(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, errs := &recorder{}, &lines{}
+	s := NewServer(h)
+	s.ErrorLog = log.New(errs, "", 0)
+	go s.Serve(l)
+	t.Cleanup(func() { s.Close() })
+	return h, errs, filepath.Join(dir, SocketName)
+}
+
 // FuzzServer sends arbitrary requests. No handler may panic, only valid requests of root may reach Lease and Release,
 // and every answer must be HTTP with the JSON that belongs to its status.
 func FuzzServer(f *testing.F) {
 	if os.Getuid() != 0 {
 		f.Skip("needs root to be another user")
 	}
-	const whole = `{"restart":0,"uid":1001,"gid":1001,"partition":"gpu","slots":[0,3]}`
-	for _, s := range []struct {
-		root                         bool
-		method, target, header, body string
-		pad                          uint32
-	}{
-		{true, "POST", "/v1/jobs/12/lease", "", whole, 0},
-		{false, "POST", "/v1/jobs/12/lease", "", whole, 0},
-		{true, "POST", "/v1/jobs/12/lease", "", strings.Replace(whole, "0,", "1,", 1), 70000},
-		{true, "POST", "/v1/jobs/12/lease", "", `{"restart":-1,"slots":[]}`, 0},
-		{true, "POST", "/v1/jobs/12/lease", "", `{"slots":[0,0,-1,1e9]}`, 0},
-		{true, "POST", "/v1/jobs/12/lease", "Transfer-Encoding: chunked\r\n", "5\r\n{\"uid\r\n0\r\n\r\n", 0},
-		{true, "POST", "/v1/jobs/4294967296/lease", "Expect: 100-continue\r\n", "null", 0},
-		{true, "DELETE", "/v1/jobs/12/lease?restart=2", "", "", 0},
-		{false, "DELETE", "/v1/jobs/12/lease?restart=65535", "", "", 0},
-		{true, "DELETE", "/v1/jobs/0/lease?restart=-1&restart=1;restart=%zz", "", "", 0},
-		{false, "GET", "/v1/jobs/13", "", "", 0},
-		{false, "HEAD", "/v1/jobs/13", "", "", 0},
-		{false, "GET", "/v1/status", "Host: \r\nConnection: upgrade\r\nUpgrade: h2c\r\n", "", 0},
-		{false, "GET", "/v1/../v1//status", "", "GET /v1/status HTTP/1.0\r\n\r\n", 0},
-		{false, "PRI", "*", "", "SM\r\n\r\n", 0},
-		{false, "CONNECT", "/v1/jobs/12/lease", "X: " + strings.Repeat("y", 20000) + "\r\n", "", 0},
-		{false, "GET /v1/status HTTP/1.1\r\nHost: a\r\n\r\nPOST", "/v1/jobs/1/lease", "Content-Length: 1\r\n", "{}", 0},
-	} {
+	for _, s := range seeds {
 		f.Add(s.root, s.method, s.target, s.header, []byte(s.body), s.pad)
 	}
-	dir, err := os.MkdirTemp("", "api") // other users cannot enter a directory of f.TempDir
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		f.Fatal(err)
-	}
-	l, err := Listen(dir)
-	if err != nil {
-		f.Fatal(err)
-	}
-	h, errs := &recorder{}, &lines{}
-	s := NewServer(h)
-	s.ErrorLog = log.New(errs, "", 0)
-	go s.Serve(l)
-	f.Cleanup(func() { s.Close() })
-	socket := filepath.Join(dir, SocketName)
+	h, errs, socket := serveAnyone(f)
 	f.Fuzz(func(t *testing.T, root bool, method, target, header string, body []byte, pad uint32) {
 		body = slices.Concat(bytes.Repeat([]byte(" "), int(pad%(3*maxRequest))), body)
-		request := fmt.Appendf(
-			nil,
-			"%s %s HTTP/1.1\r\nHost: caelumd\r\n%sContent-Length: %d\r\n\r\n%s",
-			method,
-			target,
-			header,
-			len(body),
-			body,
-		)
+		request := fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: caelumd\r\n%sContent-Length: %d\r\n\r\n%s",
+			method, target, header, len(body), body)
 		uid := uint32(65534)
 		if root {
 			uid = 0

@@ -15,13 +15,13 @@ const (
 // Private is a Handler that decides what peers may see. If a Handler does not implement Private, only root sees other
 // users' jobs.
 type Private interface {
-	// Sight returns what the user may see.
-	Sight(uid uint32) Visibility
+	// VisibleTo returns what the user may see.
+	VisibleTo(uid uint32) Visibility
 }
 
 func visibility(h Handler, uid uint32) Visibility {
 	if p, ok := h.(Private); ok {
-		return p.Sight(uid)
+		return p.VisibleTo(uid)
 	}
 	if uid == 0 {
 		return SeesAll

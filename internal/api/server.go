@@ -76,28 +76,46 @@ func listen(path string, mode os.FileMode, users limits) (net.Listener, error) {
 // with Shutdown.
 func NewServer(h Handler) *http.Server {
 	mux := http.NewServeMux()
-	mux.HandleFunc(
-		"POST /v1/jobs/{id}/lease",
-		rootOnly(h, func(w http.ResponseWriter, r *http.Request, job uint32) (any, error) {
-			req, err := readLeaseRequest(w, r)
-			if err != nil {
-				return nil, err
-			}
-			return h.Lease(r.Context(), job, req)
-		}),
-	)
-	mux.HandleFunc(
-		"DELETE /v1/jobs/{id}/lease",
-		rootOnly(h, func(_ http.ResponseWriter, r *http.Request, job uint32) (any, error) {
-			restart, err := readRestart(r)
-			if err != nil {
-				return nil, err
-			}
-			return struct{}{}, h.Release(r.Context(), job, restart)
-		}),
-	)
+	mux.HandleFunc("POST /v1/jobs/{id}/lease", rootOnly(h, serveLease(h)))
+	mux.HandleFunc("DELETE /v1/jobs/{id}/lease", rootOnly(h, serveRelease(h)))
+	mux.HandleFunc("GET /v1/jobs/{id}", serveJob(h))
+	mux.HandleFunc("GET /v1/status", serveStatus(h))
 	mux.HandleFunc("POST /v1/adopt", serveAdopt(h))
-	mux.HandleFunc("GET /v1/jobs/{id}", func(w http.ResponseWriter, r *http.Request) {
+	return &http.Server{
+		Handler:           limited(mux),
+		ReadHeaderTimeout: headTimeout,
+		ReadTimeout:       callTimeout,
+		IdleTimeout:       callTimeout,
+		MaxHeaderBytes:    16 << 10,
+		ConnContext:       withPeer,
+	}
+}
+
+// jobCall makes a call about a job and returns the body of the answer.
+type jobCall func(w http.ResponseWriter, r *http.Request, job uint32) (any, error)
+
+func serveLease(h Handler) jobCall {
+	return func(w http.ResponseWriter, r *http.Request, job uint32) (any, error) {
+		req, err := readLeaseRequest(w, r)
+		if err != nil {
+			return nil, err
+		}
+		return h.Lease(r.Context(), job, req)
+	}
+}
+
+func serveRelease(h Handler) jobCall {
+	return func(_ http.ResponseWriter, r *http.Request, job uint32) (any, error) {
+		restart, err := readRestart(r)
+		if err != nil {
+			return nil, err
+		}
+		return struct{}{}, h.Release(r.Context(), job, restart)
+	}
+}
+
+func serveJob(h Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		job, err := readJob(r)
 		if err != nil {
 			answer(w, nil, err)
@@ -111,35 +129,33 @@ func NewServer(h Handler) *http.Server {
 			}
 		}
 		answer(w, lease, err)
-	})
-	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, r *http.Request) {
+	}
+}
+
+func serveStatus(h Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		status, err := h.Status(r.Context())
 		if err == nil {
 			shown := status.shownTo(Peer(r.Context()), visibility(h, Peer(r.Context())))
 			status = &shown
 		}
 		answer(w, status, err)
-	})
-	return &http.Server{
-		Handler:           limited(mux),
-		ReadHeaderTimeout: headTimeout,
-		ReadTimeout:       callTimeout,
-		IdleTimeout:       callTimeout,
-		MaxHeaderBytes:    16 << 10,
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			uid := nobody
-			switch c := c.(type) {
-			case *conn:
-				uid = c.uid
-			case *net.UnixConn:
-				uid = peerUID(c)
-			}
-			return context.WithValue(ctx, peerKey{}, uid)
-		},
 	}
 }
 
 type peerKey struct{}
+
+// withPeer stores the user id of the process at the other end of a connection, for Peer.
+func withPeer(ctx context.Context, c net.Conn) context.Context {
+	uid := nobody
+	switch c := c.(type) {
+	case *conn:
+		uid = c.uid
+	case *net.UnixConn:
+		uid = peerUID(c)
+	}
+	return context.WithValue(ctx, peerKey{}, uid)
+}
 
 // Peer returns the user id of the process that made the call of ctx.
 func Peer(ctx context.Context) uint32 {
@@ -166,7 +182,7 @@ func refuseUser(h Handler, w http.ResponseWriter, r *http.Request, message strin
 
 // rootOnly returns the handler of a call that changes a job's lease. It refuses other users before it reads the job id
 // or the body.
-func rootOnly(h Handler, f func(w http.ResponseWriter, r *http.Request, job uint32) (any, error)) http.HandlerFunc {
+func rootOnly(h Handler, call jobCall) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if refuseUser(h, w, r, "only root may change leases") {
 			return
@@ -176,7 +192,7 @@ func rootOnly(h Handler, f func(w http.ResponseWriter, r *http.Request, job uint
 			answer(w, nil, err)
 			return
 		}
-		body, err := f(w, r, job)
+		body, err := call(w, r, job)
 		answer(w, body, err)
 	}
 }

@@ -10,19 +10,15 @@ import (
 func publishing(f *Facts) []Finding {
 	switch {
 	case f.Agent.PublishError != "":
-		return []Finding{
-			fault(
-				"the agent cannot publish: "+f.Agent.PublishError,
-				"see `journalctl -u caelumd`; the agent tries again by itself",
-			),
-		}
+		return []Finding{fault(
+			"the agent cannot publish: "+f.Agent.PublishError,
+			"see `journalctl -u caelumd`; the agent tries again by itself",
+		)}
 	case f.Agent.PublishedAt == 0:
-		return []Finding{
-			warning(
-				"the agent has published nothing yet",
-				"run `caelum doctor` again after some seconds; then see `journalctl -u caelumd`",
-			),
-		}
+		return []Finding{warning(
+			"the agent has published nothing yet",
+			"run `caelum doctor` again after some seconds; then see `journalctl -u caelumd`",
+		)}
 	}
 	return nil
 }
@@ -31,23 +27,17 @@ func gpus(f *Facts) []Finding {
 	var found []Finding
 	for _, g := range f.Agent.GPUs {
 		if g.Problem != "" {
-			found = append(
-				found,
-				warning(
-					fmt.Sprintf("GPU %d is not managed: %s", g.Index, g.Problem),
-					"drain the node and do what the message says; the agent checks the GPU again every minute",
-				),
-			)
+			found = append(found, warning(
+				fmt.Sprintf("GPU %d is not managed: %s", g.Index, g.Problem),
+				"drain the node and do what the message says; the agent checks the GPU again every minute",
+			))
 		}
 	}
 	if len(found) == len(f.Agent.GPUs) {
-		found = append(
-			found,
-			fault(
-				"the agent manages no GPU: this node offers no slices",
-				"see `nvidia-smi -L` and `journalctl -u caelumd`",
-			),
-		)
+		found = append(found, fault(
+			"the agent manages no GPU: this node offers no slices",
+			"see `nvidia-smi -L` and `journalctl -u caelumd`",
+		))
 	}
 	for _, g := range f.Agent.GPUs {
 		if g.Unlisted {
@@ -70,7 +60,7 @@ func instances(f *Facts) []Finding {
 		for _, in := range g.Instances {
 			name := fmt.Sprintf("%s at %d of GPU %d", in.Profile, in.Start, g.Index)
 			switch in.State {
-			case "stuck":
+			case api.StateStuck:
 				if in.Note != "" {
 					found = append(found, warning(name+" is stuck: "+in.Note+"; its units are not offered",
 						"end these processes; the agent checks again every 2 s"))
@@ -81,21 +71,15 @@ func instances(f *Facts) []Finding {
 					"find and end the process that uses it (`nvidia-smi`, `fuser /dev/nvidia*`); the agent tries "+
 						"again every minute",
 				))
-			case "foreign":
-				found = append(
-					found,
-					warning(
-						name+" is foreign: the agent's ledger does not have it; its units are not offered",
-						fmt.Sprintf(
-							"if the ledger was lost, `caelum adopt "+in.UUID+"`; if the instance is not wanted, "+
-								"`nvidia-smi mig -dci -gi %d -i %d`, then `nvidia-smi mig -dgi -gi %d -i %d`",
-							in.GI,
-							g.Index,
-							in.GI,
-							g.Index,
-						),
+			case api.StateForeign:
+				found = append(found, warning(
+					name+" is foreign: the agent's ledger does not have it; its units are not offered",
+					fmt.Sprintf(
+						"if the ledger was lost, `caelum adopt "+in.UUID+"`; if the instance is not wanted, "+
+							"`nvidia-smi mig -dci -gi %d -i %d`, then `nvidia-smi mig -dgi -gi %d -i %d`",
+						in.GI, g.Index, in.GI, g.Index,
 					),
-				)
+				))
 			}
 		}
 	}
@@ -121,31 +105,23 @@ func deviceFiles(f *Facts) []Finding {
 			whose = fmt.Sprintf("of job %d, whose user is %d,", c.Job, c.User)
 			repair = fmt.Sprintf(
 				"`chown %d:root %s && chmod 400 %s`, and find out what changed the file",
-				c.User,
-				c.Path,
-				c.Path,
+				c.User, c.Path, c.Path,
 			)
 		}
 		switch {
 		case c.Missing && c.Job != 0:
-			found = append(
-				found,
-				fault(
-					fmt.Sprintf("%s %s is missing: the job cannot use its slice", c.Path, whose),
-					"find out what removed the file, and start the job again",
-				),
-			)
+			found = append(found, fault(
+				fmt.Sprintf("%s %s is missing: the job cannot use its slice", c.Path, whose),
+				"find out what removed the file, and start the job again",
+			))
 		case c.Missing: // closed to all users
 		case c.Owner != c.User:
 			found = append(found, fault(fmt.Sprintf("%s %s belongs to user %d", c.Path, whose, c.Owner), repair))
 		case c.Mode.Perm()&0o077 != 0:
-			found = append(
-				found,
-				fault(
-					fmt.Sprintf("%s %s has mode %04o: other users can open it", c.Path, whose, c.Mode.Perm()),
-					repair,
-				),
-			)
+			found = append(found, fault(
+				fmt.Sprintf("%s %s has mode %04o: other users can open it", c.Path, whose, c.Mode.Perm()),
+				repair,
+			))
 		}
 	}
 	return found
@@ -166,7 +142,7 @@ func steady(before, after api.Status) map[string]api.Instance {
 		for _, in := range g.Instances {
 			k := instanceKey(g.UUID, in.GI)
 			if was, ok := states[k]; ok && was == in &&
-				(in.State == "leased" || in.State == "idle" || in.State == "stuck") {
+				(in.State == api.StateLeased || in.State == api.StateIdle || in.State == api.StateStuck) {
 				kept[k] = in
 			}
 		}

@@ -34,21 +34,17 @@ func catalogue(f *Facts) []Finding {
 			reached = reached || slices.Contains(f.Node.Partitions, p)
 		}
 		if !n.Is("DOWN") {
-			found = append(
-				found,
-				fault(
-					fmt.Sprintf(
-						"catalogue node %s is %s instead of DOWN: slurmctld may send jobs to it",
-						n.Name,
-						strings.Join(n.States, "+"),
-					),
-					fmt.Sprintf(
-						"`scontrol update nodename=%s state=down reason=\"MIG catalogue\"`; "+
-							"its line in slurm.conf needs Port=1 and State=DOWN",
-						n.Name,
-					),
+			found = append(found, fault(
+				fmt.Sprintf(
+					"catalogue node %s is %s instead of DOWN: slurmctld may send jobs to it",
+					n.Name, strings.Join(n.States, "+"),
 				),
-			)
+				fmt.Sprintf(
+					"`scontrol update nodename=%s state=down reason=\"MIG catalogue\"`; "+
+						"its line in slurm.conf needs Port=1 and State=DOWN",
+					n.Name,
+				),
+			))
 		}
 	}
 	switch {
@@ -64,8 +60,7 @@ func catalogue(f *Facts) []Finding {
 			fault(fmt.Sprintf(
 				"no partition of %s (%s) has a catalogue node: "+
 					"jobs whose slice is not on offer at their submission are refused",
-				f.Node.Name,
-				strings.Join(f.Node.Partitions, ", "),
+				f.Node.Name, strings.Join(f.Node.Partitions, ", "),
 			), "add the catalogue nodes to the partition's Nodes= in slurm.conf"+reconfigure),
 		)
 	}
@@ -88,18 +83,14 @@ func features(f *Facts) []Finding {
 		}
 	}
 	if len(missing) > 0 {
-		found = append(
-			found,
-			warning(
-				fmt.Sprintf(
-					"no catalogue node has all features of %s (the closest lacks %s): jobs that request these "+
-						"features are refused while their slices are not on offer",
-					f.Node.Name,
-					strings.Join(missing, ", "),
-				),
-				next,
+		found = append(found, warning(
+			fmt.Sprintf(
+				"no catalogue node has all features of %s (the closest lacks %s): jobs that request these "+
+					"features are refused while their slices are not on offer",
+				f.Node.Name, strings.Join(missing, ", "),
 			),
-		)
+			next,
+		))
 	}
 	var real []string
 	for _, n := range f.Nodes {
@@ -109,18 +100,14 @@ func features(f *Facts) []Finding {
 	}
 	for _, n := range catalogue {
 		if extra := difference(n.Features, real); len(extra) > 0 {
-			found = append(
-				found,
-				warning(
-					fmt.Sprintf(
-						"catalogue node %s has the features %s, which no real node has: jobs that request these "+
-							"features wait forever instead of being refused",
-						n.Name,
-						strings.Join(extra, ", "),
-					),
-					next,
+			found = append(found, warning(
+				fmt.Sprintf(
+					"catalogue node %s has the features %s, which no real node has: jobs that request these "+
+						"features wait forever instead of being refused",
+					n.Name, strings.Join(extra, ", "),
 				),
-			)
+				next,
+			))
 		} else if !slices.ContainsFunc(f.Nodes, func(r slurm.Node) bool {
 			return !f.isCatalogue(r) && len(difference(n.Features, r.Features)) == 0
 		}) {
@@ -147,19 +134,14 @@ const renewConfig = "put the lines that `caelum slurm-config` prints now into sl
 func profiles(f *Facts) []Finding {
 	var found []Finding
 	if stale := f.Agent.Stale; len(stale) > 0 {
-		found = append(
-			found,
-			fault(
-				fmt.Sprintf(
-					"slurm.conf gives %s %s, which its driver does not report (it reports %s): jobs that request "+
-						"such a slice wait forever",
-					f.Node.Name,
-					strings.Join(stale, ", "),
-					strings.Join(f.Agent.Profiles, ", "),
-				),
-				renewConfig,
+		found = append(found, fault(
+			fmt.Sprintf(
+				"slurm.conf gives %s %s, which its driver does not report (it reports %s): jobs that request "+
+					"such a slice wait forever",
+				f.Node.Name, strings.Join(stale, ", "), strings.Join(f.Agent.Profiles, ", "),
 			),
-		)
+			renewConfig,
+		))
 	}
 	var known []string
 	catalogue := f.catalogueNodes()
@@ -167,18 +149,14 @@ func profiles(f *Facts) []Finding {
 		known = append(known, types(n)...)
 	}
 	if lacks := difference(f.Agent.Profiles, known); len(catalogue) > 0 && len(lacks) > 0 {
-		found = append(
-			found,
-			fault(
-				fmt.Sprintf(
-					"no catalogue node has %s, which %s has: jobs that request such a slice are refused while it is "+
-						"not on offer",
-					strings.Join(lacks, ", "),
-					f.Node.Name,
-				),
-				renewConfig,
+		found = append(found, fault(
+			fmt.Sprintf(
+				"no catalogue node has %s, which %s has: jobs that request such a slice are refused while it is "+
+					"not on offer",
+				strings.Join(lacks, ", "), f.Node.Name,
 			),
-		)
+			renewConfig,
+		))
 	}
 	if f.Config.Values["AccountingStorageType"] == slurmdbd && f.Config.Has("AccountingStorageTRES", "gres/mig") {
 		lacks := slices.DeleteFunc(
@@ -186,17 +164,14 @@ func profiles(f *Facts) []Finding {
 			func(p string) bool { return f.Config.Has("AccountingStorageTRES", "gres/mig:"+p) },
 		)
 		if len(lacks) > 0 {
-			found = append(
-				found,
-				warning(
-					fmt.Sprintf(
-						"AccountingStorageTRES does not include %s: sacct does not show the size of these slices, "+
-							"and limits cannot refer to them",
-						strings.Join(lacks, ", "),
-					),
-					"put the AccountingStorageTRES of `caelum slurm-config` into slurm.conf and restart slurmctld",
+			found = append(found, warning(
+				fmt.Sprintf(
+					"AccountingStorageTRES does not include %s: sacct does not show the size of these slices, "+
+						"and limits cannot refer to them",
+					strings.Join(lacks, ", "),
 				),
-			)
+				"put the AccountingStorageTRES of `caelum slurm-config` into slurm.conf and restart slurmctld",
+			))
 		}
 	}
 	return found

@@ -23,11 +23,11 @@
 // Checks of the node:
 //
 //	agent.go      the agent's status: publishing, GPUs, instances; owners and modes of capability files
-//	plugin.go     plugstack.conf, the plugin's release (plugin_version), its Go object and run_dir
+//	plugin.go     finds and checks plugstack.conf, the plugin's release (plugin_version), its Go object and run_dir
 //	files.go      owners and modes of files that root uses; the restrictions of caelumd.service
 //	confine.go    whether the plugin's BPF program is attached to the cgroup of all steps
 //	driver.go     NVreg_ModifyDeviceFiles, and device files that are missing
 //	scrub.go      whether the driver overwrites freed GPU memory (RMDisableScrubOnFree)
-//	leftout.go    device files of GPUs that the agent does not manage (check "whole GPUs")
+//	unmanaged.go  device files of GPUs that the agent does not manage (check "whole GPUs")
 //	wake.go       the key file of the notifications
 package doctor

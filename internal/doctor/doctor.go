@@ -92,20 +92,20 @@ type Facts struct {
 
 	// Owners lists root's files that other users can change.
 	Owners Files
-	// Whole lists the device files of GPUs that the agent does not manage.
-	Whole []WholeGPU
+	// Unmanaged lists the device files of GPUs that the agent does not manage.
+	Unmanaged []UnmanagedGPU
 
 	// Limits lists the limits on gres/gpu in slurmdbd.
 	Limits []string
 }
 
-// check is one check and the sources that it needs. sound is the text of the OK finding when run returns no finding; it
-// is empty for a check that only informs.
+// check is one check and the sources that it needs. okText is the text of the OK finding when run returns no finding.
+// It is empty for a check that only informs.
 type check struct {
-	name  string
-	sound string
-	needs []Source
-	run   func(*Facts) []Finding
+	name   string
+	okText string
+	needs  []Source
+	run    func(*Facts) []Finding
 }
 
 func checks() []check {
@@ -185,8 +185,8 @@ func Examine(f *Facts) []Finding {
 			continue
 		}
 		faults := c.run(f)
-		if len(faults) == 0 && c.sound != "" {
-			faults = []Finding{{Severity: OK, Text: c.sound}}
+		if len(faults) == 0 && c.okText != "" {
+			faults = []Finding{{Severity: OK, Text: c.okText}}
 		}
 		for _, finding := range faults {
 			finding.Check = c.name

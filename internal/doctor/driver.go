@@ -52,26 +52,22 @@ func driver(f *Facts) []Finding {
 	const made = "the driver's ModifyDeviceFiles is "
 	switch {
 	case f.Driver.Modifies:
-		return []Finding{
-			modifies(
-				f,
-				made+"1: nvidia-modprobe, which is setuid root, makes a new slice's device files readable by all "+
-					"users, until the agent closes them some milliseconds later",
-				"put `options nvidia NVreg_ModifyDeviceFiles=0` into /etc/modprobe.d/caelum.conf; put "+
-					"`c /dev/nvidiactl 0666 root root - 195:255` and, for each GPU, "+
-					"`c /dev/nvidia0 0666 root root - 195:0` into /etc/tmpfiles.d/nvidia.conf; reboot the node",
-			),
-		}
+		return []Finding{modifies(
+			f,
+			made+"1: nvidia-modprobe, which is setuid root, makes a new slice's device files readable by all "+
+				"users, until the agent closes them some milliseconds later",
+			"put `options nvidia NVreg_ModifyDeviceFiles=0` into /etc/modprobe.d/caelum.conf; put "+
+				"`c /dev/nvidiactl 0666 root root - 195:255` and, for each GPU, "+
+				"`c /dev/nvidia0 0666 root root - 195:0` into /etc/tmpfiles.d/nvidia.conf; reboot the node",
+		)}
 	case len(f.Driver.Missing) > 0:
-		return []Finding{
-			fault(
-				made+"0, so no program creates missing device files: jobs cannot use this node's GPUs without "+
-					strings.Join(f.Driver.Missing, ", "),
-				"add a line for each missing file to /etc/tmpfiles.d/nvidia.conf "+
-					"(`c /dev/nvidiactl 0666 root root - 195:255`, `c /dev/nvidia0 0666 root root - 195:0`), then "+
-					"`systemd-tmpfiles --create nvidia.conf`",
-			),
-		}
+		return []Finding{fault(
+			made+"0, so no program creates missing device files: jobs cannot use this node's GPUs without "+
+				strings.Join(f.Driver.Missing, ", "),
+			"add a line for each missing file to /etc/tmpfiles.d/nvidia.conf "+
+				"(`c /dev/nvidiactl 0666 root root - 195:255`, `c /dev/nvidia0 0666 root root - 195:0`), then "+
+				"`systemd-tmpfiles --create nvidia.conf`",
+		)}
 	}
 	return nil
 }

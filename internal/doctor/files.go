@@ -48,23 +48,23 @@ func agentFiles(cfg config.Config, runDir string) map[string]fs.FileMode {
 	}
 }
 
-func (f *Facts) readOwners(ctx context.Context, p Place) {
+func (f *Facts) readOwners(ctx context.Context, host Host) {
 	paths := []string{filepath.Dir(config.DefaultPath)}
 	if object := f.Plugin.Args["job_object"]; object != "" {
 		paths = append(paths, object)
 	}
-	if p.Config.NVMLLibrary != "" && !p.Controller {
-		paths = append(paths, p.Config.NVMLLibrary)
+	if host.Config.NVMLLibrary != "" && !host.Controller {
+		paths = append(paths, host.Config.NVMLLibrary)
 	}
 	for _, path := range paths {
 		if _, err := trust.Path(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			f.Owners.Untrusted = append(f.Owners.Untrusted, err.Error())
 		}
 	}
-	if p.Controller {
+	if host.Controller {
 		return
 	}
-	for path, right := range agentFiles(p.Config, p.RunDir) {
+	for path, right := range agentFiles(host.Config, host.RunDir) {
 		info, err := os.Stat(path)
 		if err != nil {
 			continue // not created yet, or not visible to this user
@@ -104,38 +104,26 @@ func owners(f *Facts) []Finding {
 			next += "`; the decision table that SlurmUser's watcher writes belongs in /var/lib/caelum-watch, with a " +
 				"link to it at `/etc/caelum/decisions"
 		}
-		found = append(
-			found,
-			fault(
-				reason+": root's processes read or load it, so a user who can change it can become root",
-				"`"+next+"`",
-			),
-		)
+		found = append(found, fault(
+			reason+": root's processes read or load it, so a user who can change it can become root",
+			"`"+next+"`",
+		))
 	}
 	for _, w := range f.Owners.Wrong {
-		found = append(
-			found,
-			fault(
-				fmt.Sprintf(
-					"%s belongs to uid %d with mode %04o instead of root with %04o",
-					w.Path,
-					w.Owner,
-					w.Mode,
-					w.Right,
-				),
-				fmt.Sprintf("`chown root %s && chmod %04o %[1]s`, and find out what changed it", w.Path, w.Right),
+		found = append(found, fault(
+			fmt.Sprintf(
+				"%s belongs to uid %d with mode %04o instead of root with %04o",
+				w.Path, w.Owner, w.Mode, w.Right,
 			),
-		)
+			fmt.Sprintf("`chown root %s && chmod %04o %[1]s`, and find out what changed it", w.Path, w.Right),
+		))
 	}
 	if f.Owners.Unit != "" && f.Owners.Unit != "closed" {
-		found = append(
-			found,
-			warning(
-				"caelumd.service has DevicePolicy="+f.Owners.Unit+": it lacks the restrictions of the shipped unit",
-				"install etc/caelumd.service of this release, then `systemctl daemon-reload` and `systemctl restart "+
-					"caelumd`; make local changes with `systemctl edit caelumd`",
-			),
-		)
+		found = append(found, warning(
+			"caelumd.service has DevicePolicy="+f.Owners.Unit+": it lacks the restrictions of the shipped unit",
+			"install etc/caelumd.service of this release, then `systemctl daemon-reload` and `systemctl restart "+
+				"caelumd`; make local changes with `systemctl edit caelumd`",
+		))
 	}
 	return found
 }

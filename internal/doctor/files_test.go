@@ -21,7 +21,7 @@ func TestReadOwners(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p := Place{
+	p := Host{
 		RunDir: filepath.Join(dir, "run"),
 		Config: config.Config{
 			StateDir:    dir + "/state",
@@ -59,7 +59,9 @@ func TestReadOwners(t *testing.T) {
 func TestWholeGPUsWithoutConstrainDevices(t *testing.T) {
 	f := healthy()
 	f.Config.Values["ConstrainDevices"] = "no"
-	f.Whole = []WholeGPU{{Index: 0, Path: "/dev/nvidia0", Mode: 0o600}, {Index: 1, Path: "/dev/nvidia1", Mode: 0o666}}
+	f.Unmanaged = []UnmanagedGPU{
+		{Index: 0, Path: "/dev/nvidia0", Mode: 0o600}, {Index: 1, Path: "/dev/nvidia1", Mode: 0o666},
+	}
 	found := wholeGPUs(f)
 	if len(found) != 1 ||
 		!strings.HasPrefix(

@@ -58,11 +58,11 @@ func parseLimits(kind string, columns []string, out string) []string {
 		if len(fields) != len(columns) {
 			continue
 		}
-		who := "QOS " + fields[0]
+		owner := "QOS " + fields[0]
 		if kind == "assoc" {
-			who = "account " + fields[0]
+			owner = "account " + fields[0]
 			if fields[1] != "" {
-				who = "user " + fields[1] + " of " + who
+				owner = "user " + fields[1] + " of " + owner
 			}
 		}
 		for i, value := range fields {
@@ -71,7 +71,7 @@ func parseLimits(kind string, columns []string, out string) []string {
 			}
 			for tres := range strings.SplitSeq(value, ",") {
 				if strings.HasPrefix(tres, "gres/gpu=") || strings.HasPrefix(tres, "gres/gpu:") {
-					all = append(all, who+" "+columns[i]+" "+tres)
+					all = append(all, owner+" "+columns[i]+" "+tres)
 				}
 			}
 		}

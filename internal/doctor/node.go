@@ -62,9 +62,7 @@ func total(f *Facts) []Finding {
 		return []Finding{warning(fmt.Sprintf(
 			"gres/mig adds up to %d on %s, and slurm.conf has %d: "+
 				"slurmd has restarted, and the agent has not published since",
-			mig,
-			f.Node.Name,
-			configured,
+			mig, f.Node.Name, configured,
 		), "run `caelum doctor` again after the agent's poll_interval; then see `journalctl -u caelumd`")}
 	}
 	return []Finding{fault(fmt.Sprintf("gres/mig adds up to %d on %s, and slurm.conf has %d: "+
@@ -88,20 +86,17 @@ func excess(f *Facts) []Finding {
 	text := fmt.Sprintf(
 		"slurmctld counts slices of %s as used that no job has: %s (at its restart and at `scontrol reconfigure` it "+
 			"counts the slices of a job on several nodes once for each of these nodes)",
-		f.Node.Name,
-		list(f.Agent.Excess),
+		f.Node.Name, list(f.Agent.Excess),
 	)
 	const clear = "to clear that count, restart slurmctld while no job on several nodes runs here"
 	if len(f.Agent.ExcessShort) > 0 {
 		return []Finding{fault(text+"; the total of gres/mig has no room for "+list(f.Agent.ExcessShort)+
 			": jobs wait although slices are free", clear)}
 	}
-	return []Finding{
-		warning(
-			text+"; the agent has raised its totals by the same number",
-			"nothing to do unless --exclusive jobs must run here; "+clear,
-		),
-	}
+	return []Finding{warning(
+		text+"; the agent has raised its totals by the same number",
+		"nothing to do unless --exclusive jobs must run here; "+clear,
+	)}
 }
 
 func slots(f *Facts) []Finding {
@@ -113,30 +108,22 @@ func slots(f *Facts) []Finding {
 	has := f.Node.Gres.Total("gpu")
 	switch {
 	case has < can:
-		return []Finding{
-			fault(
-				fmt.Sprintf(
-					"gres/gpu is %d on %s, and its GPUs hold up to %d slices: some slices can never be allocated",
-					has,
-					f.Node.Name,
-					can,
-				),
-				slurmConfig,
+		return []Finding{fault(
+			fmt.Sprintf(
+				"gres/gpu is %d on %s, and its GPUs hold up to %d slices: some slices can never be allocated",
+				has, f.Node.Name, can,
 			),
-		}
+			slurmConfig,
+		)}
 	case has > can && !broken: // a broken GPU's slots are left out above, and slurm.conf need not follow
-		return []Finding{
-			fault(
-				fmt.Sprintf(
-					"gres/gpu is %d on %s, and its GPUs hold only %d slices: slurmctld starts jobs that cannot get "+
-						"slices",
-					has,
-					f.Node.Name,
-					can,
-				),
-				slurmConfig,
+		return []Finding{fault(
+			fmt.Sprintf(
+				"gres/gpu is %d on %s, and its GPUs hold only %d slices: slurmctld starts jobs that cannot get "+
+					"slices",
+				has, f.Node.Name, can,
 			),
-		}
+			slurmConfig,
+		)}
 	}
 	return nil
 }
@@ -145,22 +132,17 @@ func exclusive(f *Facts) []Finding {
 	var found []Finding
 	for _, p := range f.Partitions {
 		if p.Exclusive && slices.Contains(f.Node.Partitions, p.Name) {
-			found = append(
-				found,
-				warning(
-					fmt.Sprintf(
-						"partition %s has OverSubscribe=EXCLUSIVE: each of its jobs occupies the whole node %s, even "+
-							"if it requests a slice",
-						p.Name,
-						f.Node.Name,
-					),
-					fmt.Sprintf(
-						"remove OverSubscribe=EXCLUSIVE from partition %s, or remove %s from the partition",
-						p.Name,
-						f.Node.Name,
-					),
+			found = append(found, warning(
+				fmt.Sprintf(
+					"partition %s has OverSubscribe=EXCLUSIVE: each of its jobs occupies the whole node %s, even "+
+						"if it requests a slice",
+					p.Name, f.Node.Name,
 				),
-			)
+				fmt.Sprintf(
+					"remove OverSubscribe=EXCLUSIVE from partition %s, or remove %s from the partition",
+					p.Name, f.Node.Name,
+				),
+			))
 		}
 	}
 	return found

@@ -3,8 +3,11 @@ package doctor
 import (
 	"bytes"
 	"debug/elf"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 )
@@ -31,76 +34,73 @@ type Plugin struct {
 	ObjectFound bool
 }
 
+const installPlugin = "build Caelum for this Slurm release, and `make install` it on every host that reads this " +
+	"plugstack.conf"
+
 func plugin(f *Facts) []Finding {
 	p := f.Plugin
-	const install = "build Caelum for this Slurm release, and `make install` it on every host that reads this " +
-		"plugstack.conf"
 	if !p.Named {
-		return []Finding{
-			fault(
-				p.Plugstack+" does not name "+pluginName+": jobs start without slices",
-				"add the line `required "+pluginName+"`",
-			),
-		}
+		return []Finding{fault(
+			p.Plugstack+" does not name "+pluginName+": jobs start without slices",
+			"add the line `required "+pluginName+"`",
+		)}
 	}
 	if p.File == "" {
-		return []Finding{
-			fault(
-				fmt.Sprintf(
-					"%s names %s, which does not exist (PluginDir is %s)",
-					p.Plugstack,
-					p.Path,
-					f.Config.Values["PluginDir"],
-				),
-				install,
-			),
-		}
+		return []Finding{fault(
+			fmt.Sprintf("%s names %s, which does not exist (PluginDir is %s)",
+				p.Plugstack, p.Path, f.Config.Values["PluginDir"]),
+			installPlugin,
+		)}
 	}
 	var found []Finding
 	if !p.Required {
-		found = append(
-			found,
-			fault(
-				p.Plugstack+" has the plugin as optional: a job that cannot get its slice would run without it "+
-					"instead of being stopped",
-				"write `required` instead",
-			),
-		)
+		found = append(found, fault(
+			p.Plugstack+" has the plugin as optional: a job that cannot get its slice would run without it "+
+				"instead of being stopped",
+			"write `required` instead",
+		))
 	}
-	// slurmd loads the plugin. Its release may be older than slurmctld's.
+	found = append(found, f.pluginRelease()...)
+	if !p.ObjectFound {
+		found = append(found, fault(p.Object+" does not exist: every prolog fails", installPlugin))
+	}
+	return append(found, f.pluginRunDir()...)
+}
+
+// pluginRelease reports a plugin that slurmd does not load because of its release. slurmd's release may be older than
+// slurmctld's.
+func (f *Facts) pluginRelease() []Finding {
+	p := f.Plugin
 	loads, runs := f.Node.Version, "slurmd "+f.Node.Version+" runs here"
 	if loads == "" {
 		loads, runs = f.Config.Version(), "Slurm "+f.Config.Version()+" runs"
 	}
-	switch built, running := release(p.Version), majorMinor(loads); {
-	case p.Problem != "":
-		found = append(found, fault(fmt.Sprintf("%s is not a Slurm plugin: %s", p.File, p.Problem), install))
-	case built != running:
-		found = append(
-			found,
-			fault(
-				fmt.Sprintf("%s was built for Slurm %s, but %s: Slurm does not load it", p.File, built, runs),
-				install,
-			),
-		)
+	if p.Problem != "" {
+		return []Finding{fault(fmt.Sprintf("%s is not a Slurm plugin: %s", p.File, p.Problem), installPlugin)}
 	}
-	if !p.ObjectFound {
-		found = append(found, fault(p.Object+" does not exist: every prolog fails", install))
+	built := release(p.Version)
+	return findingIf(
+		fault(
+			fmt.Sprintf("%s was built for Slurm %s, but %s: Slurm does not load it", p.File, built, runs),
+			installPlugin,
+		),
+		built != majorMinor(loads),
+	)
+}
+
+// pluginRunDir compares the plugin's run_dir with the agent's. The agent's is unknown if it is empty.
+func (f *Facts) pluginRunDir() []Finding {
+	dir, ok := f.Plugin.Args["run_dir"]
+	if !ok {
+		dir = defaultRunDir
 	}
-	if dir, ok := p.Args["run_dir"]; f.RunDir != "" &&
-		(ok && filepath.Clean(dir) != filepath.Clean(f.RunDir) || !ok && f.RunDir != defaultRunDir) {
-		if !ok {
-			dir = defaultRunDir
-		}
-		found = append(
-			found,
-			fault(
-				fmt.Sprintf("the plugin looks for the agent in %s, but the agent's run_dir is %s", dir, f.RunDir),
-				"set run_dir= in "+p.Plugstack+" and run_dir: in caelum.yaml to the same directory",
-			),
-		)
-	}
-	return found
+	return findingIf(
+		fault(
+			fmt.Sprintf("the plugin looks for the agent in %s, but the agent's run_dir is %s", dir, f.RunDir),
+			"set run_dir= in "+f.Plugin.Plugstack+" and run_dir: in caelum.yaml to the same directory",
+		),
+		f.RunDir != "" && filepath.Clean(dir) != filepath.Clean(f.RunDir),
+	)
 }
 
 // release returns the release of a plugin_version in Slurm's form, for example 22.05.
@@ -169,4 +169,96 @@ func pluginVersion(r io.ReaderAt) (uint32, error) {
 		return file.ByteOrder.Uint32(data), nil
 	}
 	return 0, fmt.Errorf("the file exports no plugin_version")
+}
+
+// readPlugin finds plugstack.conf as Slurm does (plugstack.c, 22.05.8): at PlugStackConfig, else beside slurm.conf. A
+// configless slurmd has slurm.conf in its cache.
+func (f *Facts) readPlugin() {
+	var paths []string
+	if path := f.Config.Values["PlugStackConfig"]; path != "" {
+		paths = []string{path}
+	} else {
+		for _, conf := range []string{
+			os.Getenv("SLURM_CONF"),
+			f.Config.Values["SLURM_CONF"],
+			"/run/slurm/conf/slurm.conf",
+			"/etc/slurm/slurm.conf",
+		} {
+			if conf != "" {
+				paths = append(paths, filepath.Join(filepath.Dir(conf), "plugstack.conf"))
+			}
+		}
+	}
+	for _, path := range paths {
+		if err := f.Plugin.find(path, 0); err == nil {
+			f.Plugin.Plugstack = path
+			f.Plugin.resolve(f.Config.Values["PluginDir"])
+			return
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			f.Missing[Plugstack] = fault(err.Error(), "make the file readable")
+			return
+		}
+	}
+	f.Missing[Plugstack] = fault(
+		"there is no plugstack.conf (searched: "+strings.Join(paths, ", ")+")",
+		"create it, with the line `required "+pluginName+"`, on every host of the cluster",
+	)
+}
+
+// maxIncludes limits the depth of includes, because files can include each other.
+const maxIncludes = 8
+
+// find looks for the plugin's line in the file at path and in the files that it includes.
+func (p *Plugin) find(path string, depth int) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	for _, line := range parsePlugstack(string(text)) {
+		switch {
+		case line.option == "include" && depth < maxIncludes:
+			pattern := line.path
+			if !filepath.IsAbs(pattern) {
+				pattern = filepath.Join(filepath.Dir(path), pattern)
+			}
+			files, _ := filepath.Glob(pattern)
+			for _, file := range files {
+				if err := p.find(file, depth+1); err != nil {
+					return fmt.Errorf("%s includes a file that cannot be read: %s", path, err)
+				}
+			}
+		case filepath.Base(line.path) == pluginName:
+			p.Named, p.Required, p.Path, p.Args = true, line.option == "required", line.path, pairs(line.words)
+		}
+	}
+	return nil
+}
+
+// resolve finds the plugin's files. pluginDir may be a list of directories, separated by colons.
+func (p *Plugin) resolve(pluginDir string) {
+	candidates := []string{p.Path}
+	if !filepath.IsAbs(p.Path) {
+		candidates = nil
+		for dir := range strings.SplitSeq(pluginDir, ":") {
+			candidates = append(candidates, filepath.Join(dir, p.Path))
+		}
+	}
+	for _, path := range candidates {
+		file, err := os.Open(path)
+		if err != nil {
+			continue
+		}
+		defer file.Close()
+		p.File = path
+		if p.Version, err = pluginVersion(file); err != nil {
+			p.Problem = err.Error()
+		}
+		p.Object = p.Args["job_object"]
+		if p.Object == "" {
+			p.Object = filepath.Join(filepath.Dir(path), objectName)
+		}
+		_, err = os.Stat(p.Object)
+		p.ObjectFound = err == nil
+		return
+	}
 }

@@ -7,9 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -21,8 +19,8 @@ import (
 
 const defaultRunDir = api.DefaultRunDir
 
-// Place names the host's part in the cluster and the paths that Read uses.
-type Place struct {
+// Host names the host's part in the cluster and the paths that Read uses.
+type Host struct {
 	// Config is the agent's configuration.
 	Config config.Config
 	// RunDir holds the agent's socket.
@@ -37,22 +35,22 @@ type Place struct {
 const agentTimeout = 10 * time.Second
 
 // Read collects the facts. Sources that cannot be read are in Facts.Missing; Read returns no other error.
-func Read(ctx context.Context, p Place, ctl *slurm.Client) *Facts {
-	f := &Facts{Missing: map[Source]Finding{}, RunDir: p.RunDir, Controller: p.Controller}
-	client := api.NewClient(p.RunDir)
-	if !p.Controller {
+func Read(ctx context.Context, host Host, ctl *slurm.Client) *Facts {
+	f := &Facts{Missing: map[Source]Finding{}, RunDir: host.RunDir, Controller: host.Controller}
+	client := api.NewClient(host.RunDir)
+	if !host.Controller {
 		f.readAgent(ctx, client)
 	}
-	f.readSlurmctld(ctx, p, ctl)
-	if !p.Controller {
+	f.readSlurmctld(ctx, host, ctl)
+	if !host.Controller {
 		f.readPlugin()
-		f.readFiles(ctx, p, client)
-		f.readModule(p)
-		f.Confinement = readConfinement(f.Config.Values["CgroupMountpoint"], p.Config.Node)
+		f.readFiles(ctx, host, client)
+		f.readModule(host)
+		f.Confinement = readConfinement(f.Config.Values["CgroupMountpoint"], host.Config.Node)
 	}
-	f.Wake = readWake(p.Config)
-	f.readOwners(ctx, p)
-	f.readDecisions(p)
+	f.Wake = readWake(host.Config)
+	f.readOwners(ctx, host)
+	f.readDecisions(host)
 	f.readSlurmdbd(ctx)
 	return f
 }
@@ -70,20 +68,20 @@ func (f *Facts) readAgent(ctx context.Context, client *api.Client) {
 
 // readModule reads the parameters of the driver's kernel module. Their lack is only noted: on a machine without the
 // driver, the checks of the agent report the consequences.
-func (f *Facts) readModule(p Place) {
+func (f *Facts) readModule(host Host) {
 	var err error
-	if f.Driver, err = readDriver("/proc", p.Config.DeviceDir, len(f.Agent.GPUs)); err != nil {
+	if f.Driver, err = readDriver("/proc", host.Config.DeviceDir, len(f.Agent.GPUs)); err != nil {
 		f.Missing[Module] = note(fmt.Sprintf("the driver's parameters cannot be read (%v)", err))
 	}
 }
 
 // readDecisions reads the decision table, which a GPU node need not have.
-func (f *Facts) readDecisions(p Place) {
+func (f *Facts) readDecisions(host Host) {
 	var err error
-	if f.Table, err = readTable(p.Decisions); err == nil {
+	if f.Table, err = readTable(host.Decisions); err == nil {
 		return
 	}
-	if errors.Is(err, fs.ErrNotExist) && !p.Controller {
+	if errors.Is(err, fs.ErrNotExist) && !host.Controller {
 		f.Missing[Decisions] = note(
 			"the table is not on this host; run `caelum doctor --controller` on slurmctld's host to check it",
 		)
@@ -113,7 +111,7 @@ func status(ctx context.Context, client *api.Client) (*api.Status, error) {
 	return client.Status(ctx)
 }
 
-func (f *Facts) readSlurmctld(ctx context.Context, p Place, ctl *slurm.Client) {
+func (f *Facts) readSlurmctld(ctx context.Context, host Host, ctl *slurm.Client) {
 	var err, errNodes, errPartitions error
 	f.Asked = time.Now()
 	f.Config, err = ctl.Config(ctx)
@@ -130,10 +128,10 @@ func (f *Facts) readSlurmctld(ctx context.Context, p Place, ctl *slurm.Client) {
 		f.Missing[OwnNode] = Finding{}
 		return
 	}
-	if p.Controller {
+	if host.Controller {
 		return
 	}
-	name := p.Config.Node
+	name := host.Config.Node
 	for _, n := range f.Nodes {
 		if n.Name == name {
 			f.Node = n
@@ -146,101 +144,9 @@ func (f *Facts) readSlurmctld(ctx context.Context, p Place, ctl *slurm.Client) {
 	)
 }
 
-// readPlugin finds plugstack.conf as Slurm does (plugstack.c, 22.05.8): at PlugStackConfig, else beside slurm.conf. A
-// configless slurmd has slurm.conf in its cache.
-func (f *Facts) readPlugin() {
-	var paths []string
-	if path := f.Config.Values["PlugStackConfig"]; path != "" {
-		paths = []string{path}
-	} else {
-		for _, conf := range []string{
-			os.Getenv("SLURM_CONF"),
-			f.Config.Values["SLURM_CONF"],
-			"/run/slurm/conf/slurm.conf",
-			"/etc/slurm/slurm.conf",
-		} {
-			if conf != "" {
-				paths = append(paths, filepath.Join(filepath.Dir(conf), "plugstack.conf"))
-			}
-		}
-	}
-	for _, path := range paths {
-		if err := f.Plugin.find(path, 0); err == nil {
-			f.Plugin.Plugstack = path
-			f.Plugin.resolve(f.Config.Values["PluginDir"])
-			return
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			f.Missing[Plugstack] = fault(err.Error(), "make the file readable")
-			return
-		}
-	}
-	f.Missing[Plugstack] = fault(
-		"there is no plugstack.conf (searched: "+strings.Join(paths, ", ")+")",
-		"create it, with the line `required "+pluginName+"`, on every host of the cluster",
-	)
-}
-
-// maxIncludes limits the depth of includes, because files can include each other.
-const maxIncludes = 8
-
-// find looks for the plugin's line in the file at path and in the files that it includes.
-func (p *Plugin) find(path string, depth int) error {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	for _, line := range parsePlugstack(string(text)) {
-		switch {
-		case line.option == "include" && depth < maxIncludes:
-			pattern := line.path
-			if !filepath.IsAbs(pattern) {
-				pattern = filepath.Join(filepath.Dir(path), pattern)
-			}
-			files, _ := filepath.Glob(pattern)
-			for _, file := range files {
-				if err := p.find(file, depth+1); err != nil {
-					return fmt.Errorf("%s includes a file that cannot be read: %s", path, err)
-				}
-			}
-		case filepath.Base(line.path) == pluginName:
-			p.Named, p.Required, p.Path, p.Args = true, line.option == "required", line.path, pairs(line.words)
-		}
-	}
-	return nil
-}
-
-// resolve finds the plugin's files. pluginDir may be a list of directories, separated by colons.
-func (p *Plugin) resolve(pluginDir string) {
-	candidates := []string{p.Path}
-	if !filepath.IsAbs(p.Path) {
-		candidates = nil
-		for dir := range strings.SplitSeq(pluginDir, ":") {
-			candidates = append(candidates, filepath.Join(dir, p.Path))
-		}
-	}
-	for _, path := range candidates {
-		file, err := os.Open(path)
-		if err != nil {
-			continue
-		}
-		defer file.Close()
-		p.File = path
-		if p.Version, err = pluginVersion(file); err != nil {
-			p.Problem = err.Error()
-		}
-		p.Object = p.Args["job_object"]
-		if p.Object == "" {
-			p.Object = filepath.Join(filepath.Dir(path), objectName)
-		}
-		_, err = os.Stat(p.Object)
-		p.ObjectFound = err == nil
-		return
-	}
-}
-
 // readFiles reads the capability files between two requests to the agent, so that a job that starts or ends meanwhile
 // causes no finding. The driver lists instances to root only.
-func (f *Facts) readFiles(ctx context.Context, p Place, client *api.Client) {
+func (f *Facts) readFiles(ctx context.Context, host Host, client *api.Client) {
 	if os.Geteuid() != 0 {
 		f.Missing[Devices] = warning("the driver shows instances to root only", "run `caelum doctor` as root")
 		return
@@ -248,7 +154,7 @@ func (f *Facts) readFiles(ctx context.Context, p Place, client *api.Client) {
 	if f.lacks(Agent) {
 		return
 	}
-	files, err := capFiles(p.Config)
+	files, err := capFiles(host.Config)
 	if err != nil {
 		f.Missing[Devices] = fault(
 			fmt.Sprintf("the instances' device files cannot be compared: %v", err),
@@ -256,7 +162,7 @@ func (f *Facts) readFiles(ctx context.Context, p Place, client *api.Client) {
 		)
 		return
 	}
-	if f.Whole, err = readWhole(p.Config, f.leftOut()); err != nil {
+	if f.Unmanaged, err = readUnmanaged(host.Config, f.unmanaged()); err != nil {
 		f.Missing[Devices] = fault(fmt.Sprintf("the GPUs' device files cannot be compared: %v", err), "`nvidia-smi -L`")
 		return
 	}
@@ -276,7 +182,7 @@ func (f *Facts) readFiles(ctx context.Context, p Place, client *api.Client) {
 	for _, key := range slices.Sorted(maps.Keys(kept)) {
 		in := kept[key]
 		for _, c := range files[key] {
-			if in.State == "leased" {
+			if in.State == api.StateLeased {
 				c.Job, c.User = in.Job, users[in.Job]
 			}
 			f.Files = append(f.Files, c)

@@ -11,13 +11,11 @@ const reconfigure = ", then `scontrol reconfigure`"
 
 func prologFlags(f *Facts) []Finding {
 	if f.Config.Has("PrologFlags", "RunInJob") {
-		return []Finding{
-			fault(
-				"PrologFlags in slurm.conf includes RunInJob, so Slurm runs no SPANK prologs: no job would get its "+
-					"slice, and the agent publishes nothing",
-				"remove it, restart slurmctld and every slurmd, then caelumd",
-			),
-		}
+		return []Finding{fault(
+			"PrologFlags in slurm.conf includes RunInJob, so Slurm runs no SPANK prologs: no job would get its "+
+				"slice, and the agent publishes nothing",
+			"remove it, restart slurmctld and every slurmd, then caelumd",
+		)}
 	}
 	return findingIf(
 		fault(
@@ -45,8 +43,7 @@ func batchStart(f *Facts) []Finding {
 			fmt.Sprintf(
 				"BatchStartTimeout is %q, and a prolog may wait %d s for an agent that restarts: slurmctld would "+
 					"treat the job's start as failed",
-				text,
-				wait,
+				text, wait,
 			),
 			fmt.Sprintf("set BatchStartTimeout=%d in slurm.conf", 2*wait)+reconfigure,
 		),
@@ -92,13 +89,10 @@ func gresTypes(f *Facts) []Finding {
 	var found []Finding
 	for _, name := range []string{"gpu", "mig"} {
 		if !f.Config.Has("GresTypes", name) {
-			found = append(
-				found,
-				fault(
-					"GresTypes in slurm.conf does not include "+name,
-					"set GresTypes=gpu,mig and restart slurmctld and every slurmd",
-				),
-			)
+			found = append(found, fault(
+				"GresTypes in slurm.conf does not include "+name,
+				"set GresTypes=gpu,mig and restart slurmctld and every slurmd",
+			))
 		}
 	}
 	return found
@@ -130,13 +124,11 @@ const maxSkew = 30 * time.Second
 func clock(f *Facts) []Finding {
 	at := f.Config.AsOf
 	if at.IsZero() {
-		return []Finding{
-			warning(
-				"scontrol does not show when slurmctld answered, so the clocks of slurmctld and this host are not "+
-					"compared",
-				"compare `date` on both hosts",
-			),
-		}
+		return []Finding{warning(
+			"scontrol does not show when slurmctld answered, so the clocks of slurmctld and this host are not "+
+				"compared",
+			"compare `date` on both hosts",
+		)}
 	}
 	var skew time.Duration
 	switch {
@@ -165,26 +157,20 @@ func isolation(f *Facts) []Finding {
 	const trust = "nothing to do if users may trust their own jobs; otherwise "
 	switch {
 	case !f.Config.Has("TaskPlugin", "task/cgroup") && !f.Config.Has("TaskPlugin", "cgroup"):
-		return []Finding{
-			warning(
-				own+"no devices cgroup confines a task (TaskPlugin does not include task/cgroup)",
-				trust+"set TaskPlugin=task/cgroup, and ConstrainDevices=yes in cgroup.conf",
-			),
-		}
+		return []Finding{warning(
+			own+"no devices cgroup confines a task (TaskPlugin does not include task/cgroup)",
+			trust+"set TaskPlugin=task/cgroup, and ConstrainDevices=yes in cgroup.conf",
+		)}
 	case !f.Config.RelativeIndex():
-		return []Finding{
-			warning(
-				own+"no devices cgroup confines a task (ConstrainDevices is not yes)",
-				trust+"set ConstrainDevices=yes in cgroup.conf",
-			),
-		}
+		return []Finding{warning(
+			own+"no devices cgroup confines a task (ConstrainDevices is not yes)",
+			trust+"set ConstrainDevices=yes in cgroup.conf",
+		)}
 	case f.Confinement.Cgroup == 0:
-		return []Finding{
-			warning(
-				own+"this host has no devices cgroup where Slurm looks for it",
-				trust+"check CgroupMountpoint in cgroup.conf",
-			),
-		}
+		return []Finding{warning(
+			own+"this host has no devices cgroup where Slurm looks for it",
+			trust+"check CgroupMountpoint in cgroup.conf",
+		)}
 	case f.Confinement.Cgroup == 1 || f.Confinement.Program:
 		return nil
 	case f.Confinement.Problem != "":
@@ -196,10 +182,8 @@ func isolation(f *Facts) []Finding {
 				"kernel (6.18 is known to work) or cgroup v1",
 		)}
 	}
-	return []Finding{
-		note(
-			"not known yet whether other jobs of the same user can open a job's slice: the plugin attaches its BPF " +
-				"program when the first task after a boot starts; run `caelum doctor` again while a job runs",
-		),
-	}
+	return []Finding{note(
+		"not known yet whether other jobs of the same user can open a job's slice: the plugin attaches its BPF " +
+			"program when the first task after a boot starts; run `caelum doctor` again while a job runs",
+	)}
 }

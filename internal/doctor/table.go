@@ -61,152 +61,105 @@ const changeTable = "correct a copy of the table, raise its generation, and `mv`
 func decisionTable(f *Facts) []Finding {
 	t := f.Table
 	slurmUser, _, _ := strings.Cut(f.Config.Values["SlurmUser"], "(") // "slurm(64030)"
-	switch {
-	case t.Problem != "":
-		return []Finding{
-			fault(
-				t.Path+": "+t.Problem+": job_submit.lua keeps the last good table, and refuses every request for GPUs "+
-					"after slurmctld restarts",
-				changeTable+t.Path,
-			),
-		}
-	case !t.readableBy(slurmUser):
-		return []Finding{
-			fault(
-				fmt.Sprintf(
-					"slurmctld runs as %s and cannot read %s (mode %04o)",
-					slurmUser,
-					t.Path,
-					t.Mode.Perm(),
-				),
-				"`chmod 644 "+t.Path+"`",
-			),
-		}
-	case len(t.Partitions) == 0:
-		return []Finding{fault(t.Path+" names no partition: no job gets a slice", changeTable+t.Path)}
+	if found := t.unusable(slurmUser); found != nil {
+		return found
 	}
 	var found []Finding
-	var served []string
+	var served []string // the profiles in the catalogue of the table's partitions
 	for _, p := range t.Partitions {
-		if !slices.ContainsFunc(f.Partitions, func(has slurm.Partition) bool { return has.Name == p }) {
-			found = append(
-				found,
-				warning(
-					fmt.Sprintf("%s names the partition %s, which slurm.conf does not have", t.Path, p),
-					changeTable+t.Path,
-				),
-			)
-			continue
-		}
-		size := 0
+		nodes := 0
 		for _, n := range f.Nodes {
 			if f.isCatalogue(n) && slices.Contains(n.Partitions, p) {
-				size++
+				nodes++
 				served = append(served, types(n)...)
 			}
 		}
-		switch {
-		case size == 0 && slices.Contains(f.Node.Partitions, p): // the catalogue check reports this
-		case size == 0:
-			found = append(
-				found,
-				fault(
-					fmt.Sprintf(
-						"partition %s of %s has no catalogue node: jobs whose slice is not on offer at their "+
-							"submission are refused",
-						p,
-						t.Path,
-					),
-					"add the catalogue nodes to the partition's Nodes= in slurm.conf"+reconfigure,
-				),
-			)
-		case size < t.MaxNodes:
-			found = append(
-				found,
-				fault(
-					fmt.Sprintf(
-						"max_nodes is %d in %s and partition %s has %d catalogue nodes: jobs for more nodes than the "+
-							"catalogue has are refused instead of held",
-						t.MaxNodes,
-						t.Path,
-						p,
-						size,
-					),
-					fmt.Sprintf(
-						"%s%s with max_nodes %d, or add catalogue nodes to slurm.conf",
-						changeTable,
-						t.Path,
-						max(size, 1),
-					),
-				),
-			)
-		case size > t.MaxNodes:
-			found = append(
-				found,
-				note(
-					fmt.Sprintf(
-						"max_nodes is %d in %s and partition %s has %d catalogue nodes: jobs for more than %d nodes "+
-							"are held first, which is not necessary",
-						t.MaxNodes,
-						t.Path,
-						p,
-						size,
-						t.MaxNodes,
-					),
-				),
-			)
-		}
+		found = append(found, f.tablePartition(p, nodes)...)
 	}
 	slices.Sort(served)
-	served = slices.Compact(served)
-	if lacks := difference(t.Names(), served); len(served) > 0 && len(lacks) > 0 {
-		found = append(
-			found,
-			fault(
-				fmt.Sprintf(
-					"%s lists %s, which no catalogue node of its partitions has: jobs that are given such a slice are "+
-						"refused",
-					t.Path,
-					strings.Join(lacks, ", "),
-				),
-				renewConfig,
-			),
-		)
-	}
-	if lacks := difference(served, t.Names()); len(lacks) > 0 {
-		found = append(
-			found,
-			warning(
-				fmt.Sprintf(
-					"the catalogue has %s, which %s does not list: jobs that request such a slice by name are refused",
-					strings.Join(lacks, ", "),
-					t.Path,
-				),
-				renewConfig,
-			),
-		)
-	}
+	found = append(found, t.compareProfiles(slices.Compact(served))...)
 	if t.OldKeys > 0 {
-		found = append(
-			found,
-			warning(
-				fmt.Sprintf(
-					"%s has %d key lines without a user ID, which have no effect: a key applies to one user only",
-					t.Path,
-					t.OldKeys,
-				),
-				"write them as `key <user id>:<key> <profile>`, or let `caelum repo decisions` write the table",
-			),
-		)
+		found = append(found, warning(
+			fmt.Sprintf("%s has key lines without a user ID (%d), which have no effect: a key applies to one user only",
+				t.Path, t.OldKeys),
+			"write them as `key <user id>:<key> <profile>`, or let `caelum repo decisions` write the table",
+		))
 	}
 	if !slices.ContainsFunc(t.Profiles, func(p decisions.Profile) bool { return p.MiB > 0 }) {
-		found = append(
-			found,
-			warning(
-				t.Path+" does not say how much memory profiles have: jobs with --mig-mem are refused",
-				"take the profile lines from `caelum slurm-config --section decisions`; "+changeTable+t.Path,
-			),
-		)
+		found = append(found, warning(
+			t.Path+" does not say how much memory profiles have: jobs with --mig-mem are refused",
+			"take the profile lines from `caelum slurm-config --section decisions`; "+changeTable+t.Path,
+		))
+	}
+	return found
+}
+
+// unusable reports a table with which no job gets a slice.
+func (t Table) unusable(slurmUser string) []Finding {
+	switch {
+	case t.Problem != "":
+		return []Finding{fault(
+			t.Path+": "+t.Problem+": job_submit.lua keeps the last good table, and refuses every request for GPUs "+
+				"after slurmctld restarts",
+			changeTable+t.Path,
+		)}
+	case !t.readableBy(slurmUser):
+		return []Finding{fault(
+			fmt.Sprintf("slurmctld runs as %s and cannot read %s (mode %04o)", slurmUser, t.Path, t.Mode.Perm()),
+			"`chmod 644 "+t.Path+"`",
+		)}
+	case len(t.Partitions) == 0:
+		return []Finding{fault(t.Path+" names no partition: no job gets a slice", changeTable+t.Path)}
+	}
+	return nil
+}
+
+// tablePartition compares a partition of the table with slurm.conf, and max_nodes with the number of catalogue nodes in
+// the partition.
+func (f *Facts) tablePartition(name string, nodes int) []Finding {
+	t := f.Table
+	sizes := fmt.Sprintf("max_nodes is %d in %s and the catalogue of partition %s has size %d: jobs for more nodes "+
+		"than ", t.MaxNodes, t.Path, name, nodes)
+	switch {
+	case !slices.ContainsFunc(f.Partitions, func(p slurm.Partition) bool { return p.Name == name }):
+		return []Finding{warning(
+			fmt.Sprintf("%s names the partition %s, which slurm.conf does not have", t.Path, name),
+			changeTable+t.Path,
+		)}
+	case nodes == 0 && slices.Contains(f.Node.Partitions, name): // the check "catalogue" reports this
+		return nil
+	case nodes == 0:
+		return []Finding{fault(
+			fmt.Sprintf("partition %s of %s has no catalogue node: jobs whose slice is not on offer at their "+
+				"submission are refused", name, t.Path),
+			"add the catalogue nodes to the partition's Nodes= in slurm.conf"+reconfigure,
+		)}
+	case nodes < t.MaxNodes:
+		return []Finding{fault(
+			sizes+"the catalogue has are refused instead of held",
+			fmt.Sprintf("%s%s with max_nodes %d, or add catalogue nodes to slurm.conf", changeTable, t.Path, nodes),
+		)}
+	case nodes > t.MaxNodes:
+		return []Finding{note(sizes + "max_nodes are held first, which is not necessary")}
+	}
+	return nil
+}
+
+// compareProfiles compares the profiles that the table lists with those in the catalogue of its partitions.
+func (t Table) compareProfiles(served []string) (found []Finding) {
+	if lacks := difference(t.Names(), served); len(served) > 0 && len(lacks) > 0 {
+		found = append(found, fault(
+			fmt.Sprintf("%s lists %s, which no catalogue node of its partitions has: jobs that are given such a "+
+				"slice are refused", t.Path, strings.Join(lacks, ", ")),
+			renewConfig,
+		))
+	}
+	if lacks := difference(served, t.Names()); len(lacks) > 0 {
+		found = append(found, warning(
+			fmt.Sprintf("the catalogue has %s, which %s does not list: jobs that request such a slice by name are "+
+				"refused", strings.Join(lacks, ", "), t.Path),
+			renewConfig,
+		))
 	}
 	return found
 }

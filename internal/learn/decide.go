@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"caelum/internal/mig"
 	"caelum/internal/predict"
@@ -45,7 +47,7 @@ func Write(path string, r *repo.Repo, site predict.Site) (Written, error) {
 	if err != nil {
 		return Written{}, err
 	}
-	done := Written{Table: path, Generation: t.generation, Learned: count(now.learned)}
+	done := Written{Table: path, Generation: t.generation, Learned: strings.Count(now.learned, "\n")}
 	done.LeftOut = len(lines) - done.Learned
 	if now.learned == t.learned {
 		return done, nil
@@ -67,15 +69,6 @@ func unread(r *repo.Repo) (bool, error) {
 	return len(scripts) == 0, err
 }
 
-func count(text string) (lines int) {
-	for _, c := range text {
-		if c == '\n' {
-			lines++
-		}
-	}
-	return lines
-}
-
 // decision is a profile and an expected run time in seconds, 0 if unknown.
 type decision struct {
 	profile string
@@ -91,7 +84,8 @@ func (d decision) alike(o decision) bool {
 
 // learnedLine is a learned line of the table. last is when the newest of its runs began, in Unix seconds.
 type learnedLine struct {
-	kind, subject string
+	kind    predict.Level
+	subject string
 	decision
 	last  int64
 	owner int64 // user id; allUsers for a site line
@@ -108,8 +102,21 @@ func (l learnedLine) text() string {
 	return fmt.Sprintf("%s %s %s%s\n", l.kind, l.subject, l.profile, seconds)
 }
 
-// rank orders the kinds of lines so that no line is left out before a line that falls back on it.
-var rank = map[string]int{"site": 0, "user": 1, "key": 2}
+// subject returns the second word of the line of a kind that applies to a job.
+func subject(kind predict.Level, job repo.JobKeys) string {
+	switch kind {
+	case predict.ByKey:
+		return fmt.Sprintf("%d:%s", job.UID, job.Key)
+	case predict.ByUser:
+		return fmt.Sprintf("%d:%s", job.UID, job.Fingerprint)
+	}
+	return job.Fingerprint
+}
+
+// lineName returns the first two words of that line.
+func lineName(kind predict.Level, job repo.JobKeys) string {
+	return string(kind) + " " + subject(kind, job)
+}
 
 // decider creates the learned lines, from the most general to the most specific. A line is left out if the line that a
 // job would otherwise fall back on is equivalent.
@@ -119,9 +126,10 @@ type decider struct {
 	site   predict.Site
 	models []*mig.Model
 	lines  []learnedLine
-	shared map[string]decision // by script fingerprint
-	sited  map[string]bool     // script fingerprints with a site line
-	users  map[string]decision // by user and script fingerprint
+	// now is the decision for the jobs to which a line applies or would apply, by the line's name. has is set if the
+	// table has the line.
+	now map[string]decision
+	has map[string]bool
 }
 
 // decide returns the learned lines, the one with the newest run first.
@@ -135,102 +143,62 @@ func decide(r *repo.Repo, t table, site predict.Site) ([]learnedLine, error) {
 		table:  t,
 		site:   site,
 		models: t.gpuModels(),
-		shared: map[string]decision{},
-		sited:  map[string]bool{},
-		users:  map[string]decision{},
+		now:    map[string]decision{},
+		has:    map[string]bool{},
 	}
-	for _, step := range []func(repo.Script) error{d.siteLine, d.userLine, d.keyLine} {
+	general := predict.Unknown // the kind of line that lines of this kind fall back on
+	for _, kind := range slices.Backward(predict.Levels) {
 		for _, w := range scripts { // newest first, so the newest of each user and of each script fingerprint counts
-			if err := step(w); err != nil {
+			base, ok := d.now[lineName(general, w.JobKeys)]
+			if !ok {
+				base = decision{profile: t.fallback}
+			}
+			if err := d.line(kind, w, base); err != nil {
 				return nil, err
 			}
 		}
+		general = kind
 	}
 	byAge(d.lines)
 	return d.lines, nil
 }
 
-// siteLine creates the line of a script fingerprint for all users.
-func (d *decider) siteLine(w repo.Script) error {
-	if _, seen := d.shared[w.Fingerprint]; seen || w.Fingerprint == "" {
+// line creates the line of a kind for a script. base is the decision without this line. A run without a script
+// fingerprint was submitted without a script: its key does not identify what it ran, so it gets no line.
+//
+// If the user has complete runs of her own and there is a site line, she gets a user line even if the two agree: other
+// users' runs may change or remove the site line.
+func (d *decider) line(kind predict.Level, w repo.Script, base decision) error {
+	name := lineName(kind, w.JobKeys)
+	if _, seen := d.now[name]; seen || w.Fingerprint == "" {
 		return nil
 	}
-	base := decision{profile: d.table.fallback}
-	d.shared[w.Fingerprint] = base
-	if own, ok := d.table.decided["site "+w.Fingerprint]; ok {
-		d.shared[w.Fingerprint], d.sited[w.Fingerprint] = own, true
+	d.now[name] = base
+	if own, ok := d.table.decided[name]; ok {
+		d.now[name], d.has[name] = own, true
 		return nil
 	}
-	if !d.site.Share {
-		return nil
-	}
-	users, err := d.repo.BySite(w.Fingerprint)
+	need, _, complete, err := d.repo.PredictAt(kind, w.JobKeys, d.site)
 	if err != nil {
 		return err
 	}
-	need, ok := predict.PredictShared(users, d.site)
-	if !ok {
+	now := d.decision(need, complete, base)
+	own := kind == predict.ByUser && complete && d.has[lineName(predict.BySite, w.JobKeys)]
+	if now.alike(base) && !own {
 		return nil
 	}
-	if now := d.decision(need, true, base); !now.alike(base) {
-		d.lines = append(d.lines, learnedLine{"site", w.Fingerprint, now, w.Last, allUsers})
-		d.shared[w.Fingerprint], d.sited[w.Fingerprint] = now, true
+	d.now[name], d.has[name] = now, true
+	owner := int64(w.UID)
+	if kind == predict.BySite {
+		owner = allUsers
 	}
-	return nil
-}
-
-func userFingerprint(w repo.Script) string { return fmt.Sprintf("%d:%s", w.UID, w.Fingerprint) }
-
-// userLine creates the line of a user's script fingerprint. If the user has complete runs of her own and there is a
-// site line, she gets a line even if the two agree: other users' runs may change or remove the site line.
-func (d *decider) userLine(w repo.Script) error {
-	who := userFingerprint(w)
-	if _, seen := d.users[who]; seen || w.Fingerprint == "" {
-		return nil
-	}
-	base := d.orDefault(d.shared, w.Fingerprint)
-	d.users[who] = base
-	if own, ok := d.table.decided["user "+who]; ok {
-		d.users[who] = own
-		return nil
-	}
-	h, err := d.repo.ByUser(w.UID, w.Fingerprint)
-	if err != nil {
-		return err
-	}
-	need, complete := predict.Predict(h, d.site)
-	if now := d.decision(need, complete, base); !now.alike(base) || complete && d.sited[w.Fingerprint] {
-		d.lines = append(d.lines, learnedLine{"user", who, now, w.Last, int64(w.UID)})
-		d.users[who] = now
-	}
-	return nil
-}
-
-// keyLine creates the line of a user's key. A run without a script fingerprint was submitted without a script: its key
-// does not identify what it ran, so it gets no line.
-func (d *decider) keyLine(w repo.Script) error {
-	if w.Fingerprint == "" {
-		return nil
-	}
-	who := fmt.Sprintf("%d:%s", w.UID, w.Key)
-	if _, ok := d.table.decided["key "+who]; ok {
-		return nil
-	}
-	h, err := d.repo.ByKey(w.UID, w.Key)
-	if err != nil {
-		return err
-	}
-	base := d.users[userFingerprint(w)]
-	need, complete := predict.Predict(h, d.site)
-	if now := d.decision(need, complete, base); !now.alike(base) {
-		d.lines = append(d.lines, learnedLine{"key", who, now, w.Last, int64(w.UID)})
-	}
+	d.lines = append(d.lines, learnedLine{kind, subject(kind, w.JobKeys), now, w.Last, owner})
 	return nil
 }
 
 // decision converts a need into a decision, for a job that would otherwise get base.
 func (d *decider) decision(need predict.Need, complete bool, base decision) decision {
-	given := Give(need, complete, d.models, base.profile)
+	given := Choose(need, complete, d.models, base.profile)
 	now := decision{profile: given.Profile}
 	if complete {
 		now.seconds = int(min(math.Ceil(given.Seconds), maxSeconds))
@@ -238,27 +206,19 @@ func (d *decider) decision(need predict.Need, complete bool, base decision) deci
 	return now
 }
 
-// orDefault returns the decision for a script fingerprint, or the table's default profile if there is none.
-func (d *decider) orDefault(decisions map[string]decision, fingerprint string) decision {
-	if s, ok := decisions[fingerprint]; ok {
-		return s
-	}
-	return decision{profile: d.table.fallback}
-}
-
-// Given is the profile that a job would get, and its expected run time on that profile in seconds, with the 10% and 90%
-// quantiles. If Model is nil, the run times are those on the profile of the last run.
-type Given struct {
+// Choice is the profile that a job would get, and its expected run time on that profile in seconds, with the 10% and
+// 90% quantiles. If Model is nil, the run times are those on the profile of the last run.
+type Choice struct {
 	Profile            string
 	Model              *mig.Model
 	Seconds, Low, High float64
 }
 
-// Give returns the smallest sufficient profile of the first of the GPU models that has one; otherwise without, the
+// Choose returns the smallest sufficient profile of the first of the GPU models that has one; otherwise without, the
 // profile of a job without a prediction. If no run was complete (see predict.Predict), only a lower bound of the need
 // is known: the profile is then never smaller than without.
-func Give(need predict.Need, complete bool, models []*mig.Model, without string) Given {
-	g := Given{Seconds: need.Seconds, Low: need.Low, High: need.High}
+func Choose(need predict.Need, complete bool, models []*mig.Model, without string) Choice {
+	g := Choice{Seconds: need.Seconds, Low: need.Low, High: need.High}
 	g.Profile, g.Model = tightest(need, complete, models, without)
 	if g.Model != nil {
 		if k, ok := g.Model.ProfileIndex(g.Profile); ok {

@@ -3,6 +3,8 @@ package learn
 import (
 	"cmp"
 	"slices"
+
+	"caelum/internal/predict"
 )
 
 // share returns the lines that fit into room lines and the given number of bytes, in their order: newest first. Owners
@@ -53,7 +55,7 @@ func byAge(lines []learnedLine) {
 	slices.SortFunc(lines, func(a, b learnedLine) int {
 		return cmp.Or(
 			cmp.Compare(b.last, a.last),
-			cmp.Compare(rank[a.kind], rank[b.kind]),
+			cmp.Compare(slices.Index(predict.Levels, b.kind), slices.Index(predict.Levels, a.kind)),
 			cmp.Compare(a.subject, b.subject),
 		)
 	})

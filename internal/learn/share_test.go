@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"caelum/internal/predict"
 )
 
 // TestShare: the lines fit and the room is used. An owner with at most an equal share loses no line. Of the other
@@ -12,19 +14,7 @@ import (
 func TestShare(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 500 {
-		owners := 1 + random.IntN(8)
-		var lines []learnedLine
-		for owner := range owners {
-			for i := range random.IntN(map[bool]int{true: 400, false: 30}[random.IntN(3) == 0]) {
-				lines = append(lines, learnedLine{
-					kind:     []string{"key", "user"}[random.IntN(2)],
-					subject:  fmt.Sprintf("%d:%016x", owner, i),
-					owner:    int64(owner),
-					decision: decision{profile: "1g.5gb"},
-					last:     int64(random.IntN(1000)),
-				})
-			}
-		}
+		lines := randomLines(random)
 		byAge(lines)
 		room, bytes := random.IntN(500), 1<<20
 		if random.IntN(3) == 0 {
@@ -34,49 +24,82 @@ func TestShare(t *testing.T) {
 		if again := share(lines, room, bytes); !slices.Equal(again, kept) {
 			t.Fatal("two calls give different lines")
 		}
-		had, has, size := map[int64]int{}, map[int64]int{}, 0
-		longest := 0
-		for _, l := range lines {
-			had[l.owner]++
-			longest = max(longest, len(l.text()))
+		checkRoom(t, lines, kept, room, bytes)
+		checkOwners(t, lines, kept, min(room, bytes/max(longest(lines), 1)))
+	}
+}
+
+// randomLines returns lines of up to 8 owners. Some owners have many more lines than others.
+func randomLines(random *rand.Rand) (lines []learnedLine) {
+	for owner := range 1 + random.IntN(8) {
+		for i := range random.IntN(map[bool]int{true: 400, false: 30}[random.IntN(3) == 0]) {
+			lines = append(lines, learnedLine{
+				kind:     predict.Levels[random.IntN(2)],
+				subject:  fmt.Sprintf("%d:%016x", owner, i),
+				owner:    int64(owner),
+				decision: decision{profile: "1g.5gb"},
+				last:     int64(random.IntN(1000)),
+			})
 		}
-		next := 0
-		for _, l := range kept {
-			has[l.owner]++
-			size += len(l.text())
-			for lines[next] != l { // the order must stay
-				if next++; next == len(lines) {
-					t.Fatal("a new line, or another order")
-				}
+	}
+	return lines
+}
+
+// longest returns the length of the longest line in bytes.
+func longest(lines []learnedLine) (bytes int) {
+	for _, l := range lines {
+		bytes = max(bytes, len(l.text()))
+	}
+	return bytes
+}
+
+// checkRoom checks that the kept lines fit, use the room, and are in the order of the lines.
+func checkRoom(t *testing.T, lines, kept []learnedLine, room, bytes int) {
+	t.Helper()
+	size, next := 0, 0
+	for _, l := range kept {
+		size += len(l.text())
+		for lines[next] != l {
+			if next++; next == len(lines) {
+				t.Fatal("a new line, or another order")
 			}
 		}
-		if len(kept) > room || size > bytes {
-			t.Fatalf("%d lines of %d bytes, with room for %d lines and %d bytes", len(kept), size, room, bytes)
+	}
+	if len(kept) > room || size > bytes {
+		t.Fatalf("%d lines of %d bytes, with room for %d lines and %d bytes", len(kept), size, room, bytes)
+	}
+	if len(kept) < min(len(lines), room) && size <= bytes-longest(lines) {
+		t.Fatalf("%d of %d lines, with room for %d, and %d of %d bytes", len(kept), len(lines), room, size, bytes)
+	}
+}
+
+// checkOwners checks which lines each owner has lost. room is the number of lines that certainly fit.
+func checkOwners(t *testing.T, lines, kept []learnedLine, room int) {
+	t.Helper()
+	had, has := map[int64][]learnedLine{}, map[int64][]learnedLine{}
+	for _, l := range lines {
+		had[l.owner] = append(had[l.owner], l)
+	}
+	for _, l := range kept {
+		has[l.owner] = append(has[l.owner], l)
+	}
+	equal, least := room/max(len(had), 1), len(lines)
+	for owner := range had {
+		if len(has[owner]) == len(had[owner]) {
+			continue
 		}
-		if len(kept) < min(len(lines), room) && size <= bytes-longest {
-			t.Fatalf("%d of %d lines, with room for %d, and %d of %d bytes", len(kept), len(lines), room, size, bytes)
+		least = min(least, len(has[owner]))
+		if len(had[owner]) <= equal {
+			t.Fatalf("owner %d had %d lines, an equal share is %d, and %d are left",
+				owner, len(had[owner]), equal, len(has[owner]))
 		}
-		equal := min(room, bytes/max(longest, 1)) / max(len(had), 1)
-		least := len(lines)
-		for owner := range had {
-			if has[owner] < had[owner] {
-				least = min(least, has[owner])
-				if had[owner] <= equal {
-					t.Fatalf("owner %d had %d lines, an equal share is %d, and %d are left",
-						owner, had[owner], equal, has[owner])
-				}
-			}
+	}
+	for owner, left := range has {
+		if len(left) > least+1 {
+			t.Fatalf("owner %d keeps %d lines, and another that lost lines keeps %d", owner, len(left), least)
 		}
-		for owner := range had {
-			if has[owner] > least+1 {
-				t.Fatalf("owner %d keeps %d lines, and another that lost lines keeps %d", owner, has[owner], least)
-			}
-			of := func(all []learnedLine) []learnedLine {
-				return slices.DeleteFunc(slices.Clone(all), func(l learnedLine) bool { return l.owner != owner })
-			}
-			if mine := of(lines)[:has[owner]]; !slices.Equal(mine, of(kept)) {
-				t.Fatalf("owner %d lost lines other than the oldest", owner)
-			}
+		if !slices.Equal(had[owner][:len(left)], left) {
+			t.Fatalf("owner %d lost lines other than the oldest", owner)
 		}
 	}
 }

@@ -56,9 +56,11 @@ func parseTable(text string) (t table, err error) {
 		t.profiles[p.Name] = float64(p.MiB)
 	}
 	t.gpuTypes = slices.Sorted(maps.Keys(d.Models))
-	for kind, lines := range map[string]map[string]decisions.Learned{"key": d.Key, "user": d.User, "site": d.Site} {
+	for kind, lines := range map[predict.Level]map[string]decisions.Learned{
+		predict.ByKey: d.Key, predict.ByUser: d.User, predict.BySite: d.Site,
+	} {
 		for who, l := range lines {
-			t.decided[kind+" "+who] = decision{profile: l.Profile, seconds: l.Seconds}
+			t.decided[string(kind)+" "+who] = decision{profile: l.Profile, seconds: l.Seconds}
 		}
 	}
 	return t, nil
@@ -129,21 +131,13 @@ func ReadTable(path string) (Table, error) {
 // Own returns the profile of the administrator's line that takes precedence over a prediction at this level, or an
 // empty string. A line for the key takes precedence over all predictions, a line for the user's script fingerprint over
 // all except ByKey, and a site line over BySite and Unknown.
-func (t Table) Own(job repo.Of, level predict.Level) string {
-	lines := []string{
-		fmt.Sprintf("key %d:%s", job.UID, job.Key),
-		fmt.Sprintf("user %d:%s", job.UID, job.Fingerprint),
-		"site " + job.Fingerprint,
-	}
-	switch level {
-	case predict.ByKey:
-		lines = lines[:1]
-	case predict.ByUser:
-		lines = lines[:2]
-	}
-	for _, line := range lines {
-		if own, ok := t.decided[line]; ok {
+func (t Table) Own(job repo.JobKeys, level predict.Level) string {
+	for _, kind := range predict.Levels {
+		if own, ok := t.decided[lineName(kind, job)]; ok {
 			return own.profile
+		}
+		if kind == level {
+			break
 		}
 	}
 	return ""

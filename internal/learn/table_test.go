@@ -69,7 +69,7 @@ func learned(t *testing.T, path string) string {
 	return lineSeconds.ReplaceAllString(text, "$1")
 }
 
-func taught(t *testing.T) *repo.Repo {
+func filled(t *testing.T) *repo.Repo {
 	r := fresh(t)
 	add(t, r, ten("00000000000000a1", work, 1001, 5000, began)...) // needs 1g.10gb, the newest
 	// the same script under another name: no additional line
@@ -85,7 +85,7 @@ func taught(t *testing.T) *repo.Repo {
 // first.
 func TestWrite(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 41\n"+own)
-	done, err := Write(path, taught(t), predict.DefaultSite)
+	done, err := Write(path, filled(t), predict.DefaultSite)
 	if err != nil || !done.Changed || done.Generation != 42 || done.LeftOut != 0 {
 		t.Fatalf("%+v %v", done, err)
 	}
@@ -109,16 +109,16 @@ func TestOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		job   repo.Of
+		job   repo.JobKeys
 		level predict.Level
 		want  string
 	}{
-		{repo.Of{Key: "00000000000000aa", Fingerprint: work, UID: 1002}, predict.ByKey, "4g.20gb"},
-		{repo.Of{Key: "00000000000000b1", Fingerprint: work, UID: 1002}, predict.ByKey, ""},
-		{repo.Of{Key: "00000000000000b1", Fingerprint: work, UID: 1002}, predict.ByUser, "3g.20gb"},
-		{repo.Of{Key: "00000000000000a1", Fingerprint: work, UID: 1001}, predict.ByUser, ""},
-		{repo.Of{Key: "00000000000000a1", Fingerprint: work, UID: 1001}, predict.BySite, "4g.20gb"},
-		{repo.Of{Key: "00000000000000a1", Fingerprint: work, UID: 1001}, predict.Unknown, "4g.20gb"},
+		{repo.JobKeys{Key: "00000000000000aa", Fingerprint: work, UID: 1002}, predict.ByKey, "4g.20gb"},
+		{repo.JobKeys{Key: "00000000000000b1", Fingerprint: work, UID: 1002}, predict.ByKey, ""},
+		{repo.JobKeys{Key: "00000000000000b1", Fingerprint: work, UID: 1002}, predict.ByUser, "3g.20gb"},
+		{repo.JobKeys{Key: "00000000000000a1", Fingerprint: work, UID: 1001}, predict.ByUser, ""},
+		{repo.JobKeys{Key: "00000000000000a1", Fingerprint: work, UID: 1001}, predict.BySite, "4g.20gb"},
+		{repo.JobKeys{Key: "00000000000000a1", Fingerprint: work, UID: 1001}, predict.Unknown, "4g.20gb"},
 	} {
 		if got := tab.Own(c.job, c.level); got != c.want {
 			t.Errorf("%+v by %q: %q, want %q", c.job, c.level, got, c.want)
@@ -140,7 +140,7 @@ func TestWriteShared(t *testing.T) {
 		{2, "site fedcba9876543210 1g.10gb\nuser 1001:fedcba9876543210 1g.10gb\nkey 1002:00000000000000b1 1g.5gb\n"},
 	} {
 		site.Users = c.users
-		if _, err := Write(path, taught(t), site); err != nil {
+		if _, err := Write(path, filled(t), site); err != nil {
 			t.Fatal(err)
 		}
 		if got := learned(t, path); got != c.want {
@@ -152,7 +152,7 @@ func TestWriteShared(t *testing.T) {
 // TestWriteChangesNothing: with the same repository the file is not written. New runs change the learned lines only.
 func TestWriteChangesNothing(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own)
-	r := taught(t)
+	r := filled(t)
 	if _, err := Write(path, r, predict.DefaultSite); err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestWriteKeepsOwnerAndMode(t *testing.T) {
 	if err := os.Symlink(path, link); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Write(link, taught(t), predict.DefaultSite); err != nil {
+	if _, err := Write(link, filled(t), predict.DefaultSite); err != nil {
 		t.Fatal(err)
 	}
 	now, err := os.Stat(path)
@@ -233,7 +233,7 @@ func TestWriteBounds(t *testing.T) {
 
 // TestWriteRefuses: the error names a file that is not a table, and the file is not changed.
 func TestWriteRefuses(t *testing.T) {
-	r := taught(t)
+	r := filled(t)
 	for text, want := range map[string]string{
 		"":                                  "its first line is not",
 		"caelum-decisions 2 1\n" + own:      "its first line is not",
@@ -278,7 +278,7 @@ func TestModels(t *testing.T) {
 		want string
 	}{{100, "1g.5gb"}, {4864, "1g.5gb"}, {4865, "1g.10gb"}, {39000, "7g.40gb"}, {60000, "7g.80gb"}, {1e6, "3g.20gb"}} {
 		need := predict.Need{PeakMiB: c.peak, HighestMiB: c.peak}
-		if got := Give(need, true, models, "3g.20gb").Profile; got != c.want {
+		if got := Choose(need, true, models, "3g.20gb").Profile; got != c.want {
 			t.Errorf("%.0f MiB: %q, want %q", c.peak, got, c.want)
 		}
 		// No run was complete: a profile that was too small makes the result larger, and no run makes it smaller.
@@ -286,11 +286,11 @@ func TestModels(t *testing.T) {
 		if c.peak < 19000 {
 			want = "3g.20gb"
 		}
-		if got := Give(need, false, models, "3g.20gb").Profile; got != want {
+		if got := Choose(need, false, models, "3g.20gb").Profile; got != want {
 			t.Errorf("at least %.0f MiB: %q, want %q", c.peak, got, want)
 		}
 	}
-	if got := Give(predict.Need{}, false, models, "3g.20gb"); got.Profile != "3g.20gb" ||
+	if got := Choose(predict.Need{}, false, models, "3g.20gb"); got.Profile != "3g.20gb" ||
 		got.Model.Name != "A100-40GB" {
 		t.Errorf("without runs: %+v", got)
 	}

@@ -5,34 +5,12 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
-	"slices"
 	"strings"
 	"testing"
 )
 
 // functionLines is the maximum number of lines of a function, so that it fits on a screen.
 const functionLines = 60
-
-// long are the functions that exceed the limit and are still to be split.
-var long = []string{
-	"cmd/caelum.newRepoForget", "cmd/caelum.newSimulate", "cmd/caelum.runSimulate", "cmd/caelum.simulation.print",
-	"cmd/caelum.printStatus",
-	"internal/agent.Config.check", "internal/agent.FuzzAgent", "internal/agent.Agent.lease",
-	"internal/agent.Agent.pass", "internal/agent.TestLostLedger", "internal/agent.soak",
-	"internal/api.FuzzServer", "internal/api.NewServer",
-	"internal/doctor.decisionTable",
-	"internal/gpu.beHolder",
-	"internal/learn.TestShare",
-	"internal/offer.TestLendSound", "internal/offer.Make", "internal/offer.TestSound",
-	"internal/offer.TestComponentsStart",
-	"internal/place.TestReconfigure", "internal/place.TestReconfigureTakesTheCheapest",
-	"internal/plan.Explain", "internal/plan.View.explain", "internal/plan.TestQueue",
-	"internal/repo.TestOutbox",
-	"internal/sim.TestChurn",
-	"internal/slurm.parseNode", "internal/slurm.TestStory",
-	"internal/slurm/slurmtest.TestStory",
-	"internal/trust.TestPath",
-}
 
 // TestFunctionLines: a function has at most functionLines lines, without the lines inside of its data.
 func TestFunctionLines(t *testing.T) {
@@ -49,7 +27,7 @@ func TestFunctionLines(t *testing.T) {
 					continue
 				}
 				n := 1 + inside(set, f) - dataLines(set, f)
-				if name := p.ImportPath + "." + functionName(f); n > functionLines && !slices.Contains(long, name) {
+				if name := p.ImportPath + "." + functionName(f); n > functionLines {
 					t.Errorf("%v: %s has %d lines, more than %d", set.Position(f.Pos()), name, n, functionLines)
 				}
 			}

@@ -15,7 +15,7 @@
 //	compute.go    compute slices: Amdahl's law, busy share from run times or utilisation, max_slowdown, time limits
 //	ends.go       Ends: expected duration of a running job from ended jobs (the last 4096, from 32 on)
 //	key.go        job key and script fingerprint; the number of hashed bytes of name (256) and script (4096)
-//	need.go       Predict, Need; settings of a site (margin 5%, 3 users, Window 5 runs, Quantile 0.15); profile (On)
+//	need.go       Predict, Need; Levels; settings of a site (margin 5%, 3 users, Window 5 runs, Quantile 0.15); On
 //	partition.go  Partitions: the best profiles for a model with measured batch sizes, for `caelum profile-job`
 //	peak.go       memory: the peak that counts, its margin (scatter), runs with too little memory; the sentence Why
 //	run.go        Run; the text of its summary, caelum:run=..., in an accounting record: format and reader

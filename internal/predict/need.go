@@ -16,6 +16,9 @@ const (
 	BySite  Level = "site" // runs of the same script by all users
 )
 
+// Levels are the levels at which a job can have runs. A prediction falls back from each level to the next.
+var Levels = []Level{ByKey, ByUser, BySite}
+
 // Site has the settings of a site.
 type Site struct {
 	// Margin is the safety margin on the highest peak when one run is known, as a share of the peak. It is also the

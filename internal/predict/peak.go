@@ -1,6 +1,7 @@
 package predict
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -26,9 +27,16 @@ func (n *Need) memory(runs []attempt, site Site) {
 		margin = scatter(peaks, site)
 	}
 	n.PeakMiB = max(n.HighestMiB*(1+margin), open)
-	n.HighestMiB = max(n.HighestMiB, open)
 	less := tooLittle(runs)
-	n.why(runs, margin, less >= n.PeakMiB && less > 0)
+	switch {
+	case less > 0 && less >= n.PeakMiB:
+		n.Why = whyLarger(runs)
+	case n.Runs > 0 && open > n.HighestMiB*(1+margin):
+		n.Why = fmt.Sprintf("a run that was not complete used %.0f MiB: the job needs at least as much", open)
+	default:
+		n.Why = whyPeak(runs, n.Runs, cmp.Or(n.HighestMiB, open), margin)
+	}
+	n.HighestMiB = max(n.HighestMiB, open)
 	if less > 0 {
 		n.PeakMiB = max(n.PeakMiB, less+1)
 	}
@@ -80,8 +88,8 @@ func tooLittle(runs []attempt) (most float64) {
 	return max(most, second(short))
 }
 
-// why sets the sentence Why.
-func (n *Need) why(runs []attempt, margin float64, short bool) {
+// whyLarger returns the sentence Why for a need that follows from runs with too little memory.
+func whyLarger(runs []attempt) string {
 	var last attempt // the last run with too little memory, after the last complete run
 	for _, r := range runs {
 		switch {
@@ -92,32 +100,28 @@ func (n *Need) why(runs []attempt, margin float64, short bool) {
 		}
 	}
 	switch {
-	case short && last.short:
-		n.Why = "a run failed with its slice's memory nearly full: the job needs a larger slice"
-	case short && last.doubtful:
-		n.Why = "a run failed, possibly for lack of memory: the job gets a larger slice until a run completes"
-	case short:
-		n.Why = "runs failed on smaller slices more than once, probably for lack of memory"
-	case len(runs) == 0:
-		n.Why = "no run was sampled"
-	case n.Runs == 0:
-		n.Why = fmt.Sprintf("%s complete; the job needs at least %.0f MiB", noneOf(len(runs)), n.HighestMiB)
-	case n.Runs == 1:
-		n.Why = fmt.Sprintf("the peak is %.0f MiB, with 1 complete run; the margin is %.1f%%", n.HighestMiB, 100*margin)
-	default:
-		n.Why = fmt.Sprintf(
-			"%.0f MiB is the larger of the last peak and the second highest peak of %d complete runs; "+
-				"the margin is %.1f%%",
-			n.HighestMiB,
-			n.Runs,
-			100*margin,
-		)
+	case last.short:
+		return "a run failed with its slice's memory nearly full: the job needs a larger slice"
+	case last.doubtful:
+		return "a run failed, possibly for lack of memory: the job gets a larger slice until a run completes"
 	}
+	return "runs failed on smaller slices more than once, probably for lack of memory"
 }
 
-func noneOf(runs int) string {
-	if runs == 1 {
-		return "the only run was not"
+// whyPeak returns the sentence Why for a need that is a peak in MiB with a margin, as a share of the peak.
+func whyPeak(runs []attempt, complete int, peak, margin float64) string {
+	switch {
+	case len(runs) == 0:
+		return "no run was sampled"
+	case complete == 0 && len(runs) == 1:
+		return fmt.Sprintf("the only run was not complete; the job needs at least %.0f MiB", peak)
+	case complete == 0:
+		return fmt.Sprintf("none of %d runs was complete; the job needs at least %.0f MiB", len(runs), peak)
+	case complete == 1:
+		return fmt.Sprintf("the peak is %.0f MiB, with 1 complete run; the margin is %.1f%%", peak, 100*margin)
 	}
-	return fmt.Sprintf("none of %d runs was", runs)
+	return fmt.Sprintf(
+		"%.0f MiB is the larger of the last peak and the second highest peak of %d complete runs; the margin is %.1f%%",
+		peak, complete, 100*margin,
+	)
 }

@@ -12,7 +12,7 @@ import (
 
 // Script is one key of a user, with a summary of its runs.
 type Script struct {
-	Of
+	JobKeys
 	User, Account, Name string // of the newest run
 	Runs                int
 	Last                int64   // start of the newest run, Unix seconds

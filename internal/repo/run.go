@@ -151,8 +151,8 @@ func (r *Repo) ByKey(uid uint32, key string) (predict.History, error) {
 	return r.history(predict.ByKey, "key = ? AND uid = ? AND work <> ''", key, uid)
 }
 
-// OfKey lists the newest runs of a user's key, oldest first, including those without a script.
-func (r *Repo) OfKey(uid uint32, key string) ([]predict.Run, error) {
+// RunsOfKey lists the newest runs of a user's key, oldest first, including those without a script.
+func (r *Repo) RunsOfKey(uid uint32, key string) ([]predict.Run, error) {
 	h, err := r.history(predict.ByKey, "key = ? AND uid = ?", key, uid)
 	return h.Runs, err
 }
@@ -214,46 +214,52 @@ func (r *Repo) runs(where string, args ...any) ([]predict.Run, error) {
 	}, "SELECT "+columns+" FROM run WHERE "+where, args...)
 }
 
-// Of identifies a job for predictions. Unknown fields are empty.
-type Of struct {
+// JobKeys has the job key, the script fingerprint and the user of a job, by which its earlier runs are found. Unknown
+// fields are empty.
+type JobKeys struct {
 	Key, Fingerprint string
 	UID              uint32
 }
 
-// Predict predicts the need of a job, and returns the history that the prediction is based on: the runs of the job's
-// key, otherwise the user's runs with the same script fingerprint, otherwise, if the site shares them, the runs of all
-// users with that fingerprint. It returns false if none of these has a complete run; the need is then at most a lower
-// bound.
-func (r *Repo) Predict(job Of, site predict.Site) (predict.Need, predict.History, bool, error) {
-	ask := []func() (predict.History, error){
-		func() (predict.History, error) { return r.ByKey(job.UID, job.Key) },
-		func() (predict.History, error) { return r.ByUser(job.UID, job.Fingerprint) },
-	}
+// Predict predicts the need of a job, and returns the history that the prediction is based on. It uses the first of
+// predict.Levels at which a run was complete. It returns false if there is no such level; the need is then at most a
+// lower bound.
+func (r *Repo) Predict(job JobKeys, site predict.Site) (predict.Need, predict.History, bool, error) {
 	var least predict.Need
 	var of predict.History
-	for _, history := range ask {
-		h, err := history()
-		if err != nil {
-			return predict.Need{}, h, false, err
-		}
-		need, ok := predict.Predict(h, site)
-		if ok {
-			return need, h, true, nil
+	for _, level := range predict.Levels {
+		need, h, ok, err := r.PredictAt(level, job, site)
+		if err != nil || ok {
+			return need, h, ok, err
 		}
 		if least.PeakMiB == 0 && need.PeakMiB > 0 {
 			least, of = need, h
 		}
 	}
-	if site.Share {
-		users, err := r.BySite(job.Fingerprint)
-		if err != nil {
-			return predict.Need{}, predict.History{}, false, err
-		}
-		if need, ok := predict.PredictShared(users, site); ok {
-			return need, together(users), true, nil
-		}
-	}
 	return least, of, false, nil
+}
+
+// PredictAt is like Predict, for the runs of one level: those of the job's key, the user's runs with the same script
+// fingerprint, or the runs of all users with that fingerprint, if the site shares them.
+func (r *Repo) PredictAt(
+	level predict.Level, job JobKeys, site predict.Site,
+) (need predict.Need, h predict.History, ok bool, err error) {
+	switch {
+	case level == predict.ByKey:
+		h, err = r.ByKey(job.UID, job.Key)
+	case level == predict.ByUser:
+		h, err = r.ByUser(job.UID, job.Fingerprint)
+	case site.Share:
+		users, err := r.BySite(job.Fingerprint)
+		if err == nil {
+			need, ok = predict.PredictShared(users, site)
+		}
+		return need, together(users), ok, err
+	}
+	if err == nil {
+		need, ok = predict.Predict(h, site)
+	}
+	return need, h, ok, err
 }
 
 // together merges the histories of several users and keeps the newest runs.

@@ -188,9 +188,9 @@ func TestSetAccounting(t *testing.T) {
 
 // TestNoAccounting: slurmdbd does not answer.
 func TestNoAccounting(t *testing.T) {
-	const said = "sacctmgr: error: slurm_persist_conn_open_without_init: failed to open persistent connection to " +
+	const stderr = "sacctmgr: error: slurm_persist_conn_open_without_init: failed to open persistent connection to " +
 		"host:127.0.0.1:6819: Connection refused\n"
-	c, _ := stage(t, scene{err: said}, scene{err: said}, scene{err: said})
+	c, _ := stage(t, scene{err: stderr}, scene{err: stderr}, scene{err: stderr})
 	_, err := c.Records(context.Background(), AdminComment, time.Now(), time.Now())
 	_, err2 := c.Names(context.Background(), time.Now(), time.Now())
 	err3 := c.SetAccounting(context.Background(), Record{Ref: "1", End: time.Now()}, AdminComment, "x")

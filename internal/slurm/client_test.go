@@ -140,7 +140,7 @@ func recordOf(set map[string]string) scene {
 	return scene{out: b.String() + "\n"}
 }
 
-func lookOf(state string) scene {
+func exclusionOf(state string) scene {
 	return scene{out: strings.Join([]string{"7", "n[8-9]", state, "\n"}, recordedSep)}
 }
 
@@ -168,7 +168,8 @@ func TestJobRequeuedMeanwhile(t *testing.T) {
 	for _, show := range []string{"   JobState=PENDING Reason=x\n   StartTime=1795233592 EndTime=x\n",
 		"   JobState=RUNNING Reason=x\n   StartTime=1795239999 EndTime=x\n"} {
 		pending := recordOf(map[string]string{"state": "PENDING", "nodelist": ""})
-		c, _ := stage(t, recordOf(nil), scene{out: "JobId=7 JobName=x" + imitation + show}, pending, lookOf("PENDING"))
+		show = "JobId=7 JobName=x" + imitation + show
+		c, _ := stage(t, recordOf(nil), scene{out: show}, pending, exclusionOf("PENDING"))
 		j, err := c.Job(context.Background(), 7)
 		if err != nil || j.State != "PENDING" || j.Allocated != nil || !slices.Equal(j.ExcNodes, []string{"n8", "n9"}) {
 			t.Errorf("%+v %v", j, err)
@@ -248,8 +249,8 @@ func TestRequeueOfTheDead(t *testing.T) {
 	}
 }
 
-// TestNothingOddIsRun: Invalid arguments are refused before any command runs.
-func TestNothingOddIsRun(t *testing.T) {
+// TestInvalidArgumentsAreNotRun: Invalid arguments are refused before any command runs.
+func TestInvalidArgumentsAreNotRun(t *testing.T) {
 	ctx := context.Background()
 	c, calls := stage(t)
 	_, errNode := c.Node(ctx, "--all")
@@ -277,8 +278,8 @@ func TestNothingOddIsRun(t *testing.T) {
 func TestErrors(t *testing.T) {
 	ctx := context.Background()
 	for _, tc := range []struct {
-		said string
-		want error
+		stderr string
+		want   error
 	}{
 		{"slurm_load_node error: Unable to contact slurm controller (connect failure)", ErrUnreachable},
 		{"Unexpected message received for job 11", ErrUnreachable},
@@ -289,11 +290,11 @@ func TestErrors(t *testing.T) {
 		{"Job has already finished for job 2", ErrJobState},
 		{"Requested operation is presently disabled for job 23", ErrJobState},
 	} {
-		c, _ := stage(t, scene{err: tc.said})
+		c, _ := stage(t, scene{err: tc.stderr})
 		_, err := c.Queue(ctx)
 		var ce *CommandError
-		if !errors.Is(err, tc.want) || !errors.As(err, &ce) || !strings.Contains(err.Error(), tc.said) {
-			t.Errorf("%q became %v", tc.said, err)
+		if !errors.Is(err, tc.want) || !errors.As(err, &ce) || !strings.Contains(err.Error(), tc.stderr) {
+			t.Errorf("%q became %v", tc.stderr, err)
 		}
 	}
 	c, _ := stage(t, scene{out: "Node nope not found\n", err: " "})

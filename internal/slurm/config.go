@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,6 +19,15 @@ type Config struct {
 	// AsOf is the time on slurmctld's clock when it answered, in whole seconds (_fill_ctld_conf, 22.05 to 25.05). Zero
 	// if unknown.
 	AsOf time.Time
+}
+
+// Config reads slurmctld's configuration. Errors: ErrUnreachable.
+func (c *Client) Config(ctx context.Context) (Config, error) {
+	out, err := c.run(ctx, nil, c.scontrol, "show", "config")
+	if err != nil {
+		return Config{}, err
+	}
+	return parseConfig(out)
 }
 
 // parseConfig reads lines of the form "Name   = value", which only an admin writes.

@@ -10,64 +10,66 @@ import (
 	"testing"
 )
 
-// TestConstraint covers expressions that some nodes meet, and expressions that no node meets.
+// constraints are expressions that some nodes meet, and expressions that no node meets.
+var constraints = []struct {
+	text     string
+	nodes    int
+	features string // of a node
+	want     string // a part of the reason, empty: the node meets it
+}{
+	{"", 1, "", ""},
+	{"(null)", 1, "", ""},
+	{"a", 1, "b a", ""},
+	{"a", 0, "b", "does not have the features a"},
+	{"a&b", 1, "a b", ""},
+	{"a&b", 1, "a", "does not have the features a&b"},
+	{"a,b", 1, "a", "does not have the features a,b"},
+	{"a|b", 1, "b", ""},
+	{"a|b&c", 1, "a", "does not have"}, // (a|b)&c
+	{"a|b&c", 1, "a c", ""},
+	{"a&b|c", 1, "c", ""}, // (a&b)|c
+	{"a|(b&c)", 1, "a", ""},
+	{"a|(b&c)", 1, "b", "does not have"},
+	{"(a|b)&(c|d)", 1, "b c", ""},
+	{"(a|b)&(c|d)", 1, "a b", "does not have"},
+	{"(a)", 1, "a", ""},
+	{"(a&b|c)", 1, "c", ""},
+	{"[a|b]", 1, "b", ""},
+	{"[a|b]", 1, "c", "does not have"},
+	{"f&[a|b]", 1, "a", "does not have"},
+	{"f&[a|b]&g", 2, "f g a", ""},
+	{"[a]", 1, "a", ""},
+	{"a*1", 1, "a", ""},
+	{"a*1", 1, "b", "does not have"},
+	{"a*2", 1, "a", "needs 2 nodes; the job asks for 1"},
+	{"a*2", 4, "a", ""},
+	{"a*2", 4, "b", "does not have"},
+	{"(a|b)*2", 2, "b", ""},
+	{"a*1&b*1", 1, "a", "does not have"},
+	{"a*1&b*1", 2, "a b", ""},
+	{"[a*1&b*1]", 2, "a b", "use a heterogeneous job"},
+	{"[(a|b)*1&(c)*1]", 2, "a b c", "parentheses in brackets"},
+	{"[(a&b)|(c&d)]", 1, "c d", "parentheses in brackets"},
+	{"a|b*1", 1, "a b", "counts that are joined with |"},
+	{"a|[b|c]", 1, "a b", "brackets that are not joined with &"},
+	{"[a|b]|c", 1, "a c", "brackets that are not joined with &"},
+	{"[a|b]&[c|d]", 1, "a c", "brackets that are not joined with &"},
+	{"[a|b*1]", 1, "a b", "use a heterogeneous job"},
+	{"((a|b)&c)", 1, "a b c", "cannot be read"},
+	{"a&", 1, "a", "cannot be read"},
+	{"(a|b)c", 1, "a b c", "cannot be read"},
+	{"(a|b", 1, "a b", "cannot be read"},
+	{"a*0", 1, "a", "count"},
+	{"a*99999999999999999999", 1, "a", "count"},
+	{"|a", 1, "a", "cannot be read"},
+	{"[a|b", 1, "a", "cannot be read"},
+	{strings.Repeat("x", maxShown+1), 1, "", "features " + strings.Repeat("x", maxShown) + "..."},
+	{strings.Repeat("a|", maxFeatures) + "a", 1, "a", "more than 64"},
+	{strings.Repeat("a|", maxFeatures-1) + "a", 1, "a", ""},
+}
+
 func TestConstraint(t *testing.T) {
-	for _, c := range []struct {
-		text     string
-		nodes    int
-		features string // of a node
-		want     string // a part of the reason, empty: the node meets it
-	}{
-		{"", 1, "", ""},
-		{"(null)", 1, "", ""},
-		{"a", 1, "b a", ""},
-		{"a", 0, "b", "does not have the features a"},
-		{"a&b", 1, "a b", ""},
-		{"a&b", 1, "a", "does not have the features a&b"},
-		{"a,b", 1, "a", "does not have the features a,b"},
-		{"a|b", 1, "b", ""},
-		{"a|b&c", 1, "a", "does not have"}, // (a|b)&c
-		{"a|b&c", 1, "a c", ""},
-		{"a&b|c", 1, "c", ""}, // (a&b)|c
-		{"a|(b&c)", 1, "a", ""},
-		{"a|(b&c)", 1, "b", "does not have"},
-		{"(a|b)&(c|d)", 1, "b c", ""},
-		{"(a|b)&(c|d)", 1, "a b", "does not have"},
-		{"(a)", 1, "a", ""},
-		{"(a&b|c)", 1, "c", ""},
-		{"[a|b]", 1, "b", ""},
-		{"[a|b]", 1, "c", "does not have"},
-		{"f&[a|b]", 1, "a", "does not have"},
-		{"f&[a|b]&g", 2, "f g a", ""},
-		{"[a]", 1, "a", ""},
-		{"a*1", 1, "a", ""},
-		{"a*1", 1, "b", "does not have"},
-		{"a*2", 1, "a", "needs 2 nodes; the job asks for 1"},
-		{"a*2", 4, "a", ""},
-		{"a*2", 4, "b", "does not have"},
-		{"(a|b)*2", 2, "b", ""},
-		{"a*1&b*1", 1, "a", "does not have"},
-		{"a*1&b*1", 2, "a b", ""},
-		{"[a*1&b*1]", 2, "a b", "use a heterogeneous job"},
-		{"[(a|b)*1&(c)*1]", 2, "a b c", "parentheses in brackets"},
-		{"[(a&b)|(c&d)]", 1, "c d", "parentheses in brackets"},
-		{"a|b*1", 1, "a b", "counts that are joined with |"},
-		{"a|[b|c]", 1, "a b", "brackets that are not joined with &"},
-		{"[a|b]|c", 1, "a c", "brackets that are not joined with &"},
-		{"[a|b]&[c|d]", 1, "a c", "brackets that are not joined with &"},
-		{"[a|b*1]", 1, "a b", "use a heterogeneous job"},
-		{"((a|b)&c)", 1, "a b c", "cannot be read"},
-		{"a&", 1, "a", "cannot be read"},
-		{"(a|b)c", 1, "a b c", "cannot be read"},
-		{"(a|b", 1, "a b", "cannot be read"},
-		{"a*0", 1, "a", "count"},
-		{"a*99999999999999999999", 1, "a", "count"},
-		{"|a", 1, "a", "cannot be read"},
-		{"[a|b", 1, "a", "cannot be read"},
-		{strings.Repeat("x", maxShown+1), 1, "", "features " + strings.Repeat("x", maxShown) + "..."},
-		{strings.Repeat("a|", maxFeatures) + "a", 1, "a", "more than 64"},
-		{strings.Repeat("a|", maxFeatures-1) + "a", 1, "a", ""},
-	} {
+	for _, c := range constraints {
 		got := ParseConstraint(c.text).Lacking(strings.Fields(c.features), c.nodes)
 		if !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
 			t.Errorf("%s on a node with %q, of %d: %q, want %q", c.text, c.features, c.nodes, got, c.want)

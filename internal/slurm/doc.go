@@ -32,11 +32,11 @@
 //
 // Reading slurmctld:
 //
-//	read.go          the requests for a node, the queue and a job (jobTries 5); the jobs on a node (On)
+//	queue.go         the requests for the queue and for a job (jobTries 5); the jobs on a node (On)
 //	job.go           Job; which states hold or occupy a node; expected run time and end (caelum:runs=, time limit)
 //	record.go        the columns of squeue, its random separator, and the tasks of an array as one job
 //	alloc.go         the GRES that each node gave to a job (`scontrol -d show job`); imitations in users' texts
-//	node.go          Node and its record in `scontrol -d show node`; a node whose slurmd has not registered
+//	node.go          a node: request, `scontrol -d show node`, valid names; a node whose slurmd has not registered
 //	nodes.go         all nodes in one request, with their reservations
 //	partitions.go    partitions, and which of them allocate whole nodes
 //	reservations.go  active reservations, and which of them keep other jobs out

@@ -2,7 +2,9 @@ package slurm
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,6 +65,33 @@ func (n Node) Is(state string) bool {
 	return false
 }
 
+var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+// ValidNode reports whether a text can be the name of one node.
+func ValidNode(name string) bool { return nodeName.MatchString(name) }
+
+func checkNode(name string) error {
+	if !ValidNode(name) {
+		return fmt.Errorf("%w: %.80q is not a node name", ErrNoNode, name)
+	}
+	return nil
+}
+
+// Node reads a node. Errors: ErrNoNode, ErrUnreachable.
+func (c *Client) Node(ctx context.Context, name string) (Node, error) {
+	if err := checkNode(name); err != nil {
+		return Node{}, err
+	}
+	asked := time.Now()
+	out, err := c.run(ctx, nil, c.scontrol, "-d", "show", "node", name)
+	if err != nil {
+		return Node{}, err
+	}
+	n, err := parseNode(out, name)
+	n.Asked = asked
+	return n, err
+}
+
 // parseNode reads the output of `scontrol -d show node NAME`: lines of key=value words, none of which users write. Some
 // values contain spaces (OS, Reason, Comment), so a key counts only where slurmctld writes it: at the start of a line,
 // or for some keys after a value without spaces.
@@ -73,13 +102,9 @@ func parseNode(out, name string) (Node, error) {
 		return Node{}, fmt.Errorf("scontrol shows %.40q instead of node %s", first, name)
 	}
 	n := Node{Name: name}
-	var err error
-	record := func(e error) { // the first error counts
-		if err == nil {
-			err = e
-		}
+	if err := words(lines[0], map[string]*int{"CoresPerSocket": &n.CoresPerSocket}); err != nil {
+		return Node{}, fmt.Errorf("node %s: %w", name, err)
 	}
-	record(words(lines[0], map[string]*int{"CoresPerSocket": &n.CoresPerSocket}))
 	seen := make(map[string]bool)
 	for _, line := range lines[1:] {
 		key, value, ok := strings.Cut(strings.TrimLeft(line, " "), "=")
@@ -87,83 +112,83 @@ func parseNode(out, name string) (Node, error) {
 			continue
 		}
 		seen[key] = true
-		value = strings.TrimRight(value, " ")
-		word, rest, _ := strings.Cut(value, " ")
-		var e error
-		switch key {
-		case "ActiveFeatures":
-			n.Features = list(word)
-		case "Gres":
-			n.Gres, e = ParseGRES(word)
-		case "GresUsed":
-			n.GresUsed, e = ParseGRES(word)
-			n.Unregistered = n.Unregistered || strings.Contains(word, "gpu:") && !strings.Contains(word, "(IDX:")
-		case "CfgTRES":
-			var all GRESList
-			all, e = ParseTRES(word)
-			if i := slices.IndexFunc(all, func(g GRES) bool { return g == GRES{"mig", "", g.Count} }); i >= 0 {
-				n.MIGTotal = all[i].Count
-			}
-		case "State":
-			// A node that does not respond has a trailing * on its base state in releases before 22.05.
-			n.States = strings.Split(strings.ReplaceAll(word, "*", ""), "+")
-			e = words(
-				rest,
-				map[string]*int{"Weight": &n.Weight, "TmpDisk": &n.TmpDisk, "ThreadsPerCore": &n.ThreadsPerCore},
-			)
-		case "Partitions":
-			n.Partitions = list(word)
-		case "BootTime":
-			n.BootTime, e = parseTime(word)
-			record(e)
-			started, _, _ := strings.Cut(rest, " ")
-			if s, ok := strings.CutPrefix(started, "SlurmdStartTime="); ok {
-				n.SlurmdStartTime, e = parseTime(s)
-				n.Unregistered = n.Unregistered || e == nil && n.SlurmdStartTime.IsZero()
-			}
-		case "NodeAddr": // NodeHostName, Port and, of a node that has registered, Version follow
-			n.Addr = word
-			for w := range strings.FieldsSeq(rest) {
-				if v, ok := strings.CutPrefix(w, "Version="); ok {
-					n.Version = v
-				}
-			}
-		case "CPUAlloc":
-			used, tot := 0, 0
-			if used, e = strconv.Atoi(word); e != nil {
-				break
-			}
-			// CPUEfctv does not include the CPUs that are reserved for slurmd (22.05 and later).
-			for w := range strings.FieldsSeq(rest) {
-				if v, ok := strings.CutPrefix(w, "CPUEfctv="); ok {
-					n.CPUs, e = strconv.Atoi(v)
-				} else if v, ok := strings.CutPrefix(w, "CPUTot="); ok {
-					tot, e = strconv.Atoi(v)
-				}
-			}
-			n.CPUs = cmp.Or(n.CPUs, tot)
-			n.CPUsFree = n.CPUs - used
-		case "RealMemory": // AllocMem and Sockets follow
-			if n.Memory, e = strconv.Atoi(word); e != nil {
-				break
-			}
-			used := 0
-			e = words(rest, map[string]*int{"AllocMem": &used, "Sockets": &n.Sockets})
-			n.MemoryFree = n.Memory - used
-		case "Reason":
-			n.Reason = value
-		case "Extra":
-			n.Extra = value
+		if err := n.set(key, strings.TrimRight(value, " ")); err != nil {
+			return Node{}, fmt.Errorf("node %s: %w", name, err)
 		}
-		record(e)
-	}
-	if err != nil {
-		return Node{}, fmt.Errorf("node %s: %w", name, err)
 	}
 	if !seen["State"] || !seen["Gres"] || !seen["GresUsed"] {
 		return Node{}, fmt.Errorf("node %s: scontrol shows no State, Gres or GresUsed", name)
 	}
 	return n, nil
+}
+
+// set sets the fields that a line shows. key is the first key of the line, and value is the rest of the line.
+func (n *Node) set(key, value string) (err error) {
+	word, rest, _ := strings.Cut(value, " ")
+	switch key {
+	case "NodeAddr": // NodeHostName, Port and, of a node that has registered, Version follow
+		n.Addr = word
+		for w := range strings.FieldsSeq(rest) {
+			if v, ok := strings.CutPrefix(w, "Version="); ok {
+				n.Version = v
+			}
+		}
+	case "State":
+		// A node that does not respond has a trailing * on its base state in releases before 22.05.
+		n.States = strings.Split(strings.ReplaceAll(word, "*", ""), "+")
+		err = words(
+			rest,
+			map[string]*int{"Weight": &n.Weight, "TmpDisk": &n.TmpDisk, "ThreadsPerCore": &n.ThreadsPerCore},
+		)
+	case "BootTime":
+		err = n.setStart(word, rest)
+	case "Gres":
+		n.Gres, err = ParseGRES(word)
+	case "GresUsed":
+		n.GresUsed, err = ParseGRES(word)
+		n.Unregistered = n.Unregistered || strings.Contains(word, "gpu:") && !strings.Contains(word, "(IDX:")
+	case "CfgTRES":
+		var all GRESList
+		all, err = ParseTRES(word)
+		if i := slices.IndexFunc(all, func(g GRES) bool { return g == GRES{"mig", "", g.Count} }); i >= 0 {
+			n.MIGTotal = all[i].Count
+		}
+	case "CPUAlloc":
+		// CPUEfctv does not include the CPUs that are reserved for slurmd (22.05 and later).
+		used, usable, total := 0, 0, 0
+		err = words("CPUAlloc="+value, map[string]*int{"CPUAlloc": &used, "CPUEfctv": &usable, "CPUTot": &total})
+		n.CPUs = cmp.Or(usable, total)
+		n.CPUsFree = n.CPUs - used
+	case "RealMemory": // AllocMem and Sockets follow
+		used := 0
+		err = words(
+			"RealMemory="+value,
+			map[string]*int{"RealMemory": &n.Memory, "AllocMem": &used, "Sockets": &n.Sockets},
+		)
+		n.MemoryFree = n.Memory - used
+	case "ActiveFeatures":
+		n.Features = list(word)
+	case "Partitions":
+		n.Partitions = list(word)
+	case "Reason":
+		n.Reason = value
+	case "Extra":
+		n.Extra = value
+	}
+	return err
+}
+
+// setStart sets the times at which the node and its slurmd were started. rest is the text after BootTime.
+func (n *Node) setStart(boot, rest string) (err error) {
+	if n.BootTime, err = parseTime(boot); err != nil {
+		return err
+	}
+	started, _, _ := strings.Cut(rest, " ")
+	if s, ok := strings.CutPrefix(started, "SlurmdStartTime="); ok {
+		n.SlurmdStartTime, err = parseTime(s)
+		n.Unregistered = n.Unregistered || err == nil && n.SlurmdStartTime.IsZero()
+	}
+	return err
 }
 
 // words sets each of the numbers to the value of its key in a line of key=value words.

@@ -29,8 +29,8 @@ func playSlowly() {
 	}
 }
 
-// TestUpdateIsSaidOnce: if slurmctld does not listen, a change of a node ends before scontrol can retry.
-func TestUpdateIsSaidOnce(t *testing.T) {
+// TestUpdateRunsOnce: if slurmctld does not listen, a change of a node ends before scontrol can retry.
+func TestUpdateRunsOnce(t *testing.T) {
 	ctx := context.Background()
 	gres := []GRES{{"mig", "closed", 1}}
 	began := time.Now()

@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,126 +21,101 @@ const recordedSep = "|~|"
 func TestStory(t *testing.T) {
 	datadriven.Walk(t, "testdata/story", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			var b strings.Builder
-			switch d.Cmd {
-			case "gres":
+			if parse, ok := lineParsers[d.Cmd]; ok {
+				var b strings.Builder
 				for line := range strings.SplitSeq(d.Input, "\n") {
-					list, err := ParseGRES(line)
-					show(&b, list.String(), err)
+					value, err := parse(line)
+					show(&b, value, err)
 				}
-			case "request":
-				for line := range strings.SplitSeq(d.Input, "\n") {
-					list, err := requestGRES(line)
-					show(&b, list.String(), err)
-				}
-			case "tres":
-				for line := range strings.SplitSeq(d.Input, "\n") {
-					list, err := ParseTRES(line)
-					show(&b, list.String(), err)
-				}
-			case "hosts":
-				for line := range strings.SplitSeq(d.Input, "\n") {
-					list, err := ExpandHosts(line)
-					show(&b, strings.Join(list, " "), err)
-				}
-			case "limit":
-				for line := range strings.SplitSeq(d.Input, "\n") {
-					limit, err := parseLimit(line)
-					show(&b, limit.String(), err)
-				}
-			case "remove-held":
-				for line := range strings.SplitSeq(d.Input, "\n") {
-					fmt.Fprintf(
-						&b,
-						"%v %q -> %q\n",
-						HasTag(line, TagHeld),
-						TagValue(line, TagKey),
-						RemoveTag(line, TagHeld),
-					)
-				}
-			case "queue":
-				jobs, err := parseJobs(recorded(t, d), recordedSep)
-				if err != nil {
-					return err.Error() + "\n"
-				}
-				for _, j := range jobs {
-					if !d.HasArg("job") || contains(d, "job", fmt.Sprint(j.ID)) {
-						b.WriteString(describe(j))
-					}
-				}
-			case "waiting":
-				jobs, err := parseJobs(recorded(t, d), recordedSep)
-				if err != nil {
-					return err.Error() + "\n"
-				}
-				for _, w := range toWaiting(jobs) {
-					fmt.Fprintf(
-						&b, "%d %q x%d eligible=%v held-by-tag=%v %s\n", w.ID, w.Name, w.Elements, w.Eligible(),
-						w.HeldByTag(), w.Reason,
-					)
-				}
-			case "looks":
-				exclusions, err := parseExclusions(recorded(t, d), recordedSep)
-				show(&b, "", err)
-				for _, e := range exclusions {
-					fmt.Fprintf(&b, "%d %s excluded=%v\n", e.id, e.state, e.excluded)
-				}
-			case "allocation":
-				var nodes []string
-				for _, a := range d.CmdArgs {
-					if a.Key == "nodes" {
-						nodes = a.Vals
-					}
-				}
-				alloc, err := parseAllocation(recorded(t, d), nodes)
-				if err != nil {
-					return err.Error() + "\n"
-				}
-				for _, n := range sortedKeys(alloc) {
-					fmt.Fprintf(&b, "%s: %s\n", n, alloc[n].String())
-				}
-			case "node":
-				var name string
-				d.ScanArgs(t, "name", &name)
-				n, err := parseNode(recorded(t, d), name)
-				if err != nil {
-					return err.Error() + "\n"
-				}
-				fmt.Fprintf(
-					&b,
-					"%s %s reason=%q partitions=%v features=%v booted=%v slurmd=%v of %q\ngres %s\nused %s\n",
-					n.Name,
-					strings.Join(n.States, "+"),
-					n.Reason,
-					n.Partitions,
-					n.Features,
-					unix(n.BootTime),
-					unix(n.SlurmdStartTime),
-					n.Version,
-					n.Gres.String(),
-					n.GresUsed.String(),
-				)
-			case "config":
-				c, err := parseConfig(recorded(t, d))
-				if err != nil {
-					return err.Error() + "\n"
-				}
-				fmt.Fprintf(
-					&b,
-					"%s TaskPlugin=%q ConstrainDevices=%q relative=%v alloc=%v runinjob=%v\n",
-					c.Version(),
-					c.Values["TaskPlugin"],
-					c.Values["ConstrainDevices"],
-					c.RelativeIndex(),
-					c.Has("PrologFlags", "Alloc"),
-					c.Has("PrologFlags", "RunInJob"),
-				)
-			default:
+				return b.String()
+			}
+			parse, ok := recordingParsers[d.Cmd]
+			if !ok {
 				t.Fatalf("unknown command %s", d.Cmd)
 			}
-			return b.String()
+			text, err := parse(recorded(t, d), d)
+			if err != nil {
+				return err.Error() + "\n"
+			}
+			return text
 		})
 	})
+}
+
+// lineParsers parse one line of the input of a command.
+var lineParsers = map[string]func(string) (string, error){
+	"gres":    formatted(ParseGRES),
+	"request": formatted(requestGRES),
+	"tres":    formatted(ParseTRES),
+	"hosts": func(line string) (string, error) {
+		list, err := ExpandHosts(line)
+		return strings.Join(list, " "), err
+	},
+	"limit": func(line string) (string, error) {
+		limit, err := parseLimit(line)
+		return limit.String(), err
+	},
+	"remove-held": func(line string) (string, error) {
+		return fmt.Sprintf("%v %q -> %q", HasTag(line, TagHeld), TagValue(line, TagKey), RemoveTag(line, TagHeld)), nil
+	},
+}
+
+func formatted(parse func(string) (GRESList, error)) func(string) (string, error) {
+	return func(line string) (string, error) {
+		list, err := parse(line)
+		return list.String(), err
+	}
+}
+
+// recordingParsers parse the recorded output of a program.
+var recordingParsers = map[string]func(out string, d *datadriven.TestData) (string, error){
+	"queue": func(out string, d *datadriven.TestData) (text string, err error) {
+		jobs, err := parseJobs(out, recordedSep)
+		for _, j := range jobs {
+			if !d.HasArg("job") || slices.Contains(values(d, "job"), fmt.Sprint(j.ID)) {
+				text += describe(j)
+			}
+		}
+		return text, err
+	},
+	"waiting": func(out string, _ *datadriven.TestData) (text string, err error) {
+		jobs, err := parseJobs(out, recordedSep)
+		for _, w := range toWaiting(jobs) {
+			text += fmt.Sprintf("%d %q x%d eligible=%v held-by-tag=%v %s\n",
+				w.ID, w.Name, w.Elements, w.Eligible(), w.HeldByTag(), w.Reason)
+		}
+		return text, err
+	},
+	"exclusions": func(out string, _ *datadriven.TestData) (text string, err error) {
+		exclusions, err := parseExclusions(out, recordedSep)
+		for _, e := range exclusions {
+			text += fmt.Sprintf("%d %s excluded=%v\n", e.id, e.state, e.excluded)
+		}
+		return text, err
+	},
+	"allocation": func(out string, d *datadriven.TestData) (text string, err error) {
+		alloc, err := parseAllocation(out, values(d, "nodes"))
+		for _, n := range slices.Sorted(maps.Keys(alloc)) {
+			text += fmt.Sprintf("%s: %s\n", n, alloc[n].String())
+		}
+		return text, err
+	},
+	"node": func(out string, d *datadriven.TestData) (string, error) {
+		n, err := parseNode(out, strings.Join(values(d, "name"), ""))
+		return fmt.Sprintf(
+			"%s %s reason=%q partitions=%v features=%v booted=%v slurmd=%v of %q\ngres %s\nused %s\n",
+			n.Name, strings.Join(n.States, "+"), n.Reason, n.Partitions, n.Features,
+			unix(n.BootTime), unix(n.SlurmdStartTime), n.Version, n.Gres.String(), n.GresUsed.String(),
+		), err
+	},
+	"config": func(out string, _ *datadriven.TestData) (string, error) {
+		c, err := parseConfig(out)
+		return fmt.Sprintf(
+			"%s TaskPlugin=%q ConstrainDevices=%q relative=%v alloc=%v runinjob=%v\n",
+			c.Version(), c.Values["TaskPlugin"], c.Values["ConstrainDevices"], c.RelativeIndex(),
+			c.Has("PrologFlags", "Alloc"), c.Has("PrologFlags", "RunInJob"),
+		), err
+	},
 }
 
 func recorded(t *testing.T, d *datadriven.TestData) string {
@@ -166,13 +142,14 @@ func show(b *strings.Builder, value string, err error) {
 	}
 }
 
-func contains(d *datadriven.TestData, key, value string) bool {
+// values returns the values of an argument of a command.
+func values(d *datadriven.TestData, key string) []string {
 	for _, a := range d.CmdArgs {
-		if a.Key == key && slices.Contains(a.Vals, value) {
-			return true
+		if a.Key == key {
+			return a.Vals
 		}
 	}
-	return false
+	return nil
 }
 
 func unix(t time.Time) int64 {
@@ -182,49 +159,23 @@ func unix(t time.Time) int64 {
 	return t.Unix()
 }
 
-func sortedKeys(m map[string]GRESList) []string {
-	var keys []string
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
 // describe returns the fields of a job that are set, as text.
 func describe(j Job) string {
 	var b strings.Builder
 	fmt.Fprintf(
 		&b,
 		"%d %q %s reason=%q uid=%d(%s) partition=%s priority=%d restarts=%d limit=%v",
-		j.ID,
-		j.Name,
-		j.State,
-		j.Reason,
-		j.UID,
-		j.User,
-		j.Partition,
-		j.Priority,
-		j.Restarts,
-		j.TimeLimit,
+		j.ID, j.Name, j.State, j.Reason, j.UID, j.User, j.Partition, j.Priority, j.Restarts, j.TimeLimit,
 	)
 	fmt.Fprintf(
 		&b,
 		"\n  submit=%d eligible=%d start=%d end=%d",
-		unix(j.Submit),
-		unix(j.Eligible),
-		unix(j.Start),
-		unix(j.End),
+		unix(j.Submit), unix(j.Eligible), unix(j.Start), unix(j.End),
 	)
 	fmt.Fprintf(
 		&b,
 		"\n  nodes=%v of %d required=%v tasks=%d gpus-per-node=%d slices-per-node=%v",
-		j.Nodes,
-		j.NumNodes,
-		j.ReqNodes,
-		j.Tasks,
-		j.GPUsPerNode(),
-		j.SlicesPerNode(),
+		j.Nodes, j.NumNodes, j.ReqNodes, j.Tasks, j.GPUsPerNode(), j.SlicesPerNode(),
 	)
 	for _, o := range []struct {
 		name, value string
@@ -242,12 +193,7 @@ func describe(j Job) string {
 	fmt.Fprintf(
 		&b,
 		"\n  batch=%v requeue=%v exclusive=%v present=%v holds=%v ref=%s\n",
-		j.Batch,
-		j.Requeue,
-		j.Exclusive,
-		j.Present(),
-		j.Holds(),
-		ref(j),
+		j.Batch, j.Requeue, j.Exclusive, j.Present(), j.Holds(), ref(j),
 	)
 	return b.String()
 }

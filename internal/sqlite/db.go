@@ -138,9 +138,7 @@ func (k Kind) version(tx *sql.Tx) (version int, err error) {
 		return 0, fmt.Errorf(
 			"%w: its schema is version %d, but this release supports at most version %d; "+
 				"install the newer release again",
-			ErrNewer,
-			version,
-			len(k.Schema),
+			ErrNewer, version, len(k.Schema),
 		)
 	}
 	return version, nil

@@ -59,7 +59,10 @@ func (k Kind) ExplainFile(path string, err error) error {
 	case errors.Is(err, syscall.EROFS):
 		return k.withRemedy(path, syscall.EROFS, remedies[sqlite3.ErrReadonly])
 	case errors.As(err, &file):
-		remedy := remedies[sqlite3.ErrCantOpen] + fmt.Sprintf(" (the %s belongs to root)", k.Name)
+		remedy := remedies[sqlite3.ErrCantOpen]
+		if errors.Is(file, os.ErrPermission) {
+			remedy += fmt.Sprintf(" (only root and the owner of the %s can open it)", k.Name)
+		}
 		return k.withRemedy(path, file.Err, remedy)
 	}
 	return k.Explain(path, err)

@@ -74,16 +74,12 @@ func check(component string, info os.FileInfo, shared string, last bool, owners 
 	case owner != 0 && !slices.Contains(owners, owner):
 		return "", fmt.Errorf(
 			"%s belongs to %s, not to %s; chown root %s",
-			component,
-			name(owner),
-			anyOf(owners),
-			component,
+			component, name(owner), anyOf(owners), component,
 		)
 	case shared != "" && !mode.IsDir():
 		return "", fmt.Errorf(
 			"it is in %s, where every user may make files; move it into a directory that belongs to %s",
-			shared,
-			anyOf(owners),
+			shared, anyOf(owners),
 		)
 	case mode.Perm()&0o022 == 0:
 		return "", nil
@@ -140,8 +136,7 @@ func Directory(path string) error {
 			return fmt.Errorf(
 				"couldn't use %s as root: its directory belongs to %s; "+
 					"run this command as that user (runuser -u %[2]s -- COMMAND)",
-				path,
-				name(owner),
+				path, name(owner),
 			)
 		}
 	}

@@ -11,64 +11,67 @@ import (
 
 const eve = 20001 // an ordinary user
 
+// paths are changes of a directory that holds etc/caelum.yaml.
+var paths = []struct {
+	name   string
+	spoil  func(dir string)
+	owners []int
+	why    string // in the error; empty: the path is accepted
+}{
+	{name: "as installed", spoil: func(string) {}},
+	{name: "file of a user", spoil: func(d string) { chown(d+"/etc/caelum.yaml", eve) },
+		why: "etc/caelum.yaml belongs to uid 20001, not to root; chown root "},
+	{name: "file of the given owner", spoil: func(d string) { chown(d+"/etc/caelum.yaml", eve) },
+		owners: []int{eve}},
+	{name: "file of another user than the owner", spoil: func(d string) { chown(d+"/etc/caelum.yaml", eve+1) },
+		owners: []int{eve}, why: "belongs to uid 20002, not to root or uid 20001"},
+	{name: "file writable by group", spoil: func(d string) { chmod(d+"/etc/caelum.yaml", 0o664) },
+		why: "etc/caelum.yaml is writable by group; chmod g-w "},
+	{name: "file writable by others", spoil: func(d string) { chmod(d+"/etc/caelum.yaml", 0o646) },
+		why: "is writable by others; chmod o-w "},
+	{name: "file writable by all", spoil: func(d string) { chmod(d+"/etc/caelum.yaml", 0o666) },
+		why: "is writable by group and others; chmod go-w "},
+	{name: "directory of a user", spoil: func(d string) { chown(d+"/etc", eve) }, why: "/etc belongs to uid 20001"},
+	{name: "directory writable by group", spoil: func(d string) { chmod(d+"/etc", 0o775) },
+		why: "/etc is writable by group; chmod g-w "},
+	{name: "directory above writable by others", spoil: func(d string) { chmod(d, 0o777) },
+		why: "is writable by group and others"},
+	{name: "sticky directory above", spoil: func(d string) { chmod(d, os.ModeSticky|0o777) }},
+	{name: "sticky directory above, of a user", spoil: func(d string) {
+		chmod(d, os.ModeSticky|0o777)
+		chown(d, eve)
+	}, why: "belongs to uid 20001"},
+	{name: "a user's directory in a sticky directory", spoil: func(d string) {
+		chmod(d, os.ModeSticky|0o777)
+		chown(d+"/etc", eve)
+	}, why: "/etc belongs to uid 20001"},
+	{name: "file directly in a sticky directory", spoil: func(d string) { chmod(d+"/etc", os.ModeSticky|0o777) },
+		why: "where every user may make files; move it"},
+	{name: "link to a file of root", spoil: func(d string) { relink(d, "good.yaml") }},
+	{name: "link to a user's file", spoil: func(d string) {
+		relink(d, "good.yaml")
+		chown(d+"/etc/good.yaml", eve)
+	}, why: "good.yaml belongs to uid 20001"},
+	{name: "link into a user's directory", spoil: func(d string) {
+		os.Mkdir(d+"/home", 0o755)
+		os.Rename(d+"/etc/caelum.yaml", d+"/home/caelum.yaml")
+		os.Symlink("../home/caelum.yaml", d+"/etc/caelum.yaml")
+		chown(d+"/home", eve)
+	}, why: "/home belongs to uid 20001"},
+	{name: "no file", spoil: func(d string) { os.Remove(d + "/etc/caelum.yaml") },
+		why: "no such file or directory"},
+	{name: "dangling link", spoil: func(d string) {
+		os.Remove(d + "/etc/caelum.yaml")
+		os.Symlink("/nowhere", d+"/etc/caelum.yaml")
+	}, why: "no such file"},
+}
+
 // TestPath builds a tree below a directory of root for each case, and changes one property of it.
 func TestPath(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: it makes files of other users")
 	}
-	for _, c := range []struct {
-		name   string
-		spoil  func(dir string) // dir holds etc/caelum.yaml
-		owners []int
-		why    string // in the error; empty: the path is accepted
-	}{
-		{name: "as installed", spoil: func(string) {}},
-		{name: "file of a user", spoil: func(d string) { chown(d+"/etc/caelum.yaml", eve) },
-			why: "etc/caelum.yaml belongs to uid 20001, not to root; chown root "},
-		{name: "file of the given owner", spoil: func(d string) { chown(d+"/etc/caelum.yaml", eve) },
-			owners: []int{eve}},
-		{name: "file of another user than the owner", spoil: func(d string) { chown(d+"/etc/caelum.yaml", eve+1) },
-			owners: []int{eve}, why: "belongs to uid 20002, not to root or uid 20001"},
-		{name: "file writable by group", spoil: func(d string) { chmod(d+"/etc/caelum.yaml", 0o664) },
-			why: "etc/caelum.yaml is writable by group; chmod g-w "},
-		{name: "file writable by others", spoil: func(d string) { chmod(d+"/etc/caelum.yaml", 0o646) },
-			why: "is writable by others; chmod o-w "},
-		{name: "file writable by all", spoil: func(d string) { chmod(d+"/etc/caelum.yaml", 0o666) },
-			why: "is writable by group and others; chmod go-w "},
-		{name: "directory of a user", spoil: func(d string) { chown(d+"/etc", eve) }, why: "/etc belongs to uid 20001"},
-		{name: "directory writable by group", spoil: func(d string) { chmod(d+"/etc", 0o775) },
-			why: "/etc is writable by group; chmod g-w "},
-		{name: "directory above writable by others", spoil: func(d string) { chmod(d, 0o777) },
-			why: "is writable by group and others"},
-		{name: "sticky directory above", spoil: func(d string) { chmod(d, os.ModeSticky|0o777) }},
-		{name: "sticky directory above, of a user", spoil: func(d string) {
-			chmod(d, os.ModeSticky|0o777)
-			chown(d, eve)
-		}, why: "belongs to uid 20001"},
-		{name: "a user's directory in a sticky directory", spoil: func(d string) {
-			chmod(d, os.ModeSticky|0o777)
-			chown(d+"/etc", eve)
-		}, why: "/etc belongs to uid 20001"},
-		{name: "file directly in a sticky directory", spoil: func(d string) { chmod(d+"/etc", os.ModeSticky|0o777) },
-			why: "where every user may make files; move it"},
-		{name: "link to a file of root", spoil: func(d string) { relink(d, "good.yaml") }},
-		{name: "link to a user's file", spoil: func(d string) {
-			relink(d, "good.yaml")
-			chown(d+"/etc/good.yaml", eve)
-		}, why: "good.yaml belongs to uid 20001"},
-		{name: "link into a user's directory", spoil: func(d string) {
-			os.Mkdir(d+"/home", 0o755)
-			os.Rename(d+"/etc/caelum.yaml", d+"/home/caelum.yaml")
-			os.Symlink("../home/caelum.yaml", d+"/etc/caelum.yaml")
-			chown(d+"/home", eve)
-		}, why: "/home belongs to uid 20001"},
-		{name: "no file", spoil: func(d string) { os.Remove(d + "/etc/caelum.yaml") },
-			why: "no such file or directory"},
-		{name: "dangling link", spoil: func(d string) {
-			os.Remove(d + "/etc/caelum.yaml")
-			os.Symlink("/nowhere", d+"/etc/caelum.yaml")
-		}, why: "no such file"},
-	} {
+	for _, c := range paths {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
 			file := filepath.Join(dir, "etc/caelum.yaml")

@@ -48,10 +48,7 @@ func ReadKey(path string, owners ...uint32) (Key, error) {
 	case len(key) < minKey || len(key) > maxKey:
 		return nil, fmt.Errorf(
 			"couldn't use the wake key %s: its length is not %d to %d bytes; %s",
-			path,
-			minKey,
-			maxKey,
-			remedy(fs.ErrNotExist, path),
+			path, minKey, maxKey, remedy(fs.ErrNotExist, path),
 		)
 	}
 	return key, nil
@@ -81,8 +78,7 @@ func CheckKey(path string, info fs.FileInfo, owners ...uint32) error {
 	case !info.Mode().IsRegular():
 		return fmt.Errorf(
 			"couldn't use the wake key %s: it is not a regular file; %s",
-			path,
-			remedy(fs.ErrNotExist, path),
+			path, remedy(fs.ErrNotExist, path),
 		)
 	case !slices.Contains(owners, owner):
 		return fmt.Errorf("couldn't use the wake key %s: it belongs to user %d; `chown %d %s`, "+

@@ -82,7 +82,7 @@ var key = wake.Key(strings.Repeat("k", 32))
 
 // run starts a watcher with an interval of an hour, and returns the path of its trigger file.
 func run(t *testing.T, q *queue, port int) (path string) {
-	path = filepath.Join(t.TempDir(), "poke")
+	path = filepath.Join(t.TempDir(), "trigger")
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	ctx, stop := context.WithCancel(context.Background())
@@ -180,7 +180,7 @@ func TestNoFolder(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	err := New(
-		Config{TriggerFile: filepath.Join(t.TempDir(), "no", "poke"), Interval: time.Hour, Policy: place.Reach},
+		Config{TriggerFile: filepath.Join(t.TempDir(), "no", "trigger"), Interval: time.Hour, Policy: place.Reach},
 		&queue{},
 		log.WithField("", ""),
 	).Run(context.Background())

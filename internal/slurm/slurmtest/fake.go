@@ -209,11 +209,7 @@ func (f *Fake) Calls() []Call {
 // Writes returns the calls that change the state of slurmctld.
 func (f *Fake) Writes() []Call {
 	return slices.DeleteFunc(f.Calls(), func(c Call) bool {
-		switch c.Op {
-		case "Node", "Nodes", "Job", "OnNode", "Waiting", "Config":
-			return true
-		}
-		return false
+		return slices.Contains([]string{"Node", "Nodes", "Job", "Jobs", "Queue", "Config"}, c.Op)
 	})
 }
 

@@ -57,78 +57,88 @@ func testNodes(t testing.TB) []Node {
 func TestStory(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		f := New(testNodes(t)...)
-		ctx := context.Background()
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			var out string
-			arg := func(key string) (s string) {
-				d.MaybeScanArgs(t, key, &s)
-				return s
-			}
-			var id uint32
-			if d.HasArg("job") {
-				fmt.Sscan(arg("job"), &id)
-			}
-			var err error
 			switch d.Cmd {
-			case "submit", "submit-held":
-				j := slurm.Job{
-					Name:      arg("name"),
-					PerNode:   gres(t, d.Input),
-					Batch:     !d.HasArg("interactive"),
-					Requeue:   true,
-					Exclusive: d.HasArg("exclusive"),
-				}
-				fmt.Sscan(arg("nodes"), &j.NumNodes)
-				for _, a := range d.CmdArgs {
-					if a.Key == "on" {
-						j.ReqNodes = a.Vals
-					}
-				}
-				if d.Cmd == "submit-held" {
-					f.SubmitHeld(j)
-				} else {
-					_, err = f.Submit(j)
-				}
-			case "update":
-				err = f.UpdateNode(ctx, arg("node"), gres(t, d.Input), "")
-			case "tick":
-				out = fmt.Sprintln("started", f.Tick())
-			case "end":
-				err = f.End(id)
-			case "cancel":
-				err = f.Cancel(id)
-			case "epilogs":
-				f.RunEpilogs()
-			case "requeuehold":
-				err = f.RequeueHold(ctx, id)
-			case "hold":
-				err = f.Hold(ctx, id)
-			case "release":
-				err = f.Release(ctx, id)
-			case "set-gres":
-				err = f.SetJobGRES(ctx, id, gres(t, d.Input))
-			case "advance":
-				f.Advance(3 * time.Minute)
-			case "restart":
-				f.Restart()
-			case "restart-slurmd":
-				err = f.RestartSlurmd(arg("node"))
-			case "drain":
-				err = f.Drain(arg("node"), arg("reason"))
 			case "writes":
+				var out string
 				for _, c := range f.Writes() {
 					out += c.String() + "\n"
 				}
 				return out
-			default:
-				t.Fatalf("unknown command %s", d.Cmd)
+			case "tick":
+				return fmt.Sprintln("started", f.Tick()) + draw(t, f)
 			}
-			if err != nil {
+			if err := command(t, f, d); err != nil {
 				return "error: " + err.Error() + "\n"
 			}
-			return out + draw(t, f)
+			return draw(t, f)
 		})
 	})
+}
+
+// arg returns the value of an argument of the command, "" if it is not given.
+func arg(t *testing.T, d *datadriven.TestData, key string) (value string) {
+	d.MaybeScanArgs(t, key, &value)
+	return value
+}
+
+// command runs a command that changes the state of the Fake.
+func command(t *testing.T, f *Fake, d *datadriven.TestData) error {
+	ctx, node := context.Background(), arg(t, d, "node")
+	var id uint32
+	fmt.Sscan(arg(t, d, "job"), &id)
+	switch d.Cmd {
+	case "submit":
+		_, err := f.Submit(requested(t, d))
+		return err
+	case "submit-held":
+		f.SubmitHeld(requested(t, d))
+	case "update":
+		return f.UpdateNode(ctx, node, gres(t, d.Input), "")
+	case "end":
+		return f.End(id)
+	case "cancel":
+		return f.Cancel(id)
+	case "epilogs":
+		f.RunEpilogs()
+	case "requeuehold":
+		return f.RequeueHold(ctx, id)
+	case "hold":
+		return f.Hold(ctx, id)
+	case "release":
+		return f.Release(ctx, id)
+	case "set-gres":
+		return f.SetJobGRES(ctx, id, gres(t, d.Input))
+	case "advance":
+		f.Advance(3 * time.Minute)
+	case "restart":
+		f.Restart()
+	case "restart-slurmd":
+		return f.RestartSlurmd(node)
+	case "drain":
+		return f.Drain(node, arg(t, d, "reason"))
+	default:
+		t.Fatalf("unknown command %s", d.Cmd)
+	}
+	return nil
+}
+
+// requested returns the job that a submit command describes.
+func requested(t *testing.T, d *datadriven.TestData) slurm.Job {
+	j := slurm.Job{
+		Name:      arg(t, d, "name"),
+		PerNode:   gres(t, d.Input),
+		Batch:     !d.HasArg("interactive"),
+		Requeue:   true,
+		Exclusive: d.HasArg("exclusive"),
+	}
+	fmt.Sscan(arg(t, d, "nodes"), &j.NumNodes)
+	for _, a := range d.CmdArgs {
+		if a.Key == "on" {
+			j.ReqNodes = a.Vals
+		}
+	}
+	return j
 }
 
 func draw(t *testing.T, f *Fake) string {
@@ -166,6 +176,25 @@ func draw(t *testing.T, f *Fake) string {
 		b.WriteString("\n")
 	}
 	return b.String()
+}
+
+// TestWrites: Writes leaves out every call that only reads.
+func TestWrites(t *testing.T) {
+	ctx := context.Background()
+	f := New(testNodes(t)...)
+	f.Node(ctx, "n1")
+	f.Nodes(ctx)
+	f.Queue(ctx)
+	f.Jobs(ctx)
+	f.Job(ctx, 1)
+	f.Config(ctx)
+	if w := f.Writes(); len(w) != 0 {
+		t.Errorf("counted as writes: %v", w)
+	}
+	f.Hold(ctx, 1)
+	if w := f.Writes(); len(w) != 1 || w[0].Op != "Hold" {
+		t.Errorf("writes: %v, want Hold", w)
+	}
 }
 
 // TestHooks: hooks run between calls and without a lock. They may start and end jobs, let calls fail, and read the

@@ -80,8 +80,9 @@ func (j *job) named(n *node) bool {
 	return !slices.Contains(j.ExcNodes, n.Name)
 }
 
-// able returns the nodes whose total GRES are enough for the job, used or not: the real nodes and the catalogue's.
-func (f *Fake) able(j *job) (up, catalogue []*node) {
+// largeEnough returns the nodes whose total GRES are enough for the job, used or not: the real nodes and the
+// catalogue's.
+func (f *Fake) largeEnough(j *job) (up, catalogue []*node) {
 	for _, n := range f.nodes {
 		if _, ok := fit(n.gres, nil, j.wants()); !ok || !j.named(n) {
 			continue
@@ -97,7 +98,7 @@ func (f *Fake) able(j *job) (up, catalogue []*node) {
 
 // possible reports whether the present totals are enough for the job.
 func (f *Fake) possible(j *job) bool {
-	up, catalogue := f.able(j)
+	up, catalogue := f.largeEnough(j)
 	all := append(up, catalogue...)
 	for _, name := range j.ReqNodes {
 		if !slices.ContainsFunc(all, func(n *node) bool { return n.Name == name }) {
@@ -225,7 +226,7 @@ func (f *Fake) Tick() []uint32 {
 
 // waitReason returns the reason that squeue shows for a job that waits for nodes.
 func (f *Fake) waitReason(j *job, passed bool) string {
-	up, catalogue := f.able(j)
+	up, catalogue := f.largeEnough(j)
 	switch {
 	case len(up) < j.NumNodes:
 		var names []string

@@ -4,47 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
-	"time"
 )
-
-var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
-
-// ValidNode reports whether a text can be the name of one node.
-func ValidNode(name string) bool { return nodeName.MatchString(name) }
-
-func checkNode(name string) error {
-	if !ValidNode(name) {
-		return fmt.Errorf("%w: %.80q is not a node name", ErrNoNode, name)
-	}
-	return nil
-}
-
-// Node reads a node. Errors: ErrNoNode, ErrUnreachable.
-func (c *Client) Node(ctx context.Context, name string) (Node, error) {
-	if err := checkNode(name); err != nil {
-		return Node{}, err
-	}
-	asked := time.Now()
-	out, err := c.run(ctx, nil, c.scontrol, "-d", "show", "node", name)
-	if err != nil {
-		return Node{}, err
-	}
-	n, err := parseNode(out, name)
-	n.Asked = asked
-	return n, err
-}
-
-// Config reads slurmctld's configuration. Errors: ErrUnreachable.
-func (c *Client) Config(ctx context.Context) (Config, error) {
-	out, err := c.run(ctx, nil, c.scontrol, "show", "config")
-	if err != nil {
-		return Config{}, err
-	}
-	return parseConfig(out)
-}
 
 // squeueArgs select an output without a header, with each task of an array and with hidden partitions, of this cluster
 // only.

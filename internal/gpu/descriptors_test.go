@@ -2,9 +2,7 @@ package gpu
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,88 +27,91 @@ func TestMain(m *testing.M) {
 
 const nobody = 65534
 
-// beHolder opens a device, prints a line, and waits for the end of its input.
+// beHolder opens a device in one of the ways, prints a line, and waits for the end of its input.
 func beHolder(way, path string) {
-	flags := unix.O_RDONLY | unix.O_NOCTTY
-	if way == "O_PATH" {
-		flags = unix.O_PATH
-	}
-	open := func() int {
-		fd, err := unix.Open(path, flags, 0)
-		if err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
-		return fd
-	}
-	drop := func() {
-		var uid int
-		fmt.Sscan(os.Getenv("HOLDERS_TEST_UID"), &uid)
-		if err := syscall.Setresuid(uid, uid, uid); err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
-	}
-	if way != "detached" {
-		drop()
-	}
-	switch way {
-	case "nothing":
-	case "open", "O_PATH":
-		open()
-	case "thread": // with a table of its own
-		done := make(chan bool)
-		go func() {
-			runtime.LockOSThread()
-			if err := unix.Unshare(unix.CLONE_FILES); err != nil {
-				fmt.Println(err)
-				os.Exit(1)
-			}
-			open()
-			done <- true
-			select {}
-		}()
-		<-done
-	case "tracer": // of a process that holds it
-		runtime.LockOSThread()
-		cmd := exec.Command("/proc/self/exe")
-		cmd.Env = []string{
-			asHolder + "=open",
-			"HOLDERS_TEST_PATH=" + path,
-			"HOLDERS_TEST_UID=" + os.Getenv("HOLDERS_TEST_UID"),
-		}
-		cmd.Stdin = os.Stdin
-		out, _ := cmd.StdoutPipe()
-		if err := cmd.Start(); err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
-		bufio.NewReader(out).ReadString('\n')
-		const seize, traceExit = 0x4206, 0x40 // PTRACE_SEIZE, PTRACE_O_TRACEEXIT of linux/ptrace.h
-		pid := uintptr(cmd.Process.Pid)
-		if _, _, errno := unix.Syscall6(unix.SYS_PTRACE, seize, pid, 0, traceExit, 0, 0); errno != 0 {
-			fmt.Println(errno)
-			os.Exit(1)
-		}
-	case "detached": // on a mount that is in no namespace any more
-		for _, err := range []error{
-			os.WriteFile(path+".bound", nil, 0o600), unix.Mount(path, path+".bound", "", unix.MS_BIND, ""),
-		} {
-			if err != nil {
-				fmt.Println(err)
-				os.Exit(1)
-			}
-		}
-		path += ".bound"
-		open()
-		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
-		drop()
-	}
+	ways[way](path)
 	fmt.Println("ready")
 	bufio.NewReader(os.Stdin).ReadString('\n')
+}
+
+// ways are the ways in which a process can hold a device. Each function becomes the user of HOLDERS_TEST_UID.
+var ways = map[string]func(path string){
+	"nothing": func(string) { becomeUser() },
+	"open": func(path string) {
+		becomeUser()
+		openDevice(path, unix.O_RDONLY|unix.O_NOCTTY)
+	},
+	"O_PATH": func(path string) {
+		becomeUser()
+		openDevice(path, unix.O_PATH)
+	},
+	"thread":   holdInThread,
+	"tracer":   traceHolder,
+	"detached": holdDetached,
+}
+
+// holdInThread opens the device in a thread with a descriptor table of its own.
+func holdInThread(path string) {
+	becomeUser()
+	done := make(chan bool)
+	go func() {
+		runtime.LockOSThread()
+		must(unix.Unshare(unix.CLONE_FILES))
+		openDevice(path, unix.O_RDONLY|unix.O_NOCTTY)
+		done <- true
+		select {}
+	}()
+	<-done
+}
+
+// traceHolder traces a process that holds the device.
+func traceHolder(path string) {
+	becomeUser()
+	runtime.LockOSThread()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = []string{
+		asHolder + "=open",
+		"HOLDERS_TEST_PATH=" + path,
+		"HOLDERS_TEST_UID=" + os.Getenv("HOLDERS_TEST_UID"),
+	}
+	cmd.Stdin = os.Stdin
+	out, _ := cmd.StdoutPipe()
+	must(cmd.Start())
+	bufio.NewReader(out).ReadString('\n')
+	const seize, traceExit = 0x4206, 0x40 // PTRACE_SEIZE, PTRACE_O_TRACEEXIT of linux/ptrace.h
+	pid := uintptr(cmd.Process.Pid)
+	if _, _, errno := unix.Syscall6(unix.SYS_PTRACE, seize, pid, 0, traceExit, 0, 0); errno != 0 {
+		must(errno)
+	}
+}
+
+// holdDetached opens the device on a mount that is in no namespace any more.
+func holdDetached(path string) {
+	bound := path + ".bound"
+	must(os.WriteFile(bound, nil, 0o600))
+	must(unix.Mount(path, bound, "", unix.MS_BIND, ""))
+	openDevice(bound, unix.O_RDONLY|unix.O_NOCTTY)
+	must(unix.Unmount(bound, unix.MNT_DETACH))
+	becomeUser()
+}
+
+func openDevice(path string, flags int) {
+	_, err := unix.Open(path, flags, 0)
+	must(err)
+}
+
+func becomeUser() {
+	var uid int
+	fmt.Sscan(os.Getenv("HOLDERS_TEST_UID"), &uid)
+	must(syscall.Setresuid(uid, uid, uid))
+}
+
+// must ends the process if there is an error. The error is the line that the test reads.
+func must(err error) {
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
 }
 
 // holder starts a process of a user that holds the device at path.
@@ -273,93 +273,6 @@ func TestHoldersOfMixedIDs(t *testing.T) {
 	held := scanFor(t, &Processes{Proc: proc})
 	if len(held.Open[full]) != 1 || held.Open[full][0].String() != `pid 11, uid 5, "a b"` {
 		t.Errorf("%+v", held)
-	}
-}
-
-func TestReadProcess(t *testing.T) {
-	s := &Processes{Proc: "/proc"}
-	p, err := s.Read(os.Getpid())
-	if err != nil || p.Start == 0 || p.Command == "" || !p.Is(uint32(os.Getuid())) || p.Root() != (os.Getuid() == 0) {
-		t.Errorf("%+v: %v", p, err)
-	}
-	again, err := s.Read(os.Getpid())
-	if err != nil || again.Start != p.Start {
-		t.Errorf("%+v: %v", again, err)
-	}
-	if _, err := s.Read(1 << 30); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no process: %v", err)
-	}
-	if paths, err := s.Cgroups(os.Getpid()); err != nil || len(paths) == 0 || paths[0][0] != '/' {
-		t.Errorf("%q: %v", paths, err)
-	}
-}
-
-func TestKill(t *testing.T) {
-	s := &Processes{Proc: "/proc"}
-	cmd := exec.Command("sleep", "3600")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	p, err := s.Read(cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := func(Process) bool { return true }
-	none := func(Process) bool { return false }
-	later := p
-	later.Start++
-	for name, kill := range map[string]func() (ended, left []Process){
-		"not meant any more":            func() (_, _ []Process) { return s.Kill([]Process{p}, none) },
-		"another process with this pid": func() (_, _ []Process) { return s.Kill([]Process{later}, all) },
-	} {
-		if gone, left := kill(); len(gone)+len(left) > 0 {
-			t.Errorf("%s: ended %v, left %v", name, gone, left)
-		}
-	}
-	select {
-	case err := <-ended:
-		t.Fatalf("it was ended: %v", err)
-	case <-time.After(50 * time.Millisecond):
-	}
-	if gone, left := s.Kill([]Process{p}, all); len(gone) != 1 || len(left) > 0 {
-		t.Errorf("ended %v, left %v", gone, left)
-	}
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "killed") {
-		t.Errorf("ended with %v", err)
-	}
-	if gone, left := s.Kill([]Process{p}, all); len(gone)+len(left) > 0 {
-		t.Errorf("a process that has ended: %v, %v", gone, left)
-	}
-}
-
-// TestKillTraced: a traced process stops in its exit, with its files open, until its tracer ends.
-func TestKillTraced(t *testing.T) {
-	path := node(t, full)
-	s := &Processes{Proc: "/proc"}
-	tracer, _ := holder(t, "tracer", path, nobody)
-	var traced []Process
-	for _, h := range scanFor(t, s).Open[full] {
-		if s.statusOf(h.PID, "TracerPid:") != 0 {
-			traced = append(traced, h)
-		}
-	}
-	if len(traced) != 1 || traced[0].PID == tracer {
-		t.Fatalf("no traced holder: %v", traced)
-	}
-	// On a busy machine the kernel takes longer than Kill waits. The agent too calls Kill again at its next search.
-	for tries := 0; ; tries++ {
-		_, left := s.Kill(traced, func(Process) bool { return true })
-		if len(left) == 0 {
-			break
-		}
-		if tries == 20 {
-			t.Fatalf("left %v", left)
-		}
-	}
-	if contains(scanFor(t, s).Open[full], traced[0].PID) {
-		t.Errorf("%v has the file open still", traced[0])
 	}
 }
 

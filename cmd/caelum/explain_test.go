@@ -1,0 +1,26 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"caelum/internal/plan"
+)
+
+// TestExplainedPlace: the first line names the position among the jobs that wait for slices, if the job is one of them.
+func TestExplainedPlace(t *testing.T) {
+	for want, e := range map[string]plan.Explanation{
+		"job 7, PENDING, is number 2 of 3 jobs that wait for slices": {Place: 2, Of: 3},
+		"job 7, PENDING, is the only job that waits for slices":      {Place: 1, Of: 1},
+		"job 7, PENDING": {Of: 1},
+	} {
+		e.Job, e.State = 7, "PENDING"
+		var b strings.Builder
+		if err := printExplanation(&b, e); err != nil {
+			t.Fatal(err)
+		}
+		if first, _, _ := strings.Cut(b.String(), "\n"); first != want {
+			t.Errorf("%q, want %q", first, want)
+		}
+	}
+}

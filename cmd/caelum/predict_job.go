@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+
+	"caelum/internal/predict"
+	"caelum/internal/repo"
+	"caelum/internal/slurm"
+)
+
+// jobKeys returns the key, the script fingerprint and the user of the job that the command line names. With --key the
+// user is not set; see keyOwner.
+func (o predictOptions) jobKeys(ctx context.Context, args []string) (repo.JobKeys, error) {
+	given := len(args)
+	for _, s := range []string{o.key, o.script} {
+		if s != "" {
+			given++
+		}
+	}
+	switch {
+	case given != 1:
+		return repo.JobKeys{}, usageError{errors.New("give either a job id, or --key, or --script")}
+	case o.key != "":
+		return repo.JobKeys{Key: o.key}, checkKey(o.key)
+	case o.script != "":
+		return o.keysOfScript()
+	}
+	id, _, err := jobRef(args[0]) // all tasks of an array have the same key
+	if err != nil {
+		return repo.JobKeys{}, err
+	}
+	return keysOfJob(ctx, slurm.New(slurm.Options{}), id)
+}
+
+// keysOfScript calculates the key and the script fingerprint of the job of --script as job_submit.lua does.
+func (o predictOptions) keysOfScript() (repo.JobKeys, error) {
+	script, err := os.ReadFile(o.script)
+	if err != nil {
+		return repo.JobKeys{}, err
+	}
+	uid, err := userID(o.user)
+	if err != nil {
+		return repo.JobKeys{}, err
+	}
+	if o.account == "" {
+		return repo.JobKeys{}, usageError{
+			errors.New("--account is missing: a job's key includes the account, even if it is the user's default"),
+		}
+	}
+	if o.gpus < 1 || o.nodes < 1 || o.tasks < 0 || o.cpus < 0 {
+		return repo.JobKeys{}, usageError{
+			errors.New("--gpus and --nodes must be at least 1, --ntasks and --cpus-per-task at least 0"),
+		}
+	}
+	in := predict.KeyInput{
+		UID:         uid,
+		Account:     o.account,
+		JobName:     o.jobName,
+		Script:      string(script),
+		GPUs:        o.gpus,
+		Nodes:       o.nodes,
+		Tasks:       o.tasks,
+		CPUsPerTask: o.cpus,
+	}
+	if in.JobName == "" {
+		in.JobName = filepath.Base(o.script)
+	}
+	return repo.JobKeys{Key: predict.Key(in), Fingerprint: predict.Fingerprint(in), UID: uid}, nil
+}
+
+// keyOwner returns the id of the user to whom the key belongs: the user of --user, else the only user with runs of the
+// key, else the caller.
+func (o predictOptions) keyOwner(r *repo.Repo, key string) (uint32, error) {
+	if o.user != "" {
+		return userID(o.user)
+	}
+	owners, err := r.Owners(key)
+	switch {
+	case err != nil:
+		return 0, err
+	case len(owners) > 1:
+		return 0, usageError{fmt.Errorf("%d users have runs of the key %s: name one with --user", len(owners), key)}
+	case len(owners) == 1:
+		return owners[0], nil
+	}
+	return uint32(os.Getuid()), nil
+}
+
+// userID returns the id of a user who is given by name or id. For an empty name it returns the caller's id.
+func userID(name string) (uint32, error) {
+	if name == "" {
+		return uint32(os.Getuid()), nil
+	}
+	if id, err := strconv.ParseUint(name, 10, 32); err == nil {
+		return uint32(id), nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return 0, err
+	}
+	id, err := strconv.ParseUint(u.Uid, 10, 32)
+	return uint32(id), err
+}
+
+// keysOfJob returns the key, the script fingerprint and the user of a job. It reads them from slurmctld, or from
+// slurmdbd if slurmctld no longer has the job.
+func keysOfJob(ctx context.Context, ctl *slurm.Client, id uint32) (repo.JobKeys, error) {
+	j, err := ctl.Job(ctx, id)
+	comment, uid := j.AdminComment, j.UID
+	if errors.Is(err, slurm.ErrNoJob) {
+		var records []slurm.Record
+		if records, err = ctl.RecordsOf(ctx, slurm.AdminComment, id); err == nil {
+			last := records[len(records)-1]
+			comment, uid = last.Comment, last.UID
+		}
+	}
+	if err != nil {
+		return repo.JobKeys{}, err
+	}
+	job := repo.JobKeys{
+		Key:         slurm.TagValue(comment, slurm.TagKey),
+		Fingerprint: slurm.TagValue(comment, slurm.TagFingerprint),
+		UID:         uid,
+	}
+	if job.Key == "" {
+		return job, fmt.Errorf(
+			"job %d has no caelum:key= in its AdminComment: job_submit.lua did not process it, or it requested no GPU",
+			id,
+		)
+	}
+	return job, nil
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"caelum/internal/repo"
+)
+
+type forgetOptions struct{ key, user, before string }
+
+func newRepoForget(o *repoOptions) *cobra.Command {
+	var f forgetOptions
+	cmd := &cobra.Command{
+		Use:   "forget (--key KEY [--user USER] | --user USER | --before TIME)",
+		Short: "Forget the runs of a key, of a user, or before a time",
+		Long: `forget deletes the runs of a key or of a user that began before now, or all runs that began
+before a time. "caelum repo sync" and "caelum repo import" do not add these runs again, but they
+add later runs. forget changes only this repository: other repositories and slurmdbd keep the
+runs.`,
+		Example: `  caelum repo forget --key 16e6c08ad68451a8   # the script has changed
+  caelum repo forget --before 2026-01-01`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			before, err := f.check()
+			if err != nil {
+				return err
+			}
+			r, _, err := o.open(true)
+			if err != nil {
+				return err
+			}
+			defer r.Close()
+			n, err := f.forget(r, before)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s forgotten\n", plural(n, "run"))
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&f.key, "key", "", "forget the runs of this key, of all users or of --user")
+	cmd.Flags().StringVar(&f.user, "user", "", "forget the runs of this user, given by name or id")
+	cmd.Flags().StringVar(&f.before, "before", "",
+		"forget the runs that began before this time: 2026-11-21, or 2026-11-21T04:57:35")
+	return cmd
+}
+
+// check returns the time of --before, zero without it. It returns an error unless the flags select runs.
+func (f forgetOptions) check() (time.Time, error) {
+	switch {
+	case (f.key != "" || f.user != "") == (f.before != ""):
+		return time.Time{}, usageError{errors.New("give --key, --user or both, or --before")}
+	case f.key != "":
+		return time.Time{}, checkKey(f.key)
+	case f.before == "":
+		return time.Time{}, nil
+	}
+	before, err := readTime(f.before)
+	if err == nil && before.After(time.Now()) {
+		err = usageError{fmt.Errorf("--before %s is in the future: runs until then would be ignored", f.before)}
+	}
+	return before, err
+}
+
+// forget forgets the runs that the flags select, and returns their number. before is the time of --before.
+func (f forgetOptions) forget(r *repo.Repo, before time.Time) (int, error) {
+	switch now := time.Now(); {
+	case f.key != "":
+		return forgetKey(r, f.key, f.user, now)
+	case f.user != "":
+		return forgetUser(r, f.user, now)
+	}
+	return r.ForgetBefore(before)
+}
+
+// usersNamed returns the ids of the users that have runs under this name. If name is a number, it returns this id, too.
+func usersNamed(r *repo.Repo, name string) ([]uint32, error) {
+	uids, err := r.Users(name)
+	if id, bad := strconv.ParseUint(name, 10, 32); bad == nil {
+		uids = append(uids, uint32(id))
+	}
+	if err == nil && len(uids) == 0 {
+		err = fmt.Errorf("%w of a user %q", errNoRun, name)
+	}
+	return uids, err
+}
+
+// forgetKey forgets the runs of a key that began before now, of the given user or, if user is empty, of all users. It
+// returns their number.
+func forgetKey(r *repo.Repo, key, user string, now time.Time) (all int, err error) {
+	if user == "" {
+		return r.ForgetKey(key, now)
+	}
+	uids, err := usersNamed(r, user)
+	if err != nil {
+		return 0, err
+	}
+	for _, uid := range uids {
+		n, err := r.ForgetKeyOf(uid, key, now)
+		if err != nil {
+			return all, err
+		}
+		all += n
+	}
+	return all, nil
+}
+
+// forgetUser forgets the runs that began before now of a user given by name or id. It returns their number.
+func forgetUser(r *repo.Repo, name string, now time.Time) (all int, err error) {
+	uids, err := usersNamed(r, name)
+	if err != nil {
+		return 0, err
+	}
+	for _, uid := range uids {
+		n, err := r.ForgetUser(uid, now)
+		if err != nil {
+			return all, err
+		}
+		all += n
+	}
+	return all, nil
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"caelum/internal/mig"
+	"caelum/internal/place"
+	"caelum/internal/sim"
+	"caelum/internal/trace"
+)
+
+var disciplines = map[string]sim.Discipline{
+	"fifo":     sim.FIFO,
+	"easy":     sim.EASY,
+	"skip":     sim.Skip,
+	"smallest": sim.Smallest,
+	"batches":  sim.Batches,
+	"none":     sim.Loss,
+}
+
+// mostGPUs limits the size of the simulated cluster. The largest public clusters have some ten thousand GPUs.
+const mostGPUs = 100000
+
+// checkFlags returns an error if a flag is given without the flag that it depends on.
+func (o simulateOptions) checkFlags(f *pflag.FlagSet) error {
+	for name, requires := range map[string]struct {
+		flag  string
+		given bool
+	}{
+		"jobs": {"--churn", o.churn != ""}, "load": {"--churn", o.churn != ""}, "mean": {"--churn", o.churn != ""},
+		"miso-steps": {"--miso", o.miso != ""}, "every": {"--miso", o.miso != ""}, "slowdown": {"--miso", o.miso != ""},
+		"since": {"--from-sacct", o.fromSacct}, "until": {"--from-sacct", o.fromSacct},
+		"memory-margin": {"--memory-error", o.memoryError > 0},
+	} {
+		if f.Changed(name) && !requires.given {
+			return usageError{fmt.Errorf("--%s requires %s", name, requires.flag)}
+		}
+	}
+	return nil
+}
+
+// config returns the configuration of the simulation, without a policy.
+func (o simulateOptions) config() (c sim.Config, err error) {
+	if c.GPUs, c.Nodes, err = o.cluster(); err != nil {
+		return c, err
+	}
+	var known bool
+	if c.Discipline, known = disciplines[o.queue]; !known {
+		const queues = "fifo, easy, skip, smallest, batches and none"
+		return c, usageError{fmt.Errorf("--queue %s: unknown queue; the queues are %s", o.queue, queues)}
+	}
+	switch {
+	case o.offers && c.Discipline != sim.FIFO && c.Discipline != sim.EASY:
+		return c, usageError{errors.New("--offers requires --queue fifo or easy")}
+	case o.stay && c.Discipline != sim.Loss:
+		return c, usageError{errors.New("--stay requires --queue none")}
+	case o.create < 0 || o.destroy < 0:
+		return c, usageError{errors.New("--create and --destroy must not be negative")}
+	case o.perNode < 0:
+		return c, usageError{errors.New("--per-node must not be negative (0: nodes are ignored)")}
+	}
+	if c.Memory, err = o.memory(); err != nil {
+		return c, err
+	}
+	if c.Said, c.Learn, err = o.expected(); err != nil {
+		return c, err
+	}
+	c.Stay, c.Create, c.Destroy = o.stay, o.create.Seconds(), o.destroy.Seconds()
+	return c, nil
+}
+
+// cluster parses --gpus. It returns the model of each GPU, with the profiles of --profiles only, and the number of GPUs
+// of each node, nil without --per-node.
+func (o simulateOptions) cluster() (gpus []*mig.Model, nodes []int, err error) {
+	var whole []*mig.Model
+	boards := map[string]*mig.Model{}
+	for _, item := range o.gpus {
+		name, count, ok := strings.Cut(item, ":")
+		n, err := strconv.Atoi(count)
+		if !ok || err != nil || n < 1 || len(gpus)+n > mostGPUs {
+			return nil, nil, usageError{
+				fmt.Errorf("--gpus %s: write BOARD:COUNT, as in A100-40GB:16; at most %d in all", item, mostGPUs),
+			}
+		}
+		b, err := modelNamed(name)
+		if err != nil {
+			return nil, nil, err
+		}
+		if boards[b.Name] == nil {
+			whole = append(whole, b)
+			boards[b.Name] = selected(b, o.profiles)
+		}
+		gpus = append(gpus, slices.Repeat([]*mig.Model{boards[b.Name]}, n)...)
+		for ; o.perNode > 0 && n > 0; n -= o.perNode {
+			nodes = append(nodes, min(n, o.perNode))
+		}
+	}
+	return gpus, nodes, checkProfiles(o.profiles, whole...)
+}
+
+// memory returns the model of predictions of memory for --memory-error, nil without it.
+func (o simulateOptions) memory() (*sim.Memory, error) {
+	switch e, m := o.memoryError, o.memoryMargin; {
+	case !(e >= 0 && e < 10 && m >= 0 && m < 100):
+		return nil, usageError{
+			errors.New("--memory-error must be at least 0 and below 10, --memory-margin at least 0 and below 100"),
+		}
+	case e > 0 && o.stay:
+		return nil, usageError{
+			errors.New("--stay: jobs do not run, so they cannot run out of memory; omit --memory-error"),
+		}
+	case e > 0:
+		return &sim.Memory{Error: e, Margin: m, Seed: o.seed}, nil
+	}
+	return nil, nil
+}
+
+// checkPolicies returns the policies to simulate: those of --policies, or the default. It returns an error if one of
+// them cannot be simulated with the other options.
+func (o simulateOptions) checkPolicies(gpus []*mig.Model) ([]string, error) {
+	alike := sim.Alike(gpus)
+	if o.static != "" {
+		if !alike {
+			return nil, usageError{errors.New("--static: only with GPUs of one model")}
+		}
+		if _, err := sim.ParsePattern(gpus[0], o.static); err != nil {
+			return nil, usageError{fmt.Errorf("--static: %w", err)}
+		}
+	}
+	batches := o.queue == "batches"
+	switch {
+	case o.policies == nil && batches:
+		return []string{"reach", "lifetime", "qla"}, nil
+	case o.policies == nil && !alike:
+		return []string{"whole", "reach", "lifetime", "qla"}, nil
+	case o.policies == nil:
+		return []string{"whole", "static", "reach", "lifetime", "qla"}, nil
+	case len(o.policies) == 0:
+		return nil, usageError{errors.New("--policies is empty; --help lists the policies")}
+	}
+	for _, name := range o.policies {
+		if batches && slices.Contains([]string{"whole", "static", "moved"}, name) {
+			return nil, usageError{
+				fmt.Errorf("--queue batches: not with %s, only with %s", name, strings.Join(place.Names(), ", ")),
+			}
+		}
+		switch name {
+		case "whole":
+		case "static", "moved":
+			if !alike {
+				return nil, usageError{fmt.Errorf("--policies %s: only with GPUs of one model", name)}
+			}
+		default:
+			if _, err := place.ByName(name); err != nil {
+				return nil, usageError{fmt.Errorf("--policies: %w (besides whole, static and moved)", err)}
+			}
+		}
+	}
+	return o.policies, nil
+}
+
+// ownLimits returns the time limit of a job in seconds, +Inf if it had none.
+func ownLimits(j trace.Job) float64 { return cmp.Or(j.Limit, math.Inf(1)) }
+
+// expected parses --ends. It returns the run time in seconds that policies expect of a job, nil for the actual one, and
+// whether the simulation corrects it by the run times of earlier jobs.
+func (o simulateOptions) expected() (seconds func(trace.Job) float64, learn bool, err error) {
+	kind, value, _ := strings.Cut(o.ends, "=")
+	switch kind {
+	case "exact":
+		if value == "" {
+			return nil, false, nil
+		}
+	case "limits", "corrected": // the agents use limits uncorrected
+		learn = kind == "corrected"
+		if value == "" {
+			return ownLimits, learn, nil
+		}
+		from, to, _ := strings.Cut(value, "-")
+		a, err1 := strconv.ParseFloat(from, 64)
+		b, err2 := strconv.ParseFloat(to, 64)
+		if err1 == nil && err2 == nil && a >= 1 && b >= a && b < 1e6 {
+			return sim.Limits(a, b, o.seed), learn, nil
+		}
+	case "error":
+		if s, err := strconv.ParseFloat(value, 64); err == nil && s >= 0 && s < 10 {
+			return sim.Predictions(s, o.seed), true, nil
+		}
+	}
+	const forms = "exact, limits, limits=1-6, corrected, corrected=1-6 or error=0.3"
+	return nil, false, usageError{fmt.Errorf("--ends %s: write %s", o.ends, forms)}
+}

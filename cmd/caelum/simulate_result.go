@@ -1,0 +1,231 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"caelum/internal/mig"
+	"caelum/internal/report"
+	"caelum/internal/sim"
+	"caelum/internal/trace"
+)
+
+// simulation is the output of caelum simulate, in its JSON form. Times are in seconds.
+type simulation struct {
+	Workload string       `json:"workload"`
+	Jobs     int          `json:"jobs"`
+	LeftOut  []trace.Left `json:"left_out,omitempty"`
+	// Assumed counts the jobs that are assumed to need a whole GPU because their usage was not recorded.
+	Assumed int `json:"assumed_whole,omitempty"`
+	// Several counts the jobs that are assumed to need whole GPUs because the recorded usage is the sum of several
+	// GPUs.
+	Several int `json:"several_whole,omitempty"`
+	// Needs counts the jobs by the profile that they need, each on the first GPU model that has a suitable profile.
+	Needs    map[string]int `json:"needs"`
+	GPUs     int            `json:"gpus"`
+	Cluster  string         `json:"cluster"` // --gpus
+	PerNode  int            `json:"per_node,omitempty"`
+	Queue    string         `json:"queue"`
+	Offers   bool           `json:"offers,omitempty"`
+	Ends     string         `json:"ends"`
+	Create   float64        `json:"create,omitempty"` // seconds, as is Destroy
+	Destroy  float64        `json:"destroy,omitempty"`
+	Memory   *sim.Memory    `json:"memory,omitempty"`
+	Policies []run          `json:"policies"`
+
+	slower bool // jobs can run longer than they need to: on a smaller slice, or because they are requeued
+}
+
+// newSimulation returns the output without the results of the policies. It has the actual waits, if they are known.
+func newSimulation(o simulateOptions, c sim.Config, workload *trace.Workload) simulation {
+	s := simulation{
+		Workload: o.describe(),
+		Jobs:     len(workload.Jobs),
+		LeftOut:  workload.Left,
+		Assumed:  workload.Assumed,
+		Several:  workload.Several,
+		Needs:    needs(workload.Jobs, c.GPUs),
+		GPUs:     len(c.GPUs),
+		Cluster:  strings.Join(o.gpus, ","),
+		PerNode:  o.perNode,
+		Queue:    o.queue,
+		Offers:   o.offers,
+		Ends:     o.ends,
+		Create:   c.Create,
+		Destroy:  c.Destroy,
+		Memory:   c.Memory,
+	}
+	s.slower = c.Memory != nil || slices.ContainsFunc(workload.Jobs, func(j trace.Job) bool { return j.Speed != nil })
+	if o.recorded() {
+		s.Policies = append(s.Policies, asItWas(workload.Jobs))
+	}
+	return s
+}
+
+// needs counts the jobs by the profile that they need, each on the first GPU model that has a suitable profile.
+func needs(jobs []trace.Job, gpus []*mig.Model) map[string]int {
+	count := map[string]int{}
+	kinds := sim.Kinds(gpus)
+	for _, j := range jobs {
+		for _, b := range kinds {
+			if name, ok := j.On(b); ok {
+				count[name]++
+				break
+			}
+		}
+	}
+	return count
+}
+
+// loss reports whether there is no queue.
+func (s simulation) loss() bool { return s.Queue == "none" }
+
+// run is the result of one policy.
+type run struct {
+	Policy string `json:"policy"`
+	// Never names the job that can never start, if there is one. The other figures are then 0.
+	Never       string  `json:"never,omitempty"`
+	Layouts     string  `json:"layouts,omitempty"` // static only
+	Started     int     `json:"started"`
+	Refused     int     `json:"refused"`
+	Requeued    int     `json:"requeued"`
+	Lost        float64 `json:"lost,omitempty"`
+	Prompt      int     `json:"prompt,omitempty"` // jobs that could start when they were submitted
+	Found       int     `json:"found,omitempty"`  // of these, jobs whose slices were offered
+	MeanWait    float64 `json:"mean_wait"`
+	MedianWait  float64 `json:"median_wait"`
+	P95Wait     float64 `json:"p95_wait"`
+	P99Wait     float64 `json:"p99_wait"`
+	LongestWait float64 `json:"longest_wait"`
+	Turnaround  float64 `json:"mean_turnaround,omitempty"`
+	Makespan    float64 `json:"makespan,omitempty"` // 0 for the actual waits, as are the next two
+	Utilisation float64 `json:"utilisation,omitempty"`
+	Frag        float64 `json:"fragmentation,omitempty"`
+	Accepted    float64 `json:"accepted"` // share of the requested units times time
+	Worst       float64 `json:"worst_profile"`
+	Created     int     `json:"created"`
+	Destroyed   int     `json:"destroyed"`
+	Reused      int     `json:"reused"`
+	Held        int     `json:"held"`
+
+	recorded *report.Recorder
+}
+
+func newRun(policy, layouts string, r *sim.Result) run {
+	return run{
+		Policy:      policy,
+		Layouts:     layouts,
+		Started:     r.Started,
+		Refused:     r.Refused,
+		Requeued:    r.Requeued,
+		Lost:        r.Lost,
+		Prompt:      r.Prompt,
+		Found:       r.Found,
+		MeanWait:    r.Waits.Mean(),
+		MedianWait:  r.Waits.At(0.5),
+		P95Wait:     r.Waits.At(0.95),
+		P99Wait:     r.Waits.At(0.99),
+		LongestWait: r.Waits.Longest,
+		Turnaround:  r.MeanTurnaround(),
+		Makespan:    r.Makespan,
+		Utilisation: r.Utilisation,
+		Frag:        r.Frag,
+		Accepted:    r.Accepted(),
+		Worst:       r.Worst(),
+		Created:     r.Created,
+		Destroyed:   r.Destroyed,
+		Reused:      r.Reused,
+		Held:        r.Held,
+	}
+}
+
+// reality is the name of the row with the actual waits of the jobs. This row has no other figures.
+const reality = "(as it was)"
+
+// asItWas returns the row with the actual waits of the jobs.
+func asItWas(jobs []trace.Job) run {
+	r := sim.Result{Started: len(jobs)}
+	for _, j := range jobs {
+		r.Waits.Add(j.Waited)
+	}
+	return newRun(reality, "", &r)
+}
+
+// leftOut lists the jobs that were left out, with the reasons. It returns "" if there are none.
+func leftOut(all []trace.Left) (text string) {
+	for _, l := range all {
+		text += fmt.Sprintf("; left out: %d, %s", l.Jobs, l.Reason)
+	}
+	return text
+}
+
+// facts returns lines that describe the cluster, the options and the workload.
+func (s simulation) facts() []string {
+	setting := plural(s.Jobs, "job") + " on " + s.Cluster
+	if s.PerNode > 0 {
+		setting += fmt.Sprintf(", %d a node", s.PerNode)
+	}
+	setting += ", queue " + s.Queue
+	if s.Offers {
+		setting += ", through offers"
+	}
+	setting += ", ends " + s.Ends
+	if s.Create+s.Destroy > 0 {
+		setting += fmt.Sprintf(", %v s to create an instance and %v s to destroy it", s.Create, s.Destroy)
+	}
+	if s.Memory != nil {
+		setting += fmt.Sprintf(", memory predicted with an error of %v and a margin of %v",
+			s.Memory.Error, s.Memory.Margin)
+	}
+	var needs []string
+	mostFirst := func(a, b string) int { return cmp.Or(cmp.Compare(s.Needs[b], s.Needs[a]), cmp.Compare(a, b)) }
+	for _, name := range slices.SortedFunc(maps.Keys(s.Needs), mostFirst) {
+		needs = append(needs, fmt.Sprintf("%s %d", name, s.Needs[name]))
+	}
+	all := []string{setting, "jobs by profile: " + strings.Join(needs, ", ")}
+	for _, l := range s.LeftOut {
+		all = append(all, fmt.Sprintf("left out: %d, %s", l.Jobs, l.Reason))
+	}
+	if s.Assumed > 0 {
+		all = append(all, fmt.Sprintf("assumed to need a whole GPU: %d, usage not recorded", s.Assumed))
+	}
+	if s.Several > 0 {
+		const several = "assumed to need whole GPUs: %d, usage recorded only as the sum of several GPUs"
+		all = append(all, fmt.Sprintf(several, s.Several))
+	}
+	return all
+}
+
+// page returns the result as a page with drawings.
+func (s simulation) page(gpus []*mig.Model) report.Page {
+	p := report.Page{Title: s.Workload, Loss: s.loss(), Facts: s.facts()}
+	for _, b := range gpus {
+		p.Grids = append(p.Grids, b.Grid)
+	}
+	for _, r := range s.Policies {
+		if r.Never != "" {
+			p.Facts = append(p.Facts, r.Policy+": "+r.Never)
+			continue
+		}
+		p.Policies = append(p.Policies, report.Policy{
+			Name:        r.Policy,
+			Note:        r.Layouts,
+			Started:     r.Started,
+			Refused:     r.Refused,
+			Created:     r.Created,
+			MeanWait:    r.MeanWait,
+			MedianWait:  r.MedianWait,
+			P95Wait:     r.P95Wait,
+			P99Wait:     r.P99Wait,
+			LongestWait: r.LongestWait,
+			Utilisation: r.Utilisation,
+			Frag:        r.Frag,
+			Accepted:    r.Accepted,
+			Recorded:    r.recorded,
+		})
+	}
+	return p
+}

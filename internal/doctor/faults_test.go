@@ -1,0 +1,426 @@
+package doctor
+
+import (
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"caelum/internal/api"
+	"caelum/internal/decisions"
+	"caelum/internal/slurm"
+)
+
+var noon = time.Unix(1795233835, 0)
+
+// healthyConfig is a configuration of slurmctld without faults.
+func healthyConfig() slurm.Config {
+	return slurm.Config{AsOf: noon, Values: map[string]string{
+		"PrologFlags":           "Alloc",
+		"BatchStartTimeout":     "120 sec",
+		"SelectType":            "select/cons_tres",
+		"SchedulerType":         "sched/backfill",
+		"SchedulerParameters":   "sched_min_interval=0,bf_continue,bf_hetjob_prio=min",
+		"GresTypes":             "gpu,mig",
+		"SLURM_VERSION":         "22.05.8",
+		"AccountingStorageType": "accounting_storage/slurmdbd",
+		"AccountingStorageTRES": "cpu,gres/gpu,gres/mig,gres/mig:1g.5gb",
+		"TaskPlugin":            "task/cgroup,task/affinity",
+		"ConstrainDevices":      "yes",
+	}}
+}
+
+// healthyNodes are the own node, with an A100, and its catalogue node.
+func healthyNodes() []slurm.Node {
+	return []slurm.Node{
+		{
+			Name:       "n1",
+			Version:    "22.05.8",
+			Features:   []string{"a100"},
+			States:     []string{"IDLE"},
+			Partitions: []string{"gpu", "plain"},
+			Gres: []slurm.GRES{
+				{Name: "gpu", Type: "a100", Count: 7},
+				{Name: "mig", Type: "1g.5gb", Count: 4},
+				{Name: "mig", Type: "closed", Count: 24},
+			},
+			MIGTotal: 28,
+		},
+		{Name: "mig-catalog1", Features: []string{"a100"}, States: []string{"DOWN"}, Partitions: []string{"gpu"},
+			Gres: []slurm.GRES{{Name: "gpu", Type: "a100", Count: 7}, {Name: "mig", Type: "1g.5gb", Count: 7}}},
+	}
+}
+
+// healthy returns the facts of a node without faults. It has an A100 with one slice, which job 7 of user 20001 holds.
+func healthy() *Facts {
+	nodes := healthyNodes()
+	return &Facts{
+		Missing: map[Source]Finding{},
+		RunDir:  "/run/caelum",
+		Config:  healthyConfig(),
+		Asked:   noon, Answered: noon.Add(time.Second),
+		Node:       nodes[0],
+		Nodes:      nodes,
+		Partitions: []slurm.Partition{{Name: "gpu"}, {Name: "plain"}, {Name: "elsewhere", Exclusive: true}},
+		Agent: api.Status{
+			Node:        "n1",
+			Profiles:    []string{"1g.5gb"},
+			PublishedAt: noon.Unix(),
+			GPUs: []api.GPU{{UUID: "GPU-1", Slots: []int{0, 1, 2, 3, 4, 5, 6}, Instances: []api.Instance{
+				{Placement: api.Placement{Profile: "1g.5gb"}, GI: 7, State: "leased", Job: 7},
+			}}},
+		},
+		Confinement: Confinement{Cgroup: 2, Program: true},
+		Table: Table{Path: "/etc/caelum/decisions", Mode: 0o644,
+			Table: decisions.Table{
+				Partitions: []string{"gpu"},
+				Profiles:   []decisions.Profile{{Name: "1g.5gb", MiB: 4864}},
+				MaxNodes:   1,
+			}},
+		Plugin: Plugin{
+			Plugstack:   "/etc/slurm/plugstack.conf",
+			Named:       true,
+			Required:    true,
+			Path:        pluginName,
+			File:        "/lib/" + pluginName,
+			Version:     22<<16 | 5<<8 | 8,
+			Object:      "/lib/" + objectName,
+			ObjectFound: true,
+		},
+		Files: []CapFile{
+			{Path: "/dev/nvidia-caps/nvidia-cap66", Mode: 0o400, Owner: 20001, Job: 7, User: 20001},
+			{Path: "/dev/nvidia-caps/nvidia-cap75", Mode: 0o400},
+		},
+	}
+}
+
+func set(key, value string) func(*Facts) {
+	return func(f *Facts) { f.Config.Values[key] = value }
+}
+
+// cases has one entry per fault: a change to a healthy node, the check that reports it, and a part of the finding's
+// text.
+var cases = []struct {
+	check    string
+	severity Severity
+	says     string
+	change   func(*Facts)
+}{
+	{
+		"agent",
+		Error,
+		"cannot publish: slurmctld cannot be reached",
+		func(f *Facts) { f.Agent.PublishError = "slurmctld cannot be reached" },
+	},
+	{"agent", Warning, "nothing yet", func(f *Facts) { f.Agent.PublishedAt = 0 }},
+	{"gpus", Warning, "GPU 1 is not managed: MIG mode is off", func(f *Facts) {
+		f.Agent.GPUs = append(f.Agent.GPUs, api.GPU{Index: 1, Problem: "MIG mode is off"})
+	}},
+	{"gpus", Warning, "does not list the processes on GPU 0: idle slices are destroyed and made again for each job",
+		func(f *Facts) { f.Agent.GPUs[0].Unlisted = true }},
+	{"gpus", Error, "manages no GPU", func(f *Facts) { f.Agent.GPUs[0].Problem = "the GPU is lost" }},
+	{"gpus", Error, "manages no GPU", func(f *Facts) { f.Agent.GPUs = nil; f.Node.Gres[0].Count = 0 }},
+	{
+		"instances",
+		Warning,
+		"1g.5gb at 0 of GPU 0 is stuck",
+		func(f *Facts) { f.Agent.GPUs[0].Instances[0].State = "stuck" },
+	},
+	{"instances", Warning, `1g.5gb at 0 of GPU 0 is stuck: held open by pid 7, uid 5, "x"; its units`, func(f *Facts) {
+		in := &f.Agent.GPUs[0].Instances[0]
+		in.State, in.Note = "stuck", `held open by pid 7, uid 5, "x"`
+	}},
+	{
+		"instances",
+		Warning,
+		"1g.5gb at 0 of GPU 0 is foreign",
+		func(f *Facts) { f.Agent.GPUs[0].Instances[0].State = "foreign" },
+	},
+	{
+		"device files",
+		Error,
+		"of job 7, whose user is 20001, belongs to user 20002",
+		func(f *Facts) { f.Files[0].Owner = 20002 },
+	},
+	{"device files", Error, "of job 7, whose user is 20001, has mode 0444", func(f *Facts) { f.Files[0].Mode = 0o444 }},
+	{"device files", Error, "is missing: the job cannot", func(f *Facts) { f.Files[0].Missing = true }},
+	{"device files", Error, "that no job holds has mode 0444", func(f *Facts) { f.Files[1].Mode = 0o444 }},
+	{"device files", Error, "that no job holds belongs to user 20001", func(f *Facts) { f.Files[1].Owner = 20001 }},
+	{"prolog", Error, "does not include Alloc", set("PrologFlags", "Contain")},
+	{"prolog", Error, "RunInJob", set("PrologFlags", "Alloc,RunInJob")},
+	{"batch start", Error, `BatchStartTimeout is "60 sec"`, set("BatchStartTimeout", "60 sec")},
+	{"batch start", Error, "may wait 200 s", func(f *Facts) { f.Plugin.Args = map[string]string{"wait": "200"} }},
+	{"batch start", Error, `""`, set("BatchStartTimeout", "")},
+	{"select", Error, "select/linear", set("SelectType", "select/linear")},
+	{"backfill", Warning, "bf_continue", set("SchedulerParameters", "bf_interval=1,bf_hetjob_prio=min")},
+	{"het jobs", Warning, "bf_hetjob_prio=min", set("SchedulerParameters", "bf_continue,bf_hetjob_prio=max")},
+	{"gres types", Error, "does not include mig", set("GresTypes", "gpu")},
+	{"gres types", Error, "does not include gpu", set("GresTypes", "mig")},
+	{"accounting", Warning, "does not include gres/mig", set("AccountingStorageTRES", "cpu,gres/mig:1g.5gb")},
+	{"accounting", Info, "no slurmdbd", set("AccountingStorageType", "accounting_storage/none")},
+	{"clock", Warning, "differ by 1m0s", func(f *Facts) { f.Config.AsOf = noon.Add(-time.Minute) }},
+	{"clock", Warning, "differ by 59s", func(f *Facts) { f.Config.AsOf = noon.Add(time.Minute) }},
+	{"clock", Warning, "not compared", func(f *Facts) { f.Config.AsOf = time.Time{} }},
+	{
+		"node",
+		Warning,
+		"n1 is DRAIN (Prolog error)",
+		func(f *Facts) { f.Node.States, f.Node.Reason = []string{"IDLE", "DRAIN"}, "Prolog error" },
+	},
+	{"closed", Error, "no gres/mig:closed", func(f *Facts) { f.Node.Gres[2].Type = "other" }},
+	{
+		"total",
+		Error,
+		"adds up to 27 on n1, and its 7 slots need 28",
+		func(f *Facts) { f.Node.Gres[2].Count, f.Node.MIGTotal = 23, 27 },
+	},
+	{
+		"total",
+		Error,
+		"adds up to 27 on n1, and its 7 slots need 28",
+		func(f *Facts) { f.Node.Gres[2].Count, f.Node.MIGTotal = 23, 0 },
+	},
+	{
+		"total",
+		Error,
+		"adds up to 34 on n1, and slurm.conf has 28: slurmctld drains",
+		func(f *Facts) { f.Node.Gres[2].Count = 30 },
+	},
+	{
+		"total",
+		Error,
+		"adds up to 22 on n1, and slurm.conf has 28: slurmctld drains",
+		func(f *Facts) { f.Node.Gres[2].Count = 18 },
+	},
+	{"total", Info, "not compared with slurm.conf", func(f *Facts) { f.Node.MIGTotal = 0 }},
+	{
+		"total",
+		Warning,
+		"adds up to 32 on n1, and slurm.conf has 28: slurmd has restarted",
+		func(f *Facts) { f.Node.Gres[2].Count = 28 },
+	},
+	{
+		"used",
+		Warning,
+		"of n1 as used that no job has: 2 of 1g.5gb, 1 of 7g.40gb",
+		func(f *Facts) { f.Agent.Excess = map[string]int{"7g.40gb": 1, "1g.5gb": 2} },
+	},
+	{"used", Error, "has no room for 40 of 1g.5gb", func(f *Facts) {
+		f.Agent.Excess, f.Agent.ExcessShort = map[string]int{"1g.5gb": 50}, map[string]int{"1g.5gb": 40}
+	}},
+	{
+		"slots",
+		Error,
+		"hold up to 8 slices",
+		func(f *Facts) { f.Agent.GPUs[0].Slots = append(f.Agent.GPUs[0].Slots, 7) },
+	},
+	{"slots", Error, "hold only 6 slices", func(f *Facts) { f.Agent.GPUs[0].Slots = f.Agent.GPUs[0].Slots[1:] }},
+	{"partitions", Warning, "plain has OverSubscribe=EXCLUSIVE", func(f *Facts) { f.Partitions[1].Exclusive = true }},
+	{"catalogue", Error, "there is no catalogue node", func(f *Facts) { f.Nodes = f.Nodes[:1] }},
+	{
+		"catalogue",
+		Error,
+		"mig-catalog1 is IDLE instead of DOWN",
+		func(f *Facts) { f.Nodes[1].States = []string{"IDLE"} },
+	},
+	{
+		"catalogue",
+		Error,
+		"no partition of n1 (gpu, plain)",
+		func(f *Facts) { f.Nodes[1].Partitions = []string{"elsewhere"} },
+	},
+	{"plugin", Error, "does not name", func(f *Facts) { f.Plugin.Named = false }},
+	{
+		"features",
+		Warning,
+		"no catalogue node has all features of n1 (the closest lacks big, nvlink)",
+		func(f *Facts) { f.Node.Features = []string{"a100", "big", "nvlink"} },
+	},
+	{"features", Warning, "mig-catalog1 has the features a100, big, and no real node has all of them", func(f *Facts) {
+		other := f.Nodes[0]
+		other.Name, other.Features = "n2", []string{"big"}
+		f.Nodes = append(f.Nodes, other)
+		f.Nodes[1].Features = []string{"a100", "big"}
+	}},
+	{
+		"features",
+		Warning,
+		"mig-catalog1 has the features h100, which no real node has",
+		func(f *Facts) { f.Nodes[1].Features = []string{"a100", "h100"} },
+	},
+	{
+		"profiles",
+		Error,
+		"slurm.conf gives n1 1g.23gb, which its driver does not report (it reports 1g.5gb)",
+		func(f *Facts) { f.Agent.Stale = []string{"1g.23gb"} },
+	},
+	{"profiles", Error, "no catalogue node has 1g.6gb, which n1 has", func(f *Facts) {
+		f.Agent.Profiles = []string{"1g.6gb"}
+		f.Config.Values["AccountingStorageTRES"] += ",gres/mig:1g.6gb"
+	}},
+	{"profiles", Warning, "AccountingStorageTRES does not include 1g.5gb", set("AccountingStorageTRES", "gres/mig")},
+	{
+		"decision table",
+		Error,
+		"/etc/caelum/decisions: line 2 is not understood",
+		func(f *Facts) { f.Table.Problem = "line 2 is not understood" },
+	},
+	{"decision table", Error, "runs as nobody and cannot read /etc/caelum/decisions (mode 0600)", func(f *Facts) {
+		f.Config.Values["SlurmUser"], f.Table.Mode = "nobody(65534)", 0o600
+	}},
+	{"decision table", Error, "no partition", func(f *Facts) { f.Table.Partitions = nil }},
+	{
+		"decision table",
+		Warning,
+		"partition big, which slurm.conf does not have",
+		func(f *Facts) { f.Table.Partitions = []string{"gpu", "big"} },
+	},
+	{
+		"decision table",
+		Error,
+		"max_nodes is 2 in /etc/caelum/decisions and the catalogue of partition gpu has size 1",
+		func(f *Facts) { f.Table.MaxNodes = 2 },
+	},
+	{
+		"decision table",
+		Error,
+		"partition elsewhere of /etc/caelum/decisions has no catalogue node",
+		func(f *Facts) { f.Table.Partitions = []string{"elsewhere", "gpu"} },
+	},
+	{"decision table", Info, "held first", func(f *Facts) { f.Nodes = append(f.Nodes, f.Nodes[1]) }},
+	{
+		"decision table",
+		Error,
+		"lists 1g.6gb, which no catalogue node of its partitions has",
+		func(f *Facts) { f.Table.Profiles = append(f.Table.Profiles, decisions.Profile{Name: "1g.6gb"}) },
+	},
+	{"decision table", Warning, "has key lines without a user ID (3)", func(f *Facts) { f.Table.OldKeys = 3 }},
+	{"decision table", Warning, "jobs with --mig-mem are refused", func(f *Facts) { f.Table.Profiles[0].MiB = 0 }},
+	{"decision table", Warning, "the catalogue has 2g.10gb, which /etc/caelum/decisions does not list", func(f *Facts) {
+		f.Nodes[1].Gres = append(f.Nodes[1].Gres, slurm.GRES{Name: "mig", Type: "2g.10gb", Count: 3})
+	}},
+	{"driver", Warning, "ModifyDeviceFiles is 1", func(f *Facts) { f.Driver.Modifies = true }},
+	{"memory", Error, "RMDisableScrubOnFree is set", func(f *Facts) { f.Driver.Unscrubbed = true }},
+	{
+		"driver",
+		Error,
+		"cannot use this node's GPUs without /dev/nvidiactl",
+		func(f *Facts) { f.Driver.Missing = []string{"/dev/nvidiactl"} },
+	},
+	{"plugin", Error, "which does not exist", func(f *Facts) { f.Plugin.File = "" }},
+	{"plugin", Error, "optional", func(f *Facts) { f.Plugin.Required = false }},
+	{
+		"plugin",
+		Error,
+		"built for Slurm 24.11, but slurmd 22.05.8 runs here",
+		func(f *Facts) { f.Plugin.Version = 24<<16 | 11<<8 },
+	},
+	{
+		"plugin",
+		Error,
+		"built for Slurm 22.05, but slurmd 21.08.8 runs here",
+		func(f *Facts) { f.Node.Version = "21.08.8" },
+	},
+	{
+		"plugin",
+		Error,
+		"built for Slurm 24.11, but Slurm 22.05.8 runs",
+		func(f *Facts) { f.Plugin.Version, f.Node.Version = 24<<16|11<<8, "" },
+	},
+	{"plugin", Error, "not a Slurm plugin: bad magic", func(f *Facts) {
+		f.Plugin.Version, f.Plugin.Problem = 0, "bad magic"
+	}},
+	{"plugin", Error, "every prolog fails", func(f *Facts) { f.Plugin.ObjectFound = false }},
+	{
+		"plugin",
+		Error,
+		"looks for the agent in /run/other",
+		func(f *Facts) { f.Plugin.Args = map[string]string{"run_dir": "/run/other"} },
+	},
+	{"plugin", Error, "looks for the agent in /run/caelum", func(f *Facts) { f.RunDir = "/run/other" }},
+	{"isolation", Warning, "this host has no devices cgroup", func(f *Facts) { f.Confinement = Confinement{} }},
+	{
+		"isolation",
+		Warning,
+		"not permitted",
+		func(f *Facts) { f.Confinement = Confinement{Cgroup: 2, Tasks: true, Problem: "not permitted"} },
+	},
+	{
+		"isolation",
+		Warning,
+		"BPF program is not attached",
+		func(f *Facts) { f.Confinement = Confinement{Cgroup: 2, Tasks: true} },
+	},
+	{"isolation", Info, "not known yet", func(f *Facts) { f.Confinement = Confinement{Cgroup: 2} }},
+	{"isolation", Warning, "ConstrainDevices is not yes", set("ConstrainDevices", "no")},
+	{"isolation", Warning, "TaskPlugin does not include", set("TaskPlugin", "task/affinity")},
+	{
+		"wake key",
+		Warning,
+		"the wake port is not opened",
+		func(f *Facts) { f.Wake = Wake{Port: 6873, Path: "/etc/caelum/wake.key", Err: fs.ErrNotExist} },
+	},
+	{
+		"limits",
+		Info,
+		"gres/gpu=4; they are not enforced",
+		func(f *Facts) { f.Limits = []string{"account research GrpTRES gres/gpu=4"} },
+	},
+	{
+		"limits",
+		Info,
+		"account research GrpTRES gres/gpu=4",
+		func(f *Facts) { f.Limits = []string{"account research GrpTRES gres/gpu=4"} },
+	},
+	{
+		"whole GPUs",
+		Warning,
+		"unless gres.conf names the file, every job",
+		func(f *Facts) { f.Unmanaged = []UnmanagedGPU{{Index: 1, Path: "/dev/nvidia1", Mode: 0o666}} },
+	},
+	{"owners", Error, "/etc/caelum: /etc/caelum belongs to slurm, not to root: root's processes", func(f *Facts) {
+		f.Owners.Untrusted = []string{
+			"couldn't use /etc/caelum: /etc/caelum belongs to slurm, not to root; chown root /etc/caelum",
+		}
+	}},
+	{"owners", Error, "/run/caelum/jobs belongs to uid 20001 with mode 0755 instead of root with 0700", func(f *Facts) {
+		f.Owners.Wrong = []WrongFile{{"/run/caelum/jobs", 20001, 0o755, 0o700}}
+	}},
+	{"owners", Warning, "caelumd.service has DevicePolicy=auto", func(f *Facts) { f.Owners.Unit = "auto" }},
+}
+
+func TestEachFault(t *testing.T) {
+	for _, c := range cases {
+		f := healthy()
+		c.change(f)
+		i := slices.IndexFunc(Examine(f), func(g Finding) bool {
+			return g.Check == c.check && g.Severity == c.severity && strings.Contains(g.Text, c.says)
+		})
+		if i < 0 {
+			t.Errorf("no %s of %s with %q in %+v", c.severity, c.check, c.says, Examine(f))
+			continue
+		}
+		for _, g := range Examine(f) {
+			if (g.Severity == Error || g.Severity == Warning) == (g.Next == "") {
+				t.Errorf("%+v: what to do belongs to errors and warnings", g)
+			}
+			if (g.Severity == Error || g.Severity == Warning) && g.Check != c.check {
+				t.Errorf("%q of %s is also found by %+v", c.says, c.check, g)
+			}
+		}
+	}
+}
+
+// TestEachCheckCanFail verifies that cases has an entry for each check.
+func TestEachCheckCanFail(t *testing.T) {
+	can := map[string]bool{}
+	for _, c := range cases {
+		can[c.check] = true
+	}
+	for _, c := range checks() {
+		if !can[c.name] {
+			t.Errorf("no case for %s", c.name)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package doctor
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"caelum/internal/config"
+	"caelum/internal/gpu"
+)
+
+// UnmanagedGPU is the device file of a GPU.
+type UnmanagedGPU struct {
+	Index int
+	Path  string
+	Mode  fs.FileMode
+	Owner uint32
+}
+
+// readUnmanaged reads the mode and owner of the device files of the GPUs in unmanaged.
+func readUnmanaged(cfg config.Config, unmanaged map[int]bool) ([]UnmanagedGPU, error) {
+	if len(unmanaged) == 0 {
+		return nil, nil
+	}
+	hw, err := gpu.OpenNVML(cfg.NVMLLibrary)
+	if err != nil {
+		return nil, err
+	}
+	defer hw.Close()
+	list, err := hw.GPUs()
+	if err != nil {
+		return nil, err
+	}
+	var found []UnmanagedGPU
+	for _, g := range list {
+		path := filepath.Join(cfg.DeviceDir, fmt.Sprint("nvidia", g.Minor))
+		info, err := os.Stat(path)
+		if !unmanaged[g.Index] || err != nil {
+			continue
+		}
+		found = append(found, UnmanagedGPU{g.Index, path, info.Mode(), info.Sys().(*syscall.Stat_t).Uid})
+	}
+	return found, nil
+}
+
+// unmanaged returns the indices of the GPUs that the agent does not manage.
+func (f *Facts) unmanaged() map[int]bool {
+	indices := map[int]bool{}
+	for _, g := range f.Agent.GPUs {
+		if g.Problem != "" {
+			indices[g.Index] = true
+		}
+	}
+	return indices
+}
+
+// wholeGPUs reports GPUs without slices that every process may open. The agent cannot close their device files: a site
+// may give such a GPU to jobs with its own gres.conf, and the driver's daemons and monitors open these files too.
+func wholeGPUs(f *Facts) []Finding {
+	var found []Finding
+	for _, g := range f.Unmanaged {
+		if g.Mode.Perm()&0o066 == 0 {
+			continue
+		}
+		denied := "no devices cgroup confines jobs here (ConstrainDevices=yes in cgroup.conf, " +
+			"TaskPlugin=task/cgroup), and"
+		if f.Config.RelativeIndex() {
+			denied = "unless gres.conf names the file,"
+		}
+		found = append(found, warning(
+			fmt.Sprintf(
+				"GPU %d is not cut into slices and %s has mode %04o: %s every job on this node can use the whole "+
+					"GPU without requesting it from Slurm",
+				g.Index, g.Path, g.Mode.Perm(), denied,
+			),
+			strings.Join([]string{"one of: turn MIG mode on, so that Caelum manages the GPU",
+				fmt.Sprintf(
+					"put `Name=gpu Type=whole File=%s` into gres.conf and set ConstrainDevices=yes in "+
+						"cgroup.conf, so that Slurm gives the GPU to one job and denies it to all other jobs",
+					g.Path,
+				),
+				fmt.Sprintf(
+					"put `z %s 0600 root root -` into /etc/tmpfiles.d/nvidia.conf and set "+
+						"NVreg_ModifyDeviceFiles=0, if no job may use the GPU",
+					g.Path,
+				)}, "; "),
+		))
+	}
+	return found
+}

@@ -1,0 +1,98 @@
+package gpu
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestReadProcess(t *testing.T) {
+	s := &Processes{Proc: "/proc"}
+	p, err := s.Read(os.Getpid())
+	if err != nil || p.Start == 0 || p.Command == "" || !p.Is(uint32(os.Getuid())) || p.Root() != (os.Getuid() == 0) {
+		t.Errorf("%+v: %v", p, err)
+	}
+	again, err := s.Read(os.Getpid())
+	if err != nil || again.Start != p.Start {
+		t.Errorf("%+v: %v", again, err)
+	}
+	if _, err := s.Read(1 << 30); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no process: %v", err)
+	}
+	if paths, err := s.Cgroups(os.Getpid()); err != nil || len(paths) == 0 || paths[0][0] != '/' {
+		t.Errorf("%q: %v", paths, err)
+	}
+}
+
+func TestKill(t *testing.T) {
+	s := &Processes{Proc: "/proc"}
+	cmd := exec.Command("sleep", "3600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	p, err := s.Read(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := func(Process) bool { return true }
+	none := func(Process) bool { return false }
+	later := p
+	later.Start++
+	for name, kill := range map[string]func() (ended, left []Process){
+		"not meant any more":            func() (_, _ []Process) { return s.Kill([]Process{p}, none) },
+		"another process with this pid": func() (_, _ []Process) { return s.Kill([]Process{later}, all) },
+	} {
+		if gone, left := kill(); len(gone)+len(left) > 0 {
+			t.Errorf("%s: ended %v, left %v", name, gone, left)
+		}
+	}
+	select {
+	case err := <-ended:
+		t.Fatalf("it was ended: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	if gone, left := s.Kill([]Process{p}, all); len(gone) != 1 || len(left) > 0 {
+		t.Errorf("ended %v, left %v", gone, left)
+	}
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("ended with %v", err)
+	}
+	if gone, left := s.Kill([]Process{p}, all); len(gone)+len(left) > 0 {
+		t.Errorf("a process that has ended: %v, %v", gone, left)
+	}
+}
+
+// TestKillTraced: a traced process stops in its exit, with its files open, until its tracer ends.
+func TestKillTraced(t *testing.T) {
+	path := node(t, full)
+	s := &Processes{Proc: "/proc"}
+	tracer, _ := holder(t, "tracer", path, nobody)
+	var traced []Process
+	for _, h := range scanFor(t, s).Open[full] {
+		if s.statusOf(h.PID, "TracerPid:") != 0 {
+			traced = append(traced, h)
+		}
+	}
+	if len(traced) != 1 || traced[0].PID == tracer {
+		t.Fatalf("no traced holder: %v", traced)
+	}
+	// On a busy machine the kernel takes longer than Kill waits. The agent too calls Kill again at its next search.
+	for tries := 0; ; tries++ {
+		_, left := s.Kill(traced, func(Process) bool { return true })
+		if len(left) == 0 {
+			break
+		}
+		if tries == 20 {
+			t.Fatalf("left %v", left)
+		}
+	}
+	if contains(scanFor(t, s).Open[full], traced[0].PID) {
+		t.Errorf("%v has the file open still", traced[0])
+	}
+}

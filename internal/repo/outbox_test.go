@@ -1,0 +1,105 @@
+package repo
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestOutbox: a run passes from an open observation to slurmdbd across restarts of the agent.
+func TestOutbox(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "repo.db")
+	r := open(t, path)
+	check(t, r.Observe(Observation{7, 0, []byte("begun")}))
+	check(t, r.Observe(Observation{8, 1, []byte("other")}))
+	check(t, r.Observe(Observation{7, 0, []byte("\x00more\xff")}))
+	check(t, r.Close())
+	r = open(t, path)
+	o, err := r.Observations()
+	if err != nil || len(o) != 2 || string(o[0].Text) != "\x00more\xff" || o[1].Job != 8 || o[1].Restart != 1 {
+		t.Fatalf("%+v %v", o, err)
+	}
+	check(t, r.Dismiss(8, 1))
+
+	end := time.Unix(1795342806, 0)
+	n := aRun()
+	check(t, r.Ended(n, end))
+	check(t, r.Ended(n, end.Add(time.Hour))) // a second epilog of the same run
+	if o, err := r.Observations(); err != nil || len(o) != 0 {
+		t.Errorf("still open: %v %v", o, err)
+	}
+	due, err := r.Due(end, 10)
+	if err != nil || len(due) != 1 || due[0].Run != n || !due[0].Since.Equal(end) || due[0].Written ||
+		due[0].Tries != 0 {
+		t.Fatalf("%+v %v", due, err)
+	}
+	check(t, r.Recorded(n))
+	if len(job(t, r, 7)) != 1 {
+		t.Error("the run must stay")
+	}
+	nothingDue(t, r)
+}
+
+// TestPostpone: a postponed run is due at its time, and also if the clock was set back.
+func TestPostpone(t *testing.T) {
+	r, n, end := fresh(t), aRun(), time.Unix(1795342806, 0)
+	check(t, r.Ended(n, end))
+	check(t, r.Postpone(n, end.Add(time.Minute), true))
+	if due, err := r.Due(end, 10); err != nil || len(due) != 0 {
+		t.Errorf("postponed, but due: %+v %v", due, err)
+	}
+	if next, some, err := r.Next(); err != nil || !some || !next.Equal(end.Add(time.Minute)) {
+		t.Errorf("next at %v %v %v", next, some, err)
+	}
+	for _, now := range []time.Time{end.Add(time.Minute), end.Add(-48 * time.Hour)} {
+		if due, err := r.Due(now, 10); err != nil || len(due) != 1 || !due[0].Written || due[0].Tries != 1 {
+			t.Errorf("at %v: %+v %v", now, due, err)
+		}
+	}
+	check(t, r.Recorded(n))
+	nothingDue(t, r)
+}
+
+// TestForgottenIsNotWritten: a forgotten run leaves the outbox, and does not return if it ends again.
+func TestForgottenIsNotWritten(t *testing.T) {
+	r, n, end := fresh(t), aRun(), time.Unix(1795342806, 0)
+	check(t, r.Ended(n, end))
+	_, err := r.ForgetKey(n.Key, end)
+	check(t, err)
+	nothingDue(t, r)
+	check(t, r.Ended(n, end))
+	nothingDue(t, r)
+}
+
+// nothingDue checks that no run waits to be written to slurmdbd.
+func nothingDue(t *testing.T, r *Repo) {
+	t.Helper()
+	if w, err := r.Waiting(); err != nil || w != 0 {
+		t.Errorf("%d runs wait, %v", w, err)
+	}
+	if _, some, err := r.Next(); err != nil || some {
+		t.Errorf("something is next: %v", err)
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNotes(t *testing.T) {
+	r := fresh(t)
+	if v, err := r.Note("synced"); err != nil || v != "" {
+		t.Errorf("%q %v", v, err)
+	}
+	for _, want := range []string{"1", "2"} {
+		if err := r.SetNote("synced", want); err != nil {
+			t.Fatal(err)
+		}
+		if v, err := r.Note("synced"); err != nil || v != want {
+			t.Errorf("%q %v", v, err)
+		}
+	}
+}
