@@ -15,6 +15,13 @@ export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X caelum/internal/version.Version=$(VERSION)
 
+# make demo SLURM=24.11 runs the target where that release of Slurm is installed (contrib/devcluster/README.md).
+ifdef SLURM
+.PHONY: all demo test check bench chaos unit e2e units
+all demo test check bench chaos unit e2e units:
+	contrib/devcluster/release $(SLURM) make $@ $(MAKEOVERRIDES) SLURM=
+else
+
 .PHONY: all demo test check bench chaos learn fuzz unit e2e units lint prerequisites install clean FORCE
 all: $(B)/caelumd $(B)/caelum plugin emulator
 
@@ -94,7 +101,7 @@ units: prerequisites
 	$(MAKE) all
 	$(GO) test -count=1 -v -tags e2e ./contrib/devcluster/e2e_units
 
-SHELL_SCRIPTS := contrib/git-hooks/commit-msg $(addprefix contrib/devcluster/,devcluster prerequisites e2e_units/boot) $(wildcard contrib/devcluster/lib/*.sh)
+SHELL_SCRIPTS := contrib/git-hooks/commit-msg $(addprefix contrib/devcluster/,devcluster prerequisites release e2e_units/boot) $(wildcard contrib/devcluster/lib/*.sh)
 lint:
 	@test -z "$$(gofmt -l cmd internal spank contrib docs)" || { gofmt -l cmd internal spank contrib docs; echo "not gofmt-ed"; exit 1; }
 	$(GO) vet -tags e2e ./...
@@ -119,3 +126,5 @@ clean:
 	rm -rf $(B)
 
 FORCE:
+
+endif
