@@ -24,6 +24,7 @@ private_mounts() {
     mount -t tmpfs -o mode=1777 tmpfs /dev/shm
     mount -t tmpfs -o mode=755 tmpfs /run
     mkdir -p "$UNITS" "$HOLDERS" "$BUILD" /run/munge /run/mysqld
+    ln -s mysqld /run/mariadbd # where the client library of Debian unstable looks for the socket
     if [[ -d $BUILD_DIR ]]; then
         mount --bind -o ro "$BUILD_DIR" "$BUILD"
         setpriv --reuid=nobody --regid=nogroup --clear-groups test -r "$BUILD" -a -x "$BUILD" ||
@@ -152,6 +153,8 @@ start_daemons() {
     for job in "${jobs[@]}"; do wait "$job" || die "the database or a node cannot be made: see $DIR/log"; done
 
     start mariadbd
+    # If slurmdbd 24.11 creates its database itself, its next query fails with libmariadb 11.8.9.
+    mariadb --socket=/run/mysqld/mysqld.sock -e 'create database slurm_acct_db'
     start slurmdbd
     fill_accounting
     ! watched || start watcher
