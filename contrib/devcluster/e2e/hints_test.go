@@ -85,7 +85,7 @@ func TestLearned(t *testing.T) {
 	s.tagged(t, id, "caelum:sized=1g.5gb")
 	// An update of the job keeps the requested memory.
 	s.must(t, "", user, "scontrol", "update", "job="+id, "gres=gpu:2")
-	if tres := s.field(t, id, "TresPerNode"); tres != "gres:gpu:2,gres:mig:1g.5gb:2" {
+	if tres := s.requested(t, id); tres != "gpu:2,mig:1g.5gb:2" {
 		t.Errorf("changed to two GPUs: %s", tres)
 	}
 	s.must(t, "", user, "scancel", id)

@@ -15,7 +15,7 @@ func TestUnmanagedPartition(t *testing.T) {
 
 	t.Run("untouched at submission", func(t *testing.T) {
 		id := s.submit(t, "true", "--hold", "-p", "plain", "--gres=gpu:1", "-w", "n1")
-		if gres, comment := s.field(t, id, "TresPerNode"), s.field(t, id, "AdminComment"); gres != "gres:gpu:1" ||
+		if gres, comment := s.requested(t, id), s.field(t, id, "AdminComment"); gres != "gpu:1" ||
 			comment != "" {
 			t.Errorf("TresPerNode=%s AdminComment=%s", gres, comment)
 		}

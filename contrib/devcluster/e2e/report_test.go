@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,7 +13,7 @@ import (
 	"testing"
 )
 
-// report is docs/script-matrix.md.
+// report is docs/script-matrix.md, or the page of another release.
 type report struct {
 	mu      sync.Mutex
 	cells   map[string]string
@@ -20,7 +21,30 @@ type report struct {
 	failed  bool
 }
 
-const reportFile = "../../../docs/script-matrix.md"
+// releaseOfPage is the release of Slurm that docs/script-matrix.md shows. Other releases have pages of their own.
+const releaseOfPage = "22.05"
+
+// release returns the release of the Slurm that is installed here, for example 24.11.
+func release(t *testing.T) string {
+	out, err := exec.Command("scontrol", "-V").Output() // slurm-wlm 24.11.5
+	words := strings.Fields(string(out))
+	if err != nil || len(words) != 2 {
+		t.Fatalf("scontrol -V: %q, %v", out, err)
+	}
+	return strings.Join(strings.Split(words[1], ".")[:2], ".")
+}
+
+// page returns the path and the text of the release's page.
+func (r *report) page(t *testing.T) (path, text string) {
+	const command = "    go test -tags e2e"
+	path, text = "../../../docs/script-matrix.md", r.String()
+	if on := release(t); on != releaseOfPage {
+		path = strings.Replace(path, ".md", "-"+on+".md", 1)
+		text = strings.Replace(text, "# The script matrix\n", "# The script matrix on Slurm "+on+"\n", 1)
+		text = strings.Replace(text, command, "    contrib/devcluster/release "+on+command[3:], 1)
+	}
+	return path, text
+}
 
 const reportHead = `# The script matrix
 
@@ -37,7 +61,7 @@ Without ` + "`-rewrite`" + `, the test compares its results with this page.
 |---|---|
 | ok | The job ran. Each task saw exactly one MIG device, of the default profile, and no other task held that device. SLURM_GPUS_ON_NODE had the same value as on stock Slurm. |
 | ok 2 | The same. SLURM_GPUS_ON_NODE was 2. In a cell without a number it was 1. |
-| (1), (2), (3) | Stock Slurm and Slurm with Caelum both refused the job, with the same message: see [Slurm's messages](#slurms-messages). |
+| (1), (2), ... | Stock Slurm and Slurm with Caelum both refused the job, with the same message: see [Slurm's messages](#slurms-messages). |
 
 Columns:
 
@@ -113,19 +137,20 @@ func (r *report) finish(t *testing.T) {
 	if r.failed || len(r.cells) < len(modes)*len(spellings)*len(forms) {
 		return
 	}
+	file, text := r.page(t)
 	if *rewrite {
-		if err := os.WriteFile(reportFile, []byte(r.String()), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Error(err)
 		}
 		return
 	}
-	existing, err := os.ReadFile(reportFile)
-	if err != nil || string(existing) != r.String() {
+	existing, err := os.ReadFile(file)
+	if err != nil || string(existing) != text {
 		t.Errorf(
 			"%s is not what was measured (%v); look at what -rewrite changes:\n%s",
-			filepath.Base(reportFile),
+			filepath.Base(file),
 			err,
-			r,
+			text,
 		)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"caelum/contrib/devcluster/cluster"
+	"caelum/internal/slurm"
 )
 
 // user submits the jobs; stranger is another user without privileges.
@@ -280,6 +281,16 @@ func (s *site) submit(t *testing.T, script string, args ...string) string {
 func (s *site) sbatch(t *testing.T, script string, args ...string) answer {
 	t.Helper()
 	return s.call(t, "", user, "#!/bin/bash\n"+script+"\n", append([]string{"sbatch", "--parsable"}, args...)...)
+}
+
+// requested returns the GRES that a job requests per node, in the same form on all releases.
+func (s *site) requested(t *testing.T, id string) string {
+	t.Helper()
+	list, err := slurm.ParseGRES(s.field(t, id, "TresPerNode"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list.String()
 }
 
 // field reads one attribute of `scontrol show job`, up to the end of the line.
