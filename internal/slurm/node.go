@@ -116,7 +116,9 @@ func parseNode(out, name string) (Node, error) {
 			return Node{}, fmt.Errorf("node %s: %w", name, err)
 		}
 	}
-	if !seen["State"] || !seen["Gres"] || !seen["GresUsed"] {
+	// From 24.05 on, scontrol omits GresUsed for a node without GRES (seen with 24.11.5; node_info.c).
+	used := seen["GresUsed"] || len(n.Gres) == 0
+	if !seen["State"] || !seen["Gres"] || !used {
 		return Node{}, fmt.Errorf("node %s: scontrol shows no State, Gres or GresUsed", name)
 	}
 	return n, nil
