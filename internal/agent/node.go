@@ -124,7 +124,7 @@ func (n *node) view() []place.GPU {
 	return gpus
 }
 
-// endOf returns the time at which a job on the node is expected to end, in Unix seconds; +Inf if it is unknown. The
+// endOf returns the time at which a job on the node is expected to end, in Unix seconds, or +Inf if it is unknown. The
 // caller holds n.mu.
 func (n *node) endOf(job uint32) float64 {
 	if end := n.here[job].ExpectedEnd(n.now()); !end.IsZero() {

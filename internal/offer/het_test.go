@@ -11,7 +11,7 @@ import (
 	"caelum/internal/place"
 )
 
-// TestComponents checks that either all components of a het job are on offer, each on nodes of its own, or none is.
+// TestComponents checks that either all components of a het job are offered, each on nodes of its own, or none is.
 func TestComponents(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	two := component(2, 1, "1g.5gb")
@@ -89,7 +89,7 @@ func component(id, het uint32, profile string, on ...int) *Job {
 	}
 }
 
-// TestComponentsStart checks that slurmctld starts the components that are on offer.
+// TestComponentsStart checks that slurmctld starts the components that are offered.
 func TestComponentsStart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := drawNodes(t)

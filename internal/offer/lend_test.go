@@ -12,7 +12,7 @@ import (
 )
 
 // TestLendSound checks plans for jobs that lack something else on some nodes: the plan can be carved, the slices of
-// every planned job are on offer, no two jobs have the same slice, the kept room is lent only to jobs that end before,
+// every planned job are offered, no two jobs have the same slice, the kept room is lent only to jobs that end before,
 // and the pool is unchanged afterwards.
 func TestLendSound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -62,7 +62,7 @@ func drawLacking(t *rapid.T, j *Job, nodes int) {
 	}
 }
 
-// mustHaveOwnOffers checks that each planned job has spots of its own, which are free and on offer.
+// mustHaveOwnOffers checks that each planned job has spots of its own, which are free and offered.
 func mustHaveOwnOffers(t *rapid.T, gpus []place.GPU, jobs []*Job, p Plan) {
 	owner := map[Spot]uint32{}
 	planned := map[int]mig.Layout{}

@@ -27,7 +27,7 @@ type GPU struct {
 	Offerable mig.Layout
 }
 
-// Hold makes placement i, which must be possible, busy until end (seconds; +Inf if unknown). It removes the idle
+// Hold makes placement i, which must be possible, busy until end (seconds, or +Inf if unknown). It removes the idle
 // instances that are in the way of i. It copies Ends, because other GPU values may share the list.
 func (g *GPU) Hold(i int, end float64) {
 	g.Idle = (g.Idle &^ g.InTheWay(i)).Without(i)
@@ -36,7 +36,7 @@ func (g *GPU) Hold(i int, end float64) {
 	g.Expect(i, end)
 }
 
-// Expect sets the time at which busy placement i is expected to end (seconds; +Inf if unknown). It changes Ends in
+// Expect sets the time at which busy placement i is expected to end (seconds, or +Inf if unknown). It changes Ends in
 // place.
 func (g *GPU) Expect(i int, end float64) {
 	if g.Ends == nil {

@@ -23,7 +23,7 @@ type Situation struct {
 
 	// Weights contains how often each profile was requested recently. If it is nil, all profiles have the same weight.
 	Weights *Weights
-	// MeanDuration is the mean duration of the recent jobs whose duration is known, in seconds; 0: unknown.
+	// MeanDuration is the mean duration of the recent jobs whose duration is known, in seconds, or 0 if unknown.
 	MeanDuration float64
 
 	// Ordered means that no job starts before the jobs in front of it, as in a FIFO queue. Only then may a policy hold

@@ -96,8 +96,8 @@ func (p *Pool) Set(k int, g GPU) {
 	m.free = g.frees(m.free)
 }
 
-// Start makes placement i of the k-th GPU busy until end (seconds; +Inf if unknown). It removes the idle instances that
-// are in the way of i.
+// Start makes placement i of the k-th GPU busy until end (seconds, or +Inf if unknown). It removes the idle instances
+// that are in the way of i.
 func (p *Pool) Start(k, i int, end float64) {
 	g := p.gpus[k].GPU
 	g.Hold(i, end)
@@ -114,7 +114,7 @@ func (p *Pool) Finish(k, i int, keep bool) {
 	p.Set(k, g)
 }
 
-// Expect changes the time at which busy placement i of the k-th GPU is expected to end (seconds; +Inf if unknown).
+// Expect changes the time at which busy placement i of the k-th GPU is expected to end (seconds, or +Inf if unknown).
 func (p *Pool) Expect(k, i int, end float64) {
 	m := &p.gpus[k]
 	if m.Ends == nil || m.Ends[i] != end {

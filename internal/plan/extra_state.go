@@ -112,7 +112,7 @@ func numbers(list []int) string {
 	return strings.Join(all, ".")
 }
 
-// StateIn returns Caelum's entry in a node's Extra without its prefix; empty if there is none.
+// StateIn returns Caelum's entry in a node's Extra without its prefix, or "" if there is none.
 func StateIn(extra string) string {
 	for w := range strings.FieldsSeq(extra) {
 		if text, ok := strings.CutPrefix(w, prefix); ok {

@@ -85,7 +85,7 @@ func Job(w slurm.Waiting) *offer.Job {
 	return j
 }
 
-// seconds returns a duration in seconds; +Inf for 0.
+// seconds returns a duration in seconds, or +Inf for 0.
 func seconds(d time.Duration) float64 {
 	if d == 0 {
 		return math.Inf(1)

@@ -143,7 +143,7 @@ func (v *View) queue(snapshot Snapshot) {
 // Plan makes the plan for the view.
 func (v *View) Plan() offer.Plan { return offer.Make(v.Cluster, v.Jobs, false) }
 
-// Member returns a node's index among the members; -1 if the node is not a member.
+// Member returns a node's index among the members, or -1 if the node is not a member.
 func (v *View) Member(name string) int {
 	return slices.IndexFunc(v.Members, func(n slurm.Node) bool { return n.Name == name })
 }

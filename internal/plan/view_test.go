@@ -10,7 +10,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestOneNodeServes checks that a job's slices are on offer on exactly as many nodes as it requests.
+// TestOneNodeServes checks that a job's slices are offered on exactly as many nodes as it requests.
 func TestOneNodeServes(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t)), node(t, "n3", a100(t))}
 	for _, c := range []struct {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// AccountingField is a field of a job's accounting record that an admin may write and its user may not.
+// AccountingField is a field of a job's accounting record that an administrator may write and the job's user may not.
 type AccountingField string
 
 const (
@@ -29,7 +29,7 @@ var AccountingFields = []AccountingField{AdminComment, SystemComment}
 var (
 	// ErrNoAccounting means that slurmdbd did not answer. The call may be repeated.
 	ErrNoAccounting = errors.New("slurmdbd cannot be reached")
-	// ErrSpoils means that the record would not have the text as it was given.
+	// ErrSpoils means that slurmdbd would not store the text exactly as given.
 	ErrSpoils = errors.New(
 		"sacctmgr would change another tool's text in the field: it writes letters in lower case and quotes as ` " +
 			"(22.05.8)",
@@ -66,7 +66,7 @@ var recordFields = []struct {
 	{"UID", func(r *Record, s string) error { return id32(&r.UID, s) }},
 	{"User", func(r *Record, s string) error { r.User = s; return nil }},
 	{"Account", func(r *Record, s string) error { r.Account = s; return nil }},
-	{"State", func(r *Record, s string) error { r.State, _, _ = strings.Cut(s, " "); return nil }}, // CANCELLED by 1000
+	{"State", func(r *Record, s string) error { r.State, _, _ = strings.Cut(s, " "); return nil }}, // e.g. "CANCELLED by 1000"
 	{"ExitCode", func(r *Record, s string) (err error) { r.Exit, err = exitStatus(s); return err }},
 	{"Start", func(r *Record, s string) (err error) { r.Start, err = parseTime(s); return err }},
 	{"End", func(r *Record, s string) (err error) { r.End, err = parseTime(s); return err }},
