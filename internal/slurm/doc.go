@@ -35,7 +35,7 @@
 //	queue.go         the requests for the queue and for a job (jobTries 5); the jobs on a node (On)
 //	job.go           Job; which states hold or occupy a node; expected run time and end (caelum:runs=, time limit)
 //	record.go        the columns of squeue, the random separator, and joining the tasks of an array into one job
-//	alloc.go         the GRES allocated to a job on each node (`scontrol -d show job`); detects imitations in users' texts
+//	alloc.go         the GRES of a job on each node (`scontrol -d show job`); detects imitations in users' texts
 //	node.go          a node: request, `scontrol -d show node`, valid names; a node whose slurmd has not registered
 //	nodes.go         all nodes in one request, with their reservations
 //	partitions.go    partitions, and which of them allocate whole nodes
