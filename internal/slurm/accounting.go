@@ -66,7 +66,7 @@ var recordFields = []struct {
 	{"UID", func(r *Record, s string) error { return id32(&r.UID, s) }},
 	{"User", func(r *Record, s string) error { r.User = s; return nil }},
 	{"Account", func(r *Record, s string) error { r.Account = s; return nil }},
-	{"State", func(r *Record, s string) error { r.State, _, _ = strings.Cut(s, " "); return nil }}, // "CANCELLED by 1000"
+	{"State", func(r *Record, s string) error { r.State, _, _ = strings.Cut(s, " "); return nil }}, // CANCELLED by 1000
 	{"ExitCode", func(r *Record, s string) (err error) { r.Exit, err = exitStatus(s); return err }},
 	{"Start", func(r *Record, s string) (err error) { r.Start, err = parseTime(s); return err }},
 	{"End", func(r *Record, s string) (err error) { r.End, err = parseTime(s); return err }},
