@@ -67,8 +67,9 @@ func (f FragAware) Choose(s *Situation, r Request) Choice {
 }
 
 // GRMU has two baskets of GPUs. Instances of a whole GPU go into the heavy basket, which may have at most a share of
-// all GPUs. All other instances go into the light basket. A basket takes an empty GPU when none of its GPUs has room.
-// Within a basket the policy is first fit (arXiv 2502.01909). The busy instances of a GPU determine its basket.
+// all GPUs. All other instances go into the light basket. A basket takes an empty GPU when the instance fits on none of
+// its GPUs. Within a basket the policy is first fit (arXiv 2502.01909). The busy instances of a GPU determine its
+// basket.
 type GRMU struct{ Heavy float64 }
 
 func (GRMU) with(share float64) Policy { return GRMU{Heavy: share} }
