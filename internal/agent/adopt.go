@@ -15,13 +15,13 @@ import (
 	"caelum/internal/slurm"
 )
 
-// The agent never touches foreign instances. After the loss of a ledger, the agent's own idle instances are foreign
-// too. Only root can know that no other program uses them, and returns them to the agent with `caelum adopt`. The agent
-// adopts an instance only if no job can have it: every job with GPUs on the node has a lease, no process uses the
-// instance, and no process has its capability files open after the agent has closed them.
+// The agent never touches foreign instances. If the ledger is lost, the agent's own idle instances become foreign too.
+// Only root can know that no other program uses these instances, and can return them to the agent with `caelum adopt`.
+// The agent adopts an instance only if no job can be using it: every job with GPUs on the node has a lease, no process
+// uses the instance, and no process has the instance's capability files open after the agent has closed them to users.
 
 // Adopt implements api.Adopter. It adopts the foreign instances with the UUIDs of the request, or all foreign instances
-// if the request names none. The result has an entry with a reason for each instance that was not adopted.
+// if the request names none. For each instance that was not adopted, the result contains an entry with the reason.
 func (a *Agent) Adopt(ctx context.Context, req api.AdoptRequest) ([]api.Adoption, error) {
 	if err := a.allJobsLeased(ctx); err != nil {
 		return nil, &api.Error{Code: http.StatusConflict, Message: "couldn't adopt: " + err.Error()}
@@ -74,8 +74,8 @@ func (a *Agent) Adopt(ctx context.Context, req api.AdoptRequest) ([]api.Adoption
 	return all, nil
 }
 
-// allJobsLeased returns an error if a job may have an instance that the agent does not know of: slurmctld shows the job
-// with GPUs on this node, or a lease file names the job, and the agent has no lease for it.
+// allJobsLeased returns an error if the agent has no lease for a job that may be using an instance. This is a job that
+// slurmctld shows with GPUs on this node, or a job that has a lease file.
 func (a *Agent) allJobsLeased(ctx context.Context) error {
 	jobs, err := a.ctl.Jobs(ctx)
 	if err != nil {
@@ -110,7 +110,8 @@ func (a *Agent) leaseOf(job uint32) *api.Lease {
 	return a.leases[job]
 }
 
-// adoptForeign makes a foreign instance an idle instance of the agent, or returns the reason why it cannot.
+// adoptForeign makes a foreign instance an idle instance of the agent, or returns the reason why the instance cannot be
+// adopted.
 func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err error) {
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
@@ -168,8 +169,8 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 	return "", nil
 }
 
-// whyInUse returns the reason why an instance cannot count as idle, or "": processes use it or have its capability
-// files open, or the agent cannot find out whether any do.
+// whyInUse returns the reason why an instance cannot count as idle, or "". An instance is not idle if processes use it
+// or have its capability files open, or if the agent cannot list these processes.
 func (a *Agent) whyInUse(p placed) string {
 	pids, err := a.hw.Processes(p.gpu, p.in.GI)
 	if err != nil {

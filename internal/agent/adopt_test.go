@@ -87,8 +87,8 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// TestAdoptAll: a request without UUIDs adopts every foreign instance that can be adopted. The answer has a reason for
-// each of the other instances.
+// TestAdoptAll: a request without UUIDs adopts every foreign instance that can be adopted. The answer contains a reason
+// for each of the other instances.
 func TestAdoptAll(t *testing.T) {
 	w := newWorld(t, 1)
 	uuid := w.loseLedger()

@@ -9,13 +9,14 @@ import (
 	"strings"
 )
 
-// Names and memory sizes of profiles depend on the driver's release (a GB200 has 1g.23gb under one release and 1g.24gb
-// under another). The agent uses the names that the present driver reports. It renames the ledger's instances when it
-// starts, and reports names in slurm.conf that the driver does not know in the log and in `caelum status`.
+// Names and memory sizes of profiles depend on the driver release: one release names a profile of the GB200 1g.23gb,
+// another 1g.24gb. The agent uses the names that the installed driver reports. When the agent starts, it renames the
+// instances in the ledger. If slurm.conf names a profile that the driver does not know, the agent reports the name in
+// the log and in `caelum status`.
 
-// adoptInstances loads the ledger's instances of a GPU into memory, under the profile names that the driver reports
-// now. An instance that is no longer on the GPU, and whose profile the driver does not know, is removed from the
-// ledger.
+// adoptInstances loads a GPU's instances from the ledger into memory, under the profile names that the driver reports
+// now. If an instance is no longer on the GPU and the driver does not know its profile, adoptInstances removes it from
+// the ledger.
 func (a *Agent) adoptInstances(g int, c *card, held []ledger.Instance) error {
 	found, err := a.hw.Instances(g)
 	if err != nil { // a lost GPU: compareGPUs reports it
@@ -55,7 +56,7 @@ func (a *Agent) gone(g int, c *card, in ledger.Instance) error {
 }
 
 // renameLeases sets the profile and memory of each leased slice to those of its instance. slurmctld continues to count
-// the slice under the earlier name, which AdvertisedAs keeps.
+// the slice under the earlier name, which AdvertisedAs stores.
 func (a *Agent) renameLeases() {
 	for _, l := range a.leases {
 		for i := range l.Slices {
@@ -76,8 +77,8 @@ func (a *Agent) renameLeases() {
 	}
 }
 
-// reported returns the names of all profiles that the driver reports, offered or not. It returns nil if a GPU is not
-// managed, because its profiles are not known. The caller holds n.mu.
+// reported returns the names of all profiles that the driver reports, offered or not. It returns nil if the agent does
+// not manage one of the GPUs, because that GPU's profiles are unknown. The caller holds n.mu.
 func (n *node) reported() map[string]bool {
 	all := map[string]bool{}
 	for _, c := range n.cards {
@@ -91,8 +92,8 @@ func (n *node) reported() map[string]bool {
 	return all
 }
 
-// recordAdvertised records in the ledger the profile names of other GPU models under which the node offers slices.
-// slurmctld shows these names from then on, mostly with count 0, like the names in slurm.conf.
+// recordAdvertised records in the ledger the profile names of other GPU models under which the node offers slices. From
+// that time on, slurmctld shows these names, mostly with count 0, like the names in slurm.conf.
 func (p *publisher) recordAdvertised(offers map[string]int) error {
 	before := len(p.advertised)
 	for name := range offers {
@@ -107,8 +108,10 @@ func (p *publisher) recordAdvertised(offers map[string]int) error {
 	return p.ledger.SetMeta("lent", strings.Join(p.advertised, " "))
 }
 
-// noteStale finds the profiles that slurm.conf gives this node and that its driver does not report. Their counts stay
-// 0. slurmctld accepts jobs that request them, because the catalogue has them, but these jobs never start here.
+// noteStale finds the profiles that slurm.conf lists for this node and that its driver does not report. Their counts
+// stay
+// 0. slurmctld accepts jobs that request these profiles, because the catalogue contains them, but the jobs never start
+// here.
 func (p *publisher) noteStale(node slurm.Node) {
 	p.mu.Lock()
 	reported := p.reported()

@@ -62,13 +62,13 @@ type Agent struct {
 	leftovers chan struct{} // processes use an instance that no job holds
 	outdated  chan error    // the reason why the agent has to restart
 
-	recordPause time.Duration        // before an unclear job record is read again
+	recordPause time.Duration        // the pause before an unclear job record is read again
 	clock       func() time.Duration // CLOCK_MONOTONIC, for usage
 
 	slurmMu sync.Mutex
-	slurm   *slurm.Config                // slurmctld's configuration, once read
-	privacy atomic.Pointer[slurm.Config] // the configuration as last read, once a minute; nil until read
-	sender  atomic.Pointer[wake.Sender]  // nil without a key
+	slurm   *slurm.Config                // slurmctld's configuration; nil until read
+	privacy atomic.Pointer[slurm.Config] // the configuration, read again every minute; nil until read
+	sender  atomic.Pointer[wake.Sender]  // nil if there is no key
 }
 
 // New discovers the node's GPUs, opens the ledger and repairs the state after a crash. It does not need slurmctld.
@@ -76,7 +76,7 @@ func New(cfg config.Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) 
 	return newAgent(cfg, hw, ctl, log, "/proc", &gpu.Processes{Proc: "/proc"})
 }
 
-// newAgent is New for a node whose driver has its files in proc and whose processes are in procs.
+// newAgent is like New, but reads the driver's files from proc and the processes from procs.
 func newAgent(
 	cfg config.Config,
 	hw gpu.Hardware,
@@ -121,7 +121,7 @@ func newAgent(
 	return a, nil
 }
 
-// newMonitor returns the monitor of what the node's jobs use.
+// newMonitor returns the monitor that samples the GPU usage of the node's jobs.
 func (a *Agent) newMonitor() *usage.Monitor {
 	field, _ := a.cfg.Field() // "" if the site writes no summaries
 	return usage.NewMonitor(usage.Options{
@@ -154,7 +154,7 @@ func (a *Agent) newPublisher() *publisher {
 	}
 }
 
-// Publish runs a pass that begins after the call, and returns its result.
+// Publish runs a publishing pass that begins after the call, and returns the result of the pass.
 func (a *Agent) Publish(ctx context.Context) error { return a.publisher.Publish(ctx) }
 
 func (a *Agent) start() error {
@@ -190,8 +190,8 @@ func (a *Agent) start() error {
 	return a.prepareRunDir()
 }
 
-// Keep gives the agent a repository for the runs of jobs, and access to slurmdbd for their summaries. It must be called
-// before Run, or not at all.
+// Keep gives the agent a repository for the runs of jobs, and access to slurmdbd for their summaries. If Keep is
+// called, it must be called before Run.
 func (a *Agent) Keep(repo usage.Repository, accounting usage.Accounting) {
 	a.usage.SetRepository(repo, accounting)
 }
@@ -211,12 +211,12 @@ func (a *Agent) observe(l api.Lease) {
 	a.usage.Begin(l, model, held)
 }
 
-// stopTimeout limits how long a stopping agent waits for the calls that it is serving. A prolog that is cut off repeats
-// its call: the ledger has its result, or the next start undoes it.
+// stopTimeout limits how long a stopping agent waits for the calls that it is serving. A prolog whose call is cut off
+// repeats the call. The ledger then contains the result of the first call, or the next start of the agent undoes it.
 const stopTimeout = 5 * time.Second
 
-// Run serves calls and publishes offers until ctx ends. It returns an error if it cannot serve, or if the agent has to
-// restart.
+// Run serves calls and publishes offers until ctx ends. It returns an error if it cannot serve calls, or if the agent
+// has to restart.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.ledger.Close()
 	listener, err := api.Listen(a.cfg.RunDir)
@@ -267,7 +267,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	return why
 }
 
-// warnings logs net/http's errors as warnings.
+// warnings logs the errors of net/http as warnings.
 type warnings struct{ *logrus.Entry }
 
 func (w warnings) Write(p []byte) (int, error) {

@@ -163,7 +163,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestForeignInstance: an instance of another program is not touched, and its room is not offered.
+// TestForeignInstance: an instance of another program is not touched, and its units are not offered.
 func TestForeignInstance(t *testing.T) {
 	w := newWorld(t, 1)
 	w.node.Emulator(t, "create", "0", "2g.10gb", "2")
@@ -248,7 +248,7 @@ func TestUnregisteredNodeOffersNothing(t *testing.T) {
 	}
 }
 
-// TestRegistersDuringAPass: slurmd registers while a pass is under way. This pass publishes offers.
+// TestRegistersDuringAPass: if slurmd registers while a pass runs, this pass publishes offers.
 func TestRegistersDuringAPass(t *testing.T) {
 	w := newWorld(t, 1)
 	if err := w.fake.Unregister("n1"); err != nil {

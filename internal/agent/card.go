@@ -8,9 +8,10 @@ import (
 	"sync"
 )
 
-// card is one GPU of the node: its properties by the driver, and the instances on it.
+// card is one GPU of the node: the properties that the driver reports, and the instances on the GPU.
 type card struct {
-	// GPU has the properties of the GPU. Of its fields only Problem changes, under node.mu: see [node.usable].
+	// GPU contains the properties of the GPU. Its only field that changes is Problem, which node.mu guards: see
+	// [node.usable].
 	inventory.GPU
 	// hardware serialises the calls that change this GPU. It must be locked before node.mu, never while Agent.mu is
 	// held.
@@ -21,7 +22,7 @@ type card struct {
 	foreign []gpu.Instance
 	// unlisted is set if the driver did not list the GPU's processes at the last attempt.
 	unlisted bool
-	// asked receives the result of a discovery that is under way. It is used under hardware.
+	// asked receives the result of the discovery in progress. Only a goroutine that holds hardware may use it.
 	asked chan gpu.GPU
 }
 
@@ -62,7 +63,7 @@ type instance struct {
 
 func (in *instance) idle() bool { return in.Job == 0 && !in.Stuck }
 
-// hwOf returns the instance in the form of package gpu.
+// hwOf converts the instance to the type of package gpu.
 func (n *node) hwOf(in *instance) gpu.Instance {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -82,7 +83,7 @@ func (n *node) usableGPUs() (gpus []int) {
 	return gpus
 }
 
-// problem returns the reason why the agent cannot manage a GPU, empty if it can.
+// problem returns the reason why the agent cannot manage a GPU, or "" if it can.
 func (n *node) problem(c *card) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

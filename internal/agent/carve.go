@@ -11,16 +11,15 @@ import (
 	"caelum/internal/offer"
 )
 
-// carve returns an instance at a spot of the job's pending lease. It reuses an idle instance with this placement if
-// that still exists. Otherwise it destroys the idle instances that overlap the placement and creates an instance. No
-// other job can have the spot or an overlapping one, because the placements of pending leases and of leases on a GPU
-// are disjoint.
+// carve returns an instance at a spot of the job's pending lease. If an idle instance with this placement still exists,
+// carve reuses it. Otherwise carve destroys the idle instances that overlap the placement and creates an instance. No
+// other job can hold an overlapping spot, because the placements of leases and pending leases on a GPU are disjoint.
 func (a *Agent) carve(job uint32, s offer.Spot, t *spent) (in *instance, reused bool, err error) {
 	c := a.cards[s.GPU]
 	queued := time.Now()
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
-	add(&t.driver, queued) // the wait for another job's carving counts as the driver's time
+	add(&t.driver, queued) // waiting while another job's slices are carved counts as driver time
 
 	a.mu.Lock()
 	if in := c.ours[s.Placement]; in != nil && in.idle() {
@@ -50,7 +49,7 @@ func (a *Agent) carve(job uint32, s offer.Spot, t *spent) (in *instance, reused 
 	a.mu.Unlock()
 
 	for _, in := range inTheWay {
-		if used, err := a.inUse(s.GPU, in); used { // destroying it would fail, after a second of tries
+		if used, err := a.inUse(s.GPU, in); used { // destroying it would fail after one second of attempts
 			return nil, false, errors.Join(usedError(s.GPU, in), err)
 		}
 		if err := a.destroy(s.GPU, in, t); err != nil {
@@ -92,8 +91,8 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 		},
 		cis: made.CIs,
 	}
-	// The driver makes the capability files of a new instance readable by all users. Processes that open them before
-	// Make has closed them are found before the grant.
+	// The driver makes the capability files of a new instance readable by all users. A process may open these files
+	// before Make has closed them to users. The agent finds such processes before it grants the lease.
 	closed := a.caps.Make(c.Minor, made)
 	if err := a.ledger.Created(intent, in.Instance); err != nil {
 		return nil, err
@@ -109,7 +108,7 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 }
 
 // cleanUp settles the intent of a failed create, which can leave a GPU instance behind. The intent must stay until that
-// instance is destroyed. An instance that the driver does not destroy becomes stuck.
+// instance is destroyed. If the driver does not destroy an instance, the instance becomes stuck.
 func (a *Agent) cleanUp(intent int64, s offer.Spot) error {
 	c := a.cards[s.GPU]
 	pl := c.Model.Placements[s.Placement]
@@ -143,8 +142,8 @@ func (a *Agent) cleanUp(intent int64, s offer.Spot) error {
 	return err
 }
 
-// leftover returns the instance that a failed create left at a placement, nil if it left none. Foreign instances do not
-// count.
+// leftover returns the instance that a failed create left at a placement, or nil if there is none. It ignores foreign
+// instances.
 func (a *Agent) leftover(g int, profile string, start int) (*gpu.Instance, error) {
 	found, err := a.hw.Instances(g)
 	if err != nil {
@@ -160,9 +159,9 @@ func (a *Agent) leftover(g int, profile string, start int) (*gpu.Instance, error
 	return nil, nil
 }
 
-// destroy destroys an idle instance: it writes an intent into the ledger, calls the driver, and settles the intent. An
-// instance that the driver does not destroy becomes stuck, and its units are not offered until it can be destroyed. The
-// caller holds the card's hardware lock.
+// destroy destroys an idle instance: it writes an intent into the ledger, calls the driver, and settles the intent. If
+// the driver does not destroy the instance, the instance becomes stuck, and its units are not offered until it can be
+// destroyed. The caller holds the card's hardware lock.
 func (a *Agent) destroy(g int, in *instance, t *spent) error {
 	c := a.cards[g]
 	if in.Job != 0 {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestConfine: if Slurm uses a devices cgroup, the device list has the devices that need a lease, and each lease file
-// has the devices of its lease.
+// TestConfine: if Slurm uses a devices cgroup, the device list contains the devices that need a lease, and each lease
+// file contains the devices of its lease.
 func TestConfine(t *testing.T) {
 	w := newWorld(t, 2)
 	w.fake.SetConfig("TaskPlugin", "task/cgroup")

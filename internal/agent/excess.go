@@ -10,18 +10,18 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// After `scontrol reconfigure` or its own restart, slurmctld 22.05.8 counts the count-only GRES of a job on several
-// nodes wrongly if slurm.conf gives the count of the type as 0: each of the job's nodes counts the job once for every
-// one of these nodes. At the job's end slurmctld subtracts the job's allocation once, and the rest stays in GresUsed.
-// This rest is the excess. Without the excess in the published totals, the same number of free slices could not be
-// allocated. No update of the node clears an excess, `scontrol reconfigure` clears it only sometimes, and a restart of
-// slurmctld always does.
+// After `scontrol reconfigure` or its own restart, slurmctld 22.05.8 counts the count-only GRES of a multi-node job
+// wrongly if the type's count in slurm.conf is 0: each of the job's nodes counts the job once per node of the job. When
+// the job ends, slurmctld subtracts the job's allocation once, and the rest stays in GresUsed. This rest is the excess.
+// If the published totals did not include the excess, the same number of free slices could not be allocated. No update
+// of the node clears an excess, `scontrol reconfigure` clears it only sometimes, and a restart of slurmctld always
+// does.
 //
 // The agent computes the excess as GresUsed minus the allocations of the jobs that run here, both as slurmctld shows
-// them. It does not use the leases, because slurmctld also counts slices of jobs that hold none (--exclusive jobs, jobs
-// without GPU slots). The totals never exceed the used and the offered slices, with or without an excess. The excess
-// must not contain the allocation of a job: it becomes free at the job's end, and a job without GPU slots has no epilog
-// that publishes.
+// them. The agent does not use the leases, because slurmctld also counts slices for jobs that hold none (--exclusive
+// jobs, jobs without GPU slots). With or without an excess, the totals never exceed the sum of the used and the offered
+// slices. The excess must not contain the allocation of a job: this allocation becomes free when the job ends, and a
+// job without GPU slots has no epilog that publishes.
 
 // allocation holds the gres/mig of this node that slurmctld has allocated to one run of a job.
 type allocation struct {
@@ -31,9 +31,9 @@ type allocation struct {
 }
 
 // findExcess compares slurmctld's used counts with its allocations to the jobs here, and stores the excess. The node
-// was read before the jobs: a job that started in between makes the excess too small until the next pass. A job that
-// ended in between would make the excess too large. An excess that is larger than before therefore counts only as far
-// as a second reading of the node shows it too.
+// was read before the jobs. A job that started between the two readings makes the excess too small until the next pass.
+// A job that ended between them would make the excess too large. Therefore an increase of the excess counts only if a
+// second reading of the node confirms it.
 func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
 	p.mu.Lock()
 	here, held, before := slices.Collect(maps.Values(p.here)), p.slicesHeld(), p.status.excess
@@ -94,8 +94,8 @@ func within(part, all map[string]int) bool {
 	return true
 }
 
-// allocated returns, by profile, the sum of slurmctld's allocations to the jobs that run here. known is false if the
-// allocation of any of these jobs is unknown.
+// allocated returns, by profile, the total that slurmctld has allocated to the jobs that run here. known is false if
+// the allocation of any of these jobs is unknown.
 func (p *publisher) allocated(ctx context.Context, here []slurm.Job) (sum map[string]int, known bool, err error) {
 	sum, known = map[string]int{}, true
 	for _, j := range here {
@@ -105,7 +105,7 @@ func (p *publisher) allocated(ctx context.Context, here []slurm.Job) (sum map[st
 		if !j.Holds() || !asksForSlices(j) && !j.Exclusive && j.Problem == "" {
 			continue
 		}
-		// The allocation is not cached if the job began under another agent, or was requeued since.
+		// The allocation is not cached if the job started before this agent did, or was requeued since.
 		if has, cached := p.allocations[j.ID]; !cached || has.restarts != j.Restarts {
 			job, err := p.ctl.Job(ctx, j.ID)
 			if err != nil && classOf(err) != unclear {
@@ -122,9 +122,9 @@ func (p *publisher) allocated(ctx context.Context, here []slurm.Job) (sum map[st
 	return sum, known, nil
 }
 
-// noteAllocation caches slurmctld's answer about a listed job. If the job's record is unclear, the job's request
-// counts: a job without --exclusive is allocated what it requests. If the job has ended since it was listed, its
-// allocation is unknown, because the used counts may still contain it.
+// noteAllocation caches the allocation that slurmctld reports for a listed job. If the job's record is unclear,
+// noteAllocation uses the request instead, because a job without --exclusive is allocated exactly what it requests. If
+// the job has ended since it was listed, its allocation is unknown, because the used counts may still contain it.
 func (p *publisher) noteAllocation(listed, job slurm.Job, err error) {
 	has := allocation{restarts: listed.Restarts}
 	switch {
@@ -142,7 +142,7 @@ func (p *publisher) noteAllocation(listed, job slurm.Job, err error) {
 }
 
 // totals returns the count of each profile to publish: the used slices, including the excess, and the offers. short is
-// the part of the excess that is left out because the node's total N has no room for it.
+// the part of the excess that is left out because the sum would exceed the node's total N.
 func (p *publisher) totals(node slurm.Node, offers map[string]int) (totals, short map[string]int) {
 	taken, extra := p.taken(node)
 	totals, short = maps.Clone(taken), map[string]int{}

@@ -9,7 +9,7 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// excess returns the excess in the agent's status, and the part of it that the totals have no room for.
+// excess returns the excess in the agent's status, and the part of the excess that does not fit into the totals.
 func (w *world) excess() (excess, short map[string]int) {
 	w.t.Helper()
 	s, err := w.agent.Status(context.Background())
@@ -110,7 +110,7 @@ func TestExcessClearedBeforeTheRaise(t *testing.T) {
 	}
 }
 
-// TestNoRoomForAnExcess: the total N stays constant if it has no room for the excess.
+// TestNoRoomForAnExcess: the total N stays constant if the excess does not fit into N.
 func TestNoRoomForAnExcess(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb")

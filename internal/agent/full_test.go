@@ -15,7 +15,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// small mounts a file system of this size on a directory. It returns functions that fill the file system and make room
+// small mounts a file system of this size on a directory. It returns functions that fill the file system and free space
 // again.
 func small(t *testing.T, dir, size string) (fill, room func()) {
 	t.Helper()
@@ -98,7 +98,7 @@ func (w *world) whole() {
 }
 
 // TestStateDirectoryFull: while the state directory is full, prolog and epilog are asked to repeat their calls, with
-// the directory in the message. The job is not requeued and does not fail. It starts when there is room.
+// the directory in the message. The job is not requeued and does not fail. It starts when there is free space.
 func TestStateDirectoryFull(t *testing.T) {
 	w, prolog := starting(t)
 	w.stop()
@@ -149,7 +149,7 @@ func TestStateDirectoryFull(t *testing.T) {
 	}
 }
 
-// filled fills the disk, and the free room inside SQLite's files.
+// filled fills the disk, and the free pages inside SQLite's files.
 func (w *world) filled(fill func()) {
 	w.t.Helper()
 	fill()

@@ -110,7 +110,7 @@ func checkAnswers(t *testing.T, raw []byte) {
 }
 
 // newBusyWorld returns a world with jobs in every state. Job 1 has its lease. Jobs 2 and 3 run without a lease. Job 4
-// waits for room, and slurmctld has forgotten job 5.
+// waits for a free slice, and slurmctld has forgotten job 5.
 func newBusyWorld(f *testing.F) *world {
 	w := newWorld(f, 1)
 	for range 2 {

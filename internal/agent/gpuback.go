@@ -12,11 +12,11 @@ import (
 // may hang.
 const discoverTimeout = time.Second
 
-// takeBack manages a GPU again after it was lost, if it answers. The agent does not know the slots and profiles of a
-// GPU that had a problem when the agent started, nor those of another GPU at the same index. In these cases the agent
-// ends, and systemd starts it again. The caller holds the card's hardware lock.
+// takeBack manages a lost GPU again as soon as the driver can reach it. If the GPU already had a problem when the agent
+// started, or if another GPU now has the same index, the agent does not know the slots and profiles of the GPU. In
+// these cases the agent exits, and systemd restarts it. The caller holds the card's hardware lock.
 func (a *Agent) takeBack(g int, c *card) error {
-	patience := time.Duration(0) // an earlier call has already waited for a discovery that is under way
+	patience := time.Duration(0) // an earlier call has already waited for the discovery in progress
 	if c.asked == nil {
 		patience = discoverTimeout
 		c.asked = make(chan gpu.GPU, 1)

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// preparePending returns the job's pending lease, with spots. It uses the pending lease from the last reading of
-// slurmctld's jobs, else it takes the spots from the offers in force. If the slices are not among the offers, a pass
-// tries to find room. preparePending returns nil if there is no room, and api.NotNow if the pass failed before it found
-// room.
+// preparePending returns the job's pending lease, with spots. It uses the pending lease that was recorded when
+// slurmctld's jobs were last read. If there is none, it takes the spots from the offers in force. If the slices are not
+// among the offers, a pass tries to find free spots. preparePending returns nil if there are no free spots, and
+// api.NotNow if the pass failed before it found any.
 func (a *Agent) preparePending(ctx context.Context, id uint32, wants []offer.Want, s *spent) (*pendingLease, error) {
 	a.mu.Lock()
 	pr := a.pending[id]
@@ -39,14 +39,14 @@ func (a *Agent) preparePending(ctx context.Context, id uint32, wants []offer.Wan
 	switch {
 	case pr.spots != nil:
 		return pr, nil
-	case err != nil: // also errBusy: the pass ended before it had found room
+	case err != nil: // also errBusy: the pass ended before it had found free spots
 		return nil, api.NotNow(err.Error())
 	}
 	return nil, nil
 }
 
-// carveAll carves every slice of a pending lease. If it fails, the slices that were carved before stay as idle
-// instances.
+// carveAll carves every slice of a pending lease. If one slice cannot be carved, the slices that were already carved
+// remain as idle instances.
 func (a *Agent) carveAll(
 	id uint32,
 	slots []int,
@@ -74,7 +74,8 @@ func (a *Agent) carveAll(
 		at = append(at, placed{s.GPU, in})
 		created = created || !reused
 	}
-	// The files have belonged to root since the release or the creation. A descriptor that is found now is older.
+	// The files have belonged to root since the instance was released or created. A descriptor that is found now was
+	// therefore opened earlier.
 	if used, err := a.setAsideBeforeGrant(at, created, search); len(used) > 0 || err != nil {
 		for _, u := range used {
 			err = errors.Join(usedError(u.gpu, u.in), err)

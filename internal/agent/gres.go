@@ -18,9 +18,9 @@ import (
 )
 
 // write sets the node's gres/mig counts and the agent's text in the node's Extra field. Profiles without a total get 0,
-// and the type closed gets the rest of the constant total. If slurmctld already shows the same counts and text, nothing
-// is written. Every write is logged with its plan, so that the log can be checked later. wrote is true if an update was
-// sent, even if it failed.
+// and the GRES type named closed gets the rest of the constant total. If slurmctld already shows the same counts and
+// text, nothing is written. Every write is logged together with the plan that it publishes, so that the log can be
+// checked later. wrote is true if an update was sent, even if it failed.
 func (p *publisher) write(
 	ctx context.Context,
 	phase string,
@@ -60,20 +60,21 @@ func (p *publisher) write(
 	return true, nil
 }
 
-// fresh limits the age of a reading of the node that a write relies on without a second reading. A restart of slurmctld
-// takes longer.
+// fresh is the maximum age of node data that a write may use without reading the node again. slurmctld takes longer to
+// restart.
 const fresh = 250 * time.Millisecond
 
-// errOutdated ends a pass whose write would no longer match slurmctld's counts.
+// errOutdated ends a pass whose counts would no longer match those of slurmctld.
 var errOutdated = errors.New(
 	"slurmctld's counts of this node changed during the pass, for example because slurmctld restarted",
 )
 
-// unchanged returns errOutdated if the node has changed since it was read. If the reading is not fresh, it reads the
-// node again. A restarted slurmctld has forgotten the used counts, and slurmd has not registered with it: a write based
-// on the earlier reading would offer slices that are not free, to jobs that would get no slots. If slurmctld ends in
-// the middle of a reading, Slurm's commands take up to 9 s and then succeed (22.05.8: they ask for the partitions
-// last). The second reading may therefore be an old one too, but the third is not.
+// unchanged returns errOutdated if the node has changed since it was read. If the node was not read within the time
+// fresh, unchanged reads the node again. A restarted slurmctld has lost the used counts, and slurmd has not yet
+// registered. A write based on older data would therefore offer slices that are not free, to jobs that would get no
+// slots. If slurmctld stops while a Slurm command reads the node, the command takes up to 9 s and then succeeds
+// (22.05.8: it requests the partitions last). The second reading may therefore return old data too, but the third does
+// not.
 func (p *publisher) unchanged(ctx context.Context, node slurm.Node) error {
 	last := node
 	for range 2 {
@@ -101,8 +102,8 @@ func lowers(node slurm.Node, low map[string]int) bool {
 	return false
 }
 
-// sameCounts reports whether two lists have the same entries, in any order. slurmctld lists a type that slurm.conf
-// lacks after closed, independent of the type's place in the update (22.05.8).
+// sameCounts reports whether two lists have the same entries, in any order. If slurm.conf does not contain a type,
+// slurmctld lists it after closed, regardless of its position in the update (22.05.8).
 func sameCounts(x, y slurm.GRESList) bool {
 	order := func(a, b slurm.GRES) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Count, b.Count))
@@ -112,9 +113,9 @@ func sameCounts(x, y slurm.GRESList) bool {
 
 // taken returns the counts to which the offers are added: by profile, the slices that slurmctld counts as used, limited
 // to the slices that jobs hold or will hold. An --exclusive job is allocated every offered slice, and a refused job is
-// allocated its request. If these slices counted in full, they would be free in addition to the offers from the job's
-// end until the epilog has published. A count below the used count is always safe. extra is the part of the excess that
-// is used beyond taken.
+// allocated its request. If all of these slices were counted, then between the end of the job and the publishing in its
+// epilog they would be free in addition to the offers. A count below the used count is always safe. extra is the part
+// of the excess that exceeds taken.
 func (p *publisher) taken(node slurm.Node) (taken, extra map[string]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,9 +141,9 @@ func exceeds(node slurm.Node, offers map[string]int) bool {
 	return false
 }
 
-// gresLine returns the node's complete GRES list with new counts of gres/mig. An update replaces the list, so the
-// node's other GRES are in it unchanged. profiles are the node's own profiles. ok is false if the counts exceed the
-// node's total.
+// gresLine returns the node's complete GRES list with new counts of gres/mig. An update replaces the whole list, so
+// gresLine copies the node's other GRES unchanged. profiles are the node's own profiles. ok is false if the counts
+// exceed the node's total.
 func gresLine(
 	node slurm.Node, profiles []string, total int, totals map[string]int,
 ) (line slurm.GRESList, ok bool) {
@@ -170,7 +171,7 @@ func gresLine(
 	return append(line, slurm.GRES{Name: "mig", Type: slurm.ClosedType, Count: max(rest, 0)}), rest >= 0
 }
 
-// planFields returns a plan for the log: the busy and the offered placements of each GPU.
+// planFields returns the log fields of a plan: the busy and the offered placements of each GPU.
 func (p *publisher) planFields(d nodePlan) []map[string]string {
 	var all []map[string]string
 	for i, g := range d.gpus {

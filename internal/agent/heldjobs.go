@@ -10,13 +10,14 @@ import (
 )
 
 // releaseHeld releases the held jobs whose slices are offered. served lists the jobs for which this node offers all
-// slices that the plan gives them here. A job that needs other nodes too is released when enough nodes offer its
+// slices that the plan gives them here. A job that also needs other nodes is released when enough nodes offer its
 // slices.
 func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served []uint32) {
 	for _, w := range waiting {
 		log := p.log.WithField("job", w.ID)
 		if w.Priority > 0 && slurm.HasTag(w.AdminComment, slurm.TagHeld) {
-			// An administrator released the job, or an agent did and ended before it could replace the tag.
+			// An administrator has released the job, or an agent released the job and stopped before it could replace
+			// the tag.
 			comment := replaceTag(w.AdminComment, slurm.TagHeld, slurm.TagReleased)
 			if err := p.ctl.SetAdminComment(ctx, w.ID, comment); err != nil {
 				log.WithError(err).Warn("couldn't record that a held job is released")
@@ -32,8 +33,8 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 		} else if !ok {
 			continue
 		}
-		// The release comes first: after a crash in between, the next pass replaces the tag of the released job. While
-		// a job has the tag, job_submit.lua lets no user hold it.
+		// The job is released before its tag is replaced: if the agent crashes between the two steps, the next pass
+		// replaces the tag. While a job has the tag, job_submit.lua does not let users hold the job.
 		err := p.ctl.Release(ctx, w.ID)
 		failpoint.Hit(failpoint.HeldReleased)
 		if err == nil {
@@ -48,13 +49,13 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 	}
 }
 
-// holdStray holds the components of het jobs that can start while another component of their job cannot, because
-// slurmctld would keep nodes for them (plan.Stray). They get the tag of held jobs, and releaseHeld releases them like
-// other held jobs. Only the agent of the first node in the plan calls it.
+// holdStray holds each component of a het job that can start while another component of the same job cannot, because
+// slurmctld would keep nodes for the component (plan.Stray). The component gets the tag of held jobs, and releaseHeld
+// releases it like any other held job. Only the agent of the first node in the plan calls it.
 func (p *publisher) holdStray(ctx context.Context, snapshot plan.Snapshot) {
 	for _, w := range plan.Stray(snapshot) {
 		log := p.log.WithField("job", w.ID)
-		// The hold comes first: a job with the tag and a priority counts as released.
+		// The job is held before it gets the tag, because a job with the tag and a nonzero priority counts as released.
 		err := p.ctl.Hold(ctx, w.ID)
 		if err == nil {
 			err = p.ctl.SetAdminComment(ctx, w.ID, replaceTag(w.AdminComment, slurm.TagReleased, slurm.TagHeld))

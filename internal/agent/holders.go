@@ -11,9 +11,10 @@ import (
 
 // A process that has a capability file open can use every later instance with the same GPU instance id: the driver
 // checks the descriptor's device number, which follows from the GPU and the GPU instance id. The agent scans for such
-// processes at the release and again before the next lease. At that time the files belong to root, so no process can
-// open them between the scan and the lease. The agent ends such processes of the instance's last user (see
-// config.Config.Foreign). While other processes hold the instance, the instance is set aside.
+// processes when it releases the instance and before it leases the instance again. During this time the files belong to
+// root, so no user process can open them between the scan and the lease. The agent ends the processes that belong to
+// the instance's last user (see config.Config.Foreign). While other processes hold the instance open, the instance is
+// set aside.
 
 // minorsOf identifies the capabilities of a GPU instance id. Every instance with this id has the same capabilities.
 type minorsOf struct {
@@ -27,8 +28,8 @@ type placed struct {
 	in  *instance
 }
 
-// holders returns, for each instance, the processes that have its capability files open. It scans /proc once. The files
-// must be closed to users.
+// holders returns, for each instance, the processes that have its capability files open. It scans /proc once. The
+// caller must have closed the files to users.
 func (a *Agent) holders(all []placed) (map[*instance][]gpu.Process, error) {
 	if len(all) == 0 {
 		return nil, nil
@@ -98,8 +99,8 @@ func (a *Agent) devicesOf(p placed) ([]gpu.Device, error) {
 }
 
 // setAsideBeforeGrant is like setHeldAside, for the instances of a lease. If no process can have opened the files of
-// the instances since the search began, and the search found no holder, it does not scan again. It scans again after
-// the creation of an instance if the driver may have made the instance's files with mode 0666.
+// the instances since the search began, and the search found no holder, setAsideBeforeGrant does not scan again. It
+// scans again if an instance was created and the driver may have made the instance's files with mode 0666.
 func (a *Agent) setAsideBeforeGrant(all []placed, created bool, search *search) ([]placed, error) {
 	if created && a.caps.Modifies() {
 		return a.setHeldAside(all)
@@ -114,8 +115,8 @@ func (a *Agent) setAsideBeforeGrant(all []placed, created bool, search *search) 
 	return a.setHeldAside(all)
 }
 
-// setHeldAside ends the processes that hold instances, as far as the agent may end them. It sets aside the instances
-// that are still held, and returns them. If the processes cannot be listed, it sets all instances aside.
+// setHeldAside ends the processes that hold instances open and that the agent may end. It sets aside the instances that
+// are still held open, and returns them. If the processes cannot be listed, it sets all instances aside.
 func (a *Agent) setHeldAside(all []placed) (held []placed, _ error) {
 	found, err := a.clear(all, clearRounds)
 	if err != nil {
@@ -140,9 +141,9 @@ func (a *Agent) setHeldAside(all []placed) (held []placed, _ error) {
 // runs, a process can send its descriptor to a process that the scan has already passed.
 const clearRounds = 2
 
-// clear ends the processes that hold instances, as far as the agent may end them, and returns the processes that still
-// hold an instance. The rounds are limited, because a user can start new holders all the time, and prologs and epilogs
-// wait meanwhile.
+// clear ends the processes that hold instances open and that the agent may end. It returns the processes that still
+// hold an instance open. The number of rounds is limited, because a user can keep starting such processes while prologs
+// and epilogs wait.
 func (a *Agent) clear(all []placed, rounds int) (found map[*instance][]gpu.Process, err error) {
 	for range rounds {
 		if found, err = a.holders(all); err != nil || !a.endHolders(all, found) {
@@ -152,8 +153,8 @@ func (a *Agent) clear(all []placed, rounds int) (found map[*instance][]gpu.Proce
 	return a.holders(all)
 }
 
-// stillOpen ends the processes that hold a GPU's stuck instances open, as far as the agent may end them. It returns the
-// instances that are still open. If the processes cannot be listed, it returns all.
+// stillOpen ends the processes that hold a GPU's stuck instances open and that the agent may end. It returns the
+// instances that are still open, or all instances if the processes cannot be listed.
 func (a *Agent) stillOpen(g int, stuck []*instance) map[*instance]bool {
 	var all []placed
 	for _, in := range stuck {
@@ -181,7 +182,7 @@ func (a *Agent) endHolders(all []placed, found map[*instance][]gpu.Process) (som
 			continue
 		}
 		own := slices.DeleteFunc(slices.Clone(found[p.in]), func(h gpu.Process) bool { return !startedBy(h, uid) })
-		// The processes are ended even if they have passed their descriptors on since the scan.
+		// A process is ended even if it has passed its descriptor to another process since the scan.
 		ended, left := a.procs.Kill(own, func(now gpu.Process) bool { return startedBy(now, uid) })
 		a.ended(p.gpu, p.in.UUID, ended, left)
 		some = some || len(left) < len(own)
@@ -189,9 +190,9 @@ func (a *Agent) endHolders(all []placed, found map[*instance][]gpu.Process) (som
 	return some
 }
 
-// endsHolders reports whether the agent ends processes that keep a released slice open. By default the agent does so if
-// Slurm confines jobs to their devices: in that case, a process cannot have opened the slice of its user's other job by
-// accident.
+// endsHolders reports whether the agent ends processes that keep a released slice open. By default, the agent ends them
+// if Slurm confines jobs to their devices, because a process then cannot have opened the slice of another job of its
+// user by accident.
 func (a *Agent) endsHolders() bool {
 	switch a.cfg.Foreign {
 	case config.ForeignKill:
@@ -204,8 +205,8 @@ func (a *Agent) endsHolders() bool {
 	return false
 }
 
-// formerUser returns the last user of an instance's capabilities. ok is false if there is none, or if it is root, who
-// needs no descriptor.
+// formerUser returns the last user of an instance's capabilities. ok is false if there is no last user, or if the last
+// user is root, who needs no descriptor.
 func (a *Agent) formerUser(in *instance) (uid uint32, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -213,11 +214,11 @@ func (a *Agent) formerUser(in *instance) (uid uint32, ok bool) {
 	return uid, ok && uid != 0
 }
 
-// startedBy reports whether a user started a process and could end it. The real user id decides, so that a setuid
+// startedBy reports whether a user started a process and could end it. It compares the real user id, so that a setuid
 // program that the user started counts too.
 func startedBy(p gpu.Process, uid uint32) bool { return p.UIDs[0] == uid }
 
-// note stores an instance's note for `caelum status`, and logs a new note.
+// note stores an instance's note for `caelum status`, and logs the note if it is new.
 func (a *Agent) note(p placed, note string) {
 	a.mu.Lock()
 	same := p.in.note == note
@@ -230,7 +231,7 @@ func (a *Agent) note(p placed, note string) {
 	}
 }
 
-// heldNote returns the note for an instance with these holders, or "" if there are none.
+// heldNote returns the note for an instance that these processes hold open, or "" if there are none.
 func heldNote(holders []gpu.Process, err error) string {
 	switch {
 	case err != nil:
@@ -244,7 +245,7 @@ func heldNote(holders []gpu.Process, err error) string {
 // maxNoted limits the number of processes that a message names.
 const maxNoted = 5
 
-// describe lists processes for a message.
+// describe formats a list of processes for a message.
 func describe(holders []gpu.Process) string {
 	var names []string
 	for _, h := range holders[:min(len(holders), maxNoted)] {

@@ -12,7 +12,7 @@ import (
 	"caelum/internal/gpu"
 )
 
-// held is a world whose /proc has only the processes that a test writes.
+// held is a world whose /proc contains only the processes that a test writes.
 type held struct {
 	*world
 	proc string
@@ -26,11 +26,11 @@ func newHeld(t *testing.T, gpus int) *held {
 	return h
 }
 
-// madeUp is the PID of a process that only the test's /proc has. The largest PID of Linux is 4194304.
+// madeUp is the PID of a process that exists only in the test's /proc. The largest PID of Linux is 4194304.
 const madeUp = 9999999
 
-// process writes a process of a user into the test's /proc. fds has the target and the fdinfo of each of its
-// descriptors. end removes the process.
+// process writes a process of a user into the test's /proc. fds contains the target and the fdinfo of each descriptor
+// of the process. end removes the process.
 func (h *held) process(pid, uid int, fds ...[2]string) (end func()) {
 	h.t.Helper()
 	dir := filepath.Join(h.proc, fmt.Sprint(pid))
@@ -249,7 +249,7 @@ func TestDescriptorsUnreadable(t *testing.T) {
 	}
 }
 
-// TestSharedSearch: prologs share a scan only if it begins after all of them have asked for it.
+// TestSharedSearch: prologs share a scan only if the scan begins after all of them have requested it.
 func TestSharedSearch(t *testing.T) {
 	a := newHeld(t, 1).agent
 	a.searches.running.Lock() // a scan runs

@@ -17,10 +17,10 @@ import (
 //
 // Slurm drains a node whose prolog fails. Therefore only a defect of the node itself may fail a prolog: an error of
 // Lease means that the ledger, the disk, a lease file, a capability file or one of Slurm's commands on this node does
-// not work. In all other cases the job is requeued, or its lease file contains the reason for task_init: a user's
-// mistake, an unreadable job record, a slice that cannot be carved, and a slurmctld that does not answer. While
-// slurmctld does not answer, a pass fails, or leftover processes keep slices in use, Lease returns api.NotNow, for at
-// most req.Wait seconds, and the plugin repeats its call.
+// not work. In all other cases the job is requeued, or its lease file contains the reason for task_init. This happens
+// if the request is invalid, the job record is unreadable, a slice cannot be carved, or slurmctld does not answer.
+// While slurmctld does not answer, a pass fails, or leftover processes keep slices in use, Lease returns api.NotNow,
+// for at most req.Wait seconds, and the plugin repeats its call.
 func (a *Agent) Lease(ctx context.Context, id uint32, req api.LeaseRequest) (*api.Lease, error) {
 	began := time.Now()
 	defer a.jobs.lock(id)()
@@ -64,10 +64,10 @@ type attempt struct {
 const (
 	// maxPatience limits the wait that a plugin may request. One hour is longer than any prolog should take.
 	maxPatience = time.Hour
-	// leastPatience is the time that a late call gets, for example after a restart of the agent. It is shorter than the
-	// plugin's reserve.
+	// leastPatience is the minimum time for a call that comes late, for example after a restart of the agent. It is
+	// shorter than the time that the plugin keeps in reserve.
 	leastPatience = 2 * time.Second
-	// requeueTimeout limits the time for the requeue of a job whose prolog cannot wait any longer.
+	// requeueTimeout limits the time for requeueing a job whose prolog cannot wait any longer.
 	requeueTimeout = 2 * time.Second
 )
 
@@ -77,14 +77,14 @@ func isNotNow(err error) bool {
 	return errors.As(err, &e) && e.Code == http.StatusServiceUnavailable
 }
 
-// giveUp ends the wait of a prolog whose time is over. A batch job that may be requeued is requeued if slurmctld
-// answers. Any other job is refused.
+// giveUp ends the wait of a prolog that has run out of time. If the job is a batch job that may be requeued and
+// slurmctld answers, giveUp requeues it. Otherwise giveUp refuses the job.
 func (a *Agent) giveUp(ctx context.Context, t *attempt, cause error) (api.Lease, error) {
 	reason := fmt.Sprintf("%s could not serve the job in time: %v", a.cfg.Node, cause)
 	a.mu.Lock()
 	old := a.leases[t.lease.Job]
 	a.mu.Unlock()
-	if old != nil { // granted without a lease file: the slices must be closed to the user first
+	if old != nil { // the lease was granted without a lease file: first close the slices to the user
 		if _, err := a.release(*old, true); err != nil {
 			return t.lease, err
 		}
@@ -112,7 +112,7 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	if old != nil && old.Restart == lease.Restart {
 		return *old, a.writeLeaseFile(*old)
 	}
-	if old != nil { // an earlier run, whose epilog has not run
+	if old != nil { // the lease of an earlier run whose epilog has not run
 		if _, err := a.release(*old, true); err != nil {
 			return api.Lease{}, err
 		}
@@ -163,8 +163,8 @@ func (t *attempt) setJob(job slurm.Job) {
 	}
 }
 
-// noLease returns the reason why a job gets no lease, by slurmctld's answer about the job; "" if it may get one. The
-// error is the answer to a prolog that must ask again (api.NotNow), or a defect of this node.
+// noLease returns the reason why a job gets no lease, which it derives from slurmctld's record of the job, or "" if the
+// job may get a lease. The error is api.NotNow if the prolog must repeat its call, or a defect of this node.
 func (a *Agent) noLease(job slurm.Job, lease api.Lease, answer error) (reason string, err error) {
 	switch {
 	case errors.Is(answer, slurm.ErrNoJob):
@@ -186,7 +186,7 @@ func (a *Agent) noLease(job slurm.Job, lease api.Lease, answer error) (reason st
 	return "", nil
 }
 
-// carveAndGrant carves the job's slices and grants the lease. It returns nil if there is no room for the slices.
+// carveAndGrant carves the job's slices and grants the lease. It returns nil if there are no free spots for the slices.
 func (a *Agent) carveAndGrant(
 	ctx context.Context, t *attempt, wants []offer.Want, search *search,
 ) (*api.Lease, error) {
@@ -215,6 +215,6 @@ func (a *Agent) carveAndGrant(
 	return nil, nil
 }
 
-// carveTries limits how often one call tries to carve a job's slices, each time at other placements. A try fails if an
-// instance turns out to be in use, or a GPU to be lost.
+// carveTries limits how often one call tries to carve a job's slices, each time at different placements. An attempt
+// fails if an instance is still in use or a GPU is lost.
 const carveTries = 3

@@ -16,19 +16,19 @@ import (
 	"caelum/internal/gpu"
 )
 
-// slotMajor is the major number of the placeholder devices of gres/gpu. 42 is in the kernel's range for demo and sample
-// use, and no driver serves it. The placeholders must be character devices, because Slurm sets no CUDA_VISIBLE_DEVICES
-// for regular files. They must not share a number with a device that jobs need, because ConstrainDevices would deny
-// that device.
+// slotMajor is the major number of the placeholder devices of gres/gpu. The kernel reserves 42 for demo and sample use,
+// and no driver serves this number. The placeholders must be character devices, because Slurm sets no
+// CUDA_VISIBLE_DEVICES for regular files. They must not share a number with a device that jobs need, because
+// ConstrainDevices would deny that device.
 const slotMajor = 42
 
-// slotMode is the mode of the placeholder devices. It lets a task find out with access(2) which slots its devices
-// cgroup allows. The files give access to nothing, because no driver answers an open.
+// slotMode is the mode of the placeholder devices. It allows a task to check with access(2) which slots its devices
+// cgroup allows. The files give access to no device, because no driver serves them.
 const slotMode = 0o444
 
-// makeSlots makes the device files of the slots before slurmd looks for them. It never makes fewer than an earlier
-// agent did: slurmd does not start if a file in gres.conf is missing, and a broken GPU must not make the other GPUs
-// unavailable.
+// makeSlots makes the device files of the slots before slurmd looks for them. It never makes fewer files than an
+// earlier agent made: slurmd does not start if a file in gres.conf is missing, and a broken GPU must not make the other
+// GPUs unavailable.
 func (a *Agent) makeSlots() error {
 	text, err := a.ledger.Meta("slots")
 	if err != nil {
@@ -53,8 +53,8 @@ func (a *Agent) makeSlots() error {
 	return a.ledger.SetMeta("slots", strconv.Itoa(n))
 }
 
-// makeDir makes a directory and its parents, and sets the directory's mode independently of the umask. An existing
-// directory gets the mode too.
+// makeDir makes a directory and its parents, and sets the directory's mode independently of the umask. It also sets the
+// mode of a directory that already exists.
 func makeDir(path string, mode os.FileMode) error {
 	if err := os.MkdirAll(path, mode); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (a *Agent) prepareRunDir() error {
 		if _, err := os.Stat(a.leaseFile(l.Job)); err == nil {
 			continue
 		}
-		// A failure here is harmless: the job's prolog has had no answer and repeats its call, or the epilog does.
+		// An error here is harmless: the job's prolog has received no answer and repeats its call, or the epilog runs.
 		if err := a.writeLeaseFile(*l); err != nil {
 			a.log.WithError(err).WithField("job", l.Job).Warn("couldn't write a missing lease file")
 		}
@@ -87,7 +87,7 @@ func (a *Agent) leaseFile(job uint32) string {
 }
 
 // writeLeaseFile writes the lease file that task_init reads (docs/internals.md). It replaces the file atomically. It
-// returns api.NotNow if slurmctld's configuration is needed and cannot be read.
+// returns api.NotNow if it needs slurmctld's configuration and cannot read it.
 func (a *Agent) writeLeaseFile(l api.Lease) error {
 	index := "absolute"
 	var own []gpu.Device
@@ -112,8 +112,8 @@ func (a *Agent) writeLeaseFile(l api.Lease) error {
 // unfinished is the pattern of the temporary names that writeFile uses until a file is complete.
 const unfinished = ".new-*"
 
-// removeUnfinished removes the unfinished files of an agent that was killed. No agent may be serving meanwhile, because
-// it could be writing such a file.
+// removeUnfinished removes the unfinished files of an agent that was killed. No agent may serve calls at the same time,
+// because it could be writing such a file.
 func (a *Agent) removeUnfinished() {
 	for _, dir := range []string{a.cfg.RunDir, filepath.Join(a.cfg.RunDir, "jobs")} {
 		left, _ := filepath.Glob(filepath.Join(dir, unfinished))

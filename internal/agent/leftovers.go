@@ -9,17 +9,17 @@ import (
 )
 
 // A job's processes have usually ended when its epilog runs. But if a job is cancelled at the end of its prolog, its
-// epilog can run while slurmd is launching its batch script, and the script then runs without an allocation (Slurm
-// 22.05.8: a job was cancelled 32 ms after its lease and released 104 ms later, and its script ran for its full 3 s).
-// An instance that such leftover processes use is stuck, and its units are not offered, until the driver shows no
-// process on the instance.
+// epilog can run while slurmd is launching the batch script. The script then runs without an allocation (Slurm 22.05.8:
+// a job was cancelled 32 ms after its lease and released 104 ms later, and its script ran for its full 3 s). An
+// instance that such leftover processes use is stuck, and its units are not offered, until the driver shows no process
+// on the instance.
 
 // leftoverInterval is the time between two checks of the instances that leftover processes use.
 const leftoverInterval = 2 * time.Second
 
-// inUse reports whether processes use an instance, and marks such an instance as stuck. The capability files must be
-// closed, so that no further process can use the instance. If the driver does not list the processes, inUse returns
-// false, and the instance is unlisted.
+// inUse reports whether processes use an instance, and marks such an instance as stuck. The caller must have closed the
+// capability files to users, so that no further process can use the instance. If the driver does not list the
+// processes, inUse returns false and marks the instance as unlisted.
 func (a *Agent) inUse(g int, in *instance) (bool, error) {
 	pids, _ := a.processes(g, in)
 	if len(pids) == 0 {
@@ -32,7 +32,8 @@ func (a *Agent) inUse(g int, in *instance) (bool, error) {
 }
 
 // processes lists the processes that use an instance. known is false if the driver does not list them. Such an instance
-// is not reused for another job: it is destroyed, which the driver refuses while a process uses it, and created again.
+// is not reused for another job, but destroyed and created again: the driver refuses to destroy an instance while a
+// process uses it.
 func (a *Agent) processes(g int, in *instance) (pids []int, known bool) {
 	pids, err := a.hw.Processes(g, in.GI)
 	a.mu.Lock()
@@ -48,14 +49,14 @@ func (a *Agent) processes(g int, in *instance) (pids []int, known bool) {
 	return pids, err == nil
 }
 
-// unlisted reports whether the driver failed to list the processes of an instance when it was last asked.
+// unlisted reports whether the driver failed to list the processes of an instance at the last attempt.
 func (a *Agent) unlisted(in *instance) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return in.unlisted
 }
 
-// setAside marks an instance as stuck and notifies the reconciler, which checks the instance soon. used is whether
+// setAside marks an instance as stuck and notifies the reconciler, which checks the instance soon. used tells whether
 // processes use the instance or hold it open.
 func (a *Agent) setAside(g int, in *instance, used bool) error {
 	if err := a.ledger.SetStuck(a.cards[g].UUID, in.GI, true); err != nil {
@@ -77,7 +78,7 @@ func (a *Agent) setAside(g int, in *instance, used bool) error {
 func (a *Agent) closeSlice(job uint32, s api.Slice) error {
 	in := a.held(job, s)
 	if in == nil {
-		return nil // gone: compareGPUs has logged it
+		return nil // the instance is gone, and compareGPUs has logged that
 	}
 	if err := a.caps.Close(a.cards[s.GPU].Minor, a.hwOf(in)); err != nil {
 		a.log.WithError(err).
@@ -108,7 +109,7 @@ func (a *Agent) retryStuck(g int, c *card) {
 		in.used = used
 		a.mu.Unlock()
 		if used {
-			continue // destroying the instance would fail, after a second of tries
+			continue // destroying the instance would fail after one second of attempts
 		}
 		if gone {
 			a.log.WithField("gpu", g).Infof("%s at %d is no longer in use", in.Profile, in.Start)
@@ -119,8 +120,8 @@ func (a *Agent) retryStuck(g int, c *card) {
 	}
 }
 
-// checkLeftovers compares the GPUs with the ledger, and publishes if their state has changed. It does not ask slurmctld
-// otherwise, because leftover processes can last long.
+// checkLeftovers compares the GPUs with the ledger, and publishes if their state has changed. If the state is
+// unchanged, it does not query slurmctld, because leftover processes can run for a long time.
 func (a *Agent) checkLeftovers(ctx context.Context) {
 	before := a.stateVersion()
 	err := a.compareGPUs()

@@ -6,17 +6,18 @@ import (
 	"time"
 )
 
-// logInterval is the shortest time between two log lines about the same instance or user. It limits the lines that a
-// user can cause.
+// logInterval is the shortest time between two log lines about the same instance or user. It limits the number of lines
+// that a user can cause.
 const logInterval = time.Minute
 
-// logLimit has, for each key that was logged less than logInterval ago, the time of the log line.
+// logLimit stores the time of the last log line for each key that was logged less than logInterval ago.
 type logLimit struct {
 	mu   sync.Mutex
 	last map[any]time.Time
 }
 
-// mayLog reports whether the last log line about key is at least logInterval ago. If so, the caller writes a line now.
+// mayLog reports whether the last log line about key was written at least logInterval ago. If mayLog returns true, the
+// caller must write a line.
 func (a *Agent) mayLog(key any) bool {
 	l := &a.limit
 	l.mu.Lock()

@@ -24,7 +24,7 @@ import (
 // holds mu during such a call.
 type node struct {
 	cfg      config.Config
-	profiles []string // of all GPUs, as far as the site offers them, smallest first
+	profiles []string // the profiles of all GPUs that the site offers, smallest first
 	policy   place.Policy
 	now      func() time.Time
 
@@ -32,16 +32,16 @@ type node struct {
 	cards   []*card
 	leases  map[uint32]*api.Lease
 	pending map[uint32]*pendingLease
-	// unserved has the jobs on the node that get neither a pending lease nor slices, with their restart counts.
+	// unserved maps the jobs on the node that get neither a pending lease nor slices to their restart counts.
 	unserved map[uint32]int
 	former   map[minorsOf]uint32   // the last user of each GPU instance id
 	offers   []mig.Layout          // in force, by card: slurmctld may now start jobs on these placements only
 	as       map[offer.Spot]string // the names of offers that are advertised under another GPU model's profile
-	here     map[uint32]slurm.Job  // the jobs on the node, by slurmctld's last answer
+	here     map[uint32]slurm.Job  // the jobs on the node when slurmctld was last read
 	reserved *api.Reservation      // the slices here that are reserved for a waiting job
-	next     next                  // by the plan in force
-	// version counts the changes of the state that plans are made from. A plan is put in force only if the state has
-	// not changed since.
+	next     next                  // the next waiting jobs in the plan in force
+	// version counts the changes to the state from which plans are made. A plan is put into force only if the state has
+	// not changed since the plan was made.
 	version int
 }
 
@@ -100,7 +100,7 @@ func (n *node) defaultProfile() string {
 	return n.profiles[len(n.profiles)-1]
 }
 
-// view returns the state of the GPUs in the form of the planner, with pending leases. The caller holds n.mu.
+// view returns the state of the GPUs, including pending leases, as input for the planner. The caller holds n.mu.
 func (n *node) view() []place.GPU {
 	gpus := make([]place.GPU, len(n.cards))
 	for i, c := range n.cards {
@@ -124,7 +124,7 @@ func (n *node) view() []place.GPU {
 	return gpus
 }
 
-// endOf returns the time at which a job on the node is expected to end, in Unix seconds; +Inf if it is unknown. The
+// endOf returns the time at which a job on the node is expected to end, in Unix seconds, or +Inf if it is unknown. The
 // caller holds n.mu.
 func (n *node) endOf(job uint32) float64 {
 	if end := n.here[job].ExpectedEnd(n.now()); !end.IsZero() {
@@ -157,7 +157,7 @@ func (n *node) slicesHeld() map[string]int {
 	return held
 }
 
-// held returns the instance of a job's slice, nil if the instance no longer exists.
+// held returns the instance of a job's slice, or nil if the instance no longer exists.
 func (n *node) held(job uint32, s api.Slice) *instance {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -169,8 +169,8 @@ func (n *node) held(job uint32, s api.Slice) *instance {
 	return nil
 }
 
-// countedAs returns the profile of another GPU model as which slurmctld counts a leased instance; empty if slurmctld
-// counts the instance as its own profile. The caller holds n.mu.
+// countedAs returns the profile of another GPU model under which slurmctld counts a leased instance, or "" if slurmctld
+// counts the instance under its own profile. The caller holds n.mu.
 func (n *node) countedAs(in *instance) string {
 	l := n.leases[in.Job]
 	if l == nil {
@@ -197,8 +197,8 @@ func (n *node) accounted(job uint32, restarts int) bool {
 	return n.pending[job] != nil
 }
 
-// dropLease removes a lease from memory and makes its instances idle. The caller holds n.mu, unless no other goroutine
-// runs yet.
+// dropLease removes a lease from memory and makes its instances idle. The caller must hold n.mu, unless no other
+// goroutine is running yet.
 func (n *node) dropLease(job uint32) {
 	delete(n.leases, job)
 	for _, c := range n.cards {

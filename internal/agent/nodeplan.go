@@ -19,18 +19,18 @@ type nodePlan struct {
 	first    bool // this node is the first of the plan's nodes
 	gpus     []place.GPU
 	text     string     // the state of the GPUs, for the other agents
-	back     string     // the jobs that the plan puts behind the others, for caelum explain
+	back     string     // the jobs that the plan moves behind the other jobs, for caelum explain
 	mine     offer.Plan // this node's part of the plan
-	served   []uint32   // the jobs for which this node offers all slices that they are to get here
+	served   []uint32   // the jobs for which this node offers all slices that they will get here
 	reserved *api.Reservation
 	offers   map[string]int
-	pending  map[uint32][]offer.Spot // places found for pending leases that had none
+	pending  map[uint32][]offer.Spot // the spots found for unplaced pending leases
 	next     next
 }
 
-// plan plans from the present state for all nodes, and returns this node's part. If slurmd has not registered, or if
-// slurmctld starts no job on the node, the plan keeps the slices that jobs hold and offers nothing. Prologs run in the
-// meantime. apply therefore checks whether the state is still the one from which the plan was made.
+// plan makes a plan for all nodes from the present state, and returns this node's part. If slurmd has not registered,
+// or if slurmctld starts no job on the node, the plan keeps the slices that jobs hold and offers nothing. Prologs can
+// change the state while plan runs. apply therefore checks whether the state has changed since the plan was made.
 func (p *publisher) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
 	p.mu.Lock()
 	d := nodePlan{version: p.version, withheld: node.Unregistered, gpus: p.view()}
@@ -64,7 +64,7 @@ func (p *publisher) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
 			Error("couldn't read back the state that this node publishes; offering nothing; please report this")
 	}
 	if err := d.mine.Check(d.gpus); err != nil {
-		// This would be a defect of the planner. Then jobs must wait, so that no two jobs get the same slice.
+		// An unsound plan is a defect of the planner. Jobs must then wait, so that no two jobs get the same slice.
 		p.log.WithError(err).Error("the plan is unsound; offering nothing; please report this")
 		d.mine, d.served, d.next = nothing, nil, next{}
 	}
@@ -76,14 +76,14 @@ func (p *publisher) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
 	return d
 }
 
-// text returns the node's state in the form that every user can read in slurmctld. This agent plans from the same text,
-// since the other agents plan from it too.
+// text returns the node's state as the text that is published in slurmctld, where every user can read it. This agent
+// plans from the same text as the other agents.
 func (p *publisher) text(gpus []place.GPU) string {
 	return plan.Text(plan.State{GPUs: gpus, Since: p.offersSince, Private: p.hidesJobs()})
 }
 
-// carry translates this node's part of the plan to the GPU models of its driver, which may have profiles that the node
-// does not publish. It omits an offer that does not fit beside an instance of such a profile.
+// carry translates this node's part of the plan to the GPU models that its driver reports, which may include profiles
+// that the node does not publish. It omits an offer that does not fit beside an instance of such a profile.
 func (p *publisher) carry(gpus []place.GPU, v *plan.View, all offer.Plan, me int) offer.Plan {
 	mine := offer.Plan{Offers: make([]mig.Layout, len(gpus)), AdvertisedAs: map[offer.Spot]string{}}
 	for k, on := range v.Offers(all, me) {

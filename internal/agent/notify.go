@@ -12,10 +12,10 @@ import (
 	"caelum/internal/wake"
 )
 
-// maxNotifyPause limits the pause after notifications of the watcher whose pass changed nothing.
+// maxNotifyPause limits the pause after a notification from the watcher whose pass changed nothing.
 const maxNotifyPause = 15 * time.Second
 
-// listen runs a pass for each notification of the watcher, until ctx ends. It reads the key file as soon as the
+// listen runs a pass for each notification from the watcher, until ctx ends. It reads the key file as soon as the
 // configuration of slurmctld is known.
 func (a *Agent) listen(ctx context.Context) {
 	for ctx.Err() == nil && a.knownConfig() == nil {
@@ -64,8 +64,8 @@ func (a *Agent) listen(ctx context.Context) {
 	}
 }
 
-// readWakeKey reads the key file. The file must belong to the user of this process or to SlurmUser, as which the
-// watcher may run on the same host.
+// readWakeKey reads the key file. The file must belong to the user of this process or to SlurmUser. The watcher may run
+// as SlurmUser on the same host.
 func readWakeKey(cfg config.Config, c slurm.Config) (wake.Key, error) {
 	owners := []uint32{uint32(os.Geteuid())}
 	if uid, ok := c.SlurmUser(); ok {
@@ -74,14 +74,14 @@ func readWakeKey(cfg config.Config, c slurm.Config) (wake.Key, error) {
 	return wake.ReadKey(cfg.WakeKey, owners...)
 }
 
-// knownConfig returns slurmctld's configuration, nil if it has not been read yet.
+// knownConfig returns slurmctld's configuration, or nil if it has not been read yet.
 func (a *Agent) knownConfig() *slurm.Config {
 	a.slurmMu.Lock()
 	defer a.slurmMu.Unlock()
 	return a.slurm
 }
 
-// wakeWatcher notifies the watcher on each host of slurmctld that this node has published a change.
+// wakeWatcher notifies the watcher on each slurmctld host that this node has published a change.
 func (a *Agent) wakeWatcher() {
 	sender, c := a.sender.Load(), a.knownConfig()
 	if sender == nil || c == nil {

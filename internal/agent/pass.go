@@ -11,17 +11,17 @@ import (
 	"strings"
 )
 
-// maxReplans limits how often a pass plans again because jobs took slices while it ran. After that the pass gives up,
-// and the offers stay lowered until the next pass.
+// maxReplans limits how often a pass plans again because jobs took slices while it ran. After this number of plans the
+// pass gives up, and the offers stay lowered until the next pass.
 const maxReplans = 6
 
-// errUnregistered is the result of a pass on a node whose slurmd has not registered: a job that started there would not
-// get the numbers of its slots.
+// errUnregistered is the result of a pass on a node whose slurmd has not registered. A job that started there would not
+// get its slot numbers.
 var errUnregistered = errors.New(
 	"slurmd has not registered since slurmctld started; this node offers nothing until slurmd registers")
 
-// errBusy is the result of a pass that gave up after maxReplans plans. The published offers are correct, but there are
-// fewer than possible.
+// errBusy is the result of a pass that gave up after maxReplans plans. The published offers are correct, but fewer than
+// the node could offer.
 var errBusy = errors.New("jobs kept starting during the pass; the next pass publishes the remaining offers")
 
 // pass publishes a new plan in two phases (docs/internals.md): it lowers the totals that the plan withdraws, checks
@@ -57,8 +57,8 @@ func (p *publisher) pass(ctx context.Context) (err error) {
 	return errBusy
 }
 
-// publishPlan lowers, checks and raises. It returns false if the state has changed since the plan was made: then the
-// counts in slurmctld are safe, and a new plan is needed.
+// publishPlan lowers the totals, checks the plan, and raises the totals. It returns false if the state has changed
+// since the plan was made. In that case the counts in slurmctld are safe, but a new plan is needed.
 func (p *publisher) publishPlan(ctx context.Context, d nodePlan, node slurm.Node) (done bool, err error) {
 	failpoint.Pause()
 	if node, err = p.lower(ctx, d, node); err != nil {
@@ -73,9 +73,9 @@ func (p *publisher) publishPlan(ctx context.Context, d nodePlan, node slurm.Node
 	if err != nil {
 		return false, err
 	}
-	// slurmctld's used counts may have dropped between read and write without an epilog that would publish again: a job
-	// with a slice and no slot ended, or slurmctld lost its counts (`scontrol reconfigure`). Then more is free than the
-	// plan offers.
+	// slurmctld's used counts may have dropped between reading and writing, without an epilog that would publish again:
+	// a job with a slice and no slot ended, or slurmctld lost its counts (`scontrol reconfigure`). In that case
+	// slurmctld shows more free slices than the plan offers.
 	if node.Unregistered != d.withheld || exceeds(node, d.offers) {
 		return false, nil
 	}
@@ -85,7 +85,7 @@ func (p *publisher) publishPlan(ctx context.Context, d nodePlan, node slurm.Node
 	return true, nil
 }
 
-// lower withdraws the offers that the plan does not have. It returns the node as slurmctld shows it afterwards.
+// lower withdraws the offers that the plan does not contain. It returns the node as slurmctld shows it afterwards.
 func (p *publisher) lower(ctx context.Context, d nodePlan, node slurm.Node) (slurm.Node, error) {
 	low := map[string]int{}
 	high, _ := p.totals(node, d.offers)
@@ -103,7 +103,7 @@ func (p *publisher) lower(ctx context.Context, d nodePlan, node slurm.Node) (slu
 }
 
 // raise publishes the plan's offers. It returns the node as slurmctld shows it afterwards, and the part of the excess
-// for which N has no room.
+// by which the totals would exceed N.
 func (p *publisher) raise(
 	ctx context.Context, d nodePlan, node slurm.Node,
 ) (after slurm.Node, short map[string]int, err error) {
@@ -119,7 +119,7 @@ func (p *publisher) raise(
 	return node, short, err
 }
 
-// finish does what follows from a published plan: it releases the held jobs whose slices are offered.
+// finish runs after a plan is published: it releases the held jobs whose slices are offered.
 func (p *publisher) finish(ctx context.Context, d nodePlan, snapshot plan.Snapshot) error {
 	if d.withheld {
 		return errUnregistered
@@ -131,8 +131,8 @@ func (p *publisher) finish(ctx context.Context, d nodePlan, snapshot plan.Snapsh
 	return nil
 }
 
-// noteClosed records the state of a node on which slurmctld starts no job, so that the status can show why the node
-// offers nothing.
+// noteClosed records the Slurm state of a node on which slurmctld starts no jobs, so that `caelum status` can show why
+// the node offers nothing.
 func (p *publisher) noteClosed(node slurm.Node) {
 	closed := ""
 	if !node.Schedulable() {
@@ -161,7 +161,7 @@ func (p *publisher) read(ctx context.Context) (snapshot plan.Snapshot, node slur
 	return snapshot, node, p.findExcess(ctx, node)
 }
 
-// recount reads this node and the jobs again after the lowering write. It updates the pending leases like read.
+// recount reads this node and the jobs again after the lowering write. Like read, it updates the pending leases.
 func (p *publisher) recount(ctx context.Context) (node slurm.Node, err error) {
 	if node, err = p.ctl.Node(ctx, p.cfg.Node); err != nil {
 		return node, err

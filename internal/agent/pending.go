@@ -7,18 +7,18 @@ import (
 	"slices"
 )
 
-// pendingLease has the slices of a job that slurmctld has started here and that has no lease yet. If spots is nil, the
-// pending lease is unplaced: the agent has not found room for it.
+// pendingLease contains the slices of a job that slurmctld has started here and that has no lease yet. If spots is nil,
+// the pending lease is unplaced: the agent has not found free spots for its slices.
 type pendingLease struct {
 	wants []offer.Want
 	spots []offer.Spot
-	// leasing is set while the agent serves the job's prolog. The pending lease is then not removed if the job is
-	// missing in slurmctld's list.
+	// leasing is set while the agent serves the job's prolog. During this time, the pending lease is kept even if the
+	// job is missing from slurmctld's list.
 	leasing bool
 }
 
-// takeOffers records a pending lease for a job at offers in force, which it withdraws. If the offers do not have all
-// wanted slices, it changes nothing and returns false. The caller holds n.mu.
+// takeOffers records a pending lease for a job at spots that are offered, and withdraws these offers. If the offers do
+// not include all wanted slices, it changes nothing and returns false. The caller holds n.mu.
 func (n *node) takeOffers(job uint32, wants []offer.Want) (*pendingLease, bool) {
 	gpus := n.view()
 	offers := slices.Clone(n.offers)
@@ -65,8 +65,8 @@ func pick(gpus []place.GPU, p offer.Plan, profile string) (best offer.Spot, ok b
 	return best, ok
 }
 
-// placePending finds room for the unplaced pending leases. If not all fit, it places as many as fit, in the order of
-// the job ids. It changes gpus but not the agent. The caller holds n.mu.
+// placePending finds spots for the unplaced pending leases. If not all of them fit, it places as many as fit, in order
+// of job id. It changes gpus but not the agent. The caller holds n.mu.
 func (n *node) placePending(gpus []place.GPU) map[uint32][]offer.Spot {
 	var unplaced []*offer.Job
 	for job, pr := range n.pending {
@@ -93,7 +93,7 @@ func (n *node) placePending(gpus []place.GPU) map[uint32][]offer.Spot {
 	return found
 }
 
-// dropPending removes a job's pending lease when its prolog has been answered.
+// dropPending removes a job's pending lease after the agent has answered the job's prolog.
 func (n *node) dropPending(id uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -103,7 +103,7 @@ func (n *node) dropPending(id uint32) {
 	}
 }
 
-// forget removes the spots of a pending lease, so that the next pass looks for other spots.
+// forget removes the spots of a pending lease, so that the next pass searches for other spots.
 func (n *node) forget(id uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -20,7 +20,7 @@ type publisher struct {
 	ctl    Controller
 	ledger *ledger.Ledger
 	log    *logrus.Entry
-	// config reads slurmctld's configuration, and returns an error if leases cannot work with it.
+	// config reads slurmctld's configuration, and returns an error if leases cannot work with this configuration.
 	config func(context.Context) (slurm.Config, error)
 	// hidesJobs reports whether users may not see other users' jobs.
 	hidesJobs func() bool
@@ -29,17 +29,17 @@ type publisher struct {
 
 	requests chan chan error
 	changed  chan struct{} // the node's state differs from the published state
-	changes  atomic.Int64  // writes to slurmctld, all passes together
+	changes  atomic.Int64  // the number of writes to slurmctld in all passes
 
 	total        int      // N, the node's constant total of gres/mig, 0 until known
 	advertised   []string // the profile names of other GPU models under which the node has offered slices
 	unresponsive plan.Unresponsive
 	unstarted    plan.Unstarted
-	allocations  map[uint32]allocation // slurmctld's answers about jobs on the node
+	allocations  map[uint32]allocation // what slurmctld has allocated to jobs on the node
 	offered      map[string]int        // the offers of the last plan
-	offersSince  time.Time             // the time of their last change
+	offersSince  time.Time             // when the offers last changed
 
-	statusMu sync.Mutex // is held by the publisher's goroutine to write status, and by other goroutines to read it
+	statusMu sync.Mutex // the publisher's goroutine holds it to write status, other goroutines to read status
 	status   publishStatus
 }
 
@@ -50,9 +50,9 @@ type publishStatus struct {
 	err       error
 	closed    string // the node's state if slurmctld starts no jobs on it
 	// excess counts, by profile, the slices that slurmctld counts as used and has allocated to no job. short is the
-	// part of the excess that is missing in the published totals, because N has no room for it.
+	// part of the excess that is missing from the published totals, because the sum would exceed N.
 	excess, short map[string]int
-	stale         []string // profiles that slurm.conf gives the node and the driver does not report
+	stale         []string // profiles that slurm.conf lists for the node and the driver does not report
 }
 
 // set changes the status. Only the publisher's goroutine calls it.
@@ -72,8 +72,8 @@ func (p *publisher) last() publishStatus {
 // retryInterval is the pause before a failed pass is repeated.
 const retryInterval = time.Second
 
-// Publish runs a pass that begins after the call, and returns its result. Calls that wait at the same time share a
-// pass.
+// Publish runs a pass that begins after the call, and returns the result of the pass. Calls that wait at the same time
+// share one pass.
 func (p *publisher) Publish(ctx context.Context) error {
 	answer := make(chan error, 1)
 	select {
@@ -89,8 +89,8 @@ func (p *publisher) Publish(ctx context.Context) error {
 	}
 }
 
-// settling is the time from a change on the node to the pass that publishes it. Further changes in this time need no
-// pass of their own.
+// settling is the time from a change on the node to the pass that publishes it. The same pass also publishes further
+// changes within this time.
 const settling = 200 * time.Millisecond
 
 // slowdown limits the load on a slow slurmctld: the pause before the next poll is at least slowdown times the duration
@@ -101,9 +101,9 @@ const (
 	maxPause = time.Minute
 )
 
-// run runs the passes: on request, after a change on the node, and as a poll when there was no pass for the poll
-// interval plus up to a tenth. The first poll begins at a random time within the poll interval, since the agents of a
-// cluster are often started together.
+// run runs the passes: on request, after a change on the node, and as a poll if no pass has run for the poll interval
+// plus up to 10 %. The first poll begins at a random time within the poll interval, since the agents of a cluster are
+// often started together.
 func (p *publisher) run(ctx context.Context) {
 	poll := time.NewTimer(rand.N(p.cfg.PollInterval))
 	defer poll.Stop()
@@ -140,8 +140,8 @@ func (p *publisher) run(ctx context.Context) {
 			retry = time.After(retryInterval)
 		}
 		next := pauseAfter(time.Since(began), p.cfg.PollInterval)
-		// The random part keeps agents that were notified together from polling together, and keeps the polls apart
-		// from the comparison that runs every minute.
+		// The random part spreads the polls of agents that were notified at the same time, and keeps polls from
+		// coinciding with the comparison that runs every minute.
 		poll.Reset(next + rand.N(next/10))
 		for _, answer := range waiting {
 			answer <- err
@@ -149,7 +149,7 @@ func (p *publisher) run(ctx context.Context) {
 	}
 }
 
-// pauseAfter returns the time from a pass that took this long to the next poll.
+// pauseAfter returns the pause before the next poll after a pass of duration took.
 func pauseAfter(took, poll time.Duration) time.Duration {
 	return max(poll, min(slowdown*took, maxPause))
 }

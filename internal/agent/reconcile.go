@@ -17,7 +17,7 @@ import (
 )
 
 // load reads the ledger into memory, and reports whether the node was rebooted since the last start. After a reboot it
-// clears the ledger, since none of the earlier instances and jobs exists.
+// clears the ledger, since the earlier instances and jobs no longer exist.
 func (a *Agent) load() (rebooted bool, err error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -66,7 +66,8 @@ func (a *Agent) load() (rebooted bool, err error) {
 }
 
 // closeIdle makes sure that only root can open an instance that no job holds. The agent may have crashed after it
-// opened the instance and before it wrote the lease, or after it made the instance and before it closed it.
+// opened the instance to a user and before it wrote the lease, or after it created the instance and before it closed
+// the instance to users.
 func (a *Agent) closeIdle() { a.closeIdleOn(a.cards) }
 
 // closeIdleOn is like closeIdle, for some GPUs. No prolog may use these GPUs during the call.
@@ -96,8 +97,8 @@ func (a *Agent) closeIdleOn(cards []*card) {
 //	on the GPU, in the ledger       ours
 //	on the GPU, intent to create    made before a crash: adopted as idle, or destroyed if it has no compute instance
 //	on the GPU, neither             foreign: counted as occupied, never touched
-//	in the ledger only              gone: removed from the ledger, and logged if a job held it
-//	intent only                     the call was not made, or it finished: settled
+//	in the ledger only              gone: removed from the ledger, and logged if a job held the instance
+//	intent only                     the driver was not called, or the call finished: settled
 func (a *Agent) compareGPUs() error {
 	var all error
 	for g, c := range a.cards {
@@ -108,7 +109,8 @@ func (a *Agent) compareGPUs() error {
 	return all
 }
 
-// compareGPU does the work of compareGPUs for one GPU. If the GPU was lost, compareGPU checks whether it is back.
+// compareGPU is like compareGPUs, for one GPU. If the GPU was lost, compareGPU checks whether the driver can reach it
+// again.
 func (a *Agent) compareGPU(g int, c *card) error {
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
@@ -130,8 +132,8 @@ func (a *Agent) repair(g int, c *card) error {
 	} else if err != nil {
 		return err
 	}
-	// No call is under way on this GPU, so its intents remain from a crash, or from a time when the ledger could not be
-	// written.
+	// No driver call is in progress on this GPU. Its intents therefore remain from a crash, or from a time when the
+	// ledger could not be written.
 	intents, err := a.ledger.Intents()
 	if err != nil {
 		return err
@@ -187,8 +189,8 @@ func (a *Agent) compare(g int, c *card, found []gpu.Instance) (missing map[int]*
 }
 
 // settle settles an intent that remained from an earlier hardware call. If the instance is on the GPU and complete,
-// settle records it as idle. If its compute instance is missing, settle destroys it. If it is not on the GPU, settle
-// only corrects the ledger.
+// settle records it as idle. If its compute instance is missing, settle destroys the GPU instance. If there is no GPU
+// instance, settle only corrects the ledger.
 func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) error {
 	log := a.log.WithField("gpu", g).WithField("intent", i.Op)
 	p, ok := c.Model.Placement(i.Profile, i.Start)
@@ -265,8 +267,8 @@ func isForeign(list []gpu.Instance, in gpu.Instance) bool {
 	return false
 }
 
-// releaseGone releases the leases of jobs that slurmctld no longer has on this node, and whose epilog therefore never
-// came. It uses the job list of the last pass, and asks slurmctld again before it releases a lease.
+// releaseGone releases the leases of jobs that slurmctld no longer lists on this node and whose epilog never ran. It
+// uses the job list of the last pass, and queries slurmctld again before it releases a lease.
 func (a *Agent) releaseGone(ctx context.Context) error {
 	a.mu.Lock()
 	held := make([]api.Lease, 0, len(a.leases))
@@ -275,8 +277,9 @@ func (a *Agent) releaseGone(ctx context.Context) error {
 	}
 	here := a.here
 	a.mu.Unlock()
-	// A completing job keeps its slices until its epilog. In a requeue it already has the restart count of the next run
-	// then. If a job holds resources with a higher restart count than the lease, the lease belongs to an earlier run.
+	// A completing job keeps its slices until its epilog. If the job is being requeued, it already has the restart
+	// count of the next run. If a job holds resources with a higher restart count than the lease, the lease belongs to
+	// an earlier run.
 	keeps := func(l api.Lease, j slurm.Job) bool { return !j.Holds() || j.Restarts <= l.Restart }
 	for _, l := range held {
 		if j, ok := here[l.Job]; ok && keeps(l, j) {

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// class is the meaning of an error for a job's prolog, when the agent has asked slurmctld about the job.
+// class tells how a job's prolog handles an error that occurred when the agent queried slurmctld about the job.
 type class int
 
 const (
 	none    class = iota // no error
 	unclear              // the job's record is inconsistent or unreadable, which any user can cause
-	later                // slurmctld does not answer, which is no defect of the node
-	defect               // this node cannot ask slurmctld
+	later                // slurmctld does not answer, which is not a defect of the node
+	defect               // this node cannot query slurmctld
 )
 
-// classOf returns the class of an error. No other function decides this. An unknown error is unclear, so that it
-// affects the job and not the node.
+// classOf returns the class of an error. No other function classifies errors. An unknown error is classified as
+// unclear, so that it affects the job and not the node.
 func classOf(err error) class {
 	switch {
 	case err == nil:
@@ -40,8 +40,8 @@ const (
 	recordPause = 100 * time.Millisecond
 )
 
-// readJob reads a job, and repeats this while the job's record is unclear. squeue and scontrol are separate calls, and
-// the job's user can change the job between them.
+// readJob reads a job, and reads it again while the job's record is unclear. squeue and scontrol are separate calls,
+// and the job's user can change the job between them.
 func (a *Agent) readJob(ctx context.Context, id uint32) (job slurm.Job, err error) {
 	pause := a.recordPause
 	for range recordTries {

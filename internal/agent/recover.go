@@ -18,12 +18,13 @@ import (
 )
 
 // The agent writes a lease file after the lease is in the ledger, and removes the file before it removes the lease from
-// the ledger. If the ledger lacks the lease of a lease file, the ledger was therefore lost or is too old: its file was
-// removed or emptied, or SQLite silently dropped the end of a damaged journal. The agent then restores the lease from
-// the lease file and the instances on the GPUs, before it uses any instance that is idle by the ledger.
+// the ledger. Therefore, if a lease file exists and its lease is missing from the ledger, the ledger was lost or is too
+// old: its file was removed or emptied, or SQLite silently dropped the end of a damaged journal. The agent then
+// restores the lease from the lease file and the instances on the GPUs, before it uses any instance that the ledger
+// lists as idle.
 //
-// The idle instances of a lost ledger cannot be distinguished from those of another tool. They stay foreign until root
-// adopts them (adopt.go).
+// The idle instances of a lost ledger cannot be distinguished from those of another tool. These instances stay foreign
+// until root adopts them (adopt.go).
 
 // recoverLeases restores the leases that the ledger has lost. It returns an error if lease files contradict each other,
 // which only the administrator can resolve.
@@ -103,7 +104,7 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 			continue
 		}
 		if old := in.card.ours[p]; old != nil && old.UUID == s.UUID && old.Job != 0 && old.Job != l.Job {
-			// If the other job has no lease file, it was released, and the ledger has lost that release.
+			// If the other job has no lease file, its lease was released, and the ledger has lost this release.
 			if _, err := os.Lstat(a.leaseFile(old.Job)); err == nil {
 				return fmt.Errorf(
 					"the lease files of jobs %d and %d name the same slice %s: "+
@@ -142,8 +143,8 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 	return nil
 }
 
-// readLeaseFile reads a file of writeLeaseFile. It checks less than the plugin does: the lines that only a task uses
-// may have any form.
+// readLeaseFile reads a file that writeLeaseFile wrote. It checks less than the plugin does: the lines that only tasks
+// use may have any form.
 func readLeaseFile(path string, job uint32) (l api.Lease, err error) {
 	info, err := os.Lstat(path)
 	if err != nil {

@@ -9,18 +9,18 @@ import (
 )
 
 // Release serves a job's epilog: the slices become idle, and new offers are published before Release returns. The call
-// may be repeated, may be late, and may come without a prolog. A restart count below the lease's belongs to a late
-// epilog of an earlier run and releases nothing.
+// may be repeated, may be late, and may come without a prolog. If the restart count is lower than that of the lease,
+// the call belongs to a late epilog of an earlier run, and nothing is released.
 func (a *Agent) Release(ctx context.Context, id uint32, restart int) error {
 	return a.releaseJob(ctx, id, restart, false)
 }
 
-// releaseJob is like Release. gone means that there was no epilog, so that the end of the run is unknown.
+// releaseJob is like Release. gone means that no epilog ran, so that the end time of the run is unknown.
 func (a *Agent) releaseJob(ctx context.Context, id uint32, restart int, gone bool) error {
 	unlock := a.jobs.lock(id)
 	a.mu.Lock()
 	lease := a.leases[id]
-	if pr := a.pending[id]; pr != nil { // the prolog was killed before it had an answer
+	if pr := a.pending[id]; pr != nil { // the prolog was killed before it received an answer
 		delete(a.pending, id)
 		a.version++
 	}
@@ -39,7 +39,7 @@ func (a *Agent) releaseJob(ctx context.Context, id uint32, restart int, gone boo
 		return nil
 	}
 	// If slurmctld does not answer, its counts are still safe, because it counts exactly the released slices as free.
-	// The plugin hangs up after 5 s. Publishing continues, for 10 s in total.
+	// The plugin disconnects after 5 s. Publishing continues, for up to 10 s in total.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if err := a.Publish(ctx); err != nil && !errors.Is(err, errBusy) {

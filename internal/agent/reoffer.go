@@ -7,19 +7,19 @@ import (
 	"slices"
 )
 
-// If the first waiting job requests a slice like the one that is being released, no plan is needed: slurmctld counts
-// the released slice as free once the epilog is over. The epilog itself offers the slice again, and does not wait for
-// slurmctld. A pass follows, as after any other change.
+// If the first waiting job requests a slice of the profile that is being released, no new plan is needed: slurmctld
+// counts the released slice as free when the epilog ends. The agent offers the slice again while it serves the epilog,
+// and does not wait for slurmctld. A pass follows, as after any other change.
 
-// next describes the first jobs in the queue that the plan in force has no room for. Each of them requests one slice of
-// the same profile.
+// next describes the first jobs in the queue for which the plan in force contains no free spots. Each of these jobs
+// requests one slice of the same profile.
 type next struct {
 	profile string
 	jobs    int // consecutive jobs of this kind
 }
 
-// nextOn returns next for a member of a plan. It is empty unless the first job without room requests a single slice of
-// a profile that the member offers under the profile's own name, and the member accepts the job.
+// nextOn returns next for a member of a plan. It is empty unless the first job without a spot requests a single slice
+// of a profile that the member offers under the profile's own name, and the member accepts the job.
 func nextOn(v *plan.View, all offer.Plan, me int) (n next) {
 	for k, spots := range all.Spots {
 		if spots != nil {
@@ -37,7 +37,7 @@ func nextOn(v *plan.View, all offer.Plan, me int) (n next) {
 }
 
 // offerAgain offers the slice of a lease that has just been dropped, if the next waiting job requests such a slice. It
-// reports whether it did. The caller holds n.mu.
+// reports whether it has offered the slice. The caller holds n.mu.
 func (n *node) offerAgain(lease api.Lease) bool {
 	if len(lease.Slices) != 1 || n.next.jobs == 0 || len(n.offers) != len(n.cards) {
 		return false
@@ -51,7 +51,7 @@ func (n *node) offerAgain(lease api.Lease) bool {
 	if in := c.ours[p]; !ok || in == nil || in.UUID != s.UUID || !in.idle() || !c.Model.Fits(n.offers[s.GPU], p) {
 		return false
 	}
-	n.offers = slices.Clone(n.offers) // the plan that the slice came from still uses it
+	n.offers = slices.Clone(n.offers) // the plan in force still uses the original
 	n.offers[s.GPU] = n.offers[s.GPU].With(p)
 	n.next.jobs--
 	return true

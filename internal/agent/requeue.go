@@ -11,23 +11,23 @@ import (
 	"strings"
 )
 
-// maxRequeues limits how often a job is requeued because its slices are not available. After that the job stays held
-// with the reason. Requeues are not counted while processes of ended jobs keep slices in use, since another user could
-// have started these processes.
+// maxRequeues limits how often a job is requeued because its slices are not available. After the last requeue the job
+// stays held, with the reason. Requeues are not counted while processes of ended jobs keep slices in use, since another
+// user could have started these processes.
 const maxRequeues = 3
 
-// requeueOrRefuse handles a job whose slices are not available now, for this reason. It requeues a batch job that
-// allows a requeue, held with the tag by which an agent releases the job when its slices are on offer. For any other
-// job the lease has the reason as its error. When requeueOrRefuse gives a job up, it writes missing and the node into
-// the job's admin_comment.
+// requeueOrRefuse handles a job whose slices are not available now, for the given reason. If the job is a batch job
+// that allows a requeue, it requeues and holds the job, with a tag by which an agent releases the job when its slices
+// are offered. For any other job, the reason becomes the error of the lease. When requeueOrRefuse gives up on a job, it
+// writes missing and the node into the job's admin_comment.
 func (a *Agent) requeueOrRefuse(
 	ctx context.Context,
 	job slurm.Job,
 	lease api.Lease,
 	reason, missing string,
 ) (api.Lease, error) {
-	// The slices may be missing only because the ledger cannot be written. Then the prolog must ask again, and the job
-	// must not be requeued.
+	// The slices may be missing only because the ledger cannot be written. In that case the prolog must repeat its
+	// call, and the job must not be requeued.
 	if err := a.ledger.Writable(); err != nil {
 		return lease, err
 	}
@@ -68,7 +68,7 @@ func list(wants []offer.Want) string {
 	return strings.Join(all, ",")
 }
 
-// requeuedTag returns the tag of a job that was requeued this many times, empty for 0.
+// requeuedTag returns the tag of a job that was requeued this many times, or "" for 0.
 func requeuedTag(times int) string {
 	if times == 0 {
 		return ""
@@ -76,7 +76,7 @@ func requeuedTag(times int) string {
 	return tagRequeued + strconv.Itoa(times)
 }
 
-// requeues returns how many counted requeues a job has by its admin_comment.
+// requeues returns the number of counted requeues that a job's admin_comment records.
 func requeues(comment string) int {
 	n, err := strconv.Atoi(slurm.TagValue(comment, tagRequeued))
 	if err != nil || n < 0 {

@@ -14,7 +14,7 @@ type searches struct {
 	running sync.Mutex
 }
 
-// search is a scan for the processes that hold any capability that can exist on the node.
+// search is a scan for the processes that have any capability file of the node open.
 type search struct {
 	done chan struct{}
 	held gpu.Held
@@ -27,7 +27,7 @@ func (s *search) wait() (gpu.Held, error) {
 	return s.held, s.err
 }
 
-// search starts a scan, or returns the scan that waits to begin. The scan runs while the prolog waits for slurmctld.
+// search starts a scan, or returns the scan that has not begun yet. The scan runs while the prolog waits for slurmctld.
 // Its result is valid for every instance whose files were closed before the call.
 func (a *Agent) search() *search {
 	a.searches.mu.Lock()
@@ -49,7 +49,7 @@ func (a *Agent) search() *search {
 	return s
 }
 
-// scanAll scans for the processes that hold the capabilities of any instance that can exist on the node.
+// scanAll scans for the processes that have a capability file open of any instance that can exist on the node.
 func (a *Agent) scanAll() (gpu.Held, error) {
 	var wanted []gpu.Device
 	for _, c := range a.cards {

@@ -7,9 +7,9 @@ import (
 	"caelum/internal/slurm"
 )
 
-// slurmConfig returns slurmctld's configuration. It is read once, since the settings that matter here change only with
-// a restart of every slurmd. If leases cannot work with a setting, the error names the setting, and the agent publishes
-// nothing.
+// slurmConfig returns slurmctld's configuration. The configuration is read once, since the settings that the agent uses
+// change only when every slurmd is restarted. If leases cannot work with a setting, the error names the setting, and
+// the agent publishes nothing.
 func (a *Agent) slurmConfig(ctx context.Context) (slurm.Config, error) {
 	a.slurmMu.Lock()
 	defer a.slurmMu.Unlock()
@@ -21,7 +21,8 @@ func (a *Agent) slurmConfig(ctx context.Context) (slurm.Config, error) {
 		return c, err
 	}
 	if c.Has("PrologFlags", "RunInJob") {
-		// From 24.11 on, slurmd then silently skips SPANK's prolog and epilog: jobs would run without slices.
+		// From Slurm 24.11 on, slurmd silently skips the SPANK prolog and epilog if RunInJob is set: jobs would run
+		// without slices.
 		return c, errors.New("PrologFlags=RunInJob in slurm.conf keeps the SPANK prolog from running; " +
 			"remove it, restart slurmctld and every slurmd, then caelumd")
 	}

@@ -7,14 +7,14 @@ import (
 	"maps"
 )
 
-// account compares the pending leases with the jobs that slurmctld has on the node: it adds those of new jobs and
-// removes those of jobs that are gone.
+// account compares the pending leases with the jobs that slurmctld lists on the node: it adds a pending lease for each
+// new job and removes the pending leases of jobs that are gone.
 func (p *publisher) account(ctx context.Context, jobs []slurm.Job) error {
 	here := map[uint32]slurm.Job{}
 	for _, j := range jobs {
 		here[j.ID] = j
-		// A job that is ending takes no slices: its prolog is refused if it still comes. The request of a job with an
-		// unreadable record is not known, so slurmctld may have given it slices.
+		// A job that is ending gets no slices: if its prolog still runs, the prolog is refused. The request of a job
+		// with an unreadable record is not known, so slurmctld may have given it slices.
 		if !j.Holds() || !asksForSlices(j) && j.Problem == "" || p.accounted(j.ID, j.Restarts) {
 			continue
 		}
@@ -41,9 +41,9 @@ func (p *publisher) account(ctx context.Context, jobs []slurm.Job) error {
 }
 
 // preLease records a pending lease for a job that slurmctld has started here and that has no lease yet. If the job's
-// record is unclear, the listed request counts instead, since one user's job must not keep the node from publishing.
-// The job's prolog ends the pending lease. A job without GPU slots has no prolog that asks for a lease, and therefore
-// gets no pending lease.
+// record is unclear, preLease uses the listed request, since one user's job must not keep the node from publishing. The
+// job's prolog turns the pending lease into a lease or removes it. A job without GPU slots has no prolog that asks for
+// a lease, and therefore gets no pending lease.
 func (p *publisher) preLease(ctx context.Context, listed slurm.Job) error {
 	id, slots := listed.ID, 0
 	job, err := p.ctl.Job(ctx, id)
@@ -86,7 +86,7 @@ func (p *publisher) preLease(ctx context.Context, listed slurm.Job) error {
 	return nil
 }
 
-// slotsAsked returns the highest number of GPU slots of this node that a job can have by its request.
+// slotsAsked returns the highest number of this node's GPU slots that the job's request allows.
 func (p *publisher) slotsAsked(job slurm.Job) int {
 	if job.Exclusive {
 		return p.slotCount()

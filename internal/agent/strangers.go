@@ -12,8 +12,8 @@ import (
 	"caelum/internal/usage"
 )
 
-// stranger is a process on a leased slice that does not belong to the slice's job. Process.Start distinguishes it from
-// a later process with the same pid.
+// stranger is a process that uses a leased slice but does not belong to the slice's job. Process.Start distinguishes
+// the process from a later process with the same pid.
 type stranger struct {
 	gpu.Process
 	why string
@@ -28,12 +28,12 @@ type strangerOn struct {
 // endedOn is the key that limits log lines about ended processes.
 type endedOn struct{ uuid string }
 
-// checkProcesses checks whether the processes on a job's slice belong to the job. It logs those that do not, and ends
-// them if foreign_processes requires that. The caller is the GPU's sampler.
+// checkProcesses checks whether the processes on a job's slice belong to the job. It logs processes that do not belong
+// to the job, and ends them if foreign_processes requires that. The GPU's sampler calls it.
 func (a *Agent) checkProcesses(job, uid uint32, s usage.Slice, pids []int) {
 	in := a.held(job, api.Slice{GPU: s.GPU, UUID: s.UUID})
 	if in == nil {
-		return // released since the sample
+		return // the slice was released after the sample
 	}
 	a.mu.Lock()
 	before := in.strangers
@@ -80,9 +80,9 @@ func (a *Agent) strange(pid int, job, uid uint32) (gpu.Process, string) {
 	return p, strangeness(p, paths, job, uid, a.jobCgroups())
 }
 
-// strangeness returns the reason why a process with these cgroups does not belong to a job of user uid; empty if it
-// does. If the cgroup's name has a job id, the cgroup decides, else the user. jobCgroups is set if Slurm puts every
-// process of a job into a cgroup.
+// strangeness returns the reason why a process with these cgroups does not belong to a job of user uid, or "" if the
+// process does belong to the job. If the name of the cgroup contains a job id, strangeness compares the job ids,
+// otherwise the users. jobCgroups is set if Slurm puts every process of a job into a cgroup of the job.
 func strangeness(p gpu.Process, cgroups []string, job, uid uint32, jobCgroups bool) string {
 	in, named := slurmJob(cgroups)
 	switch {
@@ -98,7 +98,7 @@ func strangeness(p gpu.Process, cgroups []string, job, uid uint32, jobCgroups bo
 	return ""
 }
 
-// slurmJob returns the job to which a process belongs by its cgroups: /slurm/uid_U/job_J/... or
+// slurmJob returns the job to which a process belongs according to its cgroups: /slurm/uid_U/job_J/... or
 // /system.slice/slurmstepd.scope/job_J/... If several slurmd run on one host, these names contain the NodeName. named
 // reports whether the process is in a cgroup of Slurm. job is 0 if the name of the job's cgroup is not the job id (from
 // Slurm 26.05 on it is the SLUID). Cgroups below user.slice are ignored, since users can make them with any name.
@@ -130,8 +130,8 @@ func (a *Agent) jobCgroups() bool {
 	return a.slurm != nil && a.slurm.Has("ProctrackType", "proctrack/cgroup")
 }
 
-// endStrangers ends those processes of list that still use the job's slice and still do not belong to the job. It never
-// ends a process that has a user id of root.
+// endStrangers ends the processes in list that still use the job's slice and still do not belong to the job. It never
+// ends a process if any of its user ids is root's.
 func (a *Agent) endStrangers(s usage.Slice, list []gpu.Process, job, uid uint32) {
 	list = slices.DeleteFunc(list, func(p gpu.Process) bool { return slices.Contains(p.UIDs[:], 0) })
 	if len(list) == 0 || a.held(job, api.Slice{GPU: s.GPU, UUID: s.UUID}) == nil {

@@ -78,8 +78,8 @@ func (h *held) computes(uuid string, uid int, cgroup string) (pid int, ended cha
 	return pid, ended
 }
 
-// TestStranger checks that a process outside the job is logged once and shown in the status. It is ended only if
-// foreign_processes says so. A process of root is never ended.
+// TestStranger checks that a process outside the job is logged once and shown in the status. The process is ended only
+// if foreign_processes requires it. Root's processes are never ended.
 func TestStranger(t *testing.T) {
 	const otherJob = "/system.slice/slurmstepd.scope/job_999999/step_0"
 	for _, c := range []struct {

@@ -2,8 +2,8 @@ package agent
 
 import "time"
 
-// spent has the time that one prolog spent in calls to slurmctld and to the driver. The rest of the prolog's time was
-// spent in the agent itself.
+// spent stores the time that one prolog spent in calls to slurmctld and to the driver. The agent itself used the rest
+// of the prolog's time.
 type spent struct {
 	slurmctld, driver time.Duration
 }
@@ -11,5 +11,5 @@ type spent struct {
 // add adds the time since the given time to a total: defer add(&s.driver, time.Now()).
 func add(to *time.Duration, since time.Time) { *to += time.Since(since) }
 
-// milliseconds returns a duration in milliseconds for a log field, with a resolution of a microsecond.
+// milliseconds returns a duration in milliseconds for a log field, with a resolution of one microsecond.
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -11,13 +11,14 @@ import (
 )
 
 // learnTotal finds N, the node's constant total of gres/mig in slurm.conf, and stores it in the ledger. slurmctld shows
-// N in CfgTRES, which no update changes. CfgTRES does not contain gres/mig if AccountingStorageTRES does not. In that
-// case N is the count of closed in a record that slurmctld has reset to slurm.conf's values. Such a reset has happened
-// if this agent had offers and everything is closed now. If the ledger has no N yet, guessTotal decides.
+// N in CfgTRES, which no update changes. If AccountingStorageTRES does not contain gres/mig, neither does CfgTRES. In
+// that case N is the count of the GRES type closed in a node record that slurmctld has reset to the values in
+// slurm.conf. The agent detects such a reset if it had offers and the whole total is now counted under closed. If the
+// ledger does not contain N yet, guessTotal estimates N.
 //
-// A record with everything closed at the start of an agent proves nothing, because CloseOffers may have written it. The
-// sum of a record with offers is not always N either: after a restart of slurmd, 22.05 sets closed back to N beside the
-// offers.
+// If the whole total is already counted under closed when an agent starts, this does not prove a reset, because
+// CloseOffers may have written the record. The sum of a record with offers is not always N either: after a restart of
+// slurmd, Slurm 22.05 sets closed back to N and keeps the offers.
 func (p *publisher) learnTotal(node slurm.Node) error {
 	if _, ok := node.Gres.Profiles()[slurm.ClosedType]; !ok {
 		return fmt.Errorf(
@@ -42,8 +43,9 @@ func (p *publisher) learnTotal(node slurm.Node) error {
 	return p.ledger.SetMeta("total", strconv.Itoa(total))
 }
 
-// guessTotal guesses N from a node's record: the count of closed if that is the count that `caelum slurm-config` prints
-// for the node's slots, as after a restart of slurmd, else the sum of all types.
+// guessTotal estimates N from a node's record. If the count of closed equals the count that `caelum slurm-config`
+// prints for the node's slots, as after a restart of slurmd, guessTotal returns this count. Otherwise it returns the
+// sum of all types.
 func guessTotal(node slurm.Node) int {
 	has := node.Gres.Profiles()
 	if has[slurm.ClosedType] == inventory.Total(node.Gres.Total("gpu")) {
@@ -66,8 +68,8 @@ func offering(counts map[string]int) bool {
 	return false
 }
 
-// CloseOffers withdraws all offers of a node. The command `caelumd close` does this when the agent has stopped. known
-// is N from the ledger, or 0. N from slurmctld's CfgTRES takes precedence.
+// CloseOffers withdraws all offers of a node. The command `caelumd close` calls it after the agent has stopped. known
+// is N from the ledger, or 0. If slurmctld's CfgTRES contains N, that value takes precedence.
 func CloseOffers(ctx context.Context, ctl Controller, nodeName string, known int) error {
 	node, err := ctl.Node(ctx, nodeName)
 	if err != nil {

@@ -55,7 +55,7 @@ func TestJobWithoutASize(t *testing.T) {
 }
 
 // TestUncountedSlices checks that no job gets a slice that slurmctld has not allocated to it. The job is requeued if it
-// allows that, else refused with the reason.
+// allows a requeue, otherwise refused with the reason.
 func TestUncountedSlices(t *testing.T) {
 	exclusive := func(j slurm.Job) slurm.Job { j.Exclusive = true; return j }
 	interactive := func(j slurm.Job) slurm.Job { j.Batch = false; return j }

@@ -28,7 +28,7 @@ func TestProcessesNotListed(t *testing.T) {
 		t.Fatalf("the next job has %+v again", second)
 	}
 
-	// An instance with a process cannot be destroyed, so the next job gets another one.
+	// An instance with a process cannot be destroyed, so the next job gets another instance.
 	kill := w.compute(second.UUID)
 	if err := w.fake.Finish(2); err != nil {
 		t.Fatal(err)

@@ -58,7 +58,7 @@ func (l *learning) sample(g int) {
 	l.agent.sampleOnce(g, l.samplers)
 }
 
-// sampleOnce samples a GPU once. samplers has the samplers of earlier calls.
+// sampleOnce samples a GPU once. samplers contains the samplers of earlier calls.
 func (a *Agent) sampleOnce(g int, samplers map[int]*usage.Sampler) {
 	if samplers[g] == nil {
 		samplers[g] = a.usage.Sampler(g)
@@ -117,7 +117,7 @@ func (l *learning) finish(id uint32) predict.Run {
 }
 
 // TestObservedRun checks the normal case: the memory of a job rises and falls, its owner sees the usage, and at the end
-// the repository has a run with peak, quantiles and duration under the key that job_submit.lua gave the job.
+// the repository contains a run with peak, quantiles and duration under the key that job_submit.lua gave the job.
 func TestObservedRun(t *testing.T) {
 	l := newLearning(t, 1)
 	j := job(1, "2g.10gb:1")
@@ -165,7 +165,8 @@ func TestObservedRun(t *testing.T) {
 	}
 }
 
-// TestObservedSlices checks that the run of a job with several slices has the usage of the slice that used most.
+// TestObservedSlices checks that the run of a job with several slices records the usage of the slice with the highest
+// usage.
 func TestObservedSlices(t *testing.T) {
 	l := newLearning(t, 1)
 	id := l.submit(job(2, "1g.5gb:2"))
@@ -302,8 +303,8 @@ func TestEndedWithoutAnAgent(t *testing.T) {
 	}
 }
 
-// TestEpilogNeverCame checks a job that slurmctld had after the agent's start and whose epilog never came. Its run has
-// the samples up to its end.
+// TestEpilogNeverCame checks a job that slurmctld had after the agent's start and whose epilog never came. The run
+// contains the samples up to its end.
 func TestEpilogNeverCame(t *testing.T) {
 	l := newLearning(t, 1)
 	id := l.startNow("1g.5gb:1")
@@ -373,7 +374,7 @@ func TestAgentEnds(t *testing.T) {
 	}
 }
 
-// TestRepositoryFails checks that an observation that cannot be read is started anew, and that a failure to write is
+// TestRepositoryFails checks that an observation that cannot be read is restarted, and that a failure to write is
 // logged once and does not affect jobs.
 func TestRepositoryFails(t *testing.T) {
 	l := newLearning(t, 1)

@@ -10,8 +10,8 @@ import (
 // Without this method, only root would see other users' jobs.
 var _ api.Private = (*Agent)(nil)
 
-// VisibleTo implements api.Private. It returns what a user may see of other users' jobs, which is no more than
-// slurmctld shows that user. slurmctld shows more to operators and coordinators of accounts; the agent does not.
+// VisibleTo implements api.Private. It returns which data of other users' jobs a user may see, which is never more than
+// slurmctld shows that user. slurmctld shows more to operators and account coordinators; the agent does not.
 func (a *Agent) VisibleTo(uid uint32) api.Visibility {
 	c := a.privacy.Load()
 	switch slurmUser, known := slurmUserOf(c); {
@@ -29,7 +29,7 @@ func (a *Agent) hidesJobs() bool {
 	return c == nil || c.HidesJobs()
 }
 
-// slurmUserOf returns the uid of SlurmUser, and false if it is not known.
+// slurmUserOf returns the uid of SlurmUser. It returns false if the uid is unknown.
 func slurmUserOf(c *slurm.Config) (uint32, bool) {
 	if c == nil {
 		return 0, false
@@ -37,8 +37,8 @@ func slurmUserOf(c *slurm.Config) (uint32, bool) {
 	return c.SlurmUser()
 }
 
-// learnPrivacy reads PrivateData, which `scontrol reconfigure` may change. While slurmctld does not answer, its last
-// answer remains in force.
+// learnPrivacy reads PrivateData, which `scontrol reconfigure` may change. While slurmctld does not answer, the last
+// value remains in force.
 func (a *Agent) learnPrivacy(ctx context.Context) {
 	if c, err := a.ctl.Config(ctx); err == nil {
 		a.privacy.Store(&c)

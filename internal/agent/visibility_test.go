@@ -9,8 +9,8 @@ import (
 	"caelum/internal/plan"
 )
 
-// TestVisibleTo checks that users see of other users' jobs what slurmctld's configuration allows, and nothing while the
-// configuration is unknown.
+// TestVisibleTo checks that users see only those data of other users' jobs that slurmctld's configuration allows, and
+// none while the configuration is unknown.
 func TestVisibleTo(t *testing.T) {
 	w := newWorld(t, 1)
 	a := w.current()

@@ -9,15 +9,16 @@ import (
 	"strings"
 )
 
-// uncounted is the error for a job whose slices slurmctld has not counted as the job's. Limits and billing would not
-// see these slices. sized has the slices as profile:count.
+// uncounted is the error for a job whose slices slurmctld has not counted. Limits and billing would not include these
+// slices. sized lists the slices as profile:count.
 type uncounted struct{ reason, sized string }
 
 func (u *uncounted) Error() string { return u.reason }
 
 // wants returns the slices that the job gets on this node: the slices that slurmctld allocated, or the requested slices
-// if the whole node is allocated to the job. slurmctld counts all of them as this job's. Every error concerns the job:
-// it is *uncounted, or its text describes the user's mistake. If slots is 0, the number of slots is not checked.
+// if the whole node is allocated to the job. slurmctld counts all of these slices for the job. Every error concerns the
+// job: it is *uncounted, or its text describes what is wrong with the request. If slots is 0, the number of slots is
+// not checked.
 func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 	here := job.Allocated[n.cfg.Node]
 	allocated, requested := here.Named("mig").Positive(), job.PerNode.Named("mig").Positive()
@@ -26,8 +27,8 @@ func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 	granted := allocated
 	switch {
 	case untyped:
-		// slurmctld checks the limits for the request, which is gres/mig without a profile, and chooses a profile
-		// afterwards (22.05.8). Limits on profiles do not apply to such a job.
+		// slurmctld checks the limits against the request, which is gres/mig without a profile, and chooses a profile
+		// only afterwards (22.05.8). Limits on profiles do not apply to such a job.
 		return nil, fmt.Errorf(
 			"the job requests gres/mig without a profile, so that slurmctld has counted no profile; "+
 				"name a profile (--gres=mig:%s:1)",
@@ -40,7 +41,8 @@ func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 			return nil, n.noSize(job, max(job.GPUsPerNode(), 1))
 		}
 	case len(allocated) == 0 && here.Total("gpu") > 0:
-		// job_submit.lua did not see this job, or its slices were removed: it has slots and no size.
+		// job_submit.lua did not process this job, or its slices were removed: the job requests GPU slots but no
+		// profile.
 		return nil, n.noSize(job, cmp.Or(job.GPUsPerNode(), here.Total("gpu")))
 	}
 	if !allocated.Covers(granted) {

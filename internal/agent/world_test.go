@@ -128,7 +128,7 @@ func (w *world) start() {
 	}
 }
 
-// newAgent makes an agent of the node that the caller runs.
+// newAgent makes an agent for the node. The caller must run the agent.
 func (w *world) newAgent(log *logrus.Logger) (*Agent, error) {
 	return newAgent(w.cfg, w.node.NVML, w.ctl, log.WithField("node", "n1"), w.node.Proc, w.procs)
 }

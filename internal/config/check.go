@@ -89,7 +89,7 @@ func (c Config) checkWatcher() error {
 	return nil
 }
 
-// checkUsage checks the settings for processes on slices, for accounting and for predictions.
+// checkUsage checks the settings for foreign processes on slices, for accounting and for predictions.
 func (c Config) checkUsage() error {
 	if f := c.Foreign; !slices.Contains([]string{ForeignReport, ForeignKillOthers, ForeignKill}, f) {
 		return fmt.Errorf("foreign_processes: %q is not report, kill-other-users or kill", f)
@@ -111,7 +111,7 @@ func (c Config) checkUsage() error {
 	return nil
 }
 
-// checkLog checks level and format of the log.
+// checkLog checks the level and the format of the log.
 func (c Config) checkLog() error {
 	if !slices.Contains([]string{"debug", "info", "warning", "error"}, c.LogLevel) {
 		return fmt.Errorf("log_level: %q is not debug, info, warning or error", c.LogLevel)

@@ -60,7 +60,7 @@ const (
 // DefaultPath is the path of the configuration file unless a command names another file.
 const DefaultPath = "/etc/caelum/caelum.yaml"
 
-// Defaults returns the configuration without a file.
+// Defaults returns the configuration that applies without a file.
 func Defaults() Config {
 	c, _ := parse(viper.New()) // the defaults are valid
 	return c
@@ -108,8 +108,7 @@ func Load(path string) (Config, error) {
 	return load(path, os.Geteuid())
 }
 
-// LoadOwn is like Load, for a daemon that does not run as root: root and the daemon's user may own the
-// file.
+// LoadOwn is like Load, for a daemon that does not run as root. The file may belong to root or to the daemon's user.
 func LoadOwn(path string) (Config, error) {
 	if _, err := trusted(path, os.Geteuid()); err != nil {
 		return Config{}, err
@@ -118,7 +117,7 @@ func LoadOwn(path string) (Config, error) {
 }
 
 // trusted returns the resolved path, or path itself if path is DefaultPath and the file does not exist. It returns an
-// error if other users than root and owners can change the file.
+// error if any user other than root and owners can change the file.
 func trusted(path string, owners ...int) (string, error) {
 	resolved, err := trust.Path(path, owners...)
 	if path == DefaultPath && errors.Is(err, os.ErrNotExist) {
@@ -180,7 +179,8 @@ func parse(v *viper.Viper) (c Config, err error) {
 	return c, c.check()
 }
 
-// NoField is the value of accounting_field with which the agent neither writes into slurmdbd nor learns from it.
+// NoField is the value of accounting_field that disables summaries: the agent then neither writes into slurmdbd nor
+// learns from its records.
 const NoField = "none"
 
 // Field returns the field of a job's accounting record that holds the summaries of its runs. It returns an error if

@@ -15,7 +15,7 @@ import (
 type Inventory struct {
 	// Slots counts the slots of gres/gpu by type, in the order of their device files.
 	Slots []TypedCount `json:"slots"`
-	// Most has the largest number of instances of each profile that the node can hold, smallest profile first.
+	// Most lists, for each profile, the largest number of instances that the node can hold, smallest profile first.
 	Most []Offered `json:"most"`
 	// Models lists the profiles that each GPU model of the node can offer.
 	Models []Model `json:"models"`
@@ -34,7 +34,7 @@ type TypedCount struct {
 // Offered is a profile that a node can offer.
 type Offered struct {
 	TypedCount
-	// MemoryMiB is the memory of an instance in MiB: the smallest among the node's GPU models.
+	// MemoryMiB is the memory of an instance in MiB, the smallest value among the node's GPU models.
 	MemoryMiB int `json:"memory_mib"`
 	// Whole is the largest profile that the site offers on the same GPU model: a whole GPU.
 	Whole string `json:"whole"`
@@ -42,7 +42,7 @@ type Offered struct {
 
 // Model is a GPU model of a node.
 type Model struct {
-	Type     string   `json:"type"`     // in gres.conf
+	Type     string   `json:"type"`     // the type in gres.conf
 	Profiles []string `json:"profiles"` // smallest first
 }
 
@@ -88,7 +88,7 @@ func Read(hw gpu.Hardware, profiles []string) (Inventory, error) {
 	return inv, nil
 }
 
-// offered describes a profile of a node. names has the node's profiles, smallest first.
+// offered describes a profile of a node. names lists the node's profiles, smallest first.
 func offered(gpus []GPU, names []string, name string) Offered {
 	o := Offered{TypedCount: TypedCount{Type: name}}
 	for _, c := range gpus {
@@ -129,19 +129,19 @@ func mostOf(b *mig.Model, set mig.Layout) int {
 	return most
 }
 
-// GPU is a GPU of the node, with what the site offers of it.
+// GPU is a GPU of the node, with the placements that the site offers on it.
 type GPU struct {
 	gpu.GPU
 	// Offerable are the placements of the profiles that the site offers.
 	Offerable mig.Layout
-	// Slots are the indices of gres/gpu that this GPU contributes: as many as the GPU can hold instances. Slurm does
-	// not bind a slot to a particular instance.
+	// Slots are the gres/gpu indices of this GPU. There is one for each instance that the GPU can hold. Slurm does not
+	// bind a slot to a particular instance.
 	Slots []int
 }
 
-// Divide gives each of the GPUs that discovery found its offerable placements and its slots. It also returns the
-// profiles that the site offers, smallest first. These are the named profiles, or every plain profile if none is named.
-// It returns an error if no GPU has a named profile.
+// Divide assigns offerable placements and slots to each GPU that was discovered. It also returns the profiles that the
+// site offers, smallest first. These are the profiles in named, or every plain profile if named is empty. It returns an
+// error if a named profile does not exist on any GPU.
 func Divide(found []gpu.GPU, named []string) ([]GPU, []string, error) {
 	var gpus []GPU
 	var profiles []string

@@ -5,9 +5,9 @@ import "slices"
 // Depth limits how many waiting jobs a plan considers. The value is the default of bf_max_job_test (slurm.conf(5)).
 const Depth = 500
 
-// backfill places the first group of jobs behind the head that does not delay the head. It returns false if there is
-// none. A job that wants a profile for which an earlier job waits on the same node is not placed there, because
-// slurmctld would give the slice to the earlier job, and that job could delay the head.
+// backfill places the first group of jobs behind the head of the queue that does not delay the head. It returns false
+// if there is no such group. If an earlier job waits for the same profile on a node, the group is not placed on that
+// node, because slurmctld would give the slice to the earlier job, and that job could delay the head.
 func (p *planner) backfill(head int) bool {
 	earlier := demand{}
 	for i, group := range byStart(p.jobs[head:]) {
@@ -31,10 +31,10 @@ func (p *planner) backfill(head int) bool {
 	return false
 }
 
-// searches are the failed searches for jobs that need several slices, by the index of the first job.
+// searches records the failed searches for jobs that need several slices, by the index of the first job.
 type searches map[int]*search
 
-// search is the last of these searches for some jobs, and how many there have been.
+// search records the last failed search for a group of jobs, and the number of searches for the group.
 type search struct {
 	jobs []*Job
 	kept *Reservation
@@ -42,13 +42,13 @@ type search struct {
 }
 
 // maxSearches limits how often a plan searches for the slices of a job behind the head. Such a search visits every node
-// for each component of a het job. Without a limit it would be repeated after every job that is placed, 500 times in a
-// plan.
+// for each component of a het job. Without a limit, the search would be repeated after every placed job, up to 500
+// times per plan.
 const maxSearches = 8
 
-// again reports whether to search for jobs that start together, and records the search. It returns false if the same
-// search has failed before, since there is less room now, and after maxSearches searches. The next plan begins with new
-// counts.
+// again reports whether to search for spots for a group of jobs, and records the search. It returns false if the same
+// search has failed before, since even fewer spots are free now. It also returns false after maxSearches searches. Each
+// plan starts with new counts.
 func (t searches) again(k int, jobs []*Job, r *Reservation) bool {
 	if len(jobs) == 1 && jobs[0].slices() == 1 {
 		return true

@@ -7,7 +7,7 @@ import (
 	"caelum/internal/place"
 )
 
-// counted is a policy that counts how often it is asked.
+// counted is a policy that counts its calls.
 type counted struct{ n *int }
 
 func (c counted) Choose(s *place.Situation, r place.Request) place.Choice {
@@ -31,8 +31,8 @@ func het(id, het uint32, nodes int, profile string) *Job {
 	return j
 }
 
-// A component without slices that requests a million nodes, which are outside the cluster, costs as much as one that
-// requests as many nodes as there are.
+// A component without slices that requests a million nodes, which are outside the cluster, costs no more to plan than a
+// component that requests all nodes of the cluster.
 func TestComponentOfAnySize(t *testing.T) {
 	cost := func(nodes int) (n int) {
 		jobs := []*Job{het(1, 1, 1, "1g.5gb"), het(2, 1, nodes, "")}

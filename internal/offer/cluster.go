@@ -9,14 +9,14 @@ import (
 	"caelum/internal/place"
 )
 
-// Cluster holds the GPUs of one or more nodes that a plan covers, and what is on them.
+// Cluster holds the GPUs of the nodes that a plan covers, and the instances on these GPUs.
 type Cluster struct {
 	// Situation is the input of the policy. Its Pool holds the GPUs of all nodes. Make sets Behind, the jobs that wait
-	// behind the one that is placed. Other callers of Find set it themselves.
+	// behind the job to be placed. Other callers of Find must set Behind themselves.
 	place.Situation
 	Policy place.Policy
 	Nodes  [][]int // the GPUs of each node, as indices in the pool
-	// parts are the parts of the pool, by nodes. Jobs that can run on the same nodes share one.
+	// parts caches the parts of the pool, by nodes. Jobs that can run on the same nodes share a part.
 	parts map[string]*part
 	// Making is the longest time from a job's start until its slices exist, in seconds.
 	Making float64
@@ -40,9 +40,9 @@ func NewCluster(policy place.Policy, nodes ...[]place.GPU) *Cluster {
 // Spot is a placement on a GPU, where the GPU is an index in the pool.
 type Spot = place.Spot
 
-// Find asks the policy where a job goes. It withholds the room of the reservation r (nil: none) from the job, unless
-// the job ends before the reservation begins. Nothing is changed. Without spots, why is the policy's answer. It is
-// empty for a job of several slices.
+// Find asks the policy where to place a job. Unless the job ends before the reservation r begins, Find does not use the
+// reserved spots. r may be nil. Find changes nothing. If it returns no spots, why is the policy's result, which is
+// empty for a job with several slices.
 func (c *Cluster) Find(j *Job, r *Reservation) (spots []Spot, why place.Choice) {
 	if len(j.Wants) == 0 {
 		return nil, why
@@ -73,8 +73,8 @@ func (c *Cluster) offerable(s Spot) bool {
 	return c.Pool.GPU(s.GPU).Offerable.Has(s.Placement)
 }
 
-// choose asks the policy for the profile and then for its equivalent profiles on other GPU models, until one can start
-// now. Otherwise it returns the first answer that is not Nowhere.
+// choose asks the policy to place the profile, then its equivalent profiles on other GPU models, until one of them can
+// start now. If none can start now, it returns the first result that is not Nowhere.
 func (c *Cluster) choose(s *place.Situation, w Want, runs float64) (choice place.Choice) {
 	for _, name := range append([]string{w.Profile}, w.Alternatives...) {
 		next := c.Policy.Choose(s, place.Request{Profile: name, Duration: runs})
@@ -88,7 +88,7 @@ func (c *Cluster) choose(s *place.Situation, w Want, runs float64) (choice place
 	return choice
 }
 
-// chooseOnNodes asks the policy where a job of one slice goes that can run on some nodes only.
+// chooseOnNodes asks the policy where to place a one-slice job that can run on some nodes only.
 func (c *Cluster) chooseOnNodes(j *Job) place.Choice {
 	p := c.part(c.nodesNow(j))
 	s := c.Situation
@@ -100,10 +100,10 @@ func (c *Cluster) chooseOnNodes(j *Job) place.Choice {
 	return choice
 }
 
-// part is the pool of some of the nodes.
+// part is a pool of the GPUs of some nodes.
 type part struct {
 	gpus  []int
-	index map[int]int // by GPU, its index in gpus
+	index map[int]int // maps a GPU to its index in gpus
 	pool  *place.Pool
 }
 
@@ -158,7 +158,8 @@ func (c *Cluster) situationOn(gpus []int) place.Situation {
 	return s
 }
 
-// findSeveral finds spots for a job of several slices, for all or none: on the fullest nodes that hold its share.
+// findSeveral finds spots for all slices of a job with several slices, or for none. It uses the fullest nodes on which
+// the job's share fits.
 func (c *Cluster) findSeveral(j *Job) (all []Spot) {
 	nodes := c.nodesNow(j)
 	free := make([]int, len(c.Nodes))
@@ -205,7 +206,7 @@ func (c *Cluster) nodesOf(j *Job) []int {
 	return all
 }
 
-// nodesNow returns the nodes of a job on which nothing but slices keeps it from starting.
+// nodesNow returns the nodes on which a job lacks at most slices.
 func (c *Cluster) nodesNow(j *Job) []int { return without(c.nodesOf(j), j.DeferredNodes) }
 
 // without removes some nodes from a list. It changes the list.
@@ -220,7 +221,7 @@ func without(nodes, some []int) []int {
 	return slices.DeleteFunc(nodes, func(n int) bool { return n >= 0 && n < len(out) && out[n] })
 }
 
-// findTogether finds spots on some GPUs for the slices that a job wants on one node, for all or none.
+// findTogether finds spots on the given GPUs for all slices that a job wants on one node, or for none.
 func (c *Cluster) findTogether(gpus []int, j *Job) (all []Spot) {
 	s := c.situationOn(gpus)
 	for _, w := range c.bySize(j.Wants) {
@@ -237,7 +238,7 @@ func (c *Cluster) findTogether(gpus []int, j *Job) (all []Spot) {
 	return all
 }
 
-// bySize puts the largest profiles first, because they are hardest to place.
+// bySize sorts the largest profiles first, because they are the hardest to place.
 func (c *Cluster) bySize(wants []Want) []Want {
 	if len(wants) == 1 {
 		return wants

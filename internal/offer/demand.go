@@ -2,10 +2,10 @@ package offer
 
 import "slices"
 
-// demand has, by profile and node, the smallest number of slices on one node that an earlier job waits for.
+// demand maps a profile and a node to the smallest number of slices per node for which an earlier job waits.
 type demand map[wanted]int
 
-// wanted is a profile on a node, by the name under which it is offered. With the node everywhere it is a profile on any
+// wanted is a profile on a node, under the name that is offered. If the node is everywhere, it is a profile on any
 // node.
 type wanted struct {
 	profile string
@@ -28,9 +28,9 @@ func (d demand) addAll(jobs []*Job) {
 	}
 }
 
-// restrict restricts a job to the nodes on which slurmctld could not start an earlier job with the slices of this one.
-// It returns nil if these nodes are too few. An earlier job that wants more slices of a profile than would be on offer
-// on a node cannot start there.
+// restrict restricts a job to the nodes on which slurmctld could not give the job's slices to an earlier job. It
+// returns nil if there are too few such nodes. An earlier job cannot start on a node if it wants more slices of a
+// profile than would be offered there.
 func (d demand) restrict(c *Cluster, plan *Plan, j *Job) *Job {
 	if len(j.Wants) == 0 {
 		return j
@@ -65,10 +65,10 @@ func (d demand) restrictAll(c *Cluster, plan *Plan, jobs []*Job) (all []*Job) {
 	return all
 }
 
-// has reports whether an earlier job that could use a profile on this node waits for it.
+// has reports whether an earlier job waits for a profile that it could use on this node.
 func (d demand) has(profile string, node int) bool { return d.least(profile, node) > 0 }
 
-// least returns the smallest number of slices of a profile on this node for which a job waits; 0 if there is no such
+// least returns the smallest number of slices of a profile for which a job waits on this node, or 0 if there is no such
 // job.
 func (d demand) least(profile string, node int) int {
 	here, anywhere := d[wanted{profile, node}], d[wanted{profile, everywhere}]

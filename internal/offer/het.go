@@ -6,8 +6,8 @@ import (
 	"caelum/internal/place"
 )
 
-// FindAll finds spots for jobs that start together, for all or none. If there are several jobs, each gets nodes of its
-// own, and the policy chooses the spots on these nodes.
+// FindAll finds spots for all of the jobs, which start together, or for none. If there are several jobs, each job gets
+// separate nodes, and the policy chooses the spots on these nodes.
 func (c *Cluster) FindAll(jobs []*Job, r *Reservation) (all [][]Spot, why place.Choice) {
 	if len(jobs) > 1 {
 		return c.AssignNodes(jobs, alike(jobs, func(j *Job, n int) []Spot {
@@ -42,10 +42,11 @@ func alike[T any](jobs []*Job, find func(j *Job, n int) T) func(k, n int) T {
 	}
 }
 
-// AssignNodes gives each job nodes that no other of the jobs has, provided that slurmctld would start them there. It
-// returns the spots of each job. The first job gets the first nodes that leave enough nodes for the others, and so on.
-// room returns the spots of the k-th job on a node, nil if there are none; AssignNodes calls it once for each job and
-// node. A job with OutsideCluster gets the nodes that the others leave. The result is nil if there is no such choice.
+// AssignNodes assigns disjoint sets of nodes to the jobs, provided that slurmctld would start them there, and returns
+// the spots of each job. The first job gets the first nodes that leave enough nodes for the other jobs, and so on. room
+// returns the spots of the k-th job on a node, or nil if there are none. AssignNodes calls room once for each job and
+// node. A job with OutsideCluster gets the nodes that the other jobs do not use. The result is nil if no such
+// assignment exists.
 func (c *Cluster) AssignNodes(jobs []*Job, room func(k, n int) []Spot) [][]Spot {
 	m := matching{rooms: make([][]int, len(jobs)), holder: slices.Repeat([]int{vacant}, len(c.Nodes))}
 	spots := make([]map[int][]Spot, len(jobs))
@@ -86,22 +87,21 @@ func (c *Cluster) AssignNodes(jobs []*Job, room func(k, n int) []Spot) [][]Spot 
 	return all
 }
 
-// matching assigns nodes to jobs, each node to at most one job. For each node that they assign, its methods visit the
-// rooms of every job at most once.
+// matching assigns nodes to jobs, each node to at most one job. For each assigned node, its methods visit the candidate
+// nodes of every job at most once.
 type matching struct {
-	rooms  [][]int // by job, the nodes on which there is room, ascending
-	holder []int   // by node, the job to which it is assigned, or vacant or settled
+	rooms  [][]int // by job: the nodes on which its slices fit, ascending
+	holder []int   // by node: the job to which the node is assigned, or vacant or settled
 }
 
-// vacant is the holder of a node that no job has. settled is the holder of a node that is not moved to another job any
-// more.
+// vacant is the holder of a node that is assigned to no job. settled is the holder of a node whose assignment is final.
 const (
 	vacant  = -1
 	settled = -2
 )
 
-// augment assigns one more node to the k-th job, and moves other jobs if necessary. seen are the jobs that cannot be
-// moved. If augment fails, it adds the jobs that it has tried to move.
+// augment assigns one more node to the k-th job, and moves other jobs if necessary. seen marks the jobs that cannot be
+// moved. If augment fails, it also marks the jobs that it has tried to move.
 func (m *matching) augment(k int, seen []bool) bool {
 	seen[k] = true
 	for _, n := range m.rooms[k] {
@@ -119,8 +119,8 @@ func (m *matching) augment(k int, seen []bool) bool {
 	return false
 }
 
-// settle lets the k-th job keep the first nodes, up to need, that leave enough nodes for the others. Unless extra is
-// set, the job already has this number of nodes, and gives up one of them for each node that it keeps.
+// settle assigns the first nodes that leave enough nodes for the other jobs to the k-th job for good, up to need nodes.
+// Unless extra is set, the job already has this number of nodes, and gives up one of them for each node that it keeps.
 func (m *matching) settle(k, need int, extra bool) (kept []int) {
 	seen := make([]bool, len(m.rooms))
 	for _, n := range m.rooms[k] {
@@ -159,9 +159,9 @@ func (m *matching) last(k int) int {
 	return vacant
 }
 
-// starts reports whether slurmctld would start jobs on the spots that were found for them, once these are on offer.
-// slurmctld takes the jobs in their order. For each it takes the first nodes that have the slices and that no earlier
-// job has (backfill.c, 22.05.8).
+// starts reports whether slurmctld would start jobs on the spots that were found for them, once these spots are
+// offered. slurmctld processes the jobs in order. For each job it takes the first nodes that offer the slices and that
+// no earlier job uses (backfill.c, 22.05.8).
 func (c *Cluster) starts(jobs []*Job, all [][]Spot) bool {
 	nodeOf := c.nodeOf()
 	free := map[wanted]int{}

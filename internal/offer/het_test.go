@@ -11,7 +11,7 @@ import (
 	"caelum/internal/place"
 )
 
-// TestComponents checks that either all components of a het job are on offer, each on nodes of its own, or none is.
+// TestComponents checks that slices are offered to all components of a het job, each on separate nodes, or to none.
 func TestComponents(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	two := component(2, 1, "1g.5gb")
@@ -77,7 +77,7 @@ func nodeUntil(b *mig.Model, end float64) []place.GPU {
 	return gpus
 }
 
-// component returns a component of a het job (0: none) that runs for 50 s.
+// component returns a component of the het job het that runs for 50 s. If het is 0, it returns an ordinary job.
 func component(id, het uint32, profile string, on ...int) *Job {
 	return &Job{
 		ID:            id,
@@ -89,14 +89,14 @@ func component(id, het uint32, profile string, on ...int) *Job {
 	}
 }
 
-// TestComponentsStart checks that slurmctld starts the components that are on offer.
+// TestComponentsStart checks that slurmctld starts the components whose slices are offered.
 func TestComponentsStart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := drawNodes(t)
 		jobs := drawHetJobs(t, nodes)
 		cl := NewCluster(place.Reach, nodes...)
 		p := Make(cl, jobs, false)
-		free := make([]map[string]int, len(nodes)) // the counts that slurmctld has
+		free := make([]map[string]int, len(nodes)) // slurmctld's counts
 		for n := range nodes {
 			free[n] = map[string]int{}
 			for _, k := range cl.Nodes[n] {
@@ -113,7 +113,7 @@ func TestComponentsStart(t *testing.T) {
 	})
 }
 
-// drawHetJobs makes het jobs of one to three components.
+// drawHetJobs makes random het jobs of one to three components.
 func drawHetJobs(t *rapid.T, nodes [][]place.GPU) (jobs []*Job) {
 	for het := range uint32(rapid.IntRange(1, 4).Draw(t, "jobs")) {
 		for range rapid.IntRange(1, 3).Draw(t, "components") {
@@ -133,8 +133,8 @@ func drawHetJobs(t *rapid.T, nodes [][]place.GPU) (jobs []*Job) {
 	return jobs
 }
 
-// mustBeServedTogether checks that all components are served, or none, and that no two of them are on the same node. It
-// reports whether they are served.
+// mustBeServedTogether checks that either all components are served or none, and that no two components share a node.
+// It reports whether the components are served.
 func mustBeServedTogether(t *rapid.T, nodeOf []int, group []*Job, all [][]Spot) bool {
 	used := map[int]uint32{}
 	got := 0
@@ -155,8 +155,8 @@ func mustBeServedTogether(t *rapid.T, nodeOf []int, group []*Job, all [][]Spot) 
 	return got > 0
 }
 
-// mustStart starts components as backfill does, with the free counts of each node. Backfill takes the components in
-// their order, and for each the first nodes that have its slices and that no earlier component has (backfill.c,
+// mustStart starts components as backfill does, with the free counts of each node. Backfill processes the components in
+// order. For each it takes the first nodes that offer its slices and that no earlier component uses (backfill.c,
 // 22.05.8).
 func mustStart(t *rapid.T, group []*Job, free []map[string]int) {
 	taken := map[int]bool{}
@@ -175,8 +175,8 @@ func mustStart(t *rapid.T, group []*Job, free []map[string]int) {
 	}
 }
 
-// TestComponentsFindNodes checks that a het job that is alone in the queue is served if there is a choice of a node for
-// each component with which slurmctld would start it.
+// TestComponentsFindNodes checks that a het job that is the only job in the queue is served if some assignment of nodes
+// to its components exists with which slurmctld would start the job.
 func TestComponentsFindNodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := drawNodes(t)
@@ -190,8 +190,8 @@ func TestComponentsFindNodes(t *testing.T) {
 	})
 }
 
-// drawNamedComponents makes the components of a het job, some of which name a node. slurmctld keeps a node that one
-// component names from the others (proc_req.c, 22.05.8).
+// drawNamedComponents makes the components of a random het job, some of which request a node by name. slurmctld does
+// not give such a node to the other components (proc_req.c, 22.05.8).
 func drawNamedComponents(t *rapid.T, nodes [][]place.GPU) (jobs []*Job) {
 	named := map[int]bool{}
 	for range rapid.IntRange(2, 3).Draw(t, "components") {
@@ -218,7 +218,7 @@ func drawNamedComponents(t *rapid.T, nodes [][]place.GPU) (jobs []*Job) {
 	return jobs
 }
 
-// canStart tries every choice of nodes for jobs that start together.
+// canStart tries every assignment of nodes to jobs that start together.
 func canStart(cl *Cluster, jobs []*Job) bool {
 	all := make([][]Spot, len(jobs))
 	used := map[int]bool{}

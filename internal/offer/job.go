@@ -7,7 +7,7 @@ import (
 	"caelum/internal/place"
 )
 
-// Job is a job that waits.
+// Job is a waiting job.
 type Job struct {
 	ID            uint32
 	Wants         []Want // the slices that the job needs on each of its nodes
@@ -18,22 +18,22 @@ type Job struct {
 	DeferredNodes []int
 	// NoOfferNodes are the nodes of DeferredNodes on which nothing is offered for the job until it can start.
 	NoOfferNodes []int
-	// ReadyAt has, for the other nodes of DeferredNodes, when the resources that the job lacks are expected to be free,
-	// in seconds. Until then the slices that are kept for the job are lent to jobs that end before. On a node without
-	// an entry, the job is expected to be ready at any time.
+	// ReadyAt maps the other nodes of DeferredNodes to the time, in seconds, at which the resources that the job lacks
+	// are expected to be free. Until that time, the slices that are kept for the job are lent to jobs that end earlier.
+	// If a node has no entry, the resources may become free at any time.
 	ReadyAt map[int]float64
-	// FreedAt has, for nodes of DeferredNodes, when jobs with slices are expected to leave the resources that the job
-	// lacks, in seconds. On other nodes of DeferredNodes no room is reserved for the job.
+	// FreedAt maps nodes of DeferredNodes to the time, in seconds, at which jobs with slices are expected to release
+	// the resources that the job lacks. On the other nodes of DeferredNodes, no spots are reserved for the job.
 	FreedAt map[int]float64
-	// SingletonKey limits which jobs are placed together: a plan places at most one job of each key. 0: no limit.
+	// SingletonKey limits which jobs are placed together: a plan places at most one job per key. 0 means no limit.
 	SingletonKey uint64
 	RunTime      float64 // the expected run time, in seconds; +Inf: unknown
 	TimeLimit    float64 // the time limit, in seconds; +Inf: none
-	// Het is the same for all components of a het job, which are neighbours in the queue; 0: the job is no component.
-	// All components start at the same time or none does. No two of them start on the same node: only slurmctld's
-	// backfill starts them, and it reserves the nodes of each component (backfill.c, 22.05.8). A component may want
-	// nodes only and no slices. OutsideCluster means that such a component can start on a node outside the cluster when
-	// none of its nodes here is left.
+	// Het is the same for all components of a het job, which are adjacent in the queue. It is 0 for a job that is not a
+	// component. The components start only together. No two of them start on the same node: only slurmctld's backfill
+	// starts components, and it reserves the nodes of each component (backfill.c, 22.05.8). A component may want nodes
+	// without slices. OutsideCluster means that such a component can start on a node outside the cluster if none of its
+	// nodes in the cluster is left.
 	Het            uint32
 	OutsideCluster bool
 }
@@ -42,8 +42,8 @@ type Job struct {
 type Want struct {
 	Profile string
 	Count   int
-	// Alternatives are the equivalent profiles on other GPU models. One of them is used if there is no room for
-	// Profile. It is then offered under the name Profile.
+	// Alternatives are the equivalent profiles on other GPU models. If Profile does not fit, one of them is used and
+	// offered under the name in Profile.
 	Alternatives []string
 }
 
@@ -75,8 +75,8 @@ func byStart(jobs []*Job) iter.Seq2[int, []*Job] {
 	}
 }
 
-// RequestedAs returns the name under which a job with these wants requested what it was given as profile. slurmctld
-// counts the slice under this name.
+// RequestedAs returns the profile name under which a job with these wants requested a slice that was placed as profile.
+// slurmctld counts the slice under this name.
 func RequestedAs(wants []Want, profile string) string {
 	for _, w := range wants {
 		if w.Profile == profile {
@@ -101,13 +101,13 @@ func (j *Job) slices() (n int) {
 	return n * j.nodes()
 }
 
-// request returns a job in the form that the policy needs.
+// request converts a job to the input of a policy.
 func (j *Job) request() place.Request {
 	return place.Request{Profile: j.Wants[0].Profile, Duration: j.RunTime}
 }
 
-// Alike reports whether two jobs have the same spots on every node, because they want the same slices and have the same
-// run times.
+// Alike reports whether two jobs would get the same spots on every node, because they want the same slices and have the
+// same run times.
 func (j *Job) Alike(o *Job) bool {
 	same := func(a, b Want) bool {
 		return a.Profile == b.Profile && a.Count == b.Count && slices.Equal(a.Alternatives, b.Alternatives)
@@ -115,7 +115,7 @@ func (j *Job) Alike(o *Job) bool {
 	return j.RunTime == o.RunTime && j.TimeLimit == o.TimeLimit && slices.EqualFunc(j.Wants, o.Wants, same)
 }
 
-// onNode returns the share of a job on one of its nodes as a job.
+// onNode returns a job's share on one of its nodes as a separate job.
 func (j *Job) onNode(node int) *Job {
 	one := *j
 	one.EligibleNodes, one.DeferredNodes, one.Nodes = []int{node}, nil, 1

@@ -6,12 +6,12 @@ import (
 	"caelum/internal/mig"
 )
 
-// This file keeps room for a job that lacks something other than slices, such as CPUs or memory. The slices of the job
-// are on offer, so that slurmctld plans the other resources for the job. They are lent to the jobs that end before it
-// is expected to start.
+// This file keeps spots for a job that lacks something other than slices, such as CPUs or memory. The job's slices are
+// offered, so that slurmctld plans the other resources for the job. Meanwhile they are lent to jobs that end before
+// this job is expected to start.
 
-// keep places a group of jobs that lacks something other than slices, and records that its room is kept. It reports
-// whether it did. A plan keeps the room of one group only.
+// keep places a group of jobs that lacks something other than slices, and records that the group's spots are kept. It
+// returns false if it does not place the group. A plan keeps spots for one group only.
 func (p *planner) keep(head int, group []*Job) bool {
 	if p.plan.Kept != nil ||
 		!slices.ContainsFunc(group, func(j *Job) bool { return len(j.DeferredNodes) > len(j.NoOfferNodes) }) {
@@ -24,8 +24,8 @@ func (p *planner) keep(head int, group []*Job) bool {
 	return placed
 }
 
-// ifReady returns the jobs as if nothing but slices kept them from starting, on the nodes on which slices are kept for
-// them.
+// ifReady returns copies of the jobs that treat the nodes with kept slices as if the jobs lacked nothing but slices
+// there.
 func ifReady(jobs []*Job) []*Job {
 	all := make([]*Job, len(jobs))
 	for k := range jobs {
@@ -36,7 +36,8 @@ func ifReady(jobs []*Job) []*Job {
 	return all
 }
 
-// kept returns the room of jobs that were placed as ifReady returned them. At is when they are expected to start.
+// kept returns a reservation for jobs that were placed as ifReady returned them. Its field At is the time at which they
+// are expected to start.
 func (p *planner) kept(head int, group []*Job) *Reservation {
 	nodeOf := p.nodeOf()
 	r := &Reservation{Job: head, At: p.Now}
@@ -57,16 +58,16 @@ func (c *Cluster) deferred(jobs []*Job) bool {
 	})
 }
 
-// unreservable reports whether no reservation is possible for one of these jobs: on too many nodes it lacks something
-// else that is not expected to become free.
+// unreservable reports whether no reservation is possible for one of these jobs: on too many nodes, the job lacks a
+// resource other than slices that is not expected to become free.
 func (c *Cluster) unreservable(jobs []*Job) bool {
 	return slices.ContainsFunc(jobs, func(j *Job) bool {
 		return len(j.DeferredNodes) > 0 && len(c.nodesNow(j))+len(j.FreedAt) < j.nodes() && !j.OutsideCluster
 	})
 }
 
-// lendKept gives the kept room to jobs that would otherwise wait and that end before the room is needed. If it lends
-// any of the room, the jobs for which the room was kept are no longer planned.
+// lendKept gives the kept spots to jobs that would otherwise wait and that end before the spots are needed. If it lends
+// any of these spots, the jobs for which they were kept are removed from the plan.
 func (p *planner) lendKept() {
 	first, owners := Components(p.jobs, p.plan.Kept.Job)
 	theirs := p.plan.Spots[first : first+len(owners)]
@@ -86,8 +87,8 @@ func (p *planner) lendKept() {
 	}
 }
 
-// placeBorrowers places the jobs that end before the kept room is needed. The first of the jobs for which it is kept is
-// the first-th of the queue.
+// placeBorrowers places the jobs that end before the kept spots are needed. first is the queue index of the first job
+// for which the spots are kept.
 func (p *planner) placeBorrowers(first int) {
 	earlier := demand{}
 	for k, group := range byStart(p.jobs) {
@@ -111,7 +112,7 @@ func (p *planner) placeBorrowers(first int) {
 	}
 }
 
-// keptOffer is an offer that was withdrawn while its room may be lent.
+// keptOffer is an offer that is withdrawn while its spot may be lent.
 type keptOffer struct {
 	Spot
 	end  float64 // when the job on the spot is expected to end, in seconds
@@ -138,7 +139,7 @@ func (p *planner) offerAgain(o keptOffer) {
 	}
 }
 
-// isFree reports whether a placement overlaps nothing that is busy or blocked.
+// isFree reports whether a spot overlaps neither busy placements nor blocked units.
 func (c *Cluster) isFree(s Spot) bool {
 	g := c.Pool.GPU(s.GPU)
 	return g.Model.Open(g.Busy, g.Blocked)&mig.Layout(0).With(s.Placement) != 0

@@ -11,9 +11,9 @@ import (
 	"caelum/internal/place"
 )
 
-// TestLendSound checks plans for jobs that lack something else on some nodes: the plan can be carved, the slices of
-// every planned job are on offer, no two jobs have the same slice, the kept room is lent only to jobs that end before,
-// and the pool is unchanged afterwards.
+// TestLendSound checks plans for jobs that lack something other than slices on some nodes: the plan can be carved, the
+// slices of every planned job are offered, no two jobs have the same slice, the kept spots are lent only to jobs that
+// end in time, and the pool is the same after planning as before.
 func TestLendSound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := drawNodes(t)
@@ -42,7 +42,7 @@ func TestLendSound(t *testing.T) {
 	})
 }
 
-// drawLacking sets the time limit of a job, and on which nodes it lacks something other than slices.
+// drawLacking randomly sets the time limit of a job, and the nodes on which the job lacks something other than slices.
 func drawLacking(t *rapid.T, j *Job, nodes int) {
 	j.TimeLimit = float64(rapid.IntRange(1, 300).Draw(t, "limit"))
 	j.RunTime = j.TimeLimit
@@ -62,7 +62,7 @@ func drawLacking(t *rapid.T, j *Job, nodes int) {
 	}
 }
 
-// mustHaveOwnOffers checks that each planned job has spots of its own, which are free and on offer.
+// mustHaveOwnOffers checks that the spots of each planned job are free and offered, and that no two jobs share a spot.
 func mustHaveOwnOffers(t *rapid.T, gpus []place.GPU, jobs []*Job, p Plan) {
 	owner := map[Spot]uint32{}
 	planned := map[int]mig.Layout{}
@@ -79,7 +79,7 @@ func mustHaveOwnOffers(t *rapid.T, gpus []place.GPU, jobs []*Job, p Plan) {
 	}
 }
 
-// mustLendInTime checks that the jobs to which kept room is lent end before the room is needed.
+// mustLendInTime checks that the jobs to which kept spots are lent end before the spots are needed.
 func mustLendInTime(t *rapid.T, gpus []place.GPU, jobs []*Job, p Plan) {
 	r := p.Kept
 	if r == nil || p.Spots[r.Job] != nil || math.IsInf(r.At, 1) {

@@ -8,17 +8,18 @@ import (
 	"caelum/internal/place"
 )
 
-// Make makes the plan. The waiting jobs come first, in their order, each placed by the policy. For the first job that
-// has to wait, Make reserves the room that is free first, or the room for which the policy holds the job. Jobs behind
-// it may use room that is free again before the reservation begins; if strict, they get nothing.
+// Make makes the plan. It first places the waiting jobs with the policy, in queue order. For the first job that has to
+// wait, Make reserves the spots that become free first, or the spot for which the policy holds the job. Jobs behind
+// this job may use spots that will be free again before the reservation begins. If strict is set, these jobs get no
+// spots.
 //
-// slurmctld knows profiles and nodes only. It gives an offer to the first job that wants the profile, on the first node
-// that has it. Make therefore offers only what slurmctld will give to the jobs for which it is planned. The next plan
-// offers the rest.
+// slurmctld sees only profiles and nodes. It gives an offered slice to the first job that wants the profile, on the
+// first node that offers the profile. Make therefore offers only slices that slurmctld will give to the intended jobs.
+// The next plan offers the remaining slices.
 //
-// Room for which no job waits is offered speculatively, to jobs that are yet to come, but only as profiles for which no
-// job waits. Otherwise slurmctld would give a waiting job what the policy denied it, or give another job a place that
-// the policy did not choose. The pool of the cluster is unchanged afterwards.
+// Units for which no job waits are offered speculatively, for jobs that are submitted later, but only as profiles for
+// which no job waits. Otherwise slurmctld could give a waiting job a slice that the policy refused, or a slice at a
+// spot that the policy did not choose. After Make, the cluster's pool is the same as before.
 func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 	p := newPlanner(c, jobs, strict)
 	defer p.restore()
@@ -33,18 +34,18 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 	return p.plan
 }
 
-// planner has a plan that is being made. The jobs that are placed so far are busy in the pool of the cluster.
+// planner holds an unfinished plan. The spots of the jobs placed so far are busy in the cluster's pool.
 type planner struct {
 	*Cluster
 	jobs   []*Job
 	strict bool
 	plan   Plan
-	behind int               // how many of the jobs behind a job the policy considers
-	before map[int]place.GPU // the GPUs that have changed, as they were
-	// singletons are the keys of which a job is placed: see Job.SingletonKey.
+	behind int               // how many of the jobs behind the placed job the policy considers
+	before map[int]place.GPU // the earlier state of the GPUs that have changed
+	// singletons contains the keys of the jobs that are already placed: see Job.SingletonKey.
 	singletons map[uint64]bool
 	searched   searches
-	passed     int // how many heads of the queue were passed over after a search for a reservation
+	passed     int // how many heads of the queue were skipped after a search for a reservation
 }
 
 func newPlanner(c *Cluster, jobs []*Job, strict bool) *planner {
@@ -65,7 +66,7 @@ func newPlanner(c *Cluster, jobs []*Job, strict bool) *planner {
 	}
 }
 
-// restore sets the cluster to the state that it had before the plan.
+// restore resets the cluster to its state before the plan.
 func (p *planner) restore() {
 	p.Behind, p.parts = nil, nil
 	for k, g := range p.before {
@@ -73,9 +74,9 @@ func (p *planner) restore() {
 	}
 }
 
-// placeQueue places the jobs of the queue, until one of them has to wait and no job behind it can be placed without a
-// delay for it. After each job that backfill places, it tries the head of the queue again, since there may now be a
-// better reservation.
+// placeQueue places the jobs of the queue until a job has to wait and no job behind it can be placed without delaying
+// it. After each job that backfill places, it tries the head of the queue again, since there may now be a better
+// reservation.
 func (p *planner) placeQueue() {
 	for head := 0; head < len(p.jobs); {
 		_, group := Components(p.jobs, head)
@@ -88,17 +89,18 @@ func (p *planner) placeQueue() {
 	}
 }
 
-// decided reports whether the k-th job needs no spots: it has some, or its user has another job in the plan.
+// decided reports whether the k-th job needs no spots, because it already has spots or another job with its
+// SingletonKey is in the plan.
 func (p *planner) decided(k int) bool {
 	return p.plan.Spots[k] != nil || p.singletons[p.jobs[k].SingletonKey]
 }
 
-// mustWait places the group of jobs at the head of the queue, or reserves room for it. It returns false if the next
-// group becomes the head: this one is placed, or no room can be reserved for it.
+// mustWait places the group of jobs at the head of the queue, or reserves spots for the group. It returns false if the
+// next group becomes the head, because this group is placed or no spots can be reserved for it.
 func (p *planner) mustWait(head int, group []*Job) bool {
 	if p.plan.Reserved != nil && len(group) > 1 {
-		// The jobs that were placed behind the head have left its reservation as it was. A search for another
-		// reservation would be most expensive for a het job.
+		// The jobs that were placed behind the head did not change its reservation. Searching for another reservation
+		// would be very expensive for a het job.
 		return true
 	}
 	p.plan.Reserved = nil
@@ -116,12 +118,13 @@ func (p *planner) mustWait(head int, group []*Job) bool {
 	return true
 }
 
-// maxPassed limits how many jobs that lack something else a plan passes over after a search for a reservation, since
-// such a search may visit every node.
+// maxPassed limits how many jobs that lack something other than slices a plan skips after it has searched for a
+// reservation, since such a search may visit every node.
 const maxPassed = 32
 
-// place places a group of jobs beside the reservation r (nil: none), all or none. The first of them is the k-th of the
-// queue. The group may have other nodes than in the queue. If there is no room, why is the answer of the policy.
+// place places all jobs of a group, or none, without delaying the reservation r, which may be nil. The first job of the
+// group is the k-th of the queue. The nodes of the group's jobs may differ from those in the queue. If the group does
+// not fit, why is the policy's result.
 func (p *planner) place(k int, group []*Job, r *Reservation) (placed bool, why place.Choice) {
 	p.setBehind(k + len(group))
 	all, why := p.FindAll(group, r)
@@ -140,7 +143,7 @@ func (p *planner) place(k int, group []*Job, r *Reservation) (placed bool, why p
 	return true, why
 }
 
-// setBehind sets the jobs that the policy may consider: those from the k-th on.
+// setBehind passes the jobs from the k-th on to the policy, as the jobs that wait behind.
 func (p *planner) setBehind(k int) {
 	p.Behind = nil
 	for _, j := range p.jobs[k:] {
@@ -153,7 +156,7 @@ func (p *planner) setBehind(k int) {
 	}
 }
 
-// offer adds the offer of a spot to a job to the plan, and makes the spot busy.
+// offer adds an offer of the spot for the job to the plan, and marks the spot as busy.
 func (p *planner) offer(s Spot, j *Job) {
 	if _, saved := p.before[s.GPU]; !saved {
 		p.before[s.GPU] = p.Pool.GPU(s.GPU)
@@ -166,10 +169,10 @@ func (p *planner) offer(s Spot, j *Job) {
 	}
 }
 
-// filterByQueueOrder withdraws the offers that slurmctld would give to another job than the one for which they are
-// planned. The first job that wants a profile gets it on the first node that offers it and on which the job may run.
-// Suppose that an earlier job is planned on a later node, and may run on the node of this job too. This job then has to
-// wait until the earlier job has started. If one component of a het job has to wait, all its components wait.
+// filterByQueueOrder withdraws the offers that slurmctld would give to a job other than the intended one. The first job
+// that wants a profile gets a slice on the first node that offers the profile and on which the job may run. If an
+// earlier job is planned on a later node, and may also run on the node of this job, this job has to wait until the
+// earlier job has started. If one component of a het job has to wait, all its components wait.
 func (p *planner) filterByQueueOrder() {
 	nodeOf := p.nodeOf()
 	name := func(at Spot) string { return p.plan.Name(p.Pool.GPU(at.GPU).Model, at) }

@@ -41,7 +41,8 @@ func TestServeInOrder(t *testing.T) {
 			t.Errorf("%s: served %v, want %v", c.what, got, c.served)
 		}
 	}
-	// If a job that may run on both nodes were planned on the second, slurmctld would give it the offer on the first.
+	// If a job that may run on both nodes were planned on the second node, slurmctld would give the job the slice that
+	// is offered on the first.
 	full := node()
 	for i := range everything(b).Indices() {
 		if b.ProfileOf(i) == "4g.20gb" {
@@ -57,7 +58,8 @@ func TestServeInOrder(t *testing.T) {
 }
 
 // TestFewerThanTheFirstWants checks that a job that needs several slices on a node, and has to wait for an unknown
-// time, does not keep fewer slices from other jobs: slurmctld could not start it with these.
+// time, does not block a smaller number of slices for other jobs, because slurmctld could not start the job with these
+// slices.
 func TestFewerThanTheFirstWants(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	node := func(full, empty int) (gpus []place.GPU) {
@@ -91,8 +93,9 @@ func TestFewerThanTheFirstWants(t *testing.T) {
 	}
 }
 
-// TestKeptForOne checks that room is kept and offered for the first job that can start nowhere now because it lacks
-// something other than slices. For the next such job no room is kept, and jobs that can start get the rest.
+// TestKeptForOne checks that spots are kept and offered for the first job that cannot start on any node now because it
+// lacks something other than slices. For the next such job no spots are kept, and jobs that can start get the remaining
+// spots.
 func TestKeptForOne(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	gpus := func() []place.GPU {
@@ -123,8 +126,8 @@ func TestKeptForOne(t *testing.T) {
 	}
 }
 
-// TestAnotherModel checks that the equivalent profile of another GPU model is offered under the requested name if there
-// is no room for the requested profile, and that an earlier job that wants the requested name gets it first.
+// TestAnotherModel checks that the equivalent profile of another GPU model is offered under the requested name if the
+// requested profile does not fit, and that an earlier job that wants the requested name gets the slice first.
 func TestAnotherModel(t *testing.T) {
 	a, h := plain(t, "A100-40GB"), plain(t, "H100-80GB")
 	job := func(id uint32, or ...string) *Job {
@@ -142,7 +145,7 @@ func TestAnotherModel(t *testing.T) {
 		first  place.GPU
 		jobs   []*Job
 		served []uint32
-		as     int // of the H100, how many are on offer as 2g.10gb
+		as     int // the number of H100 slices offered as 2g.10gb
 	}{
 		{"no room on its own model", full, []*Job{job(1, "2g.20gb"), job(2, "2g.20gb")}, []uint32{1, 2}, 2},
 		{"the job named its profile", full, []*Job{job(1)}, []uint32{}, 0},
@@ -170,7 +173,7 @@ func TestAnotherModel(t *testing.T) {
 			t.Errorf("%s: %d on offer as 2g.10gb, want %d", c.what, as, c.as)
 		}
 	}
-	// After a restart the agent finds room for the equivalent profiles that the jobs were given.
+	// After a restart the agent finds spots for the equivalent profiles that the jobs had received.
 	spots, ok := Pack([]place.GPU{free}, []*Job{job(1, "2g.20gb"), job(2, "2g.20gb"), job(3, "2g.20gb")})
 	if !ok || len(spots) != 3 {
 		t.Errorf("three slices on an empty H100: %v", spots)

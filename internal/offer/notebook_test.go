@@ -16,8 +16,8 @@ import (
 // TestNotebook runs testdata/node/*.txt. Commands:
 //
 //	node board=MODEL   a GPU per line, drawn; an idle instance follows as idle=3g.20gb@4
-//	plan               a job per line: id profile count [profile count ...]. The offers, and the jobs that are served
-//	pack               a job per line: where its slices are
+//	plan               a job per line: id profile count [profile count ...]. Prints the offers and the served jobs
+//	pack               a job per line. Prints the spots of its slices
 func TestNotebook(t *testing.T) {
 	datadriven.Walk(t, "testdata/node", func(t *testing.T, path string) {
 		var gpus []place.GPU

@@ -10,21 +10,21 @@ import (
 
 // Plan is the result of Make.
 type Plan struct {
-	// Offers has one set of placements per GPU.
+	// Offers contains one set of placements per GPU.
 	Offers []mig.Layout
-	// AdvertisedAs has the names of the placements that are offered under the profile that their job requested instead
-	// of their own.
+	// AdvertisedAs contains the profile names of placements that are offered under the profile that their job
+	// requested, not under their own profile.
 	AdvertisedAs map[Spot]string
-	// Spots are, by job in the order of the queue, the spots of the job; nil: it has to wait.
+	// Spots contains the spots of each job in queue order, or nil for a job that has to wait.
 	Spots [][]Spot
-	// Reserved is the room that is reserved for the first job that has to wait; nil: no job has to wait.
+	// Reserved is the reservation for the first job that has to wait, or nil if no job has to wait.
 	Reserved *Reservation
-	// Kept is the room that is kept for a job that lacks something other than slices, and until when it is lent; nil:
-	// none.
+	// Kept describes the spots that are kept for a job that lacks something other than slices, and the time until which
+	// they are lent. It is nil if no spots are kept.
 	Kept *Reservation
 }
 
-// Name returns the name under which a placement on a GPU of this GPU model is offered.
+// Name returns the profile name under which a placement on a GPU of model b is offered.
 func (p Plan) Name(b *mig.Model, at Spot) string {
 	if name, ok := p.AdvertisedAs[at]; ok {
 		return name
@@ -32,7 +32,7 @@ func (p Plan) Name(b *mig.Model, at Spot) string {
 	return b.ProfileOf(at.Placement)
 }
 
-// Counts returns the number of offered placements by the name under which they are offered.
+// Counts returns the number of offered placements for each profile name under which they are offered.
 func (p Plan) Counts(gpus []place.GPU) map[string]int {
 	n := map[string]int{}
 	for k, l := range p.Offers {
@@ -43,8 +43,8 @@ func (p Plan) Counts(gpus []place.GPU) map[string]int {
 	return n
 }
 
-// Check returns an error if the offers cannot all be carved: every offer must fit beside everything that is busy and
-// every other offer.
+// Check returns an error if the offers cannot all be carved: every offer must fit beside all busy placements and all
+// other offers.
 func (p Plan) Check(gpus []place.GPU) error {
 	if len(p.Offers) != len(gpus) {
 		return fmt.Errorf("the plan has offers for %d GPUs, the node has %d", len(p.Offers), len(gpus))
@@ -72,9 +72,9 @@ func (p Plan) Check(gpus []place.GPU) error {
 	return nil
 }
 
-// Pack finds placements for all demands at the same time beside the busy ones, by job. It is needed after a restart,
-// when jobs hold what an earlier plan offered and that plan is lost. It returns false only if no such placements exist
-// ([place.Pack]).
+// Pack finds, for each job, placements that satisfy all demands together beside the busy placements. It is needed after
+// a restart, when jobs hold slices that an earlier plan offered and that plan is lost. It returns false only if no such
+// placements exist ([place.Pack]).
 func Pack(gpus []place.GPU, demands []*Job) (map[uint32][]Spot, bool) {
 	largest := NewCluster(nil, gpus)
 	var jobs []uint32
@@ -97,7 +97,7 @@ func Pack(gpus []place.GPU, demands []*Job) (map[uint32][]Spot, bool) {
 	return spots, true
 }
 
-// on returns the first of the names of a want that is a profile of one of the GPUs.
+// on returns the first profile name of a want that exists on one of the GPUs.
 func (w Want) on(gpus []place.GPU) string {
 	for _, name := range append([]string{w.Profile}, w.Alternatives...) {
 		if slices.ContainsFunc(gpus, func(g place.GPU) bool {

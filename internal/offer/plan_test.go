@@ -12,8 +12,8 @@ import (
 	"caelum/internal/place"
 )
 
-// TestSound checks every plan against a plain implementation of the rules: units as booleans, one placement after the
-// other.
+// TestSound checks every plan against a simple implementation of the rules, which stores units as booleans and checks
+// one placement after another.
 func TestSound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := drawNode(t)
@@ -25,7 +25,7 @@ func TestSound(t *testing.T) {
 		if err := plan.Check(gpus); err != nil {
 			t.Fatal(err)
 		}
-		// The slices that the served jobs need together are on offer.
+		// The offers include all slices that the served jobs need together.
 		need := map[string]int{}
 		for _, d := range jobs {
 			if slices.Contains(served(jobs, plan), d.ID) {
@@ -43,7 +43,8 @@ func TestSound(t *testing.T) {
 	})
 }
 
-// mustFit checks that offers fit on a GPU together, beside what is busy and blocked, and may be offered.
+// mustFit checks that offers are allowed, and that they fit on a GPU together, beside busy placements and blocked
+// units.
 func mustFit(t *rapid.T, gpu string, g place.GPU, offers mig.Layout) {
 	var taken [64]bool
 	for u := range taken {
@@ -108,7 +109,7 @@ func TestCheckFinds(t *testing.T) {
 	}
 }
 
-// TestPackFindsEarlierLayout checks that Pack finds room for all slices that were on the node before a restart, in any
+// TestPackFindsEarlierLayout checks that Pack finds spots for all slices that were on the node before a restart, in any
 // order.
 func TestPackFindsEarlierLayout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -10,18 +10,18 @@ import (
 	"caelum/internal/place"
 )
 
-// Reservation is the room that is reserved for the first job that cannot start, as in EASY backfill. Other jobs may use
-// the room if they end before.
+// Reservation contains the spots that are reserved for the first job that cannot start, as in EASY backfill. Other jobs
+// may use these spots if they end before the reservation begins.
 type Reservation struct {
 	Job   int     // the index of the job in the queue
-	At    float64 // when the job is expected to start, in seconds; +Inf: unknown, and no room is reserved
-	Spots []Spot  // the spots that the job gets then
+	At    float64 // when the job is expected to start, in seconds; +Inf: unknown, and no spots are reserved
+	Spots []Spot  // the spots that the job gets at that time
 
 	Beside *Reservation // the reservation of another job that also applies; nil: none
 }
 
-// Reserve returns the earliest room for a job for which Find had no spots, according to the expected ends. why is the
-// answer of Find.
+// Reserve returns the spots that are expected to become free first for a job for which Find returned no spots. why is
+// the result of Find.
 func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 	if why.Verdict == place.Hold {
 		return &Reservation{
@@ -43,8 +43,8 @@ func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 			if later && !known {
 				continue
 			}
-			// Room that is free before the job can start would be empty until then. That room is kept in another way:
-			// see lend.go.
+			// Spots that become free before the job can start would stay unused until then. Such spots are kept in
+			// another way: see lend.go.
 			if r := c.first(c.Nodes[n], j); r != nil && (!later || after <= r.At && r.At > c.Now) {
 				nodes = append(nodes, r)
 			}
@@ -61,8 +61,8 @@ func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 	return r
 }
 
-// ReserveAll returns the earliest room for jobs that start together and for which FindAll had no spots. why is the
-// answer of FindAll.
+// ReserveAll returns the spots that are expected to become free first for jobs that start together and for which
+// FindAll returned no spots. why is the result of FindAll.
 func (c *Cluster) ReserveAll(jobs []*Job, why place.Choice) *Reservation {
 	if len(jobs) == 1 {
 		return c.Reserve(jobs[0], why)
@@ -90,9 +90,9 @@ func (c *Cluster) ReserveAll(jobs []*Job, why place.Choice) *Reservation {
 			return on(k, n).Spots
 		})
 	}
-	// Room only grows with time, so bisection finds the first time. If slurmctld would start the components on other
-	// nodes than AssignNodes chose, the search may fail for a time although it succeeds for an earlier one. The
-	// reservation is then later than necessary.
+	// The set of free spots only grows with time, so bisection finds the earliest time. If slurmctld would start the
+	// components on other nodes than those that AssignNodes chose, the search may fail for a time although it succeeds
+	// for an earlier time. The reservation is then later than necessary.
 	first := sort.Search(len(times), func(i int) bool { return found(times[i]) != nil })
 	if first == len(times) {
 		return &Reservation{At: math.Inf(1)}
@@ -100,7 +100,8 @@ func (c *Cluster) ReserveAll(jobs []*Job, why place.Choice) *Reservation {
 	return &Reservation{At: times[first], Spots: slices.Concat(found(times[first])...)}
 }
 
-// first returns the earliest room on some GPUs for the slices that a job wants on one node; nil: there is never room.
+// first returns the spots on the given GPUs that become free first for the slices that a job wants on one node, or nil
+// if the slices never fit.
 func (c *Cluster) first(gpus []int, j *Job) *Reservation {
 	r := &Reservation{At: c.Now}
 	taken := map[int]mig.Layout{}
@@ -128,8 +129,8 @@ type freeSlot struct {
 	free float64
 }
 
-// slots returns the placements on some GPUs that w accepts, in the order in which they become free. If refused, it
-// returns only the busy ones, because the policy has refused the others.
+// slots returns the placements on the given GPUs that w accepts, in the order in which they become free. If refused is
+// set, it returns only busy placements, because the policy has refused the free ones.
 func (c *Cluster) slots(gpus []int, w Want, refused bool) (all []freeSlot) {
 	for _, g := range gpus {
 		b := c.Pool.GPU(g).Model
@@ -155,7 +156,7 @@ func (c *Cluster) slots(gpus []int, w Want, refused bool) (all []freeSlot) {
 	return all
 }
 
-// withhold blocks the reserved room until the caller calls the returned function.
+// withhold blocks the reserved spots until the caller calls the returned function.
 func (c *Cluster) withhold(r *Reservation) func() {
 	if math.IsInf(r.At, 1) {
 		return func() {}
@@ -165,7 +166,7 @@ func (c *Cluster) withhold(r *Reservation) func() {
 		g := c.Pool.GPU(at.GPU)
 		saved = append(saved, g)
 		g.Blocked |= g.Model.Units(at.Placement) &^ g.Model.Occupied(g.Busy)
-		g.Idle &^= g.Model.Overlapping(g.Blocked) // an idle instance there cannot be used either
+		g.Idle &^= g.Model.Overlapping(g.Blocked) // an idle instance on blocked units cannot be used either
 		c.set(at.GPU, g)
 	}
 	return func() {

@@ -9,22 +9,23 @@ import (
 	"caelum/internal/place"
 )
 
-// speculation chooses what is offered to jobs that are yet to come: the room that the queue leaves free and that is not
-// reserved. It offers no profile for which a job waits already. It offers each profile on one node only: if several
-// nodes offered it, slurmctld would choose between them, not the policy.
+// speculation chooses the offers for jobs that are submitted later. It uses the units that are neither needed by the
+// queue nor reserved. It offers no profile for which a job already waits. It offers each profile on one node only: if
+// several nodes offered it, slurmctld would choose between them, not the policy.
 type speculation struct {
 	*Cluster
 	waited demand
 	nodeOf []int // by GPU
-	// best is where the policy would place one slice of each profile. GPUs that are already filled are removed from it.
+	// best maps each profile to the spot at which the policy would place one slice. Entries on GPUs that are already
+	// filled are removed.
 	best map[string]Spot
-	on   map[string]int // on how many GPUs each profile is on offer
-	home map[string]int // the node on which each profile is on offer
+	on   map[string]int // on how many GPUs each profile is offered
+	home map[string]int // the node on which each profile is offered
 }
 
-// addSpeculative adds the speculative offers to the plan. It fills first the GPUs on which the policy would place a
-// slice of any profile, then the other GPUs, the fullest first. Small profiles are then offered on full GPUs, and large
-// ones where there is room for them.
+// addSpeculative adds the speculative offers to the plan. It first fills the GPUs on which the policy would place a
+// slice of any profile, then the other GPUs, starting with the fullest. Small profiles are thus offered on full GPUs,
+// and large profiles on GPUs where they fit.
 func (p *planner) addSpeculative() {
 	if p.plan.Reserved != nil {
 		defer p.withhold(p.plan.Reserved)()
@@ -67,7 +68,8 @@ func (p *planner) addSpeculative() {
 	}
 }
 
-// waited returns what the jobs of the queue wait for, including those that are placed: their offers are planned.
+// waited returns the profiles for which the jobs of the queue wait. It includes the jobs that are already placed,
+// because their slices are already offered.
 func (p *planner) waited() demand {
 	all := demand{}
 	for k, j := range p.jobs {
@@ -78,8 +80,8 @@ func (p *planner) waited() demand {
 	return all
 }
 
-// choose asks the policy where it would place one slice of each profile. It returns how many of these placements each
-// GPU has.
+// choose asks the policy where it would place one slice of each profile. It returns the number of these placements on
+// each GPU.
 func (s *speculation) choose() map[int]int {
 	preferred := map[int]int{}
 	var seen []*mig.Model
@@ -166,7 +168,7 @@ func (s *speculation) fill(k int, g place.GPU) (best mig.Layout) {
 	return best
 }
 
-// elsewhere reports whether a profile is on offer on another node, or the policy would place it on another node.
+// elsewhere reports whether a profile is offered on another node, or the policy would place it on another node.
 func (s *speculation) elsewhere(profile string, node int) bool {
 	if at, ok := s.best[profile]; ok {
 		return s.nodeOf[at.GPU] != node
@@ -175,8 +177,8 @@ func (s *speculation) elsewhere(profile string, node int) bool {
 	return ok && home != node
 }
 
-// worth returns the worth of placements of a profile on a GPU, at most 1. It is less if the profile is already on offer
-// on another GPU, or if the policy would place it on another GPU.
+// worth returns the worth of placements of a profile on a GPU, at most 1. The worth is lower if the profile is already
+// offered on another GPU, or if the policy would place it on another GPU.
 func (s *speculation) worth(profile string, gpu int, placements mig.Layout) float64 {
 	elsewhere := s.on[profile]
 	if at, ok := s.best[profile]; ok {

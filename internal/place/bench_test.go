@@ -16,7 +16,7 @@ import (
 )
 
 // loaded returns a pool under load: jobs of the uniform mix arrive at the offered load and stay for an hour on average.
-// Jobs that find no room leave.
+// Jobs that do not fit are dropped.
 func loaded(b testing.TB, gpus int, load float64) *place.Situation {
 	model := placetest.PlainA100(b)
 	pool := place.NewPool(make([]place.GPU, gpus))
@@ -85,7 +85,7 @@ func cpuTime(b *testing.B) (stop func()) {
 	}
 }
 
-// BenchmarkOneGPU makes a decision on one GPU that has a 3g.20gb.
+// BenchmarkOneGPU measures a decision on one GPU that holds a 3g.20gb.
 func BenchmarkOneGPU(b *testing.B) {
 	model := placetest.PlainA100(b)
 	i, _ := model.Placement("3g.20gb", 4)
@@ -96,7 +96,7 @@ func BenchmarkOneGPU(b *testing.B) {
 	}
 }
 
-// Benchmark6212 makes a decision among 6212 GPUs under load.
+// Benchmark6212 measures a decision among 6212 GPUs under load.
 func Benchmark6212(b *testing.B) {
 	s := loaded(b, 6212, 1)
 	layouts := map[mig.Layout]bool{}
@@ -128,7 +128,7 @@ func Benchmark6212(b *testing.B) {
 	}
 }
 
-// Benchmark16 makes a decision for the head of a long queue on 16 GPUs.
+// Benchmark16 measures a decision for the head of a long queue on 16 GPUs.
 func Benchmark16(b *testing.B) {
 	s := loaded(b, 16, 0.95)
 	for _, name := range place.Names() {

@@ -12,10 +12,10 @@ import (
 	"caelum/internal/place/placetest"
 )
 
-// The definitions of the policies, in terms of the sets of intervals of the oracle.
+// This file defines the policies in terms of the oracle's sets of intervals.
 
-// acquisition returns how an instance can be acquired, from 0 (an idle one) to 2 (idle ones have to be destroyed); -1:
-// it cannot.
+// acquisition returns how an instance can be acquired, from 0 (reuse an idle instance) to 2 (destroy idle instances
+// first), or -1 if it cannot be acquired.
 func acquisition(o placetest.PlainGPU, x placetest.Interval) int {
 	switch {
 	case !o.Fits(o.Busy, x):
@@ -28,7 +28,7 @@ func acquisition(o placetest.PlainGPU, x placetest.Interval) int {
 	return 2
 }
 
-// spot is a candidate. The numbers of cost are compared in their order; less is better.
+// spot is a candidate. The numbers in cost are compared in order. Lower is better.
 type spot struct {
 	gpu  int
 	at   placetest.Interval
@@ -99,7 +99,8 @@ func (q question) shares(b *mig.Model) []float64 {
 	return w
 }
 
-// definitions rank the candidates, by policy. Ties go to the lowest GPU, then to the lowest start.
+// definitions contains the function with which each policy ranks the candidates. Ties go to the lowest GPU, then to the
+// lowest start.
 var definitions = map[string]func(q question) []spot{
 	"first-fit": func(q question) []spot {
 		return q.by(anywhere, func(placetest.PlainGPU, int, placetest.Interval) []float64 { return nil })

@@ -1,6 +1,7 @@
-// Package place chooses the GPU and the start for one GPU instance. It is pure: it takes the state of the GPUs and
-// returns a choice. It never makes or destroys an instance (package gpu does), never stops or moves a job (package
-// reconfigure plans that), never decides which job is next, and never decides what is offered (package offer does).
+// Package place chooses the GPU and the start (first unit) for one GPU instance. It is pure: it takes the state of the
+// GPUs and returns a choice. It never makes or destroys an instance (package gpu does), never stops or moves a job
+// (package reconfigure plans that), never decides which job is next, and never decides which placements are offered
+// (package offer does).
 //
 // Files:
 //
@@ -28,17 +29,18 @@
 // # Why the start matters
 //
 // MIG instances cannot be moved. A 1g.5gb on the first unit of an empty A100 blocks the only start of 4g.20gb as long
-// as its job runs, although seven units are free. On the seventh unit it leaves room for a 4g.20gb and a 2g.10gb:
+// as its job runs, although seven units are free. A 1g.5gb on the seventh unit leaves enough space for a 4g.20gb and a
+// 2g.10gb:
 //
 //	|1g.5gb|......|......|......|......|......|......|......|   21 of 78 maximal layouts within reach
 //	|......|......|......|......|......|......|1g.5gb|......|   33 of 78
 //
-// The driver's own choice does not help: when asked for seven 1g instances, an H100 put them at 6, 4, 5, 0, 1, 2, 3.
+// The driver's own choice does not help: on an H100, it put seven 1g instances at the starts 6, 4, 5, 0, 1, 2, 3.
 //
 // # Acquisition cost
 //
 // Creating an instance takes 0.13 to 0.24 s, destroying one 0.10 to 0.22 s (A30, A100). There are three ways to get a
-// placement, from cheap to expensive ([Acquisition]). The cheapest comes first, on whichever GPU has it:
+// placement, from cheap to expensive ([Acquisition]). The policies prefer the cheapest way that any GPU allows:
 //
 //	Reuse    there is an idle instance of the profile
 //	Carve    the units are free
@@ -46,14 +48,14 @@
 //
 // Among the candidates of the cheapest way, the [Policy] decides. The exceptions are fragaware, which compares load and
 // fragmentation first, and the policies that use the expected ends (lifetime, scarcity, qla). The latter consider all
-// candidates, and use the acquisition cost as a tie-break. Half a second is little compared with the hour that a job
-// may wait for a placement that was used because an idle instance was there. In simulations with instances that stay
-// (churn on 16 A100s, FIFO, exact ends), taking the cheapest way first makes waits 29 to 55% longer with lifetime, and
-// 24 to 128% longer with qla.
+// candidates, and use the acquisition cost as a tie-break. Half a second is little compared with the hour that a later
+// job may have to wait if a placement is used only because it holds an idle instance. In simulations in which instances
+// remain after their jobs (churn on 16 A100s, FIFO, exact ends), taking the cheapest way first makes waits 29 to 55%
+// longer with lifetime, and 24 to 128% longer with qla.
 //
 // # Policies
 //
-// The policies with their files and their inputs, from few to many:
+// The policies, their files and their inputs, ordered by the number of inputs:
 //
 //	first-fit, driver        layouts.go     the lowest GPU
 //	best-fit                 layouts.go     free units
@@ -74,11 +76,12 @@
 // the product of the reaches of the GPUs. The product remains largest with the candidate that leaves its own GPU the
 // largest share of its reach, after/before. An instance that completes a GPU with only one layout left costs nothing
 // (1/1). The first instance on an empty A100 costs more than half (33/78). The policy therefore packs instances without
-// a rule for that, and it compares different GPU models fairly. An example with one 1g.5gb:
+// a separate rule for packing, and compares different GPU models fairly. An example with one 1g.5gb:
 //
 //	gpu 0  |......|......|......|......|......|......|......|......|   78 -> 33
 //	gpu 1  |4g.20gb====================|2g.10gb======|......|......|    2 -> 1
 //	gpu 2  |7g.40gb================================================|    full
 //
-// It goes to GPU 1. Ties go to the candidate that closes fewer placements (CC), then to the lowest GPU and start.
+// The policy places the 1g.5gb on GPU 1. Ties go to the candidate that blocks fewer placements (CC), then to the lowest
+// GPU and start.
 package place

@@ -13,22 +13,22 @@ type GPU struct {
 	// Busy are the placements that are taken: leased, pending for a job that slurmctld has started, or in use by
 	// something other than Caelum.
 	Busy mig.Layout
-	// Blocked is the mask of the units that are taken by something that is no placement of this GPU model, or by an
-	// instance that cannot be destroyed.
+	// Blocked is the mask of the units that are occupied by an instance that cannot be destroyed, or that matches no
+	// placement of this GPU model.
 	Blocked uint64
-	// Idle are the instances without a lease. Using one of them again costs nothing, and each may be destroyed when its
-	// room is needed. Busy and Idle do not overlap, and together they are a legal layout.
+	// Idle are the instances without a lease. Reusing an idle instance costs nothing, and an idle instance may be
+	// destroyed when its units are needed. Busy and Idle do not overlap, and together they are a legal layout.
 	Idle mig.Layout
-	// Ends has, by placement, when the busy instances are expected to end (seconds; +Inf: unknown). nil: all are
-	// unknown.
+	// Ends contains, for each placement, the time at which its busy instance is expected to end, in seconds, or +Inf if
+	// unknown. If Ends is nil, all end times are unknown.
 	Ends []float64
 	// Offerable are the placements that may be offered: those of the profiles that the site configures. Policies do not
-	// use it; package offer rejects a choice that is not among them.
+	// read Offerable. Package offer rejects a choice that is not in Offerable.
 	Offerable mig.Layout
 }
 
-// Hold makes placement i, which must be possible, busy until end (seconds; +Inf: unknown). It removes the idle
-// instances in its way. Other GPUs may share the list of ends, so it is copied.
+// Hold makes placement i, which must be possible, busy until end (seconds, or +Inf if unknown). It removes the idle
+// instances that are in the way of i. It copies Ends, because other GPU values may share the list.
 func (g *GPU) Hold(i int, end float64) {
 	g.Idle = (g.Idle &^ g.InTheWay(i)).Without(i)
 	g.Busy = g.Busy.With(i)
@@ -36,7 +36,8 @@ func (g *GPU) Hold(i int, end float64) {
 	g.Expect(i, end)
 }
 
-// Expect sets when busy placement i is expected to end (seconds; +Inf: unknown). It changes the list of ends in place.
+// Expect sets the time at which busy placement i is expected to end (seconds, or +Inf if unknown). It changes Ends in
+// place.
 func (g *GPU) Expect(i int, end float64) {
 	if g.Ends == nil {
 		if math.IsInf(end, 1) {
@@ -69,8 +70,8 @@ func (g GPU) AcquiredBy(m Acquisition, p int) mig.Layout {
 	)
 }
 
-// of returns those of the possible placements that can be acquired in exactly this way. carve are the placements that
-// are open beside the idle instances too.
+// of returns the possible placements that can be acquired in exactly this way. carve contains the placements that fit
+// beside the busy and the idle instances.
 func (m Acquisition) of(possible, carve, idle mig.Layout) mig.Layout {
 	switch m {
 	case Reuse:
@@ -82,7 +83,7 @@ func (m Acquisition) of(possible, carve, idle mig.Layout) mig.Layout {
 	}
 }
 
-// AcquisitionOf returns how placement i can be acquired; false if it cannot.
+// AcquisitionOf returns how placement i can be acquired, or false if it cannot be acquired.
 func (g GPU) AcquisitionOf(i int) (Acquisition, bool) {
 	for m := range endOfAcquisitions {
 		if g.AcquiredBy(m, g.Model.Placements[i].Profile).Has(i) {
@@ -92,9 +93,9 @@ func (g GPU) AcquisitionOf(i int) (Acquisition, bool) {
 	return 0, false
 }
 
-// InTheWay returns the idle instances that have to be destroyed before placement i can be made. These are the ones that
-// overlap it, and the ones that hold other resources that it needs (instance limit, media engines), but none that can
-// stay. Placement i must be possible beside the busy instances.
+// InTheWay returns the idle instances that have to be destroyed before placement i can be made. These are the instances
+// that overlap i, and instances that hold other resources that i needs (instance limit, media engines). Instances that
+// can stay are not included. Placement i must be possible beside the busy instances.
 func (g GPU) InTheWay(i int) mig.Layout {
 	if g.Idle.Has(i) {
 		return 0

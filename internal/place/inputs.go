@@ -1,14 +1,14 @@
 package place
 
-// Inputs are the parts of a [Situation] that a policy uses besides the pool. A caller can leave out the others.
+// Inputs tells which parts of a [Situation] a policy uses besides the pool. A caller can leave the other parts unset.
 type Inputs struct {
 	Ends    bool // when the busy instances are expected to end
 	Weights bool
 	Mean    bool // MeanDuration
-	Behind  int  // how many of the jobs that wait behind
+	Behind  int  // the number of jobs behind the request
 }
 
-// InputsOf returns the inputs of a policy.
+// InputsOf returns the inputs that a policy uses.
 func InputsOf(p Policy) Inputs {
 	if l, ok := p.(interface{ inputs() Inputs }); ok {
 		return l.inputs()

@@ -2,14 +2,15 @@ package place
 
 import "math"
 
-// The policies whose cost depends on the resulting layout only. g is the group before the placement, i the placement.
+// This file contains the policies whose cost depends only on the resulting layout. g is the group before the placement,
+// and i is the placement.
 
-// firstFit takes the lowest GPU, and on it the lowest start.
+// firstFit takes the lowest start on the lowest GPU.
 func firstFit(*Group, int) cost { return cost{} }
 
-// driver takes the lowest GPU, and on it the start that NVIDIA's driver would take: the one that leaves the most
-// placements open. This rule gives the order that was observed on an H100, where seven 1g instances were put at 6, 4,
-// 5, 0, 1, 2, 3.
+// driver takes the lowest GPU, and the start that NVIDIA's driver would take on this GPU: the start that leaves the
+// most placements open. This rule gives the order that was observed on an H100, where seven 1g instances were put at 6,
+// 4, 5, 0, 1, 2, 3.
 func driver(g *Group, i int) cost { return cost{float64(g.GPUs[0]), -float64(g.Node.With(i).CC)} }
 
 // bestFit takes the GPU that has the fewest free units left, and the driver's start on it.
@@ -28,7 +29,7 @@ func mostReach(g *Group, i int) cost {
 // mostCC leaves the most placements open on its GPU (MCC of GRMU).
 func mostCC(g *Group, i int) cost { return cost{first: -float64(g.Node.With(i).CC)} }
 
-// mostECC is mostCC with each placement weighted by how often its profile is requested (MECC of GRMU).
+// mostECC is like mostCC, but weights each placement by how often its profile is requested (MECC of GRMU).
 func mostECC(g *Group, i int, weights []float64) cost {
 	return cost{first: -g.Node.With(i).WeightedCC(weights)}
 }
@@ -39,8 +40,8 @@ func leastLost(g *Group, i int, weights []float64) cost {
 	return cost{first: g.Node.With(i).Lost(weights) - g.Node.Lost(weights)}
 }
 
-// fragStep is to what fragmentation is rounded, because the same sum of fractions may differ slightly between two
-// layouts.
+// fragStep is the precision to which fragmentation is rounded, because the rounding errors of equal sums of fractions
+// differ between layouts.
 const fragStep = 1e-9
 
 // FragAware prefers the GPUs whose load is below the threshold. Among these, or otherwise among the rest, it takes the
@@ -66,8 +67,9 @@ func (f FragAware) Choose(s *Situation, r Request) Choice {
 }
 
 // GRMU has two baskets of GPUs. Instances of a whole GPU go into the heavy basket, which may have at most a share of
-// all GPUs. All other instances go into the light basket. A basket takes an empty GPU when none of its GPUs has room.
-// Within a basket the policy is first fit (arXiv 2502.01909). The busy instances of a GPU determine its basket.
+// all GPUs. All other instances go into the light basket. A basket takes an empty GPU when the instance fits on none of
+// its GPUs. Within a basket the policy is first fit (arXiv 2502.01909). The busy instances of a GPU determine its
+// basket.
 type GRMU struct{ Heavy float64 }
 
 func (GRMU) with(share float64) Policy { return GRMU{Heavy: share} }

@@ -9,12 +9,13 @@ const unknownDuration = 1e7
 func (r Request) duration() float64 { return min(r.Duration, unknownDuration) }
 
 // maxMeanDurations limits how much of a duration counts, in mean durations of recent jobs. With qla, the values 1, 2
-// and 4 differ little. Without a limit, the mean waits of lifetime are 6% longer where three of ten jobs have no time
+// and 4 differ little. Without this limit, the mean waits with lifetime are 6% longer if three of ten jobs have no time
 // limit (load 0.7 and 0.85, seeds 1 to 3).
 const maxMeanDurations = 2.0
 
-// counted returns how much of the duration of a request counts, in seconds: at most maxMeanDurations recent mean
-// durations. Other jobs start and end in the meantime, so a slot that is busy for longer costs no more.
+// counted returns the part of a request's duration that counts, in seconds: at most maxMeanDurations times the recent
+// mean duration. During a longer time, other jobs start and end anyway, so a slot that is busy for longer does not cost
+// more.
 func (s *Situation) counted(r Request) float64 {
 	if s.MeanDuration > 0 {
 		return min(r.duration(), maxMeanDurations*s.MeanDuration)
@@ -22,27 +23,26 @@ func (s *Situation) counted(r Request) float64 {
 	return r.duration()
 }
 
-// Lifetime places instances together that end at similar times. Slurm limits when a job ends. For each slot j (a
-// profile at a start) of a GPU, it is therefore known when everything that overlaps it will have ended: F_j. A job that
-// takes a placement and is expected to end at e keeps every slot j that overlaps the placement from being used for e -
-// max(now, F_j) longer than without the job. The policy takes the placement with the smallest sum of these times, where
-// each slot counts with its size in units:
+// Lifetime places instances that end at similar times next to each other. Since Slurm limits run times, the time at
+// which all instances that overlap a slot j (a profile at a start) will have ended is known: F_j. A job that takes a
+// placement and is expected to end at e keeps every slot j that overlaps the placement from being used for e - max(now,
+// F_j) longer than without the job. The policy takes the placement with the smallest sum of these times, where each
+// slot counts with its size in units:
 //
 //	until 12:00 |1g====|......|2g===========|   a 1g until 11:00 beside it costs the 2g slot nothing ...
 //	until 10:00 |1g====|......|2g===========|   ... and here it costs that slot an hour
 //
 // Ties go to the cheaper acquisition, then to the larger reach, then to the lowest GPU and start. The policy needs no
-// migration and no queue, and never holds a job. The only thing that it needs to know of the past is the mean duration:
-// see counted.
+// migration and no queue, and never holds a job. From the past it uses only the mean duration: see counted.
 type Lifetime struct{}
 
 // Choose implements [Policy].
 func (Lifetime) Choose(s *Situation, r Request) Choice {
 	d := s.counted(r)
 	best := none
-	// Slots that nothing overlaps cost the same on every GPU of a group. Their cost is a bound for the whole group, and
-	// the exact cost if the placement overlaps no other slots. The GPUs of a group whose bound exceeds the best cost
-	// are not considered.
+	// Slots that no busy instance overlaps cost the same on every GPU of a group. Their cost is a lower bound for the
+	// whole group, and the exact cost if the placement overlaps no other slots. The GPUs of a group whose bound exceeds
+	// the best cost are not considered.
 	first := candidate{cost: cost{first: none.first}, gpu: -1}
 	var firstGroup *Group
 	var firstAcquisition Acquisition

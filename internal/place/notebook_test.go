@@ -19,8 +19,8 @@ import (
 //	choose POLICY [asked=(PROFILE:N,...)]
 //	                       lines of profiles, placed one after the other; asked is how often each was requested
 //	                       recently. Then the GPUs
-//	end                    lines GPU PROFILE@START: a job ends, its instance remains, idle. Then the GPUs
-//	pack                   lines of profiles: placed all together or not at all. Then the GPUs as they would be
+//	end                    lines GPU PROFILE@START: a job ends, and its instance becomes idle. Then the GPUs
+//	pack                   lines of profiles: all are placed or none. Then the GPUs as they would be afterwards
 //
 // Rewrite with: go test ./internal/place -run Notebook -rewrite
 func TestNotebook(t *testing.T) {

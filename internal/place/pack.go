@@ -9,15 +9,16 @@ import (
 )
 
 // Pack returns spots for instances of these profiles that fit on the GPUs together, beside the busy instances and
-// blocked units: one spot for each profile, in the order given. Idle instances are no obstacle, and those of the
-// profile are tried first. The search is exact: if Pack returns false, there are no such spots. GPUs without a GPU
-// model, and profiles that no GPU has, are allowed.
+// blocked units: one spot for each profile, in the order given. Idle instances do not block a spot, and idle instances
+// of the requested profile are tried first. The search is exact: if Pack returns false, there are no such spots. GPUs
+// without a GPU model, and profiles that no GPU has, are allowed.
 //
-// The search places the largest profiles first. The instances that remain determine which ones have been placed. A
-// state of the search is therefore given by the layouts of the GPUs, and equal GPUs are interchangeable. A state that
-// has failed is recognised again, whatever the order of equal instances and equal GPUs that leads to it. A state also
-// fails immediately if the remaining instances need more compute slices or units than all GPUs can still give. Each GPU
-// counts with the most that it can give in any layout: two 3g.20gb on an A100, for example, waste a compute slice.
+// The search places the largest profiles first, so the number of placed instances determines which instances remain.
+// The layouts of the GPUs therefore define a state of the search, and equal GPUs are interchangeable. The search
+// recognises a state that has failed before, whatever the order of equal instances and equal GPUs that led to the
+// state. A state also fails immediately if the remaining instances need more compute slices or units than all GPUs can
+// still provide. For each GPU, the search counts the most that the GPU can provide in any layout: two 3g.20gb on an
+// A100, for example, waste a compute slice.
 func Pack(gpus []GPU, profiles []string) ([]Spot, bool) {
 	p := packing{gpus: gpus, at: make([]Spot, len(profiles)), failed: map[string]bool{}, gives: map[*mig.Node]amount{}}
 	for _, g := range gpus {
@@ -110,8 +111,8 @@ func (p *packing) place(k int) bool {
 	return false
 }
 
-// enough is a bound for the rest. The remaining items of the same profile as the k-th must fit, without regard to the
-// others. There must also be enough compute slices and units for all items.
+// enough reports whether the remaining items may still fit. The remaining items of the k-th item's profile must fit,
+// ignoring all other items. There must also be enough compute slices and units for all items.
 func (p *packing) enough(k int) bool {
 	like, room := 0, 0
 	var need, have amount
@@ -136,7 +137,7 @@ func (p *packing) enough(k int) bool {
 	return room >= like && have.compute >= need.compute && have.units >= need.units
 }
 
-// give returns the largest number of compute slices, and of units, that a GPU can still give to instances of the
+// give returns the largest number of compute slices, and of units, that a GPU can still provide for instances of the
 // requested profiles.
 func (p *packing) give(b *mig.Model, n *mig.Node) amount {
 	most, known := p.gives[n]
@@ -155,7 +156,8 @@ func (p *packing) give(b *mig.Model, n *mig.Node) amount {
 }
 
 // state returns a key for the layouts of the GPUs when the k-th item is to be placed. Equal GPUs are interchangeable in
-// it. GPU models and blocked units are distinguished by the number of the first GPU that has them.
+// the key. Each combination of GPU model and blocked units is identified by the index of the first GPU with that
+// combination.
 func (p *packing) state(k int) string {
 	kinds := make([][2]uint64, 0, len(p.now))
 	for g, n := range p.now {

@@ -73,8 +73,8 @@ func mustHold(t placetest.TB, gpus []place.GPU, profiles []string, at []place.Sp
 	placetest.MustBeLegal(t, fmt.Sprint(profiles), after)
 }
 
-// TestPackOfLargeNode has 16 GPUs with exactly as many instances as fit, or one too many. A search that tries all
-// placements could not answer this.
+// TestPackOfLargeNode packs exactly as many instances as fit on 16 GPUs, or one more. A search that tries all
+// placements would take too long.
 func TestPackOfLargeNode(t *testing.T) {
 	b := placetest.PlainA100(t)
 	var gpus []place.GPU

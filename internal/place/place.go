@@ -12,7 +12,7 @@ import (
 // Request is one GPU instance that a job needs.
 type Request struct {
 	Profile string
-	// Duration is how long the job is expected to run, in seconds: its time limit, or a prediction. +Inf: unknown.
+	// Duration is the expected run time of the job in seconds: its time limit or a prediction, or +Inf if unknown.
 	Duration float64
 }
 
@@ -21,9 +21,9 @@ type Situation struct {
 	Pool *Pool
 	Now  float64 // seconds, on the scale of the GPUs' Ends
 
-	// Weights has how often each profile was requested recently; nil: all equally often.
+	// Weights contains how often each profile was requested recently. If it is nil, all profiles have the same weight.
 	Weights *Weights
-	// MeanDuration is the mean duration of the recent jobs whose duration is known, in seconds; 0: unknown.
+	// MeanDuration is the mean duration of the recent jobs whose duration is known, in seconds, or 0 if unknown.
 	MeanDuration float64
 
 	// Ordered means that no job starts before the jobs in front of it, as in a FIFO queue. Only then may a policy hold
@@ -33,7 +33,7 @@ type Situation struct {
 	Behind []Request
 }
 
-// Choice is the answer of a policy.
+// Choice is the decision of a policy about a request.
 type Choice struct {
 	Verdict   Verdict
 	GPU       int // index in the pool
@@ -44,9 +44,9 @@ type Choice struct {
 type Verdict int
 
 const (
-	Nowhere Verdict = iota // there is no room that the policy would use
+	Nowhere Verdict = iota // no placement fits that the policy would use
 	Here                   // the placement is free: start the job on it
-	Hold                   // there is room, but it is better to wait for this placement, which is not free yet
+	Hold                   // a placement fits, but waiting for this one, which is still busy, is better
 )
 
 // Policy chooses the placement of a GPU instance.
@@ -58,7 +58,7 @@ type Policy interface {
 var Reach Policy = byLayout(mostReach)
 
 // DefaultPolicy is the name of the policy that agents use if the configuration names no other. docs/results.md, "The
-// default policy", has the measurements.
+// default policy", shows the measurements.
 const DefaultPolicy = "lifetime"
 
 var policies = []struct {
@@ -115,14 +115,15 @@ func ByName(name string) (Policy, error) {
 	return nil, fmt.Errorf("no placement policy %q; there are %s", name, strings.Join(Names(), ", "))
 }
 
-// cost is the cost of a candidate. The smallest is taken. Ties go to the lowest GPU, then to the lowest start.
+// cost is the cost of a candidate. The candidate with the lowest cost is taken. Ties go to the lowest GPU, then to the
+// lowest start.
 type cost struct{ first, second float64 }
 
 func (c cost) less(o cost) bool {
 	return c.first < o.first || c.first == o.first && c.second < o.second
 }
 
-// candidate is a placement and the lowest GPU of a group that has it.
+// candidate is a placement on the lowest GPU of a group.
 type candidate struct {
 	cost
 	gpu, placement int
@@ -148,7 +149,7 @@ func (c candidate) choice() Choice {
 }
 
 // each calls visit for every group and placement of the profile that can be acquired in the cheapest way that is
-// available on any GPU. Groups that are not admitted (nil: all are) do not count.
+// available on any GPU. It skips groups for which admitted returns false. If admitted is nil, it visits all groups.
 func (p *Pool) each(profile string, admitted func(*Group) bool, visit func(g *Group, placement int)) {
 	for m := range endOfAcquisitions {
 		found := false
@@ -192,12 +193,13 @@ func (p *Pool) every(profile string, visit func(g *Group, placement int, m Acqui
 	}
 }
 
-// acquisitionCost orders placements of equal cost: first by how they are acquired, then by the reach that is left.
+// acquisitionCost orders placements of equal cost: first by the way in which they are acquired, then by the remaining
+// reach.
 func acquisitionCost(g *Group, i int, m Acquisition) float64 {
 	return float64(m)*1e6 - float64(g.Node.With(i).Reach)
 }
 
-// byLayout is a policy whose cost depends on the layout of the GPU only.
+// byLayout is a policy whose cost depends only on the layout of the GPU.
 type byLayout func(g *Group, placement int) cost
 
 // Choose implements [Policy].

@@ -57,8 +57,8 @@ func TestAcquisition(t *testing.T) {
 	})
 }
 
-// TestPoliciesChooseCheapestAcquisition checks that every policy chooses a possible placement, and finds one whenever
-// there is one. The choice has the cheapest acquisition, unless the policy uses the expected ends or compares
+// TestPoliciesChooseCheapestAcquisition checks that every policy chooses a possible placement, and finds a placement
+// whenever one exists. The choice has the lowest acquisition cost, unless the policy uses the expected ends or compares
 // fragmentation first.
 func TestPoliciesChooseCheapestAcquisition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -83,7 +83,7 @@ func TestPoliciesChooseCheapestAcquisition(t *testing.T) {
 			}
 			s := &place.Situation{Pool: place.NewPool(gpus)}
 			c := policy.Choose(s, place.Request{Profile: profile, Duration: 3600})
-			// grmu keeps some GPUs from some profiles. The other policies find a placement whenever there is one.
+			// grmu excludes some GPUs for some profiles. The other policies find a placement whenever one exists.
 			if found := c.Verdict == place.Here; found != any && (found || name != "grmu") {
 				t.Fatalf("%s: found %v, want %v", name, found, any)
 			}

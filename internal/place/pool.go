@@ -7,9 +7,9 @@ import (
 	"caelum/internal/mig"
 )
 
-// Pool is a number of GPUs of any GPU models. GPUs with the same contents form a group. A large cluster has thousands
-// of GPUs but only hundreds of layouts, so costs that depend on the layout alone are computed once for each group. A
-// Pool is not safe for concurrent use.
+// Pool is a list of GPUs, whose models may differ. GPUs with the same contents form a group. A large cluster has
+// thousands of GPUs but only hundreds of layouts, so costs that depend on the layout alone are computed once for each
+// group. A Pool is not safe for concurrent use.
 type Pool struct {
 	gpus   []member
 	groups map[contents]*Group
@@ -24,7 +24,7 @@ type Spot struct {
 	Placement int // index in the Placements of that GPU's GPU model
 }
 
-// contents is what the GPUs of a group have in common.
+// contents contains the properties that all GPUs of a group share.
 type contents struct {
 	model   *mig.Model
 	layout  mig.Layout
@@ -42,8 +42,8 @@ type modelGroups struct {
 type member struct {
 	GPU
 	group *Group
-	// free has, by placement, when everything that overlaps it will have ended (seconds; 0: nothing overlaps it, +Inf:
-	// unknown): the F of lifetime and qla.
+	// free contains, for each placement, the time at which all instances that overlap it will have ended (seconds; 0 if
+	// nothing overlaps it, +Inf if unknown). These are the values F of lifetime and qla.
 	free []float64
 }
 
@@ -56,7 +56,7 @@ type Group struct {
 
 	both  *mig.Node  // the busy and idle placements
 	clear mig.Layout // the placements that share no unit with busy placements or blocked units
-	index int        // in the groups of its GPU model
+	index int        // index among the groups of the GPU model
 }
 
 // NewPool returns a pool of GPUs. A GPU without a GPU model is in no group: nothing can be placed on it.
@@ -74,7 +74,7 @@ func (p *Pool) Len() int { return len(p.gpus) }
 // GPU returns the state of the k-th GPU.
 func (p *Pool) GPU(k int) GPU { return p.gpus[k].GPU }
 
-// Node returns the node for the busy placements of the k-th GPU; nil for a GPU without a GPU model.
+// Node returns the mig.Node for the busy placements of the k-th GPU, or nil for a GPU without a GPU model.
 func (p *Pool) Node(k int) *mig.Node {
 	if p.gpus[k].group == nil {
 		return nil
@@ -96,15 +96,15 @@ func (p *Pool) Set(k int, g GPU) {
 	m.free = g.frees(m.free)
 }
 
-// Start makes placement i of the k-th GPU busy until end (seconds; +Inf: unknown). It removes the idle instances in its
-// way.
+// Start makes placement i of the k-th GPU busy until end (seconds, or +Inf if unknown). It removes the idle instances
+// that are in the way of i.
 func (p *Pool) Start(k, i int, end float64) {
 	g := p.gpus[k].GPU
 	g.Hold(i, end)
 	p.Set(k, g)
 }
 
-// Finish frees placement i of the k-th GPU. If keep is set, its instance remains, idle.
+// Finish frees placement i of the k-th GPU. If keep is set, the instance remains as an idle instance.
 func (p *Pool) Finish(k, i int, keep bool) {
 	g := p.gpus[k].GPU
 	g.Busy = g.Busy.Without(i)
@@ -114,7 +114,7 @@ func (p *Pool) Finish(k, i int, keep bool) {
 	p.Set(k, g)
 }
 
-// Expect changes when placement i of the k-th GPU, which is busy, is expected to end (seconds; +Inf: unknown).
+// Expect changes the time at which busy placement i of the k-th GPU is expected to end (seconds, or +Inf if unknown).
 func (p *Pool) Expect(k, i int, end float64) {
 	m := &p.gpus[k]
 	if m.Ends == nil || m.Ends[i] != end {
@@ -124,8 +124,8 @@ func (p *Pool) Expect(k, i int, end float64) {
 	}
 }
 
-// FreeAt returns when everything that overlaps placement i of the k-th GPU is expected to have ended (seconds; 0: the
-// placement is free, +Inf: unknown).
+// FreeAt returns the time at which all instances that overlap placement i of the k-th GPU are expected to have ended
+// (seconds; 0 if the placement is free, +Inf if unknown).
 func (p *Pool) FreeAt(k, i int) float64 { return p.gpus[k].free[i] }
 
 func (p *Pool) join(k int, g GPU) *Group {
@@ -147,7 +147,7 @@ func (p *Pool) join(k int, g GPU) *Group {
 	return group
 }
 
-// leave removes a GPU from its group. An empty group is kept for later GPUs, but is left out of all searches.
+// leave removes a GPU from its group. If the group becomes empty, it is kept for later GPUs, but searches skip it.
 func (p *Pool) leave(k int, group *Group) {
 	at, _ := slices.BinarySearch(group.GPUs, k)
 	group.GPUs = slices.Delete(group.GPUs, at, at+1)
@@ -197,7 +197,8 @@ func (g *Group) acquisitionOf(i, p int) Acquisition {
 	return Reclaim
 }
 
-// frees computes, by placement, when everything that overlaps it will have ended (seconds). It reuses into.
+// frees computes, for each placement, the time at which all instances that overlap it will have ended, in seconds. It
+// reuses the memory of into.
 func (g GPU) frees(into []float64) []float64 {
 	into = append(into[:0], make([]float64, len(g.Model.Placements))...)
 	for j := range g.Busy.Indices() {

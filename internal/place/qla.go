@@ -7,16 +7,16 @@ import (
 
 // QLA is a queue look-ahead policy that may hold the head of the queue.
 //
-// [Lifetime] considers what a placement costs the slots around it, whichever jobs want them. The jobs that wait are
-// known, however. QLA therefore takes the most promising placements for the head of the queue, and simulates what
-// follows each of them (a rollout): the jobs behind the head are placed in their order, each by a simple rule, and
-// every instance ends when it is expected to. A placement is the better, the sooner all these jobs start.
+// [Lifetime] computes the cost of a placement for the slots that it overlaps, without regard to the waiting jobs. These
+// jobs are known, however. QLA therefore takes the most promising placements for the head of the queue, and simulates
+// the events after each of them (a rollout): the jobs behind the head are placed in order by a simple rule, and every
+// instance ends at its expected time. The sooner all these jobs start, the better the placement.
 //
 // This also answers a question that a rule about placements cannot answer: whether to place the head now at all. A
 // 1g.5gb that starts now on the last free unit of a half may keep a 4g.20gb waiting for an hour, while another unit is
 // free in a minute. QLA therefore also considers placements that are still busy. If one of them is the best, the policy
 // holds the head: the head remains first, no job behind it starts, and the policy decides again at the next event. In
-// production, an agent holds a job by not offering its slice.
+// production, an agent holds a job by not offering the job's slice.
 //
 //	candidates   the 8 free placements with the least slot cost c, and the 8 busy ones with the least c + 20 x the wait
 //	slot cost    c = sum over the slots j that overlap the placement of w_j * max(0, end - max(start, F_j)): as in
@@ -40,9 +40,9 @@ import (
 // is held.
 //
 // The constants were tuned on churn on 16 A100s with a FIFO queue at load 0.85, seeds 1 to 10, with exact ends and with
-// time limits. They are on a plateau: halving or doubling each of them changes little. The first two rows compare the
-// current policy with the one before holds were limited. The other rows are variants that were tried before that, and
-// did not pay (mean waits as ratios to best-fit, uniform6 / skew-small / bimodal / four-equal):
+// time limits. Halving or doubling any of them changes the results little. The first two rows compare the current
+// policy with the policy before holds were limited. The other rows are variants that were tried earlier and brought no
+// benefit (mean waits as ratios to best-fit, uniform6 / skew-small / bimodal / four-equal):
 //
 //	                                         exact ends             limits 1 to 6 x too long, corrected
 //	current policy                           .21 / .12 / .29 / .24  .43 / .39 / .48 / .51
@@ -53,16 +53,16 @@ import (
 //	durations drawn from what is known                              .36 / .32 / .40 / .44   at 16 times the cost
 //	expecting ends 30% later, 25% earlier                           .40 / .39 / .48 / .51, .39 / .39 / .43 / .49
 //
-// Better knowledge of the ends would help most.
+// More exact expected ends would improve the policy most.
 type QLA struct{}
 
 const (
 	qlaAhead      = 24    // how many jobs behind the head a rollout places
 	qlaCandidates = 8     // how many free, and how many busy, placements are candidates
 	qlaWhole      = 1.6   // the weight of a unit in a slot of a whole GPU
-	qlaHoldPrice  = 20.0  // the price of a second for which the head is held, in the choice of candidates
+	qlaHoldPrice  = 20.0  // the price of holding the head for one second, in the choice of candidates
 	qlaCostShare  = 0.01  // the weight of the slot cost in the score
-	qlaWaitPrice  = 300.0 // the price of a second for which a job behind the head waits, in the choice of its slot
+	qlaWaitPrice  = 300.0 // the price of one second of waiting for a job behind the head, in the choice of its slot
 	// qlaAcquisitionPrice is the price of each step from reuse to carve to reclaim, in unit-seconds.
 	qlaAcquisitionPrice = 1.0
 	// qlaHold limits how long a hold may last, in recent mean durations. With 0.1 the waits are longer; without a limit
@@ -115,8 +115,8 @@ type option struct {
 	start, price   float64
 }
 
-// setOptions sets the best free placements of a request that runs for d seconds, and the best of those that become free
-// within hold seconds, by price.
+// setOptions finds the cheapest free placements for a request that runs for d seconds, and the cheapest busy placements
+// that become free within hold seconds.
 func (sim *simState) setOptions(r Request, d, hold float64) {
 	sim.ready, sim.busy = sim.ready[:0], sim.busy[:0]
 	for k, g := range sim.gpus {
@@ -140,7 +140,8 @@ func (sim *simState) setOptions(r Request, d, hold float64) {
 	}
 }
 
-// keepBest adds o to the cheapest options, in ascending order of price. Of equal ones the earlier ones come first.
+// keepBest adds o to the cheapest options, in ascending order of price. Options of equal price keep the order in which
+// they were added.
 func keepBest(options []option, o option) []option {
 	k := len(options)
 	for k > 0 && o.price < options[k-1].price {

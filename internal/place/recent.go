@@ -1,7 +1,7 @@
 package place
 
-// Recent records the recent requests. Some policies, and the offers, prepare for more requests of the same kind. The
-// zero value has no requests.
+// Recent records the recent requests. Some policies and the speculative offers prepare for further requests of the same
+// kind. The zero value contains no requests.
 type Recent struct {
 	asked   []Request // a ring
 	next    int
@@ -34,8 +34,8 @@ func (r *Recent) Weights() *Weights {
 	return r.weights
 }
 
-// MeanDuration returns the mean duration of the requests whose duration is known, in seconds; 0 if there are none. Jobs
-// without a time limit do not count: with 1e7 s for each, one in a hundred would decide the mean.
+// MeanDuration returns the mean duration of the requests whose duration is known, in seconds, or 0 if there are none.
+// Jobs without a time limit do not count: at 1e7 s each, one such job in a hundred would dominate the mean.
 func (r *Recent) MeanDuration() float64 {
 	sum, n := 0.0, 0
 	for _, q := range r.asked {

@@ -8,8 +8,8 @@ import (
 	"caelum/internal/mig"
 )
 
-// simState is the state of a simulation: the GPUs of a situation in a form that is quick to change. It belongs to a
-// pool, so that a decision allocates no memory.
+// simState is the state of a simulation: the GPUs of a situation in a form that is fast to change. Each pool keeps one
+// simState, so that a decision allocates no memory.
 type simState struct {
 	now      float64
 	gpus     []gpuState
@@ -19,8 +19,8 @@ type simState struct {
 	simFirst []float64 // the copy of first that a rollout changes
 
 	// Rollouts differ little. When a job is placed at the same time as in an earlier rollout, most GPUs are unchanged.
-	// version identifies the changes of each GPU since the beginning of the rollout. bestSlots has, by job and GPU, the
-	// best slot that was found for a version and a time.
+	// version identifies the changes of each GPU since the beginning of the rollout. bestSlots caches, for each job and
+	// GPU, the best slot that was found for a version and a time.
 	version   []uint64
 	decision  uint64 // the number of this decision, with which every version begins
 	bestSlots []bestSlot
@@ -38,7 +38,7 @@ type gpuState struct {
 	group  *Group
 }
 
-// shape is what a simulation needs of a GPU model.
+// shape contains the data about a GPU model that a simulation needs.
 type shape struct {
 	model     *mig.Model
 	starts    [][]int // by profile: its placements
@@ -65,8 +65,8 @@ func shapeOf(b *mig.Model) *shape {
 	return sh
 }
 
-// cost returns the slot cost of placement i for a job that runs from start for d seconds, where free has the F of the
-// slots. It stops adding when the sum exceeds the limit.
+// cost returns the slot cost of placement i for a job that runs from start for d seconds, where free contains the
+// values F of the slots. It stops adding when the sum exceeds the limit.
 func (sh *shape) cost(free []float64, i int, start, d, limit float64) float64 {
 	c := 0.0
 	for _, j := range sh.conflicts[i] {
@@ -85,7 +85,7 @@ func (sh *shape) cost(free []float64, i int, start, d, limit float64) float64 {
 	return c
 }
 
-// enter sets the state to a situation.
+// enter initialises the state from a situation.
 func (sim *simState) enter(s *Situation) {
 	sim.now = s.Now
 	sim.gpus, sim.free, sim.first = sim.gpus[:0], sim.free[:0], sim.first[:0]
@@ -157,8 +157,8 @@ type bestSlot struct {
 	placement    int
 }
 
-// pick returns the GPU with the least price for the k-th job behind the head, which may start at the time from; -1:
-// there is none. bestSlots has the slot.
+// pick returns the GPU with the lowest price for the k-th job behind the head, which may start at the time from, or -1
+// if there is none. bestSlots contains the slot.
 func (sim *simState) pick(k int, from float64) (gpu int) {
 	j := &sim.behind[k]
 	gpu, best := -1, math.Inf(1)

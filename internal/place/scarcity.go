@@ -8,9 +8,9 @@ import (
 	"caelum/internal/mig"
 )
 
-// Scarcity gives time in a slot a price. The fewer slots of a profile are free at a time, the more it costs to keep one
-// of them from being used. The later the time, the less it costs, because later requests are unknown. The cost of a
-// placement is the sum, over the slots j of profile p that overlap it, of
+// Scarcity assigns a price to the time for which a slot is blocked. The fewer slots of a profile are free at a time,
+// the higher the price of blocking one of them. The price decreases with time, because later requests are unknown. The
+// cost of a placement is the sum, over the slots j of profile p that overlap it, of
 //
 //	the integral from max(now, F_j) to the expected end of
 //	    w_p * exp(-(t-now) / (1.12 * mean duration)) * (N_p(t) / (G n_p) + 0.263)^-1.88 dt
@@ -59,14 +59,14 @@ func (Scarcity) Choose(s *Situation, r Request) Choice {
 	return best.choice()
 }
 
-// market has the price of time in a slot, by profile name.
+// market contains the price of blocking a slot, by profile name.
 type market struct {
 	now, far float64
 	curves   map[string]*curve
 }
 
-// curve is the price of the time of a profile. Apart from the discount, it is constant between the times at which slots
-// become free.
+// curve is the price of a profile over time. Apart from the discount, the price is constant between the times at which
+// slots become free.
 type curve struct {
 	slots   int
 	frees   []float64 // when slots become free, ascending; now or later
@@ -117,7 +117,7 @@ func (m *market) discount(a, b float64) float64 {
 	return m.far * (math.Exp(-(a-m.now)/m.far) - math.Exp(-(b-m.now)/m.far))
 }
 
-// price returns the price of a slot of profile p from a to b (seconds).
+// price returns the price of blocking a slot of profile p from a to b (seconds).
 func (m *market) price(model *mig.Model, p int, a, b float64) float64 {
 	c := m.curves[model.Profiles[p].Name]
 	return c.until(m, b) - c.until(m, a)

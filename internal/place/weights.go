@@ -2,8 +2,8 @@ package place
 
 import "caelum/internal/mig"
 
-// Weights has how often each profile was requested, in any unit. A profile without an entry was not requested. Weights
-// is not safe for concurrent use.
+// Weights contains how often each profile was requested, in any unit. A profile without an entry was not requested.
+// Weights is not safe for concurrent use.
 type Weights struct {
 	asked map[string]float64
 	on    []modelWeights
@@ -17,8 +17,8 @@ type modelWeights struct {
 // NewWeights returns weights from counts by profile name.
 func NewWeights(asked map[string]float64) *Weights { return &Weights{asked: asked} }
 
-// WeightsOn returns the weights by profile of a GPU model. They are computed once for each model, so that a decision
-// allocates no memory.
+// WeightsOn returns the weights of the profiles of a GPU model. They are computed once for each model, so that a
+// decision allocates no memory.
 func (s *Situation) WeightsOn(b *mig.Model) []float64 {
 	w := s.Weights
 	if w == nil {

@@ -12,11 +12,11 @@ import (
 
 // running is a slice that slurmctld shows as allocated to a job on a node.
 type running struct {
-	profile string  // as the job requested it
+	profile string  // the profile that the job requested
 	end     float64 // when the job is expected to end, in Unix seconds; +Inf: unknown
 }
 
-// runningOn returns the slices of jobs by node, in the order of their expected ends.
+// runningOn returns the slices of jobs on each node, ordered by expected end.
 func runningOn(jobs []slurm.Job, now time.Time) map[string][]running {
 	on := map[string][]running{}
 	for _, j := range jobs {
@@ -39,13 +39,14 @@ func runningOn(jobs []slurm.Job, now time.Time) map[string][]running {
 	return on
 }
 
-// maxSlices limits how many slices of a job count on a node, because the number comes from the user's request. 16 GPUs
-// hold at most 112 slices.
+// maxSlices limits how many slices of a job are counted on a node, because users choose this number in their requests.
+// 16 GPUs hold at most 112 slices.
 const maxSlices = 112
 
-// fillEnds sets the expected ends of the busy slices of a node from the jobs on the node, if the node's text shows no
-// ends. An agent leaves the ends out of the text where users may not see the jobs of other users. It is not known which
-// of several slices of the same profile ends first: they get the ends in the order of their GPUs and starts.
+// fillEnds sets the expected ends of a node's busy slices from the jobs on the node, if the node's text does not
+// contain ends. An agent leaves the ends out of the text if users may not see the jobs of other users. If a node has
+// several slices of the same profile, fillEnds cannot tell which slice ends first, and assigns the ends in the order of
+// the slices' GPUs and starts.
 func fillEnds(gpus []place.GPU, jobs []running) {
 	for _, g := range gpus {
 		if slices.ContainsFunc(g.Ends, func(end float64) bool { return !math.IsInf(end, 1) }) {

@@ -72,7 +72,7 @@ func busyUntil(t *testing.T, ends map[string]float64) place.GPU {
 	return g
 }
 
-// runs returns a job that has a slice, and that ends so many seconds after the time of the snapshot.
+// runs returns a job that has a slice and ends the given number of seconds after the time of the snapshot.
 func runs(id uint32, node, profile string, end int64) slurm.Job {
 	return slurm.Job{
 		ID:      id,

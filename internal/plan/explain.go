@@ -10,7 +10,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Verdict is the reason why a job waits, in one word. It also covers jobs that do not wait.
+// Verdict is a one-word reason why a job waits. There are also verdicts for jobs that do not wait.
 type Verdict string
 
 const (
@@ -20,15 +20,15 @@ const (
 	Unreadable  Verdict = "unreadable"   // the job's request cannot be read
 	NotEligible Verdict = "not-eligible" // slurmctld would not start the job even on an empty cluster
 	Nowhere     Verdict = "nowhere"      // no eligible node, even if all slices were free
-	OnOffer     Verdict = "on-offer"     // slurmctld can start the job when it next goes through the queue
-	Planned     Verdict = "planned"      // the job's slices will shortly be on offer
-	First       Verdict = "first"        // the first job that has to wait: room is reserved for it
-	Behind      Verdict = "behind"       // there is room, but an earlier job gets it
-	Lacks       Verdict = "lacks"        // there is room, but something else keeps the job from starting there
-	NoRoom      Verdict = "no-room"      // there is no room
+	OnOffer     Verdict = "on-offer"     // slurmctld can start the job in its next scheduling cycle
+	Planned     Verdict = "planned"      // the job's slices will be offered shortly
+	First       Verdict = "first"        // the first job that has to wait: its slices are reserved
+	Behind      Verdict = "behind"       // its slices are free, but an earlier job gets them
+	Lacks       Verdict = "lacks"        // its slices are free, but the job lacks something else there
+	NoRoom      Verdict = "no-room"      // its slices are not free
 )
 
-// Explanation is the answer of Explain about one job.
+// Explanation is the result of Explain for one job.
 type Explanation struct {
 	Job     uint32  `json:"job"`
 	State   string  `json:"state"`
@@ -37,19 +37,22 @@ type Explanation struct {
 	Verdict Verdict `json:"verdict"`
 	// Text is the explanation as a sentence for users.
 	Text string `json:"text"`
-	// Place is the position of the job among the Of jobs that wait for slices; 0: the job is not among them.
+	// Place is the job's position among the jobs that wait for slices, whose number is Of. 0 means that the job does
+	// not wait for slices.
 	Place int `json:"place,omitempty"`
 	Of    int `json:"of,omitempty"`
 	// On are the nodes on which the job's slices are, are planned or are reserved.
 	On []string `json:"on,omitempty"`
-	// At is when the job can start if the jobs in its way end as expected, in Unix seconds; 0: unknown.
+	// At is the time at which the job can start if the jobs in its way end as expected, in Unix seconds, or 0 if
+	// unknown.
 	At int64 `json:"at,omitempty"`
-	// Before is the id of the waiting job that gets the room first.
+	// Before is the id of the waiting job that gets the free GPU units first.
 	Before uint32 `json:"before,omitempty"`
-	// BackUntil is until when the job comes after all other jobs, in Unix seconds, because slurmctld did not start it
-	// while its slices were on offer. 0: it does not come after them, or no agent has published it.
+	// BackUntil is the time, in Unix seconds, until which the job comes after all other jobs, because slurmctld did not
+	// start it while its slices were offered. 0 means that the job keeps its position, or that no agent has published
+	// the time.
 	BackUntil int64 `json:"back_until,omitempty"`
-	// Held is true if job_submit.lua or an agent holds the job. An agent then releases it.
+	// Held is true if job_submit.lua or an agent holds the job. An agent will release such a job.
 	Held bool `json:"held,omitempty"`
 }
 
@@ -60,7 +63,7 @@ func (e *Explanation) set(v Verdict, format string, args ...any) bool {
 }
 
 // Explain returns why the job with this id waits, according to the plan that the agents make from the same snapshot.
-// The error is slurm.ErrNoJob if the snapshot has no such job.
+// The error is slurm.ErrNoJob if the snapshot does not contain the job.
 func Explain(snapshot Snapshot, policy place.Policy, id uint32) (Explanation, error) {
 	k := slices.IndexFunc(snapshot.Queue.All, func(j slurm.Job) bool { return j.ID == id })
 	if k < 0 {

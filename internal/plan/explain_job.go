@@ -8,8 +8,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// The explanations that need no plan: the job has started or ended, or slurmctld would not start it even if its slices
-// were on offer. Each function returns false if it has no explanation.
+// This file contains the explanations that need no plan: the job has started or ended, or slurmctld would not start the
+// job even if its slices were offered. Each function returns false if it has no explanation.
 
 // explainState explains a job that is not pending.
 func (e *Explanation) explainState(j slurm.Job) bool {
@@ -35,7 +35,7 @@ func (e *Explanation) explainState(j slurm.Job) bool {
 	return false
 }
 
-// explainNotEligible explains a job that could not start even if its slices were on offer.
+// explainNotEligible explains a job that could not start even if its slices were offered.
 func (e *Explanation) explainNotEligible(s Snapshot, w slurm.Waiting) bool {
 	return e.explainEndedComponents(s, w) ||
 		e.explainRequest(s, w) ||
@@ -43,7 +43,7 @@ func (e *Explanation) explainNotEligible(s Snapshot, w slurm.Waiting) bool {
 		e.explainOtherReason(s, w)
 }
 
-// explainEndedComponents explains a component of a het job of which another component has ended.
+// explainEndedComponents explains a het job component that cannot start because another component of the job has ended.
 func (e *Explanation) explainEndedComponents(s Snapshot, w slurm.Waiting) bool {
 	if w.HetJob == 0 {
 		return false
@@ -88,7 +88,7 @@ func (e *Explanation) explainRequest(s Snapshot, w slurm.Waiting) bool {
 	return e.set(NoSlice, "the job requests no slice of a known size, so it does not wait for a slice")
 }
 
-// explainHold explains a job that is held and that no agent would release now.
+// explainHold explains a held job that no agent would release now.
 func (e *Explanation) explainHold(s Snapshot, w slurm.Waiting) bool {
 	other := unreadyComponent(s, w)
 	switch {
@@ -117,8 +117,8 @@ func (e *Explanation) explainHold(s Snapshot, w slurm.Waiting) bool {
 	)
 }
 
-// explainOtherReason explains a job that slurmctld would not start for a reason other than slices, or of which another
-// component is such a job.
+// explainOtherReason explains a job that slurmctld would not start for a reason other than slices, or a het job with
+// such a component.
 func (e *Explanation) explainOtherReason(s Snapshot, w slurm.Waiting) bool {
 	lacking, other := s.Queue.LacksLicense(w), unreadyComponent(s, w)
 	switch {
@@ -183,7 +183,7 @@ func (v *View) ineligibleNodes(w slurm.Waiting, nodes []slurm.Node) string {
 }
 
 // unreadyComponent returns another component of the same het job that could not start even if it had its slices, and
-// therefore keeps w from starting; nil: there is none.
+// therefore keeps w from starting, or nil if there is none.
 func unreadyComponent(snapshot Snapshot, w slurm.Waiting) *slurm.Waiting {
 	for k := range snapshot.Queue.Waiting {
 		o := &snapshot.Queue.Waiting[k]
@@ -194,7 +194,7 @@ func unreadyComponent(snapshot Snapshot, w slurm.Waiting) *slurm.Waiting {
 	return nil
 }
 
-// components lists the components of a het job that have ended, by job id, with the verb.
+// components returns the start of a sentence about these ended components of a het job: their job ids and the verb.
 func components(ids []uint32) string {
 	text := make([]string, len(ids))
 	for k, id := range ids {
@@ -206,7 +206,8 @@ func components(ids []uint32) string {
 	return "jobs " + strings.Join(text, ", ") + " have"
 }
 
-// notBefore returns from when slurmctld would start a job, as an addition to a sentence; empty if that time has passed.
+// notBefore returns a phrase with the earliest time at which slurmctld would start a job, or "" if that time has
+// passed.
 func notBefore(w slurm.Waiting, now time.Time) string {
 	if !w.Job.Eligible.After(now) {
 		return ""

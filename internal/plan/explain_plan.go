@@ -10,8 +10,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// explainByPlan explains a job that could start if its slices were on offer: by its place in the plan. wants are its
-// slices, as text.
+// explainByPlan explains, from the plan, a job that could start if its slices were offered. wants lists the job's
+// slices as text.
 func (e *Explanation) explainByPlan(snapshot Snapshot, policy place.Policy, w slurm.Waiting, wants string) {
 	back := backOf(snapshot.Nodes)
 	snapshot = behind(snapshot, func(w slurm.Waiting) bool { return snapshot.At.Before(back[entry(w)]) })
@@ -44,7 +44,7 @@ func (e *Explanation) explainByPlan(snapshot Snapshot, policy place.Policy, w sl
 }
 
 // setPlace sets the position of the job with this id among the jobs that wait for slices. It returns the index of the
-// job in the view; -1: the job is not among them.
+// job in the view, or -1 if the job is not among them.
 func (e *Explanation) setPlace(v *View, id uint32) (k int) {
 	k = -1
 	seen := map[uint32]bool{}
@@ -60,8 +60,8 @@ func (e *Explanation) setPlace(v *View, id uint32) (k int) {
 	return k
 }
 
-// hetInFront returns the id of the first het job that is earlier in the queue than w and has a partition in common with
-// it; 0: there is none.
+// hetInFront returns the id of the first het job that is earlier in the queue than w and shares a partition with w, or
+// 0 if there is none.
 func hetInFront(snapshot Snapshot, w slurm.Waiting) uint32 {
 	for _, o := range snapshot.Queue.InOrder() {
 		common := slices.ContainsFunc(o.Partitions(), func(p string) bool { return slices.Contains(w.Partitions(), p) })
@@ -75,18 +75,18 @@ func hetInFront(snapshot Snapshot, w slurm.Waiting) uint32 {
 	return 0
 }
 
-// inPlan is a job that waits for its slices, in the plan.
+// inPlan is a waiting job together with the plan that explains its wait.
 type inPlan struct {
 	*View
 	plan     offer.Plan
 	k        int          // the index of the job
-	leader   int          // the index of the first job that starts together with it
+	leader   int          // the index of the first job that starts together with the job
 	together []*offer.Job // all jobs that start together, including the job
 	wants    string       // the job's slices, as text
 }
 
-// explain explains the job: it is planned, it is the first that has to wait, its room is lent, or it has to wait for
-// other jobs or resources.
+// explain explains the job: the job is planned, it is the first job that has to wait, its slices are lent to other
+// jobs, or it has to wait for other jobs or resources.
 func (x *inPlan) explain(e *Explanation) {
 	r, kept := x.plan.Reserved, x.plan.Kept
 	switch spots := x.plan.Spots[x.k]; {
@@ -161,8 +161,8 @@ func (x *inPlan) explainFirst(e *Explanation, r *offer.Reservation) {
 	)
 }
 
-// explainWaiting explains a job that waits behind the first. The jobs that the plan places start first. The rest of the
-// room is then left for this job.
+// explainWaiting explains a job that waits behind the first. The jobs that the plan places start first, and only the
+// remaining free units are available to this job.
 func (x *inPlan) explainWaiting(e *Explanation) {
 	x.startAll(x.plan.Spots)
 	room, why := x.FindAll(x.together, nil)
@@ -174,7 +174,7 @@ func (x *inPlan) explainWaiting(e *Explanation) {
 	}
 }
 
-// explainBehind explains a job that has room on these spots, which an earlier job gets.
+// explainBehind explains a job for which these spots are free, but an earlier job gets them.
 func (x *inPlan) explainBehind(e *Explanation, spots []offer.Spot) {
 	e.On = x.On(spots)
 	front, r := x.sameProfile(x.plan, x.leader, x.k, spots), x.plan.Reserved
@@ -198,8 +198,8 @@ func (x *inPlan) explainBehind(e *Explanation, spots []offer.Spot) {
 	}
 }
 
-// explainLacking explains a job for which there is room in the pool, if only something else keeps it from starting
-// there. It returns false if that is not so.
+// explainLacking explains a job whose slices are free in the pool, but which lacks something other than slices there.
+// It returns false if this does not apply to the job.
 func (x *inPlan) explainLacking(e *Explanation) bool {
 	j := *x.Jobs[x.k]
 	if j.DeferredNodes == nil {
@@ -215,7 +215,7 @@ func (x *inPlan) explainLacking(e *Explanation) bool {
 		x.wants, strings.Join(e.On, ", "), x.deferReason(x.Waiting[x.k], spots))
 }
 
-// explainNoRoom explains a job for which there is no room. why is the answer of the policy.
+// explainNoRoom explains a job whose slices are not free. why is the policy's result.
 func (x *inPlan) explainNoRoom(e *Explanation, why place.Choice) {
 	e.set(NoRoom, "there is no room for %s", x.wants)
 	if het := x.Jobs[x.k].Het; het != 0 {
@@ -237,7 +237,8 @@ func (x *inPlan) explainNoRoom(e *Explanation, why place.Choice) {
 
 const timeUnknown = ", and the time when there will be room is unknown"
 
-// startAll makes the spots of planned jobs busy in the pool. all begins with the first job of the queue.
+// startAll makes the spots of planned jobs busy in the pool. all contains the spots of each job, starting with the
+// first job of the queue.
 func (v *View) startAll(all [][]offer.Spot) {
 	for i, spots := range all {
 		for _, s := range spots {
@@ -246,8 +247,8 @@ func (v *View) startAll(all [][]offer.Spot) {
 	}
 }
 
-// deferReason returns the reason, other than slices, why a job cannot start on the nodes of these spots. It begins with
-// the name of the first such node; empty: there is none.
+// deferReason returns the reason, other than slices, why a job cannot start on the nodes of these spots. The text
+// begins with the name of the first such node. It is empty if there is no such node.
 func (v *View) deferReason(w slurm.Waiting, spots []offer.Spot) string {
 	for _, name := range v.On(spots) {
 		m := v.Member(name)
@@ -258,9 +259,9 @@ func (v *View) deferReason(w slurm.Waiting, spots []offer.Spot) string {
 	return ""
 }
 
-// sameProfile returns the first of the jobs before the k-th that waits for one of the same profiles, and that slurmctld
-// could start on one of the nodes of room with the slices that would be on offer there; nil: there is none. front is
-// how many jobs are considered.
+// sameProfile returns the first job before the k-th that waits for one of the same profiles, and that slurmctld could
+// start on a node of room with the slices that would be offered there. It returns nil if there is no such job. front is
+// the number of jobs to consider.
 func (v *View) sameProfile(p offer.Plan, front, k int, room []offer.Spot) *offer.Job {
 	for i := range front {
 		common := slices.ContainsFunc(v.Jobs[i].Wants, func(w offer.Want) bool {
@@ -278,11 +279,10 @@ func (v *View) sameProfile(p offer.Plan, front, k int, room []offer.Spot) *offer
 	return nil
 }
 
-// never is farther away than any time limit, in seconds. slurmctld expects a job without a time limit to run for a
-// year.
+// never is longer than any time limit, in seconds. slurmctld expects a job without a time limit to run for a year.
 const never = 300 * 24 * 3600
 
-// unix returns a time in Unix seconds; 0 if it is unknown.
+// unix returns a time in Unix seconds, or 0 if the time is unknown.
 func (v *View) unix(at float64) int64 {
 	if at-v.Now > never {
 		return 0

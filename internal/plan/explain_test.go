@@ -53,7 +53,8 @@ func inHetJob7(w slurm.Waiting) slurm.Waiting {
 	return w
 }
 
-// TestExplainJob has jobs that have started or ended, or that slurmctld would not start if their slices were free.
+// TestExplainJob checks jobs that have started or ended, or that slurmctld would not start even if their slices were
+// free.
 func TestExplainJob(t *testing.T) {
 	full := node(t, "n1", a100(t, "7g.40gb@0"))
 	idle := node(t, "n3", a100(t))
@@ -98,7 +99,7 @@ func TestExplainJob(t *testing.T) {
 	}
 }
 
-// TestExplainByPlan has jobs that wait for slices.
+// TestExplainByPlan checks jobs that wait for slices.
 func TestExplainByPlan(t *testing.T) {
 	until := time.Unix(1e9+100, 0).Format(time.DateTime) // when the busy slices of a100 end
 	full := node(t, "n1", a100(t, "7g.40gb@0"))
@@ -151,7 +152,7 @@ func TestExplainByPlan(t *testing.T) {
 	})
 }
 
-// TestExplainHetJob has components of het jobs that wait for slices, and jobs behind them.
+// TestExplainHetJob checks components of het jobs that wait for slices, and jobs behind them.
 func TestExplainHetJob(t *testing.T) {
 	until := time.Unix(1e9+100, 0).Format(time.DateTime) // when the busy slices of a100 end
 	full := node(t, "n1", a100(t, "7g.40gb@0"))

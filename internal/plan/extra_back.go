@@ -11,18 +11,18 @@ import (
 )
 
 // backPrefix begins the entry in a node's Extra that lists the jobs that come after all other jobs, because slurmctld
-// did not start them while their slices were on offer on this node. An example is
-// "caelum-back=123_@1700000000;124_3-5@1700000100": each item is the job, its array tasks, and the end of that time in
-// Unix seconds. Every agent measures by itself how long the slices of a job have been on offer. Only `caelum explain`,
-// which has not watched the queue, reads the entry. The list is an entry of its own, because an agent of an earlier
-// release cannot read a node's state that has an unknown item.
+// did not start them while their slices were offered on this node. An example is
+// "caelum-back=123_@1700000000;124_3-5@1700000100": each item consists of the job id, its array tasks, and the time in
+// Unix seconds until which the job comes last. Every agent measures by itself how long the slices of a job have been
+// offered. Only `caelum explain`, which has not watched the queue, reads the entry. The list is a separate entry,
+// because an agent of an earlier release cannot parse a node state that contains an unknown item.
 const backPrefix = "caelum-back="
 
 const (
-	// maxBack limits the jobs in the entry of a node, so that Extra stays short.
+	// maxBack limits the number of jobs in a node's entry, so that Extra stays short.
 	maxBack = 32
-	// maxItem limits the length of an item, in bytes, because the list of the tasks of an array can be long. A longer
-	// item is left out.
+	// maxItem limits the length of an item, in bytes, because an array's task list can be long. Longer items are left
+	// out.
 	maxItem = 40
 )
 
@@ -39,8 +39,8 @@ func (u *Unstarted) Back(node string, at time.Time) string {
 	return strings.Join(all[:min(len(all), maxBack)], ";")
 }
 
-// WithBack returns a node's Extra with this list in its entry, and with the other entries as they are. An empty text
-// removes the entry.
+// WithBack returns a node's Extra with this list in the entry caelum-back, and with the other entries unchanged. An
+// empty text removes the entry.
 func WithBack(extra, text string) string {
 	entries := slices.DeleteFunc(strings.Fields(extra), func(w string) bool { return strings.HasPrefix(w, backPrefix) })
 	if text != "" {
@@ -49,7 +49,7 @@ func WithBack(extra, text string) string {
 	return strings.Join(entries, " ")
 }
 
-// backOf reads the entries of all nodes. It returns, by queue entry (see entry), until when that job comes after all
+// backOf reads the entries of all nodes. It maps each job (see entry) to the time until which the job comes after all
 // other jobs. Items that cannot be read are left out.
 func backOf(nodes []slurm.Node) map[string]time.Time {
 	back := map[string]time.Time{}

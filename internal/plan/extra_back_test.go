@@ -46,7 +46,7 @@ func TestExplainBack(t *testing.T) {
 	}
 }
 
-// The entry leaves other entries as they are, its length is limited, and a reader skips items that cannot be read.
+// The entry does not change other entries, its length is limited, and a reader skips items that cannot be parsed.
 func TestBackEntry(t *testing.T) {
 	extra := WithBack("rack=4 caelum=1;none caelum-back=9_@1", "7_3-5@1700000000;8_@1700000001")
 	if want := "rack=4 caelum=1;none caelum-back=7_3-5@1700000000;8_@1700000001"; extra != want ||

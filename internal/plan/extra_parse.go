@@ -13,7 +13,7 @@ import (
 	"caelum/internal/place"
 )
 
-// Parse reads the text that Text writes. It checks the text fully, because an administrator can change it.
+// Parse reads the text that Text writes. It validates the whole text, because an administrator can change it.
 func Parse(text string) (s State, err error) {
 	items := strings.Split(text, ";")
 	if items[0] != version {
@@ -64,7 +64,7 @@ type described struct {
 // models holds one *mig.Model for each description, because policies compare GPU models by pointer.
 var models sync.Map
 
-// maxModels limits how many descriptions are kept. A cluster has a few, but an administrator can write any text.
+// maxModels limits how many descriptions are kept. A cluster has only a few, but an administrator can write any text.
 const maxModels = 1000
 
 func modelOf(text string) (described, error) {

@@ -15,30 +15,30 @@ import (
 // prefix begins Caelum's entry in a node's Extra. The administrator or other programs own the other entries.
 const prefix = "caelum="
 
-// version is the version of the format. Agents leave a node whose text has another version out of their plans. The
-// agent of that node continues to plan for it.
+// version is the version of the format. If a node's text has another version, the other agents leave the node out of
+// their plans. The agent of that node continues to plan for it.
 const version = "1"
 
-// State is the state of a node that its agent publishes.
+// State is the node state that an agent publishes.
 type State struct {
 	GPUs  []place.GPU
-	Since time.Time // since when the offers have been what they are
-	// Private leaves the ends of jobs out of the text, because every user can read the text. Planners then take the
-	// ends from slurmctld's queue.
+	Since time.Time // the time of the last change to the offers
+	// Private causes Text to leave out the expected ends of jobs, because every user can read the text. Planners then
+	// take the ends from slurmctld's queue.
 	Private bool
 }
 
-// Text returns a node's state as text without spaces: items with semicolons between them, the version first. A GPU
+// Text returns a node's state as text without spaces: items separated by semicolons, starting with the version. A GPU
 // model with its profiles precedes the GPUs of that model.
 //
 //	board/8                                  a GPU model: units
 //	profile/1g.5gb/1/1/7/0.0.0.0/0.1.2.3     a profile: name, compute slices, units, largest number of instances,
 //	                                         engines (DEC ENC JPEG OFA; -1: unknown), starts
-//	other/7g.40gb/7/8/1/5.0.1.1/0            likewise, a profile that is not offered
+//	other/7g.40gb/7/8/1/5.0.1.1/0            the same fields for a profile that is not offered
 //	gpu/3g.20gb@0=1763790000,~1g.5gb@6,!80   a GPU: a busy placement with its end (Unix seconds; no end: unknown or
 //	                                         private), an idle placement, blocked units (hexadecimal mask)
 //	none                                     a GPU that is not managed
-//	since/1763790000                         since when the offers have been what they are (Unix seconds)
+//	since/1763790000                         the time of the last change to the offers (Unix seconds)
 //
 // The text includes plain profiles that are not offered, because the largest plain profile shows the resources of the
 // whole GPU. Instances of other profiles that are not offered appear as blocked units.
@@ -112,7 +112,7 @@ func numbers(list []int) string {
 	return strings.Join(all, ".")
 }
 
-// StateIn returns Caelum's entry in a node's Extra without its prefix; empty if there is none.
+// StateIn returns Caelum's entry in a node's Extra without its prefix, or "" if there is none.
 func StateIn(extra string) string {
 	for w := range strings.FieldsSeq(extra) {
 		if text, ok := strings.CutPrefix(w, prefix); ok {
@@ -122,7 +122,7 @@ func StateIn(extra string) string {
 	return ""
 }
 
-// WithState returns a node's Extra with this text as Caelum's entry, and with the other entries as they are. An empty
+// WithState returns a node's Extra with this text as Caelum's entry, and with the other entries unchanged. An empty
 // text removes the entry.
 func WithState(extra, text string) string {
 	entries := slices.DeleteFunc(strings.Fields(extra), func(w string) bool { return strings.HasPrefix(w, prefix) })

@@ -12,7 +12,7 @@ import (
 	"caelum/internal/place"
 )
 
-// drawGPUs makes the GPUs of a node: any GPU models, any layouts including variants, some instances idle, some units
+// drawGPUs makes random GPUs of a node: any GPU models, any layouts including variants, some instances idle, some units
 // blocked.
 func drawGPUs(t *rapid.T) []place.GPU {
 	gpus := make([]place.GPU, rapid.IntRange(1, 4).Draw(t, "gpus"))
@@ -109,7 +109,7 @@ func TestSameModelOnce(t *testing.T) {
 	}
 }
 
-// TestExtraOfOthers checks that the administrator's entries in Extra are left as they are.
+// TestExtraOfOthers checks that the administrator's entries in Extra stay unchanged.
 func TestExtraOfOthers(t *testing.T) {
 	for _, c := range []struct{ extra, with, without string }{
 		{"", "caelum=1;none", ""},

@@ -9,9 +9,8 @@ import (
 	"caelum/internal/place"
 )
 
-// feasible reports whether jobs that start at the same time could ever start: each on as many nodes as it requests, if
-// all GPUs were empty. The slices of a job are searched for once on each kind of node, whatever number of nodes the job
-// requests.
+// feasible reports whether a group of jobs that start together could start if all GPUs were empty, each job on as many
+// nodes as it requests. For each job, it searches each kind of node only once, however many nodes the job requests.
 func (v *View) feasible(jobs []*offer.Job) bool {
 	total, kinds := 0, 0
 	bare, rooms := make([]*offer.Job, len(jobs)), make([]func(int) []offer.Spot, len(jobs))
@@ -47,16 +46,16 @@ func (v *View) feasible(jobs []*offer.Job) bool {
 }
 
 // The cost of a plan is limited, because any user may submit any request. maxWants limits the entries for slices in one
-// request: more than there are profiles, but far fewer than Slurm accepts. maxKinds limits the kinds of components of a
-// het job. Components that request the same slices and have the same expected run time and limit are of the same kind
-// and are searched for together.
+// request: it is more than the number of profiles, but far less than Slurm accepts. maxKinds limits the kinds of
+// components of a het job. Components that request the same slices and have the same expected run time and limit are of
+// the same kind and are searched for together.
 const (
 	maxWants = 64
 	maxKinds = 16
 )
 
-// room returns a function that finds where slices would fit on a member if its GPUs were empty; nil: they would not
-// fit.
+// room returns a function that returns spots for the slices on a member if its GPUs were empty, or nil if the slices do
+// not fit.
 func (v *View) room(wants []offer.Want) func(member int) []offer.Spot {
 	if v.empty == nil {
 		v.setEmpty()
@@ -92,7 +91,7 @@ func (v *View) room(wants []offer.Want) func(member int) []offer.Spot {
 	}
 }
 
-// setEmpty sets empty, the cluster with empty GPUs.
+// setEmpty sets v.empty, a copy of the cluster in which all GPUs are empty.
 func (v *View) setEmpty() {
 	var bare [][]place.GPU
 	first := map[string]int{}

@@ -7,15 +7,15 @@ import (
 	"caelum/internal/slurm"
 )
 
-// slurmctld starts the components of a het job together, and only while every component of the job as it was submitted
-// is either pending and runnable, or running (_het_job_full in backfill.c, 22.05.8). If one component has ended or is
-// held, the others never start.
+// slurmctld starts the components of a het job together, and only if every submitted component is either pending and
+// runnable, or running (_het_job_full in backfill.c, 22.05.8). If one component has ended or is held, the other
+// components never start.
 
 // hetJob is a het job with at least one pending component.
 type hetJob struct {
 	pending []slurm.Waiting
 	ended   []uint32 // the ids of the components that are neither pending nor running
-	whole   bool     // whether slurmctld would start the het job once its slices are on offer
+	whole   bool     // whether slurmctld would start the het job once its slices are offered
 }
 
 // hetJobs returns the het jobs with pending components, by id.
@@ -51,13 +51,14 @@ func (s Snapshot) hetJobs() map[uint32]*hetJob {
 	return all
 }
 
-// requeuing is how much later than the other components a component of a requeued het job may become eligible.
+// requeuing is the longest delay with which a component of a requeued het job may become eligible after the other
+// components.
 const requeuing = 5 * time.Second
 
 // Stray returns the components that slurmctld would start although another component of their het job cannot start.
-// Backfill does not consider the other components before it plans one of them. It reserves nodes for a stray component,
-// ahead of all jobs of lower priority, as long as the component waits (backfill.c, 22.05.8). An agent therefore holds
-// stray components until the whole het job can start. Het jobs without slices are left alone.
+// When backfill plans a component, it does not check the other components. As long as a stray component waits, backfill
+// reserves nodes for it, ahead of all jobs of lower priority (backfill.c, 22.05.8). An agent therefore holds stray
+// components until the whole het job can start. Stray ignores het jobs that request no slices.
 func Stray(snapshot Snapshot) (all []slurm.Waiting) {
 	jobs := snapshot.hetJobs()
 	for _, w := range snapshot.Queue.Waiting {

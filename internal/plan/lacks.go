@@ -11,23 +11,23 @@ import (
 	"caelum/internal/slurm"
 )
 
-// maxPause limits for how long no room is reserved for a user's jobs that lack CPUs or memory.
+// maxPause limits how long reservations are suspended for a user's jobs that lack CPUs or memory.
 //
 // If a job lacks CPUs or memory on a node where its slices are free, the slices are reserved only if the job is
 // expected to start within patience. While a reservation lasts, jobs that run longer cannot use the slices. The
-// expectation can be wrong, and the job's own user can influence it. Each user therefore has an account of the time for
-// which room was reserved. After patience in all, no room is reserved for the user's jobs for backTime, then for twice
-// as long each time, up to maxPause.
+// expectation can be wrong, and the job's own user can influence it. The agent therefore adds up, for each user, the
+// time during which slices were reserved. When the sum reaches patience, no slices are reserved for the user's jobs for
+// backTime. Each further pause is twice as long, up to maxPause.
 const maxPause = 24 * time.Hour
 
 // occupant is a job that runs on a node.
 type occupant struct {
 	end          float64 // when the job is expected to end, in seconds; +Inf: unknown
-	cpus, memory int     // its share of the node, memory in MiB; taken to be the same on all its nodes
+	cpus, memory int     // the job's share of the node, memory in MiB; assumed equal on all its nodes
 	slices       bool    // whether the job has slices
 }
 
-// occupants returns the jobs that hold CPUs and memory, by node and in the order of their expected ends.
+// occupants returns the jobs that hold CPUs and memory on each node, ordered by expected end.
 func occupants(jobs []slurm.Job, now float64) map[string][]occupant {
 	all := map[string][]occupant{}
 	for _, j := range jobs {
@@ -52,10 +52,10 @@ func occupants(jobs []slurm.Job, now float64) map[string][]occupant {
 	return all
 }
 
-// setLacking records what happens to the slices of a job on a member (an index) where the job lacks something else.
-// Free room is reserved if the job is expected to start there soon. Busy room is reserved if the jobs with slices there
-// leave enough CPUs and memory when they end. CPUs and memory of other jobs do not count: their users could use them
-// again before the job starts.
+// setLacking records how the plan treats a job's slices on a member (an index) where the job lacks something other than
+// slices. Free slices are reserved if the job is expected to start there soon. Busy slices are reserved if the jobs
+// that hold slices there will release enough CPUs and memory when they end. CPUs and memory that other jobs release do
+// not count, because new jobs could take them before this job starts.
 func (v *View) setLacking(job *offer.Job, w slurm.Waiting, member int) {
 	n := v.Members[member]
 	cpus, memory := n.Share(w)
@@ -76,7 +76,7 @@ func (v *View) setLacking(job *offer.Job, w slurm.Waiting, member int) {
 		return math.Inf(1)
 	}
 	if n.LacksGRES(w) && !slices.ContainsFunc(v.running[n.Name], func(o occupant) bool { return o.slices }) {
-		job.NoOfferNodes = append(job.NoOfferNodes, member) // the end of a job does not change that count
+		job.NoOfferNodes = append(job.NoOfferNodes, member) // slurmctld's used count does not drop when a job ends
 		return
 	}
 	if v.paused[w.UID] && free(func(occupant) bool { return false }) > v.Now {
@@ -101,18 +101,18 @@ func set(times *map[int]float64, member int, at float64) {
 	(*times)[member] = at
 }
 
-// account records for how long room has been reserved for the jobs of a user that lacked something other than slices.
+// account records how long slices have been reserved for those jobs of a user that lacked something other than slices.
 type account struct {
 	kept  time.Duration
-	last  time.Time     // when room was last reserved
-	until time.Time     // until when no room is reserved
+	last  time.Time     // when slices were last reserved
+	until time.Time     // the time until which no slices are reserved
 	pause time.Duration // the last such pause; the next one is twice as long
 }
 
-// gap is the longest time between two plans that counts as time for which room was reserved.
+// gap is the longest interval between two plans that counts as reservation time.
 const gap = 2 * time.Minute
 
-// charge records for which user a plan reserves room. at is the time of the plan.
+// charge records the user for whom a plan reserves slices. at is the time of the plan.
 func (u *Unstarted) charge(v *View, p offer.Plan, at time.Time) {
 	if p.Kept != nil && p.Kept.At > v.Now {
 		if u.users == nil {
@@ -132,7 +132,7 @@ func (u *Unstarted) charge(v *View, p offer.Plan, at time.Time) {
 	maps.DeleteFunc(u.users, func(_ uint32, a account) bool { return at.Sub(a.last) > maxPause })
 }
 
-// paused returns the users for whose jobs no room is reserved at this time.
+// paused returns the users for whose jobs no slices are reserved at this time.
 func (u *Unstarted) paused(at time.Time) map[uint32]bool {
 	users := map[uint32]bool{}
 	for uid, a := range u.users {

@@ -11,8 +11,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// The explanation of the first waiting job says that the job lacks memory where there is room for it, even if no room
-// is reserved for it.
+// The explanation of the first waiting job says that the job lacks memory on the node where its slices are free, even
+// if no slices are reserved for the job.
 func TestFirstLacksMemory(t *testing.T) {
 	held := a100(t)
 	whole, _ := held.Model.Placement("7g.40gb", 0)
@@ -42,7 +42,7 @@ func TestFirstLacksMemory(t *testing.T) {
 	}
 }
 
-// slurmctld starts no --exclusive job on a node of which it counts GRES as used, even if no job holds them.
+// slurmctld starts no --exclusive job on a node whose GRES it counts as used, even if no job holds these GRES.
 func TestLacksUnusedNode(t *testing.T) {
 	w := waits(1, "7g.40gb", 1, 1)
 	w.Exclusive = true
@@ -92,7 +92,8 @@ func TestLacksMemory(t *testing.T) {
 			}
 		}
 	}
-	// The job has room where its memory is free. A request for more memory than a node has counts as all of its memory.
+	// The job fits on the node where its memory is free. A request for more memory than a node has counts as a request
+	// for all of the node's memory.
 	nodes := []slurm.Node{node(t, "n1", a100(t), a100(t)), node(t, "n2", a100(t), a100(t))}
 	nodes[0].Memory, nodes[0].MemoryFree = 256_000, 56_000
 	nodes[1].Memory, nodes[1].MemoryFree = 128_000, 128_000

@@ -9,7 +9,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// setNodes sets the members on which a job can run. held is the result of heldOn.
+// setNodes sets the members on which a job can run. held is a result of heldOn.
 func (v *View) setNodes(job *offer.Job, w slurm.Waiting, held map[string]map[string]int) {
 	if w.Sized() {
 		job.Wants[0].Alternatives = v.equivalentProfiles(job.Wants[0].Profile)
@@ -59,7 +59,7 @@ func (v *View) oneAlternative(job *offer.Job, c slurm.Constraint) {
 }
 
 // setNodesWithoutSlices sets the members on which a component without slices may start. These are the members that
-// slurmctld tries before any other node on which the component could start now.
+// slurmctld tries before it tries any node outside the plan on which the component could start now.
 func (v *View) setNodesWithoutSlices(job *offer.Job, w slurm.Waiting, nodes []slurm.Node) {
 	job.EligibleNodes = []int{}
 	for _, n := range nodes {
@@ -98,10 +98,10 @@ func (v *View) equivalentProfiles(profile string) (names []string) {
 	return names
 }
 
-// forgotten reports whether slurmctld counts fewer slices of a profile as used on a member than jobs hold there, where
-// the profile is that of another GPU model. After a restart, slurmctld forgets the used count of types that slurm.conf
-// does not give the node. When such a job ends, slurmctld then subtracts its slices from those of the next job
-// (22.05.8). Until the counts agree again, nothing more is offered under that name.
+// forgotten reports whether slurmctld's used count of another GPU model's profile on a member is lower than the number
+// of slices that jobs hold there. When slurmctld restarts, it loses the used count of types that slurm.conf does not
+// list for the node. When such a job ends, slurmctld then subtracts its slices from those of the next job (22.05.8).
+// Until the counts agree again, no further slices are offered under that name.
 func (v *View) forgotten(member int, profile string, held map[string]int) bool {
 	for _, g := range v.Nodes[member] {
 		if b := v.Pool.GPU(g).Model; b != nil {
@@ -119,7 +119,8 @@ func (v *View) forgotten(member int, profile string, held map[string]int) bool {
 	return used < held[profile]
 }
 
-// heldOn returns the slices of gres/mig that jobs hold according to slurmctld's job records, by node and type.
+// heldOn returns the number of gres/mig slices that jobs hold on each node by type, according to slurmctld's job
+// records.
 func heldOn(jobs []slurm.Job) map[string]map[string]int {
 	held := map[string]map[string]int{}
 	for _, j := range jobs {

@@ -14,7 +14,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// line reads "name key=value key=value ...".
+// line parses "name key=value key=value ...".
 func line(text string) (name string, set map[string]string) {
 	f := strings.Fields(text)
 	set = map[string]string{}
@@ -180,7 +180,7 @@ func readJobs(t *testing.T, snapshot *Snapshot, input string) {
 	}
 }
 
-// plannedFor draws the plan, and its changes when it is made every 30 s for some time.
+// plannedFor formats the plan, and its changes if the plan is made every 30 s for some time.
 func plannedFor(snapshot Snapshot, lasting time.Duration) string {
 	var u Unstarted
 	out, last := "", ""
@@ -196,8 +196,8 @@ func plannedFor(snapshot Snapshot, lasting time.Duration) string {
 	return out
 }
 
-// planned draws the plan that is made when the snapshot has been unchanged for some time. The ends of the running jobs
-// remain as far away as they are.
+// planned formats the plan that is made when the snapshot has been unchanged for some time. The remaining time of the
+// running jobs stays the same.
 func planned(u *Unstarted, snapshot Snapshot, after time.Duration) string {
 	var out strings.Builder
 	at := snapshot.At.Add(after)

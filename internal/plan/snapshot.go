@@ -9,13 +9,13 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Snapshot holds slurmctld's answers to one reading: the nodes first, then the queue.
+// Snapshot holds the nodes and the queue, as slurmctld returned them. The nodes were read before the queue.
 type Snapshot struct {
 	Nodes []slurm.Node
 	Queue slurm.Queue
-	At    time.Time // the time of the reading, by the clock of the host that read
+	At    time.Time // the time of the snapshot, by the clock of the host that took it
 
-	paused map[uint32]bool // users for whose jobs no room is reserved while they lack something other than slices
+	paused map[uint32]bool // users for whose jobs nothing is reserved while they lack other resources than slices
 }
 
 // ready reports whether a waiting job could start if it had its slices: slurmctld would start it, or an agent would
@@ -30,8 +30,9 @@ type Controller interface {
 	Queue(ctx context.Context) (slurm.Queue, error)
 }
 
-// Read reads the nodes from slurmctld, then the jobs. The order matters to an agent: a job that starts between the two
-// is then among the jobs. In the other order, it would appear only in GresUsed, and its slice would be offered again.
+// Read reads the nodes from slurmctld, then the jobs. The order matters to an agent: if a job starts between the two
+// requests, the list of jobs includes it. If the jobs were read first, the new job would appear only in GresUsed, and
+// its slice would be offered again.
 func Read(ctx context.Context, ctl Controller, now func() time.Time) (snapshot Snapshot, err error) {
 	if snapshot.Nodes, err = ctl.Nodes(ctx); err != nil {
 		return snapshot, err
@@ -42,14 +43,15 @@ func Read(ctx context.Context, ctl Controller, now func() time.Time) (snapshot S
 }
 
 // startable returns the waiting jobs that could start if they had their slices, in order. Jobs that start together form
-// a group. All components of a het job start at the same time, or none does. Their place is that of the last component
-// that is not held, because backfill considers the het job there with bf_hetjob_prio=min (backfill.c, 22.05.8). If all
-// components are held, their place is that of the first. Slices that were offered to a het job earlier would go to the
-// jobs between its components, and the het job would keep GPUs idle without getting them.
+// a group. The components of a het job start only together. The group takes the position of the last component that is
+// not held, because backfill with bf_hetjob_prio=min considers the het job at that position (backfill.c, 22.05.8). If
+// all components are held, the group takes the position of the first. If slices were offered to the het job at an
+// earlier position, the jobs between its components would get them, and GPUs would stay idle without benefit to the het
+// job.
 func startable(snapshot Snapshot) (all [][]slurm.Waiting) {
 	het := snapshot.hetJobs()
 	order := snapshot.Queue.InOrder()
-	place := map[*hetJob]uint32{} // the component at whose place the het job is planned
+	place := map[*hetJob]uint32{} // the component at whose position the het job is planned
 	for _, w := range order {
 		if h := het[w.HetJob]; h != nil && (w.Priority > 0 || place[h] == 0) {
 			place[h] = w.ID
@@ -66,7 +68,7 @@ func startable(snapshot Snapshot) (all [][]slurm.Waiting) {
 	return all
 }
 
-// Job returns the needs of a waiting job in the form of package offer.
+// Job converts the requirements of a waiting job to the type of package offer.
 func Job(w slurm.Waiting) *offer.Job {
 	j := &offer.Job{
 		ID:        w.ID,
@@ -83,7 +85,7 @@ func Job(w slurm.Waiting) *offer.Job {
 	return j
 }
 
-// seconds returns a duration in seconds; +Inf for 0.
+// seconds returns a duration in seconds, or +Inf for 0.
 func seconds(d time.Duration) float64 {
 	if d == 0 {
 		return math.Inf(1)

@@ -8,8 +8,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Unresponsive records the nodes that are behind the plan: they have not published the offers that the plan has for
-// them.
+// Unresponsive records the nodes that are behind the plan, which means that they have not published the offers that the
+// plan contains for them.
 type Unresponsive struct {
 	// Patience is how long a node may be behind the plan before it is left out.
 	Patience time.Duration
@@ -24,7 +24,7 @@ func Patience(poll time.Duration) time.Duration {
 }
 
 type lag struct {
-	shows string // the counts and Extra of the node at that time; when they change, its time begins again
+	shows string // the node's counts and Extra at that time; a change restarts the period
 	since time.Time
 }
 
@@ -36,7 +36,7 @@ func (l *Unresponsive) LeftOut(n slurm.Node, at time.Time) bool {
 	return ok && b.shows == shows(n) && at.Sub(b.since) > l.Patience
 }
 
-// Record records which nodes, except the node but, do not publish at this time the offers that the plan has for them.
+// Record records which nodes have not published the planned offers at this time. It ignores the node named but.
 func (l *Unresponsive) Record(v *View, p offer.Plan, but string, at time.Time) {
 	if l.behind == nil {
 		l.behind = map[string]lag{}
@@ -52,7 +52,7 @@ func (l *Unresponsive) Record(v *View, p offer.Plan, but string, at time.Time) {
 	}
 }
 
-// lacks reports whether a node has fewer free slices than the plan has it offer.
+// lacks reports whether a node shows fewer free slices than the plan offers on it.
 func lacks(n slurm.Node, planned map[string]int) bool {
 	free := n.Free("mig")
 	for profile, count := range planned {

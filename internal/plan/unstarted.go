@@ -10,39 +10,39 @@ import (
 	"caelum/internal/slurm"
 )
 
-// If the slices of a job have been on offer for patience, and slurmctld has considered the job in that time, the job
-// lacks something that Caelum cannot see. It then comes after all other jobs for backTime. patience is this long
-// because backfill may take minutes to reach a job.
+// If the slices of a job have been offered for the duration patience, and slurmctld has evaluated the job during this
+// time, the job lacks something that Caelum cannot see. The job then comes after all other jobs for the duration
+// backTime. patience is 3 minutes because backfill may take minutes to reach a job.
 const (
 	patience = 3 * time.Minute
 	backTime = 10 * time.Minute
 )
 
-// Unstarted records the jobs that slurmctld does not start although their slices are on offer. Otherwise the slices of
-// such a job would be reserved for it as long as it waits.
+// Unstarted records the jobs that slurmctld does not start although their slices are offered. Without this record, the
+// slices of such a job would be reserved as long as the job waits.
 type Unstarted struct {
 	jobs  map[string]shown
 	users map[uint32]account
 }
 
-// shown records since when a job's slices have been on offer without a break, and until when the job comes after all
-// other jobs. on are the nodes of these offers; it is set together with until.
+// shown records the time since which a job's slices have been offered without interruption, and the time until which
+// the job comes after all other jobs. on lists the nodes of these offers and is set together with until.
 type shown struct {
 	since, until time.Time
 	on           []string
 }
 
-// entry returns a name for jobs that start as one. The pending tasks of an array become another entry when one of them
-// has started.
+// entry returns a name for a queue entry. When a task of an array has started, the remaining pending tasks become
+// another entry.
 func entry(w slurm.Waiting) string { return fmt.Sprint(w.ID, "_", w.ArrayTask) }
 
-// Reorder returns the snapshot with these jobs behind all others that are not held.
+// Reorder returns the snapshot with the recorded jobs moved behind all other jobs that are not held.
 func (u *Unstarted) Reorder(snapshot Snapshot) Snapshot {
 	snapshot.paused = u.paused(snapshot.At)
 	return behind(snapshot, func(w slurm.Waiting) bool { return snapshot.At.Before(u.jobs[entry(w)].until) })
 }
 
-// behind returns the snapshot with the jobs that back selects behind all others that are not held.
+// behind returns the snapshot with the jobs that back selects moved behind all other jobs that are not held.
 func behind(snapshot Snapshot, back func(slurm.Waiting) bool) Snapshot {
 	if slices.ContainsFunc(snapshot.Queue.Waiting, back) {
 		last := slices.DeleteFunc(slices.Clone(snapshot.Queue.Waiting), func(w slurm.Waiting) bool { return !back(w) })
@@ -51,7 +51,7 @@ func behind(snapshot Snapshot, back func(slurm.Waiting) bool) Snapshot {
 	return snapshot
 }
 
-// Record records the jobs whose slices are on offer at this time where the plan has them.
+// Record records the jobs whose slices are offered at this time on the nodes that the plan chose.
 func (u *Unstarted) Record(v *View, p offer.Plan, at time.Time) {
 	if u.jobs == nil {
 		u.jobs = map[string]shown{}

@@ -8,7 +8,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// A job that slurmctld does not start, although its slices have been on offer for minutes, comes after all other jobs
+// A job that slurmctld does not start, although its slices have been offered for minutes, comes after all other jobs
 // for a while.
 func TestUnstarted(t *testing.T) {
 	shows := offering(node(t, "n1", a100(t)), "mig:7g.40gb:1")

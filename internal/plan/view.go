@@ -11,32 +11,34 @@ import (
 	"caelum/internal/slurm"
 )
 
-// View is a snapshot in the form that package offer needs.
+// View is a snapshot, converted for package offer.
 type View struct {
 	*offer.Cluster
 	// Members are the nodes in the plan, by their index in the cluster.
 	Members   []slurm.Node
-	since     []time.Time                     // by member: since when its offers have been what they are
+	since     []time.Time                     // by member: when its offers last changed
 	empty     *offer.Cluster                  // the same GPUs, all empty
-	running   map[string][]occupant           // by node, in the order of their ends
-	paused    map[uint32]bool                 // users, see Snapshot
+	running   map[string][]occupant           // by node, ordered by expected end
+	paused    map[uint32]bool                 // by user id, see Snapshot
 	firstLike []int                           // by member: the first member that has the same GPUs
 	emptyRoom map[string]map[int][]offer.Spot // by request and first member: where the slices fit on empty GPUs
-	// Jobs are the jobs that could start if their slices were on offer, in slurmctld's order. Waiting has the record of
-	// each. The pending tasks of an array that are one entry in Waiting of the snapshot are several jobs here.
+	// Jobs are the jobs that could start if their slices were offered, in slurmctld's order. Waiting contains the
+	// record of each. If one entry of the snapshot's Waiting stands for several pending array tasks, Jobs contains one
+	// job for each of these tasks.
 	Jobs    []*offer.Job
 	Waiting []slurm.Waiting
 }
 
 // making is the longest time from slurmctld's start of a job until its slices exist, in seconds. Destroying seven
-// instances and creating one takes 2 s on an A100. The rest is for the work of slurmd before it asks for the slices.
+// instances and creating one takes 2 s on an A100. slurmd needs the remaining time before it requests the slices.
 const making = 5
 
-// overdue is after how many seconds a job is expected to end that should have ended already: slurmctld checks for such
-// jobs every 30 s.
+// overdue is the number of seconds after which a job is expected to end if its time limit has already passed: slurmctld
+// checks for such jobs every 30 s.
 const overdue = 30
 
-// New makes a view of a snapshot. It leaves out the nodes that without selects; nil selects none.
+// New makes a view of a snapshot. It leaves out the nodes for which without returns true. If without is nil, it
+// includes all nodes.
 func New(snapshot Snapshot, policy place.Policy, without func(slurm.Node) bool) *View {
 	v := &View{}
 	snapshot.Nodes = slices.Clone(snapshot.Nodes)
@@ -67,7 +69,7 @@ func New(snapshot Snapshot, policy place.Policy, without func(slurm.Node) bool) 
 	return v
 }
 
-// overrun sets the ends that have passed already to a time shortly after now.
+// overrun replaces expected ends that have already passed by a time shortly after now.
 func overrun(g *place.GPU, now float64) {
 	for i := range g.Ends {
 		if g.Ends[i] < now {
@@ -76,8 +78,7 @@ func overrun(g *place.GPU, now float64) {
 	}
 }
 
-// recent sets the weights of the profiles and the mean duration from the requests of all jobs that slurmctld still
-// knows.
+// recent computes the profile weights and the mean duration from the requests of all jobs that slurmctld still lists.
 func (v *View) recent(all []slurm.Job) {
 	jobs := slices.DeleteFunc(slices.Clone(all), func(j slurm.Job) bool { return len(j.SlicesPerNode()) == 0 })
 	slices.SortStableFunc(
@@ -118,7 +119,7 @@ func (v *View) queue(snapshot Snapshot) {
 				v.setNodesWithoutSlices(jobs[k], w, snapshot.Nodes)
 			}
 		}
-		if !v.feasible(jobs) { // jobs that never fit would keep their profiles from other jobs
+		if !v.feasible(jobs) { // jobs that never fit would block their profiles for other jobs
 			continue
 		}
 		for _, j := range jobs {
@@ -139,15 +140,15 @@ func (v *View) queue(snapshot Snapshot) {
 	}
 }
 
-// Plan makes the plan of the view.
+// Plan makes the plan for the view.
 func (v *View) Plan() offer.Plan { return offer.Make(v.Cluster, v.Jobs, false) }
 
-// Member returns a node's index among the members; -1 if the node is not a member.
+// Member returns a node's index among the members, or -1 if the node is not a member.
 func (v *View) Member(name string) int {
 	return slices.IndexFunc(v.Members, func(n slurm.Node) bool { return n.Name == name })
 }
 
-// Offers returns the placements that a plan offers on a member, by its GPUs.
+// Offers returns the placements that a plan offers on each GPU of a member.
 func (v *View) Offers(p offer.Plan, member int) (offers []mig.Layout) {
 	for _, g := range v.Nodes[member] {
 		offers = append(offers, p.Offers[g])
@@ -155,7 +156,7 @@ func (v *View) Offers(p offer.Plan, member int) (offers []mig.Layout) {
 	return offers
 }
 
-// Counts returns how many slices a plan offers on a member, by the name under which they are offered.
+// Counts returns how many slices a plan offers on a member under each profile name.
 func (v *View) Counts(p offer.Plan, member int) map[string]int {
 	n := map[string]int{}
 	for _, g := range v.Nodes[member] {

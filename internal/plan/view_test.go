@@ -10,7 +10,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestOneNodeServes checks that a job's slices are on offer on exactly as many nodes as it requests.
+// TestOneNodeServes checks that a job's slices are offered on exactly as many nodes as it requests.
 func TestOneNodeServes(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t)), node(t, "n3", a100(t))}
 	for _, c := range []struct {
@@ -31,7 +31,7 @@ func TestOneNodeServes(t *testing.T) {
 	}
 }
 
-// A plan places one held job of each user. The user's other held jobs keep nothing from other jobs.
+// A plan places one held job of each user. The user's other held jobs do not block slices for other jobs.
 func TestHeldInTurn(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t)), node(t, "n3", a100(t))}
 	held := func(id, uid uint32, on string) slurm.Waiting {
@@ -61,7 +61,7 @@ func TestHeldInTurn(t *testing.T) {
 			t.Errorf("%s: served %v, want %v", c.what, served, c.served)
 		}
 	}
-	// There is no room for the first job: the second is placed.
+	// The first job does not fit, so the second job is placed.
 	nodes[0] = node(t, "n1", a100(t, "1g.5gb@0"))
 	v := New(snapshotOf(nodes, held(1, 1000, "n1"), held(2, 1000, "n2")), place.QLA{}, nil)
 	if p := v.Plan(); p.Spots[0] != nil || p.Spots[1] == nil {
@@ -69,8 +69,8 @@ func TestHeldInTurn(t *testing.T) {
 	}
 }
 
-// TestHeadHasItsRoom checks that the room that becomes free first is reserved for the first job that has to wait, on
-// one node only, and that jobs that end before may use it.
+// TestHeadHasItsRoom checks that the spots that become free first are reserved for the first job that has to wait, on
+// one node only, and that jobs that end in time may use these spots.
 func TestHeadHasItsRoom(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t, "4g.20gb@0")), node(t, "n2", a100(t, "4g.20gb@0"))}
 	short := waits(3, "3g.20gb", 1, 1)
@@ -137,7 +137,7 @@ func TestArray(t *testing.T) {
 	}
 }
 
-// TestImpossibleJobKeepsNothing checks that a job that could never run keeps no profile from other jobs.
+// TestImpossibleJobKeepsNothing checks that a job that could never run does not block its profile for other jobs.
 func TestImpossibleJobKeepsNothing(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t))}
 	both := waits(1, "7g.40gb", 1, 1)
@@ -150,7 +150,7 @@ func TestImpossibleJobKeepsNothing(t *testing.T) {
 	}
 }
 
-// TestLearned checks that a job is expected to run as long as was learned, and that its limit remains its time limit.
+// TestLearned checks that a job's expected run time is the learned run time, and that its time limit stays unchanged.
 func TestLearned(t *testing.T) {
 	w := waits(1, "1g.5gb", 1, 1)
 	w.AdminComment = slurm.TagRuns + "600"

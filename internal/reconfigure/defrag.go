@@ -9,19 +9,19 @@ import (
 )
 
 // Movable returns the job that holds a busy instance, and whether the instance may be moved. The job is an index in the
-// caller's list. The steps of the plan name it.
+// caller's list, and the steps of the plan contain this index.
 type Movable func(at place.Spot) (job int, ok bool)
 
-// lessFrag is by how much fragmentation must decrease for a move. It is larger than the rounding errors of the sums of
-// fractions.
+// lessFrag is the minimum decrease in fragmentation that justifies a move. It is larger than the rounding errors of the
+// sums of fractions.
 const lessFrag = 1e-9
 
-// AfterDeparture returns the plan of FragAware after a job has left GPU k (arXiv 2512.16099). As long as some move
-// reduces fragmentation, it makes the move that leaves the least. If the load of the GPU is at least the threshold (0.4
-// in the policy), the GPU is busy, and instances move within it. Otherwise instances move to it from busy GPUs, as long
-// as its load remains below the load of the GPU from which they come, because moves should spread load. Fragmentation
-// is the sum over the GPUs concerned, so a move does not improve one GPU at the expense of another. A GPU that has
-// become full enough counts as busy from then on. An instance moves at most once. Ties prefer a placement with an idle
+// AfterDeparture returns the plan of FragAware after a job has left GPU k (arXiv 2512.16099). As long as a move reduces
+// fragmentation, it adds the move that leaves the least fragmentation. If the load of the GPU is at least the threshold
+// (0.4 in the policy), the GPU is busy, and instances move within it. Otherwise instances move to this GPU from busy
+// GPUs, as long as its load remains below the load of the source GPU, because moves should spread load. Fragmentation
+// is the sum over the GPUs concerned, so a move does not improve one GPU at the expense of another. A GPU counts as
+// busy as soon as its load reaches the threshold. An instance moves at most once. Ties prefer a placement with an idle
 // instance, then the lowest GPU and start.
 func AfterDeparture(pool *place.Pool, k int, threshold float64, movable Movable) Plan {
 	if pool.GPU(k).Model == nil {
@@ -52,9 +52,9 @@ func AfterDeparture(pool *place.Pool, k int, threshold float64, movable Movable)
 
 // AfterRejection returns the plan of GRMU after a request was rejected (arXiv 2502.01909, Algorithm 4). It takes the
 // most fragmented GPU of the light basket (the lowest of equal ones) and places its instances again on an empty GPU of
-// the same model, in the order of their starts, each as the driver would. The instances that get another placement
-// move. Unlike in the paper, fragmentation is that of [mig.Node], instances that cannot be moved stay where they are,
-// and the plan is nil if it would not reduce fragmentation.
+// the same model, in the order of their starts, each at the start that the driver would choose. The instances that get
+// another placement are moved. Unlike in the paper, fragmentation is that of [mig.Node], instances that cannot be moved
+// stay where they are, and the plan is nil if it would not reduce fragmentation.
 func AfterRejection(pool *place.Pool, movable Movable) Plan {
 	most, frag := -1, 0.0
 	for k := range pool.Len() {
@@ -75,7 +75,7 @@ func AfterRejection(pool *place.Pool, movable Movable) Plan {
 // Consolidate returns the plan of GRMU's consolidation (arXiv 2502.01909). It considers GPUs with exactly one busy
 // instance, of half the units (a 3g or a 4g of an A100). Two of them become one full and one empty GPU. GPUs with the
 // fewest possible partners are paired first: a 4g.20gb, which has only one start, never fits beside another 4g.20gb.
-// The instance on the higher GPU moves if it can, otherwise the other one.
+// The instance on the GPU with the higher index moves if it can be moved, otherwise the other instance moves.
 func Consolidate(pool *place.Pool, movable Movable) Plan {
 	d := draft{gpus: gpusOf(pool), movable: movable}
 	var halves []int
@@ -135,7 +135,7 @@ func isWhole(l mig.Layout, b *mig.Model) bool {
 	return one && b.Placements[i].Size == b.Grid
 }
 
-// single returns the placement in a set, and whether the set has exactly one.
+// single returns the placement in a set, and whether the set contains exactly one placement.
 func single(l mig.Layout) (i int, one bool) {
 	for i = range l.Indices() {
 		return i, l.Count() == 1

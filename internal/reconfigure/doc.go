@@ -4,7 +4,7 @@
 //
 //	Plan             the steps destroy, leave, create and take; Apply carries them out on a copy of a pool
 //	Serve            gives a spot to a job: destroys the idle instances in the way, and creates the instance
-//	LastResort       stops jobs that may be requeued, to make room for a request that fits nowhere
+//	LastResort       stops jobs that may be requeued, to free units for a request that fits nowhere
 //	AfterDeparture   moves instances when a job has left a GPU, if that reduces fragmentation (FragAware)
 //	AfterRejection   moves the instances of the most fragmented GPU after a request was rejected (GRMU)
 //	Consolidate      moves one of two half-full GPUs to the other (GRMU)

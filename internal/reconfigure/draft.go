@@ -8,7 +8,7 @@ import (
 	"caelum/internal/place"
 )
 
-// draft is an unfinished plan, with the GPUs as they will be after it.
+// draft is an unfinished plan, with the state of the GPUs after its steps.
 type draft struct {
 	gpus    []place.GPU
 	plan    Plan
@@ -36,7 +36,7 @@ func (m move) better(o move) bool {
 		cmp.Compare(m.from.GPU, o.from.GPU), cmp.Compare(m.from.Placement, o.from.Placement)) < 0
 }
 
-// node returns the node of a GPU for these busy placements.
+// node returns the mig.Node of a GPU for these busy placements.
 func (d *draft) node(k int, busy mig.Layout) *mig.Node {
 	g := d.gpus[k]
 	return g.Model.TableBeside(g.Blocked).Node(busy)
@@ -113,8 +113,8 @@ func (d *draft) step(s Step) {
 	d.plan = append(d.plan, s)
 }
 
-// repack returns the layout of GPU k after the instances that can be moved have been placed again; false if they do not
-// all find room in this way.
+// repack returns the layout of GPU k after the instances that can be moved have been placed again; or false if not all
+// of them fit in this way.
 func (d *draft) repack(k int) (mig.Layout, bool) {
 	g := d.gpus[k]
 	var stays, moves mig.Layout
@@ -145,8 +145,9 @@ func (d *draft) repack(k int) (mig.Layout, bool) {
 	return mock.Layout, true
 }
 
-// shift adds the moves to the plan that give GPU k this layout. Instances of one profile are alike, so instances move
-// only where the sets of placements differ. All of them are destroyed before the first one is created again.
+// shift adds to the plan the moves that change GPU k to this layout. Instances of one profile are interchangeable, so
+// instances move only where the sets of placements differ. All moved instances are destroyed before the first of them
+// is created again.
 func (d *draft) shift(k int, mock mig.Layout) {
 	g := d.gpus[k]
 	type shifted struct{ from, to, job int }

@@ -15,8 +15,8 @@ type Running struct {
 	Start    float64 // seconds, on the scale of Situation.Now
 	Duration float64 // the run time from its beginning, in seconds; +Inf: unknown
 	Deadline float64 // when it must have ended, in seconds; +Inf: none
-	// Requeue means that the job may be stopped and started from its beginning. A caller that never stops a job twice
-	// needs no other protection against two jobs that stop each other in turn.
+	// Requeue means that the job may be stopped and started from its beginning. If a caller never stops a job twice,
+	// two jobs cannot stop each other repeatedly.
 	Requeue bool
 }
 
@@ -25,14 +25,14 @@ type Running struct {
 //
 //	C_r - C_w <= Beta
 //
-// C_r is Fixed plus the longest time that one of the stopped jobs has run already, and loses. C_w is how long the
-// request waits otherwise: until the jobs in its way have ended, on the GPU where that is soonest. (With several GPUs
-// it must be the soonest of all GPUs, not of the candidate only. Stopping jobs on one GPU gains nothing if another GPU
-// has room in a minute.)
+// C_r is Fixed plus the longest run time that any of the stopped jobs loses. C_w is the time that the request would
+// otherwise wait, until the jobs in its way have ended on the GPU where this happens first. (C_w must be the minimum
+// over all GPUs, not only the candidate's value: stopping jobs on one GPU gains nothing if another GPU becomes free in
+// a minute.)
 //
-// Only jobs are stopped that may be requeued, and that would still meet their deadline if they started again when there
-// is room for them. A job is not stopped for another job of its own profile in its own place. That would be preemption,
-// and the layout of the GPU would not change.
+// A job is stopped only if it may be requeued, and if it would still meet its deadline when it starts again on the next
+// free spot. A job is not stopped so that another job of the same profile can take its placement. That would be
+// preemption, and the layout of the GPU would not change.
 type LastResort struct {
 	// Fixed is the time in seconds to stop jobs, to destroy and create instances, and until a requeued job may start
 	// (22.05: about 120 in all).
@@ -40,9 +40,10 @@ type LastResort struct {
 	Beta  float64 // in seconds
 }
 
-// Plan returns how to make room now for the request of the job with this index, which the steps of the plan name. It
-// also returns when there is room without a plan, in seconds: +Inf if that is unknown, Now if the request fits already.
-// The plan is nil if no plan pays. The cheapest plan comes first. Ties go to the lowest GPU, then to the lowest start.
+// Plan returns a plan that makes the request fit now. job is the index of the request's job, which the steps of the
+// plan contain. Plan also returns the time at which the request fits without a plan, in seconds: +Inf if unknown, Now
+// if the request already fits. The plan is nil if no plan is worth its cost. The cheapest plan comes first. Ties go to
+// the lowest GPU, then to the lowest start.
 func (c LastResort) Plan(s *place.Situation, r place.Request, job int, jobs []Running) (plan Plan, until float64) {
 	options, until := optionsFor(s, r, jobs)
 	if until <= s.Now {
@@ -67,8 +68,8 @@ type option struct {
 	lost float64 // the longest time that one of these jobs has run, in seconds
 }
 
-// optionsFor returns the spots of a request for which jobs can be stopped, by the time that is lost. Ties are in the
-// order of the GPUs, then of the starts. until is when there is room without stopping jobs, in seconds.
+// optionsFor returns the spots that a request could take if jobs are stopped, ordered by the run time that is lost,
+// then by GPU, then by start. until is the time at which the request fits without stopping jobs, in seconds.
 func optionsFor(s *place.Situation, r place.Request, jobs []Running) (all []option, until float64) {
 	owner := map[place.Spot]int{}
 	for j, run := range jobs {
@@ -106,8 +107,8 @@ func optionsFor(s *place.Situation, r place.Request, jobs []Running) (all []opti
 	return all, until
 }
 
-// worth orders the instances in the way. An instance is worth more the longer its job has run, and most if its job must
-// not be stopped.
+// worth ranks the instances in the way. The longer a job has run, the more its instance is worth. An instance whose job
+// must not be stopped is worth most.
 func worth(owner map[place.Spot]int, jobs []Running, at place.Spot) float64 {
 	if j, known := owner[at]; known && jobs[j].Requeue {
 		return -jobs[j].Start
@@ -127,8 +128,8 @@ func candidates(g place.GPU, profile string) mig.Layout {
 	return g.Model.Open(0, g.Blocked) & g.Model.OfProfile(p)
 }
 
-// roomFrom returns when placement i is free if no job is stopped: the instances in the way end in the order of their
-// expected ends until it fits.
+// roomFrom returns the time at which placement i becomes free if no job is stopped, according to the expected ends of
+// the instances in the way.
 func roomFrom(g place.GPU, i int, now float64) float64 {
 	end := func(b int) float64 {
 		if g.Ends == nil {
@@ -154,8 +155,8 @@ func roomFrom(g place.GPU, i int, now float64) float64 {
 	return from
 }
 
-// busyInTheWay returns the busy instances that have to go for placement i: those that overlap it, and, among those that
-// hold other resources that it needs (instance limit, media engines), the ones that are worth least.
+// busyInTheWay returns the busy instances that must be destroyed for placement i: the instances that overlap i, and the
+// least valuable instances among those that hold other resources that i needs (instance limit, media engines).
 func busyInTheWay(g place.GPU, i int, worth func(b int) float64) mig.Layout {
 	busy := slices.Collect(g.Busy.Indices())
 	slices.SortStableFunc(busy, func(a, b int) int { return cmp.Compare(worth(b), worth(a)) })
@@ -169,7 +170,7 @@ func busyInTheWay(g place.GPU, i int, worth func(b int) float64) mig.Layout {
 }
 
 // evict returns the plan that stops jobs and gives a spot to another job. Instances of the stopped jobs are destroyed
-// if they are in the way. Otherwise they remain, idle.
+// if they are in the way. Otherwise they remain as idle instances.
 func evict(p *place.Pool, at place.Spot, stop []int, jobs []Running, job int) Plan {
 	g := p.GPU(at.GPU)
 	for _, j := range stop {
@@ -193,8 +194,9 @@ func evict(p *place.Pool, at place.Spot, stop []int, jobs []Running, job int) Pl
 	return serve(plan, g, at, job)
 }
 
-// inTime reports whether all stopped jobs would meet their deadlines. The jobs start again one after another, each
-// where there is room first, but not before the fixed time has passed. A slot takes one job after another.
+// inTime reports whether all stopped jobs would meet their deadlines. The jobs start again one after another, each on
+// the first spot that becomes free, but not before the time Fixed has passed. No two jobs use the same spot at the same
+// time.
 func (c LastResort) inTime(
 	s *place.Situation,
 	plan Plan,
@@ -232,7 +234,8 @@ func (c LastResort) inTime(
 	return true
 }
 
-// slots has, for every spot of a pool, when everything that overlaps it will have ended (seconds).
+// slots contains, for every spot of a pool, the time at which all instances that overlap it will have ended, in
+// seconds.
 type slots struct {
 	pool *place.Pool
 	free [][]float64
@@ -259,8 +262,8 @@ func (s slots) take(at place.Spot, until float64) {
 	}
 }
 
-// soonest returns the spot of a profile that is free first and does not overlap those already chosen; +Inf: there is
-// none.
+// soonest returns the spot of a profile that becomes free first and does not overlap the chosen spots. The time is +Inf
+// if there is no such spot.
 func (s slots) soonest(profile string, chosen []place.Spot) (at place.Spot, free float64) {
 	free = math.Inf(1)
 	for k := range s.free {

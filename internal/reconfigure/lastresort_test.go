@@ -51,7 +51,7 @@ func drawProfile(t *rapid.T, b *mig.Model) string {
 	return b.Profiles[rapid.IntRange(0, len(b.Profiles)-1).Draw(t, "profile")].Name
 }
 
-// newJob is the index of the job for which the tests make room.
+// newJob is the index of the job for which the tests stop other jobs.
 const newJob = 99
 
 func TestLastResort(t *testing.T) {
@@ -149,7 +149,7 @@ func TestLastResortTakesTheCheapest(t *testing.T) {
 	})
 }
 
-// leastLost returns the least time that is lost if jobs are stopped for a profile. It tries all sets of jobs on each
+// leastLost returns the smallest loss of run time if jobs are stopped for a profile. It tries all sets of jobs on each
 // GPU.
 func leastLost(gpus []place.GPU, jobs []Running, profile string, now float64) float64 {
 	started := map[place.Spot]float64{}

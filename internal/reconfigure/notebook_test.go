@@ -23,7 +23,7 @@ import (
 //	                       lines PROFILE DURATION: a plan, or until when to wait. Then the GPUs
 //	depart GPU             a job has left the GPU; lines GPU PROFILE@START: instances that must not move. The plan,
 //	                       then the GPUs
-//	reject, merge          likewise
+//	reject, merge          the same arguments and output as depart, without a GPU
 //
 // Rewrite with: go test ./internal/reconfigure -run Notebook -rewrite
 func TestNotebook(t *testing.T) {

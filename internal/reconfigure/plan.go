@@ -10,14 +10,14 @@ import (
 	"caelum/internal/place"
 )
 
-// NoJob is the job of an idle instance.
+// NoJob is the value of Step.Job for an idle instance.
 const NoJob = -1
 
 // Plan lists which instances to destroy and to create, in order. It is a value: nothing happens until a caller carries
 // it out. [Plan.Apply] carries it out on a copy of a pool.
 //
 // A job that is moved appears in two steps: its instance is destroyed at the source, and created (or taken) at the
-// target. Both steps have the job, as an index in the caller's list. Every state between two steps is legal.
+// target. Both steps contain the job, as an index in the caller's list. Every state between two steps is legal.
 type Plan []Step
 
 // Step is one change of one GPU.
@@ -28,15 +28,15 @@ type Step struct {
 	Job   int        // the job that holds the instance; [NoJob]: it is idle
 }
 
-// Action is what a step does.
+// Action is the kind of a step.
 type Action int
 
 const (
-	// Destroy destroys an instance: an idle one, or a job's, which stops the job.
+	// Destroy destroys an instance. If a job holds the instance, this stops the job.
 	Destroy Action = iota
-	// Leave stops the job. Its instance remains, idle.
+	// Leave stops the job. The instance remains as an idle instance.
 	Leave
-	// Create creates an instance for a job; with NoJob, an idle one.
+	// Create creates an instance for a job, or an idle instance if the job is NoJob.
 	Create
 	// Take gives an idle instance to a job. The GPU does not change.
 	Take
@@ -68,7 +68,8 @@ func (p Plan) String() string {
 	return strings.Join(steps, "; ")
 }
 
-// Stops returns the jobs that are stopped, ascending: those that are moved and those that only make room.
+// Stops returns the jobs that the plan stops, in ascending order: jobs that are moved, and jobs that are stopped for
+// another job.
 func (p Plan) Stops() []int {
 	var jobs []int
 	for _, s := range p {
@@ -80,9 +81,9 @@ func (p Plan) Stops() []int {
 	return slices.Compact(jobs)
 }
 
-// Apply carries the plan out on a copy of the pool. The error names the first step that is not possible, because the
-// GPUs are not those for which the plan was made. A job that is moved keeps its expected end; a caller that starts the
-// job from its beginning has to correct the end. For any other instance that becomes busy the end is unknown.
+// Apply carries the plan out on a copy of the pool. If the GPUs differ from those for which the plan was made, the
+// error names the first impossible step. A job that is moved keeps its expected end; a caller that starts the job from
+// its beginning has to correct the end. For any other instance that becomes busy the end is unknown.
 func (p Plan) Apply(pool *place.Pool) (*place.Pool, error) {
 	gpus := gpusOf(pool)
 	ends := map[int]float64{} // by job
@@ -157,7 +158,7 @@ func Serve(pool *place.Pool, at place.Spot, job int) Plan {
 	return serve(nil, pool.GPU(at.GPU), at, job)
 }
 
-// serve adds the steps to a plan that make placement at busy on g.
+// serve adds to a plan the steps that make the placement of at busy on g.
 func serve(p Plan, g place.GPU, at place.Spot, job int) Plan {
 	if g.Idle.Has(at.Placement) {
 		return append(p, Step{Take, at, g.Model, job})

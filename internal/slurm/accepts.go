@@ -8,18 +8,18 @@ import (
 )
 
 // Schedulable reports whether slurmctld starts jobs on a node in this state. A node that is completing counts as
-// schedulable, although slurmctld starts no jobs there until the completion.
+// schedulable, although slurmctld starts no jobs there until the node has completed.
 func (n Node) Schedulable() bool {
 	return !slices.ContainsFunc([]string{"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "INVALID_REG"}, n.Is)
 }
 
-// Accepts reports whether a job could run on the node if it had its slices. See RejectReason.
+// Accepts reports whether a job could run on the node if its slices were available there. See RejectReason.
 func (n Node) Accepts(w Waiting) bool { return n.RejectReason(w) == "" }
 
-// RejectReason returns the reason for which a job could not run on the node even if it had its slices; empty if it
-// could. It compares the node's state, partition, node lists, features, GPU model, reservations, CPUs, sockets, cores,
-// threads and temporary disk. It does not compare the node's memory: if a job requests all memory of a node, slurmctld
-// may show the memory of another node as the request.
+// RejectReason returns the reason for which a job could not run on the node even if its slices were available there, or
+// "" if it could. It compares the node's state, partition, node lists, features, GPU model, reservations, CPUs,
+// sockets, cores, threads and temporary disk. It does not compare the node's memory: if a job requests all memory of a
+// node, slurmctld may show the memory of another node as the request.
 func (n Node) RejectReason(w Waiting) string {
 	common := slices.ContainsFunc(w.Partitions(), func(p string) bool { return slices.Contains(n.Partitions, p) })
 	switch {
@@ -44,8 +44,8 @@ func (n Node) RejectReason(w Waiting) string {
 	return n.tooSmall(w)
 }
 
-// tooSmall names the first property of the node's hardware that is less than the job requests (job_req_node_filter in
-// slurmctld); empty if there is none.
+// tooSmall names the first hardware property of the node that is smaller than the job requests (job_req_node_filter in
+// slurmctld), or returns "" if there is none.
 func (n Node) tooSmall(w Waiting) string {
 	for _, c := range []struct {
 		unit      string
@@ -65,11 +65,11 @@ func (n Node) tooSmall(w Waiting) string {
 	return ""
 }
 
-// DeferReason returns the reason for which a job that the node accepts cannot start there now even if it had its
-// slices; empty if it could. The reasons are a lack of CPUs or memory, and GRES in use if the job needs a whole node. A
-// further reason is unknown to Caelum: the slices have been on offer here since the time since, and slurmctld has
-// evaluated the job later without starting it. This reason does not apply to jobs that wait behind another job, nor to
-// jobs on several nodes, which may have lacked another node.
+// DeferReason returns the reason for which a job that the node accepts cannot start there now, even if its slices were
+// available, or "" if it could. The reasons are a lack of CPUs or memory, and GRES in use if the job needs a whole
+// node. A further reason is that the slices have been offered here since the time since, and slurmctld has evaluated
+// the job later without starting it, for a cause that Caelum does not know. This reason does not apply to jobs that
+// wait behind another job, or to jobs on several nodes, which may have lacked another node.
 func (n Node) DeferReason(w Waiting, since time.Time) string {
 	switch {
 	case n.CPUs > 0 && n.CPUsFree < n.cpus(w):
@@ -85,7 +85,7 @@ func (n Node) DeferReason(w Waiting, since time.Time) string {
 	return ""
 }
 
-// lacksModel returns the first GPU type that the job names and the node does not have; empty if there is none.
+// lacksModel returns the first GPU type that the job requests and the node does not have, or "" if there is none.
 func (n Node) lacksModel(w Waiting) string {
 	for _, g := range slices.Concat(w.PerNode, w.PerJob, w.PerTask, w.PerSocket) {
 		if g.Name == "gpu" && g.Type != "" &&
@@ -135,8 +135,8 @@ func (n Node) LacksGRES(w Waiting) bool {
 	return w.Exclusive && slices.ContainsFunc(n.GresUsed, func(g GRES) bool { return g.Count > 0 })
 }
 
-// passedOver is the time after which slurmctld must have seen an offer before it evaluated a job. It is longer than the
-// difference between the clocks of two hosts and than a scheduling cycle.
+// passedOver is the minimum time between an offer and the evaluation of a job by slurmctld, for the agent to assume
+// that slurmctld saw the offer. It is longer than a scheduling cycle and than the clock difference between two hosts.
 const passedOver = 5 * time.Second
 
 // Free returns the unused count of each type of a GRES on the node. An untyped GRES has the type "".
@@ -155,7 +155,7 @@ func (n Node) Free(name string) map[string]int {
 	return free
 }
 
-// HasFree reports whether the node has free all slices that the job needs on each of its nodes.
+// HasFree reports whether all slices that the job needs on each of its nodes are free on this node.
 func (n Node) HasFree(w Waiting) bool {
 	free := n.Free("mig")
 	for _, g := range w.SlicesPerNode() {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// AccountingField is a field of a job's accounting record that an admin may write and its user may not.
+// AccountingField is a field of a job's accounting record that an administrator may write and the job's user may not.
 type AccountingField string
 
 const (
@@ -29,7 +29,7 @@ var AccountingFields = []AccountingField{AdminComment, SystemComment}
 var (
 	// ErrNoAccounting means that slurmdbd did not answer. The call may be repeated.
 	ErrNoAccounting = errors.New("slurmdbd cannot be reached")
-	// ErrSpoils means that the record would not have the text as it was given.
+	// ErrSpoils means that slurmdbd would not store the text exactly as given.
 	ErrSpoils = errors.New(
 		"sacctmgr would change another tool's text in the field: it writes letters in lower case and quotes as ` " +
 			"(22.05.8)",
@@ -119,7 +119,7 @@ func (c *Client) RecordsOf(ctx context.Context, field AccountingField, id uint32
 	return all, nil
 }
 
-// Names returns the job names of Records with the same times, by Record.Index. They need a request of their own,
+// Names returns the job names of Records with the same times, by Record.Index. They require a separate request,
 // because users write them: a name that imitates the end of a field causes an error in this request only.
 func (c *Client) Names(ctx context.Context, from, to time.Time) (map[uint64]string, error) {
 	sep := newSeparator()

@@ -83,7 +83,7 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestRecordsOf: one job's runs in their order, not those of the other tasks of its array.
+// TestRecordsOf checks that the runs of one job are returned in order, without the runs of other tasks of its array.
 func TestRecordsOf(t *testing.T) {
 	c, calls := stage(t, accounted(sacctLines[4], sacctLines[3], sacctLines[2]), accounted(sacctLines[2]))
 	got, err := c.RecordsOf(context.Background(), AdminComment, 8)
@@ -98,7 +98,7 @@ func TestRecordsOf(t *testing.T) {
 	}
 }
 
-// TestRecordsSpoilt: a record that cannot be read is left out. Truncated output is an error.
+// TestRecordsSpoilt checks that a record that cannot be read is left out. Truncated output is an error.
 func TestRecordsSpoilt(t *testing.T) {
 	for _, bad := range []string{
 		"x|1|1|1|u|a|COMPLETED|0:0|1|2|n1||", "0|1|1|1|u|a|COMPLETED|0:0|1|2|n1||",
@@ -186,7 +186,7 @@ func TestSetAccounting(t *testing.T) {
 	}
 }
 
-// TestNoAccounting: slurmdbd does not answer.
+// TestNoAccounting checks the error if slurmdbd does not answer.
 func TestNoAccounting(t *testing.T) {
 	const stderr = "sacctmgr: error: slurm_persist_conn_open_without_init: failed to open persistent connection to " +
 		"host:127.0.0.1:6819: Connection refused\n"

@@ -25,8 +25,8 @@ var (
 // parseAllocation reads the section in the details of one job that holds the given nodes.
 //
 // The record of every job that holds nodes has this section once. A user's text can add an imitation before or after
-// it, but cannot remove it. So a single section is genuine, and parseAllocation returns ErrAmbiguous if there are
-// several.
+// it, but cannot remove it. If there is only one section, it is therefore genuine. If there are several,
+// parseAllocation returns ErrAmbiguous.
 func parseAllocation(out string, nodes []string) (map[string]GRESList, error) {
 	switch n := strings.Count(out, allocHead); {
 	case n == 0:
@@ -63,16 +63,16 @@ func parseAllocation(out string, nodes []string) (map[string]GRESList, error) {
 	return nil, fmt.Errorf("scontrol: an allocation without an end")
 }
 
-// These lines distinguish the runs of a job. slurmctld writes each of them once for every job (22.05.8 to 26.05.3,
+// These lines distinguish the runs of a job. scontrol prints each of them once for every job (22.05.8 to 26.05.3,
 // scontrol's info_job.c).
 var (
 	stateLine = regexp.MustCompile(`\n   JobState=(\S*) `)
 	startLine = regexp.MustCompile(`\n   StartTime=(\S*) `)
 )
 
-// checkRun compares the details of a job with squeue's record of it. It returns ErrChanging if they are not of the same
-// run. As in parseAllocation, a user's text can add such a line but cannot remove one, so that a single line is
-// genuine.
+// checkRun compares the details of a job with the job's record from squeue. It returns ErrChanging if the two describe
+// different runs. As in parseAllocation, a user's text can add such a line but cannot remove one. A line that appears
+// only once is therefore genuine.
 func checkRun(out string, j Job) error {
 	state, start := stateLine.FindAllStringSubmatch(out, 2), startLine.FindAllStringSubmatch(out, 2)
 	switch {
@@ -86,7 +86,7 @@ func checkRun(out string, j Job) error {
 	return nil
 }
 
-// covers compares the section's nodes with those of squeue, which no text can change.
+// covers compares the nodes in the section with the nodes from squeue, which users' texts cannot change.
 func covers(alloc map[string]GRESList, nodes []string) error {
 	if len(alloc) != len(nodes) {
 		return fmt.Errorf("scontrol shows an allocation on %d nodes, squeue on %d", len(alloc), len(nodes))

@@ -15,13 +15,15 @@ import (
 // unreachable slurmctld (MessageTimeout=10).
 const DefaultTimeout = 15 * time.Second
 
-// Options say how to reach slurmctld. The zero value fits a node with Slurm's packages.
+// Options contains the paths and environment with which Slurm's commands run. The zero value suits a node on which
+// Slurm was installed from packages.
 type Options struct {
-	// Scontrol and the others are the paths of the commands, by default in /usr/bin.
+	// Scontrol, Squeue, Sacct and Sacctmgr are the paths of the commands, by default in /usr/bin.
 	Scontrol, Squeue, Sacct, Sacctmgr string
 	// Timeout is the time limit of one command; 0 means DefaultTimeout.
 	Timeout time.Duration
-	// SlurmConf is the path of slurm.conf, by default the value of SLURM_CONF, else Slurm's own default.
+	// SlurmConf is the path of slurm.conf, by default the value of SLURM_CONF or, if that is not set, Slurm's own
+	// default.
 	SlurmConf string
 	// Env is added to the commands' environment ("NAME=value").
 	Env []string
@@ -29,7 +31,7 @@ type Options struct {
 	Run func(ctx context.Context, env []string, name string, args ...string) (stdout, stderr string, err error)
 }
 
-// Client sends requests to slurmctld, and to slurmdbd if a method says so. Several goroutines may use it.
+// Client sends requests to slurmctld or, if a method's comment says so, to slurmdbd. Several goroutines may use it.
 type Client struct {
 	scontrol, squeue    string
 	sacctPath, sacctmgr string

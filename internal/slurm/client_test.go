@@ -160,8 +160,8 @@ func TestJobReadsAllocation(t *testing.T) {
 	}
 }
 
-// TestJobRequeuedMeanwhile requeues the job between the two requests, or starts it on another node. The details of
-// scontrol may then be only an imitation, and Job does not use them.
+// TestJobRequeuedMeanwhile requeues the job between the two requests, or starts it on another node. The details that
+// scontrol prints may then be an imitation, and Job does not use them.
 func TestJobRequeuedMeanwhile(t *testing.T) {
 	imitation := "\n   JOB_GRES=mig:7g.40gb:1\n     Nodes=n3 CPU_IDs=0 Mem=0 GRES=mig:7g.40gb(CNT:1)\n   " +
 		"MinCPUsNode=1 \n"
@@ -241,7 +241,7 @@ func TestWritesNameOneTask(t *testing.T) {
 	}
 }
 
-// TestRequeueOfTheDead: A cancelled job is not requeued, although slurmctld would do it.
+// TestRequeueOfTheDead checks that a cancelled job is not requeued, although slurmctld would requeue it.
 func TestRequeueOfTheDead(t *testing.T) {
 	c, calls := stage(t, recordOf(map[string]string{"state": "CANCELLED"}))
 	if err := c.RequeueHold(context.Background(), 7); !errors.Is(err, ErrJobState) || len(calls()) != 1 {
@@ -274,7 +274,7 @@ func TestInvalidArgumentsAreNotRun(t *testing.T) {
 	}
 }
 
-// TestErrors has messages of the commands of 22.05.8 and the errors that they mean.
+// TestErrors maps messages of the commands of 22.05.8 to the expected errors.
 func TestErrors(t *testing.T) {
 	ctx := context.Background()
 	for _, tc := range []struct {
@@ -320,7 +320,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// An array of separate and joined tasks, with the excluded nodes of the second request; one job has gone by then.
+// The queue contains an array with separate and joined tasks. The second request returns the excluded nodes, and one
+// job has ended before this request.
 func TestWaiting(t *testing.T) {
 	c, _ := stage(t, scene{out: mustRead(t, "queue-array.txt")}, scene{out: "4|~|n9|~|PENDING|~|\n"})
 	q, err := c.Queue(context.Background())

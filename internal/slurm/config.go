@@ -13,11 +13,11 @@ import (
 
 // Config is slurmctld's running configuration: slurm.conf, and the cgroup.conf on slurmctld's host.
 type Config struct {
-	// Values has the values by the names that `scontrol show config` prints; (null) is "". A name that is in both files
-	// has the value of slurm.conf.
+	// Values maps the names that `scontrol show config` prints to their values. The value (null) is stored as "". If a
+	// name occurs in both files, Values contains the value from slurm.conf.
 	Values map[string]string
-	// AsOf is the time on slurmctld's clock when it answered, in whole seconds (_fill_ctld_conf, 22.05 to 25.05). Zero
-	// if unknown.
+	// AsOf is the time at which slurmctld answered, by slurmctld's clock and in whole seconds (_fill_ctld_conf, 22.05
+	// to 25.05). It is zero if unknown.
 	AsOf time.Time
 }
 
@@ -30,7 +30,7 @@ func (c *Client) Config(ctx context.Context) (Config, error) {
 	return parseConfig(out)
 }
 
-// parseConfig reads lines of the form "Name   = value", which only an admin writes.
+// parseConfig reads lines of the form "Name   = value", which only an administrator writes.
 func parseConfig(out string) (Config, error) {
 	c := Config{Values: make(map[string]string)}
 	for line := range strings.SplitSeq(out, "\n") {
@@ -62,7 +62,7 @@ func (c Config) Has(key, word string) bool {
 	})
 }
 
-// Controllers returns the addresses of slurmctld's hosts, the primary first, as nodes reach them.
+// Controllers returns the addresses of slurmctld's hosts, as nodes reach them, starting with the primary.
 func (c Config) Controllers() (all []string) {
 	for k := 0; ; k++ {
 		host, ok := c.Values[fmt.Sprintf("SlurmctldHost[%d]", k)] // name(address), or a name that is both
@@ -74,7 +74,7 @@ func (c Config) Controllers() (all []string) {
 	}
 }
 
-// SlurmUser returns the user id of slurmctld, and false if the configuration does not have it.
+// SlurmUser returns the user id of slurmctld, or false if the configuration does not contain it.
 func (c Config) SlurmUser() (uid uint32, ok bool) {
 	_, id, _ := strings.Cut(strings.TrimSuffix(c.Values["SlurmUser"], ")"), "(") // slurm(64030)
 	n, err := strconv.ParseUint(id, 10, 32)

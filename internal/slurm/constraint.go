@@ -10,24 +10,24 @@ import (
 
 // Constraint is a job's --constraint: an expression of features that nodes must have. Every node meets the zero value.
 //
-// It is evaluated as slurmctld does it (job_scheduler.c, build_feature_list, and node_scheduler.c,
+// The expression is evaluated as in slurmctld (job_scheduler.c, build_feature_list, and node_scheduler.c,
 // valid_feature_counts, of 22.05.8 and 26.05.3): & and | have the same precedence and are applied from left to right,
-// one level of parentheses groups features, and a comma is an &. Of the alternatives in brackets, [a|b], all nodes of
-// a job must have the same one.
+// one level of parentheses groups features, and a comma is an &. If alternatives are in brackets, [a|b], all nodes of a
+// job must meet the same alternative.
 type Constraint struct {
 	text string
-	// always has the groups that every node must meet, and anyOf has the alternatives in brackets.
+	// always contains the groups that every node must meet, and anyOf contains the alternatives in brackets.
 	always []group
 	anyOf  []group
 	// nodes is the largest count (*n): the job needs this many nodes with the feature.
 	nodes int
-	// problem is the reason for which the expression cannot be evaluated for a single node; empty if it can.
+	// problem is the reason for which the expression cannot be evaluated for a single node, or "" if it can.
 	problem string
 }
 
-// group is a feature, or several in parentheses.
+// group is a feature, or several features in parentheses.
 type group struct {
-	or    bool // joined by | with the groups before it, else by &
+	or    bool // joined to the groups before it by |, otherwise by &
 	names []joined
 }
 
@@ -63,7 +63,7 @@ func ParseConstraint(text string) Constraint {
 // String returns the expression as slurmctld shows it, truncated after maxShown bytes.
 func (c Constraint) String() string { return c.text }
 
-// Lacking returns the reason for which a node with these features cannot be one of a job's nodes; empty if it can.
+// Lacking returns the reason for which a node with these features cannot be one of a job's nodes, or "" if it can.
 // nodes is the number of the job's nodes.
 func (c Constraint) Lacking(features []string, nodes int) string {
 	switch {
@@ -114,8 +114,8 @@ func (g group) met(features []string) bool {
 	return met
 }
 
-// constraintParser reads an expression from left to right; rest is the unread text. slurmctld accepts more expressions:
-// those that it ignores in part, or reads differently in different releases, are errors here.
+// constraintParser reads an expression from left to right; rest is the unread text. slurmctld accepts more expressions.
+// If slurmctld ignores a part of an expression, or releases interpret it differently, the parser returns an error.
 type constraintParser struct {
 	rest     string
 	c        *Constraint
@@ -191,7 +191,7 @@ func (p *constraintParser) alternatives() error {
 	}
 }
 
-// group reads a feature, or several in parentheses, and the count after it.
+// group reads a feature, or several features in parentheses, and the count after them.
 func (p *constraintParser) group(or bool) (g group, count int, err error) {
 	g.or = or
 	if p.next("(") {

@@ -160,7 +160,7 @@ func expression(rng *rand.Rand) string {
 	return text
 }
 
-// TestConstraintPlainly: for every set of features, the evaluator and the plain one agree.
+// TestConstraintPlainly checks that the evaluator and the simple one in plainly agree for every set of features.
 func TestConstraintPlainly(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 5000 {
@@ -236,7 +236,7 @@ func TestTooSmall(t *testing.T) {
 	}
 }
 
-// TestTopology: what squeue shows of the hardware that a job asks for.
+// TestTopology checks how the hardware that a job requests is parsed from the output of squeue.
 func TestTopology(t *testing.T) {
 	for text, want := range map[string]string{
 		"*:*:*": "0 0 0", "2:*:1": "2 0 1", "2K:1:1": "2048 1 " +

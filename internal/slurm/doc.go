@@ -10,7 +10,7 @@
 //
 // and `scontrol show job` prints exactly that. Therefore:
 //
-//   - The properties of a job come from squeue. Each field ends with a separator that is drawn at random for the call
+//   - The properties of a job come from squeue. Each field ends with a separator that is random for each call
 //     and passed in the environment (squeue's argv is world-readable). A user who writes a job's text cannot know the
 //     separator, so no text can end a field. See record.go.
 //   - The GRES that each node gave to a job are only in `scontrol -d show job`. Only that section is read, only for a
@@ -34,8 +34,8 @@
 //
 //	queue.go         the requests for the queue and for a job (jobTries 5); the jobs on a node (On)
 //	job.go           Job; which states hold or occupy a node; expected run time and end (caelum:runs=, time limit)
-//	record.go        the columns of squeue, its random separator, and the tasks of an array as one job
-//	alloc.go         the GRES that each node gave to a job (`scontrol -d show job`); imitations in users' texts
+//	record.go        the columns of squeue, the random separator, and joining the tasks of an array into one job
+//	alloc.go         the GRES of a job on each node (`scontrol -d show job`); detects imitations in users' texts
 //	node.go          a node: request, `scontrol -d show node`, valid names; a node whose slurmd has not registered
 //	nodes.go         all nodes in one request, with their reservations
 //	partitions.go    partitions, and which of them allocate whole nodes
@@ -51,7 +51,7 @@
 //
 // Formats of values:
 //
-//	gres.go          GRES lists and TRES: reader, writer, valid names; the type closed (ClosedType)
+//	gres.go          GRES lists and TRES: reader, writer, valid names; the GRES type closed (ClosedType)
 //	greslist.go      lists of GRES: totals, the counts of each profile, formatting
 //	hostlist.go      expands hostlists such as n[1-3] (MaxHosts 65536)
 //	values.go        times, time limits, numbers, memory sizes and null values

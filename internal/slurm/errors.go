@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	// ErrUnreachable means that slurmctld, or munge on the way to it, did not answer. The call may be repeated. A write
-	// may or may not have happened.
+	// ErrUnreachable means that slurmctld or munge did not answer. The call may be repeated. If the call was a write,
+	// slurmctld may or may not have executed it.
 	ErrUnreachable = errors.New("slurmctld cannot be reached")
 	// ErrNoJob means that slurmctld does not know the job. It forgets finished jobs after MinJobAge, 300 s by default.
 	ErrNoJob = errors.New("no such job")
@@ -21,8 +21,8 @@ var (
 	// ErrJobState means that the job's state does not allow the request, for example the requeue of a pending job or
 	// the change of a finished one.
 	ErrJobState = errors.New("the job's state does not allow that")
-	// ErrAmbiguous means that the job's own text imitates slurmctld's section on its allocation. This happens only if
-	// the user intends it.
+	// ErrAmbiguous means that a text of the job imitates the section in which scontrol prints the job's allocation.
+	// Users can only do this on purpose.
 	ErrAmbiguous = errors.New("the job's text imitates an allocation")
 	// ErrChanging means that the job started, ended or was requeued during each attempt to read it. The call may be
 	// repeated.
@@ -81,8 +81,8 @@ func (e *CommandError) Error() string {
 func (e *CommandError) Unwrap() error { return e.Err }
 
 // classify returns the error for a command that failed with this output. The client's own time limit counts as
-// ErrUnreachable: if slurmctld is down, the commands of 22.05.8 retry for 9 s (MessageTimeout=10) before they report
-// it.
+// ErrUnreachable: if slurmctld is down, the commands of 22.05.8 retry for 9 s (MessageTimeout=10) before they report an
+// error.
 func classify(ctx context.Context, parent error, stderr string, exit error) error {
 	if parent != nil {
 		return parent
@@ -90,8 +90,8 @@ func classify(ctx context.Context, parent error, stderr string, exit error) erro
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: no answer in time", ErrUnreachable)
 	}
-	// No process could be started. Users can exhaust processes and memory, but they cannot change the commands. So only
-	// an error of the command's file is ErrCommand.
+	// No process could be started. Users can exhaust processes and memory, but they cannot change the commands.
+	// Therefore only an error about the command's file counts as ErrCommand.
 	var start *fs.PathError
 	var missing *exec.Error
 	switch {

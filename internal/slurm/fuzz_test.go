@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// FuzzGRES: a parsed list can be written and parsed again, and has only characters that may be in a command line.
+// FuzzGRES checks that a parsed list can be written and parsed again, and contains only characters that are allowed in
+// a command line.
 func FuzzGRES(f *testing.F) {
 	for _, s := range []string{
 		"gpu:a100:2(IDX:0-1,4),mig:2g.10gb:1", "mig:1g.5gb(CNT:1)", "gres/mig:2g.10gb=1", "mig:1K", "a(", "mig:x y:1",

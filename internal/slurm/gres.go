@@ -145,8 +145,8 @@ func parseCount(s string) (int, error) {
 	return n * mult, nil
 }
 
-// ParseTRES reads the generic resources of a TRES list such as "cpu=2,mem=8000M,gres/gpu=1,gres/mig:2g.10gb=1". The sum
-// over all types, which slurmdbd has too (gres/mig=1), is an entry without a type.
+// ParseTRES reads the generic resources of a TRES list such as "cpu=2,mem=8000M,gres/gpu=1,gres/mig:2g.10gb=1". The
+// total over all types, which slurmdbd also stores (gres/mig=1), becomes an entry without a type.
 func ParseTRES(s string) (GRESList, error) {
 	if isNull(s) {
 		return nil, nil
@@ -165,8 +165,8 @@ func ParseTRES(s string) (GRESList, error) {
 	return list, nil
 }
 
-// requestGRES reads a request. It leaves out TRES that are not GRES (cpu:1), which requests can have from 23.11 on. Of
-// several counts of one type, it returns the last that is not 0, as slurmctld does.
+// requestGRES reads a request. It leaves out TRES that are not GRES (cpu:1), which requests can have from 23.11 on. If
+// a type has several counts, it returns the last count that is not 0, like slurmctld.
 func requestGRES(s string) (GRESList, error) {
 	if isNull(s) {
 		return nil, nil

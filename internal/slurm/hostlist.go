@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// MaxHosts limits the names that ExpandHosts returns for one hostlist, because a short hostlist can stand for very
-// many.
+// MaxHosts limits the names that ExpandHosts returns for one hostlist, because a short hostlist can stand for very many
+// names.
 const MaxHosts = 1 << 16
 
 // ExpandHosts returns the names in a hostlist of Slurm, such as "n[1-3,07],login1,r[0-1]c[0-3]", in the order written.
-// Numbers keep the width that leading zeros give them, as in Slurm. "" and "(null)" have no names.
+// Numbers keep the width that leading zeros give them, as in Slurm. For "" and "(null)" it returns no names.
 func ExpandHosts(s string) ([]string, error) {
 	if isNull(s) {
 		return nil, nil

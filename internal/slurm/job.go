@@ -10,7 +10,8 @@ import (
 type Job struct {
 	ID uint32
 	// ArrayJob is the array's id, or 0. ArrayTask is a task's index. The pending tasks that slurmctld has not split off
-	// yet are one Job with the array's own id and several indices ("3-5,9"); the last of them keeps that id.
+	// yet are one Job with the array's own id and several indices ("3-5,9"). The last of these tasks keeps the array's
+	// id.
 	ArrayJob  uint32
 	ArrayTask string
 	// HetJob is the first component's id, or 0.
@@ -24,8 +25,8 @@ type Job struct {
 	// State is squeue's long form: PENDING, CONFIGURING, RUNNING, SUSPENDED, COMPLETING, ...
 	State, Reason string
 	Priority      uint64
-	// Restarts counts requeues. It rises when the job is requeued, not when it starts again. So it is one higher in the
-	// epilog of a run that a requeue ends than in the prolog of that run (22.05.8).
+	// Restarts counts requeues. It increases when the job is requeued, not when the job starts again. If a requeue ends
+	// a run, the value in the run's epilog is therefore one higher than in its prolog (22.05.8).
 	Restarts int
 	// Batch is set for jobs of sbatch, Requeue if Slurm may requeue the job, and Exclusive if it requests whole nodes.
 	Batch, Requeue, Exclusive bool
@@ -42,37 +43,40 @@ type Job struct {
 	Features                           Constraint
 	Reservation, AdminComment, Comment string
 
-	// The minimum of each node's hardware; 0 if not requested. TmpDisk is in MiB.
+	// These fields are the requested minimum of each node's hardware, or 0 if not requested. TmpDisk is in MiB.
 	MinCPUs, TmpDisk                        int
 	Sockets, CoresPerSocket, ThreadsPerCore int
 
-	// The requested GRES. The options are --gres and --gpus-per-node, --gpus, --gpus-per-task, --gpus-per-socket.
+	// These fields contain the GRES requested with --gres and --gpus-per-node, --gpus, --gpus-per-task, and
+	// --gpus-per-socket.
 	PerNode, PerJob, PerTask, PerSocket GRESList
 	// Tasks is 0 if not set.
 	Tasks int
-	// CPUs is the number of CPUs on all its nodes that the job has, or requests at least.
+	// CPUs is the number of CPUs that the job has on all its nodes together, or the minimum number that it requests.
 	CPUs int
-	// LastSchedEval is the time at which slurmctld last evaluated the job. slurmctld need not have tried to start it:
-	// while Reason is Priority, it may have skipped the job because of a job before it (22.05, _schedule).
+	// LastSchedEval is the time at which slurmctld last evaluated the job. slurmctld may not have tried to start the
+	// job: while Reason is Priority, slurmctld may have skipped the job because of an earlier job (22.05, _schedule).
 	LastSchedEval time.Time
-	// Dependency has the unfulfilled dependencies in slurmctld's form ("afterany:1(unfulfilled)"). Reason does not show
-	// them while the job is held.
+	// Dependency contains the unfulfilled dependencies in slurmctld's form ("afterany:1(unfulfilled)"). Reason does not
+	// show them while the job is held.
 	Dependency string
 	// Nice is the job's nice value, which lowers its priority. slurmctld shows it also for a held job, whose priority
 	// it shows as 0.
 	Nice int64
-	// Memory is the memory in MiB on all its nodes that the job has, or requests at least. 0 if unknown.
+	// Memory is the memory in MiB that the job has on all its nodes together, or the minimum that it requests. It is 0
+	// if unknown.
 	Memory int
 
 	// Licenses are the requested licences of the cluster in slurmctld's form ("matlab:2,ansys:1").
 	Licenses string
 
-	// Problem is the reason for which a part of the record could not be read; that part is empty then. slurmctld does
-	// not check all requests: 22.05.8 stores `sbatch -H --gres='mig:x y(:1'` unchanged. No node can run such a job.
+	// Problem is the reason for which a part of the record could not be read. In this case, that part is empty.
+	// slurmctld does not check all requests: 22.05.8 stores `sbatch -H --gres='mig:x y(:1'` unchanged. No node can run
+	// such a job.
 	Problem string
 
-	// Allocated has the GRES of the job by node. It is nil unless the job holds its nodes: from COMPLETING on,
-	// slurmctld shows no allocation.
+	// Allocated maps each node to the GRES allocated to the job there. It is nil unless the job holds its nodes: from
+	// COMPLETING on, slurmctld shows no allocation.
 	Allocated map[string]GRESList
 }
 
@@ -105,8 +109,8 @@ func (j Job) GPUsPerNode() int {
 	return (total + nodes - 1) / nodes
 }
 
-// Holds reports whether slurmctld counts the GRES of a job in this state as used. It does not for COMPLETING: the count
-// drops when the job enters this state, before its epilog.
+// Holds reports whether slurmctld counts the GRES of a job in this state as used. It returns false for COMPLETING: the
+// count drops when the job enters this state, before its epilog.
 func (j Job) Holds() bool {
 	switch j.State {
 	case "RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING":
@@ -127,7 +131,7 @@ func (j Job) Present() bool {
 	return true
 }
 
-// Learned returns the run time of the job that earlier runs predict, at most its time limit; 0 if there is no
+// Learned returns the run time of the job that earlier runs predict, at most its time limit, or 0 if there is no
 // prediction.
 func (j Job) Learned() time.Duration {
 	seconds, err := strconv.ParseUint(TagValue(j.AdminComment, TagRuns), 10, 31)
@@ -141,11 +145,12 @@ func (j Job) Learned() time.Duration {
 	return learned
 }
 
-// Expected returns the expected run time of the job: the learned time, else its time limit; 0 if both are unknown.
+// Expected returns the expected run time of the job: the learned time, else its time limit, or 0 if both are unknown.
 func (j Job) Expected() time.Duration { return cmp.Or(j.Learned(), j.TimeLimit) }
 
-// ExpectedEnd returns the time at which a running job is expected to end, by its earlier runs. Without earlier runs, or
-// if it has run for longer than they predict, this is the end of its time limit; zero if it has no limit.
+// ExpectedEnd returns the time at which a running job is expected to end, according to its earlier runs. If there are
+// no earlier runs, or the job has already run for longer than they predict, ExpectedEnd returns the end of the time
+// limit. It returns the zero time if the job has no time limit.
 func (j Job) ExpectedEnd(now time.Time) time.Time {
 	if end := j.Start.Add(j.Learned()); end.After(now) && !j.Start.IsZero() && j.Learned() > 0 {
 		return end

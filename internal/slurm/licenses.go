@@ -20,8 +20,8 @@ func (c *Client) licenses(ctx context.Context, waiting []Waiting) (map[string]in
 	return parseLicenses(out)
 }
 
-// parseLicenses reads `scontrol show licenses`: key=value words, which only an admin writes, with a licence's name
-// first.
+// parseLicenses reads `scontrol show licenses`: key=value words, which only an administrator writes, with a licence's
+// name first.
 func parseLicenses(out string) (map[string]int, error) {
 	free := map[string]int{}
 	name := ""
@@ -40,7 +40,7 @@ func parseLicenses(out string) (map[string]int, error) {
 	return free, nil
 }
 
-// LacksLicense returns the first licence of which fewer are free than the job requests; empty if there is none.
+// LacksLicense returns the first licence of which fewer are free than the job requests, or "" if there is none.
 // slurmctld reserves nothing for such a job. It sets the reason Licenses only when it evaluates the job; a job behind
 // another one waits with the reason Priority (job_scheduler.c, 22.05.8). For a job that accepts alternatives (|), the
 // result is empty, and slurmctld decides.

@@ -20,14 +20,14 @@ type Node struct {
 	States     []string
 	Reason     string
 	Partitions []string
-	// Gres are the node's totals, and GresUsed is the used part by slurmctld's count. slurmctld forgets some of the
-	// used GRES when it restarts.
+	// Gres are the node's totals, and GresUsed is the part that slurmctld counts as used. slurmctld loses some of the
+	// used counts when it restarts.
 	Gres, GresUsed GRESList
 	// MIGTotal is the node's count of gres/mig in slurm.conf, from CfgTRES. `scontrol update` and slurmd's registration
 	// do not change it (22.05.8). 0 means unknown: AccountingStorageTRES does not include gres/mig.
 	MIGTotal int
-	// Unregistered is set from a restart of slurmctld until slurmd has registered. In this time slurmctld does not know
-	// the node's device files, and a job that it starts there gets gres/gpu without the numbers of its slots:
+	// Unregistered is set after a restart of slurmctld until slurmd has registered. During this time slurmctld does not
+	// know the node's device files, and a job that it starts there gets gres/gpu without the numbers of its slots:
 	// SLURM_JOB_GPUS and CUDA_VISIBLE_DEVICES are not set (22.05.8: seen for 5 s). SlurmdStartTime is then None. In
 	// 22.05 GresUsed also lacks its "(IDX:...)". From 23.02 on slurmctld saves the indices, so their presence proves
 	// nothing (24.11.5, 26.05.5).
@@ -37,11 +37,11 @@ type Node struct {
 	Features []string
 	// Addr is NodeAddr: a name or an address.
 	Addr string
-	// CPUs is the number of CPUs that slurmctld can allocate, and CPUsFree is the number of those that no job has. 0
-	// means unknown.
+	// CPUs is the number of CPUs that slurmctld can allocate, and CPUsFree is the number of these CPUs that are not
+	// allocated. 0 means unknown.
 	CPUs, CPUsFree int
-	// Memory is the memory that slurmctld can allocate, and MemoryFree is the part that no job has, in MiB. If memory
-	// is not a consumable resource, all of it counts as free. 0 means unknown.
+	// Memory is the memory that slurmctld can allocate, and MemoryFree is the part that is not allocated, in MiB. If
+	// memory is not a consumable resource, all of it counts as free. 0 means unknown.
 	Memory, MemoryFree int
 	// TmpDisk is in MiB. For sockets, cores and threads, 0 means unknown.
 	TmpDisk, Sockets, CoresPerSocket, ThreadsPerCore int
@@ -49,7 +49,7 @@ type Node struct {
 	Reservations []Reservation
 	// Weight orders the nodes: slurmctld prefers suitable nodes with a lower weight.
 	Weight int
-	// Extra is a text of an admin or a program, without newlines (since 22.05).
+	// Extra is a text that an administrator or a program has set, without newlines (since 22.05).
 	Extra string
 	// Version is the release of the node's slurmd, such as 22.05.8; empty if slurmd has never registered.
 	Version string
@@ -92,7 +92,7 @@ func (c *Client) Node(ctx context.Context, name string) (Node, error) {
 	return n, err
 }
 
-// parseNode reads the output of `scontrol -d show node NAME`: lines of key=value words, none of which users write. Some
+// parseNode reads the output of `scontrol -d show node NAME`: lines of key=value words, which users cannot write. Some
 // values contain spaces (OS, Reason, Comment), so a key counts only where slurmctld writes it: at the start of a line,
 // or for some keys after a value without spaces.
 func parseNode(out, name string) (Node, error) {

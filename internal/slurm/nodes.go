@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Nodes reads all nodes, including the catalogue's, and the reservations if a node is reserved. Errors: ErrUnreachable.
+// Nodes reads all nodes, including the catalogue nodes, and the reservations if a node is reserved. Errors:
+// ErrUnreachable.
 func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 	asked := time.Now()
 	out, err := c.run(ctx, nil, c.scontrol, "-d", "show", "node")

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// connecting limits the time that a command runs without a connection. It is long enough for the start of a command on
+// connecting limits the time for which a command may run without a connection. It is long enough to start a command on
 // a busy node, and shorter than the second after which Slurm's commands retry.
 const connecting = 900 * time.Millisecond
 
 // commandOnce is like command, for requests that must not reach a slurmctld that was started later. If slurmctld does
 // not listen, Slurm's commands retry every second for 9 s (MessageTimeout=10), and could reach the next slurmctld.
-// commandOnce kills a command that has no connection, because it has sent nothing. It waits for a command that has one,
-// because slurmctld may still execute the request.
+// commandOnce kills a command that has no connection, because this command has not sent its request. It waits for a
+// command that has a connection, because slurmctld may still execute the request.
 func commandOnce(ctx context.Context, env []string, name string, args ...string) (string, string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env, cmd.Dir = env, "/"

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Partition is a partition of slurmctld. Node.Partitions says which nodes are in it.
+// Partition is a partition of slurmctld. Node.Partitions lists the partitions of each node.
 type Partition struct {
 	Name string
 	// Exclusive is set if the partition has OverSubscribe=EXCLUSIVE: every job is allocated whole nodes.
@@ -22,8 +22,8 @@ func (c *Client) Partitions(ctx context.Context) ([]Partition, error) {
 	return parsePartitions(out)
 }
 
-// parsePartitions reads lines of key=value words, which only an admin writes. A record begins with a line that begins
-// with PartitionName=.
+// parsePartitions reads lines of key=value words, which only an administrator writes. A record begins with a line that
+// begins with PartitionName=.
 func parsePartitions(out string) ([]Partition, error) {
 	var list []Partition
 	for line := range strings.SplitSeq(out, "\n") {

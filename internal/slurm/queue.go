@@ -8,8 +8,7 @@ import (
 	"strconv"
 )
 
-// squeueArgs select an output without a header, with each task of an array and with hidden partitions, of this cluster
-// only.
+// squeueArgs makes squeue print no header, list every array task and hidden partitions, and query this cluster only.
 var squeueArgs = []string{"-h", "-r", "-a", "--local"}
 
 // queue returns the jobs that squeue lists with these arguments.
@@ -55,12 +54,12 @@ func (e exclusion) addTo(j *Job) {
 	}
 }
 
-// Queue has all jobs of slurmctld at one time.
+// Queue contains all jobs that slurmctld lists at one time.
 type Queue struct {
 	// Waiting are the pending jobs, highest priority first.
 	Waiting []Waiting
-	// All are all jobs, including ended jobs that slurmctld has not forgotten yet (MinJobAge). ExcNodes and Allocated,
-	// which only [Client.Job] reads, are not set.
+	// All are all jobs, including ended jobs that slurmctld still lists (MinJobAge). ExcNodes and Allocated, which only
+	// [Client.Job] reads, are not set.
 	All []Job
 	// Licenses is the number of free licences of each kind. It is read only while a waiting job requests licences.
 	Licenses map[string]int
@@ -70,7 +69,7 @@ type Queue struct {
 // nodes that is still completing on other nodes only, because slurmctld shows only the nodes that are completing.
 func (q Queue) On(node string) []Job { return On(q.All, node) }
 
-// On returns those of the jobs that may be on a node, as [Queue.On].
+// On is like [Queue.On], for the given jobs.
 func On(jobs []Job, node string) (on []Job) {
 	for _, j := range jobs {
 		if j.Present() && slices.Contains(j.Nodes, node) {
@@ -107,7 +106,7 @@ func (c *Client) complete(ctx context.Context, waiting []Waiting) ([]Waiting, er
 	}
 	kept := waiting[:0]
 	for _, w := range waiting {
-		// A job that is missing in the second output has started or ended meanwhile.
+		// If a job is missing from the second output, it has started or ended since the first.
 		if e, ok := exclusions[w.ID]; ok {
 			e.addTo(&w.Job)
 			kept = append(kept, w)
@@ -174,7 +173,7 @@ func (c *Client) readAllocated(ctx context.Context, j *Job) error {
 	return err
 }
 
-// readExcluded sets j.ExcNodes. It returns ErrChanging if the job has another state meanwhile.
+// readExcluded sets j.ExcNodes. It returns ErrChanging if the job's state has changed.
 func (c *Client) readExcluded(ctx context.Context, j *Job) error {
 	exclusions, err := c.excludedNodes(ctx, "-t", "all", "-j", strconv.FormatUint(uint64(j.ID), 10))
 	if err != nil {

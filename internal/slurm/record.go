@@ -121,9 +121,9 @@ func flag(to *bool, s string) error {
 	return err
 }
 
-// newSeparator draws the separator that ends each field of one call, so that no user can have put it into a job before.
-// It does not begin with a digit, because squeue reads "name:0<separator>" with strtol, and it does not contain any of
-// the characters , : %.
+// newSeparator returns a random separator that ends each field of one call. No user can have put this separator into a
+// job before. It does not begin with a digit, because squeue reads "name:0<separator>" with strtol, and it does not
+// contain any of the characters , : %.
 func newSeparator() string {
 	var b [16]byte
 	rand.Read(b[:]) // returns no error: crypto/rand ends the program instead
@@ -165,7 +165,7 @@ func splitRecords(out, sep string, n int) ([][]string, error) {
 }
 
 // parseJobs reads the output of squeue for jobFormat(sep). A field that cannot be read sets Problem of its own job
-// only, so that one odd request of a user does not hide all other jobs.
+// only, so that one user's malformed request does not hide all other jobs.
 func parseJobs(out, sep string) ([]Job, error) {
 	records, err := splitRecords(out, sep, len(jobFields))
 	if err != nil {
@@ -192,7 +192,7 @@ func parseJobs(out, sep string) ([]Job, error) {
 }
 
 // joinTasks joins the records with the same id into one Job: the tasks of an array that have not been split off yet,
-// which squeue -r lists singly. Without -r, squeue also joins tasks with ids, holds and requests of their own
+// which squeue -r lists separately. Without -r, squeue also joins tasks that have separate ids, holds and requests
 // (22.05.8). The option --array-unique would list the right records, but 24.11 no longer has it.
 func joinTasks(jobs []Job) []Job {
 	at := make(map[uint32]int, len(jobs))
@@ -242,7 +242,7 @@ func taskRanges(list []string) string {
 	return strings.Join(parts, ",")
 }
 
-// exclusion has the nodes that a job excludes, and the job's state at that time.
+// exclusion contains the nodes that a job excludes, and the job's state when they were read.
 type exclusion struct {
 	id       uint32
 	excluded []string

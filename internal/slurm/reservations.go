@@ -10,13 +10,13 @@ import (
 // Reservation is a reservation of slurmctld that is active now.
 type Reservation struct {
 	Name string
-	// Whole is set if the reservation has all CPUs of its nodes and is not MAGNETIC: jobs that do not name it cannot
-	// run on its nodes.
+	// Whole is set if the reservation includes all CPUs of its nodes and is not MAGNETIC: jobs that do not request the
+	// reservation cannot run on its nodes.
 	Whole bool
 }
 
-// reserve reads the output of `scontrol show reservation`, which only an admin writes, and sets Reservations of each
-// node to the active reservations that hold it.
+// reserve reads the output of `scontrol show reservation`, which only an administrator writes, and sets each node's
+// Reservations to the active reservations that include the node.
 func reserve(nodes []Node, out string) error {
 	for record := range strings.SplitSeq("\n"+out, "\nReservationName=") {
 		name, rest, ok := strings.Cut(record, " ")

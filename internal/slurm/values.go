@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// isNull reports whether Slurm prints a missing value like this. A user's own text may be the same; it then counts as
-// missing too.
+// isNull reports whether s is a text that Slurm prints for a missing value. If a user's text is the same, it also
+// counts as missing.
 func isNull(s string) bool { return s == "" || s == "(null)" || s == "N/A" }
 
 func orEmpty(s string) string {
@@ -99,7 +99,7 @@ func parseNice(s string) (int64, error) {
 	return strconv.ParseInt(s, 10, 64)
 }
 
-// tresMemory returns the memory in a list such as "cpu=2,mem=400000M,node=2", in MiB; 0 if the list has no memory.
+// tresMemory returns the memory in a list such as "cpu=2,mem=400000M,node=2", in MiB, or 0 if the list has no memory.
 func tresMemory(s string) (int, error) {
 	for item := range strings.SplitSeq(s, ",") {
 		text, ok := strings.CutPrefix(item, "mem=")

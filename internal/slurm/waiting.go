@@ -18,9 +18,9 @@ type Waiting struct {
 // Partitions lists the partitions in which the job may run.
 func (w Waiting) Partitions() []string { return list(w.Partition) }
 
-// Eligible reports whether the job waits only for nodes or GRES, by its reason in slurmctld. It returns false for
-// limits, holds, dependencies, begin times, licences and unknown reasons. (w.Job.Eligible is the time from which the
-// job is eligible.)
+// Eligible reports whether the job waits only for nodes or GRES, according to the reason that slurmctld shows. It
+// returns false for limits, holds, dependencies, begin times, licences and unknown reasons. (w.Job.Eligible is the time
+// from which the job is eligible.)
 //
 // A job whose slices no node offers waits with "ReqNodeNotAvail, UnavailableNodes:mig-catalog[1-2]" if the catalogue
 // nodes could run it (22.05.8), or with the long reason below.
@@ -103,14 +103,14 @@ func arrayElements(tasks string) int {
 	return n
 }
 
-// yield is the time within which jobs that became eligible after a held job still come before it.
+// yield is the time for which a held job lets jobs that became eligible later come before it.
 const yield = time.Hour
 
 // InOrder returns the waiting jobs in the order in which the plan serves them. Held jobs come last: slurmctld shows
-// their priority as 0, and a request for a node by name must not move a job before jobs of higher priority. So that
-// held jobs do not wait forever, a held job comes before jobs that became eligible more than an hour later and whose
-// nice value is not lower. When another held job of its user has been released and starts, the hour begins anew. Thus
-// at most one held job of each user per hour comes before other jobs.
+// their priority as 0, and a job must not overtake jobs of higher priority by requesting a node by name. So that held
+// jobs do not wait forever, a held job comes before jobs that became eligible more than an hour later and whose nice
+// value is not lower. When another held job of the same user is released and starts, the hour starts again. Thus at
+// most one held job of each user per hour comes before other jobs.
 func (q Queue) InOrder() []Waiting {
 	last := map[uint32]time.Time{} // by user: the latest start of a job that had been held
 	for _, j := range q.All {
@@ -156,18 +156,19 @@ func (w Waiting) waitsSince() time.Time {
 	return w.Submit
 }
 
-// forgetting is the additional delay before the release of a requeued job. slurmd runs no prolog for a job while it
-// remembers an earlier run of it, and in 22.05 it may do so for two seconds longer than slurmctld keeps the job waiting
-// (_clear_expired_job_states in slurm_cred.c; fixed by 24.11).
+// forgetting is the additional delay before the release of a requeued job. While slurmd remembers an earlier run of a
+// job, it runs no prolog for the job. In 22.05, slurmd may remember the run for two seconds longer than slurmctld keeps
+// the job waiting (_clear_expired_job_states in slurm_cred.c; fixed by 24.11).
 const forgetting = 3 * time.Second
 
-// Releasable reports whether an agent may release the job at this time. It may if job_submit.lua submitted the job
-// held, because slurmctld would have refused it while its slices were not on offer. It also may if slurmctld has set
-// the job to BadConstraints after its release, because the slices were no longer on offer. Jobs that a user or an admin
-// holds do not have the tag. A job with an unfulfilled dependency is not releasable.
+// Releasable reports whether an agent may release the job at this time. The agent may release the job if job_submit.lua
+// held it at submission, because slurmctld would have refused the job while its slices were not offered. The agent may
+// also release the job if slurmctld has set it to BadConstraints after its release, because the slices were no longer
+// offered. Jobs that a user or an administrator holds do not have the tag. A job with an unfulfilled dependency is not
+// releasable.
 func (w Waiting) Releasable(at time.Time) bool {
 	if w.Dependency != "" {
-		return false // it would still wait while its slices are on offer
+		return false // the job would still wait while its slices are offered
 	}
 	due := w.Job.Eligible
 	if w.Restarts > 0 {

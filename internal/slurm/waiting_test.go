@@ -78,7 +78,8 @@ func TestLearned(t *testing.T) {
 	}
 }
 
-// TestReleasable: the reason of a held job is the hold only. A job that it waits for is in its dependency.
+// TestReleasable uses held jobs, whose Reason shows only the hold. The jobs for which they wait are listed in
+// Dependency.
 func TestReleasable(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	for _, c := range []struct {
@@ -166,7 +167,7 @@ func TestMemoryOfAJob(t *testing.T) {
 	}
 }
 
-// TestSortWaiting: of jobs of the same priority, slurmctld considers the one that was submitted or requeued first.
+// TestSortWaiting checks that, among jobs of equal priority, the job that was submitted or requeued first comes first.
 func TestSortWaiting(t *testing.T) {
 	job := func(id, array uint32, priority uint64, submit int64) Waiting {
 		return Waiting{Job: Job{ID: id, ArrayJob: array, Priority: priority, Submit: time.Unix(submit, 0)}}

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// UpdateNode writes all GRES of a node and its Extra in one request. slurmctld replaces the node's whole list: it drops
-// a GRES that is missing in the request or misspelt, without an error (rc=0, 22.05.8), and one with File= until
-// slurmctld restarts. For a GRES with File=, slurmctld accepts only its configured count or 0. UpdateNode does not wait
-// for a slurmctld that does not listen. Errors: ErrNoNode, ErrUnreachable.
+// UpdateNode writes all GRES of a node and its Extra in one request. slurmctld replaces the node's whole list: if a
+// GRES is missing from the request or misspelt, slurmctld drops it without an error (rc=0, 22.05.8). A GRES with File=
+// stays dropped until slurmctld restarts. For a GRES with File=, slurmctld accepts only its configured count or 0.
+// UpdateNode does not wait for a slurmctld that does not listen. Errors: ErrNoNode, ErrUnreachable.
 func (c *Client) UpdateNode(ctx context.Context, node string, gres GRESList, extra string) error {
 	if err := checkNode(node); err != nil {
 		return err
@@ -47,8 +47,8 @@ func checkGRES(list GRESList) error {
 	return nil
 }
 
-// RequeueHold ends the job's run and returns the job to the queue, held. It returns ErrJobState if the job does not run
-// or must not be requeued.
+// RequeueHold ends the job's run and returns the job to the queue, held. It returns ErrJobState if the job is not
+// running or must not be requeued.
 //
 // RequeueHold itself refuses a job that has ended, because slurmctld would requeue a job that its user has cancelled
 // (22.05.8).
@@ -88,13 +88,13 @@ func (c *Client) SetJobComment(ctx context.Context, id uint32, text string) erro
 	return c.update(ctx, id, "comment="+text)
 }
 
-// SetAdminComment replaces the job's admin_comment. In the epilog of a job on one node it returns ErrJobState.
+// SetAdminComment replaces the job's admin_comment. While the epilog of a single-node job runs, it returns ErrJobState.
 func (c *Client) SetAdminComment(ctx context.Context, id uint32, text string) error {
 	return c.update(ctx, id, "admincomment="+text)
 }
 
 // update changes one attribute. In an argument of scontrol, the first = ends the attribute's name; the rest is the
-// value, including blanks, quotes and further = (22.05.8). So a text in an argument of its own cannot set another
+// value, including blanks, quotes and further = (22.05.8). A text in a separate argument therefore cannot set another
 // attribute.
 func (c *Client) update(ctx context.Context, id uint32, attr string) error {
 	if strings.ContainsRune(attr, 0) {
@@ -103,8 +103,8 @@ func (c *Client) update(ctx context.Context, id uint32, attr string) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"update", "jobid=" + ref(j), attr}, nil })
 }
 
-// onJob runs scontrol on one job. The id does not suffice: the last task of an array has the array's own id, which
-// scontrol applies to all tasks (22.05.8: requeuehold of the last task requeued the other two).
+// onJob runs scontrol on one job. A job id does not identify one job: the last task of an array has the id of the
+// array, and scontrol applies this id to all tasks (22.05.8: requeuehold of the last task requeued the other two).
 func (c *Client) onJob(ctx context.Context, id uint32, args func(Job) ([]string, error)) error {
 	j, err := c.record(ctx, id)
 	if err != nil {

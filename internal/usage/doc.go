@@ -1,9 +1,9 @@
-// Package usage observes what running jobs use of their slices. It samples memory, utilisation and processes, stores
-// the usage of each run in the repository, and writes a summary of the run into slurmdbd. The next run of a job gets a
+// Package usage observes how running jobs use their slices. It samples memory, utilisation and processes, stores the
+// usage of each run in the repository, and writes a summary of the run into slurmdbd. The next run of a job gets a
 // slice that fits this usage. The package never changes a GPU, a lease or a job.
 //
-// Prologs and epilogs only begin and end an observation ([Monitor.Begin], [Monitor.End]). They never wait for a disk or
-// for slurmdbd.
+// Prologs and epilogs begin and end an observation ([Monitor.Begin], [Monitor.End]), and do nothing else in this
+// package. They never wait for a disk or for slurmdbd.
 //
 // Files:
 //
@@ -13,5 +13,5 @@
 //	slice.go        the histogram of a slice's samples: memory quantiles, utilisation (usageBins 128)
 //	store.go        writes observations and ended runs into the repository (storeInterval 1 minute, maxEnded 10,000)
 //	recorder.go     writes summaries into slurmdbd and reads them back; pauses from 5 s to an hour, for 30 days
-//	repository.go   the interfaces of repository and slurmdbd
+//	repository.go   the interfaces to the repository and to slurmdbd
 package usage

@@ -16,20 +16,21 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Options are the parts of the agent that a Monitor uses.
+// Options contains the settings and functions of the agent that a Monitor uses.
 type Options struct {
 	// Node is the node's name in slurm.conf.
 	Node string
-	// Interval is the time between two samples of a slice. 0 turns sampling off.
+	// Interval is the time between two samples of a slice. 0 disables sampling.
 	Interval time.Duration
-	// Field is the field of a job's accounting record for the summaries. If it is empty, no summary is written.
+	// Field is the field of a job's accounting record into which summaries are written. If Field is empty, no summary
+	// is written.
 	Field slurm.AccountingField
 	// Meter opens the counters of an instance on a GPU.
 	Meter func(g int, in gpu.Instance) (gpu.Meter, error)
-	// Processes receives the processes of a job's slice after each sample. It is called without a lock, and the slice
-	// may have been released in the meantime.
+	// Processes is called after each sample with the processes on a job's slice. The caller holds no lock, and the
+	// slice may have been released since the sample.
 	Processes func(job, uid uint32, s Slice, pids []int)
-	// Now returns the time, Clock the time of CLOCK_MONOTONIC ([Monotonic]).
+	// Now returns the wall-clock time. Clock returns the time of CLOCK_MONOTONIC ([Monotonic]).
 	Now   func() time.Time
 	Clock func() time.Duration
 	Log   *logrus.Entry
@@ -50,15 +51,15 @@ type Monitor struct {
 	open  map[uint32]*observation // by job
 	ended []predict.Run           // runs that are not in the repository yet
 
-	repo       Repository // nil: the usage is shown and not stored
+	repo       Repository // nil: usage is shown but not stored
 	accounting Accounting
 	toStore    chan struct{} // observations or runs wait to be stored
 	toRecord   chan struct{} // summaries wait to be written
-	repoFailed atomic.Bool   // the repository's last answer was an error
-	tookOver   bool          // the observations of an earlier agent have been read; only one goroutine uses it
-	waiting    atomic.Int64  // summaries that slurmdbd does not have yet
+	repoFailed atomic.Bool   // the last call to the repository failed
+	tookOver   bool          // observations of an earlier agent were read; used by one goroutine
+	waiting    atomic.Int64  // summaries that are not yet stored in slurmdbd
 	dbdFailed  atomic.Bool   // slurmdbd's failure has been logged
-	spoils     sync.Once     // has logged that another tool uses the accounting field
+	spoils     sync.Once     // logs once that another tool uses the accounting field
 }
 
 // NewMonitor returns a Monitor without a repository: it shows the usage of jobs and does not store it.
@@ -71,8 +72,8 @@ func NewMonitor(o Options) *Monitor {
 	}
 }
 
-// Monotonic returns the time of CLOCK_MONOTONIC. This clock is the same for all agents between two boots, and setting
-// the system's time does not change it.
+// Monotonic returns the time of CLOCK_MONOTONIC. This clock does not jump when an agent restarts or the system time is
+// set. Only a reboot resets it.
 func Monotonic() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
@@ -81,9 +82,9 @@ func Monotonic() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// Start samples the slices on these GPUs and stores the usage until ctx ends. The caller then calls finish, when no
-// observation begins or ends any more. finish waits for the goroutines, at most a second for the samplers, since the
-// sampler of a GPU that hangs does not end. It stores the observations for the next agent.
+// Start samples the slices on these GPUs and stores the usage until ctx ends. The caller must then call finish, after
+// the last call of Begin and End. finish waits for the goroutines, but at most one second for the samplers, since the
+// sampler of a hanging GPU does not end. finish stores the observations for the next agent.
 func (m *Monitor) Start(ctx context.Context, gpus []int) (finish func()) {
 	samplersEnd := m.startSamplers(ctx, gpus)
 	var tasks sync.WaitGroup
@@ -100,7 +101,7 @@ func (m *Monitor) Start(ctx context.Context, gpus []int) (finish func()) {
 	}
 }
 
-// Begin begins the observation of a lease. model is the GPU model of the slices, by its type in gres.conf.
+// Begin begins the observation of a lease. model is the GPU model of the slices, named by its type in gres.conf.
 func (m *Monitor) Begin(l api.Lease, model string, held []Slice) {
 	if len(held) == 0 {
 		return
@@ -110,8 +111,8 @@ func (m *Monitor) Begin(l api.Lease, model string, held []Slice) {
 			Job: l.Job, Restart: l.Restart, Node: m.Node, Key: l.Key, Fingerprint: l.Fingerprint, Board: model,
 			UID: l.UID, User: l.User, Account: l.Account, Name: l.Name, Start: l.Since,
 		},
-		// The lease may have been granted earlier, by an agent whose observation was lost. Only the system's time gives
-		// its age.
+		// The lease may have been granted by an earlier agent whose observation was lost. Its age is then known only
+		// from the system time.
 		Began: m.Clock() - max(m.Now().Sub(time.Unix(l.Since, 0)).Truncate(time.Second), 0),
 	}
 	for _, s := range held {
@@ -127,7 +128,7 @@ func (m *Monitor) Begin(l api.Lease, model string, held []Slice) {
 }
 
 // End ends the observation of a job's run, and queues the run for the repository. If gone is set, the epilog did not
-// run and the end of the run is not known. The time of the last sample then counts as its end.
+// run and the end time of the run is unknown. The time of the last sample then counts as the end.
 func (m *Monitor) End(job uint32, gone bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -146,7 +147,7 @@ func (m *Monitor) End(job uint32, gone bool) {
 	m.queue(o, end)
 }
 
-// Confirm records that slurmctld has the job on the node. The observation then continues that of an earlier agent.
+// Confirm records that slurmctld lists the job on the node. The observation then continues that of an earlier agent.
 func (m *Monitor) Confirm(job uint32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -155,7 +156,7 @@ func (m *Monitor) Confirm(job uint32) {
 	}
 }
 
-// WithUse returns the lease with the last samples of its slices.
+// WithUse returns a copy of the lease with the last samples of its slices.
 func (m *Monitor) WithUse(l api.Lease) api.Lease {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -173,5 +174,5 @@ func (m *Monitor) WithUse(l api.Lease) api.Lease {
 	return l
 }
 
-// SummariesWaiting returns the number of summaries that slurmdbd does not have yet.
+// SummariesWaiting returns the number of summaries that are not yet stored in slurmdbd.
 func (m *Monitor) SummariesWaiting() int { return int(m.waiting.Load()) }

@@ -10,19 +10,21 @@ import (
 	"time"
 )
 
-// observation has the usage of one run while the run lasts.
+// observation contains the usage of one run while the run lasts.
 type observation struct {
-	// Run has the facts that were known when the run began.
+	// Run contains the facts that were known when the run began.
 	Run predict.Run
-	// Began is the time at which the run got its slices, Seen the time of the last sample, both by CLOCK_MONOTONIC.
+	// Began is the time at which the run got its slices. Seen is the time of the last sample. Both are read from
+	// CLOCK_MONOTONIC.
 	Began, Seen time.Duration
 	Slices      []*sliceUsage
 
 	left   *observation // the observation of an earlier agent, until slurmctld confirms that the job still runs
-	stored bool         // the repository has the observation
+	stored bool         // the observation is in the repository
 }
 
-// minObserved is the shortest run whose peak is recorded. A job needs about this time before it uses its GPU.
+// minObserved is the duration of the shortest run whose peak is recorded. A job takes about this long to start using
+// its GPU.
 const minObserved = time.Second
 
 // run returns the run and its usage, with end as the time at which it ended.
@@ -60,7 +62,7 @@ func parseObservation(text []byte) (*observation, error) {
 	return o, nil
 }
 
-// continues adds an earlier agent's observation of the same run.
+// continues merges an earlier agent's observation of the same run into o.
 func (o *observation) continues(earlier *observation) {
 	o.Run, o.Began, o.Seen, o.left = earlier.Run, earlier.Began, earlier.Seen, earlier
 	for _, u := range o.Slices {

@@ -15,14 +15,14 @@ import (
 )
 
 // These constants limit the attempts to record one run: the pause before an attempt grows from firstPause to
-// longestPause in ten attempts. After that there is one attempt an hour, for 30 days.
+// longestPause in ten attempts. Then there is one attempt per hour, for 30 days.
 const (
 	firstPause   = 5 * time.Second
 	longestPause = time.Hour
 	maxTries     = 10 + 30*24
 )
 
-// backoff returns the pause after this number of attempts. It has a random part, so that two agents that have
+// backoff returns the pause after this number of attempts. The pause has a random part, so that two agents that have
 // overwritten each other's summaries of a job do not write again at the same time.
 func backoff(tries int) time.Duration {
 	d := firstPause << min(tries, 10)
@@ -31,10 +31,10 @@ func backoff(tries int) time.Duration {
 }
 
 // recorder reads from slurmdbd how runs ended, and writes their summaries into slurmdbd, one call at a time. A summary
-// counts as recorded when a later call reads it back: the agents of two nodes may write the field of the same job at
-// the same time, and slurmdbd keeps the last text.
+// counts as recorded when a later call reads it back, because the agents of two nodes may write the field of the same
+// job at the same time, and slurmdbd keeps only the last text.
 func (m *Monitor) recorder(ctx context.Context) {
-	wait := firstPause // the outbox may have runs from before the start
+	wait := firstPause // the outbox may contain runs from before the agent's start
 	for {
 		select {
 		case <-ctx.Done():
@@ -75,9 +75,9 @@ func (m *Monitor) recordDue(ctx context.Context) time.Duration {
 	return min(max(next.Sub(m.Now()), time.Second), longestPause)
 }
 
-// record makes one attempt for one run. If slurmdbd has the summary, record removes the run from the outbox. Else it
-// writes the summary and postpones the run, so that a later attempt reads it back. The error comes from slurmdbd or
-// from the repository.
+// record makes one attempt for one run. If the summary is in slurmdbd, record removes the run from the outbox.
+// Otherwise it writes the summary and postpones the run, so that a later attempt reads the summary back. The error
+// comes from slurmdbd or from the repository.
 func (m *Monitor) record(ctx context.Context, p Pending) error {
 	if p.Tries >= maxTries {
 		m.Log.WithField("job", p.Run.Job).
@@ -92,7 +92,7 @@ func (m *Monitor) record(ctx context.Context, p Pending) error {
 		}
 		return why
 	}
-	field := cmp.Or(m.Field, slurm.AdminComment) // without Options.Field it is only read
+	field := cmp.Or(m.Field, slurm.AdminComment) // without Options.Field the field is only read
 	records, err := m.accounting.RecordsOf(ctx, field, p.Run.Job)
 	if err != nil || len(records) == 0 {
 		return postpone(false, err)
@@ -126,8 +126,8 @@ func (m *Monitor) record(ctx context.Context, p Pending) error {
 	return postpone(err == nil, err)
 }
 
-// recordOf returns the record of a run: the one whose start is nearest to the run's. The clocks of the node and of
-// slurmctld may differ a little, and an earlier job may have had the same id.
+// recordOf returns the record of a run: the record whose start time is nearest to the start of the run. The clocks of
+// the node and of slurmctld may differ a little, and an earlier job may have had the same id.
 func recordOf(records []slurm.Record, run predict.Run) slurm.Record {
 	away := func(r slurm.Record) time.Duration { return r.Start.Sub(time.Unix(run.Start, 0)).Abs() }
 	return slices.MinFunc(records, func(x, y slurm.Record) int { return cmp.Compare(away(x), away(y)) })

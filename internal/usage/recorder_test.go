@@ -235,7 +235,7 @@ func TestRecorderRetries(t *testing.T) {
 }
 
 // TestTwoRecorders checks two agents that write the field of the same job at the same time and overwrite each other's
-// text. In the end the field has both summaries.
+// text. In the end the field contains both summaries.
 func TestTwoRecorders(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Each GPU has its own sampler goroutine, since a call to a GPU that hangs does not return. No lock is held during a
-// call to the driver. There is no last sample at the release: when the epilog runs, the processes of the job have ended
-// and their memory is free.
+// Each GPU has its own sampler goroutine, since a call to a hanging GPU does not return. No lock is held during a call
+// to the driver. No final sample is taken when a slice is released: when the epilog runs, the job's processes have
+// ended and their memory is free.
 
 // startSamplers starts a sampler for each of these GPUs. The returned function waits for the samplers to end, for at
 // most a second.
@@ -104,7 +104,7 @@ type heldSlice struct {
 	job, uid uint32
 }
 
-// on returns the slices of running jobs on a GPU, without those that are gone.
+// on returns the slices of running jobs on a GPU. It leaves out slices that no longer exist.
 func (m *Monitor) on(g int) (held []heldSlice) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -119,7 +119,8 @@ func (m *Monitor) on(g int) (held []heldSlice) {
 }
 
 // addSample adds a sample to the usage of a slice if its job still runs, and returns err. If err is set, there is no
-// sample and addSample logs err, once for each slice. A slice that is gone, or whose GPU is gone, is not sampled again.
+// sample, and addSample logs err once for each slice. If the slice or its GPU no longer exists, the slice is not
+// sampled again.
 func (m *Monitor) addSample(h heldSlice, use gpu.Use, err error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -5,30 +5,30 @@ import (
 )
 
 // usageBins is the number of bins of equal width into which the histogram divides a slice's memory. A quantile is
-// reported as the upper edge of its bin. It is therefore at most 1/128 of the slice's memory too high (38 MiB of a
-// 1g.5gb, 320 MiB of a 7g.40gb) and never too low.
+// reported as the upper edge of its bin. The reported value is therefore too high by at most 1/128 of the slice's
+// memory (38 MiB for a 1g.5gb, 320 MiB for a 7g.40gb) and never too low.
 const usageBins = 128
 
-// sliceUsage has the samples of a slice. They are stored as a histogram, so that they take no more memory after a week
-// than after a second. The repository has the usage as JSON while the job runs.
+// sliceUsage holds the samples of a slice. The samples are stored as a histogram, so that they take no more memory
+// after a week than after a second. While the job runs, the usage is stored in the repository as JSON.
 type sliceUsage struct {
 	GPU       int
 	UUID      string
 	Profile   string
 	MemoryMiB float64 // the memory of the slice
-	// Samples is the number of samples, Bins the number of samples whose memory in use was in each bin.
+	// Samples is the number of samples. Bins counts the samples by the bin into which their memory in use falls.
 	Samples int
 	Bins    [usageBins]uint32
-	// PeakMiB is the exact highest memory in use. LastMiB and LastUtil are values of the last sample.
+	// PeakMiB is the exact highest memory in use. LastMiB and LastUtil are the values of the last sample.
 	PeakMiB, LastMiB, LastUtil float64
-	// Most is the highest number of processes in a sample, Last the number in the last sample.
+	// Most is the highest number of processes in any sample. Last is the number in the last sample.
 	Most, Last int
-	// Busy is the sum of the utilisations of the BusySamples samples that had one.
+	// Busy is the sum of the utilisation values. BusySamples is the number of samples that had such a value.
 	Busy        float64
 	BusySamples int
 
 	slice  Slice
-	over   bool // the slice or its GPU is gone
+	over   bool // the slice or its GPU no longer exists
 	failed bool // an error of the GPU has been logged
 }
 
@@ -45,7 +45,8 @@ func (u *sliceUsage) add(use gpu.Use) {
 	}
 }
 
-// quantile returns the memory in MiB that a share q of the samples did not exceed, 0 if there are no samples.
+// quantile returns the memory in MiB that a share q of the samples did not exceed. It returns 0 if there are no
+// samples.
 func (u *sliceUsage) quantile(q float64) float64 {
 	seen := 0.0
 	for k, n := range u.Bins {
@@ -59,7 +60,7 @@ func (u *sliceUsage) quantile(q float64) float64 {
 	return 0
 }
 
-// util returns the mean utilisation, from 0 to 1; -1 if the GPU never reported one.
+// util returns the mean utilisation, from 0 to 1, or -1 if the GPU never reported a utilisation.
 func (u *sliceUsage) util() float64 {
 	if u.BusySamples == 0 {
 		return -1
@@ -67,7 +68,7 @@ func (u *sliceUsage) util() float64 {
 	return u.Busy / float64(u.BusySamples)
 }
 
-// continues adds the samples of the same slice by an earlier agent.
+// continues adds the samples that an earlier agent took of the same slice.
 func (u *sliceUsage) continues(earlier *sliceUsage) {
 	if u.Samples == 0 {
 		u.LastMiB, u.LastUtil, u.Last = earlier.LastMiB, earlier.LastUtil, earlier.Last

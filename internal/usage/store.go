@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// storeInterval is the time between two writes of all open observations. If the agent is killed, the observations lose
-// at most this time.
+// storeInterval is the time between two writes of all open observations. If the agent is killed, observations of at
+// most this duration are lost.
 const storeInterval = time.Minute
 
 // maxEnded limits how many ended runs wait in memory for a repository that does not answer: about 3 MB.
 const maxEnded = 10000
 
-// SetRepository gives the Monitor a repository for the runs of jobs, and access to slurmdbd for their summaries. It
-// must be called before Start, or not at all. Runs that ended while no agent was running are stored with the usage that
-// an earlier agent observed.
+// SetRepository gives the Monitor a repository for the runs of jobs, and access to slurmdbd for their summaries. If
+// SetRepository is called, it must be called before Start. Runs that ended while no agent was running are stored with
+// the usage that an earlier agent observed.
 func (m *Monitor) SetRepository(repo Repository, accounting Accounting) {
 	m.repo, m.accounting = repo, accounting
 	m.takeOver()
@@ -24,8 +24,8 @@ func (m *Monitor) SetRepository(repo Repository, accounting Accounting) {
 }
 
 // takeOver continues the observations that an earlier agent left in the repository. It returns false if the repository
-// cannot be read. The caller must then write nothing into the repository, which would replace these observations, and
-// try again later.
+// cannot be read. The caller must then try again later, and must not write into the repository meanwhile, because a
+// write would replace these observations.
 func (m *Monitor) takeOver() bool {
 	if m.tookOver {
 		return true
@@ -49,7 +49,8 @@ func (m *Monitor) takeOver() bool {
 	return true
 }
 
-// takeOverRun continues an earlier agent's observation of a run, or ends it if the run has ended since.
+// takeOverRun continues an earlier agent's observation of a run, or ends the observation if the run has ended in the
+// meantime.
 func (m *Monitor) takeOverRun(stored Observation, o *observation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -60,7 +61,7 @@ func (m *Monitor) takeOverRun(stored Observation, o *observation) {
 	m.queue(o, o.Seen)
 }
 
-// queue queues an ended run for the repository. If too many wait, the oldest is dropped. The caller holds m.mu.
+// queue queues an ended run for the repository. If too many runs wait, the oldest is dropped. The caller holds m.mu.
 func (m *Monitor) queue(o *observation, end time.Duration) {
 	if m.repo == nil {
 		return
@@ -82,8 +83,7 @@ func (m *Monitor) storeSoon() {
 	}
 }
 
-// storer writes the observations and runs of prologs, epilogs and samplers into the repository, so that none of these
-// waits for a disk.
+// storer writes observations and runs into the repository, so that prologs, epilogs and samplers never wait for a disk.
 func (m *Monitor) storer(ctx context.Context) {
 	tick := time.NewTicker(storeInterval)
 	defer tick.Stop()
@@ -99,9 +99,9 @@ func (m *Monitor) storer(ctx context.Context) {
 	}
 }
 
-// Flush writes the ended runs and the open observations into the repository: all open observations, or only those that
-// the repository does not have yet. A run that cannot be written is dropped, so that it costs neither time of jobs nor
-// memory of the node.
+// Flush writes the ended runs and the open observations into the repository: all open observations if all is set,
+// otherwise only those that are not in the repository yet. A run that cannot be written is dropped, so that it neither
+// delays jobs nor uses memory on the node.
 func (m *Monitor) Flush(all bool) {
 	if !m.takeOver() {
 		return
@@ -117,7 +117,7 @@ func (m *Monitor) Flush(all bool) {
 		o.stored = true
 		text, err := json.Marshal(o)
 		if err != nil {
-			panic(err) // an observation has only numbers and strings
+			panic(err) // an observation contains only numbers and strings
 		}
 		open = append(open, Observation{Job: o.Run.Job, Restart: o.Run.Restart, Text: text})
 	}
@@ -148,7 +148,7 @@ func (m *Monitor) reportRepository(err error) {
 	}
 }
 
-// countWaiting counts the summaries that slurmdbd does not have yet, for `caelum status`.
+// countWaiting counts the summaries that are not yet stored in slurmdbd, for `caelum status`.
 func (m *Monitor) countWaiting() {
 	n, err := m.repo.Waiting()
 	m.reportRepository(err)

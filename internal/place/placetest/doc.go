@@ -1,5 +1,5 @@
-// Package placetest has what the tests of placement share: an oracle, random GPUs, the GPUs of the data-driven tests,
-// and the optimum that no policy can beat. No program imports it.
+// Package placetest contains the code that the placement tests share: an oracle, random GPUs, the GPUs of the
+// data-driven tests, and the optimum that no policy can beat. No program imports it.
 //
 // Files:
 //

@@ -11,9 +11,9 @@ import (
 	"caelum/internal/place"
 )
 
-// ReadGPUs reads the GPUs of a datadriven command MODEL [all]: one GPU per line, numbered from 0. A line has the busy
-// instances, drawn (# for blocked units), then the idle instances, if any, drawn in the same way. The GPUs have the
-// plain profiles, with all every profile.
+// ReadGPUs reads the GPUs of a datadriven command MODEL [all]: one GPU per line, numbered from 0. A line shows a
+// drawing of the busy instances (# for blocked units), then a drawing of the idle instances, if any. The GPUs have the
+// plain profiles or, if the argument all is given, every profile.
 func ReadGPUs(t *testing.T, d *datadriven.TestData) []place.GPU {
 	b, err := mig.ModelByName(d.CmdArgs[0].Key)
 	if err != nil {

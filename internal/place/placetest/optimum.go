@@ -26,14 +26,14 @@ type Rules struct {
 	Migration bool
 }
 
-// Optimum returns the smallest total wait, in seconds, of all schedules of these jobs on these GPUs that know
-// everything in advance; +Inf if a job fits on no GPU. Busy instances never leave the GPUs; idle instances do not
-// matter. No job is stopped. The search is exact. It is practical for cases of about ten jobs in FIFO order and about
-// seven in any order.
+// Optimum returns the smallest total wait, in seconds, that any schedule of these jobs on these GPUs can reach with
+// full knowledge of the future, or +Inf if a job fits on no GPU. Busy instances never leave the GPUs; idle instances do
+// not matter. No job is stopped. The search is exact. It is practical for cases of about ten jobs in FIFO order and
+// about seven in any order.
 //
 // The search tries the orders of starts and, without migration, the placements of each job. Once these are given, every
-// job starts as soon as possible: an earlier start ends earlier and takes no room from later jobs. A branch is bounded
-// by the waits that are certain: no job starts before the jobs that have already started.
+// job starts as soon as possible: a job that starts earlier also ends earlier and does not delay later jobs. The search
+// prunes a branch by the waits that are certain: no job starts before the jobs that have already started.
 func Optimum(gpus []place.GPU, jobs []Job, rules Rules) float64 {
 	s := schedule{
 		gpus:    gpus,
@@ -129,8 +129,8 @@ func (s *schedule) starts(n int, last float64) []start {
 	if s.rules.FIFO {
 		return all
 	}
-	// If a job starts when another job, which could have started before, would have ended already, it loses nothing if
-	// the other job does start first. Such starts are left out.
+	// starts leaves out a start if another job could start and end before it, because starting the other job first then
+	// delays nothing.
 	soonest := math.Inf(1)
 	for _, x := range all {
 		soonest = min(soonest, x.from+s.jobs[x.job].Duration)
@@ -175,7 +175,8 @@ func (s *schedule) placements(j int, earliest float64) []start {
 	return all
 }
 
-// roomAt returns when a spot is free: at the earliest time, or when one of the jobs that run then has ended.
+// roomAt returns the time at which a spot is free: the earliest possible time, or the end of one of the jobs that run
+// at that time.
 func (s *schedule) roomAt(at place.Spot, earliest float64) float64 {
 	for from := earliest; ; {
 		now, next := s.gpus[at.GPU].Busy, math.Inf(1)
@@ -215,7 +216,8 @@ func (s *schedule) busy(k int, now float64) []busyUntil {
 	return all
 }
 
-// packable returns when a job fits on the GPUs together with all jobs that run then; +Inf: never.
+// packable returns the time at which a job fits on the GPUs together with all jobs that run at that time, or +Inf if it
+// never fits.
 func (s *schedule) packable(j int, earliest float64) float64 {
 	for from := earliest; ; {
 		need, next := []string{s.jobs[j].Profile}, math.Inf(1)

@@ -8,7 +8,7 @@ import (
 	"caelum/internal/place"
 )
 
-// The oracle: a plain implementation of the rules of MIG and of the measures of a GPU, on sets of intervals. It takes
+// The oracle is a simple implementation of the MIG rules and of the measures of a GPU, on sets of intervals. It takes
 // only the profiles from the GPU model, and uses no table, pool or set of placements.
 
 // Interval is an instance: a profile on the units [from, to).
@@ -63,7 +63,7 @@ func Every(b *mig.Model) []Interval {
 // Overlap reports whether two instances have a unit in common.
 func Overlap(x, y Interval) bool { return x.From < y.To && y.From < x.To }
 
-// whole returns the plain profile of the whole GPU. It has the resources that instances share.
+// whole returns the plain profile of the whole GPU. It defines the resources that instances share.
 func whole(b *mig.Model) mig.Profile {
 	for _, p := range b.Profiles {
 		if p.Size == b.Grid && mig.Plain(p) {
@@ -184,7 +184,7 @@ func layouts(b *mig.Model) [][]Interval {
 	return all
 }
 
-// Futures has the layouts of each GPU model, which are computed once: there are several thousand.
+// Futures caches the layouts of each GPU model, because there are several thousand.
 type Futures map[*mig.Model][][]Interval
 
 // Reach returns the number of maximal sets that contain this one and avoid the blocked units.

@@ -86,7 +86,8 @@ func PlainA100(t testing.TB) *mig.Model {
 	return b.Select(mig.Plain)
 }
 
-// PlainAcquisition returns how placement i can be acquired; false if it cannot. It uses no sets of placements.
+// PlainAcquisition returns how placement i can be acquired, or false if it cannot be acquired. It uses no sets of
+// placements.
 func PlainAcquisition(g place.GPU, i int) (place.Acquisition, bool) {
 	switch b := g.Model; {
 	case g.Busy.Has(i) || b.Units(i)&g.Blocked != 0 || !b.Legal(g.Busy.With(i)):
@@ -99,7 +100,7 @@ func PlainAcquisition(g place.GPU, i int) (place.Acquisition, bool) {
 	return place.Reclaim, true
 }
 
-// TB has the methods that rapid.T and testing.T have in common.
+// TB contains the methods that rapid.T and testing.T share.
 type TB interface {
 	Helper()
 	Fatalf(format string, args ...any)
