@@ -31,7 +31,7 @@ type attempt struct {
 	Run
 	complete bool // the run shows how much memory is enough
 	short    bool // the run was killed for memory
-	doubtful bool // the run failed, perhaps for lack of memory: the samples do not show an allocation that fails immediately
+	doubtful bool // the run failed, perhaps for lack of memory; samples do not show an immediate failure
 }
 
 // attempts returns, oldest first, the runs that were sampled and those that failed before the first sample.
