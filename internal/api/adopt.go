@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// AdoptRequest names the foreign instances that the agent shall manage.
+// AdoptRequest names the foreign instances that the agent is to manage from now on.
 type AdoptRequest struct {
 	// UUIDs are the UUIDs of the MIG devices of these instances. An empty list means every foreign instance of the
 	// node.
@@ -17,11 +17,11 @@ type AdoptRequest struct {
 type Adoption struct {
 	GPU int `json:"gpu"`
 	Instance
-	// Reason is why the instance stays foreign; empty if the agent manages it now.
+	// Reason is why the instance stays foreign. It is empty if the agent now manages the instance.
 	Reason string `json:"reason,omitempty"`
 }
 
-// Adopter is a Handler that can adopt foreign instances. Only root may call it.
+// Adopter is a Handler that can adopt foreign instances. Only root may call Adopt.
 type Adopter interface {
 	Adopt(ctx context.Context, req AdoptRequest) ([]Adoption, error)
 }
@@ -47,7 +47,7 @@ func serveAdopt(h Handler) http.HandlerFunc {
 	}
 }
 
-// Adopt makes the agent manage foreign instances. The result has one entry for each of them.
+// Adopt makes the agent manage foreign instances. The result has one entry for each of these instances.
 func (c *Client) Adopt(ctx context.Context, req AdoptRequest) ([]Adoption, error) {
 	var all []Adoption
 	err := c.call(ctx, http.MethodPost, "/v1/adopt", req, &all)

@@ -23,9 +23,9 @@ type LeaseRequest struct {
 	// MIG is the value of --mig at submission: a profile, "auto", or empty if the option was not given. The value comes
 	// from the user's environment. Only its characters and length are checked.
 	MIG string `json:"mig,omitempty"`
-	// Wait is the time in seconds for which the plugin will still ask again after status 503. When it has passed, the
-	// agent refuses the job or requeues it, so that the prolog succeeds. 0 comes from an older plugin, whose prolog
-	// then fails.
+	// Wait is the time in seconds for which the plugin will still repeat the request after status 503. When this time
+	// has passed, the agent refuses the job or requeues it, so that the prolog succeeds. An older plugin sends no Wait,
+	// and 0 stands for that; its prolog fails instead.
 	Wait float64 `json:"wait,omitempty"`
 }
 
@@ -34,8 +34,8 @@ type Slice struct {
 	Slot    int    `json:"slot"`
 	GPU     int    `json:"gpu"`
 	Profile string `json:"profile"`
-	// AdvertisedAs is the profile of another GPU model as which slurmctld counts the slice; Profile is its equivalent
-	// on this GPU model. AdvertisedAs is empty if slurmctld counts the slice as Profile.
+	// AdvertisedAs is the profile of another GPU model under which slurmctld counts the slice; Profile is the
+	// equivalent profile on this GPU model. AdvertisedAs is empty if slurmctld counts the slice under Profile.
 	AdvertisedAs string `json:"as,omitempty"`
 	// Start and Size are in placement units of the GPU model's grid.
 	Start     int    `json:"start"`
@@ -43,7 +43,7 @@ type Slice struct {
 	MemoryMiB uint64 `json:"memory_mib"`
 	UUID      string `json:"uuid"`
 	Reused    bool   `json:"reused,omitempty"`
-	// Use is the last usage sample, in answers to Job and Status; nil if there is no sample yet.
+	// Use is the last usage sample. Only the replies to Job and Status contain it; it is nil if there is no sample yet.
 	Use *Use `json:"use,omitempty"`
 }
 
@@ -51,10 +51,10 @@ type Slice struct {
 type Use struct {
 	MemoryMiB float64 `json:"memory_mib"`
 	PeakMiB   float64 `json:"peak_mib"` // the highest MemoryMiB so far
-	// Util is the share of the slice's SMs that was busy during the last second, from 0 to 1; -1 if the GPU does not
-	// report it.
+	// Util is the share of the slice's SMs that were busy during the last second, from 0 to 1. It is -1 if the GPU does
+	// not report utilisation.
 	Util float64 `json:"util"`
-	// Processes is the number of compute processes on the slice; -1 if the driver does not report it.
+	// Processes is the number of compute processes on the slice. It is -1 if the driver does not report this number.
 	Processes int `json:"processes"`
 }
 
@@ -67,15 +67,15 @@ type Lease struct {
 	User    string `json:"user,omitempty"`
 	Account string `json:"account,omitempty"`
 	// Key and Fingerprint are the job key and the script fingerprint that job_submit.lua wrote into the job's
-	// admin_comment; empty if it did not.
+	// admin_comment. They are empty if job_submit.lua wrote none.
 	Key         string  `json:"key,omitempty"`
 	Fingerprint string  `json:"work,omitempty"`
 	Slots       []int   `json:"slots"`
 	Slices      []Slice `json:"slices"`
-	// Error, if not empty, is the message that task_init shows instead of starting the task.
+	// Error, if not empty, is the message that task_init prints. The task is then not started.
 	Error string `json:"error,omitempty"`
-	// Since is the time at which the lease was granted, End the latest time at which Slurm ends the job, both in Unix
-	// seconds. End is 0 if the job has no time limit.
+	// Since is the time at which the lease was granted. End is the latest time at which Slurm ends the job, or 0 if the
+	// job has no time limit. Both are in Unix seconds.
 	Since int64 `json:"since"`
 	End   int64 `json:"end,omitempty"`
 }
@@ -86,27 +86,29 @@ type Status struct {
 	Version string  `json:"version"`
 	GPUs    []GPU   `json:"gpus"`
 	Leases  []Lease `json:"leases"`
-	// Profiles are the profiles that the agent offers, by the driver's names, smallest first. Stale are the profiles
+	// Profiles are the profiles that the agent offers, under the driver's names, smallest first. Stale are the profiles
 	// that slurm.conf gives the node but the driver does not report.
 	Profiles []string `json:"profiles"`
 	Stale    []string `json:"stale_profiles,omitempty"`
 	// Reserved describes the slices on this node that are reserved for the first job that has to wait; nil if there are
 	// none.
 	Reserved *Reservation `json:"reserved,omitempty"`
-	// Published has the total of each profile in slurmctld when the last pass succeeded.
+	// Published is the total of each profile in slurmctld after the last successful pass.
 	Published map[string]int `json:"published"`
-	// PublishedAt is the time of that pass, in Unix seconds. PublishError is the error of the last pass, empty if it
-	// succeeded.
+	// PublishedAt is the time of that pass, in Unix seconds. PublishError is the error of the last pass, or empty if
+	// the pass succeeded.
 	PublishedAt  int64  `json:"published_at"`
 	PublishError string `json:"publish_error,omitempty"`
-	// Closed is the state in which slurmctld starts no job on the node, so that the agent offers nothing; else empty.
+	// Closed is the node's state if slurmctld starts no jobs on the node in that state, so that the agent offers
+	// nothing.
+	// Otherwise it is empty.
 	Closed string `json:"closed,omitempty"`
-	// Excess is, for each profile, the number of slices that slurmctld counts as used but has allocated to no job. The
-	// published totals are higher by Excess minus ExcessShort. ExcessShort is the part for which the node's total of
-	// gres/mig has no room.
+	// Excess is, for each profile, the number of slices that slurmctld counts as used although no job has them. The
+	// published totals are higher by Excess minus ExcessShort. ExcessShort is the part of Excess that does not fit into
+	// the node's total of gres/mig.
 	Excess      map[string]int `json:"excess,omitempty"`
 	ExcessShort map[string]int `json:"excess_short,omitempty"`
-	// SummariesWaiting is the number of ended runs whose summary is not in slurmdbd yet.
+	// SummariesWaiting is the number of ended runs whose summaries have not reached slurmdbd yet.
 	SummariesWaiting int `json:"summaries_waiting,omitempty"`
 }
 
@@ -115,33 +117,33 @@ type GPU struct {
 	Index int    `json:"index"`
 	UUID  string `json:"uuid"`
 	Model string `json:"model"`
-	// Type is the Type= of the GPU's slots in gres.conf, Grid the number of its placement units. Both are unset if the
-	// agent does not know the GPU model.
+	// Type is the Type= of the GPU's slots in gres.conf. Grid is the number of its placement units. Both are unset if
+	// the agent does not know the GPU model.
 	Type      string      `json:"type"`
 	Grid      int         `json:"grid"`
 	Slots     []int       `json:"slots"`
 	Layout    string      `json:"layout"`
 	Instances []Instance  `json:"instances"`
 	Offers    []Placement `json:"offers"`
-	// Problem is the reason why the agent does not manage the GPU; empty if the agent manages it.
+	// Problem is the reason why the agent does not manage the GPU. It is empty for a GPU that the agent manages.
 	Problem string `json:"problem,omitempty"`
-	// Unlisted is set if the driver did not list the GPU's processes at the last attempt. The agent does not reuse idle
-	// instances then.
+	// Unlisted is set if the driver could not list the GPU's processes at the last attempt. The agent then does not
+	// reuse idle instances.
 	Unlisted bool `json:"processes_unlisted,omitempty"`
 }
 
 // Placement is a profile at a position of a GPU's grid. Start and Size are in placement units.
 type Placement struct {
 	Profile string `json:"profile"`
-	// As is the profile of another GPU model as which slurmctld counts the slice; empty if slurmctld counts it as
-	// Profile.
+	// As is the profile of another GPU model under which slurmctld counts the slice. It is empty if slurmctld counts
+	// the slice under Profile.
 	As    string `json:"as,omitempty"`
 	Start int    `json:"start"`
 	Size  int    `json:"size"`
 }
 
-// Reservation describes the slices of a node that are reserved for a waiting job. Other jobs may use these slices if
-// they end before the waiting job is expected to start.
+// Reservation describes the slices of a node that are reserved for a waiting job. Another job may use these slices if
+// it ends before the waiting job is expected to start.
 type Reservation struct {
 	Job    uint32          `json:"job"`
 	At     int64           `json:"at"` // expected start of the job, in Unix seconds
@@ -161,7 +163,7 @@ type Instance struct {
 	UUID  string `json:"uuid,omitempty"`
 	State string `json:"state"` // one of the states below
 	Job   uint32 `json:"job,omitempty"`
-	// Note names the processes that hold or use the instance but do not belong to its job, by pid, uid and command.
+	// Note names the processes that use the instance but do not belong to its job, by pid, uid and command.
 	Note string `json:"note,omitempty"`
 }
 
@@ -170,11 +172,11 @@ const (
 	StateLeased   = "leased"
 	StatePromised = "promised" // reserved by the pending lease of a job that is starting
 	StateIdle     = "idle"
-	StateForeign  = "foreign" // made by another program
-	StateStuck    = "stuck"   // set aside, because a process that is not its job's uses it or it cannot be destroyed
+	StateForeign  = "foreign" // created by another program
+	StateStuck    = "stuck"   // not reused: a process outside its job uses the instance, or its removal failed
 )
 
-// Problem is the body of every answer whose status is not 200.
+// Problem is the body of every reply whose status is not 200.
 type Problem struct {
 	Error string `json:"error"`
 }

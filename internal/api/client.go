@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// maxAnswer limits the bytes that a client reads of an answer. The status of 16 GPUs with 112 leases has about 100 KiB.
+// maxAnswer limits the number of bytes that a client reads of a response. The status of 16 GPUs with 112 leases takes
+// about 100 KiB.
 const maxAnswer = 4 << 20
 
 // retryEvery is the pause between two attempts of Retry.
@@ -29,8 +30,8 @@ type Client struct {
 }
 
 // NewClient returns a client of the agent whose sockets are in runDir. It does not connect yet. A client that runs as
-// root connects to the socket for root. If that fails, the client connects to the socket for all users, since an agent
-// of an earlier release has no other.
+// root connects to the socket for root. If that fails, the client connects to the socket for all users, because an
+// agent of an earlier release has no socket for root.
 func NewClient(runDir string) *Client {
 	socket := filepath.Join(runDir, SocketName)
 	dialer := net.Dialer{}
@@ -50,10 +51,11 @@ func NewClient(runDir string) *Client {
 	}
 }
 
-// Socket returns the path of the agent's socket for all users, which every release of the agent has.
+// Socket returns the path of the agent's socket for all users. Every release of the agent creates this socket.
 func (c *Client) Socket() string { return c.socket }
 
-// Lease requests a lease for the job. It is idempotent: the same job and restart count get the same lease.
+// Lease requests a lease for the job. It is idempotent: repeated calls with the same job and restart count get the same
+// lease.
 func (c *Client) Lease(ctx context.Context, job uint32, r LeaseRequest) (*Lease, error) {
 	lease := new(Lease)
 	if err := c.call(ctx, http.MethodPost, fmt.Sprintf("/v1/jobs/%d/lease", job), r, lease); err != nil {
@@ -62,13 +64,13 @@ func (c *Client) Lease(ctx context.Context, job uint32, r LeaseRequest) (*Lease,
 	return lease, nil
 }
 
-// Release releases the job's lease if its restart count is restart or lower (see Handler). It also succeeds if there is
-// no such lease.
+// Release releases the job's lease if the restart count of that lease is restart or lower (see Handler). It also
+// succeeds if there is no such lease.
 func (c *Client) Release(ctx context.Context, job uint32, restart int) error {
 	return c.call(ctx, http.MethodDelete, fmt.Sprintf("/v1/jobs/%d/lease?restart=%d", job, restart), nil, nil)
 }
 
-// Job returns the job's lease. If the job has none, the error is a *Error with code 404.
+// Job returns the job's lease. If the job has no lease, the error is an *Error with code 404.
 func (c *Client) Job(ctx context.Context, job uint32) (*Lease, error) {
 	lease := new(Lease)
 	if err := c.call(ctx, http.MethodGet, fmt.Sprintf("/v1/jobs/%d", job), nil, lease); err != nil {
@@ -87,8 +89,8 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 }
 
 // Retry repeats call until it succeeds, fails with a permanent error, or ctx ends. It returns the last error of call.
-// The temporary errors are status 503 and a missing agent (no socket, connection refused, connection cut while the
-// agent restarts). Calls are idempotent, so a call that was cut off may be sent again.
+// Temporary errors are status 503 and an unreachable agent (no socket, connection refused, or connection lost while the
+// agent restarts). All calls are idempotent, so a call that was interrupted may be sent again.
 func Retry(ctx context.Context, call func(context.Context) error) error {
 	var last error
 	for {
@@ -116,7 +118,7 @@ func temporary(err error) bool {
 	return true
 }
 
-// Reason returns the text of err without the method and address that packages net/http and net put before it.
+// Reason returns the text of err without the method and address that packages net/http and net prepend.
 func Reason(err error) string {
 	var errno syscall.Errno
 	var e *Error

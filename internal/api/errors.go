@@ -5,19 +5,19 @@ import (
 	"net/http"
 )
 
-// Error is an answer of the agent whose status is not 200. A handler returns an *Error to choose the status. For any
-// other error CodeOf chooses the status.
+// Error is a reply of the agent whose status is not 200. A handler returns an *Error to choose the status. CodeOf
+// chooses the status for any other error.
 type Error struct {
 	// Code is the HTTP status: 400 bad request, 403 not permitted, 404 no such job, 429 too many calls, 503 ask again
 	// later, 500 defect of the node.
 	Code int
-	// Message has the reason and the remedy, without the code.
+	// Message contains the reason and the remedy, without the code.
 	Message string
 }
 
 func (e *Error) Error() string { return e.Message }
 
-// NotNow returns an error with status 503. The prolog and the epilog then ask again until their deadline.
+// NotNow returns an error with status 503. The prolog and the epilog then repeat the call until their deadline.
 func NotNow(message string) error { return &Error{http.StatusServiceUnavailable, message} }
 
 // NotFound returns an error with status 404.

@@ -9,13 +9,13 @@ import (
 // These constants limit the rate of calls of each user. Root is not limited, since the prolog and the epilog run as
 // root.
 const (
-	// callBurst limits the calls that a user can make without a pause, since all tasks of a job may call at the same
-	// time.
+	// callBurst limits the calls that a user can make without a pause. It allows for all tasks of a job calling at the
+	// same time.
 	callBurst = 50
 	// callEvery is the interval after which the user may make one more call.
 	callEvery = 100 * time.Millisecond
-	// maxCounted limits the users that are counted separately. All further users share one count, since a user
-	// namespace gives one user many ids.
+	// maxCounted limits the number of users that are counted separately. All further users share one count, because a
+	// user namespace gives one user many ids.
 	maxCounted  = 1024
 	tooManyText = "too many calls to the agent by this user; wait a second between calls"
 )
@@ -23,12 +23,12 @@ const (
 // limiter counts the calls of each user.
 type limiter struct {
 	mu sync.Mutex
-	// due is, for each user, the time of the next call at a rate of one call in callEvery. A user whose time has passed
-	// needs no entry.
+	// due is, for each user, the time at which the next call would be due at a rate of one call per callEvery. A user
+	// whose time has passed needs no entry.
 	due map[uint32]time.Time
 }
 
-// admit reports whether a user may call at this time. It counts the call if so.
+// admit reports whether a user may call at this time. It counts an admitted call.
 func (l *limiter) admit(uid uint32, now time.Time) bool {
 	if uid == 0 {
 		return true
@@ -56,8 +56,8 @@ func (l *limiter) admit(uid uint32, now time.Time) bool {
 	return true
 }
 
-// limited returns a handler that answers status 429 to a peer that calls too often, without reading the call, and
-// otherwise calls next.
+// limited returns a handler that replies with status 429 to a peer that calls too often, without reading the request.
+// It passes all other requests to next.
 func limited(next http.Handler) http.Handler {
 	l := limiter{due: map[uint32]time.Time{}}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

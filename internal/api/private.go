@@ -2,7 +2,7 @@ package api
 
 import "slices"
 
-// Visibility is the amount of information about the jobs on a node that a peer may see. The zero value is the least.
+// Visibility is how much a peer may see of the jobs on a node. The zero value is the lowest level.
 type Visibility int
 
 // The levels of visibility.
@@ -15,7 +15,7 @@ const (
 // Private is a Handler that decides what peers may see. If a Handler does not implement Private, only root sees other
 // users' jobs.
 type Private interface {
-	// VisibleTo returns what the user may see.
+	// VisibleTo returns how much the user may see of the jobs on the node.
 	VisibleTo(uid uint32) Visibility
 }
 
@@ -29,8 +29,8 @@ func visibility(h Handler, uid uint32) Visibility {
 	return SeesOwn
 }
 
-// shownTo returns the part of a lease that a peer may see, and false if the peer may see nothing of it. Only the job's
-// owner and root may see the job's usage, as with sstat.
+// shownTo returns the part of a lease that a peer may see, and false if the peer may not see the lease at all. Only the
+// job's owner and root may see the job's usage, as with sstat.
 func (l Lease) shownTo(uid uint32, visible Visibility) (Lease, bool) {
 	switch {
 	case visible == SeesAll, l.UID == uid && uid != nobody:
@@ -75,7 +75,7 @@ func (s Status) shownTo(uid uint32, visible Visibility) Status {
 		g.Instances = slices.Clone(g.Instances)
 		for k := range g.Instances {
 			in := &g.Instances[k]
-			in.Note = "" // it names processes of any user
+			in.Note = "" // the note names processes of all users
 			if visible != SeesJobs && !own[in.Job] {
 				in.Job = 0
 			}

@@ -9,13 +9,13 @@ import (
 	"strconv"
 )
 
-// maxRequest limits the body of a request, in bytes. A lease request for 256 slots has about 1.5 KiB.
+// maxRequest limits the body of a request, in bytes. A lease request for 256 slots takes about 1.5 KiB.
 const maxRequest = 64 << 10
 
 // maxSlots is the number of slots that a lease file can hold. The largest nodes have 112.
 const maxSlots = 256
 
-// maxCount limits a restart count and the index of a slot. Slurm's own counts have 16 bits.
+// maxCount limits the restart count and the index of a slot. Slurm's own counters have 16 bits.
 const maxCount = 1<<16 - 1
 
 func badRequest(message string) error { return &Error{http.StatusBadRequest, message} }

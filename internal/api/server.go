@@ -13,20 +13,21 @@ import (
 	"time"
 )
 
-// These constants limit the time for which the agent waits for a caller. There is no limit for the handling of a call,
-// since the prolog of a job waits for its slices.
+// These constants limit how long the agent waits for a caller. The handling of a call has no time limit, because the
+// prolog of a job waits for its slices.
 const (
 	headTimeout  = 5 * time.Second  // to receive the header of a call
 	callTimeout  = 10 * time.Second // to receive the whole call, and between two calls
 	writeTimeout = 10 * time.Second // until the caller has read the answer
 )
 
-// Handler serves the calls. The server answers an error that is a *Error with its code, and any other with the result
-// of CodeOf. For Lease, 503 (see NotNow) means "ask again"; any other status except 200 drains the node.
+// Handler serves the calls. If the error is an *Error, the server replies with its code; for any other error, the
+// server replies with the result of CodeOf. For Lease, 503 (see NotNow) means "call again later"; any other status
+// except 200 drains the node.
 //
-// Release releases the job's lease if its restart count is restart or lower. A lower count must match too, because
-// slurmctld counts a requeue before the epilog of the run that it ends: Slurm 22.05 ran the prolog with restart 0 and
-// the epilog of the same run with 1.
+// Release releases the job's lease if the restart count of that lease is restart or lower. A lower count must match
+// too, because slurmctld increments the count for a requeue before the epilog of the run that the requeue ends: Slurm
+// 22.05 ran the prolog with restart 0 and the epilog of the same run with 1.
 type Handler interface {
 	Lease(ctx context.Context, job uint32, r LeaseRequest) (*Lease, error)
 	Release(ctx context.Context, job uint32, restart int) error
@@ -34,21 +35,21 @@ type Handler interface {
 	Status(ctx context.Context) (*Status, error)
 }
 
-// Refuser is a Handler whose Refused method the server calls when a user other than root makes a call that only root
-// may make. Any user can cause any number of such calls.
+// Refuser is a Handler with the method Refused. The server calls Refused when a user other than root makes a call that
+// is reserved for root. Any user can cause any number of such calls.
 type Refuser interface {
 	Refused(uid uint32, call string)
 }
 
-// Listen makes the socket for all users in runDir and listens on it. The directory must exist. Listen replaces a socket
-// that a dead agent left, and fails if another agent answers there. The server checks by SO_PEERCRED whether a caller
-// may change leases.
+// Listen creates the socket for all users in runDir and listens on it. The directory must exist. Listen replaces a
+// socket that a dead agent left behind, and fails if another agent accepts connections on that socket. For each call
+// that changes leases, the server checks the caller by SO_PEERCRED.
 func Listen(runDir string) (net.Listener, error) {
 	return listen(filepath.Join(runDir, SocketName), 0o666, limits{maxPerUser, maxAllUsers})
 }
 
-// ListenRoot is like Listen, for the socket for root. It closes the connection of a user who connects before the
-// socket's mode is set.
+// ListenRoot is like Listen, but creates the socket for root. If a user connects before the mode of that socket is set,
+// ListenRoot closes the connection.
 func ListenRoot(runDir string) (net.Listener, error) {
 	return listen(filepath.Join(runDir, RootSocketName), 0o600, limits{})
 }
@@ -72,8 +73,8 @@ func listen(path string, mode os.FileMode, users limits) (net.Listener, error) {
 	return &listener{UnixListener: l, users: users, held: map[uint32]int{}}, nil
 }
 
-// NewServer returns a server of h. The caller runs it with Serve on the listeners of Listen and ListenRoot, and ends it
-// with Shutdown.
+// NewServer returns a server of h. The caller runs the server with Serve on the listeners of Listen and ListenRoot, and
+// stops it with Shutdown.
 func NewServer(h Handler) *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/jobs/{id}/lease", rootOnly(h, serveLease(h)))
@@ -91,7 +92,7 @@ func NewServer(h Handler) *http.Server {
 	}
 }
 
-// jobCall makes a call about a job and returns the body of the answer.
+// jobCall handles a call about a job and returns the body of the reply.
 type jobCall func(w http.ResponseWriter, r *http.Request, job uint32) (any, error)
 
 func serveLease(h Handler) jobCall {
@@ -165,8 +166,8 @@ func Peer(ctx context.Context) uint32 {
 	return nobody
 }
 
-// refuseUser answers status 403 with message if the caller is not root, and reports whether it did. It does not read
-// the body of the call.
+// refuseUser replies with status 403 and message if the caller is not root, and reports whether it did. It does not
+// read the body of the request.
 func refuseUser(h Handler, w http.ResponseWriter, r *http.Request, message string) bool {
 	uid := Peer(r.Context())
 	if uid == 0 {
@@ -180,8 +181,8 @@ func refuseUser(h Handler, w http.ResponseWriter, r *http.Request, message strin
 	return true
 }
 
-// rootOnly returns the handler of a call that changes a job's lease. It refuses other users before it reads the job id
-// or the body.
+// rootOnly returns the handler of a call that changes a job's lease. It refuses users other than root before it reads
+// the job id or the body.
 func rootOnly(h Handler, call jobCall) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if refuseUser(h, w, r, "only root may change leases") {
@@ -209,10 +210,10 @@ func answer(w http.ResponseWriter, body any, err error) {
 	json.NewEncoder(w).Encode(body)
 }
 
-// CodeOf returns the HTTP status for an error of a Handler. This decides whether the prolog asks again (503) or drains
-// the node (500). Only a defect of the node itself may drain it, so a Handler must return a *Error for every other
-// failure. A full disk gives 503: the prolog asks again until an administrator makes room, and its own error contains
-// the message.
+// CodeOf returns the HTTP status for an error of a Handler. The status decides whether the prolog repeats the call
+// (503) or drains the node (500). Only a defect of the node itself may drain the node, so a Handler must return an
+// *Error for every other failure. A full disk gives 503: the prolog repeats the call until an administrator frees disk
+// space, and the prolog's own error contains the message.
 func CodeOf(err error) int {
 	var e *Error
 	switch {

@@ -23,11 +23,11 @@ type Table struct {
 	Profiles   []Profile
 	Default    string // the profile of a job without earlier runs
 	Whole      string // the profile of a whole GPU
-	// Models has the profiles of each GPU model, smallest first, by the model's Type in gres.conf.
+	// Models lists the profiles of each GPU model, smallest first, under the model's Type in gres.conf.
 	Models   map[string][]string
 	MaxNodes int // the number of catalogue nodes
-	// The results of earlier runs. Key is by "<user id>:<job key>", User by "<user id>:<script fingerprint>", and Site
-	// by script fingerprint.
+	// These are the results of earlier runs. The keys of Key are "<user id>:<job key>", those of User are "<user
+	// id>:<script fingerprint>", and those of Site are script fingerprints.
 	Key, User, Site map[string]Learned
 	// OldKeys is the number of key lines without a user id. Earlier releases wrote such lines; they have no effect.
 	OldKeys int
@@ -62,7 +62,7 @@ func (t Table) Names() (names []string) {
 	return names
 }
 
-// Parse reads a table. The error is the reason for which job_submit.lua rejects the table, as in slurmctld's log.
+// Parse reads a table. The error is the reason that job_submit.lua logs in slurmctld's log when it rejects the table.
 func Parse(text string) (Table, error) {
 	head, _, _ := strings.Cut(text[:min(len(text), maxHead)], "\n")
 	switch {
@@ -102,16 +102,16 @@ func Parse(text string) (Table, error) {
 	return r.whole()
 }
 
-// blank reports whether r is white space for C's isspace, which Lua uses.
+// blank reports whether C's isspace, which Lua uses, counts r as white space.
 func blank(r rune) bool { return strings.ContainsRune(" \t\n\v\f\r", r) }
 
 // reader is the state of Parse.
 type reader struct {
 	Table
-	named map[string]int // by profile: the first line that names it; the profile must have a profile line
+	named map[string]int // by profile: the first line that names it; each such profile must have a profile line
 }
 
-// understand reads line n of the table. It returns false if the line is not valid.
+// understand reads line n of the table. It returns false for an invalid line.
 func (r *reader) understand(n int, words []string) bool {
 	if len(words) < 2 {
 		return false
@@ -173,8 +173,8 @@ func (r *reader) learn(n int, lines map[string]Learned, form *regexp.Regexp, id 
 	return true
 }
 
-// list reads the rest of a profile line. Two GPU models can have a profile of the same name with different memory. MiB
-// is then the smallest, which a job has on both.
+// list reads the rest of a profile line. Two GPU models can have a profile of the same name with different amounts of
+// memory. MiB is then the smaller amount, which a job gets on either model.
 func (r *reader) list(name string, rest []string) bool {
 	p := Profile{Name: name}
 	if !profileForm.MatchString(name) || name == "closed" || len(rest) > 1 ||
@@ -191,7 +191,7 @@ func (r *reader) list(name string, rest []string) bool {
 	return true
 }
 
-// name sets a profile that only one line may set.
+// name sets a profile. Only one line of the table may set it.
 func (r *reader) name(n int, to *string, profile string) bool {
 	if *to != "" {
 		return false
@@ -207,7 +207,7 @@ func (r *reader) note(n int, profile string) {
 	}
 }
 
-// whole completes and returns the table after the last line.
+// whole completes the table after the last line and returns it.
 func (r *reader) whole() (Table, error) {
 	if r.Default == "" {
 		return Table{}, errors.New("it names no default")

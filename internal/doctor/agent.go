@@ -92,7 +92,7 @@ type CapFile struct {
 	Missing bool
 	Mode    fs.FileMode
 	Owner   uint32
-	// Job is the job that holds the instance, 0 for none. User is the user that may open the file: the job's, or root.
+	// Job is the job that holds the instance, or 0. User is the user that may open the file: the job's user, or root.
 	Job, User uint32
 }
 
@@ -114,7 +114,7 @@ func deviceFiles(f *Facts) []Finding {
 				fmt.Sprintf("%s %s is missing: the job cannot use its slice", c.Path, whose),
 				"find out what removed the file, and start the job again",
 			))
-		case c.Missing: // closed to all users
+		case c.Missing: // no user can open it
 		case c.Owner != c.User:
 			found = append(found, fault(fmt.Sprintf("%s %s belongs to user %d", c.Path, whose, c.Owner), repair))
 		case c.Mode.Perm()&0o077 != 0:
@@ -127,9 +127,9 @@ func deviceFiles(f *Facts) []Finding {
 	return found
 }
 
-// steady returns the instances that are the same in two replies of the agent, by instanceKey. Files that were read in
-// between belong to this state. Instances in the states promised and foreign are left out, because the agent has not
-// set the owners of their files.
+// steady returns the instances that are the same in two replies of the agent, by instanceKey. Capability files that
+// were read between the two replies belong to this state. Instances in the states promised and foreign are left out,
+// because the agent has not set the owners of their files.
 func steady(before, after api.Status) map[string]api.Instance {
 	states := map[string]api.Instance{}
 	for _, g := range before.GPUs {

@@ -67,8 +67,8 @@ func catalogue(f *Facts) []Finding {
 	return found
 }
 
-// features compares the features of the catalogue with those of the nodes. While a slice is not on offer, slurmctld
-// accepts a request for it with a constraint only if a catalogue node meets the constraint.
+// features compares the features of the catalogue with those of the nodes. While no node offers a slice of the
+// requested profile, slurmctld accepts a request with a constraint only if a catalogue node meets the constraint.
 func features(f *Facts) []Finding {
 	catalogue := f.catalogueNodes()
 	if len(catalogue) == 0 {
@@ -120,12 +120,12 @@ func features(f *Facts) []Finding {
 	return found
 }
 
-// difference returns the elements of list that other does not have.
+// difference returns the elements of list that are not in other.
 func difference(list, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
 }
 
-// renewConfig is the remedy if slurm.conf or the decision table has other profiles than the driver.
+// renewConfig is the remedy if slurm.conf or the decision table lists other profiles than the driver.
 const renewConfig = "put the lines that `caelum slurm-config` prints now into slurm.conf (with the node drained and " +
 	"empty; restart slurmctld) and into the decision table; `scancel` jobs that wait for an old name, or use " +
 	"`scontrol update job=ID gres=...`"
@@ -177,7 +177,7 @@ func profiles(f *Facts) []Finding {
 	return found
 }
 
-// types returns the profiles of which the node has at least one in gres/mig.
+// types returns the profiles of which the node's gres/mig contains at least one.
 func types(n slurm.Node) []string {
 	var all []string
 	for _, g := range n.Gres {

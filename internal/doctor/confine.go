@@ -15,13 +15,13 @@ import (
 
 // Confinement describes how this host isolates two jobs of one user. Program, Tasks and Problem apply to version 2.
 type Confinement struct {
-	// Cgroup is the version of the cgroups that control access to devices; 0 if there are none.
+	// Cgroup is the version of the cgroups that control access to devices, or 0 if there are no such cgroups.
 	Cgroup int
 	// Program is set if the plugin's BPF program is attached to the cgroup of all steps.
 	Program bool
-	// Tasks is set if tasks of jobs run.
+	// Tasks is set if tasks of jobs are running.
 	Tasks bool
-	// Problem is the reason for which the BPF programs could not be listed.
+	// Problem is the reason why the BPF programs could not be listed.
 	Problem string
 }
 
@@ -51,7 +51,7 @@ func readScope(mountpoint, node string) Confinement {
 			continue
 		}
 		defer dir.Close()
-		// <job>/<step>/user/task_<i>; slurmstepd forks no task for a job's step "extern".
+		// The paths are <job>/<step>/user/task_<i>. slurmstepd forks no task for a job's step "extern".
 		tasks, _ := filepath.Glob(filepath.Join(path, "*", "step_*", "user", "task_*"))
 		c.Tasks = slices.ContainsFunc(tasks, func(task string) bool {
 			return filepath.Base(filepath.Dir(filepath.Dir(task))) != "step_extern"
@@ -66,11 +66,11 @@ func readScope(mountpoint, node string) Confinement {
 	return c
 }
 
-// maxPrograms is BPF_CGROUP_MAX_PROGS of the kernel.
+// maxPrograms equals BPF_CGROUP_MAX_PROGS in the kernel.
 const maxPrograms = 64
 
-// devicePrograms returns the names of the cgroup device BPF programs that are attached to a cgroup. The kernel answers
-// root only.
+// devicePrograms returns the names of the cgroup device BPF programs that are attached to a cgroup. The kernel allows
+// this query only for root.
 func devicePrograms(cgroup *os.File) ([]string, error) {
 	var ids [maxPrograms]uint32
 	query := struct {
@@ -86,7 +86,7 @@ func devicePrograms(cgroup *os.File) ([]string, error) {
 	for _, id := range ids[:min(query.count, maxPrograms)] {
 		name, err := nameOfProgram(id)
 		if err == unix.ENOENT {
-			continue // detached since
+			continue // the program was detached in the meantime
 		} else if err != nil {
 			return names, err
 		}
@@ -119,7 +119,7 @@ func nameOfProgram(id uint32) (string, error) {
 
 func address[T any](p *T) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
 
-// bpf calls bpf(2). attr holds the first fields of union bpf_attr.
+// bpf calls the system call bpf(2). attr contains the first fields of union bpf_attr.
 func bpf[T any](command uintptr, attr *T) (int, error) {
 	n, _, errno := unix.Syscall(unix.SYS_BPF, command, uintptr(unsafe.Pointer(attr)), unsafe.Sizeof(*attr))
 	if errno != 0 {

@@ -3,7 +3,7 @@
 // table.
 //
 // Read collects the facts and Examine judges them, so that every check is a function over values. The package changes
-// nothing, and it never reports a check as passed that could not be made.
+// nothing. It never reports a check as passed if the check could not be made.
 //
 // Files:
 //

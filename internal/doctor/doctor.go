@@ -9,7 +9,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Severity is the severity of a finding: OK, Info (no action needed), Warning (it works, but deserves attention) or
+// Severity is the severity of a finding: OK, Info (no action needed), Warning (the system works but needs attention) or
 // Error.
 type Severity string
 
@@ -45,7 +45,8 @@ func findingIf(f Finding, condition bool) []Finding {
 // Source is a source of facts.
 type Source string
 
-// The sources. A missing source can explain why a later one is missing.
+// These are the sources of facts. The failure to read one source can explain why a later source could not be read
+// either.
 const (
 	Slurmctld Source = "slurmctld"
 	OwnNode   Source = "node"
@@ -59,18 +60,18 @@ const (
 
 var sources = []Source{Slurmctld, OwnNode, Agent, Plugstack, Devices, Module, Decisions, Slurmdbd}
 
-// nodeSources are the sources that slurmctld's host does not have.
+// nodeSources are the sources that do not exist on slurmctld's host.
 var nodeSources = []Source{OwnNode, Agent, Plugstack, Devices, Module}
 
 // Facts are the values that Examine judges.
 type Facts struct {
-	// Missing has a finding for each source that could not be read. The fields that come from such a source are zero.
+	// Missing contains a finding for each source that could not be read. Fields that come from such a source are zero.
 	Missing map[Source]Finding
 
-	// Controller is set on slurmctld's host. Examine then leaves out the checks that need one of nodeSources.
+	// Controller is set on slurmctld's host. Examine then skips the checks that need one of nodeSources.
 	Controller bool
 
-	// RunDir is the agent's run directory. The plugin needs the argument run_dir if it is not the default.
+	// RunDir is the agent's run directory. If it is not the default directory, the plugin needs the argument run_dir.
 	RunDir string
 
 	// From slurmctld. Asked and Answered are the times of this host's clock before and after the request for Config.
@@ -99,8 +100,8 @@ type Facts struct {
 	Limits []string
 }
 
-// check is one check and the sources that it needs. okText is the text of the OK finding when run returns no finding.
-// It is empty for a check that only informs.
+// check is one check, with the sources that it needs. okText is the text of the OK finding that replaces an empty
+// result of run. A check that only informs has no okText.
 type check struct {
 	name   string
 	okText string
@@ -169,8 +170,8 @@ func checks() []check {
 	}
 }
 
-// Examine judges the facts. It returns a finding for each source that could not be read, then those of each check, in a
-// fixed order.
+// Examine judges the facts. It returns a finding for each source that could not be read, followed by the findings of
+// each check, in a fixed order.
 func Examine(f *Facts) []Finding {
 	var found []Finding
 	skipped := map[Source][]string{}
@@ -207,7 +208,7 @@ func Examine(f *Facts) []Finding {
 	return append(found, judged...)
 }
 
-// lacks reports whether the source could not be read.
+// lacks reports whether source s could not be read.
 func (f *Facts) lacks(s Source) bool {
 	_, missing := f.Missing[s]
 	return missing

@@ -9,8 +9,8 @@ import (
 
 // Driver describes the parameters of NVIDIA's kernel module and its device files.
 type Driver struct {
-	// Modifies is set if NVreg_ModifyDeviceFiles is not 0, which is the module's default: nvidia-modprobe may then
-	// create device files and set their owner and mode.
+	// Modifies is set if NVreg_ModifyDeviceFiles is not 0. nvidia-modprobe may then create device files and set their
+	// owner and mode. By default the module sets the parameter to 1.
 	Modifies bool
 	// Missing lists the missing device files that every client of the GPUs needs.
 	Missing []string
@@ -19,7 +19,7 @@ type Driver struct {
 }
 
 // readDriver reads the line "ModifyDeviceFiles: 1" of PROC/driver/nvidia/params (os-registry.c and nv-caps.c of the
-// open kernel modules 595.45.04) and looks in dev for nvidiactl and for the device files of this number of GPUs.
+// open kernel modules 595.45.04). It also checks that dev contains nvidiactl and one device file for each of the GPUs.
 func readDriver(proc, dev string, gpus int) (Driver, error) {
 	path := filepath.Join(proc, "driver/nvidia/params")
 	data, err := os.ReadFile(path)
@@ -47,7 +47,7 @@ func readDriver(proc, dev string, gpus int) (Driver, error) {
 }
 
 // driver checks NVreg_ModifyDeviceFiles. If it is 1, nvidia-modprobe creates the capability files of a new instance
-// with access for all users, until the agent has written DeviceFileModify: 0 for them.
+// with access for all users. That access lasts until the agent has written DeviceFileModify: 0 for the files.
 func driver(f *Facts) []Finding {
 	const made = "the driver's ModifyDeviceFiles is "
 	switch {

@@ -26,14 +26,16 @@ type Files struct {
 	Unit string
 }
 
-// WrongFile is a file of the agent whose owner or mode has been changed. Right is the mode that the agent sets.
+// WrongFile is a file of the agent whose owner or mode has been changed. Right is the mode that the agent gave the
+// file.
 type WrongFile struct {
 	Path        string
 	Owner       uint32
 	Mode, Right fs.FileMode
 }
 
-// agentFiles returns the paths that the agent creates, with their modes. Root owns all of them. Some need not exist.
+// agentFiles returns the paths that the agent creates, with their modes. Root owns all of them. Some of them may not
+// exist.
 func agentFiles(cfg config.Config, runDir string) map[string]fs.FileMode {
 	return map[string]fs.FileMode{
 		runDir:                                   0o755,

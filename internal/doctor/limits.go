@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// limitsTimeout limits the run of sacctmgr, which retries an unreachable slurmdbd for longer than that.
+// limitsTimeout limits the run time of sacctmgr, which would retry an unreachable slurmdbd for longer.
 const limitsTimeout = 5 * time.Second
 
 // readLimits returns the limits on gres/gpu that sacctmgr shows.

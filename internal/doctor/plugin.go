@@ -23,11 +23,11 @@ type Plugin struct {
 	Named, Required bool
 	Path            string
 	Args            map[string]string
-	// File is the path of the plugin's file, empty if it was not found. Version is its plugin_version, in the form of
-	// SLURM_VERSION_NUM: major<<16 | minor<<8 | micro.
+	// File is the path of the plugin's file, or empty if the file was not found. Version is the file's plugin_version,
+	// in the form of SLURM_VERSION_NUM: major<<16 | minor<<8 | micro.
 	File    string
 	Version uint32
-	// Problem is the reason for which Version could not be read.
+	// Problem is the reason why Version could not be read.
 	Problem string
 	// Object is the path at which the plugin loads the Go object. ObjectFound is set if the file exists.
 	Object      string
@@ -67,8 +67,8 @@ func plugin(f *Facts) []Finding {
 	return append(found, f.pluginRunDir()...)
 }
 
-// pluginRelease reports a plugin that slurmd does not load because of its release. slurmd's release may be older than
-// slurmctld's.
+// pluginRelease reports a plugin that slurmd does not load because the plugin was built for another release. slurmd's
+// release may be older than slurmctld's.
 func (f *Facts) pluginRelease() []Finding {
 	p := f.Plugin
 	loads, runs := f.Node.Version, "slurmd "+f.Node.Version+" runs here"
@@ -88,7 +88,8 @@ func (f *Facts) pluginRelease() []Finding {
 	)
 }
 
-// pluginRunDir compares the plugin's run_dir with the agent's. The agent's is unknown if it is empty.
+// pluginRunDir compares the plugin's run_dir with the agent's. An empty string means that the agent's run_dir is
+// unknown.
 func (f *Facts) pluginRunDir() []Finding {
 	dir, ok := f.Plugin.Args["run_dir"]
 	if !ok {
@@ -171,8 +172,8 @@ func pluginVersion(r io.ReaderAt) (uint32, error) {
 	return 0, fmt.Errorf("the file exports no plugin_version")
 }
 
-// readPlugin finds plugstack.conf as Slurm does (plugstack.c, 22.05.8): at PlugStackConfig, else beside slurm.conf. A
-// configless slurmd has slurm.conf in its cache.
+// readPlugin finds plugstack.conf as Slurm does (plugstack.c, 22.05.8): at the path PlugStackConfig if that is set,
+// otherwise in the directory of slurm.conf. A configless slurmd keeps slurm.conf in its cache.
 func (f *Facts) readPlugin() {
 	var paths []string
 	if path := f.Config.Values["PlugStackConfig"]; path != "" {
@@ -208,7 +209,7 @@ func (f *Facts) readPlugin() {
 // maxIncludes limits the depth of includes, because files can include each other.
 const maxIncludes = 8
 
-// find looks for the plugin's line in the file at path and in the files that it includes.
+// find searches the file at path, and the files that it includes, for the plugin's line.
 func (p *Plugin) find(path string, depth int) error {
 	text, err := os.ReadFile(path)
 	if err != nil {

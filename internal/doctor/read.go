@@ -19,7 +19,7 @@ import (
 
 const defaultRunDir = api.DefaultRunDir
 
-// Host names the host's part in the cluster and the paths that Read uses.
+// Host describes the host's role in the cluster and the paths that Read uses.
 type Host struct {
 	// Config is the agent's configuration.
 	Config config.Config
@@ -31,7 +31,7 @@ type Host struct {
 	Decisions string
 }
 
-// agentTimeout limits a request to the agent, which answers from memory.
+// agentTimeout limits a request to the agent. The agent replies from memory.
 const agentTimeout = 10 * time.Second
 
 // Read collects the facts. Sources that cannot be read are in Facts.Missing; Read returns no other error.
@@ -66,8 +66,8 @@ func (f *Facts) readAgent(ctx context.Context, client *api.Client) {
 	}
 }
 
-// readModule reads the parameters of the driver's kernel module. Their lack is only noted: on a machine without the
-// driver, the checks of the agent report the consequences.
+// readModule reads the parameters of the driver's kernel module. If they cannot be read, readModule only records that:
+// on a machine without the driver, the checks of the agent report the consequences.
 func (f *Facts) readModule(host Host) {
 	var err error
 	if f.Driver, err = readDriver("/proc", host.Config.DeviceDir, len(f.Agent.GPUs)); err != nil {
@@ -75,7 +75,7 @@ func (f *Facts) readModule(host Host) {
 	}
 }
 
-// readDecisions reads the decision table, which a GPU node need not have.
+// readDecisions reads the decision table. A GPU node may not have a decision table.
 func (f *Facts) readDecisions(host Host) {
 	var err error
 	if f.Table, err = readTable(host.Decisions); err == nil {
@@ -93,8 +93,8 @@ func (f *Facts) readDecisions(host Host) {
 	)
 }
 
-// readSlurmdbd reads the limits in slurmdbd. It does not run sacctmgr if slurmctld does not answer, because Read would
-// then only wait for sacctmgr's time limit.
+// readSlurmdbd reads the limits in slurmdbd. If slurmctld does not reply, readSlurmdbd does not run sacctmgr, because
+// Read would then only wait for sacctmgr's time limit.
 func (f *Facts) readSlurmdbd(ctx context.Context) {
 	if f.lacks(Slurmctld) || f.Config.Values["AccountingStorageType"] != slurmdbd {
 		return
@@ -145,7 +145,7 @@ func (f *Facts) readSlurmctld(ctx context.Context, host Host, ctl *slurm.Client)
 }
 
 // readFiles reads the capability files between two requests to the agent, so that a job that starts or ends meanwhile
-// causes no finding. The driver lists instances to root only.
+// causes no finding. The driver lists instances only for root.
 func (f *Facts) readFiles(ctx context.Context, host Host, client *api.Client) {
 	if os.Geteuid() != 0 {
 		f.Missing[Devices] = warning("the driver shows instances to root only", "run `caelum doctor` as root")
@@ -190,7 +190,7 @@ func (f *Facts) readFiles(ctx context.Context, host Host, client *api.Client) {
 	}
 }
 
-// capFiles returns the capability files of all instances, with their present owners and modes, by instanceKey.
+// capFiles returns the capability files of all instances, with their current owners and modes, by instanceKey.
 func capFiles(cfg config.Config) (map[string][]CapFile, error) {
 	hw, err := gpu.OpenNVML(cfg.NVMLLibrary)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// scrubKey is the registry key with which NVIDIA's driver does not overwrite freed GPU memory (nvrm_registry.h of the
-// open kernel modules). By default the driver overwrites memory before another process gets it.
+// scrubKey is the registry key that stops NVIDIA's driver from overwriting freed GPU memory (nvrm_registry.h of the
+// open kernel modules). By default the driver overwrites memory before another process can use it.
 const scrubKey = "RMDisableScrubOnFree"
 
 // unscrubbed reports whether the driver's parameters switch scrubbing off. RegistryDwords and RegistryDwordsPerDevice
@@ -37,7 +37,7 @@ func scrubbing(f *Facts) []Finding {
 }
 
 // modifies returns the finding for NVreg_ModifyDeviceFiles=1. Without a devices cgroup, the jobs of all users can open
-// a new slice's files before the agent closes them, and an open descriptor stays usable.
+// a new slice's files before the agent restricts access, and an open descriptor stays usable.
 func modifies(f *Facts, text, next string) Finding {
 	if !f.lacks(Slurmctld) && !f.Config.RelativeIndex() {
 		return fault(

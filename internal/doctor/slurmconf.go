@@ -27,7 +27,7 @@ func prologFlags(f *Facts) []Finding {
 	)
 }
 
-// defaultWait is the time in seconds that a prolog waits for the agent if plugstack.conf does not set wait=.
+// defaultWait is the time in seconds for which a prolog waits for the agent if plugstack.conf does not set wait=.
 const defaultWait = 60
 
 func batchStart(f *Facts) []Finding {
@@ -35,7 +35,7 @@ func batchStart(f *Facts) []Finding {
 	if n, err := strconv.Atoi(f.Plugin.Args["wait"]); err == nil {
 		wait = n
 	}
-	text := f.Config.Values["BatchStartTimeout"] // "10 sec"
+	text := f.Config.Values["BatchStartTimeout"] // such as "10 sec"
 	number, _, _ := strings.Cut(text, " ")
 	n, err := strconv.Atoi(number)
 	return findingIf(
@@ -70,9 +70,9 @@ func backfill(f *Facts) []Finding {
 }
 
 // hetPriority checks bf_hetjob_prio. While the components of a heterogeneous job have different priorities, backfill
-// reserves nodes for the first component and starts jobs of a priority in between on the remaining nodes (measured with
-// 22.05.8: one job at a time on four idle GPUs). With priority/basic, releasing the components one after the other
-// gives them different priorities.
+// reserves nodes for the first component. On the remaining nodes it starts jobs whose priority lies
+// between those of the components (measured with 22.05.8: one job at a time on four idle GPUs). With priority/basic, the components get
+// different priorities if they are released one after the other.
 func hetPriority(f *Facts) []Finding {
 	return findingIf(
 		warning(
@@ -100,7 +100,7 @@ func gresTypes(f *Facts) []Finding {
 
 const slurmdbd = "accounting_storage/slurmdbd"
 
-// accounting checks AccountingStorageTRES. Without slurmdbd, slurmctld does not accept GRES in that setting (22.05.8).
+// accounting checks AccountingStorageTRES. Without slurmdbd, slurmctld accepts no GRES in that parameter (22.05.8).
 func accounting(f *Facts) []Finding {
 	if f.Config.Values["AccountingStorageType"] != slurmdbd {
 		return []Finding{note("there is no slurmdbd: sacct does not show slices, and limits cannot refer to them")}
@@ -115,8 +115,8 @@ func accounting(f *Facts) []Finding {
 	)
 }
 
-// maxSkew is the largest accepted difference of the clocks. It is far below munge's limit (a credential is valid for
-// 300 s) and far above the delay that a busy slurmctld adds.
+// maxSkew is the largest accepted difference between the clocks. It is far below munge's limit (a credential is valid
+// for 300 s) and far above the delay that a busy slurmctld adds.
 const maxSkew = 30 * time.Second
 
 // clock compares the clocks of slurmctld and this host. It cannot report a skew above munge's limit, because slurmctld

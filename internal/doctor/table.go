@@ -15,18 +15,19 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Table is the decision table's file on this host.
+// Table describes the decision table's file on this host.
 type Table struct {
 	decisions.Table
 	Path  string
 	Mode  fs.FileMode
 	Owner uint32
-	// Problem is the reason for which job_submit.lua rejects the table; empty if it is accepted.
+	// Problem is the reason why job_submit.lua rejects the table. It is empty for an accepted table.
 	Problem string
 }
 
 func readTable(path string) (Table, error) {
-	// The remedies replace the file at this path. They must not replace a link to the table that the watcher writes.
+	// The remedies replace the file at this path. They must not replace a symbolic link to the table
+	// that the watcher writes.
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return Table{}, err
@@ -46,8 +47,8 @@ func readTable(path string) (Table, error) {
 	return t, nil
 }
 
-// readableBy reports whether slurmctld can read the file as this user: the user is root, owns a file that its owner can
-// read, or the file is readable by all users.
+// readableBy reports whether slurmctld can read the file as this user: the user is root, the user owns the file and its
+// mode lets the owner read it, or all users can read the file.
 func (t Table) readableBy(name string) bool {
 	if t.Mode.Perm()&0o004 != 0 {
 		return true
@@ -60,7 +61,7 @@ const changeTable = "correct a copy of the table, raise its generation, and `mv`
 
 func decisionTable(f *Facts) []Finding {
 	t := f.Table
-	slurmUser, _, _ := strings.Cut(f.Config.Values["SlurmUser"], "(") // "slurm(64030)"
+	slurmUser, _, _ := strings.Cut(f.Config.Values["SlurmUser"], "(") // for example "slurm(64030)"
 	if found := t.unusable(slurmUser); found != nil {
 		return found
 	}
@@ -94,7 +95,7 @@ func decisionTable(f *Facts) []Finding {
 	return found
 }
 
-// unusable reports a table with which no job gets a slice.
+// unusable reports a table whose state prevents all jobs from getting slices.
 func (t Table) unusable(slurmUser string) []Finding {
 	switch {
 	case t.Problem != "":
@@ -114,8 +115,8 @@ func (t Table) unusable(slurmUser string) []Finding {
 	return nil
 }
 
-// tablePartition compares a partition of the table with slurm.conf, and max_nodes with the number of catalogue nodes in
-// the partition.
+// tablePartition compares a partition of the table with slurm.conf. It also compares max_nodes with the number of
+// catalogue nodes in the partition.
 func (f *Facts) tablePartition(name string, nodes int) []Finding {
 	t := f.Table
 	sizes := fmt.Sprintf("max_nodes is %d in %s and the catalogue of partition %s has size %d: jobs for more nodes "+

@@ -57,8 +57,9 @@ func (f *Facts) unmanaged() map[int]bool {
 	return indices
 }
 
-// wholeGPUs reports GPUs without slices that every process may open. The agent cannot close their device files: a site
-// may give such a GPU to jobs with its own gres.conf, and the driver's daemons and monitors open these files too.
+// wholeGPUs reports GPUs without slices that every process may open. The agent cannot restrict access to their device
+// files: a site may give such a GPU to jobs with its own gres.conf, and the driver's daemons and monitors open these
+// files too.
 func wholeGPUs(f *Facts) []Finding {
 	var found []Finding
 	for _, g := range f.Unmanaged {

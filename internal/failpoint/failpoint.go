@@ -1,7 +1,7 @@
-// Package failpoint lets a test kill the agent at a named point between two lasting effects, as a crash would, or slow
-// it down between a read and a write. The package does nothing unless the environment variable CAELUM_FAILPOINT names a
-// point, or CAELUM_FAILPOINT_PAUSE has a duration. "create.done" kills the process
-// with SIGKILL when it reaches the point for the first time, "create.done:3" when it does so for the third time.
+// Package failpoint lets a test kill the agent at a named point between two lasting effects, as a crash would, or delay
+// the agent between a read and a write. The package does nothing unless the environment variable CAELUM_FAILPOINT names
+// a point, or CAELUM_FAILPOINT_PAUSE contains a duration. With "create.done", the process is killed with SIGKILL when
+// it reaches that point for the first time; with "create.done:3", when it does so for the third time.
 package failpoint
 
 import (
@@ -13,26 +13,26 @@ import (
 	"time"
 )
 
-// The failpoints. Each comment gives the state at that point. Every lasting effect of the agent lies between two of
-// these points.
+// These are the failpoints. Each comment describes the state at that point. Every lasting effect of the agent occurs
+// between two of these points.
 const (
 	CreateIntended  = "create.intended"   // the intent is durable, the driver has not been called
-	Created         = "create.done"       // the instance exists, the ledger has only the intent
-	CreateSettled   = "create.settled"    // the ledger has the instance, no job holds it
+	Created         = "create.done"       // the instance exists, the ledger contains only the intent
+	CreateSettled   = "create.settled"    // the ledger contains the instance, no job holds it
 	DestroyIntended = "destroy.intended"  // the intent is durable, the instance still exists
-	Destroyed       = "destroy.done"      // the instance is gone, the ledger still has it
-	DestroySettled  = "destroy.settled"   // the ledger no longer has the instance
-	GrantOpened     = "grant.opened"      // the device files belong to the user, there is no lease
-	GrantWritten    = "grant.written"     // the lease is in the ledger, there is no lease file
-	Granted         = "grant.done"        // the lease file is written, the prolog has no answer yet
-	ReleaseClosed   = "release.closed"    // the device files belong to root, the ledger still has the lease
-	ReleaseUnlinked = "release.unlinked"  // the lease file is gone, the ledger still has the lease
-	Released        = "release.done"      // the ledger has no lease, the offers are not published yet
+	Destroyed       = "destroy.done"      // the instance is gone, the ledger still contains it
+	DestroySettled  = "destroy.settled"   // the ledger no longer contains the instance
+	GrantOpened     = "grant.opened"      // the device files belong to the user, the lease is not in the ledger
+	GrantWritten    = "grant.written"     // the lease is in the ledger, the lease file does not exist
+	Granted         = "grant.done"        // the lease file is written, the prolog has no reply yet
+	ReleaseClosed   = "release.closed"    // the device files belong to root, the ledger still contains the lease
+	ReleaseUnlinked = "release.unlinked"  // the lease file is gone, the ledger still contains the lease
+	Released        = "release.done"      // the ledger contains no lease, the offers are not published yet
 	Lowered         = "publish.lowered"   // the offers that the plan withdraws are no longer published
 	Raised          = "publish.raised"    // the plan is published
-	RequeueTagged   = "giveback.marked"   // the job has its tag, and still runs
-	Requeued        = "giveback.requeued" // the job is back in the queue, its prolog has no answer yet
-	HeldReleased    = "held.released"     // a held job is released, its tag still says held
+	RequeueTagged   = "giveback.marked"   // the job has its tag, and is still running
+	Requeued        = "giveback.requeued" // the job is back in the queue, its prolog has no reply yet
+	HeldReleased    = "held.released"     // a held job is released, its tag still marks it as held
 )
 
 // Points lists all failpoints.
@@ -60,17 +60,18 @@ func parse(text string) (name string, nth int64) {
 	return name, n
 }
 
-// Hit marks the place of a failpoint. It kills the process if CAELUM_FAILPOINT names this point and its count is
-// reached.
+// Hit marks a failpoint. It kills the process when the failpoint that CAELUM_FAILPOINT names has been reached the
+// configured number of times.
 func Hit(name string) {
 	if armed != name || armed == "" {
 		return
 	}
 	if reached.Add(1) == nth {
 		syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {} // the process must not go on before the signal arrives
+		select {} // the process must not continue before the signal arrives
 	}
 }
 
-// Pause marks a place between a read and the write that relies on it. It sleeps for CAELUM_FAILPOINT_PAUSE (100ms).
+// Pause marks a place between a read and the write that relies on it. It sleeps for the duration in
+// CAELUM_FAILPOINT_PAUSE, for example 100ms.
 func Pause() { time.Sleep(pause) }

@@ -28,12 +28,12 @@ func (c Caps) Devices(minor int, in Instance) ([]Device, error) {
 	return all, nil
 }
 
-// maxGI is the number of GPU instance ids: 15 on an 8-unit grid (nv-caps.c of the open kernel modules 595.45.04).
+// maxGI is the number of GPU instance ids: 15 on a grid of 8 units (nv-caps.c of the open kernel modules 595.45.04).
 const maxGI = 15
 
-// Possible returns the capabilities of every GPU instance that the GPU with this minor number can hold, and of the
-// first compute instance of each, which is the only one that Caelum creates. A process that can open none of these can
-// use no part of the GPU instance.
+// Possible returns the capabilities of every GPU instance that the GPU with this minor number can hold. For each GPU
+// instance it also returns the capability of the first compute instance, the only compute instance that Caelum creates.
+// A process that can open none of these capabilities cannot use any part of the GPU instance.
 func (c Caps) Possible(minor int) ([]Device, error) {
 	var all []Device
 	for gi := range maxGI {
@@ -54,9 +54,9 @@ type capability struct {
 	modify bool
 }
 
-// of returns the capabilities of an instance's GI and CIs, from the driver's files under /proc. Without these files, it
-// uses the driver's formula (nv-caps.c of the open kernel modules 595.45.04): GI M of GPU N has the minor number
-// 3 + 135 N + 9 M, and its CI K has that number + 1 + K.
+// of returns the capabilities of the GI and CIs of an instance, from the driver's files under /proc. Without these
+// files, it uses the driver's formula (nv-caps.c of the open kernel modules 595.45.04): GI M of GPU N has the minor
+// number 3 + 135 N + 9 M, and CI K of that GI has the minor number of the GI + 1 + K.
 func (c Caps) of(minor int, in Instance) []capability {
 	dir := filepath.Join(c.Proc, "driver/nvidia/capabilities", fmt.Sprintf("gpu%d/mig/gi%d", minor, in.GI))
 	gi := 3 + 135*minor + 9*in.GI
@@ -67,8 +67,9 @@ func (c Caps) of(minor int, in Instance) []capability {
 	return all
 }
 
-// readAccess reads a capability's file under /proc, with the lines "DeviceFileMinor: 111", "DeviceFileMode: 292" and
-// "DeviceFileModify: 1". Without the file, the capability has the given minor number, and modify is false.
+// readAccess reads a capability's file under /proc, which contains the lines "DeviceFileMinor: 111", "DeviceFileMode:
+// 292" and "DeviceFileModify: 1". If the file is missing, the capability gets the given minor number, and modify is
+// false.
 func readAccess(path string, minor int) capability {
 	cp := capability{minor: minor, access: path}
 	data, err := os.ReadFile(path)
@@ -91,7 +92,7 @@ func readAccess(path string, minor int) capability {
 	return cp
 }
 
-// ErrNoCapabilities means that the kernel has no capability devices, so that no process can have one open.
+// ErrNoCapabilities means that the kernel has no capability devices. No process can have such a device open then.
 var ErrNoCapabilities = errors.New("the kernel lists no device nvidia-caps; is the driver loaded with MIG support?")
 
 // major returns the major number of nvidia-caps, which the kernel assigns when the driver is loaded.

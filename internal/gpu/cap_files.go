@@ -25,8 +25,8 @@ func (c Caps) Open(minor int, in Instance, uid uint32) error { return c.own(mino
 // Make gives access to the files of a new instance to root only. It creates missing files.
 func (c Caps) Make(minor int, in Instance) error { return c.own(minor, in, 0, true) }
 
-// Close gives access to the files of an instance to root only. It creates no files, because the instance and its files
-// may have been removed meanwhile.
+// Close gives access to the files of an instance to root only. It creates no files, because another program may have
+// removed the instance and its files in the meantime.
 func (c Caps) Close(minor int, in Instance) error { return c.own(minor, in, 0, false) }
 
 // own sets the owner and mode of an instance's files. Missing files are created if create is set, and skipped
@@ -54,9 +54,9 @@ func (c Caps) own(minor int, in Instance, uid int, create bool) error {
 	return nil
 }
 
-// forbidModify sets the driver's DeviceFileModify of a capability to 0. While it is 1, nvidia-modprobe, which is setuid
-// root and which every user can run, makes the file readable by all users again (mknod_helper of
-// nvidia-modprobe-utils.c). The kernel reads only the first line that is written (nv_cap_procfs_release of nv-caps.c,
+// forbidModify sets the driver's DeviceFileModify of a capability to 0. While the value is 1, nvidia-modprobe makes the
+// file readable by all users again (mknod_helper of nvidia-modprobe-utils.c). nvidia-modprobe is setuid root and every
+// user can run it. The kernel reads only the first line that is written (nv_cap_procfs_release of nv-caps.c,
 // 595.45.04).
 func (c Caps) forbidModify(cp capability) error {
 	if !cp.modify {
@@ -65,15 +65,15 @@ func (c Caps) forbidModify(cp capability) error {
 	return os.WriteFile(cp.access, fmt.Appendf(nil, "DeviceFileModify: 0\nDeviceFileMinor: %d\n", cp.minor), 0)
 }
 
-// Modifies reports whether nvidia-modprobe may create a new instance's files, readable by all users
+// Modifies reports whether nvidia-modprobe may create the files of a new instance and make them readable by all users
 // (NVreg_ModifyDeviceFiles). It returns true if the driver's parameters cannot be read.
 func (c Caps) Modifies() bool {
 	params, err := os.ReadFile(filepath.Join(c.Proc, "driver/nvidia/params"))
 	return err != nil || !bytes.Contains(params, []byte("ModifyDeviceFiles: 0\n"))
 }
 
-// Prepare creates the capability files that root needs to change the MIG configuration and to monitor it, if the driver
-// has NVreg_ModifyDeviceFiles=0. Otherwise nvidia-modprobe creates them, and Prepare does nothing.
+// Prepare creates the capability files that root needs to change and monitor the MIG configuration, if
+// NVreg_ModifyDeviceFiles=0 is set. Otherwise nvidia-modprobe creates these files, and Prepare does nothing.
 func (c Caps) Prepare() error {
 	for _, name := range []string{"config", "monitor"} {
 		cp := readAccess(filepath.Join(c.Proc, "driver/nvidia/capabilities/mig", name), 0)
@@ -100,7 +100,7 @@ func (c Caps) file(minor int) string {
 	return filepath.Join(c.Dev, "nvidia-caps", "nvidia-cap"+strconv.Itoa(minor))
 }
 
-// ensure creates the file if it does not exist. nvidia-modprobe creates it only when a client first needs it, or never.
+// ensure creates the file if it is missing. nvidia-modprobe creates the file when a client first needs it, or never.
 func (c Caps) ensure(path string, minor int) error {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -19,45 +19,45 @@ import (
 )
 
 // An open descriptor of a capability file stays valid after every change of the file's owner and mode, and the devices
-// cgroup checks open() only. The capability's device number follows from the GPU and the placement, so the descriptor
-// also gives access to the next instance there.
+// cgroup checks open() only. The GPU and the placement determine the device number of the capability, so the descriptor
+// also gives access to the next instance at that placement.
 //
-// A scan counts only descriptors whose device number it can read. The kernel does not show which files are in flight in
-// a socket's queue or registered with an io_uring, and every process can have such files. If they counted, any user
+// A scan counts only descriptors whose device number it can read. The kernel does not reveal which files are queued in
+// a socket or registered with an io_uring, and every process can have such files. If a scan counted them, any user
 // could take GPUs out of use.
 
 // Processes finds the processes that hold device files open. One scan runs at a time.
 type Processes struct {
 	// Proc is /proc of the initial PID namespace.
 	Proc string
-	// Limit is the number of descriptors that a scan reads per user; 0 means scanLimit. It keeps a user from delaying a
-	// scan.
+	// Limit is the number of descriptors that a scan reads per user, so that no user can delay a scan. 0 means
+	// scanLimit.
 	Limit int
 
 	mu sync.Mutex
-	// hung has the ids of processes with an open file on a file system that does not answer statx, not even from its
-	// cache. Each blocks a thread of this process until the file system answers.
+	// hung stores the ids of processes with an open file on a file system that does not complete statx, not even from
+	// its cache. Each such process blocks a thread of this program until the file system responds.
 	hung sync.Map
 }
 
-// scanLimit is the default of Processes.Limit. To read that many descriptors takes about half a second of one core.
+// scanLimit is the default of Processes.Limit. Reading that many descriptors takes about half a second on one core.
 const scanLimit = 200_000
 
-// processCost is the cost of a process in addition to its descriptors, in descriptors.
+// processCost is the cost of reading a process itself, expressed as a number of descriptors.
 const processCost = 10
 
 // maxScanners limits the number of CPUs that one scan uses. A scan also uses at most about a quarter of the node's
 // CPUs, because other jobs' prologs need them too.
 const maxScanners = 4
 
-// hangLimit is the time without any progress after which a process is left out of a scan.
+// hangLimit is the time without progress after which a scan skips a process.
 const hangLimit = 2 * time.Second
 
 // Held is the result of a scan.
 type Held struct {
 	// Open lists the processes with an open descriptor, by device.
 	Open map[Device][]Process
-	// Unread has, by real user id, the reason for which descriptors of some of the user's processes were not read.
+	// Unread is, by real user id, the reason why descriptors of some of the user's processes were not read.
 	Unread map[uint32]string
 }
 
@@ -103,7 +103,7 @@ type result struct {
 	Process
 	cost   int // in descriptors
 	open   []Device
-	unread string // the reason for which not all of its descriptors were read
+	unread string // why some of its descriptors were not read
 }
 
 // scan reads processes one after the other, in a goroutine. If the goroutine hangs, scan abandons it and continues with
@@ -152,7 +152,7 @@ func (s *Processes) scan(pids []int, devices []Device) Held {
 
 const hangs = "one of a process's open files is on a file system that does not answer"
 
-// scan is one goroutine's run over processes.
+// scan is the state of one goroutine that reads processes.
 type scan struct {
 	s        *Processes
 	limit    int
@@ -198,14 +198,14 @@ func (c *scan) process(pid int) (r result) {
 	c.tables(&r, dir)
 	if len(r.open) > 0 {
 		if r.Start, err = c.s.start(pid); err != nil {
-			r.open = nil // it has ended
+			r.open = nil // the process has ended
 		}
 	}
 	return r
 }
 
-// tables reads the descriptor tables of a process. Threads may have tables of their own (unshare(CLONE_FILES)), and a
-// first thread that has ended has no table.
+// tables reads the descriptor tables of a process. Threads may have tables of their own (unshare(CLONE_FILES)), and the
+// main thread has no table after it has ended.
 func (c *scan) tables(r *result, dir string) {
 	if r.threads <= 1 {
 		c.table(r, dir)
@@ -213,11 +213,11 @@ func (c *scan) tables(r *result, dir string) {
 	}
 	tasks, err := os.Open(filepath.Join(dir, "task"))
 	if err != nil {
-		return // it has ended
+		return // the process has ended
 	}
 	defer tasks.Close()
 	names, _ := tasks.Readdirnames(-1)
-	var tables []int // a task of each table, in kcmp's order
+	var tables []int // one task for each table, in kcmp's order
 	for _, name := range names {
 		r.cost++
 		tid, err := strconv.Atoi(name)
@@ -232,8 +232,8 @@ func (c *scan) tables(r *result, dir string) {
 	}
 }
 
-// kernelThread reports whether a process is a kernel thread or has ended: it has no program, and one task. This check
-// costs a fraction of reading the status, and a large node has thousands of kernel threads.
+// kernelThread reports whether a process is a kernel thread or has ended: such a process has no program and only one
+// task. This check costs a fraction of the time to read the status, and a large node has thousands of kernel threads.
 func kernelThread(dir string) bool {
 	var one [1]byte
 	if _, err := unix.Readlink(filepath.Join(dir, "exe"), one[:]); !errors.Is(err, unix.ENOENT) {
@@ -243,7 +243,8 @@ func kernelThread(dir string) bool {
 	return unix.Stat(filepath.Join(dir, "task"), &st) == nil && st.Nlink == 3
 }
 
-// order compares the descriptor tables of two tasks. Without kcmp in the kernel, the tables of two tasks always differ.
+// order compares the descriptor tables of two tasks. If the kernel lacks kcmp, two tasks always count as having
+// different tables.
 func order(a, b int) int {
 	const files = 2 // KCMP_FILES of linux/kcmp.h
 	n, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(a), uintptr(b), files, 0, 0, 0)
@@ -287,12 +288,12 @@ func (c *scan) table(r *result, dir string) {
 	}
 }
 
-// descriptor checks one descriptor by its device number. Its path is no evidence, because a device can be mounted under
+// descriptor checks one descriptor by its device number. The path proves nothing, because a device can be mounted under
 // any name.
 func (c *scan) descriptor(r *result, dir string, fds int, fd string) {
 	var st unix.Statx_t
 	if err := unix.Statx(fds, fd, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, &st); err != nil {
-		// Either a FUSE file system of another user denies the access, and the file is no device, or /proc denies it.
+		// Access is denied either by a FUSE file system of another user, and then the file is no device, or by /proc.
 		var one [1]byte
 		if _, err := unix.Readlinkat(fds, fd, one[:]); !errors.Is(err, unix.ENAMETOOLONG) {
 			r.failed(err)
@@ -308,11 +309,12 @@ func (c *scan) descriptor(r *result, dir string, fds int, fd string) {
 	}
 }
 
-// opened reports whether a descriptor has opened its device. An O_PATH descriptor has not, and every user can get one.
+// opened reports whether a descriptor has opened its device. An O_PATH descriptor has not, and every user can get such
+// a descriptor.
 func opened(fdinfo string) bool {
 	data, err := os.ReadFile(fdinfo)
 	if err != nil {
-		return false // it is closed
+		return false // the descriptor is closed
 	}
 	flags, err := strconv.ParseUint(field(data, "flags:"), 8, 64)
 	return err == nil && flags&unix.O_PATH == 0

@@ -75,7 +75,7 @@ func (n *NVML) discover(i int, d *device) GPU {
 }
 
 // model returns the profiles and placements that the driver reports. The driver is the authority, because names and
-// memory sizes change between its releases.
+// memory sizes differ between driver releases.
 func (d *device) model(name string) (*mig.Model, error) {
 	d.profiles = map[string]nvml.GpuInstanceProfileInfo{}
 	d.names = map[uint32]string{}
@@ -84,7 +84,7 @@ func (d *device) model(name string) (*mig.Model, error) {
 	for k := range nvml.GPU_INSTANCE_PROFILE_COUNT {
 		info, ret := d.handle.GetGpuInstanceProfileInfo(k)
 		if ret != nvml.SUCCESS {
-			continue // a profile this GPU model does not have
+			continue // this GPU model does not have the profile
 		}
 		p := mig.Profile{
 			Name: fmt.Sprintf("profile-%d", info.Id), ID: int(info.Id), Compute: int(info.SliceCount),
@@ -111,8 +111,8 @@ func (d *device) model(name string) (*mig.Model, error) {
 			grid = max(grid, int(pl.Start+pl.Size))
 		}
 		sort.Ints(p.Starts)
-		// Some drivers report a wrong instance count on A30 (noted in mig-parted's discovery). It is at most the number
-		// of starts.
+		// Some drivers report a wrong instance count on A30 (noted in mig-parted's discovery). The count cannot exceed
+		// the number of starts.
 		p.Max = int(info.InstanceCount)
 		if p.Max < 1 || p.Max > len(p.Starts) {
 			p.Max = len(p.Starts)

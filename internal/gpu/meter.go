@@ -12,11 +12,11 @@ type Use struct {
 	// MemoryMiB is the memory in use in MiB, including the memory that the driver itself reserves on the instance
 	// (nvmlMemory_t).
 	MemoryMiB float64
-	// Util is the share of the instance's SMs that were busy since the previous reading, from 0 to 1. It is -1 if the
-	// GPU does not report it, and at the first reading.
+	// Util is the share of the instance's SMs that were busy since the previous reading, from 0 to 1. It is -1 at the
+	// first reading, and on GPUs that do not report utilisation.
 	Util float64
-	// Processes is the number of compute processes that the driver shows on the instance; -1 if it does not report
-	// them.
+	// Processes is the number of compute processes that the driver reports on the instance. It is -1 if the driver
+	// reports no such number.
 	Processes int
 	// PIDs are the ids of these processes.
 	PIDs []int
@@ -25,23 +25,23 @@ type Use struct {
 // Meter reads the usage of one instance. One goroutine uses it at a time.
 type Meter interface {
 	// Read returns a sample. The error wraps ErrNotFound if the instance no longer exists, and ErrLost if its GPU is
-	// lost. Readings should be more than 100 ms apart, because the GPU refreshes its counters no sooner (nvml.h,
-	// nvmlGpmMigSampleGet).
+	// lost. Readings should be more than 100 ms apart, because the GPU does not refresh its counters more often
+	// (nvml.h, nvmlGpmMigSampleGet).
 	Read() (Use, error)
 	// Close frees the meter's buffers.
 	Close()
 }
 
-// meter remembers the index at which it last found the instance's MIG device and, on GPUs with counters, the counters
-// of the previous reading. Both are in this process's memory. The meter opens nothing of the instance between two
-// readings, so that the instance can be destroyed.
+// meter remembers the index at which it last found the instance's MIG device. On GPUs with counters, it also stores the
+// counters of the previous reading. Between two readings the meter keeps no file of the instance open, so that the
+// instance can be destroyed.
 type meter struct {
 	n     *NVML
 	gpu   int
 	gi    int
 	uuid  string
 	index int
-	// before and now are the counters of the previous and the present reading; nil if the GPU has no counters.
+	// before and now are the counters of the previous and the current reading. They are nil if the GPU has no counters.
 	before, now nvml.GpmSample
 	counted     bool // before has valid counters
 	metrics     *nvml.GpmMetricsGetType
@@ -69,8 +69,8 @@ func (n *NVML) Meter(gpu int, in Instance) (Meter, error) {
 	return m, nil
 }
 
-// counts reports whether the GPU has counters of its instances' computation (GPM, from Hopper on). A driver older than
-// GPM lacks the functions, and go-nvml ends the process if one of them is called.
+// counts reports whether the GPU has counters for the computation of its instances (GPM, from Hopper on). A driver
+// older than GPM lacks these functions, and go-nvml ends the process if the process calls one of them.
 func (n *NVML) counts(d *device) bool {
 	if n.lib.Extensions().LookupSymbol("nvmlGpmMigSampleGet") != nil {
 		return false
@@ -113,8 +113,8 @@ func (m *meter) Read() (Use, error) {
 	return use, nil
 }
 
-// find opens the instance's MIG device: at its last index, else at any index of its GPU. It does not query other GPUs,
-// because they may hang.
+// find opens the instance's MIG device. It tries the last index first, and all other indices of the GPU afterwards. It
+// does not query other GPUs, because such a query may hang.
 func (m *meter) find(parent nvml.Device) (nvml.Device, error) {
 	if dev, ok, err := m.at(parent, m.index); ok || err != nil {
 		return dev, err

@@ -20,15 +20,16 @@ type NVML struct {
 	devices []atomic.Pointer[device]
 }
 
-// device is a GPU's handle and the profiles that Create needs. It does not change after it is stored in NVML.devices.
+// device is the handle of a GPU, with the profiles that Create needs. It does not change after it is stored in
+// NVML.devices.
 type device struct {
 	handle   nvml.Device
 	profiles map[string]nvml.GpuInstanceProfileInfo
 	names    map[uint32]string
 }
 
-// OpenNVML loads the library at path, or from the linker's search path if path is empty. If this process is root's, it
-// returns an error for a path that other users can change.
+// OpenNVML loads the library at path, or from the linker's search path if path is empty. If this process runs as root,
+// OpenNVML returns an error for a path that other users can change.
 func OpenNVML(path string) (*NVML, error) {
 	lib := nvml.New()
 	if path != "" {
@@ -71,7 +72,7 @@ func (n *NVML) Instances(gpu int) ([]Instance, error) {
 		for _, gi := range gis {
 			in, err := d.describe(gi, uuids)
 			if errors.Is(err, ErrNotFound) {
-				continue // destroyed since it was listed
+				continue // the instance was destroyed after it was listed
 			} else if err != nil {
 				return nil, fmt.Errorf("GPU %d: %w", gpu, err)
 			}
@@ -257,7 +258,7 @@ func destroy(gi nvml.GpuInstance) error {
 	return retryInUse(func() error { return check(gi.Destroy(), "destroy the GPU instance") })
 }
 
-// Processes implements Hardware. The GPU's list covers all of its instances if the caller is root (nvml.h).
+// Processes implements Hardware. If the caller is root, the GPU's list covers all instances of the GPU (nvml.h).
 func (n *NVML) Processes(gpu, gi int) ([]int, error) {
 	d, err := n.device(gpu)
 	if err != nil {
@@ -276,9 +277,9 @@ func (n *NVML) Processes(gpu, gi int) ([]int, error) {
 	return pids, nil
 }
 
-// retryInUse repeats a call while it returns ErrInUse, for about 1.3 s. About one destroy in 40 returns it directly
-// after a job ended, and a create returns it while a channel of a profiler exists. Both succeed within about a second,
-// or not at all.
+// retryInUse repeats a call for about 1.3 s while the call returns ErrInUse. After a job has ended, about one destroy
+// in 40 returns ErrInUse at the first attempt. A create returns ErrInUse while a profiler has a channel. Such calls
+// succeed within about a second, or not at all.
 func retryInUse(call func() error) error {
 	wait := 10 * time.Millisecond
 	for {
@@ -300,7 +301,7 @@ func (n *NVML) device(gpu int) (*device, error) {
 	return nil, fmt.Errorf("GPU %d: %w", gpu, ErrNotFound)
 }
 
-// check returns the error of this package for an NVML return code. action completes the text "couldn't".
+// check converts an NVML return code into an error of this package. action completes the text "couldn't".
 func check(ret nvml.Return, action string) error {
 	var class error
 	switch ret {

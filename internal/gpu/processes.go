@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is a running process. PID and Start together identify it, because a later process with the same PID has
-// another Start.
+// Process is a running process. PID and Start together identify the process, because a later process with the same PID
+// has another Start.
 type Process struct {
 	PID int
 	// UIDs are the real, effective, saved and file-system user ids.
@@ -31,7 +31,7 @@ type Process struct {
 // Root reports whether all user ids of the process are root's.
 func (p Process) Root() bool { return p.UIDs == [4]uint32{} }
 
-// Is reports whether one of the process's user ids is uid, so that the process acts or can act for this user.
+// Is reports whether one of the user ids of the process is uid. The process then acts or can act for this user.
 func (p Process) Is(uid uint32) bool { return slices.Contains(p.UIDs[:], uid) }
 
 func (p Process) String() string {
@@ -83,7 +83,7 @@ func (s *Processes) read(pid int) (Process, error) {
 				}
 			}
 			if p.Root() {
-				return p, nil // a scan does not read root's processes
+				return p, nil // a scan skips root's processes
 			}
 		case "Threads":
 			p.threads, _ = strconv.Atoi(string(bytes.TrimSpace(value)))
@@ -93,7 +93,8 @@ func (s *Processes) read(pid int) (Process, error) {
 	return p, fmt.Errorf("/proc/%d/status has no user ids or no number of threads", pid)
 }
 
-// small reads a small file of a process under /proc. The error is fs.ErrNotExist if the process ends meanwhile.
+// small reads a small file of a process under /proc. The error is fs.ErrNotExist if the process ends before the file is
+// read.
 func (s *Processes) small(pid int, name string) ([]byte, error) {
 	data, err := os.ReadFile(filepath.Join(s.Proc, strconv.Itoa(pid), name))
 	if errors.Is(err, unix.ESRCH) {
@@ -119,25 +120,25 @@ func (s *Processes) Cgroups(pid int) ([]string, error) {
 }
 
 const (
-	// endLimit is the time that Kill waits for the end of processes, at most twice. A process in a system call that
-	// cannot be interrupted takes longer.
+	// endLimit limits how long Kill waits for processes to end. Kill waits at most twice. A process in an
+	// uninterruptible system call takes longer.
 	endLimit = 250 * time.Millisecond
-	// maxKilled limits the processes that one call of Kill ends, because Kill has a descriptor open for each.
+	// maxKilled limits how many processes one call of Kill ends, because Kill keeps a descriptor open for each process.
 	maxKilled = 200
 )
 
-// pinned is a process with a pidfd, which never refers to a later process with the same PID. PID is 0 if the process
+// pinned is a process with a pidfd, which never refers to a later process with the same PID. If PID is 0, the process
 // must not be killed.
 type pinned struct {
 	Process
 	fd int
 }
 
-// Kill sends SIGKILL to processes and waits until they have closed their files. It calls stillMeant for each process
-// after its pidfd is open, and leaves out those for which stillMeant returns false. A traced process stays until its
-// tracer ends (PTRACE_O_TRACEEXIT), so Kill ends tracers with the same real user id too. It takes at most 2 x endLimit
-// for all processes together, and leaves out those beyond maxKilled. ended are the processes that it killed; left are
-// those that have not ended yet.
+// Kill sends SIGKILL to processes and waits until they have closed their files. After the pidfd of a process is open,
+// Kill calls stillMeant for that process and skips the process if stillMeant returns false. A traced process stays
+// until its tracer ends (PTRACE_O_TRACEEXIT), so Kill also ends tracers with the same real user id. Kill takes at most
+// 2 x endLimit for all processes together, and skips those beyond maxKilled. The result ended lists the processes that
+// Kill killed; left lists the processes that have not ended yet.
 func (s *Processes) Kill(list []Process, stillMeant func(Process) bool) (ended, left []Process) {
 	var all []pinned
 	defer func() {
@@ -148,7 +149,7 @@ func (s *Processes) Kill(list []Process, stillMeant func(Process) bool) (ended, 
 	for _, p := range list[:min(len(list), maxKilled)] {
 		fd, err := unix.PidfdOpen(p.PID, 0)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
 		all = append(all, pinned{p, fd})
 		if now, err := s.Read(p.PID); err != nil || now.Start != p.Start || !stillMeant(now) {
@@ -177,7 +178,7 @@ func (s *Processes) Kill(list []Process, stillMeant func(Process) bool) (ended, 
 	return ended, left
 }
 
-// allEnded waits up to endLimit for the end of all processes and reports whether they have ended.
+// allEnded waits up to endLimit until all processes have ended, and reports whether they have.
 func allEnded(all []pinned) bool {
 	deadline := time.Now().Add(endLimit)
 	ended := true
@@ -187,7 +188,7 @@ func allEnded(all []pinned) bool {
 	return ended
 }
 
-// hasEnded reports whether the process of a pidfd ends within a time.
+// hasEnded reports whether the process of a pidfd ends within the given time.
 func hasEnded(fd int, within time.Duration) bool {
 	n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(max(within, 0).Milliseconds()))
 	return n > 0
@@ -205,7 +206,7 @@ func (s *Processes) killTracer(p Process) {
 		return
 	}
 	defer unix.Close(fd)
-	// With the pidfd open, the process is the tracer if it still traces p now.
+	// While the pidfd is open, the PID cannot be reused: the process is the tracer if it still traces p now.
 	if tracer, err := s.Read(pid); err != nil || tracer.UIDs[0] != p.UIDs[0] || s.statusOf(p.PID, "TracerPid:") != tid {
 		return
 	}

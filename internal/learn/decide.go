@@ -28,8 +28,8 @@ var errUnread = errors.New("the repository is new and was never filled completel
 	"the decision table is left as it is: run `caelum repo sync`")
 
 // Write writes the predictions of the repository into the decision table at path, below the administrator's lines, with
-// the next generation. It does not write a table that would not change. It fails with errUnread if the repository is
-// not filled yet.
+// the next generation number. If the table would not change, Write leaves the file as it is. If the repository is not
+// filled yet, Write fails with errUnread.
 func Write(path string, r *repo.Repo, site predict.Site) (Written, error) {
 	t, was, err := readTable(path)
 	if err != nil {
@@ -56,8 +56,8 @@ func Write(path string, r *repo.Repo, site predict.Site) (Written, error) {
 	return done, replace(path, was, text)
 }
 
-// unread reports whether a repository is not filled yet: its first sync has not completed, or there was no sync and the
-// repository is empty.
+// unread reports whether a repository is not filled yet. Either its first sync has not completed, or no sync has run
+// and the repository is empty.
 func unread(r *repo.Repo) (bool, error) {
 	if deep, err := noteTime(r, noteDeep); err != nil || !deep.IsZero() {
 		return false, err
@@ -75,14 +75,14 @@ type decision struct {
 	seconds int
 }
 
-// alike reports whether a line for d is redundant if o applies without it. Run times vary, so a difference of at most a
-// quarter does not count.
+// alike reports whether a line for d is redundant because decision o would apply without that line. Run times vary, so
+// a difference of at most a quarter does not count.
 func (d decision) alike(o decision) bool {
 	near := d.seconds == 0 || o.seconds > 0 && math.Abs(float64(d.seconds-o.seconds)) <= 0.25*float64(o.seconds)
 	return d.profile == o.profile && near
 }
 
-// learnedLine is a learned line of the table. last is when the newest of its runs began, in Unix seconds.
+// learnedLine is a learned line of the table. last is the time at which the newest of its runs began, in Unix seconds.
 type learnedLine struct {
 	kind    predict.Level
 	subject string
@@ -91,7 +91,7 @@ type learnedLine struct {
 	owner int64 // user id; allUsers for a site line
 }
 
-// allUsers owns the lines that depend on the runs of several users.
+// allUsers is the owner of lines that depend on the runs of several users.
 const allUsers = -1
 
 func (l learnedLine) text() string {
@@ -102,7 +102,7 @@ func (l learnedLine) text() string {
 	return fmt.Sprintf("%s %s %s%s\n", l.kind, l.subject, l.profile, seconds)
 }
 
-// subject returns the second word of the line of a kind that applies to a job.
+// subject returns the second word of the line that applies to a job at this level.
 func subject(kind predict.Level, job repo.JobKeys) string {
 	switch kind {
 	case predict.ByKey:
@@ -113,7 +113,7 @@ func subject(kind predict.Level, job repo.JobKeys) string {
 	return job.Fingerprint
 }
 
-// lineName returns the first two words of that line.
+// lineName returns the first two words of the line that applies to a job at this level.
 func lineName(kind predict.Level, job repo.JobKeys) string {
 	return string(kind) + " " + subject(kind, job)
 }
@@ -126,13 +126,13 @@ type decider struct {
 	site   predict.Site
 	models []*mig.Model
 	lines  []learnedLine
-	// now is the decision for the jobs to which a line applies or would apply, by the line's name. has is set if the
-	// table has the line.
+	// now is, by the name of a line, the decision for the jobs to which the line applies or would apply. has is set for
+	// each line that the table contains.
 	now map[string]decision
 	has map[string]bool
 }
 
-// decide returns the learned lines, the one with the newest run first.
+// decide returns the learned lines, starting with the line that has the newest run.
 func decide(r *repo.Repo, t table, site predict.Site) ([]learnedLine, error) {
 	scripts, err := r.Scripts()
 	if err != nil {
@@ -164,10 +164,10 @@ func decide(r *repo.Repo, t table, site predict.Site) ([]learnedLine, error) {
 }
 
 // line creates the line of a kind for a script. base is the decision without this line. A run without a script
-// fingerprint was submitted without a script: its key does not identify what it ran, so it gets no line.
+// fingerprint was submitted without a script. Its key does not identify the program, so such a run gets no line.
 //
-// If the user has complete runs of her own and there is a site line, she gets a user line even if the two agree: other
-// users' runs may change or remove the site line.
+// If the user has complete runs of her own and there is a site line, she gets a user line even if both lines agree,
+// because other users' runs may change or remove the site line.
 func (d *decider) line(kind predict.Level, w repo.Script, base decision) error {
 	name := lineName(kind, w.JobKeys)
 	if _, seen := d.now[name]; seen || w.Fingerprint == "" {
@@ -196,7 +196,7 @@ func (d *decider) line(kind predict.Level, w repo.Script, base decision) error {
 	return nil
 }
 
-// decision converts a need into a decision, for a job that would otherwise get base.
+// decision converts a need into a decision. Without that need, the job would get base.
 func (d *decider) decision(need predict.Need, complete bool, base decision) decision {
 	given := Choose(need, complete, d.models, base.profile)
 	now := decision{profile: given.Profile}
@@ -214,9 +214,9 @@ type Choice struct {
 	Seconds, Low, High float64
 }
 
-// Choose returns the smallest sufficient profile of the first of the GPU models that has one; otherwise without, the
-// profile of a job without a prediction. If no run was complete (see predict.Predict), only a lower bound of the need
-// is known: the profile is then never smaller than without.
+// Choose returns the smallest sufficient profile of the first GPU model that has one. If no model has a sufficient
+// profile, it returns without, the profile of a job that has no prediction. If no run was complete (see
+// predict.Predict), only a lower bound of the need is known, and the chosen profile is never smaller than without.
 func Choose(need predict.Need, complete bool, models []*mig.Model, without string) Choice {
 	g := Choice{Seconds: need.Seconds, Low: need.Low, High: need.High}
 	g.Profile, g.Model = tightest(need, complete, models, without)
@@ -257,5 +257,5 @@ func memory(b *mig.Model, profile string) float64 {
 	return b.Profiles[k].Memory()
 }
 
-// maxSeconds is the longest run time that the format of the table allows: nine digits.
+// maxSeconds is the longest run time in seconds that the format of the table allows: nine digits.
 const maxSeconds = 999_999_999

@@ -12,7 +12,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// idle is the minimum rest of a Loop, as a multiple of the time that its last pass took. A pass takes 3 s for a
+// idle determines the minimum pause of a Loop, as a multiple of the duration of its last pass. A pass takes 3 s for a
 // repository with 100,000 runs of 5,000 keys.
 const idle = 10
 
@@ -29,7 +29,7 @@ type Loop struct {
 	failing bool // a failure was logged
 }
 
-// Run works until ctx ends. Errors do not stop it: slurmdbd may be unreachable for hours.
+// Run repeats passes until ctx ends. Errors do not stop the loop, because slurmdbd may be unreachable for hours.
 func (l *Loop) Run(ctx context.Context) {
 	for next := time.NewTimer(0); ; {
 		select {

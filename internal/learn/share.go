@@ -7,9 +7,9 @@ import (
 	"caelum/internal/predict"
 )
 
-// share returns the lines that fit into room lines and the given number of bytes, in their order: newest first. Owners
-// get equal shares: the oldest lines of the owner with the most lines are dropped first. So an owner with at most an
-// equal share of the room loses no line to the others.
+// share returns the newest lines that fit into room lines and the given number of bytes, in their original order.
+// Owners get equal shares: the oldest lines of the owner with the most lines are dropped first. An owner whose lines
+// fit into an equal share of the space therefore loses no line.
 func share(lines []learnedLine, room, bytes int) []learnedLine {
 	nth := make([]int, len(lines)) // position among the lines of its owner
 	owners := map[int64]int{}
@@ -39,7 +39,7 @@ func share(lines []learnedLine, room, bytes int) []learnedLine {
 	left, leftBytes, _ := fits(low)
 	var kept []learnedLine
 	for i, l := range lines {
-		// The rest is less than one line for each owner. The newest of the next lines get it.
+		// The remaining space is less than one line for each owner. The newest of the next lines take that space.
 		if size := len(l.text()); nth[i] == low && left > 0 && leftBytes >= size {
 			left, leftBytes = left-1, leftBytes-size
 		} else if nth[i] >= low {
@@ -50,7 +50,8 @@ func share(lines []learnedLine, room, bytes int) []learnedLine {
 	return kept
 }
 
-// byAge sorts the lines newest first. Of lines of the same age, a line comes after those that it falls back on.
+// byAge sorts the lines by age, newest first. If lines are of the same age, a more specific line precedes the lines on
+// which it falls back.
 func byAge(lines []learnedLine) {
 	slices.SortFunc(lines, func(a, b learnedLine) int {
 		return cmp.Or(

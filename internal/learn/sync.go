@@ -23,12 +23,13 @@ type Accounting interface {
 }
 
 const (
-	// A query covers one day, and longer spans after a query with few jobs: slurmdbd reads all jobs of a query before
-	// it answers.
+	// A query covers one day, or a longer span if the previous query returned few jobs. The span is limited because
+	// slurmdbd reads all jobs of a query before it replies.
 	page, largestPage = 24 * time.Hour, 32 * 24 * time.Hour
 	fewJobs           = 5000
-	// Some jobs reach slurmdbd late, and so do some summaries: a node that cannot write a summary tries for 30 days. So
-	// each sync reads the last hour before the previous sync again, and the last 30 days once a day.
+	// Some jobs and some summaries reach slurmdbd late: a node that cannot write a summary retries for 30 days. Each
+	// sync therefore reads the last hour before the previous sync again. Once a day it also reads the last 30 days
+	// again.
 	overlap, deepOverlap = time.Hour, 30 * 24 * time.Hour
 	deepEvery            = 24 * time.Hour
 	first                = 400 * 24 * time.Hour // the span of the first sync: as long as a repository keeps runs
@@ -36,8 +37,8 @@ const (
 	clocks = time.Hour
 )
 
-// noteSynced and noteDeep are notes in the repository, in Unix seconds: the time until which everything was read, and
-// the time of the last sync that read 30 days again.
+// noteSynced and noteDeep are the names of notes in the repository, both in Unix seconds: the time up to which
+// everything was read, and the time of the last sync that read 30 days again.
 const noteSynced, noteDeep = "synced", "synced deep"
 
 // Synced is the result of Sync.
@@ -49,7 +50,7 @@ type Synced struct {
 	New  int       `json:"new"`
 }
 
-// Sync reads the runs of slurmdbd into the repository, from since on, or from the last sync on if since is zero. If it
+// Sync reads runs from slurmdbd into the repository, starting at since, or at the last sync if since is zero. If it
 // fails, the runs read so far are kept, and the next sync continues from there.
 func Sync(
 	ctx context.Context,
@@ -160,8 +161,8 @@ func (done *Synced) read(
 	return err
 }
 
-// runsOf returns the runs whose summaries are in the records, and the Index of each run's record. The owner and the end
-// of a run come from the record. A summary that matches none of the job's runs is ignored.
+// runsOf returns the runs whose summaries are in the records, and for each run the Index of its record. The owner and
+// the end of a run come from the record. A summary that matches no run of the job is ignored.
 func runsOf(
 	ctx context.Context,
 	dbd Accounting,
@@ -198,8 +199,8 @@ func runsOf(
 	return runs, of, nil
 }
 
-// runOf returns the record that a summary belongs to: that of an ended run on the summary's node, the one with the
-// nearest start.
+// runOf returns the record to which a summary belongs. Among the records of ended runs on the summary's node, this is
+// the record with the nearest start.
 func runOf(all []slurm.Record, n predict.Run) (slurm.Record, bool) {
 	var fit []slurm.Record
 	for _, rec := range all {
@@ -217,7 +218,8 @@ func runOf(all []slurm.Record, n predict.Run) (slurm.Record, bool) {
 	}), true
 }
 
-// nodeOf returns the name of the summary's node as slurmctld writes it: sacctmgr changed the summary to lower case.
+// nodeOf returns the name of the summary's node as slurmctld spells it. sacctmgr had converted the summary to lower
+// case.
 func nodeOf(rec slurm.Record, n predict.Run) string {
 	i := slices.IndexFunc(rec.Nodes, func(name string) bool { return strings.EqualFold(name, n.Node) })
 	if i < 0 {
@@ -226,7 +228,7 @@ func nodeOf(rec slurm.Record, n predict.Run) string {
 	return rec.Nodes[i]
 }
 
-// complete adds to a run the fields that only the record has.
+// complete adds to a run the fields that are only in the record.
 func complete(n predict.Run, rec slurm.Record) predict.Run {
 	n.Job, n.Node = rec.ID, nodeOf(rec, n)
 	n.UID, n.User, n.Account = rec.UID, rec.User, rec.Account

@@ -32,7 +32,8 @@ type table struct {
 	generation uint64
 	own        string // the administrator's lines, without the first
 	learned    string
-	// profiles holds the profiles that may be given and their memory in MiB in the table; 0: not in the table.
+	// profiles lists the profiles that jobs may get, with their memory in MiB according to the table. 0 means that the
+	// table does not list the profile.
 	profiles map[string]float64
 	gpuTypes []string            // GPU types in the table
 	fallback string              // the default profile
@@ -130,7 +131,7 @@ func ReadTable(path string) (Table, error) {
 
 // Own returns the profile of the administrator's line that takes precedence over a prediction at this level, or an
 // empty string. A line for the key takes precedence over all predictions, a line for the user's script fingerprint over
-// all except ByKey, and a site line over BySite and Unknown.
+// all predictions except ByKey, and a site line over BySite and Unknown.
 func (t Table) Own(job repo.JobKeys, level predict.Level) string {
 	for _, kind := range predict.Levels {
 		if own, ok := t.decided[lineName(kind, job)]; ok {
@@ -143,7 +144,7 @@ func (t Table) Own(job repo.JobKeys, level predict.Level) string {
 	return ""
 }
 
-// with returns the text of the table's next generation with other learned lines, as many as fit.
+// with returns the text of the table's next generation, with as many of the given learned lines as fit.
 func (t table) with(lines []learnedLine) string {
 	text := fmt.Sprintf("%s%d\n%s%s", head, t.generation+1, t.own, marker)
 	room, bytes := decisions.MaxLines-strings.Count(text, "\n"), decisions.MaxBytes-len(text)
@@ -178,7 +179,7 @@ func readTable(path string) (table, os.FileInfo, error) {
 	return t, info, nil
 }
 
-// noTable is an fs.ErrNotExist whose message contains the remedy.
+// noTable is an fs.ErrNotExist whose message names the remedy.
 type noTable struct{ path string }
 
 func (e *noTable) Error() string {
@@ -189,11 +190,11 @@ func (e *noTable) Error() string {
 
 func (e *noTable) Unwrap() error { return os.ErrNotExist }
 
-// errChanged is returned if another program has written the table since it was read.
+// errChanged is returned if another program has written the table after it was read.
 var errChanged = errors.New("another program has just changed it; try again")
 
-// replace replaces the file by rename, so that slurmctld never reads an incomplete table. The mode stays the same, and
-// so does the owner as far as permissions allow.
+// replace replaces the file by rename, so that slurmctld never reads an incomplete table. The new file has the same
+// mode, and the same owner if permissions allow.
 func replace(path string, was os.FileInfo, text string) (err error) {
 	defer func() {
 		if err != nil {

@@ -1,6 +1,6 @@
-// Package ledger stores the state that must survive a crash of the agent: the instances that the agent made, the leases
-// of jobs on these instances, and the intents of hardware calls under way. The package never decides anything and never
-// calls the driver.
+// Package ledger stores the state that must survive a crash of the agent: the instances that the agent created, the
+// leases of jobs on these instances, and the intents of hardware calls in progress. The package never decides anything
+// and never calls the driver.
 //
 // The agent writes an intent before each hardware call and settles the intent after the call. After a crash the agent
 // compares the GPU with the intents that were not settled.

@@ -9,14 +9,14 @@ import (
 	"caelum/internal/sqlite"
 )
 
-// Instance is a GPU instance that the agent made.
+// Instance is a GPU instance that the agent created.
 type Instance struct {
 	GPU         string // UUID of the GPU: indices change when a GPU is lost
 	GI          int
 	Profile     string
 	Start, Size int // placement units
 	UUID        string
-	Job         uint32 // the job that holds it, 0 when idle
+	Job         uint32 // the job that holds it, 0 if the instance is idle
 	Stuck       bool   // the instance could not be destroyed, and no job may have it
 }
 
@@ -56,7 +56,7 @@ func (l *Ledger) Meta(key string) (string, error) {
 	return v, err
 }
 
-// SetMeta stores a value under key. It writes nothing if the value is stored already, so that an agent can be started
+// SetMeta stores a value under key. It writes nothing if the same value is already stored, so that an agent can start
 // on a full disk.
 func (l *Ledger) SetMeta(key, value string) error {
 	if has, err := l.Meta(key); err == nil && has == value && value != "" {
@@ -69,17 +69,17 @@ func (l *Ledger) SetMeta(key, value string) error {
 	)
 }
 
-// Writable tests with a write whether the ledger can be written.
+// Writable tests whether the ledger can be written, by writing to it.
 func (l *Ledger) Writable() error {
 	return l.SetMeta("tried", time.Now().Format(time.RFC3339Nano))
 }
 
-// Clear removes all instances, leases, intents and former users, since none of them exists after a reboot.
+// Clear removes all instances, leases, intents and former users, because none of them exists after a reboot.
 func (l *Ledger) Clear() error {
 	return l.db.Exec("DELETE FROM instance; DELETE FROM lease; DELETE FROM intent; DELETE FROM former")
 }
 
-// Instances returns the instances that the agent made.
+// Instances returns the instances that the agent created.
 func (l *Ledger) Instances() ([]Instance, error) {
 	return query(
 		l,
@@ -102,15 +102,15 @@ func (l *Ledger) Leases() ([]api.Lease, error) {
 	})
 }
 
-// Former is the last user of a GPU instance id. The record outlives the instance, since descriptors that the user
-// opened may outlive it too.
+// Former is the last user of a GPU instance id. The record outlives the instance, because descriptors that the user
+// opened may outlive the instance too.
 type Former struct {
 	GPU string
 	GI  int
 	UID uint32
 }
 
-// FormerUsers returns the last user of each GPU instance id since the boot.
+// FormerUsers returns the last user of each GPU instance id since the last boot.
 func (l *Ledger) FormerUsers() ([]Former, error) {
 	return query(l, "SELECT gpu, gi, uid FROM former", func(r *sql.Rows) (f Former, err error) {
 		err = r.Scan(&f.GPU, &f.GI, &f.UID)
@@ -118,7 +118,7 @@ func (l *Ledger) FormerUsers() ([]Former, error) {
 	})
 }
 
-// Intents returns the hardware calls that were begun and not settled.
+// Intents returns the hardware calls that were begun but not settled.
 func (l *Ledger) Intents() ([]Intent, error) {
 	return query(
 		l,

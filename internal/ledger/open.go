@@ -9,7 +9,7 @@ import (
 	"caelum/internal/sqlite"
 )
 
-// schema has the SQL statements of each version of the ledger. PRAGMA user_version counts the applied versions.
+// schema contains the SQL statements of each version of the ledger. PRAGMA user_version counts the applied versions.
 var schema = []string{`
 CREATE TABLE meta     (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE instance (gpu TEXT NOT NULL, gi INTEGER NOT NULL, profile TEXT NOT NULL, start INTEGER NOT NULL,
@@ -23,8 +23,8 @@ CREATE TABLE intent   (id INTEGER PRIMARY KEY, op TEXT NOT NULL, gpu TEXT NOT NU
 CREATE TABLE former   (gpu TEXT NOT NULL, gi INTEGER NOT NULL, uid INTEGER NOT NULL, PRIMARY KEY (gpu, gi));
 `}
 
-// kind describes the ledger's database. A connection waits 5 seconds for a lock. Then it fails with status 503, so that
-// the prolog or epilog asks again.
+// kind describes the ledger's database. A connection waits 5 seconds for a lock. After that, the call fails with status
+// 503, so that the prolog or epilog repeats the call.
 var kind = sqlite.Kind{
 	Name:    "ledger",
 	Schema:  schema,
@@ -36,15 +36,15 @@ var kind = sqlite.Kind{
 	Busy:    func(text string) error { return api.NotNow(text) },
 }
 
-// Open opens or makes the ledger at path. If the directory of path does not exist, Open makes it with mode 0700. Open
-// fails, and does not change the file, if the file is damaged, belongs to another program or was written by a newer
-// release.
+// Open opens or creates the ledger at path. If the directory of path does not exist, Open creates the directory with
+// mode 0700. If the file is damaged, belongs to another program or was written by a newer release, Open fails and does
+// not change the file.
 func Open(path string) (*Ledger, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("couldn't make the ledger's directory: %w", err)
 	}
-	// A crash of the machine can lose the ledger's last transactions (see package sqlite). That does no harm, since no
-	// GPU instance survives such a crash either.
+	// A crash of the machine can lose the ledger's last transactions (see package sqlite). That does no harm, because
+	// no GPU instance survives such a crash either.
 	db, err := sqlite.Open(path, kind)
 	if err != nil {
 		return nil, err

@@ -1,11 +1,10 @@
-// Package mig has the geometry of MIG: the layouts of a GPU, the placements that are still possible beside a layout,
-// and how many choices a placement takes away. It is pure: no hardware, no clock, no I/O, no goroutines. It never
-// decides which placement to take (package place does) and never makes one (package gpu does).
-//
+// Package mig implements the geometry of MIG: the layouts of a GPU, the placements that remain possible beside a
+// layout, and how many later choices a placement rules out. It is pure: no hardware, no clock, no I/O, no goroutines.
+// The package never chooses a placement (package place does) and never creates an instance (package gpu does).
 // # Units, placements, layouts
 //
-// A GPU's memory is a row of 4 to 12 units. A profile takes a number of consecutive units that may begin at certain
-// starts. On an A100-40GB (8 units):
+// A GPU's memory is a row of 4 to 12 units. A profile takes a fixed number of consecutive units, and may begin only at
+// certain units, its starts. On an A100-40GB (8 units):
 //
 //	1g.5gb   size 1, starts 0 1 2 3 4 5 6      3g.20gb  size 4, starts 0 4
 //	1g.10gb  size 2, starts 0 2 4 6            4g.20gb  size 4, start  0
@@ -17,21 +16,21 @@
 //	|3g.20gb====================|1g.5gb|......|......|......|
 //
 // A placement is not possible beside a layout if its units overlap the layout, if its profile has reached its instance
-// limit, or if too few compute slices or media engines (NVDEC, NVENC, NVJPEG, OFA) are left. On GPU models with 8 units
-// the units decide everything: no layout of an A100 exceeds its 7 compute slices. On the RTX PRO 6000, a single
-// 1g.24gb+me.all takes all media engines. Only -me profiles then fit beside it, wherever units are free.
+// limit, or if too few compute slices or media engines (NVDEC, NVENC, NVJPEG, OFA) are left. On GPU models with 8
+// units, only the units matter: no layout of an A100 exceeds its 7 compute slices. On the RTX PRO 6000, a single
+// 1g.24gb+me.all takes all media engines. Beside it, only -me profiles still fit, wherever units are free.
 //
 // # Counting futures
 //
-// The start of one 1g.5gb on an empty A100 decides which layouts remain possible. [Model.Reach] counts the maximal
-// layouts (those beside which no further instance fits) that contain a layout. [Model.CC] counts the placements that
-// are still open:
+// The start of one 1g.5gb on an empty A100 determines which layouts remain possible. [Model.Reach] counts the maximal
+// layouts that contain a given layout; a layout is maximal if no further instance fits beside it. [Model.CC] counts the
+// placements that are still open:
 //
 //	start of the 1g.5gb   0  1  2  3  4  5  6
 //	reach, of 78         21 21 21 21 22 22 33
 //	CC, of 18            12 12 12 12 13 13 14
 //
-// Start 6 is best by both: it rules out only the 3g.20gb at 4, the 1g.10gb at 6 and the whole GPU.
+// Start 6 is best by both measures: it rules out only the 3g.20gb at 4, the 1g.10gb at 6 and the whole GPU.
 //
 // # Files
 //

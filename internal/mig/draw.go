@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Draw returns a drawing of the GPU's units in one line, in which all units have the same width. The cell of an
-// instance has the name of its profile, filled up with =. The cell of a free unit has dots.
+// Draw returns a drawing of the GPU's units on one line, in which all units have the same width. The cell of an
+// instance contains the name of its profile, padded with =. The cell of a free unit contains dots.
 //
 //	|3g.20gb====================|1g.5gb|......|......|......|
 func (b *Model) Draw(l Layout) string { return b.DrawBeside(l, 0) }
 
-// DrawBeside is like Draw, with the blocked units as cells of #.
+// DrawBeside is like Draw, but also draws the blocked units, as cells of #.
 func (b *Model) DrawBeside(l Layout, blocked uint64) string {
 	at := make([]int, b.Grid) // by unit: 1 + the placement that begins there
 	for i := range l.Indices() {
@@ -38,8 +38,9 @@ func (b *Model) DrawBeside(l Layout, blocked uint64) string {
 // width returns the width of a cell of size units, in characters, including the bars between its units.
 func (b *Model) width(size int) int { return size*b.cell + size - 1 }
 
-// Parse reads a drawing. Widths do not matter, since the name of a profile determines its size: |3g.20gb|1g.5gb|.|.|.|
-// is the same as the drawing above. The returned layout is legal. The error names the wrong cell.
+// Parse reads a drawing. The widths of cells do not matter, because the name of a profile determines its size:
+// |3g.20gb|1g.5gb|.|.|.| is the same as the drawing above. The returned layout is legal. The error names the wrong
+// cell.
 func (b *Model) Parse(drawing string) (Layout, error) {
 	l, blocked, err := b.ParseBeside(drawing)
 	if err == nil && blocked != 0 {

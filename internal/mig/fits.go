@@ -2,16 +2,16 @@ package mig
 
 import "math"
 
-// budget counts the resources that instances share apart from units: compute slices, then the media engines. Copy
-// engines are left out: on every GPU model of the tables the compute slices are the stricter limit.
+// budget counts the resources, other than units, that instances share: compute slices first, and the media engines
+// after them. Copy engines are left out: on every GPU model of the tables, the compute slices are the stricter limit.
 type budget [5]int
 
 func needs(p Profile) budget {
 	return budget{p.Compute, max(p.DEC, 0), max(p.ENC, 0), max(p.JPEG, 0), max(p.OFA, 0)}
 }
 
-// totals returns the resources of the whole GPU, which are those of the profiles that take every unit. A number that is
-// unknown there does not limit anything.
+// totals returns the resources of the whole GPU. These are the resources of the profiles that take every unit. A
+// resource whose number is unknown there imposes no limit.
 func totals(grid int, profiles []Profile) budget {
 	const unlimited = math.MaxInt
 	t := budget{-1, -1, -1, -1, -1}
@@ -77,8 +77,8 @@ func (b *Model) touching(units uint64) Layout {
 // all returns the set of all placements.
 func (b *Model) all() Layout { return Layout(span(0, len(b.Placements))) }
 
-// room is a layout with the placements that still fit beside it and the shared resources that are left. Every question
-// about a layout is answered by adding its placements to the room of an empty GPU one by one.
+// room is a layout together with the placements that still fit beside it and the shared resources that remain. To
+// examine a layout, the functions below add its placements one by one to the room of an empty GPU.
 type room struct {
 	layout, open Layout
 	left         budget
@@ -98,7 +98,7 @@ func (b *Model) take(r room, i int) room {
 	return b.prune(r)
 }
 
-// prune closes the profiles for which too few shared resources are left.
+// prune removes the open placements of profiles for which too few shared resources are left.
 func (b *Model) prune(r room) room {
 	for p, of := range b.ofProfile {
 		if r.open&of != 0 && !r.left.covers(b.need[p]) {
@@ -108,7 +108,7 @@ func (b *Model) prune(r room) room {
 	return r
 }
 
-// beside returns the room beside l; false if l is not a legal layout of the GPU model.
+// beside returns the room beside l. It returns false if l is not a legal layout of the GPU model.
 func (b *Model) beside(l Layout) (room, bool) {
 	r := b.empty()
 	for i := range l.Indices() {
@@ -120,15 +120,15 @@ func (b *Model) beside(l Layout) (room, bool) {
 	return r, true
 }
 
-// Legal reports whether the placements fit on the GPU together.
+// Legal reports whether the placements of l fit on the GPU together.
 func (b *Model) Legal(l Layout) bool {
 	_, ok := b.beside(l)
 	return ok
 }
 
-// Open returns the placements that fit beside l and avoid the blocked units. Each of them fits, but two of them may not
-// fit together. Blocked units are taken by something that is no placement of this GPU model. Nothing fits beside an
-// illegal layout.
+// Open returns the placements that fit beside l and avoid the blocked units. Each of them fits by itself, but two of
+// them may not fit together. Blocked units are in use by something other than a placement of this GPU model. Nothing
+// fits beside an illegal layout.
 func (b *Model) Open(l Layout, blocked uint64) Layout {
 	r, _ := b.beside(l)
 	if blocked != 0 {
@@ -137,6 +137,6 @@ func (b *Model) Open(l Layout, blocked uint64) Layout {
 	return r.open
 }
 
-// Fits reports whether placement i can be added to l: no overlap, the instance limit is not reached, and enough compute
-// slices and media engines are left.
+// Fits reports whether placement i can be added to l. The placement must not overlap l, the instance limit must not be
+// reached, and enough compute slices and media engines must be left.
 func (b *Model) Fits(l Layout, i int) bool { return b.Open(l, 0).Has(i) }

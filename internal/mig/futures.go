@@ -2,8 +2,8 @@ package mig
 
 import "slices"
 
-// futures has all layouts of a GPU model, each list ascending. They are computed at first use. For all GPU models of
-// the tables, with all variants, there are about 20,000 layouts, computed in 2 ms.
+// futures contains all layouts of a GPU model, each list in ascending order. The lists are computed at first use. All
+// GPU models of the tables, with all variants, have about 20,000 layouts, which are computed in 2 ms.
 type futures struct{ layouts, maximal []Layout }
 
 // enumerate visits each layout once, because it adds placements in ascending order only.
@@ -25,28 +25,29 @@ func (b *Model) enumerate() futures {
 	return f
 }
 
-// Layouts returns every legal layout, including the empty one, ascending. The caller must not change the list.
+// Layouts returns every legal layout in ascending order, including the empty layout. The caller must not change the
+// list.
 func (b *Model) Layouts() []Layout { return b.futures().layouts }
 
-// Maximal returns the layouts beside which nothing more fits, ascending. The caller must not change the list.
+// Maximal returns the layouts beside which nothing more fits, in ascending order. The caller must not change the list.
 func (b *Model) Maximal() []Layout { return b.futures().maximal }
 
-// Reach returns the number of maximal layouts that contain l: in how many ways the GPU can still be filled (future
-// configuration reachability of MIGPro, over the legal set). It is 0 for an illegal layout.
+// Reach returns the number of maximal layouts that contain l, which is the number of ways in which the GPU can still be
+// filled (future configuration reachability of MIGPro, over the legal set). It is 0 for an illegal layout.
 func (b *Model) Reach(l Layout) int { return Containing(b.Maximal(), l) }
 
-// ReachBeside is like Reach for a GPU with blocked units: in how many ways the rest can be filled.
+// ReachBeside is like Reach for a GPU with blocked units: it counts the ways in which the other units can be filled.
 func (b *Model) ReachBeside(l Layout, blocked uint64) int {
 	return Containing(b.MaximalBeside(blocked), l)
 }
 
-// MaximalBeside returns the layouts that avoid the blocked units and beside which nothing more fits on the other units.
-// The caller must not change the list.
+// MaximalBeside returns the layouts that avoid the blocked units and leave no space for a further instance on the other
+// units. The caller must not change the list.
 func (b *Model) MaximalBeside(blocked uint64) []Layout {
 	if blocked == 0 {
 		return b.Maximal()
 	}
-	// Every layout beside the blocked units is part of a maximal layout of the whole GPU model.
+	// Every layout that avoids the blocked units is part of a maximal layout of the whole GPU model.
 	hit := b.touching(blocked)
 	var rest []Layout
 	for _, m := range b.Maximal() {
@@ -58,10 +59,10 @@ func (b *Model) MaximalBeside(blocked uint64) []Layout {
 	return slices.Compact(rest)
 }
 
-// CC returns the number of placements still open beside l, over all profiles (configuration capability of GRMU).
+// CC returns the number of placements, over all profiles, that still fit beside l (configuration capability of GRMU).
 func (b *Model) CC(l Layout) int { return b.Open(l, 0).Count() }
 
-// Containing returns how many layouts of a set contain l: the reach of l in this set.
+// Containing returns how many layouts of a set contain l. This number is the reach of l in the set.
 func Containing(set []Layout, l Layout) int {
 	n := 0
 	for _, m := range set {

@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// Layout is a set of placements of one GPU model: bit i is Placements[i]. The zero Layout is the empty GPU. A Layout is
-// also used for other sets of placements (candidates, idle instances), which need not fit together.
+// Layout is a set of placements of one GPU model: bit i represents Placements[i]. The zero Layout is the empty GPU.
+// Layout also represents other sets of placements (candidates, idle instances), which need not fit together.
 type Layout uint64
 
 // Has reports whether placement i is in the set.
@@ -21,7 +21,8 @@ func (l Layout) Without(i int) Layout { return l &^ (1 << i) }
 // Count returns the number of placements in the set.
 func (l Layout) Count() int { return bits.OnesCount64(uint64(l)) }
 
-// Indices yields the placements of the set, ascending: in the order of the GPU model's profiles, then by start.
+// Indices yields the placements of the set in ascending order: by profile, in the order of the GPU model, and by start
+// within a profile.
 func (l Layout) Indices() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for ; l != 0; l &= l - 1 {

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// MaxPlacements limits the placements of a GPU model, so that a set of them is one machine word. The largest GPU model
-// of the tables, the RTX PRO 6000 with every variant, has 30.
+// MaxPlacements limits the placements of a GPU model, so that a set of placements fits into one machine word. The
+// largest GPU model of the tables is the RTX PRO 6000, which has 30 placements including every variant.
 const MaxPlacements = 64
 
 // Placement is a profile at a start: it takes the units [Start, Start+Size) of the GPU model's grid.
@@ -23,7 +23,7 @@ type Model struct {
 	Name     string // A100-40GB
 	Type     string // the Type in gres.conf: a100
 	Device   string // the name in NVML: NVIDIA A100-SXM4-40GB
-	PCI      string // PCI device id, 0x20B010DE; empty: unknown
+	PCI      string // PCI device id, 0x20B010DE; empty if unknown
 	Reset    bool   // a change of the MIG mode requires a reset of the GPU (Ampere); later models do not need it
 	Grid     int    // units
 	Profiles []Profile
@@ -34,7 +34,7 @@ type Model struct {
 	total     budget   // the resources of the whole GPU
 	need      []budget // by profile
 	units     []uint64 // by placement
-	conflicts []Layout // by placement: those that overlap it, including itself
+	conflicts []Layout // by placement: the placements that overlap it, including itself
 	ofProfile []Layout // by profile
 	cell      int      // characters per unit in a drawing: together with the bars, enough for every name
 
@@ -43,8 +43,8 @@ type Model struct {
 	tables  *sync.Map // blocked units -> func() *Table
 }
 
-// Compute returns how many compute slices the GPU has; math.MaxInt if that is unknown because no profile takes the
-// whole GPU.
+// Compute returns the number of compute slices of the GPU. It returns math.MaxInt if that number is unknown because no
+// profile takes the whole GPU.
 func (b *Model) Compute() int { return b.total[0] }
 
 // NewModel returns a GPU model with these profiles. The grid is in units, at most 64. The profile that takes the whole
@@ -54,8 +54,7 @@ func NewModel(name, typ, device string, grid int, profiles []Profile) (*Model, e
 	return newModel(Model{Name: name, Type: typ, Device: device, Grid: grid, total: totals(grid, profiles)}, profiles)
 }
 
-// newModel completes a GPU model whose totals are known. A selection keeps the totals of the model from which it was
-// selected.
+// newModel completes a GPU model whose totals are known. A selection keeps the totals of the original model.
 func newModel(b Model, profiles []Profile) (*Model, error) {
 	if b.Grid < 1 || b.Grid > 64 {
 		return nil, fmt.Errorf("GPU model %s: a grid of %d units; want 1 to 64", b.Name, b.Grid)
@@ -100,8 +99,9 @@ func newModel(b Model, profiles []Profile) (*Model, error) {
 	return &b, nil
 }
 
-// Select returns the GPU model with only the profiles to keep. The compute slices and media engines are still those of
-// the whole GPU. The selection has its own indices of profiles and placements; [Model.Carry] translates layouts.
+// Select returns the GPU model reduced to the profiles for which keep returns true. The compute slices and media
+// engines are still those of the whole GPU. The selection has its own indices of profiles and placements; [Model.Carry]
+// translates layouts.
 func (b *Model) Select(keep func(Profile) bool) *Model {
 	var kept []Profile
 	for _, p := range b.Profiles {
@@ -117,8 +117,8 @@ func (b *Model) Select(keep func(Profile) bool) *Model {
 	return s
 }
 
-// Carry translates a layout of GPU model from into a layout of b. The units of placements that b does not have are
-// returned as blocked units.
+// Carry translates a layout of the GPU model from into a layout of b. The units of placements that do not exist in b
+// are returned as blocked units.
 func (b *Model) Carry(from *Model, l Layout) (carried Layout, blocked uint64) {
 	for i := range l.Indices() {
 		pl := from.Placements[i]
@@ -131,8 +131,8 @@ func (b *Model) Carry(from *Model, l Layout) (carried Layout, blocked uint64) {
 	return carried, blocked
 }
 
-// ProfileIndex returns the index of a profile by name. It is called for every placement, and slices.IndexFunc would
-// copy each profile.
+// ProfileIndex returns the index of a profile by name. It does not use slices.IndexFunc, because that would copy each
+// profile and ProfileIndex is called for every placement.
 func (b *Model) ProfileIndex(name string) (int, bool) {
 	for i := range b.Profiles {
 		if b.Profiles[i].Name == name {
@@ -143,9 +143,9 @@ func (b *Model) ProfileIndex(name string) (int, bool) {
 }
 
 // EquivalentProfile returns the smallest profile of b at least as large as name, which may be a profile of another GPU
-// model. This is name itself if b has it. Otherwise it is the smallest plain profile whose name promises at least as
-// many compute slices and as much memory. Variants of other GPU models have no equivalent. Only profiles with a
-// placement in of count; false: there is none.
+// model. If b has the profile name, the result is name itself. Otherwise the result is the smallest plain profile whose
+// name states at least as many compute slices and as much memory. Variants of other GPU models have no equivalent. Only
+// profiles with a placement in the set of are considered. The second result is false if there is no such profile.
 func (b *Model) EquivalentProfile(name string, of Layout) (string, bool) {
 	if p, ok := b.ProfileIndex(name); ok && b.ofProfile[p]&of != 0 {
 		return name, true
@@ -181,7 +181,7 @@ func (b *Model) Placement(profile string, start int) (int, bool) {
 	return i, i >= 0
 }
 
-// OfProfile returns the placements of profile p (an index in Profiles).
+// OfProfile returns the placements of profile p, an index in Profiles.
 func (b *Model) OfProfile(p int) Layout { return b.ofProfile[p] }
 
 // ProfileOf returns the name of the profile of placement i.

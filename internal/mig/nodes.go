@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// Table has, for every layout of a GPU model, the values that policies need again and again. The layouts are the nodes
+// Table contains, for every layout of a GPU model, the values that policies need repeatedly. The layouts are the nodes
 // of a graph; an edge leads from a layout to the layout with one more placement. Computing a table takes about a
-// millisecond for an A100 and about twenty for the largest GPU model. A table is immutable.
+// millisecond for an A100 and about twenty milliseconds for the largest GPU model. A table is immutable.
 type Table struct {
 	Model   *Model
 	Blocked uint64 // units that no layout of the table takes
@@ -27,19 +27,19 @@ type Node struct {
 	// CC is the number of open placements (configuration capability of GRMU).
 	CC int
 	// Frag is the fragmentation of FragAware (arXiv 2512.16099), from 0 to 1. It is the mean of 1 - placeable/ideal
-	// over the profiles with an ideal above 0; 0 if there is no such profile.
+	// over the profiles whose ideal is above 0. It is 0 if there is no such profile.
 	Frag float64
 
 	table     *Table
 	placeable []int8  // by profile
-	next      []int32 // by placement: the index of the node with this placement added; -1: it is not open
+	next      []int32 // by placement: the index of the node with this placement added; -1 if the placement is not open
 }
 
-// Table returns the GPU model's table. It is computed once, at first use.
+// Table returns the table of the GPU model. The table is computed at first use and cached.
 func (b *Model) Table() *Table { return b.table() }
 
 // TableBeside returns the table of the layouts that avoid the blocked units. Its Reach counts the ways to fill the
-// other units. The table is kept, since a node has few different sets of blocked units.
+// other units. The table is cached, because a node has few different sets of blocked units.
 func (b *Model) TableBeside(blocked uint64) *Table {
 	if blocked &= span(0, b.Grid); blocked == 0 {
 		return b.Table()
@@ -85,7 +85,7 @@ func newTable(b *Model, blocked uint64) *Table {
 	return t
 }
 
-// Node returns the node of a layout; nil if the layout is illegal or takes blocked units.
+// Node returns the node of a layout, or nil if the layout is illegal or takes blocked units.
 func (t *Table) Node(l Layout) *Node {
 	i, ok := slices.BinarySearchFunc(t.nodes, l, func(n Node, l Layout) int {
 		switch {
@@ -102,7 +102,7 @@ func (t *Table) Node(l Layout) *Node {
 	return &t.nodes[i]
 }
 
-// Nodes returns the nodes of all layouts, ascending. The caller must not change them.
+// Nodes returns the nodes of all layouts in ascending order. The caller must not change them.
 func (t *Table) Nodes() []Node { return t.nodes }
 
 // Table returns the table of the node.
@@ -111,7 +111,7 @@ func (n *Node) Table() *Table { return n.table }
 // With returns the node with placement i added, which must be open.
 func (n *Node) With(i int) *Node { return &n.table.nodes[n.next[i]] }
 
-// Placeable returns how many instances of profile p (an index in Profiles) still fit together.
+// Placeable returns how many further instances of profile p, an index in Profiles, fit together.
 func (n *Node) Placeable(p int) int { return int(n.placeable[p]) }
 
 // Ideal returns how many instances of profile p would fit if only the number of free compute slices and units counted,
@@ -135,8 +135,8 @@ func (n *Node) frag() float64 {
 	return sum / float64(count)
 }
 
-// Lost returns the sum, over the profiles, of the weight times the free units that no instances of the profile can use.
-// Fragmentation gradient descent keeps this sum small. Weights are by profile.
+// Lost returns a sum over the profiles: the weight of the profile times the number of free units that its instances
+// cannot use. Fragmentation gradient descent keeps this sum small. Weights are indexed by profile.
 func (n *Node) Lost(weights []float64) float64 {
 	sum := 0.0
 	for p, pr := range n.table.Model.Profiles {
@@ -145,7 +145,8 @@ func (n *Node) Lost(weights []float64) float64 {
 	return sum
 }
 
-// WeightedCC returns the number of open placements of each profile times its weight, summed (ECC of GRMU).
+// WeightedCC returns a sum over the profiles: the weight of the profile times the number of its open placements (ECC of
+// GRMU).
 func (n *Node) WeightedCC(weights []float64) float64 {
 	sum := 0.0
 	for p, of := range n.table.Model.ofProfile {

@@ -9,31 +9,32 @@ import (
 )
 
 const (
-	// nearlyFull is the share of the memory in its profile's name from which a run that failed counts as killed for
-	// memory. The share is not closer to 1 because the allocation that fails does not show in the samples, and because
-	// instances have 89 to 99% of the memory in their names (models.txt of internal/mig).
+	// nearlyFull is a share of the memory in the name of a profile. A failed run that used at least this share counts
+	// as killed for memory. The value is well below 1 because samples do not show the allocation that fails, and
+	// because instances have only 89 to 99% of the memory in their names (models.txt of internal/mig).
 	nearlyFull = 0.75
-	// usable is the share of the memory in its profile's name that most instances have.
+	// usable is the share of the memory in a profile's name that most instances really have.
 	usable = 0.95
-	// steady is the share of its peak that the median memory of a run must reach. The run had then reached its peak
-	// long before it ended.
+	// steady is the share of its peak that the median memory of a run must reach. Such a run had reached its peak long
+	// before it ended.
 	steady = 0.9
-	// asFar is the share of the lowest peak of complete runs from which a run counts as having come as far as these.
+	// asFar is a share of the lowest peak of complete runs. A run that reached this share counts as having progressed
+	// as far as the complete runs.
 	asFar = 0.5
-	// sameLimit is the run time from which a run counts as having reached the time limit again, as a share of the
-	// longest run that reached it before.
+	// sameLimit is a share of the longest run that reached the time limit. A run that lasts at least this share counts
+	// as having reached the time limit too.
 	sameLimit = 0.9
 )
 
-// attempt is a run of a job, with the values of the node that used most.
+// attempt is a run of a job, with the values of the node that used the most.
 type attempt struct {
 	Run
 	complete bool // the run shows how much memory is enough
 	short    bool // the run was killed for memory
-	doubtful bool // the run failed, perhaps for memory: the samples do not show an allocation that fails immediately
+	doubtful bool // the run failed, perhaps for lack of memory; samples do not show an immediate failure
 }
 
-// attempts returns the runs that were sampled, and those that failed before the first sample, oldest first.
+// attempts returns, oldest first, the runs that were sampled and those that failed before the first sample.
 func attempts(runs []Run) []attempt {
 	all := together(runs)
 	cut := 0.0              // the longest run so far that reached its time limit, in seconds
@@ -42,7 +43,7 @@ func attempts(runs []Run) []attempt {
 	complete, inRow := 0, 0 // how many runs were complete, and how many have failed since the last of them
 	for k := range all {
 		a := &all[k]
-		switch state, _, _ := strings.Cut(a.State, " "); state { // "CANCELLED by 1001"
+		switch state, _, _ := strings.Cut(a.State, " "); state { // such as "CANCELLED by 1001"
 		case "COMPLETED":
 			a.complete = true
 		case "TIMEOUT":
@@ -54,7 +55,7 @@ func attempts(runs []Run) []attempt {
 				break
 			}
 			if inRow++; !a.short {
-				early := a.PeakMiB < asFar*usual // the run had not come as far as the complete ones
+				early := a.PeakMiB < asFar*usual // the run had not progressed as far as the complete runs
 				a.doubtful = inRow > 2 || early && (inRow > 1 || complete < 2 && a.promised() < least)
 			}
 		}
@@ -68,16 +69,16 @@ func attempts(runs []Run) []attempt {
 	return all
 }
 
-// The exit statuses of a shell that could not run the command: sh(1).
+// These are the exit statuses of a shell that could not run the command; see sh(1).
 const notExecutable, notFound = 126, 127
 
-// OutOfMemory reports whether a run counts as killed for memory of the GPU. An out-of-memory error of CUDA ends a job
-// as FAILED. The state OUT_OF_MEMORY of Slurm is about the memory of the host.
+// OutOfMemory reports whether a run counts as killed for lack of GPU memory. A job that ends with an out-of-memory
+// error of CUDA gets the state FAILED. Slurm's state OUT_OF_MEMORY concerns the memory of the host.
 func (r Run) OutOfMemory() bool {
 	return r.State == "FAILED" && r.promised() > 0 && r.PeakMiB >= nearlyFull*r.promised()
 }
 
-// since returns the attempts from the n-th last complete one on.
+// since returns the attempts that begin with the n-th last complete attempt.
 func since(all []attempt, n int) []attempt {
 	first := len(all)
 	for first > 0 && n > 0 {
@@ -89,7 +90,7 @@ func since(all []attempt, n int) []attempt {
 }
 
 // proved reports whether a run was certainly killed for memory: the next complete run used more memory than the slice
-// of the killed one had.
+// of the killed run offered.
 func proved(all []attempt) bool {
 	less := 0.0
 	for _, a := range all {
@@ -105,7 +106,7 @@ func proved(all []attempt) bool {
 	return false
 }
 
-// together joins the runs of a job on several nodes into one, with the largest values of all nodes.
+// together merges the records of a job's run on several nodes into one attempt, with the largest values of all nodes.
 func together(runs []Run) (all []attempt) {
 	type id struct {
 		job     uint32
@@ -113,7 +114,7 @@ func together(runs []Run) (all []attempt) {
 	}
 	at := map[id]int{}
 	for _, r := range runs {
-		if r.Samples == 0 && r.State != "FAILED" { // a run that failed may have been too short for a sample
+		if r.Samples == 0 && r.State != "FAILED" { // a failed run may have been too short for a sample
 			continue
 		}
 		k, known := at[id{r.Job, r.Restart}]
@@ -129,13 +130,13 @@ func together(runs []Run) (all []attempt) {
 	return all
 }
 
-// promised returns the memory in the name of a run's profile, in MiB. No instance has more.
+// promised returns the memory in the name of a run's profile, in MiB. No instance has more memory than that.
 func (r Run) promised() float64 {
 	_, gb := mig.Claims(r.Profile)
 	return 1024 * gb
 }
 
-// whole reports whether a run had a whole GPU.
+// whole reports whether a run used a whole GPU.
 func (r Run) whole() bool {
 	return slices.ContainsFunc(mig.Models(), func(b *mig.Model) bool {
 		k, ok := b.ProfileIndex(r.Profile)
@@ -143,7 +144,7 @@ func (r Run) whole() bool {
 	})
 }
 
-// slices returns the compute slices of a run, according to its profile's name; 0: unknown.
+// slices returns the number of compute slices in the name of a run's profile, or 0 if unknown.
 func (r Run) slices() float64 {
 	compute, _ := mig.Claims(r.Profile)
 	return float64(compute)

@@ -7,21 +7,22 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// enough is the smallest number of runs on slices of one size for which their run times are compared with those on
-// another size.
+// enough is the minimum number of runs on slices of one size. With fewer runs, their run times are not compared with
+// those on another size.
 const enough = 3
 
-// takes returns the run time on a number of compute slices, relative to one slice. The part of the time for which one
-// slice is busy is divided by the slices, the rest remains (Amdahl's law). The model assumes that a script can use
-// larger slices, so it errs towards larger ones: a script that keeps all of a small slice busy need not be twice as
-// fast on two.
+// takes returns the run time on a number of compute slices, relative to the run time on one slice. The part of the time
+// during which one slice is busy is divided by the number of slices; the rest stays the same (Amdahl's law). The model
+// assumes that a script can use larger slices, so it errs towards larger slices: a script that keeps all of a small
+// slice busy is not necessarily twice as fast on two.
 func takes(busy, slices float64) float64 { return 1 - busy + busy/slices }
 
 // busyOn returns the share of its run time for which a script would keep one compute slice busy. util is the share for
-// which it kept this number of slices busy.
+// which the script kept the given number of slices busy.
 func busyOn(util, slices float64) float64 { return util * slices / (1 - util + util*slices) }
 
-// busy returns Need.Busy, from run times on slices of several sizes, otherwise from utilisation; -1: both are unknown.
+// busy returns Need.Busy. It uses run times on slices of several sizes, or otherwise utilisation. It returns -1 if both
+// are unknown.
 func busy(runs []attempt) float64 {
 	if b, ok := busyByTimes(runs); ok {
 		return b
@@ -38,8 +39,8 @@ func busy(runs []attempt) float64 {
 	return median(all)
 }
 
-// busyByTimes fits a line through the median run times as a function of the inverse of the compute slices, for the runs
-// on the GPU model of the last run.
+// busyByTimes fits a line through the median run times on the GPU model of the last run, as a function of the inverse
+// of the compute slices.
 func busyByTimes(runs []attempt) (float64, bool) {
 	seconds := map[float64][]float64{}
 	for _, r := range runs {
@@ -61,8 +62,8 @@ func busyByTimes(runs []attempt) (float64, bool) {
 	return shared / (rest + shared), true
 }
 
-// limit returns the run time of the last run that reached its time limit, in seconds, if other runs completed; 0: there
-// is none, or no run completed.
+// limit returns the run time in seconds of the last run that reached its time limit, if other runs completed. It
+// returns 0 if there is no such run or no run completed.
 func limit(runs []attempt) (seconds float64) {
 	done := false
 	for _, r := range runs {
@@ -79,9 +80,9 @@ func limit(runs []attempt) (seconds float64) {
 	return seconds
 }
 
-// fast reports whether this number of a GPU model's compute slices is enough. The whole GPU always is, because there
-// are no more. If a time limit would be too short on the whole GPU as well, it was a mistake or a test, and does not
-// count.
+// fast reports whether this number of a GPU model's compute slices is enough. The whole GPU is always enough, because
+// there are no more slices. A time limit that would be too short even on the whole GPU was a mistake or a test, and is
+// ignored.
 func (n Need) fast(compute, all int) bool {
 	if compute >= all || n.Busy < 0 {
 		return true

@@ -6,25 +6,25 @@ import (
 )
 
 // Ends learns how long jobs run in relation to their stated duration, which is a time limit or a prediction. Users'
-// limits are several times too long, and a job that has run longer than most others is likely to run on. The expected
-// duration of a running job is therefore the mean of those past jobs that ran at least as long, as a ratio to the
-// stated duration. The zero value has learned nothing and expects the stated duration.
+// limits are several times too long, and a job that has already run longer than most other jobs is likely to continue.
+// The expected duration of a running job is therefore a mean over past jobs that ran at least as long, where run times
+// are ratios to the stated duration. The zero value has learned nothing and expects the stated duration.
 type Ends struct {
 	ratios    []float64 // ran / stated of the last finished jobs, a ring
 	next      int
 	finished  int
 	updated   int // the value of finished when the quantiles were computed
 	quantiles []float64
-	means     []float64 // by quantile: the mean from this one on
+	means     []float64 // by quantile: the mean of this quantile and all higher ones
 }
 
 const (
-	endsKept      = 4096 // how many finished jobs are kept
+	endsKept      = 4096 // how many finished jobs are stored
 	endsFew       = 32   // until this number of jobs has finished, the stated duration is expected
 	endsQuantiles = 64
 )
 
-// Finished records a job that has ended by itself: its stated duration and how long it ran, in seconds.
+// Finished records a job that ended by itself, with its stated duration and its run time, in seconds.
 func (e *Ends) Finished(stated, ran float64) {
 	if stated <= 0 || math.IsInf(stated, 1) {
 		return
@@ -54,13 +54,13 @@ func (e *Ends) learn() {
 	}
 }
 
-// Version returns a number that changes when expectations may change.
+// Version returns a number that changes whenever expectations may have changed.
 func (e *Ends) Version() int { return e.updated }
 
-// Expect returns the expected total duration of a job with this stated duration (+Inf: none) that has run for ran
-// seconds. It also returns until when this answer is valid, in seconds of run time, if the job does not end before and
-// nothing is learned. A job that has run longer than all others is expected to run for another quarter of its time so
-// far.
+// Expect returns the expected total duration of a job that has run for ran seconds. stated is the job's stated
+// duration, or +Inf if there is none. Expect also returns the run time in seconds until which the result is valid,
+// provided that the job does not end earlier and nothing new is learned. A job that has run longer than all others is
+// expected to run for another quarter of its run time so far.
 func (e *Ends) Expect(stated, ran float64) (total, until float64) {
 	if math.IsInf(stated, 1) {
 		return stated, stated

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// KeyInput is the input of a job's key. It has what makes two submissions runs of the same kind, and nothing else. The
-// slice and the GPU model are left out, because the needs of a job do not depend on them.
+// KeyInput is the input of a job's key. It contains only the properties that make two submissions runs of the same
+// kind. The slice and the GPU model are left out, because the needs of a job do not depend on them.
 type KeyInput struct {
 	UID     uint32
 	Account string // as given, otherwise the user's default account
@@ -40,8 +40,8 @@ func Key(in KeyInput) string {
 }
 
 // Fingerprint returns the script fingerprint: 16 hexadecimal digits that depend on the script and the size of the job,
-// but not on its user, account, name and CPUs. It is empty for a job without a script. KEY.md specifies it with the
-// key.
+// but not on its user, account, name and CPUs. The fingerprint is empty for a job without a script. KEY.md specifies
+// both the key and the fingerprint.
 func Fingerprint(in KeyInput) string {
 	if in.Script == "" {
 		return ""
@@ -68,7 +68,7 @@ func (m *message) numbers(all ...int) {
 }
 
 func (m *message) hash() string {
-	// Lua 5.1 has only doubles: with bases below 2^20 every product is below 2^53.
+	// Lua 5.1 has only doubles. With bases below 2^20 every product stays below 2^53 and is therefore exact.
 	const prime, base1, base2 = 4294967291, 1000003, 786433
 	var h1, h2 uint64
 	for _, c := range []byte(m.String()) {
@@ -78,8 +78,8 @@ func (m *message) hash() string {
 	return fmt.Sprintf("%08x%08x", h1, h2)
 }
 
-// lowerASCII is string.lower of Lua in the C locale, in which slurmctld runs. strings.ToLower would change other
-// letters too.
+// lowerASCII equals string.lower of Lua in the C locale, in which slurmctld runs. strings.ToLower would also change
+// letters outside ASCII.
 func lowerASCII(s string) string {
 	b := []byte(s)
 	for i, c := range b {

@@ -6,11 +6,11 @@ import (
 	"caelum/internal/mig"
 )
 
-// Level is whose runs a prediction is based on.
+// Level says which runs a prediction is based on.
 type Level string
 
 const (
-	Unknown Level = ""     // no runs: the default of the site applies
+	Unknown Level = ""     // no runs: the site's default applies
 	ByKey   Level = "key"  // runs with the same key
 	ByUser  Level = "user" // runs of the same script by the same user, with another job name or account
 	BySite  Level = "site" // runs of the same script by all users
@@ -21,19 +21,20 @@ var Levels = []Level{ByKey, ByUser, BySite}
 
 // Site has the settings of a site.
 type Site struct {
-	// Margin is the safety margin on the highest peak when one run is known, as a share of the peak. It is also the
-	// largest margin.
+	// Margin is the safety margin on the highest peak when only one run is known, as a share of the peak. It is also
+	// the largest possible margin.
 	Margin float64
-	// Share means that other users' runs of the same script count for a user who has none.
+	// Share means that other users' runs of the same script count for a user without such runs.
 	Share bool
-	// Users is how many users must have a complete run of a script before their runs count for others; 0: 3.
+	// Users is the number of users who must have a complete run of a script before their runs count for others. 0 means
+	// 3.
 	Users int
-	// MaxSlowdown limits how much longer a job may run than on the whole GPU, as a factor; 0: no limit, only memory
-	// counts.
+	// MaxSlowdown is how much longer, as a factor, a job may run than on the whole GPU. 0 means that there is no limit
+	// and only memory counts.
 	MaxSlowdown float64
 
-	// Window is how many complete runs count; if a run was certainly killed for memory, twice as many. Quantile selects
-	// the margin among the changes between these runs. 0: 5 and 0.15.
+	// Window is how many complete runs count. If a run was certainly killed for memory, twice as many count. Quantile
+	// selects the margin among the changes between these runs. The value 0 means 5 and 0.15.
 	Window   int
 	Quantile float64
 }
@@ -44,7 +45,7 @@ var DefaultSite = Site{Margin: 0.05, Users: 3}
 func (s Site) window() int       { return cmp.Or(s.Window, 5) }
 func (s Site) quantile() float64 { return cmp.Or(s.Quantile, 0.15) }
 
-// History is the runs of one key or script, oldest first, and whose they are.
+// History contains the runs of one key or script, oldest first, and the user who owns them.
 type History struct {
 	Level Level
 	Runs  []Run
@@ -54,26 +55,26 @@ type History struct {
 type Need struct {
 	Level Level
 	Runs  int // the number of complete runs on which it is based
-	// PeakMiB is the memory that the job needs on each slice, including the margin. HighestMiB is the memory without
+	// PeakMiB is the memory that the job needs on each slice, including the margin. HighestMiB is that memory without
 	// the margin.
 	PeakMiB, HighestMiB float64
 	// Seconds is the expected run time on a slice with Compute compute slices. Low and High are its 10% and 90%
 	// quantiles. 0: unknown.
 	Seconds, Low, High float64
 	Compute            int
-	// Busy is the share of its run time on one compute slice for which the job would keep that slice busy, from 0 to 1;
-	// -1: unknown.
+	// Busy is the share of the job's run time on one compute slice for which the job would keep that slice busy, from 0
+	// to 1. It is -1 if unknown.
 	Busy float64
-	// MaxSlowdown is that of the site. Limit is a time limit in seconds that other runs of the job reached; 0: none. A
-	// caller that knows the limit of the job itself replaces it.
+	// MaxSlowdown is the site's MaxSlowdown. Limit is a time limit in seconds that other runs of the job reached, or 0
+	// if there is none. A caller that knows the job's own limit replaces this value.
 	MaxSlowdown, Limit float64
 	// Why is one sentence that explains PeakMiB.
 	Why string
 }
 
-// Predict returns the need of a job according to its history. It returns false if no run was complete. How little
-// memory is enough is then unknown, and the default of the site applies. PeakMiB still has the memory that was in use
-// or was too little, for [Need.AtLeast].
+// Predict returns the need of a job according to its history. It returns false if no run was complete. The sufficient
+// amount of memory is then unknown, and the site's default applies. PeakMiB still contains the memory that was in use
+// or was not enough, for [Need.AtLeast].
 func Predict(h History, site Site) (Need, bool) {
 	all := attempts(h.Runs)
 	window := site.window()
@@ -87,9 +88,9 @@ func Predict(h History, site Site) (Need, bool) {
 	return n, n.Runs > 0
 }
 
-// On returns the smallest profile of a GPU model that satisfies the need, among those with a placement in of; false:
-// there is none. If no profile of the GPU model has room for the margin, the one with the most memory is enough if it
-// has room for HighestMiB.
+// On returns the smallest profile of a GPU model that satisfies the need, among those with a placement in the set of.
+// It returns false if there is no such profile. If no profile of the GPU model holds the need with the margin, the
+// profile with the most memory is sufficient if it holds HighestMiB.
 func (n Need) On(b *mig.Model, of mig.Layout) (string, bool) {
 	most := 0.0
 	for k := range b.Profiles {
@@ -112,8 +113,8 @@ func (n Need) On(b *mig.Model, of mig.Layout) (string, bool) {
 	return best.Name, true
 }
 
-// AtLeast returns this profile of a GPU model, or the result of On if that has more memory. It is for a job without
-// complete runs.
+// AtLeast returns the given profile of a GPU model, or the result of On if that result has more memory. AtLeast is for
+// a job without complete runs.
 func (n Need) AtLeast(b *mig.Model, of mig.Layout, profile string) string {
 	more, ok := n.On(b, of)
 	if !ok {

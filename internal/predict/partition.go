@@ -13,24 +13,24 @@ type Measured struct {
 	Profile    string
 	Latency    float64 // seconds of a step
 	Throughput float64 // samples per second
-	MiB        float64 // memory in use; 0: unknown, but the model ran
+	MiB        float64 // memory in use; 0 if unknown (the model did run)
 }
 
-// Goal is the goal of a choice. Lambda, from 0 to 1, is the weight of latency against throughput. A step and Margin
-// must end within Deadline, in seconds; 0: no deadline.
+// Goal is the goal of a choice. Lambda, from 0 to 1, is the weight of latency against throughput. A step plus Margin
+// must fit within Deadline, in seconds. 0 means no deadline.
 type Goal struct{ Lambda, Deadline, Margin float64 }
 
-// Partition is a choice with its worth: more is better.
+// Partition is a choice with its worth. A higher worth is better.
 type Partition struct {
 	Measured
 	Worth float64
 }
 
 // Partitions returns the choices of a profile for a model with these measurements, best first (the batch-aware choice
-// of DynaP). With batch 0 the batch size is chosen too. The base on each profile is the largest batch that fits. A
-// choice is worth lambda times the share by which its step is shorter than that of the base, plus 1 - lambda times the
-// share by which its throughput is higher. Measurements that do not fit or miss the deadline are no choices. Of equal
-// choices the smallest profile comes first.
+// of DynaP). If batch is 0, Partitions also chooses the batch size. On each profile, choices are compared with the
+// largest batch that fits, the base. The worth of a choice is lambda times the share by which its step is shorter than
+// that of the base, plus (1 - lambda) times the share by which its throughput is higher. Measurements that do not fit
+// or that miss the deadline are left out. Among equal choices, the smallest profile comes first.
 func Partitions(b *mig.Model, all []Measured, batch int, g Goal) []Partition {
 	base := map[string]Measured{}
 	for _, m := range all {

@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// memory sets the memory need. It is the larger of two peaks, with a margin: that of the last complete run and the
-// second highest in the window. It is at least what an incomplete run has used since, and more than the slice of a run
-// that was killed for memory. A single high peak may be chance, and is forgotten after the next complete run. A peak
-// that occurred twice counts as long as it is in the window.
+// memory sets the memory need, which is the larger of two peaks plus a margin. One is the peak of the last complete
+// run, the other the second highest peak in the window. The need is never less than the memory that later incomplete
+// runs used, and always more than the slice of a run that was killed for memory. A single high peak may be chance, and
+// is forgotten after the next complete run. A peak that occurred twice counts as long as it is in the window.
 func (n *Need) memory(runs []attempt, site Site) {
 	var peaks []float64 // of complete runs
 	open := 0.0         // the highest peak after the last complete run
@@ -42,7 +42,7 @@ func (n *Need) memory(runs []attempt, site Site) {
 	}
 }
 
-// second returns the second largest number; 0: there are fewer than two.
+// second returns the second largest number, or 0 if there are fewer than two numbers.
 func second(of []float64) float64 {
 	if len(of) < 2 {
 		return 0
@@ -51,9 +51,9 @@ func second(of []float64) float64 {
 	return sorted[len(sorted)-2]
 }
 
-// scatter returns the margin, as a share of the peak. It is half of the change of the peak from one run to the next, at
-// the quantile of the site among all changes, and at most the margin of the site. Two changes of the site's margin are
-// assumed in addition, so that few runs have a large margin.
+// scatter returns the margin, as a share of the peak. The margin is half of the change of the peak from one run to the
+// next, at the site's quantile of all changes. It never exceeds the site's margin. Two changes as large as the site's
+// margin are assumed in addition, so that few runs give a large margin.
 func scatter(peaks []float64, site Site) float64 {
 	half := []float64{site.Margin, site.Margin}
 	for k := 1; k < len(peaks); k++ {
@@ -63,10 +63,10 @@ func scatter(peaks []float64, site Site) float64 {
 	return min(site.Margin, half[int(site.quantile()*float64(len(half)-1))])
 }
 
-// tooLittle returns the memory of the largest slice that had too little memory, in MiB, according to the runs that were
-// killed for memory or may have been; 0: there is none. All such runs since the last complete run count. Of the others
-// in the window, the second largest counts. (A run that may have been killed for memory counts there only if the next
-// complete run had a larger slice.)
+// tooLittle returns the memory in MiB of the largest slice that was too small, according to the runs that were killed
+// for memory or may have been. It returns 0 if there is no such run. Every such run since the last complete run counts.
+// Of the earlier runs in the window, the second largest counts. (An earlier run that may have been killed for memory
+// counts only if the next complete run had a larger slice.)
 func tooLittle(runs []attempt) (most float64) {
 	var short []float64
 	doubt := 0.0
@@ -88,7 +88,7 @@ func tooLittle(runs []attempt) (most float64) {
 	return max(most, second(short))
 }
 
-// whyLarger returns the sentence Why for a need that follows from runs with too little memory.
+// whyLarger returns the sentence Why for a need that results from runs with too little memory.
 func whyLarger(runs []attempt) string {
 	var last attempt // the last run with too little memory, after the last complete run
 	for _, r := range runs {
@@ -108,7 +108,7 @@ func whyLarger(runs []attempt) string {
 	return "runs failed on smaller slices more than once, probably for lack of memory"
 }
 
-// whyPeak returns the sentence Why for a need that is a peak in MiB with a margin, as a share of the peak.
+// whyPeak returns the sentence Why for a need that is a peak in MiB plus a margin, given as a share of the peak.
 func whyPeak(runs []attempt, complete int, peak, margin float64) string {
 	switch {
 	case len(runs) == 0:

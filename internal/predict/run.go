@@ -8,13 +8,14 @@ import (
 	"strings"
 )
 
-// Run is one run of a job on one node: its slices and what it used of them.
+// Run is one run of a job on one node: its slices and their usage.
 type Run struct {
 	Job     uint32
 	Restart int // the number of the run of a requeued job, from 0
 	Node    string
 
-	// Key is the job key, and Fingerprint the script fingerprint: contrib/job_submit/KEY.md. Empty: unknown.
+	// Key is the job key, and Fingerprint the script fingerprint (see contrib/job_submit/KEY.md). They are empty if
+	// unknown.
 	Key, Fingerprint    string
 	UID                 uint32
 	User, Account, Name string
@@ -26,18 +27,20 @@ type Run struct {
 	Start   int64   // when the job got its slices, in Unix seconds
 	Seconds float64 // how long the job had them
 
-	// Samples is how often the slices were sampled; 0: the usage is unknown. PeakMiB is the highest memory in use on
-	// one of the slices. MedianMiB and HighMiB are the median and the 95% quantile over time, for the slice with the
-	// highest usage.
+	// Samples is how often the slices were sampled. If it is 0, the usage is unknown. PeakMiB is the highest memory in
+	// use on any of the slices. MedianMiB and HighMiB are the median and the 95% quantile over time, for the slice with
+	// the highest usage.
 	Samples                     int
 	PeakMiB, MedianMiB, HighMiB float64
-	// Util is the mean share of the compute of the slice that was busy, from 0 to 1; -1: the GPU does not report it.
+	// Util is the mean share of the slice's compute that was busy, from 0 to 1. It is -1 if the GPU does not report
+	// utilisation.
 	Util float64
-	// Processes is the largest number of processes on one of the slices in any sample; 0: none, or unknown.
+	// Processes is the largest number of processes on one of the slices in any sample. It is 0 if there were none or
+	// the number is unknown.
 	Processes int
 
-	// State is the state of the job in Slurm, such as COMPLETED or FAILED; empty: not known yet. Exit is the exit
-	// status of the batch script.
+	// State is the state of the job in Slurm, such as COMPLETED or FAILED. It is empty as long as the state is unknown.
+	// Exit is the exit status of the batch script.
 	State string
 	Exit  int
 }
@@ -53,9 +56,9 @@ var errSummary = errors.New("not a summary of a run")
 //	caelum:run=n1,2g.10gb,a100,at=1795339216,ran=3590s,peak=5321M,p95=5100M,median=4800M,util=37%,processes=1,
 //	samples=3590
 //
-// This is one line. With two slices, x2 follows the profile. The second run of a requeued job has restart=1. Unknown
-// values are left out, and so are the fields of Run that the record has already. sacctmgr writes the text in lower case
-// (22.05.8), so the case of its letters has no meaning.
+// The summary is one line. If there are two slices, x2 follows the profile. The second run of a requeued job has
+// restart=1. Unknown values are left out, and so are the fields of Run that the accounting record already contains.
+// sacctmgr converts the text to lower case (22.05.8), so upper and lower case are equivalent.
 func (r Run) Summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s%s,%s", tagRun, r.Node, r.Profile)
@@ -79,8 +82,8 @@ func (r Run) Summary() string {
 	return b.String()
 }
 
-// Summaries reads the summaries in a job's accounting record, which may also contain other text. Fields that a summary
-// does not have are zero. Summaries that cannot be read are left out.
+// Summaries reads the summaries in a job's accounting record, which may also contain other text. Fields that are
+// missing in a summary are zero. Summaries that cannot be read are left out.
 func Summaries(record string) (runs []Run) {
 	for _, word := range strings.Fields(record) {
 		if text, ok := strings.CutPrefix(word, tagRun); ok {
@@ -146,7 +149,7 @@ func parseSummary(text string) (Run, error) {
 	return r, nil
 }
 
-// measure reads a number with its unit, in either case. The number is finite and not negative.
+// measure reads a number with its unit, in upper or lower case. The number must be finite and not negative.
 func measure(text, unit string) (float64, error) {
 	number, ok := strings.CutSuffix(strings.ToLower(text), strings.ToLower(unit))
 	v, err := strconv.ParseFloat(number, 64)

@@ -10,15 +10,15 @@ import (
 // because old run times do no harm.
 const timeWindow = 20
 
-// The assumed scatter of run times before there are any: a standard deviation of the logarithm, and how many runs it
-// counts as.
+// These constants describe the scatter of run times that is assumed before any runs exist: a standard deviation of the
+// logarithm, and the number of runs for which this assumption counts.
 const (
 	priorSigma = 0.2
 	priorRuns  = 2
 )
 
 // time sets the expected run time of the next run: the median of the runs in the window, each scaled to the slice of
-// the last run. Low and High are the bounds of Student's prediction interval on the logarithms.
+// the last run. Low and High are the bounds of Student's prediction interval on the logarithms of the run times.
 func (n *Need) time(runs []attempt) {
 	last := 0.0
 	for _, r := range runs {
@@ -47,7 +47,8 @@ func (n *Need) time(runs []attempt) {
 	n.Seconds, n.Low, n.High = math.Exp(middle), math.Exp(middle-off), math.Exp(middle+off)
 }
 
-// scale returns the factor of the run time on another number of compute slices; 1 if it is unknown.
+// scale returns the factor by which the run time changes on another number of compute slices, or 1 if the factor is
+// unknown.
 func (n Need) scale(from, to float64) float64 {
 	if n.Busy < 0 || from <= 0 || to <= 0 {
 		return 1

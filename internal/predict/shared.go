@@ -7,10 +7,10 @@ import (
 )
 
 // PredictShared returns the need of a job according to other users' runs of the same script, with one history per user.
-// Each user counts once, however many runs they have: the need of each user is predicted first, and every figure of the
-// result is the upper median of the users' figures. As long as fewer than half of the users are hostile, each figure is
-// between the smallest and the largest of the other users. It returns false and an empty result if fewer than
-// [Site.Users] users have a complete run.
+// Each user counts once, regardless of the number of runs: the need of each user is predicted first, and every figure
+// of the result is the upper median of the users' figures. While fewer than half of the users are hostile, each figure
+// lies between the smallest and the largest figure of the honest users. If fewer than [Site.Users] users have a
+// complete run, PredictShared returns false and an empty result.
 func PredictShared(users []History, site Site) (Need, bool) {
 	var needs []Need
 	for _, h := range users {
@@ -45,7 +45,8 @@ func PredictShared(users []History, site Site) (Need, bool) {
 	return n, true
 }
 
-// upperMedian returns the middle figure of the needs, the larger of two.
+// upperMedian returns the median of a figure of the needs. For an even number of needs, it returns the larger of the
+// two middle figures.
 func upperMedian(needs []Need, figure func(Need) float64) float64 {
 	all := make([]float64, len(needs))
 	for i, n := range needs {

@@ -40,7 +40,7 @@ type Line struct {
 	Exit        int     `json:"exit"`
 }
 
-// Export writes every run as one JSON object per line, oldest first. Equal repositories give equal bytes.
+// Export writes every run as one JSON object per line, oldest first. Equal repositories produce identical bytes.
 func (r *Repo) Export(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	lines := json.NewEncoder(out)
@@ -66,10 +66,10 @@ func (r *Repo) Export(w io.Writer) error {
 	return cmp.Or(err, out.Flush())
 }
 
-// maxLine is the maximum length of an imported line: ten times the largest run.
+// maxLine is the maximum length of an imported line, in bytes. It is ten times the length of the largest run.
 const maxLine = 64 << 10
 
-// Import adds the runs of an export, all or none. It returns the number of runs and how many of them were new. An error
+// Import adds either all runs of an export or none. It returns the number of runs and the number of new runs. An error
 // names the line.
 func (r *Repo) Import(from io.Reader) (read, added int, err error) {
 	add := func(tx *sql.Tx) error {

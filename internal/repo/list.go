@@ -16,7 +16,7 @@ type Script struct {
 	User, Account, Name string // of the newest run
 	Runs                int
 	Last                int64   // start of the newest run, Unix seconds
-	PeakMiB             float64 // the highest
+	PeakMiB             float64 // the highest peak of these runs
 }
 
 // Scripts lists the keys with runs, the most recently started first. The same key of two users gives two entries.
@@ -48,7 +48,7 @@ func (r *Repo) Users(name string) ([]uint32, error) {
 	}, "SELECT DISTINCT uid FROM run WHERE user = ? ORDER BY uid", name)
 }
 
-// allUsers means any user in the table of forgotten runs, as the empty key means any key.
+// allUsers stands for any user in the table of forgotten runs; an empty key stands for any key.
 const allUsers = -1
 
 // ForgetKey removes every user's runs of a key that began before now, and returns their number. A sync does not add
@@ -92,17 +92,18 @@ func deleted(tx *sql.Tx, where string, args ...any) (int, error) {
 	return int(n), err
 }
 
-// A repository keeps the newest runs of each user's key, for a limited time, and a limited number in all (about 100
-// MB).
+// A repository keeps the newest runs of each key of a user, for a limited time, and at most a fixed number of runs in
+// all (about 100 MB).
 const (
 	keepOfKey = 128
 	keepFor   = 400 * 24 * time.Hour
 	keepInAll = 400_000
 )
 
-// Prune removes runs that are too old or too many, and returns their number. If there are too many in all, users get
-// equal shares: each user's oldest runs are removed, and a user with at most her share loses none. Age counts from the
-// newest run or from now, whichever is earlier, so a clock that is ahead removes no run.
+// Prune removes runs that are too old or too many, and returns the number of removed runs. If the repository holds too
+// many runs in all, users get equal shares: each user's oldest runs are removed, and a user whose runs fit into her
+// share loses none. The age of a run is measured from the newest run or from now, whichever is earlier, so a clock that
+// is ahead removes no run.
 func (r *Repo) Prune(now time.Time) (n int, err error) {
 	return r.prune(now, keepOfKey, keepInAll)
 }
@@ -149,7 +150,7 @@ func (r *Repo) prune(now time.Time, ofKey, inAll int) (n int, err error) {
 	return n, err
 }
 
-// userShare returns how many runs each user may have: the largest number for which all runs fit into room.
+// userShare returns how many runs each user may keep: the largest number for which the runs of all users fit into room.
 func userShare(tx *sql.Tx, room int) (int, error) {
 	counts, err := sqlite.List(tx, func(rows *sql.Rows) (n int, err error) {
 		err = rows.Scan(&n)

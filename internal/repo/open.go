@@ -44,8 +44,8 @@ CREATE INDEX run_key   ON run (key, uid, start);
 CREATE INDEX run_user  ON run (uid, start);
 `}
 
-// kind describes the database. The last transactions before a machine crash may be lost: slurmdbd has their contents
-// too.
+// kind describes the database. A crash of the machine may lose the last transactions. That does no harm, because
+// slurmdbd stores their contents too.
 var kind = sqlite.Kind{
 	Name:    "repository",
 	Schema:  schema,
@@ -56,33 +56,33 @@ var kind = sqlite.Kind{
 // Repo is the repository of earlier runs. Several goroutines and several processes may use it at the same time. Its
 // errors include the remedy.
 //
-// A repository can be filled again from slurmdbd, so a damaged one needs no decision by an administrator: when it is
-// opened, it is set aside and a new one is created.
+// A repository can be filled again from slurmdbd, so a damaged repository requires no decision by an administrator:
+// Open sets it aside and creates a new repository.
 type Repo struct {
 	path    string
 	report  func(string) // nil: a file that is not a repository is left unchanged
-	reopens bool         // opens the path again when the file there was replaced or is damaged
+	reopens bool         // reopens the path if the file was replaced or is damaged
 	mu      sync.Mutex
 	db      *sqlite.DB
 	file    os.FileInfo // of db, when it was last used
 }
 
-// Open opens the repository at path, or creates it, readable by root only. A damaged file, or another program's
-// database, is renamed to <path>.damaged-<time> and a new repository is created; report is then called with one
-// sentence about this. A repository of a newer release is refused and not changed. Open creates a missing folder,
-// readable by root only.
+// Open opens the repository at path, or creates it. Only root can read a new repository. A damaged file, or another
+// program's database, is renamed to <path>.damaged-<time>, and a new repository is created; Open then calls report with
+// one sentence about the replacement. A repository of a newer release is refused and not changed. If the folder is
+// missing, Open creates it, readable by root only.
 func Open(path string, report func(string)) (*Repo, error) {
 	return opened(&Repo{path: path, report: report})
 }
 
-// At is like Open, for long-lived callers. The repository is opened at its first use, after an error at the next use,
-// and again if it is damaged or if the file at the path was replaced.
+// At is like Open, for long-lived callers. The repository is opened at its first use. After an error, the next use
+// opens it again. It is also reopened if it is damaged or if the file at the path was replaced.
 func At(path string, report func(string)) *Repo {
 	return &Repo{path: path, report: report, reopens: true}
 }
 
-// OpenAsItIs is like Open, for a path that a person typed: a file that is not a repository is refused and not changed,
-// and no folder is created.
+// OpenAsItIs is like Open, for a path that a person typed. It refuses a file that is not a repository and leaves that
+// file unchanged. It creates no folder.
 func OpenAsItIs(path string) (*Repo, error) { return opened(&Repo{path: path}) }
 
 func opened(r *Repo) (*Repo, error) {

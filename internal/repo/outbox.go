@@ -15,7 +15,7 @@ type Observation struct {
 	Text    []byte
 }
 
-// Observe stores an open observation, and replaces an earlier one of the same job and restart.
+// Observe stores an open observation. It replaces an earlier observation of the same job and restart.
 func (r *Repo) Observe(o Observation) error {
 	return r.exec("INSERT OR REPLACE INTO open (job, restart, observation) VALUES (?, ?, ?)", o.Job, o.Restart, o.Text)
 }
@@ -33,8 +33,8 @@ func (r *Repo) Dismiss(job uint32, restart int) error {
 	return r.exec("DELETE FROM open WHERE job = ? AND restart = ?", job, restart)
 }
 
-// Ended stores a run that has ended at this time, removes its open observation, and puts its summary into the outbox,
-// due now.
+// Ended stores a run that ended at the time at, removes its open observation, and puts its summary into the outbox, due
+// immediately.
 func (r *Repo) Ended(n predict.Run, at time.Time) error {
 	return r.do(func(tx *sql.Tx) error {
 		if _, err := tx.Exec("DELETE FROM open WHERE job = ? AND restart = ?", n.Job, n.Restart); err != nil {
@@ -56,7 +56,7 @@ func (r *Repo) Ended(n predict.Run, at time.Time) error {
 	})
 }
 
-// Pending is a run whose summary slurmdbd may not have.
+// Pending is a run whose summary may be missing from slurmdbd.
 type Pending struct {
 	Run     predict.Run
 	Since   time.Time // end of the run
@@ -64,8 +64,8 @@ type Pending struct {
 	Written bool      // the summary was written and must be verified
 }
 
-// Due lists at most n runs in the outbox that are due, those that are due longest first. A due time more than a day
-// ahead was set before the clock was set back; it counts as due.
+// Due lists at most n runs in the outbox that are due, in the order of their due times. A due time more than a day
+// ahead was set before the clock was set back; such a run counts as due.
 func (r *Repo) Due(now time.Time, n int) ([]Pending, error) {
 	return query(r, func(rows *sql.Rows) (p Pending, err error) {
 		var since int64
@@ -89,8 +89,8 @@ func (r *Repo) Waiting() (n int, err error) {
 	return n, err
 }
 
-// Postpone counts a try and makes a run due at this time. written says that its summary was written and must be
-// verified then.
+// Postpone counts a try and makes a run due at the time until. written is true if the summary was written and must be
+// verified at that time.
 func (r *Repo) Postpone(n predict.Run, until time.Time, written bool) error {
 	return r.exec(
 		"UPDATE outbox SET tries = tries + 1, due = ?, written = ? "+
@@ -104,7 +104,7 @@ func (r *Repo) Postpone(n predict.Run, until time.Time, written bool) error {
 	)
 }
 
-// Recorded removes a run from the outbox: slurmdbd has its summary, or will never have it.
+// Recorded removes a run from the outbox. Its summary is in slurmdbd, or can never be stored there.
 func (r *Repo) Recorded(n predict.Run) error {
 	return r.exec(
 		"DELETE FROM outbox WHERE job = ? AND restart = ? AND node = ? AND start = ?",

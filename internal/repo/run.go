@@ -42,7 +42,7 @@ func fields(n *predict.Run) []any {
 	}
 }
 
-// insert adds a run that does not exist yet, unless it is forgotten.
+// insert adds a run unless it exists already or is forgotten.
 const insert = `INSERT OR IGNORE INTO run (` + columns + `)
 	SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22
 	WHERE NOT EXISTS (SELECT 1 FROM forgotten WHERE key IN ('', ?5) AND uid IN (-1, ?7) AND before > ?4)`
@@ -78,7 +78,7 @@ func (r *Repo) Add(runs ...predict.Run) (added int, err error) {
 	return added, err
 }
 
-// adder adds runs within a transaction.
+// adder adds runs within one transaction.
 type adder struct {
 	insert, complete *sql.Stmt
 	added            int // number of new runs
@@ -111,8 +111,8 @@ func (a *adder) add(n predict.Run) error {
 // errInvalid is returned for a run that could not be restored from its summary in slurmdbd.
 var errInvalid = errors.New("is invalid; nothing was recorded")
 
-// fromSummary returns the run as its summary describes it, with texts of limited length. So a run that was observed on
-// this node equals the same run read from slurmdbd.
+// fromSummary returns the run as its summary describes it, with names of limited length. A run that was observed on
+// this node therefore equals the same run read from slurmdbd.
 func fromSummary(n predict.Run) (predict.Run, error) {
 	summaries := predict.Summaries(n.Summary())
 	if len(summaries) != 1 || n.Job == 0 || !IsHash(n.Key) || !IsHash(n.Fingerprint) {
@@ -133,12 +133,12 @@ func IsHash(s string) bool {
 // textBytes is the maximum length of a stored name.
 const textBytes = 256
 
-// text returns a name as it is stored. slurmdbd replaces a double quote by ` (22.05.8).
+// text returns a name in its stored form. slurmdbd replaces a double quote with ` (22.05.8).
 func text(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s[:min(len(s), textBytes)], "?"), `"`, "`")
 }
 
-// Window is the maximum number of runs in a history, the newest ones.
+// Window is the maximum number of runs in a history. The history contains the newest runs.
 const Window = 64
 
 // ByKey returns the history of a user's key. The key is not a cryptographic hash: another user can craft a script with
@@ -165,7 +165,7 @@ func (r *Repo) Owners(key string) ([]uint32, error) {
 	}, "SELECT DISTINCT uid FROM run WHERE key = ? ORDER BY uid", key)
 }
 
-// ByUser returns the history of a user's runs with a script fingerprint, whatever their job names.
+// ByUser returns the history of a user's runs with a script fingerprint, regardless of their job names.
 func (r *Repo) ByUser(uid uint32, fingerprint string) (predict.History, error) {
 	if fingerprint == "" {
 		return predict.History{}, nil
@@ -214,16 +214,16 @@ func (r *Repo) runs(where string, args ...any) ([]predict.Run, error) {
 	}, "SELECT "+columns+" FROM run WHERE "+where, args...)
 }
 
-// JobKeys has the job key, the script fingerprint and the user of a job, by which its earlier runs are found. Unknown
+// JobKeys contains the job key, the script fingerprint and the user of a job. They identify its earlier runs. Unknown
 // fields are empty.
 type JobKeys struct {
 	Key, Fingerprint string
 	UID              uint32
 }
 
-// Predict predicts the need of a job, and returns the history that the prediction is based on. It uses the first of
-// predict.Levels at which a run was complete. It returns false if there is no such level; the need is then at most a
-// lower bound.
+// Predict predicts the need of a job, and returns the history on which the prediction is based. It uses the first of
+// predict.Levels at which a run was complete. If no level has a complete run, Predict returns false, and the need is
+// only a lower bound or empty.
 func (r *Repo) Predict(job JobKeys, site predict.Site) (predict.Need, predict.History, bool, error) {
 	var least predict.Need
 	var of predict.History

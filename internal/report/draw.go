@@ -58,7 +58,7 @@ func (d *drawing) time(end, top, bottom float64) (x func(seconds float64) float6
 	return x
 }
 
-// number formats a number as in 12,345 and 0.125.
+// number formats a number like 12,345 or 0.125.
 func number(x float64) string {
 	whole, part, _ := strings.Cut(strconv.FormatFloat(x, 'f', -1, 64), ".")
 	for k := len(whole) - 3; k > 0; k -= 3 {
@@ -118,8 +118,8 @@ func waits(policies []Policy) template.HTML {
 	return d.done()
 }
 
-// mark returns a sign at a point: o is a circle, < a diamond, | a bar. Its tooltip is the name of the value and s,
-// which is in seconds.
+// mark returns a sign at a point: o is a circle, < a diamond, | a bar. Its tooltip contains the name of the value and
+// the value s, in seconds.
 func mark(x, y float64, sign, colour, name string, s float64) string {
 	title := fmt.Sprintf("<title>%s %s s</title>", name, number(math.Round(s*10)/10))
 	switch sign {
@@ -131,7 +131,7 @@ func mark(x, y float64, sign, colour, name string, s float64) string {
 	return fmt.Sprintf(`<rect x="%.1f" y="%.1f" width="4" height="18" fill="%s">%s</rect>`, x-2, y-9, colour, title)
 }
 
-// lines draws a value over time, with one line for each policy that has recorded it.
+// lines draws a value over time, with one line for each policy that recorded the value.
 func lines(policies []Policy, label string, end float64, percent bool, value func(step) float64) template.HTML {
 	const top, height = 12.0, 220.0
 	all := make([][]float64, len(policies))

@@ -39,7 +39,8 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"seconds": func(x float64) string { return number(float64(int(x + 0.5))) },
 }).Parse(pageHTML))
 
-// File is a file to which a page will be written. An older file at the path remains until the new page is complete.
+// File is a file to which a page will be written. An older file at the same path remains until the new page is
+// complete.
 type File struct {
 	path string
 	temp *os.File

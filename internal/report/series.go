@@ -43,8 +43,8 @@ func (r *Recorder) Ran(s sim.Span) {
 // points is the number of points of a line.
 const points = 400
 
-// means divides the time from 0 to end into equal parts, one for each point, and returns the mean of a value in each
-// part.
+// means divides the time from 0 to end into equal parts, one for each point of a line. It returns the mean of a value
+// in each part.
 func (r *Recorder) means(end float64, value func(step) float64) []float64 {
 	all := make([]float64, points)
 	width := end / points

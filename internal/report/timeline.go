@@ -10,8 +10,8 @@ import (
 // mostGPUs limits the number of GPUs in a timeline, to keep the page short. The page mentions omitted GPUs.
 const mostGPUs = 16
 
-// timeline draws the slices on each GPU over time. Units are from top to bottom, and a slice is a box from the time at
-// which its job started to the time at which the job ended.
+// timeline draws the slices on each GPU over time. Units are drawn from top to bottom. A slice is a box from the start
+// to the end of its job.
 func timeline(r *Recorder, grids []int, profiles []string) template.HTML {
 	const unitHeight, gap, top = 6.0, 8.0, 8.0
 	n := min(len(grids), mostGPUs)

@@ -22,8 +22,8 @@ type Kind struct {
 	Options string
 	// Damaged and Foreign are the remedies for a damaged file and for another program's database.
 	Damaged, Foreign string
-	// Busy converts the error that SQLite reports when another process holds a lock. If Busy is nil, the error stays as
-	// it is.
+	// Busy converts the error that SQLite reports when another process holds a lock. If Busy is nil, the error is not
+	// converted.
 	Busy func(text string) error
 }
 
@@ -39,7 +39,7 @@ type DB struct {
 // larger -wal file would only take disk space.
 const checkpointPages = 64
 
-// Open opens the database at path, or makes it with mode 0600. The directory must exist. If the error is ErrDamaged,
+// Open opens the database at path, or creates it with mode 0600. The directory must exist. If the error is ErrDamaged,
 // ErrForeign or ErrNewer, the file is unchanged.
 func Open(path string, kind Kind) (*DB, error) {
 	d := &DB{kind: kind, path: path}
@@ -66,8 +66,8 @@ func Open(path string, kind Kind) (*DB, error) {
 	d.sql.SetMaxOpenConns(1)
 	err = d.migrate()
 	if err == nil {
-		// These statements change the file, so they run only after migrate has checked it. SQLite's default limit of
-		// the -wal file is 4 MiB.
+		// These statements change the file, so they run only after migrate has checked the file. SQLite's default limit
+		// for the -wal file is 4 MiB.
 		_, err = d.sql.Exec(fmt.Sprintf("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = %d", checkpointPages))
 	}
 	if err == nil {
@@ -81,7 +81,7 @@ func Open(path string, kind Kind) (*DB, error) {
 }
 
 // checkHeader returns an error if f is not a regular file that is empty or begins like an SQLite database. SQLite
-// itself would take a file of less than one page for an empty database, and overwrite it.
+// itself would treat a file of less than one page as an empty database, and overwrite it.
 func checkHeader(f *os.File) error {
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return cmp.Or(err, errors.New("it is not a regular file; name a file"))
@@ -97,7 +97,8 @@ func checkHeader(f *os.File) error {
 	return ErrDamaged
 }
 
-// migrate brings the schema up to date. It uses one transaction, since another process may do the same concurrently.
+// migrate brings the schema up to date. It uses one transaction, because another process may migrate the database at
+// the same time.
 func (d *DB) migrate() error {
 	return d.Do(func(tx *sql.Tx) error {
 		version, err := d.kind.version(tx)
@@ -147,7 +148,7 @@ func (k Kind) version(tx *sql.Tx) (version int, err error) {
 // Close closes the database.
 func (d *DB) Close() error { return d.sql.Close() }
 
-// Do runs f in one transaction, which it rolls back if f returns an error.
+// Do runs f in one transaction. If f returns an error, Do rolls the transaction back.
 func (d *DB) Do(f func(*sql.Tx) error) error {
 	tx, err := d.sql.Begin()
 	if err != nil {
@@ -171,7 +172,7 @@ func (d *DB) Exec(text string, args ...any) error {
 // Read runs f, which must only read the database.
 func (d *DB) Read(f func(*sql.DB) error) error { return d.explain(f(d.sql)) }
 
-// List returns the rows of a query, each converted by row. Its callers run inside Do or Read, which add the name of the
+// List returns the rows of a query, each converted by row. Call List inside Do or Read, which add the name of the
 // database and the remedy to the error.
 func List[T any](q interface {
 	Query(text string, args ...any) (*sql.Rows, error)

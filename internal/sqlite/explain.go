@@ -10,14 +10,14 @@ import (
 	"github.com/mattn/go-sqlite3"
 )
 
-// The reasons for which Open refuses a file.
+// These are the reasons why Open refuses a file.
 var (
 	ErrDamaged = errors.New("its contents are damaged")
 	ErrForeign = errors.New("it is another program's database")
 	ErrNewer   = errors.New("it was written by a newer release")
 )
 
-// remedies are the remedies for the errors of SQLite that an administrator can correct.
+// remedies are the remedies for SQLite errors that an administrator can correct.
 var remedies = map[sqlite3.ErrNo]string{
 	sqlite3.ErrReadonly: "make the file and its file system writable",
 	sqlite3.ErrPerm:     "make the file and its file system writable",
@@ -25,8 +25,8 @@ var remedies = map[sqlite3.ErrNo]string{
 	sqlite3.ErrIoErr:    "check the kernel's messages about the disk with `dmesg`",
 }
 
-// Explain returns err with the name and path of the database and a remedy. An error that already has them is returned
-// unchanged. If the disk is full, the result wraps syscall.ENOSPC.
+// Explain returns err with the name and path of the database and a remedy. An error that already contains them is
+// returned unchanged. If the disk is full, the result wraps syscall.ENOSPC.
 func (k Kind) Explain(path string, err error) error {
 	var e sqlite3.Error
 	var done *explained
@@ -52,7 +52,7 @@ func (k Kind) Explain(path string, err error) error {
 	return k.withRemedy(path, err, remedies[e.Code])
 }
 
-// ExplainFile is like Explain, for an error of the file system when it opens or examines the file itself.
+// ExplainFile is like Explain, for an error that the file system reports when the file itself is opened or examined.
 func (k Kind) ExplainFile(path string, err error) error {
 	var file *os.PathError
 	switch {

@@ -30,13 +30,13 @@ var Mixes = []struct {
 type Churn struct {
 	Mix          Mix
 	Jobs         int
-	GPUs         int     // the GPUs for which Load is meant, 8 units each
+	GPUs         int     // the GPUs for which Load is defined, 8 units each
 	Load         float64 // the share of all units that is requested on average
-	MeanDuration float64 // seconds; 0: one hour
+	MeanDuration float64 // seconds; 0 means one hour
 	Seed         uint64
 }
 
-// All generates the jobs, the same jobs for the same seed.
+// All generates the jobs. The same seed always gives the same jobs.
 func (c Churn) All() iter.Seq[Job] {
 	return func(yield func(Job) bool) {
 		rng := rand.New(rand.NewPCG(c.Seed, 0))

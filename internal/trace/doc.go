@@ -1,8 +1,8 @@
-// Package trace reads and generates workloads: lists of jobs that asked for GPU instances. It never simulates them
-// (package sim does).
+// Package trace reads and generates workloads: lists of jobs that requested GPU instances. It never simulates them;
+// package sim does.
 //
-// If a reader cannot read a line, the error names the file, the line and the reason. Jobs that are left out without an
-// error (a job without a GPU, a job that never ended) are counted by reason, never dropped silently.
+// If a reader cannot read a line, the error names the file, the line and the reason. Some jobs are left out without an
+// error, such as a job without a GPU or a job that never ended. The reader counts these jobs by reason.
 //
 // Files:
 //

@@ -10,9 +10,9 @@ import (
 
 // MISO creates a workload from the measurements that were published with the MISO paper (arXiv 2207.11428): a list of
 // training jobs (model with batch size, number of iterations), and the duration of an iteration of each model on each
-// profile of an A100-40GB. A job can run on every profile on which it was measured; on the others it lacked memory. The
-// list has no submission times: the time between jobs is exponential with a mean of every seconds. If every is 0, all
-// jobs are submitted at the same time.
+// profile of an A100-40GB. A job can run on every profile on which it was measured; the other profiles had too little
+// memory. The list contains no submission times. The times between jobs are therefore exponentially distributed with
+// the mean every, in seconds. If every is 0, all jobs are submitted at the same time.
 func MISO(
 	jobsFile string,
 	jobs io.Reader,
@@ -56,8 +56,8 @@ func MISO(
 	return w, err
 }
 
-// model is a training model with a batch size: the seconds of an iteration on a whole GPU, and the speed on each
-// profile relative to that.
+// model is a training model with a batch size. It contains the seconds of an iteration on a whole GPU, and the speed on
+// each profile relative to the whole GPU.
 type model struct {
 	step  float64
 	speed map[string]float64

@@ -19,17 +19,19 @@ var SacctColumns = []string{
 	"TRESUsageInMax",
 }
 
-// Sacct reads a site's own jobs from the output of sacct -P. Each job needs its allocation, if that is by profile
-// (gres/mig:2g.10gb, or gres/gpu:a100_2g.10gb of Slurm's own MIG support). Otherwise it needs the smallest profile that
-// holds the largest memory and utilisation of its steps; without these, a whole GPU. The submission is the time at
-// which the job became eligible, so that waits are those that Slurm caused, and the duration is the true one. A job
-// that began before it was eligible did not wait. Every task of an array and every component of a heterogeneous job is
-// a job of its own. A job with several GPUs needs as many slices. If they were not allocated by profile, it needs whole
-// GPUs, because the usage of a step is the sum over its GPUs. Times are seconds since 1970 (SLURM_TIME_FORMAT=%s) or
-// sacct's default format.
+// Sacct reads a site's own jobs from the output of sacct -P. If a job's allocation names a profile (gres/mig:2g.10gb,
+// or gres/gpu:a100_2g.10gb of Slurm's own MIG support), the job needs its allocation. Otherwise it needs the smallest
+// profile that holds the largest memory and utilisation of its steps. If these values are missing, the job needs a
+// whole GPU.
 //
-// It leaves out jobs without a GPU, jobs that never started or still run, and jobs with slices of several profiles or
-// of a profile that is not in AllocTRES.
+// The submission is the time at which the job became eligible, so that only waits caused by Slurm count. The duration
+// is the measured run time. A job that began before it was eligible did not wait. Every task of an array and every
+// component of a heterogeneous job is a separate job. A job with several GPUs needs as many slices. If they were not
+// allocated by profile, the job needs whole GPUs, because the usage of a step is the sum over its GPUs. Times are
+// seconds since 1970 (SLURM_TIME_FORMAT=%s) or in sacct's default format.
+//
+// Sacct leaves out jobs without a GPU, jobs that never started or are still running, and jobs with slices of several
+// profiles or of a profile that is not in AllocTRES.
 func Sacct(file string, r io.Reader) (*Workload, error) {
 	t, err := openTable(file, r, bars, "JobID", "State", "Submit", "Start", "ElapsedRaw", "AllocTRES")
 	if err != nil {
@@ -137,7 +139,7 @@ func firstWord(s string) string {
 	return s
 }
 
-// never reports whether sacct printed no time.
+// never reports whether sacct printed a placeholder instead of a time.
 func never(s string) bool { return s == "" || s == "Unknown" || s == "None" || s == "0" }
 
 // moment parses a time, in seconds since 1970.
@@ -213,7 +215,7 @@ func allocated(tres string) (a allocation, err error) {
 	return a, nil
 }
 
-// uses raises the job's memory and utilisation to those of a step.
+// uses raises the job's memory and utilisation to those of a step if the step used more.
 func (j *Job) uses(tres string) error {
 	for _, item := range strings.Split(tres, ",") {
 		name, value, _ := strings.Cut(item, "=")

@@ -7,12 +7,12 @@ import (
 	"strconv"
 )
 
-// Site is a synthetic workload that resembles a site's own. Jobs come in bursts of the same profile, like job arrays.
-// Their durations span four orders of magnitude. Their time limits are a few round values, and two of seven jobs have
-// no limit.
+// Site is a synthetic workload that resembles the workload of a real site. Jobs come in bursts of the same profile,
+// like job arrays. Their durations span four orders of magnitude. Their time limits are a few round values, and two of
+// seven jobs have no limit.
 type Site struct {
 	Jobs int
-	GPUs int     // the GPUs for which Load is meant, 8 units each
+	GPUs int     // the GPUs for which Load is defined, 8 units each
 	Load float64 // the share of all units that is requested on average; one long job changes it by some percent
 	Seed uint64
 }
@@ -24,10 +24,10 @@ const (
 	siteFree   = 2. / 7 // share of the jobs without a time limit
 )
 
-// siteLimits are the time limits that users choose, in seconds. No job runs for longer than the last.
+// siteLimits are the time limits that users choose, in seconds. No job runs for longer than the last of these limits.
 var siteLimits = [...]float64{3600, 4 * 3600, 12 * 3600, 86400, 3 * 86400, 7 * 86400}
 
-// All generates the jobs, the same jobs for the same seed.
+// All generates the jobs. The same seed always gives the same jobs.
 func (s Site) All() iter.Seq[Job] {
 	return func(yield func(Job) bool) {
 		rng := rand.New(rand.NewPCG(s.Seed, 99))

@@ -64,7 +64,7 @@ func bars(text *bufio.Reader) rows {
 // are skipped.
 func openTable(file string, r io.Reader, split func(*bufio.Reader) rows, want ...string) (*table, error) {
 	text := bufio.NewReader(r)
-	start, _ := text.Peek(512) // a read error returns at the next read
+	start, _ := text.Peek(512) // a read error occurs again at the next read
 	if before, _, binary := bytes.Cut(start, []byte{0}); binary {
 		return nil, &LineError{
 			file,
@@ -116,7 +116,7 @@ func (t *table) each(do func() error) error {
 	}
 }
 
-// once checks that the row has a name and that no earlier row has the same name.
+// once checks that the row has a name and that no earlier row of the file has the same name.
 func (t *table) once(kind, name, advice string) error {
 	if name == "" {
 		return t.bad(fmt.Errorf("a %s without a name", kind))

@@ -13,17 +13,17 @@ import (
 type Job struct {
 	ID       string
 	Submit   float64 // seconds since the beginning of the workload
-	Duration float64 // run time in seconds; with Speed, that on a whole GPU
+	Duration float64 // run time in seconds; if Speed is set, the run time on a whole GPU
 	Limit    float64 // time limit in seconds; 0: unknown
 
-	// Profile is the GPU instance that the job needs. If empty, the job needs these shares of a GPU's compute and
-	// memory, from 0 to 1, and MemoryMiB.
+	// Profile is the GPU instance that the job needs. If Profile is empty, the job needs these shares of a GPU's
+	// compute and memory, from 0 to 1, and MemoryMiB.
 	Profile         string
 	Compute, Memory float64
 	MemoryMiB       float64
 
-	// Speed is the job's speed on each profile relative to a whole GPU; the job cannot run on profiles that are
-	// missing. nil: it runs equally fast on all profiles.
+	// Speed is the job's speed on each profile relative to a whole GPU. The job cannot run on profiles that are missing
+	// from the map. If Speed is nil, the job runs equally fast on all profiles.
 	Speed map[string]float64
 	// Slowest is the lowest acceptable speed, from 0 to 1.
 	Slowest float64
@@ -34,8 +34,8 @@ type Job struct {
 	Waited float64 // the true wait in seconds; 0 if unknown
 }
 
-// Spread returns the number of nodes on which the job has its slices, and the number of slices on each. The number of
-// nodes is the requested one, or the next larger one that divides the slices evenly.
+// Spread returns the number of nodes on which the job has its slices, and the number of slices on each node. The number
+// of nodes is the requested number, or the next larger number that divides the slices evenly.
 func (j Job) Spread() (nodes, each int) {
 	n := max(j.Slices, 1)
 	nodes = min(max(j.Nodes, 1), n)
@@ -45,8 +45,8 @@ func (j Job) Spread() (nodes, each int) {
 	return nodes, n / nodes
 }
 
-// On returns the profile that the job needs on a GPU model: the named profile, otherwise the smallest that satisfies
-// the job's shares and memory. It returns false if the GPU model has no such profile.
+// On returns the profile that the job needs on a GPU model: the named profile, or otherwise the smallest profile that
+// satisfies the job's shares and memory. It returns false if the GPU model has no such profile.
 func (j Job) On(b *mig.Model) (string, bool) {
 	if j.Profile != "" {
 		_, ok := b.ProfileIndex(j.Profile)
@@ -71,8 +71,8 @@ func (j Job) On(b *mig.Model) (string, bool) {
 	return best.Name, true
 }
 
-// RunsOn reports whether the job can run on a profile. If Speed is set, a profile without a speed is one on which the
-// job was not measured: it may lack the memory, and no speed can be assumed.
+// RunsOn reports whether the job can run on a profile. If Speed is set and lacks the profile, the job was not measured
+// on that profile: the profile may have too little memory, and no speed can be assumed.
 func (j Job) RunsOn(profile string) bool {
 	s := j.SpeedOn(profile)
 	return s > 0 && s >= j.Slowest
@@ -94,8 +94,8 @@ func (j Job) Takes(profile string) float64 { return j.Duration / j.SpeedOn(profi
 type Workload struct {
 	Jobs []Job // in the order of submission
 	Left []Left
-	// Assumed counts the jobs that are assumed to need a whole GPU because their usage was not measured. Several counts
-	// those with several GPUs, for which only the sum of the usage is known.
+	// Assumed counts the jobs that are assumed to need whole GPUs because their usage was not measured. Several counts
+	// the jobs with several GPUs, for which only the total usage is known.
 	Assumed, Several int
 }
 
@@ -105,8 +105,8 @@ type Left struct {
 	Jobs   int    `json:"jobs"`
 }
 
-// Only leaves out the jobs that could never run on these nodes, given as the GPU models of each node. If anywhere is
-// true, nodes do not matter, and nodes holds a single node with all GPUs.
+// Only removes the jobs that could never run on these nodes. nodes lists the GPU models of each node. If anywhere is
+// true, a job may use GPUs of any node, and nodes contains a single node with all GPUs.
 func (w *Workload) Only(nodes [][]*mig.Model, anywhere bool) {
 	kinds := kindsOf(nodes)
 	kept := w.Jobs[:0:0]
@@ -141,7 +141,7 @@ func kindsOf(nodes [][]*mig.Model) (kinds []kind) {
 	return kinds
 }
 
-// impossible returns why the job can never run on nodes of these kinds, or an empty string.
+// impossible returns the reason why the job can never run on nodes of these kinds, or an empty string.
 func (j Job) impossible(kinds []kind, anywhere bool) string {
 	spread, each := 1, max(j.Slices, 1)
 	if !anywhere {
@@ -183,8 +183,8 @@ func (w *Workload) leave(reason string, jobs int) {
 	w.Left = append(w.Left, Left{reason, jobs})
 }
 
-// settle sorts the jobs by submission, keeping the order of the file for equal times, and makes the first submission
-// the time 0.
+// settle sorts the jobs by submission time and shifts all times so that the first submission is at time 0. Jobs with
+// equal times keep the order of the file.
 func (w *Workload) settle() {
 	slices.SortStableFunc(w.Jobs, func(a, b Job) int { return cmp.Compare(a.Submit, b.Submit) })
 	if len(w.Jobs) == 0 {
@@ -196,7 +196,7 @@ func (w *Workload) settle() {
 	}
 }
 
-// LineError is the error of a line that cannot be read.
+// LineError is the error for a line that cannot be read.
 type LineError struct {
 	File string
 	Line int // the first is 1

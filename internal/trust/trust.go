@@ -21,8 +21,8 @@ import (
 // one of owners, and the next component is a directory with such an owner. The kernel lets no other user remove or
 // rename such a directory, and directories cannot be hard links. A file directly in /tmp is refused.
 //
-// If an access control list gives others write access, the mode shows that access as the group's. Path therefore
-// refuses it too.
+// If an access control list gives others write access, the file mode shows that access as access of the group. Path
+// therefore refuses such a file too.
 //
 // The error names the component at fault and the command that corrects it. If the file does not exist, the error wraps
 // fs.ErrNotExist.
@@ -63,8 +63,8 @@ func components(path string) []string {
 	return list
 }
 
-// check checks one component of a path. It returns the component if it is a sticky directory that others may write to,
-// else "". shared is the result for the directory above; last is set for the file itself.
+// check checks one component of a path. If the component is a sticky directory that others may write to, check returns
+// the component, otherwise "". shared is the result for the directory above; last is set for the file itself.
 func check(component string, info os.FileInfo, shared string, last bool, owners []int) (string, error) {
 	owner := int(info.Sys().(*syscall.Stat_t).Uid)
 	mode := info.Mode()
@@ -119,9 +119,9 @@ func name(id int) string {
 	return fmt.Sprintf("uid %d", id)
 }
 
-// Directory checks the directory of path like Path, for a process that is about to make or rename a file there. In a
-// directory of another user, that user could redirect root's write with a link. Directory always succeeds if the
-// process does not run as root, and if the directory does not exist.
+// Directory checks the directory of path like Path, for a process that is about to create or rename a file there. In a
+// directory of another user, that user could redirect root's write with a link. If the process does not run as root, or
+// if the directory does not exist, Directory always succeeds.
 func Directory(path string) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -129,7 +129,7 @@ func Directory(path string) error {
 	dir := filepath.Dir(path)
 	_, err := Path(dir)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		return nil // a missing directory has no owner yet; the caller makes it or fails
+		return nil // a missing directory has no owner yet; the caller creates the directory or fails
 	}
 	if info, errStat := os.Stat(dir); errStat == nil {
 		if owner := int(info.Sys().(*syscall.Stat_t).Uid); owner != 0 {

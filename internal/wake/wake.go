@@ -35,7 +35,7 @@ type Sender struct {
 	last int64
 }
 
-// Send notifies the receiver with the name to, on this host and port.
+// Send notifies the receiver named to, on this host and port.
 func (s *Sender) Send(to, host string, port int) error {
 	dialer := net.Dialer{}
 	if s.Address != "" {
@@ -60,18 +60,18 @@ type Listener struct {
 	Name    string // the receiver's
 	Address string // the local address; if empty, all addresses of this host
 	Port    int
-	// Hosts returns the names or addresses of a sender's hosts, and none for an unknown sender. Listen calls it only
-	// for datagrams with a right MAC.
+	// Hosts returns the names or addresses of a sender's hosts, or nothing for an unknown sender. Listen calls Hosts
+	// only for datagrams with a valid MAC.
 	Hosts func(sender string) []string
 	// MaxPause limits the pause after reactions that change nothing or take long.
 	MaxPause time.Duration
-	// Refused is called for refused datagrams, at most once a minute, with their number since the last call, and the
-	// origin of the last one and the reason for its refusal.
+	// Refused is called for refused datagrams, at most once a minute. Its arguments are the number of refused datagrams
+	// since the last call, the origin of the last of these datagrams, and the reason for its refusal.
 	Refused func(n int, from netip.AddrPort, reason string)
 }
 
 // Listen calls react for datagrams until ctx ends. react returns whether it changed anything. All datagrams that arrive
-// during a call or a pause cause one more call. The error is the reason for which Listen cannot start or continue.
+// during a call or a pause together cause one more call. The error is the reason why Listen cannot start or continue.
 func (l *Listener) Listen(ctx context.Context, react func() (changed bool)) error {
 	packets, err := net.ListenPacket("udp", net.JoinHostPort(l.Address, strconv.Itoa(l.Port)))
 	if err != nil {
@@ -122,7 +122,8 @@ func (l *Listener) nextPause(pause time.Duration, changed bool, took time.Durati
 	return max(pause, slowdown*took)
 }
 
-// receive sends to notified after accepted datagrams until conn is closed. It sends nothing while a call is pending.
+// receive sends to notified after each accepted datagram until conn is closed. While a call of react is pending,
+// receive sends nothing.
 func (l *Listener) receive(ctx context.Context, conn *net.UDPConn, notified chan<- struct{}) error {
 	a := acceptor{Listener: l, start: time.Now(), last: map[string]int64{}}
 	refused, reported := 0, time.Time{}
@@ -156,7 +157,7 @@ type acceptor struct {
 	last  map[string]int64 // by sender: the time in its last accepted datagram
 }
 
-// accept returns the reason for refusing a datagram; "" if it is accepted.
+// accept returns the reason for refusing a datagram, or "" if the datagram is accepted.
 func (a *acceptor) accept(ctx context.Context, data []byte, from netip.Addr, now time.Time) string {
 	d, ok := a.Key.open(data)
 	at := time.Unix(0, d.at)

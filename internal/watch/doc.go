@@ -10,11 +10,11 @@
 //	notifications.go  the notification set: which nodes to notify, and when a node is notified again
 //
 // # The notification set
-//
-// The watcher makes the same plan as the agents (package plan). It notifies a node if the node's offers differ from the
-// plan, or if the node must release a held job. It also notifies a node of Caelum that it cannot plan for and that
+// The watcher computes the same plan as the agents (package plan). It notifies a node whose offers differ from the
+// plan, and a node that must release a held job. It also notifies a node of Caelum for which it cannot plan and which
 // offers no slices, as after slurmctld has read slurm.conf again. It notifies a node again only after the node's GRES,
-// its Extra or its part of the plan have changed. Thus a node whose agent makes another plan is not notified forever.
+// its Extra or its part of the plan has changed. A node whose agent computes a different plan is therefore not notified
+// forever.
 //
 // Agents notify the watcher after they have published, because their offers can change the plan for other nodes.
 //

@@ -9,8 +9,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// notifications computes the notification set. notified has, by notified node, the node's GRES and Extra at that time
-// and the reason for the notification.
+// notifications computes the notification set. notified contains, by name of each notified node, the node's GRES and
+// Extra at the time of the notification and the reason for it.
 type notifications struct {
 	policy       place.Policy
 	unresponsive plan.Unresponsive
@@ -18,9 +18,9 @@ type notifications struct {
 	notified     map[string]string
 }
 
-// next returns the nodes to notify: those whose offers differ from the plan, those that must release a held job, and
-// those that have no plan and offer no slices, as after slurmctld has read slurm.conf again. It returns a notified node
-// again only if the node's GRES, its Extra or the reason have changed.
+// next returns the nodes to notify: nodes whose offers differ from the plan, nodes that must release a held job, and
+// nodes that have no plan and offer no slices, as after slurmctld has read slurm.conf again. It returns a node that was
+// notified before only if the node's GRES, its Extra or the reason has changed.
 func (c *notifications) next(snapshot plan.Snapshot) (notify []slurm.Node) {
 	v := plan.New(
 		c.unstarted.Reorder(snapshot),
@@ -30,7 +30,7 @@ func (c *notifications) next(snapshot plan.Snapshot) (notify []slurm.Node) {
 	p := v.Plan()
 	c.unresponsive.Record(v, p, "", snapshot.At)
 	c.unstarted.Record(v, p, snapshot.At)
-	release := map[string]string{} // by node: the held jobs to release, whose slices may be on offer already
+	release := map[string]string{} // by node: the held jobs to release, whose slices may already be offered
 	for k, spots := range p.Spots {
 		if spots != nil && v.Waiting[k].Releasable(snapshot.At) {
 			for _, name := range v.On(spots) {

@@ -32,11 +32,11 @@ type Config struct {
 }
 
 const (
-	// retry is the delay after slurmctld has not answered.
+	// retry is the delay before the next attempt when slurmctld has not replied.
 	retry = time.Second
 	// slowdown is the pause after a reading, as a multiple of its duration.
 	slowdown = 4
-	// maxPause limits this pause, because a reading may have waited for the start of slurmctld.
+	// maxPause limits the pause, because a reading may include the time that slurmctld needed to start.
 	maxPause = 2 * time.Second
 )
 
@@ -65,7 +65,7 @@ func New(cfg Config, ctl plan.Controller, log *logrus.Entry) *Watcher {
 	}
 }
 
-// Run watches the trigger file until ctx ends. The error is the reason for which it cannot start or continue.
+// Run watches the trigger file until ctx ends. The error is the reason why Run cannot start or continue.
 func (w *Watcher) Run(ctx context.Context) error {
 	events, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -187,7 +187,8 @@ func (w *Watcher) notify(n slurm.Node) {
 	log.Debug("agent notified")
 }
 
-// makeFile creates the trigger file if it is missing. Only its owner may write to it, who must be slurmctld's user.
+// makeFile creates the trigger file if it is missing. Only the file's owner, who must be slurmctld's user, may write to
+// it.
 func (w *Watcher) makeFile() error {
 	f, err := os.OpenFile(w.cfg.TriggerFile, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

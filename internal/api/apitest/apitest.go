@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// patience limits the time of an exchange. It is longer than the server's own limits: 5 s for the header and 10 s for
-// the whole request.
+// patience limits the time of an exchange. It exceeds the server's own limits, which are 5 s for the header and 10 s
+// for the whole request.
 const patience = 20 * time.Second
 
 // Send connects to the socket as the user, sends the bytes, closes its side for writing, and returns everything that
@@ -77,7 +77,8 @@ func connect(socket string) (int, error) {
 	return fd, nil
 }
 
-// effective changes the effective user of this thread only. syscall.Setresuid would change that of every thread.
+// effective changes the effective user of the calling thread only. syscall.Setresuid would change the user of every
+// thread.
 func effective(uid uint32) error {
 	const same = ^uintptr(0)
 	if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, same, uintptr(uid), same); errno != 0 {
@@ -86,14 +87,14 @@ func effective(uid uint32) error {
 	return nil
 }
 
-// Answer is one answer of a server.
+// Answer is one HTTP response of a server.
 type Answer struct {
 	Code int
-	JSON bool // false for an answer of net/http itself, a line of text
+	JSON bool // false for a response of net/http itself, which is a line of text
 	Body []byte
 }
 
-// Answers splits the bytes that Send returned into answers. It fails at bytes that are not an HTTP answer.
+// Answers splits the bytes that Send returned into HTTP responses. It fails if the bytes are not a valid response.
 func Answers(raw []byte) ([]Answer, error) {
 	var all []Answer
 	in := bufio.NewReader(bytes.NewReader(raw))

@@ -1,5 +1,5 @@
 // Package gputest gives a test a node with emulated GPUs. It loads the libnvidia-ml.so.1 of contrib/nvml-emulator, with
-// a state of its own, through the same code as a real driver's library.
+// a separate state for each node, through the same code that loads the library of a real driver.
 package gputest
 
 import (
@@ -20,7 +20,7 @@ type Node struct {
 	*gpu.NVML
 	// Dev is the node's device directory, which contains nvidia-caps.
 	Dev string
-	// Proc is a directory with the driver's files of /proc.
+	// Proc is a directory that contains the driver's files of /proc.
 	Proc string
 	// State is the emulator's state file; State + ".log" is the emulator's log.
 	State string
@@ -39,8 +39,8 @@ var build = sync.OnceValues(func() (string, error) {
 	return out, nil
 })
 
-// New creates a node with n GPUs of a GPU model. A process can use only one node at a time, because the library finds
-// its state through the environment.
+// New creates a node with n GPUs of one GPU model. A process can use only one node at a time, because the library finds
+// its state through an environment variable.
 func New(t testing.TB, board string, n int) *Node {
 	t.Helper()
 	dir, err := build()
