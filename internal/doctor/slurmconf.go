@@ -70,8 +70,8 @@ func backfill(f *Facts) []Finding {
 }
 
 // hetPriority checks bf_hetjob_prio. While the components of a heterogeneous job have different priorities, backfill
-// reserves nodes for the first component. On the remaining nodes it starts jobs whose priority lies
-// between those of the components (measured with 22.05.8: one job at a time on four idle GPUs). With priority/basic, the components get
+// reserves nodes for the first component. On the remaining nodes it starts jobs whose priority lies between those of
+// the components (measured with 22.05.8: one job at a time on four idle GPUs). With priority/basic, the components get
 // different priorities if they are released one after the other.
 func hetPriority(f *Facts) []Finding {
 	return findingIf(

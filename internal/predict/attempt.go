@@ -31,7 +31,7 @@ type attempt struct {
 	Run
 	complete bool // the run shows how much memory is enough
 	short    bool // the run was killed for memory
-	doubtful bool // the run failed, perhaps for lack of memory; samples do not show an immediate failure
+	doubtful bool // the run failed, perhaps for memory: samples do not show an allocation that fails immediately
 }
 
 // attempts returns, oldest first, the runs that were sampled and those that failed before the first sample.
