@@ -26,10 +26,10 @@ const releaseOfPage = "22.05"
 
 // release returns the release of the Slurm that is installed here, for example 24.11.
 func release(t *testing.T) string {
-	out, err := exec.Command("scontrol", "-V").Output() // slurm-wlm 24.11.5
+	out, err := exec.Command("slurmctld", "-V").Output() // slurm-wlm 24.11.5
 	words := strings.Fields(string(out))
 	if err != nil || len(words) != 2 {
-		t.Fatalf("scontrol -V: %q, %v", out, err)
+		t.Fatalf("slurmctld -V: %q, %v", out, err)
 	}
 	return strings.Join(strings.Split(words[1], ".")[:2], ".")
 }
