@@ -122,17 +122,7 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 	case !f.Whole || f.UUID == "":
 		return "its compute instance is missing or does not span it", nil
 	}
-	in := &instance{
-		Instance: ledger.Instance{
-			GPU:     c.UUID,
-			GI:      f.GI,
-			Profile: f.Profile,
-			Start:   f.Start,
-			Size:    f.Size,
-			UUID:    f.UUID,
-		},
-		cis: f.CIs,
-	}
+	in := &instance{Instance: c.record(p, f.GI, f.UUID), cis: f.CIs}
 	if reason := a.whyInUse(placed{g, in}); reason != "" {
 		return reason, nil
 	}

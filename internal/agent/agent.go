@@ -85,7 +85,8 @@ func newAgent(
 	proc string,
 	procs *gpu.Processes,
 ) (*Agent, error) {
-	if err := (gpu.Caps{Dev: cfg.DeviceDir, Proc: proc}).Prepare(); err != nil {
+	caps := gpu.Caps{Dev: cfg.DeviceDir, Proc: proc}
+	if err := caps.Prepare(); err != nil {
 		log.WithError(err).Error("couldn't make the capability files that are needed to change instances")
 	}
 	n, err := newNode(cfg, hw)
@@ -102,7 +103,7 @@ func newAgent(
 		hw:          hw,
 		ctl:         ctl,
 		log:         log,
-		caps:        gpu.Caps{Dev: cfg.DeviceDir, Proc: proc},
+		caps:        caps,
 		procs:       procs,
 		outdated:    make(chan error, 1),
 		leftovers:   make(chan struct{}, 1),

@@ -61,6 +61,14 @@ type instance struct {
 	strangers map[int]stranger
 }
 
+// record returns the ledger's record of an instance at placement p that no job holds. gi is its GPU instance id.
+func (c *card) record(p, gi int, uuid string) ledger.Instance {
+	pl := c.Model.Placements[p]
+	return ledger.Instance{
+		GPU: c.UUID, GI: gi, Profile: c.Model.Profiles[pl.Profile].Name, Start: pl.Start, Size: pl.Size, UUID: uuid,
+	}
+}
+
 func (in *instance) idle() bool { return in.Job == 0 && !in.Stuck }
 
 // hwOf converts the instance to the type of package gpu.

@@ -80,17 +80,7 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 		return nil, errors.Join(err, a.cleanUp(intent, s))
 	}
 	failpoint.Hit(failpoint.Created)
-	in := &instance{
-		Instance: ledger.Instance{
-			GPU:     c.UUID,
-			GI:      made.GI,
-			Profile: profile,
-			Start:   pl.Start,
-			Size:    pl.Size,
-			UUID:    made.UUID,
-		},
-		cis: made.CIs,
-	}
+	in := &instance{Instance: c.record(s.Placement, made.GI, made.UUID), cis: made.CIs}
 	// The driver makes the capability files of a new instance readable by all users. A process may open these files
 	// before Make has closed them to users. The agent finds such processes before it grants the lease.
 	closed := a.caps.Make(c.Minor, made)
@@ -123,17 +113,8 @@ func (a *Agent) cleanUp(intent int64, s offer.Spot) error {
 	if err = a.hw.Destroy(s.GPU, left.GI); err == nil {
 		return a.ledger.Failed(intent)
 	}
-	stuck := &instance{
-		Instance: ledger.Instance{
-			GPU:     c.UUID,
-			GI:      left.GI,
-			Profile: profile,
-			Start:   pl.Start,
-			Size:    pl.Size,
-			UUID:    left.UUID,
-			Stuck:   true,
-		},
-	}
+	stuck := &instance{Instance: c.record(s.Placement, left.GI, left.UUID)}
+	stuck.Stuck = true
 	err = errors.Join(err, a.ledger.Created(intent, stuck.Instance))
 	a.mu.Lock()
 	defer a.mu.Unlock()

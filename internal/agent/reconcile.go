@@ -231,17 +231,7 @@ func (a *Agent) settleMade(c *card, p int, i ledger.Intent, there gpu.Instance) 
 	if err := a.caps.Make(c.Minor, there); err != nil {
 		return err
 	}
-	in := &instance{
-		Instance: ledger.Instance{
-			GPU:     c.UUID,
-			GI:      there.GI,
-			Profile: i.Profile,
-			Start:   i.Start,
-			Size:    i.Size,
-			UUID:    there.UUID,
-		},
-		cis: there.CIs,
-	}
+	in := &instance{Instance: c.record(p, there.GI, there.UUID), cis: there.CIs}
 	a.mu.Lock()
 	old := c.ours[p]
 	a.mu.Unlock()

@@ -14,7 +14,6 @@ import (
 
 	"caelum/internal/api"
 	"caelum/internal/gpu"
-	"caelum/internal/ledger"
 )
 
 // The agent writes a lease file after the lease is in the ledger, and removes the file before it removes the lease from
@@ -126,10 +125,8 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 			Slot: s.Slot, GPU: slices.Index(a.cards, in.card), Profile: in.Profile, Start: in.Start, Size: in.Size,
 			MemoryMiB: model.Profiles[model.Placements[p].Profile].MemoryMiB, UUID: in.UUID,
 		})
-		made := &instance{Instance: ledger.Instance{
-			GPU: in.card.UUID, GI: in.GI, Profile: in.Profile,
-			Start: in.Start, Size: in.Size, UUID: in.UUID, Job: l.Job,
-		}, cis: in.CIs}
+		made := &instance{Instance: in.card.record(p, in.GI, in.UUID), cis: in.CIs}
+		made.Job = l.Job
 		in.card.ours[p] = made
 		held = append(held, made)
 	}

@@ -219,17 +219,24 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// TestObservationSurvivesARestart checks that a new agent continues the observation of the last one, with the same
-// start.
-func TestObservationSurvivesARestart(t *testing.T) {
-	l := newLearning(t, 1)
-	id := l.startNow("1g.5gb:1")
-	uuid := l.lease(id).Slices[0].UUID
+// newStopped returns a world whose agent has stopped. The agent had sampled 900 MiB once on the slice of a job, and had
+// stored the observation. The job still runs.
+func newStopped(t *testing.T) (l *learning, id uint32, uuid string) {
+	l = newLearning(t, 1)
+	id = l.startNow("1g.5gb:1")
+	uuid = l.lease(id).Slices[0].UUID
 	end := l.uses(uuid, 900)
 	l.sample(0)
 	end()
 	l.agent.usage.Flush(true)
 	l.world.stop()
+	return l, id, uuid
+}
+
+// TestObservationSurvivesARestart checks that a new agent continues the observation of the last one, with the same
+// start.
+func TestObservationSurvivesARestart(t *testing.T) {
+	l, id, uuid := newStopped(t)
 	l.clock += 20 * time.Second
 	l.start()
 	l.uses(uuid, 300)
@@ -242,14 +249,7 @@ func TestObservationSurvivesARestart(t *testing.T) {
 // TestRepositoryComesLate checks that the observations of an earlier agent are not lost if the repository cannot be
 // read when the agent starts.
 func TestRepositoryComesLate(t *testing.T) {
-	l := newLearning(t, 1)
-	id := l.startNow("1g.5gb:1")
-	uuid := l.lease(id).Slices[0].UUID
-	end := l.uses(uuid, 900)
-	l.sample(0)
-	end()
-	l.agent.usage.Flush(true)
-	l.world.stop()
+	l, id, uuid := newStopped(t)
 	l.repo.Unreadable = errors.New("not yet")
 	l.start()
 	l.uses(uuid, 300)
