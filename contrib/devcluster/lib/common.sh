@@ -5,6 +5,7 @@ readonly RUN=/run/devcluster            # exists only inside the namespaces
 readonly UNITS=$RUN/units               # one folder of small files for the daemons' keepers
 readonly HOLDERS=$RUN/holders           # nN: the pid of the process that holds the node's namespaces
 readonly BUILD=$RUN/build               # the shipped binaries, readable for users wherever the checkout stands
+readonly UNIFIED=/etc/slurm/unified.so   # with --cgroup v2: hides version 1's hierarchies (unified.c)
 readonly SLURMSTEPD=/etc/slurm/slurmstepd # there with --prolog-delay and --cgroup v2
 readonly EMULATOR=$BUILD/nvml-emulator   # where its Makefile puts its outputs; $BUILD itself is looked at too
 readonly CLEAN_PATH=$EMULATOR:$BUILD:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin

@@ -121,10 +121,9 @@ decisions() {
 
 # slurmstepd LINE: what slurmd is to start instead of slurmstepd (its option -d).
 slurmstepd() {
-    local unified=
-    # shellcheck disable=SC2154 # the script that sources this file sets $here
-    [[ $CGROUP != v2 ]] || unified=$here/unified.sh
-    printf '#!/bin/sh\n%s\nexec %s slurmstepd "$@"\n' "$1" "$unified" >"$SLURMSTEPD"
+    local preload=
+    [[ $CGROUP != v2 ]] || preload="export LD_PRELOAD=$UNIFIED"
+    printf '#!/bin/sh\n%s\n%s\nexec slurmstepd "$@"\n' "$1" "$preload" >"$SLURMSTEPD"
     chmod 755 "$SLURMSTEPD"
 }
 
@@ -164,6 +163,10 @@ write_configuration() {
     if [[ $AGENT == yes && -e $BUILD/spank_caelum.so ]]; then
         echo "required $BUILD/spank_caelum.so"
     fi >/etc/slurm/plugstack.conf
-    [[ $CGROUP != v2 ]] || slurmstepd ''
+    if [[ $CGROUP == v2 ]]; then
+        # shellcheck disable=SC2154 # the script that sources this file sets $here
+        cc -Wall -O1 -shared -fPIC -o "$UNIFIED" "$here/unified.c"
+        slurmstepd ''
+    fi
     [[ $PROLOG_DELAY == 0 ]] || prolog_delay
 }

@@ -25,7 +25,7 @@ daemon() {
     slurmctld) exec slurmctld -D ;;
     slurmd-*)
         local unified=() stepd=()
-        [[ $CGROUP != v2 ]] || unified=("$here/unified.sh")
+        [[ $CGROUP != v2 ]] || unified=(env "LD_PRELOAD=$UNIFIED")
         [[ ! -e $SLURMSTEPD ]] || stepd=(-d "$SLURMSTEPD")
         exec_in_node "${1#slurmd-}" "${unified[@]}" slurmd -D -N "${1#slurmd-}" "${stepd[@]}"
         ;;

@@ -1,0 +1,83 @@
+/*
+ * A library to preload into slurmd and slurmstepd on a node with cgroup v2. Slurm's plugin for cgroup v2 refuses a machine
+ * that also has hierarchies of version 1 ("Hybrid mode is not supported", src/plugins/cgroup/v2/cgroup_v2.c): it reads
+ * /proc/PID/cgroup and expects the line of version 2 to be the first and only one. On such a machine this library hides
+ * the lines of version 1. The remaining line is the kernel's.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+typedef int open_function(const char *, int, ...);
+
+/* is_cgroup_file returns whether path is /proc/self/cgroup or /proc/PID/cgroup. */
+static int is_cgroup_file(const char *path)
+{
+	const char *rest;
+
+	if (strncmp(path, "/proc/", 6) != 0)
+		return 0;
+	rest = strchr(path + 6, '/');
+	return rest != NULL && strcmp(rest, "/cgroup") == 0;
+}
+
+/* only_v2 closes a descriptor of /proc/PID/cgroup and returns one of a file with its line of version 2, or -1. */
+static int only_v2(int fd)
+{
+	int shown = memfd_create("cgroup", MFD_CLOEXEC);
+	FILE *file = fdopen(fd, "r");
+	char *line = NULL;
+	size_t size = 0;
+	ssize_t n;
+
+	while (shown >= 0 && file != NULL && (n = getline(&line, &size, file)) > 0) {
+		if (strncmp(line, "0::", 3) == 0 && write(shown, line, (size_t)n) != n)
+			abort();
+	}
+	free(line);
+	if (file != NULL)
+		fclose(file);
+	if (shown >= 0 && lseek(shown, 0, SEEK_SET) != 0)
+		abort();
+	return shown;
+}
+
+static int open_with(const char *name, const char *path, int flags, mode_t mode)
+{
+	open_function *next = (open_function *)dlsym(RTLD_NEXT, name);
+	int fd = next(path, flags, mode);
+
+	return fd >= 0 && is_cgroup_file(path) ? only_v2(fd) : fd;
+}
+
+/* mode_of returns the third argument of open(2), which exists only if a file may be made. */
+#define mode_of(flags, mode) \
+	do { \
+		va_list rest; \
+		va_start(rest, flags); \
+		if ((flags) & (O_CREAT | O_TMPFILE)) \
+			(mode) = va_arg(rest, mode_t); \
+		va_end(rest); \
+	} while (0)
+
+int open(const char *path, int flags, ...)
+{
+	mode_t mode = 0;
+
+	mode_of(flags, mode);
+	return open_with("open", path, flags, mode);
+}
+
+int open64(const char *path, int flags, ...)
+{
+	mode_t mode = 0;
+
+	mode_of(flags, mode);
+	return open_with("open64", path, flags, mode);
+}
