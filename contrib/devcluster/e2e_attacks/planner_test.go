@@ -29,7 +29,7 @@ func TestPlanner(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 3, Conf: []string{
 		"NodeName=c[1-300] NodeAddr=127.0.0.1 Port=1 State=DOWN CPUs=64 RealMemory=256000",
 		"PartitionName=cpu Nodes=n3,c[1-300] MaxTime=INFINITE State=UP",
-		"SelectTypeParameters=CR_Core_Memory", "DefMemPerCPU=100",
+		"SelectTypeParameters=CR_Core_Memory", "DefMemPerCPU=100", clustertest.QueueOrder,
 	}})
 	if err := s.StopUnit("agent-n3"); err != nil { // n3 is a node without Caelum
 		t.Fatal(err)

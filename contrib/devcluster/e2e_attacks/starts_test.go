@@ -36,7 +36,8 @@ func TestSlicesWithoutGPU(t *testing.T) {
 	}
 	if id, err := submit("-H", "--gres=gpu:1"); err == nil { // job_submit.lua checks an update like a submission
 		for _, update := range []string{"Gres=gpu:0," + seven,
-			"TresPerNode=gres:" + strings.ReplaceAll(seven, ",", ",gres:"), "TresPerNode=gres:mig:1g.5gb"} {
+			"TresPerNode=gres:" + strings.ReplaceAll(seven, ",", ",gres:"), "TresPerNode=gres:mig:1g.5gb",
+			"TresPerNode=gres/" + strings.ReplaceAll(seven, ",", ",gres/"), "TresPerNode=gres/mig:1g.5gb"} {
 			_, stderr, err := s.Exec(t.Context(), attacker, "scontrol", "update", "job="+id, update)
 			t.Log(update, strings.TrimSpace(stderr), err)
 		}

@@ -50,7 +50,7 @@ func (s school) ask(user, name, text string) (key, work, slices string) {
 	_, tres, _ := strings.Cut(job, " TresPerNode=")
 	tres, _, _ = strings.Cut(tres, " ")
 	s.Must("", user, "scancel", id)
-	return slurm.TagValue(comment, slurm.TagKey), slurm.TagValue(comment, slurm.TagFingerprint), tres
+	return slurm.TagValue(comment, slurm.TagKey), slurm.TagValue(comment, slurm.TagFingerprint), clustertest.TresPerNode(tres)
 }
 
 func (s school) uid(user string) uint32 {
@@ -106,7 +106,7 @@ func many(n int, uid uint32, key, work string, peak float64, start int64) (runs 
 }
 
 // 19,968 MiB hold 15,000 and a margin; 100 fit into the smallest slice.
-const needed, crafted = ",gres:mig:3g.20gb:1", ",gres:mig:1g.5gb:1"
+const needed, crafted = ",gres/mig:3g.20gb:1", ",gres/mig:1g.5gb:1"
 
 // TestCollidingKey: the attacker knows the victim's script, crafts a script with the same key, and runs it before and
 // more often than the victim. The victim must get the profile that her own runs need.

@@ -78,6 +78,7 @@ func untyped(t *testing.T, s *clustertest.Site, unseen bool) {
 	attack("--gpus=1 --gres=mig:1", "")
 	attack("--gres=gpu:1,mig:1g.5gb:1", "Gres=gpu:1,mig:1")
 	attack("--gres=gpu:1,mig:1g.5gb:1", "TresPerNode=gres:gpu:1,gres:mig:1")
+	attack("--gres=gpu:1,mig:1g.5gb:1", "TresPerNode=gres/gpu:1,gres/mig:1")
 	attack("--gres=gpu:1", "Gres=gpu:1,mig")
 	if unseen && started < 4 {
 		t.Errorf("only %d jobs came to the agent", started)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"caelum/contrib/devcluster/cluster"
+	"caelum/contrib/devcluster/clustertest"
 )
 
 // TestBadInput: while one job runs, users submit invalid requests, and the test damages configuration, decision table,
@@ -102,7 +103,7 @@ func (s *site) submits() string {
 		return stderr
 	}
 	id := strings.TrimSpace(out)
-	given := s.Must("", "root", "squeue", "-h", "-j", id, "-O", "tres-per-node:200")
+	given := clustertest.TresPerNode(s.Must("", "root", "squeue", "-h", "-j", id, "-O", "tres-per-node:200"))
 	s.Must("", user, "scancel", id)
 	return given
 }
@@ -116,7 +117,7 @@ func badTable(s *site, _ string) {
 	}
 	given := func(what, profile string) {
 		s.t.Helper()
-		if got := s.submits(); !strings.HasSuffix(got, "gres:mig:"+profile+":1") {
+		if got := s.submits(); !strings.HasSuffix(got, "gres/mig:"+profile+":1") {
 			s.t.Errorf("%s: %s", what, got)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"caelum/contrib/devcluster/cluster"
+	"caelum/contrib/devcluster/clustertest"
 )
 
 // wholeGPU requests a whole GPU.
@@ -93,7 +94,7 @@ func TestIncompleteHetJob(t *testing.T) {
 // TestHetPriorities: the components of a het job have different priorities, because its user released them one after
 // the other. The jobs with priorities between them must run on every GPU, and the het job must start after them.
 func TestHetPriorities(t *testing.T) {
-	s := start(t, cluster.Options{Nodes: 2, GPUs: 1})
+	s := start(t, cluster.Options{Nodes: 2, GPUs: 1, Conf: []string{clustertest.QueueOrder}})
 	leader, other := s.het("-H")
 	s.Must("", user, "scontrol", "release", other)
 	const jobs = 4

@@ -56,6 +56,13 @@ join_cgroups() {
     done
 }
 
+# own_cgroup NAME: moves this process to a new cgroup of version 2, as systemd gives each service one. slurmd 24.11 moves the
+# other processes of its cgroup away, and fails if one of them has just ended.
+own_cgroup() {
+    mkdir "$CGROUPS/$1"
+    echo "$BASHPID" >"$CGROUPS/$1/cgroup.procs"
+}
+
 # remove_cgroups VERSION NAME: of a cluster that has ended.
 remove_cgroups() {
     unshare --mount bash -euo pipefail -c '

@@ -8,6 +8,7 @@
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 source "$here/common.sh"
+source "$here/cgroup.sh"
 DIR=$1
 load_options "$DIR"
 
@@ -25,7 +26,10 @@ daemon() {
     slurmctld) exec slurmctld -D ;;
     slurmd-*)
         local unified=() stepd=()
-        [[ $CGROUP != v2 ]] || unified=(env "LD_PRELOAD=$UNIFIED")
+        if [[ $CGROUP == v2 ]]; then
+            own_cgroup "$1.$BASHPID"
+            unified=(env "LD_PRELOAD=$UNIFIED")
+        fi
         [[ ! -e $SLURMSTEPD ]] || stepd=(-d "$SLURMSTEPD")
         exec_in_node "${1#slurmd-}" "${unified[@]}" slurmd -D -N "${1#slurmd-}" "${stepd[@]}"
         ;;
