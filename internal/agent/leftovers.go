@@ -8,11 +8,11 @@ import (
 	"caelum/internal/api"
 )
 
-// A job's processes have usually ended when its epilog runs. But if a job is cancelled at the end of its prolog, its
-// epilog can run while slurmd is launching the batch script. The script then runs without an allocation (Slurm 22.05.8:
-// a job was cancelled 32 ms after its lease and released 104 ms later, and its script ran for its full 3 s). An
-// instance that such leftover processes use is stuck, and its units are not offered, until the driver shows no process
-// on the instance.
+// A job's processes have usually ended when its epilog runs. However, if a job is cancelled at the end of its prolog,
+// its epilog can run while slurmd is launching the batch script. The script then runs without an allocation (Slurm
+// 22.05.8: a job was cancelled 32 ms after its lease and released 104 ms later, and its script ran for its full 3 s).
+// An instance that such leftover processes use is stuck, and its units are not offered, until the driver shows no
+// process on the instance.
 
 // leftoverInterval is the time between two checks of the instances that leftover processes use.
 const leftoverInterval = 2 * time.Second
@@ -31,9 +31,9 @@ func (a *Agent) inUse(g int, in *instance) (bool, error) {
 	return true, a.setAside(g, in, true)
 }
 
-// processes lists the processes that use an instance. known is false if the driver does not list them. Such an instance
-// is not reused for another job, but destroyed and created again: the driver refuses to destroy an instance while a
-// process uses it.
+// processes lists the processes that use an instance. known is false if the driver does not list them. The agent does
+// not reuse such an instance for another job, but destroys it and creates a new instance, because the driver refuses to
+// destroy an instance while a process uses it.
 func (a *Agent) processes(g int, in *instance) (pids []int, known bool) {
 	pids, err := a.hw.Processes(g, in.GI)
 	a.mu.Lock()

@@ -101,7 +101,7 @@ const (
 	maxPause = time.Minute
 )
 
-// run runs the passes: on request, after a change on the node, and as a poll if no pass has run for the poll interval
+// run runs the passes on request, after a change on the node, and as a poll if no pass has run for the poll interval
 // plus up to 10 %. The first poll begins at a random time within the poll interval, since the agents of a cluster are
 // often started together.
 func (p *publisher) run(ctx context.Context) {

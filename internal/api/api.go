@@ -25,7 +25,7 @@ type LeaseRequest struct {
 	MIG string `json:"mig,omitempty"`
 	// Wait is the time in seconds for which the plugin will still repeat the request after status 503. When this time
 	// has passed, the agent refuses the job or requeues it, so that the prolog succeeds. An older plugin sends no Wait,
-	// and 0 stands for that; its prolog fails instead.
+	// which reads as 0. Its prolog then fails instead.
 	Wait float64 `json:"wait,omitempty"`
 }
 

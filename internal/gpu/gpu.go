@@ -19,8 +19,8 @@ var (
 	ErrNotFound = errors.New("not found")
 )
 
-// Hardware is the MIG side of one node. Calls on different GPUs may run at the same time; calls that change one GPU
-// must not.
+// Hardware is the MIG hardware of one node. Calls on different GPUs may run at the same time, but calls that change the
+// same GPU must not.
 type Hardware interface {
 	// GPUs discovers the GPUs and the MIG layouts that each of them allows.
 	GPUs() ([]GPU, error)

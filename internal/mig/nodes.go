@@ -20,7 +20,7 @@ type Node struct {
 	Layout Layout
 	Open   Layout // the placements that fit beside it
 	Units  int    // free units: neither taken nor blocked
-	// Compute is the number of compute slices that are left.
+	// Compute is the number of free compute slices.
 	Compute int
 	// Reach is the number of maximal layouts that contain the layout (future configuration reachability of MIGPro).
 	Reach int

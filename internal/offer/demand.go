@@ -5,8 +5,8 @@ import "slices"
 // demand maps a profile and a node to the smallest number of slices per node for which an earlier job waits.
 type demand map[wanted]int
 
-// wanted is a profile on a node, under the name that is offered. If the node is everywhere, it is a profile on any
-// node.
+// wanted is a profile on a node, under the name that is offered. If the node is everywhere, wanted is the profile on
+// any node.
 type wanted struct {
 	profile string
 	node    int

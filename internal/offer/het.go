@@ -87,8 +87,8 @@ func (c *Cluster) AssignNodes(jobs []*Job, room func(k, n int) []Spot) [][]Spot 
 	return all
 }
 
-// matching assigns nodes to jobs, each node to at most one job. For each assigned node, its methods visit the candidate
-// nodes of every job at most once.
+// matching assigns nodes to jobs, each node to at most one job. For each assigned node, the methods of matching visit
+// the candidate nodes of every job at most once.
 type matching struct {
 	rooms  [][]int // by job: the nodes on which its slices fit, ascending
 	holder []int   // by node: the job to which the node is assigned, or vacant or settled

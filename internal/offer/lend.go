@@ -66,7 +66,7 @@ func (c *Cluster) unreservable(jobs []*Job) bool {
 	})
 }
 
-// lendKept gives the kept spots to jobs that would otherwise wait and that end before the spots are needed. If it lends
+// lendKept lends the kept spots to jobs that would otherwise wait and that end before the spots are needed. If it lends
 // any of these spots, the jobs for which they were kept are removed from the plan.
 func (p *planner) lendKept() {
 	first, owners := Components(p.jobs, p.plan.Kept.Job)

@@ -83,7 +83,7 @@ func (m Acquisition) of(possible, carve, idle mig.Layout) mig.Layout {
 	}
 }
 
-// AcquisitionOf returns how placement i can be acquired, or false if it cannot be acquired.
+// AcquisitionOf returns the way in which placement i can be acquired, or false if it cannot be acquired.
 func (g GPU) AcquisitionOf(i int) (Acquisition, bool) {
 	for m := range endOfAcquisitions {
 		if g.AcquiredBy(m, g.Model.Placements[i].Profile).Has(i) {

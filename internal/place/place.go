@@ -148,8 +148,8 @@ func (c candidate) choice() Choice {
 	return Choice{Here, c.gpu, c.placement}
 }
 
-// each calls visit for every group and placement of the profile that can be acquired in the cheapest way that is
-// available on any GPU. It skips groups for which admitted returns false. If admitted is nil, it visits all groups.
+// each calls visit for every group and placement of the profile that can be acquired in the cheapest way available on
+// any GPU. It skips groups for which admitted returns false. If admitted is nil, it visits all groups.
 func (p *Pool) each(profile string, admitted func(*Group) bool, visit func(g *Group, placement int)) {
 	for m := range endOfAcquisitions {
 		found := false

@@ -169,7 +169,7 @@ func (p *Pool) of(model *mig.Model) *modelGroups {
 	return &p.models[len(p.models)-1]
 }
 
-// has reports whether a placement of the profile is free on any GPU.
+// has reports whether a placement of the profile fits beside the busy instances of any GPU.
 func (p *Pool) has(profile string) bool {
 	for _, b := range p.models {
 		k, ok := b.model.ProfileIndex(profile)
@@ -186,7 +186,7 @@ func (g *Group) AcquiredBy(m Acquisition, p int) mig.Layout {
 	return m.of(g.Node.Open&g.Model.OfProfile(p), g.both.Open, g.Idle)
 }
 
-// acquisitionOf returns how placement i of profile p, which must be possible, can be acquired.
+// acquisitionOf returns the way in which placement i of profile p can be acquired. The placement must be possible.
 func (g *Group) acquisitionOf(i, p int) Acquisition {
 	switch {
 	case g.Idle.Has(i):

@@ -36,7 +36,8 @@ func (l *Unresponsive) LeftOut(n slurm.Node, at time.Time) bool {
 	return ok && b.shows == shows(n) && at.Sub(b.since) > l.Patience
 }
 
-// Record records which nodes have not published the planned offers at this time. It ignores the node named but.
+// Record records the nodes that have not published the planned offers at this time. It ignores the node with the name
+// but.
 func (l *Unresponsive) Record(v *View, p offer.Plan, but string, at time.Time) {
 	if l.behind == nil {
 		l.behind = map[string]lag{}

@@ -19,7 +19,8 @@ type Script struct {
 	PeakMiB             float64 // the highest peak of these runs
 }
 
-// Scripts lists the keys with runs, the most recently started first. The same key of two users gives two entries.
+// Scripts lists the keys with runs, starting with the most recently started. The same key of two users gives two
+// entries.
 func (r *Repo) Scripts() ([]Script, error) {
 	// With max(start) in it, the columns that are not aggregated are those of the newest run
 	// (sqlite.org/lang_select.html#bareagg).
@@ -101,9 +102,9 @@ const (
 )
 
 // Prune removes runs that are too old or too many, and returns the number of removed runs. If the repository holds too
-// many runs in all, users get equal shares: each user's oldest runs are removed, and a user whose runs fit into her
-// share loses none. The age of a run is measured from the newest run or from now, whichever is earlier, so a clock that
-// is ahead removes no run.
+// many runs in all, users get equal shares: each user's oldest runs are removed, and a user whose runs fit into the
+// share loses no runs. The age of a run is measured from the newest run or from now, whichever is earlier, so a clock
+// that is ahead removes no run.
 func (r *Repo) Prune(now time.Time) (n int, err error) {
 	return r.prune(now, keepOfKey, keepInAll)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // Watcher is the name by which agents address the watcher. As a sender, a watcher has the name Watcher followed by its
-// host. The slash distinguishes it from node names, which have none.
+// host. The slash distinguishes this name from node names, which contain no slash.
 const Watcher = "watcher/"
 
 const (
@@ -65,8 +65,8 @@ type Listener struct {
 	Hosts func(sender string) []string
 	// MaxPause limits the pause after reactions that change nothing or take long.
 	MaxPause time.Duration
-	// Refused is called for refused datagrams, at most once a minute. Its arguments are the number of refused datagrams
-	// since the last call, the origin of the last of these datagrams, and the reason for its refusal.
+	// Refused is called for refused datagrams, at most once a minute. Its arguments are the number of datagrams that
+	// were refused since the last call, and the origin and the reason of the last refusal.
 	Refused func(n int, from netip.AddrPort, reason string)
 }
 
