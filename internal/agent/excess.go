@@ -73,7 +73,7 @@ func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
 	return nil
 }
 
-// beyond returns, by profile, how far the node's used counts exceed the given counts.
+// beyond returns, by profile, the number by which the node's used counts exceed the given counts.
 func beyond(node slurm.Node, counts map[string]int) map[string]int {
 	more := map[string]int{}
 	for profile, n := range node.GresUsed.Profiles() {

@@ -56,7 +56,7 @@ func (a *Agent) unlisted(in *instance) bool {
 	return in.unlisted
 }
 
-// setAside marks an instance as stuck and notifies the reconciler, which checks the instance soon. used tells whether
+// setAside marks an instance as stuck and notifies the reconciler, which checks the instance soon. used is true if
 // processes use the instance or hold it open.
 func (a *Agent) setAside(g int, in *instance, used bool) error {
 	if err := a.ledger.SetStuck(a.cards[g].UUID, in.GI, true); err != nil {

@@ -37,8 +37,8 @@ const (
 	clocks = time.Hour
 )
 
-// noteSynced and noteDeep are the names of notes in the repository, both in Unix seconds: the time up to which
-// everything was read, and the time of the last sync that read 30 days again.
+// noteSynced and noteDeep are the names of notes in the repository, both in Unix seconds: the time up to which all
+// records were read, and the time of the last sync that read 30 days again.
 const noteSynced, noteDeep = "synced", "synced deep"
 
 // Synced is the result of Sync.

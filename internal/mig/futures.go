@@ -63,7 +63,7 @@ func (b *Model) MaximalBeside(blocked uint64) []Layout {
 // CC returns the number of placements, over all profiles, that still fit beside l (configuration capability of GRMU).
 func (b *Model) CC(l Layout) int { return b.Open(l, 0).Count() }
 
-// Containing returns how many layouts of a set contain l. This number is the reach of l in the set.
+// Containing returns the number of layouts of a set that contain l. This number is the reach of l in the set.
 func Containing(set []Layout, l Layout) int {
 	n := 0
 	for _, m := range set {

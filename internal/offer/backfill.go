@@ -2,7 +2,8 @@ package offer
 
 import "slices"
 
-// Depth limits how many waiting jobs a plan considers. The value is the default of bf_max_job_test (slurm.conf(5)).
+// Depth limits the number of waiting jobs that a plan considers. The value is the default of bf_max_job_test
+// (slurm.conf(5)).
 const Depth = 500
 
 // backfill places the first group of jobs behind the head of the queue that does not delay the head. It returns false

@@ -78,7 +78,7 @@ func (d demand) least(profile string, node int) int {
 	return min(here, anywhere)
 }
 
-// Offered returns how many slices of a profile a plan offers on a node.
+// Offered returns the number of slices of a profile that a plan offers on a node.
 func (c *Cluster) Offered(plan *Plan, profile string, node int) (n int) {
 	for _, g := range c.Nodes[node] {
 		b := c.Pool.GPU(g).Model

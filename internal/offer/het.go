@@ -119,8 +119,9 @@ func (m *matching) augment(k int, seen []bool) bool {
 	return false
 }
 
-// settle assigns the first nodes that leave enough nodes for the other jobs to the k-th job for good, up to need nodes.
-// Unless extra is set, the job already has this number of nodes, and gives up one of them for each node that it keeps.
+// settle finally assigns to the k-th job the first nodes that leave enough nodes for the other jobs, up to need nodes.
+// Unless extra is set, the job already has this number of nodes, and gives up one of these nodes for each node that it
+// keeps.
 func (m *matching) settle(k, need int, extra bool) (kept []int) {
 	seen := make([]bool, len(m.rooms))
 	for _, n := range m.rooms[k] {

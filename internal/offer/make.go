@@ -118,8 +118,8 @@ func (p *planner) mustWait(head int, group []*Job) bool {
 	return true
 }
 
-// maxPassed limits how many jobs that lack something other than slices a plan skips after it has searched for a
-// reservation, since such a search may visit every node.
+// maxPassed limits the number of jobs that a plan skips, because they lack resources other than slices, after it has
+// searched for a reservation. Such a search may visit every node.
 const maxPassed = 32
 
 // place places all jobs of a group, or none, without delaying the reservation r, which may be nil. The first job of the

@@ -19,8 +19,8 @@ type Plan struct {
 	Spots [][]Spot
 	// Reserved is the reservation for the first job that has to wait, or nil if no job has to wait.
 	Reserved *Reservation
-	// Kept describes the spots that are kept for a job that lacks something other than slices, and the time until which
-	// they are lent. It is nil if no spots are kept.
+	// Kept describes the spots that are kept for a job that lacks resources other than slices, and the time until which
+	// these spots are lent. It is nil if no spots are kept.
 	Kept *Reservation
 }
 

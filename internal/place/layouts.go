@@ -19,8 +19,8 @@ func bestFit(g *Group, i int) cost {
 	return cost{float64(n.Units), -float64(n.CC)}
 }
 
-// mostReach keeps the largest reach of all GPUs together: see the package comment. Equal ratios of whole numbers are
-// equal as floating-point numbers, so ties are recognised.
+// mostReach keeps the largest reach of all GPUs together, as the package comment explains. Equal ratios of whole
+// numbers are equal as floating-point numbers, so ties are recognised.
 func mostReach(g *Group, i int) cost {
 	n := g.Node.With(i)
 	return cost{-float64(n.Reach) / float64(g.Node.Reach), float64(g.Node.CC - n.CC)}

@@ -54,7 +54,7 @@ type Policy interface {
 	Choose(s *Situation, r Request) Choice
 }
 
-// Reach keeps the largest reach of all GPUs together: see the package comment.
+// Reach is the policy that keeps the largest reach of all GPUs together. The package comment explains this policy.
 var Reach Policy = byLayout(mostReach)
 
 // DefaultPolicy is the name of the policy that agents use if the configuration names no other. docs/results.md, "The

@@ -59,7 +59,7 @@ type Group struct {
 	index int        // index among the groups of the GPU model
 }
 
-// NewPool returns a pool of GPUs. A GPU without a GPU model is in no group: nothing can be placed on it.
+// NewPool returns a pool of GPUs. A GPU without a GPU model is in no group, and no instance can be placed on it.
 func NewPool(gpus []GPU) *Pool {
 	p := &Pool{groups: map[contents]*Group{}, gpus: make([]member, len(gpus))}
 	for k, g := range gpus {

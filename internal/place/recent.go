@@ -8,7 +8,7 @@ type Recent struct {
 	weights *Weights // the result of Weights; nil: it has to be computed
 }
 
-// recentKept limits how many requests are kept.
+// recentKept limits the number of stored requests.
 const recentKept = 200
 
 // Add records a request.

@@ -11,14 +11,14 @@ import (
 // Unresponsive records the nodes that are behind the plan, which means that they have not published the offers that the
 // plan contains for them.
 type Unresponsive struct {
-	// Patience is how long a node may be behind the plan before it is left out.
+	// Patience is the time for which a node may be behind the plan before it is left out.
 	Patience time.Duration
 
 	behind map[string]lag
 }
 
-// Patience returns how long a node may be behind the plan before other agents leave it out. The time is two polls plus
-// 5 s. An agent may poll rarely because a watcher notifies it of changes, so a poll counts as 15 s at most.
+// Patience returns the time for which a node may be behind the plan before other agents leave it out. The time is two
+// polls plus 5 s. An agent may poll rarely because a watcher notifies it of changes, so a poll counts as 15 s at most.
 func Patience(poll time.Duration) time.Duration {
 	return 2*min(poll, 15*time.Second) + 5*time.Second
 }

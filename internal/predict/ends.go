@@ -5,10 +5,11 @@ import (
 	"slices"
 )
 
-// Ends learns how long jobs run in relation to their stated duration, which is a time limit or a prediction. Users'
-// limits are several times too long, and a job that has already run longer than most other jobs is likely to continue.
-// The expected duration of a running job is therefore a mean over past jobs that ran at least as long, where run times
-// are ratios to the stated duration. The zero value has recorded no jobs and expects the stated duration.
+// Ends learns the ratio of the run times of jobs to their stated durations. A stated duration is a time limit or a
+// prediction. Users' limits are several times too long, and a job that has already run longer than most other jobs is
+// likely to continue. The expected duration of a running job is therefore a mean over past jobs that ran at least as
+// long, where run times are ratios to the stated duration. The zero value has recorded no jobs and expects the stated
+// duration.
 type Ends struct {
 	ratios    []float64 // ran / stated of the last finished jobs, a ring
 	next      int

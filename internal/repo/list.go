@@ -49,7 +49,7 @@ func (r *Repo) Users(name string) ([]uint32, error) {
 	}, "SELECT DISTINCT uid FROM run WHERE user = ? ORDER BY uid", name)
 }
 
-// allUsers stands for any user in the table of forgotten runs; an empty key stands for any key.
+// allUsers represents all users in the table of forgotten runs, in which an empty key represents all keys.
 const allUsers = -1
 
 // ForgetKey removes every user's runs of a key that began before now, and returns their number. A sync does not add
@@ -151,7 +151,8 @@ func (r *Repo) prune(now time.Time, ofKey, inAll int) (n int, err error) {
 	return n, err
 }
 
-// userShare returns how many runs each user may keep: the largest number for which the runs of all users fit into room.
+// userShare returns the number of runs that each user may keep, which is the largest number for which the runs of all
+// users fit into room.
 func userShare(tx *sql.Tx, room int) (int, error) {
 	counts, err := sqlite.List(tx, func(rows *sql.Rows) (n int, err error) {
 		err = rows.Scan(&n)
