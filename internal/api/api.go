@@ -167,7 +167,7 @@ type Instance struct {
 	Note string `json:"note,omitempty"`
 }
 
-// The states of an instance.
+// These constants are the states of an instance.
 const (
 	StateLeased   = "leased"
 	StatePromised = "promised" // reserved by the pending lease of a job that is starting

@@ -5,7 +5,7 @@ import "slices"
 // Visibility is the level of data that a peer may see about the jobs on a node. The zero value is the lowest level.
 type Visibility int
 
-// The levels of visibility.
+// These constants are the levels of visibility, from the lowest to the highest.
 const (
 	SeesOwn  Visibility = iota // the user's own jobs; other slices in use appear without a job
 	SeesJobs                   // in addition, the facts about other users' jobs that squeue shows

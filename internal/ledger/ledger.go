@@ -31,7 +31,7 @@ type Intent struct {
 	Job         uint32
 }
 
-// The values of Intent.Op.
+// These constants are the values of Intent.Op.
 const (
 	OpCreate  = "create"
 	OpDestroy = "destroy"

@@ -206,7 +206,7 @@ func (c *Cluster) nodesOf(j *Job) []int {
 	return all
 }
 
-// nodesNow returns the nodes on which a job lacks no resources other than slices.
+// nodesNow returns the nodes on which a job lacks at most the slices, and no other resources.
 func (c *Cluster) nodesNow(j *Job) []int { return without(c.nodesOf(j), j.DeferredNodes) }
 
 // without removes some nodes from a list. It changes the list.
