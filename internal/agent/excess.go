@@ -123,8 +123,9 @@ func (p *publisher) allocated(ctx context.Context, here []slurm.Job) (sum map[st
 }
 
 // noteAllocation caches the allocation that slurmctld reports for a listed job. If the job's record is unclear,
-// noteAllocation uses the request instead, because a job without --exclusive is allocated exactly what it requests. If
-// the job has ended since it was listed, its allocation is unknown, because the used counts may still contain it.
+// noteAllocation uses the request instead, because slurmctld allocates exactly the requested slices to a job without
+// --exclusive. If the job has ended since it was listed, its allocation is unknown, because the used counts may still
+// contain it.
 func (p *publisher) noteAllocation(listed, job slurm.Job, err error) {
 	has := allocation{restarts: listed.Restarts}
 	switch {

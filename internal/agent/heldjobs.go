@@ -88,7 +88,7 @@ func (p *publisher) onOffer(ctx context.Context, w slurm.Waiting) (bool, error) 
 	return ready >= max(w.NumNodes, len(w.ReqNodes)), nil
 }
 
-// assignProfile sets the profile of requeued jobs that have none.
+// assignProfile sets the profile of requeued jobs without a profile.
 func (p *publisher) assignProfile(ctx context.Context, waiting []slurm.Waiting) {
 	for i := range waiting {
 		w := &waiting[i]

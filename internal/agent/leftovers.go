@@ -90,7 +90,7 @@ func (a *Agent) closeSlice(job uint32, s api.Slice) error {
 	return err
 }
 
-// retryStuck tries again to destroy a GPU's stuck instances that no process uses or holds open any more.
+// retryStuck tries again to destroy a GPU's stuck instances, except those that processes still use or hold open.
 func (a *Agent) retryStuck(g int, c *card) {
 	a.mu.Lock()
 	var stuck []*instance

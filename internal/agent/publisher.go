@@ -35,7 +35,7 @@ type publisher struct {
 	advertised   []string // the profile names of other GPU models under which the node has offered slices
 	unresponsive plan.Unresponsive
 	unstarted    plan.Unstarted
-	allocations  map[uint32]allocation // what slurmctld has allocated to jobs on the node
+	allocations  map[uint32]allocation // slurmctld's allocations to jobs on the node
 	offered      map[string]int        // the offers of the last plan
 	offersSince  time.Time             // when the offers last changed
 

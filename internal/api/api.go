@@ -66,8 +66,8 @@ type Lease struct {
 	Name    string `json:"name,omitempty"`
 	User    string `json:"user,omitempty"`
 	Account string `json:"account,omitempty"`
-	// Key and Fingerprint are the job key and the script fingerprint that job_submit.lua wrote into the job's
-	// admin_comment. They are empty if job_submit.lua wrote none.
+	// Key and Fingerprint are the job key and the script fingerprint in the job's admin_comment, which job_submit.lua
+	// writes. They are empty if the admin_comment does not contain them.
 	Key         string  `json:"key,omitempty"`
 	Fingerprint string  `json:"work,omitempty"`
 	Slots       []int   `json:"slots"`

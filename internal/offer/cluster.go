@@ -158,8 +158,8 @@ func (c *Cluster) situationOn(gpus []int) place.Situation {
 	return s
 }
 
-// findSeveral finds spots for all slices of a job with several slices, or for none. It uses the fullest nodes on which
-// the job's share fits.
+// findSeveral finds spots for all slices of a job with several slices, or returns no spots. It uses the fullest nodes
+// on which the job's share fits.
 func (c *Cluster) findSeveral(j *Job) (all []Spot) {
 	nodes := c.nodesNow(j)
 	free := make([]int, len(c.Nodes))
@@ -221,7 +221,7 @@ func without(nodes, some []int) []int {
 	return slices.DeleteFunc(nodes, func(n int) bool { return n >= 0 && n < len(out) && out[n] })
 }
 
-// findTogether finds spots on the given GPUs for all slices that a job wants on one node, or for none.
+// findTogether finds spots on the given GPUs for all slices that a job wants on one node, or returns no spots.
 func (c *Cluster) findTogether(gpus []int, j *Job) (all []Spot) {
 	s := c.situationOn(gpus)
 	for _, w := range c.bySize(j.Wants) {

@@ -110,9 +110,9 @@ func (s *speculation) choose() map[int]int {
 	return preferred
 }
 
-// fill returns the placements to offer on a GPU. Among all ways to fill the GPU, it takes the one whose profiles are
-// worth most. Ties are broken by the number of maximal layouts that are still reachable after one of the placements has
-// started, then by the number of idle instances that are reused.
+// fill returns the placements to offer on a GPU. Among all ways to fill the GPU, fill chooses the way with the highest
+// total value of the profiles. Ties are broken by the number of maximal layouts that are still reachable after one of
+// the placements has started, then by the number of idle instances that are reused.
 func (s *speculation) fill(k int, g place.GPU) (best mig.Layout) {
 	b, taken := g.Model, g.Busy
 	room := b.Open(taken, g.Blocked) & g.Offerable

@@ -29,7 +29,7 @@ type Situation struct {
 	// Ordered means that no job starts before the jobs in front of it, as in a FIFO queue. Only then may a policy hold
 	// a job: with backfill the jobs behind a held job start first.
 	Ordered bool
-	// Behind are the requests that wait behind the one to be placed, in order.
+	// Behind are the requests that wait behind the request to be placed, in order.
 	Behind []Request
 }
 

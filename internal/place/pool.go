@@ -8,7 +8,7 @@ import (
 )
 
 // Pool is a list of GPUs, whose models may differ. GPUs with the same contents form a group. A large cluster has
-// thousands of GPUs but only hundreds of layouts, so costs that depend on the layout alone are computed once for each
+// thousands of GPUs but only hundreds of layouts, so costs that depend only on the layout are computed once for each
 // group. A Pool is not safe for concurrent use.
 type Pool struct {
 	gpus   []member

@@ -60,8 +60,8 @@ func (e *Ends) Version() int { return e.updated }
 
 // Expect returns the expected total duration of a job that has run for ran seconds. stated is the job's stated
 // duration, or +Inf if there is none. Expect also returns the run time in seconds until which the result is valid,
-// provided that the job does not end earlier and no other job is recorded. A job that has run longer than all others is
-// expected to run for another quarter of its run time so far.
+// provided that the job does not end earlier and no other job is recorded. A job that has run longer than all recorded
+// jobs is expected to run for another quarter of its run time so far.
 func (e *Ends) Expect(stated, ran float64) (total, until float64) {
 	if math.IsInf(stated, 1) {
 		return stated, stated

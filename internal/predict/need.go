@@ -26,8 +26,8 @@ type Site struct {
 	Margin float64
 	// Share means that other users' runs of the same script count for a user without such runs.
 	Share bool
-	// Users is the number of users who must have a complete run of a script before their runs count for others. 0 means
-	// 3.
+	// Users is the number of users who must have a complete run of a script before their runs count for other users. 0
+	// means 3.
 	Users int
 	// MaxSlowdown is the longest acceptable run time of a job, as a multiple of its run time on the whole GPU. 0 means
 	// that there is no limit and only memory counts.

@@ -35,8 +35,8 @@ type Run struct {
 	// Util is the mean share of the slice's compute that was busy, from 0 to 1. It is -1 if the GPU does not report
 	// utilisation.
 	Util float64
-	// Processes is the largest number of processes on one of the slices in any sample. It is 0 if there were none or
-	// the number is unknown.
+	// Processes is the largest number of processes on one of the slices in any sample. It is 0 if there were no
+	// processes or the number is unknown.
 	Processes int
 
 	// State is the state of the job in Slurm, such as COMPLETED or FAILED. It is empty as long as the state is unknown.

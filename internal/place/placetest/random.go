@@ -13,7 +13,7 @@ import (
 	"caelum/internal/place"
 )
 
-// EveryModel returns every GPU model of the tables twice: with all its profiles, and with the plain ones.
+// EveryModel returns every GPU model of the tables twice: with all profiles, and with only the plain profiles.
 var EveryModel = sync.OnceValue(func() []*mig.Model {
 	var all []*mig.Model
 	for _, b := range mig.Models() {
