@@ -16,9 +16,10 @@ import (
 )
 
 // The agent never touches foreign instances. If the ledger is lost, the agent's own idle instances become foreign too.
-// Only root can know that no other program uses these instances, and can return them to the agent with `caelum adopt`.
-// The agent adopts an instance only if no job can be using it: every job with GPUs on the node has a lease, no process
-// uses the instance, and no process has the instance's capability files open after the agent has closed them to users.
+// Only root can know that no other program uses these instances. Root can return the instances to the agent with
+// `caelum adopt`. The agent adopts an instance only if no job can be using it. Every job with GPUs on the node must
+// have a lease, no process may use the instance, and no process may have the instance's capability files open after the
+// agent has closed the files to users.
 
 // Adopt implements api.Adopter. It adopts the foreign instances with the UUIDs of the request, or all foreign instances
 // if the request names none. For each instance that was not adopted, the result contains an entry with the reason.
@@ -74,8 +75,8 @@ func (a *Agent) Adopt(ctx context.Context, req api.AdoptRequest) ([]api.Adoption
 	return all, nil
 }
 
-// allJobsLeased returns an error if the agent has no lease for a job that may be using an instance. This is a job that
-// slurmctld shows with GPUs on this node, or a job that has a lease file.
+// allJobsLeased returns an error if the agent has no lease for a job that may be using an instance. Such a job is one
+// that slurmctld shows with GPUs on this node, or one that has a lease file.
 func (a *Agent) allJobsLeased(ctx context.Context) error {
 	jobs, err := a.ctl.Jobs(ctx)
 	if err != nil {
@@ -103,7 +104,7 @@ func (a *Agent) allJobsLeased(ctx context.Context) error {
 	return nil
 }
 
-// leaseOf returns a job's lease, or nil if the job has none.
+// leaseOf returns a job's lease, or nil if the job has no lease.
 func (a *Agent) leaseOf(job uint32) *api.Lease {
 	a.mu.Lock()
 	defer a.mu.Unlock()

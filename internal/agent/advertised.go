@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// Names and memory sizes of profiles depend on the driver release: one release names a profile of the GB200 1g.23gb,
-// another 1g.24gb. The agent uses the names that the installed driver reports. When the agent starts, it renames the
-// instances in the ledger. If slurm.conf names a profile that the driver does not know, the agent reports the name in
-// the log and in `caelum status`.
+// Names and memory sizes of profiles depend on the driver release: the profile that one release calls 1g.23gb on a
+// GB200 is 1g.24gb in another release. The agent uses the names that the installed driver reports. When the agent
+// starts, it renames the instances in the ledger. If slurm.conf names a profile that the driver does not know, the
+// agent reports the name in the log and in `caelum status`.
 
 // adoptInstances loads a GPU's instances from the ledger into memory, under the profile names that the driver reports
 // now. If an instance is no longer on the GPU and the driver does not know its profile, adoptInstances removes it from
@@ -92,8 +92,8 @@ func (n *node) reported() map[string]bool {
 	return all
 }
 
-// recordAdvertised records in the ledger the profile names of other GPU models under which the node offers slices. From
-// that time on, slurmctld shows these names, mostly with count 0, like the names in slurm.conf.
+// recordAdvertised records in the ledger the profile names of other GPU models under which the node offers slices.
+// After such an offer, slurmctld shows these names like the names in slurm.conf, mostly with the count 0.
 func (p *publisher) recordAdvertised(offers map[string]int) error {
 	before := len(p.advertised)
 	for name := range offers {

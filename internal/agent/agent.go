@@ -212,8 +212,9 @@ func (a *Agent) observe(l api.Lease) {
 	a.usage.Begin(l, model, held)
 }
 
-// stopTimeout limits how long a stopping agent waits for the calls that it is serving. A prolog whose call is cut off
-// repeats the call. The ledger then contains the result of the first call, or the next start of the agent undoes it.
+// stopTimeout limits the time for which a stopping agent waits for the calls in progress. A prolog whose call is cut
+// off repeats the call. Either the ledger then contains the result of the first call, or the agent undoes the first
+// call at its next start.
 const stopTimeout = 5 * time.Second
 
 // Run serves calls and publishes offers until ctx ends. It returns an error if it cannot serve calls, or if the agent

@@ -91,7 +91,7 @@ func (n *node) usableGPUs() (gpus []int) {
 	return gpus
 }
 
-// problem returns the reason why the agent cannot manage a GPU, or "" if it can.
+// problem returns the reason why the agent cannot manage a GPU, or "" if the agent can manage the GPU.
 func (n *node) problem(c *card) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -11,17 +11,17 @@ import (
 )
 
 // After `scontrol reconfigure` or its own restart, slurmctld 22.05.8 counts the count-only GRES of a multi-node job
-// wrongly if the type's count in slurm.conf is 0: each of the job's nodes counts the job once per node of the job. When
-// the job ends, slurmctld subtracts the job's allocation once, and the rest stays in GresUsed. This rest is the excess.
-// If the published totals did not include the excess, the same number of free slices could not be allocated. No update
-// of the node clears an excess, `scontrol reconfigure` clears it only sometimes, and a restart of slurmctld always
-// does.
+// wrongly if the type's count in slurm.conf is 0: on each node of the job, slurmctld counts the job once for every node
+// of the job. When the job ends, slurmctld subtracts the job's allocation once, and the rest stays in GresUsed. This
+// rest is the excess. If the published totals did not include the excess, slurmctld could not allocate the same number
+// of free slices. No update of the node clears an excess, `scontrol reconfigure` clears it only sometimes, and a
+// restart of slurmctld always does.
 //
 // The agent computes the excess as GresUsed minus the allocations of the jobs that run here, both as slurmctld shows
-// them. The agent does not use the leases, because slurmctld also counts slices for jobs that hold none (--exclusive
-// jobs, jobs without GPU slots). With or without an excess, the totals never exceed the sum of the used and the offered
-// slices. The excess must not contain the allocation of a job: this allocation becomes free when the job ends, and a
-// job without GPU slots has no epilog that publishes.
+// them. The agent does not use the leases, because slurmctld also counts slices for jobs that hold no slices
+// (--exclusive jobs, jobs without GPU slots). With or without an excess, the totals never exceed the sum of the used
+// and the offered slices. The excess must not contain the allocation of a job, because this allocation becomes free
+// when the job ends, and no epilog publishes for a job without GPU slots.
 
 // allocation holds the gres/mig of this node that slurmctld has allocated to one run of a job.
 type allocation struct {
@@ -30,10 +30,10 @@ type allocation struct {
 	known    bool           // false if slurmctld's record does not determine the counts
 }
 
-// findExcess compares slurmctld's used counts with its allocations to the jobs here, and stores the excess. The node
-// was read before the jobs. A job that started between the two readings makes the excess too small until the next pass.
-// A job that ended between them would make the excess too large. Therefore an increase of the excess counts only if a
-// second reading of the node confirms it.
+// findExcess compares slurmctld's used counts with its allocations to the jobs on this node, and stores the excess. The
+// node was read before the jobs. A job that started between the two readings makes the excess too small until the next
+// pass. A job that ended between them would make the excess too large. Therefore an increase of the excess counts only
+// if a second reading of the node confirms it.
 func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
 	p.mu.Lock()
 	here, held, before := slices.Collect(maps.Values(p.here)), p.slicesHeld(), p.status.excess
@@ -73,7 +73,7 @@ func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
 	return nil
 }
 
-// beyond returns, by profile, how far the node's used counts exceed the given counts.
+// beyond returns, by profile, the number by which the node's used counts exceed the given counts.
 func beyond(node slurm.Node, counts map[string]int) map[string]int {
 	more := map[string]int{}
 	for profile, n := range node.GresUsed.Profiles() {
@@ -123,8 +123,9 @@ func (p *publisher) allocated(ctx context.Context, here []slurm.Job) (sum map[st
 }
 
 // noteAllocation caches the allocation that slurmctld reports for a listed job. If the job's record is unclear,
-// noteAllocation uses the request instead, because a job without --exclusive is allocated exactly what it requests. If
-// the job has ended since it was listed, its allocation is unknown, because the used counts may still contain it.
+// noteAllocation uses the request instead, because slurmctld allocates exactly the requested slices to a job without
+// --exclusive. If the job has ended since it was listed, its allocation is unknown, because the used counts may still
+// contain it.
 func (p *publisher) noteAllocation(listed, job slurm.Job, err error) {
 	has := allocation{restarts: listed.Restarts}
 	switch {

@@ -11,9 +11,9 @@ import (
 )
 
 // preparePending returns the job's pending lease, with spots. It uses the pending lease that was recorded when
-// slurmctld's jobs were last read. If there is none, it takes the spots from the offers in force. If the slices are not
-// among the offers, a pass tries to find free spots. preparePending returns nil if there are no free spots, and
-// api.NotNow if the pass failed before it found any.
+// slurmctld's jobs were last read. If there is no such lease, preparePending takes the spots from the offers in force.
+// If the slices are not among the offers, a pass tries to find free spots. preparePending returns nil if there are no
+// free spots, and api.NotNow if the pass failed before it found any.
 func (a *Agent) preparePending(ctx context.Context, id uint32, wants []offer.Want, s *spent) (*pendingLease, error) {
 	a.mu.Lock()
 	pr := a.pending[id]

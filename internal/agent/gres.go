@@ -19,8 +19,8 @@ import (
 
 // write sets the node's gres/mig counts and the agent's text in the node's Extra field. Profiles without a total get 0,
 // and the GRES type named closed gets the rest of the constant total. If slurmctld already shows the same counts and
-// text, nothing is written. Every write is logged together with the plan that it publishes, so that the log can be
-// checked later. wrote is true if an update was sent, even if it failed.
+// text, write sends no update. It logs every update together with the published plan, so that the log can be checked
+// later. wrote is true if an update was sent, even if it failed.
 func (p *publisher) write(
 	ctx context.Context,
 	phase string,
@@ -72,9 +72,9 @@ var errOutdated = errors.New(
 // unchanged returns errOutdated if the node has changed since it was read. If the node was not read within the time
 // fresh, unchanged reads the node again. A restarted slurmctld has lost the used counts, and slurmd has not yet
 // registered. A write based on older data would therefore offer slices that are not free, to jobs that would get no
-// slots. If slurmctld stops while a Slurm command reads the node, the command takes up to 9 s and then succeeds
-// (22.05.8: it requests the partitions last). The second reading may therefore return old data too, but the third does
-// not.
+// slots. If slurmctld stops while a Slurm command reads the node, the command takes up to 9 s and then succeeds,
+// because it requests the partitions last (22.05.8). The second reading may therefore return old data too, but the
+// third reading does not.
 func (p *publisher) unchanged(ctx context.Context, node slurm.Node) error {
 	last := node
 	for range 2 {
@@ -112,10 +112,10 @@ func sameCounts(x, y slurm.GRESList) bool {
 }
 
 // taken returns the counts to which the offers are added: by profile, the slices that slurmctld counts as used, limited
-// to the slices that jobs hold or will hold. An --exclusive job is allocated every offered slice, and a refused job is
-// allocated its request. If all of these slices were counted, then between the end of the job and the publishing in its
-// epilog they would be free in addition to the offers. A count below the used count is always safe. extra is the part
-// of the excess that exceeds taken.
+// to the slices that jobs hold or will hold. slurmctld allocates every offered slice to an --exclusive job, and the
+// requested slices to a refused job. If taken included all of these slices, they would be free in addition to the
+// offers from the end of the job until its epilog publishes. A count below the used count is always safe. extra is the
+// part of the excess that exceeds taken.
 func (p *publisher) taken(node slurm.Node) (taken, extra map[string]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

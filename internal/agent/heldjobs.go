@@ -10,8 +10,8 @@ import (
 )
 
 // releaseHeld releases the held jobs whose slices are offered. served lists the jobs for which this node offers all
-// slices that the plan gives them here. A job that also needs other nodes is released when enough nodes offer its
-// slices.
+// slices that the plan gives the jobs on this node. A job that also needs other nodes is released when enough nodes
+// offer its slices.
 func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served []uint32) {
 	for _, w := range waiting {
 		log := p.log.WithField("job", w.ID)
@@ -51,7 +51,7 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 
 // holdStray holds each component of a het job that can start while another component of the same job cannot, because
 // slurmctld would keep nodes for the component (plan.Stray). The component gets the tag of held jobs, and releaseHeld
-// releases it like any other held job. Only the agent of the first node in the plan calls it.
+// releases it like any other held job. Only the agent of the first node in the plan calls holdStray.
 func (p *publisher) holdStray(ctx context.Context, snapshot plan.Snapshot) {
 	for _, w := range plan.Stray(snapshot) {
 		log := p.log.WithField("job", w.ID)
@@ -88,7 +88,7 @@ func (p *publisher) onOffer(ctx context.Context, w slurm.Waiting) (bool, error) 
 	return ready >= max(w.NumNodes, len(w.ReqNodes)), nil
 }
 
-// assignProfile sets the profile of requeued jobs that have none.
+// assignProfile sets the profile of requeued jobs without a profile.
 func (p *publisher) assignProfile(ctx context.Context, waiting []slurm.Waiting) {
 	for i := range waiting {
 		w := &waiting[i]

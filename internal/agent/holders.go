@@ -9,12 +9,12 @@ import (
 	"caelum/internal/gpu"
 )
 
-// A process that has a capability file open can use every later instance with the same GPU instance id: the driver
-// checks the descriptor's device number, which follows from the GPU and the GPU instance id. The agent scans for such
-// processes when it releases the instance and before it leases the instance again. During this time the files belong to
-// root, so no user process can open them between the scan and the lease. The agent ends the processes that belong to
-// the instance's last user (see config.Config.Foreign). While other processes hold the instance open, the instance is
-// set aside.
+// A process that has a capability file open can use every later instance with the same GPU instance id, because the
+// driver checks the descriptor's device number, which follows from the GPU and the GPU instance id. The agent scans for
+// such processes when it releases the instance and before it leases the instance again. During this time the files
+// belong to root, so no user process can open them between the scan and the lease. The agent ends the processes that
+// belong to the instance's last user (see config.Config.Foreign). While other processes hold the instance open, the
+// instance is set aside.
 
 // minorsOf identifies the capabilities of a GPU instance id. Every instance with this id has the same capabilities.
 type minorsOf struct {
@@ -49,7 +49,8 @@ func (a *Agent) holders(all []placed) (map[*instance][]gpu.Process, error) {
 	return a.holdersIn(held, all)
 }
 
-// ignoreNoCapabilities returns nil for a kernel without capability devices, on which no process can hold any.
+// ignoreNoCapabilities returns nil for the error of a kernel without capability devices, because no process can hold
+// such a device open there. It returns any other error unchanged.
 func ignoreNoCapabilities(err error) error {
 	if errors.Is(err, gpu.ErrNoCapabilities) {
 		return nil
@@ -170,8 +171,8 @@ func (a *Agent) stillOpen(g int, stuck []*instance) map[*instance]bool {
 }
 
 // endHolders ends the processes that hold an instance open and belong to the instance's last user. It reports whether
-// any of them has ended. It ends no processes of other users: a process can receive a descriptor that it did not ask
-// for.
+// any of them has ended. It ends no processes of other users, because a process can receive a descriptor that it did
+// not ask for.
 func (a *Agent) endHolders(all []placed, found map[*instance][]gpu.Process) (some bool) {
 	if len(found) == 0 || !a.endsHolders() {
 		return false
@@ -231,7 +232,7 @@ func (a *Agent) note(p placed, note string) {
 	}
 }
 
-// heldNote returns the note for an instance that these processes hold open, or "" if there are none.
+// heldNote returns the note for an instance that these processes hold open, or "" if the list is empty.
 func heldNote(holders []gpu.Process, err error) string {
 	switch {
 	case err != nil:

@@ -15,10 +15,10 @@ import (
 
 // Lease serves a job's prolog. The call may be repeated: the same job and restart count get the same lease.
 //
-// Slurm drains a node whose prolog fails. Therefore only a defect of the node itself may fail a prolog: an error of
+// Slurm drains a node whose prolog fails. Therefore only a defect of the node itself may fail a prolog. An error of
 // Lease means that the ledger, the disk, a lease file, a capability file or one of Slurm's commands on this node does
-// not work. In all other cases the job is requeued, or its lease file contains the reason for task_init. This happens
-// if the request is invalid, the job record is unreadable, a slice cannot be carved, or slurmctld does not answer.
+// not work. In all other cases, for example if the request is invalid, the job record is unreadable, a slice cannot be
+// carved, or slurmctld does not answer, Lease requeues the job or writes the reason into the lease file for task_init.
 // While slurmctld does not answer, a pass fails, or leftover processes keep slices in use, Lease returns api.NotNow,
 // for at most req.Wait seconds, and the plugin repeats its call.
 func (a *Agent) Lease(ctx context.Context, id uint32, req api.LeaseRequest) (*api.Lease, error) {

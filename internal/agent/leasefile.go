@@ -27,8 +27,8 @@ const slotMajor = 42
 const slotMode = 0o444
 
 // makeSlots makes the device files of the slots before slurmd looks for them. It never makes fewer files than an
-// earlier agent made: slurmd does not start if a file in gres.conf is missing, and a broken GPU must not make the other
-// GPUs unavailable.
+// earlier agent made, because slurmd does not start if a file in gres.conf is missing, and a broken GPU must not make
+// the other GPUs unavailable.
 func (a *Agent) makeSlots() error {
 	text, err := a.ledger.Meta("slots")
 	if err != nil {

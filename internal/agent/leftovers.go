@@ -8,11 +8,11 @@ import (
 	"caelum/internal/api"
 )
 
-// A job's processes have usually ended when its epilog runs. But if a job is cancelled at the end of its prolog, its
-// epilog can run while slurmd is launching the batch script. The script then runs without an allocation (Slurm 22.05.8:
-// a job was cancelled 32 ms after its lease and released 104 ms later, and its script ran for its full 3 s). An
-// instance that such leftover processes use is stuck, and its units are not offered, until the driver shows no process
-// on the instance.
+// A job's processes have usually ended when its epilog runs. However, if a job is cancelled at the end of its prolog,
+// its epilog can run while slurmd is launching the batch script. The script then runs without an allocation (Slurm
+// 22.05.8: a job was cancelled 32 ms after its lease and released 104 ms later, and its script ran for its full 3 s).
+// An instance that such leftover processes use is stuck, and its units are not offered, until the driver shows no
+// process on the instance.
 
 // leftoverInterval is the time between two checks of the instances that leftover processes use.
 const leftoverInterval = 2 * time.Second
@@ -31,9 +31,9 @@ func (a *Agent) inUse(g int, in *instance) (bool, error) {
 	return true, a.setAside(g, in, true)
 }
 
-// processes lists the processes that use an instance. known is false if the driver does not list them. Such an instance
-// is not reused for another job, but destroyed and created again: the driver refuses to destroy an instance while a
-// process uses it.
+// processes lists the processes that use an instance. known is false if the driver does not list them. The agent does
+// not reuse such an instance for another job, but destroys it and creates a new instance, because the driver refuses to
+// destroy an instance while a process uses it.
 func (a *Agent) processes(g int, in *instance) (pids []int, known bool) {
 	pids, err := a.hw.Processes(g, in.GI)
 	a.mu.Lock()
@@ -56,7 +56,7 @@ func (a *Agent) unlisted(in *instance) bool {
 	return in.unlisted
 }
 
-// setAside marks an instance as stuck and notifies the reconciler, which checks the instance soon. used tells whether
+// setAside marks an instance as stuck and notifies the reconciler, which checks the instance soon. used is true if
 // processes use the instance or hold it open.
 func (a *Agent) setAside(g int, in *instance, used bool) error {
 	if err := a.ledger.SetStuck(a.cards[g].UUID, in.GI, true); err != nil {
@@ -90,7 +90,7 @@ func (a *Agent) closeSlice(job uint32, s api.Slice) error {
 	return err
 }
 
-// retryStuck tries again to destroy a GPU's stuck instances that no process uses or holds open any more.
+// retryStuck tries again to destroy a GPU's stuck instances, except those that processes still use or hold open.
 func (a *Agent) retryStuck(g int, c *card) {
 	a.mu.Lock()
 	var stuck []*instance

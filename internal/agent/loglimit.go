@@ -34,8 +34,8 @@ func (a *Agent) mayLog(key any) bool {
 	return true
 }
 
-// refusals counts the calls that were refused since the last log line about them. Any user can make any number of such
-// calls.
+// refusals counts the calls that were refused since the last log line about refused calls. Any user can make any number
+// of such calls.
 type refusals struct {
 	mu    sync.Mutex
 	last  time.Time

@@ -184,7 +184,7 @@ func (n *node) countedAs(in *instance) string {
 	return ""
 }
 
-// accounted reports whether a run of a job has a lease or a pending lease, or is known to need none.
+// accounted reports whether a run of a job has a lease or a pending lease, or is known to need neither.
 func (n *node) accounted(job uint32, restarts int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -28,7 +28,7 @@ type nodePlan struct {
 	next     next
 }
 
-// plan makes a plan for all nodes from the present state, and returns this node's part. If slurmd has not registered,
+// plan makes a plan for all nodes from the current state, and returns this node's part. If slurmd has not registered,
 // or if slurmctld starts no job on the node, the plan keeps the slices that jobs hold and offers nothing. Prologs can
 // change the state while plan runs. apply therefore checks whether the state has changed since the plan was made.
 func (p *publisher) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
@@ -108,8 +108,8 @@ func (p *publisher) carry(gpus []place.GPU, v *plan.View, all offer.Plan, me int
 	return mine
 }
 
-// servedAndReserved returns the jobs for which node me offers all slices that the plan gives them on that node, and the
-// slices that the plan reserves there.
+// servedAndReserved returns the jobs for which node me offers all slices that the plan gives the jobs on that node, and
+// the slices that the plan reserves there.
 func (p *publisher) servedAndReserved(
 	v *plan.View, all offer.Plan, me int, d nodePlan,
 ) (served []uint32, reserved *api.Reservation) {

@@ -41,8 +41,8 @@ func (n *node) takeOffers(job uint32, wants []offer.Want) (*pendingLease, bool) 
 	return pr, true
 }
 
-// pick returns the best placement among the offers of a profile: an idle instance if there is one, else the placement
-// after which most maximal layouts stay reachable. ok is false if the profile is not offered.
+// pick returns the best placement among the offers of a profile. This is an idle instance if one is offered, else the
+// placement after which the most maximal layouts stay reachable. ok is false if the profile is not offered.
 func pick(gpus []place.GPU, p offer.Plan, profile string) (best offer.Spot, ok bool) {
 	top := -1
 	for gi, g := range gpus {

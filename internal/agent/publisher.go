@@ -35,7 +35,7 @@ type publisher struct {
 	advertised   []string // the profile names of other GPU models under which the node has offered slices
 	unresponsive plan.Unresponsive
 	unstarted    plan.Unstarted
-	allocations  map[uint32]allocation // what slurmctld has allocated to jobs on the node
+	allocations  map[uint32]allocation // slurmctld's allocations to jobs on the node
 	offered      map[string]int        // the offers of the last plan
 	offersSince  time.Time             // when the offers last changed
 
@@ -101,7 +101,7 @@ const (
 	maxPause = time.Minute
 )
 
-// run runs the passes: on request, after a change on the node, and as a poll if no pass has run for the poll interval
+// run runs the passes on request, after a change on the node, and as a poll if no pass has run for the poll interval
 // plus up to 10 %. The first poll begins at a random time within the poll interval, since the agents of a cluster are
 // often started together.
 func (p *publisher) run(ctx context.Context) {

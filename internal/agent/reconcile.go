@@ -65,9 +65,8 @@ func (a *Agent) load() (rebooted bool, err error) {
 	return rebooted, err
 }
 
-// closeIdle makes sure that only root can open an instance that no job holds. The agent may have crashed after it
-// opened the instance to a user and before it wrote the lease, or after it created the instance and before it closed
-// the instance to users.
+// closeIdle makes sure that only root can open an instance that no job holds. The agent may have crashed between
+// opening the instance to a user and writing the lease, or between creating the instance and closing it to users.
 func (a *Agent) closeIdle() { a.closeIdleOn(a.cards) }
 
 // closeIdleOn is like closeIdle, for some GPUs. No prolog may use these GPUs during the call.

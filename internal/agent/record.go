@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// class tells how a job's prolog handles an error that occurred when the agent queried slurmctld about the job.
+// class is the class of an error that occurred when the agent queried slurmctld about a job. It determines how the
+// job's prolog handles the error.
 type class int
 
 const (

@@ -18,7 +18,7 @@ import (
 
 // The agent writes a lease file after the lease is in the ledger, and removes the file before it removes the lease from
 // the ledger. Therefore, if a lease file exists and its lease is missing from the ledger, the ledger was lost or is too
-// old: its file was removed or emptied, or SQLite silently dropped the end of a damaged journal. The agent then
+// old. Its file was removed or emptied, or SQLite silently dropped the end of a damaged journal. The agent then
 // restores the lease from the lease file and the instances on the GPUs, before it uses any instance that the ledger
 // lists as idle.
 //

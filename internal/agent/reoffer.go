@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// If the first waiting job requests a slice of the profile that is being released, no new plan is needed: slurmctld
-// counts the released slice as free when the epilog ends. The agent offers the slice again while it serves the epilog,
-// and does not wait for slurmctld. A pass follows, as after any other change.
+// If the first waiting job requests a slice of the profile that is being released, no new plan is needed, because
+// slurmctld counts the released slice as free when the epilog ends. The agent offers the slice again while it serves
+// the epilog, and does not wait for slurmctld. A pass follows, as after any other change.
 
 // next describes the first jobs in the queue for which the plan in force contains no free spots. Each of these jobs
 // requests one slice of the same profile.

@@ -16,10 +16,10 @@ import (
 // user could have started these processes.
 const maxRequeues = 3
 
-// requeueOrRefuse handles a job whose slices are not available now, for the given reason. If the job is a batch job
-// that allows a requeue, it requeues and holds the job, with a tag by which an agent releases the job when its slices
-// are offered. For any other job, the reason becomes the error of the lease. When requeueOrRefuse gives up on a job, it
-// writes missing and the node into the job's admin_comment.
+// requeueOrRefuse handles a job whose slices are not available now, for the given reason. It requeues and holds a batch
+// job that allows a requeue, and adds a tag, because of which an agent releases the job when its slices are offered.
+// For any other job, the reason becomes the error of the lease. When requeueOrRefuse gives up on a job, it writes
+// missing and the node into the job's admin_comment.
 func (a *Agent) requeueOrRefuse(
 	ctx context.Context,
 	job slurm.Job,

@@ -14,7 +14,7 @@ type searches struct {
 	running sync.Mutex
 }
 
-// search is a scan for the processes that have any capability file of the node open.
+// search is a scan for the processes that have one of the node's capability files open.
 type search struct {
 	done chan struct{}
 	held gpu.Held
@@ -49,7 +49,7 @@ func (a *Agent) search() *search {
 	return s
 }
 
-// scanAll scans for the processes that have a capability file open of any instance that can exist on the node.
+// scanAll scans for the processes that have a capability file of any possible instance of the node open.
 func (a *Agent) scanAll() (gpu.Held, error) {
 	var wanted []gpu.Device
 	for _, c := range a.cards {

@@ -7,8 +7,8 @@ import (
 	"maps"
 )
 
-// account compares the pending leases with the jobs that slurmctld lists on the node: it adds a pending lease for each
-// new job and removes the pending leases of jobs that are gone.
+// account compares the pending leases with the jobs that slurmctld lists on the node. It adds a pending lease for each
+// new job and removes the pending leases of jobs that have left the node.
 func (p *publisher) account(ctx context.Context, jobs []slurm.Job) error {
 	here := map[uint32]slurm.Job{}
 	for _, j := range jobs {

@@ -19,7 +19,7 @@ type stranger struct {
 	why string
 }
 
-// strangerOn is the key that limits log lines about strangers, since a user can start many.
+// strangerOn is the key that limits log lines about strangers, since a user can start many such processes.
 type strangerOn struct {
 	uuid string
 	job  uint32
@@ -123,7 +123,7 @@ func slurmJob(paths []string) (job uint32, named bool) {
 	return 0, named
 }
 
-// jobCgroups reports whether Slurm puts every process of a job into a cgroup of the job.
+// jobCgroups reports whether Slurm puts every process of a job into the job's cgroup.
 func (a *Agent) jobCgroups() bool {
 	a.slurmMu.Lock()
 	defer a.slurmMu.Unlock()

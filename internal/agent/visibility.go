@@ -10,8 +10,9 @@ import (
 // Without this method, only root would see other users' jobs.
 var _ api.Private = (*Agent)(nil)
 
-// VisibleTo implements api.Private. It returns which data of other users' jobs a user may see, which is never more than
-// slurmctld shows that user. slurmctld shows more to operators and account coordinators; the agent does not.
+// VisibleTo implements api.Private. It returns the level of other users' data that a user may see. A user never sees
+// more data than slurmctld shows that user. In contrast to slurmctld, the agent shows no additional data to operators
+// and account coordinators.
 func (a *Agent) VisibleTo(uid uint32) api.Visibility {
 	c := a.privacy.Load()
 	switch slurmUser, known := slurmUserOf(c); {

@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// uncounted is the error for a job whose slices slurmctld has not counted. Limits and billing would not include these
-// slices. sized lists the slices as profile:count.
+// uncounted is the error for a job whose slices slurmctld has not counted, so that limits and billing would not include
+// them. sized lists the slices as profile:count.
 type uncounted struct{ reason, sized string }
 
 func (u *uncounted) Error() string { return u.reason }
 
 // wants returns the slices that the job gets on this node: the slices that slurmctld allocated, or the requested slices
 // if the whole node is allocated to the job. slurmctld counts all of these slices for the job. Every error concerns the
-// job: it is *uncounted, or its text describes what is wrong with the request. If slots is 0, the number of slots is
+// job. Its type is *uncounted, or its text describes the mistake in the request. If slots is 0, the number of slots is
 // not checked.
 func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 	here := job.Allocated[n.cfg.Node]

@@ -17,7 +17,7 @@ type AdoptRequest struct {
 type Adoption struct {
 	GPU int `json:"gpu"`
 	Instance
-	// Reason is why the instance stays foreign. It is empty if the agent now manages the instance.
+	// Reason is the reason why the instance stays foreign. It is empty if the agent now manages the instance.
 	Reason string `json:"reason,omitempty"`
 }
 

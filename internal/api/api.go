@@ -25,7 +25,7 @@ type LeaseRequest struct {
 	MIG string `json:"mig,omitempty"`
 	// Wait is the time in seconds for which the plugin will still repeat the request after status 503. When this time
 	// has passed, the agent refuses the job or requeues it, so that the prolog succeeds. An older plugin sends no Wait,
-	// and 0 stands for that; its prolog fails instead.
+	// which reads as 0. Its prolog then fails instead.
 	Wait float64 `json:"wait,omitempty"`
 }
 
@@ -66,8 +66,8 @@ type Lease struct {
 	Name    string `json:"name,omitempty"`
 	User    string `json:"user,omitempty"`
 	Account string `json:"account,omitempty"`
-	// Key and Fingerprint are the job key and the script fingerprint that job_submit.lua wrote into the job's
-	// admin_comment. They are empty if job_submit.lua wrote none.
+	// Key and Fingerprint are the job key and the script fingerprint in the job's admin_comment, which job_submit.lua
+	// writes. They are empty if the admin_comment does not contain them.
 	Key         string  `json:"key,omitempty"`
 	Fingerprint string  `json:"work,omitempty"`
 	Slots       []int   `json:"slots"`
@@ -167,7 +167,7 @@ type Instance struct {
 	Note string `json:"note,omitempty"`
 }
 
-// The states of an instance.
+// These constants are the states of an instance.
 const (
 	StateLeased   = "leased"
 	StatePromised = "promised" // reserved by the pending lease of a job that is starting

@@ -11,7 +11,7 @@
 //	errors.go    Error and its HTTP status; NotNow (503), NotFound (404)
 //	limit.go     calls of one user: 50 in a burst, then 10 a second; the text of status 429
 //	listener.go  connections of one user (64) and of all users (512); the peer's user id
-//	private.go   what a user sees of other users' jobs: the levels, and the fields that are left out
+//	private.go   the data of other users' jobs that a user may see: the levels, and the fields that are left out
 //	request.go   checks a request: size (64 KiB), slots (256), restart count, job id; texts of status 400
 //	server.go    Handler; sockets and their modes; routes; root-only calls; time limits; status of an error (CodeOf)
 package api

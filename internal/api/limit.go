@@ -23,8 +23,8 @@ const (
 // limiter counts the calls of each user.
 type limiter struct {
 	mu sync.Mutex
-	// due is, for each user, the time at which the next call would be due at a rate of one call per callEvery. A user
-	// whose time has passed needs no entry.
+	// due maps each user to the time at which the user's next call would be due at a rate of one call per callEvery. A
+	// user whose time has passed needs no entry.
 	due map[uint32]time.Time
 }
 

@@ -2,10 +2,10 @@ package api
 
 import "slices"
 
-// Visibility is how much a peer may see of the jobs on a node. The zero value is the lowest level.
+// Visibility is the level of data that a peer may see about the jobs on a node. The zero value is the lowest level.
 type Visibility int
 
-// The levels of visibility.
+// These constants are the levels of visibility, from the lowest to the highest.
 const (
 	SeesOwn  Visibility = iota // the user's own jobs; other slices in use appear without a job
 	SeesJobs                   // in addition, the facts about other users' jobs that squeue shows
@@ -15,7 +15,7 @@ const (
 // Private is a Handler that decides what peers may see. If a Handler does not implement Private, only root sees other
 // users' jobs.
 type Private interface {
-	// VisibleTo returns how much the user may see of the jobs on the node.
+	// VisibleTo returns the level of data that the user may see about the jobs on the node.
 	VisibleTo(uid uint32) Visibility
 }
 

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// These constants limit how long the agent waits for a caller. The handling of a call has no time limit, because the
-// prolog of a job waits for its slices.
+// These constants limit the time for which the agent waits for a caller. The handling of a call has no time limit,
+// because the prolog of a job waits for its slices.
 const (
 	headTimeout  = 5 * time.Second  // to receive the header of a call
 	callTimeout  = 10 * time.Second // to receive the whole call, and between two calls

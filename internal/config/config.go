@@ -49,8 +49,8 @@ type Config struct {
 	LogFormat       string        `mapstructure:"log_format"`
 }
 
-// The values of foreign_processes. They select the action against a process that uses the slice of another job, or that
-// keeps a slice open after its job has ended.
+// These constants are the values of foreign_processes. They select the action against a process that uses the slice of
+// another job, or that keeps a slice open after its job has ended.
 const (
 	ForeignReport     = "report"           // name the process in the log and in `caelum status`
 	ForeignKillOthers = "kill-other-users" // also end the process if it can harm another user

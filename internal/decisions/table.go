@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// The limits are those of job_submit.lua, because slurmctld waits while it reads the table.
+// These limits are those of job_submit.lua, because slurmctld waits while job_submit.lua reads the table.
 const (
 	MaxLines = 20000
 	MaxBytes = 1 << 20

@@ -130,7 +130,8 @@ const renewConfig = "put the lines that `caelum slurm-config` prints now into sl
 	"empty; restart slurmctld) and into the decision table; `scancel` jobs that wait for an old name, or use " +
 	"`scontrol update job=ID gres=...`"
 
-// profiles compares the profiles in slurm.conf with those of the driver: a new driver release can rename profiles.
+// profiles compares the profiles in slurm.conf with those of the driver, because a new driver release can rename
+// profiles.
 func profiles(f *Facts) []Finding {
 	var found []Finding
 	if stale := f.Agent.Stale; len(stale) > 0 {
@@ -177,7 +178,7 @@ func profiles(f *Facts) []Finding {
 	return found
 }
 
-// types returns the profiles of which the node's gres/mig contains at least one.
+// types returns the profiles whose count in the node's gres/mig is at least 1.
 func types(n slurm.Node) []string {
 	var all []string
 	for _, g := range n.Gres {

@@ -13,7 +13,7 @@ import (
 // Error.
 type Severity string
 
-// The severities.
+// These constants are the severities of findings.
 const (
 	OK      Severity = "ok"
 	Info    Severity = "info"

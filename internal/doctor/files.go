@@ -26,8 +26,7 @@ type Files struct {
 	Unit string
 }
 
-// WrongFile is a file of the agent whose owner or mode has been changed. Right is the mode that the agent gave the
-// file.
+// WrongFile is a file of the agent with a changed owner or mode. Right is the mode that the agent gave the file.
 type WrongFile struct {
 	Path        string
 	Owner       uint32

@@ -144,8 +144,8 @@ func (f *Facts) readSlurmctld(ctx context.Context, host Host, ctl *slurm.Client)
 	)
 }
 
-// readFiles reads the capability files between two requests to the agent, so that a job that starts or ends meanwhile
-// causes no finding. The driver lists instances only for root.
+// readFiles reads the capability files between two requests to the agent, so that a job that starts or ends during the
+// reading causes no finding. The driver lists instances only for root.
 func (f *Facts) readFiles(ctx context.Context, host Host, client *api.Client) {
 	if os.Geteuid() != 0 {
 		f.Missing[Devices] = warning("the driver shows instances to root only", "run `caelum doctor` as root")

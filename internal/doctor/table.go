@@ -47,8 +47,8 @@ func readTable(path string) (Table, error) {
 	return t, nil
 }
 
-// readableBy reports whether slurmctld can read the file as this user: the user is root, the user owns the file and its
-// mode lets the owner read it, or all users can read the file.
+// readableBy reports whether slurmctld can read the file as this user. This is the case if the user is root, if the
+// user owns the file and its mode lets the owner read it, or if all users can read the file.
 func (t Table) readableBy(name string) bool {
 	if t.Mode.Perm()&0o004 != 0 {
 		return true

@@ -1,7 +1,8 @@
 // Package failpoint lets a test kill the agent at a named point between two lasting effects, as a crash would, or delay
 // the agent between a read and a write. The package does nothing unless the environment variable CAELUM_FAILPOINT names
 // a point, or CAELUM_FAILPOINT_PAUSE contains a duration. With "create.done", the process is killed with SIGKILL when
-// it reaches that point for the first time; with "create.done:3", when it does so for the third time.
+// it reaches that point for the first time. With "create.done:3", the process is killed when it reaches the point for
+// the third time.
 package failpoint
 
 import (

@@ -54,8 +54,8 @@ type capability struct {
 	modify bool
 }
 
-// of returns the capabilities of the GI and CIs of an instance, from the driver's files under /proc. Without these
-// files, it uses the driver's formula (nv-caps.c of the open kernel modules 595.45.04): GI M of GPU N has the minor
+// of returns the capabilities of the GI and CIs of an instance from the driver's files under /proc. If the files are
+// missing, it uses the driver's formula (nv-caps.c of the open kernel modules 595.45.04): GI M of GPU N has the minor
 // number 3 + 135 N + 9 M, and CI K of that GI has the minor number of the GI + 1 + K.
 func (c Caps) of(minor int, in Instance) []capability {
 	dir := filepath.Join(c.Proc, "driver/nvidia/capabilities", fmt.Sprintf("gpu%d/mig/gi%d", minor, in.GI))
@@ -92,7 +92,8 @@ func readAccess(path string, minor int) capability {
 	return cp
 }
 
-// ErrNoCapabilities means that the kernel has no capability devices. No process can have such a device open then.
+// ErrNoCapabilities means that the kernel has no capability devices. In that case, no process can have such a device
+// open.
 var ErrNoCapabilities = errors.New("the kernel lists no device nvidia-caps; is the driver loaded with MIG support?")
 
 // major returns the major number of nvidia-caps, which the kernel assigns when the driver is loaded.

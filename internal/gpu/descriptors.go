@@ -204,7 +204,7 @@ func (c *scan) process(pid int) (r result) {
 	return r
 }
 
-// tables reads the descriptor tables of a process. Threads may have tables of their own (unshare(CLONE_FILES)), and the
+// tables reads the descriptor tables of a process. Threads may have separate tables (unshare(CLONE_FILES)), and the
 // main thread has no table after it has ended.
 func (c *scan) tables(r *result, dir string) {
 	if r.threads <= 1 {
@@ -232,7 +232,7 @@ func (c *scan) tables(r *result, dir string) {
 	}
 }
 
-// kernelThread reports whether a process is a kernel thread or has ended: such a process has no program and only one
+// kernelThread reports whether a process is a kernel thread or has ended. Such a process has no program and only one
 // task. This check costs a fraction of the time to read the status, and a large node has thousands of kernel threads.
 func kernelThread(dir string) bool {
 	var one [1]byte
@@ -288,12 +288,13 @@ func (c *scan) table(r *result, dir string) {
 	}
 }
 
-// descriptor checks one descriptor by its device number. The path proves nothing, because a device can be mounted under
-// any name.
+// descriptor checks one descriptor by its device number. The path is not sufficient, because a device can be mounted
+// under any name.
 func (c *scan) descriptor(r *result, dir string, fds int, fd string) {
 	var st unix.Statx_t
 	if err := unix.Statx(fds, fd, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, &st); err != nil {
-		// Access is denied either by a FUSE file system of another user, and then the file is no device, or by /proc.
+		// Either a FUSE file system of another user denies access, in which case the file is no device, or /proc denies
+		// access.
 		var one [1]byte
 		if _, err := unix.Readlinkat(fds, fd, one[:]); !errors.Is(err, unix.ENAMETOOLONG) {
 			r.failed(err)

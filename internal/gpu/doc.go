@@ -1,6 +1,6 @@
 // Package gpu is the interface to the MIG hardware of a node. It lists GPUs and instances, creates and destroys
-// instances, sets the owners of their device files, and finds the processes that use them. It decides nothing: the
-// agent chooses placements and the instances that may be destroyed.
+// instances, sets the owners of their device files, and finds the processes that use them. It makes no decisions: the
+// agent chooses placements and the instances to destroy.
 //
 // Files:
 //

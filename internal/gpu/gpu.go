@@ -19,8 +19,8 @@ var (
 	ErrNotFound = errors.New("not found")
 )
 
-// Hardware is the MIG side of one node. Calls on different GPUs may run at the same time; calls that change one GPU
-// must not.
+// Hardware is the MIG hardware of one node. Calls on different GPUs may run at the same time, but calls that change the
+// same GPU must not.
 type Hardware interface {
 	// GPUs discovers the GPUs and the MIG layouts that each of them allows.
 	GPUs() ([]GPU, error)
@@ -64,8 +64,8 @@ type Instance struct {
 	Profile string // the driver's name without "MIG ", or "profile <id>" if the driver does not name it
 	// Start and Size are in placement units of the GPU model's grid.
 	Start, Size int
-	// CIs are the ids of the compute instances. An instance that Caelum created has exactly one. An instance that
-	// remained after a crash may have none.
+	// CIs are the ids of the compute instances. An instance that Caelum created has exactly one compute instance. An
+	// instance that remained after a crash may have no compute instance.
 	CIs []int
 	// Whole is set by Create and Instances if the only compute instance spans the GPU instance.
 	Whole bool

@@ -120,10 +120,11 @@ func (s *Processes) Cgroups(pid int) ([]string, error) {
 }
 
 const (
-	// endLimit limits how long Kill waits for processes to end. Kill waits at most twice. A process in an
+	// endLimit limits the time for which Kill waits until processes end. Kill waits at most twice. A process in an
 	// uninterruptible system call takes longer.
 	endLimit = 250 * time.Millisecond
-	// maxKilled limits how many processes one call of Kill ends, because Kill keeps a descriptor open for each process.
+	// maxKilled limits the number of processes that one call of Kill ends, because Kill keeps a descriptor open for
+	// each process.
 	maxKilled = 200
 )
 

@@ -120,7 +120,7 @@ func largest(b *mig.Model, names []string) (last string) {
 	return last
 }
 
-// mostOf returns the largest number of placements of a set that fit on a GPU together.
+// mostOf returns the largest number of placements of a set that fit together on a GPU.
 func mostOf(b *mig.Model, set mig.Layout) int {
 	most := 0
 	for _, l := range b.Maximal() {

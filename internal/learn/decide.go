@@ -75,8 +75,8 @@ type decision struct {
 	seconds int
 }
 
-// alike reports whether a line for d is redundant because decision o would apply without that line. Run times vary, so
-// a difference of at most a quarter does not count.
+// alike reports whether a line for d is redundant because decision o, which would apply without that line, is
+// equivalent. Run times vary, so a difference of at most a quarter does not count.
 func (d decision) alike(o decision) bool {
 	near := d.seconds == 0 || o.seconds > 0 && math.Abs(float64(d.seconds-o.seconds)) <= 0.25*float64(o.seconds)
 	return d.profile == o.profile && near
@@ -166,8 +166,8 @@ func decide(r *repo.Repo, t table, site predict.Site) ([]learnedLine, error) {
 // line creates the line of a kind for a script. base is the decision without this line. A run without a script
 // fingerprint was submitted without a script. Its key does not identify the program, so such a run gets no line.
 //
-// If the user has complete runs of her own and there is a site line, she gets a user line even if both lines agree,
-// because other users' runs may change or remove the site line.
+// If there is a site line and the user has complete runs, the user gets a user line even if both lines agree, because
+// other users' runs may change or remove the site line.
 func (d *decider) line(kind predict.Level, w repo.Script, base decision) error {
 	name := lineName(kind, w.JobKeys)
 	if _, seen := d.now[name]; seen || w.Fingerprint == "" {

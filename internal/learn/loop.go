@@ -12,7 +12,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// idle determines the minimum pause of a Loop, as a multiple of the duration of its last pass. A pass takes 3 s for a
+// idle is the minimum pause of a Loop, as a multiple of the duration of its last pass. A pass takes 3 s for a
 // repository with 100,000 runs of 5,000 keys.
 const idle = 10
 

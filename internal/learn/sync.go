@@ -27,8 +27,8 @@ const (
 	// slurmdbd reads all jobs of a query before it replies.
 	page, largestPage = 24 * time.Hour, 32 * 24 * time.Hour
 	fewJobs           = 5000
-	// Some jobs and some summaries reach slurmdbd late: a node that cannot write a summary retries for 30 days. Each
-	// sync therefore reads the last hour before the previous sync again. Once a day it also reads the last 30 days
+	// Some jobs and some summaries reach slurmdbd late, because a node that cannot write a summary retries for 30 days.
+	// Each sync therefore reads the last hour before the previous sync again. Once a day it also reads the last 30 days
 	// again.
 	overlap, deepOverlap = time.Hour, 30 * 24 * time.Hour
 	deepEvery            = 24 * time.Hour
@@ -37,8 +37,8 @@ const (
 	clocks = time.Hour
 )
 
-// noteSynced and noteDeep are the names of notes in the repository, both in Unix seconds: the time up to which
-// everything was read, and the time of the last sync that read 30 days again.
+// noteSynced and noteDeep are the names of notes in the repository, both in Unix seconds: the time up to which all
+// records were read, and the time of the last sync that read 30 days again.
 const noteSynced, noteDeep = "synced", "synced deep"
 
 // Synced is the result of Sync.
@@ -104,7 +104,7 @@ func Sync(
 }
 
 // due returns the time from which a sync must read, and whether that includes the last 30 days. If the clock was set
-// back, the sync reads more, never less.
+// back, the sync reads more records, never fewer.
 func due(r *repo.Repo, synced, now time.Time) (from time.Time, deep bool, err error) {
 	if synced.IsZero() {
 		return now.Add(-first), true, nil

@@ -129,9 +129,9 @@ func ReadTable(path string) (Table, error) {
 	return Table{t.gpuModels(), t.fallback, t.decided}, err
 }
 
-// Own returns the profile of the administrator's line that takes precedence over a prediction at this level, or an
-// empty string. A line for the key takes precedence over all predictions, a line for the user's script fingerprint over
-// all predictions except ByKey, and a site line over BySite and Unknown.
+// Own returns the profile of the administrator's line that takes precedence over a prediction at this level, or "" if
+// there is no such line. A line for the key takes precedence over all predictions, a line for the user's script
+// fingerprint over all predictions except ByKey, and a site line over BySite and Unknown.
 func (t Table) Own(job repo.JobKeys, level predict.Level) string {
 	for _, kind := range predict.Levels {
 		if own, ok := t.decided[lineName(kind, job)]; ok {

@@ -31,7 +31,7 @@ type Intent struct {
 	Job         uint32
 }
 
-// The values of Intent.Op.
+// These constants are the values of Intent.Op.
 const (
 	OpCreate  = "create"
 	OpDestroy = "destroy"
@@ -56,7 +56,7 @@ func (l *Ledger) Meta(key string) (string, error) {
 	return v, err
 }
 
-// SetMeta stores a value under key. It writes nothing if the same value is already stored, so that an agent can start
+// SetMeta stores a value under key. It does not write if the same value is already stored, so that an agent can start
 // on a full disk.
 func (l *Ledger) SetMeta(key, value string) error {
 	if has, err := l.Meta(key); err == nil && has == value && value != "" {
@@ -74,7 +74,8 @@ func (l *Ledger) Writable() error {
 	return l.SetMeta("tried", time.Now().Format(time.RFC3339Nano))
 }
 
-// Clear removes all instances, leases, intents and former users, because none of them exists after a reboot.
+// Clear removes all instances, leases, intents and former users. The agent calls it after a reboot, because none of
+// them exists any more.
 func (l *Ledger) Clear() error {
 	return l.db.Exec("DELETE FROM instance; DELETE FROM lease; DELETE FROM intent; DELETE FROM former")
 }

@@ -2,8 +2,8 @@ package mig
 
 import "math"
 
-// budget counts the resources, other than units, that instances share: compute slices first, and the media engines
-// after them. Copy engines are left out: on every GPU model of the tables, the compute slices are the stricter limit.
+// budget counts the resources, other than units, that instances share: first the compute slices, then the media
+// engines. Copy engines are left out: on every GPU model of the tables, the compute slices are the stricter limit.
 type budget [5]int
 
 func needs(p Profile) budget {
@@ -98,7 +98,7 @@ func (b *Model) take(r room, i int) room {
 	return b.prune(r)
 }
 
-// prune removes the open placements of profiles for which too few shared resources are left.
+// prune removes the open placements of profiles for which too few shared resources remain.
 func (b *Model) prune(r room) room {
 	for p, of := range b.ofProfile {
 		if r.open&of != 0 && !r.left.covers(b.need[p]) {

@@ -6,7 +6,7 @@ import "slices"
 // GPU models of the tables, with all variants, have about 20,000 layouts, which are computed in 2 ms.
 type futures struct{ layouts, maximal []Layout }
 
-// enumerate visits each layout once, because it adds placements in ascending order only.
+// enumerate visits each layout once, because it adds placements only in ascending order.
 func (b *Model) enumerate() futures {
 	var f futures
 	var visit func(r room, from Layout)
@@ -29,7 +29,8 @@ func (b *Model) enumerate() futures {
 // list.
 func (b *Model) Layouts() []Layout { return b.futures().layouts }
 
-// Maximal returns the layouts beside which nothing more fits, in ascending order. The caller must not change the list.
+// Maximal returns the layouts beside which no further instance fits, in ascending order. The caller must not change the
+// list.
 func (b *Model) Maximal() []Layout { return b.futures().maximal }
 
 // Reach returns the number of maximal layouts that contain l, which is the number of ways in which the GPU can still be
@@ -62,7 +63,7 @@ func (b *Model) MaximalBeside(blocked uint64) []Layout {
 // CC returns the number of placements, over all profiles, that still fit beside l (configuration capability of GRMU).
 func (b *Model) CC(l Layout) int { return b.Open(l, 0).Count() }
 
-// Containing returns how many layouts of a set contain l. This number is the reach of l in the set.
+// Containing returns the number of layouts of a set that contain l. This number is the reach of l in the set.
 func Containing(set []Layout, l Layout) int {
 	n := 0
 	for _, m := range set {

@@ -144,8 +144,9 @@ func (b *Model) ProfileIndex(name string) (int, bool) {
 
 // EquivalentProfile returns the smallest profile of b at least as large as name, which may be a profile of another GPU
 // model. If b has the profile name, the result is name itself. Otherwise the result is the smallest plain profile whose
-// name states at least as many compute slices and as much memory. Variants of other GPU models have no equivalent. Only
-// profiles with a placement in the set of are considered. The second result is false if there is no such profile.
+// name states at least as many compute slices and as much memory. Variants of other GPU models have no equivalent.
+// EquivalentProfile considers only profiles with a placement in the set that is passed as of. The second result is
+// false if there is no such profile.
 func (b *Model) EquivalentProfile(name string, of Layout) (string, bool) {
 	if p, ok := b.ProfileIndex(name); ok && b.ofProfile[p]&of != 0 {
 		return name, true

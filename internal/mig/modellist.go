@@ -24,7 +24,8 @@ var models = sync.OnceValue(func() []*Model {
 // tables serve simulation, tests and the emulator.
 func Models() []*Model { return slices.Clone(models()) }
 
-// ModelByName returns a GPU model of the tables by name, such as A100-40GB, in any case. The error lists the names.
+// ModelByName returns the GPU model of the tables with this name, such as A100-40GB. Upper and lower case are
+// equivalent. The error lists the names.
 func ModelByName(name string) (*Model, error) {
 	var known []string
 	for _, b := range models() {

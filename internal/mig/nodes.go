@@ -20,7 +20,7 @@ type Node struct {
 	Layout Layout
 	Open   Layout // the placements that fit beside it
 	Units  int    // free units: neither taken nor blocked
-	// Compute is the number of compute slices that are left.
+	// Compute is the number of free compute slices.
 	Compute int
 	// Reach is the number of maximal layouts that contain the layout (future configuration reachability of MIGPro).
 	Reach int
@@ -111,11 +111,11 @@ func (n *Node) Table() *Table { return n.table }
 // With returns the node with placement i added, which must be open.
 func (n *Node) With(i int) *Node { return &n.table.nodes[n.next[i]] }
 
-// Placeable returns how many further instances of profile p, an index in Profiles, fit together.
+// Placeable returns the number of further instances of profile p, an index in Profiles, that fit together.
 func (n *Node) Placeable(p int) int { return int(n.placeable[p]) }
 
-// Ideal returns how many instances of profile p would fit if only the number of free compute slices and units counted,
-// not their position (FragAware).
+// Ideal returns the number of instances of profile p that would fit if only the number of free compute slices and units
+// counted, not their position (FragAware).
 func (n *Node) Ideal(p int) int {
 	pr := n.table.Model.Profiles[p]
 	return min(n.Compute/pr.Compute, n.Units/pr.Size)

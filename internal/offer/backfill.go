@@ -2,7 +2,8 @@ package offer
 
 import "slices"
 
-// Depth limits how many waiting jobs a plan considers. The value is the default of bf_max_job_test (slurm.conf(5)).
+// Depth limits the number of waiting jobs that a plan considers. The value is the default of bf_max_job_test
+// (slurm.conf(5)).
 const Depth = 500
 
 // backfill places the first group of jobs behind the head of the queue that does not delay the head. It returns false
@@ -31,7 +32,7 @@ func (p *planner) backfill(head int) bool {
 	return false
 }
 
-// searches records the failed searches for jobs that need several slices, by the index of the first job.
+// searches records the failed searches for groups of jobs that need several slices, by the index of the first job.
 type searches map[int]*search
 
 // search records the last failed search for a group of jobs, and the number of searches for the group.
@@ -46,9 +47,9 @@ type search struct {
 // times per plan.
 const maxSearches = 8
 
-// again reports whether to search for spots for a group of jobs, and records the search. It returns false if the same
-// search has failed before, since even fewer spots are free now. It also returns false after maxSearches searches. Each
-// plan starts with new counts.
+// again reports whether a plan should search for spots for a group of jobs, and records the search. It returns false if
+// the same search has failed before, since even fewer spots are free now. It also returns false after maxSearches
+// searches. Each plan starts with new counts.
 func (t searches) again(k int, jobs []*Job, r *Reservation) bool {
 	if len(jobs) == 1 && jobs[0].slices() == 1 {
 		return true

@@ -73,8 +73,8 @@ func (c *Cluster) offerable(s Spot) bool {
 	return c.Pool.GPU(s.GPU).Offerable.Has(s.Placement)
 }
 
-// choose asks the policy to place the profile, then its equivalent profiles on other GPU models, until one of them can
-// start now. If none can start now, it returns the first result that is not Nowhere.
+// choose asks the policy to place the profile, then its equivalent profiles on other GPU models, until one of these can
+// start now. If none of them can start now, choose returns the first result that is not Nowhere.
 func (c *Cluster) choose(s *place.Situation, w Want, runs float64) (choice place.Choice) {
 	for _, name := range append([]string{w.Profile}, w.Alternatives...) {
 		next := c.Policy.Choose(s, place.Request{Profile: name, Duration: runs})
@@ -88,7 +88,7 @@ func (c *Cluster) choose(s *place.Situation, w Want, runs float64) (choice place
 	return choice
 }
 
-// chooseOnNodes asks the policy where to place a one-slice job that can run on some nodes only.
+// chooseOnNodes asks the policy where to place a one-slice job that can run only on some nodes.
 func (c *Cluster) chooseOnNodes(j *Job) place.Choice {
 	p := c.part(c.nodesNow(j))
 	s := c.Situation
@@ -158,8 +158,8 @@ func (c *Cluster) situationOn(gpus []int) place.Situation {
 	return s
 }
 
-// findSeveral finds spots for all slices of a job with several slices, or for none. It uses the fullest nodes on which
-// the job's share fits.
+// findSeveral finds spots for all slices of a job with several slices, or returns no spots. It uses the fullest nodes
+// on which the job's share fits.
 func (c *Cluster) findSeveral(j *Job) (all []Spot) {
 	nodes := c.nodesNow(j)
 	free := make([]int, len(c.Nodes))
@@ -206,7 +206,7 @@ func (c *Cluster) nodesOf(j *Job) []int {
 	return all
 }
 
-// nodesNow returns the nodes on which a job lacks at most slices.
+// nodesNow returns the nodes on which a job lacks at most the slices, and no other resources.
 func (c *Cluster) nodesNow(j *Job) []int { return without(c.nodesOf(j), j.DeferredNodes) }
 
 // without removes some nodes from a list. It changes the list.
@@ -221,7 +221,7 @@ func without(nodes, some []int) []int {
 	return slices.DeleteFunc(nodes, func(n int) bool { return n >= 0 && n < len(out) && out[n] })
 }
 
-// findTogether finds spots on the given GPUs for all slices that a job wants on one node, or for none.
+// findTogether finds spots on the given GPUs for all slices that a job wants on one node, or returns no spots.
 func (c *Cluster) findTogether(gpus []int, j *Job) (all []Spot) {
 	s := c.situationOn(gpus)
 	for _, w := range c.bySize(j.Wants) {

@@ -5,8 +5,8 @@ import "slices"
 // demand maps a profile and a node to the smallest number of slices per node for which an earlier job waits.
 type demand map[wanted]int
 
-// wanted is a profile on a node, under the name that is offered. If the node is everywhere, it is a profile on any
-// node.
+// wanted is a profile on a node, under the name that is offered. If the node is everywhere, wanted is the profile on
+// any node.
 type wanted struct {
 	profile string
 	node    int
@@ -78,7 +78,7 @@ func (d demand) least(profile string, node int) int {
 	return min(here, anywhere)
 }
 
-// Offered returns how many slices of a profile a plan offers on a node.
+// Offered returns the number of slices of a profile that a plan offers on a node.
 func (c *Cluster) Offered(plan *Plan, profile string, node int) (n int) {
 	for _, g := range c.Nodes[node] {
 		b := c.Pool.GPU(g).Model

@@ -6,8 +6,8 @@ import (
 	"caelum/internal/place"
 )
 
-// FindAll finds spots for all of the jobs, which start together, or for none. If there are several jobs, each job gets
-// separate nodes, and the policy chooses the spots on these nodes.
+// FindAll finds spots for all of the jobs, which start together, or returns no spots. If there are several jobs, each
+// job gets separate nodes, and the policy chooses the spots on these nodes.
 func (c *Cluster) FindAll(jobs []*Job, r *Reservation) (all [][]Spot, why place.Choice) {
 	if len(jobs) > 1 {
 		return c.AssignNodes(jobs, alike(jobs, func(j *Job, n int) []Spot {
@@ -44,8 +44,8 @@ func alike[T any](jobs []*Job, find func(j *Job, n int) T) func(k, n int) T {
 
 // AssignNodes assigns disjoint sets of nodes to the jobs, provided that slurmctld would start them there, and returns
 // the spots of each job. The first job gets the first nodes that leave enough nodes for the other jobs, and so on. room
-// returns the spots of the k-th job on a node, or nil if there are none. AssignNodes calls room once for each job and
-// node. A job with OutsideCluster gets the nodes that the other jobs do not use. The result is nil if no such
+// returns the spots of the k-th job on a node, or nil if the job does not fit. AssignNodes calls room once for each job
+// and node. A job with OutsideCluster gets the nodes that the other jobs do not use. The result is nil if no such
 // assignment exists.
 func (c *Cluster) AssignNodes(jobs []*Job, room func(k, n int) []Spot) [][]Spot {
 	m := matching{rooms: make([][]int, len(jobs)), holder: slices.Repeat([]int{vacant}, len(c.Nodes))}
@@ -87,8 +87,8 @@ func (c *Cluster) AssignNodes(jobs []*Job, room func(k, n int) []Spot) [][]Spot 
 	return all
 }
 
-// matching assigns nodes to jobs, each node to at most one job. For each assigned node, its methods visit the candidate
-// nodes of every job at most once.
+// matching assigns nodes to jobs, each node to at most one job. For each assigned node, the methods of matching visit
+// the candidate nodes of every job at most once.
 type matching struct {
 	rooms  [][]int // by job: the nodes on which its slices fit, ascending
 	holder []int   // by node: the job to which the node is assigned, or vacant or settled
@@ -119,8 +119,9 @@ func (m *matching) augment(k int, seen []bool) bool {
 	return false
 }
 
-// settle assigns the first nodes that leave enough nodes for the other jobs to the k-th job for good, up to need nodes.
-// Unless extra is set, the job already has this number of nodes, and gives up one of them for each node that it keeps.
+// settle finally assigns to the k-th job the first nodes that leave enough nodes for the other jobs, up to need nodes.
+// Unless extra is set, the job already has this number of nodes, and gives up one of these nodes for each node that it
+// keeps.
 func (m *matching) settle(k, need int, extra bool) (kept []int) {
 	seen := make([]bool, len(m.rooms))
 	for _, n := range m.rooms[k] {

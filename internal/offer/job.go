@@ -13,10 +13,10 @@ type Job struct {
 	Wants         []Want // the slices that the job needs on each of its nodes
 	Nodes         int    // the number of nodes; 0 counts as 1
 	EligibleNodes []int  // the nodes on which the job can run; nil: all
-	// DeferredNodes are the eligible nodes on which something other than slices keeps the job from starting now. The
+	// DeferredNodes are the eligible nodes on which the job lacks resources other than slices and cannot start now. The
 	// job is placed on other nodes if possible.
 	DeferredNodes []int
-	// NoOfferNodes are the nodes of DeferredNodes on which nothing is offered for the job until it can start.
+	// NoOfferNodes are the nodes of DeferredNodes on which no slices are offered for the job until it can start.
 	NoOfferNodes []int
 	// ReadyAt maps the other nodes of DeferredNodes to the time, in seconds, at which the resources that the job lacks
 	// are expected to be free. Until that time, the slices that are kept for the job are lent to jobs that end earlier.
@@ -91,7 +91,7 @@ func RequestedAs(wants []Want, profile string) string {
 	return profile
 }
 
-// nodes returns how many nodes the job needs.
+// nodes returns the number of nodes that the job needs.
 func (j *Job) nodes() int { return max(j.Nodes, 1) }
 
 func (j *Job) slices() (n int) {

@@ -6,12 +6,12 @@ import (
 	"caelum/internal/mig"
 )
 
-// This file keeps spots for a job that lacks something other than slices, such as CPUs or memory. The job's slices are
-// offered, so that slurmctld plans the other resources for the job. Meanwhile they are lent to jobs that end before
-// this job is expected to start.
+// This file keeps spots for a job that lacks resources other than slices, such as CPUs or memory. The job's slices are
+// offered, so that slurmctld plans the other resources for the job. Until then, the slices are lent to jobs that end
+// before this job is expected to start.
 
-// keep places a group of jobs that lacks something other than slices, and records that the group's spots are kept. It
-// returns false if it does not place the group. A plan keeps spots for one group only.
+// keep places a group of jobs that lacks resources other than slices, and records that the group's spots are kept. It
+// returns false if it does not place the group. A plan keeps spots for only one group.
 func (p *planner) keep(head int, group []*Job) bool {
 	if p.plan.Kept != nil ||
 		!slices.ContainsFunc(group, func(j *Job) bool { return len(j.DeferredNodes) > len(j.NoOfferNodes) }) {
@@ -24,8 +24,8 @@ func (p *planner) keep(head int, group []*Job) bool {
 	return placed
 }
 
-// ifReady returns copies of the jobs that treat the nodes with kept slices as if the jobs lacked nothing but slices
-// there.
+// ifReady returns copies of the jobs for which the nodes with kept slices count as nodes on which the jobs lack only
+// slices.
 func ifReady(jobs []*Job) []*Job {
 	all := make([]*Job, len(jobs))
 	for k := range jobs {
@@ -36,8 +36,8 @@ func ifReady(jobs []*Job) []*Job {
 	return all
 }
 
-// kept returns a reservation for jobs that were placed as ifReady returned them. Its field At is the time at which they
-// are expected to start.
+// kept returns a reservation for jobs that were placed as ifReady returned them. The field At of the reservation is the
+// time at which these jobs are expected to start.
 func (p *planner) kept(head int, group []*Job) *Reservation {
 	nodeOf := p.nodeOf()
 	r := &Reservation{Job: head, At: p.Now}
@@ -50,7 +50,7 @@ func (p *planner) kept(head int, group []*Job) *Reservation {
 	return r
 }
 
-// deferred reports whether one of these jobs cannot start now because it lacks something other than slices on too many
+// deferred reports whether one of these jobs cannot start now because it lacks resources other than slices on too many
 // nodes.
 func (c *Cluster) deferred(jobs []*Job) bool {
 	return slices.ContainsFunc(jobs, func(j *Job) bool {
@@ -66,7 +66,7 @@ func (c *Cluster) unreservable(jobs []*Job) bool {
 	})
 }
 
-// lendKept gives the kept spots to jobs that would otherwise wait and that end before the spots are needed. If it lends
+// lendKept lends the kept spots to jobs that would otherwise wait and that end before the spots are needed. If it lends
 // any of these spots, the jobs for which they were kept are removed from the plan.
 func (p *planner) lendKept() {
 	first, owners := Components(p.jobs, p.plan.Kept.Job)

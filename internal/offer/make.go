@@ -42,7 +42,7 @@ type planner struct {
 	plan   Plan
 	behind int               // how many of the jobs behind the placed job the policy considers
 	before map[int]place.GPU // the earlier state of the GPUs that have changed
-	// singletons contains the keys of the jobs that are already placed: see Job.SingletonKey.
+	// singletons contains the Job.SingletonKey of each job that is already placed.
 	singletons map[uint64]bool
 	searched   searches
 	passed     int // how many heads of the queue were skipped after a search for a reservation
@@ -118,8 +118,8 @@ func (p *planner) mustWait(head int, group []*Job) bool {
 	return true
 }
 
-// maxPassed limits how many jobs that lack something other than slices a plan skips after it has searched for a
-// reservation, since such a search may visit every node.
+// maxPassed limits the number of jobs that a plan skips, because they lack resources other than slices, after it has
+// searched for a reservation. Such a search may visit every node.
 const maxPassed = 32
 
 // place places all jobs of a group, or none, without delaying the reservation r, which may be nil. The first job of the
@@ -143,7 +143,7 @@ func (p *planner) place(k int, group []*Job, r *Reservation) (placed bool, why p
 	return true, why
 }
 
-// setBehind passes the jobs from the k-th on to the policy, as the jobs that wait behind.
+// setBehind passes the k-th job and all later jobs to the policy as the jobs that wait behind the placed job.
 func (p *planner) setBehind(k int) {
 	p.Behind = nil
 	for _, j := range p.jobs[k:] {

@@ -19,8 +19,8 @@ type Plan struct {
 	Spots [][]Spot
 	// Reserved is the reservation for the first job that has to wait, or nil if no job has to wait.
 	Reserved *Reservation
-	// Kept describes the spots that are kept for a job that lacks something other than slices, and the time until which
-	// they are lent. It is nil if no spots are kept.
+	// Kept describes the spots that are kept for a job that lacks resources other than slices, and the time until which
+	// these spots are lent. It is nil if no spots are kept.
 	Kept *Reservation
 }
 
@@ -72,9 +72,9 @@ func (p Plan) Check(gpus []place.GPU) error {
 	return nil
 }
 
-// Pack finds, for each job, placements that satisfy all demands together beside the busy placements. It is needed after
-// a restart, when jobs hold slices that an earlier plan offered and that plan is lost. It returns false only if no such
-// placements exist ([place.Pack]).
+// Pack finds, for each job, placements that satisfy all demands together beside the busy placements. Pack is needed
+// after a restart, when jobs hold slices of an earlier plan that is lost. It returns false only if no such placements
+// exist ([place.Pack]).
 func Pack(gpus []place.GPU, demands []*Job) (map[uint32][]Spot, bool) {
 	largest := NewCluster(nil, gpus)
 	var jobs []uint32

@@ -110,9 +110,9 @@ func (s *speculation) choose() map[int]int {
 	return preferred
 }
 
-// fill returns the placements to offer on a GPU. Among all ways to fill the GPU, it takes the one whose profiles are
-// worth most. Ties are broken by the number of maximal layouts that are still reachable after one of the placements has
-// started, then by the number of idle instances that are reused.
+// fill returns the placements to offer on a GPU. Among all ways to fill the GPU, fill chooses the way with the highest
+// total value of the profiles. Ties are broken by the number of maximal layouts that are still reachable after one of
+// the placements has started, then by the number of idle instances that are reused.
 func (s *speculation) fill(k int, g place.GPU) (best mig.Layout) {
 	b, taken := g.Model, g.Busy
 	room := b.Open(taken, g.Blocked) & g.Offerable
@@ -168,7 +168,7 @@ func (s *speculation) fill(k int, g place.GPU) (best mig.Layout) {
 	return best
 }
 
-// elsewhere reports whether a profile is offered on another node, or the policy would place it on another node.
+// elsewhere reports whether a profile is offered on another node, or whether the policy would place it there.
 func (s *speculation) elsewhere(profile string, node int) bool {
 	if at, ok := s.best[profile]; ok {
 		return s.nodeOf[at.GPU] != node
@@ -177,7 +177,7 @@ func (s *speculation) elsewhere(profile string, node int) bool {
 	return ok && home != node
 }
 
-// worth returns the worth of placements of a profile on a GPU, at most 1. The worth is lower if the profile is already
+// worth returns the value of placements of a profile on a GPU, at most 1. The value is lower if the profile is already
 // offered on another GPU, or if the policy would place it on another GPU.
 func (s *speculation) worth(profile string, gpu int, placements mig.Layout) float64 {
 	elsewhere := s.on[profile]

@@ -10,13 +10,13 @@ import (
 // GPU is the state of one GPU.
 type GPU struct {
 	Model *mig.Model
-	// Busy are the placements that are taken: leased, pending for a job that slurmctld has started, or in use by
-	// something other than Caelum.
+	// Busy are the placements that are taken: leased, pending for a job that slurmctld has started, or in use by other
+	// programs.
 	Busy mig.Layout
 	// Blocked is the mask of the units that are occupied by an instance that cannot be destroyed, or that matches no
 	// placement of this GPU model.
 	Blocked uint64
-	// Idle are the instances without a lease. Reusing an idle instance costs nothing, and an idle instance may be
+	// Idle are the instances without a lease. The reuse of an idle instance has no cost, and an idle instance may be
 	// destroyed when its units are needed. Busy and Idle do not overlap, and together they are a legal layout.
 	Idle mig.Layout
 	// Ends contains, for each placement, the time at which its busy instance is expected to end, in seconds, or +Inf if
@@ -83,7 +83,7 @@ func (m Acquisition) of(possible, carve, idle mig.Layout) mig.Layout {
 	}
 }
 
-// AcquisitionOf returns how placement i can be acquired, or false if it cannot be acquired.
+// AcquisitionOf returns the way in which placement i can be acquired, or false if it cannot be acquired.
 func (g GPU) AcquisitionOf(i int) (Acquisition, bool) {
 	for m := range endOfAcquisitions {
 		if g.AcquiredBy(m, g.Model.Placements[i].Profile).Has(i) {

@@ -1,6 +1,7 @@
 package place
 
-// Inputs tells which parts of a [Situation] a policy uses besides the pool. A caller can leave the other parts unset.
+// Inputs lists the parts of a [Situation] that a policy uses in addition to the pool. A caller can leave the other
+// parts unset.
 type Inputs struct {
 	Ends    bool // when the busy instances are expected to end
 	Weights bool

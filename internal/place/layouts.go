@@ -19,8 +19,8 @@ func bestFit(g *Group, i int) cost {
 	return cost{float64(n.Units), -float64(n.CC)}
 }
 
-// mostReach keeps the largest reach of all GPUs together: see the package comment. Equal ratios of whole numbers are
-// equal as floating-point numbers, so ties are recognised.
+// mostReach keeps the largest reach of all GPUs together, as the package comment explains. Equal ratios of whole
+// numbers are equal as floating-point numbers, so ties are recognised.
 func mostReach(g *Group, i int) cost {
 	n := g.Node.With(i)
 	return cost{-float64(n.Reach) / float64(g.Node.Reach), float64(g.Node.CC - n.CC)}
@@ -44,9 +44,9 @@ func leastLost(g *Group, i int, weights []float64) cost {
 // differ between layouts.
 const fragStep = 1e-9
 
-// FragAware prefers the GPUs whose load is below the threshold. Among these, or otherwise among the rest, it takes the
-// placement that leaves its GPU least fragmented. Ties go to the cheaper acquisition (arXiv 2512.16099). Load is the
-// share of a GPU's units that is busy.
+// FragAware prefers the GPUs whose load is below the threshold. Among these GPUs, or among all other GPUs if the
+// instance fits on none of these, it takes the placement that leaves its GPU least fragmented. Ties go to the cheaper
+// acquisition (arXiv 2512.16099). Load is the share of a GPU's units that is busy.
 type FragAware struct{ Threshold float64 }
 
 func (FragAware) with(share float64) Policy { return FragAware{Threshold: share} }

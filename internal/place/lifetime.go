@@ -8,9 +8,9 @@ const unknownDuration = 1e7
 
 func (r Request) duration() float64 { return min(r.Duration, unknownDuration) }
 
-// maxMeanDurations limits how much of a duration counts, in mean durations of recent jobs. With qla, the values 1, 2
-// and 4 differ little. Without this limit, the mean waits with lifetime are 6% longer if three of ten jobs have no time
-// limit (load 0.7 and 0.85, seeds 1 to 3).
+// maxMeanDurations limits the part of a duration that counts, in mean durations of recent jobs. With qla, the values 1,
+// 2 and 4 differ little. Without this limit, the mean waits with lifetime are 6% longer if three of ten jobs have no
+// time limit (load 0.7 and 0.85, seeds 1 to 3).
 const maxMeanDurations = 2.0
 
 // counted returns the part of a request's duration that counts, in seconds: at most maxMeanDurations times the recent

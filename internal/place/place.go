@@ -29,7 +29,7 @@ type Situation struct {
 	// Ordered means that no job starts before the jobs in front of it, as in a FIFO queue. Only then may a policy hold
 	// a job: with backfill the jobs behind a held job start first.
 	Ordered bool
-	// Behind are the requests that wait behind the one to be placed, in order.
+	// Behind are the requests that wait behind the request to be placed, in order.
 	Behind []Request
 }
 
@@ -54,7 +54,7 @@ type Policy interface {
 	Choose(s *Situation, r Request) Choice
 }
 
-// Reach keeps the largest reach of all GPUs together: see the package comment.
+// Reach is the policy that keeps the largest reach of all GPUs together. The package comment explains this policy.
 var Reach Policy = byLayout(mostReach)
 
 // DefaultPolicy is the name of the policy that agents use if the configuration names no other. docs/results.md, "The
@@ -148,8 +148,8 @@ func (c candidate) choice() Choice {
 	return Choice{Here, c.gpu, c.placement}
 }
 
-// each calls visit for every group and placement of the profile that can be acquired in the cheapest way that is
-// available on any GPU. It skips groups for which admitted returns false. If admitted is nil, it visits all groups.
+// each calls visit for every group and placement of the profile that can be acquired in the cheapest way available on
+// any GPU. It skips groups for which admitted returns false. If admitted is nil, it visits all groups.
 func (p *Pool) each(profile string, admitted func(*Group) bool, visit func(g *Group, placement int)) {
 	for m := range endOfAcquisitions {
 		found := false

@@ -8,7 +8,7 @@ import (
 )
 
 // Pool is a list of GPUs, whose models may differ. GPUs with the same contents form a group. A large cluster has
-// thousands of GPUs but only hundreds of layouts, so costs that depend on the layout alone are computed once for each
+// thousands of GPUs but only hundreds of layouts, so costs that depend only on the layout are computed once for each
 // group. A Pool is not safe for concurrent use.
 type Pool struct {
 	gpus   []member
@@ -59,7 +59,7 @@ type Group struct {
 	index int        // index among the groups of the GPU model
 }
 
-// NewPool returns a pool of GPUs. A GPU without a GPU model is in no group: nothing can be placed on it.
+// NewPool returns a pool of GPUs. A GPU without a GPU model is in no group, and no instance can be placed on it.
 func NewPool(gpus []GPU) *Pool {
 	p := &Pool{groups: map[contents]*Group{}, gpus: make([]member, len(gpus))}
 	for k, g := range gpus {
@@ -169,7 +169,7 @@ func (p *Pool) of(model *mig.Model) *modelGroups {
 	return &p.models[len(p.models)-1]
 }
 
-// has reports whether a placement of the profile is free on any GPU.
+// has reports whether a placement of the profile fits beside the busy instances of any GPU.
 func (p *Pool) has(profile string) bool {
 	for _, b := range p.models {
 		k, ok := b.model.ProfileIndex(profile)
@@ -186,7 +186,7 @@ func (g *Group) AcquiredBy(m Acquisition, p int) mig.Layout {
 	return m.of(g.Node.Open&g.Model.OfProfile(p), g.both.Open, g.Idle)
 }
 
-// acquisitionOf returns how placement i of profile p, which must be possible, can be acquired.
+// acquisitionOf returns the way in which placement i of profile p can be acquired. The placement must be possible.
 func (g *Group) acquisitionOf(i, p int) Acquisition {
 	switch {
 	case g.Idle.Has(i):

@@ -65,8 +65,8 @@ const (
 	qlaWaitPrice  = 300.0 // the price of one second of waiting for a job behind the head, in the choice of its slot
 	// qlaAcquisitionPrice is the price of each step from reuse to carve to reclaim, in unit-seconds.
 	qlaAcquisitionPrice = 1.0
-	// qlaHold limits how long a hold may last, in recent mean durations. With 0.1 the waits are longer; without a limit
-	// they are not shorter.
+	// qlaHold limits the duration of a hold, in recent mean durations. With 0.1, the waits are longer. Without a limit,
+	// the waits are not shorter.
 	qlaHold = 0.5
 )
 

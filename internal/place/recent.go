@@ -8,7 +8,7 @@ type Recent struct {
 	weights *Weights // the result of Weights; nil: it has to be computed
 }
 
-// recentKept limits how many requests are kept.
+// recentKept limits the number of stored requests.
 const recentKept = 200
 
 // Add records a request.
@@ -22,7 +22,7 @@ func (r *Recent) Add(request Request) {
 	r.next = (r.next + 1) % recentKept
 }
 
-// Weights returns how often each profile was requested.
+// Weights returns the frequency with which each profile was requested.
 func (r *Recent) Weights() *Weights {
 	if r.weights == nil {
 		w := map[string]float64{}

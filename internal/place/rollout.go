@@ -8,8 +8,8 @@ import (
 	"caelum/internal/mig"
 )
 
-// simState is the state of a simulation: the GPUs of a situation in a form that is fast to change. Each pool keeps one
-// simState, so that a decision allocates no memory.
+// simState is the state of a simulation. It contains the GPUs of a situation in a form that can be changed quickly.
+// Each pool keeps one simState, so that a decision allocates no memory.
 type simState struct {
 	now      float64
 	gpus     []gpuState
@@ -18,7 +18,7 @@ type simState struct {
 	first    []float64 // by GPU and profile: the least F of its slots
 	simFirst []float64 // the copy of first that a rollout changes
 
-	// Rollouts differ little. When a job is placed at the same time as in an earlier rollout, most GPUs are unchanged.
+	// Rollouts differ little. If a job is placed at the same time as in an earlier rollout, most GPUs have not changed.
 	// version identifies the changes of each GPU since the beginning of the rollout. bestSlots caches, for each job and
 	// GPU, the best slot that was found for a version and a time.
 	version   []uint64

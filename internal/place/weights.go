@@ -2,8 +2,8 @@ package place
 
 import "caelum/internal/mig"
 
-// Weights contains how often each profile was requested, in any unit. A profile without an entry was not requested.
-// Weights is not safe for concurrent use.
+// Weights contains the relative frequency of requests for each profile, in any unit. A profile without an entry was not
+// requested. Weights is not safe for concurrent use.
 type Weights struct {
 	asked map[string]float64
 	on    []modelWeights

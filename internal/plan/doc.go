@@ -14,8 +14,9 @@
 //
 // Two agents that read slurmctld at different times may make different plans. The slices of a job may then be offered
 // on two nodes, or on no node, until one of the two agents reads slurmctld again. This can delay a job, but never
-// causes a conflict over a slice: a node can carve everything that it offers, whatever the other nodes do. An agent
-// publishes every change of its node's state. The watcher then notifies the agents whose offers differ from the plan.
+// causes a conflict over a slice, because a node can carve all slices that it offers, independently of other nodes. An
+// agent publishes every change of its node's state. The watcher then notifies the agents whose offers differ from the
+// plan.
 //
 // An agent that hangs or cannot reach slurmctld does not follow the plan. Jobs that are planned on its node never
 // start, so the other agents leave the node out of their plans after a while ([Unresponsive]). A plan never includes

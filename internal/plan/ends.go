@@ -39,8 +39,8 @@ func runningOn(jobs []slurm.Job, now time.Time) map[string][]running {
 	return on
 }
 
-// maxSlices limits how many slices of a job are counted on a node, because users choose this number in their requests.
-// 16 GPUs hold at most 112 slices.
+// maxSlices limits the number of slices that are counted for a job on a node, because users choose this number in their
+// requests. 16 GPUs hold at most 112 slices.
 const maxSlices = 112
 
 // fillEnds sets the expected ends of a node's busy slices from the jobs on the node, if the node's text does not

@@ -62,8 +62,8 @@ func (e *Explanation) set(v Verdict, format string, args ...any) bool {
 	return true
 }
 
-// Explain returns why the job with this id waits, according to the plan that the agents make from the same snapshot.
-// The error is slurm.ErrNoJob if the snapshot does not contain the job.
+// Explain returns the reason why the job with this id waits, according to the plan that the agents make from the same
+// snapshot. The error is slurm.ErrNoJob if the snapshot does not contain the job.
 func Explain(snapshot Snapshot, policy place.Policy, id uint32) (Explanation, error) {
 	k := slices.IndexFunc(snapshot.Queue.All, func(j slurm.Job) bool { return j.ID == id })
 	if k < 0 {

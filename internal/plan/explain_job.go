@@ -194,7 +194,8 @@ func unreadyComponent(snapshot Snapshot, w slurm.Waiting) *slurm.Waiting {
 	return nil
 }
 
-// components returns the start of a sentence about these ended components of a het job: their job ids and the verb.
+// components returns the beginning of a sentence about these ended components of a het job, with their job ids and the
+// verb.
 func components(ids []uint32) string {
 	text := make([]string, len(ids))
 	for k, id := range ids {

@@ -198,8 +198,8 @@ func (x *inPlan) explainBehind(e *Explanation, spots []offer.Spot) {
 	}
 }
 
-// explainLacking explains a job whose slices are free in the pool, but which lacks something other than slices there.
-// It returns false if this does not apply to the job.
+// explainLacking explains a job whose slices are free in the pool, but which lacks other resources on those nodes. It
+// returns false if this does not apply to the job.
 func (x *inPlan) explainLacking(e *Explanation) bool {
 	j := *x.Jobs[x.k]
 	if j.DeferredNodes == nil {

@@ -64,7 +64,8 @@ type described struct {
 // models holds one *mig.Model for each description, because policies compare GPU models by pointer.
 var models sync.Map
 
-// maxModels limits how many descriptions are kept. A cluster has only a few, but an administrator can write any text.
+// maxModels limits the number of stored descriptions. A cluster has only a few GPU models, but an administrator can
+// write any text.
 const maxModels = 1000
 
 func modelOf(text string) (described, error) {

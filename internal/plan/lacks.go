@@ -11,7 +11,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// maxPause limits how long reservations are suspended for a user's jobs that lack CPUs or memory.
+// maxPause limits the time for which reservations are suspended for a user's jobs that lack CPUs or memory.
 //
 // If a job lacks CPUs or memory on a node where its slices are free, the slices are reserved only if the job is
 // expected to start within patience. While a reservation lasts, jobs that run longer cannot use the slices. The
@@ -52,7 +52,7 @@ func occupants(jobs []slurm.Job, now float64) map[string][]occupant {
 	return all
 }
 
-// setLacking records how the plan treats a job's slices on a member (an index) where the job lacks something other than
+// setLacking records how the plan treats a job's slices on a member (an index) where the job lacks resources other than
 // slices. Free slices are reserved if the job is expected to start there soon. Busy slices are reserved if the jobs
 // that hold slices there will release enough CPUs and memory when they end. CPUs and memory that other jobs release do
 // not count, because new jobs could take them before this job starts.
@@ -101,7 +101,8 @@ func set(times *map[int]float64, member int, at float64) {
 	(*times)[member] = at
 }
 
-// account records how long slices have been reserved for those jobs of a user that lacked something other than slices.
+// account records the time for which slices have been reserved for those jobs of a user that lacked resources other
+// than slices.
 type account struct {
 	kept  time.Duration
 	last  time.Time     // when slices were last reserved

@@ -11,14 +11,14 @@ import (
 // Unresponsive records the nodes that are behind the plan, which means that they have not published the offers that the
 // plan contains for them.
 type Unresponsive struct {
-	// Patience is how long a node may be behind the plan before it is left out.
+	// Patience is the time for which a node may be behind the plan before it is left out.
 	Patience time.Duration
 
 	behind map[string]lag
 }
 
-// Patience returns how long a node may be behind the plan before other agents leave it out. The time is two polls plus
-// 5 s. An agent may poll rarely because a watcher notifies it of changes, so a poll counts as 15 s at most.
+// Patience returns the time for which a node may be behind the plan before other agents leave it out. The time is two
+// polls plus 5 s. An agent may poll rarely because a watcher notifies it of changes, so a poll counts as 15 s at most.
 func Patience(poll time.Duration) time.Duration {
 	return 2*min(poll, 15*time.Second) + 5*time.Second
 }
@@ -36,7 +36,8 @@ func (l *Unresponsive) LeftOut(n slurm.Node, at time.Time) bool {
 	return ok && b.shows == shows(n) && at.Sub(b.since) > l.Patience
 }
 
-// Record records which nodes have not published the planned offers at this time. It ignores the node named but.
+// Record records the nodes that have not published the planned offers at this time. It ignores the node with the name
+// but.
 func (l *Unresponsive) Record(v *View, p offer.Plan, but string, at time.Time) {
 	if l.behind == nil {
 		l.behind = map[string]lag{}

@@ -11,7 +11,7 @@ import (
 )
 
 // If the slices of a job have been offered for the duration patience, and slurmctld has evaluated the job during this
-// time, the job lacks something that Caelum cannot see. The job then comes after all other jobs for the duration
+// time, the job waits for a reason that Caelum does not know. The job then comes after all other jobs for the duration
 // backTime. patience is 3 minutes because backfill may take minutes to reach a job.
 const (
 	patience = 3 * time.Minute

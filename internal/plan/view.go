@@ -23,8 +23,8 @@ type View struct {
 	firstLike []int                           // by member: the first member that has the same GPUs
 	emptyRoom map[string]map[int][]offer.Spot // by request and first member: where the slices fit on empty GPUs
 	// Jobs are the jobs that could start if their slices were offered, in slurmctld's order. Waiting contains the
-	// record of each. If one entry of the snapshot's Waiting stands for several pending array tasks, Jobs contains one
-	// job for each of these tasks.
+	// record of each job. If one entry of the snapshot's Waiting represents several pending array tasks, Jobs contains
+	// one job for each of these tasks.
 	Jobs    []*offer.Job
 	Waiting []slurm.Waiting
 }
@@ -156,7 +156,7 @@ func (v *View) Offers(p offer.Plan, member int) (offers []mig.Layout) {
 	return offers
 }
 
-// Counts returns how many slices a plan offers on a member under each profile name.
+// Counts returns the number of slices that a plan offers on a member under each profile name.
 func (v *View) Counts(p offer.Plan, member int) map[string]int {
 	n := map[string]int{}
 	for _, g := range v.Nodes[member] {

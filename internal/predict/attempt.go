@@ -78,7 +78,7 @@ func (r Run) OutOfMemory() bool {
 	return r.State == "FAILED" && r.promised() > 0 && r.PeakMiB >= nearlyFull*r.promised()
 }
 
-// since returns the attempts that begin with the n-th last complete attempt.
+// since returns the n-th last complete attempt and all later attempts.
 func since(all []attempt, n int) []attempt {
 	first := len(all)
 	for first > 0 && n > 0 {

@@ -12,9 +12,9 @@ import (
 const enough = 3
 
 // takes returns the run time on a number of compute slices, relative to the run time on one slice. The part of the time
-// during which one slice is busy is divided by the number of slices; the rest stays the same (Amdahl's law). The model
-// assumes that a script can use larger slices, so it errs towards larger slices: a script that keeps all of a small
-// slice busy is not necessarily twice as fast on two.
+// during which one slice is busy is divided by the number of slices. The other part stays the same (Amdahl's law). The
+// model assumes that a script can use larger slices, so it errs towards larger slices: a script that keeps all of a
+// small slice busy is not necessarily twice as fast on two.
 func takes(busy, slices float64) float64 { return 1 - busy + busy/slices }
 
 // busyOn returns the share of its run time for which a script would keep one compute slice busy. util is the share for

@@ -5,10 +5,11 @@ import (
 	"slices"
 )
 
-// Ends learns how long jobs run in relation to their stated duration, which is a time limit or a prediction. Users'
-// limits are several times too long, and a job that has already run longer than most other jobs is likely to continue.
-// The expected duration of a running job is therefore a mean over past jobs that ran at least as long, where run times
-// are ratios to the stated duration. The zero value has learned nothing and expects the stated duration.
+// Ends learns the ratio of the run times of jobs to their stated durations. A stated duration is a time limit or a
+// prediction. Users' limits are several times too long, and a job that has already run longer than most other jobs is
+// likely to continue. The expected duration of a running job is therefore a mean over past jobs that ran at least as
+// long, where run times are ratios to the stated duration. The zero value has recorded no jobs and expects the stated
+// duration.
 type Ends struct {
 	ratios    []float64 // ran / stated of the last finished jobs, a ring
 	next      int
@@ -59,8 +60,8 @@ func (e *Ends) Version() int { return e.updated }
 
 // Expect returns the expected total duration of a job that has run for ran seconds. stated is the job's stated
 // duration, or +Inf if there is none. Expect also returns the run time in seconds until which the result is valid,
-// provided that the job does not end earlier and nothing new is learned. A job that has run longer than all others is
-// expected to run for another quarter of its run time so far.
+// provided that the job does not end earlier and no other job is recorded. A job that has run longer than all recorded
+// jobs is expected to run for another quarter of its run time so far.
 func (e *Ends) Expect(stated, ran float64) (total, until float64) {
 	if math.IsInf(stated, 1) {
 		return stated, stated

@@ -26,15 +26,15 @@ type Site struct {
 	Margin float64
 	// Share means that other users' runs of the same script count for a user without such runs.
 	Share bool
-	// Users is the number of users who must have a complete run of a script before their runs count for others. 0 means
-	// 3.
+	// Users is the number of users who must have a complete run of a script before their runs count for other users. 0
+	// means 3.
 	Users int
-	// MaxSlowdown is how much longer, as a factor, a job may run than on the whole GPU. 0 means that there is no limit
-	// and only memory counts.
+	// MaxSlowdown is the longest acceptable run time of a job, as a multiple of its run time on the whole GPU. 0 means
+	// that there is no limit and only memory counts.
 	MaxSlowdown float64
 
-	// Window is how many complete runs count. If a run was certainly killed for memory, twice as many count. Quantile
-	// selects the margin among the changes between these runs. The value 0 means 5 and 0.15.
+	// Window is the number of complete runs that count. If a run was certainly killed for memory, twice as many runs
+	// count. Quantile selects the margin among the changes between these runs. The value 0 means 5 and 0.15.
 	Window   int
 	Quantile float64
 }

@@ -20,7 +20,7 @@ type Measured struct {
 // must fit within Deadline, in seconds. 0 means no deadline.
 type Goal struct{ Lambda, Deadline, Margin float64 }
 
-// Partition is a choice with its worth. A higher worth is better.
+// Partition is a choice. Worth is its value, the F of the DynaP method. A higher value is better.
 type Partition struct {
 	Measured
 	Worth float64
@@ -28,7 +28,7 @@ type Partition struct {
 
 // Partitions returns the choices of a profile for a model with these measurements, best first (the batch-aware choice
 // of DynaP). If batch is 0, Partitions also chooses the batch size. On each profile, choices are compared with the
-// largest batch that fits, the base. The worth of a choice is lambda times the share by which its step is shorter than
+// largest batch that fits, the base. The value of a choice is lambda times the share by which its step is shorter than
 // that of the base, plus (1 - lambda) times the share by which its throughput is higher. Measurements that do not fit
 // or that miss the deadline are left out. Among equal choices, the smallest profile comes first.
 func Partitions(b *mig.Model, all []Measured, batch int, g Goal) []Partition {

@@ -88,7 +88,7 @@ func tooLittle(runs []attempt) (most float64) {
 	return max(most, second(short))
 }
 
-// whyLarger returns the sentence Why for a need that results from runs with too little memory.
+// whyLarger returns the sentence for Need.Why if the need results from runs with too little memory.
 func whyLarger(runs []attempt) string {
 	var last attempt // the last run with too little memory, after the last complete run
 	for _, r := range runs {
@@ -108,7 +108,7 @@ func whyLarger(runs []attempt) string {
 	return "runs failed on smaller slices more than once, probably for lack of memory"
 }
 
-// whyPeak returns the sentence Why for a need that is a peak in MiB plus a margin, given as a share of the peak.
+// whyPeak returns the sentence for Need.Why if the need is a peak in MiB plus a margin, which is a share of the peak.
 func whyPeak(runs []attempt, complete int, peak, margin float64) string {
 	switch {
 	case len(runs) == 0:

@@ -27,16 +27,16 @@ type Run struct {
 	Start   int64   // when the job got its slices, in Unix seconds
 	Seconds float64 // how long the job had them
 
-	// Samples is how often the slices were sampled. If it is 0, the usage is unknown. PeakMiB is the highest memory in
-	// use on any of the slices. MedianMiB and HighMiB are the median and the 95% quantile over time, for the slice with
-	// the highest usage.
+	// Samples is the number of samples of the slices. If Samples is 0, the usage is unknown. PeakMiB is the highest
+	// memory in use on any of the slices. MedianMiB and HighMiB are the median and the 95% quantile over time, for the
+	// slice with the highest usage.
 	Samples                     int
 	PeakMiB, MedianMiB, HighMiB float64
 	// Util is the mean share of the slice's compute that was busy, from 0 to 1. It is -1 if the GPU does not report
 	// utilisation.
 	Util float64
-	// Processes is the largest number of processes on one of the slices in any sample. It is 0 if there were none or
-	// the number is unknown.
+	// Processes is the largest number of processes on one of the slices in any sample. It is 0 if there were no
+	// processes or the number is unknown.
 	Processes int
 
 	// State is the state of the job in Slurm, such as COMPLETED or FAILED. It is empty as long as the state is unknown.

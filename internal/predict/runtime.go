@@ -6,8 +6,8 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// timeWindow is how many complete runs count for run times and compute. It is larger than the window for memory,
-// because old run times do no harm.
+// timeWindow is the number of complete runs that count for run times and compute. It is larger than the window for
+// memory, because old run times do no harm.
 const timeWindow = 20
 
 // These constants describe the scatter of run times that is assumed before any runs exist: a standard deviation of the

@@ -17,12 +17,12 @@ type Movable func(at place.Spot) (job int, ok bool)
 const lessFrag = 1e-9
 
 // AfterDeparture returns the plan of FragAware after a job has left GPU k (arXiv 2512.16099). As long as a move reduces
-// fragmentation, it adds the move that leaves the least fragmentation. If the load of the GPU is at least the threshold
-// (0.4 in the policy), the GPU is busy, and instances move within it. Otherwise instances move to this GPU from busy
-// GPUs, as long as its load remains below the load of the source GPU, because moves should spread load. Fragmentation
-// is the sum over the GPUs concerned, so a move does not improve one GPU at the expense of another. A GPU counts as
-// busy as soon as its load reaches the threshold. An instance moves at most once. Ties prefer a placement with an idle
-// instance, then the lowest GPU and start.
+// fragmentation, AfterDeparture adds the move that leaves the least fragmentation. If the load of the GPU is at least
+// the threshold (0.4 in the policy), the GPU is busy, and instances move within it. Otherwise instances move to this
+// GPU from busy GPUs, as long as its load remains below the load of the source GPU, because moves should spread load.
+// Fragmentation is the sum over the GPUs concerned, so a move does not improve one GPU at the expense of another. A GPU
+// counts as busy as soon as its load reaches the threshold. An instance moves at most once. Ties prefer a placement
+// with an idle instance, then the lowest GPU and start.
 func AfterDeparture(pool *place.Pool, k int, threshold float64, movable Movable) Plan {
 	if pool.GPU(k).Model == nil {
 		return nil

@@ -10,7 +10,7 @@
 //	Consolidate      moves one of two half-full GPUs to the other (GRMU)
 //
 // The package is pure: it takes the state of the GPUs and returns a plan. It never carries out a plan on a GPU, and it
-// never places a job that fits (package place does). No daemon uses it yet.
+// never places a job that fits (package place does). No daemon uses this package yet.
 //
 // Files:
 //

@@ -113,8 +113,8 @@ func (d *draft) step(s Step) {
 	d.plan = append(d.plan, s)
 }
 
-// repack returns the layout of GPU k after the instances that can be moved have been placed again; or false if not all
-// of them fit in this way.
+// repack returns the layout of GPU k after the instances that can be moved have been placed again. It returns false if
+// not all of these instances fit.
 func (d *draft) repack(k int) (mig.Layout, bool) {
 	g := d.gpus[k]
 	var stays, moves mig.Layout

@@ -107,8 +107,8 @@ func optionsFor(s *place.Situation, r place.Request, jobs []Running) (all []opti
 	return all, until
 }
 
-// worth ranks the instances in the way. The longer a job has run, the more its instance is worth. An instance whose job
-// must not be stopped is worth most.
+// worth ranks the instances in the way. The longer a job has run, the more valuable its instance is. An instance whose
+// job must not be stopped has the highest value.
 func worth(owner map[place.Spot]int, jobs []Running, at place.Spot) float64 {
 	if j, known := owner[at]; known && jobs[j].Requeue {
 		return -jobs[j].Start

@@ -13,8 +13,8 @@ import (
 // NoJob is the value of Step.Job for an idle instance.
 const NoJob = -1
 
-// Plan lists which instances to destroy and to create, in order. It is a value: nothing happens until a caller carries
-// it out. [Plan.Apply] carries it out on a copy of a pool.
+// Plan lists which instances to destroy and to create, in order. A Plan is only a value and changes nothing by itself.
+// [Plan.Apply] carries out a plan on a copy of a pool.
 //
 // A job that is moved appears in two steps: its instance is destroyed at the source, and created (or taken) at the
 // target. Both steps contain the job, as an index in the caller's list. Every state between two steps is legal.

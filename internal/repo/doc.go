@@ -1,5 +1,5 @@
-// Package repo is the repository of earlier runs: it stores what each run used, and which summaries slurmdbd does not
-// have yet.
+// Package repo is the repository of earlier runs. It stores the usage of each run, and the list of the summaries that
+// slurmdbd does not have yet.
 //
 // It is one SQLite file, by default /var/lib/caelum/repo.db. On a node it holds the runs that the agent observed there,
 // the open observations of running jobs, and the summaries still to be written to slurmdbd (the outbox). On the host

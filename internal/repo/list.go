@@ -19,7 +19,8 @@ type Script struct {
 	PeakMiB             float64 // the highest peak of these runs
 }
 
-// Scripts lists the keys with runs, the most recently started first. The same key of two users gives two entries.
+// Scripts lists the keys with runs, starting with the most recently started. The same key of two users gives two
+// entries.
 func (r *Repo) Scripts() ([]Script, error) {
 	// With max(start) in it, the columns that are not aggregated are those of the newest run
 	// (sqlite.org/lang_select.html#bareagg).
@@ -48,7 +49,7 @@ func (r *Repo) Users(name string) ([]uint32, error) {
 	}, "SELECT DISTINCT uid FROM run WHERE user = ? ORDER BY uid", name)
 }
 
-// allUsers stands for any user in the table of forgotten runs; an empty key stands for any key.
+// allUsers represents all users in the table of forgotten runs, in which an empty key represents all keys.
 const allUsers = -1
 
 // ForgetKey removes every user's runs of a key that began before now, and returns their number. A sync does not add
@@ -101,9 +102,9 @@ const (
 )
 
 // Prune removes runs that are too old or too many, and returns the number of removed runs. If the repository holds too
-// many runs in all, users get equal shares: each user's oldest runs are removed, and a user whose runs fit into her
-// share loses none. The age of a run is measured from the newest run or from now, whichever is earlier, so a clock that
-// is ahead removes no run.
+// many runs in all, users get equal shares: each user's oldest runs are removed, and a user whose runs fit into the
+// share loses no runs. The age of a run is measured from the newest run or from now, whichever is earlier, so a clock
+// that is ahead removes no run.
 func (r *Repo) Prune(now time.Time) (n int, err error) {
 	return r.prune(now, keepOfKey, keepInAll)
 }
@@ -150,7 +151,8 @@ func (r *Repo) prune(now time.Time, ofKey, inAll int) (n int, err error) {
 	return n, err
 }
 
-// userShare returns how many runs each user may keep: the largest number for which the runs of all users fit into room.
+// userShare returns the number of runs that each user may keep, which is the largest number for which the runs of all
+// users fit into room.
 func userShare(tx *sql.Tx, room int) (int, error) {
 	counts, err := sqlite.List(tx, func(rows *sql.Rows) (n int, err error) {
 		err = rows.Scan(&n)

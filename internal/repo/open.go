@@ -75,14 +75,14 @@ func Open(path string, report func(string)) (*Repo, error) {
 	return opened(&Repo{path: path, report: report})
 }
 
-// At is like Open, for long-lived callers. The repository is opened at its first use. After an error, the next use
+// At is like Open, but for long-lived callers. The repository is opened at its first use. After an error, the next use
 // opens it again. It is also reopened if it is damaged or if the file at the path was replaced.
 func At(path string, report func(string)) *Repo {
 	return &Repo{path: path, report: report, reopens: true}
 }
 
-// OpenAsItIs is like Open, for a path that a person typed. It refuses a file that is not a repository and leaves that
-// file unchanged. It creates no folder.
+// OpenAsItIs is like Open, but for a path that was given on the command line. It refuses a file that is not a
+// repository and leaves that file unchanged. It creates no folder.
 func OpenAsItIs(path string) (*Repo, error) { return opened(&Repo{path: path}) }
 
 func opened(r *Repo) (*Repo, error) {

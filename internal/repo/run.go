@@ -47,7 +47,7 @@ const insert = `INSERT OR IGNORE INTO run (` + columns + `)
 	SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22
 	WHERE NOT EXISTS (SELECT 1 FROM forgotten WHERE key IN ('', ?5) AND uid IN (-1, ?7) AND before > ?4)`
 
-// complete updates an existing run. Unknown values do not overwrite known ones.
+// complete updates an existing run. Unknown values do not overwrite known values.
 const complete = `UPDATE run SET
 	key = iif(?5 <> '', ?5, key), work = iif(?6 <> '', ?6, work), uid = iif(?5 <> '' OR ?8 <> '', ?7, uid),
 	user = iif(?8 <> '', ?8, user), account = iif(?9 <> '', ?9, account), name = iif(?10 <> '', ?10, name),
@@ -58,9 +58,9 @@ const complete = `UPDATE run SET
 	exit = iif(?20 <> '', ?21, exit), state = iif(?20 <> '', ?20, state)
 	WHERE job = ?1 AND restart = ?2 AND node = ?3 AND start = ?4`
 
-// Add stores runs, all or none, and returns how many of them were new. A run that exists already (the same job,
-// restart, node and start) is completed: unknown values do not overwrite known ones. A forgotten run is not stored
-// again.
+// Add stores either all or none of the runs, and returns the number of new runs. A run that exists already (the same
+// job, restart, node and start) is completed: unknown values do not overwrite known values. A forgotten run is not
+// stored again.
 func (r *Repo) Add(runs ...predict.Run) (added int, err error) {
 	err = r.do(func(tx *sql.Tx) error {
 		a, err := newAdder(tx)

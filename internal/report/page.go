@@ -60,7 +60,7 @@ func Create(path string) (*File, error) {
 	return &File{path, temp}, nil
 }
 
-// Drop discards the page and leaves an older file at the path. After Write it does nothing.
+// Drop discards the page and leaves an older file at the path. After Write, Drop has no effect.
 func (f *File) Drop() {
 	f.temp.Close()
 	os.Remove(f.temp.Name())

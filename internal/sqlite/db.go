@@ -115,8 +115,8 @@ func (d *DB) migrate() error {
 	})
 }
 
-// version returns how many entries of k.Schema have been applied to a database. It returns ErrDamaged, ErrForeign or
-// ErrNewer if the database is damaged, is neither empty nor of this kind, or has a later version.
+// version returns the number of entries of k.Schema that have been applied to a database. It returns ErrDamaged,
+// ErrForeign or ErrNewer if the database is damaged, is neither empty nor of this kind, or has a later version.
 func (k Kind) version(tx *sql.Tx) (version int, err error) {
 	var health string
 	const check = "SELECT (SELECT * FROM pragma_quick_check LIMIT 1), (SELECT * FROM pragma_user_version)"

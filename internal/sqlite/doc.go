@@ -6,8 +6,8 @@
 //	DB     runs transactions and queries
 //
 // The package never changes a file that is damaged, belongs to another program or was written by a newer release, since
-// an administrator may want to examine the file. The caller decides what to do next: the agent leaves the ledger to the
-// administrator, package repo sets the repository aside.
+// an administrator may want to examine the file. The caller decides about the next step. The agent leaves the ledger to
+// the administrator, and package repo sets the repository aside.
 //
 // Files:
 //

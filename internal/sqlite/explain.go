@@ -25,8 +25,8 @@ var remedies = map[sqlite3.ErrNo]string{
 	sqlite3.ErrIoErr:    "check the kernel's messages about the disk with `dmesg`",
 }
 
-// Explain returns err with the name and path of the database and a remedy. An error that already contains them is
-// returned unchanged. If the disk is full, the result wraps syscall.ENOSPC.
+// Explain returns err with the name and path of the database and a remedy. An error that already contains this
+// information is returned unchanged. If the disk is full, the result wraps syscall.ENOSPC.
 func (k Kind) Explain(path string, err error) error {
 	var e sqlite3.Error
 	var done *explained

@@ -93,8 +93,8 @@ var grmuProfiles = []struct {
 	{"7g.40gb", 1},
 }
 
-// withoutOutliers leaves out the pods that were created more than 1.5 interquartile ranges before the first quartile or
-// after the third.
+// withoutOutliers returns the pods without those that were created more than 1.5 interquartile ranges before the first
+// quartile or after the third quartile.
 func (w *Workload) withoutOutliers(pods []pod) []pod {
 	var times []float64
 	for _, p := range pods {

@@ -36,7 +36,7 @@ type Churn struct {
 	Seed         uint64
 }
 
-// All generates the jobs. The same seed always gives the same jobs.
+// All returns the generated jobs. The same seed always gives the same jobs.
 func (c Churn) All() iter.Seq[Job] {
 	return func(yield func(Job) bool) {
 		rng := rand.New(rand.NewPCG(c.Seed, 0))

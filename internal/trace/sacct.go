@@ -139,7 +139,7 @@ func firstWord(s string) string {
 	return s
 }
 
-// never reports whether sacct printed a placeholder instead of a time.
+// never reports whether s is a placeholder that sacct prints instead of a time.
 func never(s string) bool { return s == "" || s == "Unknown" || s == "None" || s == "0" }
 
 // moment parses a time, in seconds since 1970.

@@ -27,7 +27,7 @@ const (
 // siteLimits are the time limits that users choose, in seconds. No job runs for longer than the last of these limits.
 var siteLimits = [...]float64{3600, 4 * 3600, 12 * 3600, 86400, 3 * 86400, 7 * 86400}
 
-// All generates the jobs. The same seed always gives the same jobs.
+// All returns the generated jobs. The same seed always gives the same jobs.
 func (s Site) All() iter.Seq[Job] {
 	return func(yield func(Job) bool) {
 		rng := rand.New(rand.NewPCG(s.Seed, 99))

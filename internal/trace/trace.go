@@ -105,7 +105,7 @@ type Left struct {
 	Jobs   int    `json:"jobs"`
 }
 
-// Only removes the jobs that could never run on these nodes. nodes lists the GPU models of each node. If anywhere is
+// Only removes the jobs that can never run on these nodes. nodes lists the GPU models of each node. If anywhere is
 // true, a job may use GPUs of any node, and nodes contains a single node with all GPUs.
 func (w *Workload) Only(nodes [][]*mig.Model, anywhere bool) {
 	kinds := kindsOf(nodes)

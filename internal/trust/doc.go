@@ -1,5 +1,5 @@
-// Package trust decides whether root may read or load a file. It accepts a file that only root and the given owners can
-// change. It never changes a file.
+// Package trust decides whether root may read or load a file. It accepts a file only if no users except root and the
+// given owners can change the file. It never changes a file.
 //
 // Files:
 //

@@ -62,7 +62,7 @@ type Monitor struct {
 	spoils     sync.Once     // logs once that another tool uses the accounting field
 }
 
-// NewMonitor returns a Monitor without a repository: it shows the usage of jobs and does not store it.
+// NewMonitor returns a Monitor without a repository, which shows the usage of jobs but does not store it.
 func NewMonitor(o Options) *Monitor {
 	return &Monitor{
 		Options:  o,

@@ -126,8 +126,8 @@ func (m *Monitor) record(ctx context.Context, p Pending) error {
 	return postpone(err == nil, err)
 }
 
-// recordOf returns the record of a run: the record whose start time is nearest to the start of the run. The clocks of
-// the node and of slurmctld may differ a little, and an earlier job may have had the same id.
+// recordOf returns the record of a run, which is the record with the start time nearest to the start of the run. The
+// clocks of the node and of slurmctld may differ slightly, and an earlier job may have had the same id.
 func recordOf(records []slurm.Record, run predict.Run) slurm.Record {
 	away := func(r slurm.Record) time.Duration { return r.Start.Sub(time.Unix(run.Start, 0)).Abs() }
 	return slices.MinFunc(records, func(x, y slurm.Record) int { return cmp.Compare(away(x), away(y)) })

@@ -11,7 +11,8 @@ import (
 // most this duration are lost.
 const storeInterval = time.Minute
 
-// maxEnded limits how many ended runs wait in memory for a repository that does not answer: about 3 MB.
+// maxEnded limits the number of ended runs that wait in memory for a repository that does not answer. They take about 3
+// MB.
 const maxEnded = 10000
 
 // SetRepository gives the Monitor a repository for the runs of jobs, and access to slurmdbd for their summaries. If

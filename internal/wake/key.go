@@ -16,7 +16,7 @@ import (
 // Key is the secret that slurmctld's host and all GPU nodes share.
 type Key []byte
 
-// The limits of a key file's length, in bytes.
+// These constants limit the length of a key file, in bytes.
 const (
 	minKey = 32
 	maxKey = 4096

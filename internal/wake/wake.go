@@ -14,7 +14,7 @@ import (
 )
 
 // Watcher is the name by which agents address the watcher. As a sender, a watcher has the name Watcher followed by its
-// host. The slash distinguishes it from node names, which have none.
+// host. The slash distinguishes this name from node names, which contain no slash.
 const Watcher = "watcher/"
 
 const (
@@ -63,14 +63,14 @@ type Listener struct {
 	// Hosts returns the names or addresses of a sender's hosts, or nothing for an unknown sender. Listen calls Hosts
 	// only for datagrams with a valid MAC.
 	Hosts func(sender string) []string
-	// MaxPause limits the pause after reactions that change nothing or take long.
+	// MaxPause limits the pause after reactions that have no effect or take a long time.
 	MaxPause time.Duration
-	// Refused is called for refused datagrams, at most once a minute. Its arguments are the number of refused datagrams
-	// since the last call, the origin of the last of these datagrams, and the reason for its refusal.
+	// Refused is called for refused datagrams, at most once a minute. Its arguments are the number of datagrams that
+	// were refused since the last call, and the origin and the reason of the last refusal.
 	Refused func(n int, from netip.AddrPort, reason string)
 }
 
-// Listen calls react for datagrams until ctx ends. react returns whether it changed anything. All datagrams that arrive
+// Listen calls react for datagrams until ctx ends. react reports whether it had an effect. All datagrams that arrive
 // during a call or a pause together cause one more call. The error is the reason why Listen cannot start or continue.
 func (l *Listener) Listen(ctx context.Context, react func() (changed bool)) error {
 	packets, err := net.ListenPacket("udp", net.JoinHostPort(l.Address, strconv.Itoa(l.Port)))

@@ -40,7 +40,7 @@ const (
 	maxPause = 2 * time.Second
 )
 
-// Watcher notifies agents. See the package comment.
+// Watcher reads slurmctld and notifies agents, as the package comment describes.
 type Watcher struct {
 	cfg           Config
 	ctl           plan.Controller

@@ -79,5 +79,5 @@ func (n *Node) Emulator(t testing.TB, args ...string) string {
 	return string(out)
 }
 
-// Build returns the directory of the emulator's library, for tests that start processes which load it.
+// Build returns the directory of the emulator's library, for tests that start processes which load the library.
 func (n *Node) Build() string { return n.build }

@@ -16,7 +16,7 @@ type Job struct {
 	Duration float64 // seconds
 }
 
-// Rules limit which schedules are allowed.
+// Rules limit the allowed schedules.
 type Rules struct {
 	// FIFO means that jobs start in the order in which they are given, which must be that of their arrival. Otherwise
 	// they start in any order.

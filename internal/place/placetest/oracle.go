@@ -121,7 +121,7 @@ func (o PlainGPU) FreeUnits(set []Interval) int {
 	return n
 }
 
-// CC returns how many placements still fit, by profile.
+// CC returns the number of placements that still fit, by profile.
 func (o PlainGPU) CC(set []Interval) []int {
 	n := make([]int, len(o.Model.Profiles))
 	for _, x := range Every(o.Model) {
@@ -132,7 +132,8 @@ func (o PlainGPU) CC(set []Interval) []int {
 	return n
 }
 
-// placeable returns how many instances of a profile still fit together, from unit from on. It tries all choices.
+// placeable returns the number of instances of a profile that still fit together on the units from from on. It tries
+// all choices.
 func (o PlainGPU) placeable(set []Interval, p, from int) int {
 	most := 0
 	for _, s := range o.Model.Profiles[p].Starts {

@@ -13,7 +13,7 @@ import (
 	"caelum/internal/place"
 )
 
-// EveryModel returns every GPU model of the tables twice: with all its profiles, and with the plain ones.
+// EveryModel returns every GPU model of the tables twice: with all profiles, and with only the plain profiles.
 var EveryModel = sync.OnceValue(func() []*mig.Model {
 	var all []*mig.Model
 	for _, b := range mig.Models() {
@@ -22,8 +22,8 @@ var EveryModel = sync.OnceValue(func() []*mig.Model {
 	return all
 })
 
-// DrawGPUs makes one to four GPUs of one or two GPU models with busy and idle instances and blocked units. Some GPUs
-// have the expected ends.
+// DrawGPUs makes one to four GPUs of one or two GPU models with busy and idle instances and blocked units. Some of the
+// GPUs contain the expected ends of their busy instances.
 func DrawGPUs(t *rapid.T) []place.GPU {
 	kinds := rapid.SliceOfN(rapid.IntRange(0, len(EveryModel())-1), 1, 2).Draw(t, "boards")
 	gpus := make([]place.GPU, rapid.IntRange(1, 4).Draw(t, "gpus"))

@@ -1,4 +1,4 @@
-// Package usagetest has a repository and a slurmdbd in memory, for tests of package usage and of the agent.
+// Package usagetest contains a repository and a slurmdbd in memory, for tests of package usage and of the agent.
 package usagetest
 
 import (
