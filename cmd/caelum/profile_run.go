@@ -83,10 +83,14 @@ func (o profileJobOptions) submit(ctx context.Context, m measurement, script []s
 		return 0, errInterrupted
 	}
 	args := append(o.sbatch[:len(o.sbatch):len(o.sbatch)], "--parsable", "--no-requeue", "--mig="+m.Profile)
+	environment := os.Environ()
 	if m.Batch > 0 {
-		args = append(args, fmt.Sprintf("--export=ALL,CAELUM_BATCH=%d,CAELUM_STEPS=%d", m.Batch, m.Steps))
+		// With --export=ALL,NAME=VALUE, slurmd 26.05 would fetch the user's environment through su(1) (sbatch.c).
+		args = append(args, "--export=ALL")
+		environment = append(environment, fmt.Sprint("CAELUM_BATCH=", m.Batch), fmt.Sprint("CAELUM_STEPS=", m.Steps))
 	}
 	cmd := exec.Command("sbatch", append(args, script...)...)
+	cmd.Env = environment
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that Ctrl-C in the terminal does not reach sbatch
 	text, err := cmd.Output()
