@@ -36,7 +36,7 @@ func (w Waiting) Eligible() bool {
 	}
 	reason := strings.ReplaceAll(w.Reason, "_", " ")
 	return strings.HasPrefix(reason, "ReqNodeNotAvail, ") ||
-		strings.HasPrefix(reason, "Nodes required for job are DOWN, DRAINED or reserved")
+		strings.HasPrefix(reason, "Nodes required for job are DOWN, DRAINED") // from 24.11 on, REBOOTING can follow
 }
 
 // HeldByTag reports whether job_submit.lua holds the job until an agent releases it. The reason BadConstraints counts:
