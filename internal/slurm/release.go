@@ -51,10 +51,6 @@ func (r Release) from(year, month int) bool { return r.Compare(Release{year, mon
 // extra_constraints. The refused update does not change the GRES either (update_node in node_mgr.c, from 23.11 on).
 func (r Release) ReadsExtraAsJSON() bool { return r.from(23, 11) }
 
-// RunsPrologInJob reports whether PrologFlags=RunInJob exists. slurmd then does not run the SPANK prolog and epilog
-// (_rpc_prolog in req.c, from 24.05 on).
-func (r Release) RunsPrologInJob() bool { return r.from(24, 5) }
-
 // ExpeditesRequeues reports whether a requeued job can be in the state EXPEDITING instead of PENDING (job_state_string
 // in slurm_protocol_defs.c, from 25.11 on).
 func (r Release) ExpeditesRequeues() bool { return r.from(25, 11) }

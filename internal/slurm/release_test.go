@@ -46,7 +46,6 @@ func TestReleaseDifferences(t *testing.T) {
 	}{
 		"KeepsCase":         {Release.KeepsCase, Release{23, 2}},
 		"ReadsExtraAsJSON":  {Release.ReadsExtraAsJSON, Release{23, 11}},
-		"RunsPrologInJob":   {Release.RunsPrologInJob, Release{24, 5}},
 		"ExpeditesRequeues": {Release.ExpeditesRequeues, Release{25, 11}},
 	} {
 		for _, r := range order {
