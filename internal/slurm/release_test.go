@@ -1,6 +1,11 @@
 package slurm
 
-import "testing"
+import (
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+)
 
 func TestParseRelease(t *testing.T) {
 	for text, want := range map[string]Release{
@@ -52,6 +57,24 @@ func TestReleaseDifferences(t *testing.T) {
 			if got := d.has(r); got != (r.Compare(d.from) >= 0) {
 				t.Errorf("%s of %v: %v", name, r, got)
 			}
+		}
+	}
+}
+
+// TestReleaseMethodsAreDocumented: docs/slurm-releases.md names each difference that the code knows.
+func TestReleaseMethodsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/slurm-releases.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := reflect.TypeFor[Release]()
+	for i := range all.NumMethod() {
+		m := all.Method(i)
+		if m.Type.NumIn() != 1 || m.Type.NumOut() != 1 || m.Type.Out(0).Kind() != reflect.Bool {
+			continue // String, Compare
+		}
+		if !strings.Contains(string(page), "(`"+m.Name+"`)") {
+			t.Errorf("docs/slurm-releases.md does not contain (`%s`)", m.Name)
 		}
 	}
 }
