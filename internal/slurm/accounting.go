@@ -31,8 +31,8 @@ var (
 	ErrNoAccounting = errors.New("slurmdbd cannot be reached")
 	// ErrSpoils means that slurmdbd would not store the text exactly as given.
 	ErrSpoils = errors.New(
-		"sacctmgr would change another tool's text in the field: it writes quotes as `, and up to Slurm 22.05 letters " +
-			"in lower case",
+		"sacctmgr would change another tool's text in the field: it writes quotes as `, and up to Slurm 22.05 " +
+			"letters in lower case",
 	)
 )
 

@@ -25,7 +25,7 @@ func TestExclusive(t *testing.T) {
 		c, _ := stage(t, recordOf(map[string]string{"oversubscribe": tc.oversubscribe, "exclusive": tc.exclusive}))
 		jobs, err := c.Jobs(context.Background())
 		if err != nil || len(jobs) != 1 || jobs[0].Exclusive != tc.want {
-			t.Errorf("%s, oversubscribe %s, exclusive %q: %+v, %v", tc.release, tc.oversubscribe, tc.exclusive, jobs, err)
+			t.Errorf("%+v: %+v, %v", tc, jobs, err)
 		}
 	}
 }

@@ -205,7 +205,7 @@ func parseJobs(out, sep string) ([]Job, error) {
 
 // joinTasks joins the records with the same id into one Job: the tasks of an array that have not been split off yet,
 // which squeue -r lists separately. Without -r, squeue also joins tasks that have separate ids, holds and requests
-// (22.05.8). The option --array-unique would list the right records, but 24.11 no longer has it.
+// (22.05.8). The option --array-unique would list the right records, but exists in 22.05 only.
 func joinTasks(jobs []Job) []Job {
 	at := make(map[uint32]int, len(jobs))
 	tasks := make(map[uint32][]string)
