@@ -172,9 +172,9 @@ local function count(value)
   if type(value) == "number" and value >= 1 and value <= MAX_COUNT then return math.floor(value) end
 end
 
--- entries splits a tres_per_* string. 22.05 writes "gres:gpu:a100:2"; later releases write "gres/gpu:a100:2" and
--- "gres/gpu:a100=2" (tres_per_task). "gpu" means one GPU, and "gpu:a100" one GPU of a type. Like slurmctld, it finds
--- the prefix anywhere in an entry.
+-- entries splits a tres_per_* string. 22.05 and 23.02 write "gres:gpu:a100:2"; later releases write "gres/gpu:a100:2"
+-- and "gres/gpu:a100=2" (tres_per_task). "gpu" means one GPU, and "gpu:a100" one GPU of a type. Like slurmctld, it
+-- finds the prefix anywhere in an entry.
 local function entries(list)
   local out = {}
   if type(list) ~= "string" or #list > MAX_TRES then return out end
@@ -569,7 +569,7 @@ end
 -- not). log_user takes a format, and the text may contain the user's own text, so it is passed as an argument.
 local function inform(text) slurm.log_user("%s", "caelum: " .. (text:gsub("[^\32-\126]", "?"))) end
 
--- The reason for refusing a change appears only in slurmctld's log (22.05).
+-- On 22.05, the reason for refusing a change appears only in slurmctld's log. Later releases show it to the user.
 local function refuse(why)
   inform(why)
   return slurm.ERROR

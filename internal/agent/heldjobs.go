@@ -96,7 +96,7 @@ func (p *publisher) assignProfile(ctx context.Context, waiting []slurm.Waiting) 
 			continue
 		}
 		n := max(w.GPUsPerNode(), 1)
-		gres := append(w.PerNode.Named("gpu"), slurm.GRES{Name: "mig", Type: p.sizeOf(w.Job), Count: n})
+		gres := append(slices.Clone(w.PerNode), slurm.GRES{Name: "mig", Type: p.sizeOf(w.Job), Count: n})
 		if err := p.ctl.SetJobGRES(ctx, w.ID, gres); err != nil {
 			p.log.WithError(err).WithField("job", w.ID).Warn("couldn't set the profile of a requeued job")
 			continue

@@ -21,8 +21,8 @@ func (a *Agent) slurmConfig(ctx context.Context) (slurm.Config, error) {
 		return c, err
 	}
 	if c.Has("PrologFlags", "RunInJob") {
-		// From Slurm 24.11 on, slurmd silently skips the SPANK prolog and epilog if RunInJob is set: jobs would run
-		// without slices.
+		// slurmd silently skips the SPANK prolog and epilog if RunInJob is set: jobs would run without slices
+		// (docs/slurm-releases.md, "Prolog and epilog").
 		return c, errors.New("PrologFlags=RunInJob in slurm.conf keeps the SPANK prolog from running; " +
 			"remove it, restart slurmctld and every slurmd, then caelumd")
 	}

@@ -140,3 +140,23 @@ func TestSlicesRemovedAgainAndAgain(t *testing.T) {
 		t.Errorf("%d restarts, priority %d, %q, %v", j.Restarts, j.Priority, j.AdminComment, err)
 	}
 }
+
+// TestOtherGRESOfRequeuedJob: a requeued job that gets its profile from an agent keeps its other GRES. From Slurm 23.11
+// on, an update replaces the whole list.
+func TestOtherGRESOfRequeuedJob(t *testing.T) {
+	w := newWorld(t, 1)
+	w.publish()
+	id := w.submit(job(1, ""))
+	w.fake.Tick()
+	if l := w.lease(id); len(l.Slices) > 0 {
+		t.Fatalf("a job without slices has %+v", l.Slices)
+	}
+	w.prologs.Wait()
+	w.fake.RunEpilogs()
+	if err := w.fake.SetJobGRES(context.Background(), id, gres(t, "gpu:1,scratch:2")); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.requeued(id).PerNode.String(); got != "gpu:1,scratch:2,mig:7g.40gb:1" {
+		t.Errorf("requests %s", got)
+	}
+}

@@ -28,11 +28,13 @@ type Confinement struct {
 // programName is the name of the plugin's BPF program (spank/bpf.c).
 const programName = "caelum"
 
-func readConfinement(mountpoint, node string) Confinement {
+// readConfinement reads the cgroups below mountpoint. slice is CgroupSlice of cgroup.conf, which exists from 25.11 on.
+func readConfinement(mountpoint, slice, node string) Confinement {
 	mountpoint = cmp.Or(mountpoint, "/sys/fs/cgroup")
+	slice = cmp.Or(slice, "system.slice")
 	var fs unix.Statfs_t
 	if err := unix.Statfs(mountpoint, &fs); err == nil && fs.Type == unix.CGROUP2_SUPER_MAGIC {
-		return readScope(mountpoint, node)
+		return readScope(filepath.Join(mountpoint, slice), node)
 	}
 	if _, err := os.Stat(filepath.Join(mountpoint, "devices", "cgroup.procs")); err == nil {
 		return Confinement{Cgroup: 1}
@@ -42,10 +44,10 @@ func readConfinement(mountpoint, node string) Confinement {
 
 // readScope reads the cgroup of all steps, to which the plugin attaches its program. slurmd creates this cgroup when it
 // starts; if several slurmds run on a host, the node's name is part of the cgroup's name.
-func readScope(mountpoint, node string) Confinement {
+func readScope(slice, node string) Confinement {
 	c := Confinement{Cgroup: 2}
 	for _, name := range []string{node + "_slurmstepd.scope", "slurmstepd.scope"} {
-		path := filepath.Join(mountpoint, "system.slice", name)
+		path := filepath.Join(slice, name)
 		dir, err := os.Open(path)
 		if err != nil {
 			continue

@@ -11,7 +11,7 @@ import (
 )
 
 func TestReadConfinement(t *testing.T) {
-	if c := readConfinement(t.TempDir(), "n1"); c != (Confinement{}) {
+	if c := readConfinement(t.TempDir(), "", "n1"); c != (Confinement{}) {
 		t.Errorf("an empty folder: %+v", c)
 	}
 	v1 := t.TempDir()
@@ -21,7 +21,7 @@ func TestReadConfinement(t *testing.T) {
 	if err := os.WriteFile(v1+"/devices/cgroup.procs", nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if c := readConfinement(v1, "n1"); c != (Confinement{Cgroup: 1}) {
+	if c := readConfinement(v1, "", "n1"); c != (Confinement{Cgroup: 1}) {
 		t.Errorf("a hierarchy of version 1: %+v", c)
 	}
 }
@@ -116,16 +116,21 @@ func TestReadScope(t *testing.T) {
 		},
 		{"tasks and the program", "system.slice/slurmstepd.scope/job_1/step_0/user/task_0", programName, ""},
 		{"the program and no task", "system.slice/n1_slurmstepd.scope/system", programName, ""},
+		{"tasks in CgroupSlice", "slurm.slice/slurmstepd.scope/job_1/step_0/user/task_0", "", unconfined},
 		{"another node's scope", "system.slice/n2_slurmstepd.scope/job_1/step_0/user/task_0", "", none},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := cgroup2(t, c.below)
+			parts := strings.Split(c.below, "/")
+			slice := "" // cgroup.conf has no CgroupSlice
+			if parts[0] != "system.slice" {
+				slice = parts[0]
+			}
 			if c.program != "" {
-				parts := strings.Split(c.below, "/")
 				attach(t, filepath.Join(path, parts[0], parts[1]), c.program)
 			}
 			f := healthy()
-			f.Confinement = readConfinement(path, "n1")
+			f.Confinement = readConfinement(path, slice, "n1")
 			found := isolation(f)
 			if c.says == "" && len(found) > 0 ||
 				c.says != "" && (len(found) != 1 || !strings.Contains(found[0].Text, c.says)) {

@@ -14,6 +14,7 @@
 //
 // Checks of Slurm:
 //
+//	release.go    slurmctld's release, and parameters of later releases with which Caelum does not work
 //	slurmconf.go  slurm.conf: PrologFlags, timeouts, scheduler, GresTypes, accounting, clocks, isolation of jobs
 //	node.go       the node in slurmctld: state, gres/mig:closed, total N, excess, slots, exclusive partitions
 //	catalogue.go  catalogue nodes: state, partitions, features; profiles of slurm.conf and of the driver

@@ -123,6 +123,7 @@ func checks() []check {
 		{"het jobs", "SchedulerParameters includes bf_hetjob_prio=min", ctld, hetPriority},
 		{"gres types", "GresTypes includes gpu and mig", ctld, gresTypes},
 		{"accounting", "AccountingStorageTRES includes gres/mig", ctld, accounting},
+		{"release", "Caelum supports slurmctld's release and its parameters", ctld, supported},
 		{"clock", "the clocks of slurmctld and this host agree", ctld, clock},
 		{"node", "slurmctld can start jobs on this node", node, nodeState},
 		{"closed", "the node has gres/mig:closed", node, closed},

@@ -62,9 +62,9 @@ func TestNoFault(t *testing.T) {
 func TestUnreadSources(t *testing.T) {
 	gap := fault("it cannot be read", "repair it")
 	for source, skipped := range map[Source]string{
-		Slurmctld: "prolog, batch start, select, backfill, het jobs, gres types, accounting, clock, node, closed, " +
-			"total, used, slots, partitions, catalogue, features, profiles, decision table, plugin, isolation, wake " +
-			"key, whole GPUs, limits",
+		Slurmctld: "prolog, batch start, select, backfill, het jobs, gres types, accounting, release, clock, " +
+			"node, closed, total, used, slots, partitions, catalogue, features, profiles, decision table, " +
+			"plugin, isolation, wake key, whole GPUs, limits",
 		OwnNode:   "node, closed, total, used, slots, partitions, catalogue, features, profiles, isolation",
 		Agent:     "agent, gpus, instances, device files, used, slots, profiles, whole GPUs",
 		Plugstack: "plugin",

@@ -300,6 +300,17 @@ var cases = []struct {
 	{"decision table", Warning, "the catalogue has 2g.10gb, which /etc/caelum/decisions does not list", func(f *Facts) {
 		f.Nodes[1].Gres = append(f.Nodes[1].Gres, slurm.GRES{Name: "mig", Type: "2g.10gb", Count: 3})
 	}},
+	{"release", Error, "Slurm 21.08, and Caelum needs 22.05", set("SLURM_VERSION", "21.08.8")},
+	{"release", Warning, "Slurm 26.11, and this version", set("SLURM_VERSION", "26.11.0")},
+	{"release", Warning, "release cannot be read", set("SLURM_VERSION", "main")},
+	{"release", Error, "accepts only JSON in a node's Extra", func(f *Facts) {
+		f.Config.Values["SLURM_VERSION"] = "23.11.1"
+		f.Config.Values["SchedulerParameters"] += ",extra_constraints"
+	}},
+	{"release", Warning, "enable_expedited_requeue", func(f *Facts) {
+		f.Config.Values["SLURM_VERSION"] = "25.11.7"
+		f.Config.Values["SlurmctldParameters"] = "enable_expedited_requeue"
+	}},
 	{"driver", Warning, "ModifyDeviceFiles is 1", func(f *Facts) { f.Driver.Modifies = true }},
 	{"memory", Error, "RMDisableScrubOnFree is set", func(f *Facts) { f.Driver.Unscrubbed = true }},
 	{

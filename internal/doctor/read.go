@@ -46,7 +46,11 @@ func Read(ctx context.Context, host Host, ctl *slurm.Client) *Facts {
 		f.readPlugin()
 		f.readFiles(ctx, host, client)
 		f.readModule(host)
-		f.Confinement = readConfinement(f.Config.Values["CgroupMountpoint"], host.Config.Node)
+		f.Confinement = readConfinement(
+			f.Config.Values["CgroupMountpoint"],
+			f.Config.Values["CgroupSlice"],
+			host.Config.Node,
+		)
 	}
 	f.Wake = readWake(host.Config)
 	f.readOwners(ctx, host)

@@ -31,8 +31,8 @@ var (
 	ErrNoAccounting = errors.New("slurmdbd cannot be reached")
 	// ErrSpoils means that slurmdbd would not store the text exactly as given.
 	ErrSpoils = errors.New(
-		"sacctmgr would change another tool's text in the field: it writes letters in lower case and quotes as ` " +
-			"(22.05.8)",
+		"sacctmgr would change another tool's text in the field: it writes quotes as `, and up to Slurm 22.05 " +
+			"letters in lower case",
 	)
 )
 
@@ -229,8 +229,8 @@ func (c *Client) SetAccounting(ctx context.Context, r Record, field AccountingFi
 	if strings.ContainsRune(text, 0) || len(text) > textMost {
 		return fmt.Errorf("job %s: %s cannot hold a text of %d bytes or with a NUL", r.Ref, field, len(text))
 	}
-	if spoils(text) {
-		return fmt.Errorf("job %s, %s: %w", r.Ref, field, ErrSpoils)
+	if err := c.spoils(ctx, text); err != nil {
+		return fmt.Errorf("job %s, %s: %w", r.Ref, field, err)
 	}
 	_, err := c.run(ctx, nil, c.sacctmgr, "-i", "modify", "job", "where", "jobid="+r.Ref, "set", string(field)+"="+text)
 	return ofAccounting(err)
@@ -240,12 +240,30 @@ func (c *Client) SetAccounting(ctx context.Context, r Record, field AccountingFi
 // heterogeneous job for all its components (22.05.8).
 var recordRef = regexp.MustCompile(`^[0-9]+([_+][0-9]+)?$`)
 
-// spoils reports whether sacctmgr would change words of other tools.
-func spoils(text string) bool {
+const capitals = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+// spoils returns ErrSpoils if sacctmgr would change words of other tools. It asks sacctmgr for its release only if that
+// matters.
+func (c *Client) spoils(ctx context.Context, text string) error {
+	lower := false // a word changes if sacctmgr writes lower case
 	for _, word := range strings.Fields(text) {
-		if !strings.HasPrefix(word, "caelum:") && strings.ContainsAny(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ'\"") {
-			return true
+		if strings.HasPrefix(word, "caelum:") {
+			continue
 		}
+		if strings.ContainsAny(word, "'\"") {
+			return ErrSpoils
+		}
+		lower = lower || strings.ContainsAny(word, capitals)
 	}
-	return false
+	if !lower {
+		return nil
+	}
+	release, err := c.releaseOf(ctx, c.sacctmgr)
+	if err != nil {
+		return ofAccounting(err)
+	}
+	if !release.KeepsCase() {
+		return ErrSpoils
+	}
+	return nil
 }

@@ -169,13 +169,12 @@ func TestSetAccounting(t *testing.T) {
 		text  string
 		want  error
 	}{
-		"it runs":           {running, AdminComment, "x", ErrJobState},
-		"another's capital": {over, AdminComment, text, ErrSpoils},
-		"another's quote":   {over, SystemComment, `it's caelum:run=x`, ErrSpoils},
-		"a NUL":             {over, AdminComment, "a\x00b", nil},
-		"too long":          {over, AdminComment, strings.Repeat("x", textMost+1), nil},
-		"no field of ours":  {over, "Comment", "x", nil},
-		"no job":            {odd, AdminComment, "x", nil},
+		"it runs":          {running, AdminComment, "x", ErrJobState},
+		"another's quote":  {over, SystemComment, `it's caelum:run=x`, ErrSpoils},
+		"a NUL":            {over, AdminComment, "a\x00b", nil},
+		"too long":         {over, AdminComment, strings.Repeat("x", textMost+1), nil},
+		"no field of ours": {over, "Comment", "x", nil},
+		"no job":           {odd, AdminComment, "x", nil},
 	} {
 		client, calls := stage(t)
 		if err := client.SetAccounting(context.Background(), c.r, c.field, c.text); err == nil ||
@@ -198,5 +197,31 @@ func TestNoAccounting(t *testing.T) {
 		if !errors.Is(err, ErrNoAccounting) || errors.Is(err, ErrUnreachable) {
 			t.Errorf("%v", err)
 		}
+	}
+}
+
+// TestSetAccountingKeepsCapitals: sacctmgr writes another tool's capitals unchanged from 23.02 on.
+func TestSetAccountingKeepsCapitals(t *testing.T) {
+	over := Record{ID: 2, Ref: "2", End: time.Unix(1795341819, 0)}
+	const text = "JS1:H4sI caelum:run=x"
+	for version, want := range map[string]error{
+		"slurm-wlm 22.05.8\n": ErrSpoils,
+		"slurm 23.02.8\n":     nil,
+		"slurm 26.05.3\n":     nil,
+	} {
+		c, calls := stage(t, scene{out: version}, scene{out: " Modified jobs...\n"})
+		err := c.SetAccounting(context.Background(), over, AdminComment, text)
+		if !errors.Is(err, want) {
+			t.Errorf("%s: %v", version, err)
+		}
+		got := calls()
+		if got[0] != `["-V"]` || want == nil && (len(got) != 2 || !strings.Contains(got[1], text)) ||
+			want != nil && len(got) != 1 {
+			t.Errorf("%s: calls %v", version, got)
+		}
+	}
+	c, calls := stage(t, scene{out: "sacctmgr\n"})
+	if err := c.SetAccounting(context.Background(), over, AdminComment, text); err == nil || len(calls()) != 1 {
+		t.Errorf("an unknown release: %v", err)
 	}
 }

@@ -63,8 +63,8 @@ func parseAllocation(out string, nodes []string) (map[string]GRESList, error) {
 	return nil, fmt.Errorf("scontrol: an allocation without an end")
 }
 
-// These lines distinguish the runs of a job. scontrol prints each of them once for every job (22.05.8 to 26.05.3,
-// scontrol's info_job.c).
+// These lines distinguish the runs of a job. scontrol prints each of them once for every job
+// (docs/slurm-releases.md, "Commands and their output").
 var (
 	stateLine = regexp.MustCompile(`\n   JobState=(\S*) `)
 	startLine = regexp.MustCompile(`\n   StartTime=(\S*) `)

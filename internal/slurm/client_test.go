@@ -274,7 +274,7 @@ func TestInvalidArgumentsAreNotRun(t *testing.T) {
 	}
 }
 
-// TestErrors maps messages of the commands of 22.05.8 to the expected errors.
+// TestErrors maps messages of the commands of 22.05.8, and two of later releases, to the expected errors.
 func TestErrors(t *testing.T) {
 	ctx := context.Background()
 	for _, tc := range []struct {
@@ -289,6 +289,8 @@ func TestErrors(t *testing.T) {
 		{"Job is no longer pending execution for job 2", ErrJobState},
 		{"Job has already finished for job 2", ErrJobState},
 		{"Requested operation is presently disabled for job 23", ErrJobState},
+		{"slurm_load_jobs error: Rate limit exceeded, please retry later", ErrUnreachable}, // from 24.05 on
+		{"Job 12_3 not found", ErrNoJob},                                                   // on stderr from 26.05 on
 	} {
 		c, _ := stage(t, scene{err: tc.stderr})
 		_, err := c.Queue(ctx)
@@ -299,6 +301,10 @@ func TestErrors(t *testing.T) {
 	}
 	c, _ := stage(t, scene{out: "Node nope not found\n", err: " "})
 	if _, err := c.Node(ctx, "nope"); !errors.Is(err, ErrNoNode) {
+		t.Error(err)
+	}
+	c, _ = stage(t, scene{out: "Job 12+1 not found\n", err: " "})
+	if _, err := c.Queue(ctx); !errors.Is(err, ErrNoJob) || errors.Is(err, ErrNoNode) {
 		t.Error(err)
 	}
 	c = New(Options{Squeue: filepath.Join(t.TempDir(), "none")})

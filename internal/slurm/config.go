@@ -16,8 +16,8 @@ type Config struct {
 	// Values maps the names that `scontrol show config` prints to their values. The value (null) is stored as "". If a
 	// name occurs in both files, Values contains the value from slurm.conf.
 	Values map[string]string
-	// AsOf is the time at which slurmctld answered, by slurmctld's clock and in whole seconds (_fill_ctld_conf, 22.05
-	// to 25.05). It is zero if unknown.
+	// AsOf is the time at which slurmctld answered, by slurmctld's clock and in whole seconds (_fill_ctld_conf). It is
+	// zero if unknown.
 	AsOf time.Time
 }
 

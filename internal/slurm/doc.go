@@ -29,6 +29,7 @@
 //	client.go        Options and Client; runs a command with its environment and time limit (DefaultTimeout 15 s)
 //	once.go          runs an update that must not reach a slurmctld started later (connecting 0.9 s)
 //	errors.go        the errors of the package, and the messages of Slurm's commands that mean them
+//	release.go       what differs between releases of Slurm, in one place
 //
 // Reading slurmctld:
 //

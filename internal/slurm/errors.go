@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os/exec"
+	"regexp"
 	"strings"
 	"syscall"
 )
@@ -32,8 +33,9 @@ var (
 	ErrCommand = errors.New("couldn't run a Slurm command")
 )
 
-// messages maps the output of Slurm's commands, of all releases from 22.05 on, to errors. The order matters: hold and
-// requeuehold print only "Unexpected message received" where other commands print "Unable to contact" (22.05.8).
+// messages maps the output of Slurm's commands, of all releases from 22.05 on, to errors (docs/slurm-releases.md,
+// "Messages"). The order matters: hold and requeuehold print only "Unexpected message received" where other commands
+// print "Unable to contact" (22.05.8).
 var messages = []struct {
 	text string
 	err  error
@@ -48,6 +50,7 @@ var messages = []struct {
 	{"Unable to establish control machine address", ErrUnreachable},
 	{"Protocol authentication error", ErrUnreachable},
 	{"If munged is up", ErrUnreachable},
+	{"Rate limit exceeded", ErrUnreachable}, // from 24.05 on, if slurmctld's rpc_queue.yaml drops requests
 	{"Invalid job id", ErrNoJob},
 	{"Invalid node name", ErrNoNode},
 	{"not found", ErrNoNode},
@@ -58,6 +61,10 @@ var messages = []struct {
 	{"Requested operation is presently disabled", ErrJobState},
 	{"Requested operation not supported", ErrJobState},
 }
+
+// jobNotFound matches scontrol's message for a task of an array, or a component of a het job, that slurmctld does not
+// know. scontrol prints it to stdout, and from 26.05 on to stderr (scontrol_print_job in info_job.c).
+var jobNotFound = regexp.MustCompile(`(?m)^Job [0-9]+([_+][0-9]+)? not found$`)
 
 // CommandError is the error of a command that failed, with its arguments and output. It unwraps to one of the errors
 // above, to a context's error, or to the *exec.ExitError.
@@ -105,6 +112,9 @@ func classify(ctx context.Context, parent error, stderr string, exit error) erro
 			}
 		}
 		return fmt.Errorf("%w: %w", ErrUnreachable, exit)
+	}
+	if jobNotFound.MatchString(stderr) {
+		return ErrNoJob
 	}
 	for _, m := range messages {
 		if strings.Contains(stderr, m.text) {

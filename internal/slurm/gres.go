@@ -31,7 +31,7 @@ var countRE = regexp.MustCompile(`^[0-9]+[kKmMgGtTpP]?$`)
 //	gpu:a100:14(S:0),mig:1g.5gb:0             a node's Gres
 //	gpu:a100:1(IDX:0),mig:2g.10gb:1           its GresUsed; (IDX:N/A) when none is used
 //	gpu:a100:1(IDX:4),mig:1g.5gb(CNT:1)       a job's share of a node (scontrol -d); CNT: a count-only GRES
-//	gres:gpu:1,gres:mig:2g.10gb:1             a job's request, to 22.05
+//	gres:gpu:1,gres:mig:2g.10gb:1             a job's request, to 23.02
 //	gres/gpu:1, gres/mig:2g.10gb=1            a job's request in later releases, and TRES
 //
 // A resource without a count has the count 1. Suffixes are powers of 1024. "(null)", "N/A" and "" give an empty list.
@@ -165,7 +165,7 @@ func ParseTRES(s string) (GRESList, error) {
 	return list, nil
 }
 
-// requestGRES reads a request. It leaves out TRES that are not GRES (cpu:1), which requests can have from 23.11 on. If
+// requestGRES reads a request. It leaves out TRES that are not GRES (cpu:1), which requests can have from 23.02 on. If
 // a type has several counts, it returns the last count that is not 0, like slurmctld.
 func requestGRES(s string) (GRESList, error) {
 	if isNull(s) {

@@ -116,8 +116,10 @@ func parseNode(out, name string) (Node, error) {
 			return Node{}, fmt.Errorf("node %s: %w", name, err)
 		}
 	}
-	// From 24.05 on, scontrol omits GresUsed for a node without GRES (seen with 24.11.5; node_info.c).
-	used := seen["GresUsed"] || len(n.Gres) == 0
+	// From 24.05 on, GresUsed omits a GRES of which no unit is available (_node_gres_used in gres.c). The line is
+	// therefore missing for a node without GRES (seen with 24.11.5), and for a node whose GPUs slurmd has not found. A
+	// node with gres/mig always has some, of type closed if not of another type.
+	used := seen["GresUsed"] || n.Gres.Total("mig") == 0
 	if !seen["State"] || !seen["Gres"] || !used {
 		return Node{}, fmt.Errorf("node %s: scontrol shows no State, Gres or GresUsed", name)
 	}

@@ -2,8 +2,9 @@ package slurm
 
 import "testing"
 
-// TestNodeWithoutGRES checks that a node without GRES can be read. From 24.05 on, scontrol shows no GresUsed for such a
-// node. A node with GRES and without GresUsed is refused, because its counts are unknown.
+// TestNodeWithoutGRES checks that a node without GRES, or whose GPUs slurmd has not found, can be read. From 24.05 on,
+// scontrol shows no GresUsed for such a node. A node with gres/mig and without GresUsed is refused, because its counts
+// are unknown.
 func TestNodeWithoutGRES(t *testing.T) {
 	const head = "NodeName=c1 CoresPerSocket=1 \n   CPUAlloc=0 CPUEfctv=1 CPUTot=1 CPULoad=0.00\n"
 	const tail = "   State=IDLE ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A\n"
@@ -11,7 +12,11 @@ func TestNodeWithoutGRES(t *testing.T) {
 	if err != nil || len(n.Gres) != 0 || len(n.GresUsed) != 0 {
 		t.Errorf("without GRES: %+v, %v", n, err)
 	}
-	if _, err := parseNode(head+"   Gres=gpu:a100:7\n"+tail, "c1"); err == nil {
-		t.Error("a node with GRES and without GresUsed was read")
+	n, err = parseNode(head+"   Gres=gpu:a100:7\n"+tail, "c1")
+	if err != nil || len(n.Gres) != 1 || len(n.GresUsed) != 0 {
+		t.Errorf("without available GRES: %+v, %v", n, err)
+	}
+	if _, err := parseNode(head+"   Gres=gpu:a100:7,mig:1g.5gb:0,mig:closed:7\n"+tail, "c1"); err == nil {
+		t.Error("a node with gres/mig and without GresUsed was read")
 	}
 }

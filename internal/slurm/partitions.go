@@ -9,7 +9,8 @@ import (
 // Partition is a partition of slurmctld. Node.Partitions lists the partitions of each node.
 type Partition struct {
 	Name string
-	// Exclusive is set if the partition has OverSubscribe=EXCLUSIVE: every job is allocated whole nodes.
+	// Exclusive is set if every job of the partition is allocated whole nodes: OverSubscribe=EXCLUSIVE, or from 26.05
+	// on Exclusive=NODE or TOPO (docs/slurm-releases.md, "Whole nodes").
 	Exclusive bool
 }
 
@@ -33,14 +34,16 @@ func parsePartitions(out string) ([]Partition, error) {
 			continue
 		}
 		for word := range strings.FieldsSeq(line) {
-			mode, ok := strings.CutPrefix(word, "OverSubscribe=")
-			if !ok {
+			key, mode, _ := strings.Cut(word, "=")
+			if key != "OverSubscribe" && key != "Exclusive" {
 				continue
 			}
 			if len(list) == 0 {
 				return nil, errors.New("scontrol shows a partition without a name")
 			}
-			list[len(list)-1].Exclusive = mode == "EXCLUSIVE"
+			if mode == "EXCLUSIVE" || mode == "NODE" || mode == "TOPO" {
+				list[len(list)-1].Exclusive = true
+			}
 		}
 	}
 	return list, nil

@@ -16,7 +16,8 @@ type field struct {
 	set  func(*Job, string) error
 }
 
-// jobFields are columns that exist in 22.05 and in 26.05. The -O of 22.05 lacks the excluded nodes; see excludeFormat.
+// jobFields are columns that exist in 22.05 and in 26.05, except exclusive. The -O of 22.05 lacks the excluded nodes;
+// see excludeFormat.
 var jobFields = []field{
 	{"jobid", func(j *Job, s string) error { return id32(&j.ID, s) }},
 	{"arrayjobid", func(j *Job, s string) error { return id32(&j.ArrayJob, s) }},
@@ -35,6 +36,7 @@ var jobFields = []field{
 	{"batchflag", func(j *Job, s string) error { return flag(&j.Batch, s) }},
 	{"requeue", func(j *Job, s string) error { return flag(&j.Requeue, s) }},
 	{"oversubscribe", func(j *Job, s string) error { j.Exclusive = s == "NO"; return nil }},
+	{"exclusive", func(j *Job, s string) error { return j.exclusive(s) }}, // after oversubscribe
 	{"timelimit", func(j *Job, s string) (err error) { j.TimeLimit, err = parseLimit(s); return err }},
 	{"submittime", func(j *Job, s string) (err error) { j.Submit, err = parseTime(s); return err }},
 	{"eligibletime", func(j *Job, s string) (err error) { j.Eligible, err = parseTime(s); return err }},
@@ -62,6 +64,16 @@ var jobFields = []field{
 	{"mintmpdisk", func(j *Job, s string) (err error) { j.TmpDisk, err = mebibytes(s); return err }},
 	{"sct", func(j *Job, s string) error { return j.topology(s) }},
 	{"licenses", func(j *Job, s string) error { j.Licenses = orEmpty(s); return nil }},
+}
+
+// exclusive reads the column exclusive, which squeue has from 26.05 on. From then on, oversubscribe is NO for nearly
+// every job. An earlier squeue prints a message and an empty column, and oversubscribe is NO for a job that requests
+// whole nodes (docs/slurm-releases.md, "Whole nodes").
+func (j *Job) exclusive(s string) error {
+	if !isNull(s) {
+		j.Exclusive = s == "NODE" || s == "TOPO"
+	}
+	return nil
 }
 
 // topology reads sockets per node, cores per socket and threads per core: "2:*:1".
@@ -193,7 +205,7 @@ func parseJobs(out, sep string) ([]Job, error) {
 
 // joinTasks joins the records with the same id into one Job: the tasks of an array that have not been split off yet,
 // which squeue -r lists separately. Without -r, squeue also joins tasks that have separate ids, holds and requests
-// (22.05.8). The option --array-unique would list the right records, but 24.11 no longer has it.
+// (22.05.8). The option --array-unique would list the right records, but exists in 22.05 only.
 func joinTasks(jobs []Job) []Job {
 	at := make(map[uint32]int, len(jobs))
 	tasks := make(map[uint32][]string)

@@ -36,7 +36,7 @@ func (w Waiting) Eligible() bool {
 	}
 	reason := strings.ReplaceAll(w.Reason, "_", " ")
 	return strings.HasPrefix(reason, "ReqNodeNotAvail, ") ||
-		strings.HasPrefix(reason, "Nodes required for job are DOWN, DRAINED or reserved")
+		strings.HasPrefix(reason, "Nodes required for job are DOWN, DRAINED") // from 24.11 on, REBOOTING can follow
 }
 
 // HeldByTag reports whether job_submit.lua holds the job until an agent releases it. The reason BadConstraints counts:
@@ -158,7 +158,7 @@ func (w Waiting) waitsSince() time.Time {
 
 // forgetting is the additional delay before the release of a requeued job. While slurmd remembers an earlier run of a
 // job, it runs no prolog for the job. In 22.05, slurmd may remember the run for two seconds longer than slurmctld keeps
-// the job waiting (_clear_expired_job_states in slurm_cred.c; fixed by 24.11).
+// the job waiting (docs/slurm-releases.md, "Restarts").
 const forgetting = 3 * time.Second
 
 // Releasable reports whether an agent may release the job at this time. The agent may release the job if job_submit.lua

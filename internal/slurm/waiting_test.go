@@ -24,6 +24,10 @@ func TestEligible(t *testing.T) {
 			"Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",
 			"", 9, "", true, false,
 		},
+		{ // while a node of the partition reboots, from 24.11 on (job_scheduler.c)
+			"Nodes required for job are DOWN, DRAINED, REBOOTING or reserved for jobs in higher priority partitions",
+			"", 9, "", true, false,
+		},
 		{"Resources", "", 9, "tres-per-node: unreadable", false, false},
 		{"Resources", "", 0, "", false, false},
 		{"QOSMaxGRESPerUser", "", 9, "", false, false},

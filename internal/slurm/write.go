@@ -73,9 +73,9 @@ func (c *Client) Release(ctx context.Context, id uint32) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"release", ref(j)}, nil })
 }
 
-// SetJobGRES changes the GRES that a pending job requests per node; gres must include the GPUs. From 23.11 on, the job
-// then requests these GRES only (by Slurm's source). Up to 23.02, slurmctld replaces the counts of the named types and
-// keeps those of other types (22.05.8).
+// SetJobGRES changes the GRES that a pending job requests per node. gres must include every GRES of the job: from 23.11
+// on, the job then requests these GRES only. Up to 23.02, slurmctld keeps the counts of types that gres does not name
+// (docs/slurm-releases.md, "Changes to a waiting job").
 func (c *Client) SetJobGRES(ctx context.Context, id uint32, gres GRESList) error {
 	if err := checkGRES(gres); err != nil {
 		return fmt.Errorf("job %d: %w", id, err)

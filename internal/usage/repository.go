@@ -48,8 +48,8 @@ type Accounting interface {
 	// RecordsOf returns the records of a job in slurmdbd, one for each of its runs, oldest first, with the text of one
 	// field. It returns an error if there are none.
 	RecordsOf(ctx context.Context, field slurm.AccountingField, job uint32) ([]slurm.Record, error)
-	// SetAccounting replaces the field of a job's newest record, whose run must have ended. The text is stored in lower
-	// case (sacctmgr 22.05.8). If the write would change another tool's text in the field, SetAccounting writes nothing
+	// SetAccounting replaces the field of a job's newest record, whose run must have ended. sacctmgr 22.05 stores the
+	// text in lower case. If the write would change another tool's text in the field, SetAccounting writes nothing
 	// and returns ErrSpoils.
 	SetAccounting(ctx context.Context, r slurm.Record, field slurm.AccountingField, text string) error
 }

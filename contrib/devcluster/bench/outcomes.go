@@ -56,7 +56,8 @@ type times struct{ submit, start, end time.Time }
 
 var logged = regexp.MustCompile(
 	`(?m)^\[([^\]]+)\] .*?` +
-		`(_slurm_rpc_submit_batch_job:|sched: Allocate|_start_job: Started|_job_complete:) JobId=(\d+)\b.*$`,
+		`(_slurm_rpc_submit_batch_job:|sched: Allocate|_start_job: (?:HETJOB: )?Started|_job_complete:) ` +
+		`JobId=(\d+)\b.*$`,
 )
 
 // jobTimes returns the times of the jobs in slurmctld's log, by job id.

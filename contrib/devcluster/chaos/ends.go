@@ -133,9 +133,10 @@ func (c *campaign) launchedBefore(r jobRun) bool {
 }
 
 // launches returns the times at which slurmd launched a batch script or a first step of the job, according to its log.
+// From 25.11 on, the log has JobId= (_rpc_batch_job in req.c).
 func launches(log, id string) (at []time.Time) {
 	said := regexp.MustCompile(
-		`(?m)^\[(\S+)\] (?:Launching batch job ` + id + ` for|launch task StepId=` + id + `\.0 )`,
+		`(?m)^\[(\S+)\] (?:Launching batch (?:job |JobId=)` + id + ` for|launch task StepId=` + id + `\.0 )`,
 	)
 	for _, m := range said.FindAllStringSubmatch(log, -1) {
 		if t, err := time.ParseInLocation("2006-01-02T15:04:05.000", m[1], time.Local); err == nil {

@@ -78,6 +78,7 @@ StateSaveLocation=$DIR/ctl/slurmctld
 SlurmdSpoolDir=/var/lib/slurm/slurmd
 SlurmctldLogFile=$DIR/log/slurmctld.log
 SlurmctldDebug=verbose
+DebugFlags=Hetjob
 SlurmdLogFile=$DIR/log/slurmd-%n.log
 SlurmdDebug=verbose
 LogTimeFormat=iso8601_ms

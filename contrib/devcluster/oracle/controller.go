@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// The lines of slurmctld 22.05.8 for the start of a job (main scheduler, backfill, immediate allocations of srun and
-// salloc) and for a change of a node's GRES. slurmctld logs them under the lock of the change, so their times are
-// exact.
+// The lines of slurmctld for the start of a job (main scheduler, backfill, immediate allocations of srun and salloc)
+// and for a change of a node's GRES. slurmctld logs them under the lock of the change, so their times are exact. From
+// 26.05 on, backfill logs its line only with DebugFlags=Hetjob, and with a prefix (_start_job in backfill.c).
 var (
 	startLine = regexp.MustCompile(
 		`^\[(\S+)\] (?:sched: Allocate JobId=(\S+) NodeList=(\S+) |` +
-			`sched/backfill: _start_job: Started JobId=(\S+) in \S+ on (\S+)$|` +
+			`sched/backfill: _start_job: (?:HETJOB: )?Started JobId=(\S+) in \S+ on (\S+)$|` +
 			`sched: _slurm_rpc_allocate_resources JobId=(\S+) NodeList=(\S+) )`,
 	)
 	submitted = regexp.MustCompile(`^\[(\S+)\] _slurm_rpc_submit_batch_job: JobId=(\d+) `)

@@ -314,6 +314,7 @@ func TestLinesOfSlurmctld(t *testing.T) {
 [2026-11-21T04:57:33.000] sched: _slurm_rpc_allocate_resources JobId=7 NodeList=(null) usec=317
 [2026-11-21T04:57:34.000] sched: _slurm_rpc_allocate_resources JobId=8 NodeList=n[1,3-4] usec=31
 [2026-11-21T04:57:35.000] _update_node_gres: nodes n[1-2] gres set to: gpu:a100:14,mig:closed:56
+[2026-11-21T04:57:36.000] sched/backfill: _start_job: HETJOB: Started JobId=9 in gpu on n1
 `
 	c, err := ReadController(strings.NewReader(log), time.UTC)
 	if err != nil {
@@ -324,6 +325,7 @@ func TestLinesOfSlurmctld(t *testing.T) {
 		{6, []string{"n2"}, at(950)},
 		{106, []string{"n1", "n2"}, at(1001)},
 		{8, []string{"n1", "n3", "n4"}, at(3000)},
+		{9, []string{"n1"}, at(5000)}, // 26.05
 	}
 	if !slices.EqualFunc(c.Starts, want, func(a, b Allocation) bool {
 		return a.Job == b.Job && a.At == b.At && slices.Equal(a.Nodes, b.Nodes)

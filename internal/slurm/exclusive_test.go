@@ -1,0 +1,62 @@
+package slurm
+
+import (
+	"context"
+	"slices"
+	"testing"
+)
+
+// TestExclusive: the column exclusive applies from 26.05 on, where oversubscribe is NO for jobs that share nodes too.
+func TestExclusive(t *testing.T) {
+	for _, tc := range []struct {
+		release, oversubscribe, exclusive string
+		want                              bool
+	}{
+		{"to 25.11", "OK", "", false},
+		{"to 25.11", "YES", "", false},
+		{"to 25.11", "NO", "", true}, // --exclusive, or a partition with OverSubscribe=EXCLUSIVE
+		{"to 25.11", "USER", "", false},
+		{"from 26.05", "NO", "NO", false}, // a job without options in a partition without options
+		{"from 26.05", "YES", "NO", false},
+		{"from 26.05", "NO", "USER", false},
+		{"from 26.05", "NO", "NODE", true},
+		{"from 26.05", "NO", "TOPO", true},
+	} {
+		c, _ := stage(t, recordOf(map[string]string{"oversubscribe": tc.oversubscribe, "exclusive": tc.exclusive}))
+		jobs, err := c.Jobs(context.Background())
+		if err != nil || len(jobs) != 1 || jobs[0].Exclusive != tc.want {
+			t.Errorf("%+v: %+v, %v", tc, jobs, err)
+		}
+	}
+}
+
+// twoPartitions2605 is a part of the output of 26.05 for the partitions of twoPartitions, by api/partition_info.c.
+const twoPartitions2605 = `PartitionName=gpu
+   AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL
+   Default=YES QoS=N/A
+   DefaultTime=NONE DisableRootJobs=NO Exclusive=NO GraceTime=0 Hidden=NO
+   Nodes=n[1-2],mig-catalog[1-2]
+   PriorityJobFactor=1 PriorityTier=1 RootOnly=NO ReqResv=NO OverSubscribe=NO
+   OverTimeLimit=NONE PreemptMode=OFF
+
+PartitionName=whole
+   DefaultTime=NONE DisableRootJobs=NO Exclusive=NODE GraceTime=0 Hidden=NO
+   PriorityJobFactor=1 PriorityTier=1 RootOnly=NO ReqResv=NO OverSubscribe=NO
+   OverTimeLimit=NONE PreemptMode=OFF
+
+PartitionName=block
+   DefaultTime=NONE DisableRootJobs=NO Exclusive=TOPO GraceTime=0 Hidden=NO
+   PriorityJobFactor=1 PriorityTier=1 RootOnly=NO ReqResv=NO OverSubscribe=NO
+
+PartitionName=user
+   DefaultTime=NONE DisableRootJobs=NO Exclusive=USER GraceTime=0 Hidden=NO
+   PriorityJobFactor=1 PriorityTier=1 RootOnly=NO ReqResv=NO OverSubscribe=FORCE:4
+`
+
+func TestPartitionsOf2605(t *testing.T) {
+	got, err := parsePartitions(twoPartitions2605)
+	want := []Partition{{"gpu", false}, {"whole", true}, {"block", true}, {"user", false}}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v %v, want %v", got, err, want)
+	}
+}
