@@ -19,6 +19,7 @@ import (
 
 	"caelum/contrib/devcluster/cluster"
 	"caelum/internal/api"
+	"caelum/internal/slurm"
 )
 
 // User submits the jobs of most tests. Stranger is another user without privileges.
@@ -43,8 +44,9 @@ var conf = []string{
 	"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1",
 }
 
-// QueueOrder is for Options.Conf: each job has a lower priority than the jobs submitted before it, less its nice value.
-// This plugin is the default until 23.02 only; the later default gives all jobs priority 1 in a cluster without weights.
+// QueueOrder is a line for Options.Conf. Each job gets a lower priority than the jobs submitted before it, less its
+// nice value. This plugin is the default until 23.02; the later default gives all jobs priority 1 if the site sets no
+// weights.
 const QueueOrder = "PriorityType=priority/basic"
 
 // Site is a running cluster. Its methods end the test if a command or a wait fails.
@@ -123,8 +125,19 @@ func (s *Site) explain() {
 	}
 }
 
-// TresPerNode returns a request in the spelling of 24.11 and later: earlier releases print gres:NAME in place of gres/NAME.
+// TresPerNode returns a request in the spelling of 23.11 and later: earlier releases print gres:NAME instead of
+// gres/NAME.
 func TresPerNode(text string) string { return strings.ReplaceAll(text, "gres:", "gres/") }
+
+// Release returns the release of slurmctld.
+func (s *Site) Release() slurm.Release {
+	s.t.Helper()
+	release, err := slurm.ParseRelease(s.Must("", "root", "slurmctld", "-V"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return release
+}
 
 // Home is User's home directory.
 func (s *Site) Home() string { return filepath.Join(s.Dir, "home", User) }

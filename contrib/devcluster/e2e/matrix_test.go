@@ -177,7 +177,10 @@ func said(stderr string) string {
 		switch {
 		case line == "", strings.Contains(line, "queued and waiting"), strings.Contains(line, "has been allocated"),
 			strings.Contains(line, "Granted job allocation"), strings.Contains(line, "Relinquishing"),
-			strings.Contains(line, "has been revoked"):
+			strings.Contains(line, "has been revoked"),
+			// 26.05 also prints these when no daemon is slow.
+			strings.Contains(line, "Pending job allocation"), strings.Contains(line, "are ready for job"),
+			strings.Contains(line, "Waiting for resource configuration"):
 			continue
 		}
 		lines = append(lines, numbers.ReplaceAllString(line, "$1 N"))

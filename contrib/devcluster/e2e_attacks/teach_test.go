@@ -50,7 +50,8 @@ func (s school) ask(user, name, text string) (key, work, slices string) {
 	_, tres, _ := strings.Cut(job, " TresPerNode=")
 	tres, _, _ = strings.Cut(tres, " ")
 	s.Must("", user, "scancel", id)
-	return slurm.TagValue(comment, slurm.TagKey), slurm.TagValue(comment, slurm.TagFingerprint), clustertest.TresPerNode(tres)
+	return slurm.TagValue(comment, slurm.TagKey), slurm.TagValue(comment, slurm.TagFingerprint),
+		clustertest.TresPerNode(tres)
 }
 
 func (s school) uid(user string) uint32 {

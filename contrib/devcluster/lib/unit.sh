@@ -23,7 +23,13 @@ daemon() {
             --innodb-flush-log-at-trx-commit=0 --innodb-lock-wait-timeout=900 --character-set-server=utf8mb4
         ;;
     slurmdbd) exec slurmdbd -D ;;
-    slurmctld) exec slurmctld -D ;;
+    slurmctld)
+        # slurmctld 26.05 refuses to start again after a kill before it first saved the usage of the associations, 300 s after
+        # its start.
+        local ignore=()
+        [[ -e $DIR/ctl/slurmctld/assoc_usage ]] || ignore=(-i)
+        exec slurmctld -D "${ignore[@]}"
+        ;;
     slurmd-*)
         local unified=() stepd=()
         if [[ $CGROUP == v2 ]]; then
