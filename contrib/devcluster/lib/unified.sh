@@ -1,8 +1,9 @@
 #!/bin/bash
-# unified.sh slurmd|slurmstepd ARGUMENT...: becomes that program on a node with cgroup v2. Slurm's plugin for it refuses a
-# machine on which version 1 has hierarchies too ("Hybrid mode is not supported"), by the first line of its own
-# /proc/self/cgroup. Where there is such a line, the program is shown the line of version 2 alone: the one that it has,
-# or, for slurmstepd, the one that it is about to move to and checks (22.05). The kernel's part is real.
+# unified.sh slurmd|slurmstepd ARGUMENT...: executes the program on a node with cgroup v2, also on a machine that has
+# hierarchies of version 1 as well. Slurm's plugin for v2 refuses such a machine ("Hybrid mode is not supported") if the
+# first line of /proc/self/cgroup belongs to version 1. In that case unified.sh mounts another file over
+# /proc/self/cgroup, with a single line of version 2: for slurmd its actual line, for slurmstepd the line of the cgroup
+# that slurmstepd will move to, because slurmstepd compares the two (22.05). The kernel's cgroups are real.
 set -euo pipefail
 
 show() {
