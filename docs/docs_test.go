@@ -204,7 +204,7 @@ func TestAdminPagesNameEveryCommandAndFlag(t *testing.T) {
 	}
 }
 
-// A page or a message that sends the reader to a command sends him to one that exists.
+// TestNamedCommandsExist checks that every command which a page or a message refers to exists.
 func TestNamedCommandsExist(t *testing.T) {
 	for _, name := range []string{"caelum", "caelumd"} {
 		subcommands, _ := commands(t, name)
@@ -276,7 +276,7 @@ func TestNoUnknownKeyIsDocumented(t *testing.T) {
 	}
 }
 
-// Every test and fuzz target that the security page names as proof exists.
+// TestSecurityNamesTests checks that every test and fuzz target which the security page names as evidence exists.
 func TestSecurityNamesTests(t *testing.T) {
 	var sources strings.Builder
 	for _, path := range files(t, ".go") {

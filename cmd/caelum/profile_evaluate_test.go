@@ -104,8 +104,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestEnded: the summaries of the agents count, with the maximum over all nodes. Without summaries, the times of the
-// job's record count, after a minute.
+// TestEnded checks that the summaries of the agents count, with the maximum over all nodes. Without summaries, the
+// times of the job's record count, after a minute.
 func TestEnded(t *testing.T) {
 	begin := time.Unix(1700000000, 0)
 	r := slurm.Record{

@@ -72,8 +72,9 @@ func (m maker) table() string {
 	return text
 }
 
-// FuzzTable: a valid table applies completely, and an invalid table not at all. Then the previous table stays in force,
-// and one line is logged. If there is no previous table, requests for GPUs are refused and other requests pass.
+// FuzzTable checks that a valid table applies completely, and an invalid table not at all. Then the previous table
+// stays in force, and one line is logged. If there is no previous table, requests for GPUs are refused and other
+// requests pass.
 func FuzzTable(f *testing.F) {
 	for i, raw := range []string{
 		"", "#", "closed", "partition cpu", "3g.20gb", "key 7:0123456789abcdef 1g.5gb", "\x00", "\xff\xa0", "\n\n",

@@ -136,7 +136,7 @@ func (m *machine) checkMIGDevice(gpu, mig nvml.Device) string {
 	return uuid
 }
 
-// Several smaller compute instances can share a GPU instance.
+// TestComputeInstances checks that several smaller compute instances can share a GPU instance.
 func TestComputeInstances(t *testing.T) {
 	m := newMachine(t, "--board", "A100-40GB")
 	d := m.device(0)
@@ -173,7 +173,8 @@ func TestComputeInstances(t *testing.T) {
 	m.check()
 }
 
-// Enumerating GPU instances also finds instances without a compute instance and instances of another program.
+// TestForeignInstances checks that enumerating GPU instances also finds instances without a compute instance and
+// instances of another program.
 func TestForeignInstances(t *testing.T) {
 	m := newMachine(t, "--board", "A100-40GB")
 	d := m.device(0)

@@ -221,8 +221,8 @@ func devRoot(t *testing.T) string {
 	panic("unreachable")
 }
 
-// The owner and mode of its capability files decide which users can use a slice. The driver makes the files with 0444,
-// and the agent can change them later.
+// TestDeviceFiles checks that the owner and mode of the capability files determine which users can use a slice. The
+// driver makes the files with mode 0444, and the agent can change them later.
 func TestDeviceFiles(t *testing.T) {
 	root := devRoot(t)
 	m := newMachine(t, "--board", "A100-40GB", "--gpus", "2", "--dev-root", root)
@@ -280,7 +280,8 @@ func TestDeviceFiles(t *testing.T) {
 	}
 }
 
-// Calls that NVML's documentation marks "requires privileged user" fail for users other than root.
+// TestPermission checks that calls that NVML's documentation marks "requires privileged user" fail for users other than
+// root.
 func TestPermission(t *testing.T) {
 	m := newMachine(t, "--board", "A100-40GB")
 	d := m.device(0)

@@ -133,7 +133,8 @@ func TestKilledHolderOfTheLock(t *testing.T) {
 	m.want(<-done, nvml.SUCCESS, "a call after the holder of the lock was killed")
 }
 
-// If a process is killed at any point of a change, the change is made completely or not at all, and the log agrees.
+// TestKilledWriter checks that a change is made completely or not at all if its process is killed at any point, and
+// that the log agrees with the state.
 func TestKilledWriter(t *testing.T) {
 	for _, c := range []struct {
 		at    string

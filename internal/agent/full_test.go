@@ -97,8 +97,9 @@ func (w *world) whole() {
 	}
 }
 
-// TestStateDirectoryFull: while the state directory is full, prolog and epilog are asked to repeat their calls, with
-// the directory in the message. The job is not requeued and does not fail. It starts when there is free space.
+// TestStateDirectoryFull checks that while the state directory is full, prolog and epilog are asked to repeat their
+// calls, with the directory in the message. The job is not requeued and does not fail. It starts when there is free
+// space.
 func TestStateDirectoryFull(t *testing.T) {
 	w, prolog := starting(t)
 	w.stop()
@@ -174,8 +175,8 @@ func (h afterCreate) Create(g int, profile string, start int) (gpu.Instance, err
 	return in, err
 }
 
-// TestDiskFullDuringCreate: the disk becomes full while the driver creates an instance, so that the instance exists and
-// cannot be written into the ledger.
+// TestDiskFullDuringCreate checks that the disk becomes full while the driver creates an instance, so that the instance
+// exists and cannot be written into the ledger.
 func TestDiskFullDuringCreate(t *testing.T) {
 	w, prolog := starting(t)
 	w.stop()
@@ -198,8 +199,8 @@ func TestDiskFullDuringCreate(t *testing.T) {
 	w.whole()
 }
 
-// TestRunDirectoryFull: while the run directory is full, the lease is kept, and the prolog is asked to repeat its call
-// until the lease file can be written.
+// TestRunDirectoryFull checks that while the run directory is full, the lease is kept, and the prolog is asked to
+// repeat its call until the lease file can be written.
 func TestRunDirectoryFull(t *testing.T) {
 	w, prolog := starting(t)
 	w.stop()

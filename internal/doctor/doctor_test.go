@@ -46,7 +46,7 @@ func TestController(t *testing.T) {
 	}
 }
 
-// TestNoFault: a slot count that a broken GPU explains and files that do not exist are not faults.
+// TestNoFault checks that a slot count that a broken GPU explains and files that do not exist are not faults.
 func TestNoFault(t *testing.T) {
 	f := healthy()
 	f.Agent.GPUs = append(f.Agent.GPUs, api.GPU{Index: 1, Problem: "the GPU is lost"})

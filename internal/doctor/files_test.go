@@ -54,8 +54,8 @@ func TestReadOwners(t *testing.T) {
 	}
 }
 
-// TestWholeGPUsWithoutConstrainDevices: without a devices cgroup, jobs can open a GPU that is left out of MIG. A GPU
-// that only root may open is not reported.
+// TestWholeGPUsWithoutConstrainDevices checks that without a devices cgroup, jobs can open a GPU that is left out of
+// MIG. A GPU that only root may open is not reported.
 func TestWholeGPUsWithoutConstrainDevices(t *testing.T) {
 	f := healthy()
 	f.Config.Values["ConstrainDevices"] = "no"

@@ -226,7 +226,8 @@ func contains(list []Process, pid int) bool {
 	return false
 }
 
-// TestHoldersLimit: the scan names the user whose processes it did not read completely, and reads those of other users.
+// TestHoldersLimit checks that the scan names the user whose processes it did not read completely, and reads those of
+// other users.
 func TestHoldersLimit(t *testing.T) {
 	path := node(t, full)
 	s := &Processes{Proc: "/proc", Limit: processCost}
@@ -264,7 +265,7 @@ func fakeProcess(t *testing.T, proc string, pid int, uids string, fds map[string
 	}
 }
 
-// TestHoldersOfMixedIDs: a setuid program that a user started is not a process of root.
+// TestHoldersOfMixedIDs checks that a setuid program that a user started is not a process of root.
 func TestHoldersOfMixedIDs(t *testing.T) {
 	proc := t.TempDir()
 	const device = "pos:\t0\nflags:\t02\nmnt_id:\t7\nino:\t5\n"

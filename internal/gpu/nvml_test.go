@@ -179,7 +179,7 @@ func TestCaps(t *testing.T) {
 	check(12345)
 }
 
-// TestCapsKeepsModprobeOut: nvidia-modprobe makes a file readable by all users unless DeviceFileModify is 0.
+// TestCapsKeepsModprobeOut checks that nvidia-modprobe makes a file readable by all users unless DeviceFileModify is 0.
 func TestCapsKeepsModprobeOut(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	in := create2g(t, node)
@@ -218,8 +218,8 @@ func TestCapsKeepsModprobeOut(t *testing.T) {
 	}
 }
 
-// TestCapsMakesFiles: with NVreg_ModifyDeviceFiles=0 only Caelum creates the files, and no user can open them before
-// they belong to a job.
+// TestCapsMakesFiles checks that with NVreg_ModifyDeviceFiles=0 only Caelum creates the files, and no user can open
+// them before they belong to a job.
 func TestCapsMakesFiles(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	node.Emulator(
@@ -269,8 +269,8 @@ func TestCapDevices(t *testing.T) {
 	}
 }
 
-// TestCapFiles: by the kernel modules' formula, gi12 of gpu0 has 111 and its ci0 112. The driver's files under /proc
-// take precedence.
+// TestCapFiles checks that by the kernel modules' formula, gi12 of gpu0 has 111 and its ci0 112. The driver's files
+// under /proc take precedence.
 func TestCapFiles(t *testing.T) {
 	proc := t.TempDir()
 	caps := gpu.Caps{Dev: "/dev", Proc: proc}
@@ -299,7 +299,7 @@ func TestCapFiles(t *testing.T) {
 	}
 }
 
-// TestOpenNVMLOfOthers: root does not load a library that other users can change.
+// TestOpenNVMLOfOthers checks that root does not load a library that other users can change.
 func TestOpenNVMLOfOthers(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: it makes a file of another user")

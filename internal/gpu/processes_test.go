@@ -68,7 +68,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestKillTraced: a traced process stops in its exit, with its files open, until its tracer ends.
+// TestKillTraced checks that a traced process stops in its exit, with its files open, until its tracer ends.
 func TestKillTraced(t *testing.T) {
 	path := node(t, full)
 	s := &Processes{Proc: "/proc"}

@@ -18,8 +18,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestLoopOnce: the runs in slurmdbd reach the table. A damaged repository is set aside, reported and filled again. If
-// slurmdbd is unreachable, learned lines stay.
+// TestLoopOnce checks that the runs in slurmdbd reach the table. A damaged repository is set aside, reported and filled
+// again. If slurmdbd is unreachable, learned lines stay.
 func TestLoopOnce(t *testing.T) {
 	d := &dbd{names: map[uint64]string{}}
 	now := time.Now().Truncate(time.Second).Add(-24 * time.Hour)
@@ -76,7 +76,7 @@ func TestLoopOnce(t *testing.T) {
 	}
 }
 
-// TestUnread: a new repository, or one that is not filled completely, removes no learned line.
+// TestUnread checks that a new repository, or one that is not filled completely, removes no learned line.
 func TestUnread(t *testing.T) {
 	d := &dbd{names: map[uint64]string{}}
 	at := time.Now().Truncate(time.Second).Add(-24 * time.Hour)
@@ -129,7 +129,7 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// TestLoopLogsOnce: a lasting failure is logged as one warning, and the loop ends with its context.
+// TestLoopLogsOnce checks that a lasting failure is logged as one warning, and the loop ends with its context.
 func TestLoopLogsOnce(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)

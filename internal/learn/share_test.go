@@ -9,8 +9,9 @@ import (
 	"caelum/internal/predict"
 )
 
-// TestShare: the lines fit and the room is used. An owner with at most an equal share loses no line. Of the other
-// owners, the oldest lines are dropped, and none of them keeps more than one line more than another that lost lines.
+// TestShare checks that the lines fit and the room is used. An owner with at most an equal share loses no line. Of the
+// other owners, the oldest lines are dropped, and none of them keeps more than one line more than another that lost
+// lines.
 func TestShare(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 500 {

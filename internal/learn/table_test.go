@@ -81,8 +81,8 @@ func filled(t *testing.T) *repo.Repo {
 	return r
 }
 
-// TestWrite: the administrator's lines stay. Below them are the learned lines that differ from their fall-back, newest
-// first.
+// TestWrite checks that the administrator's lines stay. Below them are the learned lines that differ from their
+// fall-back, newest first.
 func TestWrite(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 41\n"+own)
 	done, err := Write(path, filled(t), predict.DefaultSite)
@@ -101,7 +101,7 @@ user 1002:fedcba9876543210 1g.5gb
 	}
 }
 
-// TestOwn: an administrator's line takes precedence if job_submit.lua reads it before the learned line.
+// TestOwn checks that an administrator's line takes precedence if job_submit.lua reads it before the learned line.
 func TestOwn(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own+"user 1002:"+work+" 3g.20gb\nsite "+work+" 4g.20gb\n")
 	tab, err := ReadTable(path)
@@ -126,8 +126,8 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// TestWriteShared: if the site shares runs and enough users have run a script, the script has a site line. A user with
-// runs of her own also has a line.
+// TestWriteShared checks that if the site shares runs and enough users have run a script, the script has a site line. A
+// user with runs of her own also has a line.
 func TestWriteShared(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own+"user 1002:"+work+" 3g.20gb\n")
 	site := predict.DefaultSite
@@ -149,7 +149,8 @@ func TestWriteShared(t *testing.T) {
 	}
 }
 
-// TestWriteChangesNothing: with the same repository the file is not written. New runs change the learned lines only.
+// TestWriteChangesNothing checks that with the same repository the file is not written. New runs change the learned
+// lines only.
 func TestWriteChangesNothing(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own)
 	r := filled(t)
@@ -174,8 +175,8 @@ func TestWriteChangesNothing(t *testing.T) {
 	}
 }
 
-// TestWriteKeepsOwnerAndMode: slurmctld's user can still read the file, a link stays a link, and no other file is left
-// in the folder.
+// TestWriteKeepsOwnerAndMode checks that slurmctld's user can still read the file, a link stays a link, and no other
+// file is left in the folder.
 func TestWriteKeepsOwnerAndMode(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own)
 	if os.Geteuid() == 0 {
@@ -208,7 +209,7 @@ func TestWriteKeepsOwnerAndMode(t *testing.T) {
 	}
 }
 
-// TestWriteBounds: a table has at most 20,000 lines and 1 MiB. The lines with the oldest runs are left out.
+// TestWriteBounds checks that a table has at most 20,000 lines and 1 MiB. The lines with the oldest runs are left out.
 func TestWriteBounds(t *testing.T) {
 	tab, err := parseTable("caelum-decisions 1 1\n" + own)
 	if err != nil {
@@ -231,7 +232,7 @@ func TestWriteBounds(t *testing.T) {
 	}
 }
 
-// TestWriteRefuses: the error names a file that is not a table, and the file is not changed.
+// TestWriteRefuses checks that the error names a file that is not a table, and the file is not changed.
 func TestWriteRefuses(t *testing.T) {
 	r := filled(t)
 	for text, want := range map[string]string{
@@ -261,8 +262,8 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// TestModels: the GPU model of the default profile comes first, then those whose whole-GPU profile is also listed. The
-// memory in the table counts.
+// TestModels checks that the GPU model of the default profile comes first, then those whose whole-GPU profile is also
+// listed. The memory in the table counts.
 func TestModels(t *testing.T) {
 	tab, err := parseTable("caelum-decisions 1 1\n" + own + "profile 7g.80gb\nprofile 3g.40gb\nprofile 1g.5gb+me\n")
 	if err != nil {
@@ -301,7 +302,8 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// In a directory of another user, that user could redirect root's write with a link.
+// TestReplaceInADirectoryOfAnother checks that root does not write into a directory of another user, who could redirect
+// the write with a link.
 func TestReplaceInADirectoryOfAnother(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: it gives a directory away")

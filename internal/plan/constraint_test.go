@@ -9,8 +9,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// A job whose constraint no node satisfies takes no slices from the next job, and caelum explain says why the job
-// waits.
+// TestConstraints checks that a job whose constraint no node satisfies takes no slices from the next job, and that
+// `caelum explain` says why the job waits.
 func TestConstraints(t *testing.T) {
 	for _, c := range []struct {
 		text  string

@@ -31,7 +31,8 @@ func TestOneNodeServes(t *testing.T) {
 	}
 }
 
-// A plan places one held job of each user. The user's other held jobs do not block slices for other jobs.
+// TestHeldInTurn checks that a plan places one held job of each user. The user's other held jobs do not block slices
+// for other jobs.
 func TestHeldInTurn(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t)), node(t, "n3", a100(t))}
 	held := func(id, uid uint32, on string) slurm.Waiting {

@@ -119,8 +119,8 @@ func whole(t *testing.T) string {
 	return path
 }
 
-// TestSetAside: a file that is not a repository is kept, byte for byte, beside a new repository, and reported. At a
-// path that a person typed, the file is not changed.
+// TestSetAside checks that a file that is not a repository is kept, byte for byte, beside a new repository, and
+// reported. At a path that a person typed, the file is not changed.
 func TestSetAside(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
@@ -161,8 +161,8 @@ func TestSetAside(t *testing.T) {
 	}
 }
 
-// TestDamagedInUse: if an open repository is damaged, replaced or removed, its user continues with the file that is
-// then at the path.
+// TestDamagedInUse checks that if an open repository is damaged, replaced or removed, its user continues with the file
+// that is then at the path.
 func TestDamagedInUse(t *testing.T) {
 	replaced := func(t *testing.T, path string) {
 		os.Rename(path, path+".old")
@@ -216,7 +216,7 @@ func TestDamagedInUse(t *testing.T) {
 	}
 }
 
-// TestAt: a repository that cannot be opened at first is opened as soon as possible.
+// TestAt checks that a repository that cannot be opened at first is opened as soon as possible.
 func TestAt(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "sub", "repo.db")
@@ -232,8 +232,8 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// TestSetAsideOnce: if several processes find the damage at the same time, one of them sets the file aside, and all use
-// the same new repository.
+// TestSetAsideOnce checks that if several processes find the damage at the same time, one of them sets the file aside,
+// and all use the same new repository.
 func TestSetAsideOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo.db")
 	write(t, path, []byte(strings.Repeat("junk", 5000)))
@@ -261,7 +261,7 @@ func TestSetAsideOnce(t *testing.T) {
 	}
 }
 
-// TestNewer: a repository of a newer release is refused and not changed.
+// TestNewer checks that a repository of a newer release is refused and not changed.
 func TestNewer(t *testing.T) {
 	path := whole(t)
 	edit(t, path, "PRAGMA user_version = 99")
@@ -277,7 +277,7 @@ func TestNewer(t *testing.T) {
 	}
 }
 
-// TestOpenErrors: the error of a path that cannot be opened includes the remedy, and no file is set aside.
+// TestOpenErrors checks that the error of a path that cannot be opened includes the remedy, and no file is set aside.
 func TestOpenErrors(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := Open(dir, quiet); err == nil || !strings.Contains(err.Error(), "is a directory") ||
@@ -307,7 +307,7 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-// TestFull: on a full disk the error includes the remedy, and existing runs stay readable.
+// TestFull checks that on a full disk the error includes the remedy, and existing runs stay readable.
 func TestFull(t *testing.T) {
 	r := open(t, whole(t))
 	if err := r.read(func(q *sql.DB) error {
@@ -331,7 +331,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestMode: only the owner can read the repository.
+// TestMode checks that only the owner can read the repository.
 func TestMode(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a repo?mode=memory&x#y%41.db") // SQLite reads its file names as URIs
@@ -348,7 +348,7 @@ func TestMode(t *testing.T) {
 	}
 }
 
-// FuzzOpen: whatever bytes the file has, a repository can be opened and used, or Open returns an error.
+// FuzzOpen checks that whatever bytes the file has, a repository can be opened and used, or Open returns an error.
 func FuzzOpen(f *testing.F) {
 	f.Add([]byte("x"))
 	f.Add([]byte("SQLite format 3\x00"))

@@ -11,7 +11,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// TestAddCompletes: the parts of a run give the same run in any order, however often they are added.
+// TestAddCompletes checks that the parts of a run give the same run in any order, however often they are added.
 func TestAddCompletes(t *testing.T) {
 	whole := aRun()
 	seen := whole // as the agent observes it, at the release
@@ -44,7 +44,7 @@ func TestAddCompletes(t *testing.T) {
 	}
 }
 
-// TestAddTellsApart: runs of one job differ by restart, node and start.
+// TestAddTellsApart checks that runs of one job differ by restart, node and start.
 func TestAddTellsApart(t *testing.T) {
 	r := fresh(t)
 	a, b, c, d := aRun(), aRun(), aRun(), aRun()
@@ -54,7 +54,7 @@ func TestAddTellsApart(t *testing.T) {
 	}
 }
 
-// TestAddRefuses: a run that its summary could not restore is refused, and no run of that call is stored.
+// TestAddRefuses checks that a run that its summary could not restore is refused, and no run of that call is stored.
 func TestAddRefuses(t *testing.T) {
 	r := fresh(t)
 	for name, spoil := range map[string]func(*predict.Run){
@@ -75,8 +75,8 @@ func TestAddRefuses(t *testing.T) {
 	}
 }
 
-// TestTextIsData: names with quotes, SQL, newlines, NUL and invalid UTF-8 are stored unchanged, except for invalid
-// UTF-8.
+// TestTextIsData checks that names with quotes, SQL, newlines, NUL and invalid UTF-8 are stored unchanged, except for
+// invalid UTF-8.
 func TestTextIsData(t *testing.T) {
 	r := fresh(t)
 	for i, name := range []string{
@@ -106,7 +106,7 @@ func TestTextIsData(t *testing.T) {
 	}
 }
 
-// TestHistory: a history has the newest runs of the right users, oldest first.
+// TestHistory checks that a history has the newest runs of the right users, oldest first.
 func TestHistory(t *testing.T) {
 	r := fresh(t)
 	var runs []predict.Run
@@ -199,7 +199,8 @@ func ofUser(uid, job uint32, peak float64) predict.Run {
 	return n
 }
 
-// TestTogether: several processes open a new repository and write to it at the same time, and no run is lost.
+// TestTogether checks that several processes open a new repository and write to it at the same time, and no run is
+// lost.
 func TestTogether(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo.db")
 	var all sync.WaitGroup

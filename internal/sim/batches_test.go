@@ -212,7 +212,8 @@ func speedOn(j *job, profile string) float64 {
 	return j.Speed[profile]
 }
 
-// Branch and bound finds the same subset as an exhaustive search, whatever instances the GPUs hold.
+// TestBatchesAreTheBest checks that branch and bound finds the same subset as an exhaustive search, whichever instances
+// the GPUs hold.
 func TestBatchesAreTheBest(t *testing.T) {
 	policies(t, func(t *testing.T, p place.Policy) {
 		several, none := 0, 0
@@ -259,9 +260,9 @@ func TestBatchesAreTheBest(t *testing.T) {
 	})
 }
 
-// While one job holds the whole GPU, other jobs arrive. Then three jobs start that use 7/8 of the GPU, rather than two
-// that use all of it, since 7/8 x 3 > 1 x 2. They include the 4g.20gb rather than the 3g.20gb, which was submitted
-// later.
+// TestBatchesByHand simulates cases whose results were computed by hand. While one job holds the whole GPU, other jobs
+// arrive. Then three jobs start that use 7/8 of the GPU, rather than two that use all of it, since 7/8 x 3 > 1 x 2.
+// They include the 4g.20gb rather than the 3g.20gb, which was submitted later.
 func TestBatchesByHand(t *testing.T) {
 	jobs := []trace.Job{
 		{ID: "whole", Submit: 0, Duration: 100, Profile: "7g.40gb"},
@@ -323,8 +324,8 @@ func TestBatchesByHand(t *testing.T) {
 	}
 }
 
-// Every job that can start does so once, with all its slices on one GPU. Slices do not overlap, and idle instances are
-// reused.
+// TestBatchesOverlapNothing checks that every job that can start does so once, with all its slices on one GPU. Slices
+// do not overlap, and idle instances are reused.
 func TestBatchesOverlapNothing(t *testing.T) {
 	policies(t, func(t *testing.T, p place.Policy) {
 		rapid.Check(t, func(t *rapid.T) {
@@ -381,7 +382,7 @@ func TestBatchesOverlapNothing(t *testing.T) {
 	})
 }
 
-// Batches require a policy.
+// TestBatchesNeedAPolicy checks that the discipline Batches requires a policy.
 func TestBatchesNeedAPolicy(t *testing.T) {
 	models := gpus(t, "A100-40GB", 1)
 	whole, _ := Whole(models[0])

@@ -166,7 +166,8 @@ func BenchmarkChurn(b *testing.B) {
 	}
 }
 
-// The memory of a run depends on the running and waiting jobs, not on the number of ended jobs.
+// TestMemoryOfARun checks that the memory of a run depends on the running and waiting jobs, not on the number of ended
+// jobs.
 func TestMemoryOfARun(t *testing.T) {
 	const few, many = 2000, 60000
 	live := map[int]uint64{}

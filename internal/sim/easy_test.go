@@ -84,9 +84,9 @@ func (w *watched) checkReservations(t *rapid.T) {
 	}
 }
 
-// With exact ends, no job delays the head of the queue: the head starts by the earliest time that was ever reserved for
-// it. Two policies are exempt: qla may hold the head again at that time, and grmu may reject room outside a job's
-// basket.
+// TestBackfillDoesNotDelayTheHead checks for exact ends that no job delays the head of the queue: the head starts by
+// the earliest time that was ever reserved for it. Two policies are exempt: qla may hold the head again at that time,
+// and grmu may reject room outside a job's basket.
 func TestBackfillDoesNotDelayTheHead(t *testing.T) {
 	policies(t, func(t *testing.T, p place.Policy) {
 		backfilled := 0
@@ -105,7 +105,8 @@ func TestBackfillDoesNotDelayTheHead(t *testing.T) {
 	}, "qla", "grmu")
 }
 
-// The same holds if instances outlive their jobs, occupy reserved room, and take time to create.
+// TestBackfillBesideIdleInstances checks the same as TestBackfillDoesNotDelayTheHead with instances that outlive their
+// jobs, occupy reserved room, and take time to create.
 func TestBackfillBesideIdleInstances(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		models, jobs := drawCase(t, 14)
@@ -125,8 +126,8 @@ func TestBackfillBesideIdleInstances(t *testing.T) {
 	})
 }
 
-// Units that are blocked for a reservation are all unblocked afterwards, and the running sum of the fragmentation
-// equals that of the GPUs.
+// TestReservationUnblocksUnits checks that all units which are blocked for a reservation are unblocked afterwards, and
+// that the running sum of the fragmentation equals that of the GPUs.
 func TestReservationUnblocksUnits(t *testing.T) {
 	policies(t, func(t *testing.T, p place.Policy) {
 		rapid.Check(t, func(t *rapid.T) {
@@ -191,7 +192,8 @@ func named(jobs []placetest.Job) iter.Seq[trace.Job] {
 	}
 }
 
-// Every submitted job starts once, is rejected if there is no queue, or is named in the error of the whole run.
+// TestNoJobIsLost checks that every submitted job starts once, is rejected if there is no queue, or is named in the
+// error of the whole run.
 func TestNoJobIsLost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		models, jobs := drawCase(t, 10)

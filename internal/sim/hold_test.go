@@ -26,8 +26,9 @@ func unlimited(share float64, seed uint64) func(trace.Job) float64 {
 	}
 }
 
-// A job starts on an empty GPU, even if another slot would cost less in six hours. Ten jobs leave one of ten GPUs
-// empty, and most of them have no time limit. The eleventh job needs a 3g.20gb, and no other job waits.
+// TestNoJobWaitsBesideAnEmptyGPU checks that a job starts on an empty GPU, even if another slot would have a lower cost
+// in six hours. Ten jobs leave one of ten GPUs empty, and most of them have no time limit. The eleventh job needs a
+// 3g.20gb, and no other job waits.
 func TestNoJobWaitsBesideAnEmptyGPU(t *testing.T) {
 	const long = 1e5
 	jobs := []trace.Job{
@@ -61,8 +62,9 @@ func TestNoJobWaitsBesideAnEmptyGPU(t *testing.T) {
 	}
 }
 
-// Neither holds nor misleading ends make the waits longer if jobs have no limits: at a site whose GPUs are one third
-// busy, and on churn. Waits at that site are rare and come in bursts, so only the mean of many seeds is conclusive.
+// TestHoldsPay checks that neither holds nor misleading end times make the waits longer if jobs have no limits. It
+// simulates a site whose GPUs are busy for a third of the time, and churn. Waits at that site are rare and come in
+// bursts, so only the mean of many seeds is conclusive.
 func TestHoldsPay(t *testing.T) {
 	site := func(seed uint64) (iter.Seq[trace.Job], func(trace.Job) float64) {
 		return trace.Site{Jobs: 1000, GPUs: 24, Load: 0.32, Seed: seed}.All(), ownLimit

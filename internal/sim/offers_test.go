@@ -39,7 +39,8 @@ func shortly(jobs []trace.Job) (text string) {
 	return text
 }
 
-// All jobs that slurmctld starts on offers can be carved, and all jobs start, each in a whole second.
+// TestOffers checks that all jobs which slurmctld starts on offers can be carved, and that all jobs start, each in a
+// whole second.
 func TestOffers(t *testing.T) {
 	stale := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -72,10 +73,11 @@ func TestOffers(t *testing.T) {
 	}
 }
 
-// With exact ends, the job at the head of the queue starts by the earliest time that was ever reserved for it, plus the
-// time that offers and slurmctld need to start the jobs planned with it and then the job itself. There are two
-// exceptions. qla may hold the job again at that time. Jobs with several slices are not guaranteed this: slurmctld may
-// assign the offers of two nodes in such a way that neither has enough left for a planned job, until the next plan.
+// TestOffersKeepReservations checks a bound on the start of the job at the head of the queue, for exact ends. The job
+// starts at the earliest time that was ever reserved for it, plus the time that offers and slurmctld need to start
+// first the jobs planned with it and then the job itself. There are two exceptions. qla may hold the job again at that
+// time. Jobs with several slices have no such bound: slurmctld may assign the offers of two nodes in such a way that
+// neither has enough left for a planned job, until the next plan.
 func TestOffersKeepReservations(t *testing.T) {
 	reserved := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -113,8 +115,8 @@ func TestOffersKeepReservations(t *testing.T) {
 	}
 }
 
-// A job starts on the first node that offers its profile. The offers need not be planned for the job: slurmctld assigns
-// spare offers without the agents.
+// TestFoundOnOffer checks that a job starts on the first node that offers its profile. The offers need not be planned
+// for the job: slurmctld assigns spare offers without the agents.
 func TestFoundOnOffer(t *testing.T) {
 	c := Config{GPUs: gpus(t, "A100-40GB", 2), Policy: place.Reach, Discipline: EASY, Offers: true}
 	jobs := []trace.Job{

@@ -9,7 +9,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// A job of several slices starts when all of them are free, in every kind of room.
+// TestSeveralSlices checks that a job of several slices starts when all of them are free, in every kind of room.
 func TestSeveralSlices(t *testing.T) {
 	two := gpus(t, "A100-40GB", 2)
 	half, err := two[0].Parse("|4g.20gb|3g.20gb|")
@@ -61,7 +61,7 @@ func TestSeveralSlices(t *testing.T) {
 	}
 }
 
-// Jobs that need whole GPUs start last under Smallest, and in their order under Skip.
+// TestQueueOrder checks that jobs that need whole GPUs start last under Smallest, and in their order under Skip.
 func TestQueueOrder(t *testing.T) {
 	jobs := []trace.Job{
 		{ID: "first", Submit: 0, Duration: 100, Profile: "7g.40gb"},

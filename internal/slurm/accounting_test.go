@@ -133,8 +133,8 @@ func TestRecordsSpoilt(t *testing.T) {
 	}
 }
 
-// TestNames: newlines and quotes belong to a name; one that imitates the end of a field is an error, and no other job's
-// name.
+// TestNames checks that newlines and quotes belong to a name; one that imitates the end of a field is an error, and no
+// other job's name.
 func TestNames(t *testing.T) {
 	c, _ := stage(t, accounted("1|we`ird\n;name", "2|train", "3|"), accounted("1|x|\n2|forged", "2|train"))
 	got, err := c.Names(context.Background(), time.Unix(1, 0), time.Unix(2, 0))

@@ -177,8 +177,8 @@ func TestJobRequeuedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestJobImitatingARun: A user's text that looks like the state or start of another run makes the record ambiguous, but
-// hides nothing.
+// TestJobImitatingARun checks that a user's text that looks like the state or start of another run makes the record
+// ambiguous, but hides nothing.
 func TestJobImitatingARun(t *testing.T) {
 	real := mustRead(t, "job-arraytask.txt")
 	for _, text := range []string{"\n   JobState=PENDING ", "\n   StartTime=1795233592 ", "\n   JobState= \n   " +
@@ -211,7 +211,8 @@ func TestJobImitatingAnAllocation(t *testing.T) {
 	}
 }
 
-// TestWritesNameOneTask: The last task of an array has the array's id, so the arguments of scontrol name the task.
+// TestWritesNameOneTask checks that the last task of an array has the array's id, so the arguments of scontrol name the
+// task.
 func TestWritesNameOneTask(t *testing.T) {
 	ctx := context.Background()
 	array := map[string]string{"jobid": "7", "arrayjobid": "7", "arraytaskid": "3"}
@@ -249,7 +250,7 @@ func TestRequeueOfTheDead(t *testing.T) {
 	}
 }
 
-// TestInvalidArgumentsAreNotRun: Invalid arguments are refused before any command runs.
+// TestInvalidArgumentsAreNotRun checks that invalid arguments are refused before any command runs.
 func TestInvalidArgumentsAreNotRun(t *testing.T) {
 	ctx := context.Background()
 	c, calls := stage(t)
@@ -320,8 +321,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// The queue contains an array with separate and joined tasks. The second request returns the excluded nodes, and one
-// job has ended before this request.
+// TestWaiting reads a queue that contains an array with separate and joined tasks. The second request returns the
+// excluded nodes, and one job has ended before this request.
 func TestWaiting(t *testing.T) {
 	c, _ := stage(t, scene{out: mustRead(t, "queue-array.txt")}, scene{out: "4|~|n9|~|PENDING|~|\n"})
 	q, err := c.Queue(context.Background())

@@ -180,7 +180,7 @@ func TestConstraintPlainly(t *testing.T) {
 	}
 }
 
-// FuzzConstraint: every text has a result, and a node without features never meets an expression with names.
+// FuzzConstraint checks that every text has a result, and a node without features never meets an expression with names.
 func FuzzConstraint(f *testing.F) {
 	for _, s := range []string{
 		"a&b", "(a|b)&c", "[a|b]&c*2", "a*", "[[", "(a))", "a,,b", "a|b*3", "[a*1&b*2]", "x\x00y",

@@ -29,7 +29,7 @@ func playSlowly() {
 	}
 }
 
-// TestUpdateRunsOnce: if slurmctld does not listen, a change of a node ends before scontrol can retry.
+// TestUpdateRunsOnce checks that if slurmctld does not listen, a change of a node ends before scontrol can retry.
 func TestUpdateRunsOnce(t *testing.T) {
 	ctx := context.Background()
 	gres := []GRES{{"mig", "closed", 1}}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestUnregistered: from 23.02 on a node shows the indices of its GRES in use before slurmd has registered.
+// TestUnregistered checks that from 23.02 on a node shows the indices of its GRES in use before slurmd has registered.
 func TestUnregistered(t *testing.T) {
 	text, err := os.ReadFile("testdata/22.05.8/node-busy.txt")
 	if err != nil {

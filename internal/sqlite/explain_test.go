@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestExplainFileOwner: the watcher's repository belongs to SlurmUser, and a repository that `caelum repo` created
-// belongs to the user of that command. So no remedy names root as the owner.
+// TestExplainFileOwner checks that the watcher's repository belongs to SlurmUser, and a repository that `caelum repo`
+// created belongs to the user of that command. So no remedy names root as the owner.
 func TestExplainFileOwner(t *testing.T) {
 	k := Kind{Name: "repository"}
 	denied := map[syscall.Errno]bool{syscall.EACCES: true, syscall.EPERM: true, syscall.ENOENT: false}

@@ -93,7 +93,8 @@ func run(t *testing.T, at int, changes bool) (reactions *atomic.Int32, refused *
 	return reactions, refused
 }
 
-// TestListen: a datagram causes a reaction, a thousand cause far fewer than a thousand, and forged ones cause none.
+// TestListen checks that a datagram causes a reaction, a thousand cause far fewer than a thousand, and forged ones
+// cause none.
 func TestListen(t *testing.T) {
 	at := port(t)
 	began := time.Now()
@@ -121,7 +122,8 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// TestPause: the pause doubles while nothing changes, and is at least slowdown times the duration of a reaction.
+// TestPause checks that the pause doubles while nothing changes, and is at least slowdown times the duration of a
+// reaction.
 func TestPause(t *testing.T) {
 	var l Listener
 	pause := time.Duration(0)
@@ -143,7 +145,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// TestBackOff: the pauses make reactions that change nothing much rarer than the limit of two per second.
+// TestBackOff checks that the pauses make reactions that change nothing much rarer than the limit of two per second.
 func TestBackOff(t *testing.T) {
 	at := port(t)
 	began := time.Now()
@@ -175,7 +177,7 @@ func TestTakenPort(t *testing.T) {
 	}
 }
 
-// TestReadKey: a key file that other users can read or could have written is not used.
+// TestReadKey checks that a key file that other users can read or could have written is not used.
 func TestReadKey(t *testing.T) {
 	me := uint32(os.Geteuid())
 	dir := filepath.Join(t.TempDir(), "caelum")

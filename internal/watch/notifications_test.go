@@ -102,8 +102,8 @@ func settled(nodes []slurm.Node, waiting ...slurm.Waiting) (all []slurm.Node) {
 	return all
 }
 
-// TestNotificationSet: the watcher does not notify nodes whose offers match the plan. It notifies the node that must
-// offer a job's slices, and nodes that must withdraw offers.
+// TestNotificationSet checks that the watcher does not notify nodes whose offers match the plan. It notifies the node
+// that must offer a job's slices, and nodes that must withdraw offers.
 func TestNotificationSet(t *testing.T) {
 	const closed = "mig:closed:28"
 	idle := []slurm.Node{node(t, "n1", "", closed, ""), node(t, "n2", "", closed, "")}
@@ -137,7 +137,8 @@ func TestNotificationSet(t *testing.T) {
 	}
 }
 
-// TestNotifiedOnce: a node is notified again only after its state in slurmctld or its part of the plan has changed.
+// TestNotifiedOnce checks that a node is notified again only after its state in slurmctld or its part of the plan has
+// changed.
 func TestNotifiedOnce(t *testing.T) {
 	known := notifications{policy: place.Reach}
 	n := node(t, "n1", "", "mig:closed:28", "")

@@ -118,7 +118,7 @@ func run(t *testing.T, q *queue, port int) (path string) {
 	return ""
 }
 
-// TestSubmissionNotifiesAnAgent: after a submission, the watcher notifies the agent that can run the job.
+// TestSubmissionNotifiesAnAgent checks that after a submission, the watcher notifies the agent that can run the job.
 func TestSubmissionNotifiesAnAgent(t *testing.T) {
 	conn, port := agent(t)
 	q := &queue{node: settled([]slurm.Node{node(t, "127.0.0.1", "", "mig:closed:28", "")})[0]}
@@ -128,8 +128,8 @@ func TestSubmissionNotifiesAnAgent(t *testing.T) {
 	notified(t, conn)
 }
 
-// TestPublicationNotifiesAnAgent: after a datagram of an agent that has published, the watcher notifies the agents
-// whose part of the plan has changed.
+// TestPublicationNotifiesAnAgent checks that after a datagram of an agent that has published, the watcher notifies the
+// agents whose part of the plan has changed.
 func TestPublicationNotifiesAnAgent(t *testing.T) {
 	conn, port := agent(t)
 	q := &queue{node: settled([]slurm.Node{node(t, "127.0.0.1", "", "mig:closed:28", "")})[0]}
@@ -147,7 +147,7 @@ func TestPublicationNotifiesAnAgent(t *testing.T) {
 	t.Error("no agent was notified")
 }
 
-// TestWatcherGoesOn: the watcher continues after slurmctld did not answer and the trigger file was removed.
+// TestWatcherGoesOn checks that the watcher continues after slurmctld did not answer and the trigger file was removed.
 func TestWatcherGoesOn(t *testing.T) {
 	conn, port := agent(t)
 	q := &queue{node: settled([]slurm.Node{node(t, "127.0.0.1", "", "mig:closed:28", "")})[0], fails: true}
@@ -164,8 +164,8 @@ func TestWatcherGoesOn(t *testing.T) {
 	notified(t, conn)
 }
 
-// TestSlowReading: after a reading that took long, for example because slurmctld was starting, the next submission
-// waits at most maxPause.
+// TestSlowReading checks that after a reading that took long, for example because slurmctld was starting, the next
+// submission waits at most maxPause.
 func TestSlowReading(t *testing.T) {
 	conn, port := agent(t)
 	q := &queue{node: settled([]slurm.Node{node(t, "127.0.0.1", "", "mig:closed:28", "")})[0], hangs: 6 * time.Second}
@@ -175,7 +175,7 @@ func TestSlowReading(t *testing.T) {
 	notified(t, conn) // within 20 s; four times the duration of the first reading is 24 s
 }
 
-// TestNoFolder: a missing directory of the trigger file is an error.
+// TestNoFolder checks that a missing directory of the trigger file is an error.
 func TestNoFolder(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)

@@ -212,8 +212,8 @@ func TestPlugin(t *testing.T) {
 	})
 }
 
-// Loading the plugin, and calling all code that runs in Slurm's own processes, adds no thread and changes no signal
-// handler.
+// TestNoThreadNoSignal checks that the code which runs in Slurm's own processes adds no thread and changes no signal
+// handler. This includes loading the plugin.
 func TestNoThreadNoSignal(t *testing.T) {
 	program(t, "harness")
 	if os.Getuid() != 0 {
@@ -253,7 +253,8 @@ census`
 	}
 }
 
-// Every row of docs/plugin-errors.md has a case in testdata, and every row that testdata names exists.
+// TestEveryRowOfTheErrorTable checks that testdata contains a case for every row of docs/plugin-errors.md, and that
+// every row which testdata names exists.
 func TestEveryRowOfTheErrorTable(t *testing.T) {
 	rows := func(pattern, expr string) []string {
 		paths, err := filepath.Glob(pattern)

@@ -30,7 +30,8 @@ func (s *site) profileLines() (string, error) {
 	return out, nil
 }
 
-// With --mig-mem, each command gets the smallest slice with this much memory.
+// TestMemoryWish checks that with --mig-mem each submission command gets the smallest slice that has the requested
+// memory.
 func TestMemoryWish(t *testing.T) {
 	s := quietly(t, shared)
 	for _, c := range []struct {

@@ -113,7 +113,7 @@ func agentSaid(log string) string {
 	return strings.Join(lines[max(0, len(lines)-30):], "")
 }
 
-// sharedLeases and sharedDevices find the problems in prepared logs.
+// TestSearchesFind checks that sharedLeases and sharedDevices find the problems in prepared logs.
 func TestSearchesFind(t *testing.T) {
 	const first, second, released = `{"msg":"leased 3g.20gb at 0","gpu":1,"job":7}
 `, `{"msg":"leased 1g.5gb at 3","gpu":1,"job":8}

@@ -163,8 +163,8 @@ func (s site) write(user, name, text string) string {
 	return path
 }
 
-// TestLearned: a host that reads the runs from slurmdbd learns the same as hosts that record them, and users learn from
-// their own runs only.
+// TestLearned checks that a host that reads the runs from slurmdbd learns the same as hosts that record them, and users
+// learn from their own runs only.
 func TestLearned(t *testing.T) {
 	s := start(t, "accounting_field: none\npoll_interval: 1s\n",
 		cluster.Options{Conf: []string{"AuthInfo=cred_expire=5"}})

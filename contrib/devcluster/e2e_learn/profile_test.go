@@ -40,8 +40,8 @@ type profiled struct {
 	}
 }
 
-// TestProfileJob: the table shows the correct measurements of a user's script on each profile, a second run shows the
-// same table, and an interrupted run leaves no job.
+// TestProfileJob checks that the table shows the correct measurements of a user's script on each profile, a second run
+// shows the same table, and an interrupted run leaves no job.
 func TestProfileJob(t *testing.T) {
 	s := start(t, "poll_interval: 1s\nsample_interval: 200ms\n", cluster.Options{Nodes: 1, GPUs: 1})
 	out := filepath.Join(s.Dir, "home", "user1", "runs.jsonl")

@@ -236,8 +236,9 @@ func TestForgeries(t *testing.T) {
 	}
 }
 
-// If a job starts after the agent's read of the used counts and before its write, its slice is among those that the
-// write seems to leave free. This also applies if the job has its lease by then and ends within the same second.
+// TestStartBetweenReadAndWrite checks the case in which a job starts after the agent has read the used counts and
+// before the agent's write. The write then seems to leave the job's slice free. The oracle must accept this, even if
+// the job gets its lease before the write and ends within the same second.
 func TestStartBetweenReadAndWrite(t *testing.T) {
 	const second = int64(time.Second)
 	begin, write := 10*second+300e6, 10*second+500e6
@@ -286,7 +287,7 @@ func TestStartBetweenReadAndWrite(t *testing.T) {
 	}
 }
 
-// Read returns an error for a record that contradicts itself.
+// TestUnreadable checks that Read returns an error for a record that contradicts itself.
 func TestUnreadable(t *testing.T) {
 	for name, e := range map[string]edit{
 		"a start that is not in the accounting": {"sacct", "", "23|COMPLETED|1795237067", "23|PENDING|Unknown"},
@@ -342,8 +343,8 @@ func TestLinesOfSlurmctld(t *testing.T) {
 	}
 }
 
-// A delay begins with the offer, or with the submission if that is later. Requeued runs and jobs without a submission
-// are left out.
+// TestDelays checks that a delay begins with the offer, or with the submission if that is later. Requeued runs and jobs
+// without a submission are left out.
 func TestDelays(t *testing.T) {
 	const second = int64(time.Second)
 	one := map[string]int{"1g.5gb": 1}

@@ -7,8 +7,8 @@ import (
 	"caelum/internal/mig"
 )
 
-// On an empty GPU, Pack accepts a multiset of profiles if and only if some layout contains it. The layouts come from
-// package mig, which shares no code with Pack.
+// TestPackAgainstLayouts checks that on an empty GPU, Pack accepts a multiset of profiles if and only if some layout
+// contains it. The layouts come from package mig, which shares no code with Pack.
 func TestPackAgainstLayouts(t *testing.T) {
 	for _, name := range []string{"A100-40GB", "A30-24GB"} {
 		b, err := mig.ModelByName(name)
@@ -86,7 +86,7 @@ func TestPackBesideInstances(t *testing.T) {
 	}
 }
 
-// Own returns the same profile as package mig's EquivalentProfile, which the agents use.
+// TestOwn checks that Own returns the same profile as package mig's EquivalentProfile, which the agents use.
 func TestOwn(t *testing.T) {
 	names := map[string]bool{}
 	for _, b := range mig.Models() {
